@@ -1,0 +1,95 @@
+// Package pathsel decides over which SCION paths a peer is reached.
+//
+// It owns paths as values, what is known and measured about them, and the selectors: functions from a
+// view of the world to a list of decisions with reasons. It refuses everything else: it opens no
+// connection, reads no clock, and imports only the standard library, so that a decision can be tested
+// in a table, simulated, and replayed. Package client takes the views and carries the decisions out.
+//
+// The algorithms are those of M. Gartner, "Improving SCION Bittorrent with efficient Multipath Usage"
+// (OvGU Magdeburg, 2020). Only the choice of connections is made here; which piece comes over which
+// connection stays with BitTorrent itself.
+package pathsel
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"time"
+)
+
+// Fingerprint names a path by its interfaces: the hexadecimal SHA-256 that the scion tools print. It is
+// the same for every refresh of the path. The path inside one's own AS has the empty fingerprint.
+type Fingerprint string
+
+// Short is enough of the fingerprint to tell the paths of one peer apart on a screen.
+func (f Fingerprint) Short() string {
+	if f == "" {
+		return "local"
+	}
+	return string(f[:min(8, len(f))])
+}
+
+// FingerprintOf computes the fingerprint of a sequence of interfaces: SHA-256 over the ISD-AS and the
+// interface ID of each, both as 64 bits in network byte order (as scionproto's snet does).
+func FingerprintOf(ifs []Interface) Fingerprint {
+	if len(ifs) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	var b [16]byte
+	for _, i := range ifs {
+		binary.BigEndian.PutUint64(b[:8], uint64(i.IA))
+		binary.BigEndian.PutUint64(b[8:], i.ID)
+		h.Write(b[:])
+	}
+	return Fingerprint(hex.EncodeToString(h.Sum(nil)))
+}
+
+// Path is a path as a value: what the control plane announced of it, nothing that was measured and
+// nothing that a packet needs. The announced figures are signed by the ASes, not checked by anybody.
+type Path struct {
+	Fingerprint Fingerprint
+	Src, Dst    IA
+	// Interfaces are the ends of the links in the order of travel, two for each link: the egress of an
+	// AS, then the ingress of the next. Empty inside one AS.
+	Interfaces []Interface
+	// MTU is the size in bytes of the largest SCION packet, headers included.
+	MTU int
+	// Latency is the sum of the announced one-way latencies; LatencyKnown tells whether every AS
+	// announced its part. A partial sum is a lower bound.
+	Latency      time.Duration
+	LatencyKnown bool
+	// Bandwidth is the smallest announced link bandwidth in bits per second; 0 if no AS announced one.
+	Bandwidth uint64
+	// Expiry is when the hop fields end. A path that is refreshed keeps its fingerprint and gets a
+	// later Expiry.
+	Expiry time.Time
+}
+
+// Hops is the number of inter-domain links.
+func (p Path) Hops() int { return len(p.Interfaces) / 2 }
+
+// ASes lists the ASes in the order of travel, source and destination included.
+func (p Path) ASes() []IA {
+	ases := []IA{p.Src}
+	for i := 1; i < len(p.Interfaces); i += 2 {
+		ases = append(ases, p.Interfaces[i].IA)
+	}
+	return ases
+}
+
+// Shared lists the links that both paths use, each by the interface at its start on p. The first and
+// the last link count like any other: a shared access link is shared.
+func (p Path) Shared(q Path) []Interface {
+	used := make(map[Interface]bool, len(q.Interfaces))
+	for _, i := range q.Interfaces {
+		used[i] = true
+	}
+	var shared []Interface
+	for i := 0; i+1 < len(p.Interfaces); i += 2 {
+		if used[p.Interfaces[i]] && used[p.Interfaces[i+1]] {
+			shared = append(shared, p.Interfaces[i])
+		}
+	}
+	return shared
+}
