@@ -1,0 +1,73 @@
+package testbed
+
+import (
+	"fmt"
+
+	"braid/pathsel"
+)
+
+// What a packet carries beside payload, in bytes.
+const (
+	scionUDPBytes = 48 // common and address header with IPv4 hosts (36), path meta header (4), UDP (8)
+	infoBytes     = 8  // info field, one a segment
+	hopBytes      = 12 // hop field, one an AS and segment
+	quicBytes     = 35 // short header, packet number, AEAD tag, STREAM frame header, a share of control frames
+	quicPacketMax = 1452
+	blockBytes    = 16384 // BitTorrent's block; a piece message adds 13 bytes to it (BEP 3)
+	messageBytes  = 13
+)
+
+// PathHeader is the size in bytes of the SCION and UDP headers of a packet on the path, by the roles of
+// the links it takes: a segment each for going up, through the core, and down, with a hop field for each
+// AS in it (draft-dekater-scion-dataplane). An AS where two segments meet has a hop field in both; at a
+// peering link they do not meet.
+func PathHeader(t Topology, interfaces []pathsel.Interface) (int, error) {
+	if len(interfaces) == 0 {
+		return scionUDPBytes - 4, nil // the empty path has no meta header either
+	}
+	type phase int
+	const (
+		none phase = iota
+		up
+		core
+		down
+	)
+	links := map[pathsel.Interface]Link{}
+	for _, l := range t.Links {
+		links[l.A.Interface], links[l.B.Interface] = l, l
+	}
+	last := none
+	segments, hops := 0, 0
+	for i := 0; i < len(interfaces); i += 2 {
+		l, ok := links[interfaces[i]]
+		if !ok {
+			return 0, fmt.Errorf("interface %s is not in topology %s", interfaces[i], t.Name)
+		}
+		now := core
+		switch {
+		case l.Type == Peer:
+			// The hop field of each side belongs to its own segment, which may be of this AS alone.
+			if last != up {
+				segments, hops = segments+1, hops+1
+			}
+			segments, hops, last = segments+1, hops+1, down
+			continue
+		case l.Type == Child && l.B.Interface == interfaces[i]:
+			now = up
+		case l.Type == Child:
+			now = down
+		}
+		if now != last {
+			segments, hops, last = segments+1, hops+1, now
+		}
+		hops++
+	}
+	return scionUDPBytes + infoBytes*segments + hopBytes*hops, nil
+}
+
+// PayloadShare is the part of a link's rate that is left for the bytes of a torrent, for full packets of
+// the MTU with that header. Rates of the testbed count whole SCION packets.
+func PayloadShare(mtu, header int) float64 {
+	quic := min(mtu-header, quicPacketMax)
+	return float64(quic-quicBytes) / float64(quic+header) * blockBytes / (blockBytes + messageBytes)
+}
