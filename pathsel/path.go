@@ -1,13 +1,3 @@
-// Package pathsel decides over which SCION paths a peer is reached.
-//
-// It owns paths as values, what is known and measured about them, and the selectors: functions from a
-// view of the world to a list of decisions with reasons. It refuses everything else: it opens no
-// connection, reads no clock, and imports only the standard library, so that a decision can be tested
-// in a table, simulated, and replayed. Package client takes the views and carries the decisions out.
-//
-// The algorithms are those of M. Gartner, "Improving SCION Bittorrent with efficient Multipath Usage"
-// (OvGU Magdeburg, 2020). Only the choice of connections is made here; which piece comes over which
-// connection stays with BitTorrent itself.
 package pathsel
 
 import (
@@ -48,22 +38,23 @@ func FingerprintOf(ifs []Interface) Fingerprint {
 // Path is a path as a value: what the control plane announced of it, nothing that was measured and
 // nothing that a packet needs. The announced figures are signed by the ASes, not checked by anybody.
 type Path struct {
-	Fingerprint Fingerprint
-	Src, Dst    IA
+	Fingerprint Fingerprint `json:"fingerprint"`
+	Src         IA          `json:"src"`
+	Dst         IA          `json:"dst"`
 	// Interfaces are the ends of the links in the order of travel, two for each link: the egress of an
 	// AS, then the ingress of the next. Empty inside one AS.
-	Interfaces []Interface
+	Interfaces []Interface `json:"interfaces,omitempty"`
 	// MTU is the size in bytes of the largest SCION packet, headers included.
-	MTU int
+	MTU int `json:"mtu,omitempty"`
 	// Latency is the sum of the announced one-way latencies; LatencyKnown tells whether every AS
 	// announced its part. A partial sum is a lower bound.
-	Latency      time.Duration
-	LatencyKnown bool
+	Latency      time.Duration `json:"latency_ns,omitempty"`
+	LatencyKnown bool          `json:"latency_known,omitempty"`
 	// Bandwidth is the smallest announced link bandwidth in bits per second; 0 if no AS announced one.
-	Bandwidth uint64
+	Bandwidth uint64 `json:"bandwidth,omitempty"`
 	// Expiry is when the hop fields end. A path that is refreshed keeps its fingerprint and gets a
 	// later Expiry.
-	Expiry time.Time
+	Expiry time.Time `json:"expiry,omitzero"`
 }
 
 // Hops is the number of inter-domain links.

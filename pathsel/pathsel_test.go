@@ -113,7 +113,7 @@ func TestMap(t *testing.T) {
 		before := slices.Clone(paths)
 		var got []Fingerprint
 		for _, c := range Map("p", paths, tt.max) {
-			if c.Key != (Key{"p", c.Path.Fingerprint}) || c.State != Idle {
+			if c.Key != (Key{Peer: "p", Path: c.Path.Fingerprint}) || c.State != Idle {
 				t.Errorf("candidate %+v", c)
 			}
 			got = append(got, c.Path.Fingerprint)
@@ -130,10 +130,10 @@ func TestMap(t *testing.T) {
 func TestFixedSelectors(t *testing.T) {
 	now := time.Unix(1000, 0)
 	cand := func(peer PeerID, path Fingerprint, s State) Candidate {
-		return Candidate{Key: Key{peer, path}, State: s}
+		return Candidate{Key: Key{Peer: peer, Path: path}, State: s}
 	}
 	failed := func(peer PeerID, path Fingerprint, retry time.Duration) Candidate {
-		return Candidate{Key: Key{peer, path}, State: Failed, Failures: 1, RetryAt: now.Add(retry)}
+		return Candidate{Key: Key{Peer: peer, Path: path}, State: Failed, Failures: 1, RetryAt: now.Add(retry)}
 	}
 	for _, tt := range []struct {
 		name, selector string
@@ -158,7 +158,7 @@ func TestFixedSelectors(t *testing.T) {
 		v := View{Now: now, MaxPaths: 3, Candidates: tt.view}
 		before := slices.Clone(tt.view)
 		var got []string
-		for _, d := range s.Decide(v) {
+		for _, d := range s.Decide(v).Decisions {
 			got = append(got, d.Action.String()+" "+string(d.Key.Peer)+"/"+string(d.Key.Path))
 			if d.Reason == "" {
 				t.Errorf("%s: decision without a reason", tt.name)

@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -8,125 +9,192 @@ import (
 // PeerID names an address-level peer: its SCION address as text.
 type PeerID string
 
-// Key names a path-level peer: an address-level peer reached over one path.
+// Key names a path-level peer: an address-level peer reached over one path. Several connections on one
+// path are told apart by Conn: 0 is the first, and the only one unless a selector asks for more.
 type Key struct {
-	Peer PeerID
-	Path Fingerprint
+	Peer PeerID      `json:"peer"`
+	Path Fingerprint `json:"path"`
+	Conn int         `json:"conn,omitempty"`
 }
 
-// State is where the connection of a path-level peer stands.
-//
-//	         Open            handshake done
-//	Idle ----------> Opening ---------------> Active
-//	 ^                  |                        |
-//	 |  RetryAt passed  v   refused, lost        |
-//	 +--------------- Failed <-------------------+
+// String is for logs: the peer, enough of the path to recognise it, and the connection if not the first.
+func (k Key) String() string {
+	if k.Conn == 0 {
+		return string(k.Peer) + "/" + k.Path.Short()
+	}
+	return fmt.Sprintf("%s/%s+%d", k.Peer, k.Path.Short(), k.Conn)
+}
+
+func compareKeys(a, b Key) int {
+	return cmp.Or(cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Conn, b.Conn))
+}
+
+// State is where the connection of a path-level peer stands; the package comment has the drawing.
 type State int
 
 const (
-	Idle    State = iota // known, never tried or ready to be tried again
+	Idle    State = iota // not connected: never tried, or closed on purpose
 	Opening              // the handshake is on its way
 	Active               // connected, carries pieces
 	Failed               // refused or lost; may be tried again from RetryAt
+	Parked               // connected, no requests
+	Probing              // connected, carries pieces until its probe is judged
 )
 
-var stateNames = [...]string{"idle", "opening", "active", "failed"}
+var stateNames = [...]string{"idle", "opening", "active", "failed", "parked", "probing"}
 
 func (s State) String() string { return stateNames[s] }
 
+// Open tells whether the state takes one of the peer's places (View.MaxPaths).
+func (s State) Open() bool { return s != Idle && s != Failed }
+
+// Carries tells whether pieces are requested in this state.
+func (s State) Carries() bool { return s == Active || s == Probing }
+
+// MarshalText writes the state's name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a state's name.
+func (s *State) UnmarshalText(b []byte) error { return unmarshalName(s, b, stateNames[:], "state") }
+
+func unmarshalName[T ~int](to *T, b []byte, names []string, what string) error {
+	for i, name := range names {
+		if name == string(b) {
+			*to = T(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown %s %q: want one of %q", what, b, names)
+}
+
 // Candidate is what is known of one path-level peer at the time of a View.
 type Candidate struct {
-	Key   Key
-	Path  Path
-	State State
+	Key   Key   `json:"key"`
+	Path  Path  `json:"path"`
+	State State `json:"state"`
+	// Since is when that state began; zero for Idle before the first attempt.
+	Since time.Time `json:"since,omitzero"`
 	// Handshake is how long the last successful handshake took; 0 before the first.
-	Handshake time.Duration
+	Handshake time.Duration `json:"handshake_ns,omitempty"`
 	// BytesRead is the number of payload bytes read over this path-level peer so far, over all its
-	// connections.
-	BytesRead uint64
+	// successive connections.
+	BytesRead uint64 `json:"bytes_read"`
 	// RTT is the smoothed round-trip time of the connection; 0 when unknown.
-	RTT time.Duration
+	RTT time.Duration `json:"rtt_ns,omitempty"`
+	// Slots are what a Meter found worth judging, oldest first. They outlive the connection.
+	Slots []Slot `json:"slots,omitempty"`
+	// Outstanding is the number of requests sent and not yet answered.
+	Outstanding int `json:"outstanding,omitempty"`
+	// Silent: data is in flight and nothing has been acknowledged for a few probe timeouts.
+	Silent bool `json:"silent,omitempty"`
+	// RevokedAt is when a revocation or a router's "interface down" last arrived for one of the path's
+	// links; zero if never.
+	RevokedAt time.Time `json:"revoked_at,omitzero"`
 	// Failures counts attempts that failed since the last success; RetryAt is when the next is due.
-	Failures int
-	RetryAt  time.Time
+	Failures int       `json:"failures,omitempty"`
+	RetryAt  time.Time `json:"retry_at,omitzero"`
 }
 
 // View is the world at one moment, as far as path selection cares. Candidates come grouped by peer, and
-// for each peer in the order of its path lookup.
+// for each peer in the order of its path lookup; connections beyond the first may stand anywhere among
+// those of their peer. Paths that a Policy forbids are not in it.
 type View struct {
-	Now time.Time
-	// MaxPaths is the connection budget for each address-level peer, at least 1.
-	MaxPaths   int
-	Candidates []Candidate
+	Now time.Time `json:"now"`
+	// MaxPaths is the budget of open connections for each address-level peer, at least 1.
+	MaxPaths   int         `json:"max_paths"`
+	Candidates []Candidate `json:"candidates"`
+	// Remaining is how many payload bytes are still missing; 0 when unknown (a magnet link without
+	// metadata) and when nothing is missing.
+	Remaining uint64 `json:"remaining,omitempty"`
+	// Seed differs from client to client and stays the same within one: all randomness comes from it.
+	Seed uint64 `json:"seed,omitempty"`
+	// Memory is that of the last Plan; the zero value at the start.
+	Memory Memory `json:"memory,omitzero"`
 }
 
-// Action is what is to be done with a path-level peer.
+// Action is what is to be done with a path-level peer. Park, Probe, Return and Fail are carried out before
+// the next view is taken; Open may take its time.
 type Action int
 
 const (
-	Open  Action = iota // connect
-	Close               // disconnect; the path-level peer becomes Idle
+	Open   Action = iota // connect; a key that is not in the view is one more connection on a path that is
+	Close                // disconnect; the path-level peer becomes Idle
+	Park                 // take back its requests and make no more, keep the connection
+	Probe                // a parked one gets requests like an active one, until the probe is judged
+	Return               // a parked or probing one becomes active
+	Fail                 // give its requests to the others at once and disconnect; it counts as a failure
 )
 
-var actionNames = [...]string{"open", "close"}
+var actionNames = [...]string{"open", "close", "park", "probe", "return", "fail"}
 
 func (a Action) String() string { return actionNames[a] }
 
+// MarshalText writes the action's name.
+func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads an action's name.
+func (a *Action) UnmarshalText(b []byte) error { return unmarshalName(a, b, actionNames[:], "action") }
+
 // Decision is one step for the client to carry out, and why.
 type Decision struct {
-	Key    Key
-	Action Action
-	Reason string
+	Key    Key    `json:"key"`
+	Action Action `json:"action"`
+	Reason string `json:"reason"`
 }
 
-// Selector decides which path-level peers carry the download. Decide changes nothing in the view, and
-// the same view gives the same decisions: a selector that wants history finds it in the candidates.
+// Plan is what a selector makes of a view.
+type Plan struct {
+	// Decisions are to be carried out in their order: what frees a place stands before what takes it.
+	// There is at most one for each key.
+	Decisions []Decision `json:"decisions,omitempty"`
+	// Memory goes into the next View as it is.
+	Memory Memory `json:"memory,omitzero"`
+	// Waiting says that no path is left and what happens next; empty otherwise.
+	Waiting string `json:"waiting,omitempty"`
+}
+
+// Selector decides which path-level peers carry the download. Decide changes nothing in the view, and the
+// same view gives the same plan: a selector that wants history finds it in the candidates and in the
+// view's memory.
 type Selector interface {
 	Name() string
-	Decide(View) []Decision
+	Decide(View) Plan
 }
 
+// Config holds what a user may set about the slots selector; the zero value means the defaults.
+type Config struct {
+	// InitialDeadline ends the wait for handshakes before the first selection; 2 s. Without it one dead
+	// path would put off the selection for ever.
+	InitialDeadline time.Duration
+	// Slot is the time between two selections; 1 s.
+	Slot time.Duration
+	// MinWeight in percent of the best path's weight keeps a path; 25. 0 means the default, at most 100.
+	MinWeight int
+}
+
+// New returns the selector of that name with the default configuration.
+func New(name string) (Selector, error) { return Config{}.New(name) }
+
 // New returns the selector of that name.
-func New(name string) (Selector, error) {
+func (c Config) New(name string) (Selector, error) {
+	if c.InitialDeadline < 0 || c.Slot < 0 || c.MinWeight < 0 || c.MinWeight > 100 {
+		return nil, fmt.Errorf("path selection: deadline %v and slot %v must not be negative, minimum weight %d must be from 0 to 100", c.InitialDeadline, c.Slot, c.MinWeight)
+	}
 	switch name {
 	case "first":
 		return fixed{name: name, limit: 1}, nil
 	case "all":
 		return fixed{name: name}, nil
+	case "slots":
+		return slots{
+			deadline:  cmp.Or(c.InitialDeadline, 2*time.Second),
+			slot:      cmp.Or(c.Slot, time.Second),
+			minWeight: cmp.Or(c.MinWeight, 25),
+		}, nil
+	case "adaptive":
+		return adaptive{}, nil
 	}
-	return nil, fmt.Errorf("path selection %q: want one of first, all", name)
-}
-
-// fixed keeps the first paths of every peer's lookup open, whatever they show: one of them, or as many
-// as the budget allows. It is the original system's mapping with no selection after it.
-type fixed struct {
-	name  string
-	limit int // paths for each peer; 0: the view's budget
-}
-
-func (f fixed) Name() string { return f.name }
-
-func (f fixed) Decide(v View) []Decision {
-	limit := v.MaxPaths
-	if f.limit > 0 {
-		limit = min(limit, f.limit)
-	}
-	rank := map[PeerID]int{}
-	var out []Decision
-	for _, c := range v.Candidates {
-		r := rank[c.Key.Peer]
-		rank[c.Key.Peer]++
-		switch open := c.State == Opening || c.State == Active; {
-		case r >= limit && open:
-			out = append(out, Decision{c.Key, Close, fmt.Sprintf("path %d of this peer, over the limit of %d", r+1, limit)})
-		case r >= limit || open || v.Now.Before(c.RetryAt):
-		case c.Failures > 0:
-			out = append(out, Decision{c.Key, Open, fmt.Sprintf("try again after %d failures", c.Failures)})
-		default:
-			out = append(out, Decision{c.Key, Open, fmt.Sprintf("path %d of at most %d for this peer", r+1, limit)})
-		}
-	}
-	return out
+	return nil, fmt.Errorf("path selection %q: want one of adaptive, all, first, slots", name)
 }
 
 // RetryDelay is how long to wait after that many failures in a row before the next attempt: 1 s, then
@@ -144,7 +212,8 @@ func RetryDelay(failures int) time.Duration {
 }
 
 // Map is the address-level to path-level mapping: of the paths that the lookup returned, in its order
-// (fewest hops first), each path once, at most max of them.
+// (fewest hops first), each path once, at most max of them. The original system maps as many as it
+// connects; adaptive rotates through more, so the client gives it all that it is willing to try.
 func Map(peer PeerID, paths []Path, max int) []Candidate {
 	seen := make(map[Fingerprint]bool, len(paths))
 	var out []Candidate
@@ -156,7 +225,25 @@ func Map(peer PeerID, paths []Path, max int) []Candidate {
 			continue
 		}
 		seen[p.Fingerprint] = true
-		out = append(out, Candidate{Key: Key{peer, p.Fingerprint}, Path: p})
+		out = append(out, Candidate{Key: Key{Peer: peer, Path: p.Fingerprint}, Path: p})
 	}
 	return out
+}
+
+// waiting describes a view in which nothing is left that could carry pieces.
+func waiting(v View) string {
+	if len(v.Candidates) == 0 {
+		return "no path to any peer is known; waiting for the next lookup"
+	}
+	var next time.Time
+	for _, c := range v.Candidates {
+		if c.State.Open() || c.State == Idle {
+			return ""
+		}
+		if next.IsZero() || c.RetryAt.Before(next) {
+			next = c.RetryAt
+		}
+	}
+	return fmt.Sprintf("all %d paths are down; the next attempt is in %v", len(v.Candidates),
+		max(0, next.Sub(v.Now)).Round(100*time.Millisecond))
 }

@@ -1,0 +1,83 @@
+package pathsel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Estimate is a rate and how sure it is.
+type Estimate struct {
+	// Rate is the median of useful payload in bytes per second over the slots.
+	Rate float64 `json:"rate"`
+	// Err is the standard error of Rate.
+	Err float64 `json:"err"`
+	// Slots is how many slots it rests on; 0: nothing is known.
+	Slots int `json:"slots"`
+}
+
+// String writes the rate in Mbit/s.
+func (e Estimate) String() string { return mbit(e.Rate) }
+
+func mbit(bytesPerSecond float64) string { return fmt.Sprintf("%.2f Mbit/s", bytesPerSecond*8/1e6) }
+
+// estimate makes one of the rates of single slots. The median ignores a slot in which the machine
+// stalled, and the spread is the median deviation for the same reason. A spread below floor is not
+// believed: a handful of equal slots says nothing about the next.
+func estimate(rates []float64) Estimate {
+	const floor = 0.03
+	if len(rates) == 0 {
+		return Estimate{}
+	}
+	mid := median(rates)
+	off := make([]float64, len(rates))
+	for i, r := range rates {
+		off[i] = math.Abs(r - mid)
+	}
+	// 1.48 makes the median deviation of a normal distribution its standard deviation, 1.25 is what the
+	// median's error exceeds the mean's by.
+	spread := max(1.48*median(off), floor*mid)
+	return Estimate{mid, 1.25 * spread / math.Sqrt(float64(len(rates))), len(rates)}
+}
+
+func median(x []float64) float64 {
+	s := slices.Sorted(slices.Values(x))
+	n := len(s)
+	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
+// EstimateOf is the estimate from the last n slots that began at or after since.
+func EstimateOf(slots []Slot, since time.Time, n int) Estimate {
+	var rates []float64
+	for i := len(slots) - 1; i >= 0 && len(rates) < n && !slots[i].Start.Before(since); i-- {
+		rates = append(rates, slots[i].Rate())
+	}
+	return estimate(rates)
+}
+
+// Joint is the estimate of the sum of several connections, from the last n slots since then in which every
+// one of them could flow. Sums of slots, not a sum of estimates: what one loses to the other cancels out.
+func Joint(members [][]Slot, since time.Time, n int) Estimate {
+	sum, seen := map[time.Time]float64{}, map[time.Time]int{}
+	for _, slots := range members {
+		for _, s := range slots {
+			if !s.Start.Before(since) {
+				sum[s.Start] += s.Rate()
+				seen[s.Start]++
+			}
+		}
+	}
+	var at []time.Time
+	for t, k := range seen {
+		if k == len(members) {
+			at = append(at, t)
+		}
+	}
+	slices.SortFunc(at, func(a, b time.Time) int { return b.Compare(a) })
+	var rates []float64
+	for _, t := range at[:min(n, len(at))] {
+		rates = append(rates, sum[t])
+	}
+	return estimate(rates)
+}

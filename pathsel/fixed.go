@@ -1,0 +1,37 @@
+package pathsel
+
+import "fmt"
+
+// fixed keeps the first paths of every peer's lookup open, whatever they show: one of them, or as many
+// as the budget allows. It is the original system's mapping with no selection after it.
+type fixed struct {
+	name  string
+	limit int // paths for each peer; 0: the view's budget
+}
+
+func (f fixed) Name() string { return f.name }
+
+func (f fixed) Decide(v View) Plan {
+	limit := v.MaxPaths
+	if f.limit > 0 {
+		limit = min(limit, f.limit)
+	}
+	rank := map[PeerID]int{}
+	var closes, opens []Decision
+	for _, c := range v.Candidates {
+		r := rank[c.Key.Peer]
+		rank[c.Key.Peer]++
+		switch open := c.State.Open(); {
+		case r >= limit && open:
+			closes = append(closes, Decision{c.Key, Close, fmt.Sprintf("path %d of this peer, over the limit of %d", r+1, limit)})
+		case open && broken(c) != "":
+			closes = append(closes, Decision{c.Key, Fail, broken(c)})
+		case r >= limit || open || v.Now.Before(c.RetryAt):
+		case c.Failures > 0:
+			opens = append(opens, Decision{c.Key, Open, fmt.Sprintf("try again after %d failures", c.Failures)})
+		default:
+			opens = append(opens, Decision{c.Key, Open, fmt.Sprintf("path %d of at most %d for this peer", r+1, limit)})
+		}
+	}
+	return Plan{Decisions: append(closes, opens...), Memory: v.Memory, Waiting: waiting(v)}
+}

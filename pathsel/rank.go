@@ -1,0 +1,70 @@
+package pathsel
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Spearman is the rank correlation of two lists of equal length: 1 when they order alike, -1 when one is the
+// reverse of the other, 0 when they have nothing to do with each other. Equal values share their mean
+// rank. ok is false when there is nothing to compare: fewer than two values, or all equal in one list.
+func Spearman(a, b []float64) (rho float64, ok bool) {
+	if len(a) != len(b) || len(a) < 2 {
+		return 0, false
+	}
+	ra, rb := ranks(a), ranks(b)
+	mean := float64(len(a)+1) / 2
+	var ab, aa, bb float64
+	for i := range ra {
+		x, y := ra[i]-mean, rb[i]-mean
+		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
+	}
+	if aa == 0 || bb == 0 {
+		return 0, false
+	}
+	return ab / math.Sqrt(aa*bb), true
+}
+
+func ranks(x []float64) []float64 {
+	order := make([]int, len(x))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		switch {
+		case x[i] < x[j]:
+			return -1
+		case x[i] > x[j]:
+			return 1
+		}
+		return 0
+	})
+	out := make([]float64, len(x))
+	for i := 0; i < len(order); {
+		j := i
+		for j < len(order) && x[order[j]] == x[order[i]] {
+			j++
+		}
+		for _, k := range order[i:j] {
+			out[k] = float64(i+j+1) / 2
+		}
+		i = j
+	}
+	return out
+}
+
+// HandshakeCorrelation tells how well the order by handshake (shortest first) predicted the order by
+// measured rate (highest first), over the n paths that have both: 1 is a perfect prediction. ok is false
+// when there is nothing to compare.
+func HandshakeCorrelation(v View) (rho float64, n int, ok bool) {
+	var quick, rate []float64
+	for _, c := range v.Candidates {
+		if e := EstimateOf(c.Slots, time.Time{}, maxSlots); c.Handshake > 0 && e.Slots > 0 && c.Key.Conn == 0 {
+			quick = append(quick, -c.Handshake.Seconds())
+			rate = append(rate, e.Rate)
+		}
+	}
+	rho, ok = Spearman(quick, rate)
+	return rho, len(rate), ok
+}

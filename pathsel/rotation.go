@@ -1,0 +1,103 @@
+package pathsel
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// clearly is how much more a closed path must have shown than the weakest open one to take its
+	// place. Less, and noise swaps them for ever; more, and the set stays that far from the best.
+	clearly = 1.2
+	// measured is how many slots a newcomer is given before it is compared.
+	measured = 3
+	// patience is how long a newcomer may take to show them; a choked one must not hold up the others.
+	patience = 15 * time.Second
+	// newcomers is the part of the places, at least one, that may be unmeasured at a time: while they
+	// are, their places do not carry what they could.
+	newcomers = 4
+	// lookAround is the time between two verifications of what is believed, each of which costs two
+	// changes: together they stay below one a minute.
+	lookAround = 150 * time.Second
+	// firstReturn is how long a path that was swapped out stays out at least.
+	firstReturn = 30 * time.Second
+)
+
+// rotate lets more paths than places take turns: the weakest place goes to a path that was never tried; when
+// all were tried, to one that had clearly more; and rarely to the one that was out for longest.
+func (a *adaptation) rotate(p *peerView) {
+	pm := a.m.peer(p.id)
+	if p.paths <= a.v.MaxPaths || a.places(p) > 0 || pm.Trial != nil {
+		return
+	}
+	next, why := a.firstChoice(p), "never tried"
+	if next >= 0 && !a.mem(next).Tried.IsZero() {
+		why = "due after a failure"
+	}
+	back := a.bestRotated(p)
+	if next < 0 && back < 0 {
+		return
+	}
+	if out := least(a.where(p, Parked), func(i int) float64 { return a.known(i).Rate }); out >= 0 {
+		a.do(out, Close, fmt.Sprintf("parked (%s); others want its place", a.mem(out).Why))
+		return // the next view fills the place
+	}
+
+	fresh := len(a.where(p, Opening))
+	var of []int
+	for _, i := range a.where(p, Active) {
+		switch c := a.cand(i); {
+		case a.current(i).Slots >= measured:
+			of = append(of, i)
+		case a.v.Now.Sub(c.Since) < patience:
+			fresh++
+		default:
+			of = append(of, i) // had its chance
+		}
+	}
+	weakest := least(of, func(i int) float64 { return a.current(i).Rate })
+	if weakest < 0 || fresh >= max(1, a.v.MaxPaths/newcomers) {
+		return
+	}
+	switch rate := a.current(weakest); {
+	case next >= 0:
+	case fresh > 0:
+		return
+	case a.known(back).Rate > clearly*rate.Rate && !a.v.Now.Before(a.mem(back).Next):
+		next, why = back, fmt.Sprintf("had %v", a.known(back))
+	case a.v.Now.Before(pm.Quiet):
+		return
+	default:
+		next = a.longestOut(p)
+		why = "not tried for the longest time"
+		if pm.Quiet.IsZero() {
+			next = -1 // the round of first tries has just ended
+		}
+		a.quiet(p)
+	}
+	if next < 0 {
+		return
+	}
+	a.do(weakest, Close, fmt.Sprintf("weakest of %d places with %v; %s takes its place", a.v.MaxPaths, a.current(weakest), a.cand(next).Key.Path.Short()))
+	a.standBy(weakest, Rotated, firstReturn)
+	a.do(next, Open, why+": "+a.announced(p, next))
+	a.mem(next).Why = Used
+}
+
+// quiet puts off the next change that only verifies. Clients draw different times.
+func (a *adaptation) quiet(p *peerView) {
+	pm := a.m.peer(p.id)
+	pm.Round++
+	pm.Quiet = a.v.Now.Add(jitter(lookAround, a.v.Seed, Key{Peer: p.id}, pm.Round))
+}
+
+// longestOut is the closed path that stands by and whose turn comes next; -1 if none is due.
+func (a *adaptation) longestOut(p *peerView) int {
+	var of []int
+	for _, i := range p.members {
+		if m := a.mem(i); a.cand(i).Key.Conn == 0 && m.Why != Used && !a.v.Now.Before(m.Next) && a.mayOpen(i) {
+			of = append(of, i)
+		}
+	}
+	return least(of, func(i int) float64 { return float64(a.mem(i).Tried.UnixMilli()) })
+}

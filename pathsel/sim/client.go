@@ -1,0 +1,268 @@
+package sim
+
+import (
+	"time"
+
+	"braid/pathsel"
+)
+
+// Client downloads with a selector of its own.
+type Client struct {
+	Name     string
+	Selector pathsel.Selector
+	MaxPaths int
+	// Peers and the paths to each of them.
+	Peers [][]pathsel.Path
+	Start time.Duration
+	// Size in bytes of payload; 0: without end.
+	Size float64
+	Seed uint64
+	// Only, if set, hides all other paths from the selector: a fixed set to compare with.
+	Only []pathsel.Fingerprint
+}
+
+// Event is a decision that was carried out, at a time since the start.
+type Event struct {
+	At time.Duration
+	pathsel.Decision
+}
+
+// ClientResult is how a client fared.
+type ClientResult struct {
+	Name string
+	// PerSecond is payload in bits per second, for each second.
+	PerSecond []float64
+	// Paths is the payload in bytes over each path-level peer.
+	Paths  map[pathsel.Key]float64
+	Events []Event
+	// Waited is how long the selector said that it was waiting.
+	Waited time.Duration
+	// Done is when the download ended; 0: it did not.
+	Done time.Duration
+	// Views are the views that the selector saw, if the scenario asked for them.
+	Views []pathsel.View
+	Last  pathsel.View
+}
+
+// Rate is the mean payload rate in bits per second between two times.
+func (r ClientResult) Rate(from, to time.Duration) float64 {
+	var sum float64
+	a, b := int(from/time.Second), min(int(to/time.Second), len(r.PerSecond))
+	for _, x := range r.PerSecond[a:b] {
+		sum += x
+	}
+	return sum / float64(b-a)
+}
+
+// Changes counts decisions of these kinds between two times.
+func (r ClientResult) Changes(from, to time.Duration, actions ...pathsel.Action) (n int) {
+	for _, e := range r.Events {
+		for _, a := range actions {
+			if e.Action == a && e.At >= from && e.At < to {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// conn is one path-level peer of a client.
+type conn struct {
+	c     pathsel.Candidate
+	flow  *flow
+	meter pathsel.Meter
+	// ready is when the handshake would be done; put off as long as the path is dead.
+	began, ready time.Duration
+	before       float64 // bytes by earlier connections
+}
+
+func (c *conn) read() float64 {
+	n := c.before
+	if c.flow != nil {
+		n += c.flow.delivered
+	}
+	return n * PayloadShare
+}
+
+const (
+	handshakeTimeout = 5 * time.Second
+	idleTimeout      = 5 * time.Second
+)
+
+// client is a Client under way.
+type client struct {
+	Client
+	conns  []*conn
+	memory pathsel.Memory
+	done   bool
+	result ClientResult
+	second float64 // bytes read at the last full second
+}
+
+func (cl *client) read() (sum float64) {
+	for _, c := range cl.conns {
+		sum += c.read()
+	}
+	return sum
+}
+
+// tick brings the connections up to date, takes a view and carries out the plan.
+func (cl *client) tick(s *simulation, at time.Duration) {
+	if cl.done || at < cl.Start {
+		return
+	}
+	if len(cl.conns) == 0 {
+		cl.mapPaths()
+	}
+	now := epoch.Add(at)
+	total := cl.read()
+	if cl.Size > 0 && total >= cl.Size {
+		cl.done, cl.result.Done = true, at-cl.Start
+		for _, c := range cl.conns {
+			cl.disconnect(c, pathsel.Idle, now)
+		}
+		return
+	}
+	view := pathsel.View{Now: now, MaxPaths: cl.MaxPaths, Seed: cl.Seed, Memory: cl.memory}
+	if cl.Size > 0 {
+		view.Remaining = uint64(cl.Size - total)
+	}
+	for _, c := range cl.conns {
+		cl.update(s, c, at)
+		view.Candidates = append(view.Candidates, c.c)
+	}
+	plan := cl.Selector.Decide(view)
+	cl.memory = plan.Memory
+	if s.record {
+		cl.result.Views = append(cl.result.Views, view)
+	}
+	cl.result.Last = view
+	if plan.Waiting != "" {
+		cl.result.Waited += tick
+	}
+	for _, d := range plan.Decisions {
+		cl.result.Events = append(cl.result.Events, Event{at, d})
+		cl.carryOut(s, d, at)
+	}
+}
+
+func (cl *client) mapPaths() {
+	for n, paths := range cl.Peers {
+		peer := pathsel.PeerID('a' + rune(n))
+		for _, c := range pathsel.Map(peer, paths, len(paths)) {
+			if len(cl.Only) > 0 && !contains(cl.Only, c.Key.Path) {
+				continue
+			}
+			cl.conns = append(cl.conns, &conn{c: c})
+		}
+	}
+}
+
+func contains(of []pathsel.Fingerprint, f pathsel.Fingerprint) bool {
+	for _, x := range of {
+		if x == f {
+			return true
+		}
+	}
+	return false
+}
+
+// update moves a connection's own state: handshakes, losses, counters.
+func (cl *client) update(s *simulation, c *conn, at time.Duration) {
+	now := epoch.Add(at)
+	wasSilent := c.c.Silent
+	c.c.Silent = false
+	if f := c.flow; f != nil {
+		rtt := time.Duration(f.rtt() * float64(time.Second))
+		for _, l := range f.hops {
+			if l.now.Down {
+				told := epoch.Add(max(l.downAt, c.began) + rtt/2)
+				if !told.After(now) && told.After(c.c.RevokedAt) {
+					c.c.RevokedAt = told
+				}
+			}
+		}
+		alive := f.alive()
+		c.c.RTT = rtt
+		switch {
+		case c.c.State == pathsel.Opening && !alive:
+			if at-c.began > handshakeTimeout || !c.c.RevokedAt.Before(epoch.Add(c.began)) {
+				cl.disconnect(c, pathsel.Failed, now)
+			}
+			c.ready = at + 2*rtt
+		case c.c.State == pathsel.Opening && at >= c.ready:
+			c.c.State, c.c.Since = pathsel.Active, now
+			c.c.Handshake, c.c.Failures, c.c.RetryAt = at-c.began, 0, time.Time{}
+			f.start(at)
+		case c.c.State.Carries():
+			c.c.Silent = f.stalled(at)
+			if at-f.lastDelivery > idleTimeout {
+				cl.disconnect(c, pathsel.Failed, now)
+			} else if c.c.Silent && !wasSilent {
+				f.window, f.threshold = minWindow, max(minWindow, f.threshold/2)
+			}
+		case c.c.State == pathsel.Parked:
+			if alive {
+				f.lastDelivery = at // its keep-alives are answered
+			}
+			c.c.Silent = at-f.lastDelivery > time.Second
+		}
+	}
+	c.c.BytesRead = uint64(c.read())
+	c.c.Outstanding = 0
+	if c.c.State.Carries() && c.flow != nil {
+		inFlight := c.flow.window * packet
+		c.c.Outstanding = 1 + int(2*inFlight/(16<<10))
+	}
+	c.meter = c.meter.Add(pathsel.Sample{At: now, State: c.c.State, Outstanding: c.c.Outstanding, BytesRead: c.c.BytesRead, RTT: c.c.RTT})
+	c.c.Slots = c.meter.Slots
+}
+
+func (cl *client) disconnect(c *conn, to pathsel.State, now time.Time) {
+	if c.flow != nil {
+		c.before += c.flow.delivered
+	}
+	c.flow = nil
+	c.c.State, c.c.Since, c.c.RTT = to, now, 0
+	if to == pathsel.Failed {
+		c.c.Failures++
+		c.c.RetryAt = now.Add(pathsel.RetryDelay(c.c.Failures))
+	}
+}
+
+func (cl *client) carryOut(s *simulation, d pathsel.Decision, at time.Duration) {
+	now := epoch.Add(at)
+	var c *conn
+	for _, x := range cl.conns {
+		if x.c.Key == d.Key {
+			c = x
+		} else if c == nil && x.c.Key.Peer == d.Key.Peer && x.c.Key.Path == d.Key.Path {
+			c = x
+		}
+	}
+	if c == nil {
+		panic("decision for an unknown path: " + d.Key.String())
+	}
+	if c.c.Key != d.Key {
+		c = &conn{c: pathsel.Candidate{Key: d.Key, Path: c.c.Path}}
+		cl.conns = append(cl.conns, c)
+	}
+	switch d.Action {
+	case pathsel.Open:
+		c.flow = newFlow(s.route(c.c.Path))
+		c.c.State, c.c.Since, c.began = pathsel.Opening, now, at
+		c.ready = at + time.Duration(2*c.flow.rtt()*float64(time.Second))
+	case pathsel.Close:
+		cl.disconnect(c, pathsel.Idle, now)
+	case pathsel.Fail:
+		cl.disconnect(c, pathsel.Failed, now)
+	case pathsel.Park:
+		c.c.State, c.c.Since, c.flow.running = pathsel.Parked, now, false
+	case pathsel.Probe, pathsel.Return:
+		if !c.c.State.Carries() {
+			c.flow.start(at)
+		}
+		next := map[pathsel.Action]pathsel.State{pathsel.Probe: pathsel.Probing, pathsel.Return: pathsel.Active}[d.Action]
+		c.c.State, c.c.Since = next, now
+	}
+}

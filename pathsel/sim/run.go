@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"braid/pathsel"
+)
+
+// Scenario is a network and its clients.
+type Scenario struct {
+	Links    []Link
+	Clients  []Client
+	Duration time.Duration
+	Seed     uint64
+	// Record keeps every view, for a replay.
+	Record bool
+}
+
+// Result is what happened. LinkRate is the mean rate in bits per second of each link over the whole run,
+// without cross traffic.
+type Result struct {
+	Clients  []ClientResult
+	LinkRate []float64
+}
+
+// tick is how often a client looks at its connections.
+const tick = 250 * time.Millisecond
+
+type simulation struct {
+	links  []*link
+	byEnd  map[pathsel.Interface]*link
+	record bool
+}
+
+// route finds the links of a path, in the order in which data comes to the client.
+func (s *simulation) route(p pathsel.Path) []*link {
+	var out []*link
+	for i := 0; i+1 < len(p.Interfaces); i += 2 {
+		l := s.byEnd[p.Interfaces[i]]
+		if l == nil || l.A != p.Interfaces[i+1] && l.B != p.Interfaces[i+1] {
+			panic(fmt.Sprintf("no link between %v and %v", p.Interfaces[i], p.Interfaces[i+1]))
+		}
+		out = append(out, l)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// Run plays the scenario. It panics on a path over a link that is not there.
+func Run(sc Scenario) Result {
+	s := &simulation{byEnd: map[pathsel.Interface]*link{}, record: sc.Record}
+	for _, l := range sc.Links {
+		if l.Queue == 0 {
+			l.Queue = max(64*packet, l.Rate/8*0.1)
+		}
+		x := &link{Link: l, now: l.Condition, downAt: -day}
+		s.links = append(s.links, x)
+		s.byEnd[l.A], s.byEnd[l.B] = x, x
+	}
+	var clients []*client
+	for _, c := range sc.Clients {
+		clients = append(clients, &client{Client: c, result: ClientResult{Name: c.Name, Paths: map[pathsel.Key]float64{}}})
+	}
+	random := rand.New(rand.NewPCG(sc.Seed, 1))
+	step := stepFor(sc)
+	dt := step.Seconds()
+	for at := time.Duration(0); at < sc.Duration; at += step {
+		for _, l := range s.links {
+			l.advance(at)
+		}
+		if at%tick == 0 {
+			for _, cl := range clients {
+				cl.tick(s, at)
+			}
+		}
+		if at%time.Second == 0 && at > 0 {
+			for _, cl := range clients {
+				cl.perSecond()
+			}
+		}
+		for _, cl := range clients {
+			for _, c := range cl.conns {
+				if c.flow != nil {
+					c.flow.send(at, dt)
+				}
+			}
+		}
+		for _, l := range s.links {
+			l.admit(dt)
+		}
+		for _, cl := range clients {
+			for _, c := range cl.conns {
+				if c.flow != nil {
+					c.flow.move(at, dt, random)
+				}
+			}
+		}
+	}
+	var out Result
+	for _, cl := range clients {
+		cl.perSecond()
+		for _, c := range cl.conns {
+			cl.result.Paths[c.c.Key] = c.read()
+		}
+		out.Clients = append(out.Clients, cl.result)
+	}
+	for _, l := range s.links {
+		out.LinkRate = append(out.LinkRate, l.sent*8/sc.Duration.Seconds())
+	}
+	return out
+}
+
+func (cl *client) perSecond() {
+	read := cl.read()
+	cl.result.PerSecond = append(cl.result.PerSecond, (read-cl.second)*8)
+	cl.second = read
+}
+
+// stepFor is a quarter of the shortest round trip, from 1 to 10 ms, so that windows change smoothly, and a
+// divisor of the tick.
+func stepFor(sc Scenario) time.Duration {
+	shortest := 40 * time.Millisecond
+	for _, l := range sc.Links {
+		if l.Delay > 0 {
+			shortest = min(shortest, 2*l.Delay)
+		}
+	}
+	for _, step := range []time.Duration{10, 5, 2} {
+		if step*time.Millisecond <= shortest/4 {
+			return step * time.Millisecond
+		}
+	}
+	return time.Millisecond
+}
