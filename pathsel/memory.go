@@ -12,7 +12,8 @@ import (
 type Memory struct {
 	Paths []PathMemory `json:"paths,omitempty"`
 	Peers []PeerMemory `json:"peers,omitempty"`
-	// TotalBytes is the sum of BytesRead in the last view, ProbeBytes how much of that probes carried.
+	// TotalBytes is the sum of BytesRead in the last view, ProbeBytes how much of that probes of
+	// parked paths carried.
 	TotalBytes uint64 `json:"total_bytes,omitempty"`
 	ProbeBytes uint64 `json:"probe_bytes,omitempty"`
 	// Initial is when the slots selector began to wait for handshakes; SlotEnd is when its next slot

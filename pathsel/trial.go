@@ -23,8 +23,10 @@ const (
 	sharing = 1.0 / 3
 	// certain is how many standard errors the change must measure.
 	certain = 2
-	// trialSlots is how many slots a verdict needs, clearSlots how many at most while it is unclear.
-	trialSlots, clearSlots = 4, 9
+	// trialSlots is how many slots a verdict needs, clearSlots how many at most while it is unclear,
+	// trialWindow how many it is taken from: a window that saws up and down every few seconds, as on a
+	// lossy path, must fit in.
+	trialSlots, clearSlots, trialWindow = 4, 10, 8
 	// trialPatience ends a trial that gets no slots (choked, starved).
 	trialPatience = 20 * time.Second
 	// detectable is how many standard errors of the others' rate the subject must carry: of what is
@@ -47,6 +49,8 @@ const (
 	emptyQueue = 1.25
 	// mostConns bounds the connections on one path: so many flows are an attack on those who use one.
 	mostConns = 4
+	// overshoot is how long slow start's overshoot may take to decay on a path without a queue.
+	overshoot = 15 * time.Second
 	// paysOff is what one more connection must add to its path.
 	paysOff = 0.1
 	// firstSurplusProbe is when one more connection is tried again after it did not pay off.
@@ -91,7 +95,7 @@ func (a *adaptation) judge(p *peerView) {
 	own, after := t.Own, a.joint(rest, settled)
 	slots := after.Slots
 	if !t.Remove {
-		own = EstimateOf(a.cand(i).Slots, settled, window)
+		own = EstimateOf(a.cand(i).Slots, settled, trialWindow)
 		slots = own.Slots
 		if len(rest) > 0 {
 			slots = min(slots, after.Slots)
@@ -114,13 +118,25 @@ func (a *adaptation) judge(p *peerView) {
 	if math.Abs(share-sharing) < err && a.v.Now.Sub(settled) < clearSlots*SlotLength {
 		return // look at a few slots more
 	}
-	a.m.ProbeBytes += sub(a.cand(i).BytesRead, t.Bytes)
+	a.account(i, t)
 	pm.Trial = nil
 	shared := share >= sharing && share >= certain*err
+	if t.Why == Shared {
+		// It was convicted once: now it must be clear that it is not so. Otherwise noise would let it
+		// out and a further trial put it back.
+		shared = share+err >= sharing
+	}
 	if t.Remove {
 		a.afterRemoval(i, shared, share, t.Before, after)
 	} else {
 		a.afterAddition(p, i, t, shared, share, own, after)
+	}
+	if !shared && (len(rest) == 1 || t.Why == Surplus) {
+		for _, j := range rest { // it is acquitted with the subject
+			m := a.mem(j)
+			m.Checks = max(m.Checks, 1)
+			m.Next = a.v.Now.Add(a.backoff(m, examineAgain, m.Checks))
+		}
 	}
 }
 
@@ -161,9 +177,17 @@ func (a *adaptation) afterAddition(p *peerView, i int, t *Trial, shared bool, sh
 	why := t.Why
 	if shared && why != Surplus {
 		why = Shared
-		m.Level = after.Rate + own.Rate
+		m.Level = t.Before.Rate
 	}
 	a.putBack(p, i, why, refuse)
+}
+
+// account adds what a probe carried. One more connection on a path in use is not a probe: its bytes would
+// have come over that path anyway.
+func (a *adaptation) account(i int, t *Trial) {
+	if !t.Remove && t.Why != Surplus {
+		a.m.ProbeBytes += sub(a.cand(i).BytesRead, t.Bytes)
+	}
 }
 
 // putBack parks what a probe found wanting, or closes it where it may not keep its place.
@@ -188,7 +212,7 @@ func (a *adaptation) abandon(p *peerView, i int, reason string) {
 	pm := a.m.peer(p.id)
 	t := pm.Trial
 	pm.Trial = nil
-	a.m.ProbeBytes += sub(a.cand(i).BytesRead, t.Bytes)
+	a.account(i, t)
 	if t.Remove || len(a.where(p, Active)) == 0 {
 		a.do(i, Return, "no verdict: "+reason)
 		a.mem(i).Why = Used
@@ -203,7 +227,7 @@ func (a *adaptation) joint(of []int, since time.Time) Estimate {
 	for n, i := range of {
 		members[n] = a.cand(i).Slots
 	}
-	return Joint(members, since, window)
+	return Joint(members, since, trialWindow)
 }
 
 // experiment begins a trial, if one is due and can be judged.
@@ -301,7 +325,7 @@ func (a *adaptation) examine(p *peerView) bool {
 
 // widen opens one more connection on a path that its connections do not fill.
 func (a *adaptation) widen(p *peerView) bool {
-	if a.places(p) <= 0 || float64(a.m.ProbeBytes) > probeShare*float64(a.m.TotalBytes) {
+	if a.places(p) <= 0 || a.v.Now.Sub(a.m.peer(p.id).Settled) < overshoot {
 		return false
 	}
 	for _, i := range a.where(p, Active) {
@@ -376,7 +400,7 @@ func (a *adaptation) beginKey(p *peerView, key Key, at, like int, rest []int, re
 		}
 	}
 	if remove {
-		if t.Own = EstimateOf(a.cand(at).Slots, since, window); t.Own.Slots < trialSlots {
+		if t.Own = EstimateOf(a.cand(at).Slots, since, trialWindow); t.Own.Slots < trialSlots {
 			return false
 		}
 	}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -58,24 +57,297 @@ func story(t *testing.T, r ClientResult) {
 	}
 }
 
-func TestScratch(t *testing.T) {
-	for _, sel := range []string{"first", "all", "slots", "adaptive"} {
-		show := func(name string, links []Link, paths []pathsel.Path, lim float64, maxp int) {
-			b := time.Now()
-			r := Run(Scenario{Links: links, Clients: []Client{one(sel, paths, maxp)}, Duration: 10 * time.Minute, Seed: 1})
-			c := r.Clients[0]
-			fmt.Printf("%-10s %-20s %.3f (first min %.3f) events %d  %v\n", sel, name, c.Rate(60*time.Second, 600*time.Second)/lim, c.Rate(0, 60*time.Second)/lim, len(c.Events), time.Since(b))
-			if sel == "adaptive" {
-				story(t, c)
+// play runs one client with that selector.
+func play(selector string, links []Link, paths []pathsel.Path, maxPaths int, d time.Duration) ClientResult {
+	return Run(Scenario{Links: links, Clients: []Client{one(selector, paths, maxPaths)}, Duration: d, Seed: 1}).Clients[0]
+}
+
+// during gives a link another condition for a while.
+func during(l *Link, from, to time.Duration, c Condition) {
+	l.Changes = append(l.Changes, Change{from, c}, Change{to, l.Condition})
+}
+
+const (
+	steady = time.Minute
+	end    = 10 * time.Minute
+)
+
+// changing are the actions that change which paths carry the download.
+var changing = []pathsel.Action{pathsel.Open, pathsel.Close, pathsel.Park, pathsel.Return, pathsel.Probe, pathsel.Fail}
+
+// needless counts excursions under constant conditions: each probe, experiment or swap comes back, so that two
+// decisions make one.
+func needless(r ClientResult, from, to time.Duration) float64 {
+	return float64(r.Changes(from, to, changing...)) / 2 / (to - from).Minutes()
+}
+
+func atLeast(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if !(got >= want) {
+		t.Errorf("%s: %.3f, want at least %.3f", what, got, want)
+	} else {
+		t.Logf("%s: %.3f (at least %.3f)", what, got, want)
+	}
+}
+
+func atMost(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if !(got <= want) {
+		t.Errorf("%s: %.3f, want at most %.3f", what, got, want)
+	} else {
+		t.Logf("%s: %.3f (at most %.3f)", what, got, want)
+	}
+}
+
+func TestDisjointPathsAddUp(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		rateDelay  []float64
+		queue      float64 // bytes
+		loss, want float64
+	}{
+		{"equal", []float64{20, 10, 20, 10}, 0, 0, 0.95},
+		{"equal, short queues", []float64{20, 10, 20, 10}, 50e3, 0, 0.95},
+		{"equal, loss", []float64{20, 10, 20, 10}, 0, 0.0001, 0.95},
+		{"unequal", []float64{30, 15, 15, 45}, 0, 0, 0.88},
+		{"10:1 rates, 10:1 delays", []float64{30, 5, 3, 50}, 0, 0, 0.90},
+		{"10:1 rates, 1:10 delays", []float64{30, 50, 3, 5}, 0, 0, 0.90},
+		{"10:1, short queues", []float64{30, 5, 3, 50}, 30e3, 0, 0.90},
+		{"30:1", []float64{60, 5, 2, 80}, 0, 0, 0.95},
+		{"eight", []float64{10, 5, 10, 10, 10, 15, 10, 20, 5, 25, 5, 30, 5, 35, 5, 40}, 0, 0, 0.95},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			links, paths := direct(tt.rateDelay...)
+			var sum float64
+			for i := range links {
+				links[i].Queue, links[i].Loss = tt.queue, tt.loss
+				sum += links[i].Rate / 1e6
+			}
+			r := play("adaptive", links, paths, 8, end)
+			single := play("first", links, paths, 8, end)
+			atLeast(t, "first minute, of the limit", r.Rate(0, steady)/limit(sum), tt.want-0.05)
+			atLeast(t, "then", r.Rate(steady, end)/limit(sum), tt.want)
+			for at := 5 * time.Second; at < end; at += 5 * time.Second {
+				if got, want := r.Rate(at, at+5*time.Second), single.Rate(at, at+5*time.Second); got < 0.98*want {
+					t.Errorf("at %v: %.1f Mbit/s, the best path alone has %.1f", at, got/1e6, want/1e6)
+				}
+			}
+			atMost(t, "needless changes a minute", needless(r, 0, end), 1)
+			if t.Failed() {
+				story(t, r)
+			}
+		})
+	}
+}
+
+func TestSharedBottleneck(t *testing.T) {
+	links, paths := sharedBottleneck(30, 15)
+	r := play("adaptive", links, paths, 8, end)
+	atLeast(t, "of the limit", r.Rate(0, end)/limit(45), 0.95)
+	atMost(t, "needless changes a minute", needless(r, steady, end), 1)
+
+	for _, queue := range []float64{0, 100e3, 1e6} {
+		links[0].Queue = queue
+		rival := one("first", paths[2:3], 1)
+		for _, selector := range []string{"adaptive", "all"} {
+			out := Run(Scenario{Links: links, Clients: []Client{one(selector, paths, 8), rival}, Duration: end, Seed: 1})
+			ours, theirs := out.Clients[0], out.Clients[1]
+			fair := theirs.Rate(steady, end) / limit(15)
+			if selector == "all" {
+				t.Logf("queue %.0f: with all, the rival has %.2f of its fair share", queue, fair)
+				continue
+			}
+			atLeast(t, "both together, of the shared link", out.LinkRate[0]/30e6, 0.95)
+			atLeast(t, "the rival, of its fair share", fair, 0.8)
+			atLeast(t, "the path of its own", out.LinkRate[4]/15e6, 0.95)
+			atLeast(t, "ours, of our fair share", (ours.Rate(steady, end)-limit(15))/limit(15), 0.8)
+			atMost(t, "needless changes a minute", needless(ours, steady, end), 1)
+			atMost(t, "connections carrying on the shared link at the end", float64(carrying(ours.Last)-1), 2)
+			if t.Failed() {
+				story(t, ours)
 			}
 		}
-		l, p := direct(20, 10, 20, 10)
-		show("equal", l, p, limit(40), 8)
-		l, p = direct(30, 15, 15, 45)
-		show("unequal", l, p, limit(45), 8)
-		l, p = direct(30, 5, 3, 50)
-		show("10:1", l, p, limit(33), 8)
-		l, p = sharedBottleneck(30, 15)
-		show("shared", l, p, limit(45), 8)
+	}
+}
+
+func carrying(v pathsel.View) (n int) {
+	for _, c := range v.Candidates {
+		if c.State.Carries() {
+			n++
+		}
+	}
+	return n
+}
+
+// Paths that share a fast link and are limited elsewhere are suspected, and acquitted.
+func TestSharedLinkThatIsNoBottleneck(t *testing.T) {
+	access := NewLink(ia(1), ia(2), 1, 200, 2*ms)
+	links := []Link{access}
+	var paths []pathsel.Path
+	for i := range 4 {
+		l := NewLink(ia(2), ia(9), uint64(10+i), 10+10*float64(i), time.Duration(5+10*i)*ms)
+		links = append(links, l)
+		paths = append(paths, PathOver(access, l))
+	}
+	r := play("adaptive", links, paths, 8, end)
+	atLeast(t, "of the limit", r.Rate(0, end)/limit(100), 0.95)
+	atLeast(t, "at the end", r.Rate(end-steady, end)/limit(100), 0.95)
+	atMost(t, "needless changes a minute", needless(r, 2*steady, end), 1)
+	if n := carrying(r.Last); n < 3 {
+		t.Errorf("%d paths carry at the end", n)
+	}
+	if t.Failed() {
+		story(t, r)
+	}
+}
+
+func TestCongestion(t *testing.T) {
+	const from, to = 60 * time.Second, 70 * time.Second
+	for _, tt := range []struct {
+		name string
+		both bool
+		part float64 // of the link's rate that cross traffic takes
+	}{
+		{"one path, half", false, 0.5}, {"one path, nearly all", false, 0.95}, {"one path, all", false, 1.2},
+		{"both, half", true, 0.5}, {"both, nearly all", true, 0.9},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			links, paths := direct(20, 10, 20, 10)
+			rest := max(0, 1-tt.part)
+			left := 20 + 20*rest
+			for i := range links {
+				if i == 0 || tt.both {
+					c := links[i].Condition
+					c.Cross = tt.part * c.Rate
+					during(&links[i], from, to, c)
+				}
+			}
+			if tt.both {
+				left = 40 * rest
+			}
+			r := play("adaptive", links, paths, 8, end)
+			atLeast(t, "while congested, of what is left", r.Rate(from, to)/limit(left), 0.9)
+			atLeast(t, "ten seconds after", r.Rate(to, to+10*time.Second)/limit(40), 0.9)
+			atLeast(t, "then", r.Rate(to+10*time.Second, end)/limit(40), 0.95)
+			if t.Failed() {
+				story(t, r)
+			}
+		})
+	}
+}
+
+func TestOutages(t *testing.T) {
+	const cut, back = 60 * time.Second, 75 * time.Second
+	for _, tt := range []struct {
+		name string
+		how  Condition
+		gone time.Duration // until the path's work is with the other
+	}{
+		{"cut, with SCMP", Condition{Down: true}, time.Second},
+		{"silent black hole", Condition{Silent: true}, 1500 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			links, paths := direct(20, 10, 20, 10)
+			during(&links[0], cut, back, tt.how)
+			r := play("adaptive", links, paths, 8, 3*time.Minute)
+			for at := cut; at < back; at += time.Second {
+				if got := r.Rate(at, at+time.Second); got < 0.95*limit(20) {
+					t.Errorf("at %v the other path has %.1f Mbit/s", at, got/1e6)
+				}
+			}
+			var failed time.Duration
+			for _, e := range r.Events {
+				if e.Action == pathsel.Fail && failed == 0 {
+					failed = e.At
+				}
+			}
+			atMost(t, "seconds until it is out", (failed - cut).Seconds(), tt.gone.Seconds())
+			atLeast(t, "20 s after the repair", r.Rate(back+20*time.Second, 3*time.Minute)/limit(40), 0.95)
+			if t.Failed() {
+				story(t, r)
+			}
+		})
+	}
+}
+
+func TestFlappingPath(t *testing.T) {
+	for _, how := range []Condition{{Down: true}, {Silent: true}} {
+		links, paths := direct(20, 10, 20, 10)
+		for at := 30 * time.Second; at < 150*time.Second; at += 6 * time.Second {
+			during(&links[0], at, at+3*time.Second, how)
+		}
+		r := play("adaptive", links, paths, 8, 4*time.Minute)
+		for at := 30 * time.Second; at < 150*time.Second; at += time.Second {
+			if got := r.Rate(at, at+time.Second); got < 0.95*limit(20) {
+				t.Errorf("at %v: %.1f Mbit/s", at, got/1e6)
+			}
+		}
+		atMost(t, "decisions in two minutes of flapping", float64(r.Changes(30*time.Second, 150*time.Second, changing...)), 24)
+		atLeast(t, "35 s after it ended", r.Rate(185*time.Second, 4*time.Minute)/limit(40), 0.95)
+		if t.Failed() {
+			story(t, r)
+		}
+	}
+}
+
+func TestAllDown(t *testing.T) {
+	const from, to = 60 * time.Second, 90 * time.Second
+	for _, how := range []Condition{{Down: true}, {Silent: true}} {
+		links, paths := direct(20, 10, 20, 10)
+		for i := range links {
+			during(&links[i], from, to, how)
+		}
+		r := play("adaptive", links, paths, 8, 4*time.Minute)
+		atLeast(t, "seconds of saying that it waits", r.Waited.Seconds(), 5)
+		atLeast(t, "20 s after the repair", r.Rate(to+20*time.Second, 4*time.Minute)/limit(40), 0.95)
+		if t.Failed() {
+			story(t, r)
+		}
+	}
+}
+
+// A path that was parked because another carried its share steps in when that one's own link breaks.
+func TestStepIn(t *testing.T) {
+	links, paths := sharedBottleneck(30, 15)
+	base := play("adaptive", links, paths, 8, 2*time.Minute)
+	for _, c := range base.Last.Candidates[:3] {
+		if !c.State.Carries() {
+			continue
+		}
+		for i := range links {
+			if links[i].A == c.Path.Interfaces[0] {
+				during(&links[i], 2*time.Minute, 3*time.Minute, Condition{Down: true})
+			}
+		}
+	}
+	r := play("adaptive", links, paths, 8, 4*time.Minute)
+	atLeast(t, "the worst second while a member is cut", minRate(r, 2*time.Minute+3*time.Second, 3*time.Minute)/limit(45), 0.9)
+	if t.Failed() {
+		story(t, r)
+	}
+}
+
+func minRate(r ClientResult, from, to time.Duration) float64 {
+	least := r.Rate(from, from+time.Second)
+	for at := from; at < to; at += time.Second {
+		least = min(least, r.Rate(at, at+time.Second))
+	}
+	return least
+}
+
+func TestSeveralConnectionsOnOnePath(t *testing.T) {
+	links, paths := direct(50, 60)
+	links[0].Loss = 0.001
+	alone := play("first", links, paths, 8, end)
+	r := play("adaptive", links, paths, 8, end)
+	atLeast(t, "times one connection", r.Rate(2*steady, end)/alone.Rate(2*steady, end), 2.5)
+	if t.Failed() {
+		story(t, r)
+	}
+	links[0].Loss = 0
+	r = play("adaptive", links, paths, 8, end)
+	if n := carrying(r.Last); n != 1 {
+		t.Errorf("%d connections on a path that one fills", n)
+		story(t, r)
 	}
 }
