@@ -190,7 +190,9 @@ func (a *adaptation) standBy(i int, why Why, first time.Duration) {
 	}
 	m.Why = why
 	m.Next = a.v.Now.Add(a.backoff(m, first, m.Backoff))
-	m.Backoff++
+	if first > 0 {
+		m.Backoff++
+	}
 }
 
 // backoff doubles with every look that changed nothing. Without growth a path that never gets better costs

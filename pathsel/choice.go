@@ -2,6 +2,7 @@ package pathsel
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -25,7 +26,7 @@ func (a *adaptation) choose(p *peerView) {
 	}
 }
 
-// firstChoice is the path with the highest prospect of those that no measurement speaks against; -1 if
+// firstChoice draws by prospect among those that no measurement speaks against; -1 if
 // there is none.
 func (a *adaptation) firstChoice(p *peerView) int {
 	var of []int
@@ -34,7 +35,14 @@ func (a *adaptation) firstChoice(p *peerView) int {
 			of = append(of, i)
 		}
 	}
-	return most(of, func(i int) float64 { return a.prospect(p, i) })
+	return a.draw(of, 0, func(i int) float64 { w := a.prospect(p, i); return w * w })
+}
+
+// draw picks one with a chance in proportion to its weight; -1 of none. The best of all would be the choice of
+// every client in the same situation, and they would swing together from path to path. The square of the
+// prospect above keeps a lone client close to the best, and many from all choosing the same.
+func (a *adaptation) draw(of []int, n int, weight func(int) float64) int {
+	return least(of, func(i int) float64 { return -math.Log(1-chance(a.v.Seed, a.cand(i).Key, n)) / max(weight(i), 1e-9) })
 }
 
 func (a *adaptation) bestRotated(p *peerView) int {
@@ -59,9 +67,6 @@ func (a *adaptation) prospect(p *peerView, i int) float64 {
 		halved = 100 * time.Millisecond
 		perHop = time.Millisecond // of latency where none is announced
 		packet = 1500             // bytes; larger packets cost less each
-		// spread is how far chance moves it, so that many clients who read the same announcements
-		// do not all make the same choice.
-		spread = 0.2
 	)
 	c := a.cand(i)
 	worth := float64(c.Path.Bandwidth)
@@ -82,7 +87,7 @@ func (a *adaptation) prospect(p *peerView, i int) float64 {
 	if c.Path.MTU > 0 && c.Path.MTU < packet {
 		worth *= float64(c.Path.MTU) / packet
 	}
-	return worth * (1 + spread*(chance(a.v.Seed, c.Key, 0)-0.5))
+	return worth
 }
 
 func (a *adaptation) announced(p *peerView, i int) string {

@@ -71,6 +71,8 @@ type PeerMemory struct {
 	// Round counts those changes; it varies their jitter.
 	Round int    `json:"round,omitempty"`
 	Trial *Trial `json:"trial,omitempty"`
+	// Displaced is the path whose place is lent to one that was not tried for long.
+	Displaced Fingerprint `json:"displaced,omitempty"`
 }
 
 // Trial is an experiment under way: one connection was added or taken out, and the others that share a

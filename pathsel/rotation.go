@@ -19,7 +19,8 @@ const (
 	// lookAround is the time between two verifications of what is believed, each of which costs two
 	// changes: together they stay below one a minute.
 	lookAround = 150 * time.Second
-	// firstReturn is how long a path that was swapped out stays out at least.
+	// firstReturn is how long a path stays out at least when a closed one took its place on the strength of
+	// an old figure.
 	firstReturn = 30 * time.Second
 )
 
@@ -30,12 +31,8 @@ func (a *adaptation) rotate(p *peerView) {
 	if p.paths <= a.v.MaxPaths || a.places(p) > 0 || pm.Trial != nil {
 		return
 	}
-	next, why := a.firstChoice(p), "never tried"
-	if next >= 0 && !a.mem(next).Tried.IsZero() {
-		why = "due after a failure"
-	}
-	back := a.bestRotated(p)
-	if next < 0 && back < 0 {
+	next, why, penalty := a.firstChoice(p), "", time.Duration(0)
+	if next < 0 && a.bestRotated(p) < 0 {
 		return
 	}
 	if out := least(a.where(p, Parked), func(i int) float64 { return a.known(i).Rate }); out >= 0 {
@@ -59,19 +56,27 @@ func (a *adaptation) rotate(p *peerView) {
 	if weakest < 0 || fresh >= max(1, a.v.MaxPaths/newcomers) {
 		return
 	}
-	switch rate := a.current(weakest); {
+	better := -1
+	if next < 0 {
+		if fresh > 0 {
+			return
+		}
+		better = a.better(p, a.current(weakest).Rate)
+	}
+	switch {
 	case next >= 0:
-	case fresh > 0:
-		return
-	case a.known(back).Rate > clearly*rate.Rate && !a.v.Now.Before(a.mem(back).Next):
-		next, why = back, fmt.Sprintf("had %v", a.known(back))
+	case better >= 0:
+		// Its figure may be out of date: if it cannot repeat it, the two must not swap for ever.
+		next, why, penalty = better, fmt.Sprintf("had %v: ", a.known(better)), firstReturn
 	case a.v.Now.Before(pm.Quiet):
 		return
 	default:
 		next = a.longestOut(p)
-		why = "not tried for the longest time"
+		why = "not tried for the longest time: "
 		if pm.Quiet.IsZero() {
 			next = -1 // the round of first tries has just ended
+		} else if next >= 0 {
+			pm.Displaced = a.cand(weakest).Key.Path
 		}
 		a.quiet(p)
 	}
@@ -79,9 +84,28 @@ func (a *adaptation) rotate(p *peerView) {
 		return
 	}
 	a.do(weakest, Close, fmt.Sprintf("weakest of %d places with %v; %s takes its place", a.v.MaxPaths, a.current(weakest), a.cand(next).Key.Path.Short()))
-	a.standBy(weakest, Rotated, firstReturn)
-	a.do(next, Open, why+": "+a.announced(p, next))
+	a.standBy(weakest, Rotated, penalty)
+	a.do(next, Open, why+a.announced(p, next))
 	a.mem(next).Why = Used
+}
+
+// better draws among the closed paths that had clearly more than that rate, in proportion to what they had. If all
+// clients took the best, all would go where few were when they looked.
+func (a *adaptation) better(p *peerView, rate float64) int {
+	pm := a.m.peer(p.id)
+	lent := a.find(p, Key{Peer: p.id, Path: pm.Displaced})
+	pm.Displaced = ""
+	if lent >= 0 && a.mayOpen(lent) && a.known(lent).Rate > clearly*rate {
+		return lent // its place was only lent
+	}
+	var of []int
+	for _, i := range p.members {
+		m := a.mem(i)
+		if m.Why == Rotated && a.cand(i).Key.Conn == 0 && !a.v.Now.Before(m.Next) && a.mayOpen(i) && a.known(i).Rate > clearly*rate {
+			of = append(of, i)
+		}
+	}
+	return a.draw(of, int(a.v.Now.Unix()), func(i int) float64 { return a.known(i).Rate })
 }
 
 // quiet puts off the next change that only verifies. Clients draw different times.

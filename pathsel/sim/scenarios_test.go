@@ -52,7 +52,7 @@ func limit(mbits ...float64) (sum float64) {
 
 func story(t *testing.T, r ClientResult) {
 	t.Helper()
-	for _, e := range r.Events {
+	for _, e := range r.Events[:min(60, len(r.Events))] {
 		t.Logf("%8.2fs %-7v %v: %s", e.At.Seconds(), e.Action, e.Key, e.Reason)
 	}
 }
