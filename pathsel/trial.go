@@ -23,6 +23,9 @@ const (
 	sharing = 1.0 / 3
 	// certain is how many standard errors the change must measure.
 	certain = 2
+	// certainUnqueued replaces it where no queue stands: a full bottleneck has one, and a window that saws up
+	// and down because of loss looks like others that take over.
+	certainUnqueued = 4
 	// trialSlots is how many slots a verdict needs, clearSlots how many at most while it is unclear,
 	// trialWindow how many it is taken from: a window that saws up and down every few seconds, as on a
 	// lossy path, must fit in.
@@ -39,8 +42,8 @@ const (
 	firstSharedProbe = 30 * time.Second
 	examineAgain     = 2 * time.Minute
 	// dropped is the part of their former rate below which the others no longer carry the parked
-	// one's share, so that it is probed at once.
-	dropped = 0.7
+	// one's share, so that it is probed at once. A rival that begins on their link leaves them half.
+	dropped = 0.5
 	// soon is the time before something abandoned is tried again.
 	soon = 10 * time.Second
 
@@ -120,18 +123,22 @@ func (a *adaptation) judge(p *peerView) {
 	}
 	a.account(i, t)
 	pm.Trial = nil
-	shared := share >= sharing && share >= certain*err
-	if t.Why == Shared {
+	sure := float64(certain)
+	if queueEmpty(a.cand(i).Slots) {
+		sure = certainUnqueued
+	}
+	shared := share >= sharing && share >= sure*err
+	if t.Why == Shared && sure == certain {
 		// It was convicted once: now it must be clear that it is not so. Otherwise noise would let it
 		// out and a further trial put it back.
-		shared = share+err >= sharing
+		shared = share+certain*err >= sharing
 	}
 	if t.Remove {
-		a.afterRemoval(i, shared, share, t.Before, after)
+		a.afterRemoval(i, shared, share, err, t.Before, after)
 	} else {
 		a.afterAddition(p, i, t, shared, share, own, after)
 	}
-	if !shared && (len(rest) == 1 || t.Why == Surplus) {
+	if !shared && (len(rest) == 1 && share+err < sharing || t.Why == Surplus) {
 		for _, j := range rest { // it is acquitted with the subject
 			m := a.mem(j)
 			m.Checks = max(m.Checks, 1)
@@ -140,7 +147,7 @@ func (a *adaptation) judge(p *peerView) {
 	}
 }
 
-func (a *adaptation) afterRemoval(i int, shared bool, share float64, before, after Estimate) {
+func (a *adaptation) afterRemoval(i int, shared bool, share, err float64, before, after Estimate) {
 	m := a.mem(i)
 	if shared {
 		a.standBy(i, Shared, firstSharedProbe)
@@ -149,7 +156,11 @@ func (a *adaptation) afterRemoval(i int, shared bool, share float64, before, aft
 	}
 	a.do(i, Return, fmt.Sprintf("adds its own bandwidth: without it the others went from %v to %v (%.0f%% of its rate)", before, after, share*100))
 	m.Why = Used
-	m.Next = a.v.Now.Add(a.backoff(m, examineAgain, m.Checks))
+	if share+err >= sharing {
+		m.Next = a.v.Now.Add(a.backoff(m, firstSharedProbe, m.Checks)) // not clear: ask again
+	} else {
+		m.Next = a.v.Now.Add(a.backoff(m, examineAgain, m.Checks))
+	}
 	m.Checks++
 }
 
@@ -157,6 +168,8 @@ func (a *adaptation) afterAddition(p *peerView, i int, t *Trial, shared bool, sh
 	m := a.mem(i)
 	refuse := ""
 	switch in := a.inVain(i); {
+	case shared && share < sharing:
+		refuse = fmt.Sprintf("not clear that its %v adds anything: %.0f%% of it was taken from others on the same links", own, share*100)
 	case shared:
 		refuse = fmt.Sprintf("adds nothing: %.0f%% of its %v was taken from others on the same links", share*100, own)
 	case in > wasteShare:
@@ -334,7 +347,9 @@ func (a *adaptation) widen(p *peerView) bool {
 		if c.Key.Conn != 0 || next.Conn >= mostConns || a.current(i).Slots < trialSlots || !queueEmpty(c.Slots) {
 			continue
 		}
-		if m := a.m.path(next); a.v.Now.Before(m.Next) {
+		m := a.m.path(next)
+		again := m.Backoff > 0
+		if a.v.Now.Before(m.Next) || again && a.v.Now.Before(a.m.peer(p.id).Quiet) {
 			continue
 		}
 		rest := append(a.sharers(p, i), i)
@@ -342,6 +357,9 @@ func (a *adaptation) widen(p *peerView) bool {
 		at := a.find(p, next)
 		if at >= 0 && !a.mayOpen(at) || !a.beginKey(p, next, at, i, rest, false, Surplus) {
 			continue
+		}
+		if again {
+			a.quiet(p)
 		}
 		a.decided[next] = true
 		a.added[p.id]++
