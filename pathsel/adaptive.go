@@ -146,6 +146,16 @@ func (a *adaptation) carried(p *peerView) (sum float64) {
 	return sum
 }
 
+// changing tells whether an earlier rule has spoken for this peer already.
+func (a *adaptation) changing(p *peerView) bool {
+	for _, i := range p.members {
+		if a.decided[a.cand(i).Key] {
+			return true
+		}
+	}
+	return false
+}
+
 // least and most pick a member by a figure; -1 of none.
 func least(of []int, figure func(int) float64) int {
 	best := -1

@@ -28,7 +28,7 @@ const (
 // all were tried, to one that had clearly more; and rarely to the one that was out for longest.
 func (a *adaptation) rotate(p *peerView) {
 	pm := a.m.peer(p.id)
-	if p.paths <= a.v.MaxPaths || a.places(p) > 0 || pm.Trial != nil {
+	if p.paths <= a.v.MaxPaths || a.places(p) > 0 || pm.Trial != nil || a.changing(p) {
 		return
 	}
 	next, why, penalty := a.firstChoice(p), "", time.Duration(0)

@@ -42,12 +42,18 @@ func (s slots) Decide(v View) Plan {
 		m.startSlot(v, v.Now.Add(s.slot))
 	}
 
-	used := map[PeerID]int{}
+	used, open := map[PeerID]int{}, map[PeerID]int{}
+	for _, c := range v.Candidates {
+		if c.State.Open() {
+			open[c.Key.Peer]++
+		}
+	}
 	for _, c := range v.Candidates {
 		if used[c.Key.Peer]++; used[c.Key.Peer] > v.MaxPaths || m.path(c.Key).Closed {
 			continue
 		}
-		if !c.State.Open() && (c.State == Idle || m.SlotEnd.IsZero()) && !v.Now.Before(c.RetryAt) {
+		if !c.State.Open() && open[c.Key.Peer] < v.MaxPaths && (c.State == Idle || m.SlotEnd.IsZero()) && !v.Now.Before(c.RetryAt) {
+			open[c.Key.Peer]++
 			plan.Decisions = append(plan.Decisions, Decision{c.Key, Open, fmt.Sprintf("path %d of at most %d for this peer", used[c.Key.Peer], v.MaxPaths)})
 		}
 	}

@@ -183,6 +183,12 @@ func (a *adaptation) afterAddition(p *peerView, i int, t *Trial, shared bool, sh
 		if a.state[i] == Probing {
 			a.do(i, Return, fmt.Sprintf("adds %v", own))
 		}
+		if t.Why == Shared {
+			// Two verdicts contradict each other: the next examination settles it. The backoff stays, so
+			// that a path on the edge does not go in and out for ever.
+			m.Why, m.Checks, m.Next = Used, 0, a.v.Now.Add(a.backoff(m, firstSharedProbe, 0))
+			return
+		}
 		m.Why, m.Backoff, m.Checks = Used, 0, 1
 		m.Next = a.v.Now.Add(a.backoff(m, examineAgain, 0))
 		return
@@ -246,13 +252,8 @@ func (a *adaptation) joint(of []int, since time.Time) Estimate {
 // experiment begins a trial, if one is due and can be judged.
 func (a *adaptation) experiment(p *peerView) {
 	pm := a.m.peer(p.id)
-	if pm.Trial != nil || len(a.where(p, Opening, Probing)) > 0 {
+	if pm.Trial != nil || len(a.where(p, Opening, Probing)) > 0 || a.changing(p) {
 		return
-	}
-	for _, i := range p.members {
-		if a.decided[a.cand(i).Key] {
-			return // the set is changing
-		}
 	}
 	_ = a.probe(p) || a.examine(p) || a.widen(p)
 }

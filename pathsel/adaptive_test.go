@@ -1,0 +1,433 @@
+package pathsel
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// path parses its links: "1-1#1 1-9#1, 1-9#2 1-5#1".
+func path(name, links string) Path {
+	return Path{Fingerprint: Fingerprint(name), MTU: 1400, Interfaces: ifs(strings.Fields(strings.ReplaceAll(links, ",", ""))...)}
+}
+
+// rated is an active path that has carried mbit for a minute.
+func rated(p Path, mbit float64) Candidate {
+	c := Candidate{Key: Key{Peer: "p", Path: p.Fingerprint}, Path: p, State: Active, Since: t0.Add(-time.Minute), RTT: 20 * time.Millisecond, Handshake: 40 * time.Millisecond}
+	c.Slots = slotsOf(t0.Add(-20*time.Second), 20, mbit)
+	c.BytesRead = uint64(mbit * 1e6 / 8 * 60)
+	return c
+}
+
+// slotsOf are n slots with a full queue.
+func slotsOf(from time.Time, n int, mbit float64) (out []Slot) {
+	for i := range n {
+		out = append(out, Slot{
+			Start: from.Add(time.Duration(i) * time.Second), Flow: time.Second, Bytes: uint64(mbit * 1e6 / 8),
+			RTT: 60 * time.Millisecond, MinRTT: 20 * time.Millisecond,
+		})
+	}
+	return out
+}
+
+func (c Candidate) with(f func(*Candidate)) Candidate { f(&c); return c }
+
+func idle(p Path) Candidate { return Candidate{Key: Key{Peer: "p", Path: p.Fingerprint}, Path: p} }
+
+var (
+	pathA = path("a", "1-1#1 1-2#1")
+	pathB = path("b", "1-1#2 1-2#2")
+	// C, D and E share their last link.
+	pathC = path("c", "1-1#3 1-3#1, 1-3#9 1-2#9")
+	pathD = path("d", "1-1#4 1-3#2, 1-3#9 1-2#9")
+	pathE = path("e", "1-1#5 1-3#3, 1-3#9 1-2#9")
+)
+
+func settled(carrying ...Fingerprint) Memory {
+	var keys []Key
+	for _, f := range carrying {
+		keys = append(keys, Key{Peer: "p", Path: f})
+	}
+	return Memory{Peers: []PeerMemory{{Peer: "p", Settled: t0.Add(-time.Minute), Carrying: keys}}}
+}
+
+func standing(m Memory, f Fingerprint, why Why, next time.Duration) Memory {
+	pm := m.path(Key{Peer: "p", Path: f})
+	pm.Why, pm.Next, pm.Tried = why, t0.Add(next), t0.Add(-time.Hour)
+	return m
+}
+
+func decisions(p Plan) (out []string) {
+	for _, d := range p.Decisions {
+		s := d.Action.String() + " " + string(d.Key.Path)
+		if d.Key.Conn > 0 {
+			s += fmt.Sprintf("+%d", d.Key.Conn)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func TestAdaptiveRules(t *testing.T) {
+	parked := func(p Path, mbit float64) Candidate {
+		return rated(p, mbit).with(func(c *Candidate) { c.State, c.Since = Parked, t0.Add(-30*time.Second) })
+	}
+	trial := func(m Memory, tr Trial) Memory { m.Peers[0].Trial = &tr; return m }
+	cd := []Key{{Peer: "p", Path: "d"}, {Peer: "p", Path: "e"}}
+	before := Estimate{Rate: 20e6 / 8, Err: 0.2e6 / 8, Slots: 8}
+	own := Estimate{Rate: 10e6 / 8, Err: 0.1e6 / 8, Slots: 8}
+	began := t0.Add(-10 * time.Second)
+	since := func(c Candidate, mbitNow float64) Candidate { // a rate that changed when the trial began
+		c.Slots = append(slices.Clone(c.Slots[:10]), slotsOf(began, 10, mbitNow)...)
+		return c
+	}
+	for _, tt := range []struct {
+		name string
+		view View
+		want []string
+		says string // must be in the first reason
+		// stands by afterwards, because it shares a bottleneck
+		stands Fingerprint
+	}{
+		{name: "everything is opened when there is room",
+			view: View{MaxPaths: 8, Candidates: []Candidate{idle(pathA), idle(pathB)}}, want: []string{"open a", "open b"}, says: "never tried"},
+		{name: "disjoint paths first",
+			view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathC, 10), idle(pathD), idle(pathB)}, Memory: settled("c"), Seed: 3}, want: []string{"open b"}, says: "disjoint"},
+		{name: "nothing to do", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 20), rated(pathB, 20)}, Memory: settled("a", "b")}},
+		{name: "a slow disjoint path stays", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30), rated(pathB, 3)}, Memory: settled("a", "b")}},
+		{name: "next to nothing is parked", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30), rated(pathB, 0.3)}, Memory: settled("a", "b")},
+			want: []string{"park b"}, says: "less than 2%"},
+		{name: "but not the only one", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 0)}, Memory: settled("a")}},
+		{name: "not judged before four slots", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30),
+			rated(pathB, 0).with(func(c *Candidate) { c.Since = t0.Add(-3 * time.Second) })}, Memory: settled("a", "b")}},
+		{name: "waste is parked", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30), rated(pathB, 10).with(func(c *Candidate) {
+			c.Slots = slices.Clone(c.Slots)
+			for i := range c.Slots {
+				c.Slots[i].Wasted = c.Slots[i].Bytes / 3
+			}
+		})}, Memory: settled("a", "b")}, want: []string{"park b"}, says: "in vain"},
+		{name: "loss is waste", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30), rated(pathB, 10).with(func(c *Candidate) {
+			c.Slots = slices.Clone(c.Slots)
+			for i := range c.Slots {
+				c.Slots[i].Sent, c.Slots[i].Lost = 100, 40
+			}
+		})}, Memory: settled("a", "b")}, want: []string{"park b"}, says: "in vain"},
+		{name: "silence takes out at once", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.Silent = true }), rated(pathB, 30)}, Memory: settled("a", "b")},
+			want: []string{"fail a"}, says: "silent"},
+		{name: "so does a revocation", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt = t0 }), rated(pathB, 30)}, Memory: settled("a", "b")},
+			want: []string{"fail a"}, says: "revoked"},
+		{name: "but not an old one", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt = t0.Add(-time.Hour) }), rated(pathB, 30)}, Memory: settled("a", "b")}},
+		{name: "the group's other member steps in", view: View{MaxPaths: 8,
+			Candidates: []Candidate{rated(pathA, 10), rated(pathC, 30).with(func(c *Candidate) { c.Silent = true }), parked(pathD, 9), parked(pathE, 12)},
+			Memory:     standing(standing(settled("a", "c"), "d", Shared, time.Hour), "e", Shared, time.Hour)}, want: []string{"fail c", "return e"}},
+		{name: "the last one left is returned whatever it is", view: View{MaxPaths: 8,
+			Candidates: []Candidate{rated(pathA, 10).with(func(c *Candidate) { c.Silent = true }), parked(pathB, 0.1)}, Memory: standing(settled("a"), "b", Weak, time.Hour)},
+			want: []string{"fail a", "return b"}},
+		{name: "retry when due", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), {Key: Key{Peer: "p", Path: "b"}, Path: pathB, State: Failed, Failures: 2, RetryAt: t0}}, Memory: settled("a")},
+			want: []string{"open b"}, says: "try again"},
+		{name: "not before", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), {Key: Key{Peer: "p", Path: "b"}, Path: pathB, State: Failed, Failures: 2, RetryAt: t0.Add(1)}}, Memory: settled("a")}},
+		{name: "an expired path waits for the lookup", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), idle(pathB).with(func(c *Candidate) { c.Path.Expiry = t0 })}, Memory: settled("a")}},
+
+		{name: "suspects are examined, the smallest first", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), rated(pathC, 10), rated(pathD, 12), rated(pathE, 14)}, Memory: settled("a", "c", "d", "e")},
+			want: []string{"park c"}, says: "experiment: shares 1-3#9 with 2 others"},
+		{name: "not before the set has settled", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathC, 10), rated(pathD, 12)},
+			Memory: Memory{Peers: []PeerMemory{{Peer: "p", Settled: t0.Add(-3 * time.Second), Carrying: []Key{{Peer: "p", Path: "c"}, {Peer: "p", Path: "d"}}}}}}},
+		{name: "the others took over: it stays parked", view: View{MaxPaths: 8,
+			Candidates: []Candidate{parked(pathC, 10).with(func(c *Candidate) { c.Since = began }), since(rated(pathD, 10), 15), since(rated(pathE, 10), 15)},
+			Memory:     trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})}, want: []string{"park d"}, says: "experiment", stands: "c"},
+		{name: "a rival took half: it stays parked too", view: View{MaxPaths: 8,
+			Candidates: []Candidate{parked(pathC, 10).with(func(c *Candidate) { c.Since = began }), since(rated(pathD, 10), 12.5), since(rated(pathE, 10), 12.5)},
+			Memory:     trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})}, want: []string{"park d"}, says: "experiment", stands: "c"},
+		{name: "the others stayed as they were: it comes back", view: View{MaxPaths: 8,
+			Candidates: []Candidate{parked(pathC, 10).with(func(c *Candidate) { c.Since = began }), rated(pathD, 10), rated(pathE, 10)},
+			Memory:     trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})},
+			want: []string{"return c"}, says: "adds its own bandwidth"},
+		{name: "one of the others broke: no verdict", view: View{MaxPaths: 8,
+			Candidates: []Candidate{parked(pathC, 10).with(func(c *Candidate) { c.Since = began }), rated(pathD, 10), rated(pathE, 10).with(func(c *Candidate) { c.Silent = true })},
+			Memory:     trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})},
+			want: []string{"fail e", "return c"}},
+		{name: "a parked one is probed when due", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathC, 20), parked(pathD, 10)}, Memory: standing(settled("c"), "d", Shared, 0)},
+			want: []string{"probe d"}, says: "would it add bandwidth now"},
+		{name: "not before", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathC, 20), parked(pathD, 10)}, Memory: standing(settled("c"), "d", Shared, time.Second)}},
+		{name: "not while probes carried their share of bytes", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathC, 20), parked(pathD, 10)},
+			Memory: func() Memory {
+				m := standing(settled("c"), "d", Shared, 0)
+				m.TotalBytes, m.ProbeBytes = 100, 6
+				return m
+			}()}},
+		{name: "a probe that took from the others ends", view: View{MaxPaths: 8, Candidates: []Candidate{
+			since(rated(pathC, 20), 10), since(parked(pathD, 10), 10).with(func(c *Candidate) { c.State, c.Since = Probing, began })},
+			Memory: trial(standing(settled("c", "d"), "d", Shared, 0), Trial{Key: Key{Peer: "p", Path: "d"}, Why: Shared, Began: began, Rest: []Key{{Peer: "p", Path: "c"}}, Before: before})},
+			want: []string{"park d"}, says: "adds nothing: 100%"},
+		{name: "a probe that added returns", view: View{MaxPaths: 8, Candidates: []Candidate{
+			rated(pathC, 20), since(parked(pathD, 10), 10).with(func(c *Candidate) { c.State, c.Since = Probing, began })},
+			Memory: trial(standing(settled("c", "d"), "d", Shared, 0), Trial{Key: Key{Peer: "p", Path: "d"}, Why: Shared, Began: began, Rest: []Key{{Peer: "p", Path: "c"}}, Before: before})},
+			want: []string{"return d"}, says: "adds"},
+		{name: "a weak one must show more than it went for", view: View{MaxPaths: 8, Candidates: []Candidate{
+			rated(pathA, 20), since(parked(pathB, 10), 0.5).with(func(c *Candidate) { c.State, c.Since = Probing, began })},
+			Memory: trial(standing(settled("a", "b"), "b", Weak, 0), Trial{Key: Key{Peer: "p", Path: "b"}, Why: Weak, Began: began})},
+			want: []string{"park b"}, says: "less than 3%"},
+		{name: "one more connection where no queue stands", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 5).with(func(c *Candidate) {
+			c.Slots = slices.Clone(c.Slots)
+			for i := range c.Slots {
+				c.Slots[i].RTT = c.Slots[i].MinRTT
+			}
+		})}, Memory: settled("a")}, want: []string{"open a+1"}, says: "the path is not full"},
+
+		{name: "the weakest place goes to one never tried", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathA, 10), rated(pathB, 5), idle(pathC)}, Memory: settled("a", "b")},
+			want: []string{"close b", "open c"}, says: "weakest of 2 places"},
+		{name: "or to one that had clearly more", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathA, 10), rated(pathB, 5),
+			rated(pathC, 7).with(func(c *Candidate) { c.State = Idle })}, Memory: standing(settled("a", "b"), "c", Rotated, 0)}, want: []string{"close b", "open c"}},
+		{name: "not for a little more", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathA, 10), rated(pathB, 5),
+			rated(pathC, 5.5).with(func(c *Candidate) { c.State = Idle })}, Memory: func() Memory {
+			m := standing(settled("a", "b"), "c", Rotated, 0)
+			m.Peers[0].Quiet = t0.Add(time.Minute)
+			return m
+		}()}},
+		{name: "a parked one leaves its place to others", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathC, 10), parked(pathD, 5), idle(pathA)}, Memory: standing(settled("c"), "d", Shared, time.Hour)},
+			want: []string{"close d"}},
+
+		{name: "the tail: requests that would last too long go elsewhere", view: View{MaxPaths: 8, Remaining: 40e6 / 8 * 5, Candidates: []Candidate{
+			rated(pathA, 40), rated(pathB, 1).with(func(c *Candidate) { c.Outstanding = 100 })}, Memory: settled("a", "b")},
+			want: []string{"park b"}, says: "its 100 requests need"},
+		{name: "endgame: every live path", view: View{MaxPaths: 8, Remaining: 40e6 / 8, Candidates: []Candidate{rated(pathC, 40), parked(pathD, 10), parked(pathB, 10)},
+			Memory: standing(standing(settled("c"), "d", Shared, time.Hour), "b", Weak, time.Hour)}, want: []string{"return d", "return b"}, says: "last pieces"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.view.Now = t0
+			plan := adaptive{}.Decide(tt.view)
+			if got := decisions(plan); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(tt.want))) {
+				t.Fatalf("%v, want %v\n%+v", got, tt.want, plan.Decisions)
+			}
+			if len(tt.want) > 0 && !strings.Contains(plan.Decisions[0].Reason, tt.says) {
+				t.Errorf("reason %q, want %q in it", plan.Decisions[0].Reason, tt.says)
+			}
+			if tt.stands != "" && plan.Memory.path(Key{Peer: "p", Path: tt.stands}).Why != Shared {
+				t.Errorf("%s does not stand by", tt.stands)
+			}
+		})
+	}
+}
+
+func TestWaitingSaysSo(t *testing.T) {
+	failed := Candidate{Key: Key{Peer: "p", Path: "a"}, Path: pathA, State: Failed, Failures: 3, RetryAt: t0.Add(4 * time.Second)}
+	for _, name := range []string{"first", "all", "adaptive"} {
+		s, err := New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := s.Decide(View{Now: t0, MaxPaths: 2, Candidates: []Candidate{failed}}).Waiting; !strings.Contains(w, "next attempt is in 4s") {
+			t.Errorf("%s: %q", name, w)
+		}
+		if w := s.Decide(View{Now: t0, MaxPaths: 2}).Waiting; w == "" {
+			t.Errorf("%s: nothing to connect to, and not waiting", name)
+		}
+		if w := s.Decide(View{Now: t0, MaxPaths: 2, Candidates: []Candidate{rated(pathA, 1), failed}}).Waiting; w != "" {
+			t.Errorf("%s waits with a path open: %q", name, w)
+		}
+	}
+}
+
+func TestSlotsToTheLetter(t *testing.T) {
+	s, err := Config{}.New("slots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []Fingerprint{"a", "b", "c", "d"}
+	at := func(v View, d time.Duration, plan Plan) View { v.Now, v.Memory = t0.Add(d), plan.Memory; return v }
+	var v View
+	v.MaxPaths = 4
+	for _, n := range names {
+		v.Candidates = append(v.Candidates, idle(Path{Fingerprint: n}))
+	}
+	plan := s.Decide(at(v, 0, Plan{}))
+	if got := decisions(plan); !slices.Equal(got, []string{"open a", "open b", "open c", "open d"}) {
+		t.Fatal(got)
+	}
+	for i, ms := range []time.Duration{20, 40, 81, 0} { // d does not answer; c weighs just less than a quarter
+		v.Candidates[i].State, v.Candidates[i].Handshake = Active, ms*time.Millisecond
+	}
+	v.Candidates[3].State = Opening
+	plan = s.Decide(at(v, 1900*time.Millisecond, plan))
+	if got := decisions(plan); len(got) > 0 {
+		t.Fatalf("before the deadline: %v", got)
+	}
+	plan = s.Decide(at(v, 2*time.Second, plan))
+	if got := decisions(plan); !slices.Equal(got, []string{"close c", "close d"}) {
+		t.Fatalf("initial selection: %v", got)
+	}
+	v.Candidates[2].State, v.Candidates[3].State = Idle, Idle
+	v.Candidates[0].BytesRead, v.Candidates[1].BytesRead = 1000, 250
+	plan = s.Decide(at(v, 3*time.Second, plan))
+	if got := decisions(plan); len(got) > 0 {
+		t.Fatalf("a quarter of the best stays, and what is closed stays closed: %v", got)
+	}
+	v.Candidates[0].BytesRead, v.Candidates[1].BytesRead = 2000, 499
+	if got := decisions(s.Decide(at(v, 3900*time.Millisecond, plan))); len(got) > 0 {
+		t.Fatalf("before the slot's end: %v", got)
+	}
+	plan = s.Decide(at(v, 4*time.Second, plan))
+	if got := decisions(plan); !slices.Equal(got, []string{"close b"}) {
+		t.Fatalf("periodic selection: %v", got)
+	}
+	for _, c := range []Config{{MinWeight: 101}, {Slot: -1}, {MinWeight: -1}} {
+		if _, err := c.New("slots"); err == nil {
+			t.Errorf("%+v was accepted", c)
+		}
+	}
+}
+
+// randomView is anything a client could report, and some things it should not.
+func randomView(r *rand.Rand, memory Memory) View {
+	v := View{Now: t0.Add(time.Duration(r.IntN(1000)) * time.Second), MaxPaths: 1 + r.IntN(5), Seed: r.Uint64N(5), Memory: memory}
+	if r.IntN(3) == 0 {
+		v.Remaining = r.Uint64N(1e9)
+	}
+	all := []Path{pathA, pathB, pathC, pathD, pathE}
+	for peer := range 1 + r.IntN(3) {
+		open := 0
+		for _, p := range all[:1+r.IntN(len(all))] {
+			for conn := range 1 + r.IntN(10)/9 {
+				c := rated(p, r.Float64()*50)
+				c.Key = Key{PeerID(rune('p' + peer)), p.Fingerprint, conn}
+				if c.State = State(r.IntN(len(stateNames))); c.State.Open() {
+					if open++; open > v.MaxPaths {
+						c.State = Idle
+					}
+				}
+				c.Since = v.Now.Add(-time.Duration(r.IntN(100)) * time.Second)
+				c.Slots = slotsOf(v.Now.Add(-time.Duration(r.IntN(30))*time.Second), r.IntN(maxSlots), r.Float64()*50)
+				c.Silent, c.Outstanding = r.IntN(9) == 0, r.IntN(200)
+				if r.IntN(9) == 0 {
+					c.RevokedAt = v.Now.Add(-time.Duration(r.IntN(50)) * time.Second)
+				}
+				c.RetryAt = v.Now.Add(time.Duration(r.IntN(20)-15) * time.Second)
+				v.Candidates = append(v.Candidates, c)
+			}
+		}
+	}
+	return v
+}
+
+func TestPropertiesOfEverySelector(t *testing.T) {
+	for _, name := range []string{"first", "all", "slots", "adaptive"} {
+		s, err := New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		var memory Memory
+		for n := range 1000 {
+			if n%7 == 0 {
+				memory = Memory{}
+			}
+			v := randomView(r, memory)
+			before, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := s.Decide(v)
+			if after, _ := json.Marshal(v); !bytes.Equal(before, after) {
+				t.Fatalf("%s changed the view\n%s\n%s", name, before, after)
+			}
+			var again View
+			if err := json.Unmarshal(before, &again); err != nil {
+				t.Fatal(err)
+			}
+			if second := s.Decide(again); !reflect.DeepEqual(asJSON(t, plan), asJSON(t, second)) {
+				t.Fatalf("%s: the same view, recorded and read back, gave another plan\n%s\n%s", name, asJSON(t, plan), asJSON(t, second))
+			}
+			checkPlan(t, name, v, plan)
+			memory = plan.Memory
+		}
+	}
+}
+
+func asJSON(t *testing.T, v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// checkPlan carries a plan out in mind and checks it against the state machine and the budget.
+func checkPlan(t *testing.T, name string, v View, plan Plan) {
+	t.Helper()
+	state, open := map[Key]State{}, map[PeerID]int{}
+	paths := map[Key]bool{}
+	for _, c := range v.Candidates {
+		state[c.Key] = c.State
+		paths[Key{Peer: c.Key.Peer, Path: c.Key.Path}] = true
+		if c.State.Open() {
+			open[c.Key.Peer]++
+		}
+	}
+	seen := map[Key]bool{}
+	for _, d := range plan.Decisions {
+		if d.Reason == "" || seen[d.Key] || !paths[Key{Peer: d.Key.Peer, Path: d.Key.Path}] {
+			t.Fatalf("%s: %+v: no reason, twice, or for an unknown path", name, d)
+		}
+		seen[d.Key] = true
+		from := state[d.Key]
+		var ok bool
+		switch d.Action {
+		case Open:
+			ok = !from.Open()
+			open[d.Key.Peer]++
+		case Close, Fail:
+			ok = from.Open()
+			open[d.Key.Peer]--
+		case Park:
+			ok = from.Carries()
+		case Probe:
+			ok = from == Parked
+		case Return:
+			ok = from == Parked || from == Probing
+		}
+		if !ok {
+			t.Fatalf("%s: %v from %v: %s", name, d.Action, from, d.Reason)
+		}
+		if d.Action == Open && open[d.Key.Peer] > v.MaxPaths {
+			t.Fatalf("%s: over the budget of %d with %+v", name, v.MaxPaths, d)
+		}
+	}
+}
+
+func TestTraceReplays(t *testing.T) {
+	s := adaptive{}
+	r := rand.New(rand.NewPCG(3, 4))
+	var trace bytes.Buffer
+	var memory Memory
+	var want []string
+	for range 50 {
+		v := randomView(r, memory)
+		plan := s.Decide(v)
+		if err := WriteStep(&trace, Step{Selector: s.Name(), View: v, Plan: plan}); err != nil {
+			t.Fatal(err)
+		}
+		memory = plan.Memory
+		want = append(want, asJSON(t, plan))
+	}
+	if !strings.Contains(trace.String(), `{"key":{"peer":"p","path":"a"},"path":{"fingerprint":"a"`) {
+		t.Errorf("the keys of a trace changed: %.300s", trace.String())
+	}
+	steps, err := ReadTrace(&trace)
+	if err != nil || len(steps) != 50 {
+		t.Fatal(len(steps), err)
+	}
+	for i, plan := range Replay(steps, s) {
+		if asJSON(t, plan) != want[i] {
+			t.Fatalf("step %d was replayed differently\n%s\n%s", i, asJSON(t, plan), want[i])
+		}
+	}
+	if _, err := ReadTrace(strings.NewReader(`{"view":{"candidates":[{"state":"asleep"}]}}`)); err == nil {
+		t.Error("an unknown state was read")
+	}
+}
