@@ -18,7 +18,8 @@ const (
 // Sequence is a regular expression over the hops of a path, in the language of the scion tools: hop
 // predicates ISD, ISD-AS, ISD-AS#IF (either interface) or ISD-AS#IN,OUT with 0 as the wildcard, combined by
 // ? + * | and parentheses. A postfix operator binds tightest, then |, then concatenation. The
-// whole path must match: source and destination are hops too.
+// whole path must match: source and destination are hops too. Two things are friendlier than there: a number
+// that no path can have is an error instead of never matching, and AS numbers may be written in capitals.
 type Sequence struct {
 	text string
 	re   *regexp.Regexp

@@ -58,6 +58,9 @@ func (s slots) Decide(v View) Plan {
 		}
 	}
 	plan.Memory, plan.Waiting = m, waiting(v)
+	if plan.Waiting != "" && !m.SlotEnd.IsZero() {
+		plan.Waiting = "no path is left, and this selector tries none again"
+	}
 	return plan
 }
 

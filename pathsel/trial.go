@@ -187,6 +187,12 @@ func (a *adaptation) afterAddition(p *peerView, i int, t *Trial, shared bool, sh
 			// Two verdicts contradict each other: the next examination settles it. The backoff stays, so
 			// that a path on the edge does not go in and out for ever.
 			m.Why, m.Checks, m.Next = Used, 0, a.v.Now.Add(a.backoff(m, firstSharedProbe, 0))
+			// If the bottleneck has moved, it has moved for all who were parked because of it.
+			for _, j := range a.where(p, Parked) {
+				if mate := a.mem(j); mate.Why == Shared && sharesLink(&a.cand(i).Path, &a.cand(j).Path) {
+					mate.Next, mate.Backoff = a.v.Now, min(mate.Backoff, 1)
+				}
+			}
 			return
 		}
 		m.Why, m.Backoff, m.Checks = Used, 0, 1

@@ -351,3 +351,34 @@ func TestSeveralConnectionsOnOnePath(t *testing.T) {
 		story(t, r)
 	}
 }
+
+// The bottleneck moves from the link that three paths share to the links of their own: what was parked comes back.
+func TestBottleneckMoves(t *testing.T) {
+	links, paths := sharedBottleneck(30, 15)
+	const moves = 3 * time.Minute
+	wide := links[0].Condition
+	wide.Rate = 200e6
+	links[0].Changes = []Change{{moves, wide}}
+	for i := range 3 {
+		narrow := links[1+i].Condition
+		narrow.Rate = 12e6
+		links[1+i].Changes = []Change{{moves, narrow}}
+	}
+	r := play("adaptive", links, paths, 8, end)
+	if n := r.Changes(moves, moves+90*time.Second, pathsel.Return); n < 2 {
+		t.Errorf("%d paths returned within 90 s", n)
+	}
+	atLeast(t, "from 90 s after, of the limit", r.Rate(moves+90*time.Second, end)/limit(3*12+15), 0.95)
+	if t.Failed() {
+		story(t, r)
+	}
+}
+
+// What probes carry stays a small part of all.
+func TestProbesCarryLittle(t *testing.T) {
+	links, paths := sharedBottleneck(30, 15)
+	r := play("adaptive", links, paths, 8, end)
+	m := r.Last.Memory
+	atMost(t, "of all bytes, by probes", float64(m.ProbeBytes)/float64(m.TotalBytes), 0.05)
+	atLeast(t, "probes", float64(r.Changes(0, end, pathsel.Probe)), 3)
+}
