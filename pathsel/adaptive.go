@@ -15,10 +15,12 @@ func (adaptive) Decide(v View) Plan {
 	for i := range a.peers {
 		a.fail(&a.peers[i])
 	}
+	for i := range a.peers {
+		a.note(&a.peers[i])
+	}
 	left := a.timeLeft()
 	for i := range a.peers {
 		p := &a.peers[i]
-		a.note(p)
 		if left < endgame {
 			a.finish(p, left)
 			a.choose(p)
@@ -48,6 +50,7 @@ type adaptation struct {
 	decided   map[Key]bool
 	// added counts the connections beyond the view that are to be opened, for each peer.
 	added map[PeerID]int
+	index map[Key]int
 }
 
 // peerView is one peer's part of the view.
@@ -58,10 +61,11 @@ type peerView struct {
 }
 
 func newAdaptation(v View) *adaptation {
-	a := &adaptation{v: v, m: v.Memory.clone(), state: make([]State, len(v.Candidates)), decided: map[Key]bool{}, added: map[PeerID]int{}}
+	a := &adaptation{v: v, m: v.Memory.clone(), state: make([]State, len(v.Candidates)), decided: map[Key]bool{}, added: map[PeerID]int{}, index: make(map[Key]int, len(v.Candidates))}
 	a.m.forget(v)
 	index := map[PeerID]int{}
 	for i, c := range v.Candidates {
+		a.index[c.Key] = i
 		a.state[i] = c.State
 		at, found := index[c.Key.Peer]
 		if !found {
@@ -105,13 +109,14 @@ func (a *adaptation) current(i int) Estimate {
 	return EstimateOf(a.cand(i).Slots, a.cand(i).Since, window)
 }
 func (a *adaptation) carries(i int) bool { return a.state[i].Carries() }
-func (a *adaptation) find(p *peerView, k Key) int {
-	for _, i := range p.members {
-		if a.cand(i).Key == k {
-			return i
-		}
+
+// find is the index of that key; -1 if it is not in the view.
+func (a *adaptation) find(k Key) int {
+	i, found := a.index[k]
+	if !found {
+		return -1
 	}
-	return -1
+	return i
 }
 
 // where lists the peer's members in one of those states, in the order of the view.
@@ -236,10 +241,11 @@ func sharesLink(p, q *Path) bool {
 	return false
 }
 
-// sharers lists the peer's carrying members that share a link with member i, without itself.
-func (a *adaptation) sharers(p *peerView, i int) []int {
+// sharers lists the carrying connections, to this peer and to others, that share a link with candidate i, without
+// itself.
+func (a *adaptation) sharers(i int) []int {
 	var out []int
-	for _, j := range p.members {
+	for j := range a.v.Candidates {
 		if j != i && a.carries(j) && sharesLink(&a.cand(i).Path, &a.cand(j).Path) {
 			out = append(out, j)
 		}

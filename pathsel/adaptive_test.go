@@ -187,7 +187,7 @@ func TestAdaptiveRules(t *testing.T) {
 		{name: "not for a little more", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathA, 10), rated(pathB, 5),
 			rated(pathC, 5.5).with(func(c *Candidate) { c.State = Idle })}, Memory: func() Memory {
 			m := standing(settled("a", "b"), "c", Rotated, 0)
-			m.Peers[0].Quiet = t0.Add(time.Minute)
+			m.Quiet = t0.Add(time.Minute)
 			return m
 		}()}},
 		{name: "a parked one leaves its place to others", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathC, 10), parked(pathD, 5), idle(pathA)}, Memory: standing(settled("c"), "d", Shared, time.Hour)},

@@ -16,6 +16,10 @@ type Memory struct {
 	// parked paths carried.
 	TotalBytes uint64 `json:"total_bytes,omitempty"`
 	ProbeBytes uint64 `json:"probe_bytes,omitempty"`
+	// Quiet is the earliest time for a change that only verifies what is believed; Round counts those
+	// changes and varies their jitter.
+	Quiet time.Time `json:"quiet,omitzero"`
+	Round int       `json:"round,omitempty"`
 	// Initial is when the slots selector began to wait for handshakes; SlotEnd is when its next slot
 	// ends, zero before its initial selection.
 	Initial time.Time `json:"initial,omitzero"`
@@ -66,11 +70,9 @@ type PeerMemory struct {
 	// Settled is when the set of connections that carry pieces last changed. Carrying is that set.
 	Settled  time.Time `json:"settled,omitzero"`
 	Carrying []Key     `json:"carrying,omitempty"`
-	// Quiet is the earliest time for a change that only verifies what is believed.
-	Quiet time.Time `json:"quiet,omitzero"`
-	// Round counts those changes; it varies their jitter.
-	Round int    `json:"round,omitempty"`
-	Trial *Trial `json:"trial,omitempty"`
+	// Explored: each of its paths was tried once.
+	Explored bool   `json:"explored,omitempty"`
+	Trial    *Trial `json:"trial,omitempty"`
 	// Displaced is the path whose place is lent to one that was not tried for long.
 	Displaced Fingerprint `json:"displaced,omitempty"`
 }

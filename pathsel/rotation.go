@@ -68,17 +68,17 @@ func (a *adaptation) rotate(p *peerView) {
 	case better >= 0:
 		// Its figure may be out of date: if it cannot repeat it, the two must not swap for ever.
 		next, why, penalty = better, fmt.Sprintf("had %v: ", a.known(better)), firstReturn
-	case a.v.Now.Before(pm.Quiet):
+	case a.v.Now.Before(a.m.Quiet):
 		return
 	default:
 		next = a.longestOut(p)
 		why = "not tried for the longest time: "
-		if pm.Quiet.IsZero() {
-			next = -1 // the round of first tries has just ended
+		if !pm.Explored {
+			pm.Explored, next = true, -1 // the round of first tries has just ended
 		} else if next >= 0 {
 			pm.Displaced = a.cand(weakest).Key.Path
 		}
-		a.quiet(p)
+		a.quiet()
 	}
 	if next < 0 {
 		return
@@ -93,7 +93,7 @@ func (a *adaptation) rotate(p *peerView) {
 // clients took the best, all would go where few were when they looked.
 func (a *adaptation) better(p *peerView, rate float64) int {
 	pm := a.m.peer(p.id)
-	lent := a.find(p, Key{Peer: p.id, Path: pm.Displaced})
+	lent := a.find(Key{Peer: p.id, Path: pm.Displaced})
 	pm.Displaced = ""
 	if lent >= 0 && a.mayOpen(lent) && a.known(lent).Rate > clearly*rate {
 		return lent // its place was only lent
@@ -108,11 +108,10 @@ func (a *adaptation) better(p *peerView, rate float64) int {
 	return a.draw(of, int(a.v.Now.Unix()), func(i int) float64 { return a.known(i).Rate })
 }
 
-// quiet puts off the next change that only verifies. Clients draw different times.
-func (a *adaptation) quiet(p *peerView) {
-	pm := a.m.peer(p.id)
-	pm.Round++
-	pm.Quiet = a.v.Now.Add(jitter(lookAround, a.v.Seed, Key{Peer: p.id}, pm.Round))
+// quiet puts off the next change that only verifies, for all peers. Clients draw different times.
+func (a *adaptation) quiet() {
+	a.m.Round++
+	a.m.Quiet = a.v.Now.Add(jitter(lookAround, a.v.Seed, Key{}, a.m.Round))
 }
 
 // longestOut is the closed path that stands by and whose turn comes next; -1 if none is due.

@@ -67,14 +67,14 @@ func (a *adaptation) judge(p *peerView) {
 	if t == nil {
 		return
 	}
-	i := a.find(p, t.Key)
+	i := a.find(t.Key)
 	if i < 0 || !a.state[i].Open() {
 		pm.Trial = nil // it broke; its own rules care for it
 		return
 	}
 	rest := make([]int, 0, len(t.Rest))
 	for _, k := range t.Rest {
-		if j := a.find(p, k); j >= 0 && a.carries(j) && !a.cand(j).Since.After(t.Began) {
+		if j := a.find(k); j >= 0 && a.carries(j) && !a.cand(j).Since.After(t.Began) {
 			rest = append(rest, j)
 		}
 	}
@@ -176,7 +176,7 @@ func (a *adaptation) afterAddition(p *peerView, i int, t *Trial, shared bool, sh
 		refuse = fmt.Sprintf("%.0f%% of its traffic is in vain", in*100)
 	case own.Rate < strongShare*a.carried(p):
 		refuse = fmt.Sprintf("%v is less than %.0f%% of this peer's %s", own, strongShare*100, mbit(a.carried(p)))
-	case t.Why == Surplus && own.Rate*(1-max(share, 0)) < paysOff*after.Rate:
+	case t.Why == Surplus && own.Rate*(1-max(share, 0)) < paysOff*a.onPath(p, i):
 		refuse = fmt.Sprintf("one more connection with %v does not pay off", own)
 	}
 	if refuse == "" {
@@ -213,6 +213,16 @@ func (a *adaptation) account(i int, t *Trial) {
 	if !t.Remove && t.Why != Surplus {
 		a.m.ProbeBytes += sub(a.cand(i).BytesRead, t.Bytes)
 	}
+}
+
+// onPath is what the other connections on the path of member i carry.
+func (a *adaptation) onPath(p *peerView, i int) (sum float64) {
+	for _, j := range p.members {
+		if j != i && a.carries(j) && a.cand(j).Key.Path == a.cand(i).Key.Path {
+			sum += a.current(j).Rate
+		}
+	}
+	return sum
 }
 
 // putBack parks what a probe found wanting, or closes it where it may not keep its place.
@@ -271,12 +281,12 @@ func (a *adaptation) probe(p *peerView) bool {
 	}
 	var of []int
 	for _, i := range a.where(p, Parked) {
-		if m := a.mem(i); m.Why != Late && (a.due(i) || m.Why == Shared && a.levelDropped(p, i)) {
+		if m := a.mem(i); m.Why != Late && (a.due(i) || m.Why == Shared && a.levelDropped(i)) {
 			of = append(of, i)
 		}
 	}
 	i := least(of, func(i int) float64 { return float64(a.mem(i).Tried.UnixMilli()) })
-	if i < 0 || !a.begin(p, i, a.sharers(p, i), false) {
+	if i < 0 || !a.begin(p, i, a.sharers(i), false) {
 		return false
 	}
 	m := a.mem(i)
@@ -284,7 +294,7 @@ func (a *adaptation) probe(p *peerView) bool {
 	if m.Why == Shared && !a.due(i) {
 		reason = fmt.Sprintf("the others that carried its share dropped below %.0f%% of %s", dropped*100, mbit(m.Level))
 	} else if m.Why == Shared {
-		a.quiet(p)
+		a.quiet()
 	}
 	a.do(i, Probe, reason)
 	return true
@@ -298,14 +308,14 @@ func (a *adaptation) due(i int) bool {
 		return false
 	}
 	first := m.Why == Used && m.Checks == 0 || m.Why == Shared && m.Backoff <= 1
-	return first || m.Why == Weak || m.Why == Waste || !a.v.Now.Before(a.m.peer(m.Key.Peer).Quiet)
+	return first || m.Why == Weak || m.Why == Waste || !a.v.Now.Before(a.m.Quiet)
 }
 
-func (a *adaptation) levelDropped(p *peerView, i int) bool {
+func (a *adaptation) levelDropped(i int) bool {
 	if a.v.Now.Sub(a.mem(i).Tried) < soon || a.v.Now.Sub(a.cand(i).Since) < soon {
 		return false
 	}
-	rest := a.sharers(p, i)
+	rest := a.sharers(i)
 	now := a.joint(rest, a.v.Now.Add(-(enough+2)*SlotLength))
 	return len(rest) == 0 || now.Slots >= enough && now.Rate+2*now.Err < dropped*a.mem(i).Level
 }
@@ -313,12 +323,19 @@ func (a *adaptation) levelDropped(p *peerView, i int) bool {
 // examine takes out a member of a suspected group: the smallest whose absence can be noticed.
 func (a *adaptation) examine(p *peerView) bool {
 	var seen []int
-	for _, i := range a.where(p, Active) {
-		rest := a.sharers(p, i)
-		if len(rest) == 0 || !a.due(i) {
+	active := a.where(p, Active)
+	if len(active) < 2 {
+		return false // each peer keeps one: it may have pieces that the others lack
+	}
+	for _, i := range active {
+		if !a.due(i) {
 			continue
 		}
-		own, before := a.current(i), a.joint(rest, a.baseline(p, i, rest))
+		rest := a.sharers(i)
+		if len(rest) == 0 {
+			continue
+		}
+		own, before := a.current(i), a.joint(rest, a.baseline(i, rest))
 		if own.Slots >= trialSlots && own.Rate > detectable*before.Err {
 			seen = append(seen, i)
 		}
@@ -327,12 +344,12 @@ func (a *adaptation) examine(p *peerView) bool {
 	if i < 0 {
 		return false
 	}
-	rest := a.sharers(p, i)
+	rest := a.sharers(i)
 	if !a.begin(p, i, rest, true) {
 		return false
 	}
 	if a.mem(i).Checks > 0 {
-		a.quiet(p)
+		a.quiet()
 	}
 	shared := a.cand(i).Path.Shared(a.cand(rest[0]).Path)
 	on := "its path"
@@ -356,17 +373,17 @@ func (a *adaptation) widen(p *peerView) bool {
 		}
 		m := a.m.path(next)
 		again := m.Backoff > 0
-		if a.v.Now.Before(m.Next) || again && a.v.Now.Before(a.m.peer(p.id).Quiet) {
+		if a.v.Now.Before(m.Next) || again && a.v.Now.Before(a.m.Quiet) {
 			continue
 		}
-		rest := append(a.sharers(p, i), i)
+		rest := append(a.sharers(i), i)
 		slices.Sort(rest)
-		at := a.find(p, next)
+		at := a.find(next)
 		if at >= 0 && !a.mayOpen(at) || !a.beginKey(p, next, at, i, rest, false, Surplus) {
 			continue
 		}
 		if again {
-			a.quiet(p)
+			a.quiet()
 		}
 		a.decided[next] = true
 		a.added[p.id]++
@@ -382,7 +399,7 @@ func (a *adaptation) widen(p *peerView) bool {
 func (a *adaptation) conns(p *peerView, path Fingerprint) int {
 	n := 0
 	for n < mostConns {
-		if i := a.find(p, Key{p.id, path, n}); i < 0 || !a.state[i].Open() {
+		if i := a.find(Key{p.id, path, n}); i < 0 || !a.state[i].Open() {
 			break
 		}
 		n++
@@ -402,12 +419,15 @@ func queueEmpty(slots []Slot) bool {
 
 // baseline is from when the rates of these connections can be compared with what comes: after the last
 // change of the set and the grace after it.
-func (a *adaptation) baseline(p *peerView, i int, rest []int) time.Time {
-	grace := Grace(a.cand(i).RTT)
+func (a *adaptation) baseline(i int, rest []int) time.Time {
+	grace, settled := Grace(a.cand(i).RTT), a.m.peer(a.cand(i).Key.Peer).Settled
 	for _, j := range rest {
 		grace = max(grace, Grace(a.cand(j).RTT))
+		if s := a.m.peer(a.cand(j).Key.Peer).Settled; s.After(settled) {
+			settled = s
+		}
 	}
-	return a.m.peer(p.id).Settled.Add(grace)
+	return settled.Add(grace)
 }
 
 func (a *adaptation) begin(p *peerView, i int, rest []int, remove bool) bool {
@@ -418,7 +438,7 @@ func (a *adaptation) begin(p *peerView, i int, rest []int, remove bool) bool {
 // refuses when there is nothing to compare with yet, or another trial is under way on one of the links.
 func (a *adaptation) beginKey(p *peerView, key Key, at, like int, rest []int, remove bool, why Why) bool {
 	t := &Trial{Key: key, Remove: remove, Why: why, Began: a.v.Now}
-	since := a.baseline(p, like, rest)
+	since := a.baseline(like, rest)
 	if len(rest) > 0 {
 		if t.Before = a.joint(rest, since); t.Before.Slots < trialSlots {
 			return false
@@ -442,7 +462,7 @@ func (a *adaptation) beginKey(p *peerView, key Key, at, like int, rest []int, re
 			continue
 		}
 		for _, key := range append(slices.Clone(other.Rest), other.Key) {
-			if j := a.find(q, key); j >= 0 && sharesLink(&a.cand(like).Path, &a.cand(j).Path) {
+			if j := a.find(key); j >= 0 && sharesLink(&a.cand(like).Path, &a.cand(j).Path) {
 				return false
 			}
 		}

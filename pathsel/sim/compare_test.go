@@ -109,9 +109,9 @@ func TestEveryPathIsTriedAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			links, paths := tt.make()
 			r := play("adaptive", links, paths, tt.places, length)
-			// One verification in every lookAround, or each path in every longestBackoff; a quarter more
+			// Its own backoff, then the turns of all the others, one in every lookAround; a quarter more
 			// for the jitter, and a minute for the trials themselves.
-			bound := max(10*time.Minute, time.Duration(len(paths))*150*time.Second)*5/4 + time.Minute
+			bound := (10*time.Minute+time.Duration(len(paths))*150*time.Second)*5/4 + time.Minute
 			carries, since := map[pathsel.Fingerprint]bool{}, map[pathsel.Fingerprint]time.Duration{}
 			longest := time.Duration(0)
 			for _, e := range r.Events {
