@@ -51,6 +51,7 @@ type adaptation struct {
 	// added counts the connections beyond the view that are to be opened, for each peer.
 	added map[PeerID]int
 	index map[Key]int
+	rates []*Estimate
 }
 
 // peerView is one peer's part of the view.
@@ -61,7 +62,7 @@ type peerView struct {
 }
 
 func newAdaptation(v View) *adaptation {
-	a := &adaptation{v: v, m: v.Memory.clone(), state: make([]State, len(v.Candidates)), decided: map[Key]bool{}, added: map[PeerID]int{}, index: make(map[Key]int, len(v.Candidates))}
+	a := &adaptation{v: v, m: v.Memory.clone(), state: make([]State, len(v.Candidates)), decided: map[Key]bool{}, added: map[PeerID]int{}, index: make(map[Key]int, len(v.Candidates)), rates: make([]*Estimate, len(v.Candidates))}
 	a.m.forget(v)
 	index := map[PeerID]int{}
 	for i, c := range v.Candidates {

@@ -59,25 +59,29 @@ func EstimateOf(slots []Slot, since time.Time, n int) Estimate {
 // Joint is the estimate of the sum of several connections, from the last n slots since then in which every
 // one of them could flow. Sums of slots, not a sum of estimates: what one loses to the other cancels out.
 func Joint(members [][]Slot, since time.Time, n int) Estimate {
-	sum, seen := map[time.Time]float64{}, map[time.Time]int{}
+	var last time.Time
 	for _, slots := range members {
-		for _, s := range slots {
-			if !s.Start.Before(since) {
-				sum[s.Start] += s.Rate()
-				seen[s.Start]++
+		if len(slots) > 0 && slots[len(slots)-1].Start.After(last) {
+			last = slots[len(slots)-1].Start
+		}
+	}
+	var sum [maxSlots]float64 // by how many slots ago
+	var seen [maxSlots]int
+	for _, slots := range members {
+		for i := len(slots) - 1; i >= 0 && !slots[i].Start.Before(since); i-- {
+			ago := last.Sub(slots[i].Start) / SlotLength
+			if ago >= maxSlots {
+				break
 			}
+			sum[ago] += slots[i].Rate()
+			seen[ago]++
 		}
 	}
-	var at []time.Time
-	for t, k := range seen {
-		if k == len(members) {
-			at = append(at, t)
-		}
-	}
-	slices.SortFunc(at, func(a, b time.Time) int { return b.Compare(a) })
 	var rates []float64
-	for _, t := range at[:min(n, len(at))] {
-		rates = append(rates, sum[t])
+	for ago, k := range seen {
+		if k > 0 && k == len(members) && len(rates) < n {
+			rates = append(rates, sum[ago])
+		}
 	}
 	return estimate(rates)
 }

@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -322,25 +323,31 @@ func (a *adaptation) levelDropped(i int) bool {
 
 // examine takes out a member of a suspected group: the smallest whose absence can be noticed.
 func (a *adaptation) examine(p *peerView) bool {
-	var seen []int
 	active := a.where(p, Active)
 	if len(active) < 2 {
 		return false // each peer keeps one: it may have pieces that the others lack
 	}
-	for _, i := range active {
-		if !a.due(i) {
+	i := -1
+	slices.SortStableFunc(active, func(i, j int) int { return cmp.Compare(a.current(j).Rate, a.current(i).Rate) })
+	for _, k := range active { // the largest first: if it cannot be noticed, none can
+		if !a.due(k) || a.busy(p, k) {
 			continue
 		}
-		rest := a.sharers(i)
+		rest := a.sharers(k)
 		if len(rest) == 0 {
 			continue
 		}
-		own, before := a.current(i), a.joint(rest, a.baseline(i, rest))
-		if own.Slots >= trialSlots && own.Rate > detectable*before.Err {
-			seen = append(seen, i)
+		own, before := a.current(k), a.joint(rest, a.baseline(k, rest))
+		if own.Slots < trialSlots || before.Slots < trialSlots {
+			continue
+		}
+		if own.Rate <= detectable*before.Err {
+			break
+		}
+		if i < 0 || own.Rate < a.current(i).Rate {
+			i = k
 		}
 	}
-	i := least(seen, func(i int) float64 { return a.current(i).Rate })
 	if i < 0 {
 		return false
 	}
@@ -437,6 +444,9 @@ func (a *adaptation) begin(p *peerView, i int, rest []int, remove bool) bool {
 // beginKey notes a trial of that key, whose path is that of candidate like; at is its own index or -1. It
 // refuses when there is nothing to compare with yet, or another trial is under way on one of the links.
 func (a *adaptation) beginKey(p *peerView, key Key, at, like int, rest []int, remove bool, why Why) bool {
+	if a.busy(p, like) {
+		return false
+	}
 	t := &Trial{Key: key, Remove: remove, Why: why, Began: a.v.Now}
 	since := a.baseline(like, rest)
 	if len(rest) > 0 {
@@ -455,18 +465,23 @@ func (a *adaptation) beginKey(p *peerView, key Key, at, like int, rest []int, re
 	if at >= 0 {
 		t.Bytes = a.cand(at).BytesRead
 	}
+	a.m.peer(p.id).Trial = t
+	return true
+}
+
+// busy tells whether another peer's trial is under way on a link of candidate i.
+func (a *adaptation) busy(p *peerView, i int) bool {
 	for k := range a.peers {
 		q := &a.peers[k]
-		other := a.m.peer(q.id).Trial
-		if q.id == p.id || other == nil {
+		t := a.m.peer(q.id).Trial
+		if q.id == p.id || t == nil {
 			continue
 		}
-		for _, key := range append(slices.Clone(other.Rest), other.Key) {
-			if j := a.find(key); j >= 0 && sharesLink(&a.cand(like).Path, &a.cand(j).Path) {
-				return false
+		for _, key := range append(slices.Clone(t.Rest), t.Key) {
+			if j := a.find(key); j >= 0 && sharesLink(&a.cand(i).Path, &a.cand(j).Path) {
+				return true
 			}
 		}
 	}
-	a.m.peer(p.id).Trial = t
-	return true
+	return false
 }
