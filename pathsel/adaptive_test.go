@@ -323,7 +323,7 @@ func TestPropertiesOfEverySelector(t *testing.T) {
 		}
 		r := rand.New(rand.NewPCG(1, 2))
 		var memory Memory
-		for n := range 1000 {
+		for n := range 600 {
 			if n%7 == 0 {
 				memory = Memory{}
 			}

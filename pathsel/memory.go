@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -117,13 +118,11 @@ func (m *Memory) path(k Key) *PathMemory {
 
 // peer returns the memory of that peer, made if there was none. The pointer is good until the next call.
 func (m *Memory) peer(p PeerID) *PeerMemory {
-	for i := range m.Peers {
-		if m.Peers[i].Peer == p {
-			return &m.Peers[i]
-		}
+	i, found := slices.BinarySearchFunc(m.Peers, p, func(x PeerMemory, p PeerID) int { return cmp.Compare(x.Peer, p) })
+	if !found {
+		m.Peers = slices.Insert(m.Peers, i, PeerMemory{Peer: p})
 	}
-	m.Peers = append(m.Peers, PeerMemory{Peer: p})
-	return &m.Peers[len(m.Peers)-1]
+	return &m.Peers[i]
 }
 
 // forget drops what is remembered of paths and peers that are no longer in the view, so that the memory

@@ -427,11 +427,15 @@ func queueEmpty(slots []Slot) bool {
 // baseline is from when the rates of these connections can be compared with what comes: after the last
 // change of the set and the grace after it.
 func (a *adaptation) baseline(i int, rest []int) time.Time {
-	grace, settled := Grace(a.cand(i).RTT), a.m.peer(a.cand(i).Key.Peer).Settled
-	for _, j := range rest {
+	grace, settled := Grace(a.cand(i).RTT), time.Time{}
+	peer := a.cand(i).Key.Peer
+	for n, j := range append(slices.Clone(rest), i) {
 		grace = max(grace, Grace(a.cand(j).RTT))
-		if s := a.m.peer(a.cand(j).Key.Peer).Settled; s.After(settled) {
-			settled = s
+		if id := a.cand(j).Key.Peer; n == 0 || id != peer { // members of a peer stand together
+			peer = id
+			if s := a.m.peer(id).Settled; s.After(settled) {
+				settled = s
+			}
 		}
 	}
 	return settled.Add(grace)

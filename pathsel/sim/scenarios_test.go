@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -146,19 +147,20 @@ func TestSharedBottleneck(t *testing.T) {
 	atLeast(t, "of the limit", r.Rate(0, end)/limit(45), 0.95)
 	atMost(t, "needless changes a minute", needless(r, steady, end), 1)
 
-	for _, queue := range []float64{0, 100e3, 1e6} {
+	for _, queue := range []float64{0, 50e3, 100e3, 1e6} {
 		links[0].Queue = queue
 		rival := one("first", paths[2:3], 1)
-		for _, selector := range []string{"adaptive", "all"} {
-			out := Run(Scenario{Links: links, Clients: []Client{one(selector, paths, 8), rival}, Duration: end, Seed: 1})
+		all := Run(Scenario{Links: links, Clients: []Client{one("all", paths, 8), rival}, Duration: end, Seed: 1})
+		t.Logf("queue %.0f: with all, the rival has %.2f of its fair share", queue, all.Clients[1].Rate(steady, end)/limit(15))
+
+		var fair []float64 // of the rival, for the median of five runs
+		for seed := uint64(1); seed <= 5; seed++ {
+			us := one("adaptive", paths, 8)
+			us.Seed = seed
+			out := Run(Scenario{Links: links, Clients: []Client{us, rival}, Duration: end, Seed: seed})
 			ours, theirs := out.Clients[0], out.Clients[1]
-			fair := theirs.Rate(steady, end) / limit(15)
-			if selector == "all" {
-				t.Logf("queue %.0f: with all, the rival has %.2f of its fair share", queue, fair)
-				continue
-			}
+			fair = append(fair, theirs.Rate(steady, end)/limit(15))
 			atLeast(t, "both together, of the shared link", out.LinkRate[0]/30e6, 0.95)
-			atLeast(t, "the rival, of its fair share", fair, 0.8)
 			atLeast(t, "the path of its own", out.LinkRate[4]/15e6, 0.95)
 			atLeast(t, "ours, of our fair share", (ours.Rate(steady, end)-limit(15))/limit(15), 0.8)
 			atMost(t, "needless changes a minute", needless(ours, steady, end), 1)
@@ -167,6 +169,8 @@ func TestSharedBottleneck(t *testing.T) {
 				story(t, ours)
 			}
 		}
+		slices.Sort(fair)
+		atLeast(t, "the rival, of its fair share, median of five", fair[2], 0.8)
 	}
 }
 
