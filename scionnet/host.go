@@ -46,6 +46,10 @@ type Host struct {
 	topo      snet.Topology
 	routes    *routes
 	lookup    *lookup
+
+	workers sync.WaitGroup
+	mu      sync.Mutex
+	onClose []func()
 }
 
 // Open finds the control plane of the local AS and starts the host. No packet is sent to other ASes yet.
@@ -145,6 +149,13 @@ func (h *Host) LocalIP() netip.Addr { return h.localIP }
 
 // Close stops the lookups and lets the control plane go. The host's endpoints are closed by their owners, before.
 func (h *Host) Close() error {
+	h.mu.Lock()
+	for _, stop := range h.onClose {
+		stop()
+	}
+	h.onClose = nil
+	h.mu.Unlock()
+	h.workers.Wait()
 	h.lookup.close()
 	if err := h.connector.Close(); err != nil {
 		return fmt.Errorf("close the SCION daemon's connection: %w", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,8 @@ type found struct {
 	path  pathsel.Path
 	trail trail
 	way   way
+	// latency is what is announced from each interface to the next; negative where it is not.
+	latency []time.Duration
 }
 
 // foundPath reads a path of the control plane's answer.
@@ -37,6 +40,7 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 		f.path.Interfaces = append(f.path.Interfaces, pathsel.Interface{IA: pathsel.IA(i.IA), ID: uint64(i.ID)})
 	}
 	f.path.Fingerprint = pathsel.FingerprintOf(f.path.Interfaces)
+	f.latency = meta.Latency
 	f.path.Latency, f.path.LatencyKnown = latency(meta)
 	f.path.Bandwidth = bandwidth(meta)
 	f.trail = trailOf(f.path.Interfaces)
@@ -450,6 +454,23 @@ func (h *Host) Paths(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error
 		out[i] = f.path
 	}
 	return out, nil
+}
+
+// Details is what is known of a path beyond its value.
+type Details struct {
+	// NextHop is the underlay address of the router that packets are given to; empty inside the AS.
+	NextHop string
+	// Latency is what is announced from each interface to the next; negative where it is not.
+	Latency []time.Duration
+}
+
+// Details gives the details of a path that Paths has listed.
+func (h *Host) Details(p pathsel.Path) Details {
+	f, ok := h.lookup.find(p.Dst, trailOf(p.Interfaces))
+	if !ok {
+		return Details{}
+	}
+	return Details{NextHop: f.way.nextHop.String(), Latency: slices.Clone(f.latency)}
 }
 
 // Refresh asks the control plane for the paths to dst now, past its own cache. It gives the error of the question;
