@@ -206,7 +206,9 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	c.stream.SetWriteDeadline(time.Unix(1, 0)) // ends a Write that waits for the peer
-	c.endpoint.workers.Go(c.linger)
+	if !c.endpoint.spawn(c.linger) {
+		c.abort(codeDone)
+	}
 	return nil
 }
 

@@ -339,6 +339,17 @@ func (e *Endpoint) add(c *Conn) bool {
 	return true
 }
 
+// spawn runs f, for which Close waits. It does not if the endpoint is closed already.
+func (e *Endpoint) spawn(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.workers.Go(f)
+	return true
+}
+
 // Close ends all connections of the endpoint and frees the port. Connections that were closed before still deliver
 // what was written, which takes at most the time that Conn.Close allows for it.
 func (e *Endpoint) Close() error {

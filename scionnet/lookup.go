@@ -114,9 +114,10 @@ type lookup struct {
 	log     *slog.Logger
 	wake    chan struct{} // the earliest due time may have changed
 	stop    context.CancelFunc
-	done    sync.WaitGroup
+	workers sync.WaitGroup
 
 	mu           sync.Mutex
+	closed       bool
 	destinations map[pathsel.IA]*destination
 	revoked      map[pathsel.Interface]time.Time // until when
 }
@@ -141,13 +142,25 @@ func newLookup(query func(context.Context, pathsel.IA, bool) ([]found, error), a
 		destinations: map[pathsel.IA]*destination{},
 		revoked:      map[pathsel.Interface]time.Time{},
 	}
-	l.done.Go(func() { l.run(ctx) })
+	l.workers.Go(func() { l.run(ctx) })
 	return l
 }
 
 func (l *lookup) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
 	l.stop()
-	l.done.Wait()
+	l.workers.Wait()
+}
+
+// spawn runs f, for which close waits, unless the lookup is closed.
+func (l *lookup) spawn(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.workers.Go(f)
+	}
 }
 
 // run is the refresher.

@@ -81,7 +81,7 @@ func (h *Host) interfaceDown(i pathsel.Interface, quote []byte) {
 		RawTimestamp: util.TimeToSecs(time.Now()), RawTTL: uint32(revokedFor.Seconds()),
 	}
 	// The daemon may be another process; the reader of packets does not wait for it.
-	h.lookup.done.Go(func() {
+	h.lookup.spawn(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 		defer cancel()
 		if err := h.connector.RevNotification(ctx, rev); err != nil {

@@ -1,15 +1,13 @@
 package scionnet
 
 import (
-	"context"
-	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
 )
 
-// oneAS is a host in an AS of its own, without any other process: the path inside the AS needs no router.
+// oneAS is a host in an AS of its own. No process is needed: the path inside an AS has no router on it.
 func oneAS(t testing.TB) *Host {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,41 +31,23 @@ func oneAS(t testing.TB) *Host {
 	return h
 }
 
-func TestSmoke(t *testing.T) {
-	h := oneAS(t)
-	ctx := context.Background()
-	a, err := h.Listen(ctx, ListenConfig{})
+// listen opens an endpoint that the test closes.
+func listen(t testing.TB, h *Host, cfg ListenConfig) *Endpoint {
+	t.Helper()
+	e, err := h.Listen(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
-	b, err := h.Listen(ctx, ListenConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	ps, err := h.Paths(ctx, h.IA())
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		c, err := b.Accept(ctx)
-		if err != nil {
-			return
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
 		}
-		io.Copy(c, c)
-		c.Close()
-	}()
-	key := b.Key()
-	c, err := a.Dial(ctx, b.Addr(), ps[0], &key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Write([]byte("hello"))
-	buf := make([]byte, 5)
-	if _, err := io.ReadFull(c, buf); err != nil {
-		t.Fatal(err)
-	}
-	t.Log(string(buf), c.Stats(), c.RemoteAddr())
-	c.Close()
+	})
+	return e
 }
+
+// OneAS and ListenOn are for the tests outside the package.
+var (
+	OneAS    = oneAS
+	ListenOn = listen
+)
