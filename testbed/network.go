@@ -1,0 +1,468 @@
+// Package testbed runs real SCION networks on one machine, without privileges: scionproto's own border
+// routers and control services as processes on loopback addresses, and links with the rate, delay, loss
+// and queue of one's choice between them.
+//
+// It owns what a topology file means, the configuration and the life of the processes, the emulated
+// links, and what can be seen of them. It refuses to restart what died: a testbed with a dead router
+// says so and stays as it is. Scenarios that need packets lost inside an AS are not covered; everything
+// that happens, happens on links.
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"braid/pathsel"
+	"braid/testbed/linkemu"
+)
+
+// Options say which network to start, and where.
+type Options struct {
+	Topology Topology
+	// Dir keeps configuration, logs and state. It is created, and may be used again.
+	Dir string
+	// SCIONBin is the folder of the SCION programs; by default BRAID_SCION_BIN, else the folder scion
+	// beside the executable.
+	SCIONBin string
+	// Subnet of 127.0.0.0/8 to use; by default a free /24, the same for the same Dir if possible.
+	Subnet netip.Prefix
+	// BFD is the interval between the packets with which neighbouring routers watch a link: three
+	// missing ones take it down. 0: 1 s. NoBFD: links are never declared down.
+	//
+	// Under CPU load, short intervals take links down that are fine.
+	BFD   time.Duration
+	NoBFD bool
+	// PathLifetime is how long paths are valid after their beacon: multiples of 5 min 37.5 s up to 24 h,
+	// rounded down. 0: 6 h.
+	PathLifetime time.Duration
+	// Timeout is how long Start waits for all paths. 0: 60 s and a second more for each AS.
+	Timeout time.Duration
+	// Progress is told how far Start is, from Start's goroutine; may be nil.
+	Progress func(Progress) `json:"-"`
+	// Log gets the testbed's own log; nil discards it.
+	Log *slog.Logger `json:"-"`
+}
+
+// Progress is how far a starting network is.
+type Progress struct {
+	Processes int `json:"processes"` // running
+	Paths     int `json:"paths"`     // found, of those implied
+	Implied   int `json:"implied"`   // over all ordered pairs of ASes
+}
+
+const (
+	defaultBFD    = time.Second
+	minBFD        = 10 * time.Millisecond
+	pathPoll      = 100 * time.Millisecond
+	lookupWorkers = 8 // sources asked at the same time
+)
+
+// Network is a running testbed.
+type Network struct {
+	opts    Options
+	dir     string // absolute
+	plan    plan
+	implied map[Pair]int
+	lookup  lookup
+	started time.Time
+	log     *slog.Logger
+
+	lock      *os.File
+	claims    claims
+	launcher  *launcher
+	processes []*process
+	links     []*linkemu.Link // as in the topology
+	running   sync.WaitGroup  // of links and watch
+	stopLinks context.CancelFunc
+	control   *controlServer
+
+	died    chan *process // one for each process that ends by itself
+	closing chan struct{}
+	closed  chan struct{}
+	once    sync.Once
+}
+
+// Start brings the network up and returns when every pair of ASes has the paths that the topology
+// implies. ctx bounds the start only; the caller closes the network. If Start fails it leaves nothing
+// running.
+func Start(ctx context.Context, opts Options) (*Network, error) {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := checkOptions(&opts); err != nil {
+		return nil, err
+	}
+	bin, err := findPrograms(opts.SCIONBin)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("testbed directory %s: %w", opts.Dir, err)
+	}
+	if usesIPv6(opts.Topology) && !haveIPv6() {
+		opts.Log.Warn("this machine has no ::1: the IPv6 underlays of the topology are on IPv4 instead")
+		opts.Topology = withoutIPv6(opts.Topology)
+	}
+	n := &Network{
+		opts: opts, dir: dir, log: opts.Log, started: time.Now(),
+		implied: ImpliedPaths(opts.Topology, bestSetSize),
+		lookup:  lookup{opts.Topology, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: lookupWorkers}}},
+		closing: make(chan struct{}), closed: make(chan struct{}),
+	}
+	if n.lock, err = lockDir(dir); err != nil {
+		return nil, err
+	}
+	if err := n.start(ctx, bin); err != nil {
+		n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func checkOptions(o *Options) error {
+	if len(o.Topology.ASes) == 0 {
+		return errors.New("topology without ASes")
+	}
+	if o.Dir == "" {
+		return errors.New("no directory for the testbed")
+	}
+	if o.Subnet.IsValid() {
+		if err := checkSubnet(o.Subnet); err != nil {
+			return err
+		}
+	}
+	if o.BFD == 0 {
+		o.BFD = defaultBFD
+	}
+	if o.BFD < minBFD {
+		return fmt.Errorf("BFD interval %v: must be at least %v", o.BFD, minBFD)
+	}
+	if l := o.PathLifetime; l != 0 && (l < expirationUnit || l > 24*time.Hour) {
+		return fmt.Errorf("path lifetime %v: must be from %v to 24h", l, expirationUnit)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = time.Minute + time.Duration(len(o.Topology.ASes))*time.Second
+	}
+	return nil
+}
+
+// start, in order:
+//  1. claim addresses, write the configuration
+//  2. run the emulated links, then all processes at once
+//  3. open the control socket, so that status and down work from here on
+//  4. wait for the paths
+func (n *Network) start(ctx context.Context, bin programs) error {
+	var err error
+	if n.plan, n.claims, err = claimPlan(n.opts.Topology, n.dir, n.opts.Subnet); err != nil {
+		return err
+	}
+	g := generator{dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime, pki: bin.pki}
+	if n.opts.NoBFD {
+		g.bfd = 0
+	}
+	if err := g.run(ctx); err != nil {
+		return err
+	}
+	if err := n.startLinks(); err != nil {
+		return err
+	}
+	if err := n.startProcesses(bin); err != nil {
+		return err
+	}
+	if err := n.writeState(); err != nil {
+		return err
+	}
+	if n.control, err = serveControl(n); err != nil {
+		return err
+	}
+	n.log.Info("processes started", "processes", len(n.processes), "links", len(n.links), "subnet", n.plan.subnet)
+	if err := n.waitForPaths(ctx); err != nil {
+		return err
+	}
+	n.log.Info("all paths found", "seconds", time.Since(n.started).Seconds())
+	n.running.Go(n.watch)
+	return nil
+}
+
+func (n *Network) startLinks() error {
+	ctx, stop := context.WithCancel(context.Background())
+	n.stopLinks = stop
+	for i, p := range n.plan.links {
+		l := n.opts.Topology.Links[i]
+		link, err := linkemu.New(p.a, p.b, l.Config)
+		if err != nil {
+			return fmt.Errorf("emulate link %s to %s: %w", l.A.Interface, l.B.Interface, err)
+		}
+		n.links = append(n.links, link)
+		n.running.Go(func() {
+			if err := link.Run(ctx); err != nil {
+				n.log.Error("link emulator stopped", "a", l.A.Interface, "b", l.B.Interface, "err", err)
+			}
+		})
+	}
+	return nil
+}
+
+func (n *Network) startProcesses(bin programs) error {
+	logs := filepath.Join(n.dir, "logs")
+	if err := os.RemoveAll(logs); err != nil {
+		return fmt.Errorf("remove old logs: %w", err)
+	}
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return fmt.Errorf("create log folder: %w", err)
+	}
+	n.launcher = newLauncher()
+	count := 0
+	for _, a := range n.plan.ases {
+		count += len(a.routers) + 1
+	}
+	n.died = make(chan *process, count)
+	start := func(a asPlan, name, program string) error {
+		config := filepath.Join(n.ConfigDir(a.IA), name+".toml")
+		log := filepath.Join(logs, strings.ReplaceAll(a.folder, "/", "-")+"-"+name+".log")
+		p, err := n.launcher.start(a.IA, name, program, config, log, func(p *process) { n.died <- p })
+		if err == nil {
+			n.processes = append(n.processes, p)
+		}
+		return err
+	}
+	// Routers come first: a control service whose first beacon finds no router waits for the next round.
+	for _, a := range n.plan.ases {
+		for _, r := range a.routers {
+			if err := start(a, r.name, bin.router); err != nil {
+				return err
+			}
+		}
+	}
+	for _, a := range n.plan.ases {
+		if err := start(a, "cs-1", bin.control); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitForPaths asks the control services until no pair of ASes lacks a path.
+func (n *Network) waitForPaths(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.opts.Timeout)
+	defer cancel()
+	found := map[Pair]int{}
+	want := 0
+	for _, k := range n.implied {
+		want += k
+	}
+	tick := time.NewTicker(pathPoll)
+	defer tick.Stop()
+	var last error
+	for {
+		select {
+		case p := <-n.died:
+			return fmt.Errorf("%s ended while the network was starting: %s", p, p.reason())
+		case <-n.closing:
+			return errors.New("the testbed was taken down while it was starting")
+		default:
+		}
+		counts, err := n.countPaths(ctx, func(p Pair) bool { return found[p] < n.implied[p] })
+		if err != nil {
+			last = err
+		}
+		have := 0
+		for p, k := range counts {
+			found[p] = max(found[p], k)
+		}
+		for p, k := range n.implied {
+			have += min(found[p], k)
+		}
+		if n.opts.Progress != nil {
+			n.opts.Progress(Progress{Processes: len(n.processes), Paths: have, Implied: want})
+		}
+		if have == want {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if context.Cause(ctx) != context.DeadlineExceeded {
+				return fmt.Errorf("start testbed: %w", context.Cause(ctx))
+			}
+			return n.missing(found, last)
+		}
+	}
+}
+
+func (n *Network) missing(found map[Pair]int, last error) error {
+	var pairs []string
+	for p, k := range n.implied {
+		if found[p] < k {
+			pairs = append(pairs, fmt.Sprintf("%s to %s: %d of %d", p.Src, p.Dst, found[p], k))
+		}
+	}
+	slices.Sort(pairs)
+	const most = 10
+	more := ""
+	if len(pairs) > most {
+		more = fmt.Sprintf(" and %d more pairs", len(pairs)-most)
+		pairs = pairs[:most]
+	}
+	err := fmt.Errorf("paths are missing after %v: %s%s; see the logs in %s",
+		n.opts.Timeout, strings.Join(pairs, ", "), more, filepath.Join(n.dir, "logs"))
+	if last != nil {
+		err = fmt.Errorf("%w (last error: %w)", err, last)
+	}
+	return err
+}
+
+// countPaths counts the paths of the pairs that are wanted.
+func (n *Network) countPaths(ctx context.Context, wanted func(Pair) bool) (map[Pair]int, error) {
+	var mu sync.Mutex
+	var first error
+	counts := map[Pair]int{}
+	var g errgroup.Group
+	g.SetLimit(lookupWorkers)
+	for _, src := range n.plan.ases {
+		var dsts []pathsel.IA
+		for _, dst := range n.plan.ases {
+			if p := (Pair{src.IA, dst.IA}); src.IA != dst.IA && wanted(p) {
+				dsts = append(dsts, dst.IA)
+			}
+		}
+		if len(dsts) == 0 {
+			continue
+		}
+		g.Go(func() error {
+			found, err := n.lookup.paths(ctx, src, dsts)
+			mu.Lock()
+			defer mu.Unlock()
+			if first == nil {
+				first = err
+			}
+			for dst, k := range found {
+				counts[Pair{src.IA, dst}] = k
+			}
+			return nil
+		})
+	}
+	g.Wait()
+	return counts, first
+}
+
+// watch reports processes that end by themselves.
+func (n *Network) watch() {
+	for {
+		select {
+		case p := <-n.died:
+			select {
+			case <-n.closing:
+				return
+			default:
+			}
+			n.log.Error("process ended; the testbed goes on without it", "process", p.String(), "reason", p.reason())
+		case <-n.closing:
+			return
+		}
+	}
+}
+
+// Close takes the network down and waits until nothing of it runs.
+func (n *Network) Close() error {
+	n.once.Do(func() {
+		close(n.closing)
+		stopAll(n.processes)
+		if n.launcher != nil {
+			n.launcher.close()
+		}
+		if n.stopLinks != nil {
+			n.stopLinks()
+		}
+		for _, l := range n.links {
+			l.Close()
+		}
+		n.running.Wait()
+		n.claims.release()
+		n.lookup.http.CloseIdleConnections()
+		os.Remove(filepath.Join(n.dir, stateFile))
+		if n.control != nil {
+			n.control.close()
+		}
+		n.lock.Close() // releases the directory
+		n.log.Info("testbed is down")
+		close(n.closed)
+	})
+	<-n.closed
+	return nil
+}
+
+// Done is closed when the network is down.
+func (n *Network) Done() <-chan struct{} { return n.closed }
+
+// Topology is the one that runs: that of the options, without IPv6 if the machine has none.
+func (n *Network) Topology() Topology { return n.opts.Topology }
+
+// ConfigDir is the folder of an AS that a SCION host needs: topology.json and certs. It is "" for an AS
+// that is not in the topology.
+func (n *Network) ConfigDir(ia pathsel.IA) string {
+	if a, ok := n.as(ia); ok {
+		return filepath.Join(n.dir, "gen", filepath.FromSlash(a.folder))
+	}
+	return ""
+}
+
+// HostIP is the address that the end hosts of an AS share; invalid for an AS that is not in the topology.
+func (n *Network) HostIP(ia pathsel.IA) netip.Addr {
+	a, _ := n.as(ia)
+	return a.host
+}
+
+func (n *Network) as(ia pathsel.IA) (asPlan, bool) {
+	i := slices.IndexFunc(n.plan.ases, func(a asPlan) bool { return a.IA == ia })
+	if i < 0 {
+		return asPlan{}, false
+	}
+	return n.plan.ases[i], true
+}
+
+// SetLink changes both directions of the link that ends at the interface.
+func (n *Network) SetLink(at pathsel.Interface, change func(*linkemu.Config)) error {
+	return n.setLink(at, change, change)
+}
+
+// SetLinkOut changes the link that ends at the interface for packets that leave the AS there, and not
+// for those that come in.
+func (n *Network) SetLinkOut(at pathsel.Interface, change func(*linkemu.Config)) error {
+	return n.setLink(at, change, func(*linkemu.Config) {})
+}
+
+func (n *Network) setLink(at pathsel.Interface, out, in func(*linkemu.Config)) error {
+	for i, l := range n.opts.Topology.Links {
+		if l.A.Interface != at && l.B.Interface != at {
+			continue
+		}
+		ab, ba := n.links[i].Config()
+		if l.A.Interface == at {
+			out(&ab)
+			in(&ba)
+		} else {
+			out(&ba)
+			in(&ab)
+		}
+		if err := n.links[i].Set(ab, ba); err != nil {
+			return fmt.Errorf("change link %s to %s: %w", l.A.Interface, l.B.Interface, err)
+		}
+		n.log.Info("link changed", "a", l.A.Interface, "b", l.B.Interface, "ab", ab.String(), "ba", ba.String())
+		return nil
+	}
+	return fmt.Errorf("no link of topology %s ends at %s", n.opts.Topology.Name, at)
+}

@@ -1,0 +1,201 @@
+package testbed
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"braid/pathsel"
+)
+
+// stopGrace is how long a process may take to end by itself.
+const stopGrace = 2 * time.Second
+
+// process is a SCION program that the testbed runs.
+type process struct {
+	ia   pathsel.IA
+	name string // cs-1, br-1 ...
+	log  string // file with what it prints
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended and been waited for
+	err  error         // how it ended; read it after done
+}
+
+func (p *process) String() string { return p.ia.String() + " " + p.name }
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// reason says how a process that has ended did so, with the last words of its log.
+func (p *process) reason() string {
+	how := "exit status 0"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	if last := lastLines(p.log, 3); last != "" {
+		how += "; last lines of " + p.log + ":\n" + last
+	}
+	return how
+}
+
+// launcher starts processes from one operating system thread. Linux kills a child when the thread that
+// forked it ends, and this thread ends with the launcher or with the program, whatever kills it; so no
+// process outlives the testbed.
+type launcher struct {
+	starts chan func()
+	env    []string
+}
+
+func newLauncher() *launcher {
+	l := &launcher{starts: make(chan func()), env: append(os.Environ(), childEnvironment...)}
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		for start := range l.starts {
+			start()
+		}
+	}()
+	return l
+}
+
+// close ends the thread, and with it whatever still runs.
+func (l *launcher) close() { close(l.starts) }
+
+// childEnvironment trades a little CPU time of the control plane for memory: the collector runs at 50 %
+// growth instead of 100 %.
+var childEnvironment = []string{"GOGC=50"}
+
+// start runs the program with a configuration file, in that folder, and notes when it ends.
+func (l *launcher) start(ia pathsel.IA, name, program, config, log string, ended func(*process)) (*process, error) {
+	out, err := os.Create(log)
+	if err != nil {
+		return nil, fmt.Errorf("start %s of %s: %w", name, ia, err)
+	}
+	defer out.Close()
+	p := &process{ia: ia, name: name, log: log, done: make(chan struct{})}
+	p.cmd = exec.Command(program, "--config", config)
+	p.cmd.Dir, p.cmd.Env = filepath.Dir(config), l.env
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.SysProcAttr = dieWithParent()
+	result := make(chan error)
+	l.starts <- func() { result <- p.cmd.Start() }
+	if err := <-result; err != nil {
+		return nil, fmt.Errorf("start %s of %s: %w", name, ia, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+		ended(p)
+	}()
+	return p, nil
+}
+
+// stopAll ends the processes and waits until they are gone.
+func stopAll(ps []*process) {
+	var wg sync.WaitGroup
+	for _, p := range ps {
+		wg.Go(func() {
+			p.cmd.Process.Signal(syscall.SIGTERM)
+			select {
+			case <-p.done:
+			case <-time.After(stopGrace):
+				p.cmd.Process.Kill()
+				<-p.done
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// usage is what a running process has used: CPU seconds of user and system, and resident bytes.
+func (p *process) usage() (cpu float64, rss int64) {
+	if p.ended() {
+		s := p.cmd.ProcessState
+		return (s.UserTime() + s.SystemTime()).Seconds(), 0
+	}
+	return procUsage(p.cmd.Process.Pid)
+}
+
+// procUsage reads /proc (proc(5)); zeros where there is none.
+func procUsage(pid int) (cpu float64, rss int64) {
+	const ticks = 100 // USER_HZ, the same on every Linux architecture that Go runs on
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0
+	}
+	// The name in parentheses may contain anything; fields count from after it, state being the third.
+	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(f) < 22 {
+		return 0, 0
+	}
+	number := func(field int) int64 {
+		v, _ := strconv.ParseInt(string(f[field-3]), 10, 64)
+		return v
+	}
+	return float64(number(14)+number(15)) / ticks, number(24) * int64(os.Getpagesize())
+}
+
+func lastLines(file string, n int) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	const tail = 4096
+	if st, err := f.Stat(); err == nil && st.Size() > tail {
+		f.Seek(-tail, 2)
+	}
+	b := make([]byte, tail)
+	k, _ := f.Read(b)
+	lines := strings.Split(strings.TrimSpace(string(b[:k])), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// programs finds the SCION programs.
+type programs struct{ router, control, pki string }
+
+// ErrNoPrograms is returned when the SCION programs are not where they are expected.
+var ErrNoPrograms = errors.New("SCION programs not found")
+
+func findPrograms(dir string) (programs, error) {
+	tried := []string{dir}
+	if dir == "" {
+		tried = nil
+		if env := os.Getenv("BRAID_SCION_BIN"); env != "" {
+			tried = append(tried, env)
+		} else if exe, err := os.Executable(); err == nil {
+			tried = append(tried, filepath.Join(filepath.Dir(exe), "scion"))
+		}
+	}
+	for _, d := range tried {
+		abs, err := filepath.Abs(d)
+		if err != nil {
+			return programs{}, err
+		}
+		p := programs{filepath.Join(abs, "router"), filepath.Join(abs, "control"), filepath.Join(abs, "scion-pki")}
+		missing := false
+		for _, f := range []string{p.router, p.control, p.pki} {
+			st, err := os.Stat(f)
+			missing = missing || err != nil || st.IsDir() || st.Mode()&0o111 == 0
+		}
+		if !missing {
+			return p, nil
+		}
+	}
+	return programs{}, fmt.Errorf("%w: router, control and scion-pki are not in %s; run ./scripts/build, or say where they are with --scion-bin or BRAID_SCION_BIN",
+		ErrNoPrograms, strings.Join(tried, ", "))
+}

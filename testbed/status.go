@@ -1,0 +1,212 @@
+package testbed
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"golang.org/x/sync/errgroup"
+
+	"braid/pathsel"
+	"braid/testbed/linkemu"
+)
+
+// Status is what can be seen of a running testbed.
+type Status struct {
+	Topology  string          `json:"topology"`
+	Dir       string          `json:"dir"`
+	PID       int             `json:"pid"` // of the supervisor
+	Seconds   float64         `json:"seconds"`
+	Subnet    netip.Prefix    `json:"subnet"`
+	ASes      []ASStatus      `json:"ases"`
+	Processes []ProcessStatus `json:"processes"`
+	Pairs     []PairStatus    `json:"pairs"`
+	Links     []LinkStatus    `json:"links"`
+}
+
+// Healthy tells whether every process runs and no pair of ASes lacks a path.
+func (s Status) Healthy() bool {
+	return !slices.ContainsFunc(s.Processes, func(p ProcessStatus) bool { return !p.Running }) &&
+		!slices.ContainsFunc(s.Pairs, func(p PairStatus) bool { return p.Paths < p.Implied })
+}
+
+// ASStatus says how to be a host in an AS.
+type ASStatus struct {
+	IA        pathsel.IA `json:"isd_as"`
+	Core      bool       `json:"core"`
+	Host      netip.Addr `json:"host"`
+	ConfigDir string     `json:"config_dir"`
+}
+
+// ProcessStatus is one SCION program.
+type ProcessStatus struct {
+	IA      pathsel.IA `json:"isd_as"`
+	Name    string     `json:"name"`
+	PID     int        `json:"pid"`
+	Running bool       `json:"running"`
+	Reason  string     `json:"reason,omitempty"` // why it is not running
+	CPU     float64    `json:"cpu_s"`
+	RSS     int64      `json:"rss_bytes"`
+	Log     string     `json:"log"`
+}
+
+// PairStatus compares the paths that hosts find with those that the topology implies.
+type PairStatus struct {
+	Src     pathsel.IA `json:"src"`
+	Dst     pathsel.IA `json:"dst"`
+	Paths   int        `json:"paths"`
+	Implied int        `json:"implied"`
+}
+
+// LinkStatus is a link, by its two ends.
+type LinkStatus struct {
+	Type LinkType      `json:"type"`
+	A    LinkEndStatus `json:"a"`
+	B    LinkEndStatus `json:"b"`
+}
+
+// LinkEndStatus is one end of a link, with what it sends.
+type LinkEndStatus struct {
+	Interface pathsel.Interface `json:"interface"`
+	Router    string            `json:"router"`
+	// State is what the router says of the interface: up, down, or unknown if the router does not answer.
+	State string `json:"state"`
+	// BFDTransitions counts how often the router has seen the link come up or go down. The first is
+	// its coming up.
+	BFDTransitions int              `json:"bfd_transitions"`
+	Config         linkemu.Config   `json:"config"` // for packets sent by this end
+	Properties     string           `json:"properties"`
+	Counters       linkemu.Counters `json:"counters"`
+}
+
+// Status looks at processes, paths and links. It takes as long as the slowest control service, at most a
+// few seconds.
+func (n *Network) Status(ctx context.Context) Status {
+	s := Status{
+		Topology: n.opts.Topology.Name, Dir: n.dir, PID: os.Getpid(), Subnet: n.plan.subnet,
+		Seconds: time.Since(n.started).Seconds(),
+	}
+	for _, a := range n.plan.ases {
+		s.ASes = append(s.ASes, ASStatus{a.IA, a.Core, a.host, n.ConfigDir(a.IA)})
+	}
+	for _, p := range n.processes {
+		cpu, rss := p.usage()
+		ps := ProcessStatus{IA: p.ia, Name: p.name, PID: p.cmd.Process.Pid, Running: !p.ended(), CPU: cpu, RSS: rss, Log: p.log}
+		if !ps.Running {
+			ps.Reason = p.reason()
+		}
+		s.Processes = append(s.Processes, ps)
+	}
+	counts, err := n.countPaths(ctx, func(Pair) bool { return true })
+	if err != nil {
+		n.log.Debug("count paths", "err", err)
+	}
+	for p, implied := range n.implied {
+		s.Pairs = append(s.Pairs, PairStatus{p.Src, p.Dst, counts[p], implied})
+	}
+	slices.SortFunc(s.Pairs, func(a, b PairStatus) int {
+		return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
+	})
+	seen := n.routerStates(ctx)
+	for i, l := range n.links {
+		t := n.opts.Topology.Links[i]
+		ab, ba := l.Config()
+		cab, cba := l.Counters()
+		s.Links = append(s.Links, LinkStatus{t.Type, n.endStatus(t.A, ab, cab, seen), n.endStatus(t.B, ba, cba, seen)})
+	}
+	return s
+}
+
+func (n *Network) endStatus(e LinkEnd, c linkemu.Config, k linkemu.Counters, seen map[pathsel.Interface]interfaceState) LinkEndStatus {
+	st := LinkEndStatus{Interface: e.Interface, State: "unknown", Config: c, Properties: c.String(), Counters: k}
+	a, _ := n.as(e.Interface.IA)
+	for _, r := range a.routers {
+		if slices.ContainsFunc(r.interfaces, func(i interfacePlan) bool { return i.id == e.Interface.ID }) {
+			st.Router = r.name
+		}
+	}
+	if is, ok := seen[e.Interface]; ok {
+		st.State, st.BFDTransitions = is.state, is.transitions
+	}
+	return st
+}
+
+type interfaceState struct {
+	state       string
+	transitions int
+}
+
+// routerStates asks every router for the state of its interfaces; one that does not answer is left out.
+func (n *Network) routerStates(ctx context.Context) map[pathsel.Interface]interfaceState {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	seen := map[pathsel.Interface]interfaceState{}
+	var g errgroup.Group
+	g.SetLimit(lookupWorkers)
+	for _, a := range n.plan.ases {
+		for _, r := range a.routers {
+			g.Go(func() error {
+				states, err := scrape(ctx, n.lookup.http, r.metrics)
+				if err != nil {
+					n.log.Debug("ask router", "router", r.name, "as", a.IA, "err", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for id, s := range states {
+					seen[pathsel.Interface{IA: a.IA, ID: id}] = s
+				}
+				return nil
+			})
+		}
+	}
+	g.Wait()
+	return seen
+}
+
+func scrape(ctx context.Context, c *http.Client, at netip.AddrPort) (map[uint64]interfaceState, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.String()+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Body.Close()
+	var parser expfmt.TextParser
+	metrics, err := parser.TextToMetricFamilies(reply.Body)
+	if err != nil {
+		return nil, err
+	}
+	states := map[uint64]interfaceState{}
+	each := func(name string, update func(*interfaceState, *dto.Metric)) {
+		for _, m := range metrics[name].GetMetric() {
+			for _, l := range m.GetLabel() {
+				if id, err := strconv.ParseUint(l.GetValue(), 10, 16); err == nil && l.GetName() == "interface" {
+					s := states[id]
+					update(&s, m)
+					states[id] = s
+				}
+			}
+		}
+	}
+	each("router_interface_up", func(s *interfaceState, m *dto.Metric) {
+		s.state = "down"
+		if m.GetGauge().GetValue() == 1 {
+			s.state = "up"
+		}
+	})
+	each("router_bfd_state_changes_total", func(s *interfaceState, m *dto.Metric) {
+		s.transitions = int(m.GetCounter().GetValue())
+	})
+	return states, nil
+}
