@@ -300,3 +300,20 @@ func passing(err error) bool {
 	}
 	return false
 }
+
+// plain switches the offloads off, to do as a socket of a stock border router does.
+func (w *linuxWire) plain() {
+	for i, fd := range w.fds {
+		w.segment[i] = false
+		_ = unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 0)
+	}
+}
+
+// threadCPU is the CPU time of the calling thread.
+func threadCPU() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}

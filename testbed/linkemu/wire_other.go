@@ -5,6 +5,7 @@ package linkemu
 import (
 	"errors"
 	"syscall"
+	"time"
 )
 
 var openWire = newPortableWire
@@ -13,3 +14,6 @@ var openWire = newPortableWire
 func passing(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }
+
+// threadCPU is 0 where it is not known.
+func threadCPU() time.Duration { return 0 }
