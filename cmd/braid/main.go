@@ -17,7 +17,7 @@ func main() {
 	root := &cli.Command{
 		Name:     "braid",
 		Usage:    "multipath BitTorrent for SCION",
-		Commands: []*cli.Command{pathsCommand(), testbedCommand()},
+		Commands: []*cli.Command{pathsCommand(), testbedCommand(), benchCommand()},
 	}
 	if err := root.Run(ctx, os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "braid:", err)
