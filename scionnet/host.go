@@ -202,6 +202,7 @@ func (h *Host) query(ctx context.Context, dst pathsel.IA, refresh bool) ([]found
 		}
 		out = append(out, f)
 	}
+	sortFound(out)
 	return out, nil
 }
 

@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,17 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 	next := p.UnderlayNextHop().AddrPort()
 	f.way = way{raw: raw.Raw, expiry: hops.expiry, nextHop: netip.AddrPortFrom(next.Addr().Unmap(), next.Port())}
 	return f, nil
+}
+
+// sortFound puts the paths with the fewest hops first, and among equals those with the lowest interfaces: the order
+// of 'scion showpaths'. The control plane's own order among equals changes from answer to answer.
+func sortFound(fs []found) {
+	slices.SortStableFunc(fs, func(a, b found) int {
+		x, y := a.path.Interfaces, b.path.Interfaces
+		return cmp.Or(cmp.Compare(len(x), len(y)), slices.CompareFunc(x, y, func(i, j pathsel.Interface) int {
+			return cmp.Or(cmp.Compare(i.IA, j.IA), cmp.Compare(i.ID, j.ID))
+		}))
+	})
 }
 
 // latency is the sum of the announced latencies, and whether every part was announced.
@@ -450,7 +462,7 @@ func (l *lookup) find(dst pathsel.IA, t trail) (found, bool) {
 	return found{}, false
 }
 
-// Paths lists the paths to dst in the order of SCION's answer: fewest hops first. The first call for a destination
+// Paths lists the paths to dst in the order of 'scion showpaths': fewest hops first. The first call for a destination
 // asks the control plane; later ones take the paths from memory, which is kept fresh in the background. If there
 // are none the error is ErrNoPath. A path that has been revoked is listed until the control plane drops it; see
 // Revoked.
