@@ -22,20 +22,21 @@ import (
 type Config struct {
 	// Rate in bits per second of SCION packets (the UDP payload; the underlay's own headers are free,
 	// as a layer-2 header is on a real link). 0: not limited.
-	Rate int64
+	Rate int64 `json:"rate_bit_s,omitempty"`
 	// Delay is the propagation delay, Jitter the width of the uniform variation added to it; packets
 	// are never reordered by jitter.
-	Delay, Jitter time.Duration
+	Delay  time.Duration `json:"delay_ns,omitempty"`
+	Jitter time.Duration `json:"jitter_ns,omitempty"`
 	// Loss is the probability from 0 to 1 that a packet is lost, independently of the others. It is
 	// lost on the wire: it has taken its share of Rate and of the queue.
-	Loss float64
+	Loss float64 `json:"loss,omitempty"`
 	// QueueBytes bounds the drop-tail queue in front of a rate-limited link; QueueTime does so by the
 	// time that the queue takes to drain; both bound it if both are set. If both are 0 a default is
 	// chosen from Rate and Delay, see [Config.QueueLimit].
-	QueueBytes int
-	QueueTime  time.Duration
+	QueueBytes int           `json:"queue_bytes,omitempty"`
+	QueueTime  time.Duration `json:"queue_ns,omitempty"`
 	// Down drops everything, without a word to the sender, and what is on the link when it goes down.
-	Down bool
+	Down bool `json:"down,omitempty"`
 }
 
 // Bounds of a Config. They keep the model's integer arithmetic exact: the bits of the largest packet,

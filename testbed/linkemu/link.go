@@ -35,7 +35,7 @@ type Link struct {
 	clock clock
 
 	mu       sync.Mutex
-	lines    [2]line // by the side that sends
+	lines    [2]*line // by the side that sends
 	state    state
 	finished chan struct{} // closed when Run has ended; nil before Run
 }
@@ -53,7 +53,21 @@ const (
 type line struct {
 	*model
 	store store
-	out   [][]byte // scratch of send
+	out   [][]byte // scratch of deliver
+	// take is the function that receives packets for the line, made once: it is on the way of each packet.
+	take     func(p []byte, at instant)
+	received bool // set by take
+}
+
+func newLine(cfg Config, seed1, seed2 uint64) *line {
+	l := &line{model: newModel(cfg, seed1, seed2), out: make([][]byte, 0, sendBatch)}
+	l.take = func(p []byte, at instant) {
+		l.received = true
+		if place := l.arrive(at, len(p)); place != nil {
+			place.data = l.store.keep(p)
+		}
+	}
+	return l
 }
 
 // New binds both ends at once and returns a link that passes packets when Run is called; cfg holds for
@@ -67,8 +81,7 @@ func newLink(open func([2]Endpoint, clock) (wire, error), a, b Endpoint, cfg Con
 	l := &Link{ends: [2]Endpoint{a, b}, clock: newClock()}
 	for s := range l.lines {
 		// Seeded by the addresses: directions and links differ, a testbed that is set up again does not.
-		l.lines[s].model = newModel(cfg, seed(l.ends[s].Local), seed(l.ends[1-s].Local))
-		l.lines[s].out = make([][]byte, 0, sendBatch)
+		l.lines[s] = newLine(cfg, seed(l.ends[s].Local), seed(l.ends[1-s].Local))
 	}
 	var err error
 	if l.wire, err = open(l.ends, l.clock); err != nil {
@@ -117,12 +130,11 @@ func (l *Link) Run(ctx context.Context) error {
 // some it comes back only once in a quantum.
 func (l *Link) loop() error {
 	for {
-		now := l.clock.now()
-		busy, err := l.serve(now)
+		busy, err := l.serve()
 		if err != nil {
 			return err
 		}
-		next, gather, on := l.plan(now, busy)
+		next, gather, on := l.plan(busy)
 		if !on {
 			return nil
 		}
@@ -131,14 +143,14 @@ func (l *Link) loop() error {
 }
 
 // plan says until when to wait, and whether to leave packets that come in meanwhile for later.
-func (l *Link) plan(now instant, busy bool) (until instant, gather, on bool) {
+func (l *Link) plan(busy bool) (until instant, gather, on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != running {
 		return 0, false, false
 	}
 	if busy {
-		return now + l.quantum(), true, true
+		return l.clock.now() + l.quantum(), true, true
 	}
 	until = -1
 	for s := range l.lines {
@@ -160,21 +172,17 @@ func (l *Link) quantum() time.Duration {
 }
 
 // serve receives all that came in and sends all that is due; busy says that there was something.
-func (l *Link) serve(now instant) (busy bool, err error) {
+func (l *Link) serve() (busy bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for s := range side(len(l.lines)) {
-		line := &l.lines[s]
-		more, err := l.wire.receive(s, func(p []byte, at instant) {
-			busy = true
-			if place := line.arrive(at, len(p)); place != nil {
-				place.data = line.store.keep(p)
-			}
-		})
+		line := l.lines[s]
+		line.received = false
+		more, err := l.wire.receive(s, line.take)
 		if err != nil && l.state == running {
 			return false, fmt.Errorf("receive at link end %s: %w", l.ends[s].Local, err)
 		}
-		busy = busy || more
+		busy = busy || more || line.received
 	}
 	for s := range side(len(l.lines)) {
 		busy = l.deliver(s) || busy
@@ -184,7 +192,7 @@ func (l *Link) serve(now instant) (busy bool, err error) {
 
 // deliver sends what is due in the direction that comes from s.
 func (l *Link) deliver(s side) (sent bool) {
-	line := &l.lines[s]
+	line := l.lines[s]
 	for {
 		now := l.clock.now()
 		line.out = line.out[:0]
@@ -207,17 +215,11 @@ func (l *Link) deliver(s side) (sent bool) {
 			taken = l.wire.send(s.other(), line.out)
 		}
 		full := taken < len(line.out)
-		for ; due > 0; due-- {
-			if !line.packets.at(0).lost {
-				if taken == 0 {
-					break
-				}
-				taken--
-				line.depart(now, lateAfter)
+		for ; due > 0 && (taken > 0 || line.packets.at(0).lost); due-- {
+			if !line.depart(now, lateAfter).lost {
 				line.store.release()
-				continue
+				taken--
 			}
-			line.depart(now, lateAfter)
 		}
 		if full {
 			return sent // the rest a quantum later

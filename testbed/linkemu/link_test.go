@@ -40,6 +40,20 @@ func onEachWire(t *testing.T, test func(t *testing.T, link func(Config) (*Link, 
 // startLink runs a link between two sockets that stand for the routers.
 func startLink(t *testing.T, open func([2]Endpoint, clock) (wire, error), host string, cfg Config) (*Link, [2]*net.UDPConn) {
 	t.Helper()
+	l, routers := bindLink(t, open, host, cfg)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := l.Run(t.Context()); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(wg.Wait)
+	return l, routers
+}
+
+// bindLink makes a link that does not run.
+func bindLink(t *testing.T, open func([2]Endpoint, clock) (wire, error), host string, cfg Config) (*Link, [2]*net.UDPConn) {
+	t.Helper()
 	var routers [2]*net.UDPConn
 	var ends [2]Endpoint
 	for i := range ends {
@@ -58,17 +72,10 @@ func startLink(t *testing.T, open func([2]Endpoint, clock) (wire, error), host s
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := l.Run(t.Context()); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
-		wg.Wait()
 	})
 	return l, routers
 }
@@ -332,5 +339,33 @@ func until(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatal(fmt.Errorf("waited %s in vain for %s", patience, what))
 		}
+	}
+}
+
+// The link allocates neither for a packet nor for a round of its loop.
+func TestNoAllocations(t *testing.T) {
+	l, router := bindLink(t, openWire, "127.0.0.1", Config{Rate: 1e9})
+	buf := make([]byte, 2000)
+	sent := uint64(0)
+	allocs := testing.AllocsPerRun(100, func() {
+		for range 10 {
+			if _, err := router[0].Write(buf[:1400]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for sent += 10; l.lines[0].Packets < sent; {
+			if _, err := l.serve(); err != nil {
+				t.Fatal(err)
+			}
+			l.wire.wait(l.clock.now()+10*time.Microsecond, true)
+		}
+		for range 10 {
+			if _, err := router[1].Read(buf); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations for 10 packets", allocs)
 	}
 }
