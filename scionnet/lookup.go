@@ -237,13 +237,14 @@ func (l *lookup) nextDue() time.Time {
 // yet.
 func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
 	d, known, err := l.want(dst)
-	if err != nil {
-		return nil, err
-	}
-	if !known {
+	for !known { // again if somebody else was asking and gave up
+		if err != nil {
+			return nil, err
+		}
 		if err := l.lookNow(ctx, dst, d, false); err != nil {
 			return nil, err
 		}
+		d, known, err = l.want(dst)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -280,14 +281,16 @@ func (l *lookup) lookNow(ctx context.Context, dst pathsel.IA, d *destination, re
 	l.mu.Unlock()
 	if looking == nil {
 		l.look(ctx, dst, refresh)
-		return ctx.Err()
+	} else {
+		select {
+		case <-looking:
+		case <-ctx.Done():
+		}
 	}
-	select {
-	case <-looking:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("look up paths to %s: %w", dst, ctx.Err())
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("look up paths to %s: %w", dst, err)
 	}
+	return nil
 }
 
 // look asks the control plane once and takes the answer in.
