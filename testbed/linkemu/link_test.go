@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -151,6 +152,47 @@ func TestPassesPacketsUnchanged(t *testing.T) {
 			})
 		}
 	})
+}
+
+// Routers with segmentation offload send and take runs of packets in one piece; the link must see each
+// packet, and neither join nor cut any.
+func TestRunsOfPackets(t *testing.T) {
+	for _, w := range wires {
+		t.Run(w.name, func(t *testing.T) {
+			l, ends, err := openBench(w.open, Config{Delay: time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			defer ends.close()
+			go l.Run(t.Context())
+			var sent [][]byte
+			for i, size := range slices.Concat(slices.Repeat([]int{1400}, 100), mixedSizes[:14], slices.Repeat([]int{1}, 70)) {
+				sent = append(sent, bytes.Repeat([]byte{byte(i)}, size))
+			}
+			for taken := 0; taken < len(sent); {
+				taken += ends.send(0, sent[taken:])
+			}
+			got := 0
+			for deadline := l.clock.now() + patience; got < len(sent); {
+				if l.clock.now() > deadline {
+					t.Fatalf("%d of %d packets came", got, len(sent))
+				}
+				ends.wait(deadline, true)
+				if _, err := ends.receive(1, func(p []byte, _ instant) {
+					if got == len(sent) || !bytes.Equal(p, sent[got]) {
+						t.Fatalf("packet %d differs: %d bytes", got, len(p))
+					}
+					got++
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if ab, _ := l.Counters(); ab.Packets != uint64(len(sent)) {
+				t.Errorf("the link counted %d packets, want %d", ab.Packets, len(sent))
+			}
+		})
+	}
 }
 
 func TestNothingBeforeItIsDue(t *testing.T) {

@@ -53,7 +53,8 @@ func listen(ends [2]Endpoint) (conns [2]*net.UDPConn, err error) {
 	return conns, nil
 }
 
-// socketBuffer is half of what Linux is asked for: it doubles the value, to account for its bookkeeping.
+// socketBuffer in bytes. Linux grants as much as net.core.rmem_max allows, and doubles it, because it
+// counts its bookkeeping too.
 const socketBuffer = 4 << 20
 
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
