@@ -19,7 +19,7 @@ import (
 
 // A running testbed answers HTTP with JSON on a Unix socket in its directory:
 //
-//	GET  /status   Status
+//	GET  /status   Status; with ?paths=no without counting paths
 //	POST /link     LinkChange
 //	POST /down     takes it down
 
@@ -104,7 +104,9 @@ func serveControl(n *Network) (*controlServer, error) {
 		return nil, fmt.Errorf("open control socket in %s: %w", n.dir, err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) { answer(w, n.Status(r.Context()), nil) })
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, n.Status(r.Context(), r.FormValue("paths") != "no"), nil)
+	})
 	mux.HandleFunc("POST /link", func(w http.ResponseWriter, r *http.Request) {
 		var c LinkChange
 		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&c)
@@ -198,10 +200,15 @@ func call(ctx context.Context, dir, method, path string, in, out any) error {
 	return nil
 }
 
-// StatusOf asks the testbed that runs in dir.
-func StatusOf(ctx context.Context, dir string) (Status, error) {
+// StatusOf asks the testbed that runs in dir, see [Network.Status].
+func StatusOf(ctx context.Context, dir string, paths bool) (Status, error) {
 	var s Status
-	return s, call(ctx, dir, http.MethodGet, "/status", nil, &s)
+	path := "/status"
+	if !paths {
+		path += "?paths=no"
+	}
+	err := call(ctx, dir, http.MethodGet, path, nil, &s)
+	return s, err
 }
 
 // ChangeLink changes a link of the testbed that runs in dir.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -75,32 +76,52 @@ func locked(dir string) (pid string, yes bool, err error) {
 	return owner(f), false, err
 }
 
-// state is what a testbed writes down for programs that want to find hosts and processes without asking.
-type state struct {
+// State is what a testbed writes to state.json while it lives, for programs that want to find its hosts
+// and processes without asking.
+type State struct {
 	Topology  string       `json:"topology"`
-	PID       int          `json:"pid"`
+	PID       int          `json:"pid"` // of the supervisor
 	Started   time.Time    `json:"started"`
-	Subnet    string       `json:"subnet"`
+	Subnet    netip.Prefix `json:"subnet"`
 	ASes      []ASStatus   `json:"ases"`
-	Processes []processRef `json:"processes"`
+	Processes []ProcessRef `json:"processes"`
 }
 
-type processRef struct {
+// ProcessRef names a process.
+type ProcessRef struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`
 }
 
-func (n *Network) writeState() error {
-	s := state{Topology: n.opts.Topology.Name, PID: os.Getpid(), Started: n.started, Subnet: n.plan.subnet.String()}
+// State describes the network without looking at it.
+func (n *Network) State() State {
+	s := State{Topology: n.opts.Topology.Name, PID: os.Getpid(), Started: n.started, Subnet: n.plan.subnet}
 	for _, a := range n.plan.ases {
 		s.ASes = append(s.ASes, ASStatus{a.IA, a.Core, a.host, n.ConfigDir(a.IA)})
 	}
 	for _, p := range n.processes {
-		s.Processes = append(s.Processes, processRef{p.String(), p.cmd.Process.Pid})
+		s.Processes = append(s.Processes, ProcessRef{p.String(), p.cmd.Process.Pid})
 	}
+	return s
+}
+
+// StateOf reads the state of the testbed in dir, which may have died since.
+func StateOf(dir string) (State, error) {
+	var s State
+	b, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("read testbed state: %w", err)
+	}
+	return s, nil
+}
+
+func (n *Network) writeState() error {
 	// Written aside and renamed, so that a reader never sees half of it.
 	file := filepath.Join(n.dir, stateFile)
-	if err := writeJSON(file+".new", s); err != nil {
+	if err := writeJSON(file+".new", n.State()); err != nil {
 		return fmt.Errorf("write testbed state: %w", err)
 	}
 	if err := os.Rename(file+".new", file); err != nil {
@@ -111,9 +132,8 @@ func (n *Network) writeState() error {
 
 // notRunning says that no testbed runs in the directory, and whether one died there.
 func notRunning(dir string) error {
-	b, err := os.ReadFile(filepath.Join(dir, stateFile))
-	var s state
-	if err != nil || json.Unmarshal(b, &s) != nil {
+	s, err := StateOf(dir)
+	if err != nil {
 		return fmt.Errorf("%s: %w: start one with 'braid testbed up'", dir, ErrNotRunning)
 	}
 	return fmt.Errorf("%s: %w: the one with process %d, started %s, died without cleaning up (its routers and services died with it); start it again with 'braid testbed up'",

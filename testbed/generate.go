@@ -27,8 +27,15 @@ const (
 	// candidateSetSize is what the best ones are chosen from; the default has the same proportion.
 	candidateSetSize = 5 * bestSetSize
 
-	beaconInterval = "1s" // instead of 5 s: the time until the first path is a multiple of it
-	queryInterval  = "1s" // how long a control service answers from its cache, instead of 5 minutes
+	// queryInterval is how long a control service answers from its cache, instead of 5 minutes.
+	queryInterval = "2s"
+
+	// Beaconing goes on for as long as the network runs, and every segment that is sent costs a QUIC
+	// handshake and signatures at both ends, about beaconCost of CPU time. The interval is such that this
+	// takes half a core at most, but short (the default is 5 s), for paths are found after a few of them.
+	minBeaconInterval = time.Second
+	maxBeaconInterval = 5 * time.Second
+	beaconCost        = 12 * time.Millisecond
 
 	// socketBuffer asks for what most systems allow without privileges. Queues belong into the emulator.
 	socketBuffer = 1 << 20
@@ -46,6 +53,8 @@ type generator struct {
 	bfd  time.Duration // 0: off
 	// lifetime of a path; 0: scionproto's default of 6 h.
 	lifetime time.Duration
+	// segments is how many are sent in every round of beaconing.
+	segments int
 	pki      string // scion-pki executable
 }
 
@@ -149,7 +158,7 @@ func (g generator) as(a asPlan, trcs []string) error {
 			return err
 		}
 	}
-	if err := writeTOML(filepath.Join(dir, "cs-1.toml"), controlTOML(a, dir, policies)); err != nil {
+	if err := writeTOML(filepath.Join(dir, "cs-1.toml"), g.controlTOML(a, dir, policies)); err != nil {
 		return err
 	}
 	for _, r := range a.routers {
@@ -222,18 +231,27 @@ func staticInfo(a asPlan) map[string]any {
 	return map[string]any{"Latency": latencies, "Bandwidth": bandwidths, "LinkType": kinds}
 }
 
-func controlTOML(a asPlan, dir string, policies map[string]string) map[string]any {
+// beaconInterval in whole seconds.
+func (g generator) beaconInterval() time.Duration {
+	cost := 2 * time.Duration(g.segments) * beaconCost
+	return min(max(cost.Round(time.Second), minBeaconInterval), maxBeaconInterval)
+}
+
+func (g generator) controlTOML(a asPlan, dir string, policies map[string]string) map[string]any {
 	db := func(name string) map[string]any {
 		return map[string]any{"connection": filepath.Join(dir, "cs-1."+name+".db")}
 	}
+	interval := g.beaconInterval().String()
 	t := map[string]any{
 		"general":  map[string]any{"id": "cs-1", "config_dir": dir},
 		"log":      map[string]any{"console": map[string]any{"level": "info"}},
 		"trust_db": db("trust"), "beacon_db": db("beacon"), "path_db": db("path"),
 		"beaconing": map[string]any{
-			"origination_interval": beaconInterval, "propagation_interval": beaconInterval,
-			"registration_interval": beaconInterval, "policies": policies,
+			"origination_interval": interval, "propagation_interval": interval,
+			"registration_interval": interval, "policies": policies,
 		},
+		// Otherwise a call that is slow, because the machine is busy, is made a second time over gRPC.
+		"rpc":  map[string]any{"client_protocol": "connectrpc"},
 		"path": map[string]any{"query_interval": queryInterval},
 	}
 	if a.Issuing {

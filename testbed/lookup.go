@@ -19,8 +19,9 @@ import (
 	"braid/pathsel"
 )
 
-// lookupTimeout bounds one question to a control service, which may in turn wait for another one.
-const lookupTimeout = 2 * time.Second
+// lookupTimeout bounds one question to a control service, which may in turn wait for another one. A
+// question that is given up was work for nothing, which a busy network cannot afford.
+const lookupTimeout = 10 * time.Second
 
 // lookup counts paths as a SCION host finds them: it asks the AS's own control service for segments and
 // combines them. It leaves out what costs a host most of its memory, checking the signatures.
@@ -32,7 +33,7 @@ type lookup struct {
 // paths counts the paths from src to each of the destinations. A destination that could not be asked for
 // counts as 0; the error is the first that came up.
 func (l lookup) paths(ctx context.Context, src asPlan, dsts []pathsel.IA) (map[pathsel.IA]int, error) {
-	client := control_planeconnect.NewSegmentLookupServiceClient(l.http, "http://"+src.control.String())
+	client := l.client(src)
 	splitter := segfetcher.MultiSegmentSplitter{LocalIA: addr.IA(src.IA), Core: src.Core, Inspector: roleInspector(l.topology)}
 	known := map[segfetcher.Request][]*segment.PathSegment{} // many destinations need the same segments
 	counts := map[pathsel.IA]int{}
@@ -63,6 +64,68 @@ func (l lookup) paths(ctx context.Context, src asPlan, dsts []pathsel.IA) (map[p
 		counts[dst] = n
 	}
 	return counts, first
+}
+
+// survey is a question to a control service that it can answer from its own database, and how many
+// segments it will have when beaconing has converged. While it has not, these cost next to nothing;
+// asking as a host does makes the control services fetch from each other over SCION, and a network that
+// is busy with failing fetches takes minutes to start.
+type survey struct {
+	as      asPlan
+	request segfetcher.Request
+	want    int
+}
+
+// surveys lists the questions that show a converged network: the up segments of every AS that is not core,
+// and the core and down segments of every core AS.
+func surveys(t Topology, ases []asPlan) []survey {
+	g := newBeaconGraph(t)
+	core, down, up := map[Pair]int{}, map[Pair]int{}, map[pathsel.IA]int{}
+	for _, as := range ases {
+		if !as.Core {
+			continue
+		}
+		g.walk(as.IA, Core, func(s *segment.PathSegment) { core[Pair{pathsel.IA(s.LastIA()), as.IA}]++ })
+		g.walk(as.IA, Child, func(s *segment.PathSegment) {
+			down[Pair{as.IA, pathsel.IA(s.LastIA())}]++
+			up[pathsel.IA(s.LastIA())]++
+		})
+	}
+	var out []survey
+	for _, as := range ases {
+		if n := up[as.IA]; n > 0 {
+			r := segfetcher.Request{SegType: segment.TypeUp, Src: addr.IA(as.IA), Dst: addr.MustIAFrom(addr.ISD(as.IA.ISD()), 0)}
+			out = append(out, survey{as, r, min(n, bestSetSize)})
+		}
+		for _, other := range ases {
+			p := Pair{as.IA, other.IA}
+			if n := core[p]; n > 0 {
+				r := segfetcher.Request{SegType: segment.TypeCore, Src: addr.IA(as.IA), Dst: addr.IA(other.IA)}
+				out = append(out, survey{as, r, min(n, bestSetSize)})
+			}
+			if n := down[p]; n > 0 {
+				if up[other.IA] > bestSetSize {
+					n = 1 // the other AS registers its best ones, wherever they come from
+				}
+				r := segfetcher.Request{SegType: segment.TypeDown, Src: addr.IA(as.IA), Dst: addr.IA(other.IA)}
+				out = append(out, survey{as, r, n})
+			}
+		}
+	}
+	return out
+}
+
+// ask answers a survey.
+func (l lookup) ask(ctx context.Context, s survey) (int, error) {
+	found, err := fetch(ctx, l.client(s.as), s.request)
+	if err != nil {
+		return 0, fmt.Errorf("ask %s for segments: %w", s.as.IA, err)
+	}
+	return len(found), nil
+}
+
+func (l lookup) client(as asPlan) control_planeconnect.SegmentLookupServiceClient {
+	return control_planeconnect.NewSegmentLookupServiceClient(l.http, "http://"+as.control.String())
 }
 
 func fetch(ctx context.Context, c control_planeconnect.SegmentLookupServiceClient, r segfetcher.Request) ([]*segment.PathSegment, error) {

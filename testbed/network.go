@@ -58,15 +58,22 @@ type Options struct {
 // Progress is how far a starting network is.
 type Progress struct {
 	Processes int `json:"processes"` // running
-	Paths     int `json:"paths"`     // found, of those implied
-	Implied   int `json:"implied"`   // over all ordered pairs of ASes
+	// Links that are up, as their routers see it; control services start when all are.
+	Links        int `json:"links"`
+	ImpliedLinks int `json:"implied_links"`
+	// Segments that the control services have found, of those that the topology implies.
+	Segments        int `json:"segments"`
+	ImpliedSegments int `json:"implied_segments"`
+	// Paths that hosts find, over all ordered pairs of ASes; 0 until all segments are there.
+	Paths        int `json:"paths"`
+	ImpliedPaths int `json:"implied_paths"`
 }
 
 const (
 	defaultBFD    = time.Second
 	minBFD        = 10 * time.Millisecond
-	pathPoll      = 100 * time.Millisecond
-	lookupWorkers = 8 // sources asked at the same time
+	poll          = 100 * time.Millisecond
+	lookupWorkers = 4 // control services asked at the same time
 )
 
 // Network is a running testbed.
@@ -87,6 +94,8 @@ type Network struct {
 	running   sync.WaitGroup  // of links and watch
 	stopLinks context.CancelFunc
 	control   *controlServer
+
+	progress Progress // of the start
 
 	died    chan *process // one for each process that ends by itself
 	closing chan struct{}
@@ -161,15 +170,22 @@ func checkOptions(o *Options) error {
 
 // start, in order:
 //  1. claim addresses, write the configuration
-//  2. run the emulated links, then all processes at once
-//  3. open the control socket, so that status and down work from here on
-//  4. wait for the paths
+//  2. run the emulated links and the routers, and wait until the routers see the links
+//  3. start the control services
+//  4. open the control socket, so that status and down work from here on
+//  5. wait for the paths
+//
+// The order of 2 and 3 matters: a beacon that is sent on a link before BFD has seen it makes the router
+// answer "interface down", and for the ten seconds that this holds no segment over that link is used.
 func (n *Network) start(ctx context.Context, bin programs) error {
 	var err error
 	if n.plan, n.claims, err = claimPlan(n.opts.Topology, n.dir, n.opts.Subnet); err != nil {
 		return err
 	}
 	g := generator{dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime, pki: bin.pki}
+	for _, s := range surveys(n.opts.Topology, n.plan.ases) {
+		g.segments += s.want
+	}
 	if n.opts.NoBFD {
 		g.bfd = 0
 	}
@@ -179,7 +195,18 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	if err := n.startLinks(); err != nil {
 		return err
 	}
-	if err := n.startProcesses(bin); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, n.opts.Timeout)
+	defer cancel()
+	n.progress.ImpliedLinks = len(n.links)
+	if err := n.startRouters(bin.router); err != nil {
+		return err
+	}
+	if !n.opts.NoBFD {
+		if err := n.waitForLinks(ctx); err != nil {
+			return err
+		}
+	}
+	if err := n.startServices(bin.control); err != nil {
 		return err
 	}
 	if err := n.writeState(); err != nil {
@@ -216,8 +243,8 @@ func (n *Network) startLinks() error {
 	return nil
 }
 
-func (n *Network) startProcesses(bin programs) error {
-	logs := filepath.Join(n.dir, "logs")
+func (n *Network) startRouters(program string) error {
+	logs := n.logDir()
 	if err := os.RemoveAll(logs); err != nil {
 		return fmt.Errorf("remove old logs: %w", err)
 	}
@@ -230,43 +257,41 @@ func (n *Network) startProcesses(bin programs) error {
 		count += len(a.routers) + 1
 	}
 	n.died = make(chan *process, count)
-	start := func(a asPlan, name, program string) error {
-		config := filepath.Join(n.ConfigDir(a.IA), name+".toml")
-		log := filepath.Join(logs, strings.ReplaceAll(a.folder, "/", "-")+"-"+name+".log")
-		p, err := n.launcher.start(a.IA, name, program, config, log, func(p *process) { n.died <- p })
-		if err == nil {
-			n.processes = append(n.processes, p)
-		}
-		return err
-	}
-	// Routers come first: a control service whose first beacon finds no router waits for the next round.
 	for _, a := range n.plan.ases {
 		for _, r := range a.routers {
-			if err := start(a, r.name, bin.router); err != nil {
+			if err := n.startProcess(a, r.name, program); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
+}
+
+func (n *Network) startServices(program string) error {
 	for _, a := range n.plan.ases {
-		if err := start(a, "cs-1", bin.control); err != nil {
+		if err := n.startProcess(a, "cs-1", program); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// waitForPaths asks the control services until no pair of ASes lacks a path.
-func (n *Network) waitForPaths(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, n.opts.Timeout)
-	defer cancel()
-	found := map[Pair]int{}
-	want := 0
-	for _, k := range n.implied {
-		want += k
+func (n *Network) startProcess(a asPlan, name, program string) error {
+	config := filepath.Join(n.ConfigDir(a.IA), name+".toml")
+	log := filepath.Join(n.logDir(), strings.ReplaceAll(a.folder, "/", "-")+"-"+name+".log")
+	p, err := n.launcher.start(a.IA, name, program, config, log, func(p *process) { n.died <- p })
+	if err == nil {
+		n.processes = append(n.processes, p)
 	}
-	tick := time.NewTicker(pathPoll)
+	return err
+}
+
+func (n *Network) logDir() string { return filepath.Join(n.dir, "logs") }
+
+// await repeats an attempt until it is done. missing says what is not there yet, for when time is up.
+func (n *Network) await(ctx context.Context, attempt func() (done bool), missing func() error) error {
+	tick := time.NewTicker(poll)
 	defer tick.Stop()
-	var last error
 	for {
 		select {
 		case p := <-n.died:
@@ -275,54 +300,133 @@ func (n *Network) waitForPaths(ctx context.Context) error {
 			return errors.New("the testbed was taken down while it was starting")
 		default:
 		}
-		counts, err := n.countPaths(ctx, func(p Pair) bool { return found[p] < n.implied[p] })
-		if err != nil {
-			last = err
-		}
-		have := 0
-		for p, k := range counts {
-			found[p] = max(found[p], k)
-		}
-		for p, k := range n.implied {
-			have += min(found[p], k)
-		}
+		done := attempt()
+		n.progress.Processes = len(n.processes)
 		if n.opts.Progress != nil {
-			n.opts.Progress(Progress{Processes: len(n.processes), Paths: have, Implied: want})
+			n.opts.Progress(n.progress)
 		}
-		if have == want {
+		if done {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			if context.Cause(ctx) != context.DeadlineExceeded {
-				return fmt.Errorf("start testbed: %w", context.Cause(ctx))
+			if cause := context.Cause(ctx); cause != context.DeadlineExceeded {
+				return fmt.Errorf("start testbed: %w", cause)
 			}
-			return n.missing(found, last)
+			return fmt.Errorf("not up after %v: %w; see the logs in %s", n.opts.Timeout, missing(), n.logDir())
 		}
 	}
 }
 
-func (n *Network) missing(found map[Pair]int, last error) error {
-	var pairs []string
-	for p, k := range n.implied {
-		if found[p] < k {
-			pairs = append(pairs, fmt.Sprintf("%s to %s: %d of %d", p.Src, p.Dst, found[p], k))
+// waitForLinks waits until every router sees all its links, and the other routers of its AS.
+func (n *Network) waitForLinks(ctx context.Context) error {
+	var down []string
+	return n.await(ctx, func() bool {
+		seen, siblings := n.routerStates(ctx)
+		down = down[:0]
+		for _, l := range n.opts.Topology.Links {
+			for _, e := range []LinkEnd{l.A, l.B} {
+				if seen[e.Interface].state != "up" {
+					down = append(down, e.Interface.String())
+				}
+			}
+		}
+		n.progress.Links = len(n.links) - (len(down)+1)/2
+		return len(down) == 0 && siblings
+	}, func() error {
+		if len(down) == 0 {
+			return errors.New("routers of one AS do not reach each other")
+		}
+		return fmt.Errorf("links are down at %s", list(down))
+	})
+}
+
+// waitForPaths first waits until the control services have the segments that the topology implies, and
+// then until hosts find all paths.
+func (n *Network) waitForPaths(ctx context.Context) error {
+	open := surveys(n.opts.Topology, n.plan.ases)
+	for _, s := range open {
+		n.progress.ImpliedSegments += s.want
+	}
+	for _, k := range n.implied {
+		n.progress.ImpliedPaths += k
+	}
+	found := map[Pair]int{}
+	var last error
+	return n.await(ctx, func() bool {
+		var err error
+		if len(open) > 0 {
+			var missing int
+			open, missing, err = n.survey(ctx, open)
+			n.progress.Segments = n.progress.ImpliedSegments - missing
+		} else {
+			var counts map[Pair]int
+			counts, err = n.countPaths(ctx, func(p Pair) bool { return found[p] < n.implied[p] })
+			n.progress.Paths = 0
+			for p, k := range n.implied {
+				found[p] = max(found[p], counts[p])
+				n.progress.Paths += min(found[p], k)
+			}
+		}
+		if err != nil {
+			last = err
+		}
+		return len(open) == 0 && n.progress.Paths == n.progress.ImpliedPaths
+	}, func() error { return n.missing(open, found, last) })
+}
+
+// survey asks the questions and returns those whose answer was not yet good enough, with the number of
+// segments that are missing.
+func (n *Network) survey(ctx context.Context, open []survey) (left []survey, missing int, err error) {
+	answers := make([]int, len(open))
+	errs := make([]error, len(open))
+	var g errgroup.Group
+	g.SetLimit(lookupWorkers)
+	for i, s := range open {
+		g.Go(func() error {
+			answers[i], errs[i] = n.lookup.ask(ctx, s)
+			return nil
+		})
+	}
+	g.Wait()
+	for i, s := range open {
+		if answers[i] < s.want {
+			left, missing = append(left, s), missing+s.want-answers[i]
+			err = errs[i]
 		}
 	}
-	slices.Sort(pairs)
-	const most = 10
-	more := ""
-	if len(pairs) > most {
-		more = fmt.Sprintf(" and %d more pairs", len(pairs)-most)
-		pairs = pairs[:most]
+	return left, missing, err
+}
+
+// missing says which segments or paths are missing.
+func (n *Network) missing(open []survey, found map[Pair]int, last error) error {
+	var what []string
+	for _, s := range open {
+		what = append(what, fmt.Sprintf("%s segments of %s to %s", s.request.SegType, s.request.Src, s.request.Dst))
 	}
-	err := fmt.Errorf("paths are missing after %v: %s%s; see the logs in %s",
-		n.opts.Timeout, strings.Join(pairs, ", "), more, filepath.Join(n.dir, "logs"))
+	if len(open) == 0 {
+		for p, k := range n.implied {
+			if found[p] < k {
+				what = append(what, fmt.Sprintf("%s to %s: %d of %d paths", p.Src, p.Dst, found[p], k))
+			}
+		}
+	}
+	err := fmt.Errorf("missing are %s", list(what))
 	if last != nil {
 		err = fmt.Errorf("%w (last error: %w)", err, last)
 	}
 	return err
+}
+
+// list writes the first few of what may be many.
+func list(s []string) string {
+	const most = 10
+	slices.Sort(s)
+	if len(s) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(s[:most], ", "), len(s)-most)
+	}
+	return strings.Join(s, ", ")
 }
 
 // countPaths counts the paths of the pairs that are wanted.

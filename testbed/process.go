@@ -10,15 +10,9 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
-	"time"
 
 	"braid/pathsel"
 )
-
-// stopGrace is how long a process may take to end by itself.
-const stopGrace = 2 * time.Second
 
 // process is a SCION program that the testbed runs.
 type process struct {
@@ -72,6 +66,13 @@ func newLauncher() *launcher {
 	return l
 }
 
+// fork starts the command on the launcher's thread.
+func (l *launcher) fork(cmd *exec.Cmd) error {
+	result := make(chan error)
+	l.starts <- func() { result <- cmd.Start() }
+	return <-result
+}
+
 // close ends the thread, and with it whatever still runs.
 func (l *launcher) close() { close(l.starts) }
 
@@ -91,9 +92,7 @@ func (l *launcher) start(ia pathsel.IA, name, program, config, log string, ended
 	p.cmd.Dir, p.cmd.Env = filepath.Dir(config), l.env
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = dieWithParent()
-	result := make(chan error)
-	l.starts <- func() { result <- p.cmd.Start() }
-	if err := <-result; err != nil {
+	if err := l.fork(p.cmd); err != nil {
 		return nil, fmt.Errorf("start %s of %s: %w", name, ia, err)
 	}
 	go func() {
@@ -104,21 +103,15 @@ func (l *launcher) start(ia pathsel.IA, name, program, config, log string, ended
 	return p, nil
 }
 
-// stopAll ends the processes and waits until they are gone.
+// stopAll kills the processes and waits until they are gone. A control service that is asked politely
+// takes two seconds, and they keep nothing that the next start would use.
 func stopAll(ps []*process) {
-	var wg sync.WaitGroup
 	for _, p := range ps {
-		wg.Go(func() {
-			p.cmd.Process.Signal(syscall.SIGTERM)
-			select {
-			case <-p.done:
-			case <-time.After(stopGrace):
-				p.cmd.Process.Kill()
-				<-p.done
-			}
-		})
+		p.cmd.Process.Kill()
 	}
-	wg.Wait()
+	for _, p := range ps {
+		<-p.done
+	}
 }
 
 // usage is what a running process has used: CPU seconds of user and system, and resident bytes.

@@ -28,7 +28,7 @@ type Status struct {
 	Subnet    netip.Prefix    `json:"subnet"`
 	ASes      []ASStatus      `json:"ases"`
 	Processes []ProcessStatus `json:"processes"`
-	Pairs     []PairStatus    `json:"pairs"`
+	Pairs     []PairStatus    `json:"pairs,omitempty"`
 	Links     []LinkStatus    `json:"links"`
 }
 
@@ -87,9 +87,9 @@ type LinkEndStatus struct {
 	Counters       linkemu.Counters `json:"counters"`
 }
 
-// Status looks at processes, paths and links. It takes as long as the slowest control service, at most a
-// few seconds.
-func (n *Network) Status(ctx context.Context) Status {
+// Status looks at processes, links and, if wanted, paths. Counting them asks all control services as
+// hosts would, which in a network of many ASes takes many seconds.
+func (n *Network) Status(ctx context.Context, paths bool) Status {
 	s := Status{
 		Topology: n.opts.Topology.Name, Dir: n.dir, PID: os.Getpid(), Subnet: n.plan.subnet,
 		Seconds: time.Since(n.started).Seconds(),
@@ -105,17 +105,19 @@ func (n *Network) Status(ctx context.Context) Status {
 		}
 		s.Processes = append(s.Processes, ps)
 	}
-	counts, err := n.countPaths(ctx, func(Pair) bool { return true })
-	if err != nil {
-		n.log.Debug("count paths", "err", err)
-	}
-	for p, implied := range n.implied {
-		s.Pairs = append(s.Pairs, PairStatus{p.Src, p.Dst, counts[p], implied})
+	if paths {
+		counts, err := n.countPaths(ctx, func(Pair) bool { return true })
+		if err != nil {
+			n.log.Debug("count paths", "err", err)
+		}
+		for p, implied := range n.implied {
+			s.Pairs = append(s.Pairs, PairStatus{p.Src, p.Dst, counts[p], implied})
+		}
 	}
 	slices.SortFunc(s.Pairs, func(a, b PairStatus) int {
 		return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
 	})
-	seen := n.routerStates(ctx)
+	seen, _ := n.routerStates(ctx)
 	for i, l := range n.links {
 		t := n.opts.Topology.Links[i]
 		ab, ba := l.Config()
@@ -145,22 +147,24 @@ type interfaceState struct {
 }
 
 // routerStates asks every router for the state of its interfaces; one that does not answer is left out.
-func (n *Network) routerStates(ctx context.Context) map[pathsel.Interface]interfaceState {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+// siblings tells whether all answered and reach the other routers of their AS.
+func (n *Network) routerStates(ctx context.Context) (seen map[pathsel.Interface]interfaceState, siblings bool) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var mu sync.Mutex
-	seen := map[pathsel.Interface]interfaceState{}
+	seen, siblings = map[pathsel.Interface]interfaceState{}, true
 	var g errgroup.Group
 	g.SetLimit(lookupWorkers)
 	for _, a := range n.plan.ases {
 		for _, r := range a.routers {
 			g.Go(func() error {
-				states, err := scrape(ctx, n.lookup.http, r.metrics)
+				states, reach, err := scrape(ctx, n.lookup.http, r.metrics)
 				if err != nil {
 					n.log.Debug("ask router", "router", r.name, "as", a.IA, "err", err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
+				siblings = siblings && reach
 				for id, s := range states {
 					seen[pathsel.Interface{IA: a.IA, ID: id}] = s
 				}
@@ -169,25 +173,26 @@ func (n *Network) routerStates(ctx context.Context) map[pathsel.Interface]interf
 		}
 	}
 	g.Wait()
-	return seen
+	return seen, siblings
 }
 
-func scrape(ctx context.Context, c *http.Client, at netip.AddrPort) (map[uint64]interfaceState, error) {
+// scrape reads the metrics of a router: its interfaces, and whether it reaches its siblings.
+func scrape(ctx context.Context, c *http.Client, at netip.AddrPort) (states map[uint64]interfaceState, siblings bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.String()+"/metrics", nil)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	reply, err := c.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer reply.Body.Close()
 	var parser expfmt.TextParser
 	metrics, err := parser.TextToMetricFamilies(reply.Body)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	states := map[uint64]interfaceState{}
+	states = map[uint64]interfaceState{}
 	each := func(name string, update func(*interfaceState, *dto.Metric)) {
 		for _, m := range metrics[name].GetMetric() {
 			for _, l := range m.GetLabel() {
@@ -208,5 +213,8 @@ func scrape(ctx context.Context, c *http.Client, at netip.AddrPort) (map[uint64]
 	each("router_bfd_state_changes_total", func(s *interfaceState, m *dto.Metric) {
 		s.transitions = int(m.GetCounter().GetValue())
 	})
-	return states, nil
+	siblings = !slices.ContainsFunc(metrics["router_sibling_reachable"].GetMetric(), func(m *dto.Metric) bool {
+		return m.GetGauge().GetValue() != 1
+	})
+	return states, siblings, nil
 }

@@ -56,7 +56,7 @@ func testbedCommand() *cli.Command {
 			{
 				Name:   "status",
 				Usage:  "show hosts, processes, paths and links; exit code 1 if a process or a path is missing",
-				Flags:  []cli.Flag{dir, asJSON},
+				Flags:  []cli.Flag{dir, asJSON, &cli.BoolFlag{Name: "no-paths", Usage: "do not count paths, which takes long in a large network"}},
 				Action: testbedStatus,
 			},
 			{
@@ -76,6 +76,7 @@ func testbedCommand() *cli.Command {
 				},
 				Action: testbedLink,
 			},
+			demoCommand(),
 			{
 				Name:   "supervise",
 				Hidden: true, // the background half of up
@@ -119,7 +120,7 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		if err := describe(os.Stdout, n.Status(ctx), c.Bool("json")); err != nil {
+		if err := describe(os.Stdout, n.State(), c.Bool("json")); err != nil {
 			n.Close()
 			return err
 		}
@@ -138,28 +139,32 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	status, err := testbed.StatusOf(ctx, opts.Dir)
+	state, err := testbed.StateOf(opts.Dir)
 	if err != nil {
 		return err
 	}
-	return describe(os.Stdout, status, c.Bool("json"))
+	return describe(os.Stdout, state, c.Bool("json"))
 }
 
 // describe tells how to use a network that is up.
-func describe(w io.Writer, s testbed.Status, asJSON bool) error {
+func describe(w io.Writer, s testbed.State, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, s)
 	}
+	return printHosts(w, s.ASes)
+}
+
+func printHosts(w io.Writer, ases []testbed.ASStatus) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "ISD-AS\tHOST\tCONFIG DIR")
-	for _, a := range s.ASes {
+	for _, a := range ases {
 		fmt.Fprintf(t, "%s\t%s\t%s\n", a.IA, a.Host, a.ConfigDir)
 	}
 	return t.Flush()
 }
 
 func testbedStatus(ctx context.Context, c *cli.Command) error {
-	s, err := testbed.StatusOf(ctx, c.String("dir"))
+	s, err := testbed.StatusOf(ctx, c.String("dir"), !c.Bool("no-paths"))
 	if err != nil {
 		return err
 	}
@@ -188,7 +193,7 @@ func printStatus(w io.Writer, s testbed.Status) error {
 	}
 	fmt.Fprintf(w, "%s in %s, up for %.0f s, process %d, addresses %s; %d processes: %.1f CPU s, %d MB\n\n",
 		s.Topology, s.Dir, s.Seconds, s.PID, s.Subnet, len(s.Processes), cpu, rss>>20)
-	if err := describe(w, s, false); err != nil {
+	if err := printHosts(w, s.ASes); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
@@ -202,19 +207,25 @@ func printStatus(w io.Writer, s testbed.Status) error {
 		}
 		fmt.Fprintf(t, "%s %s\t%d\t%s\t%.1f\t%d\n", p.IA, p.Name, p.PID, state, p.CPU, p.RSS>>20)
 	}
-	fmt.Fprintln(t, "\t\t\t\t")
-	fmt.Fprintln(t, "PATHS\t\t\t\t")
-	for _, p := range s.Pairs {
-		missing := ""
-		if p.Paths < p.Implied {
-			missing = fmt.Sprintf("%d missing", p.Implied-p.Paths)
-		}
-		fmt.Fprintf(t, "%s to %s\t%d of %d\t%s\t\t\n", p.Src, p.Dst, p.Paths, p.Implied, missing)
-	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
+	if len(s.Pairs) > 0 {
+		t = tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(t, "FROM\tTO\tPATHS")
+		for _, p := range s.Pairs {
+			missing := ""
+			if p.Paths < p.Implied {
+				missing = fmt.Sprintf(", %d missing", p.Implied-p.Paths)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%d of %d%s\n", p.Src, p.Dst, p.Paths, p.Implied, missing)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
 	t = tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "LINK, SENDING END\tTO\tSTATE\tBFD CHANGES\tPACKETS\tBYTES\tDROPPED queue/loss/down\tPROPERTIES")
 	for _, l := range s.Links {
@@ -307,7 +318,8 @@ func (u *upProgress) update(p testbed.Progress) {
 		return
 	}
 	u.last = p
-	line := fmt.Sprintf("%s: %d processes, paths %d/%d, %.1f s", u.name, p.Processes, p.Paths, p.Implied, time.Since(u.started).Seconds())
+	line := fmt.Sprintf("%s: %d processes, links %d/%d, segments %d/%d, paths %d/%d, %.1f s", u.name, p.Processes,
+		p.Links, p.ImpliedLinks, p.Segments, p.ImpliedSegments, p.Paths, p.ImpliedPaths, time.Since(u.started).Seconds())
 	if u.terminal {
 		fmt.Fprintf(u.w, "\r\033[K%s", line)
 	} else {
