@@ -57,8 +57,9 @@ func bindLink(t *testing.T, open func([2]Endpoint, clock) (wire, error), host st
 	t.Helper()
 	var routers [2]*net.UDPConn
 	var ends [2]Endpoint
+	addrs := free(t, host, 4)
 	for i := range ends {
-		local, router := freeAddr(t, host), freeAddr(t, host)
+		local, router := addrs[2*i], addrs[2*i+1]
 		conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(router), net.UDPAddrFromAddrPort(local))
 		if err != nil {
 			t.Fatal(err)
@@ -81,15 +82,14 @@ func bindLink(t *testing.T, open func([2]Endpoint, clock) (wire, error), host st
 	return l, routers
 }
 
-// freeAddr returns an address that nobody is bound to.
-func freeAddr(t *testing.T, host string) netip.AddrPort {
+// free returns different addresses that nobody is bound to.
+func free(t *testing.T, host string, n int) []netip.AddrPort {
 	t.Helper()
-	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(host), 0)))
+	addrs, err := freeAddrs(host, n)
 	if err != nil {
 		t.Skipf("no loopback for %s: %v", host, err)
 	}
-	defer conn.Close()
-	return conn.LocalAddr().(*net.UDPAddr).AddrPort()
+	return addrs
 }
 
 // exchange sends packets of the sizes from one router, a few at a time so that no socket buffer
@@ -307,8 +307,9 @@ func TestAddressInUse(t *testing.T) {
 			}
 			defer taken.Close()
 			used := taken.LocalAddr().(*net.UDPAddr).AddrPort()
-			a := Endpoint{Local: freeAddr(t, "127.0.0.1"), Router: freeAddr(t, "127.0.0.1")}
-			b := Endpoint{Local: used, Router: freeAddr(t, "127.0.0.1")}
+			addrs := free(t, "127.0.0.1", 3)
+			a := Endpoint{Local: addrs[0], Router: addrs[1]}
+			b := Endpoint{Local: used, Router: addrs[2]}
 			for _, ends := range [][2]Endpoint{{a, b}, {b, a}} {
 				_, err = newLink(w.open, ends[0], ends[1], Config{})
 				if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), used.String()) {
@@ -328,12 +329,7 @@ func TestAddressInUse(t *testing.T) {
 func TestRunAndClose(t *testing.T) {
 	for _, w := range wires {
 		open := func(t *testing.T) *Link {
-			l, err := newLink(w.open,
-				Endpoint{Local: freeAddr(t, "127.0.0.1"), Router: freeAddr(t, "127.0.0.1")},
-				Endpoint{Local: freeAddr(t, "127.0.0.1"), Router: freeAddr(t, "127.0.0.1")}, Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l, _ := bindLink(t, w.open, "127.0.0.1", Config{})
 			return l
 		}
 		t.Run(w.name+"/context ends", func(t *testing.T) {

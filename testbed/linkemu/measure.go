@@ -142,15 +142,9 @@ func measure(ctx context.Context, open func([2]Endpoint, clock) (wire, error), c
 // openBench makes a link, and the wire that stands for the routers on both sides of it.
 func openBench(open func([2]Endpoint, clock) (wire, error), cfg Config) (*Link, wire, error) {
 	for attempt := 0; ; attempt++ {
-		var a [4]netip.AddrPort
-		for i := range a {
-			conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-			if err != nil {
-				return nil, nil, err
-			}
-			defer conn.Close()
-			a[i] = conn.LocalAddr().(*net.UDPAddr).AddrPort()
-			conn.Close()
+		a, err := freeAddrs("127.0.0.1", 4)
+		if err != nil {
+			return nil, nil, err
 		}
 		l, err := newLink(open, Endpoint{a[0], a[1]}, Endpoint{a[2], a[3]}, cfg)
 		if err == nil {
@@ -165,6 +159,20 @@ func openBench(open func([2]Endpoint, clock) (wire, error), cfg Config) (*Link, 
 			return nil, nil, err
 		}
 	}
+}
+
+// freeAddrs returns different addresses of a host that nobody is bound to right now.
+func freeAddrs(host string, n int) ([]netip.AddrPort, error) {
+	var addrs []netip.AddrPort
+	for range n {
+		conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(host)})
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close() // only when all are chosen, so that they differ
+		addrs = append(addrs, conn.LocalAddr().(*net.UDPAddr).AddrPort())
+	}
+	return addrs, nil
 }
 
 // stampSize is what a packet carries: its number.

@@ -121,7 +121,10 @@ func (w *portableWire) receive(s side, f func(p []byte, at instant)) (more bool,
 
 func (w *portableWire) send(s side, packets [][]byte) int {
 	for _, p := range packets {
-		_, _ = w.conns[s].Write(p) // see wire: nobody is told
+		if _, err := w.conns[s].Write(p); err != nil && passing(err) {
+			// The error may be of an earlier packet, and is reported only once.
+			_, _ = w.conns[s].Write(p)
+		}
 	}
 	return len(packets)
 }
