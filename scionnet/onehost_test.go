@@ -8,7 +8,9 @@ import (
 )
 
 // oneAS is a host in an AS of its own. No process is needed: the path inside an AS has no router on it.
-func oneAS(t testing.TB) *Host {
+func oneAS(t testing.TB) *Host { return oneASAt(t, netip.MustParseAddr("127.0.0.1")) }
+
+func oneASAt(t testing.TB, ip netip.Addr) *Host {
 	t.Helper()
 	dir := t.TempDir()
 	topo := `{"isd_as":"1-ff00:0:110","mtu":1400,"dispatched_ports":"1024-65535","attributes":["core"],
@@ -19,7 +21,7 @@ func oneAS(t testing.TB) *Host {
 	if err := os.Mkdir(filepath.Join(dir, "certs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	h, err := Open(t.Context(), Config{ConfigDir: dir, LocalIP: netip.MustParseAddr("127.0.0.1")})
+	h, err := Open(t.Context(), Config{ConfigDir: dir, LocalIP: ip})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +50,6 @@ func listen(t testing.TB, h *Host, cfg ListenConfig) *Endpoint {
 
 // OneAS and ListenOn are for the tests outside the package.
 var (
-	OneAS    = oneAS
+	OneASAt  = oneASAt
 	ListenOn = listen
 )

@@ -1,6 +1,8 @@
 package scionnet_test
 
 import (
+	"net"
+	"net/netip"
 	"testing"
 
 	"braid/pathsel"
@@ -9,8 +11,8 @@ import (
 )
 
 // pairOf is two endpoints of one host.
-func pairOf(t *testing.T, cfg scionnet.ListenConfig) conformance.Pair {
-	h := scionnet.OneAS(t)
+func pairOf(t *testing.T, ip netip.Addr, cfg scionnet.ListenConfig) conformance.Pair {
+	h := scionnet.OneASAt(t, ip)
 	paths, err := h.Paths(t.Context(), h.IA())
 	if err != nil {
 		t.Fatal(err)
@@ -24,5 +26,14 @@ func pairOf(t *testing.T, cfg scionnet.ListenConfig) conformance.Pair {
 }
 
 func TestPlain(t *testing.T) {
-	conformance.Run(t, func(t *testing.T) conformance.Pair { return pairOf(t, scionnet.ListenConfig{}) })
+	for name, ip := range map[string]netip.Addr{"IPv4": netip.MustParseAddr("127.0.0.1"), "IPv6": netip.IPv6Loopback()} {
+		t.Run(name, func(t *testing.T) {
+			if c, err := net.ListenUDP("udp", &net.UDPAddr{IP: ip.AsSlice()}); err != nil {
+				t.Skipf("this machine has no %s: %v", ip, err)
+			} else {
+				c.Close()
+			}
+			conformance.Run(t, func(t *testing.T) conformance.Pair { return pairOf(t, ip, scionnet.ListenConfig{}) })
+		})
+	}
 }
