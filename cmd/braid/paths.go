@@ -191,9 +191,12 @@ func (l *pathList) print(w io.Writer, extended bool, now time.Time) error {
 	width := len(fmt.Sprint(len(l.Paths) - 1))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, p := range l.Paths {
-		fmt.Fprintf(t, "[%*d] %s\t%s\tMTU: %d\t%s\t%s\t%s\n",
-			width, i, p.Fingerprint[:min(8, len(p.Fingerprint))], arrows(p.Hops), p.MTU,
-			p.latencyText(), bandwidthText(p.Bandwidth), p.statusText())
+		fmt.Fprintf(t, "[%*d] %s\t%s\tMTU: %d\t%s\t%s", width, i,
+			p.Fingerprint[:min(8, len(p.Fingerprint))], arrows(p.Hops), p.MTU, p.latencyText(), bandwidthText(p.Bandwidth))
+		if p.Status != "" {
+			fmt.Fprintf(t, "\t%s", p.statusText())
+		}
+		fmt.Fprintln(t)
 		if extended {
 			if err := t.Flush(); err != nil {
 				return err
@@ -222,10 +225,7 @@ func bandwidthText(bitS uint64) string {
 }
 
 func (p pathReport) statusText() string {
-	switch scionnet.PathStatus(p.Status) {
-	case "":
-		return ""
-	case scionnet.PathAlive:
+	if p.Status == string(scionnet.PathAlive) {
 		return fmt.Sprintf("Status: alive, %.3gms", p.RTTMS)
 	}
 	if p.StatusInfo == "" {
