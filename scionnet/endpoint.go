@@ -62,6 +62,7 @@ type Endpoint struct {
 	ctx       context.Context // ends with Close
 	stop      context.CancelFunc
 	workers   sync.WaitGroup // accepting and lingering
+	endings   sync.WaitGroup // dialling, and what is to be done when a connection has ended
 	handshake atomic.Int64   // handshakes under way that others have begun
 
 	mu      sync.Mutex
@@ -149,6 +150,10 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 	if remote.Port == 0 || !remote.Host.IsValid() {
 		return nil, errors.New("the address is not complete")
 	}
+	if !e.hold() {
+		return nil, net.ErrClosed
+	}
+	defer e.endings.Done()
 	f, err := e.host.known(ctx, remote, path)
 	if err != nil {
 		return nil, err
@@ -164,7 +169,7 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 		e.host.routes.unpin(r)
 		return nil, plainError(err)
 	}
-	context.AfterFunc(qc.Context(), func() { e.host.routes.unpin(r) })
+	e.whenEnded(qc.Context(), func() { e.host.routes.unpin(r) })
 	handshake := time.Since(start)
 	stream, err := qc.OpenStream()
 	if err == nil {
@@ -227,7 +232,7 @@ func (e *Endpoint) admit(ctx context.Context, info *quic.ClientInfo) (context.Co
 	e.handshake.Add(1)
 	a := &admission{route: e.host.routes.pin(r), start: time.Now()}
 	a.settled = sync.OnceFunc(func() { e.handshake.Add(-1) })
-	context.AfterFunc(ctx, func() {
+	e.whenEnded(ctx, func() {
 		a.settled()
 		e.host.routes.unpin(a.route)
 		e.mu.Lock()
@@ -331,12 +336,32 @@ func (e *Endpoint) add(c *Conn) bool {
 		return false
 	}
 	e.conns[c] = struct{}{}
-	context.AfterFunc(c.quic.Context(), func() {
+	e.whenEnded(c.quic.Context(), func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		delete(e.conns, c)
 	})
 	return true
+}
+
+// hold keeps Close waiting until endings.Done. It does not if the endpoint is closed already.
+func (e *Endpoint) hold() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.endings.Add(1)
+	return true
+}
+
+// whenEnded runs f when a connection has ended; ctx is the connection's. Close waits for it.
+func (e *Endpoint) whenEnded(ctx context.Context, f func()) {
+	e.endings.Add(1)
+	context.AfterFunc(ctx, func() {
+		defer e.endings.Done()
+		f()
+	})
 }
 
 // spawn runs f, for which Close waits. It does not if the endpoint is closed already.
@@ -373,6 +398,7 @@ func (e *Endpoint) Close() error {
 	}
 	e.workers.Wait()
 	err := errors.Join(e.quic.Close(), e.packets.Close())
+	e.endings.Wait()
 	if err != nil {
 		return fmt.Errorf("close %s: %w", e.addr, err)
 	}

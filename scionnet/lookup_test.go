@@ -136,7 +136,10 @@ func TestLookupKeepsFreshAndForgets(t *testing.T) {
 		time.Sleep(forgetAfter)
 		c.asks()
 		time.Sleep(forgetAfter)
-		if n := c.asks(); n != 0 || len(l.destinations) != 0 {
+		l.mu.Lock()
+		left := len(l.destinations)
+		l.mu.Unlock()
+		if n := c.asks(); n != 0 || left != 0 {
 			t.Errorf("asked %d times for a destination that nobody wants", n)
 		}
 
