@@ -23,47 +23,54 @@ import (
 // question that is given up was work for nothing, which a busy network cannot afford.
 const lookupTimeout = 10 * time.Second
 
-// lookup counts paths as a SCION host finds them: it asks the AS's own control service for segments and
+// lookup finds paths as a SCION host does: it asks the AS's own control service for segments and
 // combines them. It leaves out what costs a host most of its memory, checking the signatures.
 type lookup struct {
 	topology Topology
 	http     *http.Client
 }
 
-// paths counts the paths from src to each of the destinations. A destination that could not be asked for
-// counts as 0; the error is the first that came up.
-func (l lookup) paths(ctx context.Context, src asPlan, dsts []pathsel.IA) (map[pathsel.IA]int, error) {
+// paths finds the paths from src to each of the destinations, as the interfaces that they cross. A
+// destination that could not be asked for has none; the error is the first that came up.
+func (l lookup) paths(ctx context.Context, src asPlan, dsts []pathsel.IA) (map[pathsel.IA][][]pathsel.Interface, error) {
 	client := l.client(src)
 	splitter := segfetcher.MultiSegmentSplitter{LocalIA: addr.IA(src.IA), Core: src.Core, Inspector: roleInspector(l.topology)}
 	known := map[segfetcher.Request][]*segment.PathSegment{} // many destinations need the same segments
-	counts := map[pathsel.IA]int{}
+	all := map[pathsel.IA][][]pathsel.Interface{}
 	var first error
 	for _, dst := range dsts {
-		n, err := func() (int, error) {
+		paths, err := func() (paths [][]pathsel.Interface, err error) {
 			requests, err := splitter.Split(ctx, addr.IA(dst))
 			if err != nil {
-				return 0, err
+				return nil, err
 			}
 			found := map[segment.Type][]*segment.PathSegment{}
 			for _, r := range requests {
 				s, ok := known[r]
 				if !ok {
 					if s, err = fetch(ctx, client, r); err != nil {
-						return 0, err
+						return nil, err
 					}
 					known[r] = s
 				}
 				found[r.SegType] = append(found[r.SegType], s...)
 			}
-			return len(combinator.Combine(addr.IA(src.IA), addr.IA(dst),
-				found[segment.TypeUp], found[segment.TypeCore], found[segment.TypeDown], false)), nil
+			for _, p := range combinator.Combine(addr.IA(src.IA), addr.IA(dst),
+				found[segment.TypeUp], found[segment.TypeCore], found[segment.TypeDown], false) {
+				var ifs []pathsel.Interface
+				for _, i := range p.Metadata.Interfaces {
+					ifs = append(ifs, pathsel.Interface{IA: pathsel.IA(i.IA), ID: uint64(i.ID)})
+				}
+				paths = append(paths, ifs)
+			}
+			return paths, nil
 		}()
 		if err != nil && first == nil {
 			first = fmt.Errorf("ask %s for paths to %s: %w", src.IA, dst, err)
 		}
-		counts[dst] = n
+		all[dst] = paths
 	}
-	return counts, first
+	return all, first
 }
 
 // survey is a question to a control service that it can answer from its own database, and how many

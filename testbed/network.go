@@ -361,11 +361,11 @@ func (n *Network) waitForPaths(ctx context.Context) error {
 			open, missing, err = n.survey(ctx, open)
 			n.progress.Segments = n.progress.ImpliedSegments - missing
 		} else {
-			var counts map[Pair]int
-			counts, err = n.countPaths(ctx, func(p Pair) bool { return found[p] < n.implied[p] })
+			var paths map[Pair][][]pathsel.Interface
+			paths, err = n.findPaths(ctx, func(p Pair) bool { return found[p] < n.implied[p] })
 			n.progress.Paths = 0
 			for p, k := range n.implied {
-				found[p] = max(found[p], counts[p])
+				found[p] = max(found[p], len(paths[p]))
 				n.progress.Paths += min(found[p], k)
 			}
 		}
@@ -429,11 +429,11 @@ func list(s []string) string {
 	return strings.Join(s, ", ")
 }
 
-// countPaths counts the paths of the pairs that are wanted.
-func (n *Network) countPaths(ctx context.Context, wanted func(Pair) bool) (map[Pair]int, error) {
+// findPaths finds the paths of the pairs that are wanted.
+func (n *Network) findPaths(ctx context.Context, wanted func(Pair) bool) (map[Pair][][]pathsel.Interface, error) {
 	var mu sync.Mutex
 	var first error
-	counts := map[Pair]int{}
+	paths := map[Pair][][]pathsel.Interface{}
 	var g errgroup.Group
 	g.SetLimit(lookupWorkers)
 	for _, src := range n.plan.ases {
@@ -453,14 +453,14 @@ func (n *Network) countPaths(ctx context.Context, wanted func(Pair) bool) (map[P
 			if first == nil {
 				first = err
 			}
-			for dst, k := range found {
-				counts[Pair{src.IA, dst}] = k
+			for dst, p := range found {
+				paths[Pair{src.IA, dst}] = p
 			}
 			return nil
 		})
 	}
 	g.Wait()
-	return counts, first
+	return paths, first
 }
 
 // watch reports processes that end by themselves.

@@ -32,10 +32,10 @@ type Status struct {
 	Links     []LinkStatus    `json:"links"`
 }
 
-// Healthy tells whether every process runs and no pair of ASes lacks a path.
+// Healthy tells whether every process runs and no pair of ASes lacks a path that works.
 func (s Status) Healthy() bool {
 	return !slices.ContainsFunc(s.Processes, func(p ProcessStatus) bool { return !p.Running }) &&
-		!slices.ContainsFunc(s.Pairs, func(p PairStatus) bool { return p.Paths < p.Implied })
+		!slices.ContainsFunc(s.Pairs, func(p PairStatus) bool { return p.Up < p.Implied })
 }
 
 // ASStatus says how to be a host in an AS.
@@ -62,8 +62,11 @@ type ProcessStatus struct {
 type PairStatus struct {
 	Src     pathsel.IA `json:"src"`
 	Dst     pathsel.IA `json:"dst"`
-	Paths   int        `json:"paths"`
 	Implied int        `json:"implied"`
+	// Paths is what a host's lookup finds. Control services go on to hand out a path over a link that is
+	// down; hosts learn of that from the routers.
+	Paths int `json:"paths"`
+	Up    int `json:"up"` // of Paths: those whose links are all up
 }
 
 // LinkStatus is a link, by its two ends.
@@ -77,7 +80,8 @@ type LinkStatus struct {
 type LinkEndStatus struct {
 	Interface pathsel.Interface `json:"interface"`
 	Router    string            `json:"router"`
-	// State is what the router says of the interface: up, down, or unknown if the router does not answer.
+	// State is what the router says of the interface: up, down, unknown if the router does not answer, or
+	// unwatched without BFD.
 	State string `json:"state"`
 	// BFDTransitions counts how often the router has seen the link come up or go down. The first is
 	// its coming up.
@@ -105,19 +109,10 @@ func (n *Network) Status(ctx context.Context, paths bool) Status {
 		}
 		s.Processes = append(s.Processes, ps)
 	}
-	if paths {
-		counts, err := n.countPaths(ctx, func(Pair) bool { return true })
-		if err != nil {
-			n.log.Debug("count paths", "err", err)
-		}
-		for p, implied := range n.implied {
-			s.Pairs = append(s.Pairs, PairStatus{p.Src, p.Dst, counts[p], implied})
-		}
-	}
-	slices.SortFunc(s.Pairs, func(a, b PairStatus) int {
-		return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
-	})
 	seen, _ := n.routerStates(ctx)
+	if paths {
+		s.Pairs = n.pairs(ctx, seen)
+	}
 	for i, l := range n.links {
 		t := n.opts.Topology.Links[i]
 		ab, ba := l.Config()
@@ -125,6 +120,27 @@ func (n *Network) Status(ctx context.Context, paths bool) Status {
 		s.Links = append(s.Links, LinkStatus{t.Type, n.endStatus(t.A, ab, cab, seen), n.endStatus(t.B, ba, cba, seen)})
 	}
 	return s
+}
+
+func (n *Network) pairs(ctx context.Context, seen map[pathsel.Interface]interfaceState) []PairStatus {
+	paths, err := n.findPaths(ctx, func(Pair) bool { return true })
+	if err != nil {
+		n.log.Debug("find paths", "err", err)
+	}
+	var out []PairStatus
+	for p, implied := range n.implied {
+		s := PairStatus{Src: p.Src, Dst: p.Dst, Implied: implied, Paths: len(paths[p])}
+		for _, path := range paths[p] {
+			if !slices.ContainsFunc(path, func(i pathsel.Interface) bool { return !seen[i].working(n.opts.NoBFD) }) {
+				s.Up++
+			}
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b PairStatus) int {
+		return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
+	})
+	return out
 }
 
 func (n *Network) endStatus(e LinkEnd, c linkemu.Config, k linkemu.Counters, seen map[pathsel.Interface]interfaceState) LinkEndStatus {
@@ -135,16 +151,21 @@ func (n *Network) endStatus(e LinkEnd, c linkemu.Config, k linkemu.Counters, see
 			st.Router = r.name
 		}
 	}
-	if is, ok := seen[e.Interface]; ok {
+	if n.opts.NoBFD {
+		st.State = "unwatched"
+	} else if is, ok := seen[e.Interface]; ok {
 		st.State, st.BFDTransitions = is.state, is.transitions
 	}
 	return st
 }
 
 type interfaceState struct {
-	state       string
+	state       string // "" if the router did not answer
 	transitions int
 }
+
+// working: a router without BFD never says that an interface is down, nor that it is up.
+func (s interfaceState) working(noBFD bool) bool { return s.state == "up" || noBFD }
 
 // routerStates asks every router for the state of its interfaces; one that does not answer is left out.
 // siblings tells whether all answered and reach the other routers of their AS.

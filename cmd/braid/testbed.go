@@ -219,6 +219,9 @@ func printStatus(w io.Writer, s testbed.Status) error {
 			if p.Paths < p.Implied {
 				missing = fmt.Sprintf(", %d missing", p.Implied-p.Paths)
 			}
+			if p.Up < p.Paths {
+				missing += fmt.Sprintf(", %d over a link that is down", p.Paths-p.Up)
+			}
 			fmt.Fprintf(t, "%s\t%s\t%d of %d%s\n", p.Src, p.Dst, p.Paths, p.Implied, missing)
 		}
 		if err := t.Flush(); err != nil {
