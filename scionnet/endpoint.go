@@ -154,6 +154,9 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 		return nil, net.ErrClosed
 	}
 	defer e.endings.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, cancel)()
 	f, err := e.host.known(ctx, remote, path)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@
 //	quic-go     one Transport for each endpoint                      tuning.go
 //	routes      (remote, path) <-> pseudo address -> hop fields      routes.go, hops.go
 //	packetConn  SCION packets, the seam for faster packet I/O        packetconn.go
-//	Host        path lookup, refresh, revocations                    host.go, lookup.go, revoke.go
+//	Host        path lookup, refresh, revocations                    host.go, lookup.go, refresh.go, revoke.go
 package scionnet
 
 import (

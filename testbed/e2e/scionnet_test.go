@@ -153,7 +153,7 @@ func (n ends) paths(t *testing.T) {
 // traffic is what has crossed the link of an interface since the network started, both ways together.
 func (n ends) traffic(t *testing.T, at pathsel.Interface) (bytes uint64) {
 	t.Helper()
-	for _, l := range n.network.Status(t.Context()).Links {
+	for _, l := range n.network.Status(t.Context(), false).Links {
 		if l.A.Interface == at || l.B.Interface == at {
 			return l.A.Counters.Bytes + l.B.Counters.Bytes
 		}
