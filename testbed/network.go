@@ -58,7 +58,7 @@ type Options struct {
 // Progress is how far a starting network is.
 type Progress struct {
 	Processes int `json:"processes"` // running
-	// Links that are up, as their routers see it; control services start when all are.
+	// Links that are up, as their routers see it; control services start when all are. 0 without BFD.
 	Links        int `json:"links"`
 	ImpliedLinks int `json:"implied_links"`
 	// Segments that the control services have found, of those that the topology implies.
@@ -197,7 +197,6 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.opts.Timeout)
 	defer cancel()
-	n.progress.ImpliedLinks = len(n.links)
 	if err := n.startRouters(bin.router); err != nil {
 		return err
 	}
@@ -321,6 +320,7 @@ func (n *Network) await(ctx context.Context, attempt func() (done bool), missing
 
 // waitForLinks waits until every router sees all its links, and the other routers of its AS.
 func (n *Network) waitForLinks(ctx context.Context) error {
+	n.progress.ImpliedLinks = len(n.links)
 	var down []string
 	return n.await(ctx, func() bool {
 		seen, siblings := n.routerStates(ctx)

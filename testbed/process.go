@@ -114,32 +114,54 @@ func stopAll(ps []*process) {
 	}
 }
 
-// usage is what a running process has used: CPU seconds of user and system, and resident bytes.
-func (p *process) usage() (cpu float64, rss int64) {
+// usage is what a process has used. All is 0 where there is no /proc, memory is 0 once it has ended.
+type usage struct {
+	cpu float64 // seconds of user and system
+	// rss counts every resident page, pss shares those that several processes have in common (the
+	// program's text above all) among them; both in bytes.
+	rss, pss int64
+}
+
+func (p *process) usage() usage {
 	if p.ended() {
 		s := p.cmd.ProcessState
-		return (s.UserTime() + s.SystemTime()).Seconds(), 0
+		return usage{cpu: (s.UserTime() + s.SystemTime()).Seconds()}
 	}
 	return procUsage(p.cmd.Process.Pid)
 }
 
-// procUsage reads /proc (proc(5)); zeros where there is none.
-func procUsage(pid int) (cpu float64, rss int64) {
+// procUsage reads /proc (proc(5)).
+func procUsage(pid int) usage {
 	const ticks = 100 // USER_HZ, the same on every Linux architecture that Go runs on
+	var u usage
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, 0
+		return u
 	}
 	// The name in parentheses may contain anything; fields count from after it, state being the third.
-	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(f) < 22 {
-		return 0, 0
+	if f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(f) > 15-3 {
+		user, _ := strconv.ParseInt(f[14-3], 10, 64)
+		system, _ := strconv.ParseInt(f[15-3], 10, 64)
+		u.cpu = float64(user+system) / ticks
 	}
-	number := func(field int) int64 {
-		v, _ := strconv.ParseInt(string(f[field-3]), 10, 64)
-		return v
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return u
 	}
-	return float64(number(14)+number(15)) / ticks, number(24) * int64(os.Getpagesize())
+	for line := range strings.Lines(string(maps)) {
+		f := strings.Fields(line)
+		if len(f) != 3 || f[2] != "kB" {
+			continue
+		}
+		kb, _ := strconv.ParseInt(f[1], 10, 64)
+		switch f[0] {
+		case "Rss:":
+			u.rss = kb << 10
+		case "Pss:":
+			u.pss = kb << 10
+		}
+	}
+	return u
 }
 
 func lastLines(file string, n int) string {

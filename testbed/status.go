@@ -55,6 +55,7 @@ type ProcessStatus struct {
 	Reason  string     `json:"reason,omitempty"` // why it is not running
 	CPU     float64    `json:"cpu_s"`
 	RSS     int64      `json:"rss_bytes"`
+	PSS     int64      `json:"pss_bytes"` // resident, with pages shared among processes divided by their number
 	Log     string     `json:"log"`
 }
 
@@ -102,8 +103,11 @@ func (n *Network) Status(ctx context.Context, paths bool) Status {
 		s.ASes = append(s.ASes, ASStatus{a.IA, a.Core, a.host, n.ConfigDir(a.IA)})
 	}
 	for _, p := range n.processes {
-		cpu, rss := p.usage()
-		ps := ProcessStatus{IA: p.ia, Name: p.name, PID: p.cmd.Process.Pid, Running: !p.ended(), CPU: cpu, RSS: rss, Log: p.log}
+		u := p.usage()
+		ps := ProcessStatus{
+			IA: p.ia, Name: p.name, PID: p.cmd.Process.Pid, Running: !p.ended(),
+			CPU: u.cpu, RSS: u.rss, PSS: u.pss, Log: p.log,
+		}
 		if !ps.Running {
 			ps.Reason = p.reason()
 		}

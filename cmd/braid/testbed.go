@@ -187,12 +187,12 @@ func printJSON(w io.Writer, v any) error {
 
 func printStatus(w io.Writer, s testbed.Status) error {
 	var cpu float64
-	var rss int64
+	var memory int64
 	for _, p := range s.Processes {
-		cpu, rss = cpu+p.CPU, rss+p.RSS
+		cpu, memory = cpu+p.CPU, memory+p.PSS
 	}
 	fmt.Fprintf(w, "%s in %s, up for %.0f s, process %d, addresses %s; %d processes: %.1f CPU s, %d MB\n\n",
-		s.Topology, s.Dir, s.Seconds, s.PID, s.Subnet, len(s.Processes), cpu, rss>>20)
+		s.Topology, s.Dir, s.Seconds, s.PID, s.Subnet, len(s.Processes), cpu, memory>>20)
 	if err := printHosts(w, s.ASes); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func printStatus(w io.Writer, s testbed.Status) error {
 			state, _, _ = strings.Cut(p.Reason, ";")
 			state = "ended: " + state
 		}
-		fmt.Fprintf(t, "%s %s\t%d\t%s\t%.1f\t%d\n", p.IA, p.Name, p.PID, state, p.CPU, p.RSS>>20)
+		fmt.Fprintf(t, "%s %s\t%d\t%s\t%.1f\t%d\n", p.IA, p.Name, p.PID, state, p.CPU, p.PSS>>20)
 	}
 	if err := t.Flush(); err != nil {
 		return err
