@@ -177,3 +177,6 @@ tool (
 replace github.com/anacrolix/go-utp => ./client/go-utp
 
 replace github.com/anacrolix/go-libutp => github.com/anacrolix/go-libutp v1.3.2
+
+// The engine would link a second copy of SQLite, beside scionproto's, for a record that braid does not use.
+replace github.com/go-llsqlite/adapter => ./client/go-llsqlite
