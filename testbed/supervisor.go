@@ -102,10 +102,7 @@ func Launch(ctx context.Context, command []string, opts Options, progress func(P
 	}
 	ready := make(chan error, 1)
 	go func() {
-		if err := json.NewEncoder(in).Encode(opts); err != nil {
-			ready <- fmt.Errorf("tell the supervisor: %w", err)
-			return
-		}
+		json.NewEncoder(in).Encode(opts) // fails if the supervisor is gone, of which follow knows more
 		ready <- follow(out, progress)
 	}()
 	select {
