@@ -124,7 +124,9 @@ func (c *Conn) Read(b []byte) (int, error) {
 	defer c.reading.Unlock()
 	if !c.greeted {
 		var first [1]byte
-		if _, err := io.ReadFull(c.stream, first[:]); err != nil {
+		if _, err := io.ReadFull(c.stream, first[:]); err == io.EOF {
+			return 0, c.fail("read", io.ErrUnexpectedEOF) // an end before the beginning is not ours
+		} else if err != nil {
 			return 0, c.fail("read", err)
 		}
 		c.greeted = true
@@ -215,9 +217,11 @@ func (c *Conn) Close() error {
 func (c *Conn) linger() {
 	c.stream.CancelRead(quic.StreamErrorCode(codeDone))
 	c.writing.Lock()
+	// A peer that has closed its side, or reads no more, has nothing delivered to it either.
+	gone := c.ended.Load() || c.stream.Context().Err() != nil
 	c.stream.Close()
 	c.writing.Unlock()
-	if !c.ended.Load() {
+	if !gone {
 		t := time.NewTimer(linger)
 		defer t.Stop()
 		select {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/private/common"
 	"github.com/scionproto/scion/pkg/snet"
 )
@@ -37,6 +38,8 @@ func (h *Host) answerEcho(c *snet.SCIONPacketConn) {
 			return
 		case !errors.As(err, &request):
 			continue
+		case in.Destination.IA != addr.IA(h.ia) || in.Destination.Host != addr.HostIP(h.localIP):
+			continue // we answer in nobody else's name
 		}
 		path, ok := in.Path.(snet.RawPath)
 		if !ok {

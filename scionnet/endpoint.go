@@ -23,7 +23,7 @@ type ListenConfig struct {
 	// Identity of the host; nil is a new one that lives as long as the endpoint.
 	Identity *Identity
 	// MaxConns and MaxConnsPerHost bound the connections accepted and being accepted: in all (default 2048), and
-	// from one SCION host (default 128, which is several paths with several connections for a few peers on it).
+	// from one SCION host (default 512, which is eight paths for each of many peers behind one address).
 	MaxConns, MaxConnsPerHost int
 
 	packetIO packetIO // nil is openPlain
@@ -31,7 +31,7 @@ type ListenConfig struct {
 
 const (
 	defaultMaxConns        = 2048
-	defaultMaxConnsPerHost = 128
+	defaultMaxConnsPerHost = 512
 	// acceptQueue is how many connections wait for Accept. More than come at once in one round trip of a busy
 	// application, and little enough memory.
 	acceptQueue = 64

@@ -32,7 +32,7 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 	meta := p.Metadata()
 	f := found{path: pathsel.Path{
 		Src: pathsel.IA(p.Source()), Dst: pathsel.IA(p.Destination()),
-		MTU: int(meta.MTU), Expiry: meta.Expiry,
+		MTU: int(meta.MTU),
 	}}
 	for _, i := range meta.Interfaces {
 		f.path.Interfaces = append(f.path.Interfaces, pathsel.Interface{IA: pathsel.IA(i.IA), ID: uint64(i.ID)})
@@ -55,6 +55,7 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 	if hops.trail != f.trail {
 		return found{}, fmt.Errorf("hop fields and announced interfaces differ")
 	}
+	f.path.Expiry = hops.expiry
 	next := p.UnderlayNextHop().AddrPort()
 	f.way = way{raw: raw.Raw, expiry: hops.expiry, nextHop: netip.AddrPortFrom(next.Addr().Unmap(), next.Port())}
 	return f, nil

@@ -140,11 +140,11 @@ func (t *routes) firstArrival(src Addr, raw []byte, from netip.AddrPort, key str
 		return nil, err
 	}
 	w := &way{raw: back, expiry: h.expiry, nextHop: from}
-	known := true
+	known := false // that a router of this AS has handed the packet over
 	if len(back) == 0 {
 		w.nextHop = netip.AddrPortFrom(src.Host, t.hostPort(src.Port))
 	} else if hop, ok := t.nextHop(h.trail.first()); ok {
-		// A shim on this host may have handed the packet on, so the topology is asked first.
+		// A shim on this host may have handed the packet on: the topology knows where packets must go.
 		known = hop == from || from.Port() == shimPort
 		w.nextHop = hop
 	}
