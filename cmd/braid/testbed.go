@@ -120,7 +120,7 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		if err := describe(os.Stdout, n.State(), c.Bool("json")); err != nil {
+		if err := printState(os.Stdout, n.State(), c.Bool("json")); err != nil {
 			n.Close()
 			return err
 		}
@@ -143,11 +143,11 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	return describe(os.Stdout, state, c.Bool("json"))
+	return printState(os.Stdout, state, c.Bool("json"))
 }
 
-// describe tells how to use a network that is up.
-func describe(w io.Writer, s testbed.State, asJSON bool) error {
+// printState tells how to use a network that is up.
+func printState(w io.Writer, s testbed.State, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, s)
 	}
