@@ -96,11 +96,6 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 			scion = &a
 		}
 	}
-	t, err := openTCP(tcp, log)
-	if err != nil {
-		return nil, err
-	}
-	transports = append(transports, t)
 	if cfg.Host != nil {
 		var port uint16
 		if scion != nil {
@@ -108,11 +103,16 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 		}
 		t, err := openSCION(ctx, cfg.Host, port, cfg.Identity)
 		if err != nil {
-			closeAll()
 			return nil, err
 		}
 		transports = append(transports, t)
 	}
+	t, err := openTCP(tcp, log)
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	transports = append(transports, t)
 	s, err := newSession(cfg, log, transports)
 	if err != nil {
 		closeAll()

@@ -13,14 +13,22 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends braid at once
 	root := &cli.Command{
-		Name:     "braid",
-		Usage:    "multipath BitTorrent for SCION",
-		Commands: []*cli.Command{pathsCommand(), testbedCommand(), benchCommand()},
+		Name:        "braid",
+		Usage:       "multipath BitTorrent for SCION",
+		Description: exitCodes,
+		Commands: []*cli.Command{
+			downloadCommand(), seedCommand(), createCommand(), infoCommand(), verifyCommand(),
+			pathsCommand(), testbedCommand(), benchCommand(),
+		},
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // below
 	}
-	if err := root.Run(ctx, os.Args); err != nil {
+	reportUsage(root)
+	err := root.Run(ctx, os.Args)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "braid:", err)
-		os.Exit(1)
 	}
+	stop()
+	os.Exit(exitCode(err))
 }
