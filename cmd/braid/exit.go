@@ -45,12 +45,14 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// reportUsage gives every command of the tree the exit code for wrong flags, and a hint instead of the whole help.
-func reportUsage(c *cli.Command) {
+// setDefaults gives every command of the tree the exit code for wrong flags, with a hint instead of the whole help;
+// and leaves commas in values alone, since a SCION address has one.
+func setDefaults(c *cli.Command) {
+	c.DisableSliceFlagSeparator = true
 	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
 		return usageErrorf("%w; see %s --help", err, c.FullName())
 	}
 	for _, sub := range c.Commands {
-		reportUsage(sub)
+		setDefaults(sub)
 	}
 }

@@ -18,13 +18,15 @@ func main() {
 		Name:        "braid",
 		Usage:       "multipath BitTorrent for SCION",
 		Description: exitCodes,
+		// A SCION address has a comma in it.
+		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			downloadCommand(), seedCommand(), createCommand(), infoCommand(), verifyCommand(),
 			pathsCommand(), testbedCommand(), benchCommand(),
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // below
 	}
-	reportUsage(root)
+	setDefaults(root)
 	err := root.Run(ctx, os.Args)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "braid:", err)
