@@ -39,8 +39,6 @@ const (
 
 	// socketBuffer asks for what most systems allow without privileges. Queues belong into the emulator.
 	socketBuffer = 1 << 20
-	// routerBatch bounds the packet buffers that a router allocates when it starts, 9 kB each.
-	routerBatch = 64
 
 	// expirationUnit is SCION's unit of hop field lifetimes: 24 h / 256.
 	expirationUnit = 24 * time.Hour / 256
@@ -270,8 +268,7 @@ func (g generator) routerTOML(r routerPlan, dir string) map[string]any {
 		"log":     map[string]any{"console": map[string]any{"level": "info"}},
 		"metrics": map[string]any{"prometheus": r.metrics.String()},
 		"router": map[string]any{
-			"receive_buffer_size": socketBuffer, "send_buffer_size": socketBuffer,
-			"batch_size": routerBatch, "bfd": bfd,
+			"receive_buffer_size": socketBuffer, "send_buffer_size": socketBuffer, "bfd": bfd,
 		},
 	}
 }
