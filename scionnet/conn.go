@@ -133,7 +133,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 	n, err := c.stream.Read(b)
 	c.read.Add(uint64(n))
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		c.ended.Store(true)
 		return n, io.EOF
 	}
@@ -207,7 +207,7 @@ func (c *Conn) Close() error {
 	if c.closing.Swap(true) {
 		return nil
 	}
-	c.stream.SetWriteDeadline(time.Unix(1, 0)) // ends a Write that waits for the peer
+	_ = c.stream.SetWriteDeadline(time.Unix(1, 0)) // ends a Write that waits for the peer
 	if !c.endpoint.spawn(c.linger) {
 		c.abort(codeDone)
 	}

@@ -63,7 +63,7 @@ func TestLimits(t *testing.T) {
 				t.Fatalf("third of two: error %v, want ErrRefused", err)
 			}
 			d1.Close()
-			if _, err := a1.Read(make([]byte, 1)); err != io.EOF {
+			if _, err := a1.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
 			a1.Close()
@@ -91,7 +91,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		d, c := pair(t, a, b)
 		ping(t, d, c)
 		d.Close()
-		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 		c.Close()

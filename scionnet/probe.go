@@ -52,7 +52,7 @@ func (h *Host) Probe(ctx context.Context, dst pathsel.IA, host netip.Addr, paths
 	if err := c.SetDeadline(deadline); err != nil {
 		return nil, fmt.Errorf("probe paths: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
 
 	p := prober{host: h, conn: c, local: local, dst: dst, to: host}
 	p.results = make([]Probe, len(paths))

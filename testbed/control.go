@@ -142,7 +142,7 @@ func answer(w http.ResponseWriter, v any, err error) {
 		w.WriteHeader(http.StatusBadRequest)
 		v = map[string]string{"error": err.Error()}
 	}
-	json.NewEncoder(w).Encode(v)
+	_ = json.NewEncoder(w).Encode(v) // whoever asked has gone
 }
 
 // call asks the testbed of a directory.

@@ -106,4 +106,4 @@ func sameFile(want, got string) error {
 	}
 }
 
-func atEnd(err error) bool { return err == io.EOF || err == io.ErrUnexpectedEOF }
+func atEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }

@@ -310,7 +310,7 @@ func (n *Network) await(ctx context.Context, attempt func() (done bool), missing
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			if cause := context.Cause(ctx); cause != context.DeadlineExceeded {
+			if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
 				return fmt.Errorf("start testbed: %w", cause)
 			}
 			return fmt.Errorf("not up after %v: %w; see the logs in %s", n.opts.Timeout, missing(), n.logDir())

@@ -239,7 +239,7 @@ func (c claims) release() {
 // refused.
 func claimPlan(t Topology, dir string, fixed netip.Prefix) (plan, claims, error) {
 	h := fnv.New64a()
-	io.WriteString(h, dir)
+	_, _ = io.WriteString(h, dir) // a hash takes everything
 	start := h.Sum64()
 	var held claims
 	port6 := 0

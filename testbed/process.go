@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -172,7 +173,9 @@ func lastLines(file string, n int) string {
 	defer f.Close()
 	const tail = 4096
 	if st, err := f.Stat(); err == nil && st.Size() > tail {
-		f.Seek(-tail, 2)
+		if _, err := f.Seek(-tail, io.SeekEnd); err != nil {
+			return ""
+		}
 	}
 	b := make([]byte, tail)
 	k, _ := f.Read(b)

@@ -47,14 +47,14 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logge
 	starting, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)
 	go func() {
-		io.Copy(io.Discard, in)
+		_, _ = io.Copy(io.Discard, in) // ends with whoever started us
 		abandon(errors.New("whoever wanted the testbed is gone"))
 	}()
 	opts.Log = log
-	opts.Progress = func(p Progress) { events.Encode(supervisorEvent{Progress: &p}) }
+	opts.Progress = func(p Progress) { _ = events.Encode(supervisorEvent{Progress: &p}) }
 	n, err := Start(starting, opts)
 	if err != nil {
-		events.Encode(supervisorEvent{Error: err.Error()})
+		_ = events.Encode(supervisorEvent{Error: err.Error()}) // the exit code says it, too
 		return err
 	}
 	if err := events.Encode(supervisorEvent{Ready: true}); err != nil {
@@ -102,7 +102,7 @@ func Launch(ctx context.Context, command []string, opts Options, progress func(P
 	}
 	ready := make(chan error, 1)
 	go func() {
-		json.NewEncoder(in).Encode(opts) // fails if the supervisor is gone, of which follow knows more
+		_ = json.NewEncoder(in).Encode(opts) // fails if the supervisor is gone, of which follow knows more
 		ready <- follow(out, progress)
 	}()
 	select {
@@ -119,7 +119,7 @@ func Launch(ctx context.Context, command []string, opts Options, progress func(P
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		cmd.Wait()
+		_ = cmd.Wait() // it was told to stop: its exit code says nothing
 	}()
 	select {
 	case <-ended:

@@ -60,7 +60,7 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 	}
 	l := pathList{LocalIA: h.IA(), Destination: dst, LocalIP: h.LocalIP()}
 	paths, err := h.Paths(ctx, dst)
-	if err != nil && !(cmd.Bool("json") && errors.Is(err, scionnet.ErrNoPath)) {
+	if noneIsAnAnswer := cmd.Bool("json") && errors.Is(err, scionnet.ErrNoPath); err != nil && !noneIsAnAnswer {
 		return err
 	}
 	var probes []scionnet.Probe

@@ -120,7 +120,7 @@ func acceptorSpeaksFirst(t *testing.T, p Pair) {
 // random is a stream of bytes that can be made twice.
 func random(seed uint64, size int) []byte {
 	b := make([]byte, size)
-	rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b) // never fails
 	return b
 }
 
@@ -159,8 +159,8 @@ func exchange(d, a *scionnet.Conn, toAcceptor, toDialler []byte) error {
 	if err := d.Close(); err != nil {
 		return err
 	}
-	if _, err := a.Read(make([]byte, 1)); err != io.EOF {
-		return fmt.Errorf("after the peer's close: error %v, want EOF", err)
+	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("after the peer's close: want EOF, got: %w", err)
 	}
 	return a.Close()
 }
@@ -300,7 +300,7 @@ func closeEndsReadAndWrite(t *testing.T, p Pair) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := <-failed; err == nil || err == io.EOF {
+		if err := <-failed; err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("error %v after Close", err)
 		}
 	}
@@ -396,7 +396,7 @@ func manyShortConnections(t *testing.T, p Pair) {
 				return
 			}
 			go func() {
-				io.Copy(c, c)
+				_, _ = io.Copy(c, c) // until either side closes
 				c.Close()
 			}()
 		}
