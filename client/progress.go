@@ -70,7 +70,9 @@ func (m *meter) update(bytes uint64, elapsed time.Duration) {
 		m.begun, m.rate = bytes > 0, now
 		return
 	}
-	m.rate += weight * (now - m.rate)
+	if m.rate += weight * (now - m.rate); m.rate < 1 {
+		m.rate = 0 // what fades away is not a rate
+	}
 }
 
 // row gathers what is shown of one path-level peer, over its successive links.

@@ -49,6 +49,15 @@ func randomFiles(t *testing.T, dir, name string, sizes ...int) {
 	}
 }
 
+func writeRandom(t *testing.T, path string, size int) {
+	t.Helper()
+	b := make([]byte, size)
+	rand.NewChaCha8([32]byte{2}).Read(b)
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func makeTorrent(t *testing.T, path string, opts CreateOptions) Created {
 	t.Helper()
 	c, err := Create(t.Context(), path, opts)

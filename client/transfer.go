@@ -437,8 +437,9 @@ func (t *Transfer) lookAt(s *pathState, now time.Time) {
 		return
 	}
 	s.settle()
-	if t.paused || s.candidate.State != pathsel.Active {
-		s.candidate.State = pathsel.Idle // closed by us, or of no use any more
+	// Closed by us, or by a peer that has seen us complete before we have.
+	if t.paused || s.candidate.State != pathsel.Active || t.torrent.Info() != nil && t.torrent.BytesMissing() == 0 {
+		s.candidate.State = pathsel.Idle
 		return
 	}
 	t.lost(s, err)
