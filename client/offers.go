@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"braid/pathsel"
 	"braid/scionnet"
@@ -33,8 +34,11 @@ type offer struct {
 	path      pathsel.Path
 	// dialled is told of every attempt, and must not block. The link is watched by nobody yet.
 	dialled func(*link, error)
-	ctx     context.Context // ends when the offer is withdrawn
-	cancel  context.CancelFunc
+	// spent keeps the engine from dialling once more when the handshake has failed. It would then try the obfuscated
+	// one, which makes sense for TCP, but not where all is encrypted already.
+	spent  atomic.Bool
+	ctx    context.Context // ends when the offer is withdrawn
+	cancel context.CancelFunc
 }
 
 // pin is the key of an address-level peer: all its connections have shown the same.
@@ -164,10 +168,11 @@ func (t *offers) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	t.mu.Lock()
 	o := t.byFace[addr]
 	t.mu.Unlock()
-	if o == nil {
+	if o == nil || o.spent.Load() {
 		return nil, errNotOffered
 	}
 	l, err := o.dial(ctx)
+	o.spent.Store(err != nil || l.Key() != nil)
 	o.dialled(l, err)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -199,4 +200,61 @@ func TestMagnet(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameFiles(t, c.Source, data, out)
+}
+
+// Many pieces, of a file that is mostly a hole.
+func TestManyPieces(t *testing.T) {
+	data, out := t.TempDir(), t.TempDir()
+	name := filepath.Join(data, "big")
+	writeRandom(t, name, 1<<20)
+	if err := os.Truncate(name, 192<<20); err != nil {
+		t.Fatal(err)
+	}
+	src := makeTorrent(t, name, CreateOptions{PieceLength: 16 << 10}).Source
+	store := openStore(t, out)
+	tr, err := openSession(t, Config{}).Add(src, store, Options{Peers: seed(t, src, data).Listening()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := wait(t, tr); p.Pieces != 12288 || p.Done != p.Pieces {
+		t.Errorf("%d of %d pieces", p.Done, p.Pieces)
+	}
+	tr.Close()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := storage.Check(t.Context(), src.Layout, out, nil)
+	if err != nil || !r.Complete() {
+		t.Errorf("%d good pieces, %v", r.GoodPieces(), err)
+	}
+}
+
+// A torrent that the target directory cannot take fails, also when its description comes from a peer.
+func TestStoreRefuses(t *testing.T) {
+	data := t.TempDir()
+	randomFiles(t, data, "set", 100_000)
+	src := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{}).Source
+	seeder := seed(t, src, data)
+	magnet, err := ParseMagnet(src.Magnet(seeder.Listening()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	if err := os.Symlink(t.TempDir(), filepath.Join(out, "set")); err != nil {
+		t.Fatal(err)
+	}
+	store := openStore(t, out)
+	defer store.Close()
+	s := openSession(t, Config{})
+	if _, err := s.Add(src, store, Options{Peers: seeder.Listening()}); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("torrent: %v", err)
+	}
+	tr, err := s.Add(magnet, store, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, tr, "failed", func(p Progress) bool { return p.Phase == Broken })
+	if err := tr.Progress().Err; !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("magnet: %v", err)
+	}
 }

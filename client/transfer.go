@@ -37,7 +37,7 @@ type Transfer struct {
 	log     *slog.Logger
 	inbox   *inbox
 	asks    chan chan Progress
-	broken  chan error // from the store: the torrent's description cannot be used
+	broken  chan error // from the store: it cannot take the torrent, or its data
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	done    chan struct{} // closed when complete, or failed
@@ -120,6 +120,13 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 		}
 		return nil, err
 	}
+	// A full disk, most likely. The engine would stop asking for data without a word.
+	t.torrent.SetOnWriteChunkError(func(err error) {
+		select {
+		case t.broken <- fmt.Errorf("write data: %w", err):
+		default:
+		}
+	})
 	t.inbox.put(newPeers{peers})
 	go t.run()
 	return t, nil
@@ -224,6 +231,16 @@ func (t *Transfer) fail(err error) {
 	}
 	t.log.Error("transfer failed", "error", err)
 	t.isDone, t.paused, t.err = true, true, err
+	for _, p := range t.peers {
+		for _, s := range p.paths {
+			t.close(s, "the transfer has failed")
+		}
+	}
+	for _, r := range t.inbound {
+		if r.link != nil {
+			r.link.Close()
+		}
+	}
 	close(t.done)
 }
 
@@ -253,6 +270,10 @@ func (t *Transfer) handle(event any) {
 	case dialled:
 		t.onDialled(e)
 	case accepted:
+		if t.err != nil {
+			e.link.Close()
+			return
+		}
 		t.inbound = append(t.inbound, &row{peer: e.link.Peer(), transport: e.link.transport, accepted: true, link: e.link})
 		t.log.Info("peer connected", "peer", e.link.Peer(), "transport", e.link.transport)
 		e.link.watch(t.inbox.touch)
@@ -512,6 +533,7 @@ func (t *Transfer) open(s *pathState) {
 		}
 		s.offer = o
 	}
+	s.offer.spent.Store(false)
 	s.candidate.State, s.offered = pathsel.Opening, time.Now()
 	t.torrent.AddPeers([]torrent.PeerInfo{{Addr: s.offer.face, Source: torrent.PeerSourceDirect}})
 }

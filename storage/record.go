@@ -108,6 +108,9 @@ func (r *record) open(hash metainfo.Hash, l Layout) (opened func(), err error) {
 	if err := r.finishNames(t); err != nil {
 		return nil, err
 	}
+	if err := r.makeWritable(l); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.torrents[hash] = t
@@ -169,6 +172,22 @@ func (r *record) finishNames(t *tally) error {
 	return nil
 }
 
+// makeWritable takes the write protection away that the engine gives to complete files. They are the user's; and if
+// one is damaged later, braid itself has to write to it.
+func (r *record) makeWritable(l Layout) error {
+	for _, f := range l.Files {
+		name := filepath.Join(r.dir, filepath.FromSlash(f.Path))
+		st, err := os.Stat(name)
+		if err != nil || st.Mode().Perm()&0o200 != 0 {
+			continue // missing is fine
+		}
+		if err := os.Chmod(name, st.Mode().Perm()|0o200); err != nil {
+			return fmt.Errorf("make %s writable: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
 func (r *record) stamps(l Layout) ([]stamp, error) {
 	out := make([]stamp, len(l.Files))
 	for i, f := range l.Files {
@@ -203,6 +222,9 @@ func (r *record) seal(hash metainfo.Hash) error {
 	}
 	b, err := json.Marshal(stamps)
 	if err != nil {
+		return err
+	}
+	if err := r.makeWritable(t.layout); err != nil {
 		return err
 	}
 	err = r.db.Update(func(tx *bbolt.Tx) error { return put(tx, hash, filesKey, b) })

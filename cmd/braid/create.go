@@ -64,7 +64,7 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	out := newDisplay(cmd.Bool("json"), false)
 	var done, total atomic.Int64
 	opts.Progress = func(n, all int64) { total.Store(all); raise(&done, n) }
-	stop := out.counting("hashing "+root, &done, 0)
+	stop := out.counting("hashing "+root, &done, &total)
 	c, err := client.Create(ctx, root, opts)
 	stop()
 	if err != nil {

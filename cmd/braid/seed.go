@@ -80,8 +80,9 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 
 // check hashes a torrent's data and shows how far it is.
 func check(ctx context.Context, out *display, s client.Source, dir string) (storage.Report, error) {
-	var done atomic.Int64
-	stop := out.counting("checking "+s.Name, &done, s.Layout.Length)
+	var done, total atomic.Int64
+	total.Store(s.Layout.Length)
+	stop := out.counting("checking "+s.Name, &done, &total)
 	defer stop()
 	return storage.Check(ctx, s.Layout, dir, func(n int64) { raise(&done, n) })
 }
@@ -93,7 +94,7 @@ func raise(v *atomic.Int64, n int64) {
 }
 
 // counting shows a counter until the returned function is called.
-func (d *display) counting(what string, done *atomic.Int64, total int64) (stop func()) {
+func (d *display) counting(what string, done, total *atomic.Int64) (stop func()) {
 	quit, ended := make(chan struct{}), make(chan struct{})
 	start := time.Now()
 	go func() {
@@ -106,7 +107,7 @@ func (d *display) counting(what string, done *atomic.Int64, total int64) (stop f
 				d.screen.clear()
 				return
 			case <-tick.C:
-				d.count(what, done.Load(), total, time.Since(start))
+				d.count(what, done.Load(), total.Load(), time.Since(start))
 			}
 		}
 	}()
