@@ -123,7 +123,7 @@ func (d *display) show(transfers []*client.Transfer) {
 		}
 	case d.terminal:
 		width, height, err := term.GetSize(int(os.Stderr.Fd()))
-		if err != nil {
+		if err != nil || width == 0 || height == 0 { // some terminals do not know
 			width, height = 80, 24
 		}
 		var lines []string

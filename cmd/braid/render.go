@@ -161,7 +161,11 @@ func percent(done, total int64) string {
 }
 
 func leftText(p client.Progress) string {
-	if p.ReadRate < 1000 { // bit/s: nothing to speak of
+	const least = 1000 // bit/s; below there is nothing to speak of
+	switch {
+	case p.ReadRate < least && p.Since < 3*time.Second:
+		return "starting"
+	case p.ReadRate < least:
 		return "stalled"
 	}
 	left := float64(p.Total-p.Have) * 8 / p.ReadRate

@@ -42,7 +42,7 @@ func TestRender(t *testing.T) {
 			},
 		},
 		{
-			"nothing moves", client.Progress{Name: "set", Phase: client.Downloading, Total: 100, Paths: []client.PathProgress{
+			"nothing moves", client.Progress{Name: "set", Phase: client.Downloading, Since: time.Minute, Total: 100, Paths: []client.PathProgress{
 				{Peer: "10.0.0.2:7", Transport: "tcp", State: pathsel.Failed, Err: errors.New("refused\x1b[2J")},
 			}}, false, 200,
 			[]string{
