@@ -3,8 +3,6 @@
 // It owns the directory that a torrent is downloaded into: which names may appear there, the files, and a record
 // of the pieces that were verified. It refuses torrents whose names lead out of that directory. It also
 // reads data that it does not own, for seeding, checking and making torrents, and then writes nothing.
-//
-// The files themselves are written by the engine's file storage.
 package storage
 
 import (
@@ -28,7 +26,7 @@ const (
 // recordDir is the directory of our own below the data; no torrent may write there.
 const recordDir = ".braid"
 
-// partSuffix marks a file that is not complete. The engine's file storage uses the same.
+// partSuffix marks a file that is not complete.
 const partSuffix = ".part"
 
 // File is one file of a torrent.

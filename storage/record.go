@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
-	g "github.com/anacrolix/generics"
 	"github.com/anacrolix/torrent/metainfo"
 	engine "github.com/anacrolix/torrent/storage"
 	"go.etcd.io/bbolt"
@@ -24,7 +24,7 @@ import (
 //	"files"   JSON, size and modification time of each file in the order of the torrent; there only
 //	          while nobody has the torrent open
 //
-// The engine syncs the files of some pieces, then tells us (Checkpoint), so that a piece in the record is always
+// The files of some pieces are synced, then the record is told (checkpoint), so that a piece in the record is always
 // on disk. Without "files" (braid was killed) the pieces are not trusted, since what was written after them may have
 // gone to their place; they are hashed again.
 const (
@@ -36,7 +36,7 @@ const (
 // lockWait is how long to wait for another process's lock: long enough for one that is just ending.
 const lockWait = 2 * time.Second
 
-// record implements the engine's piece completion.
+// record is the database and, of the torrents that are open, what is known by now.
 type record struct {
 	dir string
 	db  *bbolt.DB
@@ -48,11 +48,10 @@ type record struct {
 
 // tally is what is known of one torrent's pieces.
 type tally struct {
-	layout  Layout
-	known   []bool // the piece was checked
-	right   []bool // and found right
-	saved   []bool // and this is in the record
-	opening bool
+	layout Layout
+	known  []bool // the piece was checked
+	right  []bool // and found right
+	saved  []bool // and this is in the record
 }
 
 type stamp struct {
@@ -83,13 +82,9 @@ func openRecord(dir string, log *slog.Logger) (*record, error) {
 	return &record{dir: dir, db: db, log: log, torrents: map[metainfo.Hash]*tally{}}, nil
 }
 
-// open takes a torrent from the record, as far as its files are what they were. Until the function that it returns
-// is called, Set does nothing: the engine infers from the names of files what we only believe after a check.
-func (r *record) open(hash metainfo.Hash, l Layout) (opened func(), err error) {
-	t := &tally{
-		layout: l, opening: true,
-		known: make([]bool, l.Pieces()), right: make([]bool, l.Pieces()), saved: make([]bool, l.Pieces()),
-	}
+// open takes a torrent from the record, as far as its files are what they were, and returns which pieces are right.
+func (r *record) open(hash metainfo.Hash, l Layout) (right []bool, err error) {
+	t := newTally(l)
 	err = r.db.Update(func(tx *bbolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists(hash[:])
 		if err != nil {
@@ -114,11 +109,12 @@ func (r *record) open(hash metainfo.Hash, l Layout) (opened func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.torrents[hash] = t
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		t.opening = false
-	}, nil
+	return slices.Clone(t.right), nil
+}
+
+func newTally(l Layout) *tally {
+	n := l.Pieces()
+	return &tally{layout: l, known: make([]bool, n), right: make([]bool, n), saved: make([]bool, n)}
 }
 
 // load fills in what a record says. A piece of a file that is not there is known to be missing; one of a file
@@ -152,7 +148,7 @@ func (t *tally) load(pieces, files []byte, now []stamp) {
 	copy(t.saved, t.right)
 }
 
-// finishNames gives files whose pieces are all right their final name. The engine does so with the last piece; if
+// finishNames gives files whose pieces are all right their final name. That is done with the last piece; if
 // braid ended in between, nobody would.
 func (r *record) finishNames(t *tally) error {
 	for _, f := range t.layout.Files {
@@ -242,27 +238,27 @@ func put(tx *bbolt.Tx, hash metainfo.Hash, key string, value []byte) error {
 	return b.Put([]byte(key), value)
 }
 
-// Get implements the engine's PieceCompletion.
-func (r *record) Get(k metainfo.PieceKey) (engine.Completion, error) {
+// get says what is known of a piece.
+func (r *record) get(k metainfo.PieceKey) engine.Completion {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.torrents[k.InfoHash]
 	if t == nil || k.Index >= len(t.known) {
-		return engine.Completion{}, nil
+		return engine.Completion{}
 	}
-	return engine.Completion{Ok: t.known[k.Index], Complete: t.right[k.Index]}, nil
+	return engine.Completion{Ok: t.known[k.Index], Complete: t.right[k.Index]}
 }
 
-// Set implements the engine's PieceCompletion.
-func (r *record) Set(k metainfo.PieceKey, complete g.Option[bool]) error {
+// set notes that a piece was checked. That one is wrong goes to disk at once, that it is right with checkpoint.
+func (r *record) set(k metainfo.PieceKey, right bool) error {
 	r.mu.Lock()
 	t := r.torrents[k.InfoHash]
-	if t == nil || t.opening || k.Index >= len(t.known) {
+	if t == nil || k.Index >= len(t.known) {
 		r.mu.Unlock()
 		return nil
 	}
-	t.known[k.Index], t.right[k.Index] = complete.Ok, complete.Ok && complete.Value
-	taken := t.saved[k.Index] && !t.right[k.Index]
+	t.known[k.Index], t.right[k.Index] = true, right
+	taken := t.saved[k.Index] && !right
 	if taken {
 		t.saved[k.Index] = false
 	}
@@ -273,8 +269,8 @@ func (r *record) Set(k metainfo.PieceKey, complete g.Option[bool]) error {
 	return nil
 }
 
-// Checkpoint implements the engine's PieceCompletionCheckpointer: the data of these pieces is on disk.
-func (r *record) Checkpoint(keys []metainfo.PieceKey) error {
+// checkpoint is told that the data of these pieces is on disk.
+func (r *record) checkpoint(keys []metainfo.PieceKey) error {
 	changed := map[metainfo.Hash]bool{}
 	r.mu.Lock()
 	for _, k := range keys {
@@ -315,11 +311,7 @@ func (r *record) save(hash metainfo.Hash) error {
 	return nil
 }
 
-// Persistent implements the engine's PieceCompletionPersistenter.
-func (r *record) Persistent() bool { return true }
-
-// Close implements the engine's PieceCompletion.
-func (r *record) Close() error { return r.db.Close() }
+func (r *record) close() error { return r.db.Close() }
 
 // Trusted tells whether the record in dir vouches for all of a torrent's data, without hashing and without
 // changing anything.
@@ -334,7 +326,7 @@ func Trusted(dir string, hash metainfo.Hash, l Layout) bool {
 	}
 	defer db.Close()
 	r := &record{dir: dir, db: db}
-	t := &tally{layout: l, known: make([]bool, l.Pieces()), right: make([]bool, l.Pieces()), saved: make([]bool, l.Pieces())}
+	t := newTally(l)
 	err = db.View(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(hash[:])
 		if b == nil {

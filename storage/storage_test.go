@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	g "github.com/anacrolix/generics"
 	"github.com/anacrolix/torrent/metainfo"
 )
 
@@ -150,28 +149,23 @@ func TestRecord(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			opened, err := r.open(hash, l)
-			if err != nil {
+			if _, err := r.open(hash, l); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Set(key(3), g.Some(true)); err != nil { // the engine's guess from file names
-				t.Fatal(err)
-			}
-			opened()
-			if got, err := r.Get(key(3)); err != nil || got.Ok {
-				t.Errorf("before a check: %+v, %v", got, err)
+			if got := r.get(key(3)); got.Ok {
+				t.Errorf("before a check: %+v", got)
 			}
 			var done []metainfo.PieceKey
 			for p := range 3 {
-				if err := r.Set(key(p), g.Some(true)); err != nil {
+				if err := r.set(key(p), true); err != nil {
 					t.Fatal(err)
 				}
 				done = append(done, key(p))
 			}
-			if err := r.Set(key(3), g.Some(false)); err != nil {
+			if err := r.set(key(3), false); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Checkpoint(done); err != nil {
+			if err := r.checkpoint(done); err != nil {
 				t.Fatal(err)
 			}
 			if c.seal {
@@ -179,7 +173,7 @@ func TestRecord(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := r.Close(); err != nil {
+			if err := r.close(); err != nil {
 				t.Fatal(err)
 			}
 			if c.touch != nil {
@@ -188,17 +182,13 @@ func TestRecord(t *testing.T) {
 			if r, err = openRecord(dir, slog.New(slog.DiscardHandler)); err != nil {
 				t.Fatal(err)
 			}
-			defer r.Close()
-			if opened, err = r.open(hash, l); err != nil {
+			defer r.close()
+			if _, err = r.open(hash, l); err != nil {
 				t.Fatal(err)
 			}
-			opened()
 			var known, right [4]bool
 			for p := range 4 {
-				got, err := r.Get(key(p))
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := r.get(key(p))
 				known[p], right[p] = got.Ok, got.Complete
 			}
 			if known != c.known || right != c.right {

@@ -35,26 +35,19 @@ func Open(kind, dir string, log *slog.Logger) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fileStore{dir: dir, record: rec, files: engine.NewFileOpts(engine.NewFileClientOpts{
-		ClientBaseDir:   dir,
-		PieceCompletion: rec,
-		UsePartFiles:    g.Some(true),
-		// A mapped file that somebody truncates ends the process.
-		DisableMmap: true,
-		Logger:      log,
-	})}, nil
+	return &fileStore{dir: dir, record: rec, log: log}, nil
 }
 
 type fileStore struct {
 	dir    string
 	record *record
-	files  Store
+	log    *slog.Logger
 }
 
-func (s *fileStore) Close() error { return s.files.Close() } // closes the record
+func (s *fileStore) Close() error { return s.record.close() }
 
 // OpenTorrent is called by the engine, with its lock held.
-func (s *fileStore) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
+func (s *fileStore) OpenTorrent(_ context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
 	l, err := NewLayout(info)
 	if err != nil {
 		return engine.TorrentImpl{}, err
@@ -62,23 +55,15 @@ func (s *fileStore) OpenTorrent(ctx context.Context, info *metainfo.Info, hash m
 	if err := refuseLinks(s.dir, l); err != nil {
 		return engine.TorrentImpl{}, err
 	}
-	opened, err := s.record.open(hash, l)
+	right, err := s.record.open(hash, l)
 	if err != nil {
 		return engine.TorrentImpl{}, err
 	}
-	t, err := s.files.OpenTorrent(ctx, info, hash)
-	opened()
+	f, err := openFiles(s.dir, l, hash, s.record, right, s.log)
 	if err != nil {
-		return engine.TorrentImpl{}, err
+		return engine.TorrentImpl{}, fmt.Errorf("open the files of %s: %w", l.Name, err)
 	}
-	inner := t.Close
-	t.Close = func() error {
-		if err := inner(); err != nil {
-			return err
-		}
-		return s.record.seal(hash)
-	}
-	return t, nil
+	return engine.TorrentImpl{Piece: f.piece, Close: f.close}, nil
 }
 
 // refuseLinks keeps a symbolic link that is already in the directory from leading a download out of it.
