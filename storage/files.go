@@ -20,13 +20,15 @@ import (
 
 // How a block gets to disk, and a piece into the record:
 //
-//  1. WriteAt puts it at its place in its files, which are kept open for the next block. (concurrent calls)
-//  2. MarkComplete, after the engine has hashed the piece, notes that it is right, and gives files their
-//     final name whose last piece it was.                                               (concurrent calls)
-//  3. Every few seconds the files written since are synced, then the record is told of the pieces that are
-//     on disk by then.                                                                  (one goroutine)
+//  1. WriteAt leaves it to the writer.                                                  (concurrent calls)
+//  2. The writer puts it at its place in its files, which are kept open for the next.   (one goroutine)
+//  3. ReadAt, with which the engine hashes a piece, waits for the piece's blocks.       (concurrent calls)
+//  4. MarkComplete notes that a piece is right, and gives files their final name whose
+//     last piece it was.                                                                (concurrent calls)
+//  5. Every few seconds the files written since are synced, then the record is told of
+//     the pieces that are on disk by then.                                              (one goroutine)
 //
-// Nothing waits for the disk to sync but step 3: a sync of each of thousands of small files, one after
+// Nothing but step 5 waits for the disk to sync: a sync of each of thousands of small files, one after
 // the other in the way of the download, takes most of the time that the download has.
 
 const (
@@ -44,8 +46,9 @@ type files struct {
 	hash   metainfo.Hash
 	record *record
 	log    *slog.Logger
+	writer *behind
 	stop   chan struct{}
-	synced sync.WaitGroup // the goroutine of step 3
+	synced sync.WaitGroup // the goroutine of step 5
 
 	mu     sync.Mutex
 	open   map[int]*handle // by index in layout.Files
@@ -91,6 +94,7 @@ func openFiles(dir string, l Layout, hash metainfo.Hash, rec *record, right []bo
 			}
 		}
 	}
+	f.writer = newBehind(f.writeAt)
 	f.synced.Go(f.syncLoop)
 	return f, nil
 }
@@ -340,6 +344,7 @@ func (f *files) syncFiles(dirty map[int]bool) error {
 }
 
 func (f *files) close() error {
+	f.writer.close()
 	close(f.stop)
 	f.synced.Wait()
 	err := f.sync()
@@ -363,14 +368,18 @@ func (f *files) piece(p metainfo.Piece) engine.PieceImpl {
 }
 
 func (p piece) ReadAt(b []byte, off int64) (int, error) {
-	if err := p.files.readAt(b, p.off+off); err != nil {
+	err := p.files.writer.settle(p.index)
+	if err == nil {
+		err = p.files.readAt(b, p.off+off)
+	}
+	if err != nil {
 		return 0, err
 	}
 	return len(b), nil
 }
 
 func (p piece) WriteAt(b []byte, off int64) (int, error) {
-	if err := p.files.writeAt(b, p.off+off); err != nil {
+	if err := p.files.writer.put(p.index, b, p.off+off); err != nil {
 		return 0, err
 	}
 	return len(b), nil

@@ -56,6 +56,12 @@ func openStore(t *testing.T, dir string, info *metainfo.Info) (Store, engine.Tor
 	return s, tor
 }
 
+// settled reads a piece as the engine does before it marks it.
+func settled(tor engine.TorrentImpl, info *metainfo.Info, p int) error {
+	_, err := tor.Piece(info.Piece(p)).ReadAt(make([]byte, info.Piece(p).Length()), 0)
+	return err
+}
+
 func closeStore(t *testing.T, s Store, tor engine.TorrentImpl) {
 	t.Helper()
 	if err := errors.Join(tor.Close(), s.Close()); err != nil {
@@ -154,18 +160,22 @@ func TestFileNamesTellWhatIsComplete(t *testing.T) {
 		t.Errorf("read of what is not there: %v", err)
 	}
 	write(0, "01234567")
+	must(settled(tor, info, 0))
 	check("one piece written", "a.part")
 	must(tor.Piece(info.Piece(0)).MarkComplete())
 	write(1, "89abcdef")
+	must(settled(tor, info, 1))
 	check("one piece of two right", "a.part")
 	must(tor.Piece(info.Piece(1)).MarkComplete())
 	check("both right", "a")
 	write(2, "ghij")
+	must(settled(tor, info, 2))
 	must(tor.Piece(info.Piece(2)).MarkComplete())
 	check("all right", "a", "b")
 	must(tor.Piece(info.Piece(1)).MarkNotComplete())
 	check("one found wrong later", "a.part", "b")
 	write(1, "89abcdef")
+	must(settled(tor, info, 1))
 	must(tor.Piece(info.Piece(1)).MarkComplete())
 	check("mended", "a", "b")
 	closeStore(t, s, tor)
@@ -194,7 +204,7 @@ func TestRecordFollowsTheData(t *testing.T) {
 			if _, err := tor.Piece(mp).WriteAt(data[mp.Offset():mp.Offset()+mp.Length()], 0); err != nil {
 				t.Fatal(err)
 			}
-			if err := tor.Piece(mp).MarkComplete(); err != nil {
+			if err := errors.Join(settled(tor, info, p), tor.Piece(mp).MarkComplete()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -209,5 +219,30 @@ func TestRecordFollowsTheData(t *testing.T) {
 	mark(3, info.NumPieces()) // many: the file system at once
 	if err := f.sync(); err != nil || saved() != info.NumPieces() {
 		t.Errorf("after another: %d pieces, %v", saved(), err)
+	}
+}
+
+// What cannot be written is an error of the next write, and of the piece when it is read: once each.
+func TestBehindTellsOfFailures(t *testing.T) {
+	full := errors.New("no space")
+	w := newBehind(func(_ []byte, off int64) error {
+		if off == 8 {
+			return full
+		}
+		return nil
+	})
+	defer w.close()
+	put := func(piece int) error { return w.put(piece, []byte("12345678"), int64(8*piece)) }
+	for i, step := range []struct {
+		got  error
+		want error
+	}{
+		{put(0), nil}, {w.settle(0), nil},
+		{put(1), nil}, {w.settle(1), full}, {w.settle(1), nil},
+		{put(2), full}, {put(2), nil}, {w.settle(2), nil}, {w.settle(3), nil},
+	} {
+		if !errors.Is(step.got, step.want) {
+			t.Errorf("step %d: %v, want %v", i, step.got, step.want)
+		}
 	}
 }
