@@ -1,21 +1,116 @@
+// Package linkemu emulates a network link in user space, without privileges, between two processes that
+// exchange UDP datagrams: each sends to an address of the emulator, which passes the datagrams on to the
+// other one at the rate, with the delay and with the loss of a [Config], for each direction by itself.
+//
+// What a link does to a packet is decided by a model that knows no socket and no clock (model.go) and
+// that is tested in simulated time. A loop (link.go) carries it out over a pair of sockets (wire.go): in
+// batches and with segmentation offload on Linux, with plain calls elsewhere.
+//
+// The emulator delivers late, never early: packets that are due within the same millisecond go out
+// together, because that halves the CPU time of everything behind it. A machine that is too busy shows
+// in [Counters.Late]. Not emulated: reordering, duplication, corruption, bursts of loss.
 package linkemu
 
-import "time"
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
 
 // Config is what a link does to the packets of one direction. The zero value passes everything at once.
 type Config struct {
 	// Rate in bits per second of SCION packets (the UDP payload; the underlay's own headers are free,
 	// as a layer-2 header is on a real link). 0: not limited.
-	Rate int64
+	Rate int64 `json:"rate_bit_s,omitempty"`
 	// Delay is the propagation delay, Jitter the width of the uniform variation added to it; packets
 	// are never reordered by jitter.
-	Delay, Jitter time.Duration
-	// Loss is the probability from 0 to 1 that a packet is lost, independently of the others.
-	Loss float64
+	Delay  time.Duration `json:"delay_ns,omitempty"`
+	Jitter time.Duration `json:"jitter_ns,omitempty"`
+	// Loss is the probability from 0 to 1 that a packet is lost, independently of the others. It is
+	// lost on the wire: it has taken its share of Rate and of the queue.
+	Loss float64 `json:"loss,omitempty"`
 	// QueueBytes bounds the drop-tail queue in front of a rate-limited link; QueueTime does so by the
-	// time that the queue takes to drain. If both are 0 a default is chosen from Rate and Delay.
-	QueueBytes int
-	QueueTime  time.Duration
-	// Down drops everything, without a word to the sender.
-	Down bool
+	// time that the queue takes to drain; both bound it if both are set. If both are 0 a default is
+	// chosen from Rate and Delay, see [Config.QueueLimit].
+	QueueBytes int           `json:"queue_bytes,omitempty"`
+	QueueTime  time.Duration `json:"queue_ns,omitempty"`
+	// Down drops everything, without a word to the sender, and what is on the link when it goes down.
+	Down bool `json:"down,omitempty"`
+}
+
+// Bounds of a Config. They keep the model's integer arithmetic exact: the bits of the largest packet,
+// in billionths, and the departure time of a full queue at 1 bit/s both fit an int64.
+const (
+	MaxRate  = int64(1e12)
+	MaxDelay = time.Minute // of Delay, Jitter and QueueTime each
+)
+
+// maxHeld bounds the memory of one direction in bytes, packets in the queue and in flight together,
+// each with its bookkeeping. More is dropped and counted as a full queue. It is the product of 1 Gbit/s
+// and half a second.
+const maxHeld = 64 << 20
+
+// A queue below these does not let one QUIC connection fill the link: quic-go's NewReno falls back to
+// 0.7 of its window after a loss, so 0.43 of the product of rate and round trip must wait in the queue
+// when that happens. The link knows its own delay only; the path has other links and hosts that answer
+// late, for which minQueueTime stands. Below minQueueBytes one burst of a segmented send overflows.
+const (
+	minQueueTime  = 50 * time.Millisecond
+	minQueueBytes = 64 << 10
+)
+
+// QueueLimit returns the bounds of the queue in bytes and in time; 0 is no bound. If the configuration
+// sets none, the bound is what the link sends in one round trip over it (2 x Delay) or in 50 ms,
+// whichever is longer, and not less than 64 KiB.
+func (c Config) QueueLimit() (bytes int, wait time.Duration) {
+	if c.QueueBytes != 0 || c.QueueTime != 0 || c.Rate == 0 {
+		return c.QueueBytes, c.QueueTime
+	}
+	trip := max(2*c.Delay, minQueueTime)
+	product := float64(c.Rate) / 8 * trip.Seconds()
+	return int(min(max(product, minQueueBytes), maxHeld)), 0
+}
+
+// Validate says which value is out of bounds.
+func (c Config) Validate() error {
+	switch {
+	case c.Rate < 0 || c.Rate > MaxRate:
+		return fmt.Errorf("link rate %d bit/s: must be from 0 (not limited) to %s", c.Rate, FormatRate(MaxRate))
+	case c.Delay < 0 || c.Delay > MaxDelay:
+		return fmt.Errorf("link delay %s: must be from 0 to %s", c.Delay, MaxDelay)
+	case c.Jitter < 0 || c.Jitter > MaxDelay:
+		return fmt.Errorf("link jitter %s: must be from 0 to %s", c.Jitter, MaxDelay)
+	case !(c.Loss >= 0 && c.Loss <= 1): // written so that NaN fails
+		return fmt.Errorf("link loss %v: must be from 0%% to 100%%", c.Loss)
+	case c.QueueBytes < 0 || c.QueueBytes > math.MaxInt32:
+		return fmt.Errorf("link queue of %d bytes: must be from 0 (default) to %d", c.QueueBytes, math.MaxInt32)
+	case c.QueueTime < 0 || c.QueueTime > MaxDelay:
+		return fmt.Errorf("link queue %s: must be from 0 (default) to %s", c.QueueTime, MaxDelay)
+	}
+	return nil
+}
+
+// String gives the properties that are set, in the units that the Parse functions read: "rate 20mbit
+// delay 10ms loss 1% queue 64kb"; "unlimited" if there are none.
+func (c Config) String() string {
+	var s []string
+	add := func(set bool, name, value string) {
+		if set {
+			s = append(s, name+" "+value)
+		}
+	}
+	add(c.Rate != 0, "rate", FormatRate(c.Rate))
+	add(c.Delay != 0, "delay", c.Delay.String())
+	add(c.Jitter != 0, "jitter", c.Jitter.String())
+	add(c.Loss != 0, "loss", FormatLoss(c.Loss))
+	add(c.QueueBytes != 0, "queue", FormatQueue(c.QueueBytes, 0))
+	add(c.QueueTime != 0, "queue", FormatQueue(0, c.QueueTime))
+	if c.Down {
+		s = append(s, "down")
+	}
+	if len(s) == 0 {
+		return "unlimited"
+	}
+	return strings.Join(s, " ")
 }

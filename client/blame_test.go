@@ -1,0 +1,123 @@
+package client
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	g "github.com/anacrolix/generics"
+	"github.com/anacrolix/torrent/metainfo"
+	engine "github.com/anacrolix/torrent/storage"
+
+	"braid/pathsel"
+	"braid/storage"
+)
+
+// liar is a store that claims every piece but one, whatever is on disk.
+type liar struct{ lacks int }
+
+func (l liar) Get(k metainfo.PieceKey) (engine.Completion, error) {
+	return engine.Completion{Ok: true, Complete: k.Index != l.lacks}, nil
+}
+func (liar) Set(metainfo.PieceKey, g.Option[bool]) error { return nil }
+func (liar) Close() error                                { return nil }
+
+func openLiar(dir string, lacks int) storage.Store {
+	return engine.NewFileOpts(engine.NewFileClientOpts{
+		ClientBaseDir: dir, PieceCompletion: liar{lacks}, UsePartFiles: g.Some(false), DisableMmap: true,
+	})
+}
+
+// spoil copies the file and changes bytes of the first pieces.
+func spoil(t *testing.T, from, to string, pieceLength, pieces int) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pieces {
+		b[i*pieceLength+100] ^= 0xff
+	}
+	if err := os.WriteFile(to, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until asks for the progress until it is as wanted.
+func until(t *testing.T, tr *Transfer, what string, wanted func(Progress) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !wanted(tr.Progress()) {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not %s after %v: %+v", what, patience, tr.Progress())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// A peer that sends wrong pieces over several path-level connections is banned over all of them, whoever has opened
+// them, and the download completes from an honest peer. The engine panics here if it is shown addresses
+// without an IP.
+func TestWrongPieces(t *testing.T) {
+	const pieceLength, pieces = 32 << 10, 64
+	for _, c := range []struct {
+		name     string
+		accepted bool
+	}{{"dialled", false}, {"accepted", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			good, bad, out := t.TempDir(), t.TempDir(), t.TempDir()
+			writeRandom(t, filepath.Join(good, "file"), pieceLength*pieces)
+			spoil(t, filepath.Join(good, "file"), filepath.Join(bad, "file"), pieceLength, pieces-1)
+			src := makeTorrent(t, filepath.Join(good, "file"), CreateOptions{PieceLength: pieceLength}).Source
+
+			leecher := openFan(t, Config{}, "127.0.0.1", 3)
+			villain := openFan(t, Config{}, "127.0.0.1", 3)
+			store := openStore(t, out)
+			tr, err := leecher.Add(src, store, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			opts := Options{}
+			if c.accepted {
+				opts.Peers = leecher.Listening()
+			}
+			if _, err := villain.Add(src, openLiar(bad, pieces-1), opts); err != nil {
+				t.Fatal(err)
+			}
+			if !c.accepted {
+				tr.AddPeers(villain.Listening()...)
+			}
+			host := faceOf(villain.Listening()[0])
+			until(t, tr, "banned", func(p Progress) bool {
+				if !leecher.offers.isBanned(host) || p.Dropped == 0 {
+					return false
+				}
+				for _, x := range p.Paths {
+					if x.State == pathsel.Active || x.State == pathsel.Opening {
+						return false
+					}
+				}
+				return true
+			})
+			if _, err := leecher.offers.takeSlot(host); err == nil {
+				t.Error("the banned host may connect again")
+			}
+			// Another host of loopback, so that the ban does not hold for it.
+			honest := openFan(t, Config{}, "127.0.0.2", 1)
+			if _, err := honest.Add(src, storage.OpenVerified(good, testLog(t)), Options{}); err != nil {
+				t.Fatal(err)
+			}
+			tr.AddPeers(honest.Listening()...)
+			wait(t, tr)
+			tr.Close()
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			sameFiles(t, src, good, out)
+		})
+	}
+}

@@ -1,0 +1,172 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/anacrolix/torrent/bencode"
+	"github.com/anacrolix/torrent/metainfo"
+
+	"braid/storage"
+)
+
+// CreateOptions say how a torrent is made. The zero value will do.
+type CreateOptions struct {
+	PieceLength int64 // bytes, a power of two; 0: chosen from the size
+	Trackers    []string
+	Comment     string
+	Private     bool // BEP 27
+	// Progress, if not nil, is called with the bytes hashed so far and the size, from several goroutines.
+	Progress func(done, total int64)
+	// Skipped, if not nil, is told of everything that is left out, and why.
+	Skipped func(path, reason string)
+}
+
+// Bounds of the piece length. Below the least the hashes outweigh the use; above the most a peer needs long to get
+// a piece that it can pass on.
+const (
+	minPieceLength = 16 << 10
+	maxPieceLength = 64 << 20
+)
+
+// Created is a new torrent.
+type Created struct {
+	Torrent []byte // the .torrent file
+	Source  Source
+}
+
+// Create makes a torrent of a file or a directory. The same data gives the same info hash: files come in the order of
+// their names, byte by byte; there is no date in it.
+func Create(ctx context.Context, root string, opts CreateOptions) (Created, error) {
+	c, err := create(ctx, root, opts)
+	if err != nil {
+		return Created{}, fmt.Errorf("create a torrent of %s: %w", root, err)
+	}
+	return c, nil
+}
+
+func create(ctx context.Context, root string, opts CreateOptions) (Created, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return Created{}, err
+	}
+	info := metainfo.Info{Name: filepath.Base(root)}
+	total, err := collect(ctx, root, &info, opts)
+	if err != nil {
+		return Created{}, err
+	}
+	if total == 0 {
+		return Created{}, errors.New("there is no data in it")
+	}
+	if info.PieceLength = opts.PieceLength; info.PieceLength == 0 {
+		info.PieceLength = PieceLength(total)
+	}
+	if p := info.PieceLength; p < minPieceLength || p > maxPieceLength || p&(p-1) != 0 {
+		return Created{}, fmt.Errorf("piece length %d: want a power of two from 16 KiB to 64 MiB", p)
+	}
+	if opts.Private {
+		yes := true
+		info.Private = &yes
+	}
+	// The layout wants a hash for each piece: first none, then the right ones.
+	info.Pieces = make([]byte, 20*((total+info.PieceLength-1)/info.PieceLength))
+	layout, err := storage.NewLayout(&info)
+	if err != nil {
+		return Created{}, err
+	}
+	progress := func(int64) {}
+	if opts.Progress != nil {
+		progress = func(done int64) { opts.Progress(done, total) }
+	}
+	if info.Pieces, err = storage.Hash(ctx, layout, filepath.Dir(root), progress); err != nil {
+		return Created{}, err
+	}
+	mi := metainfo.MetaInfo{CreatedBy: "braid", Comment: opts.Comment}
+	if mi.InfoBytes, err = bencode.Marshal(info); err != nil {
+		return Created{}, err
+	}
+	if len(opts.Trackers) > 0 {
+		mi.Announce = opts.Trackers[0]
+	}
+	if len(opts.Trackers) > 1 {
+		for _, t := range opts.Trackers {
+			mi.AnnounceList = append(mi.AnnounceList, []string{t})
+		}
+	}
+	b, err := bencode.Marshal(mi)
+	if err != nil {
+		return Created{}, err
+	}
+	s, err := ParseTorrent(b)
+	return Created{Torrent: b, Source: s}, err
+}
+
+// collect lists the regular files below root, in order, and sums their sizes up.
+func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateOptions) (total int64, err error) {
+	skipped := opts.Skipped
+	if skipped == nil {
+		skipped = func(string, string) {}
+	}
+	st, err := os.Stat(root)
+	if err != nil {
+		return 0, err
+	}
+	if st.Mode().IsRegular() {
+		info.Length = st.Size()
+		return st.Size(), nil
+	}
+	if !st.IsDir() {
+		return 0, errors.New("neither a file nor a directory")
+	}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if path != root && d.Name() == ".braid" {
+				skipped(path, "braid's own record")
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !d.Type().IsRegular() {
+			skipped(path, "not a regular file")
+			return nil
+		}
+		st, err := d.Info()
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		info.Files = append(info.Files, metainfo.FileInfo{
+			Length: st.Size(), Path: strings.Split(filepath.ToSlash(rel), "/"),
+		})
+		total += st.Size()
+		return nil
+	})
+	slices.SortFunc(info.Files, func(a, b metainfo.FileInfo) int { return slices.Compare(a.Path, b.Path) })
+	return total, err
+}
+
+// PieceLength is a good piece length for that much data: about 1500 pieces, within 64 KiB to 16 MiB. Fewer make
+// peers wait for whole pieces, more make the torrent large and checking slow.
+func PieceLength(total int64) int64 {
+	const least, most, pieces = 64 << 10, 16 << 20, 1500
+	p := int64(least)
+	for p < most && total/p > pieces {
+		p *= 2
+	}
+	return p
+}

@@ -1,0 +1,73 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/anacrolix/torrent"
+	"github.com/anacrolix/torrent/metainfo"
+	"github.com/anacrolix/torrent/storage"
+	"golang.org/x/time/rate"
+)
+
+// maxConns is the number of connections of one torrent. The engine's 50 is soon reached by a few peers with eight
+// paths each; what a connection costs is a few goroutines and buffers, about 100 kB.
+const maxConns = 512
+
+// engineConfig is the engine with everything off that finds, tells or listens by itself, and without the limits that
+// make sense only for peers that are strangers: which connections are opened is decided here, not there.
+func engineConfig(log *slog.Logger) *torrent.ClientConfig {
+	c := torrent.NewDefaultClientConfig()
+	c.Slogger = slog.New(quiet{log.Handler()})
+
+	c.NoDHT = true
+	c.DisablePEX = true // would tell addresses that only we understand
+	c.DisableTrackers = true
+	c.DisableWebtorrent = true
+	c.DisableWebseeds = true
+	c.NoDefaultPortForwarding = true
+	c.LocalServiceDiscovery = nil
+	c.DisableTCP = true // its own listeners and dialers; ours are added
+	c.DisableUTP = true
+	c.DialForPeerConns = false
+	c.AcceptPeerConnections = true
+	c.ListenPort = 0
+
+	c.DefaultStorage = noStorage{}              // every torrent brings its own
+	c.Seed = true                               // a session ends when its user says so
+	c.HeaderObfuscationPolicy.Preferred = false // SCION connections are encrypted; others are tried plain first
+	c.EstablishedConnsPerTorrent = maxConns
+	c.HalfOpenConnsPerTorrent = maxConns
+	c.TotalHalfOpenConns = 4 * maxConns
+	c.TorrentPeersHighWater = 4 * maxPeers * DefaultMaxPaths
+	c.DialRateLimiter = rate.NewLimiter(rate.Inf, 1)
+	c.NominalDialTimeout = 15 * time.Second
+	c.MinDialTimeout = 10 * time.Second // paths around the world, with a lost packet or two in the handshake
+	c.HandshakesTimeout = 15 * time.Second
+	c.DropDuplicatePeerIds = false // the connections of one peer over several paths have the same ID
+	return c
+}
+
+type noStorage struct{}
+
+func (noStorage) OpenTorrent(context.Context, *metainfo.Info, metainfo.Hash) (storage.TorrentImpl, error) {
+	return storage.TorrentImpl{}, errors.New("torrent without a store")
+}
+
+// quiet passes on what the engine says as the debugging messages that they are for a user of braid. What a user
+// needs to know the transfer says itself.
+type quiet struct{ slog.Handler }
+
+func (q quiet) Enabled(ctx context.Context, _ slog.Level) bool {
+	return q.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return q.Handler.Handle(ctx, r)
+}
+
+func (q quiet) WithAttrs(a []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(a)} }
+func (q quiet) WithGroup(name string) slog.Handler   { return quiet{q.Handler.WithGroup(name)} }

@@ -1,0 +1,92 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"golang.org/x/time/rate"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// fan is TCP that claims to have several paths to every peer, so that path-level peers can be had without a network.
+type fan struct {
+	*tcpTransport
+	paths int
+}
+
+func (f fan) Paths(context.Context, Peer) ([]pathsel.Path, error) {
+	var out []pathsel.Path
+	for i := range f.paths {
+		out = append(out, pathsel.Path{Fingerprint: pathsel.Fingerprint(fmt.Sprintf("%064d", i))})
+	}
+	return out, nil
+}
+
+func (f fan) Dial(ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error) {
+	w, err := f.tcpTransport.Dial(ctx, p, path, want)
+	if err != nil {
+		return nil, err
+	}
+	return fanWire{w, path}, nil
+}
+
+type fanWire struct {
+	Wire
+	path pathsel.Path
+}
+
+func (w fanWire) Path() pathsel.Path { return w.path }
+
+// openFan opens a session that listens on the host's loopback address and sees that many paths to everybody.
+func openFan(t *testing.T, cfg Config, host string, paths int) *Session {
+	t.Helper()
+	log := testLog(t)
+	tcp, err := openTCP([]Peer{mustPeer(t, host+":0")}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSession(cfg, log, []Transport{fan{tcp, paths}})
+	if err != nil {
+		tcp.Close()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// slow is TCP whose accepted connections write at a limited rate.
+type slow struct {
+	*tcpTransport
+	limit *rate.Limiter
+}
+
+func (s slow) Accept(ctx context.Context) (Wire, error) {
+	w, err := s.tcpTransport.Accept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slowWire{w, s.limit}, nil
+}
+
+type slowWire struct {
+	Wire
+	limit *rate.Limiter
+}
+
+func (w slowWire) Write(b []byte) (int, error) {
+	for rest := len(b); rest > 0; {
+		n := min(rest, w.limit.Burst())
+		if err := w.limit.WaitN(context.Background(), n); err != nil {
+			return 0, err
+		}
+		rest -= n
+	}
+	return w.Wire.Write(b)
+}

@@ -1,0 +1,3 @@
+module github.com/go-llsqlite/adapter
+
+go 1.26.0

@@ -1,0 +1,235 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/storage"
+)
+
+// Real clients, unmodified, exchange a torrent with braid over TCP on loopback. Whatever looks for peers on other
+// machines is off.
+
+// need fails the test if a program is missing: a skipped test would be taken for a passed one.
+func need(t *testing.T, program string, probe ...string) {
+	t.Helper()
+	if out, err := exec.Command(program, probe...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v: %s; run ./scripts/install-deps", program, probe, err, out)
+	}
+}
+
+// run starts a program that is ended with the test, and logs what it has said if the test fails.
+func run(t *testing.T, name string, args ...string) (wait func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, name, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		if t.Failed() {
+			t.Logf("%s said:\n%s", name, out.String())
+		}
+	})
+	return func() error {
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(patience):
+			return fmt.Errorf("%s has not ended after %v", name, patience)
+		}
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// foreign is another client. seed serves the file of the torrent that is in dir; fetch downloads it into dir from the
+// peer and ends.
+type foreign struct {
+	name  string
+	need  func(t *testing.T)
+	seed  func(t *testing.T, torrent, dir string, port int)
+	fetch func(t *testing.T, torrent, dir string, port int, peer string)
+}
+
+// libtorrentScript is a client in a few lines: role, torrent, directory, port, peer.
+const libtorrentScript = `
+import libtorrent as lt, sys, time
+role, torrent, directory, port = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+session = lt.session({
+    'listen_interfaces': '127.0.0.1:%d' % port, 'enable_dht': False, 'enable_lsd': False,
+    'enable_upnp': False, 'enable_natpmp': False, 'allow_multiple_connections_per_ip': True,
+})
+params = {'ti': lt.torrent_info(torrent), 'save_path': directory}
+if role == 'seed':
+    params['flags'] = lt.torrent_flags.seed_mode
+handle = session.add_torrent(params)
+handle.unset_flags(lt.torrent_flags.auto_managed)
+handle.resume()
+if role == 'fetch':
+    host, port = sys.argv[5].rsplit(':', 1)
+    handle.connect_peer((host, int(port)))
+while role == 'seed' or not handle.status().is_seeding:
+    time.sleep(0.05)
+handle.flush_cache()
+time.sleep(0.5)
+`
+
+// The system's Python: libtorrent comes from its package.
+const systemPython = "/usr/bin/python3"
+
+var foreigners = []foreign{
+	{
+		name: "aria2",
+		need: func(t *testing.T) { need(t, "aria2c", "--version") },
+		seed: func(t *testing.T, torrent, dir string, port int) {
+			run(t, "aria2c", append(quietAria2(dir, port), "--check-integrity=true", "--seed-ratio=0.0", torrent)...)
+		},
+		// aria2 takes no peer's address but from a tracker, a magnet link or local discovery: a tracker of
+		// one answer tells it of braid.
+		fetch: func(t *testing.T, torrent, dir string, port int, peer string) {
+			tracker := tellPeer(t, peer)
+			if err := run(t, "aria2c", append(quietAria2(dir, port), "--seed-time=0", "--bt-tracker="+tracker, torrent)...)(); err != nil {
+				t.Error(err)
+			}
+		},
+	},
+	{
+		name: "libtorrent",
+		need: func(t *testing.T) { need(t, systemPython, "-c", "import libtorrent") },
+		seed: func(t *testing.T, torrent, dir string, port int) {
+			run(t, systemPython, "-c", libtorrentScript, "seed", torrent, dir, strconv.Itoa(port))
+		},
+		fetch: func(t *testing.T, torrent, dir string, port int, peer string) {
+			if err := run(t, systemPython, "-c", libtorrentScript, "fetch", torrent, dir, strconv.Itoa(port), peer)(); err != nil {
+				t.Error(err)
+			}
+		},
+	},
+}
+
+func quietAria2(dir string, port int) []string {
+	return []string{
+		"--no-conf", "--dir=" + dir, "--listen-port=" + strconv.Itoa(port), "--interface=127.0.0.1",
+		"--enable-dht=false", "--enable-dht6=false", "--bt-enable-lpd=false", "--enable-peer-exchange=false",
+		"--allow-overwrite=true", "--file-allocation=none", "--summary-interval=0",
+	}
+}
+
+// tellPeer is an HTTP tracker that knows one peer (BEP 3, BEP 23).
+func tellPeer(t *testing.T, peer string) string {
+	t.Helper()
+	a, err := net.ResolveTCPAddr("tcp4", peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compact := string(a.IP.To4()) + string([]byte{byte(a.Port >> 8), byte(a.Port)})
+	return serveBytes(t, "d8:intervali60e5:peers6:"+compact+"e")
+}
+
+func serveBytes(t *testing.T, body string) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }))
+	t.Cleanup(s.Close)
+	return s.URL + "/announce"
+}
+
+func TestInteroperation(t *testing.T) {
+	for _, f := range foreigners {
+		t.Run(f.name, func(t *testing.T) {
+			f.need(t)
+			data := t.TempDir()
+			randomFiles(t, data, "set", 3<<20, 0, 70_000, 1)
+			c := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{PieceLength: 32 << 10})
+			torrent := filepath.Join(t.TempDir(), "set.torrent")
+			if err := os.WriteFile(torrent, c.Torrent, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			t.Run("braid downloads", func(t *testing.T) {
+				port := freePort(t)
+				f.seed(t, torrent, data, port)
+				out := t.TempDir()
+				store := openStore(t, out)
+				// It may take a moment to listen: the first attempts fail and are repeated.
+				tr, err := openSession(t, Config{}).Add(c.Source, store, Options{Peers: []Peer{mustPeer(t, fmt.Sprintf("127.0.0.1:%d", port))}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				wait(t, tr)
+				tr.Close()
+				if err := store.Close(); err != nil {
+					t.Fatal(err)
+				}
+				sameFiles(t, c.Source, data, out)
+			})
+			t.Run("braid seeds", func(t *testing.T) {
+				seeder := seed(t, c.Source, data)
+				out := t.TempDir()
+				f.fetch(t, torrent, out, freePort(t), seeder.Listening()[0].String())
+				r, err := storage.Check(t.Context(), c.Source.Layout, out, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !r.Complete() {
+					t.Errorf("%s has fetched %d of %d pieces: %+v", f.name, r.GoodPieces(), len(r.Good), r.Files)
+				}
+				sameFiles(t, c.Source, data, out)
+			})
+		})
+	}
+}
+
+// A magnet link from libtorrent's hands: the description comes by metadata exchange (BEP 9) from it.
+func TestMagnetFromLibtorrent(t *testing.T) {
+	f := foreigners[1]
+	f.need(t)
+	data, out := t.TempDir(), t.TempDir()
+	randomFiles(t, data, "set", 1<<20, 5)
+	c := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{PieceLength: 16 << 10})
+	torrent := filepath.Join(t.TempDir(), "set.torrent")
+	if err := os.WriteFile(torrent, c.Torrent, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	f.seed(t, torrent, data, port)
+	src, err := ParseMagnet(strings.Join([]string{c.Source.Magnet(), fmt.Sprintf("x.pe=127.0.0.1:%d", port)}, "&"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := openStore(t, out)
+	tr, err := openSession(t, Config{}).Add(src, store, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, tr)
+	tr.Close()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, c.Source, data, out)
+}

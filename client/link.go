@@ -1,0 +1,96 @@
+package client
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// link is a wire as the engine sees it: with a face for an address, counted, and told of when it ends. The engine
+// closes links with its own lock held, so that nothing here may block or call the engine.
+type link struct {
+	Wire
+	transport string
+	face      face
+	accepted  bool
+	opened    time.Time
+
+	read, written       atomic.Uint64
+	firstRead, lastRead atomic.Int64 // Unix ns; 0: nothing was read yet
+	greeted             atomic.Bool  // the BitTorrent handshake is done
+	gone                atomic.Bool
+
+	mu       sync.Mutex
+	onChange func() // called without the lock when greeted or gone has changed; must not block
+	release  func() // gives back what the link holds: once
+	once     sync.Once
+	closeErr error
+	last     atomic.Pointer[Measurement] // taken just before the end
+}
+
+// Measure also works after the end, when many wires do not know any more.
+func (l *link) Measure() Measurement {
+	if m := l.last.Load(); m != nil {
+		return *m
+	}
+	return l.Wire.Measure()
+}
+
+func (l *link) Read(b []byte) (int, error) {
+	n, err := l.Wire.Read(b)
+	if n > 0 {
+		l.read.Add(uint64(n))
+		now := time.Now().UnixNano()
+		l.firstRead.CompareAndSwap(0, now)
+		l.lastRead.Store(now)
+	}
+	return n, err
+}
+
+func (l *link) Write(b []byte) (int, error) {
+	n, err := l.Wire.Write(b)
+	l.written.Add(uint64(n))
+	return n, err
+}
+
+func (l *link) Close() error {
+	l.once.Do(func() {
+		m := l.Wire.Measure()
+		l.last.Store(&m)
+		l.closeErr = l.Wire.Close()
+		l.gone.Store(true)
+		l.release()
+		l.changed()
+	})
+	return l.closeErr
+}
+
+// RemoteAddr is the same on both ends' kinds of connections, dialled and accepted: see face.
+func (l *link) RemoteAddr() net.Addr { return l.face }
+
+func (l *link) greet() {
+	l.greeted.Store(true)
+	l.changed()
+}
+
+func (l *link) changed() {
+	l.mu.Lock()
+	f := l.onChange
+	l.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
+// watch sets who is told of changes, and tells at once, since some may have happened.
+func (l *link) watch(f func()) {
+	l.mu.Lock()
+	l.onChange = f
+	l.mu.Unlock()
+	f()
+}
+
+func newLink(w Wire, transport string, f face, accepted bool, release func()) *link {
+	return &link{Wire: w, transport: transport, face: f, accepted: accepted, opened: time.Now(), release: release}
+}

@@ -1,0 +1,102 @@
+package client
+
+import (
+	"path/filepath"
+	"testing"
+
+	"braid/pathsel"
+	"braid/storage"
+)
+
+// All paths up to the budget carry data with "all", one with "first"; several torrents share a session.
+func TestPathSelection(t *testing.T) {
+	data := t.TempDir()
+	randomFiles(t, data, "one", 8<<20, 100_000)
+	randomFiles(t, data, "two", 300_000)
+	one := makeTorrent(t, filepath.Join(data, "one"), CreateOptions{PieceLength: 16 << 10}).Source
+	two := makeTorrent(t, filepath.Join(data, "two"), CreateOptions{}).Source
+	seeder := openFan(t, Config{}, "127.0.0.1", 1)
+	for _, s := range []Source{one, two} {
+		if _, err := seeder.Add(s, storage.OpenVerified(data, testLog(t)), Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		selector string
+		max      int
+		want     int
+	}{{"first", 8, 1}, {"all", 8, 5}, {"all", 3, 3}} {
+		t.Run(c.selector, func(t *testing.T) {
+			sel, err := pathsel.New(c.selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := t.TempDir()
+			store := openStore(t, out)
+			s := openFan(t, Config{Selector: sel, MaxPaths: c.max}, "127.0.0.1", 5)
+			var all []*Transfer
+			for _, src := range []Source{one, two} {
+				tr, err := s.Add(src, store, Options{Peers: seeder.Listening()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, tr)
+			}
+			if _, err := s.Add(one, store, Options{}); err == nil {
+				t.Error("a torrent was added twice")
+			}
+			wait(t, all[1])
+			used := 0
+			seen := map[pathsel.Fingerprint]bool{}
+			p := wait(t, all[0])
+			for _, x := range p.Paths {
+				if x.BytesRead > 0 {
+					used++
+				}
+				if seen[x.Path.Fingerprint] {
+					t.Errorf("path %s is there twice", x.Path.Fingerprint)
+				}
+				seen[x.Path.Fingerprint] = true
+			}
+			if used != c.want || p.Fetched != one.Layout.Length {
+				t.Errorf("%d paths used, want %d; fetched %d of %d", used, c.want, p.Fetched, one.Layout.Length)
+			}
+			for _, tr := range all {
+				tr.Close()
+			}
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			sameFiles(t, one, data, out)
+			sameFiles(t, two, data, out)
+		})
+	}
+}
+
+// The seeder sees each path-level peer, and what it sends on it.
+func TestSeederSeesPaths(t *testing.T) {
+	data := t.TempDir()
+	randomFiles(t, data, "set", 4<<20)
+	src := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{}).Source
+	seeder := openFan(t, Config{}, "127.0.0.1", 1)
+	serving, err := seeder.Add(src, storage.OpenVerified(data, testLog(t)), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leecher := openFan(t, Config{}, "127.0.0.1", 4)
+	tr, err := leecher.Add(src, openStore(t, t.TempDir()), Options{Peers: seeder.Listening()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, tr)
+	until(t, serving, "all four seen", func(p Progress) bool {
+		var sent uint64
+		for _, x := range p.Paths {
+			if !x.Accepted {
+				return false
+			}
+			sent += x.BytesWritten
+		}
+		return len(p.Paths) == 4 && sent >= uint64(src.Layout.Length) && p.Sent >= src.Layout.Length // stolen requests are served twice
+	})
+}

@@ -1,0 +1,125 @@
+package client
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// Peer is the address of an address-level peer: a SCION address, or host and port of TCP. It is comparable.
+type Peer struct {
+	scion scionnet.Addr
+	// host and port of a TCP peer. An IP address stands in its canonical form.
+	host string
+	port uint16
+}
+
+// ParsePeer reads a SCION address in one of its forms (1-ff00:0:111,[127.0.0.1]:42000), or host:port.
+func ParsePeer(s string) (Peer, error) {
+	p, err := parseAddress(s)
+	if err == nil && p.Port() == 0 {
+		err = fmt.Errorf("peer %q: the port must not be 0", s)
+	}
+	return p, err
+}
+
+// ParseListen reads an address to listen on. Port 0 is any free port; an empty host is every address of the
+// machine (TCP only).
+func ParseListen(s string) (Peer, error) { return parseAddress(s) }
+
+const maxHostName = 253 // RFC 1035
+
+func parseAddress(s string) (Peer, error) {
+	if strings.Contains(s, ",") {
+		a, err := scionnet.ParseAddr(s)
+		if err != nil {
+			return Peer{}, err
+		}
+		return Peer{scion: a}, nil
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return Peer{}, fmt.Errorf("address %q: want ISD-AS,[host]:port for SCION, or host:port for TCP", s)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return Peer{}, fmt.Errorf("address %q: want a port from 0 to 65535", s)
+	}
+	if len(host) > maxHostName || strings.ContainsAny(host, " /\\?#@\x00") {
+		return Peer{}, fmt.Errorf("address %q: the host is not a name", s)
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+	}
+	return Peer{host: host, port: uint16(n)}, nil
+}
+
+// SCIONPeer is the peer with that address.
+func SCIONPeer(a scionnet.Addr) Peer { return Peer{scion: a} }
+
+// SCION is the peer's SCION address, if it has one.
+func (p Peer) SCION() (scionnet.Addr, bool) { return p.scion, p.scion.IA != 0 }
+
+// Port is the peer's port.
+func (p Peer) Port() uint16 {
+	if a, ok := p.SCION(); ok {
+		return a.Port
+	}
+	return p.port
+}
+
+// String is the form that ParsePeer reads.
+func (p Peer) String() string {
+	if a, ok := p.SCION(); ok {
+		return a.String()
+	}
+	return net.JoinHostPort(p.host, strconv.Itoa(int(p.port)))
+}
+
+// MarshalText writes String's form.
+func (p Peer) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// ID names the peer in pathsel.
+func (p Peer) ID() pathsel.PeerID { return pathsel.PeerID(p.String()) }
+
+// hostName is what all peers of one host have in common: a ban holds for the host.
+func (p Peer) hostName() string {
+	if a, ok := p.SCION(); ok {
+		return "scion " + a.IA.String() + "," + a.Host.String()
+	}
+	return "tcp " + p.host
+}
+
+// faceOf is the address under which the engine knows a host: a unique local IPv6 address (RFC 4193) made of a hash.
+// The engine bans by IP address, so that one bad block takes out the host's connections over all of its
+// paths; and it would take an address that is none for a reason to panic.
+func faceOf(p Peer) netip.Addr {
+	sum := sha256.Sum256([]byte(p.hostName()))
+	var b [16]byte
+	copy(b[1:], sum[:])
+	b[0] = 0xfd
+	return netip.AddrFrom16(b)
+}
+
+// face is the address of one path-level connection towards the engine. The port is a slot: it tells the ports and
+// paths of a host apart, and means nothing on any network.
+type face struct {
+	host netip.Addr
+	slot uint16
+}
+
+var _ net.Addr = face{}
+
+func (f face) Network() string { return "braid" }
+
+func (f face) String() string { return netip.AddrPortFrom(f.host, f.slot).String() }
+
+// AddrPort is zero, which keeps the engine from telling other peers of an address that only we know (peer exchange,
+// hole punching).
+func (f face) AddrPort() netip.AddrPort { return netip.AddrPort{} }

@@ -1,0 +1,155 @@
+package client
+
+import (
+	"time"
+
+	"braid/pathsel"
+)
+
+// Phase is what a transfer is doing.
+type Phase string
+
+const (
+	Metadata    Phase = "metadata"    // a magnet link, whose description no peer has sent yet
+	Checking    Phase = "checking"    // data that is there already is being hashed
+	Downloading Phase = "downloading" // pieces are missing
+	Complete    Phase = "complete"    // every piece is there and verified
+	Broken      Phase = "failed"      // see Progress.Err
+)
+
+// Progress is a transfer at one moment.
+type Progress struct {
+	Name  string
+	Phase Phase
+	Since time.Duration // since the transfer was added
+	// Total is the size of the data, 0 while it is unknown; Have of it is on disk, verified or about to be.
+	Total, Have  int64
+	Pieces, Done int // in all, and verified
+	// Fetched is payload that was received and was of use in this session, Sent payload that was sent.
+	Fetched, Sent int64
+	// ReadRate and WriteRate are of all connections, in bits per second over the last seconds.
+	ReadRate, WriteRate float64
+	// Wasted counts bytes of payload that came twice or for nothing; Dropped the pieces that were wrong.
+	Wasted, Dropped int64
+	Paths           []PathProgress
+	Err             error
+}
+
+// PathProgress is one path-level peer of a transfer: all its connections so far, and the one that is open.
+type PathProgress struct {
+	Peer      string
+	Path      pathsel.Path // no fingerprint where the transport has none, or it is not known yet
+	Transport string
+	Accepted  bool // the peer connected to us
+	State     pathsel.State
+	Measurement
+	// BytesRead and BytesWritten count the peer protocol; FirstRead and LastRead are zero before the first byte.
+	BytesRead, BytesWritten uint64
+	FirstRead, LastRead     time.Time
+	ReadRate, WriteRate     float64 // bits per second over the last seconds
+	Failures                int
+	Err                     error // why it was last refused or lost
+}
+
+// meter smooths a counter's growth. Two seconds or so are seen, which is steady enough to read and quick enough
+// to believe.
+type meter struct {
+	bytes uint64
+	rate  float64 // bits per second
+	begun bool
+}
+
+func (m *meter) update(bytes uint64, elapsed time.Duration) {
+	const weight = 0.4 // of the newest second
+	if elapsed <= 0 {
+		return
+	}
+	now := float64(bytes-m.bytes) * 8 / elapsed.Seconds()
+	m.bytes = bytes
+	if !m.begun {
+		m.begun, m.rate = bytes > 0, now
+		return
+	}
+	if m.rate += weight * (now - m.rate); m.rate < 1 {
+		m.rate = 0 // what fades away is not a rate
+	}
+}
+
+// row gathers what is shown of one path-level peer, over its successive links.
+type row struct {
+	peer      Peer
+	path      pathsel.Path
+	transport string
+	accepted  bool
+	link      *link // nil: none is open
+	past      struct{ read, written uint64 }
+	first     int64 // Unix ns of the first byte on any link
+	last      int64
+	seen      Measurement // of the last link, while it was open
+	in, out   meter
+	err       error
+}
+
+// settle takes the link's counts over when it has ended.
+func (r *row) settle() {
+	l := r.link
+	r.seen = l.Measure()
+	r.past.read += l.read.Load()
+	r.past.written += l.written.Load()
+	r.first, r.last = r.reads()
+	r.link = nil
+}
+
+func (r *row) reads() (first, last int64) {
+	first, last = r.first, r.last
+	if r.link == nil {
+		return first, last
+	}
+	if f := r.link.firstRead.Load(); first == 0 {
+		first = f
+	}
+	return first, max(last, r.link.lastRead.Load())
+}
+
+func (r *row) bytes() (read, written uint64) {
+	read, written = r.past.read, r.past.written
+	if r.link != nil {
+		read += r.link.read.Load()
+		written += r.link.written.Load()
+	}
+	return read, written
+}
+
+func (r *row) measure(elapsed time.Duration) {
+	read, written := r.bytes()
+	r.in.update(read, elapsed)
+	r.out.update(written, elapsed)
+	if r.link != nil {
+		r.seen = r.link.Measure()
+	}
+}
+
+func (r *row) progress() PathProgress {
+	read, written := r.bytes()
+	first, last := r.reads()
+	p := PathProgress{
+		Peer: r.peer.String(), Path: r.path, Transport: r.transport, Accepted: r.accepted,
+		State: pathsel.Idle, Measurement: r.seen, BytesRead: read, BytesWritten: written,
+		FirstRead: unixTime(first), LastRead: unixTime(last),
+		ReadRate: r.in.rate, WriteRate: r.out.rate, Err: r.err,
+	}
+	if r.link != nil {
+		p.State, p.Measurement = pathsel.Active, r.link.Measure()
+		if r.accepted {
+			p.Path = r.link.Path()
+		}
+	}
+	return p
+}
+
+func unixTime(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}

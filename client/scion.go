@@ -1,0 +1,74 @@
+package client
+
+import (
+	"context"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// scionTransport is one endpoint of a SCION host, which dials and accepts.
+type scionTransport struct {
+	host     *scionnet.Host
+	endpoint *scionnet.Endpoint
+}
+
+func openSCION(ctx context.Context, host *scionnet.Host, port uint16, id *scionnet.Identity) (*scionTransport, error) {
+	e, err := host.Listen(ctx, scionnet.ListenConfig{Port: port, Identity: id})
+	if err != nil {
+		return nil, err
+	}
+	return &scionTransport{host: host, endpoint: e}, nil
+}
+
+func (t *scionTransport) Name() string { return "scion" }
+
+func (t *scionTransport) Serves(p Peer) bool {
+	_, ok := p.SCION()
+	return ok
+}
+
+func (t *scionTransport) Paths(ctx context.Context, p Peer) ([]pathsel.Path, error) {
+	return t.host.Paths(ctx, p.scion.IA)
+}
+
+func (t *scionTransport) Watch(p Peer) (<-chan struct{}, func()) {
+	return t.host.Subscribe(p.scion.IA)
+}
+
+func (t *scionTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error) {
+	c, err := t.endpoint.Dial(ctx, p.scion, path, want)
+	if err != nil {
+		return nil, err
+	}
+	return scionWire{c}, nil
+}
+
+func (t *scionTransport) Accept(ctx context.Context) (Wire, error) {
+	c, err := t.endpoint.Accept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return scionWire{c}, nil
+}
+
+func (t *scionTransport) Listening() []Peer { return []Peer{SCIONPeer(t.endpoint.Addr())} }
+
+func (t *scionTransport) Close() error { return t.endpoint.Close() }
+
+type scionWire struct{ *scionnet.Conn }
+
+func (w scionWire) Peer() Peer { return SCIONPeer(w.RemoteSCION()) }
+
+func (w scionWire) Key() *scionnet.PeerKey {
+	k := w.PeerKey()
+	return &k
+}
+
+func (w scionWire) Measure() Measurement {
+	s := w.Stats()
+	return Measurement{
+		RTT: s.RTT, MinRTT: s.MinRTT, Handshake: s.Handshake,
+		PacketsSent: s.PacketsSent, PacketsLost: s.PacketsLost,
+	}
+}

@@ -1,0 +1,279 @@
+// Package client downloads and seeds torrents over path-level peers.
+//
+// An address-level peer that SCION reaches over four paths becomes four path-level peers, each with a connection
+// of its own that is pinned to its path. An unmodified BitTorrent engine (anacrolix/torrent) spreads the
+// pieces over them. The package owns which connections exist: the engine dials nothing that was not offered to
+// it, and learns of no address by itself. It asks pathsel what to open and close, carries that out, and measures.
+//
+//	Session   one engine, its transports and listeners
+//	Transfer  one torrent: a goroutine that turns paths, measurements and decisions into offers
+//	offers    the engine's dialer: the path-level peers that may be dialled, each with a face
+//	face      the address that the engine sees: a made-up IPv6 address for the host, a port for (port, path)
+//	link      a connection that counts
+//
+// It sends nothing anywhere but to the peers that it is given: no DHT, no peer exchange, no port mapping.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/anacrolix/torrent"
+
+	"braid/pathsel"
+	"braid/scionnet"
+	"braid/storage"
+)
+
+// Config describes a session.
+type Config struct {
+	// Host is the local SCION host; nil for TCP only. It stays open when the session is closed.
+	Host *scionnet.Host
+	// Identity is the key that SCION peers see; nil is a new one for this session.
+	Identity *scionnet.Identity
+	// Listen are addresses to accept connections on: at most one SCION address, which must be of the Host.
+	// Without one a SCION host accepts on a free port.
+	Listen []Peer
+	// Selector decides which paths to open; nil is pathsel's "all".
+	Selector pathsel.Selector
+	// MaxPaths is the budget of connections for each address-level peer and torrent; 0 is DefaultMaxPaths.
+	MaxPaths int
+	// Logger may be nil.
+	Logger *slog.Logger
+}
+
+// DefaultMaxPaths is more than most pairs of ASes have disjoint ways, and few enough that a peer with thousands of
+// paths does not become thousands of connections.
+const DefaultMaxPaths = 8
+
+// Session is an engine with its transports. Any number of torrents share it.
+type Session struct {
+	log        *slog.Logger
+	selector   pathsel.Selector
+	maxPaths   int
+	engine     *torrent.Client
+	offers     *offers
+	transports []Transport
+	inbound    *inbound
+	ctx        context.Context // ends with Close
+	stop       context.CancelFunc
+	workers    sync.WaitGroup
+
+	mu        sync.Mutex
+	transfers map[*Transfer]struct{}
+}
+
+// New opens a session. The context bounds the opening only.
+func New(ctx context.Context, cfg Config) (*Session, error) {
+	var transports []Transport
+	closeAll := func() {
+		for _, t := range transports {
+			t.Close()
+		}
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	var tcp []Peer
+	var scion *scionnet.Addr
+	for _, p := range cfg.Listen {
+		a, ok := p.SCION()
+		switch {
+		case !ok:
+			tcp = append(tcp, p)
+		case cfg.Host == nil:
+			return nil, fmt.Errorf("listen on %s: there is no SCION host", p)
+		case scion != nil:
+			return nil, fmt.Errorf("listen on %s: one SCION address is all a session has, and %s was given first", p, scion)
+		case a.IA != cfg.Host.IA() || a.Host != cfg.Host.LocalIP():
+			return nil, fmt.Errorf("listen on %s: this host is %s,[%s]", p, cfg.Host.IA(), cfg.Host.LocalIP())
+		default:
+			scion = &a
+		}
+	}
+	if cfg.Host != nil {
+		var port uint16
+		if scion != nil {
+			port = scion.Port
+		}
+		t, err := openSCION(ctx, cfg.Host, port, cfg.Identity)
+		if err != nil {
+			return nil, err
+		}
+		transports = append(transports, t)
+	}
+	t, err := openTCP(tcp, log)
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	transports = append(transports, t)
+	s, err := newSession(cfg, log, transports)
+	if err != nil {
+		closeAll()
+	}
+	return s, err
+}
+
+// newSession makes a session over transports that are already open, which it owns if there is no error.
+func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session, error) {
+	s := &Session{
+		log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths,
+		offers: newOffers(), transports: transports,
+		transfers: map[*Transfer]struct{}{},
+	}
+	if s.maxPaths <= 0 {
+		s.maxPaths = DefaultMaxPaths
+	}
+	if s.selector == nil {
+		var err error
+		if s.selector, err = pathsel.New("all"); err != nil {
+			return nil, err
+		}
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.inbound = newInbound(s.Listening())
+	c := engineConfig(log)
+	c.Callbacks.CompletedHandshake = s.handshaken
+	var err error
+	if s.engine, err = torrent.NewClient(c); err != nil {
+		s.stop()
+		return nil, fmt.Errorf("start the BitTorrent engine: %w", err)
+	}
+	s.engine.AddDialer(s.offers)
+	s.engine.AddListener(s.inbound)
+	for _, t := range transports {
+		s.workers.Go(func() { s.accept(t) })
+	}
+	return s, nil
+}
+
+// Listening are the addresses that other peers may dial.
+func (s *Session) Listening() []Peer {
+	var out []Peer
+	for _, t := range s.transports {
+		out = append(out, t.Listening()...)
+	}
+	return out
+}
+
+// transportFor is the transport that reaches the peer.
+func (s *Session) transportFor(p Peer) (Transport, error) {
+	for _, t := range s.transports {
+		if t.Serves(p) {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("peer %s: this session has no SCION; give --config-dir or --sciond", p)
+}
+
+func (s *Session) accept(t Transport) {
+	for {
+		w, err := t.Accept(s.ctx)
+		if err != nil {
+			if s.ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+				s.log.Error("no more connections are accepted", "transport", t.Name(), "error", err)
+			}
+			return
+		}
+		if err := s.welcome(t, w); err != nil {
+			s.log.Debug("connection refused", "peer", w.Peer(), "error", err)
+			w.Close()
+		}
+	}
+}
+
+// welcome hands an accepted connection to the engine, which waits for the peer's handshake.
+func (s *Session) welcome(t Transport, w Wire) error {
+	f, err := s.offers.takeSlot(faceOf(w.Peer()))
+	if err != nil {
+		return err
+	}
+	l := newLink(w, t.Name(), f, true, nil)
+	l.release = func() {
+		s.inbound.remove(l)
+		s.offers.freeSlot(f)
+	}
+	if err := s.inbound.add(s.ctx, l); err != nil {
+		s.offers.freeSlot(f)
+		return err
+	}
+	return nil
+}
+
+// handshaken is called by the engine, without its lock, when the peers have told each other which torrent they mean.
+// Only now an accepted connection belongs to one.
+func (s *Session) handshaken(c *torrent.PeerConn, hash torrent.InfoHash) {
+	addr := c.RemoteAddr.String()
+	s.mu.Lock()
+	var t *Transfer
+	for x := range s.transfers {
+		if x.source.InfoHash == hash {
+			t = x
+		}
+	}
+	s.mu.Unlock()
+	if t == nil {
+		return
+	}
+	if l := s.inbound.find(addr); l != nil {
+		l.greeted.Store(true)
+		t.inbox.put(accepted{l})
+		return
+	}
+	t.inbox.put(greeted{addr})
+}
+
+// Add begins a transfer. Data goes to and comes from the store, which stays open when the session is closed, and must
+// stay open as long.
+func (s *Session) Add(src Source, store storage.Store, opts Options) (*Transfer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return nil, errors.New("add a torrent: the session is closed")
+	}
+	for t := range s.transfers {
+		if t.source.InfoHash == src.InfoHash {
+			return nil, fmt.Errorf("add torrent %s: it is there already", src.title())
+		}
+	}
+	t, err := newTransfer(s, src, store, opts)
+	if err != nil {
+		return nil, fmt.Errorf("add torrent %s: %w", src.title(), err)
+	}
+	s.transfers[t] = struct{}{}
+	return t, nil
+}
+
+func (s *Session) forget(t *Transfer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.transfers, t)
+}
+
+// Close ends all transfers and connections, and waits for them. The data that was received is on disk when the stores
+// are closed after it.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	s.stop()
+	all := make([]*Transfer, 0, len(s.transfers))
+	for t := range s.transfers {
+		all = append(all, t)
+	}
+	s.mu.Unlock()
+	for _, t := range all {
+		t.Close()
+	}
+	errs := s.engine.Close()
+	s.inbound.close() // after the engine, which would take the end of its listener for an error
+	for _, t := range s.transports {
+		errs = append(errs, t.Close())
+	}
+	s.workers.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,260 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/storage"
+)
+
+// patience is for what takes milliseconds on an idle machine.
+const patience = 60 * time.Second
+
+func testLog(t *testing.T) *slog.Logger {
+	level := slog.LevelInfo
+	if testing.Verbose() {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: level}))
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	fmt.Fprint(w.t.Output(), string(b))
+	return len(b), nil
+}
+
+// randomFiles writes files of these sizes below dir/name, always the same bytes for the same seed.
+func randomFiles(t *testing.T, dir, name string, sizes ...int) {
+	t.Helper()
+	r := rand.NewChaCha8([32]byte{1})
+	for i, n := range sizes {
+		b := make([]byte, n)
+		r.Read(b)
+		path := filepath.Join(dir, name, fmt.Sprintf("d%d", i%3), fmt.Sprintf("f%d", i))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func writeRandom(t *testing.T, path string, size int) {
+	t.Helper()
+	b := make([]byte, size)
+	rand.NewChaCha8([32]byte{2}).Read(b)
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func makeTorrent(t *testing.T, path string, opts CreateOptions) Created {
+	t.Helper()
+	c, err := Create(t.Context(), path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func openSession(t *testing.T, cfg Config) *Session {
+	t.Helper()
+	cfg.Logger = testLog(t)
+	s, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func mustPeer(t *testing.T, s string) Peer {
+	t.Helper()
+	p, err := ParseListen(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// seed serves the data below dir from a session of its own.
+func seed(t *testing.T, src Source, dir string) *Session {
+	t.Helper()
+	s := openSession(t, Config{Listen: []Peer{mustPeer(t, "127.0.0.1:0")}})
+	if _, err := s.Add(src, storage.OpenVerified(dir, testLog(t)), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func openStore(t *testing.T, dir string) storage.Store {
+	t.Helper()
+	st, err := storage.Open("file", dir, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func wait(t *testing.T, tr *Transfer) Progress {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	select {
+	case <-tr.Done():
+	case <-ctx.Done():
+		t.Fatalf("not done after %v: %+v", patience, tr.Progress())
+	}
+	p := tr.Progress()
+	if p.Err != nil {
+		t.Fatal(p.Err)
+	}
+	return p
+}
+
+// sameFiles compares every file of the torrent below two directories.
+func sameFiles(t *testing.T, src Source, want, got string) {
+	t.Helper()
+	for _, f := range src.Layout.Files {
+		a, err := os.ReadFile(filepath.Join(want, f.Path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(got, f.Path))
+		if err != nil {
+			t.Error(err)
+		} else if !bytes.Equal(a, b) {
+			t.Errorf("%s differs", f.Path)
+		}
+	}
+}
+
+func TestDownloadOverTCP(t *testing.T) {
+	data, out := t.TempDir(), t.TempDir()
+	randomFiles(t, data, "set", 3<<20, 0, 1, 70_000, 16384, 5<<20, 123_457)
+	c := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{PieceLength: 32 << 10})
+	seeder := seed(t, c.Source, data)
+
+	store := openStore(t, out)
+	s := openSession(t, Config{})
+	tr, err := s.Add(c.Source, store, Options{Peers: seeder.Listening()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := wait(t, tr)
+	if p.Fetched != c.Source.Layout.Length || p.Dropped != 0 {
+		t.Errorf("fetched %d of %d, %d dropped", p.Fetched, c.Source.Layout.Length, p.Dropped)
+	}
+	if len(p.Paths) != 1 || p.Paths[0].BytesRead < uint64(c.Source.Layout.Length) || p.Paths[0].RTT == 0 {
+		t.Errorf("paths: %+v", p.Paths)
+	}
+	tr.Close()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, c.Source, data, out)
+	r, err := storage.Check(t.Context(), c.Source.Layout, out, nil)
+	if err != nil || !r.Complete() {
+		t.Errorf("check: %+v, %v", r, err)
+	}
+	if !storage.Trusted(out, c.Source.InfoHash, c.Source.Layout) {
+		t.Error("the record does not vouch for what was just downloaded")
+	}
+}
+
+func TestMagnet(t *testing.T) {
+	data, out := t.TempDir(), t.TempDir()
+	randomFiles(t, data, "set", 3<<20, 100_000)
+	c := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{PieceLength: 16 << 10})
+	seeder := seed(t, c.Source, data)
+	src, err := ParseMagnet(c.Source.Magnet(seeder.Listening()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !src.IsMagnet() || len(src.Peers) != 1 {
+		t.Fatalf("magnet: %+v", src)
+	}
+	store := openStore(t, out)
+	tr, err := openSession(t, Config{}).Add(src, store, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, tr)
+	tr.Close()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, c.Source, data, out)
+}
+
+// Many pieces, of a file that is mostly a hole.
+func TestManyPieces(t *testing.T) {
+	data, out := t.TempDir(), t.TempDir()
+	name := filepath.Join(data, "big")
+	writeRandom(t, name, 1<<20)
+	if err := os.Truncate(name, 192<<20); err != nil {
+		t.Fatal(err)
+	}
+	src := makeTorrent(t, name, CreateOptions{PieceLength: 16 << 10}).Source
+	store := openStore(t, out)
+	tr, err := openSession(t, Config{}).Add(src, store, Options{Peers: seed(t, src, data).Listening()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := wait(t, tr); p.Pieces != 12288 || p.Done != p.Pieces {
+		t.Errorf("%d of %d pieces", p.Done, p.Pieces)
+	}
+	tr.Close()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := storage.Check(t.Context(), src.Layout, out, nil)
+	if err != nil || !r.Complete() {
+		t.Errorf("%d good pieces, %v", r.GoodPieces(), err)
+	}
+}
+
+// A torrent that the target directory cannot take fails, also when its description comes from a peer.
+func TestStoreRefuses(t *testing.T) {
+	data := t.TempDir()
+	randomFiles(t, data, "set", 100_000)
+	src := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{}).Source
+	seeder := seed(t, src, data)
+	magnet, err := ParseMagnet(src.Magnet(seeder.Listening()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	if err := os.Symlink(t.TempDir(), filepath.Join(out, "set")); err != nil {
+		t.Fatal(err)
+	}
+	store := openStore(t, out)
+	defer store.Close()
+	s := openSession(t, Config{})
+	if _, err := s.Add(src, store, Options{Peers: seeder.Listening()}); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("torrent: %v", err)
+	}
+	tr, err := s.Add(magnet, store, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, tr, "failed", func(p Progress) bool { return p.Phase == Broken })
+	if err := tr.Progress().Err; !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("magnet: %v", err)
+	}
+}

@@ -1,0 +1,142 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// tcpTransport serves ordinary BitTorrent peers. The network chooses the way, so that there is one path.
+type tcpTransport struct {
+	log       *slog.Logger
+	listeners []*net.TCPListener
+	accepted  chan Wire
+	ctx       context.Context
+	stop      context.CancelFunc
+}
+
+// openTCP listens on the given addresses, which may be none.
+func openTCP(addrs []Peer, log *slog.Logger) (*tcpTransport, error) {
+	t := &tcpTransport{log: log, accepted: make(chan Wire)}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	for _, a := range addrs {
+		l, err := net.Listen("tcp", a.String())
+		if err != nil {
+			t.Close()
+			return nil, fmt.Errorf("listen on %s: %w", a, err)
+		}
+		t.listeners = append(t.listeners, l.(*net.TCPListener))
+	}
+	for _, l := range t.listeners {
+		go t.acceptFrom(l)
+	}
+	return t, nil
+}
+
+func (t *tcpTransport) acceptFrom(l *net.TCPListener) {
+	for {
+		c, err := l.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			// Out of file descriptors, most likely: trying again at once would only burn the CPU.
+			t.log.Warn("connections not accepted", "listen", l.Addr(), "error", err)
+			select {
+			case <-t.ctx.Done():
+				return
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		select {
+		case t.accepted <- newTCPWire(c, 0):
+		case <-t.ctx.Done():
+			c.Close()
+			return
+		}
+	}
+}
+
+func (t *tcpTransport) Name() string { return "tcp" }
+
+func (t *tcpTransport) Serves(p Peer) bool { return p.host != "" }
+
+func (t *tcpTransport) Paths(context.Context, Peer) ([]pathsel.Path, error) {
+	return []pathsel.Path{{}}, nil
+}
+
+func (t *tcpTransport) Watch(Peer) (<-chan struct{}, func()) { return nil, func() {} }
+
+func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
+	start := time.Now()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", p.String())
+	if err != nil {
+		return nil, err
+	}
+	return newTCPWire(c.(*net.TCPConn), time.Since(start)), nil
+}
+
+func (t *tcpTransport) Accept(ctx context.Context) (Wire, error) {
+	select {
+	case w := <-t.accepted:
+		return w, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-t.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (t *tcpTransport) Listening() []Peer {
+	var out []Peer
+	for _, l := range t.listeners {
+		out = append(out, tcpPeer(l.Addr()))
+	}
+	return out
+}
+
+func (t *tcpTransport) Close() error {
+	t.stop()
+	var errs []error
+	for _, l := range t.listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func tcpPeer(a net.Addr) Peer {
+	ap, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return Peer{host: a.String()}
+	}
+	return Peer{host: ap.Addr().Unmap().String(), port: ap.Port()}
+}
+
+type tcpWire struct {
+	*net.TCPConn
+	peer      Peer
+	handshake time.Duration
+}
+
+func newTCPWire(c *net.TCPConn, handshake time.Duration) *tcpWire {
+	return &tcpWire{TCPConn: c, peer: tcpPeer(c.RemoteAddr()), handshake: handshake}
+}
+
+func (w *tcpWire) Peer() Peer             { return w.peer }
+func (w *tcpWire) Path() pathsel.Path     { return pathsel.Path{} }
+func (w *tcpWire) Key() *scionnet.PeerKey { return nil }
+
+func (w *tcpWire) Measure() Measurement {
+	m := measureTCP(w.TCPConn)
+	m.Handshake = w.handshake
+	return m
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+)
+
+func createCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "create",
+		Usage:       "make a torrent of a file or directory",
+		ArgsUsage:   "PATH",
+		Description: "The same data gives the same torrent. Symbolic links and what else is not a regular file are left out.\n\n" + exitCodes,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the torrent to `FILE` (default: the name of PATH with .torrent)"},
+			&cli.StringFlag{Name: "piece-length", Usage: "`SIZE` of a piece, a power of two such as 256KiB (default: chosen from the size)"},
+			&cli.StringSliceFlag{Name: "tracker", Usage: "announce `URL` (repeatable; each is a tier)"},
+			&cli.StringFlag{Name: "comment", Usage: "`TEXT` for people"},
+			&cli.BoolFlag{Name: "private", Usage: "peers come from the trackers only (BEP 27)"},
+			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
+		},
+		Action: create,
+	}
+}
+
+func create(ctx context.Context, cmd *cli.Command) error {
+	if cmd.Args().Len() != 1 {
+		return usageErrorf("name one file or directory; see braid create --help")
+	}
+	root := cmd.Args().First()
+	opts := client.CreateOptions{
+		Trackers: cmd.StringSlice("tracker"), Comment: cmd.String("comment"), Private: cmd.Bool("private"),
+		Skipped: func(path, reason string) { fmt.Fprintf(os.Stderr, "left out: %s (%s)\n", path, reason) },
+	}
+	var err error
+	if s := cmd.String("piece-length"); s != "" {
+		if opts.PieceLength, err = parseBytes(s); err != nil {
+			return usageErrorf("--piece-length: %w", err)
+		}
+	}
+	for _, t := range opts.Trackers {
+		if u, err := url.Parse(t); err != nil || u.Scheme == "" || u.Host == "" {
+			return usageErrorf("--tracker %q: want a URL such as http://tracker.example/announce", t)
+		}
+	}
+	name := cmd.String("output")
+	if name == "" {
+		abs, err := filepath.Abs(root)
+		if err != nil {
+			return err
+		}
+		name = filepath.Base(abs) + ".torrent"
+	}
+	out := newDisplay(cmd.Bool("json"), false)
+	var done, total atomic.Int64
+	opts.Progress = func(n, all int64) { total.Store(all); raise(&done, n) }
+	stop := out.counting("hashing "+root, &done, &total)
+	c, err := client.Create(ctx, root, opts)
+	stop()
+	if err != nil {
+		return err
+	}
+	if err := writeWhole(name, c.Torrent); err != nil {
+		return err
+	}
+	if out.json {
+		out.emit(describeSource(c.Source))
+		return nil
+	}
+	fmt.Printf("%s: %s in %d files, %d pieces of %s\n%s\n", name, bytesText(c.Source.Layout.Length), len(c.Source.Layout.Files),
+		c.Source.Layout.Pieces(), bytesText(c.Source.Layout.PieceLength), c.Source.Magnet())
+	return nil
+}
+
+// writeWhole writes a file so that there is never half of it.
+func writeWhole(name string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".braid-*")
+	if err != nil {
+		return fmt.Errorf("write torrent: %w", err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(b)
+	if e := f.Chmod(0o644); err == nil {
+		err = e
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return fmt.Errorf("write torrent: %w", err)
+	}
+	return nil
+}
+
+// parseBytes reads 262144, 256KiB, 256K, 1MiB.
+func parseBytes(s string) (int64, error) {
+	digits := strings.TrimRight(s, "KMGiBkmb")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	shift := map[string]uint{"": 0, "b": 0, "k": 10, "kib": 10, "m": 20, "mib": 20}
+	by, ok := shift[strings.ToLower(s[len(digits):])]
+	if err != nil || !ok || n <= 0 || n > 1<<40 {
+		return 0, fmt.Errorf("%q is not a size such as 256KiB", s)
+	}
+	return n << by, nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"braid/testbed"
+)
+
+func demoCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "demo",
+		Usage: "download a real data set over one path and then over two, in a SCION network on this machine",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "size", Usage: "use only this much of the data set, such as 20MB"},
+			&cli.StringFlag{Name: "data", Usage: "`DIR`ectory to transfer (default: Go's own source code)"},
+			&cli.StringFlag{Name: "topology", Value: "two-paths", Usage: "`FILE.topo` or shipped topology with disjoint paths between its first two ASes"},
+			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory of the SCION programs (default: scion beside braid)"},
+			&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object"},
+		},
+		Action: demo,
+	}
+}
+
+func demo(ctx context.Context, c *cli.Command) error {
+	topology, err := testbed.LoadTopology(c.String("topology"))
+	if err != nil {
+		return err
+	}
+	data := c.String("data")
+	if data == "" {
+		root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+		if err != nil {
+			return fmt.Errorf("demo: find Go's source code (or give --data): %w", err)
+		}
+		data = filepath.Join(string(bytes.TrimSpace(root)), "src")
+	}
+	var size uint64
+	if s := c.String("size"); s != "" {
+		if size, err = humanize.ParseBytes(s); err != nil || size == 0 || size > math.MaxInt64 {
+			return fmt.Errorf("demo: --size %q: want a number of bytes such as 20MB", s)
+		}
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	work, err := os.MkdirTemp("", "braid-demo-")
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer os.RemoveAll(work)
+	show := demoDisplay{terminal: term.IsTerminal(int(os.Stderr.Fd())), screen: screen{w: os.Stderr}}
+	result, err := testbed.Demo(ctx, testbed.DemoOptions{
+		Topology: topology, Data: data, Size: int64(size),
+		Seeder: topology.ASes[0].IA, Leecher: topology.ASes[1].IA,
+		WorkDir: work, Braid: exe, SCIONBin: c.String("scion-bin"),
+		Say: show.say, Show: show.progress,
+	})
+	show.screen.clear()
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	if c.Bool("json") {
+		return printJSON(os.Stdout, result)
+	}
+	return result.Table(os.Stdout)
+}
+
+// demoDisplay shows where a demonstration is: in place on a terminal, a line now and then elsewhere.
+type demoDisplay struct {
+	terminal bool
+	screen   screen
+	last     time.Time
+}
+
+func (d *demoDisplay) say(line string) {
+	d.screen.clear()
+	fmt.Fprintln(os.Stderr, "demo:", line)
+	d.last = time.Now()
+}
+
+func (d *demoDisplay) progress(line string) {
+	const between = 5 * time.Second // of lines in a log
+	switch {
+	case d.terminal:
+		d.screen.draw([]string{"      " + line})
+	case time.Since(d.last) >= between:
+		fmt.Fprintln(os.Stderr, "     ", line)
+		d.last = time.Now()
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/storage"
+)
+
+func downloadCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "download",
+		Usage:     "download torrents from peers, over all their paths",
+		ArgsUsage: "TORRENT|MAGNET...",
+		Description: "Downloads .torrent files and magnet links. Files end in .part until they are complete. Ctrl-C stops cleanly,\n" +
+			"and the same command goes on where it was.\n\n" + exitCodes,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
+			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:42000, or host:port for TCP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted"},
+		}, sessionFlags()...),
+		Action: download,
+	}
+}
+
+func download(ctx context.Context, cmd *cli.Command) (err error) {
+	log := logger(cmd)
+	sources, err := openSources(cmd)
+	if err != nil {
+		return err
+	}
+	peers, err := parsePeers(cmd, "peer", client.ParsePeer)
+	if err != nil {
+		return err
+	}
+	listen, err := parsePeers(cmd, "listen", client.ParseListen)
+	if err != nil {
+		return err
+	}
+	everybody := peers
+	for _, s := range sources {
+		if len(peers)+len(s.Peers)+len(listen) == 0 {
+			return usageErrorf("nobody to download %s from: name a peer with --peer", s.Name)
+		}
+		everybody = append(everybody[:len(everybody):len(everybody)], s.Peers...)
+	}
+	store, err := storage.Open("file", cmd.String("output"), log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	session, closeSession, err := openSession(ctx, cmd, listen, everybody, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeSession()) }()
+
+	var transfers []*client.Transfer
+	for _, s := range sources {
+		t, err := session.Add(s, store, client.Options{Peers: peers})
+		if err != nil {
+			return err
+		}
+		transfers = append(transfers, t)
+	}
+	out := newDisplay(cmd.Bool("json"), false)
+	if len(listen) > 0 {
+		out.ready(session.Listening())
+	}
+	if err := follow(ctx, out, transfers); err != nil {
+		return err
+	}
+	if cmd.Bool("seed-after") && ctx.Err() == nil {
+		out.say("complete; serving until interrupted")
+		out.watch(ctx, transfers)
+	}
+	return nil
+}
+
+// follow shows the transfers until all are done.
+func follow(ctx context.Context, out *display, transfers []*client.Transfer) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		for _, t := range transfers {
+			select {
+			case <-t.Done():
+			case <-ctx.Done():
+				return
+			}
+		}
+		cancel(errAllDone)
+	}()
+	out.watch(ctx, transfers)
+	if !errors.Is(context.Cause(ctx), errAllDone) {
+		var have, total int64
+		for _, t := range transfers {
+			p := t.Progress()
+			have, total = have+p.Have, total+p.Total
+		}
+		return codedError{fmt.Errorf("interrupted at %s; the same command goes on from there", percent(have, total)), exitInterrupted}
+	}
+	var errs []error
+	for _, t := range transfers {
+		if err := t.Progress().Err; err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var errAllDone = errors.New("all transfers are done")

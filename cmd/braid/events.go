@@ -1,0 +1,106 @@
+package main
+
+import (
+	"time"
+
+	"braid/client"
+	"braid/pathsel"
+)
+
+// The events of --json.
+
+type readyEvent struct {
+	Event  string        `json:"event"`
+	Listen []client.Peer `json:"listen"`
+}
+
+type progressEvent struct {
+	Event    string       `json:"event"`
+	Torrent  string       `json:"torrent"`
+	InfoHash string       `json:"info_hash"`
+	Phase    client.Phase `json:"phase"`
+	// T is in seconds since the transfer began.
+	T float64 `json:"t"`
+	// Bytes of Total are on disk; Fetched payload came in this run, Sent payload went out.
+	Bytes        int64       `json:"bytes"`
+	Total        int64       `json:"total"`
+	Fetched      int64       `json:"fetched_bytes"`
+	Sent         int64       `json:"sent_bytes"`
+	MbitS        float64     `json:"mbit_s"`
+	UpMbitS      float64     `json:"up_mbit_s"`
+	WastedBytes  int64       `json:"wasted_bytes"`
+	DroppedPiece int64       `json:"dropped_pieces"`
+	Paths        []pathEvent `json:"paths"`
+}
+
+type doneEvent struct {
+	Event    string  `json:"event"`
+	Torrent  string  `json:"torrent"`
+	InfoHash string  `json:"info_hash"`
+	Seconds  float64 `json:"seconds"`
+	// Bytes are the torrent's; Fetched of them came in this run, which the rate is about.
+	Bytes        int64       `json:"bytes"`
+	Fetched      int64       `json:"fetched_bytes"`
+	PayloadMbitS float64     `json:"payload_mbit_s"`
+	WastedBytes  int64       `json:"wasted_bytes"`
+	DroppedPiece int64       `json:"dropped_pieces"`
+	Paths        []pathEvent `json:"paths"`
+}
+
+type pathEvent struct {
+	Peer        string              `json:"peer"`
+	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
+	Transport   string              `json:"transport"`
+	Accepted    bool                `json:"accepted,omitempty"` // the peer connected to us
+	Hops        int                 `json:"hops"`
+	State       string              `json:"state"`
+	RTT         float64             `json:"rtt_ms"`
+	MinRTT      float64             `json:"min_rtt_ms"`
+	Handshake   float64             `json:"handshake_ms"`
+	BytesRead   uint64              `json:"bytes_read"`
+	BytesSent   uint64              `json:"bytes_written"`
+	MbitS       float64             `json:"mbit_s"`
+	UpMbitS     float64             `json:"up_mbit_s"`
+	PacketsSent uint64              `json:"packets_sent"`
+	PacketsLost uint64              `json:"packets_lost"`
+	Failures    int                 `json:"failures,omitempty"`
+	Error       string              `json:"error,omitempty"`
+}
+
+const mega = 1e6
+
+func newPathEvents(paths []client.PathProgress) []pathEvent {
+	out := make([]pathEvent, 0, len(paths)) // [] rather than null
+	for _, p := range paths {
+		e := pathEvent{
+			Peer: p.Peer, Fingerprint: p.Path.Fingerprint, Transport: p.Transport, Accepted: p.Accepted,
+			Hops: p.Path.Hops(), State: p.State.String(),
+			RTT: ms(p.RTT), MinRTT: ms(p.MinRTT), Handshake: ms(p.Handshake),
+			BytesRead: p.BytesRead, BytesSent: p.BytesWritten, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,
+			PacketsSent: p.PacketsSent, PacketsLost: p.PacketsLost, Failures: p.Failures,
+		}
+		if p.Err != nil {
+			e.Error = p.Err.Error()
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func newProgressEvent(name string, s client.Source, p client.Progress) progressEvent {
+	return progressEvent{
+		Event: name, Torrent: p.Name, InfoHash: s.InfoHash.HexString(), Phase: p.Phase, T: p.Since.Seconds(),
+		Bytes: p.Have, Total: p.Total, Fetched: p.Fetched, Sent: p.Sent, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,
+		WastedBytes: p.Wasted, DroppedPiece: p.Dropped, Paths: newPathEvents(p.Paths),
+	}
+}
+
+func newDoneEvent(s client.Source, p client.Progress) doneEvent {
+	return doneEvent{
+		Event: "done", Torrent: p.Name, InfoHash: s.InfoHash.HexString(), Seconds: p.Since.Seconds(),
+		Bytes: p.Total, Fetched: p.Fetched, PayloadMbitS: float64(p.Fetched) * 8 / mega / p.Since.Seconds(),
+		WastedBytes: p.Wasted, DroppedPiece: p.Dropped, Paths: newPathEvents(p.Paths),
+	}
+}

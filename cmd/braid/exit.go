@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v3"
+)
+
+// The exit codes of braid, which scripts rely on.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitData        = 3
+	exitInterrupted = 130 // as a shell says of a process that SIGINT has ended
+)
+
+const exitCodes = `Exit codes: 0 done; 1 failed; 2 the command line is wrong; 3 data is missing or wrong; 130 interrupted
+(a download goes on when the same command is run again).`
+
+// codedError is an error with an exit code of its own.
+type codedError struct {
+	error
+	code int
+}
+
+func (e codedError) Unwrap() error { return e.error }
+
+func usageErrorf(format string, args ...any) error {
+	return codedError{fmt.Errorf(format, args...), exitUsage}
+}
+
+// exitCode is how braid ends with this error.
+func exitCode(err error) int {
+	var coded codedError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailed
+}
+
+// setDefaults gives every command of the tree the exit code for wrong flags, with a hint instead of the whole help;
+// and leaves commas in values alone, since a SCION address has one.
+func setDefaults(c *cli.Command) {
+	c.DisableSliceFlagSeparator = true
+	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
+		return usageErrorf("%w; see %s --help", err, c.FullName())
+	}
+	for _, sub := range c.Commands {
+		setDefaults(sub)
+	}
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+func pathsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "paths",
+		Usage:     "list the paths to an AS",
+		ArgsUsage: "DST",
+		Description: `DST is an ISD-AS (1-ff00:0:111) or the address of a host (1-ff00:0:111,[127.0.0.1]:42000).
+With --probe one SCMP message is sent over each path: an echo request to the host or, if DST is an
+ISD-AS, a request to the last router on the path. The exit code is 1 if there is no path, or if
+paths were probed and none is alive.`,
+		Flags: append([]cli.Flag{
+			&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object, with the keys of 'scion showpaths --format json' and more"},
+			&cli.BoolFlag{Name: "extended", Aliases: []string{"e"}, Usage: "show each path's full fingerprint, sequence and expiry"},
+			&cli.BoolFlag{Name: "probe", Usage: "send a packet over each path and wait for the answer"},
+			&cli.BoolFlag{Name: "refresh", Aliases: []string{"r"}, Usage: "ask the control service anew, past the daemon's memory"},
+			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "for everything together"},
+		}, scionFlags()...),
+		Action: runPaths,
+	}
+}
+
+func runPaths(ctx context.Context, cmd *cli.Command) error {
+	if cmd.Args().Len() != 1 {
+		return fmt.Errorf("want one destination, such as: braid paths 1-ff00:0:111")
+	}
+	dst, host, err := parseDestination(cmd.Args().First())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
+	defer cancel()
+	h, err := openHost(ctx, cmd, nil)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if cmd.Bool("refresh") {
+		if err := h.Refresh(ctx, dst); err != nil {
+			return err
+		}
+	}
+	l := pathList{LocalIA: h.IA(), Destination: dst, LocalIP: h.LocalIP()}
+	paths, err := h.Paths(ctx, dst)
+	if noneIsAnAnswer := cmd.Bool("json") && errors.Is(err, scionnet.ErrNoPath); err != nil && !noneIsAnAnswer {
+		return err
+	}
+	var probes []scionnet.Probe
+	if cmd.Bool("probe") && len(paths) > 0 {
+		if probes, err = h.Probe(ctx, dst, host, paths); err != nil {
+			return err
+		}
+	}
+	l.fill(h, paths, probes)
+	w := cmd.Root().Writer
+	if w == nil {
+		w = os.Stdout
+	}
+	if cmd.Bool("json") {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		err = enc.Encode(l)
+	} else {
+		err = l.print(w, cmd.Bool("extended"), time.Now())
+	}
+	if err != nil {
+		return fmt.Errorf("write paths: %w", err)
+	}
+	return l.verdict(cmd.Bool("probe"))
+}
+
+// parseDestination reads an ISD-AS, or the address of a host in one.
+func parseDestination(s string) (pathsel.IA, netip.Addr, error) {
+	if strings.Contains(s, ",") {
+		a, err := scionnet.ParseAddr(s)
+		return a.IA, a.Host, err
+	}
+	ia, err := pathsel.ParseIA(s)
+	if err == nil && (ia.ISD() == 0 || ia.AS() == 0) {
+		err = fmt.Errorf("ISD-AS %q is a wildcard, not a destination", s)
+	}
+	return ia, netip.Addr{}, err
+}
+
+// pathList is what is shown. The keys that 'scion showpaths --format json' has too have its names and units.
+type pathList struct {
+	LocalIA     pathsel.IA   `json:"local_isd_as"`
+	Destination pathsel.IA   `json:"destination"`
+	LocalIP     netip.Addr   `json:"-"`
+	Paths       []pathReport `json:"paths,omitempty"`
+}
+
+type pathReport struct {
+	Fingerprint string              `json:"fingerprint"`
+	Hops        []pathsel.Interface `json:"hops"`
+	Sequence    string              `json:"sequence"`
+	NextHop     string              `json:"next_hop"`
+	Expiry      time.Time           `json:"expiry"`
+	MTU         int                 `json:"mtu"`
+	// Latency in nanoseconds from each interface to the next, -1 where it is not announced.
+	Latency    []time.Duration `json:"latency"`
+	Status     string          `json:"status,omitempty"`
+	StatusInfo string          `json:"status_info,omitempty"`
+	LocalIP    *netip.Addr     `json:"local_ip,omitempty"`
+
+	FullFingerprint pathsel.Fingerprint `json:"full_fingerprint"`
+	LatencyMS       *float64            `json:"latency_ms,omitempty"` // the sum, if every part is announced
+	Bandwidth       uint64              `json:"bandwidth_bit_s,omitempty"`
+	RTTMS           float64             `json:"rtt_ms,omitempty"` // of the probe
+}
+
+// shownFingerprint is as many digits as the scion tool shows.
+const shownFingerprint = 16
+
+func (l *pathList) fill(h *scionnet.Host, paths []pathsel.Path, probes []scionnet.Probe) {
+	for i, p := range paths {
+		d := h.Details(p)
+		r := pathReport{
+			Fingerprint: "local", FullFingerprint: p.Fingerprint,
+			Hops:     append([]pathsel.Interface{}, p.Interfaces...),
+			Sequence: sequence(p), NextHop: d.NextHop,
+			Expiry: p.Expiry, MTU: p.MTU, Latency: d.Latency, Bandwidth: p.Bandwidth,
+		}
+		if p.Fingerprint != "" {
+			r.Fingerprint = string(p.Fingerprint[:shownFingerprint])
+		}
+		if p.LatencyKnown {
+			ms := milliseconds(p.Latency)
+			r.LatencyMS = &ms
+		}
+		if probes != nil {
+			r.Status, r.StatusInfo, r.RTTMS = string(probes[i].Status), probes[i].Info, milliseconds(probes[i].RTT)
+			r.LocalIP = &l.LocalIP
+		}
+		l.Paths = append(l.Paths, r)
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// sequence writes a path as the elements of a hop sequence: ISD-AS#in,out for each AS, 0 where it begins and ends.
+func sequence(p pathsel.Path) string {
+	if len(p.Interfaces) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	in := uint64(0)
+	for i := 0; i+1 < len(p.Interfaces); i += 2 {
+		fmt.Fprintf(&b, "%s#%d,%d ", p.Interfaces[i].IA, in, p.Interfaces[i].ID)
+		in = p.Interfaces[i+1].ID
+	}
+	fmt.Fprintf(&b, "%s#%d,0", p.Interfaces[len(p.Interfaces)-1].IA, in)
+	return b.String()
+}
+
+// arrows writes the hops as the scion tool does: [1-ff00:0:110 1>2 1-ff00:0:111].
+func arrows(hops []pathsel.Interface) string {
+	if len(hops) == 0 {
+		return "[]"
+	}
+	var b strings.Builder
+	b.WriteString("[" + hops[0].IA.String())
+	for i := 0; i+1 < len(hops); i += 2 {
+		fmt.Fprintf(&b, " %d>%d %s", hops[i].ID, hops[i+1].ID, hops[i+1].IA)
+	}
+	b.WriteString("]")
+	return b.String()
+}
+
+func (l *pathList) print(w io.Writer, extended bool, now time.Time) error {
+	fmt.Fprintf(w, "Available paths to %s\n", l.Destination)
+	width := len(fmt.Sprint(len(l.Paths) - 1))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i, p := range l.Paths {
+		fmt.Fprintf(t, "[%*d] %s\t%s\tMTU: %d\t%s\t%s", width, i,
+			p.Fingerprint[:min(8, len(p.Fingerprint))], arrows(p.Hops), p.MTU, p.latencyText(), bandwidthText(p.Bandwidth))
+		if p.Status != "" {
+			fmt.Fprintf(t, "\t%s", p.statusText())
+		}
+		fmt.Fprintln(t)
+		if extended {
+			if err := t.Flush(); err != nil {
+				return err
+			}
+			indent := strings.Repeat(" ", width+3)
+			fmt.Fprintf(w, "%sFingerprint: %s\n%sSequence: %s\n%sNextHop: %s\n%sExpires: %s (%s)\n",
+				indent, p.FullFingerprint, indent, p.Sequence, indent, p.NextHop,
+				indent, p.Expiry.Format(time.RFC3339), p.Expiry.Sub(now).Truncate(time.Second))
+		}
+	}
+	return t.Flush()
+}
+
+func (p pathReport) latencyText() string {
+	if p.LatencyMS == nil {
+		return "Latency: ?"
+	}
+	return fmt.Sprintf("Latency: %gms", *p.LatencyMS)
+}
+
+func bandwidthText(bitS uint64) string {
+	if bitS == 0 {
+		return "Bandwidth: ?"
+	}
+	return fmt.Sprintf("Bandwidth: %gMbit/s", float64(bitS)/1e6)
+}
+
+func (p pathReport) statusText() string {
+	if p.Status == string(scionnet.PathAlive) {
+		return fmt.Sprintf("Status: alive, %.3gms", p.RTTMS)
+	}
+	if p.StatusInfo == "" {
+		return "Status: " + p.Status
+	}
+	return "Status: " + p.Status + " (" + p.StatusInfo + ")"
+}
+
+func (l *pathList) verdict(probed bool) error {
+	if len(l.Paths) == 0 {
+		return cli.Exit("no path found", 1)
+	}
+	if !probed {
+		return nil
+	}
+	for _, p := range l.Paths {
+		if p.Status == string(scionnet.PathAlive) {
+			return nil
+		}
+	}
+	return cli.Exit("no path alive", 1)
+}

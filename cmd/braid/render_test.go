@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/client"
+	"braid/pathsel"
+)
+
+func pathOf(fingerprint string, hops int) pathsel.Path {
+	return pathsel.Path{Fingerprint: pathsel.Fingerprint(fingerprint), Src: 1, Dst: 2, Interfaces: make([]pathsel.Interface, 2*hops)}
+}
+
+func TestRender(t *testing.T) {
+	two := []client.PathProgress{
+		{
+			Peer: "1-2,[10.0.0.1]:7", Path: pathOf("aabbccddeeff", 2), Transport: "scion", State: pathsel.Active,
+			Measurement: client.Measurement{RTT: 21 * time.Millisecond}, BytesRead: 3000, ReadRate: 15e6,
+		},
+		{
+			Peer: "10.0.0.2:7", Transport: "tcp", State: pathsel.Active,
+			Measurement: client.Measurement{RTT: 1500 * time.Microsecond}, BytesRead: 1000, ReadRate: 5e6,
+		},
+	}
+	for _, c := range []struct {
+		name    string
+		p       client.Progress
+		uploads bool
+		width   int
+		want    []string
+	}{
+		{
+			"half", client.Progress{Name: "set", Phase: client.Downloading, Total: 4 << 20, Have: 2 << 20, ReadRate: 20e6, Paths: two}, false, 200,
+			[]string{
+				"set  [############------------] 50%  2 MiB of 4 MiB  20.0 Mbit/s  0:01 left",
+				"  1-2,[10.0.0.1]:7  aabbccdd 2 hops    21 ms  15.0 Mbit/s   75%  active",
+				"  10.0.0.2:7  tcp   1.5 ms  5.0 Mbit/s   25%  active",
+			},
+		},
+		{
+			"nothing moves", client.Progress{Name: "set", Phase: client.Downloading, Since: time.Minute, Total: 100, Paths: []client.PathProgress{
+				{Peer: "10.0.0.2:7", Transport: "tcp", State: pathsel.Failed, Err: errors.New("refused\x1b[2J")},
+			}}, false, 200,
+			[]string{
+				"set  [------------------------] 0%  0 B of 100 B  0.0 Mbit/s  stalled",
+				"  10.0.0.2:7  tcp  failed  refused?[2J",
+			},
+		},
+		{
+			"last byte", client.Progress{Name: "set", Phase: client.Downloading, Total: 1e9, Have: 1e9 - 1, ReadRate: 8}, false, 30,
+			[]string{"set  [#######################-"},
+		},
+		{
+			"seed", client.Progress{Name: "set", Phase: client.Complete, Sent: 1 << 30, WriteRate: 1e6, Paths: []client.PathProgress{
+				{Peer: "1-2,[10.0.0.1]:7", Path: pathOf("aabbccddeeff", 1), Accepted: true, State: pathsel.Active, BytesWritten: 9, WriteRate: 1e6},
+				{Peer: "gone", State: pathsel.Idle, BytesWritten: 9},
+			}}, true, 200,
+			[]string{
+				"set  1 GiB sent  1.0 Mbit/s",
+				"  1-2,[10.0.0.1]:7  aabbccdd 1 hops     - ms  1.0 Mbit/s   50%  active",
+			},
+		},
+		{"magnet", client.Progress{Name: "set\n", Phase: client.Metadata}, false, 200, []string{"set?  waiting for a peer to describe the torrent"}},
+		{"checking", client.Progress{Name: "set", Phase: client.Checking, Total: 2048, Have: 1024}, false, 200, []string{"set  checking what is there  1 KiB of 2 KiB"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := render(c.p, c.uploads, c.width); !slices.Equal(got, c.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
+	}
+}
+
+func TestPercent(t *testing.T) {
+	for _, c := range []struct {
+		done, total int64
+		want        string
+	}{{0, 0, "0%"}, {0, 10, "0%"}, {5, 10, "50%"}, {999_999, 1_000_000, "99%"}, {10, 10, "100%"}, {1, 1 << 62, "0%"}} {
+		if got := percent(c.done, c.total); got != c.want {
+			t.Errorf("percent(%d, %d) = %s, want %s", c.done, c.total, got, c.want)
+		}
+	}
+}
+
+func TestTexts(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{bytesText(0), "0 B"}, {bytesText(1023), "1023 B"}, {bytesText(1 << 10), "1 KiB"}, {bytesText(1536), "1.5 KiB"},
+		{bytesText(1 << 62), "4 EiB"},
+		{durationText(59*time.Second + 600*time.Millisecond), "1:00"}, {durationText(3671 * time.Second), "1:01:11"},
+		{rttText(0), "   - ms"}, {rttText(330 * time.Millisecond), " 330 ms"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+func TestParseBytes(t *testing.T) {
+	for s, want := range map[string]int64{"16384": 16384, "256KiB": 256 << 10, "256k": 256 << 10, "1M": 1 << 20, "2MiB": 2 << 20} {
+		if got, err := parseBytes(s); err != nil || got != want {
+			t.Errorf("%s: %d, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "K", "-1", "1.5M", "1KM", "99999999999999999999", "1X"} {
+		if got, err := parseBytes(s); err == nil {
+			t.Errorf("%q gives %d", s, got)
+		}
+	}
+}
+
+// The screen goes back over its lines, and leaves none behind.
+func TestScreen(t *testing.T) {
+	var b strings.Builder
+	s := screen{w: &b}
+	s.draw([]string{"one", "two"})
+	s.draw([]string{"three"})
+	s.clear()
+	s.clear()
+	want := "\r\x1b[Jone\ntwo\n" + "\x1b[2A\r\x1b[Jthree\n" + "\x1b[1A\r\x1b[J"
+	if b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}

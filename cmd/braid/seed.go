@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/storage"
+)
+
+func seedCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "seed",
+		Usage:     "serve torrents whose data is complete",
+		ArgsUsage: "TORRENT...",
+		Description: "Checks the data (what braid has downloaded and nobody has touched since is trusted), then serves it until\n" +
+			"interrupted. Nothing is written. When it is ready it says so on standard error, and with --json as\n" +
+			`{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrents' files or directories"},
+		}, sessionFlags()...),
+		Action: seed,
+	}
+}
+
+func seed(ctx context.Context, cmd *cli.Command) (err error) {
+	log := logger(cmd)
+	sources, err := openSources(cmd)
+	if err != nil {
+		return err
+	}
+	listen, err := parsePeers(cmd, "listen", client.ParseListen)
+	if err != nil {
+		return err
+	}
+	if len(listen) == 0 {
+		return usageErrorf("nobody could reach this seed: give --listen")
+	}
+	out := newDisplay(cmd.Bool("json"), true)
+	dir := cmd.String("data")
+	for _, s := range sources {
+		if s.IsMagnet() {
+			return usageErrorf("a magnet link cannot be seeded: name the .torrent file")
+		}
+		if storage.Trusted(dir, s.InfoHash, s.Layout) {
+			continue
+		}
+		r, err := check(ctx, out, s, dir)
+		if err != nil {
+			return err
+		}
+		if !r.Complete() {
+			return codedError{fmt.Errorf("%s in %s is not complete and right: braid verify says what is wrong, braid download completes it", s.Name, dir), exitData}
+		}
+	}
+	session, closeSession, err := openSession(ctx, cmd, listen, nil, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeSession()) }()
+	store := storage.OpenVerified(dir, log)
+	defer func() { err = errors.Join(err, store.Close()) }()
+	var transfers []*client.Transfer
+	for _, s := range sources {
+		t, err := session.Add(s, store, client.Options{})
+		if err != nil {
+			return err
+		}
+		transfers = append(transfers, t)
+	}
+	out.ready(session.Listening())
+	out.watch(ctx, transfers)
+	return nil // to be interrupted is how a seed ends
+}
+
+// check hashes a torrent's data and shows how far it is.
+func check(ctx context.Context, out *display, s client.Source, dir string) (storage.Report, error) {
+	var done, total atomic.Int64
+	total.Store(s.Layout.Length)
+	stop := out.counting("checking "+s.Name, &done, &total)
+	defer stop()
+	return storage.Check(ctx, s.Layout, dir, func(n int64) { raise(&done, n) })
+}
+
+// raise sets a counter that several goroutines report to, which may be late.
+func raise(v *atomic.Int64, n int64) {
+	for old := v.Load(); n > old && !v.CompareAndSwap(old, n); old = v.Load() {
+	}
+}
+
+// counting shows a counter until the returned function is called.
+func (d *display) counting(what string, done, total *atomic.Int64) (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	start := time.Now()
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(d.interval())
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				d.screen.clear()
+				return
+			case <-tick.C:
+				d.count(what, done.Load(), total.Load(), time.Since(start))
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// sessionFlags are common to the commands that talk to peers.
+func sessionFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:42000, or host:port for TCP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+		&cli.StringFlag{Name: "path-selection", Value: "all", Usage: "which paths to a peer are used: `NAME` is first or all"},
+		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
+		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that SCION peers know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
+		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
+	}, scionFlags()...)
+}
+
+// logger writes warnings, and more if the user asks for it.
+func logger(cmd *cli.Command) *slog.Logger {
+	level := slog.LevelWarn
+	switch n := cmd.Count("verbose"); {
+	case n > 1:
+		level = slog.LevelDebug
+	case n == 1:
+		level = slog.LevelInfo
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+func parsePeers(cmd *cli.Command, flag string, parse func(string) (client.Peer, error)) ([]client.Peer, error) {
+	var out []client.Peer
+	for _, s := range cmd.StringSlice(flag) {
+		p, err := parse(s)
+		if err != nil {
+			return nil, usageErrorf("--%s: %w", flag, err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// openSources reads the torrents that the command line names.
+func openSources(cmd *cli.Command) ([]client.Source, error) {
+	if cmd.Args().Len() == 0 {
+		return nil, usageErrorf("name at least one torrent; see braid %s --help", cmd.Name)
+	}
+	var out []client.Source
+	for _, name := range cmd.Args().Slice() {
+		s, err := client.OpenSource(name)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(out, func(o client.Source) bool { return o.InfoHash == s.InfoHash }) {
+			return nil, usageErrorf("%s: the same torrent is named twice", name)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// openSession opens a session, with SCION if one of the addresses is SCION's or a flag asks for it. The returned
+// function closes both.
+func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.Peer, log *slog.Logger) (*client.Session, func() error, error) {
+	selector, err := pathsel.New(cmd.String("path-selection"))
+	if err != nil {
+		return nil, nil, usageErrorf("--path-selection: %w", err)
+	}
+	if n := cmd.Int("max-paths"); n < 1 {
+		return nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
+	}
+	cfg := client.Config{Listen: listen, Selector: selector, MaxPaths: cmd.Int("max-paths"), Logger: log}
+	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
+	if cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION) {
+		c, err := scionConfig(cmd, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, p := range listen {
+			if a, ok := p.SCION(); ok {
+				if !cmd.IsSet("local") {
+					c.LocalIP = a.Host
+				}
+				if !cmd.IsSet("isd-as") {
+					c.IA = a.IA
+				}
+			}
+		}
+		if cfg.Host, err = scionnet.Open(ctx, c); err != nil {
+			return nil, nil, err
+		}
+		if cfg.Identity, err = loadIdentity(cmd.String("identity"), log); err != nil {
+			cfg.Host.Close()
+			return nil, nil, err
+		}
+	}
+	s, err := client.New(ctx, cfg)
+	if err != nil {
+		if cfg.Host != nil {
+			cfg.Host.Close()
+		}
+		return nil, nil, err
+	}
+	return s, func() error {
+		err := s.Close()
+		if cfg.Host != nil {
+			if e := cfg.Host.Close(); err == nil {
+				err = e
+			}
+		}
+		return err
+	}, nil
+}
+
+// loadIdentity reads the key, or makes it. Where there is no place to keep one, braid goes without: its key is then
+// new each time, and only that is lost.
+func loadIdentity(name string, log *slog.Logger) (*scionnet.Identity, error) {
+	if name != "" {
+		return scionnet.LoadIdentity(name)
+	}
+	dir, err := os.UserConfigDir()
+	if err == nil {
+		dir = filepath.Join(dir, "braid")
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		log.Info("no place for a lasting identity", "error", err)
+		return scionnet.NewIdentity()
+	}
+	return scionnet.LoadIdentity(filepath.Join(dir, "identity.pem"))
+}

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"braid/pathsel"
+	"braid/testbed"
+	"braid/testbed/linkemu"
+)
+
+func testbedCommand() *cli.Command {
+	dir := &cli.StringFlag{Name: "dir", Aliases: []string{"d"}, Required: true, Usage: "`DIR`ectory of the testbed", TakesFile: true}
+	asJSON := &cli.BoolFlag{Name: "json", Usage: "print JSON"}
+	return &cli.Command{
+		Name:  "testbed",
+		Usage: "run a real SCION network on this machine",
+		Commands: []*cli.Command{
+			{
+				Name:      "up",
+				Usage:     "start a network in the background and wait until all paths are there",
+				ArgsUsage: "FILE.topo|" + strings.Join(testbed.Shipped(), "|"),
+				Flags: []cli.Flag{
+					dir,
+					&cli.BoolFlag{Name: "foreground", Aliases: []string{"f"}, Usage: "stay, and take the network down on Ctrl-C"},
+					&cli.StringFlag{Name: "bfd", Value: "1s", Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off"},
+					&cli.DurationFlag{Name: "path-lifetime", Usage: "how long a path is valid: multiples of 5m37.5s up to 24h (default 6h)"},
+					&cli.StringFlag{Name: "subnet", Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24 (default: a free one)"},
+					&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory with router, control and scion-pki (default: $BRAID_SCION_BIN, else scion beside braid)"},
+					&cli.DurationFlag{Name: "timeout", Usage: "how long to wait for the paths (default: 60s and 1s for each AS)"},
+					&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
+					asJSON,
+				},
+				Action: testbedUp,
+			},
+			{
+				Name:  "down",
+				Usage: "take the network down",
+				Flags: []cli.Flag{dir},
+				Action: func(ctx context.Context, c *cli.Command) error {
+					return testbed.Down(ctx, c.String("dir"))
+				},
+			},
+			{
+				Name:   "status",
+				Usage:  "show hosts, processes, paths and links; exit code 1 if a process or a path is missing",
+				Flags:  []cli.Flag{dir, asJSON, &cli.BoolFlag{Name: "no-paths", Usage: "do not count paths, which takes long in a large network"}},
+				Action: testbedStatus,
+			},
+			{
+				Name:      "link",
+				Usage:     "change a link while traffic flows",
+				ArgsUsage: "ISD-AS#INTERFACE",
+				Flags: []cli.Flag{
+					dir,
+					&cli.StringFlag{Name: "rate", Usage: "such as 20mbit; 0: not limited"},
+					&cli.StringFlag{Name: "delay", Usage: "one way, such as 30ms"},
+					&cli.StringFlag{Name: "jitter", Usage: "added to the delay, from 0 to this, such as 5ms"},
+					&cli.StringFlag{Name: "loss", Usage: "such as 1%"},
+					&cli.StringFlag{Name: "queue", Usage: "bytes or time to drain, such as 64kb or 50ms; 0: chosen from rate and delay"},
+					&cli.BoolFlag{Name: "down", Usage: "drop everything"},
+					&cli.BoolFlag{Name: "up", Usage: "the opposite of --down"},
+					&cli.StringFlag{Name: "direction", Value: "both", Usage: "out (leaving the AS at the interface), in, or both"},
+				},
+				Action: testbedLink,
+			},
+			demoCommand(),
+			{
+				Name:   "supervise",
+				Hidden: true, // the background half of up
+				Action: func(ctx context.Context, c *cli.Command) error {
+					log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+					return testbed.Supervise(ctx, os.Stdin, os.Stdout, log)
+				},
+			},
+		},
+	}
+}
+
+func testbedUp(ctx context.Context, c *cli.Command) error {
+	if c.NArg() != 1 {
+		return fmt.Errorf("testbed up: want one topology: a file, or %s", strings.Join(testbed.Shipped(), ", "))
+	}
+	topology, err := testbed.LoadTopology(c.Args().First())
+	if err != nil {
+		return err
+	}
+	opts := testbed.Options{
+		Topology: topology, Dir: c.String("dir"), SCIONBin: c.String("scion-bin"),
+		PathLifetime: c.Duration("path-lifetime"), Timeout: c.Duration("timeout"),
+	}
+	if bfd := c.String("bfd"); bfd == "off" {
+		opts.NoBFD = true
+	} else if opts.BFD, err = time.ParseDuration(bfd); err != nil {
+		return fmt.Errorf("testbed up: --bfd %q: want an interval such as 200ms, or off", bfd)
+	}
+	if s := c.String("subnet"); s != "" {
+		if opts.Subnet, err = netip.ParsePrefix(s); err != nil {
+			return fmt.Errorf("testbed up: --subnet %q: want a prefix such as 127.77.0.0/24", s)
+		}
+	}
+	show := newUpProgress(os.Stderr, c.Bool("quiet"), topology)
+	opts.Progress = show.update
+	if c.Bool("foreground") {
+		opts.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		n, err := testbed.Start(ctx, opts)
+		show.end(err)
+		if err != nil {
+			return err
+		}
+		if err := printState(os.Stdout, n.State(), c.Bool("json")); err != nil {
+			n.Close()
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-n.Done():
+		}
+		return n.Close()
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("testbed up: %w", err)
+	}
+	err = testbed.Launch(ctx, []string{exe, "testbed", "supervise"}, opts, show.update)
+	show.end(err)
+	if err != nil {
+		return err
+	}
+	state, err := testbed.StateOf(opts.Dir)
+	if err != nil {
+		return err
+	}
+	return printState(os.Stdout, state, c.Bool("json"))
+}
+
+// printState tells how to use a network that is up.
+func printState(w io.Writer, s testbed.State, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, s)
+	}
+	return printHosts(w, s.ASes)
+}
+
+func printHosts(w io.Writer, ases []testbed.ASStatus) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "ISD-AS\tHOST\tCONFIG DIR")
+	for _, a := range ases {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", a.IA, a.Host, a.ConfigDir)
+	}
+	return t.Flush()
+}
+
+func testbedStatus(ctx context.Context, c *cli.Command) error {
+	s, err := testbed.StatusOf(ctx, c.String("dir"), !c.Bool("no-paths"))
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		err = printJSON(os.Stdout, s)
+	} else {
+		err = printStatus(os.Stdout, s)
+	}
+	if err == nil && !s.Healthy() {
+		err = errors.New("the testbed is not whole: a process or a path is missing")
+	}
+	return err
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+func printStatus(w io.Writer, s testbed.Status) error {
+	var cpu float64
+	var memory int64
+	for _, p := range s.Processes {
+		cpu, memory = cpu+p.CPU, memory+p.PSS
+	}
+	fmt.Fprintf(w, "%s in %s, up for %.0f s, process %d, addresses %s; %d processes: %.1f CPU s, %d MB\n\n",
+		s.Topology, s.Dir, s.Seconds, s.PID, s.Subnet, len(s.Processes), cpu, memory>>20)
+	if err := printHosts(w, s.ASes); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "PROCESS\tPID\tSTATE\tCPU s\tMB")
+	for _, p := range s.Processes {
+		state := "running"
+		if !p.Running {
+			state, _, _ = strings.Cut(p.Reason, ";")
+			state = "ended: " + state
+		}
+		fmt.Fprintf(t, "%s %s\t%d\t%s\t%.1f\t%d\n", p.IA, p.Name, p.PID, state, p.CPU, p.PSS>>20)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	if len(s.Pairs) > 0 {
+		t = tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(t, "FROM\tTO\tPATHS")
+		for _, p := range s.Pairs {
+			missing := ""
+			if p.Paths < p.Implied {
+				missing = fmt.Sprintf(", %d missing", p.Implied-p.Paths)
+			}
+			if p.Up < p.Paths {
+				missing += fmt.Sprintf(", %d over a link that is down", p.Paths-p.Up)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%d of %d%s\n", p.Src, p.Dst, p.Paths, p.Implied, missing)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	t = tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "LINK, SENDING END\tTO\tSTATE\tBFD CHANGES\tPACKETS\tBYTES\tDROPPED queue/loss/down\tPROPERTIES")
+	for _, l := range s.Links {
+		for _, e := range [][2]testbed.LinkEndStatus{{l.A, l.B}, {l.B, l.A}} {
+			k := e[0].Counters
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d/%d/%d\t%s\n", e[0].Interface, e[1].Interface, e[0].State, e[0].BFDTransitions,
+				k.Packets, k.Bytes, k.DroppedQueue, k.DroppedLoss, k.DroppedDown, e[0].Properties)
+		}
+	}
+	return t.Flush()
+}
+
+func testbedLink(ctx context.Context, c *cli.Command) error {
+	change, err := linkChange(c)
+	if err != nil {
+		return fmt.Errorf("testbed link: %w", err)
+	}
+	return testbed.ChangeLink(ctx, c.String("dir"), change)
+}
+
+func linkChange(c *cli.Command) (testbed.LinkChange, error) {
+	var l testbed.LinkChange
+	if c.NArg() != 1 {
+		return l, errors.New("want one interface such as 1-ff00:0:110#1")
+	}
+	var err error
+	if l.Interface, err = pathsel.ParseInterface(c.Args().First()); err != nil {
+		return l, err
+	}
+	l.Direction = c.String("direction")
+	given := 0
+	for _, f := range []struct {
+		name string
+		read func(string) error
+	}{
+		{"rate", func(s string) error { return into(&l.Rate, s, linkemu.ParseRate) }},
+		{"delay", func(s string) error { return into(&l.Delay, s, testbed.ParseDelay) }},
+		{"jitter", func(s string) error { return into(&l.Jitter, s, testbed.ParseDelay) }},
+		{"loss", func(s string) error { return into(&l.Loss, s, linkemu.ParseLoss) }},
+		{"queue", func(s string) error {
+			bytes, wait, err := linkemu.ParseQueue(s)
+			l.QueueBytes, l.QueueTime = &bytes, &wait
+			return err
+		}},
+	} {
+		if !c.IsSet(f.name) {
+			continue
+		}
+		given++
+		if err := f.read(c.String(f.name)); err != nil {
+			return l, fmt.Errorf("--%s: %w", f.name, err)
+		}
+	}
+	up, down := c.Bool("up"), c.Bool("down")
+	if up && down {
+		return l, errors.New("--up and --down exclude each other")
+	}
+	if up || down {
+		given++
+		l.Down = &down
+	}
+	if given == 0 {
+		return l, errors.New("nothing to change: give --rate, --delay, --jitter, --loss, --queue, --down or --up")
+	}
+	return l, nil
+}
+
+func into[T any](to **T, s string, read func(string) (T, error)) error {
+	v, err := read(s)
+	*to = &v
+	return err
+}
+
+// upProgress shows how far a network is: a line that changes on a terminal, a line for each step elsewhere.
+type upProgress struct {
+	w        io.Writer
+	quiet    bool
+	terminal bool
+	name     string
+	started  time.Time
+	last     testbed.Progress
+}
+
+func newUpProgress(f *os.File, quiet bool, t testbed.Topology) *upProgress {
+	return &upProgress{w: f, quiet: quiet, terminal: term.IsTerminal(int(f.Fd())), name: t.Name, started: time.Now()}
+}
+
+func (u *upProgress) update(p testbed.Progress) {
+	if u.quiet || (p == u.last && !u.terminal) {
+		return
+	}
+	u.last = p
+	line := fmt.Sprintf("%s: %d processes, links %d/%d, segments %d/%d, paths %d/%d, %.1f s", u.name, p.Processes,
+		p.Links, p.ImpliedLinks, p.Segments, p.ImpliedSegments, p.Paths, p.ImpliedPaths, time.Since(u.started).Seconds())
+	if u.terminal {
+		fmt.Fprintf(u.w, "\r\033[K%s", line)
+	} else {
+		fmt.Fprintln(u.w, line)
+	}
+}
+
+func (u *upProgress) end(err error) {
+	if u.quiet {
+		return
+	}
+	if u.terminal {
+		fmt.Fprint(u.w, "\r\033[K")
+	}
+	if err == nil {
+		fmt.Fprintf(u.w, "%s is up after %.1f s: %d processes, %d paths\n", u.name, time.Since(u.started).Seconds(), u.last.Processes, u.last.Paths)
+	}
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// braidProcess is this test binary acting as braid.
+const braidProcess = "BRAID_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(braidProcess) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func braid(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), braidProcess+"=1", "HOME="+dir)
+	return cmd
+}
+
+// ends runs braid to its end.
+func ends(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := braid(t, dir, args...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), said.String()
+}
+
+// The commands together: create, info, verify, seed, download, an interruption and its resumption, exit codes.
+func TestCommands(t *testing.T) {
+	dir := t.TempDir()
+	b := make([]byte, 64<<20)
+	rand.NewChaCha8([32]byte{4}).Read(b)
+	if err := os.WriteFile(filepath.Join(dir, "file"), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := func(code int, inOut, inErr string, args ...string) (stdout string) {
+		t.Helper()
+		got, out, said := ends(t, dir, args...)
+		if got != code || !strings.Contains(out, inOut) || !strings.Contains(said, inErr) || strings.Contains(said, "panic") {
+			t.Fatalf("braid %v: exit code %d, want %d\nstdout: %s\nstderr: %s", args, got, code, out, said)
+		}
+		return out
+	}
+	want(0, "magnet:?", "", "create", "file", "--comment", "hello", "--tracker", "http://127.0.0.1:1/announce")
+	want(0, `"comment":"hello"`, "", "info", "file.torrent", "--json")
+	want(0, "", "all 1 files are right", "verify", "file.torrent")
+	want(2, "", "--help", "verify", "--nonsense")
+	want(2, "", "name one file", "create")
+	want(2, "", "--peer", "download", "file.torrent")
+	want(2, "", "--listen", "seed", "file.torrent")
+	want(2, "", "path-selection", "download", "file.torrent", "--peer", "127.0.0.1:1", "--path-selection", "nonsense")
+	want(1, "", "no such file", "info", "nothing.torrent")
+	want(1, "", "not a torrent", "info", "file")
+	want(1, "", "no data", "create", t.TempDir())
+	want(3, "missing", "1 of 1 files", "verify", "file.torrent", "--data", t.TempDir())
+	want(3, "", "not complete", "seed", "file.torrent", "--data", t.TempDir(), "--listen", "127.0.0.1:0")
+
+	seed := braid(t, dir, "seed", "file.torrent", "--listen", "127.0.0.1:0", "--json")
+	events, err := seed.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := seed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(events)
+	var ready struct {
+		Event  string
+		Listen []string
+	}
+	for ready.Event != "ready" {
+		if !lines.Scan() {
+			t.Fatalf("the seed has ended: %v", lines.Err())
+		}
+		if err := json.Unmarshal(lines.Bytes(), &ready); err != nil {
+			t.Fatalf("event %q: %v", lines.Text(), err)
+		}
+	}
+	go func() {
+		for lines.Scan() {
+		}
+	}()
+	peer := ready.Listen[0]
+
+	// Interrupted before anything can be done, if not in the middle: either way it can go on.
+	first := braid(t, dir, "download", "file.torrent", "-o", "out", "--peer", "127.0.0.1:1", "--json")
+	var said bytes.Buffer
+	first.Stderr = &said
+	out, err := first.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !bufio.NewScanner(out).Scan() { // the first event: it is at work
+		t.Fatalf("no event: %s", said.String())
+	}
+	if err := first.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait() // with the code that is looked at
+	if code := first.ProcessState.ExitCode(); code != 130 || !strings.Contains(said.String(), "interrupted") {
+		t.Errorf("interrupted: exit code %d, %q", code, said.String())
+	}
+
+	stdout := want(0, `"event":"done"`, "", "download", "file.torrent", "-o", "out", "--peer", peer, "--json")
+	var done doneEvent
+	last := strings.Split(strings.TrimSpace(stdout), "\n")
+	if err := json.Unmarshal([]byte(last[len(last)-1]), &done); err != nil {
+		t.Fatal(err)
+	}
+	if done.Bytes != int64(len(b)) || done.Fetched != done.Bytes || done.PayloadMbitS <= 0 || len(done.Paths) != 1 || done.Paths[0].BytesRead < uint64(done.Bytes) {
+		t.Errorf("done: %+v", done)
+	}
+	want(0, "", "right", "verify", "file.torrent", "--data", "out")
+	// Complete already: nothing is fetched, and nobody needs to be there.
+	want(0, `"fetched_bytes":0`, "", "download", "file.torrent", "-o", "out", "--peer", "127.0.0.1:1", "--json")
+
+	if err := seed.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := seed.Wait(); err != nil {
+		t.Errorf("an interrupted seed has done its job: %v", err)
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/storage"
+)
+
+func verifyCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "verify",
+		Usage:     "compare data on disk with its torrent",
+		ArgsUsage: "TORRENT",
+		Description: "Hashes every piece and reports each file that is missing or wrong. A piece that two files share and that is\n" +
+			"wrong speaks against both. Nothing is written.\n\n" + exitCodes,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrent's file or directory"},
+			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
+		},
+		Action: verify,
+	}
+}
+
+func verify(ctx context.Context, cmd *cli.Command) error {
+	if cmd.Args().Len() != 1 {
+		return usageErrorf("name one torrent; see braid verify --help")
+	}
+	s, err := client.OpenSource(cmd.Args().First())
+	if err != nil {
+		return err
+	}
+	if s.IsMagnet() {
+		return usageErrorf("a magnet link does not say what the data should be: name the .torrent file")
+	}
+	out := newDisplay(cmd.Bool("json"), false)
+	r, err := check(ctx, out, s, cmd.String("data"))
+	if err != nil {
+		return err
+	}
+	bad := 0
+	for _, f := range r.Files {
+		if f.State == storage.FileOK {
+			continue
+		}
+		bad++
+		if !out.json {
+			fmt.Printf("%-9s  %s\n", f.State, describeFile(f))
+		}
+	}
+	if out.json {
+		out.emit(struct {
+			Complete   bool                 `json:"complete"`
+			Pieces     int                  `json:"pieces"`
+			GoodPieces int                  `json:"good_pieces"`
+			Files      []storage.FileReport `json:"files"`
+		}{r.Complete(), len(r.Good), r.GoodPieces(), r.Files})
+	}
+	if bad > 0 {
+		return codedError{fmt.Errorf("%s: %d of %d files and %d of %d pieces are missing or wrong", s.Name,
+			bad, len(r.Files), len(r.Good)-r.GoodPieces(), len(r.Good)), exitData}
+	}
+	fmt.Fprintf(os.Stderr, "%s: all %d files are right\n", s.Name, len(r.Files))
+	return nil
+}
+
+func describeFile(f storage.FileReport) string {
+	s := plain(f.Path)
+	if f.BadPieces > 0 {
+		s += fmt.Sprintf(" (%d pieces)", f.BadPieces)
+	}
+	if f.Error != "" {
+		s += ": " + f.Error
+	}
+	return s
+}

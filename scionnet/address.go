@@ -1,0 +1,98 @@
+package scionnet
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"braid/pathsel"
+)
+
+// Addr is a UDP port of a SCION host. It is comparable. Port 0 means any free port where an address is
+// listened on, and is refused where one is dialled.
+type Addr struct {
+	IA   pathsel.IA
+	Host netip.Addr
+	Port uint16
+}
+
+var _ net.Addr = Addr{}
+
+// Network is "scion+udp".
+func (a Addr) Network() string { return "scion+udp" }
+
+// String writes the form 1-ff00:0:111,[127.0.0.1]:42000, for IPv4 and IPv6 hosts alike.
+func (a Addr) String() string {
+	return a.IA.String() + ",[" + a.Host.String() + "]:" + strconv.Itoa(int(a.Port))
+}
+
+// MarshalText writes String's form.
+func (a Addr) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what ParseAddr reads.
+func (a *Addr) UnmarshalText(b []byte) error {
+	v, err := ParseAddr(string(b))
+	if err == nil {
+		*a = v
+	}
+	return err
+}
+
+// ParseAddr reads 1-ff00:0:111,[127.0.0.1]:42000, [1-ff00:0:111,127.0.0.1]:42000 and, for IPv4 hosts only,
+// 1-ff00:0:111,127.0.0.1:42000.
+func ParseAddr(s string) (Addr, error) {
+	a, err := parseAddr(s)
+	if err != nil {
+		return Addr{}, fmt.Errorf("SCION address %q: %w", s, err)
+	}
+	return a, nil
+}
+
+func parseAddr(s string) (Addr, error) {
+	ia, rest, ok := strings.Cut(s, ",")
+	if !ok {
+		return Addr{}, fmt.Errorf("want ISD-AS,[host]:port such as 1-ff00:0:111,[127.0.0.1]:42000")
+	}
+	var host, port string
+	switch inner, bracketed := strings.CutPrefix(ia, "["); {
+	case bracketed:
+		ia = inner
+		host, port, ok = strings.Cut(rest, "]:")
+	case strings.HasPrefix(rest, "["):
+		host, port, ok = strings.Cut(rest[1:], "]:")
+	default:
+		if host, port, ok = strings.Cut(rest, ":"); strings.Contains(port, ":") {
+			return Addr{}, fmt.Errorf("an IPv6 host must stand in brackets: %s,[host]:port", ia)
+		}
+	}
+	if !ok {
+		return Addr{}, fmt.Errorf("the port is missing, want for example %s,[127.0.0.1]:42000", ia)
+	}
+	v, err := pathsel.ParseIA(ia)
+	if err != nil {
+		return Addr{}, err
+	}
+	if v.ISD() == 0 || v.AS() == 0 {
+		return Addr{}, fmt.Errorf("%s is a wildcard, not the ISD-AS of a host", v)
+	}
+	h, err := netip.ParseAddr(host)
+	if err != nil {
+		return Addr{}, fmt.Errorf("host %q is not an IP address", host)
+	}
+	// The SCION header has room for neither a zone nor the IPv6 form of an IPv4 address, and two spellings of
+	// one host must not be two peers.
+	if h.Zone() != "" {
+		return Addr{}, fmt.Errorf("host %q: zones have no meaning in SCION", host)
+	}
+	h = h.Unmap()
+	if h.IsUnspecified() {
+		return Addr{}, fmt.Errorf("host %q is unspecified: name one address of the host", host)
+	}
+	p, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return Addr{}, fmt.Errorf("port %q: want a number from 0 to 65535", port)
+	}
+	return Addr{IA: v, Host: h, Port: uint16(p)}, nil
+}

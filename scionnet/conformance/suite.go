@@ -1,0 +1,446 @@
+// Package conformance is what any packet connection under scionnet must stand: one suite, run inside one AS and
+// through real routers, over the plain packet connection and over every other.
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// Pair is two endpoints and the paths from the first to the second. The suite closes neither.
+type Pair struct {
+	Dialer, Acceptor *scionnet.Endpoint
+	Paths            []pathsel.Path
+	// Short asks for less data, where the race detector or a shaped link makes it slow.
+	Short bool
+}
+
+// patience bounds what should take moments. Only a failure takes as long.
+const patience = time.Minute
+
+// Run runs the suite. start is called once for each test, and cleans up after itself.
+func Run(t *testing.T, start func(t *testing.T) Pair) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, Pair)
+	}{
+		{"DiallerSpeaksFirst", diallerSpeaksFirst},
+		{"AcceptorSpeaksFirst", acceptorSpeaksFirst},
+		{"LargeBothWays", largeBothWays},
+		{"EveryPathAtOnce", everyPathAtOnce},
+		{"Keys", keys},
+		{"WrongKey", wrongKey},
+		{"CloseDelivers", closeDelivers},
+		{"CloseWhileSending", closeWhileSending},
+		{"CloseEndsReadAndWrite", closeEndsReadAndWrite},
+		{"AbortIsNoEOF", abortIsNoEOF},
+		{"EndpointCloseIsNoEOF", endpointCloseIsNoEOF},
+		{"Deadlines", deadlines},
+		{"Stats", stats},
+		{"ManyShortConnections", manyShortConnections},
+		{"DialCancelled", dialCancelled},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, start(t)) })
+	}
+}
+
+// Connect dials over a path and accepts. Both connections are aborted at the end of the test.
+func Connect(t *testing.T, p Pair, path pathsel.Path) (dialled, accepted *scionnet.Conn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	dialled, err := p.Dialer.Dial(ctx, p.Acceptor.Addr(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dialled.Abort)
+	if accepted, err = p.Acceptor.Accept(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(accepted.Abort)
+	for _, c := range []*scionnet.Conn{dialled, accepted} {
+		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dialled, accepted
+}
+
+func write(t *testing.T, w io.Writer, s string) {
+	t.Helper()
+	if _, err := io.WriteString(w, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func want(t *testing.T, r io.Reader, s string) {
+	t.Helper()
+	b := make([]byte, len(s))
+	if _, err := io.ReadFull(r, b); err != nil {
+		t.Fatal(err)
+	}
+	if string(b) != s {
+		t.Fatalf("read %q, want %q", b, s)
+	}
+}
+
+func wantError(t *testing.T, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Fatalf("error %v, want %v", got, want)
+	}
+}
+
+func diallerSpeaksFirst(t *testing.T, p Pair) {
+	d, a := Connect(t, p, p.Paths[0])
+	write(t, d, "from the dialler")
+	want(t, a, "from the dialler")
+	write(t, a, "from the acceptor")
+	want(t, d, "from the acceptor")
+}
+
+func acceptorSpeaksFirst(t *testing.T, p Pair) {
+	d, a := Connect(t, p, p.Paths[0])
+	write(t, a, "welcome")
+	want(t, d, "welcome")
+}
+
+// random is a stream of bytes that can be made twice.
+func random(seed uint64, size int) []byte {
+	b := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b) // never fails
+	return b
+}
+
+func (p Pair) size() int {
+	if p.Short {
+		return 1 << 20
+	}
+	return 8 << 20
+}
+
+// exchange sends data both ways at once and closes; each side must read exactly what the other wrote, and io.EOF.
+func exchange(d, a *scionnet.Conn, toAcceptor, toDialler []byte) error {
+	var wg sync.WaitGroup
+	errs := make([]error, 4)
+	send := func(i int, c *scionnet.Conn, b []byte) {
+		wg.Go(func() { _, errs[i] = c.Write(b) })
+	}
+	receive := func(i int, c *scionnet.Conn, b []byte) {
+		wg.Go(func() {
+			got := make([]byte, len(b))
+			if _, err := io.ReadFull(c, got); err != nil {
+				errs[i] = err
+			} else if sha256.Sum256(got) != sha256.Sum256(b) {
+				errs[i] = errors.New("the data are not those that were sent")
+			}
+		})
+	}
+	send(0, d, toAcceptor)
+	send(1, a, toDialler)
+	receive(2, d, toDialler)
+	receive(3, a, toAcceptor)
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := d.Close(); err != nil {
+		return err
+	}
+	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("after the peer's close: want EOF, got: %w", err)
+	}
+	return a.Close()
+}
+
+func largeBothWays(t *testing.T, p Pair) {
+	d, a := Connect(t, p, p.Paths[0])
+	if err := exchange(d, a, random(1, p.size()), random(2, p.size())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func everyPathAtOnce(t *testing.T, p Pair) {
+	const each = 2 // connections on a path
+	errs := make(chan error, each*len(p.Paths))
+	n := uint64(0)
+	for _, path := range p.Paths {
+		for range each {
+			d, a := Connect(t, p, path)
+			if d.Path().Fingerprint != path.Fingerprint {
+				t.Errorf("dialled over %s, is on %s", path.Fingerprint, d.Path().Fingerprint)
+			}
+			n++
+			seed := n
+			go func() { errs <- exchange(d, a, random(seed, p.size()/8), random(seed+100, p.size()/8)) }()
+		}
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func keys(t *testing.T, p Pair) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	key := p.Acceptor.Key()
+	d, err := p.Dialer.Dial(ctx, p.Acceptor.Addr(), p.Paths[0], &key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Abort()
+	a, err := p.Acceptor.Accept(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Abort()
+	if d.PeerKey() != p.Acceptor.Key() || a.PeerKey() != p.Dialer.Key() {
+		t.Errorf("keys %s and %s, want %s and %s", d.PeerKey(), a.PeerKey(), p.Acceptor.Key(), p.Dialer.Key())
+	}
+	if d.RemoteSCION() != p.Acceptor.Addr() || a.RemoteSCION() != p.Dialer.Addr() {
+		t.Errorf("addresses %s and %s, want %s and %s", d.RemoteSCION(), a.RemoteSCION(), p.Acceptor.Addr(), p.Dialer.Addr())
+	}
+}
+
+func wrongKey(t *testing.T, p Pair) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	other := p.Dialer.Key()
+	_, err := p.Dialer.Dial(ctx, p.Acceptor.Addr(), p.Paths[0], &other)
+	var wrong *scionnet.WrongKeyError
+	if !errors.As(err, &wrong) || wrong.Want != other || wrong.Got != p.Acceptor.Key() {
+		t.Fatalf("error %v, want a WrongKeyError with both keys", err)
+	}
+}
+
+func closeDelivers(t *testing.T, p Pair) {
+	d, a := Connect(t, p, p.Paths[0])
+	data := random(3, 256<<10)
+	got := make(chan []byte, 1)
+	go func() {
+		b, err := io.ReadAll(a)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- b
+	}()
+	if _, err := d.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b := <-got; !bytes.Equal(b, data) {
+		t.Fatalf("%d bytes arrived of %d, or other ones", len(b), len(data))
+	}
+}
+
+func closeWhileSending(t *testing.T, p Pair) {
+	d, a := Connect(t, p, p.Paths[0])
+	sent := make(chan int, 1)
+	go func() {
+		b := make([]byte, 64<<10)
+		total := 0
+		for {
+			n, err := d.Write(b)
+			total += n
+			if err != nil {
+				sent <- total
+				return
+			}
+		}
+	}()
+	if _, err := io.ReadFull(a, make([]byte, 256<<10)); err != nil { // it is under way
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.Copy(io.Discard, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, n := 256<<10+int(rest), <-sent; got != n {
+		t.Fatalf("%d bytes arrived, Write said %d", got, n)
+	}
+}
+
+func closeEndsReadAndWrite(t *testing.T, p Pair) {
+	d, a := Connect(t, p, p.Paths[0])
+	failed := make(chan error, 2)
+	go func() {
+		_, err := d.Read(make([]byte, 1))
+		failed <- err
+	}()
+	go func() {
+		b := make([]byte, 1<<20)
+		for {
+			if _, err := d.Write(b); err != nil { // nobody reads: it waits for the window at some time
+				failed <- err
+				return
+			}
+		}
+	}()
+	want(t, a, "\x00") // both are under way, or will find the connection closed
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-failed; err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("error %v after Close", err)
+		}
+	}
+	if _, err := d.Write([]byte("x")); err == nil {
+		t.Error("Write after Close works")
+	}
+	if err := d.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+func abortIsNoEOF(t *testing.T, p Pair) {
+	d, a := Connect(t, p, p.Paths[0])
+	write(t, d, "x")
+	want(t, a, "x")
+	d.Abort()
+	_, err := a.Read(make([]byte, 1))
+	wantError(t, err, scionnet.ErrReset)
+	for range 100 { // the first writes may be taken before the end is known
+		if _, err = a.Write(make([]byte, 64<<10)); err != nil {
+			break
+		}
+	}
+	wantError(t, err, scionnet.ErrReset)
+}
+
+func endpointCloseIsNoEOF(t *testing.T, p Pair) {
+	d, a := Connect(t, p, p.Paths[0])
+	write(t, d, "x")
+	want(t, a, "x")
+	if err := p.Dialer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := a.Read(make([]byte, 1))
+	wantError(t, err, scionnet.ErrReset)
+	_, err = p.Dialer.Accept(t.Context())
+	if err == nil {
+		t.Error("a closed endpoint accepts")
+	}
+}
+
+func deadlines(t *testing.T, p Pair) {
+	d, a := Connect(t, p, p.Paths[0])
+	if err := d.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Read(make([]byte, 1))
+	wantError(t, err, os.ErrDeadlineExceeded)
+	if err := d.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, a, "later")
+	want(t, d, "later")
+
+	if err := d.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for err = nil; err == nil; { // nobody reads, so it must stop some time
+		_, err = d.Write(make([]byte, 1<<20))
+	}
+	wantError(t, err, os.ErrDeadlineExceeded)
+}
+
+func stats(t *testing.T, p Pair) {
+	d, a := Connect(t, p, p.Paths[0])
+	write(t, d, "12345")
+	want(t, a, "12345")
+	write(t, a, "123")
+	want(t, d, "123")
+	s, r := d.Stats(), a.Stats()
+	if s.BytesWritten != 5 || s.BytesRead != 3 || r.BytesWritten != 3 || r.BytesRead != 5 {
+		t.Errorf("bytes: %+v and %+v", s, r)
+	}
+	if s.RTT <= 0 || s.MinRTT <= 0 || s.Handshake <= 0 || s.PacketsSent == 0 || s.PacketSize < 1200 {
+		t.Errorf("dialler: %+v", s)
+	}
+	if r.PacketSize != s.PacketSize {
+		t.Errorf("packets of %d bytes one way and %d the other", s.PacketSize, r.PacketSize)
+	}
+}
+
+func manyShortConnections(t *testing.T, p Pair) {
+	count, parallel := 1000, 32
+	if p.Short {
+		count = 100
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	go func() {
+		for {
+			c, err := p.Acceptor.Accept(ctx)
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(c, c) // until either side closes
+				c.Close()
+			}()
+		}
+	}()
+	errs := make(chan error, count)
+	slots := make(chan struct{}, parallel)
+	for i := range count {
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			errs <- greet(ctx, p, p.Paths[i%len(p.Paths)], fmt.Sprintf("hello %d", i))
+		}()
+	}
+	for range count {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func greet(ctx context.Context, p Pair, path pathsel.Path, s string) error {
+	c, err := p.Dialer.Dial(ctx, p.Acceptor.Addr(), path, nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, s); err != nil {
+		return err
+	}
+	b := make([]byte, len(s))
+	if _, err := io.ReadFull(c, b); err != nil {
+		return err
+	}
+	if string(b) != s {
+		return fmt.Errorf("echo %q of %q", b, s)
+	}
+	return nil
+}
+
+func dialCancelled(t *testing.T, p Pair) {
+	ctx, cancel := context.WithCancel(t.Context())
+	nobody := p.Acceptor.Addr()
+	nobody.Port ^= 1 // almost surely not in use; if it is, it does not speak QUIC
+	go cancel()
+	_, err := p.Dialer.Dial(ctx, nobody, p.Paths[0], nil)
+	wantError(t, err, context.Canceled)
+}

@@ -1,0 +1,409 @@
+package scionnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"braid/pathsel"
+)
+
+// ListenConfig describes an endpoint. The zero value is an endpoint for dialling, which accepts as well.
+type ListenConfig struct {
+	// Port to listen on; 0 is any free one.
+	Port uint16
+	// Identity of the host; nil is a new one that lives as long as the endpoint.
+	Identity *Identity
+	// MaxConns and MaxConnsPerHost bound the connections accepted and being accepted: in all (default 2048), and
+	// from one SCION host (default 512, which is eight paths for each of many peers behind one address).
+	MaxConns, MaxConnsPerHost int
+
+	packetIO packetIO // nil is openPlain
+}
+
+const (
+	defaultMaxConns        = 2048
+	defaultMaxConnsPerHost = 512
+	// acceptQueue is how many connections wait for Accept. More than come at once in one round trip of a busy
+	// application, and little enough memory.
+	acceptQueue = 64
+	// halfOpenMost is the number of handshakes under way above which a newcomer must first show, at the cost of a
+	// round trip, that it receives at the address it claims (RFC 9000, section 8.1.2).
+	halfOpenMost = 128
+)
+
+// Codes with which a connection is closed (QUIC application error codes).
+const (
+	codeDone    quic.ApplicationErrorCode = 0 // closed by the application
+	codeAbort   quic.ApplicationErrorCode = 1 // given up: what was under way is lost
+	codeRefused quic.ApplicationErrorCode = 2 // the acceptor has no room, or the dialler broke the protocol
+)
+
+// Endpoint is a UDP port of the host, with an identity: all its connections, dialled and accepted, share one socket.
+type Endpoint struct {
+	host     *Host
+	log      *slog.Logger
+	identity *Identity
+	addr     Addr
+	limits   limits
+	packets  packetConn
+	quic     *quic.Transport
+	listener *quic.Listener
+
+	accepted  chan *Conn
+	ctx       context.Context // ends with Close
+	stop      context.CancelFunc
+	workers   sync.WaitGroup // accepting and lingering
+	endings   sync.WaitGroup // dialling, and what is to be done when a connection has ended
+	handshake atomic.Int64   // handshakes under way that others have begun
+
+	mu      sync.Mutex
+	closed  bool
+	conns   map[*Conn]struct{}
+	perHost map[hostKey]int // accepted and being accepted
+	total   int             // the sum of perHost
+}
+
+type limits struct{ total, perHost int }
+
+type hostKey struct {
+	ia   pathsel.IA
+	host netip.Addr
+}
+
+// Listen opens a port of the host.
+func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) {
+	id := cfg.Identity
+	if id == nil {
+		var err error
+		if id, err = NewIdentity(); err != nil {
+			return nil, err
+		}
+	}
+	open := cfg.packetIO
+	if open == nil {
+		open = openPlain
+	}
+	packets, err := open(ctx, h, cfg.Port)
+	if err != nil {
+		return nil, err
+	}
+	port := packets.LocalAddr().(*net.UDPAddr).AddrPort().Port()
+	e := &Endpoint{
+		host: h, identity: id, packets: packets,
+		addr:     Addr{h.ia, h.localIP, port},
+		log:      h.log,
+		limits:   limits{orDefault(cfg.MaxConns, defaultMaxConns), orDefault(cfg.MaxConnsPerHost, defaultMaxConnsPerHost)},
+		accepted: make(chan *Conn, acceptQueue),
+		conns:    map[*Conn]struct{}{},
+		perHost:  map[hostKey]int{},
+	}
+	e.ctx, e.stop = context.WithCancel(context.Background())
+	e.quic = &quic.Transport{
+		Conn:                packets,
+		ConnContext:         e.admit,
+		VerifySourceAddress: func(net.Addr) bool { return e.handshake.Load() > halfOpenMost },
+	}
+	server := quicConfig(leastPacket)
+	server.GetConfigForClient = e.configFor
+	if e.listener, err = e.quic.Listen(id.TLS(ALPN, nil), server); err != nil {
+		e.stop()
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", e.addr, err), packets.Close())
+	}
+	e.workers.Go(e.acceptLoop)
+	return e, nil
+}
+
+func orDefault(v, d int) int {
+	if v > 0 {
+		return v
+	}
+	return d
+}
+
+// Addr is the address that others dial.
+func (e *Endpoint) Addr() Addr { return e.addr }
+
+// Key is the public key of the endpoint's identity.
+func (e *Endpoint) Key() PeerKey { return e.identity.Key() }
+
+// Dial connects to remote over a path, which the host must have found before. If want is not nil, only the peer
+// with that key will do; with another the error is a *WrongKeyError. The connection stays on the path, whose
+// hop fields are renewed under it.
+func (e *Endpoint) Dial(ctx context.Context, remote Addr, path pathsel.Path, want *PeerKey) (*Conn, error) {
+	c, err := e.dial(ctx, remote, path, want)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s over path %s: %w", remote, path.Fingerprint.Short(), err)
+	}
+	return c, nil
+}
+
+func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, want *PeerKey) (*Conn, error) {
+	if remote.Port == 0 || !remote.Host.IsValid() {
+		return nil, errors.New("the address is not complete")
+	}
+	if !e.hold() {
+		return nil, net.ErrClosed
+	}
+	defer e.endings.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, cancel)()
+	f, err := e.host.known(ctx, remote, path)
+	if err != nil {
+		return nil, err
+	}
+	size, err := packetSize(f.path, headerLen(e.addr, remote, len(f.way.raw)))
+	if err != nil {
+		return nil, err
+	}
+	r := e.host.routes.dial(remote, f.trail, &f.way)
+	start := time.Now()
+	qc, err := e.quic.Dial(ctx, r.pseudo, e.identity.TLS(ALPN, want), quicConfig(size))
+	if err != nil {
+		e.host.routes.unpin(r)
+		return nil, plainError(err)
+	}
+	e.whenEnded(qc.Context(), func() { e.host.routes.unpin(r) })
+	handshake := time.Since(start)
+	stream, err := qc.OpenStream()
+	if err == nil {
+		_, err = stream.Write([]byte{features})
+	}
+	if err != nil {
+		qc.CloseWithError(codeAbort, "")
+		return nil, plainError(err)
+	}
+	key, err := keyOf(qc.ConnectionState().TLS)
+	if err != nil {
+		qc.CloseWithError(codeAbort, "")
+		return nil, err
+	}
+	c := newConn(e, qc, stream, r, key, handshake, size)
+	c.path.Store(&f.path)
+	if !e.add(c) {
+		qc.CloseWithError(codeDone, "")
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+// known finds what packets need to go along the path.
+func (h *Host) known(ctx context.Context, remote Addr, path pathsel.Path) (found, error) {
+	if path.Dst != remote.IA {
+		return found{}, fmt.Errorf("the path leads to %s", path.Dst)
+	}
+	if remote.IA == h.ia {
+		return found{path: h.localPath(), way: way{nextHop: netip.AddrPortFrom(remote.Host, h.underlayPort(remote.Port))}}, nil
+	}
+	t := trailOf(path.Interfaces)
+	if f, ok := h.lookup.find(remote.IA, t); ok {
+		return f, nil
+	}
+	if _, err := h.lookup.paths(ctx, remote.IA); err != nil {
+		return found{}, err
+	}
+	f, ok := h.lookup.find(remote.IA, t)
+	if !ok {
+		return found{}, errors.New("the path is not offered any more")
+	}
+	return f, nil
+}
+
+// admit lets a handshake begin that somebody else wants, unless there are too many already.
+func (e *Endpoint) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
+	r := e.host.routes.at(info.RemoteAddr)
+	if r == nil {
+		return nil, errors.New("route pushed out")
+	}
+	k := hostKey{r.remote.IA, r.remote.Host}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.total >= e.limits.total || e.perHost[k] >= e.limits.perHost {
+		return nil, errors.New("too many connections")
+	}
+	e.total++
+	e.perHost[k]++
+	e.handshake.Add(1)
+	a := &admission{route: e.host.routes.pin(r), start: time.Now()}
+	a.settled = sync.OnceFunc(func() { e.handshake.Add(-1) })
+	e.whenEnded(ctx, func() {
+		a.settled()
+		e.host.routes.unpin(a.route)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.total--
+		if e.perHost[k]--; e.perHost[k] == 0 {
+			delete(e.perHost, k)
+		}
+	})
+	return context.WithValue(ctx, admissionKey{}, a), nil
+}
+
+// admission is what is known of a connection from its first packet on.
+type admission struct {
+	route   *route
+	start   time.Time
+	settled func() // the handshake is done
+}
+
+type admissionKey struct{}
+
+// configFor answers a dialler with packets of the size of its own, which come from the path's MTU.
+func (e *Endpoint) configFor(info *quic.ClientInfo) (*quic.Config, error) {
+	r := e.host.routes.at(info.RemoteAddr)
+	if r == nil {
+		return nil, errors.New("route pushed out")
+	}
+	return quicConfig(e.acceptorPacketSize(r)), nil
+}
+
+func (e *Endpoint) acceptorPacketSize(r *route) int {
+	most := min(mostPacket, e.host.mtu-headerLen(e.addr, r.remote, len(r.way.Load().raw)))
+	return max(leastPacket, min(most, int(r.largest.Load())))
+}
+
+func (e *Endpoint) acceptLoop() {
+	for {
+		qc, err := e.listener.Accept(e.ctx)
+		if err != nil {
+			return
+		}
+		a := qc.Context().Value(admissionKey{}).(*admission)
+		a.settled()
+		handshake := time.Since(a.start)
+		e.workers.Go(func() { e.welcome(qc, a, handshake) })
+	}
+}
+
+// welcome waits for the dialler's stream and hands the connection to Accept.
+func (e *Endpoint) welcome(qc *quic.Conn, a *admission, handshake time.Duration) {
+	ctx, cancel := context.WithTimeout(e.ctx, handshakeIdle)
+	defer cancel()
+	c, err := e.greet(ctx, qc, a, handshake)
+	if err != nil {
+		e.log.Debug("connection refused", "peer", a.route.remote, "error", err)
+		qc.CloseWithError(codeRefused, "")
+		return
+	}
+	if !e.add(c) {
+		qc.CloseWithError(codeDone, "")
+		return
+	}
+	select {
+	case e.accepted <- c:
+	case <-ctx.Done(): // nobody accepts
+		c.abort(codeRefused)
+	}
+}
+
+func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (*Conn, error) {
+	key, err := keyOf(qc.ConnectionState().TLS)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := qc.AcceptStream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("wait for the stream: %w", err)
+	}
+	if _, err := stream.Write([]byte{features}); err != nil {
+		return nil, fmt.Errorf("greet: %w", err)
+	}
+	return newConn(e, qc, stream, a.route, key, handshake, e.acceptorPacketSize(a.route)), nil
+}
+
+// Accept waits for the next connection that somebody has opened. After Close the error is net.ErrClosed.
+func (e *Endpoint) Accept(ctx context.Context) (*Conn, error) {
+	select {
+	case c := <-e.accepted:
+		return c, nil
+	case <-e.ctx.Done():
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (e *Endpoint) add(c *Conn) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.conns[c] = struct{}{}
+	e.whenEnded(c.quic.Context(), func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.conns, c)
+	})
+	return true
+}
+
+// hold keeps Close waiting until endings.Done. It does not if the endpoint is closed already.
+func (e *Endpoint) hold() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.endings.Add(1)
+	return true
+}
+
+// whenEnded runs f when a connection has ended; ctx is the connection's. Close waits for it.
+func (e *Endpoint) whenEnded(ctx context.Context, f func()) {
+	e.endings.Add(1)
+	context.AfterFunc(ctx, func() {
+		defer e.endings.Done()
+		f()
+	})
+}
+
+// spawn runs f, for which Close waits. It does not if the endpoint is closed already.
+func (e *Endpoint) spawn(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.workers.Go(f)
+	return true
+}
+
+// Close ends all connections of the endpoint and frees the port. Connections that were closed before still deliver
+// what was written, which takes at most the time that Conn.Close allows for it.
+func (e *Endpoint) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	var open []*Conn
+	for c := range e.conns {
+		open = append(open, c)
+	}
+	e.mu.Unlock()
+
+	e.stop()
+	for _, c := range open {
+		if !c.closing.Load() {
+			c.abort(codeDone)
+		}
+	}
+	e.workers.Wait()
+	err := errors.Join(e.quic.Close(), e.packets.Close())
+	e.endings.Wait()
+	if err != nil {
+		return fmt.Errorf("close %s: %w", e.addr, err)
+	}
+	return nil
+}

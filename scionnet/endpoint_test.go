@@ -1,0 +1,426 @@
+package scionnet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/scionproto/scion/pkg/addr"
+	"github.com/scionproto/scion/pkg/snet"
+	snetpath "github.com/scionproto/scion/pkg/snet/path"
+
+	"braid/pathsel"
+)
+
+// pair is a connection between two endpoints, aborted at the end of the test.
+func pair(t *testing.T, from, to *Endpoint) (dialled, accepted *Conn) {
+	t.Helper()
+	dialled, err := from.Dial(t.Context(), to.Addr(), from.host.localPath(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dialled.Abort)
+	if accepted, err = to.Accept(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(accepted.Abort)
+	return dialled, accepted
+}
+
+func ping(t *testing.T, from, to *Conn) {
+	t.Helper()
+	if _, err := from.Write([]byte("ping")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(to, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	h := oneAS(t)
+	for _, tt := range []struct {
+		name string
+		cfg  ListenConfig
+	}{
+		{"in all", ListenConfig{MaxConns: 2}},
+		{"from one host", ListenConfig{MaxConnsPerHost: 2}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := listen(t, h, tt.cfg)
+			a := listen(t, h, ListenConfig{})
+			d1, a1 := pair(t, a, b)
+			pair(t, a, b)
+			if _, err := a.Dial(t.Context(), b.Addr(), h.localPath(), nil); !errors.Is(err, ErrRefused) {
+				t.Fatalf("third of two: error %v, want ErrRefused", err)
+			}
+			d1.Close()
+			if _, err := a1.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Fatal(err)
+			}
+			a1.Close()
+			<-a1.quic.Context().Done()
+			// The place is free a moment after the connection's end.
+			var err error
+			for range 100 {
+				var c *Conn
+				if c, err = a.Dial(t.Context(), b.Addr(), h.localPath(), nil); err == nil {
+					c.Abort()
+					break
+				}
+			}
+			if err != nil {
+				t.Errorf("after one has gone: %v", err)
+			}
+		})
+	}
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	h := oneAS(t)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
+	for range 20 {
+		d, c := pair(t, a, b)
+		ping(t, d, c)
+		d.Close()
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		c.Close()
+		<-d.quic.Context().Done()
+		<-c.quic.Context().Done()
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if b.total != 0 || len(b.perHost) != 0 || len(b.conns) != 0 || len(a.conns) != 0 || b.handshake.Load() != 0 {
+		t.Errorf("left: %d accepted, %d hosts, %d and %d connections, %d handshakes", b.total, len(b.perHost), len(a.conns), len(b.conns), b.handshake.Load())
+	}
+	for _, r := range h.routes.byKey {
+		if r.pins != 0 {
+			t.Errorf("route to %s has %d pins", r.remote, r.pins)
+		}
+	}
+}
+
+func TestOtherProtocolsAreRefused(t *testing.T) {
+	h := oneAS(t)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
+	w := way{nextHop: netip.AddrPortFrom(b.addr.Host, b.addr.Port)}
+	r := h.routes.dial(b.addr, "", &w)
+	defer h.routes.unpin(r)
+	_, err := a.quic.Dial(t.Context(), r.pseudo, a.identity.TLS("braid/999", nil), quicConfig(leastPacket))
+	if err == nil || !strings.Contains(err.Error(), "no application protocol") {
+		t.Errorf("error %v, want one about the protocol", err)
+	}
+	pair(t, a, b)
+}
+
+// TestDiallerWhoNeverSpeaks opens connections without a stream: they go by themselves.
+func TestDiallerWhoNeverSpeaks(t *testing.T) {
+	t.Parallel()
+	h := oneAS(t)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
+	r := h.routes.dial(b.addr, "", &way{nextHop: netip.AddrPortFrom(b.addr.Host, b.addr.Port)})
+	defer h.routes.unpin(r)
+	qc, err := a.quic.Dial(t.Context(), r.pseudo, a.identity.TLS(ALPN, nil), quicConfig(leastPacket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-qc.Context().Done()
+	if err := plainError(context.Cause(qc.Context())); !errors.Is(err, ErrRefused) {
+		t.Errorf("error %v, want ErrRefused", err)
+	}
+}
+
+func TestSecondStreamIsNotForTheTaking(t *testing.T) {
+	h := oneAS(t)
+	d, _ := pair(t, listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{}))
+	if _, err := d.quic.OpenStream(); err == nil {
+		t.Error("a second stream can be opened")
+	}
+	if _, err := d.quic.OpenUniStream(); err == nil {
+		t.Error("a one-way stream can be opened")
+	}
+}
+
+func TestDialErrors(t *testing.T) {
+	h := oneAS(t)
+	a := listen(t, h, ListenConfig{})
+	small := h.localPath()
+	remote := mustAddr(t, "1-ff00:0:110,[127.0.0.1]:1024")
+	elsewhere := small
+	elsewhere.Dst = 5
+	for _, tt := range []struct {
+		name   string
+		remote Addr
+		path   pathsel.Path
+		part   string
+	}{
+		{"no port", Addr{remote.IA, remote.Host, 0}, small, "not complete"},
+		{"path to another AS", remote, elsewhere, "leads to 0-5"},
+	} {
+		_, err := a.Dial(t.Context(), tt.remote, tt.path, nil)
+		if err == nil || !strings.Contains(err.Error(), tt.part) || !strings.Contains(err.Error(), tt.remote.String()) {
+			t.Errorf("%s: error %v, want one about %q with the address", tt.name, err, tt.part)
+		}
+	}
+	a.Close()
+	if _, err := a.Dial(t.Context(), remote, small, nil); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Close: error %v, want net.ErrClosed", err)
+	}
+}
+
+func TestPacketSize(t *testing.T) {
+	v4, v6 := mustAddr(t, "1-1,[10.0.0.1]:1"), mustAddr(t, "1-1,[fd00::1]:1")
+	// The formula that was measured: 48 + 8 for each segment + 12 for each hop field, 24 more for IPv6 hosts.
+	three := rawPath(t, false, up, core)
+	if got, want := headerLen(v4, v4, len(three)), 48+2*8+5*12; got != want {
+		t.Errorf("IPv4: header of %d bytes, want %d", got, want)
+	}
+	if got, want := headerLen(v6, v6, len(three)), 48+24+2*8+5*12; got != want {
+		t.Errorf("IPv6: header of %d bytes, want %d", got, want)
+	}
+	for _, tt := range []struct{ mtu, header, want int }{
+		{1400, 124, 1276}, {1472, 72, 1400}, {9000, 72, 1452}, {1272, 72, 1200}, {1271, 72, 0}, {0, 72, 0},
+	} {
+		got, err := packetSize(pathsel.Path{MTU: tt.mtu}, tt.header)
+		if got != tt.want || (err != nil) != (tt.want == 0) {
+			t.Errorf("MTU %d, header %d: %d, %v, want %d", tt.mtu, tt.header, got, err, tt.want)
+		}
+	}
+}
+
+// TestForeignPackets sends what is not for a connection, while one is in use.
+func TestForeignPackets(t *testing.T) {
+	h := oneAS(t)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
+	d, c := pair(t, a, b)
+	raw, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(b.addr.Host, b.addr.Port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	good := packet(t, a.addr, b.addr, snetpath.Empty{}, []byte("not QUIC"))
+	otherHost, otherPort, otherAS := b.addr, b.addr, b.addr
+	otherHost.Host, otherPort.Port, otherAS.IA = netip.MustParseAddr("127.0.0.2"), 1, 5
+	packets := [][]byte{
+		{}, {0}, []byte("hello"), make([]byte, 1500), good, good[:len(good)-4], good[:30],
+		packet(t, a.addr, b.addr, snetpath.SCION{Raw: rawPath(t, false, up, core)}, []byte("still on its way")),
+		packet(t, a.addr, b.addr, snetpath.SCION{Raw: rawPath(t, true, up, core)}, []byte("from nowhere")),
+		packet(t, a.addr, otherHost, snetpath.Empty{}, []byte("x")),
+		packet(t, a.addr, otherPort, snetpath.Empty{}, []byte("x")),
+		packet(t, a.addr, otherAS, snetpath.Empty{}, []byte("x")),
+	}
+	for i := range good { // every byte of the header changed
+		bad := bytes.Clone(good)
+		bad[i] ^= 0xff
+		packets = append(packets, bad)
+	}
+	for _, p := range packets {
+		if _, err := raw.Write(p); err != nil {
+			t.Fatal(err)
+		}
+		ping(t, d, c)
+		ping(t, c, d)
+	}
+}
+
+// packet is a SCION/UDP packet in bytes.
+func packet(t testing.TB, from, to Addr, path snet.DataplanePath, payload []byte) []byte {
+	t.Helper()
+	p := snet.Packet{PacketInfo: snet.PacketInfo{
+		Source:      snet.SCIONAddress{IA: addr.IA(from.IA), Host: addr.HostIP(from.Host)},
+		Destination: snet.SCIONAddress{IA: addr.IA(to.IA), Host: addr.HostIP(to.Host)},
+		Path:        path,
+		Payload:     snet.UDPPayload{SrcPort: from.Port, DstPort: to.Port, Payload: payload},
+	}}
+	if err := p.Serialize(); err != nil {
+		t.Fatal(err)
+	}
+	return p.Bytes
+}
+
+// roughConn loses, doubles and swaps packets that it sends, and can fall silent.
+type roughConn struct {
+	packetConn
+	every  int // one packet in so many meets with each fate; 0: none
+	silent atomic.Bool
+
+	mu   sync.Mutex
+	rand *rand.Rand
+	held []byte // a packet that waits for the next to overtake it
+	to   net.Addr
+}
+
+func rough(every int, conns chan<- *roughConn) packetIO {
+	return func(ctx context.Context, h *Host, port uint16) (packetConn, error) {
+		p, err := openPlain(ctx, h, port)
+		if err != nil {
+			return nil, err
+		}
+		c := &roughConn{packetConn: p, every: every, rand: rand.New(rand.NewPCG(1, uint64(port)))}
+		conns <- c
+		return c, nil
+	}
+}
+
+func (c *roughConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	if c.silent.Load() {
+		return len(b), nil
+	}
+	if c.every == 0 {
+		return c.packetConn.WriteTo(b, to)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch c.rand.IntN(c.every) {
+	case 0: // lost
+		return len(b), nil
+	case 1: // doubled
+		if _, err := c.packetConn.WriteTo(b, to); err != nil {
+			return 0, err
+		}
+	case 2: // kept back
+		if c.held == nil {
+			c.held, c.to = bytes.Clone(b), to
+			return len(b), nil
+		}
+	case 3: // cut off
+		if _, err := c.packetConn.WriteTo(b[:len(b)/2], to); err != nil {
+			return 0, err
+		}
+		return len(b), nil
+	}
+	n, err := c.packetConn.WriteTo(b, to)
+	if c.held != nil && err == nil {
+		_, err = c.packetConn.WriteTo(c.held, c.to)
+		c.held = nil
+	}
+	return n, err
+}
+
+func TestRoughPath(t *testing.T) {
+	h := oneAS(t)
+	conns := make(chan *roughConn, 2)
+	cfg := ListenConfig{packetIO: rough(50, conns)}
+	a, b := listen(t, h, cfg), listen(t, h, cfg)
+	d, c := pair(t, a, b)
+	data := make([]byte, 2<<20)
+	rand.NewChaCha8([32]byte{1}).Read(data)
+	for _, way := range []struct{ from, to *Conn }{{d, c}, {c, d}} {
+		sent := make(chan error, 1)
+		go func() {
+			_, err := way.from.Write(data)
+			sent <- err
+		}()
+		got := make([]byte, len(data))
+		if _, err := io.ReadFull(way.to, got); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, data) {
+			t.Fatal("the data are not those that were sent")
+		}
+	}
+	if s := d.Stats(); s.PacketsLost == 0 {
+		t.Errorf("no loss noticed: %+v", s)
+	}
+}
+
+// TestSilenceIsNoEOF stalls a connection for longer than its idle timeout, in mid-transfer.
+func TestSilenceIsNoEOF(t *testing.T) {
+	t.Parallel()
+	h := oneAS(t)
+	conns := make(chan *roughConn, 2)
+	cfg := ListenConfig{packetIO: rough(0, conns)}
+	a, b := listen(t, h, cfg), listen(t, h, cfg)
+	d, c := pair(t, a, b)
+	ping(t, d, c)
+	(<-conns).silent.Store(true)
+	(<-conns).silent.Store(true)
+	if _, err := d.Write([]byte("never arrives")); err != nil {
+		t.Fatal(err)
+	}
+	for name, conn := range map[string]*Conn{"dialler": d, "acceptor": c} {
+		_, err := conn.Read(make([]byte, 100))
+		if !errors.Is(err, ErrSilent) {
+			t.Errorf("%s: error %v, want ErrSilent", name, err)
+		}
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			t.Errorf("%s: %v looks like a deadline after which one may go on", name, err)
+		}
+	}
+}
+
+// TestLateToAccept leaves more connections waiting than the queue holds: the rest are refused, not kept.
+func TestLateToAccept(t *testing.T) {
+	t.Parallel()
+	h := oneAS(t)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
+	const more = 5
+	var conns []*Conn
+	for range acceptQueue + more {
+		c, err := a.Dial(t.Context(), b.Addr(), h.localPath(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	refused := make(chan error, len(conns))
+	for _, c := range conns {
+		go func() {
+			<-c.quic.Context().Done()
+			refused <- plainError(context.Cause(c.quic.Context()))
+		}()
+	}
+	for range more {
+		if err := <-refused; !errors.Is(err, ErrRefused) {
+			t.Errorf("error %v, want ErrRefused", err)
+		}
+	}
+	for range acceptQueue {
+		c, err := b.Accept(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Abort()
+	}
+}
+
+func TestCloseWaitsForDelivery(t *testing.T) {
+	h := oneAS(t)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
+	d, c := pair(t, a, b)
+	data := make([]byte, 100<<10)
+	if _, err := d.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan int64, 1)
+	go func() {
+		n, err := io.Copy(io.Discard, c)
+		if err != nil {
+			t.Error(err)
+		}
+		c.Close()
+		got <- n
+	}()
+	d.Close()
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-got; n != int64(len(data)) {
+		t.Errorf("%d bytes arrived of %d", n, len(data))
+	}
+}

@@ -1,0 +1,117 @@
+package scionnet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"runtime"
+
+	"braid/pathsel"
+)
+
+// Config says where the SCION control plane of the local AS is found.
+type Config struct {
+	// ConfigDir holds topology.json and certs/; the daemon then runs inside the process. Daemon is the
+	// host:port of a SCION daemon's API and wins over ConfigDir.
+	ConfigDir, Daemon string
+	// LocalIP is the address to send from; if zero, the one that the system uses towards the local AS's
+	// routers or control service.
+	LocalIP netip.Addr
+	// IA, if not zero, is the AS in which the host must be.
+	IA pathsel.IA
+	// Logger may be nil.
+	Logger *slog.Logger
+}
+
+// Flags are the values of --config-dir, --sciond, --local and --isd-as; empty if not given.
+type Flags struct{ ConfigDir, Daemon, Local, IA string }
+
+const (
+	defaultDaemon     = "127.0.0.1:30255"
+	environmentFile   = "/etc/scion/environment.json"
+	defaultConfigDir  = "/etc/scion"
+	envDaemon         = "SCION_DAEMON"
+	envLocal          = "SCION_LOCAL_ADDR"
+	defaultDaemonName = "default"
+)
+
+// Environment finds the configuration in the order of the scion tool. The daemon is --sciond ("default" for
+// 127.0.0.1:30255), then $SCION_DAEMON, then what /etc/scion/environment.json says for --isd-as or for its default
+// AS. Without any of these the configuration directory is --config-dir, then /etc/scion. The local address
+// is --local, then $SCION_LOCAL_ADDR. lookup is os.LookupEnv and readFile is os.ReadFile, except in tests.
+func Environment(f Flags, lookup func(string) (string, bool), readFile func(string) ([]byte, error)) (Config, error) {
+	var c Config
+	var err error
+	if f.IA != "" {
+		if c.IA, err = pathsel.ParseIA(f.IA); err != nil {
+			return Config{}, fmt.Errorf("--isd-as: %w", err)
+		}
+	}
+	if c.Daemon, err = findDaemon(f, c.IA, lookup, readFile); err != nil {
+		return Config{}, err
+	}
+	if c.LocalIP, err = findLocal(f, lookup); err != nil {
+		return Config{}, err
+	}
+	c.ConfigDir = f.ConfigDir
+	if c.ConfigDir == "" && runtime.GOOS == "linux" {
+		c.ConfigDir = defaultConfigDir
+	}
+	if c.ConfigDir == "" && c.Daemon == "" {
+		return Config{}, errors.New("either --sciond or --config-dir is needed on this system")
+	}
+	return c, nil
+}
+
+func findDaemon(f Flags, ia pathsel.IA, lookup func(string) (string, bool), readFile func(string) ([]byte, error)) (string, error) {
+	if f.Daemon == defaultDaemonName {
+		return defaultDaemon, nil
+	}
+	if f.Daemon != "" {
+		return f.Daemon, nil
+	}
+	if v, ok := lookup(envDaemon); ok && v != "" {
+		return v, nil
+	}
+	raw, err := readFile(environmentFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read SCION environment: %w", err)
+	}
+	var env struct {
+		General struct {
+			DefaultIA pathsel.IA `json:"default_isd_as"`
+		} `json:"general"`
+		ASes map[pathsel.IA]struct {
+			DaemonAddress string `json:"daemon_address"`
+		} `json:"ases"`
+	}
+	if err := json.Unmarshal(raw, &env); err != nil {
+		return "", fmt.Errorf("read SCION environment %s: %w", environmentFile, err)
+	}
+	if ia == 0 {
+		ia = env.General.DefaultIA
+	}
+	return env.ASes[ia].DaemonAddress, nil
+}
+
+func findLocal(f Flags, lookup func(string) (string, bool)) (netip.Addr, error) {
+	source, s := "--local", f.Local
+	if s == "" {
+		source = envLocal
+		s, _ = lookup(envLocal)
+	}
+	if s == "" {
+		return netip.Addr{}, nil
+	}
+	ip, err := netip.ParseAddr(s)
+	if err != nil || ip.IsUnspecified() {
+		return netip.Addr{}, fmt.Errorf("%s %q: want one IP address of this host", source, s)
+	}
+	return ip.Unmap(), nil
+}

@@ -1,0 +1,156 @@
+package scionnet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/scionproto/scion/pkg/slayers/path"
+	"github.com/scionproto/scion/pkg/slayers/path/scion"
+
+	"braid/pathsel"
+)
+
+// trail is a path's interface IDs in the order of travel, two bytes each: from an AS that is known, they
+// tell one path from every other, and they stay when its hop fields are renewed. The path inside one AS has
+// the empty trail.
+type trail string
+
+func trailOf(ifs []pathsel.Interface) trail {
+	b := make([]byte, 0, 2*len(ifs))
+	for _, i := range ifs {
+		b = binary.BigEndian.AppendUint16(b, uint16(i.ID))
+	}
+	return trail(b)
+}
+
+// first is the interface by which the path leaves its first AS; 0 inside one AS.
+func (t trail) first() uint16 {
+	if len(t) < 2 {
+		return 0
+	}
+	return binary.BigEndian.Uint16([]byte(t[:2]))
+}
+
+// has tells whether the path crosses an interface with that ID, in whatever AS.
+func (t trail) has(id uint64) bool {
+	for i := 0; i+1 < len(t); i += 2 {
+		if uint64(t[i])<<8|uint64(t[i+1]) == id {
+			return true
+		}
+	}
+	return false
+}
+
+// hops is a SCION dataplane path, read.
+type hops struct {
+	trail  trail
+	expiry time.Time // of the first hop field that ends
+}
+
+// expUnit is the unit of a hop field's lifetime: 24 h / 256 (SCION header specification, hop field).
+const expUnit = path.MaxTTL / 256
+
+// readHops reads a dataplane path of the SCION type. It changes nothing in raw. The empty raw path is the
+// path inside one AS, which does not end.
+func readHops(raw []byte) (hops, error) {
+	if len(raw) == 0 {
+		return hops{}, nil
+	}
+	d, err := decodePath(raw)
+	if err != nil {
+		return hops{}, err
+	}
+	return hops{trailOfPath(d), expiryOfPath(d)}, nil
+}
+
+// reverseHops makes the path back from the path of a packet that has arrived, in memory of its own:
+// scion.Raw.Reverse would edit raw in place.
+func reverseHops(raw []byte) ([]byte, hops, error) {
+	if len(raw) == 0 {
+		return nil, hops{}, nil
+	}
+	d, err := decodePath(raw)
+	if err != nil {
+		return nil, hops{}, err
+	}
+	// A path that ends here has been used up. Anything else would give a way back that starts elsewhere.
+	if int(d.PathMeta.CurrHF) != d.NumHops-1 || int(d.PathMeta.CurrINF) != d.NumINF-1 {
+		return nil, hops{}, fmt.Errorf("dataplane path: packet arrived at hop %d of %d", d.PathMeta.CurrHF+1, d.NumHops)
+	}
+	if _, err := d.Reverse(); err != nil {
+		return nil, hops{}, fmt.Errorf("dataplane path: %w", err)
+	}
+	back := make([]byte, d.Len())
+	if err := d.SerializeTo(back); err != nil {
+		return nil, hops{}, fmt.Errorf("dataplane path: %w", err)
+	}
+	return back, hops{trailOfPath(d), expiryOfPath(d)}, nil
+}
+
+func decodePath(raw []byte) (*scion.Decoded, error) {
+	var d scion.Decoded
+	if err := d.DecodeFromBytes(raw); err != nil {
+		return nil, fmt.Errorf("dataplane path: %w", err)
+	}
+	if d.Len() != len(raw) {
+		return nil, fmt.Errorf("dataplane path: %d bytes left over", len(raw)-d.Len())
+	}
+	if d.NumHops == 0 {
+		return nil, fmt.Errorf("dataplane path: no hop fields")
+	}
+	return &d, nil
+}
+
+// trailOfPath walks the hop fields in the order of travel. Where one segment ends and the next begins, two hop
+// fields belong to one AS, and each tells only one of its interfaces; where they meet at a peering link (both
+// segments carry the peering flag) each belongs to an AS of its own and tells both.
+func trailOfPath(d *scion.Decoded) trail {
+	b := make([]byte, 0, 4*d.NumHops)
+	hop := 0
+	for seg, info := range d.InfoFields {
+		n := int(d.PathMeta.SegLen[seg])
+		for i := range n {
+			f := d.HopFields[hop+i]
+			in, out := f.ConsIngress, f.ConsEgress
+			if !info.ConsDir {
+				in, out = out, in
+			}
+			if i > 0 || seg > 0 && info.Peer {
+				b = binary.BigEndian.AppendUint16(b, in)
+			}
+			if i < n-1 || seg < d.NumINF-1 && info.Peer {
+				b = binary.BigEndian.AppendUint16(b, out)
+			}
+		}
+		hop += n
+	}
+	return trail(b)
+}
+
+func expiryOfPath(d *scion.Decoded) time.Time {
+	var first time.Time
+	hop := 0
+	for seg, info := range d.InfoFields {
+		start := time.Unix(int64(info.Timestamp), 0)
+		for range d.PathMeta.SegLen[seg] {
+			end := start.Add(time.Duration(1+int(d.HopFields[hop].ExpTime)) * expUnit)
+			if first.IsZero() || end.Before(first) {
+				first = end
+			}
+			hop++
+		}
+	}
+	return first
+}
+
+const (
+	commonAndIAs = 12 + 16 // SCION common header, and the ISD-AS part of the address header
+	udpHeader    = 8
+)
+
+// headerLen is the number of bytes of SCION and UDP header in front of the payload, for hosts of the families
+// of a and b and a dataplane path of pathLen bytes.
+func headerLen(a, b Addr, pathLen int) int {
+	return commonAndIAs + len(a.Host.AsSlice()) + len(b.Host.AsSlice()) + pathLen + udpHeader
+}

@@ -1,0 +1,222 @@
+// Package scionnet is a SCION host, and QUIC connections of it that are pinned to a path.
+//
+// A Host is one end system in one AS: it looks paths up, keeps them fresh, hears of revocations, and opens
+// Endpoints. An Endpoint is one UDP port of the host, on which it dials and accepts. A Conn is one QUIC
+// connection over one path, with one stream that is a net.Conn: a path-level peer. There are no globals: one
+// process can hold hosts in several ASes.
+//
+// The package chooses no paths and ranks none; pathsel does. It does not move a connection to another path
+// either: a connection whose path dies ends with an error.
+//
+//	Conn        net.Conn, statistics, close that delivers            conn.go
+//	Endpoint    dial, accept, limits, identities                     endpoint.go, identity.go
+//	quic-go     one Transport for each endpoint                      tuning.go
+//	routes      (remote, path) <-> pseudo address -> hop fields      routes.go, hops.go
+//	packetConn  SCION packets, the seam for faster packet I/O        packetconn.go
+//	Host        path lookup, refresh, revocations                    host.go, lookup.go, refresh.go, revoke.go
+package scionnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/scionproto/scion/pkg/addr"
+	"github.com/scionproto/scion/pkg/daemon"
+	"github.com/scionproto/scion/pkg/daemon/types"
+	"github.com/scionproto/scion/pkg/snet"
+	"github.com/scionproto/scion/pkg/snet/addrutil"
+
+	"braid/pathsel"
+)
+
+// Host is a SCION end system in one AS.
+type Host struct {
+	ia        pathsel.IA
+	localIP   netip.Addr
+	mtu       int // of the AS's internal network
+	log       *slog.Logger
+	connector daemon.Connector
+	topo      snet.Topology
+	routes    *routes
+	lookup    *lookup
+
+	workers sync.WaitGroup
+	mu      sync.Mutex
+	onClose []func()
+}
+
+// Open finds the control plane of the local AS and starts the host. No packet is sent to other ASes yet.
+func Open(ctx context.Context, cfg Config) (*Host, error) {
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	connector, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{log: log, connector: connector}
+	if err := h.load(ctx, cfg); err != nil {
+		return nil, errors.Join(err, connector.Close())
+	}
+	h.routes = newRoutes(h.ia, h.topo.Interface, h.underlayPort)
+	h.lookup = newLookup(h.query, h.applied, h.routes.inUse, log)
+	return h, nil
+}
+
+// registerMu guards prometheus.DefaultRegisterer: the in-process daemon registers its metrics there, and a second
+// one in the same process would panic.
+var registerMu sync.Mutex
+
+func connect(ctx context.Context, cfg Config) (daemon.Connector, error) {
+	registerMu.Lock()
+	defer registerMu.Unlock()
+	before := prometheus.DefaultRegisterer
+	prometheus.DefaultRegisterer = prometheus.NewRegistry()
+	defer func() { prometheus.DefaultRegisterer = before }()
+	c, err := daemon.NewAutoConnector(ctx, daemon.WithDaemon(cfg.Daemon), daemon.WithConfigDir(cfg.ConfigDir))
+	switch {
+	case err == nil:
+		return c, nil
+	case cfg.Daemon != "":
+		return nil, fmt.Errorf("connect to the SCION daemon at %s: %w", cfg.Daemon, err)
+	default:
+		return nil, fmt.Errorf("read the SCION configuration in %q (topology.json and certs/ are needed; choose with --config-dir or --sciond): %w", cfg.ConfigDir, err)
+	}
+}
+
+func (h *Host) load(ctx context.Context, cfg Config) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	var err error
+	if h.topo, err = daemon.LoadTopology(ctx, h.connector); err != nil {
+		return fmt.Errorf("load the local AS's topology: %w", err)
+	}
+	h.ia = pathsel.IA(h.topo.LocalIA)
+	if cfg.IA != 0 && cfg.IA != h.ia {
+		return fmt.Errorf("this host is in AS %s, not in %s as --isd-as wants", h.ia, cfg.IA)
+	}
+	as, err := h.connector.ASInfo(ctx, 0)
+	if err != nil {
+		return fmt.Errorf("load the local AS's MTU: %w", err)
+	}
+	h.mtu = int(as.MTU)
+	if h.localIP = cfg.LocalIP; !h.localIP.IsValid() {
+		h.localIP, err = h.defaultIP(ctx)
+	}
+	return err
+}
+
+// defaultIP is the address that the system uses towards the local AS's routers or, if it has none, its control
+// service.
+func (h *Host) defaultIP(ctx context.Context) (netip.Addr, error) {
+	interfaces, err := h.connector.Interfaces(ctx)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("list the local AS's interfaces: %w", err)
+	}
+	var towards net.IP
+	for _, a := range interfaces {
+		towards = a.Addr().AsSlice()
+		break
+	}
+	if towards == nil {
+		cs, err := daemon.TopoQuerier{Connector: h.connector}.UnderlayAnycast(ctx, addr.SvcCS)
+		if err != nil {
+			return netip.Addr{}, fmt.Errorf("choose the local address (or give --local): %w", err)
+		}
+		towards = cs.IP
+	}
+	ip, err := addrutil.ResolveLocal(towards)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("choose the local address towards %s (or give --local): %w", towards, err)
+	}
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap(), nil
+}
+
+// IA is the AS of the host.
+func (h *Host) IA() pathsel.IA { return h.ia }
+
+// LocalIP is the address that packets are sent from.
+func (h *Host) LocalIP() netip.Addr { return h.localIP }
+
+// Close stops the lookups and lets the control plane go. The host's endpoints are closed by their owners, before.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	for _, stop := range h.onClose {
+		stop()
+	}
+	h.onClose = nil
+	h.mu.Unlock()
+	h.workers.Wait()
+	h.lookup.close()
+	if err := h.connector.Close(); err != nil {
+		return fmt.Errorf("close the SCION daemon's connection: %w", err)
+	}
+	return nil
+}
+
+// underlayPort is the underlay port for a port of a host in this AS: itself where it is in the range that is
+// delivered directly, else that of the shim dispatcher.
+func (h *Host) underlayPort(port uint16) uint16 {
+	if port >= h.topo.PortRange.Start && port <= h.topo.PortRange.End {
+		return port
+	}
+	return shimPort
+}
+
+// openRaw opens a socket for SCION packets.
+func (h *Host) openRaw(ctx context.Context, port uint16, scmp snet.SCMPHandler) (*snet.SCIONPacketConn, Addr, error) {
+	if port != 0 && h.underlayPort(port) != port {
+		h.log.Warn("port is outside the AS's range for hosts: it is reached only through a shim dispatcher on this host",
+			"port", port, "from", h.topo.PortRange.Start, "to", h.topo.PortRange.End)
+	}
+	n := snet.SCIONNetwork{Topology: h.topo, SCMPHandler: scmp}
+	c, err := n.OpenRaw(ctx, &net.UDPAddr{IP: h.localIP.AsSlice(), Port: int(port)})
+	if err != nil {
+		return nil, Addr{}, fmt.Errorf("open UDP port %d of %s: %w", port, h.localIP, err)
+	}
+	local := c.LocalAddr().(*net.UDPAddr).AddrPort()
+	return c.(*snet.SCIONPacketConn), Addr{h.ia, h.localIP, local.Port()}, nil
+}
+
+// query asks the control plane for the paths to dst.
+func (h *Host) query(ctx context.Context, dst pathsel.IA, refresh bool) ([]found, error) {
+	ps, err := h.connector.Paths(ctx, addr.IA(dst), addr.IA(h.ia), types.PathReqFlags{Refresh: refresh})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]found, 0, len(ps))
+	for _, p := range ps {
+		f, err := h.foundPath(p)
+		if err != nil {
+			h.log.Warn("path not usable", "path", fmt.Sprint(p), "error", err)
+			continue
+		}
+		out = append(out, f)
+	}
+	sortFound(out)
+	return out, nil
+}
+
+// applied renews the hop fields of live connections after a lookup.
+func (h *Host) applied(dst pathsel.IA, paths []found) {
+	ways := make(map[trail]*way, len(paths))
+	for i := range paths {
+		ways[paths[i].trail] = &paths[i].way
+	}
+	h.routes.renew(dst, ways)
+}
+
+// localPath is the path inside the host's own AS. There are no hop fields that could end; a day is long enough for
+// everybody who compares.
+func (h *Host) localPath() pathsel.Path {
+	return pathsel.Path{Src: h.ia, Dst: h.ia, MTU: h.mtu, LatencyKnown: true, Expiry: time.Now().Add(24 * time.Hour)}
+}

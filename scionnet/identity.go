@@ -1,0 +1,181 @@
+package scionnet
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// PeerKey is the Ed25519 public key of a peer: its name for as long as it keeps its identity, whatever its
+// addresses are. It is comparable.
+type PeerKey [ed25519.PublicKeySize]byte
+
+// String is the key in hexadecimal digits.
+func (k PeerKey) String() string { return hex.EncodeToString(k[:]) }
+
+// MarshalText writes String's form.
+func (k PeerKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// WrongKeyError says that the host at an address has another key than the one that was asked for.
+type WrongKeyError struct{ Want, Got PeerKey }
+
+func (e *WrongKeyError) Error() string {
+	return fmt.Sprintf("peer answered with key %s, want %s", e.Got, e.Want)
+}
+
+// Identity is a host's Ed25519 key pair. All its connections prove possession of it, so that a peer can tell
+// which of them belong together.
+type Identity struct {
+	key  ed25519.PrivateKey
+	cert tls.Certificate
+}
+
+// NewIdentity makes an identity that lives in memory only.
+func NewIdentity() (*Identity, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generate identity: %w", err)
+	}
+	return newIdentity(key)
+}
+
+// LoadIdentity reads the identity in the PEM file (PKCS #8) of that name. If there is none, it makes one and
+// writes it, readable by its owner only. A file that others can read, or that is damaged, is refused: a
+// new key in its place would silently be a new identity.
+func LoadIdentity(name string) (*Identity, error) {
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return createIdentity(name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load identity: %w", err)
+	}
+	if perm := info.Mode().Perm(); perm&0o077 != 0 {
+		return nil, fmt.Errorf("load identity %s: others can read the private key (mode %04o); run chmod 600 on it", name, perm)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("load identity: %w", err)
+	}
+	key, err := decodeKey(b)
+	if err != nil {
+		return nil, fmt.Errorf("load identity %s: %w; restore it from a backup, or move it away to get a new identity", name, err)
+	}
+	return newIdentity(key)
+}
+
+const pemType = "PRIVATE KEY"
+
+func decodeKey(b []byte) (ed25519.PrivateKey, error) {
+	block, _ := pem.Decode(b)
+	if block == nil || block.Type != pemType {
+		return nil, fmt.Errorf("no PEM block %q found", pemType)
+	}
+	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("damaged key: %w", err)
+	}
+	key, ok := k.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("key is a %T, want Ed25519", k)
+	}
+	return key, nil
+}
+
+func createIdentity(name string) (*Identity, error) {
+	id, err := NewIdentity()
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(id.key)
+	if err != nil {
+		return nil, fmt.Errorf("create identity: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return nil, fmt.Errorf("create identity: %w", err)
+	}
+	// A temporary file and a link: a crash leaves no half of a key behind, and of two processes that start at
+	// once the second takes the identity of the first.
+	f, err := os.CreateTemp(filepath.Dir(name), ".identity-*")
+	if err != nil {
+		return nil, fmt.Errorf("create identity: %w", err)
+	}
+	defer os.Remove(f.Name())
+	err = pem.Encode(f, &pem.Block{Type: pemType, Bytes: der})
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return nil, fmt.Errorf("create identity: %w", err)
+	}
+	if err := os.Link(f.Name(), name); errors.Is(err, fs.ErrExist) {
+		return LoadIdentity(name)
+	} else if err != nil {
+		return nil, fmt.Errorf("create identity: %w", err)
+	}
+	return id, nil
+}
+
+func newIdentity(key ed25519.PrivateKey) (*Identity, error) {
+	// Nobody reads more of the certificate than its key. The dates only keep strict parsers content.
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "braid"},
+		NotBefore:    time.Unix(0, 0),
+		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // RFC 5280, 4.1.2.5: no expiry
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("make certificate: %w", err)
+	}
+	return &Identity{key: key, cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}, nil
+}
+
+// Key is the public half.
+func (id *Identity) Key() PeerKey { return PeerKey(id.key.Public().(ed25519.PublicKey)) }
+
+// TLS is a configuration for both ends of a connection: TLS 1.3, our certificate, and any peer that proves
+// possession of an Ed25519 key, or only the one that is wanted. Whom to trust is not decided here: there
+// is no authority, and a peer's key says only that it is the same peer as before.
+func (id *Identity) TLS(alpn string, want *PeerKey) *tls.Config {
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{id.cert},
+		NextProtos:   []string{alpn},
+		// The name is not looked at; without one the address would be sent in its place.
+		ServerName:             "braid",
+		InsecureSkipVerify:     true, // no chain to verify: VerifyConnection takes the key itself
+		ClientAuth:             tls.RequireAnyClientCert,
+		SessionTicketsDisabled: true, // a resumed session would skip the proof of the key
+		VerifyConnection: func(s tls.ConnectionState) error {
+			got, err := keyOf(s)
+			if err != nil {
+				return err
+			}
+			if want != nil && got != *want {
+				return &WrongKeyError{Want: *want, Got: got}
+			}
+			return nil
+		},
+	}
+}
+
+// keyOf is the key that the peer has proved to possess in the handshake.
+func keyOf(s tls.ConnectionState) (PeerKey, error) {
+	if len(s.PeerCertificates) != 1 {
+		return PeerKey{}, fmt.Errorf("peer sent %d certificates, want 1", len(s.PeerCertificates))
+	}
+	pub, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
+	if !ok {
+		return PeerKey{}, fmt.Errorf("peer's key is a %T, want Ed25519", s.PeerCertificates[0].PublicKey)
+	}
+	return PeerKey(pub), nil
+}

@@ -1,0 +1,182 @@
+package scionnet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/scionproto/scion/pkg/snet"
+	snetpath "github.com/scionproto/scion/pkg/snet/path"
+
+	"braid/pathsel"
+)
+
+// ErrNoPath says that no path to a destination is known just now. The search goes on in the background.
+var ErrNoPath = errors.New("no path")
+
+// found is a path of an answer of the control plane: what is announced of it, and what packets need.
+type found struct {
+	path  pathsel.Path
+	trail trail
+	way   way
+	// latency is what is announced from each interface to the next; negative where it is not.
+	latency []time.Duration
+}
+
+// foundPath reads a path of the control plane's answer.
+func (h *Host) foundPath(p snet.Path) (found, error) {
+	meta := p.Metadata()
+	f := found{path: pathsel.Path{
+		Src: pathsel.IA(p.Source()), Dst: pathsel.IA(p.Destination()),
+		MTU: int(meta.MTU),
+	}}
+	for _, i := range meta.Interfaces {
+		f.path.Interfaces = append(f.path.Interfaces, pathsel.Interface{IA: pathsel.IA(i.IA), ID: uint64(i.ID)})
+	}
+	f.path.Fingerprint = pathsel.FingerprintOf(f.path.Interfaces)
+	f.latency = meta.Latency
+	f.path.Latency, f.path.LatencyKnown = latency(meta)
+	f.path.Bandwidth = bandwidth(meta)
+	f.trail = trailOf(f.path.Interfaces)
+
+	raw, ok := p.Dataplane().(snetpath.SCION)
+	if !ok {
+		return found{}, fmt.Errorf("dataplane path of type %T", p.Dataplane())
+	}
+	hops, err := readHops(raw.Raw)
+	if err != nil {
+		return found{}, err
+	}
+	// Both come from the same segments. If they differed, an answer over this path would look like another path.
+	if hops.trail != f.trail {
+		return found{}, fmt.Errorf("hop fields and announced interfaces differ")
+	}
+	f.path.Expiry = hops.expiry
+	next := p.UnderlayNextHop().AddrPort()
+	f.way = way{raw: raw.Raw, expiry: hops.expiry, nextHop: netip.AddrPortFrom(next.Addr().Unmap(), next.Port())}
+	return f, nil
+}
+
+// sortFound puts the paths with the fewest hops first, and among equals those with the lowest interfaces: the order
+// of 'scion showpaths'. The control plane's own order among equals changes from answer to answer.
+func sortFound(fs []found) {
+	slices.SortStableFunc(fs, func(a, b found) int {
+		x, y := a.path.Interfaces, b.path.Interfaces
+		return cmp.Or(cmp.Compare(len(x), len(y)), slices.CompareFunc(x, y, func(i, j pathsel.Interface) int {
+			return cmp.Or(cmp.Compare(i.IA, j.IA), cmp.Compare(i.ID, j.ID))
+		}))
+	})
+}
+
+// latency is the sum of the announced latencies, and whether every part was announced.
+func latency(m *snet.PathMetadata) (time.Duration, bool) {
+	var sum time.Duration
+	known := len(m.Latency) == len(m.Interfaces)-1
+	for _, l := range m.Latency {
+		if l < 0 {
+			known = false
+			continue
+		}
+		sum += l
+	}
+	return sum, known
+}
+
+// bandwidth is the smallest announced bandwidth in bit/s (announced in kbit/s; 0: not announced).
+func bandwidth(m *snet.PathMetadata) uint64 {
+	var least uint64
+	for _, b := range m.Bandwidth {
+		if b > 0 && (least == 0 || b < least) {
+			least = b
+		}
+	}
+	return least * 1000
+}
+
+// Paths lists the paths to dst in the order of 'scion showpaths': fewest hops first. The first call for a destination
+// asks the control plane; later ones take the paths from memory, which is kept fresh in the background. If there
+// are none the error is ErrNoPath. A path that has been revoked is listed until the control plane drops it; see
+// Revoked.
+func (h *Host) Paths(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error) {
+	if dst == h.ia {
+		return []pathsel.Path{h.localPath()}, nil
+	}
+	fs, err := h.lookup.paths(ctx, dst)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]pathsel.Path, len(fs))
+	for i, f := range fs {
+		out[i] = f.path
+	}
+	return out, nil
+}
+
+// Details is what is known of a path beyond its value.
+type Details struct {
+	// NextHop is the underlay address of the router that packets are given to; empty inside the AS.
+	NextHop string
+	// Latency is what is announced from each interface to the next; negative where it is not.
+	Latency []time.Duration
+}
+
+// Details gives the details of a path that Paths has listed.
+func (h *Host) Details(p pathsel.Path) Details {
+	f, ok := h.lookup.find(p.Dst, trailOf(p.Interfaces))
+	if !ok {
+		return Details{}
+	}
+	return Details{NextHop: f.way.nextHop.String(), Latency: slices.Clone(f.latency)}
+}
+
+// Refresh asks the control plane for the paths to dst now, past its own cache. It gives the error of the question;
+// what is known stays known.
+func (h *Host) Refresh(ctx context.Context, dst pathsel.IA) error {
+	if dst == h.ia {
+		return nil
+	}
+	d, _, err := h.lookup.want(dst)
+	if err != nil {
+		return err
+	}
+	if err := h.lookup.lookNow(ctx, dst, d, true); err != nil {
+		return err
+	}
+	h.lookup.mu.Lock()
+	defer h.lookup.mu.Unlock()
+	if d.err != nil {
+		return fmt.Errorf("look up paths to %s: %w", dst, d.err)
+	}
+	return nil
+}
+
+// Subscribe gives a channel on which a note arrives when the set of paths to dst changes or one of them is
+// revoked. Notes that nobody has taken yet become one. The destination is kept fresh until cancel is called.
+func (h *Host) Subscribe(dst pathsel.IA) (changes <-chan struct{}, cancel func()) {
+	c := make(chan struct{}, 1)
+	if dst == h.ia {
+		return c, func() {}
+	}
+	l := h.lookup
+	d, known, err := l.want(dst)
+	if err != nil {
+		h.log.Warn("paths not watched", "destination", dst, "error", err)
+		return c, func() {}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d.watchers[c] = struct{}{}
+	if !known {
+		d.due = time.Now()
+		l.poke()
+	}
+	return c, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(d.watchers, c)
+	}
+}

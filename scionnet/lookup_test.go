@@ -1,0 +1,350 @@
+package scionnet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"braid/pathsel"
+)
+
+// controlPlane answers lookups in a test: what it says can be changed at any time.
+type controlPlane struct {
+	mu      sync.Mutex
+	paths   []found
+	err     error
+	delay   time.Duration
+	asked   int
+	forced  int
+	applied int
+	inUse   bool
+}
+
+func (c *controlPlane) query(ctx context.Context, _ pathsel.IA, refresh bool) ([]found, error) {
+	c.mu.Lock()
+	c.asked++
+	if refresh {
+		c.forced++
+	}
+	delay := c.delay
+	c.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.paths), c.err
+}
+
+func (c *controlPlane) say(err error, paths ...found) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paths, c.err = paths, err
+}
+
+func (c *controlPlane) asks() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.asked
+	c.asked = 0
+	return n
+}
+
+func (c *controlPlane) start(t *testing.T) *lookup {
+	l := newLookup(c.query,
+		func(pathsel.IA, []found) { c.mu.Lock(); c.applied++; c.mu.Unlock() },
+		func(pathsel.IA) bool { c.mu.Lock(); defer c.mu.Unlock(); return c.inUse },
+		slog.New(slog.DiscardHandler))
+	t.Cleanup(l.close)
+	return l
+}
+
+// to is a path to dst over one link with that interface ID at both ends, which ends after life.
+func to(dst pathsel.IA, id uint64, life time.Duration) found {
+	p := pathsel.Path{Src: 1, Dst: dst, MTU: 1400, Interfaces: []pathsel.Interface{{IA: 1, ID: id}, {IA: dst, ID: id}}, Expiry: time.Now().Add(life)}
+	p.Fingerprint = pathsel.FingerprintOf(p.Interfaces)
+	return found{path: p, trail: trailOf(p.Interfaces), way: way{raw: []byte{byte(id)}, expiry: p.Expiry}}
+}
+
+const dst = pathsel.IA(7)
+
+func (l *lookup) mustHave(t *testing.T, want ...found) {
+	t.Helper()
+	got, err := l.paths(t.Context(), dst)
+	if len(want) == 0 {
+		if !errors.Is(err, ErrNoPath) {
+			t.Fatalf("%d paths, error %v, want ErrNoPath", len(got), err)
+		}
+		return
+	}
+	if err != nil || !samePaths(got, want) {
+		t.Fatalf("%v, %v, want %v", got, err, want)
+	}
+}
+
+func TestLookupAsksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controlPlane{paths: []found{to(dst, 1, time.Hour)}, delay: time.Second}
+		l := c.start(t)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { l.mustHave(t, c.paths...) })
+		}
+		wg.Wait()
+		l.mustHave(t, c.paths...)
+		if n := c.asks(); n != 1 {
+			t.Errorf("asked %d times, want once", n)
+		}
+	})
+}
+
+func TestLookupOfSomebodyWhoGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controlPlane{paths: []found{to(dst, 1, time.Hour)}, delay: 2 * time.Second}
+		l := c.start(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := l.paths(ctx, dst); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error %v, want that of the context", err)
+			}
+		})
+		synctest.Wait()
+		l.mustHave(t, c.paths...) // joins the lookup that is given up, and asks again
+		wg.Wait()
+	})
+}
+
+func TestLookupKeepsFreshAndForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controlPlane{paths: []found{to(dst, 1, 6*time.Hour)}}
+		l := c.start(t)
+		l.mustHave(t, c.paths...)
+		c.asks()
+		time.Sleep(5*time.Minute + time.Second)
+		if n := c.asks(); n != 10 {
+			t.Errorf("asked %d times in 5 minutes, want every 30 s", n)
+		}
+		time.Sleep(forgetAfter)
+		c.asks()
+		time.Sleep(forgetAfter)
+		l.mu.Lock()
+		left := len(l.destinations)
+		l.mu.Unlock()
+		if n := c.asks(); n != 0 || left != 0 {
+			t.Errorf("asked %d times for a destination that nobody wants", n)
+		}
+
+		l.mustHave(t, c.paths...)
+		c.mu.Lock()
+		c.inUse = true // by a connection
+		c.mu.Unlock()
+		time.Sleep(3 * forgetAfter)
+		if n := c.asks(); n < 50 {
+			t.Errorf("asked only %d times while a connection was there", n)
+		}
+	})
+}
+
+func TestLookupFailureChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := to(dst, 1, 10*time.Minute)
+		c := controlPlane{paths: []found{p}}
+		l := c.start(t)
+		l.mustHave(t, p)
+		down := errors.New("control service down")
+		c.say(down)
+		time.Sleep(3 * time.Minute)
+		l.mustHave(t, p)
+		c.say(nil) // no path, and no error either
+		time.Sleep(3 * time.Minute)
+		l.mustHave(t, p)
+		c.say(down)
+		time.Sleep(5 * time.Minute)
+		l.mustHave(t) // it has ended
+		if _, err := l.paths(t.Context(), dst); !errors.Is(err, down) {
+			t.Errorf("error %v does not say why", err)
+		}
+		again := to(dst, 1, time.Hour)
+		c.say(nil, again)
+		time.Sleep(retryMost + time.Second)
+		l.mustHave(t, again)
+	})
+}
+
+func TestLookupOfNoPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c controlPlane
+		l := c.start(t)
+		l.mustHave(t)
+		c.asks()
+		time.Sleep(16 * time.Second)
+		if n := c.asks(); n != 4 {
+			t.Errorf("asked %d times in 16 s, want after 1, 2, 4 and 8", n)
+		}
+		time.Sleep(time.Minute)
+		if n := c.asks(); n != 6 {
+			t.Errorf("asked %d times in a minute, want every 10 s", n)
+		}
+	})
+}
+
+func TestSubscribe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := to(dst, 1, time.Hour), to(dst, 2, time.Hour)
+		c := controlPlane{paths: []found{one}}
+		l := c.start(t)
+		h := &Host{ia: 1, lookup: l}
+		changes, cancel := h.Subscribe(dst)
+		noted := func() bool {
+			select {
+			case <-changes:
+				return true
+			default:
+				return false
+			}
+		}
+		synctest.Wait()
+		if !noted() {
+			t.Error("no note of the first paths")
+		}
+		time.Sleep(time.Minute)
+		if noted() {
+			t.Error("a note although nothing has changed")
+		}
+		renewed := to(dst, 1, 2*time.Hour)
+		c.say(nil, renewed)
+		time.Sleep(time.Minute)
+		if noted() {
+			t.Error("a note of new hop fields")
+		}
+		c.say(nil, renewed, two)
+		time.Sleep(time.Minute)
+		if !noted() {
+			t.Error("no note of a second path")
+		}
+		l.revoke(pathsel.Interface{IA: dst, ID: 2}, time.Now())
+		if !noted() {
+			t.Error("no note of a revocation")
+		}
+		if _, revoked := h.Revoked(one.path); revoked {
+			t.Error("the other path is revoked")
+		}
+		if r, revoked := h.Revoked(two.path); !revoked || r.Interface != two.path.Interfaces[1] || time.Until(r.Until) != revokedFor {
+			t.Errorf("%+v, %t, want the interface for %v", r, revoked, revokedFor)
+		}
+		if l.revoke(pathsel.Interface{IA: dst, ID: 2}, time.Now()) {
+			t.Error("the same revocation again is news")
+		}
+		time.Sleep(revokedFor)
+		if _, revoked := h.Revoked(two.path); revoked {
+			t.Error("revoked for longer than it holds")
+		}
+		cancel()
+		c.say(nil, one)
+		time.Sleep(time.Minute)
+		if noted() {
+			t.Error("a note after cancel")
+		}
+	})
+}
+
+func TestRefreshGoesPastTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := to(dst, 1, time.Hour), to(dst, 2, time.Hour)
+		c := controlPlane{paths: []found{one}}
+		l := c.start(t)
+		h := &Host{ia: 1, lookup: l}
+		l.mustHave(t, one)
+		c.say(nil, two)
+		if err := h.Refresh(t.Context(), dst); err != nil {
+			t.Fatal(err)
+		}
+		l.mustHave(t, two)
+		if c.forced != 1 {
+			t.Errorf("forced %d times, want once", c.forced)
+		}
+		c.say(errors.New("down"))
+		if err := h.Refresh(t.Context(), dst); !errors.Is(err, c.err) {
+			t.Errorf("error %v, want that of the lookup", err)
+		}
+		l.mustHave(t, two)
+	})
+}
+
+func TestDueAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		for _, tt := range []struct {
+			name     string
+			lives    []time.Duration
+			failures int
+			want     time.Duration
+		}{
+			{"no path", nil, 1, time.Second},
+			{"no path again", nil, 3, 4 * time.Second},
+			{"no path for long", nil, 1000, 10 * time.Second},
+			{"long lives", []time.Duration{6 * time.Hour, time.Hour}, 0, 30 * time.Second},
+			{"ends soon", []time.Duration{6 * time.Hour, 2*time.Minute + 20*time.Second}, 0, 20 * time.Second},
+			{"about to end", []time.Duration{time.Minute}, 0, 10 * time.Second},
+		} {
+			var paths []found
+			for i, l := range tt.lives {
+				paths = append(paths, to(dst, uint64(i), l))
+			}
+			if got := dueAfter(now, paths, tt.failures).Sub(now); got != tt.want {
+				t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+			}
+		}
+	})
+}
+
+func TestMerge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		a, longA, shortA, b := to(dst, 1, 2*time.Hour), to(dst, 1, 3*time.Hour), to(dst, 1, time.Hour), to(dst, 2, time.Hour)
+		over := to(dst, 3, -time.Second)
+		for _, tt := range []struct {
+			name                  string
+			before, answer, after []found
+		}{
+			{"first", nil, []found{a, b}, []found{a, b}},
+			{"none", []found{a, b}, nil, []found{a, b}},
+			{"none and ended", []found{a, over}, nil, []found{a}},
+			{"other", []found{a}, []found{b}, []found{b}},
+			{"longer", []found{a}, []found{longA}, []found{longA}},
+			{"shorter", []found{a}, []found{shortA, b}, []found{a, b}},
+			{"twice", nil, []found{a, a}, []found{a}},
+		} {
+			got := merge(tt.before, tt.answer, now)
+			same := slices.EqualFunc(got, tt.after, func(x, y found) bool { return x.trail == y.trail && x.way.expiry.Equal(y.way.expiry) })
+			if !same {
+				t.Errorf("%s: %v, want %v", tt.name, got, tt.after)
+			}
+		}
+	})
+}
+
+func TestLookupTableIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controlPlane{paths: []found{to(dst, 1, time.Hour)}}
+		l := c.start(t)
+		var err error
+		for i := range maxDestinations + 1 {
+			if _, _, err = l.want(pathsel.IA(i + 100)); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			t.Errorf("%d destinations taken", len(l.destinations))
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package scionnet
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// oneAS is a host in an AS of its own. No process is needed: the path inside an AS has no router on it.
+func oneAS(t testing.TB) *Host { return oneASAt(t, netip.MustParseAddr("127.0.0.1")) }
+
+func oneASAt(t testing.TB, ip netip.Addr) *Host {
+	t.Helper()
+	dir := t.TempDir()
+	topo := `{"isd_as":"1-ff00:0:110","mtu":1400,"dispatched_ports":"1024-65535","attributes":["core"],
+		"control_service":{"cs1":{"addr":"127.0.0.1:30252"}},"discovery_service":{"cs1":{"addr":"127.0.0.1:30252"}}}`
+	if err := os.WriteFile(filepath.Join(dir, "topology.json"), []byte(topo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "certs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h, err := Open(t.Context(), Config{ConfigDir: dir, LocalIP: ip})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// listen opens an endpoint that the test closes.
+func listen(t testing.TB, h *Host, cfg ListenConfig) *Endpoint {
+	t.Helper()
+	e, err := h.Listen(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// OneAS and ListenOn are for the tests outside the package.
+var (
+	OneASAt  = oneASAt
+	ListenOn = listen
+)

@@ -1,0 +1,157 @@
+package scionnet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/scionproto/scion/pkg/addr"
+	"github.com/scionproto/scion/pkg/private/common"
+	"github.com/scionproto/scion/pkg/slayers/path/empty"
+	"github.com/scionproto/scion/pkg/slayers/path/scion"
+	"github.com/scionproto/scion/pkg/snet"
+	snetpath "github.com/scionproto/scion/pkg/snet/path"
+
+	"braid/pathsel"
+)
+
+// packetConn is the seam between QUIC and SCION: datagrams with pseudo addresses above, SCION packets below. What
+// it must keep to, beside net.PacketConn:
+//
+//   - every address it takes and gives is the pseudo address of a route of the host's table, and what it sends
+//     follows the route's way of that moment;
+//   - SCMP goes to the host, never up;
+//   - an error means that the socket is closed or a deadline has passed. quic-go gives up all connections on
+//     any other, so a packet that cannot be sent or understood is a lost packet.
+//
+// quic-go looks for more methods on it (SyscallConn, ReadMsgUDP, WriteMsgUDP, ReadBatch) and uses offloading,
+// batches and ECN if it finds them. plainConn has none of them.
+type packetConn interface {
+	net.PacketConn
+	SetReadBuffer(bytes int) error
+	SetWriteBuffer(bytes int) error
+}
+
+// packetIO opens the packet connection of an endpoint at a port; 0 is any free one.
+type packetIO func(ctx context.Context, h *Host, port uint16) (packetConn, error)
+
+// plainConn is the packetConn on plain snet: one system call and several allocations for each packet.
+type plainConn struct {
+	raw    *snet.SCIONPacketConn
+	local  Addr
+	routes *routes
+	log    *slog.Logger
+
+	// Reading is for one goroutine, as quic-go does it.
+	in      snet.Packet
+	from    net.UDPAddr
+	scratch []byte
+
+	out sync.Pool // of *outPacket
+}
+
+type outPacket struct {
+	pkt  snet.Packet
+	path []byte
+}
+
+func openPlain(ctx context.Context, h *Host, port uint16) (packetConn, error) {
+	raw, local, err := h.openRaw(ctx, port, h.scmpHandler())
+	if err != nil {
+		return nil, err
+	}
+	c := &plainConn{raw: raw, local: local, routes: h.routes, log: h.log}
+	c.in.Bytes = make(snet.Bytes, common.SupportedMTU)
+	c.out.New = func() any {
+		return &outPacket{pkt: snet.Packet{Bytes: make(snet.Bytes, common.SupportedMTU)}}
+	}
+	return c, nil
+}
+
+func (c *plainConn) ReadFrom(b []byte) (int, net.Addr, error) {
+	for {
+		err := c.raw.ReadFrom(&c.in, &c.from)
+		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+			return 0, nil, err
+		}
+		if err != nil {
+			c.log.Debug("packet not read", "local", c.local, "error", err)
+			continue
+		}
+		payload, r := c.accept()
+		if r == nil {
+			continue
+		}
+		if n := int32(len(payload)); n > r.largest.Load() {
+			r.largest.Store(n)
+		}
+		return copy(b, payload), r.pseudo, nil
+	}
+}
+
+// accept is the payload of the packet just read and the route back to its sender; no route if the packet is not
+// for us.
+func (c *plainConn) accept() ([]byte, *route) {
+	udp, ok := c.in.Payload.(snet.UDPPayload)
+	if !ok || c.in.Source.Host.Type() != addr.HostTypeIP || c.in.Destination.Host.Type() != addr.HostTypeIP {
+		return nil, nil
+	}
+	if c.in.Destination.IA != addr.IA(c.local.IA) || c.in.Destination.Host.IP().Unmap() != c.local.Host || udp.DstPort != c.local.Port {
+		return nil, nil
+	}
+	p, ok := c.in.Path.(snet.RawPath)
+	if !ok || p.PathType != empty.PathType && p.PathType != scion.PathType {
+		return nil, nil
+	}
+	src := Addr{pathsel.IA(c.in.Source.IA), c.in.Source.Host.IP().Unmap(), udp.SrcPort}
+	from := c.from.AddrPort()
+	r, scratch, err := c.routes.arrived(src, p.Raw, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), c.scratch)
+	c.scratch = scratch
+	if err != nil {
+		c.log.Debug("foreign packet", "from", src, "error", err)
+		return nil, nil
+	}
+	return udp.Payload, r
+}
+
+func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	r := c.routes.at(to)
+	if r == nil {
+		return len(b), nil // an answer to a sender whose route has been pushed out
+	}
+	w := r.way.Load()
+	out := c.out.Get().(*outPacket)
+	defer c.out.Put(out)
+	out.pkt.PacketInfo = snet.PacketInfo{
+		Destination: snet.SCIONAddress{IA: addr.IA(r.remote.IA), Host: addr.HostIP(r.remote.Host)},
+		Source:      snet.SCIONAddress{IA: addr.IA(c.local.IA), Host: addr.HostIP(c.local.Host)},
+		Path:        snetpath.Empty{},
+		Payload:     snet.UDPPayload{SrcPort: c.local.Port, DstPort: r.remote.Port, Payload: b},
+	}
+	if len(w.raw) > 0 {
+		// Serialisation writes into the path that it is given.
+		out.path = append(out.path[:0], w.raw...)
+		out.pkt.Path = snetpath.SCION{Raw: out.path}
+	}
+	err := c.raw.WriteTo(&out.pkt, net.UDPAddrFromAddrPort(w.nextHop))
+	if errors.Is(err, net.ErrClosed) {
+		return 0, err
+	}
+	if err != nil {
+		c.log.Debug("packet not sent", "to", r.remote, "next_hop", w.nextHop, "error", err)
+	}
+	return len(b), nil
+}
+
+func (c *plainConn) LocalAddr() net.Addr                { return c.raw.LocalAddr() }
+func (c *plainConn) Close() error                       { return c.raw.Close() }
+func (c *plainConn) SetDeadline(t time.Time) error      { return c.raw.SetDeadline(t) }
+func (c *plainConn) SetReadDeadline(t time.Time) error  { return c.raw.SetReadDeadline(t) }
+func (c *plainConn) SetWriteDeadline(t time.Time) error { return c.raw.SetWriteDeadline(t) }
+func (c *plainConn) SetReadBuffer(n int) error          { return c.raw.SetReadBuffer(n) }
+func (c *plainConn) SetWriteBuffer(n int) error         { return c.raw.SetWriteBuffer(n) }

@@ -1,0 +1,5 @@
+//go:build race
+
+package scionnet_test
+
+const raceDetector = true

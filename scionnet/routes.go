@@ -1,0 +1,276 @@
+package scionnet
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/scionproto/scion/private/topology"
+
+	"braid/pathsel"
+)
+
+// A route is one way to one remote port: what a UDP address is to plain QUIC. quic-go knows a route by a
+// pseudo address, so that it takes two paths to one host for two remote addresses.
+//
+//	(remote address, trail)  <->  pseudo address  ->  dataplane path and next hop of now
+//
+// The pseudo address is a digest of remote and trail. A route that was dropped and comes back therefore has
+// the same pseudo address again, and a connection goes on as if nothing had happened.
+type route struct {
+	remote Addr
+	trail  trail
+	pseudo *net.UDPAddr // never written after creation
+
+	// way is how packets leave just now. It is swapped when hop fields are renewed, under live connections.
+	way atomic.Pointer[way]
+	// largest is the size of the largest payload that has arrived. The dialler pads its first packet to what
+	// its path's MTU allows, which is how the acceptor learns that.
+	largest atomic.Int32
+
+	pins     int           // connections that use it; guarded by routes.mu
+	loose    *list.Element // in routes.loose if pins is 0; guarded by routes.mu
+	arrivals []string      // its keys in routes.byArrival; guarded by routes.mu
+}
+
+// way is the part of a route that hop fields make up. It is never changed, only replaced.
+type way struct {
+	raw     []byte // dataplane path; empty inside one AS
+	nextHop netip.AddrPort
+	expiry  time.Time // zero: does not end
+}
+
+// outlasts tells whether w is worth replacing v with.
+func (w *way) outlasts(v *way) bool {
+	return !v.expiry.IsZero() && (w.expiry.IsZero() || w.expiry.After(v.expiry))
+}
+
+type routeKey struct {
+	remote Addr
+	trail  trail
+}
+
+// maxLoose is the number of routes kept that no connection uses: those of handshakes under way and of
+// connections just closed. A sender of packets from invented addresses fills it and pushes the oldest
+// out; without a limit it would fill the memory.
+const maxLoose = 4096
+
+// shimPort is where a shim dispatcher listens on a host, which hands packets on to ports that the AS's routers
+// do not reach, and where routers deliver SCMP requests.
+const shimPort = topology.EndhostPort
+
+// maxArrivals is how many raw paths a route remembers: the one in use, and the one before it while packets are
+// still on their way. More would let a sender who varies unused bits fill the table.
+const maxArrivals = 2
+
+// routes holds the routes of a host. All its packet connections share it.
+type routes struct {
+	local pathsel.IA
+	// nextHop is the internal address of the local AS's router that has the interface.
+	nextHop func(interfaceID uint16) (netip.AddrPort, bool)
+	// hostPort is the underlay port for a port of a host in the local AS.
+	hostPort func(port uint16) uint16
+
+	mu        sync.RWMutex
+	byKey     map[routeKey]*route
+	byPseudo  map[netip.Addr]*route
+	byArrival map[string]*route // by source address, port and raw path of a packet; see arrivalKey
+	loose     list.List         // of *route without connections, the oldest first
+}
+
+func newRoutes(local pathsel.IA, nextHop func(uint16) (netip.AddrPort, bool), hostPort func(uint16) uint16) *routes {
+	return &routes{
+		local: local, nextHop: nextHop, hostPort: hostPort,
+		byKey:     map[routeKey]*route{},
+		byPseudo:  map[netip.Addr]*route{},
+		byArrival: map[string]*route{},
+	}
+}
+
+// dial is the route to remote along t, pinned for the caller, who unpins it. A way that is known already and
+// lasts longer is kept.
+func (t *routes) dial(remote Addr, tr trail, w *way) *route {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.get(routeKey{remote, tr}, w)
+	if w.outlasts(r.way.Load()) {
+		r.way.Store(w)
+	}
+	return t.pinLocked(r)
+}
+
+// at is the route with that pseudo address, or nil.
+func (t *routes) at(pseudo net.Addr) *route {
+	u, ok := pseudo.(*net.UDPAddr)
+	if !ok {
+		return nil
+	}
+	a, ok := netip.AddrFromSlice(u.IP)
+	if !ok {
+		return nil
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.byPseudo[a]
+}
+
+// arrived is the route back to the sender of a packet that came over the raw dataplane path, from the underlay
+// address that handed it to us. scratch is memory for a key; the result of appending to it is returned so
+// that it can be used again. The error says why such a packet is foreign.
+func (t *routes) arrived(src Addr, raw []byte, from netip.AddrPort, scratch []byte) (*route, []byte, error) {
+	key := arrivalKey(scratch[:0], src, raw)
+	t.mu.RLock()
+	r := t.byArrival[string(key)]
+	t.mu.RUnlock()
+	if r != nil {
+		return r, key, nil
+	}
+	r, err := t.firstArrival(src, raw, from, string(key))
+	return r, key, err
+}
+
+func (t *routes) firstArrival(src Addr, raw []byte, from netip.AddrPort, key string) (*route, error) {
+	back, h, err := reverseHops(raw)
+	if err != nil {
+		return nil, err
+	}
+	w := &way{raw: back, expiry: h.expiry, nextHop: from}
+	known := false // that a router of this AS has handed the packet over
+	if len(back) == 0 {
+		w.nextHop = netip.AddrPortFrom(src.Host, t.hostPort(src.Port))
+	} else if hop, ok := t.nextHop(h.trail.first()); ok {
+		// A shim on this host may have handed the packet on: the topology knows where packets must go.
+		known = hop == from || from.Port() == shimPort
+		w.nextHop = hop
+	}
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := routeKey{src, h.trail}
+	old := t.byKey[k]
+	r := t.get(k, w)
+	if old != nil && !old.way.Load().expiry.Equal(w.expiry) {
+		// The peer has renewed its hop fields, or an old packet was late, or somebody beside us in this AS
+		// sends invented ones to cut the way back. Only a router's word, and only a longer life, count.
+		if !known || !w.outlasts(old.way.Load()) {
+			return r, nil
+		}
+		r.way.Store(w)
+	}
+	if len(r.arrivals) == maxArrivals {
+		delete(t.byArrival, r.arrivals[0])
+		r.arrivals = append(r.arrivals[:0], r.arrivals[1:]...)
+	}
+	r.arrivals = append(r.arrivals, key)
+	t.byArrival[key] = r
+	return r, nil
+}
+
+// renew gives the routes to ia that run along the trail a way that lasts longer.
+func (t *routes) renew(ia pathsel.IA, ways map[trail]*way) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for k, r := range t.byKey {
+		if w := ways[k.trail]; k.remote.IA == ia && w != nil && w.outlasts(r.way.Load()) {
+			r.way.Store(w)
+		}
+	}
+}
+
+// inUse tells whether a connection to ia exists.
+func (t *routes) inUse(ia pathsel.IA) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for k, r := range t.byKey {
+		if k.remote.IA == ia && r.pins > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// pin keeps r until it is unpinned. It returns the route to use, another one with the same remote and trail if
+// r has been pushed out of the table since the caller got it and the peer has sent again.
+func (t *routes) pin(r *route) *route {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pinLocked(r)
+}
+
+func (t *routes) pinLocked(r *route) *route {
+	k := routeKey{r.remote, r.trail}
+	if now := t.byKey[k]; now != nil {
+		r = now
+	}
+	t.byKey[k] = r
+	t.byPseudo[r.pseudo.AddrPort().Addr()] = r
+	if r.pins++; r.loose != nil {
+		t.loose.Remove(r.loose)
+		r.loose = nil
+	}
+	return r
+}
+
+func (t *routes) unpin(r *route) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.pins--; r.pins == 0 {
+		t.addLoose(r)
+	}
+}
+
+func (t *routes) get(k routeKey, w *way) *route {
+	if r := t.byKey[k]; r != nil {
+		return r
+	}
+	r := &route{remote: k.remote, trail: k.trail, pseudo: pseudoAddr(k)}
+	r.way.Store(w)
+	t.byKey[k] = r
+	t.byPseudo[r.pseudo.AddrPort().Addr()] = r
+	t.addLoose(r)
+	return r
+}
+
+func (t *routes) addLoose(r *route) {
+	r.loose = t.loose.PushBack(r)
+	if t.loose.Len() > maxLoose {
+		t.drop(t.loose.Remove(t.loose.Front()).(*route))
+	}
+}
+
+func (t *routes) drop(r *route) {
+	r.loose = nil
+	delete(t.byKey, routeKey{r.remote, r.trail})
+	delete(t.byPseudo, r.pseudo.AddrPort().Addr())
+	for _, a := range r.arrivals {
+		delete(t.byArrival, a)
+	}
+	r.arrivals = nil
+}
+
+// pseudoAddr is a unique local IPv6 address (RFC 4193) of 120 bits of digest: two routes that fell on one would mix
+// up two peers.
+func pseudoAddr(k routeKey) *net.UDPAddr {
+	b := appendAddr(nil, k.remote)
+	sum := sha256.Sum256(append(b, k.trail...))
+	ip := make(net.IP, net.IPv6len)
+	ip[0] = 0xfd
+	copy(ip[1:], sum[:])
+	return &net.UDPAddr{IP: ip, Port: int(k.remote.Port)}
+}
+
+func arrivalKey(b []byte, src Addr, raw []byte) []byte {
+	return append(appendAddr(b, src), raw...)
+}
+
+func appendAddr(b []byte, a Addr) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(a.IA))
+	ip := a.Host.As16()
+	b = append(b, ip[:]...)
+	return binary.BigEndian.AppendUint16(b, a.Port)
+}

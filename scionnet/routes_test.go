@@ -1,0 +1,170 @@
+package scionnet
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"braid/pathsel"
+)
+
+var router = netip.MustParseAddrPort("127.0.0.9:30001")
+
+// testRoutes is a table of a host in an AS with one router, which has every interface.
+func testRoutes() *routes {
+	return newRoutes(1<<48|1,
+		func(uint16) (netip.AddrPort, bool) { return router, true },
+		func(port uint16) uint16 { return port })
+}
+
+func (t *routes) mustArrive(tb testing.TB, src Addr, raw []byte, from netip.AddrPort) *route {
+	tb.Helper()
+	r, _, err := t.arrived(src, raw, from, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func TestRouteOfADiallerIsThatOfTheAnswer(t *testing.T) {
+	rs := testRoutes()
+	peer := mustAddr(t, "1-2,[10.0.0.2]:1000")
+	out := rawPath(t, false, up, core)
+	h, err := readHops(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialled := rs.dial(peer, h.trail, &way{raw: out, nextHop: router, expiry: h.expiry})
+
+	back, _, err := reverseHops(rawPath(t, true, up, core)) // the peer's path to us
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := standAtEnd(back); err != nil {
+		t.Fatal(err)
+	}
+	if r := rs.mustArrive(t, peer, back, router); r != dialled {
+		t.Errorf("the answer comes over another route: %x and %x", r.trail, dialled.trail)
+	}
+	if rs.at(dialled.pseudo) != dialled {
+		t.Error("the pseudo address does not lead to its route")
+	}
+}
+
+// standAtEnd puts the path where it is when the packet arrives.
+func standAtEnd(raw []byte) error {
+	d, err := decodePath(raw)
+	if err != nil {
+		return err
+	}
+	d.PathMeta.CurrHF, d.PathMeta.CurrINF = uint8(d.NumHops-1), uint8(d.NumINF-1)
+	return d.SerializeTo(raw)
+}
+
+func TestRoutesAreTold(t *testing.T) {
+	rs := testRoutes()
+	a, b := mustAddr(t, "1-2,[10.0.0.2]:1000"), mustAddr(t, "1-2,[10.0.0.2]:1001")
+	seen := map[string]string{}
+	for _, src := range []Addr{a, b} {
+		for name, raw := range map[string][]byte{
+			"inside": nil, "core": rawPath(t, true, core), "up": rawPath(t, true, up), "both": rawPath(t, true, up, core),
+		} {
+			p := rs.mustArrive(t, src, raw, router).pseudo.String()
+			if other, ok := seen[p]; ok {
+				t.Errorf("%s over %s has the pseudo address of %s", src, name, other)
+			}
+			seen[p] = fmt.Sprint(src, " over ", name)
+		}
+	}
+}
+
+func TestHopFieldsAreRenewed(t *testing.T) {
+	at := func(start uint32) segment { return segment{true, false, start, core.hops} }
+	stranger := netip.MustParseAddrPort("127.0.0.66:6666")
+	shim := netip.AddrPortFrom(stranger.Addr(), shimPort)
+	for _, tt := range []struct {
+		name  string
+		start uint32
+		from  netip.AddrPort
+		taken bool
+	}{
+		{"newer", 2000, router, true},
+		{"newer, by a shim", 2000, shim, true},
+		{"older", 500, router, false},
+		{"newer, but not from a router", 2000, stranger, false},
+	} {
+		rs := testRoutes()
+		peer := mustAddr(t, "1-2,[10.0.0.2]:1000")
+		r := rs.mustArrive(t, peer, rawPath(t, true, at(1000)), router)
+		before := r.way.Load()
+		if got := rs.mustArrive(t, peer, rawPath(t, true, at(tt.start)), tt.from); got != r {
+			t.Errorf("%s: another route", tt.name)
+		}
+		if taken := r.way.Load() != before; taken != tt.taken {
+			t.Errorf("%s: taken is %t, want %t", tt.name, taken, tt.taken)
+		}
+	}
+}
+
+func TestRenew(t *testing.T) {
+	rs := testRoutes()
+	now := time.Now()
+	tr, other := trailFrom(1, 2), trailFrom(3, 4)
+	old := &way{raw: []byte{1}, expiry: now}
+	a := rs.dial(mustAddr(t, "1-2,[10.0.0.2]:1000"), tr, old)
+	b := rs.dial(mustAddr(t, "1-3,[10.0.0.2]:1000"), tr, old)
+	c := rs.dial(mustAddr(t, "1-2,[10.0.0.2]:1000"), other, old)
+	later := &way{raw: []byte{2}, expiry: now.Add(time.Hour)}
+	rs.renew(a.remote.IA, map[trail]*way{tr: later})
+	if a.way.Load() != later || b.way.Load() != old || c.way.Load() != old {
+		t.Error("renewed other routes than the one that it is about")
+	}
+	rs.renew(a.remote.IA, map[trail]*way{tr: old})
+	if a.way.Load() != later {
+		t.Error("went back to hop fields that end earlier")
+	}
+}
+
+// TestRoutesAreBounded sends from invented addresses, and over one path with ever other hop fields.
+func TestRoutesAreBounded(t *testing.T) {
+	rs := testRoutes()
+	friend := rs.mustArrive(t, mustAddr(t, "1-2,[10.0.0.2]:1000"), rawPath(t, true, up), router)
+	if rs.pin(friend) != friend {
+		t.Fatal("pinned another route")
+	}
+	for i := range 3 * maxLoose {
+		src := Addr{pathsel.IA(1<<48 | uint64(i%7+1)), netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), uint16(i)}
+		rs.mustArrive(t, src, nil, router)
+	}
+	if len(rs.byKey) > maxLoose+1 || len(rs.byPseudo) > maxLoose+1 || len(rs.byArrival) > maxLoose+1 {
+		t.Errorf("%d routes, %d pseudo addresses, %d arrivals for %d strangers", len(rs.byKey), len(rs.byPseudo), len(rs.byArrival), 3*maxLoose)
+	}
+	if rs.at(friend.pseudo) != friend {
+		t.Error("strangers have pushed out a route that is in use")
+	}
+
+	for i := range uint32(1000) {
+		rs.mustArrive(t, friend.remote, rawPath(t, true, segment{up.consDir, up.peer, up.start + i, up.hops}), router)
+	}
+	if n := len(friend.arrivals); n > maxArrivals {
+		t.Errorf("one route remembers %d raw paths", n)
+	}
+	rs.unpin(friend)
+	for i := range maxLoose {
+		rs.mustArrive(t, Addr{9, netip.AddrFrom4([4]byte{10, 2, byte(i >> 8), byte(i)}), 1}, nil, router)
+	}
+	if rs.at(friend.pseudo) != nil {
+		t.Error("a route that nobody uses any more is kept")
+	}
+	if len(rs.byArrival) > maxLoose {
+		t.Errorf("%d arrivals are left of %d routes", len(rs.byArrival), len(rs.byKey))
+	}
+
+	// Pushed out and back, it is the same remote to QUIC.
+	if again := rs.mustArrive(t, friend.remote, rawPath(t, true, up), router); again.pseudo.String() != friend.pseudo.String() {
+		t.Error("a route that comes back has another pseudo address")
+	} else if rs.pin(friend) != again {
+		t.Error("pinned a route that has been replaced")
+	}
+}

@@ -1,0 +1,65 @@
+package scionnet
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"braid/pathsel"
+)
+
+// ALPN is the protocol of path-level peers, and its version: one bidirectional stream opened by the dialler, on
+// which each side first sends one byte of feature bits, which the other may ignore, and then whatever it likes.
+const ALPN = "braid/1"
+
+const (
+	// leastPacket is what QUIC needs to open a connection (RFC 9000, section 14).
+	leastPacket = 1200
+	// mostPacket is the largest packet that quic-go makes, by a constant of its own.
+	mostPacket = 1452
+
+	// handshakeIdle ends a handshake that nobody answers; twice as long ends any that has not finished.
+	handshakeIdle = 5 * time.Second
+	// idleTimeout is when silence means that the path or the peer is gone. Shorter, and a router that stops for
+	// some seconds costs connections that would have gone on; longer, and a dead path is held for alive.
+	idleTimeout = 8 * time.Second
+	// keepAlive is short enough for three to be lost before idleTimeout.
+	keepAlive = 2 * time.Second
+
+	// maxWindow is the flow-control window: 500 Mbit/s over a round trip of 100 ms is 6.25 MB, and quic-go
+	// opens the window further only when half of it has been read, so twice that. It starts at firstWindow
+	// and doubles while the application keeps up, which bounds what a peer can make us hold that sends
+	// without being read.
+	maxWindow   = 12 << 20
+	firstWindow = 1 << 20
+)
+
+// quicConfig is the configuration of a connection that sends packets of that size.
+func quicConfig(packetSize int) *quic.Config {
+	return &quic.Config{
+		Versions:                       []quic.Version{quic.Version1},
+		HandshakeIdleTimeout:           handshakeIdle,
+		MaxIdleTimeout:                 idleTimeout,
+		KeepAlivePeriod:                keepAlive,
+		InitialStreamReceiveWindow:     firstWindow,
+		MaxStreamReceiveWindow:         maxWindow,
+		InitialConnectionReceiveWindow: firstWindow,
+		MaxConnectionReceiveWindow:     maxWindow,
+		// One stream, for the whole life of the connection.
+		MaxIncomingStreams:         1,
+		MaxIncomingUniStreams:      -1,
+		RequireStreamCreditRelease: true,
+		// SCION tells a path's MTU. Probing beyond it would only lose packets.
+		InitialPacketSize:       uint16(packetSize),
+		DisablePathMTUDiscovery: true,
+	}
+}
+
+// packetSize is the size of QUIC packets on a path with that MTU and header.
+func packetSize(p pathsel.Path, header int) (int, error) {
+	if p.MTU < leastPacket+header {
+		return 0, fmt.Errorf("path %s carries packets of %d bytes, QUIC needs %d and the headers %d", p.Fingerprint.Short(), p.MTU, leastPacket, header)
+	}
+	return min(p.MTU-header, mostPacket), nil
+}

@@ -1,0 +1,248 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/anacrolix/torrent/metainfo"
+	engine "github.com/anacrolix/torrent/storage"
+)
+
+// many is a torrent of more small files than are kept open, pieces of which span several, with one empty file.
+func many(t *testing.T) (info *metainfo.Info, data []byte) {
+	t.Helper()
+	files := map[string]string{"empty": ""}
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 3 * maxOpenFiles {
+		b := make([]byte, 1+random.IntN(60))
+		for j := range b {
+			b[j] = byte(random.IntN(256))
+		}
+		files[fmt.Sprintf("d%d/f%03d", i%7, i)] = string(b)
+	}
+	dir := t.TempDir()
+	set, l := dataset(t, dir, 64, files)
+	r := pieceReader{layout: l, dir: dir, buf: make([]byte, l.PieceLength)}
+	defer r.close()
+	for p := range l.Pieces() {
+		b, err := r.read(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = append(data, b...)
+	}
+	return &set, data
+}
+
+func openStore(t *testing.T, dir string, info *metainfo.Info) (Store, engine.TorrentImpl) {
+	t.Helper()
+	s, err := Open("file", dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tor, err := s.OpenTorrent(context.Background(), info, metainfo.Hash{9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, tor
+}
+
+// settled reads a piece as the engine does before it marks it.
+func settled(tor engine.TorrentImpl, info *metainfo.Info, p int) error {
+	_, err := tor.Piece(info.Piece(p)).ReadAt(make([]byte, info.Piece(p).Length()), 0)
+	return err
+}
+
+func closeStore(t *testing.T, s Store, tor engine.TorrentImpl) {
+	t.Helper()
+	if err := errors.Join(tor.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFilesConcurrently(t *testing.T) {
+	info, data := many(t)
+	dir := t.TempDir()
+	s, tor := openStore(t, dir, info)
+	pieces := info.NumPieces()
+
+	// Every piece is written by one of several writers, in two halves, read back, and marked.
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for p := w; p < pieces; p += 4 {
+				mp := info.Piece(p)
+				want := data[mp.Offset() : mp.Offset()+mp.Length()]
+				impl := tor.Piece(mp)
+				half := len(want) / 2
+				for _, off := range []int{half, 0} {
+					part := want[off:]
+					if off == 0 {
+						part = want[:half]
+					}
+					if n, err := impl.WriteAt(part, int64(off)); err != nil || n != len(part) {
+						t.Errorf("write piece %d: %d, %v", p, n, err)
+					}
+				}
+				got := make([]byte, len(want))
+				if _, err := impl.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("piece %d reads %x, %v; want %x", p, got, err, want)
+				}
+				if err := impl.MarkComplete(); err != nil {
+					t.Errorf("mark piece %d: %v", p, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	closeStore(t, s, tor)
+
+	l, err := NewLayout(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range l.Files {
+		got, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(f.Path)))
+		if err != nil || !bytes.Equal(got, data[f.Offset:f.Offset+f.Length]) {
+			t.Errorf("%s: %x, %v", f.Path, got, err)
+		}
+	}
+
+	s, tor = openStore(t, dir, info)
+	defer closeStore(t, s, tor)
+	for p := range pieces {
+		if c := tor.Piece(info.Piece(p)).Completion(); !c.Ok || !c.Complete {
+			t.Errorf("piece %d after a restart: %+v", p, c)
+		}
+	}
+}
+
+func TestFileNamesTellWhatIsComplete(t *testing.T) {
+	files := map[string]string{"a": "0123456789abcdef", "b": "ghij"} // a: pieces 0 and 1, b: piece 2
+	set, _ := dataset(t, t.TempDir(), 8, files)
+	info, dir := &set, t.TempDir()
+	s, tor := openStore(t, dir, info)
+	names := func() (out []string) {
+		for _, n := range []string{"a", "a.part", "b", "b.part"} {
+			if _, err := os.Lstat(filepath.Join(dir, "set", n)); err == nil {
+				out = append(out, n)
+			}
+		}
+		return out
+	}
+	check := func(step string, want ...string) {
+		t.Helper()
+		if got := names(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: files %v, want %v", step, got, want)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(p int, b string) {
+		_, err := tor.Piece(info.Piece(p)).WriteAt([]byte(b), 0)
+		must(err)
+	}
+	check("nothing written")
+	if _, err := tor.Piece(info.Piece(0)).ReadAt(make([]byte, 8), 0); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("read of what is not there: %v", err)
+	}
+	write(0, "01234567")
+	must(settled(tor, info, 0))
+	check("one piece written", "a.part")
+	must(tor.Piece(info.Piece(0)).MarkComplete())
+	write(1, "89abcdef")
+	must(settled(tor, info, 1))
+	check("one piece of two right", "a.part")
+	must(tor.Piece(info.Piece(1)).MarkComplete())
+	check("both right", "a")
+	write(2, "ghij")
+	must(settled(tor, info, 2))
+	must(tor.Piece(info.Piece(2)).MarkComplete())
+	check("all right", "a", "b")
+	must(tor.Piece(info.Piece(1)).MarkNotComplete())
+	check("one found wrong later", "a.part", "b")
+	write(1, "89abcdef")
+	must(settled(tor, info, 1))
+	must(tor.Piece(info.Piece(1)).MarkComplete())
+	check("mended", "a", "b")
+	closeStore(t, s, tor)
+}
+
+// Pieces reach the record only after a sync; what was marked since is hashed again after a crash.
+func TestRecordFollowsTheData(t *testing.T) {
+	info, data := many(t)
+	s, tor := openStore(t, t.TempDir(), info)
+	defer closeStore(t, s, tor)
+	f := tor.Piece(info.Piece(0)).(piece).files
+	saved := func() (n int) {
+		rec := f.record
+		rec.mu.Lock()
+		defer rec.mu.Unlock()
+		for _, ok := range rec.torrents[f.hash].saved {
+			if ok {
+				n++
+			}
+		}
+		return n
+	}
+	mark := func(from, to int) {
+		for p := from; p < to; p++ {
+			mp := info.Piece(p)
+			if _, err := tor.Piece(mp).WriteAt(data[mp.Offset():mp.Offset()+mp.Length()], 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(settled(tor, info, p), tor.Piece(mp).MarkComplete()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mark(0, 3) // few files: synced one by one
+	if n := saved(); n != 0 {
+		t.Errorf("%d pieces in the record before a sync", n)
+	}
+	if err := f.sync(); err != nil || saved() != 3 {
+		t.Errorf("after a sync: %d pieces, %v", saved(), err)
+	}
+	mark(3, info.NumPieces()) // many: the file system at once
+	if err := f.sync(); err != nil || saved() != info.NumPieces() {
+		t.Errorf("after another: %d pieces, %v", saved(), err)
+	}
+}
+
+// What cannot be written is an error of the next write, and of the piece when it is read: once each.
+func TestBehindTellsOfFailures(t *testing.T) {
+	full := errors.New("no space")
+	w := newBehind(func(_ []byte, off int64) error {
+		if off == 8 {
+			return full
+		}
+		return nil
+	})
+	defer w.close()
+	put := func(piece int) error { return w.put(piece, []byte("12345678"), int64(8*piece)) }
+	for i, step := range []struct {
+		got  error
+		want error
+	}{
+		{put(0), nil}, {w.settle(0), nil},
+		{put(1), nil}, {w.settle(1), full}, {w.settle(1), nil},
+		{put(2), full}, {put(2), nil}, {w.settle(2), nil}, {w.settle(3), nil},
+	} {
+		if !errors.Is(step.got, step.want) {
+			t.Errorf("step %d: %v, want %v", i, step.got, step.want)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+// Package storage keeps the data of torrents on disk, and what is known to be right of it.
+//
+// It owns the directory that a torrent is downloaded into: which names may appear there, the files, and a record
+// of the pieces that were verified. It refuses torrents whose names lead out of that directory. It also
+// reads data that it does not own, for seeding, checking and making torrents, and then writes nothing.
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/anacrolix/torrent/metainfo"
+)
+
+// Bounds of what a torrent may ask for. They are far above every honest torrent and keep a crafted one from
+// taking all memory, or making names that the file system refuses half-way through.
+const (
+	maxFiles     = 1 << 20
+	maxDepth     = 64
+	maxComponent = 255
+	maxPath      = 2048
+)
+
+// recordDir is the directory of our own below the data; no torrent may write there.
+const recordDir = ".braid"
+
+// partSuffix marks a file that is not complete.
+const partSuffix = ".part"
+
+// File is one file of a torrent.
+type File struct {
+	// Path below the data directory, with slashes: the torrent's name, then for a torrent of several files the
+	// directories and the name of the file.
+	Path   string `json:"path"`
+	Length int64  `json:"length"`
+	// Offset of the first byte in the torrent's data. Bytes between files (padding) are zero.
+	Offset int64 `json:"-"`
+}
+
+// Layout is the checked shape of a torrent's data: every path stays within the data directory, on every system,
+// and no two are the same.
+type Layout struct {
+	Name        string
+	Files       []File
+	PieceLength int64
+	Length      int64 // of all pieces, in bytes
+	hashes      []byte
+}
+
+// Pieces is the number of pieces.
+func (l Layout) Pieces() int {
+	if l.PieceLength == 0 {
+		return 0
+	}
+	return int((l.Length + l.PieceLength - 1) / l.PieceLength)
+}
+
+// pieceRange is the first byte of a piece in the torrent's data, and its length.
+func (l Layout) pieceRange(piece int) (offset, length int64) {
+	offset = int64(piece) * l.PieceLength
+	return offset, min(l.PieceLength, l.Length-offset)
+}
+
+// filePieces is the range of pieces, the last excluded, that hold bytes of the file.
+func (l Layout) filePieces(f File) (begin, end int) {
+	if f.Length == 0 {
+		return 0, 0
+	}
+	return int(f.Offset / l.PieceLength), int((f.Offset + f.Length + l.PieceLength - 1) / l.PieceLength)
+}
+
+// NewLayout checks what a torrent says of its files.
+func NewLayout(info *metainfo.Info) (Layout, error) {
+	l, err := newLayout(info)
+	if err != nil {
+		return Layout{}, fmt.Errorf("torrent %q: %w", info.BestName(), err)
+	}
+	return l, nil
+}
+
+func newLayout(info *metainfo.Info) (Layout, error) {
+	if info.HasV2() && !info.HasV1() {
+		return Layout{}, errors.New("it is for BitTorrent v2 only, which braid does not do yet; ask for a hybrid torrent")
+	}
+	if info.PieceLength <= 0 || len(info.Pieces)%20 != 0 {
+		return Layout{}, errors.New("the piece length or the list of piece hashes is malformed")
+	}
+	name := info.BestName()
+	if err := checkComponent(name); err != nil {
+		return Layout{}, fmt.Errorf("its name: %w", err)
+	}
+	if strings.EqualFold(name, recordDir) {
+		return Layout{}, fmt.Errorf("its name %s is kept for braid's own record", recordDir)
+	}
+	l := Layout{Name: name, PieceLength: info.PieceLength, hashes: info.Pieces}
+	files := info.UpvertedFiles()
+	if len(files) > maxFiles {
+		return Layout{}, fmt.Errorf("%d files, more than the %d that are accepted", len(files), maxFiles)
+	}
+	kinds := map[string]bool{} // path: it is a directory
+	for i, f := range files {
+		path, err := joinPath(name, f.BestPath())
+		if err != nil {
+			return Layout{}, fmt.Errorf("file %d: %w", i+1, err)
+		}
+		if err := claim(kinds, path); err != nil {
+			return Layout{}, fmt.Errorf("file %d: %w", i+1, err)
+		}
+		if f.Length < 0 || f.TorrentOffset < l.Length {
+			return Layout{}, fmt.Errorf("file %q: length %d at %d makes no sense", path, f.Length, f.TorrentOffset)
+		}
+		l.Files = append(l.Files, File{Path: path, Length: f.Length, Offset: f.TorrentOffset})
+		l.Length = f.TorrentOffset + f.Length
+		if l.Length < 0 {
+			return Layout{}, errors.New("the sum of the files' lengths is beyond any disk")
+		}
+	}
+	if l.Pieces()*20 != len(l.hashes) {
+		return Layout{}, fmt.Errorf("%d piece hashes for %d pieces", len(l.hashes)/20, l.Pieces())
+	}
+	return l, nil
+}
+
+func joinPath(name string, parts []string) (string, error) {
+	if len(parts) >= maxDepth {
+		return "", fmt.Errorf("its path has %d parts, more than the %d that are accepted", len(parts), maxDepth)
+	}
+	for _, p := range parts {
+		if err := checkComponent(p); err != nil {
+			return "", err
+		}
+	}
+	path := strings.Join(append([]string{name}, parts...), "/")
+	if len(path) > maxPath {
+		return "", fmt.Errorf("its path is %d bytes long, more than the %d that are accepted", len(path), maxPath)
+	}
+	return path, nil
+}
+
+// checkComponent accepts what is a plain name on every system. A separator of another system is refused here
+// too: the torrent that holds it was made to mislead somebody.
+func checkComponent(s string) error {
+	switch {
+	case s == "":
+		return errors.New("an empty name in its path")
+	case s == "." || s == "..":
+		return fmt.Errorf("%q in its path leads out of the directory", s)
+	case strings.ContainsAny(s, "/\\\x00"):
+		return fmt.Errorf("name %q holds a separator or NUL", s)
+	case len(s) > maxComponent-len(partSuffix):
+		return fmt.Errorf("name %q... is %d bytes long, more than file systems take", s[:32], len(s))
+	case !filepath.IsLocal(s):
+		return fmt.Errorf("name %q is not a plain file name on this system", s)
+	}
+	return nil
+}
+
+// claim takes a path for a file, and its parents for directories, refusing whatever was taken for something else.
+func claim(kinds map[string]bool, path string) error {
+	if _, taken := kinds[path]; taken {
+		return fmt.Errorf("path %q is there twice", path)
+	}
+	kinds[path] = false
+	for i := strings.LastIndexByte(path, '/'); i > 0; i = strings.LastIndexByte(path[:i], '/') {
+		dir, seen := kinds[path[:i]]
+		if seen && !dir {
+			return fmt.Errorf("path %q is both a file and a directory", path[:i])
+		}
+		if seen {
+			return nil
+		}
+		kinds[path[:i]] = true
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package storage
+
+import (
+	"crypto/sha1"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anacrolix/torrent/metainfo"
+)
+
+// dataset writes files and returns their torrent.
+func dataset(t *testing.T, dir string, pieceLength int64, files map[string]string) (metainfo.Info, Layout) {
+	t.Helper()
+	info := metainfo.Info{Name: "set", PieceLength: pieceLength}
+	var all string
+	names := make([]string, 0, len(files))
+	for n := range files {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		path := filepath.Join(dir, "set", n)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(files[n]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		info.Files = append(info.Files, metainfo.FileInfo{Length: int64(len(files[n])), Path: strings.Split(n, "/")})
+		all += files[n]
+	}
+	for ; len(all) > 0; all = all[min(len(all), int(pieceLength)):] {
+		sum := sha1.Sum([]byte(all[:min(len(all), int(pieceLength))]))
+		info.Pieces = append(info.Pieces, sum[:]...)
+	}
+	l, err := NewLayout(&info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info, l
+}
+
+func TestHashAgreesWithTheTorrent(t *testing.T) {
+	dir := t.TempDir()
+	info, l := dataset(t, dir, 8, map[string]string{"a": "0123456789", "b/c": "", "b/d": "x", "e": strings.Repeat("yz", 30)})
+	sums, err := Hash(t.Context(), l, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(sums) != string(info.Pieces) {
+		t.Error("other hashes than those of the bytes in one string")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	// Pieces of 8 bytes: a has pieces 0 and 1, b pieces 1 and 2, c piece 2 to 4, z none.
+	files := map[string]string{"a": "aaaaaaaaaaaa", "b": "bbbbbbbb", "c": strings.Repeat("c", 20), "z": ""}
+	write := func(name, content string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, "set", name), []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func(name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, "set", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*testing.T, string)
+		want   [4]FileState
+		good   int
+	}{
+		{"right", func(*testing.T, string) {}, [4]FileState{FileOK, FileOK, FileOK, FileOK}, 5},
+		{"damaged alone", write("c", strings.Repeat("c", 19)+"x"), [4]FileState{FileOK, FileOK, FileDamaged, FileOK}, 4},
+		{"damaged on an edge", write("a", "aaaaaaaaaaax"), [4]FileState{FileDamaged, FileDamaged, FileOK, FileOK}, 4},
+		{"missing", remove("b"), [4]FileState{FileUnknown, FileMissing, FileUnknown, FileOK}, 3},
+		{"missing and empty", remove("z"), [4]FileState{FileOK, FileOK, FileOK, FileMissing}, 5},
+		{"short", write("c", "cccccccc"), [4]FileState{FileOK, FileOK, FileSize, FileOK}, 3},
+		{"long", write("b", "bbbbbbbbb"), [4]FileState{FileOK, FileSize, FileOK, FileOK}, 5},
+		{"unfinished", func(t *testing.T, dir string) {
+			b := filepath.Join(dir, "set", "b")
+			if err := os.Rename(b, b+partSuffix); err != nil {
+				t.Fatal(err)
+			}
+		}, [4]FileState{FileUnknown, FilePartial, FileUnknown, FileOK}, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			_, l := dataset(t, dir, 8, files)
+			c.change(t, dir)
+			r, err := Check(t.Context(), l, dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got [4]FileState
+			for i, f := range r.Files {
+				got[i] = f.State
+			}
+			if got != c.want || r.GoodPieces() != c.good {
+				t.Errorf("%v with %d good pieces, want %v with %d", got, r.GoodPieces(), c.want, c.good)
+			}
+			if r.Complete() != (c.name == "right") {
+				t.Error("complete:", r.Complete())
+			}
+		})
+	}
+}
+
+// The record's life: what was checkpointed and sealed is trusted at the next open, as long as nobody touches the files.
+func TestRecord(t *testing.T) {
+	hash := metainfo.Hash{1}
+	key := func(p int) metainfo.PieceKey { return metainfo.PieceKey{InfoHash: hash, Index: p} }
+	files := map[string]string{"a": strings.Repeat("a", 16), "b": strings.Repeat("b", 16)} // pieces 0, 1 and 2, 3
+	a := filepath.Join("set", "a")
+	for _, c := range []struct {
+		name  string
+		seal  bool
+		touch func(t *testing.T, dir string)
+		known [4]bool
+		right [4]bool
+	}{
+		{"sealed", true, nil, [4]bool{true, true, true, true}, [4]bool{true, true, true, false}},
+		{"killed", false, nil, [4]bool{}, [4]bool{}},
+		{"changed", true, func(t *testing.T, dir string) {
+			if err := os.Chtimes(filepath.Join(dir, a), time.Time{}, time.Unix(1, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}, [4]bool{false, false, true, true}, [4]bool{false, false, true, false}},
+		{"removed", true, func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, a)); err != nil {
+				t.Fatal(err)
+			}
+		}, [4]bool{true, true, true, true}, [4]bool{false, false, true, false}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			_, l := dataset(t, dir, 8, files)
+			r, err := openRecord(dir, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.open(hash, l); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.get(key(3)); got.Ok {
+				t.Errorf("before a check: %+v", got)
+			}
+			var done []metainfo.PieceKey
+			for p := range 3 {
+				if err := r.set(key(p), true); err != nil {
+					t.Fatal(err)
+				}
+				done = append(done, key(p))
+			}
+			if err := r.set(key(3), false); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.checkpoint(done); err != nil {
+				t.Fatal(err)
+			}
+			if c.seal {
+				if err := r.seal(hash); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			if c.touch != nil {
+				c.touch(t, dir)
+			}
+			if r, err = openRecord(dir, slog.New(slog.DiscardHandler)); err != nil {
+				t.Fatal(err)
+			}
+			defer r.close()
+			if _, err = r.open(hash, l); err != nil {
+				t.Fatal(err)
+			}
+			var known, right [4]bool
+			for p := range 4 {
+				got := r.get(key(p))
+				known[p], right[p] = got.Ok, got.Complete
+			}
+			if known != c.known || right != c.right {
+				t.Errorf("known %v, right %v; want %v, %v", known, right, c.known, c.right)
+			}
+		})
+	}
+}
+
+func TestOneStoreForADirectory(t *testing.T) {
+	dir := t.TempDir()
+	log := slog.New(slog.DiscardHandler)
+	s, err := Open("file", dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := Open("file", dir, log); err == nil || !strings.Contains(err.Error(), "another braid") {
+		t.Errorf("a second store: %v", err)
+	}
+	if _, err := Open("floppy", t.TempDir(), log); err == nil {
+		t.Error("an unknown kind was opened")
+	}
+}
+
+func TestDamagedRecordIsSetAside(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, recordDir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, recordDir, recordName), []byte(strings.Repeat("not a database", 1000)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open("file", dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	aside, err := filepath.Glob(filepath.Join(dir, recordDir, "*.damaged-*"))
+	if err != nil || len(aside) != 1 {
+		t.Errorf("set aside: %v, %v", aside, err)
+	}
+}
+
+// A link that lies in the directory already does not lead a download out of it.
+func TestSymbolicLinks(t *testing.T) {
+	for _, link := range []string{"set", "set/sub", "set/sub/file", "set/sub/file.part"} {
+		t.Run(link, func(t *testing.T) {
+			dir, outside := t.TempDir(), t.TempDir()
+			path := filepath.Join(dir, filepath.FromSlash(link))
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(outside, path); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Open("file", dir, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			info := metainfo.Info{Name: "set", PieceLength: 16384, Pieces: make([]byte, 20), Files: []metainfo.FileInfo{{Length: 5, Path: []string{"sub", "file"}}}}
+			if _, err := s.OpenTorrent(t.Context(), &info, metainfo.Hash{1}); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}

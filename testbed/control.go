@@ -1,0 +1,239 @@
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"braid/pathsel"
+	"braid/testbed/linkemu"
+)
+
+// A running testbed answers HTTP with JSON on a Unix socket in its directory:
+//
+//	GET  /status   Status; with ?paths=no without counting paths
+//	POST /link     LinkChange
+//	POST /down     takes it down
+
+const (
+	maxRequest    = 64 << 10
+	statusTimeout = 60 * time.Second // of one question; counting paths of a loaded network takes its time
+	downTimeout   = 30 * time.Second
+)
+
+// LinkChange is what to change of a link; nil leaves a property as it is.
+type LinkChange struct {
+	Interface pathsel.Interface `json:"interface"`
+	// Direction is both (or ""), out (packets that leave the AS at the interface) or in.
+	Direction string         `json:"direction,omitempty"`
+	Rate      *int64         `json:"rate,omitempty"`
+	Delay     *time.Duration `json:"delay,omitempty"`
+	Jitter    *time.Duration `json:"jitter,omitempty"`
+	Loss      *float64       `json:"loss,omitempty"`
+	// QueueBytes and QueueTime are one property: setting one of them resets the other.
+	QueueBytes *int           `json:"queue_bytes,omitempty"`
+	QueueTime  *time.Duration `json:"queue_time,omitempty"`
+	Down       *bool          `json:"down,omitempty"`
+}
+
+func (c LinkChange) apply(to *linkemu.Config) {
+	set(&to.Rate, c.Rate)
+	set(&to.Delay, c.Delay)
+	set(&to.Jitter, c.Jitter)
+	set(&to.Loss, c.Loss)
+	set(&to.Down, c.Down)
+	if c.QueueBytes != nil || c.QueueTime != nil {
+		to.QueueBytes, to.QueueTime = 0, 0
+		set(&to.QueueBytes, c.QueueBytes)
+		set(&to.QueueTime, c.QueueTime)
+	}
+}
+
+func set[T any](to *T, v *T) {
+	if v != nil {
+		*to = *v
+	}
+}
+
+// Change changes a link while traffic flows.
+func (n *Network) Change(c LinkChange) error {
+	keep := func(*linkemu.Config) {}
+	switch c.Direction {
+	case "", "both":
+		return n.setLink(c.Interface, c.apply, c.apply)
+	case "out":
+		return n.setLink(c.Interface, c.apply, keep)
+	case "in":
+		return n.setLink(c.Interface, keep, c.apply)
+	}
+	return fmt.Errorf("direction %q: want in, out or both", c.Direction)
+}
+
+type controlServer struct {
+	dir    *os.File
+	server *http.Server
+	done   chan struct{}
+}
+
+// socketPath names the socket through an open directory: the address of a Unix socket has room for 108
+// bytes only, and a directory's own path may be longer.
+func socketPath(dir *os.File) string {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		return filepath.Join(dir.Name(), socketFile)
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketFile)
+}
+
+func serveControl(n *Network) (*controlServer, error) {
+	dir, err := os.Open(n.dir)
+	if err != nil {
+		return nil, fmt.Errorf("open control socket: %w", err)
+	}
+	os.Remove(filepath.Join(n.dir, socketFile)) // of a testbed that was killed
+	l, err := net.Listen("unix", socketPath(dir))
+	if err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("open control socket in %s: %w", n.dir, err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, n.Status(r.Context(), r.FormValue("paths") != "no"), nil)
+	})
+	mux.HandleFunc("POST /link", func(w http.ResponseWriter, r *http.Request) {
+		var c LinkChange
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&c)
+		if err == nil {
+			err = n.Change(c)
+		}
+		answer(w, struct{}{}, err)
+	})
+	mux.HandleFunc("POST /down", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, struct{}{}, nil)
+		http.NewResponseController(w).Flush()
+		go n.Close() // which ends this server
+	})
+	c := &controlServer{dir: dir, server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		if err := c.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			n.log.Error("control socket", "err", err)
+		}
+	}()
+	return c, nil
+}
+
+func (c *controlServer) close() {
+	c.server.Close()
+	<-c.done
+	c.dir.Close()
+}
+
+func answer(w http.ResponseWriter, v any, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		v = map[string]string{"error": err.Error()}
+	}
+	_ = json.NewEncoder(w).Encode(v) // whoever asked has gone
+}
+
+// call asks the testbed of a directory.
+func call(ctx context.Context, dir, method, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	pid, alive, err := locked(dir)
+	if err != nil {
+		return err
+	}
+	if !alive {
+		return notRunning(dir)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("testbed directory: %w", err)
+	}
+	defer d.Close()
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socketPath(d))
+		},
+	}}
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://testbed"+path, body)
+	if err != nil {
+		return err
+	}
+	reply, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask the testbed in %s (process %s): %w", dir, pid, err)
+	}
+	defer reply.Body.Close()
+	if reply.StatusCode != http.StatusOK {
+		var refusal struct{ Error string }
+		if json.NewDecoder(reply.Body).Decode(&refusal) != nil || refusal.Error == "" {
+			refusal.Error = reply.Status
+		}
+		return errors.New(refusal.Error)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(reply.Body).Decode(out); err != nil {
+		return fmt.Errorf("answer of the testbed in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// StatusOf asks the testbed that runs in dir, see [Network.Status].
+func StatusOf(ctx context.Context, dir string, paths bool) (Status, error) {
+	var s Status
+	path := "/status"
+	if !paths {
+		path += "?paths=no"
+	}
+	err := call(ctx, dir, http.MethodGet, path, nil, &s)
+	return s, err
+}
+
+// ChangeLink changes a link of the testbed that runs in dir.
+func ChangeLink(ctx context.Context, dir string, c LinkChange) error {
+	return call(ctx, dir, http.MethodPost, "/link", c, nil)
+}
+
+// Down takes the testbed in dir down and returns when nothing of it runs any more.
+func Down(ctx context.Context, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, downTimeout)
+	defer cancel()
+	if err := call(ctx, dir, http.MethodPost, "/down", nil, nil); err != nil {
+		return err
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		pid, alive, err := locked(dir)
+		if err != nil || !alive {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the testbed in %s (process %s) is still there: %w", dir, pid, ctx.Err())
+		}
+	}
+}

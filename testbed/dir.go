@@ -1,0 +1,141 @@
+package testbed
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Files in the directory of a testbed, beside gen (configuration) and logs.
+const (
+	lockFile   = "lock" // locked while the testbed lives; holds the process ID
+	stateFile  = "state.json"
+	socketFile = "control.sock"
+)
+
+// ErrRunning is returned when the directory already has a running testbed.
+var ErrRunning = errors.New("a testbed is already running here")
+
+// ErrNotRunning is returned when the directory has no running testbed.
+var ErrNotRunning = errors.New("no testbed is running here")
+
+// lockDir creates the directory and takes it for this testbed.
+func lockDir(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("create testbed directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock testbed directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s: %w (process %s): take it down with 'braid testbed down' or choose another directory",
+				dir, ErrRunning, owner(f))
+		}
+		return nil, fmt.Errorf("lock testbed directory %s: %w", dir, err)
+	}
+	if err = f.Truncate(0); err == nil {
+		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock testbed directory: %w", err)
+	}
+	return f, nil
+}
+
+func owner(f *os.File) string {
+	b := make([]byte, 32)
+	n, _ := f.ReadAt(b, 0)
+	return strings.TrimSpace(string(b[:n]))
+}
+
+// locked tells whether a testbed has the directory, and the process ID that it wrote.
+func locked(dir string) (pid string, yes bool, err error) {
+	f, err := os.Open(filepath.Join(dir, lockFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("testbed directory: %w", err)
+	}
+	defer f.Close()
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return owner(f), true, nil
+	}
+	return owner(f), false, err
+}
+
+// State is what a testbed writes to state.json while it lives, for programs that want to find its hosts
+// and processes without asking.
+type State struct {
+	Topology  string       `json:"topology"`
+	PID       int          `json:"pid"` // of the supervisor
+	Started   time.Time    `json:"started"`
+	Subnet    netip.Prefix `json:"subnet"`
+	ASes      []ASStatus   `json:"ases"`
+	Processes []ProcessRef `json:"processes"`
+}
+
+// ProcessRef names a process.
+type ProcessRef struct {
+	Name string `json:"name"`
+	PID  int    `json:"pid"`
+}
+
+// State describes the network without looking at it.
+func (n *Network) State() State {
+	s := State{Topology: n.opts.Topology.Name, PID: os.Getpid(), Started: n.started, Subnet: n.plan.subnet}
+	for _, a := range n.plan.ases {
+		s.ASes = append(s.ASes, ASStatus{a.IA, a.Core, a.host, n.ConfigDir(a.IA)})
+	}
+	for _, p := range n.processes {
+		s.Processes = append(s.Processes, ProcessRef{p.String(), p.cmd.Process.Pid})
+	}
+	return s
+}
+
+// StateOf reads the state of the testbed in dir, which may have died since.
+func StateOf(dir string) (State, error) {
+	var s State
+	b, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("read testbed state: %w", err)
+	}
+	return s, nil
+}
+
+func (n *Network) writeState() error {
+	// Written aside and renamed, so that a reader never sees half of it.
+	file := filepath.Join(n.dir, stateFile)
+	if err := writeJSON(file+".new", n.State()); err != nil {
+		return fmt.Errorf("write testbed state: %w", err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		return fmt.Errorf("write testbed state: %w", err)
+	}
+	return nil
+}
+
+// notRunning says that no testbed runs in the directory, and whether one died there.
+func notRunning(dir string) error {
+	s, err := StateOf(dir)
+	if err != nil {
+		return fmt.Errorf("%s: %w: start one with 'braid testbed up'", dir, ErrNotRunning)
+	}
+	return fmt.Errorf("%s: %w: the one with process %d, started %s, died without cleaning up (its routers and services died with it); start it again with 'braid testbed up'",
+		dir, ErrNotRunning, s.PID, s.Started.Format(time.DateTime))
+}

@@ -1,0 +1,402 @@
+// Package e2e tests braid's packages on real SCION networks: real routers, real control services, emulated links.
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet"
+	"braid/scionnet/conformance"
+	"braid/testbed"
+	"braid/testbed/linkemu"
+)
+
+// patience bounds what should take moments, or a few seconds where routers have to notice something.
+const patience = time.Minute
+
+// programs is where scripts/build puts the SCION programs.
+func programs(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("BRAID_SCION_BIN"); dir != "" {
+		return dir
+	}
+	dir, err := filepath.Abs("../../bin/scion")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "router")); err != nil {
+		t.Fatalf("no SCION programs: run scripts/build first (%v)", err)
+	}
+	return dir
+}
+
+func startNetwork(t *testing.T, topology string, opts testbed.Options) *testbed.Network {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a SCION network")
+	}
+	topo, err := testbed.LoadTopology(topology)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Topology, opts.Dir, opts.SCIONBin = topo, t.TempDir(), programs(t)
+	n, err := testbed.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+func ia(t *testing.T, s string) pathsel.IA {
+	t.Helper()
+	v, err := pathsel.ParseIA(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func openHost(t *testing.T, n *testbed.Network, ia pathsel.IA) *scionnet.Host {
+	t.Helper()
+	h, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: n.ConfigDir(ia), LocalIP: n.HostIP(ia)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+func listen(t *testing.T, h *scionnet.Host) *scionnet.Endpoint {
+	t.Helper()
+	e, err := h.Listen(t.Context(), scionnet.ListenConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// ends is two hosts of a network, in two ASes.
+type ends struct {
+	network *testbed.Network
+	a, b    *scionnet.Host
+}
+
+func (n ends) pair(t *testing.T) conformance.Pair {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	paths, err := n.a.Paths(ctx, n.b.IA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conformance.Pair{Dialer: listen(t, n.a), Acceptor: listen(t, n.b), Paths: paths, Short: true}
+}
+
+func TestTwoPaths(t *testing.T) {
+	// 200 ms is short for a loaded machine, but a test of a cut should not wait for the routers.
+	network := startNetwork(t, "two-paths", testbed.Options{BFD: 200 * time.Millisecond})
+	n := ends{network, openHost(t, network, ia(t, "1-ff00:0:110")), openHost(t, network, ia(t, "1-ff00:0:111"))}
+	t.Run("Paths", n.paths)
+	t.Run("StaysOnItsPath", n.staysOnItsPath)
+	t.Run("Conformance", func(t *testing.T) { conformance.Run(t, n.pair) })
+	t.Run("AcceptorLearnsThePath", n.acceptorLearnsThePath)
+	t.Run("NewHopFields", n.newHopFields)
+	t.Run("Probe", n.probe)
+	t.Run("StockTools", n.stockTools)
+	t.Run("Cut", n.cut)
+	t.Run("BlackHole", n.blackHole)
+}
+
+// TestDiamond runs the suite over segments of every kind: up, core, down, and a peering link.
+func TestDiamond(t *testing.T) {
+	network := startNetwork(t, "diamond", testbed.Options{})
+	n := ends{network, openHost(t, network, ia(t, "1-ff00:0:111")), openHost(t, network, ia(t, "2-ff00:0:211"))}
+	if paths := n.pair(t).Paths; len(paths) < 6 {
+		t.Fatalf("%d paths, want at least 6", len(paths))
+	}
+	t.Run("Conformance", func(t *testing.T) { conformance.Run(t, n.pair) })
+	t.Run("AcceptorLearnsThePath", n.acceptorLearnsThePath)
+}
+
+func (n ends) paths(t *testing.T) {
+	paths := n.pair(t).Paths
+	if len(paths) != 2 {
+		t.Fatalf("%d paths, want 2", len(paths))
+	}
+	for _, p := range paths {
+		if len(p.Fingerprint) != 64 || p.Src != n.a.IA() || p.Dst != n.b.IA() || len(p.Interfaces) != 2 || p.MTU < 1400 {
+			t.Errorf("path %+v", p)
+		}
+		if p.Latency != 10*time.Millisecond || !p.LatencyKnown || p.Bandwidth != 20_000_000 {
+			t.Errorf("path %s: %v (%t), %d bit/s, want what the topology says", p.Fingerprint, p.Latency, p.LatencyKnown, p.Bandwidth)
+		}
+		if !p.Expiry.After(time.Now()) {
+			t.Errorf("path %s ended at %v", p.Fingerprint, p.Expiry)
+		}
+	}
+}
+
+// traffic is what has crossed the link of an interface since the network started, both ways together.
+func (n ends) traffic(t *testing.T, at pathsel.Interface) (bytes uint64) {
+	t.Helper()
+	for _, l := range n.network.Status(t.Context(), false).Links {
+		if l.A.Interface == at || l.B.Interface == at {
+			return l.A.Counters.Bytes + l.B.Counters.Bytes
+		}
+	}
+	t.Fatalf("no link at %s", at)
+	return 0
+}
+
+func (n ends) staysOnItsPath(t *testing.T) {
+	p := n.pair(t)
+	const size = 1 << 20
+	for i, path := range p.Paths {
+		d, a := conformance.Connect(t, p, path)
+		other := p.Paths[1-i].Interfaces[0]
+		mine, others := n.traffic(t, path.Interfaces[0]), n.traffic(t, other)
+		for _, way := range []struct{ from, to *scionnet.Conn }{{d, a}, {a, d}} {
+			sent := make(chan error, 1)
+			go func() {
+				_, err := way.from.Write(make([]byte, size))
+				sent <- err
+			}()
+			if _, err := io.ReadFull(way.to, make([]byte, size)); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-sent; err != nil {
+				t.Fatal(err)
+			}
+		}
+		mine, others = n.traffic(t, path.Interfaces[0])-mine, n.traffic(t, other)-others
+		// Beacons, BFD and lookups cross both links all the time.
+		if mine < 2*size || others > size/8 {
+			t.Errorf("path %d: %d bytes on its link, %d on the other, for %d both ways together", i, mine, others, 2*size)
+		}
+	}
+}
+
+// eventually waits until f is true.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(patience)
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+func (n ends) acceptorLearnsThePath(t *testing.T) {
+	p := n.pair(t)
+	for _, path := range p.Paths {
+		_, a := conformance.Connect(t, p, path)
+		back := slices.Clone(path.Interfaces)
+		slices.Reverse(back)
+		eventually(t, "the acceptor's path has a fingerprint", func() bool { return a.Path().Fingerprint != "" })
+		if got := a.Path(); !slices.Equal(got.Interfaces, back) {
+			t.Errorf("acceptor believes to be on %v, want %v", got.Interfaces, back)
+		}
+	}
+}
+
+// newHopFields renews the hop fields under live connections and goes on using them.
+func (n ends) newHopFields(t *testing.T) {
+	p := n.pair(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	path := p.Paths[0]
+	d, a := conformance.Connect(t, p, path)
+	echo(t, d, a)
+	eventually(t, "a newer beacon", func() bool {
+		if err := n.a.Refresh(ctx, n.b.IA()); err != nil {
+			t.Fatal(err)
+		}
+		paths, err := n.a.Paths(ctx, n.b.IA())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(paths, func(q pathsel.Path) bool { return q.Fingerprint == path.Fingerprint })
+		return i >= 0 && paths[i].Expiry.After(path.Expiry)
+	})
+	rtt := d.Stats().MinRTT
+	for range 3 {
+		echo(t, d, a)
+		echo(t, a, d)
+	}
+	if got := d.Stats().MinRTT; got > rtt {
+		t.Errorf("least round trip went from %v to %v: the connection took its path for a new one", rtt, got)
+	}
+}
+
+func echo(t *testing.T, from, to *scionnet.Conn) {
+	t.Helper()
+	if _, err := from.Write([]byte("ping")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(to, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n ends) probe(t *testing.T) {
+	p := n.pair(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	probes, err := n.a.Probe(ctx, n.b.IA(), netip.Addr{}, p.Paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range probes {
+		if r.Status != scionnet.PathAlive || r.RTT < 20*time.Millisecond {
+			t.Errorf("path %d: %+v, want alive after a round trip of 20 ms", i, r)
+		}
+	}
+}
+
+// stockTools lets the tools of scionproto look at a braid host.
+func (n ends) stockTools(t *testing.T) {
+	if err := n.b.AnswerEcho(); err != nil {
+		t.Fatal(err)
+	}
+	scion := filepath.Join(programs(t), "scion")
+	where := []string{"--config-dir", n.network.ConfigDir(n.a.IA()), "--local", n.network.HostIP(n.a.IA()).String()}
+	run := func(args ...string) []byte {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), scion, append(args, where...)...).Output()
+		if err != nil {
+			var exit *exec.ExitError
+			errors.As(err, &exit)
+			t.Fatalf("scion %s: %v\n%s%s", strings.Join(args, " "), err, out, exit.Stderr)
+		}
+		return out
+	}
+	to := fmt.Sprintf("%s,%s", n.b.IA(), n.network.HostIP(n.b.IA()))
+	if out := string(run("ping", to, "-c", "2", "--timeout", "10s")); !strings.Contains(out, "2 packets transmitted, 2 received") {
+		t.Errorf("scion ping:\n%s", out)
+	}
+
+	var shown struct {
+		Paths []struct {
+			Fingerprint, Sequence string
+			NextHop               string `json:"next_hop"`
+			Status                string
+			MTU                   int
+		}
+	}
+	if err := json.Unmarshal(run("showpaths", n.b.IA().String(), "--format", "json"), &shown); err != nil {
+		t.Fatal(err)
+	}
+	ours := n.pair(t).Paths
+	if len(shown.Paths) != len(ours) {
+		t.Fatalf("scion showpaths: %d paths, braid %d", len(shown.Paths), len(ours))
+	}
+	for i, s := range shown.Paths {
+		if !strings.HasPrefix(string(ours[i].Fingerprint), s.Fingerprint) || s.MTU != ours[i].MTU || s.NextHop != n.a.Details(ours[i]).NextHop || s.Status != "alive" {
+			t.Errorf("path %d: scion showpaths says %+v, braid %+v", i, s, ours[i])
+		}
+	}
+}
+
+// cut takes a link away for which the routers have BFD: they say so, and the host hears it.
+func (n ends) cut(t *testing.T) {
+	p := n.pair(t)
+	dead, live := p.Paths[0], p.Paths[1]
+	d1, a1 := conformance.Connect(t, p, dead)
+	d2, a2 := conformance.Connect(t, p, live)
+	changes, cancel := n.a.Subscribe(n.b.IA())
+	defer cancel()
+
+	n.setDown(t, dead, true)
+	ended := make(chan error, 1)
+	go func() {
+		for { // something must be sent for a router to complain of
+			if _, err := d1.Write([]byte("x")); err != nil {
+				ended <- err
+				return
+			}
+			time.Sleep(10 * time.Millisecond) // paces the writer, decides nothing
+		}
+	}()
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	for {
+		if r, revoked := n.a.Revoked(dead); revoked {
+			if !slices.Contains(dead.Interfaces, r.Interface) {
+				t.Errorf("revoked %s, which is not on the path", r.Interface)
+			}
+			break
+		}
+		select {
+		case <-changes:
+		case <-ctx.Done():
+			t.Fatal("the host has not heard of the cut")
+		}
+		echo(t, d2, a2) // the other path is not disturbed
+		echo(t, a2, d2)
+	}
+	if _, revoked := n.a.Revoked(live); revoked {
+		t.Error("the other path is revoked, too")
+	}
+	eventually(t, "lookups leave the path out", func() bool {
+		paths, err := n.a.Paths(ctx, n.b.IA())
+		return err == nil && len(paths) == 1 && paths[0].Fingerprint == live.Fingerprint
+	})
+	if err := <-ended; !errors.Is(err, scionnet.ErrSilent) {
+		t.Errorf("dialler: error %v, want ErrSilent", err)
+	}
+	if _, err := io.Copy(io.Discard, a1); !errors.Is(err, scionnet.ErrSilent) {
+		t.Errorf("acceptor: error %v, want ErrSilent", err)
+	}
+	echo(t, d2, a2)
+
+	n.setDown(t, dead, false)
+	eventually(t, "the path is back", func() bool {
+		paths, err := n.a.Paths(ctx, n.b.IA())
+		return err == nil && len(paths) == 2
+	})
+	d1, a1 = conformance.Connect(t, p, dead)
+	echo(t, d1, a1)
+}
+
+// blackHole stops a link one way, and nobody says anything: the routers still see each other, for a while.
+func (n ends) blackHole(t *testing.T) {
+	p := n.pair(t)
+	d, a := conformance.Connect(t, p, p.Paths[0])
+	echo(t, d, a)
+	if err := n.network.SetLink(p.Paths[0].Interfaces[0], func(c *linkemu.Config) { c.Loss = 1 }); err != nil {
+		t.Fatal(err)
+	}
+	defer n.network.SetLink(p.Paths[0].Interfaces[0], func(c *linkemu.Config) { c.Loss = 0 })
+	if _, err := d.Read(make([]byte, 1)); !errors.Is(err, scionnet.ErrSilent) {
+		t.Errorf("dialler: error %v, want ErrSilent", err)
+	}
+	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, scionnet.ErrSilent) {
+		t.Errorf("acceptor: error %v, want ErrSilent", err)
+	}
+}
+
+func (n ends) setDown(t *testing.T, p pathsel.Path, down bool) {
+	t.Helper()
+	if err := n.network.SetLink(p.Interfaces[0], func(c *linkemu.Config) { c.Down = down }); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,290 @@
+package testbed
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/scionproto/scion/pkg/segment/iface"
+	topojson "github.com/scionproto/scion/private/topology/json"
+	"gopkg.in/yaml.v3"
+)
+
+const (
+	// bestSetSize is how many segments a control service keeps and sends on for each origin, instead of 20.
+	// 30 parallel links would give 20 paths with the default.
+	bestSetSize = 64
+	// candidateSetSize is what the best ones are chosen from; the default has the same proportion.
+	candidateSetSize = 5 * bestSetSize
+
+	// queryInterval is how long a control service answers from its cache, instead of 5 minutes.
+	queryInterval = "2s"
+
+	// Beaconing goes on for as long as the network runs, and every segment that is sent costs a QUIC
+	// handshake and signatures at both ends, about beaconCost of CPU time. The interval is such that this
+	// takes half a core at most, but short (the default is 5 s), for paths are found after a few of them.
+	minBeaconInterval = time.Second
+	maxBeaconInterval = 5 * time.Second
+	beaconCost        = 12 * time.Millisecond
+
+	// socketBuffer asks for what most systems allow without privileges. Queues belong into the emulator.
+	socketBuffer = 1 << 20
+
+	// expirationUnit is SCION's unit of hop field lifetimes: 24 h / 256.
+	expirationUnit = 24 * time.Hour / 256
+)
+
+// generator writes what the processes of a testbed read.
+type generator struct {
+	dir  string // all below it is replaced
+	plan plan
+	bfd  time.Duration // 0: off
+	// lifetime of a path; 0: scionproto's default of 6 h.
+	lifetime time.Duration
+	// segments is how many are sent in every round of beaconing.
+	segments int
+	pki      string // scion-pki executable
+}
+
+func (g generator) asDir(a asPlan) string { return filepath.Join(g.dir, filepath.FromSlash(a.folder)) }
+
+func (g generator) run(ctx context.Context) error {
+	if err := os.RemoveAll(g.dir); err != nil {
+		return fmt.Errorf("clear the configuration of an earlier testbed: %w", err)
+	}
+	if err := os.MkdirAll(g.dir, 0o755); err != nil {
+		return fmt.Errorf("create configuration folder: %w", err)
+	}
+	if err := g.crypto(ctx); err != nil {
+		return err
+	}
+	trcs, err := filepath.Glob(filepath.Join(g.dir, "ISD*", "trcs", "ISD*-B*-S*.trc"))
+	if err != nil || len(trcs) == 0 {
+		return fmt.Errorf("scion-pki wrote no trust root configuration below %s: %w", g.dir, errors.Join(err, fs.ErrNotExist))
+	}
+	for _, a := range g.plan.ases {
+		if err := g.as(a, trcs); err != nil {
+			return fmt.Errorf("write configuration of %s: %w", a.IA, err)
+		}
+	}
+	return nil
+}
+
+// crypto has scion-pki make keys, certificates and trust root configurations.
+func (g generator) crypto(ctx context.Context) error {
+	type as struct {
+		Core, Voting, Authoritative, Issuing bool
+		CertIssuer                           string `yaml:"cert_issuer,omitempty"`
+	}
+	ases := map[string]as{}
+	for _, a := range g.plan.ases {
+		issuer := ""
+		if !a.Issuing {
+			issuer = a.CertIssuer.String()
+		}
+		ases[a.IA.String()] = as{a.Core, a.Voting, a.Authoritative, a.Issuing, issuer}
+	}
+	doc, err := yaml.Marshal(map[string]any{"ASes": ases})
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(g.dir, "crypto.topo")
+	if err := os.WriteFile(file, doc, 0o644); err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, g.pki, "testcrypto", "-t", file, "-o", g.dir, "--isd-dir", "--as-validity", "365d").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("make keys and certificates with %s: %w: %s", g.pki, err, out)
+	}
+	return nil
+}
+
+func (g generator) as(a asPlan, trcs []string) error {
+	dir := g.asDir(a)
+	for _, sub := range []string{"certs", "keys"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, trc := range trcs {
+		b, err := os.ReadFile(trc)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "certs", filepath.Base(trc)), b, 0o644); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"master0.key", "master1.key"} {
+		var key [16]byte
+		rand.Read(key[:])
+		if err := os.WriteFile(filepath.Join(dir, "keys", name), []byte(base64.StdEncoding.EncodeToString(key[:])), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := writeJSON(filepath.Join(dir, "topology.json"), topologyJSON(a)); err != nil {
+		return err
+	}
+	if err := writeJSON(filepath.Join(dir, "staticInfoConfig.json"), staticInfo(a)); err != nil {
+		return err
+	}
+	policies := map[string]string{}
+	for key, kind := range map[string]string{
+		"propagation": "Propagation", "core_registration": "CoreSegmentRegistration",
+		"up_registration": "UpSegmentRegistration", "down_registration": "DownSegmentRegistration",
+	} {
+		policy := map[string]any{"Type": kind, "BestSetSize": bestSetSize, "CandidateSetSize": candidateSetSize}
+		if g.lifetime > 0 {
+			policy["MaxExpTime"] = expTime(g.lifetime)
+		}
+		b, err := yaml.Marshal(policy)
+		if err != nil {
+			return err
+		}
+		policies[key] = filepath.Join(dir, key+".yml")
+		if err := os.WriteFile(policies[key], b, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := writeTOML(filepath.Join(dir, "cs-1.toml"), g.controlTOML(a, dir, policies)); err != nil {
+		return err
+	}
+	for _, r := range a.routers {
+		if err := writeTOML(filepath.Join(dir, r.name+".toml"), g.routerTOML(r, dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expTime is the largest hop field lifetime that is not longer than d: (n+1) units of 5 min 37.5 s.
+func expTime(d time.Duration) uint8 {
+	return uint8(min(max(int(d/expirationUnit)-1, 0), 255))
+}
+
+func topologyJSON(a asPlan) topojson.Topology {
+	cs := map[string]*topojson.ServerInfo{"cs-1": {Addr: a.control.String()}}
+	t := topojson.Topology{
+		IA: a.IA.String(), MTU: a.MTU, EndhostPortRange: "1024-65535",
+		Attributes: topojson.Attributes{}, ControlService: cs, DiscoveryService: cs,
+		BorderRouters: map[string]*topojson.BRInfo{},
+	}
+	if a.Core {
+		t.Attributes = topojson.Attributes{topojson.AttrCore}
+	}
+	for _, r := range a.routers {
+		br := &topojson.BRInfo{InternalAddr: r.internal.String(), Interfaces: map[iface.ID]*topojson.BRInterface{}}
+		for _, i := range r.interfaces {
+			bi := &topojson.BRInterface{
+				IA: i.neighbor.IA.String(), LinkTo: i.linkTo, MTU: i.link.MTU,
+				Underlay: topojson.Underlay{Local: i.local.String(), Remote: i.remote.String()},
+			}
+			if i.link.Type == Peer {
+				bi.RemoteIfID = iface.ID(i.neighbor.ID)
+			}
+			br.Interfaces[iface.ID(i.id)] = bi
+		}
+		t.BorderRouters[r.name] = br
+	}
+	return t
+}
+
+// staticInfo announces the links' properties in beacons. What lies between the routers of an AS is
+// announced as taking no time, for otherwise the latency of every path would count as incomplete. A link
+// without a rate announces no bandwidth.
+func staticInfo(a asPlan) map[string]any {
+	type latency struct {
+		Inter string
+		Intra map[string]string
+	}
+	type bandwidth struct{ Inter int64 } // kbit/s
+	latencies, bandwidths, kinds := map[string]latency{}, map[string]bandwidth{}, map[string]string{}
+	for _, r := range a.routers {
+		for _, i := range r.interfaces {
+			id := strconv.FormatUint(i.id, 10)
+			l := latency{Inter: i.link.Config.Delay.String(), Intra: map[string]string{}}
+			for _, other := range a.routers {
+				for _, j := range other.interfaces {
+					if j.id != i.id {
+						l.Intra[strconv.FormatUint(j.id, 10)] = "0s"
+					}
+				}
+			}
+			latencies[id], kinds[id] = l, "direct"
+			if rate := i.link.Config.Rate; rate >= 1000 {
+				bandwidths[id] = bandwidth{rate / 1000}
+			}
+		}
+	}
+	return map[string]any{"Latency": latencies, "Bandwidth": bandwidths, "LinkType": kinds}
+}
+
+// beaconInterval in whole seconds.
+func (g generator) beaconInterval() time.Duration {
+	cost := 2 * time.Duration(g.segments) * beaconCost
+	return min(max(cost.Round(time.Second), minBeaconInterval), maxBeaconInterval)
+}
+
+func (g generator) controlTOML(a asPlan, dir string, policies map[string]string) map[string]any {
+	db := func(name string) map[string]any {
+		return map[string]any{"connection": filepath.Join(dir, "cs-1."+name+".db")}
+	}
+	interval := g.beaconInterval().String()
+	t := map[string]any{
+		"general":  map[string]any{"id": "cs-1", "config_dir": dir},
+		"log":      map[string]any{"console": map[string]any{"level": "info"}},
+		"trust_db": db("trust"), "beacon_db": db("beacon"), "path_db": db("path"),
+		"beaconing": map[string]any{
+			"origination_interval": interval, "propagation_interval": interval,
+			"registration_interval": interval, "policies": policies,
+		},
+		// Otherwise a call that is slow, because the machine is busy, is made a second time over gRPC.
+		"rpc":  map[string]any{"client_protocol": "connectrpc"},
+		"path": map[string]any{"query_interval": queryInterval},
+	}
+	if a.Issuing {
+		t["ca"] = map[string]any{"mode": "in-process"}
+	}
+	return t
+}
+
+func (g generator) routerTOML(r routerPlan, dir string) map[string]any {
+	bfd := map[string]any{"disable": true}
+	if g.bfd > 0 {
+		bfd = map[string]any{"detect_mult": 3, "desired_min_tx_interval": g.bfd.String(), "required_min_rx_interval": g.bfd.String()}
+	}
+	return map[string]any{
+		"general": map[string]any{"id": r.name, "config_dir": dir},
+		"log":     map[string]any{"console": map[string]any{"level": "info"}},
+		"metrics": map[string]any{"prometheus": r.metrics.String()},
+		"router": map[string]any{
+			"receive_buffer_size": socketBuffer, "send_buffer_size": socketBuffer, "bfd": bfd,
+		},
+	}
+}
+
+func writeJSON(file string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(b, '\n'), 0o644)
+}
+
+func writeTOML(file string, v any) error {
+	b, err := toml.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, b, 0o644)
+}

@@ -1,0 +1,289 @@
+package linkemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Endpoint is one end of a link: where the emulator listens for that end's router, and where the router is.
+type Endpoint struct {
+	Local  netip.AddrPort // what the emulator binds: the `remote` of the router's interface
+	Router netip.AddrPort // the router's own underlay address; packets from elsewhere are ignored
+}
+
+// quantum is how long packets of a busy link are gathered before they go out together. 1 ms halves the
+// CPU time of a whole transfer against sending each packet when it is due, because all that follow
+// handle batches too, and adds half of it to the delay on average. A packet that comes alone leaves on
+// time, and a link that does nothing but pass packets on does not wait at all.
+const quantum = time.Millisecond
+
+// lateAfter is how late a packet must leave to count as late.
+const lateAfter = time.Millisecond + quantum
+
+// sendBatch is how many packets are handed to the system at a time.
+const sendBatch = 1024
+
+// Link connects two routers. Its methods may be called at any time from any goroutine.
+type Link struct {
+	ends  [2]Endpoint
+	wire  wire
+	clock clock
+
+	mu       sync.Mutex
+	lines    [2]*line // by the side that sends
+	state    state
+	finished chan struct{} // closed when Run has ended; nil before Run
+}
+
+type state int
+
+const (
+	ready state = iota
+	running
+	ended // Run is over
+	closed
+)
+
+// line is one direction: what it does, and the bytes that are on it.
+type line struct {
+	*model
+	store store
+	out   [][]byte // scratch of deliver
+	// take is the function that receives packets for the line, made once: it is on the way of each packet.
+	take     func(p []byte, at instant)
+	received bool // set by take
+}
+
+func newLine(cfg Config, seed1, seed2 uint64) *line {
+	l := &line{model: newModel(cfg, seed1, seed2), out: make([][]byte, 0, sendBatch)}
+	l.take = func(p []byte, at instant) {
+		l.received = true
+		if place := l.arrive(at, len(p)); place != nil {
+			place.data = l.store.keep(p)
+		}
+	}
+	return l
+}
+
+// New binds both ends at once and returns a link that passes packets when Run is called; cfg holds for
+// each direction. The caller closes it.
+func New(a, b Endpoint, cfg Config) (*Link, error) { return newLink(openWire, a, b, cfg) }
+
+func newLink(open func([2]Endpoint, clock) (wire, error), a, b Endpoint, cfg Config) (*Link, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	l := &Link{ends: [2]Endpoint{a, b}, clock: newClock()}
+	for s := range l.lines {
+		// Seeded by the addresses: directions and links differ, a testbed that is set up again does not.
+		l.lines[s] = newLine(cfg, seed(l.ends[s].Local), seed(l.ends[1-s].Local))
+	}
+	var err error
+	if l.wire, err = open(l.ends, l.clock); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func seed(a netip.AddrPort) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(a.String()))
+	return h.Sum64()
+}
+
+// Run passes packets until ctx ends or Close is called, and then returns nil. It can run once. An error
+// means that a socket is broken.
+func (l *Link) Run(ctx context.Context) error {
+	l.mu.Lock()
+	switch l.state {
+	case closed:
+		l.mu.Unlock()
+		return nil
+	case ready:
+	default:
+		l.mu.Unlock()
+		return errors.New("link emulator: Run was called before")
+	}
+	l.state = running
+	l.finished = make(chan struct{})
+	l.mu.Unlock()
+	defer close(l.finished)
+
+	stop := context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.state == running {
+			l.state = ended
+			l.wire.wake()
+		}
+	})
+	defer stop()
+	return l.loop()
+}
+
+// loop waits for packets to come in or to be due, and then handles all that there are. While there are
+// some it comes back only once in a quantum.
+func (l *Link) loop() error {
+	for {
+		busy, err := l.serve()
+		if err != nil {
+			return err
+		}
+		next, gather, on := l.plan(busy)
+		if !on {
+			return nil
+		}
+		l.wire.wait(next, !gather)
+	}
+}
+
+// plan says until when to wait, and whether to leave packets that come in meanwhile for later.
+func (l *Link) plan(busy bool) (until instant, gather, on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != running {
+		return 0, false, false
+	}
+	if busy {
+		return l.clock.now() + l.quantum(), true, true
+	}
+	until = -1
+	for s := range l.lines {
+		if due, ok := l.lines[s].next(); ok && (until < 0 || due < until) {
+			until = due
+		}
+	}
+	return until, false, true
+}
+
+// quantum is 0 for a link that only passes packets on.
+func (l *Link) quantum() time.Duration {
+	for s := range l.lines {
+		if c := &l.lines[s].cfg; c.Rate > 0 || c.Delay > 0 || c.Jitter > 0 {
+			return quantum
+		}
+	}
+	return 0
+}
+
+// serve receives all that came in and sends all that is due; busy says that there was something.
+func (l *Link) serve() (busy bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range side(len(l.lines)) {
+		line := l.lines[s]
+		line.received = false
+		more, err := l.wire.receive(s, line.take)
+		if err != nil && l.state == running {
+			return false, fmt.Errorf("receive at link end %s: %w", l.ends[s].Local, err)
+		}
+		busy = busy || more || line.received
+	}
+	for s := range side(len(l.lines)) {
+		busy = l.deliver(s) || busy
+	}
+	return busy, nil
+}
+
+// deliver sends what is due in the direction that comes from s.
+func (l *Link) deliver(s side) (sent bool) {
+	line := l.lines[s]
+	for {
+		now := l.clock.now()
+		line.out = line.out[:0]
+		due := 0
+		for ; due < line.packets.len() && len(line.out) < cap(line.out); due++ {
+			p := line.packets.at(due)
+			if p.due > now {
+				break
+			}
+			if !p.lost {
+				line.out = append(line.out, p.data)
+			}
+		}
+		if due == 0 {
+			return sent
+		}
+		sent = true
+		taken := 0
+		if len(line.out) > 0 {
+			taken = l.wire.send(s.other(), line.out)
+		}
+		full := taken < len(line.out)
+		for ; due > 0 && (taken > 0 || line.packets.at(0).lost); due-- {
+			if !line.depart(now, lateAfter).lost {
+				line.store.release()
+				taken--
+			}
+		}
+		if full {
+			return sent // the rest a quantum later
+		}
+	}
+}
+
+// Set changes both directions at once: ab is the one from a to b. Packets in flight arrive when they
+// would have; those in the queue see the new rate and delay. A link that goes down loses both.
+func (l *Link) Set(ab, ba Config) error {
+	for _, c := range []Config{ab, ba} {
+		if err := c.Validate(); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.now()
+	for s, c := range []Config{ab, ba} {
+		l.lines[s].set(now, c)
+		if c.Down {
+			l.lines[s].store.reset()
+		}
+	}
+	if l.state == running {
+		l.wire.wake()
+	}
+	return nil
+}
+
+// Config returns what holds for each direction.
+func (l *Link) Config() (ab, ba Config) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines[0].cfg, l.lines[1].cfg
+}
+
+// Counters returns the counters of each direction.
+func (l *Link) Counters() (ab, ba Counters) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.now()
+	return l.lines[0].snapshot(now), l.lines[1].snapshot(now)
+}
+
+// Close ends Run, waits for it, and closes both sockets. What is on the link is lost. Closing twice is
+// no error.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	if l.state == closed {
+		l.mu.Unlock()
+		return nil
+	}
+	if l.state == running {
+		l.wire.wake()
+	}
+	l.state = closed
+	finished := l.finished
+	l.mu.Unlock()
+	if finished != nil {
+		<-finished
+	}
+	if err := l.wire.close(); err != nil {
+		return fmt.Errorf("close link %s to %s: %w", l.ends[0].Local, l.ends[1].Local, err)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package linkemu
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// portableWire needs nothing but package net: a reader for each socket, one system call a packet. It is
+// what runs where there is no better one.
+type portableWire struct {
+	clock clock
+	conns [2]*net.UDPConn
+	inbox [2]inbox
+	ready chan struct{} // cap 1: an inbox has packets
+	woken chan struct{} // cap 1
+	// readers are waited for by close.
+	readers sync.WaitGroup
+}
+
+// inbox holds what a reader has received and the loop has not taken yet, as a socket's buffer would.
+type inbox struct {
+	mu      sync.Mutex
+	packets fifo[received]
+	store   store
+	held    int
+	err     error
+}
+
+type received struct {
+	data []byte
+	at   instant
+}
+
+func newPortableWire(ends [2]Endpoint, c clock) (wire, error) {
+	conns, err := listen(ends)
+	if err != nil {
+		return nil, err
+	}
+	w := &portableWire{clock: c, conns: conns, ready: make(chan struct{}, 1), woken: make(chan struct{}, 1)}
+	for i := range conns {
+		w.readers.Go(func() { w.read(conns[i], &w.inbox[i]) })
+	}
+	return w, nil
+}
+
+// read ends when the socket is closed. Any other error is passed on once, and must not spin: errors
+// that a router causes by not being there come one for each packet sent to it.
+func (w *portableWire) read(conn *net.UDPConn, in *inbox) {
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := conn.Read(buf)
+		at := w.clock.now()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			if passing(err) {
+				continue
+			}
+			in.mu.Lock()
+			in.err = err
+			in.mu.Unlock()
+			signal(w.ready)
+			return
+		}
+		in.mu.Lock()
+		if in.held+n+packetCost <= socketBuffer {
+			in.packets.push(received{in.store.keep(buf[:n]), at})
+			in.held += n + packetCost
+		}
+		in.mu.Unlock()
+		signal(w.ready)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (w *portableWire) wait(until instant, listen bool) {
+	var timeout <-chan time.Time
+	if until >= 0 {
+		d := until - w.clock.now()
+		if d <= 0 {
+			return
+		}
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	ready := w.ready
+	if !listen {
+		ready = nil
+	}
+	select {
+	case <-ready:
+	case <-w.woken:
+	case <-timeout:
+	}
+}
+
+func (w *portableWire) wake() { signal(w.woken) }
+
+func (w *portableWire) receive(s side, f func(p []byte, at instant)) (more bool, err error) {
+	in := &w.inbox[s]
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for in.packets.len() > 0 {
+		p := in.packets.pop()
+		f(p.data, p.at)
+		in.store.release()
+		in.held -= len(p.data) + packetCost
+	}
+	return false, in.err
+}
+
+func (w *portableWire) send(s side, packets [][]byte) int {
+	for _, p := range packets {
+		if _, err := w.conns[s].Write(p); err != nil && passing(err) {
+			// The error may be of an earlier packet, and is reported only once.
+			_, _ = w.conns[s].Write(p)
+		}
+	}
+	return len(packets)
+}
+
+func (w *portableWire) close() error {
+	err := errors.Join(w.conns[0].Close(), w.conns[1].Close())
+	w.readers.Wait()
+	return err
+}

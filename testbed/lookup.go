@@ -1,0 +1,176 @@
+package testbed
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/scionproto/scion/pkg/addr"
+	"github.com/scionproto/scion/pkg/proto/control_plane"
+	"github.com/scionproto/scion/pkg/proto/control_plane/v1/control_planeconnect"
+	"github.com/scionproto/scion/pkg/segment"
+	"github.com/scionproto/scion/private/path/combinator"
+	"github.com/scionproto/scion/private/segment/segfetcher"
+	"github.com/scionproto/scion/private/trust"
+
+	"braid/pathsel"
+)
+
+// lookupTimeout bounds one question to a control service, which may in turn wait for another one. A
+// question that is given up was work for nothing, which a busy network cannot afford.
+const lookupTimeout = 10 * time.Second
+
+// lookup finds paths as a SCION host does: it asks the AS's own control service for segments and
+// combines them. It leaves out what costs a host most of its memory, checking the signatures.
+type lookup struct {
+	topology Topology
+	http     *http.Client
+}
+
+// paths finds the paths from src to each of the destinations, as the interfaces that they cross. A
+// destination that could not be asked for has none; the error is the first that came up.
+func (l lookup) paths(ctx context.Context, src asPlan, dsts []pathsel.IA) (map[pathsel.IA][][]pathsel.Interface, error) {
+	client := l.client(src)
+	splitter := segfetcher.MultiSegmentSplitter{LocalIA: addr.IA(src.IA), Core: src.Core, Inspector: roleInspector(l.topology)}
+	known := map[segfetcher.Request][]*segment.PathSegment{} // many destinations need the same segments
+	all := map[pathsel.IA][][]pathsel.Interface{}
+	var first error
+	for _, dst := range dsts {
+		paths, err := func() (paths [][]pathsel.Interface, err error) {
+			requests, err := splitter.Split(ctx, addr.IA(dst))
+			if err != nil {
+				return nil, err
+			}
+			found := map[segment.Type][]*segment.PathSegment{}
+			for _, r := range requests {
+				s, ok := known[r]
+				if !ok {
+					if s, err = fetch(ctx, client, r); err != nil {
+						return nil, err
+					}
+					known[r] = s
+				}
+				found[r.SegType] = append(found[r.SegType], s...)
+			}
+			for _, p := range combinator.Combine(addr.IA(src.IA), addr.IA(dst),
+				found[segment.TypeUp], found[segment.TypeCore], found[segment.TypeDown], false) {
+				var ifs []pathsel.Interface
+				for _, i := range p.Metadata.Interfaces {
+					ifs = append(ifs, pathsel.Interface{IA: pathsel.IA(i.IA), ID: uint64(i.ID)})
+				}
+				paths = append(paths, ifs)
+			}
+			return paths, nil
+		}()
+		if err != nil && first == nil {
+			first = fmt.Errorf("ask %s for paths to %s: %w", src.IA, dst, err)
+		}
+		all[dst] = paths
+	}
+	return all, first
+}
+
+// survey is a question to a control service that it can answer from its own database, and how many
+// segments it will have when beaconing has converged. While it has not, these cost next to nothing;
+// asking as a host does makes the control services fetch from each other over SCION, and a network that
+// is busy with failing fetches takes minutes to start.
+type survey struct {
+	as      asPlan
+	request segfetcher.Request
+	want    int
+}
+
+// surveys lists the questions that show a converged network: the up segments of every AS that is not core,
+// and the core and down segments of every core AS.
+func surveys(t Topology, ases []asPlan) []survey {
+	g := newBeaconGraph(t)
+	core, down, up := map[Pair]int{}, map[Pair]int{}, map[pathsel.IA]int{}
+	for _, as := range ases {
+		if !as.Core {
+			continue
+		}
+		g.walk(as.IA, Core, func(s *segment.PathSegment) { core[Pair{pathsel.IA(s.LastIA()), as.IA}]++ })
+		g.walk(as.IA, Child, func(s *segment.PathSegment) {
+			down[Pair{as.IA, pathsel.IA(s.LastIA())}]++
+			up[pathsel.IA(s.LastIA())]++
+		})
+	}
+	var out []survey
+	for _, as := range ases {
+		if n := up[as.IA]; n > 0 {
+			r := segfetcher.Request{SegType: segment.TypeUp, Src: addr.IA(as.IA), Dst: addr.MustIAFrom(addr.ISD(as.IA.ISD()), 0)}
+			out = append(out, survey{as, r, min(n, bestSetSize)})
+		}
+		for _, other := range ases {
+			p := Pair{as.IA, other.IA}
+			if n := core[p]; n > 0 {
+				r := segfetcher.Request{SegType: segment.TypeCore, Src: addr.IA(as.IA), Dst: addr.IA(other.IA)}
+				out = append(out, survey{as, r, min(n, bestSetSize)})
+			}
+			if n := down[p]; n > 0 {
+				if up[other.IA] > bestSetSize {
+					n = 1 // the other AS registers its best ones, wherever they come from
+				}
+				r := segfetcher.Request{SegType: segment.TypeDown, Src: addr.IA(as.IA), Dst: addr.IA(other.IA)}
+				out = append(out, survey{as, r, n})
+			}
+		}
+	}
+	return out
+}
+
+// ask answers a survey.
+func (l lookup) ask(ctx context.Context, s survey) (int, error) {
+	found, err := fetch(ctx, l.client(s.as), s.request)
+	if err != nil {
+		return 0, fmt.Errorf("ask %s for segments: %w", s.as.IA, err)
+	}
+	return len(found), nil
+}
+
+func (l lookup) client(as asPlan) control_planeconnect.SegmentLookupServiceClient {
+	return control_planeconnect.NewSegmentLookupServiceClient(l.http, "http://"+as.control.String())
+}
+
+func fetch(ctx context.Context, c control_planeconnect.SegmentLookupServiceClient, r segfetcher.Request) ([]*segment.PathSegment, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	reply, err := c.Segments(ctx, connect.NewRequest(&control_plane.SegmentsRequest{SrcIsdAs: uint64(r.Src), DstIsdAs: uint64(r.Dst)}))
+	if err != nil {
+		return nil, err
+	}
+	var out []*segment.PathSegment
+	for kind, list := range reply.Msg.Segments {
+		if segment.Type(kind) != r.SegType {
+			continue
+		}
+		for _, pb := range list.Segments {
+			s, err := segment.SegmentFromPB(pb)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// roleInspector answers from the topology what a host reads in the trust root configurations.
+type roleInspector Topology
+
+func (i roleInspector) ByAttributes(_ context.Context, isd addr.ISD, _ trust.Attribute) ([]addr.IA, error) {
+	var cores []addr.IA
+	for _, as := range i.ASes {
+		if as.Core && as.IA.ISD() == uint16(isd) {
+			cores = append(cores, addr.IA(as.IA))
+		}
+	}
+	return cores, nil
+}
+
+func (i roleInspector) HasAttributes(_ context.Context, ia addr.IA, _ trust.Attribute) (bool, error) {
+	return slices.ContainsFunc(i.ASes, func(a AS) bool { return a.IA == pathsel.IA(ia) && a.Core }), nil
+}

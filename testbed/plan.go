@@ -1,0 +1,333 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/scionproto/scion/pkg/addr"
+
+	"braid/pathsel"
+	"braid/testbed/linkemu"
+)
+
+// Every testbed has a block of 127.0.0.0/8 to itself, so that several run side by side. Its first address
+// is bound by nobody but the testbed, as a claim on the block; then comes an address for each AS. The AS's
+// control service, its routers and its end hosts share that address. Of IPv6 there is only ::1, so there a
+// testbed claims a block of ports instead.
+//
+// All ports are below the range from which the kernel gives ports to end hosts (32768 and up).
+const (
+	controlPort   = 30252 // as scionproto's generator has it
+	firstPort     = 30300
+	lastPort      = 32767
+	claimPort     = controlPort
+	first6Port    = 10240
+	ports6        = 1024 // in a block
+	blocks6       = (controlPort - first6Port) / ports6
+	defaultBits   = 24
+	firstOctet    = 16 // of the second byte: 127.0 to 127.15 are left to resolvers and their like
+	octets        = 255 - firstOctet
+	claimAttempts = 64
+)
+
+// plan says who listens where.
+type plan struct {
+	subnet netip.Prefix
+	port6  int // first port of the block on ::1; 0 without IPv6
+	ases   []asPlan
+	links  []linkPlan
+}
+
+type asPlan struct {
+	AS
+	folder  string // below the testbed's directory
+	host    netip.Addr
+	control netip.AddrPort
+	routers []routerPlan
+}
+
+type routerPlan struct {
+	name              string
+	internal, metrics netip.AddrPort
+	interfaces        []interfacePlan
+}
+
+type interfacePlan struct {
+	link          *Link
+	id            uint64
+	neighbor      pathsel.Interface
+	linkTo        string // the neighbour's role
+	local, remote netip.AddrPort
+}
+
+// linkPlan is where the emulator of a link listens, and where the routers do.
+type linkPlan struct{ a, b linkemu.Endpoint }
+
+// makePlan gives addresses to everything in the topology, the same ones for the same block.
+func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
+	p := plan{subnet: subnet.Masked(), port6: port6}
+	ip := p.subnet.Addr()
+	next := map[netip.Addr]int{netip.IPv6Loopback(): port6 + 1} // the first port is the claim
+	last := map[netip.Addr]int{netip.IPv6Loopback(): port6 + ports6 - 1}
+	v4 := map[pathsel.IA]netip.Addr{}
+	index := map[pathsel.IA]int{}
+	listen := func(ip netip.Addr) (netip.AddrPort, error) {
+		if next[ip] > last[ip] {
+			return netip.AddrPort{}, fmt.Errorf("topology %s needs more ports on %s than the testbed has there", t.Name, ip)
+		}
+		next[ip]++
+		return netip.AddrPortFrom(ip, uint16(next[ip]-1)), nil
+	}
+	for i, as := range t.ASes {
+		ip = ip.Next()
+		if !p.subnet.Contains(ip) {
+			return plan{}, fmt.Errorf("%s has no room for the %d ASes of topology %s; take a larger --subnet", subnet, len(t.ASes), t.Name)
+		}
+		next[ip], last[ip] = firstPort, lastPort
+		v4[as.IA], index[as.IA] = ip, i
+		a := asPlan{AS: as, folder: folderOf(as.IA), host: ip, control: netip.AddrPortFrom(ip, controlPort)}
+		if as.IPv6 {
+			var err error
+			if a.control, err = listen(netip.IPv6Loopback()); err != nil {
+				return plan{}, err
+			}
+			a.host = netip.IPv6Loopback()
+		}
+		p.ases = append(p.ases, a)
+	}
+	for i := range t.Links {
+		l := &t.Links[i]
+		linkIP := func(ia pathsel.IA) netip.Addr {
+			if l.IPv6 {
+				return netip.IPv6Loopback()
+			}
+			return v4[ia]
+		}
+		a, b := linkIP(l.A.Interface.IA), linkIP(l.B.Interface.IA)
+		// What a router takes for its neighbour is the emulator, at the neighbour's address.
+		var at [4]netip.AddrPort
+		for j, ip := range []netip.Addr{a, b, b, a} {
+			var err error
+			if at[j], err = listen(ip); err != nil {
+				return plan{}, err
+			}
+		}
+		lp := linkPlan{a: linkemu.Endpoint{Router: at[0], Local: at[2]}, b: linkemu.Endpoint{Router: at[1], Local: at[3]}}
+		p.links = append(p.links, lp)
+		roleA, roleB := roles(l.Type)
+		for _, e := range []struct {
+			near, far LinkEnd
+			at        linkemu.Endpoint
+			farRole   string
+		}{{l.A, l.B, lp.a, roleB}, {l.B, l.A, lp.b, roleA}} {
+			r, err := p.ases[index[e.near.Interface.IA]].router(e.near.Router, listen)
+			if err != nil {
+				return plan{}, err
+			}
+			r.interfaces = append(r.interfaces, interfacePlan{
+				link: l, id: e.near.Interface.ID, neighbor: e.far.Interface, linkTo: e.farRole,
+				local: e.at.Router, remote: e.at.Local,
+			})
+		}
+	}
+	return p, nil
+}
+
+// router returns the router of that letter, or a new one.
+func (a *asPlan) router(letter string, listen func(netip.Addr) (netip.AddrPort, error)) (*routerPlan, error) {
+	name := "br-" + letter
+	if letter == "" {
+		name = "br-" + strconv.Itoa(len(a.routers)+1)
+	}
+	for i := range a.routers {
+		if letter != "" && a.routers[i].name == name {
+			return &a.routers[i], nil
+		}
+	}
+	r := routerPlan{name: name}
+	var err error
+	if r.internal, err = listen(a.host); err != nil {
+		return nil, err
+	}
+	if r.metrics, err = listen(a.host); err != nil {
+		return nil, err
+	}
+	a.routers = append(a.routers, r)
+	return &a.routers[len(a.routers)-1], nil
+}
+
+// roles names the two ends of a link the way topology.json does.
+func roles(t LinkType) (a, b string) {
+	switch t {
+	case Core:
+		return "core", "core"
+	case Child:
+		return "parent", "child"
+	}
+	return "peer", "peer"
+}
+
+// folderOf is where scion-pki keeps an AS of several ISDs: ISD1/ASff00_0_110.
+func folderOf(ia pathsel.IA) string {
+	return addr.FormatISD(addr.IA(ia).ISD(), addr.WithDefaultPrefix()) + "/" +
+		addr.FormatAS(addr.IA(ia).AS(), addr.WithDefaultPrefix(), addr.WithFileSeparator())
+}
+
+// listener is an address that somebody in the testbed will bind.
+type listener struct {
+	network string // udp or tcp
+	at      netip.AddrPort
+	who     string
+}
+
+func (p plan) listeners() []listener {
+	var all []listener
+	for _, a := range p.ases {
+		cs := "control service of " + a.IA.String()
+		all = append(all, listener{"udp", a.control, cs}, listener{"tcp", a.control, cs})
+		for _, r := range a.routers {
+			who := "router " + r.name + " of " + a.IA.String()
+			all = append(all, listener{"udp", r.internal, who}, listener{"tcp", r.metrics, who})
+			for _, i := range r.interfaces {
+				all = append(all, listener{"udp", i.local, who})
+			}
+		}
+	}
+	for i, l := range p.links {
+		who := fmt.Sprintf("emulator of link %d", i+1)
+		all = append(all, listener{"udp", l.a.Local, who}, listener{"udp", l.b.Local, who})
+	}
+	return all
+}
+
+// probe binds and releases everything, and says what is in use.
+func (p plan) probe() error {
+	for _, l := range p.listeners() {
+		c, err := bind(l.network, l.at)
+		if err != nil {
+			return fmt.Errorf("%s %s, wanted by the %s, is in use: stop what listens there or choose other addresses with --subnet (%w)",
+				l.network, l.at, l.who, err)
+		}
+		c.Close()
+	}
+	return nil
+}
+
+func bind(network string, at netip.AddrPort) (io.Closer, error) {
+	if network == "tcp" {
+		return net.ListenTCP(network, net.TCPAddrFromAddrPort(at))
+	}
+	return net.ListenUDP(network, net.UDPAddrFromAddrPort(at))
+}
+
+// claims hold the blocks of a testbed for as long as it lives.
+type claims []io.Closer
+
+func (c claims) release() {
+	for _, s := range c {
+		s.Close()
+	}
+}
+
+// claimPlan finds a block of addresses that is free, starting at one that depends on the testbed's
+// directory only, so that a testbed normally has the same addresses each time. A fixed subnet is taken or
+// refused.
+func claimPlan(t Topology, dir string, fixed netip.Prefix) (plan, claims, error) {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, dir) // a hash takes everything
+	start := h.Sum64()
+	var held claims
+	port6 := 0
+	if usesIPv6(t) {
+		p6, claim, err := claimPorts6(start)
+		if err != nil {
+			return plan{}, nil, err
+		}
+		port6, held = p6, claims{claim}
+	}
+	var err error
+	for i := range uint64(claimAttempts) {
+		subnet := fixed
+		if !fixed.IsValid() {
+			n := (start + i) % (octets * 256)
+			subnet = netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(firstOctet + n/256), byte(n % 256), 0}), defaultBits)
+		}
+		var p plan
+		var claim io.Closer
+		if p, err = makePlan(t, subnet, port6); err != nil {
+			break
+		}
+		at := netip.AddrPortFrom(p.subnet.Addr(), claimPort)
+		if claim, err = bind("udp", at); err == nil {
+			if err = p.probe(); err == nil {
+				return p, append(held, claim), nil
+			}
+			claim.Close()
+		} else {
+			err = fmt.Errorf("%s is used by another testbed (udp %s is bound): take it down or choose another --subnet (%w)", subnet, at, err)
+		}
+		if fixed.IsValid() {
+			break
+		}
+	}
+	held.release()
+	return plan{}, nil, err
+}
+
+func claimPorts6(start uint64) (int, io.Closer, error) {
+	for i := range uint64(blocks6) {
+		port := first6Port + int((start+i)%blocks6)*ports6
+		if c, err := bind("udp", netip.AddrPortFrom(netip.IPv6Loopback(), uint16(port))); err == nil {
+			return port, c, nil
+		}
+	}
+	return 0, nil, errors.New("all port blocks on ::1 are used by other testbeds: take one down")
+}
+
+func usesIPv6(t Topology) bool {
+	for _, a := range t.ASes {
+		if a.IPv6 {
+			return true
+		}
+	}
+	for _, l := range t.Links {
+		if l.IPv6 {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutIPv6 is the topology with every underlay on IPv4.
+func withoutIPv6(t Topology) Topology {
+	t.ASes = append([]AS(nil), t.ASes...)
+	t.Links = append([]Link(nil), t.Links...)
+	for i := range t.ASes {
+		t.ASes[i].IPv6 = false
+	}
+	for i := range t.Links {
+		t.Links[i].IPv6 = false
+	}
+	return t
+}
+
+func haveIPv6() bool {
+	c, err := bind("udp", netip.AddrPortFrom(netip.IPv6Loopback(), 0))
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
+}
+
+// checkSubnet accepts a block of loopback addresses.
+func checkSubnet(p netip.Prefix) error {
+	if !p.Addr().Is4() || p.Bits() < 8 || p.Addr().As4()[0] != 127 {
+		return fmt.Errorf("subnet %s: want a part of 127.0.0.0/8, such as 127.77.0.0/24", p)
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package testbed
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"braid/pathsel"
+)
+
+// process is a SCION program that the testbed runs.
+type process struct {
+	ia   pathsel.IA
+	name string // cs-1, br-1 ...
+	log  string // file with what it prints
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended and been waited for
+	err  error         // how it ended; read it after done
+}
+
+func (p *process) String() string { return p.ia.String() + " " + p.name }
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// reason says how a process that has ended did so, with the last words of its log.
+func (p *process) reason() string {
+	how := "exit status 0"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	if last := lastLines(p.log, 3); last != "" {
+		how += "; last lines of " + p.log + ":\n" + last
+	}
+	return how
+}
+
+// launcher starts processes from one operating system thread. Linux kills a child when the thread that
+// forked it ends, and this thread ends with the launcher or with the program, whatever kills it; so no
+// process outlives the testbed.
+type launcher struct {
+	starts chan func()
+	env    []string
+}
+
+func newLauncher() *launcher {
+	l := &launcher{starts: make(chan func()), env: append(os.Environ(), childEnvironment...)}
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		for start := range l.starts {
+			start()
+		}
+	}()
+	return l
+}
+
+// fork starts the command on the launcher's thread.
+func (l *launcher) fork(cmd *exec.Cmd) error {
+	result := make(chan error)
+	l.starts <- func() { result <- cmd.Start() }
+	return <-result
+}
+
+// close ends the thread, and with it whatever still runs.
+func (l *launcher) close() { close(l.starts) }
+
+// childEnvironment trades a little CPU time of the control plane for memory: the collector runs at 50 %
+// growth instead of 100 %.
+var childEnvironment = []string{"GOGC=50"}
+
+// start runs the program with a configuration file, in that folder, and notes when it ends.
+func (l *launcher) start(ia pathsel.IA, name, program, config, log string, ended func(*process)) (*process, error) {
+	out, err := os.Create(log)
+	if err != nil {
+		return nil, fmt.Errorf("start %s of %s: %w", name, ia, err)
+	}
+	defer out.Close()
+	p := &process{ia: ia, name: name, log: log, done: make(chan struct{})}
+	p.cmd = exec.Command(program, "--config", config)
+	p.cmd.Dir, p.cmd.Env = filepath.Dir(config), l.env
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.SysProcAttr = dieWithParent()
+	if err := l.fork(p.cmd); err != nil {
+		return nil, fmt.Errorf("start %s of %s: %w", name, ia, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+		ended(p)
+	}()
+	return p, nil
+}
+
+// stopAll kills the processes and waits until they are gone. A control service that is asked politely
+// takes two seconds, and they keep nothing that the next start would use.
+func stopAll(ps []*process) {
+	for _, p := range ps {
+		p.cmd.Process.Kill()
+	}
+	for _, p := range ps {
+		<-p.done
+	}
+}
+
+// usage is what a process has used. All is 0 where there is no /proc, memory is 0 once it has ended.
+type usage struct {
+	cpu float64 // seconds of user and system
+	// rss counts every resident page, pss shares those that several processes have in common (the
+	// program's text above all) among them; both in bytes.
+	rss, pss int64
+}
+
+func (p *process) usage() usage {
+	if p.ended() {
+		s := p.cmd.ProcessState
+		return usage{cpu: (s.UserTime() + s.SystemTime()).Seconds()}
+	}
+	return procUsage(p.cmd.Process.Pid)
+}
+
+// procUsage reads /proc (proc(5)).
+func procUsage(pid int) usage {
+	const ticks = 100 // USER_HZ, the same on every Linux architecture that Go runs on
+	var u usage
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return u
+	}
+	// The name in parentheses may contain anything; fields count from after it, state being the third.
+	if f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(f) > 15-3 {
+		user, _ := strconv.ParseInt(f[14-3], 10, 64)
+		system, _ := strconv.ParseInt(f[15-3], 10, 64)
+		u.cpu = float64(user+system) / ticks
+	}
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return u
+	}
+	for line := range strings.Lines(string(maps)) {
+		f := strings.Fields(line)
+		if len(f) != 3 || f[2] != "kB" {
+			continue
+		}
+		kb, _ := strconv.ParseInt(f[1], 10, 64)
+		switch f[0] {
+		case "Rss:":
+			u.rss = kb << 10
+		case "Pss:":
+			u.pss = kb << 10
+		}
+	}
+	return u
+}
+
+func lastLines(file string, n int) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	const tail = 4096
+	if st, err := f.Stat(); err == nil && st.Size() > tail {
+		if _, err := f.Seek(-tail, io.SeekEnd); err != nil {
+			return ""
+		}
+	}
+	b := make([]byte, tail)
+	k, _ := f.Read(b)
+	lines := strings.Split(strings.TrimSpace(string(b[:k])), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// programs finds the SCION programs.
+type programs struct{ router, control, pki string }
+
+// ErrNoPrograms is returned when the SCION programs are not where they are expected.
+var ErrNoPrograms = errors.New("SCION programs not found")
+
+func findPrograms(dir string) (programs, error) {
+	tried := []string{dir}
+	if dir == "" {
+		tried = nil
+		if env := os.Getenv("BRAID_SCION_BIN"); env != "" {
+			tried = append(tried, env)
+		} else if exe, err := os.Executable(); err == nil {
+			tried = append(tried, filepath.Join(filepath.Dir(exe), "scion"))
+		}
+	}
+	for _, d := range tried {
+		abs, err := filepath.Abs(d)
+		if err != nil {
+			return programs{}, err
+		}
+		p := programs{filepath.Join(abs, "router"), filepath.Join(abs, "control"), filepath.Join(abs, "scion-pki")}
+		missing := false
+		for _, f := range []string{p.router, p.control, p.pki} {
+			st, err := os.Stat(f)
+			missing = missing || err != nil || st.IsDir() || st.Mode()&0o111 == 0
+		}
+		if !missing {
+			return p, nil
+		}
+	}
+	return programs{}, fmt.Errorf("%w: router, control and scion-pki are not in %s; run ./scripts/build, or say where they are with --scion-bin or BRAID_SCION_BIN",
+		ErrNoPrograms, strings.Join(tried, ", "))
+}

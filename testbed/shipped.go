@@ -1,0 +1,43 @@
+package testbed
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+//go:embed topologies/*.topo
+var shipped embed.FS
+
+// Shipped lists the names of the topologies that come with braid.
+func Shipped() []string {
+	files, err := fs.Glob(shipped, "topologies/*.topo")
+	if err != nil {
+		panic(err) // the pattern is ours
+	}
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(strings.TrimPrefix(f, "topologies/"), ".topo")
+	}
+	return files
+}
+
+// LoadTopology reads a topology file, or a shipped topology by its name. A file of that name comes first.
+func LoadTopology(name string) (Topology, error) {
+	f, err := os.Open(name)
+	if err == nil {
+		defer f.Close()
+		return ParseTopology(name, f)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return Topology{}, fmt.Errorf("topology: %w", err)
+	}
+	s, err := shipped.Open("topologies/" + strings.TrimSuffix(name, ".topo") + ".topo")
+	if err != nil {
+		return Topology{}, fmt.Errorf("topology %s: no such file, and none of the shipped ones: %s", name, strings.Join(Shipped(), ", "))
+	}
+	defer s.Close()
+	return ParseTopology(name+".topo", s)
+}

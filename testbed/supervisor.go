@@ -1,0 +1,155 @@
+package testbed
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// The supervisor is a process of its own that owns a network started by 'up', which returns while the
+// network stays. Until it is ready the two hold on to each other:
+//
+//	up                                         supervisor
+//	Options as JSON ------------- stdin -----> starts the network
+//	             <--------------- stdout ----- {"progress": ...}, repeated
+//	             <--------------- stdout ----- {"ready": true} or {"error": "..."}
+//
+// If stdin ends before that, up is gone and the supervisor gives up.
+
+const (
+	supervisorLog = "supervisor.log"
+	abortGrace    = 15 * time.Second // for the supervisor to clean up when up is interrupted
+)
+
+type supervisorEvent struct {
+	Progress *Progress `json:"progress,omitempty"`
+	Ready    bool      `json:"ready,omitempty"`
+	Error    string    `json:"error,omitempty"`
+}
+
+// Supervise runs the network that Launch asks for on in, until ctx ends or it is taken down.
+func Supervise(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) error {
+	events := json.NewEncoder(out)
+	var opts Options
+	options := json.NewDecoder(in)
+	if err := options.Decode(&opts); err != nil {
+		return fmt.Errorf("supervisor: read options (it is started by 'braid testbed up', not by hand): %w", err)
+	}
+	starting, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
+	go func() {
+		_, _ = io.Copy(io.Discard, in) // ends with whoever started us
+		abandon(errors.New("whoever wanted the testbed is gone"))
+	}()
+	opts.Log = log
+	opts.Progress = func(p Progress) { _ = events.Encode(supervisorEvent{Progress: &p}) }
+	n, err := Start(starting, opts)
+	if err != nil {
+		_ = events.Encode(supervisorEvent{Error: err.Error()}) // the exit code says it, too
+		return err
+	}
+	if err := events.Encode(supervisorEvent{Ready: true}); err != nil {
+		return errors.Join(fmt.Errorf("supervisor: %w", err), n.Close())
+	}
+	select {
+	case <-ctx.Done():
+		log.Info("taking the testbed down", "reason", context.Cause(ctx))
+	case <-n.Done():
+	}
+	return n.Close()
+}
+
+// Launch starts a supervisor in the background with that command and waits until its network is up. If
+// ctx ends before, everything is taken down again.
+func Launch(ctx context.Context, command []string, opts Options, progress func(Progress)) error {
+	dir, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return fmt.Errorf("testbed directory %s: %w", opts.Dir, err)
+	}
+	// Said here already, because the supervisor's log must not be touched by a second one.
+	lock, err := lockDir(dir)
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(dir, supervisorLog))
+	lock.Close()
+	if err != nil {
+		return fmt.Errorf("create supervisor log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no signals from this terminal
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start supervisor: %w", err)
+	}
+	ready := make(chan error, 1)
+	go func() {
+		_ = json.NewEncoder(in).Encode(opts) // fails if the supervisor is gone, of which follow knows more
+		ready <- follow(out, progress)
+	}()
+	select {
+	case err = <-ready:
+		if err == nil {
+			// It lives on without us.
+			in.Close()
+			return cmd.Process.Release()
+		}
+	case <-ctx.Done():
+		err = fmt.Errorf("testbed taken down again: %w", context.Cause(ctx))
+	}
+	in.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // it was told to stop: its exit code says nothing
+	}()
+	select {
+	case <-ended:
+	case <-time.After(abortGrace):
+		cmd.Process.Kill() // and its children with it
+		<-ended
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("supervisor ended (%v); last lines of %s:\n%s", cmd.ProcessState, log.Name(), lastLines(log.Name(), 5))
+	}
+	return err
+}
+
+// follow reads what the supervisor says until the network is up.
+func follow(out io.Reader, progress func(Progress)) error {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e supervisorEvent
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return fmt.Errorf("supervisor: %w", err)
+		}
+		switch {
+		case e.Error != "":
+			return errors.New(e.Error)
+		case e.Ready:
+			return nil
+		case e.Progress != nil && progress != nil:
+			progress(*e.Progress)
+		}
+	}
+	return io.ErrUnexpectedEOF
+}

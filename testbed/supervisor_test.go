@@ -1,0 +1,97 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// superviseArg makes the test binary the supervisor that Launch starts.
+const superviseArg = "supervise-for-test"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == superviseArg {
+		if err := Supervise(context.Background(), os.Stdin, os.Stdout, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+			slog.Error("supervisor", "err", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func launch(ctx context.Context, t *testing.T, opts Options, progress func(Progress)) error {
+	t.Helper()
+	opts.SCIONBin = scionBin
+	return Launch(ctx, []string{os.Args[0], superviseArg}, opts, progress)
+}
+
+func TestSupervisor(t *testing.T) {
+	opts := Options{Topology: load(t, "two-paths"), Dir: t.TempDir(), NoBFD: true}
+	for _, round := range []string{"first", "after the first was killed"} {
+		if err := launch(t.Context(), t, opts, nil); err != nil {
+			t.Fatalf("%s: %v", round, err)
+		}
+		state, err := StateOf(opts.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { syscall.Kill(state.PID, syscall.SIGKILL) })
+		if err := launch(t.Context(), t, opts, nil); !errors.Is(err, ErrRunning) {
+			t.Errorf("%s: launch again: error %v, want %v", round, err, ErrRunning)
+		}
+		if s, err := StatusOf(t.Context(), opts.Dir, true); err != nil || !s.Healthy() || s.PID != state.PID {
+			t.Errorf("%s: status %+v, %v", round, s, err)
+		}
+		if err := syscall.Kill(state.PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, state.Processes)
+		eventually(t, "the directory is free", func() bool {
+			_, alive, err := locked(opts.Dir)
+			return err == nil && !alive
+		})
+		_, err = StatusOf(t.Context(), opts.Dir, false)
+		if !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "died without cleaning up") {
+			t.Errorf("%s: status of a killed one: %v", round, err)
+		}
+	}
+}
+
+// Ctrl-C while the network is starting.
+func TestLaunchInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	dir := t.TempDir()
+	seen := false
+	err := launch(ctx, t, Options{Topology: load(t, "two-paths"), Dir: dir}, func(p Progress) {
+		seen = seen || p.Processes > 0
+		interrupt()
+	})
+	if !errors.Is(err, context.Canceled) || !seen {
+		t.Errorf("error %v, processes seen %v", err, seen)
+	}
+	if _, alive, err := locked(dir); alive || err != nil {
+		t.Errorf("directory still taken: %v, %v", alive, err)
+	}
+	// The supervisor closes the network before it ends, and Launch waits for it.
+	if _, err := os.Stat(dir + "/" + stateFile); err == nil {
+		t.Error("state of a network that is not there")
+	}
+}
+
+// What the supervisor has to say reaches whoever launched it.
+func TestLaunchFails(t *testing.T) {
+	topo := load(t, "two-paths")
+	err := launch(t.Context(), t, Options{Topology: topo, Dir: t.TempDir(), BFD: 1}, nil)
+	if err == nil || !strings.Contains(err.Error(), "BFD interval 1ns") {
+		t.Errorf("error %v", err)
+	}
+	err = Launch(t.Context(), []string{"/bin/sh", "-c", "echo broken >&2; exit 4"}, Options{Topology: topo, Dir: t.TempDir()}, nil)
+	if err == nil || !strings.Contains(err.Error(), "broken") || !strings.Contains(err.Error(), "exit status 4") {
+		t.Errorf("error %v", err)
+	}
+}

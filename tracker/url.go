@@ -1,0 +1,125 @@
+// Package tracker introduces the peers of a swarm to each other.
+//
+// It owns announce URLs, over IP and over SCION; server, announcer and wire format join it. It refuses to
+// transfer pieces or to hand out paths: a peer's paths are its own affair.
+package tracker
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// URL is an announce URL that was checked. A tracker on IP is reached by its host name or address, one on
+// SCION by Addr.
+type URL struct {
+	text  string
+	scion bool
+	addr  scionnet.Addr
+}
+
+// maxURL bounds an announce URL in bytes: torrents and magnet links come from strangers.
+const maxURL = 2048
+
+// defaultSCIONPort is used where a SCION tracker's URL names no port.
+const defaultSCIONPort = 80
+
+// ParseURL reads an announce URL: http, https and udp for trackers on IP; for trackers on SCION either
+// scion://1-ff00:0:110,[127.0.0.1]:8080/announce or http://scion4-1-ff00-0-110_127-0-0-1:8080/announce, in
+// which the host is one that every URL parser takes (scion6-… for an IPv6 host, with dashes for colons).
+func ParseURL(s string) (URL, error) {
+	u, err := parseURL(s)
+	if err != nil {
+		return URL{}, fmt.Errorf("tracker URL %q: %w", s, err)
+	}
+	return u, nil
+}
+
+func parseURL(s string) (URL, error) {
+	if len(s) > maxURL {
+		return URL{}, fmt.Errorf("longer than %d bytes", maxURL)
+	}
+	if rest, ok := strings.CutPrefix(s, "scion://"); ok {
+		// A SCION address is no host in the sense of RFC 3986, so net/url is of no use here.
+		host, _, _ := strings.Cut(rest, "/")
+		if !strings.Contains(host[strings.LastIndex(host, "]")+1:], ":") {
+			host += ":" + strconv.Itoa(defaultSCIONPort)
+		}
+		a, err := scionnet.ParseAddr(host)
+		if err != nil {
+			return URL{}, err
+		}
+		return URL{text: s, scion: true, addr: a}, nil
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return URL{}, errors.Unwrap(err)
+	}
+	switch u.Scheme {
+	case "http", "https", "udp":
+	default:
+		return URL{}, fmt.Errorf("scheme %q: want http, https, udp or scion", u.Scheme)
+	}
+	if u.Hostname() == "" {
+		return URL{}, errors.New("the host is missing")
+	}
+	port := defaultSCIONPort
+	if p := u.Port(); p != "" {
+		n, err := strconv.ParseUint(p, 10, 16)
+		if err != nil || n == 0 {
+			return URL{}, fmt.Errorf("port %q: want a number from 1 to 65535", p)
+		}
+		port = int(n)
+	} else if u.Scheme == "udp" {
+		return URL{}, errors.New("the port is missing: udp has no default")
+	}
+	if !strings.HasPrefix(u.Hostname(), "scion4-") && !strings.HasPrefix(u.Hostname(), "scion6-") {
+		return URL{text: s}, nil
+	}
+	if u.Scheme != "http" {
+		return URL{}, fmt.Errorf("scheme %q: a SCION host is reached by http or scion", u.Scheme)
+	}
+	a, err := parseSCIONHost(u.Hostname())
+	if err != nil {
+		return URL{}, err
+	}
+	a.Port = uint16(port)
+	return URL{text: s, scion: true, addr: a}, nil
+}
+
+// parseSCIONHost reads scion4-1-ff00-0-110_127-0-0-1: the family, the ISD-AS with dashes for colons, and
+// behind the underscore the host with dashes for its dots or colons.
+func parseSCIONHost(s string) (scionnet.Addr, error) {
+	family, rest, _ := strings.Cut(s, "-")
+	ia, host, ok := strings.Cut(rest, "_")
+	if !ok {
+		return scionnet.Addr{}, fmt.Errorf("host %q: want for example scion4-1-ff00-0-110_127-0-0-1", s)
+	}
+	isd, as, _ := strings.Cut(ia, "-")
+	v, err := pathsel.ParseIA(isd + "-" + strings.ReplaceAll(as, "-", ":"))
+	if err != nil {
+		return scionnet.Addr{}, err
+	}
+	separator := "."
+	if family == "scion6" {
+		separator = ":"
+	}
+	h, err := netip.ParseAddr(strings.ReplaceAll(host, "-", separator))
+	if err != nil || h.Is4() != (family == "scion4") {
+		return scionnet.Addr{}, fmt.Errorf("host %q: %q is not an address of the family %s", s, host, family)
+	}
+	// ParseAddr has the last word on what a SCION address may be.
+	return scionnet.ParseAddr(scionnet.Addr{IA: v, Host: h, Port: defaultSCIONPort}.String())
+}
+
+// String is the URL as it was given.
+func (u URL) String() string { return u.text }
+
+// SCION is the tracker's address if it is reached over SCION.
+func (u URL) SCION() (scionnet.Addr, bool) { return u.addr, u.scion }

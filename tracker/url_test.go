@@ -1,0 +1,66 @@
+package tracker
+
+import "testing"
+
+func TestParseURL(t *testing.T) {
+	for _, tt := range []struct {
+		in    string
+		ok    bool
+		scion string // address, "" for a tracker on IP
+	}{
+		{"http://tracker.example/announce", true, ""},
+		{"https://tracker.example:8443/announce?key=1", true, ""},
+		{"udp://127.0.0.1:6969", true, ""},
+		{"scion://1-ff00:0:110,[127.0.0.1]:8080", true, "1-ff00:0:110,[127.0.0.1]:8080"},
+		{"scion://1-ff00:0:110,[127.0.0.1]:8080/announce", true, "1-ff00:0:110,[127.0.0.1]:8080"},
+		{"scion://[1-ff00:0:110,127.0.0.1]:8080/announce", true, "1-ff00:0:110,[127.0.0.1]:8080"},
+		{"scion://64-2:0:9,[fd00::1]/announce", true, "64-2:0:9,[fd00::1]:80"},
+		{"http://scion4-1-ff00-0-110_127-0-0-1:8080/announce", true, "1-ff00:0:110,[127.0.0.1]:8080"},
+		{"http://scion4-64-559_10-0-0-1/announce", true, "64-559,[10.0.0.1]:80"},
+		{"http://scion6-1-ff00-0-110_fd00--1:81/announce", true, "1-ff00:0:110,[fd00::1]:81"},
+		{"", false, ""},
+		{"tracker.example/announce", false, ""},
+		{"ftp://tracker.example/", false, ""},
+		{"http:///announce", false, ""},
+		{"http://tracker.example:0/", false, ""},
+		{"http://tracker.example:65536/", false, ""},
+		{"udp://tracker.example", false, ""},
+		{"scion://1-ff00:0:110", false, ""},
+		{"scion://0-0,[127.0.0.1]:80", false, ""},
+		{"http://scion4-1-ff00-0-110:80/", false, ""},
+		{"http://scion4-1-ff00-0-110_fd00--1:80/", false, ""},
+		{"http://scion6-1-ff00-0-110_10-0-0-1:80/", false, ""},
+		{"https://scion4-1-ff00-0-110_127-0-0-1/", false, ""},
+		{"http://[1-ff00:0:110,127.0.0.1]:80/", false, ""},
+	} {
+		u, err := ParseURL(tt.in)
+		if (err == nil) != tt.ok {
+			t.Errorf("ParseURL(%q): %v", tt.in, err)
+			continue
+		}
+		a, isSCION := u.SCION()
+		if isSCION != (tt.scion != "") || isSCION && a.String() != tt.scion {
+			t.Errorf("ParseURL(%q): SCION address %v, %v; want %q", tt.in, a, isSCION, tt.scion)
+		}
+		if tt.ok && u.String() != tt.in {
+			t.Errorf("ParseURL(%q).String() = %q", tt.in, u)
+		}
+	}
+}
+
+func FuzzParseURL(f *testing.F) {
+	f.Add("scion://1-ff00:0:110,[127.0.0.1]:8080/announce")
+	f.Add("http://scion6-1-ff00-0-110_fd00--1:81/announce")
+	f.Add("udp://h:1")
+	f.Fuzz(func(t *testing.T, s string) {
+		u, err := ParseURL(s)
+		if err != nil {
+			return
+		}
+		if a, ok := u.SCION(); ok {
+			if again, err := ParseURL("scion://" + a.String()); err != nil || again.addr != a {
+				t.Fatalf("%q gives %v, which gives %v, %v", s, a, again.addr, err)
+			}
+		}
+	})
+}
