@@ -32,13 +32,16 @@ type Progress struct {
 	// Wasted counts bytes of payload that came twice or for nothing; Dropped the pieces that were wrong.
 	Wasted, Dropped int64
 	Paths           []PathProgress
-	Err             error
+	// Waiting says that no path is left and what happens next; empty otherwise.
+	Waiting string
+	Err     error
 }
 
 // PathProgress is one path-level peer of a transfer: all its connections so far, and the one that is open.
 type PathProgress struct {
 	Peer      string
 	Path      pathsel.Path // no fingerprint where the transport has none, or it is not known yet
+	Conn      int          // beyond 0: one more connection on the same path
 	Transport string
 	Accepted  bool // the peer connected to us
 	State     pathsel.State
@@ -79,6 +82,7 @@ func (m *meter) update(bytes uint64, elapsed time.Duration) {
 type row struct {
 	peer      Peer
 	path      pathsel.Path
+	conn      int // which one of several connections on the path
 	transport string
 	accepted  bool
 	link      *link // nil: none is open
@@ -133,7 +137,7 @@ func (r *row) progress() PathProgress {
 	read, written := r.bytes()
 	first, last := r.reads()
 	p := PathProgress{
-		Peer: r.peer.String(), Path: r.path, Transport: r.transport, Accepted: r.accepted,
+		Peer: r.peer.String(), Path: r.path, Conn: r.conn, Transport: r.transport, Accepted: r.accepted,
 		State: pathsel.Idle, Measurement: r.seen, BytesRead: read, BytesWritten: written,
 		FirstRead: unixTime(first), LastRead: unixTime(last),
 		ReadRate: r.in.rate, WriteRate: r.out.rate, Err: r.err,

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"time"
 
 	"braid/pathsel"
 	"braid/scionnet"
@@ -36,6 +37,11 @@ func (t *scionTransport) Watch(p Peer) (<-chan struct{}, func()) {
 	return t.host.Subscribe(p.scion.IA)
 }
 
+func (t *scionTransport) Revoked(p pathsel.Path) time.Time {
+	r, _ := t.host.Revoked(p)
+	return r.At
+}
+
 func (t *scionTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error) {
 	c, err := t.endpoint.Dial(ctx, p.scion, path, want)
 	if err != nil {
@@ -68,7 +74,7 @@ func (w scionWire) Key() *scionnet.PeerKey {
 func (w scionWire) Measure() Measurement {
 	s := w.Stats()
 	return Measurement{
-		RTT: s.RTT, MinRTT: s.MinRTT, Handshake: s.Handshake,
-		PacketsSent: s.PacketsSent, PacketsLost: s.PacketsLost,
+		RTT: s.RTT, MinRTT: s.MinRTT, RTTVar: s.RTTVar, Handshake: s.Handshake,
+		PacketsSent: s.PacketsSent, PacketsLost: s.PacketsLost, PacketsReceived: s.PacketsReceived,
 	}
 }

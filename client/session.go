@@ -38,7 +38,7 @@ type Config struct {
 	// Listen are addresses to accept connections on: at most one SCION address, which must be of the Host.
 	// Without one a SCION host accepts on a free port.
 	Listen []Peer
-	// Selector decides which paths to open; nil is pathsel's "all".
+	// Selector decides which paths carry the download; nil is pathsel's "adaptive".
 	Selector pathsel.Selector
 	// MaxPaths is the budget of connections for each address-level peer and torrent; 0 is DefaultMaxPaths.
 	MaxPaths int
@@ -57,6 +57,7 @@ type Session struct {
 	maxPaths   int
 	engine     *torrent.Client
 	offers     *offers
+	gauges     gauges
 	transports []Transport
 	inbound    *inbound
 	ctx        context.Context // ends with Close
@@ -132,7 +133,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	}
 	if s.selector == nil {
 		var err error
-		if s.selector, err = pathsel.New("all"); err != nil {
+		if s.selector, err = pathsel.New("adaptive"); err != nil {
 			return nil, err
 		}
 	}
@@ -140,6 +141,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	s.inbound = newInbound(s.Listening())
 	c := engineConfig(log)
 	c.Callbacks.CompletedHandshake = s.handshaken
+	s.gauges.install(&c.Callbacks)
 	var err error
 	if s.engine, err = torrent.NewClient(c); err != nil {
 		s.stop()

@@ -75,6 +75,8 @@ func (t *tcpTransport) Paths(context.Context, Peer) ([]pathsel.Path, error) {
 
 func (t *tcpTransport) Watch(Peer) (<-chan struct{}, func()) { return nil, func() {} }
 
+func (t *tcpTransport) Revoked(pathsel.Path) time.Time { return time.Time{} }
+
 func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
 	start := time.Now()
 	var d net.Dialer

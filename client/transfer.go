@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -27,12 +29,19 @@ const maxFinished = 256
 // Options of a transfer.
 type Options struct {
 	Peers []Peer // beside those in the source
+	// Decided, if not nil, is told of every step in the life of a path-level peer, in order and from one
+	// goroutine, which it must not hold up.
+	Decided func(PathEvent)
+	// Trace, if not nil, gets what the selector saw and what it made of it, each time: see pathsel.WriteStep. It is
+	// written by one goroutine until Close has returned.
+	Trace io.Writer
 }
 
 // Transfer is one torrent in a session.
 type Transfer struct {
 	session *Session
 	source  Source
+	decided func(PathEvent)
 	torrent *torrent.Torrent
 	log     *slog.Logger
 	inbox   *inbox
@@ -57,28 +66,11 @@ type Transfer struct {
 	isDone    bool
 	err       error
 	lookupEnd map[Peer]context.CancelFunc
+	seed      uint64         // for the selector's draws
+	memory    pathsel.Memory // of its last plan
+	waiting   string         // what it is waiting for, if no path is left
+	trace     io.Writer      // nil: none, or it could not be written
 }
-
-// peerState is an address-level peer.
-type peerState struct {
-	peer      Peer
-	transport Transport
-	paths     []*pathState // the mapping's order
-	banned    bool
-	err       error // of the last path lookup
-}
-
-// pathState is a path-level peer: what pathsel decides about.
-type pathState struct {
-	row
-	candidate pathsel.Candidate
-	offer     *offer // nil: the engine may not dial it
-	offered   time.Time
-}
-
-// offerPatience is how long the engine may leave an offer lying before it counts as failed. It dials at once unless
-// it has enough connections or the torrent needs none; an offer that it has dropped must be made again.
-const offerPatience = 45 * time.Second
 
 func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Transfer, error) {
 	t := &Transfer{
@@ -89,6 +81,8 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 		start: time.Now(), measured: time.Now(),
 		suspects: map[*torrent.PeerConn]int64{}, wrong: map[string]int64{},
 		lookupEnd: map[Peer]context.CancelFunc{},
+		seed:      rand.Uint64(),
+		decided:   opts.Decided, trace: opts.Trace,
 	}
 	t.ctx, t.stop = context.WithCancelCause(s.ctx)
 	peers := slices.Concat(opts.Peers, src.Peers)
@@ -181,6 +175,8 @@ func (t *Transfer) run() {
 	defer close(t.ended)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	sample := time.NewTicker(sampleEvery)
+	defer sample.Stop()
 	known := t.torrent.GotInfo()
 	for {
 		select {
@@ -203,6 +199,7 @@ func (t *Transfer) run() {
 		case <-tick.C:
 			t.measure()
 			t.judge()
+		case <-sample.C:
 			t.look()
 			t.choose()
 		case reply := <-t.asks:
@@ -221,7 +218,7 @@ func (t *Transfer) whenComplete() <-chan struct{} {
 
 func (t *Transfer) complete() {
 	t.log.Info("complete", "seconds", time.Since(t.start).Seconds())
-	t.isDone, t.paused = true, true
+	t.isDone, t.paused, t.waiting = true, true, ""
 	close(t.done)
 }
 
@@ -230,7 +227,7 @@ func (t *Transfer) fail(err error) {
 		return
 	}
 	t.log.Error("transfer failed", "error", err)
-	t.isDone, t.paused, t.err = true, true, err
+	t.isDone, t.paused, t.waiting, t.err = true, true, "", err
 	for _, p := range t.peers {
 		for _, s := range p.paths {
 			t.close(s, "the transfer has failed")
@@ -282,6 +279,7 @@ func (t *Transfer) handle(event any) {
 			for _, s := range p.paths {
 				if s.link != nil && s.link.face.String() == e.addr {
 					s.link.greet()
+					s.candidate.Failures = 0
 				}
 			}
 		}
@@ -307,165 +305,6 @@ func (t *Transfer) addPeer(p Peer) {
 	}
 }
 
-// lookPaths keeps the paths to a peer up to date.
-func (t *Transfer) lookPaths(ctx context.Context, tr Transport, p Peer) {
-	changes, cancel := tr.Watch(p)
-	defer cancel()
-	failures := 0
-	for {
-		paths, err := tr.Paths(ctx, p)
-		if ctx.Err() != nil {
-			return
-		}
-		t.inbox.put(found{p, paths, err})
-		var again <-chan time.Time
-		if failures++; err == nil {
-			failures = 0
-		} else {
-			again = time.After(pathsel.RetryDelay(failures))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changes:
-		case <-again:
-		}
-	}
-}
-
-// mapPaths brings the path-level peers of an address-level peer in line with its paths. A connection whose path is
-// no longer listed is left alone, behind the others, until it ends by itself.
-func (t *Transfer) mapPaths(e found) {
-	i := slices.IndexFunc(t.peers, func(s *peerState) bool { return s.peer == e.peer })
-	if i < 0 {
-		return
-	}
-	p := t.peers[i]
-	if e.err != nil {
-		if p.err == nil {
-			t.log.Warn("no paths to peer", "peer", p.peer, "error", e.err)
-		}
-		p.err = e.err
-		return
-	}
-	p.err = nil
-	var next []*pathState
-	for _, c := range pathsel.Map(p.peer.ID(), e.paths, t.session.maxPaths) {
-		j := slices.IndexFunc(p.paths, func(s *pathState) bool { return s.candidate.Key == c.Key })
-		if j < 0 {
-			next = append(next, &pathState{
-				row:       row{peer: p.peer, path: c.Path, transport: p.transport.Name()},
-				candidate: c,
-			})
-			continue
-		}
-		s := p.paths[j]
-		s.candidate.Path, s.path = c.Path, c.Path
-		next = append(next, s)
-	}
-	for _, s := range p.paths {
-		if slices.Contains(next, s) {
-			continue
-		}
-		if s.candidate.State == pathsel.Opening {
-			t.close(s, "path no longer listed")
-		}
-		if read, written := s.bytes(); s.link != nil || read+written > 0 {
-			next = append(next, s) // also for the final report
-		} else {
-			t.withdraw(s)
-		}
-	}
-	p.paths = next
-}
-
-func (t *Transfer) onDialled(e dialled) {
-	for _, p := range t.peers {
-		for _, s := range p.paths {
-			if s.offer != e.offer {
-				continue
-			}
-			if e.err != nil {
-				t.lost(s, e.err)
-				return
-			}
-			if s.link != nil {
-				s.settle()
-			}
-			s.link, s.err = e.link, nil
-			s.candidate.State = pathsel.Active
-			s.candidate.Handshake = e.link.Measure().Handshake
-			t.log.Info("path open", "peer", p.peer, "path", s.candidate.Path.Fingerprint.Short(), "handshake", s.candidate.Handshake)
-			e.link.watch(t.inbox.touch)
-			return
-		}
-	}
-	if e.link != nil { // the offer was withdrawn meanwhile
-		e.link.Close()
-	}
-}
-
-// lost notes that a path-level peer was refused or lost, and when to try again.
-func (t *Transfer) lost(s *pathState, err error) {
-	s.err = err
-	s.candidate.State = pathsel.Failed
-	s.candidate.Failures++
-	s.candidate.RetryAt = time.Now().Add(pathsel.RetryDelay(s.candidate.Failures))
-	t.log.Info("path lost", "peer", s.candidate.Key.Peer, "path", s.candidate.Path.Fingerprint.Short(),
-		"failures", s.candidate.Failures, "error", err)
-}
-
-var (
-	errEnded    = errors.New("the connection has ended")
-	errRefused  = errors.New("the peer ended the connection before its handshake; it may not have this torrent")
-	errNoAnswer = errors.New("the engine has not connected")
-)
-
-// look finds links that have changed, and offers that lead nowhere.
-func (t *Transfer) look() {
-	now := time.Now()
-	for _, p := range t.peers {
-		for _, s := range p.paths {
-			t.lookAt(s, now)
-			s.candidate.BytesRead, _ = s.bytes()
-			s.candidate.RTT = s.seen.RTT
-		}
-	}
-	for _, r := range t.inbound {
-		if r.link != nil && r.link.gone.Load() {
-			r.path = r.link.Path()
-			r.settle()
-			t.log.Info("peer disconnected", "peer", r.peer, "bytes_written", r.past.written)
-		}
-	}
-	t.inbound = trimFinished(t.inbound, maxFinished)
-}
-
-func (t *Transfer) lookAt(s *pathState, now time.Time) {
-	l := s.link
-	if l == nil {
-		if s.candidate.State == pathsel.Opening && now.Sub(s.offered) > offerPatience {
-			t.withdraw(s)
-			t.lost(s, errNoAnswer)
-		}
-		return
-	}
-	err := errRefused
-	if l.greeted.Load() {
-		s.candidate.Failures, err = 0, errEnded
-	}
-	if !l.gone.Load() {
-		return
-	}
-	s.settle()
-	// Closed by us, or by a peer that has seen us complete before we have.
-	if t.paused || s.candidate.State != pathsel.Active || t.torrent.Info() != nil && t.torrent.BytesMissing() == 0 {
-		s.candidate.State = pathsel.Idle
-		return
-	}
-	t.lost(s, err)
-}
-
 // trimFinished forgets the oldest rows without a connection, beyond most of them; those that carried nothing at once.
 func trimFinished(rows []*row, most int) []*row {
 	finished := 0
@@ -484,74 +323,6 @@ func trimFinished(rows []*row, most int) []*row {
 		finished--
 		return finished >= most
 	})
-}
-
-// choose asks the selector and carries its decisions out.
-func (t *Transfer) choose() {
-	if t.paused {
-		return
-	}
-	v := pathsel.View{Now: time.Now(), MaxPaths: t.session.maxPaths}
-	states := map[pathsel.Key]*pathState{}
-	for _, p := range t.peers {
-		if p.banned {
-			continue
-		}
-		for _, s := range p.paths {
-			v.Candidates = append(v.Candidates, s.candidate)
-			states[s.candidate.Key] = s
-		}
-	}
-	for _, d := range t.session.selector.Decide(v) {
-		s := states[d.Key]
-		if s == nil {
-			continue
-		}
-		t.log.Debug("decision", "action", d.Action, "peer", d.Key.Peer, "path", d.Key.Path.Short(), "reason", d.Reason)
-		switch d.Action {
-		case pathsel.Open:
-			t.open(s)
-		case pathsel.Close:
-			t.close(s, d.Reason)
-		}
-	}
-}
-
-// open offers the path-level peer to the engine, which dials it now or never: it drops an address that it has dialled,
-// so that trying again is offering again.
-func (t *Transfer) open(s *pathState) {
-	if s.offer == nil {
-		i := slices.IndexFunc(t.peers, func(p *peerState) bool { return p.peer == s.peer })
-		var o *offer
-		var err error
-		o, err = t.session.offers.add(t.ctx, t.peers[i].transport, s.peer, s.candidate.Path, func(l *link, err error) {
-			t.inbox.put(dialled{o, l, err})
-		})
-		if err != nil {
-			t.lost(s, err)
-			return
-		}
-		s.offer = o
-	}
-	s.offer.spent.Store(false)
-	s.candidate.State, s.offered = pathsel.Opening, time.Now()
-	t.torrent.AddPeers([]torrent.PeerInfo{{Addr: s.offer.face, Source: torrent.PeerSourceDirect}})
-}
-
-func (t *Transfer) close(s *pathState, reason string) {
-	t.log.Info("path closed", "peer", s.candidate.Key.Peer, "path", s.candidate.Key.Path.Short(), "reason", reason)
-	t.withdraw(s)
-	s.candidate.State = pathsel.Idle
-	if s.link != nil {
-		s.link.Close()
-	}
-}
-
-func (t *Transfer) withdraw(s *pathState) {
-	if s.offer != nil {
-		s.offer.withdraw()
-		s.offer = nil
-	}
 }
 
 // measure takes the second's samples.
@@ -586,7 +357,7 @@ func (t *Transfer) progress() Progress {
 		ReadRate: t.in.rate, WriteRate: t.out.rate,
 		Wasted:  max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()),
 		Dropped: st.PiecesDirtiedBad.Int64(),
-		Err:     t.err,
+		Err:     t.err, Waiting: t.waiting,
 	}
 	if info := t.torrent.Info(); info != nil {
 		p.Total, p.Have = t.torrent.Length(), t.torrent.BytesCompleted()

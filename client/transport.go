@@ -20,6 +20,8 @@ type Transport interface {
 	Paths(context.Context, Peer) ([]pathsel.Path, error)
 	// Watch gives a channel with a note whenever the paths to the peer have changed, until cancel is called.
 	Watch(Peer) (changes <-chan struct{}, cancel func())
+	// Revoked is when the network last said that the path does not work; zero if it has not.
+	Revoked(pathsel.Path) time.Time
 	// Dial connects over one path. A peer whose key is not want is refused; nil is for the first connection.
 	Dial(ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error)
 	// Accept waits for the next connection of another. It does not return errors that pass by themselves.
@@ -44,7 +46,10 @@ type Wire interface {
 
 // Measurement is what a transport knows of a connection. What it does not know is zero.
 type Measurement struct {
-	RTT, MinRTT              time.Duration // smoothed, and the least seen
+	RTT, MinRTT, RTTVar      time.Duration // smoothed, the least seen, and the mean deviation
 	Handshake                time.Duration
 	PacketsSent, PacketsLost uint64
+	// PacketsReceived grows at least about twice a second while the path works, whether there is data to send or not:
+	// for transports that ask the other side for a sign of life. Where it is 0 silence means nothing.
+	PacketsReceived uint64
 }

@@ -23,8 +23,11 @@ type Sample struct {
 	// they tell about loss on the way back only.
 	PacketsSent uint64 `json:"packets_sent,omitempty"`
 	PacketsLost uint64 `json:"packets_lost,omitempty"`
-	// RTT is the smoothed round-trip time; 0 when unknown.
-	RTT time.Duration `json:"rtt_ns,omitempty"`
+	// PacketsReceived is the total of the transport's packets that arrived; 0 where it does not tell.
+	PacketsReceived uint64 `json:"packets_received,omitempty"`
+	// RTT is the smoothed round-trip time, RTTVar its mean deviation; 0 when unknown.
+	RTT    time.Duration `json:"rtt_ns,omitempty"`
+	RTTVar time.Duration `json:"rtt_var_ns,omitempty"`
 }
 
 // Slot is what a connection did in one slot of time in which data could flow.

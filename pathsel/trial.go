@@ -375,6 +375,9 @@ func (a *adaptation) widen(p *peerView) bool {
 	for _, i := range a.where(p, Active) {
 		c := a.cand(i)
 		next := Key{c.Key.Peer, c.Key.Path, a.conns(p, c.Key.Path)}
+		if c.Key.Path == "" {
+			continue // inside one AS, or where the network chooses: ordinary peers refuse a second connection
+		}
 		if c.Key.Conn != 0 || next.Conn >= mostConns || a.current(i).Slots < trialSlots || !queueEmpty(c.Slots) {
 			continue
 		}

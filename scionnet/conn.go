@@ -102,6 +102,9 @@ type Stats struct {
 	Handshake time.Duration
 	// PacketsSent and PacketsLost count QUIC packets of this side. A packet believed lost may still arrive.
 	PacketsSent, PacketsLost uint64
+	// PacketsReceived counts QUIC packets of the peer. While the path works there is at least one for every
+	// keepAlive and round trip: a connection on which nothing arrives asks for a sign of life.
+	PacketsReceived uint64
 	// PacketSize is the largest QUIC packet sent, in bytes without the headers of SCION and UDP.
 	PacketSize int
 }
@@ -113,7 +116,7 @@ func (c *Conn) Stats() Stats {
 		BytesRead: c.read.Load(), BytesWritten: c.written.Load(),
 		RTT: q.SmoothedRTT, MinRTT: q.MinRTT, RTTVar: q.MeanDeviation,
 		Handshake:   c.handshake,
-		PacketsSent: q.PacketsSent, PacketsLost: q.PacketsLost,
+		PacketsSent: q.PacketsSent, PacketsLost: q.PacketsLost, PacketsReceived: q.PacketsReceived,
 		PacketSize: c.packetSize,
 	}
 }

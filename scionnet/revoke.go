@@ -23,7 +23,7 @@ const revokedFor = 10 * time.Second
 // Revocation says that paths across an interface do not carry packets.
 type Revocation struct {
 	Interface pathsel.Interface
-	Until     time.Time
+	At, Until time.Time // when the router said so, and how long that holds
 }
 
 // Revoked tells whether a router has said of an interface of the path that it is down, and until when that holds
@@ -35,7 +35,7 @@ func (h *Host) Revoked(p pathsel.Path) (Revocation, bool) {
 	var last Revocation
 	for _, i := range p.Interfaces {
 		if until := h.lookup.revoked[i]; until.After(now) && until.After(last.Until) {
-			last = Revocation{i, until}
+			last = Revocation{Interface: i, At: until.Add(-revokedFor), Until: until}
 		}
 	}
 	return last, !last.Until.IsZero()

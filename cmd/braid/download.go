@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -21,6 +24,7 @@ func downloadCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
 			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:42000, or host:port for TCP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line"},
 			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted"},
 		}, sessionFlags()...),
 		Action: download,
@@ -48,6 +52,9 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 		}
 		everybody = append(everybody[:len(everybody):len(everybody)], s.Peers...)
 	}
+	if cmd.IsSet("trace") && len(sources) > 1 {
+		return usageErrorf("--trace: one torrent at a time")
+	}
 	store, err := storage.Open("file", cmd.String("output"), log)
 	if err != nil {
 		return err
@@ -59,15 +66,27 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeSession()) }()
 
+	out := newDisplay(cmd.Bool("json"), false)
+	var trace io.Writer
+	if name := cmd.String("trace"); name != "" {
+		f, err := os.Create(name)
+		if err != nil {
+			return fmt.Errorf("open the trace: %w", err)
+		}
+		w := bufio.NewWriter(f)
+		// The session is closed first, which ends the writing.
+		closeFirst := closeSession
+		closeSession = func() error { return errors.Join(closeFirst(), w.Flush(), f.Close()) }
+		trace = w
+	}
 	var transfers []*client.Transfer
 	for _, s := range sources {
-		t, err := session.Add(s, store, client.Options{Peers: peers})
+		t, err := session.Add(s, store, client.Options{Peers: peers, Decided: out.decided(s), Trace: trace})
 		if err != nil {
 			return err
 		}
 		transfers = append(transfers, t)
 	}
-	out := newDisplay(cmd.Bool("json"), false)
 	if len(listen) > 0 {
 		out.ready(session.Listening())
 	}

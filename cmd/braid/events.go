@@ -30,6 +30,7 @@ type progressEvent struct {
 	UpMbitS      float64     `json:"up_mbit_s"`
 	WastedBytes  int64       `json:"wasted_bytes"`
 	DroppedPiece int64       `json:"dropped_pieces"`
+	Waiting      string      `json:"waiting,omitempty"` // no path is left: what happens next
 	Paths        []pathEvent `json:"paths"`
 }
 
@@ -47,9 +48,22 @@ type doneEvent struct {
 	Paths        []pathEvent `json:"paths"`
 }
 
+// choiceEvent is a step in the life of a path-level peer: its Event is path-selected, path-opened, path-parked,
+// path-probed, path-returned, path-closed or path-failed.
+type choiceEvent struct {
+	Event       string              `json:"event"`
+	InfoHash    string              `json:"info_hash"`
+	T           float64             `json:"t"`
+	Peer        pathsel.PeerID      `json:"peer"`
+	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
+	Conn        int                 `json:"conn,omitempty"` // beyond 0: one more connection on the same path
+	Reason      string              `json:"reason"`
+}
+
 type pathEvent struct {
 	Peer        string              `json:"peer"`
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
+	Conn        int                 `json:"conn,omitempty"`
 	Transport   string              `json:"transport"`
 	Accepted    bool                `json:"accepted,omitempty"` // the peer connected to us
 	Hops        int                 `json:"hops"`
@@ -73,7 +87,7 @@ func newPathEvents(paths []client.PathProgress) []pathEvent {
 	out := make([]pathEvent, 0, len(paths)) // [] rather than null
 	for _, p := range paths {
 		e := pathEvent{
-			Peer: p.Peer, Fingerprint: p.Path.Fingerprint, Transport: p.Transport, Accepted: p.Accepted,
+			Peer: p.Peer, Fingerprint: p.Path.Fingerprint, Conn: p.Conn, Transport: p.Transport, Accepted: p.Accepted,
 			Hops: p.Path.Hops(), State: p.State.String(),
 			RTT: ms(p.RTT), MinRTT: ms(p.MinRTT), Handshake: ms(p.Handshake),
 			BytesRead: p.BytesRead, BytesSent: p.BytesWritten, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,
@@ -93,7 +107,7 @@ func newProgressEvent(name string, s client.Source, p client.Progress) progressE
 	return progressEvent{
 		Event: name, Torrent: p.Name, InfoHash: s.InfoHash.HexString(), Phase: p.Phase, T: p.Since.Seconds(),
 		Bytes: p.Have, Total: p.Total, Fetched: p.Fetched, Sent: p.Sent, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,
-		WastedBytes: p.Wasted, DroppedPiece: p.Dropped, Paths: newPathEvents(p.Paths),
+		WastedBytes: p.Wasted, DroppedPiece: p.Dropped, Waiting: p.Waiting, Paths: newPathEvents(p.Paths),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -20,8 +21,10 @@ type display struct {
 	uploads  bool // show what is sent rather than what is received
 	terminal bool
 	screen   screen
-	events   *json.Encoder
 	start    time.Time
+
+	mu     sync.Mutex
+	events *json.Encoder
 }
 
 func newDisplay(asJSON, uploads bool) *display {
@@ -44,7 +47,22 @@ func (d *display) interval() time.Duration {
 }
 
 func (d *display) emit(e any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	_ = d.events.Encode(e) // a reader that has gone does not stop a transfer
+}
+
+// decided gives what a transfer tells of its paths, nil if nobody wants it.
+func (d *display) decided(s client.Source) func(client.PathEvent) {
+	if !d.json {
+		return nil
+	}
+	return func(e client.PathEvent) {
+		d.emit(choiceEvent{
+			Event: e.Name, InfoHash: s.InfoHash.HexString(), T: e.Since.Seconds(),
+			Peer: e.Key.Peer, Fingerprint: e.Key.Path, Conn: e.Key.Conn, Reason: e.Reason,
+		})
+	}
 }
 
 // say tells the user a line, unless events are wanted.

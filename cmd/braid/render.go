@@ -22,9 +22,12 @@ func render(p client.Progress, uploads bool, width int) []string {
 	for _, x := range p.Paths {
 		sum += moved(x, uploads)
 	}
+	if p.Waiting != "" && !uploads {
+		lines = append(lines, "  "+cleanLine(p.Waiting))
+	}
 	for _, x := range p.Paths {
-		if uploads && x.State != pathsel.Active {
-			continue
+		if uploads && x.State != pathsel.Active || x.State == pathsel.Idle && x.BytesRead == 0 && x.Err == nil && x.Path.Fingerprint != "" {
+			continue // one of many paths that are not tried yet
 		}
 		lines = append(lines, "  "+pathLine(x, uploads, sum))
 	}
@@ -54,7 +57,7 @@ func headline(p client.Progress, uploads bool) string {
 }
 
 func pathLine(x client.PathProgress, uploads bool, sum uint64) string {
-	if x.State == pathsel.Failed || x.Err != nil && x.State != pathsel.Active {
+	if x.State == pathsel.Failed || x.Err != nil && !x.State.Open() {
 		reason := ""
 		if x.Err != nil {
 			reason = x.Err.Error()
@@ -94,7 +97,7 @@ func plainLine(p client.Progress, uploads bool) string {
 	}
 	open, failed := 0, ""
 	for _, x := range p.Paths {
-		if x.State == pathsel.Active {
+		if x.State.Carries() {
 			open++
 		} else if x.Err != nil {
 			failed = x.Peer + ": " + x.Err.Error()
@@ -103,6 +106,9 @@ func plainLine(p client.Progress, uploads bool) string {
 	line += fmt.Sprintf("  %d paths open", open)
 	if open == 0 && failed != "" && !uploads {
 		line += "  " + cleanLine(failed)
+	}
+	if p.Waiting != "" && !uploads {
+		line += "  " + cleanLine(p.Waiting)
 	}
 	return line
 }

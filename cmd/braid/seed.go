@@ -67,7 +67,7 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }()
 	var transfers []*client.Transfer
 	for _, s := range sources {
-		t, err := session.Add(s, store, client.Options{})
+		t, err := session.Add(s, store, client.Options{Decided: out.decided(s)})
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -18,7 +19,10 @@ import (
 func sessionFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:42000, or host:port for TCP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
-		&cli.StringFlag{Name: "path-selection", Value: "all", Usage: "which paths to a peer are used: `NAME` is first or all"},
+		&cli.StringFlag{Name: "path-selection", Value: "adaptive", Usage: "which paths to a peer are used: `NAME` is adaptive (what adds bandwidth), all, first, or slots (the published algorithm)"},
+		&cli.DurationFlag{Name: "initial-deadline", Value: 2 * time.Second, Usage: "slots: wait at most `TIME` for handshakes before the first selection"},
+		&cli.DurationFlag{Name: "slot", Value: time.Second, Usage: "slots: select every `TIME`"},
+		&cli.IntFlag{Name: "min-weight", Value: 25, Usage: "slots: keep paths with at least `PERCENT` of the best one's weight"},
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
 		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that SCION peers know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
@@ -72,9 +76,9 @@ func openSources(cmd *cli.Command) ([]client.Source, error) {
 // openSession opens a session, with SCION if one of the addresses is SCION's or a flag asks for it. The returned
 // function closes both.
 func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.Peer, log *slog.Logger) (*client.Session, func() error, error) {
-	selector, err := pathsel.New(cmd.String("path-selection"))
+	selector, err := openSelector(cmd)
 	if err != nil {
-		return nil, nil, usageErrorf("--path-selection: %w", err)
+		return nil, nil, err
 	}
 	if n := cmd.Int("max-paths"); n < 1 {
 		return nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
@@ -120,6 +124,27 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		}
 		return err
 	}, nil
+}
+
+func openSelector(cmd *cli.Command) (pathsel.Selector, error) {
+	c := pathsel.Config{
+		InitialDeadline: cmd.Duration("initial-deadline"),
+		Slot:            cmd.Duration("slot"),
+		MinWeight:       cmd.Int("min-weight"),
+	}
+	switch {
+	case c.InitialDeadline <= 0:
+		return nil, usageErrorf("--initial-deadline %v: want more than 0", c.InitialDeadline)
+	case c.Slot <= 0:
+		return nil, usageErrorf("--slot %v: want more than 0", c.Slot)
+	case c.MinWeight < 1 || c.MinWeight > 100:
+		return nil, usageErrorf("--min-weight %d: want 1 to 100 percent", c.MinWeight)
+	}
+	s, err := c.New(cmd.String("path-selection"))
+	if err != nil {
+		return nil, usageErrorf("--path-selection: %w", err)
+	}
+	return s, nil
 }
 
 // loadIdentity reads the key, or makes it. Where there is no place to keep one, braid goes without: its key is then

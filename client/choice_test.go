@@ -1,0 +1,310 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/time/rate"
+
+	"braid/pathsel"
+	"braid/scionnet"
+	"braid/storage"
+)
+
+// script is a selector whose decisions the test makes. It opens every path that is there at the start.
+type script struct {
+	mu   sync.Mutex
+	last pathsel.View
+	next []pathsel.Decision
+}
+
+func (s *script) Name() string { return "script" }
+
+func (s *script) Decide(v pathsel.View) pathsel.Plan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = v
+	p := pathsel.Plan{Decisions: s.next}
+	s.next = nil
+	for _, c := range v.Candidates {
+		if c.State == pathsel.Idle && c.Since.IsZero() {
+			p.Decisions = append(p.Decisions, pathsel.Decision{Key: c.Key, Action: pathsel.Open, Reason: "the first time"})
+		}
+	}
+	return p
+}
+
+func (s *script) do(k pathsel.Key, a pathsel.Action, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = append(s.next, pathsel.Decision{Key: k, Action: a, Reason: reason})
+}
+
+func (s *script) view() pathsel.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// at is the candidate with that key, as the selector last saw it.
+func (s *script) at(k pathsel.Key) pathsel.Candidate {
+	for _, c := range s.view().Candidates {
+		if c.Key == k {
+			return c
+		}
+	}
+	return pathsel.Candidate{}
+}
+
+// limitedSeed serves a new file of that size, at a rate that can be changed, over all connections together.
+func limitedSeed(t *testing.T, size int, bytesPerSecond int) (src Source, peers []Peer, dir string, limit *rate.Limiter) {
+	t.Helper()
+	dir = t.TempDir()
+	writeRandom(t, filepath.Join(dir, "file"), size)
+	src = makeTorrent(t, filepath.Join(dir, "file"), CreateOptions{PieceLength: 64 << 10}).Source
+	tcp, err := openTCP([]Peer{mustPeer(t, "127.0.0.1:0")}, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit = rate.NewLimiter(rate.Limit(bytesPerSecond), 32<<10)
+	s, err := newSession(Config{}, testLog(t), []Transport{slow{tcp, limit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if _, err := s.Add(src, storage.OpenVerified(dir, testLog(t)), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return src, s.Listening(), dir, limit
+}
+
+// Every action does what its word says, and is told in order.
+func TestDecisionsAreCarriedOut(t *testing.T) {
+	src, peers, dir, limit := limitedSeed(t, 24<<20, 1<<20)
+	sel := &script{}
+	var told struct {
+		sync.Mutex
+		names []string
+	}
+	out := t.TempDir()
+	store := openStore(t, out)
+	leecher := openFan(t, Config{Selector: sel, MaxPaths: 4}, "127.0.0.1", 2)
+	fan := func(i int) pathsel.Key {
+		return pathsel.Key{Peer: peers[0].ID(), Path: pathsel.Fingerprint(strings.Repeat("0", 63) + string(rune('0'+i)))}
+	}
+	tr, err := leecher.Add(src, store, Options{Peers: peers, Decided: func(e PathEvent) {
+		if e.Key.Path == fan(1).Path {
+			told.Lock()
+			told.names = append(told.names, e.Name)
+			told.Unlock()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	see := func(what string, wanted func() bool) {
+		t.Helper()
+		until(t, tr, what, func(Progress) bool { return wanted() })
+	}
+	working := func(k pathsel.Key, state pathsel.State, from uint64) func() bool {
+		return func() bool {
+			c := sel.at(k)
+			return c.State == state && c.Outstanding > 0 && c.BytesRead > from+64<<10
+		}
+	}
+	see("both at work", func() bool { return working(fan(0), pathsel.Active, 0)() && working(fan(1), pathsel.Active, 0)() })
+	if v := sel.view(); v.Remaining == 0 || v.Remaining > 24<<20 || v.Seed == 0 || v.MaxPaths != 4 {
+		t.Errorf("view: %d remaining, seed %d, at most %d", v.Remaining, v.Seed, v.MaxPaths)
+	}
+
+	sel.do(fan(1), pathsel.Park, "test")
+	see("parked", func() bool { return sel.at(fan(1)).State == pathsel.Parked })
+	parked := sel.at(fan(1))
+	if parked.Outstanding != 0 {
+		t.Errorf("%d requests outstanding on a parked path", parked.Outstanding)
+	}
+	see("the other going on", working(fan(0), pathsel.Active, sel.at(fan(0)).BytesRead))
+	if c := sel.at(fan(1)); c.BytesRead != parked.BytesRead || c.State != pathsel.Parked {
+		t.Errorf("while parked it went from %d to %d bytes, and is %v", parked.BytesRead, c.BytesRead, c.State)
+	}
+
+	sel.do(fan(1), pathsel.Probe, "test")
+	see("probing", working(fan(1), pathsel.Probing, parked.BytesRead))
+	sel.do(fan(1), pathsel.Return, "test")
+	see("active", working(fan(1), pathsel.Active, parked.BytesRead))
+	sel.do(fan(1), pathsel.Park, "test")
+	see("parked again", func() bool { return sel.at(fan(1)).State == pathsel.Parked })
+	before := sel.at(fan(1)).BytesRead
+	sel.do(fan(1), pathsel.Return, "test")
+	see("returned at once", working(fan(1), pathsel.Active, before))
+
+	extra := fan(1)
+	extra.Conn = 1
+	sel.do(extra, pathsel.Open, "test")
+	see("one more connection", working(extra, pathsel.Active, 0))
+	sel.do(extra, pathsel.Close, "test")
+	see("closed", func() bool { return sel.at(extra).State == pathsel.Idle })
+
+	sel.do(fan(1), pathsel.Fail, "test")
+	see("failed", func() bool { return sel.at(fan(1)).State == pathsel.Failed })
+	if c := sel.at(fan(1)); c.Failures != 1 || c.RetryAt.IsZero() || c.Outstanding != 0 {
+		t.Errorf("failed: %+v", c)
+	}
+	before = sel.at(fan(1)).BytesRead
+	sel.do(fan(1), pathsel.Open, "test")
+	see("back", func() bool { return working(fan(1), pathsel.Active, before)() && sel.at(fan(1)).Failures == 0 })
+
+	limit.SetLimit(rate.Inf)
+	wait(t, tr)
+	tr.Close()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, src, dir, out)
+	want := []string{
+		"path-selected", "path-opened", "path-parked", "path-probed", "path-opened", "path-returned", "path-parked", "path-returned", "path-opened",
+		"path-selected", "path-opened", "path-closed", // the further connection
+		"path-failed", "path-selected", "path-opened",
+	}
+	if len(told.names) < len(want) || !slices.Equal(told.names[:len(want)], want) {
+		t.Errorf("told %q, want %q", told.names, want)
+	}
+}
+
+// hole is a fan one of whose paths can be made to swallow everything. As QUIC does, it counts packets, some of which
+// come also when there is nothing to read.
+type hole struct {
+	fan
+	down *atomic.Bool
+	path pathsel.Fingerprint
+}
+
+func (h hole) Dial(ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error) {
+	if path.Fingerprint == h.path && h.down.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	w, err := h.fan.Dial(ctx, p, path, want)
+	if err != nil || path.Fingerprint != h.path {
+		return w, err
+	}
+	return &holeWire{Wire: w, down: h.down, closed: make(chan struct{})}, nil
+}
+
+type holeWire struct {
+	Wire
+	down    *atomic.Bool
+	packets atomic.Uint64
+	once    sync.Once
+	closed  chan struct{}
+}
+
+func (w *holeWire) Read(b []byte) (int, error) {
+	n, err := w.Wire.Read(b)
+	if w.down.Load() {
+		<-w.closed
+	}
+	return n, err
+}
+
+func (w *holeWire) Close() error {
+	w.once.Do(func() { close(w.closed) })
+	return w.Wire.Close()
+}
+
+func (w *holeWire) Measure() Measurement {
+	m := w.Wire.Measure()
+	if !w.down.Load() {
+		w.packets.Add(1)
+	}
+	m.PacketsReceived = w.packets.Load()
+	return m
+}
+
+// A path that drops everything without a word is taken out, and what it owed comes over the others.
+func TestSilentPath(t *testing.T) {
+	for _, name := range []string{"all", "adaptive"} {
+		t.Run(name, func(t *testing.T) {
+			src, peers, dir, limit := limitedSeed(t, 16<<20, 1<<20)
+			tcp, err := openTCP(nil, testLog(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sel, err := pathsel.New(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bad := pathsel.Fingerprint(strings.Repeat("0", 63) + "1")
+			var down atomic.Bool
+			leecher, err := newSession(Config{Selector: sel}, testLog(t), []Transport{hole{fan{tcp, 2}, &down, bad}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer leecher.Close()
+			out := t.TempDir()
+			store := openStore(t, out)
+			silent := make(chan struct{}, 100)
+			var trace bytes.Buffer
+			tr, err := leecher.Add(src, store, Options{Peers: peers, Trace: &trace, Decided: func(e PathEvent) {
+				if e.Name == "path-failed" && e.Key.Path == bad && strings.Contains(e.Reason, "silent") {
+					silent <- struct{}{}
+				}
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			until(t, tr, "reading over both", func(p Progress) bool {
+				used := 0
+				for _, x := range p.Paths {
+					if x.BytesRead > 128<<10 {
+						used++
+					}
+				}
+				return used == 2
+			})
+			down.Store(true)
+			until(t, tr, "taken out", func(Progress) bool { return len(silent) > 0 })
+			limit.SetLimit(rate.Inf)
+			wait(t, tr)
+			tr.Close()
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			sameFiles(t, src, dir, out)
+			replays(t, sel, &trace)
+		})
+	}
+}
+
+// replays compares what was decided with what the selector makes of the recorded views.
+func replays(t *testing.T, sel pathsel.Selector, trace *bytes.Buffer) {
+	t.Helper()
+	steps, err := pathsel.ReadTrace(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(d []pathsel.Decision) string {
+		b, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	decisions := 0
+	for i, p := range pathsel.Replay(steps, sel) {
+		decisions += len(p.Decisions)
+		if got, want := text(p.Decisions), text(steps[i].Plan.Decisions); len(p.Decisions)+len(steps[i].Plan.Decisions) > 0 && got != want {
+			t.Fatalf("step %d: replayed %s, recorded %s", i, got, want)
+		}
+	}
+	if decisions < 3 {
+		t.Errorf("%d decisions in %d steps", decisions, len(steps))
+	}
+}

@@ -1,0 +1,97 @@
+package client
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anacrolix/torrent"
+	pp "github.com/anacrolix/torrent/peer_protocol"
+
+	"braid/pathsel"
+)
+
+// sampleEvery is the time between two looks at the connections, and between two decisions. Slower, and a dead path is
+// noticed late; faster, and nothing has happened meanwhile.
+const sampleEvery = 200 * time.Millisecond
+
+// gauge is what the engine does on one connection and does not tell when asked: it is counted as it happens.
+type gauge struct {
+	conn        *torrent.PeerConn
+	outstanding atomic.Int64 // requests sent, neither answered nor taken back
+	unchoked    atomic.Bool  // the peer serves us
+}
+
+// gauges of all connections by their face. The engine calls most of this with its lock held.
+type gauges struct{ byFace sync.Map }
+
+func (g *gauges) install(c *torrent.Callbacks) {
+	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) {
+		if f, ok := p.RemoteAddr.(face); ok {
+			g.byFace.Store(f, &gauge{conn: p})
+		}
+	})
+	c.PeerClosed = append(c.PeerClosed, func(p *torrent.Peer) {
+		if x := g.of(p); x != nil {
+			g.byFace.CompareAndDelete(p.RemoteAddr, x) // unless a new connection has the face by now
+		}
+	})
+	c.SentRequest = append(c.SentRequest, func(e torrent.PeerRequestEvent) { g.count(e.Peer, 1) })
+	c.DeletedRequest = append(c.DeletedRequest, func(e torrent.PeerRequestEvent) { g.count(e.Peer, -1) })
+	c.ReadMessage = func(p *torrent.PeerConn, m *pp.Message) {
+		if m.Keepalive || m.Type != pp.Choke && m.Type != pp.Unchoke {
+			return
+		}
+		if x := g.of(&p.Peer); x != nil {
+			x.unchoked.Store(m.Type == pp.Unchoke)
+		}
+	}
+}
+
+func (g *gauges) count(p *torrent.Peer, n int64) {
+	if x := g.of(p); x != nil {
+		x.outstanding.Add(n)
+	}
+}
+
+func (g *gauges) of(p *torrent.Peer) *gauge {
+	f, ok := p.RemoteAddr.(face)
+	if !ok {
+		return nil
+	}
+	if x := g.find(f); x != nil && &x.conn.Peer == p {
+		return x
+	}
+	return nil
+}
+
+func (g *gauges) find(f face) *gauge {
+	x, ok := g.byFace.Load(f)
+	if !ok {
+		return nil
+	}
+	return x.(*gauge)
+}
+
+// sample measures a path-level peer for the selector.
+func (t *Transfer) sample(s *pathState, now time.Time) {
+	c := &s.candidate
+	c.BytesRead, _ = s.bytes()
+	c.Outstanding = 0
+	x := pathsel.Sample{At: now, State: c.State, Choked: true, BytesRead: c.BytesRead}
+	if s.link != nil {
+		s.seen = s.link.Measure()
+		c.RTT = s.seen.RTT
+		x.RTT, x.RTTVar = s.seen.RTT, s.seen.RTTVar
+		x.PacketsSent, x.PacketsLost, x.PacketsReceived = s.seen.PacketsSent, s.seen.PacketsLost, s.seen.PacketsReceived
+		if g := t.session.gauges.find(s.link.face); g != nil {
+			st := g.conn.Stats()
+			x.Wasted = uint64(max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()))
+			x.Choked = !g.unchoked.Load()
+			x.Outstanding = int(max(0, g.outstanding.Load()))
+			c.Outstanding = x.Outstanding
+		}
+	}
+	s.meter, s.silence = s.meter.Add(x), s.silence.Add(x)
+	c.Slots, c.Silent = s.meter.Slots, s.silence.Silent()
+}
