@@ -164,17 +164,13 @@ func (t *Transfer) choose() {
 		return
 	}
 	v, states := t.view()
+	if t.torrent.Info() != nil && v.Remaining == 0 {
+		return // complete, which the engine is about to say; it has let go of the peers that are complete as well
+	}
 	plan := t.session.selector.Decide(v)
 	t.memory = plan.Memory
 	t.record(v, plan)
-	if (plan.Waiting == "") != (t.waiting == "") {
-		if plan.Waiting == "" {
-			t.log.Info("no longer waiting for paths")
-		} else if len(v.Candidates) > 0 {
-			t.log.Warn("waiting", "reason", plan.Waiting)
-		}
-	}
-	t.waiting = plan.Waiting
+	t.wait(plan.Waiting, len(v.Candidates) > 0)
 	for _, d := range plan.Decisions {
 		s := states[d.Key]
 		if s == nil {
@@ -185,6 +181,21 @@ func (t *Transfer) choose() {
 		}
 		t.carryOut(s, d)
 	}
+}
+
+// wait notes what the selector is waiting for. Before the first path is known, or where peers only connect to us,
+// nothing is missing yet.
+func (t *Transfer) wait(reason string, known bool) {
+	if !known {
+		reason = ""
+	}
+	switch {
+	case reason != "" && t.waiting == "":
+		t.log.Warn("waiting for a path", "reason", reason)
+	case reason == "" && t.waiting != "":
+		t.log.Info("no longer waiting for a path")
+	}
+	t.waiting = reason
 }
 
 func (t *Transfer) record(v pathsel.View, p pathsel.Plan) {

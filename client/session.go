@@ -10,6 +10,7 @@
 //	offers    the engine's dialer: the path-level peers that may be dialled, each with a face
 //	face      the address that the engine sees: a made-up IPv6 address for the host, a port for (port, path)
 //	link      a connection that counts
+//	gauge     what the engine does on a connection: requests outstanding, choked
 //
 // It sends nothing anywhere but to the peers that it is given: no DHT, no peer exchange, no port mapping.
 package client

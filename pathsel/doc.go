@@ -21,13 +21,14 @@
 //	         [Open again from RetryAt]
 //
 //	Active   carries pieces.
-//	Parked   open but without requests: costs a keep-alive, comes back without a handshake.
+//	Parked   in its place but without requests. A client that has no way to keep a connection without any may
+//	         close it; when the path is wanted again it is Opening until the handshake is done.
 //	Probing  carries pieces like Active, but only until its probe has been judged.
 //	Failed   closed because it broke; its requests went to the others at once.
 //
 // What the adaptive selector does, in the order in which it looks:
 //
-//  1. failure.go: out with what is revoked or silent, whatever else is known.
+//  1. failure.go (and silence.go): out with what is revoked or silent, whatever else is known.
 //  2. tail.go: the end of the download: each path that can still deliver in time, and no other.
 //  3. worth.go: park what wastes or carries next to nothing.
 //  4. trial.go: one change at a time, judged by what the paths that share a link with it gain or lose.

@@ -37,7 +37,7 @@ const (
 	Opening              // the handshake is on its way
 	Active               // connected, carries pieces
 	Failed               // refused or lost; may be tried again from RetryAt
-	Parked               // connected, no requests
+	Parked               // holds its place, no requests
 	Probing              // connected, carries pieces until its probe is judged
 )
 
@@ -112,14 +112,14 @@ type View struct {
 	Memory Memory `json:"memory,omitzero"`
 }
 
-// Action is what is to be done with a path-level peer. Park, Probe, Return and Fail are carried out before
-// the next view is taken; Open may take its time.
+// Action is what is to be done with a path-level peer. Park and Fail are carried out before the
+// next view is taken; Open may take its time, and so may Probe and Return of a connection that was not kept.
 type Action int
 
 const (
 	Open   Action = iota // connect; a key that is not in the view is one more connection on a path that is
 	Close                // disconnect; the path-level peer becomes Idle
-	Park                 // take back its requests and make no more, keep the connection
+	Park                 // take back its requests and make no more; the connection may be kept
 	Probe                // a parked one gets requests like an active one, until the probe is judged
 	Return               // a parked or probing one becomes active
 	Fail                 // give its requests to the others at once and disconnect; it counts as a failure

@@ -51,6 +51,17 @@ func TestRender(t *testing.T) {
 			},
 		},
 		{
+			"all down", client.Progress{Name: "set", Phase: client.Downloading, Since: time.Minute, Total: 100, Waiting: "all 1 paths are down; the next attempt is in 2s", Paths: []client.PathProgress{
+				{Peer: "1-2,[10.0.0.1]:7", Path: pathOf("aabbccddeeff", 2), State: pathsel.Failed, Err: errors.New("refused")},
+				{Peer: "1-2,[10.0.0.1]:7", Path: pathOf("bbccddeeff00", 2), State: pathsel.Idle},
+			}}, false, 200,
+			[]string{
+				"set  [------------------------] 0%  0 B of 100 B  0.0 Mbit/s  stalled",
+				"  all 1 paths are down; the next attempt is in 2s",
+				"  1-2,[10.0.0.1]:7  aabbccdd 2 hops  failed  refused",
+			},
+		},
+		{
 			"last byte", client.Progress{Name: "set", Phase: client.Downloading, Total: 1e9, Have: 1e9 - 1, ReadRate: 8}, false, 30,
 			[]string{"set  [#######################-"},
 		},

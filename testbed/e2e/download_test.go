@@ -33,10 +33,22 @@ type swarm struct {
 const swarmBytes = 8 << 20
 
 func TestDownload(t *testing.T) {
-	n := startNetwork(t, "two-paths", testbed.Options{})
+	s := startSwarm(t, startNetwork(t, "two-paths", testbed.Options{}), swarmBytes)
+
+	t.Run("first", func(t *testing.T) { s.shares(t, "first", 1) })
+	t.Run("all", func(t *testing.T) { s.shares(t, "all", 2) })
+	t.Run("adaptive", func(t *testing.T) { s.shares(t, "adaptive", 2) })
+	t.Run("magnet", s.magnet)
+	t.Run("cut", s.cut)
+	t.Run("killed", s.killed)
+}
+
+// startSwarm seeds a new file of that size in one AS of two, for a leecher in the other.
+func startSwarm(t *testing.T, n *testbed.Network, size int) swarm {
+	t.Helper()
 	from, to := ia(t, "1-ff00:0:110"), ia(t, "1-ff00:0:111")
 	s := swarm{network: n, leecher: openHost(t, n, to), data: t.TempDir()}
-	b := make([]byte, swarmBytes)
+	b := make([]byte, size)
 	rand.NewChaCha8([32]byte{3}).Read(b)
 	if err := os.WriteFile(filepath.Join(s.data, "file"), b, 0o644); err != nil {
 		t.Fatal(err)
@@ -50,12 +62,7 @@ func TestDownload(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.seeder = seeder.Listening()[0]
-
-	t.Run("first", func(t *testing.T) { s.shares(t, "first", 1) })
-	t.Run("all", func(t *testing.T) { s.shares(t, "all", 2) })
-	t.Run("magnet", s.magnet)
-	t.Run("cut", s.cut)
-	t.Run("killed", s.killed)
+	return s
 }
 
 func logger(t *testing.T) *slog.Logger {
@@ -83,12 +90,18 @@ func (s swarm) session(t *testing.T, h *scionnet.Host, selection string) *client
 // download fetches the source into a new directory, calling during while it is under way, and compares every byte.
 func (s swarm) download(t *testing.T, src client.Source, selection string, during func(*client.Transfer)) client.Progress {
 	t.Helper()
+	return s.downloadWith(t, src, selection, client.Options{}, during)
+}
+
+func (s swarm) downloadWith(t *testing.T, src client.Source, selection string, opts client.Options, during func(*client.Transfer)) client.Progress {
+	t.Helper()
 	out := t.TempDir()
 	store, err := storage.Open("file", out, logger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr, err := s.session(t, s.leecher, selection).Add(src, store, client.Options{Peers: []client.Peer{s.seeder}})
+	opts.Peers = []client.Peer{s.seeder}
+	tr, err := s.session(t, s.leecher, selection).Add(src, store, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
