@@ -218,6 +218,10 @@ func (t *Transfer) whenComplete() <-chan struct{} {
 
 func (t *Transfer) complete() {
 	t.log.Info("complete", "seconds", time.Since(t.start).Seconds())
+	v, _ := t.view()
+	if rho, n, ok := pathsel.HandshakeCorrelation(v); ok {
+		t.log.Info("how well handshakes predicted rates: rank correlation", "rho", rho, "paths", n)
+	}
 	t.isDone, t.paused, t.waiting = true, true, ""
 	close(t.done)
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"braid/pathsel"
 )
 
 // braidProcess is this test binary acting as braid.
@@ -73,6 +75,8 @@ func TestCommands(t *testing.T) {
 	want(2, "", "--peer", "download", "file.torrent")
 	want(2, "", "--listen", "seed", "file.torrent")
 	want(2, "", "path-selection", "download", "file.torrent", "--peer", "127.0.0.1:1", "--path-selection", "nonsense")
+	want(2, "", "--slot", "download", "file.torrent", "--peer", "127.0.0.1:1", "--path-selection", "slots", "--slot", "0s")
+	want(2, "", "--min-weight", "download", "file.torrent", "--peer", "127.0.0.1:1", "--min-weight", "101")
 	want(1, "", "no such file", "info", "nothing.torrent")
 	want(1, "", "not a torrent", "info", "file")
 	want(1, "", "no data", "create", t.TempDir())
@@ -128,7 +132,20 @@ func TestCommands(t *testing.T) {
 		t.Errorf("interrupted: exit code %d, %q", code, said.String())
 	}
 
-	stdout := want(0, `"event":"done"`, "", "download", "file.torrent", "-o", "out", "--peer", peer, "--json")
+	stdout := want(0, `"event":"done"`, "", "download", "file.torrent", "-o", "out", "--peer", peer, "--json", "--trace", "trace")
+	for _, event := range []string{"path-selected", "path-opened"} {
+		if n := strings.Count(stdout, `{"event":"`+event+`"`); n != 1 {
+			t.Errorf("%d events %s in %s", n, event, stdout)
+		}
+	}
+	trace, err := os.ReadFile(filepath.Join(dir, "trace"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := pathsel.ReadTrace(bytes.NewReader(trace))
+	if err != nil || len(steps) == 0 || steps[len(steps)-1].Selector != "adaptive" || len(steps[len(steps)-1].View.Candidates) != 1 {
+		t.Errorf("%d steps in the trace, %v: %s", len(steps), err, trace)
+	}
 	var done doneEvent
 	last := strings.Split(strings.TrimSpace(stdout), "\n")
 	if err := json.Unmarshal([]byte(last[len(last)-1]), &done); err != nil {
