@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -306,5 +307,126 @@ func replays(t *testing.T, sel pathsel.Selector, trace *bytes.Buffer) {
 	}
 	if decisions < 3 {
 		t.Errorf("%d decisions in %d steps", decisions, len(steps))
+	}
+}
+
+// The adaptive selector sees more paths than it may open, so that it can try them in turn; the others see what they
+// open.
+func TestMapping(t *testing.T) {
+	data := t.TempDir()
+	randomFiles(t, data, "set", 4<<20)
+	src := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{}).Source
+	seeder := openFan(t, Config{}, "127.0.0.1", 1)
+	if _, err := seeder.Add(src, storage.OpenVerified(data, testLog(t)), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		selector               string
+		paths, max, seen, open int
+	}{{"adaptive", 12, 3, 12, 3}, {"adaptive", 100, 3, maxMapped, 3}, {"all", 12, 3, 3, 3}, {"slots", 12, 3, 3, 3}, {"first", 12, 3, 3, 1}} {
+		sel, err := pathsel.New(c.selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var trace bytes.Buffer
+		store := openStore(t, t.TempDir())
+		tr, err := openFan(t, Config{Selector: sel, MaxPaths: c.max}, "127.0.0.1", c.paths).Add(src, store, Options{Peers: seeder.Listening(), Trace: &trace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait(t, tr)
+		tr.Close()
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		steps, err := pathsel.ReadTrace(&trace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, open := 0, 0
+		for _, s := range steps {
+			seen = max(seen, len(s.View.Candidates))
+			n := 0
+			for _, x := range s.View.Candidates {
+				if x.State.Open() {
+					n++
+				}
+			}
+			open = max(open, n)
+		}
+		if seen != c.seen || open != c.open {
+			t.Errorf("%s with %d paths: %d seen, %d open at a time, want %d and %d", c.selector, c.paths, seen, open, c.seen, c.open)
+		}
+	}
+}
+
+// told is a fan of which the network says that a path is down.
+type told struct {
+	fan
+	at  *atomic.Int64 // Unix ns; 0: not yet
+	bad pathsel.Fingerprint
+}
+
+func (f told) Revoked(p pathsel.Path) time.Time {
+	if p.Fingerprint != f.bad {
+		return time.Time{}
+	}
+	return unixTime(f.at.Load())
+}
+
+// A path that the network says is down is left at once, and taken again: the word of then says nothing of a connection
+// that could be opened since.
+func TestRevokedPath(t *testing.T) {
+	src, peers, _, limit := limitedSeed(t, 16<<20, 1<<20)
+	tcp, err := openTCP(nil, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := pathsel.Fingerprint(strings.Repeat("0", 63) + "1")
+	var at atomic.Int64
+	leecher, err := newSession(Config{}, testLog(t), []Transport{told{fan{tcp, 2}, &at, bad}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leecher.Close()
+	events := make(chan PathEvent, 100)
+	store := openStore(t, t.TempDir())
+	tr, err := leecher.Add(src, store, Options{Peers: peers, Decided: func(e PathEvent) { events <- e }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	see := func(name string) PathEvent {
+		t.Helper()
+		for {
+			select {
+			case e := <-events:
+				if e.Key.Path != bad {
+					if e.Name == "path-failed" {
+						t.Errorf("%s %s: %s", e.Name, e.Key, e.Reason)
+					}
+				} else if e.Name == name {
+					return e
+				}
+			case <-time.After(patience):
+				t.Fatalf("no %s", name)
+			}
+		}
+	}
+	see("path-opened")
+	at.Store(time.Now().UnixNano())
+	if e := see("path-failed"); !strings.Contains(e.Reason, "revoked") {
+		t.Errorf("failed: %s", e.Reason)
+	}
+	see("path-opened")
+	limit.SetLimit(rate.Inf)
+	wait(t, tr)
+	tr.Close()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for len(events) > 0 {
+		if e := <-events; e.Name == "path-failed" {
+			t.Errorf("it failed again: %s", e.Reason)
+		}
 	}
 }
