@@ -225,6 +225,11 @@ func TestWaitingSaysSo(t *testing.T) {
 		if w := s.Decide(View{Now: t0, MaxPaths: 2, Candidates: []Candidate{failed}}).Waiting; !strings.Contains(w, "next attempt is in 4s") {
 			t.Errorf("%s: %q", name, w)
 		}
+		again := failed
+		again.State, again.RetryAt = Opening, time.Time{}
+		if w := s.Decide(View{Now: t0, MaxPaths: 2, Candidates: []Candidate{again}}).Waiting; !strings.Contains(w, "trying 1 of them again") {
+			t.Errorf("%s: waiting %q while it tries again", name, w)
+		}
 		if w := s.Decide(View{Now: t0, MaxPaths: 2}).Waiting; w == "" {
 			t.Errorf("%s: nothing to connect to, and not waiting", name)
 		}

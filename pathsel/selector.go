@@ -236,13 +236,19 @@ func waiting(v View) string {
 		return "no path to any peer is known; waiting for the next lookup"
 	}
 	var next time.Time
+	trying := 0
 	for _, c := range v.Candidates {
-		if c.State.Open() || c.State == Idle {
+		switch {
+		case c.State == Opening && c.Failures > 0:
+			trying++ // it may well fail again
+		case c.State.Open() || c.State == Idle:
 			return ""
-		}
-		if next.IsZero() || c.RetryAt.Before(next) {
+		case next.IsZero() || c.RetryAt.Before(next):
 			next = c.RetryAt
 		}
+	}
+	if trying > 0 {
+		return fmt.Sprintf("all %d paths are down; trying %d of them again", len(v.Candidates), trying)
 	}
 	return fmt.Sprintf("all %d paths are down; the next attempt is in %v", len(v.Candidates),
 		max(0, next.Sub(v.Now)).Round(100*time.Millisecond))
