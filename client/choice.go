@@ -87,14 +87,16 @@ var (
 	errNoAnswer = errors.New("the engine has not connected")
 )
 
-// look finds links that have changed, and offers that lead nowhere, and measures.
-func (t *Transfer) look() {
+// look finds links that have changed, and offers that lead nowhere, and measures. It tells whether a connection is
+// silent.
+func (t *Transfer) look() (silent bool) {
 	now := time.Now()
 	for _, p := range t.peers {
 		for _, s := range p.paths {
 			t.lookAt(s, now)
 			if s.link != nil || s.candidate.State.Open() {
 				t.sample(s, now)
+				silent = silent || s.candidate.Silent
 			}
 		}
 	}
@@ -106,6 +108,7 @@ func (t *Transfer) look() {
 		}
 	}
 	t.inbound = trimFinished(t.inbound, maxFinished)
+	return silent
 }
 
 func (t *Transfer) lookAt(s *pathState, now time.Time) {
@@ -168,6 +171,8 @@ func (t *Transfer) choose() {
 		return // complete, which the engine is about to say; it has let go of the peers that are complete as well
 	}
 	plan := t.session.selector.Decide(v)
+	// Hundreds of path-level peers take tens of milliseconds to think about: never more than a twentieth of the time.
+	t.rested = v.Now.Add(20 * time.Since(v.Now))
 	t.memory = plan.Memory
 	t.record(v, plan)
 	t.wait(plan.Waiting, len(v.Candidates) > 0)

@@ -68,6 +68,7 @@ type Transfer struct {
 	lookupEnd map[Peer]context.CancelFunc
 	seed      uint64         // for the selector's draws
 	memory    pathsel.Memory // of its last plan
+	rested    time.Time      // when it may be asked again though nothing has happened
 	waiting   string         // what it is waiting for, if no path is left
 	trace     io.Writer      // nil: none, or it could not be written
 }
@@ -200,8 +201,9 @@ func (t *Transfer) run() {
 			t.measure()
 			t.judge()
 		case <-sample.C:
-			t.look()
-			t.choose()
+			if t.look() || time.Now().After(t.rested) {
+				t.choose()
+			}
 		case reply := <-t.asks:
 			reply <- t.progress()
 		}
