@@ -67,7 +67,7 @@ func TestCommands(t *testing.T) {
 	}
 	want(0, "magnet:?", "", "create", "file", "--comment", "hello", "--tracker", "http://127.0.0.1:1/announce")
 	want(0, `"comment":"hello"`, "", "info", "file.torrent", "--json")
-	want(0, "", "all 1 files are right", "verify", "file.torrent")
+	want(0, "all 1 files are right", "", "verify", "file.torrent")
 	want(2, "", "--help", "verify", "--nonsense")
 	want(2, "", "name one file", "create")
 	want(2, "", "--peer", "download", "file.torrent")
