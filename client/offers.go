@@ -167,10 +167,10 @@ func (t *offers) DialerNetwork() string { return face{}.Network() }
 // stillborn.
 func (t *offers) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	l, err := t.connect(ctx, addr)
-	if err != nil {
-		return stillborn{err}, nil
+	if err == nil {
+		return l, nil
 	}
-	return l, nil
+	return stillborn{err}, nil
 }
 
 func (t *offers) connect(ctx context.Context, addr string) (*link, error) {
