@@ -8,6 +8,7 @@ import (
 
 	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
+	pp "github.com/anacrolix/torrent/peer_protocol"
 	"github.com/anacrolix/torrent/storage"
 	"golang.org/x/time/rate"
 )
@@ -47,7 +48,16 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c.MinDialTimeout = 10 * time.Second // paths around the world, with a lost packet or two in the handshake
 	c.HandshakesTimeout = 15 * time.Second
 	c.DropDuplicatePeerIds = false // the connections of one peer over several paths have the same ID
+	c.Callbacks.PeerConnAdded = append(c.Callbacks.PeerConnAdded, onlyMetadata)
 	return c
+}
+
+// onlyMetadata leaves metadata exchange (BEP 9) of the extensions that the engine offers. Hole punching (BEP 55) would let
+// peers name addresses for us to dial, which we do not.
+func onlyMetadata(c *torrent.PeerConn) {
+	c.LocalLtepProtocolMap = &torrent.LocalLtepProtocolMap{
+		Index: []pp.ExtensionName{pp.ExtensionNameMetadata}, NumBuiltin: 1,
+	}
 }
 
 type noStorage struct{}

@@ -78,19 +78,6 @@ func (in *inbound) find(addr string) *link {
 	return in.live[addr]
 }
 
-// ofHost lists the accepted links with a host.
-func (in *inbound) ofHost(host netip.Addr) []*link {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	var out []*link
-	for _, l := range in.live {
-		if l.face.host == host {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
 // Accept implements the engine's Listener.
 func (in *inbound) Accept() (net.Conn, error) {
 	select {

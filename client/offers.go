@@ -163,8 +163,17 @@ func (t *offers) bind(p Peer, k *scionnet.PeerKey) (unbind func(), err error) {
 // DialerNetwork implements the engine's Dialer.
 func (t *offers) DialerNetwork() string { return face{}.Network() }
 
-// Dial implements the engine's Dialer. It refuses whatever was not offered, at once.
+// Dial implements the engine's Dialer. It refuses whatever was not offered, at once. A refusal is a connection too: see
+// stillborn.
 func (t *offers) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	l, err := t.connect(ctx, addr)
+	if err == nil {
+		return l, nil
+	}
+	return stillborn{err}, nil
+}
+
+func (t *offers) connect(ctx context.Context, addr string) (*link, error) {
 	t.mu.Lock()
 	o := t.byFace[addr]
 	t.mu.Unlock()
@@ -174,10 +183,7 @@ func (t *offers) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	l, err := o.dial(ctx)
 	o.spent.Store(err != nil || l.Key() != nil)
 	o.dialled(l, err)
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
+	return l, err
 }
 
 func (o *offer) dial(ctx context.Context) (*link, error) {

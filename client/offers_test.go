@@ -29,7 +29,7 @@ func TestOffers(t *testing.T) {
 		}
 		return o
 	}
-	if _, err := table.Dial(t.Context(), target.String()); !errors.Is(err, errNotOffered) {
+	if _, err := table.connect(t.Context(), target.String()); !errors.Is(err, errNotOffered) {
 		t.Errorf("the peer's own address: %v", err)
 	}
 	first, second := offer(), offer()
@@ -37,7 +37,7 @@ func TestOffers(t *testing.T) {
 		t.Errorf("two offers of one host as %s and %s", first.face, second.face)
 	}
 	for range 2 { // the second is the engine's, with the other kind of handshake
-		c, err := table.Dial(t.Context(), first.face.String())
+		c, err := table.connect(t.Context(), first.face.String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,14 +47,14 @@ func TestOffers(t *testing.T) {
 		c.Close()
 	}
 	first.withdraw()
-	if _, err := table.Dial(t.Context(), first.face.String()); !errors.Is(err, errNotOffered) {
+	if _, err := table.connect(t.Context(), first.face.String()); !errors.Is(err, errNotOffered) {
 		t.Errorf("an offer that was withdrawn: %v", err)
 	}
 	if third := offer(); third.face == first.face {
 		t.Error("a slot came back into use at once")
 	}
 	table.ban(second.face.host)
-	if _, err := table.Dial(t.Context(), second.face.String()); !errors.Is(err, errBanned) {
+	if _, err := table.connect(t.Context(), second.face.String()); !errors.Is(err, errBanned) {
 		t.Errorf("a banned host: %v", err)
 	}
 	if _, err := table.add(t.Context(), tcp, target, pathsel.Path{}, nil); !errors.Is(err, errBanned) {

@@ -120,6 +120,5 @@ func (f face) Network() string { return "braid" }
 
 func (f face) String() string { return netip.AddrPortFrom(f.host, f.slot).String() }
 
-// AddrPort is zero, which keeps the engine from telling other peers of an address that only we know (peer exchange,
-// hole punching).
+// AddrPort is zero, which keeps the engine from telling other peers of an address that only we know (peer exchange).
 func (f face) AddrPort() netip.AddrPort { return netip.AddrPort{} }

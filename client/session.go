@@ -24,6 +24,7 @@ import (
 	"sync"
 
 	"github.com/anacrolix/torrent"
+	"github.com/anacrolix/torrent/metainfo"
 
 	"braid/pathsel"
 	"braid/scionnet"
@@ -211,7 +212,7 @@ func (s *Session) welcome(t Transport, w Wire) error {
 
 // handshaken is called by the engine, without its lock, when the peers have told each other which torrent they mean.
 // Only now an accepted connection belongs to one.
-func (s *Session) handshaken(c *torrent.PeerConn, hash torrent.InfoHash) {
+func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	addr := c.RemoteAddr.String()
 	s.mu.Lock()
 	var t *Transfer

@@ -15,6 +15,7 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 	engine "github.com/anacrolix/torrent/storage"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // The record is a bbolt database with a bucket for each torrent, named by its info hash:
@@ -66,7 +67,7 @@ func openRecord(dir string, log *slog.Logger) (*record, error) {
 	}
 	name := filepath.Join(own, recordName)
 	db, err := bbolt.Open(name, 0o644, &bbolt.Options{Timeout: lockWait})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("open storage: another braid is using %s; wait for it, or choose another directory", dir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrPermission) {

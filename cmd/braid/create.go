@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/tracker"
 )
 
 func createCommand() *cli.Command {
@@ -49,8 +49,8 @@ func create(ctx context.Context, cmd *cli.Command) error {
 		}
 	}
 	for _, t := range opts.Trackers {
-		if u, err := url.Parse(t); err != nil || u.Scheme == "" || u.Host == "" {
-			return usageErrorf("--tracker %q: want a URL such as http://tracker.example/announce", t)
+		if _, err := tracker.ParseURL(t); err != nil {
+			return usageErrorf("--tracker: %w", err)
 		}
 	}
 	name := cmd.String("output")

@@ -198,7 +198,7 @@ func (s *screen) draw(lines []string) {
 		b.WriteString(l + "\n")
 	}
 	s.lines = len(lines)
-	io.WriteString(s.w, b.String())
+	_, _ = io.WriteString(s.w, b.String()) // a terminal that has gone does not stop a transfer
 }
 
 func (s *screen) clear() {

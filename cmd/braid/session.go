@@ -103,6 +103,11 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		if cfg.Host, err = scionnet.Open(ctx, c); err != nil {
 			return nil, nil, err
 		}
+		if slices.ContainsFunc(listen, isSCION) {
+			if err := cfg.Host.AnswerEcho(); err != nil {
+				log.Info("scion ping will get no answer from this braid", "error", err)
+			}
+		}
 		if cfg.Identity, err = loadIdentity(cmd.String("identity"), log); err != nil {
 			cfg.Host.Close()
 			return nil, nil, err

@@ -69,7 +69,7 @@ func TestCommands(t *testing.T) {
 	}
 	want(0, "magnet:?", "", "create", "file", "--comment", "hello", "--tracker", "http://127.0.0.1:1/announce")
 	want(0, `"comment":"hello"`, "", "info", "file.torrent", "--json")
-	want(0, "", "all 1 files are right", "verify", "file.torrent")
+	want(0, "all 1 files are right", "", "verify", "file.torrent")
 	want(2, "", "--help", "verify", "--nonsense")
 	want(2, "", "name one file", "create")
 	want(2, "", "--peer", "download", "file.torrent")
@@ -154,7 +154,7 @@ func TestCommands(t *testing.T) {
 	if done.Bytes != int64(len(b)) || done.Fetched != done.Bytes || done.PayloadMbitS <= 0 || len(done.Paths) != 1 || done.Paths[0].BytesRead < uint64(done.Bytes) {
 		t.Errorf("done: %+v", done)
 	}
-	want(0, "", "right", "verify", "file.torrent", "--data", "out")
+	want(0, "are right", "", "verify", "file.torrent", "--data", "out")
 	// Complete already: nothing is fetched, and nobody needs to be there.
 	want(0, `"fetched_bytes":0`, "", "download", "file.torrent", "-o", "out", "--peer", "127.0.0.1:1", "--json")
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -64,7 +63,9 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 		return codedError{fmt.Errorf("%s: %d of %d files and %d of %d pieces are missing or wrong", s.Name,
 			bad, len(r.Files), len(r.Good)-r.GoodPieces(), len(r.Good)), exitData}
 	}
-	fmt.Fprintf(os.Stderr, "%s: all %d files are right\n", s.Name, len(r.Files))
+	if !out.json {
+		fmt.Printf("%s: all %d files are right\n", plain(s.Name), len(r.Files))
+	}
 	return nil
 }
 

@@ -1,0 +1,53 @@
+package client
+
+import (
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"braid/pathsel"
+)
+
+// A peer that cannot be reached, while another one is connected, is a failure to try again and nothing more. The
+// engine would ask the connected peer to arrange a meeting, and panic over an address that is none.
+func TestUnreachablePeerBesideAConnectedOne(t *testing.T) {
+	data := t.TempDir()
+	randomFiles(t, data, "one", 300_000)
+	src := makeTorrent(t, filepath.Join(data, "one"), CreateOptions{}).Source
+
+	// Nobody has the data, so that the transfers last.
+	other := openSession(t, Config{Listen: []Peer{mustPeer(t, "127.0.0.1:0")}})
+	if _, err := other.Add(src, openStore(t, t.TempDir()), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := mustPeer(t, closed.Addr().String())
+	closed.Close()
+
+	s := openSession(t, Config{})
+	tr, err := s.Add(src, openStore(t, t.TempDir()), Options{Peers: other.Listening()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := func(what string, ok func(PathProgress) bool) {
+		t.Helper()
+		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+			for _, p := range tr.Progress().Paths {
+				if ok(p) {
+					return
+				}
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: not within %v: %+v", what, patience, tr.Progress().Paths)
+			}
+		}
+	}
+	until("connected", func(p PathProgress) bool { return p.State == pathsel.Active && p.BytesRead > 0 })
+	tr.AddPeers(dead)
+	until("tried twice", func(p PathProgress) bool { return p.Peer == dead.String() && p.Failures >= 2 })
+	until("the other is still there", func(p PathProgress) bool { return p.Peer != dead.String() && p.State == pathsel.Active })
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"braid/testbed"
+)
+
+// The whole demonstration with little data: both downloads, every byte compared, the result as documented.
+func TestDemo(t *testing.T) {
+	bin, err := filepath.Abs("../../bin/scion")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BRAID_SCION_BIN", bin)
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	for _, name := range []string{"a", "b/c", "b/d"} {
+		b := make([]byte, 2<<20)
+		rand.NewChaCha8([32]byte{name[0], byte(len(name))}).Read(b)
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(data, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(data, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, stdout, stderr := ends(t, dir, "testbed", "demo", "--data", data, "--size", "5MB", "--json")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var r testbed.DemoResult
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatalf("%v: %s", err, stdout)
+	}
+	if len(r.Candidates) != 2 || r.Bytes != 5e6 || r.Files != 3 {
+		t.Fatalf("%+v", r)
+	}
+	for i, want := range []struct {
+		name  string
+		paths int
+	}{{"single", 1}, {"multi", 2}} {
+		c := r.Candidates[i]
+		var sum float64
+		for _, p := range c.Paths {
+			sum += p.Share
+		}
+		if c.Name != want.name || !c.Verified || len(c.Paths) != want.paths || math.Abs(sum-1) > 1e-9 || c.Seconds <= 0 {
+			t.Errorf("candidate %+v, want %s over %d paths", c, want.name, want.paths)
+		}
+	}
+	if r.Gain <= 0 || r.LimitFraction <= 0 || r.LimitFraction > 1.01 {
+		t.Errorf("gain %v, fraction of the limit %v", r.Gain, r.LimitFraction)
+	}
+	for _, want := range []string{"network is up", "every byte is right"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("people are not told %q: %s", want, stderr)
+		}
+	}
+	for _, args := range [][]string{
+		{"--size", "much"},
+		{"--data", filepath.Join(dir, "nothing")},
+		{"--topology", "nowhere.topo"},
+		{"--data", data, "--topology", "tiny4"},
+	} {
+		if code, _, stderr := ends(t, dir, append([]string{"testbed", "demo"}, args...)...); code == 0 || strings.Contains(stderr, "panic") {
+			t.Errorf("%v: exit code %d: %s", args, code, stderr)
+		}
+	}
+}
