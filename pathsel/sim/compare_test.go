@@ -80,7 +80,7 @@ func TestCompareSelectors(t *testing.T) {
 			got = append(got, part)
 			fmt.Fprintf(&table, "%10.3f", part)
 		}
-		if best := slices.Max(got); got[3] < 0.95*best && !(sc.name == rival) {
+		if best := slices.Max(got); got[3] < 0.95*best && sc.name != rival {
 			t.Errorf("%s: adaptive has %.3f, another %.3f", sc.name, got[3], best)
 		}
 	}
