@@ -66,6 +66,25 @@ func (l *link) Close() error {
 	return l.closeErr
 }
 
+// SetDeadline never fails: the engine panics if it does, and a link may be closed here, because its path is parked or has
+// failed, in the moment in which the engine gets it. Reads and writes then tell.
+func (l *link) SetDeadline(t time.Time) error {
+	_ = l.Wire.SetDeadline(t)
+	return nil
+}
+
+// SetReadDeadline never fails, like SetDeadline.
+func (l *link) SetReadDeadline(t time.Time) error {
+	_ = l.Wire.SetReadDeadline(t)
+	return nil
+}
+
+// SetWriteDeadline never fails, like SetDeadline.
+func (l *link) SetWriteDeadline(t time.Time) error {
+	_ = l.Wire.SetWriteDeadline(t)
+	return nil
+}
+
 // RemoteAddr is the same on both ends' kinds of connections, dialled and accepted: see face.
 func (l *link) RemoteAddr() net.Addr { return l.face }
 

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/anacrolix/torrent"
 
@@ -45,6 +46,9 @@ func TestOffers(t *testing.T) {
 			t.Errorf("the connection is from %s, not %s", c.RemoteAddr(), first.face)
 		}
 		c.Close()
+		if err := c.SetDeadline(time.Now()); err != nil { // the engine would panic
+			t.Errorf("deadline of a link that was closed before the engine got it: %v", err)
+		}
 	}
 	first.withdraw()
 	if _, err := table.connect(t.Context(), first.face.String()); !errors.Is(err, errNotOffered) {
