@@ -12,10 +12,9 @@ import (
 
 // Choosing paths: views out of measurements, and decisions into connections.
 //
-// What is parked has no connection. The engine offers nothing between all requests and none: the least that it
-// keeps on a connection is one, which on a short path is most of its rate, and a choke that the peer has not sent
-// would have to be forged. So parking ends the connection, which gives its requests to the others at once, and coming
-// back costs a handshake: two round trips, then slow start. Until it is done the path-level peer is Opening.
+// What is parked keeps its connection, behind a closed gate: no requests, and to come back costs nothing. Where the gate cannot
+// close, or enough connections wait already, parking ends the connection, which gives its requests to the others at
+// once, and coming back costs a handshake: until it is done the path-level peer is Opening.
 
 // PathEvent is a step in the life of a path-level peer, and why it was taken.
 type PathEvent struct {
@@ -239,8 +238,7 @@ func (t *Transfer) carryOut(s *pathState, d pathsel.Decision) {
 		t.close(s, d.Reason)
 	case pathsel.Park:
 		t.tell("path-parked", d.Key, d.Reason)
-		t.disconnect(s)
-		t.enter(s, pathsel.Parked)
+		t.park(s)
 	case pathsel.Probe:
 		t.tell("path-probed", d.Key, d.Reason)
 		t.resume(s, pathsel.Probing)
@@ -255,10 +253,26 @@ func (t *Transfer) carryOut(s *pathState, d pathsel.Decision) {
 	}
 }
 
+func (t *Transfer) park(s *pathState) {
+	warm := 0
+	for _, p := range t.peers {
+		for _, x := range p.paths {
+			if p.peer == s.peer && x.link != nil && x.candidate.State == pathsel.Parked {
+				warm++
+			}
+		}
+	}
+	if s.link == nil || warm >= t.session.maxPaths || !s.link.gate.park() {
+		t.disconnect(s)
+	}
+	t.enter(s, pathsel.Parked)
+}
+
 // resume brings a path-level peer back to work.
 func (t *Transfer) resume(s *pathState, state pathsel.State) {
 	switch {
 	case s.link != nil:
+		s.link.gate.unpark()
 		t.enter(s, state)
 	case s.candidate.State == pathsel.Opening:
 		s.then = state

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// link is a wire as the engine sees it: with a face for an address, counted, and told of when it ends. The engine
+// link is a wire as the engine sees it: with a face for an address and behind a gate, counted, and told of when it ends. The engine
 // closes links with its own lock held, so that nothing here may block or call the engine.
 type link struct {
 	Wire
 	transport string
 	face      face
+	gate      *gate
 	accepted  bool
 	opened    time.Time
 
@@ -37,9 +38,15 @@ func (l *link) Measure() Measurement {
 	return l.Wire.Measure()
 }
 
-func (l *link) Read(b []byte) (int, error) {
-	n, err := l.Wire.Read(b)
-	if n > 0 {
+// counted is a link's wire below its gate: what it carries is counted.
+type counted struct {
+	Wire
+	l *link
+}
+
+func (c counted) Read(b []byte) (int, error) {
+	n, err := c.Wire.Read(b)
+	if l := c.l; n > 0 {
 		l.read.Add(uint64(n))
 		now := time.Now().UnixNano()
 		l.firstRead.CompareAndSwap(0, now)
@@ -48,16 +55,20 @@ func (l *link) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (l *link) Write(b []byte) (int, error) {
-	n, err := l.Wire.Write(b)
-	l.written.Add(uint64(n))
+func (c counted) Write(b []byte) (int, error) {
+	n, err := c.Wire.Write(b)
+	c.l.written.Add(uint64(n))
 	return n, err
 }
+
+func (l *link) Read(b []byte) (int, error)  { return l.gate.Read(b) }
+func (l *link) Write(b []byte) (int, error) { return l.gate.Write(b) }
 
 func (l *link) Close() error {
 	l.once.Do(func() {
 		m := l.Wire.Measure()
 		l.last.Store(&m)
+		l.gate.close()
 		l.closeErr = l.Wire.Close()
 		l.gone.Store(true)
 		l.release()
@@ -69,13 +80,14 @@ func (l *link) Close() error {
 // SetDeadline never fails: the engine panics if it does, and a link may be closed here, because its path is parked or has
 // failed, in the moment in which the engine gets it. Reads and writes then tell.
 func (l *link) SetDeadline(t time.Time) error {
-	_ = l.Wire.SetDeadline(t)
+	_ = l.gate.SetReadDeadline(t)
+	_ = l.Wire.SetWriteDeadline(t)
 	return nil
 }
 
 // SetReadDeadline never fails, like SetDeadline.
 func (l *link) SetReadDeadline(t time.Time) error {
-	_ = l.Wire.SetReadDeadline(t)
+	_ = l.gate.SetReadDeadline(t)
 	return nil
 }
 
@@ -111,5 +123,7 @@ func (l *link) watch(f func()) {
 }
 
 func newLink(w Wire, transport string, f face, accepted bool, release func()) *link {
-	return &link{Wire: w, transport: transport, face: f, accepted: accepted, opened: time.Now(), release: release}
+	l := &link{Wire: w, transport: transport, face: f, accepted: accepted, opened: time.Now(), release: release}
+	l.gate = newGate(counted{w, l})
+	return l
 }

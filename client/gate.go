@@ -1,0 +1,427 @@
+package client
+
+import (
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// gate stands between the engine and a connection and can close either direction of the transfer, by the protocol's own
+// means, which the engine does not offer. The connection stays as it is: to open the gate again costs nothing.
+//
+//	           parked: the engine is told that the peer chokes us, and the peer that it may
+//	           forget our requests
+//	engine <-------------------------------------------------------- peer
+//	engine --------------------------------------------------------> peer
+//	           barred: the peer is told that we choke it, and the engine that the peer
+//	           has taken its requests back
+//
+// No request is lost and no block sent twice: each request that is taken back is answered, by the peer that has got our
+// cancel, or by our engine that has got the peer's, with a reject or with the block if that was on its way already (BEP 6,
+// which both must know). What one side says meanwhile of choking is kept, and told when the gate opens.
+//
+// A gate is read and written by one goroutine each, which are the engine's.
+type gate struct {
+	wire            net.Conn
+	keepIn, keepOut func(message) bool
+
+	onPeer func() // the peer has become interested, or no longer is; must not block. Set before use.
+
+	// The reader's.
+	in     framing
+	ahead  []byte // read from the wire, not yet gone over
+	hungry bool   // what is ahead is less than the beginning of a message
+	ready  []byte // gone over, to be read by the engine
+	small  []byte
+	failed error // of the wire; after what is ready
+
+	// The writer's, with writing held.
+	out    framing
+	behind []byte // the beginning of a message
+
+	writing sync.Mutex // held while the wire is written to; before mu
+
+	mu       sync.Mutex
+	deadline time.Time // for reading, as the engine wants it
+	woken    bool      // the reader's deadline is over because there is something for it
+	closed   bool
+	known    struct{ in, out bool } // the handshakes were seen
+	slow     bool                   // one of them does not offer rejects
+
+	parked     bool
+	heard      bool // the peer has unchoked us
+	shown      bool // the engine knows
+	asked      map[block]struct{}
+	forEngine  []byte // messages to be read at the next boundary
+	barred     bool
+	meant      bool // the engine has unchoked the peer
+	told       bool // the peer knows
+	serving    map[block]struct{}
+	forPeer    []byte // messages to be written at the next boundary
+	sending    bool   // somebody is about to write forPeer
+	interested bool   // the peer in us
+}
+
+func newGate(wire net.Conn) *gate {
+	g := &gate{wire: wire, onPeer: func() {}, asked: map[block]struct{}{}, serving: map[block]struct{}{}}
+	g.keepIn, g.keepOut = g.arrived, g.departs
+	return g
+}
+
+// park stops asking the peer for blocks, until unpark. It tells whether the gate can: not on a connection that is
+// obfuscated, or whose peer does not know of rejects.
+func (g *gate) park() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.works() {
+		return false
+	}
+	if g.parked {
+		return true
+	}
+	g.parked = true
+	g.showLocked()
+	g.tellLocked(encode(msgCancel, blocksOf(g.asked)...))
+	return true
+}
+
+func (g *gate) unpark() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.parked = false
+	g.showLocked()
+}
+
+// bar stops serving the peer, until unbar. It tells whether the gate can, see park.
+func (g *gate) bar() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.works() {
+		return false
+	}
+	if g.barred {
+		return true
+	}
+	g.barred = true
+	if g.told {
+		g.told = false
+		g.tellLocked(plain(msgChoke))
+	}
+	g.giveLocked(encode(msgCancel, blocksOf(g.serving)...))
+	return true
+}
+
+func (g *gate) unbar() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.barred = false
+	if g.meant && !g.told {
+		g.told = true
+		g.tellLocked(plain(msgUnchoke))
+	}
+}
+
+// wants tells whether the peer is interested in what we have.
+func (g *gate) wants() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.interested
+}
+
+func (g *gate) works() bool { return g.known.in && g.known.out && !g.slow && !g.closed }
+
+func blocksOf(m map[block]struct{}) []block {
+	out := make([]block, 0, len(m))
+	for b := range m {
+		out = append(out, b)
+	}
+	return out
+}
+
+// showLocked has the engine know whether we are choked.
+func (g *gate) showLocked() {
+	if open := g.heard && !g.parked; open != g.shown {
+		g.shown = open
+		kind := byte(msgChoke)
+		if open {
+			kind = msgUnchoke
+		}
+		g.giveLocked(plain(kind))
+	}
+}
+
+// giveLocked lets the engine read messages.
+func (g *gate) giveLocked(b []byte) {
+	if len(b) == 0 || g.closed {
+		return
+	}
+	g.forEngine = append(g.forEngine, b...)
+	if !g.woken {
+		g.woken = true
+		_ = g.wire.SetReadDeadline(time.Unix(1, 0)) // fails only when closed
+	}
+}
+
+// tellLocked lets the peer read messages. A write may take as long as the peer likes, so another goroutine does it,
+// unless the engine writes anyway.
+func (g *gate) tellLocked(b []byte) {
+	if len(b) == 0 || g.closed {
+		return
+	}
+	g.forPeer = append(g.forPeer, b...)
+	if !g.sending {
+		g.sending = true
+		go g.send() // ends when the wire is closed at the latest
+	}
+}
+
+func (g *gate) send() {
+	g.writing.Lock()
+	defer g.writing.Unlock()
+	g.mu.Lock()
+	g.sending = false
+	g.mu.Unlock()
+	_ = g.writeOurs() // the engine's own next call fails too
+}
+
+// writeOurs writes what the gate itself has to say to the peer, at a boundary. Called with writing held.
+func (g *gate) writeOurs() error {
+	if len(g.behind) > 0 || g.out.left > 0 || g.out.opaque {
+		return nil // in the middle of a message, whose end is written soon
+	}
+	g.mu.Lock()
+	b := g.forPeer
+	g.forPeer = nil
+	g.mu.Unlock()
+	_, err := g.wire.Write(b)
+	return err
+}
+
+// Read is the engine's.
+func (g *gate) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	for {
+		if len(g.ready) > 0 {
+			n := copy(b, g.ready)
+			g.ready = g.ready[n:]
+			return n, nil
+		}
+		buf := b
+		if len(b) < smallest {
+			if g.small == nil {
+				g.small = make([]byte, smallest)
+			}
+			buf = g.small
+		}
+		passed, err := g.pass(buf)
+		switch {
+		case err != nil:
+			return 0, err
+		case len(passed) == 0:
+		case len(b) < smallest:
+			g.ready = append(g.ready, passed...)
+		default:
+			return len(passed), nil
+		}
+	}
+}
+
+// smallest is the room that it takes to look at messages in place: the beginning of a handshake, and then some.
+const smallest = 64
+
+// pass reads and goes over some bytes, and gives those that pass; there may be none. What the gate itself has to say to
+// the engine gets ready at the first boundary.
+func (g *gate) pass(b []byte) ([]byte, error) {
+	g.mu.Lock()
+	stop := len(g.forEngine) > 0
+	if stop && g.in.begun && g.in.left == 0 {
+		g.ready, g.forEngine = append(g.ready[:0], g.forEngine...), g.forEngine[:0]
+		g.mu.Unlock()
+		return nil, nil
+	}
+	g.mu.Unlock()
+
+	n := copy(b, g.ahead)
+	rest := g.ahead[n:]
+	if n == 0 || g.hungry {
+		if g.failed != nil {
+			return nil, g.failed
+		}
+		m, err := g.wire.Read(b[n:])
+		n += m
+		if err != nil && !g.again(err) {
+			g.failed = err
+		}
+	}
+	consumed, drops, stopped := g.in.scan(b[:n], stop, g.keepIn)
+	if g.in.begun && !g.known.in {
+		g.note(&g.known.in, g.in.fast)
+	}
+	g.hungry = !stopped
+	if left := b[consumed:n]; len(rest) == 0 {
+		g.ahead = append(g.ahead[:0], left...)
+	} else {
+		g.ahead = slices.Concat(left, rest)
+	}
+	return without(b[:consumed], drops), nil
+}
+
+// again tells whether reading was only interrupted.
+func (g *gate) again(err error) bool {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.woken || g.closed {
+		return false
+	}
+	g.woken = false
+	_ = g.wire.SetReadDeadline(g.deadline)
+	return true
+}
+
+func (g *gate) note(known *bool, fast bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	*known = true
+	if !fast {
+		g.slow = true
+	}
+}
+
+// arrived looks at a message of the peer, and tells whether the engine gets it as it is.
+func (g *gate) arrived(m message) (keep bool) {
+	if m.keepAlive {
+		return true
+	}
+	changed := false
+	g.mu.Lock()
+	defer func() {
+		g.mu.Unlock()
+		if changed {
+			g.onPeer()
+		}
+	}()
+	switch m.kind {
+	case msgChoke, msgUnchoke:
+		g.heard = m.kind == msgUnchoke
+		switch {
+		case g.parked || g.shown == g.heard:
+			return false
+		case len(g.forEngine) > 0: // which comes first
+			g.showLocked()
+			return false
+		}
+		g.shown = g.heard
+	case msgInterested, msgNotInterested:
+		now := m.kind == msgInterested
+		changed, g.interested = now != g.interested, now
+	case msgAllowedFast:
+		return false // would be asked for while parked
+	case msgPiece, msgReject:
+		delete(g.asked, m.block)
+	case msgRequest:
+		if g.meant && !g.told {
+			g.tellLocked(encode(msgReject, m.block))
+			return false
+		}
+		if len(g.serving) < maxServing {
+			g.serving[m.block] = struct{}{}
+		}
+	}
+	return true
+}
+
+// maxServing is more than the requests of one peer that the engine accepts at a time.
+const maxServing = 4096
+
+// departs looks at a message of the engine, and tells whether the peer gets it as it is.
+func (g *gate) departs(m message) (keep bool) {
+	if m.keepAlive {
+		return true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch m.kind {
+	case msgChoke, msgUnchoke:
+		g.meant = m.kind == msgUnchoke
+		open := g.meant && !g.barred
+		if open == g.told {
+			return false
+		}
+		g.told = open
+		if len(g.forPeer) > 0 { // which comes first
+			g.tellLocked(plain(m.kind))
+			return false
+		}
+	case msgRequest:
+		g.asked[m.block] = struct{}{}
+		if g.parked { // sent before the engine has read of it
+			g.tellLocked(encode(msgCancel, m.block))
+		}
+	case msgPiece, msgReject:
+		delete(g.serving, m.block)
+	}
+	return true
+}
+
+// Write is the engine's.
+func (g *gate) Write(b []byte) (int, error) {
+	g.writing.Lock()
+	defer g.writing.Unlock()
+	if err := g.writeOurs(); err != nil {
+		return 0, err
+	}
+	all := b
+	if len(g.behind) > 0 {
+		all = slices.Concat(g.behind, b)
+	}
+	consumed, drops, _ := g.out.scan(all, false, g.keepOut)
+	if g.out.begun && !g.known.out {
+		g.note(&g.known.out, g.out.fast)
+	}
+	g.behind = append(g.behind[:0], all[consumed:]...)
+	from := 0
+	for _, d := range drops {
+		if err := g.put(all[from:d.from]); err != nil {
+			return 0, err
+		}
+		from = d.to
+	}
+	if err := g.put(all[from:consumed]); err != nil {
+		return 0, err
+	}
+	return len(b), g.writeOurs()
+}
+
+func (g *gate) put(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	_, err := g.wire.Write(b)
+	return err
+}
+
+// SetReadDeadline is the engine's.
+func (g *gate) SetReadDeadline(t time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.deadline = t
+	if g.woken || g.closed {
+		return nil
+	}
+	return g.wire.SetReadDeadline(t)
+}
+
+// close notes that the wire is closed.
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}

@@ -1,0 +1,300 @@
+package client
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"testing"
+)
+
+func hello(fast bool) []byte {
+	b := make([]byte, handshakeSize)
+	copy(b, protocolName)
+	if fast {
+		b[handshakeHead-1] = 4
+	}
+	return b
+}
+
+func piece(b block) []byte {
+	m := binary.BigEndian.AppendUint32(nil, b.length+pieceHead-4)
+	m = append(m, msgPiece)
+	m = binary.BigEndian.AppendUint32(m, b.index)
+	m = binary.BigEndian.AppendUint32(m, b.begin)
+	return append(m, make([]byte, b.length)...)
+}
+
+// stand is a gate with somebody at either end.
+type stand struct {
+	t    *testing.T
+	gate *gate
+	peer net.Conn
+	read chan []byte // by the engine, as the portions came
+	got  []byte
+}
+
+func newStand(t *testing.T, fast bool) *stand {
+	ours, theirs := net.Pipe()
+	s := &stand{t: t, gate: newGate(ours), peer: theirs, read: make(chan []byte)}
+	t.Cleanup(func() {
+		s.gate.close()
+		ours.Close()
+		theirs.Close()
+		for range s.read {
+		}
+	})
+	go func() {
+		defer close(s.read)
+		for {
+			b := make([]byte, 1000)
+			n, err := s.gate.Read(b)
+			if n > 0 {
+				s.read <- b[:n]
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	s.sends(hello(fast))
+	s.engineGets(hello(fast))
+	s.says(hello(true))
+	return s
+}
+
+// sends has the peer write.
+func (s *stand) sends(messages ...[]byte) {
+	s.t.Helper()
+	go s.peer.Write(slices.Concat(messages...)) //nolint:errcheck // whoever waits for it tells
+}
+
+func (s *stand) engineGets(messages ...[]byte) {
+	s.t.Helper()
+	want := slices.Concat(messages...)
+	for len(s.got) < len(want) {
+		s.got = append(s.got, <-s.read...)
+	}
+	if !bytes.Equal(s.got[:len(want)], want) {
+		s.t.Fatalf("the engine has got %x, want %x", s.got, want)
+	}
+	s.got = s.got[len(want):]
+}
+
+// says has the engine write, and the peer get what it wrote.
+func (s *stand) says(messages ...[]byte) {
+	s.t.Helper()
+	s.writes(messages...)
+	s.peerGets(messages...)
+}
+
+func (s *stand) writes(messages ...[]byte) { go s.gate.Write(slices.Concat(messages...)) } //nolint:errcheck // as above
+
+func (s *stand) peerGets(messages ...[]byte) {
+	s.t.Helper()
+	want := slices.Concat(messages...)
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(s.peer, got); err != nil || !bytes.Equal(got, want) {
+		s.t.Fatalf("the peer has got %x (%v), want %x", got, err, want)
+	}
+}
+
+var (
+	choke, unchoke            = plain(msgChoke), plain(msgUnchoke)
+	interested, notInterested = plain(msgInterested), plain(msgNotInterested)
+	blockA, blockB            = block{1, 0, 100}, block{1, 100, 100}
+)
+
+// Parked, the engine is choked, the peer is asked to forget the requests, and answers each.
+func TestParkAndReturn(t *testing.T) {
+	s := newStand(t, true)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(interested, encode(msgRequest, blockA))
+	if !s.gate.park() || !s.gate.park() {
+		t.Fatal("cannot park")
+	}
+	s.peerGets(encode(msgCancel, blockA))
+	s.engineGets(choke) // though the peer has sent nothing
+
+	s.writes(encode(msgRequest, blockB)) // before the engine knew
+	s.peerGets(encode(msgRequest, blockB), encode(msgCancel, blockB))
+	s.sends(piece(blockA), encode(msgReject, blockB), choke, unchoke, []byte{0, 0, 0, 5, msgAllowedFast, 0, 0, 0, 1}, interested)
+	s.engineGets(piece(blockA), encode(msgReject, blockB), interested)
+
+	s.gate.unpark()
+	s.engineGets(unchoke)
+	s.gate.park()
+	s.engineGets(choke) // and nothing is left to be cancelled
+	s.sends(choke, interested)
+	s.engineGets(interested)
+	s.gate.unpark()
+	s.sends(notInterested)
+	s.engineGets(notInterested) // no unchoke: the peer chokes us
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, blockA))
+}
+
+// In the middle of a message, what the gate has to say comes behind it.
+func TestParkDuringAPiece(t *testing.T) {
+	s := newStand(t, true)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, blockA), encode(msgRequest, blockB))
+	a, b := piece(blockA), piece(blockB)
+	s.sends(a[:50])
+	s.engineGets(a[:50])
+	s.gate.park()
+	s.peerGets(encode(msgCancel, blockB))
+	s.sends(a[50:], b, notInterested[:3])
+	s.engineGets(a[50:], choke, b)
+	s.sends(notInterested[3:])
+	s.engineGets(notInterested)
+}
+
+// Barred, the peer is choked, and our engine is asked to forget its requests, and answers each.
+func TestBarAndUnbar(t *testing.T) {
+	s := newStand(t, true)
+	s.sends(interested)
+	s.engineGets(interested)
+	if !s.gate.wants() {
+		t.Error("not interested")
+	}
+	s.says(unchoke)
+	s.sends(encode(msgRequest, blockA))
+	s.engineGets(encode(msgRequest, blockA))
+	if !s.gate.bar() || !s.gate.bar() {
+		t.Fatal("cannot bar")
+	}
+	s.peerGets(choke)
+	s.engineGets(encode(msgCancel, blockA))
+	s.says(encode(msgReject, blockA))
+
+	s.sends(encode(msgRequest, blockB)) // before the peer knew, or because it does not care
+	s.peerGets(encode(msgReject, blockB))
+	s.writes(choke, unchoke, notInterested)
+	s.peerGets(notInterested)
+
+	s.gate.unbar()
+	s.peerGets(unchoke)
+	s.sends(encode(msgRequest, blockB))
+	s.engineGets(encode(msgRequest, blockB))
+	s.says(piece(blockB))
+	s.gate.bar()
+	s.peerGets(choke)
+	s.writes(choke, interested)
+	s.peerGets(interested)
+	s.gate.unbar()
+	s.writes(notInterested)
+	s.peerGets(notInterested) // no unchoke: the engine chokes
+}
+
+// Where the peer has no rejects, or nothing can be read, the gate does not close and nothing is changed.
+func TestGateThatCannotClose(t *testing.T) {
+	s := newStand(t, false)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	if s.gate.park() || s.gate.bar() {
+		t.Error("closed without the fast extension")
+	}
+
+	ours, theirs := net.Pipe()
+	g := newGate(ours)
+	noise := make([]byte, 500)
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	noise[0] = 0
+	go theirs.Write(noise) //nolint:errcheck // the read tells
+	got := make([]byte, len(noise))
+	if _, err := io.ReadFull(g, got); err != nil || !bytes.Equal(got, noise) {
+		t.Errorf("obfuscated bytes are changed (%v)", err)
+	}
+	go g.Write(noise) //nolint:errcheck // the read tells
+	if _, err := io.ReadFull(theirs, got); err != nil || !bytes.Equal(got, noise) {
+		t.Errorf("obfuscated bytes are changed (%v)", err)
+	}
+	if g.park() || g.bar() {
+		t.Error("closed an obfuscated connection")
+	}
+	ours.Close()
+	theirs.Close()
+}
+
+// However a stream is cut into portions, and whatever it says, the same passes as when it comes whole, and what passes
+// is the stream without the messages that are not kept.
+func FuzzFraming(f *testing.F) {
+	b := slices.Concat(hello(true), unchoke, piece(blockA), []byte{0, 0, 0, 0}, encode(msgRequest, blockA, blockB), choke, piece(block{2, 3, 40}))
+	f.Add(b, uint64(1))
+	f.Add(append(hello(false), 0xff, 0xff, 0xff, 0xff, 7, 0), uint64(2))
+	f.Add([]byte("\x13BitTorrent protocox"), uint64(3))
+	f.Add([]byte("\x00\x00\x00\x01\x00"), uint64(4))
+	f.Add(append(hello(true), 0, 0, 0, 2, 0, 0, 0, 0, 0, 3, 7, 1, 1), uint64(5))
+	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
+		keep := func(seen *[]message) func(message) bool {
+			return func(m message) bool {
+				*seen = append(*seen, m)
+				return m.kind != msgChoke && m.kind != msgRequest
+			}
+		}
+		var whole, parts framing
+		var all, some []message
+		consumed, drops, _ := whole.scan(stream, false, keep(&all))
+		want := without(slices.Clone(stream[:consumed]), drops)
+
+		r := rand.New(rand.NewPCG(seed, 1))
+		var got, ahead []byte
+		for rest := stream; len(rest) > 0; {
+			n := 1 + r.IntN(min(len(rest), 40))
+			b := append(ahead, rest[:n]...)
+			rest = rest[n:]
+			for _, stop := range []bool{r.IntN(3) == 0, false} { // and then on, behind the boundary
+				consumed, drops, _ := parts.scan(b, stop, keep(&some))
+				got = append(got, without(slices.Clone(b[:consumed]), drops)...)
+				b = b[consumed:]
+			}
+			if ahead = slices.Clone(b); len(ahead) >= handshakeHead {
+				t.Fatalf("%d bytes held back", len(ahead))
+			}
+		}
+		if !bytes.Equal(got, want) || !slices.Equal(all, some) {
+			t.Errorf("in portions %x %v, whole %x %v", got, some, want, all)
+		}
+	})
+}
+
+func BenchmarkGateRead(b *testing.B) {
+	stream := hello(true)
+	for range 64 {
+		stream = append(stream, piece(block{0, 0, 16 << 10})...)
+	}
+	head := len(hello(true))
+	g := newGate(&endless{all: stream, from: head})
+	buf := make([]byte, 64<<10)
+	b.SetBytes(int64(len(buf)))
+	for b.Loop() {
+		if _, err := io.ReadFull(g, buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// endless is a connection that says the same again and again.
+type endless struct {
+	net.Conn
+	all  []byte
+	at   int
+	from int
+}
+
+func (e *endless) Read(b []byte) (int, error) {
+	if e.at == len(e.all) {
+		e.at = e.from
+	}
+	n := copy(b, e.all[e.at:])
+	e.at += n
+	return n, nil
+}
