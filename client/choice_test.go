@@ -67,6 +67,11 @@ func (s *script) at(k pathsel.Key) pathsel.Candidate {
 // limitedSeed serves a new file of that size, at a rate that can be changed, over all connections together.
 func limitedSeed(t *testing.T, size int, bytesPerSecond int) (src Source, peers []Peer, dir string, limit *rate.Limiter) {
 	t.Helper()
+	return limitedSeedWith(t, Config{}, size, bytesPerSecond)
+}
+
+func limitedSeedWith(t *testing.T, cfg Config, size int, bytesPerSecond int) (src Source, peers []Peer, dir string, limit *rate.Limiter) {
+	t.Helper()
 	dir = t.TempDir()
 	writeRandom(t, filepath.Join(dir, "file"), size)
 	src = makeTorrent(t, filepath.Join(dir, "file"), CreateOptions{PieceLength: 64 << 10}).Source
@@ -75,7 +80,7 @@ func limitedSeed(t *testing.T, size int, bytesPerSecond int) (src Source, peers 
 		t.Fatal(err)
 	}
 	limit = rate.NewLimiter(rate.Limit(bytesPerSecond), 32<<10)
-	s, err := newSession(Config{}, testLog(t), []Transport{slow{tcp, limit}})
+	s, err := newSession(cfg, testLog(t), []Transport{slow{tcp, limit}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,8 @@ type link struct {
 	greeted             atomic.Bool  // the BitTorrent handshake is done
 	gone                atomic.Bool
 
+	barred bool // held back; belongs to Transfer.serve
+
 	mu       sync.Mutex
 	onChange func() // called without the lock when greeted or gone has changed; must not block
 	release  func() // gives back what the link holds: once
@@ -125,5 +127,6 @@ func (l *link) watch(f func()) {
 func newLink(w Wire, transport string, f face, accepted bool, release func()) *link {
 	l := &link{Wire: w, transport: transport, face: f, accepted: accepted, opened: time.Now(), release: release}
 	l.gate = newGate(counted{w, l})
+	l.gate.onPeer = l.changed
 	return l
 }

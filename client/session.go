@@ -44,6 +44,9 @@ type Config struct {
 	Selector pathsel.Selector
 	// MaxPaths is the budget of connections for each address-level peer and torrent; 0 is DefaultMaxPaths.
 	MaxPaths int
+	// MaxUploads is the number of peers that each torrent is served to at a time, whatever number of connections they
+	// have; 0 is all.
+	MaxUploads int
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -57,6 +60,7 @@ type Session struct {
 	log        *slog.Logger
 	selector   pathsel.Selector
 	maxPaths   int
+	maxUploads int
 	engine     *torrent.Client
 	offers     *offers
 	gauges     gauges
@@ -126,7 +130,7 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 // newSession makes a session over transports that are already open, which it owns if there is no error.
 func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session, error) {
 	s := &Session{
-		log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths,
+		log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
 		offers: newOffers(), transports: transports,
 		transfers: map[*Transfer]struct{}{},
 	}

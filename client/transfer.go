@@ -70,7 +70,8 @@ type Transfer struct {
 	memory    pathsel.Memory // of its last plan
 	rested    time.Time      // when it may be asked again though nothing has happened
 	waiting   string         // what it is waiting for, if no path is left
-	trace     io.Writer      // nil: none, or it could not be written
+	uploads   pathsel.UploadMemory
+	trace     io.Writer // nil: none, or it could not be written
 }
 
 func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Transfer, error) {
@@ -197,8 +198,10 @@ func (t *Transfer) run() {
 			}
 			t.look()
 			t.choose()
+			t.serve()
 		case <-tick.C:
 			t.measure()
+			t.serve()
 			t.judge()
 		case <-sample.C:
 			if t.look() || time.Now().After(t.rested) {

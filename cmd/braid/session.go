@@ -24,6 +24,7 @@ func sessionFlags() []cli.Flag {
 		&cli.DurationFlag{Name: "slot", Value: time.Second, Usage: "slots: select every `TIME`"},
 		&cli.IntFlag{Name: "min-weight", Value: 25, Usage: "slots: keep paths with at least `PERCENT` of the best one's weight"},
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
+		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns (0: all)"},
 		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that SCION peers know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
@@ -83,7 +84,10 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 	if n := cmd.Int("max-paths"); n < 1 {
 		return nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
 	}
-	cfg := client.Config{Listen: listen, Selector: selector, MaxPaths: cmd.Int("max-paths"), Logger: log}
+	if n := cmd.Int("max-uploads"); n < 0 {
+		return nil, nil, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", n)
+	}
+	cfg := client.Config{Listen: listen, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), Logger: log}
 	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
 	if cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION) {
 		c, err := scionConfig(cmd, log)

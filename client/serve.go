@@ -1,0 +1,62 @@
+package client
+
+import (
+	"time"
+
+	"braid/pathsel"
+)
+
+// serve decides which peers may fetch from us, and over which of their connections. The engine unchokes everybody; what
+// it says passes the gates only where pathsel agrees. A connection that is obfuscated has no gate that could close.
+func (t *Transfer) serve() {
+	v := pathsel.UploadView{Now: time.Now(), MaxUploads: t.session.maxUploads, Memory: t.uploads}
+	var links []*link
+	if !t.isDone {
+		v.Received = map[pathsel.PeerID]float64{}
+	}
+	add := func(r *row, path pathsel.Path) {
+		l := r.link
+		if l == nil || !l.greeted.Load() {
+			return
+		}
+		who := uploadPeer(r)
+		v.Uploads = append(v.Uploads, pathsel.Upload{
+			Peer: who, Conn: l.face.String(), Links: path.Interfaces, Wants: l.gate.wants(), Sent: l.written.Load(),
+		})
+		if links = append(links, l); v.Received != nil {
+			v.Received[who] += r.in.rate / 8
+		}
+	}
+	for _, p := range t.peers {
+		for _, s := range p.paths {
+			add(&s.row, s.candidate.Path)
+		}
+	}
+	for _, r := range t.inbound {
+		if r.link != nil {
+			add(r, r.link.Path())
+		}
+	}
+	plan := pathsel.ServeUploads(v)
+	t.uploads = plan.Memory
+	for i, l := range links {
+		reason, barred := plan.Barred[v.Uploads[i].Conn]
+		switch {
+		case barred && !l.barred && l.gate.bar():
+			l.barred = true
+			t.log.Info("upload held back", "peer", l.Peer(), "path", l.Path().Fingerprint.Short(), "reason", reason)
+		case !barred && l.barred:
+			l.gate.unbar()
+			l.barred = false
+			t.log.Info("upload goes on", "peer", l.Peer(), "path", l.Path().Fingerprint.Short())
+		}
+	}
+}
+
+// uploadPeer is who is at the other end: the same for all connections of a peer, whichever side opened them.
+func uploadPeer(r *row) pathsel.PeerID {
+	if k := r.link.Key(); k != nil {
+		return pathsel.PeerID(k[:])
+	}
+	return r.peer.ID()
+}

@@ -1,0 +1,250 @@
+package pathsel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Slots go to peers: whatever number of connections they have, so many are served, all take their turns, and nobody is
+// replaced before it was served for a while.
+func TestSlotsForPeers(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	var uploads []Upload
+	for i := range 5 {
+		for c := range 1 + 3*i {
+			uploads = append(uploads, Upload{Peer: PeerID(fmt.Sprint("p", i)), Conn: fmt.Sprint(i, "/", c), Wants: c == 0 || i < 3})
+		}
+	}
+	var m UploadMemory
+	turns, since := map[PeerID]int{}, map[PeerID]time.Time{}
+	for range 300 {
+		plan := ServeUploads(UploadView{Now: now, Uploads: uploads, MaxUploads: 2, Memory: m})
+		m = plan.Memory
+		served := map[PeerID]bool{}
+		for _, u := range uploads {
+			if plan.Barred[u.Conn] == "" {
+				served[u.Peer] = true
+			} else if served[u.Peer] {
+				t.Fatalf("%s is served on some connections only", u.Peer)
+			}
+		}
+		if len(served) != 2 {
+			t.Fatalf("%d peers are served", len(served))
+		}
+		for p, s := range since {
+			if !served[p] {
+				if held := now.Sub(s); held < turnTime {
+					t.Fatalf("%s was replaced after %v", p, held)
+				}
+				delete(since, p)
+			}
+		}
+		for p := range served {
+			if since[p].IsZero() {
+				since[p] = now
+				turns[p]++
+			}
+		}
+		now = now.Add(time.Second)
+	}
+	for i := range 5 {
+		if n := turns[PeerID(fmt.Sprint("p", i))]; n < 3 || n > 5 {
+			t.Errorf("turns %v", turns)
+		}
+	}
+}
+
+func TestSlots(t *testing.T) {
+	up := func(peers ...PeerID) (out []Upload) {
+		for _, p := range peers {
+			out = append(out, Upload{Peer: p, Conn: string(p), Wants: true})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name   string
+		v      UploadView
+		barred int
+	}{
+		{"no limit", UploadView{Uploads: up("a", "b", "c")}, 0},
+		{"room for all", UploadView{Uploads: up("a", "b", "c"), MaxUploads: 3}, 0},
+		{"one too many", UploadView{Uploads: up("a", "b", "c"), MaxUploads: 2}, 1},
+		{"one slot", UploadView{Uploads: up("a", "b", "c"), MaxUploads: 1}, 2},
+		{"one slot for who serves us", UploadView{Uploads: up("a", "b"), MaxUploads: 1, Received: map[PeerID]float64{"b": 1}}, 1},
+		{"nobody wants anything", UploadView{Uploads: []Upload{{Peer: "a", Conn: "a"}}, MaxUploads: 1}, 1},
+		{"nobody", UploadView{MaxUploads: 1}, 0},
+	} {
+		c.v.Now = time.Unix(1e9, 0)
+		if got := ServeUploads(c.v).Barred; len(got) != c.barred {
+			t.Errorf("%s: barred %v", c.name, got)
+		}
+	}
+	v := UploadView{Now: time.Unix(1e9, 0), Uploads: up("a", "b", "c", "d", "e"), MaxUploads: 3, Received: map[PeerID]float64{"d": 9, "c": 8, "b": 7}}
+	for range 200 {
+		plan := ServeUploads(v)
+		if plan.Barred["c"] != "" || plan.Barred["d"] != "" {
+			t.Fatal("the two that serve us best are not served")
+		}
+		v.Memory, v.Now = plan.Memory, v.Now.Add(time.Second)
+	}
+}
+
+// fluid is a network in which each connection gets its even share of the scarcest link on its way, in bytes per second.
+type fluid struct {
+	capacity map[Interface]float64
+	uploads  []Upload
+	open     []bool
+}
+
+func (f *fluid) run(seconds float64) {
+	users := map[Interface]int{}
+	for i, u := range f.uploads {
+		for _, l := range u.Links {
+			if f.open[i] && u.Wants {
+				users[l]++
+			}
+		}
+	}
+	for i := range f.uploads {
+		rate := math.Inf(1)
+		for _, l := range f.uploads[i].Links {
+			rate = min(rate, f.capacity[l]/float64(users[l]))
+		}
+		if f.open[i] && f.uploads[i].Wants {
+			f.uploads[i].Sent += uint64(rate * seconds)
+		}
+	}
+}
+
+// serve goes on for so many seconds and tells who had what rate in the last of them.
+func (f *fluid) serve(m *UploadMemory, now *time.Time, seconds int) (rates map[PeerID]float64, barred int) {
+	for range seconds {
+		was := slices.Clone(f.uploads)
+		f.run(1)
+		*now = now.Add(time.Second)
+		plan := ServeUploads(UploadView{Now: *now, Uploads: f.uploads, Memory: *m})
+		*m = plan.Memory
+		rates, barred = map[PeerID]float64{}, len(plan.Barred)
+		for i, u := range f.uploads {
+			rates[u.Peer] += float64(u.Sent - was[i].Sent)
+			f.open[i] = plan.Barred[u.Conn] == ""
+		}
+	}
+	return rates, barred
+}
+
+func TestPathsAreBalancedOverPeers(t *testing.T) {
+	const mb = 1e6
+	link := func(id uint64) Interface { return Interface{IA: 1, ID: id} }
+	up := func(p PeerID, n int, links ...uint64) Upload {
+		u := Upload{Peer: p, Conn: fmt.Sprint(p, n), Wants: true}
+		for _, l := range links {
+			u.Links = append(u.Links, link(l))
+		}
+		return u
+	}
+	for _, c := range []struct {
+		name    string
+		uploads []Upload
+		rates   []float64 // of links 1, 2, …
+		barred  int
+		want    map[PeerID]float64
+	}{
+		{"two leechers of one AS, two links: one each",
+			[]Upload{up("a", 1, 1), up("a", 2, 2), up("b", 1, 1), up("b", 2, 2)}, []float64{mb, mb}, 2, map[PeerID]float64{"a": mb, "b": mb}},
+		{"four leechers, two links: two on each",
+			[]Upload{up("a", 1, 1), up("a", 2, 2), up("b", 1, 1), up("b", 2, 2), up("c", 1, 1), up("c", 2, 2), up("d", 1, 1), up("d", 2, 2)},
+			[]float64{mb, mb}, 4, map[PeerID]float64{"a": mb / 2, "b": mb / 2, "c": mb / 2, "d": mb / 2}},
+		{"who has another path gives way",
+			[]Upload{up("a", 1, 1), up("a", 2, 2), up("b", 1, 1)}, []float64{mb, mb}, 1, map[PeerID]float64{"a": mb, "b": mb}},
+		{"many connections do not crowd out a single one",
+			[]Upload{up("a", 1, 1), up("a", 2, 1), up("a", 3, 1), up("a", 4, 1), up("b", 1, 1)}, []float64{mb}, 3, map[PeerID]float64{"a": mb / 2, "b": mb / 2}},
+		{"links that differ are shared",
+			[]Upload{up("a", 1, 1), up("a", 2, 2), up("b", 1, 1), up("b", 2, 2)}, []float64{10 * mb, mb}, 0, map[PeerID]float64{"a": 5.5 * mb, "b": 5.5 * mb}},
+		{"what is limited elsewhere is left alone",
+			[]Upload{up("a", 1, 1, 3), up("a", 2, 1, 4), up("b", 1, 1, 5)}, []float64{100 * mb, 0, mb, mb, mb}, 0, map[PeerID]float64{"a": 2 * mb, "b": mb}},
+		{"nothing shared", []Upload{up("a", 1, 1), up("b", 1, 2)}, []float64{mb, mb}, 0, map[PeerID]float64{"a": mb, "b": mb}},
+		{"unknown ways", []Upload{{Peer: "a", Conn: "a", Wants: true}, {Peer: "b", Conn: "b", Wants: true}}, nil, 0, nil},
+	} {
+		f := &fluid{capacity: map[Interface]float64{}, uploads: c.uploads, open: make([]bool, len(c.uploads))}
+		for i := range f.open {
+			f.open[i] = true
+		}
+		for i, r := range c.rates {
+			f.capacity[link(uint64(i+1))] = r
+		}
+		var m UploadMemory
+		now := time.Unix(1e9, 0)
+		rates, barred := f.serve(&m, &now, 40)
+		if barred != c.barred {
+			t.Errorf("%s: %d connections barred, want %d", c.name, barred, c.barred)
+		}
+		for p, want := range c.want {
+			if math.Abs(rates[p]-want) > 0.02*want {
+				t.Errorf("%s: %v, want %v", c.name, rates, c.want)
+			}
+		}
+		// When all others have left, nothing is held back.
+		for i := range f.uploads {
+			f.uploads[i].Wants = f.uploads[i].Wants && f.uploads[i].Peer == "a"
+		}
+		if _, barred = f.serve(&m, &now, 1); barred != 0 {
+			t.Errorf("%s: %d connections of the last peer are barred", c.name, barred)
+		}
+	}
+}
+
+// Whatever the swarm: the plan changes nothing of the view, is the same for the same view, and leaves each peer that is
+// served a connection.
+func TestServeUploadsProperties(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		var uploads []Upload
+		for p := range 1 + r.IntN(6) {
+			for c := range 1 + r.IntN(4) {
+				u := Upload{Peer: PeerID(fmt.Sprint(p)), Conn: fmt.Sprint(p, "/", c), Wants: r.IntN(5) > 0}
+				for range r.IntN(4) {
+					u.Links = append(u.Links, Interface{IA: 1, ID: r.Uint64N(5)})
+				}
+				uploads = append(uploads, u)
+			}
+		}
+		v := UploadView{Now: time.Unix(1e9, 0), Uploads: uploads, MaxUploads: r.IntN(4)}
+		for range 100 {
+			for i := range v.Uploads {
+				v.Uploads[i].Sent += r.Uint64N(1e6)
+				if r.IntN(200) == 0 {
+					v.Uploads[i].Wants = !v.Uploads[i].Wants
+				}
+			}
+			was := v
+			was.Uploads = slices.Clone(v.Uploads)
+			plan := ServeUploads(v)
+			if !reflect.DeepEqual(v, was) || !reflect.DeepEqual(plan, ServeUploads(v)) {
+				t.Fatal("the view has changed, or the plan depends on more than the view")
+			}
+			wants, open := map[PeerID]bool{}, map[PeerID]bool{}
+			for _, u := range v.Uploads {
+				wants[u.Peer] = wants[u.Peer] || u.Wants
+				open[u.Peer] = open[u.Peer] || u.Wants && plan.Barred[u.Conn] == ""
+			}
+			served := 0
+			for p := range wants {
+				if open[p] {
+					served++
+				} else if v.MaxUploads == 0 && wants[p] {
+					t.Fatalf("seed %d: %s is interested and barred on all of its connections", seed, p)
+				}
+			}
+			if v.MaxUploads > 0 && served > v.MaxUploads {
+				t.Fatalf("seed %d: %d served", seed, served)
+			}
+			v.Memory, v.Now = plan.Memory, v.Now.Add(time.Second)
+		}
+	}
+}
