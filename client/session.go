@@ -44,6 +44,9 @@ type Config struct {
 	Selector pathsel.Selector
 	// MaxPaths is the budget of connections for each address-level peer and torrent; 0 is DefaultMaxPaths.
 	MaxPaths int
+	// Policy is which paths the session may open connections over, whatever the selector, and in which order they are
+	// tried. Peers that connect to us choose their path themselves.
+	Policy pathsel.Policy
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -57,6 +60,7 @@ type Session struct {
 	log        *slog.Logger
 	selector   pathsel.Selector
 	maxPaths   int
+	policy     pathsel.Policy
 	engine     *torrent.Client
 	offers     *offers
 	gauges     gauges
@@ -126,7 +130,7 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 // newSession makes a session over transports that are already open, which it owns if there is no error.
 func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session, error) {
 	s := &Session{
-		log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths,
+		log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, policy: cfg.Policy,
 		offers: newOffers(), transports: transports,
 		transfers: map[*Transfer]struct{}{},
 	}
