@@ -47,6 +47,8 @@ type Config struct {
 	// Policy is which paths the session may open connections over, whatever the selector, and in which order they are
 	// tried. Peers that connect to us choose their path themselves.
 	Policy pathsel.Policy
+	// Limits bound the rates of all transfers together.
+	Limits Limits
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -61,6 +63,7 @@ type Session struct {
 	selector   pathsel.Selector
 	maxPaths   int
 	policy     pathsel.Policy
+	limits     *limits
 	engine     *torrent.Client
 	offers     *offers
 	gauges     gauges
@@ -129,11 +132,15 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 
 // newSession makes a session over transports that are already open, which it owns if there is no error.
 func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session, error) {
+	if err := cfg.Limits.validate(); err != nil {
+		return nil, err
+	}
 	s := &Session{
-		log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, policy: cfg.Policy,
+		log: log, limits: newLimits(cfg.Limits), selector: cfg.Selector, maxPaths: cfg.MaxPaths, policy: cfg.Policy,
 		offers: newOffers(), transports: transports,
 		transfers: map[*Transfer]struct{}{},
 	}
+	s.offers.limits = s.limits
 	if s.maxPaths <= 0 {
 		s.maxPaths = DefaultMaxPaths
 	}
@@ -202,7 +209,7 @@ func (s *Session) welcome(t Transport, w Wire) error {
 	if err != nil {
 		return err
 	}
-	l := newLink(w, t.Name(), f, true, nil)
+	l := newLink(s.limits.wrap(w), t.Name(), f, true, nil)
 	l.release = func() {
 		s.inbound.remove(l)
 		s.offers.freeSlot(f)
