@@ -27,7 +27,7 @@ func sessionFlags() []cli.Flag {
 		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that SCION peers know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
-	}, policyFlags(), scionFlags())
+	}, limitFlags(), policyFlags(), scionFlags())
 }
 
 // logger writes warnings, and more if the user asks for it.
@@ -84,10 +84,14 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 	if err != nil {
 		return nil, nil, err
 	}
+	limits, err := parseLimits(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
 	if n := cmd.Int("max-paths"); n < 1 {
 		return nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
 	}
-	cfg := client.Config{Listen: listen, Selector: selector, MaxPaths: cmd.Int("max-paths"), Logger: log}
+	cfg := client.Config{Listen: listen, Selector: selector, MaxPaths: cmd.Int("max-paths"), Limits: limits, Logger: log}
 	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
 	if cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION) {
 		c, err := scionConfig(cmd, log)
