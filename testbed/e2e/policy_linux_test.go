@@ -61,6 +61,15 @@ func TestPolicy(t *testing.T) {
 		}
 	}
 
+	// A limit for one link: its path obeys, the other one carries the rest.
+	carried, seconds := downloaded(t, download("--path-selection", "all", "--rate-limit", fmt.Sprintf("%s=800kbit", paths[0].Interfaces[1])))
+	if most := 100_000*(seconds+0.1) + 64<<10; float64(carried[paths[0].Fingerprint]) > most || carried[paths[0].Fingerprint] == 0 {
+		t.Errorf("a path of 100 kB/s has carried %d bytes in %.1f s", carried[paths[0].Fingerprint], seconds)
+	}
+	if carried[paths[1].Fingerprint] < 1<<20 {
+		t.Errorf("the path without a limit has carried %d bytes", carried[paths[1].Fingerprint])
+	}
+
 	for _, tt := range []struct {
 		cmd  *exec.Cmd
 		want string
@@ -91,6 +100,12 @@ func TestPolicy(t *testing.T) {
 // bytesByPath runs a download to its end.
 func bytesByPath(t *testing.T, cmd *exec.Cmd) map[pathsel.Fingerprint]uint64 {
 	t.Helper()
+	carried, _ := downloaded(t, cmd)
+	return carried
+}
+
+func downloaded(t *testing.T, cmd *exec.Cmd) (carried map[pathsel.Fingerprint]uint64, seconds float64) {
+	t.Helper()
 	var said bytes.Buffer
 	if cmd.Stderr == nil {
 		cmd.Stderr = &said
@@ -101,8 +116,9 @@ func bytesByPath(t *testing.T, cmd *exec.Cmd) map[pathsel.Fingerprint]uint64 {
 	}
 	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
 	var done struct {
-		Event string
-		Paths []struct {
+		Event   string
+		Seconds float64
+		Paths   []struct {
 			Fingerprint pathsel.Fingerprint
 			BytesRead   uint64 `json:"bytes_read"`
 		}
@@ -110,11 +126,11 @@ func bytesByPath(t *testing.T, cmd *exec.Cmd) map[pathsel.Fingerprint]uint64 {
 	if err := json.Unmarshal(lines[len(lines)-1], &done); err != nil || done.Event != "done" {
 		t.Fatalf("%v: last event %s, %v", cmd.Args[1:], lines[len(lines)-1], err)
 	}
-	carried := map[pathsel.Fingerprint]uint64{}
+	carried = map[pathsel.Fingerprint]uint64{}
 	for _, p := range done.Paths {
 		carried[p.Fingerprint] += p.BytesRead
 	}
-	return carried
+	return carried, done.Seconds
 }
 
 // answer gives the command a terminal, at which the answers are typed when the question appears.
