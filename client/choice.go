@@ -137,7 +137,7 @@ func (t *Transfer) lookAt(s *pathState, now time.Time) {
 
 // view is what the selector sees, and whose each candidate is.
 func (t *Transfer) view() (pathsel.View, map[pathsel.Key]*pathState) {
-	v := pathsel.View{Now: time.Now(), MaxPaths: t.session.maxPaths, Seed: t.seed, Memory: t.memory}
+	v := pathsel.View{Now: time.Now(), MaxPaths: t.session.maxPaths, Preference: t.session.policy.Preference, Seed: t.seed, Memory: t.memory}
 	if t.torrent.Info() != nil {
 		v.Remaining = uint64(max(0, t.torrent.BytesMissing()))
 	}

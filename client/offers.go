@@ -17,6 +17,7 @@ import (
 // face under which it knows them. It also keeps the slots of all faces, the keys that peers have shown, and
 // the hosts that are banned.
 type offers struct {
+	limits *limits // of what is dialled
 	mu     sync.Mutex
 	byFace map[string]*offer
 	used   map[face]struct{}
@@ -202,5 +203,5 @@ func (o *offer) dial(ctx context.Context) (*link, error) {
 		w.Close()
 		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 	}
-	return newLink(w, o.transport.Name(), o.face, false, unbind), nil
+	return newLink(o.table.limits.wrap(w), o.transport.Name(), o.face, false, unbind), nil
 }

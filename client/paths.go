@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,7 +15,8 @@ type peerState struct {
 	transport Transport
 	paths     []*pathState // the mapping's order, then further connections and paths that are no longer listed
 	banned    bool
-	err       error // of the last path lookup
+	err       error                 // of the last path lookup, or the policy's
+	missing   []pathsel.Fingerprint // chosen by the user, and not in the last lookup
 }
 
 // pathState is a path-level peer: what pathsel decides about.
@@ -78,6 +80,41 @@ func (t *Transfer) lookPaths(ctx context.Context, tr Transport, p Peer) {
 	}
 }
 
+// restrict leaves the paths that the user's policy allows, and says what it takes away. It is for SCION: where the
+// network chooses the way there is nothing to choose from.
+func (t *Transfer) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path {
+	policy := t.session.policy
+	a, ok := p.peer.SCION()
+	if !ok || policy.IsZero() {
+		p.err = nil
+		return paths
+	}
+	missing := policy.Missing(a.IA, paths)
+	for _, f := range missing {
+		if !slices.Contains(p.missing, f) {
+			t.log.Warn("a chosen path is gone; it is used again when it is back", "peer", p.peer, "path", f.Short())
+		}
+	}
+	for _, f := range p.missing {
+		if !slices.Contains(missing, f) {
+			t.log.Warn("a chosen path is back", "peer", p.peer, "path", f.Short())
+		}
+	}
+	p.missing = missing
+	allowed, refused := policy.Apply(paths)
+	var err error
+	if len(allowed) == 0 && len(paths) > 0 {
+		err = fmt.Errorf("none of the %d paths is allowed: %s", len(paths), pathsel.Summary(refused))
+		if p.err == nil || p.err.Error() != err.Error() {
+			t.log.Warn("no path to peer is allowed; waiting for one that is", "peer", p.peer, "paths", len(paths), "refused", pathsel.Summary(refused))
+		}
+	} else if len(refused) > 0 {
+		t.log.Info("paths refused by the policy", "peer", p.peer, "allowed", len(allowed), "refused", pathsel.Summary(refused))
+	}
+	p.err = err
+	return allowed
+}
+
 // mapPaths brings the path-level peers of an address-level peer in line with its paths. A connection whose path is
 // no longer listed is left alone, behind the others, until it ends by itself.
 func (t *Transfer) mapPaths(e found) {
@@ -93,7 +130,7 @@ func (t *Transfer) mapPaths(e found) {
 		p.err = e.err
 		return
 	}
-	p.err = nil
+	e.paths = t.restrict(p, e.paths)
 	var next []*pathState
 	for _, c := range pathsel.Map(p.peer.ID(), e.paths, t.session.mapped()) {
 		first := slices.IndexFunc(p.paths, func(s *pathState) bool { return s.candidate.Key == c.Key })

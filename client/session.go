@@ -47,6 +47,11 @@ type Config struct {
 	// MaxUploads is the number of peers that each torrent is served to at a time, whatever number of connections they
 	// have; 0 is all.
 	MaxUploads int
+	// Policy is which paths the session may open connections over, whatever the selector, and in which order they are
+	// tried. Peers that connect to us choose their path themselves.
+	Policy pathsel.Policy
+	// Limits bound the rates of all transfers together.
+	Limits Limits
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -61,6 +66,8 @@ type Session struct {
 	selector   pathsel.Selector
 	maxPaths   int
 	maxUploads int
+	policy     pathsel.Policy
+	limits     *limits
 	engine     *torrent.Client
 	offers     *offers
 	gauges     gauges
@@ -129,11 +136,16 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 
 // newSession makes a session over transports that are already open, which it owns if there is no error.
 func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session, error) {
+	if err := cfg.Limits.validate(); err != nil {
+		return nil, err
+	}
 	s := &Session{
-		log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
+		log: log, limits: newLimits(cfg.Limits), selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
+		policy: cfg.Policy,
 		offers: newOffers(), transports: transports,
 		transfers: map[*Transfer]struct{}{},
 	}
+	s.offers.limits = s.limits
 	if s.maxPaths <= 0 {
 		s.maxPaths = DefaultMaxPaths
 	}
@@ -202,7 +214,7 @@ func (s *Session) welcome(t Transport, w Wire) error {
 	if err != nil {
 		return err
 	}
-	l := newLink(w, t.Name(), f, true, nil)
+	l := newLink(s.limits.wrap(w), t.Name(), f, true, nil)
 	l.release = func() {
 		s.inbound.remove(l)
 		s.offers.freeSlot(f)

@@ -26,7 +26,7 @@ type hopPredicate struct {
 	both    bool // in and out were given apart
 }
 
-// ParseACL reads entries in their order, separated by white space: + (allow) or - (deny), then ISD, ISD-AS,
+// ParseACL reads entries in their order, separated by white space or commas: + (allow) or - (deny), then ISD, ISD-AS,
 // ISD-AS#IF or ISD-AS#IN,OUT with 0 as the wildcard. The last entry is the default, a bare + or -. So
 // "- 1-ff00:0:110#2 +" forbids one link and "+ 1 -" allows nothing outside ISD 1. An empty
 // text allows every path.
@@ -35,7 +35,7 @@ func ParseACL(s string) (ACL, error) {
 		return ACL{}, fmt.Errorf("ACL of %d bytes: at most %d are read", len(s), maxExpression)
 	}
 	var acl ACL
-	words := strings.Fields(s)
+	words := aclWords(s)
 	for len(words) > 0 {
 		if words[0] != "+" && words[0] != "-" {
 			return ACL{}, fmt.Errorf("ACL %q: entry begins with %q, want + or - and a space", s, words[0])
@@ -58,6 +58,21 @@ func ParseACL(s string) (ACL, error) {
 		return ACL{}, fmt.Errorf("ACL %q: the last entry must be the default, + or -", s)
 	}
 	return acl, nil
+}
+
+// aclWords splits at white space, and at commas that stand between two entries: others are part of a hop.
+func aclWords(s string) []string {
+	s = strings.TrimSpace(s)
+	b := []byte(s)
+	for i, c := range b {
+		if i == 0 || c != ',' {
+			continue
+		}
+		if rest := strings.TrimSpace(s[i+1:]); rest != "" && (rest[0] == '+' || rest[0] == '-') {
+			b[i] = ' '
+		}
+	}
+	return strings.Fields(string(b))
 }
 
 // String is a text that ParseACL reads back.
@@ -140,3 +155,25 @@ func (h hopPredicate) String() string {
 	}
 	return fmt.Sprintf("%d-%s#%s", h.isd, as, ids)
 }
+
+// Pattern matches paths by the interfaces on them: ISD, ISD-AS or ISD-AS#IF, as in an ACL.
+type Pattern struct{ hop hopPredicate }
+
+// ParsePattern reads ISD, ISD-AS, ISD-AS#IF or ISD-AS#IN,OUT with 0 as the wildcard.
+func ParsePattern(s string) (Pattern, error) {
+	hop, err := parseHopPredicate(strings.TrimSpace(s))
+	return Pattern{hop}, err
+}
+
+// Matches tells whether one of the path's interfaces matches. A path inside one AS has none.
+func (p Pattern) Matches(path Path) bool {
+	for i, f := range path.Interfaces {
+		if p.hop.matches(f, i%2 != 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// String is a text that ParsePattern reads back.
+func (p Pattern) String() string { return p.hop.String() }

@@ -436,3 +436,30 @@ func TestTraceReplays(t *testing.T) {
 		t.Error("an unknown state was read")
 	}
 }
+
+// What the user prefers is tried first, whatever is drawn; among equals the draw decides.
+func TestAdaptivePreference(t *testing.T) {
+	quick, slow := pathB, pathA
+	quick.Latency, quick.LatencyKnown, quick.Bandwidth = 10*time.Millisecond, true, 1e6
+	slow.Latency, slow.LatencyKnown, slow.Bandwidth = 50*time.Millisecond, true, 1e9
+	s, err := New("adaptive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for preference, want := range map[Criterion]Fingerprint{ByLatency: "b", ByBandwidth: "a"} {
+		for seed := range uint64(50) {
+			v := View{Now: t0, MaxPaths: 1, Seed: seed, Candidates: []Candidate{idle(slow), idle(quick)}, Preference: Preference{preference, ByMTU}}
+			if d := s.Decide(v).Decisions; len(d) != 1 || d[0].Action != Open || d[0].Key.Path != want {
+				t.Fatalf("%s, seed %d: %v, want %s opened", preference, seed, d, want)
+			}
+		}
+	}
+	drawn := map[Fingerprint]bool{}
+	for seed := range uint64(50) {
+		v := View{Now: t0, MaxPaths: 1, Seed: seed, Candidates: []Candidate{idle(pathA), idle(pathB), idle(pathC)}, Preference: Preference{ByHops}}
+		drawn[s.Decide(v).Decisions[0].Key.Path] = true
+	}
+	if !reflect.DeepEqual(drawn, map[Fingerprint]bool{"a": true, "b": true}) {
+		t.Errorf("drawn: %v, want both of one hop", drawn)
+	}
+}

@@ -3,6 +3,7 @@ package pathsel
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -26,8 +27,8 @@ func (a *adaptation) choose(p *peerView) {
 	}
 }
 
-// firstChoice draws by prospect among those that no measurement speaks against; -1 if
-// there is none.
+// firstChoice draws by prospect among those that no measurement speaks against and that the user prefers to the others;
+// -1 if there is none.
 func (a *adaptation) firstChoice(p *peerView) int {
 	var of []int
 	for _, i := range p.members {
@@ -35,7 +36,15 @@ func (a *adaptation) firstChoice(p *peerView) int {
 			of = append(of, i)
 		}
 	}
+	if len(of) > 0 {
+		best := slices.MinFunc(of, a.prefer)
+		of = slices.DeleteFunc(of, func(i int) bool { return a.prefer(best, i) < 0 })
+	}
 	return a.draw(of, 0, func(i int) float64 { w := a.prospect(p, i); return w * w })
+}
+
+func (a *adaptation) prefer(i, j int) int {
+	return a.v.Preference.Compare(a.cand(i).Path, a.cand(j).Path)
 }
 
 // draw picks one with a chance in proportion to its weight; -1 of none. The best of all would be the choice of

@@ -19,11 +19,31 @@ type Policy struct {
 	MaxLatency time.Duration
 	// MinMTU refuses paths with a smaller SCION MTU in bytes; 0: no limit.
 	MinMTU int
+	// Chosen are the paths that the user has picked from a list, by destination. Of the paths to these no other is
+	// allowed; destinations that are not here are not restricted.
+	Chosen map[IA][]Fingerprint
 }
 
-// Refusal is a path that a policy does not allow, and why.
+// IsZero tells whether the policy neither refuses nor orders anything.
+func (p Policy) IsZero() bool {
+	return p.Sequence.re == nil && len(p.ACL.entries) == 0 && len(p.Preference) == 0 && p.MaxLatency == 0 && p.MinMTU == 0 && len(p.Chosen) == 0
+}
+
+// Clause is the part of a policy that refuses a path. Its text is the name of the command line flag.
+type Clause string
+
+const (
+	BySequence   Clause = "sequence"
+	ByACL        Clause = "acl"
+	ByMaxLatency Clause = "max-latency"
+	ByMinMTU     Clause = "min-mtu"
+	ByChoice     Clause = "interactive"
+)
+
+// Refusal is a path that a policy does not allow, and why: the first clause that refuses it, in the order of the constants.
 type Refusal struct {
 	Path   Path
+	Clause Clause
 	Reason string
 }
 
@@ -31,21 +51,67 @@ type Refusal struct {
 // The slice that it is given stays as it is.
 func (p Policy) Apply(paths []Path) (allowed []Path, refused []Refusal) {
 	for _, path := range paths {
-		switch {
+		switch chosen, some := p.Chosen[path.Dst]; {
 		case !p.Sequence.Allows(path):
-			refused = append(refused, Refusal{path, fmt.Sprintf("does not match the sequence %q", p.Sequence)})
+			refused = append(refused, Refusal{path, BySequence, fmt.Sprintf("does not match the sequence %q", p.Sequence)})
 		case !p.ACL.Allows(path):
-			refused = append(refused, Refusal{path, fmt.Sprintf("denied by the ACL %q", p.ACL)})
+			refused = append(refused, Refusal{path, ByACL, fmt.Sprintf("denied by the ACL %q", p.ACL)})
 		case p.MaxLatency > 0 && path.Latency > p.MaxLatency:
-			refused = append(refused, Refusal{path, fmt.Sprintf("announced latency of %v exceeds %v", path.Latency, p.MaxLatency)})
+			refused = append(refused, Refusal{path, ByMaxLatency, fmt.Sprintf("announced latency of %v exceeds %v", path.Latency, p.MaxLatency)})
 		case path.MTU < p.MinMTU && path.Hops() > 0:
-			refused = append(refused, Refusal{path, fmt.Sprintf("MTU of %d is below %d", path.MTU, p.MinMTU)})
+			refused = append(refused, Refusal{path, ByMinMTU, fmt.Sprintf("MTU of %d is below %d", path.MTU, p.MinMTU)})
+		case some && !slices.Contains(chosen, path.Fingerprint):
+			refused = append(refused, Refusal{path, ByChoice, "not among the chosen ones"})
 		default:
 			allowed = append(allowed, path)
 		}
 	}
 	slices.SortStableFunc(allowed, p.Preference.Compare)
 	return allowed, refused
+}
+
+// Missing are the chosen paths to dst that are not among the given ones.
+func (p Policy) Missing(dst IA, paths []Path) []Fingerprint {
+	var out []Fingerprint
+	for _, f := range p.Chosen[dst] {
+		if !slices.ContainsFunc(paths, func(q Path) bool { return q.Fingerprint == f }) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Unjudged is how many of the paths the policy allows without being able to judge them: it limits the latency, and they
+// announce only a part of theirs, or nothing.
+func (p Policy) Unjudged(allowed []Path) int {
+	n := 0
+	for _, path := range allowed {
+		if p.MaxLatency > 0 && !path.LatencyKnown {
+			n++
+		}
+	}
+	return n
+}
+
+// Summary says which clauses have refused how many paths: "2 by --acl (denied by the ACL "- 1-ff00:0:110#2 +")". The reason
+// is that of the first path.
+func Summary(refused []Refusal) string {
+	var parts []string
+	for _, c := range []Clause{BySequence, ByACL, ByMaxLatency, ByMinMTU, ByChoice} {
+		n, reason := 0, ""
+		for _, r := range refused {
+			if r.Clause != c {
+				continue
+			}
+			if n++; n == 1 {
+				reason = r.Reason
+			}
+		}
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d by --%s (%s)", n, c, reason))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Preference orders paths by what they announce, the first criterion first. The empty one keeps the order of

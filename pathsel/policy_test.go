@@ -81,6 +81,7 @@ func TestACL(t *testing.T) {
 		{"+ 1 + 2 -", true}, {"+ 1 -", false}, {"+ 1-ff00:0:111 - 1 +", false}, {"+ 1-ff00:0:110 + 1-ff00:0:111 - 1 +", true},
 		{"- 1-ff00:0:111#2 +", false}, {"- 1-ff00:0:111#4 +", true},
 		{"- 1-ff00:0:111#3,0 +", false}, // 0 out: any egress
+		{"- 1-ff00:0:111#2,+", false}, {"- 1-ff00:0:112 , - 1-ff00:0:111#2,9,+", false}, {"+ 1,+ 2,-", true}, {"- 1-ff00:0:111#3,2,+", true},
 		{"- 1-ff00:0:111#3,2 +", true}, {"- 1-ff00:0:111#2,9 +", false}, {"- 0-559#4 +", false},
 	} {
 		acl, err := ParseACL(tt.in)
@@ -96,7 +97,7 @@ func TestACL(t *testing.T) {
 		}
 	}
 	for _, in := range []string{
-		"+ 1", "- + 1", "* 0", "+ 0 0", "+ 1-0#1 -", "+ 1-1#1,2,3 -", "+ 1-1-1 -", "+ 1#2 -", "+ 70000 -", "+ 1-1#e -", "1 -", strings.Repeat("+ 1 ", 2000),
+		"+ 1", "- + 1", "* 0", "+ 0 0", "+ 1-0#1 -", "+ 1-1#1,2,3 -", "+ 1-1-1 -", "+ 1#2 -", "+ 70000 -", "+ 1-1#e -", "1 -", "- 1,2 +", ",", "+,", ",+", "- 1-1#1,,+", strings.Repeat("+ 1 ", 2000),
 	} {
 		if acl, err := ParseACL(in); err == nil {
 			t.Errorf("%.20q was accepted as %v", in, acl)
@@ -105,7 +106,7 @@ func TestACL(t *testing.T) {
 }
 
 func FuzzParseACL(f *testing.F) {
-	for _, s := range []string{"- 1-ff00:0:110#2 +", "+ 1 -", "+", "- 0-559#1,2 + 0-0#0"} {
+	for _, s := range []string{"- 1-ff00:0:110#2 +", "+ 1 -", "+", "- 0-559#1,2 + 0-0#0", "- 1,- 2-559#1,2,+"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
@@ -145,6 +146,9 @@ func TestPolicy(t *testing.T) {
 		{"maximum latency", "", Policy{MaxLatency: 30 * time.Millisecond}, "ab"},
 		{"minimum MTU", "", Policy{MinMTU: 1280}, "ab"},
 		{"acl", "", Policy{ACL: acl}, "ac"},
+		{"choice", "mtu", Policy{Chosen: map[IA][]Fingerprint{0: {"c", "b"}}}, "bc"},
+		{"choice for another destination", "", Policy{Chosen: map[IA][]Fingerprint{1: {"c"}}}, "abc"},
+		{"nothing is left", "", Policy{MinMTU: 9001}, ""},
 	} {
 		tt.policy.Preference, err = ParsePreference(tt.preference)
 		if err != nil {
@@ -160,7 +164,7 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 		for _, r := range refused {
-			if r.Reason == "" {
+			if r.Reason == "" || r.Clause == "" {
 				t.Errorf("%s: refused without a reason", tt.name)
 			}
 		}
@@ -175,4 +179,68 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("preference %q was accepted", in)
 		}
 	}
+}
+
+func TestSummary(t *testing.T) {
+	acl, err := ParseACL("- 1-3 +")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := []Path{
+		{Fingerprint: "a", MTU: 1400, Latency: time.Second, Interfaces: ifs("1-1#1", "1-2#1")},
+		{Fingerprint: "b", MTU: 9000, Interfaces: ifs("1-1#2", "1-3#1", "1-3#2", "1-2#2")},
+		{Fingerprint: "c", MTU: 1200, Interfaces: ifs("1-1#3", "1-2#3")},
+		{Fingerprint: "d", MTU: 1300, Interfaces: ifs("1-1#4", "1-2#4")},
+	}
+	p := Policy{ACL: acl, MaxLatency: time.Millisecond, MinMTU: 1350}
+	allowed, refused := p.Apply(paths)
+	want := `1 by --acl (denied by the ACL "- 1-3#0 +"), 1 by --max-latency (announced latency of 1s exceeds 1ms), 2 by --min-mtu (MTU of 1200 is below 1350)`
+	if got := Summary(refused); got != want || len(allowed) != 0 {
+		t.Errorf("%d allowed; %s\nwant %s", len(allowed), got, want)
+	}
+	if Summary(nil) != "" {
+		t.Error("something is said of nothing")
+	}
+	if n := (Policy{MaxLatency: 1}).Unjudged(paths); n != 4 {
+		t.Errorf("%d paths could not be judged, want 4", n)
+	}
+	p = Policy{Chosen: map[IA][]Fingerprint{0: {"d", "x"}}}
+	if m := p.Missing(0, paths); !slices.Equal(m, []Fingerprint{"x"}) || p.IsZero() || !(Policy{}).IsZero() {
+		t.Errorf("missing: %v", m)
+	}
+}
+
+func TestPattern(t *testing.T) {
+	for in, want := range map[string]bool{
+		"0": true, "1": true, "2": true, "3": false, "0-559": true, "1-ff00:0:111": true, "1-ff00:0:112": false, "1-ff00:0:111#3": true,
+		"1-ff00:0:111#4": false, " 1-ff00:0:111#2,3 ": true, "1-ff00:0:111#3,2": false, "0-0#0": true,
+	} {
+		p, err := ParsePattern(in)
+		if err != nil || p.Matches(threeASes) != want || p.Matches(Path{Src: 1<<48 | 1, Dst: 1<<48 | 1}) {
+			t.Errorf("%q: %v, want %v; %v", in, !want, want, err)
+		}
+		if again, err := ParsePattern(p.String()); err != nil || again != p {
+			t.Errorf("%q reads back as %q: %v", in, p, err)
+		}
+	}
+	for _, in := range []string{"", "x", "+ 1", "1-", "1#2", "0#3", "0-0#3", "1-ff00:0:110#1,2,3"} {
+		if p, err := ParsePattern(in); err == nil {
+			t.Errorf("%q is read as %v", in, p)
+		}
+	}
+}
+
+func FuzzParsePattern(f *testing.F) {
+	for _, s := range []string{"1", "1-ff00:0:110", "1-ff00:0:110#2", "0", "0-559#1,2"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		p, err := ParsePattern(in)
+		if err != nil {
+			return
+		}
+		if again, err := ParsePattern(p.String()); err != nil || again != p {
+			t.Fatalf("%q reads back as %q: %v", in, p, err)
+		}
+	})
 }

@@ -103,6 +103,9 @@ type View struct {
 	// MaxPaths is the budget of open connections for each address-level peer, at least 1.
 	MaxPaths   int         `json:"max_paths"`
 	Candidates []Candidate `json:"candidates"`
+	// Preference is by which announced figures the user wants paths to be tried first. The candidates of each peer
+	// stand in that order already; it is for a selector that has an order of its own.
+	Preference Preference `json:"preference,omitempty"`
 	// Remaining is how many payload bytes are still missing; 0 when unknown (a magnet link without
 	// metadata) and when nothing is missing.
 	Remaining uint64 `json:"remaining,omitempty"`

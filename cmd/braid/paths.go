@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,15 +26,15 @@ func pathsCommand() *cli.Command {
 		ArgsUsage: "DST",
 		Description: `DST is an ISD-AS (1-ff00:0:111) or the address of a host (1-ff00:0:111,[127.0.0.1]:42000).
 With --probe one SCMP message is sent over each path: an echo request to the host or, if DST is an
-ISD-AS, a request to the last router on the path. The exit code is 1 if there is no path, or if
-paths were probed and none is alive.`,
-		Flags: append([]cli.Flag{
+ISD-AS, a request to the last router on the path. With a path policy only the paths that it leaves are
+listed, in its order. The exit code is 1 if there is no path, or if paths were probed and none is alive.`,
+		Flags: slices.Concat([]cli.Flag{
 			&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object, with the keys of 'scion showpaths --format json' and more"},
 			&cli.BoolFlag{Name: "extended", Aliases: []string{"e"}, Usage: "show each path's full fingerprint, sequence and expiry"},
 			&cli.BoolFlag{Name: "probe", Usage: "send a packet over each path and wait for the answer"},
 			&cli.BoolFlag{Name: "refresh", Aliases: []string{"r"}, Usage: "ask the control service anew, past the daemon's memory"},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "for everything together"},
-		}, scionFlags()...),
+		}, policyFlags(), scionFlags()),
 		Action: runPaths,
 	}
 }
@@ -46,6 +47,11 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	policy, err := parsePolicy(cmd)
+	if err != nil {
+		return err
+	}
+	unbounded := ctx
 	ctx, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
 	defer cancel()
 	h, err := openHost(ctx, cmd, nil)
@@ -63,6 +69,21 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 	if noneIsAnAnswer := cmd.Bool("json") && errors.Is(err, scionnet.ErrNoPath); err != nil && !noneIsAnAnswer {
 		return err
 	}
+	paths, refused := policy.Apply(paths)
+	l.refuse(refused)
+	if cmd.Bool("interactive") && len(paths) > 0 {
+		chosen, err := newQuestions(os.Stdin, os.Stderr).paths(unbounded, h, dst, paths)
+		if err != nil {
+			return err
+		}
+		policy.Chosen = map[pathsel.IA][]pathsel.Fingerprint{dst: chosen}
+		paths, _ = policy.Apply(paths)
+		// The time to think does not count.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(unbounded, cmd.Duration("timeout"))
+		defer cancel()
+	}
+	l.unjudged = policy.Unjudged(paths)
 	var probes []scionnet.Probe
 	if cmd.Bool("probe") && len(paths) > 0 {
 		if probes, err = h.Probe(ctx, dst, host, paths); err != nil {
@@ -107,6 +128,26 @@ type pathList struct {
 	Destination pathsel.IA   `json:"destination"`
 	LocalIP     netip.Addr   `json:"-"`
 	Paths       []pathReport `json:"paths,omitempty"`
+	// Refused are the paths that the policy does not allow.
+	Refused []refusedReport `json:"refused,omitempty"`
+
+	summary  string // of the refused
+	unjudged int    // paths whose latency the policy could not judge
+}
+
+type refusedReport struct {
+	Fingerprint     string              `json:"fingerprint"`
+	FullFingerprint pathsel.Fingerprint `json:"full_fingerprint"`
+	Sequence        string              `json:"sequence"`
+	By              pathsel.Clause      `json:"by"` // the flag
+	Reason          string              `json:"reason"`
+}
+
+func (l *pathList) refuse(refused []pathsel.Refusal) {
+	for _, r := range refused {
+		l.Refused = append(l.Refused, refusedReport{shown(r.Path.Fingerprint), r.Path.Fingerprint, sequence(r.Path), r.Clause, r.Reason})
+	}
+	l.summary = pathsel.Summary(refused)
 }
 
 type pathReport struct {
@@ -131,17 +172,21 @@ type pathReport struct {
 // shownFingerprint is as many digits as the scion tool shows.
 const shownFingerprint = 16
 
+func shown(f pathsel.Fingerprint) string {
+	if f == "" {
+		return "local"
+	}
+	return string(f[:min(shownFingerprint, len(f))])
+}
+
 func (l *pathList) fill(h *scionnet.Host, paths []pathsel.Path, probes []scionnet.Probe) {
 	for i, p := range paths {
 		d := h.Details(p)
 		r := pathReport{
-			Fingerprint: "local", FullFingerprint: p.Fingerprint,
+			Fingerprint: shown(p.Fingerprint), FullFingerprint: p.Fingerprint,
 			Hops:     append([]pathsel.Interface{}, p.Interfaces...),
 			Sequence: sequence(p), NextHop: d.NextHop,
 			Expiry: p.Expiry, MTU: p.MTU, Latency: d.Latency, Bandwidth: p.Bandwidth,
-		}
-		if p.Fingerprint != "" {
-			r.Fingerprint = string(p.Fingerprint[:shownFingerprint])
 		}
 		if p.LatencyKnown {
 			ms := milliseconds(p.Latency)
@@ -207,7 +252,16 @@ func (l *pathList) print(w io.Writer, extended bool, now time.Time) error {
 				indent, p.Expiry.Format(time.RFC3339), p.Expiry.Sub(now).Truncate(time.Second))
 		}
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if l.unjudged > 0 {
+		fmt.Fprintf(w, "%d of these announce no latency, or not all of it: --max-latency cannot judge them.\n", l.unjudged)
+	}
+	if len(l.Refused) > 0 && len(l.Paths) > 0 {
+		fmt.Fprintf(w, "%d more are not allowed: %s.\n", len(l.Refused), l.summary)
+	}
+	return nil
 }
 
 func (p pathReport) latencyText() string {
@@ -235,6 +289,9 @@ func (p pathReport) statusText() string {
 }
 
 func (l *pathList) verdict(probed bool) error {
+	if len(l.Paths) == 0 && len(l.Refused) > 0 {
+		return cli.Exit(fmt.Sprintf("none of the %d paths to %s is allowed: %s", len(l.Refused), l.Destination, l.summary), 1)
+	}
 	if len(l.Paths) == 0 {
 		return cli.Exit("no path found", 1)
 	}

@@ -17,7 +17,7 @@ import (
 
 // sessionFlags are common to the commands that talk to peers.
 func sessionFlags() []cli.Flag {
-	return append([]cli.Flag{
+	return slices.Concat([]cli.Flag{
 		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:42000, or host:port for TCP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.StringFlag{Name: "path-selection", Value: "adaptive", Usage: "which paths to a peer are used: `NAME` is adaptive (what adds bandwidth), all, first, or slots (the published algorithm)"},
 		&cli.DurationFlag{Name: "initial-deadline", Value: 2 * time.Second, Usage: "slots: wait at most `TIME` for handshakes before the first selection"},
@@ -28,7 +28,7 @@ func sessionFlags() []cli.Flag {
 		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that SCION peers know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
-	}, scionFlags()...)
+	}, limitFlags(), policyFlags(), scionFlags())
 }
 
 // logger writes warnings, and more if the user asks for it.
@@ -81,13 +81,23 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 	if err != nil {
 		return nil, nil, err
 	}
+	policy, err := parsePolicy(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	limits, err := parseLimits(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
 	if n := cmd.Int("max-paths"); n < 1 {
 		return nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
 	}
 	if n := cmd.Int("max-uploads"); n < 0 {
 		return nil, nil, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", n)
 	}
-	cfg := client.Config{Listen: listen, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), Logger: log}
+	cfg := client.Config{
+		Listen: listen, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), Limits: limits, Logger: log,
+	}
 	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
 	if cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION) {
 		c, err := scionConfig(cmd, log)
@@ -107,6 +117,14 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		if cfg.Host, err = scionnet.Open(ctx, c); err != nil {
 			return nil, nil, err
 		}
+		var ask *questions
+		if cmd.Bool("interactive") {
+			ask = newQuestions(os.Stdin, os.Stderr)
+		}
+		if cfg.Policy, err = settle(ctx, cfg.Host, policy, peers, len(listen) > 0, ask, log); err != nil {
+			cfg.Host.Close()
+			return nil, nil, err
+		}
 		if slices.ContainsFunc(listen, isSCION) {
 			if err := cfg.Host.AnswerEcho(); err != nil {
 				log.Info("scion ping will get no answer from this braid", "error", err)
@@ -116,6 +134,9 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 			cfg.Host.Close()
 			return nil, nil, err
 		}
+	}
+	if cfg.Host == nil && cmd.Bool("interactive") {
+		return nil, nil, usageErrorf("--interactive: no SCION peer is named whose paths could be listed")
 	}
 	s, err := client.New(ctx, cfg)
 	if err != nil {

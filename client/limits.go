@@ -1,0 +1,311 @@
+package client
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"braid/pathsel"
+)
+
+// Limits bound the rates of a session's connections, in bits per second of what the peers tell each other; the headers of
+// the network come on top. 0 is no bound. A rate is shared fairly between peers, however many connections each has. No
+// rate is exceeded by more than what goes in 50 ms, or 4 KiB.
+type Limits struct {
+	Upload, Download int64
+	// Paths bound the connections whose path matches, all that match one of them together, in each direction by itself.
+	Paths []PathLimit
+}
+
+// PathLimit is a limit for paths with a matching interface. A connection obeys all limits that match. A path inside one
+// AS, and one that the network chooses (TCP), has no interfaces; that of an accepted connection may be known only after a
+// second or so.
+type PathLimit struct {
+	Pattern pathsel.Pattern
+	Rate    int64
+}
+
+// MinRate is the lowest limit in bits per second. Below it, handshakes would take so long that peers gave up.
+const MinRate = 10_000
+
+func (l Limits) validate() error {
+	check := func(what string, rate int64) error {
+		if rate != 0 && rate < MinRate {
+			return fmt.Errorf("%s limit of %d bit/s: at least %d", what, rate, MinRate)
+		}
+		return nil
+	}
+	if err := check("upload", l.Upload); err != nil {
+		return err
+	}
+	if err := check("download", l.Download); err != nil {
+		return err
+	}
+	for _, p := range l.Paths {
+		if err := check(p.Pattern.String(), p.Rate); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limit is a share with a clock, on whose turns goroutines wait.
+type limit struct {
+	mu    sync.Mutex
+	share *share
+	alarm *time.Timer
+}
+
+func newLimit(bitsPerSecond int64) *limit { return &limit{share: newShare(bitsPerSecond)} }
+
+// wait returns when n bytes, at most a chunk, may go, or with an error when done is closed.
+func (l *limit) wait(f *flow, n int, done <-chan struct{}) error {
+	l.mu.Lock()
+	l.share.claim(f, n)
+	l.serve()
+	l.mu.Unlock()
+	select {
+	case <-f.ready:
+		return nil
+	case <-done:
+		return net.ErrClosed // leave takes the claim back
+	}
+}
+
+// serve needs the lock.
+func (l *limit) serve() {
+	granted, next := l.share.serve(time.Now())
+	for _, f := range granted {
+		f.ready <- struct{}{} // has room: a flow has one claim at a time
+	}
+	switch {
+	case next == 0 && l.alarm != nil:
+		l.alarm.Stop()
+	case next == 0:
+	case l.alarm == nil:
+		l.alarm = time.AfterFunc(next, l.ring)
+	default:
+		l.alarm.Reset(next)
+	}
+}
+
+func (l *limit) ring() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.serve()
+}
+
+func (l *limit) join(peer string) *flow {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.share.join(peer)
+}
+
+func (l *limit) leave(f *flow) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.share.leave(f)
+	l.serve() // its claim may have held up smaller ones
+}
+
+// limits are those of a session; nil is none.
+type limits struct {
+	up, down *limit // nil: not limited
+	paths    []pathLimit
+}
+
+type pathLimit struct {
+	pattern  pathsel.Pattern
+	up, down *limit
+}
+
+func newLimits(c Limits) *limits {
+	if c.Upload == 0 && c.Download == 0 && len(c.Paths) == 0 {
+		return nil
+	}
+	l := &limits{}
+	if c.Upload != 0 {
+		l.up = newLimit(c.Upload)
+	}
+	if c.Download != 0 {
+		l.down = newLimit(c.Download)
+	}
+	for _, p := range c.Paths {
+		if p.Rate != 0 {
+			l.paths = append(l.paths, pathLimit{p.Pattern, newLimit(p.Rate), newLimit(p.Rate)})
+		}
+	}
+	return l
+}
+
+// wrap makes a connection obey the limits. Where there are none it is the connection itself.
+func (l *limits) wrap(w Wire) Wire {
+	if l == nil {
+		return w
+	}
+	x := &limitedWire{Wire: w, closed: make(chan struct{})}
+	x.in.wire, x.out.wire = x, x
+	x.in.always, x.out.always = l.down, l.up
+	for _, p := range l.paths {
+		x.in.rules = append(x.in.rules, rule{p.pattern, p.down})
+		x.out.rules = append(x.out.rules, rule{p.pattern, p.up})
+	}
+	return x
+}
+
+// limitedWire reads and writes at a limited rate. A read is held back after it: while nothing is read, the transport's
+// flow control tells the sender.
+type limitedWire struct {
+	Wire
+	in, out lane
+	closed  chan struct{}
+	once    sync.Once
+	err     error
+}
+
+// sharerOf names a peer for fairness: by the key that it has proved to have, or else its host, since any number of
+// ports is to be had for nothing.
+func sharerOf(w Wire) string {
+	if k := w.Key(); k != nil {
+		return "key " + string(k[:])
+	}
+	return w.Peer().hostName()
+}
+
+func (w *limitedWire) Read(b []byte) (int, error) {
+	w.in.serial.Lock()
+	defer w.in.serial.Unlock()
+	tolls := w.in.tolls()
+	n, err := w.Wire.Read(b[:chunk(tolls, len(b))])
+	if n > 0 {
+		_ = w.in.pay(tolls, n) // closed meanwhile: the next read says so, and these bytes were received
+	}
+	return n, err
+}
+
+func (w *limitedWire) Write(b []byte) (done int, err error) {
+	w.out.serial.Lock()
+	defer w.out.serial.Unlock()
+	for {
+		tolls := w.out.tolls()
+		part := b[done:][:chunk(tolls, len(b)-done)]
+		if len(part) > 0 {
+			if err := w.out.pay(tolls, len(part)); err != nil {
+				return done, err
+			}
+		}
+		n, err := w.Wire.Write(part)
+		if done += n; err != nil || done == len(b) {
+			return done, err
+		}
+	}
+}
+
+// Close wakes whoever waits for a turn.
+func (w *limitedWire) Close() error {
+	w.once.Do(func() {
+		close(w.closed)
+		w.err = w.Wire.Close()
+		w.in.leave()
+		w.out.leave()
+	})
+	return w.err
+}
+
+// lane is one direction of a connection.
+type lane struct {
+	wire   *limitedWire
+	always *limit // nil: none
+	rules  []rule
+	serial sync.Mutex // what is written at a time stays together
+
+	mu      sync.Mutex
+	joined  []toll
+	settled bool // joined is final
+	left    bool
+	looked  time.Time
+}
+
+// rule is a limit for connections over some paths.
+type rule struct {
+	pattern pathsel.Pattern
+	limit   *limit
+}
+
+// toll is a limit that a lane has joined.
+type toll struct {
+	limit *limit
+	flow  *flow
+}
+
+// lookAgain is the time between two looks at the path of a connection that does not know it yet.
+const lookAgain = time.Second
+
+// tolls are the limits that hold for the lane now, the lowest first, so that nothing is taken from a rate that others share
+// for bytes which then wait for a lower one.
+func (l *lane) tolls() []toll {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.settled || l.left {
+		return l.joined
+	}
+	first := l.looked.IsZero()
+	now := time.Now()
+	if !first && now.Sub(l.looked) < lookAgain {
+		return l.joined
+	}
+	l.looked = now
+	join := func(x *limit) {
+		l.joined = append(slices.Clip(l.joined), toll{x, x.join(sharerOf(l.wire.Wire))})
+	}
+	if first && l.always != nil {
+		join(l.always)
+	}
+	l.settled = len(l.rules) == 0
+	if l.settled {
+		return l.joined
+	}
+	if path := l.wire.Path(); path.Fingerprint != "" {
+		l.settled = true
+		for _, r := range l.rules {
+			if r.pattern.Matches(path) {
+				join(r.limit)
+			}
+		}
+		l.joined = slices.SortedStableFunc(slices.Values(l.joined), func(a, b toll) int {
+			return cmp.Compare(a.limit.share.rate, b.limit.share.rate)
+		})
+	}
+	return l.joined
+}
+
+// pay waits for the lane's turn at each limit, one after another.
+func (l *lane) pay(tolls []toll, n int) error {
+	for _, t := range tolls {
+		if err := t.limit.wait(t.flow, n, l.wire.closed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunk is how much of n may go at a time.
+func chunk(tolls []toll, n int) int {
+	for _, t := range tolls {
+		n = min(n, t.limit.share.chunk)
+	}
+	return n
+}
+
+func (l *lane) leave() {
+	l.mu.Lock()
+	joined := l.joined
+	l.joined, l.left = nil, true
+	l.mu.Unlock()
+	for _, t := range joined {
+		t.limit.leave(t.flow)
+	}
+}

@@ -1,0 +1,352 @@
+package client
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet"
+	"braid/storage"
+)
+
+// pipeWire is one end of a pipe, with a peer and a path.
+type pipeWire struct {
+	net.Conn
+	peer Peer
+	path atomic.Pointer[pathsel.Path]
+}
+
+func (w *pipeWire) Peer() Peer             { return w.peer }
+func (w *pipeWire) Key() *scionnet.PeerKey { return nil }
+func (w *pipeWire) Measure() Measurement   { return Measurement{} }
+
+func (w *pipeWire) Path() pathsel.Path {
+	if p := w.path.Load(); p != nil {
+		return *p
+	}
+	return pathsel.Path{}
+}
+
+func pipeTo(t *testing.T, peer string) (*pipeWire, net.Conn) {
+	a, b := net.Pipe()
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return &pipeWire{Conn: a, peer: mustPeer(t, peer)}, b
+}
+
+func through(ids ...uint64) *pathsel.Path {
+	p := &pathsel.Path{Fingerprint: "x"}
+	for _, id := range ids {
+		p.Interfaces = append(p.Interfaces, pathsel.Interface{IA: 1<<48 | 1, ID: id}, pathsel.Interface{IA: 2<<48 | 2, ID: id})
+	}
+	return p
+}
+
+func pattern(t *testing.T, s string) pathsel.Pattern {
+	t.Helper()
+	p, err := pathsel.ParsePattern(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// sendOver sends without end and counts what arrives; receiveOver likewise.
+func sendOver(w Wire, other net.Conn) *atomic.Int64 {
+	var n atomic.Int64
+	go func() {
+		b := make([]byte, 40_000)
+		for {
+			m, err := other.Read(b)
+			n.Add(int64(m))
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		for b := make([]byte, 40_000); ; {
+			if _, err := w.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	return &n
+}
+
+func receiveOver(w Wire, other net.Conn) *atomic.Int64 {
+	var n atomic.Int64
+	go func() {
+		b := make([]byte, 40_000)
+		for {
+			if _, err := other.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		b := make([]byte, 128<<10)
+		for {
+			m, err := w.Read(b)
+			n.Add(int64(m))
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return &n
+}
+
+func closeTo(got int64, want float64) bool {
+	return float64(got) > 0.95*want && float64(got) < 1.05*want
+}
+
+// Both directions have their rates, and a peer with eight connections has as much as one with one.
+func TestLimitsOverWires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimits(Limits{Upload: 80e6, Download: 8e6})
+		var sent, received, many []*atomic.Int64
+		for i := range 9 {
+			peer := "10.0.0.1:1"
+			if i > 0 {
+				peer = "10.0.0.2:" + string(rune('0'+i)) // ports do not make a peer
+			}
+			raw, other := pipeTo(t, peer)
+			w := l.wrap(raw)
+			defer w.Close()
+			n := sendOver(w, other)
+			if sent = append(sent, n); i > 0 {
+				many = append(many, n)
+			}
+			raw, other = pipeTo(t, peer)
+			w = l.wrap(raw)
+			defer w.Close()
+			received = append(received, receiveOver(w, other))
+		}
+		time.Sleep(10 * time.Second)
+		sum := func(c []*atomic.Int64) (n int64) {
+			for _, x := range c {
+				n += x.Load()
+			}
+			return n
+		}
+		if n := sum(sent); !closeTo(n, 100e6) {
+			t.Errorf("%d bytes sent in 10 s, want 10 MB/s", n)
+		}
+		if n := sum(received); !closeTo(n, 10e6) {
+			t.Errorf("%d bytes received in 10 s, want 1 MB/s", n)
+		}
+		if x, y := sent[0].Load(), sum(many); !closeTo(x, float64(y)) {
+			t.Errorf("one connection has sent %d bytes, eight of the other peer %d", x, y)
+		}
+	})
+}
+
+// A path's limit holds for the connections over it, beside the one for all, and leaves the others their rate.
+func TestPathLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimits(Limits{Upload: 8e6, Paths: []PathLimit{{pattern(t, "1-1#1"), 800e3}, {pattern(t, "1"), 80e6}, {pattern(t, "3"), MinRate}}})
+		counts := map[string]*atomic.Int64{}
+		for name, path := range map[string]*pathsel.Path{"narrow": through(1), "both": through(2, 1), "free": through(2), "tcp": nil} {
+			raw, other := pipeTo(t, name+":1")
+			raw.path.Store(path)
+			w := l.wrap(raw)
+			defer w.Close()
+			counts[name] = sendOver(w, other)
+		}
+		time.Sleep(10 * time.Second)
+		for name, want := range map[string]float64{"narrow": 500e3, "both": 500e3, "free": 4.5e6, "tcp": 4.5e6} {
+			if n := counts[name].Load(); !closeTo(n, want) {
+				t.Errorf("%s: %d bytes in 10 s, want %.0f", name, n, want)
+			}
+		}
+	})
+}
+
+// An accepted connection learns its path late, and is limited from then on.
+func TestLimitOfPathThatIsKnownLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimits(Limits{Download: 80e6, Paths: []PathLimit{{pattern(t, "2-2"), 800e3}}})
+		raw, other := pipeTo(t, "a:1")
+		w := l.wrap(raw)
+		defer w.Close()
+		n := receiveOver(w, other)
+		time.Sleep(10 * time.Second)
+		if !closeTo(n.Load(), 100e6) {
+			t.Errorf("%d bytes before the path is known", n.Load())
+		}
+		raw.path.Store(through(7))
+		time.Sleep(2 * lookAgain)
+		before := n.Load()
+		time.Sleep(10 * time.Second)
+		if d := n.Load() - before; !closeTo(d, 1e6) {
+			t.Errorf("%d bytes in 10 s over a path of 100 kB/s", d)
+		}
+	})
+}
+
+// Close wakes a write and a read that wait for their turn, at once, and what others wait for goes on.
+func TestCloseWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimits(Limits{Upload: MinRate, Download: MinRate})
+		raw, other := pipeTo(t, "a:1")
+		w := l.wrap(raw)
+		go func() { _, _ = io.Copy(io.Discard, other) }()
+		go func() { _, _ = other.Write(make([]byte, 100_000)) }()
+		results := make(chan error, 2)
+		go func() {
+			_, err := w.Write(make([]byte, 100_000))
+			results <- err
+		}()
+		go func() {
+			_, err := io.Copy(io.Discard, struct{ io.Reader }{w})
+			results <- err
+		}()
+		time.Sleep(3 * time.Second)
+		start := time.Now()
+		w.Close()
+		for range 2 {
+			if err := <-results; err == nil {
+				t.Error("a closed connection was read or written to its end")
+			}
+		}
+		if d := time.Since(start); d != 0 {
+			t.Errorf("woken after %v", d)
+		}
+		if _, err := w.Write([]byte("x")); err == nil {
+			t.Error("written after Close")
+		}
+		if len(l.up.share.peers)+len(l.down.share.peers) != 0 {
+			t.Error("what is closed is still in the queue")
+		}
+		// The next peer is not held up by what the closed one had claimed.
+		raw, other = pipeTo(t, "b:1")
+		w = l.wrap(raw)
+		defer w.Close()
+		n := sendOver(w, other)
+		time.Sleep(80 * time.Second)
+		if !closeTo(n.Load(), 100_000) {
+			t.Errorf("%d bytes in 80 s, want 100000", n.Load())
+		}
+	})
+}
+
+func TestNoLimitCostsNothing(t *testing.T) {
+	raw, other := pipeTo(t, "a:1")
+	if w := newLimits(Limits{}).wrap(raw); w != Wire(raw) {
+		t.Errorf("a connection without limits is a %T", w)
+	}
+	if w := newLimits(Limits{Download: 1e6}).wrap(raw); w == Wire(raw) {
+		t.Error("a limit is passed over")
+	}
+	_, err := New(t.Context(), Config{Limits: Limits{Paths: []PathLimit{{pattern(t, "1-1#2"), 5}}}})
+	if err == nil {
+		t.Error("a limit below the lowest is taken")
+	}
+	go func() { _, _ = other.Read(nil) }()
+	if n, err := newLimits(Limits{Upload: 1e6}).wrap(raw).Write(nil); n != 0 || err != nil {
+		t.Errorf("nothing written: %d, %v", n, err)
+	}
+}
+
+// fromTCP is a fan that dials from one address, so that two peers on one machine have two hosts.
+type fromTCP struct {
+	fan
+	local string
+}
+
+func (f fromTCP) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(f.local)}}
+	c, err := d.DialContext(ctx, "tcp", p.String())
+	if err != nil {
+		return nil, err
+	}
+	return fanWire{newTCPWire(c.(*net.TCPConn), 0), path}, nil
+}
+
+// A real seeder with an upload limit and two leechers, one of them over eight connections: the rate holds, which no
+// loaded machine can change, and neither leecher gets much more than the other.
+func TestUploadRateIsSharedBetweenPeers(t *testing.T) {
+	const size, rate = 4 << 20, 16e6
+	dir := t.TempDir()
+	randomFiles(t, dir, "set", size)
+	src := makeTorrent(t, dir+"/set", CreateOptions{PieceLength: 16 << 10}).Source
+	seeder := openSession(t, Config{Listen: []Peer{mustPeer(t, "127.0.0.1:0")}, Limits: Limits{Upload: rate}})
+	serving, err := seeder.Add(src, storage.OpenVerified(dir, testLog(t)), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pathsel.New("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	var both []*Transfer
+	for local, paths := range map[string]int{"127.0.0.8": 8, "127.0.0.9": 1} {
+		tcp, err := openTCP(nil, testLog(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := newSession(Config{Selector: all}, testLog(t), []Transport{fromTCP{fan{tcp, paths}, local}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		tr, err := s.Add(src, openStore(t, t.TempDir()), Options{Peers: seeder.Listening()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, tr)
+	}
+	by := map[string]uint64{}
+	until(t, serving, "three quarters sent", func(p Progress) bool {
+		clear(by)
+		var sum uint64
+		for _, x := range p.Paths {
+			host, _, _ := net.SplitHostPort(x.Peer)
+			by[host] += x.BytesWritten
+			sum += x.BytesWritten
+		}
+		return sum > 2*size*3/4
+	})
+	if x, y := float64(by["127.0.0.8"]), float64(by["127.0.0.9"]); x < 0.6*y || x > 1.6*y {
+		t.Errorf("eight connections had %.0f bytes, one had %.0f", x, y)
+	}
+	for _, tr := range both {
+		wait(t, tr)
+	}
+	least := time.Duration((2*size - rate/8*burstTime.Seconds()) / (rate / 8) * float64(time.Second))
+	if d := time.Since(start); d < least {
+		t.Errorf("twice %d bytes in %v, which the rate allows in %v", size, d, least)
+	} else {
+		t.Logf("twice %d bytes in %v; the rate allows %v", size, d, least)
+	}
+}
+
+// A download limit holds as well, over all connections together.
+func TestDownloadRate(t *testing.T) {
+	const size, rate = 2 << 20, 16e6
+	dir := t.TempDir()
+	randomFiles(t, dir, "set", size)
+	src := makeTorrent(t, dir+"/set", CreateOptions{PieceLength: 16 << 10}).Source
+	seeder := openFan(t, Config{}, "127.0.0.1", 1)
+	if _, err := seeder.Add(src, storage.OpenVerified(dir, testLog(t)), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	tr, err := openFan(t, Config{Limits: Limits{Download: rate}}, "127.0.0.1", 4).Add(src, openStore(t, t.TempDir()), Options{Peers: seeder.Listening()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, tr)
+	least := time.Duration((size - rate/8*burstTime.Seconds()) / (rate / 8) * float64(time.Second))
+	if d := time.Since(start); d < least {
+		t.Errorf("%d bytes in %v, which the rate allows in %v", size, d, least)
+	} else {
+		t.Logf("%d bytes in %v; the rate allows %v", size, d, least)
+	}
+}

@@ -1,0 +1,155 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// atlas is TCP that passes for SCION: every SCION peer is at one TCP address, and the test says which paths there are.
+type atlas struct {
+	*tcpTransport
+	at      Peer
+	changes chan struct{}
+	dialled chan pathsel.Fingerprint
+
+	mu    sync.Mutex
+	paths []pathsel.Path
+}
+
+func (a *atlas) Serves(Peer) bool { return true }
+
+func (a *atlas) Paths(context.Context, Peer) ([]pathsel.Path, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.paths), nil
+}
+
+func (a *atlas) set(paths ...pathsel.Path) {
+	a.mu.Lock()
+	a.paths = paths
+	a.mu.Unlock()
+	a.changes <- struct{}{}
+}
+
+func (a *atlas) Watch(Peer) (<-chan struct{}, func()) { return a.changes, func() {} }
+
+func (a *atlas) Dial(ctx context.Context, _ Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error) {
+	a.dialled <- path.Fingerprint
+	w, err := a.tcpTransport.Dial(ctx, a.at, path, want)
+	if err != nil {
+		return nil, err
+	}
+	return fanWire{w, path}, nil
+}
+
+// A policy holds for every lookup, not only for the first; what was chosen stays chosen while it is away.
+func TestPolicyHoldsOverRefreshes(t *testing.T) {
+	src, peers, _, _ := limitedSeed(t, 64<<20, 1<<20)
+	tcp, err := openTCP(nil, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := mustPeer(t, "1-ff00:0:110,[127.0.0.1]:7")
+	dst := peer.scion.IA
+	path := func(name string, mtu int) pathsel.Path {
+		return pathsel.Path{
+			Fingerprint: pathsel.Fingerprint(strings.Repeat(name, 64)), Dst: dst, MTU: mtu,
+			Interfaces: []pathsel.Interface{{IA: 1<<48 | 1, ID: 1}, {IA: dst, ID: 1}},
+		}
+	}
+	a, b, small := path("a", 1400), path("b", 1400), path("c", 1280)
+	world := &atlas{tcpTransport: tcp, at: peers[0], changes: make(chan struct{}), dialled: make(chan pathsel.Fingerprint, 1000), paths: []pathsel.Path{b, small, a}}
+	all, err := pathsel.New("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := pathsel.Policy{MinMTU: 1300, Chosen: map[pathsel.IA][]pathsel.Fingerprint{dst: {a.Fingerprint, small.Fingerprint}}}
+	s, err := newSession(Config{Selector: all, Policy: policy}, testLog(t), []Transport{world})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	tr, err := s.Add(src, openStore(t, t.TempDir()), Options{Peers: []Peer{peer}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	carries := func(p Progress) bool {
+		return slices.ContainsFunc(p.Paths, func(x PathProgress) bool {
+			return x.Path.Fingerprint == a.Fingerprint && x.State == pathsel.Active && x.BytesRead > 0
+		})
+	}
+	until(t, tr, "the chosen path at work", carries)
+	world.set(b, small)
+	until(t, tr, "nothing allowed", func(p Progress) bool {
+		// The connection that is there lives on.
+		return len(p.Paths) == 1 && p.Paths[0].Path.Fingerprint == a.Fingerprint
+	})
+	world.set(b, small, a)
+	until(t, tr, "the chosen path still at work", carries)
+	tr.Close()
+	for len(world.dialled) > 0 {
+		if f := <-world.dialled; f != a.Fingerprint {
+			t.Errorf("path %s was dialled", f.Short())
+		}
+	}
+}
+
+// A policy that leaves nothing is said as long as it does, with how many paths there are and what refuses them.
+func TestPolicyThatLeavesNothing(t *testing.T) {
+	src, peers, _, _ := limitedSeed(t, 64<<10, 1<<20)
+	tcp, err := openTCP(nil, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := mustPeer(t, "1-ff00:0:110,[127.0.0.1]:7")
+	path := pathsel.Path{Fingerprint: pathsel.Fingerprint(strings.Repeat("a", 64)), MTU: 1280, Interfaces: []pathsel.Interface{{IA: 1, ID: 1}, {IA: 2, ID: 1}}}
+	world := &atlas{tcpTransport: tcp, at: peers[0], changes: make(chan struct{}), dialled: make(chan pathsel.Fingerprint, 1000), paths: []pathsel.Path{path}}
+	s, err := newSession(Config{Policy: pathsel.Policy{MinMTU: 1300}}, testLog(t), []Transport{world})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	tr, err := s.Add(src, openStore(t, t.TempDir()), Options{Peers: []Peer{peer}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, tr, "said", func(p Progress) bool {
+		return len(p.Paths) == 1 && p.Paths[0].Err != nil && strings.Contains(p.Paths[0].Err.Error(), "none of the 1 paths is allowed: 1 by --min-mtu (MTU of 1280 is below 1300)")
+	})
+	path.MTU = 1400
+	world.set(path)
+	if p := wait(t, tr); p.Paths[0].Err != nil {
+		t.Errorf("an error that is over: %v", p.Paths[0].Err)
+	}
+}
+
+// The paths of ordinary peers are nobody's to choose: a policy says nothing about them.
+func TestPolicyLeavesTCPAlone(t *testing.T) {
+	src, peers, dir, _ := limitedSeed(t, 64<<10, 10<<20)
+	acl, err := pathsel.ParseACL("-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sequence, err := pathsel.ParseSequence("1 2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	store := openStore(t, out)
+	tr, err := openSession(t, Config{Policy: pathsel.Policy{ACL: acl, Sequence: sequence}}).Add(src, store, Options{Peers: peers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, tr)
+	tr.Close()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, src, dir, out)
+}

@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"braid/pathsel"
+	"braid/testbed"
+)
+
+// Policies as a user gives them, on a network of two links: what is refused carries nothing, and a policy that leaves
+// nothing ends the command with the reason.
+func TestPolicy(t *testing.T) {
+	s := startSwarm(t, startNetwork(t, "two-paths", testbed.Options{}), 2<<20)
+	braid := filepath.Join(t.TempDir(), "braid")
+	if out, err := exec.Command("go", "build", "-o", braid, "braid/cmd/braid").CombinedOutput(); err != nil {
+		t.Fatalf("build braid: %v: %s", err, out)
+	}
+	torrent := filepath.Join(t.TempDir(), "file.torrent")
+	if err := os.WriteFile(torrent, s.torrent.Torrent, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	from, to := ia(t, "1-ff00:0:110"), ia(t, "1-ff00:0:111")
+	paths, err := s.leecher.Paths(t.Context(), from)
+	if err != nil || len(paths) != 2 {
+		t.Fatalf("%d paths, %v", len(paths), err)
+	}
+	where := []string{"--config-dir", s.network.ConfigDir(to), "--local", s.network.HostIP(to).String()}
+	download := func(flags ...string) *exec.Cmd {
+		dir := t.TempDir()
+		return exec.CommandContext(t.Context(), braid, append(append([]string{"download", torrent, "-o", dir, "--json",
+			"--identity", filepath.Join(dir, "identity.pem"), "--peer", s.seeder.String()}, where...), flags...)...)
+	}
+	list := func(flags ...string) *exec.Cmd {
+		return exec.CommandContext(t.Context(), braid, append(append([]string{"paths", from.String()}, where...), flags...)...)
+	}
+
+	denied, left := paths[0], paths[1]
+	for selection, flags := range map[string][]string{
+		"adaptive": {"--acl", fmt.Sprintf("- %s, +", denied.Interfaces[0])},
+		"all":      {"--acl", fmt.Sprintf("- %s", denied.Interfaces[1]), "--acl", "+"},
+		"slots":    {"--sequence", fmt.Sprintf("%s 0*", left.Interfaces[0]), "--preference", "latency,mtu"},
+	} {
+		out, err := list(flags...).Output()
+		if err != nil || !strings.Contains(string(out), left.Fingerprint.Short()) || strings.Contains(string(out), denied.Fingerprint.Short()) ||
+			!strings.Contains(string(out), "1 more are not allowed: 1 by "+flags[0]) {
+			t.Errorf("braid paths %v: %v: %s", flags, err, out)
+		}
+		carried := bytesByPath(t, download(append(flags, "--path-selection", selection)...))
+		if carried[denied.Fingerprint] != 0 || carried[left.Fingerprint] < 2<<20 {
+			t.Errorf("%v: carried by path: %v", flags, carried)
+		}
+	}
+
+	// A limit for one link: its path obeys, the other one carries the rest.
+	carried, seconds := downloaded(t, download("--path-selection", "all", "--rate-limit", fmt.Sprintf("%s=800kbit", paths[0].Interfaces[1])))
+	if most := 100_000*(seconds+0.1) + 64<<10; float64(carried[paths[0].Fingerprint]) > most || carried[paths[0].Fingerprint] == 0 {
+		t.Errorf("a path of 100 kB/s has carried %d bytes in %.1f s", carried[paths[0].Fingerprint], seconds)
+	}
+	if carried[paths[1].Fingerprint] < 1<<20 {
+		t.Errorf("the path without a limit has carried %d bytes", carried[paths[1].Fingerprint])
+	}
+
+	for _, tt := range []struct {
+		cmd  *exec.Cmd
+		want string
+	}{
+		{download("--acl", "-"), `none of the 2 paths to 1-ff00:0:110 is allowed: 2 by --acl (denied by the ACL "-")`},
+		{download("--min-mtu", "60000"), "2 by --min-mtu (MTU of 1472 is below 60000)"},
+		{list("--acl", fmt.Sprintf("- %s +", denied.Interfaces[0]), "--sequence", fmt.Sprintf("%s 0", denied.Interfaces[0])), "1 by --sequence"},
+		{list("--json", "--sequence", "2+"), "2 by --sequence"},
+	} {
+		var said bytes.Buffer
+		tt.cmd.Stderr = &said
+		if err := tt.cmd.Run(); tt.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), tt.want) {
+			t.Errorf("%v: %v: %s", tt.cmd.Args[1:], err, said.String())
+		}
+	}
+
+	cmd := download("--interactive")
+	if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "no terminal") {
+		t.Errorf("--interactive without a terminal: %s", out)
+	}
+	cmd = download("-i")
+	answer(t, cmd, "2", "1")
+	if carried := bytesByPath(t, cmd); carried[paths[0].Fingerprint] != 0 || carried[paths[1].Fingerprint] < 2<<20 {
+		t.Errorf("-i with the second path chosen: carried by path: %v", carried)
+	}
+}
+
+// bytesByPath runs a download to its end.
+func bytesByPath(t *testing.T, cmd *exec.Cmd) map[pathsel.Fingerprint]uint64 {
+	t.Helper()
+	carried, _ := downloaded(t, cmd)
+	return carried
+}
+
+func downloaded(t *testing.T, cmd *exec.Cmd) (carried map[pathsel.Fingerprint]uint64, seconds float64) {
+	t.Helper()
+	var said bytes.Buffer
+	if cmd.Stderr == nil {
+		cmd.Stderr = &said
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v: %s", cmd.Args[1:], err, said.String())
+	}
+	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
+	var done struct {
+		Event   string
+		Seconds float64
+		Paths   []struct {
+			Fingerprint pathsel.Fingerprint
+			BytesRead   uint64 `json:"bytes_read"`
+		}
+	}
+	if err := json.Unmarshal(lines[len(lines)-1], &done); err != nil || done.Event != "done" {
+		t.Fatalf("%v: last event %s, %v", cmd.Args[1:], lines[len(lines)-1], err)
+	}
+	carried = map[pathsel.Fingerprint]uint64{}
+	for _, p := range done.Paths {
+		carried[p.Fingerprint] += p.BytesRead
+	}
+	return carried, done.Seconds
+}
+
+// answer gives the command a terminal, at which the answers are typed when the question appears.
+func answer(t *testing.T, cmd *exec.Cmd, answers ...string) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { terminal.Close() })
+	cmd.Stdin, cmd.Stderr = terminal, terminal
+	go func() {
+		r := bufio.NewReader(master)
+		for _, a := range answers {
+			for {
+				s, err := r.ReadString(':') // the last of the question
+				if err != nil {
+					return
+				}
+				if strings.HasSuffix(s, "or all:") {
+					break
+				}
+			}
+			fmt.Fprintln(master, a)
+		}
+		for { // what is shown afterwards must go somewhere
+			if _, err := r.Discard(1); err != nil {
+				return
+			}
+		}
+	}()
+}
