@@ -66,7 +66,10 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeSession()) }()
 
-	out := newDisplay(cmd.Bool("json"), false)
+	out, err := sampling(cmd, false)
+	if err != nil {
+		return err
+	}
 	var trace io.Writer
 	if name := cmd.String("trace"); name != "" {
 		f, err := os.Create(name)
