@@ -33,7 +33,9 @@ type About struct {
 type ScenarioFile struct {
 	Name string `json:"name"`
 	Seed uint64 `json:"seed"`
-	Text string `json:"text"`
+	// Scale is the part of the data and of the times that was run.
+	Scale float64 `json:"scale"`
+	Text  string  `json:"text"`
 }
 
 func about(braid string, scenarios []Scenario) About {
@@ -42,7 +44,7 @@ func about(braid string, scenarios []Scenario) About {
 		Modules: map[string]string{}, Kernel: kernel(), CPU: processor(), CPUs: runtime.NumCPU(),
 	}
 	for _, s := range scenarios {
-		a.Scenarios = append(a.Scenarios, ScenarioFile{s.Name, s.Seed, string(s.text)})
+		a.Scenarios = append(a.Scenarios, ScenarioFile{s.Name, s.Seed, s.scale, string(s.text)})
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range info.Deps {

@@ -255,7 +255,7 @@ func (r record) explained(l leecherRecord, c choice) bool {
 		return false
 	}
 	for _, f := range r.flows {
-		if f.start <= c.t && c.t < f.end+explains && slices.ContainsFunc(f.route.links, func(x pathsel.Interface) bool { return slices.Contains(l.routes[i].links, x) }) {
+		if f.Kind == Datagrams && f.start <= c.t && c.t < f.end+explains && slices.ContainsFunc(f.route.links, func(x pathsel.Interface) bool { return slices.Contains(l.routes[i].links, x) }) {
 			return true
 		}
 	}

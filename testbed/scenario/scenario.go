@@ -57,6 +57,7 @@ type Scenario struct {
 
 	topology testbed.Topology // with Links
 	text     []byte
+	scale    float64 // 1, or see Scaled
 }
 
 // Link is what a link is like at the start of each run.
@@ -175,7 +176,7 @@ func Parse(name string, r io.Reader, topology func(string) (testbed.Topology, er
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return s, fmt.Errorf("scenario %s: more than one document", name)
 	}
-	s.text = text
+	s.text, s.scale = text, 1
 	s.setDefaults()
 	if s.topology, err = topology(s.Topology); err != nil {
 		return s, fmt.Errorf("scenario %s: %w", name, err)
@@ -229,4 +230,60 @@ func (s Scenario) Estimate(runs int) time.Duration {
 	const network = 5 * time.Second // to start
 	orElse(&runs, s.Runs)
 	return network + time.Duration(runs*len(s.Variants))*s.Takes
+}
+
+// Scaled is the scenario with a part of its data, and everything at that part of its time: a quick look. What takes its
+// time, such as noticing that a path is down, takes a larger part of it.
+func (s Scenario) Scaled(by float64) (Scenario, error) {
+	if !(by > 0 && by <= 1) {
+		return s, fmt.Errorf("scale %v: want more than 0 and at most 1", by)
+	}
+	d := func(t *time.Duration) { *t = time.Duration(float64(*t) * by) }
+	when := func(w *When) {
+		if w != nil {
+			d(&w.After)
+		}
+	}
+	copied := func(w *When) *When {
+		if w == nil {
+			return nil
+		}
+		c := *w
+		return &c
+	}
+	s.scale *= by
+	s.Size = max(1, Bytes(float64(s.Size)*by))
+	d(&s.Takes)
+	s.Peers, s.Traffic, s.Events, s.Measure = slices.Clone(s.Peers), slices.Clone(s.Traffic), slices.Clone(s.Events), slices.Clone(s.Measure)
+	for i := range s.Peers {
+		p := &s.Peers[i]
+		p.Stop, p.Crash = copied(p.Stop), copied(p.Crash)
+		when(&p.Start)
+		when(p.Stop)
+		when(p.Crash)
+	}
+	for i := range s.Traffic {
+		t := &s.Traffic[i]
+		t.Stop = copied(t.Stop)
+		when(&t.Start)
+		when(t.Stop)
+	}
+	for i := range s.Events {
+		e := &s.Events[i]
+		when(&e.At)
+		d(&e.For)
+		d(&e.Every)
+	}
+	for i := range s.Measure {
+		m := &s.Measure[i]
+		d(&m.From)
+		d(&m.To)
+		if m.Base != nil {
+			b := *m.Base
+			d(&b.From)
+			d(&b.To)
+			m.Base = &b
+		}
+	}
+	return s, nil
 }
