@@ -30,7 +30,7 @@ var figures = map[string]figure{
 func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 
 // alwaysMeasured is measured in every run.
-var alwaysMeasured = []string{"e", "e-payload", "seconds", "mbit", "gap", "changes", "needless", "cpu"}
+var alwaysMeasured = []string{"e", "e-payload", "seconds", "mbit", "gap", "changes", "needless", "cpu", "late"}
 
 // measure makes all figures of a run but those of the machine.
 func measure(r record, wanted []Measure) (map[string]float64, error) {

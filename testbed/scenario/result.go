@@ -136,7 +136,7 @@ func (a *attempt) result(failed failure) (Result, error) {
 	var err error
 	res.Figures, err = measure(a.record(), a.Measure)
 	if res.Figures != nil {
-		res.Figures["cpu"] = res.CPU
+		res.Figures["cpu"], res.Figures["late"] = res.CPU, a.watch.lateness
 	}
 	return res, err
 }

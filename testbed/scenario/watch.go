@@ -16,7 +16,7 @@ import (
 // What makes a run the machine's and not the links': figures from it say little about braid.
 const (
 	maxCPU  = 0.70 // of all processors, on average; more, and somebody waits for a processor now and then
-	maxLate = 0.01 // of a link's packets; the emulator itself is waiting
+	maxLate = 0.05 // of a link's packets; the emulator itself is waiting for a processor
 )
 
 // watch looks at what a run should not depend on.
