@@ -91,7 +91,7 @@ func (f failure) Unwrap() error { return f.error }
 
 // rest puts every link back to what it is at the start, and waits until routers agree that all work.
 func (a *attempt) rest(ctx context.Context) error {
-	for _, l := range a.Scenario.topology.Links {
+	for _, l := range a.topology.Links {
 		if err := a.network.SetLink(l.A.Interface, func(c *linkemu.Config) { *c = l.Config }); err != nil {
 			return err
 		}

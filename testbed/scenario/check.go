@@ -60,7 +60,7 @@ func (s *Scenario) check() error {
 		if i < 0 {
 			return fmt.Errorf("links: no link of topology %s ends at %s", s.topology.Name, l.At)
 		}
-		if l.Properties.empty() || l.Direction != "" {
+		if l.empty() || l.Direction != "" {
 			return fmt.Errorf("links: %s: say what differs, for both directions", l.At)
 		}
 		l.change(l.At.Interface).Apply(&s.topology.Links[i].Config)
@@ -183,7 +183,7 @@ func (s *Scenario) checkEvent(e Event) error {
 		return errors.New("want either a link or a pause")
 	case s.link(at.Interface) < 0:
 		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, at)
-	case e.Link != nil && e.Properties.empty():
+	case e.Link != nil && e.empty():
 		return fmt.Errorf("say what changes at %s", at)
 	case e.Pause != nil && (e.Properties != Properties{} || e.For <= 0):
 		return errors.New("a pause wants for, and nothing of a link")

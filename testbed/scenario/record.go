@@ -28,7 +28,6 @@ type leecherRecord struct {
 	name       string
 	start, end float64 // of its transfer
 	complete   bool    // it has all of the data
-	wants      int64   // bytes
 	samples    []sample
 	choices    []choice
 	routes     []route // from its sources
