@@ -97,6 +97,7 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	summaries := scenario.Summarise(all, results)
 	if c.Bool("json") {
 		encoder := json.NewEncoder(os.Stdout)
+		encoder.SetEscapeHTML(false) // expectations are comparisons
 		for _, s := range summaries {
 			if err := encoder.Encode(s); err != nil {
 				return err

@@ -52,11 +52,9 @@ func TestScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range results {
-		want := 1
-		if r.Failed != "" || r.Verified != want || r.Leechers != want {
-			if r.Scenario != "early-leaver" || r.Verified != r.Leechers {
-				t.Errorf("%s %s: %d of %d leechers have the data, %q", r.Scenario, r.Variant, r.Verified, r.Leechers, r.Failed)
-			}
+		// Who is to leave early may be done before.
+		if r.Failed != "" || r.Verified == 0 || r.Verified != r.Leechers {
+			t.Errorf("%s %s: %d of %d leechers have the data, %q", r.Scenario, r.Variant, r.Verified, r.Leechers, r.Failed)
 		}
 		if e := r.Figures["e"]; e <= 0 || e > 1.02 {
 			t.Errorf("%s %s: %v of the limit", r.Scenario, r.Variant, e)

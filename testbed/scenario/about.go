@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -36,6 +37,8 @@ type ScenarioFile struct {
 	// Scale is the part of the data and of the times that was run.
 	Scale float64 `json:"scale"`
 	Text  string  `json:"text"`
+	// Links are the ends of each link, and what is emulated there at the start of a run.
+	Links []string `json:"links"`
 }
 
 func about(braid string, scenarios []Scenario) About {
@@ -44,7 +47,11 @@ func about(braid string, scenarios []Scenario) About {
 		Modules: map[string]string{}, Kernel: kernel(), CPU: processor(), CPUs: runtime.NumCPU(),
 	}
 	for _, s := range scenarios {
-		a.Scenarios = append(a.Scenarios, ScenarioFile{s.Name, s.Seed, s.scale, string(s.text)})
+		f := ScenarioFile{Name: s.Name, Seed: s.Seed, Scale: s.scale, Text: string(s.text)}
+		for _, l := range s.topology.Links {
+			f.Links = append(f.Links, fmt.Sprintf("%s %s: %s", l.A.Interface, l.B.Interface, l.Config))
+		}
+		a.Scenarios = append(a.Scenarios, f)
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range info.Deps {
