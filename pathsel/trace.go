@@ -1,10 +1,11 @@
 package pathsel
 
 import (
+	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"iter"
 )
 
 // Step is one view and what a selector made of it: a line of a trace, as JSON.
@@ -22,18 +23,63 @@ func WriteStep(w io.Writer, s Step) error {
 	return nil
 }
 
+// Steps reads the lines of a trace one after another, none of which may have more bytes than most. It ends after an
+// error, of which the cause is in the trace: it may come from anywhere.
+func Steps(r io.Reader, most int) iter.Seq2[Step, error] {
+	return func(yield func(Step, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(nil, most)
+		n := 0
+		for lines.Scan() {
+			n++
+			var s Step
+			if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
+				yield(s, fmt.Errorf("read path-selection trace, step %d: %w", n, err))
+				return
+			}
+			if err := s.View.check(); err != nil {
+				yield(s, fmt.Errorf("read path-selection trace, step %d: %w", n, err))
+				return
+			}
+			if !yield(s, nil) {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield(Step{}, fmt.Errorf("read path-selection trace, step %d: %w", n+1, err))
+		}
+	}
+}
+
+// check refuses views that no client makes, and that a selector must not be asked about.
+func (v View) check() error {
+	if v.MaxPaths < 1 {
+		return fmt.Errorf("max_paths %d: want at least 1", v.MaxPaths)
+	}
+	seen := make(map[Key]bool, len(v.Candidates))
+	for _, c := range v.Candidates {
+		if seen[c.Key] {
+			return fmt.Errorf("candidate %q twice", c.Key)
+		}
+		seen[c.Key] = true
+		if c.Key.Conn < 0 || len(c.Path.Interfaces)%2 != 0 {
+			return fmt.Errorf("candidate %q: connection %d, %d interfaces", c.Key, c.Key.Conn, len(c.Path.Interfaces))
+		}
+	}
+	return nil
+}
+
 // ReadTrace reads the lines of a trace until its end.
 func ReadTrace(r io.Reader) ([]Step, error) {
+	const most = 64 << 20 // bytes of a line
 	var out []Step
-	for d := json.NewDecoder(r); ; {
-		var s Step
-		if err := d.Decode(&s); errors.Is(err, io.EOF) {
-			return out, nil
-		} else if err != nil {
-			return out, fmt.Errorf("read path-selection trace, step %d: %w", len(out)+1, err)
+	for s, err := range Steps(r, most) {
+		if err != nil {
+			return out, err
 		}
 		out = append(out, s)
 	}
+	return out, nil
 }
 
 // Replay asks a selector what it makes of recorded views, with a memory of its own. The views stay as

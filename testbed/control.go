@@ -44,7 +44,8 @@ type LinkChange struct {
 	Down       *bool          `json:"down,omitempty"`
 }
 
-func (c LinkChange) apply(to *linkemu.Config) {
+// Apply changes a configuration as the link would be.
+func (c LinkChange) Apply(to *linkemu.Config) {
 	set(&to.Rate, c.Rate)
 	set(&to.Delay, c.Delay)
 	set(&to.Jitter, c.Jitter)
@@ -68,11 +69,11 @@ func (n *Network) Change(c LinkChange) error {
 	keep := func(*linkemu.Config) {}
 	switch c.Direction {
 	case "", "both":
-		return n.setLink(c.Interface, c.apply, c.apply)
+		return n.setLink(c.Interface, c.Apply, c.Apply)
 	case "out":
-		return n.setLink(c.Interface, c.apply, keep)
+		return n.setLink(c.Interface, c.Apply, keep)
 	case "in":
-		return n.setLink(c.Interface, keep, c.apply)
+		return n.setLink(c.Interface, keep, c.Apply)
 	}
 	return fmt.Errorf("direction %q: want in, out or both", c.Direction)
 }

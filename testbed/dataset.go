@@ -73,12 +73,13 @@ func sameTree(want, got string) (files int, err error) {
 			return err
 		}
 		files++
-		return sameFile(path, filepath.Join(got, rel))
+		return SameFile(path, filepath.Join(got, rel))
 	})
 	return files, err
 }
 
-func sameFile(want, got string) error {
+// SameFile compares two files byte by byte; the error says where they differ.
+func SameFile(want, got string) error {
 	a, err := os.Open(want)
 	if err != nil {
 		return err

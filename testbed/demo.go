@@ -70,17 +70,17 @@ type PathShare struct {
 // returns.
 func Demo(ctx context.Context, o DemoOptions) (DemoResult, error) {
 	d := demo{
-		DemoOptions: o, launcher: newLauncher(),
+		DemoOptions: o, launcher: NewLauncher(),
 		data: filepath.Join(o.WorkDir, "seed"), torrent: filepath.Join(o.WorkDir, "dataset.torrent"),
 	}
-	defer d.launcher.close()
+	defer d.launcher.Close()
 	return d.run(ctx)
 }
 
 // demo is a demonstration under way.
 type demo struct {
 	DemoOptions
-	launcher *launcher
+	launcher *Launcher
 	network  *Network
 	data     string // what the seeder has
 	torrent  string
@@ -203,7 +203,6 @@ func (d *demo) braid(ctx context.Context, args ...string) *exec.Cmd {
 	// A peer saves its state on SIGINT, like one that a user stops.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	cmd.SysProcAttr = dieWithParent()
 	return cmd
 }
 
@@ -235,7 +234,7 @@ func (d *demo) start(ctx context.Context, args ...string) (*peerProcess, error) 
 	cmd.Stderr = p.errors
 	out, err := cmd.StdoutPipe()
 	if err == nil {
-		err = d.launcher.fork(cmd)
+		err = d.launcher.Start(cmd)
 	}
 	if err != nil {
 		cancel()

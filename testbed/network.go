@@ -88,7 +88,7 @@ type Network struct {
 
 	lock      *os.File
 	claims    claims
-	launcher  *launcher
+	launcher  *Launcher
 	processes []*process
 	links     []*linkemu.Link // as in the topology
 	running   sync.WaitGroup  // of links and watch
@@ -250,7 +250,7 @@ func (n *Network) startRouters(program string) error {
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return fmt.Errorf("create log folder: %w", err)
 	}
-	n.launcher = newLauncher()
+	n.launcher = NewLauncher()
 	count := 0
 	for _, a := range n.plan.ases {
 		count += len(a.routers) + 1
@@ -486,7 +486,7 @@ func (n *Network) Close() error {
 		close(n.closing)
 		stopAll(n.processes)
 		if n.launcher != nil {
-			n.launcher.close()
+			n.launcher.Close()
 		}
 		if n.stopLinks != nil {
 			n.stopLinks()

@@ -48,16 +48,17 @@ func (p *process) reason() string {
 	return how
 }
 
-// launcher starts processes from one operating system thread. Linux kills a child when the thread that
+// Launcher starts processes from one operating system thread. Linux kills a child when the thread that
 // forked it ends, and this thread ends with the launcher or with the program, whatever kills it; so no
 // process outlives the testbed.
-type launcher struct {
+type Launcher struct {
 	starts chan func()
 	env    []string
 }
 
-func newLauncher() *launcher {
-	l := &launcher{starts: make(chan func()), env: append(os.Environ(), childEnvironment...)}
+// NewLauncher starts the thread.
+func NewLauncher() *Launcher {
+	l := &Launcher{starts: make(chan func()), env: append(os.Environ(), childEnvironment...)}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		for start := range l.starts {
@@ -67,22 +68,23 @@ func newLauncher() *launcher {
 	return l
 }
 
-// fork starts the command on the launcher's thread.
-func (l *launcher) fork(cmd *exec.Cmd) error {
+// Start starts the command on the launcher's thread.
+func (l *Launcher) Start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = dieWithParent()
 	result := make(chan error)
 	l.starts <- func() { result <- cmd.Start() }
 	return <-result
 }
 
-// close ends the thread, and with it whatever still runs.
-func (l *launcher) close() { close(l.starts) }
+// Close ends the thread, and with it whatever still runs.
+func (l *Launcher) Close() { close(l.starts) }
 
 // childEnvironment trades a little CPU time of the control plane for memory: the collector runs at 50 %
 // growth instead of 100 %.
 var childEnvironment = []string{"GOGC=50"}
 
 // start runs the program with a configuration file, in that folder, and notes when it ends.
-func (l *launcher) start(ia pathsel.IA, name, program, config, log string, ended func(*process)) (*process, error) {
+func (l *Launcher) start(ia pathsel.IA, name, program, config, log string, ended func(*process)) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, fmt.Errorf("start %s of %s: %w", name, ia, err)
@@ -92,8 +94,7 @@ func (l *launcher) start(ia pathsel.IA, name, program, config, log string, ended
 	p.cmd = exec.Command(program, "--config", config)
 	p.cmd.Dir, p.cmd.Env = filepath.Dir(config), l.env
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = dieWithParent()
-	if err := l.fork(p.cmd); err != nil {
+	if err := l.Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("start %s of %s: %w", name, ia, err)
 	}
 	go func() {
@@ -115,26 +116,26 @@ func stopAll(ps []*process) {
 	}
 }
 
-// usage is what a process has used. All is 0 where there is no /proc, memory is 0 once it has ended.
-type usage struct {
-	cpu float64 // seconds of user and system
-	// rss counts every resident page, pss shares those that several processes have in common (the
+// Usage is what a process has used. All is 0 where there is no /proc, memory is 0 once it has ended.
+type Usage struct {
+	CPU float64 // seconds of user and system
+	// RSS counts every resident page, PSS shares those that several processes have in common (the
 	// program's text above all) among them; both in bytes.
-	rss, pss int64
+	RSS, PSS int64
 }
 
-func (p *process) usage() usage {
+func (p *process) usage() Usage {
 	if p.ended() {
 		s := p.cmd.ProcessState
-		return usage{cpu: (s.UserTime() + s.SystemTime()).Seconds()}
+		return Usage{CPU: (s.UserTime() + s.SystemTime()).Seconds()}
 	}
-	return procUsage(p.cmd.Process.Pid)
+	return UsageOf(p.cmd.Process.Pid)
 }
 
-// procUsage reads /proc (proc(5)).
-func procUsage(pid int) usage {
+// UsageOf reads what a process has used from /proc (proc(5)).
+func UsageOf(pid int) Usage {
 	const ticks = 100 // USER_HZ, the same on every Linux architecture that Go runs on
-	var u usage
+	var u Usage
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return u
@@ -143,7 +144,7 @@ func procUsage(pid int) usage {
 	if f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(f) > 15-3 {
 		user, _ := strconv.ParseInt(f[14-3], 10, 64)
 		system, _ := strconv.ParseInt(f[15-3], 10, 64)
-		u.cpu = float64(user+system) / ticks
+		u.CPU = float64(user+system) / ticks
 	}
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
@@ -157,9 +158,9 @@ func procUsage(pid int) usage {
 		kb, _ := strconv.ParseInt(f[1], 10, 64)
 		switch f[0] {
 		case "Rss:":
-			u.rss = kb << 10
+			u.RSS = kb << 10
 		case "Pss:":
-			u.pss = kb << 10
+			u.PSS = kb << 10
 		}
 	}
 	return u

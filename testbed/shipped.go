@@ -34,6 +34,11 @@ func LoadTopology(name string) (Topology, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return Topology{}, fmt.Errorf("topology: %w", err)
 	}
+	return ShippedTopology(name)
+}
+
+// ShippedTopology reads a shipped topology by its name.
+func ShippedTopology(name string) (Topology, error) {
 	s, err := shipped.Open("topologies/" + strings.TrimSuffix(name, ".topo") + ".topo")
 	if err != nil {
 		return Topology{}, fmt.Errorf("topology %s: no such file, and none of the shipped ones: %s", name, strings.Join(Shipped(), ", "))

@@ -95,6 +95,19 @@ type LinkEndStatus struct {
 // Status looks at processes, links and, if wanted, paths. Counting them asks all control services as
 // hosts would, which in a network of many ASes takes many seconds.
 func (n *Network) Status(ctx context.Context, paths bool) Status {
+	seen, _ := n.routerStates(ctx)
+	s := n.status(seen)
+	if paths {
+		s.Pairs = n.pairs(ctx, seen)
+	}
+	return s
+}
+
+// Glance is the status without what routers and control services must be asked for: it costs next to nothing, but
+// does not know the state of links.
+func (n *Network) Glance() Status { return n.status(nil) }
+
+func (n *Network) status(seen map[pathsel.Interface]interfaceState) Status {
 	s := Status{
 		Topology: n.opts.Topology.Name, Dir: n.dir, PID: os.Getpid(), Subnet: n.plan.subnet,
 		Seconds: time.Since(n.started).Seconds(),
@@ -106,16 +119,12 @@ func (n *Network) Status(ctx context.Context, paths bool) Status {
 		u := p.usage()
 		ps := ProcessStatus{
 			IA: p.ia, Name: p.name, PID: p.cmd.Process.Pid, Running: !p.ended(),
-			CPU: u.cpu, RSS: u.rss, PSS: u.pss, Log: p.log,
+			CPU: u.CPU, RSS: u.RSS, PSS: u.PSS, Log: p.log,
 		}
 		if !ps.Running {
 			ps.Reason = p.reason()
 		}
 		s.Processes = append(s.Processes, ps)
-	}
-	seen, _ := n.routerStates(ctx)
-	if paths {
-		s.Pairs = n.pairs(ctx, seen)
 	}
 	for i, l := range n.links {
 		t := n.opts.Topology.Links[i]

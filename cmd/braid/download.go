@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -24,7 +22,7 @@ func downloadCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
 			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:42000, or host:port for TCP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
-			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line"},
+			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line, compressed if it ends in .gz"},
 			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted"},
 		}, sessionFlags()...),
 		Action: download,
@@ -66,17 +64,19 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeSession()) }()
 
-	out := newDisplay(cmd.Bool("json"), false)
+	out, err := sampling(cmd, false)
+	if err != nil {
+		return err
+	}
 	var trace io.Writer
 	if name := cmd.String("trace"); name != "" {
-		f, err := os.Create(name)
+		w, err := createTrace(name)
 		if err != nil {
-			return fmt.Errorf("open the trace: %w", err)
+			return err
 		}
-		w := bufio.NewWriter(f)
 		// The session is closed first, which ends the writing.
 		closeFirst := closeSession
-		closeSession = func() error { return errors.Join(closeFirst(), w.Flush(), f.Close()) }
+		closeSession = func() error { return errors.Join(closeFirst(), w.Close()) }
 		trace = w
 	}
 	var transfers []*client.Transfer

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
 
 	"braid/client"
@@ -22,6 +23,7 @@ type display struct {
 	terminal bool
 	screen   screen
 	start    time.Time
+	sample   time.Duration // between two progress events
 
 	mu     sync.Mutex
 	events *json.Encoder
@@ -31,15 +33,24 @@ func newDisplay(asJSON, uploads bool) *display {
 	return &display{
 		json: asJSON, uploads: uploads,
 		terminal: term.IsTerminal(int(os.Stderr.Fd())),
-		screen:   screen{w: os.Stderr}, events: json.NewEncoder(os.Stdout), start: time.Now(),
+		screen:   screen{w: os.Stderr}, events: json.NewEncoder(os.Stdout), start: time.Now(), sample: time.Second,
 	}
+}
+
+// sampling is a display that tells the progress as often as the user wants.
+func sampling(cmd *cli.Command, uploads bool) (*display, error) {
+	d := newDisplay(cmd.Bool("json"), uploads)
+	if d.sample = cmd.Duration("sample"); d.sample < 10*time.Millisecond {
+		return nil, usageErrorf("--sample %v: want at least 10ms", d.sample)
+	}
+	return d, nil
 }
 
 // interval between two looks: quick on a terminal, a line now and then in a log.
 func (d *display) interval() time.Duration {
 	switch {
 	case d.json:
-		return time.Second
+		return d.sample
 	case d.terminal:
 		return 500 * time.Millisecond
 	}

@@ -41,7 +41,10 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 	if len(listen) == 0 {
 		return usageErrorf("nobody could reach this seed: give --listen")
 	}
-	out := newDisplay(cmd.Bool("json"), true)
+	out, err := sampling(cmd, true)
+	if err != nil {
+		return err
+	}
 	dir := cmd.String("data")
 	for _, s := range sources {
 		if s.IsMagnet() {

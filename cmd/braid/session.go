@@ -17,18 +17,26 @@ import (
 
 // sessionFlags are common to the commands that talk to peers.
 func sessionFlags() []cli.Flag {
-	return slices.Concat([]cli.Flag{
+	own := []cli.Flag{
 		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:42000, or host:port for TCP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
-		&cli.StringFlag{Name: "path-selection", Value: "adaptive", Usage: "which paths to a peer are used: `NAME` is adaptive (what adds bandwidth), all, first, or slots (the published algorithm)"},
-		&cli.DurationFlag{Name: "initial-deadline", Value: 2 * time.Second, Usage: "slots: wait at most `TIME` for handshakes before the first selection"},
-		&cli.DurationFlag{Name: "slot", Value: time.Second, Usage: "slots: select every `TIME`"},
-		&cli.IntFlag{Name: "min-weight", Value: 25, Usage: "slots: keep paths with at least `PERCENT` of the best one's weight"},
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
 		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns (0: all)"},
 		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that SCION peers know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+		&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with --json: tell the progress every `TIME`, at least 10ms"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
-	}, limitFlags(), policyFlags(), scionFlags())
+	}
+	return slices.Concat(selectorFlags(), own, limitFlags(), policyFlags(), scionFlags())
+}
+
+// selectorFlags choose a selector, for openSelector.
+func selectorFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "path-selection", Value: "adaptive", Usage: "which paths to a peer are used: `NAME` is adaptive (what adds bandwidth), all, first, or slots (the published algorithm)"},
+		&cli.DurationFlag{Name: "initial-deadline", Value: 2 * time.Second, Usage: "slots: wait at most `TIME` for handshakes before the first selection"},
+		&cli.DurationFlag{Name: "slot", Value: time.Second, Usage: "slots: select every `TIME`"},
+		&cli.IntFlag{Name: "min-weight", Value: 25, Usage: "slots: keep paths with at least `PERCENT` of the best one's weight"},
+	}
 }
 
 // logger writes warnings, and more if the user asks for it.

@@ -77,6 +77,7 @@ func testbedCommand() *cli.Command {
 				Action: testbedLink,
 			},
 			demoCommand(),
+			testbedRunCommand(), testbedReplayCommand(),
 			{
 				Name:   "supervise",
 				Hidden: true, // the background half of up

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/pathsel"
+)
+
+func testbedReplayCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "replay",
+		Usage:     "show what another selector makes of a recorded trace",
+		ArgsUsage: "TRACE",
+		Description: "TRACE is a file that braid download --trace has written; a name that ends in .gz is decompressed. The situations\n" +
+			"stay as they were recorded: what would have become of other decisions cannot be known. A line is printed for each\n" +
+			"step at which the selectors decide differently, then a comparison.",
+		Flags:  append(selectorFlags(), &cli.BoolFlag{Name: "json", Usage: "print one JSON object for each differing step, and one at the end"}),
+		Action: testbedReplay,
+	}
+}
+
+// maxTraceStep bounds a step in memory: one of a hundred peers with a hundred paths each is some megabytes.
+const maxTraceStep = 64 << 20
+
+// replayStep is a step at which the selectors decide differently.
+type replayStep struct {
+	Event    string             `json:"event"` // step
+	Step     int                `json:"step"`  // from 1
+	T        float64            `json:"t"`     // seconds after the first step
+	Recorded []pathsel.Decision `json:"recorded"`
+	Replayed []pathsel.Decision `json:"replayed"`
+}
+
+// replayEnd compares the whole.
+type replayEnd struct {
+	Event     string     `json:"event"` // end
+	Steps     int        `json:"steps"`
+	Seconds   float64    `json:"seconds"`
+	Different int        `json:"different_steps"`
+	Recorded  replaySide `json:"recorded"`
+	Replayed  replaySide `json:"replayed"`
+}
+
+type replaySide struct {
+	Selector  string `json:"selector"`
+	Decisions int    `json:"decisions"`
+	// Selected are the decisions that put a path-level peer to work, Dropped those that took it from it.
+	Selected int `json:"selected"`
+	Dropped  int `json:"dropped"`
+}
+
+func (s *replaySide) count(p pathsel.Plan) {
+	s.Decisions += len(p.Decisions)
+	for _, d := range p.Decisions {
+		switch d.Action {
+		case pathsel.Open, pathsel.Return:
+			s.Selected++
+		case pathsel.Close, pathsel.Park, pathsel.Fail:
+			s.Dropped++
+		}
+	}
+}
+
+func testbedReplay(_ context.Context, c *cli.Command) (err error) {
+	if c.NArg() != 1 {
+		return usageErrorf("name one trace; see braid testbed replay --help")
+	}
+	selector, err := openSelector(c)
+	if err != nil {
+		return err
+	}
+	f, err := openTrace(c.Args().First())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	out := bufio.NewWriter(os.Stdout)
+	defer func() { err = errors.Join(err, out.Flush()) }()
+	return replay(f, selector, out, c.Bool("json"))
+}
+
+// replay goes through a trace step by step: a long download's does not fit into memory.
+func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bool) error {
+	end := replayEnd{Event: "end", Replayed: replaySide{Selector: selector.Name()}}
+	encoder := json.NewEncoder(out)
+	var memory pathsel.Memory
+	var first time.Time
+	for s, err := range pathsel.Steps(trace, maxTraceStep) {
+		if err != nil {
+			return err
+		}
+		if end.Steps++; end.Steps == 1 {
+			first, end.Recorded.Selector = s.View.Now, s.Selector
+		}
+		s.View.Memory = memory
+		plan := selector.Decide(s.View)
+		memory = plan.Memory
+		end.Recorded.count(s.Plan)
+		end.Replayed.count(plan)
+		end.Seconds = s.View.Now.Sub(first).Seconds()
+		if sameActions(s.Plan.Decisions, plan.Decisions) {
+			continue
+		}
+		end.Different++
+		step := replayStep{"step", end.Steps, end.Seconds, s.Plan.Decisions, plan.Decisions}
+		if asJSON {
+			err = encoder.Encode(step)
+		} else {
+			_, err = fmt.Fprintf(out, "%8.1f s  %s: %s\n            %s: %s\n", step.T, s.Selector, decisions(step.Recorded), selector.Name(), decisions(step.Replayed))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if end.Steps == 0 {
+		return errors.New("the trace has no step")
+	}
+	if asJSON {
+		return encoder.Encode(end)
+	}
+	_, err := fmt.Fprintf(out, "%d steps in %.1f s, %d decided differently\n", end.Steps, end.Seconds, end.Different)
+	for _, s := range []replaySide{end.Recorded, end.Replayed} {
+		if err == nil {
+			_, err = fmt.Fprintf(out, "%-10s %4d decisions, %4d put a path to work, %4d took one from it\n", plain(s.Selector), s.Decisions, s.Selected, s.Dropped)
+		}
+	}
+	return err
+}
+
+// sameActions tells whether two lists of decisions do the same; reasons may differ.
+func sameActions(a, b []pathsel.Decision) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Key != b[i].Key || a[i].Action != b[i].Action {
+			return false
+		}
+	}
+	return true
+}
+
+func decisions(list []pathsel.Decision) string {
+	if len(list) == 0 {
+		return "-"
+	}
+	var s []string
+	for _, d := range list {
+		s = append(s, plain(fmt.Sprintf("%s %s (%s)", d.Action, d.Key, d.Reason)))
+	}
+	return strings.Join(s, "; ")
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/testbed/scenario"
+)
+
+func testbedRunCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "run scenarios on a SCION network on this machine, and compare with what the links could carry",
+		ArgsUsage: "FILE.yaml|NAME...",
+		Description: "--list shows the scenarios that come with braid; testbed/scenarios/README.md describes their files and the figures.\n" +
+			"A run directory that is named again is completed: only what is missing is run. Run it on a machine that does\n" +
+			"nothing else: a run in which the machine and not a link was the limit is marked CPU-bound.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "list", Usage: "list the scenarios, and how long each takes"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "run `DIR`ectory"},
+			&cli.IntFlag{Name: "runs", Usage: "run each variant `N` times (default: what the scenario says)"},
+			&cli.FloatFlag{Name: "scale", Value: 1, Usage: "take only this `PART` of data and times, for a quick look"},
+			&cli.StringSliceFlag{Name: "variant", Usage: "run only the variants of this `NAME` (repeatable)"},
+			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object for each scenario and variant"},
+		},
+		Action: testbedRun,
+	}
+}
+
+func testbedRun(ctx context.Context, c *cli.Command) error {
+	names := c.Args().Slice()
+	if c.Bool("list") && len(names) == 0 {
+		names = scenario.Shipped()
+	}
+	if len(names) == 0 {
+		return usageErrorf("name at least one scenario: a file, or one of %s", strings.Join(scenario.Shipped(), ", "))
+	}
+	if c.IsSet("runs") && c.Int("runs") < 1 {
+		return usageErrorf("--runs %d: want at least 1", c.Int("runs"))
+	}
+	var all []scenario.Scenario
+	seen := map[string]bool{}
+	for _, n := range names {
+		s, err := scenario.Load(n)
+		if err != nil {
+			return err
+		}
+		if seen[s.Name] {
+			return usageErrorf("scenario %s is named twice", s.Name)
+		}
+		seen[s.Name] = true
+		if only := c.StringSlice("variant"); len(only) > 0 {
+			if s, err = s.Only(only); err != nil {
+				return usageErrorf("--variant: %w", err)
+			}
+		}
+		if s, err = s.Scaled(c.Float("scale")); err != nil {
+			return usageErrorf("--scale: %w", err)
+		}
+		all = append(all, s)
+	}
+	if c.Bool("list") {
+		return listScenarios(all, c.Bool("json"))
+	}
+	if c.String("output") == "" {
+		return usageErrorf("say where the runs are kept: -o DIR")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("testbed run: %w", err)
+	}
+	var whole time.Duration
+	for _, s := range all {
+		whole += s.Estimate(c.Int("runs"))
+	}
+	fmt.Fprintf(os.Stderr, "run: %d scenarios, about %v if nothing of it is there yet\n", len(all), whole.Round(time.Second))
+	results, err := scenario.Run(ctx, all, scenario.Options{
+		Dir: c.String("output"), Runs: c.Int("runs"), Braid: exe, SCIONBin: c.String("scion-bin"),
+		Say: func(line string) { fmt.Fprintln(os.Stderr, "run:", line) },
+		Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			err = codedError{fmt.Errorf("interrupted after %d runs; the same command goes on from there", len(results)), exitInterrupted}
+		}
+		return err
+	}
+	summaries := scenario.Summarise(all, results)
+	if c.Bool("json") {
+		encoder := json.NewEncoder(os.Stdout)
+		encoder.SetEscapeHTML(false) // expectations are comparisons
+		for _, s := range summaries {
+			if err := encoder.Encode(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return scenario.Table(os.Stdout, summaries)
+}
+
+func listScenarios(all []scenario.Scenario, asJSON bool) error {
+	type entry struct {
+		Name     string   `json:"name"`
+		About    string   `json:"about"`
+		Runs     int      `json:"runs"`
+		Variants []string `json:"variants"`
+		Seconds  float64  `json:"seconds"` // about
+	}
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	encoder := json.NewEncoder(os.Stdout)
+	fmt.Fprintln(t, "SCENARIO\tRUNS\tVARIANTS\tTAKES\tABOUT")
+	for _, s := range all {
+		e := entry{s.Name, s.About, s.Runs, nil, s.Estimate(0).Seconds()}
+		for _, v := range s.Variants {
+			e.Variants = append(e.Variants, v.Name)
+		}
+		if asJSON {
+			if err := encoder.Encode(e); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%v\t%s\n", e.Name, e.Runs, strings.Join(e.Variants, ", "), s.Estimate(0).Round(time.Second), e.About)
+	}
+	if asJSON {
+		return nil
+	}
+	return t.Flush()
+}

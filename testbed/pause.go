@@ -1,0 +1,45 @@
+package testbed
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+
+	"braid/pathsel"
+)
+
+// Pause stops the border router that has the interface, as a debugger or an overloaded host would: it keeps its sockets and
+// answers nothing. It returns all interfaces of that router. Resume lets it go on; Close works on a paused one, too.
+func (n *Network) Pause(at pathsel.Interface) ([]pathsel.Interface, error) {
+	return n.signalRouter(at, syscall.SIGSTOP)
+}
+
+// Resume lets the router that has the interface go on.
+func (n *Network) Resume(at pathsel.Interface) error {
+	_, err := n.signalRouter(at, syscall.SIGCONT)
+	return err
+}
+
+func (n *Network) signalRouter(at pathsel.Interface, s syscall.Signal) ([]pathsel.Interface, error) {
+	a, _ := n.as(at.IA)
+	for _, r := range a.routers {
+		if !slices.ContainsFunc(r.interfaces, func(i interfacePlan) bool { return i.id == at.ID }) {
+			continue
+		}
+		var all []pathsel.Interface
+		for _, i := range r.interfaces {
+			all = append(all, pathsel.Interface{IA: at.IA, ID: i.id})
+		}
+		for _, p := range n.processes {
+			if p.ia != at.IA || p.name != r.name {
+				continue
+			}
+			if err := p.cmd.Process.Signal(s); err != nil {
+				return nil, fmt.Errorf("send %v to %s: %w", s, p, err)
+			}
+			n.log.Info("router signalled", "router", p.String(), "signal", s.String())
+			return all, nil
+		}
+	}
+	return nil, fmt.Errorf("no router of topology %s has the interface %s", n.opts.Topology.Name, at)
+}

@@ -1,0 +1,456 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"braid/pathsel"
+	"braid/testbed"
+	"braid/testbed/linkemu"
+)
+
+// attempt is one run of a scenario in one variant.
+type attempt struct {
+	stage
+	variant Variant
+	dir     string
+	peers   []*process
+	flows   []*flow
+	writer  *sampleWriter
+
+	messages chan message
+	done     chan struct{} // nobody reads messages any more
+	schedule []action      // not in order
+	begun    time.Time     // the run
+	zero     time.Time     // the first payload byte of a leecher; zero until then
+	states   []timedState
+	paused   map[pathsel.Interface]bool
+	spans    map[*flow]*span
+
+	recorders map[*process]*recorder
+	routes    map[string][]route // of each leecher
+	watch     watch
+}
+
+// action is something to do at a moment.
+type action struct {
+	when When
+	plus time.Duration // after the moment
+	do   func() error
+}
+
+type timedState struct {
+	at       time.Time
+	capacity map[pathsel.Interface]float64
+}
+
+type span struct{ from, to time.Time }
+
+// run, in order:
+//  1. every link as at the start, and working
+//  2. seeds, until they serve; then the leechers that start at once
+//  3. what the peers say is recorded, and what is due is done, until all leechers have ended
+//  4. everything ends; the data is compared
+//  5. the figures are made
+func (a *attempt) run(ctx context.Context) (Result, error) {
+	defer close(a.done)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout, failure{fmt.Errorf("not done after %v", a.Timeout)})
+	defer cancel()
+	if err := a.rest(ctx); err != nil {
+		return Result{}, err
+	}
+	var err error
+	a.begun = time.Now()
+	if a.writer, err = newSampleWriter(filepath.Join(a.dir, samplesFile), a.begun); err != nil {
+		return Result{}, err
+	}
+	err = a.course(ctx)
+	var failed failure
+	if errors.As(err, &failed) {
+		err = nil
+	}
+	if err = errors.Join(err, a.finish()); err != nil {
+		return Result{}, err
+	}
+	if a.zero.IsZero() {
+		return Result{}, fmt.Errorf("no payload came at all: %w", failed)
+	}
+	return a.result(failed)
+}
+
+// failure is how a run can end that is a result: braid did not do what it was asked for.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+// rest puts every link back to what it is at the start, and waits until routers agree that all work.
+func (a *attempt) rest(ctx context.Context) error {
+	for _, l := range a.topology.Links {
+		if err := a.network.SetLink(l.A.Interface, func(c *linkemu.Config) { *c = l.Config }); err != nil {
+			return err
+		}
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s := a.network.Status(ctx, false)
+		down := slices.ContainsFunc(s.Links, func(l testbed.LinkStatus) bool { return !works(l.A) || !works(l.B) })
+		if !s.Healthy() {
+			return errors.New("a process of the network has died")
+		}
+		if !down {
+			a.watch.begin(s)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for all links to work: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+func works(e testbed.LinkEndStatus) bool { return e.State == "up" || e.State == "unwatched" }
+
+func (a *attempt) course(ctx context.Context) error {
+	a.note()
+	if err := a.findRoutes(ctx); err != nil {
+		return err
+	}
+	for _, t := range a.Traffic {
+		f, err := prepareFlow(ctx, t, a.hosts)
+		if err != nil {
+			return err
+		}
+		a.flows = append(a.flows, f)
+		a.at(t.Start, 0, func() error {
+			a.spans[f] = &span{from: time.Now()}
+			f.sample()
+			f.start()
+			return nil
+		})
+		if t.Stop != nil {
+			a.at(*t.Stop, 0, func() error { return a.stopFlow(f) })
+		}
+	}
+	for _, e := range a.Events {
+		a.plan(e)
+	}
+	for _, p := range a.Peers {
+		if p.Start.immediately() {
+			if err := a.start(ctx, p); err != nil {
+				return err
+			}
+		} else {
+			a.at(p.Start, 0, func() error { return a.start(ctx, p) })
+		}
+		for _, end := range []struct {
+			when *When
+			do   func(*process)
+		}{{p.Stop, (*process).interrupt}, {p.Crash, (*process).kill}} {
+			if end.when != nil {
+				a.at(*end.when, 0, func() error {
+					if i := slices.IndexFunc(a.peers, func(x *process) bool { return x.peer.Name == p.Name }); i >= 0 {
+						end.do(a.peers[i])
+					}
+					return nil
+				})
+			}
+		}
+	}
+	return a.follow(ctx)
+}
+
+func (a *attempt) at(w When, plus time.Duration, do func() error) {
+	a.schedule = append(a.schedule, action{w, plus, do})
+}
+
+// plan schedules what an event does, each time it does.
+func (a *attempt) plan(e Event) {
+	for i := range max(1, e.Times) {
+		begin := time.Duration(i) * e.Every
+		if e.Pause != nil {
+			a.at(e.At, begin, func() error { return a.pause(e.Pause.Interface) })
+			a.at(e.At, begin+e.For, func() error { return a.resume(e.Pause.Interface) })
+			continue
+		}
+		at := e.Link.Interface
+		a.at(e.At, begin, func() error { return a.change(e.change(at)) })
+		if e.For > 0 {
+			a.at(e.At, begin+e.For, func() error { return a.change(e.undo(at, a.topology.Links[a.link(at)].Config)) })
+		}
+	}
+}
+
+func (a *attempt) change(c testbed.LinkChange) error {
+	err := a.network.Change(c)
+	a.note()
+	a.writer.write(line{Kind: "event", What: "link", At: c.Interface.String(), Change: &c})
+	return err
+}
+
+func (a *attempt) pause(at pathsel.Interface) error {
+	ends, err := a.network.Pause(at)
+	for _, i := range ends {
+		a.paused[i] = true
+	}
+	a.note()
+	a.writer.write(line{Kind: "event", What: "pause", At: at.String()})
+	return err
+}
+
+func (a *attempt) resume(at pathsel.Interface) error {
+	err := a.network.Resume(at)
+	clear(a.paused)
+	a.note()
+	a.writer.write(line{Kind: "event", What: "resume", At: at.String()})
+	return err
+}
+
+// note records what the links carry from now on.
+func (a *attempt) note() {
+	s := timedState{time.Now(), map[pathsel.Interface]float64{}}
+	for _, l := range a.network.Glance().Links {
+		for _, e := range []testbed.LinkEndStatus{l.A, l.B} {
+			c := e.Config
+			switch {
+			case c.Down || a.paused[l.A.Interface] || a.paused[l.B.Interface]:
+				s.capacity[e.Interface] = 0
+			case c.Rate == 0:
+				s.capacity[e.Interface] = math.Inf(1)
+			default:
+				s.capacity[e.Interface] = float64(c.Rate) * (1 - c.Loss)
+			}
+		}
+	}
+	a.states = append(a.states, s)
+}
+
+func (a *attempt) stopFlow(f *flow) error {
+	if s := a.spans[f]; s != nil && s.to.IsZero() {
+		s.to = time.Now()
+		f.sample()
+	}
+	return f.end()
+}
+
+// start starts a peer, and waits until it serves if others are to download from it.
+func (a *attempt) start(ctx context.Context, p Peer) error {
+	args := []string{"seed", a.torrent, "--data", a.data}
+	out := ""
+	if p.Role == Leech {
+		out = filepath.Join(a.scratch, p.Name)
+		args = []string{"download", a.torrent, "-o", out, "--local", a.network.HostIP(p.AS).String()}
+		selector := p.Selector
+		if a.variant.Selector != "" {
+			selector = a.variant.Selector
+		}
+		args = append(args, "--path-selection", selector, "--sample", a.Sample.String())
+		for _, x := range a.peers {
+			if x.peer.Role == Seed && len(p.From) == 0 || slices.Contains(p.From, x.peer.Name) {
+				args = append(args, "--peer", x.listen)
+			}
+		}
+		args = append(args, a.variant.Args...)
+	}
+	serves := p.Role == Seed || slices.ContainsFunc(a.Peers, func(x Peer) bool { return slices.Contains(x.From, p.Name) })
+	if serves {
+		args = append(args, "--listen", fmt.Sprintf("%s,[%s]:0", p.AS, a.network.HostIP(p.AS)))
+	}
+	// A key of its own: peers that share one would be one peer.
+	args = append(args, "--identity", filepath.Join(a.scratch, p.Name+".pem"))
+	args = append(args, "--json", "--config-dir", a.network.ConfigDir(p.AS))
+	args = append(args, p.Args...)
+	ps, err := startProcess(a.launcher, a.braid, p, a.dir, args, a.messages, a.done)
+	if err != nil {
+		return err
+	}
+	ps.out, ps.leaves = out, p.Stop != nil || p.Crash != nil
+	a.peers = append(a.peers, ps)
+	if p.Role == Leech {
+		a.recorders[ps] = &recorder{}
+	}
+	for serves && ps.listen == "" && !ps.ended {
+		if err := a.next(ctx, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow does what is due and records what the peers say, until all leechers have ended.
+func (a *attempt) follow(ctx context.Context) error {
+	glances := time.NewTicker(glanceEvery)
+	defer glances.Stop()
+	for !a.over() {
+		if err := a.next(ctx, glances.C); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *attempt) over() bool {
+	leechers := 0
+	for _, p := range a.Peers {
+		if p.Role == Leech {
+			leechers++
+		}
+	}
+	ended := 0
+	for _, p := range a.peers {
+		if p.peer.Role == Leech && p.ended {
+			ended++
+		}
+	}
+	// A leecher that was to start later than the last one ended has nothing to be compared with.
+	return ended == leechers
+}
+
+// next waits for one thing to happen.
+func (a *attempt) next(ctx context.Context, glances <-chan time.Time) error {
+	var due <-chan time.Time
+	i, when := a.nextAction()
+	if i >= 0 {
+		t := time.NewTimer(time.Until(when))
+		defer t.Stop()
+		due = t.C
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case m := <-a.messages:
+		return a.hear(m)
+	case <-due:
+		do := a.schedule[i].do
+		a.schedule = slices.Delete(a.schedule, i, i+1)
+		return do()
+	case <-glances:
+		a.glance()
+	}
+	return nil
+}
+
+// nextAction is the action that is due next; -1 if none is known to be.
+func (a *attempt) nextAction() (index int, when time.Time) {
+	index = -1
+	for i, x := range a.schedule {
+		at := a.zero
+		if a.zero.IsZero() || x.when.Done > 0 {
+			continue
+		}
+		at = at.Add(x.when.After + x.plus)
+		if index < 0 || at.Before(when) {
+			index, when = i, at
+		}
+	}
+	return index, when
+}
+
+// hear records what a peer has said.
+func (a *attempt) hear(m message) error {
+	p := m.from
+	if m.end != nil {
+		p.ended = true
+		p.endedAt = m.at
+		if !p.stopped && (p.peer.Role == Seed || !errors.Is(m.end, io.EOF)) {
+			return failure{fmt.Errorf("peer %s ended: %w: %s", p.peer.Name, m.end, p.lastWords())}
+		}
+		return nil
+	}
+	a.writer.event(p, m)
+	switch m.Event {
+	case "ready":
+		if len(m.Listen) > 0 {
+			p.listen = m.Listen[0]
+		}
+	case "progress", "done":
+		if p.peer.Role != Leech {
+			return nil
+		}
+		a.recorders[p].add(m)
+		if a.zero.IsZero() && m.Fetched > 0 {
+			a.zero = m.at
+			a.watch.zero(a.network, a.peers)
+		}
+		a.resolve()
+	default:
+		if p.peer.Role == Leech {
+			a.recorders[p].add(m)
+		}
+	}
+	return nil
+}
+
+// resolve turns parts that the leechers have reached into times.
+func (a *attempt) resolve() {
+	if a.zero.IsZero() {
+		return
+	}
+	var have, want int64
+	for _, p := range a.Peers {
+		if p.Role == Leech {
+			want += a.size
+		}
+	}
+	for _, r := range a.recorders {
+		have += r.fetched
+	}
+	for i, x := range a.schedule {
+		if x.when.Done > 0 && float64(have) >= x.when.Done*float64(want) {
+			a.schedule[i].when = When{After: time.Since(a.zero)}
+		}
+	}
+}
+
+// glance samples links, processes and flows.
+func (a *attempt) glance() {
+	s := a.network.Glance()
+	a.writer.glance(s, a.peers)
+	for _, f := range a.flows {
+		f.sample()
+		a.writer.write(line{Kind: "traffic", What: f.Name, Bytes: f.bytes.Load()})
+	}
+}
+
+// finish ends everything that the run has started, and waits for it.
+func (a *attempt) finish() error {
+	var errs []error
+	for at := range a.paused {
+		errs = append(errs, a.network.Resume(at))
+	}
+	clear(a.paused)
+	for _, f := range a.flows {
+		errs = append(errs, a.stopFlow(f))
+	}
+	a.watch.end(a.network.Status(context.Background(), false), a.network, a.peers)
+	for _, p := range a.peers {
+		if !p.ended {
+			p.interrupt()
+		}
+	}
+	patience := time.NewTimer(20 * time.Second)
+	defer patience.Stop()
+	for slices.ContainsFunc(a.peers, func(p *process) bool { return !p.ended }) {
+		select {
+		case m := <-a.messages:
+			if m.end != nil {
+				m.from.ended, m.from.endedAt = true, m.at
+			}
+		case <-patience.C:
+			for _, p := range a.peers {
+				if !p.ended {
+					p.kill()
+				}
+			}
+		}
+	}
+	errs = append(errs, a.writer.close())
+	return errors.Join(errs...)
+}

@@ -1,0 +1,246 @@
+package scenario
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"braid/pathsel"
+	"braid/testbed"
+)
+
+// Bounds of a scenario: more is a mistake in the file, or would take a day.
+const (
+	maxPeers  = 64
+	maxEvents = 256
+	maxTimes  = 10_000
+	maxRuns   = 1000
+	maxSize   = Bytes(1 << 40)
+	maxTime   = 24 * time.Hour
+	minSample = 10 * time.Millisecond
+)
+
+// check says what is wrong with a scenario, and puts its links into the topology.
+func (s *Scenario) check() error {
+	switch {
+	case strings.TrimSpace(s.About) == "":
+		return errors.New("about: say in a line what the scenario shows")
+	case s.Size <= 0 || s.Size > maxSize:
+		return errors.New("size: say how much data is transferred, such as 20MB")
+	case len(s.Peers) > maxPeers || len(s.Traffic) > maxPeers || len(s.Variants) > maxPeers || len(s.Measure) > maxPeers:
+		return fmt.Errorf("more than %d peers, flows, variants or measures", maxPeers)
+	case len(s.Events) > maxEvents || len(s.Links) > maxEvents:
+		return fmt.Errorf("more than %d events or links", maxEvents)
+	case s.Runs < 1 || s.Runs > maxRuns:
+		return fmt.Errorf("runs: want 1 to %d", maxRuns)
+	case s.Takes <= 0 || s.Takes > maxTime:
+		return errors.New("takes: say about how long one run takes, such as 20s")
+	case s.Timeout < 0 || s.Timeout > maxTime:
+		return fmt.Errorf("timeout: want at most %v", maxTime)
+	case s.Sample < minSample || s.Sample > time.Minute:
+		return fmt.Errorf("sample: want %v to 1m", minSample)
+	}
+	if _, err := s.options(); err != nil {
+		return err
+	}
+	if err := s.checkPeers(); err != nil {
+		return err
+	}
+	for _, t := range s.Traffic {
+		if err := s.checkTraffic(t); err != nil {
+			return fmt.Errorf("traffic %q: %w", t.Name, err)
+		}
+	}
+	s.topology.Links = slices.Clone(s.topology.Links)
+	for _, l := range s.Links {
+		i := s.link(l.At.Interface)
+		if i < 0 {
+			return fmt.Errorf("links: no link of topology %s ends at %s", s.topology.Name, l.At)
+		}
+		if l.empty() || l.Direction != "" {
+			return fmt.Errorf("links: %s: say what differs, for both directions", l.At)
+		}
+		l.change(l.At.Interface).Apply(&s.topology.Links[i].Config)
+		if err := s.topology.Links[i].Config.Validate(); err != nil {
+			return fmt.Errorf("links: %s: %w", l.At, err)
+		}
+	}
+	for i, e := range s.Events {
+		if err := s.checkEvent(e); err != nil {
+			return fmt.Errorf("event %d: %w", i+1, err)
+		}
+	}
+	return s.checkFigures()
+}
+
+// options are the testbed's.
+func (s *Scenario) options() (o testbed.Options, err error) {
+	o.Topology, o.PathLifetime = s.topology, s.PathLifetime
+	switch s.BFD {
+	case "":
+	case "off":
+		o.NoBFD = true
+	default:
+		if o.BFD, err = time.ParseDuration(s.BFD); err != nil {
+			return o, fmt.Errorf("bfd: %q: want an interval such as 200ms, or off", s.BFD)
+		}
+	}
+	return o, nil
+}
+
+func (s *Scenario) link(at pathsel.Interface) int {
+	return slices.IndexFunc(s.topology.Links, func(l testbed.Link) bool { return l.A.Interface == at || l.B.Interface == at })
+}
+
+func (s *Scenario) hasAS(ia pathsel.IA) bool {
+	return slices.ContainsFunc(s.topology.ASes, func(a testbed.AS) bool { return a.IA == ia })
+}
+
+func plainName(n string) error {
+	if n == "" || len(n) > 40 || strings.Trim(n, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		return fmt.Errorf("name %q: want small letters, digits, - and _", n)
+	}
+	return nil
+}
+
+func (s *Scenario) checkPeers() error {
+	var seeds, leechers int
+	for i, p := range s.Peers {
+		if err := plainName(p.Name); err != nil {
+			return fmt.Errorf("peers: %w", err)
+		}
+		earlier := s.Peers[:i]
+		named := func(n string) bool { return slices.ContainsFunc(earlier, func(p Peer) bool { return p.Name == n }) }
+		switch {
+		case named(p.Name):
+			return fmt.Errorf("peer %s twice", p.Name)
+		case !s.hasAS(p.AS):
+			return fmt.Errorf("peer %s: AS %s is not in topology %s", p.Name, p.AS, s.topology.Name)
+		case p.Role == Seed && (len(p.From) > 0 || !p.Start.immediately() || p.Selector != ""):
+			return fmt.Errorf("peer %s: a seed has no from, no selector, and starts first", p.Name)
+		case p.Role != Seed && p.Role != Leech:
+			return fmt.Errorf("peer %s: role %q: want seed or leech", p.Name, p.Role)
+		}
+		for _, f := range p.From {
+			if !named(f) {
+				return fmt.Errorf("peer %s: from %q: no peer of that name before it", p.Name, f)
+			}
+		}
+		if p.Role == Seed {
+			seeds++
+		} else {
+			leechers++
+			if !slices.ContainsFunc(earlier, func(p Peer) bool { return p.Role == Seed }) {
+				return fmt.Errorf("peer %s: no seed before it", p.Name)
+			}
+		}
+	}
+	if seeds == 0 || leechers == 0 {
+		return errors.New("peers: want at least one seed and one leech")
+	}
+	if !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Role == Leech && p.Start.immediately() }) {
+		return errors.New("peers: at least one leech must start at once; times count from its first payload byte")
+	}
+	names := map[string]bool{}
+	for _, v := range s.Variants {
+		if err := plainName(v.Name); err != nil {
+			return fmt.Errorf("variants: %w", err)
+		}
+		if names[v.Name] {
+			return fmt.Errorf("variant %s twice", v.Name)
+		}
+		names[v.Name] = true
+	}
+	return nil
+}
+
+func (s *Scenario) checkTraffic(t Traffic) error {
+	if err := plainName(t.Name); err != nil {
+		return err
+	}
+	switch {
+	case slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Name == t.Name }):
+		return errors.New("a peer has that name")
+	case t.Kind != Bulk && t.Kind != Datagrams:
+		return fmt.Errorf("kind %q: want bulk or datagrams", t.Kind)
+	case (t.Kind == Datagrams) != (t.Rate > 0):
+		return errors.New("datagrams want a rate, bulk has none")
+	case !s.hasAS(t.From) || !s.hasAS(t.To) || t.From == t.To:
+		return fmt.Errorf("want two ASes of topology %s", s.topology.Name)
+	case s.link(t.Over.Interface) < 0:
+		return fmt.Errorf("over: no link of topology %s ends at %s", s.topology.Name, t.Over)
+	}
+	return nil
+}
+
+func (s *Scenario) checkEvent(e Event) error {
+	at := cmp.Or(e.Link, e.Pause)
+	switch {
+	case (e.Link == nil) == (e.Pause == nil):
+		return errors.New("want either a link or a pause")
+	case s.link(at.Interface) < 0:
+		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, at)
+	case e.Link != nil && e.empty():
+		return fmt.Errorf("say what changes at %s", at)
+	case e.Pause != nil && (e.Properties != Properties{} || e.For <= 0):
+		return errors.New("a pause wants for, and nothing of a link")
+	case e.For < 0 || e.For > maxTime || e.Every < 0 || e.Every > maxTime || e.Times < 0 || e.Times > maxTimes:
+		return errors.New("for, every or times are out of bounds")
+	case (e.Every > 0) != (e.Times > 1) || e.Every > 0 && (e.For == 0 || e.For >= e.Every):
+		return errors.New("to repeat, give times, every, and a shorter for")
+	}
+	if e.Link == nil {
+		return nil
+	}
+	if d := e.Direction; d != "" && d != "both" && d != "out" && d != "in" {
+		return fmt.Errorf("direction %q: want in, out or both", d)
+	}
+	c := s.topology.Links[s.link(at.Interface)].Config
+	e.change(at.Interface).Apply(&c)
+	return c.Validate()
+}
+
+func (s *Scenario) checkFigures() error {
+	names := map[string]bool{}
+	for _, n := range alwaysMeasured {
+		names[n] = true
+	}
+	for _, m := range s.Measure {
+		if err := plainName(m.Name); err != nil {
+			return fmt.Errorf("measure: %w", err)
+		}
+		if names[m.Name] {
+			return fmt.Errorf("measure %s twice", m.Name)
+		}
+		names[m.Name] = true
+		f, ok := figures[m.What]
+		switch {
+		case !ok:
+			return fmt.Errorf("measure %s: what %q: want one of %s", m.Name, m.What, strings.Join(figureNames(), ", "))
+		case m.From < 0 || m.From > maxTime || m.To < 0 || m.To > maxTime || m.To != 0 && m.To <= m.From:
+			return fmt.Errorf("measure %s: from must lie before to", m.Name)
+		case f.over != (m.Over != nil) && !f.maybeOver:
+			return fmt.Errorf("measure %s: over is needed for out and back, and does not go with all others", m.Name)
+		case f.base != (m.Base != nil) || m.Base != nil && m.Base.To <= m.Base.From:
+			return fmt.Errorf("measure %s: base is a window for ratio only", m.Name)
+		case f.flow != slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return t.Name == m.Of && t.Kind == Bulk }):
+			return fmt.Errorf("measure %s: of must name bulk traffic for share, and only for it", m.Name)
+		case m.Of != "" && !f.flow && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Name == m.Of && p.Role == Leech }):
+			return fmt.Errorf("measure %s: of %q: no leecher has that name", m.Name, m.Of)
+		case m.Over != nil && s.link(m.Over.Interface) < 0:
+			return fmt.Errorf("measure %s: no link of topology %s ends at %s", m.Name, s.topology.Name, m.Over)
+		}
+	}
+	for n, e := range s.Expect {
+		if !names[n] {
+			return fmt.Errorf("expect: nothing measures %q", n)
+		}
+		if _, err := parseComparison(e); err != nil {
+			return fmt.Errorf("expect: %s: %w", n, err)
+		}
+	}
+	return nil
+}

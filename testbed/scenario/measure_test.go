@@ -1,0 +1,141 @@
+package scenario
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"braid/pathsel"
+)
+
+// steady is a leecher over two links of 8 Mbit/s, a share of 1, from -1 s to 20 s: 1 MB a second on each from 0 s on.
+// Link 1 is down from 5 s to 10 s.
+func steady() record {
+	one, two := way(1, 1), way(1, 2)
+	both := map[pathsel.Interface]float64{link(1): 8e6, link(2): 8e6}
+	half := map[pathsel.Interface]float64{link(1): 0, link(2): 8e6}
+	l := leecherRecord{name: "leecher", start: -1, end: 20, complete: true, routes: []route{one, two}}
+	for i := range 201 {
+		t := float64(i) / 10
+		first := t
+		if t > 5 {
+			first = max(5, t-5)
+		}
+		b := map[pathsel.Fingerprint]uint64{one.fingerprint: uint64(first * 1e6), two.fingerprint: uint64(t * 1e6)}
+		l.samples = append(l.samples, sample{t, int64(first*1e6) + int64(t*1e6), b})
+	}
+	k1, k2 := pathsel.Key{Peer: "s", Path: one.fingerprint}, pathsel.Key{Peer: "s", Path: two.fingerprint}
+	l.choices = []choice{
+		{-.9, k1, "path-selected"}, {-.9, k2, "path-selected"}, {-.8, k1, "path-opened"}, {-.8, k2, "path-opened"},
+		{5.5, k1, "path-failed"}, {6.5, k1, "path-selected"}, {6.6, k1, "path-failed"}, {10.2, k1, "path-selected"}, {10.3, k1, "path-opened"},
+		{12, k2, "path-parked"}, {13, k2, "path-probed"}, {13.5, k2, "path-parked"}, {14, k2, "path-returned"}, {20.5, k1, "path-closed"},
+	}
+	return record{
+		leechers: []leecherRecord{l}, end: 20,
+		states: []linkState{{-2, both}, {5, half}, {10, both}},
+	}
+}
+
+func TestFigures(t *testing.T) {
+	r := steady()
+	at := func(n int) *At { return &At{link(n)} }
+	const s = time.Second
+	for _, tt := range []struct {
+		m    Measure
+		want float64
+	}{
+		{Measure{What: "efficiency", From: s, To: 5 * s}, 1},
+		{Measure{What: "efficiency", From: 5 * s, To: 10 * s}, 1},
+		{Measure{What: "rate", From: s, To: 5 * s}, 16},
+		{Measure{What: "rate", From: 6 * s, To: 9 * s, Of: "leecher"}, 8},
+		{Measure{What: "rate", From: 6 * s, To: 9 * s, Over: at(1)}, 0},
+		{Measure{What: "rate", From: 6 * s, To: 9 * s, Over: at(2)}, 8},
+		{Measure{What: "ratio", From: 6 * s, To: 9 * s, Base: &Window{s, 5 * s}}, .5},
+		{Measure{What: "gap"}, .1},
+		{Measure{What: "out", From: 5 * s, Over: at(1)}, .5},
+		{Measure{What: "back", From: 10 * s, Over: at(1)}, .1},
+	} {
+		got, ok, err := figures[tt.m.What].of(r, tt.m)
+		if err != nil || !ok || math.Abs(got-tt.want) > 1e-3 {
+			t.Errorf("%+v: %v, %v, %v, want %v", tt.m, got, ok, err, tt.want)
+		}
+	}
+	for _, m := range []Measure{
+		{What: "out", From: 15 * s, Over: at(1)}, {What: "back", From: 20 * s, Over: at(1)}, {What: "rate", From: 30 * s}, {What: "gap", From: 30 * s},
+		{What: "efficiency", From: 30 * s},
+	} {
+		if v, ok, err := figures[m.What].of(r, m); ok || err != nil {
+			t.Errorf("%+v: %v, %v where there is nothing to measure", m, v, err)
+		}
+	}
+	m, err := measure(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 35 MB of 21 s over two links, of which one was away for 5 s.
+	if !near(m["e"], 35./37) || !near(m["e-payload"], 1) || m["seconds"] != 21 {
+		t.Errorf("%v", m)
+	}
+	// Failed, again, failed, again, which the link explains; parked and returned, which nothing does.
+	if all, needless := r.changes(); all != 6 || needless != 2 {
+		t.Errorf("%d changes, %d of them needless", all, needless)
+	}
+}
+
+// A second in which nothing comes is a gap, wherever the window begins.
+func TestGap(t *testing.T) {
+	l := leecherRecord{name: "l", end: 10}
+	for _, x := range []float64{0, 1, 2, 4.5, 5, 6, 7, 8, 9, 10} {
+		l.samples = append(l.samples, sample{x, int64(x*10) + 1, nil})
+	}
+	r := record{leechers: []leecherRecord{l}, end: 10}
+	for _, tt := range []struct{ from, to, want float64 }{{0, 0, 2.5}, {2.5, 0, 2}, {0, 3.5, 1.5}, {5, 10, 1}} {
+		m := Measure{From: time.Duration(tt.from * 1e9), To: time.Duration(tt.to * 1e9)}
+		if got, _, _ := gap(r, m); !near(got, tt.want) {
+			t.Errorf("gap from %v to %v: %v, want %v", tt.from, tt.to, got, tt.want)
+		}
+	}
+}
+
+// A flow that gets a third of a link that two use has two thirds of its fair share, and counts for the link.
+func TestShare(t *testing.T) {
+	r := steady()
+	f := flowRecord{Traffic: Traffic{Name: "rival", Kind: Bulk}, route: way(1, 2), start: 0, end: 4}
+	for i := range 5 {
+		f.received = append(f.received, amount{float64(i), int64(i) * 1e6 / 3})
+	}
+	r.flows = []flowRecord{f}
+	if v, ok, err := share(r, Measure{Of: "rival"}); err != nil || !ok || math.Abs(v-2./3) > 1e-3 {
+		t.Errorf("share %v, %v, %v", v, ok, err)
+	}
+	// What the links carry does not grow by the flow, what comes does.
+	if v, _, err := efficiency(r, Measure{From: time.Second, To: 3 * time.Second}); err != nil || math.Abs(v-(2+1./3)/2) > 1e-3 {
+		t.Errorf("efficiency %v, %v", v, err)
+	}
+	// Datagrams have their rate in advance.
+	r.flows[0].Kind, r.flows[0].Rate = Datagrams, 4e6
+	if v, err := r.allowed(1, 3); err != nil || !near(v, 2*12e6) {
+		t.Errorf("%v bits besides datagrams, %v", v, err)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	s := Scenario{Name: "x", Variants: []Variant{{Name: "a"}, {Name: "b"}}, Expect: map[string]string{"e": ">= 0.9", "back": "<= 1"}}
+	var results []Result
+	for i, e := range []float64{.8, .95, .91} {
+		results = append(results, Result{Scenario: "x", Variant: "a", Run: i + 1, Figures: map[string]float64{"e": e}, Verified: 1, Leechers: 1})
+	}
+	results[1].CPUBound = []string{"busy"}
+	results[2].Figures["back"] = .5
+	got := Summarise([]Scenario{s}, results)
+	if len(got) != 1 || got[0].Runs != 3 || got[0].CPUBound != 1 || !got[0].Verified || got[0].Figures["e"] != (Range{.91, .8, .95, 3}) {
+		t.Fatalf("%+v", got)
+	}
+	// What was not measured in every run is not as expected.
+	if e := got[0].Expected; len(e) != 2 || e[0] != (Expected{"back", "<= 1", false}) || e[1] != (Expected{"e", ">= 0.9", true}) {
+		t.Errorf("%+v", e)
+	}
+	if r := rangeOf([]float64{4, 1, 3, 2}); r != (Range{2.5, 1, 4, 4}) {
+		t.Errorf("%+v", r)
+	}
+}

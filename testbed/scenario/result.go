@@ -1,0 +1,155 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"braid/testbed"
+)
+
+// Result is what one run gave.
+type Result struct {
+	Scenario string `json:"scenario"`
+	Variant  string `json:"variant"`
+	Run      int    `json:"run"` // from 1
+	// Began is the start of the run, ZeroS how many seconds later a leecher got the first payload byte, from which
+	// the scenario's times count.
+	Began time.Time `json:"began"`
+	ZeroS float64   `json:"zero_s"`
+	// Figures by name; one that could not be taken, because the path did not come back for instance, is missing.
+	Figures map[string]float64 `json:"figures"`
+	// Verified leechers, of those that were not stopped before the end, have every byte right.
+	Verified int `json:"verified"`
+	Leechers int `json:"leechers"`
+	// Failed says why the download did not succeed; empty if it did.
+	Failed string `json:"failed,omitempty"`
+	// CPUBound says why the machine and not a link was the limit; empty if it was not.
+	CPUBound []string `json:"cpu_bound,omitempty"`
+	// CPU and OwnCPU are the parts of all processors in use by everybody, and by this run's processes.
+	CPU    float64 `json:"cpu"`
+	OwnCPU float64 `json:"own_cpu"`
+}
+
+// findRoutes looks up what each leecher can use. Peers that download from other leechers do so for nothing, as far as
+// the limit goes.
+func (a *attempt) findRoutes(ctx context.Context) error {
+	t := a.network.Topology()
+	for _, p := range a.Peers {
+		if p.Role != Leech {
+			continue
+		}
+		for _, s := range a.Peers {
+			if s.Role != Seed || len(p.From) > 0 && !slices.Contains(p.From, s.Name) || s.AS == p.AS {
+				continue
+			}
+			host, err := a.hosts.in(ctx, p.AS)
+			if err != nil {
+				return err
+			}
+			paths, err := host.Paths(ctx, s.AS)
+			if err != nil {
+				return fmt.Errorf("find what %s can use: %w", p.Name, err)
+			}
+			for _, path := range paths {
+				r, err := routeOf(t, path, true)
+				if err != nil {
+					return err
+				}
+				a.routes[p.Name] = append(a.routes[p.Name], r)
+			}
+		}
+	}
+	return nil
+}
+
+// record puts together what was seen, in the scenario's time.
+func (a *attempt) record() record {
+	var r record
+	t := func(at time.Time) float64 { return seconds(at.Sub(a.zero)) }
+	for i, s := range a.states {
+		x := linkState{t(s.at), s.capacity}
+		if i == 0 {
+			x.t = t(a.begun)
+		}
+		r.states = append(r.states, x)
+	}
+	for _, p := range a.peers {
+		c := a.recorders[p]
+		if c == nil {
+			continue
+		}
+		l := leecherRecord{name: p.peer.Name, start: t(c.base), end: t(p.endedAt), complete: c.complete, routes: a.routes[p.peer.Name]}
+		for _, s := range c.samples {
+			s.t += l.start
+			l.samples = append(l.samples, s)
+		}
+		for _, x := range c.choices {
+			x.t += l.start
+			l.choices = append(l.choices, x)
+		}
+		if c.complete {
+			l.end = l.samples[len(l.samples)-1].t
+		}
+		r.end = max(r.end, l.end)
+		r.leechers = append(r.leechers, l)
+	}
+	for _, f := range a.flows {
+		s := a.spans[f]
+		if s == nil {
+			continue // its time never came
+		}
+		x := flowRecord{Traffic: f.Traffic, route: f.route, start: t(s.from), end: t(s.to)}
+		for _, m := range f.received {
+			x.received = append(x.received, amount{t(m.at), m.bytes})
+		}
+		r.flows = append(r.flows, x)
+	}
+	return r
+}
+
+func (a *attempt) result(failed failure) (Result, error) {
+	res := Result{
+		Scenario: a.Name, Variant: a.variant.Name, Began: a.begun, ZeroS: seconds(a.zero.Sub(a.begun)),
+		CPUBound: a.watch.bound(a.Scenario), CPU: a.watch.share, OwnCPU: a.watch.own,
+	}
+	if failed.error != nil {
+		res.Failed = failed.Error()
+	}
+	for _, p := range a.peers {
+		c := a.recorders[p]
+		if c == nil || p.leaves && !c.complete {
+			continue
+		}
+		res.Leechers++
+		if !c.complete {
+			continue
+		}
+		if err := testbed.SameFile(filepath.Join(a.data, dataName), filepath.Join(p.out, dataName)); err != nil {
+			return res, fmt.Errorf("peer %s: %w", p.peer.Name, err)
+		}
+		res.Verified++
+	}
+	var err error
+	res.Figures, err = measure(a.record(), a.Measure)
+	if res.Figures != nil {
+		res.Figures["cpu"], res.Figures["late"] = res.CPU, a.watch.lateness
+	}
+	return res, err
+}
+
+// removeData frees the disk of what the leechers have downloaded.
+func (a *attempt) removeData() error {
+	for _, p := range a.peers {
+		if p.out == "" {
+			continue
+		}
+		if err := os.RemoveAll(p.out); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"time"
+
+	"braid/client"
+	"braid/pathsel"
+	"braid/scionnet"
+	"braid/testbed"
+)
+
+// Options say how scenarios are run.
+type Options struct {
+	// Dir is the run directory. One that has some of the runs already is completed.
+	Dir string
+	// Runs of each scenario and variant; 0: what each scenario says.
+	Runs int
+	// Braid is the program that the peers run, SCIONBin the directory of the SCION programs ("": as testbed.Options).
+	Braid, SCIONBin string
+	// Say is told each step.
+	Say func(string)
+	Log *slog.Logger
+}
+
+// The run directory:
+//
+//	run.json                             what was run, on what
+//	SCENARIO/VARIANT/RUN/samples.jsonl   all that was seen
+//	SCENARIO/VARIANT/RUN/PEER.log        what a peer said on standard error
+//	SCENARIO/VARIANT/RUN/result.json     its figures; written last, so that a run that was interrupted has none
+//	SCENARIO/network.log                 the testbed's own log
+//	summary.csv                          every figure of every run
+const (
+	runFile    = "run.json"
+	resultFile = "result.json"
+	csvFile    = "summary.csv"
+	dataName   = "data" // the file that is transferred
+)
+
+// stage is a network that is up, and what runs on it have in common.
+type stage struct {
+	Scenario
+	network  *testbed.Network
+	hosts    *hosts
+	launcher *testbed.Launcher
+	braid    string
+	scratch  string // removed at the end
+	data     string // directory that the seeds serve
+	torrent  string
+	size     int64
+	closers  []func()
+}
+
+// Run runs the scenarios that are not in the run directory yet, and returns the results of all of them. Variants take
+// turns, so that what changes on the machine meanwhile changes all of them.
+func Run(ctx context.Context, scenarios []Scenario, o Options) ([]Result, error) {
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("create run directory: %w", err)
+	}
+	if err := writeRun(o, scenarios); err != nil {
+		return nil, err
+	}
+	var all []Result
+	for _, s := range scenarios {
+		if o.Runs > 0 {
+			s.Runs = o.Runs
+		}
+		results, err := runScenario(ctx, s, o)
+		all = append(all, results...)
+		if err != nil {
+			return all, fmt.Errorf("scenario %s: %w", s.Name, err)
+		}
+	}
+	return all, writeCSV(filepath.Join(o.Dir, csvFile), all)
+}
+
+func runScenario(ctx context.Context, s Scenario, o Options) (results []Result, err error) {
+	var st *stage
+	for run := 1; run <= s.Runs; run++ {
+		for _, v := range s.Variants {
+			dir := filepath.Join(o.Dir, s.Name, v.Name, fmt.Sprint(run))
+			res, err := readResult(dir)
+			if err == nil {
+				results = append(results, res)
+				continue
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return results, err
+			}
+			if st == nil {
+				if st, err = openStage(ctx, s, o); err != nil {
+					return results, err
+				}
+				defer st.close()
+			}
+			if res, err = st.run(ctx, v, run, dir); err != nil {
+				return results, fmt.Errorf("variant %s, run %d: %w", v.Name, run, err)
+			}
+			o.Say(res.line())
+			results = append(results, res)
+		}
+	}
+	return results, nil
+}
+
+// openStage starts the network and makes the data.
+func openStage(ctx context.Context, s Scenario, o Options) (st *stage, err error) {
+	st = &stage{Scenario: s, braid: o.Braid, size: int64(s.Size)}
+	defer func() {
+		if err != nil {
+			st.close()
+			st = nil
+		}
+	}()
+	if st.scratch, err = os.MkdirTemp("", "braid-scenario-"); err != nil {
+		return st, err
+	}
+	st.closers = append(st.closers, func() { os.RemoveAll(st.scratch) })
+	if err = st.makeData(ctx); err != nil {
+		return st, err
+	}
+	opts, err := s.options()
+	if err != nil {
+		return st, err
+	}
+	logDir := filepath.Join(o.Dir, s.Name)
+	if err = os.MkdirAll(logDir, 0o755); err != nil {
+		return st, err
+	}
+	log, err := os.Create(filepath.Join(logDir, "network.log"))
+	if err != nil {
+		return st, err
+	}
+	st.closers = append(st.closers, func() { log.Close() })
+	opts.Dir, opts.SCIONBin = filepath.Join(st.scratch, "network"), o.SCIONBin
+	opts.Log = slog.New(slog.NewTextHandler(log, nil))
+	began := time.Now()
+	if st.network, err = testbed.Start(ctx, opts); err != nil {
+		return st, err
+	}
+	st.closers = append(st.closers, func() { st.network.Close() })
+	o.Say(fmt.Sprintf("%s: network of %d ASes and %d links is up after %.1f s", s.Name, len(s.topology.ASes), len(s.topology.Links), time.Since(began).Seconds()))
+	st.launcher = testbed.NewLauncher()
+	st.closers = append(st.closers, st.launcher.Close)
+	st.hosts = &hosts{st.network, opts.Log, map[pathsel.IA]*scionnet.Host{}}
+	st.closers = append(st.closers, st.hosts.close)
+	return st, nil
+}
+
+func (st *stage) close() {
+	for i := len(st.closers) - 1; i >= 0; i-- {
+		st.closers[i]()
+	}
+}
+
+// makeData writes what is transferred: bytes that depend on the scenario's seed only.
+func (st *stage) makeData(ctx context.Context) error {
+	st.data = filepath.Join(st.scratch, "seed")
+	if err := os.Mkdir(st.data, 0o755); err != nil {
+		return err
+	}
+	name := filepath.Join(st.data, dataName)
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	var key [32]byte
+	for i := range 8 {
+		key[i] = byte(st.Seed >> (8 * i))
+	}
+	_, err = io.CopyN(f, rand.NewChaCha8(key), st.size)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write the data: %w", err)
+	}
+	c, err := client.Create(ctx, name, client.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	st.torrent = filepath.Join(st.scratch, "data.torrent")
+	return os.WriteFile(st.torrent, c.Torrent, 0o644)
+}
+
+func (st *stage) run(ctx context.Context, v Variant, run int, dir string) (Result, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Result{}, err
+	}
+	a := &attempt{
+		stage: *st, variant: v, dir: dir, messages: make(chan message), done: make(chan struct{}),
+		paused: map[pathsel.Interface]bool{}, spans: map[*flow]*span{}, recorders: map[*process]*recorder{}, routes: map[string][]route{},
+	}
+	res, err := a.run(ctx)
+	if err := errors.Join(err, a.removeData()); err != nil {
+		return res, err
+	}
+	res.Run = run
+	return res, writeJSON(filepath.Join(dir, resultFile), res)
+}
+
+func readResult(dir string) (r Result, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, resultFile))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("read %s: %w", filepath.Join(dir, resultFile), err)
+	}
+	return r, nil
+}
+
+// writeJSON writes a file so that there is never half of it.
+func writeJSON(name string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(name+".new", append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// writeRun says in run.json what is run here, or makes sure that it is the same as before.
+func writeRun(o Options, scenarios []Scenario) error {
+	name := filepath.Join(o.Dir, runFile)
+	now := about(o.Braid, scenarios)
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := writeJSON(name, now); err != nil {
+			return fmt.Errorf("write run directory: %w", err)
+		}
+		return nil
+	}
+	var before About
+	if err == nil {
+		err = json.Unmarshal(b, &before)
+	}
+	if err != nil {
+		return fmt.Errorf("read run directory: %w", err)
+	}
+	if !reflect.DeepEqual(before.Scenarios, now.Scenarios) || before.Commit != now.Commit || before.Program != now.Program {
+		return fmt.Errorf("%s has runs of other scenarios or of another braid: choose another directory", o.Dir)
+	}
+	return nil
+}

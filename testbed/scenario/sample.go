@@ -1,0 +1,143 @@
+package scenario
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"braid/pathsel"
+	"braid/testbed"
+)
+
+// samplesFile holds all that was seen of a run: JSON objects, one a line, in the order of time.
+const samplesFile = "samples.jsonl"
+
+// glanceEvery is the time between two looks at links, processes and flows. Memory is read from the kernel's page tables,
+// which is not free.
+const glanceEvery = 500 * time.Millisecond
+
+// line is one object of samples.jsonl. Kind says what it is about: peer (Event is the peer's own), link, process,
+// traffic, or event (something that the scenario does).
+type line struct {
+	T    float64 `json:"t"` // seconds after the start of the run
+	Kind string  `json:"kind"`
+	// What is the peer, process, flow, or kind of event.
+	What  string          `json:"what,omitempty"`
+	At    string          `json:"at,omitempty"` // an interface
+	Event json.RawMessage `json:"event,omitempty"`
+
+	Change  *testbed.LinkChange `json:"change,omitempty"`
+	Bytes   int64               `json:"bytes,omitempty"`
+	Packets uint64              `json:"packets,omitempty"`
+	// Dropped packets by a full queue, by loss, by a link that is down; Late ones are the emulator's fault.
+	DroppedQueue uint64  `json:"dropped_queue,omitempty"`
+	DroppedLoss  uint64  `json:"dropped_loss,omitempty"`
+	DroppedDown  uint64  `json:"dropped_down,omitempty"`
+	Late         uint64  `json:"late,omitempty"`
+	QueueBytes   int     `json:"queue_bytes,omitempty"`
+	CPU          float64 `json:"cpu_s,omitempty"`
+	RSS          int64   `json:"rss_bytes,omitempty"`
+	PSS          int64   `json:"pss_bytes,omitempty"`
+}
+
+type sampleWriter struct {
+	begun time.Time
+	file  *os.File
+	buf   *bufio.Writer
+	json  *json.Encoder
+	err   error // the first
+}
+
+func newSampleWriter(name string, begun time.Time) (*sampleWriter, error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, fmt.Errorf("write samples: %w", err)
+	}
+	w := &sampleWriter{begun: begun, file: f, buf: bufio.NewWriterSize(f, 1<<16)}
+	w.json = json.NewEncoder(w.buf)
+	return w, nil
+}
+
+func (w *sampleWriter) write(l line) { w.writeAt(time.Now(), l) }
+
+func (w *sampleWriter) writeAt(at time.Time, l line) {
+	l.T = seconds(at.Sub(w.begun).Round(time.Microsecond))
+	if err := w.json.Encode(l); w.err == nil && err != nil {
+		w.err = fmt.Errorf("write samples: %w", err)
+	}
+}
+
+func (w *sampleWriter) event(p *process, m message) {
+	w.writeAt(m.at, line{Kind: "peer", What: p.peer.Name, Event: m.line})
+}
+
+func (w *sampleWriter) glance(s testbed.Status, peers []*process) {
+	now := time.Now()
+	for _, l := range s.Links {
+		for _, e := range []testbed.LinkEndStatus{l.A, l.B} {
+			k := e.Counters
+			w.writeAt(now, line{
+				Kind: "link", At: e.Interface.String(), Bytes: int64(k.Bytes), Packets: k.Packets, DroppedQueue: k.DroppedQueue,
+				DroppedLoss: k.DroppedLoss, DroppedDown: k.DroppedDown, Late: k.Late, QueueBytes: k.QueueBytes,
+			})
+		}
+	}
+	for _, p := range s.Processes {
+		w.writeAt(now, line{Kind: "process", What: p.IA.String() + " " + p.Name, CPU: p.CPU, RSS: p.RSS, PSS: p.PSS})
+	}
+	usage := func(name string, pid int) {
+		u := testbed.UsageOf(pid)
+		w.writeAt(now, line{Kind: "process", What: name, CPU: u.CPU, RSS: u.RSS, PSS: u.PSS})
+	}
+	for _, p := range peers {
+		if !p.ended {
+			usage(p.peer.Name, p.cmd.Process.Pid)
+		}
+	}
+	usage("runner", os.Getpid())
+}
+
+func (w *sampleWriter) close() error {
+	err := errors.Join(w.err, w.buf.Flush(), w.file.Close())
+	if err != nil {
+		return fmt.Errorf("write samples: %w", err)
+	}
+	return nil
+}
+
+// recorder gathers what a leecher says of itself, in its own time.
+type recorder struct {
+	// base is when its transfer began, as its own clock tells: what it says is under way for a moment, sometimes for
+	// longer, so the earliest that its messages suggest is right.
+	base     time.Time
+	samples  []sample // t is the transfer's
+	choices  []choice
+	fetched  int64
+	complete bool
+}
+
+func (r *recorder) add(m message) {
+	t := m.T
+	if m.Event == "done" {
+		t = m.Seconds
+	}
+	if base := m.at.Add(-time.Duration(t * float64(time.Second))); r.base.IsZero() || base.Before(r.base) {
+		r.base = base
+	}
+	switch m.Event {
+	case "progress", "done":
+		s := sample{t, m.Fetched, map[pathsel.Fingerprint]uint64{}}
+		for _, p := range m.Paths {
+			s.paths[p.Fingerprint] += p.BytesRead
+		}
+		r.samples = append(r.samples, s)
+		r.fetched, r.complete = m.Fetched, m.Event == "done"
+	default:
+		if m.Fingerprint != "" {
+			r.choices = append(r.choices, choice{t, pathsel.Key{Peer: m.Peer, Path: m.Fingerprint, Conn: m.Conn}, m.Event})
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package scenario
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/testbed"
+)
+
+const whole = `
+about: everything that a file can say
+topology: two-paths
+bfd: 200ms
+path_lifetime: 5m37.5s
+links:
+  - {at: "1-ff00:0:110#1", rate: 10mbit, delay: 10ms, jitter: 1ms, loss: 0.1%, queue: 64kb}
+size: 40MB
+takes: 27s
+timeout: 1m
+runs: 3
+seed: 7
+sample: 100ms
+peers:
+  - {name: seeder, as: "1-ff00:0:110", role: seed, args: [--max-paths, "4"]}
+  - {name: leecher, as: "1-ff00:0:111", role: leech, selector: all, from: [seeder]}
+  - {name: late, as: "1-ff00:0:111", role: leech, start: 5s, stop: 20s, crash: 50%}
+variants:
+  - {selector: adaptive}
+  - {name: one-path, selector: all, args: [--max-paths, "1"]}
+traffic:
+  - {name: rival, kind: bulk, from: "1-ff00:0:110", to: "1-ff00:0:111", over: "1-ff00:0:110#1", stop: 20s}
+  - {name: burst, kind: datagrams, rate: 9mbit, from: "1-ff00:0:110", to: "1-ff00:0:111", over: "1-ff00:0:110#1", start: 5s}
+events:
+  - {at: 5s, link: "1-ff00:0:110#1", down: true, for: 10s}
+  - {at: 40%, link: "1-ff00:0:110#2", rate: 2mbit, direction: out, for: 2s, every: 5s, times: 3}
+  - {at: 5s, pause: "1-ff00:0:110#1", for: 15s}
+measure:
+  - {name: gap-cut, what: gap, of: late, from: 5s, to: 15s}
+  - {name: other, what: ratio, over: "1-ff00:0:110#2", from: 5s, to: 15s, base: {from: 1s, to: 5s}}
+  - {name: share, what: share, of: rival}
+expect:
+  gap-cut: "<= 1.0"
+  e: ">= 0.9"
+`
+
+func parse(text string) (Scenario, error) {
+	return Parse("test", strings.NewReader(text), testbed.ShippedTopology)
+}
+
+func TestParse(t *testing.T) {
+	s, err := parse(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Size != 40e6 || s.Runs != 3 || s.Seed != 7 || s.Sample != 100*time.Millisecond || len(s.Peers) != 3 || s.Variants[0].Name != "adaptive" {
+		t.Errorf("%+v", s)
+	}
+	if p := s.Peers[2]; p.Start.After != 5*time.Second || p.Stop.After != 20*time.Second || p.Crash.Done != 0.5 || p.Selector != "adaptive" {
+		t.Errorf("peer %+v", p)
+	}
+	if c := s.topology.Links[0].Config; c.Rate != 10e6 || c.Delay != 10*time.Millisecond || c.Jitter != time.Millisecond || c.Loss != 0.001 || c.QueueBytes != 64<<10 && c.QueueBytes != 64000 {
+		t.Errorf("link %+v", c)
+	}
+	if c := s.topology.Links[1].Config; c.Rate != 20e6 {
+		t.Errorf("a link that was not named: %+v", c)
+	}
+}
+
+// Every mistake is named; a file that is refused changes one thing of the whole one.
+func TestMistakes(t *testing.T) {
+	for _, tt := range []struct{ old, new, says string }{
+		{"about: everything that a file can say", "", "about"},
+		{"seed: 7", "sede: 7", "sede"},
+		{"size: 40MB", "size: many", "many"},
+		{"size: 40MB", "size: 0", "size"},
+		{"size: 40MB", "size: 2TB", "size"},
+		{"takes: 27s", "", "takes"},
+		{"timeout: 1m", "timeout: 1000h", "timeout"},
+		{"runs: 3", "runs: -1", "runs"},
+		{"sample: 100ms", "sample: 1ms", "sample"},
+		{"bfd: 200ms", "bfd: often", "bfd"},
+		{"topology: two-paths", "topology: nowhere", "nowhere"},
+		{"rate: 10mbit, delay", "rate: fast, delay", "fast"},
+		{`- {at: "1-ff00:0:110#1", rate`, `- {at: "1-ff00:0:110#9", rate`, "1-ff00:0:110#9"},
+		{"role: seed, args", "role: sower, args", "sower"},
+		{"name: seeder, as", "name: Seeder/.., as", "name"},
+		{"name: late", "name: leecher", "twice"},
+		{"from: [seeder]", "from: [late]", "late"},
+		{`name: late, as: "1-ff00:0:111"`, `name: late, as: "1-ff00:0:119"`, "1-ff00:0:119"},
+		{"role: leech, selector: all", "role: leech, start: 1s, selector: all", "at once"},
+		{"crash: 50%", "crash: 100%", "100%"},
+		{"name: one-path", "name: adaptive", "twice"},
+		{"kind: bulk", "kind: bulk, rate: 1mbit", "rate"},
+		{"kind: datagrams", "kind: pigeons", "pigeons"},
+		{"down: true, for: 10s", "for: 10s", "what changes"},
+		{"direction: out", "direction: up", "up"},
+		{"every: 5s, times: 3", "every: 1s, times: 3", "repeat"},
+		{"times: 3", "times: 1000000", "bounds"},
+		{`pause: "1-ff00:0:110#1", for: 15s`, `pause: "1-ff00:0:110#1"`, "pause"},
+		{"what: gap", "what: luck", "luck"},
+		{"what: gap, of: late", "what: gap, of: nobody", "nobody"},
+		{"of: rival}", "of: burst}", "bulk"},
+		{`from: 5s, to: 15s, base`, `from: 5s, to: 5s, base`, "from"},
+		{"{name: gap-cut, what: gap, of: late", "{name: e, what: gap, of: late", "twice"},
+		{`gap-cut: "<= 1.0"`, `gap-cut: "about 1"`, "about 1"},
+		{`gap-cut: "<= 1.0"`, `luck: "<= 1.0"`, "luck"},
+	} {
+		if !strings.Contains(whole, tt.old) {
+			t.Fatalf("%q is not in the file", tt.old)
+		}
+		_, err := parse(strings.Replace(whole, tt.old, tt.new, 1))
+		if err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%q instead of %q: %v, want something on %q", tt.new, tt.old, err, tt.says)
+		}
+	}
+	if _, err := parse(whole + "\n---\nabout: more\n"); err == nil {
+		t.Error("two documents are accepted")
+	}
+	if _, err := parse(whole + "#" + strings.Repeat("x", maxFile)); err == nil {
+		t.Error("an endless file is accepted")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(whole)
+	f.Add("about: x\n<<: &a [*a]\n")
+	for _, n := range Shipped() {
+		b, err := os.ReadFile("../scenarios/" + n + ".yaml")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(b))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := parse(text)
+		if err != nil {
+			return
+		}
+		if _, err := s.Scaled(0.1); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.options(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestShipped(t *testing.T) {
+	for _, n := range Shipped() {
+		s, err := Load(n)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var rate int64
+		for _, l := range s.topology.Links {
+			if l.Config.Rate == 0 {
+				t.Errorf("%s: a link without a rate leaves nothing to compare with", n)
+			}
+			rate += l.Config.Rate
+		}
+		if rate > 60e6 {
+			t.Errorf("%s: links of %d Mbit/s together are more than two processors carry", n, rate/1e6)
+		}
+	}
+}
+
+func TestScaled(t *testing.T) {
+	s, err := parse(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := s.Scaled(0.1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x.Size != 4e6 || x.Events[0].At.After != 500*time.Millisecond || x.Events[0].For != time.Second || x.Events[1].At.Done != 0.4 ||
+		x.Peers[2].Stop.After != 2*time.Second || x.Measure[1].Base.To != 500*time.Millisecond || x.Traffic[0].Stop.After != 2*time.Second {
+		t.Errorf("%+v", x)
+	}
+	if s.Events[0].At.After != 5*time.Second || s.Peers[2].Stop.After != 20*time.Second || s.Measure[1].Base.To != 5*time.Second {
+		t.Error("the original has changed")
+	}
+}

@@ -1,0 +1,59 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"braid/testbed"
+	"braid/testbed/scenarios"
+)
+
+// Shipped lists the names of the scenarios that come with braid.
+func Shipped() []string {
+	files, err := fs.Glob(scenarios.Files, "*.yaml")
+	if err != nil {
+		panic(err) // the pattern is ours
+	}
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(f, ".yaml")
+	}
+	return files
+}
+
+// Load reads a scenario file, or a shipped scenario by its name. A file of that name comes first.
+func Load(name string) (Scenario, error) {
+	f, err := os.Open(name)
+	if err == nil {
+		defer f.Close()
+		return Parse(strings.TrimSuffix(filepath.Base(name), ".yaml"), f, func(topology string) (testbed.Topology, error) {
+			beside := filepath.Join(filepath.Dir(name), topology)
+			if _, err := os.Stat(beside); err == nil && topology != "" {
+				topology = beside
+			}
+			return testbed.LoadTopology(topology)
+		})
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return Scenario{}, fmt.Errorf("scenario: %w", err)
+	}
+	var r io.ReadCloser
+	if r, err = scenarios.Files.Open(strings.TrimSuffix(name, ".yaml") + ".yaml"); err != nil {
+		return Scenario{}, fmt.Errorf("scenario %s: no such file, and none of the shipped ones: %s", name, strings.Join(Shipped(), ", "))
+	}
+	defer r.Close()
+	return Parse(strings.TrimSuffix(path.Base(name), ".yaml"), r, func(topology string) (testbed.Topology, error) {
+		// A shipped scenario means what is shipped, whatever lies in the current directory.
+		own, err := scenarios.Files.Open(topology + ".topo")
+		if err != nil {
+			return testbed.ShippedTopology(topology)
+		}
+		defer own.Close()
+		return testbed.ParseTopology(topology+".topo", own)
+	})
+}

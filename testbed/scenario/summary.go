@@ -1,0 +1,219 @@
+package scenario
+
+import (
+	"cmp"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Summary is what the runs of a scenario in one variant have in common.
+type Summary struct {
+	Scenario string           `json:"scenario"`
+	Variant  string           `json:"variant"`
+	Runs     int              `json:"runs"`
+	Figures  map[string]Range `json:"figures"`
+	// Verified: every leecher that was not to leave had every byte right, in every run.
+	Verified bool `json:"verified"`
+	// Failed counts the runs in which a download did not succeed.
+	Failed int `json:"failed"`
+	// CPUBound counts the runs in which the machine and not a link was the limit; Why are the reasons.
+	CPUBound int      `json:"cpu_bound"`
+	Why      []string `json:"cpu_bound_why,omitempty"`
+	// Expected is what the scenario expects of the medians.
+	Expected []Expected `json:"expected,omitempty"`
+}
+
+// Range is a figure over the runs that have it.
+type Range struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	Runs   int     `json:"runs"`
+}
+
+// Expected is an expectation and whether it is met.
+type Expected struct {
+	Figure string `json:"figure"`
+	Want   string `json:"want"`
+	Met    bool   `json:"met"`
+}
+
+// Summarise summarises the results by scenario and variant, in the order of the scenarios.
+func Summarise(scenarios []Scenario, results []Result) []Summary {
+	var out []Summary
+	for _, s := range scenarios {
+		for _, v := range s.Variants {
+			if x := summarise(s, v, results); x.Runs > 0 {
+				out = append(out, x)
+			}
+		}
+	}
+	return out
+}
+
+func summarise(s Scenario, v Variant, results []Result) Summary {
+	x := Summary{Scenario: s.Name, Variant: v.Name, Figures: map[string]Range{}, Verified: true}
+	values := map[string][]float64{}
+	for _, r := range results {
+		if r.Scenario != s.Name || r.Variant != v.Name {
+			continue
+		}
+		x.Runs++
+		x.Verified = x.Verified && r.Verified == r.Leechers
+		if r.Failed != "" {
+			x.Failed++
+		}
+		if len(r.CPUBound) > 0 {
+			x.CPUBound++
+			x.Why = append(x.Why, r.CPUBound...)
+		}
+		for n, f := range r.Figures {
+			values[n] = append(values[n], f)
+		}
+	}
+	slices.Sort(x.Why)
+	x.Why = slices.Compact(x.Why)
+	for n, f := range values {
+		x.Figures[n] = rangeOf(f)
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.Expect)) {
+		c, err := parseComparison(s.Expect[n])
+		f, ok := x.Figures[n]
+		x.Expected = append(x.Expected, Expected{n, s.Expect[n], err == nil && ok && f.Runs == x.Runs && c.holds(f.Median)})
+	}
+	return x
+}
+
+func rangeOf(v []float64) Range {
+	v = slices.Sorted(slices.Values(v))
+	n := len(v)
+	return Range{(v[(n-1)/2] + v[n/2]) / 2, v[0], v[n-1], n}
+}
+
+// Table writes the summaries for people: a block for each scenario, a line for each figure, a column for each variant.
+func Table(w io.Writer, summaries []Summary) error {
+	for len(summaries) > 0 {
+		n := 1
+		for n < len(summaries) && summaries[n].Scenario == summaries[0].Scenario {
+			n++
+		}
+		if err := table(w, summaries[:n]); err != nil {
+			return err
+		}
+		summaries = summaries[n:]
+	}
+	return nil
+}
+
+func table(w io.Writer, variants []Summary) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name string, cell func(Summary) string) {
+		cells := []string{name}
+		for _, v := range variants {
+			cells = append(cells, cell(v))
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	row(variants[0].Scenario, func(v Summary) string { return v.Variant })
+	names := map[string]bool{}
+	for _, v := range variants {
+		for n := range v.Figures {
+			names[n] = true
+		}
+	}
+	for _, n := range slices.SortedFunc(maps.Keys(names), byImportance) {
+		want := ""
+		for _, e := range variants[0].Expected {
+			if e.Figure == n {
+				want = " " + e.Want
+			}
+		}
+		row("  "+n+want, func(v Summary) string {
+			f, ok := v.Figures[n]
+			if !ok {
+				return "-"
+			}
+			s := fmt.Sprintf("%.3f [%.3f, %.3f]", f.Median, f.Min, f.Max)
+			if f.Runs < v.Runs {
+				s += fmt.Sprintf(" in %d", f.Runs)
+			}
+			if slices.ContainsFunc(v.Expected, func(e Expected) bool { return e.Figure == n && !e.Met }) {
+				s += " missed"
+			}
+			return s
+		})
+	}
+	row("  runs", func(v Summary) string {
+		s := strconv.Itoa(v.Runs)
+		if v.Failed > 0 {
+			s += fmt.Sprintf(", %d failed", v.Failed)
+		}
+		if v.CPUBound > 0 {
+			s += fmt.Sprintf(", %d CPU-bound", v.CPUBound)
+		}
+		return s
+	})
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// byImportance puts what is always measured first, in its order.
+func byImportance(a, b string) int {
+	rank := func(n string) int {
+		if i := slices.Index(alwaysMeasured, n); i >= 0 {
+			return i
+		}
+		return len(alwaysMeasured)
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+}
+
+func (r Result) line() string {
+	s := fmt.Sprintf("%s %s: %.1f s", r.Scenario, r.Variant, r.Figures["seconds"])
+	for _, n := range []string{"e", "gap"} {
+		if v, ok := r.Figures[n]; ok {
+			s += fmt.Sprintf(", %s %.3f", n, v)
+		}
+	}
+	s += fmt.Sprintf(", CPU %.0f %% (%.0f %% ours)", 100*r.CPU, 100*r.OwnCPU)
+	if r.Failed != "" {
+		s += ", failed: " + r.Failed
+	}
+	if len(r.CPUBound) > 0 {
+		s += ", CPU-bound: " + strings.Join(r.CPUBound, "; ")
+	}
+	return s
+}
+
+// writeCSV writes a line for every figure of every run.
+func writeCSV(name string, results []Result) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("write summary: %w", err)
+	}
+	w := csv.NewWriter(f)
+	rows := [][]string{{"scenario", "variant", "run", "cpu_bound", "figure", "value"}}
+	for _, r := range results {
+		for _, n := range slices.SortedFunc(maps.Keys(r.Figures), byImportance) {
+			rows = append(rows, []string{
+				r.Scenario, r.Variant, strconv.Itoa(r.Run), strconv.FormatBool(len(r.CPUBound) > 0), n,
+				strconv.FormatFloat(r.Figures[n], 'g', 6, 64),
+			})
+		}
+	}
+	if err := errors.Join(w.WriteAll(rows), f.Close()); err != nil {
+		return fmt.Errorf("write summary: %w", err)
+	}
+	return nil
+}

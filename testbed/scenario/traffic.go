@@ -1,0 +1,198 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet"
+	"braid/testbed"
+)
+
+// hosts are the runner's own SCION hosts, one in each AS that it looks paths up or sends from.
+type hosts struct {
+	network *testbed.Network
+	log     *slog.Logger
+	open    map[pathsel.IA]*scionnet.Host
+}
+
+func (h *hosts) in(ctx context.Context, ia pathsel.IA) (*scionnet.Host, error) {
+	if host, ok := h.open[ia]; ok {
+		return host, nil
+	}
+	host, err := scionnet.Open(ctx, scionnet.Config{ConfigDir: h.network.ConfigDir(ia), LocalIP: h.network.HostIP(ia), Logger: h.log})
+	if err != nil {
+		return nil, fmt.Errorf("open a host in %s: %w", ia, err)
+	}
+	h.open[ia] = host
+	return host, nil
+}
+
+func (h *hosts) close() {
+	for _, host := range h.open {
+		host.Close()
+	}
+}
+
+// flow is cross traffic under way.
+type flow struct {
+	Traffic
+	path     pathsel.Path
+	route    route
+	header   int // bytes of SCION and UDP in a packet on the path
+	from, to *scionnet.Host
+
+	bytes    atomic.Int64 // of payload that has arrived
+	received []moment     // samples of it, which are the run's
+	stop     context.CancelFunc
+	working  sync.WaitGroup
+	err      error // read it after end
+}
+
+type moment struct {
+	at    time.Time
+	bytes int64
+}
+
+// prepareFlow finds the path of a flow.
+func prepareFlow(ctx context.Context, t Traffic, hs *hosts) (*flow, error) {
+	f := &flow{Traffic: t}
+	var err error
+	if f.from, err = hs.in(ctx, t.From); err != nil {
+		return nil, err
+	}
+	if f.to, err = hs.in(ctx, t.To); err != nil {
+		return nil, err
+	}
+	paths, err := f.from.Paths(ctx, t.To)
+	if err != nil {
+		return nil, fmt.Errorf("traffic %s: %w", t.Name, err)
+	}
+	i := slices.IndexFunc(paths, func(p pathsel.Path) bool { return slices.Contains(p.Interfaces, t.Over.Interface) })
+	if i < 0 {
+		return nil, fmt.Errorf("traffic %s: none of %d paths from %s to %s crosses %s", t.Name, len(paths), t.From, t.To, t.Over)
+	}
+	f.path = paths[i]
+	if f.header, err = testbed.PathHeader(hs.network.Topology(), f.path.Interfaces); err != nil {
+		return nil, fmt.Errorf("traffic %s: %w", t.Name, err)
+	}
+	if f.route, err = routeOf(hs.network.Topology(), f.path, false); err != nil {
+		return nil, fmt.Errorf("traffic %s: %w", t.Name, err)
+	}
+	return f, nil
+}
+
+// start lets it flow, until end. A flow that breaks stays broken, which end tells.
+func (f *flow) start() {
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	run := f.bulk
+	if f.Kind == Datagrams {
+		run = f.datagrams
+	}
+	f.working.Go(func() {
+		if err := run(ctx); err != nil && ctx.Err() == nil {
+			f.err = fmt.Errorf("traffic %s: %w", f.Name, err)
+		}
+	})
+}
+
+func (f *flow) sample() { f.received = append(f.received, moment{time.Now(), f.bytes.Load()}) }
+
+func (f *flow) end() error {
+	if f.stop == nil {
+		return nil
+	}
+	f.stop()
+	f.working.Wait()
+	return f.err
+}
+
+// bulk sends over one QUIC connection as fast as it takes it.
+func (f *flow) bulk(ctx context.Context) error {
+	const chunk = 64 << 10
+	sink, err := f.to.Listen(ctx, scionnet.ListenConfig{})
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	source, err := f.from.Listen(ctx, scionnet.ListenConfig{})
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	defer context.AfterFunc(ctx, func() { source.Close() })()
+	f.working.Go(func() {
+		c, err := sink.Accept(ctx)
+		if err != nil {
+			return // the sender says why
+		}
+		b := make([]byte, chunk)
+		for {
+			n, err := c.Read(b)
+			f.bytes.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	})
+	c, err := source.Dial(ctx, sink.Addr(), f.path, nil)
+	if err != nil {
+		return err
+	}
+	for b := make([]byte, chunk); ; {
+		if _, err := c.Write(b); err != nil {
+			return err
+		}
+	}
+}
+
+// datagrams sends at its rate, whatever becomes of them.
+func (f *flow) datagrams(ctx context.Context) error {
+	const (
+		size = 1200
+		tick = 2 * time.Millisecond // a burst of as many as are due; a link's queue smooths it
+	)
+	sink, err := f.to.OpenDatagrams(ctx)
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	f.working.Go(func() {
+		for {
+			b, err := sink.Receive()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			f.bytes.Add(int64(len(b)))
+		}
+	})
+	source, err := f.from.OpenDatagrams(ctx)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	b := make([]byte, size)
+	begin, sent := time.Now(), int64(0)
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-t.C:
+			for due := int64(float64(f.Rate) / 8 * now.Sub(begin).Seconds()); sent < due; sent += int64(size + f.header) {
+				if err := source.Send(ctx, b, sink.Addr(), f.path); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}

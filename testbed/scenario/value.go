@@ -1,0 +1,151 @@
+package scenario
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"braid/pathsel"
+	"braid/testbed"
+	"braid/testbed/linkemu"
+)
+
+// Rate is in bits per second, written like 10mbit.
+type Rate int64
+
+// UnmarshalText reads a rate.
+func (r *Rate) UnmarshalText(b []byte) (err error) {
+	*(*int64)(r), err = linkemu.ParseRate(string(b))
+	return err
+}
+
+// Loss is a probability, written like 1%.
+type Loss float64
+
+// UnmarshalText reads a probability.
+func (l *Loss) UnmarshalText(b []byte) (err error) {
+	*(*float64)(l), err = linkemu.ParseLoss(string(b))
+	return err
+}
+
+// Queue bounds a link's queue in bytes or in time, written like 64kb or 50ms.
+type Queue struct {
+	Bytes int
+	Time  time.Duration
+}
+
+// UnmarshalText reads the bound of a queue.
+func (q *Queue) UnmarshalText(b []byte) (err error) {
+	q.Bytes, q.Time, err = linkemu.ParseQueue(string(b))
+	return err
+}
+
+// Bytes is an amount of data, written like 20MB.
+type Bytes int64
+
+// UnmarshalText reads an amount of data.
+func (n *Bytes) UnmarshalText(b []byte) error {
+	v, err := humanize.ParseBytes(string(b))
+	if err != nil || v > math.MaxInt64 {
+		return fmt.Errorf("%q is not an amount of data such as 20MB", b)
+	}
+	*n = Bytes(v)
+	return nil
+}
+
+// At is an interface, which names the link that ends there.
+type At struct{ pathsel.Interface }
+
+// UnmarshalText reads an interface such as 1-ff00:0:110#1.
+func (a *At) UnmarshalText(b []byte) (err error) {
+	a.Interface, err = pathsel.ParseInterface(string(b))
+	return err
+}
+
+// When is a moment of a run: a time after the first payload byte that a leecher gets, written like 5s, or the moment
+// when the leechers have a part of all that they want, written like 30%.
+type When struct {
+	After time.Duration
+	Done  float64 // 0 to 1; 0: After counts
+}
+
+// UnmarshalText reads a moment.
+func (w *When) UnmarshalText(b []byte) (err error) {
+	s := string(b)
+	if part, ok := strings.CutSuffix(s, "%"); ok {
+		v, err := strconv.ParseFloat(part, 64)
+		if err != nil || !(v > 0 && v < 100) {
+			return fmt.Errorf("%q: want more than 0%% and less than 100%%", s)
+		}
+		w.Done = v / 100
+		return nil
+	}
+	if w.After, err = time.ParseDuration(s); err != nil || w.After < 0 || w.After > maxTime {
+		return fmt.Errorf("%q: want a time after the first payload byte such as 5s, or a part such as 30%%", s)
+	}
+	return nil
+}
+
+func (w When) immediately() bool { return w == When{} }
+
+// change is what the testbed is asked for.
+func (p Properties) change(at pathsel.Interface) testbed.LinkChange {
+	c := testbed.LinkChange{
+		Interface: at, Direction: p.Direction, Rate: (*int64)(p.Rate), Delay: p.Delay, Jitter: p.Jitter,
+		Loss: (*float64)(p.Loss), Down: p.Down,
+	}
+	if p.Queue != nil {
+		c.QueueBytes, c.QueueTime = &p.Queue.Bytes, &p.Queue.Time
+	}
+	return c
+}
+
+// undo is the change back to a configuration of the link, of those properties that p sets.
+func (p Properties) undo(at pathsel.Interface, to linkemu.Config) testbed.LinkChange {
+	c := p.change(at)
+	restore(&c.Rate, to.Rate)
+	restore(&c.Delay, to.Delay)
+	restore(&c.Jitter, to.Jitter)
+	restore(&c.Loss, to.Loss)
+	restore(&c.QueueBytes, to.QueueBytes)
+	restore(&c.QueueTime, to.QueueTime)
+	restore(&c.Down, to.Down)
+	return c
+}
+
+func restore[T any](p **T, to T) {
+	if *p != nil {
+		*p = &to
+	}
+}
+
+func (p Properties) empty() bool {
+	p.Direction = ""
+	return p == Properties{}
+}
+
+// comparison is an expectation such as >= 0.95.
+type comparison struct {
+	atLeast bool
+	value   float64
+}
+
+func parseComparison(s string) (comparison, error) {
+	op, v, _ := strings.Cut(strings.TrimSpace(s), " ")
+	value, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+	if err != nil || math.IsNaN(value) || op != ">=" && op != "<=" {
+		return comparison{}, fmt.Errorf("%q: want an expectation such as \">= 0.95\" or \"<= 1.5\"", s)
+	}
+	return comparison{op == ">=", value}, nil
+}
+
+func (c comparison) holds(v float64) bool {
+	if c.atLeast {
+		return v >= c.value
+	}
+	return v <= c.value
+}
