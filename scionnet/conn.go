@@ -152,7 +152,7 @@ func (c *Conn) learn(peer byte) {
 		target = path.MTU - headerLen(c.endpoint.addr, c.route.remote, len(c.route.way.Load().raw))
 	}
 	c.route.large.agree(target)
-	c.endpoint.packets.(framer).probe(c.route)
+	c.endpoint.packets.(framer).probe(c.route, false)
 }
 
 // Write writes to the peer. It returns when the data has been handed to QUIC, which is at most one congestion window

@@ -225,7 +225,7 @@ func (c *fastConn) frame(r *route, b []byte) {
 		copy(answer[frameHeader:], f.token)
 		_ = c.send(r, answer, 0) // a lost answer is asked for again
 		r.large.probed(f.size)
-		c.probe(r)
+		c.probe(r, false)
 	case kindAnswer:
 		if r.large.answered(f.size, f.token) {
 			c.log.Debug("large packets pass", "to", r.remote, "payload_bytes", f.size)
@@ -234,9 +234,9 @@ func (c *fastConn) frame(r *route, b []byte) {
 }
 
 // probe sends the probe that is due on the route, if any.
-func (c *fastConn) probe(r *route) {
+func (c *fastConn) probe(r *route, lossy bool) {
 	own := c.host.mtuTo(r) - headerLen(c.local, r.remote, len(r.way.Load().raw))
-	b, ok := r.large.probe(own)
+	b, ok := r.large.probe(own, lossy, time.Now())
 	if ok {
 		_ = c.send(r, b, 0) // a lost probe is sent again
 	}

@@ -21,12 +21,12 @@ const (
 	// maxMTUs bounds the table: each entry needs a packet of ours that was sent.
 	maxMTUs = 4096
 	// watchEvery is how often connections are looked at for large packets that vanish.
-	watchEvery = time.Second
+	watchEvery = 500 * time.Millisecond
 	// watchFor is how many such looks must agree: a path that loses everything for a moment is not one that
 	// carries small packets only.
-	watchFor = 3
+	watchFor = 6
 	// holeLosses is how many large packets must be lost in that time, and none arrive.
-	holeLosses = 5
+	holeLosses = 4
 )
 
 // mtus is what is known of paths that carry less than they announce.
@@ -125,8 +125,10 @@ type holes struct {
 	n    int
 }
 
-// look takes in the statistics of now, and tells whether in the last watchFor looks at least holeLosses large packets
-// were lost, none arrived, and the peer was heard in each of them. size is that of the connection's full packets.
+// look takes in the statistics of now, and tells whether large packets have vanished throughout the last watchFor
+// looks, while the peer was heard. size is that of the connection's full packets. Either some were found to be lost and
+// none arrived; or there was no acknowledgement at all of what was sent, most of it full packets. (The latter is also
+// how a path looks that carries nothing any more this way, and works the other way: its connection is as lost.)
 func (o *holes) look(s quic.ConnectionStats, size int) bool {
 	if o.n == len(o.seen) {
 		copy(o.seen[:], o.seen[1:])
@@ -137,23 +139,31 @@ func (o *holes) look(s quic.ConnectionStats, size int) bool {
 	if o.n < len(o.seen) {
 		return false
 	}
-	for i := 1; i < o.n; i++ {
-		if o.seen[i].PacketsReceived == o.seen[i-1].PacketsReceived {
-			return false // nothing at all arrives: that is silence
-		}
-	}
 	first := o.seen[0]
+	acknowledged := false
+	for i := 1; i < o.n; i++ {
+		// Two round trips are never of the same length, to the nanosecond.
+		acknowledged = acknowledged || o.seen[i].LatestRTT != first.LatestRTT
+	}
+	if half := o.seen[o.n/2].PacketsReceived; half == first.PacketsReceived || half == s.PacketsReceived {
+		return false // nothing at all arrives: that is silence
+	}
 	lost, sent := int64(s.PacketsLost-first.PacketsLost), int64(s.PacketsSent-first.PacketsSent)
 	lostBytes, sentBytes := int64(s.BytesLost-first.BytesLost), int64(s.BytesSent-first.BytesSent)
-	if lost < holeLosses || lostBytes < lost*int64(size)*3/4 {
+	full := int64(size)
+	if !acknowledged {
+		return sentBytes >= 3*full && sentBytes >= sent*full/4
+	}
+	if lost < holeLosses || lostBytes < lost*full*3/4 {
 		return false
 	}
 	// What was not lost has arrived or is on its way: at most a packet or two can be large, since after so many
 	// losses no more are let go.
-	return sentBytes-lostBytes < 3*int64(size)+(sent-lost)*int64(size)/8
+	return sentBytes-lostBytes < 3*full+(sent-lost)*full/8
 }
 
-func (o *holes) reset() { o.n = 0 }
+// last is what was seen last.
+func (o *holes) last() quic.ConnectionStats { return o.seen[max(0, o.n-1)] }
 
 // watch looks after packet sizes on the endpoint's connections until it closes.
 func (e *Endpoint) watch() {
@@ -188,19 +198,14 @@ func (e *Endpoint) watch() {
 // watchSize ends bundles or the connection if its packets turn out to be too large.
 func (c *Conn) watchSize(o *holes) {
 	h, r := c.endpoint.host, c.route
+	s := c.quic.ConnectionStats()
 	if f, ok := c.endpoint.packets.(framer); ok {
-		f.probe(r)
+		f.probe(r, s.PacketsLost != o.last().PacketsLost)
 	}
 	k := mtuKey{r.remote.IA, r.remote.Host, r.trail}
 	header := headerLen(c.endpoint.addr, r.remote, len(r.way.Load().raw))
-	if o.look(c.quic.ConnectionStats(), c.packetSize) {
-		switch {
-		case r.large.stop():
-			h.log.Info("large packets vanish: no bundles any more", "peer", r.remote)
-			o.reset()
-		case c.packetSize > leastPacket:
-			h.narrow(k, leastPacket+header, "loss of large packets only")
-		}
+	if c.packetSize > leastPacket && o.look(s, c.packetSize) {
+		h.narrow(k, leastPacket+header, "loss of large packets only")
 	}
 	if mtu, ok := h.mtus.get(k, time.Now()); ok && mtu < c.packetSize+header {
 		c.quic.CloseWithError(codePacketSize, "")

@@ -39,8 +39,9 @@ type packetConn interface {
 
 // framer is what a packetConn does beyond that if it understands frames (bundle.go).
 type framer interface {
-	// probe sends what has to be sent to find out whether large packets pass along the route.
-	probe(r *route)
+	// probe sends what has to be sent to find out whether large packets pass along the route, or still do: lossy
+	// says that packets were lost of late.
+	probe(r *route, lossy bool)
 }
 
 // packetIO opens the packet connection of an endpoint at a port; 0 is any free one.
