@@ -1,0 +1,80 @@
+package scionnet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"braid/pathsel"
+)
+
+// Datagrams are SCION/UDP packets without QUIC, sent and received as an endpoint's are: what the packet I/O can do at
+// most. Nothing is repeated, ordered, encrypted or paced.
+type Datagrams struct {
+	host  *Host
+	conn  packetConn
+	local Addr
+}
+
+// OpenDatagrams opens a port; 0 is any free one.
+func (h *Host) OpenDatagrams(ctx context.Context, port uint16) (*Datagrams, error) {
+	c, err := openFast(ctx, h, port)
+	if err != nil {
+		return nil, err
+	}
+	return &Datagrams{h, c, Addr{h.ia, h.localIP, c.LocalAddr().(*net.UDPAddr).AddrPort().Port()}}, nil
+}
+
+// Addr is the address that others send to.
+func (d *Datagrams) Addr() Addr { return d.local }
+
+// Route is the address for Send by which packets to remote follow the path, and the largest size of what Send takes. The
+// route stays for as long as the host.
+func (d *Datagrams) Route(ctx context.Context, remote Addr, path pathsel.Path) (net.Addr, int, error) {
+	f, err := d.host.known(ctx, remote, path)
+	if err != nil {
+		return nil, 0, err
+	}
+	room := f.path.MTU - headerLen(d.local, remote, len(f.way.raw))
+	if room <= 0 {
+		return nil, 0, errors.New("the path's MTU has no room for a payload")
+	}
+	return d.host.routes.dial(remote, f.trail, &f.way).pseudo, min(room, mostPacket), nil
+}
+
+// Large lets several payloads travel in one SCION packet of up to mtu bytes (bundle.go). The receiver must be a
+// Datagrams, and the path carry such packets: nobody asks it.
+func (d *Datagrams) Large(to net.Addr, mtu int) {
+	if r := d.host.routes.at(to); r != nil {
+		r.large.limit.Store(int32(max(0, mtu-headerLen(d.local, r.remote, len(r.way.Load().raw)))))
+	}
+}
+
+// Send sends payloads of that size, which lie one after the other in b; the last may be smaller. Bit 6 of the first
+// byte of each must be set, as it is in QUIC.
+func (d *Datagrams) Send(b []byte, size int, to net.Addr) error {
+	if c, ok := d.conn.(interface {
+		write(b []byte, to net.Addr, size int) (int, error)
+	}); ok {
+		_, err := c.write(b, to, size)
+		return err
+	}
+	for len(b) > 0 {
+		n := min(size, len(b))
+		if _, err := d.conn.WriteTo(b[:n], to); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// Receive reads one payload. from is an address for Send by which answers go back the same way.
+func (d *Datagrams) Receive(b []byte) (n int, from net.Addr, err error) { return d.conn.ReadFrom(b) }
+
+// SetReadDeadline sets the deadline for Receive; the error is os.ErrDeadlineExceeded.
+func (d *Datagrams) SetReadDeadline(t time.Time) error { return d.conn.SetReadDeadline(t) }
+
+// Close frees the port.
+func (d *Datagrams) Close() error { return d.conn.Close() }
