@@ -24,9 +24,6 @@ var (
 	ErrRefused = errors.New("connection refused by the peer")
 )
 
-// features are the bits that each side sends as the first byte of its direction. None is in use yet.
-const features = 0
-
 // linger is how long a closed connection stays to deliver what was written: some retransmissions at the round-trip
 // times of the world. Without a limit a peer that stops reading would keep it for ever.
 const linger = 2 * time.Second
@@ -133,6 +130,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 			return 0, c.fail("read", err)
 		}
 		c.greeted = true
+		c.learn(first[0])
 	}
 	n, err := c.stream.Read(b)
 	c.read.Add(uint64(n))
@@ -141,6 +139,20 @@ func (c *Conn) Read(b []byte) (int, error) {
 		return n, io.EOF
 	}
 	return n, c.fail("read", err)
+}
+
+// learn takes in the peer's feature bits.
+func (c *Conn) learn(peer byte) {
+	if both := peer & c.endpoint.features(); both&featureBundles == 0 {
+		return
+	}
+	target := 0
+	if p := c.path.Load(); p != nil {
+		path := c.endpoint.host.corrected(*p, c.route.remote, c.route.trail)
+		target = path.MTU - headerLen(c.endpoint.addr, c.route.remote, len(c.route.way.Load().raw))
+	}
+	c.route.large.agree(target)
+	c.endpoint.packets.(framer).probe(c.route, false)
 }
 
 // Write writes to the peer. It returns when the data has been handed to QUIC, which is at most one congestion window
@@ -181,6 +193,8 @@ func plainError(err error) error {
 		return fmt.Errorf("%w for %v", ErrSilent, idleTimeout)
 	case errors.As(err, new(*quic.HandshakeTimeoutError)):
 		return fmt.Errorf("%w during the handshake", ErrSilent)
+	case errors.As(err, &app) && app.ErrorCode == codePacketSize:
+		return ErrPacketSize
 	case errors.As(err, &app) && app.Remote && app.ErrorCode == codeRefused:
 		return ErrRefused
 	case errors.As(err, &app) && app.Remote, errors.As(err, &stream) && stream.Remote, errors.As(err, new(*quic.StatelessResetError)):

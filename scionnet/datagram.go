@@ -3,81 +3,78 @@ package scionnet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-
-	"github.com/scionproto/scion/pkg/addr"
-	"github.com/scionproto/scion/pkg/private/common"
-	"github.com/scionproto/scion/pkg/snet"
-	snetpath "github.com/scionproto/scion/pkg/snet/path"
+	"time"
 
 	"braid/pathsel"
 )
 
-// Datagrams is a UDP port of the host for bare SCION datagrams: no connection, no congestion control, nothing is
-// repeated. Measurements load paths with it. Send and Receive are for one goroutine each.
+// Datagrams are SCION/UDP packets without QUIC, sent and received as an endpoint's are: what the packet I/O can do at
+// most. Nothing is repeated, ordered, encrypted or paced.
 type Datagrams struct {
-	host    *Host
-	raw     *snet.SCIONPacketConn
-	local   Addr
-	in, out snet.Packet
-	path    []byte
+	host  *Host
+	conn  packetConn
+	local Addr
 }
 
-// OpenDatagrams opens a free port.
-func (h *Host) OpenDatagrams(ctx context.Context) (*Datagrams, error) {
-	raw, local, err := h.openRaw(ctx, 0, h.scmpHandler())
+// OpenDatagrams opens a port; 0 is any free one.
+func (h *Host) OpenDatagrams(ctx context.Context, port uint16) (*Datagrams, error) {
+	c, err := openFast(ctx, h, port)
 	if err != nil {
 		return nil, err
 	}
-	d := &Datagrams{host: h, raw: raw, local: local}
-	d.in.Bytes = make(snet.Bytes, common.SupportedMTU)
-	d.out.Bytes = make(snet.Bytes, common.SupportedMTU)
-	return d, nil
+	return &Datagrams{h, c, Addr{h.ia, h.localIP, c.LocalAddr().(*net.UDPAddr).AddrPort().Port()}}, nil
 }
 
-// Addr is where others send to.
+// Addr is the address that others send to.
 func (d *Datagrams) Addr() Addr { return d.local }
 
-// Send sends one datagram over a path that the host has found before.
-func (d *Datagrams) Send(ctx context.Context, b []byte, remote Addr, path pathsel.Path) error {
+// Route is the address for Send by which packets to remote follow the path, and the largest size of what Send takes. The
+// route stays for as long as the host.
+func (d *Datagrams) Route(ctx context.Context, remote Addr, path pathsel.Path) (net.Addr, int, error) {
 	f, err := d.host.known(ctx, remote, path)
 	if err != nil {
-		return fmt.Errorf("send to %s: %w", remote, err)
+		return nil, 0, err
 	}
-	d.out.PacketInfo = snet.PacketInfo{
-		Destination: snet.SCIONAddress{IA: addr.IA(remote.IA), Host: addr.HostIP(remote.Host)},
-		Source:      snet.SCIONAddress{IA: addr.IA(d.local.IA), Host: addr.HostIP(d.local.Host)},
-		Path:        snetpath.Empty{},
-		Payload:     snet.UDPPayload{SrcPort: d.local.Port, DstPort: remote.Port, Payload: b},
+	room := f.path.MTU - headerLen(d.local, remote, len(f.way.raw))
+	if room <= 0 {
+		return nil, 0, errors.New("the path's MTU has no room for a payload")
 	}
-	if len(f.way.raw) > 0 {
-		d.path = append(d.path[:0], f.way.raw...) // serialisation writes into it
-		d.out.Path = snetpath.SCION{Raw: d.path}
+	return d.host.routes.dial(remote, f.trail, &f.way).pseudo, min(room, mostPacket), nil
+}
+
+// Large lets several payloads travel in one SCION packet of up to mtu bytes (bundle.go). The receiver must be a
+// Datagrams, and the path carry such packets: nobody asks it.
+func (d *Datagrams) Large(to net.Addr, mtu int) {
+	if r := d.host.routes.at(to); r != nil {
+		r.large.limit.Store(int32(max(0, mtu-headerLen(d.local, r.remote, len(r.way.Load().raw)))))
 	}
-	if err := d.raw.WriteTo(&d.out, net.UDPAddrFromAddrPort(f.way.nextHop)); err != nil {
-		return fmt.Errorf("send to %s: %w", remote, err)
+}
+
+// Send sends payloads of that size, which lie one after the other in b; the last may be smaller. Bit 6 of the first
+// byte of each must be set, as it is in QUIC.
+func (d *Datagrams) Send(b []byte, size int, to net.Addr) error {
+	if c, ok := d.conn.(interface {
+		write(b []byte, to net.Addr, size int) (int, error)
+	}); ok {
+		_, err := c.write(b, to, size)
+		return err
+	}
+	for len(b) > 0 {
+		n := min(size, len(b))
+		if _, err := d.conn.WriteTo(b[:n], to); err != nil {
+			return err
+		}
+		b = b[n:]
 	}
 	return nil
 }
 
-// Receive waits for the next datagram and returns its payload, which holds until the next call. After Close the
-// error is net.ErrClosed.
-func (d *Datagrams) Receive() ([]byte, error) {
-	for {
-		var from net.UDPAddr
-		err := d.raw.ReadFrom(&d.in, &from)
-		if errors.Is(err, net.ErrClosed) {
-			return nil, net.ErrClosed
-		}
-		if err != nil {
-			continue // what is not a SCION packet
-		}
-		if udp, ok := d.in.Payload.(snet.UDPPayload); ok && udp.DstPort == d.local.Port {
-			return udp.Payload, nil
-		}
-	}
-}
+// Receive reads one payload. from is an address for Send by which answers go back the same way.
+func (d *Datagrams) Receive(b []byte) (n int, from net.Addr, err error) { return d.conn.ReadFrom(b) }
 
-// Close frees the port and ends Receive.
-func (d *Datagrams) Close() error { return d.raw.Close() }
+// SetReadDeadline sets the deadline for Receive; the error is os.ErrDeadlineExceeded.
+func (d *Datagrams) SetReadDeadline(t time.Time) error { return d.conn.SetReadDeadline(t) }
+
+// Close frees the port.
+func (d *Datagrams) Close() error { return d.conn.Close() }

@@ -26,7 +26,11 @@ type ListenConfig struct {
 	// from one SCION host (default 512, which is eight paths for each of many peers behind one address).
 	MaxConns, MaxConnsPerHost int
 
-	packetIO packetIO // nil is openPlain
+	// PlainPackets has packets sent and received one by one through scionproto's own library, as everywhere but
+	// on Linux: for comparison, and should offloading be in somebody's way.
+	PlainPackets bool
+
+	packetIO packetIO // for tests; wins over PlainPackets
 }
 
 const (
@@ -45,6 +49,8 @@ const (
 	codeDone    quic.ApplicationErrorCode = 0 // closed by the application
 	codeAbort   quic.ApplicationErrorCode = 1 // given up: what was under way is lost
 	codeRefused quic.ApplicationErrorCode = 2 // the acceptor has no room, or the dialler broke the protocol
+	// codePacketSize: full packets do not arrive. The next connection is to use smaller ones.
+	codePacketSize quic.ApplicationErrorCode = 3
 )
 
 // Endpoint is a UDP port of the host, with an identity: all its connections, dialled and accepted, share one socket.
@@ -88,9 +94,12 @@ func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) 
 			return nil, err
 		}
 	}
-	open := cfg.packetIO
-	if open == nil {
+	open := openFast
+	if cfg.PlainPackets {
 		open = openPlain
+	}
+	if cfg.packetIO != nil {
+		open = cfg.packetIO
 	}
 	packets, err := open(ctx, h, cfg.Port)
 	if err != nil {
@@ -119,7 +128,16 @@ func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) 
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", e.addr, err), packets.Close())
 	}
 	e.workers.Go(e.acceptLoop)
+	e.workers.Go(e.watch)
 	return e, nil
+}
+
+// features are the bits that each side sends as the first byte of its direction.
+func (e *Endpoint) features() byte {
+	if _, ok := e.packets.(framer); ok {
+		return featureBundles
+	}
+	return 0
 }
 
 func orDefault(v, d int) int {
@@ -161,22 +179,26 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 	if err != nil {
 		return nil, err
 	}
+	f.path = e.host.corrected(f.path, remote, f.trail)
 	size, err := packetSize(f.path, headerLen(e.addr, remote, len(f.way.raw)))
 	if err != nil {
 		return nil, err
 	}
 	r := e.host.routes.dial(remote, f.trail, &f.way)
 	start := time.Now()
-	qc, err := e.quic.Dial(ctx, r.pseudo, e.identity.TLS(ALPN, want), quicConfig(size))
+	qc, size, err := e.connect(ctx, r, want, size)
 	if err != nil {
 		e.host.routes.unpin(r)
 		return nil, plainError(err)
 	}
-	e.whenEnded(qc.Context(), func() { e.host.routes.unpin(r) })
+	e.whenEnded(qc.Context(), func() {
+		e.noteSize(r, context.Cause(qc.Context()))
+		e.host.routes.unpin(r)
+	})
 	handshake := time.Since(start)
 	stream, err := qc.OpenStream()
 	if err == nil {
-		_, err = stream.Write([]byte{features})
+		_, err = stream.Write([]byte{e.features()})
 	}
 	if err != nil {
 		qc.CloseWithError(codeAbort, "")
@@ -194,6 +216,65 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 		return nil, net.ErrClosed
 	}
 	return c, nil
+}
+
+// smallAfter is how long a handshake with full packets is waited for before one with the smallest is begun beside it.
+// By then quic-go has repeated a lost packet twice.
+const smallAfter = time.Second
+
+// connect makes a connection whose packets have that size or, if only those get through, the least that QUIC needs.
+// Then the path is believed to carry no more. It returns the size.
+func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size int) (*quic.Conn, int, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the loser's handshake
+	type result struct {
+		qc   *quic.Conn
+		size int
+		err  error
+	}
+	results := make(chan result, 2)
+	var dials sync.WaitGroup
+	dial := func(size int) {
+		dials.Go(func() {
+			qc, err := e.quic.Dial(ctx, r.pseudo, e.identity.TLS(ALPN, want), quicConfig(size))
+			results <- result{qc, size, err}
+		})
+	}
+	dial(size)
+	running := 1
+	small := make(<-chan time.Time)
+	if size > leastPacket {
+		t := time.NewTimer(smallAfter)
+		defer t.Stop()
+		small = t.C
+	}
+	var first result
+	for {
+		select {
+		case <-small:
+			dial(leastPacket)
+			running++
+			continue
+		case first = <-results:
+			running--
+		}
+		// A peer's no is an answer; only silence is worth waiting for the other attempt.
+		if first.err == nil || running == 0 || !errors.Is(plainError(first.err), ErrSilent) {
+			break
+		}
+	}
+	cancel()
+	dials.Wait()
+	for range running {
+		if late := <-results; late.err == nil {
+			late.qc.CloseWithError(codeDone, "")
+		}
+	}
+	if first.err == nil && first.size < size {
+		k := mtuKey{r.remote.IA, r.remote.Host, r.trail}
+		e.host.narrow(k, first.size+headerLen(e.addr, r.remote, len(r.way.Load().raw)), "handshake")
+	}
+	return first.qc, first.size, first.err
 }
 
 // known finds what packets need to go along the path.
@@ -267,8 +348,8 @@ func (e *Endpoint) configFor(info *quic.ClientInfo) (*quic.Config, error) {
 }
 
 func (e *Endpoint) acceptorPacketSize(r *route) int {
-	most := min(mostPacket, e.host.mtu-headerLen(e.addr, r.remote, len(r.way.Load().raw)))
-	return max(leastPacket, min(most, int(r.largest.Load())))
+	most := min(mostPacket, e.host.mtuTo(r)-headerLen(e.addr, r.remote, len(r.way.Load().raw)))
+	return max(leastPacket, min(most, int(r.initial.Load())))
 }
 
 func (e *Endpoint) acceptLoop() {
@@ -314,7 +395,7 @@ func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, hands
 	if err != nil {
 		return nil, fmt.Errorf("wait for the stream: %w", err)
 	}
-	if _, err := stream.Write([]byte{features}); err != nil {
+	if _, err := stream.Write([]byte{e.features()}); err != nil {
 		return nil, fmt.Errorf("greet: %w", err)
 	}
 	return newConn(e, qc, stream, a.route, key, handshake, e.acceptorPacketSize(a.route)), nil

@@ -201,8 +201,38 @@ func TestPacketSize(t *testing.T) {
 
 // TestForeignPackets sends what is not for a connection, while one is in use.
 func TestForeignPackets(t *testing.T) {
+	for name, cfg := range packetConns {
+		t.Run(name, func(t *testing.T) { foreignPackets(t, cfg) })
+	}
+}
+
+// scmpPackets is one SCMP message of every kind, about a packet from us to the peer.
+func scmpPackets(t *testing.T, us, peer Addr) (packets [][]byte) {
+	quote := packet(t, us, peer, snetpath.Empty{}, make([]byte, 100))
+	for _, m := range []snet.Payload{
+		snet.SCMPDestinationUnreachable{Payload: quote}, snet.SCMPParameterProblem{Payload: quote},
+		snet.SCMPPacketTooBig{MTU: 90, Payload: quote}, snet.SCMPPacketTooBig{MTU: 1280, Payload: quote[:20]},
+		snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61, Payload: quote},
+		snet.SCMPInternalConnectivityDown{IA: otherIA, Ingress: 51, Egress: 61, Payload: quote},
+		snet.SCMPEchoRequest{Payload: quote}, snet.SCMPEchoReply{Payload: quote},
+		snet.SCMPTracerouteRequest{}, snet.SCMPTracerouteReply{IA: otherIA, Interface: 5},
+	} {
+		p := snet.Packet{PacketInfo: snet.PacketInfo{
+			Source:      snet.SCIONAddress{IA: addr.IA(peer.IA), Host: addr.HostIP(peer.Host)},
+			Destination: snet.SCIONAddress{IA: addr.IA(us.IA), Host: addr.HostIP(us.Host)},
+			Path:        snetpath.Empty{}, Payload: m,
+		}}
+		if err := p.Serialize(); err != nil {
+			t.Fatal(err)
+		}
+		packets = append(packets, bytes.Clone(p.Bytes))
+	}
+	return packets
+}
+
+func foreignPackets(t *testing.T, cfg ListenConfig) {
 	h := oneAS(t)
-	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
+	a, b := listen(t, h, cfg), listen(t, h, cfg)
 	d, c := pair(t, a, b)
 	raw, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(b.addr.Host, b.addr.Port)))
 	if err != nil {
@@ -219,6 +249,10 @@ func TestForeignPackets(t *testing.T) {
 		packet(t, a.addr, otherHost, snetpath.Empty{}, []byte("x")),
 		packet(t, a.addr, otherPort, snetpath.Empty{}, []byte("x")),
 		packet(t, a.addr, otherAS, snetpath.Empty{}, []byte("x")),
+	}
+	packets = append(packets, scmpPackets(t, b.addr, a.addr)...)
+	for _, f := range []string{"\x01", "\x01\x00\x00\x03abcdefg", "\x02\x00\x00\x1012345678abcd", "\x03\x00\x20\x0012345678", "\x3fx"} {
+		packets = append(packets, packet(t, a.addr, b.addr, snetpath.Empty{}, []byte(f)))
 	}
 	for i := range good { // every byte of the header changed
 		bad := bytes.Clone(good)
@@ -253,7 +287,7 @@ func packet(t testing.TB, from, to Addr, path snet.DataplanePath, payload []byte
 type roughConn struct {
 	packetConn
 	every  int // one packet in so many meets with each fate; 0: none
-	silent atomic.Bool
+	silent *atomic.Bool
 
 	mu   sync.Mutex
 	rand *rand.Rand
@@ -261,15 +295,13 @@ type roughConn struct {
 	to   net.Addr
 }
 
-func rough(every int, conns chan<- *roughConn) packetIO {
+func roughPlainIO(every int, silent *atomic.Bool) packetIO {
 	return func(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 		p, err := openPlain(ctx, h, port)
 		if err != nil {
 			return nil, err
 		}
-		c := &roughConn{packetConn: p, every: every, rand: rand.New(rand.NewPCG(1, uint64(port)))}
-		conns <- c
-		return c, nil
+		return &roughConn{packetConn: p, every: every, silent: silent, rand: rand.New(rand.NewPCG(1, uint64(port)))}, nil
 	}
 }
 
@@ -309,9 +341,14 @@ func (c *roughConn) WriteTo(b []byte, to net.Addr) (int, error) {
 }
 
 func TestRoughPath(t *testing.T) {
+	for name, open := range roughIO {
+		t.Run(name, func(t *testing.T) { roughPath(t, open(50, new(atomic.Bool))) })
+	}
+}
+
+func roughPath(t *testing.T, packets packetIO) {
 	h := oneAS(t)
-	conns := make(chan *roughConn, 2)
-	cfg := ListenConfig{packetIO: rough(50, conns)}
+	cfg := ListenConfig{packetIO: packets}
 	a, b := listen(t, h, cfg), listen(t, h, cfg)
 	d, c := pair(t, a, b)
 	data := make([]byte, 2<<20)
@@ -341,14 +378,22 @@ func TestRoughPath(t *testing.T) {
 // TestSilenceIsNoEOF stalls a connection for longer than its idle timeout, in mid-transfer.
 func TestSilenceIsNoEOF(t *testing.T) {
 	t.Parallel()
+	for name, open := range roughIO {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			silenceIsNoEOF(t, open)
+		})
+	}
+}
+
+func silenceIsNoEOF(t *testing.T, open func(int, *atomic.Bool) packetIO) {
 	h := oneAS(t)
-	conns := make(chan *roughConn, 2)
-	cfg := ListenConfig{packetIO: rough(0, conns)}
+	var silent atomic.Bool
+	cfg := ListenConfig{packetIO: open(0, &silent)}
 	a, b := listen(t, h, cfg), listen(t, h, cfg)
 	d, c := pair(t, a, b)
 	ping(t, d, c)
-	(<-conns).silent.Store(true)
-	(<-conns).silent.Store(true)
+	silent.Store(true)
 	if _, err := d.Write([]byte("never arrives")); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,10 @@
 //	Endpoint    dial, accept, limits, identities                     endpoint.go, identity.go
 //	quic-go     one Transport for each endpoint                      tuning.go
 //	routes      (remote, path) <-> pseudo address -> hop fields      routes.go, hops.go
-//	packetConn  SCION packets, the seam for faster packet I/O        packetconn.go
+//	packetConn  SCION packets below QUIC: with snet, or              packetconn.go
+//	            without, in batches with offloading                  fastconn_linux.go, batch_linux.go, header.go
+//	frames      several QUIC packets in one large packet             bundle.go, large.go
+//	MTU         what a path really carries                           mtu.go
 //	Host        path lookup, refresh, revocations                    host.go, lookup.go, refresh.go, revoke.go
 package scionnet
 
@@ -46,6 +49,7 @@ type Host struct {
 	topo      snet.Topology
 	routes    *routes
 	lookup    *lookup
+	mtus      mtus
 
 	workers sync.WaitGroup
 	mu      sync.Mutex
@@ -172,12 +176,16 @@ func (h *Host) underlayPort(port uint16) uint16 {
 	return shimPort
 }
 
-// openRaw opens a socket for SCION packets.
-func (h *Host) openRaw(ctx context.Context, port uint16, scmp snet.SCMPHandler) (*snet.SCIONPacketConn, Addr, error) {
+func (h *Host) warnPort(port uint16) {
 	if port != 0 && h.underlayPort(port) != port {
 		h.log.Warn("port is outside the AS's range for hosts: it is reached only through a shim dispatcher on this host",
 			"port", port, "from", h.topo.PortRange.Start, "to", h.topo.PortRange.End)
 	}
+}
+
+// openRaw opens a socket for SCION packets.
+func (h *Host) openRaw(ctx context.Context, port uint16, scmp snet.SCMPHandler) (*snet.SCIONPacketConn, Addr, error) {
+	h.warnPort(port)
 	n := snet.SCIONNetwork{Topology: h.topo, SCMPHandler: scmp}
 	c, err := n.OpenRaw(ctx, &net.UDPAddr{IP: h.localIP.AsSlice(), Port: int(port)})
 	if err != nil {

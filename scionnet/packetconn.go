@@ -29,12 +29,19 @@ import (
 //   - an error means that the socket is closed or a deadline has passed. quic-go gives up all connections on
 //     any other, so a packet that cannot be sent or understood is a lost packet.
 //
-// quic-go looks for more methods on it (SyscallConn, ReadMsgUDP, WriteMsgUDP, ReadBatch) and uses offloading,
-// batches and ECN if it finds them. plainConn has none of them.
+// quic-go looks for more methods on it (SyscallConn, ReadMsgUDP, WriteMsgUDP, ReadBatch) and uses offloading and
+// batches if it finds them. plainConn has none of them; fastConn, on Linux, has them all.
 type packetConn interface {
 	net.PacketConn
 	SetReadBuffer(bytes int) error
 	SetWriteBuffer(bytes int) error
+}
+
+// framer is what a packetConn does beyond that if it understands frames (bundle.go).
+type framer interface {
+	// probe sends what has to be sent to find out whether large packets pass along the route, or still do: lossy
+	// says that packets were lost of late.
+	probe(r *route, lossy bool)
 }
 
 // packetIO opens the packet connection of an endpoint at a port; 0 is any free one.
@@ -42,10 +49,10 @@ type packetIO func(ctx context.Context, h *Host, port uint16) (packetConn, error
 
 // plainConn is the packetConn on plain snet: one system call and several allocations for each packet.
 type plainConn struct {
-	raw    *snet.SCIONPacketConn
-	local  Addr
-	routes *routes
-	log    *slog.Logger
+	raw   *snet.SCIONPacketConn
+	host  *Host
+	local Addr
+	log   *slog.Logger
 
 	// Reading is for one goroutine, as quic-go does it.
 	in      snet.Packet
@@ -65,7 +72,7 @@ func openPlain(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &plainConn{raw: raw, local: local, routes: h.routes, log: h.log}
+	c := &plainConn{raw: raw, host: h, local: local, log: h.log}
 	c.in.Bytes = make(snet.Bytes, common.SupportedMTU)
 	c.out.New = func() any {
 		return &outPacket{pkt: snet.Packet{Bytes: make(snet.Bytes, common.SupportedMTU)}}
@@ -87,40 +94,42 @@ func (c *plainConn) ReadFrom(b []byte) (int, net.Addr, error) {
 		if r == nil {
 			continue
 		}
-		if n := int32(len(payload)); n > r.largest.Load() {
-			r.largest.Store(n)
-		}
+		r.heard(payload)
 		return copy(b, payload), r.pseudo, nil
 	}
 }
 
-// accept is the payload of the packet just read and the route back to its sender; no route if the packet is not
-// for us.
 func (c *plainConn) accept() ([]byte, *route) {
-	udp, ok := c.in.Payload.(snet.UDPPayload)
-	if !ok || c.in.Source.Host.Type() != addr.HostTypeIP || c.in.Destination.Host.Type() != addr.HostTypeIP {
-		return nil, nil
-	}
-	if c.in.Destination.IA != addr.IA(c.local.IA) || c.in.Destination.Host.IP().Unmap() != c.local.Host || udp.DstPort != c.local.Port {
-		return nil, nil
-	}
-	p, ok := c.in.Path.(snet.RawPath)
-	if !ok || p.PathType != empty.PathType && p.PathType != scion.PathType {
-		return nil, nil
-	}
-	src := Addr{pathsel.IA(c.in.Source.IA), c.in.Source.Host.IP().Unmap(), udp.SrcPort}
-	from := c.from.AddrPort()
-	r, scratch, err := c.routes.arrived(src, p.Raw, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), c.scratch)
+	payload, r, scratch := c.host.accept(&c.in, c.local, c.from.AddrPort(), c.scratch)
 	c.scratch = scratch
-	if err != nil {
-		c.log.Debug("foreign packet", "from", src, "error", err)
-		return nil, nil
+	return payload, r
+}
+
+// accept is the payload of a packet that has arrived from an underlay address, and the route back to its sender; no
+// route if the packet is not for local. scratch is as for routes.arrived.
+func (h *Host) accept(p *snet.Packet, local Addr, from netip.AddrPort, scratch []byte) ([]byte, *route, []byte) {
+	udp, ok := p.Payload.(snet.UDPPayload)
+	if !ok || p.Source.Host.Type() != addr.HostTypeIP || p.Destination.Host.Type() != addr.HostTypeIP {
+		return nil, nil, scratch
 	}
-	return udp.Payload, r
+	if p.Destination.IA != addr.IA(local.IA) || p.Destination.Host.IP().Unmap() != local.Host || udp.DstPort != local.Port {
+		return nil, nil, scratch
+	}
+	raw, ok := p.Path.(snet.RawPath)
+	if !ok || raw.PathType != empty.PathType && raw.PathType != scion.PathType {
+		return nil, nil, scratch
+	}
+	src := Addr{pathsel.IA(p.Source.IA), p.Source.Host.IP().Unmap(), udp.SrcPort}
+	r, scratch, err := h.routes.arrived(src, raw.Raw, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), scratch)
+	if err != nil {
+		h.log.Debug("foreign packet", "from", src, "error", err)
+		return nil, nil, scratch
+	}
+	return udp.Payload, r, scratch
 }
 
 func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
-	r := c.routes.at(to)
+	r := c.host.routes.at(to)
 	if r == nil {
 		return len(b), nil // an answer to a sender whose route has been pushed out
 	}

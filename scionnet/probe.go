@@ -168,12 +168,12 @@ func (p *prober) alive(id, seq uint16) (int, Probe, bool) {
 }
 
 func (p *prober) broken(quote []byte, info string) (int, Probe, bool) {
-	dst, t, ok := p.host.readQuote(quote)
-	if !ok || dst != p.dst {
+	q, ok := p.host.readQuote(quote)
+	if !ok || q.dst != p.dst {
 		return 0, Probe{}, false
 	}
 	for i := range p.trails {
-		if p.trails[i] == t && !p.sent[i].IsZero() {
+		if p.trails[i] == q.trail && !p.sent[i].IsZero() {
 			return i, Probe{Status: PathSCMP, Info: info}, true
 		}
 	}

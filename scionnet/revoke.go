@@ -2,6 +2,7 @@ package scionnet
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/gopacket/gopacket"
@@ -53,6 +54,8 @@ func (s scmpHandler) Handle(pkt *snet.Packet) error {
 		s.h.interfaceDown(pathsel.Interface{IA: pathsel.IA(m.IA), ID: m.Interface}, m.Payload)
 	case snet.SCMPInternalConnectivityDown:
 		s.h.interfaceDown(pathsel.Interface{IA: pathsel.IA(m.IA), ID: m.Egress}, m.Payload)
+	case snet.SCMPPacketTooBig:
+		s.h.tooBig(int(m.MTU), m.Payload)
 	default:
 		s.h.log.Debug("SCMP message", "from", pkt.Source, "message", pkt.Payload)
 	}
@@ -62,14 +65,14 @@ func (s scmpHandler) Handle(pkt *snet.Packet) error {
 // interfaceDown takes in what a router says of an interface, if the packet that it quotes is one of ours that was on
 // its way across it. Nothing else is signed in the message: without the check anybody could shut our paths.
 func (h *Host) interfaceDown(i pathsel.Interface, quote []byte) {
-	dst, t, ok := h.readQuote(quote)
-	if !ok || !t.has(i.ID) {
+	q, ok := h.readQuote(quote)
+	if !ok || !q.trail.has(i.ID) {
 		h.log.Debug("interface down, but not for a packet of ours", "interface", i)
 		return
 	}
-	f, ok := h.lookup.find(dst, t)
+	f, ok := h.lookup.find(q.dst, q.trail)
 	if !ok || !crosses(f.path, i) {
-		h.log.Debug("interface down, but on no path of ours", "interface", i, "destination", dst)
+		h.log.Debug("interface down, but on no path of ours", "interface", i, "destination", q.dst)
 		return
 	}
 	if !h.lookup.revoke(i, time.Now()) {
@@ -119,24 +122,35 @@ func (l *lookup) hasten(i pathsel.Interface) {
 	l.poke()
 }
 
-// readQuote reads the packet that an SCMP error message quotes: where it was going, and along which path. ok is
-// false unless we have sent it.
-func (h *Host) readQuote(quote []byte) (dst pathsel.IA, t trail, ok bool) {
+// quote is what the packet that an SCMP error message quotes says of itself.
+type quote struct {
+	dst   pathsel.IA
+	host  netip.Addr // invalid if it was sent to no IP address
+	trail trail
+	size  int // of the whole packet, SCION header included
+}
+
+// readQuote reads the packet that an SCMP error message quotes. ok is false unless we have sent it.
+func (h *Host) readQuote(b []byte) (q quote, ok bool) {
 	var s slayers.SCION
-	if err := s.DecodeFromBytes(quote, gopacket.NilDecodeFeedback); err != nil {
-		return 0, "", false
+	if err := s.DecodeFromBytes(b, gopacket.NilDecodeFeedback); err != nil {
+		return quote{}, false
 	}
 	src, err := s.SrcAddr()
 	if err != nil || pathsel.IA(s.SrcIA) != h.ia || src.Type() != addr.HostTypeIP || src.IP().Unmap() != h.localIP {
-		return 0, "", false
+		return quote{}, false
 	}
 	raw, isSCION := s.Path.(*scion.Raw)
 	if !isSCION {
-		return 0, "", false
+		return quote{}, false
 	}
 	hops, err := readHops(raw.Raw)
 	if err != nil {
-		return 0, "", false
+		return quote{}, false
 	}
-	return pathsel.IA(s.DstIA), hops.trail, true
+	q = quote{dst: pathsel.IA(s.DstIA), trail: hops.trail, size: int(s.HdrLen)*slayers.LineLen + int(s.PayloadLen)}
+	if dst, err := s.DstAddr(); err == nil && dst.Type() == addr.HostTypeIP {
+		q.host = dst.IP().Unmap()
+	}
+	return q, true
 }

@@ -155,7 +155,7 @@ func FuzzPacket(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var cp controlPlane
 		h, told, _ := hostWithPath(t, &cp)
-		c := &plainConn{local: us, routes: h.routes, log: h.log}
+		c := &plainConn{host: h, local: us, log: h.log}
 		c.in.Bytes = b
 		if err := c.in.Decode(); err != nil {
 			return

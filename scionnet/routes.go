@@ -29,9 +29,14 @@ type route struct {
 
 	// way is how packets leave just now. It is swapped when hop fields are renewed, under live connections.
 	way atomic.Pointer[way]
-	// largest is the size of the largest payload that has arrived. The dialler pads its first packet to what
-	// its path's MTU allows, which is how the acceptor learns that.
-	largest atomic.Int32
+	// template is what packets along the way of now begin with; see templateNow.
+	template atomic.Pointer[template]
+	// initial is the size of the last first packet that has arrived. The dialler pads it to what its path's MTU
+	// allows, which is how the acceptor learns that.
+	initial atomic.Int32
+	large   largePackets
+	// gone says that the route has been pushed out of the table, for those who remember it.
+	gone atomic.Bool
 
 	pins     int           // connections that use it; guarded by routes.mu
 	loose    *list.Element // in routes.loose if pins is 0; guarded by routes.mu
@@ -102,6 +107,14 @@ func (t *routes) dial(remote Addr, tr trail, w *way) *route {
 		r.way.Store(w)
 	}
 	return t.pinLocked(r)
+}
+
+// heard notes what a QUIC packet that has arrived tells of the route.
+func (r *route) heard(b []byte) {
+	const longHeaderInitial = 0xc0 >> 4 // RFC 9000, section 17.2.2; the low bits are protected
+	if len(b) >= leastPacket && b[0]>>4 == longHeaderInitial {
+		r.initial.Store(int32(len(b)))
+	}
 }
 
 // at is the route with that pseudo address, or nil.
@@ -194,6 +207,23 @@ func (t *routes) inUse(ia pathsel.IA) bool {
 	return false
 }
 
+// each calls f for every route.
+func (t *routes) each(f func(*route)) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, r := range t.byKey {
+		f(r)
+	}
+}
+
+// inUseAlong tells whether a connection to the host goes along the path.
+func (t *routes) inUseAlong(k mtuKey) (used bool) {
+	t.each(func(r *route) {
+		used = used || r.pins > 0 && r.remote.IA == k.ia && r.remote.Host == k.host && r.trail == k.trail
+	})
+	return used
+}
+
 // pin keeps r until it is unpinned. It returns the route to use, another one with the same remote and trail if
 // r has been pushed out of the table since the caller got it and the peer has sent again.
 func (t *routes) pin(r *route) *route {
@@ -209,6 +239,7 @@ func (t *routes) pinLocked(r *route) *route {
 	}
 	t.byKey[k] = r
 	t.byPseudo[r.pseudo.AddrPort().Addr()] = r
+	r.gone.Store(false)
 	if r.pins++; r.loose != nil {
 		t.loose.Remove(r.loose)
 		r.loose = nil
@@ -220,6 +251,7 @@ func (t *routes) unpin(r *route) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.pins--; r.pins == 0 {
+		r.large.reset() // the next peer at the address may be another program
 		t.addLoose(r)
 	}
 }
@@ -245,6 +277,7 @@ func (t *routes) addLoose(r *route) {
 
 func (t *routes) drop(r *route) {
 	r.loose = nil
+	r.gone.Store(true)
 	delete(t.byKey, routeKey{r.remote, r.trail})
 	delete(t.byPseudo, r.pseudo.AddrPort().Addr())
 	for _, a := range r.arrivals {

@@ -32,6 +32,8 @@ type DemoOptions struct {
 	WorkDir string
 	// Braid is the program that the peers run; SCIONBin the directory of the SCION programs.
 	Braid, SCIONBin string
+	// RouterCommand is as in Options.
+	RouterCommand []string
 	// Say is told each step, Show how far the present one is, about once a second.
 	Say, Show func(string)
 	Log       *slog.Logger
@@ -104,7 +106,7 @@ func (d *demo) run(ctx context.Context) (DemoResult, error) {
 	say("bringing up the SCION network %s (%d ASes, %d links)", d.Topology.Name, len(d.Topology.ASes), len(d.Topology.Links))
 	began := time.Now()
 	d.network, err = Start(ctx, Options{
-		Topology: d.Topology, Dir: filepath.Join(d.WorkDir, "network"), SCIONBin: d.SCIONBin, Log: d.Log,
+		Topology: d.Topology, Dir: filepath.Join(d.WorkDir, "network"), SCIONBin: d.SCIONBin, RouterCommand: d.RouterCommand, Log: d.Log,
 		Progress: func(p Progress) {
 			d.Show(fmt.Sprintf("%d processes, links up %d/%d, paths %d/%d", p.Processes, p.Links, p.ImpliedLinks, p.Paths, p.ImpliedPaths))
 		},

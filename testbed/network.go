@@ -36,6 +36,9 @@ type Options struct {
 	// SCIONBin is the folder of the SCION programs; by default BRAID_SCION_BIN, else the folder scion
 	// beside the executable.
 	SCIONBin string
+	// RouterCommand is the border router to run instead of scionproto's: a program and its first arguments.
+	// "--config" and the name of a configuration file for scionproto's router are put behind them.
+	RouterCommand []string
 	// Subnet of 127.0.0.0/8 to use; by default a free /24, the same for the same Dir if possible.
 	Subnet netip.Prefix
 	// BFD is the interval between the packets with which neighbouring routers watch a link: three
@@ -197,7 +200,11 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.opts.Timeout)
 	defer cancel()
-	if err := n.startRouters(bin.router); err != nil {
+	router := n.opts.RouterCommand
+	if len(router) == 0 {
+		router = []string{bin.router}
+	}
+	if err := n.startRouters(router); err != nil {
 		return err
 	}
 	if !n.opts.NoBFD {
@@ -242,7 +249,7 @@ func (n *Network) startLinks() error {
 	return nil
 }
 
-func (n *Network) startRouters(program string) error {
+func (n *Network) startRouters(command []string) error {
 	logs := n.logDir()
 	if err := os.RemoveAll(logs); err != nil {
 		return fmt.Errorf("remove old logs: %w", err)
@@ -258,7 +265,7 @@ func (n *Network) startRouters(program string) error {
 	n.died = make(chan *process, count)
 	for _, a := range n.plan.ases {
 		for _, r := range a.routers {
-			if err := n.startProcess(a, r.name, program); err != nil {
+			if err := n.startProcess(a, r.name, command); err != nil {
 				return err
 			}
 		}
@@ -268,17 +275,17 @@ func (n *Network) startRouters(program string) error {
 
 func (n *Network) startServices(program string) error {
 	for _, a := range n.plan.ases {
-		if err := n.startProcess(a, "cs-1", program); err != nil {
+		if err := n.startProcess(a, "cs-1", []string{program}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *Network) startProcess(a asPlan, name, program string) error {
+func (n *Network) startProcess(a asPlan, name string, command []string) error {
 	config := filepath.Join(n.ConfigDir(a.IA), name+".toml")
 	log := filepath.Join(n.logDir(), strings.ReplaceAll(a.folder, "/", "-")+"-"+name+".log")
-	p, err := n.launcher.start(a.IA, name, program, config, log, func(p *process) { n.died <- p })
+	p, err := n.launcher.start(a.IA, name, command, config, log, func(p *process) { n.died <- p })
 	if err == nil {
 		n.processes = append(n.processes, p)
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,15 +84,15 @@ func (l *Launcher) Close() { close(l.starts) }
 // growth instead of 100 %.
 var childEnvironment = []string{"GOGC=50"}
 
-// start runs the program with a configuration file, in that folder, and notes when it ends.
-func (l *Launcher) start(ia pathsel.IA, name, program, config, log string, ended func(*process)) (*process, error) {
+// start runs the command with a configuration file, in that folder, and notes when it ends.
+func (l *Launcher) start(ia pathsel.IA, name string, command []string, config, log string, ended func(*process)) (*process, error) {
 	out, err := os.Create(log)
 	if err != nil {
 		return nil, fmt.Errorf("start %s of %s: %w", name, ia, err)
 	}
 	defer out.Close()
 	p := &process{ia: ia, name: name, log: log, done: make(chan struct{})}
-	p.cmd = exec.Command(program, "--config", config)
+	p.cmd = exec.Command(command[0], append(slices.Clone(command[1:]), "--config", config)...)
 	p.cmd.Dir, p.cmd.Env = filepath.Dir(config), l.env
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	if err := l.Start(p.cmd); err != nil {

@@ -21,13 +21,13 @@ func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
 		Usage: "download a real data set over one path and then over two, in a SCION network on this machine",
-		Flags: []cli.Flag{
+		Flags: append(routerFlags(),
 			&cli.StringFlag{Name: "size", Usage: "use only this much of the data set, such as 20MB"},
 			&cli.StringFlag{Name: "data", Usage: "`DIR`ectory to transfer (default: Go's own source code)"},
 			&cli.StringFlag{Name: "topology", Value: "two-paths", Usage: "`FILE.topo` or shipped topology with disjoint paths between its first two ASes"},
 			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory of the SCION programs (default: scion beside braid)"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object"},
-		},
+		),
 		Action: demo,
 	}
 }
@@ -61,10 +61,14 @@ func demo(ctx context.Context, c *cli.Command) error {
 	}
 	defer os.RemoveAll(work)
 	show := demoDisplay{terminal: term.IsTerminal(int(os.Stderr.Fd())), screen: screen{w: os.Stderr}}
+	router, err := routerCommand(c)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
 	result, err := testbed.Demo(ctx, testbed.DemoOptions{
 		Topology: topology, Data: data, Size: int64(size),
 		Seeder: topology.ASes[0].IA, Leecher: topology.ASes[1].IA,
-		WorkDir: work, Braid: exe, SCIONBin: c.String("scion-bin"),
+		WorkDir: work, Braid: exe, SCIONBin: c.String("scion-bin"), RouterCommand: router,
 		Say: show.say, Show: show.progress,
 	})
 	show.screen.clear()

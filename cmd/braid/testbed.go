@@ -32,7 +32,7 @@ func testbedCommand() *cli.Command {
 				Name:      "up",
 				Usage:     "start a network in the background and wait until all paths are there",
 				ArgsUsage: "FILE.topo|" + strings.Join(testbed.Shipped(), "|"),
-				Flags: []cli.Flag{
+				Flags: append(routerFlags(),
 					dir,
 					&cli.BoolFlag{Name: "foreground", Aliases: []string{"f"}, Usage: "stay, and take the network down on Ctrl-C"},
 					&cli.StringFlag{Name: "bfd", Value: "1s", Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off"},
@@ -42,7 +42,7 @@ func testbedCommand() *cli.Command {
 					&cli.DurationFlag{Name: "timeout", Usage: "how long to wait for the paths (default: 60s and 1s for each AS)"},
 					&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 					asJSON,
-				},
+				),
 				Action: testbedUp,
 			},
 			{
@@ -77,7 +77,7 @@ func testbedCommand() *cli.Command {
 				Action: testbedLink,
 			},
 			demoCommand(),
-			testbedRunCommand(), testbedReplayCommand(),
+			testbedRunCommand(), testbedReplayCommand(), testbedRouterCommand(),
 			{
 				Name:   "supervise",
 				Hidden: true, // the background half of up
@@ -101,6 +101,9 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 	opts := testbed.Options{
 		Topology: topology, Dir: c.String("dir"), SCIONBin: c.String("scion-bin"),
 		PathLifetime: c.Duration("path-lifetime"), Timeout: c.Duration("timeout"),
+	}
+	if opts.RouterCommand, err = routerCommand(c); err != nil {
+		return fmt.Errorf("testbed up: %w", err)
 	}
 	if bfd := c.String("bfd"); bfd == "off" {
 		opts.NoBFD = true

@@ -14,6 +14,7 @@ package linkemu
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -35,6 +36,8 @@ type Config struct {
 	// chosen from Rate and Delay, see [Config.QueueLimit].
 	QueueBytes int           `json:"queue_bytes,omitempty"`
 	QueueTime  time.Duration `json:"queue_ns,omitempty"`
+	// MTU in bytes of SCION packet: larger ones vanish without a word to the sender. 0: not limited.
+	MTU int `json:"mtu_bytes,omitempty"`
 	// Down drops everything, without a word to the sender, and what is on the link when it goes down.
 	Down bool `json:"down,omitempty"`
 }
@@ -85,6 +88,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("link loss %v: must be from 0%% to 100%%", c.Loss)
 	case c.QueueBytes < 0 || c.QueueBytes > math.MaxInt32:
 		return fmt.Errorf("link queue of %d bytes: must be from 0 (default) to %d", c.QueueBytes, math.MaxInt32)
+	case c.MTU < 0 || c.MTU > math.MaxUint16:
+		return fmt.Errorf("link MTU of %d bytes: must be from 0 (not limited) to %d", c.MTU, math.MaxUint16)
 	case c.QueueTime < 0 || c.QueueTime > MaxDelay:
 		return fmt.Errorf("link queue %s: must be from 0 (default) to %s", c.QueueTime, MaxDelay)
 	}
@@ -106,6 +111,7 @@ func (c Config) String() string {
 	add(c.Loss != 0, "loss", FormatLoss(c.Loss))
 	add(c.QueueBytes != 0, "queue", FormatQueue(c.QueueBytes, 0))
 	add(c.QueueTime != 0, "queue", FormatQueue(0, c.QueueTime))
+	add(c.MTU != 0, "mtu", strconv.Itoa(c.MTU))
 	if c.Down {
 		s = append(s, "down")
 	}

@@ -77,6 +77,10 @@ func (m *model) arrive(now instant, size int) *packet {
 		m.DroppedDown++
 		return nil
 	}
+	if m.cfg.MTU > 0 && size > m.cfg.MTU {
+		m.DroppedLoss++
+		return nil
+	}
 	// A packet that finds the queue empty is always taken: it does not wait.
 	full := m.waiting > 0 && (m.queueBytes > 0 && m.queued+size > m.queueBytes ||
 		m.queueTime > 0 && m.free-now > m.queueTime)

@@ -380,3 +380,14 @@ func TestStoreReusesMemory(t *testing.T) {
 		t.Errorf("%v allocations a packet", n)
 	}
 }
+
+func TestMTU(t *testing.T) {
+	r := newRun(Config{MTU: 1400})
+	for i, size := range []int{1400, 1401, 100, 9000} {
+		r.send(instant(i)*ms, size)
+	}
+	r.until(time.Second)
+	if len(r.out) != 2 || r.out[0].size != 1400 || r.out[1].size != 100 || r.DroppedLoss != 2 {
+		t.Errorf("%+v came out, %d lost; want the packets of up to 1400 bytes", r.out, r.DroppedLoss)
+	}
+}

@@ -160,26 +160,32 @@ func (f *flow) datagrams(ctx context.Context) error {
 		size = 1200
 		tick = 2 * time.Millisecond // a burst of as many as are due; a link's queue smooths it
 	)
-	sink, err := f.to.OpenDatagrams(ctx)
+	sink, err := f.to.OpenDatagrams(ctx, 0)
 	if err != nil {
 		return err
 	}
 	defer sink.Close()
 	f.working.Go(func() {
+		b := make([]byte, size)
 		for {
-			b, err := sink.Receive()
+			n, _, err := sink.Receive(b)
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			f.bytes.Add(int64(len(b)))
+			f.bytes.Add(int64(n))
 		}
 	})
-	source, err := f.from.OpenDatagrams(ctx)
+	source, err := f.from.OpenDatagrams(ctx, 0)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
+	to, _, err := source.Route(ctx, sink.Addr(), f.path)
+	if err != nil {
+		return err
+	}
 	b := make([]byte, size)
+	b[0] = 0x40 // as in QUIC, which Send asks for
 	begin, sent := time.Now(), int64(0)
 	t := time.NewTicker(tick)
 	defer t.Stop()
@@ -189,7 +195,7 @@ func (f *flow) datagrams(ctx context.Context) error {
 			return nil
 		case now := <-t.C:
 			for due := int64(float64(f.Rate) / 8 * now.Sub(begin).Seconds()); sent < due; sent += int64(size + f.header) {
-				if err := source.Send(ctx, b, sink.Addr(), f.path); err != nil {
+				if err := source.Send(b, size, to); err != nil {
 					return err
 				}
 			}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+	"github.com/urfave/cli/v3"
+
+	"braid/testbed/transportbench"
+)
+
+func benchTransportCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "transport",
+		Usage: "what moving data costs: TCP, TLS, QUIC over UDP, QUIC over SCION with snet and with braid's packet I/O",
+		Description: `Moves data between two processes on loopback, inside one AS and through two border routers (stock, and the
+fast one of 'testbed up --router fast'), over packets of 1400 and of 8400 bytes. The cases take turns. CPU
+seconds for each gigabyte tell more than Mbit/s: on a busy machine only the former are steady.`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each case"},
+			&cli.IntFlag{Name: "runs", Value: 5, Usage: "`NUMBER` of runs of each case"},
+			&cli.StringFlag{Name: "size", Value: "64MB", Usage: "data to move in each run"},
+			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid or raw (may be repeated)"},
+			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory of the SCION programs (default: scion beside braid)"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
+		},
+		Action: benchTransport,
+	}
+}
+
+// benchTransportEndCommand is one end of a transfer of it.
+func benchTransportEndCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "transport-end",
+		Hidden: true,
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			return transportbench.End(ctx, os.Stdin, os.Stdout)
+		},
+	}
+}
+
+func benchTransport(ctx context.Context, cmd *cli.Command) error {
+	if cmd.Args().Present() {
+		return fmt.Errorf("bench transport takes no arguments, got %q", cmd.Args().First())
+	}
+	size, err := humanize.ParseBytes(cmd.String("size"))
+	if err != nil || size < 1<<20 || size > 1<<40 {
+		return fmt.Errorf("--size %q: want from 1MiB on, such as 64MB", cmd.String("size"))
+	}
+	if cmd.Int("runs") < 1 {
+		return errors.New("--runs: want at least 1")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("bench transport: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "braid-bench-")
+	if err != nil {
+		return fmt.Errorf("bench transport: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	cfg := transportbench.Config{
+		End: []string{exe, "bench", "transport-end"}, Dir: dir, SCIONBin: cmd.String("scion-bin"),
+		FastRouter: fastRouter(exe), Runs: cmd.Int("runs"), Bytes: int64(size), Only: cmd.StringSlice("case"),
+	}
+	if !cmd.Bool("quiet") {
+		cfg.Progress = func(s string) { fmt.Fprintln(cmd.Root().ErrWriter, s) }
+	}
+	out := cmd.Root().Writer
+	if cmd.Bool("json") {
+		encoder := json.NewEncoder(out)
+		return transportbench.Run(ctx, cfg, func(r transportbench.Row) { _ = encoder.Encode(r) })
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "case\tMTU\trouters\tpaths\tMbit/s\t(spread)\tCPU s/GB client\tserver\trouters\tends together\t(spread)\truns\t")
+	err = transportbench.Run(ctx, cfg, func(r transportbench.Row) {
+		m, c := r.Spread.MbitS, r.Spread.CPU
+		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%.0f\t%.0f-%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f-%.2f\t%d\t\n", r.Case, r.MTU, r.Routers, r.Paths,
+			r.MbitS, m[0], m[1], r.CPU.Client, r.CPU.Server, r.CPU.Routers, r.CPU.Client+r.CPU.Server, c[0], c[1], r.Runs)
+	})
+	return errors.Join(err, table.Flush())
+}

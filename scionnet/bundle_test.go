@@ -1,0 +1,177 @@
+package scionnet
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+func TestReadFrame(t *testing.T) {
+	token := "12345678"
+	probe := append([]byte{kindProbe, 0, 0, 20}, token+"\x00\x00\x00\x00\x00\x00\x00\x00"...)
+	for _, tt := range []struct {
+		name string
+		in   string
+		ok   bool
+	}{
+		{"nothing", "", false},
+		{"header only", "\x01\x00\x00\x05", false},
+		{"one packet", "\x01\x00\x00\x05abcde", true},
+		{"two and a short one", "\x01\x00\x00\x02abcde", true},
+		{"packets of no size", "\x01\x00\x00\x00abcde", false},
+		{"probe", string(probe), true},
+		{"probe cut off", string(probe[:19]), false},
+		{"probe without a token", "\x02\x00\x00\x05a", false},
+		{"answer", "\x03\x00\x20\x00" + token, true},
+		{"long answer", "\x03\x00\x20\x00" + token + "x", false},
+		{"reserved kind", "\x04\x00\x00\x05abcde", false},
+		{"kind 0", "\x00\x00\x00\x05abcde", false},
+	} {
+		if _, ok := readFrame([]byte(tt.in)); ok != tt.ok {
+			t.Errorf("%s: %v, want %v", tt.name, ok, tt.ok)
+		}
+	}
+	for b := range 256 {
+		if quic := b&0xc0 != 0; isFrame([]byte{byte(b)}) == quic {
+			t.Errorf("first byte %#x: taken for the other", b)
+		}
+	}
+}
+
+// FuzzFrame reads frames, and puts a bundle's packets together again.
+func FuzzFrame(f *testing.F) {
+	f.Add([]byte("\x01\x00\x00\x02abcde"))
+	f.Add([]byte("\x02\x00\x00\x0c12345678"))
+	f.Add([]byte("\x03\x00\x00\x0c12345678"))
+	f.Add([]byte("\x01\x00\xff\xffabcde"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fr, ok := readFrame(b)
+		if !ok {
+			return
+		}
+		if !isFrame(b) {
+			t.Error("a frame that looks like QUIC")
+		}
+		var again []byte
+		for n := 0; len(fr.packets) > 0; n++ {
+			p := fr.next()
+			if len(p) == 0 || len(p) > fr.size || n > len(b) {
+				t.Fatalf("packet %d of %d bytes, size %d", n, len(p), fr.size)
+			}
+			again = append(again, p...)
+		}
+		if fr.kind == kindBundle && !bytes.Equal(again, b[frameHeader:]) {
+			t.Error("a bundle's packets are not what was in it")
+		}
+		if fr.kind != kindBundle && len(fr.token) != tokenLen {
+			t.Errorf("token %x", fr.token)
+		}
+	})
+}
+
+func TestBundled(t *testing.T) {
+	for _, tt := range []struct{ size, limit, want int }{
+		{1400, 0, 1}, {1400, 1400, 1}, {1400, 2803, 1}, {1400, 2804, 2}, {1452, 8328, 5}, {0, 8000, 1}, {1400, 1, 1},
+	} {
+		if got := bundled(tt.size, tt.limit); got != tt.want {
+			t.Errorf("%d bytes in %d: %d, want %d", tt.size, tt.limit, got, tt.want)
+		}
+	}
+}
+
+func TestProbing(t *testing.T) {
+	const most = 9000
+	now := time.Now()
+	read := func(b []byte, ok bool) frame {
+		t.Helper()
+		f, read := readFrame(b)
+		if !ok || !read || f.kind != kindProbe {
+			t.Fatalf("no probe: %x", b)
+		}
+		return f
+	}
+	none := func(l *largePackets) {
+		t.Helper()
+		if b, ok := l.probe(most, false, now); ok {
+			t.Fatalf("a probe of %d bytes", len(b))
+		}
+	}
+	t.Run("answered", func(t *testing.T) {
+		var l largePackets
+		none(&l)
+		l.agree(8300)
+		f := read(l.probe(most, false, now))
+		if f.size != 8300 || l.answered(8299, f.token) || l.answered(8300, make([]byte, tokenLen)) || l.limit.Load() != 0 {
+			t.Fatal("an answer to another probe counts")
+		}
+		if !l.answered(8300, f.token) || l.answered(8300, f.token) || l.limit.Load() != 8300 {
+			t.Fatalf("answered: limit %d", l.limit.Load())
+		}
+		none(&l)
+		if l.atMost(5000); l.limit.Load() != 5000 {
+			t.Errorf("limit %d, want 5000", l.limit.Load())
+		}
+		if l.stop(); l.limit.Load() != 0 {
+			t.Error("not stopped")
+		}
+		none(&l)
+		l.reset()
+		none(&l)
+	})
+	t.Run("doubted", func(t *testing.T) {
+		var l largePackets
+		l.agree(8300)
+		f := read(l.probe(most, false, now))
+		if !l.answered(8300, f.token) {
+			t.Fatal("not answered")
+		}
+		doubt := func(want bool) {
+			t.Helper()
+			now = now.Add(doubtEvery)
+			if b, ok := l.probe(most, true, now); ok != want || want && len(b) != 8300 {
+				t.Fatalf("probe of %d bytes, want one: %v", len(b), want)
+			}
+		}
+		doubt(true)
+		if _, ok := l.probe(most, true, now); ok {
+			t.Error("two at once")
+		}
+		doubt(true)
+		l.answered(8300, f.token)
+		none(&l)
+		for range mostDoubts {
+			doubt(true)
+		}
+		if l.limit.Load() == 0 {
+			t.Error("ended before the last probe had time")
+		}
+		doubt(false)
+		if l.limit.Load() != 0 {
+			t.Error("bundles that nobody answers for")
+		}
+	})
+	t.Run("never answered", func(t *testing.T) {
+		var l largePackets
+		l.agree(8900)
+		for _, want := range []int{8900, 8900, secondChance, secondChance, thirdChance, thirdChance} {
+			if f := read(l.probe(most, false, now)); f.size != want {
+				t.Errorf("probe of %d bytes, want %d", f.size, want)
+			}
+		}
+		none(&l)
+	})
+	t.Run("acceptor", func(t *testing.T) {
+		var l largePackets
+		l.agree(0)
+		none(&l)
+		l.probed(8300)
+		if f := read(l.probe(5000, false, now)); f.size != 5000 {
+			t.Errorf("probe of %d bytes from a host that sends 5000", f.size)
+		}
+	})
+	t.Run("ordinary path", func(t *testing.T) {
+		var l largePackets
+		l.agree(1400)
+		none(&l)
+	})
+}

@@ -1,0 +1,260 @@
+package scionnet
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/scionproto/scion/pkg/snet"
+	snetpath "github.com/scionproto/scion/pkg/snet/path"
+	"golang.org/x/net/ipv4"
+)
+
+// batch is control data by which quic-go says that packets have that size.
+func batch(size uint16) []byte {
+	b := make([]byte, 24)
+	s := batchSender{size: int(size), count: 2}
+	return append(b[:0], s.segmentControl()...)
+}
+
+func messages(n int) []ipv4.Message {
+	ms := make([]ipv4.Message, n)
+	for i := range ms {
+		ms[i].Buffers = [][]byte{make([]byte, mostPacket)}
+	}
+	return ms
+}
+
+// fastPair is two packet connections and the pseudo addresses by which each knows the other.
+func fastPair(t testing.TB) (a, b *fastConn, toB *route) {
+	t.Helper()
+	h := oneAS(t)
+	open := func() *fastConn {
+		p, err := openFast(t.Context(), h, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.Close() })
+		return p.(*fastConn)
+	}
+	a, b = open(), open()
+	return a, b, h.routes.dial(b.local, "", &way{nextHop: netip.AddrPortFrom(b.local.Host, b.local.Port)})
+}
+
+// readAll reads payloads from c until it has that many bytes.
+func readAll(t testing.TB, c *fastConn, bytes int) (packets [][]byte, from net.Addr) {
+	t.Helper()
+	ms := messages(8)
+	for total := 0; total < bytes; {
+		n, err := c.ReadBatch(ms, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range ms[:n] {
+			packets = append(packets, append([]byte(nil), m.Buffers[0][:m.N]...))
+			total += m.N
+			from = m.Addr
+		}
+	}
+	return packets, from
+}
+
+// quicLike is a payload that is no frame.
+func quicLike(n int, seed byte) []byte {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{seed}).Read(b)
+	b[0] |= 0x40
+	return b
+}
+
+func TestBatch(t *testing.T) {
+	a, b, to := fastPair(t)
+	for _, limit := range []int{0, 8000} {
+		to.large.limit.Store(int32(limit))
+		for _, off := range []bool{false, true} {
+			a.segment.off.Store(off)
+			var run []byte
+			for i := range 14 {
+				run = append(run, quicLike(1400, byte(i))...)
+			}
+			run = append(run, quicLike(33, 99)...)
+			if _, _, err := a.WriteMsgUDP(run, batch(1400), to.pseudo); err != nil {
+				t.Fatal(err)
+			}
+			packets, from := readAll(t, b, len(run))
+			if got := bytes.Join(packets, nil); !bytes.Equal(got, run) || len(packets) != 15 {
+				t.Fatalf("limit %d, offload off %v: %d packets of %d bytes, want 15 of %d", limit, off, len(packets), len(got), len(run))
+			}
+			// The answer goes back by itself.
+			if _, err := b.WriteTo(quicLike(50, 1), from); err != nil {
+				t.Fatal(err)
+			}
+			if p, _ := readAll(t, a, 50); !bytes.Equal(p[0], quicLike(50, 1)) {
+				t.Fatalf("answer %x", p[0])
+			}
+		}
+	}
+}
+
+// TestHeader compares with what snet writes, and reads it back with snet.
+func TestHeader(t *testing.T) {
+	from4, to4 := mustAddr(t, "1-ff00:0:110,[10.0.0.1]:4000"), mustAddr(t, "2-ff00:0:210,[10.0.0.2]:5000")
+	from6, to6 := mustAddr(t, "1-ff00:0:110,[fd00::1]:4000"), mustAddr(t, "2-ff00:0:210,[fd00::2]:5000")
+	raw := rawPath(t, true, up, core)
+	for _, tt := range []struct {
+		from, to Addr
+		raw      []byte
+	}{{from4, to4, nil}, {from6, to6, nil}, {from4, to6, raw}, {from6, to4, raw}} {
+		tmpl, err := newTemplate(tt.from, tt.to, &way{raw: tt.raw})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{0, 1, 2, 7, 8, 31, 32, 33, 1200, 1401, 9000} {
+			payload := quicLike(n+1, byte(n))[:n]
+			var path snet.DataplanePath = snetpath.Empty{}
+			if tt.raw != nil {
+				path = snetpath.SCION{Raw: bytes.Clone(tt.raw)}
+			}
+			want := packet(t, tt.from, tt.to, path, payload)
+			got := make([]byte, len(tmpl.header))
+			tmpl.write(got, tt.from.Port, nil, payload)
+			if !bytes.Equal(got, want[:len(got)]) {
+				t.Fatalf("%s to %s, %d bytes:\n%x\n%x, want", tt.from, tt.to, n, got, want[:len(got)])
+			}
+			tmpl.write(got, tt.from.Port, payload[:n/2&^1], payload[n/2&^1:])
+			if !bytes.Equal(got, want[:len(got)]) {
+				t.Fatalf("with a prefix: %x, want %x", got, want[:len(got)])
+			}
+			header, rest, ok := splitHeader(want)
+			if !ok || !bytes.Equal(rest, payload) || !sameHeader(header, string(headerKey(nil, header))) {
+				t.Fatalf("split: %v, %d bytes", ok, len(rest))
+			}
+		}
+	}
+}
+
+// TestNewWay renews the hop fields under a route: the next packet has them.
+func TestNewWay(t *testing.T) {
+	local, remote := mustAddr(t, "1-ff00:0:110,[10.0.0.1]:4000"), mustAddr(t, "2-ff00:0:210,[10.0.0.2]:5000")
+	r := &route{remote: remote}
+	for _, raw := range [][]byte{rawPath(t, false, up, core), rawPath(t, false, up)} {
+		w := &way{raw: raw}
+		r.way.Store(w)
+		for range 2 {
+			tmpl, err := r.templateNow(local)
+			if err != nil || tmpl.way != w || !bytes.Contains(tmpl.header, raw) {
+				t.Fatalf("template %+v, %v", tmpl, err)
+			}
+		}
+	}
+}
+
+// FuzzFastReceive feeds packets to the fast path and checks it against the slow one.
+func FuzzFastReceive(f *testing.F) {
+	us, peer := mustAddr(f, "1-1,[10.0.0.1]:1000"), mustAddr(f, "1-3,[10.0.0.3]:2000")
+	for _, p := range []snet.DataplanePath{snetpath.Empty{}, snetpath.SCION{Raw: rawPath(f, true, up, core)}} {
+		good := packet(f, peer, us, p, quicLike(40, 1))
+		f.Add(good, good)
+		other := bytes.Clone(good)
+		other[len(other)-41] ^= 1
+		f.Add(good, other)
+		f.Add(good, good[:len(good)-1])
+	}
+	bundle := make([]byte, frameHeader+30)
+	putFrame(bundle, kindBundle, 20)
+	f.Add(packet(f, peer, us, snetpath.Empty{}, bundle), packet(f, peer, us, snetpath.Empty{}, bundle[:5]))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		var cp controlPlane
+		h, _, _ := hostWithPath(t, &cp)
+		fast := &fastConn{host: h, local: us, log: h.log, arrivals: map[string]*arrival{}}
+		fast.in = &batchReceiver{at: 0}
+		for _, p := range [][]byte{first, second, first} {
+			got, r := fast.open(bytes.Clone(p))
+			slow := plainConn{host: h, local: us, log: h.log}
+			slow.in.Bytes = bytes.Clone(p)
+			slow.from = net.UDPAddr{IP: net.IPv4zero.To4()}
+			if slow.in.Decode() != nil {
+				if r != nil {
+					t.Fatalf("the slow path does not take %x", p)
+				}
+				continue
+			}
+			if _, scmp := slow.in.Payload.(snet.SCMPPayload); scmp {
+				continue
+			}
+			want, w := slow.accept()
+			if (r == nil) != (w == nil) || r != nil && (r.remote != w.remote || r.trail != w.trail || !bytes.Equal(got, want)) {
+				t.Fatalf("fast %x from %+v, slow %x from %+v", got, r, want, w)
+			}
+		}
+	})
+}
+
+// BenchmarkBatch sends batches of 14 packets as quic-go does, and receives them.
+func BenchmarkBatch(b *testing.B) {
+	for name, limit := range map[string]int32{"single": 0, "bundles": 8000} {
+		b.Run(name, func(b *testing.B) {
+			from, at, to := fastPair(b)
+			to.large.limit.Store(limit)
+			run := bytes.Repeat(quicLike(1400, 1), 14)
+			oob := batch(1400)
+			ms := messages(8)
+			b.SetBytes(int64(len(run)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := from.WriteMsgUDP(run, oob, to.pseudo); err != nil {
+					b.Fatal(err)
+				}
+				for got := 0; got < len(run); {
+					n, err := at.ReadBatch(ms, 0)
+					if err != nil {
+						b.Fatal(err)
+					}
+					for _, m := range ms[:n] {
+						got += m.N
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkConn is a whole connection over both packet connections.
+func BenchmarkConn(b *testing.B) {
+	for name, cfg := range map[string]ListenConfig{"fast": {}, "plain": {PlainPackets: true}} {
+		b.Run(name, func(b *testing.B) {
+			h := oneAS(b)
+			from, to := listen(b, h, cfg), listen(b, h, cfg)
+			d, err := from.Dial(b.Context(), to.Addr(), h.localPath(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer d.Abort()
+			c, err := to.Accept(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Abort()
+			const size = 1 << 20
+			b.SetBytes(size)
+			data, got := make([]byte, size), make([]byte, size)
+			go func() {
+				for {
+					if _, err := d.Write(data); err != nil {
+						return
+					}
+				}
+			}()
+			for b.Loop() {
+				if _, err := io.ReadFull(c, got); err != nil {
+					b.Fatal(err)
+				}
+			}
+			s := d.Stats()
+			b.ReportMetric(float64(s.PacketsLost)/float64(s.PacketsSent)*100, "lost_%")
+		})
+	}
+}

@@ -1,0 +1,70 @@
+//go:build !race
+
+package scionnet
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"testing"
+)
+
+// Handshakes take too long under the race detector; the suite makes enough of them.
+
+// TestManyAtOnce keeps a thousand connections open at once, each of which works.
+func TestManyAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a thousand handshakes")
+	}
+	const count = 1000
+	h := oneAS(t)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{MaxConns: count, MaxConnsPerHost: count})
+	go func() {
+		for {
+			c, err := b.Accept(t.Context())
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Abort()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	conns := make([]*Conn, count)
+	var g sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for i := range conns {
+		slots <- struct{}{}
+		g.Go(func() {
+			defer func() { <-slots }()
+			var err error
+			if conns[i], err = a.Dial(t.Context(), b.Addr(), h.localPath(), nil); err != nil {
+				t.Errorf("connection %d: %v", i, err)
+			}
+		})
+	}
+	g.Wait()
+	if t.Failed() {
+		return
+	}
+	for i, c := range conns {
+		if err := echoed(c, byte(i)); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+}
+
+func echoed(c *Conn, b byte) error {
+	if _, err := c.Write([]byte{b}); err != nil {
+		return err
+	}
+	got := make([]byte, 1)
+	if _, err := io.ReadFull(c, got); err != nil {
+		return err
+	}
+	if got[0] != b {
+		return errors.New("another connection's data")
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package scionnet
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/scionproto/scion/pkg/addr"
+	"github.com/scionproto/scion/pkg/snet"
+	snetpath "github.com/scionproto/scion/pkg/snet/path"
+)
+
+// TestPacketTooBig lets routers, and others, say that packets of a path are too large.
+func TestPacketTooBig(t *testing.T) {
+	us := Addr{usIA, netip.MustParseAddr("10.0.0.1"), 1000}
+	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}
+	for _, tt := range []struct {
+		name   string
+		from   Addr
+		mtu    uint16
+		unused bool // no connection goes along the path
+		want   int  // MTU believed in afterwards
+	}{
+		{"one of ours", us, 1320, false, 1320},
+		{"too small for QUIC", us, 500, false, 500},
+		{"nothing new", us, 1400, false, 1400},
+		{"larger than the packet", us, 9000, false, 1400},
+		{"nothing left", us, 0, false, 1400},
+		{"somebody else's packet", Addr{usIA, netip.MustParseAddr("10.0.0.2"), 1000}, 1320, false, 1400},
+		{"a path that is not in use", us, 1320, true, 1400},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var cp controlPlane
+			h, _, f := hostWithPath(t, &cp)
+			if _, err := h.lookup.paths(t.Context(), peerIA); err != nil {
+				t.Fatal(err)
+			}
+			r := h.routes.dial(peer, f.trail, &f.way)
+			r.large.limit.Store(1300)
+			if tt.unused {
+				h.routes.unpin(r)
+			}
+			quote := packet(t, tt.from, peer, snetpath.SCION{Raw: append([]byte(nil), f.way.raw...)}, make([]byte, 1296))
+			p := snet.Packet{PacketInfo: snet.PacketInfo{
+				Source:      snet.SCIONAddress{IA: otherIA, Host: addr.HostIP(peer.Host)},
+				Destination: snet.SCIONAddress{IA: usIA, Host: addr.HostIP(us.Host)},
+				Path:        snetpath.Empty{}, Payload: snet.SCMPPacketTooBig{MTU: tt.mtu, Payload: quote},
+			}}
+			if err := h.scmpHandler().Handle(&p); err != nil {
+				t.Fatal(err)
+			}
+			if got := h.corrected(f.path, peer, f.trail).MTU; got != tt.want {
+				t.Errorf("MTU %d, want %d", got, tt.want)
+			}
+			if got := h.mtuTo(r); tt.want < 1400 && got > tt.want {
+				t.Errorf("to the route: MTU %d, want %d", got, tt.want)
+			}
+			header := headerLen(us, peer, len(f.way.raw))
+			if limit := int(r.large.limit.Load()); tt.want < 1400 && limit > max(tt.want-header, 1) {
+				t.Errorf("bundles of up to %d bytes on a path of MTU %d", limit, tt.want)
+			}
+		})
+	}
+}
+
+// TestNarrowEndsConnections finds a path too narrow for the packets of a live connection.
+func TestNarrowEndsConnections(t *testing.T) {
+	h := oneAS(t)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
+	d, c := pair(t, a, b)
+	ping(t, d, c)
+	k := mtuKey{h.ia, b.addr.Host, ""}
+	header := headerLen(a.addr, b.addr, 0)
+	h.narrow(k, leastPacket+header+10, "test")
+	for name, conn := range map[string]*Conn{"dialler": d, "acceptor": c} {
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, ErrPacketSize) {
+			t.Errorf("%s: error %v, want ErrPacketSize", name, err)
+		}
+	}
+	d, c = pair(t, a, b)
+	ping(t, d, c)
+	// Both ends are one host here, which was told twice: by the test, and by the peer, who knew no size.
+	if got := d.Stats().PacketSize; got != leastPacket && got != leastPacket+10 {
+		t.Errorf("packets of %d bytes", got)
+	}
+	h.narrow(k, leastPacket+header-1, "test")
+	if _, err := d.Read(make([]byte, 1)); !errors.Is(err, ErrPacketSize) {
+		t.Errorf("error %v, want ErrPacketSize", err)
+	}
+	if _, err := a.Dial(t.Context(), b.addr, h.localPath(), nil); err == nil {
+		t.Error("QUIC over a path that is too narrow for it")
+	}
+}
+
+func TestMTUsAreForgotten(t *testing.T) {
+	var m mtus
+	now := time.Now()
+	k := mtuKey{ia: 1}
+	if !m.put(k, 1300, now) || m.put(k, 1350, now) || !m.put(k, 1280, now) {
+		t.Error("only less is news")
+	}
+	if got, ok := m.get(k, now.Add(mtuHolds-1)); got != 1280 || !ok {
+		t.Errorf("%d, %v", got, ok)
+	}
+	if _, ok := m.get(k, now.Add(mtuHolds)); ok {
+		t.Error("believed for ever")
+	}
+	for i := range 2 * maxMTUs {
+		m.put(mtuKey{ia: peerIA, trail: trail([]byte{byte(i), byte(i >> 8)})}, 1300, now)
+		if len(m.found) > maxMTUs {
+			t.Fatal("the table grows without bound")
+		}
+	}
+}
+
+func TestHoles(t *testing.T) {
+	type step struct {
+		sent, bytes, lost, lostBytes, received uint64
+		rtt                                    time.Duration // by which the last round trip differs
+	}
+	for _, tt := range []struct {
+		name string
+		step step // of each second
+		want bool
+	}{
+		{"nothing to send", step{sent: 2, bytes: 80, received: 2}, false},
+		{"large packets vanish", step{sent: 6, bytes: 4*1400 + 80, lost: 4, lostBytes: 4 * 1400, received: 3, rtt: 1}, true},
+		{"all vanish", step{sent: 6, bytes: 6 * 1400, lost: 4, lostBytes: 4 * 1400}, false},
+		{"half of many vanish", step{sent: 100, bytes: 140000, lost: 50, lostBytes: 70000, received: 50, rtt: 1}, false},
+		{"few large ones, one of five arrives", step{sent: 25, bytes: 25 * 1400, lost: 20, lostBytes: 20 * 1400, received: 9, rtt: 1}, false},
+		{"small ones vanish", step{sent: 10, bytes: 700, lost: 5, lostBytes: 350, received: 4}, false},
+		{"once in a while", step{sent: 3, bytes: 100, received: 2}, false},
+		{"a rush of acknowledgements", step{sent: 1000, bytes: 40000, received: 3000}, false},
+		{"only repetitions, which nobody acknowledges", step{sent: 3, bytes: 2*1400 + 40, received: 2}, true},
+		{"repetitions that are acknowledged", step{sent: 3, bytes: 2*1400 + 40, received: 2, rtt: 1}, false},
+	} {
+		var o holes
+		var s quic.ConnectionStats
+		got := false
+		s.LatestRTT = time.Millisecond
+		for range 2 * watchFor {
+			s.PacketsSent += tt.step.sent
+			s.BytesSent += tt.step.bytes
+			s.PacketsLost += tt.step.lost
+			s.BytesLost += tt.step.lostBytes
+			s.PacketsReceived += tt.step.received
+			s.LatestRTT += tt.step.rtt
+			got = o.look(s, 1400)
+		}
+		if got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}

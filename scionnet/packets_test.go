@@ -1,0 +1,53 @@
+package scionnet_test
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"braid/pathsel"
+	"braid/scionnet"
+	"braid/scionnet/conformance"
+)
+
+// pairOf is two endpoints of one host.
+func pairOf(t *testing.T, ip netip.Addr, dialer, acceptor scionnet.ListenConfig) conformance.Pair {
+	h := scionnet.OneASAt(t, ip)
+	paths, err := h.Paths(t.Context(), h.IA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conformance.Pair{
+		Dialer:   scionnet.ListenOn(t, h, dialer),
+		Acceptor: scionnet.ListenOn(t, h, acceptor),
+		Paths:    []pathsel.Path{paths[0]},
+		Short:    raceDetector || testing.Short(),
+	}
+}
+
+// TestPackets runs the suite over both packet connections, and from one to the other.
+func TestPackets(t *testing.T) {
+	fast, plain := scionnet.ListenConfig{}, scionnet.ListenConfig{PlainPackets: true}
+	for _, tt := range []struct {
+		name             string
+		ip               netip.Addr
+		dialer, acceptor scionnet.ListenConfig
+	}{
+		{"fast over IPv4", netip.MustParseAddr("127.0.0.1"), fast, fast},
+		{"fast over IPv6", netip.IPv6Loopback(), fast, fast},
+		{"fast without offloading", netip.MustParseAddr("127.0.0.1"), scionnet.NoOffload, scionnet.NoOffload},
+		{"plain over IPv4", netip.MustParseAddr("127.0.0.1"), plain, plain},
+		{"plain over IPv6", netip.IPv6Loopback(), plain, plain},
+		{"plain to fast", netip.MustParseAddr("127.0.0.1"), plain, fast},
+		{"fast to plain", netip.MustParseAddr("127.0.0.1"), fast, plain},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if c, err := net.ListenUDP("udp", &net.UDPAddr{IP: tt.ip.AsSlice()}); err != nil {
+				t.Skipf("this machine has no %s: %v", tt.ip, err)
+			} else {
+				c.Close()
+			}
+			conformance.Run(t, func(t *testing.T) conformance.Pair { return pairOf(t, tt.ip, tt.dialer, tt.acceptor) })
+		})
+	}
+}
