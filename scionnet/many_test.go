@@ -18,7 +18,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	const count = 1000
 	h := oneAS(t)
-	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{MaxConns: count, MaxConnsPerHost: count})
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{MaxConns: 2 * count, MaxConnsPerHost: 2 * count}) // attempts that were given up count for a while
 	go func() {
 		for {
 			c, err := b.Accept(t.Context())
