@@ -30,6 +30,7 @@ func (adaptive) Decide(v View) Plan {
 		a.judge(p)
 		a.worth(p)
 		a.choose(p)
+		a.start(p, left)
 		a.rotate(p)
 		if left > noExperiments {
 			a.experiment(p)

@@ -15,6 +15,9 @@ func (a *adaptation) choose(p *peerView) {
 			a.do(i, Open, a.announced(p, i))
 			continue
 		}
+		if !a.m.peer(p.id).Started {
+			return // see start
+		}
 		i := a.bestRotated(p)
 		if i < 0 {
 			i = a.longestOut(p)
@@ -35,6 +38,12 @@ func (a *adaptation) firstChoice(p *peerView) int {
 		if a.cand(i).Key.Conn == 0 && a.mem(i).Why == Used && a.mayOpen(i) {
 			of = append(of, i)
 		}
+	}
+	if !a.m.peer(p.id).Started {
+		open := a.where(p, Opening, Active)
+		of = slices.DeleteFunc(of, func(i int) bool {
+			return slices.ContainsFunc(open, func(j int) bool { return sharesLink(&a.cand(i).Path, &a.cand(j).Path) })
+		})
 	}
 	if len(of) > 0 {
 		best := slices.MinFunc(of, a.prefer)

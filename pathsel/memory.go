@@ -72,8 +72,11 @@ type PeerMemory struct {
 	Settled  time.Time `json:"settled,omitzero"`
 	Carrying []Key     `json:"carrying,omitempty"`
 	// Explored: each of its paths was tried once.
-	Explored bool   `json:"explored,omitempty"`
-	Trial    *Trial `json:"trial,omitempty"`
+	Explored bool `json:"explored,omitempty"`
+	// Started: whether paths with links in common add anything was asked; Group is that question while it is open.
+	Started bool   `json:"started,omitempty"`
+	Group   *Group `json:"group,omitempty"`
+	Trial   *Trial `json:"trial,omitempty"`
 	// Displaced is the path whose place is lent to one that was not tried for long.
 	Displaced Fingerprint `json:"displaced,omitempty"`
 }
@@ -98,6 +101,11 @@ func (m Memory) clone() Memory {
 	m.Paths, m.Peers = slices.Clone(m.Paths), slices.Clone(m.Peers)
 	for i, p := range m.Peers {
 		m.Peers[i].Carrying = slices.Clone(p.Carrying)
+		if p.Group != nil {
+			g := *p.Group
+			g.Keys, g.Rest = slices.Clone(g.Keys), slices.Clone(g.Rest)
+			m.Peers[i].Group = &g
+		}
 		if p.Trial != nil {
 			t := *p.Trial
 			t.Rest = slices.Clone(t.Rest)

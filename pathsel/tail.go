@@ -43,6 +43,17 @@ func (a *adaptation) tail(p *peerView, left time.Duration) {
 	if left > tailBegins {
 		return
 	}
+	for _, i := range a.where(p, Parked) {
+		// The requests are the others' by now. With an empty queue it takes what it can deliver, and no more.
+		c, rate := a.cand(i), a.known(i).Rate
+		if a.mem(i).Why != Late || c.Outstanding > 0 || rate == 0 || a.v.Now.Sub(c.Since) < tailWorth {
+			continue
+		}
+		if need := 2*c.RTT + time.Duration(blockSize/rate*float64(time.Second)); 4*need < left {
+			a.do(i, Return, fmt.Sprintf("the others have its requests; %.1f s are left, a block takes %.1f s", left.Seconds(), need.Seconds()))
+			a.mem(i).Why = Used
+		}
+	}
 	for _, i := range a.where(p, Active) {
 		c, rate := a.cand(i), a.current(i)
 		if rate.Rate == 0 || len(a.where(p, Active, Probing)) < 2 {

@@ -269,7 +269,7 @@ func (a *adaptation) joint(of []int, since time.Time) Estimate {
 // experiment begins a trial, if one is due and can be judged.
 func (a *adaptation) experiment(p *peerView) {
 	pm := a.m.peer(p.id)
-	if pm.Trial != nil || len(a.where(p, Opening, Probing)) > 0 || a.changing(p) {
+	if pm.Trial != nil || !pm.Started || len(a.where(p, Opening, Probing)) > 0 || a.changing(p) {
 		return
 	}
 	_ = a.probe(p) || a.examine(p) || a.widen(p)
@@ -476,15 +476,22 @@ func (a *adaptation) beginKey(p *peerView, key Key, at, like int, rest []int, re
 	return true
 }
 
-// busy tells whether another peer's trial is under way on a link of candidate i.
+// busy tells whether another peer's trial or first question is under way on a link of candidate i.
 func (a *adaptation) busy(p *peerView, i int) bool {
 	for k := range a.peers {
 		q := &a.peers[k]
-		t := a.m.peer(q.id).Trial
-		if q.id == p.id || t == nil {
+		if q.id == p.id {
 			continue
 		}
-		for _, key := range append(slices.Clone(t.Rest), t.Key) {
+		var keys []Key
+		pm := a.m.peer(q.id)
+		if pm.Trial != nil {
+			keys = append(slices.Clone(pm.Trial.Rest), pm.Trial.Key)
+		}
+		if pm.Group != nil {
+			keys = slices.Concat(keys, pm.Group.Rest, pm.Group.Keys)
+		}
+		for _, key := range keys {
 			if j := a.find(key); j >= 0 && sharesLink(&a.cand(i).Path, &a.cand(j).Path) {
 				return true
 			}
