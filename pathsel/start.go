@@ -20,6 +20,12 @@ type Group struct {
 const (
 	// startSlots are measured before and after: the answer is coarse, and trials make it finer.
 	startSlots = 3
+	// crowdedBelow is the part of its announced rate below which a path is shared with others: headers and the saw
+	// teeth of one connection take less than the rest of it.
+	crowdedBelow = 0.7
+	// crowdedLoss is what the first connections must have lost of their rate, with crowdedCertain standard errors,
+	// when somebody else is on their link too. He has lost as much, which nobody tells us.
+	crowdedLoss, crowdedCertain = 0.15, 1.5
 	// startPatience ends the wait for them: then the paths are opened, or stay, without a verdict.
 	startPatience = 12 * time.Second
 )
@@ -113,12 +119,32 @@ func (a *adaptation) judgeGroup(p *peerView) {
 	if changed || min(own.Slots, after.Slots) < startSlots || own.Rate == 0 {
 		return
 	}
-	share, err := (g.Before.Rate-after.Rate)/own.Rate, math.Hypot(after.Err, g.Before.Err)/own.Rate
-	if share < sharing || share < err {
+	lost, err := g.Before.Rate-after.Rate, math.Hypot(after.Err, g.Before.Err)
+	share := lost / own.Rate
+	nothing := share >= sharing && lost >= err
+	rivals := a.crowded(rest, g.Before.Rate) && lost >= crowdedLoss*g.Before.Rate && lost >= crowdedCertain*err
+	if !nothing && !rivals {
 		return // they stay; which of them are worth it is found out one by one
 	}
+	reason := fmt.Sprintf("adds nothing: of the %v of %d paths %.0f%% was taken from others on the same links", own, len(added), share*100)
+	if !nothing {
+		reason = fmt.Sprintf("not ours to take: a link is shared with others than us, and the first had %v, then %v", g.Before, after)
+	}
 	for _, i := range added {
-		a.putBack(p, i, Shared, fmt.Sprintf("adds nothing: of the %v of %d paths %.0f%% was taken from others on the same links", own, len(added), share*100))
+		a.putBack(p, i, Shared, reason)
 		a.mem(i).Level = g.Before.Rate
 	}
+}
+
+// crowded tells whether connections with that rate together have less than their paths announce, so that others must be
+// on their links. Where nothing is announced they may be.
+func (a *adaptation) crowded(of []int, rate float64) bool {
+	var announced float64 // bits per second
+	for _, i := range of {
+		if a.cand(i).Path.Bandwidth == 0 {
+			return true
+		}
+		announced += float64(a.cand(i).Path.Bandwidth)
+	}
+	return rate*8 < crowdedBelow*announced
 }
