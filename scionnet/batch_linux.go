@@ -13,9 +13,11 @@ import (
 )
 
 const (
-	// receiveMessages is how many runs of packets one call fetches. A run has up to 64 KiB, some 45 packets: with
-	// more than a few, one call would fetch more than quic-go lets wait for one connection.
-	receiveMessages = 4
+	// receiveMessages is how many messages one call fetches where each is a packet or two, as stock routers send them,
+	// and receiveRuns how many where they are runs. A run has up to 64 KiB, some 45 packets: with more than a few,
+	// one call would fetch more than quic-go lets wait for one connection.
+	receiveMessages = 32
+	receiveRuns     = 4
 	runBytes        = 1 << 16
 	// mostSegments is what the kernel takes in one call (UDP_MAX_SEGMENTS), mostRun what fits one UDP datagram over
 	// IPv4 or IPv6, before it is cut.
@@ -54,6 +56,8 @@ type batchReceiver struct {
 	buffers  [receiveMessages][]byte // backed by memory only as far as packets have reached
 	errno    unix.Errno
 
+	want  int    // messages to ask for
+	given int    // packets that next has given since the last call
 	count int    // messages received
 	at    int    // the message that next reads
 	run   []byte // what is left of it
@@ -74,7 +78,7 @@ func newBatchReceiver(raw syscall.RawConn) *batchReceiver {
 		h.Control = &b.controls[i][0]
 	}
 	b.call = func(fd uintptr) bool {
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.messages[0])), receiveMessages, unix.MSG_DONTWAIT, 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.messages[0])), uintptr(b.want), unix.MSG_DONTWAIT, 0, 0)
 		b.count, b.errno = int(n), errno
 		if errno != 0 {
 			b.count = 0
@@ -91,11 +95,15 @@ func (b *batchReceiver) receive() error {
 		h.Namelen = unix.SizeofSockaddrInet6
 		h.SetControllen(len(b.controls[i]))
 	}
-	b.at, b.run, b.count, b.errno, b.many = -1, nil, 0, 0, false
+	b.want = receiveMessages
+	if b.given > 2*b.count {
+		b.want = receiveRuns
+	}
+	b.at, b.run, b.count, b.given, b.errno, b.many = -1, nil, 0, 0, 0, false
 	if err := b.raw.Read(b.call); err != nil {
 		return err
 	}
-	b.many = b.count == receiveMessages
+	b.many = b.count == b.want
 	if b.errno != 0 && b.errno != unix.EINTR {
 		return b.errno
 	}
@@ -120,6 +128,7 @@ func (b *batchReceiver) next() ([]byte, bool) {
 	if b.size > 0 && b.size < n {
 		n = b.size
 	}
+	b.given++
 	p := b.run[:n:n]
 	b.run = b.run[n:]
 	return p, true

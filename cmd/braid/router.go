@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -29,6 +31,14 @@ func routerCommand(c *cli.Command) ([]string, error) {
 		command := strings.Fields(c.String("router-cmd"))
 		if len(command) == 0 {
 			return nil, errors.New("--router-cmd: want a program")
+		}
+		// Routers run in the folders of their configuration.
+		program, err := exec.LookPath(command[0])
+		if err == nil {
+			command[0], err = filepath.Abs(program)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--router-cmd: %w", err)
 		}
 		return command, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -347,26 +348,30 @@ func (t *scionTransport) close() {
 	t.host.Close()
 }
 
-// choose takes the first paths whose MTU is the job's.
+// choose takes the first paths whose MTU is the job's. A control service that is just finding newer ones does not name
+// all of them at every moment.
 func choose(ctx context.Context, h *scionnet.Host, j job) (scionnet.Addr, []pathsel.Path, error) {
 	remote, err := scionnet.ParseAddr(j.Dial)
 	if err != nil {
 		return remote, nil, err
 	}
-	paths, err := h.Paths(ctx, remote.IA)
-	if err != nil {
-		return remote, nil, err
-	}
-	var out []pathsel.Path
-	for _, p := range paths {
-		if p.MTU == j.MTU && len(out) < j.Paths {
-			out = append(out, p)
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for {
+		paths, err := h.Paths(ctx, remote.IA)
+		paths = slices.DeleteFunc(paths, func(p pathsel.Path) bool { return p.MTU != j.MTU })
+		if err == nil && len(paths) >= j.Paths {
+			return remote, paths[:j.Paths], nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return remote, nil, fmt.Errorf("%d paths of MTU %d to %s, want %d: %w", len(paths), j.MTU, remote.IA, j.Paths, errors.Join(err, ctx.Err()))
+		}
+		if err := h.Refresh(ctx, remote.IA); err != nil {
+			return remote, nil, err
 		}
 	}
-	if len(out) < j.Paths {
-		return remote, nil, fmt.Errorf("%d of %d paths to %s have MTU %d, want %d", len(out), len(paths), remote.IA, j.MTU, j.Paths)
-	}
-	return remote, out, nil
 }
 
 // rawTransport sends datagrams as fast as the receiver takes them: it says how much it has from time to time, and the

@@ -1,0 +1,72 @@
+package transportbench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+)
+
+// asEnd is the first argument by which this test's program is one end of a transfer.
+const asEnd = "be-one-end"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == asEnd {
+		if err := End(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestInsideOneAS runs every case that needs no router.
+func TestInsideOneAS(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []Row
+	cfg := Config{End: []string{exe, asEnd}, Dir: t.TempDir(), Runs: 1, Bytes: 1 << 20, inside: true}
+	if err := Run(t.Context(), cfg, func(r Row) { rows = append(rows, r) }); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range rows {
+		names = append(names, fmt.Sprint(r.Case, " ", r.MTU))
+		if r.Runs != 1 || r.MbitS <= 0 || r.CPU.Client <= 0 || r.CPU.Server <= 0 || r.CPU.Routers != 0 || r.Spread.MbitS[0] > r.MbitS || r.Spread.MbitS[1] < r.MbitS {
+			t.Errorf("%+v", r)
+		}
+	}
+	want := []string{"tcp 1400", "tls 1400", "quic-udp 1400", "quic-snet 1400", "quic-braid 1400", "raw 1400", "quic-braid 8400", "raw 8400"}
+	if !slices.Equal(names, want) {
+		t.Errorf("cases %q, want %q", names, want)
+	}
+}
+
+// The names in the JSON form are a promise.
+func TestRowJSON(t *testing.T) {
+	b, err := json.Marshal(Row{Case: "tcp", MTU: 1400, Routers: "none", Paths: 1, MbitS: 2, CPU: CPU{1, 2, 3}, Runs: 5})
+	want := `{"case":"tcp","mtu":1400,"routers":"none","paths":1,"mbit_s":2,"cpu_s_per_gb":{"client":1,"server":2,"routers":3},` +
+		`"spread":{"mbit_s":[0,0],"cpu_s_per_gb_ends":[0,0]},"runs":5}`
+	if err != nil || string(b) != want {
+		t.Errorf("%s\nwant %s", b, want)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	var samples []sample
+	for _, v := range []float64{5, 1, 4, 2, 3} {
+		samples = append(samples, sample{v, CPU{v, 10 * v, 100 * v}})
+	}
+	r := summary(Row{}, samples)
+	if r.Runs != 5 || r.MbitS != 3 || r.CPU != (CPU{3, 30, 300}) || r.Spread.MbitS != [2]float64{1, 5} || r.Spread.CPU != [2]float64{11, 55} {
+		t.Errorf("%+v", r)
+	}
+	if r := summary(Row{}, samples[:2]); r.MbitS != 3 {
+		t.Errorf("median of two: %v", r.MbitS)
+	}
+}
