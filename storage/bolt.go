@@ -128,7 +128,7 @@ func (p *bolt) span(off int64, n int, do func(piece, seg, at int, from, to int) 
 }
 
 func (p *bolt) segmentLength(piece, seg int) int {
-	_, length := p.layout.pieceRange(piece)
+	_, length := p.layout.PieceRange(piece)
 	return int(min(segmentSize, length-int64(seg)*segmentSize))
 }
 
@@ -176,7 +176,7 @@ func (p *bolt) put(b []byte, off int64) error {
 }
 
 func (p *bolt) isWhole(piece int, in *buffered) bool {
-	_, length := p.layout.pieceRange(piece)
+	_, length := p.layout.PieceRange(piece)
 	return in.bytes == length
 }
 

@@ -68,7 +68,7 @@ func openFiles(dir string, l Layout, right []bool, mapped bool, sys system, want
 			f.final[i] = true
 			continue
 		}
-		begin, end := l.filePieces(file)
+		begin, end := l.FilePieces(file)
 		for p := begin; p < end; p++ {
 			if !right[p] {
 				f.left[i]++
@@ -188,7 +188,7 @@ func (h *handle) close() {
 	if h.view != nil {
 		h.view.close()
 	}
-	h.File.Close()
+	h.Close()
 }
 
 // span calls do for each file that has a part of the n bytes of the torrent's data from off on. Padding has no file.
@@ -221,7 +221,7 @@ func (f *files) write(b []byte, off int64) error {
 		}
 		// Room is made in steps within the piece, so that a file of which only some pieces are wanted stays sparse.
 		file := f.layout.Files[i]
-		start, length := f.layout.pieceRange(int((file.Offset + at) / f.layout.PieceLength))
+		start, length := f.layout.PieceRange(int((file.Offset + at) / f.layout.PieceLength))
 		return h.view.write(b[from:to], at, max(0, start-file.Offset), min(file.Length, start+length-file.Offset))
 	})
 }
@@ -252,7 +252,7 @@ func (f *files) mark(piece int, right bool) error {
 		return nil
 	}
 	f.right[piece] = right
-	off, length := f.layout.pieceRange(piece)
+	off, length := f.layout.PieceRange(piece)
 	return f.span(off, int(length), func(i int, _ int64, _, _ int) error {
 		if right {
 			f.left[i]--

@@ -87,7 +87,7 @@ func (r *pieceReader) close() {
 
 // read returns the bytes of a piece, valid until the next call.
 func (r *pieceReader) read(piece int) ([]byte, error) {
-	offset, length := r.layout.pieceRange(piece)
+	offset, length := r.layout.PieceRange(piece)
 	buf := r.buf[:length]
 	clear(buf)
 	files := r.layout.Files
@@ -178,7 +178,7 @@ func Check(ctx context.Context, l Layout, dir string, progress func(bytes int64)
 	var done atomic.Int64
 	err := hashPieces(ctx, l, inFiles(l, dir), func(piece int, _ []byte, sum [sha1.Size]byte, err error) error {
 		r.Good[piece] = err == nil && bytes.Equal(sum[:], l.pieceHash(piece))
-		_, n := l.pieceRange(piece)
+		_, n := l.PieceRange(piece)
 		if n := done.Add(n); progress != nil {
 			progress(n)
 		}
@@ -221,13 +221,13 @@ func statFile(dir string, f File) FileReport {
 func judge(l Layout, r Report, present []bool) {
 	absent := make([]bool, l.Pieces()) // pieces that hold bytes of a file that is not there
 	for i, f := range l.Files {
-		begin, end := l.filePieces(f)
+		begin, end := l.FilePieces(f)
 		for p := begin; p < end && !present[i]; p++ {
 			absent[p] = true
 		}
 	}
 	for i, f := range l.Files {
-		begin, end := l.filePieces(f)
+		begin, end := l.FilePieces(f)
 		for p := begin; p < end; p++ {
 			if r.Good[p] {
 				continue
@@ -253,7 +253,7 @@ func Hash(ctx context.Context, l Layout, dir string, progress func(bytes int64))
 			return err
 		}
 		copy(sums[piece*sha1.Size:], sum[:])
-		_, n := l.pieceRange(piece)
+		_, n := l.PieceRange(piece)
 		mu.Lock()
 		defer mu.Unlock()
 		if done += n; progress != nil {

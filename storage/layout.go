@@ -61,16 +61,16 @@ func (l Layout) Pieces() int {
 	return int((l.Length + l.PieceLength - 1) / l.PieceLength)
 }
 
-// pieceRange is the first byte of a piece in the torrent's data, and its length.
-func (l Layout) pieceRange(piece int) (offset, length int64) {
+// PieceRange is the first byte of a piece in the torrent's data, and its length.
+func (l Layout) PieceRange(piece int) (offset, length int64) {
 	offset = int64(piece) * l.PieceLength
 	return offset, min(l.PieceLength, l.Length-offset)
 }
 
 func (l Layout) pieceHash(piece int) []byte { return l.hashes[20*piece : 20*piece+20] }
 
-// filePieces is the range of pieces, the last excluded, that hold bytes of the file.
-func (l Layout) filePieces(f File) (begin, end int) {
+// FilePieces is the range of pieces, the last excluded, that hold bytes of the file.
+func (l Layout) FilePieces(f File) (begin, end int) {
 	if f.Length == 0 {
 		return 0, 0
 	}

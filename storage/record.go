@@ -261,14 +261,14 @@ func (t *tally) load(b *bbolt.Bucket, now []stamp) (changed []int) {
 		} else if s != noFile {
 			continue
 		}
-		begin, end := l.filePieces(f)
+		begin, end := l.FilePieces(f)
 		for p := begin; p < end; p++ {
 			t.known[p], t.right[p] = false, false
 		}
 	}
 	// A file that is missing makes its pieces known, also those that it shares with a changed one.
 	for i, f := range l.Files {
-		begin, end := l.filePieces(f)
+		begin, end := l.FilePieces(f)
 		for p := begin; p < end && now[i] == noFile; p++ {
 			t.known[p] = true
 		}
@@ -424,7 +424,7 @@ func (r *record) checkpoint(hash metainfo.Hash, pieces []int, changed map[int]bo
 }
 
 func (t *tally) isChecked(f File) bool {
-	begin, end := t.layout.filePieces(f)
+	begin, end := t.layout.FilePieces(f)
 	return !slices.Contains(t.known[begin:end], false)
 }
 

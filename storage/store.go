@@ -144,7 +144,7 @@ func countedFiles(kind Kind, hash metainfo.Hash, l Layout) Layout {
 // braid ended in between, nobody would.
 func finishNames(dir string, l Layout, right []bool) error {
 	for _, f := range l.Files {
-		begin, end := l.filePieces(f)
+		begin, end := l.FilePieces(f)
 		if begin == end || slices.Contains(right[begin:end], false) {
 			continue
 		}

@@ -93,7 +93,7 @@ func (s Stored) Check(ctx context.Context, progress func(bytes int64)) (Report, 
 	}
 	present := make([]bool, len(l.Files))
 	for i, f := range l.Files {
-		begin, end := l.filePieces(f)
+		begin, end := l.FilePieces(f)
 		present[i] = begin == end || slices.Contains(r.Good[begin:end], true)
 		r.Files[i] = FileReport{File: f, State: FileOK}
 		if !present[i] {
@@ -120,7 +120,7 @@ func (s Stored) eachPiece(ctx context.Context, do func(piece int, data []byte, e
 			if err := do(piece, data, err); err != nil {
 				return err
 			}
-			_, n := s.Layout.pieceRange(piece)
+			_, n := s.Layout.PieceRange(piece)
 			if n := done.Add(n); progress != nil {
 				progress(n)
 			}
@@ -137,7 +137,7 @@ type placeReader struct {
 }
 
 func (r *placeReader) read(piece int) ([]byte, error) {
-	off, n := r.layout.pieceRange(piece)
+	off, n := r.layout.PieceRange(piece)
 	if r.buf == nil {
 		r.buf = make([]byte, min(r.layout.PieceLength, r.layout.Length))
 	}
@@ -172,9 +172,9 @@ func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progre
 	err = s.eachPiece(ctx, func(index int, data []byte, err error) error {
 		if err != nil {
 			bad.Add(1)
-			return nil
+			return nil //nolint:nilerr // the others are exported; the number says what is missing
 		}
-		off, _ := s.Layout.pieceRange(index)
+		off, _ := s.Layout.PieceRange(index)
 		p := piece{t, index, off}
 		if p.Completion().Complete {
 			return nil
