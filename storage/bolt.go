@@ -51,7 +51,7 @@ func boltOptions() *bbolt.Options {
 type bolt struct {
 	layout Layout
 	system system
-	db     *bbolt.DB
+	db     *database
 	fresh  bool // there was no database, or a damaged one
 
 	flushing sync.Mutex   // segments on their way to the database are not written to
@@ -219,14 +219,12 @@ func (p *bolt) read(b []byte, off int64) error {
 			return nil
 		}
 		stored := false
-		err := guardBolt(func() error {
-			return p.db.View(func(tx *bbolt.Tx) error {
-				if v := storedSegment(tx, piece, seg); len(v) == p.segmentLength(piece, seg) {
-					copy(b, v[at:])
-					stored = true
-				}
-				return nil
-			})
+		err := p.db.view(func(tx *bbolt.Tx) error {
+			if v := storedSegment(tx, piece, seg); len(v) == p.segmentLength(piece, seg) {
+				copy(b, v[at:])
+				stored = true
+			}
+			return nil
 		})
 		if err != nil {
 			return fmt.Errorf("read piece %d: %w", piece, err)
@@ -286,9 +284,7 @@ func (p *bolt) flush(all bool) error {
 		if len(flights) == 0 {
 			return nil
 		}
-		err := guardBolt(func() error {
-			return p.system.update(p.db, func(tx *bbolt.Tx) error { return p.store(tx, flights) })
-		})
+		err := p.db.update(p.system, func(tx *bbolt.Tx) error { return p.store(tx, flights) })
 		if err != nil {
 			return fmt.Errorf("write pieces of %s: %w", p.layout.Name, err)
 		}
@@ -385,4 +381,4 @@ func (p *bolt) sync() ([]int, error) {
 	return []int{0}, nil
 }
 
-func (p *bolt) close() error { return guardBolt(p.db.Close) }
+func (p *bolt) close() error { return p.db.close() }

@@ -228,7 +228,7 @@ func modelRun(t *testing.T, kind Kind, seed uint64) {
 		clear(padding[f.Offset : f.Offset+f.Length])
 	}
 	m := model{make([]byte, len(data)), make([]bool, len(data)), make([]bool, l.Pieces())}
-	dir := t.TempDir()
+	dir := fastDir(t)
 	s, tor := openStore(t, kind, dir, info)
 	for step := range 200 {
 		p := random.IntN(l.Pieces())

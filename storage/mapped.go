@@ -57,7 +57,7 @@ func (v *view) write(b []byte, at, from, to int64) error {
 			return err
 		}
 	}
-	return v.touch(func() { copy(v.mem[at:], b) })
+	return v.touch(at+int64(len(b)), func() { copy(v.mem[at:], b) })
 }
 
 func (v *view) makeRoom(from, to int64) error {
@@ -97,17 +97,20 @@ func (v *view) read(b []byte, at int64) error {
 			return fmt.Errorf("%s is too short: %w", v.file.Name(), io.ErrUnexpectedEOF)
 		}
 	}
-	return v.touch(func() { copy(b, v.mem[at:]) })
+	return v.touch(at+int64(len(b)), func() { copy(b, v.mem[at:]) })
 }
 
-// touch does something with the mapping.
-func (v *view) touch(do func()) error {
+// touch does something with the mapping up to end.
+func (v *view) touch(end int64, do func()) error {
 	if err := guarded(do); err != nil {
 		v.mu.Lock()
 		clear(v.ready)
 		v.mu.Unlock()
 		v.size.Store(0) // look again next time
-		return fmt.Errorf("%s was cut short, or its disk is full or broken: %w", v.file.Name(), err)
+		if st, e := v.file.Stat(); e == nil && st.Size() < end {
+			return fmt.Errorf("%s was cut short: %w", v.file.Name(), io.ErrUnexpectedEOF)
+		}
+		return fmt.Errorf("%s: its disk is full or broken: %w", v.file.Name(), err)
 	}
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 	engine "github.com/anacrolix/torrent/storage"
 	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // The record is a bbolt database beside the data, with a bucket for each torrent and backend, named by the info hash and
@@ -53,7 +52,7 @@ type record struct {
 	kind   Kind
 	system system
 	lock   *os.File
-	db     *bbolt.DB
+	db     *database
 	log    *slog.Logger
 	saving sync.Mutex // one save at a time, so that of two the later writes the later state
 
@@ -121,58 +120,13 @@ func lockDir(dir string, exclusive bool, wait time.Duration) (*os.File, error) {
 	}
 }
 
-// openBolt opens a database that may be damaged in any way. A damaged one is set aside, which the caller is told, and a
-// new one made. Nobody else may have it open.
-func openBolt(name string, opts *bbolt.Options, damaged func(aside string, err error)) (*bbolt.DB, error) {
-	err := checkBolt(name)
-	var db *bbolt.DB
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = guardBolt(func() (err error) {
-			db, err = bbolt.Open(name, 0o644, opts)
-			return err
-		})
-	}
-	switch {
-	case err == nil:
-		return db, nil
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("%s: %w; wait for it, or choose another directory", filepath.Dir(filepath.Dir(name)), errLocked)
-	case opts.ReadOnly || !errors.Is(err, errDamaged):
-		return nil, fmt.Errorf("open %s: %w", name, err)
-	}
-	aside := fmt.Sprintf("%s.damaged-%d", name, time.Now().UnixNano())
-	if err := os.Rename(name, aside); err != nil {
-		return nil, fmt.Errorf("set a damaged database aside: %w", err)
-	}
-	damaged(aside, err)
-	if db, err = bbolt.Open(name, 0o644, opts); err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
-	}
-	return db, nil
-}
-
-// guardBolt calls bbolt, which panics and reads beyond what it has mapped when a database is damaged under its hands.
-func guardBolt(do func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %v", errDamaged, r)
-		}
-	}()
-	if fault := guarded(func() { err = do() }); fault != nil {
-		return fmt.Errorf("%w: %w", errDamaged, fault)
-	}
-	return err
-}
-
 func (r *record) update(do func(b *bbolt.Bucket) error, hash metainfo.Hash) error {
-	return guardBolt(func() error {
-		return r.system.update(r.db, func(tx *bbolt.Tx) error {
-			b, err := tx.CreateBucketIfNotExists(bucketName(hash, r.kind))
-			if err != nil {
-				return err
-			}
-			return do(b)
-		})
+	return r.db.update(r.system, func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(bucketName(hash, r.kind))
+		if err != nil {
+			return err
+		}
+		return do(b)
 	})
 }
 
@@ -202,11 +156,9 @@ func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool) (right 
 		}
 	}
 	t := newTally(l)
-	err = guardBolt(func() error {
-		return r.db.View(func(tx *bbolt.Tx) error {
-			changed = t.load(tx.Bucket(bucketName(hash, r.kind)), now)
-			return nil
-		})
+	err = r.db.view(func(tx *bbolt.Tx) error {
+		changed = t.load(tx.Bucket(bucketName(hash, r.kind)), now)
+		return nil
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the record of %s: %w", l.Name, err)
@@ -459,6 +411,5 @@ func (r *record) save(hash metainfo.Hash, pieces []int, files map[int]stamp) err
 }
 
 func (r *record) close() error {
-	err := guardBolt(r.db.Close)
-	return errors.Join(err, r.lock.Close())
+	return errors.Join(r.db.close(), r.lock.Close())
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -39,7 +40,7 @@ func (s Stored) Trusted() bool {
 	}
 	defer lock.Close()
 	name := filepath.Join(dir, recordDir, recordName)
-	if checkBolt(name) != nil {
+	if _, err := os.Stat(name); err != nil {
 		return false
 	}
 	counted := countedFiles(kind, hash, l)
@@ -48,16 +49,14 @@ func (s Stored) Trusted() bool {
 		return false
 	}
 	t := newTally(counted)
-	err = guardBolt(func() error {
-		db, err := bbolt.Open(name, 0o644, &bbolt.Options{Timeout: 100 * time.Millisecond, ReadOnly: true})
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		return db.View(func(tx *bbolt.Tx) error {
-			t.load(tx.Bucket(bucketName(hash, kind)), now)
-			return nil
-		})
+	db, err := openBolt(name, &bbolt.Options{Timeout: 100 * time.Millisecond, ReadOnly: true}, nil)
+	if err != nil {
+		return false
+	}
+	defer db.close()
+	err = db.view(func(tx *bbolt.Tx) error {
+		t.load(tx.Bucket(bucketName(hash, kind)), now)
+		return nil
 	})
 	if err != nil || slices.Contains(t.right, false) {
 		return false
