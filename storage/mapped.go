@@ -67,15 +67,16 @@ func (v *view) makeRoom(from, to int64) error {
 		return nil
 	}
 	if v.size.Load() < to {
-		// It may have been longer all the while.
+		// To its full length at once, with holes: to lengthen a file takes the file system longer than a block does.
 		st, err := v.file.Stat()
-		if err == nil && st.Size() < to {
-			err = v.file.Truncate(to)
+		full := int64(len(v.mem))
+		if err == nil && st.Size() < full {
+			err = v.file.Truncate(full)
 		}
 		if err != nil {
 			return err
 		}
-		v.size.Store(max(to, st.Size()))
+		v.size.Store(max(full, st.Size()))
 	}
 	page := int64(os.Getpagesize())
 	start := from / page * page
