@@ -94,6 +94,7 @@ func (t *torrent) syncLoop() {
 		case <-tick.C:
 			if err := t.sync(); err != nil {
 				t.log.Warn("data not synced to disk; it is tried again", "torrent", t.layout.Name, "error", err)
+				t.writer.fail(err)
 			}
 		case <-t.stop:
 			return
