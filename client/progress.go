@@ -22,9 +22,11 @@ type Progress struct {
 	Name  string
 	Phase Phase
 	Since time.Duration // since the transfer was added
-	// Total is the size of the data, 0 while it is unknown; Have of it is on disk, verified or about to be.
+	// Total is the size of the data that is wanted, 0 while it is unknown; Have of it is on disk, verified or about to
+	// be. If only some files are wanted, whole pieces are counted.
 	Total, Have  int64
-	Pieces, Done int // in all, and verified
+	Checked      int64 // bytes that were hashed, while Phase is Checking
+	Pieces, Done int   // in all, and verified
 	// Fetched is payload that was received and was of use in this session, Sent payload that was sent.
 	Fetched, Sent int64
 	// ReadRate and WriteRate are of all connections, in bits per second over the last seconds.
@@ -32,7 +34,7 @@ type Progress struct {
 	// Wasted counts bytes of payload that came twice or for nothing; Dropped the pieces that were wrong.
 	Wasted, Dropped int64
 	Paths           []PathProgress
-	// Waiting says that no path is left and what happens next; empty otherwise.
+	// Waiting says that no path is left, or no room on the disk, and what happens next; empty otherwise.
 	Waiting string
 	Err     error
 }

@@ -35,6 +35,10 @@ type Options struct {
 	// Trace, if not nil, gets what the selector saw and what it made of it, each time: see pathsel.WriteStep. It is
 	// written by one goroutine until Close has returned.
 	Trace io.Writer
+	// Selection says which files are wanted; the zero value wants all.
+	Selection Selection
+	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Layout. No data is fetched.
+	Describe bool
 }
 
 // Transfer is one torrent in a session.
@@ -72,6 +76,9 @@ type Transfer struct {
 	waiting   string         // what it is waiting for, if no path is left
 	uploads   pathsel.UploadMemory
 	trace     io.Writer // nil: none, or it could not be written
+	options   Options
+	want      *want // nil until it is known what is in the torrent
+	full      fullDisk
 }
 
 func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Transfer, error) {
@@ -84,8 +91,9 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 		suspects: map[*torrent.PeerConn]int64{}, wrong: map[string]int64{},
 		lookupEnd: map[Peer]context.CancelFunc{},
 		seed:      rand.Uint64(),
-		decided:   opts.Decided, trace: opts.Trace,
+		decided:   opts.Decided, trace: opts.Trace, options: opts,
 	}
+	t.full.store = store
 	t.ctx, t.stop = context.WithCancelCause(s.ctx)
 	peers := slices.Concat(opts.Peers, src.Peers)
 	for _, p := range peers {
@@ -116,8 +124,12 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 		}
 		return nil, err
 	}
-	// A full disk, most likely. The engine would stop asking for data without a word.
+	// The engine would stop asking for data without a word.
 	t.torrent.SetOnWriteChunkError(func(err error) {
+		if storage.IsFull(err) {
+			t.inbox.put(diskFull{err})
+			return
+		}
 		select {
 		case t.broken <- fmt.Errorf("write data: %w", err):
 		default:
@@ -189,9 +201,7 @@ func (t *Transfer) run() {
 			t.fail(err)
 		case <-known:
 			known = nil
-			t.torrent.DownloadAll()
-		case <-t.whenComplete():
-			t.complete()
+			t.begin()
 		case <-t.inbox.poke:
 			for _, e := range t.inbox.take() {
 				t.handle(e)
@@ -203,7 +213,11 @@ func (t *Transfer) run() {
 			t.measure()
 			t.serve()
 			t.judge()
+			t.lookForRoom()
+		case <-t.whenComplete():
+			t.complete()
 		case <-sample.C:
+			t.advance()
 			if t.look() || time.Now().After(t.rested) {
 				t.choose()
 			}
@@ -213,9 +227,45 @@ func (t *Transfer) run() {
 	}
 }
 
+// begin asks for the data, now that it is known what is in the torrent.
+func (t *Transfer) begin() {
+	l, err := storage.NewLayout(t.torrent.Info())
+	if err == nil && !t.options.Describe {
+		t.want, err = newWant(t.options.Selection, l)
+	}
+	switch {
+	case err != nil:
+		t.fail(err)
+	case t.options.Describe:
+		t.complete()
+	default:
+		t.want.begin(t.torrent)
+	}
+}
+
+// advance notices when a part of a torrent is complete, and moves a sequential download on.
+func (t *Transfer) advance() {
+	if t.isDone || t.want == nil || !t.want.partial && !t.want.sequential {
+		return
+	}
+	if t.want.advance(t.torrent) && t.want.partial {
+		t.complete()
+	}
+}
+
+// Layout is what is in the torrent, if that is known yet.
+func (t *Transfer) Layout() (storage.Layout, bool) {
+	info := t.torrent.Info()
+	if info == nil {
+		return storage.Layout{}, false
+	}
+	l, err := storage.NewLayout(info)
+	return l, err == nil
+}
+
 // whenComplete is nil once it has been seen.
 func (t *Transfer) whenComplete() <-chan struct{} {
-	if t.isDone {
+	if t.isDone || t.want == nil || t.want.partial {
 		return nil
 	}
 	return t.torrent.Complete().On()
@@ -283,6 +333,10 @@ func (t *Transfer) handle(event any) {
 		t.inbound = append(t.inbound, &row{peer: e.link.Peer(), transport: e.link.transport, accepted: true, link: e.link})
 		t.log.Info("peer connected", "peer", e.link.Peer(), "transport", e.link.transport)
 		e.link.watch(t.inbox.touch)
+	case diskFull:
+		t.onFull(e.err)
+	case room:
+		t.onRoom(e.err)
 	case greeted:
 		for _, p := range t.peers {
 			for _, s := range p.paths {
@@ -371,10 +425,18 @@ func (t *Transfer) progress() Progress {
 	if info := t.torrent.Info(); info != nil {
 		p.Total, p.Have = t.torrent.Length(), t.torrent.BytesCompleted()
 		p.Pieces, p.Done = t.torrent.NumPieces(), st.PiecesComplete
+		if t.want != nil && t.want.partial {
+			p.Total, p.Pieces = t.want.total, t.want.count
+			p.Have, p.Done = t.want.have(t.torrent)
+		}
 		p.Phase = Downloading
 		if st.BytesReadData.Int64() == 0 && t.hashing() {
 			p.Phase = Checking
+			p.Checked = st.BytesHashed.Int64()
 		}
+	}
+	if t.full.err != nil {
+		p.Waiting = fullMessage
 	}
 	switch {
 	case t.err != nil:

@@ -73,6 +73,13 @@ func (w *behind) put(piece int, b []byte, off int64) error {
 	return nil
 }
 
+// fail has the next put return an error.
+func (w *behind) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = err
+}
+
 // settle waits until all blocks of the piece are written, and returns what went wrong with them, once.
 func (w *behind) settle(piece int) error {
 	w.mu.Lock()

@@ -6,49 +6,30 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"sort"
 	"sync"
-	"time"
-
-	"github.com/anacrolix/torrent/metainfo"
-	engine "github.com/anacrolix/torrent/storage"
 )
-
-// How a block gets to disk, and a piece into the record:
-//
-//  1. WriteAt leaves it to the writer.                                                  (concurrent calls)
-//  2. The writer puts it at its place in its files, which are kept open for the next.   (one goroutine)
-//  3. ReadAt, with which the engine hashes a piece, waits for the piece's blocks.       (concurrent calls)
-//  4. MarkComplete notes that a piece is right, and gives files their final name whose
-//     last piece it was.                                                                (concurrent calls)
-//  5. Every few seconds the files written since are synced, then the record is told of
-//     the pieces that are on disk by then.                                              (one goroutine)
-//
-// Nothing but step 5 waits for the disk to sync: a sync of each of thousands of small files, one after
-// the other in the way of the download, takes most of the time that the download has.
 
 const (
 	// maxOpenFiles is how many files of a torrent are kept open. Downloads have about as many pieces under
 	// way; more would come near the usual limit of 1024 for a process with several torrents.
 	maxOpenFiles = 128
-	// syncEvery bounds what is downloaded again after a crash.
-	syncEvery = 5 * time.Second
+	// fewFiles are synced one by one; more of them with the file system that they are on.
+	fewFiles = 16
 )
 
-// files is the data of one torrent in its final files.
+// files is the data of one torrent in its final files, which end in .part until they are complete.
 type files struct {
 	root   *os.Root
 	layout Layout
-	hash   metainfo.Hash
-	record *record
-	log    *slog.Logger
-	writer *behind
-	stop   chan struct{}
-	synced sync.WaitGroup // the goroutine of step 5
+	system system
+	mapped bool // the files are mapped into memory
 
 	mu     sync.Mutex
 	open   map[int]*handle // by index in layout.Files
@@ -58,29 +39,36 @@ type files struct {
 	right  []bool          // of each piece
 	final  []bool          // of each file: it has its final name
 	dirty  map[int]bool    // files written to since they were synced
-	ready  []metainfo.PieceKey
+	moved  map[string]bool // directories with new names in them since they were synced
 }
 
 // handle is an open file. It is closed when nobody uses it and it is no longer in files.open.
 type handle struct {
 	*os.File
+	view  *view // of the mapped file
 	index int
 	place *list.Element // nil: not in files.open any more
 	users int
 }
 
-func openFiles(dir string, l Layout, hash metainfo.Hash, rec *record, right []bool, log *slog.Logger) (*files, error) {
+// openFiles opens a place for a torrent below dir. Without a system the data is read only, and all of it there.
+func openFiles(dir string, l Layout, right []bool, mapped bool, sys system, wanted func(string) bool) (*files, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	f := &files{
-		root: root, layout: l, hash: hash, record: rec, log: log,
-		stop: make(chan struct{}), open: map[int]*handle{}, dirs: map[string]bool{},
-		left: make([]int, len(l.Files)), right: right, final: make([]bool, len(l.Files)), dirty: map[int]bool{},
+		root: root, layout: l, system: sys, mapped: mapped,
+		open: map[int]*handle{}, dirs: map[string]bool{},
+		left: make([]int, len(l.Files)), right: slices.Clone(right), final: make([]bool, len(l.Files)),
+		dirty: map[int]bool{}, moved: map[string]bool{},
 	}
 	for i, file := range l.Files {
-		begin, end := l.filePieces(file)
+		if sys == nil {
+			f.final[i] = true
+			continue
+		}
+		begin, end := l.FilePieces(file)
 		for p := begin; p < end; p++ {
 			if !right[p] {
 				f.left[i]++
@@ -88,14 +76,12 @@ func openFiles(dir string, l Layout, hash metainfo.Hash, rec *record, right []bo
 		}
 		if _, err := root.Lstat(filepath.FromSlash(file.Path)); err == nil {
 			f.final[i] = true
-		} else if file.Length == 0 {
+		} else if file.Length == 0 && (wanted == nil || wanted(file.Path)) {
 			if err := f.makeEmpty(i); err != nil {
 				return nil, errors.Join(err, root.Close())
 			}
 		}
 	}
-	f.writer = newBehind(f.writeAt)
-	f.synced.Go(f.syncLoop)
 	return f, nil
 }
 
@@ -105,6 +91,7 @@ func (f *files) makeEmpty(i int) error {
 	if err != nil {
 		return err
 	}
+	f.dirty[i] = true
 	return file.Close()
 }
 
@@ -117,16 +104,26 @@ func (f *files) name(i int) string {
 	return n
 }
 
+// openFile opens a file, or makes it with its directories. The caller holds f.mu, except while f is being opened.
 func (f *files) openFile(i, flags int) (*os.File, error) {
 	name := f.name(i)
-	if flags&os.O_CREATE != 0 {
-		if dir := filepath.Dir(name); !f.dirs[dir] {
-			if err := f.root.MkdirAll(dir, 0o755); err != nil {
-				return nil, err
-			}
-			f.dirs[dir] = true
+	if flags&os.O_CREATE == 0 {
+		return f.root.OpenFile(name, flags, 0)
+	}
+	file, err := f.root.OpenFile(name, flags&^os.O_CREATE, 0)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return file, err
+	}
+	for dir := filepath.Dir(name); !f.dirs[dir]; dir = filepath.Dir(dir) {
+		if err := f.root.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+		f.dirs[dir], f.moved[dir] = true, true
+		if dir == "." {
+			break
 		}
 	}
+	f.moved[filepath.Dir(name)] = true
 	return f.root.OpenFile(name, flags, 0o644)
 }
 
@@ -134,9 +131,6 @@ func (f *files) openFile(i, flags int) (*os.File, error) {
 func (f *files) take(i int, create bool) (*handle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if create {
-		f.dirty[i] = true
-	}
 	if h := f.open[i]; h != nil {
 		f.recent.MoveToFront(h.place)
 		h.users++
@@ -146,17 +140,19 @@ func (f *files) take(i int, create bool) (*handle, error) {
 	if create {
 		flags |= os.O_CREATE
 	}
-	file, err := f.openFile(i, flags)
-	if errors.Is(err, fs.ErrPermission) && !create { // data that we may only read can be seeded
-		file, err = f.openFile(i, os.O_RDONLY)
-		if err == nil {
-			return &handle{File: file, index: i, users: 1}, nil
-		}
+	if f.system == nil {
+		flags = os.O_RDONLY
 	}
+	file, err := f.openFile(i, flags)
 	if err != nil {
 		return nil, err
 	}
 	h := &handle{File: file, index: i, users: 1}
+	if f.mapped && f.layout.Files[i].Length > 0 {
+		if h.view, err = newView(file, f.layout.Files[i].Length, f.system); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+	}
 	h.place = f.recent.PushFront(h)
 	f.open[i] = h
 	if f.recent.Len() > maxOpenFiles {
@@ -165,11 +161,16 @@ func (f *files) take(i int, create bool) (*handle, error) {
 	return h, nil
 }
 
-func (f *files) give(h *handle) {
+// give takes a file back. One that was written to is dirty from now on: had it been so before, a sync might have come in
+// between.
+func (f *files) give(h *handle, written bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if written {
+		f.dirty[h.index] = true
+	}
 	if h.users--; h.users == 0 && h.place == nil {
-		h.Close()
+		h.close()
 	}
 }
 
@@ -179,8 +180,15 @@ func (f *files) forget(h *handle) {
 	h.place = nil
 	delete(f.open, h.index)
 	if h.users == 0 {
-		h.Close()
+		h.close()
 	}
+}
+
+func (h *handle) close() {
+	if h.view != nil {
+		h.view.close()
+	}
+	h.Close()
 }
 
 // span calls do for each file that has a part of the n bytes of the torrent's data from off on. Padding has no file.
@@ -200,48 +208,51 @@ func (f *files) span(off int64, n int, do func(i int, at int64, from, to int) er
 	return nil
 }
 
-func (f *files) writeAt(b []byte, off int64) error {
+func (f *files) write(b []byte, off int64) error {
 	return f.span(off, len(b), func(i int, at int64, from, to int) error {
 		h, err := f.take(i, true)
 		if err != nil {
 			return err
 		}
-		defer f.give(h)
-		_, err = h.WriteAt(b[from:to], at)
-		return err
+		defer f.give(h, true)
+		if h.view == nil {
+			_, err = f.system.write(h.File, b[from:to], at)
+			return err
+		}
+		// Room is made in steps within the piece, so that a file of which only some pieces are wanted stays sparse.
+		file := f.layout.Files[i]
+		start, length := f.layout.PieceRange(int((file.Offset + at) / f.layout.PieceLength))
+		return h.view.write(b[from:to], at, max(0, start-file.Offset), min(file.Length, start+length-file.Offset))
 	})
 }
 
-func (f *files) readAt(b []byte, off int64) error {
+func (f *files) read(b []byte, off int64) error {
 	clear(b) // padding is zeros
 	return f.span(off, len(b), func(i int, at int64, from, to int) error {
 		h, err := f.take(i, false)
-		if errors.Is(err, fs.ErrNotExist) {
-			return io.ErrUnexpectedEOF // as of a file that ends before
-		}
 		if err != nil {
 			return err
 		}
-		defer f.give(h)
+		defer f.give(h, false)
+		if h.view != nil {
+			return h.view.read(b[from:to], at)
+		}
 		if _, err = h.ReadAt(b[from:to], at); errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
+			err = fmt.Errorf("%s is too short: %w", f.layout.Files[i].Path, io.ErrUnexpectedEOF)
 		}
 		return err
 	})
 }
 
-// mark notes whether a piece is right, and names its files accordingly.
+// mark gives files whose last piece became right their final name, and takes it from those that have a wrong one.
 func (f *files) mark(piece int, right bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if right {
-		f.ready = append(f.ready, metainfo.PieceKey{InfoHash: f.hash, Index: piece})
-	}
 	if f.right[piece] == right {
 		return nil
 	}
 	f.right[piece] = right
-	off, length := f.layout.pieceRange(piece)
+	off, length := f.layout.PieceRange(piece)
 	return f.span(off, int(length), func(i int, _ int64, _, _ int) error {
 		if right {
 			f.left[i]--
@@ -263,6 +274,7 @@ func (f *files) rename(i int, final bool) error {
 	before := f.name(i)
 	f.final[i] = final
 	after := f.name(i)
+	f.moved[filepath.Dir(before)] = true
 	err := f.root.Rename(before, after)
 	if errors.Is(err, fs.ErrNotExist) && !final {
 		return nil // the file was deleted: that is why its piece is wrong
@@ -274,55 +286,33 @@ func (f *files) rename(i int, final bool) error {
 	return nil
 }
 
-func (f *files) syncLoop() {
-	t := time.NewTicker(syncEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			if err := f.sync(); err != nil {
-				f.log.Warn("data not synced to disk", "torrent", f.layout.Name, "error", err)
-			}
-		case <-f.stop:
-			return
-		}
-	}
-}
-
-// sync brings what was written to disk, then the pieces that are right into the record. What fails is tried again.
-func (f *files) sync() error {
+func (f *files) sync() ([]int, error) {
 	f.mu.Lock()
-	dirty, ready := f.dirty, f.ready
-	f.dirty, f.ready = map[int]bool{}, nil
+	dirty, moved := f.dirty, f.moved
+	f.dirty, f.moved = map[int]bool{}, map[string]bool{}
 	f.mu.Unlock()
-	if len(ready) == 0 && len(dirty) == 0 {
-		return nil
+	if len(dirty)+len(moved) == 0 {
+		return nil, nil
 	}
-	err := f.syncFiles(dirty)
-	if err == nil && len(ready) > 0 {
-		err = f.record.checkpoint(ready)
-	}
-	if err != nil {
+	if err := f.syncFiles(dirty, moved); err != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		for i := range dirty {
-			f.dirty[i] = true
-		}
-		f.ready = append(ready, f.ready...)
+		maps.Copy(f.dirty, dirty)
+		maps.Copy(f.moved, moved)
+		return nil, err
 	}
-	return err
+	return slices.Collect(maps.Keys(dirty)), nil
 }
 
-// syncFiles syncs them one by one if they are few, else the file system that they are on at once.
-func (f *files) syncFiles(dirty map[int]bool) error {
-	const few = 16
-	if len(dirty) > few {
+// syncFiles syncs files and directories one by one if they are few, else the file system that they are on at once.
+func (f *files) syncFiles(dirty map[int]bool, moved map[string]bool) error {
+	if len(dirty)+len(moved) > fewFiles {
 		dir, err := f.root.Open(".")
 		if err != nil {
 			return err
 		}
 		defer dir.Close()
-		if err := syncFileSystem(dir); !errors.Is(err, errors.ErrUnsupported) {
+		if err := f.system.syncAll(dir); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}
@@ -334,73 +324,32 @@ func (f *files) syncFiles(dirty map[int]bool) error {
 		if err != nil {
 			return err
 		}
-		err = h.Sync()
-		f.give(h)
+		err = f.system.sync(h.File)
+		f.give(h, false)
 		if err != nil {
 			return fmt.Errorf("sync %s: %w", f.layout.Files[i].Path, err)
+		}
+	}
+	for name := range moved {
+		dir, err := f.root.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = errors.Join(f.system.sync(dir), dir.Close())
+		}
+		if err != nil && runtime.GOOS != "windows" { // which has no such thing
+			return fmt.Errorf("sync directory %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
 func (f *files) close() error {
-	f.writer.close()
-	close(f.stop)
-	f.synced.Wait()
-	err := f.sync()
 	f.mu.Lock()
 	for _, h := range f.open {
 		f.forget(h)
 	}
 	f.mu.Unlock()
-	return errors.Join(err, f.root.Close(), f.record.seal(f.hash))
+	return f.root.Close()
 }
-
-// piece is a piece in the engine's eyes.
-type piece struct {
-	files *files
-	index int
-	off   int64
-}
-
-func (f *files) piece(p metainfo.Piece) engine.PieceImpl {
-	return piece{f, p.Index(), p.Offset()}
-}
-
-func (p piece) ReadAt(b []byte, off int64) (int, error) {
-	err := p.files.writer.settle(p.index)
-	if err == nil {
-		err = p.files.readAt(b, p.off+off)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
-
-func (p piece) WriteAt(b []byte, off int64) (int, error) {
-	if err := p.files.writer.put(p.index, b, p.off+off); err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
-
-func (p piece) key() metainfo.PieceKey {
-	return metainfo.PieceKey{InfoHash: p.files.hash, Index: p.index}
-}
-
-func (p piece) MarkComplete() error {
-	if err := p.files.record.set(p.key(), true); err != nil {
-		return err
-	}
-	return p.files.mark(p.index, true)
-}
-
-func (p piece) MarkNotComplete() error {
-	if err := p.files.mark(p.index, false); err != nil {
-		return err
-	}
-	return p.files.record.set(p.key(), false)
-}
-
-func (p piece) Completion() engine.Completion { return p.files.record.get(p.key()) }

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -43,9 +41,9 @@ func many(t *testing.T) (info *metainfo.Info, data []byte) {
 	return &set, data
 }
 
-func openStore(t *testing.T, dir string, info *metainfo.Info) (Store, engine.TorrentImpl) {
+func openStore(t *testing.T, kind Kind, dir string, info *metainfo.Info, opts ...Option) (Store, engine.TorrentImpl) {
 	t.Helper()
-	s, err := Open("file", dir, slog.New(slog.DiscardHandler))
+	s, err := Open(kind, dir, slog.New(slog.DiscardHandler), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,68 +67,17 @@ func closeStore(t *testing.T, s Store, tor engine.TorrentImpl) {
 	}
 }
 
-func TestFilesConcurrently(t *testing.T) {
-	info, data := many(t)
-	dir := t.TempDir()
-	s, tor := openStore(t, dir, info)
-	pieces := info.NumPieces()
-
-	// Every piece is written by one of several writers, in two halves, read back, and marked.
-	var wg sync.WaitGroup
-	for w := range 4 {
-		wg.Go(func() {
-			for p := w; p < pieces; p += 4 {
-				mp := info.Piece(p)
-				want := data[mp.Offset() : mp.Offset()+mp.Length()]
-				impl := tor.Piece(mp)
-				half := len(want) / 2
-				for _, off := range []int{half, 0} {
-					part := want[off:]
-					if off == 0 {
-						part = want[:half]
-					}
-					if n, err := impl.WriteAt(part, int64(off)); err != nil || n != len(part) {
-						t.Errorf("write piece %d: %d, %v", p, n, err)
-					}
-				}
-				got := make([]byte, len(want))
-				if _, err := impl.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
-					t.Errorf("piece %d reads %x, %v; want %x", p, got, err, want)
-				}
-				if err := impl.MarkComplete(); err != nil {
-					t.Errorf("mark piece %d: %v", p, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	closeStore(t, s, tor)
-
-	l, err := NewLayout(info)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range l.Files {
-		got, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(f.Path)))
-		if err != nil || !bytes.Equal(got, data[f.Offset:f.Offset+f.Length]) {
-			t.Errorf("%s: %x, %v", f.Path, got, err)
-		}
-	}
-
-	s, tor = openStore(t, dir, info)
-	defer closeStore(t, s, tor)
-	for p := range pieces {
-		if c := tor.Piece(info.Piece(p)).Completion(); !c.Ok || !c.Complete {
-			t.Errorf("piece %d after a restart: %+v", p, c)
-		}
+func TestFileNamesTellWhatIsComplete(t *testing.T) {
+	for _, kind := range []Kind{KindFile, KindMmap} {
+		t.Run(string(kind), func(t *testing.T) { fileNames(t, kind) })
 	}
 }
 
-func TestFileNamesTellWhatIsComplete(t *testing.T) {
+func fileNames(t *testing.T, kind Kind) {
 	files := map[string]string{"a": "0123456789abcdef", "b": "ghij"} // a: pieces 0 and 1, b: piece 2
 	set, _ := dataset(t, t.TempDir(), 8, files)
 	info, dir := &set, t.TempDir()
-	s, tor := openStore(t, dir, info)
+	s, tor := openStore(t, kind, dir, info)
 	names := func() (out []string) {
 		for _, n := range []string{"a", "a.part", "b", "b.part"} {
 			if _, err := os.Lstat(filepath.Join(dir, "set", n)); err == nil {
@@ -184,9 +131,9 @@ func TestFileNamesTellWhatIsComplete(t *testing.T) {
 // Pieces reach the record only after a sync; what was marked since is hashed again after a crash.
 func TestRecordFollowsTheData(t *testing.T) {
 	info, data := many(t)
-	s, tor := openStore(t, t.TempDir(), info)
+	s, tor := openStore(t, KindFile, t.TempDir(), info)
 	defer closeStore(t, s, tor)
-	f := tor.Piece(info.Piece(0)).(piece).files
+	f := tor.Piece(info.Piece(0)).(piece).torrent
 	saved := func() (n int) {
 		rec := f.record
 		rec.mu.Lock()

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha1"
 	"errors"
@@ -24,14 +25,20 @@ import (
 //     largest piece, and keeps the last file open for the next piece.       (each by itself)
 //  3. It reports the sum, or why the piece could not be read.               (concurrent calls)
 
-// hashPieces hashes every piece of the files below dir. report is called once for each piece, from several
-// goroutines; an error of it, or of the context, ends the work.
-func hashPieces(ctx context.Context, l Layout, dir string, report func(piece int, sum [sha1.Size]byte, err error) error) error {
+// source gives the bytes of pieces, valid until the next call. Each worker has its own.
+type source interface {
+	read(piece int) ([]byte, error)
+	close()
+}
+
+// hashPieces hashes every piece. report is called once for each, from several goroutines; an error of it, or of the
+// context, ends the work.
+func hashPieces(ctx context.Context, l Layout, open func() source, report func(piece int, data []byte, sum [sha1.Size]byte, err error) error) error {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(runtime.GOMAXPROCS(0), l.Pieces()) {
 		g.Go(func() error {
-			r := pieceReader{layout: l, dir: dir, buf: make([]byte, min(l.PieceLength, l.Length))}
+			r := open()
 			defer r.close()
 			for {
 				piece := int(next.Add(1) - 1)
@@ -46,13 +53,20 @@ func hashPieces(ctx context.Context, l Layout, dir string, report func(piece int
 				if err == nil {
 					sum = sha1.Sum(data)
 				}
-				if err := report(piece, sum, err); err != nil {
+				if err := report(piece, data, sum, err); err != nil {
 					return err
 				}
 			}
 		})
 	}
 	return g.Wait()
+}
+
+// inFiles are the sources for files below a directory.
+func inFiles(l Layout, dir string) func() source {
+	return func() source {
+		return &pieceReader{layout: l, dir: dir, buf: make([]byte, min(l.PieceLength, l.Length))}
+	}
 }
 
 // pieceReader reads pieces out of a torrent's files.
@@ -73,7 +87,7 @@ func (r *pieceReader) close() {
 
 // read returns the bytes of a piece, valid until the next call.
 func (r *pieceReader) read(piece int) ([]byte, error) {
-	offset, length := r.layout.pieceRange(piece)
+	offset, length := r.layout.PieceRange(piece)
 	buf := r.buf[:length]
 	clear(buf)
 	files := r.layout.Files
@@ -162,9 +176,9 @@ func (r Report) GoodPieces() int {
 func Check(ctx context.Context, l Layout, dir string, progress func(bytes int64)) (Report, error) {
 	r := Report{Good: make([]bool, l.Pieces()), Files: make([]FileReport, len(l.Files))}
 	var done atomic.Int64
-	err := hashPieces(ctx, l, dir, func(piece int, sum [sha1.Size]byte, err error) error {
-		r.Good[piece] = err == nil && string(sum[:]) == string(l.hashes[piece*sha1.Size:(piece+1)*sha1.Size])
-		_, n := l.pieceRange(piece)
+	err := hashPieces(ctx, l, inFiles(l, dir), func(piece int, _ []byte, sum [sha1.Size]byte, err error) error {
+		r.Good[piece] = err == nil && bytes.Equal(sum[:], l.pieceHash(piece))
+		_, n := l.PieceRange(piece)
 		if n := done.Add(n); progress != nil {
 			progress(n)
 		}
@@ -207,13 +221,13 @@ func statFile(dir string, f File) FileReport {
 func judge(l Layout, r Report, present []bool) {
 	absent := make([]bool, l.Pieces()) // pieces that hold bytes of a file that is not there
 	for i, f := range l.Files {
-		begin, end := l.filePieces(f)
+		begin, end := l.FilePieces(f)
 		for p := begin; p < end && !present[i]; p++ {
 			absent[p] = true
 		}
 	}
 	for i, f := range l.Files {
-		begin, end := l.filePieces(f)
+		begin, end := l.FilePieces(f)
 		for p := begin; p < end; p++ {
 			if r.Good[p] {
 				continue
@@ -234,12 +248,12 @@ func Hash(ctx context.Context, l Layout, dir string, progress func(bytes int64))
 	sums := make([]byte, l.Pieces()*sha1.Size)
 	var mu sync.Mutex
 	var done int64
-	err := hashPieces(ctx, l, dir, func(piece int, sum [sha1.Size]byte, err error) error {
+	err := hashPieces(ctx, l, inFiles(l, dir), func(piece int, _ []byte, sum [sha1.Size]byte, err error) error {
 		if err != nil {
 			return err
 		}
 		copy(sums[piece*sha1.Size:], sum[:])
-		_, n := l.pieceRange(piece)
+		_, n := l.PieceRange(piece)
 		mu.Lock()
 		defer mu.Unlock()
 		if done += n; progress != nil {

@@ -21,6 +21,10 @@ const (
 	maxDepth     = 64
 	maxComponent = 255
 	maxPath      = 2048
+	// maxPiece is the memory that checking a piece takes. Torrents in use have 16 MiB at most, seldom 64.
+	maxPiece = 256 << 20
+	// maxLength keeps the number of blocks within 32 bits, in which the engine counts them.
+	maxLength = 32 << 40
 )
 
 // recordDir is the directory of our own below the data; no torrent may write there.
@@ -57,14 +61,16 @@ func (l Layout) Pieces() int {
 	return int((l.Length + l.PieceLength - 1) / l.PieceLength)
 }
 
-// pieceRange is the first byte of a piece in the torrent's data, and its length.
-func (l Layout) pieceRange(piece int) (offset, length int64) {
+// PieceRange is the first byte of a piece in the torrent's data, and its length.
+func (l Layout) PieceRange(piece int) (offset, length int64) {
 	offset = int64(piece) * l.PieceLength
 	return offset, min(l.PieceLength, l.Length-offset)
 }
 
-// filePieces is the range of pieces, the last excluded, that hold bytes of the file.
-func (l Layout) filePieces(f File) (begin, end int) {
+func (l Layout) pieceHash(piece int) []byte { return l.hashes[20*piece : 20*piece+20] }
+
+// FilePieces is the range of pieces, the last excluded, that hold bytes of the file.
+func (l Layout) FilePieces(f File) (begin, end int) {
 	if f.Length == 0 {
 		return 0, 0
 	}
@@ -87,6 +93,9 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 	if info.PieceLength <= 0 || len(info.Pieces)%20 != 0 {
 		return Layout{}, errors.New("the piece length or the list of piece hashes is malformed")
 	}
+	if info.PieceLength > maxPiece {
+		return Layout{}, fmt.Errorf("pieces of %d bytes, more than the %d MiB that are accepted", info.PieceLength, maxPiece>>20)
+	}
 	name := info.BestName()
 	if err := checkComponent(name); err != nil {
 		return Layout{}, fmt.Errorf("its name: %w", err)
@@ -101,6 +110,16 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 	}
 	kinds := map[string]bool{} // path: it is a directory
 	for i, f := range files {
+		// Every sum is checked before it is used: lengths may be made to overflow.
+		if f.Length < 0 || f.Length > maxLength || f.TorrentOffset < l.Length || f.TorrentOffset > maxLength {
+			return Layout{}, fmt.Errorf("file %d: length %d at %d makes no sense", i+1, f.Length, f.TorrentOffset)
+		}
+		if l.Length = f.TorrentOffset + f.Length; l.Length > maxLength {
+			return Layout{}, fmt.Errorf("more than the %d TiB that are accepted", maxLength>>40)
+		}
+		if strings.Contains(f.Attr, "p") {
+			continue // padding (BEP 47): zeros between files, which are not kept
+		}
 		path, err := joinPath(name, f.BestPath())
 		if err != nil {
 			return Layout{}, fmt.Errorf("file %d: %w", i+1, err)
@@ -108,13 +127,11 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 		if err := claim(kinds, path); err != nil {
 			return Layout{}, fmt.Errorf("file %d: %w", i+1, err)
 		}
-		if f.Length < 0 || f.TorrentOffset < l.Length {
-			return Layout{}, fmt.Errorf("file %q: length %d at %d makes no sense", path, f.Length, f.TorrentOffset)
-		}
 		l.Files = append(l.Files, File{Path: path, Length: f.Length, Offset: f.TorrentOffset})
-		l.Length = f.TorrentOffset + f.Length
-		if l.Length < 0 {
-			return Layout{}, errors.New("the sum of the files' lengths is beyond any disk")
+	}
+	for _, f := range l.Files {
+		if _, taken := kinds[f.Path+partSuffix]; taken {
+			return Layout{}, fmt.Errorf("file %q would have the name of another, %q, while it is not complete", f.Path, f.Path+partSuffix)
 		}
 	}
 	if l.Pieces()*20 != len(l.hashes) {

@@ -1,7 +1,7 @@
 package storage
 
 import (
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,33 +15,46 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 	engine "github.com/anacrolix/torrent/storage"
 	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// The record is a bbolt database with a bucket for each torrent, named by its info hash:
+// The record is a bbolt database beside the data, with a bucket for each torrent and backend, named by the info hash and
+// the backend. Its keys are a letter and a chunk number of four bytes, highest first:
 //
-//	"pieces"  a bit for each piece, the first piece in the highest bit of the first byte: its data was
-//	          verified and has been synced to disk
-//	"files"   JSON, size and modification time of each file in the order of the torrent; there only
-//	          while nobody has the torrent open
+//	'p'  a bit for each of 32768 pieces, the first in the highest bit of the first byte: the piece was verified
+//	     and is on disk
+//	'f'  size and modification time (Unix ns) of each of 256 files in the order of the torrent, eight bytes each,
+//	     highest first, as they were when the pieces were recorded; size -1: the file was not there
 //
-// The files of some pieces are synced, then the record is told (checkpoint), so that a piece in the record is always
-// on disk. Without "files" (braid was killed) the pieces are not trusted, since what was written after them may have
-// gone to their place; they are hashed again.
+// The data of some pieces is synced, then the record is told of them (checkpoint), so that a piece in the record is
+// always on disk. A piece counts at the next start if all of its files are still what the record says, or have been told
+// otherwise in the record before they were changed. Pieces of other files are hashed again: those of files that
+// somebody has changed, and those of files that braid was writing to when it was killed.
 const (
-	recordName = "completion.db"
-	piecesKey  = "pieces"
-	filesKey   = "files"
+	recordName   = "completion.db"
+	piecesChunk  = 32768
+	filesChunk   = 256
+	stampBytes   = 16
+	lockName     = "lock"
+	boltPageSize = 4096
 )
 
 // lockWait is how long to wait for another process's lock: long enough for one that is just ending.
 const lockWait = 2 * time.Second
 
+// recordOptions make commits small: the free pages are found again when the database is opened, which is quick.
+func recordOptions() *bbolt.Options {
+	return &bbolt.Options{Timeout: lockWait, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, PageSize: boltPageSize}
+}
+
 // record is the database and, of the torrents that are open, what is known by now.
 type record struct {
-	dir string
-	db  *bbolt.DB
-	log *slog.Logger
+	dir    string
+	kind   Kind
+	system system
+	lock   *os.File
+	db     *database
+	log    *slog.Logger
+	saving sync.Mutex // one save at a time, so that of two the later writes the later state
 
 	mu       sync.Mutex
 	torrents map[metainfo.Hash]*tally
@@ -49,68 +62,125 @@ type record struct {
 
 // tally is what is known of one torrent's pieces.
 type tally struct {
-	layout Layout
+	layout Layout // with the files as the record counts them
 	known  []bool // the piece was checked
 	right  []bool // and found right
 	saved  []bool // and this is in the record
 }
 
+// stamp says how a file was left.
 type stamp struct {
-	Size    int64 `json:"size"`
-	ModTime int64 `json:"mtime_ns"` // 0: the file is not there
+	size    int64 // -1: it is not there
+	modTime int64 // Unix ns
 }
 
-func openRecord(dir string, log *slog.Logger) (*record, error) {
+var noFile = stamp{size: -1}
+
+func openRecord(dir string, kind Kind, sys system, log *slog.Logger) (*record, error) {
 	own := filepath.Join(dir, recordDir)
 	if err := os.MkdirAll(own, 0o755); err != nil {
+		return nil, fmt.Errorf("open storage: %w; choose a directory that you may write to", err)
+	}
+	lock, err := lockDir(dir, true, lockWait)
+	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	name := filepath.Join(own, recordName)
-	db, err := bbolt.Open(name, 0o644, &bbolt.Options{Timeout: lockWait})
-	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("open storage: another braid is using %s; wait for it, or choose another directory", dir)
-	}
-	if err != nil && !errors.Is(err, fs.ErrPermission) {
-		aside := fmt.Sprintf("%s.damaged-%d", name, time.Now().Unix())
-		if os.Rename(name, aside) == nil {
-			log.Warn("the record of verified pieces is damaged; all data will be checked", "set_aside", aside, "error", err)
-			db, err = bbolt.Open(name, 0o644, &bbolt.Options{Timeout: lockWait})
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open storage record %s: %w", name, err)
-	}
-	return &record{dir: dir, db: db, log: log, torrents: map[metainfo.Hash]*tally{}}, nil
-}
-
-// open takes a torrent from the record, as far as its files are what they were, and returns which pieces are right.
-func (r *record) open(hash metainfo.Hash, l Layout) (right []bool, err error) {
-	t := newTally(l)
-	err = r.db.Update(func(tx *bbolt.Tx) error {
-		b, err := tx.CreateBucketIfNotExists(hash[:])
-		if err != nil {
-			return err
-		}
-		stamps, err := r.stamps(l)
-		if err != nil {
-			return err
-		}
-		t.load(b.Get([]byte(piecesKey)), b.Get([]byte(filesKey)), stamps)
-		return b.Delete([]byte(filesKey))
+	db, err := openBolt(name, recordOptions(), func(aside string, err error) {
+		log.Warn("the record of verified pieces is damaged; the data will be checked", "set_aside", aside, "error", err)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the record of %s: %w", l.Name, err)
+		return nil, errors.Join(fmt.Errorf("open storage: %w", err), lock.Close())
 	}
-	if err := r.finishNames(t); err != nil {
+	return &record{dir: dir, kind: kind, system: sys, lock: lock, db: db, log: log, torrents: map[metainfo.Hash]*tally{}}, nil
+}
+
+var errLocked = errors.New("another braid is using it")
+
+// lockDir takes the lock on a directory for downloads, which ends when the file is closed or the process is killed.
+func lockDir(dir string, exclusive bool, wait time.Duration) (*os.File, error) {
+	name := filepath.Join(dir, recordDir, lockName)
+	flags := os.O_RDONLY
+	if exclusive {
+		flags = os.O_RDWR | os.O_CREATE
+	}
+	f, err := os.OpenFile(name, flags, 0o644)
+	if err != nil {
 		return nil, err
 	}
-	if err := r.makeWritable(l); err != nil {
-		return nil, err
+	for deadline := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
+		switch ok, err := tryLock(f, exclusive); {
+		case err != nil:
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", name, err), f.Close())
+		case ok:
+			return f, nil
+		case !time.Now().Before(deadline):
+			return nil, errors.Join(fmt.Errorf("%s: %w; wait for it, or choose another directory", dir, errLocked), f.Close())
+		}
+	}
+}
+
+func (r *record) update(do func(b *bbolt.Bucket) error, hash metainfo.Hash) error {
+	return r.db.update(r.system, func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(bucketName(hash, r.kind))
+		if err != nil {
+			return err
+		}
+		return do(b)
+	})
+}
+
+// bucketName tells backends with files of their own apart. Those that share the files share the record.
+func bucketName(hash metainfo.Hash, kind Kind) []byte {
+	if kind == KindMmap {
+		kind = KindFile
+	}
+	return append(hash[:], kind...)
+}
+
+func chunkKey(letter byte, chunk int) []byte {
+	return binary.BigEndian.AppendUint32([]byte{letter}, uint32(chunk))
+}
+
+// open takes a torrent from the record, as far as its files are what they were, and returns which pieces are right, and
+// which files are not as the record says. l has the files as the record counts them. It takes nothing with recheck, and knows that nothing is there if the data
+// is fresh.
+func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool) (right []bool, changed []int, err error) {
+	now, err := stamps(r.dir, l)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open storage: %w", err)
+	}
+	for i := range now {
+		if fresh {
+			now[i] = noFile
+		}
+	}
+	t := newTally(l)
+	err = r.db.view(func(tx *bbolt.Tx) error {
+		changed = t.load(tx.Bucket(bucketName(hash, r.kind)), now)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the record of %s: %w", l.Name, err)
+	}
+	if recheck && !fresh {
+		for p := range t.known {
+			t.known[p] = false
+		}
+		clear(t.right)
+	}
+	// What the record says and is no longer believed must not be believed when the file is touched back.
+	err = r.update(func(b *bbolt.Bucket) error {
+		copy(t.saved, t.right)
+		return t.store(b, nil, nil, true)
+	}, hash)
+	if err != nil {
+		return nil, nil, fmt.Errorf("write the record of %s: %w", l.Name, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.torrents[hash] = t
-	return slices.Clone(t.right), nil
+	return slices.Clone(t.right), changed, nil
 }
 
 func newTally(l Layout) *tally {
@@ -118,239 +188,228 @@ func newTally(l Layout) *tally {
 	return &tally{layout: l, known: make([]bool, n), right: make([]bool, n), saved: make([]bool, n)}
 }
 
-// load fills in what a record says. A piece of a file that is not there is known to be missing; one of a file
-// that has changed is not known.
-func (t *tally) load(pieces, files []byte, now []stamp) {
+// load fills in what a bucket says, which may be nil, and returns the files that have changed since. A piece of a file
+// that is not there is known to be missing; one of a file that has changed is not known.
+func (t *tally) load(b *bbolt.Bucket, now []stamp) (changed []int) {
 	l := t.layout
-	var then []stamp
-	trusted := json.Unmarshal(files, &then) == nil && len(then) == len(l.Files) && len(pieces) == (l.Pieces()+7)/8
-	for p := range t.known {
-		t.known[p] = true
-		t.right[p] = trusted && pieces[p/8]>>(7-p%8)&1 == 1
+	for chunk := 0; chunk*piecesChunk < len(t.right); chunk++ {
+		var bits []byte
+		if b != nil {
+			bits = b.Get(chunkKey('p', chunk))
+		}
+		for i := chunk * piecesChunk; i < min(len(t.right), (chunk+1)*piecesChunk); i++ {
+			p := i - chunk*piecesChunk
+			t.known[i] = true
+			t.right[i] = p/8 < len(bits) && bits[p/8]>>(7-p%8)&1 == 1
+		}
 	}
+	var then []byte
 	for i, f := range l.Files {
-		begin, end := l.filePieces(f)
+		if i%filesChunk == 0 && b != nil {
+			then = b.Get(chunkKey('f', i/filesChunk))
+		}
+		if s := stampAt(then, i%filesChunk); now[i] != s {
+			changed = append(changed, i)
+		} else if s != noFile {
+			continue
+		}
+		begin, end := l.FilePieces(f)
 		for p := begin; p < end; p++ {
-			switch {
-			case now[i].ModTime == 0:
-				t.right[p] = false
-			case !trusted || now[i] != then[i]:
-				t.known[p], t.right[p] = false, false
-			}
+			t.known[p], t.right[p] = false, false
 		}
 	}
 	// A file that is missing makes its pieces known, also those that it shares with a changed one.
 	for i, f := range l.Files {
-		begin, end := l.filePieces(f)
-		for p := begin; p < end && now[i].ModTime == 0; p++ {
+		begin, end := l.FilePieces(f)
+		for p := begin; p < end && now[i] == noFile; p++ {
 			t.known[p] = true
 		}
 	}
-	copy(t.saved, t.right)
+	return changed
 }
 
-// finishNames gives files whose pieces are all right their final name. That is done with the last piece; if
-// braid ended in between, nobody would.
-func (r *record) finishNames(t *tally) error {
-	for _, f := range t.layout.Files {
-		begin, end := t.layout.filePieces(f)
-		whole := end > begin
-		for p := begin; p < end && whole; p++ {
-			whole = t.right[p]
-		}
-		name := filepath.Join(r.dir, filepath.FromSlash(f.Path))
-		if _, err := os.Lstat(name); !whole || err == nil {
-			continue
-		}
-		if err := os.Rename(name+partSuffix, name); err != nil {
-			return fmt.Errorf("finish %s: %w", f.Path, err)
-		}
+func stampAt(b []byte, i int) stamp {
+	if len(b) < (i+1)*stampBytes {
+		return noFile
 	}
-	return nil
+	b = b[i*stampBytes:]
+	return stamp{int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:]))}
 }
 
-// makeWritable takes the write protection away that the engine gives to complete files. They are the user's; and if
-// one is damaged later, braid itself has to write to it.
-func (r *record) makeWritable(l Layout) error {
-	for _, f := range l.Files {
-		name := filepath.Join(r.dir, filepath.FromSlash(f.Path))
-		st, err := os.Stat(name)
-		if err != nil || st.Mode().Perm()&0o200 != 0 {
-			continue // missing is fine
-		}
-		if err := os.Chmod(name, st.Mode().Perm()|0o200); err != nil {
-			return fmt.Errorf("make %s writable: %w", f.Path, err)
-		}
+// store writes the chunks that hold the pieces and files, or those of all pieces.
+func (t *tally) store(b *bbolt.Bucket, pieces []int, files map[int]stamp, all bool) error {
+	chunks := map[int]bool{}
+	for _, p := range pieces {
+		chunks[p/piecesChunk] = true
 	}
-	return nil
-}
-
-func (r *record) stamps(l Layout) ([]stamp, error) {
-	out := make([]stamp, len(l.Files))
-	for i, f := range l.Files {
-		name := filepath.Join(r.dir, filepath.FromSlash(f.Path))
-		st, err := os.Stat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			st, err = os.Stat(name + partSuffix)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		out[i] = stamp{Size: st.Size(), ModTime: st.ModTime().UnixNano()}
+	for c := 0; all && c*piecesChunk < len(t.saved); c++ {
+		chunks[c] = true
 	}
-	return out, nil
-}
-
-// seal records that a torrent's files are as we leave them.
-func (r *record) seal(hash metainfo.Hash) error {
-	r.mu.Lock()
-	t := r.torrents[hash]
-	delete(r.torrents, hash)
-	r.mu.Unlock()
-	if t == nil {
-		return nil
-	}
-	stamps, err := r.stamps(t.layout)
-	if err != nil {
-		return fmt.Errorf("record the files of %s: %w", t.layout.Name, err)
-	}
-	b, err := json.Marshal(stamps)
-	if err != nil {
-		return err
-	}
-	if err := r.makeWritable(t.layout); err != nil {
-		return err
-	}
-	err = r.db.Update(func(tx *bbolt.Tx) error { return put(tx, hash, filesKey, b) })
-	if err != nil {
-		return fmt.Errorf("record the files of %s: %w", t.layout.Name, err)
-	}
-	return nil
-}
-
-func put(tx *bbolt.Tx, hash metainfo.Hash, key string, value []byte) error {
-	b, err := tx.CreateBucketIfNotExists(hash[:])
-	if err != nil {
-		return err
-	}
-	return b.Put([]byte(key), value)
-}
-
-// get says what is known of a piece.
-func (r *record) get(k metainfo.PieceKey) engine.Completion {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.torrents[k.InfoHash]
-	if t == nil || k.Index >= len(t.known) {
-		return engine.Completion{}
-	}
-	return engine.Completion{Ok: t.known[k.Index], Complete: t.right[k.Index]}
-}
-
-// set notes that a piece was checked. That one is wrong goes to disk at once, that it is right with checkpoint.
-func (r *record) set(k metainfo.PieceKey, right bool) error {
-	r.mu.Lock()
-	t := r.torrents[k.InfoHash]
-	if t == nil || k.Index >= len(t.known) {
-		r.mu.Unlock()
-		return nil
-	}
-	t.known[k.Index], t.right[k.Index] = true, right
-	taken := t.saved[k.Index] && !right
-	if taken {
-		t.saved[k.Index] = false
-	}
-	r.mu.Unlock()
-	if taken {
-		return r.save(k.InfoHash)
-	}
-	return nil
-}
-
-// checkpoint is told that the data of these pieces is on disk.
-func (r *record) checkpoint(keys []metainfo.PieceKey) error {
-	changed := map[metainfo.Hash]bool{}
-	r.mu.Lock()
-	for _, k := range keys {
-		if t := r.torrents[k.InfoHash]; t != nil && k.Index < len(t.right) && t.right[k.Index] {
-			t.saved[k.Index] = true
-			changed[k.InfoHash] = true
-		}
-	}
-	r.mu.Unlock()
-	var errs []error
-	for hash := range changed {
-		errs = append(errs, r.save(hash))
-	}
-	return errors.Join(errs...)
-}
-
-func (r *record) save(hash metainfo.Hash) error {
-	err := r.db.Update(func(tx *bbolt.Tx) error {
-		// Read inside the transaction, so that of two calls the later writes the later state.
-		r.mu.Lock()
-		t := r.torrents[hash]
-		if t == nil {
-			r.mu.Unlock()
-			return nil
-		}
-		bits := make([]byte, (len(t.saved)+7)/8)
-		for p, saved := range t.saved {
+	for c := range chunks {
+		part := t.saved[c*piecesChunk : min(len(t.saved), (c+1)*piecesChunk)]
+		bits := make([]byte, (len(part)+7)/8)
+		for p, saved := range part {
 			if saved {
 				bits[p/8] |= 1 << (7 - p%8)
 			}
 		}
-		r.mu.Unlock()
-		return put(tx, hash, piecesKey, bits)
-	})
-	if err != nil {
-		return fmt.Errorf("write the record of verified pieces: %w", err)
+		if err := b.Put(chunkKey('p', c), bits); err != nil {
+			return err
+		}
+	}
+	parts := map[int][]byte{}
+	for i, s := range files {
+		part := parts[i/filesChunk]
+		if part == nil {
+			part = make([]byte, filesChunk*stampBytes)
+			for j := range filesChunk {
+				binary.BigEndian.PutUint64(part[j*stampBytes:], ^uint64(0))
+			}
+			copy(part, b.Get(chunkKey('f', i/filesChunk)))
+			parts[i/filesChunk] = part
+		}
+		at := part[i%filesChunk*stampBytes:]
+		binary.BigEndian.PutUint64(at, uint64(s.size))
+		binary.BigEndian.PutUint64(at[8:], uint64(s.modTime))
+	}
+	for c, part := range parts {
+		if err := b.Put(chunkKey('f', c), part); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (r *record) close() error { return r.db.Close() }
+// stamps looks at all files of a torrent.
+func stamps(dir string, l Layout) ([]stamp, error) {
+	out := make([]stamp, len(l.Files))
+	var err error
+	for i, f := range l.Files {
+		if out[i], err = stampOf(dir, f); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
 
-// Trusted tells whether the record in dir vouches for all of a torrent's data, without hashing and without
-// changing anything.
-func Trusted(dir string, hash metainfo.Hash, l Layout) bool {
-	name := filepath.Join(dir, recordDir, recordName)
-	if _, err := os.Stat(name); err != nil {
-		return false
+func stampOf(dir string, f File) (stamp, error) {
+	name := filepath.Join(dir, filepath.FromSlash(f.Path))
+	st, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		st, err = os.Stat(name + partSuffix)
 	}
-	db, err := bbolt.Open(name, 0o644, &bbolt.Options{Timeout: 100 * time.Millisecond, ReadOnly: true})
+	if errors.Is(err, fs.ErrNotExist) {
+		return noFile, nil
+	}
 	if err != nil {
-		return false
+		return stamp{}, err
 	}
-	defer db.Close()
-	r := &record{dir: dir, db: db}
-	t := newTally(l)
-	err = db.View(func(tx *bbolt.Tx) error {
-		b := tx.Bucket(hash[:])
-		if b == nil {
-			return fs.ErrNotExist
+	return stamp{st.Size(), st.ModTime().UnixNano()}, nil
+}
+
+// forget closes a torrent, of which everything has been recorded.
+func (r *record) forget(hash metainfo.Hash) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.torrents, hash)
+}
+
+// get says what is known of a piece.
+func (r *record) get(hash metainfo.Hash, piece int) engine.Completion {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.torrents[hash]
+	if t == nil {
+		return engine.Completion{}
+	}
+	return engine.Completion{Ok: t.known[piece], Complete: t.right[piece]}
+}
+
+// set notes that a piece was checked. That one is wrong goes to disk at once, that it is right with checkpoint.
+func (r *record) set(hash metainfo.Hash, piece int, right bool) error {
+	r.mu.Lock()
+	t := r.torrents[hash]
+	if t == nil {
+		r.mu.Unlock()
+		return nil
+	}
+	t.known[piece], t.right[piece] = true, right
+	taken := t.saved[piece] && !right
+	r.mu.Unlock()
+	if !taken {
+		return nil
+	}
+	return r.save(hash, []int{piece}, nil)
+}
+
+// checkpoint is told that the data of these pieces is on disk, and which files have changed. It takes the files away
+// that are in the record now. A file of which some pieces were not checked yet stays: with its stamp in the record they
+// would count as missing.
+func (r *record) checkpoint(hash metainfo.Hash, pieces []int, changed map[int]bool) error {
+	r.mu.Lock()
+	t := r.torrents[hash]
+	var checked []int
+	for i := range changed {
+		if t != nil && t.isChecked(t.layout.Files[i]) {
+			checked = append(checked, i)
 		}
-		stamps, err := r.stamps(l)
-		if err == nil {
-			t.load(b.Get([]byte(piecesKey)), b.Get([]byte(filesKey)), stamps)
+	}
+	r.mu.Unlock()
+	files := map[int]stamp{}
+	for _, i := range checked {
+		s, err := stampOf(r.dir, t.layout.Files[i])
+		if err != nil {
+			return fmt.Errorf("write the record of verified pieces: %w", err)
 		}
+		files[i] = s
+	}
+	if len(pieces)+len(files) == 0 {
+		return nil
+	}
+	if err := r.save(hash, pieces, files); err != nil {
 		return err
-	})
-	if err != nil {
-		return false
 	}
-	for _, right := range t.right {
-		if !right {
-			return false
+	for i := range files {
+		delete(changed, i)
+	}
+	return nil
+}
+
+func (t *tally) isChecked(f File) bool {
+	begin, end := t.layout.FilePieces(f)
+	return !slices.Contains(t.known[begin:end], false)
+}
+
+// save writes which of the pieces are right by now.
+func (r *record) save(hash metainfo.Hash, pieces []int, files map[int]stamp) error {
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	before := make([]bool, len(pieces))
+	err := r.update(func(b *bbolt.Bucket) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		t := r.torrents[hash]
+		if t == nil {
+			return nil
+		}
+		for i, p := range pieces {
+			before[i], t.saved[p] = t.saved[p], t.right[p]
+		}
+		return t.store(b, pieces, files, false)
+	}, hash)
+	if err == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := len(pieces) - 1; i >= 0; i-- { // backwards: one may be there twice
+		if t := r.torrents[hash]; t != nil {
+			t.saved[pieces[i]] = before[i]
 		}
 	}
-	for _, f := range l.Files {
-		if statFile(dir, f).State != FileOK {
-			return false
-		}
-	}
-	return true
+	return fmt.Errorf("write the record of verified pieces: %w", err)
+}
+
+func (r *record) close() error {
+	return errors.Join(r.db.close(), r.lock.Close())
 }

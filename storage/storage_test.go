@@ -2,6 +2,7 @@ package storage
 
 import (
 	"crypto/sha1"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -116,79 +117,74 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// The record's life: what was checkpointed and sealed is trusted at the next open, as long as nobody touches the files.
+// The record's life: what was checkpointed is trusted at the next open, as long as nobody touches the files.
 func TestRecord(t *testing.T) {
 	hash := metainfo.Hash{1}
-	key := func(p int) metainfo.PieceKey { return metainfo.PieceKey{InfoHash: hash, Index: p} }
 	files := map[string]string{"a": strings.Repeat("a", 16), "b": strings.Repeat("b", 16)} // pieces 0, 1 and 2, 3
 	a := filepath.Join("set", "a")
+	chtimes := func(t *testing.T, dir string) {
+		if err := os.Chtimes(filepath.Join(dir, a), time.Time{}, time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct {
-		name  string
-		seal  bool
-		touch func(t *testing.T, dir string)
-		known [4]bool
-		right [4]bool
+		name    string
+		touch   func(t *testing.T, dir string)
+		recheck bool
+		known   [4]bool
+		right   [4]bool
 	}{
-		{"sealed", true, nil, [4]bool{true, true, true, true}, [4]bool{true, true, true, false}},
-		{"killed", false, nil, [4]bool{}, [4]bool{}},
-		{"changed", true, func(t *testing.T, dir string) {
-			if err := os.Chtimes(filepath.Join(dir, a), time.Time{}, time.Unix(1, 0)); err != nil {
-				t.Fatal(err)
-			}
-		}, [4]bool{false, false, true, true}, [4]bool{false, false, true, false}},
-		{"removed", true, func(t *testing.T, dir string) {
+		{"untouched", nil, false, [4]bool{true, true, true, true}, [4]bool{true, true, true, false}},
+		{"recheck", nil, true, [4]bool{}, [4]bool{}},
+		{"changed", chtimes, false, [4]bool{false, false, true, true}, [4]bool{false, false, true, false}},
+		{"removed", func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, a)); err != nil {
 				t.Fatal(err)
 			}
-		}, [4]bool{true, true, true, true}, [4]bool{false, false, true, false}},
+		}, false, [4]bool{true, true, true, true}, [4]bool{false, false, true, false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			_, l := dataset(t, dir, 8, files)
-			r, err := openRecord(dir, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
+			open := func() *record {
+				t.Helper()
+				r, err := openRecord(dir, KindFile, realSystem{}, slog.New(slog.DiscardHandler))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
 			}
-			if _, err := r.open(hash, l); err != nil {
-				t.Fatal(err)
+			r := open()
+			if _, changed, err := r.open(hash, l, false, false); err != nil || len(changed) != 2 {
+				t.Fatal(changed, err)
 			}
-			if got := r.get(key(3)); got.Ok {
+			if got := r.get(hash, 3); got.Ok {
 				t.Errorf("before a check: %+v", got)
 			}
-			var done []metainfo.PieceKey
-			for p := range 3 {
-				if err := r.set(key(p), true); err != nil {
+			changed := map[int]bool{0: true, 1: true}
+			for p := range 4 {
+				// A file is not vouched for before all of its pieces were checked.
+				if err := errors.Join(r.set(hash, p, p != 3), r.checkpoint(hash, []int{p}, changed)); err != nil {
 					t.Fatal(err)
 				}
-				done = append(done, key(p))
-			}
-			if err := r.set(key(3), false); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.checkpoint(done); err != nil {
-				t.Fatal(err)
-			}
-			if c.seal {
-				if err := r.seal(hash); err != nil {
-					t.Fatal(err)
+				if want := []int{2, 1, 1, 0}[p]; len(changed) != want {
+					t.Errorf("%d files wait after piece %d, want %d", len(changed), p, want)
 				}
 			}
-			if err := r.close(); err != nil {
+			if err := r.close(); err != nil { // what a kill would leave is no different
 				t.Fatal(err)
 			}
 			if c.touch != nil {
 				c.touch(t, dir)
 			}
-			if r, err = openRecord(dir, slog.New(slog.DiscardHandler)); err != nil {
-				t.Fatal(err)
-			}
+			r = open()
 			defer r.close()
-			if _, err = r.open(hash, l); err != nil {
+			if _, _, err := r.open(hash, l, c.recheck, false); err != nil {
 				t.Fatal(err)
 			}
 			var known, right [4]bool
 			for p := range 4 {
-				got := r.get(key(p))
+				got := r.get(hash, p)
 				known[p], right[p] = got.Ok, got.Complete
 			}
 			if known != c.known || right != c.right {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/urfave/cli/v3"
 
@@ -24,7 +25,7 @@ func downloadCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:42000, or host:port for TCP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line, compressed if it ends in .gz"},
 			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted"},
-		}, sessionFlags()...),
+		}, append(keepFlags(), sessionFlags()...)...),
 		Action: download,
 	}
 }
@@ -43,6 +44,20 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	selected, err := selection(cmd)
+	if err != nil {
+		return err
+	}
+	out, err := sampling(cmd, false)
+	if err != nil {
+		return err
+	}
+	if cmd.Bool("list") && !slices.ContainsFunc(sources, client.Source.IsMagnet) {
+		for _, s := range sources {
+			err = errors.Join(err, listFiles(out, s.Layout, selected))
+		}
+		return err
+	}
 	everybody := peers
 	for _, s := range sources {
 		if len(peers)+len(s.Peers)+len(listen) == 0 {
@@ -53,20 +68,29 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	if cmd.IsSet("trace") && len(sources) > 1 {
 		return usageErrorf("--trace: one torrent at a time")
 	}
-	store, err := storage.Open("file", cmd.String("output"), log)
-	if err != nil {
-		return err
+	var store storage.Store
+	if !cmd.Bool("list") {
+		store, err = openStore(cmd, selected, func(kind storage.Kind, opts ...storage.Option) (storage.Store, error) {
+			return storage.Open(kind, cmd.String("output"), log, opts...)
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, store.Close()) }()
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
 	session, closeSession, err := openSession(ctx, cmd, listen, everybody, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeSession()) }()
 
-	out, err := sampling(cmd, false)
-	if err != nil {
-		return err
+	if cmd.Bool("list") {
+		for _, s := range sources {
+			if err := describe(ctx, out, session, s, peers, selected); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	var trace io.Writer
 	if name := cmd.String("trace"); name != "" {
@@ -81,7 +105,7 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	var transfers []*client.Transfer
 	for _, s := range sources {
-		t, err := session.Add(s, store, client.Options{Peers: peers, Decided: out.decided(s), Trace: trace})
+		t, err := session.Add(s, store, client.Options{Peers: peers, Decided: out.decided(s), Trace: trace, Selection: selected})
 		if err != nil {
 			return err
 		}
@@ -92,6 +116,11 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	if err := follow(ctx, out, transfers); err != nil {
 		return err
+	}
+	if command := cmd.String("on-done"); command != "" {
+		if err := onDone(ctx, command, cmd.String("output"), transfers); err != nil {
+			return err
+		}
 	}
 	if cmd.Bool("seed-after") && ctx.Err() == nil {
 		out.say("complete; serving until interrupted")

@@ -21,7 +21,7 @@ func main() {
 		// A SCION address has a comma in it.
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
-			downloadCommand(), seedCommand(), createCommand(), infoCommand(), verifyCommand(),
+			downloadCommand(), seedCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
 			pathsCommand(), testbedCommand(), benchCommand(),
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // below

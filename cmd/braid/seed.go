@@ -23,6 +23,8 @@ func seedCommand() *cli.Command {
 			`{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrents' files or directories"},
+			storageFlag(),
+			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
 		}, sessionFlags()...),
 		Action: seed,
 	}
@@ -46,14 +48,19 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	dir := cmd.String("data")
+	kind, err := storageKind(cmd)
+	if err != nil {
+		return err
+	}
 	for _, s := range sources {
 		if s.IsMagnet() {
 			return usageErrorf("a magnet link cannot be seeded: name the .torrent file")
 		}
-		if storage.Trusted(dir, s.InfoHash, s.Layout) {
+		stored := storage.Stored{Kind: kind, Dir: dir, Hash: s.InfoHash, Layout: s.Layout}
+		if !cmd.Bool("recheck") && stored.Trusted() {
 			continue
 		}
-		r, err := check(ctx, out, s, dir)
+		r, err := check(ctx, out, stored)
 		if err != nil {
 			return err
 		}
@@ -66,7 +73,10 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeSession()) }()
-	store := storage.OpenVerified(dir, log)
+	store, err := storage.OpenVerifiedIn(kind, dir, log)
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	var transfers []*client.Transfer
 	for _, s := range sources {
@@ -82,12 +92,12 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 }
 
 // check hashes a torrent's data and shows how far it is.
-func check(ctx context.Context, out *display, s client.Source, dir string) (storage.Report, error) {
+func check(ctx context.Context, out *display, s storage.Stored) (storage.Report, error) {
 	var done, total atomic.Int64
 	total.Store(s.Layout.Length)
-	stop := out.counting("checking "+s.Name, &done, &total)
+	stop := out.counting("checking "+s.Layout.Name, &done, &total)
 	defer stop()
-	return storage.Check(ctx, s.Layout, dir, func(n int64) { raise(&done, n) })
+	return s.Check(ctx, func(n int64) { raise(&done, n) })
 }
 
 // raise sets a counter that several goroutines report to, which may be late.

@@ -19,6 +19,7 @@ func verifyCommand() *cli.Command {
 			"wrong speaks against both. Nothing is written.\n\n" + exitCodes,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrent's file or directory"},
+			storageFlag(),
 			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
 		},
 		Action: verify,
@@ -37,18 +38,21 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 		return usageErrorf("a magnet link does not say what the data should be: name the .torrent file")
 	}
 	out := newDisplay(cmd.Bool("json"), false)
-	r, err := check(ctx, out, s, cmd.String("data"))
+	kind, err := storageKind(cmd)
+	if err != nil {
+		return err
+	}
+	r, err := check(ctx, out, storage.Stored{Kind: kind, Dir: cmd.String("data"), Hash: s.InfoHash, Layout: s.Layout})
 	if err != nil {
 		return err
 	}
 	bad := 0
 	for _, f := range r.Files {
-		if f.State == storage.FileOK {
-			continue
-		}
-		bad++
 		if !out.json {
 			fmt.Printf("%-9s  %s\n", f.State, describeFile(f))
+		}
+		if f.State != storage.FileOK {
+			bad++
 		}
 	}
 	if out.json {

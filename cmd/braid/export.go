@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/storage"
+)
+
+func exportCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "export",
+		Usage:     "write the files of a torrent that is kept in a database",
+		ArgsUsage: "TORRENT",
+		Description: "Every piece is checked on its way. If some are missing, the files that have all of theirs are complete and the\n" +
+			"others end in .part; a download with --storage file into the same directory goes on from there.\n\n" + exitCodes,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "storage", Value: "bolt", Usage: "`KIND` of storage that the pieces are in: bolt"},
+			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that the torrent was downloaded into"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "write the files into `OUT`"},
+			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
+		},
+		Action: export,
+	}
+}
+
+func export(ctx context.Context, cmd *cli.Command) error {
+	if cmd.Args().Len() != 1 {
+		return usageErrorf("name one torrent; see braid export --help")
+	}
+	s, err := client.OpenSource(cmd.Args().First())
+	if err != nil {
+		return err
+	}
+	kind, err := storageKind(cmd)
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.IsMagnet():
+		return usageErrorf("a magnet link does not say what the data should be: name the .torrent file")
+	case kind != storage.KindBolt:
+		return usageErrorf("--storage %s keeps the files as they are; only bolt needs an export", kind)
+	}
+	out := newDisplay(cmd.Bool("json"), false)
+	var done, total atomic.Int64
+	total.Store(s.Layout.Length)
+	stop := out.counting("exporting "+s.Name, &done, &total)
+	stored := storage.Stored{Kind: kind, Dir: cmd.String("data"), Hash: s.InfoHash, Layout: s.Layout}
+	err = stored.Export(ctx, cmd.String("output"), logger(cmd), func(n int64) { raise(&done, n) })
+	stop()
+	if errors.Is(err, storage.ErrIncomplete) {
+		err = codedError{err, exitData}
+	}
+	if err != nil {
+		return err
+	}
+	if out.json {
+		out.emit(struct {
+			Event string `json:"event"`
+			Files int    `json:"files"`
+			Bytes int64  `json:"bytes"`
+		}{"exported", len(s.Layout.Files), s.Layout.Length})
+		return nil
+	}
+	fmt.Printf("%s: %d files written\n", plain(s.Name), len(s.Layout.Files))
+	return nil
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/storage"
+)
+
+func storageFlag() cli.Flag {
+	return &cli.StringFlag{Name: "storage", Value: "file", Usage: "`KIND` of storage: file, mmap (files mapped into memory), or bolt (a database in .braid; see braid export)"}
+}
+
+func storageKind(cmd *cli.Command) (storage.Kind, error) {
+	k, err := storage.ParseKind(cmd.String("storage"))
+	if err != nil {
+		return "", usageErrorf("--storage: %w", err)
+	}
+	return k, nil
+}
+
+// keepFlags say what a download takes and how it keeps it.
+func keepFlags() []cli.Flag {
+	return []cli.Flag{
+		storageFlag(),
+		&cli.StringSliceFlag{Name: "select", Usage: "download only files that match `GLOB`, by name (*.iso), directory (docs) or path (docs/*.pdf) (repeatable)"},
+		&cli.StringSliceFlag{Name: "priority", Usage: "`GLOB=LEVEL` is high, normal, low or skip for files that match; the last that matches counts (repeatable)"},
+		&cli.BoolFlag{Name: "sequential", Usage: "download in the order of the data, rather than rare pieces first"},
+		&cli.BoolFlag{Name: "list", Usage: "show the files, and which of them --select and --priority take, and end"},
+		&cli.BoolFlag{Name: "recheck", Usage: "hash all data that is there, whatever is recorded of it"},
+		&cli.StringFlag{Name: "on-done", Usage: "run `CMD` with the shell when a torrent is complete; BRAID_NAME, BRAID_INFO_HASH, BRAID_DIR and BRAID_BYTES are set"},
+	}
+}
+
+func selection(cmd *cli.Command) (client.Selection, error) {
+	s := client.Selection{Select: cmd.StringSlice("select"), Sequential: cmd.Bool("sequential")}
+	for _, p := range s.Select {
+		if err := client.CheckPattern(p); err != nil {
+			return s, usageErrorf("--select: %w", err)
+		}
+	}
+	for _, x := range cmd.StringSlice("priority") {
+		p, err := client.ParseFilePriority(x)
+		if err != nil {
+			return s, usageErrorf("--priority: %w", err)
+		}
+		s.Priorities = append(s.Priorities, p)
+	}
+	return s, nil
+}
+
+// openStore opens what the flags of a download ask for.
+func openStore(cmd *cli.Command, s client.Selection, open func(storage.Kind, ...storage.Option) (storage.Store, error)) (storage.Store, error) {
+	kind, err := storageKind(cmd)
+	if err != nil {
+		return nil, err
+	}
+	opts := []storage.Option{storage.Wanted(s.Wants)}
+	if cmd.Bool("recheck") {
+		opts = append(opts, storage.Recheck())
+	}
+	return open(kind, opts...)
+}
+
+// listFiles shows what is in a torrent.
+func listFiles(out *display, l storage.Layout, s client.Selection) error {
+	levels := []string{"skip", "low", "normal", "high"}
+	if out.json {
+		type entry struct {
+			storage.File
+			Priority string `json:"priority"`
+		}
+		files := []entry{}
+		for _, f := range l.Files {
+			files = append(files, entry{f, levels[s.Of(f.Path)]})
+		}
+		out.emit(struct {
+			Event   string  `json:"event"`
+			Torrent string  `json:"torrent"`
+			Files   []entry `json:"files"`
+		}{"files", l.Name, files})
+		return nil
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, f := range l.Files {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", levels[s.Of(f.Path)], bytesText(f.Length), plain(f.Path))
+	}
+	return w.Flush()
+}
+
+// describe asks peers what is behind magnet links, and shows it.
+func describe(ctx context.Context, out *display, session *client.Session, src client.Source, peers []client.Peer, s client.Selection) error {
+	layout := src.Layout
+	if src.IsMagnet() {
+		dir, err := os.MkdirTemp("", "braid-list-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		store := storage.OpenVerified(dir, slog.New(slog.DiscardHandler))
+		t, err := session.Add(src, store, client.Options{Peers: peers, Describe: true})
+		if err != nil {
+			return err
+		}
+		defer t.Close()
+		select {
+		case <-t.Done():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := t.Progress().Err; err != nil {
+			return err
+		}
+		layout, _ = t.Layout()
+	}
+	return listFiles(out, layout, s)
+}
+
+// onDone runs the user's command for each transfer that is complete, and waits for it.
+func onDone(ctx context.Context, command, dir string, transfers []*client.Transfer) error {
+	for _, t := range transfers {
+		p := t.Progress()
+		c := exec.CommandContext(ctx, "sh", "-c", command)
+		c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+		c.WaitDelay = 5 * time.Second
+		c.Stdout, c.Stderr = os.Stderr, os.Stderr // standard output is braid's own
+		c.Env = append(os.Environ(), "BRAID_NAME="+p.Name, "BRAID_INFO_HASH="+t.Source().InfoHash.HexString(),
+			"BRAID_DIR="+dir, "BRAID_BYTES="+strconv.FormatInt(p.Total, 10))
+		if err := c.Run(); err != nil {
+			return fmt.Errorf("--on-done for %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+package storage
+
+import (
+	"fmt"
+	"testing"
+)
+
+// go test -bench Storage ./storage; braid bench storage prints the same as a table.
+func BenchmarkStorage(b *testing.B) {
+	for _, c := range BenchCases(128 << 20) {
+		b.Run(fmt.Sprintf("%s/%s/%dKiB", c.Storage, c.Order, c.PieceLength>>10), func(b *testing.B) {
+			b.SetBytes(c.Bytes)
+			for b.Loop() {
+				r, err := Measure(b.Context(), c, b.TempDir())
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(r.WriteMBs, "write-MB/s")
+				b.ReportMetric(r.ReadMBs, "read-MB/s")
+				b.ReportMetric(r.CPUPerGB, "cpu-s/GB")
+				b.ReportMetric(r.PeakAnonMiB, "peak-MiB")
+			}
+		})
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	for _, storage := range []string{"limit", "file", "mmap", "bolt"} {
+		r, err := Measure(t.Context(), BenchCase{storage, "random", 256 << 10, 4 << 20}, fastDir(t))
+		if err != nil || r.WriteMBs <= 0 || r.ReadMBs <= 0 || r.CPUPerGB <= 0 {
+			t.Errorf("%s: %+v, %v", storage, r, err)
+		}
+	}
+}

@@ -1,0 +1,546 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/anacrolix/torrent/metainfo"
+	"go.etcd.io/bbolt"
+)
+
+// powerLoss is a system whose disk, when the power fails, has of each file what was synced, and of what was written since
+// any part or none, page by page. It keeps the synced content of each file beside the directory.
+//
+// bbolt syncs its data pages, then writes its meta page, and syncs that. A failure in the middle of a transaction is
+// either before the first sync is through, with any of the data pages and no meta, or after it, with all of them.
+type powerLoss struct {
+	realSystem
+	dir    string
+	random *rand.Rand
+	t      *testing.T
+	crash  func(image string) // called with a directory as it would be found
+
+	mu      sync.Mutex
+	durable map[string]kept // by path below dir; no entry: it is not there after a crash
+}
+
+type kept struct {
+	data []byte
+	mod  fs.FileInfo
+}
+
+// fastDir is a directory in memory, if there is one: syncs of a disk take most of the time of these tests, and a real one
+// proves nothing that the simulated loss does not.
+func fastDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "braid-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+const diskPage = 4096
+
+// sync brings a file, or the names in a directory, to disk.
+func (p *powerLoss) sync(f *os.File) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.crashNow(nil) // just before
+	st, err := f.Stat()
+	if err != nil || st.IsDir() {
+		return err
+	}
+	rel, err := filepath.Rel(p.dir, p.nameOf(st))
+	if err != nil {
+		return err
+	}
+	p.keep(rel)
+	return nil
+}
+
+// nameOf finds the present name of an open file, which may have been renamed.
+func (p *powerLoss) nameOf(want fs.FileInfo) (name string) {
+	err := filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if st, err := d.Info(); err == nil && os.SameFile(st, want) {
+			name = path
+		}
+		return nil
+	})
+	if err != nil || name == "" {
+		p.t.Error("a file without a name was synced:", err)
+	}
+	return name
+}
+
+func (p *powerLoss) keep(rel string) {
+	b, err := os.ReadFile(filepath.Join(p.dir, rel))
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	st, err := os.Stat(filepath.Join(p.dir, rel))
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	p.durable[rel] = kept{b, st}
+}
+
+func (p *powerLoss) syncAll(*os.File) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.crashNow(nil)
+	for _, rel := range p.files() {
+		if !strings.HasSuffix(rel, ".db") {
+			p.keep(rel)
+		}
+	}
+	return nil
+}
+
+func (p *powerLoss) files() (out []string) {
+	err := filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			rel, _ := filepath.Rel(p.dir, path)
+			out = append(out, rel)
+		}
+		return err
+	})
+	if err != nil {
+		p.t.Error(err)
+	}
+	return out
+}
+
+func (p *powerLoss) update(db *bbolt.DB, do func(tx *bbolt.Tx) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rel, err := filepath.Rel(p.dir, db.Path())
+	if err != nil {
+		return err
+	}
+	p.crashNow(nil)
+	if _, ok := p.durable[rel]; !ok {
+		p.keep(rel) // bbolt has synced it when it made it
+	}
+	before := p.durable[rel].data
+	if err := db.Update(do); err != nil {
+		return err
+	}
+	p.keep(rel)
+	after := p.durable[rel].data
+	for range 2 {
+		// Some data pages and no meta; all data pages and a meta of which some sectors were written.
+		half := make([]byte, len(after))
+		copy(half, before)
+		metaTorn := p.random.IntN(2) == 0
+		for off := 2 * diskPage; off < len(after); off += diskPage {
+			if metaTorn || p.random.IntN(2) == 0 {
+				copy(half[off:off+diskPage], after[off:])
+			}
+		}
+		if metaTorn {
+			for off := 0; off < 2*diskPage; off += 512 {
+				if p.random.IntN(2) == 0 {
+					copy(half[off:off+512], after[off:])
+				}
+			}
+		}
+		p.crashNow(map[string][]byte{rel: half})
+	}
+	return nil
+}
+
+// crashNow shows what would be found. instead has files in the middle of a transaction.
+func (p *powerLoss) crashNow(instead map[string][]byte) {
+	image := fastDir(p.t)
+	put := func(rel string, b []byte, st fs.FileInfo) {
+		name := filepath.Join(image, rel)
+		err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, b, 0o644),
+			os.Chtimes(name, st.ModTime(), st.ModTime()))
+		if err != nil {
+			p.t.Error(err)
+		}
+	}
+	live := map[string]bool{}
+	for _, rel := range p.files() {
+		live[rel] = true
+		now, err := os.ReadFile(filepath.Join(p.dir, rel))
+		if err != nil {
+			p.t.Error(err)
+			return
+		}
+		st, err := os.Stat(filepath.Join(p.dir, rel))
+		if err != nil {
+			p.t.Error(err)
+			return
+		}
+		was, ok := p.durable[rel]
+		if !ok { // perhaps under its former name
+			was, ok = p.durable[rel+partSuffix]
+		}
+		if !ok {
+			was, ok = p.durable[strings.TrimSuffix(rel, partSuffix)]
+		}
+		switch {
+		case instead[rel] != nil:
+			put(rel, instead[rel], st)
+		case strings.HasSuffix(rel, ".db"):
+			if ok {
+				put(rel, was.data, was.mod)
+			}
+		case !ok && p.random.IntN(2) == 0: // not even its name is there
+		default:
+			// The size and the time may be the newest, though the data is not.
+			info := st
+			if ok && p.random.IntN(2) == 0 {
+				info = was.mod
+			}
+			b := make([]byte, info.Size())
+			copy(b, was.data)
+			for off := 0; off < len(b); off += diskPage {
+				if off < len(now) && p.random.IntN(2) == 0 {
+					copy(b[off:min(len(b), off+diskPage)], now[off:])
+				}
+			}
+			put(rel, b, info)
+		}
+	}
+	p.crash(image)
+}
+
+// At every point where the power could fail, no piece is held to be right that is not, and the download can go on.
+func TestPowerLoss(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind Kind) {
+		points, claimed := 0, 0
+		for seed := uint64(0); points < 200; seed++ {
+			random := rand.New(rand.NewPCG(seed, 2))
+			lengths := []int64{40_000, 3000, 0, -(5000)}
+			for range random.IntN(25) {
+				lengths = append(lengths, 1+random.Int64N(9000))
+			}
+			info, l, data := shape(t, 12_000, lengths...)
+			dir := fastDir(t)
+			sys := &powerLoss{dir: dir, random: random, t: t, durable: map[string]kept{}}
+			sys.crash = func(image string) {
+				points++
+				s, tor := openStore(t, kind, image, info)
+				for p := range l.Pieces() {
+					mp := info.Piece(p)
+					impl := tor.Piece(mp)
+					if !impl.Completion().Complete {
+						continue
+					}
+					claimed++
+					got := make([]byte, mp.Length())
+					if _, err := impl.ReadAt(got, 0); err != nil || !bytes.Equal(got, data[mp.Offset():mp.Offset()+mp.Length()]) {
+						t.Errorf("seed %d, point %d: piece %d is falsely complete: %v", seed, points, p, err)
+					}
+				}
+				closeStore(t, s, tor)
+			}
+			s, tor := openStore(t, kind, dir, info, func(o *options) { o.system = sys })
+			for i, p := range random.Perm(l.Pieces()) {
+				if err := writePiece(tor, info, data, p); err != nil {
+					t.Fatal(err)
+				}
+				if i > 0 && random.IntN(8) == 0 { // found wrong later, and fetched again
+					if err := errors.Join(tor.Piece(info.Piece(p)).MarkNotComplete(), writePiece(tor, info, data, p)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if random.IntN(3) == 0 {
+					if err := tor.Piece(info.Piece(p)).(piece).torrent.sync(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			closeStore(t, s, tor)
+		}
+		if claimed < points/2 {
+			t.Errorf("only %d pieces were there at %d points: this shows nothing", claimed, points)
+		}
+		t.Logf("%d points, %d pieces checked", points, claimed)
+	})
+}
+
+// A damaged database never ends the process, nor makes a piece count that is not right, nor is in the way of the next
+// start.
+func TestDamagedDatabases(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind Kind) {
+		info, l, data := shape(t, 30_000, repeat(5000, 40)...)
+		master := fastDir(t)
+		s, tor := openStore(t, kind, master, info)
+		for p := range l.Pieces() {
+			if err := writePiece(tor, info, data, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closeStore(t, s, tor)
+		files := []string{recordDir + "/" + recordName}
+		if kind == KindBolt {
+			files = append(files, boltPath(metainfo.Hash{9}))
+		}
+		random := rand.New(rand.NewPCG(5, uint64(len(kind))))
+		aside := 0
+		for i := range 200 {
+			dir := fastDir(t)
+			if err := os.CopyFS(dir, os.DirFS(master)); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range l.Files { // as they were left
+				st, err := os.Stat(filepath.Join(master, f.Path))
+				if err == nil {
+					err = os.Chtimes(filepath.Join(dir, f.Path), st.ModTime(), st.ModTime())
+				}
+				if err != nil && kind != KindBolt {
+					t.Fatal(err)
+				}
+			}
+			name := filepath.Join(dir, files[random.IntN(len(files))])
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i%3 == 0 {
+				b = b[:random.IntN(len(b))]
+			} else {
+				// Most in the first pages' heads and elements, where they hurt.
+				at := random.IntN(len(b))
+				if i%3 == 1 {
+					at = at / diskPage * diskPage
+					at += random.IntN(120)
+				}
+				b[at] ^= 1 << random.IntN(8)
+			}
+			if err := os.WriteFile(name, b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				s, tor := openStore(t, kind, dir, info)
+				for p := range l.Pieces() {
+					impl := tor.Piece(info.Piece(p))
+					if !impl.Completion().Ok {
+						hashAndMark(t, impl, info, p)
+					}
+					if !impl.Completion().Complete {
+						if err := writePiece(tor, info, data, p); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				closeStore(t, s, tor)
+			}
+			found, err := filepath.Glob(filepath.Join(dir, recordDir, "*.damaged-*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			aside += len(found)
+			if r, err := (Stored{kind, dir, metainfo.Hash{9}, l}).Check(t.Context(), nil); err != nil || !r.Complete() {
+				t.Fatalf("damage %d: %+v, %v", i, r.GoodPieces(), err)
+			}
+		}
+		if aside < 20 {
+			t.Errorf("%d of 200 damaged databases were set aside: the damage does not hurt", aside)
+		}
+		t.Logf("%d of 200 set aside", aside)
+	})
+}
+
+// full is a system whose disk takes only so many bytes.
+type full struct {
+	realSystem
+	mu   sync.Mutex
+	room int
+}
+
+func (f *full) take(n int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.room -= n; f.room < 0 {
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+func (f *full) write(file *os.File, b []byte, off int64) (int, error) {
+	if err := f.take(len(b)); err != nil {
+		return 0, err
+	}
+	return f.realSystem.write(file, b, off)
+}
+
+func (f *full) prepare(file *os.File, mapped []byte, off int64) error {
+	if err := f.take(len(mapped)); err != nil {
+		return err
+	}
+	return f.realSystem.prepare(file, mapped, off)
+}
+
+func (f *full) update(db *bbolt.DB, do func(tx *bbolt.Tx) error) error {
+	if err := f.take(diskPage); err != nil {
+		return err
+	}
+	return f.realSystem.update(db, do)
+}
+
+// A disk that is full fails the writes, says so, and nothing that fails is ever in the record.
+func TestDiskFull(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind Kind) {
+		info, l, data := shape(t, 32<<10, 100_000, 200_000, 50)
+		dir := fastDir(t)
+		sys := &full{room: 150_000}
+		if kind == KindBolt {
+			sys.room = 6 * diskPage
+		}
+		s, tor := openStore(t, kind, dir, info, func(o *options) { o.system = sys })
+		failed := 0
+		once := func() (failed int) {
+			for p := range l.Pieces() {
+				if tor.Piece(info.Piece(p)).Completion().Complete {
+					continue
+				}
+				err := writePiece(tor, info, data, p)
+				err = errors.Join(err, tor.Piece(info.Piece(p)).(piece).torrent.sync())
+				if err != nil {
+					failed++
+					if !IsFull(err) {
+						t.Errorf("piece %d: %v", p, err)
+					}
+				}
+			}
+			return failed
+		}
+		if failed = once(); failed == 0 || failed == l.Pieces() {
+			t.Fatalf("%d of %d failed", failed, l.Pieces())
+		}
+		if err := HasRoom(s); kind != KindBolt && !IsFull(err) {
+			t.Errorf("room on a full disk: %v", err)
+		}
+		sys.room = 1 << 30
+		if err := HasRoom(s); err != nil {
+			t.Error(err)
+		}
+		for range 3 { // what failed behind its back is told later
+			once()
+		}
+		closeStore(t, s, tor)
+		if r, err := (Stored{kind, dir, metainfo.Hash{9}, l}).Check(t.Context(), nil); err != nil || !r.Complete() {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// Data that goes away while it is served is an error, never the end of the process, and is fetched again by a download.
+func TestDataGoesAway(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		harm func(t *testing.T, name string)
+	}{
+		{"cut short", func(t *testing.T, name string) {
+			if err := os.Truncate(name, 10_000); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"emptied", func(t *testing.T, name string) {
+			if err := os.Truncate(name, 0); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachKind(t, func(t *testing.T, kind Kind) {
+				info, l, data := shape(t, 64<<10, 700_000)
+				dir := fastDir(t)
+				s, tor := openStore(t, kind, dir, info)
+				for p := range l.Pieces() {
+					if err := writePiece(tor, info, data, p); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := tor.Piece(info.Piece(0)).(piece).torrent.sync(); err != nil {
+					t.Fatal(err)
+				}
+				c.harm(t, filepath.Join(dir, filepath.FromSlash(countedFiles(kind, metainfo.Hash{9}, l).Files[0].Path)))
+				last := tor.Piece(info.Piece(l.Pieces() - 1))
+				_, err := last.ReadAt(make([]byte, 100), 0)
+				if err == nil {
+					t.Error("data that is gone can be read")
+				}
+				if kind == KindBolt {
+					if !errors.Is(err, errDamaged) {
+						t.Errorf("error %v", err)
+					}
+				} else if !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Errorf("error %v", err)
+				}
+				if last.Completion().Complete {
+					t.Error("a piece that is gone is still complete")
+				}
+				err = errors.Join(tor.Close(), s.Close())
+				if kind != KindBolt && err != nil {
+					t.Error(err)
+				}
+				s, tor = openStore(t, kind, dir, info) // no crash loop
+				closeStore(t, s, tor)
+			})
+		})
+	}
+}
+
+// A directory that may only be read can be served from, and not be downloaded into.
+func TestReadOnlyDirectory(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Log("root may write everywhere: the refusal is not tried")
+	}
+	info, l, data := shape(t, 32<<10, 100_000)
+	dir := fastDir(t)
+	s, tor := openStore(t, KindFile, dir, info)
+	for p := range l.Pieces() {
+		if err := writePiece(tor, info, data, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeStore(t, s, tor)
+	if err := os.RemoveAll(filepath.Join(dir, recordDir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(filepath.Join(dir, l.Files[0].Path), 0o444), os.Chmod(dir, 0o555)); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(dir, 0o755)
+	if _, err := Open(KindFile, dir, slog.New(slog.DiscardHandler)); os.Geteuid() != 0 && (err == nil || !strings.Contains(err.Error(), "may write")) {
+		t.Errorf("a download into it: %v", err)
+	}
+	for _, kind := range []Kind{KindFile, KindMmap} {
+		v, err := OpenVerifiedIn(kind, dir, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tor, err := v.OpenTorrent(t.Context(), info, metainfo.Hash{9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 1000)
+		if _, err := tor.Piece(info.Piece(1)).ReadAt(got, 5); err != nil || !bytes.Equal(got, data[32<<10+5:][:1000]) {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if err := tor.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

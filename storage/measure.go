@@ -1,0 +1,253 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/anacrolix/torrent/metainfo"
+)
+
+// BenchCase is one measurement.
+type BenchCase struct {
+	Storage     string `json:"storage"` // a Kind, or "limit": pwrite and pread into one file, without anything else
+	Order       string `json:"order"`   // of the pieces: "sequential" or "random"
+	PieceLength int64  `json:"piece_length"`
+	Bytes       int64  `json:"bytes"`
+}
+
+// BenchResult is what a case took. The disk is synced at the end of writing, which counts.
+type BenchResult struct {
+	BenchCase
+	WriteMBs    float64 `json:"write_mb_s"` // 10^6 bytes a second
+	ReadMBs     float64 `json:"read_mb_s"`
+	CPUPerGB    float64 `json:"cpu_s_per_gb"` // of writing and reading 10^9 bytes, user and system
+	AllocBytes  uint64  `json:"alloc_bytes"`
+	PeakAnonMiB float64 `json:"peak_anon_mib"` // memory that is not a file's, beyond what there was before
+}
+
+// BenchCases are all cases with that many bytes each. Cases that are to be compared stand side by side.
+func BenchCases(bytes int64) (out []BenchCase) {
+	for _, piece := range []int64{256 << 10, 1 << 20, 4 << 20, 16 << 20} {
+		for _, order := range []string{"sequential", "random"} {
+			for _, kind := range []string{"limit", string(KindFile), string(KindMmap), string(KindBolt)} {
+				out = append(out, BenchCase{kind, order, piece, max(bytes, piece)})
+			}
+		}
+	}
+	return out
+}
+
+const benchBlock = 16 << 10
+
+// Measure writes and reads a torrent below dir, in blocks as they come from peers, with the calls that the engine makes,
+// hashing excluded.
+func Measure(ctx context.Context, c BenchCase, dir string) (r BenchResult, err error) {
+	dir, err = os.MkdirTemp(dir, "braid-bench-")
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r.BenchCase = c
+	pieces := int(c.Bytes / c.PieceLength)
+	c.Bytes = int64(pieces) * c.PieceLength
+	order := make([]int, pieces)
+	for i := range order {
+		order[i] = i
+	}
+	if c.Order == "random" {
+		rand.New(rand.NewPCG(1, 2)).Shuffle(pieces, func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	var m medium
+	if c.Storage == "limit" {
+		m, err = newPlain(filepath.Join(dir, "plain"), c.PieceLength)
+	} else {
+		m, err = newBacked(ctx, Kind(c.Storage), dir, c)
+	}
+	if err != nil {
+		return r, err
+	}
+	runtime.GC()
+	mem := watchMemory()
+	cpu, start, allocs := cpuSeconds(), time.Now(), allocated()
+	b := make([]byte, benchBlock)
+	for i := range b {
+		b[i] = byte(i * 7)
+	}
+	each := func(do func(piece int, off int64) error, after func(piece int) error) error {
+		for _, p := range order {
+			for off := int64(0); off < c.PieceLength; off += benchBlock {
+				if err := do(p, off); err != nil {
+					return err
+				}
+			}
+			if err := errors.Join(after(p), ctx.Err()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err = each(func(p int, off int64) error { return m.write(p, b, off) }, m.done); err == nil {
+		err = m.sync()
+	}
+	written := time.Since(start)
+	start = time.Now()
+	if err == nil {
+		err = each(func(p int, off int64) error { return m.read(p, b, off) }, func(int) error { return nil })
+	}
+	read := time.Since(start)
+	r.CPUPerGB = (cpuSeconds() - cpu) / (float64(c.Bytes) / 1e9)
+	r.AllocBytes = allocated() - allocs
+	r.PeakAnonMiB = mem()
+	r.WriteMBs = float64(c.Bytes) / 1e6 / written.Seconds()
+	r.ReadMBs = float64(c.Bytes) / 1e6 / read.Seconds()
+	return r, errors.Join(err, m.close())
+}
+
+// medium is what is measured.
+type medium interface {
+	write(piece int, b []byte, off int64) error
+	done(piece int) error
+	sync() error
+	read(piece int, b []byte, off int64) error
+	close() error
+}
+
+// plain is the limit.
+type plain struct {
+	f     *os.File
+	piece int64
+}
+
+func newPlain(name string, pieceLength int64) (*plain, error) {
+	f, err := os.Create(name)
+	return &plain{f, pieceLength}, err
+}
+
+func (p *plain) at(piece int, off int64) int64 { return int64(piece)*p.piece + off }
+func (p *plain) write(piece int, b []byte, off int64) error {
+	_, err := p.f.WriteAt(b, p.at(piece, off))
+	return err
+}
+func (p *plain) done(int) error { return nil }
+func (p *plain) sync() error    { return p.f.Sync() }
+func (p *plain) read(piece int, b []byte, off int64) error {
+	_, err := p.f.ReadAt(b, p.at(piece, off))
+	return err
+}
+func (p *plain) close() error { return p.f.Close() }
+
+// backed is a backend.
+type backed struct {
+	store Store
+	t     *torrent
+	piece int64
+}
+
+func newBacked(_ context.Context, kind Kind, dir string, c BenchCase) (*backed, error) {
+	info := &metainfo.Info{Name: "bench", PieceLength: c.PieceLength, Length: c.Bytes,
+		Pieces: make([]byte, 20*(c.Bytes/c.PieceLength))}
+	l, err := NewLayout(info)
+	if err != nil {
+		return nil, err
+	}
+	s, err := Open(kind, dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.(*store).open(l, metainfo.Hash{1})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return &backed{s, t, c.PieceLength}, nil
+}
+
+func (m *backed) at(p int) piece { return piece{m.t, p, int64(p) * m.piece} }
+func (m *backed) write(p int, b []byte, off int64) error {
+	_, err := m.at(p).WriteAt(b, off)
+	return err
+}
+
+// done lets the next piece begin while the last blocks of this one are on their way, as peers do.
+func (m *backed) done(p int) error { return m.at(p).MarkComplete() }
+func (m *backed) sync() error {
+	for p := range m.t.layout.Pieces() {
+		if err := m.t.writer.settle(p); err != nil {
+			return err
+		}
+	}
+	return m.t.sync()
+}
+func (m *backed) read(p int, b []byte, off int64) error {
+	_, err := m.at(p).ReadAt(b, off)
+	return err
+}
+func (m *backed) close() error { return errors.Join(m.t.close(), m.store.Close()) }
+
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// watchMemory looks at the process's anonymous memory until the returned function is called, which says by how many MiB
+// it grew at most. Where the system does not tell, that is 0.
+func watchMemory() func() float64 {
+	now := func() int64 {
+		f, err := os.Open("/proc/self/status")
+		if err != nil {
+			return 0
+		}
+		defer f.Close()
+		b, _ := io.ReadAll(f)
+		_, rest, _ := strings.Cut(string(b), "RssAnon:")
+		kb, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		n, _ := strconv.ParseInt(kb, 10, 64)
+		return n
+	}
+	before := now()
+	peak := before
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				peak = max(peak, now())
+			}
+		}
+	})
+	return func() float64 {
+		close(stop)
+		done.Wait()
+		return float64(peak-before) / 1024
+	}
+}
+
+// String is for tables.
+func (c BenchCase) String() string {
+	return fmt.Sprintf("%s %s %d KiB", c.Storage, c.Order, c.PieceLength>>10)
+}

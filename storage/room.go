@@ -1,0 +1,40 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// IsFull tells whether an error says that the disk, or the user's share of it, is full.
+func IsFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// roomWanted is what must fit on the disk before a download goes on that has stopped for want of room: blocks that wait,
+// and the record.
+const roomWanted = 2 * maxBehind * 16 << 10
+
+// HasRoom tells whether there is room again on the disk of a store from Open. It tries: free blocks that the system
+// counts may be kept for others. What it needs is given back at once.
+func HasRoom(st Store) error {
+	s, ok := st.(*store)
+	if !ok {
+		return nil
+	}
+	f, err := os.CreateTemp(filepath.Join(s.dir, recordDir), "room-")
+	if err != nil {
+		return fmt.Errorf("look for room: %w", err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	b := make([]byte, 1<<20)
+	for off := int64(0); off < roomWanted; off += int64(len(b)) {
+		if _, err := s.options.system.write(f, b, off); err != nil {
+			return fmt.Errorf("look for room: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/anacrolix/torrent/metainfo"
+	"go.etcd.io/bbolt"
+)
+
+// Stored is where the data of a torrent is kept, or should be.
+type Stored struct {
+	Kind   Kind
+	Dir    string
+	Hash   metainfo.Hash
+	Layout Layout
+}
+
+// Trusted tells whether the record in dir vouches for all of the data of a torrent in files.
+func Trusted(dir string, hash metainfo.Hash, l Layout) bool {
+	return Stored{KindFile, dir, hash, l}.Trusted()
+}
+
+// Trusted tells whether the record vouches for all of the data, without hashing and without changing anything.
+func (s Stored) Trusted() bool {
+	kind, dir, hash, l := s.Kind, s.Dir, s.Hash, s.Layout
+	lock, err := lockDir(dir, false, 0)
+	if err != nil {
+		return false
+	}
+	defer lock.Close()
+	name := filepath.Join(dir, recordDir, recordName)
+	if _, err := os.Stat(name); err != nil {
+		return false
+	}
+	counted := countedFiles(kind, hash, l)
+	now, err := stamps(dir, counted)
+	if err != nil {
+		return false
+	}
+	t := newTally(counted)
+	db, err := openBolt(name, &bbolt.Options{Timeout: 100 * time.Millisecond, ReadOnly: true}, nil)
+	if err != nil {
+		return false
+	}
+	defer db.close()
+	err = db.view(func(tx *bbolt.Tx) error {
+		t.load(tx.Bucket(bucketName(hash, kind)), now)
+		return nil
+	})
+	if err != nil || slices.Contains(t.right, false) {
+		return false
+	}
+	for _, f := range l.Files {
+		if kind != KindBolt && statFile(dir, f).State != FileOK {
+			return false
+		}
+	}
+	return true
+}
+
+// ErrIncomplete is in errors about data of which pieces are missing or wrong.
+var ErrIncomplete = errors.New("pieces are missing or wrong")
+
+// Check is the function of this name, for any backend. For a database, what it says of a file is what the file would be
+// after an export.
+func (s Stored) Check(ctx context.Context, progress func(bytes int64)) (Report, error) {
+	if s.Kind != KindBolt {
+		return Check(ctx, s.Layout, s.Dir, progress)
+	}
+	l := s.Layout
+	r := Report{Good: make([]bool, l.Pieces()), Files: make([]FileReport, len(l.Files))}
+	err := s.eachPiece(ctx, func(piece int, data []byte, err error) error {
+		r.Good[piece] = err == nil
+		return nil
+	}, progress)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return Report{}, fmt.Errorf("check %s in %s: %w", l.Name, s.Dir, err)
+	}
+	present := make([]bool, len(l.Files))
+	for i, f := range l.Files {
+		begin, end := l.FilePieces(f)
+		present[i] = begin == end || slices.Contains(r.Good[begin:end], true)
+		r.Files[i] = FileReport{File: f, State: FileOK}
+		if !present[i] {
+			r.Files[i].State = FileMissing
+		}
+	}
+	judge(l, r, present)
+	return r, nil
+}
+
+// eachPiece reads and hashes the pieces in a database. do is called from several goroutines, with an error if the piece
+// is not there or not right.
+func (s Stored) eachPiece(ctx context.Context, do func(piece int, data []byte, err error) error, progress func(int64)) error {
+	db, err := openBoltReader(s.Dir, s.Layout, s.Hash)
+	if err != nil {
+		return err
+	}
+	var done atomic.Int64
+	err = hashPieces(ctx, s.Layout, func() source { return &placeReader{place: db, layout: s.Layout} },
+		func(piece int, data []byte, sum [sha1.Size]byte, err error) error {
+			if err == nil && !bytes.Equal(sum[:], s.Layout.pieceHash(piece)) {
+				err = errors.New("wrong")
+			}
+			if err := do(piece, data, err); err != nil {
+				return err
+			}
+			_, n := s.Layout.PieceRange(piece)
+			if n := done.Add(n); progress != nil {
+				progress(n)
+			}
+			return nil
+		})
+	return errors.Join(err, db.close())
+}
+
+// placeReader reads pieces out of a place.
+type placeReader struct {
+	place  place
+	layout Layout
+	buf    []byte
+}
+
+func (r *placeReader) read(piece int) ([]byte, error) {
+	off, n := r.layout.PieceRange(piece)
+	if r.buf == nil {
+		r.buf = make([]byte, min(r.layout.PieceLength, r.layout.Length))
+	}
+	return r.buf[:n], r.place.read(r.buf[:n], off)
+}
+
+func (r *placeReader) close() {}
+
+// Export writes the files of a torrent that is kept in a database into a directory, checking every piece on its way. If
+// pieces are missing or wrong, the files that have all of theirs are complete, the others end in .part, and the error is
+// ErrIncomplete. What is in the directory already and right is kept. progress may be nil.
+func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progress func(bytes int64)) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("export %s: %w", s.Layout.Name, err)
+		}
+	}()
+	if s.Kind != KindBolt {
+		return fmt.Errorf("storage %s keeps the files as they are", s.Kind)
+	}
+	st, err := Open(KindFile, out, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	t, err := st.(*store).open(s.Layout, s.Hash)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	var bad atomic.Int64
+	err = s.eachPiece(ctx, func(index int, data []byte, err error) error {
+		if err != nil {
+			bad.Add(1)
+			return nil //nolint:nilerr // the others are exported; the number says what is missing
+		}
+		off, _ := s.Layout.PieceRange(index)
+		p := piece{t, index, off}
+		if p.Completion().Complete {
+			return nil
+		}
+		if _, err := p.WriteAt(data, 0); err != nil {
+			return err
+		}
+		if err := t.writer.settle(index); err != nil {
+			return err
+		}
+		return p.MarkComplete()
+	}, progress)
+	if n := bad.Load(); err == nil && n > 0 {
+		err = fmt.Errorf("%w: %d of %d", ErrIncomplete, n, s.Layout.Pieces())
+	}
+	return err
+}
