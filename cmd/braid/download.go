@@ -17,7 +17,7 @@ import (
 func downloadCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "download",
-		Usage:     "download torrents from peers, over all their paths",
+		Usage:     "download torrents from peers that are named or that trackers know, over all their paths",
 		ArgsUsage: "TORRENT|MAGNET...",
 		Description: "Downloads .torrent files and magnet links. Files end in .part until they are complete. Ctrl-C stops cleanly,\n" +
 			"and the same command goes on where it was.\n\n" + exitCodes,
@@ -45,10 +45,16 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	everybody := peers
-	for _, s := range sources {
+	torrents, err := announcedSources(cmd, sources, log)
+	if err != nil {
+		return err
+	}
+	everybody, onlyTrackers := peers, false
+	for i, s := range sources {
 		if len(peers)+len(s.Peers)+len(listen) == 0 {
-			return usageErrorf("nobody to download %s from: name a peer with --peer", s.Name)
+			if onlyTrackers = true; len(torrents[i].tiers) == 0 {
+				return usageErrorf("nobody to download %s from: name a peer with --peer or a tracker with --tracker", s.Name)
+			}
 		}
 		everybody = append(everybody[:len(everybody):len(everybody)], s.Peers...)
 	}
@@ -60,11 +66,16 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	session, closeSession, err := openSession(ctx, cmd, listen, everybody, log)
+	session, host, closeSession, err := openSession(ctx, cmd, listen, everybody, onSCION(torrents), log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeSession()) }()
+	trackers, err := openAnnouncing(ctx, session, host, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, trackers.close()) }()
 
 	out := newDisplay(cmd.Bool("json"), false)
 	var trace io.Writer
@@ -86,6 +97,9 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 			return err
 		}
 		transfers = append(transfers, t)
+	}
+	if err := trackers.announceAll(transfers, torrents, false, onlyTrackers); err != nil {
+		return err
 	}
 	if len(listen) > 0 {
 		out.ready(session.Listening())

@@ -27,7 +27,7 @@ func sessionFlags() []cli.Flag {
 		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that SCION peers know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
-	}, scionFlags()...)
+	}, slices.Concat(announceFlags(), scionFlags())...)
 }
 
 // logger writes warnings, and more if the user asks for it.
@@ -73,22 +73,23 @@ func openSources(cmd *cli.Command) ([]client.Source, error) {
 	return out, nil
 }
 
-// openSession opens a session, with SCION if one of the addresses is SCION's or a flag asks for it. The returned
-// function closes both.
-func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.Peer, log *slog.Logger) (*client.Session, func() error, error) {
+// openSession opens a session, with SCION if one of the addresses is SCION's or a flag asks for it; if only trackers are on
+// SCION, then if that is possible. The returned host is nil without SCION; the function closes both.
+func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.Peer, trackers bool, log *slog.Logger) (*client.Session, *scionnet.Host, func() error, error) {
 	selector, err := openSelector(cmd)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if n := cmd.Int("max-paths"); n < 1 {
-		return nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
+		return nil, nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
 	}
 	cfg := client.Config{Listen: listen, Selector: selector, MaxPaths: cmd.Int("max-paths"), Logger: log}
 	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
-	if cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION) {
+	asked := cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION)
+	if asked || trackers {
 		c, err := scionConfig(cmd, log)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		for _, p := range listen {
 			if a, ok := p.SCION(); ok {
@@ -101,8 +102,14 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 			}
 		}
 		if cfg.Host, err = scionnet.Open(ctx, c); err != nil {
-			return nil, nil, err
+			if asked {
+				return nil, nil, nil, err
+			}
+			log.Warn("trackers on SCION are not asked: this host has no SCION", "error", err)
+			cfg.Host = nil
 		}
+	}
+	if cfg.Host != nil {
 		if slices.ContainsFunc(listen, isSCION) {
 			if err := cfg.Host.AnswerEcho(); err != nil {
 				log.Info("scion ping will get no answer from this braid", "error", err)
@@ -110,7 +117,7 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		}
 		if cfg.Identity, err = loadIdentity(cmd.String("identity"), log); err != nil {
 			cfg.Host.Close()
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	s, err := client.New(ctx, cfg)
@@ -118,9 +125,9 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		if cfg.Host != nil {
 			cfg.Host.Close()
 		}
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return s, func() error {
+	return s, cfg.Host, func() error {
 		err := s.Close()
 		if cfg.Host != nil {
 			if e := cfg.Host.Close(); err == nil {
