@@ -153,7 +153,14 @@ func (t *tier) goodbye() {
 	for _, s := range t.trackers {
 		if s.known {
 			all.Go(func() {
-				if _, err := s.ask.announce(ctx, t.announcer.announceOf(s, wire.Stopped)); err != nil {
+				var err error
+				if t.announcer.completed.Load() && !s.finished { // it came with the end
+					_, err = s.ask.announce(ctx, t.announcer.announceOf(s, wire.Completed))
+				}
+				if _, e := s.ask.announce(ctx, t.announcer.announceOf(s, wire.Stopped)); e != nil {
+					err = e
+				}
+				if err != nil {
 					t.announcer.log.Debug("tracker not told of the end", "tracker", s.url, "error", err)
 				}
 			})
