@@ -23,7 +23,7 @@ type Config struct {
 	MaxPerHost  int      `toml:"max_peers_per_host" comment:"Addresses in one swarm of one host."`
 	MaxPerAS    int      `toml:"max_peers_per_as" comment:"Addresses in one swarm of one SCION AS."`
 	Interval    Duration `toml:"interval" comment:"What peers are told to wait between announces, give or take a tenth.\nThis and what follows is read again on SIGHUP."`
-	MinInterval Duration `toml:"min_interval" comment:"And at the least, if they run out of peers."`
+	MinInterval Duration `toml:"min_interval" comment:"And at the least, if they have too few peers."`
 	NumWant     int      `toml:"num_want" comment:"Peers in an answer if none says how many it wants."`
 	MaxNumWant  int      `toml:"max_num_want" comment:"Peers in an answer at the most."`
 	PerHostRate float64  `toml:"requests_per_host" comment:"Requests a second of one host (IPv6: of one /64) in the long run; 0: no limit."`
@@ -55,7 +55,7 @@ func Default() Config {
 		Sync: Duration(swarm.DefaultSync), MaxConns: 10_000,
 		Lifetime: Duration(swarm.DefaultLifetime), MaxPeers: swarm.DefaultMembers,
 		MaxPerHost: swarm.DefaultPerHost, MaxPerAS: swarm.DefaultPerAS,
-		Interval: Duration(20 * time.Minute), MinInterval: Duration(time.Minute),
+		Interval: Duration(20 * time.Minute), MinInterval: Duration(15 * time.Second),
 		NumWant: 50, MaxNumWant: 200, PerHostRate: 50, PerASRate: 2000,
 		Operators: []string{"127.0.0.0/8", "::1/128"},
 	}
