@@ -117,8 +117,8 @@ func freeTCP(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// libtorrentSeed seeds a torrent, and asks the tracker and scrapes it all the time: torrent, directory, port. It is the
-// one that connects to transmission, which dials nobody on loopback; one attempt that fails must not cost a minute.
+// libtorrentSeed seeds a torrent, and asks the tracker and scrapes it all the time: torrent, directory, port. One
+// attempt to connect that fails must not cost a minute.
 const libtorrentSeed = `
 import libtorrent as lt, sys, time
 session = lt.session({
@@ -147,22 +147,6 @@ var swarmClients = []struct {
 		background(t, exec.Command("aria2c", "--no-conf", "--dir="+out, "--listen-port="+freeTCP(t), "--interface=127.0.0.1",
 			"--enable-dht=true", "--dht-listen-port="+freeTCP(t), "--dht-file-path="+filepath.Join(t.TempDir(), "dht"), "--enable-dht6=false",
 			"--bt-enable-lpd=false", "--enable-peer-exchange=false", "--file-allocation=none", "--seed-time=60", "--summary-interval=0", torrent))
-	}},
-	{"transmission", func(t *testing.T, torrent, out string) {
-		needProgram(t, "transmission-daemon", "--version")
-		config, watch := t.TempDir(), t.TempDir()
-		b, err := os.ReadFile(torrent)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(watch, "t.torrent"), b, 0o600)
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(config, "settings.json"), []byte(`{"pex-enabled":false,"dht-enabled":false,"lpd-enabled":false}`), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		background(t, exec.Command("transmission-daemon", "-f", "-g", config, "-T", "-p", freeTCP(t), "-r", "127.0.0.1", "-M", "-O", "-Y", "--no-utp",
-			"-P", freeTCP(t), "-i", "127.0.0.1", "-w", out, "--no-incomplete-dir", "-c", watch))
 	}},
 	{"qbittorrent", func(t *testing.T, torrent, out string) {
 		needProgram(t, "qbittorrent-nox", "--version")
