@@ -68,7 +68,7 @@ type PathShare struct {
 }
 
 // Demo downloads a data set over one path and then over all of them, through real border routers, from a
-// peer in another AS: one process each for seeder and leecher. Everything it starts has ended when it
+// peer in another AS that a tracker on SCION introduces: one process each for tracker, seeder and leecher. Everything it starts has ended when it
 // returns.
 func Demo(ctx context.Context, o DemoOptions) (DemoResult, error) {
 	d := demo{
@@ -98,11 +98,6 @@ func (d *demo) run(ctx context.Context) (DemoResult, error) {
 	}
 	res := DemoResult{Bytes: size, Files: files}
 
-	say("making a torrent of %d files, %.1f MB", files, float64(size)/1e6)
-	if err := d.create(ctx); err != nil {
-		return res, err
-	}
-
 	say("bringing up the SCION network %s (%d ASes, %d links)", d.Topology.Name, len(d.Topology.ASes), len(d.Topology.Links))
 	began := time.Now()
 	d.network, err = Start(ctx, Options{
@@ -121,6 +116,18 @@ func (d *demo) run(ctx context.Context) (DemoResult, error) {
 		return res, err
 	}
 
+	tracker, url, err := d.track(ctx)
+	if err != nil {
+		return res, err
+	}
+	defer tracker.stop()
+	say("tracking in %s at %s", d.Seeder, url)
+
+	say("making a torrent of %d files, %.1f MB", files, float64(size)/1e6)
+	if err := d.create(ctx, url); err != nil {
+		return res, err
+	}
+
 	seeder, addr, err := d.seed(ctx)
 	if err != nil {
 		return res, err
@@ -131,7 +138,7 @@ func (d *demo) run(ctx context.Context) (DemoResult, error) {
 	for _, c := range []struct{ name, selection string }{{"single", "first"}, {"multi", "all"}} {
 		say("downloading in %s with --path-selection %s", d.Leecher, c.selection)
 		out := filepath.Join(d.WorkDir, c.name)
-		got, err := d.download(ctx, addr, c.selection, out)
+		got, err := d.download(ctx, c.selection, out)
 		if err != nil {
 			return res, fmt.Errorf("download with %s: %w", c.selection, err)
 		}
@@ -208,8 +215,8 @@ func (d *demo) braid(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (d *demo) create(ctx context.Context) error {
-	p, err := d.start(ctx, "create", filepath.Join(d.data, "dataset"), "-o", d.torrent)
+func (d *demo) create(ctx context.Context, tracker string) error {
+	p, err := d.start(ctx, "create", filepath.Join(d.data, "dataset"), "-o", d.torrent, "--tracker", tracker)
 	if err != nil {
 		return err
 	}
@@ -256,11 +263,22 @@ func (d *demo) start(ctx context.Context, args ...string) (*peerProcess, error) 
 	return p, nil
 }
 
-// seed starts the seeder and waits until it serves.
+// track starts a tracker in the seeder's AS, and waits until it answers.
+func (d *demo) track(ctx context.Context) (*peerProcess, string, error) {
+	return d.serve(ctx, "tracker", "--json", "--min-interval", "5s", "--config-dir", d.network.ConfigDir(d.Seeder),
+		"--listen", fmt.Sprintf("scion://%s,[%s]:0", d.Seeder, d.network.HostIP(d.Seeder)))
+}
+
+// seed starts the seeder and waits until it serves. It has told the tracker of itself, or is about to.
 func (d *demo) seed(ctx context.Context) (*peerProcess, string, error) {
-	p, err := d.start(ctx, "seed", d.torrent, "--data", d.data, "--json",
+	return d.serve(ctx, "seed", d.torrent, "--data", d.data, "--json",
 		"--config-dir", d.network.ConfigDir(d.Seeder),
 		"--listen", fmt.Sprintf("%s,[%s]:0", d.Seeder, d.network.HostIP(d.Seeder)))
+}
+
+// serve starts a process that serves until it is stopped, and returns where when it is ready.
+func (d *demo) serve(ctx context.Context, args ...string) (*peerProcess, string, error) {
+	p, err := d.start(ctx, args...)
 	if err != nil {
 		return nil, "", err
 	}
@@ -276,7 +294,7 @@ func (d *demo) seed(ctx context.Context) (*peerProcess, string, error) {
 		}
 	}
 	p.stop()
-	return nil, "", fmt.Errorf("the seeder ended before it was ready: %s", p.errors)
+	return nil, "", fmt.Errorf("braid %s ended before it was ready: %s", args[0], p.errors)
 }
 
 // downloadEvent is what matters here of the events of braid download.
@@ -322,10 +340,10 @@ func (e downloadEvent) String() string {
 	return line
 }
 
-func (d *demo) download(ctx context.Context, peer, selection, out string) (Candidate, error) {
+func (d *demo) download(ctx context.Context, selection, out string) (Candidate, error) {
 	p, err := d.start(ctx, "download", d.torrent, "-o", out, "--json",
 		"--config-dir", d.network.ConfigDir(d.Leecher), "--local", d.network.HostIP(d.Leecher).String(),
-		"--peer", peer, "--path-selection", selection)
+		"--path-selection", selection)
 	if err != nil {
 		return Candidate{}, err
 	}

@@ -22,6 +22,7 @@ type URL struct {
 	text  string
 	scion bool
 	addr  scionnet.Addr
+	path  string // with the query; of scion:// only
 }
 
 // maxURL bounds an announce URL in bytes: torrents and magnet links come from strangers.
@@ -47,7 +48,7 @@ func parseURL(s string) (URL, error) {
 	}
 	if rest, ok := strings.CutPrefix(s, "scion://"); ok {
 		// A SCION address is no host in the sense of RFC 3986, so net/url is of no use here.
-		host, _, _ := strings.Cut(rest, "/")
+		host, path, _ := strings.Cut(rest, "/")
 		if !strings.Contains(host[strings.LastIndex(host, "]")+1:], ":") {
 			host += ":" + strconv.Itoa(defaultSCIONPort)
 		}
@@ -55,7 +56,10 @@ func parseURL(s string) (URL, error) {
 		if err != nil {
 			return URL{}, err
 		}
-		return URL{text: s, scion: true, addr: a}, nil
+		if strings.ContainsAny(path, "# \r\n\t") {
+			return URL{}, errors.New("the path has a character that needs an escape")
+		}
+		return URL{text: s, scion: true, addr: a, path: path}, nil
 	}
 	u, err := url.Parse(s)
 	if err != nil {
@@ -123,3 +127,45 @@ func (u URL) String() string { return u.text }
 
 // SCION is the tracker's address if it is reached over SCION.
 func (u URL) SCION() (scionnet.Addr, bool) { return u.addr, u.scion }
+
+// Scheme is http, https, udp or scion.
+func (u URL) Scheme() string {
+	if u.scion {
+		return "scion"
+	}
+	scheme, _, _ := strings.Cut(u.text, ":")
+	return strings.ToLower(scheme)
+}
+
+// Request is the URL to send with the parameters of an announce over HTTP or HTTP/3.
+func (u URL) Request(query string) (*url.URL, error) {
+	text := u.text
+	switch {
+	case u.scion && strings.HasPrefix(text, "scion:"):
+		text = "https://" + hostName(u.addr) + "/" + u.path
+	case u.scion:
+		text = "https" + text[len("http"):]
+	}
+	r, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("tracker URL %q: %w", u.text, errors.Unwrap(err))
+	}
+	if r.Path == "" || r.Path == "/" {
+		r.Path = "/announce"
+	}
+	r.Fragment = ""
+	if r.RawQuery != "" {
+		r.RawQuery += "&"
+	}
+	r.RawQuery += query
+	return r, nil
+}
+
+// hostName is a SCION address as a host and port that every URL parser takes.
+func hostName(a scionnet.Addr) string {
+	family, host := "scion4-", strings.ReplaceAll(a.Host.String(), ".", "-")
+	if a.Host.Is6() {
+		family, host = "scion6-", strings.ReplaceAll(a.Host.String(), ":", "-")
+	}
+	return family + strings.ReplaceAll(a.IA.String(), ":", "-") + "_" + host + ":" + strconv.Itoa(int(a.Port))
+}

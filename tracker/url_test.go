@@ -48,6 +48,25 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
+func TestRequest(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"http://h:1/announce", "http://h:1/announce?q=1"},
+		{"https://h/a?key=2#x", "https://h/a?key=2&q=1"},
+		{"http://h", "http://h/announce?q=1"},
+		{"scion://1-ff00:0:110,[127.0.0.1]:8080", "https://scion4-1-ff00-0-110_127-0-0-1:8080/announce?q=1"},
+		{"scion://64-2:0:9,[fd00::1]:1/key/announce?a=b", "https://scion6-64-2-0-9_fd00--1:1/key/announce?a=b&q=1"},
+		{"http://scion4-1-ff00-0-110_127-0-0-1:8080/x", "https://scion4-1-ff00-0-110_127-0-0-1:8080/x?q=1"},
+	} {
+		u, err := ParseURL(tt.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := u.Request("q=1"); err != nil || got.String() != tt.want {
+			t.Errorf("%s: %v, %v; want %s", tt.in, got, err, tt.want)
+		}
+	}
+}
+
 func FuzzParseURL(f *testing.F) {
 	f.Add("scion://1-ff00:0:110,[127.0.0.1]:8080/announce")
 	f.Add("http://scion6-1-ff00-0-110_fd00--1:81/announce")
@@ -58,6 +77,11 @@ func FuzzParseURL(f *testing.F) {
 			return
 		}
 		if a, ok := u.SCION(); ok {
+			if r, err := u.Request(""); err != nil || r.Scheme != "https" {
+				t.Fatalf("%q: %v, %v", s, r, err)
+			} else if again, err := ParseURL("http://" + r.Host); err != nil || again.addr != a {
+				t.Fatalf("%q is asked for at %s", s, r.Host)
+			}
 			if again, err := ParseURL("scion://" + a.String()); err != nil || again.addr != a {
 				t.Fatalf("%q gives %v, which gives %v, %v", s, a, again.addr, err)
 			}

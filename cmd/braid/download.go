@@ -16,7 +16,7 @@ import (
 func downloadCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "download",
-		Usage:     "download torrents from peers, over all their paths",
+		Usage:     "download torrents from peers that are named or that trackers know, over all their paths",
 		ArgsUsage: "TORRENT|MAGNET...",
 		Description: "Downloads .torrent files and magnet links. Files end in .part until they are complete. Ctrl-C stops cleanly,\n" +
 			"and the same command goes on where it was.\n\n" + exitCodes,
@@ -58,10 +58,16 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 		}
 		return err
 	}
-	everybody := peers
-	for _, s := range sources {
+	torrents, err := announcedSources(cmd, sources, log)
+	if err != nil {
+		return err
+	}
+	everybody, onlyTrackers := peers, false
+	for i, s := range sources {
 		if len(peers)+len(s.Peers)+len(listen) == 0 {
-			return usageErrorf("nobody to download %s from: name a peer with --peer", s.Name)
+			if onlyTrackers = true; len(torrents[i].tiers) == 0 {
+				return usageErrorf("nobody to download %s from: name a peer with --peer or a tracker with --tracker", s.Name)
+			}
 		}
 		everybody = append(everybody[:len(everybody):len(everybody)], s.Peers...)
 	}
@@ -78,15 +84,23 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 		}
 		defer func() { err = errors.Join(err, store.Close()) }()
 	}
-	session, closeSession, err := openSession(ctx, cmd, listen, everybody, log)
+	session, host, closeSession, err := openSession(ctx, cmd, listen, everybody, onSCION(torrents), log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeSession()) }()
+	trackers, err := openAnnouncing(ctx, session, host, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, trackers.close()) }()
 
 	if cmd.Bool("list") {
-		for _, s := range sources {
-			if err := describe(ctx, out, session, s, peers, selected); err != nil {
+		for i, s := range sources {
+			added := func(t *client.Transfer) error {
+				return trackers.announceAll([]*client.Transfer{t}, torrents[i:i+1], false, onlyTrackers)
+			}
+			if err := describe(ctx, out, session, s, peers, selected, added); err != nil {
 				return err
 			}
 		}
@@ -110,6 +124,9 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 			return err
 		}
 		transfers = append(transfers, t)
+	}
+	if err := trackers.announceAll(transfers, torrents, false, onlyTrackers); err != nil {
+		return err
 	}
 	if len(listen) > 0 {
 		out.ready(session.Listening())

@@ -22,7 +22,7 @@ func main() {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			downloadCommand(), seedCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
-			pathsCommand(), testbedCommand(), benchCommand(),
+			pathsCommand(), trackerCommand(), testbedCommand(), benchCommand(),
 		},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // below
 	}

@@ -68,16 +68,25 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 			return codedError{fmt.Errorf("%s in %s is not complete and right: braid verify says what is wrong, braid download completes it", s.Name, dir), exitData}
 		}
 	}
-	session, closeSession, err := openSession(ctx, cmd, listen, nil, log)
+	torrents, err := announcedSources(cmd, sources, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeSession()) }()
 	store, err := storage.OpenVerifiedIn(kind, dir, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	session, host, closeSession, err := openSession(ctx, cmd, listen, nil, onSCION(torrents), log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeSession()) }()
+	trackers, err := openAnnouncing(ctx, session, host, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, trackers.close()) }()
 	var transfers []*client.Transfer
 	for _, s := range sources {
 		t, err := session.Add(s, store, client.Options{Decided: out.decided(s)})
@@ -85,6 +94,9 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 			return err
 		}
 		transfers = append(transfers, t)
+	}
+	if err := trackers.announceAll(transfers, torrents, true, false); err != nil {
+		return err
 	}
 	out.ready(session.Listening())
 	out.watch(ctx, transfers)

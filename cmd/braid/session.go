@@ -26,7 +26,7 @@ func sessionFlags() []cli.Flag {
 		&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with --json: tell the progress every `TIME`, at least 10ms"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
 	}
-	return slices.Concat(selectorFlags(), own, limitFlags(), policyFlags(), scionFlags())
+	return slices.Concat(selectorFlags(), own, limitFlags(), policyFlags(), announceFlags(), scionFlags())
 }
 
 // selectorFlags choose a selector, for openSelector.
@@ -82,35 +82,36 @@ func openSources(cmd *cli.Command) ([]client.Source, error) {
 	return out, nil
 }
 
-// openSession opens a session, with SCION if one of the addresses is SCION's or a flag asks for it. The returned
-// function closes both.
-func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.Peer, log *slog.Logger) (*client.Session, func() error, error) {
+// openSession opens a session, with SCION if one of the addresses is SCION's or a flag asks for it; if only trackers are on
+// SCION, then if that is possible. The returned host is nil without SCION; the function closes both.
+func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.Peer, trackers bool, log *slog.Logger) (*client.Session, *scionnet.Host, func() error, error) {
 	selector, err := openSelector(cmd)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	policy, err := parsePolicy(cmd)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	limits, err := parseLimits(cmd)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if n := cmd.Int("max-paths"); n < 1 {
-		return nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
+		return nil, nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
 	}
 	if n := cmd.Int("max-uploads"); n < 0 {
-		return nil, nil, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", n)
+		return nil, nil, nil, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", n)
 	}
 	cfg := client.Config{
 		Listen: listen, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), Limits: limits, Logger: log,
 	}
 	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
-	if cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION) {
+	asked := cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION)
+	if asked || trackers {
 		c, err := scionConfig(cmd, log)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		for _, p := range listen {
 			if a, ok := p.SCION(); ok {
@@ -123,15 +124,21 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 			}
 		}
 		if cfg.Host, err = scionnet.Open(ctx, c); err != nil {
-			return nil, nil, err
+			if asked {
+				return nil, nil, nil, err
+			}
+			log.Warn("trackers on SCION are not asked: this host has no SCION", "error", err)
+			cfg.Host = nil
 		}
+	}
+	if cfg.Host != nil {
 		var ask *questions
 		if cmd.Bool("interactive") {
 			ask = newQuestions(os.Stdin, os.Stderr)
 		}
 		if cfg.Policy, err = settle(ctx, cfg.Host, policy, peers, len(listen) > 0, ask, log); err != nil {
 			cfg.Host.Close()
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		if slices.ContainsFunc(listen, isSCION) {
 			if err := cfg.Host.AnswerEcho(); err != nil {
@@ -140,20 +147,20 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		}
 		if cfg.Identity, err = loadIdentity(cmd.String("identity"), log); err != nil {
 			cfg.Host.Close()
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	if cfg.Host == nil && cmd.Bool("interactive") {
-		return nil, nil, usageErrorf("--interactive: no SCION peer is named whose paths could be listed")
+		return nil, nil, nil, usageErrorf("--interactive: no SCION peer is named whose paths could be listed")
 	}
 	s, err := client.New(ctx, cfg)
 	if err != nil {
 		if cfg.Host != nil {
 			cfg.Host.Close()
 		}
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return s, func() error {
+	return s, cfg.Host, func() error {
 		err := s.Close()
 		if cfg.Host != nil {
 			if e := cfg.Host.Close(); err == nil {

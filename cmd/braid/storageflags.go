@@ -98,7 +98,7 @@ func listFiles(out *display, l storage.Layout, s client.Selection) error {
 }
 
 // describe asks peers what is behind magnet links, and shows it.
-func describe(ctx context.Context, out *display, session *client.Session, src client.Source, peers []client.Peer, s client.Selection) error {
+func describe(ctx context.Context, out *display, session *client.Session, src client.Source, peers []client.Peer, s client.Selection, added func(*client.Transfer) error) error {
 	layout := src.Layout
 	if src.IsMagnet() {
 		dir, err := os.MkdirTemp("", "braid-list-")
@@ -112,6 +112,9 @@ func describe(ctx context.Context, out *display, session *client.Session, src cl
 			return err
 		}
 		defer t.Close()
+		if err := added(t); err != nil {
+			return err
+		}
 		select {
 		case <-t.Done():
 		case <-ctx.Done():

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sync/errgroup"
+
+	"braid/scionnet"
+	"braid/tracker/server"
+	"braid/tracker/swarm"
+)
+
+func trackerCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "tracker",
+		Usage: "introduce the peers of swarms to each other, on SCION and on IP",
+		Description: "Answers announces and scrapes over HTTP, UDP and HTTP/3 on SCION until interrupted. SIGHUP reads the configuration\n" +
+			"file, the lists and the keys again. /healthz is for everybody, /stats and /metrics for the networks of operators.\n" +
+			"When it is ready it says so on standard error, and with --json as " + `{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
+		Flags: append([]cli.Flag{
+			&cli.StringSliceFlag{Name: "listen", Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:8080 (repeatable)"},
+			&cli.StringFlag{Name: "data", Usage: "keep the journal in `DIR`; without it peers are forgotten with the process"},
+			&cli.StringFlag{Name: "config", Usage: "read the configuration `FILE` (TOML); flags win over it"},
+			&cli.BoolFlag{Name: "print-config", Usage: "print the configuration that the file and the flags give, and stop"},
+			&cli.DurationFlag{Name: "interval", Usage: "tell peers to wait `TIME` between announces"},
+			&cli.DurationFlag{Name: "min-interval", Usage: "tell peers to wait at least `TIME`"},
+			&cli.DurationFlag{Name: "sync", Usage: "write the journal every `TIME`"},
+			&cli.StringFlag{Name: "allow", Usage: "serve only the info hashes in `FILE`"},
+			&cli.StringFlag{Name: "deny", Usage: "do not serve the info hashes in `FILE`"},
+			&cli.StringFlag{Name: "keys", Usage: "private tracker: serve only those with a key in `FILE`"},
+			&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
+		}, scionFlags()...),
+		Action: runTracker,
+	}
+}
+
+// trackerConfig is what the file and the flags give together.
+func trackerConfig(cmd *cli.Command) (server.Config, error) {
+	cfg := server.Default()
+	if name := cmd.String("config"); name != "" {
+		f, err := os.Open(name)
+		if err != nil {
+			return cfg, fmt.Errorf("read the configuration: %w", err)
+		}
+		defer f.Close()
+		if err := cfg.Read(f); err != nil {
+			return cfg, fmt.Errorf("configuration %s: %w", name, err)
+		}
+	}
+	if cmd.IsSet("listen") {
+		cfg.Listen = cmd.StringSlice("listen")
+	}
+	for name, to := range map[string]*string{"data": &cfg.Data, "allow": &cfg.Allow, "deny": &cfg.Deny, "keys": &cfg.Keys} {
+		if cmd.IsSet(name) {
+			*to = cmd.String(name)
+		}
+	}
+	for name, to := range map[string]*server.Duration{"interval": &cfg.Interval, "min-interval": &cfg.MinInterval, "sync": &cfg.Sync} {
+		if cmd.IsSet(name) {
+			*to = server.Duration(cmd.Duration(name))
+		}
+	}
+	if cmd.IsSet("interval") {
+		// What was not said follows what was.
+		if !cmd.IsSet("min-interval") {
+			cfg.MinInterval = min(cfg.MinInterval, cfg.Interval)
+		}
+		cfg.Lifetime = max(cfg.Lifetime, cfg.Interval*5/4)
+	}
+	return cfg, nil
+}
+
+func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
+	if cmd.Args().Present() {
+		return usageErrorf("braid tracker takes no arguments, got %q", cmd.Args().First())
+	}
+	cfg, err := trackerConfig(cmd)
+	if err != nil {
+		return err
+	}
+	if cmd.Bool("print-config") {
+		fmt.Fprint(cmd.Root().Writer, cfg)
+		return nil
+	}
+	if len(cfg.Listen) == 0 {
+		return usageErrorf("nobody could reach this tracker: give --listen, or listen in the configuration file")
+	}
+	log := logger(cmd)
+	var store swarm.Store = swarm.NewMemory(cfg.Limits())
+	if cfg.Data != "" {
+		if store, err = swarm.OpenDurable(cfg.Data, cfg.Limits(), time.Duration(cfg.Sync), log); err != nil {
+			return err
+		}
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	s, err := server.New(cfg, store, log)
+	if err != nil {
+		return usageErrorf("configuration: %w", err)
+	}
+	all, ctx := errgroup.WithContext(ctx)
+	l := &trackerListeners{cmd: cmd, server: s, log: log, most: cfg.MaxConns, all: all}
+	defer l.close()
+	for _, text := range cfg.Listen {
+		if err := l.open(ctx, text); err != nil {
+			return fmt.Errorf("listen on %s: %w", text, err)
+		}
+	}
+	l.serve(ctx)
+	all.Go(func() error { s.Run(ctx); return nil })
+	all.Go(func() error { reloadTracker(ctx, cmd, s, log); return nil })
+	out := newDisplay(cmd.Bool("json"), true)
+	if out.json {
+		out.emit(trackerReadyEvent{"ready", l.addresses})
+	} else {
+		out.say("tracking on " + strings.Join(l.addresses, ", "))
+	}
+	return all.Wait() // to be interrupted is how a tracker ends
+}
+
+type trackerReadyEvent struct {
+	Event  string   `json:"event"`
+	Listen []string `json:"listen"`
+}
+
+// reloadTracker reads the configuration again at every SIGHUP. A wrong one changes nothing.
+func reloadTracker(ctx context.Context, cmd *cli.Command, s *server.Server, log *slog.Logger) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hup:
+			cfg, err := trackerConfig(cmd)
+			if err == nil {
+				err = s.Reload(cfg)
+			}
+			if err != nil {
+				log.Error("the configuration was not reloaded; the old one stays", "error", err)
+			} else {
+				log.Warn("configuration reloaded; addresses, data and sizes are those of the start")
+			}
+		}
+	}
+}
+
+// trackerListeners are the addresses that the tracker answers on.
+type trackerListeners struct {
+	cmd       *cli.Command
+	server    *server.Server
+	log       *slog.Logger
+	most      int
+	all       *errgroup.Group
+	host      *scionnet.Host
+	addresses []string
+	starts    []func(context.Context) error
+	closers   []func() error
+}
+
+// open binds an address. All are bound before the first request is answered.
+func (l *trackerListeners) open(ctx context.Context, text string) error {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return errors.New("want http://, udp:// or scion://, host and port")
+	}
+	rest = strings.TrimSuffix(rest, "/announce")
+	rest = strings.TrimSuffix(rest, "/")
+	switch scheme {
+	case "scion":
+		return l.openSCION(ctx, rest)
+	case "http":
+		if _, err := url.Parse(text); err != nil {
+			return errors.Unwrap(err)
+		}
+		var lc net.ListenConfig
+		c, err := lc.Listen(ctx, "tcp", rest)
+		if err != nil {
+			return err
+		}
+		l.add("http://"+c.Addr().String()+"/announce", c.Close, func(ctx context.Context) error { return l.server.ServeHTTP1(ctx, c, l.most) })
+	case "udp":
+		addr, err := net.ResolveUDPAddr("udp", rest)
+		if err != nil {
+			return err
+		}
+		c, err := net.ListenUDP("udp", addr)
+		if err != nil {
+			return err
+		}
+		l.add("udp://"+c.LocalAddr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeUDP(ctx, c, runtime.GOMAXPROCS(0)) })
+	default:
+		return fmt.Errorf("scheme %q: want http, udp or scion", scheme)
+	}
+	return nil
+}
+
+func (l *trackerListeners) openSCION(ctx context.Context, text string) error {
+	addr, err := scionnet.ParseAddr(text)
+	if err != nil {
+		return err
+	}
+	if l.host == nil {
+		c, err := scionConfig(l.cmd, l.log)
+		if err != nil {
+			return err
+		}
+		if !l.cmd.IsSet("local") {
+			c.LocalIP = addr.Host
+		}
+		if !l.cmd.IsSet("isd-as") {
+			c.IA = addr.IA
+		}
+		if l.host, err = scionnet.Open(ctx, c); err != nil {
+			return err
+		}
+	}
+	if addr.IA != l.host.IA() || addr.Host != l.host.LocalIP() {
+		return fmt.Errorf("this host is %s,[%s]", l.host.IA(), l.host.LocalIP())
+	}
+	p, err := l.host.OpenHTTP(ctx, addr.Port)
+	if err != nil {
+		return err
+	}
+	l.add("scion://"+p.Addr().String()+"/announce", p.Close, func(ctx context.Context) error { return l.server.ServeSCION(ctx, p) })
+	return nil
+}
+
+func (l *trackerListeners) add(address string, closer func() error, start func(context.Context) error) {
+	l.addresses = append(l.addresses, address)
+	l.closers = append(l.closers, closer)
+	l.starts = append(l.starts, start)
+}
+
+func (l *trackerListeners) serve(ctx context.Context) {
+	for _, start := range l.starts {
+		l.all.Go(func() error { return start(ctx) })
+	}
+}
+
+func (l *trackerListeners) close() {
+	for _, c := range l.closers {
+		_ = c() // most are closed already
+	}
+	if l.host != nil {
+		l.host.Close()
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"braid/testbed"
+)
+
+// libtorrentFetch downloads a torrent: torrent, directory, port.
+const libtorrentFetch = `
+import libtorrent as lt, sys, time
+session = lt.session({
+    'listen_interfaces': '127.0.0.1:' + sys.argv[3], 'enable_dht': False, 'enable_lsd': False,
+    'enable_upnp': False, 'enable_natpmp': False, 'allow_multiple_connections_per_ip': True, 'min_announce_interval': 1,
+})
+handle = session.add_torrent({'ti': lt.torrent_info(sys.argv[1]), 'save_path': sys.argv[2]})
+handle.unset_flags(lt.torrent_flags.auto_managed)
+handle.resume()
+while True:
+    time.sleep(1)
+    handle.force_reannounce()
+`
+
+// A mixed swarm: the seed is on SCION and on IP. A braid in another AS finds it on SCION through a tracker on SCION, and
+// another through the same tracker on IP; libtorrent finds it on IP. Nobody is told an address.
+func TestMixedSwarm(t *testing.T) {
+	needProgram(t, "/usr/bin/python3", "-c", "import libtorrent")
+	bin, err := filepath.Abs("../../bin/scion")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir := os.Getenv("BRAID_SCION_BIN"); dir != "" {
+		bin = dir
+	}
+	topo, err := testbed.LoadTopology("two-paths")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir(), SCIONBin: bin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	from, to := topo.ASes[0].IA, topo.ASes[1].IA
+	dir := t.TempDir()
+	data := make([]byte, 3<<20)
+	rand.NewChaCha8([32]byte{10}).Read(data)
+	if err := os.WriteFile(filepath.Join(dir, "file"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	urls := ready(t, dir, "tracker", "--json", "--min-interval", "1s", "--config-dir", n.ConfigDir(from),
+		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)), "--listen", "http://127.0.0.1:0")
+	torrents := map[string]string{}
+	for i, name := range []string{"scion", "ip"} {
+		torrents[name] = filepath.Join(dir, name+".torrent")
+		if code, _, said := ends(t, dir, "create", "file", "-o", torrents[name], "--tracker", urls[i]); code != 0 {
+			t.Fatal(said)
+		}
+	}
+	seed := ready(t, dir, "seed", torrents["ip"], "--tracker", urls[0], "--json", "--config-dir", n.ConfigDir(from),
+		"--listen", fmt.Sprintf("%s,[%s]:0", from, n.HostIP(from)), "--listen", "127.0.0.1:0")
+	if len(seed) != 2 {
+		t.Fatalf("the seed listens on %v", seed)
+	}
+	for _, name := range []string{"scion", "ip"} {
+		out := t.TempDir()
+		code, events, said := ends(t, out, "download", torrents[name], "-o", out, "--json", "--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String())
+		if code != 0 {
+			t.Fatalf("tracker on %s: %s", name, said)
+		}
+		if got, err := os.ReadFile(filepath.Join(out, "file")); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("tracker on %s: %d bytes, %v", name, len(got), err)
+		}
+		if !strings.Contains(events, `"peer":"`+seed[0]+`"`) {
+			t.Errorf("tracker on %s: the seed %s was not found on SCION: %s", name, seed[0], events)
+		}
+	}
+	out := t.TempDir()
+	background(t, exec.Command("/usr/bin/python3", "-c", libtorrentFetch, torrents["ip"], out, freeTCP(t)))
+	ctx, cancel := context.WithTimeout(t.Context(), swarmPatience)
+	defer cancel()
+	if err := sameInTheEnd(ctx, filepath.Join(out, "file"), data); err != nil {
+		t.Error(err)
+	}
+	s := trackerStats(t, urls[1])
+	if s.Totals.SCION != 1 || s.Totals.IPv4 != 2 || s.Announces["scion"] < 4 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,0 +1,185 @@
+// Package announce tells trackers of a torrent that a peer is there, and hears of others.
+//
+//	Announcer  one torrent: a goroutine for each tier of its trackers (BEP 12)
+//	tier       which tracker next, and when                              tier.go
+//	schedule   how long to wait: functions of answers and failures       schedule.go
+//	asker      one announce over HTTP, HTTP/3 on SCION, or UDP           http.go, udp.go
+//
+// All tiers are asked, one tracker of each: a tier on IP and one on SCION lead to different peers. Where BEP 12 stops
+// at the first tier that works, a peer would never hear of those on the other network.
+package announce
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"braid/scionnet"
+	"braid/tracker"
+	"braid/tracker/wire"
+)
+
+// Progress is what trackers are told of a transfer, in bytes.
+type Progress struct {
+	Uploaded, Downloaded int64
+	Left                 int64 // wire.NoCount: not known yet
+}
+
+// Config describes an announcer.
+type Config struct {
+	InfoHash wire.InfoHash
+	PeerID   wire.PeerID
+	// Tiers of trackers. Their order within a tier is drawn anew (BEP 12).
+	Tiers [][]tracker.URL
+	// IPPort and SCIONPort are where the peer accepts connections on each network; 0: it does not.
+	IPPort, SCIONPort uint16
+	// SCION reaches trackers on SCION; nil: they are passed over. It is the caller's to close.
+	SCION *scionnet.HTTP
+	// Progress is asked before each announce.
+	Progress func() Progress
+	// Found is told of peers, from several goroutines, also of those it knows already.
+	Found func([]wire.Addr)
+	// Logger may be nil.
+	Logger *slog.Logger
+}
+
+// Announcer announces one torrent until it is closed.
+type Announcer struct {
+	cfg       Config
+	log       *slog.Logger
+	key       string
+	tiers     []*tier
+	hungry    atomic.Bool
+	completed atomic.Bool
+	ctx       context.Context
+	stop      context.CancelFunc
+	workers   sync.WaitGroup
+}
+
+// ErrNoTracker says that none of the trackers can be reached from this host.
+var ErrNoTracker = errors.New("no tracker of the torrent can be asked")
+
+// Start begins to announce. Trackers of networks that the host is not on are passed over; if none is left the error is
+// ErrNoTracker.
+func Start(cfg Config) (*Announcer, error) {
+	a := &Announcer{cfg: cfg, log: cfg.Logger}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	// Hexadecimal digits of a number of 32 bits, which is what the key is over UDP.
+	key := make([]byte, 4)
+	rand.Read(key)
+	a.key = fmt.Sprintf("%X", key)
+	a.ctx, a.stop = context.WithCancel(context.Background())
+	for _, urls := range cfg.Tiers {
+		t := &tier{announcer: a, wake: make(chan struct{}, 1)}
+		for _, u := range urls {
+			ask, err := newAsker(u, cfg.SCION)
+			if err != nil {
+				a.log.Info("tracker passed over", "tracker", u, "reason", err)
+				continue
+			}
+			t.trackers = append(t.trackers, &source{url: u, ask: ask})
+		}
+		mathrand.Shuffle(len(t.trackers), func(i, j int) { t.trackers[i], t.trackers[j] = t.trackers[j], t.trackers[i] })
+		if len(t.trackers) > 0 {
+			a.tiers = append(a.tiers, t)
+		}
+	}
+	if len(a.tiers) == 0 {
+		a.stop()
+		return nil, ErrNoTracker
+	}
+	for _, t := range a.tiers {
+		a.workers.Go(t.run)
+	}
+	return a, nil
+}
+
+// Completed tells the trackers that the download is complete. It is for downloads that were not when they began.
+func (a *Announcer) Completed() {
+	if !a.completed.Swap(true) {
+		a.wake()
+	}
+}
+
+// Hungry says whether the transfer has too few peers, and asks trackers again as soon as they allow it.
+func (a *Announcer) Hungry(is bool) {
+	if a.hungry.Swap(is) != is && is {
+		a.wake()
+	}
+}
+
+func (a *Announcer) wake() {
+	for _, t := range a.tiers {
+		select {
+		case t.wake <- struct{}{}:
+		default: // awake already
+		}
+	}
+}
+
+// Close says goodbye to the trackers that know the peer, for which each has two seconds, and stops.
+func (a *Announcer) Close() {
+	a.stop()
+	a.workers.Wait()
+	for _, t := range a.tiers {
+		for _, s := range t.trackers {
+			s.ask.close()
+		}
+	}
+}
+
+// announceOf is the announce for a tracker, on the network of which the peer listens at the port.
+func (a *Announcer) announceOf(s *source, e wire.Event) *wire.Announce {
+	p := a.cfg.Progress()
+	out := &wire.Announce{
+		InfoHash: a.cfg.InfoHash, PeerID: a.cfg.PeerID, Port: a.cfg.IPPort, Key: a.key, TrackerID: s.id,
+		Uploaded: p.Uploaded, Downloaded: p.Downloaded, Left: p.Left, Event: e, NumWant: wire.NoCount,
+		Compact: true, SCION: a.cfg.SCION != nil,
+	}
+	if _, ok := s.url.SCION(); ok {
+		out.Port = a.cfg.SCIONPort
+	}
+	if e == wire.Stopped {
+		out.NumWant = 0
+	}
+	return out
+}
+
+func (a *Announcer) found(s *source, answer wire.Answer) (fresh bool) {
+	var out []wire.Addr
+	for _, p := range answer.Peers {
+		if p.ID != (wire.PeerID{}) && p.ID == a.cfg.PeerID {
+			continue
+		}
+		out = append(out, p.Addr)
+		fresh = fresh || !slices.Contains(s.told, p.Addr)
+	}
+	s.told = out
+	a.log.Info("tracker answered", "tracker", s.url, "peers", len(out), "complete", answer.Complete, "incomplete", answer.Incomplete)
+	if answer.Warning != "" {
+		a.log.Warn("tracker warns", "tracker", s.url, "warning", answer.Warning)
+	}
+	if len(out) > 0 {
+		a.cfg.Found(out)
+	}
+	return fresh
+}
+
+// title is the torrent in logs.
+func (a *Announcer) title() string { return hex.EncodeToString(a.cfg.InfoHash[:4]) }
+
+// announceTimeout bounds one announce, also over a slow path with some loss.
+const announceTimeout = 30 * time.Second
+
+// goodbyeTimeout bounds what a user waits for after Ctrl-C.
+const goodbyeTimeout = 2 * time.Second

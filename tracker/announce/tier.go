@@ -1,0 +1,170 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"braid/tracker"
+	"braid/tracker/wire"
+)
+
+// source is one tracker of a tier. It belongs to the tier's goroutine.
+type source struct {
+	url  tracker.URL
+	ask  asker
+	id   string // what it wants to be told the next time
+	told []wire.Addr
+	// known: it has answered, and remembers the peer. told of the completion: finished.
+	known, finished bool
+	failures        int
+	notBefore       time.Time // after a failure
+	given           bool      // up, for good
+}
+
+// tier asks one of its trackers, the first that answers (BEP 12).
+type tier struct {
+	announcer *Announcer
+	trackers  []*source
+	wake      chan struct{}
+	fruitless int // announces in a row that brought nobody new
+}
+
+func (t *tier) run() {
+	a := t.announcer
+	for a.ctx.Err() == nil {
+		began := time.Now()
+		s, answer := t.round()
+		next, soon := t.nextTry(), time.Time{}
+		if s != nil {
+			next = began.Add(regular(answer))
+			soon = began.Add(early(answer, t.fruitless))
+		}
+		if next.IsZero() {
+			a.log.Error("no tracker of this tier wants to be asked again", "torrent", a.title())
+			<-a.ctx.Done()
+			break
+		}
+		t.wait(s, next, soon)
+	}
+	t.goodbye()
+}
+
+// wait returns when it is time for the next announce: at next, or when peers are too few at soon, or when the download
+// has become complete, of which the tracker is told at once.
+func (t *tier) wait(s *source, next, soon time.Time) {
+	a := t.announcer
+	for {
+		until := next
+		if a.hungry.Load() && !soon.IsZero() && soon.Before(next) {
+			until = soon
+		}
+		if s != nil && a.completed.Load() && !s.finished {
+			return
+		}
+		timer := time.NewTimer(time.Until(until))
+		select {
+		case <-timer.C:
+			return
+		case <-t.wake:
+		case <-a.ctx.Done():
+		}
+		timer.Stop()
+		if a.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// round asks the trackers in turn until one answers, which moves to the front; nil if none has.
+func (t *tier) round() (*source, wire.Answer) {
+	a := t.announcer
+	for i, s := range t.trackers {
+		if s.given || time.Now().Before(s.notBefore) {
+			continue
+		}
+		completed := a.completed.Load()
+		event := wire.Periodic
+		switch {
+		case !s.known:
+			event = wire.Started
+		case completed && !s.finished:
+			event = wire.Completed
+		}
+		ctx, cancel := context.WithTimeout(a.ctx, announceTimeout)
+		answer, err := s.ask.announce(ctx, a.announceOf(s, event))
+		cancel()
+		if a.ctx.Err() != nil {
+			// It may have arrived: say goodbye to be sure.
+			s.known = s.known || errors.Is(err, context.Canceled)
+			return nil, wire.Answer{}
+		}
+		if err != nil {
+			t.failed(s, err)
+			continue
+		}
+		s.failures, s.known, s.notBefore = 0, true, time.Time{}
+		s.finished = completed && event != wire.Started || s.finished
+		if answer.TrackerID != "" {
+			s.id = answer.TrackerID
+		}
+		if t.fruitless++; a.found(s, answer) {
+			t.fruitless = 0
+		}
+		copy(t.trackers[1:i+1], t.trackers[:i])
+		t.trackers[0] = s
+		return s, answer
+	}
+	return nil, wire.Answer{}
+}
+
+func (t *tier) failed(s *source, err error) {
+	s.failures++
+	wait, ever := retry(err, s.failures, rand.Float64())
+	s.given, s.notBefore = !ever, time.Now().Add(wait)
+	log := t.announcer.log.Debug
+	if s.failures == 1 || !ever { // once is enough to know
+		log = t.announcer.log.Warn
+	}
+	if ever {
+		log("tracker failed", "tracker", s.url, "error", err, "again_in", wait.Round(time.Second))
+	} else {
+		log("tracker refused for good", "tracker", s.url, "error", err)
+	}
+}
+
+// nextTry is when the first of the trackers may be asked again; zero: never.
+func (t *tier) nextTry() (next time.Time) {
+	for _, s := range t.trackers {
+		if !s.given && (next.IsZero() || s.notBefore.Before(next)) {
+			next = s.notBefore
+		}
+	}
+	return next
+}
+
+// goodbye tells the trackers that know the peer that it leaves.
+func (t *tier) goodbye() {
+	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTimeout)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, s := range t.trackers {
+		if s.known {
+			all.Go(func() {
+				var err error
+				if t.announcer.completed.Load() && !s.finished { // it came with the end
+					_, err = s.ask.announce(ctx, t.announcer.announceOf(s, wire.Completed))
+				}
+				if _, e := s.ask.announce(ctx, t.announcer.announceOf(s, wire.Stopped)); e != nil {
+					err = e
+				}
+				if err != nil {
+					t.announcer.log.Debug("tracker not told of the end", "tracker", s.url, "error", err)
+				}
+			})
+		}
+	}
+	all.Wait()
+}

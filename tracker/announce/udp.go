@@ -1,0 +1,110 @@
+package announce
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"braid/tracker"
+	"braid/tracker/wire"
+)
+
+// overUDP is BEP 15. A connection ID is used for one announce only: the next one is later than it lives.
+type overUDP struct {
+	host    string // and port
+	urlData string // BEP 41
+}
+
+func newOverUDP(u tracker.URL) (*overUDP, error) {
+	parsed, err := url.Parse(u.String())
+	if err != nil {
+		return nil, err
+	}
+	o := &overUDP{host: parsed.Host, urlData: parsed.RequestURI()}
+	if o.urlData == "/" || o.urlData == "/announce" {
+		o.urlData = "" // says nothing, and some trackers know no options
+	}
+	return o, nil
+}
+
+func (o *overUDP) close() {}
+
+// udpPatience is how long to wait for an answer before the packet is sent again; it doubles, as in BEP 15, from a
+// value that more trackers of today answer in.
+const udpPatience = 3 * time.Second
+
+func (o *overUDP) announce(ctx context.Context, a *wire.Announce) (wire.Answer, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "udp", o.host)
+	if err != nil {
+		return wire.Answer{}, fmt.Errorf("announce: %w", err)
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	connected, err := o.ask(ctx, c, &wire.UDPRequest{Action: wire.Connect})
+	if err != nil {
+		return wire.Answer{}, fmt.Errorf("announce: connect: %w", err)
+	}
+	got, err := o.ask(ctx, c, &wire.UDPRequest{Action: wire.AnnounceUDP, Connection: connected.Connection, Announce: *a, URLData: o.urlData})
+	if err != nil {
+		return wire.Answer{}, fmt.Errorf("announce: %w", err)
+	}
+	return got.Answer, nil
+}
+
+// ask sends the request until there is an answer to it or the context ends.
+func (o *overUDP) ask(ctx context.Context, c net.Conn, r *wire.UDPRequest) (wire.UDPAnswer, error) {
+	var b [4]byte
+	rand.Read(b[:])
+	r.Transaction = binary.BigEndian.Uint32(b[:])
+	out := r.Append(nil)
+	v6 := c.RemoteAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().Is6()
+	for patience := udpPatience; ; patience *= 2 {
+		if _, err := c.Write(out); err != nil {
+			return wire.UDPAnswer{}, orEnded(ctx, err)
+		}
+		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			return wire.UDPAnswer{}, orEnded(ctx, err)
+		}
+		got, err := o.read(c, r, v6)
+		if e := net.Error(nil); errors.As(err, &e) && e.Timeout() && ctx.Err() == nil {
+			continue
+		}
+		return got, orEnded(ctx, err)
+	}
+}
+
+// orEnded prefers the context's end to the error that it has caused.
+func orEnded(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return errors.New("the tracker does not answer")
+		}
+		return ctx.Err()
+	}
+	return err
+}
+
+// read passes over what is no answer to the request: late ones, and packets of others.
+func (o *overUDP) read(c net.Conn, r *wire.UDPRequest, v6 bool) (wire.UDPAnswer, error) {
+	b := make([]byte, 16<<10)
+	for {
+		n, err := c.Read(b)
+		if err != nil {
+			return wire.UDPAnswer{}, err
+		}
+		got, err := wire.ParseUDPAnswer(b[:n], v6)
+		switch {
+		case err != nil || got.Transaction != r.Transaction:
+		case got.Failure != nil:
+			return wire.UDPAnswer{}, got.Failure
+		case got.Action == r.Action:
+			return got, nil
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"braid/tracker/swarm"
+)
+
+// Config is the configuration file. What it does not set has the value of Default.
+type Config struct {
+	Listen      []string `toml:"listen" comment:"Addresses to answer on: http://127.0.0.1:8080, udp://127.0.0.1:8080,\nscion://1-ff00:0:110,[127.0.0.1]:8080. Read at the start only, like data, sync, max_connections and what follows\nup to max_peers_per_as."`
+	Data        string   `toml:"data" comment:"Directory of the journal. Empty: peers are forgotten with the process."`
+	Sync        Duration `toml:"sync" comment:"How often the journal is written: what a crash may forget."`
+	MaxConns    int      `toml:"max_connections" comment:"HTTP connections at once, of each listener."`
+	Lifetime    Duration `toml:"lifetime" comment:"A peer that has not announced for so long is forgotten. Longer than interval."`
+	MaxPeers    int      `toml:"max_peers" comment:"Addresses of peers in memory; one takes up to 200 bytes."`
+	MaxPerHost  int      `toml:"max_peers_per_host" comment:"Addresses in one swarm of one host."`
+	MaxPerAS    int      `toml:"max_peers_per_as" comment:"Addresses in one swarm of one SCION AS."`
+	Interval    Duration `toml:"interval" comment:"What peers are told to wait between announces, give or take a tenth.\nThis and what follows is read again on SIGHUP."`
+	MinInterval Duration `toml:"min_interval" comment:"And at the least, if they have too few peers."`
+	NumWant     int      `toml:"num_want" comment:"Peers in an answer if none says how many it wants."`
+	MaxNumWant  int      `toml:"max_num_want" comment:"Peers in an answer at the most."`
+	PerHostRate float64  `toml:"requests_per_host" comment:"Requests a second of one host (IPv6: of one /64) in the long run; 0: no limit."`
+	PerASRate   float64  `toml:"requests_per_as" comment:"Requests a second of one SCION AS in the long run; 0: no limit."`
+	Allow       string   `toml:"allow" comment:"File with the info hashes that are served, in hexadecimal digits, one a line. Empty: all."`
+	Deny        string   `toml:"deny" comment:"File with the info hashes that are not served."`
+	Keys        string   `toml:"keys" comment:"File with the keys of a private tracker, one a line; announce URLs are then http://HOST/KEY/announce.\nUDP takes the key from the URL too (BEP 41)."`
+	Operators   []string `toml:"operators" comment:"Networks on IP from which /stats and /metrics may be seen."`
+}
+
+// Duration is a time.Duration that a configuration file has as "30m".
+type Duration time.Duration
+
+func (d Duration) d() time.Duration { return time.Duration(d) }
+
+// MarshalText writes what UnmarshalText reads.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads 30m, 1h30m, 500ms.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
+
+// Default is the configuration of a public tracker of medium size.
+func Default() Config {
+	return Config{
+		Sync: Duration(swarm.DefaultSync), MaxConns: 10_000,
+		Lifetime: Duration(swarm.DefaultLifetime), MaxPeers: swarm.DefaultMembers,
+		MaxPerHost: swarm.DefaultPerHost, MaxPerAS: swarm.DefaultPerAS,
+		Interval: Duration(20 * time.Minute), MinInterval: Duration(15 * time.Second),
+		NumWant: 50, MaxNumWant: 200, PerHostRate: 50, PerASRate: 2000,
+		Operators: []string{"127.0.0.0/8", "::1/128"},
+	}
+}
+
+// maxConfig bounds a configuration file in bytes, so that a wrong file is noticed.
+const maxConfig = 1 << 20
+
+// Read reads a configuration file over cfg. Keys that it does not know are errors.
+func (cfg *Config) Read(r io.Reader) error {
+	d := toml.NewDecoder(io.LimitReader(r, maxConfig))
+	d.DisallowUnknownFields()
+	err := d.Decode(cfg)
+	var strict *toml.StrictMissingError
+	var syntax *toml.DecodeError
+	switch {
+	case errors.As(err, &strict):
+		return fmt.Errorf("unknown settings:\n%s", strict.String())
+	case errors.As(err, &syntax):
+		row, _ := syntax.Position()
+		return fmt.Errorf("line %d: %w", row, err)
+	}
+	return err
+}
+
+// String is the configuration file, with comments.
+func (cfg Config) String() string {
+	var b bytes.Buffer
+	if err := toml.NewEncoder(&b).Encode(cfg); err != nil {
+		panic(err) // no value of Config is one that TOML lacks
+	}
+	return b.String()
+}
+
+// Limits are those of the store.
+func (cfg Config) Limits() swarm.Limits {
+	return swarm.Limits{Lifetime: cfg.Lifetime.d(), Members: cfg.MaxPeers, PerHost: cfg.MaxPerHost, PerAS: cfg.MaxPerAS}
+}
+
+func (cfg Config) check() error {
+	for _, c := range []struct {
+		ok   bool
+		want string
+	}{
+		{cfg.Interval.d() >= time.Second && cfg.Interval.d() <= 24*time.Hour, "interval: want 1s to 24h"},
+		{cfg.MinInterval.d() >= 0 && cfg.MinInterval <= cfg.Interval, "min_interval: want 0s up to interval"},
+		{cfg.Lifetime.d() > cfg.Interval.d()*11/10, "lifetime: want more than interval and a tenth, or peers are forgotten between announces"},
+		{cfg.Sync.d() >= 10*time.Millisecond, "sync: want at least 10ms"},
+		{cfg.MaxConns > 0, "max_connections: want at least 1"},
+		{cfg.MaxPeers > 0 && cfg.MaxPerHost > 0 && cfg.MaxPerAS > 0, "max_peers, max_peers_per_host, max_peers_per_as: want at least 1"},
+		{cfg.NumWant >= 0 && cfg.MaxNumWant >= cfg.NumWant && cfg.MaxNumWant <= 1000, "num_want, max_num_want: want 0 to 1000, the second not below the first"},
+		{cfg.PerHostRate >= 0 && cfg.PerASRate >= 0, "requests_per_host, requests_per_as: want 0 or more"},
+	} {
+		if !c.ok {
+			return errors.New(c.want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"hash/maphash"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"braid/pathsel"
+	"braid/tracker/wire"
+)
+
+// limiters bound how many requests one host and one AS may make.
+type limiters struct{ hosts, ases limiter }
+
+func (l *limiters) init() {
+	l.hosts.init()
+	l.ases.init()
+}
+
+// tooMany asks for patience. A minute is the least that BEP 31 can say.
+var tooMany = &wire.Failure{Reason: "too many requests from your address or network; slow down", RetryIn: time.Minute}
+
+func (l *limiters) take(g *gate, from wire.Addr) error {
+	now := time.Now()
+	if !l.hosts.take(limitKey{from.IA, block(from)}, g.cfg.PerHostRate, now) ||
+		from.IsSCION() && !l.ases.take(limitKey{ia: from.IA}, g.cfg.PerASRate, now) {
+		return tooMany
+	}
+	return nil
+}
+
+type limitKey struct {
+	ia    pathsel.IA
+	block [16]byte
+}
+
+// block is the host, or for IPv6 on IP the /64 that belongs to one customer.
+func block(a wire.Addr) [16]byte {
+	b := a.Host.As16()
+	if a.Host.Is6() && !a.IsSCION() {
+		clear(b[8:])
+	}
+	return b
+}
+
+// limiterSlots is the number of buckets. Two hosts may fall on one and then share it; to make them by intent needs the
+// seed. It is small, fixed memory, however many addresses ask.
+const limiterSlots = 1 << 16
+
+// burst is how many seconds' worth of requests may come at once: a client that starts with many torrents.
+const burst = 10
+
+// limiter is token buckets of which each is one number, the time until which it is used up (GCRA).
+type limiter struct {
+	seed  maphash.Seed
+	slots []atomic.Int64
+	epoch time.Time
+}
+
+func (l *limiter) init() {
+	l.seed, l.slots, l.epoch = maphash.MakeSeed(), make([]atomic.Int64, limiterSlots), time.Now()
+}
+
+// take tells whether one more request of the key is within the rate, in requests per second; 0 is no limit.
+func (l *limiter) take(k limitKey, rate float64, at time.Time) bool {
+	if rate <= 0 {
+		return true
+	}
+	now := int64(at.Sub(l.epoch))
+	step := int64(float64(time.Second) / rate)
+	slot := &l.slots[maphash.Comparable(l.seed, k)%limiterSlots]
+	for {
+		old := slot.Load()
+		next := max(old, now) + step
+		if next > now+burst*int64(time.Second)+step {
+			return false
+		}
+		if slot.CompareAndSwap(old, next) {
+			return true
+		}
+	}
+}
+
+// crowd is a listener with a bounded number of connections. When it is full the one that has waited longest without
+// having sent anything makes room: those who hold connections to keep others out lose theirs.
+type crowd struct {
+	net.Listener
+	most int
+
+	mu    sync.Mutex
+	conns map[*crowdConn]struct{}
+	// silent are those that have sent nothing yet, the oldest first; closed ones are passed over.
+	silent []*crowdConn
+}
+
+type crowdConn struct {
+	net.Conn
+	crowd *crowd
+	heard atomic.Bool
+	once  sync.Once
+}
+
+func newCrowd(l net.Listener, most int) *crowd {
+	return &crowd{Listener: l, most: most, conns: map[*crowdConn]struct{}{}}
+}
+
+// Accept implements net.Listener.
+func (c *crowd) Accept() (net.Conn, error) {
+	for {
+		conn, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		k := &crowdConn{Conn: conn, crowd: c}
+		victim, ok := c.enter(k)
+		if victim != nil {
+			victim.Close()
+		}
+		if ok {
+			return k, nil
+		}
+		conn.Close()
+	}
+}
+
+func (c *crowd) enter(k *crowdConn) (victim *crowdConn, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.conns) >= c.most {
+		for len(c.silent) > 0 && victim == nil {
+			v := c.silent[0]
+			c.silent = c.silent[1:]
+			if _, open := c.conns[v]; open && !v.heard.Load() {
+				victim = v
+				delete(c.conns, v)
+			}
+		}
+		if victim == nil {
+			return nil, false
+		}
+	}
+	c.conns[k] = struct{}{}
+	if len(c.silent) > 2*c.most {
+		still := c.silent[:0]
+		for _, s := range c.silent {
+			if _, open := c.conns[s]; open && !s.heard.Load() {
+				still = append(still, s)
+			}
+		}
+		clear(c.silent[len(still):])
+		c.silent = still
+	}
+	c.silent = append(c.silent, k)
+	return victim, true
+}
+
+func (k *crowdConn) Read(b []byte) (int, error) {
+	n, err := k.Conn.Read(b)
+	if n > 0 && !k.heard.Load() {
+		k.heard.Store(true)
+	}
+	return n, err
+}
+
+func (k *crowdConn) Close() error {
+	k.once.Do(func() {
+		k.crowd.mu.Lock()
+		defer k.crowd.mu.Unlock()
+		delete(k.crowd.conns, k)
+	})
+	return k.Conn.Close()
+}

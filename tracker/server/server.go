@@ -1,0 +1,243 @@
+// Package server is a tracker: it introduces the peers of a swarm to each other, over HTTP/1.1, UDP and HTTP/3 on SCION.
+//
+//	listener ─► gate (lists, keys, limits) ─► swarm.Store ─► answer
+//
+//	Server     what all listeners share                 server.go
+//	gate       who may ask, and how often               gate.go, limit.go
+//	handler    HTTP, of TCP and of SCION alike          http.go, operator.go
+//	udp        BEP 15                                   udp.go
+//	Config     the file, with its defaults              config.go
+//
+// A request is answered from memory at once, and a listener that is asked too much sheds load. The package opens no
+// listener on SCION by itself: its caller has the host.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"braid/scionnet"
+	"braid/tracker/swarm"
+	"braid/tracker/wire"
+)
+
+// Server is a tracker without listeners, which Serve methods add. It may be reloaded while it serves.
+type Server struct {
+	store   swarm.Store
+	log     *slog.Logger
+	gate    atomic.Pointer[gate]
+	limits  limiters
+	metrics *metrics
+	began   time.Time
+}
+
+// New makes a tracker that remembers in the store, which its owner closes.
+func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
+	s := &Server{store: store, log: log, began: time.Now()}
+	s.limits.init()
+	s.metrics = newMetrics(store)
+	return s, s.Reload(cfg)
+}
+
+// Reload reads the lists and keys that the configuration names and takes on its limits and intervals. With an error all
+// stays as it is. Listeners and what concerns the store are for a restart.
+func (s *Server) Reload(cfg Config) error {
+	g, err := newGate(cfg)
+	if err != nil {
+		return err
+	}
+	s.gate.Store(g)
+	return nil
+}
+
+// Run sweeps the store until the context ends.
+func (s *Server) Run(ctx context.Context) {
+	const often = time.Minute // a peer may be told of that much longer than its lifetime
+	tick := time.NewTicker(often)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := s.store.Sweep(ctx); err != nil && ctx.Err() == nil {
+				s.log.Error("old peers could not be swept out", "error", err)
+			}
+		}
+	}
+}
+
+// request is an announce or scrape from the network: from is the host on IP or SCION, with the port it sent from.
+type request struct {
+	transport string
+	from      wire.Addr
+}
+
+// announce answers a. The error may be told to the peer by wire.FailureOf.
+func (s *Server) announce(ctx context.Context, r request, a *wire.Announce) (wire.Answer, error) {
+	g := s.gate.Load()
+	s.metrics.announces.WithLabelValues(r.transport).Inc()
+	out, err := s.admitted(ctx, g, r, a)
+	if err != nil {
+		s.refused(r, err)
+	}
+	return out, err
+}
+
+func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Announce) (wire.Answer, error) {
+	if err := g.admit(a.InfoHash, a.Passkey); err != nil {
+		return wire.Answer{}, err
+	}
+	if err := s.limits.take(g, r.from); err != nil {
+		return wire.Answer{}, err
+	}
+	v := swarm.Visit{
+		InfoHash: a.InfoHash, ID: a.PeerID, Identity: a.Identity(), Addr: r.from, Event: a.Event, Seed: a.Seed(),
+		Want: g.cfg.NumWant, Reaches: swarm.IPv4 | swarm.IPv6,
+	}
+	v.Addr.Port = a.Port
+	if a.NumWant >= 0 {
+		v.Want = min(a.NumWant, g.cfg.MaxNumWant)
+	}
+	switch {
+	case r.transport == transportUDP && r.from.Host.Is6():
+		v.Reaches = swarm.IPv6
+		v.Want = min(v.Want, wire.MaxUDPPeers(true))
+	case r.transport == transportUDP:
+		v.Reaches = swarm.IPv4
+		v.Want = min(v.Want, wire.MaxUDPPeers(false))
+	case a.SCION:
+		v.Reaches |= swarm.SCION
+	}
+	view, err := s.store.Announce(ctx, v)
+	if err != nil {
+		s.log.Error("an announce could not be stored", "error", err)
+		return wire.Answer{}, err
+	}
+	out := wire.Answer{
+		Interval: jitter(time.Duration(g.cfg.Interval)), MinInterval: time.Duration(g.cfg.MinInterval),
+		Complete: view.Counts.Complete, Incomplete: view.Counts.Incomplete,
+		External: r.from.Host, Peers: view.Peers,
+	}
+	if view.Refused != nil {
+		s.metrics.unlisted.Inc()
+		out.Warning = view.Refused.Error()
+	}
+	return out, nil
+}
+
+// jitter spreads intervals by a tenth to either side: peers that came at once shall not come back at once.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1)
+}
+
+func (s *Server) scrape(ctx context.Context, r request, hashes []wire.InfoHash, passkey string) ([]wire.Counts, error) {
+	g := s.gate.Load()
+	s.metrics.scrapes.WithLabelValues(r.transport).Inc()
+	counts, err := s.scraped(ctx, g, r, hashes, passkey)
+	if err != nil {
+		s.refused(r, err)
+	}
+	return counts, err
+}
+
+func (s *Server) scraped(ctx context.Context, g *gate, r request, hashes []wire.InfoHash, passkey string) ([]wire.Counts, error) {
+	for _, h := range hashes {
+		if err := g.admit(h, passkey); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.limits.take(g, r.from); err != nil {
+		return nil, err
+	}
+	return s.store.Scrape(ctx, hashes)
+}
+
+func (s *Server) refused(r request, err error) {
+	s.metrics.refusals.WithLabelValues(r.transport).Inc()
+	s.log.Debug("refused", "transport", r.transport, "from", r.from, "reason", err)
+}
+
+// Names of transports in metrics.
+const (
+	transportHTTP  = "http"
+	transportUDP   = "udp"
+	transportSCION = "scion"
+)
+
+const (
+	// headerPatience is how long a client may take to send its request, of which all fits one packet.
+	headerPatience = 5 * time.Second
+	// writePatience is how long it may take to take the answer.
+	writePatience = 10 * time.Second
+	// idlePatience keeps a connection for a client that announces other torrents, not until the next announce.
+	idlePatience = 20 * time.Second
+	// grace is how long requests under way may take when the server stops.
+	grace = 3 * time.Second
+)
+
+// ServeHTTP1 answers HTTP/1.1 on the listener until the context ends. It closes the listener.
+func (s *Server) ServeHTTP1(ctx context.Context, l net.Listener, most int) error {
+	h := &http.Server{
+		Handler: s.handler(transportHTTP), ReadHeaderTimeout: headerPatience, ReadTimeout: headerPatience,
+		WriteTimeout: writePatience, IdleTimeout: idlePatience, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // clients that break off
+	}
+	done := make(chan error, 1)
+	go func() { done <- h.Serve(newCrowd(l, most)) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	err := h.Shutdown(patience)
+	if errors.Is(err, context.DeadlineExceeded) { // those who are slow are cut off
+		err = h.Close()
+	}
+	<-done
+	return err
+}
+
+// ServeSCION answers HTTP/3 on the port until the context ends.
+func (s *Server) ServeSCION(ctx context.Context, p *scionnet.HTTP) error {
+	return p.Serve(ctx, s.handler(transportSCION), grace)
+}
+
+// ServeUDP answers BEP 15 on the connection, with that many readers, until the context ends. It closes the connection.
+func (s *Server) ServeUDP(ctx context.Context, c *net.UDPConn, readers int) error {
+	u, err := newUDP(s, c)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	var all errgroup.Group
+	for range readers {
+		all.Go(func() error { return u.read(ctx) })
+	}
+	if err := all.Wait(); ctx.Err() == nil {
+		return fmt.Errorf("serve UDP on %s: %w", c.LocalAddr(), err)
+	}
+	return nil
+}
+
+// clientHost is the address that a TCP client connected from.
+func clientHost(remote string) (wire.Addr, error) {
+	a, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return wire.Addr{}, err
+	}
+	return wire.IP(netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())), nil
+}

@@ -1,0 +1,374 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/tracker/server"
+	"braid/tracker/swarm"
+	"braid/tracker/wire"
+)
+
+const patience = 30 * time.Second
+
+// running is a tracker on real sockets of loopback.
+type running struct {
+	*server.Server
+	store *swarm.Memory
+	http  string // URL without path
+	udp   string
+	stop  func() error
+}
+
+func start(t *testing.T, change func(*server.Config), conns int) *running {
+	t.Helper()
+	cfg := server.Default()
+	if change != nil {
+		change(&cfg)
+	}
+	r := &running{store: swarm.NewMemory(cfg.Limits())}
+	var err error
+	if r.Server, err = server.New(cfg, r.store, slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.http, r.udp = "http://"+l.Addr().String(), u.LocalAddr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- r.ServeHTTP1(ctx, l, conns) }()
+	go func() { ended <- r.ServeUDP(ctx, u, 2) }()
+	stopped := false
+	r.stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return errors.Join(<-ended, <-ended)
+	}
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func get(t *testing.T, url string, header ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+func announceOf(n byte) wire.Announce {
+	return wire.Announce{InfoHash: wire.InfoHash{1}, PeerID: wire.PeerID{n}, Port: 1000 + uint16(n), Left: 1, NumWant: wire.NoCount, Key: fmt.Sprintf("%08X", n), Compact: true}
+}
+
+func (r *running) announce(t *testing.T, a wire.Announce) (wire.Answer, error) {
+	t.Helper()
+	_, body := get(t, r.http+"/announce?"+a.Query())
+	return wire.ParseAnswer([]byte(body))
+}
+
+// exchange sends one packet and waits for the answer.
+func exchange(t *testing.T, c net.Conn, r wire.UDPRequest) wire.UDPAnswer {
+	t.Helper()
+	r.Transaction = 77
+	out := r.Append(nil)
+	if _, err := c.Write(out); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 2000)
+	n, err := c.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n > len(out) && r.Connection == 0 {
+		t.Errorf("%d bytes for %d of a stranger", n, len(out))
+	}
+	got, err := wire.ParseUDPAnswer(b[:n], false)
+	if err != nil || got.Transaction != 77 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	return got
+}
+
+func dial(t *testing.T, network, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestHTTPAndUDP(t *testing.T) {
+	r := start(t, nil, 100)
+	a, err := r.announce(t, announceOf(1))
+	if err != nil || len(a.Peers) != 0 || a.Incomplete != 1 || a.External.String() != "127.0.0.1" || a.MinInterval != 15*time.Second ||
+		a.Interval < 18*time.Minute || a.Interval > 22*time.Minute {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	c := dial(t, "udp", r.udp)
+	// A connection ID is needed; without one nothing is stored, and nothing long is said.
+	if got := exchange(t, c, wire.UDPRequest{Action: wire.AnnounceUDP, Announce: announceOf(9)}); got.Failure == nil {
+		t.Errorf("an announce without a connection: %+v", got)
+	}
+	id := exchange(t, c, wire.UDPRequest{Action: wire.Connect}).Connection
+	got := exchange(t, c, wire.UDPRequest{Action: wire.AnnounceUDP, Connection: id, Announce: announceOf(2)})
+	if len(got.Answer.Peers) != 1 || got.Answer.Peers[0].Addr.String() != "127.0.0.1:1001" || got.Answer.Incomplete != 2 {
+		t.Errorf("%+v", got)
+	}
+	scrape := exchange(t, c, wire.UDPRequest{Action: wire.ScrapeUDP, Connection: id, Hashes: []wire.InfoHash{{7}, {1}}})
+	if len(scrape.Counts) != 2 || scrape.Counts[0].Incomplete != 0 || scrape.Counts[1].Incomplete != 2 {
+		t.Errorf("%+v", scrape)
+	}
+	if a, err = r.announce(t, announceOf(1)); err != nil || len(a.Peers) != 1 || a.Peers[0].Addr.Port != 1002 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	_, body := get(t, r.http+"/scrape?info_hash=%01"+strings.Repeat("%00", 19))
+	if counts, err := wire.ParseScrapeAnswer([]byte(body)); err != nil || len(counts) != 1 || counts[0].Incomplete != 2 {
+		t.Errorf("%+v, %v", counts, err)
+	}
+	for _, tt := range []struct{ query, reason string }{
+		{"", "info_hash is missing"},
+		{"info_hash=x", "info_hash"},
+	} {
+		code, body := get(t, r.http+"/announce?"+tt.query)
+		if _, err := wire.ParseAnswer([]byte(body)); code != http.StatusOK || err == nil || !strings.Contains(err.Error(), tt.reason) {
+			t.Errorf("%q: %d, %q", tt.query, code, body)
+		}
+	}
+	for path, want := range map[string]int{
+		"/": 404, "/nothing": 404, "/key/stats": 404, "/healthz": 200, "/stats": 200, "/metrics": 200,
+	} {
+		if code, _ := get(t, r.http+path); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
+		}
+	}
+	var stats server.Stats
+	if _, body := get(t, r.http+"/stats"); json.Unmarshal([]byte(body), &stats) != nil || stats.Announces["http"] != 2 || stats.Announces["udp"] != 1 || stats.Totals.IPv4 != 2 || stats.Refusals["http"] != 2 {
+		t.Errorf("%s", body)
+	}
+	if _, body := get(t, r.http+"/stats", "Accept", "text/html"); !strings.Contains(body, "<td>2</td><td>1</td><td>0</td>") {
+		t.Errorf("%s", body)
+	}
+	if _, body := get(t, r.http+"/metrics"); !strings.Contains(body, `braid_tracker_peers{network="ipv4"} 2`) {
+		t.Errorf("%s", body)
+	}
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", strings.TrimPrefix(r.http, "http://")); err == nil {
+		t.Error("it listens on after its end")
+	}
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestGate(t *testing.T) {
+	hash := func(b byte) string { h := wire.InfoHash{b}; return hex.EncodeToString(h[:]) }
+	allow, deny := write(t, "# ours\n"+hash(1)+" a name\n"+hash(2)+"\n"), write(t, hash(2)+"\n")
+	var cfg server.Config
+	r := start(t, func(c *server.Config) {
+		c.Allow, c.Deny, c.Keys, c.Operators = allow, deny, write(t, "secret-key of somebody\n"), nil
+		cfg = *c
+	}, 100)
+	with := func(f func(*wire.Announce)) wire.Announce { a := announceOf(1); f(&a); return a }
+	for _, tt := range []struct {
+		name, path string
+		a          wire.Announce
+		ok         bool
+	}{
+		{"no key", "/announce", announceOf(1), false},
+		{"wrong key", "/wrong-key/announce", announceOf(1), false},
+		{"key in the path", "/secret-key/announce", announceOf(1), true},
+		{"key in the query", "/announce", with(func(a *wire.Announce) { a.Passkey = "secret-key" }), true},
+		{"denied", "/secret-key/announce", with(func(a *wire.Announce) { a.InfoHash[0] = 2 }), false},
+		{"not allowed", "/secret-key/announce", with(func(a *wire.Announce) { a.InfoHash[0] = 3 }), false},
+	} {
+		_, body := get(t, r.http+tt.path+"?"+tt.a.Query())
+		_, err := wire.ParseAnswer([]byte(body))
+		var f *wire.Failure
+		if (err == nil) != tt.ok || err != nil && (!errors.As(err, &f) || f.RetryIn != wire.Never) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	c := dial(t, "udp", r.udp)
+	id := exchange(t, c, wire.UDPRequest{Action: wire.Connect}).Connection
+	for data, ok := range map[string]bool{"": false, "/secret-key/announce": true, "/announce?passkey=secret-key": true, "/other-key/": false} {
+		got := exchange(t, c, wire.UDPRequest{Action: wire.AnnounceUDP, Connection: id, Announce: announceOf(1), URLData: data})
+		if (got.Failure == nil) != ok {
+			t.Errorf("URL data %q: %+v", data, got)
+		}
+	}
+	if code, _ := get(t, r.http+"/stats"); code != http.StatusNotFound {
+		t.Errorf("strangers see /stats: %d", code)
+	}
+	// Reload: a new list takes hold, a wrong one changes nothing.
+	if err := os.WriteFile(deny, []byte(hash(1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Keys = ""
+	if err := r.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.announce(t, announceOf(1)); err == nil {
+		t.Error("the list was not reloaded")
+	}
+	if _, err := r.announce(t, with(func(a *wire.Announce) { a.InfoHash[0] = 2 })); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(allow, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Reload(cfg); err == nil || !strings.Contains(err.Error(), ":1:") {
+		t.Errorf("a wrong list: %v", err)
+	}
+	if _, err := r.announce(t, with(func(a *wire.Announce) { a.InfoHash[0] = 2 })); err != nil {
+		t.Error("a wrong list has changed something: ", err)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	r := start(t, func(c *server.Config) { c.PerHostRate = 0.1 }, 100)
+	var failures int
+	for range 10 {
+		if _, err := r.announce(t, announceOf(1)); err != nil {
+			var f *wire.Failure
+			if !errors.As(err, &f) || f.RetryIn <= 0 {
+				t.Fatal(err)
+			}
+			failures++
+		}
+	}
+	if failures < 5 || failures == 10 {
+		t.Errorf("%d of 10 refused", failures)
+	}
+}
+
+// Those who hold connections without sending anything make room for those who do.
+func TestCrowd(t *testing.T) {
+	const most = 20
+	r := start(t, nil, most)
+	addr := strings.TrimPrefix(r.http, "http://")
+	for range 3 * most {
+		dial(t, "tcp", addr)
+	}
+	for n := range 5 {
+		if _, err := r.announce(t, announceOf(byte(n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// And who sends half a request is cut off in the end.
+	c := dial(t, "tcp", addr)
+	fmt.Fprint(c, "GET /announce?info_hash=")
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(c).ReadString('\n'); err == nil {
+		_, err = io.ReadAll(c)
+		if err != nil {
+			t.Errorf("half a request: %v", err)
+		}
+	} else if e := net.Error(nil); errors.As(err, &e) && e.Timeout() {
+		t.Error("half a request is waited for without end")
+	}
+}
+
+func TestConfig(t *testing.T) {
+	d := server.Default()
+	d.Listen, d.Data = []string{"http://127.0.0.1:1"}, "x"
+	var again server.Config
+	if err := again.Read(strings.NewReader(d.String())); err != nil || again.String() != d.String() {
+		t.Errorf("%v: %s", err, again)
+	}
+	for _, text := range []string{"nonsense = 1", "interval = 'x'", "listen = 1", "interval = '30m'\n=", "[x]"} {
+		c := server.Default()
+		if err := c.Read(strings.NewReader(text)); err == nil {
+			t.Errorf("%q is read", text)
+		}
+	}
+	for _, change := range []func(*server.Config){
+		func(c *server.Config) { c.Interval = 0 },
+		func(c *server.Config) { c.MinInterval = c.Interval + 1 },
+		func(c *server.Config) { c.Lifetime = c.Interval },
+		func(c *server.Config) { c.MaxNumWant = 1 << 20 },
+		func(c *server.Config) { c.Operators = []string{"x"} },
+		func(c *server.Config) { c.Allow = "/nowhere" },
+	} {
+		c := server.Default()
+		change(&c)
+		if _, err := server.New(c, swarm.NewMemory(c.Limits()), slog.New(slog.DiscardHandler)); err == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
+}
+
+// Whatever is sent over HTTP, the answer is a bencoded one.
+func FuzzRequests(f *testing.F) {
+	f.Add("info_hash=aaaaaaaaaaaaaaaaaaaa&peer_id=aaaaaaaaaaaaaaaaaaaa&port=1", []byte{0, 0, 4, 23, 39, 16, 25, 128, 0, 0, 0, 0, 0, 0, 0, 1})
+	c := server.Default()
+	c.PerHostRate = 0
+	s, err := server.New(c, swarm.NewMemory(c.Limits()), slog.New(slog.DiscardHandler))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, query string, packet []byte) {
+		body := server.Ask(s, query)
+		if _, err := wire.ParseAnswer(body); err != nil {
+			if g := (*wire.Failure)(nil); !errors.As(err, &g) {
+				t.Fatalf("%q is answered with %q", query, body)
+			}
+		}
+		if out := server.AskUDP(s, packet); len(out) > max(16, len(packet)) {
+			t.Fatalf("%d bytes for %d of a stranger", len(out), len(packet))
+		}
+	})
+}

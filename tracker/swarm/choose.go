@@ -1,0 +1,137 @@
+package swarm
+
+import (
+	"math/rand/v2"
+
+	"braid/pathsel"
+	"braid/tracker/wire"
+)
+
+// choose picks peers for the visitor at random: not itself under any of its addresses, no seeds for a seed.
+func (t *table) choose(v *Visit) []wire.Peer {
+	var there [kinds]int
+	for k, g := range t.groups {
+		if g != nil && v.Reaches&(1<<k) != 0 {
+			if there[k] = len(g.members); v.Seed {
+				there[k] -= g.seeds
+			}
+		}
+	}
+	want := split(v.Want, there)
+	var out []wire.Peer
+	for k, n := range want {
+		if n == 0 {
+			continue
+		}
+		if out == nil {
+			out = make([]wire.Peer, 0, want[0]+want[1]+want[2])
+		}
+		g := t.groups[k]
+		from := 0
+		if v.Seed {
+			from = g.seeds
+		}
+		out = pick(out, g.members[from:], n, v)
+	}
+	return out
+}
+
+// split divides what a visitor wants among the networks: fairly, and what one has not another may give.
+func split(want int, there [kinds]int) (out [kinds]int) {
+	for {
+		open := 0
+		for k := range there {
+			if there[k] > out[k] {
+				open++
+			}
+		}
+		if want <= 0 || open == 0 {
+			return out
+		}
+		share := max(1, want/open)
+		for k := range there {
+			n := min(share, there[k]-out[k], want)
+			out[k] += n
+			want -= n
+		}
+	}
+}
+
+// lookedAt bounds the members looked at for one answer, for each peer wanted. Beyond it the visitor is content with
+// what was found.
+const lookedAt = 16
+
+// pick appends n of the members, if there are as many. On SCION at most half of them are of one AS while there
+// are others: peers invented by one AS take no more than half of an answer.
+func pick(out []wire.Peer, members []member, n int, v *Visit) []wire.Peer {
+	perAS := n
+	if v.Reaches&SCION != 0 && len(members) > 0 && members[0].ia != 0 {
+		perAS = max(1, n/2)
+	}
+	type share struct {
+		ia pathsel.IA
+		n  int
+	}
+	var buffer [16]share
+	shares := buffer[:0]
+	var spare []int
+	size := len(members)
+	end := len(out) + n
+	i, step := rand.IntN(size), coprime(size)
+	for range min(size, lookedAt*(n+fewMembers)) {
+		if len(out) == end {
+			return out
+		}
+		m := &members[i]
+		at := i
+		if i += step; i >= size {
+			i -= size
+		}
+		if m.identity == v.Identity || v.Addr.Port != 0 && m.is(v.Addr) || v.Seed && m.flags&isPaused != 0 {
+			continue
+		}
+		if perAS < n {
+			s := 0
+			for s < len(shares) && shares[s].ia != m.ia {
+				s++
+			}
+			if s == len(shares) {
+				shares = append(shares, share{ia: m.ia})
+			}
+			if shares[s].n == perAS {
+				if len(spare) < n {
+					spare = append(spare, at)
+				}
+				continue
+			}
+			shares[s].n++
+		}
+		out = append(out, m.peer())
+	}
+	for _, i := range spare {
+		if len(out) == end {
+			break
+		}
+		out = append(out, members[i].peer())
+	}
+	return out
+}
+
+// coprime is a random step that visits each of size places once.
+func coprime(size int) int {
+	if size <= 2 {
+		return 1
+	}
+	step := 1 + rand.IntN(size-1)
+	for gcd(step, size) != 1 {
+		step = step%(size-1) + 1
+	}
+	return step
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

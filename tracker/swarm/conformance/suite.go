@@ -1,0 +1,412 @@
+// Package conformance tests stores of swarms: every implementation passes the same suite.
+package conformance
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"braid/pathsel"
+	"braid/tracker/swarm"
+	"braid/tracker/wire"
+)
+
+// Opener makes an empty store, which the test closes. Pass lets that much time go by for the store.
+type Opener struct {
+	Open func(t *testing.T, l swarm.Limits) swarm.Store
+	Pass func(t *testing.T, d time.Duration)
+}
+
+const all = swarm.IPv4 | swarm.IPv6 | swarm.SCION
+
+// Run runs the suite.
+func Run(t *testing.T, bubble func(*testing.T, func(*testing.T)), o Opener) {
+	for _, tt := range []struct {
+		name string
+		test func(*testing.T, Opener)
+	}{
+		{"life of a peer", life}, {"networks", networks}, {"several addresses", addresses}, {"quotas", quotas},
+		{"crowding out", crowding}, {"expiry", expiry}, {"model", model}, {"concurrency", concurrency},
+	} {
+		t.Run(tt.name, func(t *testing.T) { bubble(t, func(t *testing.T) { tt.test(t, o) }) })
+	}
+}
+
+type store struct {
+	swarm.Store
+	t *testing.T
+}
+
+func open(t *testing.T, o Opener, l swarm.Limits) store {
+	t.Helper()
+	s := o.Open(t, l)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store{s, t}
+}
+
+func (s store) announce(v swarm.Visit) swarm.View {
+	s.t.Helper()
+	out, err := s.Announce(context.Background(), v)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+func (s store) scrape(h wire.InfoHash) [4]int64 {
+	s.t.Helper()
+	c, err := s.Scrape(context.Background(), []wire.InfoHash{h})
+	if err != nil || len(c) != 1 || c[0].InfoHash != h {
+		s.t.Fatalf("scrape: %+v, %v", c, err)
+	}
+	return [4]int64{c[0].Complete, c[0].Incomplete, c[0].Downloaded, c[0].Downloaders}
+}
+
+func (s store) expect(h wire.InfoHash, complete, incomplete, downloaded, downloaders int64) {
+	s.t.Helper()
+	if got := s.scrape(h); got != [4]int64{complete, incomplete, downloaded, downloaders} {
+		s.t.Errorf("complete, incomplete, downloaded, downloaders: %v, want %d %d %d %d", got, complete, incomplete, downloaded, downloaders)
+	}
+}
+
+func (s store) members() swarm.Totals {
+	s.t.Helper()
+	n, err := s.Totals(context.Background())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// visit is an announce of peer n, at a host of its own on the network.
+func visit(n int, network swarm.Networks) swarm.Visit {
+	v := swarm.Visit{InfoHash: wire.InfoHash{1}, Identity: uint64(n) + 1, Want: 50, Reaches: all}
+	binary.BigEndian.PutUint32(v.ID[:], uint32(n))
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], 10<<24|uint32(n+1))
+	v.Addr = wire.Addr{Host: netip.AddrFrom4(b), Port: uint16(1 + n%60000)}
+	switch network {
+	case swarm.IPv6:
+		v.Addr.Host = netip.AddrFrom16([16]byte{0xfd, 15: b[3], 14: b[2], 13: b[1]})
+	case swarm.SCION:
+		v.Addr.IA = pathsel.IA(1<<48 | 0xff00_0000_0110)
+	}
+	return v
+}
+
+func with(v swarm.Visit, f func(*swarm.Visit)) swarm.Visit { f(&v); return v }
+
+func seed(v *swarm.Visit)    { v.Seed = true }
+func stopped(v *swarm.Visit) { v.Event = wire.Stopped }
+
+func addrs(v swarm.View) []wire.Addr {
+	var out []wire.Addr
+	for _, p := range v.Peers {
+		out = append(out, p.Addr)
+	}
+	return out
+}
+
+func life(t *testing.T, o Opener) {
+	s := open(t, o, swarm.Limits{})
+	a, b := visit(1, swarm.IPv4), visit(2, swarm.IPv4)
+	if v := s.announce(a); len(v.Peers) != 0 || v.Counts.Incomplete != 1 || v.Refused != nil {
+		t.Errorf("the first peer sees %+v", v)
+	}
+	if v := s.announce(b); len(v.Peers) != 1 || v.Peers[0] != (wire.Peer{ID: a.ID, Addr: a.Addr}) {
+		t.Errorf("the second peer sees %+v", v)
+	}
+	if v := s.announce(with(a, func(v *swarm.Visit) { v.Want = 0 })); len(v.Peers) != 0 {
+		t.Errorf("who wants nobody is told of %v", v.Peers)
+	}
+	s.announce(with(a, func(v *swarm.Visit) { v.Event = wire.Paused }))
+	s.expect(a.InfoHash, 0, 2, 0, 1)
+	done := with(b, func(v *swarm.Visit) { v.Event, v.Seed = wire.Completed, true })
+	if v := s.announce(done); len(v.Peers) != 0 {
+		t.Errorf("a seed is told of a partial seed: %v", v.Peers)
+	}
+	s.announce(done)
+	s.expect(a.InfoHash, 1, 1, 1, 0)
+	// Other peers do not see each other; nobody is entered by a port of 0, nor taken out by a stranger's goodbye.
+	s.announce(with(visit(3, swarm.IPv4), func(v *swarm.Visit) { v.Addr.Port = 0 }))
+	s.announce(with(with(a, stopped), func(v *swarm.Visit) { v.Identity++ }))
+	s.announce(with(visit(4, swarm.IPv4), stopped))
+	s.expect(a.InfoHash, 1, 1, 1, 0)
+	if v := s.announce(with(visit(3, swarm.IPv4), func(v *swarm.Visit) { v.InfoHash[0], v.Addr.Port = 9, 0 })); len(v.Peers) != 0 {
+		t.Errorf("peers of another torrent: %v", v.Peers)
+	}
+	if n := s.members(); n != (swarm.Totals{Swarms: 1, IPv4: 2, Seeds: 1, Members: 2}) {
+		t.Errorf("%+v", n)
+	}
+	s.announce(with(a, stopped))
+	s.announce(with(b, stopped))
+	s.expect(a.InfoHash, 0, 0, 0, 0)
+	if n := s.members(); n != (swarm.Totals{}) {
+		t.Errorf("left over: %+v", n)
+	}
+}
+
+func networks(t *testing.T, o Opener) {
+	s := open(t, o, swarm.Limits{})
+	kinds := []swarm.Networks{swarm.IPv4, swarm.IPv6, swarm.SCION}
+	for i, k := range kinds {
+		for n := range 40 {
+			s.announce(visit(100*i+n, k))
+		}
+	}
+	for _, reaches := range []swarm.Networks{0, swarm.IPv4, swarm.SCION, swarm.IPv4 | swarm.IPv6, all} {
+		v := s.announce(with(visit(999, swarm.IPv4), func(v *swarm.Visit) { v.Reaches, v.Want, v.Addr.Port = reaches, 60, 0 }))
+		var got [3]int
+		for _, a := range addrs(v) {
+			switch {
+			case a.IsSCION():
+				got[2]++
+			case a.Host.Is6():
+				got[1]++
+			default:
+				got[0]++
+			}
+		}
+		want := map[swarm.Networks][3]int{
+			0: {}, swarm.IPv4: {40, 0, 0}, swarm.SCION: {0, 0, 40}, swarm.IPv4 | swarm.IPv6: {30, 30, 0}, all: {20, 20, 20},
+		}[reaches]
+		if got != want {
+			t.Errorf("reaching %b: %v peers, want %v", reaches, got, want)
+		}
+	}
+	if n := s.members(); n.IPv4 != 40 || n.IPv6 != 40 || n.SCION != 40 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// A peer with addresses on several networks is one peer, and is not introduced to itself.
+func addresses(t *testing.T, o Opener) {
+	s := open(t, o, swarm.Limits{})
+	one, two := visit(1, swarm.IPv4), visit(1, swarm.SCION)
+	s.announce(one)
+	if v := s.announce(two); len(v.Peers) != 0 {
+		t.Errorf("introduced to itself: %v", v.Peers)
+	}
+	s.expect(one.InfoHash, 0, 1, 0, 1)
+	s.announce(with(one, seed))
+	s.expect(one.InfoHash, 1, 0, 0, 0)
+	if v := s.announce(visit(2, swarm.IPv4)); len(v.Peers) != 2 {
+		t.Errorf("another is told of %v", addrs(v))
+	}
+	s.announce(with(two, stopped))
+	s.expect(one.InfoHash, 1, 1, 0, 1)
+	s.announce(with(one, stopped))
+	s.expect(one.InfoHash, 0, 1, 0, 1)
+}
+
+func quotas(t *testing.T, o Opener) {
+	s := open(t, o, swarm.Limits{PerHost: 3, PerAS: 5, Members: 30})
+	for n := range 5 {
+		v := s.announce(with(visit(0, swarm.IPv4), func(v *swarm.Visit) { v.Addr.Port, v.Identity = uint16(n+1), uint64(n)+50 }))
+		if (v.Refused != nil) != (n >= 3) || n >= 3 && !errors.Is(v.Refused, swarm.ErrPerHost) {
+			t.Errorf("port %d of a host: %v", n, v.Refused)
+		}
+	}
+	for n := range 8 {
+		v := s.announce(visit(n+10, swarm.SCION))
+		if (v.Refused != nil) != (n >= 5) || n >= 5 && !errors.Is(v.Refused, swarm.ErrPerAS) {
+			t.Errorf("host %d of an AS: %v", n, v.Refused)
+		}
+		if n >= 5 && len(v.Peers) == 0 {
+			t.Error("who is not entered gets no answer")
+		}
+	}
+	var refused int
+	for n := range 30 {
+		if v := s.announce(visit(n+100, swarm.IPv6)); errors.Is(v.Refused, swarm.ErrFull) {
+			refused++
+		}
+	}
+	if n := s.members(); n.Members != 30 || refused != 8 {
+		t.Errorf("%+v, %d refused", n, refused)
+	}
+	// Room is used again.
+	s.announce(with(visit(100, swarm.IPv6), stopped))
+	if v := s.announce(visit(500, swarm.IPv4)); v.Refused != nil {
+		t.Error(v.Refused)
+	}
+}
+
+// 10 000 peers invented by one AS: honest ones of other ASes stay, and are found.
+func crowding(t *testing.T, o Opener) {
+	s := open(t, o, swarm.Limits{PerAS: 200})
+	const honest = 10
+	for n := range honest {
+		s.announce(with(visit(20_000+n, swarm.SCION), func(v *swarm.Visit) { v.Addr.IA += pathsel.IA(1 + n) }))
+	}
+	for n := range 10_000 {
+		s.announce(visit(n, swarm.SCION))
+	}
+	if n := s.members(); n.SCION != honest+200 {
+		t.Fatalf("%d members", n.SCION)
+	}
+	for range 20 {
+		v := s.announce(with(visit(30_000, swarm.SCION), func(v *swarm.Visit) { v.Addr.IA, v.Want = v.Addr.IA+99, 20 }))
+		found := 0
+		for _, a := range addrs(v) {
+			if a.IA != visit(0, swarm.SCION).Addr.IA {
+				found++
+			}
+		}
+		if len(v.Peers) != 20 || found != honest {
+			t.Fatalf("%d peers, %d of them honest; want 20 with all %d", len(v.Peers), found, honest)
+		}
+	}
+}
+
+func expiry(t *testing.T, o Opener) {
+	s := open(t, o, swarm.Limits{Lifetime: 10 * time.Minute})
+	for n := range 40 {
+		s.announce(visit(n, swarm.IPv4))
+	}
+	s.announce(with(visit(0, swarm.IPv4), func(v *swarm.Visit) { v.InfoHash[0] = 7 }))
+	o.Pass(t, 6*time.Minute)
+	for n := range 10 {
+		s.announce(visit(n, swarm.IPv4))
+	}
+	o.Pass(t, 6*time.Minute)
+	if err := s.Sweep(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(wire.InfoHash{1}, 0, 10, 0, 10)
+	if n := s.members(); n.Members != 10 || n.Swarms != 1 {
+		t.Errorf("%+v", n)
+	}
+	o.Pass(t, 11*time.Minute)
+	if err := s.Sweep(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.members(); n != (swarm.Totals{}) {
+		t.Errorf("left over: %+v", n)
+	}
+}
+
+// Random visits, against maps that remember everything.
+func model(t *testing.T, o Opener) {
+	s := open(t, o, swarm.Limits{PerHost: 1 << 20, PerAS: 1 << 20})
+	r := rand.New(rand.NewPCG(1, 2))
+	type state struct {
+		identity uint64
+		seed     bool
+		paused   bool
+	}
+	swarms := map[wire.InfoHash]map[wire.Addr]state{}
+	for range 5_000 {
+		v := visit(r.IntN(60), []swarm.Networks{swarm.IPv4, swarm.IPv6, swarm.SCION}[r.IntN(3)])
+		v.InfoHash = wire.InfoHash{byte(r.IntN(3))}
+		v.Seed, v.Event = r.IntN(3) == 0, []wire.Event{wire.Periodic, wire.Started, wire.Paused, wire.Stopped, wire.Stopped}[r.IntN(5)]
+		if v.InfoHash[0] == 2 { // a small one
+			v.Addr.Host, v.Identity = netip.MustParseAddr("10.9.9.9"), uint64(r.IntN(4))
+			v.Addr.Port = uint16(1 + r.IntN(10))
+		}
+		m := swarms[v.InfoHash]
+		if m == nil {
+			m = map[wire.Addr]state{}
+			swarms[v.InfoHash] = m
+		}
+		if v.Event == wire.Stopped {
+			if m[v.Addr].identity == v.Identity {
+				delete(m, v.Addr)
+			}
+		} else {
+			m[v.Addr] = state{v.Identity, v.Seed, v.Event == wire.Paused && !v.Seed}
+		}
+		got := s.announce(v)
+		peers := map[uint64][3]int{}
+		candidates := 0
+		for a, x := range m {
+			n := peers[x.identity]
+			switch {
+			case x.seed:
+				n[0]++
+			case x.paused:
+				n[2]++
+			default:
+				n[1]++
+			}
+			peers[x.identity] = n
+			if x.identity != v.Identity && a != v.Addr && (!v.Seed || !x.seed && !x.paused) {
+				candidates++
+			}
+		}
+		var complete, incomplete, downloaders int64
+		for _, n := range peers {
+			switch {
+			case n[0] > 0:
+				complete++
+			case n[1] > 0:
+				incomplete++
+				downloaders++
+			default:
+				incomplete++
+			}
+		}
+		if c := got.Counts; c.Complete != complete || c.Incomplete != incomplete || c.Downloaders != downloaders {
+			t.Fatalf("%+v: counts %+v, want %d, %d, %d", v, c, complete, incomplete, downloaders)
+		}
+		if v.Event == wire.Stopped {
+			continue
+		}
+		seen := map[wire.Addr]bool{}
+		for _, a := range addrs(got) {
+			x, ok := m[a]
+			if !ok || seen[a] || x.identity == v.Identity || v.Seed && (x.seed || x.paused) {
+				t.Fatalf("%+v is told of %v (%+v)", v, a, x)
+			}
+			seen[a] = true
+		}
+		// Ones of its own or without use may have been drawn in place of others, never more than are there.
+		if len(seen) > min(v.Want, candidates) || candidates > 20 && len(seen) == 0 || v.Want >= 3*len(m) && len(seen) != candidates {
+			t.Fatalf("%d peers of %d, %d wanted", len(seen), candidates, v.Want)
+		}
+	}
+}
+
+func concurrency(t *testing.T, o Opener) {
+	s := open(t, o, swarm.Limits{})
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for n := range 500 {
+				v := visit(1000*w+n, []swarm.Networks{swarm.IPv4, swarm.IPv6, swarm.SCION}[n%3])
+				v.InfoHash[0] = byte(n % 5)
+				if _, err := s.Announce(context.Background(), v); err != nil {
+					t.Error(err)
+				}
+				if n%2 == 0 {
+					if _, err := s.Announce(context.Background(), with(v, stopped)); err != nil {
+						t.Error(err)
+					}
+				}
+				if n%100 == 0 {
+					if err := s.Sweep(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := s.members(); n.Members != 1000 || n.Swarms != 5 {
+		t.Errorf("%+v", n)
+	}
+	c, err := s.Scrape(context.Background(), []wire.InfoHash{{0}, {1}, {2}, {3}, {4}})
+	if err != nil || !slices.ContainsFunc(c, func(c wire.Counts) bool { return c.Incomplete == 200 }) {
+		t.Errorf("%+v, %v", c, err)
+	}
+}

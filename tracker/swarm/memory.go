@@ -1,0 +1,239 @@
+package swarm
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"braid/tracker/wire"
+)
+
+// shards is how many parts the memory has, each with a lock of its own: more than there are cores to wait for one.
+const shards = 64
+
+// Memory is a Store in RAM.
+type Memory struct {
+	limits Limits
+	seed   hashSeed
+	epoch  time.Time
+	total  atomic.Int64 // members
+	parts  [shards]shard
+}
+
+type shard struct {
+	mu     sync.Mutex
+	tables map[wire.InfoHash]*table
+	// dirty are what the journal does not know yet; nil if there is none.
+	dirty *dirty
+}
+
+// dirty names what has changed. What it has changed to is looked up when it is written.
+type dirty struct {
+	members map[memberKey]struct{}
+	tables  map[wire.InfoHash]struct{}
+}
+
+type memberKey struct {
+	hash wire.InfoHash
+	addr wire.Addr
+}
+
+var _ Store = (*Memory)(nil)
+
+// NewMemory is an empty memory.
+func NewMemory(l Limits) *Memory {
+	m := &Memory{limits: l.withDefaults(), seed: maphash.MakeSeed(), epoch: time.Now()}
+	for i := range m.parts {
+		m.parts[i].tables = map[wire.InfoHash]*table{}
+	}
+	return m
+}
+
+func (m *Memory) shard(h wire.InfoHash) *shard { return &m.parts[h[0]%shards] }
+
+func (m *Memory) now() uint32 { return uint32(time.Since(m.epoch) / time.Second) }
+
+// Announce implements Store.
+func (m *Memory) Announce(_ context.Context, v Visit) (View, error) {
+	now := m.now()
+	s := m.shard(v.InfoHash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tables[v.InfoHash]
+	var out View
+	if v.Event == wire.Stopped {
+		if t != nil {
+			m.leave(s, t, &v)
+			out.Counts = t.counts(v.InfoHash)
+		}
+		out.Counts.InfoHash = v.InfoHash
+		return out, nil
+	}
+	if t == nil {
+		t = &table{}
+	}
+	if v.Addr.Port != 0 {
+		out.Refused = m.enter(s, t, &v, now)
+	}
+	out.Counts = t.counts(v.InfoHash)
+	out.Peers = t.choose(&v)
+	return out, nil
+}
+
+func (v *Visit) member(now uint32) member {
+	m := member{ia: v.Addr.IA, identity: v.Identity, host: v.Addr.Host.As16(), id: v.ID, seen: now, port: v.Addr.Port}
+	switch {
+	case v.Seed:
+		m.flags = isSeed
+	case v.Event == wire.Paused:
+		m.flags = isPaused
+	}
+	return m
+}
+
+// enter adds the visitor to the table, or renews it.
+func (m *Memory) enter(s *shard, t *table, v *Visit, now uint32) error {
+	x := v.member(now)
+	if i := t.find(m.seed, v.Addr); i >= 0 {
+		g := t.groups[kindOf(v.Addr)]
+		old := &g.members[i]
+		old.seen = now
+		if old.id == x.id && old.identity == x.identity && old.flags == x.flags {
+			return nil
+		}
+		// A download is counted once: when a peer that was known to lack something says that it is complete.
+		if v.Event == wire.Completed && v.Seed && old.flags&isSeed == 0 && old.identity == x.identity {
+			if t.tally(x.identity).seeds == 0 {
+				t.downloaded++
+				s.dirtyTable(v.InfoHash)
+			}
+		}
+		t.remove(m.seed, g, i)
+		t.add(m.seed, x)
+		s.dirtyMember(v.InfoHash, v.Addr)
+		return nil
+	}
+	switch host, as := t.occupied(m.seed, v.Addr); {
+	case host >= m.limits.PerHost:
+		return ErrPerHost
+	case v.Addr.IsSCION() && as >= m.limits.PerAS:
+		return ErrPerAS
+	case m.total.Load() >= int64(m.limits.Members):
+		return ErrFull
+	}
+	m.put(s, v.InfoHash, t, x)
+	s.dirtyMember(v.InfoHash, v.Addr)
+	return nil
+}
+
+// put adds a member that is not there, and the table if it is new.
+func (m *Memory) put(s *shard, h wire.InfoHash, t *table, x member) {
+	t.add(m.seed, x)
+	s.tables[h] = t
+	m.total.Add(1)
+}
+
+// leave takes out the address that says goodbye. The peer's other addresses say so themselves.
+func (m *Memory) leave(s *shard, t *table, v *Visit) {
+	i := t.find(m.seed, v.Addr)
+	if i < 0 {
+		return
+	}
+	g := t.groups[kindOf(v.Addr)]
+	if g.members[i].identity != v.Identity {
+		return // the port has gone to somebody else, who is not to be taken out
+	}
+	m.drop(s, v.InfoHash, t, g, i)
+}
+
+func (m *Memory) drop(s *shard, h wire.InfoHash, t *table, g *group, i int) {
+	s.dirtyMember(h, g.members[i].addr())
+	t.remove(m.seed, g, i)
+	m.total.Add(-1)
+	if t.size == 0 {
+		delete(s.tables, h)
+		if t.downloaded > 0 {
+			s.dirtyTable(h)
+		}
+	}
+}
+
+func (s *shard) dirtyMember(h wire.InfoHash, a wire.Addr) {
+	if s.dirty != nil {
+		s.dirty.members[memberKey{h, a}] = struct{}{}
+	}
+}
+
+func (s *shard) dirtyTable(h wire.InfoHash) {
+	if s.dirty != nil {
+		s.dirty.tables[h] = struct{}{}
+	}
+}
+
+// Scrape implements Store.
+func (m *Memory) Scrape(_ context.Context, hashes []wire.InfoHash) ([]wire.Counts, error) {
+	out := make([]wire.Counts, len(hashes))
+	for i, h := range hashes {
+		s := m.shard(h)
+		s.mu.Lock()
+		out[i].InfoHash = h
+		if t := s.tables[h]; t != nil {
+			out[i] = t.counts(h)
+		}
+		s.mu.Unlock()
+	}
+	return out, nil
+}
+
+// Sweep implements Store. One shard at a time is held up.
+func (m *Memory) Sweep(ctx context.Context) error {
+	lifetime := uint32(m.limits.Lifetime / time.Second)
+	for i := range m.parts {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		now := m.now()
+		s := &m.parts[i]
+		s.mu.Lock()
+		for h, t := range s.tables {
+			for _, g := range t.groups {
+				for i := 0; g != nil && i < len(g.members); {
+					if now-g.members[i].seen > lifetime {
+						m.drop(s, h, t, g, i)
+					} else {
+						i++
+					}
+				}
+			}
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+// Totals implements Store.
+func (m *Memory) Totals(context.Context) (Totals, error) {
+	var out Totals
+	by := [kinds]*int{&out.IPv4, &out.IPv6, &out.SCION}
+	for i := range m.parts {
+		s := &m.parts[i]
+		s.mu.Lock()
+		out.Swarms += len(s.tables)
+		for _, t := range s.tables {
+			for k, g := range t.groups {
+				if g != nil {
+					*by[k] += len(g.members)
+					out.Seeds += g.seeds
+					out.Members += len(g.members)
+				}
+			}
+		}
+		s.mu.Unlock()
+	}
+	return out, nil
+}
+
+// Close implements Store.
+func (m *Memory) Close() error { return nil }

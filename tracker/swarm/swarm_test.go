@@ -1,0 +1,272 @@
+package swarm_test
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"braid/tracker/swarm"
+	"braid/tracker/swarm/conformance"
+	"braid/tracker/wire"
+)
+
+func sleep(_ *testing.T, d time.Duration) { time.Sleep(d) } // in a bubble
+
+func TestMemory(t *testing.T) {
+	conformance.Run(t, synctest.Test, conformance.Opener{
+		Open: func(_ *testing.T, l swarm.Limits) swarm.Store { return swarm.NewMemory(l) }, Pass: sleep,
+	})
+}
+
+func TestDurable(t *testing.T) {
+	conformance.Run(t, synctest.Test, conformance.Opener{
+		Open: func(t *testing.T, l swarm.Limits) swarm.Store { return openDurable(t, t.TempDir(), l) }, Pass: sleep,
+	})
+}
+
+func openDurable(t *testing.T, dir string, l swarm.Limits) *swarm.Durable {
+	t.Helper()
+	d, err := swarm.OpenDurable(dir, l, time.Minute, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func visit(n int) swarm.Visit {
+	v := swarm.Visit{InfoHash: wire.InfoHash{byte(n)}, Identity: uint64(n), Want: 5, Reaches: swarm.IPv4 | swarm.SCION}
+	v.Addr = wire.Addr{Host: netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), Port: 1}
+	if n%2 == 0 {
+		v.Addr.IA = 1<<48 | 5
+	}
+	return v
+}
+
+func announce(t *testing.T, s swarm.Store, v swarm.Visit) {
+	t.Helper()
+	if _, err := s.Announce(context.Background(), v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func counts(t *testing.T, s swarm.Store, h wire.InfoHash) wire.Counts {
+	t.Helper()
+	c, err := s.Scrape(context.Background(), []wire.InfoHash{h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c[0]
+}
+
+// What was written is there after a restart, exactly; what left is not.
+func TestDurableRestart(t *testing.T) {
+	dir := t.TempDir()
+	d := openDurable(t, dir, swarm.Limits{})
+	for n := range 1000 {
+		announce(t, d, visit(n))
+	}
+	done := visit(3)
+	done.Event, done.Seed = wire.Completed, true
+	announce(t, d, done)
+	if err := d.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	gone := visit(5)
+	gone.Event = wire.Stopped
+	announce(t, d, gone)
+	want := map[wire.InfoHash]wire.Counts{}
+	for n := range 256 {
+		h := wire.InfoHash{byte(n)}
+		want[h] = counts(t, d, h)
+	}
+	before, _ := d.Totals(t.Context())
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = openDurable(t, dir, swarm.Limits{})
+	defer d.Close()
+	if after, _ := d.Totals(t.Context()); after != before || after.Members != 999 {
+		t.Errorf("%+v, and after the restart %+v", before, after)
+	}
+	for h, c := range want {
+		if got := counts(t, d, h); got != c {
+			t.Errorf("%x: %+v, and after the restart %+v", h[:1], c, got)
+		}
+	}
+	if c := counts(t, d, done.InfoHash); c.Downloaded != 1 {
+		t.Errorf("downloads are forgotten: %+v", c)
+	}
+}
+
+// A copy of the file at any time is what a crash leaves: it holds all that was synced, and is read at once.
+func TestDurableCrash(t *testing.T) {
+	dir := t.TempDir()
+	d := openDurable(t, dir, swarm.Limits{})
+	defer d.Close()
+	for round := 1; round <= 5; round++ {
+		for n := range 200 {
+			announce(t, d, visit(round*1000+n))
+		}
+		if err := d.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		announce(t, d, visit(round*1000+500)) // not synced
+		b, err := os.ReadFile(filepath.Join(dir, "swarms.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := t.TempDir()
+		if err := os.WriteFile(filepath.Join(other, "swarms.db"), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again := openDurable(t, other, swarm.Limits{})
+		if n, _ := again.Totals(t.Context()); n.Members != round*200+round-1 {
+			t.Errorf("%d members after the crash, want %d", n.Members, round*200+round-1)
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDurableDamaged(t *testing.T) {
+	whole := t.TempDir()
+	d := openDurable(t, whole, swarm.Limits{})
+	for n := range 500 {
+		announce(t, d, visit(n))
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(whole, "swarms.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range 40 {
+		c := append([]byte(nil), b...)
+		if i%2 == 0 {
+			c = c[:r.IntN(len(c))]
+		} else {
+			for range 20 {
+				c[r.IntN(len(c))] ^= 1 << r.IntN(8)
+			}
+		}
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "swarms.db"), c, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// It opens, with whatever is there, or with nothing, and works.
+		d, err := swarm.OpenDurable(dir, swarm.Limits{}, time.Hour, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Errorf("damage %d: %v", i, err)
+			continue
+		}
+		announce(t, d, visit(9999))
+		if _, err := d.Totals(t.Context()); err != nil {
+			t.Error(err)
+		}
+		d.Close()
+	}
+}
+
+func TestDurableOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		d := openDurable(t, dir, swarm.Limits{Lifetime: time.Hour})
+		announce(t, d, visit(1))
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			away time.Duration
+			want int
+		}{{50 * time.Minute, 1}, {70 * time.Minute, 0}, {0, 0}} {
+			time.Sleep(tt.away)
+			d = openDurable(t, dir, swarm.Limits{Lifetime: time.Hour})
+			if n, _ := d.Totals(t.Context()); n.Members != tt.want {
+				t.Errorf("away for %v: %d members, want %d", tt.away, n.Members, tt.want)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestDurableLocked(t *testing.T) {
+	dir := t.TempDir()
+	d := openDurable(t, dir, swarm.Limits{})
+	defer d.Close()
+	if _, err := swarm.OpenDurable(dir, swarm.Limits{}, 0, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("two trackers write one journal")
+	}
+}
+
+// fill enters n members in swarms of ten.
+func fill(s swarm.Store, n int) {
+	for i := range n {
+		v := swarm.Visit{Identity: rand.Uint64(), Reaches: swarm.IPv4}
+		binary.BigEndian.PutUint32(v.InfoHash[:], uint32(i/10)*2654435761)
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], rand.Uint32()|1<<24)
+		v.Addr = wire.Addr{Host: netip.AddrFrom4(b), Port: uint16(1 + i%1000)}
+		_, _ = s.Announce(context.Background(), v)
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Memory of a member, in swarms of ten and in one large swarm.
+func TestMemberSize(t *testing.T) {
+	const members, most = 50_000, 200
+	for name, swarms := range map[string]func(*swarm.Memory){
+		"ten each": func(m *swarm.Memory) { fill(m, members) },
+		"all in one": func(m *swarm.Memory) {
+			for n := range members {
+				v := visit(n)
+				v.InfoHash = wire.InfoHash{}
+				_, _ = m.Announce(context.Background(), v)
+			}
+		},
+	} {
+		before := heap()
+		m := swarm.NewMemory(swarm.Limits{PerAS: members})
+		swarms(m)
+		after := heap()
+		n, _ := m.Totals(t.Context())
+		if size := (after - before) / int64(n.Members); size > most {
+			t.Errorf("%s: a member takes %d bytes, more than %d", name, size, most)
+		} else {
+			t.Logf("%s: a member takes %d bytes", name, size)
+		}
+		runtime.KeepAlive(m)
+	}
+}
+
+func BenchmarkAnnounce(b *testing.B) {
+	m := swarm.NewMemory(swarm.Limits{PerAS: 1 << 20})
+	fill(m, 1_000_000)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			v := swarm.Visit{Identity: rand.Uint64(), Reaches: swarm.IPv4, Want: 50}
+			binary.BigEndian.PutUint32(v.InfoHash[:], uint32(rand.IntN(100_000))*2654435761)
+			v.Addr = wire.Addr{Host: netip.AddrFrom4([4]byte{10, 1, 1, byte(rand.IntN(20))}), Port: 1}
+			_, _ = m.Announce(context.Background(), v)
+		}
+	})
+}
