@@ -392,14 +392,17 @@ func checkPlan(t *testing.T, name string, v View, plan Plan) {
 		case Park:
 			ok = from.Carries()
 		case Probe:
-			ok = from == Parked
+			ok = from == Parked || !from.Open()
+			if from != Parked {
+				open[d.Key.Peer]++
+			}
 		case Return:
 			ok = from == Parked || from == Probing
 		}
 		if !ok {
 			t.Fatalf("%s: %v from %v: %s", name, d.Action, from, d.Reason)
 		}
-		if d.Action == Open && open[d.Key.Peer] > v.MaxPaths {
+		if (d.Action == Open || d.Action == Probe) && open[d.Key.Peer] > v.MaxPaths {
 			t.Fatalf("%s: over the budget of %d with %+v", name, v.MaxPaths, d)
 		}
 	}

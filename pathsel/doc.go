@@ -23,7 +23,8 @@
 //	Active   carries pieces.
 //	Parked   in its place but without requests. A client that has no way to keep a connection without any may
 //	         close it; when the path is wanted again it is Opening until the handshake is done.
-//	Probing  carries pieces like Active, but only until its probe has been judged.
+//	Probing  carries pieces like Active, but only until its probe has been judged. Paths that share links with those in
+//	         use begin so, after Opening.
 //	Failed   closed because it broke; its requests went to the others at once.
 //
 // What the adaptive selector does, in the order in which it looks:

@@ -123,7 +123,7 @@ const (
 	Open   Action = iota // connect; a key that is not in the view is one more connection on a path that is
 	Close                // disconnect; the path-level peer becomes Idle
 	Park                 // take back its requests and make no more; the connection may be kept
-	Probe                // a parked one gets requests like an active one, until the probe is judged
+	Probe                // one that is parked, or not connected, gets requests like an active one, until the probe is judged
 	Return               // a parked or probing one becomes active
 	Fail                 // give its requests to the others at once and disconnect; it counts as a failure
 )

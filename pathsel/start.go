@@ -8,7 +8,7 @@ import (
 )
 
 // Group is the first question about paths that have links in common: all that share links with those that opened first
-// were opened together, and the first ones, the rest, are watched. Asked of each by itself the question takes minutes, in
+// were probed together, and the first ones, the rest, are watched. Asked of each by itself the question takes minutes, in
 // which a link that others use is taken from them.
 type Group struct {
 	Keys   []Key     `json:"keys"`
@@ -74,7 +74,7 @@ func (a *adaptation) openGroup(p *peerView) {
 	for a.places(p) > 0 && len(of) > 0 {
 		i := a.draw(of, 0, func(i int) float64 { w := a.prospect(p, i); return w * w })
 		of = slices.DeleteFunc(of, func(j int) bool { return i == j })
-		a.do(i, Open, "do those that share links add to "+before.String()+"? "+a.announced(p, i))
+		a.do(i, Probe, "do those that share links add to "+before.String()+"? "+a.announced(p, i))
 		keys = append(keys, a.cand(i).Key)
 	}
 	pm.Group = &Group{Keys: keys, Before: before, Began: a.v.Now}
@@ -116,15 +116,24 @@ func (a *adaptation) judgeGroup(p *peerView) {
 		return
 	}
 	pm.Started, pm.Group = true, nil
+	stay := func(reason string) {
+		for _, i := range added {
+			if a.state[i] == Probing {
+				a.do(i, Return, reason)
+			}
+		}
+	}
 	if changed || min(own.Slots, after.Slots) < startSlots || own.Rate == 0 {
+		stay("no verdict on those that share links")
 		return
 	}
 	lost, err := g.Before.Rate-after.Rate, math.Hypot(after.Err, g.Before.Err)
 	share := lost / own.Rate
 	nothing := share >= sharing && lost >= err
 	rivals := a.crowded(rest, g.Before.Rate) && lost >= crowdedLoss*g.Before.Rate && lost >= crowdedCertain*err
-	if !nothing && !rivals {
-		return // they stay; which of them are worth it is found out one by one
+	if !nothing && !rivals { // which of them are worth it is found out one by one
+		stay(fmt.Sprintf("%d paths that share links add %v, of which %.0f%% was taken from the first", len(added), own, share*100))
+		return
 	}
 	reason := fmt.Sprintf("adds nothing: of the %v of %d paths %.0f%% was taken from others on the same links", own, len(added), share*100)
 	if !nothing {

@@ -11,7 +11,7 @@ const (
 	blockSize = 16 << 10
 	// tailBegins is the time left from which a path's outstanding requests are weighed. Earlier, and
 	// slow paths are sent away while they are still useful.
-	tailBegins = 10 * time.Second
+	tailBegins = 5 * time.Second
 	// tailWorth is the delay worth avoiding: taking requests back costs a round trip and some duplicates.
 	tailWorth = time.Second
 	// endgame is the time left from which every path that can still deliver is used. Longer, and a link

@@ -71,6 +71,7 @@ type conn struct {
 	c     pathsel.Candidate
 	flow  *flow
 	meter pathsel.Meter
+	then  pathsel.State // after the handshake
 	// ready is when the handshake would be done; put off as long as the path is dead.
 	began, ready time.Duration
 	before       float64 // bytes by earlier connections
@@ -191,7 +192,7 @@ func (cl *client) update(s *simulation, c *conn, at time.Duration) {
 			}
 			c.ready = at + 2*rtt
 		case c.c.State == pathsel.Opening && at >= c.ready:
-			c.c.State, c.c.Since = pathsel.Active, now
+			c.c.State, c.c.Since = c.then, now
 			c.c.Handshake, c.c.Failures, c.c.RetryAt = at-c.began, 0, time.Time{}
 			f.start(at)
 		case c.c.State.Carries():
@@ -248,7 +249,16 @@ func (cl *client) carryOut(s *simulation, d pathsel.Decision, at time.Duration) 
 		cl.conns = append(cl.conns, c)
 	}
 	switch d.Action {
-	case pathsel.Open:
+	case pathsel.Open, pathsel.Probe, pathsel.Return:
+		next := map[pathsel.Action]pathsel.State{pathsel.Open: pathsel.Active, pathsel.Probe: pathsel.Probing, pathsel.Return: pathsel.Active}[d.Action]
+		if c.c.State == pathsel.Parked || c.c.State.Carries() {
+			if !c.c.State.Carries() {
+				c.flow.start(at)
+			}
+			c.c.State, c.c.Since = next, now
+			return
+		}
+		c.then = next
 		c.flow = newFlow(s.route(c.c.Path))
 		c.c.State, c.c.Since, c.began = pathsel.Opening, now, at
 		c.ready = at + time.Duration(2*c.flow.rtt()*float64(time.Second))
@@ -258,11 +268,5 @@ func (cl *client) carryOut(s *simulation, d pathsel.Decision, at time.Duration) 
 		cl.disconnect(c, pathsel.Failed, now)
 	case pathsel.Park:
 		c.c.State, c.c.Since, c.flow.running = pathsel.Parked, now, false
-	case pathsel.Probe, pathsel.Return:
-		if !c.c.State.Carries() {
-			c.flow.start(at)
-		}
-		next := map[pathsel.Action]pathsel.State{pathsel.Probe: pathsel.Probing, pathsel.Return: pathsel.Active}[d.Action]
-		c.c.State, c.c.Since = next, now
 	}
 }

@@ -214,6 +214,9 @@ func share(r record, m Measure) (float64, bool, error) {
 // two attempts at a path that is down, and a handshake.
 const explains = 35
 
+// lastPieces is how long before its end, in seconds, a download spreads what is missing over the paths anew.
+const lastPieces = 5
+
 // changes counts how often a path-level peer left the selection or came back into it, after it was in it for the first
 // time, and how often nothing had happened to its path. Trying a parked path for a moment is no change.
 func (r record) changes() (all, needless int) {
@@ -232,7 +235,7 @@ func (r record) changes() (all, needless int) {
 			}
 			if now != in[c.key] && known[c.key] {
 				all++
-				if !r.explained(l, c) {
+				if c.t < l.end-lastPieces && !r.explained(l, c) {
 					needless++
 				}
 			}
