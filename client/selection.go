@@ -27,8 +27,11 @@ type Selection struct {
 	Select []string
 	// Priorities are for files that match their pattern; the last one that matches counts.
 	Priorities []FilePriority
-	// Sequential asks for the pieces in the order of the data, rather than for rare ones first.
+	// Sequential asks for the pieces in the order of the data, rather than for rare ones first, with enough of them at a time
+	// for many connections.
 	Sequential bool
+	// Strategy is in which order pieces are asked for otherwise.
+	Strategy Strategy
 }
 
 // FilePriority gives files a priority.
@@ -135,18 +138,19 @@ const aheadBytes = 32 << 20
 
 // want is what a transfer still wants of its torrent. It belongs to the transfer's goroutine.
 type want struct {
-	pieces     []Priority
-	layout     storage.Layout
-	total      int64 // bytes of the wanted pieces
-	count      int   // of them
-	partial    bool  // not all pieces are wanted
-	sequential bool
-	first      int // every wanted piece before it is complete
-	ahead      int // every piece before it has been asked for first
+	pieces    []Priority
+	layout    storage.Layout
+	total     int64 // bytes of the wanted pieces
+	count     int   // of them
+	partial   bool  // not all pieces are wanted
+	ordered   bool  // the next pieces are asked for before the rest
+	selection Selection
+	first     int // every wanted piece before it is complete
+	ahead     int // every piece before it has been asked for first
 }
 
 func newWant(s Selection, l storage.Layout) (*want, error) {
-	w := &want{pieces: s.pieces(l), layout: l, sequential: s.Sequential}
+	w := &want{pieces: s.pieces(l), layout: l, ordered: s.Sequential || s.Strategy != Fastest, selection: s}
 	for i, p := range w.pieces {
 		if p == Skip {
 			w.partial = true
@@ -164,7 +168,7 @@ func newWant(s Selection, l storage.Layout) (*want, error) {
 
 // begin asks the engine for the pieces.
 func (w *want) begin(t *torrent.Torrent) {
-	if !w.sequential && !slices.ContainsFunc(w.pieces, func(p Priority) bool { return p != Normal }) {
+	if !w.ordered && !slices.ContainsFunc(w.pieces, func(p Priority) bool { return p != Normal }) {
 		t.DownloadAll()
 		return
 	}
@@ -182,11 +186,11 @@ func (w *want) advance(t *torrent.Torrent) (done bool) {
 	for w.first < len(w.pieces) && (w.pieces[w.first] == Skip || isComplete(t, w.first)) {
 		w.first++
 	}
-	if w.sequential {
-		end := min(len(w.pieces), w.first+max(4, int(aheadBytes/w.layout.PieceLength)))
+	if w.ordered {
+		end := min(len(w.pieces), w.first+w.selection.ahead(w.layout.PieceLength))
 		for i := max(w.first, w.ahead); i < end; i++ {
 			if w.pieces[i] != Skip {
-				t.Piece(i).SetPriority(torrent.PiecePriorityNext)
+				t.Piece(i).SetPriority(w.selection.urgency(w.pieces[i]))
 			}
 		}
 		w.ahead = max(w.ahead, end)

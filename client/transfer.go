@@ -245,7 +245,7 @@ func (t *Transfer) begin() {
 
 // advance notices when a part of a torrent is complete, and moves a sequential download on.
 func (t *Transfer) advance() {
-	if t.isDone || t.want == nil || !t.want.partial && !t.want.sequential {
+	if t.isDone || t.want == nil || !t.want.partial && !t.want.ordered {
 		return
 	}
 	if t.want.advance(t.torrent) && t.want.partial {

@@ -35,6 +35,7 @@ func keepFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "select", Usage: "download only files that match `GLOB`, by name (*.iso), directory (docs) or path (docs/*.pdf) (repeatable)"},
 		&cli.StringSliceFlag{Name: "priority", Usage: "`GLOB=LEVEL` is high, normal, low or skip for files that match; the last that matches counts (repeatable)"},
 		&cli.BoolFlag{Name: "sequential", Usage: "download in the order of the data, rather than rare pieces first"},
+		&cli.StringFlag{Name: "request-strategy", Value: "fastest", Usage: "which pieces are asked for: `NAME` is fastest (rare ones first, the fastest connection has first choice), strict (in the order of the data), or fuzzy (nearly in that order)"},
 		&cli.BoolFlag{Name: "list", Usage: "show the files, and which of them --select and --priority take, and end"},
 		&cli.BoolFlag{Name: "recheck", Usage: "hash all data that is there, whatever is recorded of it"},
 		&cli.StringFlag{Name: "on-done", Usage: "run `CMD` with the shell when a torrent is complete; BRAID_NAME, BRAID_INFO_HASH, BRAID_DIR and BRAID_BYTES are set"},
@@ -43,6 +44,13 @@ func keepFlags() []cli.Flag {
 
 func selection(cmd *cli.Command) (client.Selection, error) {
 	s := client.Selection{Select: cmd.StringSlice("select"), Sequential: cmd.Bool("sequential")}
+	var err error
+	if s.Strategy, err = client.ParseStrategy(cmd.String("request-strategy")); err != nil {
+		return s, usageErrorf("--request-strategy: %w", err)
+	}
+	if s.Sequential && cmd.IsSet("request-strategy") {
+		return s, usageErrorf("--sequential is a request strategy of its own: leave one of the two away")
+	}
 	for _, p := range s.Select {
 		if err := client.CheckPattern(p); err != nil {
 			return s, usageErrorf("--select: %w", err)

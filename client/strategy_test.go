@@ -1,0 +1,65 @@
+package client
+
+import (
+	"testing"
+
+	"github.com/anacrolix/torrent"
+	"golang.org/x/time/rate"
+)
+
+func TestParseStrategy(t *testing.T) {
+	for _, s := range []Strategy{Fastest, Strict, Fuzzy} {
+		if got, err := ParseStrategy(s.String()); got != s || err != nil {
+			t.Errorf("%v: %v, %v", s, got, err)
+		}
+	}
+	if _, err := ParseStrategy("slowest"); err == nil {
+		t.Error("slowest is a strategy")
+	}
+}
+
+func TestUrgency(t *testing.T) {
+	count := map[torrent.PiecePriority]int{}
+	for range 1000 {
+		count[Selection{Strategy: Fuzzy}.urgency(Normal)]++
+		if (Selection{Strategy: Strict}).urgency(Low) != torrent.PiecePriorityNext {
+			t.Fatal("strict has put a piece off")
+		}
+	}
+	if n := count[torrent.PiecePriorityNext]; n < 400 || n > 600 || n+count[enginePriority(Normal)] != 1000 {
+		t.Errorf("fuzzy: %v", count)
+	}
+}
+
+// Strict has the pieces in their order, but for those on their way; the others bring everything too.
+func TestStrategies(t *testing.T) {
+	for _, strategy := range []Strategy{Fastest, Strict, Fuzzy} {
+		t.Run(strategy.String(), func(t *testing.T) {
+			src, peers, dir, limit := limitedSeed(t, 16<<20, 4<<20)
+			out := t.TempDir()
+			store := openStore(t, out)
+			tr, err := openFan(t, Config{}, "127.0.0.1", 2).Add(src, store, Options{Peers: peers, Selection: Selection{Strategy: strategy}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			until(t, tr, "a third done", func(p Progress) bool { return p.Have > 5<<20 })
+			first, last, n := -1, 0, 0
+			for _, run := range tr.torrent.PieceStateRuns() {
+				if run.Complete {
+					last = n + run.Length
+				} else if first < 0 {
+					first = n
+				}
+				n += run.Length
+			}
+			if ahead := strictBytes / (64 << 10); strategy == Strict && last-first > 2*ahead {
+				t.Errorf("piece %d is there, and %d is not", last-1, first)
+			}
+			limit.SetLimit(rate.Inf)
+			wait(t, tr)
+			tr.Close()
+			sameFiles(t, src, dir, out)
+		})
+	}
+}
