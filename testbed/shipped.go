@@ -27,6 +27,10 @@ func Shipped() []string {
 // LoadTopology reads a topology file, or a shipped topology by its name. A file of that name comes first.
 func LoadTopology(name string) (Topology, error) {
 	f, err := os.Open(name)
+	if st, failed := os.Stat(name); failed == nil && st.IsDir() {
+		f.Close()
+		err = fs.ErrNotExist // a folder of that name means nothing
+	}
 	if err == nil {
 		defer f.Close()
 		return ParseTopology(name, f)

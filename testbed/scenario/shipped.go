@@ -29,6 +29,10 @@ func Shipped() []string {
 // Load reads a scenario file, or a shipped scenario by its name. A file of that name comes first.
 func Load(name string) (Scenario, error) {
 	f, err := os.Open(name)
+	if st, failed := os.Stat(name); failed == nil && st.IsDir() {
+		f.Close()
+		err = fs.ErrNotExist // a folder of that name means nothing
+	}
 	if err == nil {
 		defer f.Close()
 		return Parse(strings.TrimSuffix(filepath.Base(name), ".yaml"), f, func(topology string) (testbed.Topology, error) {
