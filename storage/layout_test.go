@@ -1,0 +1,182 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anacrolix/torrent/metainfo"
+	"go.etcd.io/bbolt"
+)
+
+// What a crafted torrent may ask for is refused before anything is made of it.
+func TestLayoutBounds(t *testing.T) {
+	files := func(paths ...string) (out []metainfo.FileInfo) {
+		for _, p := range paths {
+			out = append(out, metainfo.FileInfo{Length: 1, Path: strings.Split(p, "/")})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name string
+		info metainfo.Info
+		want string
+	}{
+		{"one byte", metainfo.Info{Name: "a", PieceLength: 1, Length: 1, Pieces: make([]byte, 20)}, ""},
+		{"no files", metainfo.Info{Name: "a", PieceLength: 1}, ""},
+		{"piece length 0", metainfo.Info{Name: "a", Length: 1, Pieces: make([]byte, 20)}, "piece length"},
+		{"negative piece length", metainfo.Info{Name: "a", PieceLength: -1, Length: 1}, "piece length"},
+		{"huge pieces", metainfo.Info{Name: "a", PieceLength: 1 << 40, Length: 1, Pieces: make([]byte, 20)}, "MiB that are accepted"},
+		{"too few hashes", metainfo.Info{Name: "a", PieceLength: 1, Length: 2, Pieces: make([]byte, 20)}, "1 piece hashes for 2"},
+		{"too many hashes", metainfo.Info{Name: "a", PieceLength: 1, Length: 1, Pieces: make([]byte, 40)}, "2 piece hashes for 1"},
+		{"half a hash", metainfo.Info{Name: "a", PieceLength: 1, Length: 1, Pieces: make([]byte, 19)}, "list of piece hashes"},
+		{"negative length", metainfo.Info{Name: "a", PieceLength: 1, Length: -1}, "makes no sense"},
+		{"length over all bounds", metainfo.Info{Name: "a", PieceLength: 1 << 20, Length: 1 << 62}, "makes no sense"},
+		{"sum that overflows", metainfo.Info{Name: "a", PieceLength: 1 << 20, Files: []metainfo.FileInfo{
+			{Length: 1 << 44, Path: []string{"a"}}, {Length: 1<<63 - 1, Path: []string{"b"}}, {Length: 1<<63 - 1, Path: []string{"c"}},
+		}}, "makes no sense"},
+		{"up", metainfo.Info{Name: "..", PieceLength: 1, Length: 1, Pieces: make([]byte, 20)}, "leads out"},
+		{"up inside", metainfo.Info{Name: "a", PieceLength: 4, Files: files("b/../c"), Pieces: make([]byte, 20)}, "leads out"},
+		{"other system's separator", metainfo.Info{Name: `a\b`, PieceLength: 1, Length: 1, Pieces: make([]byte, 20)}, "separator"},
+		{"NUL", metainfo.Info{Name: "a\x00b", PieceLength: 1, Length: 1, Pieces: make([]byte, 20)}, "NUL"},
+		{"absolute", metainfo.Info{Name: "/etc", PieceLength: 1, Length: 1, Pieces: make([]byte, 20)}, "separator"},
+		{"empty name", metainfo.Info{Name: "a", PieceLength: 4, Files: files("b//c"), Pieces: make([]byte, 20)}, "empty name"},
+		{"long name", metainfo.Info{Name: strings.Repeat("x", 256), PieceLength: 1, Length: 1, Pieces: make([]byte, 20)}, "more than file systems take"},
+		{"deep", metainfo.Info{Name: "a", PieceLength: 4, Files: files(strings.Repeat("d/", 70) + "f"), Pieces: make([]byte, 20)}, "parts"},
+		{"long path", metainfo.Info{Name: "a", PieceLength: 4, Files: files(strings.Repeat(strings.Repeat("d", 100)+"/", 30) + "f"), Pieces: make([]byte, 20)}, "bytes long"},
+		{"twice", metainfo.Info{Name: "a", PieceLength: 4, Files: files("b", "b"), Pieces: make([]byte, 20)}, "twice"},
+		{"file and directory", metainfo.Info{Name: "a", PieceLength: 4, Files: files("b", "b/c"), Pieces: make([]byte, 20)}, "both a file and a directory"},
+		{"directory and file", metainfo.Info{Name: "a", PieceLength: 4, Files: files("b/c", "b"), Pieces: make([]byte, 20)}, "twice"},
+		{"the name of an incomplete one", metainfo.Info{Name: "a", PieceLength: 4, Files: files("b", "b.part"), Pieces: make([]byte, 20)}, "while it is not complete"},
+		{"our own record", metainfo.Info{Name: ".Braid", PieceLength: 4, Files: files("record.db"), Pieces: make([]byte, 20)}, "own record"},
+	} {
+		_, err := NewLayout(&c.info)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: error %v, want one with %q", c.name, err, c.want)
+		}
+	}
+}
+
+// A hundred thousand files are laid out, written and verified like a few.
+func TestManyFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes a hundred thousand files")
+	}
+	const count = 100_000
+	lengths := make([]int64, count)
+	for i := range lengths {
+		lengths[i] = int64(i % 3) // a third of them empty
+	}
+	info, l, data := shape(t, 16<<10, lengths...)
+	if len(l.Files) != count {
+		t.Fatalf("%d files", len(l.Files))
+	}
+	dir := t.TempDir()
+	hash := metainfo.Hash{1}
+	s, err := Open(KindFile, dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tor, err := s.OpenTorrent(t.Context(), info, hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range l.Pieces() {
+		if err := writePiece(tor, info, data, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tor.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Stored{Kind: KindFile, Dir: dir, Hash: hash, Layout: l}.Check(t.Context(), func(int64) {})
+	if err != nil || !r.Complete() {
+		t.Errorf("complete %v, %v", r.Complete(), err)
+	}
+}
+
+// Whatever is in a database, to open it and read all of it ends in an error or not, but neither in a panic nor a crash.
+func FuzzDamagedDatabase(f *testing.F) {
+	for _, b := range sampleDatabases(f) {
+		f.Add(b, uint32(0), byte(0))
+		f.Add(b, uint32(len(b)/2), byte(0xff))
+		f.Add(b[:len(b)/2], uint32(100), byte(1))
+	}
+	f.Add([]byte{}, uint32(0), byte(0))
+	f.Fuzz(func(t *testing.T, b []byte, at uint32, with byte) {
+		b = append([]byte(nil), b...)
+		if len(b) > 0 {
+			b[int(at)%len(b)] ^= with
+		}
+		if err := readAll(t, b); err != nil {
+			t.Log(err)
+		}
+	})
+}
+
+// sampleDatabases are right ones: a new one, and one with buckets, many pages and a large value.
+func sampleDatabases(f *testing.F) (out [][]byte) {
+	for _, keys := range []int{0, 2000} {
+		name := filepath.Join(f.TempDir(), "db")
+		db, err := openBolt(name, recordOptions(), nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		err = db.update(realSystem{}, func(tx *bbolt.Tx) error {
+			for k := range keys {
+				b, err := tx.CreateBucketIfNotExists(fmt.Appendf(nil, "bucket %d", k%7))
+				if err != nil {
+					return err
+				}
+				if err := b.Put(fmt.Appendf(nil, "key %d", k), make([]byte, k)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err := errors.Join(err, db.close()); err != nil {
+			f.Fatal(err)
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		out = append(out, b[:min(len(b), 1<<20)])
+	}
+	return out
+}
+
+func readAll(t *testing.T, b []byte) error {
+	name := filepath.Join(t.TempDir(), "db")
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := openBolt(name, &bbolt.Options{ReadOnly: true, Timeout: time.Second}, nil)
+	if err != nil {
+		return err
+	}
+	sum := 0
+	err = db.view(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+			return b.ForEach(func(k, v []byte) error {
+				for _, x := range slices.Concat(k, v) {
+					sum += int(x)
+				}
+				return nil
+			})
+		})
+	})
+	return errors.Join(err, db.close())
+}
