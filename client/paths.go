@@ -145,10 +145,8 @@ func (t *Transfer) mapPaths(e found) {
 		if s.unlisted = i < 0; !s.unlisted && next[i] == s {
 			continue
 		}
-		if s.unlisted && s.link == nil && s.candidate.State.Open() {
-			t.close(s, "path no longer listed")
-		}
-		if read, written := s.bytes(); !s.unlisted || s.link != nil || read+written > 0 {
+		// An attempt under way goes on: control services also leave out paths that have just come back.
+		if read, written := s.bytes(); !s.unlisted || s.link != nil || s.candidate.State == pathsel.Opening || read+written > 0 {
 			next = append(next, s) // also for the final report
 		} else {
 			t.withdraw(s)

@@ -193,9 +193,11 @@ func TestAdaptiveRules(t *testing.T) {
 		{name: "a parked one leaves its place to others", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathC, 10), parked(pathD, 5), idle(pathA)}, Memory: standing(settled("c"), "d", Shared, time.Hour)},
 			want: []string{"close d"}},
 
-		{name: "the tail: requests that would last too long go elsewhere", view: View{MaxPaths: 8, Remaining: 40e6 / 8 * 5, Candidates: []Candidate{
-			rated(pathA, 40), rated(pathB, 1).with(func(c *Candidate) { c.Outstanding = 100 })}, Memory: settled("a", "b")},
-			want: []string{"park b"}, says: "its 100 requests need"},
+		{name: "the tail: what the others take from a queue is no reason", view: View{MaxPaths: 8, Remaining: 40e6 / 8 * 4, Candidates: []Candidate{
+			rated(pathA, 40), rated(pathB, 1).with(func(c *Candidate) { c.Outstanding = 100 })}, Memory: settled("a", "b")}},
+		{name: "the tail: last blocks that would take too long go elsewhere", view: View{MaxPaths: 8, Remaining: 10e6 / 8 * 6 / 10, Candidates: []Candidate{
+			rated(pathA, 10), rated(pathB, 0.3).with(func(c *Candidate) { c.Outstanding = 100 })}, Memory: settled("a", "b")},
+			want: []string{"park b"}, says: "last of its 100 requests need"},
 		{name: "endgame: every live path", view: View{MaxPaths: 8, Remaining: 40e6 / 8, Candidates: []Candidate{rated(pathC, 40), parked(pathD, 10), parked(pathB, 10)},
 			Memory: standing(standing(settled("c"), "d", Shared, time.Hour), "b", Weak, time.Hour)}, want: []string{"return d", "return b"}, says: "last pieces"},
 	} {

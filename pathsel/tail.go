@@ -12,6 +12,9 @@ const (
 	// tailBegins is the time left from which a path's outstanding requests are weighed. Earlier, and
 	// slow paths are sent away while they are still useful.
 	tailBegins = 5 * time.Second
+	// unstolen is how many of a slow path's requests are left to it in the end: a connection that runs dry takes half of
+	// another's queue, again and again, but not the last ones, which are on their way.
+	unstolen = 4
 	// tailWorth is the delay worth avoiding: taking requests back costs a round trip and some duplicates.
 	tailWorth = time.Second
 	// endgame is the time left from which every path that can still deliver is used. Longer, and a link
@@ -59,9 +62,9 @@ func (a *adaptation) tail(p *peerView, left time.Duration) {
 		if rate.Rate == 0 || len(a.where(p, Active, Probing)) < 2 {
 			continue
 		}
-		owed := c.RTT + time.Duration(float64(c.Outstanding)*blockSize/rate.Rate*float64(time.Second))
+		owed := c.RTT + time.Duration(float64(min(c.Outstanding, unstolen))*blockSize/rate.Rate*float64(time.Second))
 		if owed > 2*left && owed > tailWorth {
-			a.do(i, Park, fmt.Sprintf("its %d requests need %.1f s, the rest of the download %.1f s", c.Outstanding, owed.Seconds(), left.Seconds()))
+			a.do(i, Park, fmt.Sprintf("the last of its %d requests need %.1f s, the rest of the download %.1f s", c.Outstanding, owed.Seconds(), left.Seconds()))
 			a.standBy(i, Late, longestBackoff)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ const (
 	// retryFirst and retryMost are the pauses while there is no path: short at first, since a host is often
 	// started together with its network, then longer, since a destination may be gone for good.
 	retryFirst, retryMost = time.Second, 10 * time.Second
+	// searchFor is how long a path that is no longer listed is looked for more often: control services leave out a path
+	// whose link was down a moment ago, and it is back as suddenly.
+	searchFor = 2 * time.Minute
 	// refreshBefore is how long before the first hop field ends a new one is asked for. Shorter, and a control
 	// service that is down for a moment would cost a connection; the shortest lifetime there is, is 5.6 minutes.
 	refreshBefore = 2 * time.Minute
@@ -50,7 +54,8 @@ type lookup struct {
 // destination is what is known of the paths to one AS. Its fields are guarded by lookup.mu.
 type destination struct {
 	paths    []found
-	failures int // lookups in a row that gave no path
+	failures int       // lookups in a row that gave no path
+	shrank   time.Time // when an answer last lacked a path that was known
 	asked    time.Time
 	due      time.Time
 	looking  chan struct{} // closed when the lookup under way ends; nil if there is none
@@ -234,6 +239,12 @@ func (l *lookup) look(ctx context.Context, dst pathsel.IA, refresh bool) {
 		d.failures++
 	}
 	d.due = dueAfter(now, d.paths, d.failures)
+	if len(answer) > 0 && loses(before, d.paths, now) {
+		d.shrank = now
+	}
+	if gone := now.Sub(d.shrank); gone < searchFor && now.Add(max(retryFirst, gone/4)).Before(d.due) {
+		d.due = now.Add(max(retryFirst, gone/4))
+	}
 	for i, until := range l.revoked {
 		if until.Before(d.due) && uses(before, i) {
 			d.due = until // it may be back then
@@ -288,6 +299,15 @@ func merge(before, answer []found, now time.Time) []found {
 		out = append(out, f)
 	}
 	return unexpired(out, now)
+}
+
+// loses tells whether one of the paths before, not expired, is missing now.
+func loses(before, now []found, at time.Time) bool {
+	listed := make(map[trail]bool, len(now))
+	for _, f := range now {
+		listed[f.trail] = true
+	}
+	return slices.ContainsFunc(unexpired(before, at), func(f found) bool { return !listed[f.trail] })
 }
 
 func unexpired(paths []found, now time.Time) []found {
