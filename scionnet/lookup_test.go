@@ -128,8 +128,9 @@ func TestLookupKeepsFreshAndForgets(t *testing.T) {
 		c := controlPlane{paths: []found{to(dst, 1, 6*time.Hour)}}
 		l := c.start(t)
 		l.mustHave(t, c.paths...)
+		time.Sleep(settles + refreshEvery)
 		c.asks()
-		time.Sleep(5*time.Minute + time.Second)
+		time.Sleep(5 * time.Minute)
 		if n := c.asks(); n != 10 {
 			t.Errorf("asked %d times in 5 minutes, want every 30 s", n)
 		}
@@ -150,6 +151,26 @@ func TestLookupKeepsFreshAndForgets(t *testing.T) {
 		time.Sleep(3 * forgetAfter)
 		if n := c.asks(); n < 50 {
 			t.Errorf("asked only %d times while a connection was there", n)
+		}
+	})
+}
+
+// A first answer that lacks a path, and a path that is left out for a while, cost seconds, not the half minute until the
+// next refresh; and an AS whose paths stay what they are is asked about a few times only.
+func TestLookupSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := to(dst, 1, 6*time.Hour), to(dst, 2, 6*time.Hour)
+		c := controlPlane{paths: []found{one}}
+		l := c.start(t)
+		for _, known := range [][]found{{one}, {one, two}, {two}, {one, two}} {
+			c.say(nil, known...)
+			time.Sleep(5 * time.Second)
+			l.mustHave(t, known...)
+		}
+		c.asks()
+		time.Sleep(settles)
+		if n := c.asks(); n > 12 {
+			t.Errorf("asked %d times in two minutes", n)
 		}
 	})
 }

@@ -21,9 +21,9 @@ const (
 	// retryFirst and retryMost are the pauses while there is no path: short at first, since a host is often
 	// started together with its network, then longer, since a destination may be gone for good.
 	retryFirst, retryMost = time.Second, 10 * time.Second
-	// searchFor is how long a path that is no longer listed is looked for more often: control services leave out a path
-	// whose link was down a moment ago, and it is back as suddenly.
-	searchFor = 2 * time.Minute
+	// settles is how long after a change more changes are looked for, more and more seldom: a control service's first answer
+	// may lack paths, and it leaves out one whose link was down a moment ago, which is back as suddenly.
+	settles = 2 * time.Minute
 	// refreshBefore is how long before the first hop field ends a new one is asked for. Shorter, and a control
 	// service that is down for a moment would cost a connection; the shortest lifetime there is, is 5.6 minutes.
 	refreshBefore = 2 * time.Minute
@@ -55,7 +55,7 @@ type lookup struct {
 type destination struct {
 	paths    []found
 	failures int       // lookups in a row that gave no path
-	shrank   time.Time // when an answer last lacked a path that was known
+	changed  time.Time // when an answer last was about other paths than the one before
 	asked    time.Time
 	due      time.Time
 	looking  chan struct{} // closed when the lookup under way ends; nil if there is none
@@ -239,11 +239,11 @@ func (l *lookup) look(ctx context.Context, dst pathsel.IA, refresh bool) {
 		d.failures++
 	}
 	d.due = dueAfter(now, d.paths, d.failures)
-	if len(answer) > 0 && loses(before, d.paths, now) {
-		d.shrank = now
+	if len(answer) > 0 && !sameTrails(before, d.paths) {
+		d.changed = now
 	}
-	if gone := now.Sub(d.shrank); gone < searchFor && now.Add(max(retryFirst, gone/4)).Before(d.due) {
-		d.due = now.Add(max(retryFirst, gone/4))
+	if again := now.Add(max(retryFirst, now.Sub(d.changed)/2)); now.Sub(d.changed) < settles && again.Before(d.due) {
+		d.due = again
 	}
 	for i, until := range l.revoked {
 		if until.Before(d.due) && uses(before, i) {
@@ -301,13 +301,13 @@ func merge(before, answer []found, now time.Time) []found {
 	return unexpired(out, now)
 }
 
-// loses tells whether one of the paths before, not expired, is missing now.
-func loses(before, now []found, at time.Time) bool {
-	listed := make(map[trail]bool, len(now))
-	for _, f := range now {
-		listed[f.trail] = true
+// sameTrails tells whether a and b are the same paths, in whatever order.
+func sameTrails(a, b []found) bool {
+	known := make(map[trail]bool, len(a))
+	for _, f := range a {
+		known[f.trail] = true
 	}
-	return slices.ContainsFunc(unexpired(before, at), func(f found) bool { return !listed[f.trail] })
+	return len(a) == len(b) && !slices.ContainsFunc(b, func(f found) bool { return !known[f.trail] })
 }
 
 func unexpired(paths []found, now time.Time) []found {
