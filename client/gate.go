@@ -196,8 +196,7 @@ func (g *gate) writeOurs() error {
 	b := g.forPeer
 	g.forPeer = nil
 	g.mu.Unlock()
-	_, err := g.wire.Write(b)
-	return err
+	return g.put(b)
 }
 
 // Read is the engine's.
@@ -262,7 +261,7 @@ func (g *gate) pass(b []byte) ([]byte, error) {
 	if g.in.begun && !g.known.in {
 		g.note(&g.known.in, g.in.fast)
 	}
-	g.hungry = !stopped
+	g.hungry = !stopped && len(rest) == 0
 	if left := b[consumed:n]; len(rest) == 0 {
 		g.ahead = append(g.ahead[:0], left...)
 	} else {
@@ -328,7 +327,9 @@ func (g *gate) arrived(m message) (keep bool) {
 		delete(g.asked, m.block)
 	case msgRequest:
 		if g.meant && !g.told {
-			g.tellLocked(encode(msgReject, m.block))
+			if len(g.forPeer) < maxUnsaid {
+				g.tellLocked(encode(msgReject, m.block))
+			}
 			return false
 		}
 		if len(g.serving) < maxServing {
@@ -340,6 +341,10 @@ func (g *gate) arrived(m message) (keep bool) {
 
 // maxServing is more than the requests of one peer that the engine accepts at a time.
 const maxServing = 4096
+
+// maxUnsaid is how many bytes wait for a peer before its requests are no longer answered with rejects: it asks on and on
+// although it is choked, and does not read.
+const maxUnsaid = 64 << 10
 
 // departs looks at a message of the engine, and tells whether the peer gets it as it is.
 func (g *gate) departs(m message) (keep bool) {

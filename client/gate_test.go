@@ -6,8 +6,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"testing"
+	"time"
 )
 
 func hello(fast bool) []byte {
@@ -268,6 +270,95 @@ func FuzzFraming(f *testing.F) {
 			t.Errorf("in portions %x %v, whole %x %v", got, some, want, all)
 		}
 	})
+}
+
+// In whatever portions the bytes come and are taken, and however often the gate is closed and opened meanwhile, the engine
+// gets every message of the peer once, in order, and whole.
+func TestGatePassesEverything(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		stream := slices.Concat(hello(true), unchoke)
+		for range 60 {
+			stream = append(stream, piece(block{r.Uint32(), r.Uint32(), r.Uint32N(300)})...)
+			stream = append(stream, encode(msgReject, block{1, 2, r.Uint32()})...)
+		}
+		wire := &portions{rest: stream, r: r}
+		g := newGate(wire)
+		if _, err := g.Write(hello(true)); err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		for {
+			switch r.IntN(4) {
+			case 0:
+				g.park()
+			case 1:
+				g.unpark()
+			}
+			b := make([]byte, 1+r.IntN(1<<r.IntN(12)))
+			n, err := g.Read(b)
+			got = append(got, b[:n]...)
+			if err != nil {
+				break
+			}
+		}
+		var f framing
+		_, drops, _ := f.scan(got, false, func(m message) bool { return m.kind > msgUnchoke })
+		_, want, _ := new(framing).scan(stream, false, func(m message) bool { return m.kind > msgUnchoke })
+		if !bytes.Equal(without(got, drops), without(slices.Clone(stream), want)) {
+			t.Fatalf("seed %d: other bytes than the peer's", seed)
+		}
+	}
+}
+
+// portions is a connection whose bytes come a few at a time.
+type portions struct {
+	net.Conn
+	rest []byte
+	r    *rand.Rand
+	late bool // the deadline is over
+}
+
+func (p *portions) Read(b []byte) (int, error) {
+	switch {
+	case p.late:
+		return 0, os.ErrDeadlineExceeded
+	case len(b) == 0:
+		panic("an empty read")
+	case len(p.rest) == 0:
+		return 0, io.EOF
+	}
+	n := copy(b, p.rest[:min(len(p.rest), 1+p.r.IntN(1<<p.r.IntN(12)))])
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+func (p *portions) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		panic("an empty write")
+	}
+	return len(b), nil
+}
+
+func (p *portions) SetReadDeadline(t time.Time) error {
+	p.late = !t.IsZero()
+	return nil
+}
+
+// Who asks on and on while it is barred, and does not read the answers, takes no memory.
+func TestBarredPeerThatFloods(t *testing.T) {
+	s := newStand(t, true)
+	s.says(unchoke)
+	s.gate.bar()
+	s.peerGets(choke)
+	flood := encode(msgRequest, make([]block, 1000)...)
+	s.sends(bytes.Repeat(flood, 200), notInterested)
+	s.engineGets(notInterested) // which has passed all of the requests by
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	if n := len(s.gate.forPeer); n > (64<<10)+blockHead {
+		t.Errorf("%d bytes wait for a peer that does not read", n)
+	}
 }
 
 func BenchmarkGateRead(b *testing.B) {
