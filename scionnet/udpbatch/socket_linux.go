@@ -49,8 +49,11 @@ type message struct {
 	_   [unsafe.Sizeof(uintptr(0)) - 4]byte
 }
 
+// mmsg is a system call that Go's scheduler does not hear of. It never waits. Told of it, the runtime wakes its monitor thread
+// whenever packets arrive at an idle process, which then looks every 20 us after all processors, and hands the
+// caller's on to another thread if it does not come back at once: a sixth of what both ends of a transfer cost.
 func mmsg(call, fd uintptr, ms []message) (int, syscall.Errno) {
-	n, _, errno := unix.Syscall6(call, fd, uintptr(unsafe.Pointer(&ms[0])), uintptr(len(ms)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, errno := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(&ms[0])), uintptr(len(ms)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
