@@ -75,10 +75,8 @@ type buffered struct {
 type segment struct {
 	data *[]byte
 	// known are the ranges of it that were written, in order and apart from each other. The rest may be in the database.
-	known []extent
+	known extents
 }
-
-type extent struct{ from, to int }
 
 func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *slog.Logger) (*bolt, error) {
 	name := filepath.Join(dir, filepath.FromSlash(boltPath(hash)))
@@ -167,7 +165,9 @@ func (p *bolt) put(b []byte, off int64) error {
 		}
 		copy((*s.data)[at:], b[from:to])
 		wasWhole := p.isWhole(piece, in)
-		in.bytes += int64(s.learn(at, at+to-from))
+		var grown int
+		s.known, grown = s.known.with(at, at+to-from)
+		in.bytes += int64(grown)
 		if p.isWhole(piece, in) && !wasWhole {
 			p.whole += len(in.segments) * segmentSize
 		}
@@ -178,36 +178,6 @@ func (p *bolt) put(b []byte, off int64) error {
 func (p *bolt) isWhole(piece int, in *buffered) bool {
 	_, length := p.layout.PieceRange(piece)
 	return in.bytes == length
-}
-
-// learn adds a range to the known ones and returns by how many bytes they grew.
-func (s *segment) learn(from, to int) int {
-	before := 0
-	for _, e := range s.known {
-		before += e.to - e.from
-	}
-	var out []extent
-	added := extent{from, to}
-	for _, e := range s.known {
-		if e.to < added.from || e.from > added.to {
-			out = append(out, e)
-		} else {
-			added = extent{min(e.from, added.from), max(e.to, added.to)}
-		}
-	}
-	out = append(out, added)
-	slices.SortFunc(out, func(a, b extent) int { return a.from - b.from })
-	s.known = out
-	after := 0
-	for _, e := range out {
-		after += e.to - e.from
-	}
-	return after - before
-}
-
-// knows tells whether a range is known in full.
-func (s *segment) knows(from, to int) bool {
-	return slices.ContainsFunc(s.known, func(e extent) bool { return e.from <= from && to <= e.to })
 }
 
 func (p *bolt) read(b []byte, off int64) error {
@@ -250,7 +220,7 @@ func (p *bolt) readBuffered(b []byte, piece, seg, at int) bool {
 			copy(b[from-at:to-at], (*s.data)[from:to])
 		}
 	}
-	return s.knows(at, at+len(b))
+	return s.known.holds(at, at+len(b))
 }
 
 // storedSegment is valid until the transaction ends.
@@ -326,7 +296,7 @@ func (p *bolt) store(tx *bbolt.Tx, flights []flight) error {
 			b.FillPercent = 1 // nothing comes in between
 		}
 		data := (*f.s.data)[:p.segmentLength(f.piece, f.seg)]
-		if !f.s.knows(0, len(data)) {
+		if !f.s.known.holds(0, len(data)) {
 			data = merge(data, f.s.known, b.Get(segmentKey(f.seg)))
 		}
 		if err := b.Put(segmentKey(f.seg), data); err != nil {
@@ -337,7 +307,7 @@ func (p *bolt) store(tx *bbolt.Tx, flights []flight) error {
 }
 
 // merge puts what is known over what was stored, if anything was.
-func merge(data []byte, known []extent, stored []byte) []byte {
+func merge(data []byte, known extents, stored []byte) []byte {
 	out := make([]byte, len(data))
 	copy(out, stored)
 	for _, e := range known {

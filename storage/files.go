@@ -29,7 +29,7 @@ type files struct {
 	root   *os.Root
 	layout Layout
 	system system
-	mapped bool // the files are mapped into memory
+	mapped bool // the files are read through memory
 
 	mu     sync.Mutex
 	open   map[int]*handle // by index in layout.Files
@@ -149,7 +149,7 @@ func (f *files) take(i int, create bool) (*handle, error) {
 	}
 	h := &handle{File: file, index: i, users: 1}
 	if f.mapped && f.layout.Files[i].Length > 0 {
-		if h.view, err = newView(file, f.layout.Files[i].Length, f.system); err != nil {
+		if h.view, err = newView(file, f.layout.Files[i].Length); err != nil {
 			return nil, errors.Join(err, file.Close())
 		}
 	}
@@ -215,20 +215,16 @@ func (f *files) write(b []byte, off int64) error {
 			return err
 		}
 		defer f.give(h, true)
-		if h.view == nil {
-			_, err = f.system.write(h.File, b[from:to], at)
-			return err
-		}
-		// Room is made in steps within the piece, so that a file of which only some pieces are wanted stays sparse.
-		file := f.layout.Files[i]
-		start, length := f.layout.PieceRange(int((file.Offset + at) / f.layout.PieceLength))
-		return h.view.write(b[from:to], at, max(0, start-file.Offset), min(file.Length, start+length-file.Offset))
+		_, err = f.system.write(h.File, b[from:to], at)
+		return err
 	})
 }
 
 func (f *files) read(b []byte, off int64) error {
-	clear(b) // padding is zeros
-	return f.span(off, len(b), func(i int, at int64, from, to int) error {
+	told := 0
+	err := f.span(off, len(b), func(i int, at int64, from, to int) error {
+		clear(b[told:from]) // padding is zeros
+		told = to
 		h, err := f.take(i, false)
 		if err != nil {
 			return err
@@ -242,6 +238,8 @@ func (f *files) read(b []byte, off int64) error {
 		}
 		return err
 	})
+	clear(b[told:])
+	return err
 }
 
 // mark gives files whose last piece became right their final name, and takes it from those that have a wrong one.

@@ -172,7 +172,7 @@ func TestRecordFollowsTheData(t *testing.T) {
 // What cannot be written is an error of the next write, and of the piece when it is read: once each.
 func TestBehindTellsOfFailures(t *testing.T) {
 	full := errors.New("no space")
-	w := newBehind(func(_ []byte, off int64) error {
+	w := newBehind(Layout{PieceLength: 8, Length: 80}, func(_ []byte, off int64) error {
 		if off == 8 {
 			return full
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
+	"golang.org/x/sync/errgroup"
 )
 
 // BenchCase is one measurement.
@@ -150,9 +151,10 @@ func (p *plain) close() error { return p.f.Close() }
 
 // backed is a backend.
 type backed struct {
-	store Store
-	t     *torrent
-	piece int64
+	store  Store
+	t      *torrent
+	piece  int64
+	checks errgroup.Group // of pieces that are written, hashing excluded
 }
 
 func newBacked(_ context.Context, kind Kind, dir string, c BenchCase) (*backed, error) {
@@ -170,7 +172,9 @@ func newBacked(_ context.Context, kind Kind, dir string, c BenchCase) (*backed, 
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &backed{s, t, c.PieceLength}, nil
+	m := &backed{store: s, t: t, piece: c.PieceLength}
+	m.checks.SetLimit(2) // as many as the engine has for a torrent
+	return m, nil
 }
 
 func (m *backed) at(p int) piece { return piece{m.t, p, int64(p) * m.piece} }
@@ -179,16 +183,18 @@ func (m *backed) write(p int, b []byte, off int64) error {
 	return err
 }
 
-// done lets the next piece begin while the last blocks of this one are on their way, as peers do.
-func (m *backed) done(p int) error { return m.at(p).MarkComplete() }
-func (m *backed) sync() error {
-	for p := range m.t.layout.Pieces() {
+// done lets the next piece begin while this one is written and checked, as the engine does.
+func (m *backed) done(p int) error {
+	m.checks.Go(func() error {
 		if err := m.t.writer.settle(p); err != nil {
 			return err
 		}
-	}
-	return m.t.sync()
+		return m.at(p).MarkComplete()
+	})
+	return nil
 }
+
+func (m *backed) sync() error { return errors.Join(m.checks.Wait(), m.t.sync()) }
 func (m *backed) read(p int, b []byte, off int64) error {
 	_, err := m.at(p).ReadAt(b, off)
 	return err

@@ -14,8 +14,8 @@ import (
 
 // How a block gets to disk, and a piece into the record, with every backend:
 //
-//  1. WriteAt leaves it to the writer.                                                  (concurrent calls)
-//  2. The writer puts it into its place.                                                (one goroutine)
+//  1. WriteAt leaves it to the writer, in memory.                                       (concurrent calls)
+//  2. The writer puts it into its place, with its neighbours.                           (one goroutine)
 //  3. ReadAt, with which the engine hashes a piece, waits for the piece's blocks.       (concurrent calls)
 //  4. MarkComplete notes that a piece is right.                                         (concurrent calls)
 //  5. Every few seconds what was written since is synced, then the record is told of
@@ -73,7 +73,7 @@ func newTorrent(l Layout, hash metainfo.Hash, p place, rec *record, right []bool
 		t.changed[i] = true
 	}
 	if rec != nil {
-		t.writer = newBehind(p.write)
+		t.writer = newBehind(l, p.write)
 		t.synced.Go(t.syncLoop)
 	}
 	return t
@@ -96,6 +96,7 @@ func (t *torrent) syncLoop() {
 				t.log.Warn("data not synced to disk; it is tried again", "torrent", t.layout.Name, "error", err)
 				t.writer.fail(err)
 			}
+			t.writer.flush() // of pieces that do not go on; the next sync has them
 		case <-t.stop:
 			return
 		}
