@@ -39,9 +39,9 @@ type chunk struct {
 
 const (
 	chunkSize = 256 << 10
-	// maxBehind is how much memory chunks may take: a disk's pause of two seconds at 60 Mbit/s, and some hundred small
+	// maxBehind is how much memory chunks may take: a disk's pause of a second at 60 Mbit/s, and some hundred small
 	// files. A writer that is further behind slows the network down.
-	maxBehind = 16 << 20
+	maxBehind = 8 << 20
 	// maxChunks is for torrents of tiny pieces, whose chunks are no larger.
 	maxChunks = 1024
 )

@@ -31,9 +31,9 @@ import (
 const (
 	segmentSize = 256 << 10
 	// enough is the size of a transaction. Each costs two syncs of the disk, which are small change at this size.
-	enough = 16 << 20
+	enough = 8 << 20
 	// mostBuffered bounds the memory of all segments that are not written. A transaction needs as much again at most.
-	mostBuffered = 32 << 20
+	mostBuffered = 24 << 20
 )
 
 var piecesBucket = []byte("pieces")
