@@ -65,6 +65,8 @@ type Transfer struct {
 	inbound   []*row
 	in, out   meter
 	suspects  map[*torrent.PeerConn]int64 // wrong pieces that each connection had a part in, at the last look
+	gone      []*torrent.PeerConn         // those of them that have ended, the oldest first
+	blind     bool                        // not all that have ended are remembered
 	wrong     map[string]int64            // wrong pieces that only this host had a part in, by face
 	paused    bool                        // nothing to do for the selector: complete
 	isDone    bool
@@ -311,6 +313,7 @@ func (t *Transfer) finish() {
 		}
 	}
 	t.torrent.Drop() // closes the links
+	t.session.gauges.takeEnded(t.torrent)
 	t.session.forget(t)
 	t.lookups.Wait()
 }

@@ -158,7 +158,7 @@ func runUntil(t *testing.T, cmd *exec.Cmd, enough func(e killEvent, since time.D
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			break // cut off
 		}
-		if e.Event != "progress" && e.Event != "done" {
+		if e.Event != "progress" && e.Event != "done" || last.Event == "done" {
 			continue
 		}
 		if last = e; e.Event == "progress" && enough != nil && enough(e, time.Since(start)) {
