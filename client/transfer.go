@@ -81,6 +81,7 @@ type Transfer struct {
 	options   Options
 	want      *want // nil until it is known what is in the torrent
 	full      fullDisk
+	settling  settling
 }
 
 func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Transfer, error) {
@@ -217,7 +218,7 @@ func (t *Transfer) run() {
 			t.judge()
 			t.lookForRoom()
 		case <-t.whenComplete():
-			t.complete()
+			t.settle()
 		case <-sample.C:
 			t.advance()
 			if t.look() || time.Now().After(t.rested) {
@@ -251,7 +252,7 @@ func (t *Transfer) advance() {
 		return
 	}
 	if t.want.advance(t.torrent) && t.want.partial {
-		t.complete()
+		t.settle()
 	}
 }
 
@@ -265,9 +266,9 @@ func (t *Transfer) Layout() (storage.Layout, bool) {
 	return l, err == nil
 }
 
-// whenComplete is nil once it has been seen.
+// whenComplete is nil once it has been seen, or as long as it is not to be.
 func (t *Transfer) whenComplete() <-chan struct{} {
-	if t.isDone || t.want == nil || t.want.partial {
+	if t.isDone || t.want == nil || t.want.partial || t.settling.underWay || time.Now().Before(t.settling.after) {
 		return nil
 	}
 	return t.torrent.Complete().On()
@@ -340,6 +341,8 @@ func (t *Transfer) handle(event any) {
 		t.onFull(e.err)
 	case room:
 		t.onRoom(e.err)
+	case settled:
+		t.onSettled(e)
 	case greeted:
 		for _, p := range t.peers {
 			for _, s := range p.paths {

@@ -50,6 +50,7 @@ func boltOptions() *bbolt.Options {
 // bolt is a place for a torrent in a database of its own.
 type bolt struct {
 	layout Layout
+	name   string // of the file
 	system system
 	db     *database
 	fresh  bool // there was no database, or a damaged one
@@ -90,7 +91,7 @@ func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *sl
 		return nil, err
 	}
 	return &bolt{
-		layout: l, system: sys, db: db, fresh: fresh, pieces: map[int]*buffered{},
+		layout: l, name: name, system: sys, db: db, fresh: fresh, pieces: map[int]*buffered{},
 		free: sync.Pool{New: func() any { b := make([]byte, segmentSize); return &b }},
 	}, nil
 }
@@ -107,7 +108,7 @@ func openBoltReader(dir string, l Layout, hash metainfo.Hash) (*bolt, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bolt{layout: l, db: db, pieces: map[int]*buffered{}}, nil
+	return &bolt{layout: l, name: name, db: db, pieces: map[int]*buffered{}}, nil
 }
 
 // span calls do for each segment that has a part of the n bytes of the torrent's data from off on.
@@ -349,6 +350,13 @@ func (p *bolt) sync() ([]int, error) {
 		return nil, nil
 	}
 	return []int{0}, nil
+}
+
+func (p *bolt) gone() ([]int, error) {
+	if _, err := os.Lstat(p.name); err != nil {
+		return nil, fmt.Errorf("%w; start again to fetch what it held", err)
+	}
+	return nil, nil
 }
 
 func (p *bolt) close() error { return p.db.close() }

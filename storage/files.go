@@ -40,6 +40,7 @@ type files struct {
 	final  []bool          // of each file: it has its final name
 	dirty  map[int]bool    // files written to since they were synced
 	moved  map[string]bool // directories with new names in them since they were synced
+	anew   map[int]bool    // files that were made although they had pieces that are right: the data is gone
 }
 
 // handle is an open file. It is closed when nobody uses it and it is no longer in files.open.
@@ -61,7 +62,7 @@ func openFiles(dir string, l Layout, right []bool, mapped bool, sys system, want
 		root: root, layout: l, system: sys, mapped: mapped,
 		open: map[int]*handle{}, dirs: map[string]bool{},
 		left: make([]int, len(l.Files)), right: slices.Clone(right), final: make([]bool, len(l.Files)),
-		dirty: map[int]bool{}, moved: map[string]bool{},
+		dirty: map[int]bool{}, moved: map[string]bool{}, anew: map[int]bool{},
 	}
 	for i, file := range l.Files {
 		if sys == nil {
@@ -124,6 +125,9 @@ func (f *files) openFile(i, flags int) (*os.File, error) {
 		}
 	}
 	f.moved[filepath.Dir(name)] = true
+	if f.holds(i) {
+		f.anew[i] = true
+	}
 	return f.root.OpenFile(name, flags, 0o644)
 }
 
@@ -264,12 +268,87 @@ func (f *files) mark(piece int, right bool) error {
 	})
 }
 
+// holds tells whether a file has a part in pieces that are right. The caller holds f.mu, except while f is being opened.
+func (f *files) holds(i int) bool {
+	begin, end := f.layout.FilePieces(f.layout.Files[i])
+	return f.left[i] < end-begin
+}
+
+func (f *files) gone() (pieces []int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lost := map[int]bool{}
+	for i, file := range f.layout.Files {
+		if !f.holds(i) {
+			continue
+		}
+		there, err := f.isThere(i)
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			continue
+		}
+		if h := f.open[i]; h != nil {
+			f.forget(h) // of a file without a name
+		}
+		begin, end := f.layout.FilePieces(file)
+		for p := begin; p < end; p++ {
+			if f.right[p] {
+				lost[p] = true
+			}
+		}
+	}
+	clear(f.anew)
+	return slices.Sorted(maps.Keys(lost)), nil
+}
+
+// isThere tells whether a file that has pieces that are right is the one that they were written to, and as long as they
+// make it. The caller holds f.mu.
+func (f *files) isThere(i int) (bool, error) {
+	st, err := f.root.Lstat(f.name(i))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if h := f.open[i]; h != nil {
+		if same, err := f.isNamed(h, f.name(i)); err != nil || !same {
+			return false, err
+		}
+	}
+	file := f.layout.Files[i]
+	begin, end := f.layout.FilePieces(file)
+	for end > begin && !f.right[end-1] {
+		end--
+	}
+	off, n := f.layout.PieceRange(end - 1)
+	return !f.anew[i] && st.Size() >= min(file.Length, off+n-file.Offset), nil
+}
+
+// isNamed tells whether an open file is the one that has the name now.
+func (f *files) isNamed(h *handle, name string) (bool, error) {
+	st, err := f.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	own, err := h.Stat()
+	return err == nil && os.SameFile(st, own), err
+}
+
 // rename gives a file its final name, or takes it away again. The caller holds f.mu.
 func (f *files) rename(i int, final bool) error {
+	before := f.name(i)
 	if h := f.open[i]; h != nil {
+		if same, err := f.isNamed(h, before); err == nil && !same {
+			f.anew[i] = true
+		}
 		f.forget(h)
 	}
-	before := f.name(i)
 	f.final[i] = final
 	after := f.name(i)
 	f.moved[filepath.Dir(before)] = true

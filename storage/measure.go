@@ -180,7 +180,7 @@ func newBacked(_ context.Context, kind Kind, dir string, c BenchCase) (*backed, 
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.(*store).open(l, metainfo.Hash{1})
+	t, err := s.(*store).openData(l, metainfo.Hash{1})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

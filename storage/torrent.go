@@ -39,6 +39,9 @@ type place interface {
 	// sync brings to disk what was written before, and returns which files have changed since the last sync that
 	// succeeded, as the record counts them.
 	sync() (changed []int, err error)
+	// gone returns the pieces that were right and are not there any more. What could only be repaired by opening the
+	// place again is an error.
+	gone() ([]int, error)
 	close() error
 }
 
@@ -170,7 +173,7 @@ func (t *torrent) missed(index int, err error) {
 // recordWrong takes a piece out of the record. If that fails, say because the disk is full, the next sync does it, before
 // the record vouches for any file again.
 func (t *torrent) recordWrong(piece int) error {
-	err := t.record.set(t.hash, piece, false)
+	err := t.record.set(t.hash, false, piece)
 	if err != nil {
 		t.mu.Lock()
 		t.ready = append(t.ready, piece)
@@ -229,7 +232,7 @@ func (p piece) MarkComplete() error {
 	if p.torrent.record == nil {
 		return nil
 	}
-	if err := p.torrent.record.set(p.torrent.hash, p.index, true); err != nil {
+	if err := p.torrent.record.set(p.torrent.hash, true, p.index); err != nil {
 		return err
 	}
 	return p.torrent.mark(p.index, true)
