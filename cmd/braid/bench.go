@@ -28,7 +28,7 @@ that left more than 2 ms after their time.`,
 				&cli.DurationFlag{Name: "duration", Value: 2 * time.Second, Usage: "of each case"},
 			},
 			Action: benchLink,
-		}, benchStorageCommand()},
+		}, benchStorageCommand(), benchStorageLeechCommand()},
 	}
 }
 
