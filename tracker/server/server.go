@@ -121,8 +121,7 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 	}
 	view, err := s.store.Announce(ctx, v)
 	if err != nil {
-		s.log.Error("an announce could not be stored", "error", err)
-		return wire.Answer{}, err
+		return wire.Answer{}, s.unstored("announce", err)
 	}
 	out := wire.Answer{
 		Interval: jitter(time.Duration(g.cfg.Interval)), MinInterval: time.Duration(g.cfg.MinInterval),
@@ -160,7 +159,20 @@ func (s *Server) scraped(ctx context.Context, g *gate, r request, hashes []wire.
 	if err := s.limits.take(g, r.from); err != nil {
 		return nil, err
 	}
-	return s.store.Scrape(ctx, hashes)
+	counts, err := s.store.Scrape(ctx, hashes)
+	if err != nil {
+		return nil, s.unstored("scrape", err)
+	}
+	return counts, nil
+}
+
+// unstored logs an error of the store, unless the store has words for the peer: then it has said once what is wrong.
+func (s *Server) unstored(what string, err error) error {
+	var f *wire.Failure
+	if !errors.As(err, &f) && !errors.Is(err, context.Canceled) {
+		s.log.Error("the store has a problem", "request", what, "error", err)
+	}
+	return err
 }
 
 func (s *Server) refused(r request, err error) {
