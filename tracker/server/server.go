@@ -39,11 +39,17 @@ type Server struct {
 	limits  limiters
 	metrics *metrics
 	began   time.Time
+	// id is that of the tracker (BEP 3), which peers say with their next announce. Trackers that share a store may be told
+	// apart by it, and restarts.
+	id string
 }
 
 // New makes a tracker that remembers in the store, which its owner closes.
 func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
-	s := &Server{store: store, log: log, began: time.Now()}
+	s := &Server{store: store, log: log, began: time.Now(), id: cfg.TrackerID}
+	if s.id == "" {
+		s.id = fmt.Sprintf("%016x", rand.Uint64())
+	}
 	s.limits.init()
 	s.metrics = newMetrics(store)
 	return s, s.Reload(cfg)
@@ -127,6 +133,9 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 		Interval: jitter(time.Duration(g.cfg.Interval)), MinInterval: time.Duration(g.cfg.MinInterval),
 		Complete: view.Counts.Complete, Incomplete: view.Counts.Incomplete,
 		External: r.from.Host, Peers: view.Peers,
+	}
+	if a.TrackerID != s.id { // who knows it keeps it
+		out.TrackerID = s.id
 	}
 	if view.Refused != nil {
 		s.metrics.unlisted.Inc()
