@@ -18,10 +18,11 @@ import (
 // sessionFlags are common to the commands that talk to peers.
 func sessionFlags() []cli.Flag {
 	own := []cli.Flag{
-		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:42000, or host:port for TCP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+		transportFlag(),
+		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:42000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
 		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns (0: all)"},
-		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that SCION peers know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
+		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that peers over SCION and QUIC know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
 		&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with --json: tell the progress every `TIME`, at least 10ms"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
@@ -97,6 +98,10 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	over, err := parseTransports(cmd)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	if n := cmd.Int("max-paths"); n < 1 {
 		return nil, nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
 	}
@@ -104,11 +109,11 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		return nil, nil, nil, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", n)
 	}
 	cfg := client.Config{
-		Listen: listen, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), Limits: limits, Logger: log,
+		Listen: listen, IP: over.ip, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), Limits: limits, Logger: log,
 	}
 	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
 	asked := cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION)
-	if asked || trackers {
+	if over.scion && (asked || trackers) {
 		c, err := scionConfig(cmd, log)
 		if err != nil {
 			return nil, nil, nil, err
@@ -145,15 +150,17 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 				log.Info("scion ping will get no answer from this braid", "error", err)
 			}
 		}
-		if cfg.Identity, err = loadIdentity(cmd.String("identity"), log); err != nil {
-			cfg.Host.Close()
-			return nil, nil, nil, err
-		}
 	}
 	if cfg.Host == nil && cmd.Bool("interactive") {
 		return nil, nil, nil, usageErrorf("--interactive: no SCION peer is named whose paths could be listed")
 	}
-	s, err := client.New(ctx, cfg)
+	if cfg.Host != nil || cfg.IP == client.QUIC {
+		cfg.Identity, err = loadIdentity(cmd.String("identity"), log)
+	}
+	var s *client.Session
+	if err == nil {
+		s, err = client.New(ctx, cfg)
+	}
 	if err != nil {
 		if cfg.Host != nil {
 			cfg.Host.Close()
