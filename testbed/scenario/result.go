@@ -1,11 +1,9 @@
 package scenario
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"braid/testbed"
@@ -32,38 +30,6 @@ type Result struct {
 	// CPU and OwnCPU are the parts of all processors in use by everybody, and by this run's processes.
 	CPU    float64 `json:"cpu"`
 	OwnCPU float64 `json:"own_cpu"`
-}
-
-// findRoutes looks up what each leecher can use. Peers that download from other leechers do so for nothing, as far as
-// the limit goes.
-func (a *attempt) findRoutes(ctx context.Context) error {
-	t := a.network.Topology()
-	for _, p := range a.Peers {
-		if p.Role != Leech {
-			continue
-		}
-		for _, s := range a.Peers {
-			if s.Role != Seed || len(p.From) > 0 && !slices.Contains(p.From, s.Name) || s.AS == p.AS {
-				continue
-			}
-			host, err := a.hosts.in(ctx, p.AS)
-			if err != nil {
-				return err
-			}
-			paths, err := host.Paths(ctx, s.AS)
-			if err != nil {
-				return fmt.Errorf("find what %s can use: %w", p.Name, err)
-			}
-			for _, path := range paths {
-				r, err := routeOf(t, path, true)
-				if err != nil {
-					return err
-				}
-				a.routes[p.Name] = append(a.routes[p.Name], r)
-			}
-		}
-	}
-	return nil
 }
 
 // record puts together what was seen, in the scenario's time.
@@ -128,13 +94,20 @@ func (a *attempt) result(failed failure) (Result, error) {
 		if !c.complete {
 			continue
 		}
-		if err := testbed.SameFile(filepath.Join(a.data, dataName), filepath.Join(p.out, dataName)); err != nil {
-			return res, fmt.Errorf("peer %s: %w", p.peer.Name, err)
+		_, files := a.data.wanted(p.peer)
+		for _, f := range files {
+			if err := testbed.SameFile(filepath.Join(a.data.dir, f), filepath.Join(p.out, f)); err != nil {
+				return res, fmt.Errorf("peer %s: %w", p.peer.Name, err)
+			}
 		}
 		res.Verified++
 	}
 	var err error
-	res.Figures, err = measure(a.record(), a.Measure)
+	r := a.record()
+	res.Figures, err = measure(r, a.Measure)
+	if err == nil {
+		err = a.addSpread(r, res.Figures)
+	}
 	if res.Figures != nil {
 		res.Figures["cpu"], res.Figures["late"] = res.CPU, a.watch.lateness
 	}
@@ -144,10 +117,12 @@ func (a *attempt) result(failed failure) (Result, error) {
 // removeData frees the disk of what the leechers have downloaded.
 func (a *attempt) removeData() error {
 	for _, p := range a.peers {
-		if p.out == "" {
-			continue
+		if p.out != "" {
+			a.temporary = append(a.temporary, p.out)
 		}
-		if err := os.RemoveAll(p.out); err != nil {
+	}
+	for _, d := range a.temporary {
+		if err := os.RemoveAll(d); err != nil {
 			return err
 		}
 	}
