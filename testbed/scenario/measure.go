@@ -32,6 +32,9 @@ func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 // alwaysMeasured is measured in every run.
 var alwaysMeasured = []string{"e", "e-payload", "seconds", "mbit", "gap", "changes", "needless", "cpu", "late"}
 
+// swarmMeasured is measured in every run in which leechers feed each other; e and e-payload are not.
+var swarmMeasured = []string{"t-star", "over-t-star"}
+
 // measure makes all figures of a run but those of the machine.
 func measure(r record, wanted []Measure) (map[string]float64, error) {
 	m := map[string]float64{}
