@@ -49,6 +49,8 @@ type Config struct {
 	// MaxUploads is the number of peers that each torrent is served to at a time, whatever number of connections they
 	// have; 0 is all.
 	MaxUploads int
+	// MaxRequests bounds the requests that wait for an answer on each connection; 0 is as many as are of use.
+	MaxRequests int
 	// Policy is which paths the session may open connections over, whatever the selector, and in which order they are
 	// tried. Peers that connect to us choose their path themselves.
 	Policy pathsel.Policy
@@ -195,6 +197,9 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	c := engineConfig(log)
 	c.Callbacks.CompletedHandshake = s.handshaken
 	s.gauges.install(&c.Callbacks)
+	if cfg.MaxRequests > 0 {
+		limitRequests(&c.Callbacks, cfg.MaxRequests)
+	}
 	var err error
 	if s.engine, err = torrent.NewClient(c); err != nil {
 		s.stop()
