@@ -176,6 +176,11 @@ func (a *attempt) course(ctx context.Context) error {
 			}
 		}
 	}
+	if len(a.Peers) == 0 { // nobody's first byte to wait for
+		a.zero = time.Now()
+		a.watch.zero(a.network, a.peers)
+		a.at(When{After: a.Lasts}, 0, func() error { return nil })
+	}
 	return a.follow(ctx)
 }
 
@@ -265,6 +270,9 @@ func (a *attempt) follow(ctx context.Context) error {
 }
 
 func (a *attempt) over() bool {
+	if len(a.Peers) == 0 {
+		return time.Since(a.zero) >= a.Lasts
+	}
 	leechers := 0
 	for _, p := range a.Peers {
 		if p.Role == Leech {

@@ -28,7 +28,9 @@ func (s *Scenario) check() error {
 	switch {
 	case strings.TrimSpace(s.About) == "":
 		return errors.New("about: say in a line what the scenario shows")
-	case s.Size <= 0 || s.Size > maxSize:
+	case len(s.Peers) == 0 && (len(s.Traffic) == 0 || s.Lasts <= 0 || s.Lasts > maxTime):
+		return errors.New("peers: none, so say what traffic there is and how long it lasts")
+	case len(s.Peers) > 0 && (s.Size <= 0 || s.Size > maxSize):
 		return errors.New("size: say how much data is transferred, such as 20MB")
 	case len(s.Peers) > maxPeers || len(s.Traffic) > maxPeers || len(s.Measure) > maxPeers:
 		return fmt.Errorf("more than %d peers, flows or measures", maxPeers)
@@ -194,10 +196,10 @@ func (s *Scenario) checkPeers() error {
 			}
 		}
 	}
-	if seeds == 0 || leechers == 0 {
+	if len(s.Peers) > 0 && (seeds == 0 || leechers == 0) {
 		return errors.New("peers: want at least one seed and one leech")
 	}
-	if !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Role == Leech && p.Start.immediately() }) {
+	if len(s.Peers) > 0 && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Role == Leech && p.Start.immediately() }) {
 		return errors.New("peers: at least one leech must start at once; times count from its first payload byte")
 	}
 	names := map[string]bool{}

@@ -41,6 +41,7 @@ type peerEvent struct {
 	Seconds     float64             `json:"seconds"`
 	Fetched     int64               `json:"fetched_bytes"`
 	Total       int64               `json:"total"`
+	Wasted      int64               `json:"wasted_bytes"`
 	InfoHash    string              `json:"info_hash"`
 	Peer        pathsel.PeerID      `json:"peer"`
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`

@@ -28,6 +28,7 @@ type leecherRecord struct {
 	name       string
 	start, end float64 // of its transfer
 	complete   bool    // it has all of the data
+	wasted     int64   // bytes of payload that came twice or for nothing
 	samples    []sample
 	choices    []choice
 	routes     []route // from its sources

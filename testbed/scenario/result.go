@@ -48,7 +48,7 @@ func (a *attempt) record() record {
 		if c == nil {
 			continue
 		}
-		l := leecherRecord{name: p.peer.Name, start: t(c.base), end: t(p.endedAt), complete: c.complete, routes: a.routes[p.peer.Name]}
+		l := leecherRecord{name: p.peer.Name, start: t(c.base), end: t(p.endedAt), complete: c.complete, wasted: c.wasted, routes: a.routes[p.peer.Name]}
 		for _, s := range c.samples {
 			s.t += l.start
 			l.samples = append(l.samples, s)
@@ -62,6 +62,9 @@ func (a *attempt) record() record {
 		}
 		r.end = max(r.end, l.end)
 		r.leechers = append(r.leechers, l)
+	}
+	if len(a.Peers) == 0 {
+		r.end = seconds(a.Lasts)
 	}
 	for _, f := range a.flows {
 		s := a.spans[f]

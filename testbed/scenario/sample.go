@@ -117,6 +117,7 @@ type recorder struct {
 	choices  []choice
 	fetched  int64 // of all torrents
 	complete bool
+	wasted   int64 // of one torrent
 
 	torrents map[string]sample // the last of each, by info hash
 	finished map[string]bool
@@ -145,6 +146,7 @@ func (r *recorder) add(m message) {
 			s.paths[p.Fingerprint] += p.BytesRead
 		}
 		r.torrents[m.InfoHash] = s
+		r.wasted = max(r.wasted, m.Wasted)
 		if m.Event == "done" {
 			r.finished[m.InfoHash] = true
 		}

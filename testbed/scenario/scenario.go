@@ -40,7 +40,9 @@ type Scenario struct {
 	// BFD is the interval at which routers watch links, or "off"; "" is the testbed's default.
 	BFD          string        `yaml:"bfd"`
 	PathLifetime time.Duration `yaml:"path_lifetime"`
-	Links        []Link        `yaml:"links"` // what differs from the topology, from the beginning
+	// MachineBound: links are wider than the machine is fast, on purpose.
+	MachineBound bool   `yaml:"machine_bound"`
+	Links        []Link `yaml:"links"` // what differs from the topology, from the beginning
 
 	Size     Bytes     `yaml:"size"`     // of each torrent
 	Torrents int       `yaml:"torrents"` // that everybody has or wants
@@ -48,7 +50,9 @@ type Scenario struct {
 	MTU      int       `yaml:"mtu"`      // of all ASes and links; 0: what the topology says
 	Peers    []Peer    `yaml:"peers"`
 	Traffic  []Traffic `yaml:"traffic"`
-	Events   []Event   `yaml:"events"`
+	// Lasts is how long a scenario without peers, of traffic only, goes on.
+	Lasts  time.Duration `yaml:"lasts"`
+	Events []Event       `yaml:"events"`
 
 	Runs    int           `yaml:"runs"`
 	Seed    uint64        `yaml:"seed"`
@@ -308,6 +312,7 @@ func (s Scenario) Scaled(by float64) (Scenario, error) {
 		}
 	}
 	d(&s.Takes)
+	d(&s.Lasts)
 	s.Peers, s.Traffic, s.Events, s.Measure = slices.Clone(s.Peers), slices.Clone(s.Traffic), slices.Clone(s.Events), slices.Clone(s.Measure)
 	for i := range s.Peers {
 		p := &s.Peers[i]

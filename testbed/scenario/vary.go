@@ -127,7 +127,7 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 				v.Name = strings.Join(c, "-")
 			}
 			orElse(&v.Name, v.Selector)
-			v.Name = strings.ReplaceAll(v.Name, "%", "")
+			v.Name = strings.ToLower(strings.ReplaceAll(v.Name, "%", ""))
 			out = append(out, v)
 		}
 	}
