@@ -74,6 +74,12 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		}
 		all = append(all, s)
 	}
+	if c.Bool("smoke") && !c.Bool("list") {
+		var err error
+		if all, err = scenario.ByNetwork(all); err != nil {
+			return err
+		}
+	}
 	if c.Bool("list") {
 		return listScenarios(all, c.Bool("json"))
 	}

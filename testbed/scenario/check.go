@@ -95,7 +95,7 @@ func (s *Scenario) checkVariant(v Variant) error {
 			return fmt.Errorf("traffic %q: nothing has that name", n)
 		}
 	}
-	x, err := s.with(v)
+	x, err := s.in(v)
 	if err != nil {
 		return err
 	}

@@ -195,6 +195,16 @@ func (s Scenario) foreign() bool {
 // onIP tells whether the peers are hosts on IP.
 func (s Scenario) onIP() bool { return len(s.Peers) > 0 && s.Peers[0].onIP() }
 
+// OnlyIP tells whether no variant needs SCION.
+func (s Scenario) OnlyIP() bool {
+	for _, v := range s.Variants {
+		if x, err := s.in(v); err != nil || !x.onIP() || len(x.Traffic) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // startForeign starts a peer that is another client.
 func (a *attempt) startForeign(p Peer) error {
 	home, err := os.MkdirTemp(a.scratch, "home-")

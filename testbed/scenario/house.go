@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ type house struct {
 }
 
 // stage is what a run of the scenario needs. It may take the network from the run before.
-func (h *house) stage(ctx context.Context, s Scenario, v Variant, o Options) (*stage, error) {
+func (h *house) stage(ctx context.Context, s Scenario, o Options) (*stage, error) {
 	var err error
 	if h.scratch == "" {
 		if h.scratch, err = os.MkdirTemp("", "braid-scenario-"); err != nil {
@@ -45,9 +46,6 @@ func (h *house) stage(ctx context.Context, s Scenario, v Variant, o Options) (*s
 	if st.data, err = h.dataset(ctx, s); err != nil {
 		return nil, err
 	}
-	if v.Router != "" {
-		s.Router = v.Router
-	}
 	if err := h.open(ctx, s, o); err != nil {
 		return nil, err
 	}
@@ -55,28 +53,49 @@ func (h *house) stage(ctx context.Context, s Scenario, v Variant, o Options) (*s
 	return st, nil
 }
 
-// open sees to it that a network is up that is the scenario's, but for what its links do, which each run sets.
-func (h *house) open(ctx context.Context, s Scenario, o Options) error {
-	opts, err := s.options()
-	if err != nil {
-		return err
+// networkFor is what network the scenario runs on, and a key that is the same for all that can run on the same one: what
+// links do is not in it, since each run sets that.
+func networkFor(s Scenario, braid string) (opts testbed.Options, key string, err error) {
+	if opts, err = s.options(); err != nil {
+		return opts, "", err
 	}
 	opts.LinksOnly = s.onIP() && len(s.Traffic) == 0
 	if s.Router == "fast" {
-		opts.RouterCommand = []string{o.Braid, "testbed", "router"}
+		opts.RouterCommand = []string{braid, "testbed", "router"}
 	}
 	same := opts
 	same.Topology.Links = slices.Clone(opts.Topology.Links)
 	for i := range same.Topology.Links {
-		same.Topology.Links[i].Config = linkemu.Config{}
+		same.Topology.Links[i].Config, same.Topology.Links[i].Line = linkemu.Config{}, 0
 	}
-	if key := fmt.Sprintf("%+v", same); key == h.key {
-		return nil
-	} else if err := h.closeNetwork(); err != nil {
+	return opts, fmt.Sprintf("%+v", same), nil
+}
+
+// ByNetwork puts scenarios that start on the same network next to each other, which saves the time to start it again.
+func ByNetwork(scenarios []Scenario) ([]Scenario, error) {
+	keys := map[string]string{}
+	for _, s := range scenarios {
+		x, err := s.in(s.Variants[0])
+		if err == nil {
+			_, keys[s.Name], err = networkFor(x, "")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(scenarios), func(a, b Scenario) int { return cmp.Compare(keys[a.Name], keys[b.Name]) }), nil
+}
+
+// open sees to it that a network is up that is the scenario's, but for what its links do.
+func (h *house) open(ctx context.Context, s Scenario, o Options) error {
+	opts, key, err := networkFor(s, o.Braid)
+	if err != nil || key == h.key {
 		return err
-	} else {
-		h.key = key
 	}
+	if err := h.closeNetwork(); err != nil {
+		return err
+	}
+	h.key = key
 	logDir := filepath.Join(o.Dir, s.Name)
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
 		return err

@@ -90,7 +90,7 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *house) (results 
 			if !errors.Is(err, fs.ErrNotExist) {
 				return results, err
 			}
-			x, err := s.with(v)
+			x, err := s.in(v)
 			if err != nil {
 				return results, err
 			}
@@ -98,7 +98,7 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *house) (results 
 				o.Say(fmt.Sprintf("%s %s: left out, %s is not on this machine; ./scripts/install-deps installs it", s.Name, v.Name, c))
 				continue
 			}
-			st, err := h.stage(ctx, x, v, o)
+			st, err := h.stage(ctx, x, o)
 			if err != nil {
 				return results, err
 			}

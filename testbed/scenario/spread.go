@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -45,6 +46,9 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 			}
 			for _, r := range there {
 				a.overlay = append(a.overlay, overlay{s.Name, p.Name, r})
+				if len(r.links) == 0 {
+					continue // nothing is between them, so nothing to compare with
+				}
 				if s.Role == Seed {
 					a.routes[p.Name] = append(a.routes[p.Name], r)
 					continue
@@ -58,10 +62,11 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 	return nil
 }
 
-// routesBetween are the ways of payload from s to p, over any path between their ASes; none inside one AS, where no link is.
+// routesBetween are the ways of payload from s to p, over any path between their ASes; inside one AS there is one without
+// a link.
 func (a *attempt) routesBetween(ctx context.Context, s, p Peer) ([]route, error) {
 	if s.AS == p.AS {
-		return nil, nil
+		return []route{{share: 1}}, nil
 	}
 	if p.onIP() {
 		r, err := ipRouteOf(a.ip, p.Transport, s.AS, p.AS)
@@ -123,17 +128,8 @@ var errUnbounded = errors.New("somebody is reached without a link that has a rat
 // spreadRate is R above, in bits of payload per second.
 func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, capacity map[pathsel.Interface]float64) (float64, error) {
 	const mega = 1e6 // keeps the programme's numbers near 1
-	// Seeds are node 0, all of them.
-	node := map[string]int{}
-	number := func(name string) int {
-		if isSeed(name) {
-			return 0
-		}
-		if _, ok := node[name]; !ok {
-			node[name] = len(node) + 1
-		}
-		return node[name]
-	}
+	node, n := nodesOf(ways, isSeed, receivers)
+	number := func(name string) int { return node[name] }
 	type arc struct{ from, to int }
 	var arcs []arc
 	var used []overlay
@@ -146,10 +142,10 @@ func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, ca
 			arcs, used = append(arcs, x), append(used, w)
 		}
 	}
-	for _, r := range receivers {
-		number(r)
+	receivers = slices.DeleteFunc(slices.Clone(receivers), func(r string) bool { return node[r] == 0 })
+	if len(receivers) == 0 {
+		return 0, errUnbounded
 	}
-	n := len(node) + 1
 	var links []pathsel.Interface
 	row := map[pathsel.Interface]int{}
 	for _, w := range used {
@@ -171,37 +167,26 @@ func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, ca
 	}
 	const slack = 1e-6
 	for range 1000 {
-		// Variables: the rates of the arcs, R, and the slack of each row, with which the programme starts.
-		rows := len(links) + len(cuts)
-		vars := len(arcs) + 1
-		a := mat.NewDense(rows, vars+rows, nil)
-		b := make([]float64, rows)
-		cost := make([]float64, vars+rows)
-		cost[len(arcs)] = -1
-		basis := make([]int, rows)
-		for i := range rows {
-			a.Set(i, vars+i, 1)
-			basis[i] = vars + i
-		}
-		for i, l := range links {
-			b[i] = capacity[l] / mega
-		}
-		for j, w := range used {
-			w.load(func(l pathsel.Interface, bits float64) {
-				if i, ok := row[l]; ok {
-					a.Set(i, j, a.At(i, j)+bits)
-				}
-			})
-		}
-		for i, c := range cuts {
-			a.Set(len(links)+i, len(arcs), 1)
-			for j, x := range arcs {
-				if c[x.from] && !c[x.to] {
-					a.Set(len(links)+i, j, -1)
+		x, err := solveSpread(len(arcs), len(links), len(cuts), func(a *mat.Dense, b []float64) {
+			for i, l := range links {
+				b[i] = capacity[l] / mega
+			}
+			for j, w := range used {
+				w.load(func(l pathsel.Interface, bits float64) {
+					if i, ok := row[l]; ok {
+						a.Set(i, j, a.At(i, j)+bits)
+					}
+				})
+			}
+			for i, c := range cuts {
+				a.Set(len(links)+i, len(arcs), 1)
+				for j, e := range arcs {
+					if c[e.from] && !c[e.to] {
+						a.Set(len(links)+i, j, -1)
+					}
 				}
 			}
-		}
-		_, x, err := lp.Simplex(cost, a, b, 1e-10, basis)
+		})
 		if err != nil {
 			return 0, fmt.Errorf("compute the limit of %d ways over %d links: %w", len(arcs), len(links), err)
 		}
@@ -226,6 +211,68 @@ func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, ca
 		}
 	}
 	return 0, errors.New("compute the limit: too many cuts")
+}
+
+// nodesOf numbers the peers. All seeds are node 0; who reaches each other without a link is one node.
+func nodesOf(ways []overlay, isSeed func(string) bool, receivers []string) (node map[string]int, n int) {
+	leader := map[string]string{}
+	var find func(string) string
+	find = func(x string) string {
+		if up, ok := leader[x]; ok && up != x {
+			leader[x] = find(up)
+			return leader[x]
+		}
+		leader[x] = x
+		return x
+	}
+	const seeds = "\x00"
+	for _, r := range receivers {
+		find(r)
+	}
+	for _, w := range ways {
+		for _, x := range []string{w.from, w.to} {
+			if find(x); isSeed(x) {
+				leader[find(x)] = find(seeds)
+			}
+		}
+		if len(w.links) == 0 {
+			leader[find(w.from)] = find(w.to)
+		}
+	}
+	node = map[string]int{}
+	number := map[string]int{find(seeds): 0}
+	for _, x := range slices.Sorted(maps.Keys(leader)) {
+		l := find(x)
+		if _, ok := number[l]; !ok {
+			number[l] = len(number)
+		}
+		node[x] = number[l]
+	}
+	return node, len(number)
+}
+
+// solveSpread solves the programme that fill writes: variables are the rates of the arcs and R, rows are links and then
+// cuts, both at most. Bounds that are all alike make it degenerate, on which the simplex algorithm stumbles: a little
+// more for each row, of which the first that works is taken, is no more than rounding.
+func solveSpread(arcs, links, cuts int, fill func(a *mat.Dense, b []float64)) (x []float64, err error) {
+	for _, more := range []float64{1e-9, 1e-8, 1e-7, 1e-6} {
+		// Each row has a slack, with which the programme starts.
+		rows, vars := links+cuts, arcs+1
+		a := mat.NewDense(rows, vars+rows, nil)
+		b, basis := make([]float64, rows), make([]int, rows)
+		fill(a, b)
+		for i := range rows {
+			a.Set(i, vars+i, 1)
+			basis[i] = vars + i
+			b[i] += more * float64(i+1)
+		}
+		cost := make([]float64, vars+rows)
+		cost[arcs] = -1
+		if _, x, err = lp.Simplex(cost, a, b, 1e-10, basis); err == nil {
+			return x, nil
+		}
+	}
+	return nil, err
 }
 
 // leastCut is the largest flow from s to t, by shortest augmenting paths (Edmonds and Karp 1972), and the nodes on the side of

@@ -108,17 +108,17 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 	}
 	var out []Variant
 	for _, t := range templates {
-		var last string
+		made := map[string]bool{}
 		for _, c := range combinations {
 			n := replaced(&t, matrix, c)
 			text, err := yaml.Marshal(n)
 			if err != nil {
 				return nil, err
 			}
-			if string(text) == last {
-				continue // the template names nothing of the matrix that has changed
+			if made[string(text)] {
+				continue // the template does not name what is different
 			}
-			last = string(text)
+			made[string(text)] = true
 			v, err := decodeVariant(text)
 			if err != nil {
 				return nil, err
@@ -198,11 +198,12 @@ func expandPeers(groups []Peer) ([]Peer, error) {
 	return out, nil
 }
 
-// with is the scenario as it is in one of its variants.
-func (s Scenario) with(v Variant) (Scenario, error) {
+// in is the scenario as it is in one of its variants.
+func (s Scenario) in(v Variant) (Scenario, error) {
 	orElse(&v.Size, s.Size)
 	orElse(&v.Torrents, s.Torrents)
-	s.Size, s.Torrents = v.Size, v.Torrents
+	orElse(&v.Router, s.Router)
+	s.Size, s.Torrents, s.Router = v.Size, v.Torrents, v.Router
 	s.Peers = slices.Clone(s.Peers)
 	if v.Leechers > 0 {
 		n := 0
