@@ -30,8 +30,8 @@ func (a *adaptation) choose(p *peerView) {
 	}
 }
 
-// firstChoice draws by prospect among those that no measurement speaks against and that the user prefers to the others;
-// -1 if there is none.
+// firstChoice is one of those that no measurement speaks against and that the user prefers to the others: the best by
+// hint, else drawn by prospect; -1 if there is none.
 func (a *adaptation) firstChoice(p *peerView) int {
 	var of []int
 	for _, i := range p.members {
@@ -49,7 +49,7 @@ func (a *adaptation) firstChoice(p *peerView) int {
 		best := slices.MinFunc(of, a.prefer)
 		of = slices.DeleteFunc(of, func(i int) bool { return a.prefer(best, i) < 0 })
 	}
-	return a.draw(of, 0, func(i int) float64 { w := a.prospect(p, i); return w * w })
+	return a.next(p, of)
 }
 
 func (a *adaptation) prefer(i, j int) int {
@@ -122,6 +122,9 @@ func (a *adaptation) announced(p *peerView, i int) string {
 	}
 	if c.Path.Latency > 0 {
 		s += fmt.Sprintf(", %v", c.Path.Latency)
+	}
+	if c.Hint > 0 {
+		s += fmt.Sprintf(", hint %d", c.Hint)
 	}
 	if shared > 0 {
 		s += fmt.Sprintf(", shares links with %d open", shared)
