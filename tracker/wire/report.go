@@ -36,15 +36,19 @@ const (
 	MaxReports = 32
 	// MaxReportBody bounds them in bytes: as many of the longest paths.
 	MaxReportBody = 24 << 10
-	// maxInterfaces of a path: 32 links. SCION allows more hops than anybody has seen.
-	maxInterfaces = 64
+	// MaxInterfaces of a path: 32 links. SCION allows more hops than anybody has seen.
+	MaxInterfaces = 64
 	// interfaceLen is an interface on the wire: ISD-AS (8), interface ID (2).
 	interfaceLen = 10
 
-	maxReportRTT  = time.Minute
+	// MaxReportRTT and MaxReportAge are the longest round trip and age in a report.
+	MaxReportRTT  = time.Minute
+	MaxReportAge  = 24 * time.Hour
 	maxReportRate = 1 << 40 // bytes a second
-	maxReportAge  = 24 * time.Hour
 	maxPackets    = 1 << 48
+
+	// ReportsRefused is how the reason of a refusal begins that is about the reports.
+	ReportsRefused = "path reports"
 
 	// MaxHintASes and MaxHints bound the hints in an answer: ASes, and paths to each of them.
 	MaxHintASes, MaxHints = 64, 16
@@ -80,7 +84,7 @@ func AppendReports(b []byte, reports []PathReport) []byte {
 // ParseReports reads the body of an announce with reports. A report that cannot be true is a refusal of all.
 func ParseReports(body []byte) ([]PathReport, error) {
 	if len(body) > MaxReportBody {
-		return nil, refusef("path reports: more than %d bytes", MaxReportBody)
+		return nil, refusef(ReportsRefused+": more than %d bytes", MaxReportBody)
 	}
 	var out []PathReport
 	d := decoder{b: body}
@@ -101,7 +105,7 @@ func ParseReports(body []byte) ([]PathReport, error) {
 		err = fmt.Errorf("%d bytes after the end", len(d.b))
 	}
 	if err != nil {
-		return nil, refusef("path reports: %v", err)
+		return nil, refusef(ReportsRefused+": %v", err)
 	}
 	return out, nil
 }
@@ -116,9 +120,9 @@ func (d *decoder) report() (r PathReport, err error) {
 				r.Interfaces, err = parseInterfaces(v)
 			}
 		case "rtt":
-			r.RTT, err = d.within(maxReportRTT, time.Microsecond)
+			r.RTT, err = d.within(MaxReportRTT, time.Microsecond)
 		case "age":
-			r.Age, err = d.within(maxReportAge, time.Second)
+			r.Age, err = d.within(MaxReportAge, time.Second)
 		case "rate":
 			r.Rate, err = d.upTo(maxReportRate)
 		case "sent":
@@ -160,8 +164,8 @@ func (d *decoder) within(most, unit time.Duration) (time.Duration, error) {
 // one before has ended, and no AS twice.
 func parseInterfaces(v []byte) ([]pathsel.Interface, error) {
 	n := len(v) / interfaceLen
-	if len(v)%interfaceLen != 0 || n == 0 || n%2 != 0 || n > maxInterfaces {
-		return nil, fmt.Errorf("%d bytes: want 1 to %d links of %d bytes", len(v), maxInterfaces/2, 2*interfaceLen)
+	if len(v)%interfaceLen != 0 || n == 0 || n%2 != 0 || n > MaxInterfaces {
+		return nil, fmt.Errorf("%d bytes: want 1 to %d links of %d bytes", len(v), MaxInterfaces/2, 2*interfaceLen)
 	}
 	out := make([]pathsel.Interface, n)
 	visited := make([]pathsel.IA, 0, n/2+1)
