@@ -32,10 +32,9 @@ func (r *reporting) first(a *Announcer, began, next time.Time, answer wire.Answe
 	return next
 }
 
-// due are the reports to send with an announce. The end of a download, or of all, is worth one at any time.
+// due are the reports to send with an announce. The end of a download is worth one at any time.
 func (r *reporting) due(a *Announcer, e wire.Event) []wire.PathReport {
-	ends := e == wire.Completed || e == wire.Stopped
-	if r.most == 0 || r.muted || a.cfg.Reports == nil || time.Since(r.last) < reportEvery && !ends {
+	if r.most == 0 || r.muted || a.cfg.Reports == nil || time.Since(r.last) < reportEvery && e != wire.Completed {
 		return nil
 	}
 	all := a.cfg.Reports()

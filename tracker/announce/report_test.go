@@ -47,7 +47,7 @@ func TestReports(t *testing.T) {
 		}
 	}
 	p.Close()
-	if n := passed(); n != 2 { // with the completion, and the goodbye
+	if n := passed(); n != 1 { // the goodbye comes too soon after it
 		t.Errorf("%d reports have arrived", n)
 	}
 }

@@ -158,12 +158,16 @@ func (t *tier) goodbye() {
 		if s.known {
 			all.Go(func() {
 				var err error
-				reports := s.paths.due(t.announcer, wire.Stopped)
-				if t.announcer.completed.Load() && !s.finished { // it came with the end
-					_, err = s.ask.announce(ctx, t.announcer.announceOf(s, wire.Completed), reports)
-					reports = nil
+				tell := func(e wire.Event) error {
+					reports := s.paths.due(t.announcer, e)
+					answer, err := s.ask.announce(ctx, t.announcer.announceOf(s, e), reports)
+					s.paths.sent(reports, answer, err)
+					return err
 				}
-				if _, e := s.ask.announce(ctx, t.announcer.announceOf(s, wire.Stopped), reports); e != nil {
+				if t.announcer.completed.Load() && !s.finished { // it came with the end
+					err = tell(wire.Completed)
+				}
+				if e := tell(wire.Stopped); e != nil {
 					err = e
 				}
 				if err != nil {
