@@ -11,7 +11,7 @@ import (
 // those that had to leave for others.
 func (a *adaptation) choose(p *peerView) {
 	for a.places(p) > 0 {
-		if i := a.firstChoice(p); i >= 0 {
+		if i := a.firstChoice(p, true); i >= 0 {
 			a.do(i, Open, a.announced(p, i))
 			continue
 		}
@@ -31,8 +31,8 @@ func (a *adaptation) choose(p *peerView) {
 }
 
 // firstChoice is one of those that no measurement speaks against and that the user prefers to the others: the best by
-// hint, else drawn by prospect; -1 if there is none.
-func (a *adaptation) firstChoice(p *peerView) int {
+// hint or prospect (see next); -1 if there is none. It is for a place that is free, or that another has to leave.
+func (a *adaptation) firstChoice(p *peerView, free bool) int {
 	var of []int
 	for _, i := range p.members {
 		if a.cand(i).Key.Conn == 0 && a.mem(i).Why == Used && a.mayOpen(i) {
@@ -49,7 +49,7 @@ func (a *adaptation) firstChoice(p *peerView) int {
 		best := slices.MinFunc(of, a.prefer)
 		of = slices.DeleteFunc(of, func(i int) bool { return a.prefer(best, i) < 0 })
 	}
-	return a.next(p, of)
+	return a.next(p, of, free)
 }
 
 func (a *adaptation) prefer(i, j int) int {

@@ -70,13 +70,18 @@ func TestAdaptiveHints(t *testing.T) {
 			}
 		}
 	}
-	// What is tried next when there are more paths than places.
-	v := View{Now: t0, MaxPaths: 1, Memory: settled("a"), Candidates: []Candidate{rated(pathA, 10), idle(pathB), idle(pathC).with(hint(1))}}
-	v.Memory.Peers[0].Started = true
-	for seed := range uint64(30) {
-		v.Seed = seed
-		if got := decisions(s.Decide(v)); !slices.Equal(got, []string{"close a", "open c"}) {
-			t.Fatalf("seed %d: %v", seed, got)
+	// When there are more paths than places, those that nobody names take their turn first, then the others by their rank.
+	for _, tt := range []struct {
+		hints [2]int // of b and c
+		next  string
+	}{{[2]int{0, 1}, "open b"}, {[2]int{1, 0}, "open c"}, {[2]int{3, 2}, "open c"}, {[2]int{2, 3}, "open b"}} {
+		v := View{Now: t0, MaxPaths: 1, Memory: settled("a"), Candidates: []Candidate{rated(pathA, 10), idle(pathB).with(hint(tt.hints[0])), idle(pathC).with(hint(tt.hints[1]))}}
+		v.Memory.Peers[0].Started = true
+		for seed := range uint64(30) {
+			v.Seed = seed
+			if got := decisions(s.Decide(v)); !slices.Equal(got, []string{"close a", tt.next}) {
+				t.Fatalf("hints %v, seed %d: %v, want %s", tt.hints, seed, got, tt.next)
+			}
 		}
 	}
 }

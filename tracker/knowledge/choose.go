@@ -11,11 +11,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// worthIt is the part of the best path's figure that a path must have to be named. Of those with less it is better to try
-// one that nobody has reported.
-const worthIt = 0.25
-
-// Hints names for each AS up to most paths to it from src, best first.
+// Hints names for each AS up to most paths to it from src, best first. Weak ones are named too: what is not named is unknown,
+// and for somebody to find out.
 //
 // The order is drawn: those with equal figures come in any order, one with twice the figure of another stands
 // before it 16 times in 17. If all were told the same order, all would go to the same path, and from there to the next.
@@ -84,12 +81,11 @@ func drawn(of []candidate, most int, random *rand.Rand) []pathsel.Fingerprint {
 	for _, c := range of {
 		best = max(best, c.worth)
 	}
-	of = slices.DeleteFunc(of, func(c candidate) bool { return c.worth < worthIt*best })
 	// By name first: where they come from has no order, and the same chance must give the same.
 	slices.SortFunc(of, func(a, b candidate) int { return cmp.Compare(a.path, b.path) })
 	for i := range of {
 		// The first of exponential waiting times falls to each in proportion to its weight.
-		of[i].worth = random.ExpFloat64() / math.Pow(of[i].worth/best, 4)
+		of[i].worth = random.ExpFloat64() / max(math.Pow(of[i].worth/best, 4), 1e-12)
 	}
 	slices.SortFunc(of, func(a, b candidate) int { return cmp.Compare(a.worth, b.worth) })
 	var out []pathsel.Fingerprint

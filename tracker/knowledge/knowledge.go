@@ -244,7 +244,7 @@ func (b *Base) Refresh(now time.Time) {
 	var reported []told
 	b.mu.Lock()
 	for ia, s := range b.sources {
-		for p := range s.all {
+		for _, p := range slices.Collect(s.all) { // drop changes what all walks over
 			if p.forget(now.Add(-b.limits.Forget)); len(p.votes) == 0 {
 				b.drop(s, p)
 				b.dirty = true

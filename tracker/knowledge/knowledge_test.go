@@ -159,6 +159,16 @@ func TestDecay(t *testing.T) {
 	if _, known := b.Distance(epoch.Add(14*time.Minute), as(1), as(2)); known {
 		t.Error("a distance is remembered")
 	}
+	// Some of the paths between two ASes are forgotten, and the others stay.
+	b = base(Limits{Forget: 10 * time.Minute}, 3)
+	for n := range 6 {
+		at := epoch.Add(time.Duration(n%2) * 5 * time.Minute)
+		b.Report(at, wire.Addr{IA: as(1), Host: host(1)}, []wire.PathReport{report(ms, 0, via(uint64(100+n), 1, 2))})
+	}
+	b.Refresh(epoch.Add(12 * time.Minute))
+	if k := b.Known(); k.Paths != 3 || len(b.hint(epoch.Add(12*time.Minute), 1, 2, lots())) != 3 {
+		t.Errorf("%+v", k)
+	}
 }
 
 // However much some ASes report, the memory stays within its limits, and the others keep what they have reported.
@@ -237,7 +247,7 @@ func TestHints(t *testing.T) {
 	for range 200 {
 		first[names(b.hint(epoch, 1, 2, random))]++
 	}
-	if first["01"] < 60 || first["10"] < 60 || len(first) != 2 {
+	if first["012"] < 60 || first["102"] < 60 || len(first) != 2 {
 		t.Errorf("equal paths: %v", first)
 	}
 	b.Report(epoch, at(1, 1), []wire.PathReport{report(10*ms, 10, paths["1"])})
@@ -245,7 +255,7 @@ func TestHints(t *testing.T) {
 	for range 1700 {
 		first[names(b.hint(epoch, 1, 2, random))]++
 	}
-	if first["10"] < 50 || first["10"] > 160 || len(first) != 2 {
+	if first["102"] < 50 || first["102"] > 160 {
 		t.Errorf("the better one 16 times in 17: %v", first)
 	}
 	// Without rates: by round trip and loss.
@@ -254,7 +264,7 @@ func TestHints(t *testing.T) {
 		report(10*ms, 0, paths["0"]), report(100*ms, 0, paths["1"]),
 		{Interfaces: paths["2"], RTT: 10 * ms, Sent: 100, Lost: 90}, {Interfaces: paths["3"], RTT: 11 * ms, Sent: 10, Lost: 9}, // too few to tell
 	})
-	if got := names(b.hint(epoch, 1, 2, lots())); got != "03" && got != "30" {
+	if got := names(b.hint(epoch, 1, 2, lots())); got != "0312" && got != "3012" {
 		t.Errorf("%q", got)
 	}
 	if got := b.hint(epoch, 1, 1, lots()); got != nil {

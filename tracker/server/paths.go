@@ -34,8 +34,8 @@ const (
 	// candidatesFor each peer that is asked for are looked at, mostCandidates in all: the nearest of them are near enough,
 	// also where the swarm is larger.
 	candidatesFor, mostCandidates = 8, 1000
-	// hintsEach is how many paths are named to each AS; most clients use no more at a time.
-	hintsEach = 8
+	// hintsEach is how many paths are named to each AS: all that are known, as a rule.
+	hintsEach = wire.MaxHints
 	// refreshEvery is how old the figures of links may be.
 	refreshEvery = 10 * time.Second
 )
