@@ -77,6 +77,7 @@ type Transfer struct {
 	rested    time.Time      // when it may be asked again though nothing has happened
 	waiting   string         // what it is waiting for, if no path is left
 	uploads   pathsel.UploadMemory
+	hints     pathsel.Hints
 	trace     io.Writer // nil: none, or it could not be written
 	options   Options
 	want      *want // nil until it is known what is in the torrent
@@ -327,6 +328,8 @@ func (t *Transfer) handle(event any) {
 		}
 	case found:
 		t.mapPaths(e)
+	case hinted:
+		t.onHints(e.hints)
 	case dialled:
 		t.onDialled(e)
 	case accepted:
@@ -457,6 +460,7 @@ func (t *Transfer) progress() Progress {
 		for _, x := range s.paths {
 			q := x.progress()
 			q.State, q.Failures = x.candidate.State, x.candidate.Failures
+			q.Carried, q.CarriedUntil = pathsel.Latest(x.candidate.Slots)
 			p.Paths = append(p.Paths, q)
 		}
 	}

@@ -191,12 +191,7 @@ func (e *Endpoint) watch() {
 			return
 		case <-tick.C:
 		}
-		e.mu.Lock()
-		conns := make([]*Conn, 0, len(e.conns))
-		for c := range e.conns {
-			conns = append(conns, c)
-		}
-		e.mu.Unlock()
+		conns := e.all()
 		before := watched
 		watched = make(map[*Conn]*holes, len(conns))
 		for _, c := range conns {

@@ -52,6 +52,8 @@ type Options struct {
 	// PathLifetime is how long paths are valid after their beacon: multiples of 5 min 37.5 s up to 24 h,
 	// rounded down. 0: 6 h.
 	PathLifetime time.Duration
+	// LinksOnly leaves SCION out: no routers and no control services, only the links, for hosts on IP (Network.IP).
+	LinksOnly bool
 	// Timeout is how long Start waits for all paths. 0: 60 s and a second more for each AS.
 	Timeout time.Duration
 	// Progress is told how far Start is, from Start's goroutine; may be nil.
@@ -126,9 +128,12 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 	if err := checkOptions(&opts); err != nil {
 		return nil, err
 	}
-	bin, err := findPrograms(opts.SCIONBin)
-	if err != nil {
-		return nil, err
+	var bin programs
+	var err error
+	if !opts.LinksOnly {
+		if bin, err = findPrograms(opts.SCIONBin); err != nil {
+			return nil, err
+		}
 	}
 	dir, err := filepath.Abs(opts.Dir)
 	if err != nil {
@@ -194,6 +199,9 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	var err error
 	if n.plan, n.claims, err = claimPlan(n.opts.Topology, n.dir, n.opts.Subnet); err != nil {
 		return err
+	}
+	if n.opts.LinksOnly {
+		return n.startLinks()
 	}
 	g := generator{dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime, pki: bin.pki}
 	for _, s := range surveys(n.opts.Topology, n.plan.ases) {
