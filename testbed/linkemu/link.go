@@ -63,9 +63,9 @@ type line struct {
 	take     func(p []byte, at instant)
 	received bool // set by take
 	// answer is what comes back for a packet that is larger than the MTU, over the line back.
-	answer func(p []byte, mtu int) []byte
-	back   *line
-	carried  bool // set by Carry
+	answer  func(p []byte, mtu int) []byte
+	back    *line
+	carried bool // set by Carry
 }
 
 func newLine(cfg Config, seed1, seed2 uint64) *line {
