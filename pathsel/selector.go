@@ -90,6 +90,8 @@ type Candidate struct {
 	// RevokedAt is when a revocation or a router's "interface down" last arrived for one of the path's
 	// links; zero if never.
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
+	// Hint is the rank of the path by Hints; 0: none names it.
+	Hint int `json:"hint,omitempty"`
 	// Failures counts attempts that failed since the last success; RetryAt is when the next is due.
 	Failures int       `json:"failures,omitempty"`
 	RetryAt  time.Time `json:"retry_at,omitzero"`
