@@ -32,6 +32,14 @@ that left more than 2 ms after their time.`,
 	}
 }
 
+// benchProgress tells on standard error what a benchmark is at.
+func benchProgress(cmd *cli.Command) func(string) {
+	if cmd.Bool("quiet") {
+		return func(string) {}
+	}
+	return func(s string) { fmt.Fprintln(cmd.Root().ErrWriter, s) }
+}
+
 func benchLink(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Present() {
 		return fmt.Errorf("bench link takes no arguments, got %q", cmd.Args().First())

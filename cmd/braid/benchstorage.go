@@ -115,14 +115,6 @@ func benchStorage(ctx context.Context, cmd *cli.Command) error {
 	return table.Flush()
 }
 
-// benchProgress tells on standard error what a benchmark is at.
-func benchProgress(cmd *cli.Command) func(string) {
-	if cmd.Bool("quiet") {
-		return func(string) {}
-	}
-	return func(s string) { fmt.Fprintln(cmd.Root().ErrWriter, s) }
-}
-
 func benchDownloads(ctx context.Context, cmd *cli.Command, sizes []int, runs int) (err error) {
 	if len(sizes) == 0 {
 		sizes = []int{2000}

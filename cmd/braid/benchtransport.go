@@ -73,9 +73,7 @@ func benchTransport(ctx context.Context, cmd *cli.Command) error {
 		FastRouter: fastRouter(exe), Runs: cmd.Int("runs"), Bytes: int64(size), Only: cmd.StringSlice("case"),
 		Braid: exe, Routers: cmd.StringSlice("routers"), MTUs: cmd.IntSlice("mtu"),
 	}
-	if !cmd.Bool("quiet") {
-		cfg.Progress = func(s string) { fmt.Fprintln(cmd.Root().ErrWriter, s) }
-	}
+	cfg.Progress = benchProgress(cmd)
 	out := cmd.Root().Writer
 	if cmd.Bool("json") {
 		encoder := json.NewEncoder(out)
