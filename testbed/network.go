@@ -145,9 +145,11 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 	}
 	n := &Network{
 		opts: opts, dir: dir, log: opts.Log, started: time.Now(),
-		implied: ImpliedPaths(opts.Topology, bestSetSize),
 		lookup:  lookup{opts.Topology, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: lookupWorkers}}},
 		closing: make(chan struct{}), closed: make(chan struct{}),
+	}
+	if !opts.LinksOnly {
+		n.implied = ImpliedPaths(opts.Topology, bestSetSize) // of a mesh there are more than fit into memory
 	}
 	if n.lock, err = lockDir(dir); err != nil {
 		return nil, err

@@ -44,7 +44,6 @@ func TestScenarios(t *testing.T) {
 	}
 	for lane, all := range lanes {
 		t.Run(lane, func(t *testing.T) {
-			t.Parallel()
 			smoke(t, braid, all)
 		})
 	}

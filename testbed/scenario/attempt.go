@@ -400,6 +400,7 @@ func (a *attempt) glance() {
 // finish ends everything that the run has started, and waits for it.
 func (a *attempt) finish() error {
 	var errs []error
+	a.glance() // also of a run that is shorter than the time between two
 	for at := range a.paused {
 		errs = append(errs, a.network.Resume(at))
 	}

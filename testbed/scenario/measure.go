@@ -84,6 +84,8 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 			m[w.Name] = v
 		}
 	}
+	// A run that was over with its first sample has no duration to divide by.
+	maps.DeleteFunc(m, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	return m, nil
 }
 

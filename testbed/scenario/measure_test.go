@@ -139,3 +139,20 @@ func TestSummary(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// A download that is over with its first sample has no duration, and so no rate; what is left can be written as JSON.
+func TestMeasureAtOnce(t *testing.T) {
+	l := leecherRecord{name: "l", complete: true, routes: []route{way(1, 1)}, samples: []sample{{0, 100, nil}}}
+	m, err := measure(record{leechers: []leecherRecord{l}, states: []linkState{{0, map[pathsel.Interface]float64{link(1): 8e6}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, v := range m {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			t.Errorf("%s is %v", n, v)
+		}
+	}
+	if _, ok := m["seconds"]; !ok {
+		t.Error("nothing is left")
+	}
+}

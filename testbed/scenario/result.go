@@ -45,8 +45,8 @@ func (a *attempt) record() record {
 	}
 	for _, p := range a.peers {
 		c := a.recorders[p]
-		if c == nil {
-			continue
+		if c == nil || c.base.IsZero() {
+			continue // not a leecher, or killed before it said a word
 		}
 		l := leecherRecord{name: p.peer.Name, start: t(c.base), end: t(p.endedAt), complete: c.complete, wasted: c.wasted, routes: a.routes[p.peer.Name]}
 		for _, s := range c.samples {
