@@ -65,6 +65,8 @@ type Transfer struct {
 	inbound   []*row
 	in, out   meter
 	suspects  map[*torrent.PeerConn]int64 // wrong pieces that each connection had a part in, at the last look
+	gone      []*torrent.PeerConn         // those of them that have ended, the oldest first
+	blind     bool                        // not all that have ended are remembered
 	wrong     map[string]int64            // wrong pieces that only this host had a part in, by face
 	paused    bool                        // nothing to do for the selector: complete
 	isDone    bool
@@ -80,6 +82,7 @@ type Transfer struct {
 	options   Options
 	want      *want // nil until it is known what is in the torrent
 	full      fullDisk
+	settling  settling
 }
 
 func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Transfer, error) {
@@ -216,7 +219,7 @@ func (t *Transfer) run() {
 			t.judge()
 			t.lookForRoom()
 		case <-t.whenComplete():
-			t.complete()
+			t.settle()
 		case <-sample.C:
 			t.advance()
 			if t.look() || time.Now().After(t.rested) {
@@ -250,7 +253,7 @@ func (t *Transfer) advance() {
 		return
 	}
 	if t.want.advance(t.torrent) && t.want.partial {
-		t.complete()
+		t.settle()
 	}
 }
 
@@ -264,9 +267,9 @@ func (t *Transfer) Layout() (storage.Layout, bool) {
 	return l, err == nil
 }
 
-// whenComplete is nil once it has been seen.
+// whenComplete is nil once it has been seen, or as long as it is not to be.
 func (t *Transfer) whenComplete() <-chan struct{} {
-	if t.isDone || t.want == nil || t.want.partial {
+	if t.isDone || t.want == nil || t.want.partial || t.settling.underWay || time.Now().Before(t.settling.after) {
 		return nil
 	}
 	return t.torrent.Complete().On()
@@ -312,6 +315,7 @@ func (t *Transfer) finish() {
 		}
 	}
 	t.torrent.Drop() // closes the links
+	t.session.gauges.takeEnded(t.torrent)
 	t.session.forget(t)
 	t.lookups.Wait()
 }
@@ -340,6 +344,8 @@ func (t *Transfer) handle(event any) {
 		t.onFull(e.err)
 	case room:
 		t.onRoom(e.err)
+	case settled:
+		t.onSettled(e)
 	case greeted:
 		for _, p := range t.peers {
 			for _, s := range p.paths {

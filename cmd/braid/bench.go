@@ -28,8 +28,16 @@ that left more than 2 ms after their time.`,
 				&cli.DurationFlag{Name: "duration", Value: 2 * time.Second, Usage: "of each case"},
 			},
 			Action: benchLink,
-		}, benchStorageCommand()},
+		}, benchStorageCommand(), benchStorageLeechCommand()},
 	}
+}
+
+// benchProgress tells on standard error what a benchmark is at.
+func benchProgress(cmd *cli.Command) func(string) {
+	if cmd.Bool("quiet") {
+		return func(string) {}
+	}
+	return func(s string) { fmt.Fprintln(cmd.Root().ErrWriter, s) }
 }
 
 func benchLink(ctx context.Context, cmd *cli.Command) error {

@@ -29,6 +29,9 @@ func newAsker(u tracker.URL, scion *scionnet.HTTP) (asker, error) {
 			return nil, errors.New("it is on SCION and this host is not; give --config-dir or --sciond")
 		}
 		t := scion.Client(addr)
+		if name := u.Name(); name != "" {
+			t = scion.ClientByName(name, addr.Port)
+		}
 		return &overHTTP{url: u, client: http.Client{Transport: t, CheckRedirect: noRedirect}, end: func() { t.Close() }}, nil
 	}
 	if u.Scheme() == "udp" {

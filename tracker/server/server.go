@@ -42,11 +42,17 @@ type Server struct {
 	paths   *paths
 	metrics *metrics
 	began   time.Time
+	// id is that of the tracker (BEP 3), which peers say with their next announce. Trackers that share a store may be told
+	// apart by it, and restarts.
+	id string
 }
 
 // New makes a tracker that remembers in the store, which its owner closes.
 func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
-	s := &Server{store: store, log: log, began: time.Now(), paths: newPaths()}
+	s := &Server{store: store, log: log, began: time.Now(), id: cfg.TrackerID, paths: newPaths()}
+	if s.id == "" {
+		s.id = fmt.Sprintf("%016x", rand.Uint64())
+	}
 	s.limits.init()
 	s.metrics = newMetrics(store, s.paths)
 	return s, s.Reload(cfg)
@@ -131,13 +137,15 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 	}
 	view, err := s.store.Announce(ctx, v)
 	if err != nil {
-		s.log.Error("an announce could not be stored", "error", err)
-		return wire.Answer{}, err
+		return wire.Answer{}, s.unstored("announce", err)
 	}
 	out := wire.Answer{
 		Interval: jitter(time.Duration(g.cfg.Interval)), MinInterval: time.Duration(g.cfg.MinInterval),
 		Complete: view.Counts.Complete, Incomplete: view.Counts.Incomplete,
 		External: r.from.Host, Peers: view.Peers,
+	}
+	if a.TrackerID != s.id { // who knows it keeps it
+		out.TrackerID = s.id
 	}
 	if ranks {
 		s.paths.guide(r, a, want, &out)
@@ -173,7 +181,20 @@ func (s *Server) scraped(ctx context.Context, g *gate, r request, hashes []wire.
 	if err := s.limits.take(g, r.from); err != nil {
 		return nil, err
 	}
-	return s.store.Scrape(ctx, hashes)
+	counts, err := s.store.Scrape(ctx, hashes)
+	if err != nil {
+		return nil, s.unstored("scrape", err)
+	}
+	return counts, nil
+}
+
+// unstored logs an error of the store, unless the store has words for the peer: then it has said once what is wrong.
+func (s *Server) unstored(what string, err error) error {
+	var f *wire.Failure
+	if !errors.As(err, &f) && !errors.Is(err, context.Canceled) {
+		s.log.Error("the store has a problem", "request", what, "error", err)
+	}
+	return err
 }
 
 func (s *Server) refused(r request, err error) {

@@ -100,8 +100,8 @@ func udpKey(n uint32) string { return fmt.Sprintf("%08X", n) }
 
 // Query is what ParseAnnounce reads.
 func (a *Announce) Query() string {
-	q := "info_hash=" + url.QueryEscape(string(a.InfoHash[:])) +
-		"&peer_id=" + url.QueryEscape(string(a.PeerID[:])) +
+	q := "info_hash=" + escape(string(a.InfoHash[:])) +
+		"&peer_id=" + escape(string(a.PeerID[:])) +
 		"&port=" + strconv.Itoa(int(a.Port)) +
 		"&uploaded=" + strconv.FormatInt(a.Uploaded, 10) +
 		"&downloaded=" + strconv.FormatInt(a.Downloaded, 10)
@@ -115,7 +115,7 @@ func (a *Announce) Query() string {
 		{"event", a.Event.String()}, {"key", a.Key}, {"trackerid", a.TrackerID}, {"passkey", a.Passkey},
 	} {
 		if p.value != "" {
-			q += "&" + p.name + "=" + url.QueryEscape(p.value)
+			q += "&" + p.name + "=" + escape(p.value)
 		}
 	}
 	if a.Peers != Random {
@@ -217,6 +217,9 @@ func token(to *string, name, v string) error {
 	*to = strings.Clone(v)
 	return nil
 }
+
+// escape writes a blank as %20: trackers that do not know forms would take a plus sign for what it is.
+func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
 // unescape undoes percent-encoding. Unlike net/url's it does not allocate where there is nothing to undo.
 func unescape(s string) (string, error) {

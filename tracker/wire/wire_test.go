@@ -209,6 +209,9 @@ func TestQueryRoundTrip(t *testing.T) {
 		if _, err := url.ParseQuery(a.Query()); err != nil {
 			t.Error(err)
 		}
+		if strings.Contains(a.Query(), "+") {
+			t.Errorf("%q has a plus sign, which not every tracker takes for a blank", a.Query())
+		}
 	}
 }
 
