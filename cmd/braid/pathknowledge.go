@@ -56,6 +56,17 @@ func (k pathKnowledge) apply(cfg *announce.Config, t *client.Transfer) {
 	}
 }
 
+// overall is the mean rate in bytes per second of a connection that was never judged, because it was too slow for that before
+// it had to leave. Without a figure it would be taken for unknown, and tried by everybody. 0 if too little came to tell.
+func overall(x client.PathProgress) float64 {
+	const enough, long = 256 << 10, 5 * time.Second
+	took := x.LastRead.Sub(x.FirstRead)
+	if x.Carried.Slots > 0 || x.BytesRead < enough || took < long {
+		return 0
+	}
+	return float64(x.BytesRead) / took.Seconds()
+}
+
 // reportsOf is what a transfer has measured of each path, those that carried most first. Connections that the peer has made
 // are left out: it reports them. Several connections over one path, to one peer or several, are one path.
 func reportsOf(p client.Progress, now time.Time) []wire.PathReport {
@@ -86,10 +97,10 @@ func reportsOf(p client.Progress, now time.Time) []wire.PathReport {
 		m.report.RTT = min(m.report.RTT, x.MinRTT)
 		m.report.Sent += int64(x.PacketsSent)
 		m.report.Lost += int64(min(x.PacketsLost, x.PacketsSent))
-		if x.State.Carries() {
+		if x.State.Carries() && x.Carried.Slots > 0 {
 			m.flowing += x.Carried.Rate
 		} else {
-			m.once = max(m.once, x.Carried.Rate)
+			m.once = max(m.once, x.Carried.Rate, overall(x))
 		}
 		if seen.After(m.seen) {
 			m.seen = seen

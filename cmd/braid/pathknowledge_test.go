@@ -142,7 +142,7 @@ func TestReportsOf(t *testing.T) {
 	row := func(id uint64, change func(*client.PathProgress)) client.PathProgress {
 		p := client.PathProgress{Path: path(id), State: pathsel.Active, BytesRead: 1000 * id, LastRead: now.Add(-time.Second)}
 		p.MinRTT, p.PacketsSent, p.PacketsLost = time.Duration(id)*time.Millisecond, 100, id
-		p.Carried, p.CarriedUntil = pathsel.Estimate{Rate: 1e6}, now.Add(-2*time.Second)
+		p.Carried, p.CarriedUntil = pathsel.Estimate{Rate: 1e6, Slots: 5}, now.Add(-2*time.Second)
 		if change != nil {
 			change(&p)
 		}
@@ -170,6 +170,16 @@ func TestReportsOf(t *testing.T) {
 	}
 	if again, err := wire.ParseReports(wire.AppendReports(nil, got)); err != nil || len(again) != 2 {
 		t.Errorf("%+v, %v", again, err)
+	}
+	slow := row(1, func(p *client.PathProgress) {
+		p.Carried, p.BytesRead, p.FirstRead = pathsel.Estimate{}, 1<<20, p.LastRead.Add(-16*time.Second)
+	})
+	if got := reportsOf(client.Progress{Paths: []client.PathProgress{slow}}, now); len(got) != 1 || got[0].Rate != 64<<10 {
+		t.Errorf("one too slow to be judged: %+v", got)
+	}
+	slow.BytesRead = 1000 // a handshake
+	if got := reportsOf(client.Progress{Paths: []client.PathProgress{slow}}, now); len(got) != 1 || got[0].Rate != 0 {
+		t.Errorf("one that carried next to nothing: %+v", got)
 	}
 	var many []client.PathProgress
 	for id := range uint64(100) {

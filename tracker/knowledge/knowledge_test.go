@@ -82,7 +82,7 @@ func TestWhatIsTaken(t *testing.T) {
 // Whoever has less than half of the weight cannot move a median out of what the others say.
 func TestMedianIsBounded(t *testing.T) {
 	random := lots()
-	for range 20_000 {
+	for range 5_000 {
 		var all []weighed
 		least, most, honest, lies := math.Inf(1), math.Inf(-1), 0.0, 0.0
 		for range 1 + random.IntN(8) {
@@ -180,7 +180,7 @@ func TestMemory(t *testing.T) {
 			b.Report(epoch, at(n, 1), []wire.PathReport{report(ms, 1, via(uint64(100+p%2), n, 30+p/2))})
 		}
 	}
-	for round := range 300 { // and ten that report without end
+	for round := range 100 { // and ten that report without end
 		for n := 20; n < 30; n++ {
 			for dst := 30; dst < 40; dst++ {
 				b.Report(epoch.Add(time.Duration(round)*time.Second), at(n, round), []wire.PathReport{report(ms, 1, via(uint64(100+round), n, dst))})
@@ -482,6 +482,9 @@ func TestChoose(t *testing.T) {
 
 // What a full memory costs: run with -v.
 func TestFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large")
+	}
 	b := New(Limits{})
 	random := lots()
 	for n := range 400 {
