@@ -160,12 +160,12 @@ func benchTrackerTrials(ctx context.Context, cmd *cli.Command, b load.Bench, wan
 		}
 	}
 	if wanted("kill") {
-		r, err := b.Kill(ctx, 10_000, 1000, 5*time.Second, time.Second)
+		r, err := b.Kill(ctx, 10_000, 1000, 5*time.Second, time.Second, time.Second)
 		if err != nil {
 			return err
 		}
 		return tell("kill", r, fmt.Sprintf("kill: %d of %d peers lost that were acknowledged more than %.0f s before, %d of %d later ones; ready again after %.2f s",
-			r.Lost, r.Acknowledged, r.Sync, r.LaterLost, r.Later, r.Ready))
+			r.Lost, r.Acknowledged, r.Margin, r.LaterLost, r.Later, r.Ready))
 	}
 	return nil
 }

@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -173,40 +173,26 @@ func overSCION(ctx context.Context, j Job) (*tally, error) {
 	})
 }
 
-// openHalves keeps that many connections open on which only half of a request comes, and opens those again that the tracker
-// has cut off. They are there before it returns; what it returns ends them.
-func openHalves(ctx context.Context, j Job) (end func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	var all errgroup.Group
-	end = func() { cancel(); _ = all.Wait() }
-	half := func() (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", j.Addr)
-		if err == nil {
-			_, err = io.WriteString(c, "GET /announce?info_hash=")
-		}
-		return c, err
-	}
-	for range j.HalfWay {
-		c, err := half()
-		if err != nil {
-			end()
-			return nil, errors.Join(err, errors.New("open half a request"))
-		}
-		all.Go(func() error {
-			for {
-				stop := context.AfterFunc(ctx, func() { c.Close() })
-				_, _ = c.Read(make([]byte, 512)) // until it is cut off
-				stop()
-				c.Close()
-				for c, err = half(); err != nil; c, err = half() {
-					select {
-					case <-ctx.Done():
-						return nil
-					case <-time.After(100 * time.Millisecond):
-					}
+// half begins requests and does not end them.
+func half(ctx context.Context, j Job) (*tally, error) {
+	ctx, cancel := context.WithTimeout(ctx, j.Time)
+	defer cancel()
+	return workers(j, func(_ *chooser, t *tally) error {
+		for ctx.Err() == nil {
+			if c, err := (&net.Dialer{}).DialContext(ctx, "tcp", j.Addr); err == nil {
+				if _, err = io.WriteString(c, "GET /announce?info_hash="); err == nil {
+					t.lost++
+					stop := context.AfterFunc(ctx, func() { c.Close() })
+					_, _ = c.Read(make([]byte, 512)) // until it is cut off
+					stop()
 				}
+				c.Close()
 			}
-		})
-	}
-	return end, nil
+			select {
+			case <-ctx.Done():
+			case <-time.After(rand.N(time.Second)):
+			}
+		}
+		return nil
+	})
 }

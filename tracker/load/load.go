@@ -24,8 +24,10 @@ import (
 
 // Job is a load on one tracker.
 type Job struct {
-	Transport string `json:"transport"` // http (connections are kept), http-close, udp or scion
-	Addr      string `json:"addr"`      // host:port; on SCION an announce URL
+	// Transport is http (connections are kept), http-close, udp or scion; or half: as many requests as are under way begin over
+	// HTTP and do not end, and those that the tracker cuts off come again within a second.
+	Transport string `json:"transport"`
+	Addr      string `json:"addr"` // host:port; on SCION an announce URL
 	// ConfigDir has the topology.json of the AS for SCION.
 	ConfigDir string `json:"config_dir,omitempty"`
 	// Swarms of ten peers each; announces are of peers among them at random, or of all in turn, once.
@@ -34,15 +36,13 @@ type Job struct {
 	First  int           `json:"first,omitempty"` // peer to begin with, if once
 	Time   time.Duration `json:"time,omitempty"`  // after which to end, if not once
 	Window int           `json:"window"`          // requests under way
-	// HalfWay connections are open besides, on which half of a request has come.
-	HalfWay int `json:"half_way,omitempty"`
 }
 
 // Result of a Job.
 type Result struct {
 	Seconds   float64 `json:"seconds"`
 	Announces int     `json:"announces"` // answered
-	Lost      int     `json:"lost"`      // UDP: not answered in time, and sent again
+	Lost      int     `json:"lost"`      // UDP: not answered in time, and sent again; half: begun
 	P50       float64 `json:"p50_ms"`
 	P99       float64 `json:"p99_ms"`
 }
@@ -144,16 +144,11 @@ func (j Job) Run(ctx context.Context) (Result, error) {
 		return Result{}, errors.New("a load has at least one swarm and one request under way")
 	}
 	run := map[string]func(context.Context, Job) (*tally, error){
-		"http": overHTTP, "http-close": overHTTP, "udp": overUDP, "scion": overSCION,
+		"http": overHTTP, "http-close": overHTTP, "udp": overUDP, "scion": overSCION, "half": half,
 	}[j.Transport]
 	if run == nil {
-		return Result{}, fmt.Errorf("transport %q: want http, http-close, udp or scion", j.Transport)
+		return Result{}, fmt.Errorf("transport %q: want http, http-close, udp, scion or half", j.Transport)
 	}
-	halves, err := openHalves(ctx, j)
-	if err != nil {
-		return Result{}, err
-	}
-	defer halves()
 	began := time.Now()
 	t, err := run(ctx, j)
 	if err != nil {

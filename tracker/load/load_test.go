@@ -65,10 +65,7 @@ func TestJobs(t *testing.T) {
 				addr = l.Addr().String()
 			}
 			const swarms = 40
-			job := Job{Transport: transport, Addr: addr, ConfigDir: as, Swarms: swarms, Once: true, Window: 20, HalfWay: 5}
-			if transport == "udp" || transport == "scion" {
-				job.HalfWay = 0
-			}
+			job := Job{Transport: transport, Addr: addr, ConfigDir: as, Swarms: swarms, Once: true, Window: 20}
 			// As in a process of its own.
 			in, err := json.Marshal(job)
 			if err != nil {
@@ -84,6 +81,12 @@ func TestJobs(t *testing.T) {
 			}
 			if n, err := store.Totals(t.Context()); err != nil || n.Members != swarms*perSwarm || n.Swarms != swarms {
 				t.Errorf("%+v, %v", n, err)
+			}
+			if transport == "http" {
+				halves := Job{Transport: "half", Addr: addr, Swarms: 1, Window: 5, Time: 50 * time.Millisecond}
+				if r, err := halves.Run(t.Context()); err != nil || r.Announces != 0 || r.Lost < 5 {
+					t.Errorf("%+v, %v", r, err)
+				}
 			}
 			job.Once, job.Time = false, 20*time.Millisecond
 			if r, err := job.Run(t.Context()); err != nil || r.Announces == 0 {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"braid/tracker/wire"
 )
 
@@ -63,7 +65,14 @@ type SlowResult struct {
 	Ratio     float64 `json:"p99_ratio"`
 }
 
-// Slow measures honest clients over HTTP alone and beside that many half-open requests, in turns; the medians count.
+// honest is how many honest clients there are beside the slow ones: few enough that nobody waits for a core that is taken.
+const honest = 2
+
+// settle is how long the slow ones have to come.
+const settle = 2 * time.Second
+
+// Slow measures honest clients over HTTP alone and beside that many half-open requests, in turns; the medians count. From
+// five seconds on the tracker cuts the slow ones off, who come again.
 func (b Bench) Slow(ctx context.Context, slow, rounds int, d time.Duration) (SlowResult, error) {
 	p, err := b.start(ctx, "")
 	if err != nil {
@@ -73,8 +82,16 @@ func (b Bench) Slow(ctx context.Context, slow, rounds int, d time.Duration) (Slo
 	var p50, p99 [2][]float64
 	for range rounds {
 		for i, halves := range []int{0, slow} {
-			r, err := b.generate(ctx, Job{Transport: "http", Addr: p.addrs["http"], Swarms: 1000, Time: d, Window: 16, HalfWay: halves})
-			if err != nil {
+			var beside errgroup.Group
+			if halves > 0 {
+				beside.Go(func() error {
+					_, err := b.generate(ctx, Job{Transport: "half", Addr: p.addrs["http"], Swarms: 1, Time: d + 2*settle, Window: halves})
+					return err
+				})
+				time.Sleep(settle)
+			}
+			r, err := b.generate(ctx, Job{Transport: "http", Addr: p.addrs["http"], Swarms: 1000, Time: d, Window: honest})
+			if err = errors.Join(err, beside.Wait()); err != nil {
 				return SlowResult{}, err
 			}
 			p50[i], p99[i] = append(p50[i], r.P50), append(p99[i], r.P99)
@@ -96,8 +113,9 @@ func Median(v []float64) float64 {
 
 // KillResult is what a tracker knows after it was killed.
 type KillResult struct {
-	Sync         float64 `json:"sync_s"`       // how often the journal is written
-	Acknowledged int     `json:"acknowledged"` // peers that were answered more than that before the end
+	Sync         float64 `json:"sync_s"` // how often the journal is written
+	Margin       float64 `json:"margin_s"`
+	Acknowledged int     `json:"acknowledged"` // peers that were answered more than the margin before the end
 	Lost         int     `json:"lost"`         // of these
 	Later        int     `json:"later"`        // acknowledged later
 	LaterLost    int     `json:"later_lost"`
@@ -105,8 +123,8 @@ type KillResult struct {
 }
 
 // Kill fills a tracker, lets peers come at that rate (per second) for a while, kills it without warning, starts it again, and asks it
-// for every peer.
-func (b Bench) Kill(ctx context.Context, swarms int, rate float64, d, sync time.Duration) (KillResult, error) {
+// for every peer. None is to be lost that was answered more than the margin before.
+func (b Bench) Kill(ctx context.Context, swarms int, rate float64, d, sync, margin time.Duration) (KillResult, error) {
 	args := []string{"--data", filepath.Join(b.Dir, "data"), "--sync", sync.String()}
 	p, err := b.start(ctx, "", args...)
 	if err != nil {
@@ -127,15 +145,15 @@ func (b Bench) Kill(ctx context.Context, swarms int, rate float64, d, sync time.
 		return KillResult{}, err
 	}
 	defer p.stop()
-	out := KillResult{Sync: sync.Seconds(), Ready: time.Since(began).Seconds()}
+	out := KillResult{Sync: sync.Seconds(), Margin: margin.Seconds(), Ready: time.Since(began).Seconds()}
 	early, later := make([]int, swarms+len(answered)/perSwarm+1), make([]int, swarms+len(answered)/perSwarm+1)
 	for n := range swarms * perSwarm {
-		if killed.Sub(filled) > sync {
+		if killed.Sub(filled) > margin {
 			early[n/perSwarm]++
 		}
 	}
 	for n, at := range answered {
-		if s := swarms + n/perSwarm; killed.Sub(at) > sync {
+		if s := swarms + n/perSwarm; killed.Sub(at) > margin {
 			early[s]++
 		} else {
 			later[s]++
