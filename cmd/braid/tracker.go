@@ -38,6 +38,7 @@ func trackerCommand() *cli.Command {
 			&cli.DurationFlag{Name: "interval", Usage: "tell peers to wait `TIME` between announces"},
 			&cli.DurationFlag{Name: "min-interval", Usage: "tell peers to wait at least `TIME`"},
 			&cli.DurationFlag{Name: "sync", Usage: "write the journal every `TIME`"},
+			&cli.BoolFlag{Name: "path-knowledge", Value: true, Usage: "take reports of paths from peers on SCION, and tell them near peers and good paths"},
 			&cli.StringFlag{Name: "allow", Usage: "serve only the info hashes in `FILE`"},
 			&cli.StringFlag{Name: "deny", Usage: "do not serve the info hashes in `FILE`"},
 			&cli.StringFlag{Name: "keys", Usage: "private tracker: serve only those with a key in `FILE`"},
@@ -73,6 +74,9 @@ func trackerConfig(cmd *cli.Command) (server.Config, error) {
 		if cmd.IsSet(name) {
 			*to = server.Duration(cmd.Duration(name))
 		}
+	}
+	if cmd.IsSet("path-knowledge") {
+		cfg.Paths = cmd.Bool("path-knowledge")
 	}
 	if cmd.IsSet("interval") {
 		// What was not said follows what was.

@@ -30,7 +30,10 @@ var figures = map[string]figure{
 func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 
 // alwaysMeasured is measured in every run.
-var alwaysMeasured = []string{"e", "e-payload", "seconds", "mbit", "gap", "changes", "needless", "cpu", "late"}
+var alwaysMeasured = []string{"e", "e-payload", "seconds", "mbit", "gap", "wasted", "changes", "needless", "cpu", "late"}
+
+// swarmMeasured is measured in every run in which leechers feed each other; e and e-payload are not.
+var swarmMeasured = []string{"t-star", "over-t-star"}
 
 // measure makes all figures of a run but those of the machine.
 func measure(r record, wanted []Measure) (map[string]float64, error) {
@@ -40,6 +43,12 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 	for _, l := range r.leechers {
 		first = min(first, l.start)
 		bytes += l.bytesAt(r.end)
+	}
+	if len(r.leechers) == 0 {
+		first = 0
+		for _, f := range r.flows {
+			bytes += int64(f.receivedAt(r.end))
+		}
 	}
 	whole, ok, err := efficiencyBetween(r, first, r.end)
 	if err != nil {
@@ -52,6 +61,13 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 		m["e-payload"] = v
 	}
 	m["seconds"] = r.end - first
+	if bytes > 0 && len(r.leechers) > 0 {
+		var wasted int64
+		for _, l := range r.leechers {
+			wasted += l.wasted
+		}
+		m["wasted"] = float64(wasted) / float64(bytes)
+	}
 	m["mbit"] = float64(bytes) * 8 / 1e6 / (r.end - first)
 	if v, ok, _ := gap(r, Measure{}); ok {
 		m["gap"] = v

@@ -67,6 +67,7 @@ func openHTTP(t *testing.T, h *scionnet.Host) *scionnet.HTTP {
 
 // tracking is a real tracker on all transports.
 type tracking struct {
+	server           *server.Server
 	store            *swarm.Memory
 	http, udp, scion string
 }
@@ -80,6 +81,7 @@ func track(t *testing.T, h *scionnet.Host) tracking {
 	if err != nil {
 		t.Fatal(err)
 	}
+	out.server = s
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ type Config struct {
 	MaxNumWant  int      `toml:"max_num_want" comment:"Peers in an answer at the most."`
 	PerHostRate float64  `toml:"requests_per_host" comment:"Requests a second of one host (IPv6: of one /64) in the long run; 0: no limit."`
 	PerASRate   float64  `toml:"requests_per_as" comment:"Requests a second of one SCION AS in the long run; 0: no limit."`
+	Paths       bool     `toml:"path_knowledge" comment:"Peers on SCION may report what they have measured of paths, and are told near peers and good paths.\nIt is kept in memory only, and is about ASes and paths, not about hosts; see PROTOCOL.md."`
 	Allow       string   `toml:"allow" comment:"File with the info hashes that are served, in hexadecimal digits, one a line. Empty: all."`
 	Deny        string   `toml:"deny" comment:"File with the info hashes that are not served."`
 	Keys        string   `toml:"keys" comment:"File with the keys of a private tracker, one a line; announce URLs are then http://HOST/KEY/announce.\nUDP takes the key from the URL too (BEP 41)."`
@@ -60,7 +61,7 @@ func Default() Config {
 		Lifetime: Duration(swarm.DefaultLifetime), MaxPeers: swarm.DefaultMembers,
 		MaxPerHost: swarm.DefaultPerHost, MaxPerAS: swarm.DefaultPerAS,
 		Interval: Duration(20 * time.Minute), MinInterval: Duration(15 * time.Second),
-		NumWant: 50, MaxNumWant: 200, PerHostRate: 50, PerASRate: 2000,
+		NumWant: 50, MaxNumWant: 200, PerHostRate: 50, PerASRate: 2000, Paths: true,
 		Operators: []string{"127.0.0.0/8", "::1/128"},
 	}
 }

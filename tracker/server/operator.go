@@ -28,7 +28,7 @@ type metrics struct {
 
 type transportCounters struct{ announces, scrapes, refusals prometheus.Counter }
 
-func newMetrics(store swarm.Store) *metrics {
+func newMetrics(store swarm.Store, p *paths) *metrics {
 	counter := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "braid_tracker", Name: name, Help: help}, []string{"transport"})
 	}
@@ -42,7 +42,7 @@ func newMetrics(store swarm.Store) *metrics {
 	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.announces, m.scrapes, m.refusals, m.unlisted, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeCollector{store})
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeCollector{store}, p)
 	m.of = map[string]transportCounters{}
 	for _, t := range []string{transportHTTP, transportUDP, transportSCION} {
 		m.of[t] = transportCounters{m.announces.WithLabelValues(t), m.scrapes.WithLabelValues(t), m.refusals.WithLabelValues(t)}
@@ -98,6 +98,7 @@ type Stats struct {
 	Scrapes       map[string]uint64 `json:"scrapes"`
 	Refusals      map[string]uint64 `json:"refusals"`
 	Unlisted      uint64            `json:"unlisted"`
+	Paths         PathStats         `json:"path_knowledge"`
 }
 
 // Stats are of now.
@@ -106,7 +107,7 @@ func (s *Server) Stats(ctx context.Context) (Stats, error) {
 	return Stats{
 		UptimeSeconds: time.Since(s.began).Seconds(), Totals: t,
 		Announces: values(s.metrics.announces), Scrapes: values(s.metrics.scrapes), Refusals: values(s.metrics.refusals),
-		Unlisted: value(s.metrics.unlisted),
+		Unlisted: value(s.metrics.unlisted), Paths: s.pathStats(),
 	}, err
 }
 

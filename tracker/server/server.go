@@ -6,6 +6,7 @@
 //	gate       who may ask, and how often               gate.go, limit.go
 //	handler    HTTP, of TCP and of SCION alike          http.go, operator.go
 //	udp        BEP 15                                   udp.go
+//	paths      what is known of paths, for SCION        paths.go
 //	Config     the file, with its defaults              config.go
 //
 // A request is answered from memory at once, and a listener that is asked too much sheds load. The package opens no
@@ -22,6 +23,7 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +40,7 @@ type Server struct {
 	log     *slog.Logger
 	gate    atomic.Pointer[gate]
 	limits  limiters
+	paths   *paths
 	metrics *metrics
 	began   time.Time
 	// id is that of the tracker (BEP 3), which peers say with their next announce. Trackers that share a store may be told
@@ -47,12 +50,12 @@ type Server struct {
 
 // New makes a tracker that remembers in the store, which its owner closes.
 func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
-	s := &Server{store: store, log: log, began: time.Now(), id: cfg.TrackerID}
+	s := &Server{store: store, log: log, began: time.Now(), id: cfg.TrackerID, paths: newPaths()}
 	if s.id == "" {
 		s.id = fmt.Sprintf("%016x", rand.Uint64())
 	}
 	s.limits.init()
-	s.metrics = newMetrics(store)
+	s.metrics = newMetrics(store, s.paths)
 	return s, s.Reload(cfg)
 }
 
@@ -67,8 +70,11 @@ func (s *Server) Reload(cfg Config) error {
 	return nil
 }
 
-// Run sweeps the store until the context ends.
+// Run sweeps the store, and keeps path knowledge up to date, until the context ends.
 func (s *Server) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { s.paths.run(ctx) })
 	const often = time.Minute // a peer may be told of that much longer than its lifetime
 	tick := time.NewTicker(often)
 	defer tick.Stop()
@@ -126,6 +132,10 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 	case a.SCION:
 		v.Reaches |= swarm.SCION
 	}
+	want, ranks := v.Want, g.ranks(r)
+	if ranks {
+		v.Want = candidates(v, a.Peers)
+	}
 	view, err := s.store.Announce(ctx, v)
 	if err != nil {
 		return wire.Answer{}, s.unstored("announce", err)
@@ -137,6 +147,9 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 	}
 	if a.TrackerID != s.id { // who knows it keeps it
 		out.TrackerID = s.id
+	}
+	if ranks {
+		s.paths.guide(r, a, want, &out)
 	}
 	if view.Refused != nil {
 		s.metrics.unlisted.Inc()

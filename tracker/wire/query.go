@@ -56,6 +56,11 @@ func ParseAnnounce(query string) (Announce, error) {
 			a.NoPeerID = v == "1"
 		case "scion":
 			a.SCION = v == "1"
+		case "peers":
+			a.Peers, err = ParseOrder(v)
+			return err
+		case "hints":
+			a.Hints = v == "1"
 		case "key":
 			return token(&a.Key, name, v)
 		case "trackerid":
@@ -119,13 +124,16 @@ func (a *Announce) Query() string {
 			q += "&" + p.name + "=" + escape(p.value)
 		}
 	}
+	if a.Peers != Random {
+		q += "&peers=" + a.Peers.String()
+	}
 	if a.NumWant != NoCount {
 		q += "&numwant=" + strconv.Itoa(a.NumWant)
 	}
 	for _, p := range []struct {
 		name string
 		is   bool
-	}{{"compact", a.Compact}, {"no_peer_id", a.NoPeerID}, {"scion", a.SCION}} {
+	}{{"compact", a.Compact}, {"no_peer_id", a.NoPeerID}, {"scion", a.SCION}, {"hints", a.Hints}} {
 		if p.is {
 			q += "&" + p.name + "=1"
 		}
