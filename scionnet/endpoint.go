@@ -204,6 +204,10 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 // By then quic-go has repeated a lost packet twice.
 const smallAfter = time.Second
 
+// fullHolds is how long a handshake of full packets proves that they pass. Without it a machine too busy to answer within
+// smallAfter would take its paths for narrow, and end every connection along them.
+const fullHolds = 10 * time.Second
+
 // connect makes a connection whose packets have that size or, if only those get through, the least that QUIC needs.
 // Then the path is believed to carry no more. It returns the size.
 func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size int) (*quic.Conn, int, error) {
@@ -252,7 +256,12 @@ func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size in
 			late.qc.CloseWithError(codeDone, "")
 		}
 	}
-	if first.err == nil && first.size < size {
+	now := time.Now()
+	if first.err == nil && first.size > leastPacket {
+		r.full.Store(now.UnixNano())
+	}
+	// Not if others' full packets have just passed: then it is a host without time to answer.
+	if first.err == nil && first.size < size && now.Sub(time.Unix(0, r.full.Load())) > fullHolds {
 		k := mtuKey{r.remote.IA, r.remote.Host, r.trail}
 		e.host.narrow(k, first.size+headerLen(e.addr, r.remote, len(r.way.Load().raw)), "handshake")
 	}

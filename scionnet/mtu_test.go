@@ -1,8 +1,11 @@
 package scionnet
 
 import (
+	"context"
 	"errors"
+	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -173,5 +176,50 @@ func TestStallIsNoHole(t *testing.T) {
 		if o.look(s, 1400) {
 			t.Fatalf("look %d: large packets are said to vanish", i)
 		}
+	}
+}
+
+// narrowConn loses packets that are larger than QUIC's least, while it is told to.
+type narrowConn struct {
+	packetConn
+	on *atomic.Bool
+}
+
+func (c narrowConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	if c.on.Load() && len(b) > leastPacket {
+		return len(b), nil
+	}
+	return c.packetConn.WriteTo(b, to)
+}
+
+// TestSlowHandshakes has only small packets pass: that is a narrow path where nothing else is known, and none where a
+// handshake of full packets has just succeeded.
+func TestSlowHandshakes(t *testing.T) {
+	for name, proven := range map[string]bool{"never passed": false, "just passed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := oneAS(t)
+			var narrow atomic.Bool
+			cfg := ListenConfig{packetIO: func(ctx context.Context, h *Host, port uint16) (packetConn, error) {
+				p, err := openPlain(ctx, h, port)
+				return narrowConn{p, &narrow}, err
+			}}
+			a, b := listen(t, h, cfg), listen(t, h, cfg)
+			var d, c *Conn
+			if proven {
+				d, c = pair(t, a, b)
+			}
+			narrow.Store(true)
+			s, _ := pair(t, a, b)
+			if got := s.Stats().PacketSize; got != leastPacket {
+				t.Errorf("packets of %d bytes, want %d", got, leastPacket)
+			}
+			if _, known := h.mtus.get(mtuKey{h.ia, b.addr.Host, ""}, time.Now()); known == proven {
+				t.Errorf("taken for a narrow path: %t", known)
+			}
+			if proven {
+				ping(t, d, c)
+			}
+		})
 	}
 }

@@ -35,6 +35,8 @@ type route struct {
 	// allows, which is how the acceptor learns that.
 	initial atomic.Int32
 	large   largePackets
+	// full is when a handshake of more than the least packets has last succeeded here, in nanoseconds of Unix time.
+	full atomic.Int64
 	// gone says that the route has been pushed out of the table, for those who remember it.
 	gone atomic.Bool
 

@@ -42,6 +42,7 @@ const (
 // which it tries on the first packets and gives up, as SCION does not carry it (fastConn).
 func quicConfig(packetSize int) *quic.Config {
 	return &quic.Config{
+		// The one that is measured and tested here: both ends are braid, nothing is to be negotiated.
 		Versions:                       []quic.Version{quic.Version1},
 		HandshakeIdleTimeout:           handshakeIdle,
 		MaxIdleTimeout:                 idleTimeout,

@@ -42,8 +42,10 @@ type LinkChange struct {
 	QueueBytes *int           `json:"queue_bytes,omitempty"`
 	QueueTime  *time.Duration `json:"queue_time,omitempty"`
 	// MTU in bytes of SCION packet that the link carries, whatever it announces; 0: all.
-	MTU  *int  `json:"mtu,omitempty"`
-	Down *bool `json:"down,omitempty"`
+	MTU *int `json:"mtu,omitempty"`
+	// TooBig: larger packets are answered as a SCION router may (SCMP packet too big); else they vanish.
+	TooBig *bool `json:"too_big,omitempty"`
+	Down   *bool `json:"down,omitempty"`
 }
 
 // Apply changes a configuration as the link would be.
@@ -53,6 +55,7 @@ func (c LinkChange) Apply(to *linkemu.Config) {
 	set(&to.Jitter, c.Jitter)
 	set(&to.Loss, c.Loss)
 	set(&to.MTU, c.MTU)
+	set(&to.TooBig, c.TooBig)
 	set(&to.Down, c.Down)
 	if c.QueueBytes != nil || c.QueueTime != nil {
 		to.QueueBytes, to.QueueTime = 0, 0

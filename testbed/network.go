@@ -257,6 +257,7 @@ func (n *Network) startLinks() error {
 		if err != nil {
 			return fmt.Errorf("emulate link %s to %s: %w", l.A.Interface, l.B.Interface, err)
 		}
+		link.Answer(n.tooBigAt(l.B.Interface.IA), n.tooBigAt(l.A.Interface.IA))
 		n.links = append(n.links, link)
 		n.running.Go(func() {
 			if err := link.Run(ctx); err != nil {
@@ -298,6 +299,12 @@ func (n *Network) routerCommands(stock string) (map[routerKey][]string, error) {
 		return nil, fmt.Errorf("no router of topology %s is at %s", n.opts.Topology.Name, n.opts.RoutersOf[i].Interface)
 	}
 	return commands, nil
+}
+
+// tooBigAt answers packets that are too large for a link as a router of the AS at its far end.
+func (n *Network) tooBigAt(ia pathsel.IA) func([]byte, int) []byte {
+	at := n.HostIP(ia)
+	return func(packet []byte, mtu int) []byte { return answerTooBig(packet, mtu, ia, at) }
 }
 
 func (n *Network) startRouters(commands map[routerKey][]string) error {

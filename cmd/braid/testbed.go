@@ -71,6 +71,7 @@ func testbedCommand() *cli.Command {
 					&cli.StringFlag{Name: "loss", Usage: "such as 1%"},
 					&cli.StringFlag{Name: "queue", Usage: "bytes or time to drain, such as 64kb or 50ms; 0: chosen from rate and delay"},
 					&cli.StringFlag{Name: "mtu", Usage: "`BYTES` of a SCION packet that the link carries, whatever it announces; larger ones vanish; 0: not limited"},
+					&cli.BoolFlag{Name: "too-big", Usage: "packets above --mtu do not vanish: a router answers that they are too big (--too-big=false: the opposite)"},
 					&cli.BoolFlag{Name: "down", Usage: "drop everything"},
 					&cli.BoolFlag{Name: "up", Usage: "the opposite of --down"},
 					&cli.StringFlag{Name: "direction", Value: "both", Usage: "out (leaving the AS at the interface), in, or both"},
@@ -291,6 +292,11 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 			return l, fmt.Errorf("--%s: %w", f.name, err)
 		}
 	}
+	if c.IsSet("too-big") {
+		given++
+		answer := c.Bool("too-big")
+		l.TooBig = &answer
+	}
 	up, down := c.Bool("up"), c.Bool("down")
 	if up && down {
 		return l, errors.New("--up and --down exclude each other")
@@ -300,7 +306,7 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 		l.Down = &down
 	}
 	if given == 0 {
-		return l, errors.New("nothing to change: give --rate, --delay, --jitter, --loss, --queue, --mtu, --down or --up")
+		return l, errors.New("nothing to change: give --rate, --delay, --jitter, --loss, --queue, --mtu, --too-big, --down or --up")
 	}
 	return l, nil
 }

@@ -39,6 +39,8 @@ func TestLinkChange(t *testing.T) {
 		{[]string{"--queue", "50ms"}, at + `"both","queue_bytes":0,"queue_time":50000000}`},
 		{[]string{"--mtu", "1300"}, at + `"both","mtu":1300}`},
 		{[]string{"--mtu", "0", "--direction", "in"}, at + `"in","mtu":0}`},
+		{[]string{"--mtu", "1300", "--too-big"}, at + `"both","mtu":1300,"too_big":true}`},
+		{[]string{"--too-big=false"}, at + `"both","too_big":false}`},
 		{[]string{"--down"}, at + `"both","down":true}`},
 		{[]string{"--up"}, at + `"both","down":false}`},
 	} {

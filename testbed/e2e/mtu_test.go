@@ -127,6 +127,37 @@ func TestMTU(t *testing.T) {
 			t.Fatalf("the next connection: %v", err)
 		}
 	})
+	t.Run("Answered", func(t *testing.T) {
+		defer setMTU(t, 0)
+		answer := true
+		if err := network.Change(testbed.LinkChange{Interface: at, TooBig: &answer}); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			answer = false
+			if err := network.Change(testbed.LinkChange{Interface: at, TooBig: &answer}); err != nil {
+				t.Error(err)
+			}
+		}()
+		_, p := start(t)
+		d, a := conformance.Connect(t, p, p.Paths[0])
+		greet(t, d, a)
+		const mtu = 1380
+		setMTU(t, mtu)
+		for _, c := range []*scionnet.Conn{d, a} { // each is told on its own
+			if err := transfer(c, map[*scionnet.Conn]*scionnet.Conn{d: a, a: d}[c], size); !errors.Is(err, scionnet.ErrPacketSize) {
+				t.Fatalf("error %v, want ErrPacketSize", err)
+			}
+		}
+		// A router names the MTU, so that the next connection is not down to the least.
+		d, a = conformance.Connect(t, p, p.Paths[0])
+		if err := errors.Join(transfer(d, a, size), transfer(a, d, size)); err != nil {
+			t.Fatalf("the next connection: %v", err)
+		}
+		if got := d.Stats().PacketSize; got <= 1200 || got >= mtu {
+			t.Errorf("packets of %d bytes, want what an MTU of %d leaves room for", got, mtu)
+		}
+	})
 	t.Run("HandshakeVanishes", func(t *testing.T) {
 		defer setMTU(t, 0)
 		_, p := start(t)

@@ -36,8 +36,10 @@ type Config struct {
 	// chosen from Rate and Delay, see [Config.QueueLimit].
 	QueueBytes int           `json:"queue_bytes,omitempty"`
 	QueueTime  time.Duration `json:"queue_ns,omitempty"`
-	// MTU in bytes of SCION packet: larger ones vanish without a word to the sender. 0: not limited.
-	MTU int `json:"mtu_bytes,omitempty"`
+	// MTU in bytes of SCION packet: larger ones vanish without a word to the sender, unless TooBig has them answered
+	// (see [Link.Answer]). 0: not limited.
+	MTU    int  `json:"mtu_bytes,omitempty"`
+	TooBig bool `json:"too_big,omitempty"`
 	// Down drops everything, without a word to the sender, and what is on the link when it goes down.
 	Down bool `json:"down,omitempty"`
 }
@@ -112,6 +114,9 @@ func (c Config) String() string {
 	add(c.QueueBytes != 0, "queue", FormatQueue(c.QueueBytes, 0))
 	add(c.QueueTime != 0, "queue", FormatQueue(0, c.QueueTime))
 	add(c.MTU != 0, "mtu", strconv.Itoa(c.MTU))
+	if c.TooBig {
+		s = append(s, "too-big")
+	}
 	if c.Down {
 		s = append(s, "down")
 	}

@@ -62,18 +62,31 @@ type line struct {
 	// take is the function that receives packets for the line, made once: it is on the way of each packet.
 	take     func(p []byte, at instant)
 	received bool // set by take
-	carried  bool // set by Carry
+	// answer is what comes back for a packet that is larger than the MTU, over the line back.
+	answer  func(p []byte, mtu int) []byte
+	back    *line
+	carried bool // set by Carry
 }
 
 func newLine(cfg Config, seed1, seed2 uint64) *line {
 	l := &line{model: newModel(cfg, seed1, seed2), out: make([][]byte, 0, sendBatch)}
 	l.take = func(p []byte, at instant) {
 		l.received = true
-		if place := l.arrive(at, len(p)); place != nil {
-			place.data = l.store.keep(p)
+		if l.back != nil && l.cfg.TooBig && l.cfg.MTU > 0 && len(p) > l.cfg.MTU && !l.cfg.Down {
+			if answer := l.answer(p, l.cfg.MTU); answer != nil {
+				l.back.put(answer, at)
+			}
 		}
+		l.put(p, at)
 	}
 	return l
+}
+
+// put has a packet arrive at the beginning of the line.
+func (l *line) put(p []byte, at instant) {
+	if place := l.arrive(at, len(p)); place != nil {
+		place.data = l.store.keep(p)
+	}
 }
 
 // New binds both ends at once and returns a link that passes packets when Run is called; cfg holds for
@@ -100,6 +113,16 @@ func seed(a netip.AddrPort) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(a.String()))
 	return h.Sum64()
+}
+
+// Answer says what a packet that is larger than the MTU is answered with, where [Config.TooBig] is set: ab what the far
+// end answers to a, ba what it answers to b; nil is no answer. The answer takes the link back. Answer is called
+// before Run.
+func (l *Link) Answer(ab, ba func(packet []byte, mtu int) []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines[0].answer, l.lines[0].back = ab, l.lines[1]
+	l.lines[1].answer, l.lines[1].back = ba, l.lines[0]
 }
 
 // Run passes packets until ctx ends or Close is called, and then returns nil. It can run once. An error

@@ -407,3 +407,46 @@ func TestNoAllocations(t *testing.T) {
 		t.Errorf("%v allocations for 10 packets", allocs)
 	}
 }
+
+// TestTooBig has what is larger than the MTU answered, or not, to the side that it came from.
+func TestTooBig(t *testing.T) {
+	l, routers := bindLink(t, openWire, "127.0.0.1", Config{MTU: 100, TooBig: true})
+	l.Answer(func(p []byte, mtu int) []byte { return fmt.Appendf(nil, "a: %d above %d", len(p), mtu) },
+		func([]byte, int) []byte { return nil })
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := l.Run(t.Context()); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(wg.Wait)
+	hear := func(at int, want string) {
+		t.Helper()
+		b := make([]byte, 1000)
+		if n, err := routers[at].Read(b); err != nil || string(b[:n]) != want {
+			t.Errorf("side %d: %q, %v; want %q", at, b[:n], err, want)
+		}
+	}
+	say := func(at int, p []byte) {
+		t.Helper()
+		if _, err := routers[at].Write(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(0, make([]byte, 101))
+	hear(0, "a: 101 above 100")
+	say(1, make([]byte, 101)) // no answer is one that says nothing
+	say(0, []byte("small"))
+	hear(1, "small")
+	if err := l.Set(Config{MTU: 100}, Config{MTU: 100}); err != nil {
+		t.Fatal(err)
+	}
+	say(0, make([]byte, 101))
+	say(1, []byte("also small"))
+	hear(0, "also small")
+	say(0, []byte("the last"))
+	hear(1, "the last")
+	if ab, ba := l.Counters(); ab.DroppedLoss != 2 || ba.DroppedLoss != 1 || ab.Packets != 2 || ba.Packets != 2 {
+		t.Errorf("counters %+v and %+v", ab, ba)
+	}
+}

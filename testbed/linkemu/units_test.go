@@ -76,6 +76,7 @@ func TestConfigString(t *testing.T) {
 		"delay 10ms loss 1%": {Delay: 10 * ms, Loss: .01},
 		"rate 1500kbit down": {Rate: 15e5, Down: true},
 		"jitter 1ms":         {Jitter: ms},
+		"mtu 1300 too-big":   {MTU: 1300, TooBig: true},
 		"queue 64kb":         {QueueBytes: 64 << 10},
 		"queue 1 queue 50ms": {QueueBytes: 1, QueueTime: 50 * ms},
 	} {
