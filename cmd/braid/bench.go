@@ -16,7 +16,7 @@ func benchCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "bench",
 		Usage: "measure braid's parts on this machine",
-		Commands: []*cli.Command{benchTransportCommand(), benchTransportEndCommand(), benchKnowledgeCommand(), {
+		Commands: []*cli.Command{benchTransportCommand(), benchTransportEndCommand(), benchTrackerCommand(), benchTrackerLoadCommand(), benchKnowledgeCommand(), {
 			Name:  "link",
 			Usage: "how exactly the link emulator keeps rate, delay and loss, and what it costs",
 			Description: `Sends real packets over emulated links on loopback, one case after the other. "plain" loads send and

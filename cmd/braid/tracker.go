@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -226,7 +225,7 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 		if err != nil {
 			return err
 		}
-		l.add("udp://"+c.LocalAddr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeUDP(ctx, c, runtime.GOMAXPROCS(0)) })
+		l.add("udp://"+c.LocalAddr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeUDP(ctx, c) })
 	default:
 		return fmt.Errorf("scheme %q: want http, udp or scion", scheme)
 	}

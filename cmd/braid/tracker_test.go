@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"braid/tracker/load"
 	"braid/tracker/wire"
 )
 
@@ -119,6 +120,25 @@ func TestTrackerKilled(t *testing.T) {
 			t.Fatal("the list is not read again")
 		}
 	}
+}
+
+// Killed while 1000 new peers come in a second, it forgets none that was answered long enough before.
+func TestTrackerKilledBusy(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(braidProcess, "1") // the programs that are started are braid
+	b := load.Bench{Braid: self, Generator: []string{self, "bench", "tracker-load"}, TrackerCore: -1, GeneratorCore: -1, Dir: t.TempDir()}
+	// The journal is written ten times a second; the margin leaves time to write it on a machine that has much else to do.
+	r, err := b.Kill(t.Context(), 1000, 1000, 4*time.Second, 100*time.Millisecond, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Lost != 0 || r.Acknowledged < 10_000 || r.Later == 0 {
+		t.Errorf("%+v", r)
+	}
+	t.Logf("%+v", r)
 }
 
 func announceTo(t *testing.T, url string, n int) error {

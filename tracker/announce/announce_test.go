@@ -94,7 +94,7 @@ func track(t *testing.T, h *scionnet.Host) tracking {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 3)
 	go func() { ended <- s.ServeHTTP1(ctx, l, 100) }()
-	go func() { ended <- s.ServeUDP(ctx, u, 1) }()
+	go func() { ended <- s.ServeUDP(ctx, u) }()
 	go func() { ended <- s.ServeSCION(ctx, p) }()
 	t.Cleanup(func() {
 		cancel()

@@ -22,7 +22,11 @@ type metrics struct {
 	announces, scrapes, refusals *prometheus.CounterVec
 	unlisted                     prometheus.Counter
 	handler                      http.Handler
+	// of are the counters of each transport: to find them by its name takes longer than to count.
+	of map[string]transportCounters
 }
+
+type transportCounters struct{ announces, scrapes, refusals prometheus.Counter }
 
 func newMetrics(store swarm.Store, p *paths) *metrics {
 	counter := func(name, help string) *prometheus.CounterVec {
@@ -39,6 +43,10 @@ func newMetrics(store swarm.Store, p *paths) *metrics {
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.announces, m.scrapes, m.refusals, m.unlisted, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeCollector{store}, p)
+	m.of = map[string]transportCounters{}
+	for _, t := range []string{transportHTTP, transportUDP, transportSCION} {
+		m.of[t] = transportCounters{m.announces.WithLabelValues(t), m.scrapes.WithLabelValues(t), m.refusals.WithLabelValues(t)}
+	}
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
 }

@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,7 +99,7 @@ type request struct {
 // announce answers a. The error may be told to the peer by wire.FailureOf.
 func (s *Server) announce(ctx context.Context, r request, a *wire.Announce) (wire.Answer, error) {
 	g := s.gate.Load()
-	s.metrics.announces.WithLabelValues(r.transport).Inc()
+	s.metrics.of[r.transport].announces.Inc()
 	out, err := s.admitted(ctx, g, r, a)
 	if err != nil {
 		s.refused(r, err)
@@ -164,7 +165,7 @@ func jitter(d time.Duration) time.Duration {
 
 func (s *Server) scrape(ctx context.Context, r request, hashes []wire.InfoHash, passkey string) ([]wire.Counts, error) {
 	g := s.gate.Load()
-	s.metrics.scrapes.WithLabelValues(r.transport).Inc()
+	s.metrics.of[r.transport].scrapes.Inc()
 	counts, err := s.scraped(ctx, g, r, hashes, passkey)
 	if err != nil {
 		s.refused(r, err)
@@ -198,7 +199,7 @@ func (s *Server) unstored(what string, err error) error {
 }
 
 func (s *Server) refused(r request, err error) {
-	s.metrics.refusals.WithLabelValues(r.transport).Inc()
+	s.metrics.of[r.transport].refusals.Inc()
 	s.log.Debug("refused", "transport", r.transport, "from", r.from, "reason", err)
 }
 
@@ -249,8 +250,8 @@ func (s *Server) ServeSCION(ctx context.Context, p *scionnet.HTTP) error {
 	return p.Serve(ctx, s.handler(transportSCION), grace)
 }
 
-// ServeUDP answers BEP 15 on the connection, with that many readers, until the context ends. It closes the connection.
-func (s *Server) ServeUDP(ctx context.Context, c *net.UDPConn, readers int) error {
+// ServeUDP answers BEP 15 on the connection until the context ends. It closes the connection.
+func (s *Server) ServeUDP(ctx context.Context, c *net.UDPConn) error {
 	u, err := newUDP(s, c)
 	if err != nil {
 		return err
@@ -258,8 +259,12 @@ func (s *Server) ServeUDP(ctx context.Context, c *net.UDPConn, readers int) erro
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	var all errgroup.Group
+	readers, batch := runtime.GOMAXPROCS(0), udpBatch
+	if _, remote := s.store.(*swarm.Shared); remote {
+		readers, batch = remoteReaders, 1
+	}
 	for range readers {
-		all.Go(func() error { return u.read(ctx) })
+		all.Go(func() error { return u.read(ctx, batch) })
 	}
 	if err := all.Wait(); ctx.Err() == nil {
 		return fmt.Errorf("serve UDP on %s: %w", c.LocalAddr(), err)

@@ -56,7 +56,7 @@ func start(t *testing.T, change func(*server.Config), conns int) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- r.ServeHTTP1(ctx, l, conns) }()
-	go func() { ended <- r.ServeUDP(ctx, u, 2) }()
+	go func() { ended <- r.ServeUDP(ctx, u) }()
 	stopped := false
 	r.stop = func() error {
 		if stopped {

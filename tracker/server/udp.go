@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/ipv4"
+
 	"braid/tracker/wire"
 )
 
@@ -59,19 +61,49 @@ func (u *udp) knows(host netip.Addr, id uint64, now time.Time) bool {
 
 func epochOf(t time.Time) uint64 { return uint64(t.Unix()) / uint64(connectionLife/time.Second) }
 
-func (u *udp) read(ctx context.Context) error {
-	in, out := make([]byte, wire.MaxUDP+1), make([]byte, 0, wire.MaxUDP)
+const (
+	// udpBatch is how many packets one system call fetches or sends where answers come from memory.
+	udpBatch = 64
+	// remoteReaders wait for a remote store at once, each for one packet.
+	remoteReaders = 128
+)
+
+// read answers packets, as many at a time as the batch says. Nobody of a batch waits for the answer of another but for the
+// time that memory takes.
+func (u *udp) read(ctx context.Context, batch int) error {
+	c := ipv4.NewPacketConn(u.conn) // recvmmsg and sendmmsg, of either family
+	in, out := make([]ipv4.Message, batch), make([]ipv4.Message, batch)
+	for i := range in {
+		in[i].Buffers = [][]byte{make([]byte, wire.MaxUDP+1)}
+		out[i].Buffers = [][]byte{make([]byte, 0, wire.MaxUDP)}
+	}
 	for {
-		n, from, err := u.conn.ReadFromUDPAddrPort(in)
+		n, err := c.ReadBatch(in, 0)
 		if err != nil {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return err
 			}
 			continue // of this packet: a host that cannot be reached, say
 		}
-		out = u.answer(ctx, out[:0], in[:n], netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), time.Now())
-		if len(out) > 0 {
-			_, _ = u.conn.WriteToUDPAddrPort(out, from) // lost, as packets are
+		answers, now := 0, time.Now()
+		for i := range in[:n] {
+			from, ok := in[i].Addr.(*net.UDPAddr)
+			if !ok {
+				continue
+			}
+			a := from.AddrPort()
+			b := u.answer(ctx, out[answers].Buffers[0][:0], in[i].Buffers[0][:in[i].N], netip.AddrPortFrom(a.Addr().Unmap(), a.Port()), now)
+			if len(b) > 0 {
+				out[answers].Buffers[0], out[answers].Addr = b, from
+				answers++
+			}
+		}
+		for ready := out[:answers]; len(ready) > 0; {
+			sent, err := c.WriteBatch(ready, 0)
+			if err != nil {
+				sent = 1 // the first is lost, as packets are
+			}
+			ready = ready[sent:]
 		}
 	}
 }

@@ -96,7 +96,13 @@ func canonicalKey(k string) string {
 	return udpKey(uint32(n))
 }
 
-func udpKey(n uint32) string { return fmt.Sprintf("%08X", n) }
+func udpKey(n uint32) string {
+	var b [8]byte
+	for i := range b {
+		b[i] = "0123456789ABCDEF"[n>>(28-4*i)&15]
+	}
+	return string(b[:])
+}
 
 // Query is what ParseAnnounce reads.
 func (a *Announce) Query() string {

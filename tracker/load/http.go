@@ -1,0 +1,198 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"braid/scionnet"
+	"braid/tracker"
+	"braid/tracker/wire"
+)
+
+// workers runs as many as are under way, each with a tally of its own.
+func workers(j Job, work func(*chooser, *tally) error) (*tally, error) {
+	tallies := make([]*tally, j.Window)
+	var all errgroup.Group
+	for i := range tallies {
+		tallies[i] = &tally{}
+		all.Go(func() error { return work(j.chooser(i, j.Window), tallies[i]) })
+	}
+	if err := all.Wait(); err != nil {
+		return nil, err
+	}
+	for _, t := range tallies[1:] {
+		tallies[0].add(t)
+	}
+	return tallies[0], nil
+}
+
+func overHTTP(ctx context.Context, j Job) (*tally, error) {
+	return workers(j, func(choose *chooser, t *tally) error {
+		var c net.Conn
+		var in *bufio.Reader
+		defer func() {
+			if c != nil {
+				c.Close()
+			}
+		}()
+		end := ""
+		if j.Transport == "http-close" {
+			end = "Connection: close\r\n"
+		}
+		var request bytes.Buffer
+		for {
+			n, ok := choose.peer()
+			if !ok || ctx.Err() != nil {
+				return ctx.Err()
+			}
+			a := peer(n)
+			request.Reset()
+			fmt.Fprintf(&request, "GET /announce?%s HTTP/1.1\r\nHost: %s\r\n%s\r\n", a.Query(), j.Addr, end)
+			began := time.Now()
+			if c == nil {
+				var err error
+				if c, err = (&net.Dialer{}).DialContext(ctx, "tcp", j.Addr); err != nil {
+					return err
+				}
+				in = bufio.NewReader(c)
+			}
+			if _, err := c.Write(request.Bytes()); err != nil {
+				return err
+			}
+			if err := readAnswer(in); err != nil {
+				return err
+			}
+			t.answered(time.Since(began))
+			if end != "" {
+				c.Close()
+				c = nil
+			}
+		}
+	})
+}
+
+// readAnswer reads an answer of HTTP/1 that is one of a tracker, and no refusal.
+func readAnswer(in *bufio.Reader) error {
+	length := -1
+	for first := true; ; first = false {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		line = bytes.TrimSpace(line)
+		switch name, value, _ := bytes.Cut(line, []byte(":")); {
+		case first && !bytes.Contains(line, []byte(" 200 ")):
+			return fmt.Errorf("the tracker answers %q", line)
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return err
+			}
+		}
+		if len(line) == 0 {
+			break
+		}
+	}
+	if length < 2 || length > wire.MaxAnswer {
+		return fmt.Errorf("an answer of %d bytes", length)
+	}
+	start, err := in.Peek(min(length, 16))
+	if err != nil {
+		return err
+	}
+	if bytes.Contains(start, []byte("failure")) {
+		return fmt.Errorf("the tracker refuses: %q", start)
+	}
+	_, err = in.Discard(length)
+	return err
+}
+
+// scionPorts is how many clients on SCION there are, each with a connection of its own.
+const scionPorts = 4
+
+func overSCION(ctx context.Context, j Job) (*tally, error) {
+	u, err := tracker.ParseURL(j.Addr)
+	if err != nil {
+		return nil, err
+	}
+	server, _ := u.SCION()
+	h, err := scionnet.Open(ctx, scionnet.Config{ConfigDir: j.ConfigDir, LocalIP: server.Host})
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	free := make(chan *http.Client, j.Window)
+	for i := range min(scionPorts, j.Window) {
+		p, err := h.OpenHTTP(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer p.Close()
+		t := p.Client(server)
+		defer t.Close()
+		for n := i; n < j.Window; n += scionPorts {
+			free <- &http.Client{Transport: t}
+		}
+	}
+	return workers(j, func(choose *chooser, t *tally) error {
+		c := <-free
+		for {
+			n, ok := choose.peer()
+			if !ok || ctx.Err() != nil {
+				return ctx.Err()
+			}
+			a := peer(n)
+			to, err := u.Request(a.Query())
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			res, err := c.Do((&http.Request{Method: http.MethodGet, URL: to, Host: to.Host, Header: http.Header{}}).WithContext(ctx))
+			if err != nil {
+				return err
+			}
+			b, err := io.ReadAll(io.LimitReader(res.Body, wire.MaxAnswer))
+			res.Body.Close()
+			if err == nil {
+				_, err = wire.ParseAnswer(b)
+			}
+			if err != nil {
+				return err
+			}
+			t.answered(time.Since(began))
+		}
+	})
+}
+
+// half begins requests and does not end them.
+func half(ctx context.Context, j Job) (*tally, error) {
+	ctx, cancel := context.WithTimeout(ctx, j.Time)
+	defer cancel()
+	return workers(j, func(_ *chooser, t *tally) error {
+		for ctx.Err() == nil {
+			if c, err := (&net.Dialer{}).DialContext(ctx, "tcp", j.Addr); err == nil {
+				if _, err = io.WriteString(c, "GET /announce?info_hash="); err == nil {
+					t.lost++
+					stop := context.AfterFunc(ctx, func() { c.Close() })
+					_, _ = c.Read(make([]byte, 512)) // until it is cut off
+					stop()
+				}
+				c.Close()
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(rand.N(time.Second)):
+			}
+		}
+		return nil
+	})
+}

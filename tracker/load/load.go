@@ -1,0 +1,171 @@
+// Package load puts trackers under load and measures what they bear.
+//
+//	Job      one load on one tracker: the generator                 load.go, udp.go, http.go
+//	Bench    trackers and generators in processes of their own      bench.go, pin_linux.go
+//	Memory, Slow, Kill   what is no rate                            trials.go
+//
+// Generator and tracker each have a core of their own, for they would take each other's time. A generator keeps a fixed number of
+// requests under way; times are from sending one until its answer.
+package load
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"math/rand/v2"
+	"time"
+
+	"braid/tracker/wire"
+)
+
+// Job is a load on one tracker.
+type Job struct {
+	// Transport is http (connections are kept), http-close, udp or scion; or half: as many requests as are under way begin over
+	// HTTP and do not end, and those that the tracker cuts off come again within a second.
+	Transport string `json:"transport"`
+	Addr      string `json:"addr"` // host:port; on SCION an announce URL
+	// ConfigDir has the topology.json of the AS for SCION.
+	ConfigDir string `json:"config_dir,omitempty"`
+	// Swarms of ten peers each; announces are of peers among them at random, or of all in turn, once.
+	Swarms int           `json:"swarms"`
+	Once   bool          `json:"once,omitempty"`
+	First  int           `json:"first,omitempty"` // peer to begin with, if once
+	Time   time.Duration `json:"time,omitempty"`  // after which to end, if not once
+	Window int           `json:"window"`          // requests under way
+}
+
+// Result of a Job.
+type Result struct {
+	Seconds   float64 `json:"seconds"`
+	Announces int     `json:"announces"` // answered
+	Lost      int     `json:"lost"`      // UDP: not answered in time, and sent again; half: begun
+	P50       float64 `json:"p50_ms"`
+	P99       float64 `json:"p99_ms"`
+}
+
+// perSwarm is the size of a swarm: below the tracker's limit for one host.
+const perSwarm = 10
+
+// peer is the announce of peer n.
+func peer(n int) wire.Announce {
+	a := wire.Announce{Port: uint16(1 + n%60000), Left: 1, NumWant: wire.NoCount, Compact: true, Key: fmt.Sprintf("%08X", uint32(n))}
+	binary.BigEndian.PutUint32(a.InfoHash[:], uint32(n/perSwarm)*2654435761) // spread, as hashes are
+	binary.BigEndian.PutUint32(a.InfoHash[4:], uint32(n/perSwarm))
+	copy(a.PeerID[:], "-BENCH-")
+	binary.BigEndian.PutUint32(a.PeerID[8:], uint32(n))
+	return a
+}
+
+// chooser gives the peers to be announced, until there is none.
+type chooser struct {
+	job     Job
+	random  *rand.Rand
+	next    int // if once
+	step    int
+	until   time.Time
+	checked int
+}
+
+func (j Job) chooser(worker, workers int) *chooser {
+	return &chooser{job: j, random: rand.New(rand.NewPCG(1, uint64(worker))), next: j.First + worker, step: workers, until: time.Now().Add(j.Time)}
+}
+
+func (c *chooser) peer() (n int, ok bool) {
+	if c.job.Once {
+		n = c.next
+		c.next += c.step
+		return n, n < c.job.Swarms*perSwarm
+	}
+	if c.checked++; c.checked%16 == 0 && time.Now().After(c.until) {
+		c.until = time.Time{}
+	}
+	return c.random.IntN(c.job.Swarms * perSwarm), !c.until.IsZero()
+}
+
+// tally counts answers and the time that they took.
+type tally struct {
+	took      [buckets]uint32
+	announces int
+	lost      int
+}
+
+// Times are in buckets of microseconds: one each up to 2*fine, then fine of them for each doubling.
+const fine, buckets = 64, 64 * 40
+
+func bucket(d time.Duration) int {
+	us := uint64(max(d.Microseconds(), 0))
+	if us < 2*fine {
+		return int(us)
+	}
+	shift := bits.Len64(us) - bits.Len(fine)
+	return min(fine*shift+int(us>>shift), buckets-1)
+}
+
+// least is the shortest time of the bucket, in ms.
+func least(bucket int) float64 {
+	if bucket < 2*fine {
+		return float64(bucket) / 1000
+	}
+	shift := bucket/fine - 1
+	return float64(uint64(bucket-fine*shift)<<shift) / 1000
+}
+
+func (t *tally) answered(d time.Duration) {
+	t.took[bucket(d)]++
+	t.announces++
+}
+
+func (t *tally) add(o *tally) {
+	for i, n := range o.took {
+		t.took[i] += n
+	}
+	t.announces += o.announces
+	t.lost += o.lost
+}
+
+// within is the time in ms within which that part of the answers came.
+func (t *tally) within(part float64) float64 {
+	left := int(part * float64(t.announces))
+	for b, n := range t.took {
+		if left -= int(n); left < 0 {
+			return least(b)
+		}
+	}
+	return 0
+}
+
+// Run makes the load.
+func (j Job) Run(ctx context.Context) (Result, error) {
+	if j.Window < 1 || j.Swarms < 1 {
+		return Result{}, errors.New("a load has at least one swarm and one request under way")
+	}
+	run := map[string]func(context.Context, Job) (*tally, error){
+		"http": overHTTP, "http-close": overHTTP, "udp": overUDP, "scion": overSCION, "half": half,
+	}[j.Transport]
+	if run == nil {
+		return Result{}, fmt.Errorf("transport %q: want http, http-close, udp, scion or half", j.Transport)
+	}
+	began := time.Now()
+	t, err := run(ctx, j)
+	if err != nil {
+		return Result{}, fmt.Errorf("load over %s on %s: %w", j.Transport, j.Addr, err)
+	}
+	return Result{Seconds: time.Since(began).Seconds(), Announces: t.announces, Lost: t.lost, P50: t.within(0.5), P99: t.within(0.99)}, nil
+}
+
+// Serve runs the job that it reads and writes its result: a generator in a process of its own.
+func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	var j Job
+	if err := json.NewDecoder(in).Decode(&j); err != nil {
+		return fmt.Errorf("read a job: %w", err)
+	}
+	r, err := j.Run(ctx)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(r)
+}

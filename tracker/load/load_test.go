@@ -1,0 +1,131 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"braid/scionnet"
+	"braid/tracker/server"
+	"braid/tracker/swarm"
+)
+
+// Every load announces each peer once, and the tracker then knows all.
+func TestJobs(t *testing.T) {
+	as, err := Bench{Dir: t.TempDir()}.oneAS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: as, LocalIP: netip.MustParseAddr("127.0.0.1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for _, transport := range []string{"http", "http-close", "udp", "scion"} {
+		t.Run(transport, func(t *testing.T) {
+			cfg := server.Default()
+			cfg.PerHostRate, cfg.PerASRate = 0, 0
+			store := swarm.NewMemory(cfg.Limits())
+			s, err := server.New(cfg, store, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			u, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := h.OpenHTTP(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan error, 3)
+			go func() { ended <- s.ServeHTTP1(ctx, l, 100) }()
+			go func() { ended <- s.ServeUDP(ctx, u) }()
+			go func() { ended <- s.ServeSCION(ctx, p) }()
+			defer func() {
+				cancel()
+				if err := errors.Join(<-ended, <-ended, <-ended); err != nil {
+					t.Error(err)
+				}
+			}()
+			addr := map[string]string{"udp": u.LocalAddr().String(), "scion": "scion://" + p.Addr().String()}[transport]
+			if addr == "" {
+				addr = l.Addr().String()
+			}
+			const swarms = 40
+			job := Job{Transport: transport, Addr: addr, ConfigDir: as, Swarms: swarms, Once: true, Window: 20}
+			// As in a process of its own.
+			in, err := json.Marshal(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			if err := Serve(t.Context(), bytes.NewReader(in), &out); err != nil {
+				t.Fatal(err)
+			}
+			var r Result
+			if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.Announces != swarms*perSwarm || r.P50 <= 0 || r.P99 < r.P50 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if n, err := store.Totals(t.Context()); err != nil || n.Members != swarms*perSwarm || n.Swarms != swarms {
+				t.Errorf("%+v, %v", n, err)
+			}
+			if transport == "http" {
+				halves := Job{Transport: "half", Addr: addr, Swarms: 1, Window: 5, Time: 50 * time.Millisecond}
+				if r, err := halves.Run(t.Context()); err != nil || r.Announces != 0 || r.Lost < 5 {
+					t.Errorf("%+v, %v", r, err)
+				}
+			}
+			job.Once, job.Time = false, 20*time.Millisecond
+			if r, err := job.Run(t.Context()); err != nil || r.Announces == 0 {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+	if _, err := (Job{Transport: "smoke", Swarms: 1, Window: 1}).Run(t.Context()); err == nil {
+		t.Error("a transport that does not exist")
+	}
+}
+
+func TestTally(t *testing.T) {
+	last := -1
+	for us := range 300_000 {
+		d := time.Duration(us) * time.Microsecond
+		b := bucket(d)
+		if b < last || b > last+1 || b >= buckets {
+			t.Fatalf("%v is in bucket %d, after %d", d, b, last)
+		}
+		last = b
+		if ms := float64(us) / 1000; least(b) > ms || least(b) < ms*(1-2.0/fine) {
+			t.Fatalf("%v is in a bucket that begins with %v ms", d, least(b))
+		}
+	}
+	var a tally
+	for n := range 1000 {
+		a.answered(time.Duration(n) * time.Millisecond)
+	}
+	a.answered(-time.Second)
+	a.answered(time.Hour * 1000)
+	if m := a.within(0.5); m < 480 || m > 510 {
+		t.Errorf("median of 0 to 999 ms: %v", m)
+	}
+	if m := a.within(0.99); m < 970 || m > 1000 {
+		t.Errorf("p99 of 0 to 999 ms: %v", m)
+	}
+	var none tally
+	if none.within(0.5) != 0 {
+		t.Error("a median of nothing")
+	}
+}
