@@ -59,16 +59,19 @@ func TestScenarios(t *testing.T) {
 		if e := r.Figures["e"]; e <= 0 || e > 1.02 {
 			t.Errorf("%s %s: %v of the limit", r.Scenario, r.Variant, e)
 		}
+		if _, bulk := map[string]bool{"shared-rival": true}[r.Scenario]; len(r.Limit) == 0 || len(r.Peers) == 0 || (r.Figures["t-ratio"] >= 1/1.02) == bulk {
+			t.Errorf("%s %s: the limit over time %v, leechers %v, figures %v", r.Scenario, r.Variant, r.Limit, r.Peers, r.Figures)
+		}
 		kinds := sampleKinds(t, filepath.Join(dir, r.Scenario, r.Variant, "1", "samples.jsonl"))
-		for _, k := range []string{"peer", "link", "process"} {
+		for _, k := range []string{"peer", "link", "process", "path", "event start"} {
 			if kinds[k] == 0 {
 				t.Errorf("%s %s: no sample of a %s in %v", r.Scenario, r.Variant, k, kinds)
 			}
 		}
-		if events := kinds["event"]; (events > 0) != (r.Scenario == "cut" || r.Scenario == "router-pause") {
+		if events := kinds["event link"] + kinds["event pause"]; (events > 0) != (r.Scenario == "cut" || r.Scenario == "router-pause") {
 			t.Errorf("%s %s: %d events", r.Scenario, r.Variant, events)
 		}
-		if flows := kinds["traffic"]; (flows > 0) != (r.Scenario == "shared-rival" || r.Scenario == "congestion-one") {
+		if flows := kinds["traffic"] + kinds["event traffic"]; (flows > 0) != (r.Scenario == "shared-rival" || r.Scenario == "congestion-one") {
 			t.Errorf("%s %s: %d samples of traffic", r.Scenario, r.Variant, flows)
 		}
 	}
@@ -109,6 +112,7 @@ func sampleKinds(t *testing.T, name string) map[string]int {
 		var l struct {
 			T    float64
 			Kind string
+			What string
 		}
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			t.Fatal(err)
@@ -117,6 +121,9 @@ func sampleKinds(t *testing.T, name string) map[string]int {
 			t.Errorf("%s: %v s after %v s", name, l.T, last)
 		}
 		last = l.T
+		if l.Kind == "event" {
+			l.Kind += " " + l.What
+		}
 		kinds[l.Kind]++
 	}
 	return kinds

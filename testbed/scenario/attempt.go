@@ -131,6 +131,7 @@ func (a *attempt) course(ctx context.Context) error {
 		a.flows = append(a.flows, f)
 		a.at(t.Start, 0, func() error {
 			a.spans[f] = &span{from: time.Now()}
+			a.writer.write(line{Kind: "event", What: "traffic", At: f.Name})
 			f.sample()
 			f.start()
 			return nil
@@ -151,12 +152,14 @@ func (a *attempt) course(ctx context.Context) error {
 			a.at(p.Start, 0, func() error { return a.start(ctx, p) })
 		}
 		for _, end := range []struct {
+			what string
 			when *When
 			do   func(*process)
-		}{{p.Stop, (*process).interrupt}, {p.Crash, (*process).kill}} {
+		}{{"stop", p.Stop, (*process).interrupt}, {"crash", p.Crash, (*process).kill}} {
 			if end.when != nil {
 				a.at(*end.when, 0, func() error {
 					if i := slices.IndexFunc(a.peers, func(x *process) bool { return x.peer.Name == p.Name }); i >= 0 {
+						a.writer.write(line{Kind: "event", What: end.what, At: p.Name})
 						end.do(a.peers[i])
 					}
 					return nil
@@ -235,6 +238,7 @@ func (a *attempt) note() {
 func (a *attempt) stopFlow(f *flow) error {
 	if s := a.spans[f]; s != nil && s.to.IsZero() {
 		s.to = time.Now()
+		a.writer.write(line{Kind: "event", What: "traffic-end", At: f.Name})
 		f.sample()
 	}
 	return f.end()
@@ -267,6 +271,7 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 	args = append(args, "--identity", filepath.Join(a.scratch, p.Name+".pem"))
 	args = append(args, "--json", "--config-dir", a.network.ConfigDir(p.AS))
 	args = append(args, p.Args...)
+	a.writer.write(line{Kind: "event", What: "start", At: p.Name})
 	ps, err := startProcess(a.launcher, a.braid, p, a.dir, args, a.messages, a.done)
 	if err != nil {
 		return err

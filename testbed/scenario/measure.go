@@ -30,7 +30,7 @@ var figures = map[string]figure{
 func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 
 // alwaysMeasured is measured in every run.
-var alwaysMeasured = []string{"e", "e-payload", "seconds", "mbit", "gap", "changes", "needless", "cpu", "late"}
+var alwaysMeasured = []string{"e", "e-payload", "seconds", "t-star", "t-ratio", "mbit", "gap", "changes", "needless", "cpu", "late"}
 
 // measure makes all figures of a run but those of the machine.
 func measure(r record, wanted []Measure) (map[string]float64, error) {
@@ -52,6 +52,9 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 		m["e-payload"] = v
 	}
 	m["seconds"] = r.end - first
+	if least, ok, err := r.leastTime(); err == nil && ok {
+		m["t-star"], m["t-ratio"] = least, m["seconds"]/least
+	}
 	m["mbit"] = float64(bytes) * 8 / 1e6 / (r.end - first)
 	if v, ok, _ := gap(r, Measure{}); ok {
 		m["gap"] = v

@@ -22,6 +22,10 @@ type Result struct {
 	ZeroS float64   `json:"zero_s"`
 	// Figures by name; one that could not be taken, because the path did not come back for instance, is missing.
 	Figures map[string]float64 `json:"figures"`
+	// Leechers that took part, by name.
+	Peers []PeerResult `json:"peers,omitempty"`
+	// Limit is what the links could carry, over the time of the run.
+	Limit []LimitStep `json:"limit,omitempty"`
 	// Verified leechers, of those that were not stopped before the end, have every byte right.
 	Verified int `json:"verified"`
 	Leechers int `json:"leechers"`
@@ -32,6 +36,15 @@ type Result struct {
 	// CPU and OwnCPU are the parts of all processors in use by everybody, and by this run's processes.
 	CPU    float64 `json:"cpu"`
 	OwnCPU float64 `json:"own_cpu"`
+}
+
+// PeerResult is what became of one leecher; times are in seconds after the first payload byte that any leecher got.
+type PeerResult struct {
+	Name     string  `json:"name"`
+	Start    float64 `json:"start_s"`
+	End      float64 `json:"end_s"`
+	Bytes    int64   `json:"bytes"` // of useful payload
+	Complete bool    `json:"complete"`
 }
 
 // findRoutes looks up what each leecher can use. Peers that download from other leechers do so for nothing, as far as
@@ -60,6 +73,7 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 					return err
 				}
 				a.routes[p.Name] = append(a.routes[p.Name], r)
+				a.writer.write(line{Kind: "path", What: p.Name, To: s.Name, Fingerprint: path.Fingerprint, Interfaces: path.Interfaces, Share: r.share})
 			}
 		}
 	}
@@ -68,7 +82,7 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 
 // record puts together what was seen, in the scenario's time.
 func (a *attempt) record() record {
-	var r record
+	r := record{feed: slices.ContainsFunc(a.Peers, a.feeds)}
 	t := func(at time.Time) float64 { return seconds(at.Sub(a.zero)) }
 	for i, s := range a.states {
 		x := linkState{t(s.at), s.capacity}
@@ -111,6 +125,13 @@ func (a *attempt) record() record {
 	return r
 }
 
+// feeds tells whether a peer downloads from one that does not have everything.
+func (a *attempt) feeds(p Peer) bool {
+	return slices.ContainsFunc(p.From, func(from string) bool {
+		return slices.ContainsFunc(a.Peers, func(x Peer) bool { return x.Name == from && x.Role == Leech })
+	})
+}
+
 func (a *attempt) result(failed failure) (Result, error) {
 	res := Result{
 		Scenario: a.Name, Variant: a.variant.Name, Began: a.begun, ZeroS: seconds(a.zero.Sub(a.begun)),
@@ -133,8 +154,15 @@ func (a *attempt) result(failed failure) (Result, error) {
 		}
 		res.Verified++
 	}
+	r := a.record()
+	for _, l := range r.leechers {
+		res.Peers = append(res.Peers, PeerResult{l.name, l.start, l.end, l.bytesAt(r.end), l.complete})
+	}
 	var err error
-	res.Figures, err = measure(a.record(), a.Measure)
+	if res.Limit, err = r.limit(); err != nil {
+		return res, err
+	}
+	res.Figures, err = measure(r, a.Measure)
 	if res.Figures != nil {
 		res.Figures["cpu"], res.Figures["late"] = res.CPU, a.watch.lateness
 	}

@@ -79,7 +79,8 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) ([]Result, error)
 		results, err := runScenario(ctx, s, o)
 		all = append(all, results...)
 		if err != nil {
-			return all, fmt.Errorf("scenario %s: %w", s.Name, err)
+			// What there is counts, though the next time may be never.
+			return all, errors.Join(fmt.Errorf("scenario %s: %w", s.Name, err), writeCSV(filepath.Join(o.Dir, csvFile), all))
 		}
 	}
 	return all, writeCSV(filepath.Join(o.Dir, csvFile), all)
