@@ -128,14 +128,17 @@ func TestSummary(t *testing.T) {
 	results[1].CPUBound = []string{"busy"}
 	results[2].Figures["back"] = .5
 	got := Summarise([]Scenario{s}, results)
-	if len(got) != 1 || got[0].Runs != 3 || got[0].CPUBound != 1 || !got[0].Verified || got[0].Figures["e"] != (Range{.91, .8, .95, 3}) {
+	if len(got) != 1 || got[0].Runs != 3 || got[0].CPUBound != 1 || !got[0].Verified || got[0].Figures["e"] != RangeOf([]float64{.8, .95, .91}) {
 		t.Fatalf("%+v", got)
 	}
 	// What was not measured in every run is not as expected.
 	if e := got[0].Expected; len(e) != 2 || e[0] != (Expected{"back", "<= 1", false}) || e[1] != (Expected{"e", ">= 0.9", true}) {
 		t.Errorf("%+v", e)
 	}
-	if r := rangeOf([]float64{4, 1, 3, 2}); r != (Range{2.5, 1, 4, 4}) {
+	if r := RangeOf([]float64{4, 1, 3, 2}); r.Median != 2.5 || r.Min != 1 || r.Max != 4 || r.Mean != 2.5 || !near(r.SD, math.Sqrt(5./3)) || r.Runs != 4 {
+		t.Errorf("%+v", r)
+	}
+	if r := RangeOf([]float64{7}); r != (Range{7, 7, 7, 7, 0, 1}) {
 		t.Errorf("%+v", r)
 	}
 }

@@ -208,17 +208,6 @@ func (st *stage) run(ctx context.Context, v Variant, run int, dir string) (Resul
 	return res, writeJSON(filepath.Join(dir, resultFile), res)
 }
 
-func readResult(dir string) (r Result, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, resultFile))
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("read %s: %w", filepath.Join(dir, resultFile), err)
-	}
-	return r, nil
-}
-
 // writeJSON writes a file so that there is never half of it.
 func writeJSON(name string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")

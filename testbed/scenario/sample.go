@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -51,6 +52,28 @@ type line struct {
 	Cores        float64 `json:"cores,omitempty"` // CPU time for each second since the sample before
 	RSS          int64   `json:"rss_bytes,omitempty"`
 	PSS          int64   `json:"pss_bytes,omitempty"`
+}
+
+// Line is one object of samples.jsonl, for who reads them.
+type Line = line
+
+// ReadSamples gives each object of a samples.jsonl to a function, which may end the reading by an error.
+func ReadSamples(r io.Reader, each func(Line) error) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine+1024)
+	for n := 1; lines.Scan(); n++ {
+		var l line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			return fmt.Errorf("read samples: line %d: %w", n, err)
+		}
+		if err := each(l); err != nil {
+			return fmt.Errorf("read samples: line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read samples: %w", err)
+	}
+	return nil
 }
 
 type sampleWriter struct {

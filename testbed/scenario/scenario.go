@@ -11,6 +11,7 @@
 //	record.go                         what was seen of it
 //	limit.go, measure.go              figures: functions from a record
 //	summary.go                        over the runs
+//	rundir.go                         a run directory, read again
 //
 // Unsolved: what limits peers that feed each other is not computed yet; the limit counts seeds only. The load of
 // acknowledgements on the way back is not part of it.
@@ -224,6 +225,9 @@ func (s Scenario) Only(names []string) (Scenario, error) {
 	}
 	return s, nil
 }
+
+// Network is what the scenario runs on, its links as they are at the start.
+func (s Scenario) Network() testbed.Topology { return s.topology }
 
 // Estimate is how long the scenario takes about, with so many runs of each variant (0: what it says).
 func (s Scenario) Estimate(runs int) time.Duration {
