@@ -37,8 +37,9 @@ func Ticks(lo, hi float64, n int) (ticks []float64, decimals int) {
 			break
 		}
 	}
-	for k := math.Ceil(lo/step - 1e-9); k*step <= hi+step*1e-9; k++ {
-		ticks = append(ticks, k*step)
+	// Bounded: far from 0 there may be no such values that numbers can tell apart.
+	for k, end := math.Ceil(lo/step-1e-9), 3*n+3; k*step <= hi+step*1e-9 && len(ticks) < end; k++ {
+		ticks = append(ticks, k*step+0) // -0 is 0
 	}
 	return ticks, max(0, -int(math.Floor(math.Log10(step)+1e-9)))
 }
@@ -95,7 +96,9 @@ func (f Frame) AxisY(n int, unit string) []Mark {
 			Words(f.X.From-6, y+4, strconv.FormatFloat(v, 'f', decimals, 64), Muted, End))
 	}
 	if unit != "" {
-		marks = append(marks, Words(f.X.From-6, f.Y.To-10, unit, Muted, End))
+		const room = 44 // what labels take at the left
+		x := f.X.From - min(room, 6+TextWidth(unit, TextSize, false))
+		marks = append(marks, Words(x, f.Y.To-10, unit, Muted, Start))
 	}
 	return marks
 }

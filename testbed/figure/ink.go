@@ -39,7 +39,7 @@ var dashes = [][]float64{nil, {6, 3}, {2, 2}, {8, 2, 2, 2}}
 var (
 	light = []string{
 		"#ffffff", "#1a1a1a", "#5c6166", "#e4e6e8", "#fbeed0", "#8a2f62", "#b35900", "#00734f", "#c02d00",
-		"#0072b2", "#d55e00", "#009e73", "#a3508a", "#3a9fd6", "#a67c00", "#4d4d4d",
+		"#0072b2", "#d55e00", "#009e73", "#a3508a", "#2e93ca", "#a67c00", "#4d4d4d",
 	}
 	dark = []string{
 		"#14171a", "#eceef0", "#a4abb2", "#2c3238", "#453a1f", "#e79ac4", "#ffb454", "#3ecf9c", "#ff8a66",
@@ -57,7 +57,7 @@ func (i Ink) color() color.Color {
 // CSS is the style sheet of the classes that SVG gives to its marks: once in a page, or in each file.
 func CSS() string {
 	var b strings.Builder
-	b.WriteString("svg.fig text{font-family:'Liberation Sans',Arial,Helvetica,sans-serif}\n")
+	b.WriteString("svg.fig text{font-family:'Liberation Sans',Arial,Helvetica,sans-serif;font-kerning:none}\n")
 	theme := func(colors []string) {
 		for i, c := range colors {
 			fmt.Fprintf(&b, ".s%d{stroke:%s}.f%d{fill:%s}\n", i, c, i, c)

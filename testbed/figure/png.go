@@ -11,6 +11,7 @@ import (
 	"git.sr.ht/~sbinet/gg"
 	"golang.org/x/image/font"
 	"golang.org/x/image/font/opentype"
+	"golang.org/x/image/math/fixed"
 )
 
 // PNG writes the figure on white paper, with two dots a pixel.
@@ -104,17 +105,25 @@ func faceOf(bold bool, size float64) (font.Face, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the font: %w", err)
 	}
-	return opentype.NewFace(f, &opentype.FaceOptions{Size: size, DPI: 72, Hinting: font.HintingNone})
+	face, err := opentype.NewFace(f, &opentype.FaceOptions{Size: size, DPI: 72, Hinting: font.HintingNone})
+	return evenly{face}, err
 }
+
+// evenly sets letters without kerning: figures are full of numbers, and the font moves the digits of 111 together.
+type evenly struct{ font.Face }
+
+func (evenly) Kern(_, _ rune) fixed.Int26_6 { return 0 }
 
 // Fit shortens a text to a width, with an ellipsis for what is missing.
 func Fit(text string, size, width float64) string {
-	if TextWidth(text, size, false) <= width {
+	r := []rune(text)
+	if narrow := int(width/size*8) + 8; len(r) > narrow { // no letter is an eighth of its height wide
+		r = r[:narrow]
+	} else if TextWidth(text, size, false) <= width {
 		return text
 	}
-	r := []rune(text)
-	for len(r) > 0 && TextWidth(string(r)+"…", size, false) > width {
-		r = r[:len(r)-1]
+	n := len(r)
+	for ; n > 0 && TextWidth(string(r[:n])+"…", size, false) > width; n-- {
 	}
-	return string(r) + "…"
+	return string(r[:n]) + "…"
 }
