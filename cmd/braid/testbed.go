@@ -77,7 +77,7 @@ func testbedCommand() *cli.Command {
 				Action: testbedLink,
 			},
 			demoCommand(),
-			testbedRunCommand(), testbedReplayCommand(), testbedRouterCommand(),
+			testbedRunCommand(), testbedReportCommand(), testbedReplayCommand(), testbedRouterCommand(),
 			{
 				Name:   "supervise",
 				Hidden: true, // the background half of up

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -141,6 +142,9 @@ func (r *reader) line(l scenario.Line, leechers []string) error {
 		return fmt.Errorf("more than %d samples or %d paths and events", maxSamples, maxKeys)
 	}
 	t := l.T - r.res.ZeroS
+	if !saneTime(l.T) || !sane(l.CPU) {
+		return errUnlikely
+	}
 	switch l.Kind {
 	case "link":
 		s := r.c.links[l.At]
@@ -182,13 +186,16 @@ func (r *reader) line(l scenario.Line, leechers []string) error {
 		if err := json.Unmarshal(l.Event, &e); err != nil {
 			return fmt.Errorf("peer %s: %w", l.What, err)
 		}
-		r.peer(l.What, slices.Contains(leechers, l.What), t, e)
+		return r.peer(l.What, slices.Contains(leechers, l.What), t, e)
 	}
 	return nil
 }
 
 // peer takes what a peer says. Its own clock is right about when; when the line arrives is right only for the luckiest.
-func (r *reader) peer(name string, leecher bool, t float64, e peerLine) {
+func (r *reader) peer(name string, leecher bool, t float64, e peerLine) error {
+	if !saneTime(e.T) || !saneTime(e.Seconds) || !sane(e.Fetched) {
+		return errUnlikely
+	}
 	i := slices.IndexFunc(r.c.peers, func(p *peer) bool { return p.name == name })
 	if i < 0 {
 		r.keys++
@@ -207,6 +214,9 @@ func (r *reader) peer(name string, leecher bool, t float64, e peerLine) {
 	case "progress", "done":
 		p.payload.add(own, e.Fetched)
 		for _, x := range e.Paths {
+			if !sane(x.BytesRead) || !sane(x.RTT) || !sane(x.MinRTT) || !sane(x.PacketsSent) || !sane(x.PacketsLost) {
+				return errUnlikely
+			}
 			q := r.path(p, pathsel.Key{Peer: x.Peer, Path: x.Fingerprint, Conn: x.Conn}, x.Transport)
 			q.read.add(own, x.BytesRead)
 			q.lastRTT, q.minRTT, q.sent, q.lost = x.RTT, x.MinRTT, x.PacketsSent, x.PacketsLost
@@ -219,7 +229,16 @@ func (r *reader) peer(name string, leecher bool, t float64, e peerLine) {
 			r.keys++
 		}
 	}
+	return nil
 }
+
+// saneTime tells whether a time can be that of a run, sane whether an amount can: what is drawn has bounds, and so has
+// arithmetic.
+func saneTime(v float64) bool { return v > -1e6 && v < 1e6 }
+
+func sane(v float64) bool { return v > -1e15 && v < 1e15 }
+
+var errUnlikely = errors.New("a time or an amount that no run has")
 
 func (r *reader) path(p *peer, k pathsel.Key, transport string) *path {
 	if r.paths[p] == nil {
@@ -245,6 +264,11 @@ func (r *reader) path(p *peer, k pathsel.Key, transport string) *path {
 func (r *reader) finish() {
 	for _, p := range r.c.peers {
 		p.payload.shift(p.base)
+		// A path that carried nothing and was never chosen is a line of noise.
+		p.paths = slices.DeleteFunc(p.paths, func(q *path) bool {
+			n := len(q.read.bytes)
+			return (n == 0 || q.read.bytes[n-1] == 0) && !slices.ContainsFunc(p.choices, func(c choice) bool { return c.path == q })
+		})
 		slices.SortStableFunc(p.paths, func(a, b *path) int {
 			return cmp.Or(cmp.Compare(a.via, b.via), cmp.Compare(a.key.Path, b.key.Path), cmp.Compare(a.key.Peer, b.key.Peer), cmp.Compare(a.key.Conn, b.key.Conn))
 		})
@@ -278,7 +302,11 @@ func (c *course) leechers() (l []*peer) {
 	return l
 }
 
+// add takes a sample; one that is older than the last is not one.
 func (s *series) add(t, bytes float64) {
+	if n := len(s.t); n > 0 && t < s.t[n-1] {
+		return
+	}
 	s.t, s.bytes = append(s.t, t), append(s.bytes, bytes)
 }
 

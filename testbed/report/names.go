@@ -54,3 +54,13 @@ func (n names) path(interfaces []pathsel.Interface) string {
 	}
 	return b.String()
 }
+
+// process is the short form of a process's name: SCION programs have that of their AS before their own.
+func (n names) process(s string) string {
+	if as, own, ok := strings.Cut(s, " "); ok {
+		if ia, err := pathsel.ParseIA(as); err == nil {
+			return n.as(ia) + " " + own
+		}
+	}
+	return s
+}

@@ -48,7 +48,7 @@ func bands(f *figure.Figure, at figure.Frame, spans []span) {
 			l := figure.Segment(x0, at.Y.From, x0, at.Y.To, figure.Muted, 1)
 			l.Dash, l.Tip = []float64{3, 3}, s.String()
 			f.Add(l)
-		} else {
+		} else if x1-x0 < .98*(at.X.To-at.X.From) { // what is always so needs no mark
 			b := figure.Box(x0, at.Y.To, max(1, x1-x0), at.Y.From-at.Y.To, figure.Band)
 			b.Tip = s.String()
 			f.Add(b)
@@ -157,27 +157,31 @@ func ratesFigure(c *course, res scenario.Result, spans []span, of string) figure
 			right = x + w - 70
 		}
 		if i > 0 && k%columns == 0 {
-			y += 30
+			y += 6
 		}
 		high := top
 		if i > 0 {
 			high = highestOf(leechers, from, end, step)
 		}
-		at := figure.NewFrame(x+left, 0, right, 1, from, end, 0, figure.RoundUp(high, 4))
+		ticks := 5
+		if i > 0 {
+			ticks = 3
+		}
+		at := figure.NewFrame(x+left, 0, right, 1, from, end, 0, figure.RoundUp(high, ticks))
 		head := bandHeight(at, spans)
 		if i > 0 {
 			head = 8
 		}
 		at.Y.To, at.Y.From = y+head+10, y+head+10+height
-		f.Add(at.AxisY(map[bool]int{true: 5, false: 3}[i == 0], map[bool]string{true: "Mbit/s", false: ""}[i == 0])...)
 		if i == 0 {
 			bands(&f, at, spans)
 		} else {
 			bandsOnly(&f, at, spans)
-			title := note(x+left+4, at.Y.To-3, figure.Fit(p.title, figure.Small, w-left-8), figure.Text)
+			title := note(x+left+4, at.Y.To-6, figure.Fit(p.title, figure.Small, w-left-8), figure.Text)
 			title.Bold = true
 			f.Add(title)
 		}
+		f.Add(at.AxisY(ticks, map[bool]string{true: "Mbit/s", false: ""}[i == 0])...)
 		f.Add(at.AxisX(6, map[bool]string{true: "s", false: ""}[columns == 1])...)
 		var lines []line
 		if i == 0 {
@@ -197,7 +201,7 @@ func ratesFigure(c *course, res scenario.Result, spans []span, of string) figure
 // bandsOnly marks times without saying of what.
 func bandsOnly(f *figure.Figure, at figure.Frame, spans []span) {
 	for _, s := range spans {
-		if x0, x1 := at.X.Clamp(s.from), at.X.Clamp(s.to); !s.moment() && x1 > x0 {
+		if x0, x1 := at.X.Clamp(s.from), at.X.Clamp(s.to); !s.moment() && x1 > x0 && x1-x0 < .98*(at.X.To-at.X.From) {
 			b := figure.Box(x0, at.Y.To, x1-x0, at.Y.From-at.Y.To, figure.Band)
 			b.Tip = s.String()
 			f.Add(b)
@@ -236,7 +240,7 @@ func highest(c *course, res scenario.Result, from, end, step float64) (top float
 		top = max(top, s.MbitS)
 	}
 	for _, s := range c.flows {
-		for _, v := range s.rates(from, end, 1) {
+		for _, v := range s.rates(from, end, max(1, step)) {
 			top = max(top, v)
 		}
 	}
@@ -330,7 +334,7 @@ func limitLine(res scenario.Result, at figure.Frame, end float64) []line {
 }
 
 func flowLines(c *course, at figure.Frame, from, end float64) (lines []line) {
-	const step = 1 // flows are sampled twice a second
+	step := max(1, (end-from)/120) // flows are sampled twice a second
 	for _, s := range c.flows {
 		points, typical := curve(s, from, end, step, at)
 		lines = append(lines, line{s.name, "competing traffic", figure.Muted, []float64{2, 2}, 1.5, points, at.Y.At(typical)})

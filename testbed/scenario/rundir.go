@@ -91,9 +91,36 @@ func readResults(dir, scenario, variant string) ([]Result, error) {
 		if res.Scenario != scenario || res.Variant != variant || res.Run != n {
 			return nil, fmt.Errorf("%s is not the result of %s, %s, run %d", filepath.Join(dir, scenario, variant, strconv.Itoa(n), resultFile), scenario, variant, n)
 		}
+		if err := res.check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, scenario, variant, strconv.Itoa(n), resultFile), err)
+		}
 		results = append(results, res)
 	}
 	return results, nil
+}
+
+// check refuses what no run gives: figures are drawn, and sums of them are made.
+func (r Result) check() error {
+	const most = 1e9
+	numbers := []float64{1e3 * r.ZeroS, r.CPU, r.OwnCPU}
+	for _, f := range r.Figures {
+		numbers = append(numbers, f)
+	}
+	for i, l := range r.Limit {
+		numbers = append(numbers, 1e3*l.T, l.MbitS)
+		if l.MbitS < 0 || i > 0 && l.T < r.Limit[i-1].T {
+			return errors.New("the limit is not one over time")
+		}
+	}
+	for _, p := range r.Peers {
+		numbers = append(numbers, 1e3*p.Start, 1e3*p.End) // times of less than 12 days
+	}
+	for _, v := range numbers {
+		if !(v > -most && v < most) {
+			return fmt.Errorf("the number %g is out of bounds", v)
+		}
+	}
+	return nil
 }
 
 // File is the kept description of one of the scenarios.

@@ -96,6 +96,12 @@ func summarise(s Scenario, v Variant, results []Result) Summary {
 	return x
 }
 
+// Expectation is the value that a figure's median is expected to reach or to stay below, if one is.
+func (s Scenario) Expectation(figure string) (value float64, ok bool) {
+	c, err := parseComparison(s.Expect[figure])
+	return c.value, err == nil
+}
+
 // RangeOf summarises at least one value.
 func RangeOf(v []float64) Range {
 	v = slices.Sorted(slices.Values(v))
