@@ -59,7 +59,7 @@ func TestScenarios(t *testing.T) {
 		if e := r.Figures["e"]; e <= 0 || e > 1.02 {
 			t.Errorf("%s %s: %v of the limit", r.Scenario, r.Variant, e)
 		}
-		if _, bulk := map[string]bool{"shared-rival": true}[r.Scenario]; len(r.Limit) == 0 || len(r.Peers) == 0 || (r.Figures["t-ratio"] >= 1/1.02) == bulk {
+		if _, bulk := map[string]bool{"shared-rival": true}[r.Scenario]; len(r.Limit) == 0 || len(r.Peers) == 0 || (r.Figures["over-t-star"] >= 1/1.02) == bulk {
 			t.Errorf("%s %s: the limit over time %v, leechers %v, figures %v", r.Scenario, r.Variant, r.Limit, r.Peers, r.Figures)
 		}
 		kinds := sampleKinds(t, filepath.Join(dir, r.Scenario, r.Variant, "1", "samples.jsonl"))

@@ -43,6 +43,8 @@ type peer struct {
 	choices []choice
 	base    float64 // its own time 0
 	hasBase bool
+	// fetched is the payload of each torrent so far.
+	fetched map[string]float64
 }
 
 // path is a path-level peer of somebody: address, path, connection.
@@ -54,7 +56,8 @@ type path struct {
 	read       series
 	lastRTT    float64 // ms
 	minRTT     float64
-	sent, lost float64 // packets
+	sent, lost float64            // packets
+	got        map[string]float64 // bytes for each torrent so far
 }
 
 // choice is a step in the life of a path-level peer.
@@ -86,11 +89,14 @@ type event struct {
 const (
 	maxSamples = 8 << 20
 	maxKeys    = 10_000 // paths, processes and events
+	// maxTorrents of a peer: all are summed at each sample.
+	maxTorrents = 64
 )
 
 // peerLine is what matters here of what a peer says.
 type peerLine struct {
 	Event       string              `json:"event"`
+	InfoHash    string              `json:"info_hash"`
 	T           float64             `json:"t"`
 	Seconds     float64             `json:"seconds"`
 	Fetched     float64             `json:"fetched_bytes"`
@@ -200,7 +206,7 @@ func (r *reader) peer(name string, leecher bool, t float64, e peerLine) error {
 	if i < 0 {
 		r.keys++
 		i = len(r.c.peers)
-		r.c.peers = append(r.c.peers, &peer{name: name, leecher: leecher})
+		r.c.peers = append(r.c.peers, &peer{name: name, leecher: leecher, fetched: map[string]float64{}})
 	}
 	p := r.c.peers[i]
 	own := e.T
@@ -212,13 +218,18 @@ func (r *reader) peer(name string, leecher bool, t float64, e peerLine) error {
 	}
 	switch e.Event {
 	case "progress", "done":
-		p.payload.add(own, e.Fetched)
+		if len(p.fetched) > maxTorrents {
+			return fmt.Errorf("more than %d torrents", maxTorrents)
+		}
+		p.fetched[e.InfoHash] = e.Fetched
+		p.payload.add(own, sum(p.fetched))
 		for _, x := range e.Paths {
 			if !sane(x.BytesRead) || !sane(x.RTT) || !sane(x.MinRTT) || !sane(x.PacketsSent) || !sane(x.PacketsLost) {
 				return errUnlikely
 			}
 			q := r.path(p, pathsel.Key{Peer: x.Peer, Path: x.Fingerprint, Conn: x.Conn}, x.Transport)
-			q.read.add(own, x.BytesRead)
+			q.got[e.InfoHash] = x.BytesRead
+			q.read.add(own, sum(q.got))
 			q.lastRTT, q.minRTT, q.sent, q.lost = x.RTT, x.MinRTT, x.PacketsSent, x.PacketsLost
 			r.samples++
 		}
@@ -247,13 +258,16 @@ func (r *reader) path(p *peer, k pathsel.Key, transport string) *path {
 	q := r.paths[p][k]
 	if q == nil {
 		r.keys++
-		q = &path{key: k, interfaces: r.routes[p.name][k.Path]}
+		q = &path{key: k, got: map[string]float64{}, interfaces: r.routes[p.name][k.Path]}
 		r.paths[p][k] = q
 		p.paths = append(p.paths, q)
 	}
-	if len(q.interfaces) > 0 {
+	switch {
+	case len(q.interfaces) > 0:
 		q.via = r.names.path(q.interfaces)
-	} else if q.via == "" || transport != "" {
+	case k.Path == "":
+		q.via = "IP" // or within one AS
+	case q.via == "" || transport != "":
 		q.via = strings.TrimSpace(transport + " " + k.Path.Short())
 	}
 	return q
@@ -340,6 +354,13 @@ func (s *series) rates(from, to, width float64) (v []float64) {
 		v = append(v, max(0, (s.at(b)-s.at(a))*8/1e6/(b-a)))
 	}
 	return v
+}
+
+func sum(m map[string]float64) (all float64) {
+	for _, v := range m {
+		all += v
+	}
+	return all
 }
 
 // used is the CPU time that a process took between its first sample of the run and its last, in seconds.

@@ -144,7 +144,7 @@ func summaryTable(sections []section) table {
 			if f := x.Figures["seconds"]; f.Runs > 1 {
 				row[5].Text = value(f.SD)
 			}
-			if f, ok := x.Figures["t-ratio"]; ok {
+			if f, ok := x.Figures["over-t-star"]; ok {
 				row[6].Text = value(1 / f.Median)
 			}
 			busy := cell{"no", ""}

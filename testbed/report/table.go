@@ -100,7 +100,7 @@ func timesTable(name string, vs []variant) table {
 		}
 		if star, ok := v.summary.Figures["t-star"]; ok {
 			row[7].Text = value(star.Median)
-			row[8].Text = value(1 / v.summary.Figures["t-ratio"].Median)
+			row[8].Text = value(1 / v.summary.Figures["over-t-star"].Median)
 		}
 		right := cell{"all", "met"}
 		if !v.summary.Verified || v.summary.Failed > 0 {

@@ -30,7 +30,7 @@ var figures = map[string]figure{
 func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 
 // alwaysMeasured is measured in every run.
-var alwaysMeasured = []string{"e", "e-payload", "seconds", "t-star", "t-ratio", "mbit", "gap", "changes", "needless", "cpu", "late"}
+var alwaysMeasured = []string{"e", "e-payload", "seconds", "t-star", "over-t-star", "mbit", "gap", "changes", "needless", "cpu", "late"}
 
 // measure makes all figures of a run but those of the machine.
 func measure(r record, wanted []Measure) (map[string]float64, error) {
@@ -53,7 +53,7 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 	}
 	m["seconds"] = r.end - first
 	if least, ok, err := r.leastTime(); err == nil && ok {
-		m["t-star"], m["t-ratio"] = least, m["seconds"]/least
+		m["t-star"], m["over-t-star"] = least, m["seconds"]/least
 	}
 	m["mbit"] = float64(bytes) * 8 / 1e6 / (r.end - first)
 	if v, ok, _ := gap(r, Measure{}); ok {
