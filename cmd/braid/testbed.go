@@ -77,7 +77,7 @@ func testbedCommand() *cli.Command {
 				Action: testbedLink,
 			},
 			demoCommand(),
-			testbedRunCommand(), testbedReportCommand(), testbedReplayCommand(), testbedRouterCommand(),
+			testbedRunCommand(), testbedReportCommand(), testbedCompareCommand(), testbedReplayCommand(), testbedRouterCommand(),
 			{
 				Name:   "supervise",
 				Hidden: true, // the background half of up

@@ -24,6 +24,7 @@ var pageCSS string
 type page struct {
 	Title    string
 	Bound    string // says so if the machine was the limit anywhere
+	Reserve  string // what a section's Bound begins with
 	Facts    []fact
 	Summary  table
 	Sections []section
@@ -32,7 +33,7 @@ type page struct {
 type fact struct{ Name, Value string }
 
 func buildPage(run scenario.RunDir, o Options) (page, error) {
-	p := page{Title: "Runs of " + run.Began.Format("2 January 2006, 15:04 MST"), Facts: factsOf(run)}
+	p := page{Reserve: "CPU-bound", Title: "Runs of " + run.Began.Format("2 January 2006, 15:04 MST"), Facts: factsOf(run)}
 	for _, s := range run.Scenarios {
 		sec, err := buildSection(run, s, o)
 		if err != nil {
@@ -194,7 +195,16 @@ func (p page) markdown() string {
 	}
 	b.WriteString("\n" + p.Summary.markdown())
 	for _, s := range p.Sections {
-		fmt.Fprintf(&b, "## %s\n\n%s\n\nAgain: `%s`\n\n", plain(s.Name), plain(s.About), strings.ReplaceAll(s.Again, "`", ""))
+		fmt.Fprintf(&b, "## %s\n\n", plain(s.Name))
+		if s.About != "" {
+			fmt.Fprintf(&b, "%s\n\n", plain(s.About))
+		}
+		if s.Again != "" {
+			fmt.Fprintf(&b, "Again: `%s`\n\n", strings.ReplaceAll(s.Again, "`", ""))
+		}
+		if len(s.Bound) > 0 {
+			fmt.Fprintf(&b, "**%s %s**\n\n", p.Reserve, plain(strings.Join(s.Bound, "; ")))
+		}
 		pictures(&b, s.Figures)
 		for _, t := range s.Tables {
 			b.WriteString(t.markdown())

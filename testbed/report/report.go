@@ -66,20 +66,7 @@ func Make(run scenario.RunDir, o Options) (Made, error) {
 			}
 		}
 	}
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
-		return m, fmt.Errorf("create the report's directory: %w", err)
-	}
-	html, err := p.html()
-	if err != nil {
-		return m, err
-	}
-	for name, b := range map[string][]byte{m.HTML: html, m.Markdown: []byte(p.markdown())} {
-		if err := os.WriteFile(name, b, 0o644); err != nil {
-			return m, fmt.Errorf("write the report: %w", err)
-		}
-	}
-	m.Figures, err = writeFigures(o.Dir, p.figures())
-	return m, err
+	return m, p.write(&m)
 }
 
 // placed is a figure and the folder of its files.
