@@ -77,7 +77,7 @@ func testbedCommand() *cli.Command {
 				Action: testbedLink,
 			},
 			demoCommand(),
-			testbedRunCommand(), testbedReportCommand(), testbedCompareCommand(), testbedReplayCommand(), testbedRouterCommand(),
+			testbedRunCommand(), testbedReportCommand(), testbedCompareCommand(), testbedExportCommand(), testbedReplayCommand(), testbedRouterCommand(),
 			{
 				Name:   "supervise",
 				Hidden: true, // the background half of up
