@@ -19,6 +19,7 @@ require (
 	github.com/quic-go/quic-go v0.65.0
 	github.com/scionproto/scion v0.15.1
 	github.com/urfave/cli/v3 v3.14.0
+	github.com/valkey-io/valkey-go v1.0.70
 	go.etcd.io/bbolt v1.4.3
 	golang.org/x/image v0.25.0
 	golang.org/x/net v0.60.0

@@ -121,3 +121,56 @@ func TestWrongPieces(t *testing.T) {
 		})
 	}
 }
+
+// One of three peers sends wrong blocks of pieces that all three have a part in. It is found and banned, the others are not.
+func TestWrongBlocksInSharedPieces(t *testing.T) {
+	const pieceLength, pieces = 1 << 20, 12
+	good, bad, out := t.TempDir(), t.TempDir(), t.TempDir()
+	writeRandom(t, filepath.Join(good, "file"), pieceLength*pieces)
+	b, err := os.ReadFile(filepath.Join(good, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(b); i += 16 << 10 {
+		b[i] ^= 0xff // in every block
+	}
+	if err := os.WriteFile(filepath.Join(bad, "file"), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	src := makeTorrent(t, filepath.Join(good, "file"), CreateOptions{PieceLength: pieceLength}).Source
+	slow := Config{Limits: Limits{Upload: 16e6}} // so that the engine wants all of them
+	seed := func(ip string, store storage.Store) *Session {
+		s := openFan(t, slow, ip, 2)
+		if _, err := s.Add(src, store, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	villain := seed("127.0.0.1", openLiar(bad, -1))
+	honest := []*Session{seed("127.0.0.2", storage.OpenVerified(good, testLog(t))), seed("127.0.0.3", storage.OpenVerified(good, testLog(t)))}
+	leecher := openFan(t, Config{}, "127.0.0.1", 2)
+	store := openStore(t, out)
+	peers := villain.Listening()
+	for _, h := range honest {
+		peers = append(peers, h.Listening()...)
+	}
+	tr, err := leecher.Add(src, store, Options{Peers: peers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, tr)
+	if tr.Progress().Dropped == 0 {
+		t.Error("no piece was wrong: nothing was tested")
+	}
+	until(t, tr, "banned", func(Progress) bool { return leecher.offers.isBanned(faceOf(villain.Listening()[0])) })
+	for _, h := range honest {
+		if leecher.offers.isBanned(faceOf(h.Listening()[0])) {
+			t.Error("an honest peer is banned too")
+		}
+	}
+	tr.Close()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, src, good, out)
+}

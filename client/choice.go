@@ -153,6 +153,7 @@ func (t *Transfer) view() (pathsel.View, map[pathsel.Key]*pathState) {
 			if at := p.transport.Revoked(s.candidate.Path); at.After(s.candidate.RevokedAt) {
 				s.candidate.RevokedAt = at
 			}
+			s.candidate.Hint = t.hints.Rank(s.candidate.Path)
 			v.Candidates = append(v.Candidates, s.candidate)
 			states[s.candidate.Key] = s
 		}

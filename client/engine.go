@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -60,6 +61,13 @@ func onlyMetadata(c *torrent.PeerConn) {
 	c.LocalLtepProtocolMap = &torrent.LocalLtepProtocolMap{
 		Index: []pp.ExtensionName{pp.ExtensionNameMetadata}, NumBuiltin: 1,
 	}
+}
+
+// limitRequests makes the engine believe that peers take at most so many requests at a time, from the start and whatever
+// they say of it themselves (BEP 10, reqq).
+func limitRequests(c *torrent.Callbacks, most int) {
+	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.PeerMaxRequests = most })
+	c.ReadExtendedHandshake = func(_ *torrent.PeerConn, m *pp.ExtendedHandshakeMessage) { m.Reqq = min(cmp.Or(m.Reqq, most), most) }
 }
 
 type noStorage struct{}

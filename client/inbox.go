@@ -53,6 +53,7 @@ type (
 		link  *link
 		err   error
 	}
+	hinted   struct{ hints pathsel.Hints }
 	accepted struct{ link *link }  // a peer has connected and wants this torrent
 	greeted  struct{ addr string } // the handshake with this face is done
 )

@@ -12,10 +12,11 @@ import (
 	"braid/scionnet"
 )
 
-// Peer is the address of an address-level peer: a SCION address, or host and port of TCP. It is comparable.
+// Peer is the address of an address-level peer: a SCION address, or host and port on IP, where the session's transports
+// say whether that is TCP or QUIC. It is comparable.
 type Peer struct {
 	scion scionnet.Addr
-	// host and port of a TCP peer. An IP address stands in its canonical form.
+	// host and port of a peer on IP. An IP address stands in its canonical form.
 	host string
 	port uint16
 }
@@ -30,7 +31,7 @@ func ParsePeer(s string) (Peer, error) {
 }
 
 // ParseListen reads an address to listen on. Port 0 is any free port; an empty host is every address of the
-// machine (TCP only).
+// machine (IP only).
 func ParseListen(s string) (Peer, error) { return parseAddress(s) }
 
 const maxHostName = 253 // RFC 1035
@@ -45,7 +46,7 @@ func parseAddress(s string) (Peer, error) {
 	}
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return Peer{}, fmt.Errorf("address %q: want ISD-AS,[host]:port for SCION, or host:port for TCP", s)
+		return Peer{}, fmt.Errorf("address %q: want ISD-AS,[host]:port for SCION, or host:port for TCP or QUIC on IP", s)
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
@@ -93,7 +94,7 @@ func (p Peer) hostName() string {
 	if a, ok := p.SCION(); ok {
 		return "scion " + a.IA.String() + "," + a.Host.String()
 	}
-	return "tcp " + p.host
+	return "ip " + p.host
 }
 
 // faceOf is the address under which the engine knows a host: a unique local IPv6 address (RFC 4193) made of a hash.

@@ -52,8 +52,12 @@ type PathProgress struct {
 	BytesRead, BytesWritten uint64
 	FirstRead, LastRead     time.Time
 	ReadRate, WriteRate     float64 // bits per second over the last seconds
-	Failures                int
-	Err                     error // why it was last refused or lost
+	// Carried is the useful payload over the last time in which some could flow, which ended at CarriedUntil; zero if there was
+	// none, and where the peer connected to us.
+	Carried      pathsel.Estimate
+	CarriedUntil time.Time
+	Failures     int
+	Err          error // why it was last refused or lost
 }
 
 // meter smooths a counter's growth. Two seconds or so are seen, which is steady enough to read and quick enough

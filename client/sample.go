@@ -20,10 +20,16 @@ type gauge struct {
 	conn        *torrent.PeerConn
 	outstanding atomic.Int64 // requests sent, neither answered nor taken back
 	unchoked    atomic.Bool  // the peer serves us
+	useful      atomic.Bool  // it has sent data
 }
 
 // gauges of all connections by their face. The engine calls most of this with its lock held.
-type gauges struct{ byFace sync.Map }
+type gauges struct {
+	byFace sync.Map
+
+	mu    sync.Mutex
+	ended map[*torrent.Torrent][]*torrent.PeerConn // that had sent data, until they are taken
+}
 
 func (g *gauges) install(c *torrent.Callbacks) {
 	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) {
@@ -34,6 +40,14 @@ func (g *gauges) install(c *torrent.Callbacks) {
 	c.PeerClosed = append(c.PeerClosed, func(p *torrent.Peer) {
 		if x := g.of(p); x != nil {
 			g.byFace.CompareAndDelete(p.RemoteAddr, x) // unless a new connection has the face by now
+			if x.useful.Load() {
+				g.end(x.conn)
+			}
+		}
+	})
+	c.ReceivedUsefulData = append(c.ReceivedUsefulData, func(e torrent.ReceivedUsefulDataEvent) {
+		if x := g.of(e.Peer); x != nil {
+			x.useful.Store(true)
 		}
 	})
 	c.SentRequest = append(c.SentRequest, func(e torrent.PeerRequestEvent) { g.count(e.Peer, 1) })
@@ -46,6 +60,24 @@ func (g *gauges) install(c *torrent.Callbacks) {
 			x.unchoked.Store(m.Type == pp.Unchoke)
 		}
 	}
+}
+
+func (g *gauges) end(c *torrent.PeerConn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended == nil {
+		g.ended = map[*torrent.Torrent][]*torrent.PeerConn{}
+	}
+	g.ended[c.Torrent()] = append(g.ended[c.Torrent()], c)
+}
+
+// takeEnded returns the connections of a torrent that had sent data and have ended since the last time.
+func (g *gauges) takeEnded(t *torrent.Torrent) []*torrent.PeerConn {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := g.ended[t]
+	delete(g.ended, t)
+	return out
 }
 
 func (g *gauges) count(p *torrent.Peer, n int64) {

@@ -71,10 +71,4 @@ func (w scionWire) Key() *scionnet.PeerKey {
 	return &k
 }
 
-func (w scionWire) Measure() Measurement {
-	s := w.Stats()
-	return Measurement{
-		RTT: s.RTT, MinRTT: s.MinRTT, RTTVar: s.RTTVar, Handshake: s.Handshake,
-		PacketsSent: s.PacketsSent, PacketsLost: s.PacketsLost, PacketsReceived: s.PacketsReceived,
-	}
-}
+func (w scionWire) Measure() Measurement { return measureQUIC(w.Stats()) }

@@ -201,6 +201,9 @@ func (w *want) advance(t *torrent.Torrent) (done bool) {
 	return w.first == len(w.pieces)
 }
 
+// again begins at the beginning: pieces that were complete are not any more.
+func (w *want) again() { w.first = 0 }
+
 func isComplete(t *torrent.Torrent, piece int) bool {
 	st := t.PieceState(piece)
 	return st.Ok && st.Complete

@@ -33,9 +33,11 @@ import (
 
 // Config describes a session.
 type Config struct {
-	// Host is the local SCION host; nil for TCP only. It stays open when the session is closed.
+	// Host is the local SCION host; nil for IP only. It stays open when the session is closed.
 	Host *scionnet.Host
-	// Identity is the key that SCION peers see; nil is a new one for this session.
+	// IP says how peers on IP are reached.
+	IP IPTransport
+	// Identity is the key that peers see over SCION and QUIC; nil is a new one for this session.
 	Identity *scionnet.Identity
 	// Listen are addresses to accept connections on: at most one SCION address, which must be of the Host.
 	// Without one a SCION host accepts on a free port.
@@ -47,6 +49,8 @@ type Config struct {
 	// MaxUploads is the number of peers that each torrent is served to at a time, whatever number of connections they
 	// have; 0 is all.
 	MaxUploads int
+	// MaxRequests bounds the requests that wait for an answer on each connection; 0 is as many as are of use.
+	MaxRequests int
 	// Policy is which paths the session may open connections over, whatever the selector, and in which order they are
 	// tried. Peers that connect to us choose their path themselves.
 	Policy pathsel.Policy
@@ -55,6 +59,16 @@ type Config struct {
 	// Logger may be nil.
 	Logger *slog.Logger
 }
+
+// IPTransport is how peers on IP are reached. One of them for all of a session's peers: nothing in an address tells
+// which one is meant.
+type IPTransport int
+
+const (
+	TCP  IPTransport = iota // as every other client
+	QUIC                    // as over SCION: the same protocol and keys, which only another braid understands
+	NoIP                    // SCION only
+)
 
 // DefaultMaxPaths is more than most pairs of ASes have disjoint ways, and few enough that a peer with thousands of
 // paths does not become thousands of connections.
@@ -93,13 +107,13 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	var tcp []Peer
+	var ip []Peer
 	var scion *scionnet.Addr
 	for _, p := range cfg.Listen {
 		a, ok := p.SCION()
 		switch {
 		case !ok:
-			tcp = append(tcp, p)
+			ip = append(ip, p)
 		case cfg.Host == nil:
 			return nil, fmt.Errorf("listen on %s: there is no SCION host", p)
 		case scion != nil:
@@ -121,17 +135,40 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 		}
 		transports = append(transports, t)
 	}
-	t, err := openTCP(tcp, log)
+	t, err := openIP(cfg, ip, log)
 	if err != nil {
 		closeAll()
 		return nil, err
 	}
-	transports = append(transports, t)
+	if t != nil {
+		transports = append(transports, t)
+	}
 	s, err := newSession(cfg, log, transports)
 	if err != nil {
 		closeAll()
 	}
 	return s, err
+}
+
+// openIP opens the transport for peers on IP; nil if there is to be none.
+func openIP(cfg Config, listen []Peer, log *slog.Logger) (Transport, error) {
+	switch {
+	case cfg.IP == QUIC:
+		t, err := openQUIC(listen, cfg.Identity, log)
+		if err != nil {
+			return nil, err // not a nil *quicTransport, which would be a Transport
+		}
+		return t, nil
+	case cfg.IP == NoIP && len(listen) > 0:
+		return nil, fmt.Errorf("listen on %s: this session has SCION only", listen[0])
+	case cfg.IP == NoIP:
+		return nil, nil
+	}
+	t, err := openTCP(listen, log)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // newSession makes a session over transports that are already open, which it owns if there is no error.
@@ -160,6 +197,9 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	c := engineConfig(log)
 	c.Callbacks.CompletedHandshake = s.handshaken
 	s.gauges.install(&c.Callbacks)
+	if cfg.MaxRequests > 0 {
+		limitRequests(&c.Callbacks, cfg.MaxRequests)
+	}
 	var err error
 	if s.engine, err = torrent.NewClient(c); err != nil {
 		s.stop()
@@ -188,6 +228,9 @@ func (s *Session) transportFor(p Peer) (Transport, error) {
 		if t.Serves(p) {
 			return t, nil
 		}
+	}
+	if _, ok := p.SCION(); !ok {
+		return nil, fmt.Errorf("peer %s: this session has SCION only", p)
 	}
 	return nil, fmt.Errorf("peer %s: this session has no SCION; give --config-dir or --sciond", p)
 }

@@ -110,7 +110,9 @@ func (t *tcpTransport) Close() error {
 	t.stop()
 	var errs []error
 	for _, l := range t.listeners {
-		errs = append(errs, l.Close())
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // a second time
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -65,6 +65,8 @@ type Transfer struct {
 	inbound   []*row
 	in, out   meter
 	suspects  map[*torrent.PeerConn]int64 // wrong pieces that each connection had a part in, at the last look
+	gone      []*torrent.PeerConn         // those of them that have ended, the oldest first
+	blind     bool                        // not all that have ended are remembered
 	wrong     map[string]int64            // wrong pieces that only this host had a part in, by face
 	paused    bool                        // nothing to do for the selector: complete
 	isDone    bool
@@ -75,10 +77,12 @@ type Transfer struct {
 	rested    time.Time      // when it may be asked again though nothing has happened
 	waiting   string         // what it is waiting for, if no path is left
 	uploads   pathsel.UploadMemory
+	hints     pathsel.Hints
 	trace     io.Writer // nil: none, or it could not be written
 	options   Options
 	want      *want // nil until it is known what is in the torrent
 	full      fullDisk
+	settling  settling
 }
 
 func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Transfer, error) {
@@ -215,7 +219,7 @@ func (t *Transfer) run() {
 			t.judge()
 			t.lookForRoom()
 		case <-t.whenComplete():
-			t.complete()
+			t.settle()
 		case <-sample.C:
 			t.advance()
 			if t.look() || time.Now().After(t.rested) {
@@ -249,7 +253,7 @@ func (t *Transfer) advance() {
 		return
 	}
 	if t.want.advance(t.torrent) && t.want.partial {
-		t.complete()
+		t.settle()
 	}
 }
 
@@ -263,9 +267,9 @@ func (t *Transfer) Layout() (storage.Layout, bool) {
 	return l, err == nil
 }
 
-// whenComplete is nil once it has been seen.
+// whenComplete is nil once it has been seen, or as long as it is not to be.
 func (t *Transfer) whenComplete() <-chan struct{} {
-	if t.isDone || t.want == nil || t.want.partial {
+	if t.isDone || t.want == nil || t.want.partial || t.settling.underWay || time.Now().Before(t.settling.after) {
 		return nil
 	}
 	return t.torrent.Complete().On()
@@ -311,6 +315,7 @@ func (t *Transfer) finish() {
 		}
 	}
 	t.torrent.Drop() // closes the links
+	t.session.gauges.takeEnded(t.torrent)
 	t.session.forget(t)
 	t.lookups.Wait()
 }
@@ -323,6 +328,8 @@ func (t *Transfer) handle(event any) {
 		}
 	case found:
 		t.mapPaths(e)
+	case hinted:
+		t.onHints(e.hints)
 	case dialled:
 		t.onDialled(e)
 	case accepted:
@@ -337,6 +344,8 @@ func (t *Transfer) handle(event any) {
 		t.onFull(e.err)
 	case room:
 		t.onRoom(e.err)
+	case settled:
+		t.onSettled(e)
 	case greeted:
 		for _, p := range t.peers {
 			for _, s := range p.paths {
@@ -451,6 +460,7 @@ func (t *Transfer) progress() Progress {
 		for _, x := range s.paths {
 			q := x.progress()
 			q.State, q.Failures = x.candidate.State, x.candidate.Failures
+			q.Carried, q.CarriedUntil = pathsel.Latest(x.candidate.Slots)
 			p.Paths = append(p.Paths, q)
 		}
 	}

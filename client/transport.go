@@ -9,10 +9,10 @@ import (
 	"braid/scionnet"
 )
 
-// Transport carries path-level connections: SCION, TCP, and whatever else has peers and paths to them. Where the
+// Transport carries path-level connections: SCION, QUIC on IP, TCP. transport_test.go says what holds for all. Where the
 // network chooses the way there is one path, with an empty fingerprint.
 type Transport interface {
-	// Name of the transport, for people: "scion", "tcp".
+	// Name of the transport, for people: "scion", "quic", "tcp".
 	Name() string
 	// Serves tells whether the peer is reached over this transport.
 	Serves(Peer) bool

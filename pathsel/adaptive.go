@@ -6,11 +6,13 @@ import (
 )
 
 // adaptive is the default selector; the package comment lists its rules in their order.
-type adaptive struct{}
+type adaptive struct {
+	still bool // explore nothing: see Without
+}
 
 func (adaptive) Name() string { return "adaptive" }
 
-func (adaptive) Decide(v View) Plan {
+func (s adaptive) Decide(v View) Plan {
 	a := newAdaptation(v)
 	for i := range a.peers {
 		a.fail(&a.peers[i])
@@ -29,6 +31,11 @@ func (adaptive) Decide(v View) Plan {
 		a.tail(p, left)
 		a.judge(p)
 		a.worth(p)
+		if s.still {
+			a.m.peer(p.id).Started = true
+			a.choose(p)
+			continue
+		}
 		a.choose(p)
 		a.start(p, left)
 		a.rotate(p)

@@ -315,6 +315,7 @@ func randomView(r *rand.Rand, memory Memory) View {
 					c.RevokedAt = v.Now.Add(-time.Duration(r.IntN(50)) * time.Second)
 				}
 				c.RetryAt = v.Now.Add(time.Duration(r.IntN(20)-15) * time.Second)
+				c.Hint = max(0, r.IntN(8)-4)
 				v.Candidates = append(v.Candidates, c)
 			}
 		}

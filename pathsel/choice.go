@@ -11,7 +11,7 @@ import (
 // those that had to leave for others.
 func (a *adaptation) choose(p *peerView) {
 	for a.places(p) > 0 {
-		if i := a.firstChoice(p); i >= 0 {
+		if i := a.firstChoice(p, true); i >= 0 {
 			a.do(i, Open, a.announced(p, i))
 			continue
 		}
@@ -30,9 +30,9 @@ func (a *adaptation) choose(p *peerView) {
 	}
 }
 
-// firstChoice draws by prospect among those that no measurement speaks against and that the user prefers to the others;
-// -1 if there is none.
-func (a *adaptation) firstChoice(p *peerView) int {
+// firstChoice is one of those that no measurement speaks against and that the user prefers to the others: the best by
+// hint or prospect (see next); -1 if there is none. It is for a place that is free, or that another has to leave.
+func (a *adaptation) firstChoice(p *peerView, free bool) int {
 	var of []int
 	for _, i := range p.members {
 		if a.cand(i).Key.Conn == 0 && a.mem(i).Why == Used && a.mayOpen(i) {
@@ -49,7 +49,7 @@ func (a *adaptation) firstChoice(p *peerView) int {
 		best := slices.MinFunc(of, a.prefer)
 		of = slices.DeleteFunc(of, func(i int) bool { return a.prefer(best, i) < 0 })
 	}
-	return a.draw(of, 0, func(i int) float64 { w := a.prospect(p, i); return w * w })
+	return a.next(p, of, free)
 }
 
 func (a *adaptation) prefer(i, j int) int {
@@ -122,6 +122,9 @@ func (a *adaptation) announced(p *peerView, i int) string {
 	}
 	if c.Path.Latency > 0 {
 		s += fmt.Sprintf(", %v", c.Path.Latency)
+	}
+	if c.Hint > 0 {
+		s += fmt.Sprintf(", hint %d", c.Hint)
 	}
 	if shared > 0 {
 		s += fmt.Sprintf(", shares links with %d open", shared)

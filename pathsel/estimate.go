@@ -56,6 +56,14 @@ func EstimateOf(slots []Slot, since time.Time, n int) Estimate {
 	return estimate(rates)
 }
 
+// Latest is the estimate that selectors judge by, and when the last slot in it ended; zero without slots.
+func Latest(slots []Slot) (e Estimate, until time.Time) {
+	if len(slots) > 0 {
+		until = slots[len(slots)-1].Start.Add(SlotLength)
+	}
+	return EstimateOf(slots, time.Time{}, window), until
+}
+
 // Joint is the estimate of the sum of several connections, from the last n slots since then in which every
 // one of them could flow. Sums of slots, not a sum of estimates: what one loses to the other cancels out.
 func Joint(members [][]Slot, since time.Time, n int) Estimate {

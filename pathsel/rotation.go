@@ -31,7 +31,7 @@ func (a *adaptation) rotate(p *peerView) {
 	if p.paths <= a.v.MaxPaths || a.places(p) > 0 || pm.Trial != nil || a.changing(p) {
 		return
 	}
-	next, why, penalty := a.firstChoice(p), "", time.Duration(0)
+	next, why, penalty := a.firstChoice(p, false), "", time.Duration(0)
 	if next < 0 && a.bestRotated(p) < 0 {
 		return
 	}

@@ -90,6 +90,8 @@ type Candidate struct {
 	// RevokedAt is when a revocation or a router's "interface down" last arrived for one of the path's
 	// links; zero if never.
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
+	// Hint is the rank of the path by Hints; 0: none names it.
+	Hint int `json:"hint,omitempty"`
 	// Failures counts attempts that failed since the last success; RetryAt is when the next is due.
 	Failures int       `json:"failures,omitempty"`
 	RetryAt  time.Time `json:"retry_at,omitzero"`
@@ -164,7 +166,7 @@ type Selector interface {
 	Decide(View) Plan
 }
 
-// Config holds what a user may set about the slots selector; the zero value means the defaults.
+// Config holds what a user may set about selectors, most of it about slots; the zero value means the defaults.
 type Config struct {
 	// InitialDeadline ends the wait for handshakes before the first selection; 2 s. Without it one dead
 	// path would put off the selection for ever.
@@ -173,6 +175,8 @@ type Config struct {
 	Slot time.Duration
 	// MinWeight in percent of the best path's weight keeps a path; 25. 0 means the default, at most 100.
 	MinWeight int
+	// Without is what any selector has to do without.
+	Without Without
 }
 
 // New returns the selector of that name with the default configuration.
@@ -180,6 +184,14 @@ func New(name string) (Selector, error) { return Config{}.New(name) }
 
 // New returns the selector of that name.
 func (c Config) New(name string) (Selector, error) {
+	s, err := c.whole(name)
+	if err == nil && c.Without != (Without{}) {
+		s = blinded{s, c.Without}
+	}
+	return s, err
+}
+
+func (c Config) whole(name string) (Selector, error) {
 	if c.InitialDeadline < 0 || c.Slot < 0 || c.MinWeight < 0 || c.MinWeight > 100 {
 		return nil, fmt.Errorf("path selection: deadline %v and slot %v must not be negative, minimum weight %d must be from 0 to 100", c.InitialDeadline, c.Slot, c.MinWeight)
 	}
@@ -195,7 +207,7 @@ func (c Config) New(name string) (Selector, error) {
 			minWeight: cmp.Or(c.MinWeight, 25),
 		}, nil
 	case "adaptive":
-		return adaptive{}, nil
+		return adaptive{still: c.Without.Exploration}, nil
 	}
 	return nil, fmt.Errorf("path selection %q: want one of adaptive, all, first, slots", name)
 }

@@ -72,7 +72,7 @@ func (a *adaptation) openGroup(p *peerView) {
 		return
 	}
 	for a.places(p) > 0 && len(of) > 0 {
-		i := a.draw(of, 0, func(i int) float64 { w := a.prospect(p, i); return w * w })
+		i := a.next(p, of, true)
 		of = slices.DeleteFunc(of, func(j int) bool { return i == j })
 		a.do(i, Probe, "do those that share links add to "+before.String()+"? "+a.announced(p, i))
 		keys = append(keys, a.cand(i).Key)

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -55,27 +54,14 @@ const (
 
 // Endpoint is a UDP port of the host, with an identity: all its connections, dialled and accepted, share one socket.
 type Endpoint struct {
+	pool[*Conn]
 	host     *Host
 	log      *slog.Logger
 	identity *Identity
 	addr     Addr
-	limits   limits
 	packets  packetConn
 	quic     *quic.Transport
 	listener *quic.Listener
-
-	accepted  chan *Conn
-	ctx       context.Context // ends with Close
-	stop      context.CancelFunc
-	workers   sync.WaitGroup // accepting and lingering
-	endings   sync.WaitGroup // dialling, and what is to be done when a connection has ended
-	handshake atomic.Int64   // handshakes under way that others have begun
-
-	mu      sync.Mutex
-	closed  bool
-	conns   map[*Conn]struct{}
-	perHost map[hostKey]int // accepted and being accepted
-	total   int             // the sum of perHost
 }
 
 type limits struct{ total, perHost int }
@@ -108,18 +94,14 @@ func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) 
 	port := packets.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 	e := &Endpoint{
 		host: h, identity: id, packets: packets,
-		addr:     Addr{h.ia, h.localIP, port},
-		log:      h.log,
-		limits:   limits{orDefault(cfg.MaxConns, defaultMaxConns), orDefault(cfg.MaxConnsPerHost, defaultMaxConnsPerHost)},
-		accepted: make(chan *Conn, acceptQueue),
-		conns:    map[*Conn]struct{}{},
-		perHost:  map[hostKey]int{},
+		addr: Addr{h.ia, h.localIP, port},
+		log:  h.log,
 	}
-	e.ctx, e.stop = context.WithCancel(context.Background())
+	e.open(limits{orDefault(cfg.MaxConns, defaultMaxConns), orDefault(cfg.MaxConnsPerHost, defaultMaxConnsPerHost)})
 	e.quic = &quic.Transport{
 		Conn:                packets,
 		ConnContext:         e.admit,
-		VerifySourceAddress: func(net.Addr) bool { return e.handshake.Load() > halfOpenMost },
+		VerifySourceAddress: e.full,
 	}
 	server := quicConfig(leastPacket)
 	server.GetConfigForClient = e.configFor
@@ -305,27 +287,12 @@ func (e *Endpoint) admit(ctx context.Context, info *quic.ClientInfo) (context.Co
 	if r == nil {
 		return nil, errors.New("route pushed out")
 	}
-	k := hostKey{r.remote.IA, r.remote.Host}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed || e.total >= e.limits.total || e.perHost[k] >= e.limits.perHost {
-		return nil, errors.New("too many connections")
-	}
-	e.total++
-	e.perHost[k]++
-	e.handshake.Add(1)
 	a := &admission{route: e.host.routes.pin(r), start: time.Now()}
-	a.settled = sync.OnceFunc(func() { e.handshake.Add(-1) })
-	e.whenEnded(ctx, func() {
-		a.settled()
+	var err error
+	if a.settled, err = e.enter(ctx, hostKey{r.remote.IA, r.remote.Host}, func() { e.host.routes.unpin(a.route) }); err != nil {
 		e.host.routes.unpin(a.route)
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.total--
-		if e.perHost[k]--; e.perHost[k] == 0 {
-			delete(e.perHost, k)
-		}
-	})
+		return nil, err
+	}
 	return context.WithValue(ctx, admissionKey{}, a), nil
 }
 
@@ -375,15 +342,7 @@ func (e *Endpoint) welcome(qc *quic.Conn, a *admission, handshake time.Duration)
 		qc.CloseWithError(codeRefused, "")
 		return
 	}
-	if !e.add(c) {
-		qc.CloseWithError(codeDone, "")
-		return
-	}
-	select {
-	case e.accepted <- c:
-	case <-ctx.Done(): // nobody accepts
-		c.abort(codeRefused)
-	}
+	e.offer(ctx, c)
 }
 
 func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (*Conn, error) {
@@ -401,88 +360,10 @@ func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, hands
 	return newConn(e, qc, stream, a.route, key, handshake, e.acceptorPacketSize(a.route)), nil
 }
 
-// Accept waits for the next connection that somebody has opened. After Close the error is net.ErrClosed.
-func (e *Endpoint) Accept(ctx context.Context) (*Conn, error) {
-	select {
-	case c := <-e.accepted:
-		return c, nil
-	case <-e.ctx.Done():
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (e *Endpoint) add(c *Conn) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return false
-	}
-	e.conns[c] = struct{}{}
-	e.whenEnded(c.quic.Context(), func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(e.conns, c)
-	})
-	return true
-}
-
-// hold keeps Close waiting until endings.Done. It does not if the endpoint is closed already.
-func (e *Endpoint) hold() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return false
-	}
-	e.endings.Add(1)
-	return true
-}
-
-// whenEnded runs f when a connection has ended; ctx is the connection's. Close waits for it.
-func (e *Endpoint) whenEnded(ctx context.Context, f func()) {
-	e.endings.Add(1)
-	context.AfterFunc(ctx, func() {
-		defer e.endings.Done()
-		f()
-	})
-}
-
-// spawn runs f, for which Close waits. It does not if the endpoint is closed already.
-func (e *Endpoint) spawn(f func()) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return false
-	}
-	e.workers.Go(f)
-	return true
-}
-
 // Close ends all connections of the endpoint and frees the port. Connections that were closed before still deliver
 // what was written, which takes at most the time that Conn.Close allows for it.
 func (e *Endpoint) Close() error {
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil
-	}
-	e.closed = true
-	var open []*Conn
-	for c := range e.conns {
-		open = append(open, c)
-	}
-	e.mu.Unlock()
-
-	e.stop()
-	for _, c := range open {
-		if !c.closing.Load() {
-			c.abort(codeDone)
-		}
-	}
-	e.workers.Wait()
-	err := errors.Join(e.quic.Close(), e.packets.Close())
-	e.endings.Wait()
+	err := e.drain(func() error { return errors.Join(e.quic.Close(), e.packets.Close()) })
 	if err != nil {
 		return fmt.Errorf("close %s: %w", e.addr, err)
 	}

@@ -22,6 +22,8 @@ type Config struct {
 	LocalIP netip.Addr
 	// IA, if not zero, is the AS in which the host must be.
 	IA pathsel.IA
+	// DNS is the host:port of the server to ask for names; empty: as the system does.
+	DNS string
 	// Logger may be nil.
 	Logger *slog.Logger
 }

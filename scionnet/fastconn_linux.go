@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -16,6 +15,8 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/scionproto/scion/pkg/snet"
 	"golang.org/x/net/ipv4"
+
+	"braid/scionnet/udpbatch"
 )
 
 // fastConn is the packetConn made for SCION. A batch of QUIC packets goes out, in order:
@@ -42,7 +43,7 @@ type fastConn struct {
 	log          *slog.Logger
 	raw          syscall.RawConn
 	senders      sync.Pool // of *batchSender
-	segment      offload
+	socket       *udpbatch.Socket
 
 	in       *batchReceiver
 	bundle   frame  // what is left of one
@@ -79,13 +80,13 @@ func openFast(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 		key:      make([]byte, 0, mostHeader),
 	}
 	if c.raw, err = conn.SyscallConn(); err == nil {
-		err = c.segment.probe(c.raw)
+		err = c.raw.Control(func(fd uintptr) { c.socket = udpbatch.NewSocket(fd) })
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("set up UDP port %d of %s: %w", port, h.localIP, err), conn.Close())
 	}
 	c.in = newBatchReceiver(c.raw)
-	c.senders.New = func() any { return newBatchSender() }
+	c.senders.New = func() any { return newBatchSender(c.socket) }
 	return c, nil
 }
 
@@ -205,7 +206,7 @@ func (c *fastConn) openSlowly(p []byte) ([]byte, *route) {
 		_ = c.host.scmpHandler().Handle(&c.slow) // it has no error to tell
 		return nil, nil
 	}
-	payload, r, scratch := c.host.accept(&c.slow, c.local, c.in.from(), c.scratch)
+	payload, r, scratch := c.host.accept(&c.slow, c.local, c.in.From(), c.scratch)
 	c.scratch = scratch
 	return payload, r
 }
@@ -248,7 +249,7 @@ func (c *fastConn) WriteTo(b []byte, to net.Addr) (int, error) {
 
 // WriteMsgUDP sends b to the route of a pseudo address: one packet or, if oob says so, several of one size.
 func (c *fastConn) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (n, oobn int, err error) {
-	n, err = c.write(b, to, segmentSize(oob))
+	n, err = c.write(b, to, udpbatch.SegmentSize(oob))
 	return n, len(oob), err
 }
 
@@ -282,7 +283,7 @@ func (c *fastConn) send(r *route, b []byte, size int) error {
 			k = bundled(size, int(r.large.limit.Load()))
 		}
 		n := s.fill(t, c.local.Port, b, size, k)
-		if err := s.send(c.raw, &c.segment); errors.Is(err, net.ErrClosed) {
+		if err := s.send(c.raw); errors.Is(err, net.ErrClosed) {
 			return err
 		} else if err != nil {
 			c.log.Debug("packets not sent", "to", r.remote, "next_hop", t.nextHop, "bytes", n, "error", err)
@@ -313,6 +314,3 @@ func (c *fastConn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 
 // SetDeadline is there for quic-go, which ends its reading with it.
 func (c *fastConn) SetDeadline(t time.Time) error { return c.UDPConn.SetDeadline(t) }
-
-// from is the underlay address of the packet that next has given.
-func (b *batchReceiver) from() netip.AddrPort { return sockaddr(b.names[b.at][:]) }

@@ -2,22 +2,30 @@ package scionnet
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"testing"
+	"unsafe"
 
 	"github.com/scionproto/scion/pkg/snet"
 	snetpath "github.com/scionproto/scion/pkg/snet/path"
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
+
+	"braid/scionnet/udpbatch"
 )
 
 // batch is control data by which quic-go says that packets have that size.
 func batch(size uint16) []byte {
-	b := make([]byte, 24)
-	s := batchSender{size: int(size), count: 2}
-	return append(b[:0], s.segmentControl()...)
+	b := make([]byte, unix.CmsgSpace(2))
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
+	h.Level, h.Type = unix.SOL_UDP, unix.UDP_SEGMENT
+	h.SetLen(unix.CmsgLen(2))
+	binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], size)
+	return b
 }
 
 func messages(n int) []ipv4.Message {
@@ -72,10 +80,14 @@ func quicLike(n int, seed byte) []byte {
 
 func TestBatch(t *testing.T) {
 	a, b, to := fastPair(t)
-	for _, limit := range []int{0, 8000} {
-		to.large.limit.Store(int32(limit))
-		for _, off := range []bool{false, true} {
-			a.segment.off.Store(off)
+	for _, off := range []bool{false, true} {
+		if off {
+			if err := a.raw.Control(a.socket.Plain); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, limit := range []int{0, 8000} {
+			to.large.limit.Store(int32(limit))
 			var run []byte
 			for i := range 14 {
 				run = append(run, quicLike(1400, byte(i))...)
@@ -170,7 +182,7 @@ func FuzzFastReceive(f *testing.F) {
 		var cp controlPlane
 		h, _, _ := hostWithPath(t, &cp)
 		fast := &fastConn{host: h, local: us, log: h.log, arrivals: map[string]*arrival{}}
-		fast.in = &batchReceiver{at: 0}
+		fast.in = &batchReceiver{Reader: udpbatch.NewReader(1)}
 		for _, p := range [][]byte{first, second, first} {
 			got, r := fast.open(bytes.Clone(p))
 			slow := plainConn{host: h, local: us, log: h.log}

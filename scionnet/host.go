@@ -49,6 +49,7 @@ type Host struct {
 	topo      snet.Topology
 	routes    *routes
 	lookup    *lookup
+	names     Names
 	mtus      mtus
 
 	workers sync.WaitGroup
@@ -66,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{log: log, connector: connector}
+	h := &Host{log: log, connector: connector, names: cfg.Names()}
 	if err := h.load(ctx, cfg); err != nil {
 		return nil, errors.Join(err, connector.Close())
 	}

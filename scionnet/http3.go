@@ -151,11 +151,34 @@ func (p *HTTP) Client(server Addr) interface {
 	http.RoundTripper
 	io.Closer
 } {
+	return p.client(func(context.Context) ([]Addr, error) { return []Addr{server}, nil })
+}
+
+// ClientByName is a Client of the server with that name, which is looked up for every new connection. Of several addresses
+// the first that answers is used.
+func (p *HTTP) ClientByName(name string, port uint16) interface {
+	http.RoundTripper
+	io.Closer
+} {
+	return p.client(func(ctx context.Context) ([]Addr, error) { return p.host.names.Lookup(ctx, name, port) })
+}
+
+func (p *HTTP) client(servers func(context.Context) ([]Addr, error)) *http3.Transport {
 	return &http3.Transport{
 		MaxResponseHeaderBytes: maxHeaderBytes, DisableCompression: true,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, ServerName: "tracker"},
 		Dial: func(ctx context.Context, _ string, t *tls.Config, _ *quic.Config) (*quic.Conn, error) {
-			return p.dial(ctx, server, t)
+			all, err := servers(ctx)
+			if err != nil {
+				return nil, err
+			}
+			for _, server := range all {
+				var c *quic.Conn
+				if c, err = p.dial(ctx, server, t); err == nil || ctx.Err() != nil {
+					return c, err
+				}
+			}
+			return nil, err
 		},
 	}
 }

@@ -152,6 +152,7 @@ func (o *holes) look(s quic.ConnectionStats, size int) bool {
 	lostBytes, sentBytes := int64(s.BytesLost-first.BytesLost), int64(s.BytesSent-first.BytesSent)
 	full := int64(size)
 	if !acknowledged {
+		sent, sentBytes = o.sentWhileHeard()
 		return sentBytes >= 3*full && sentBytes >= sent*full/4
 	}
 	if lost < holeLosses || lostBytes < lost*full*3/4 {
@@ -160,6 +161,20 @@ func (o *holes) look(s quic.ConnectionStats, size int) bool {
 	// What was not lost has arrived or is on its way: at most a packet or two can be large, since after so many
 	// losses no more are let go.
 	return sentBytes-lostBytes < 3*full+(sent-lost)*full/8
+}
+
+// sentWhileHeard is what was sent from one look to the next, where the peer had been heard shortly before: between two
+// of the looks before those. What was sent while nothing at all arrived is lost for that reason, and quic-go, having
+// backed off, may repeat it only seconds after the path is back.
+func (o *holes) sentWhileHeard() (packets, bytes int64) {
+	heard := func(i int) bool { return i > 0 && o.seen[i].PacketsReceived != o.seen[i-1].PacketsReceived }
+	for i := 2; i < o.n; i++ {
+		if heard(i-1) || heard(i-2) {
+			packets += int64(o.seen[i].PacketsSent - o.seen[i-1].PacketsSent)
+			bytes += int64(o.seen[i].BytesSent - o.seen[i-1].BytesSent)
+		}
+	}
+	return packets, bytes
 }
 
 // last is what was seen last.
@@ -176,12 +191,7 @@ func (e *Endpoint) watch() {
 			return
 		case <-tick.C:
 		}
-		e.mu.Lock()
-		conns := make([]*Conn, 0, len(e.conns))
-		for c := range e.conns {
-			conns = append(conns, c)
-		}
-		e.mu.Unlock()
+		conns := e.all()
 		before := watched
 		watched = make(map[*Conn]*holes, len(conns))
 		for _, c := range conns {

@@ -154,3 +154,24 @@ func TestHoles(t *testing.T) {
 		}
 	}
 }
+
+// TestStallIsNoHole has a path that carries nothing for two seconds, and then, before anything is repeated, the
+// peer's signs of life.
+func TestStallIsNoHole(t *testing.T) {
+	type look struct{ packets, bytes, received uint64 }
+	flowing, repeated, last, alive := look{50, 70000, 25}, look{2, 2800, 0}, look{2, 2800, 1}, look{1, 40, 1}
+	course := []look{flowing, flowing, flowing, repeated, repeated, look{}, repeated, last, alive, alive, alive, alive, alive, alive}
+	var o holes
+	var s quic.ConnectionStats
+	for i, l := range course {
+		if l == flowing {
+			s.LatestRTT++
+		}
+		s.PacketsSent += l.packets
+		s.BytesSent += l.bytes
+		s.PacketsReceived += l.received
+		if o.look(s, 1400) {
+			t.Fatalf("look %d: large packets are said to vanish", i)
+		}
+	}
+}

@@ -1,55 +1,95 @@
 package storage
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
-// behind writes blocks while the network goes on. Making a file can take the file system as long as a
-// fast path takes for a hundred blocks, and who reads from a path must not stand still for that.
+// behind writes blocks while the network goes on, and in chunks: a file system takes a quarter of a megabyte in little more
+// time than a block of 16 KiB, and to make a file may take it as long as a fast path takes for a hundred blocks.
+//
+// A chunk is written when it is whole, when somebody wants to read its piece (settle), when memory runs short, and at
+// every sync. Until then the blocks are in memory only; no piece is complete before they are not.
 type behind struct {
-	write   func(b []byte, off int64) error
-	queue   chan block
-	buffers sync.Pool // of *[]byte
-	done    sync.WaitGroup
+	layout Layout
+	write  func(b []byte, off int64) error
+	free   sync.Pool // of *[]byte, each of chunkLength bytes
+	done   sync.WaitGroup
 
 	mu      sync.Mutex
-	changed sync.Cond     // a block has been written
-	waiting map[int]int   // blocks of each piece that are not written yet
-	failed  map[int]error // of each piece: the first block that could not be written
-	err     error         // the last failure that no put has returned yet
+	changed sync.Cond        // a chunk was written, or is to be
+	filling map[int][]*chunk // of each piece
+	age     []*chunk         // of those, the oldest first
+	due     []*chunk         // to be written, in order
+	waiting map[int]int      // of each piece: the chunks that are due or being written
+	held    int              // chunks in memory
+	failed  map[int]error    // of each piece: the first chunk that could not be written
+	err     error            // the last failure that no put has returned yet
+	closed  bool
 }
 
-type block struct {
+// chunk is a part of a piece in memory.
+type chunk struct {
 	piece int
-	off   int64
-	b     *[]byte // from behind.buffers
+	off   int64 // of its first byte in the torrent's data
+	data  *[]byte
+	size  int
+	known extents
 }
 
-// maxBehind is how many blocks may wait, 8 MiB of the usual size: some hundred small files, or a disk's
-// pause of a second at 60 Mbit/s. A writer that is further behind slows the network down.
-const maxBehind = 512
+const (
+	chunkSize = 256 << 10
+	// maxBehind is how much memory chunks may take: a disk's pause of a second at 60 Mbit/s, and some hundred small
+	// files. A writer that is further behind slows the network down.
+	maxBehind = 8 << 20
+	// maxChunks is for torrents of tiny pieces, whose chunks are no larger.
+	maxChunks = 1024
+)
 
-func newBehind(write func(b []byte, off int64) error) *behind {
+func newBehind(l Layout, write func(b []byte, off int64) error) *behind {
 	w := &behind{
-		write: write, queue: make(chan block, maxBehind),
-		buffers: sync.Pool{New: func() any { return new([]byte) }},
-		waiting: map[int]int{}, failed: map[int]error{},
+		layout: l, write: write,
+		filling: map[int][]*chunk{}, waiting: map[int]int{}, failed: map[int]error{},
 	}
+	w.free.New = func() any { b := make([]byte, w.chunkLength()); return &b }
 	w.changed.L = &w.mu
 	w.done.Go(w.run)
 	return w
 }
 
+// chunkLength is that of all chunks but the last of a piece.
+func (w *behind) chunkLength() int { return int(min(chunkSize, w.layout.PieceLength)) }
+
 func (w *behind) run() {
-	for b := range w.queue {
-		err := w.write(*b.b, b.off)
-		w.buffers.Put(b.b)
+	for {
 		w.mu.Lock()
-		if w.waiting[b.piece]--; w.waiting[b.piece] == 0 {
-			delete(w.waiting, b.piece)
+		for len(w.due) == 0 && !w.closed {
+			w.changed.Wait()
+		}
+		if len(w.due) == 0 {
+			w.mu.Unlock()
+			return
+		}
+		c := w.due[0]
+		w.due = slices.Delete(w.due, 0, 1)
+		w.mu.Unlock()
+
+		var err error
+		for _, e := range c.known {
+			if err == nil {
+				err = w.write((*c.data)[e.from:e.to], c.off+int64(e.from))
+			}
+		}
+		w.free.Put(c.data)
+		w.mu.Lock()
+		w.held--
+		if w.waiting[c.piece]--; w.waiting[c.piece] == 0 {
+			delete(w.waiting, c.piece)
 		}
 		if err != nil {
 			w.err = err
-			if w.failed[b.piece] == nil {
-				w.failed[b.piece] = err
+			if w.failed[c.piece] == nil {
+				w.failed[c.piece] = err
 			}
 		}
 		w.mu.Unlock()
@@ -60,17 +100,62 @@ func (w *behind) run() {
 // put takes a copy of a block. Its error may be that of an earlier block.
 func (w *behind) put(piece int, b []byte, off int64) error {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if err := w.err; err != nil {
 		w.err = nil
-		w.mu.Unlock()
 		return err
 	}
-	w.waiting[piece]++
-	w.mu.Unlock()
-	buf := w.buffers.Get().(*[]byte)
-	*buf = append((*buf)[:0], b...)
-	w.queue <- block{piece, off, buf}
+	for len(b) > 0 {
+		c := w.chunk(piece, off)
+		at := int(off - c.off)
+		n := copy((*c.data)[at:c.size], b)
+		if c.known, _ = c.known.with(at, at+n); c.known.holds(0, c.size) {
+			w.leave(c)
+		}
+		b, off = b[n:], off+int64(n)
+	}
 	return nil
+}
+
+// chunk is the one that takes the byte at off of the torrent's data, which is in the piece. There may be a wait for memory.
+func (w *behind) chunk(piece int, off int64) *chunk {
+	length := int64(w.chunkLength())
+	for {
+		for _, c := range w.filling[piece] {
+			if c.off <= off && off < c.off+int64(c.size) {
+				return c
+			}
+		}
+		most := min(maxBehind/int(length), maxChunks)
+		if len(w.age) > 0 && w.held >= most/2 {
+			w.leave(w.age[0]) // so that there is room when the others need it
+		}
+		if w.held < most {
+			break
+		}
+		w.changed.Wait() // the lock is open meanwhile: look again
+	}
+	begin, size := w.layout.PieceRange(piece)
+	first := (off - begin) / length * length
+	c := &chunk{piece: piece, off: begin + first, size: int(min(length, size-first)), data: w.free.Get().(*[]byte)}
+	w.filling[piece] = append(w.filling[piece], c)
+	w.age = append(w.age, c)
+	w.held++
+	return c
+}
+
+// leave has a chunk written. The caller holds w.mu.
+func (w *behind) leave(c *chunk) {
+	is := func(o *chunk) bool { return o == c }
+	w.age = slices.DeleteFunc(w.age, is)
+	if rest := slices.DeleteFunc(w.filling[c.piece], is); len(rest) > 0 {
+		w.filling[c.piece] = rest
+	} else {
+		delete(w.filling, c.piece)
+	}
+	w.due = append(w.due, c)
+	w.waiting[c.piece]++
+	w.changed.Broadcast()
 }
 
 // fail has the next put return an error.
@@ -84,6 +169,9 @@ func (w *behind) fail(err error) {
 func (w *behind) settle(piece int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, c := range slices.Clone(w.filling[piece]) {
+		w.leave(c)
+	}
 	for w.waiting[piece] > 0 {
 		w.changed.Wait()
 	}
@@ -92,8 +180,21 @@ func (w *behind) settle(piece int) error {
 	return err
 }
 
+// flush has everything written that is there, and does not wait for it.
+func (w *behind) flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.age) > 0 {
+		w.leave(w.age[0])
+	}
+}
+
 // close writes what waits. Nobody puts any more.
 func (w *behind) close() {
-	close(w.queue)
+	w.flush()
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.changed.Broadcast()
 	w.done.Wait()
 }

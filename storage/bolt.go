@@ -31,9 +31,9 @@ import (
 const (
 	segmentSize = 256 << 10
 	// enough is the size of a transaction. Each costs two syncs of the disk, which are small change at this size.
-	enough = 16 << 20
+	enough = 8 << 20
 	// mostBuffered bounds the memory of all segments that are not written. A transaction needs as much again at most.
-	mostBuffered = 32 << 20
+	mostBuffered = 24 << 20
 )
 
 var piecesBucket = []byte("pieces")
@@ -50,6 +50,7 @@ func boltOptions() *bbolt.Options {
 // bolt is a place for a torrent in a database of its own.
 type bolt struct {
 	layout Layout
+	name   string // of the file
 	system system
 	db     *database
 	fresh  bool // there was no database, or a damaged one
@@ -75,10 +76,8 @@ type buffered struct {
 type segment struct {
 	data *[]byte
 	// known are the ranges of it that were written, in order and apart from each other. The rest may be in the database.
-	known []extent
+	known extents
 }
-
-type extent struct{ from, to int }
 
 func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *slog.Logger) (*bolt, error) {
 	name := filepath.Join(dir, filepath.FromSlash(boltPath(hash)))
@@ -92,7 +91,7 @@ func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *sl
 		return nil, err
 	}
 	return &bolt{
-		layout: l, system: sys, db: db, fresh: fresh, pieces: map[int]*buffered{},
+		layout: l, name: name, system: sys, db: db, fresh: fresh, pieces: map[int]*buffered{},
 		free: sync.Pool{New: func() any { b := make([]byte, segmentSize); return &b }},
 	}, nil
 }
@@ -109,7 +108,7 @@ func openBoltReader(dir string, l Layout, hash metainfo.Hash) (*bolt, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bolt{layout: l, db: db, pieces: map[int]*buffered{}}, nil
+	return &bolt{layout: l, name: name, db: db, pieces: map[int]*buffered{}}, nil
 }
 
 // span calls do for each segment that has a part of the n bytes of the torrent's data from off on.
@@ -167,7 +166,9 @@ func (p *bolt) put(b []byte, off int64) error {
 		}
 		copy((*s.data)[at:], b[from:to])
 		wasWhole := p.isWhole(piece, in)
-		in.bytes += int64(s.learn(at, at+to-from))
+		var grown int
+		s.known, grown = s.known.with(at, at+to-from)
+		in.bytes += int64(grown)
 		if p.isWhole(piece, in) && !wasWhole {
 			p.whole += len(in.segments) * segmentSize
 		}
@@ -178,36 +179,6 @@ func (p *bolt) put(b []byte, off int64) error {
 func (p *bolt) isWhole(piece int, in *buffered) bool {
 	_, length := p.layout.PieceRange(piece)
 	return in.bytes == length
-}
-
-// learn adds a range to the known ones and returns by how many bytes they grew.
-func (s *segment) learn(from, to int) int {
-	before := 0
-	for _, e := range s.known {
-		before += e.to - e.from
-	}
-	var out []extent
-	added := extent{from, to}
-	for _, e := range s.known {
-		if e.to < added.from || e.from > added.to {
-			out = append(out, e)
-		} else {
-			added = extent{min(e.from, added.from), max(e.to, added.to)}
-		}
-	}
-	out = append(out, added)
-	slices.SortFunc(out, func(a, b extent) int { return a.from - b.from })
-	s.known = out
-	after := 0
-	for _, e := range out {
-		after += e.to - e.from
-	}
-	return after - before
-}
-
-// knows tells whether a range is known in full.
-func (s *segment) knows(from, to int) bool {
-	return slices.ContainsFunc(s.known, func(e extent) bool { return e.from <= from && to <= e.to })
 }
 
 func (p *bolt) read(b []byte, off int64) error {
@@ -250,7 +221,7 @@ func (p *bolt) readBuffered(b []byte, piece, seg, at int) bool {
 			copy(b[from-at:to-at], (*s.data)[from:to])
 		}
 	}
-	return s.knows(at, at+len(b))
+	return s.known.holds(at, at+len(b))
 }
 
 // storedSegment is valid until the transaction ends.
@@ -326,7 +297,7 @@ func (p *bolt) store(tx *bbolt.Tx, flights []flight) error {
 			b.FillPercent = 1 // nothing comes in between
 		}
 		data := (*f.s.data)[:p.segmentLength(f.piece, f.seg)]
-		if !f.s.knows(0, len(data)) {
+		if !f.s.known.holds(0, len(data)) {
 			data = merge(data, f.s.known, b.Get(segmentKey(f.seg)))
 		}
 		if err := b.Put(segmentKey(f.seg), data); err != nil {
@@ -337,7 +308,7 @@ func (p *bolt) store(tx *bbolt.Tx, flights []flight) error {
 }
 
 // merge puts what is known over what was stored, if anything was.
-func merge(data []byte, known []extent, stored []byte) []byte {
+func merge(data []byte, known extents, stored []byte) []byte {
 	out := make([]byte, len(data))
 	copy(out, stored)
 	for _, e := range known {
@@ -379,6 +350,13 @@ func (p *bolt) sync() ([]int, error) {
 		return nil, nil
 	}
 	return []int{0}, nil
+}
+
+func (p *bolt) gone() ([]int, error) {
+	if _, err := os.Lstat(p.name); err != nil {
+		return nil, fmt.Errorf("%w; start again to fetch what it held", err)
+	}
+	return nil, nil
 }
 
 func (p *bolt) close() error { return p.db.close() }

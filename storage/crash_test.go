@@ -384,13 +384,6 @@ func (f *full) write(file *os.File, b []byte, off int64) (int, error) {
 	return f.realSystem.write(file, b, off)
 }
 
-func (f *full) prepare(file *os.File, mapped []byte, off int64) error {
-	if err := f.take(len(mapped)); err != nil {
-		return err
-	}
-	return f.realSystem.prepare(file, mapped, off)
-}
-
 func (f *full) update(db *bbolt.DB, do func(tx *bbolt.Tx) error) error {
 	if err := f.take(diskPage); err != nil {
 		return err

@@ -29,7 +29,7 @@ type files struct {
 	root   *os.Root
 	layout Layout
 	system system
-	mapped bool // the files are mapped into memory
+	mapped bool // the files are read through memory
 
 	mu     sync.Mutex
 	open   map[int]*handle // by index in layout.Files
@@ -40,6 +40,7 @@ type files struct {
 	final  []bool          // of each file: it has its final name
 	dirty  map[int]bool    // files written to since they were synced
 	moved  map[string]bool // directories with new names in them since they were synced
+	anew   map[int]bool    // files that were made although they had pieces that are right: the data is gone
 }
 
 // handle is an open file. It is closed when nobody uses it and it is no longer in files.open.
@@ -61,7 +62,7 @@ func openFiles(dir string, l Layout, right []bool, mapped bool, sys system, want
 		root: root, layout: l, system: sys, mapped: mapped,
 		open: map[int]*handle{}, dirs: map[string]bool{},
 		left: make([]int, len(l.Files)), right: slices.Clone(right), final: make([]bool, len(l.Files)),
-		dirty: map[int]bool{}, moved: map[string]bool{},
+		dirty: map[int]bool{}, moved: map[string]bool{}, anew: map[int]bool{},
 	}
 	for i, file := range l.Files {
 		if sys == nil {
@@ -124,6 +125,9 @@ func (f *files) openFile(i, flags int) (*os.File, error) {
 		}
 	}
 	f.moved[filepath.Dir(name)] = true
+	if f.holds(i) {
+		f.anew[i] = true
+	}
 	return f.root.OpenFile(name, flags, 0o644)
 }
 
@@ -149,7 +153,7 @@ func (f *files) take(i int, create bool) (*handle, error) {
 	}
 	h := &handle{File: file, index: i, users: 1}
 	if f.mapped && f.layout.Files[i].Length > 0 {
-		if h.view, err = newView(file, f.layout.Files[i].Length, f.system); err != nil {
+		if h.view, err = newView(file, f.layout.Files[i].Length); err != nil {
 			return nil, errors.Join(err, file.Close())
 		}
 	}
@@ -215,20 +219,16 @@ func (f *files) write(b []byte, off int64) error {
 			return err
 		}
 		defer f.give(h, true)
-		if h.view == nil {
-			_, err = f.system.write(h.File, b[from:to], at)
-			return err
-		}
-		// Room is made in steps within the piece, so that a file of which only some pieces are wanted stays sparse.
-		file := f.layout.Files[i]
-		start, length := f.layout.PieceRange(int((file.Offset + at) / f.layout.PieceLength))
-		return h.view.write(b[from:to], at, max(0, start-file.Offset), min(file.Length, start+length-file.Offset))
+		_, err = f.system.write(h.File, b[from:to], at)
+		return err
 	})
 }
 
 func (f *files) read(b []byte, off int64) error {
-	clear(b) // padding is zeros
-	return f.span(off, len(b), func(i int, at int64, from, to int) error {
+	told := 0
+	err := f.span(off, len(b), func(i int, at int64, from, to int) error {
+		clear(b[told:from]) // padding is zeros
+		told = to
 		h, err := f.take(i, false)
 		if err != nil {
 			return err
@@ -242,6 +242,8 @@ func (f *files) read(b []byte, off int64) error {
 		}
 		return err
 	})
+	clear(b[told:])
+	return err
 }
 
 // mark gives files whose last piece became right their final name, and takes it from those that have a wrong one.
@@ -266,12 +268,87 @@ func (f *files) mark(piece int, right bool) error {
 	})
 }
 
+// holds tells whether a file has a part in pieces that are right. The caller holds f.mu, except while f is being opened.
+func (f *files) holds(i int) bool {
+	begin, end := f.layout.FilePieces(f.layout.Files[i])
+	return f.left[i] < end-begin
+}
+
+func (f *files) gone() (pieces []int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lost := map[int]bool{}
+	for i, file := range f.layout.Files {
+		if !f.holds(i) {
+			continue
+		}
+		there, err := f.isThere(i)
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			continue
+		}
+		if h := f.open[i]; h != nil {
+			f.forget(h) // of a file without a name
+		}
+		begin, end := f.layout.FilePieces(file)
+		for p := begin; p < end; p++ {
+			if f.right[p] {
+				lost[p] = true
+			}
+		}
+	}
+	clear(f.anew)
+	return slices.Sorted(maps.Keys(lost)), nil
+}
+
+// isThere tells whether a file that has pieces that are right is the one that they were written to, and as long as they
+// make it. The caller holds f.mu.
+func (f *files) isThere(i int) (bool, error) {
+	st, err := f.root.Lstat(f.name(i))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if h := f.open[i]; h != nil {
+		if same, err := f.isNamed(h, f.name(i)); err != nil || !same {
+			return false, err
+		}
+	}
+	file := f.layout.Files[i]
+	begin, end := f.layout.FilePieces(file)
+	for end > begin && !f.right[end-1] {
+		end--
+	}
+	off, n := f.layout.PieceRange(end - 1)
+	return !f.anew[i] && st.Size() >= min(file.Length, off+n-file.Offset), nil
+}
+
+// isNamed tells whether an open file is the one that has the name now.
+func (f *files) isNamed(h *handle, name string) (bool, error) {
+	st, err := f.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	own, err := h.Stat()
+	return err == nil && os.SameFile(st, own), err
+}
+
 // rename gives a file its final name, or takes it away again. The caller holds f.mu.
 func (f *files) rename(i int, final bool) error {
+	before := f.name(i)
 	if h := f.open[i]; h != nil {
+		if same, err := f.isNamed(h, before); err == nil && !same {
+			f.anew[i] = true
+		}
 		f.forget(h)
 	}
-	before := f.name(i)
 	f.final[i] = final
 	after := f.name(i)
 	f.moved[filepath.Dir(before)] = true

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -172,7 +174,7 @@ func TestRecordFollowsTheData(t *testing.T) {
 // What cannot be written is an error of the next write, and of the piece when it is read: once each.
 func TestBehindTellsOfFailures(t *testing.T) {
 	full := errors.New("no space")
-	w := newBehind(func(_ []byte, off int64) error {
+	w := newBehind(Layout{PieceLength: 8, Length: 80}, func(_ []byte, off int64) error {
 		if off == 8 {
 			return full
 		}
@@ -191,5 +193,121 @@ func TestBehindTellsOfFailures(t *testing.T) {
 		if !errors.Is(step.got, step.want) {
 			t.Errorf("step %d: %v, want %v", i, step.got, step.want)
 		}
+	}
+}
+
+// What happens to files behind the back of whoever has them open is found when the data is settled, and only that.
+func TestSettleFindsWhatIsGone(t *testing.T) {
+	for _, kind := range []Kind{KindFile, KindMmap} {
+		for _, c := range []struct {
+			name string
+			harm func(name string) error
+			want []int
+		}{
+			{"nothing", func(string) error { return nil }, nil},
+			{"deleted", os.Remove, []int{1, 2, 3}},
+			{"cut short", func(name string) error { return os.Truncate(name, 5) }, []int{1, 2, 3}},
+			{"longer", func(name string) error { return os.Truncate(name, 1<<20) }, nil}, // another client may have made it so
+			{"another", func(name string) error {
+				return errors.Join(os.WriteFile(name+"2", make([]byte, 100_000), 0o644), os.Rename(name+"2", name))
+			}, []int{1, 2, 3}},
+		} {
+			t.Run(string(kind)+" "+c.name, func(t *testing.T) {
+				info, l, data := shape(t, 32<<10, 32<<10, 100_000, 70_000) // pieces 0; 1 to 4; 4 to 6
+				dir := fastDir(t)
+				s, tor := openStore(t, kind, dir, info)
+				for _, p := range []int{0, 1, 2, 3} {
+					if err := writePiece(tor, info, data, p); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := c.harm(filepath.Join(dir, filepath.FromSlash(l.Files[1].Path)+partSuffix)); err != nil {
+					t.Fatal(err)
+				}
+				gone, err := Settle(s, metainfo.Hash{9})
+				if err != nil || !slices.Equal(gone, c.want) {
+					t.Errorf("gone: %v, %v; want %v", gone, err, c.want)
+				}
+				for p := range 4 {
+					if got := tor.Piece(info.Piece(p)).Completion().Complete; got == slices.Contains(gone, p) {
+						t.Errorf("piece %d: complete %v", p, got)
+					}
+				}
+				for p := range l.Pieces() { // and all can be had again
+					if err := writePiece(tor, info, data, p); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if gone, err := Settle(s, metainfo.Hash{9}); err != nil || len(gone) > 0 {
+					t.Errorf("in the end %v are gone, %v", gone, err)
+				}
+				closeStore(t, s, tor)
+				if c.name == "longer" {
+					return // the next start looks at it
+				}
+				if r, err := (Stored{kind, dir, metainfo.Hash{9}, l}).Check(t.Context(), nil); err != nil || !r.Complete() {
+					t.Errorf("%+v, %v", r, err)
+				}
+			})
+		}
+	}
+}
+
+// Blocks leave memory in chunks, whatever their order; what is not whole leaves when its piece is read, or when many pieces
+// are begun, so that memory is bounded.
+func TestBehindWritesChunks(t *testing.T) {
+	const block = 16 << 10
+	l := Layout{PieceLength: 1 << 20, Length: 100 << 20}
+	var mu sync.Mutex
+	var writes []extent
+	w := newBehind(l, func(b []byte, off int64) error {
+		mu.Lock()
+		defer mu.Unlock()
+		writes = append(writes, extent{int(off), int(off) + len(b)})
+		return nil
+	})
+	put := func(piece, n int) {
+		if err := w.put(piece, make([]byte, block), int64(piece)<<20+int64(n*block)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	taken := func() []extent {
+		mu.Lock()
+		defer mu.Unlock()
+		defer func() { writes = nil }()
+		slices.SortFunc(writes, func(a, b extent) int { return a.from - b.from })
+		return writes
+	}
+	for _, n := range rand.Perm(64) {
+		put(3, n)
+	}
+	if err := w.settle(3); err != nil {
+		t.Fatal(err)
+	}
+	begin := 3 << 20
+	if got := taken(); len(got) != 4 || got[0] != (extent{begin, begin + chunkSize}) || got[3].to != begin+1<<20 {
+		t.Errorf("a whole piece was written as %v", got)
+	}
+	put(5, 1)
+	put(5, 2)
+	put(5, 9)
+	if err := w.settle(5); err != nil {
+		t.Fatal(err)
+	}
+	begin = 5 << 20
+	if got := taken(); !slices.Equal(got, []extent{{begin + block, begin + 3*block}, {begin + 9*block, begin + 10*block}}) {
+		t.Errorf("parts of a piece were written as %v", got)
+	}
+	for piece := range 100 {
+		put(piece, 0)
+	}
+	w.mu.Lock()
+	if w.held > maxBehind/chunkSize {
+		t.Errorf("%d chunks in memory", w.held)
+	}
+	w.mu.Unlock()
+	w.close()
+	if got := taken(); len(got) != 100 {
+		t.Errorf("%d of 100 pieces' blocks were written", len(got))
 	}
 }

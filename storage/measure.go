@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
-	"strings"
-	"sync"
-	"syscall"
+	"slices"
 	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
+	"golang.org/x/sync/errgroup"
 )
 
 // BenchCase is one measurement.
@@ -30,11 +26,31 @@ type BenchCase struct {
 // BenchResult is what a case took. The disk is synced at the end of writing, which counts.
 type BenchResult struct {
 	BenchCase
-	WriteMBs    float64 `json:"write_mb_s"` // 10^6 bytes a second
-	ReadMBs     float64 `json:"read_mb_s"`
-	CPUPerGB    float64 `json:"cpu_s_per_gb"` // of writing and reading 10^9 bytes, user and system
-	AllocBytes  uint64  `json:"alloc_bytes"`
-	PeakAnonMiB float64 `json:"peak_anon_mib"` // memory that is not a file's, beyond what there was before
+	WriteMBs float64 `json:"write_mb_s"` // 10^6 bytes a second
+	ReadMBs  float64 `json:"read_mb_s"`
+	Usage            // of writing and reading
+}
+
+// Median is the result of several of the same case, each figure by itself. There is at least one.
+func Median(results []BenchResult) BenchResult {
+	of := func(get func(BenchResult) float64) float64 {
+		var x []float64
+		for _, r := range results {
+			x = append(x, get(r))
+		}
+		slices.Sort(x)
+		return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+	}
+	return BenchResult{
+		BenchCase: results[0].BenchCase,
+		WriteMBs:  of(func(r BenchResult) float64 { return r.WriteMBs }),
+		ReadMBs:   of(func(r BenchResult) float64 { return r.ReadMBs }),
+		Usage: Usage{
+			CPUPerGB:    of(func(r BenchResult) float64 { return r.CPUPerGB }),
+			AllocBytes:  uint64(of(func(r BenchResult) float64 { return float64(r.AllocBytes) })),
+			PeakAnonMiB: of(func(r BenchResult) float64 { return r.PeakAnonMiB }),
+		},
+	}
 }
 
 // BenchCases are all cases with that many bytes each. Cases that are to be compared stand side by side.
@@ -78,9 +94,8 @@ func Measure(ctx context.Context, c BenchCase, dir string) (r BenchResult, err e
 	if err != nil {
 		return r, err
 	}
-	runtime.GC()
-	mem := watchMemory()
-	cpu, start, allocs := cpuSeconds(), time.Now(), allocated()
+	meter := StartMeter()
+	start := time.Now()
 	b := make([]byte, benchBlock)
 	for i := range b {
 		b[i] = byte(i * 7)
@@ -107,9 +122,7 @@ func Measure(ctx context.Context, c BenchCase, dir string) (r BenchResult, err e
 		err = each(func(p int, off int64) error { return m.read(p, b, off) }, func(int) error { return nil })
 	}
 	read := time.Since(start)
-	r.CPUPerGB = (cpuSeconds() - cpu) / (float64(c.Bytes) / 1e9)
-	r.AllocBytes = allocated() - allocs
-	r.PeakAnonMiB = mem()
+	r.Usage = meter.Stop(c.Bytes)
 	r.WriteMBs = float64(c.Bytes) / 1e6 / written.Seconds()
 	r.ReadMBs = float64(c.Bytes) / 1e6 / read.Seconds()
 	return r, errors.Join(err, m.close())
@@ -150,9 +163,10 @@ func (p *plain) close() error { return p.f.Close() }
 
 // backed is a backend.
 type backed struct {
-	store Store
-	t     *torrent
-	piece int64
+	store  Store
+	t      *torrent
+	piece  int64
+	checks errgroup.Group // of pieces that are written, hashing excluded
 }
 
 func newBacked(_ context.Context, kind Kind, dir string, c BenchCase) (*backed, error) {
@@ -166,11 +180,13 @@ func newBacked(_ context.Context, kind Kind, dir string, c BenchCase) (*backed, 
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.(*store).open(l, metainfo.Hash{1})
+	t, err := s.(*store).openData(l, metainfo.Hash{1})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &backed{s, t, c.PieceLength}, nil
+	m := &backed{store: s, t: t, piece: c.PieceLength}
+	m.checks.SetLimit(2) // as many as the engine has for a torrent
+	return m, nil
 }
 
 func (m *backed) at(p int) piece { return piece{m.t, p, int64(p) * m.piece} }
@@ -179,73 +195,23 @@ func (m *backed) write(p int, b []byte, off int64) error {
 	return err
 }
 
-// done lets the next piece begin while the last blocks of this one are on their way, as peers do.
-func (m *backed) done(p int) error { return m.at(p).MarkComplete() }
-func (m *backed) sync() error {
-	for p := range m.t.layout.Pieces() {
+// done lets the next piece begin while this one is written and checked, as the engine does.
+func (m *backed) done(p int) error {
+	m.checks.Go(func() error {
 		if err := m.t.writer.settle(p); err != nil {
 			return err
 		}
-	}
-	return m.t.sync()
+		return m.at(p).MarkComplete()
+	})
+	return nil
 }
+
+func (m *backed) sync() error { return errors.Join(m.checks.Wait(), m.t.sync()) }
 func (m *backed) read(p int, b []byte, off int64) error {
 	_, err := m.at(p).ReadAt(b, off)
 	return err
 }
 func (m *backed) close() error { return errors.Join(m.t.close(), m.store.Close()) }
-
-func cpuSeconds() float64 {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
-}
-
-func allocated() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.TotalAlloc
-}
-
-// watchMemory looks at the process's anonymous memory until the returned function is called, which says by how many MiB
-// it grew at most. Where the system does not tell, that is 0.
-func watchMemory() func() float64 {
-	now := func() int64 {
-		f, err := os.Open("/proc/self/status")
-		if err != nil {
-			return 0
-		}
-		defer f.Close()
-		b, _ := io.ReadAll(f)
-		_, rest, _ := strings.Cut(string(b), "RssAnon:")
-		kb, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-		n, _ := strconv.ParseInt(kb, 10, 64)
-		return n
-	}
-	before := now()
-	peak := before
-	stop := make(chan struct{})
-	var done sync.WaitGroup
-	done.Go(func() {
-		tick := time.NewTicker(2 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-				peak = max(peak, now())
-			}
-		}
-	})
-	return func() float64 {
-		close(stop)
-		done.Wait()
-		return float64(peak-before) / 1024
-	}
-}
 
 // String is for tables.
 func (c BenchCase) String() string {

@@ -325,21 +325,26 @@ func (r *record) get(hash metainfo.Hash, piece int) engine.Completion {
 	return engine.Completion{Ok: t.known[piece], Complete: t.right[piece]}
 }
 
-// set notes that a piece was checked. That one is wrong goes to disk at once, that it is right with checkpoint.
-func (r *record) set(hash metainfo.Hash, piece int, right bool) error {
+// set notes that pieces were checked. That they are wrong goes to disk at once, that they are right with checkpoint.
+func (r *record) set(hash metainfo.Hash, right bool, pieces ...int) error {
 	r.mu.Lock()
 	t := r.torrents[hash]
 	if t == nil {
 		r.mu.Unlock()
 		return nil
 	}
-	t.known[piece], t.right[piece] = true, right
-	taken := t.saved[piece] && !right
+	var taken []int
+	for _, p := range pieces {
+		t.known[p], t.right[p] = true, right
+		if t.saved[p] && !right {
+			taken = append(taken, p)
+		}
+	}
 	r.mu.Unlock()
-	if !taken {
+	if len(taken) == 0 {
 		return nil
 	}
-	return r.save(hash, []int{piece}, nil)
+	return r.save(hash, taken, nil)
 }
 
 // checkpoint is told that the data of these pieces is on disk, and which files have changed. It takes the files away

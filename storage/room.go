@@ -15,7 +15,7 @@ func IsFull(err error) bool {
 
 // roomWanted is what must fit on the disk before a download goes on that has stopped for want of room: blocks that wait,
 // and the record.
-const roomWanted = 2 * maxBehind * 16 << 10
+const roomWanted = 2 * maxBehind
 
 // HasRoom tells whether there is room again on the disk of a store from Open. It tries: free blocks that the system
 // counts may be kept for others. What it needs is given back at once.

@@ -164,7 +164,7 @@ func TestRecord(t *testing.T) {
 			changed := map[int]bool{0: true, 1: true}
 			for p := range 4 {
 				// A file is not vouched for before all of its pieces were checked.
-				if err := errors.Join(r.set(hash, p, p != 3), r.checkpoint(hash, []int{p}, changed)); err != nil {
+				if err := errors.Join(r.set(hash, p != 3, p), r.checkpoint(hash, []int{p}, changed)); err != nil {
 					t.Fatal(err)
 				}
 				if want := []int{2, 1, 1, 0}[p]; len(changed) != want {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/anacrolix/torrent/metainfo"
 	engine "github.com/anacrolix/torrent/storage"
@@ -72,7 +73,7 @@ func Open(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error
 	if err != nil {
 		return nil, err
 	}
-	return &store{dir: dir, kind: kind, record: rec, log: log, options: o}, nil
+	return &store{dir: dir, kind: kind, record: rec, log: log, options: o, open: map[metainfo.Hash]*torrent{}}, nil
 }
 
 type store struct {
@@ -81,6 +82,9 @@ type store struct {
 	record  *record
 	log     *slog.Logger
 	options options
+
+	mu   sync.Mutex
+	open map[metainfo.Hash]*torrent
 }
 
 func (s *store) Close() error { return s.record.close() }
@@ -91,14 +95,24 @@ func (s *store) OpenTorrent(_ context.Context, info *metainfo.Info, hash metainf
 	if err != nil {
 		return engine.TorrentImpl{}, err
 	}
-	t, err := s.open(l, hash)
+	t, err := s.openData(l, hash)
 	if err != nil {
 		return engine.TorrentImpl{}, fmt.Errorf("open the data of %s: %w", l.Name, err)
 	}
-	return t.impl(), nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[hash] = t
+	impl := t.impl()
+	impl.Close = func() error {
+		s.mu.Lock()
+		delete(s.open, hash)
+		s.mu.Unlock()
+		return t.close()
+	}
+	return impl, nil
 }
 
-func (s *store) open(l Layout, hash metainfo.Hash) (*torrent, error) {
+func (s *store) openData(l Layout, hash metainfo.Hash) (*torrent, error) {
 	log, sys := s.log, s.options.system
 	var data place
 	fresh := false

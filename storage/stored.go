@@ -162,7 +162,7 @@ func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progre
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	t, err := st.(*store).open(s.Layout, s.Hash)
+	t, err := st.(*store).openData(s.Layout, s.Hash)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,6 @@ import (
 // disk. Tests put one in its place whose disk is full, or forgets what was not synced.
 type system interface {
 	write(f *os.File, b []byte, off int64) (int, error)
-	// prepare makes room for a part of a mapped file, so that storing into it cannot fail.
-	prepare(f *os.File, mapped []byte, off int64) error
 	sync(f *os.File) error
 	// syncAll syncs the file system that f is on, or says that it cannot (errors.ErrUnsupported).
 	syncAll(f *os.File) error
@@ -23,7 +21,6 @@ type system interface {
 type realSystem struct{}
 
 func (realSystem) write(f *os.File, b []byte, off int64) (int, error)     { return f.WriteAt(b, off) }
-func (realSystem) prepare(f *os.File, mapped []byte, off int64) error     { return prepare(f, mapped, off) }
 func (realSystem) sync(f *os.File) error                                  { return f.Sync() }
 func (realSystem) syncAll(f *os.File) error                               { return syncFileSystem(f) }
 func (realSystem) update(db *bbolt.DB, do func(tx *bbolt.Tx) error) error { return db.Update(do) }

@@ -14,8 +14,8 @@ import (
 
 // How a block gets to disk, and a piece into the record, with every backend:
 //
-//  1. WriteAt leaves it to the writer.                                                  (concurrent calls)
-//  2. The writer puts it into its place.                                                (one goroutine)
+//  1. WriteAt leaves it to the writer, in memory.                                       (concurrent calls)
+//  2. The writer puts it into its place, with its neighbours.                           (one goroutine)
 //  3. ReadAt, with which the engine hashes a piece, waits for the piece's blocks.       (concurrent calls)
 //  4. MarkComplete notes that a piece is right.                                         (concurrent calls)
 //  5. Every few seconds what was written since is synced, then the record is told of
@@ -39,6 +39,9 @@ type place interface {
 	// sync brings to disk what was written before, and returns which files have changed since the last sync that
 	// succeeded, as the record counts them.
 	sync() (changed []int, err error)
+	// gone returns the pieces that were right and are not there any more. What could only be repaired by opening the
+	// place again is an error.
+	gone() ([]int, error)
 	close() error
 }
 
@@ -73,7 +76,7 @@ func newTorrent(l Layout, hash metainfo.Hash, p place, rec *record, right []bool
 		t.changed[i] = true
 	}
 	if rec != nil {
-		t.writer = newBehind(p.write)
+		t.writer = newBehind(l, p.write)
 		t.synced.Go(t.syncLoop)
 	}
 	return t
@@ -96,6 +99,7 @@ func (t *torrent) syncLoop() {
 				t.log.Warn("data not synced to disk; it is tried again", "torrent", t.layout.Name, "error", err)
 				t.writer.fail(err)
 			}
+			t.writer.flush() // of pieces that do not go on; the next sync has them
 		case <-t.stop:
 			return
 		}
@@ -169,7 +173,7 @@ func (t *torrent) missed(index int, err error) {
 // recordWrong takes a piece out of the record. If that fails, say because the disk is full, the next sync does it, before
 // the record vouches for any file again.
 func (t *torrent) recordWrong(piece int) error {
-	err := t.record.set(t.hash, piece, false)
+	err := t.record.set(t.hash, false, piece)
 	if err != nil {
 		t.mu.Lock()
 		t.ready = append(t.ready, piece)
@@ -228,7 +232,7 @@ func (p piece) MarkComplete() error {
 	if p.torrent.record == nil {
 		return nil
 	}
-	if err := p.torrent.record.set(p.torrent.hash, p.index, true); err != nil {
+	if err := p.torrent.record.set(p.torrent.hash, true, p.index); err != nil {
 		return err
 	}
 	return p.torrent.mark(p.index, true)

@@ -41,7 +41,9 @@ type LinkChange struct {
 	// QueueBytes and QueueTime are one property: setting one of them resets the other.
 	QueueBytes *int           `json:"queue_bytes,omitempty"`
 	QueueTime  *time.Duration `json:"queue_time,omitempty"`
-	Down       *bool          `json:"down,omitempty"`
+	// MTU in bytes of SCION packet that the link carries, whatever it announces; 0: all.
+	MTU  *int  `json:"mtu,omitempty"`
+	Down *bool `json:"down,omitempty"`
 }
 
 // Apply changes a configuration as the link would be.
@@ -50,6 +52,7 @@ func (c LinkChange) Apply(to *linkemu.Config) {
 	set(&to.Delay, c.Delay)
 	set(&to.Jitter, c.Jitter)
 	set(&to.Loss, c.Loss)
+	set(&to.MTU, c.MTU)
 	set(&to.Down, c.Down)
 	if c.QueueBytes != nil || c.QueueTime != nil {
 		to.QueueBytes, to.QueueTime = 0, 0

@@ -13,6 +13,8 @@ const (
 	hopBytes      = 12 // hop field, one an AS and segment
 	quicBytes     = 35 // short header, packet number, AEAD tag, STREAM frame header, a share of control frames
 	quicPacketMax = 1452
+	ipUDPBytes    = 28    // IPv4 and UDP
+	tcpBytes      = 52    // IPv4, TCP, and its time stamps (RFC 7323)
 	blockBytes    = 16384 // BitTorrent's block; a piece message adds 13 bytes to it (BEP 3)
 	messageBytes  = 13
 )
@@ -70,4 +72,30 @@ func PathHeader(t Topology, interfaces []pathsel.Interface) (int, error) {
 func PayloadShare(mtu, header int) float64 {
 	quic := min(mtu-header, quicPacketMax)
 	return float64(quic-quicBytes) / float64(quic+header) * blockBytes / (blockBytes + messageBytes)
+}
+
+// QUICShare is the same for QUIC on IP, with IP packets of the MTU.
+func QUICShare(mtu int) float64 { return PayloadShare(mtu, ipUDPBytes) }
+
+// TCPShare is the same for TCP.
+func TCPShare(mtu int) float64 {
+	return float64(mtu-tcpBytes) / float64(mtu) * blockBytes / (blockBytes + messageBytes)
+}
+
+// Both protocols acknowledge every second packet (RFC 9000, section 13.2.2; RFC 5681, section 4.2).
+const packetsPerAck = 2
+
+// AckLoad is what acknowledgements take on the way back, in bits for each bit of payload, for full packets of the MTU with
+// that header before QUIC's.
+func AckLoad(mtu, header int) float64 {
+	payload := float64(min(mtu-header, quicPacketMax)-quicBytes) * blockBytes / (blockBytes + messageBytes)
+	return float64(header+quicBytes) / (packetsPerAck * payload)
+}
+
+// QUICAckLoad is the same for QUIC on IP.
+func QUICAckLoad(mtu int) float64 { return AckLoad(mtu, ipUDPBytes) }
+
+// TCPAckLoad is the same for TCP.
+func TCPAckLoad(mtu int) float64 {
+	return tcpBytes / (packetsPerAck * float64(mtu-tcpBytes) * blockBytes / (blockBytes + messageBytes))
 }

@@ -39,6 +39,8 @@ type Options struct {
 	// RouterCommand is the border router to run instead of scionproto's: a program and its first arguments.
 	// "--config" and the name of a configuration file for scionproto's router are put behind them.
 	RouterCommand []string
+	// RoutersOf are exceptions from it; of several for one router the last counts.
+	RoutersOf []RouterOf
 	// Subnet of 127.0.0.0/8 to use; by default a free /24, the same for the same Dir if possible.
 	Subnet netip.Prefix
 	// BFD is the interval between the packets with which neighbouring routers watch a link: three
@@ -50,12 +52,22 @@ type Options struct {
 	// PathLifetime is how long paths are valid after their beacon: multiples of 5 min 37.5 s up to 24 h,
 	// rounded down. 0: 6 h.
 	PathLifetime time.Duration
+	// LinksOnly leaves SCION out: no routers and no control services, only the links, for hosts on IP (Network.IP).
+	LinksOnly bool
 	// Timeout is how long Start waits for all paths. 0: 60 s and a second more for each AS.
 	Timeout time.Duration
 	// Progress is told how far Start is, from Start's goroutine; may be nil.
 	Progress func(Progress) `json:"-"`
 	// Log gets the testbed's own log; nil discards it.
 	Log *slog.Logger `json:"-"`
+}
+
+// RouterOf names the command of some routers of a network.
+type RouterOf struct {
+	// Interface is one of the router's; with ID 0 all routers of the AS are meant.
+	Interface pathsel.Interface
+	// Command is as [Options.RouterCommand]; empty: scionproto's router.
+	Command []string
 }
 
 // Progress is how far a starting network is.
@@ -116,9 +128,12 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 	if err := checkOptions(&opts); err != nil {
 		return nil, err
 	}
-	bin, err := findPrograms(opts.SCIONBin)
-	if err != nil {
-		return nil, err
+	var bin programs
+	var err error
+	if !opts.LinksOnly {
+		if bin, err = findPrograms(opts.SCIONBin); err != nil {
+			return nil, err
+		}
 	}
 	dir, err := filepath.Abs(opts.Dir)
 	if err != nil {
@@ -185,6 +200,9 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	if n.plan, n.claims, err = claimPlan(n.opts.Topology, n.dir, n.opts.Subnet); err != nil {
 		return err
 	}
+	if n.opts.LinksOnly {
+		return n.startLinks()
+	}
 	g := generator{dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime, pki: bin.pki}
 	for _, s := range surveys(n.opts.Topology, n.plan.ases) {
 		g.segments += s.want
@@ -200,11 +218,11 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.opts.Timeout)
 	defer cancel()
-	router := n.opts.RouterCommand
-	if len(router) == 0 {
-		router = []string{bin.router}
+	commands, err := n.routerCommands(bin.router)
+	if err != nil {
+		return err
 	}
-	if err := n.startRouters(router); err != nil {
+	if err := n.startRouters(commands); err != nil {
 		return err
 	}
 	if !n.opts.NoBFD {
@@ -249,7 +267,40 @@ func (n *Network) startLinks() error {
 	return nil
 }
 
-func (n *Network) startRouters(command []string) error {
+// routerKey is an AS and the name of a router of it.
+type routerKey struct {
+	ia   pathsel.IA
+	name string
+}
+
+// routerCommands says how each router is run.
+func (n *Network) routerCommands(stock string) (map[routerKey][]string, error) {
+	orStock := func(command []string) []string {
+		if len(command) == 0 {
+			return []string{stock}
+		}
+		return command
+	}
+	commands := map[routerKey][]string{}
+	used := make([]bool, len(n.opts.RoutersOf))
+	for _, a := range n.plan.ases {
+		for _, r := range a.routers {
+			k := routerKey{a.IA, r.name}
+			commands[k] = orStock(n.opts.RouterCommand)
+			for i, of := range n.opts.RoutersOf {
+				if of.Interface.IA == a.IA && (of.Interface.ID == 0 || r.has(of.Interface.ID)) {
+					commands[k], used[i] = orStock(of.Command), true
+				}
+			}
+		}
+	}
+	if i := slices.Index(used, false); i >= 0 {
+		return nil, fmt.Errorf("no router of topology %s is at %s", n.opts.Topology.Name, n.opts.RoutersOf[i].Interface)
+	}
+	return commands, nil
+}
+
+func (n *Network) startRouters(commands map[routerKey][]string) error {
 	logs := n.logDir()
 	if err := os.RemoveAll(logs); err != nil {
 		return fmt.Errorf("remove old logs: %w", err)
@@ -265,7 +316,7 @@ func (n *Network) startRouters(command []string) error {
 	n.died = make(chan *process, count)
 	for _, a := range n.plan.ases {
 		for _, r := range a.routers {
-			if err := n.startProcess(a, r.name, command); err != nil {
+			if err := n.startProcess(a, r.name, commands[routerKey{a.IA, r.name}]); err != nil {
 				return err
 			}
 		}

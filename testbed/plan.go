@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/scionproto/scion/pkg/addr"
@@ -159,6 +160,10 @@ func (a *asPlan) router(letter string, listen func(netip.Addr) (netip.AddrPort, 
 	}
 	a.routers = append(a.routers, r)
 	return &a.routers[len(a.routers)-1], nil
+}
+
+func (r *routerPlan) has(interfaceID uint64) bool {
+	return slices.ContainsFunc(r.interfaces, func(i interfacePlan) bool { return i.id == interfaceID })
 }
 
 // roles names the two ends of a link the way topology.json does.

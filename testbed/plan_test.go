@@ -1,10 +1,13 @@
 package testbed
 
 import (
+	"fmt"
 	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
+
+	"braid/pathsel"
 )
 
 func load(t *testing.T, name string) Topology {
@@ -128,5 +131,43 @@ func TestClaims(t *testing.T) {
 	_, _, err = claimPlan(topo, "/some/dir", two.subnet)
 	if err == nil || !strings.Contains(err.Error(), "udp "+at.String()+", wanted by the router br-1 of 1-ff00:0:111, is in use") || !strings.Contains(err.Error(), "--subnet") {
 		t.Errorf("a port in use: error %v", err)
+	}
+}
+
+func TestRouterCommands(t *testing.T) {
+	topology := load(t, "two-paths")
+	p, err := makePlan(topology, netip.MustParsePrefix("127.99.0.0/24"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := topology.ASes[0].IA, topology.ASes[1].IA
+	at := func(ia pathsel.IA, id uint64, command ...string) RouterOf {
+		return RouterOf{pathsel.Interface{IA: ia, ID: id}, command}
+	}
+	for _, tt := range []struct {
+		all  []string
+		of   []RouterOf
+		want string // of a's routers, then b's
+		err  string
+	}{
+		{nil, nil, "[[stock] [stock] [stock] [stock]]", ""},
+		{[]string{"mine", "-v"}, nil, "[[mine -v] [mine -v] [mine -v] [mine -v]]", ""},
+		{nil, []RouterOf{at(a, 0, "fast"), at(a, 2), at(b, 1, "fast")}, "[[fast] [stock] [fast] [stock]]", ""},
+		{[]string{"fast"}, []RouterOf{at(a, 2), at(a, 0, "x")}, "[[x] [x] [fast] [fast]]", ""},
+		{nil, []RouterOf{at(a, 7, "fast")}, "", "no router of topology two-paths is at 1-ff00:0:110#7"},
+		{nil, []RouterOf{at(9, 0, "fast")}, "", "no router of topology two-paths"},
+	} {
+		n := Network{opts: Options{Topology: topology, RouterCommand: tt.all, RoutersOf: tt.of}, plan: p}
+		got, err := n.routerCommands("stock")
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%+v: error %v, want one with %q", tt.of, err, tt.err)
+			}
+			continue
+		}
+		list := [][]string{got[routerKey{a, "br-1"}], got[routerKey{a, "br-2"}], got[routerKey{b, "br-1"}], got[routerKey{b, "br-2"}]}
+		if err != nil || fmt.Sprint(list) != tt.want {
+			t.Errorf("%+v: %v, %v; want %s", tt.of, list, err, tt.want)
+		}
 	}
 }

@@ -71,7 +71,7 @@ func NewLauncher() *Launcher {
 
 // Start starts the command on the launcher's thread.
 func (l *Launcher) Start(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = dieWithParent()
+	cmd.SysProcAttr = dieWithParent(cmd.SysProcAttr)
 	result := make(chan error)
 	l.starts <- func() { result <- cmd.Start() }
 	return <-result

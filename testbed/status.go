@@ -95,7 +95,10 @@ type LinkEndStatus struct {
 // Status looks at processes, links and, if wanted, paths. Counting them asks all control services as
 // hosts would, which in a network of many ASes takes many seconds.
 func (n *Network) Status(ctx context.Context, paths bool) Status {
-	seen, _ := n.routerStates(ctx)
+	var seen map[pathsel.Interface]interfaceState
+	if !n.opts.LinksOnly {
+		seen, _ = n.routerStates(ctx)
+	}
 	s := n.status(seen)
 	if paths {
 		s.Pairs = n.pairs(ctx, seen)
@@ -164,7 +167,7 @@ func (n *Network) endStatus(e LinkEnd, c linkemu.Config, k linkemu.Counters, see
 			st.Router = r.name
 		}
 	}
-	if n.opts.NoBFD {
+	if n.opts.NoBFD || n.opts.LinksOnly {
 		st.State = "unwatched"
 	} else if is, ok := seen[e.Interface]; ok {
 		st.State, st.BFDTransitions = is.state, is.transitions

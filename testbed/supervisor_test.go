@@ -21,6 +21,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if ran, err := asHost(os.Args[1:]); err != nil {
+		slog.Error("host", "err", err)
+		os.Exit(1)
+	} else if ran {
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 

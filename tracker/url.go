@@ -17,12 +17,13 @@ import (
 )
 
 // URL is an announce URL that was checked. A tracker on IP is reached by its host name or address, one on
-// SCION by Addr.
+// SCION by Addr, or by a name for which scionnet.Names has addresses.
 type URL struct {
 	text  string
 	scion bool
-	addr  scionnet.Addr
-	path  string // with the query; of scion:// only
+	addr  scionnet.Addr // with a name only the port
+	name  string        // of scion:// only
+	path  string        // with the query; of scion:// only
 }
 
 // maxURL bounds an announce URL in bytes: torrents and magnet links come from strangers.
@@ -32,8 +33,9 @@ const maxURL = 2048
 const defaultSCIONPort = 80
 
 // ParseURL reads an announce URL: http, https and udp for trackers on IP; for trackers on SCION either
-// scion://1-ff00:0:110,[127.0.0.1]:8080/announce or http://scion4-1-ff00-0-110_127-0-0-1:8080/announce, in
-// which the host is one that every URL parser takes (scion6-… for an IPv6 host, with dashes for colons).
+// scion://1-ff00:0:110,[127.0.0.1]:8080/announce, scion://tracker.example:8080/announce with a name, or
+// http://scion4-1-ff00-0-110_127-0-0-1:8080/announce, in which the host is one that every URL parser takes (scion6-…
+// for an IPv6 host, with dashes for colons).
 func ParseURL(s string) (URL, error) {
 	u, err := parseURL(s)
 	if err != nil {
@@ -52,14 +54,14 @@ func parseURL(s string) (URL, error) {
 		if !strings.Contains(host[strings.LastIndex(host, "]")+1:], ":") {
 			host += ":" + strconv.Itoa(defaultSCIONPort)
 		}
-		a, err := scionnet.ParseAddr(host)
+		a, name, err := parseSCION(host)
 		if err != nil {
 			return URL{}, err
 		}
 		if strings.ContainsAny(path, "# \r\n\t") {
 			return URL{}, errors.New("the path has a character that needs an escape")
 		}
-		return URL{text: s, scion: true, addr: a, path: path}, nil
+		return URL{text: s, scion: true, addr: a, name: name, path: path}, nil
 	}
 	u, err := url.Parse(s)
 	if err != nil {
@@ -73,13 +75,11 @@ func parseURL(s string) (URL, error) {
 	if u.Hostname() == "" {
 		return URL{}, errors.New("the host is missing")
 	}
-	port := defaultSCIONPort
+	port := uint16(defaultSCIONPort)
 	if p := u.Port(); p != "" {
-		n, err := strconv.ParseUint(p, 10, 16)
-		if err != nil || n == 0 {
-			return URL{}, fmt.Errorf("port %q: want a number from 1 to 65535", p)
+		if port, err = parsePort(p); err != nil {
+			return URL{}, err
 		}
-		port = int(n)
 	} else if u.Scheme == "udp" {
 		return URL{}, errors.New("the port is missing: udp has no default")
 	}
@@ -93,8 +93,29 @@ func parseURL(s string) (URL, error) {
 	if err != nil {
 		return URL{}, err
 	}
-	a.Port = uint16(port)
+	a.Port = port
 	return URL{text: s, scion: true, addr: a}, nil
+}
+
+func parsePort(s string) (uint16, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("port %q: want a number from 1 to 65535", s)
+	}
+	return uint16(n), nil
+}
+
+// parseSCION reads what stands between scion:// and the path, with a port: an address, or the name of a host.
+func parseSCION(s string) (a scionnet.Addr, name string, err error) {
+	host, port, ok := strings.Cut(s, ":")
+	if strings.Contains(s, ",") || !ok || !scionnet.IsName(host) {
+		a, err = scionnet.ParseAddr(s)
+		return a, "", err
+	}
+	if a.Port, err = parsePort(port); err != nil {
+		return a, "", err
+	}
+	return a, host, nil
 }
 
 // parseSCIONHost reads scion4-1-ff00-0-110_127-0-0-1: the family, the ISD-AS with dashes for colons, and
@@ -125,8 +146,11 @@ func parseSCIONHost(s string) (scionnet.Addr, error) {
 // String is the URL as it was given.
 func (u URL) String() string { return u.text }
 
-// SCION is the tracker's address if it is reached over SCION.
+// SCION is the tracker's address if it is reached over SCION. Where Name is not empty only its port is known.
 func (u URL) SCION() (scionnet.Addr, bool) { return u.addr, u.scion }
+
+// Name is the name of a tracker on SCION whose address is to be looked up.
+func (u URL) Name() string { return u.name }
 
 // Scheme is http, https, udp or scion.
 func (u URL) Scheme() string {
@@ -142,7 +166,11 @@ func (u URL) Request(query string) (*url.URL, error) {
 	text := u.text
 	switch {
 	case u.scion && strings.HasPrefix(text, "scion:"):
-		text = "https://" + hostName(u.addr) + "/" + u.path
+		host := hostName(u.addr)
+		if u.name != "" {
+			host = u.name + ":" + strconv.Itoa(int(u.addr.Port))
+		}
+		text = "https://" + host + "/" + u.path
 	case u.scion:
 		text = "https" + text[len("http"):]
 	}

@@ -1,6 +1,9 @@
 package tracker
 
-import "testing"
+import (
+	"strconv"
+	"testing"
+)
 
 func TestParseURL(t *testing.T) {
 	for _, tt := range []struct {
@@ -18,6 +21,12 @@ func TestParseURL(t *testing.T) {
 		{"http://scion4-1-ff00-0-110_127-0-0-1:8080/announce", true, "1-ff00:0:110,[127.0.0.1]:8080"},
 		{"http://scion4-64-559_10-0-0-1/announce", true, "64-559,[10.0.0.1]:80"},
 		{"http://scion6-1-ff00-0-110_fd00--1:81/announce", true, "1-ff00:0:110,[fd00::1]:81"},
+		{"scion://tracker.example:8080/announce", true, "tracker.example:8080"},
+		{"scion://tracker", true, "tracker:80"},
+		{"scion://tracker.example:0/announce", false, ""},
+		{"scion://10.0.0.1:80/announce", false, ""},
+		{"scion://tra cker:80/announce", false, ""},
+		{"scion://user@tracker:80/announce", false, ""},
 		{"", false, ""},
 		{"tracker.example/announce", false, ""},
 		{"ftp://tracker.example/", false, ""},
@@ -39,7 +48,11 @@ func TestParseURL(t *testing.T) {
 			continue
 		}
 		a, isSCION := u.SCION()
-		if isSCION != (tt.scion != "") || isSCION && a.String() != tt.scion {
+		where := a.String()
+		if u.Name() != "" {
+			where = u.Name() + ":" + strconv.Itoa(int(a.Port))
+		}
+		if isSCION != (tt.scion != "") || isSCION && where != tt.scion {
 			t.Errorf("ParseURL(%q): SCION address %v, %v; want %q", tt.in, a, isSCION, tt.scion)
 		}
 		if tt.ok && u.String() != tt.in {
@@ -55,6 +68,8 @@ func TestRequest(t *testing.T) {
 		{"http://h", "http://h/announce?q=1"},
 		{"scion://1-ff00:0:110,[127.0.0.1]:8080", "https://scion4-1-ff00-0-110_127-0-0-1:8080/announce?q=1"},
 		{"scion://64-2:0:9,[fd00::1]:1/key/announce?a=b", "https://scion6-64-2-0-9_fd00--1:1/key/announce?a=b&q=1"},
+		{"scion://tracker.example/key/announce", "https://tracker.example:80/key/announce?q=1"},
+		{"scion://tracker.example", "https://tracker.example:80/announce?q=1"},
 		{"http://scion4-1-ff00-0-110_127-0-0-1:8080/x", "https://scion4-1-ff00-0-110_127-0-0-1:8080/x?q=1"},
 	} {
 		u, err := ParseURL(tt.in)
@@ -70,13 +85,18 @@ func TestRequest(t *testing.T) {
 func FuzzParseURL(f *testing.F) {
 	f.Add("scion://1-ff00:0:110,[127.0.0.1]:8080/announce")
 	f.Add("http://scion6-1-ff00-0-110_fd00--1:81/announce")
+	f.Add("scion://tracker.example:1/announce")
 	f.Add("udp://h:1")
 	f.Fuzz(func(t *testing.T, s string) {
 		u, err := ParseURL(s)
 		if err != nil {
 			return
 		}
-		if a, ok := u.SCION(); ok {
+		if a, ok := u.SCION(); ok && u.Name() != "" {
+			if r, err := u.Request(""); err != nil || r.Hostname() != u.Name() {
+				t.Fatalf("%q: %v, %v", s, r, err)
+			}
+		} else if ok {
 			if r, err := u.Request(""); err != nil || r.Scheme != "https" {
 				t.Fatalf("%q: %v, %v", s, r, err)
 			} else if again, err := ParseURL("http://" + r.Host); err != nil || again.addr != a {

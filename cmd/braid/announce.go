@@ -24,6 +24,7 @@ func announceFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "tracker", Usage: "ask the tracker at `URL` too, beside those of the torrent: http, https, udp or scion (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.BoolFlag{Name: "no-trackers", Usage: "ask no tracker of the torrent"},
+		peerOrderFlag(), pathKnowledgeFlag(),
 	}
 }
 
@@ -88,6 +89,7 @@ func onSCION(all []announced) bool {
 type announcing struct {
 	session *client.Session
 	scion   *scionnet.HTTP // nil: not on SCION
+	paths   pathKnowledge
 	log     *slog.Logger
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -96,10 +98,13 @@ type announcing struct {
 
 // openAnnouncing prepares to ask trackers, over SCION if there is a host. Its close says goodbye to them; it comes before
 // the session's.
-func openAnnouncing(ctx context.Context, session *client.Session, host *scionnet.Host, log *slog.Logger) (*announcing, error) {
-	x := &announcing{session: session, log: log}
+func openAnnouncing(ctx context.Context, cmd *cli.Command, session *client.Session, host *scionnet.Host, log *slog.Logger) (*announcing, error) {
+	paths, err := parsePathKnowledge(cmd)
+	if err != nil {
+		return nil, err
+	}
+	x := &announcing{session: session, log: log, paths: paths}
 	if host != nil {
-		var err error
 		if x.scion, err = host.OpenHTTP(ctx, 0); err != nil {
 			return nil, fmt.Errorf("open a port for SCION trackers: %w", err)
 		}
@@ -129,6 +134,7 @@ func (x *announcing) follow(t *client.Transfer, tiers [][]tracker.URL, complete 
 		Found:    func(found []wire.Addr) { t.AddPeers(peersOf(found)...) },
 		Logger:   x.log.With("torrent", t.Source().Name),
 	}
+	x.paths.apply(&cfg, t)
 	for _, p := range x.session.Listening() {
 		if _, ok := p.SCION(); ok {
 			cfg.SCIONPort = p.Port()

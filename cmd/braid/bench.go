@@ -16,7 +16,7 @@ func benchCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "bench",
 		Usage: "measure braid's parts on this machine",
-		Commands: []*cli.Command{benchTransportCommand(), benchTransportEndCommand(), {
+		Commands: []*cli.Command{benchTransportCommand(), benchTransportEndCommand(), benchKnowledgeCommand(), {
 			Name:  "link",
 			Usage: "how exactly the link emulator keeps rate, delay and loss, and what it costs",
 			Description: `Sends real packets over emulated links on loopback, one case after the other. "plain" loads send and
@@ -28,8 +28,16 @@ that left more than 2 ms after their time.`,
 				&cli.DurationFlag{Name: "duration", Value: 2 * time.Second, Usage: "of each case"},
 			},
 			Action: benchLink,
-		}, benchStorageCommand()},
+		}, benchStorageCommand(), benchStorageLeechCommand()},
 	}
+}
+
+// benchProgress tells on standard error what a benchmark is at.
+func benchProgress(cmd *cli.Command) func(string) {
+	if cmd.Bool("quiet") {
+		return func(string) {}
+	}
+	return func(s string) { fmt.Fprintln(cmd.Root().ErrWriter, s) }
 }
 
 func benchLink(ctx context.Context, cmd *cli.Command) error {

@@ -17,15 +17,19 @@ import (
 func benchTransportCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "transport",
-		Usage: "what moving data costs: TCP, TLS, QUIC over UDP, QUIC over SCION with snet and with braid's packet I/O",
+		Usage: "what moving data costs: TCP, TLS, QUIC over UDP, QUIC over SCION with snet and with braid's packet I/O; and whole downloads",
 		Description: `Moves data between two processes on loopback, inside one AS and through two border routers (stock, and the
 fast one of 'testbed up --router fast'), over packets of 1400 and of 8400 bytes. The cases take turns. CPU
-seconds for each gigabyte tell more than Mbit/s: on a busy machine only the former are steady.`,
+seconds for each gigabyte tell more than Mbit/s: on a busy machine only the former are steady. braid-scion, braid-tcp and
+aria2-tcp are downloads of four times as much by whole clients, which hash it and write it to disk; every byte is
+compared.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each case"},
 			&cli.IntFlag{Name: "runs", Value: 5, Usage: "`NUMBER` of runs of each case"},
 			&cli.StringFlag{Name: "size", Value: "64MB", Usage: "data to move in each run"},
-			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid or raw (may be repeated)"},
+			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid, raw, braid-scion, braid-tcp or aria2-tcp (repeatable)"},
+			&cli.StringSliceFlag{Name: "routers", Usage: "only cases through these `ROUTERS`: none, stock or fast (repeatable)"},
+			&cli.IntSliceFlag{Name: "mtu", Usage: "only cases of this `MTU`: 1400 or 8400 (repeatable)"},
 			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory of the SCION programs (default: scion beside braid)"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 		},
@@ -67,10 +71,9 @@ func benchTransport(ctx context.Context, cmd *cli.Command) error {
 	cfg := transportbench.Config{
 		End: []string{exe, "bench", "transport-end"}, Dir: dir, SCIONBin: cmd.String("scion-bin"),
 		FastRouter: fastRouter(exe), Runs: cmd.Int("runs"), Bytes: int64(size), Only: cmd.StringSlice("case"),
+		Braid: exe, Routers: cmd.StringSlice("routers"), MTUs: cmd.IntSlice("mtu"),
 	}
-	if !cmd.Bool("quiet") {
-		cfg.Progress = func(s string) { fmt.Fprintln(cmd.Root().ErrWriter, s) }
-	}
+	cfg.Progress = benchProgress(cmd)
 	out := cmd.Root().Writer
 	if cmd.Bool("json") {
 		encoder := json.NewEncoder(out)

@@ -22,7 +22,7 @@ func downloadCommand() *cli.Command {
 			"and the same command goes on where it was.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
-			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:42000, or host:port for TCP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:42000, scion://name:42000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line, compressed if it ends in .gz"},
 			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted"},
 		}, append(keepFlags(), sessionFlags()...)...),
@@ -36,7 +36,7 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	peers, err := parsePeers(cmd, "peer", client.ParsePeer)
+	peers, err := namedPeers(ctx, cmd)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeSession()) }()
-	trackers, err := openAnnouncing(ctx, session, host, log)
+	trackers, err := openAnnouncing(ctx, cmd, session, host, log)
 	if err != nil {
 		return err
 	}

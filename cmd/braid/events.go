@@ -24,6 +24,9 @@ type progressEvent struct {
 	// Bytes of Total are on disk; Fetched payload came in this run, Sent payload went out.
 	Bytes        int64       `json:"bytes"`
 	Total        int64       `json:"total"`
+	Pieces       int         `json:"pieces"`                  // that are wanted
+	Done         int         `json:"pieces_done"`             // and verified
+	Checked      int64       `json:"checked_bytes,omitempty"` // hashed, while Phase is "checking"
 	Fetched      int64       `json:"fetched_bytes"`
 	Sent         int64       `json:"sent_bytes"`
 	MbitS        float64     `json:"mbit_s"`
@@ -106,7 +109,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 func newProgressEvent(name string, s client.Source, p client.Progress) progressEvent {
 	return progressEvent{
 		Event: name, Torrent: p.Name, InfoHash: s.InfoHash.HexString(), Phase: p.Phase, T: p.Since.Seconds(),
-		Bytes: p.Have, Total: p.Total, Fetched: p.Fetched, Sent: p.Sent, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,
+		Bytes: p.Have, Total: p.Total, Pieces: p.Pieces, Done: p.Done, Checked: p.Checked, Fetched: p.Fetched, Sent: p.Sent, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,
 		WastedBytes: p.Wasted, DroppedPiece: p.Dropped, Waiting: p.Waiting, Paths: newPathEvents(p.Paths),
 	}
 }

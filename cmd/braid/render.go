@@ -46,7 +46,7 @@ func headline(p client.Progress, uploads bool) string {
 	case client.Metadata:
 		return name + "  waiting for a peer to describe the torrent"
 	case client.Checking:
-		return fmt.Sprintf("%s  checking what is there  %s of %s", name, bytesText(p.Have), bytesText(p.Total))
+		return fmt.Sprintf("%s  checking what is there  %s hashed  %s of %s right", name, bytesText(p.Checked), bytesText(p.Have), bytesText(p.Total))
 	case client.Complete:
 		return fmt.Sprintf("%s  complete  %s", name, bytesText(p.Total))
 	case client.Broken:

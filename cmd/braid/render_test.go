@@ -76,7 +76,7 @@ func TestRender(t *testing.T) {
 			},
 		},
 		{"magnet", client.Progress{Name: "set\n", Phase: client.Metadata}, false, 200, []string{"set?  waiting for a peer to describe the torrent"}},
-		{"checking", client.Progress{Name: "set", Phase: client.Checking, Total: 2048, Have: 1024}, false, 200, []string{"set  checking what is there  1 KiB of 2 KiB"}},
+		{"checking", client.Progress{Name: "set", Phase: client.Checking, Total: 2048, Checked: 1536, Have: 1024}, false, 200, []string{"set  checking what is there  1.5 KiB hashed  1 KiB of 2 KiB right"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := render(c.p, c.uploads, c.width); !slices.Equal(got, c.want) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/pathsel"
+	"braid/testbed"
 	"braid/testbed/fastrouter"
 )
 
@@ -19,6 +21,15 @@ func routerFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "router", Value: "stock", Usage: "stock: scionproto's border router; fast: its data plane with batched, offloading sockets"},
 		&cli.StringFlag{Name: "router-cmd", Usage: "run `COMMAND` as border router: a program and arguments, behind which --config FILE is put"},
+	}
+}
+
+// routerOfFlag makes exceptions from them.
+func routerOfFlag() cli.Flag {
+	return &cli.StringSliceFlag{
+		Name:   "router-of",
+		Usage:  "another router in a place: `PLACE=ROUTER` is 1-ff00:0:110=fast for an AS, 1-ff00:0:110#2=stock for the router that has the interface (repeatable; the last that fits counts)",
+		Config: cli.StringConfig{TrimSpace: true},
 	}
 }
 
@@ -42,7 +53,15 @@ func routerCommand(c *cli.Command) ([]string, error) {
 		}
 		return command, nil
 	}
-	switch name := c.String("router"); name {
+	command, err := routerNamed(c.String("router"))
+	if err != nil {
+		return nil, fmt.Errorf("--router: %w", err)
+	}
+	return command, nil
+}
+
+func routerNamed(name string) ([]string, error) {
+	switch name {
 	case "stock":
 		return nil, nil
 	case "fast":
@@ -51,9 +70,34 @@ func routerCommand(c *cli.Command) ([]string, error) {
 			return nil, err
 		}
 		return fastRouter(exe), nil
-	default:
-		return nil, fmt.Errorf("--router %q: want stock or fast", name)
 	}
+	return nil, fmt.Errorf("%q: want stock or fast", name)
+}
+
+// routersOf are the exceptions that --router-of asks for.
+func routersOf(c *cli.Command) ([]testbed.RouterOf, error) {
+	var all []testbed.RouterOf
+	for _, s := range c.StringSlice("router-of") {
+		place, name, ok := strings.Cut(s, "=")
+		if !ok {
+			return nil, fmt.Errorf("--router-of %q: want a place and a router, such as 1-ff00:0:110=stock", s)
+		}
+		var of testbed.RouterOf
+		var err error
+		if strings.Contains(place, "#") {
+			of.Interface, err = pathsel.ParseInterface(place)
+		} else {
+			of.Interface.IA, err = pathsel.ParseIA(place)
+		}
+		if err == nil {
+			of.Command, err = routerNamed(name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--router-of %q: %w", s, err)
+		}
+		all = append(all, of)
+	}
+	return all, nil
 }
 
 // fastRouter is the command of the fast router: this program.

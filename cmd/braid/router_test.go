@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v3"
+
+	"braid/pathsel"
+	"braid/testbed"
 )
 
 func TestRouterCommand(t *testing.T) {
@@ -40,6 +43,32 @@ func TestRouterCommand(t *testing.T) {
 		}
 		if len(got) < len(tt.want) || !slices.Equal(got[len(got)-len(tt.want):], tt.want) || len(tt.want) == 0 && len(got) > 0 {
 			t.Errorf("%q: %q, want %q", tt.args, got, tt.want)
+		}
+	}
+}
+
+func TestRoutersOf(t *testing.T) {
+	parse := func(args ...string) (all []testbed.RouterOf, err error) {
+		cmd := &cli.Command{Flags: []cli.Flag{routerOfFlag()}, Action: func(_ context.Context, c *cli.Command) error {
+			all, err = routersOf(c)
+			return nil
+		}}
+		if e := cmd.Run(t.Context(), append([]string{"test"}, args...)); e != nil {
+			t.Fatal(e)
+		}
+		return all, err
+	}
+	got, err := parse("--router-of", "1-ff00:0:110=fast", "--router-of", "1-ff00:0:110#2=stock")
+	ia := pathsel.IA(1<<48 | 0xff00_0000_0110)
+	if err != nil || len(got) != 2 || got[0].Interface != (pathsel.Interface{IA: ia}) || len(got[0].Command) == 0 ||
+		got[1].Interface != (pathsel.Interface{IA: ia, ID: 2}) || len(got[1].Command) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for s, want := range map[string]string{
+		"1-ff00:0:110": "want a place and a router", "110=fast": "110", "1-ff00:0:110#x=fast": "x", "1-ff00:0:110=slow": "want stock or fast",
+	} {
+		if _, err := parse("--router-of", s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error with %q", s, err, want)
 		}
 	}
 }

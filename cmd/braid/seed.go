@@ -82,7 +82,7 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeSession()) }()
-	trackers, err := openAnnouncing(ctx, session, host, log)
+	trackers, err := openAnnouncing(ctx, cmd, session, host, log)
 	if err != nil {
 		return err
 	}

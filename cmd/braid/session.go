@@ -18,10 +18,12 @@ import (
 // sessionFlags are common to the commands that talk to peers.
 func sessionFlags() []cli.Flag {
 	own := []cli.Flag{
-		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:42000, or host:port for TCP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+		transportFlag(),
+		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:42000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
+		&cli.IntFlag{Name: "max-requests", Usage: "have at most `N` requests under way on each connection (0: as many as are of use)"},
 		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns (0: all)"},
-		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that SCION peers know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
+		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that peers over SCION and QUIC know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
 		&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with --json: tell the progress every `TIME`, at least 10ms"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
@@ -36,6 +38,7 @@ func selectorFlags() []cli.Flag {
 		&cli.DurationFlag{Name: "initial-deadline", Value: 2 * time.Second, Usage: "slots: wait at most `TIME` for handshakes before the first selection"},
 		&cli.DurationFlag{Name: "slot", Value: time.Second, Usage: "slots: select every `TIME`"},
 		&cli.IntFlag{Name: "min-weight", Value: 25, Usage: "slots: keep paths with at least `PERCENT` of the best one's weight"},
+		&cli.StringSliceFlag{Name: "without", Usage: "select paths without `WHAT`, to see what it is worth: handshake, bandwidth, disjointness or exploration (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 	}
 }
 
@@ -97,18 +100,25 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	over, err := parseTransports(cmd)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	if n := cmd.Int("max-paths"); n < 1 {
 		return nil, nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
+	}
+	if n := cmd.Int("max-requests"); n < 0 {
+		return nil, nil, nil, usageErrorf("--max-requests %d: want 0 for as many as are of use, or a number", n)
 	}
 	if n := cmd.Int("max-uploads"); n < 0 {
 		return nil, nil, nil, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", n)
 	}
 	cfg := client.Config{
-		Listen: listen, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), Limits: limits, Logger: log,
+		Listen: listen, IP: over.ip, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), MaxRequests: cmd.Int("max-requests"), Limits: limits, Logger: log,
 	}
 	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
 	asked := cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION)
-	if asked || trackers {
+	if over.scion && (asked || trackers) {
 		c, err := scionConfig(cmd, log)
 		if err != nil {
 			return nil, nil, nil, err
@@ -145,15 +155,17 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 				log.Info("scion ping will get no answer from this braid", "error", err)
 			}
 		}
-		if cfg.Identity, err = loadIdentity(cmd.String("identity"), log); err != nil {
-			cfg.Host.Close()
-			return nil, nil, nil, err
-		}
 	}
 	if cfg.Host == nil && cmd.Bool("interactive") {
 		return nil, nil, nil, usageErrorf("--interactive: no SCION peer is named whose paths could be listed")
 	}
-	s, err := client.New(ctx, cfg)
+	if cfg.Host != nil || cfg.IP == client.QUIC {
+		cfg.Identity, err = loadIdentity(cmd.String("identity"), log)
+	}
+	var s *client.Session
+	if err == nil {
+		s, err = client.New(ctx, cfg)
+	}
 	if err != nil {
 		if cfg.Host != nil {
 			cfg.Host.Close()
@@ -184,6 +196,10 @@ func openSelector(cmd *cli.Command) (pathsel.Selector, error) {
 		return nil, usageErrorf("--slot %v: want more than 0", c.Slot)
 	case c.MinWeight < 1 || c.MinWeight > 100:
 		return nil, usageErrorf("--min-weight %d: want 1 to 100 percent", c.MinWeight)
+	}
+	var err error
+	if c.Without, err = pathsel.ParseWithout(cmd.StringSlice("without")); err != nil {
+		return nil, usageErrorf("--without: %w", err)
 	}
 	s, err := c.New(cmd.String("path-selection"))
 	if err != nil {

@@ -33,7 +33,7 @@ func testbedCommand() *cli.Command {
 				Usage:     "start a network in the background and wait until all paths are there",
 				ArgsUsage: "FILE.topo|" + strings.Join(testbed.Shipped(), "|"),
 				Flags: append(routerFlags(),
-					dir,
+					routerOfFlag(), dir,
 					&cli.BoolFlag{Name: "foreground", Aliases: []string{"f"}, Usage: "stay, and take the network down on Ctrl-C"},
 					&cli.StringFlag{Name: "bfd", Value: "1s", Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off"},
 					&cli.DurationFlag{Name: "path-lifetime", Usage: "how long a path is valid: multiples of 5m37.5s up to 24h (default 6h)"},
@@ -70,6 +70,7 @@ func testbedCommand() *cli.Command {
 					&cli.StringFlag{Name: "jitter", Usage: "added to the delay, from 0 to this, such as 5ms"},
 					&cli.StringFlag{Name: "loss", Usage: "such as 1%"},
 					&cli.StringFlag{Name: "queue", Usage: "bytes or time to drain, such as 64kb or 50ms; 0: chosen from rate and delay"},
+					&cli.StringFlag{Name: "mtu", Usage: "`BYTES` of a SCION packet that the link carries, whatever it announces; larger ones vanish; 0: not limited"},
 					&cli.BoolFlag{Name: "down", Usage: "drop everything"},
 					&cli.BoolFlag{Name: "up", Usage: "the opposite of --down"},
 					&cli.StringFlag{Name: "direction", Value: "both", Usage: "out (leaving the AS at the interface), in, or both"},
@@ -77,7 +78,7 @@ func testbedCommand() *cli.Command {
 				Action: testbedLink,
 			},
 			demoCommand(),
-			testbedRunCommand(), testbedReportCommand(), testbedCompareCommand(), testbedExportCommand(), testbedReplayCommand(), testbedRouterCommand(),
+			testbedRunCommand(), testbedReportCommand(), testbedCompareCommand(), testbedExportCommand(), testbedReplayCommand(), testbedRouterCommand(), testbedHostCommand(),
 			{
 				Name:   "supervise",
 				Hidden: true, // the background half of up
@@ -103,6 +104,9 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 		PathLifetime: c.Duration("path-lifetime"), Timeout: c.Duration("timeout"),
 	}
 	if opts.RouterCommand, err = routerCommand(c); err != nil {
+		return fmt.Errorf("testbed up: %w", err)
+	}
+	if opts.RoutersOf, err = routersOf(c); err != nil {
 		return fmt.Errorf("testbed up: %w", err)
 	}
 	if bfd := c.String("bfd"); bfd == "off" {
@@ -277,6 +281,7 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 			l.QueueBytes, l.QueueTime = &bytes, &wait
 			return err
 		}},
+		{"mtu", func(s string) error { return into(&l.MTU, s, linkemu.ParseMTU) }},
 	} {
 		if !c.IsSet(f.name) {
 			continue
@@ -295,7 +300,7 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 		l.Down = &down
 	}
 	if given == 0 {
-		return l, errors.New("nothing to change: give --rate, --delay, --jitter, --loss, --queue, --down or --up")
+		return l, errors.New("nothing to change: give --rate, --delay, --jitter, --loss, --queue, --mtu, --down or --up")
 	}
 	return l, nil
 }

@@ -28,6 +28,7 @@ func testbedRunCommand() *cli.Command {
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "run `DIR`ectory"},
 			&cli.IntFlag{Name: "runs", Usage: "run each variant `N` times (default: what the scenario says)"},
 			&cli.FloatFlag{Name: "scale", Value: 1, Usage: "take only this `PART` of data and times, for a quick look"},
+			&cli.BoolFlag{Name: "smoke", Usage: "only show that everything works: once, a few variants, little data"},
 			&cli.StringSliceFlag{Name: "variant", Usage: "run only the variants of this `NAME` (repeatable)"},
 			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object for each scenario and variant"},
@@ -63,10 +64,21 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 				return usageErrorf("--variant: %w", err)
 			}
 		}
+		if c.Bool("smoke") {
+			if s, err = s.Smoky(); err != nil {
+				return err
+			}
+		}
 		if s, err = s.Scaled(c.Float("scale")); err != nil {
 			return usageErrorf("--scale: %w", err)
 		}
 		all = append(all, s)
+	}
+	if c.Bool("smoke") && !c.Bool("list") {
+		var err error
+		if all, err = scenario.ByNetwork(all); err != nil {
+			return err
+		}
 	}
 	if c.Bool("list") {
 		return listScenarios(all, c.Bool("json"))

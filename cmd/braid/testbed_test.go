@@ -37,6 +37,8 @@ func TestLinkChange(t *testing.T) {
 		{[]string{"--loss", "1%"}, at + `"both","loss":0.01}`},
 		{[]string{"--queue", "64kb"}, at + `"both","queue_bytes":65536,"queue_time":0}`},
 		{[]string{"--queue", "50ms"}, at + `"both","queue_bytes":0,"queue_time":50000000}`},
+		{[]string{"--mtu", "1300"}, at + `"both","mtu":1300}`},
+		{[]string{"--mtu", "0", "--direction", "in"}, at + `"in","mtu":0}`},
 		{[]string{"--down"}, at + `"both","down":true}`},
 		{[]string{"--up"}, at + `"both","down":false}`},
 	} {
@@ -56,6 +58,7 @@ func TestLinkChange(t *testing.T) {
 		{[]string{"--up", "here"}, `interface "here"`},
 		{[]string{"--up", "--down", "1-1#1"}, "exclude each other"},
 		{[]string{"--rate", "fast", "1-1#1"}, `--rate: rate "fast"`},
+		{[]string{"--mtu", "huge", "1-1#1"}, `--mtu: mtu "huge"`},
 		{[]string{"--jitter", "1h", "1-1#1"}, `--jitter: delay "1h"`},
 	} {
 		if _, err := parse(tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -32,11 +32,14 @@ func trackerCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "listen", Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:8080 (repeatable)"},
 			&cli.StringFlag{Name: "data", Usage: "keep the journal in `DIR`; without it peers are forgotten with the process"},
+			&cli.StringFlag{Name: "store", Usage: "keep peers in the Valkey or Redis server at `URL`, redis://user@host:6379/0, which other trackers may share"},
+			&cli.StringFlag{Name: "store-password-file", Usage: "the password for it is in `FILE`"},
 			&cli.StringFlag{Name: "config", Usage: "read the configuration `FILE` (TOML); flags win over it"},
 			&cli.BoolFlag{Name: "print-config", Usage: "print the configuration that the file and the flags give, and stop"},
 			&cli.DurationFlag{Name: "interval", Usage: "tell peers to wait `TIME` between announces"},
 			&cli.DurationFlag{Name: "min-interval", Usage: "tell peers to wait at least `TIME`"},
 			&cli.DurationFlag{Name: "sync", Usage: "write the journal every `TIME`"},
+			&cli.BoolFlag{Name: "path-knowledge", Value: true, Usage: "take reports of paths from peers on SCION, and tell them near peers and good paths"},
 			&cli.StringFlag{Name: "allow", Usage: "serve only the info hashes in `FILE`"},
 			&cli.StringFlag{Name: "deny", Usage: "do not serve the info hashes in `FILE`"},
 			&cli.StringFlag{Name: "keys", Usage: "private tracker: serve only those with a key in `FILE`"},
@@ -63,7 +66,7 @@ func trackerConfig(cmd *cli.Command) (server.Config, error) {
 	if cmd.IsSet("listen") {
 		cfg.Listen = cmd.StringSlice("listen")
 	}
-	for name, to := range map[string]*string{"data": &cfg.Data, "allow": &cfg.Allow, "deny": &cfg.Deny, "keys": &cfg.Keys} {
+	for name, to := range map[string]*string{"data": &cfg.Data, "store": &cfg.Store, "store-password-file": &cfg.StorePass, "allow": &cfg.Allow, "deny": &cfg.Deny, "keys": &cfg.Keys} {
 		if cmd.IsSet(name) {
 			*to = cmd.String(name)
 		}
@@ -72,6 +75,9 @@ func trackerConfig(cmd *cli.Command) (server.Config, error) {
 		if cmd.IsSet(name) {
 			*to = server.Duration(cmd.Duration(name))
 		}
+	}
+	if cmd.IsSet("path-knowledge") {
+		cfg.Paths = cmd.Bool("path-knowledge")
 	}
 	if cmd.IsSet("interval") {
 		// What was not said follows what was.
@@ -99,11 +105,9 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 		return usageErrorf("nobody could reach this tracker: give --listen, or listen in the configuration file")
 	}
 	log := logger(cmd)
-	var store swarm.Store = swarm.NewMemory(cfg.Limits())
-	if cfg.Data != "" {
-		if store, err = swarm.OpenDurable(cfg.Data, cfg.Limits(), time.Duration(cfg.Sync), log); err != nil {
-			return err
-		}
+	store, err := openSwarms(ctx, cfg, log)
+	if err != nil {
+		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	s, err := server.New(cfg, store, log)
@@ -128,6 +132,27 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 		out.say("tracking on " + strings.Join(l.addresses, ", "))
 	}
 	return all.Wait() // to be interrupted is how a tracker ends
+}
+
+// openSwarms opens the memory that the configuration names.
+func openSwarms(ctx context.Context, cfg server.Config, log *slog.Logger) (swarm.Store, error) {
+	switch {
+	case cfg.Store != "" && cfg.Data != "":
+		return nil, usageErrorf("configuration: data, store: want one of them, not both")
+	case cfg.Data != "":
+		return swarm.OpenDurable(cfg.Data, cfg.Limits(), time.Duration(cfg.Sync), log)
+	case cfg.Store == "":
+		return swarm.NewMemory(cfg.Limits()), nil
+	}
+	password := ""
+	if cfg.StorePass != "" {
+		b, err := os.ReadFile(cfg.StorePass)
+		if err != nil {
+			return nil, fmt.Errorf("read the password for the store: %w", err)
+		}
+		password = strings.TrimRight(string(b), "\r\n")
+	}
+	return swarm.OpenShared(ctx, cfg.Store, password, cfg.Limits(), log)
 }
 
 type trackerReadyEvent struct {

@@ -83,6 +83,21 @@ func TestMixedSwarm(t *testing.T) {
 			t.Errorf("tracker on %s: the seed %s was not found on SCION: %s", name, seed[0], events)
 		}
 	}
+	// The seed by its name, without a tracker, and the tracker by its name. Names are in hosts beside topology.json.
+	hosts := fmt.Sprintf("%s,[%s] host.test\n", from, n.HostIP(from))
+	if err := os.WriteFile(filepath.Join(n.ConfigDir(to), "hosts"), []byte(hosts), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	byName := func(address string) string {
+		return "scion://host.test" + address[strings.Index(address, "]")+1:]
+	}
+	for _, how := range [][]string{{"--peer", byName(seed[0])}, {"--tracker", byName(urls[0])}} {
+		out := t.TempDir()
+		code, events, said := ends(t, out, append([]string{"download", torrents["ip"], "-o", out, "--json", "--no-trackers", "--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String()}, how...)...)
+		if code != 0 || !strings.Contains(events, `"peer":"`+seed[0]+`"`) {
+			t.Errorf("%v: exit code %d: %s%s", how, code, said, events)
+		}
+	}
 	out := t.TempDir()
 	background(t, exec.Command("/usr/bin/python3", "-c", libtorrentFetch, torrents["ip"], out, freeTCP(t)))
 	ctx, cancel := context.WithTimeout(t.Context(), swarmPatience)

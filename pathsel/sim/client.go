@@ -17,6 +17,10 @@ type Client struct {
 	// Size in bytes of payload; 0: without end.
 	Size float64
 	Seed uint64
+	// Hints that the client has been given.
+	Hints pathsel.Hints
+	// Piece is the size in bytes of payload after which ClientResult.First is taken.
+	Piece float64
 	// Only, if set, hides all other paths from the selector: a fixed set to compare with.
 	Only []pathsel.Fingerprint
 }
@@ -39,6 +43,8 @@ type ClientResult struct {
 	Waited time.Duration
 	// Done is when the download ended; 0: it did not.
 	Done time.Duration
+	// First is when the first piece's worth of payload had come; 0: it had not.
+	First time.Duration
 	// Views are the views that the selector saw, if the scenario asked for them.
 	Views []pathsel.View
 	Last  pathsel.View
@@ -107,6 +113,13 @@ func (cl *client) read() (sum float64) {
 	return sum
 }
 
+// reached notes the time at which the first piece was complete.
+func (cl *client) reached(at time.Duration) {
+	if cl.result.First == 0 && cl.Piece > 0 && cl.read() >= cl.Piece {
+		cl.result.First = at - cl.Start
+	}
+}
+
 // tick brings the connections up to date, takes a view and carries out the plan.
 func (cl *client) tick(s *simulation, at time.Duration) {
 	if cl.done || at < cl.Start {
@@ -139,7 +152,7 @@ func (cl *client) tick(s *simulation, at time.Duration) {
 	}
 	cl.result.Last = view
 	if plan.Waiting != "" {
-		cl.result.Waited += tick
+		cl.result.Waited += s.tick
 	}
 	for _, d := range plan.Decisions {
 		cl.result.Events = append(cl.result.Events, Event{at, d})
@@ -154,6 +167,7 @@ func (cl *client) mapPaths() {
 			if len(cl.Only) > 0 && !contains(cl.Only, c.Key.Path) {
 				continue
 			}
+			c.Hint = cl.Hints.Rank(c.Path)
 			cl.conns = append(cl.conns, &conn{c: c})
 		}
 	}

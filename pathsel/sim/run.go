@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -17,6 +18,8 @@ type Scenario struct {
 	Seed     uint64
 	// Record keeps every view, for a replay.
 	Record bool
+	// Tick is how often a client looks at its connections; 0: 250 ms.
+	Tick time.Duration
 }
 
 // Result is what happened. LinkRate is the mean rate in bits per second of each link over the whole run,
@@ -26,13 +29,14 @@ type Result struct {
 	LinkRate []float64
 }
 
-// tick is how often a client looks at its connections.
-const tick = 250 * time.Millisecond
+// usualTick is how often a client looks at its connections.
+const usualTick = 250 * time.Millisecond
 
 type simulation struct {
 	links  []*link
 	byEnd  map[pathsel.Interface]*link
 	record bool
+	tick   time.Duration
 }
 
 // route finds the links of a path, in the order in which data comes to the client.
@@ -51,7 +55,7 @@ func (s *simulation) route(p pathsel.Path) []*link {
 
 // Run plays the scenario. It panics on a path over a link that is not there.
 func Run(sc Scenario) Result {
-	s := &simulation{byEnd: map[pathsel.Interface]*link{}, record: sc.Record}
+	s := &simulation{byEnd: map[pathsel.Interface]*link{}, record: sc.Record, tick: cmp.Or(sc.Tick, usualTick)}
 	for _, l := range sc.Links {
 		if l.Queue == 0 {
 			l.Queue = max(64*packet, l.Rate/8*0.1)
@@ -71,7 +75,7 @@ func Run(sc Scenario) Result {
 		for _, l := range s.links {
 			l.advance(at)
 		}
-		if at%tick == 0 {
+		if at%s.tick == 0 {
 			for _, cl := range clients {
 				cl.tick(s, at)
 			}
@@ -97,6 +101,7 @@ func Run(sc Scenario) Result {
 					c.flow.move(at, dt, random)
 				}
 			}
+			cl.reached(at + step)
 		}
 	}
 	var out Result

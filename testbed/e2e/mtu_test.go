@@ -12,7 +12,6 @@ import (
 	"braid/scionnet"
 	"braid/scionnet/conformance"
 	"braid/testbed"
-	"braid/testbed/linkemu"
 )
 
 const largeLink = `
@@ -43,7 +42,7 @@ func TestMTU(t *testing.T) {
 	}
 	setMTU := func(t *testing.T, mtu int) {
 		t.Helper()
-		if err := network.SetLink(at, func(c *linkemu.Config) { c.MTU = mtu }); err != nil {
+		if err := network.Change(testbed.LinkChange{Interface: at, MTU: &mtu}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"braid/pathsel"
 	"braid/scionnet/conformance"
 	"braid/testbed"
 	"braid/testbed/fastrouter"
@@ -28,26 +29,33 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestFastRouter has a fast router in one AS and a stock one in the other: traffic, BFD, SCMP and paths as ever.
+// TestFastRouter has fast routers and stock ones beside and opposite each other: traffic, BFD, SCMP and paths as ever.
+//
+//	110  br-1 stock ---- fast  br-1  111
+//	     br-2 fast  ---- stock br-2
 func TestFastRouter(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The name of the configuration file says in which AS a router is.
-	choose := fmt.Sprintf(`case "$2" in *111*) exec %q %s "$@";; *) exec %q "$@";; esac`, exe, asRouter, filepath.Join(programs(t), "router"))
+	fastRouter := []string{exe, asRouter}
 	network := startNetwork(t, "two-paths", testbed.Options{
-		BFD: 200 * time.Millisecond, RouterCommand: []string{"/bin/sh", "-c", choose, "router"},
+		BFD: 200 * time.Millisecond,
+		RoutersOf: []testbed.RouterOf{
+			{Interface: pathsel.Interface{IA: ia(t, "1-ff00:0:111")}, Command: fastRouter},
+			{Interface: pathsel.Interface{IA: ia(t, "1-ff00:0:111"), ID: 2}},
+			{Interface: pathsel.Interface{IA: ia(t, "1-ff00:0:110"), ID: 2}, Command: fastRouter},
+		},
 	})
 	n := ends{network, openHost(t, network, ia(t, "1-ff00:0:110")), openHost(t, network, ia(t, "1-ff00:0:111"))}
-	fast := 0
+	var fast []string
 	for _, p := range network.Status(t.Context(), false).Processes {
 		if target, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID)); err == nil && target == exe {
-			fast++
+			fast = append(fast, p.IA.String()+" "+p.Name)
 		}
 	}
-	if fast == 0 {
-		t.Fatal("no router is a fast one")
+	if want := []string{"1-ff00:0:110 br-2", "1-ff00:0:111 br-1"}; !slices.Equal(fast, want) {
+		t.Fatalf("fast routers %q, want %q", fast, want)
 	}
 	t.Run("Conformance", func(t *testing.T) { conformance.Run(t, n.pair) })
 	t.Run("Probe", n.probe)

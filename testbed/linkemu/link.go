@@ -1,6 +1,7 @@
 package linkemu
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,10 @@ type Link struct {
 	lines    [2]*line // by the side that sends
 	state    state
 	finished chan struct{} // closed when Run has ended; nil before Run
+	asleep   bool          // the loop waits until the instant, or for ever if that is negative
+	until    instant
+
+	arrivals []arrival // of the loop: carried packets to hand over
 }
 
 type state int
@@ -69,6 +74,7 @@ type line struct {
 	// take is the function that receives packets for the line, made once: it is on the way of each packet.
 	take     func(p []byte, at instant)
 	received bool // set by take
+	carried  bool // set by Carry
 }
 
 func newLine(cfg Config, seed1, seed2 uint64) *line {
@@ -146,6 +152,7 @@ func (l *Link) loop() error {
 		if err != nil {
 			return err
 		}
+		l.hand()
 		next, gather, on := l.plan(busy)
 		if !on {
 			return nil
@@ -161,6 +168,7 @@ func (l *Link) plan(busy bool) (until instant, gather, on bool) {
 	if l.state != running {
 		return 0, false, false
 	}
+	l.asleep = false
 	if busy {
 		return l.clock.now() + l.quantum(), true, true
 	}
@@ -170,6 +178,7 @@ func (l *Link) plan(busy bool) (until instant, gather, on bool) {
 			until = due
 		}
 	}
+	l.asleep, l.until = true, until
 	return until, false, true
 }
 
@@ -187,9 +196,10 @@ func (l *Link) quantum() time.Duration {
 func (l *Link) serve() (busy bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.asleep = false
 	for s := range side(len(l.lines)) {
 		line := l.lines[s]
-		line.received = false
+		line.received, line.carried = line.carried, false
 		more, err := l.wire.receive(s, line.take)
 		if err != nil && l.state == running {
 			return false, fmt.Errorf("receive at link end %s: %w", l.ends[s].Local, err)
@@ -207,11 +217,17 @@ func (l *Link) deliver(s side) (sent bool) {
 	line := l.lines[s]
 	for {
 		now := l.clock.now()
+		for line.packets.len() > 0 && line.packets.at(0).due <= now && line.packets.at(0).arrive != nil {
+			p := line.depart(now, lateAfter)
+			l.arrivals = append(l.arrivals, arrival{bytes.Clone(p.data), p.arrive})
+			line.store.release()
+			sent = true
+		}
 		line.out = line.out[:0]
 		due := 0
 		for ; due < line.packets.len() && len(line.out) < cap(line.out); due++ {
 			p := line.packets.at(due)
-			if p.due > now {
+			if p.due > now || p.arrive != nil {
 				break
 			}
 			if !p.lost {

@@ -48,11 +48,12 @@ type model struct {
 
 // packet is one that was accepted, until it leaves.
 type packet struct {
-	sent instant // when its last bit is on the line
-	due  instant // when it arrives at the other end
-	size int
-	lost bool
-	data []byte // the loop's; nil if lost
+	sent   instant // when its last bit is on the line
+	due    instant // when it arrives at the other end
+	size   int
+	lost   bool
+	data   []byte       // the loop's; nil if lost
+	arrive func([]byte) // of a carried packet; nil: it goes to the router
 }
 
 // packetCost is charged against maxHeld for each packet beside its bytes, so that empty datagrams

@@ -73,6 +73,15 @@ func FormatLoss(loss float64) string {
 	return whole + "%"
 }
 
+// ParseMTU reads a number of bytes, from 0 (not limited) to 65535.
+func ParseMTU(s string) (int, error) {
+	v, err := strconv.ParseUint(strings.TrimSpace(s), 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("mtu %q: want a number of bytes from 0 (not limited) to %d", s, math.MaxUint16)
+	}
+	return int(v), nil
+}
+
 // sizeUnits are ordered so that the first suffix that fits is the right one.
 var sizeUnits = [...]struct {
 	suffix string

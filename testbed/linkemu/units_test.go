@@ -56,6 +56,19 @@ func TestParseQueue(t *testing.T) {
 	}
 }
 
+func TestParseMTU(t *testing.T) {
+	for s, want := range map[string]int{"0": 0, "1300": 1300, " 65535 ": 65535} {
+		if got, err := ParseMTU(s); got != want || err != nil {
+			t.Errorf("ParseMTU(%q) = %d, %v; want %d", s, got, err, want)
+		}
+	}
+	for _, s := range []string{"", "-1", "65536", "1k", "1.5"} {
+		if got, err := ParseMTU(s); err == nil {
+			t.Errorf("ParseMTU(%q) = %d, want an error", s, got)
+		}
+	}
+}
+
 func TestConfigString(t *testing.T) {
 	for want, c := range map[string]Config{
 		"unlimited":          {},

@@ -179,6 +179,10 @@ func medianRun(results []scenario.Result) scenario.Result {
 func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, scale string) (runSection, error) {
 	title := fmt.Sprintf("%s, run %d", r.Variant, r.Run)
 	rs := runSection{ID: fmt.Sprintf("r-%s-%s-%d", slugOf(s.Name), slugOf(r.Variant), r.Run), Title: title, Why: why, Failed: r.Failed, Bound: r.CPUBound}
+	s, err := s.In(r.Variant)
+	if err != nil {
+		return rs, err
+	}
 	samples, err := run.OpenSamples(r)
 	if err != nil {
 		return rs, err

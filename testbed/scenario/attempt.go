@@ -34,6 +34,10 @@ type attempt struct {
 	spans    map[*flow]*span
 
 	recorders map[*process]*recorder
+	observers []*observer        // of other clients
+	ip        *testbed.IPNetwork // nil: nobody is on IP
+	temporary []string           // directories to remove
+	overlay   []overlay          // between all who exchange data
 	routes    map[string][]route // of each leecher
 	watch     watch
 }
@@ -120,9 +124,6 @@ func works(e testbed.LinkEndStatus) bool { return e.State == "up" || e.State == 
 
 func (a *attempt) course(ctx context.Context) error {
 	a.note()
-	if err := a.findRoutes(ctx); err != nil {
-		return err
-	}
 	for _, t := range a.Traffic {
 		f, err := prepareFlow(ctx, t, a.hosts)
 		if err != nil {
@@ -142,6 +143,17 @@ func (a *attempt) course(ctx context.Context) error {
 	}
 	for _, e := range a.Events {
 		a.plan(e)
+	}
+	if a.onIP() {
+		a.ip = a.network.IP()
+	}
+	if a.foreign() {
+		if err := a.startTracker(ctx); err != nil {
+			return err
+		}
+	}
+	if err := a.findRoutes(ctx); err != nil {
+		return err
 	}
 	for _, p := range a.Peers {
 		if p.Start.immediately() {
@@ -166,6 +178,11 @@ func (a *attempt) course(ctx context.Context) error {
 				})
 			}
 		}
+	}
+	if len(a.Peers) == 0 { // nobody's first byte to wait for
+		a.zero = time.Now()
+		a.watch.zero(a.network, a.peers)
+		a.at(When{After: a.Lasts}, 0, func() error { return nil })
 	}
 	return a.follow(ctx)
 }
@@ -244,51 +261,6 @@ func (a *attempt) stopFlow(f *flow) error {
 	return f.end()
 }
 
-// start starts a peer, and waits until it serves if others are to download from it.
-func (a *attempt) start(ctx context.Context, p Peer) error {
-	args := []string{"seed", a.torrent, "--data", a.data}
-	out := ""
-	if p.Role == Leech {
-		out = filepath.Join(a.scratch, p.Name)
-		args = []string{"download", a.torrent, "-o", out, "--local", a.network.HostIP(p.AS).String()}
-		selector := p.Selector
-		if a.variant.Selector != "" {
-			selector = a.variant.Selector
-		}
-		args = append(args, "--path-selection", selector, "--sample", a.Sample.String())
-		for _, x := range a.peers {
-			if x.peer.Role == Seed && len(p.From) == 0 || slices.Contains(p.From, x.peer.Name) {
-				args = append(args, "--peer", x.listen)
-			}
-		}
-		args = append(args, a.variant.Args...)
-	}
-	serves := p.Role == Seed || slices.ContainsFunc(a.Peers, func(x Peer) bool { return slices.Contains(x.From, p.Name) })
-	if serves {
-		args = append(args, "--listen", fmt.Sprintf("%s,[%s]:0", p.AS, a.network.HostIP(p.AS)))
-	}
-	// A key of its own: peers that share one would be one peer.
-	args = append(args, "--identity", filepath.Join(a.scratch, p.Name+".pem"))
-	args = append(args, "--json", "--config-dir", a.network.ConfigDir(p.AS))
-	args = append(args, p.Args...)
-	a.writer.write(line{Kind: "event", What: "start", At: p.Name})
-	ps, err := startProcess(a.launcher, a.braid, p, a.dir, args, a.messages, a.done)
-	if err != nil {
-		return err
-	}
-	ps.out, ps.leaves = out, p.Stop != nil || p.Crash != nil
-	a.peers = append(a.peers, ps)
-	if p.Role == Leech {
-		a.recorders[ps] = &recorder{}
-	}
-	for serves && ps.listen == "" && !ps.ended {
-		if err := a.next(ctx, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // follow does what is due and records what the peers say, until all leechers have ended.
 func (a *attempt) follow(ctx context.Context) error {
 	glances := time.NewTicker(glanceEvery)
@@ -302,6 +274,9 @@ func (a *attempt) follow(ctx context.Context) error {
 }
 
 func (a *attempt) over() bool {
+	if len(a.Peers) == 0 {
+		return time.Since(a.zero) >= a.Lasts
+	}
 	leechers := 0
 	for _, p := range a.Peers {
 		if p.Role == Leech {
@@ -310,7 +285,7 @@ func (a *attempt) over() bool {
 	}
 	ended := 0
 	for _, p := range a.peers {
-		if p.peer.Role == Leech && p.ended {
+		if p.peer.Role == Leech && (p.ended || p.done) {
 			ended++
 		}
 	}
@@ -364,7 +339,7 @@ func (a *attempt) hear(m message) error {
 	if m.end != nil {
 		p.ended = true
 		p.endedAt = m.at
-		if !p.stopped && (p.peer.Role == Seed || !errors.Is(m.end, io.EOF)) {
+		if !p.stopped && (p.peer.Role != Leech || p.peer.Client != Braid || !errors.Is(m.end, io.EOF)) {
 			return failure{fmt.Errorf("peer %s ended: %w: %s", p.peer.Name, m.end, p.lastWords())}
 		}
 		return nil
@@ -380,6 +355,7 @@ func (a *attempt) hear(m message) error {
 			return nil
 		}
 		a.recorders[p].add(m)
+		p.done = a.recorders[p].complete
 		if a.zero.IsZero() && m.Fetched > 0 {
 			a.zero = m.at
 			a.watch.zero(a.network, a.peers)
@@ -401,7 +377,8 @@ func (a *attempt) resolve() {
 	var have, want int64
 	for _, p := range a.Peers {
 		if p.Role == Leech {
-			want += a.size
+			torrents, _ := a.data.wanted(p)
+			want += int64(len(torrents)) * int64(a.Size)
 		}
 	}
 	for _, r := range a.recorders {
@@ -435,9 +412,16 @@ func (a *attempt) finish() error {
 		errs = append(errs, a.stopFlow(f))
 	}
 	a.watch.end(a.network.Status(context.Background(), false), a.network, a.peers)
+	for _, o := range a.observers {
+		o.end()
+	}
 	for _, p := range a.peers {
-		if !p.ended {
+		switch {
+		case p.ended:
+		case p.peer.Client == Braid:
 			p.interrupt()
+		default:
+			p.kill() // some take their time
 		}
 	}
 	patience := time.NewTimer(20 * time.Second)
@@ -456,6 +440,6 @@ func (a *attempt) finish() error {
 			}
 		}
 	}
-	errs = append(errs, a.writer.close())
+	errs = append(errs, a.closeHosts(), a.writer.close())
 	return errors.Join(errs...)
 }

@@ -28,10 +28,16 @@ func (s *Scenario) check() error {
 	switch {
 	case strings.TrimSpace(s.About) == "":
 		return errors.New("about: say in a line what the scenario shows")
-	case s.Size <= 0 || s.Size > maxSize:
+	case len(s.Peers) == 0 && (len(s.Traffic) == 0 || s.Lasts <= 0 || s.Lasts > maxTime):
+		return errors.New("peers: none, so say what traffic there is and how long it lasts")
+	case len(s.Peers) > 0 && (s.Size <= 0 || s.Size > maxSize):
 		return errors.New("size: say how much data is transferred, such as 20MB")
-	case len(s.Peers) > maxPeers || len(s.Traffic) > maxPeers || len(s.Variants) > maxPeers || len(s.Measure) > maxPeers:
-		return fmt.Errorf("more than %d peers, flows, variants or measures", maxPeers)
+	case len(s.Peers) > maxPeers || len(s.Traffic) > maxPeers || len(s.Measure) > maxPeers:
+		return fmt.Errorf("more than %d peers, flows or measures", maxPeers)
+	case s.Torrents < 1 || s.Torrents > maxPeers:
+		return fmt.Errorf("torrents: want 1 to %d", maxPeers)
+	case s.Smoke.Scale < 0 || s.Smoke.Scale > 1 || s.Smoke.Leechers < 0:
+		return errors.New("smoke: want a scale of at most 1, and a number of leechers")
 	case len(s.Events) > maxEvents || len(s.Links) > maxEvents:
 		return fmt.Errorf("more than %d events or links", maxEvents)
 	case s.Runs < 1 || s.Runs > maxRuns:
@@ -54,31 +60,81 @@ func (s *Scenario) check() error {
 			return fmt.Errorf("traffic %q: %w", t.Name, err)
 		}
 	}
-	s.topology.Links = slices.Clone(s.topology.Links)
-	for _, l := range s.Links {
-		i := s.link(l.At.Interface)
-		if i < 0 {
-			return fmt.Errorf("links: no link of topology %s ends at %s", s.topology.Name, l.At)
-		}
-		if l.empty() || l.Direction != "" {
-			return fmt.Errorf("links: %s: say what differs, for both directions", l.At)
-		}
-		l.change(l.At.Interface).Apply(&s.topology.Links[i].Config)
-		if err := s.topology.Links[i].Config.Validate(); err != nil {
-			return fmt.Errorf("links: %s: %w", l.At, err)
-		}
+	if err := s.setLinks(s.Links, s.MTU); err != nil {
+		return err
 	}
 	for i, e := range s.Events {
 		if err := s.checkEvent(e); err != nil {
 			return fmt.Errorf("event %d: %w", i+1, err)
 		}
 	}
-	return s.checkFigures()
+	if err := s.checkFigures(); err != nil {
+		return err
+	}
+	for _, v := range s.Variants {
+		if err := s.checkVariant(v); err != nil {
+			return fmt.Errorf("variant %s: %w", v.Name, err)
+		}
+	}
+	if _, err := s.Smoky(); err != nil {
+		return fmt.Errorf("smoke: %w", err)
+	}
+	return nil
+}
+
+// checkVariant says what is wrong with the scenario as it is in a variant.
+func (s *Scenario) checkVariant(v Variant) error {
+	switch {
+	case v.Size < 0 || v.Size > maxSize || v.Torrents < 0 || v.Torrents > maxPeers || v.Leechers < 0:
+		return errors.New("size, torrents or leechers are out of bounds")
+	case !slices.Contains(routers, v.Router):
+		return fmt.Errorf("router %q: want stock or fast", v.Router)
+	}
+	for _, n := range v.Traffic {
+		if !slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return t.Name == n }) {
+			return fmt.Errorf("traffic %q: nothing has that name", n)
+		}
+	}
+	x, err := s.in(v)
+	if err != nil {
+		return err
+	}
+	if len(x.Peers) > maxPeers {
+		return fmt.Errorf("more than %d peers", maxPeers)
+	}
+	for i, p := range x.Peers {
+		if err := checkPlace(p); err != nil {
+			return fmt.Errorf("peer %s: %w", p.Name, err)
+		}
+		for _, q := range x.Peers[:i] {
+			if q.onIP() != p.onIP() || q.onIP() && q.Transport != p.Transport {
+				return fmt.Errorf("peers %s and %s: all of a swarm speak the same: scion, tcp or quic", q.Name, p.Name)
+			}
+		}
+	}
+	return nil
+}
+
+var routers = []string{"", "stock", "fast"}
+
+func checkPlace(p Peer) error {
+	switch {
+	case p.Transport != SCION && p.Transport != TCP && p.Transport != QUIC:
+		return fmt.Errorf("transport %q: want scion, tcp or quic", p.Transport)
+	case p.Client != Braid && clients[p.Client] == nil:
+		return fmt.Errorf("client %q: want braid, %s", p.Client, strings.Join(clientNames(), ", "))
+	case p.Client != Braid && len(p.Args) > 0:
+		return errors.New("args are for braid; other clients have their stock settings")
+	}
+	return nil
 }
 
 // options are the testbed's.
 func (s *Scenario) options() (o testbed.Options, err error) {
 	o.Topology, o.PathLifetime = s.topology, s.PathLifetime
+	if !slices.Contains(routers, s.Router) {
+		return o, fmt.Errorf("router %q: want stock or fast", s.Router)
+	}
 	switch s.BFD {
 	case "":
 	case "off":
@@ -100,8 +156,8 @@ func (s *Scenario) hasAS(ia pathsel.IA) bool {
 }
 
 func plainName(n string) error {
-	if n == "" || len(n) > 40 || strings.Trim(n, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-		return fmt.Errorf("name %q: want small letters, digits, - and _", n)
+	if n == "" || len(n) > 60 || strings.Trim(n, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || n[0] == '.' {
+		return fmt.Errorf("name %q: want small letters, digits, -, _ and . within", n)
 	}
 	return nil
 }
@@ -121,11 +177,13 @@ func (s *Scenario) checkPeers() error {
 			return fmt.Errorf("peer %s: AS %s is not in topology %s", p.Name, p.AS, s.topology.Name)
 		case p.Role == Seed && (len(p.From) > 0 || !p.Start.immediately() || p.Selector != ""):
 			return fmt.Errorf("peer %s: a seed has no from, no selector, and starts first", p.Name)
+		case p.Name == everybody || p.Name == trackerName:
+			return fmt.Errorf("peer %s: that name has a meaning", p.Name)
 		case p.Role != Seed && p.Role != Leech:
 			return fmt.Errorf("peer %s: role %q: want seed or leech", p.Name, p.Role)
 		}
 		for _, f := range p.From {
-			if !named(f) {
+			if !named(f) && f != everybody {
 				return fmt.Errorf("peer %s: from %q: no peer of that name before it", p.Name, f)
 			}
 		}
@@ -138,10 +196,10 @@ func (s *Scenario) checkPeers() error {
 			}
 		}
 	}
-	if seeds == 0 || leechers == 0 {
+	if len(s.Peers) > 0 && (seeds == 0 || leechers == 0) {
 		return errors.New("peers: want at least one seed and one leech")
 	}
-	if !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Role == Leech && p.Start.immediately() }) {
+	if len(s.Peers) > 0 && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Role == Leech && p.Start.immediately() }) {
 		return errors.New("peers: at least one leech must start at once; times count from its first payload byte")
 	}
 	names := map[string]bool{}

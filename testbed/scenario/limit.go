@@ -49,11 +49,11 @@ func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float6
 	basis := make([]int, len(bounds))
 	for i, r := range open {
 		cost[i] = -1
-		for _, l := range r.links {
+		r.load(func(l pathsel.Interface, bits float64) {
 			if row, ok := rows[l]; ok {
-				a.Set(row, i, 1/r.share)
+				a.Set(row, i, a.At(row, i)+bits)
 			}
-		}
+		})
 	}
 	for row := range bounds {
 		a.Set(row, n+row, 1)
@@ -64,6 +64,17 @@ func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float6
 		return 0, fmt.Errorf("compute the limit of %d paths over %d links: %w", n, len(bounds), err)
 	}
 	return -best * mega, nil
+}
+
+// load tells what each bit of payload on the route takes of which link: on the way there, and for acknowledgements on the way
+// back.
+func (r route) load(on func(l pathsel.Interface, bits float64)) {
+	for _, l := range r.links {
+		on(l, 1/r.share)
+	}
+	for _, l := range r.back {
+		on(l, r.acks)
+	}
 }
 
 // allowed is how much payload, in bits, all links together could have carried to who was there between two times:
@@ -115,10 +126,16 @@ type LimitStep struct {
 	MbitS float64 `json:"mbit_s"`
 }
 
-// limit is the limit over the time of the run.
+// limit is the limit over the time of the run; nil where leechers feed each other, for whom it is no rate from seeds.
 func (r record) limit() ([]LimitStep, error) {
+	if r.feed {
+		return nil, nil
+	}
 	var steps []LimitStep
-	first, _ := r.began()
+	first, ok := r.began()
+	if !ok {
+		first = 0 // traffic only
+	}
 	for _, t := range r.turns(first, r.end) {
 		v, err := r.carries(t, r.present(t))
 		if err != nil {

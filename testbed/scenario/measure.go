@@ -30,7 +30,7 @@ var figures = map[string]figure{
 func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 
 // alwaysMeasured is measured in every run.
-var alwaysMeasured = []string{"e", "e-payload", "seconds", "t-star", "over-t-star", "mbit", "gap", "changes", "needless", "cpu", "late"}
+var alwaysMeasured = []string{"e", "e-payload", "seconds", "t-star", "over-t-star", "mbit", "gap", "wasted", "changes", "needless", "cpu", "late"}
 
 // measure makes all figures of a run but those of the machine.
 func measure(r record, wanted []Measure) (map[string]float64, error) {
@@ -40,6 +40,12 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 	for _, l := range r.leechers {
 		first = min(first, l.start)
 		bytes += l.bytesAt(r.end)
+	}
+	if len(r.leechers) == 0 {
+		first = 0
+		for _, f := range r.flows {
+			bytes += int64(f.receivedAt(r.end))
+		}
 	}
 	whole, ok, err := efficiencyBetween(r, first, r.end)
 	if err != nil {
@@ -54,6 +60,13 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 	m["seconds"] = r.end - first
 	if least, ok, err := r.leastTime(); err == nil && ok {
 		m["t-star"], m["over-t-star"] = least, m["seconds"]/least
+	}
+	if bytes > 0 && len(r.leechers) > 0 {
+		var wasted int64
+		for _, l := range r.leechers {
+			wasted += l.wasted
+		}
+		m["wasted"] = float64(wasted) / float64(bytes)
 	}
 	m["mbit"] = float64(bytes) * 8 / 1e6 / (r.end - first)
 	if v, ok, _ := gap(r, Measure{}); ok {

@@ -16,9 +16,10 @@ import (
 	"braid/testbed"
 )
 
-// process is a braid process that a run has started.
+// process is what a run has started for a peer.
 type process struct {
 	peer   Peer
+	host   *testbed.IPHost // nil: it is on SCION
 	cmd    *exec.Cmd
 	log    string // file with what it says on standard error
 	out    string // where a leecher's data goes
@@ -29,6 +30,7 @@ type process struct {
 	// stopped: it was told to end, or killed, before it was done.
 	stopped bool
 	leaves  bool // before the end, as the scenario wants
+	done    bool // it has all that it wants
 }
 
 // peerEvent is what matters here of an event of braid seed or download.
@@ -39,6 +41,8 @@ type peerEvent struct {
 	Seconds     float64             `json:"seconds"`
 	Fetched     int64               `json:"fetched_bytes"`
 	Total       int64               `json:"total"`
+	Wasted      int64               `json:"wasted_bytes"`
+	InfoHash    string              `json:"info_hash"`
 	Peer        pathsel.PeerID      `json:"peer"`
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
 	Conn        int                 `json:"conn"`
@@ -60,10 +64,9 @@ type message struct {
 // maxLine bounds an event: one of a download with hundreds of paths has some hundred kilobytes.
 const maxLine = 4 << 20
 
-// startProcess starts a peer, whose events and end come over the channel.
-func startProcess(l *testbed.Launcher, braid string, p Peer, dir string, args []string, to chan<- message, done <-chan struct{}) (*process, error) {
-	ps := &process{peer: p, log: filepath.Join(dir, p.Name+".log")}
-	ps.cmd = exec.Command(braid, args...)
+// startProcess starts a peer's command, on a host if that is not nil. Its events and its end come over the channel.
+func startProcess(l *testbed.Launcher, cmd *exec.Cmd, host *testbed.IPHost, p Peer, dir string, to chan<- message, done <-chan struct{}) (*process, error) {
+	ps := &process{peer: p, cmd: cmd, host: host, log: filepath.Join(dir, p.Name+".log")}
 	log, err := os.Create(ps.log)
 	if err != nil {
 		return nil, fmt.Errorf("start peer %s: %w", p.Name, err)
@@ -73,6 +76,12 @@ func startProcess(l *testbed.Launcher, braid string, p Peer, dir string, args []
 	out, err := ps.cmd.StdoutPipe()
 	if err == nil {
 		err = l.Start(ps.cmd)
+	}
+	if err == nil && host != nil {
+		if err = host.Connect(ps.cmd); err != nil {
+			_ = ps.cmd.Wait() // it has no network and ends, or has ended
+			err = fmt.Errorf("%w: %s", err, ps.lastWords())
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start peer %s: %w", p.Name, err)
@@ -89,6 +98,9 @@ func startProcess(l *testbed.Launcher, braid string, p Peer, dir string, args []
 		lines.Buffer(nil, maxLine)
 		for lines.Scan() {
 			m := message{line: bytes.Clone(lines.Bytes())}
+			if p.Client != Braid {
+				continue
+			}
 			if err := json.Unmarshal(m.line, &m.peerEvent); err == nil {
 				send(m)
 			}

@@ -29,6 +29,7 @@ type leecherRecord struct {
 	name       string
 	start, end float64 // of its transfer
 	complete   bool    // it has all of the data
+	wasted     int64   // bytes of payload that came twice or for nothing
 	samples    []sample
 	choices    []choice
 	routes     []route // from its sources
@@ -68,6 +69,9 @@ type route struct {
 	links       []pathsel.Interface
 	interfaces  []pathsel.Interface // all of them
 	share       float64
+	// back are the links on the way of acknowledgements, which take acks bits of it for each bit of payload.
+	back []pathsel.Interface
+	acks float64
 }
 
 // routeOf is the way along a path; against it if the payload flows back to who chose the path, as a leecher's does.
@@ -76,14 +80,34 @@ func routeOf(t testbed.Topology, p pathsel.Path, against bool) (route, error) {
 	if err != nil {
 		return route{}, err
 	}
-	r := route{fingerprint: p.Fingerprint, interfaces: p.Interfaces, share: testbed.PayloadShare(p.MTU, header)}
-	for i := 0; i+1 < len(p.Interfaces); i += 2 {
-		if against {
-			r.links = append(r.links, p.Interfaces[i+1])
-		} else {
-			r.links = append(r.links, p.Interfaces[i])
-		}
+	r := route{
+		fingerprint: p.Fingerprint, interfaces: p.Interfaces,
+		share: testbed.PayloadShare(p.MTU, header), acks: testbed.AckLoad(p.MTU, header),
 	}
+	for i := 0; i+1 < len(p.Interfaces); i += 2 {
+		out, in := p.Interfaces[i], p.Interfaces[i+1]
+		if against {
+			out, in = in, out
+		}
+		r.links, r.back = append(r.links, out), append(r.back, in)
+	}
+	return r, nil
+}
+
+// ipRouteOf is the way of payload from one AS to another on IP.
+func ipRouteOf(ip *testbed.IPNetwork, transport string, src, dst pathsel.IA) (route, error) {
+	r := route{share: testbed.TCPShare(ip.MTU()), acks: testbed.TCPAckLoad(ip.MTU())}
+	if transport == QUIC {
+		r.share, r.acks = testbed.QUICShare(ip.MTU()), testbed.QUICAckLoad(ip.MTU())
+	}
+	var err error
+	if r.links, err = ip.Route(src, dst); err != nil {
+		return r, err
+	}
+	if r.back, err = ip.Route(dst, src); err != nil {
+		return r, err
+	}
+	r.interfaces = slices.Concat(r.links, r.back)
 	return r, nil
 }
 

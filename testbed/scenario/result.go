@@ -1,11 +1,9 @@
 package scenario
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"braid/testbed"
@@ -47,42 +45,9 @@ type PeerResult struct {
 	Complete bool    `json:"complete"`
 }
 
-// findRoutes looks up what each leecher can use. Peers that download from other leechers do so for nothing, as far as
-// the limit goes.
-func (a *attempt) findRoutes(ctx context.Context) error {
-	t := a.network.Topology()
-	for _, p := range a.Peers {
-		if p.Role != Leech {
-			continue
-		}
-		for _, s := range a.Peers {
-			if s.Role != Seed || len(p.From) > 0 && !slices.Contains(p.From, s.Name) || s.AS == p.AS {
-				continue
-			}
-			host, err := a.hosts.in(ctx, p.AS)
-			if err != nil {
-				return err
-			}
-			paths, err := host.Paths(ctx, s.AS)
-			if err != nil {
-				return fmt.Errorf("find what %s can use: %w", p.Name, err)
-			}
-			for _, path := range paths {
-				r, err := routeOf(t, path, true)
-				if err != nil {
-					return err
-				}
-				a.routes[p.Name] = append(a.routes[p.Name], r)
-				a.writer.write(line{Kind: "path", What: p.Name, To: s.Name, Fingerprint: path.Fingerprint, Interfaces: path.Interfaces, Share: r.share})
-			}
-		}
-	}
-	return nil
-}
-
 // record puts together what was seen, in the scenario's time.
 func (a *attempt) record() record {
-	r := record{feed: slices.ContainsFunc(a.Peers, a.feeds)}
+	r := record{feed: a.feed()}
 	t := func(at time.Time) float64 { return seconds(at.Sub(a.zero)) }
 	for i, s := range a.states {
 		x := linkState{t(s.at), s.capacity}
@@ -96,7 +61,7 @@ func (a *attempt) record() record {
 		if c == nil {
 			continue
 		}
-		l := leecherRecord{name: p.peer.Name, start: t(c.base), end: t(p.endedAt), complete: c.complete, routes: a.routes[p.peer.Name]}
+		l := leecherRecord{name: p.peer.Name, start: t(c.base), end: t(p.endedAt), complete: c.complete, wasted: c.wasted, routes: a.routes[p.peer.Name]}
 		for _, s := range c.samples {
 			s.t += l.start
 			l.samples = append(l.samples, s)
@@ -111,6 +76,9 @@ func (a *attempt) record() record {
 		r.end = max(r.end, l.end)
 		r.leechers = append(r.leechers, l)
 	}
+	if len(a.Peers) == 0 {
+		r.end = seconds(a.Lasts)
+	}
 	for _, f := range a.flows {
 		s := a.spans[f]
 		if s == nil {
@@ -123,13 +91,6 @@ func (a *attempt) record() record {
 		r.flows = append(r.flows, x)
 	}
 	return r
-}
-
-// feeds tells whether a peer downloads from one that does not have everything.
-func (a *attempt) feeds(p Peer) bool {
-	return slices.ContainsFunc(p.From, func(from string) bool {
-		return slices.ContainsFunc(a.Peers, func(x Peer) bool { return x.Name == from && x.Role == Leech })
-	})
 }
 
 func (a *attempt) result(failed failure) (Result, error) {
@@ -149,8 +110,11 @@ func (a *attempt) result(failed failure) (Result, error) {
 		if !c.complete {
 			continue
 		}
-		if err := testbed.SameFile(filepath.Join(a.data, dataName), filepath.Join(p.out, dataName)); err != nil {
-			return res, fmt.Errorf("peer %s: %w", p.peer.Name, err)
+		_, files := a.data.wanted(p.peer)
+		for _, f := range files {
+			if err := testbed.SameFile(filepath.Join(a.data.dir, f), filepath.Join(p.out, f)); err != nil {
+				return res, fmt.Errorf("peer %s: %w", p.peer.Name, err)
+			}
 		}
 		res.Verified++
 	}
@@ -163,6 +127,9 @@ func (a *attempt) result(failed failure) (Result, error) {
 		return res, err
 	}
 	res.Figures, err = measure(r, a.Measure)
+	if err == nil {
+		err = a.addSpread(r, res.Figures)
+	}
 	if res.Figures != nil {
 		res.Figures["cpu"], res.Figures["late"] = res.CPU, a.watch.lateness
 	}
@@ -172,10 +139,12 @@ func (a *attempt) result(failed failure) (Result, error) {
 // removeData frees the disk of what the leechers have downloaded.
 func (a *attempt) removeData() error {
 	for _, p := range a.peers {
-		if p.out == "" {
-			continue
+		if p.out != "" {
+			a.temporary = append(a.temporary, p.out)
 		}
-		if err := os.RemoveAll(p.out); err != nil {
+	}
+	for _, d := range a.temporary {
+		if err := os.RemoveAll(d); err != nil {
 			return err
 		}
 	}

@@ -5,18 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
-	"time"
 
-	"braid/client"
 	"braid/pathsel"
-	"braid/scionnet"
 	"braid/testbed"
 )
 
@@ -48,35 +43,33 @@ const (
 	dataName   = "data" // the file that is transferred
 )
 
-// stage is a network that is up, and what runs on it have in common.
+// stage is what runs of scenarios have in common: a network that is up, and data.
 type stage struct {
-	Scenario
+	Scenario // as it is in the variant that is run
 	network  *testbed.Network
 	hosts    *hosts
 	launcher *testbed.Launcher
 	braid    string
 	scratch  string // removed at the end
-	data     string // directory that the seeds serve
-	torrent  string
-	size     int64
-	closers  []func()
+	data     *dataset
 }
 
 // Run runs the scenarios that are not in the run directory yet, and returns the results of all of them. Variants take
 // turns, so that what changes on the machine meanwhile changes all of them.
-func Run(ctx context.Context, scenarios []Scenario, o Options) ([]Result, error) {
+func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, err error) {
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}
 	if err := writeRun(o, scenarios); err != nil {
 		return nil, err
 	}
-	var all []Result
+	var h house
+	defer func() { err = errors.Join(err, h.close()) }()
 	for _, s := range scenarios {
 		if o.Runs > 0 {
 			s.Runs = o.Runs
 		}
-		results, err := runScenario(ctx, s, o)
+		results, err := runScenario(ctx, s, o, &h)
 		all = append(all, results...)
 		if err != nil {
 			// What there is counts, though the next time may be never.
@@ -86,8 +79,7 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) ([]Result, error)
 	return all, writeCSV(filepath.Join(o.Dir, csvFile), all)
 }
 
-func runScenario(ctx context.Context, s Scenario, o Options) (results []Result, err error) {
-	var st *stage
+func runScenario(ctx context.Context, s Scenario, o Options, h *house) (results []Result, err error) {
 	for run := 1; run <= s.Runs; run++ {
 		for _, v := range s.Variants {
 			dir := filepath.Join(o.Dir, s.Name, v.Name, fmt.Sprint(run))
@@ -99,11 +91,17 @@ func runScenario(ctx context.Context, s Scenario, o Options) (results []Result, 
 			if !errors.Is(err, fs.ErrNotExist) {
 				return results, err
 			}
-			if st == nil {
-				if st, err = openStage(ctx, s, o); err != nil {
-					return results, err
-				}
-				defer st.close()
+			x, err := s.in(v)
+			if err != nil {
+				return results, err
+			}
+			if c := x.missing(); c != "" {
+				o.Say(fmt.Sprintf("%s %s: left out, %s is not on this machine; ./scripts/install-deps installs it", s.Name, v.Name, c))
+				continue
+			}
+			st, err := h.stage(ctx, x, o)
+			if err != nil {
+				return results, err
 			}
 			if res, err = st.run(ctx, v, run, dir); err != nil {
 				return results, fmt.Errorf("variant %s, run %d: %w", v.Name, run, err)
@@ -113,83 +111,6 @@ func runScenario(ctx context.Context, s Scenario, o Options) (results []Result, 
 		}
 	}
 	return results, nil
-}
-
-// openStage starts the network and makes the data.
-func openStage(ctx context.Context, s Scenario, o Options) (st *stage, err error) {
-	st = &stage{Scenario: s, braid: o.Braid, size: int64(s.Size)}
-	defer func() {
-		if err != nil {
-			st.close()
-			st = nil
-		}
-	}()
-	if st.scratch, err = os.MkdirTemp("", "braid-scenario-"); err != nil {
-		return st, err
-	}
-	st.closers = append(st.closers, func() { os.RemoveAll(st.scratch) })
-	if err = st.makeData(ctx); err != nil {
-		return st, err
-	}
-	opts, err := s.options()
-	if err != nil {
-		return st, err
-	}
-	logDir := filepath.Join(o.Dir, s.Name)
-	if err = os.MkdirAll(logDir, 0o755); err != nil {
-		return st, err
-	}
-	log, err := os.Create(filepath.Join(logDir, "network.log"))
-	if err != nil {
-		return st, err
-	}
-	st.closers = append(st.closers, func() { log.Close() })
-	opts.Dir, opts.SCIONBin = filepath.Join(st.scratch, "network"), o.SCIONBin
-	opts.Log = slog.New(slog.NewTextHandler(log, nil))
-	began := time.Now()
-	if st.network, err = testbed.Start(ctx, opts); err != nil {
-		return st, err
-	}
-	st.closers = append(st.closers, func() { st.network.Close() })
-	o.Say(fmt.Sprintf("%s: network of %d ASes and %d links is up after %.1f s", s.Name, len(s.topology.ASes), len(s.topology.Links), time.Since(began).Seconds()))
-	st.launcher = testbed.NewLauncher()
-	st.closers = append(st.closers, st.launcher.Close)
-	st.hosts = &hosts{st.network, opts.Log, map[pathsel.IA]*scionnet.Host{}}
-	st.closers = append(st.closers, st.hosts.close)
-	return st, nil
-}
-
-func (st *stage) close() {
-	for i := len(st.closers) - 1; i >= 0; i-- {
-		st.closers[i]()
-	}
-}
-
-// makeData writes what is transferred: bytes that depend on the scenario's seed only.
-func (st *stage) makeData(ctx context.Context) error {
-	st.data = filepath.Join(st.scratch, "seed")
-	if err := os.Mkdir(st.data, 0o755); err != nil {
-		return err
-	}
-	name := filepath.Join(st.data, dataName)
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	var key [32]byte
-	for i := range 8 {
-		key[i] = byte(st.Seed >> (8 * i))
-	}
-	_, err = io.CopyN(f, rand.NewChaCha8(key), st.size)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write the data: %w", err)
-	}
-	c, err := client.Create(ctx, name, client.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	st.torrent = filepath.Join(st.scratch, "data.torrent")
-	return os.WriteFile(st.torrent, c.Torrent, 0o644)
 }
 
 func (st *stage) run(ctx context.Context, v Variant, run int, dir string) (Result, error) {

@@ -157,8 +157,17 @@ type recorder struct {
 	base     time.Time
 	samples  []sample // t is the transfer's
 	choices  []choice
-	fetched  int64
+	fetched  int64 // of all torrents
 	complete bool
+	wasted   int64 // of one torrent
+
+	torrents map[string]sample // the last of each, by info hash
+	finished map[string]bool
+	wanted   int // torrents
+}
+
+func newRecorder(torrents int) *recorder {
+	return &recorder{torrents: map[string]sample{}, finished: map[string]bool{}, wanted: torrents}
 }
 
 func (r *recorder) add(m message) {
@@ -171,15 +180,44 @@ func (r *recorder) add(m message) {
 	}
 	switch m.Event {
 	case "progress", "done":
+		if r.complete {
+			return // it serves
+		}
 		s := sample{t, m.Fetched, map[pathsel.Fingerprint]uint64{}}
 		for _, p := range m.Paths {
 			s.paths[p.Fingerprint] += p.BytesRead
 		}
-		r.samples = append(r.samples, s)
-		r.fetched, r.complete = m.Fetched, m.Event == "done"
+		r.torrents[m.InfoHash] = s
+		r.wasted = max(r.wasted, m.Wasted)
+		if m.Event == "done" {
+			r.finished[m.InfoHash] = true
+		}
+		r.samples = append(r.samples, r.sum(t))
+		r.fetched = r.samples[len(r.samples)-1].bytes
+		r.complete = len(r.finished) >= r.wanted
 	default:
 		if m.Fingerprint != "" {
 			r.choices = append(r.choices, choice{t, pathsel.Key{Peer: m.Peer, Path: m.Fingerprint, Conn: m.Conn}, m.Event})
 		}
 	}
+}
+
+// sum is all torrents together.
+func (r *recorder) sum(t float64) sample {
+	if len(r.torrents) == 1 {
+		for _, s := range r.torrents {
+			return s
+		}
+	}
+	all := sample{t, 0, map[pathsel.Fingerprint]uint64{}}
+	if n := len(r.samples); n > 0 {
+		all.t = max(t, r.samples[n-1].t) // torrents were added one after another
+	}
+	for _, s := range r.torrents {
+		all.bytes += s.bytes
+		for f, n := range s.paths {
+			all.paths[f] += n
+		}
+	}
+	return all
 }

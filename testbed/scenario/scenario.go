@@ -6,8 +6,10 @@
 // events say. testbed/scenarios has the files and describes the format.
 //
 //	scenario.go, value.go, check.go   the file
+//	vary.go, neighbours.go            many variants and peers in a few lines
 //	runner.go                         repetitions, networks, the run directory
 //	attempt.go, peer.go, traffic.go   one run
+//	place.go, client.go               where a peer runs, and what it is
 //	record.go                         what was seen of it
 //	limit.go, measure.go              figures: functions from a record
 //	summary.go                        over the runs
@@ -39,19 +41,30 @@ type Scenario struct {
 	// BFD is the interval at which routers watch links, or "off"; "" is the testbed's default.
 	BFD          string        `yaml:"bfd"`
 	PathLifetime time.Duration `yaml:"path_lifetime"`
-	Links        []Link        `yaml:"links"` // what differs from the topology, from the beginning
+	// MachineBound: links are wider than the machine is fast, on purpose.
+	MachineBound bool   `yaml:"machine_bound"`
+	Links        []Link `yaml:"links"` // what differs from the topology, from the beginning
 
-	Size    Bytes     `yaml:"size"`
-	Peers   []Peer    `yaml:"peers"`
-	Traffic []Traffic `yaml:"traffic"`
-	Events  []Event   `yaml:"events"`
+	Size     Bytes     `yaml:"size"`     // of each torrent
+	Torrents int       `yaml:"torrents"` // that everybody has or wants
+	Router   string    `yaml:"router"`   // stock (or ""), fast
+	MTU      int       `yaml:"mtu"`      // of all ASes and links; 0: what the topology says
+	Peers    []Peer    `yaml:"peers"`
+	Traffic  []Traffic `yaml:"traffic"`
+	// Lasts is how long a scenario without peers, of traffic only, goes on.
+	Lasts  time.Duration `yaml:"lasts"`
+	Events []Event       `yaml:"events"`
 
-	Runs     int           `yaml:"runs"`
-	Seed     uint64        `yaml:"seed"`
-	Takes    time.Duration `yaml:"takes"`   // one run, about; for who waits
-	Timeout  time.Duration `yaml:"timeout"` // of one run
-	Sample   time.Duration `yaml:"sample"`  // between two looks at a peer
-	Variants []Variant     `yaml:"variants"`
+	Runs    int           `yaml:"runs"`
+	Seed    uint64        `yaml:"seed"`
+	Takes   time.Duration `yaml:"takes"`   // one run, about; for who waits
+	Timeout time.Duration `yaml:"timeout"` // of one run
+	Sample  time.Duration `yaml:"sample"`  // between two looks at a peer
+	// Templates of variants, and the matrix of values that they are made with; see Variants.
+	Templates []yaml.Node `yaml:"variants"`
+	Matrix    yaml.Node   `yaml:"matrix"`
+	Variants  []Variant   `yaml:"-"`
+	Smoke     Smoke       `yaml:"smoke"`
 
 	Measure []Measure         `yaml:"measure"`
 	Expect  map[string]string `yaml:"expect"`
@@ -78,26 +91,54 @@ type Properties struct {
 	Down      *bool          `yaml:"down"`
 }
 
+// Smoke is what is left out of a run that only shows that everything works.
+type Smoke struct {
+	Scale    float64  `yaml:"scale"`    // of data and times; 0: as much as is done in a second or two
+	Variants []string `yaml:"variants"` // by default the first and the last
+	Leechers int      `yaml:"leechers"` // at most; 0: all
+}
+
 // Roles of a peer.
 const (
 	Seed  = "seed"
 	Leech = "leech"
 )
 
-// Peer is one braid process.
+// Transports of a peer.
+const (
+	SCION = "scion" // or ""
+	TCP   = "tcp"   // on IP, over the same links, by the shortest way
+	QUIC  = "quic"  // likewise
+)
+
+// Peer is one process.
 type Peer struct {
-	Name     string     `yaml:"name"`
-	AS       pathsel.IA `yaml:"as"`
-	Role     string     `yaml:"role"`
-	Selector string     `yaml:"selector"` // a leecher's, unless a variant says otherwise
-	Args     []string   `yaml:"args"`     // more flags for braid
-	// From names the peers that a leecher downloads from, which come before it in the list; by default all seeds.
-	From  []string `yaml:"from"`
-	Start When     `yaml:"start"`
+	Name      string     `yaml:"name"`
+	AS        pathsel.IA `yaml:"as"`
+	Role      string     `yaml:"role"`
+	Transport string     `yaml:"transport"`
+	// Client is braid (or ""), or another BitTorrent client with its stock settings, which speaks TCP: see client.go.
+	Client   string   `yaml:"client"`
+	Selector string   `yaml:"selector"` // a leecher's, unless a variant says otherwise
+	Args     []string `yaml:"args"`     // more flags for braid
+	// From names the peers that a leecher downloads from, which come before it in the list, or is "all" that do; by
+	// default all seeds. Other clients find whom a tracker knows.
+	From []string `yaml:"from"`
+	// Stays: a leecher that is done goes on serving until all are. Other clients do so always.
+	Stays bool `yaml:"stays"`
+	Start When `yaml:"start"`
 	// Stop interrupts the peer, Crash kills it. A leecher ends by itself when it is done.
 	Stop  *When `yaml:"stop"`
 	Crash *When `yaml:"crash"`
+	// Count makes a group of peers of it, each starting and leaving Every later than the one before.
+	Count int           `yaml:"count"`
+	Every time.Duration `yaml:"every"`
+
+	torrent int // which one it is about, from 1; 0: all
 }
+
+// everybody in From: all who come before.
+const everybody = "all"
 
 // Kinds of cross traffic.
 const (
@@ -129,13 +170,6 @@ type Event struct {
 	// Times repeats the event, every Every from its first time.
 	Every time.Duration `yaml:"every"`
 	Times int           `yaml:"times"`
-}
-
-// Variant is one way of running the scenario. Without any there is one, with what the peers say.
-type Variant struct {
-	Name     string   `yaml:"name"` // by default the selector's
-	Selector string   `yaml:"selector"`
-	Args     []string `yaml:"args"` // more flags for every leecher
 }
 
 // Measure is a figure that is taken from each run. Which ones there are says testbed/scenarios/README.md.
@@ -178,6 +212,9 @@ func Parse(name string, r io.Reader, topology func(string) (testbed.Topology, er
 		return s, fmt.Errorf("scenario %s: more than one document", name)
 	}
 	s.text, s.scale = text, 1
+	if err := s.expand(); err != nil {
+		return s, fmt.Errorf("scenario %s: %w", name, err)
+	}
 	s.setDefaults()
 	if s.topology, err = topology(s.Topology); err != nil {
 		return s, fmt.Errorf("scenario %s: %w", name, err)
@@ -188,21 +225,35 @@ func Parse(name string, r io.Reader, topology func(string) (testbed.Topology, er
 	return s, nil
 }
 
+// expand makes the variants and the peers that the file describes.
+func (s *Scenario) expand() error {
+	matrix, err := parseMatrix(&s.Matrix)
+	if err != nil {
+		return fmt.Errorf("matrix: %w", err)
+	}
+	if s.Variants, err = expandVariants(s.Templates, matrix); err != nil {
+		return fmt.Errorf("variants: %w", err)
+	}
+	s.Peers, err = expandPeers(s.Peers)
+	return err
+}
+
 func (s *Scenario) setDefaults() {
+	orElse(&s.Torrents, 1)
 	orElse(&s.Runs, 5)
 	orElse(&s.Seed, 1)
 	orElse(&s.Timeout, 2*time.Minute)
 	orElse(&s.Sample, 50*time.Millisecond)
 	for i := range s.Peers {
-		if s.Peers[i].Role == Leech {
-			orElse(&s.Peers[i].Selector, "adaptive")
+		p := &s.Peers[i]
+		orElse(&p.Transport, SCION)
+		orElse(&p.Client, Braid)
+		if p.Role == Leech {
+			orElse(&p.Selector, "adaptive")
 		}
 	}
 	if len(s.Variants) == 0 {
 		s.Variants = []Variant{{Name: "default"}}
-	}
-	for i := range s.Variants {
-		orElse(&s.Variants[i].Name, s.Variants[i].Selector)
 	}
 }
 
@@ -224,6 +275,15 @@ func (s Scenario) Only(names []string) (Scenario, error) {
 		s.Variants = append(s.Variants, variants[i])
 	}
 	return s, nil
+}
+
+// In is the scenario as it is in one of its variants.
+func (s Scenario) In(variant string) (Scenario, error) {
+	i := slices.IndexFunc(s.Variants, func(v Variant) bool { return v.Name == variant })
+	if i < 0 {
+		return s, fmt.Errorf("scenario %s has no variant %s", s.Name, variant)
+	}
+	return s.in(s.Variants[i])
 }
 
 // Network is what the scenario runs on, its links as they are at the start.
@@ -256,8 +316,16 @@ func (s Scenario) Scaled(by float64) (Scenario, error) {
 		return &c
 	}
 	s.scale *= by
-	s.Size = max(1, Bytes(float64(s.Size)*by))
+	size := func(b *Bytes) { *b = max(1, Bytes(float64(*b)*by)) }
+	size(&s.Size)
+	s.Variants = slices.Clone(s.Variants)
+	for i := range s.Variants {
+		if v := &s.Variants[i]; v.Size > 0 {
+			size(&v.Size)
+		}
+	}
 	d(&s.Takes)
+	d(&s.Lasts)
 	s.Peers, s.Traffic, s.Events, s.Measure = slices.Clone(s.Peers), slices.Clone(s.Traffic), slices.Clone(s.Events), slices.Clone(s.Measure)
 	for i := range s.Peers {
 		p := &s.Peers[i]
@@ -290,4 +358,34 @@ func (s Scenario) Scaled(by float64) (Scenario, error) {
 		}
 	}
 	return s, nil
+}
+
+// Smoky is the scenario in a few seconds, once for each of a few variants: what it shows is that everything works.
+func (s Scenario) Smoky() (Scenario, error) {
+	const enough = 2 * time.Second // of a run that is scaled down
+	var names []string
+	for _, v := range s.Variants {
+		names = append(names, v.Name)
+	}
+	if n := len(names); n > 2 {
+		names = []string{names[0], names[n-1]}
+	}
+	if len(s.Smoke.Variants) > 0 {
+		names = s.Smoke.Variants
+	}
+	s, err := s.Only(names)
+	if err != nil {
+		return s, err
+	}
+	s.Runs = 1
+	for i := range s.Variants {
+		if v, most := &s.Variants[i], s.Smoke.Leechers; most > 0 && (v.Leechers == 0 || v.Leechers > most) {
+			v.Leechers = most
+		}
+	}
+	scale := s.Smoke.Scale
+	if scale == 0 {
+		scale = min(1, seconds(enough)/seconds(s.Takes))
+	}
+	return s.Scaled(scale)
 }

@@ -155,14 +155,16 @@ func TestShipped(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		var rate int64
+		var rate int64 // of what a seed could send
 		for _, l := range s.topology.Links {
 			if l.Config.Rate == 0 {
 				t.Errorf("%s: a link without a rate leaves nothing to compare with", n)
 			}
-			rate += l.Config.Rate
+			if len(s.Peers) > 0 && (l.A.Interface.IA == s.Peers[0].AS || l.B.Interface.IA == s.Peers[0].AS) {
+				rate += l.Config.Rate
+			}
 		}
-		if rate > 60e6 {
+		if rate > 60e6 && !s.MachineBound {
 			t.Errorf("%s: links of %d Mbit/s together are more than two processors carry", n, rate/1e6)
 		}
 	}

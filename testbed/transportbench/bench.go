@@ -1,6 +1,7 @@
 // Package transportbench measures what moving data costs: CPU time and rate of TCP, TLS, QUIC over UDP, QUIC over SCION
 // with scionproto's library and with braid's packet I/O, and of bare datagrams, inside one AS and through real border
-// routers. All cases take turns in one run, since only ratios inside one run mean anything on a shared machine.
+// routers; and beside it whole downloads (download.go). All cases take turns in one run, since only ratios inside one
+// run mean anything on a shared machine.
 //
 // Each end of a transfer is a process of its own (end.go), so that its CPU time is known.
 package transportbench
@@ -34,15 +35,18 @@ type Config struct {
 	// router; if it is empty its cases are left out.
 	SCIONBin   string
 	FastRouter []string
-	// Runs of each case, and the bytes of each; TCP moves four times as many, being so much faster.
+	// Braid is the program for whole downloads; if it is empty they are left out.
+	Braid string
+	// Runs of each case, and the bytes of each; TCP, being so much faster, and downloads, for which processes start and
+	// end, move four times as many.
 	Runs  int
 	Bytes int64
-	// Only, if not empty, are the cases to run.
-	Only []string
+	// Only, Routers and MTUs, if not empty, are the cases to run.
+	Only    []string
+	Routers []string
+	MTUs    []int
 	// Progress is told what is going on; may be nil.
 	Progress func(string)
-
-	inside bool // for tests: only inside one AS
 }
 
 // CPU seconds for each gigabyte (10^9 bytes) of data.
@@ -54,7 +58,7 @@ type CPU struct {
 
 // Row is the result of a case: medians over its runs.
 type Row struct {
-	Case    string  `json:"case"` // tcp, tls, quic-udp, quic-snet, quic-braid, raw
+	Case    string  `json:"case"` // tcp, tls, quic-udp, quic-snet, quic-braid, raw, braid-scion, braid-tcp, aria2-tcp
 	MTU     int     `json:"mtu"`
 	Routers string  `json:"routers"` // none, stock, fast
 	Paths   int     `json:"paths"`
@@ -107,7 +111,25 @@ func cases(fast bool) []Row {
 			rows = append(rows, Row{Case: "raw", MTU: mtu, Routers: r, Paths: 1})
 		}
 	}
+	rows = append(rows, Row{Case: caseAria2, MTU: ordinaryMTU, Routers: "none", Paths: 1}, Row{Case: caseTCP, MTU: ordinaryMTU, Routers: "none", Paths: 1})
+	for _, r := range routers {
+		paths := 2
+		if r == "none" {
+			paths = 1
+		}
+		for _, mtu := range []int{ordinaryMTU, largeMTU} {
+			rows = append(rows, Row{Case: caseSCION, MTU: mtu, Routers: r, Paths: paths})
+		}
+	}
 	return rows
+}
+
+// wants tells whether the run has the row.
+func (cfg Config) wants(r Row) bool {
+	return (len(cfg.Only) == 0 || slices.Contains(cfg.Only, r.Case)) &&
+		(len(cfg.Routers) == 0 || slices.Contains(cfg.Routers, r.Routers)) &&
+		(len(cfg.MTUs) == 0 || slices.Contains(cfg.MTUs, r.MTU)) &&
+		(cfg.Braid != "" || !isDownload(r.Case))
 }
 
 // network has two ASes, and two links of each MTU between them.
@@ -136,9 +158,21 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 	if say == nil {
 		say = func(string) {}
 	}
-	rows := slices.DeleteFunc(cases(len(cfg.FastRouter) > 0), func(r Row) bool {
-		return cfg.inside && r.Routers != "none" || len(cfg.Only) > 0 && !slices.Contains(cfg.Only, r.Case)
-	})
+	rows := slices.DeleteFunc(cases(len(cfg.FastRouter) > 0), func(r Row) bool { return !cfg.wants(r) })
+	if len(rows) == 0 {
+		return errors.New("no case is like that")
+	}
+	if _, err := exec.LookPath(aria2); err != nil {
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Case == caseAria2 })
+		say("without " + caseAria2 + ": " + err.Error())
+	}
+	var files payload
+	if slices.ContainsFunc(rows, func(r Row) bool { return isDownload(r.Case) }) {
+		var err error
+		if files, err = makePayload(ctx, cfg.Dir, 4*cfg.Bytes); err != nil {
+			return err
+		}
+	}
 	places := map[string]place{}
 	defer func() {
 		for _, p := range places {
@@ -164,7 +198,13 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 	for run := range cfg.Runs {
 		for i, r := range rows {
 			say(fmt.Sprintf("run %d of %d: %s, MTU %d, routers %s, %d paths", run+1, cfg.Runs, r.Case, r.MTU, r.Routers, r.Paths))
-			s, err := measure(ctx, cfg, r, places[r.key()])
+			var s sample
+			var err error
+			if isDownload(r.Case) {
+				s, err = files.download(ctx, cfg.Braid, r, places[r.key()])
+			} else {
+				s, err = measure(ctx, cfg, r, places[r.key()])
+			}
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}

@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"braid/pathsel"
 	"braid/scionnet"
 	"braid/tracker"
 	"braid/tracker/wire"
@@ -45,6 +46,13 @@ type Config struct {
 	SCION *scionnet.HTTP
 	// Progress is asked before each announce.
 	Progress func() Progress
+	// Peers is how trackers on SCION are to choose peers.
+	Peers wire.Order
+	// Hinted, if not nil, is told of path hints, always before the peers of the same answer, from several goroutines.
+	Hinted func(pathsel.Hints)
+	// Reports, if not nil, are what the transfer has measured, the most important first. It is asked before announces to trackers
+	// that take reports.
+	Reports func() []wire.PathReport
 	// Found is told of peers, from several goroutines, also of those it knows already.
 	Found func([]wire.Addr)
 	// Logger may be nil.
@@ -148,6 +156,7 @@ func (a *Announcer) announceOf(s *source, e wire.Event) *wire.Announce {
 	}
 	if _, ok := s.url.SCION(); ok {
 		out.Port = a.cfg.SCIONPort
+		out.Peers, out.Hints = a.cfg.Peers, a.cfg.Hinted != nil
 	}
 	if e == wire.Stopped {
 		out.NumWant = 0
@@ -168,6 +177,9 @@ func (a *Announcer) found(s *source, answer wire.Answer) (fresh bool) {
 	a.log.Info("tracker answered", "tracker", s.url, "peers", len(out), "complete", answer.Complete, "incomplete", answer.Incomplete)
 	if answer.Warning != "" {
 		a.log.Warn("tracker warns", "tracker", s.url, "warning", answer.Warning)
+	}
+	if len(answer.Hints) > 0 && a.cfg.Hinted != nil {
+		a.cfg.Hinted(answer.Hints)
 	}
 	if len(out) > 0 {
 		a.cfg.Found(out)

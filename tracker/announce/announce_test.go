@@ -33,6 +33,9 @@ func oneAS(t *testing.T) *scionnet.Host {
 	if err := os.WriteFile(filepath.Join(dir, "topology.json"), []byte(topo), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, "hosts"), []byte("1-ff00:0:110,[127.0.0.1] tracker.test\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Mkdir(filepath.Join(dir, "certs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +67,7 @@ func openHTTP(t *testing.T, h *scionnet.Host) *scionnet.HTTP {
 
 // tracking is a real tracker on all transports.
 type tracking struct {
+	server           *server.Server
 	store            *swarm.Memory
 	http, udp, scion string
 }
@@ -77,6 +81,7 @@ func track(t *testing.T, h *scionnet.Host) tracking {
 	if err != nil {
 		t.Fatal(err)
 	}
+	out.server = s
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +202,9 @@ func TestTransports(t *testing.T) {
 			t.Fatal("the fifth peer is not on SCION")
 		}
 	}
-	six := join(t, 6, onSCION, tr.scion)
+	// The tracker by its name.
+	named := strings.Replace(tr.scion, "1-ff00:0:110,[127.0.0.1]", "tracker.test", 1)
+	six := join(t, 6, onSCION, named)
 	six.finds(t, "1-ff00:0:110,[127.0.0.1]:2005")
 	six.Close()
 	// Complete, and gone.

@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ import (
 
 // asker makes announces to one tracker.
 type asker interface {
-	announce(context.Context, *wire.Announce) (wire.Answer, error)
+	// announce makes one, with reports where the tracker takes them.
+	announce(context.Context, *wire.Announce, []wire.PathReport) (wire.Answer, error)
 	close()
 }
 
@@ -27,6 +29,9 @@ func newAsker(u tracker.URL, scion *scionnet.HTTP) (asker, error) {
 			return nil, errors.New("it is on SCION and this host is not; give --config-dir or --sciond")
 		}
 		t := scion.Client(addr)
+		if name := u.Name(); name != "" {
+			t = scion.ClientByName(name, addr.Port)
+		}
 		return &overHTTP{url: u, client: http.Client{Transport: t, CheckRedirect: noRedirect}, end: func() { t.Close() }}, nil
 	}
 	if u.Scheme() == "udp" {
@@ -63,12 +68,18 @@ func sameScheme(r *http.Request, via []*http.Request) error {
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-func (o *overHTTP) announce(ctx context.Context, a *wire.Announce) (wire.Answer, error) {
+func (o *overHTTP) announce(ctx context.Context, a *wire.Announce, reports []wire.PathReport) (wire.Answer, error) {
 	u, err := o.url.Request(a.Query())
 	if err != nil {
 		return wire.Answer{}, err
 	}
 	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}).WithContext(ctx)
+	if len(reports) > 0 {
+		body := wire.AppendReports(nil, reports)
+		req.Method, req.ContentLength = http.MethodPost, int64(len(body))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil } // for a connection that has ended meanwhile
+		req.Body, _ = req.GetBody()
+	}
 	res, err := o.client.Do(req)
 	if err != nil {
 		// net/http would repeat the whole URL, which has the user's key in it.

@@ -22,6 +22,7 @@ type source struct {
 	failures        int
 	notBefore       time.Time // after a failure
 	given           bool      // up, for good
+	paths           reporting
 }
 
 // tier asks one of its trackers, the first that answers (BEP 12).
@@ -41,6 +42,7 @@ func (t *tier) run() {
 		if s != nil {
 			next = began.Add(regular(answer))
 			soon = began.Add(early(answer, t.fruitless))
+			next = s.paths.first(a, began, next, answer)
 		}
 		if next.IsZero() {
 			a.log.Error("no tracker of this tier wants to be asked again", "torrent", a.title())
@@ -94,7 +96,9 @@ func (t *tier) round() (*source, wire.Answer) {
 			event = wire.Completed
 		}
 		ctx, cancel := context.WithTimeout(a.ctx, announceTimeout)
-		answer, err := s.ask.announce(ctx, a.announceOf(s, event))
+		reports := s.paths.due(a, event)
+		answer, err := s.ask.announce(ctx, a.announceOf(s, event), reports)
+		s.paths.sent(reports, answer, err)
 		cancel()
 		if a.ctx.Err() != nil {
 			// It may have arrived: say goodbye to be sure.
@@ -154,10 +158,16 @@ func (t *tier) goodbye() {
 		if s.known {
 			all.Go(func() {
 				var err error
-				if t.announcer.completed.Load() && !s.finished { // it came with the end
-					_, err = s.ask.announce(ctx, t.announcer.announceOf(s, wire.Completed))
+				tell := func(e wire.Event) error {
+					reports := s.paths.due(t.announcer, e)
+					answer, err := s.ask.announce(ctx, t.announcer.announceOf(s, e), reports)
+					s.paths.sent(reports, answer, err)
+					return err
 				}
-				if _, e := s.ask.announce(ctx, t.announcer.announceOf(s, wire.Stopped)); e != nil {
+				if t.announcer.completed.Load() && !s.finished { // it came with the end
+					err = tell(wire.Completed)
+				}
+				if e := tell(wire.Stopped); e != nil {
 					err = e
 				}
 				if err != nil {

@@ -38,7 +38,7 @@ func (o *overUDP) close() {}
 // value that more trackers of today answer in.
 const udpPatience = 3 * time.Second
 
-func (o *overUDP) announce(ctx context.Context, a *wire.Announce) (wire.Answer, error) {
+func (o *overUDP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathReport) (wire.Answer, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "udp", o.host)
 	if err != nil {

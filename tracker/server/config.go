@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
@@ -14,9 +15,12 @@ import (
 
 // Config is the configuration file. What it does not set has the value of Default.
 type Config struct {
-	Listen      []string `toml:"listen" comment:"Addresses to answer on: http://127.0.0.1:8080, udp://127.0.0.1:8080,\nscion://1-ff00:0:110,[127.0.0.1]:8080. Read at the start only, like data, sync, max_connections and what follows\nup to max_peers_per_as."`
+	Listen      []string `toml:"listen" comment:"Addresses to answer on: http://127.0.0.1:8080, udp://127.0.0.1:8080,\nscion://1-ff00:0:110,[127.0.0.1]:8080. Read at the start only, like all that follows up to max_peers_per_as."`
 	Data        string   `toml:"data" comment:"Directory of the journal. Empty: peers are forgotten with the process."`
+	Store       string   `toml:"store" comment:"A Valkey or Redis server instead, which several trackers may share: redis://user@host:6379/0, or rediss:// with TLS.\nmaxmemory-policy must be noeviction. Not together with data."`
+	StorePass   string   `toml:"store_password_file" comment:"File with the password for the store, which is better there than in a URL."`
 	Sync        Duration `toml:"sync" comment:"How often the journal is written: what a crash may forget."`
+	TrackerID   string   `toml:"tracker_id" comment:"What peers are told as the tracker's ID; empty: another at each start. Trackers that stand for each other may have the same."`
 	MaxConns    int      `toml:"max_connections" comment:"HTTP connections at once, of each listener."`
 	Lifetime    Duration `toml:"lifetime" comment:"A peer that has not announced for so long is forgotten. Longer than interval."`
 	MaxPeers    int      `toml:"max_peers" comment:"Addresses of peers in memory; one takes up to 200 bytes."`
@@ -28,6 +32,7 @@ type Config struct {
 	MaxNumWant  int      `toml:"max_num_want" comment:"Peers in an answer at the most."`
 	PerHostRate float64  `toml:"requests_per_host" comment:"Requests a second of one host (IPv6: of one /64) in the long run; 0: no limit."`
 	PerASRate   float64  `toml:"requests_per_as" comment:"Requests a second of one SCION AS in the long run; 0: no limit."`
+	Paths       bool     `toml:"path_knowledge" comment:"Peers on SCION may report what they have measured of paths, and are told near peers and good paths.\nIt is kept in memory only, and is about ASes and paths, not about hosts; see PROTOCOL.md."`
 	Allow       string   `toml:"allow" comment:"File with the info hashes that are served, in hexadecimal digits, one a line. Empty: all."`
 	Deny        string   `toml:"deny" comment:"File with the info hashes that are not served."`
 	Keys        string   `toml:"keys" comment:"File with the keys of a private tracker, one a line; announce URLs are then http://HOST/KEY/announce.\nUDP takes the key from the URL too (BEP 41)."`
@@ -56,7 +61,7 @@ func Default() Config {
 		Lifetime: Duration(swarm.DefaultLifetime), MaxPeers: swarm.DefaultMembers,
 		MaxPerHost: swarm.DefaultPerHost, MaxPerAS: swarm.DefaultPerAS,
 		Interval: Duration(20 * time.Minute), MinInterval: Duration(15 * time.Second),
-		NumWant: 50, MaxNumWant: 200, PerHostRate: 50, PerASRate: 2000,
+		NumWant: 50, MaxNumWant: 200, PerHostRate: 50, PerASRate: 2000, Paths: true,
 		Operators: []string{"127.0.0.0/8", "::1/128"},
 	}
 }
@@ -81,8 +86,13 @@ func (cfg *Config) Read(r io.Reader) error {
 	return err
 }
 
-// String is the configuration file, with comments.
+// String is the configuration file, with comments. A password in the store's URL is not shown.
 func (cfg Config) String() string {
+	if u, err := url.Parse(cfg.Store); err == nil {
+		cfg.Store = u.Redacted()
+	} else {
+		cfg.Store = "(not shown: it is not a URL)"
+	}
 	var b bytes.Buffer
 	if err := toml.NewEncoder(&b).Encode(cfg); err != nil {
 		panic(err) // no value of Config is one that TOML lacks
@@ -104,6 +114,8 @@ func (cfg Config) check() error {
 		{cfg.MinInterval.d() >= 0 && cfg.MinInterval <= cfg.Interval, "min_interval: want 0s up to interval"},
 		{cfg.Lifetime.d() > cfg.Interval.d()*11/10, "lifetime: want more than interval and a tenth, or peers are forgotten between announces"},
 		{cfg.Sync.d() >= 10*time.Millisecond, "sync: want at least 10ms"},
+		{cfg.Data == "" || cfg.Store == "", "data, store: want one of them, not both"},
+		{len(cfg.TrackerID) <= 64, "tracker_id: want at most 64 bytes"},
 		{cfg.MaxConns > 0, "max_connections: want at least 1"},
 		{cfg.MaxPeers > 0 && cfg.MaxPerHost > 0 && cfg.MaxPerAS > 0, "max_peers, max_peers_per_host, max_peers_per_as: want at least 1"},
 		{cfg.NumWant >= 0 && cfg.MaxNumWant >= cfg.NumWant && cfg.MaxNumWant <= 1000, "num_want, max_num_want: want 0 to 1000, the second not below the first"},

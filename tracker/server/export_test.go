@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/aes"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"net/netip"
 	"net/url"
 	"time"
+
+	"braid/tracker/wire"
 )
 
 // Ask is one announce over HTTP without a network.
@@ -17,6 +20,21 @@ func Ask(s *Server, query string) []byte {
 	s.handler(transportHTTP).ServeHTTP(w, r)
 	return w.Body.Bytes()
 }
+
+// AskFrom is one announce of a host on SCION without a network, with reports if there is a body.
+func AskFrom(s *Server, from wire.Addr, query string, body []byte) []byte {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/announce", nil)
+	if body != nil {
+		r = httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/announce", bytes.NewReader(body))
+	}
+	r.URL.RawQuery = query
+	s.route(w, r, request{transportSCION, from})
+	return w.Body.Bytes()
+}
+
+// RefreshPaths works the links out that reports have told of.
+func RefreshPaths(s *Server) { s.paths.base.Refresh(time.Now()) }
 
 // AskUDP is one packet of a stranger.
 func AskUDP(s *Server, packet []byte) []byte {

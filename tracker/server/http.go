@@ -36,12 +36,13 @@ func clientAddr(transport string, r *http.Request) (wire.Addr, error) {
 }
 
 func (s *Server) route(w http.ResponseWriter, r *http.Request, from request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	key, what := splitPath(r.URL.Path)
+	reports := r.Method == http.MethodPost && what == "announce" && from.from.IsSCION()
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && !reports {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET", http.StatusMethodNotAllowed)
 		return
 	}
-	key, what := splitPath(r.URL.Path)
 	switch {
 	case what == "announce":
 		s.serveAnnounce(w, r, from, key)
@@ -82,6 +83,11 @@ func (s *Server) serveAnnounce(w http.ResponseWriter, r *http.Request, from requ
 		}
 		a.SCION = a.SCION || from.from.IsSCION()
 		answer, err = s.announce(r.Context(), from, &a)
+		if err == nil && r.Method == http.MethodPost {
+			if err = s.learn(w, r, from); err != nil {
+				s.refused(from, err)
+			}
+		}
 	} else {
 		s.refused(from, err)
 	}

@@ -24,7 +24,7 @@ type metrics struct {
 	handler                      http.Handler
 }
 
-func newMetrics(store swarm.Store) *metrics {
+func newMetrics(store swarm.Store, p *paths) *metrics {
 	counter := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "braid_tracker", Name: name, Help: help}, []string{"transport"})
 	}
@@ -38,7 +38,7 @@ func newMetrics(store swarm.Store) *metrics {
 	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.announces, m.scrapes, m.refusals, m.unlisted, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeCollector{store})
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeCollector{store}, p)
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
 }
@@ -76,7 +76,7 @@ type healthy interface{ Healthy() error }
 
 func (s *Server) serveHealth(w http.ResponseWriter) {
 	if h, ok := s.store.(healthy); ok && h.Healthy() != nil {
-		http.Error(w, "the journal cannot be written", http.StatusServiceUnavailable)
+		http.Error(w, "the store has a problem", http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = w.Write([]byte("ok\n"))
@@ -90,6 +90,7 @@ type Stats struct {
 	Scrapes       map[string]uint64 `json:"scrapes"`
 	Refusals      map[string]uint64 `json:"refusals"`
 	Unlisted      uint64            `json:"unlisted"`
+	Paths         PathStats         `json:"path_knowledge"`
 }
 
 // Stats are of now.
@@ -98,7 +99,7 @@ func (s *Server) Stats(ctx context.Context) (Stats, error) {
 	return Stats{
 		UptimeSeconds: time.Since(s.began).Seconds(), Totals: t,
 		Announces: values(s.metrics.announces), Scrapes: values(s.metrics.scrapes), Refusals: values(s.metrics.refusals),
-		Unlisted: value(s.metrics.unlisted),
+		Unlisted: value(s.metrics.unlisted), Paths: s.pathStats(),
 	}, err
 }
 

@@ -6,6 +6,7 @@
 //	gate       who may ask, and how often               gate.go, limit.go
 //	handler    HTTP, of TCP and of SCION alike          http.go, operator.go
 //	udp        BEP 15                                   udp.go
+//	paths      what is known of paths, for SCION        paths.go
 //	Config     the file, with its defaults              config.go
 //
 // A request is answered from memory at once, and a listener that is asked too much sheds load. The package opens no
@@ -21,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,15 +39,22 @@ type Server struct {
 	log     *slog.Logger
 	gate    atomic.Pointer[gate]
 	limits  limiters
+	paths   *paths
 	metrics *metrics
 	began   time.Time
+	// id is that of the tracker (BEP 3), which peers say with their next announce. Trackers that share a store may be told
+	// apart by it, and restarts.
+	id string
 }
 
 // New makes a tracker that remembers in the store, which its owner closes.
 func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
-	s := &Server{store: store, log: log, began: time.Now()}
+	s := &Server{store: store, log: log, began: time.Now(), id: cfg.TrackerID, paths: newPaths()}
+	if s.id == "" {
+		s.id = fmt.Sprintf("%016x", rand.Uint64())
+	}
 	s.limits.init()
-	s.metrics = newMetrics(store)
+	s.metrics = newMetrics(store, s.paths)
 	return s, s.Reload(cfg)
 }
 
@@ -60,8 +69,11 @@ func (s *Server) Reload(cfg Config) error {
 	return nil
 }
 
-// Run sweeps the store until the context ends.
+// Run sweeps the store, and keeps path knowledge up to date, until the context ends.
 func (s *Server) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { s.paths.run(ctx) })
 	const often = time.Minute // a peer may be told of that much longer than its lifetime
 	tick := time.NewTicker(often)
 	defer tick.Stop()
@@ -119,15 +131,24 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 	case a.SCION:
 		v.Reaches |= swarm.SCION
 	}
+	want, ranks := v.Want, g.ranks(r)
+	if ranks {
+		v.Want = candidates(v, a.Peers)
+	}
 	view, err := s.store.Announce(ctx, v)
 	if err != nil {
-		s.log.Error("an announce could not be stored", "error", err)
-		return wire.Answer{}, err
+		return wire.Answer{}, s.unstored("announce", err)
 	}
 	out := wire.Answer{
 		Interval: jitter(time.Duration(g.cfg.Interval)), MinInterval: time.Duration(g.cfg.MinInterval),
 		Complete: view.Counts.Complete, Incomplete: view.Counts.Incomplete,
 		External: r.from.Host, Peers: view.Peers,
+	}
+	if a.TrackerID != s.id { // who knows it keeps it
+		out.TrackerID = s.id
+	}
+	if ranks {
+		s.paths.guide(r, a, want, &out)
 	}
 	if view.Refused != nil {
 		s.metrics.unlisted.Inc()
@@ -160,7 +181,20 @@ func (s *Server) scraped(ctx context.Context, g *gate, r request, hashes []wire.
 	if err := s.limits.take(g, r.from); err != nil {
 		return nil, err
 	}
-	return s.store.Scrape(ctx, hashes)
+	counts, err := s.store.Scrape(ctx, hashes)
+	if err != nil {
+		return nil, s.unstored("scrape", err)
+	}
+	return counts, nil
+}
+
+// unstored logs an error of the store, unless the store has words for the peer: then it has said once what is wrong.
+func (s *Server) unstored(what string, err error) error {
+	var f *wire.Failure
+	if !errors.As(err, &f) && !errors.Is(err, context.Canceled) {
+		s.log.Error("the store has a problem", "request", what, "error", err)
+	}
+	return err
 }
 
 func (s *Server) refused(r request, err error) {

@@ -148,6 +148,14 @@ func TestHTTPAndUDP(t *testing.T) {
 		a.Interval < 18*time.Minute || a.Interval > 22*time.Minute {
 		t.Fatalf("%+v, %v", a, err)
 	}
+	// Who knows the tracker's ID is not told again; who knows another is.
+	for say, want := range map[string]string{a.TrackerID: "", "another": a.TrackerID} {
+		x := announceOf(1)
+		x.TrackerID = say
+		if again, err := r.announce(t, x); err != nil || a.TrackerID == "" || again.TrackerID != want {
+			t.Errorf("tracker ID %q is answered by %q, want %q; %v", say, again.TrackerID, want, err)
+		}
+	}
 	c := dial(t, "udp", r.udp)
 	// A connection ID is needed; without one nothing is stored, and nothing long is said.
 	if got := exchange(t, c, wire.UDPRequest{Action: wire.AnnounceUDP, Announce: announceOf(9)}); got.Failure == nil {
@@ -186,10 +194,10 @@ func TestHTTPAndUDP(t *testing.T) {
 		}
 	}
 	var stats server.Stats
-	if _, body := get(t, r.http+"/stats"); json.Unmarshal([]byte(body), &stats) != nil || stats.Announces["http"] != 2 || stats.Announces["udp"] != 1 || stats.Totals.IPv4 != 2 || stats.Refusals["http"] != 2 {
+	if _, body := get(t, r.http+"/stats"); json.Unmarshal([]byte(body), &stats) != nil || stats.Announces["http"] != 4 || stats.Announces["udp"] != 1 || stats.Totals.IPv4 != 2 || stats.Refusals["http"] != 2 {
 		t.Errorf("%s", body)
 	}
-	if _, body := get(t, r.http+"/stats", "Accept", "text/html"); !strings.Contains(body, "<td>2</td><td>1</td><td>0</td>") {
+	if _, body := get(t, r.http+"/stats", "Accept", "text/html"); !strings.Contains(body, "<td>4</td><td>1</td><td>0</td>") {
 		t.Errorf("%s", body)
 	}
 	if _, body := get(t, r.http+"/metrics"); !strings.Contains(body, `braid_tracker_peers{network="ipv4"} 2`) {

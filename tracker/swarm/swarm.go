@@ -3,6 +3,7 @@
 //	Store    what a tracker asks of a memory; conformance/ tests every implementation
 //	Memory   in RAM, in shards                          memory.go
 //	Durable  Memory with a journal in a bbolt database  journal.go
+//	Shared   in a Valkey or Redis server, for several trackers   shared.go, shareddraw.go, lua/
 //	table    the peers of one torrent                   table.go, choose.go
 //
 // A member of a swarm is one address of a peer. It is there until it says that it stops, or has not been heard of for the

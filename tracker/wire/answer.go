@@ -21,6 +21,12 @@ func (a *Answer) Append(b []byte, to *Announce) []byte {
 	b = appendCount(b, "incomplete", a.Incomplete)
 	b = appendCount(b, "interval", seconds(a.Interval))
 	b = appendCount(b, "min interval", seconds(a.MinInterval))
+	if len(a.Hints) > 0 {
+		b = appendHints(appendString(b, "path hints"), a.Hints)
+	}
+	if a.Reports > 0 {
+		b = appendCount(b, "path reports", int64(a.Reports))
+	}
 	if to.Compact {
 		b = a.appendCompact(b, to.SCION)
 	} else {
@@ -166,6 +172,11 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 			a.Complete, err = d.integer()
 		case "incomplete":
 			a.Incomplete, err = d.integer()
+		case "path hints":
+			a.Hints, err = d.hints()
+		case "path reports":
+			n, e := d.integer()
+			a.Reports, err = int(min(max(n, 0), MaxReports)), e
 		default:
 			err = d.skip()
 		}

@@ -56,6 +56,11 @@ func ParseAnnounce(query string) (Announce, error) {
 			a.NoPeerID = v == "1"
 		case "scion":
 			a.SCION = v == "1"
+		case "peers":
+			a.Peers, err = ParseOrder(v)
+			return err
+		case "hints":
+			a.Hints = v == "1"
 		case "key":
 			return token(&a.Key, name, v)
 		case "trackerid":
@@ -95,8 +100,8 @@ func udpKey(n uint32) string { return fmt.Sprintf("%08X", n) }
 
 // Query is what ParseAnnounce reads.
 func (a *Announce) Query() string {
-	q := "info_hash=" + url.QueryEscape(string(a.InfoHash[:])) +
-		"&peer_id=" + url.QueryEscape(string(a.PeerID[:])) +
+	q := "info_hash=" + escape(string(a.InfoHash[:])) +
+		"&peer_id=" + escape(string(a.PeerID[:])) +
 		"&port=" + strconv.Itoa(int(a.Port)) +
 		"&uploaded=" + strconv.FormatInt(a.Uploaded, 10) +
 		"&downloaded=" + strconv.FormatInt(a.Downloaded, 10)
@@ -110,8 +115,11 @@ func (a *Announce) Query() string {
 		{"event", a.Event.String()}, {"key", a.Key}, {"trackerid", a.TrackerID}, {"passkey", a.Passkey},
 	} {
 		if p.value != "" {
-			q += "&" + p.name + "=" + url.QueryEscape(p.value)
+			q += "&" + p.name + "=" + escape(p.value)
 		}
+	}
+	if a.Peers != Random {
+		q += "&peers=" + a.Peers.String()
 	}
 	if a.NumWant != NoCount {
 		q += "&numwant=" + strconv.Itoa(a.NumWant)
@@ -119,7 +127,7 @@ func (a *Announce) Query() string {
 	for _, p := range []struct {
 		name string
 		is   bool
-	}{{"compact", a.Compact}, {"no_peer_id", a.NoPeerID}, {"scion", a.SCION}} {
+	}{{"compact", a.Compact}, {"no_peer_id", a.NoPeerID}, {"scion", a.SCION}, {"hints", a.Hints}} {
 		if p.is {
 			q += "&" + p.name + "=1"
 		}
@@ -209,6 +217,9 @@ func token(to *string, name, v string) error {
 	*to = strings.Clone(v)
 	return nil
 }
+
+// escape writes a blank as %20: trackers that do not know forms would take a plus sign for what it is.
+func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
 // unescape undoes percent-encoding. Unlike net/url's it does not allocate where there is nothing to undo.
 func unescape(s string) (string, error) {

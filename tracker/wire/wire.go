@@ -163,6 +163,9 @@ type Announce struct {
 	SCION bool
 	// Passkey is what a private tracker knows its user by.
 	Passkey string
+	// Peers is how the tracker is to choose peers, Hints asks it for path hints. Both are for peers on SCION.
+	Peers Order
+	Hints bool
 }
 
 // Identity is one number for the ID and key of a peer. Two peers may fall on one number by chance: nothing
@@ -192,6 +195,10 @@ type Answer struct {
 	External netip.Addr
 	Warning  string
 	Peers    []Peer
+	// Reports is how many path reports the tracker takes with an announce; 0: none.
+	Reports int
+	// Hints are paths to the peers' ASes that others have found to be good; nil: none were asked for, or known.
+	Hints pathsel.Hints
 }
 
 // Counts of a swarm in a scrape.

@@ -209,6 +209,9 @@ func TestQueryRoundTrip(t *testing.T) {
 		if _, err := url.ParseQuery(a.Query()); err != nil {
 			t.Error(err)
 		}
+		if strings.Contains(a.Query(), "+") {
+			t.Errorf("%q has a plus sign, which not every tracker takes for a blank", a.Query())
+		}
 	}
 }
 
@@ -298,7 +301,7 @@ func FuzzParseAnnounce(f *testing.F) {
 }
 
 func FuzzParseAnswer(f *testing.F) {
-	all := Answer{Interval: time.Minute, TrackerID: "t", Warning: "w", External: netip.MustParseAddr("::1"), Peers: peers(f)}
+	all := Answer{Interval: time.Minute, TrackerID: "t", Warning: "w", External: netip.MustParseAddr("::1"), Peers: peers(f), Hints: hintsOf(f), Reports: 3}
 	f.Add(all.Append(nil, &Announce{Compact: true, SCION: true}))
 	f.Add(all.Append(nil, &Announce{SCION: true}))
 	f.Add((&Failure{Reason: "no", RetryIn: Never}).Append(nil))
@@ -316,8 +319,8 @@ func FuzzParseAnswer(f *testing.F) {
 		}
 		// What was read is written and read again without loss.
 		again, err := ParseAnswer(a.Append(nil, &Announce{SCION: true}))
-		if err != nil || len(again.Peers) != len(a.Peers) {
-			t.Fatalf("%d peers became %d, %v", len(a.Peers), len(again.Peers), err)
+		if err != nil || len(again.Peers) != len(a.Peers) || len(again.Hints) != len(a.Hints) || again.Reports != a.Reports {
+			t.Fatalf("%+v became %+v, %v", a, again, err)
 		}
 	})
 }

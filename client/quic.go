@@ -1,0 +1,183 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// quicTransport carries the connections of the SCION transport over plain IP: the same protocol, keys and
+// measurements. The network chooses the way, so that there is one path.
+type quicTransport struct {
+	listening []*scionnet.IPEndpoint // at least one; where nothing was to listen on it dials only
+	quiet     bool                   // nothing was to listen on
+	accepted  chan Wire
+	ctx       context.Context
+	stop      context.CancelFunc
+	workers   sync.WaitGroup
+}
+
+// openQUIC listens on the given addresses, which may be none.
+func openQUIC(addrs []Peer, id *scionnet.Identity, log *slog.Logger) (*quicTransport, error) {
+	if id == nil {
+		var err error
+		if id, err = scionnet.NewIdentity(); err != nil { // one for all addresses
+			return nil, err
+		}
+	}
+	t := &quicTransport{quiet: len(addrs) == 0, accepted: make(chan Wire)}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	open := func(at netip.AddrPort) error {
+		e, err := scionnet.ListenIP(scionnet.IPConfig{Listen: at, Identity: id, Logger: log})
+		if err == nil {
+			t.listening = append(t.listening, e)
+		}
+		return err
+	}
+	var err error
+	for _, a := range addrs {
+		var at netip.AddrPort
+		if at, err = t.resolve(t.ctx, a); err == nil {
+			err = open(at)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if t.quiet {
+		err = open(netip.AddrPort{})
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	for _, e := range t.listening {
+		t.workers.Go(func() { t.acceptFrom(e) })
+	}
+	return t, nil
+}
+
+func (t *quicTransport) acceptFrom(e *scionnet.IPEndpoint) {
+	for {
+		c, err := e.Accept(t.ctx)
+		if err != nil {
+			return // closed
+		}
+		select {
+		case t.accepted <- quicWire{c}:
+		case <-t.ctx.Done():
+			c.Close()
+			return
+		}
+	}
+}
+
+func (t *quicTransport) Name() string { return "quic" }
+
+func (t *quicTransport) Serves(p Peer) bool { return p.host != "" }
+
+func (t *quicTransport) Paths(context.Context, Peer) ([]pathsel.Path, error) {
+	return []pathsel.Path{{}}, nil
+}
+
+func (t *quicTransport) Watch(Peer) (<-chan struct{}, func()) { return nil, func() {} }
+
+func (t *quicTransport) Revoked(pathsel.Path) time.Time { return time.Time{} }
+
+// resolve finds the address of a host name.
+func (t *quicTransport) resolve(ctx context.Context, p Peer) (netip.AddrPort, error) {
+	if p.host == "" {
+		return netip.AddrPortFrom(netip.IPv6Unspecified(), p.port), nil
+	}
+	if ip, err := netip.ParseAddr(p.host); err == nil {
+		return netip.AddrPortFrom(ip, p.port), nil
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", p.host)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("find %s: %w", net.JoinHostPort(p.host, strconv.Itoa(int(p.port))), err)
+	}
+	return netip.AddrPortFrom(ips[0].Unmap(), p.port), nil
+}
+
+func (t *quicTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, want *scionnet.PeerKey) (Wire, error) {
+	to, err := t.resolve(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	from := t.listening[0]
+	for _, e := range t.listening {
+		// A socket of one family does not reach the other.
+		if a := e.Addr().Addr(); a.Is4() == to.Addr().Is4() || a == netip.IPv6Unspecified() {
+			from = e
+			break
+		}
+	}
+	c, err := from.Dial(ctx, to, want)
+	if err != nil {
+		return nil, err
+	}
+	return quicWire{c}, nil
+}
+
+func (t *quicTransport) Accept(ctx context.Context) (Wire, error) {
+	select {
+	case w := <-t.accepted:
+		return w, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-t.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (t *quicTransport) Listening() []Peer {
+	var out []Peer
+	for _, e := range t.listening {
+		if !t.quiet {
+			out = append(out, ipPeer(e.Addr()))
+		}
+	}
+	return out
+}
+
+func (t *quicTransport) Close() error {
+	t.stop()
+	t.workers.Wait()
+	var errs []error
+	for _, e := range t.listening {
+		errs = append(errs, e.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func ipPeer(a netip.AddrPort) Peer { return Peer{host: a.Addr().String(), port: a.Port()} }
+
+type quicWire struct{ *scionnet.IPConn }
+
+func (w quicWire) Peer() Peer { return ipPeer(w.RemoteIP()) }
+
+func (w quicWire) Path() pathsel.Path { return pathsel.Path{} }
+
+func (w quicWire) Key() *scionnet.PeerKey {
+	k := w.PeerKey()
+	return &k
+}
+
+func (w quicWire) Measure() Measurement { return measureQUIC(w.Stats()) }
+
+// measureQUIC is what QUIC knows, over SCION and over IP.
+func measureQUIC(s scionnet.Stats) Measurement {
+	return Measurement{
+		RTT: s.RTT, MinRTT: s.MinRTT, RTTVar: s.RTTVar, Handshake: s.Handshake,
+		PacketsSent: s.PacketsSent, PacketsLost: s.PacketsLost, PacketsReceived: s.PacketsReceived,
+	}
+}

@@ -1,0 +1,425 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"braid/scionnet"
+)
+
+// What holds for every transport, whatever is below it.
+
+// transportPair is a transport that dials and one that accepts.
+type transportPair struct {
+	dialler, acceptor Transport
+	keys              bool // peers prove who they are
+}
+
+func transportPairs(t *testing.T) map[string]func(*testing.T) transportPair {
+	listen := func(ip string) []Peer { return []Peer{mustPeer(t, ip+":0")} }
+	closed := func(t *testing.T, p transportPair, err error) transportPair {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range []Transport{p.dialler, p.acceptor} {
+			t.Cleanup(func() {
+				if err := x.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return p
+	}
+	return map[string]func(*testing.T) transportPair{
+		"tcp": func(t *testing.T) transportPair {
+			d, err := openTCP(nil, testLog(t))
+			a, err2 := openTCP(listen("127.0.0.2"), testLog(t))
+			return closed(t, transportPair{d, a, false}, errors.Join(err, err2))
+		},
+		"quic": func(t *testing.T) transportPair {
+			d, err := openQUIC(nil, nil, testLog(t))
+			a, err2 := openQUIC(listen("127.0.0.2"), nil, testLog(t))
+			return closed(t, transportPair{d, a, true}, errors.Join(err, err2))
+		},
+		"scion": func(t *testing.T) transportPair {
+			d, err := openSCION(t.Context(), scionHost(t, "127.0.0.1"), 0, nil)
+			a, err2 := openSCION(t.Context(), scionHost(t, "127.0.0.2"), 0, nil)
+			return closed(t, transportPair{d, a, true}, errors.Join(err, err2))
+		},
+	}
+}
+
+func TestTransports(t *testing.T) {
+	for name, open := range transportPairs(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				name string
+				test func(*testing.T, transportPair)
+			}{
+				{"BothSpeak", bothSpeak},
+				{"LargeBothWays", largeBothWays},
+				{"CloseDelivers", closeDelivers},
+				{"HalfClose", halfClose},
+				{"CloseEndsReadAndWrite", closeEndsReadAndWrite},
+				{"Deadlines", deadlines},
+				{"Measure", measures},
+				{"Keys", provenKeys},
+				{"ManyConnections", manyConnections},
+				{"NobodyThere", nobodyThere},
+				{"ClosedTransport", closedTransport},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel() // a closed connection lingers
+					c.test(t, open(t))
+				})
+			}
+		})
+	}
+}
+
+func (p transportPair) dial(ctx context.Context, want *scionnet.PeerKey) (Wire, error) {
+	to := p.acceptor.Listening()[0]
+	paths, err := p.dialler.Paths(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	return p.dialler.Dial(ctx, to, paths[0], want)
+}
+
+// connect dials and accepts, with generous deadlines.
+func (p transportPair) connect(t *testing.T) (dialled, accepted Wire) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if !p.dialler.Serves(p.acceptor.Listening()[0]) || p.dialler.Name() != p.acceptor.Name() {
+		t.Fatalf("%s does not serve %v", p.dialler.Name(), p.acceptor.Listening())
+	}
+	dialled, err := p.dial(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { abort(dialled) })
+	if accepted, err = p.acceptor.Accept(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { abort(accepted) })
+	if dialled.Peer() != p.acceptor.Listening()[0] || accepted.Peer().hostName() == "" {
+		t.Errorf("peers %v and %v, listening on %v", dialled.Peer(), accepted.Peer(), p.acceptor.Listening())
+	}
+	for _, w := range []Wire{dialled, accepted} {
+		if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dialled, accepted
+}
+
+// abort ends a connection without the time that a closed one takes to deliver the rest.
+func abort(w Wire) {
+	if x, ok := w.(interface{ Abort() }); ok {
+		x.Abort()
+		return
+	}
+	w.Close()
+}
+
+func say(t *testing.T, w io.Writer, s string) {
+	t.Helper()
+	if _, err := io.WriteString(w, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hear(t *testing.T, r io.Reader, s string) {
+	t.Helper()
+	b := make([]byte, len(s))
+	if _, err := io.ReadFull(r, b); err != nil || string(b) != s {
+		t.Fatalf("read %q, %v, want %q", b, err, s)
+	}
+}
+
+func noise(seed byte, size int) []byte {
+	b := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b) // never fails
+	return b
+}
+
+func bothSpeak(t *testing.T, p transportPair) {
+	d, a := p.connect(t)
+	say(t, a, "from who was dialled")
+	hear(t, d, "from who was dialled")
+	say(t, d, "from who dialled")
+	hear(t, a, "from who dialled")
+}
+
+func largeBothWays(t *testing.T, p transportPair) {
+	d, a := p.connect(t)
+	size := 16 << 20
+	if testing.Short() {
+		size = 1 << 20
+	}
+	there, back := noise(1, size), noise(2, size)
+	var wg sync.WaitGroup
+	errs := make([]error, 4)
+	send := func(i int, w Wire, b []byte) { wg.Go(func() { _, errs[i] = w.Write(b) }) }
+	receive := func(i int, w Wire, want []byte) {
+		wg.Go(func() {
+			got := make([]byte, len(want))
+			if _, errs[i] = io.ReadFull(w, got); errs[i] == nil && sha256.Sum256(got) != sha256.Sum256(want) {
+				errs[i] = errors.New("other bytes than those that were sent")
+			}
+		})
+	}
+	send(0, d, there)
+	send(1, a, back)
+	receive(2, a, there)
+	receive(3, d, back)
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What was written before the end arrives before the end.
+func closeDelivers(t *testing.T, p transportPair) {
+	d, a := p.connect(t)
+	data := noise(3, 256<<10)
+	got := make(chan []byte, 1)
+	go func() {
+		b, err := io.ReadAll(a)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- b
+	}()
+	if _, err := d.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b := <-got; !bytes.Equal(b, data) {
+		t.Errorf("%d bytes arrived of %d, or other ones", len(b), len(data))
+	}
+}
+
+// Who has nothing more to say may still listen.
+func halfClose(t *testing.T, p transportPair) {
+	d, a := p.connect(t)
+	say(t, d, "the question")
+	if err := d.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(a); err != nil || string(b) != "the question" {
+		t.Fatalf("read %q, %v", b, err)
+	}
+	say(t, a, "the answer")
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(d); err != nil || string(b) != "the answer" {
+		t.Fatalf("read %q, %v", b, err)
+	}
+	if _, err := d.Write([]byte("x")); err == nil {
+		t.Error("more can be written after the end")
+	}
+}
+
+func closeEndsReadAndWrite(t *testing.T, p transportPair) {
+	d, a := p.connect(t)
+	failed := make(chan error, 2)
+	go func() {
+		_, err := d.Read(make([]byte, 1))
+		failed <- err
+	}()
+	go func() {
+		for b := make([]byte, 1<<20); ; {
+			if _, err := d.Write(b); err != nil { // nobody reads: it waits some time
+				failed <- err
+				return
+			}
+		}
+	}()
+	hear(t, a, "\x00") // both are under way, or will find the connection closed
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-failed; err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("error %v after Close", err)
+		}
+	}
+}
+
+func deadlines(t *testing.T, p transportPair) {
+	d, a := p.connect(t)
+	if err := d.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("read: %v", err)
+	}
+	if err := d.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	say(t, a, "later")
+	hear(t, d, "later")
+	if err := d.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for err == nil { // nobody reads, so it must stop some time
+		_, err = d.Write(make([]byte, 1<<20))
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("write: %v", err)
+	}
+}
+
+// The same is known of a connection over every transport, in the same units.
+func measures(t *testing.T, p transportPair) {
+	d, a := p.connect(t)
+	// More than one packet, so that something is acknowledged.
+	sent := make(chan error, 1)
+	data := noise(4, 64<<10)
+	go func() {
+		_, err := d.Write(data)
+		sent <- err
+	}()
+	if _, err := io.ReadFull(a, make([]byte, len(data))); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	say(t, a, "x")
+	hear(t, d, "x")
+	m := d.Measure()
+	if m.RTT <= 0 || m.RTT > patience || m.MinRTT <= 0 || m.MinRTT > m.RTT*100 || m.Handshake <= 0 || m.PacketsSent == 0 || m.PacketsLost > m.PacketsSent {
+		t.Errorf("%+v", m)
+	}
+	if p.keys && m.PacketsReceived == 0 {
+		t.Errorf("nothing was received: %+v", m)
+	}
+	if d.Path().Fingerprint != "" || a.Path().Fingerprint != "" {
+		t.Error("a path with a name where there is one way")
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.Measure() // whatever it says, it does not fail
+}
+
+func provenKeys(t *testing.T, p transportPair) {
+	d, a := p.connect(t)
+	if !p.keys {
+		if d.Key() != nil || a.Key() != nil {
+			t.Error("a key without a proof")
+		}
+		return
+	}
+	if d.Key() == nil || a.Key() == nil || *d.Key() == *a.Key() {
+		t.Fatalf("keys %v and %v", d.Key(), a.Key())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	again, err := p.dial(ctx, d.Key())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer abort(again)
+	if *again.Key() != *d.Key() {
+		t.Error("another key the second time")
+	}
+	var wrong *scionnet.WrongKeyError
+	if _, err := p.dial(ctx, a.Key()); !errors.As(err, &wrong) {
+		t.Errorf("the wrong peer: %v", err)
+	}
+}
+
+func manyConnections(t *testing.T, p transportPair) {
+	count := 100
+	if testing.Short() {
+		count = 30
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	go func() {
+		for {
+			w, err := p.acceptor.Accept(ctx)
+			if err != nil {
+				return
+			}
+			go func() {
+				defer w.Close()
+				_, _ = io.Copy(struct{ io.Writer }{w}, struct{ io.Reader }{w}) // until the dialler ends
+			}()
+		}
+	}()
+	errs := make(chan error, count)
+	for i := range count {
+		go func() {
+			errs <- func() error {
+				w, err := p.dial(ctx, nil)
+				if err != nil {
+					return err
+				}
+				defer w.Close()
+				mine := noise(byte(i), 10_000)
+				if _, err := w.Write(mine); err != nil {
+					return err
+				}
+				got := make([]byte, len(mine))
+				if _, err := io.ReadFull(w, got); err != nil {
+					return err
+				}
+				if !bytes.Equal(got, mine) {
+					return fmt.Errorf("connection %d got what is not its own", i)
+				}
+				return nil
+			}()
+		}()
+	}
+	for range count {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func nobodyThere(t *testing.T, p transportPair) {
+	ctx, cancel := context.WithCancel(t.Context())
+	to := p.acceptor.Listening()[0]
+	if err := p.acceptor.Close(); err != nil {
+		t.Fatal(err)
+	}
+	paths, err := p.dialler.Paths(ctx, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go cancel()
+	if w, err := p.dialler.Dial(ctx, to, paths[0], nil); err == nil {
+		w.Close()
+		t.Error("somebody answers at a closed address")
+	}
+}
+
+func closedTransport(t *testing.T, p transportPair) {
+	if err := p.acceptor.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.acceptor.Accept(t.Context()); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a closed transport accepts: %v", err)
+	}
+}

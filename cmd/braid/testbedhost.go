@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/testbed"
+)
+
+// testbedHostCommand is how a testbed puts a program on a host of its own: for the testbed's use, not the user's.
+func testbedHostCommand() *cli.Command {
+	return &cli.Command{
+		Name: "host", Hidden: true,
+		Usage:     "run a command in a network namespace that a testbed has made",
+		ArgsUsage: "COMMAND [ARG...]",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "address", Usage: "IPv4 `ADDRESS/BITS` of the host"},
+			&cli.IntFlag{Name: "mtu", Usage: "`BYTES` of an IP packet"},
+		},
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			p, err := netip.ParsePrefix(cmd.String("address"))
+			if err != nil {
+				return usageErrorf("--address: %w", err)
+			}
+			return testbed.RunInNamespace(p, cmd.Int("mtu"), cmd.Args().Slice())
+		},
+	}
+}

@@ -1,0 +1,192 @@
+package scionnet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Names finds the SCION addresses of a name: in files like /etc/scion/hosts, then in DNS.
+//
+// A line of such a file is an address and the names of the host, with comments behind #:
+//
+//	1-ff00:0:110,[10.0.0.1]  tracker.example tracker
+//
+// In DNS it is a TXT record, of either of the two forms in use, both of which may stand there several times:
+//
+//	scion=1-ff00:0:110,10.0.0.1
+//	scion=v1;[1-ff00:0:110,10.0.0.1],[1-ff00:0:111,fd00::1]
+type Names struct {
+	// Hosts are the files, the first one that knows a name wins. One that is not there knows none.
+	Hosts []string
+	// DNS is the host:port of a server; empty: those of the system.
+	DNS string
+}
+
+const (
+	hostsName = "hosts"
+	// maxHosts bounds a file in bytes, maxNamed the addresses of one name: more are not tried.
+	maxHosts = 1 << 20
+	maxNamed = 8
+	// maxName and maxLabel are those of DNS (RFC 1035).
+	maxName, maxLabel = 253, 63
+)
+
+// Names are those of the host that the configuration describes: hosts in its directory, then /etc/scion/hosts.
+func (c Config) Names() Names {
+	n := Names{DNS: c.DNS}
+	for _, dir := range []string{c.ConfigDir, defaultConfigDir} {
+		if file := filepath.Join(dir, hostsName); dir != "" && !slices.Contains(n.Hosts, file) {
+			n.Hosts = append(n.Hosts, file)
+		}
+	}
+	return n
+}
+
+// IsName tells whether s can be the name of a host, and is no IP address.
+func IsName(s string) bool {
+	s = strings.TrimSuffix(s, ".")
+	if s == "" || len(s) > maxName {
+		return false
+	}
+	last := ""
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > maxLabel || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for _, c := range []byte(label) {
+			if c != '-' && c != '_' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+				return false
+			}
+		}
+		last = label
+	}
+	return strings.Trim(last, "0123456789") != ""
+}
+
+// Lookup is the addresses of the name, with that port. There is at least one if there is no error.
+func (n Names) Lookup(ctx context.Context, name string, port uint16) ([]Addr, error) {
+	if !IsName(name) {
+		return nil, fmt.Errorf("%q is not the name of a host", name)
+	}
+	found, err := n.inHosts(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		if found, err = n.inDNS(ctx, name); err != nil {
+			return nil, fmt.Errorf("find the SCION address of %s: it is not in %s, and in DNS: %w", name, strings.Join(n.Hosts, " or "), err)
+		}
+	}
+	for i := range found {
+		found[i].Port = port
+	}
+	return found, nil
+}
+
+func (n Names) inHosts(name string) ([]Addr, error) {
+	for _, file := range n.Hosts {
+		f, err := os.Open(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look up %s: %w", name, err)
+		}
+		found, err := readHosts(f, name)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("look up %s in %s: %w", name, file, err)
+		}
+		if len(found) > 0 {
+			return found, nil
+		}
+	}
+	return nil, nil
+}
+
+// readHosts finds the addresses of a name in a file of hosts. Lines that are something else are passed over: such files may
+// hold names on IP too.
+func readHosts(r io.Reader, name string) ([]Addr, error) {
+	var out []Addr
+	lines := bufio.NewScanner(io.LimitReader(r, maxHosts))
+	for lines.Scan() {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		fields := strings.Fields(line)
+		if len(fields) < 2 || !slices.ContainsFunc(fields[1:], func(s string) bool { return sameName(s, name) }) {
+			continue
+		}
+		if a, err := parseHostAddr(fields[0]); err == nil && len(out) < maxNamed {
+			out = append(out, a)
+		}
+	}
+	return out, lines.Err()
+}
+
+func sameName(a, b string) bool {
+	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
+}
+
+func (n Names) inDNS(ctx context.Context, name string) ([]Addr, error) {
+	r := net.DefaultResolver
+	if n.DNS != "" {
+		r = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, n.DNS)
+		}}
+	}
+	records, err := r.LookupTXT(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var out []Addr
+	for _, text := range records {
+		out = append(out, parseTXT(text)...)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no TXT record says scion=ISD-AS,host")
+	}
+	return out[:min(len(out), maxNamed)], nil
+}
+
+// parseTXT reads a TXT record. What is not the address of a host is passed over.
+func parseTXT(text string) (out []Addr) {
+	text, ok := strings.CutPrefix(text, "scion=")
+	if !ok {
+		return nil
+	}
+	if list, ok := strings.CutPrefix(text, "v1;"); ok {
+		for s := range strings.SplitSeq(list, "]") {
+			if s, ok := strings.CutPrefix(strings.TrimLeft(s, ", "), "["); ok {
+				if a, err := parseHostAddr(s); err == nil {
+					out = append(out, a)
+				}
+			}
+		}
+		return out
+	}
+	if a, err := parseHostAddr(strings.TrimSpace(text)); err == nil {
+		out = append(out, a)
+	}
+	return out
+}
+
+// parseHostAddr reads an address without a port: 1-ff00:0:110,10.0.0.1, with brackets around the host or the whole or without.
+func parseHostAddr(s string) (Addr, error) {
+	s = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
+	ia, host, ok := strings.Cut(s, ",")
+	if !ok {
+		return Addr{}, fmt.Errorf("%q: want ISD-AS,host", s)
+	}
+	a, err := ParseAddr(ia + ",[" + strings.TrimPrefix(strings.TrimSuffix(host, "]"), "[") + "]:1")
+	a.Port = 0
+	return a, err
+}

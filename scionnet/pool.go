@@ -1,0 +1,176 @@
+package scionnet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quic-go/quic-go"
+)
+
+// pool is the live connections of an endpoint, dialled and accepted, and the work on them that its end waits for.
+type pool[C member] struct {
+	limits    limits
+	accepted  chan C
+	ctx       context.Context // ends when the pool is drained
+	stop      context.CancelFunc
+	workers   sync.WaitGroup // accepting and lingering
+	endings   sync.WaitGroup // dialling, and what is to be done when a connection has ended
+	handshake atomic.Int64   // handshakes under way that others have begun
+
+	mu      sync.Mutex
+	closed  bool
+	conns   map[C]struct{}
+	perHost map[hostKey]int // accepted and being accepted
+	total   int             // the sum of perHost
+}
+
+// member is a connection in a pool.
+type member interface {
+	comparable
+	lifetime() context.Context // ends with the connection
+	isClosing() bool
+	abort(quic.ApplicationErrorCode)
+}
+
+func (p *pool[C]) open(l limits) {
+	p.limits = l
+	p.accepted = make(chan C, acceptQueue)
+	p.conns, p.perHost = map[C]struct{}{}, map[hostKey]int{}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+}
+
+// full tells whether so many handshakes are under way that a newcomer must first show that it receives at its address.
+func (p *pool[C]) full(net.Addr) bool { return p.handshake.Load() > halfOpenMost }
+
+// enter lets a handshake begin that somebody else wants, unless there are too many already. ctx is the connection's;
+// left is called when it has ended, settled when the handshake is done.
+func (p *pool[C]) enter(ctx context.Context, k hostKey, left func()) (settled func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.total >= p.limits.total || p.perHost[k] >= p.limits.perHost {
+		return nil, errors.New("too many connections")
+	}
+	p.total++
+	p.perHost[k]++
+	p.handshake.Add(1)
+	settled = sync.OnceFunc(func() { p.handshake.Add(-1) })
+	p.whenEnded(ctx, func() {
+		settled()
+		left()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.total--
+		if p.perHost[k]--; p.perHost[k] == 0 {
+			delete(p.perHost, k)
+		}
+	})
+	return settled, nil
+}
+
+func (p *pool[C]) add(c C) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.conns[c] = struct{}{}
+	p.whenEnded(c.lifetime(), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.conns, c)
+	})
+	return true
+}
+
+// offer gives an accepted connection to whoever accepts.
+func (p *pool[C]) offer(ctx context.Context, c C) {
+	if !p.add(c) {
+		c.abort(codeDone)
+		return
+	}
+	select {
+	case p.accepted <- c:
+	case <-ctx.Done(): // nobody accepts
+		c.abort(codeRefused)
+	}
+}
+
+// Accept waits for the next connection that somebody has opened. After Close the error is net.ErrClosed.
+func (p *pool[C]) Accept(ctx context.Context) (C, error) {
+	var none C
+	select {
+	case c := <-p.accepted:
+		return c, nil
+	case <-p.ctx.Done():
+		return none, net.ErrClosed
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// all are the connections of this moment.
+func (p *pool[C]) all() []C {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]C, 0, len(p.conns))
+	for c := range p.conns {
+		out = append(out, c)
+	}
+	return out
+}
+
+// hold keeps the pool's end waiting until endings.Done. It does not if the pool is drained already.
+func (p *pool[C]) hold() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.endings.Add(1)
+	return true
+}
+
+// whenEnded runs f when a connection has ended; ctx is the connection's. The pool's end waits for it.
+func (p *pool[C]) whenEnded(ctx context.Context, f func()) {
+	p.endings.Add(1)
+	context.AfterFunc(ctx, func() {
+		defer p.endings.Done()
+		f()
+	})
+}
+
+// spawn runs f, for which the pool's end waits. It does not if the pool is drained already.
+func (p *pool[C]) spawn(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.workers.Go(f)
+	return true
+}
+
+// drain ends all connections but those that are being closed, waits for these, and then for all work but what shut
+// ends. It does nothing the second time.
+func (p *pool[C]) drain(shut func() error) error {
+	p.mu.Lock()
+	again := p.closed
+	p.closed = true
+	p.mu.Unlock()
+	if again {
+		return nil
+	}
+	p.stop()
+	for _, c := range p.all() {
+		if !c.isClosing() {
+			c.abort(codeDone)
+		}
+	}
+	p.workers.Wait()
+	err := shut()
+	p.endings.Wait()
+	return err
+}

@@ -1,0 +1,91 @@
+package udpbatch
+
+import (
+	"net/netip"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reader receives packets. It is for one goroutine.
+type Reader struct {
+	messages []message
+	iovecs   []unix.Iovec
+	controls [][controlBytes]byte
+	names    []name
+	buffers  [][]byte // backed by memory only as far as packets have reached
+
+	count   int    // messages received
+	at      int    // the message that Next reads
+	more    bool   // it has packets that were not given
+	run     []byte // what is left of it
+	control control
+}
+
+// NewReader makes a reader of up to that many messages at a time, each a run of up to 64 KiB.
+func NewReader(messages int) *Reader {
+	r := &Reader{
+		messages: make([]message, messages), iovecs: make([]unix.Iovec, messages), buffers: make([][]byte, messages),
+		controls: make([][controlBytes]byte, messages), names: make([]name, messages),
+	}
+	for i := range r.messages {
+		r.buffers[i] = make([]byte, runBytes)
+		r.iovecs[i].Base = &r.buffers[i][0]
+		r.iovecs[i].SetLen(runBytes)
+		h := &r.messages[i].hdr
+		h.Iov = &r.iovecs[i]
+		h.SetIovlen(1)
+		h.Name = &r.names[i][0]
+		h.Control = &r.controls[i][0]
+	}
+	return r
+}
+
+// Receive fetches what has arrived, at most that many messages, and returns how many there were. It does not wait: if
+// there is nothing, the error is EAGAIN. What Next has given before is not valid any more.
+func (r *Reader) Receive(fd uintptr, most int) (int, syscall.Errno) {
+	most = min(most, len(r.messages))
+	for i := range most {
+		h := &r.messages[i].hdr
+		h.Namelen = unix.SizeofSockaddrInet6
+		h.SetControllen(controlBytes)
+	}
+	r.at, r.more, r.count = -1, false, 0
+	n, errno := mmsg(unix.SYS_RECVMMSG, fd, r.messages[:most])
+	for errno == unix.EINTR {
+		n, errno = mmsg(unix.SYS_RECVMMSG, fd, r.messages[:most])
+	}
+	r.count = n
+	return n, errno
+}
+
+// Next is the next of the packets fetched, valid until the next call of Receive.
+func (r *Reader) Next() ([]byte, bool) {
+	for !r.more {
+		if r.at+1 >= r.count {
+			return nil, false
+		}
+		r.at++
+		m := &r.messages[r.at]
+		if m.hdr.Flags&unix.MSG_TRUNC != 0 {
+			continue
+		}
+		r.run, r.more = r.buffers[r.at][:m.n], true
+		r.control = readControl(r.controls[r.at][:m.hdr.Controllen])
+	}
+	n := len(r.run)
+	if size := r.control.size; size > 0 && size < n {
+		n = size
+	}
+	p := r.run[:n:n]
+	r.run = r.run[n:]
+	r.more = len(r.run) > 0
+	return p, true
+}
+
+// From is who sent the packet that Next has given last.
+func (r *Reader) From() netip.AddrPort { return r.names[max(r.at, 0)].get() }
+
+// Stamp is when the packet that Next has given last arrived, if the socket has SO_TIMESTAMPNS; else it is zero.
+func (r *Reader) Stamp() time.Time { return r.control.stamp }

@@ -1,0 +1,267 @@
+package udpbatch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// port is a UDP socket on loopback.
+type port struct {
+	udp    *net.UDPConn
+	raw    syscall.RawConn
+	addr   netip.AddrPort
+	socket *Socket
+}
+
+func open(t *testing.T, ip string) *port {
+	t.Helper()
+	p := &port{}
+	var err error
+	if p.udp, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(ip)}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.udp.Close() })
+	if err := p.udp.SetReadBuffer(4 << 20); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.udp.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	p.addr = p.udp.LocalAddr().(*net.UDPAddr).AddrPort()
+	if p.raw, err = p.udp.SyscallConn(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.raw.Control(func(fd uintptr) { p.socket = NewSocket(fd) }); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// read returns n packets, each with the port that it came from before it.
+func (p *port) read(t *testing.T, n int) (got []string, messages int) {
+	t.Helper()
+	r := NewReader(4)
+	for len(got) < n {
+		if err := p.raw.Read(func(fd uintptr) bool {
+			k, errno := r.Receive(fd, 4)
+			messages += k
+			return errno != unix.EAGAIN
+		}); err != nil {
+			t.Fatalf("%v after %d packets of %d", err, len(got), n)
+		}
+		for b, ok := r.Next(); ok; b, ok = r.Next() {
+			got = append(got, fmt.Sprintf("%v %s", r.From(), b))
+		}
+	}
+	return got, messages
+}
+
+func (p *port) send(t *testing.T, w *Writer) {
+	t.Helper()
+	if err := p.raw.Write(w.Send); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRuns sends packets of many sizes to two destinations, from sockets of both IP versions, with and without
+// offloading: whatever becomes a run, each packet arrives as it was, in order.
+func TestRuns(t *testing.T) {
+	sizes := []int{1400, 1400, 1400, 20, 0, 0, 7, 7, 8, 3, 9000, 9000, 9000, 9000, 9000, 9000, 9000, 9000, 12, 12}
+	for len(sizes) < 130 { // more than a run may have
+		sizes = append(sizes, 100)
+	}
+	for _, ip := range []string{"127.0.0.1", "::1"} {
+		for _, plain := range []bool{false, true} {
+			from, a, b := open(t, ip), open(t, ip), open(t, ip)
+			if plain {
+				if err := from.raw.Control(from.socket.Plain); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w := NewWriter(from.socket, 50, 2)
+			var wantA, wantB []string
+			add := func(to *port, want *[]string, size int) {
+				data := bytes.Repeat([]byte{byte('a' + len(*want)%26)}, size)
+				*want = append(*want, fmt.Sprintf("%v %s", from.addr, data))
+				for !w.Add(to.addr, data[:size/3], data[size/3:]) {
+					from.send(t, w)
+					if w.Err() != nil || w.Sent() != 50 {
+						t.Fatalf("sent %d: %v", w.Sent(), w.Err())
+					}
+					w.Reset()
+				}
+			}
+			for i, size := range sizes {
+				add(a, &wantA, size)
+				if i%5 == 4 {
+					add(b, &wantB, size)
+				}
+			}
+			from.send(t, w)
+			if w.Err() != nil {
+				t.Fatal(w.Err())
+			}
+			gotA, messages := a.read(t, len(wantA))
+			if !slices.Equal(gotA, wantA) {
+				t.Errorf("%s, plain %v: packets differ", ip, plain)
+			}
+			if !plain && messages > len(gotA)/2 {
+				t.Errorf("%s: %d packets came in %d messages: nothing was joined", ip, len(gotA), messages)
+			}
+			if plain && messages != len(gotA) {
+				t.Errorf("%s, plain: %d packets came in %d messages", ip, len(gotA), messages)
+			}
+			if gotB, _ := b.read(t, len(wantB)); !slices.Equal(gotB, wantB) {
+				t.Errorf("%s, plain %v: packets to the second port differ", ip, plain)
+			}
+		}
+	}
+}
+
+// TestRefused has a packet among others that the kernel does not take: it is lost alone.
+func TestRefused(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.1")
+	w := NewWriter(from.socket, 8, 1)
+	for _, p := range [][]byte{[]byte("first"), make([]byte, 70000), []byte("third")} {
+		w.Add(to.addr, p)
+	}
+	from.send(t, w)
+	if !errors.Is(w.Err(), unix.EMSGSIZE) || w.Sent() != 3 {
+		t.Errorf("sent %d, error %v; want 3 and message too long", w.Sent(), w.Err())
+	}
+	got, _ := to.read(t, 2)
+	if want := []string{fmt.Sprint(from.addr, " first"), fmt.Sprint(from.addr, " third")}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestSplit takes a run apart as after the kernel's refusal of it.
+func TestSplit(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.1")
+	w := NewWriter(from.socket, 9, 1)
+	var want []string
+	for i := range 9 {
+		p := []byte{'0' + byte(i), 'x', 'y'}[:3-i/3%2] // the first run has 4, the second 2, the third 3
+		w.Add(to.addr, p)
+		want = append(want, fmt.Sprintf("%v %s", from.addr, p))
+	}
+	if w.used != 3 {
+		t.Fatalf("%d runs, want 3", w.used)
+	}
+	w.next = 1 // the first run is sent
+	w.split()
+	from.send(t, w)
+	got, messages := to.read(t, 5)
+	if !slices.Equal(got, want[4:]) || messages != len(got) || w.Sent() != 9 {
+		t.Errorf("got %q in %d messages, want %q", got, messages, want[4:])
+	}
+}
+
+// TestOldError sends to a port where nobody listens any more: the error that comes back for the first packet must not
+// cost the second.
+func TestOldError(t *testing.T) {
+	gone := open(t, "127.0.0.1")
+	udp, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(gone.addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	gone.udp.Close()
+	raw, err := udp.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w *Writer
+	send := func(data string) {
+		if w == nil {
+			if err := raw.Control(func(fd uintptr) { w = NewWriter(NewSocket(fd), 1, 1) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Reset()
+		w.Add(netip.AddrPort{}, []byte(data))
+		if err := raw.Write(w.Send); err != nil || w.Err() != nil {
+			t.Fatal(err, w.Err())
+		}
+	}
+	send("to nobody") // on loopback the answer is there when the call returns
+	back, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(gone.addr))
+	if err != nil {
+		t.Skip("the port was taken by somebody else")
+	}
+	defer back.Close()
+	send("to somebody")
+	_ = back.SetReadDeadline(time.Now().Add(time.Minute))
+	b := make([]byte, 100)
+	if n, err := back.Read(b); err != nil || string(b[:n]) != "to somebody" {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+}
+
+func TestStamp(t *testing.T) {
+	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.1")
+	if err := to.raw.Control(func(fd uintptr) {
+		if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
+			t.Fatal(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now()
+	if _, err := from.udp.WriteToUDPAddrPort([]byte("x"), to.addr); err != nil {
+		t.Fatal(err)
+	}
+	r := NewReader(1)
+	if err := to.raw.Read(func(fd uintptr) bool {
+		_, errno := r.Receive(fd, 1)
+		return errno != unix.EAGAIN
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := r.Next(); !ok || r.Stamp().Before(before.Add(-time.Minute)) || r.Stamp().After(time.Now().Add(time.Minute)) {
+		t.Errorf("stamp %v, want about %v", r.Stamp(), before)
+	}
+}
+
+func TestSegmentSize(t *testing.T) {
+	var b [unix.SizeofCmsghdr + 8]byte
+	if got := SegmentSize(putSegmentSize(b[:], 1452)); got != 1452 {
+		t.Errorf("size %d, want 1452", got)
+	}
+	if got := SegmentSize(nil); got != 0 {
+		t.Errorf("size of nothing %d", got)
+	}
+}
+
+// FuzzControl has no right answer to compare with but that of the library's parser.
+func FuzzControl(f *testing.F) {
+	var b [unix.SizeofCmsghdr + 8]byte
+	size := putSegmentSize(b[:], 1400)
+	f.Add(size)
+	f.Add(append(bytes.Clone(size), size...))
+	f.Add(size[:17])
+	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 255, 17, 0, 0, 0, 104, 0, 0, 0, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		b = append(make([]byte, 0, len(b)+8), b...)
+		if uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 != 0 {
+			t.Skip("not aligned as control data is")
+		}
+		got := readControl(b)
+		if got.size < -1<<31 || got.size > 1<<31 {
+			t.Errorf("size %d", got.size)
+		}
+		if all, err := unix.ParseSocketControlMessage(b); err == nil && len(all) == 0 && got != (control{}) {
+			t.Errorf("%+v in control data without a message", got)
+		}
+	})
+}

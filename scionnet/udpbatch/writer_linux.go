@@ -1,0 +1,171 @@
+package udpbatch
+
+import (
+	"net/netip"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Writer sends packets: [Writer.Add] those that go together, then [Writer.Send]. It is for one goroutine at a time.
+type Writer struct {
+	socket   *Socket
+	parts    int // of a packet
+	messages []message
+	runs     []run // each a message
+	iovecs   []unix.Iovec
+	names    []name
+	controls [][unix.SizeofCmsghdr + 8]byte
+
+	used, packets int // runs and packets added
+	next          int // the run that is sent next
+	again         bool
+	err           error
+}
+
+// run is packets of one size, of which the last may be shorter.
+type run struct {
+	to             netip.AddrPort
+	first, packets int
+	size, bytes    int
+	ended          bool // nothing may follow
+}
+
+// NewWriter makes a writer of up to that many packets at a time, each put together from so many parts.
+func NewWriter(s *Socket, packets, parts int) *Writer {
+	return &Writer{
+		socket: s, parts: parts, messages: make([]message, packets), runs: make([]run, packets), names: make([]name, packets),
+		iovecs: make([]unix.Iovec, packets*parts), controls: make([][unix.SizeofCmsghdr + 8]byte, packets),
+	}
+}
+
+// Reset begins anew.
+func (w *Writer) Reset() {
+	w.used, w.packets, w.next, w.again, w.err = 0, 0, 0, false, nil
+}
+
+// Add adds a packet for an address, which is the zero one if the socket is connected. There are as many parts as were
+// announced; they must stay as they are until Send is through. It returns false, and does nothing, if the writer is full.
+func (w *Writer) Add(to netip.AddrPort, parts ...[]byte) bool {
+	if w.packets == len(w.runs) {
+		return false
+	}
+	size := 0
+	for i, b := range parts {
+		v := &w.iovecs[w.packets*w.parts+i]
+		*v = unix.Iovec{}
+		if len(b) > 0 {
+			v.Base = &b[0]
+			v.SetLen(len(b))
+		}
+		size += len(b)
+	}
+	if !w.join(to, size) {
+		w.runs[w.used] = run{to: to, first: w.packets, packets: 1, size: size, bytes: size, ended: size == 0 || w.socket.whole.Load()}
+		w.used++
+	}
+	w.packets++
+	return true
+}
+
+// join makes the packet part of the last run, if it can be.
+func (w *Writer) join(to netip.AddrPort, size int) bool {
+	if w.used == 0 {
+		return false
+	}
+	r := &w.runs[w.used-1]
+	if r.ended || r.packets == mostSegments || size == 0 || size > r.size || r.bytes+size > mostRun || r.to != to {
+		return false
+	}
+	r.packets++
+	r.bytes += size
+	r.ended = size < r.size
+	return true
+}
+
+// Send hands what was added to the kernel. It returns false if the socket's buffer is full: call it again when there
+// is room. When it is through, Err says whether packets were refused, which are lost then as on a wire.
+func (w *Writer) Send(fd uintptr) bool {
+	defer runtime.KeepAlive(w)
+	for w.next < w.used {
+		for i := w.next; i < w.used; i++ {
+			w.prepare(i)
+		}
+		n, errno := mmsg(unix.SYS_SENDMMSG, fd, w.messages[w.next:w.used])
+		if w.next += n; n > 0 {
+			w.again = false
+		}
+		switch {
+		case errno == 0, errno == unix.EINTR:
+		case errno == unix.EAGAIN:
+			return false
+		case w.runs[w.next].packets > 1 && (errno == unix.EIO || errno == unix.EINVAL):
+			// EIO: the device cannot do it at all. EINVAL: not with packets that are too large for the interface.
+			w.socket.whole.Store(w.socket.whole.Load() || errno == unix.EIO)
+			w.split()
+		case !w.again && isOld(errno):
+			w.again = true
+		default:
+			if w.err == nil {
+				w.err = errno
+			}
+			w.next++
+			w.again = false
+		}
+	}
+	return true
+}
+
+// Err is why packets were refused, since Reset: the first reason, a [syscall.Errno].
+func (w *Writer) Err() error { return w.err }
+
+// Sent is how many packets the kernel has taken or refused.
+func (w *Writer) Sent() int {
+	if w.next == w.used {
+		return w.packets
+	}
+	return w.runs[w.next].first
+}
+
+func (w *Writer) prepare(i int) {
+	r, h := &w.runs[i], &w.messages[i].hdr
+	*h = unix.Msghdr{Iov: &w.iovecs[r.first*w.parts]}
+	h.SetIovlen(r.packets * w.parts)
+	if r.to.IsValid() {
+		h.Name = &w.names[i][0]
+		h.Namelen = w.names[i].put(r.to)
+	}
+	if r.packets > 1 {
+		c := putSegmentSize(w.controls[i][:], r.size)
+		h.Control = &c[0]
+		h.SetControllen(len(c))
+	}
+}
+
+// split makes a run of each packet that is left.
+func (w *Writer) split() {
+	to := w.next
+	for _, r := range w.runs[w.next:w.used] {
+		to += r.packets
+	}
+	end := to
+	for i := w.used - 1; i >= w.next; i-- {
+		r := w.runs[i]
+		for k := r.packets - 1; k >= 0; k-- {
+			to--
+			w.runs[to] = run{to: r.to, first: r.first + k, packets: 1}
+		}
+	}
+	w.used = end
+}
+
+// isOld tells errors that may be about a packet sent before, whose destination was not there: a connected socket tells them
+// once, instead of sending.
+func isOld(errno syscall.Errno) bool {
+	switch errno {
+	case unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENETDOWN:
+		return true
+	}
+	return false
+}

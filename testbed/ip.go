@@ -1,0 +1,281 @@
+package testbed
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+
+	"braid/pathsel"
+	"braid/testbed/linkemu"
+)
+
+// Hosts on IP, beside those on SCION and over the same emulated links.
+//
+// Each is a process in a network namespace of its own with one network device, whose packets this process reads and
+// writes: whatever the process speaks, TCP of an unmodified client or QUIC, its packets take the links' rate, delay, loss
+// and queues, together with the SCION packets that are there. An IP packet counts as many bytes as it has, as a SCION
+// packet does. Of the ways between two ASes IP uses one, the shortest, whatever becomes of it.
+//
+//	process ── device ── IPNetwork ── Link ── … ── Link ── IPNetwork ── device ── process
+//
+// No privilege is needed where the system lets everybody make user namespaces and open /dev/net/tun.
+
+// IPNetwork is a network's hosts on IP.
+type IPNetwork struct {
+	network *Network
+	mtu     int
+
+	mu     sync.Mutex
+	hosts  map[netip.Addr]*IPHost
+	next   netip.Addr
+	routes map[Pair][]hop
+}
+
+// IPHost is a host on IP. It has one process.
+type IPHost struct {
+	ip      *IPNetwork
+	ia      pathsel.IA // 0: beside every AS, no link between
+	addr    netip.Addr
+	device  *os.File // nil before Start, and after Close
+	waiting *os.File // over which the device comes
+	reading sync.WaitGroup
+	in, out uint64 // bytes of IP packets
+}
+
+// hop is a link, and the end at which packets enter it.
+type hop struct {
+	link *linkemu.Link
+	from linkemu.End
+	at   pathsel.Interface // of that end
+}
+
+// ipSubnet is what all hosts are in; nothing of it leaves their namespaces.
+var ipSubnet = netip.MustParsePrefix("10.66.0.0/16")
+
+// IP is the network's part for hosts on IP, which the caller closes before the network.
+func (n *Network) IP() *IPNetwork {
+	x := &IPNetwork{network: n, mtu: 1500, hosts: map[netip.Addr]*IPHost{}, next: ipSubnet.Addr().Next(), routes: map[Pair][]hop{}}
+	for _, a := range n.opts.Topology.ASes {
+		if a.MTU > 0 {
+			x.mtu = min(x.mtu, a.MTU)
+		}
+	}
+	for _, l := range n.opts.Topology.Links {
+		for _, mtu := range []int{l.MTU, l.Config.MTU} {
+			if mtu > 0 {
+				x.mtu = min(x.mtu, mtu)
+			}
+		}
+	}
+	return x
+}
+
+// MTU is that of the hosts' devices, in bytes of an IP packet: what every link takes as a SCION packet.
+func (x *IPNetwork) MTU() int { return x.mtu }
+
+// Route is the way from one AS to another, by the interface that sends on each link: the one with the fewest links,
+// and of several the one whose links come first in the topology. It is empty inside an AS.
+func (x *IPNetwork) Route(src, dst pathsel.IA) ([]pathsel.Interface, error) {
+	hops, err := x.route(src, dst)
+	var out []pathsel.Interface
+	for _, h := range hops {
+		out = append(out, h.at)
+	}
+	return out, err
+}
+
+func (x *IPNetwork) route(src, dst pathsel.IA) ([]hop, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if hops, ok := x.routes[Pair{src, dst}]; ok {
+		return hops, nil
+	}
+	sides := ipRoute(x.network.opts.Topology, src, dst)
+	if sides == nil && src != dst && src != 0 && dst != 0 {
+		return nil, fmt.Errorf("no links lead from %s to %s", src, dst)
+	}
+	var hops []hop
+	for _, s := range sides {
+		h := hop{link: x.network.links[s.link], from: linkemu.A, at: x.network.opts.Topology.Links[s.link].A.Interface}
+		if s.reverse {
+			h.from, h.at = linkemu.B, x.network.opts.Topology.Links[s.link].B.Interface
+		}
+		hops = append(hops, h)
+	}
+	x.routes[Pair{src, dst}] = hops
+	return hops, nil
+}
+
+// crossing is a link of a topology, taken from its end A, or in reverse.
+type crossing struct {
+	link    int
+	reverse bool
+}
+
+// ipRoute finds the way with the fewest links, breadth first in the order of the links; nil if there is none or none is
+// needed.
+func ipRoute(t Topology, src, dst pathsel.IA) []crossing {
+	if src == 0 || dst == 0 || src == dst {
+		return nil
+	}
+	reached := map[pathsel.IA][]crossing{src: {}}
+	for frontier := []pathsel.IA{src}; len(frontier) > 0; {
+		var next []pathsel.IA
+		for _, at := range frontier {
+			for i, l := range t.Links {
+				to, c := l.B.Interface.IA, crossing{i, false}
+				if l.B.Interface.IA == at {
+					to, c = l.A.Interface.IA, crossing{i, true}
+				} else if l.A.Interface.IA != at {
+					continue
+				}
+				if _, ok := reached[to]; ok {
+					continue
+				}
+				reached[to] = append(slices.Clip(reached[at]), c)
+				if to == dst {
+					return reached[to]
+				}
+				next = append(next, to)
+			}
+		}
+		frontier = next
+	}
+	return nil
+}
+
+// AddHost gives a host an address in the AS; 0 is a place from which every AS is reached without a link. program is
+// braid, which sets up the namespace (RunInNamespace).
+func (x *IPNetwork) AddHost(ia pathsel.IA) (*IPHost, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !ipSubnet.Contains(x.next.Next()) {
+		return nil, errors.New("too many hosts on IP")
+	}
+	h := &IPHost{ip: x, ia: ia, addr: x.next}
+	x.hosts[h.addr] = h
+	x.next = x.next.Next()
+	return h, nil
+}
+
+// Addr is the host's address.
+func (h *IPHost) Addr() netip.Addr { return h.addr }
+
+// Traffic is what the host's device has taken in and given, in bytes of IP packets.
+func (h *IPHost) Traffic() (in, out uint64) {
+	h.ip.mu.Lock()
+	defer h.ip.mu.Unlock()
+	return h.in, h.out
+}
+
+// Command is a command that runs a program on the host, once. braid is the program that knows "testbed host". Connect
+// must be called when it has been started.
+func (h *IPHost) Command(braid, program string, args ...string) (*exec.Cmd, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, fmt.Errorf("host %s: %w", h.addr, err)
+	}
+	h.waiting = ours
+	prefix := netip.PrefixFrom(h.addr, ipSubnet.Bits()).String()
+	cmd := exec.Command(braid, append([]string{"testbed", "host", "--address", prefix, "--mtu", fmt.Sprint(h.ip.mtu), "--", program}, args...)...)
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = ownNetwork()
+	return cmd, nil
+}
+
+// Connect waits for the host's device and puts it onto the network. It closes what Command has opened for the child.
+func (h *IPHost) Connect(cmd *exec.Cmd) error {
+	for _, f := range cmd.ExtraFiles {
+		f.Close() // the child has its own; the end of its side is how its death is noticed
+	}
+	device, err := receiveFile(h.waiting)
+	h.waiting.Close()
+	if err != nil {
+		return fmt.Errorf("host %s has no network device: %w; root, or user namespaces and /dev/net/tun for everybody, are needed", h.addr, err)
+	}
+	h.ip.mu.Lock()
+	h.device = device
+	h.ip.mu.Unlock()
+	h.reading.Go(func() { h.read(device) })
+	return nil
+}
+
+// read puts the host's packets onto their way until the device is closed or its namespace has gone.
+func (h *IPHost) read(device *os.File) {
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := device.Read(buf)
+		if err != nil {
+			return
+		}
+		h.send(buf[:n])
+	}
+}
+
+// send puts a packet onto its way. What is not for a host of ours, such as multicast of a client that looks for others
+// nearby, ends here.
+func (h *IPHost) send(p []byte) {
+	const header = 20 // RFC 791
+	if len(p) < header || p[0]>>4 != 4 {
+		return
+	}
+	x := h.ip
+	to := netip.AddrFrom4([4]byte(p[16:20]))
+	x.mu.Lock()
+	dst := x.hosts[to]
+	h.out += uint64(len(p))
+	x.mu.Unlock()
+	if dst == nil {
+		return
+	}
+	hops, err := x.route(h.ia, dst.ia)
+	if err != nil {
+		return // checked before anybody was started
+	}
+	if len(hops) == 0 {
+		dst.receive(slices.Clone(p))
+		return
+	}
+	forward(hops, p, dst.receive)
+}
+
+// forward takes a packet over the links.
+func forward(hops []hop, p []byte, arrive func([]byte)) {
+	next := arrive
+	if len(hops) > 1 {
+		next = func(p []byte) { forward(hops[1:], p, arrive) }
+	}
+	hops[0].link.Carry(hops[0].from, p, next)
+}
+
+// receive gives the host a packet. A device that does not take it has no room, as a network card would not.
+func (h *IPHost) receive(p []byte) {
+	h.ip.mu.Lock()
+	device := h.device
+	h.in += uint64(binary.BigEndian.Uint16(p[2:4]))
+	h.ip.mu.Unlock()
+	if device != nil {
+		_, _ = device.Write(p)
+	}
+}
+
+// Close takes the host off the network. Its process must have ended.
+func (h *IPHost) Close() error {
+	x := h.ip
+	x.mu.Lock()
+	device := h.device
+	h.device = nil
+	delete(x.hosts, h.addr)
+	x.mu.Unlock()
+	if device == nil {
+		return nil
+	}
+	err := device.Close()
+	h.reading.Wait()
+	return err
+}

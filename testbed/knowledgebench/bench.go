@@ -1,0 +1,321 @@
+// Package knowledgebench measures what path knowledge is worth (braid bench knowledge): how much sooner a download has its
+// first piece, its best set of paths, and all of its data, if a tracker names near peers and good paths.
+//
+// The network and the downloads are simulated (pathsel/sim) with the default selector, between 16 regions with measured
+// delays and drawn rates; what is learnt and told is the tracker's own code. Two experiments:
+//
+//	peers  leechers of all regions come one after the other and take four of the seeds in the other regions, chosen at random,
+//	       the nearest, or half and half
+//	paths  several leechers of one region come one after the other and have one seed, with 15 paths of which
+//	       two may be used at a time; nth tells how many have come before and reported
+//
+// Each leecher has the network to itself: what is measured is the value of knowing, not of sharing.
+package knowledgebench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"braid/pathsel"
+	"braid/pathsel/sim"
+	"braid/tracker/knowledge"
+	"braid/tracker/wire"
+)
+
+// Config of a run.
+type Config struct {
+	// Worlds is the number of networks with rates drawn anew; Seed draws all of them.
+	Worlds int
+	Seed   uint64
+
+	rounds, pairs int // for tests: fewer of them
+}
+
+// Row is the result of one case.
+type Row struct {
+	Experiment string `json:"experiment"` // peers, paths
+	Order      string `json:"peer_order,omitempty"`
+	Hints      string `json:"hints"` // off, on, lies
+	Nth        string `json:"nth"`   // which leechers
+	Runs       int    `json:"runs"`
+	// Seconds until the first piece (256 KiB), until the two best paths are those in use (paths only), and until everything was
+	// there. What did not come to pass counts with the length of the run.
+	First   Spread `json:"first_piece_s"`
+	BestSet Spread `json:"best_set_s,omitzero"`
+	Done    Spread `json:"done_s"`
+	// Early is the payload of the first 30 s in Mbit/s.
+	Early Spread `json:"first_30s_mbit_s"`
+}
+
+// Spread is the median, and the value that nine of ten do not exceed.
+type Spread struct {
+	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
+}
+
+const (
+	piece = 256 << 10
+	// length ends a run in which a download does not.
+	length = 4 * time.Minute
+	// tick is finer than the client's, whose looks follow on events.
+	tick = 50 * time.Millisecond
+	// apart is the time between two leechers.
+	apart = 3 * time.Minute
+	// nearly is the part of the two best paths' rate that a set must have to be the best: paths as good as equal are.
+	nearly = 0.9
+)
+
+var epoch = time.Unix(1e9, 0)
+
+// sample is one leecher.
+type sample struct {
+	first, best, done, early float64
+}
+
+func row(r Row, of []sample) Row {
+	spread := func(figure func(sample) float64) Spread {
+		var x []float64
+		for _, s := range of {
+			x = append(x, figure(s))
+		}
+		slices.Sort(x)
+		return Spread{x[len(x)/2], x[len(x)*9/10]}
+	}
+	r.Runs = len(of)
+	r.First, r.Done = spread(func(s sample) float64 { return s.first }), spread(func(s sample) float64 { return s.done })
+	r.Early = spread(func(s sample) float64 { return s.early })
+	if r.Experiment == "paths" {
+		r.BestSet = spread(func(s sample) float64 { return s.best })
+	}
+	return r
+}
+
+// Run plays all cases and hands on each result.
+func Run(ctx context.Context, cfg Config, result func(Row)) error {
+	cfg.rounds, cfg.pairs = cmp.Or(cfg.rounds, 3), cmp.Or(cfg.pairs, 4)
+	r, err := readRegions()
+	if err != nil {
+		return err
+	}
+	var worlds []*world
+	for n := range cfg.Worlds {
+		worlds = append(worlds, newWorld(r, rand.New(rand.NewPCG(cfg.Seed, uint64(n)))))
+	}
+	for _, order := range []wire.Order{wire.Random, wire.Mixed, wire.Nearest} {
+		for _, hints := range []string{"off", "on"} {
+			got, err := each(ctx, worlds, func(n int, w *world) [][]sample { return cfg.peers(n, w, order, hints == "on") })
+			if err != nil {
+				return err
+			}
+			result(row(Row{Experiment: "peers", Order: order.String(), Hints: hints, Nth: "first of each region"}, got[0]))
+			if later := slices.Concat(got[1:]...); len(later) > 0 {
+				result(row(Row{Experiment: "peers", Order: order.String(), Hints: hints, Nth: "second and third"}, later))
+			}
+		}
+	}
+	for _, hints := range []string{"off", "on", "lies"} {
+		got, err := each(ctx, worlds, func(n int, w *world) [][]sample { return cfg.paths(n, w, hints) })
+		if err != nil {
+			return err
+		}
+		for nth, of := range got {
+			if slices.Contains([]int{1, 2, 3, 5, 10}, nth+1) {
+				result(row(Row{Experiment: "paths", Hints: hints, Nth: fmt.Sprint(nth + 1)}, of))
+			}
+		}
+	}
+	return nil
+}
+
+// each plays an experiment in every world, as many at a time as there are processors, and joins the results.
+func each(ctx context.Context, worlds []*world, play func(int, *world) [][]sample) ([][]sample, error) {
+	all := make([][][]sample, len(worlds))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for n, w := range worlds {
+		g.Go(func() error {
+			if ctx.Err() == nil {
+				all[n] = play(n, w)
+			}
+			return ctx.Err()
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	var out [][]sample
+	for _, got := range all {
+		for i, of := range got {
+			if i == len(out) {
+				out = append(out, nil)
+			}
+			out[i] = append(out[i], of...)
+		}
+	}
+	return out, nil
+}
+
+func hostOf(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
+
+// peers is the experiment of that name: rounds in each of which every region has a leecher.
+func (cfg Config) peers(n int, w *world, order wire.Order, hints bool) (rounds [][]sample) {
+	const wanted, seedsEach, pathsEach, size = 4, 2, 4, 50e6
+	seed := cfg.Seed + uint64(n)
+	random := rand.New(rand.NewPCG(seed, 1))
+	base := knowledge.New(knowledge.Limits{})
+	var all []wire.Peer
+	for n := range w.names {
+		for k := range seedsEach {
+			all = append(all, wire.Peer{Addr: wire.Addr{IA: w.as(n), Host: hostOf(k), Port: 1}})
+		}
+	}
+	now := epoch
+	for round := range cfg.rounds {
+		var of []sample
+		for _, self := range random.Perm(len(w.names)) {
+			base.Meet(now, iasOf(all)...)
+			others := slices.DeleteFunc(slices.Clone(all), func(p wire.Peer) bool { return p.Addr.IA == w.as(self) })
+			told := knowledge.Choose(others, wanted, order, func(ia pathsel.IA) (time.Duration, bool) { return base.Distance(now, w.as(self), ia) }, random)
+			c := sim.Client{MaxPaths: 2, Size: size, Piece: piece, Seed: random.Uint64(), Selector: adaptive()}
+			for _, p := range told {
+				c.Peers = append(c.Peers, w.paths(self, w.number(p.Addr.IA), pathsEach))
+			}
+			if hints {
+				c.Hints = base.Hints(now, w.as(self), iasOf(told), wire.MaxHints, random)
+			}
+			r := sim.Run(sim.Scenario{Links: w.linksOf(c.Peers...), Clients: []sim.Client{c}, Duration: length, Seed: seed, Tick: tick}).Clients[0]
+			base.Report(now.Add(length), wire.Addr{IA: w.as(self), Host: hostOf(round)}, reportsOf(r.Last))
+			now = now.Add(apart)
+			base.Refresh(now)
+			of = append(of, measured(r))
+		}
+		rounds = append(rounds, of)
+	}
+	return rounds
+}
+
+// paths is the experiment of that name: for some pairs of regions, leechers with one seed.
+func (cfg Config) paths(n int, w *world, hints string) [][]sample {
+	const leechers, size = 10, 100e6
+	seed := cfg.Seed + uint64(n)
+	random := rand.New(rand.NewPCG(seed, 2))
+	out := make([][]sample, leechers)
+	for range cfg.pairs {
+		from, to := random.IntN(len(w.names)), random.IntN(len(w.names)-1)
+		if to >= from {
+			to++
+		}
+		paths := w.paths(from, to, len(w.names))
+		rates := map[pathsel.Fingerprint]float64{}
+		for _, p := range paths {
+			rates[p.Fingerprint] = w.alone(p)
+		}
+		byRate := slices.SortedFunc(maps.Keys(rates), func(p, q pathsel.Fingerprint) int { return cmp.Or(cmp.Compare(rates[q], rates[p]), cmp.Compare(p, q)) })
+		base := knowledge.New(knowledge.Limits{})
+		now := epoch
+		for n := range leechers {
+			base.Meet(now, w.as(from), w.as(to))
+			c := sim.Client{MaxPaths: 2, Size: size, Piece: piece, Seed: random.Uint64(), Selector: adaptive(), Peers: [][]pathsel.Path{paths}}
+			switch hints {
+			case "on":
+				c.Hints = base.Hints(now, w.as(from), []pathsel.IA{w.as(to)}, wire.MaxHints, random)
+			case "lies": // the worst first
+				worst := slices.Clone(byRate[len(byRate)-8:])
+				slices.Reverse(worst)
+				c.Hints = pathsel.Hints{w.as(to): worst}
+			}
+			r := sim.Run(sim.Scenario{Links: w.linksOf(paths), Clients: []sim.Client{c}, Duration: length, Seed: seed, Tick: tick}).Clients[0]
+			base.Report(now.Add(length), wire.Addr{IA: w.as(from), Host: hostOf(n)}, reportsOf(r.Last))
+			now = now.Add(apart)
+			base.Refresh(now)
+			s := measured(r)
+			s.best = bestSet(r, rates, nearly*(rates[byRate[0]]+rates[byRate[1]]))
+			out[n] = append(out[n], s)
+		}
+	}
+	return out
+}
+
+func adaptive() pathsel.Selector {
+	s, err := pathsel.New("adaptive")
+	if err != nil {
+		panic(err) // ours
+	}
+	return s
+}
+
+func iasOf(peers []wire.Peer) (out []pathsel.IA) {
+	for _, p := range peers {
+		out = append(out, p.Addr.IA)
+	}
+	return out
+}
+
+func measured(r sim.ClientResult) sample {
+	s := sample{first: seconds(r.First), done: seconds(r.Done)}
+	early := 30 * time.Second
+	if r.Done > 0 {
+		early = min(early, r.Done.Truncate(time.Second))
+	}
+	if early > 0 {
+		s.early = r.Rate(0, early) / 1e6
+	}
+	return s
+}
+
+func seconds(d time.Duration) float64 {
+	if d == 0 {
+		d = length // it did not happen
+	}
+	return d.Seconds()
+}
+
+// bestSet is when the paths in use first had that rate together, each as much as it has alone.
+func bestSet(r sim.ClientResult, rates map[pathsel.Fingerprint]float64, want float64) float64 {
+	in := map[pathsel.Fingerprint]bool{}
+	for _, e := range r.Events {
+		if e.Key.Conn > 0 {
+			continue
+		}
+		switch e.Action {
+		case pathsel.Open, pathsel.Return, pathsel.Probe:
+			in[e.Key.Path] = true
+		default:
+			delete(in, e.Key.Path)
+		}
+		sum := 0.0
+		for f := range in {
+			sum += rates[f]
+		}
+		if sum >= want {
+			return e.At.Seconds()
+		}
+	}
+	return length.Seconds()
+}
+
+// reportsOf is what a client has measured of its paths.
+func reportsOf(v pathsel.View) (out []wire.PathReport) {
+	for _, c := range v.Candidates {
+		rate, until := pathsel.Latest(c.Slots)
+		r := wire.PathReport{Interfaces: c.Path.Interfaces, Rate: int64(rate.Rate), RTT: c.Handshake / 2} // a handshake is two round trips
+		switch {
+		case c.Key.Conn > 0 || c.Handshake == 0:
+			continue
+		case len(c.Slots) > 0:
+			r.RTT = c.Slots[len(c.Slots)-1].MinRTT
+			r.Age = v.Now.Sub(until).Truncate(time.Second)
+		}
+		out = append(out, r)
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+package knowledgebench
+
+import (
+	_ "embed"
+	"encoding/csv"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"braid/pathsel"
+	"braid/pathsel/sim"
+)
+
+//go:embed aws16-one-way-delay-ms.csv
+var regionDelays string
+
+// regions are places with mean one-way delays between them, row = from.
+type regions struct {
+	names []string
+	delay [][]time.Duration
+}
+
+func readRegions() (regions, error) {
+	rows, err := csv.NewReader(strings.NewReader(regionDelays)).ReadAll()
+	if err != nil {
+		return regions{}, fmt.Errorf("read the delays between regions: %w", err)
+	}
+	r := regions{names: rows[0][1:]}
+	for _, row := range rows[1:] {
+		var line []time.Duration
+		for _, s := range row[1:] {
+			ms, err := strconv.ParseFloat(s, 64)
+			if err != nil {
+				return regions{}, fmt.Errorf("read the delays between regions: %w", err)
+			}
+			line = append(line, time.Duration(ms*float64(time.Millisecond)))
+		}
+		r.delay = append(r.delay, line)
+	}
+	return r, nil
+}
+
+// world has an AS in each region and a link between any two of them, with the delay of the two directions together and
+// a rate that is drawn. No link announces anything.
+type world struct {
+	regions
+	links [][]sim.Link
+}
+
+// Link rates are from slowest to fastest in Mbit/s, as likely to be doubled as halved.
+const slowest, fastest = 3, 48
+
+func newWorld(r regions, random *rand.Rand) *world {
+	w := &world{regions: r, links: make([][]sim.Link, len(r.names))}
+	for a := range r.names {
+		w.links[a] = make([]sim.Link, len(r.names))
+	}
+	for a := range r.names {
+		for b := range a {
+			rate := slowest * math.Pow(fastest/slowest, random.Float64())
+			l := sim.NewLink(w.as(a), w.as(b), uint64(1+a*len(r.names)+b), rate, (r.delay[a][b]+r.delay[b][a])/2)
+			w.links[a][b] = l
+			l.A, l.B = l.B, l.A
+			w.links[b][a] = l
+		}
+	}
+	return w
+}
+
+func (w *world) as(n int) pathsel.IA { return pathsel.IA(1<<48 | 0xff00_0000_0000 | uint64(0x100+n)) }
+
+// paths are the direct one and those over one other AS, at most that many, in the order of a lookup: by hops.
+func (w *world) paths(from, to, most int) []pathsel.Path {
+	all := []pathsel.Path{sim.PathOver(w.links[from][to])}
+	for k := range w.names {
+		if k != from && k != to && len(all) < most {
+			all = append(all, sim.PathOver(w.links[from][k], w.links[k][to]))
+		}
+	}
+	for i := range all {
+		all[i].Bandwidth, all[i].Latency, all[i].LatencyKnown = 0, 0, false
+	}
+	return all
+}
+
+// linksOf are the links that some of the paths lead over.
+func (w *world) linksOf(paths ...[]pathsel.Path) []sim.Link {
+	used := map[pathsel.Interface]bool{}
+	for _, some := range paths {
+		for _, p := range some {
+			for _, i := range p.Interfaces {
+				used[i] = true
+			}
+		}
+	}
+	var out []sim.Link
+	for a := range w.names {
+		for b := range a {
+			if l := w.links[a][b]; used[l.A] && used[l.B] {
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}
+
+// alone is what a download over that path and no other gets in its first minute, in bits per second. On a long path that is
+// much less than its links carry.
+func (w *world) alone(p pathsel.Path) float64 {
+	first, err := pathsel.New("first")
+	if err != nil {
+		panic(err) // ours
+	}
+	one := [][]pathsel.Path{{p}}
+	c := sim.Client{MaxPaths: 1, Peers: one, Selector: first}
+	return sim.Run(sim.Scenario{Links: w.linksOf(one...), Clients: []sim.Client{c}, Duration: time.Minute, Seed: 1}).Clients[0].Rate(0, time.Minute)
+}
+
+func (w *world) number(ia pathsel.IA) int { return int(ia&0xfff) - 0x100 }

@@ -1,0 +1,264 @@
+package scenario
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"braid/pathsel"
+	"braid/testbed"
+)
+
+// Braid is the client that a peer runs unless it says otherwise.
+const Braid = "braid"
+
+// clientRun is what another client is told: what to serve or to download, and where it may keep what is its own.
+type clientRun struct {
+	seed      bool
+	torrents  []string // .torrent files, with the tracker in them
+	dir, home string
+}
+
+// clientCommand runs a client.
+type clientCommand struct {
+	program string
+	args    []string
+}
+
+// clients are the others. They have the settings that they come with, except where data is, that they accept the licence,
+// and that they go on serving: what they say to the Internet about themselves ends at their namespace. All of them speak TCP;
+// libtorrent, qBittorrent and transmission also µTP, and choose.
+var clients = map[string]func(clientRun) (clientCommand, error){
+	"aria2":        aria2,
+	"libtorrent":   libtorrent,
+	"qbittorrent":  qbittorrent,
+	"transmission": transmission,
+}
+
+func clientNames() []string { return slices.Sorted(maps.Keys(clients)) }
+
+func aria2(r clientRun) (clientCommand, error) {
+	args := []string{"--no-conf", "--dir=" + r.dir, "--seed-ratio=0.0", "--summary-interval=0", "--max-concurrent-downloads=64"}
+	if r.seed {
+		args = append(args, "--check-integrity=true")
+	}
+	return clientCommand{"aria2c", append(args, r.torrents...)}, nil
+}
+
+// libtorrentScript is libtorrent's session with its default settings: role, directory, torrents.
+const libtorrentScript = `
+import libtorrent as lt, sys, time
+session = lt.session()
+for name in sys.argv[3:]:
+    params = {'ti': lt.torrent_info(name), 'save_path': sys.argv[2]}
+    if sys.argv[1] == 'seed':
+        params['flags'] = lt.torrent_flags.seed_mode
+    session.add_torrent(params)
+while True:
+    time.sleep(60)
+`
+
+func libtorrent(r clientRun) (clientCommand, error) {
+	role := "leech"
+	if r.seed {
+		role = "seed"
+	}
+	// The system's Python: libtorrent comes from its package.
+	return clientCommand{"/usr/bin/python3", append([]string{"-c", libtorrentScript, role, r.dir}, r.torrents...)}, nil
+}
+
+func qbittorrent(r clientRun) (clientCommand, error) {
+	conf := filepath.Join(r.home, "qBittorrent", "config")
+	if err := os.MkdirAll(conf, 0o755); err != nil {
+		return clientCommand{}, err
+	}
+	text := "[LegalNotice]\nAccepted=true\n[BitTorrent]\nSession\\DefaultSavePath=" + r.dir + "\n"
+	if err := os.WriteFile(filepath.Join(conf, "qBittorrent.conf"), []byte(text), 0o600); err != nil {
+		return clientCommand{}, err
+	}
+	args := []string{"--profile=" + r.home, "--save-path=" + r.dir, "--skip-dialog=true"}
+	if r.seed {
+		args = append(args, "--skip-hash-check")
+	}
+	return clientCommand{"qbittorrent-nox", append(args, r.torrents...)}, nil
+}
+
+func transmission(r clientRun) (clientCommand, error) {
+	watch := filepath.Join(r.home, "watch")
+	if err := os.MkdirAll(watch, 0o755); err != nil {
+		return clientCommand{}, err
+	}
+	for _, t := range r.torrents {
+		b, err := os.ReadFile(t)
+		if err != nil {
+			return clientCommand{}, err
+		}
+		if err := os.WriteFile(filepath.Join(watch, filepath.Base(t)), b, 0o644); err != nil {
+			return clientCommand{}, err
+		}
+	}
+	return clientCommand{"transmission-daemon", []string{
+		"--foreground", "--config-dir", filepath.Join(r.home, "config"), "--download-dir", r.dir, "--watch-dir", watch, "--no-incomplete-dir",
+	}}, nil
+}
+
+// missing says which client this machine lacks; empty if none of a scenario's.
+func (s Scenario) missing() string {
+	for _, p := range s.Peers {
+		probe := map[string][]string{
+			"aria2": {"aria2c", "--version"}, "libtorrent": {"/usr/bin/python3", "-c", "import libtorrent"},
+			"qbittorrent": {"qbittorrent-nox", "--version"}, "transmission": {"transmission-daemon", "--version"},
+		}[p.Client]
+		if len(probe) > 0 && exec.Command(probe[0], probe[1:]...).Run() != nil {
+			return p.Client
+		}
+	}
+	return ""
+}
+
+// observer sees how far another client is, from outside: by what its host's device takes in, and by its files, which are
+// compared with what they should be. It tells it as the client's own events.
+type observer struct {
+	process *process
+	host    *testbed.IPHost
+	share   float64 // of what comes that is payload
+	every   time.Duration
+	total   int64
+	same    func() bool // all files are there, and right
+	send    func(message)
+	stop    chan struct{}
+	working sync.WaitGroup
+}
+
+// nearlyAll is the part of the data that must have come for the files to be looked at.
+const nearlyAll = 0.97
+
+func (o *observer) watch() {
+	tick := time.NewTicker(o.every)
+	defer tick.Stop()
+	var began time.Time
+	for {
+		select {
+		case <-o.stop:
+			return
+		case <-tick.C:
+		}
+		in, out := o.host.Traffic()
+		if out == 0 {
+			continue // it is still starting
+		}
+		now := time.Now()
+		if began.IsZero() {
+			began = now
+		}
+		e := peerEvent{Event: "progress", T: seconds(now.Sub(began)), Total: o.total}
+		payload := int64(float64(in) * o.share)
+		e.Fetched = min(payload, o.total-1)
+		done := float64(payload) >= nearlyAll*float64(o.total) && o.same()
+		if done {
+			e.Event, e.Seconds, e.Fetched = "done", seconds(time.Since(began)), o.total
+		}
+		e.Paths = append(e.Paths, struct {
+			Fingerprint pathsel.Fingerprint `json:"fingerprint"`
+			BytesRead   uint64              `json:"bytes_read"`
+		}{BytesRead: in})
+		m := message{peerEvent: e}
+		var err error
+		if m.line, err = json.Marshal(e); err != nil {
+			panic(err) // an event of ours
+		}
+		o.send(m)
+		if done {
+			return
+		}
+	}
+}
+
+func (o *observer) end() {
+	close(o.stop)
+	o.working.Wait()
+}
+
+func (p Peer) onIP() bool { return p.Transport != SCION }
+
+// foreign tells whether some peer is not a braid, so that a tracker must introduce them to each other.
+func (s Scenario) foreign() bool {
+	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Client != Braid })
+}
+
+// onIP tells whether the peers are hosts on IP.
+func (s Scenario) onIP() bool { return len(s.Peers) > 0 && s.Peers[0].onIP() }
+
+// OnlyIP tells whether no variant needs SCION.
+func (s Scenario) OnlyIP() bool {
+	for _, v := range s.Variants {
+		if x, err := s.in(v); err != nil || !x.onIP() || len(x.Traffic) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// startForeign starts a peer that is another client.
+func (a *attempt) startForeign(p Peer) error {
+	home, err := os.MkdirTemp(a.scratch, "home-")
+	if err != nil {
+		return err
+	}
+	a.temporary = append(a.temporary, home)
+	torrents, files := a.data.wanted(p)
+	r := clientRun{seed: p.Role == Seed, torrents: torrents, dir: a.data.dir, home: home}
+	out := ""
+	if !r.seed {
+		out = filepath.Join(a.scratch, p.Name)
+		if err := os.MkdirAll(out, 0o755); err != nil {
+			return err
+		}
+		r.dir = out
+	}
+	c, err := clients[p.Client](r)
+	if err != nil {
+		return fmt.Errorf("prepare %s: %w", p.Client, err)
+	}
+	cmd, host, err := a.onHost(p.AS, c.program, c.args...)
+	if err != nil {
+		return err
+	}
+	cmd.Env = append(os.Environ(), "HOME="+home)
+	ps, err := startProcess(a.launcher, cmd, host, p, a.dir, a.messages, a.done)
+	if err != nil {
+		return err
+	}
+	ps.out, ps.leaves = out, p.Stop != nil || p.Crash != nil
+	a.peers = append(a.peers, ps)
+	if r.seed {
+		return nil
+	}
+	a.recorders[ps] = newRecorder(len(files))
+	stop := make(chan struct{})
+	o := &observer{
+		process: ps, host: host, share: testbed.TCPShare(a.ip.MTU()), every: max(a.Sample, 20*time.Millisecond),
+		total: int64(len(files)) * int64(a.Size), stop: stop,
+		same: func() bool {
+			return !slices.ContainsFunc(files, func(f string) bool {
+				return testbed.SameFile(filepath.Join(a.data.dir, f), filepath.Join(out, f)) != nil
+			})
+		},
+		send: func(m message) {
+			m.from, m.at = ps, time.Now()
+			select {
+			case a.messages <- m:
+			case <-stop:
+			}
+		},
+	}
+	a.observers = append(a.observers, o)
+	o.working.Go(o.watch)
+	return nil
+}

@@ -1,0 +1,220 @@
+package scenario
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"braid/client"
+	"braid/pathsel"
+	"braid/scionnet"
+	"braid/testbed"
+	"braid/testbed/linkemu"
+)
+
+// house keeps what takes time to make from one run to the next: a network, for as long as the next run can use the same
+// one, and data.
+type house struct {
+	scratch  string
+	launcher *testbed.Launcher
+	data     map[dataKey]*dataset
+
+	key     string // of the network; "" if there is none
+	network *testbed.Network
+	hosts   *hosts
+	log     *os.File
+}
+
+// stage is what a run of the scenario needs. It may take the network from the run before.
+func (h *house) stage(ctx context.Context, s Scenario, o Options) (*stage, error) {
+	var err error
+	if h.scratch == "" {
+		if h.scratch, err = os.MkdirTemp("", "braid-scenario-"); err != nil {
+			return nil, err
+		}
+		h.launcher, h.data = testbed.NewLauncher(), map[dataKey]*dataset{}
+	}
+	st := &stage{Scenario: s, braid: o.Braid, scratch: h.scratch, launcher: h.launcher}
+	if st.data, err = h.dataset(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := h.open(ctx, s, o); err != nil {
+		return nil, err
+	}
+	st.network, st.hosts = h.network, h.hosts
+	return st, nil
+}
+
+// networkFor is what network the scenario runs on, and a key that is the same for all that can run on the same one: what
+// links do is not in it, since each run sets that.
+func networkFor(s Scenario, braid string) (opts testbed.Options, key string, err error) {
+	if opts, err = s.options(); err != nil {
+		return opts, "", err
+	}
+	opts.LinksOnly = s.onIP() && len(s.Traffic) == 0
+	if s.Router == "fast" {
+		opts.RouterCommand = []string{braid, "testbed", "router"}
+	}
+	same := opts
+	same.Topology.Links = slices.Clone(opts.Topology.Links)
+	for i := range same.Topology.Links {
+		same.Topology.Links[i].Config, same.Topology.Links[i].Line = linkemu.Config{}, 0
+	}
+	return opts, fmt.Sprintf("%+v", same), nil
+}
+
+// ByNetwork puts scenarios that start on the same network next to each other, which saves the time to start it again.
+func ByNetwork(scenarios []Scenario) ([]Scenario, error) {
+	keys := map[string]string{}
+	for _, s := range scenarios {
+		x, err := s.in(s.Variants[0])
+		if err == nil {
+			_, keys[s.Name], err = networkFor(x, "")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(scenarios), func(a, b Scenario) int { return cmp.Compare(keys[a.Name], keys[b.Name]) }), nil
+}
+
+// open sees to it that a network is up that is the scenario's, but for what its links do.
+func (h *house) open(ctx context.Context, s Scenario, o Options) error {
+	opts, key, err := networkFor(s, o.Braid)
+	if err != nil || key == h.key {
+		return err
+	}
+	if err := h.closeNetwork(); err != nil {
+		return err
+	}
+	h.key = key
+	logDir := filepath.Join(o.Dir, s.Name)
+	if err := os.MkdirAll(logDir, 0o755); err != nil {
+		return err
+	}
+	// Where variants have networks of their own there are several of them in turn.
+	if h.log, err = os.OpenFile(filepath.Join(logDir, "network.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
+		return err
+	}
+	opts.Dir, opts.SCIONBin = filepath.Join(h.scratch, "network"), o.SCIONBin
+	opts.Log = slog.New(slog.NewTextHandler(h.log, nil))
+	began := time.Now()
+	if h.network, err = testbed.Start(ctx, opts); err != nil {
+		return err
+	}
+	h.hosts = &hosts{h.network, opts.Log, map[pathsel.IA]*scionnet.Host{}}
+	o.Say(fmt.Sprintf("%s: network of %d ASes and %d links is up after %.1f s", s.Name, len(s.topology.ASes), len(s.topology.Links), time.Since(began).Seconds()))
+	return nil
+}
+
+func (h *house) closeNetwork() error {
+	var errs []error
+	if h.hosts != nil {
+		h.hosts.close()
+	}
+	if h.network != nil {
+		errs = append(errs, h.network.Close())
+	}
+	if h.log != nil {
+		errs = append(errs, h.log.Close())
+	}
+	h.key, h.network, h.hosts, h.log = "", nil, nil, nil
+	return errors.Join(errs...)
+}
+
+func (h *house) close() error {
+	err := h.closeNetwork()
+	if h.launcher != nil {
+		h.launcher.Close()
+	}
+	if h.scratch != "" {
+		err = errors.Join(err, os.RemoveAll(h.scratch))
+	}
+	return err
+}
+
+// dataKey is what a data set depends on.
+type dataKey struct {
+	seed     uint64
+	size     Bytes
+	torrents int
+	tracked  bool
+}
+
+// dataset is what is transferred: files of one size, each with a torrent of its own.
+type dataset struct {
+	dir      string // that seeds serve
+	torrents []string
+	files    []string // names in dir
+}
+
+// wanted is what a peer serves or downloads.
+func (d *dataset) wanted(p Peer) (torrents, files []string) {
+	if p.torrent > 0 {
+		return d.torrents[p.torrent-1 : p.torrent], d.files[p.torrent-1 : p.torrent]
+	}
+	return d.torrents, d.files
+}
+
+// dataset makes what the scenario transfers: bytes that depend on its seed only.
+func (h *house) dataset(ctx context.Context, s Scenario) (*dataset, error) {
+	key := dataKey{s.Seed, s.Size, s.Torrents, s.foreign()}
+	if d, ok := h.data[key]; ok {
+		return d, nil
+	}
+	dir, err := os.MkdirTemp(h.scratch, "seed-")
+	if err != nil {
+		return nil, err
+	}
+	d := &dataset{dir: dir}
+	for i := range s.Torrents {
+		name := dataName
+		if i > 0 {
+			name = fmt.Sprintf("%s-%d", dataName, i+1)
+		}
+		path := filepath.Join(dir, name)
+		if err := writeData(path, s.Seed, i, int64(s.Size)); err != nil {
+			return nil, err
+		}
+		var o client.CreateOptions
+		if key.tracked {
+			o.Trackers = []string{trackerURL}
+		}
+		c, err := client.Create(ctx, path, o)
+		if err != nil {
+			return nil, err
+		}
+		torrent := path + ".torrent"
+		if err := os.WriteFile(torrent, c.Torrent, 0o644); err != nil {
+			return nil, err
+		}
+		d.torrents, d.files = append(d.torrents, torrent), append(d.files, name)
+	}
+	h.data[key] = d
+	return d, nil
+}
+
+func writeData(name string, seed uint64, number int, size int64) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	var key [32]byte
+	for i := range 8 {
+		key[i] = byte(seed >> (8 * i))
+	}
+	key[8] = byte(number)
+	_, err = io.CopyN(f, rand.NewChaCha8(key), size)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write the data: %w", err)
+	}
+	return nil
+}

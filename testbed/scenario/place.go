@@ -1,0 +1,180 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"braid/pathsel"
+	"braid/testbed"
+)
+
+// Where peers run: in an AS of the SCION network, or as hosts on IP, each in a namespace of its own.
+
+// trackerName is the peer that introduces the others, where they do not name each other.
+const trackerName = "tracker"
+
+// Tracker is its role.
+const Tracker = "tracker"
+
+// trackerURL is in every torrent of a swarm with other clients. The tracker is always the first host, beside all ASes: what
+// it says takes no link.
+const (
+	trackerPort = 6969
+	trackerURL  = "http://10.66.0.1:6969/announce"
+)
+
+// onHost is the command that runs a program on a new host on IP.
+func (a *attempt) onHost(ia pathsel.IA, program string, args ...string) (*exec.Cmd, *testbed.IPHost, error) {
+	h, err := a.ip.AddHost(ia)
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd, err := h.Command(a.braid, program, args...)
+	return cmd, h, err
+}
+
+// startTracker starts the tracker, and waits until it serves.
+func (a *attempt) startTracker(ctx context.Context) error {
+	p := Peer{Name: trackerName, Role: Tracker, Client: Braid, Transport: TCP}
+	h, err := a.ip.AddHost(0)
+	if err != nil {
+		return err
+	}
+	cmd, err := h.Command(a.braid, a.braid, "tracker", "--json", "--interval", "30s", "--min-interval", "1s",
+		"--listen", fmt.Sprintf("http://%s:%d", h.Addr(), trackerPort))
+	if err != nil {
+		return err
+	}
+	ps, err := startProcess(a.launcher, cmd, h, p, a.dir, a.messages, a.done)
+	if err != nil {
+		return err
+	}
+	a.peers = append(a.peers, ps)
+	return a.await(ctx, func() bool { return ps.listen != "" || ps.ended })
+}
+
+// await hears what peers say until something is so.
+func (a *attempt) await(ctx context.Context, so func() bool) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case m := <-a.messages:
+			if err := a.hear(m); err != nil {
+				return err
+			}
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// start starts a peer, and waits until it serves if others are to download from it.
+func (a *attempt) start(ctx context.Context, p Peer) error {
+	a.writer.write(line{Kind: "event", What: "start", At: p.Name})
+	if p.Client != Braid {
+		if err := a.startForeign(p); err != nil || p.Role != Seed {
+			return err
+		}
+		// It serves when its tracker has answered it: an answer with the handshake before it is longer than this.
+		const answered = 250
+		ps := a.peers[len(a.peers)-1]
+		return a.await(ctx, func() bool { in, _ := ps.host.Traffic(); return in > answered || ps.ended })
+	}
+	torrents, files := a.data.wanted(p)
+	args := append([]string{"seed"}, torrents...)
+	out := ""
+	if p.Role == Seed {
+		args = append(args, "--data", a.data.dir)
+	} else {
+		out = filepath.Join(a.scratch, p.Name)
+		args = append([]string{"download"}, torrents...)
+		args = append(args, "-o", out, "--path-selection", p.Selector, "--sample", a.Sample.String())
+		for _, x := range a.peers {
+			if x.listen != "" && a.downloads(p, x.peer) {
+				args = append(args, "--peer", x.listen)
+			}
+		}
+		if p.Stays {
+			args = append(args, "--seed-after")
+		}
+	}
+	serves := a.serves(p)
+	// A key of its own: peers that share one would be one peer.
+	args = append(args, "--identity", filepath.Join(a.scratch, p.Name+".pem"), "--json", "--transport", p.Transport)
+	var cmd *exec.Cmd
+	var host *testbed.IPHost
+	if p.onIP() {
+		var err error
+		if host, err = a.ip.AddHost(p.AS); err != nil {
+			return err
+		}
+		if serves {
+			args = append(args, "--listen", host.Addr().String()+":0")
+		}
+		if cmd, err = host.Command(a.braid, a.braid, append(args, p.Args...)...); err != nil {
+			return err
+		}
+	} else {
+		ip := a.network.HostIP(p.AS)
+		args = append(args, "--config-dir", a.network.ConfigDir(p.AS), "--local", ip.String())
+		if serves {
+			args = append(args, "--listen", fmt.Sprintf("%s,[%s]:0", p.AS, ip))
+		}
+		cmd = exec.Command(a.braid, append(args, p.Args...)...)
+	}
+	ps, err := startProcess(a.launcher, cmd, host, p, a.dir, a.messages, a.done)
+	if err != nil {
+		return err
+	}
+	ps.out, ps.leaves = out, p.Stop != nil || p.Crash != nil
+	a.peers = append(a.peers, ps)
+	if p.Role == Leech {
+		a.recorders[ps] = newRecorder(len(files))
+	}
+	if !serves {
+		return nil
+	}
+	return a.await(ctx, func() bool { return ps.listen != "" || ps.ended })
+}
+
+// downloads tells whether p is to know x, who comes before it.
+func (s Scenario) downloads(p, x Peer) bool {
+	if len(p.From) == 0 {
+		return x.Role == Seed
+	}
+	return x.Role != Tracker && (slices.Contains(p.From, x.Name) || slices.Contains(p.From, everybody))
+}
+
+// serves tells whether others are to know p.
+func (s Scenario) serves(p Peer) bool {
+	if p.Role == Seed || s.foreign() {
+		return true
+	}
+	behind := false
+	for _, x := range s.Peers {
+		if behind && s.downloads(x, p) {
+			return true
+		}
+		behind = behind || x.Name == p.Name
+	}
+	return false
+}
+
+// closeHosts takes the run's hosts off the network, when their processes have ended.
+func (a *attempt) closeHosts() error {
+	var errs []error
+	for _, p := range a.peers {
+		if p.host != nil {
+			errs = append(errs, p.host.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,331 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/optimize/convex/lp"
+
+	"braid/pathsel"
+)
+
+// How fast data can spread from seeds to leechers that pass it on to each other.
+//
+// What one leecher gets it may send to others, so the most that all can get at once is not a sum over paths. If all want the
+// same, the highest rate R at which everybody can get it is that of which every leecher could get R from the seeds by a
+// flow of his own over all who help (Edmonds 1973): rates x between pairs, such that links carry them, and no set of peers
+// with a seed is cut off a leecher by less than R. That is a linear programme with a row for each cut; the few that matter
+// are found one after another, as the least cut for the rates of the moment.
+//
+// T* = F / R then is the time that nobody can beat who transfers F, however small the pieces.
+
+// overlay is a way on which one peer can send payload to another.
+type overlay struct {
+	from, to string
+	route
+}
+
+// findRoutes looks up how peers reach each other: who downloads from whom, and on to others.
+func (a *attempt) findRoutes(ctx context.Context) error {
+	for i, p := range a.Peers {
+		if p.Role != Leech {
+			continue
+		}
+		for _, s := range a.Peers[:i] {
+			if !a.foreign() && !a.downloads(p, s) {
+				continue
+			}
+			there, err := a.routesBetween(ctx, s, p)
+			if err != nil {
+				return fmt.Errorf("find what %s can use: %w", p.Name, err)
+			}
+			for _, r := range there {
+				if s.Role == Seed && r.fingerprint != "" {
+					a.writer.write(line{Kind: "path", What: p.Name, To: s.Name, Fingerprint: r.fingerprint, Interfaces: r.interfaces, Share: r.share})
+				}
+				a.overlay = append(a.overlay, overlay{s.Name, p.Name, r})
+				if len(r.links) == 0 {
+					continue // nothing is between them, so nothing to compare with
+				}
+				if s.Role == Seed {
+					a.routes[p.Name] = append(a.routes[p.Name], r)
+					continue
+				}
+				back := r
+				back.links, back.back = r.back, r.links
+				a.overlay = append(a.overlay, overlay{p.Name, s.Name, back})
+			}
+		}
+	}
+	return nil
+}
+
+// routesBetween are the ways of payload from s to p, over any path between their ASes; inside one AS there is one without
+// a link.
+func (a *attempt) routesBetween(ctx context.Context, s, p Peer) ([]route, error) {
+	if s.AS == p.AS {
+		return []route{{share: 1}}, nil
+	}
+	if p.onIP() {
+		r, err := ipRouteOf(a.ip, p.Transport, s.AS, p.AS)
+		return []route{r}, err
+	}
+	host, err := a.hosts.in(ctx, p.AS)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := host.Paths(ctx, s.AS)
+	if err != nil {
+		return nil, err
+	}
+	var out []route
+	for _, path := range paths {
+		r, err := routeOf(a.network.Topology(), path, true)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// feed tells whether leechers download from leechers.
+func (a *attempt) feed() bool {
+	role := a.roles()
+	return slices.ContainsFunc(a.overlay, func(o overlay) bool { return role[o.from] == Leech })
+}
+
+func (a *attempt) roles() map[string]string {
+	role := map[string]string{}
+	for _, p := range a.Peers {
+		role[p.Name] = p.Role
+	}
+	return role
+}
+
+// addSpread adds the figures of a swarm to those of a run: the limit T*, and the time in parts of it. What leechers get from
+// seeds says nothing then, so the efficiency goes.
+func (a *attempt) addSpread(r record, figures map[string]float64) error {
+	role := a.roles()
+	var receivers []string
+	for _, p := range a.Peers {
+		if p.Role == Leech && p.Stop == nil && p.Crash == nil {
+			receivers = append(receivers, p.Name)
+		}
+	}
+	if !r.feed {
+		return nil
+	}
+	delete(figures, "e")
+	delete(figures, "e-payload")
+	if len(a.Events)+len(a.Traffic) > 0 || len(receivers) == 0 {
+		return nil // no one rate holds all the time
+	}
+	rate, err := spreadRate(a.overlay, func(n string) bool { return role[n] == Seed }, receivers, r.states[0].capacity)
+	if errors.Is(err, errUnbounded) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	torrents, _ := a.data.wanted(Peer{})
+	figures["t-star"] = float64(len(torrents)) * float64(a.Size) * 8 / rate
+	figures["over-t-star"] = figures["seconds"] / figures["t-star"]
+	return nil
+}
+
+var errUnbounded = errors.New("somebody is reached without a link that has a rate: there is no limit to compare with")
+
+// spreadRate is R above, in bits of payload per second.
+func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, capacity map[pathsel.Interface]float64) (float64, error) {
+	const mega = 1e6 // keeps the programme's numbers near 1
+	node, n := nodesOf(ways, isSeed, receivers)
+	number := func(name string) int { return node[name] }
+	type arc struct{ from, to int }
+	var arcs []arc
+	var used []overlay
+	for _, w := range ways {
+		// Nothing of use comes to a seed.
+		if x := (arc{number(w.from), number(w.to)}); x.to != 0 && x.from != x.to {
+			if !slices.ContainsFunc(w.links, func(l pathsel.Interface) bool { return !math.IsInf(capacity[l], 1) }) {
+				return 0, errUnbounded
+			}
+			arcs, used = append(arcs, x), append(used, w)
+		}
+	}
+	receivers = slices.DeleteFunc(slices.Clone(receivers), func(r string) bool { return node[r] == 0 })
+	if len(receivers) == 0 {
+		return 0, errUnbounded
+	}
+	var links []pathsel.Interface
+	row := map[pathsel.Interface]int{}
+	for _, w := range used {
+		w.load(func(l pathsel.Interface, _ float64) {
+			if _, ok := row[l]; !ok && !math.IsInf(capacity[l], 1) {
+				row[l] = len(links)
+				links = append(links, l)
+			}
+		})
+	}
+	// A cut is who is on the seeds' side. The first ones: only the seeds are, and everybody but one is.
+	only := make([]bool, n)
+	only[0] = true
+	cuts := [][]bool{only}
+	for _, r := range receivers {
+		c := slices.Repeat([]bool{true}, n)
+		c[node[r]] = false
+		cuts = append(cuts, c)
+	}
+	const slack = 1e-6
+	for range 1000 {
+		x, err := solveSpread(len(arcs), len(links), len(cuts), func(a *mat.Dense, b []float64) {
+			for i, l := range links {
+				b[i] = capacity[l] / mega
+			}
+			for j, w := range used {
+				w.load(func(l pathsel.Interface, bits float64) {
+					if i, ok := row[l]; ok {
+						a.Set(i, j, a.At(i, j)+bits)
+					}
+				})
+			}
+			for i, c := range cuts {
+				a.Set(len(links)+i, len(arcs), 1)
+				for j, e := range arcs {
+					if c[e.from] && !c[e.to] {
+						a.Set(len(links)+i, j, -1)
+					}
+				}
+			}
+		})
+		if err != nil {
+			return 0, fmt.Errorf("compute the limit of %d ways over %d links: %w", len(arcs), len(links), err)
+		}
+		rate := x[len(arcs)]
+		between := make([][]float64, n)
+		for i := range between {
+			between[i] = make([]float64, n)
+		}
+		for j, e := range arcs {
+			between[e.from][e.to] += x[j]
+		}
+		before := len(cuts)
+		for _, r := range receivers {
+			flow, side := leastCut(between, 0, node[r])
+			known := slices.ContainsFunc(cuts, func(c []bool) bool { return slices.Equal(c, side) })
+			if flow < rate*(1-slack) && !known {
+				cuts = append(cuts, side)
+			}
+		}
+		if len(cuts) == before {
+			return rate * mega, nil
+		}
+	}
+	return 0, errors.New("compute the limit: too many cuts")
+}
+
+// nodesOf numbers the peers. All seeds are node 0; who reaches each other without a link is one node.
+func nodesOf(ways []overlay, isSeed func(string) bool, receivers []string) (node map[string]int, n int) {
+	leader := map[string]string{}
+	var find func(string) string
+	find = func(x string) string {
+		if up, ok := leader[x]; ok && up != x {
+			leader[x] = find(up)
+			return leader[x]
+		}
+		leader[x] = x
+		return x
+	}
+	const seeds = "\x00"
+	for _, r := range receivers {
+		find(r)
+	}
+	for _, w := range ways {
+		for _, x := range []string{w.from, w.to} {
+			if find(x); isSeed(x) {
+				leader[find(x)] = find(seeds)
+			}
+		}
+		if len(w.links) == 0 {
+			leader[find(w.from)] = find(w.to)
+		}
+	}
+	node = map[string]int{}
+	number := map[string]int{find(seeds): 0}
+	for _, x := range slices.Sorted(maps.Keys(leader)) {
+		l := find(x)
+		if _, ok := number[l]; !ok {
+			number[l] = len(number)
+		}
+		node[x] = number[l]
+	}
+	return node, len(number)
+}
+
+// solveSpread solves the programme that fill writes: variables are the rates of the arcs and R, rows are links and then
+// cuts, both at most. Bounds that are all alike make it degenerate, on which the simplex algorithm stumbles: a little
+// more for each row, of which the first that works is taken, is no more than rounding.
+func solveSpread(arcs, links, cuts int, fill func(a *mat.Dense, b []float64)) (x []float64, err error) {
+	for _, more := range []float64{1e-9, 1e-8, 1e-7, 1e-6} {
+		// Each row has a slack, with which the programme starts.
+		rows, vars := links+cuts, arcs+1
+		a := mat.NewDense(rows, vars+rows, nil)
+		b, basis := make([]float64, rows), make([]int, rows)
+		fill(a, b)
+		for i := range rows {
+			a.Set(i, vars+i, 1)
+			basis[i] = vars + i
+			b[i] += more * float64(i+1)
+		}
+		cost := make([]float64, vars+rows)
+		cost[arcs] = -1
+		if _, x, err = lp.Simplex(cost, a, b, 1e-10, basis); err == nil {
+			return x, nil
+		}
+	}
+	return nil, err
+}
+
+// leastCut is the largest flow from s to t, by shortest augmenting paths (Edmonds and Karp 1972), and the nodes on the side of
+// s of a least cut.
+func leastCut(capacity [][]float64, s, t int) (flow float64, side []bool) {
+	const nothing = 1e-9
+	n := len(capacity)
+	left := make([][]float64, n)
+	for i := range left {
+		left[i] = slices.Clone(capacity[i])
+	}
+	for {
+		before := slices.Repeat([]int{-1}, n)
+		before[s] = s
+		for queue := []int{s}; len(queue) > 0; queue = queue[1:] {
+			for v, c := range left[queue[0]] {
+				if before[v] < 0 && c > nothing {
+					before[v] = queue[0]
+					queue = append(queue, v)
+				}
+			}
+		}
+		if before[t] < 0 {
+			side = make([]bool, n)
+			for v := range side {
+				side[v] = before[v] >= 0
+			}
+			return flow, side
+		}
+		most := math.Inf(1)
+		for v := t; v != s; v = before[v] {
+			most = min(most, left[before[v]][v])
+		}
+		for v := t; v != s; v = before[v] {
+			left[before[v]][v] -= most
+			left[v][before[v]] += most
+		}
+		flow += most
+	}
+}

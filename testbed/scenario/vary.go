@@ -1,0 +1,317 @@
+package scenario
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Ways of saying many things in a short file: variants that are made of a matrix of values, and peers that are alike.
+
+// Variant is one way of running the scenario. Without any there is one, with what the peers say. What a variant leaves out
+// is as the scenario has it.
+type Variant struct {
+	Name     string   `yaml:"name"` // by default the selector's, or the values of the matrix
+	Selector string   `yaml:"selector"`
+	Args     []string `yaml:"args"` // more flags for every leecher of braid
+	// SeedArgs are more flags for every seed of braid.
+	SeedArgs []string `yaml:"seed_args"`
+	// Transport and Client are those of all peers.
+	Transport string `yaml:"transport"`
+	Client    string `yaml:"client"`
+	Links     []Link `yaml:"links"`
+	Size      Bytes  `yaml:"size"`
+	Torrents  int    `yaml:"torrents"`
+	// Separate runs a process for each torrent in place of one leecher.
+	Separate bool `yaml:"separate"`
+	// Leechers is how many of the leechers there are, the first ones; 0: all.
+	Leechers int `yaml:"leechers"`
+	// Neighbours says from whom leechers download: see neighbours.go.
+	Neighbours string `yaml:"neighbours"`
+	Degree     int    `yaml:"degree"`
+	// Router and MTU are the network's.
+	Router string `yaml:"router"`
+	MTU    int    `yaml:"mtu"`
+	// Traffic names the cross traffic that there is; nil: all. Events false leaves out what happens to links.
+	Traffic []string `yaml:"traffic"`
+	Quiet   bool     `yaml:"quiet"`
+}
+
+// dimension is a name of the matrix with its values.
+type dimension struct {
+	name   string
+	values []string
+}
+
+const (
+	maxVariants   = 256
+	maxDimensions = 6
+)
+
+var plainValue = regexp.MustCompile(`^[A-Za-z0-9.%:#_+-]{1,40}$`)
+
+// parseMatrix reads the matrix: names with lists of values, in the order of the file.
+func parseMatrix(n *yaml.Node) ([]dimension, error) {
+	if n.IsZero() {
+		return nil, nil
+	}
+	if n.Kind != yaml.MappingNode || len(n.Content) > 2*maxDimensions {
+		return nil, fmt.Errorf("want at most %d names, each with a list of values", maxDimensions)
+	}
+	var out []dimension
+	for i := 0; i < len(n.Content); i += 2 {
+		d := dimension{name: n.Content[i].Value}
+		if plainName(d.name) != nil || slices.ContainsFunc(out, func(x dimension) bool { return x.name == d.name }) {
+			return nil, fmt.Errorf("%q: want different names of small letters", d.name)
+		}
+		list := n.Content[i+1]
+		if list.Kind != yaml.SequenceNode || len(list.Content) == 0 || len(list.Content) > maxVariants {
+			return nil, fmt.Errorf("%s: want a list of values", d.name)
+		}
+		for _, v := range list.Content {
+			if v.Kind != yaml.ScalarNode || !plainValue.MatchString(v.Value) {
+				return nil, fmt.Errorf("%s: %q: want short values without spaces", d.name, v.Value)
+			}
+			d.values = append(d.values, v.Value)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// expandVariants makes a variant of every template and every combination of values, which stand where $NAME does. Without
+// a template the names are those of a variant's fields.
+func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error) {
+	if len(templates) == 0 && len(matrix) > 0 {
+		var n yaml.Node
+		n.Kind = yaml.MappingNode
+		for _, d := range matrix {
+			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: d.name}, &yaml.Node{Kind: yaml.ScalarNode, Value: "$" + d.name})
+		}
+		templates = []yaml.Node{n}
+	}
+	combinations := [][]string{nil}
+	for _, d := range matrix {
+		var next [][]string
+		for _, c := range combinations {
+			for _, v := range d.values {
+				next = append(next, append(slices.Clip(c), v))
+			}
+		}
+		if combinations = next; len(combinations) > maxVariants {
+			return nil, fmt.Errorf("more than %d variants", maxVariants)
+		}
+	}
+	var out []Variant
+	for _, t := range templates {
+		made := map[string]bool{}
+		for _, c := range combinations {
+			n := replaced(&t, matrix, c)
+			text, err := yaml.Marshal(n)
+			if err != nil {
+				return nil, err
+			}
+			if made[string(text)] {
+				continue // the template does not name what is different
+			}
+			made[string(text)] = true
+			v, err := decodeVariant(text)
+			if err != nil {
+				return nil, err
+			}
+			if v.Name == "" && v.Selector == "" {
+				v.Name = strings.Join(c, "-")
+			}
+			orElse(&v.Name, v.Selector)
+			v.Name = strings.ToLower(strings.ReplaceAll(v.Name, "%", ""))
+			out = append(out, v)
+		}
+	}
+	if len(out) > maxVariants {
+		return nil, fmt.Errorf("more than %d variants", maxVariants)
+	}
+	return out, nil
+}
+
+func decodeVariant(text []byte) (v Variant, err error) {
+	d := yaml.NewDecoder(strings.NewReader(string(text)))
+	d.KnownFields(true)
+	return v, d.Decode(&v)
+}
+
+// replaced is a copy of the node with the values in place of their names.
+func replaced(n *yaml.Node, matrix []dimension, values []string) *yaml.Node {
+	c := *n
+	c.Content = nil
+	for _, x := range n.Content {
+		c.Content = append(c.Content, replaced(x, matrix, values))
+	}
+	if c.Kind != yaml.ScalarNode || !strings.Contains(c.Value, "$") {
+		return &c
+	}
+	for i, d := range matrix {
+		c.Value = strings.ReplaceAll(c.Value, "$"+d.name, values[i])
+	}
+	c.Tag, c.Style = "", 0 // a number may have become one
+	return &c
+}
+
+// expandPeers makes the peers of a group: NAME-1, NAME-2 and so on. The first comes at the group's times, each other one
+// Every later.
+func expandPeers(groups []Peer) ([]Peer, error) {
+	var out []Peer
+	for _, g := range groups {
+		if g.Count == 0 {
+			if g.Every != 0 {
+				return nil, fmt.Errorf("peer %s: every is for a group", g.Name)
+			}
+			out = append(out, g)
+			continue
+		}
+		if g.Count < 0 || g.Count > maxPeers || g.Every < 0 || g.Every > maxTime || g.Every > 0 && g.Start.Done > 0 {
+			return nil, fmt.Errorf("peers %s: want 1 to %d of them, every so often after a time", g.Name, maxPeers)
+		}
+		for i := range g.Count {
+			p := g
+			p.Name, p.Count, p.Every = fmt.Sprintf("%s-%d", g.Name, i+1), 0, 0
+			shift := time.Duration(i) * g.Every
+			p.Start.After += shift
+			for _, w := range []**When{&p.Stop, &p.Crash} {
+				if *w != nil {
+					later := **w
+					if later.Done == 0 {
+						later.After += shift
+					}
+					*w = &later
+				}
+			}
+			out = append(out, p)
+		}
+		if len(out) > maxPeers {
+			return nil, fmt.Errorf("more than %d peers", maxPeers)
+		}
+	}
+	return out, nil
+}
+
+// in is the scenario as it is in one of its variants.
+func (s Scenario) in(v Variant) (Scenario, error) {
+	orElse(&v.Size, s.Size)
+	orElse(&v.Torrents, s.Torrents)
+	orElse(&v.Router, s.Router)
+	s.Size, s.Torrents, s.Router = v.Size, v.Torrents, v.Router
+	s.Peers = slices.Clone(s.Peers)
+	if v.Leechers > 0 {
+		n := 0
+		s.Peers = slices.DeleteFunc(s.Peers, func(p Peer) bool {
+			if p.Role == Leech {
+				n++
+			}
+			return p.Role == Leech && n > v.Leechers
+		})
+	}
+	for i := range s.Peers {
+		p := &s.Peers[i]
+		if v.Transport != "" {
+			p.Transport = v.Transport
+		}
+		if v.Client != "" {
+			p.Client = v.Client
+		}
+		if p.Client != Braid {
+			p.Transport = TCP
+		}
+		if p.Role == Seed {
+			p.Args = slices.Concat(p.Args, v.SeedArgs)
+			continue
+		}
+		if v.Selector != "" {
+			p.Selector = v.Selector
+		}
+		p.Args = slices.Concat(p.Args, v.Args)
+	}
+	if v.Separate {
+		s.Peers = separate(s.Peers, s.Torrents)
+	}
+	if v.Traffic != nil {
+		s.Traffic = slices.DeleteFunc(slices.Clone(s.Traffic), func(t Traffic) bool { return !slices.Contains(v.Traffic, t.Name) })
+	}
+	if v.Quiet {
+		s.Events = nil
+	}
+	if v.Neighbours != "" {
+		if err := s.chooseNeighbours(v.Neighbours, v.Degree); err != nil {
+			return s, err
+		}
+	}
+	return s, s.setLinks(v.Links, v.MTU)
+}
+
+// separate puts a leecher for each torrent in the place of each leecher.
+func separate(peers []Peer, torrents int) []Peer {
+	var out []Peer
+	for _, p := range peers {
+		if p.Role != Leech {
+			out = append(out, p)
+			continue
+		}
+		for i := range torrents {
+			q := p
+			q.Name, q.torrent = fmt.Sprintf("%s-t%d", p.Name, i+1), i+1
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// setLinks puts what differs from the topology into it.
+func (s *Scenario) setLinks(links []Link, mtu int) error {
+	s.topology.Links = slices.Clone(s.topology.Links)
+	for _, l := range links {
+		if l.empty() || l.Direction != "" {
+			return fmt.Errorf("links: %s: say what differs, for both directions", l.At)
+		}
+		found := false
+		for i := range s.topology.Links {
+			t := &s.topology.Links[i]
+			if l.At.IA != 0 && t.A.Interface != l.At.Interface && t.B.Interface != l.At.Interface {
+				continue
+			}
+			found = true
+			at := l.At.Interface
+			if at.IA == 0 {
+				at = t.A.Interface
+			}
+			l.change(at).Apply(&t.Config)
+			if err := t.Config.Validate(); err != nil {
+				return fmt.Errorf("links: %s: %w", l.At, err)
+			}
+		}
+		if !found {
+			return fmt.Errorf("links: no link of topology %s ends at %s", s.topology.Name, l.At)
+		}
+	}
+	if mtu > 0 {
+		if mtu < minMTU || mtu > maxMTU {
+			return fmt.Errorf("mtu %d: want %d to %d", mtu, minMTU, maxMTU)
+		}
+		s.topology.ASes = slices.Clone(s.topology.ASes)
+		for i := range s.topology.ASes {
+			s.topology.ASes[i].MTU = mtu
+		}
+		for i := range s.topology.Links {
+			s.topology.Links[i].MTU = mtu
+		}
+	}
+	return nil
+}
+
+// The least is what QUIC needs, the most what scionproto's router takes.
+const (
+	minMTU = 1280
+	maxMTU = 8488
+)

@@ -1,0 +1,110 @@
+package scenario
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const varied = `
+about: what a matrix and groups make
+topology: two-paths
+size: 1MB
+takes: 5s
+peers:
+  - {name: seeder, as: "1-ff00:0:110", role: seed}
+  - {name: leecher, as: "1-ff00:0:111", role: leech, from: [all], stays: true, args: [--verbose]}
+  - {name: more, as: "1-ff00:0:111", role: leech, count: 3, from: [all], start: 2s, every: 3s, stop: 9s, crash: 50%}
+matrix:
+  transport: [tcp, quic]
+  loss: [0.1%, 2%]
+variants:
+  - {name: $transport-$loss, transport: $transport, links: [{at: "1-ff00:0:110#1", loss: $loss}], args: [--max-requests, "5"]}
+  - {name: all-$loss, links: [{loss: $loss}], size: 2MB, torrents: 3, leechers: 1, separate: true, mtu: 8400, router: fast}
+  - {name: other, client: aria2}
+smoke: {scale: 0.5, variants: [tcp-2], leechers: 2}
+`
+
+func TestVariants(t *testing.T) {
+	s, err := parse(strings.Replace(varied, "args: [--verbose]", "", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	with := map[string]Scenario{}
+	for _, v := range s.Variants {
+		names = append(names, v.Name)
+		x, err := s.in(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		with[v.Name] = x
+	}
+	// Templates that do not name a value are made once for it.
+	if got := strings.Join(names, " "); got != "tcp-0.1 tcp-2 quic-0.1 quic-2 all-0.1 all-2 other" {
+		t.Errorf("variants %s", got)
+	}
+	if x := with["quic-2"]; x.Peers[0].Transport != QUIC || x.topology.Links[0].Config.Loss != .02 || x.topology.Links[1].Config.Loss != 0 ||
+		strings.Join(x.Peers[1].Args, " ") != "--max-requests 5" || len(x.Peers[0].Args) > 0 {
+		t.Errorf("%+v", x.Peers)
+	}
+	x := with["all-2"]
+	if x.Size != 2e6 || x.Torrents != 3 || len(x.Peers) != 4 || x.Peers[3].Name != "leecher-t3" || x.Peers[3].torrent != 3 || x.topology.Links[1].Config.Loss != .02 ||
+		x.topology.Links[0].MTU != 8400 || x.topology.ASes[0].MTU != 8400 {
+		t.Errorf("%+v", x)
+	}
+	if x := with["other"]; x.Peers[0].Client != "aria2" || x.Peers[0].Transport != TCP || !x.foreign() || !x.onIP() {
+		t.Errorf("%+v", x.Peers[0])
+	}
+	if s.topology.Links[0].Config.Loss != 0 || s.topology.Links[0].MTU == 8400 || s.Peers[0].Transport != SCION {
+		t.Error("the scenario itself has changed")
+	}
+	// Groups: each comes and goes a little later; a part of the data is a part for all.
+	last := s.Peers[4]
+	if last.Name != "more-3" || last.Start.After != 8*time.Second || last.Stop.After != 15*time.Second || last.Crash.Done != .5 || s.Peers[2].Stop.After != 9*time.Second {
+		t.Errorf("%+v", last)
+	}
+	if !s.downloads(s.Peers[1], s.Peers[0]) || !s.serves(s.Peers[1]) || s.serves(last) {
+		t.Error("who serves whom")
+	}
+	m, err := s.Smoky()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Variants) != 1 || m.Variants[0].Name != "tcp-2" || m.Runs != 1 || m.Size != 5e5 || m.Variants[0].Leechers != 2 {
+		t.Errorf("%+v", m.Variants)
+	}
+}
+
+func TestVariantMistakes(t *testing.T) {
+	text := strings.Replace(varied, "args: [--verbose]", "", 1)
+	for _, tt := range []struct{ old, new, says string }{
+		{"transport: [tcp, quic]", "transport: tcp", "list"},
+		{"transport: [tcp, quic]", "transport: [tcp, pigeon]", "pigeon"},
+		{"loss: [0.1%, 2%]", "loss: [0.1%, much]", "much"},
+		{"loss: [0.1%, 2%]", "loss: ['a b']", "without spaces"},
+		{"router: fast", "router: faster", "faster"},
+		{"mtu: 8400", "mtu: 9400", "mtu"},
+		{"size: 2MB, torrents", "sizes: 2MB, torrents", "sizes"},
+		{"count: 3", "count: 300", "1 to 64"},
+		{"count: 3, ", "", "group"},
+		{"client: aria2", "client: napster", "napster"},
+		{"variants: [tcp-2]", "variants: [tcp-3]", "tcp-3"},
+		{"scale: 0.5", "scale: 5", "smoke"},
+		{"name: leecher,", "name: all,", "meaning"},
+		{"name: $transport-$loss, transport: $transport", "name: $transport-$loss, neighbours: lucky, degree: 2", "lucky"},
+		{"stays: true", "stays: true, transport: quic", "speak the same"},
+		{"stays: true", "stays: true, args: [-v]", "stock"},
+	} {
+		if !strings.Contains(text, tt.old) {
+			t.Fatalf("%q is not in the file", tt.old)
+		}
+		_, err := parse(strings.Replace(text, tt.old, tt.new, 1))
+		if err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%q instead of %q: %v, want something on %q", tt.new, tt.old, err, tt.says)
+		}
+	}
+	if _, err := parse("about: x\ntopology: two-paths\ntakes: 5s\n"); err == nil {
+		t.Error("a scenario of nothing")
+	}
+}

@@ -1,0 +1,92 @@
+package announce
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"braid/pathsel"
+	"braid/tracker/wire"
+)
+
+// A real tracker on SCION gets the reports with the end of a download; one on IP never does.
+func TestReports(t *testing.T) {
+	h := oneAS(t)
+	tr := track(t, h)
+	asked := make(chan struct{}, 10)
+	p := join(t, 1, func(c *Config) {
+		c.SCION, c.Peers, c.Hinted = openHTTP(t, h), wire.Mixed, func(pathsel.Hints) {}
+		c.Reports = func() []wire.PathReport {
+			asked <- struct{}{}
+			ia := h.IA()
+			return []wire.PathReport{{Interfaces: []pathsel.Interface{{IA: ia, ID: 1}, {IA: ia + 1, ID: 1}}, RTT: time.Millisecond}}
+		}
+	}, tr.scion, tr.http)
+	tr.counts(t, 0, 1, 0)
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if n, err := tr.store.Totals(t.Context()); err != nil || n.SCION == 1 && n.IPv4 == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the peer is not there")
+		}
+	}
+	p.Completed()
+	<-asked
+	passed := func() uint64 {
+		s, err := tr.server.Stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Paths.PassedOver // nobody is in that AS
+	}
+	for end := time.Now().Add(patience); passed() == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no report has arrived")
+		}
+	}
+	p.Close()
+	if n := passed(); n > 2 { // the second if the goodbye overtook the answer
+		t.Errorf("%d reports have arrived", n)
+	}
+}
+
+func TestReporting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		some := make([]wire.PathReport, 5)
+		a := &Announcer{cfg: Config{Reports: func() []wire.PathReport { return some }}}
+		var r reporting
+		began := time.Now()
+		next := began.Add(time.Hour)
+		expect := func(what string, got, want int) {
+			t.Helper()
+			if got != want {
+				t.Errorf("%s: %d reports, want %d", what, got, want)
+			}
+		}
+		expect("before the first answer", len(r.due(a, wire.Started)), 0)
+		r.sent(nil, wire.Answer{Reports: 3}, nil)
+		if got := r.first(a, began, next, wire.Answer{}); !got.Equal(began.Add(reportEvery)) {
+			t.Errorf("the first report after %v", got.Sub(began))
+		}
+		if got := r.first(a, began, next, wire.Answer{}); !got.Equal(next) {
+			t.Errorf("planned twice: after %v", got.Sub(began))
+		}
+		expect("as many as the tracker takes", len(r.due(a, wire.Periodic)), 3)
+		r.sent(some, wire.Answer{Reports: 3}, nil)
+		expect("too soon", len(r.due(a, wire.Periodic)), 0)
+		expect("the end", len(r.due(a, wire.Completed)), 3)
+		time.Sleep(reportEvery)
+		expect("a minute later", len(r.due(a, wire.Periodic)), 3)
+		r.sent(some, wire.Answer{}, errors.New("lost"))
+		expect("after one that was lost", len(r.due(a, wire.Periodic)), 3)
+		r.sent(some, wire.Answer{}, &wire.Failure{Reason: "too many requests"})
+		expect("after a refusal for another reason", len(r.due(a, wire.Periodic)), 3)
+		r.sent(some, wire.Answer{}, &wire.Failure{Reason: wire.ReportsRefused + ": no"})
+		expect("after a refusal because of them", len(r.due(a, wire.Stopped)), 0)
+		if got := (&reporting{most: 3}).first(&Announcer{}, began, next, wire.Answer{}); !got.Equal(next) {
+			t.Error("an announce is planned for nothing")
+		}
+	})
+}

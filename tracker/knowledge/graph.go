@@ -1,0 +1,248 @@
+package knowledge
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"sync"
+
+	"braid/pathsel"
+)
+
+// A round trip is measured over a whole path; what its links have to do with it follows from the paths that share some of
+// them. A link's figure begins with an even share of the paths over it. Then, again and again, each link gets what
+// the paths over it leave for it when the others' figures are taken off: the median of that for each AS that reports, and the
+// median of these. Each AS has one vote, however many paths it reports, so that those who are fewer than half of a link's
+// voters cannot move it beyond what the others leave for it.
+
+const (
+	// rounds of that. Figures settle in a few; what they would change afterwards is less than what paths vary.
+	rounds = 12
+	// half of each step only: neighbours on a path would else take the same remainder twice, and swing.
+	halfway = 0.5
+	// mostLinks bounds a graph. Links beyond it, and paths over them, are left out.
+	mostLinks = 1 << 16
+	// confirmed is how many ASes must name a link before others are sent over it. One alone could invent short cuts.
+	confirmed = 2
+)
+
+// told is a path as a graph is made of it.
+type told struct {
+	by  pathsel.IA
+	rtt float64 // seconds
+	ifs []pathsel.Interface
+}
+
+// graph are the links that are known. It is not changed after newGraph, but for what ways remembers.
+type graph struct {
+	links int
+	from  map[pathsel.IA][]edge
+	ways  sync.Map // pathsel.IA -> map[pathsel.IA]stop
+}
+
+// edge is a link in one direction.
+type edge struct {
+	out, in pathsel.Interface
+	rtt     float64    // seconds
+	by      pathsel.IA // the only AS that has named it; 0: there are several
+}
+
+// use is that a path leads over a link.
+type use struct {
+	path int32
+	by   pathsel.IA
+}
+
+type linkID struct{ a, b pathsel.Interface }
+
+func compareInterfaces(x, y pathsel.Interface) int {
+	return cmp.Or(cmp.Compare(x.IA, y.IA), cmp.Compare(x.ID, y.ID))
+}
+
+// linkOf names a link in either direction.
+func linkOf(out, in pathsel.Interface) linkID {
+	if compareInterfaces(out, in) > 0 {
+		out, in = in, out
+	}
+	return linkID{out, in}
+}
+
+func newGraph(paths []told) *graph {
+	// The order decides what is left out, and how sums round: the same knowledge gives the same graph.
+	slices.SortFunc(paths, func(x, y told) int {
+		return cmp.Or(cmp.Compare(x.by, y.by), slices.CompareFunc(x.ifs, y.ifs, compareInterfaces))
+	})
+	index := map[linkID]int32{}
+	var names []linkID
+	var uses [][]use
+	over := make([][]int32, len(paths)) // the links of each path
+	for i, p := range paths {
+		for k := 0; k+1 < len(p.ifs); k += 2 {
+			id := linkOf(p.ifs[k], p.ifs[k+1])
+			at, known := index[id]
+			if !known {
+				if len(names) == mostLinks {
+					break
+				}
+				at = int32(len(names))
+				index[id] = at
+				names, uses = append(names, id), append(uses, nil)
+			}
+			over[i] = append(over[i], at)
+		}
+		if 2*len(over[i]) < len(p.ifs) {
+			over[i] = nil
+		}
+		for _, at := range over[i] {
+			uses[at] = append(uses[at], use{int32(i), p.by})
+		}
+	}
+	figures := make([]float64, len(names))
+	left := func(at int32, u use) float64 { return paths[u.path].rtt / float64(len(over[u.path])) }
+	for at := range figures {
+		figures[at] = agreed(int32(at), uses[at], left)
+	}
+	left = func(at int32, u use) float64 {
+		rest := paths[u.path].rtt
+		for _, other := range over[u.path] {
+			if other != at {
+				rest -= figures[other]
+			}
+		}
+		return max(0, rest)
+	}
+	for range rounds {
+		for at := range figures {
+			figures[at] += halfway * (agreed(int32(at), uses[at], left) - figures[at])
+		}
+	}
+	g := &graph{links: len(names), from: map[pathsel.IA][]edge{}}
+	for at, l := range names {
+		if len(uses[at]) == 0 {
+			continue
+		}
+		e := edge{out: l.a, in: l.b, rtt: figures[at]}
+		if voters(uses[at]) < confirmed {
+			e.by = uses[at][0].by
+		}
+		g.from[l.a.IA] = append(g.from[l.a.IA], e)
+		e.out, e.in = l.b, l.a
+		g.from[l.b.IA] = append(g.from[l.b.IA], e)
+	}
+	return g
+}
+
+// voters counts the ASes that have named a link. Its uses are sorted by them.
+func voters(of []use) int {
+	n := 0
+	for i := range of {
+		if i == 0 || of[i].by != of[i-1].by {
+			n++
+		}
+	}
+	return n
+}
+
+// agreed is the median over the ASes of what the median of their paths leaves for the link.
+func agreed(at int32, of []use, left func(int32, use) float64) float64 {
+	var own, votes []float64
+	for i, u := range of {
+		own = append(own, left(at, u))
+		if i+1 == len(of) || of[i+1].by != u.by {
+			votes = append(votes, middle(own))
+			own = own[:0]
+		}
+	}
+	return middle(votes)
+}
+
+// middle is the median, the mean of two in the middle; 0 of none. It sorts what it is given.
+func middle(x []float64) float64 {
+	n := len(x)
+	if n == 0 {
+		return 0
+	}
+	slices.Sort(x)
+	return (x[(n-1)/2] + x[n/2]) / 2
+}
+
+// stop is an AS on the shortest way from another.
+type stop struct {
+	rtt  float64
+	last edge // zero at the start
+}
+
+// distance is the sum of the links on the shortest way.
+func (g *graph) distance(src, dst pathsel.IA) (rtt float64, known bool) {
+	s, known := g.stops(src)[dst]
+	return s.rtt, known
+}
+
+// way are the interfaces on the shortest way; nil if none is known. SCION may have no such path.
+func (g *graph) way(src, dst pathsel.IA) []pathsel.Interface {
+	stops := g.stops(src)
+	var out []pathsel.Interface
+	for at := dst; at != src; {
+		s, known := stops[at]
+		if !known {
+			return nil
+		}
+		out = append(out, s.last.in, s.last.out)
+		at = s.last.out.IA
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// stops are the shortest ways from an AS (Dijkstra's algorithm).
+func (g *graph) stops(src pathsel.IA) map[pathsel.IA]stop {
+	if len(g.from[src]) == 0 {
+		return nil
+	}
+	if known, ok := g.ways.Load(src); ok {
+		return known.(map[pathsel.IA]stop)
+	}
+	done, open := map[pathsel.IA]stop{}, frontier{{at: src}}
+	for len(open) > 0 {
+		next := heap.Pop(&open).(arrival)
+		if _, was := done[next.at]; was {
+			continue
+		}
+		done[next.at] = next.stop
+		for _, e := range g.from[next.at] {
+			if _, was := done[e.in.IA]; !was && (e.by == 0 || e.by == src) {
+				heap.Push(&open, arrival{e.in.IA, stop{next.rtt + e.rtt, e}})
+			}
+		}
+	}
+	g.ways.Store(src, done)
+	return done
+}
+
+// frontier is a heap of ASes that can be reached, the nearest first.
+type frontier []arrival
+
+type arrival struct {
+	at pathsel.IA
+	stop
+}
+
+func (f frontier) Len() int { return len(f) }
+func (f frontier) Less(i, j int) bool {
+	if f[i].rtt != f[j].rtt {
+		return f[i].rtt < f[j].rtt
+	}
+	return cmp.Or(cmp.Compare(f[i].at, f[j].at), compareInterfaces(f[i].last.out, f[j].last.out)) < 0
+}
+func (f frontier) Swap(i, j int) { f[i], f[j] = f[j], f[i] }
+
+// Push implements heap.Interface.
+func (f *frontier) Push(x any) { *f = append(*f, x.(arrival)) }
+
+// Pop implements heap.Interface.
+func (f *frontier) Pop() any {
+	last := len(*f) - 1
+	x := (*f)[last]
+	*f = (*f)[:last]
+	return x
+}

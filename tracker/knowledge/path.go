@@ -1,0 +1,110 @@
+package knowledge
+
+import (
+	"cmp"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	"braid/pathsel"
+)
+
+// path is one path and what hosts in its first AS say of it.
+type path struct {
+	interfaces  []pathsel.Interface
+	fingerprint pathsel.Fingerprint
+	back        pathsel.Fingerprint // of the same path in the other direction
+	seen        time.Time           // when it was last reported
+	votes       []vote              // one of each host, the oldest first
+}
+
+// vote is the last that one host has said. Figures that it does not know are 0.
+type vote struct {
+	host netip.Addr
+	at   time.Time
+	rtt  float64 // seconds
+	rate float64 // bytes per second
+	loss float64 // part of the packets
+}
+
+func newPath(ifs []pathsel.Interface, now time.Time) *path {
+	back := slices.Clone(ifs)
+	slices.Reverse(back)
+	return &path{interfaces: slices.Clone(ifs), fingerprint: pathsel.FingerprintOf(ifs), back: pathsel.FingerprintOf(back), seen: now}
+}
+
+func (p *path) dst() pathsel.IA { return p.interfaces[len(p.interfaces)-1].IA }
+
+// vote replaces what that host has said before. Of more hosts than most the oldest loses its vote.
+func (p *path) vote(v vote, most int) {
+	p.votes = slices.DeleteFunc(p.votes, func(old vote) bool { return old.host == v.host })
+	if len(p.votes) >= most {
+		p.votes = slices.Delete(p.votes, 0, len(p.votes)-most+1)
+	}
+	i, _ := slices.BinarySearchFunc(p.votes, v, func(a, b vote) int { return a.at.Compare(b.at) })
+	p.votes = slices.Insert(p.votes, i, v)
+}
+
+// forget drops votes from before that time.
+func (p *path) forget(before time.Time) {
+	p.votes = slices.DeleteFunc(p.votes, func(v vote) bool { return v.at.Before(before) })
+}
+
+// estimate is what is believed of a path. What nobody knows is 0.
+type estimate struct{ rtt, rate, loss float64 }
+
+// estimate is made of the medians of the votes, of which each weighs less the older it is.
+func (p *path) estimate(now time.Time, halfLife time.Duration) estimate {
+	return estimate{
+		rtt:  p.rtt(now, halfLife),
+		rate: p.figure(now, halfLife, func(v vote) (float64, bool) { return v.rate, v.rate > 0 }),
+		loss: p.figure(now, halfLife, func(v vote) (float64, bool) { return v.loss, true }),
+	}
+}
+
+func (p *path) rtt(now time.Time, halfLife time.Duration) float64 {
+	return p.figure(now, halfLife, func(v vote) (float64, bool) { return v.rtt, v.rtt > 0 })
+}
+
+// figure is the median of one figure, among those who know it.
+func (p *path) figure(now time.Time, halfLife time.Duration, of func(vote) (value float64, known bool)) float64 {
+	said := make([]weighed, 0, len(p.votes))
+	for _, v := range p.votes {
+		if value, known := of(v); known {
+			said = append(said, weighed{value, math.Exp2(-max(0, now.Sub(v.at).Seconds()) / halfLife.Seconds())})
+		}
+	}
+	return median(said)
+}
+
+type weighed struct{ value, weight float64 }
+
+// median is a value with at most half of the weight below it and at most half above; 0 of none. It sorts what it is given.
+// Whatever those with less than half of the weight say, it lies between what the others say.
+func median(of []weighed) float64 {
+	if len(of) == 0 {
+		return 0
+	}
+	slices.SortFunc(of, func(a, b weighed) int { return cmp.Compare(a.value, b.value) })
+	total := 0.0
+	for _, x := range of {
+		total += x.weight
+	}
+	below := 0.0
+	for _, x := range of {
+		if below += x.weight; below >= total/2 {
+			return x.value
+		}
+	}
+	return of[len(of)-1].value
+}
+
+// promise is what a connection may get on a path of which no rate is known, without its constant: the rate that
+// congestion control allows at that round trip and loss (Mathis et al., "The Macroscopic Behavior of the TCP
+// Congestion Avoidance Algorithm", 1997). Loss below one in a thousand is not told apart: it is the loss of acknowledgements
+// and requests, of which a download sends few.
+func (e estimate) promise() float64 {
+	const floor = 1e-3
+	return 1 / (e.rtt * math.Sqrt(max(e.loss, floor)))
+}

@@ -1,0 +1,422 @@
+package swarm
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"braid/tracker/wire"
+)
+
+// Shared is a Store in a Valkey or Redis server, for any number of trackers at once. Each announce is one script there
+// (lua/), so that none is seen half. Time is that of the server. What is there outlives the trackers as long as a member
+// lives, and the server as long as its own persistence says.
+//
+// While the server is away, visitors are told so at once and to come back; the connection is made again by itself.
+type Shared struct {
+	name   string // of the server, without password
+	limits Limits
+	client valkey.Client
+	log    *slog.Logger
+
+	announce, claim, sweep *valkey.Lua
+
+	mu    sync.Mutex
+	err   error     // of the last attempt; nil if it worked
+	again time.Time // when to try again after an error
+}
+
+const (
+	// sharedPatience bounds one conversation with the server. Who announces waits as long.
+	sharedPatience = 2 * time.Second
+	// sharedPause is between attempts while the server is away: nobody waits for it meanwhile.
+	sharedPause = time.Second
+	// sharedStart bounds how long to wait at the start, also for another tracker that clears what is old.
+	sharedStart = 10 * time.Second
+	// claimed is the number of swarms that are swept before others are looked for.
+	claimed = 100
+	// sharedPrefix of all keys, with the version of what they hold.
+	sharedPrefix = "braid:1:"
+)
+
+// The scripts. Each of the others stands behind swarmLua, but claim.
+var (
+	//go:embed lua/swarm.lua
+	swarmLua string
+	//go:embed lua/announce.lua
+	announceLua string
+	//go:embed lua/claim.lua
+	claimLua string
+	//go:embed lua/sweep.lua
+	sweepLua string
+)
+
+var _ Store = (*Shared)(nil)
+
+// OpenShared connects to the server at redis://[user:password@]host:port/database; rediss:// is with TLS, and valkey://
+// and valkeys:// are the same. A password that is given besides wins over that in the URL. Neither is ever logged.
+func OpenShared(ctx context.Context, address, password string, l Limits, log *slog.Logger) (*Shared, error) {
+	o, name, err := sharedOptions(address)
+	if err != nil {
+		return nil, err
+	}
+	if password != "" {
+		o.Password = password
+	}
+	s := &Shared{
+		name: name, limits: l.withDefaults(), log: log,
+		announce: valkey.NewLuaScriptRetryable(swarmLua + announceLua), claim: valkey.NewLuaScript(claimLua),
+		sweep: valkey.NewLuaScript(swarmLua + sweepLua),
+	}
+	if s.client, err = valkey.NewClient(o); err != nil {
+		return nil, fmt.Errorf("connect to the store %s: %w; is the server running, and may this host use it?", name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, sharedStart)
+	defer cancel()
+	if err := errors.Join(s.check(ctx), s.begin(ctx)); err != nil {
+		s.client.Close()
+		return nil, fmt.Errorf("use the store %s: %w", name, err)
+	}
+	return s, nil
+}
+
+// sharedOptions reads the URL. Errors say nothing of what is in it: any part may be one of a password.
+func sharedOptions(address string) (valkey.ClientOption, string, error) {
+	wrong := errors.New("store: want redis://[user:password@]host:port/database, or rediss:// for TLS; in a password / ? # @ are written %2F %3F %23 %40")
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" {
+		return valkey.ClientOption{}, "", wrong
+	}
+	o, err := valkey.ParseURL(address)
+	if err != nil || u.Scheme == "unix" || o.SelectDB < 0 {
+		return valkey.ClientOption{}, "", wrong
+	}
+	o.Dialer.Timeout, o.ConnWriteTimeout = sharedPatience, sharedPatience
+	o.ForceSingleClient, o.DisableCache = true, true // scripts use several keys, so a cluster is of no use
+	o.ReadBufferEachConn, o.WriteBufferEachConn = 64<<10, 64<<10
+	o.RetryDelay = func(attempts int, _ valkey.Completed, _ error) time.Duration {
+		if attempts > 2 { // a connection that has broken is made anew; more is for the visitor to try
+			return -1
+		}
+		return time.Duration(attempts) * 20 * time.Millisecond
+	}
+	return o, fmt.Sprintf("%s://%s/%d", u.Scheme, o.InitAddress[0], o.SelectDB), nil
+}
+
+// check tells early what would go wrong later.
+func (s *Shared) check(ctx context.Context) error {
+	b := s.client.B()
+	if _, err := s.client.Do(ctx, b.Hrandfield().Key(sharedPrefix+"none").Count(1).Build()).AsStrSlice(); err != nil && !valkey.IsValkeyNil(err) {
+		return fmt.Errorf("%w (Redis from 6.2 on or Valkey is needed)", err)
+	}
+	info, err := s.client.Do(ctx, b.Info().Section("memory").Build()).ToString()
+	if err != nil {
+		return err
+	}
+	if strings.Contains(info, "\nmaxmemory_policy:") && !strings.Contains(info, "\nmaxmemory_policy:noeviction") && !strings.Contains(info, "\nmaxmemory:0\r") {
+		s.log.Warn("the store forgets swarms when its memory is full; set its maxmemory-policy to noeviction", "store", s.name)
+	}
+	return nil
+}
+
+func sharedKey(name string) string { return sharedPrefix + name }
+
+// begin clears what is left of trackers that have all been gone for a lifetime, unless another does so already.
+func (s *Shared) begin(ctx context.Context) error {
+	b := s.client.B
+	alive, clearing := sharedKey("alive"), sharedKey("clearing")
+	for {
+		n, err := s.client.Do(ctx, b().Exists().Key(alive).Build()).AsInt64()
+		if err != nil || n == 1 {
+			return err
+		}
+		err = s.client.Do(ctx, b().Set().Key(clearing).Value("1").Nx().Ex(sharedStart).Build()).Error()
+		if err == nil {
+			break
+		}
+		if !valkey.IsValkeyNil(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("another tracker has begun to clear it and does not end")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	for cursor := uint64(0); ; {
+		found, err := s.client.Do(ctx, b().Scan().Cursor(cursor).Match(sharedPrefix+"*").Count(1000).Build()).AsScanEntry()
+		if err != nil {
+			return err
+		}
+		var keys []string
+		for _, k := range found.Elements {
+			if k != clearing {
+				keys = append(keys, k)
+			}
+		}
+		if len(keys) > 0 {
+			if err := s.client.Do(ctx, b().Unlink().Key(keys...).Build()).Error(); err != nil {
+				return err
+			}
+		}
+		if cursor = found.Cursor; cursor == 0 {
+			break
+		}
+	}
+	if err := s.alive(ctx); err != nil {
+		return err
+	}
+	return s.client.Do(ctx, b().Del().Key(clearing).Build()).Error()
+}
+
+// alive says that there are trackers, to whom what is there belongs.
+func (s *Shared) alive(ctx context.Context) error {
+	return s.client.Do(ctx, s.client.B().Set().Key(sharedKey("alive")).Value("1").Ex(s.limits.Lifetime).Build()).Error()
+}
+
+// sharedAway is what visitors are told. A minute is the least that BEP 31 can say.
+var sharedAway = &wire.Failure{Reason: "the tracker's store is away; try again in a minute", RetryIn: time.Minute}
+
+// try does f with the server. While that is away it fails at once, but for one attempt now and then.
+func (s *Shared) try(ctx context.Context, f func(context.Context) error) error {
+	s.mu.Lock()
+	err, wait := s.err, false
+	if err != nil {
+		if wait = time.Now().Before(s.again); !wait {
+			s.again = time.Now().Add(sharedPause) // for all others
+		}
+	}
+	s.mu.Unlock()
+	if wait {
+		return fmt.Errorf("%w (%w)", sharedAway, err)
+	}
+	inner, cancel := context.WithTimeout(ctx, sharedPatience)
+	defer cancel()
+	err = f(inner)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err() // the visitor has gone: that says nothing of the server
+	}
+	s.mu.Lock()
+	before := s.err
+	if s.err = err; err != nil {
+		s.again = time.Now().Add(sharedPause)
+	}
+	s.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		s.log.Error("the store is away; announces are refused until it is back", "store", s.name, "error", err)
+	case err == nil && before != nil:
+		s.log.Warn("the store is back", "store", s.name)
+	}
+	if err != nil {
+		return fmt.Errorf("%w (%w)", sharedAway, err)
+	}
+	return nil
+}
+
+// Healthy is the error of the last conversation with the server, or nil.
+func (s *Shared) Healthy() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// keysOf are those of a torrent, in the order of lua/swarm.lua.
+func keysOf(h wire.InfoHash) []string {
+	swarm := sharedPrefix + string(h[:])
+	return []string{
+		swarm + ":4s", swarm + ":4o", swarm + ":6s", swarm + ":6o", swarm + ":ss", swarm + ":so", swarm + ":i",
+		sharedKey("swarms"), sharedKey("totals"),
+	}
+}
+
+func (s *Shared) lifetime() string {
+	return strconv.FormatInt(int64(s.limits.Lifetime/time.Second), 10)
+}
+
+// Announce implements Store.
+func (s *Shared) Announce(ctx context.Context, v Visit) (View, error) {
+	var out View
+	err := s.try(ctx, func(ctx context.Context) error {
+		keys := keysOf(v.InfoHash)
+		got, err := s.announce.Exec(ctx, s.client, keys, s.arguments(&v)).AsIntSlice()
+		if err != nil {
+			return err
+		}
+		if len(got) != announced {
+			return fmt.Errorf("an answer of %d numbers", len(got))
+		}
+		out = View{Counts: countsOf(v.InfoHash, got[2], got[3], got[4], got[5])}
+		if refusals := [...]error{nil, ErrFull, ErrPerHost, ErrPerAS}; got[0] > 0 && got[0] < int64(len(refusals)) {
+			out.Refused = refusals[got[0]]
+		}
+		if v.Event != wire.Stopped {
+			oldest := got[1] - int64(s.limits.Lifetime/time.Second)
+			out.Peers, err = s.choose(ctx, &v, keys, [2 * kinds]int64(got[6:]), oldest)
+		}
+		return err
+	})
+	return out, err
+}
+
+// announced is how many numbers lua/announce.lua answers.
+const announced = 12
+
+// arguments are those of lua/announce.lua.
+func (s *Shared) arguments(v *Visit) []string {
+	todo, kind, completed := "look", "l", "0"
+	switch {
+	case v.Event == wire.Stopped:
+		todo = "leave"
+	case v.Addr.Port != 0:
+		todo = "enter"
+	}
+	switch {
+	case v.Seed:
+		kind = "s"
+	case v.Event == wire.Paused:
+		kind = "p"
+	}
+	if v.Event == wire.Completed {
+		completed = "1"
+	}
+	identity := binary.BigEndian.AppendUint64(nil, v.Identity)
+	return []string{
+		s.lifetime(), string(v.InfoHash[:]), todo, strconv.Itoa(kindOf(v.Addr) + 1), string(addressBytes(v.Addr)),
+		string(v.ID[:]), string(identity), kind, completed,
+		strconv.Itoa(s.limits.PerHost), strconv.Itoa(s.limits.PerAS), strconv.Itoa(s.limits.Members),
+	}
+}
+
+func countsOf(h wire.InfoHash, complete, incomplete, partial, downloaded int64) wire.Counts {
+	return wire.Counts{InfoHash: h, Complete: complete, Incomplete: incomplete, Downloaded: downloaded, Downloaders: incomplete - partial}
+}
+
+// addressBytes are ISD-AS (8, on SCION only), host (4 or 16), port (2).
+func addressBytes(a wire.Addr) []byte {
+	var b []byte
+	if a.IsSCION() {
+		b = binary.BigEndian.AppendUint64(b, uint64(a.IA))
+	}
+	return binary.BigEndian.AppendUint16(append(b, a.Host.AsSlice()...), a.Port)
+}
+
+// Scrape implements Store.
+func (s *Shared) Scrape(ctx context.Context, hashes []wire.InfoHash) ([]wire.Counts, error) {
+	var out []wire.Counts
+	err := s.try(ctx, func(ctx context.Context) error {
+		var all []valkey.Completed
+		for _, h := range hashes {
+			all = append(all, s.client.B().Hmget().Key(keysOf(h)[6]).Field("c", "n", "p", "d").Build().ToRetryable())
+		}
+		for i, r := range s.client.DoMulti(ctx, all...) {
+			n, err := numbers(r)
+			if err != nil {
+				return err
+			}
+			out = append(out, countsOf(hashes[i], n[0], n[1], n[2], n[3]))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// numbers reads an answer to HMGET. What is not there is 0, as is what the scripts would not leave below it.
+func numbers(r valkey.ValkeyResult) ([]int64, error) {
+	all, err := r.ToArray()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int64, len(all))
+	for i, m := range all {
+		if m.IsNil() {
+			continue
+		}
+		n, err := m.AsInt64()
+		if err != nil {
+			return nil, err
+		}
+		out[i] = max(n, 0)
+	}
+	return out, nil
+}
+
+// Sweep implements Store. Swarms are shared out among the trackers; each is looked at four times in a lifetime. Members
+// that are older are not told to anybody meanwhile.
+func (s *Shared) Sweep(ctx context.Context) error {
+	if err := s.try(ctx, s.alive); err != nil {
+		return err
+	}
+	for {
+		var due []string
+		err := s.try(ctx, func(ctx context.Context) (err error) {
+			due, err = s.claim.Exec(ctx, s.client, []string{sharedKey("swarms"), sharedKey("totals")}, []string{s.lifetime(), strconv.Itoa(claimed)}).AsStrSlice()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, h := range due {
+			if len(h) != len(wire.InfoHash{}) {
+				return fmt.Errorf("the store has a swarm with a name of %d bytes: is it used for something else?", len(h))
+			}
+			if err := s.sweepOne(ctx, wire.InfoHash([]byte(h))); err != nil {
+				return err
+			}
+		}
+		if len(due) < claimed {
+			return nil
+		}
+	}
+}
+
+func (s *Shared) sweepOne(ctx context.Context, h wire.InfoHash) error {
+	place := []string{"1", "0"}
+	for len(place) == 2 {
+		err := s.try(ctx, func(ctx context.Context) (err error) {
+			place, err = s.sweep.Exec(ctx, s.client, keysOf(h), append([]string{s.lifetime(), string(h[:])}, place...)).AsStrSlice()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Totals implements Store.
+func (s *Shared) Totals(ctx context.Context) (Totals, error) {
+	var out Totals
+	err := s.try(ctx, func(ctx context.Context) error {
+		b := s.client.B
+		got := s.client.DoMulti(ctx, b().Zcard().Key(sharedKey("swarms")).Build(), b().Hmget().Key(sharedKey("totals")).Field("1", "2", "3", "s").Build())
+		swarms, err := got[0].AsInt64()
+		if err != nil {
+			return err
+		}
+		n, err := numbers(got[1])
+		if err != nil {
+			return err
+		}
+		out = Totals{Swarms: int(swarms), IPv4: int(n[0]), IPv6: int(n[1]), SCION: int(n[2]), Seeds: int(n[3])}
+		out.Members = out.IPv4 + out.IPv6 + out.SCION
+		return nil
+	})
+	return out, err
+}
+
+// Close implements Store. What is there stays for the other trackers.
+func (s *Shared) Close() error {
+	s.client.Close()
+	return nil
+}
