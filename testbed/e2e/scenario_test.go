@@ -128,11 +128,6 @@ func smoke(t *testing.T, braid string, all []scenario.Scenario) {
 	if c := report.Compare(run, run); slices.ContainsFunc(c.Rows, func(r report.Compared) bool { return r.Difference != 0 }) || len(c.Missing) > 0 {
 		t.Errorf("a run directory differs from itself: %+v", c)
 	}
-	if keep := os.Getenv("BRAID_KEEP_RUNS"); keep != "" {
-		if err := os.CopyFS(filepath.Join(keep, filepath.Base(t.Name())), os.DirFS(dir)); err != nil {
-			t.Error(err)
-		}
-	}
 	o.SCIONBin = filepath.Join(dir, "nothing")
 	again, err := scenario.Run(t.Context(), all, o)
 	if err != nil || len(again) != len(results) {
