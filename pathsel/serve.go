@@ -306,7 +306,8 @@ func (m *UploadMemory) rates(now time.Time, active []Upload) map[string]float64 
 }
 
 // distribute says which connections to bar, so that the links' measured rates are divided better among the peers; nil if
-// that cannot be. A link's rate is taken to be divided evenly among the connections on it.
+// that cannot be. A link's rate is taken to be divided evenly among the connections on it. What a link can carry is known where
+// most connections meet: of one that is only on the way there of some of them it is not, since they are held up behind it.
 func distribute(active []Upload, rates map[string]float64) map[string]bool {
 	d := division{active: active, open: make([]bool, len(active)), users: map[Interface]int{}, capacity: map[Interface]float64{}}
 	peersOn := map[Interface]map[PeerID]bool{}
@@ -319,6 +320,11 @@ func distribute(active []Upload, rates map[string]float64) map[string]bool {
 				peersOn[l] = map[PeerID]bool{}
 			}
 			peersOn[l][u.Peer] = true
+		}
+	}
+	for l := range d.capacity {
+		if d.leadsOn(l, rates) {
+			d.capacity[l] = math.Inf(1)
 		}
 	}
 	contested := false
@@ -394,6 +400,34 @@ type division struct {
 	open     []bool
 	users    map[Interface]int // open connections on each link
 	capacity map[Interface]float64
+}
+
+// leadsOn tells whether all connections on a link meet others on one and the same further link, which may be what limits
+// them: their rates there are alike, none above twice another.
+func (d *division) leadsOn(l Interface, rates map[string]float64) bool {
+	var further []Interface
+	first := true
+	for _, u := range d.active {
+		switch {
+		case !slices.Contains(u.Links, l):
+		case first:
+			first, further = false, slices.Clone(u.Links)
+		default:
+			further = slices.DeleteFunc(further, func(o Interface) bool { return !slices.Contains(u.Links, o) })
+		}
+	}
+	return slices.ContainsFunc(further, func(o Interface) bool {
+		if d.users[o] <= d.users[l] {
+			return false
+		}
+		least, most := math.Inf(1), 0.0
+		for _, u := range d.active {
+			if slices.Contains(u.Links, o) {
+				least, most = min(least, rates[u.Conn]), max(most, rates[u.Conn])
+			}
+		}
+		return most <= 2*least
+	})
 }
 
 func (d *division) close(i int) {
