@@ -84,6 +84,8 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 			m[w.Name] = v
 		}
 	}
+	// Of a download that came whole in one moment there are no rates, which is no reason to lose the rest.
+	maps.DeleteFunc(m, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	return m, nil
 }
 

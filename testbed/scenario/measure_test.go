@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 	"time"
@@ -116,6 +117,29 @@ func TestShare(t *testing.T) {
 	r.flows[0].Kind, r.flows[0].Rate = Datagrams, 4e6
 	if v, err := r.allowed(1, 3); err != nil || !near(v, 2*12e6) {
 		t.Errorf("%v bits besides datagrams, %v", v, err)
+	}
+}
+
+// A download that takes long to begin and comes in one moment has a time, and no rates that are infinite.
+func TestOneMoment(t *testing.T) {
+	one := way(1, 1)
+	k := pathsel.Key{Peer: "s", Path: one.fingerprint}
+	r := record{
+		leechers: []leecherRecord{{
+			name: "leecher", start: -20, complete: true, routes: []route{one}, samples: []sample{{t: 0, bytes: 1e6}},
+			choices: []choice{{-19, k, "path-opened"}, {-12, k, "path-parked"}, {-10, k, "path-returned"}},
+		}},
+		states: []linkState{{-21, map[pathsel.Interface]float64{link(1): 8e6}}},
+	}
+	m, err := measure(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m["seconds"] != 20 || m["t-star"] != 1 {
+		t.Errorf("%v", m)
+	}
+	if _, err := json.Marshal(m); err != nil {
+		t.Errorf("%v: %v", m, err)
 	}
 }
 

@@ -133,6 +133,9 @@ func (a *attempt) addSpread(r record, figures map[string]float64) error {
 	if err != nil {
 		return err
 	}
+	if rate <= 0 {
+		return nil // a link is down from the start
+	}
 	torrents, _ := a.data.wanted(Peer{})
 	figures["t-star"] = float64(len(torrents)) * float64(a.Size) * 8 / rate
 	figures["over-t-star"] = figures["seconds"] / figures["t-star"]
