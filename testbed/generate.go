@@ -54,6 +54,8 @@ type generator struct {
 	// segments is how many are sent in every round of beaconing.
 	segments int
 	pki      string // scion-pki executable
+	// at is where the programs of an AS will find its directory, if not where it is written.
+	at string
 }
 
 func (g generator) asDir(a asPlan) string { return filepath.Join(g.dir, filepath.FromSlash(a.folder)) }
@@ -111,6 +113,10 @@ func (g generator) crypto(ctx context.Context) error {
 
 func (g generator) as(a asPlan, trcs []string) error {
 	dir := g.asDir(a)
+	at := dir
+	if g.at != "" {
+		at = g.at
+	}
 	for _, sub := range []string{"certs", "keys"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err
@@ -151,16 +157,16 @@ func (g generator) as(a asPlan, trcs []string) error {
 		if err != nil {
 			return err
 		}
-		policies[key] = filepath.Join(dir, key+".yml")
-		if err := os.WriteFile(policies[key], b, 0o644); err != nil {
+		policies[key] = filepath.Join(at, key+".yml")
+		if err := os.WriteFile(filepath.Join(dir, key+".yml"), b, 0o644); err != nil {
 			return err
 		}
 	}
-	if err := writeTOML(filepath.Join(dir, "cs-1.toml"), g.controlTOML(a, dir, policies)); err != nil {
+	if err := writeTOML(filepath.Join(dir, "cs-1.toml"), g.controlTOML(a, at, policies)); err != nil {
 		return err
 	}
 	for _, r := range a.routers {
-		if err := writeTOML(filepath.Join(dir, r.name+".toml"), g.routerTOML(r, dir)); err != nil {
+		if err := writeTOML(filepath.Join(dir, r.name+".toml"), g.routerTOML(r, at)); err != nil {
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ func testbedCommand() *cli.Command {
 				Action: testbedLink,
 			},
 			demoCommand(),
-			testbedRunCommand(), testbedReplayCommand(), testbedRouterCommand(), testbedHostCommand(),
+			testbedRunCommand(), testbedReportCommand(), testbedCompareCommand(), testbedExportCommand(), testbedReplayCommand(), testbedRouterCommand(), testbedHostCommand(),
 			{
 				Name:   "supervise",
 				Hidden: true, // the background half of up

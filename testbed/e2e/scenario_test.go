@@ -6,8 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"braid/testbed/report"
 	"braid/testbed/scenario"
 )
 
@@ -88,7 +90,13 @@ func smoke(t *testing.T, braid string, all []scenario.Scenario) {
 		if (kinds["peer"] > 0) != (len(s.Peers) > 0) || kinds["link"] == 0 || kinds["process"] == 0 {
 			t.Errorf("%s %s: samples %v", r.Scenario, r.Variant, kinds)
 		}
-		if (kinds["event"] > 0) != (len(s.Events) > 0) || (kinds["traffic"] > 0) != (len(s.Traffic) > 0) {
+		if len(s.Peers) > 0 && (kinds["event start"] == 0 || len(r.Peers) == 0) {
+			t.Errorf("%s %s: leechers %+v, samples %v", r.Scenario, r.Variant, r.Peers, kinds)
+		}
+		if _, ok := r.Figures["e"]; ok == (len(r.Limit) == 0) {
+			t.Errorf("%s %s: the limit over time %v, figures %v", r.Scenario, r.Variant, r.Limit, r.Figures)
+		}
+		if (kinds["event link"]+kinds["event pause"] > 0) != (len(s.Events) > 0) || (kinds["traffic"] > 0) != (len(s.Traffic) > 0) {
 			t.Errorf("%s %s: samples %v, with %d events and %d flows", r.Scenario, r.Variant, kinds, len(s.Events), len(s.Traffic))
 		}
 	}
@@ -103,6 +111,21 @@ func smoke(t *testing.T, braid string, all []scenario.Scenario) {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}
+	}
+	run, err := scenario.OpenRunDir(dir)
+	if err != nil || len(run.Results) != len(results) {
+		t.Fatalf("the run directory has %d of %d results: %v", len(run.Results), len(results), err)
+	}
+	// Of every scenario there is a report: two figures over its runs, and four of a run with peers.
+	made, err := report.Make(run, report.Options{Dir: filepath.Join(dir, "report")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 2*len(run.Scenarios) + 4*len(results); len(made.Figures) != want || made.Runs != len(results) {
+		t.Errorf("a report of %d figures and %d runs, want %d and %d", len(made.Figures), made.Runs, want, len(results))
+	}
+	if c := report.Compare(run, run); slices.ContainsFunc(c.Rows, func(r report.Compared) bool { return r.Difference != 0 }) || len(c.Missing) > 0 {
+		t.Errorf("a run directory differs from itself: %+v", c)
 	}
 	o.SCIONBin = filepath.Join(dir, "nothing")
 	again, err := scenario.Run(t.Context(), all, o)
@@ -129,6 +152,7 @@ func sampleKinds(t *testing.T, name string) map[string]int {
 		var l struct {
 			T    float64
 			Kind string
+			What string
 		}
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			t.Fatal(err)
@@ -137,6 +161,9 @@ func sampleKinds(t *testing.T, name string) map[string]int {
 			t.Errorf("%s: %v s after %v s", name, l.T, last)
 		}
 		last = l.T
+		if l.Kind == "event" {
+			l.Kind += " " + l.What
+		}
 		kinds[l.Kind]++
 	}
 	return kinds

@@ -26,6 +26,18 @@ const quantum = time.Millisecond
 // lateAfter is how late a packet must leave to count as late.
 const lateAfter = time.Millisecond + quantum
 
+// Settings are what holds for every emulated link, for who keeps a record of an experiment.
+type Settings struct {
+	// Quantum is how long packets of a busy link are gathered; a packet that leaves LateAfter too late, or later, is late.
+	Quantum   time.Duration `json:"quantum_ns"`
+	LateAfter time.Duration `json:"late_after_ns"`
+	// MaxHeld bounds the bytes in the queue and on the way, of each direction.
+	MaxHeld int `json:"max_held_bytes"`
+}
+
+// CurrentSettings are those of this build.
+func CurrentSettings() Settings { return Settings{quantum, lateAfter, maxHeld} }
+
 // sendBatch is how many packets are handed to the system at a time.
 const sendBatch = 1024
 

@@ -15,6 +15,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"braid/pathsel"
+	"braid/testbed"
+	"braid/testbed/linkemu"
 )
 
 // About is run.json: what was run, and on what.
@@ -28,6 +32,10 @@ type About struct {
 	Kernel    string            `json:"kernel"`
 	CPU       string            `json:"cpu"`
 	CPUs      int               `json:"cpus"`
+	Memory    int64             `json:"memory_bytes,omitempty"`
+	// Load is the machine's average load over the minute before (uptime(1)): who else was at work.
+	Load     float64          `json:"load,omitempty"`
+	Emulator linkemu.Settings `json:"emulator"`
 }
 
 // ScenarioFile is a scenario as it was.
@@ -39,21 +47,74 @@ type ScenarioFile struct {
 	Text  string  `json:"text"`
 	// Links are the ends of each link, and what is emulated there at the start of a run.
 	Links []string `json:"links"`
+	// ASes and Topology are the network with those links: what the file's topology was, whatever it is called today.
+	ASes     []NetworkAS   `json:"ases,omitempty"`
+	Topology []NetworkLink `json:"topology,omitempty"`
+}
+
+// NetworkAS is an AS of the network that a scenario ran on.
+type NetworkAS struct {
+	IA   pathsel.IA `json:"isd_as"`
+	Core bool       `json:"core,omitempty"`
+	MTU  int        `json:"mtu"`
+}
+
+// NetworkLink is a link of it; what is emulated holds for each direction.
+type NetworkLink struct {
+	A    pathsel.Interface `json:"a"`
+	B    pathsel.Interface `json:"b"`
+	Type testbed.LinkType  `json:"type"`
+	MTU  int               `json:"mtu"`
+	linkemu.Config
+	// QueueLimit is the bound of the queue in bytes that the emulator has chosen where none was set.
+	QueueLimit int `json:"queue_limit_bytes,omitempty"`
+}
+
+// Scenario is the scenario that the file describes, at the scale at which it ran.
+func (f ScenarioFile) Scenario() (Scenario, error) {
+	s, err := Parse(f.Name, strings.NewReader(f.Text), func(name string) (testbed.Topology, error) {
+		if len(f.Topology) == 0 { // a run directory from before topologies were kept
+			return shippedTopology(name)
+		}
+		t := testbed.Topology{Name: name}
+		for _, a := range f.ASes {
+			t.ASes = append(t.ASes, testbed.AS{IA: a.IA, Core: a.Core, MTU: a.MTU})
+		}
+		for _, l := range f.Topology {
+			t.Links = append(t.Links, testbed.Link{
+				A: testbed.LinkEnd{Interface: l.A}, B: testbed.LinkEnd{Interface: l.B}, Type: l.Type, MTU: l.MTU, Config: l.Config,
+			})
+		}
+		return t, nil
+	})
+	if err != nil || f.Scale == 1 {
+		return s, err
+	}
+	return s.Scaled(f.Scale)
 }
 
 func about(braid string, scenarios []Scenario) About {
 	a := About{
 		Began: time.Now().UTC().Truncate(time.Second), Commit: commit(filepath.Dir(braid)), Program: sum(braid), Go: runtime.Version(),
 		Modules: map[string]string{}, Kernel: kernel(), CPU: processor(), CPUs: runtime.NumCPU(),
+		Memory: memory(), Load: load(), Emulator: linkemu.CurrentSettings(),
 	}
 	for _, s := range scenarios {
 		f := ScenarioFile{Name: s.Name, Seed: s.Seed, Scale: s.scale, Text: string(s.text)}
 		for _, l := range s.topology.Links {
 			f.Links = append(f.Links, fmt.Sprintf("%s %s: %s", l.A.Interface, l.B.Interface, l.Config))
+			queue, _ := l.Config.QueueLimit()
+			f.Topology = append(f.Topology, NetworkLink{l.A.Interface, l.B.Interface, l.Type, l.MTU, l.Config, queue})
+		}
+		for _, x := range s.topology.ASes {
+			f.ASes = append(f.ASes, NetworkAS{x.IA, x.Core, x.MTU})
 		}
 		a.Scenarios = append(a.Scenarios, f)
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
+		if a.Commit == "" { // the program lies elsewhere, but knows where it comes from
+			a.Commit = stamped(info)
+		}
 		for _, d := range info.Deps {
 			switch d.Path {
 			case "github.com/scionproto/scion", "github.com/quic-go/quic-go", "github.com/anacrolix/torrent":
@@ -74,6 +135,37 @@ func commit(dir string) string {
 		return string(bytes.TrimSpace(rev)) + "+"
 	}
 	return string(bytes.TrimSpace(rev))
+}
+
+// stamped is the commit that the compiler has written into the program, in the same form; "" if it did not.
+func stamped(info *debug.BuildInfo) string {
+	set := map[string]string{}
+	for _, s := range info.Settings {
+		set[s.Key] = s.Value
+	}
+	if set["vcs.revision"] != "" && set["vcs.modified"] == "true" {
+		return set["vcs.revision"] + "+"
+	}
+	return set["vcs.revision"]
+}
+
+// memory is the machine's, in bytes (proc(5), meminfo); 0 where there is no /proc.
+func memory() int64 {
+	b, _ := os.ReadFile("/proc/meminfo")
+	for line := range strings.Lines(string(b)) {
+		var kib int64
+		if n, _ := fmt.Sscanf(line, "MemTotal: %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// load is the first figure of proc(5), loadavg; 0 where there is none.
+func load() (v float64) {
+	b, _ := os.ReadFile("/proc/loadavg")
+	_, _ = fmt.Sscan(string(b), &v)
+	return v
 }
 
 func sum(file string) string {

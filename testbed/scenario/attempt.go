@@ -132,6 +132,7 @@ func (a *attempt) course(ctx context.Context) error {
 		a.flows = append(a.flows, f)
 		a.at(t.Start, 0, func() error {
 			a.spans[f] = &span{from: time.Now()}
+			a.writer.write(line{Kind: "event", What: "traffic", At: f.Name})
 			f.sample()
 			f.start()
 			return nil
@@ -163,12 +164,14 @@ func (a *attempt) course(ctx context.Context) error {
 			a.at(p.Start, 0, func() error { return a.start(ctx, p) })
 		}
 		for _, end := range []struct {
+			what string
 			when *When
 			do   func(*process)
-		}{{p.Stop, (*process).interrupt}, {p.Crash, (*process).kill}} {
+		}{{"stop", p.Stop, (*process).interrupt}, {"crash", p.Crash, (*process).kill}} {
 			if end.when != nil {
 				a.at(*end.when, 0, func() error {
 					if i := slices.IndexFunc(a.peers, func(x *process) bool { return x.peer.Name == p.Name }); i >= 0 {
+						a.writer.write(line{Kind: "event", What: end.what, At: p.Name})
 						end.do(a.peers[i])
 					}
 					return nil
@@ -252,6 +255,7 @@ func (a *attempt) note() {
 func (a *attempt) stopFlow(f *flow) error {
 	if s := a.spans[f]; s != nil && s.to.IsZero() {
 		s.to = time.Now()
+		a.writer.write(line{Kind: "event", What: "traffic-end", At: f.Name})
 		f.sample()
 	}
 	return f.end()

@@ -263,7 +263,7 @@ func (s *Scenario) checkEvent(e Event) error {
 
 func (s *Scenario) checkFigures() error {
 	names := map[string]bool{}
-	for _, n := range slices.Concat(alwaysMeasured, swarmMeasured) {
+	for _, n := range alwaysMeasured {
 		names[n] = true
 	}
 	for _, m := range s.Measure {

@@ -80,31 +80,126 @@ func (r route) load(on func(l pathsel.Interface, bits float64)) {
 // allowed is how much payload, in bits, all links together could have carried to who was there between two times:
 // leechers, and the competing flows. Datagrams at a constant rate have their rate in advance.
 func (r record) allowed(from, to float64) (float64, error) {
-	return r.integrate(from, to, func(t float64) (float64, error) {
-		var routes []route
-		for _, l := range r.leechers {
-			if l.start <= t && t < l.end {
-				routes = append(routes, l.routes...)
+	return r.integrate(from, to, func(t float64) (float64, error) { return r.carries(t, r.present(t)) })
+}
+
+// present are the leechers that are there at a time.
+func (r record) present(t float64) (there []leecherRecord) {
+	for _, l := range r.leechers {
+		if l.start <= t && t < l.end {
+			there = append(there, l)
+		}
+	}
+	return there
+}
+
+// carries is how much payload, in bits per second, the links could carry at a time to some leechers and to the competing
+// flows of that time.
+func (r record) carries(t float64, leechers []leecherRecord) (float64, error) {
+	var routes []route
+	for _, l := range leechers {
+		routes = append(routes, l.routes...)
+	}
+	capacity := r.capacityAt(t)
+	reserved := false
+	for _, f := range r.flows {
+		switch {
+		case t < f.start || t >= f.end:
+		case f.Kind == Bulk:
+			routes = append(routes, f.route)
+		default:
+			if !reserved {
+				capacity, reserved = maps.Clone(capacity), true
+			}
+			for _, l := range f.route.links {
+				capacity[l] = max(0, capacity[l]-float64(f.Rate))
 			}
 		}
-		capacity := r.capacityAt(t)
-		reserved := false
-		for _, f := range r.flows {
-			switch {
-			case t < f.start || t >= f.end:
-			case f.Kind == Bulk:
-				routes = append(routes, f.route)
-			default:
-				if !reserved {
-					capacity, reserved = maps.Clone(capacity), true
-				}
-				for _, l := range f.route.links {
-					capacity[l] = max(0, capacity[l]-float64(f.Rate))
-				}
-			}
+	}
+	return mostPayload(routes, capacity)
+}
+
+// LimitStep is what the links could carry to those who were there, in Mbit/s of payload, from a time until the next
+// step's, in seconds after the first payload byte.
+type LimitStep struct {
+	T     float64 `json:"t"`
+	MbitS float64 `json:"mbit_s"`
+}
+
+// limit is the limit over the time of the run; nil where leechers feed each other, for whom it is no rate from seeds.
+func (r record) limit() ([]LimitStep, error) {
+	if r.feed {
+		return nil, nil
+	}
+	var steps []LimitStep
+	first, ok := r.began()
+	if !ok {
+		first = 0 // traffic only
+	}
+	for _, t := range r.turns(first, r.end) {
+		v, err := r.carries(t, r.present(t))
+		if err != nil {
+			return nil, err
 		}
-		return mostPayload(routes, capacity)
-	})
+		if n := len(steps); t < r.end && (n == 0 || steps[n-1].MbitS != v/1e6) {
+			steps = append(steps, LimitStep{t, v / 1e6})
+		}
+	}
+	return steps, nil
+}
+
+// began is when the first leecher started, and whether there was one.
+func (r record) began() (first float64, ok bool) {
+	first = math.Inf(1)
+	for _, l := range r.leechers {
+		first = min(first, l.start)
+	}
+	return first, len(r.leechers) > 0
+}
+
+// leastTime is T*: the seconds after the first leecher's start before which nobody could have brought the leechers what
+// they got. It is the longest of what all need together and of what each would need alone, which is exact for one leecher
+// and for leechers alike. ok is false where no such time follows from the links: leechers feed each other, or a flow that
+// takes what it gets competes.
+func (r record) leastTime() (t float64, ok bool, err error) {
+	first, ok := r.began()
+	if !ok || r.feed || slices.ContainsFunc(r.flows, func(f flowRecord) bool { return f.Kind == Bulk }) {
+		return 0, false, nil
+	}
+	groups := [][]leecherRecord{r.leechers}
+	for _, l := range r.leechers {
+		groups = append(groups, []leecherRecord{l})
+	}
+	for _, g := range groups {
+		done, ok, err := r.carried(g)
+		if err != nil || !ok {
+			return 0, false, err
+		}
+		t = max(t, done-first)
+	}
+	return t, true, nil
+}
+
+// carried is when the links have carried what some leechers got, each of whom is there from its start on.
+func (r record) carried(leechers []leecherRecord) (done float64, ok bool, err error) {
+	var missing float64
+	for _, l := range leechers {
+		missing += 8 * float64(l.bytesAt(r.end))
+	}
+	first, _ := r.began()
+	turns := r.turns(first, r.end)
+	for i, a := range turns {
+		there := slices.DeleteFunc(slices.Clone(leechers), func(l leecherRecord) bool { return l.start > a })
+		rate, err := r.carries(a, there)
+		if err != nil {
+			return 0, false, err
+		}
+		if i+1 == len(turns) || rate*(turns[i+1]-a) >= missing {
+			return a + missing/rate, rate > 0, nil
+		}
+		missing -= rate * (turns[i+1] - a)
+	}
+	return 0, false, nil
 }
 
 // fair is how much payload, in bits, a competing flow gets between two times if each link is divided evenly among
@@ -137,27 +232,39 @@ func (r record) fair(f flowRecord, from, to float64) (float64, error) {
 
 // integrate sums a rate that only changes with links, leechers and flows.
 func (r record) integrate(from, to float64, rate func(t float64) (float64, error)) (sum float64, err error) {
-	steps := []float64{from, to}
-	for _, s := range r.states {
-		steps = append(steps, s.t)
-	}
-	for _, l := range r.leechers {
-		steps = append(steps, l.start, l.end)
-	}
-	for _, f := range r.flows {
-		steps = append(steps, f.start, f.end)
-	}
-	slices.Sort(steps)
-	for i := 1; i < len(steps); i++ {
-		a, b := max(from, steps[i-1]), min(to, steps[i])
-		if a >= b {
-			continue
-		}
-		v, err := rate(a)
+	turns := r.turns(from, to)
+	for i := 1; i < len(turns); i++ {
+		v, err := rate(turns[i-1])
 		if err != nil {
 			return 0, err
 		}
-		sum += v * (b - a)
+		sum += v * (turns[i] - turns[i-1])
 	}
 	return sum, nil
+}
+
+// turns are the times at which something changes, with both ends of the span; none if it is empty.
+func (r record) turns(from, to float64) []float64 {
+	if from >= to {
+		return nil
+	}
+	turns := []float64{from, to}
+	add := func(t float64) {
+		if from < t && t < to {
+			turns = append(turns, t)
+		}
+	}
+	for _, s := range r.states {
+		add(s.t)
+	}
+	for _, l := range r.leechers {
+		add(l.start)
+		add(l.end)
+	}
+	for _, f := range r.flows {
+		add(f.start)
+		add(f.end)
+	}
+	slices.Sort(turns)
+	return slices.Compact(turns)
 }

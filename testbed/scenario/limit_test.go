@@ -3,6 +3,7 @@ package scenario
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"braid/pathsel"
@@ -45,6 +46,58 @@ func TestMostPayload(t *testing.T) {
 	}
 	if _, err := mostPayload([]route{way(.9, 4)}, caps); err == nil {
 		t.Error("a path without a limit has one")
+	}
+}
+
+// The least time, in closed form: what is to come divided by what the links carry, each while it does.
+func TestLeastTime(t *testing.T) {
+	caps := func(a, b float64) map[pathsel.Interface]float64 {
+		return map[pathsel.Interface]float64{link(1): a, link(2): b}
+	}
+	leech := func(start, megabytes float64, routes ...route) leecherRecord {
+		return leecherRecord{start: start, end: 1000, routes: routes, samples: []sample{{t: 999, bytes: int64(megabytes * 1e6)}}}
+	}
+	one, two := way(1, 1), way(1, 2)
+	always := []linkState{{-5, caps(8e6, 16e6)}}
+	for _, tt := range []struct {
+		name string
+		r    record
+		want float64 // 0: none
+	}{
+		{"one leecher over both links", record{leechers: []leecherRecord{leech(-1, 30, one, two)}, states: always}, 10},
+		{"a link is away for ten seconds", record{
+			leechers: []leecherRecord{leech(0, 60, one, two)}, states: []linkState{{-5, caps(8e6, 16e6)}, {5, caps(8e6, 0)}, {15, caps(8e6, 16e6)}},
+		}, 5 + 10 + 35./3},
+		{"leechers alike share", record{leechers: []leecherRecord{leech(0, 30, one, two), leech(0, 30, one, two)}, states: always}, 20},
+		{"the one with the slow link is last", record{leechers: []leecherRecord{leech(0, 30, one), leech(0, 30, two)}, states: always}, 30},
+		{"one comes later", record{leechers: []leecherRecord{leech(0, 1, two), leech(10, 8, one)}, states: always}, 18},
+		{"datagrams have their rate", record{
+			leechers: []leecherRecord{leech(0, 15, two)}, states: always,
+			flows: []flowRecord{{Traffic: Traffic{Kind: Datagrams, Rate: 8e6}, route: two, start: 0, end: 10}},
+		}, 12.5},
+		{"a rival takes what it gets", record{
+			leechers: []leecherRecord{leech(0, 15, two)}, states: always, flows: []flowRecord{{Traffic: Traffic{Kind: Bulk}, route: two}},
+		}, 0},
+		{"leechers feed each other", record{leechers: []leecherRecord{leech(0, 15, two)}, states: always, feed: true}, 0},
+		{"a link that never works", record{leechers: []leecherRecord{leech(0, 15, two)}, states: []linkState{{-5, caps(8e6, 0)}}}, 0},
+	} {
+		tt.r.end = 1000
+		got, ok, err := tt.r.leastTime()
+		if err != nil || ok != (tt.want > 0) || !near(got, tt.want) {
+			t.Errorf("%s: %v, %v, %v, want %v", tt.name, got, ok, err, tt.want)
+		}
+	}
+}
+
+// The limit over time is what its sum says.
+func TestLimitSteps(t *testing.T) {
+	r := steady()
+	steps, err := r.limit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []LimitStep{{-1, 16}, {5, 8}, {10, 16}}; !slices.Equal(steps, want) {
+		t.Errorf("%v, want %v", steps, want)
 	}
 }
 

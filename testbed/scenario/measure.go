@@ -30,10 +30,7 @@ var figures = map[string]figure{
 func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 
 // alwaysMeasured is measured in every run.
-var alwaysMeasured = []string{"e", "e-payload", "seconds", "mbit", "gap", "wasted", "changes", "needless", "cpu", "late"}
-
-// swarmMeasured is measured in every run in which leechers feed each other; e and e-payload are not.
-var swarmMeasured = []string{"t-star", "over-t-star"}
+var alwaysMeasured = []string{"e", "e-payload", "seconds", "t-star", "over-t-star", "mbit", "gap", "wasted", "changes", "needless", "cpu", "late"}
 
 // measure makes all figures of a run but those of the machine.
 func measure(r record, wanted []Measure) (map[string]float64, error) {
@@ -61,6 +58,9 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 		m["e-payload"] = v
 	}
 	m["seconds"] = r.end - first
+	if least, ok, err := r.leastTime(); err == nil && ok {
+		m["t-star"], m["over-t-star"] = least, m["seconds"]/least
+	}
 	if bytes > 0 && len(r.leechers) > 0 {
 		var wasted int64
 		for _, l := range r.leechers {
@@ -84,7 +84,7 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 			m[w.Name] = v
 		}
 	}
-	// A run that was over with its first sample has no duration to divide by.
+	// Of a download that came whole in one moment there are no rates, which is no reason to lose the rest.
 	maps.DeleteFunc(m, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	return m, nil
 }

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 	"time"
@@ -119,6 +120,29 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// A download that takes long to begin and comes in one moment has a time, and no rates that are infinite.
+func TestOneMoment(t *testing.T) {
+	one := way(1, 1)
+	k := pathsel.Key{Peer: "s", Path: one.fingerprint}
+	r := record{
+		leechers: []leecherRecord{{
+			name: "leecher", start: -20, complete: true, routes: []route{one}, samples: []sample{{t: 0, bytes: 1e6}},
+			choices: []choice{{-19, k, "path-opened"}, {-12, k, "path-parked"}, {-10, k, "path-returned"}},
+		}},
+		states: []linkState{{-21, map[pathsel.Interface]float64{link(1): 8e6}}},
+	}
+	m, err := measure(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m["seconds"] != 20 || m["t-star"] != 1 {
+		t.Errorf("%v", m)
+	}
+	if _, err := json.Marshal(m); err != nil {
+		t.Errorf("%v: %v", m, err)
+	}
+}
+
 func TestSummary(t *testing.T) {
 	s := Scenario{Name: "x", Variants: []Variant{{Name: "a"}, {Name: "b"}}, Expect: map[string]string{"e": ">= 0.9", "back": "<= 1"}}
 	var results []Result
@@ -128,14 +152,17 @@ func TestSummary(t *testing.T) {
 	results[1].CPUBound = []string{"busy"}
 	results[2].Figures["back"] = .5
 	got := Summarise([]Scenario{s}, results)
-	if len(got) != 1 || got[0].Runs != 3 || got[0].CPUBound != 1 || !got[0].Verified || got[0].Figures["e"] != (Range{.91, .8, .95, 3}) {
+	if len(got) != 1 || got[0].Runs != 3 || got[0].CPUBound != 1 || !got[0].Verified || got[0].Figures["e"] != RangeOf([]float64{.8, .95, .91}) {
 		t.Fatalf("%+v", got)
 	}
 	// What was not measured in every run is not as expected.
 	if e := got[0].Expected; len(e) != 2 || e[0] != (Expected{"back", "<= 1", false}) || e[1] != (Expected{"e", ">= 0.9", true}) {
 		t.Errorf("%+v", e)
 	}
-	if r := rangeOf([]float64{4, 1, 3, 2}); r != (Range{2.5, 1, 4, 4}) {
+	if r := RangeOf([]float64{4, 1, 3, 2}); r.Median != 2.5 || r.Min != 1 || r.Max != 4 || r.Mean != 2.5 || !near(r.SD, math.Sqrt(5./3)) || r.Runs != 4 {
+		t.Errorf("%+v", r)
+	}
+	if r := RangeOf([]float64{7}); r != (Range{7, 7, 7, 7, 0, 1}) {
 		t.Errorf("%+v", r)
 	}
 }

@@ -78,6 +78,7 @@ func (a *attempt) await(ctx context.Context, so func() bool) error {
 
 // start starts a peer, and waits until it serves if others are to download from it.
 func (a *attempt) start(ctx context.Context, p Peer) error {
+	a.writer.write(line{Kind: "event", What: "start", At: p.Name})
 	if p.Client != Braid {
 		if err := a.startForeign(p); err != nil || p.Role != Seed {
 			return err

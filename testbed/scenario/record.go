@@ -16,6 +16,7 @@ type record struct {
 	// states are the links' capacities, each from its time until the next one's; the first is from the beginning.
 	states []linkState
 	end    float64 // the last leecher is gone
+	feed   bool    // leechers download from leechers
 }
 
 // linkState is what links carry, in bits per second of SCION packets by the interface that sends; +Inf: not limited.

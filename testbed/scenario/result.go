@@ -20,6 +20,10 @@ type Result struct {
 	ZeroS float64   `json:"zero_s"`
 	// Figures by name; one that could not be taken, because the path did not come back for instance, is missing.
 	Figures map[string]float64 `json:"figures"`
+	// Leechers that took part, by name.
+	Peers []PeerResult `json:"peers,omitempty"`
+	// Limit is what the links could carry, over the time of the run.
+	Limit []LimitStep `json:"limit,omitempty"`
 	// Verified leechers, of those that were not stopped before the end, have every byte right.
 	Verified int `json:"verified"`
 	Leechers int `json:"leechers"`
@@ -32,9 +36,18 @@ type Result struct {
 	OwnCPU float64 `json:"own_cpu"`
 }
 
+// PeerResult is what became of one leecher; times are in seconds after the first payload byte that any leecher got.
+type PeerResult struct {
+	Name     string  `json:"name"`
+	Start    float64 `json:"start_s"`
+	End      float64 `json:"end_s"`
+	Bytes    int64   `json:"bytes"` // of useful payload
+	Complete bool    `json:"complete"`
+}
+
 // record puts together what was seen, in the scenario's time.
 func (a *attempt) record() record {
-	var r record
+	r := record{feed: a.feed()}
 	t := func(at time.Time) float64 { return seconds(at.Sub(a.zero)) }
 	for i, s := range a.states {
 		x := linkState{t(s.at), s.capacity}
@@ -105,8 +118,14 @@ func (a *attempt) result(failed failure) (Result, error) {
 		}
 		res.Verified++
 	}
-	var err error
 	r := a.record()
+	for _, l := range r.leechers {
+		res.Peers = append(res.Peers, PeerResult{l.name, l.start, l.end, l.bytesAt(r.end), l.complete})
+	}
+	var err error
+	if res.Limit, err = r.limit(); err != nil {
+		return res, err
+	}
 	res.Figures, err = measure(r, a.Measure)
 	if err == nil {
 		err = a.addSpread(r, res.Figures)

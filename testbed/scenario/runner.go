@@ -72,7 +72,8 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 		results, err := runScenario(ctx, s, o, &h)
 		all = append(all, results...)
 		if err != nil {
-			return all, fmt.Errorf("scenario %s: %w", s.Name, err)
+			// What there is counts, though the next time may be never.
+			return all, errors.Join(fmt.Errorf("scenario %s: %w", s.Name, err), writeCSV(filepath.Join(o.Dir, csvFile), all))
 		}
 	}
 	return all, writeCSV(filepath.Join(o.Dir, csvFile), all)
@@ -126,17 +127,6 @@ func (st *stage) run(ctx context.Context, v Variant, run int, dir string) (Resul
 	}
 	res.Run = run
 	return res, writeJSON(filepath.Join(dir, resultFile), res)
-}
-
-func readResult(dir string) (r Result, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, resultFile))
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("read %s: %w", filepath.Join(dir, resultFile), err)
-	}
-	return r, nil
 }
 
 // writeJSON writes a file so that there is never half of it.

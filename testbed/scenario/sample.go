@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -19,28 +20,60 @@ const samplesFile = "samples.jsonl"
 // which is not free.
 const glanceEvery = 500 * time.Millisecond
 
-// line is one object of samples.jsonl. Kind says what it is about: peer (Event is the peer's own), link, process,
-// traffic, or event (something that the scenario does).
+// line is one object of samples.jsonl. Kind says what it is about: peer (Event is the peer's own, with what each of its
+// paths has carried, its round trip and its losses), link, process, traffic, path (one that a leecher could use, as it was
+// at the start) or event (something that the scenario does).
 type line struct {
 	T    float64 `json:"t"` // seconds after the start of the run
 	Kind string  `json:"kind"`
 	// What is the peer, process, flow, or kind of event.
 	What  string          `json:"what,omitempty"`
-	At    string          `json:"at,omitempty"` // an interface
+	At    string          `json:"at,omitempty"` // an interface; of events also a peer or a flow
 	Event json.RawMessage `json:"event,omitempty"`
 
-	Change  *testbed.LinkChange `json:"change,omitempty"`
-	Bytes   int64               `json:"bytes,omitempty"`
-	Packets uint64              `json:"packets,omitempty"`
+	// A path, from a leecher (What) to a seed (To): the interfaces on the way there, and what part of a full packet is payload.
+	To          string              `json:"to,omitempty"`
+	Fingerprint pathsel.Fingerprint `json:"fingerprint,omitempty"`
+	Interfaces  []pathsel.Interface `json:"interfaces,omitempty"`
+	Share       float64             `json:"share,omitempty"`
+
+	Change *testbed.LinkChange `json:"change,omitempty"`
+	// Bytes so far of a link's direction or of a flow's payload, and their rate since the sample before.
+	Bytes   int64   `json:"bytes,omitempty"`
+	MbitS   float64 `json:"mbit_s,omitempty"`
+	Packets uint64  `json:"packets,omitempty"`
 	// Dropped packets by a full queue, by loss, by a link that is down; Late ones are the emulator's fault.
 	DroppedQueue uint64  `json:"dropped_queue,omitempty"`
 	DroppedLoss  uint64  `json:"dropped_loss,omitempty"`
 	DroppedDown  uint64  `json:"dropped_down,omitempty"`
 	Late         uint64  `json:"late,omitempty"`
 	QueueBytes   int     `json:"queue_bytes,omitempty"`
-	CPU          float64 `json:"cpu_s,omitempty"`
+	CPU          float64 `json:"cpu_s,omitempty"` // so far
+	Cores        float64 `json:"cores,omitempty"` // CPU time for each second since the sample before
 	RSS          int64   `json:"rss_bytes,omitempty"`
 	PSS          int64   `json:"pss_bytes,omitempty"`
+}
+
+// Line is one object of samples.jsonl, for who reads them.
+type Line = line
+
+// ReadSamples gives each object of a samples.jsonl to a function, which may end the reading by an error.
+func ReadSamples(r io.Reader, each func(Line) error) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine+1024)
+	for n := 1; lines.Scan(); n++ {
+		var l line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			return fmt.Errorf("read samples: line %d: %w", n, err)
+		}
+		if err := each(l); err != nil {
+			return fmt.Errorf("read samples: line %d: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read samples: %w", err)
+	}
+	return nil
 }
 
 type sampleWriter struct {
@@ -49,6 +82,8 @@ type sampleWriter struct {
 	buf   *bufio.Writer
 	json  *json.Encoder
 	err   error // the first
+	// before is the last sample of each link, flow and process.
+	before map[[2]string]line
 }
 
 func newSampleWriter(name string, begun time.Time) (*sampleWriter, error) {
@@ -56,7 +91,7 @@ func newSampleWriter(name string, begun time.Time) (*sampleWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write samples: %w", err)
 	}
-	w := &sampleWriter{begun: begun, file: f, buf: bufio.NewWriterSize(f, 1<<16)}
+	w := &sampleWriter{before: map[[2]string]line{}, begun: begun, file: f, buf: bufio.NewWriterSize(f, 1<<16)}
 	w.json = json.NewEncoder(w.buf)
 	return w, nil
 }
@@ -65,6 +100,13 @@ func (w *sampleWriter) write(l line) { w.writeAt(time.Now(), l) }
 
 func (w *sampleWriter) writeAt(at time.Time, l line) {
 	l.T = seconds(at.Sub(w.begun).Round(time.Microsecond))
+	if l.Kind == "link" || l.Kind == "process" || l.Kind == "traffic" {
+		key := [2]string{l.Kind, l.What + l.At}
+		if b, ok := w.before[key]; ok && l.T > b.T {
+			l.MbitS, l.Cores = float64(l.Bytes-b.Bytes)*8/1e6/(l.T-b.T), (l.CPU-b.CPU)/(l.T-b.T)
+		}
+		w.before[key] = l
+	}
 	if err := w.json.Encode(l); w.err == nil && err != nil {
 		w.err = fmt.Errorf("write samples: %w", err)
 	}

@@ -13,6 +13,7 @@
 //	record.go                         what was seen of it
 //	limit.go, measure.go              figures: functions from a record
 //	summary.go                        over the runs
+//	rundir.go                         a run directory, read again
 //
 // Unsolved: what limits peers that feed each other is not computed yet; the limit counts seeds only. The load of
 // acknowledgements on the way back is not part of it.
@@ -275,6 +276,18 @@ func (s Scenario) Only(names []string) (Scenario, error) {
 	}
 	return s, nil
 }
+
+// In is the scenario as it is in one of its variants.
+func (s Scenario) In(variant string) (Scenario, error) {
+	i := slices.IndexFunc(s.Variants, func(v Variant) bool { return v.Name == variant })
+	if i < 0 {
+		return s, fmt.Errorf("scenario %s has no variant %s", s.Name, variant)
+	}
+	return s.in(s.Variants[i])
+}
+
+// Network is what the scenario runs on, its links as they are at the start.
+func (s Scenario) Network() testbed.Topology { return s.topology }
 
 // Estimate is how long the scenario takes about, with so many runs of each variant (0: what it says).
 func (s Scenario) Estimate(runs int) time.Duration {

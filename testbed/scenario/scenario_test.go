@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -184,5 +185,36 @@ func TestScaled(t *testing.T) {
 	}
 	if s.Events[0].At.After != 5*time.Second || s.Peers[2].Stop.After != 20*time.Second || s.Measure[1].Base.To != 5*time.Second {
 		t.Error("the original has changed")
+	}
+}
+
+// What run.json keeps of a scenario is the scenario, even where its topology is a file that is gone.
+func TestKept(t *testing.T) {
+	original, err := Parse("test", strings.NewReader(strings.Replace(whole, "two-paths", "gone", 1)), func(string) (testbed.Topology, error) {
+		return testbed.ShippedTopology("two-paths")
+	})
+	if err == nil {
+		original, err = original.Scaled(0.5)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(about("braid", []Scenario{original}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a About
+	if err := json.Unmarshal(b, &a); err != nil {
+		t.Fatal(err)
+	}
+	if a.Emulator.Quantum <= 0 || a.CPUs < 1 || a.Kernel == "" || len(a.Scenarios[0].Topology) != 2 || a.Scenarios[0].Topology[0].Rate != 10e6 {
+		t.Errorf("%s", b)
+	}
+	s, err := a.Scenarios[0].Scenario()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Size != 20e6 || s.Events[0].For != 5*time.Second || s.topology.Links[0].Config != original.topology.Links[0].Config || len(s.topology.ASes) != len(original.topology.ASes) {
+		t.Errorf("%+v", s)
 	}
 }

@@ -51,13 +51,15 @@ func Load(name string) (Scenario, error) {
 		return Scenario{}, fmt.Errorf("scenario %s: no such file, and none of the shipped ones: %s", name, strings.Join(Shipped(), ", "))
 	}
 	defer r.Close()
-	return Parse(strings.TrimSuffix(path.Base(name), ".yaml"), r, func(topology string) (testbed.Topology, error) {
-		// A shipped scenario means what is shipped, whatever lies in the current directory.
-		own, err := scenarios.Files.Open(topology + ".topo")
-		if err != nil {
-			return testbed.ShippedTopology(topology)
-		}
-		defer own.Close()
-		return testbed.ParseTopology(topology+".topo", own)
-	})
+	return Parse(strings.TrimSuffix(path.Base(name), ".yaml"), r, shippedTopology)
+}
+
+// shippedTopology is what a shipped scenario means by a topology, whatever lies in the current directory.
+func shippedTopology(name string) (testbed.Topology, error) {
+	own, err := scenarios.Files.Open(name + ".topo")
+	if err != nil {
+		return testbed.ShippedTopology(name)
+	}
+	defer own.Close()
+	return testbed.ParseTopology(name+".topo", own)
 }

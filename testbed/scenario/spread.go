@@ -45,6 +45,9 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 				return fmt.Errorf("find what %s can use: %w", p.Name, err)
 			}
 			for _, r := range there {
+				if s.Role == Seed && r.fingerprint != "" {
+					a.writer.write(line{Kind: "path", What: p.Name, To: s.Name, Fingerprint: r.fingerprint, Interfaces: r.interfaces, Share: r.share})
+				}
 				a.overlay = append(a.overlay, overlay{s.Name, p.Name, r})
 				if len(r.links) == 0 {
 					continue // nothing is between them, so nothing to compare with
@@ -91,18 +94,31 @@ func (a *attempt) routesBetween(ctx context.Context, s, p Peer) ([]route, error)
 	return out, nil
 }
 
+// feed tells whether leechers download from leechers.
+func (a *attempt) feed() bool {
+	role := a.roles()
+	return slices.ContainsFunc(a.overlay, func(o overlay) bool { return role[o.from] == Leech })
+}
+
+func (a *attempt) roles() map[string]string {
+	role := map[string]string{}
+	for _, p := range a.Peers {
+		role[p.Name] = p.Role
+	}
+	return role
+}
+
 // addSpread adds the figures of a swarm to those of a run: the limit T*, and the time in parts of it. What leechers get from
 // seeds says nothing then, so the efficiency goes.
 func (a *attempt) addSpread(r record, figures map[string]float64) error {
-	role := map[string]string{}
+	role := a.roles()
 	var receivers []string
 	for _, p := range a.Peers {
-		role[p.Name] = p.Role
 		if p.Role == Leech && p.Stop == nil && p.Crash == nil {
 			receivers = append(receivers, p.Name)
 		}
 	}
-	if !slices.ContainsFunc(a.overlay, func(o overlay) bool { return role[o.from] == Leech }) {
+	if !r.feed {
 		return nil
 	}
 	delete(figures, "e")
@@ -116,6 +132,9 @@ func (a *attempt) addSpread(r record, figures map[string]float64) error {
 	}
 	if err != nil {
 		return err
+	}
+	if rate <= 0 {
+		return nil // a link is down from the start
 	}
 	torrents, _ := a.data.wanted(Peer{})
 	figures["t-star"] = float64(len(torrents)) * float64(a.Size) * 8 / rate

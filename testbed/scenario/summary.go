@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -36,7 +37,10 @@ type Range struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
-	Runs   int     `json:"runs"`
+	Mean   float64 `json:"mean"`
+	// SD is the standard deviation of a sample (n - 1); 0 for one run.
+	SD   float64 `json:"sd"`
+	Runs int     `json:"runs"`
 }
 
 // Expected is an expectation and whether it is met.
@@ -82,7 +86,7 @@ func summarise(s Scenario, v Variant, results []Result) Summary {
 	slices.Sort(x.Why)
 	x.Why = slices.Compact(x.Why)
 	for n, f := range values {
-		x.Figures[n] = rangeOf(f)
+		x.Figures[n] = RangeOf(f)
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.Expect)) {
 		c, err := parseComparison(s.Expect[n])
@@ -92,10 +96,25 @@ func summarise(s Scenario, v Variant, results []Result) Summary {
 	return x
 }
 
-func rangeOf(v []float64) Range {
+// Expectation is the value that a figure's median is expected to reach or to stay below, if one is.
+func (s Scenario) Expectation(figure string) (value float64, ok bool) {
+	c, err := parseComparison(s.Expect[figure])
+	return c.value, err == nil
+}
+
+// RangeOf summarises at least one value.
+func RangeOf(v []float64) Range {
 	v = slices.Sorted(slices.Values(v))
 	n := len(v)
-	return Range{(v[(n-1)/2] + v[n/2]) / 2, v[0], v[n-1], n}
+	r := Range{Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1], Runs: n}
+	for _, x := range v {
+		r.Mean += x / float64(n)
+	}
+	for _, x := range v {
+		r.SD += (x - r.Mean) * (x - r.Mean)
+	}
+	r.SD = math.Sqrt(r.SD / float64(max(1, n-1)))
+	return r
 }
 
 // Table writes the summaries for people: a block for each scenario, a line for each figure, a column for each variant.
@@ -123,13 +142,7 @@ func table(w io.Writer, variants []Summary) error {
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	row(variants[0].Scenario, func(v Summary) string { return v.Variant })
-	names := map[string]bool{}
-	for _, v := range variants {
-		for n := range v.Figures {
-			names[n] = true
-		}
-	}
-	for _, n := range slices.SortedFunc(maps.Keys(names), byImportance) {
+	for _, n := range FigureNames(variants...) {
 		want := ""
 		for _, e := range variants[0].Expected {
 			if e.Figure == n {
@@ -166,6 +179,17 @@ func table(w io.Writer, variants []Summary) error {
 	}
 	_, err := fmt.Fprintln(w)
 	return err
+}
+
+// FigureNames are the names of all figures of some summaries, in the order in which they are shown.
+func FigureNames(summaries ...Summary) []string {
+	names := map[string]bool{}
+	for _, v := range summaries {
+		for n := range v.Figures {
+			names[n] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(names), byImportance)
 }
 
 // byImportance puts what is always measured first, in its order.

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/testbed/report"
+	"braid/testbed/scenario"
+)
+
+func testbedCompareCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "compare",
+		Usage:     "compare two run directories, figure by figure",
+		ArgsUsage: "RUN1 RUN2",
+		Description: "Medians, their difference, the spread, and whether it can be more than chance: four runs on each side are\n" +
+			"enough for that. It says what makes the two incomparable: another machine, another file of a scenario, runs in which the\n" +
+			"machine was the limit. Whatever it finds, the exit code is 0.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "also write a page with figures to this `DIR`ectory"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
+		},
+		Action: testbedCompare,
+	}
+}
+
+func testbedCompare(_ context.Context, c *cli.Command) error {
+	if c.NArg() != 2 {
+		return usageErrorf("name two run directories; see braid testbed compare --help")
+	}
+	var runs [2]scenario.RunDir
+	for i, dir := range c.Args().Slice() {
+		var err error
+		if runs[i], err = scenario.OpenRunDir(dir); err != nil {
+			return err
+		}
+	}
+	compared := report.Compare(runs[0], runs[1])
+	if dir := c.String("output"); dir != "" {
+		made, err := compared.Make(dir)
+		if err != nil {
+			return fmt.Errorf("write the comparison: %w", err)
+		}
+		fmt.Fprintln(os.Stderr, made.HTML)
+	}
+	if c.Bool("json") {
+		return json.NewEncoder(os.Stdout).Encode(compared)
+	}
+	return compared.Table(os.Stdout)
+}

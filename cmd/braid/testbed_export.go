@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/testbed"
+)
+
+func testbedExportCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "export",
+		Usage:     "write a topology for another engine, for more than one machine",
+		ArgsUsage: "FILE.topo|" + strings.Join(testbed.Shipped(), "|"),
+		Description: "--containerlab writes a directory for containerlab (containerlab.dev): a container for each AS, a cable for each link,\n" +
+			"shaped by the kernel, all configuration and programs, a script that drives it, and a README.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "containerlab", Usage: "for containerlab"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Required: true, Usage: "new `DIR`ectory"},
+			&cli.StringFlag{Name: "bfd", Value: "1s", Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off"},
+			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
+		},
+		Action: testbedExport,
+	}
+}
+
+func testbedExport(ctx context.Context, c *cli.Command) error {
+	if c.NArg() != 1 {
+		return usageErrorf("name one topology; see braid testbed export --help")
+	}
+	if !c.Bool("containerlab") {
+		return usageErrorf("say for what: --containerlab")
+	}
+	o := testbed.ContainerlabOptions{Dir: c.String("output"), SCIONBin: c.String("scion-bin"), BFD: -1}
+	var err error
+	if bfd := c.String("bfd"); bfd != "off" {
+		if o.BFD, err = time.ParseDuration(bfd); err != nil || o.BFD <= 0 {
+			return usageErrorf("--bfd %q: want an interval such as 1s, or off", bfd)
+		}
+	}
+	if o.Topology, err = testbed.LoadTopology(c.Args().First()); err != nil {
+		return err
+	}
+	if o.Braid, err = os.Executable(); err != nil {
+		return fmt.Errorf("testbed export: %w", err)
+	}
+	if err := testbed.ExportContainerlab(ctx, o); err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d nodes, %d links; see README.md there\n", o.Dir, len(o.Topology.ASes), len(o.Topology.Links))
+	return nil
+}

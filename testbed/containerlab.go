@@ -1,0 +1,336 @@
+package testbed
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"braid/pathsel"
+)
+
+// A topology for containerlab (https://containerlab.dev): a container for each AS, with its control service, its routers
+// and the hosts' programs in it, and a cable for each link. What the emulator does here, the kernel's netem and tbf do
+// there, set when the lab is deployed. The directory is:
+//
+//	NAME.clab.yml   the lab: nodes, links, and what is executed in each node
+//	Dockerfile, bin the image of all nodes, with scionproto's programs and braid
+//	config/         of each AS, mounted at /etc/scion
+//	lab             a script: build, up, link, braid, down
+//	README.md
+
+//go:embed containerlab/*
+var containerlabFiles embed.FS
+
+const (
+	labConfig    = "/etc/scion" // of an AS in its container
+	labLinkPort  = 50000
+	labBurst     = 32 << 10 // bytes that tbf lets through at once: more than one batch of a router
+	maxLabNode   = 40       // characters; containerlab's names become host names
+	labImageName = "braid-lab"
+)
+
+// Within a lab addresses are its own: containers share no network but that of the management.
+var (
+	labHosts = netip.MustParsePrefix("10.200.0.0/16") // one for each AS
+	labLinks = netip.MustParsePrefix("10.201.0.0/16") // a /30 for each link
+)
+
+// ContainerlabOptions say what is written where.
+type ContainerlabOptions struct {
+	Topology Topology
+	// Dir must be new or empty.
+	Dir string
+	// Braid is the program to take along, SCIONBin the directory of the SCION programs (as in Options).
+	Braid, SCIONBin string
+	BFD             time.Duration // 0: 1 s; < 0: off
+}
+
+// lab is a containerlab topology file.
+type lab struct {
+	Name     string `yaml:"name"`
+	Topology struct {
+		Defaults labNode            `yaml:"defaults"`
+		Nodes    map[string]labNode `yaml:"nodes"`
+		Links    []labLink          `yaml:"links,omitempty"`
+	} `yaml:"topology"`
+}
+
+type labNode struct {
+	Kind  string   `yaml:"kind,omitempty"`
+	Image string   `yaml:"image,omitempty"`
+	Cmd   string   `yaml:"cmd,omitempty"`
+	Binds []string `yaml:"binds,omitempty"`
+	Exec  []string `yaml:"exec,omitempty"`
+}
+
+type labLink struct {
+	Endpoints []string `yaml:"endpoints,flow"` // NODE:DEVICE
+	MTU       int      `yaml:"mtu"`
+}
+
+// ExportContainerlab writes the topology for containerlab.
+func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
+	entries, err := os.ReadDir(o.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("export to containerlab: %w", err)
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("export to containerlab: %s is not empty; choose another directory", o.Dir)
+	}
+	bin, err := findPrograms(o.SCIONBin)
+	if err != nil {
+		return err
+	}
+	if o.BFD == 0 {
+		o.BFD = defaultBFD
+	}
+	if len(o.Topology.Links) == 0 {
+		return fmt.Errorf("export to containerlab: topology %s has no links", o.Topology.Name)
+	}
+	p, cables, err := labPlan(o.Topology)
+	if err != nil {
+		return err
+	}
+	segments := 0
+	for _, s := range surveys(o.Topology, p.ases) {
+		segments += s.want
+	}
+	g := generator{dir: filepath.Join(o.Dir, "config"), plan: p, bfd: max(0, o.BFD), segments: segments, pki: bin.pki, at: labConfig}
+	if err := g.run(ctx); err != nil {
+		return err
+	}
+	l := newLab(o.Topology, p, cables)
+	b, err := yaml.Marshal(l)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(o.Dir, l.Name+".clab.yml"), b, 0o644); err != nil {
+		return fmt.Errorf("export to containerlab: %w", err)
+	}
+	for _, a := range p.ases {
+		if err := os.WriteFile(filepath.Join(g.asDir(a), "start"), []byte(startScript(a)), 0o755); err != nil {
+			return fmt.Errorf("export to containerlab: %w", err)
+		}
+	}
+	if err := writeLabFiles(o.Dir, l, p, cables); err != nil {
+		return err
+	}
+	for _, program := range []string{bin.router, bin.control, o.Braid} {
+		if err := copyProgram(program, filepath.Join(o.Dir, "bin", filepath.Base(program))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cable is a link of the lab, by its ends.
+type cable struct{ A, B cableEnd }
+
+type cableEnd struct {
+	Interface pathsel.Interface
+	Node      string
+	Device    string
+	Address   netip.Prefix
+	// TC are the arguments of tc(8) that make the device the link that the topology wants, in this direction.
+	TC []string
+}
+
+// labAS is an AS of the lab.
+type labAS struct {
+	IA   pathsel.IA
+	Node string
+	Host netip.Addr
+}
+
+// labPlan gives addresses to everything: hosts have theirs on the loopback device of their container.
+func labPlan(t Topology) (plan, []cable, error) {
+	t = withoutIPv6(t)
+	p, err := makePlan(t, labHosts, 0)
+	if err != nil {
+		return plan{}, nil, fmt.Errorf("export to containerlab: %w", err)
+	}
+	devices := map[pathsel.IA]int{}
+	cables := make([]cable, len(t.Links))
+	ends := map[pathsel.Interface]*cableEnd{}
+	ip := labLinks.Addr()
+	for i, l := range t.Links {
+		near := ip.Next()
+		far := near.Next()
+		for _, e := range []struct {
+			end *cableEnd
+			at  pathsel.Interface
+			ip  netip.Addr
+		}{{&cables[i].A, l.A.Interface, near}, {&cables[i].B, l.B.Interface, far}} {
+			devices[e.at.IA]++
+			*e.end = cableEnd{e.at, nodeName(e.at.IA), fmt.Sprintf("eth%d", devices[e.at.IA]), netip.PrefixFrom(e.ip, 30), nil}
+			e.end.TC = tcArgs(e.end.Device, l)
+			ends[e.at] = e.end
+		}
+		ip = far.Next().Next()
+	}
+	for i := range p.ases {
+		for j := range p.ases[i].routers {
+			for k := range p.ases[i].routers[j].interfaces {
+				x := &p.ases[i].routers[j].interfaces[k]
+				own := ends[pathsel.Interface{IA: p.ases[i].IA, ID: x.id}]
+				x.local = netip.AddrPortFrom(own.Address.Addr(), labLinkPort)
+				x.remote = netip.AddrPortFrom(ends[x.neighbor].Address.Addr(), labLinkPort)
+			}
+		}
+	}
+	return p, cables, nil
+}
+
+// nodeName is the AS as a host name.
+func nodeName(ia pathsel.IA) string {
+	return "as" + strings.ReplaceAll(ia.String(), ":", "-")
+}
+
+// tcArgs are the commands that shape a device: netem delays and loses, and in it tbf has rate and queue. Each is without
+// the tc before it.
+func tcArgs(device string, l Link) (args []string) {
+	c := l.Config
+	if c.Delay == 0 && c.Jitter == 0 && c.Loss == 0 && c.Rate == 0 {
+		return nil
+	}
+	// The limit is in packets, of those that are on their way: more than fit the link.
+	root := fmt.Sprintf("qdisc replace dev %s root handle 1: netem limit 100000", device)
+	if c.Delay > 0 || c.Jitter > 0 {
+		// netem varies the delay to both sides, the emulator adds from nothing to the jitter.
+		root += fmt.Sprintf(" delay %dus", (c.Delay + c.Jitter/2).Microseconds())
+		if c.Jitter > 0 {
+			root += fmt.Sprintf(" %dus", (c.Jitter / 2).Microseconds())
+		}
+	}
+	if c.Loss > 0 {
+		root += fmt.Sprintf(" loss %g%%", 100*c.Loss)
+	}
+	args = append(args, root)
+	if c.Rate > 0 {
+		bytes, wait := c.QueueLimit()
+		if bytes == 0 {
+			bytes = int(float64(c.Rate) / 8 * wait.Seconds())
+		}
+		args = append(args, fmt.Sprintf("qdisc replace dev %s parent 1:1 handle 10: tbf rate %dbit burst %db limit %db", device, c.Rate, labBurst, max(bytes, l.MTU+linkHeaders)))
+	}
+	return args
+}
+
+// linkHeaders are those of the underlay around a SCION packet: IPv4 and UDP.
+const linkHeaders = 28
+
+func newLab(t Topology, p plan, cables []cable) lab {
+	var l lab
+	l.Name = labName(t.Name)
+	l.Topology.Defaults = labNode{Kind: "linux", Image: labImageName, Cmd: "sleep infinity"}
+	l.Topology.Nodes = map[string]labNode{}
+	for _, a := range p.ases {
+		n := labNode{
+			Binds: []string{filepath.ToSlash(filepath.Join("config", filepath.FromSlash(a.folder))) + ":" + labConfig},
+			Exec:  []string{fmt.Sprintf("ip address add %s/32 dev lo", a.host)},
+		}
+		for _, c := range cables {
+			for _, e := range []cableEnd{c.A, c.B} {
+				if e.Interface.IA == a.IA {
+					n.Exec = append(n.Exec, fmt.Sprintf("ip address add %s dev %s", e.Address, e.Device))
+					for _, tc := range e.TC {
+						n.Exec = append(n.Exec, "tc "+tc)
+					}
+				}
+			}
+		}
+		n.Exec = append(n.Exec, "sh "+labConfig+"/start")
+		l.Topology.Nodes[nodeName(a.IA)] = n
+	}
+	for i, c := range cables {
+		l.Topology.Links = append(l.Topology.Links, labLink{
+			Endpoints: []string{c.A.Node + ":" + c.A.Device, c.B.Node + ":" + c.B.Device}, MTU: t.Links[i].MTU + linkHeaders,
+		})
+	}
+	return l
+}
+
+// labName is the topology's name as part of a container's.
+func labName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(s))
+	if s = strings.Trim(s, "-"); s == "" {
+		s = "lab"
+	}
+	return s[:min(len(s), maxLabNode)]
+}
+
+// startScript starts an AS's programs, which go on when it ends: routers first, for control services watch them.
+func startScript(a asPlan) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "#!/bin/sh\n# Starts the SCION programs of %s. Their logs are in /var/log.\n", a.IA)
+	run := func(program, name string) {
+		fmt.Fprintf(&b, "setsid nohup %s --config %s/%s.toml >/var/log/%s.log 2>&1 </dev/null &\n", program, labConfig, name, name)
+	}
+	for _, r := range a.routers {
+		run("router", r.name)
+	}
+	run("control", "cs-1")
+	return b.String()
+}
+
+// writeLabFiles writes what is the same for all labs but for names.
+func writeLabFiles(dir string, l lab, p plan, cables []cable) error {
+	t, err := template.New("").Funcs(template.FuncMap{
+		"list": func(ends ...cableEnd) []cableEnd { return ends },
+		"last": func(ases []labAS) int { return len(ases) - 1 },
+	}).ParseFS(containerlabFiles, "containerlab/*")
+	if err != nil {
+		return err
+	}
+	var ases []labAS
+	for _, a := range p.ases {
+		ases = append(ases, labAS{a.IA, nodeName(a.IA), a.host})
+	}
+	data := map[string]any{"Name": l.Name, "Image": labImageName, "ASes": ases, "Cables": cables, "Config": labConfig}
+	for name, mode := range map[string]fs.FileMode{"lab": 0o755, "README.md": 0o644, "Dockerfile": 0o644} {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+		if err != nil {
+			return fmt.Errorf("export to containerlab: %w", err)
+		}
+		if err := errors.Join(t.ExecuteTemplate(f, name, data), f.Close()); err != nil {
+			return fmt.Errorf("export to containerlab: write %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func copyProgram(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return fmt.Errorf("export to containerlab: %w", err)
+	}
+	src, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("export to containerlab: take a program along: %w", err)
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return fmt.Errorf("export to containerlab: %w", err)
+	}
+	if _, err := io.Copy(dst, src); err != nil {
+		dst.Close()
+		return fmt.Errorf("export to containerlab: copy %s: %w", from, err)
+	}
+	return dst.Close()
+}

@@ -1,0 +1,153 @@
+package figure
+
+import (
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Scale maps values to places along a line.
+type Scale struct {
+	Min, Max float64 // values
+	From, To float64 // places
+}
+
+// At is the place of a value, also beyond the ends.
+func (s Scale) At(v float64) float64 {
+	if s.Max == s.Min {
+		return s.From
+	}
+	return s.From + (v-s.Min)/(s.Max-s.Min)*(s.To-s.From)
+}
+
+// Clamp is the place of a value, at an end if it lies beyond.
+func (s Scale) Clamp(v float64) float64 { return s.At(min(max(v, s.Min), s.Max)) }
+
+// Ticks are about n round values from lo to hi, and how many decimals it takes to write them.
+func Ticks(lo, hi float64, n int) (ticks []float64, decimals int) {
+	if !(hi > lo) || math.IsInf(hi-lo, 0) || n < 1 {
+		return []float64{lo}, 0
+	}
+	raw := (hi - lo) / float64(n)
+	unit := math.Pow(10, math.Floor(math.Log10(raw)))
+	step := 10 * unit
+	for _, k := range []float64{1, 2, 5} {
+		if k*unit >= raw*(1-1e-9) {
+			step = k * unit
+			break
+		}
+	}
+	// Bounded: far from 0 there may be no such values that numbers can tell apart.
+	for k, end := math.Ceil(lo/step-1e-9), 3*n+3; k*step <= hi+step*1e-9 && len(ticks) < end; k++ {
+		ticks = append(ticks, k*step+0) // -0 is 0
+	}
+	return ticks, max(0, -int(math.Floor(math.Log10(step)+1e-9)))
+}
+
+// RoundUp is the first tick at or above v, for an axis that starts at 0.
+func RoundUp(v float64, n int) float64 {
+	if !(v > 0) {
+		return 1
+	}
+	ticks, _ := Ticks(0, v, n)
+	if last := ticks[len(ticks)-1]; len(ticks) > 1 && last < v*(1-1e-9) {
+		return last + ticks[1] - ticks[0]
+	}
+	return v
+}
+
+// Frame is the area of a plot, with a scale in each direction.
+type Frame struct{ X, Y Scale }
+
+// NewFrame spans a plot between places; values grow to the right and upwards.
+func NewFrame(left, top, right, bottom, x0, x1, y0, y1 float64) Frame {
+	return Frame{Scale{x0, x1, left, right}, Scale{y0, y1, bottom, top}}
+}
+
+// Place is where a pair of values is.
+func (f Frame) Place(x, y float64) Point { return Point{f.X.At(x), f.Y.At(y)} }
+
+// AxisX draws a tick and a label for about n values below the plot, the last with the unit.
+func (f Frame) AxisX(n int, unit string) []Mark {
+	marks := []Mark{Segment(f.X.From, f.Y.From, f.X.To, f.Y.From, Muted, 1)}
+	ticks, decimals := Ticks(f.X.Min, f.X.Max, n)
+	for i, v := range ticks {
+		x := f.X.At(v)
+		text := strconv.FormatFloat(v, 'f', decimals, 64)
+		marks = append(marks, Segment(x, f.Y.From, x, f.Y.From+4, Muted, 1))
+		label := Words(x, f.Y.From+16, text, Muted, Middle)
+		if i == len(ticks)-1 && unit != "" {
+			// The figure stays below its tick, the unit follows.
+			w := TextWidth(text, TextSize, false)
+			label = Words(x-w/2, f.Y.From+16, text+" "+unit, Muted, Start)
+		}
+		marks = append(marks, label)
+	}
+	return marks
+}
+
+// AxisY draws a line across the plot and a label at its left for about n values; the unit stands above.
+func (f Frame) AxisY(n int, unit string) []Mark {
+	var marks []Mark
+	ticks, decimals := Ticks(f.Y.Min, f.Y.Max, n)
+	for _, v := range ticks {
+		y := f.Y.At(v)
+		marks = append(marks, Segment(f.X.From, y, f.X.To, y, Grid, 1),
+			Words(f.X.From-6, y+4, strconv.FormatFloat(v, 'f', decimals, 64), Muted, End))
+	}
+	if unit != "" {
+		const room = 44 // what labels take at the left
+		x := f.X.From - min(room, 6+TextWidth(unit, TextSize, false))
+		marks = append(marks, Words(x, f.Y.To-10, unit, Muted, Start))
+	}
+	return marks
+}
+
+// Spread moves labels apart that would stand closer than gap, as little as can be, between lo and hi. The result is in the
+// order of the wishes.
+func Spread(wishes []float64, gap, lo, hi float64) []float64 {
+	order := make([]int, len(wishes))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case wishes[a] < wishes[b]:
+			return -1
+		case wishes[a] > wishes[b]:
+			return 1
+		}
+		return 0
+	})
+	if n := float64(len(wishes) - 1); n > 0 && n*gap > hi-lo {
+		gap = (hi - lo) / n
+	}
+	// Labels that touch are a block, which stands at the mean of what its labels wish for.
+	type block struct {
+		first, n int
+		sum      float64 // of wishes, each less its place within the block
+	}
+	var blocks []block
+	top := func(b block) float64 {
+		return min(max(b.sum/float64(b.n), lo), hi-float64(b.n-1)*gap)
+	}
+	for i, k := range order {
+		b := block{i, 1, wishes[k]}
+		for len(blocks) > 0 {
+			p := blocks[len(blocks)-1]
+			if top(p)+float64(p.n)*gap <= top(b) {
+				break
+			}
+			b = block{p.first, p.n + b.n, p.sum + b.sum - float64(b.n)*float64(p.n)*gap}
+			blocks = blocks[:len(blocks)-1]
+		}
+		blocks = append(blocks, b)
+	}
+	out := make([]float64, len(wishes))
+	for _, b := range blocks {
+		for i := range b.n {
+			out[order[b.first+i]] = top(b) + float64(i)*gap
+		}
+	}
+	return out
+}

@@ -1,0 +1,89 @@
+// Package figure draws the figures of a report: a Figure is a list of marks, values without any output in them, which is
+// then written as SVG (for light and dark, with a note that a pointer shows) or as PNG.
+//
+// It owns marks, inks, axes, text measures and both renderings. It refuses to know what is drawn. There is no layout
+// engine: who makes a figure says where things are, with the help of Scale, Axes and Spread.
+//
+// All lengths are in CSS pixels; y grows downwards.
+package figure
+
+// Figure is a drawing.
+type Figure struct {
+	// Name is that of its files, without extension; Title is what it shows, and Text says in a sentence or two what a
+	// person who cannot see it should know.
+	Name, Title, Text string
+	W, H              float64
+	Marks             []Mark
+}
+
+// Shape is a kind of mark.
+type Shape int
+
+// Shapes of marks.
+const (
+	Line  Shape = iota // through all points
+	Area               // a filled polygon
+	Rect               // between two corners
+	Dot                // a disc of radius Size around the first point
+	Label              // text at the first point
+)
+
+// Mark is one thing in a drawing.
+type Mark struct {
+	Shape  Shape
+	Points []Point
+	Ink    Ink
+	// Width of a line, Dash its pattern. Size is a disc's radius or a label's height of letters; 0: 12.
+	Width float64
+	Dash  []float64
+	Size  float64
+	// Opacity, above 0; 0 means 1.
+	Opacity float64
+	Text    string
+	Anchor  Anchor
+	Bold    bool
+	// Tip is what a pointer over the mark shows.
+	Tip string
+}
+
+// Point is a place.
+type Point struct{ X, Y float64 }
+
+// Anchor says which end of a label is at its point.
+type Anchor int
+
+// Anchors of labels.
+const (
+	Start Anchor = iota
+	Middle
+	End
+)
+
+// Add draws marks above what is there.
+func (f *Figure) Add(m ...Mark) { f.Marks = append(f.Marks, m...) }
+
+// Segment is a straight line.
+func Segment(x1, y1, x2, y2 float64, ink Ink, width float64) Mark {
+	return Mark{Shape: Line, Points: []Point{{x1, y1}, {x2, y2}}, Ink: ink, Width: width}
+}
+
+// Box is a filled rectangle.
+func Box(x, y, w, h float64, ink Ink) Mark {
+	return Mark{Shape: Rect, Points: []Point{{x, y}, {x + w, y + h}}, Ink: ink}
+}
+
+// Disc is a filled circle.
+func Disc(x, y, r float64, ink Ink) Mark {
+	return Mark{Shape: Dot, Points: []Point{{x, y}}, Ink: ink, Size: r}
+}
+
+// Words is a label whose base line starts, is centred or ends at a point.
+func Words(x, y float64, text string, ink Ink, a Anchor) Mark {
+	return Mark{Shape: Label, Points: []Point{{x, y}}, Text: text, Ink: ink, Anchor: a, Size: TextSize}
+}
+
+// TextSize is the height of letters in figures; Small that of notes in them.
+const (
+	TextSize = 12.0
+	Small    = 11.0
+)

@@ -1,0 +1,129 @@
+package figure
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"sync"
+
+	"codeberg.org/go-fonts/liberation/liberationsansbold"
+	"codeberg.org/go-fonts/liberation/liberationsansregular"
+	"git.sr.ht/~sbinet/gg"
+	"golang.org/x/image/font"
+	"golang.org/x/image/font/opentype"
+	"golang.org/x/image/math/fixed"
+)
+
+// PNG writes the figure on white paper, with two dots a pixel.
+func (f Figure) PNG(w io.Writer) error {
+	const scale = 2
+	c := gg.NewContext(int(math.Ceil(f.W*scale)), int(math.Ceil(f.H*scale)))
+	c.SetColor(Paper.color())
+	c.Clear()
+	c.SetLineJoinRound()
+	c.SetLineCapButt()
+	for _, m := range f.Marks {
+		if err := m.paint(c, scale); err != nil {
+			return fmt.Errorf("draw %s: %w", f.Name, err)
+		}
+	}
+	return c.EncodePNG(w)
+}
+
+func (m Mark) paint(c *gg.Context, scale float64) error {
+	if len(m.Points) == 0 {
+		return nil
+	}
+	r, g, b, _ := m.Ink.color().RGBA()
+	opacity := m.Opacity
+	if opacity <= 0 {
+		opacity = 1
+	}
+	c.SetRGBA(float64(r)/0xffff, float64(g)/0xffff, float64(b)/0xffff, opacity)
+	p := m.Points[0]
+	switch m.Shape {
+	case Line:
+		var dash []float64
+		for _, d := range m.Dash {
+			dash = append(dash, d*scale)
+		}
+		c.SetDash(dash...)
+		c.SetLineWidth(m.Width * scale)
+		outline(c, m.Points, scale)
+		c.Stroke()
+	case Area:
+		outline(c, m.Points, scale)
+		c.ClosePath()
+		c.Fill()
+	case Rect:
+		q := m.Points[1]
+		c.DrawRectangle(min(p.X, q.X)*scale, min(p.Y, q.Y)*scale, abs(q.X-p.X)*scale, abs(q.Y-p.Y)*scale)
+		c.Fill()
+	case Dot:
+		c.DrawCircle(p.X*scale, p.Y*scale, m.Size*scale)
+		c.Fill()
+	case Label:
+		face, err := faceOf(m.Bold, m.size()*scale)
+		if err != nil {
+			return err
+		}
+		c.SetFontFace(face)
+		width := float64(font.MeasureString(face, m.Text)) / 64
+		c.DrawString(m.Text, p.X*scale-width*float64(m.Anchor)/2, p.Y*scale)
+	}
+	return nil
+}
+
+func outline(c *gg.Context, points []Point, scale float64) {
+	c.NewSubPath()
+	for _, p := range points {
+		c.LineTo(p.X*scale, p.Y*scale)
+	}
+}
+
+// TextWidth is how wide a text is.
+func TextWidth(text string, size float64, bold bool) float64 {
+	face, err := faceOf(bold, size*8) // large, so that rounding to whole dots does not count
+	if err != nil {
+		panic(err) // the fonts are compiled in
+	}
+	return float64(font.MeasureString(face, text)) / 64 / 8
+}
+
+// Parsing a font costs more than a figure; faces of one size are used one after another by whoever draws.
+var parsed = [2]func() (*opentype.Font, error){
+	sync.OnceValues(func() (*opentype.Font, error) { return opentype.Parse(liberationsansregular.TTF) }),
+	sync.OnceValues(func() (*opentype.Font, error) { return opentype.Parse(liberationsansbold.TTF) }),
+}
+
+func faceOf(bold bool, size float64) (font.Face, error) {
+	which := 0
+	if bold {
+		which = 1
+	}
+	f, err := parsed[which]()
+	if err != nil {
+		return nil, fmt.Errorf("read the font: %w", err)
+	}
+	face, err := opentype.NewFace(f, &opentype.FaceOptions{Size: size, DPI: 72, Hinting: font.HintingNone})
+	return evenly{face}, err
+}
+
+// evenly sets letters without kerning: figures are full of numbers, and the font moves the digits of 111 together.
+type evenly struct{ font.Face }
+
+func (evenly) Kern(_, _ rune) fixed.Int26_6 { return 0 }
+
+// Fit shortens a text to a width, with an ellipsis for what is missing.
+func Fit(text string, size, width float64) string {
+	r := []rune(text)
+	if narrow := int(width/size*8) + 8; len(r) > narrow { // no letter is an eighth of its height wide
+		r = r[:narrow]
+	} else if TextWidth(text, size, false) <= width {
+		return text
+	}
+	n := len(r)
+	for ; n > 0 && TextWidth(string(r[:n])+"…", size, false) > width; n-- {
+	}
+	return string(r[:n]) + "…"
+}

@@ -1,0 +1,128 @@
+package figure
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// SVG writes the figure as a file of its own, which follows the reader's choice of light or dark.
+func (f Figure) SVG(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n%s", f.svg("<style>"+CSS()+"</style>\n"))
+	return err
+}
+
+// Inline is the figure for a page that has the style sheet of CSS.
+func (f Figure) Inline() string { return f.svg("") }
+
+// Everything that is not from this package is escaped: names in a figure are somebody else's.
+func (f Figure) svg(style string) string {
+	var b strings.Builder
+	id := "fig-" + slug(f.Name)
+	fmt.Fprintf(&b, "<svg class=\"fig\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %s %s\" width=\"%s\" height=\"%s\" role=\"img\" aria-labelledby=\"%s-t %s-d\">\n",
+		num(f.W), num(f.H), num(f.W), num(f.H), id, id)
+	fmt.Fprintf(&b, "<title id=\"%s-t\">%s</title><desc id=\"%s-d\">%s</desc>\n%s", id, escape(f.Title), id, escape(f.Text), style)
+	fmt.Fprintf(&b, "<rect class=\"f%d\" width=\"%s\" height=\"%s\"/>\n", Paper, num(f.W), num(f.H))
+	for _, m := range f.Marks {
+		m.svg(&b)
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+func (m Mark) svg(b *strings.Builder) {
+	if len(m.Points) == 0 {
+		return
+	}
+	tip := ""
+	if m.Tip != "" {
+		tip = "<title>" + escape(m.Tip) + "</title>"
+	}
+	var more strings.Builder
+	if m.Opacity > 0 && m.Opacity < 1 {
+		fmt.Fprintf(&more, " opacity=\"%s\"", num(m.Opacity))
+	}
+	p := m.Points[0]
+	switch m.Shape {
+	case Line:
+		if len(m.Dash) > 0 {
+			fmt.Fprintf(&more, " stroke-dasharray=\"%s\"", nums(m.Dash))
+		}
+		fmt.Fprintf(b, "<polyline class=\"s%d\" fill=\"none\" stroke-width=\"%s\" stroke-linejoin=\"round\" points=\"%s\"%s>%s</polyline>\n",
+			m.Ink, num(m.Width), points(m.Points), &more, tip)
+	case Area:
+		fmt.Fprintf(b, "<polygon class=\"f%d\" points=\"%s\"%s>%s</polygon>\n", m.Ink, points(m.Points), &more, tip)
+	case Rect:
+		q := m.Points[1]
+		fmt.Fprintf(b, "<rect class=\"f%d\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"%s>%s</rect>\n",
+			m.Ink, num(min(p.X, q.X)), num(min(p.Y, q.Y)), num(abs(q.X-p.X)), num(abs(q.Y-p.Y)), &more, tip)
+	case Dot:
+		fmt.Fprintf(b, "<circle class=\"f%d\" cx=\"%s\" cy=\"%s\" r=\"%s\"%s>%s</circle>\n", m.Ink, num(p.X), num(p.Y), num(m.Size), &more, tip)
+	case Label:
+		if m.Bold {
+			more.WriteString(" font-weight=\"bold\"")
+		}
+		fmt.Fprintf(b, "<text class=\"f%d\" x=\"%s\" y=\"%s\" font-size=\"%s\" text-anchor=\"%s\"%s>%s%s</text>\n",
+			m.Ink, num(p.X), num(p.Y), num(m.size()), [...]string{"start", "middle", "end"}[m.Anchor], &more, tip, escape(m.Text))
+	}
+}
+
+func (m Mark) size() float64 {
+	if m.Size > 0 {
+		return m.Size
+	}
+	return TextSize
+}
+
+func points(p []Point) string {
+	var b strings.Builder
+	for i, x := range p {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(num(x.X) + "," + num(x.Y))
+	}
+	return b.String()
+}
+
+func nums(v []float64) string {
+	var s []string
+	for _, x := range v {
+		s = append(s, num(x))
+	}
+	return strings.Join(s, " ")
+}
+
+// num has a hundredth of a pixel, which nobody sees.
+func num(v float64) string {
+	s := strconv.FormatFloat(v, 'f', 2, 64)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+// escape makes a text safe in XML, which does not even allow control characters that are escaped.
+func escape(s string) string {
+	return html.EscapeString(strings.Map(func(r rune) rune {
+		if r < 0x20 && r != '\t' && r != '\n' || r >= 0x7f && r < 0xa0 || r == 0xfffe || r == 0xffff {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "�")))
+}
+
+// slug is a name that is safe as an ID and as a file's name.
+func slug(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		}
+		return '-'
+	}, s)
+}
+
+// File is the name of the figure's files, without extension.
+func (f Figure) File() string { return slug(f.Name) }
+
+func abs(v float64) float64 { return max(v, -v) }

@@ -1,0 +1,338 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"braid/testbed/figure"
+	"braid/testbed/scenario"
+)
+
+// Comparison is two run directories side by side.
+type Comparison struct {
+	First  Side `json:"first"`
+	Second Side `json:"second"`
+	// Doubts are what makes all of it less than a comparison of two programs: another machine, changes in no commit.
+	Doubts []string `json:"doubts"`
+	// Rows are the figures that both have, by scenario and variant. Missing are scenarios and variants of one side only.
+	Rows    []Compared `json:"rows"`
+	Missing []string   `json:"missing"`
+	// Tested is how many figures were tested, ByChance how many of them would differ though nothing did.
+	Tested   int     `json:"tested"`
+	ByChance float64 `json:"by_chance"`
+}
+
+// Side says what a run directory is of.
+type Side struct {
+	Dir     string `json:"dir"`
+	Commit  string `json:"commit,omitempty"`
+	Program string `json:"program"`
+	CPU     string `json:"cpu"`
+	CPUs    int    `json:"cpus"`
+	Kernel  string `json:"kernel"`
+}
+
+// Compared is a figure on both sides.
+type Compared struct {
+	Scenario string         `json:"scenario"`
+	Variant  string         `json:"variant"`
+	Figure   string         `json:"figure"`
+	First    scenario.Range `json:"first"`
+	Second   scenario.Range `json:"second"`
+	// Difference of the medians, second less first, and in parts of the first, which is missing where that is 0.
+	Difference float64  `json:"difference"`
+	Relative   *float64 `json:"relative,omitempty"`
+	P          float64  `json:"p"`
+	Verdict    Verdict  `json:"verdict"`
+	// Why the verdict is that they are not comparable.
+	Why []string `json:"why,omitempty"`
+
+	first, second []float64
+}
+
+// Compare compares two run directories.
+func Compare(a, b scenario.RunDir) Comparison {
+	c := Comparison{First: sideOf(a), Second: sideOf(b), Doubts: doubts(a.About, b.About), Missing: []string{}, Rows: []Compared{}}
+	machine := otherMachine(a.About, b.About)
+	sa, sb := scenario.Summarise(a.Scenarios, a.Results), scenario.Summarise(b.Scenarios, b.Results)
+	find := func(in []scenario.Summary, x scenario.Summary) int {
+		return slices.IndexFunc(in, func(y scenario.Summary) bool { return y.Scenario == x.Scenario && y.Variant == x.Variant })
+	}
+	for _, y := range sb {
+		if find(sa, y) < 0 {
+			c.Missing = append(c.Missing, fmt.Sprintf("%s %s is only in the second", y.Scenario, y.Variant))
+		}
+	}
+	for _, x := range sa {
+		i := find(sb, x)
+		if i < 0 {
+			c.Missing = append(c.Missing, fmt.Sprintf("%s %s is only in the first", x.Scenario, x.Variant))
+			continue
+		}
+		why := append(slices.Clone(machine), obstacles(a.File(x.Scenario), b.File(x.Scenario), x, sb[i])...)
+		for _, name := range scenario.FigureNames(x, sb[i]) {
+			if row, ok := compareFigure(a, b, x, sb[i], name, why); ok {
+				c.Rows = append(c.Rows, row)
+				if row.Verdict == Higher || row.Verdict == Lower || row.Verdict == NotShown {
+					c.Tested++
+				}
+			}
+		}
+	}
+	c.ByChance = alpha * float64(c.Tested)
+	return c
+}
+
+func compareFigure(a, b scenario.RunDir, x, y scenario.Summary, name string, why []string) (Compared, bool) {
+	row := Compared{
+		Scenario: x.Scenario, Variant: x.Variant, Figure: name, Why: why,
+		first: valuesOf(a.Results, x, name), second: valuesOf(b.Results, y, name),
+	}
+	if len(row.first) == 0 || len(row.second) == 0 {
+		return row, false
+	}
+	row.First, row.Second = scenario.RangeOf(row.first), scenario.RangeOf(row.second)
+	row.Difference = row.Second.Median - row.First.Median
+	if row.First.Median != 0 {
+		r := row.Difference / math.Abs(row.First.Median)
+		row.Relative = &r
+	}
+	row.P, row.Verdict = compareSamples(row.first, row.second)
+	if len(why) > 0 {
+		row.P, row.Verdict = 1, NotComparable
+	}
+	return row, true
+}
+
+func valuesOf(results []scenario.Result, of scenario.Summary, figure string) (v []float64) {
+	for _, r := range results {
+		if f, ok := r.Figures[figure]; ok && r.Scenario == of.Scenario && r.Variant == of.Variant {
+			v = append(v, f)
+		}
+	}
+	return v
+}
+
+func sideOf(r scenario.RunDir) Side {
+	return Side{r.Dir, r.Commit, r.Program, r.CPU, r.CPUs, r.Kernel}
+}
+
+// otherMachine says how the machines differ.
+func otherMachine(a, b scenario.About) (why []string) {
+	if a.CPU != b.CPU || a.CPUs != b.CPUs {
+		why = append(why, fmt.Sprintf("other processors: %d × %s, %d × %s", a.CPUs, a.CPU, b.CPUs, b.CPU))
+	}
+	if a.Kernel != b.Kernel {
+		why = append(why, fmt.Sprintf("another kernel: %s, %s", a.Kernel, b.Kernel))
+	}
+	if a.Emulator != b.Emulator {
+		why = append(why, "another link emulator")
+	}
+	return why
+}
+
+// doubts are what a reader must know before any figure.
+func doubts(a, b scenario.About) []string {
+	out := append([]string{}, otherMachine(a, b)...)
+	for i, x := range []scenario.About{a, b} {
+		which := [...]string{"first", "second"}[i]
+		switch {
+		case x.Commit == "":
+			out = append(out, "nobody knows from which commit the "+which+" was built")
+		case x.Dirty():
+			out = append(out, "the "+which+" was built with changes that are in no commit: nobody can run it again")
+		}
+	}
+	if a.Program == b.Program {
+		out = append(out, "both are of the same program: what differs is chance or the machine")
+	}
+	return out
+}
+
+// obstacles say why the runs of a scenario and variant cannot be compared.
+func obstacles(fa, fb scenario.ScenarioFile, a, b scenario.Summary) (why []string) {
+	if fa.Text != fb.Text || !slices.Equal(fa.Links, fb.Links) {
+		why = append(why, "the scenario's file differs")
+	}
+	if fa.Seed != fb.Seed {
+		why = append(why, fmt.Sprintf("other data: seeds %d and %d", fa.Seed, fb.Seed))
+	}
+	if fa.Scale != fb.Scale {
+		why = append(why, fmt.Sprintf("other scales: %g and %g", fa.Scale, fb.Scale))
+	}
+	for i, s := range []scenario.Summary{a, b} {
+		which := [...]string{"first", "second"}[i]
+		if s.CPUBound > 0 {
+			why = append(why, fmt.Sprintf("the machine was the limit in %d of %d runs of the %s", s.CPUBound, s.Runs, which))
+		}
+		if s.Failed > 0 || !s.Verified {
+			why = append(why, fmt.Sprintf("downloads of the %s failed", which))
+		}
+	}
+	return why
+}
+
+// Table writes the comparison for people.
+func (c Comparison) Table(w io.Writer) error {
+	fmt.Fprintf(w, "first:  %s  %s\nsecond: %s  %s\n", c.First.Dir, orUnknown(c.First.Commit), c.Second.Dir, orUnknown(c.Second.Commit))
+	for _, d := range c.Doubts {
+		fmt.Fprintf(w, "Beware: %s.\n", d)
+	}
+	for _, m := range c.Missing {
+		fmt.Fprintf(w, "%s.\n", m)
+	}
+	for rows := c.Rows; len(rows) > 0; {
+		n := group(rows)
+		fmt.Fprintf(w, "\n%s, %s\n", rows[0].Scenario, rows[0].Variant)
+		for _, why := range rows[0].Why {
+			fmt.Fprintf(w, "  Not comparable: %s.\n", why)
+		}
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "  figure\tfirst, median [min, max]\tsecond\tdifference\tp\t")
+		for _, r := range rows[:n] {
+			cells := r.cells()
+			fmt.Fprintf(t, "  %s\n", strings.Join(cells, "\t"))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", c.Explained())
+	return err
+}
+
+// group is how many rows from the first are of its scenario and variant.
+func group(rows []Compared) int {
+	n := slices.IndexFunc(rows, func(r Compared) bool { return r.Scenario != rows[0].Scenario || r.Variant != rows[0].Variant })
+	if n < 0 {
+		return len(rows)
+	}
+	return n
+}
+
+// cells are figure, first, second, difference, p and verdict.
+func (r Compared) cells() []string {
+	side := func(x scenario.Range) string {
+		return fmt.Sprintf("%s [%s, %s] n=%d", value(x.Median), value(x.Min), value(x.Max), x.Runs)
+	}
+	difference := fmt.Sprintf("%+.3g", r.Difference)
+	if r.Relative != nil {
+		difference += fmt.Sprintf(" (%+.1f %%)", 100**r.Relative)
+	}
+	p := "-"
+	if r.Verdict == Higher || r.Verdict == Lower || r.Verdict == NotShown {
+		p = fmt.Sprintf("%.3f", r.P)
+	}
+	return []string{r.Figure, side(r.First), side(r.Second), difference, p, string(r.Verdict)}
+}
+
+// Explained says what verdicts mean, and how many of them chance would give.
+func (c Comparison) Explained() string {
+	s := "Higher and lower are of the second side, where chance alone would give as much of a difference in at most 1 of 20 comparisons (Mann-Whitney test, two-sided). " +
+		"That none is shown does not mean that there is none; with three runs or fewer on each side none can be."
+	if c.Tested > 0 {
+		s += fmt.Sprintf(" %d figures were tested: about %.1f of them would differ though nothing did.", c.Tested, c.ByChance)
+	}
+	return s
+}
+
+// Make writes the comparison as a page with figures and tables.
+func (c Comparison) Make(dir string) (Made, error) {
+	p := page{Reserve: "Not comparable:", Title: "Comparison of two runs", Facts: []fact{
+		{"first", describeSide(c.First)}, {"second", describeSide(c.Second)}, {"how to read it", c.Explained()},
+	}}
+	if len(c.Doubts) > 0 {
+		p.Bound = "Beware: " + strings.Join(c.Doubts, "; ") + "."
+	}
+	p.Summary = table{Caption: "All figures for which a difference is shown", Head: comparedHead("scenario", "variant"), Names: 3, Note: strings.Join(c.Missing, "; ")}
+	for _, r := range c.Rows {
+		if r.Verdict == Higher || r.Verdict == Lower {
+			p.Summary.Rows = append(p.Summary.Rows, append(cells(r.Scenario, r.Variant), cells(r.cells()...)...))
+		}
+	}
+	for rows := c.Rows; len(rows) > 0; {
+		n := group(rows)
+		p.Sections = append(p.Sections, comparedSection(rows[:n]))
+		rows = rows[n:]
+	}
+	m := Made{Dir: dir, HTML: filepath.Join(dir, "index.html"), Markdown: filepath.Join(dir, "tables.md")}
+	return m, p.write(&m)
+}
+
+func comparedHead(before ...string) []string {
+	return append(before, "figure", "first, median [min, max]", "second", "difference", "p", "second is")
+}
+
+func describeSide(s Side) string {
+	return fmt.Sprintf("%s: commit %s, program %.12s, %d × %s, %s", filepath.Base(filepath.Clean(s.Dir)), orUnknown(s.Commit), s.Program, s.CPUs, s.CPU, s.Kernel)
+}
+
+func comparedSection(rows []Compared) section {
+	name := rows[0].Scenario + ", " + rows[0].Variant
+	s := section{ID: "c-" + slugOf(rows[0].Scenario+"-"+rows[0].Variant), Name: name, Bound: rows[0].Why}
+	t := table{Caption: name + ": figures", Head: comparedHead(), Names: 1}
+	for _, r := range rows {
+		row := cells(r.cells()...)
+		if r.Verdict == NotComparable {
+			row[5].Mark = "bound"
+		}
+		t.Rows = append(t.Rows, row)
+		if r.Figure == "e" || r.Figure == "seconds" {
+			s.Figures = append(s.Figures, placed{filepath.Join("figures", slugOf(r.Scenario)), comparedFigure(r)})
+		}
+	}
+	s.Tables = []table{t}
+	return s
+}
+
+func comparedFigure(r Compared) figure.Figure {
+	f := figure.Figure{Name: fmt.Sprintf("%s-%s-%s", r.Scenario, r.Variant, r.Figure)}
+	title := map[string]string{"e": "Part of the computed limit that was reached (e)", "seconds": "Time until the last leecher was done"}[r.Figure]
+	f.Text = fmt.Sprintf("Medians %s and %s; second is %s.", value(r.First.Median), value(r.Second.Median), r.Verdict)
+	sub := fmt.Sprintf("%s, %s: second is %s", r.Scenario, r.Variant, r.Verdict)
+	if r.Verdict == TooFew || r.Verdict == NotComparable || r.Verdict == NotShown {
+		sub = fmt.Sprintf("%s, %s: %s", r.Scenario, r.Variant, r.Verdict)
+	}
+	var busy []string
+	for _, w := range r.Why {
+		if strings.Contains(w, "the machine was the limit") {
+			busy = append(busy, strings.TrimPrefix(w, "the machine was the limit "))
+		}
+	}
+	y := head(&f, title, sub, busy)
+	first, _ := figure.SeriesInk(0)
+	second, _ := figure.SeriesInk(1)
+	rows := []dots{{"first", first, r.first}, {"second", second, r.second}}
+	if r.Figure == "e" {
+		from := max(0, math.Floor(min(r.First.Min, r.Second.Min)*10-.5)/10)
+		return dotsFigure(f, y, rows, "", from, 1.02, map[string]float64{"limit": 1})
+	}
+	lo, hi := min(r.First.Min, r.Second.Min), max(r.First.Max, r.Second.Max)
+	room := max(.1*(hi-lo), .05*hi, .1)
+	return dotsFigure(f, y, rows, "s", max(0, lo-room), hi+room, nil)
+}
+
+// write writes page, tables and figures.
+func (p page) write(m *Made) error {
+	html, err := p.html()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
+		return fmt.Errorf("create the report's directory: %w", err)
+	}
+	for name, b := range map[string][]byte{m.HTML: html, m.Markdown: []byte(p.markdown())} {
+		if err := os.WriteFile(name, b, 0o644); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+	}
+	m.Figures, err = writeFigures(m.Dir, p.figures())
+	return err
+}

@@ -1,0 +1,108 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"braid/testbed/figure"
+	"braid/testbed/scenario"
+)
+
+// load is what a process cost.
+type load struct {
+	Name  string  `json:"name"`
+	CPU   float64 `json:"cpu_s"`
+	Cores float64 `json:"cores"` // on average
+	PerGB float64 `json:"cpu_s_per_gb"`
+	Peak  float64 `json:"peak_bytes"`
+	kind  int
+}
+
+// Kinds of processes, each of which has its ink.
+const (
+	peerProcess = iota
+	routerProcess
+	controlProcess
+	runnerProcess // emulates links, sends competing traffic, and writes all this down
+)
+
+func kindOf(p *process) int {
+	_, own, inAS := strings.Cut(p.name, " ")
+	switch {
+	case p.isPeer:
+		return peerProcess
+	case inAS && strings.HasPrefix(own, "br-"):
+		return routerProcess
+	case inAS:
+		return controlProcess
+	}
+	return runnerProcess
+}
+
+// loadsOf are what the processes cost from the first payload byte to the end, the most expensive first.
+func loadsOf(c *course, n names) []load {
+	var payload float64
+	for _, p := range c.leechers() {
+		payload += p.payload.at(c.end)
+	}
+	var out []load
+	for _, p := range c.processes {
+		l := load{Name: n.process(p.name), CPU: p.used(), Peak: p.peak, kind: kindOf(p)}
+		if last := len(p.t) - 1; last > 0 {
+			begin := p.t[0]
+			if p.isPeer {
+				begin = min(begin, 0)
+			}
+			l.Cores = l.CPU / max(p.t[last]-begin, 1e-3)
+		}
+		if payload > 0 {
+			l.PerGB = l.CPU / (payload / 1e9)
+		}
+		out = append(out, l)
+	}
+	slices.SortStableFunc(out, func(a, b load) int { return cmp.Compare(b.CPU, a.CPU) })
+	return out
+}
+
+const mostProcesses = 18 // in the figure
+
+// cpuFigure draws how many processors each process used.
+func cpuFigure(c *course, res scenario.Result, n names, of string) figure.Figure {
+	f := figure.Figure{Name: "cpu"}
+	loads := loadsOf(c, n)
+	if rest := loads[min(len(loads), mostProcesses):]; len(rest) > 0 {
+		sum := load{Name: fmt.Sprintf("%d others", len(rest)), kind: runnerProcess + 3}
+		for _, l := range rest {
+			sum.CPU, sum.Cores, sum.PerGB = sum.CPU+l.CPU, sum.Cores+l.Cores, sum.PerGB+l.PerGB
+		}
+		loads = append(loads[:mostProcesses:mostProcesses], sum)
+	}
+	var most float64
+	var words []string
+	for _, l := range loads {
+		most = max(most, l.Cores)
+		words = append(words, fmt.Sprintf("%s %.2f", l.Name, l.Cores))
+	}
+	f.Text = "Processors in use on average: " + strings.Join(words, ", ") + "."
+	y := head(&f, "Processors in use by each process", fmt.Sprintf("%s. All processors together: %.0f %% busy, %.0f %% by these", of, 100*res.CPU, 100*res.OwnCPU), res.CPUBound)
+	const left, right, rowHeight = 168.0, width - 190, 19.0
+	at := figure.NewFrame(left, y+4, right, y+8+rowHeight*float64(len(loads)), 0, figure.RoundUp(max(most, 0.05), 4), 0, 1)
+	ticks, _ := figure.Ticks(at.X.Min, at.X.Max, 4)
+	for _, v := range ticks {
+		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid, 1))
+	}
+	f.Add(at.AxisX(4, "processors")...)
+	for i, l := range loads {
+		row := at.Y.To + rowHeight*(float64(i)+.5)
+		name := figure.Words(left-8, row+4, figure.Fit(l.Name, figure.TextSize, left-8), figure.Text, figure.End)
+		name.Tip = l.Name
+		ink, _ := figure.SeriesInk(l.kind)
+		b := figure.Box(left, row-6, max(at.X.At(l.Cores)-left, 1), 12, ink)
+		b.Tip = fmt.Sprintf("%s: %.2f s of CPU time, %.3f processors on average, %.1f s for each GB of payload", l.Name, l.CPU, l.Cores, l.PerGB)
+		f.Add(name, b, note(at.X.At(l.Cores)+6, row+4, fmt.Sprintf("%.2f   %.1f s", l.Cores, l.CPU), figure.Muted))
+	}
+	f.H = at.Y.From + 26
+	return f
+}

@@ -1,0 +1,217 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"braid/testbed/figure"
+	"braid/testbed/scenario"
+)
+
+// variant is the runs of a scenario in one variant.
+type variant struct {
+	name    string
+	summary scenario.Summary
+	results []scenario.Result
+}
+
+// bound are the reasons for which runs of any of these are CPU-bound, in as few words as can be.
+func bound(vs []variant) []string {
+	var runs, all int
+	var names []string
+	for _, v := range vs {
+		all += v.summary.Runs
+		if v.summary.CPUBound > 0 {
+			runs += v.summary.CPUBound
+			names = append(names, fmt.Sprintf("%d of %d of %s", v.summary.CPUBound, v.summary.Runs, v.name))
+		}
+	}
+	if runs == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("in %d of %d runs (%s)", runs, all, strings.Join(names, ", "))}
+}
+
+// timesOf are how long each leecher of each run took, in seconds, in order.
+func timesOf(v variant) (times []float64) {
+	for _, r := range v.results {
+		if s, ok := r.Figures["seconds"]; ok && len(r.Peers) == 0 {
+			times = append(times, s) // from before leechers were kept
+		}
+		for _, p := range r.Peers {
+			if p.Complete {
+				times = append(times, p.End-p.Start)
+			}
+		}
+	}
+	slices.Sort(times)
+	return times
+}
+
+// cdfFigure draws which part of the downloads was done after how long.
+func cdfFigure(vs []variant, of string) figure.Figure {
+	f := figure.Figure{Name: "completion"}
+	y := head(&f, "Completion times", of, bound(vs))
+	lo, hi := math.Inf(1), 0.0
+	var words []string
+	for _, v := range vs {
+		times := timesOf(v)
+		if len(times) == 0 {
+			continue
+		}
+		lo, hi = min(lo, times[0]), max(hi, times[len(times)-1])
+		r := scenario.RangeOf(times)
+		words = append(words, fmt.Sprintf("%s: %d downloads in %.1f to %.1f s, median %.1f s", v.name, r.Runs, r.Min, r.Max, r.Median))
+	}
+	star, hasStar := tStar(vs)
+	if hasStar {
+		lo, hi = min(lo, star), max(hi, star)
+		words = append(words, fmt.Sprintf("the limit is T* = %.1f s", star))
+	}
+	f.Text = strings.Join(words, "; ") + "."
+	if math.IsInf(lo, 1) {
+		f.H = y + 20
+		f.Add(note(0, y+12, "No download was completed.", figure.Bad))
+		return f
+	}
+	// The axis starts at 0 unless that would leave no room for the differences.
+	if from := 0.0; lo > 0.5*hi {
+		from = max(0, lo-max(.25*(hi-lo), .05*hi))
+		lo = from
+	} else {
+		lo = 0
+	}
+	hi += .04 * (hi - lo)
+	at := figure.NewFrame(44, y+24, width-168, y+24+190, lo, hi, 0, 1)
+	f.Add(at.AxisY(4, "part done")...)
+	f.Add(at.AxisX(8, "s")...)
+	if hasStar {
+		x := at.X.At(star)
+		l := figure.Segment(x, at.Y.From, x, at.Y.To, figure.Limit, 1.5)
+		l.Dash, l.Tip = []float64{5, 3}, fmt.Sprintf("T*: no selection could be done before %.2f s", star)
+		label := note(x, at.Y.To-5, fmt.Sprintf("T* %.1f s", star), figure.Limit)
+		label.Bold, label.Anchor = true, figure.Middle
+		f.Add(l, label)
+	}
+	var lines []line
+	for i, v := range vs {
+		times := timesOf(v)
+		if len(times) == 0 {
+			continue
+		}
+		ink, dash := figure.SeriesInk(i)
+		r := scenario.RangeOf(times)
+		l := line{v.name, fmt.Sprintf("median %.1f s, n = %d", r.Median, r.Runs), ink, dash, 2, nil, 0}
+		for k, t := range times {
+			l.points = append(l.points, at.Place(t, float64(k)/float64(len(times))), at.Place(t, float64(k+1)/float64(len(times))))
+		}
+		l.points = append(l.points, at.Place(hi, 1))
+		l.label = at.Y.To
+		lines = append(lines, l)
+	}
+	drawLines(&f, at, lines, true)
+	f.H = at.Y.From + 28
+	return f
+}
+
+// tStar is the limit of the time, if it is one for all variants: the median over their runs.
+func tStar(vs []variant) (float64, bool) {
+	var all []float64
+	for _, v := range vs {
+		for _, r := range v.results {
+			if t, ok := r.Figures["t-star"]; ok {
+				all = append(all, t)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return 0, false
+	}
+	return scenario.RangeOf(all).Median, true
+}
+
+// dots is a figure's value of each run of something, beside others.
+type dots struct {
+	name   string
+	ink    figure.Ink
+	values []float64
+}
+
+// dotsFigure draws a row for each of what is compared: every run, and the median. limits are values to hold them against.
+func dotsFigure(f figure.Figure, y float64, rows []dots, unit string, from, to float64, limits map[string]float64) figure.Figure {
+	const left, rowHeight = 168.0, 24.0
+	at := figure.NewFrame(left, y+18, width-120, y+22+rowHeight*float64(len(rows)), from, to, 0, 1)
+	ticks, _ := figure.Ticks(at.X.Min, at.X.Max, 6)
+	for _, v := range ticks {
+		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid, 1))
+	}
+	for text, v := range limits {
+		l := figure.Segment(at.X.At(v), at.Y.To-2, at.X.At(v), at.Y.From, figure.Limit, 1.5)
+		l.Dash = []float64{5, 3}
+		label := note(at.X.At(v), at.Y.To-7, text, figure.Limit)
+		label.Anchor = figure.Middle
+		f.Add(l, label)
+	}
+	f.Add(at.AxisX(6, unit)...)
+	for i, d := range rows {
+		row := at.Y.To + 4 + rowHeight*(float64(i)+.5)
+		name := figure.Words(left-8, row+4, figure.Fit(d.name, figure.TextSize, left-8), d.ink, figure.End)
+		name.Bold, name.Tip = true, d.name
+		f.Add(name)
+		if len(d.values) == 0 {
+			f.Add(note(left+6, row+4, "not taken", figure.Muted))
+			continue
+		}
+		r := scenario.RangeOf(d.values)
+		f.Add(figure.Segment(at.X.Clamp(r.Min), row, at.X.Clamp(r.Max), row, d.ink, 1))
+		for _, v := range d.values {
+			m := figure.Disc(at.X.Clamp(v), row, 4, d.ink)
+			m.Opacity, m.Tip = .6, fmt.Sprintf("%s: %.4g", d.name, v)
+			f.Add(m)
+		}
+		f.Add(figure.Segment(at.X.Clamp(r.Median), row-9, at.X.Clamp(r.Median), row+9, d.ink, 2.5),
+			note(at.X.To+10, row+4, fmt.Sprintf("%.3g  (n = %d)", r.Median, r.Runs), figure.Muted))
+	}
+	f.H = at.Y.From + 26
+	return f
+}
+
+// reachedFigure draws which part of the limit each run reached.
+func reachedFigure(s scenario.Scenario, vs []variant, of string) figure.Figure {
+	f := figure.Figure{Name: "reached"}
+	y := head(&f, "Part of the computed limit that was reached (e)", of, bound(vs))
+	rows, lowest := reached(vs)
+	var words []string
+	for _, d := range rows {
+		if len(d.values) > 0 {
+			words = append(words, fmt.Sprintf("%s %.3f", d.name, scenario.RangeOf(d.values).Median))
+		}
+	}
+	f.Text = "Medians: " + strings.Join(words, ", ") + "; 1 is the limit."
+	limits := map[string]float64{"limit": 1}
+	from := 0.0
+	if lowest > .5 {
+		from = math.Floor(lowest*10-.5) / 10
+	}
+	if want, ok := s.Expectation("e"); ok && want < .995 && want > from {
+		limits["expected"] = want
+	}
+	return dotsFigure(f, y, rows, "", from, 1.02, limits)
+}
+
+func reached(vs []variant) (rows []dots, lowest float64) {
+	lowest = 1
+	for i, v := range vs {
+		ink, _ := figure.SeriesInk(i)
+		d := dots{name: v.name, ink: ink}
+		for _, r := range v.results {
+			if e, ok := r.Figures["e"]; ok {
+				d.values, lowest = append(d.values, e), min(lowest, e)
+			}
+		}
+		rows = append(rows, d)
+	}
+	return rows, lowest
+}

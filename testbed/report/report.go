@@ -1,0 +1,226 @@
+// Package report makes a report of a run directory: one HTML page that needs nothing else, each of its figures as SVG and
+// PNG, and its tables as Markdown; and it compares two run directories.
+//
+// It owns what is shown and in which words. It measures nothing: figures come from the directory as they were taken, and
+// what is drawn is a function from the samples. Names in a directory may be somebody else's, so they are escaped, and what
+// is read is bounded.
+//
+//	course.go, span.go, names.go           what happened in a run
+//	rates.go, timeline.go, cpu.go, network.go, overview.go   figures
+//	table.go                               tables
+//	report.go, page.go                     all of it together, and the files
+//	compare.go, significance.go            two run directories
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"braid/testbed/figure"
+	"braid/testbed/scenario"
+)
+
+// Options say what is made.
+type Options struct {
+	// Dir gets the files.
+	Dir string
+	// EveryRun draws each run, not only the one with the median time of each variant.
+	EveryRun bool
+}
+
+// Made says what was made and what is in it.
+type Made struct {
+	HTML     string             `json:"html"`
+	Markdown string             `json:"markdown"`
+	Figures  []string           `json:"figures"` // each with .svg and .png, in Dir
+	Dir      string             `json:"dir"`
+	Runs     int                `json:"runs"`
+	CPUBound int                `json:"cpu_bound"` // runs in which the machine was the limit
+	Missed   int                `json:"missed"`    // expectations
+	Scenario []scenario.Summary `json:"scenarios"`
+}
+
+// Make writes the report of a run directory.
+func Make(run scenario.RunDir, o Options) (Made, error) {
+	p, err := buildPage(run, o)
+	if err != nil {
+		return Made{}, err
+	}
+	m := Made{Dir: o.Dir, HTML: filepath.Join(o.Dir, "index.html"), Markdown: filepath.Join(o.Dir, "tables.md"), Runs: len(run.Results)}
+	for _, s := range p.Sections {
+		for _, v := range s.variants {
+			m.Scenario = append(m.Scenario, v.summary)
+			m.CPUBound += v.summary.CPUBound
+			for _, e := range v.summary.Expected {
+				if !e.Met {
+					m.Missed++
+				}
+			}
+		}
+	}
+	return m, p.write(&m)
+}
+
+// placed is a figure and the folder of its files.
+type placed struct {
+	folder string
+	figure.Figure
+}
+
+func (p placed) File() string { return filepath.ToSlash(filepath.Join(p.folder, p.Figure.File())) }
+
+// writeFigures writes each figure as SVG and PNG, some at a time, and returns their names without ending.
+func writeFigures(dir string, figures []placed) (names []string, err error) {
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, f := range figures {
+		names = append(names, f.File())
+		g.Go(func() error {
+			name := filepath.Join(dir, filepath.FromSlash(f.File()))
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				return fmt.Errorf("create the folder of figures: %w", err)
+			}
+			var svg, png bytes.Buffer
+			if err := errors.Join(f.SVG(&svg), f.PNG(&png)); err != nil {
+				return err
+			}
+			err := errors.Join(os.WriteFile(name+".svg", svg.Bytes(), 0o644), os.WriteFile(name+".png", png.Bytes(), 0o644))
+			if err != nil {
+				return fmt.Errorf("write figure %s: %w", f.File(), err)
+			}
+			return nil
+		})
+	}
+	return names, g.Wait()
+}
+
+// section is a scenario.
+type section struct {
+	ID       string
+	Name     string
+	About    string
+	Text     string // of the file
+	Again    string // command
+	Bound    []string
+	Figures  []placed
+	Tables   []table
+	Runs     []runSection
+	variants []variant
+}
+
+// runSection is one run in detail.
+type runSection struct {
+	ID      string
+	Title   string
+	Why     string // this one is shown
+	Failed  string
+	Bound   []string
+	Events  []string
+	Figures []placed
+	Tables  []table
+	Folded  []table // that are long
+}
+
+func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) (section, error) {
+	file := run.File(s.Name)
+	sec := section{ID: "s-" + slugOf(s.Name), Name: s.Name, About: s.About, Text: file.Text, Again: again(file, s, run)}
+	for _, sum := range scenario.Summarise([]scenario.Scenario{s}, run.Results) {
+		v := variant{name: sum.Variant, summary: sum}
+		for _, r := range run.Results {
+			if r.Scenario == s.Name && r.Variant == sum.Variant {
+				v.results = append(v.results, r)
+			}
+		}
+		sec.variants = append(sec.variants, v)
+	}
+	sec.Bound = bound(sec.variants)
+	folder := filepath.Join("figures", slugOf(s.Name))
+	of := scaleNote(file, s.Name)
+	for _, f := range []figure.Figure{reachedFigure(s, sec.variants, of), cdfFigure(sec.variants, of)} {
+		f.Name = s.Name + "-" + f.Name
+		sec.Figures = append(sec.Figures, placed{folder, f})
+	}
+	sec.Tables = []table{timesTable(s.Name, sec.variants), figuresTable(s, sec.variants)}
+	for _, v := range sec.variants {
+		shown := v.results
+		why := ""
+		if !o.EveryRun && len(shown) > 1 {
+			shown = []scenario.Result{medianRun(v.results)}
+			why = fmt.Sprintf("the run with the median time of %d", len(v.results))
+		}
+		for _, r := range shown {
+			rs, err := buildRun(run, s, r, why, of)
+			if err != nil {
+				return sec, fmt.Errorf("%s, %s, run %d: %w", s.Name, v.name, r.Run, err)
+			}
+			sec.Runs = append(sec.Runs, rs)
+		}
+	}
+	return sec, nil
+}
+
+// medianRun is the run in the middle by time; of an even number the faster of the two.
+func medianRun(results []scenario.Result) scenario.Result {
+	sorted := slices.Clone(results)
+	slices.SortStableFunc(sorted, func(a, b scenario.Result) int {
+		return cmp.Compare(a.Figures["seconds"], b.Figures["seconds"])
+	})
+	return sorted[(len(sorted)-1)/2]
+}
+
+func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, scale string) (runSection, error) {
+	title := fmt.Sprintf("%s, run %d", r.Variant, r.Run)
+	rs := runSection{ID: fmt.Sprintf("r-%s-%s-%d", slugOf(s.Name), slugOf(r.Variant), r.Run), Title: title, Why: why, Failed: r.Failed, Bound: r.CPUBound}
+	s, err := s.In(r.Variant)
+	if err != nil {
+		return rs, err
+	}
+	samples, err := run.OpenSamples(r)
+	if err != nil {
+		return rs, err
+	}
+	defer samples.Close()
+	var leechers []string
+	for _, p := range s.Peers {
+		if p.Role == scenario.Leech {
+			leechers = append(leechers, p.Name)
+		}
+	}
+	n := shortNames(s.Network())
+	c, err := readCourse(samples, r, leechers, n)
+	if err != nil {
+		return rs, err
+	}
+	spans := spansOf(c.events, s.Network(), n)
+	for _, x := range spans {
+		rs.Events = append(rs.Events, x.String())
+	}
+	of := scale + ", " + title
+	for _, f := range []figure.Figure{ratesFigure(c, r, spans, of), timelineFigure(c, r, spans, of), networkFigure(c, r, s, n, of), cpuFigure(c, r, n, of)} {
+		f.Name = fmt.Sprintf("%s-%s-%d-%s", s.Name, r.Variant, r.Run, f.Name)
+		rs.Figures = append(rs.Figures, placed{filepath.Join("figures", slugOf(s.Name)), f})
+	}
+	label := fmt.Sprintf("%s, %s", s.Name, title)
+	rs.Tables = []table{pathsTable(label, c), linksTable(label, c, s.Network(), n)}
+	if t := leechersTable(label, r); len(t.Rows) > 1 {
+		rs.Tables = append([]table{t}, rs.Tables...)
+	}
+	rs.Folded = []table{processesTable(label, c, n), decisionsTable(label, c)}
+	return rs, nil
+}
+
+// scaleNote names the scenario, and says if it is not the whole of it.
+func scaleNote(f scenario.ScenarioFile, name string) string {
+	if f.Scale != 0 && f.Scale != 1 {
+		return fmt.Sprintf("%s at %g of its data and times", name, f.Scale)
+	}
+	return name
+}

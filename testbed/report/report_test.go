@@ -1,0 +1,341 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"image/png"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"braid/pathsel"
+	"braid/testbed"
+	"braid/testbed/figure"
+	"braid/testbed/scenario"
+)
+
+// hostile is a line of YAML that would break out of a page that is written carelessly.
+const hostile = `"</title></text><script>alert('1')</script>|**x** <img src=http://example.org/x>"`
+
+func open(t testing.TB, m made) scenario.RunDir {
+	t.Helper()
+	run, err := scenario.OpenRunDir(m.write(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+func TestMake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("draws many figures")
+	}
+	run := open(t, made{leechers: 1, runs: 3, about: hostile, bound: true, commit: "abc+"})
+	dir := filepath.Join(t.TempDir(), "report")
+	m, err := Make(run, Options{Dir: dir, EveryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two figures over all runs, four of each of six runs. Each run of slow misses e, the median counts.
+	if len(m.Figures) != 2+6*4 || m.Runs != 6 || m.CPUBound != 1 || m.Missed != 1 || len(m.Scenario) != 2 {
+		t.Errorf("%+v", m)
+	}
+	for _, name := range m.Figures {
+		title := checkSVG(t, filepath.Join(dir, name+".svg"))
+		checkPNG(t, filepath.Join(dir, name+".png"))
+		marked := strings.Contains(title, "CPU-bound")
+		// The run that is, and what sums up runs of which one is.
+		if want := strings.Contains(name, "slow-1-") || !strings.Contains(name, "-fast-") && !strings.Contains(name, "-slow-"); marked != want {
+			t.Errorf("%s is marked CPU-bound: %v, want %v", name, marked, want)
+		}
+	}
+	page := read(t, m.HTML)
+	for _, want := range []string{
+		`id="s-made"`, `id="r-made-fast-2"`, `id="r-made-slow-1"`, "In 1 of 6 runs the machine", "91 % of all processors", "there were changes that are in no commit",
+		"Rate of each path over time", "Selection of paths over time", "Network, and how far", "Processors in use by each process", "Completion times", "Part of the computed limit",
+		"5.0 to 10.0 s: 110#1 down", "never &lt;tried&gt; &amp; new", "✗ missed", "braid testbed run made.yaml --runs 3 --variant fast --variant slow -o DIR",
+		"111 1&gt;1 110", "T*",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
+	for _, never := range []string{"<script", "<img", "javascript:", "never <tried>", "--variant never"} {
+		if strings.Contains(page, never) {
+			t.Errorf("%q in the page", never)
+		}
+	}
+	// Nothing is fetched: no address but the names of XML, and links only to what lies beside it.
+	for _, a := range regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if !strings.HasPrefix(a[1], "#") && !strings.HasPrefix(a[1], "figures/made/") && a[1] != "data:," {
+			t.Errorf("the page leads to %q", a[1])
+		}
+	}
+	if strings.Contains(page, "url(") || strings.Contains(page, "@import") {
+		t.Error("the style sheet fetches something")
+	}
+	ids := map[string]bool{}
+	for _, id := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		if ids[id[1]] {
+			t.Errorf("ID %q twice", id[1])
+		}
+		ids[id[1]] = true
+	}
+	tables := read(t, m.Markdown)
+	for _, want := range []string{"| made | fast | 2 of 2 met |", "**missed**", "![Completion times](figures/made/made-completion.svg)", "| slow | 3 | 16.2 | 0.100 | 16.2 | 16.1 | 16.3 | 14 |"} {
+		if !strings.Contains(tables, want) {
+			t.Errorf("no %q in the tables:\n%s", want, tables[:min(len(tables), 3000)])
+		}
+	}
+	if strings.Contains(tables, "<script") || strings.Contains(tables, "**x**") {
+		t.Error("markup of a name in the tables")
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// checkSVG returns all text of the drawing.
+func checkSVG(t *testing.T, name string) string {
+	t.Helper()
+	var text strings.Builder
+	for d := xml.NewDecoder(strings.NewReader(read(t, name))); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return text.String()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			return ""
+		}
+		if c, ok := token.(xml.CharData); ok {
+			text.Write(c)
+		}
+	}
+}
+
+func checkPNG(t *testing.T, name string) {
+	t.Helper()
+	img, err := png.Decode(strings.NewReader(read(t, name)))
+	if err != nil || img.Bounds().Dx() != 2*width {
+		t.Errorf("%s: %v", name, err)
+	}
+}
+
+// Without every run it is the one in the middle.
+func TestMedianRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("draws many figures")
+	}
+	run := open(t, made{leechers: 2, runs: 3, about: "x"})
+	m, err := Make(run, Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Figures) != 2+2*4 || !slices.Contains(m.Figures, "figures/made/made-fast-2-rates") || strings.Contains(read(t, m.HTML), "CPU-bound in") {
+		t.Errorf("%v", m.Figures)
+	}
+}
+
+func courseOf(t *testing.T, m made, variant string) (*course, scenario.Result, scenario.RunDir) {
+	t.Helper()
+	run := open(t, m)
+	i := slices.IndexFunc(run.Results, func(r scenario.Result) bool { return r.Variant == variant })
+	samples, err := run.OpenSamples(run.Results[i])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer samples.Close()
+	var names []string
+	for i := range m.leechers {
+		names = append(names, fmt.Sprintf("leecher-%d", i+1))
+	}
+	c, err := readCourse(samples, run.Results[i], names, shortNames(run.Scenarios[0].Network()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, run.Results[i], run
+}
+
+func near(a, b, within float64) bool { return math.Abs(a-b) <= within }
+
+// What the samples were made of comes out again.
+func TestCourse(t *testing.T) {
+	c, res, run := courseOf(t, made{leechers: 2, runs: 1, about: "x"}, "slow")
+	if len(c.leechers()) != 2 || !near(c.end, 16.1, 1e-9) {
+		t.Fatalf("%d leechers until %v s", len(c.leechers()), c.end)
+	}
+	p := c.leechers()[1]
+	if len(p.paths) != 2 || p.paths[0].name != "path 1" || p.paths[0].via != "111 1>1 110" || p.paths[1].via != "111 2>2 110" {
+		t.Fatalf("paths %+v", p.paths)
+	}
+	for _, tt := range []struct {
+		s        *series
+		from, to float64
+		want     float64 // Mbit/s
+	}{
+		{&p.payload, 0, 5, 8}, {&p.payload, 5, 10, 4}, {&p.payload, 11, 15, 8},
+		{&p.paths[0].read, 0, 5, 4}, {&p.paths[0].read, 6, 9, 0}, {&p.paths[1].read, 0, 15, 4},
+		{c.links["1-ff00:0:110#2"], 0, 16, 8.8},
+	} {
+		if got := tt.s.rates(tt.from, tt.to, tt.to-tt.from); len(got) != 1 || !near(got[0], tt.want, .01) {
+			t.Errorf("%s %v to %v s: %v Mbit/s, want %v", tt.s.name, tt.from, tt.to, got, tt.want)
+		}
+	}
+	n := run.Scenarios[0].Network()
+	spans := spansOf(c.events, n, shortNames(n))
+	if len(spans) != 1 || spans[0].String() != "5.0 to 10.0 s: 110#1 down" {
+		t.Errorf("%v", spans)
+	}
+	stays, exits := staysOf(p.choices, p.paths[0], c.end)
+	if len(stays) != 2 || stays[0].state != connecting || stays[1].state != inUse || !near(stays[1].to, 5.5, .01) || stays[1].reason != "handshake of 30ms" ||
+		len(exits) != 1 || !exits[0].failed || exits[0].reason != "silent" {
+		t.Errorf("%+v, %+v", stays, exits)
+	}
+	uses := usesOf(c, n)
+	if len(uses) != 2 || uses[1].from.String() != "1-ff00:0:110#2" || !near(uses[1].mbitS, 8.8, .1) || !near(uses[1].part, .88, .01) {
+		t.Errorf("%+v", uses)
+	}
+	loads := loadsOf(c, shortNames(n))
+	if loads[0].Name != "runner" || !near(loads[0].Cores, .4, .01) || loads[3].Name != "110 br-1" || loads[0].Peak != 20<<20 {
+		t.Errorf("%+v", loads)
+	}
+	// Figures have what they should: a curve for each path, the sum of each leecher and of all, the limit.
+	lines := func(f figure.Figure) (n int) {
+		for _, m := range f.Marks {
+			if m.Shape == figure.Line && m.Width >= 1.5 && len(m.Points) > 4 {
+				n++
+			}
+		}
+		return n
+	}
+	if n := lines(ratesFigure(c, res, spans, "x")); n != 2*2+2+1+1 {
+		t.Errorf("%d curves", n)
+	}
+	failed := 0
+	for _, m := range timelineFigure(c, res, spans, "x").Marks {
+		if m.Shape == figure.Line && strings.HasPrefix(m.Tip, "path 1 failed at 5.50 s: silent") {
+			failed++
+		}
+	}
+	if failed != 2*2 { // a cross has two strokes
+		t.Errorf("%d strokes for two failures", failed)
+	}
+}
+
+// An event ends with the change that undoes it, or with another of the same link.
+func TestSpans(t *testing.T) {
+	topology, err := testbed.ShippedTopology("two-paths")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := topology.Links[0]
+	rate, half := l.Config.Rate, l.Config.Rate/2
+	change := func(r int64) *testbed.LinkChange {
+		return &testbed.LinkChange{Interface: l.A.Interface, Rate: &r}
+	}
+	at := l.A.Interface.String()
+	got := spansOf([]event{
+		{1, "link", at, change(half)}, {2, "link", at, change(half / 2)}, {3, "link", at, change(rate)}, {4, "link", at, change(half)},
+		{5, "traffic", "burst", nil}, {6, "traffic-end", "burst", nil}, {7, "crash", "leecher", nil}, {-1, "start", "leecher", nil}, {8, "pause", at, nil}, {9, "resume", at, nil},
+		{10, "link", at, nil},
+	}, topology, shortNames(topology))
+	want := []string{
+		"1.0 to 2.0 s: 110#1 10mbit", "2.0 to 3.0 s: 110#1 5mbit", "from 4.0 s on: 110#1 10mbit", "5.0 to 6.0 s: burst", "7.0 s: leecher killed", "8.0 to 9.0 s: router of 110#1 stopped",
+	}
+	var texts []string
+	for _, s := range got {
+		texts = append(texts, s.String())
+	}
+	if !slices.Equal(texts, want) {
+		t.Errorf("%q", texts)
+	}
+}
+
+// Every shipped topology is drawn: no two ASes in one place, everything on the paper.
+func TestPlace(t *testing.T) {
+	for _, name := range append(testbed.Shipped(), "mesh") {
+		topology, err := testbed.ShippedTopology(name)
+		if name == "mesh" {
+			topology, err = mesh(16), nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		places, bottom := place(topology, 44)
+		if len(places) != len(topology.ASes) {
+			t.Errorf("%s: %d of %d ASes have a place", name, len(places), len(topology.ASes))
+		}
+		for a, p := range places {
+			if p.X < 40 || p.X > width-40 || p.Y < 44+nodeHeight/2 || p.Y > bottom {
+				t.Errorf("%s: %v at %v, of %v", name, a, p, bottom)
+			}
+			for b, q := range places {
+				if a != b && math.Hypot(p.X-q.X, p.Y-q.Y) < 50 {
+					t.Errorf("%s: %v and %v at %v and %v", name, a, b, p, q)
+				}
+			}
+		}
+	}
+}
+
+func mesh(n int) (t testbed.Topology) {
+	t.Name = "mesh"
+	for i := range n {
+		t.ASes = append(t.ASes, testbed.AS{IA: pathsel.IA(i + 1), Core: true})
+		for j := range i {
+			a, b := pathsel.Interface{IA: pathsel.IA(i + 1), ID: uint64(j + 1)}, pathsel.Interface{IA: pathsel.IA(j + 1), ID: uint64(i + 1)}
+			t.Links = append(t.Links, testbed.Link{A: testbed.LinkEnd{Interface: a}, B: testbed.LinkEnd{Interface: b}, Type: testbed.Core})
+		}
+	}
+	return t
+}
+
+// Whatever stands in the samples, the report is made or says why not, and stays valid.
+func FuzzSamples(f *testing.F) {
+	m := made{leechers: 1, runs: 1, about: "x"}
+	dir := m.write(f)
+	b, err := os.ReadFile(filepath.Join(dir, "made", "slow", "1", "samples.jsonl"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	lines := bytes.SplitAfter(b, []byte("\n"))
+	f.Add(bytes.Join(lines[:40], nil))
+	f.Add([]byte(`{"t":1e308,"kind":"peer","what":"leecher-1","event":{"event":"progress","t":-1e308,"fetched_bytes":1e300,"paths":[{"fingerprint":"x","bytes_read":-5}]}}`))
+	f.Add([]byte(`{"t":5,"kind":"event","what":"link","at":"\u0000","change":{"rate":-1}}`))
+	run, err := scenario.OpenRunDir(dir)
+	if err != nil {
+		f.Fatal(err)
+	}
+	n := shortNames(run.Scenarios[0].Network())
+	f.Fuzz(func(t *testing.T, samples []byte) {
+		res := run.Results[0]
+		c, err := readCourse(bytes.NewReader(samples), res, []string{"leecher-1"}, n)
+		if err != nil {
+			return
+		}
+		spans := spansOf(c.events, run.Scenarios[0].Network(), n)
+		for _, fig := range []figure.Figure{ratesFigure(c, res, spans, "x"), timelineFigure(c, res, spans, "x"), networkFigure(c, res, run.Scenarios[0], n, "x"), cpuFigure(c, res, n, "x")} {
+			var b bytes.Buffer
+			if err := fig.SVG(&b); err != nil {
+				t.Fatal(err)
+			}
+			if len(fig.Marks) > 100_000 || strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "Inf") {
+				t.Errorf("%s: %d marks: %.2000s", fig.Name, len(fig.Marks), b.String())
+			}
+		}
+	})
+}

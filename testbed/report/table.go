@@ -1,0 +1,240 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"braid/testbed"
+	"braid/testbed/scenario"
+)
+
+// table is a table before it is HTML or Markdown. The first Names columns are words, the others are numbers.
+type table struct {
+	Caption string
+	Head    []string
+	Names   int
+	Rows    [][]cell
+	Note    string
+}
+
+// cell is a text, and what it means: met, missed, bound, or nothing special.
+type cell struct{ Text, Mark string }
+
+func cells(texts ...string) (row []cell) {
+	for _, t := range texts {
+		row = append(row, cell{Text: t})
+	}
+	return row
+}
+
+// Number tells whether a column has numbers.
+func (t table) Number(i int) bool { return i >= t.Names }
+
+// markdown writes the table in GitHub's dialect. A name must not end a cell, a line or start markup.
+func (t table) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**\n\n|", plain(t.Caption))
+	for _, h := range t.Head {
+		b.WriteString(" " + plain(h) + " |")
+	}
+	b.WriteString("\n|")
+	for i := range t.Head {
+		b.WriteString(map[bool]string{true: "---:|", false: "---|"}[t.Number(i)])
+	}
+	b.WriteByte('\n')
+	for _, r := range t.Rows {
+		b.WriteByte('|')
+		for _, c := range r {
+			b.WriteString(" " + plain(c.Text))
+			switch c.Mark {
+			case "missed":
+				b.WriteString(" **missed**")
+			case "bound":
+				b.WriteString(" **!**")
+			}
+			b.WriteString(" |")
+		}
+		b.WriteByte('\n')
+	}
+	if t.Note != "" {
+		b.WriteString("\n" + plain(t.Note) + "\n")
+	}
+	return b.String() + "\n"
+}
+
+var markup = strings.NewReplacer("\\", "\\\\", "|", "\\|", "\n", " ", "\r", " ", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[", "]", "\\]")
+
+func plain(s string) string { return markup.Replace(s) }
+
+// value has three digits that count, and no more than three decimals.
+func value(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "-"
+	case v == math.Trunc(v) && a < 1e6:
+		return fmt.Sprintf("%.0f", v+0) // a count
+	case a >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 1:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+// timesTable is how long downloads took.
+func timesTable(name string, vs []variant) table {
+	t := table{
+		Caption: name + ": time until the last leecher was done, in seconds",
+		Head:    []string{"variant", "runs", "mean", "± sd", "median", "min", "max", "T*", "T*/T", "data right", "CPU-bound"}, Names: 1,
+		Note: "sd is the standard deviation of a sample. T* is the least time in which the links could have carried the payload, T*/T the part of it that was reached.",
+	}
+	for _, v := range vs {
+		r := v.summary.Figures["seconds"]
+		row := cells(v.name, fmt.Sprint(v.summary.Runs), value(r.Mean), value(r.SD), value(r.Median), value(r.Min), value(r.Max), "-", "-")
+		if r.Runs < 2 {
+			row[3].Text = "-"
+		}
+		if star, ok := v.summary.Figures["t-star"]; ok {
+			row[7].Text = value(star.Median)
+			row[8].Text = value(1 / v.summary.Figures["over-t-star"].Median)
+		}
+		right := cell{"all", "met"}
+		if !v.summary.Verified || v.summary.Failed > 0 {
+			right = cell{fmt.Sprintf("%d runs failed", v.summary.Failed), "missed"}
+		}
+		busy := cell{"no", ""}
+		if v.summary.CPUBound > 0 {
+			busy = cell{fmt.Sprintf("%d of %d", v.summary.CPUBound, v.summary.Runs), "bound"}
+		}
+		t.Rows = append(t.Rows, append(row, right, busy))
+	}
+	return t
+}
+
+// figuresTable is every figure, held against what the scenario expects of it.
+func figuresTable(s scenario.Scenario, vs []variant) table {
+	t := table{Caption: s.Name + ": figures, median [min, max]; mean ± standard deviation", Head: []string{"figure", "expected"}, Names: 2}
+	var sums []scenario.Summary
+	for _, v := range vs {
+		t.Head = append(t.Head, v.name)
+		sums = append(sums, v.summary)
+	}
+	names := scenario.FigureNames(sums...)
+	for n := range s.Expect {
+		if !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names[len(scenario.FigureNames(sums...)):])
+	for _, n := range names {
+		row := cells(n, s.Expect[n])
+		for _, v := range vs {
+			row = append(row, figureCell(v.summary, n))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func figureCell(s scenario.Summary, name string) cell {
+	c := cell{Text: "-"}
+	if f, ok := s.Figures[name]; ok {
+		c.Text = fmt.Sprintf("%s [%s, %s]", value(f.Median), value(f.Min), value(f.Max))
+		if f.Runs > 1 {
+			c.Text += fmt.Sprintf("; %s ± %s", value(f.Mean), value(f.SD))
+		}
+		if f.Runs < s.Runs {
+			c.Text += fmt.Sprintf("; in %d of %d", f.Runs, s.Runs)
+		}
+	}
+	for _, e := range s.Expected {
+		if e.Figure == name {
+			c.Mark = map[bool]string{true: "met", false: "missed"}[e.Met]
+		}
+	}
+	return c
+}
+
+func leechersTable(label string, r scenario.Result) table {
+	t := table{Caption: label + ": leechers", Head: []string{"leecher", "start s", "end s", "took s", "MB", "Mbit/s", "done"}, Names: 1}
+	for _, p := range r.Peers {
+		took := p.End - p.Start
+		row := cells(p.Name, value(p.Start), value(p.End), value(took), value(float64(p.Bytes)/1e6), value(float64(p.Bytes)*8/1e6/max(took, 1e-3)), "yes")
+		if !p.Complete {
+			row[6].Text = "no"
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func pathsTable(label string, c *course) table {
+	t := table{
+		Caption: label + ": paths",
+		Head:    []string{"leecher", "path", "interfaces", "fingerprint", "MB", "part", "Mbit/s", "round trip ms, last (least)", "packets sent", "of these lost"}, Names: 4,
+		Note: "MB and Mbit/s are what came over the path, with the protocol; round trip and packets are the leecher's own, as QUIC sees them.",
+	}
+	for _, p := range c.leechers() {
+		var all float64
+		for _, q := range p.paths {
+			all += q.read.at(c.end)
+		}
+		for _, q := range p.paths {
+			got := q.read.at(c.end)
+			t.Rows = append(t.Rows, cells(p.name, q.name, q.via, q.key.Path.Short(), value(got/1e6), fmt.Sprintf("%.1f %%", 100*got/max(all, 1)),
+				value(got*8/1e6/max(c.end, 1e-3)), fmt.Sprintf("%s (%s)", value(q.lastRTT), value(q.minRTT)), fmt.Sprintf("%.0f", q.sent), fmt.Sprintf("%.0f", q.lost)))
+		}
+	}
+	return t
+}
+
+func linksTable(label string, c *course, n testbed.Topology, short names) table {
+	t := table{
+		Caption: label + ": links, busier direction",
+		Head:    []string{"from", "to", "at the start", "Mbit/s", "use", "dropped: queue", "loss", "down", "late packets"}, Names: 3,
+		Note: "From the first payload byte to the end; drops and late packets since the network was started.",
+	}
+	for _, u := range usesOf(c, n) {
+		row := cells(short.at(u.from), short.at(u.to), u.link.Config.String(), "-", "-", "-", "-", "-", "-")
+		if u.sender != nil {
+			l := u.sender.last
+			row = append(row[:3], cells(value(u.mbitS), "-", fmt.Sprint(l.DroppedQueue), fmt.Sprint(l.DroppedLoss), fmt.Sprint(l.DroppedDown), fmt.Sprintf("%.1f %%", 100*float64(l.Late)/float64(max(1, l.Packets))))...)
+			if u.link.Config.Rate > 0 {
+				row[4].Text = fmt.Sprintf("%.0f %%", 100*u.part)
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func processesTable(label string, c *course, n names) table {
+	t := table{Caption: label + ": processes", Head: []string{"process", "CPU s", "processors", "CPU s/GB of payload", "peak memory MiB"}, Names: 1,
+		Note: "The runner has the emulated links and competing traffic. Memory is proportional: pages that processes share are divided among them."}
+	for _, l := range loadsOf(c, n) {
+		t.Rows = append(t.Rows, cells(l.Name, value(l.CPU), value(l.Cores), value(l.PerGB), value(l.Peak/(1<<20))))
+	}
+	return t
+}
+
+const mostDecisions = 1000
+
+func decisionsTable(label string, c *course) table {
+	t := table{Caption: label + ": decisions of path selection", Head: []string{"s", "leecher", "path", "what", "why"}, Names: 5}
+	all := 0
+	for _, p := range c.leechers() {
+		for _, x := range p.choices {
+			if all++; all <= mostDecisions {
+				t.Rows = append(t.Rows, cells(fmt.Sprintf("%.2f", x.t), p.name, x.path.name, x.event, x.reason))
+			}
+		}
+	}
+	if all > mostDecisions {
+		t.Note = fmt.Sprintf("%d more are in samples.jsonl.", all-mostDecisions)
+	}
+	return t
+}

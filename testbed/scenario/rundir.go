@@ -1,0 +1,169 @@
+package scenario
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// RunDir is a run directory that is read again. It may come from somebody else: what its files say is checked.
+type RunDir struct {
+	Dir string
+	About
+	// Scenarios of run.json, each with the variants of which there is a run.
+	Scenarios []Scenario
+	Results   []Result // by scenario, variant in the scenario's order, and run
+}
+
+// Bounds of what is read of a run directory.
+const (
+	maxRunFile    = 16 << 20
+	maxResultFile = 4 << 20
+)
+
+// OpenRunDir reads what was run and what came out. Runs that are not done are left out; that nothing is done is an error.
+func OpenRunDir(dir string) (RunDir, error) {
+	r := RunDir{Dir: dir}
+	if err := readJSON(filepath.Join(dir, runFile), maxRunFile, &r.About); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return r, fmt.Errorf("%s is no run directory: it has no %s", dir, runFile)
+		}
+		return r, fmt.Errorf("read run directory: %w", err)
+	}
+	for _, f := range r.About.Scenarios {
+		if f.Name == "" || !filepath.IsLocal(f.Name) || filepath.Base(f.Name) != f.Name {
+			return r, fmt.Errorf("read run directory: scenario %q has no name for a folder", f.Name)
+		}
+		s, err := f.Scenario()
+		if err != nil {
+			return r, fmt.Errorf("read run directory: %w", err)
+		}
+		variants := s.Variants
+		s.Variants = nil
+		for _, v := range variants {
+			results, err := readResults(dir, s.Name, v.Name)
+			if err != nil {
+				return r, fmt.Errorf("read run directory: %w", err)
+			}
+			if len(results) > 0 {
+				s.Variants = append(s.Variants, v)
+				r.Results = append(r.Results, results...)
+			}
+		}
+		if len(s.Variants) > 0 {
+			r.Scenarios = append(r.Scenarios, s)
+		}
+	}
+	if len(r.Results) == 0 {
+		return r, fmt.Errorf("no run in %s is done yet", dir)
+	}
+	return r, nil
+}
+
+func readResults(dir, scenario, variant string) ([]Result, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, scenario, variant))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var runs []int
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 && n <= maxRuns && strconv.Itoa(n) == e.Name() {
+			runs = append(runs, n)
+		}
+	}
+	slices.Sort(runs)
+	var results []Result
+	for _, n := range runs {
+		res, err := readResult(filepath.Join(dir, scenario, variant, strconv.Itoa(n)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if res.Scenario != scenario || res.Variant != variant || res.Run != n {
+			return nil, fmt.Errorf("%s is not the result of %s, %s, run %d", filepath.Join(dir, scenario, variant, strconv.Itoa(n), resultFile), scenario, variant, n)
+		}
+		if err := res.check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, scenario, variant, strconv.Itoa(n), resultFile), err)
+		}
+		results = append(results, res)
+	}
+	return results, nil
+}
+
+// check refuses what no run gives: figures are drawn, and sums of them are made.
+func (r Result) check() error {
+	const most = 1e9
+	numbers := []float64{1e3 * r.ZeroS, r.CPU, r.OwnCPU}
+	for _, f := range r.Figures {
+		numbers = append(numbers, f)
+	}
+	for i, l := range r.Limit {
+		numbers = append(numbers, 1e3*l.T, l.MbitS)
+		if l.MbitS < 0 || i > 0 && l.T < r.Limit[i-1].T {
+			return errors.New("the limit is not one over time")
+		}
+	}
+	for _, p := range r.Peers {
+		numbers = append(numbers, 1e3*p.Start, 1e3*p.End) // times of less than 12 days
+	}
+	for _, v := range numbers {
+		if !(v > -most && v < most) {
+			return fmt.Errorf("the number %g is out of bounds", v)
+		}
+	}
+	return nil
+}
+
+// File is the kept description of one of the scenarios.
+func (r RunDir) File(name string) ScenarioFile {
+	i := slices.IndexFunc(r.About.Scenarios, func(f ScenarioFile) bool { return f.Name == name })
+	if i < 0 {
+		return ScenarioFile{}
+	}
+	return r.About.Scenarios[i]
+}
+
+// OpenSamples opens the samples of a run, which ReadSamples reads.
+func (r RunDir) OpenSamples(res Result) (io.ReadCloser, error) {
+	f, err := os.Open(filepath.Join(r.Dir, res.Scenario, res.Variant, strconv.Itoa(res.Run), samplesFile))
+	if err != nil {
+		return nil, fmt.Errorf("read samples: %w", err)
+	}
+	return f, nil
+}
+
+func readResult(dir string) (r Result, err error) {
+	name := filepath.Join(dir, resultFile)
+	if err := readJSON(name, maxResultFile, &r); err != nil {
+		return r, fmt.Errorf("read %s: %w", name, err)
+	}
+	return r, nil
+}
+
+func readJSON(name string, most int64, to any) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return err
+	}
+	if int64(len(b)) > most {
+		return fmt.Errorf("larger than %d bytes", most)
+	}
+	return json.Unmarshal(b, to)
+}
+
+// Dirty tells whether the program was built from changes that no commit has, or from nobody knows what.
+func (a About) Dirty() bool { return a.Commit == "" || strings.HasSuffix(a.Commit, "+") }

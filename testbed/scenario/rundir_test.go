@@ -1,0 +1,88 @@
+package scenario
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A run directory is read as far as it goes, and one that no runner has written is refused.
+func TestOpenRunDir(t *testing.T) {
+	s, err := parse(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := func() About { return about("braid", []Scenario{s}) }
+	result := Result{Scenario: "test", Variant: "adaptive", Run: 2, Figures: map[string]float64{"e": .9, "seconds": 10}, Limit: []LimitStep{{0, 5}, {1, 6}}}
+	put := func(t *testing.T, dir string, a About, results map[string]Result) {
+		t.Helper()
+		write := func(name string, v any) {
+			b, err := json.Marshal(v)
+			if err == nil {
+				err = os.MkdirAll(filepath.Dir(name), 0o755)
+			}
+			if err == nil {
+				err = os.WriteFile(name, b, 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(filepath.Join(dir, runFile), a)
+		for where, r := range results {
+			write(filepath.Join(dir, where, resultFile), r)
+		}
+	}
+
+	dir := t.TempDir()
+	put(t, dir, good(), map[string]Result{"test/adaptive/2": result})
+	// Interrupted, and what is not a run.
+	for _, d := range []string{"test/adaptive/1", "test/adaptive/3x", "test/adaptive/03", "test/elsewhere/1"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := OpenRunDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Results) != 1 || r.Results[0].Run != 2 || len(r.Scenarios) != 1 || len(r.Scenarios[0].Variants) != 1 || r.Scenarios[0].Size != s.Size {
+		t.Errorf("%+v", r)
+	}
+	if _, err := r.OpenSamples(r.Results[0]); err == nil {
+		t.Error("samples that are not there")
+	}
+
+	change := func(do func(*About)) About { a := good(); do(&a); return a }
+	with := func(do func(*Result)) map[string]Result {
+		x := result
+		do(&x)
+		return map[string]Result{"test/adaptive/2": x}
+	}
+	for _, tt := range []struct {
+		name    string
+		about   About
+		results map[string]Result
+		says    string
+	}{
+		{"nothing done", good(), nil, "no run"},
+		{"a name that leads out", change(func(a *About) { a.Scenarios[0].Name = "../test" }), with(func(*Result) {}), "no name for a folder"},
+		{"a name with a folder", change(func(a *About) { a.Scenarios[0].Name = "a/b" }), with(func(*Result) {}), "no name for a folder"},
+		{"a scenario that is none", change(func(a *About) { a.Scenarios[0].Text = "about: x" }), with(func(*Result) {}), "scenario test"},
+		{"another run's result", good(), with(func(r *Result) { r.Run = 3 }), "is not the result of"},
+		{"a figure that is none", good(), with(func(r *Result) { r.Figures = map[string]float64{"e": 1e300} }), "out of bounds"},
+		{"a limit that goes back in time", good(), with(func(r *Result) { r.Limit = []LimitStep{{5, 1}, {1, 1}} }), "not one over time"},
+		{"a scale of nothing", change(func(a *About) { a.Scenarios[0].Scale = -1 }), with(func(*Result) {}), "scale"},
+	} {
+		dir := t.TempDir()
+		put(t, dir, tt.about, tt.results)
+		if _, err := OpenRunDir(dir); err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want something on %q", tt.name, err, tt.says)
+		}
+	}
+	if _, err := OpenRunDir(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no run directory") {
+		t.Errorf("an empty directory: %v", err)
+	}
+}
