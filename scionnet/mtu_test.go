@@ -163,7 +163,7 @@ func TestHoles(t *testing.T) {
 func TestStallIsNoHole(t *testing.T) {
 	type look struct{ packets, bytes, received uint64 }
 	flowing, repeated, last, alive := look{50, 70000, 25}, look{2, 2800, 0}, look{2, 2800, 1}, look{1, 40, 1}
-	course := []look{flowing, flowing, flowing, repeated, repeated, look{}, repeated, last, alive, alive, alive, alive, alive, alive}
+	course := []look{flowing, flowing, flowing, repeated, repeated, {}, repeated, last, alive, alive, alive, alive, alive, alive}
 	var o holes
 	var s quic.ConnectionStats
 	for i, l := range course {
