@@ -145,6 +145,9 @@ func (r record) limit() ([]LimitStep, error) {
 			steps = append(steps, LimitStep{t, v / 1e6})
 		}
 	}
+	if !slices.ContainsFunc(steps, func(s LimitStep) bool { return s.MbitS > 0 }) {
+		return nil, nil // nobody takes what there is: datagrams have a rate of their own
+	}
 	return steps, nil
 }
 
