@@ -148,19 +148,20 @@ func sampleKinds(t *testing.T, name string) map[string]int {
 	kinds := map[string]int{}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
-	for last := 0.0; lines.Scan(); {
+	last := map[[3]string]float64{} // of each source
+	for lines.Scan() {
 		var l struct {
-			T    float64
-			Kind string
-			What string
+			T              float64
+			Kind, What, At string
 		}
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			t.Fatal(err)
 		}
-		if l.T < last-1 {
-			t.Errorf("%s: %v s after %v s", name, l.T, last)
+		from := [3]string{l.Kind, l.What, l.At}
+		if l.T < last[from] {
+			t.Errorf("%s: %v: %v s after %v s", name, from, l.T, last[from])
 		}
-		last = l.T
+		last[from] = l.T
 		if l.Kind == "event" {
 			l.Kind += " " + l.What
 		}

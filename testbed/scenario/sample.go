@@ -13,7 +13,8 @@ import (
 	"braid/testbed"
 )
 
-// samplesFile holds all that was seen of a run: JSON objects, one a line, in the order of time.
+// samplesFile holds all that was seen of a run: JSON objects, one a line, those of each source in the
+// order of time. A peer on a busy machine may be heard late.
 const samplesFile = "samples.jsonl"
 
 // glanceEvery is the time between two looks at links, processes and flows. Memory is read from the kernel's page tables,
