@@ -9,20 +9,17 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
-	"time"
 
 	"braid/pathsel"
 	"braid/scionnet"
 )
 
 // quicTransport carries the connections of the SCION transport over plain IP: the same protocol, keys and
-// measurements. The network chooses the way, so that there is one path.
+// measurements.
 type quicTransport struct {
+	onIP
 	listening []*scionnet.IPEndpoint // at least one; where nothing was to listen on it dials only
 	quiet     bool                   // nothing was to listen on
-	accepted  chan Wire
-	ctx       context.Context
-	stop      context.CancelFunc
 	workers   sync.WaitGroup
 }
 
@@ -34,8 +31,7 @@ func openQUIC(addrs []Peer, id *scionnet.Identity, log *slog.Logger) (*quicTrans
 			return nil, err
 		}
 	}
-	t := &quicTransport{quiet: len(addrs) == 0, accepted: make(chan Wire)}
-	t.ctx, t.stop = context.WithCancel(context.Background())
+	t := &quicTransport{onIP: newOnIP(), quiet: len(addrs) == 0}
 	open := func(at netip.AddrPort) error {
 		e, err := scionnet.ListenIP(scionnet.IPConfig{Listen: at, Identity: id, Logger: log})
 		if err == nil {
@@ -72,26 +68,11 @@ func (t *quicTransport) acceptFrom(e *scionnet.IPEndpoint) {
 		if err != nil {
 			return // closed
 		}
-		select {
-		case t.accepted <- quicWire{c}:
-		case <-t.ctx.Done():
-			c.Close()
-			return
-		}
+		t.offer(quicWire{c})
 	}
 }
 
 func (t *quicTransport) Name() string { return "quic" }
-
-func (t *quicTransport) Serves(p Peer) bool { return p.host != "" }
-
-func (t *quicTransport) Paths(context.Context, Peer) ([]pathsel.Path, error) {
-	return []pathsel.Path{{}}, nil
-}
-
-func (t *quicTransport) Watch(Peer) (<-chan struct{}, func()) { return nil, func() {} }
-
-func (t *quicTransport) Revoked(pathsel.Path) time.Time { return time.Time{} }
 
 // resolve finds the address of a host name.
 func (t *quicTransport) resolve(ctx context.Context, p Peer) (netip.AddrPort, error) {
@@ -128,17 +109,6 @@ func (t *quicTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, want *
 	return quicWire{c}, nil
 }
 
-func (t *quicTransport) Accept(ctx context.Context) (Wire, error) {
-	select {
-	case w := <-t.accepted:
-		return w, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-t.ctx.Done():
-		return nil, net.ErrClosed
-	}
-}
-
 func (t *quicTransport) Listening() []Peer {
 	var out []Peer
 	for _, e := range t.listening {
@@ -158,8 +128,6 @@ func (t *quicTransport) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-func ipPeer(a netip.AddrPort) Peer { return Peer{host: a.Addr().String(), port: a.Port()} }
 
 type quicWire struct{ *scionnet.IPConn }
 

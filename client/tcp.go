@@ -13,19 +13,16 @@ import (
 	"braid/scionnet"
 )
 
-// tcpTransport serves ordinary BitTorrent peers. The network chooses the way, so that there is one path.
+// tcpTransport serves ordinary BitTorrent peers.
 type tcpTransport struct {
+	onIP
 	log       *slog.Logger
 	listeners []*net.TCPListener
-	accepted  chan Wire
-	ctx       context.Context
-	stop      context.CancelFunc
 }
 
 // openTCP listens on the given addresses, which may be none.
 func openTCP(addrs []Peer, log *slog.Logger) (*tcpTransport, error) {
-	t := &tcpTransport{log: log, accepted: make(chan Wire)}
-	t.ctx, t.stop = context.WithCancel(context.Background())
+	t := &tcpTransport{onIP: newOnIP(), log: log}
 	for _, a := range addrs {
 		l, err := net.Listen("tcp", a.String())
 		if err != nil {
@@ -56,26 +53,11 @@ func (t *tcpTransport) acceptFrom(l *net.TCPListener) {
 			}
 			continue
 		}
-		select {
-		case t.accepted <- newTCPWire(c, 0):
-		case <-t.ctx.Done():
-			c.Close()
-			return
-		}
+		t.offer(newTCPWire(c, 0))
 	}
 }
 
 func (t *tcpTransport) Name() string { return "tcp" }
-
-func (t *tcpTransport) Serves(p Peer) bool { return p.host != "" }
-
-func (t *tcpTransport) Paths(context.Context, Peer) ([]pathsel.Path, error) {
-	return []pathsel.Path{{}}, nil
-}
-
-func (t *tcpTransport) Watch(Peer) (<-chan struct{}, func()) { return nil, func() {} }
-
-func (t *tcpTransport) Revoked(pathsel.Path) time.Time { return time.Time{} }
 
 func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
 	start := time.Now()
@@ -85,17 +67,6 @@ func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, _ *scio
 		return nil, err
 	}
 	return newTCPWire(c.(*net.TCPConn), time.Since(start)), nil
-}
-
-func (t *tcpTransport) Accept(ctx context.Context) (Wire, error) {
-	select {
-	case w := <-t.accepted:
-		return w, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-t.ctx.Done():
-		return nil, net.ErrClosed
-	}
 }
 
 func (t *tcpTransport) Listening() []Peer {
@@ -122,7 +93,7 @@ func tcpPeer(a net.Addr) Peer {
 	if err != nil {
 		return Peer{host: a.String()}
 	}
-	return Peer{host: ap.Addr().Unmap().String(), port: ap.Port()}
+	return ipPeer(ap)
 }
 
 type tcpWire struct {

@@ -1,0 +1,56 @@
+package client
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	"braid/pathsel"
+)
+
+// onIP is what transports on IP have in common: the network chooses the way, so that there is one path and nothing to hear
+// of it; and several listeners give what they accept to one Accept.
+type onIP struct {
+	accepted chan Wire
+	ctx      context.Context // ends with the transport
+	stop     context.CancelFunc
+}
+
+func newOnIP() onIP {
+	t := onIP{accepted: make(chan Wire)}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	return t
+}
+
+func (t *onIP) Serves(p Peer) bool { return p.host != "" }
+
+func (t *onIP) Paths(context.Context, Peer) ([]pathsel.Path, error) {
+	return []pathsel.Path{{}}, nil
+}
+
+func (t *onIP) Watch(Peer) (<-chan struct{}, func()) { return nil, func() {} }
+
+func (t *onIP) Revoked(pathsel.Path) time.Time { return time.Time{} }
+
+// offer gives a connection to whoever accepts, or ends it with the transport.
+func (t *onIP) offer(w Wire) {
+	select {
+	case t.accepted <- w:
+	case <-t.ctx.Done():
+		w.Close()
+	}
+}
+
+func (t *onIP) Accept(ctx context.Context) (Wire, error) {
+	select {
+	case w := <-t.accepted:
+		return w, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-t.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func ipPeer(a netip.AddrPort) Peer { return Peer{host: a.Addr().Unmap().String(), port: a.Port()} }
