@@ -167,6 +167,7 @@ func (o *observer) watch() {
 		e.Paths = append(e.Paths, struct {
 			Fingerprint pathsel.Fingerprint `json:"fingerprint"`
 			BytesRead   uint64              `json:"bytes_read"`
+			Handshake   float64             `json:"handshake_ms"`
 		}{BytesRead: in})
 		m := message{peerEvent: e}
 		var err error
