@@ -138,6 +138,13 @@ func (g *gate) conceal() {
 	g.concealing = true
 }
 
+// conceals tells whether it does.
+func (g *gate) conceals() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.concealing
+}
+
 // reveal tells the peer that we have these pieces.
 func (g *gate) reveal(pieces []uint32) {
 	g.mu.Lock()

@@ -24,7 +24,7 @@ import (
 // is left, a peer that has nothing on the way any more gets, after a short patience, what the fewest others have or are
 // about to have, each time twice as much: that is what leechers without connections to each other live on.
 type revelation struct {
-	least  int // pieces that each peer has ahead of it
+	alone  int // pieces that a peer has ahead of it at least if it is the only one; else one
 	length float64
 	random *rand.Rand
 	claims []uint16 // of each piece: peers that have it, or to whom it was shown and who will fetch it
@@ -42,6 +42,7 @@ type beholder struct {
 	count   int // there
 	served  bool
 	window  int       // how much it is to have ahead
+	grown   int       // how much that was too little before
 	moved   time.Time // last time that a piece was shown, asked for, or landed
 }
 
@@ -50,11 +51,15 @@ type beholding struct {
 	id     pathsel.PeerID
 	served bool    // it may fetch from us
 	rate   float64 // at which it does, in bytes per second
+	rtt    time.Duration
 }
 
 const (
-	// aheadTime is how long what a peer has ahead of it lasts, or longer: a round trip, a piece's way through its disk, and back.
-	aheadTime = time.Second
+	// aheadTime, and a round trip, is how long what a peer has ahead of it lasts, or longer: a piece's way through its disk, and
+	// the news of it. It is what each piece waits, so not more.
+	aheadTime = 250 * time.Millisecond
+	// aloneTime is the same for a peer that is alone: there is nobody else to send to meanwhile, and no swarm that waits.
+	aloneTime = time.Second
 	// dryPatience is how long a peer that has nothing on the way waits for what others bring it. Shorter, and the seed sends
 	// again what is on its way there; longer, and peers without others lose time.
 	dryPatience = time.Second
@@ -64,8 +69,8 @@ const (
 
 func newRevelation(pieces int, length int64, seed uint64) *revelation {
 	r := &revelation{
-		// With a 64th each, a swarm of 16 has a quarter of all on the way; with one it would run dry with each piece.
-		least: max(2, pieces/64), length: float64(length), random: rand.New(rand.NewPCG(seed, 16)),
+		// Less, and it runs dry before its rate is known; more, and who comes after it finds much claimed.
+		alone: max(2, pieces/64), length: float64(length), random: rand.New(rand.NewPCG(seed, 16)),
 		claims: make([]uint16, pieces), fresh: newBitset(pieces), left: pieces,
 		peers: map[pathsel.PeerID]*beholder{},
 	}
@@ -138,7 +143,7 @@ func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 		n := len(r.claims)
 		r.peers[id] = &beholder{
 			told: newBitset(n), has: newBitset(n), asked: newBitset(n), claimed: newBitset(n),
-			window: r.least, served: true, moved: now,
+			served: true, moved: now,
 		}
 	}
 }
@@ -151,7 +156,7 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 			delete(r.peers, id)
 		}
 	}
-	served := 0
+	served, waiting := 0, 0
 	for _, b := range there {
 		r.join(b.id, now)
 		p := r.peers[b.id]
@@ -160,12 +165,20 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 		}
 		if p.served = b.served; p.served {
 			served++
+			waiting += p.waiting
 		}
-		enough := max(r.least, 1+int(b.rate*aheadTime.Seconds()/r.length))
-		if p.ahead == 0 && p.told.some() && r.left > 0 {
-			enough = max(enough, 2*p.window) // it has run dry
+	}
+	for _, b := range there {
+		p := r.peers[b.id]
+		least, ahead := 1, aheadTime+b.rtt
+		if served == 1 {
+			least, ahead = r.alone, aloneTime+b.rtt
 		}
-		p.window = min(max(p.window, enough), len(r.claims))
+		enough := max(least, 1+int(b.rate*ahead.Seconds()/r.length))
+		if waiting == 0 && p.ahead == 0 && p.told.some() && r.left > 0 {
+			p.grown = min(2*p.window, len(r.claims)) // we have run dry
+		}
+		p.window = max(p.grown, min(enough, len(r.claims)))
 	}
 	show := map[pathsel.PeerID][]int{}
 	give := func(id pathsel.PeerID, p *beholder, piece int) {
@@ -197,7 +210,8 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 		}
 		// What it has ahead it may not want at all: that is not claimed any longer.
 		r.release(p, func(i int) bool { return !p.has.is(i) && !p.asked.is(i) })
-		p.window = min(2*p.window, len(r.claims))
+		p.grown = min(2*p.window, len(r.claims))
+		p.window = p.grown
 		for _, i := range r.rarest(p, p.window) {
 			give(b.id, p, i)
 		}

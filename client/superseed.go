@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -34,7 +35,11 @@ func ParseSuperSeeding(name string) (SuperSeeding, error) {
 // reveal tells peers of pieces. All connections of one peer are told the same. Of a peer whose connection is obfuscated, and so
 // has been told of everything, it is only heard what it has.
 func (t *Transfer) reveal() {
-	if !t.conceals.Load() || !t.isDone || t.err != nil {
+	switch {
+	case t.options.SuperSeeding == NoSuperSeeding || !t.isDone || t.err != nil:
+		return
+	case !t.conceals.Load():
+		t.showAll()
 		return
 	}
 	now := time.Now()
@@ -44,11 +49,8 @@ func (t *Transfer) reveal() {
 	r := t.revealed
 	links := map[pathsel.PeerID][]*link{}
 	var there []beholding
-	add := func(x *row) {
+	for x := range t.greetedRows() {
 		l := x.link
-		if l == nil || !l.greeted.Load() || l.gone.Load() {
-			return
-		}
 		who := uploadPeer(x)
 		i := slices.IndexFunc(there, func(b beholding) bool { return b.id == who })
 		if i < 0 {
@@ -58,6 +60,7 @@ func (t *Transfer) reveal() {
 		}
 		there[i].served = there[i].served || !l.barred
 		there[i].rate += x.out.rate / 8
+		there[i].rtt = max(there[i].rtt, x.seen.RTT)
 		links[who] = append(links[who], l)
 		if g := t.session.gauges.find(l.face); g != nil {
 			for _, s := range g.take() {
@@ -74,24 +77,11 @@ func (t *Transfer) reveal() {
 			}
 		}
 	}
-	for _, p := range t.peers {
-		for _, s := range p.paths {
-			add(&s.row)
-		}
-	}
-	for _, x := range t.inbound {
-		add(x)
-	}
 	if t.options.SuperSeeding == AutoSuperSeeding && r.complete() {
-		t.conceals.Store(false)
-		t.session.gauges.watch(t.torrent, nil)
 		t.log.Info("another peer has everything: all pieces are shown to all")
-		for _, b := range there {
-			for _, l := range links[b.id] {
-				l.gate.reveal(numbers(r.missing(b.id, l.shown)))
-			}
-		}
-		t.revealed = nil
+		t.session.gauges.watch(t.torrent, nil)
+		t.conceals.Store(false)
+		t.showAll()
 		return
 	}
 	show := r.step(now, there)
@@ -104,6 +94,40 @@ func (t *Transfer) reveal() {
 			if len(pieces) > 0 {
 				l.gate.reveal(numbers(pieces))
 			}
+		}
+	}
+}
+
+// greetedRows are the path-level peers with a connection whose handshake is done, whichever side opened it.
+func (t *Transfer) greetedRows() iter.Seq[*row] {
+	return func(yield func(*row) bool) {
+		greeted := func(r *row) bool { return r.link != nil && r.link.greeted.Load() && !r.link.gone.Load() }
+		for _, p := range t.peers {
+			for _, s := range p.paths {
+				if greeted(&s.row) && !yield(&s.row) {
+					return
+				}
+			}
+		}
+		for _, r := range t.inbound {
+			if greeted(r) && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// showAll tells every peer that was told of some pieces only, or whose handshake was done while that was about to
+// end, of all of them.
+func (t *Transfer) showAll() {
+	for x := range t.greetedRows() {
+		if l := x.link; !l.whole && l.gate.conceals() {
+			l.whole = true
+			all := make([]int, t.torrent.NumPieces())
+			for i := range all {
+				all[i] = i
+			}
+			l.gate.reveal(numbers(all))
 		}
 	}
 }
