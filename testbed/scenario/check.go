@@ -85,7 +85,7 @@ func (s *Scenario) check() error {
 // checkVariant says what is wrong with the scenario as it is in a variant.
 func (s *Scenario) checkVariant(v Variant) error {
 	switch {
-	case v.Size < 0 || v.Size > maxSize || v.Torrents < 0 || v.Torrents > maxPeers || v.Leechers < 0:
+	case v.Size < 0 || v.Size > maxSize || v.Pieces < 0 || s.Pieces < 0 || v.Torrents < 0 || v.Torrents > maxPeers || v.Leechers < 0:
 		return errors.New("size, torrents or leechers are out of bounds")
 	case !slices.Contains(routers, v.Router):
 		return fmt.Errorf("router %q: want stock or fast", v.Router)

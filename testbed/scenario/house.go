@@ -130,6 +130,7 @@ func (h *house) close() error {
 type dataKey struct {
 	seed     uint64
 	size     Bytes
+	pieces   Bytes
 	torrents int
 	tracked  bool
 }
@@ -151,7 +152,7 @@ func (d *dataset) wanted(p Peer) (torrents, files []string) {
 
 // dataset makes what the scenario transfers: bytes that depend on its seed only.
 func (h *house) dataset(ctx context.Context, s Scenario) (*dataset, error) {
-	key := dataKey{s.Seed, s.Size, s.Torrents, s.foreign()}
+	key := dataKey{s.Seed, s.Size, s.Pieces, s.Torrents, s.foreign()}
 	if d, ok := h.data[key]; ok {
 		return d, nil
 	}
@@ -169,7 +170,7 @@ func (h *house) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 		if err := writeData(path, s.Seed, i, int64(s.Size)); err != nil {
 			return nil, err
 		}
-		var o client.CreateOptions
+		o := client.CreateOptions{PieceLength: int64(s.Pieces)}
 		if key.tracked {
 			o.Trackers = []string{trackerURL}
 		}

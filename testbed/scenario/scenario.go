@@ -46,10 +46,11 @@ type Scenario struct {
 	MachineBound bool   `yaml:"machine_bound"`
 	Links        []Link `yaml:"links"` // what differs from the topology, from the beginning
 
-	Size     Bytes     `yaml:"size"`     // of each torrent
-	Torrents int       `yaml:"torrents"` // that everybody has or wants
-	Router   string    `yaml:"router"`   // stock (or ""), fast
-	MTU      int       `yaml:"mtu"`      // of all ASes and links; 0: what the topology says
+	Size     Bytes     `yaml:"size"`         // of each torrent
+	Pieces   Bytes     `yaml:"piece_length"` // 0: what braid create takes for the size
+	Torrents int       `yaml:"torrents"`     // that everybody has or wants
+	Router   string    `yaml:"router"`       // stock (or ""), fast
+	MTU      int       `yaml:"mtu"`          // of all ASes and links; 0: what the topology says
 	Peers    []Peer    `yaml:"peers"`
 	Traffic  []Traffic `yaml:"traffic"`
 	// Lasts is how long a scenario without peers, of traffic only, goes on.
