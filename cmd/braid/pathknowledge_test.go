@@ -34,6 +34,7 @@ links:
 // Three links announce the same, of which one keeps the promise. The first download finds out which, by using all; the
 // second one, which may use one path, is told by the tracker and begins with it. A third one does not want to know.
 func TestPathKnowledge(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	name := filepath.Join(dir, "three.topo")
 	if err := os.WriteFile(name, []byte(threeLinks), 0o600); err != nil {
@@ -43,14 +44,7 @@ func TestPathKnowledge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin, err := filepath.Abs("../../bin/scion")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if dir := os.Getenv("BRAID_SCION_BIN"); dir != "" {
-		bin = dir
-	}
-	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir(), SCIONBin: bin})
+	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

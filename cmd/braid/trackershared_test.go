@@ -33,6 +33,7 @@ func askTracker(t *testing.T, url string, n byte) (wire.Answer, error) {
 // Two trackers serve one swarm: what one is told the other knows, also when the first has gone. Without their store they
 // say so, and go on when it is back.
 func TestTrackersShareStore(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	const secret = "open-sesame"
 	password := filepath.Join(dir, "password")
