@@ -211,6 +211,93 @@ func TestHTTPAndUDP(t *testing.T) {
 	}
 }
 
+// Packets that come at once, of hosts of both IP versions to one socket, are answered each, with what belongs to it.
+func TestManyPackets(t *testing.T) {
+	cfg := server.Default()
+	cfg.PerHostRate = 0
+	s, err := server.New(cfg, swarm.NewMemory(cfg.Limits()), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := net.ListenUDP("udp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.ServeUDP(ctx, u) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	_, port, _ := net.SplitHostPort(u.LocalAddr().String())
+	const swarms, each = 300, 3 // more than are fetched at once
+	for k, host := range []string{"127.0.0.1", "127.0.0.1", "::1"} {
+		c := dial(t, "udp", net.JoinHostPort(host, port))
+		id := exchange(t, c, wire.UDPRequest{Action: wire.Connect}).Connection
+		// Answers of different lengths: a swarm has up to three peers, and some announces are refused.
+		asked := map[uint32]wire.UDPRequest{}
+		for n := range swarms {
+			for p := range n % (each + 1) {
+				r := wire.UDPRequest{Action: wire.AnnounceUDP, Connection: id, Transaction: uint32(n*each + p), Announce: announceOf(byte(p))}
+				r.Announce.InfoHash = wire.InfoHash{byte(k), byte(n), byte(n >> 8)}
+				if n%7 == 0 {
+					r.Connection++
+				}
+				asked[r.Transaction] = r
+			}
+		}
+		v6 := host == "::1"
+		b := make([]byte, 2000)
+		for end := time.Now().Add(patience); len(asked) > 0 && time.Now().Before(end); {
+			for _, r := range asked {
+				if _, err := c.Write(r.Append(nil)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for len(asked) > 0 { // what is lost is asked for again
+				if err := c.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+					t.Fatal(err)
+				}
+				n, err := c.Read(b)
+				if err != nil {
+					break
+				}
+				a, err := wire.ParseUDPAnswer(b[:n], v6)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, ok := asked[a.Transaction]
+				if !ok {
+					continue // the answer to one that was asked for twice
+				}
+				delete(asked, a.Transaction)
+				switch {
+				case r.Connection != id:
+					if a.Failure == nil {
+						t.Errorf("%s: an announce without a connection: %+v", host, a)
+					}
+				case a.Failure != nil:
+					t.Errorf("%s: %v", host, a.Failure)
+				case len(a.Answer.Peers) >= each || int(a.Answer.Incomplete) != len(a.Answer.Peers)+1:
+					t.Errorf("%s: %+v", host, a)
+				default:
+					for _, p := range a.Answer.Peers {
+						if (p.Addr.Host.Is6()) != v6 || p.Addr.Port < 1000 || p.Addr.Port >= 1000+each || p.Addr.Port == r.Announce.Port {
+							t.Errorf("%s: %v is a peer of %v", host, p.Addr, r.Announce.Port)
+						}
+					}
+				}
+			}
+		}
+		if len(asked) > 0 {
+			t.Errorf("%s: %d announces without an answer", host, len(asked))
+		}
+	}
+}
+
 func write(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "list")
@@ -286,6 +373,30 @@ func TestGate(t *testing.T) {
 
 func TestRateLimit(t *testing.T) {
 	r := start(t, func(c *server.Config) { c.PerHostRate = 0.1 }, 100)
+	// Also of those who guess keys, or info hashes.
+	private := start(t, func(c *server.Config) { c.PerHostRate, c.Keys = 0.1, write(t, "secret-key\n") }, 100)
+	for _, path := range []string{"/announce", "/scrape"} {
+		limited := false
+		for range 10 {
+			a := announceOf(1)
+			_, body := get(t, private.http+"/guessed-key"+path+"?"+a.Query())
+			limited = limited || strings.Contains(body, "too many requests")
+		}
+		if !limited {
+			t.Errorf("%s: keys can be guessed at any rate", path)
+		}
+	}
+	// An AS as a whole has a limit too.
+	s := newOnSCION(t, func(c *server.Config) { c.PerASRate = 0.1 })
+	limited := 0
+	for n := range 10 {
+		if _, err := s.ask(1, n, nil); err != nil {
+			limited++
+		}
+	}
+	if _, err := s.ask(2, 1, nil); err != nil || limited < 5 {
+		t.Errorf("%d of 10 hosts of an AS refused, and one of another: %v", limited, err)
+	}
 	var failures int
 	for range 10 {
 		if _, err := r.announce(t, announceOf(1)); err != nil {
@@ -327,6 +438,37 @@ func TestCrowd(t *testing.T) {
 		}
 	} else if e := net.Error(nil); errors.As(err, &e) && e.Timeout() {
 		t.Error("half a request is waited for without end")
+	}
+}
+
+// Who holds all connections, each with a request now and then, gives way to others.
+func TestCrowdOfOneHost(t *testing.T) {
+	const most = 20
+	r := start(t, nil, most)
+	addr := strings.TrimPrefix(r.http, "http://")
+	for n := range most {
+		c := dial(t, "tcp", addr)
+		a := announceOf(byte(n))
+		fmt.Fprintf(c, "GET /announce?%s HTTP/1.1\r\nHost: x\r\n\r\n", a.Query())
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	for n := range most / 4 {
+		c, err := d.DialContext(t.Context(), "tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("connection %d of another host: %v", n, err)
+		}
+		res.Body.Close()
 	}
 }
 
