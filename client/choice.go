@@ -290,6 +290,9 @@ func (t *Transfer) open(s *pathState, then pathsel.State) {
 		var o *offer
 		var err error
 		o, err = t.session.offers.add(t.ctx, t.peers[i].transport, s.peer, s.candidate.Path, func(l *link, err error) {
+			if l != nil && t.conceals.Load() {
+				l.gate.conceal()
+			}
 			t.inbox.put(dialled{o, l, err})
 		})
 		if err != nil {

@@ -19,9 +19,13 @@ const (
 	msgUnchoke       = 1
 	msgInterested    = 2
 	msgNotInterested = 3
+	msgHave          = 4
+	msgBitfield      = 5
 	msgRequest       = 6
 	msgPiece         = 7
 	msgCancel        = 8
+	msgHaveAll       = 0x0e
+	msgHaveNone      = 0x0f
 	msgReject        = 0x10
 	msgAllowedFast   = 0x11
 )
@@ -55,6 +59,16 @@ func encode(kind byte, blocks ...block) []byte {
 		b = binary.BigEndian.AppendUint32(b, x.index)
 		b = binary.BigEndian.AppendUint32(b, x.begin)
 		b = binary.BigEndian.AppendUint32(b, x.length)
+	}
+	return b
+}
+
+// haves makes a message for each piece.
+func haves(pieces []uint32) []byte {
+	var b []byte
+	for _, p := range pieces {
+		b = append(b, 0, 0, 0, 5, msgHave)
+		b = binary.BigEndian.AppendUint32(b, p)
 	}
 	return b
 }

@@ -41,6 +41,8 @@ type gate struct {
 	// The writer's, with writing held.
 	out    framing
 	behind []byte // the beginning of a message
+	// nothing: in place of what was dropped the peer is told that we have nothing.
+	nothing bool
 
 	writing sync.Mutex // held while the wire is written to; before mu
 
@@ -63,6 +65,10 @@ type gate struct {
 	forPeer    []byte // messages to be written at the next boundary
 	sending    bool   // somebody is about to write forPeer
 	interested bool   // the peer in us
+
+	concealing bool     // what the engine says of its pieces does not pass
+	presented  bool     // the peer has been told that we have nothing
+	unshown    []uint32 // pieces to tell of then
 }
 
 func newGate(wire net.Conn) *gate {
@@ -122,6 +128,32 @@ func (g *gate) unbar() {
 		g.told = true
 		g.tellLocked(plain(msgUnchoke))
 	}
+}
+
+// conceal has the peer believe that we have no pieces but those that reveal tells it of. It must be called before the engine
+// says what we have. It does nothing on a connection that is obfuscated.
+func (g *gate) conceal() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.concealing = true
+}
+
+// conceals tells whether it does.
+func (g *gate) conceals() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.concealing
+}
+
+// reveal tells the peer that we have these pieces.
+func (g *gate) reveal(pieces []uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.concealing && !g.presented {
+		g.unshown = append(g.unshown, pieces...)
+		return
+	}
+	g.tellLocked(haves(pieces))
 }
 
 // wants tells whether the peer is interested in what we have.
@@ -372,8 +404,31 @@ func (g *gate) departs(m message) (keep bool) {
 		}
 	case msgPiece, msgReject:
 		delete(g.serving, m.block)
+	case msgBitfield, msgHaveAll, msgHaveNone:
+		if !g.concealing {
+			break
+		}
+		g.presentLocked()
+		// Who knows of the fast extension must be told that there is nothing (BEP 6).
+		g.nothing = m.kind != msgHaveNone && !g.slow
+		return m.kind == msgHaveNone
+	case msgHave:
+		if g.concealing {
+			g.presentLocked()
+			return false
+		}
 	}
 	return true
+}
+
+// presentLocked notes that the peer is told, now or by silence, that we have nothing, and has it told of what was revealed
+// before.
+func (g *gate) presentLocked() {
+	if !g.presented {
+		g.presented = true
+		g.tellLocked(haves(g.unshown))
+		g.unshown = nil
+	}
 }
 
 // Write is the engine's.
@@ -398,6 +453,12 @@ func (g *gate) Write(b []byte) (int, error) {
 			return 0, err
 		}
 		from = d.to
+		if g.nothing { // first of all that is said of pieces
+			g.nothing = false
+			if err := g.put(plain(msgHaveNone)); err != nil {
+				return 0, err
+			}
+		}
 	}
 	if err := g.put(all[from:consumed]); err != nil {
 		return 0, err

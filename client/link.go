@@ -23,6 +23,8 @@ type link struct {
 	gone                atomic.Bool
 
 	barred bool // held back; belongs to Transfer.serve
+	shown  bool // told of what was revealed to its peer before; belongs to Transfer.reveal
+	whole  bool // told of everything; likewise
 
 	mu       sync.Mutex
 	onChange func() // called without the lock when greeted or gone has changed; must not block

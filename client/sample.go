@@ -21,11 +21,42 @@ type gauge struct {
 	outstanding atomic.Int64 // requests sent, neither answered nor taken back
 	unchoked    atomic.Bool  // the peer serves us
 	useful      atomic.Bool  // it has sent data
+
+	mu   sync.Mutex
+	says []said // of pieces, where somebody wants to know: see gauges.watch
+}
+
+// said is what a peer says of a piece: that it has it, or by asking for a part of it that it is about to.
+type said struct {
+	piece int
+	has   bool
+}
+
+// maxSaid bounds what waits to be looked at. What a peer says beyond it is forgotten: only that it has pieces counts for
+// long, and it cannot honestly say that so often between two looks.
+const maxSaid = 1 << 16
+
+func (x *gauge) note(s said) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n := len(x.says); n < maxSaid && (n == 0 || x.says[n-1] != s) {
+		x.says = append(x.says, s)
+	}
+}
+
+// take returns what was said since the last time.
+func (x *gauge) take() []said {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := x.says
+	x.says = nil
+	return s
 }
 
 // gauges of all connections by their face. The engine calls most of this with its lock held.
 type gauges struct {
-	byFace sync.Map
+	byFace  sync.Map
+	watched sync.Map // *torrent.Torrent to a function: see watch
 
 	mu    sync.Mutex
 	ended map[*torrent.Torrent][]*torrent.PeerConn // that had sent data, until they are taken
@@ -53,14 +84,56 @@ func (g *gauges) install(c *torrent.Callbacks) {
 	c.SentRequest = append(c.SentRequest, func(e torrent.PeerRequestEvent) { g.count(e.Peer, 1) })
 	c.DeletedRequest = append(c.DeletedRequest, func(e torrent.PeerRequestEvent) { g.count(e.Peer, -1) })
 	c.ReadMessage = func(p *torrent.PeerConn, m *pp.Message) {
-		if m.Keepalive || m.Type != pp.Choke && m.Type != pp.Unchoke {
+		if m.Keepalive {
 			return
 		}
-		if x := g.of(&p.Peer); x != nil {
-			x.unchoked.Store(m.Type == pp.Unchoke)
+		switch m.Type {
+		case pp.Choke, pp.Unchoke:
+			if x := g.of(&p.Peer); x != nil {
+				x.unchoked.Store(m.Type == pp.Unchoke)
+			}
+		case pp.Have, pp.Bitfield, pp.HaveAll, pp.Request:
+			g.heard(p, m)
 		}
 	}
 }
+
+// watch has what peers say of their pieces kept, for gauge.take, until it is called with nil. News of pieces that a peer has got
+// are told at once, with the engine's lock held: do not block.
+func (g *gauges) watch(t *torrent.Torrent, news func()) {
+	if news == nil {
+		g.watched.Delete(t)
+		return
+	}
+	g.watched.Store(t, news)
+}
+
+func (g *gauges) heard(p *torrent.PeerConn, m *pp.Message) {
+	news, ok := g.watched.Load(p.Torrent())
+	x := g.of(&p.Peer)
+	if !ok || x == nil {
+		return
+	}
+	switch m.Type {
+	case pp.Request:
+		x.note(said{piece: int(m.Index)})
+		return
+	case pp.Have:
+		x.note(said{int(m.Index), true})
+	case pp.Bitfield:
+		for i, has := range m.Bitfield {
+			if has {
+				x.note(said{i, true})
+			}
+		}
+	case pp.HaveAll:
+		x.note(said{allPieces, true})
+	}
+	news.(func())()
+}
+
+// allPieces stands for every piece in said.
+const allPieces = -1
 
 func (g *gauges) end(c *torrent.PeerConn) {
 	g.mu.Lock()

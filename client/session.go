@@ -285,6 +285,9 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 		return
 	}
 	if l := s.inbound.find(addr); l != nil {
+		if t.conceals.Load() {
+			l.gate.conceal() // the engine goes on to say what it has
+		}
 		l.greeted.Store(true)
 		t.inbox.put(accepted{l})
 		return

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anacrolix/torrent"
@@ -39,6 +40,8 @@ type Options struct {
 	Selection Selection
 	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Layout. No data is fetched.
 	Describe bool
+	// SuperSeeding is for data that is complete.
+	SuperSeeding SuperSeeding
 }
 
 // Transfer is one torrent in a session.
@@ -57,6 +60,8 @@ type Transfer struct {
 	ended   chan struct{} // closed when run has returned
 	final   Progress      // after ended
 	lookups sync.WaitGroup
+	// conceals: peers whose connections begin now are told of pieces by reveal only.
+	conceals atomic.Bool
 
 	// The rest belongs to run.
 	start     time.Time
@@ -77,6 +82,7 @@ type Transfer struct {
 	rested    time.Time      // when it may be asked again though nothing has happened
 	waiting   string         // what it is waiting for, if no path is left
 	uploads   pathsel.UploadMemory
+	revealed  *revelation // nil: there is nothing to reveal, or not any longer
 	hints     pathsel.Hints
 	trace     io.Writer // nil: none, or it could not be written
 	options   Options
@@ -98,6 +104,7 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 		decided:   opts.Decided, trace: opts.Trace, options: opts,
 	}
 	t.full.store = store
+	t.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
 	t.ctx, t.stop = context.WithCancelCause(s.ctx)
 	peers := slices.Concat(opts.Peers, src.Peers)
 	for _, p := range peers {
@@ -127,6 +134,9 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 			t.torrent.Drop()
 		}
 		return nil, err
+	}
+	if t.conceals.Load() {
+		s.gauges.watch(t.torrent, t.inbox.touch)
 	}
 	// The engine would stop asking for data without a word.
 	t.torrent.SetOnWriteChunkError(func(err error) {
@@ -213,6 +223,7 @@ func (t *Transfer) run() {
 			t.look()
 			t.choose()
 			t.serve()
+			t.reveal()
 		case <-tick.C:
 			t.measure()
 			t.serve()
@@ -221,6 +232,7 @@ func (t *Transfer) run() {
 		case <-t.whenComplete():
 			t.settle()
 		case <-sample.C:
+			t.reveal()
 			t.advance()
 			if t.look() || time.Now().After(t.rested) {
 				t.choose()
@@ -314,6 +326,7 @@ func (t *Transfer) finish() {
 			t.withdraw(s)
 		}
 	}
+	t.session.gauges.watch(t.torrent, nil)
 	t.torrent.Drop() // closes the links
 	t.session.gauges.takeEnded(t.torrent)
 	t.session.forget(t)
@@ -433,6 +446,7 @@ func (t *Transfer) progress() Progress {
 	}
 	if info := t.torrent.Info(); info != nil {
 		p.Total, p.Have = t.torrent.Length(), t.torrent.BytesCompleted()
+		p.Missing = max(0, p.Total-p.Have)
 		p.Pieces, p.Done = t.torrent.NumPieces(), st.PiecesComplete
 		if t.want != nil && t.want.partial {
 			p.Total, p.Pieces = t.want.total, t.want.count

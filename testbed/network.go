@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"os"
@@ -54,6 +55,8 @@ type Options struct {
 	PathLifetime time.Duration
 	// LinksOnly leaves SCION out: no routers and no control services, only the links, for hosts on IP (Network.IP).
 	LinksOnly bool
+	// Between names the ASes among which there must be paths when Start returns, and that Status tells of; by default all.
+	Between []pathsel.IA
 	// Timeout is how long Start waits for all paths. 0: 60 s and a second more for each AS.
 	Timeout time.Duration
 	// Progress is told how far Start is, from Start's goroutine; may be nil.
@@ -118,7 +121,7 @@ type Network struct {
 	once    sync.Once
 }
 
-// Start brings the network up and returns when every pair of ASes has the paths that the topology
+// Start brings the network up and returns when every pair of ASes (see [Options.Between]) has the paths that the topology
 // implies. ctx bounds the start only; the caller closes the network. If Start fails it leaves nothing
 // running.
 func Start(ctx context.Context, opts Options) (*Network, error) {
@@ -150,6 +153,9 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 	}
 	if !opts.LinksOnly {
 		n.implied = ImpliedPaths(opts.Topology, bestSetSize) // of a mesh there are more than fit into memory
+	}
+	if between := opts.Between; len(between) > 0 {
+		maps.DeleteFunc(n.implied, func(p Pair, _ int) bool { return !slices.Contains(between, p.Src) || !slices.Contains(between, p.Dst) })
 	}
 	if n.lock, err = lockDir(dir); err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ func seedCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrents' files or directories"},
 			storageFlag(),
+			superSeedingFlag(),
 			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
 		}, sessionFlags()...),
 		Action: seed,
@@ -42,6 +43,10 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	if len(listen) == 0 {
 		return usageErrorf("nobody could reach this seed: give --listen")
+	}
+	super, err := parseSuperSeeding(cmd)
+	if err != nil {
+		return err
 	}
 	out, err := sampling(cmd, true)
 	if err != nil {
@@ -89,7 +94,7 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 	defer func() { err = errors.Join(err, trackers.close()) }()
 	var transfers []*client.Transfer
 	for _, s := range sources {
-		t, err := session.Add(s, store, client.Options{Decided: out.decided(s)})
+		t, err := session.Add(s, store, client.Options{Decided: out.decided(s), SuperSeeding: super})
 		if err != nil {
 			return err
 		}

@@ -85,7 +85,7 @@ func (s *Scenario) check() error {
 // checkVariant says what is wrong with the scenario as it is in a variant.
 func (s *Scenario) checkVariant(v Variant) error {
 	switch {
-	case v.Size < 0 || v.Size > maxSize || v.Torrents < 0 || v.Torrents > maxPeers || v.Leechers < 0:
+	case v.Size < 0 || v.Size > maxSize || v.Pieces < 0 || s.Pieces < 0 || v.Torrents < 0 || v.Torrents > maxPeers || v.Leechers < 0:
 		return errors.New("size, torrents or leechers are out of bounds")
 	case !slices.Contains(routers, v.Router):
 		return fmt.Errorf("router %q: want stock or fast", v.Router)
@@ -106,11 +106,28 @@ func (s *Scenario) checkVariant(v Variant) error {
 		if err := checkPlace(p); err != nil {
 			return fmt.Errorf("peer %s: %w", p.Name, err)
 		}
-		for _, q := range x.Peers[:i] {
-			if q.onIP() != p.onIP() || q.onIP() && q.Transport != p.Transport {
-				return fmt.Errorf("peers %s and %s: all of a swarm speak the same: scion, tcp or quic", q.Name, p.Name)
-			}
+		if err := x.checkSwarm(p, x.Peers[:i]); err != nil {
+			return fmt.Errorf("peer %s: %w", p.Name, err)
 		}
+	}
+	return nil
+}
+
+// checkSwarm says why a peer cannot exchange data with those before it that it is to know.
+func (s *Scenario) checkSwarm(p Peer, earlier []Peer) error {
+	if s.foreign() && p.Transport != TCP {
+		return fmt.Errorf("beside other clients all speak tcp, not %s", p.Transport)
+	}
+	if p.Role == Seed {
+		return nil
+	}
+	for _, q := range earlier {
+		if slices.Contains(p.From, q.Name) && q.Transport != p.Transport {
+			return fmt.Errorf("from %s: who exchange data speak the same, not %s and %s", q.Name, q.Transport, p.Transport)
+		}
+	}
+	if !slices.ContainsFunc(earlier, func(q Peer) bool { return s.downloads(p, q) }) {
+		return fmt.Errorf("nobody before it speaks %s, as all of a swarm do", p.Transport)
 	}
 	return nil
 }
@@ -129,9 +146,16 @@ func checkPlace(p Peer) error {
 	return nil
 }
 
+// manyASes is from how many on a network is asked for no more paths than are used: asking for all, each AS for those to all
+// others, takes longer than everything else and loads it for a minute.
+const manyASes = 10
+
 // options are the testbed's.
 func (s *Scenario) options() (o testbed.Options, err error) {
 	o.Topology, o.PathLifetime = s.topology, s.PathLifetime
+	if len(s.topology.ASes) > manyASes {
+		o.Between = s.ends()
+	}
 	if !slices.Contains(routers, s.Router) {
 		return o, fmt.Errorf("router %q: want stock or fast", s.Router)
 	}
@@ -145,6 +169,20 @@ func (s *Scenario) options() (o testbed.Options, err error) {
 		}
 	}
 	return o, nil
+}
+
+// ends are the ASes in which somebody uses SCION, in order.
+func (s *Scenario) ends() (ends []pathsel.IA) {
+	for _, p := range s.Peers {
+		if !p.onIP() {
+			ends = append(ends, p.AS)
+		}
+	}
+	for _, t := range s.Traffic {
+		ends = append(ends, t.From, t.To)
+	}
+	slices.Sort(ends)
+	return slices.Compact(ends)
 }
 
 func (s *Scenario) link(at pathsel.Interface) int {

@@ -32,7 +32,8 @@ type leecherRecord struct {
 	wasted     int64   // bytes of payload that came twice or for nothing
 	samples    []sample
 	choices    []choice
-	routes     []route // from its sources
+	handshakes map[pathsel.Fingerprint]float64 // seconds
+	routes     []route                         // from its sources
 }
 
 // sample is what a leecher has at a moment: useful payload, and what came over each path, protocol and all.

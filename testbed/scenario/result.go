@@ -70,6 +70,7 @@ func (a *attempt) record() record {
 			x.t += l.start
 			l.choices = append(l.choices, x)
 		}
+		l.handshakes = c.handshakes
 		if c.complete {
 			l.end = l.samples[len(l.samples)-1].t
 		}
@@ -132,6 +133,7 @@ func (a *attempt) result(failed failure) (Result, error) {
 	}
 	if res.Figures != nil {
 		res.Figures["cpu"], res.Figures["late"] = res.CPU, a.watch.lateness
+		a.watch.parts.figures(res.Figures["mbit"]*res.Figures["seconds"]/8e3, res.Figures)
 	}
 	return res, err
 }

@@ -20,11 +20,12 @@ type Variant struct {
 	Args     []string `yaml:"args"` // more flags for every leecher of braid
 	// SeedArgs are more flags for every seed of braid.
 	SeedArgs []string `yaml:"seed_args"`
-	// Transport and Client are those of all peers.
+	// Transport and Client are those of all peers, whatever they say.
 	Transport string `yaml:"transport"`
 	Client    string `yaml:"client"`
 	Links     []Link `yaml:"links"`
 	Size      Bytes  `yaml:"size"`
+	Pieces    Bytes  `yaml:"piece_length"`
 	Torrents  int    `yaml:"torrents"`
 	// Separate runs a process for each torrent in place of one leecher.
 	Separate bool `yaml:"separate"`
@@ -201,9 +202,10 @@ func expandPeers(groups []Peer) ([]Peer, error) {
 // in is the scenario as it is in one of its variants.
 func (s Scenario) in(v Variant) (Scenario, error) {
 	orElse(&v.Size, s.Size)
+	orElse(&v.Pieces, s.Pieces)
 	orElse(&v.Torrents, s.Torrents)
 	orElse(&v.Router, s.Router)
-	s.Size, s.Torrents, s.Router = v.Size, v.Torrents, v.Router
+	s.Size, s.Pieces, s.Torrents, s.Router = v.Size, v.Pieces, v.Torrents, v.Router
 	s.Peers = slices.Clone(s.Peers)
 	if v.Leechers > 0 {
 		n := 0

@@ -24,7 +24,7 @@ type port struct {
 
 // open makes a port. How many packets it is to fetch at a time is of no use here.
 func (s *ports) open(int) *port {
-	return &port{conn: s.conn, in: make([]byte, wire.MaxUDP+1), out: make([]byte, 0, wire.MaxUDP)}
+	return &port{conn: s.conn, in: make([]byte, wire.MaxUDPRequest+1), out: make([]byte, 0, wire.MaxUDP)}
 }
 
 // receive waits for a packet.

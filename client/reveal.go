@@ -1,0 +1,315 @@
+package client
+
+import (
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"braid/pathsel"
+)
+
+// Which pieces a seed shows to whom while it is the only one who has them all (super-seeding, after BEP 16).
+//
+// Leechers that see a whole seed ask it for much the same pieces, so that it sends each of them several times before
+// it has sent the last one once, and that is what all wait for. A seed that says it has nothing, and then tells of one
+// piece after another, decides itself: each piece goes to one peer, who passes it on.
+//
+//	fresh --show--> shown to one peer --lands--> held by it --> passed on, which is not ours to see to
+//	  ^                     |
+//	  +----- it leaves -----+
+//
+// BEP 16 shows the next piece when it has seen the one before at another peer. Then a seed waits for peers that do not pass on, or
+// cannot. Here nobody waits while there are fresh pieces: each peer has some ahead of it, enough for its rate. When none
+// is left, a peer that has nothing on the way any more gets, after a short patience, what the fewest others have or are
+// about to have, each time twice as much: that is what leechers without connections to each other live on.
+type revelation struct {
+	alone  int // pieces that a peer has ahead of it at least if it is the only one; else one
+	length float64
+	random *rand.Rand
+	claims []uint16 // of each piece: peers that have it, or to whom it was shown and who will fetch it
+	fresh  bitset   // no claims
+	left   int      // of the fresh
+	peers  map[pathsel.PeerID]*beholder
+}
+
+// beholder is a peer that pieces are shown to.
+type beholder struct {
+	told, has, asked, claimed bitset
+
+	ahead   int // told and not there
+	waiting int // of these, asked for
+	count   int // there
+	served  bool
+	window  int       // how much it is to have ahead
+	grown   int       // how much that was too little before
+	moved   time.Time // last time that a piece was shown, asked for, or landed
+}
+
+// beholding is a peer at the time of a step.
+type beholding struct {
+	id     pathsel.PeerID
+	served bool    // it may fetch from us
+	rate   float64 // at which it does, in bytes per second
+	rtt    time.Duration
+}
+
+const (
+	// aheadTime, and a round trip, is how long what a peer has ahead of it lasts, or longer: a piece's way through its disk, and
+	// the news of it. It is what each piece waits, so not more.
+	aheadTime = 250 * time.Millisecond
+	// aloneTime is the same for a peer that is alone: there is nobody else to send to meanwhile, and no swarm that waits.
+	aloneTime = time.Second
+	// dryPatience is how long a peer that has nothing on the way waits for what others bring it. Shorter, and the seed sends
+	// again what is on its way there; longer, and peers without others lose time.
+	dryPatience = time.Second
+	// askedPatience is how long nothing may happen with pieces that the peer has asked for.
+	askedPatience = 10 * time.Second
+)
+
+func newRevelation(pieces int, length int64, seed uint64) *revelation {
+	r := &revelation{
+		// Less, and it runs dry before its rate is known; more, and who comes after it finds much claimed.
+		alone: max(2, pieces/64), length: float64(length), random: rand.New(rand.NewPCG(seed, 16)),
+		claims: make([]uint16, pieces), fresh: newBitset(pieces), left: pieces,
+		peers: map[pathsel.PeerID]*beholder{},
+	}
+	for i := range pieces {
+		r.fresh.set(i)
+	}
+	return r
+}
+
+func (r *revelation) claim(p *beholder, piece int) {
+	if p.claimed.is(piece) {
+		return
+	}
+	p.claimed.set(piece)
+	if r.claims[piece]++; r.claims[piece] == 1 {
+		r.fresh.clear(piece)
+		r.left--
+	}
+}
+
+func (r *revelation) unclaim(p *beholder, piece int) {
+	if !p.claimed.is(piece) {
+		return
+	}
+	p.claimed.clear(piece)
+	if r.claims[piece]--; r.claims[piece] == 0 {
+		r.fresh.set(piece)
+		r.left++
+	}
+}
+
+// has notes that a peer says that it has a piece.
+func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
+	p := r.peers[id]
+	if p == nil || piece < 0 || piece >= len(r.claims) || p.has.is(piece) {
+		return
+	}
+	p.has.set(piece)
+	p.count++
+	r.claim(p, piece)
+	if !p.told.is(piece) {
+		return
+	}
+	p.ahead--
+	p.moved = now
+	if p.asked.is(piece) {
+		p.waiting--
+	}
+}
+
+// asks notes that a peer has asked for a part of a piece.
+func (r *revelation) asks(id pathsel.PeerID, piece int, now time.Time) {
+	p := r.peers[id]
+	if p == nil || piece < 0 || piece >= len(r.claims) || !p.told.is(piece) || p.has.is(piece) {
+		return
+	}
+	p.moved = now
+	if !p.asked.is(piece) {
+		p.asked.set(piece)
+		p.waiting++
+	}
+	if p.served {
+		r.claim(p, piece)
+	}
+}
+
+// join notes a peer, of which nothing is known yet.
+func (r *revelation) join(id pathsel.PeerID, now time.Time) {
+	if r.peers[id] == nil {
+		n := len(r.claims)
+		r.peers[id] = &beholder{
+			told: newBitset(n), has: newBitset(n), asked: newBitset(n), claimed: newBitset(n),
+			served: true, moved: now,
+		}
+	}
+}
+
+// step says which pieces to tell each peer of. Those who are not there any more are forgotten.
+func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][]int {
+	for id, p := range r.peers {
+		if !slices.ContainsFunc(there, func(b beholding) bool { return b.id == id }) {
+			r.release(p, func(int) bool { return true })
+			delete(r.peers, id)
+		}
+	}
+	served, waiting := 0, 0
+	for _, b := range there {
+		r.join(b.id, now)
+		p := r.peers[b.id]
+		if p.served && !b.served { // others get what it can not
+			r.release(p, func(i int) bool { return !p.has.is(i) })
+		}
+		if p.served = b.served; p.served {
+			served++
+			waiting += p.waiting
+		}
+	}
+	for _, b := range there {
+		p := r.peers[b.id]
+		least, ahead := 1, aheadTime+b.rtt
+		if served == 1 {
+			least, ahead = r.alone, aloneTime+b.rtt
+		}
+		enough := max(least, 1+int(b.rate*ahead.Seconds()/r.length))
+		if waiting == 0 && p.ahead == 0 && p.told.some() && r.left > 0 {
+			p.grown = min(2*p.window, len(r.claims)) // we have run dry
+		}
+		p.window = max(p.grown, min(enough, len(r.claims)))
+	}
+	show := map[pathsel.PeerID][]int{}
+	give := func(id pathsel.PeerID, p *beholder, piece int) {
+		p.told.set(piece)
+		p.ahead++
+		p.moved = now
+		show[id] = append(show[id], piece)
+	}
+	// One each, round by round, so that those who come first do not take all.
+	for more := true; more; {
+		more = false
+		for _, b := range there {
+			p := r.peers[b.id]
+			if !p.served || p.ahead >= p.window {
+				continue
+			}
+			if i := r.next(p, served == 1); i >= 0 {
+				give(b.id, p, i)
+				r.claim(p, i)
+				more = true
+			}
+		}
+	}
+	for _, b := range there {
+		p := r.peers[b.id]
+		idle := now.Sub(p.moved)
+		if !p.served || idle < dryPatience || p.waiting > 0 && idle < askedPatience {
+			continue
+		}
+		// What it has ahead it may not want at all: that is not claimed any longer.
+		r.release(p, func(i int) bool { return !p.has.is(i) && !p.asked.is(i) })
+		p.grown = min(2*p.window, len(r.claims))
+		p.window = p.grown
+		for _, i := range r.rarest(p, p.window) {
+			give(b.id, p, i)
+		}
+	}
+	return show
+}
+
+// release takes back claims of a peer.
+func (r *revelation) release(p *beholder, which func(piece int) bool) {
+	for i := p.claimed.from(0, nil); i >= 0; i = p.claimed.from(i+1, nil) {
+		if which(i) {
+			r.unclaim(p, i)
+		}
+	}
+}
+
+// next is a fresh piece for the peer, -1 if there is none: any, so that seeds that do not know of each other send
+// different ones; the first, if only one peer is there, who may want them in order.
+func (r *revelation) next(p *beholder, first bool) int {
+	if r.left == 0 {
+		return -1
+	}
+	if !first {
+		if i := r.fresh.from(r.random.IntN(len(r.claims)), p.told); i >= 0 {
+			return i
+		}
+	}
+	return r.fresh.from(0, p.told)
+}
+
+// rarest are pieces that the peer was not told of and does not have, those with the fewest claims first.
+func (r *revelation) rarest(p *beholder, most int) []int {
+	var out []int
+	for i := range r.claims {
+		if !p.told.is(i) && !p.has.is(i) {
+			out = append(out, i)
+		}
+	}
+	r.random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	slices.SortStableFunc(out, func(a, b int) int { return int(r.claims[a]) - int(r.claims[b]) })
+	return out[:min(most, len(out))]
+}
+
+// shown are the pieces that the peer was told of and does not have.
+func (r *revelation) shown(id pathsel.PeerID) (pieces []int) {
+	if p := r.peers[id]; p != nil {
+		for i := p.told.from(0, p.has); i >= 0; i = p.told.from(i+1, p.has) {
+			pieces = append(pieces, i)
+		}
+	}
+	return pieces
+}
+
+// missing are the pieces that the peer does not have; without those that it was told of, if some were shown to it.
+func (r *revelation) missing(id pathsel.PeerID, shown bool) (pieces []int) {
+	p := r.peers[id]
+	for i := range r.claims {
+		if !p.has.is(i) && !(shown && p.told.is(i)) {
+			pieces = append(pieces, i)
+		}
+	}
+	return pieces
+}
+
+// complete tells whether a peer has every piece.
+func (r *revelation) complete() bool {
+	for _, p := range r.peers {
+		if p.count == len(r.claims) {
+			return true
+		}
+	}
+	return false
+}
+
+// bitset is a set of small numbers.
+type bitset []uint64
+
+func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
+
+func (b bitset) set(i int)     { b[i/64] |= 1 << (i % 64) }
+func (b bitset) clear(i int)   { b[i/64] &^= 1 << (i % 64) }
+func (b bitset) is(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
+
+func (b bitset) some() bool { return slices.ContainsFunc(b, func(w uint64) bool { return w != 0 }) }
+
+// from is the first number in the set that is not below i and not in but, which may be nil; -1 if there is none.
+func (b bitset) from(i int, but bitset) int {
+	for w := i / 64; w < len(b); w++ {
+		word := b[w]
+		if but != nil {
+			word &^= but[w]
+		}
+		if w == i/64 {
+			word &^= 1<<(i%64) - 1
+		}
+		if word != 0 {
+			return w*64 + bits.TrailingZeros64(word)
+		}
+	}
+	return -1
+}
