@@ -72,6 +72,20 @@ func random(seed uint64, size int) []byte {
 // Exchange sends so many bytes, which depend on the seed, both ways at once and closes; each side must read exactly what the
 // other wrote, and io.EOF.
 func Exchange(d, a net.Conn, seed uint64, size int) error {
+	if err := swap(d, a, seed, size); err != nil {
+		return err
+	}
+	if err := d.Close(); err != nil {
+		return err
+	}
+	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("after the peer's close: want EOF, got: %w", err)
+	}
+	return a.Close()
+}
+
+// swap is Exchange without the ends.
+func swap(d, a net.Conn, seed uint64, size int) error {
 	toAcceptor, toDialler := random(2*seed, size), random(2*seed+1, size)
 	var wg sync.WaitGroup
 	errs := make([]error, 4)
@@ -93,16 +107,7 @@ func Exchange(d, a net.Conn, seed uint64, size int) error {
 	receive(2, d, toDialler)
 	receive(3, a, toAcceptor)
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if err := d.Close(); err != nil {
-		return err
-	}
-	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("after the peer's close: want EOF, got: %w", err)
-	}
-	return a.Close()
+	return errors.Join(errs...)
 }
 
 func closeDelivers(t *testing.T, d, a net.Conn) {

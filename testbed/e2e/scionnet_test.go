@@ -110,7 +110,12 @@ func openHost(t *testing.T, n *testbed.Network, ia pathsel.IA) *scionnet.Host {
 
 func listen(t *testing.T, h *scionnet.Host) *scionnet.Endpoint {
 	t.Helper()
-	e, err := h.Listen(t.Context(), scionnet.ListenConfig{})
+	return listenWith(t, h, scionnet.ListenConfig{})
+}
+
+func listenWith(t *testing.T, h *scionnet.Host, cfg scionnet.ListenConfig) *scionnet.Endpoint {
+	t.Helper()
+	e, err := h.Listen(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +155,8 @@ func TestTwoPaths(t *testing.T) {
 	t.Run("BlackHole", n.blackHole)
 }
 
-// TestDiamond runs the suite over segments of every kind: up, core, down, and a peering link.
+// TestDiamond runs the suite over segments of every kind: up, core, down, and a peering link; and from a host that uses
+// scionproto's own library for packets to one that does not.
 func TestDiamond(t *testing.T) {
 	t.Parallel()
 	network := startNetwork(t, "diamond", testbed.Options{})
@@ -158,7 +164,13 @@ func TestDiamond(t *testing.T) {
 	if paths := n.pair(t).Paths; len(paths) < 6 {
 		t.Fatalf("%d paths, want at least 6", len(paths))
 	}
-	t.Run("Conformance", func(t *testing.T) { conformance.Run(t, n.pair) })
+	t.Run("Conformance", func(t *testing.T) {
+		conformance.Run(t, func(t *testing.T) conformance.Pair {
+			p := n.pair(t)
+			p.Dialer = listenWith(t, n.a, scionnet.ListenConfig{PlainPackets: true})
+			return p
+		})
+	})
 	t.Run("AcceptorLearnsThePath", n.acceptorLearnsThePath)
 }
 
