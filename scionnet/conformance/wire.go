@@ -135,7 +135,11 @@ func (w *Wire) String() string {
 // QUIC packets into one datagram, and that the path has room for it.
 func RunRough(t *testing.T, w *Wire, bundles bool, start func(t *testing.T) Pair) {
 	t.Run("Exchange", func(t *testing.T) { roughExchange(t, start(t), w, bundles) })
-	t.Run("CloseDelivers", func(t *testing.T) { closeDelivers(t, start(t)) })
+	t.Run("CloseDelivers", func(t *testing.T) {
+		p := start(t)
+		d, a := Connect(t, p, p.Paths[0])
+		closeDelivers(t, d, a)
+	})
 	t.Run("CloseWhileSending", func(t *testing.T) { closeWhileSending(t, start(t)) })
 	t.Run("SeveralAtOnce", func(t *testing.T) {
 		p := start(t)
