@@ -175,6 +175,9 @@ func TestRateIsExact(t *testing.T) {
 }
 
 func TestLossIsRandomAndSeeded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("computes for long, in one goroutine")
+	}
 	const packets = 200_000
 	for _, loss := range []float64{0.001, 0.01, 0.05, 0.5} {
 		lost := func(seed uint64) []bool {
@@ -303,6 +306,9 @@ func TestProperties(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("computes for long, in one goroutine")
+	}
 	for _, size := range []int{0, 1, 1472, 65507} {
 		m := newModel(Config{Delay: time.Minute}, 1, 2)
 		for m.DroppedQueue == 0 {
@@ -349,6 +355,9 @@ func TestQueueLimit(t *testing.T) {
 }
 
 func TestStoreReusesMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("computes for long, in one goroutine")
+	}
 	var s store
 	random := rand.New(rand.NewPCG(5, 6))
 	type kept struct {
