@@ -21,10 +21,10 @@ import (
 //
 // BEP 16 shows the next piece when it has seen the one before at another peer. Then a seed waits for peers that do not pass on, or
 // cannot. Here nobody waits while there are fresh pieces: each peer has some ahead of it, enough for its rate. When none
-// is left, a peer that has nothing on the way any more gets, after a short patience, what the fewest others have or are
-// about to have, each time twice as much: that is what leechers without connections to each other live on.
+// is left, a peer that has nothing on the way any more waits a moment for what others bring it. From then on it gets what the
+// fewest have or are about to have: leechers without connections to each other live on that.
 type revelation struct {
-	alone  int // pieces that a peer has ahead of it at least if it is the only one; else one
+	alone  int // pieces that a peer has ahead of it at least if it is the only one; else two
 	length float64
 	random *rand.Rand
 	claims []uint16 // of each piece: peers that have it, or to whom it was shown and who will fetch it
@@ -41,6 +41,7 @@ type beholder struct {
 	waiting int // of these, asked for
 	count   int // there
 	served  bool
+	eager   bool      // it has waited for others, once
 	window  int       // how much it is to have ahead
 	grown   int       // how much that was too little before
 	moved   time.Time // last time that a piece was shown, asked for, or landed
@@ -170,7 +171,7 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 	}
 	for _, b := range there {
 		p := r.peers[b.id]
-		least, ahead := 1, aheadTime+b.rtt
+		least, ahead := 2, aheadTime+b.rtt
 		if served == 1 {
 			least, ahead = r.alone, aloneTime+b.rtt
 		}
@@ -204,15 +205,23 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 	}
 	for _, b := range there {
 		p := r.peers[b.id]
-		idle := now.Sub(p.moved)
-		if !p.served || idle < dryPatience || p.waiting > 0 && idle < askedPatience {
+		if !p.served {
 			continue
 		}
-		// What it has ahead it may not want at all: that is not claimed any longer.
-		r.release(p, func(i int) bool { return !p.has.is(i) && !p.asked.is(i) })
-		p.grown = min(2*p.window, len(r.claims))
-		p.window = p.grown
-		for _, i := range r.rarest(p, p.window) {
+		idle := now.Sub(p.moved)
+		if idle >= dryPatience && p.waiting == 0 || idle >= askedPatience {
+			if p.ahead == 0 {
+				p.eager = true
+			} else {
+				// It may not want what it has ahead of it, which is not claimed any longer then.
+				r.release(p, func(i int) bool { return !p.has.is(i) && !p.asked.is(i) })
+				p.grown = min(2*p.window, len(r.claims))
+				p.window = p.ahead + p.grown
+			}
+		} else if !p.eager || 2*p.ahead > p.window {
+			continue
+		}
+		for _, i := range r.rarest(p, p.window-p.ahead) {
 			give(b.id, p, i)
 		}
 	}

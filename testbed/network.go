@@ -97,6 +97,7 @@ type Network struct {
 	dir     string // absolute
 	plan    plan
 	implied map[Pair]int
+	surveys []survey // what shows that the network has converged
 	lookup  lookup
 	started time.Time
 	log     *slog.Logger
@@ -149,7 +150,9 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 		closing: make(chan struct{}), closed: make(chan struct{}),
 	}
 	if !opts.LinksOnly {
-		n.implied = ImpliedPaths(opts.Topology, bestSetSize) // of a mesh there are more than fit into memory
+		if n.implied, err = ImpliedPaths(opts.Topology, bestSetSize); err != nil {
+			return nil, err
+		}
 	}
 	if n.lock, err = lockDir(dir); err != nil {
 		return nil, err
@@ -206,7 +209,10 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		return n.startLinks()
 	}
 	g := generator{dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime, pki: bin.pki}
-	for _, s := range surveys(n.opts.Topology, n.plan.ases) {
+	if n.surveys, err = surveys(n.opts.Topology, n.plan.ases); err != nil {
+		return fmt.Errorf("topology %s: %w", n.opts.Topology.Name, err)
+	}
+	for _, s := range n.surveys {
 		g.segments += s.want
 	}
 	if n.opts.NoBFD {
@@ -412,7 +418,7 @@ func (n *Network) waitForLinks(ctx context.Context) error {
 // waitForPaths first waits until the control services have the segments that the topology implies, and
 // then until hosts find all paths.
 func (n *Network) waitForPaths(ctx context.Context) error {
-	open := surveys(n.opts.Topology, n.plan.ases)
+	open := n.surveys
 	for _, s := range open {
 		n.progress.ImpliedSegments += s.want
 	}
