@@ -151,12 +151,6 @@ func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 
 // step says which pieces to tell each peer of. Those who are not there any more are forgotten.
 func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][]int {
-	for id, p := range r.peers {
-		if !slices.ContainsFunc(there, func(b beholding) bool { return b.id == id }) {
-			r.release(p, func(int) bool { return true })
-			delete(r.peers, id)
-		}
-	}
 	served, waiting := 0, 0
 	for _, b := range there {
 		r.join(b.id, now)
@@ -168,6 +162,9 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 			served++
 			waiting += p.waiting
 		}
+	}
+	if len(r.peers) > len(there) {
+		r.forget(there)
 	}
 	for _, b := range there {
 		p := r.peers[b.id]
@@ -226,6 +223,16 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 		}
 	}
 	return show
+}
+
+// forget gives what those had who are not there any more, and what was shown to them only, to others.
+func (r *revelation) forget(there []beholding) {
+	for id, p := range r.peers {
+		if !slices.ContainsFunc(there, func(b beholding) bool { return b.id == id }) {
+			r.release(p, func(int) bool { return true })
+			delete(r.peers, id)
+		}
+	}
 }
 
 // release takes back claims of a peer.

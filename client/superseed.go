@@ -48,13 +48,15 @@ func (t *Transfer) reveal() {
 	}
 	r := t.revealed
 	links := map[pathsel.PeerID][]*link{}
+	at := map[pathsel.PeerID]int{} // in there
 	var there []beholding
 	for x := range t.greetedRows() {
 		l := x.link
 		who := uploadPeer(x)
-		i := slices.IndexFunc(there, func(b beholding) bool { return b.id == who })
-		if i < 0 {
+		i, known := at[who]
+		if !known {
 			i = len(there)
+			at[who] = i
 			there = append(there, beholding{id: who})
 			r.join(who, now)
 		}
