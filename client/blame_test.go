@@ -63,12 +63,14 @@ func until(t *testing.T, tr *Transfer, what string, wanted func(Progress) bool) 
 // them, and the download completes from an honest peer. The engine panics here if it is shown addresses
 // without an IP.
 func TestWrongPieces(t *testing.T) {
+	t.Parallel()
 	const pieceLength, pieces = 32 << 10, 64
 	for _, c := range []struct {
 		name     string
 		accepted bool
 	}{{"dialled", false}, {"accepted", true}} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			good, bad, out := t.TempDir(), t.TempDir(), t.TempDir()
 			writeRandom(t, filepath.Join(good, "file"), pieceLength*pieces)
 			spoil(t, filepath.Join(good, "file"), filepath.Join(bad, "file"), pieceLength, pieces-1)
@@ -124,6 +126,7 @@ func TestWrongPieces(t *testing.T) {
 
 // One of three peers sends wrong blocks of pieces that all three have a part in. It is found and banned, the others are not.
 func TestWrongBlocksInSharedPieces(t *testing.T) {
+	t.Parallel()
 	const pieceLength, pieces = 1 << 20, 12
 	good, bad, out := t.TempDir(), t.TempDir(), t.TempDir()
 	writeRandom(t, filepath.Join(good, "file"), pieceLength*pieces)

@@ -93,6 +93,7 @@ func limitedSeedWith(t *testing.T, cfg Config, size int, bytesPerSecond int) (sr
 
 // Every action does what its word says, and is told in order.
 func TestDecisionsAreCarriedOut(t *testing.T) {
+	t.Parallel()
 	src, peers, dir, limit := limitedSeed(t, 24<<20, 1<<20)
 	sel := &script{}
 	var told struct {
@@ -238,8 +239,10 @@ func (w *holeWire) Measure() Measurement {
 
 // A path that drops everything without a word is taken out, and what it owed comes over the others.
 func TestSilentPath(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"all", "adaptive"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			src, peers, dir, limit := limitedSeed(t, 16<<20, 1<<20)
 			tcp, err := openTCP(nil, testLog(t))
 			if err != nil {
@@ -384,6 +387,7 @@ func (f told) Revoked(p pathsel.Path) time.Time {
 // A path that the network says is down is left at once, and taken again: the word of then says nothing of a connection
 // that could be opened since.
 func TestRevokedPath(t *testing.T) {
+	t.Parallel()
 	src, peers, _, limit := limitedSeed(t, 16<<20, 1<<20)
 	tcp, err := openTCP(nil, testLog(t))
 	if err != nil {

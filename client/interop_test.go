@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -59,14 +60,20 @@ func run(t *testing.T, name string, args ...string) (wait func() error) {
 	}
 }
 
+// freePort is none of those that the system gives to connections: other tests make some before a client listens on it.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		l.Close()
+		return port
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("all ports are taken")
+	return 0
 }
 
 // foreign is another client. seed serves the file of the torrent that is in dir; fetch downloads it into dir from the
@@ -160,8 +167,10 @@ func serveBytes(t *testing.T, body string) string {
 }
 
 func TestInteroperation(t *testing.T) {
+	t.Parallel()
 	for _, f := range foreigners {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
 			f.need(t)
 			data := t.TempDir()
 			randomFiles(t, data, "set", 3<<20, 0, 70_000, 1)
@@ -171,6 +180,7 @@ func TestInteroperation(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Run("braid downloads", func(t *testing.T) {
+				t.Parallel()
 				port := freePort(t)
 				f.seed(t, torrent, data, port)
 				out := t.TempDir()
@@ -188,6 +198,7 @@ func TestInteroperation(t *testing.T) {
 				sameFiles(t, c.Source, data, out)
 			})
 			t.Run("braid seeds", func(t *testing.T) {
+				t.Parallel()
 				seeder := seed(t, c.Source, data)
 				out := t.TempDir()
 				f.fetch(t, torrent, out, freePort(t), seeder.Listening()[0].String())
@@ -206,6 +217,7 @@ func TestInteroperation(t *testing.T) {
 
 // A magnet link from libtorrent's hands: the description comes by metadata exchange (BEP 9) from it.
 func TestMagnetFromLibtorrent(t *testing.T) {
+	t.Parallel()
 	f := foreigners[1]
 	f.need(t)
 	data, out := t.TempDir(), t.TempDir()

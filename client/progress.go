@@ -25,6 +25,7 @@ type Progress struct {
 	// Total is the size of the data that is wanted, 0 while it is unknown; Have of it is on disk, verified or about to
 	// be. If only some files are wanted, whole pieces are counted.
 	Total, Have  int64
+	Missing      int64 // bytes of the torrent that are not there, wanted or not; 0 while its size is unknown
 	Checked      int64 // bytes that were hashed, while Phase is Checking
 	Pieces, Done int   // in all, and verified
 	// Fetched is payload that was received and was of use in this session, Sent payload that was sent.

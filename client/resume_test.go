@@ -33,6 +33,7 @@ func slowSeed(t *testing.T, src Source, dir string, bytesPerSecond int) *Session
 
 // A download that is interrupted in the middle leaves .part files and goes on where it was: only the rest is fetched.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		// between is what happens to the files before the download goes on.
@@ -71,6 +72,7 @@ func TestResume(t *testing.T) {
 		}, 32 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			data, out := t.TempDir(), t.TempDir()
 			randomFiles(t, data, "set", 6<<20, 50_000)
 			src := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{PieceLength: 32 << 10}).Source

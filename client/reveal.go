@@ -51,19 +51,22 @@ type beholder struct {
 type beholding struct {
 	id     pathsel.PeerID
 	served bool    // it may fetch from us
+	wants  bool    // it is interested in what it was told of
 	rate   float64 // at which it does, in bytes per second
 	rtt    time.Duration
 }
 
 const (
 	// aheadTime, and a round trip, is how long what a peer has ahead of it lasts, or longer: a piece's way through its disk, and
-	// the news of it. It is what each piece waits, so not more.
-	aheadTime = 250 * time.Millisecond
+	// the news of it. Shorter, and the seed is idle now and then; but it is also what each piece waits to be passed on.
+	aheadTime = 500 * time.Millisecond
 	// aloneTime is the same for a peer that is alone: there is nobody else to send to meanwhile, and no swarm that waits.
 	aloneTime = time.Second
 	// dryPatience is how long a peer that has nothing on the way waits for what others bring it. Shorter, and the seed sends
 	// again what is on its way there; longer, and peers without others lose time.
 	dryPatience = time.Second
+	// interestTime, and a round trip, is in which a peer says that it is interested, if it is.
+	interestTime = 250 * time.Millisecond
 	// askedPatience is how long nothing may happen with pieces that the peer has asked for.
 	askedPatience = 10 * time.Second
 )
@@ -205,14 +208,20 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 		if !p.served {
 			continue
 		}
-		idle := now.Sub(p.moved)
-		if idle >= dryPatience && p.waiting == 0 || idle >= askedPatience {
+		idle, patience := now.Sub(p.moved), dryPatience
+		switch {
+		case p.waiting > 0:
+			patience = askedPatience
+		case !b.wants && p.ahead > 0:
+			patience = interestTime + b.rtt // and would have asked by now
+		}
+		if idle >= patience {
 			if p.ahead == 0 {
 				p.eager = true
 			} else {
 				// It may not want what it has ahead of it, which is not claimed any longer then.
 				r.release(p, func(i int) bool { return !p.has.is(i) && !p.asked.is(i) })
-				p.grown = min(2*p.window, len(r.claims))
+				p.grown = min(4*p.window, len(r.claims))
 				p.window = p.ahead + p.grown
 			}
 		} else if !p.eager || 2*p.ahead > p.window {

@@ -11,8 +11,10 @@ import (
 
 // A disk that is really full pauses the download, which says so, serves what it has, and goes on by itself.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []storage.Kind{storage.KindFile, storage.KindMmap, storage.KindBolt} {
 		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
 			out := t.TempDir()
 			if err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=128m", "braid-test", out).Run(); err != nil {
 				t.Skip("a small file system cannot be mounted here:", err)

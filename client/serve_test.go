@@ -8,6 +8,7 @@ import (
 
 // With one slot one of two leechers is served, the other when the first is done; both get everything.
 func TestMaxUploads(t *testing.T) {
+	t.Parallel()
 	src, peers, dir, limit := limitedSeedWith(t, Config{MaxUploads: 1}, 8<<20, 2<<20)
 	var transfers []*Transfer
 	var outs []string

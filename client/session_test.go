@@ -204,6 +204,7 @@ func TestMagnet(t *testing.T) {
 
 // Many pieces, of a file that is mostly a hole.
 func TestManyPieces(t *testing.T) {
+	t.Parallel()
 	data, out := t.TempDir(), t.TempDir()
 	name := filepath.Join(data, "big")
 	writeRandom(t, name, 1<<20)

@@ -12,6 +12,7 @@ import (
 // What happens to a file in the middle of a download is noticed before the download says that it is complete, and what is gone
 // is fetched again.
 func TestFilesThatGoAway(t *testing.T) {
+	t.Parallel()
 	replace := func(name string) error {
 		if err := os.WriteFile(name+"-", make([]byte, 8<<20), 0o644); err != nil {
 			return err
@@ -30,6 +31,7 @@ func TestFilesThatGoAway(t *testing.T) {
 		{"replaced", storage.KindFile, replace, Selection{Sequential: true}},
 	} {
 		t.Run(string(c.kind)+" "+c.name, func(t *testing.T) {
+			t.Parallel()
 			data, out := t.TempDir(), t.TempDir()
 			if err := os.Mkdir(filepath.Join(data, "set"), 0o755); err != nil {
 				t.Fatal(err)
@@ -78,6 +80,7 @@ func TestFilesThatGoAway(t *testing.T) {
 
 // A database cannot be had again while it is open.
 func TestDatabaseThatGoesAway(t *testing.T) {
+	t.Parallel()
 	data, out := t.TempDir(), t.TempDir()
 	writeRandom(t, filepath.Join(data, "file"), 4<<20)
 	src := makeTorrent(t, filepath.Join(data, "file"), CreateOptions{PieceLength: 64 << 10}).Source

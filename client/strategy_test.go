@@ -33,8 +33,10 @@ func TestUrgency(t *testing.T) {
 
 // Strict has the pieces in their order, but for those on their way; the others bring everything too.
 func TestStrategies(t *testing.T) {
+	t.Parallel()
 	for _, strategy := range []Strategy{Fastest, Strict, Fuzzy} {
 		t.Run(strategy.String(), func(t *testing.T) {
+			t.Parallel()
 			src, peers, dir, limit := limitedSeed(t, 16<<20, 4<<20)
 			out := t.TempDir()
 			store := openStore(t, out)

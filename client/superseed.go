@@ -61,6 +61,7 @@ func (t *Transfer) reveal() {
 			r.join(who, now)
 		}
 		there[i].served = there[i].served || !l.barred
+		there[i].wants = there[i].wants || l.gate.wants()
 		there[i].rate += x.out.rate / 8
 		there[i].rtt = max(there[i].rtt, x.seen.RTT)
 		links[who] = append(links[who], l)

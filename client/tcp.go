@@ -103,7 +103,6 @@ type tcpWire struct {
 }
 
 func newTCPWire(c *net.TCPConn, handshake time.Duration) *tcpWire {
-	limitUnsent(c)
 	return &tcpWire{TCPConn: c, peer: tcpPeer(c.RemoteAddr()), handshake: handshake}
 }
 

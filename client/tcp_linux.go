@@ -25,19 +25,3 @@ func measureTCP(c *net.TCPConn) Measurement {
 	})
 	return m
 }
-
-// unsentBytes is how much of what was written the kernel takes before it is sent: two blocks, for the program that sends them
-// to come back in time.
-const unsentBytes = 32 << 10
-
-// limitUnsent keeps what waits to be sent in the program, as far as possible (tcp(7), TCP_NOTSENT_LOWAT): on a slow connection a full
-// buffer of the kernel's takes seconds, which all news of pieces would come late, and what a peer takes back be sent all the same.
-func limitUnsent(c *net.TCPConn) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = raw.Control(func(fd uintptr) { // without it all is only slower
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentBytes)
-	})
-}

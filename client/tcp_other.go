@@ -6,6 +6,3 @@ import "net"
 
 // measureTCP knows nothing where the kernel has no portable way to say it.
 func measureTCP(*net.TCPConn) Measurement { return Measurement{} }
-
-// limitUnsent does nothing where the kernel has no portable way.
-func limitUnsent(*net.TCPConn) {}

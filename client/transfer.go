@@ -451,6 +451,7 @@ func (t *Transfer) progress() Progress {
 	}
 	if info := t.torrent.Info(); info != nil {
 		p.Total, p.Have = t.torrent.Length(), t.torrent.BytesCompleted()
+		p.Missing = max(0, p.Total-p.Have)
 		p.Pieces, p.Done = t.torrent.NumPieces(), st.PiecesComplete
 		if t.want != nil && t.want.partial {
 			p.Total, p.Pieces = t.want.total, t.want.count

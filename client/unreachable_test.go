@@ -12,6 +12,7 @@ import (
 // A peer that cannot be reached, while another one is connected, is a failure to try again and nothing more. The
 // engine would ask the connected peer to arrange a meeting, and panic over an address that is none.
 func TestUnreachablePeerBesideAConnectedOne(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	randomFiles(t, data, "one", 300_000)
 	src := makeTorrent(t, filepath.Join(data, "one"), CreateOptions{}).Source

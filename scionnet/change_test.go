@@ -110,6 +110,7 @@ func TestPathChange(t *testing.T) {
 
 // TestStall silences the path in mid-transfer, for less than the idle timeout: the transfer goes on where it was.
 func TestStall(t *testing.T) {
+	t.Parallel()
 	for name, open := range roughIO {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

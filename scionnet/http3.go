@@ -8,11 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+
+	"braid/pathsel"
 )
 
 // HTTP is a UDP port of the host for HTTP/3 (RFC 9114): a server, a client, or both. Unlike an Endpoint's peers, its
@@ -23,17 +25,26 @@ type HTTP struct {
 	packets packetConn
 	quic    *quic.Transport
 	cert    tls.Certificate
-	open    atomic.Int64 // connections that others have begun
+	// patience is how long a connection lives on which no request is answered.
+	patience time.Duration
+
+	mu    sync.Mutex
+	open  int                // connections that others have begun
+	hosts map[hostKey]int    // of each host
+	ases  map[pathsel.IA]int // of each AS
 }
 
 const (
 	// maxRequests at once on one connection, and headers in bytes.
 	maxRequests    = 32
 	maxHeaderBytes = 16 << 10
-	// maxHTTPConns is the number of connections of a server. One request is done in milliseconds.
-	maxHTTPConns = 4096
-	// httpIdle is how long a connection without a request lives. Shorter than an announce interval: nobody is
-	// expected back soon.
+	// maxHTTPConns is the number of connections of a server. One request is done in milliseconds. One host and one AS may have
+	// a part of them, so that others can always connect.
+	maxHTTPConns     = 4096
+	maxHTTPConnsAS   = maxHTTPConns / 2
+	maxHTTPConnsHost = maxHTTPConns / 16
+	// httpIdle is how long a connection lives without an answered request, whatever else happens on it: half a request is
+	// worth no more than none. Shorter than an announce interval: nobody is expected back soon.
 	httpIdle = 15 * time.Second
 )
 
@@ -48,21 +59,56 @@ func (h *Host) OpenHTTP(ctx context.Context, port uint16) (*HTTP, error) {
 		return nil, err
 	}
 	local := packets.LocalAddr().(*net.UDPAddr).AddrPort()
-	p := &HTTP{host: h, addr: Addr{h.ia, h.localIP, local.Port()}, packets: packets, cert: id.cert}
-	p.quic = &quic.Transport{
-		Conn: packets, ConnContext: p.admit,
-		VerifySourceAddress: func(net.Addr) bool { return p.open.Load() > halfOpenMost },
+	p := &HTTP{
+		host: h, addr: Addr{h.ia, h.localIP, local.Port()}, packets: packets, cert: id.cert,
+		patience: httpIdle, hosts: map[hostKey]int{}, ases: map[pathsel.IA]int{},
 	}
+	p.quic = &quic.Transport{Conn: packets, ConnContext: p.admit, VerifySourceAddress: func(net.Addr) bool { return p.busy() }}
 	return p, nil
 }
 
-func (p *HTTP) admit(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
-	if p.open.Add(1) > maxHTTPConns {
-		p.open.Add(-1)
+// busy tells whether those who connect have to show that they receive what is sent to them.
+func (p *HTTP) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open > halfOpenMost
+}
+
+func (p *HTTP) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
+	r := p.host.routes.at(info.RemoteAddr)
+	if r == nil {
+		return nil, errors.New("route pushed out")
+	}
+	who := hostKey{r.remote.IA, r.remote.Host}
+	if !p.enter(who) {
 		return nil, errors.New("too many connections")
 	}
-	context.AfterFunc(ctx, func() { p.open.Add(-1) })
+	context.AfterFunc(ctx, func() { p.leave(who) })
 	return ctx, nil
+}
+
+func (p *HTTP) enter(who hostKey) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open >= maxHTTPConns || p.ases[who.ia] >= maxHTTPConnsAS || p.hosts[who] >= maxHTTPConnsHost {
+		return false
+	}
+	p.open++
+	p.ases[who.ia]++
+	p.hosts[who]++
+	return true
+}
+
+func (p *HTTP) leave(who hostKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
+	if p.ases[who.ia]--; p.ases[who.ia] == 0 {
+		delete(p.ases, who.ia)
+	}
+	if p.hosts[who]--; p.hosts[who] == 0 {
+		delete(p.hosts, who)
+	}
 }
 
 // Addr is the address of the port.
@@ -76,7 +122,10 @@ func (p *HTTP) Close() error {
 	return nil
 }
 
-type clientKey struct{}
+type (
+	clientKey   struct{}
+	patienceKey struct{}
+)
 
 // ClientAddr is the SCION address that a request came from.
 func ClientAddr(ctx context.Context) (Addr, bool) {
@@ -84,7 +133,8 @@ func ClientAddr(ctx context.Context) (Addr, bool) {
 	return a, ok
 }
 
-// Serve answers requests until the context ends, and then waits up to grace for those under way. A client's address, which
+// Serve answers requests until the context ends, and then waits up to grace for those under way. Connections on which nothing is
+// asked are closed, and so are those of clients that do not finish what they ask. A client's address, which
 // it has shown to receive at before the first request, is ClientAddr of the request's context.
 func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Duration) error {
 	config := p.config(leastPacket)
@@ -106,8 +156,19 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 	}
 	defer l.Close()
 	s := &http3.Server{
-		Handler: handler, MaxHeaderBytes: maxHeaderBytes, IdleTimeout: httpIdle,
+		MaxHeaderBytes: maxHeaderBytes,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handler.ServeHTTP(w, r)
+			if t, ok := r.Context().Value(patienceKey{}).(*time.Timer); ok {
+				t.Reset(p.patience)
+			}
+		}),
 		ConnContext: func(ctx context.Context, c *quic.Conn) context.Context {
+			end := time.AfterFunc(p.patience, func() {
+				_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "no request")
+			})
+			context.AfterFunc(c.Context(), func() { end.Stop() })
+			ctx = context.WithValue(ctx, patienceKey{}, end)
 			r := p.host.routes.at(c.RemoteAddr())
 			if r == nil {
 				return ctx

@@ -2,12 +2,18 @@ package scionnet
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/quic-go/quic-go/http3"
+
+	"braid/pathsel"
 )
 
 func TestHTTP(t *testing.T) {
@@ -69,5 +75,106 @@ func TestHTTP(t *testing.T) {
 	}
 	if err := errors.Join(tr.Close(), client.Close(), server.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A client that begins a request and never ends it is cut off, however alive it keeps the connection; one that asks is not.
+func TestHTTPSlowClients(t *testing.T) {
+	h := oneAS(t)
+	server, client, honest := openHTTP(t, h), openHTTP(t, h), openHTTP(t, h)
+	server.patience = 500 * time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- server.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "yes") }), 5*time.Second)
+	}()
+	config := client.config(leastPacket)
+	config.KeepAlivePeriod = 100 * time.Millisecond
+	path := h.localPath()
+	f, err := h.known(t.Context(), server.Addr(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := h.routes.dial(server.Addr(), f.trail, &f.way)
+	defer h.routes.unpin(r)
+	c, err := client.quic.DialEarly(t.Context(), r.pseudo, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}, config) //nolint:gosec // as the client does
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.OpenStreamSync(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Write([]byte{1, 100, 0, 0}); err != nil { // a HEADERS frame of which the most is missing
+		t.Fatal(err)
+	}
+	tr := honest.Client(server.Addr())
+	for slow := true; slow; {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://x/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := tr.RoundTrip(req)
+		if err != nil {
+			t.Fatal("one that asks is cut off: ", err)
+		}
+		res.Body.Close()
+		select {
+		case <-c.Context().Done():
+			slow = false
+		case <-time.After(20 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal("half a request is waited for without end")
+		}
+	}
+	stop()
+	if err := errors.Join(<-served, tr.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func openHTTP(t *testing.T, h *Host) *HTTP {
+	t.Helper()
+	p, err := h.OpenHTTP(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// Whoever has many hosts or ASes connects as often as the part of one host and of one AS allows.
+func TestHTTPShares(t *testing.T) {
+	p := openHTTP(t, oneAS(t))
+	host := func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
+	tries := func(ia pathsel.IA, hosts, each int) (in int) {
+		for n := range hosts {
+			for range each {
+				if p.enter(hostKey{ia, host(n)}) {
+					in++
+				}
+			}
+		}
+		return in
+	}
+	if n := tries(1, 1, maxHTTPConns); n != maxHTTPConnsHost {
+		t.Errorf("one host has %d connections", n)
+	}
+	if n := tries(1, maxHTTPConns, 1); n != maxHTTPConnsAS-maxHTTPConnsHost {
+		t.Errorf("one AS has %d more connections", n)
+	}
+	if n := tries(2, 1, 1); n != 1 {
+		t.Error("another AS is kept out")
+	}
+	p.leave(hostKey{1, host(0)})
+	if n := tries(1, maxHTTPConns, 1); n != 1 {
+		t.Errorf("%d connections after one has ended", n)
+	}
+	if n := tries(3, maxHTTPConns, 1); n != maxHTTPConns-maxHTTPConnsAS-1 {
+		t.Errorf("%d connections are left", n)
 	}
 }

@@ -195,6 +195,7 @@ func (c narrowConn) WriteTo(b []byte, to net.Addr) (int, error) {
 // TestSlowHandshakes has only small packets pass: that is a narrow path where nothing else is known, and none where a
 // handshake of full packets has just succeeded.
 func TestSlowHandshakes(t *testing.T) {
+	t.Parallel()
 	for name, proven := range map[string]bool{"never passed": false, "just passed": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,7 +22,10 @@ var kinds = []Kind{KindFile, KindMmap, KindBolt}
 
 func eachKind(t *testing.T, test func(t *testing.T, kind Kind)) {
 	for _, k := range kinds {
-		t.Run(string(k), func(t *testing.T) { test(t, k) })
+		t.Run(string(k), func(t *testing.T) {
+			t.Parallel()
+			test(t, k)
+		})
 	}
 }
 

@@ -225,6 +225,7 @@ func (p *powerLoss) crashNow(instead map[string][]byte) {
 
 // At every point where the power could fail, no piece is held to be right that is not, and the download can go on.
 func TestPowerLoss(t *testing.T) {
+	t.Parallel()
 	eachKind(t, func(t *testing.T, kind Kind) {
 		points, claimed := 0, 0
 		for seed := uint64(0); points < 200; seed++ {
@@ -281,6 +282,7 @@ func TestPowerLoss(t *testing.T) {
 // A damaged database never ends the process, nor makes a piece count that is not right, nor is in the way of the next
 // start.
 func TestDamagedDatabases(t *testing.T) {
+	t.Parallel()
 	eachKind(t, func(t *testing.T, kind Kind) {
 		info, l, data := shape(t, 30_000, repeat(5000, 40)...)
 		master := fastDir(t)

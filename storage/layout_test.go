@@ -71,6 +71,7 @@ func TestManyFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a hundred thousand files")
 	}
+	t.Parallel()
 	const count = 100_000
 	lengths := make([]int64, count)
 	for i := range lengths {
@@ -80,7 +81,7 @@ func TestManyFiles(t *testing.T) {
 	if len(l.Files) != count {
 		t.Fatalf("%d files", len(l.Files))
 	}
-	dir := t.TempDir()
+	dir := fastDir(t)
 	hash := metainfo.Hash{1}
 	s, err := Open(KindFile, dir, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -208,10 +208,11 @@ func connectedPeers(p client.Progress) int {
 
 func announceProgress(p client.Progress) announce.Progress {
 	out := announce.Progress{Uploaded: p.Sent, Downloaded: p.Fetched, Left: wire.NoCount}
-	if p.Phase == client.Complete {
-		out.Left = 0
-	} else if p.Total > 0 {
-		out.Left = max(1, p.Total-p.Have) // what is not verified yet is not there
+	switch {
+	case p.Phase == client.Complete:
+		out.Left, out.Partial = p.Missing, p.Missing > 0
+	case p.Total > 0:
+		out.Left = max(1, p.Missing) // what is not verified yet is not there
 	}
 	return out
 }

@@ -30,6 +30,7 @@ var (
 // Downloads are killed at random moments, a few times for each kind of storage. What the record claims after that is right,
 // the next download goes on where the last one was, and in the end all is right.
 func TestKilledDownloads(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	src, peer := seedSet(t, dir, *killSize)
 	for _, kind := range killKinds {

@@ -56,10 +56,13 @@ func (k pathKnowledge) apply(cfg *announce.Config, t *client.Transfer) {
 	}
 }
 
+// enough is how many bytes a connection must have carried for its figures to say something of the path.
+const enough = 256 << 10
+
 // overall is the mean rate in bytes per second of a connection that was never judged, because it was too slow for that before
 // it had to leave. Without a figure it would be taken for unknown, and tried by everybody. 0 if too little came to tell.
 func overall(x client.PathProgress) float64 {
-	const enough, long = 256 << 10, 5 * time.Second
+	const long = 5 * time.Second
 	took := x.LastRead.Sub(x.FirstRead)
 	if x.Carried.Slots > 0 || x.BytesRead < enough || took < long {
 		return 0
@@ -67,15 +70,16 @@ func overall(x client.PathProgress) float64 {
 	return float64(x.BytesRead) / took.Seconds()
 }
 
-// reportsOf is what a transfer has measured of each path, those that carried most first. Connections that the peer has made
-// are left out: it reports them. Several connections over one path, to one peer or several, are one path.
+// reportsOf is what a transfer has measured of each path, those that carried most first. Of connections that the peer has made
+// it is how the packets fared that were sent to it, if these were many; what came over them the peer reports itself. Several
+// connections over one path, to one peer or several, are one path.
 func reportsOf(p client.Progress, now time.Time) []wire.PathReport {
 	type measured struct {
 		report  wire.PathReport
 		flowing float64 // of those that carry now, bytes per second
 		once    float64 // the most that one of the others had
 		seen    time.Time
-		read    uint64
+		carried uint64
 	}
 	byPath := map[pathsel.Fingerprint]*measured{}
 	for _, x := range p.Paths {
@@ -84,8 +88,8 @@ func reportsOf(p client.Progress, now time.Time) []wire.PathReport {
 			seen = x.LastRead
 		}
 		switch n := len(x.Path.Interfaces); {
-		case x.Accepted, x.MinRTT <= 0, seen.IsZero():
-			continue // not ours, or nothing was measured
+		case x.Accepted && x.BytesWritten < enough, x.MinRTT <= 0, seen.IsZero():
+			continue // nothing was measured, or too little
 		case n == 0, n > wire.MaxInterfaces, x.MinRTT > wire.MaxReportRTT, now.Sub(seen) > wire.MaxReportAge:
 			continue // no tracker would take it
 		}
@@ -97,18 +101,21 @@ func reportsOf(p client.Progress, now time.Time) []wire.PathReport {
 		m.report.RTT = min(m.report.RTT, x.MinRTT)
 		m.report.Sent += int64(x.PacketsSent)
 		m.report.Lost += int64(min(x.PacketsLost, x.PacketsSent))
-		if x.State.Carries() && x.Carried.Slots > 0 {
+		switch {
+		case x.Accepted:
+			m.carried += x.BytesWritten
+		case x.State.Carries() && x.Carried.Slots > 0:
 			m.flowing += x.Carried.Rate
-		} else {
+		default:
 			m.once = max(m.once, x.Carried.Rate, overall(x))
 		}
 		if seen.After(m.seen) {
 			m.seen = seen
 		}
-		m.read += x.BytesRead
+		m.carried += x.BytesRead
 	}
 	var out []wire.PathReport
-	for _, m := range slices.SortedFunc(maps.Values(byPath), func(a, b *measured) int { return cmp.Compare(b.read, a.read) }) {
+	for _, m := range slices.SortedFunc(maps.Values(byPath), func(a, b *measured) int { return cmp.Compare(b.carried, a.carried) }) {
 		m.report.Rate = int64(max(m.flowing, m.once))
 		m.report.Age = max(0, now.Sub(m.seen))
 		out = append(out, m.report)

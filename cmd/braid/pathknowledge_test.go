@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -32,6 +34,7 @@ links:
 // Three links announce the same, of which one keeps the promise. The first download finds out which, by using all; the
 // second one, which may use one path, is told by the tracker and begins with it. A third one does not want to know.
 func TestPathKnowledge(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	name := filepath.Join(dir, "three.topo")
 	if err := os.WriteFile(name, []byte(threeLinks), 0o600); err != nil {
@@ -41,14 +44,7 @@ func TestPathKnowledge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin, err := filepath.Abs("../../bin/scion")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if dir := os.Getenv("BRAID_SCION_BIN"); dir != "" {
-		bin = dir
-	}
-	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir(), SCIONBin: bin})
+	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +67,18 @@ func TestPathKnowledge(t *testing.T) {
 	if code, _, said := ends(t, dir, "create", "file", "-o", torrent, "--tracker", urls[0]); code != 0 {
 		t.Fatal(said)
 	}
-	ready(t, dir, "seed", torrent, "--json", "--config-dir", n.ConfigDir(from), "--listen", fmt.Sprintf("%s,[%s]:0", from, n.HostIP(from)))
+	seed := braid(t, dir, "seed", torrent, "--json", "--config-dir", n.ConfigDir(from), "--listen", fmt.Sprintf("%s,[%s]:0", from, n.HostIP(from)))
+	events, err := seed.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := seed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if lines := bufio.NewScanner(events); !lines.Scan() {
+		t.Fatal("the seed is not ready")
+	}
+	go func() { _, _ = io.Copy(io.Discard, events) }()
 
 	download := func(args ...string) (selected []choiceEvent) {
 		t.Helper()
@@ -110,6 +117,16 @@ func TestPathKnowledge(t *testing.T) {
 	}
 	if after := trackerStats(t, urls[1]).Paths; after.Reports != before.Reports || after.PassedOver != before.PassedOver {
 		t.Errorf("reports by one that shares nothing: %+v, then %+v", before, after)
+	}
+	// The seed tells at its end how the packets fared that it has sent.
+	if err := seed.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := seed.Wait(); err != nil {
+		t.Error(err)
+	}
+	if after := trackerStats(t, urls[1]).Paths; after.Pairs != 2 || after.Paths <= before.Paths {
+		t.Errorf("the seed reports nothing: %+v, then %+v", before, after)
 	}
 }
 
@@ -155,20 +172,25 @@ func TestReportsOf(t *testing.T) {
 		row(2, func(p *client.PathProgress) {
 			p.State, p.CarriedUntil, p.LastRead = pathsel.Parked, time.Time{}, now.Add(-time.Minute)
 		}),
-		row(3, func(p *client.PathProgress) { p.Accepted = true }),
+		row(3, func(p *client.PathProgress) { p.Accepted = true }), // it has carried too little
+		row(8, func(p *client.PathProgress) { // served
+			p.Accepted, p.BytesWritten, p.BytesRead, p.Carried = true, 1<<20, 100, pathsel.Estimate{}
+			p.FirstRead, p.CarriedUntil = now.Add(-time.Hour), time.Time{}
+		}),
 		row(4, func(p *client.PathProgress) { p.MinRTT = 0 }),
 		row(5, func(p *client.PathProgress) { p.Path.Interfaces = nil }),
 		row(6, func(p *client.PathProgress) { p.CarriedUntil, p.LastRead = time.Time{}, time.Time{} }),
 		row(7, func(p *client.PathProgress) { p.MinRTT = time.Hour }),
 	}}, now)
 	want := []wire.PathReport{
+		{Interfaces: path(8).Interfaces, RTT: 8 * time.Millisecond, Sent: 100, Lost: 8, Age: time.Second},
 		{Interfaces: path(1).Interfaces, RTT: time.Microsecond, Rate: 2e6, Sent: 300, Lost: 3, Age: time.Second},
 		{Interfaces: path(2).Interfaces, RTT: 2 * time.Millisecond, Rate: 1e6, Sent: 100, Lost: 2, Age: time.Minute},
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if again, err := wire.ParseReports(wire.AppendReports(nil, got)); err != nil || len(again) != 2 {
+	if again, err := wire.ParseReports(wire.AppendReports(nil, got)); err != nil || len(again) != 3 {
 		t.Errorf("%+v, %v", again, err)
 	}
 	slow := row(1, func(p *client.PathProgress) {

@@ -146,15 +146,12 @@ func TestPathsLikeShowpaths(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")
 	}
-	bin := os.Getenv("BRAID_SCION_BIN")
-	if bin == "" {
-		bin, _ = filepath.Abs("../../bin/scion")
-	}
+	t.Parallel()
 	topo, err := testbed.LoadTopology("two-paths")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir(), SCIONBin: bin})
+	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +159,7 @@ func TestPathsLikeShowpaths(t *testing.T) {
 	src, dst := topo.ASes[0].IA, topo.ASes[1].IA
 	where := []string{"--config-dir", n.ConfigDir(src), "--local", n.HostIP(src).String()}
 
-	theirs, err := exec.CommandContext(t.Context(), filepath.Join(bin, "scion"), append([]string{"showpaths", dst.String(), "--format", "json"}, where...)...).Output()
+	theirs, err := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(scionBin), "scion"), append([]string{"showpaths", dst.String(), "--format", "json"}, where...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -81,7 +80,7 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		}
 	}
 	if c.Bool("list") {
-		return listScenarios(all, c.Bool("json"))
+		return listScenarios(os.Stdout, all, c.Int("runs"), c.Bool("json"))
 	}
 	if c.String("output") == "" {
 		return usageErrorf("say where the runs are kept: -o DIR")
@@ -94,7 +93,7 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	for _, s := range all {
 		whole += s.Estimate(c.Int("runs"))
 	}
-	fmt.Fprintf(os.Stderr, "run: %d scenarios, about %v if nothing of it is there yet\n", len(all), whole.Round(time.Second))
+	fmt.Fprintf(os.Stderr, "run: %d scenarios, about %v if nothing of it is there yet\n", len(all), roughly(whole))
 	results, err := scenario.Run(ctx, all, scenario.Options{
 		Dir: c.String("output"), Runs: c.Int("runs"), Braid: exe, SCIONBin: c.String("scion-bin"),
 		Say: func(line string) { fmt.Fprintln(os.Stderr, "run:", line) },
@@ -118,34 +117,4 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		return nil
 	}
 	return scenario.Table(os.Stdout, summaries)
-}
-
-func listScenarios(all []scenario.Scenario, asJSON bool) error {
-	type entry struct {
-		Name     string   `json:"name"`
-		About    string   `json:"about"`
-		Runs     int      `json:"runs"`
-		Variants []string `json:"variants"`
-		Seconds  float64  `json:"seconds"` // about
-	}
-	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	encoder := json.NewEncoder(os.Stdout)
-	fmt.Fprintln(t, "SCENARIO\tRUNS\tVARIANTS\tTAKES\tABOUT")
-	for _, s := range all {
-		e := entry{s.Name, s.About, s.Runs, nil, s.Estimate(0).Seconds()}
-		for _, v := range s.Variants {
-			e.Variants = append(e.Variants, v.Name)
-		}
-		if asJSON {
-			if err := encoder.Encode(e); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%v\t%s\n", e.Name, e.Runs, strings.Join(e.Variants, ", "), s.Estimate(0).Round(time.Second), e.About)
-	}
-	if asJSON {
-		return nil
-	}
-	return t.Flush()
 }

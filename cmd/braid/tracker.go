@@ -34,7 +34,7 @@ func trackerCommand() *cli.Command {
 			&cli.StringFlag{Name: "store", Usage: "keep peers in the Valkey or Redis server at `URL`, redis://user@host:6379/0, which other trackers may share"},
 			&cli.StringFlag{Name: "store-password-file", Usage: "the password for it is in `FILE`"},
 			&cli.StringFlag{Name: "config", Usage: "read the configuration `FILE` (TOML); flags win over it"},
-			&cli.BoolFlag{Name: "print-config", Usage: "print the configuration that the file and the flags give, and stop"},
+			&cli.BoolFlag{Name: "print-config", Usage: "print the configuration that the file and the flags give, say what is wrong with it, and stop"},
 			&cli.DurationFlag{Name: "interval", Usage: "tell peers to wait `TIME` between announces"},
 			&cli.DurationFlag{Name: "min-interval", Usage: "tell peers to wait at least `TIME`"},
 			&cli.DurationFlag{Name: "sync", Usage: "write the journal every `TIME`"},
@@ -96,14 +96,25 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	wrong := cfg.Check()
+	if wrong != nil {
+		wrong = usageErrorf("configuration: %w", wrong)
+	}
 	if cmd.Bool("print-config") {
 		fmt.Fprint(cmd.Root().Writer, cfg)
-		return nil
+		return wrong
 	}
 	if len(cfg.Listen) == 0 {
 		return usageErrorf("nobody could reach this tracker: give --listen, or listen in the configuration file")
 	}
+	if wrong != nil {
+		return wrong
+	}
 	log := logger(cmd)
+	// From here on, lest one that comes while the journal is read ends the tracker.
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
 	store, err := openSwarms(ctx, cfg, log)
 	if err != nil {
 		return err
@@ -123,7 +134,7 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	l.serve(ctx)
 	all.Go(func() error { s.Run(ctx); return nil })
-	all.Go(func() error { reloadTracker(ctx, cmd, s, log); return nil })
+	all.Go(func() error { reloadTracker(ctx, hup, cmd, s, log); return nil })
 	out := newDisplay(cmd.Bool("json"), true)
 	if out.json {
 		out.emit(trackerReadyEvent{"ready", l.addresses})
@@ -136,8 +147,6 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 // openSwarms opens the memory that the configuration names.
 func openSwarms(ctx context.Context, cfg server.Config, log *slog.Logger) (swarm.Store, error) {
 	switch {
-	case cfg.Store != "" && cfg.Data != "":
-		return nil, usageErrorf("configuration: data, store: want one of them, not both")
 	case cfg.Data != "":
 		return swarm.OpenDurable(cfg.Data, cfg.Limits(), time.Duration(cfg.Sync), log)
 	case cfg.Store == "":
@@ -160,10 +169,7 @@ type trackerReadyEvent struct {
 }
 
 // reloadTracker reads the configuration again at every SIGHUP. A wrong one changes nothing.
-func reloadTracker(ctx context.Context, cmd *cli.Command, s *server.Server, log *slog.Logger) {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+func reloadTracker(ctx context.Context, hup <-chan os.Signal, cmd *cli.Command, s *server.Server, log *slog.Logger) {
 	for {
 		select {
 		case <-ctx.Done():

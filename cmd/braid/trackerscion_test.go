@@ -32,19 +32,13 @@ while True:
 // A mixed swarm: the seed is on SCION and on IP. A braid in another AS finds it on SCION through a tracker on SCION, and
 // another through the same tracker on IP; libtorrent finds it on IP. Nobody is told an address.
 func TestMixedSwarm(t *testing.T) {
+	t.Parallel()
 	needProgram(t, "/usr/bin/python3", "-c", "import libtorrent")
-	bin, err := filepath.Abs("../../bin/scion")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if dir := os.Getenv("BRAID_SCION_BIN"); dir != "" {
-		bin = dir
-	}
 	topo, err := testbed.LoadTopology("two-paths")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir(), SCIONBin: bin})
+	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ func askTracker(t *testing.T, url string, n byte) (wire.Answer, error) {
 // Two trackers serve one swarm: what one is told the other knows, also when the first has gone. Without their store they
 // say so, and go on when it is back.
 func TestTrackersShareStore(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	const secret = "open-sesame"
 	password := filepath.Join(dir, "password")
@@ -72,6 +73,15 @@ func TestTrackersShareStore(t *testing.T) {
 	}
 	if code := health(); code != http.StatusServiceUnavailable {
 		t.Errorf("/healthz without a store: %d", code)
+	}
+	if res, err := http.Get(strings.TrimSuffix(one[0], "/announce") + "/metrics"); err != nil {
+		t.Error(err)
+	} else {
+		b, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if text := string(b); err != nil || res.StatusCode != http.StatusOK || !strings.Contains(text, "braid_tracker_store_up 0") || !strings.Contains(text, "braid_tracker_announces_total") {
+			t.Errorf("/metrics without a store: %s, %v: %s", res.Status, err, text)
+		}
 	}
 	if code, _, said := ends(t, dir, args...); code != 1 || !strings.Contains(said, url) || strings.Contains(said, secret) {
 		t.Errorf("a start without a store: exit code %d, %s", code, said)

@@ -111,14 +111,20 @@ func trackerStats(t *testing.T, url string) server.Stats {
 	return s
 }
 
+// freeTCP is none of those that the system gives to connections: other tests make some before a client listens on it.
 func freeTCP(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			continue
+		}
+		l.Close()
+		return port
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	t.Fatal("all ports are taken")
+	return ""
 }
 
 // libtorrentSeed seeds a torrent, and asks the tracker and scrapes it all the time: torrent, directory, port. One
@@ -195,6 +201,7 @@ var swarmClients = []struct {
 }
 
 func TestSwarmThroughTracker(t *testing.T) {
+	t.Parallel()
 	needProgram(t, "/usr/bin/python3", "-c", "import libtorrent")
 	dir := t.TempDir()
 	data := make([]byte, 3<<20)

@@ -18,10 +18,22 @@ import (
 // braidProcess is this test binary acting as braid.
 const braidProcess = "BRAID_TEST_AS_PROGRAM"
 
+// scionBin says where the SCION programs are, to the tests and to each braid that they start.
+const scionBin = "BRAID_SCION_BIN"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(braidProcess) != "" {
 		main()
 		return
+	}
+	if os.Getenv(scionBin) == "" {
+		bin, err := filepath.Abs("../../bin/scion")
+		if err == nil {
+			err = os.Setenv(scionBin, bin)
+		}
+		if err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(m.Run())
 }

@@ -3,6 +3,7 @@ package udpbatch
 import (
 	"encoding/binary"
 	"net/netip"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -100,6 +101,7 @@ func putSegmentSize(b []byte, size int) []byte {
 	return b[:unix.CmsgSpace(2)]
 }
 
+// name is struct sockaddr_in or sockaddr_in6. The zone of a link-local address is the number of its interface, in digits.
 type name [unix.SizeofSockaddrInet6]byte
 
 func (n *name) put(a netip.AddrPort) uint32 {
@@ -114,6 +116,10 @@ func (n *name) put(a netip.AddrPort) uint32 {
 	binary.NativeEndian.PutUint16(n[:], unix.AF_INET6)
 	v := a.Addr().As16()
 	copy(n[8:], v[:])
+	if zone := a.Addr().Zone(); zone != "" {
+		scope, _ := strconv.ParseUint(zone, 10, 32) // 0, which has the kernel refuse it, for what get does not give
+		binary.NativeEndian.PutUint32(n[24:], uint32(scope))
+	}
 	return unix.SizeofSockaddrInet6
 }
 
@@ -122,5 +128,9 @@ func (n *name) get() netip.AddrPort {
 	if binary.NativeEndian.Uint16(n[:]) == unix.AF_INET {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(n[4:8])), port)
 	}
-	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(n[8:24])).Unmap(), port)
+	ip := netip.AddrFrom16([16]byte(n[8:24])).Unmap()
+	if scope := binary.NativeEndian.Uint32(n[24:]); scope != 0 {
+		ip = ip.WithZone(strconv.FormatUint(uint64(scope), 10)) // of IPv6 only
+	}
+	return netip.AddrPortFrom(ip, port)
 }

@@ -265,3 +265,15 @@ func FuzzControl(f *testing.F) {
 		}
 	})
 }
+
+// An address that was received can be sent to, also where it is one of a link only.
+func TestNames(t *testing.T) {
+	for _, s := range []string{"127.0.0.1:1", "[::1]:65535", "[fe80::1%7]:80", "[2001:db8::1]:0"} {
+		a := netip.MustParseAddrPort(s)
+		var n name
+		size := n.put(a)
+		if want := map[bool]uint32{true: unix.SizeofSockaddrInet4, false: unix.SizeofSockaddrInet6}[a.Addr().Is4()]; size != want || n.get() != a {
+			t.Errorf("%v became %v, in %d bytes", a, n.get(), size)
+		}
+	}
+}

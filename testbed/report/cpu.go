@@ -106,3 +106,69 @@ func cpuFigure(c *course, res scenario.Result, n names, of string) figure.Figure
 	f.H = at.Y.From + 26
 	return f
 }
+
+// componentsFigure draws what a gigabyte of payload costs each part of the system, in each variant.
+func componentsFigure(vs []variant, of string) figure.Figure {
+	f := figure.Figure{Name: "components"}
+	y := head(&f, "CPU time for each GB of payload, by component", of+": means, in seconds", bound(vs))
+	var most float64
+	var words []string
+	for _, v := range vs {
+		all, text := 0.0, ""
+		for _, c := range scenario.Components {
+			if r, ok := v.summary.Figures["cpu-"+c]; ok {
+				all += max(0, r.Mean)
+				text += fmt.Sprintf(", %s %s", c, value(r.Mean))
+			}
+		}
+		if all > 0 {
+			most = max(most, all)
+			words = append(words, fmt.Sprintf("%s: %s s%s", v.name, value(all), text))
+		}
+	}
+	f.Text = strings.Join(words, "; ") + "."
+	if most == 0 {
+		f.H = y + 20
+		f.Add(note(0, y+12, "Not recorded.", figure.Muted))
+		return f
+	}
+	const left, right, rowHeight = 168.0, width - 90, 19.0
+	x := left
+	for i, c := range scenario.Components {
+		ink, _ := figure.SeriesInk(i)
+		name := figure.Words(x+14, y+10, c, figure.Text, figure.Start)
+		f.Add(figure.Box(x, y, 10, 10, ink), name)
+		x += 30 + figure.TextWidth(c, figure.TextSize, false)
+	}
+	at := figure.NewFrame(left, y+20, right, y+24+rowHeight*float64(len(vs)), 0, figure.RoundUp(most, 5), 0, 1)
+	ticks, _ := figure.Ticks(at.X.Min, at.X.Max, 5)
+	for _, v := range ticks {
+		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid, 1))
+	}
+	f.Add(at.AxisX(5, "s/GB")...)
+	for i, v := range vs {
+		row := at.Y.To + rowHeight*(float64(i)+.5)
+		name := figure.Words(left-8, row+4, figure.Fit(v.name, figure.TextSize, left-8), figure.Text, figure.End)
+		name.Tip = v.name
+		f.Add(name)
+		var all float64
+		for k, c := range scenario.Components {
+			r, ok := v.summary.Figures["cpu-"+c]
+			if !ok || r.Mean <= 0 {
+				continue
+			}
+			ink, _ := figure.SeriesInk(k)
+			b := figure.Box(at.X.At(all), row-6, at.X.At(all+r.Mean)-at.X.At(all), 12, ink)
+			b.Tip = fmt.Sprintf("%s, %s: %s ± %s s for each GB", v.name, c, value(r.Mean), value(r.SD))
+			f.Add(b)
+			all += r.Mean
+		}
+		if all > 0 {
+			f.Add(note(at.X.At(all)+6, row+4, value(all), figure.Muted))
+		} else {
+			f.Add(note(left+6, row+4, "not recorded", figure.Muted))
+		}
+	}
+	f.H = at.Y.From + 26
+	return f
+}

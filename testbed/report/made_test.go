@@ -88,6 +88,9 @@ func (m made) writeRun(t testing.TB, dir, variant string, run int, slower float6
 		Limit:   []scenario.LimitStep{{T: -.2, MbitS: 18}, {T: 5, MbitS: 9}, {T: 10, MbitS: 18}},
 		Figures: map[string]float64{"e": 14 / end, "seconds": end, "t-star": 14, "over-t-star": end / 14, "gap": .1},
 	}
+	for i, c := range scenario.Components {
+		res.Figures["cpu-"+c] = float64(i + 1)
+	}
 	if m.bound && variant == "slow" && run == 1 {
 		res.CPUBound = []string{"91 % of all processors were in use"}
 	}

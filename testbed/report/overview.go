@@ -215,3 +215,30 @@ func reached(vs []variant) (rows []dots, lowest float64) {
 	}
 	return rows, lowest
 }
+
+// valuesFigure draws a figure of each run.
+func valuesFigure(vs []variant, name, of string) figure.Figure {
+	f := figure.Figure{Name: name}
+	y := head(&f, name+" of each run", of, bound(vs))
+	var rows []dots
+	var words []string
+	lo, hi := 0.0, 0.0
+	for i, v := range vs {
+		ink, _ := figure.SeriesInk(i)
+		d := dots{name: v.name, ink: ink}
+		for _, r := range v.results {
+			if x, ok := r.Figures[name]; ok {
+				d.values, lo, hi = append(d.values, x), min(lo, x), max(hi, x)
+			}
+		}
+		if len(d.values) > 0 {
+			words = append(words, fmt.Sprintf("%s %s", v.name, value(scenario.RangeOf(d.values).Median)))
+		}
+		rows = append(rows, d)
+	}
+	f.Text = "Medians: " + strings.Join(words, ", ") + "."
+	if hi == lo {
+		hi = lo + 1
+	}
+	return dotsFigure(f, y, rows, "", lo, hi+.02*(hi-lo), nil)
+}

@@ -102,9 +102,11 @@ func again(f scenario.ScenarioFile, s scenario.Scenario, run scenario.RunDir) st
 		name += ".yaml"
 	}
 	c := fmt.Sprintf("braid testbed run %s --runs %d", name, most)
-	for _, v := range s.Variants {
-		if variants[v.Name] && v.Name != "default" {
-			c += " --variant " + v.Name
+	if whole, err := f.Scenario(); err != nil || len(whole.Variants) > len(variants) {
+		for _, v := range s.Variants {
+			if variants[v.Name] {
+				c += " --variant " + v.Name
+			}
 		}
 	}
 	if f.Scale != 0 && f.Scale != 1 {

@@ -1,5 +1,5 @@
 // Package report makes a report of a run directory: one HTML page that needs nothing else, each of its figures as SVG and
-// PNG, and its tables as Markdown; and it compares two run directories.
+// PNG, and its tables as Markdown; it compares two run directories; and it keeps the results in a document up to date.
 //
 // It owns what is shown and in which words. It measures nothing: figures come from the directory as they were taken, and
 // what is drawn is a function from the samples. Names in a directory may be somebody else's, so they are escaped, and what
@@ -9,6 +9,7 @@
 //	rates.go, timeline.go, cpu.go, network.go, overview.go   figures
 //	table.go                               tables
 //	report.go, page.go                     all of it together, and the files
+//	document.go, evaluation.go             the blocks of a document whose prose is somebody's
 //	compare.go, significance.go            two run directories
 package report
 
@@ -132,19 +133,11 @@ type runSection struct {
 func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) (section, error) {
 	file := run.File(s.Name)
 	sec := section{ID: "s-" + slugOf(s.Name), Name: s.Name, About: s.About, Text: file.Text, Again: again(file, s, run)}
-	for _, sum := range scenario.Summarise([]scenario.Scenario{s}, run.Results) {
-		v := variant{name: sum.Variant, summary: sum}
-		for _, r := range run.Results {
-			if r.Scenario == s.Name && r.Variant == sum.Variant {
-				v.results = append(v.results, r)
-			}
-		}
-		sec.variants = append(sec.variants, v)
-	}
+	sec.variants = variantsOf(run, s)
 	sec.Bound = bound(sec.variants)
 	folder := filepath.Join("figures", slugOf(s.Name))
 	of := scaleNote(file, s.Name)
-	for _, f := range []figure.Figure{reachedFigure(s, sec.variants, of), cdfFigure(sec.variants, of)} {
+	for _, f := range []figure.Figure{reachedFigure(s, sec.variants, of), cdfFigure(sec.variants, of), componentsFigure(sec.variants, of)} {
 		f.Name = s.Name + "-" + f.Name
 		sec.Figures = append(sec.Figures, placed{folder, f})
 	}
@@ -165,6 +158,20 @@ func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) (section,
 		}
 	}
 	return sec, nil
+}
+
+// variantsOf are a scenario's variants that were run, in its order.
+func variantsOf(run scenario.RunDir, s scenario.Scenario) (vs []variant) {
+	for _, sum := range scenario.Summarise([]scenario.Scenario{s}, run.Results) {
+		v := variant{name: sum.Variant, summary: sum}
+		for _, r := range run.Results {
+			if r.Scenario == s.Name && r.Variant == sum.Variant {
+				v.results = append(v.results, r)
+			}
+		}
+		vs = append(vs, v)
+	}
+	return vs
 }
 
 // medianRun is the run in the middle by time; of an even number the faster of the two.

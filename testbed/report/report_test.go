@@ -43,8 +43,8 @@ func TestMake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two figures over all runs, four of each of six runs. Each run of slow misses e, the median counts.
-	if len(m.Figures) != 2+6*4 || m.Runs != 6 || m.CPUBound != 1 || m.Missed != 1 || len(m.Scenario) != 2 {
+	// Three figures over all runs, four of each of six runs. Each run of slow misses e, the median counts.
+	if len(m.Figures) != 3+6*4 || m.Runs != 6 || m.CPUBound != 1 || m.Missed != 1 || len(m.Scenario) != 2 {
 		t.Errorf("%+v", m)
 	}
 	for _, name := range m.Figures {
@@ -59,7 +59,7 @@ func TestMake(t *testing.T) {
 	page := read(t, m.HTML)
 	for _, want := range []string{
 		`id="s-made"`, `id="r-made-fast-2"`, `id="r-made-slow-1"`, "In 1 of 6 runs the machine", "91 % of all processors", "there were changes that are in no commit",
-		"Rate of each path over time", "Selection of paths over time", "Network, and how far", "Processors in use by each process", "Completion times", "Part of the computed limit",
+		"Rate of each path over time", "Selection of paths over time", "Network, and how far", "Processors in use by each process", "CPU time for each GB of payload, by component", "slow, emulator: 5 ± 0 s for each GB", "Completion times", "Part of the computed limit",
 		"5.0 to 10.0 s: 110#1 down", "never &lt;tried&gt; &amp; new", "✗ missed", "braid testbed run made.yaml --runs 3 --variant fast --variant slow -o DIR",
 		"111 1&gt;1 110", "T*",
 	} {
@@ -145,7 +145,7 @@ func TestMedianRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Figures) != 2+2*4 || !slices.Contains(m.Figures, "figures/made/made-fast-2-rates") || strings.Contains(read(t, m.HTML), "CPU-bound in") {
+	if len(m.Figures) != 3+2*4 || !slices.Contains(m.Figures, "figures/made/made-fast-2-rates") || strings.Contains(read(t, m.HTML), "CPU-bound in") {
 		t.Errorf("%v", m.Figures)
 	}
 }

@@ -106,11 +106,28 @@ func (s *Scenario) checkVariant(v Variant) error {
 		if err := checkPlace(p); err != nil {
 			return fmt.Errorf("peer %s: %w", p.Name, err)
 		}
-		for _, q := range x.Peers[:i] {
-			if q.onIP() != p.onIP() || q.onIP() && q.Transport != p.Transport {
-				return fmt.Errorf("peers %s and %s: all of a swarm speak the same: scion, tcp or quic", q.Name, p.Name)
-			}
+		if err := x.checkSwarm(p, x.Peers[:i]); err != nil {
+			return fmt.Errorf("peer %s: %w", p.Name, err)
 		}
+	}
+	return nil
+}
+
+// checkSwarm says why a peer cannot exchange data with those before it that it is to know.
+func (s *Scenario) checkSwarm(p Peer, earlier []Peer) error {
+	if s.foreign() && p.Transport != TCP {
+		return fmt.Errorf("beside other clients all speak tcp, not %s", p.Transport)
+	}
+	if p.Role == Seed {
+		return nil
+	}
+	for _, q := range earlier {
+		if slices.Contains(p.From, q.Name) && q.Transport != p.Transport {
+			return fmt.Errorf("from %s: who exchange data speak the same, not %s and %s", q.Name, q.Transport, p.Transport)
+		}
+	}
+	if !slices.ContainsFunc(earlier, func(q Peer) bool { return s.downloads(p, q) }) {
+		return fmt.Errorf("nobody before it speaks %s, as all of a swarm do", p.Transport)
 	}
 	return nil
 }

@@ -167,6 +167,7 @@ func (o *observer) watch() {
 		e.Paths = append(e.Paths, struct {
 			Fingerprint pathsel.Fingerprint `json:"fingerprint"`
 			BytesRead   uint64              `json:"bytes_read"`
+			Handshake   float64             `json:"handshake_ms"`
 		}{BytesRead: in})
 		m := message{peerEvent: e}
 		var err error
@@ -192,13 +193,17 @@ func (s Scenario) foreign() bool {
 	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Client != Braid })
 }
 
-// onIP tells whether the peers are hosts on IP.
-func (s Scenario) onIP() bool { return len(s.Peers) > 0 && s.Peers[0].onIP() }
+// onIP tells whether some peer is a host on IP, onlyIP whether all are and nothing else needs SCION.
+func (s Scenario) onIP() bool { return slices.ContainsFunc(s.Peers, Peer.onIP) }
+
+func (s Scenario) onlyIP() bool {
+	return len(s.Peers) > 0 && len(s.Traffic) == 0 && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return !p.onIP() })
+}
 
 // OnlyIP tells whether no variant needs SCION.
 func (s Scenario) OnlyIP() bool {
 	for _, v := range s.Variants {
-		if x, err := s.in(v); err != nil || !x.onIP() || len(x.Traffic) > 0 {
+		if x, err := s.in(v); err != nil || !x.onlyIP() {
 			return false
 		}
 	}

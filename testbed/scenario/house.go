@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 // one, and data.
 type house struct {
 	scratch  string
+	held     *os.File // the scratch directory's lock
 	launcher *testbed.Launcher
 	data     map[dataKey]*dataset
 
@@ -37,8 +37,8 @@ type house struct {
 func (h *house) stage(ctx context.Context, s Scenario, o Options) (*stage, error) {
 	var err error
 	if h.scratch == "" {
-		if h.scratch, err = os.MkdirTemp("", "braid-scenario-"); err != nil {
-			return nil, err
+		if h.scratch, h.held, err = newScratch(os.TempDir()); err != nil {
+			return nil, fmt.Errorf("make a directory for temporary files: %w", err)
 		}
 		h.launcher, h.data = testbed.NewLauncher(), map[dataKey]*dataset{}
 	}
@@ -59,7 +59,7 @@ func networkFor(s Scenario, braid string) (opts testbed.Options, key string, err
 	if opts, err = s.options(); err != nil {
 		return opts, "", err
 	}
-	opts.LinksOnly = s.onIP() && len(s.Traffic) == 0
+	opts.LinksOnly = s.onlyIP()
 	if s.Router == "fast" {
 		opts.RouterCommand = []string{braid, "testbed", "router"}
 	}
@@ -69,21 +69,6 @@ func networkFor(s Scenario, braid string) (opts testbed.Options, key string, err
 		same.Topology.Links[i].Config, same.Topology.Links[i].Line = linkemu.Config{}, 0
 	}
 	return opts, fmt.Sprintf("%+v", same), nil
-}
-
-// ByNetwork puts scenarios that start on the same network next to each other, which saves the time to start it again.
-func ByNetwork(scenarios []Scenario) ([]Scenario, error) {
-	keys := map[string]string{}
-	for _, s := range scenarios {
-		x, err := s.in(s.Variants[0])
-		if err == nil {
-			_, keys[s.Name], err = networkFor(x, "")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("scenario %s: %w", s.Name, err)
-		}
-	}
-	return slices.SortedStableFunc(slices.Values(scenarios), func(a, b Scenario) int { return cmp.Compare(keys[a.Name], keys[b.Name]) }), nil
 }
 
 // open sees to it that a network is up that is the scenario's, but for what its links do.
@@ -136,7 +121,7 @@ func (h *house) close() error {
 		h.launcher.Close()
 	}
 	if h.scratch != "" {
-		err = errors.Join(err, os.RemoveAll(h.scratch))
+		err = errors.Join(err, os.RemoveAll(h.scratch), h.held.Close())
 	}
 	return err
 }

@@ -30,7 +30,8 @@ var figures = map[string]figure{
 func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 
 // alwaysMeasured is measured in every run.
-var alwaysMeasured = []string{"e", "e-payload", "seconds", "t-star", "over-t-star", "mbit", "gap", "wasted", "changes", "needless", "cpu", "late",
+var alwaysMeasured = []string{"e", "e-payload", "seconds", "t-star", "over-t-star", "mbit", "gap", "wasted", "changes", "needless", "handshake-rank",
+	"cpu", "cpu-seeders", "cpu-leechers", "cpu-routers", "cpu-control", "cpu-emulator", "late",
 	"propagation", "propagation-95", "delay-penalty", "delay-penalty-95", "last-penalty", "degree"}
 
 // measure makes all figures of a run but those of the machine.
@@ -76,6 +77,9 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 	changes, needless := r.changes()
 	m["changes"] = float64(changes)
 	m["needless"] = float64(needless) / (r.end / 60)
+	if rho, ok := r.handshakeRank(); ok {
+		m["handshake-rank"] = rho
+	}
 	for _, w := range wanted {
 		v, ok, err := figures[w.What].of(r, w)
 		if err != nil {

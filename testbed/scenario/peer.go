@@ -21,9 +21,10 @@ type process struct {
 	peer   Peer
 	host   *testbed.IPHost // nil: it is on SCION
 	cmd    *exec.Cmd
-	log    string // file with what it says on standard error
-	out    string // where a leecher's data goes
-	listen string // its address, once it is ready
+	exited chan struct{} // closed when it has been waited for
+	log    string        // file with what it says on standard error
+	out    string        // where a leecher's data goes
+	listen string        // its address, once it is ready
 	ended  bool
 	// endedAt is when it did.
 	endedAt time.Time
@@ -50,6 +51,7 @@ type peerEvent struct {
 	Paths       []struct {
 		Fingerprint pathsel.Fingerprint `json:"fingerprint"`
 		BytesRead   uint64              `json:"bytes_read"`
+		Handshake   float64             `json:"handshake_ms"`
 	} `json:"paths"`
 }
 
@@ -67,7 +69,7 @@ const maxLine = 4 << 20
 
 // startProcess starts a peer's command, on a host if that is not nil. Its events and its end come over the channel.
 func startProcess(l *testbed.Launcher, cmd *exec.Cmd, host *testbed.IPHost, p Peer, dir string, to chan<- message, done <-chan struct{}) (*process, error) {
-	ps := &process{peer: p, cmd: cmd, host: host, log: filepath.Join(dir, p.Name+".log")}
+	ps := &process{peer: p, cmd: cmd, host: host, exited: make(chan struct{}), log: filepath.Join(dir, p.Name+".log")}
 	log, err := os.Create(ps.log)
 	if err != nil {
 		return nil, fmt.Errorf("start peer %s: %w", p.Name, err)
@@ -108,6 +110,7 @@ func startProcess(l *testbed.Launcher, cmd *exec.Cmd, host *testbed.IPHost, p Pe
 		}
 		_, _ = io.Copy(io.Discard, out) // after a line that is too long
 		err := ps.cmd.Wait()
+		close(ps.exited)
 		if err == nil {
 			err = io.EOF
 		}
@@ -120,6 +123,16 @@ func startProcess(l *testbed.Launcher, cmd *exec.Cmd, host *testbed.IPHost, p Pe
 func (p *process) interrupt() { p.stopped = true; _ = p.cmd.Process.Signal(os.Interrupt) }
 
 func (p *process) kill() { p.stopped = true; _ = p.cmd.Process.Signal(syscall.SIGKILL) }
+
+// cpu is the processor time that it has used, in seconds, whether it has ended or not.
+func (p *process) cpu() float64 {
+	if u := testbed.UsageOf(p.cmd.Process.Pid); u != (testbed.Usage{}) {
+		return u.CPU
+	}
+	<-p.exited // nothing is known of it, so it is being waited for
+	s := p.cmd.ProcessState
+	return (s.UserTime() + s.SystemTime()).Seconds()
+}
 
 // lastWords is the end of what the process said.
 func (p *process) lastWords() string {

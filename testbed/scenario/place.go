@@ -147,10 +147,13 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 
 // downloads tells whether p is to know x, who comes before it.
 func (s Scenario) downloads(p, x Peer) bool {
+	if x.Role == Tracker || x.Transport != p.Transport {
+		return false
+	}
 	if len(p.From) == 0 {
 		return x.Role == Seed
 	}
-	return x.Role != Tracker && (slices.Contains(p.From, x.Name) || slices.Contains(p.From, everybody))
+	return slices.Contains(p.From, x.Name) || slices.Contains(p.From, everybody)
 }
 
 // serves tells whether others are to know p.

@@ -34,8 +34,9 @@ type leecherRecord struct {
 	samples    []sample
 	choices    []choice
 	pieces     []pieceSample
-	delay      float64 // the least in which anything comes from a seed to its AS, in seconds; 0: it is in the same
-	routes     []route // from its sources
+	delay      float64                         // the least in which anything comes from a seed to its AS, in seconds; 0: it is in the same
+	handshakes map[pathsel.Fingerprint]float64 // seconds
+	routes     []route                         // from its sources
 }
 
 // sample is what a leecher has at a moment: useful payload, and what came over each path, protocol and all.

@@ -75,6 +75,7 @@ func (a *attempt) record() record {
 			l.pieces = append(l.pieces, x)
 		}
 		l.delay = a.seedDelay(p.peer)
+		l.handshakes = c.handshakes
 		if c.complete {
 			l.end = l.samples[len(l.samples)-1].t
 		}
@@ -138,6 +139,7 @@ func (a *attempt) result(failed failure) (Result, error) {
 	}
 	if res.Figures != nil {
 		res.Figures["cpu"], res.Figures["late"] = res.CPU, a.watch.lateness
+		a.watch.parts.figures(res.Figures["mbit"]*res.Figures["seconds"]/8e3, res.Figures)
 	}
 	return res, err
 }

@@ -36,6 +36,7 @@ type Options struct {
 //	SCENARIO/VARIANT/RUN/result.json     its figures; written last, so that a run that was interrupted has none
 //	SCENARIO/network.log                 the testbed's own log
 //	summary.csv                          every figure of every run
+//	lock                                 locked while a runner is at work here
 const (
 	runFile    = "run.json"
 	resultFile = "result.json"
@@ -55,11 +56,16 @@ type stage struct {
 }
 
 // Run runs the scenarios that are not in the run directory yet, and returns the results of all of them. Variants take
-// turns, so that what changes on the machine meanwhile changes all of them.
+// turns, so that what changes on the machine meanwhile changes all of them: see turns.
 func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, err error) {
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}
+	claimed, err := claim(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer claimed.Close()
 	if err := writeRun(o, scenarios); err != nil {
 		return nil, err
 	}
@@ -80,8 +86,13 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 }
 
 func runScenario(ctx context.Context, s Scenario, o Options, h *house) (results []Result, err error) {
+	turns, err := s.turns()
+	if err != nil {
+		return nil, err
+	}
 	for run := 1; run <= s.Runs; run++ {
-		for _, v := range s.Variants {
+		for _, t := range turns {
+			v, x := t.variant, t.Scenario
 			dir := filepath.Join(o.Dir, s.Name, v.Name, fmt.Sprint(run))
 			res, err := readResult(dir)
 			if err == nil {
@@ -89,10 +100,6 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *house) (results 
 				continue
 			}
 			if !errors.Is(err, fs.ErrNotExist) {
-				return results, err
-			}
-			x, err := s.in(v)
-			if err != nil {
 				return results, err
 			}
 			if c := x.missing(); c != "" {

@@ -158,13 +158,15 @@ const maxPieces = 1 << 20
 type recorder struct {
 	// base is when its transfer began, as its own clock tells: what it says is under way for a moment, sometimes for
 	// longer, so the earliest that its messages suggest is right.
-	base     time.Time
-	samples  []sample // t is the transfer's
-	choices  []choice
-	fetched  int64 // of all torrents
-	complete bool
-	wasted   int64 // of one torrent
-	pieces   []pieceSample
+	base    time.Time
+	samples []sample // t is the transfer's
+	choices []choice
+	// handshakes of paths in seconds, the first of each.
+	handshakes map[pathsel.Fingerprint]float64
+	fetched    int64 // of all torrents
+	complete   bool
+	wasted     int64 // of one torrent
+	pieces     []pieceSample
 
 	torrents map[string]sample // the last of each, by info hash
 	finished map[string]bool
@@ -172,7 +174,7 @@ type recorder struct {
 }
 
 func newRecorder(torrents int) *recorder {
-	return &recorder{torrents: map[string]sample{}, finished: map[string]bool{}, wanted: torrents}
+	return &recorder{handshakes: map[pathsel.Fingerprint]float64{}, torrents: map[string]sample{}, finished: map[string]bool{}, wanted: torrents}
 }
 
 func (r *recorder) add(m message) {
@@ -191,6 +193,9 @@ func (r *recorder) add(m message) {
 		s := sample{t, m.Fetched, map[pathsel.Fingerprint]uint64{}}
 		for _, p := range m.Paths {
 			s.paths[p.Fingerprint] += p.BytesRead
+			if p.Handshake > 0 && r.handshakes[p.Fingerprint] == 0 {
+				r.handshakes[p.Fingerprint] = p.Handshake / 1e3
+			}
 		}
 		r.torrents[m.InfoHash] = s
 		r.wasted = max(r.wasted, m.Wasted)

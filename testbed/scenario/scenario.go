@@ -7,11 +7,12 @@
 //
 //	scenario.go, value.go, check.go   the file
 //	vary.go, neighbours.go            many variants and peers in a few lines
-//	runner.go                         repetitions, networks, the run directory
+//	runner.go, claim.go               repetitions, networks, the run directory
+//	turns.go                          what comes after what, and how long it takes
 //	attempt.go, peer.go, traffic.go   one run
 //	place.go, client.go               where a peer runs, and what it is
 //	record.go                         what was seen of it
-//	limit.go, spread.go, measure.go, propagation.go   figures: functions from a record
+//	limit.go, spread.go, measure.go, order.go, propagation.go   figures: functions from a record
 //	summary.go                        over the runs
 //	rundir.go                         a run directory, read again
 //
@@ -123,7 +124,7 @@ type Peer struct {
 	Selector string   `yaml:"selector"` // a leecher's, unless a variant says otherwise
 	Args     []string `yaml:"args"`     // more flags for braid
 	// From names the peers that a leecher downloads from, which come before it in the list, or is "all" that do; by
-	// default all seeds. Other clients find whom a tracker knows.
+	// default all seeds. Only those of its transport are meant. Other clients find whom a tracker knows.
 	From []string `yaml:"from"`
 	// Stays: a leecher that is done goes on serving until all are. Other clients do so always.
 	Stays bool `yaml:"stays"`
@@ -289,13 +290,6 @@ func (s Scenario) In(variant string) (Scenario, error) {
 
 // Network is what the scenario runs on, its links as they are at the start.
 func (s Scenario) Network() testbed.Topology { return s.topology }
-
-// Estimate is how long the scenario takes about, with so many runs of each variant (0: what it says).
-func (s Scenario) Estimate(runs int) time.Duration {
-	const network = 5 * time.Second // to start
-	orElse(&runs, s.Runs)
-	return network + time.Duration(runs*len(s.Variants))*s.Takes
-}
 
 // Scaled is the scenario with a part of its data, and everything at that part of its time: a quick look. What takes its
 // time, such as noticing that a path is down, takes a larger part of it.

@@ -20,7 +20,7 @@ type Variant struct {
 	Args     []string `yaml:"args"` // more flags for every leecher of braid
 	// SeedArgs are more flags for every seed of braid.
 	SeedArgs []string `yaml:"seed_args"`
-	// Transport and Client are those of all peers.
+	// Transport and Client are those of all peers, whatever they say.
 	Transport string `yaml:"transport"`
 	Client    string `yaml:"client"`
 	Links     []Link `yaml:"links"`

@@ -76,6 +76,89 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// Swarms of several transports share the links, and no more.
+func TestMixed(t *testing.T) {
+	s, err := parse(strings.NewReplacer("args: [--verbose]", "", "  - {name: more", `  - {name: ip-seed, as: "1-ff00:0:110", role: seed, transport: tcp}
+  - {name: ip, as: "1-ff00:0:111", role: leech, transport: tcp, from: [all]}
+  - {name: more`).Replace(varied))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, leecher, ipSeed, ip, more := s.Peers[0], s.Peers[1], s.Peers[2], s.Peers[3], s.Peers[4]
+	if !s.downloads(leecher, seed) || !s.downloads(ip, ipSeed) || s.downloads(ip, seed) || s.downloads(ip, leecher) || s.downloads(more, ipSeed) || s.downloads(more, ip) {
+		t.Error("who knows whom")
+	}
+	if opts, _, err := networkFor(s, ""); err != nil || opts.LinksOnly || !s.onIP() || s.onlyIP() || s.serves(ip) || !s.serves(leecher) {
+		t.Errorf("%v, %v, %v, %v", opts.LinksOnly, err, s.onIP(), s.onlyIP())
+	}
+	x, err := s.In("quic-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opts, _, err := networkFor(x, ""); err != nil || !opts.LinksOnly || !x.downloads(x.Peers[3], x.Peers[0]) {
+		t.Error("a variant's transport is that of all", err)
+	}
+}
+
+func TestMixedMistakes(t *testing.T) {
+	for _, tt := range []struct{ leecher, says string }{
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: tcp, from: [s]}", "speak the same"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: quic}", "nobody before it speaks quic"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, client: aria2, transport: tcp, from: [all]}", "beside other clients"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, from: [all]}", ""},
+	} {
+		_, err := parse("about: x\ntopology: two-paths\nsize: 1MB\ntakes: 5s\npeers:\n  - {name: s, as: \"1-ff00:0:110\", role: seed}\n  - " + tt.leecher + "\n")
+		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want %q", tt.leecher, err, tt.says)
+		}
+	}
+}
+
+// Variants on one network come one after another in every round, which is counted in the time that it takes.
+func TestTurns(t *testing.T) {
+	s, err := parse(`
+about: three networks
+topology: two-paths
+size: 1MB
+takes: 5s
+runs: 3
+peers:
+  - {name: seeder, as: "1-ff00:0:110", role: seed}
+  - {name: leecher, as: "1-ff00:0:111", role: leech}
+variants:
+  - {name: a}
+  - {name: b, router: fast}
+  - {name: c, transport: tcp, size: 2MB}
+  - {name: d, links: [{rate: 5mbit}]}
+  - {name: e, router: fast, links: [{rate: 5mbit}]}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns, err := s.turns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names string
+	for _, x := range turns {
+		names += x.variant.Name
+	}
+	if names != "adbec" || turns[4].Size != 2e6 {
+		t.Errorf("turns %s", names)
+	}
+	network := startSCION + 2*startAS
+	if got, want := s.Estimate(0), 15*(5*time.Second+aroundRun)+3*(2*network+startIP); got != want {
+		t.Errorf("three runs take %v, want %v", got, want)
+	}
+	one, err := s.Only([]string{"a", "d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := one.Estimate(10), 20*(5*time.Second+aroundRun)+network; got != want {
+		t.Errorf("ten runs of two variants take %v, want %v", got, want)
+	}
+}
+
 func TestVariantMistakes(t *testing.T) {
 	text := strings.Replace(varied, "args: [--verbose]", "", 1)
 	for _, tt := range []struct{ old, new, says string }{
@@ -93,7 +176,7 @@ func TestVariantMistakes(t *testing.T) {
 		{"scale: 0.5", "scale: 5", "smoke"},
 		{"name: leecher,", "name: all,", "meaning"},
 		{"name: $transport-$loss, transport: $transport", "name: $transport-$loss, neighbours: lucky, degree: 2", "lucky"},
-		{"stays: true", "stays: true, transport: quic", "speak the same"},
+		{"stays: true", "stays: true, transport: quic", "nobody before it speaks quic"},
 		{"stays: true", "stays: true, args: [-v]", "stock"},
 	} {
 		if !strings.Contains(text, tt.old) {

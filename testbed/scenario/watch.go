@@ -27,8 +27,42 @@ type watch struct {
 	lateness float64 // of the worst link
 
 	began      time.Time
-	cpu, ours  cpuTime // at zero, then what was used since
+	cpu        cpuTime // at zero
+	parts      usage   // at zero, then what was used since
 	share, own float64 // of all processors
+}
+
+// Components are the parts of a run that processor time is counted of: peers by their role, routers, what else serves the network
+// (control services, a swarm's tracker), and the runner, which emulates the links, sends competing traffic and records.
+var Components = [...]string{"seeders", "leechers", "routers", "control", "emulator"}
+
+// usage is processor time in seconds, by component.
+type usage [len(Components)]float64
+
+// Indices of Components.
+const (
+	ofSeeders = iota
+	ofLeechers
+	ofRouters
+	ofControl
+	ofEmulator
+)
+
+func (u usage) sum() (all float64) {
+	for _, v := range u {
+		all += v
+	}
+	return all
+}
+
+// figures are what each component took for each GB of payload, in seconds.
+func (u usage) figures(gigabytes float64, to map[string]float64) {
+	if gigabytes <= 0 {
+		return
+	}
+	for i, name := range Components {
+		to["cpu-"+name] = u[i] / gigabytes
+	}
 }
 
 type linkCount struct{ packets, late uint64 }
@@ -55,7 +89,7 @@ func transitions(s testbed.Status) map[pathsel.Interface]int {
 
 // zero starts counting processor time.
 func (w *watch) zero(n *testbed.Network, peers []*process) {
-	w.began, w.cpu, w.ours = time.Now(), machineCPU(), ourCPU(n, peers)
+	w.began, w.cpu, w.parts = time.Now(), machineCPU(), ourCPU(n, peers)
 }
 
 // end is called before anything is taken down.
@@ -72,11 +106,14 @@ func (w *watch) end(s testbed.Status, n *testbed.Network, peers []*process) {
 	if w.began.IsZero() {
 		return
 	}
-	now, ours := machineCPU(), ourCPU(n, peers)
+	now, parts := machineCPU(), ourCPU(n, peers)
 	if all := now.all - w.cpu.all; all > 0 {
 		w.share = (now.busy - w.cpu.busy) / all
 	}
-	w.own = (ours.busy - w.ours.busy) / time.Since(w.began).Seconds() / float64(runtime.NumCPU())
+	for i := range parts {
+		w.parts[i] = max(0, parts[i]-w.parts[i]) // of what lives /proc tells hundredths of a second
+	}
+	w.own = w.parts.sum() / time.Since(w.began).Seconds() / float64(runtime.NumCPU())
 }
 
 // bound says why the machine and not a link was the limit; nil if it was not. Links of which the scenario itself
@@ -112,20 +149,26 @@ func (s Scenario) disturbs(at pathsel.Interface) bool {
 }
 
 // ourCPU is what the network, the peers and this process have used.
-func ourCPU(n *testbed.Network, peers []*process) (c cpuTime) {
+func ourCPU(n *testbed.Network, peers []*process) (u usage) {
 	for _, p := range n.Glance().Processes {
-		c.busy += p.CPU
-	}
-	for _, p := range peers {
-		if p.ended {
-			s := p.cmd.ProcessState
-			c.busy += (s.UserTime() + s.SystemTime()).Seconds()
+		if strings.HasPrefix(p.Name, "br-") {
+			u[ofRouters] += p.CPU
 		} else {
-			c.busy += testbed.UsageOf(p.cmd.Process.Pid).CPU
+			u[ofControl] += p.CPU
 		}
 	}
-	c.busy += testbed.UsageOf(os.Getpid()).CPU
-	return c
+	for _, p := range peers {
+		part := &u[ofControl]
+		switch p.peer.Role {
+		case Seed:
+			part = &u[ofSeeders]
+		case Leech:
+			part = &u[ofLeechers]
+		}
+		*part += p.cpu()
+	}
+	u[ofEmulator] += testbed.UsageOf(os.Getpid()).CPU
+	return u
 }
 
 // machineCPU is what all processes have used of all processors (proc(5), /proc/stat); zero where there is no /proc.

@@ -32,6 +32,8 @@ import (
 type Progress struct {
 	Uploaded, Downloaded int64
 	Left                 int64 // wire.NoCount: not known yet
+	// Partial says that the peer wants no more, though something is left (BEP 21).
+	Partial bool
 }
 
 // Config describes an announcer.
@@ -112,7 +114,8 @@ func Start(cfg Config) (*Announcer, error) {
 	return a, nil
 }
 
-// Completed tells the trackers that the download is complete. It is for downloads that were not when they began.
+// Completed tells the trackers that the download is complete, or has all that it wants. It is for downloads that had not when they
+// began.
 func (a *Announcer) Completed() {
 	if !a.completed.Swap(true) {
 		a.wake()
@@ -121,7 +124,7 @@ func (a *Announcer) Completed() {
 
 // Hungry says whether the transfer has too few peers, and asks trackers again as soon as they allow it.
 func (a *Announcer) Hungry(is bool) {
-	if a.hungry.Swap(is) != is && is {
+	if a.hungry.Swap(is) != is {
 		a.wake()
 	}
 }
@@ -147,8 +150,7 @@ func (a *Announcer) Close() {
 }
 
 // announceOf is the announce for a tracker, on the network of which the peer listens at the port.
-func (a *Announcer) announceOf(s *source, e wire.Event) *wire.Announce {
-	p := a.cfg.Progress()
+func (a *Announcer) announceOf(s *source, e wire.Event, p Progress) *wire.Announce {
 	out := &wire.Announce{
 		InfoHash: a.cfg.InfoHash, PeerID: a.cfg.PeerID, Port: a.cfg.IPPort, Key: a.key, TrackerID: s.id,
 		Uploaded: p.Uploaded, Downloaded: p.Downloaded, Left: p.Left, Event: e, NumWant: wire.NoCount,

@@ -33,8 +33,8 @@ func (r *reporting) first(a *Announcer, began, next time.Time, answer wire.Answe
 }
 
 // due are the reports to send with an announce. The end of a download is worth one at any time.
-func (r *reporting) due(a *Announcer, e wire.Event) []wire.PathReport {
-	if r.most == 0 || r.muted || a.cfg.Reports == nil || time.Since(r.last) < reportEvery && e != wire.Completed {
+func (r *reporting) due(a *Announcer, end bool) []wire.PathReport {
+	if r.most == 0 || r.muted || a.cfg.Reports == nil || time.Since(r.last) < reportEvery && !end {
 		return nil
 	}
 	all := a.cfg.Reports()

@@ -65,7 +65,7 @@ func TestReporting(t *testing.T) {
 				t.Errorf("%s: %d reports, want %d", what, got, want)
 			}
 		}
-		expect("before the first answer", len(r.due(a, wire.Started)), 0)
+		expect("before the first answer", len(r.due(a, false)), 0)
 		r.sent(nil, wire.Answer{Reports: 3}, nil)
 		if got := r.first(a, began, next, wire.Answer{}); !got.Equal(began.Add(reportEvery)) {
 			t.Errorf("the first report after %v", got.Sub(began))
@@ -73,18 +73,18 @@ func TestReporting(t *testing.T) {
 		if got := r.first(a, began, next, wire.Answer{}); !got.Equal(next) {
 			t.Errorf("planned twice: after %v", got.Sub(began))
 		}
-		expect("as many as the tracker takes", len(r.due(a, wire.Periodic)), 3)
+		expect("as many as the tracker takes", len(r.due(a, false)), 3)
 		r.sent(some, wire.Answer{Reports: 3}, nil)
-		expect("too soon", len(r.due(a, wire.Periodic)), 0)
-		expect("the end", len(r.due(a, wire.Completed)), 3)
+		expect("too soon", len(r.due(a, false)), 0)
+		expect("the end", len(r.due(a, true)), 3)
 		time.Sleep(reportEvery)
-		expect("a minute later", len(r.due(a, wire.Periodic)), 3)
+		expect("a minute later", len(r.due(a, false)), 3)
 		r.sent(some, wire.Answer{}, errors.New("lost"))
-		expect("after one that was lost", len(r.due(a, wire.Periodic)), 3)
+		expect("after one that was lost", len(r.due(a, false)), 3)
 		r.sent(some, wire.Answer{}, &wire.Failure{Reason: "too many requests"})
-		expect("after a refusal for another reason", len(r.due(a, wire.Periodic)), 3)
+		expect("after a refusal for another reason", len(r.due(a, false)), 3)
 		r.sent(some, wire.Answer{}, &wire.Failure{Reason: wire.ReportsRefused + ": no"})
-		expect("after a refusal because of them", len(r.due(a, wire.Stopped)), 0)
+		expect("after a refusal because of them", len(r.due(a, false)), 0)
 		if got := (&reporting{most: 3}).first(&Announcer{}, began, next, wire.Answer{}); !got.Equal(next) {
 			t.Error("an announce is planned for nothing")
 		}

@@ -26,8 +26,8 @@ func regular(a wire.Answer) time.Duration {
 	return max(a.Interval, a.MinInterval, leastInterval)
 }
 
-// early is when to announce again if there are too few peers. Each announce after the first that brought nobody new doubles it, up to the
-// regular time: a tracker that knows nobody else has nothing to say.
+// early is when to announce again if there are too few peers. Each announce after the first that was made for this and brought nobody
+// new doubles it, up to the regular time: a tracker that knows nobody else has nothing to say.
 func early(a wire.Answer, fruitless int) time.Duration {
 	least := a.MinInterval
 	if least <= 0 {

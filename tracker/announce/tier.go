@@ -30,7 +30,20 @@ type tier struct {
 	announcer *Announcer
 	trackers  []*source
 	wake      chan struct{}
-	fruitless int // announces in a row that brought nobody new
+	fruitless int // announces in a row with too few peers that brought nobody new
+}
+
+// event is why the tracker is asked now. A partial seed says each time that it is one, and is never complete (BEP 21).
+func (s *source) event(completed bool, p Progress) wire.Event {
+	switch {
+	case p.Partial:
+		return wire.Paused
+	case !s.known:
+		return wire.Started
+	case completed && !s.finished:
+		return wire.Completed
+	}
+	return wire.Periodic
 }
 
 func (t *tier) run() {
@@ -87,22 +100,16 @@ func (t *tier) round() (*source, wire.Answer) {
 		if s.given || time.Now().Before(s.notBefore) {
 			continue
 		}
-		completed := a.completed.Load()
-		event := wire.Periodic
-		switch {
-		case !s.known:
-			event = wire.Started
-		case completed && !s.finished:
-			event = wire.Completed
-		}
+		completed, p := a.completed.Load(), a.cfg.Progress()
+		event := s.event(completed, p)
 		ctx, cancel := context.WithTimeout(a.ctx, announceTimeout)
-		reports := s.paths.due(a, event)
-		answer, err := s.ask.announce(ctx, a.announceOf(s, event), reports)
+		reports := s.paths.due(a, completed && !s.finished)
+		answer, err := s.ask.announce(ctx, a.announceOf(s, event, p), reports)
 		s.paths.sent(reports, answer, err)
 		cancel()
 		if a.ctx.Err() != nil {
 			// It may have arrived: say goodbye to be sure.
-			s.known = s.known || errors.Is(err, context.Canceled)
+			s.known = s.known || err == nil || errors.Is(err, context.Canceled)
 			return nil, wire.Answer{}
 		}
 		if err != nil {
@@ -114,8 +121,10 @@ func (t *tier) round() (*source, wire.Answer) {
 		if answer.TrackerID != "" {
 			s.id = answer.TrackerID
 		}
-		if t.fruitless++; a.found(s, answer) {
+		if fresh := a.found(s, answer); fresh || !a.hungry.Load() {
 			t.fruitless = 0
+		} else {
+			t.fruitless++
 		}
 		copy(t.trackers[1:i+1], t.trackers[:i])
 		t.trackers[0] = s
@@ -158,13 +167,14 @@ func (t *tier) goodbye() {
 		if s.known {
 			all.Go(func() {
 				var err error
+				completed, p := t.announcer.completed.Load() && !s.finished, t.announcer.cfg.Progress()
 				tell := func(e wire.Event) error {
-					reports := s.paths.due(t.announcer, e)
-					answer, err := s.ask.announce(ctx, t.announcer.announceOf(s, e), reports)
+					reports := s.paths.due(t.announcer, e == wire.Completed)
+					answer, err := s.ask.announce(ctx, t.announcer.announceOf(s, e, p), reports)
 					s.paths.sent(reports, answer, err)
 					return err
 				}
-				if t.announcer.completed.Load() && !s.finished { // it came with the end
+				if completed && !p.Partial { // it came with the end
 					err = tell(wire.Completed)
 				}
 				if e := tell(wire.Stopped); e != nil {

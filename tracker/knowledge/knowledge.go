@@ -4,6 +4,7 @@
 //	path    one path and the votes on it                     path.go
 //	graph   links, from the paths that lead over them        graph.go
 //	Choose  peers for one who asks, near ones among them     choose.go
+//	Snapshot, Merge  for one that comes after or stands beside   snapshot.go
 //
 // It reads no clock, draws no lots and opens nothing: time and chance are handed in.
 //
@@ -19,7 +20,6 @@
 //   - When the memory is full, ASes that fill more of it than others lose their oldest paths.
 //
 // Not solved: who controls the majority of hosts in an AS can lie to that AS, and who controls many ASes about links.
-// Nothing is written to disk: after a restart knowledge comes back with the next announces.
 package knowledge
 
 import (
@@ -75,6 +75,7 @@ type Base struct {
 	paths   int
 	met     map[pathsel.IA]time.Time // ASes with peers, when last heard of
 	dirty   bool                     // the graph is older than the paths
+	version uint64                   // counts what was taken in
 }
 
 // source is what was reported from one AS.
@@ -134,18 +135,28 @@ func (b *Base) Report(now time.Time, from wire.Addr, reports []wire.PathReport) 
 		if _, met := b.met[r.Dst()]; !met || r.Src() != from.IA || r.Age >= b.limits.Forget || r.RTT == 0 && r.Rate == 0 {
 			continue
 		}
-		b.path(now, r).vote(voteOf(from.Host, now, r), b.limits.Votes)
-		taken++
+		if p := b.path(now, r.Interfaces); p != nil {
+			p.vote(voteOf(from.Host, now, r), b.limits.Votes)
+			taken++
+		}
 	}
-	if b.paths > b.limits.Paths {
-		b.level()
-	}
-	b.dirty = b.dirty || taken > 0
+	b.took(taken)
 	return taken
 }
 
+// took notes that so many votes were taken, and makes room if there are too many paths now.
+func (b *Base) took(votes int) {
+	if b.paths > b.limits.Paths {
+		b.level()
+	}
+	if votes > 0 {
+		b.dirty = true
+		b.version++
+	}
+}
+
 func voteOf(host netip.Addr, now time.Time, r *wire.PathReport) vote {
-	v := vote{host: host, at: now.Add(-r.Age), rtt: r.RTT.Seconds(), rate: float64(r.Rate)}
+	v := vote{host: host, at: now.Add(-r.Age).Truncate(time.Millisecond), rtt: r.RTT.Seconds(), rate: float64(r.Rate)}
 	const few = 20 // packets: of fewer a single one lost would say much too much
 	if r.Sent >= few {
 		v.loss = float64(r.Lost) / float64(r.Sent)
@@ -153,28 +164,38 @@ func voteOf(host netip.Addr, now time.Time, r *wire.PathReport) vote {
 	return v
 }
 
-// path finds the path of a report, or makes it.
-func (b *Base) path(now time.Time, r *wire.PathReport) *path {
-	s := b.sources[r.Src()]
+// path finds the path that was seen then, or makes it; nil if there is only room for paths that were seen later.
+func (b *Base) path(seen time.Time, ifs []pathsel.Interface) *path {
+	src, dst := ifs[0].IA, ifs[len(ifs)-1].IA
+	s := b.sources[src]
 	if s == nil {
 		s = &source{to: map[pathsel.IA][]*path{}}
-		b.sources[r.Src()] = s
+		b.sources[src] = s
 	}
-	known := s.to[r.Dst()]
+	known := s.to[dst]
 	for _, p := range known {
-		if slices.Equal(p.interfaces, r.Interfaces) {
-			p.seen = now
+		if slices.Equal(p.interfaces, ifs) {
+			if seen.After(p.seen) {
+				p.seen = seen
+			}
 			return p
 		}
 	}
+	var old *path
 	switch {
 	case len(known) >= b.limits.PerPair:
-		b.drop(s, oldest(slices.Values(known)))
+		old = oldest(slices.Values(known))
 	case s.paths >= b.limits.PerAS:
-		b.drop(s, oldest(s.all))
+		old = oldest(s.all)
 	}
-	p := newPath(r.Interfaces, now)
-	s.to[r.Dst()] = append(s.to[r.Dst()], p)
+	if old != nil {
+		if old.seen.After(seen) {
+			return nil
+		}
+		b.drop(s, old)
+	}
+	p := newPath(ifs, seen)
+	s.to[dst] = append(s.to[dst], p)
 	s.paths++
 	b.paths++
 	return p

@@ -36,14 +36,29 @@ func newPath(ifs []pathsel.Interface, now time.Time) *path {
 
 func (p *path) dst() pathsel.IA { return p.interfaces[len(p.interfaces)-1].IA }
 
-// vote replaces what that host has said before. Of more hosts than most the oldest loses its vote.
-func (p *path) vote(v vote, most int) {
-	p.votes = slices.DeleteFunc(p.votes, func(old vote) bool { return old.host == v.host })
-	if len(p.votes) >= most {
-		p.votes = slices.Delete(p.votes, 0, len(p.votes)-most+1)
+// of is the place of the host's vote, or -1.
+func (p *path) of(host netip.Addr) int {
+	return slices.IndexFunc(p.votes, func(v vote) bool { return v.host == host })
+}
+
+// vote replaces what that host has said before, and tells whether it did: the vote on what was measured last counts. Of more
+// hosts than most the oldest has none.
+func (p *path) vote(v vote, most int) bool {
+	if i := p.of(v.host); i >= 0 {
+		if p.votes[i].at.After(v.at) {
+			return false
+		}
+		p.votes = slices.Delete(p.votes, i, i+1)
+	}
+	if n := len(p.votes); n >= most {
+		if !v.at.After(p.votes[n-most].at) {
+			return false
+		}
+		p.votes = slices.Delete(p.votes, 0, n-most+1)
 	}
 	i, _ := slices.BinarySearchFunc(p.votes, v, func(a, b vote) int { return a.at.Compare(b.at) })
 	p.votes = slices.Insert(p.votes, i, v)
+	return true
 }
 
 // forget drops votes from before that time.

@@ -23,8 +23,8 @@ type Config struct {
 	TrackerID   string   `toml:"tracker_id" comment:"What peers are told as the tracker's ID; empty: another at each start. Trackers that stand for each other may have the same."`
 	MaxConns    int      `toml:"max_connections" comment:"HTTP connections at once, of each listener."`
 	Lifetime    Duration `toml:"lifetime" comment:"A peer that has not announced for so long is forgotten. Longer than interval."`
-	MaxPeers    int      `toml:"max_peers" comment:"Addresses of peers in memory; one takes up to 200 bytes."`
-	MaxPerHost  int      `toml:"max_peers_per_host" comment:"Addresses in one swarm of one host."`
+	MaxPeers    int      `toml:"max_peers" comment:"Addresses of peers in memory; one takes up to 200 bytes, one alone in its swarm 300. One SCION AS may have half of them."`
+	MaxPerHost  int      `toml:"max_peers_per_host" comment:"Addresses in one swarm of one host (IPv6: of one /64)."`
 	MaxPerAS    int      `toml:"max_peers_per_as" comment:"Addresses in one swarm of one SCION AS."`
 	Interval    Duration `toml:"interval" comment:"What peers are told to wait between announces, give or take a tenth.\nThis and what follows is read again on SIGHUP."`
 	MinInterval Duration `toml:"min_interval" comment:"And at the least, if they have too few peers."`
@@ -32,11 +32,11 @@ type Config struct {
 	MaxNumWant  int      `toml:"max_num_want" comment:"Peers in an answer at the most."`
 	PerHostRate float64  `toml:"requests_per_host" comment:"Requests a second of one host (IPv6: of one /64) in the long run; 0: no limit."`
 	PerASRate   float64  `toml:"requests_per_as" comment:"Requests a second of one SCION AS in the long run; 0: no limit."`
-	Paths       bool     `toml:"path_knowledge" comment:"Peers on SCION may report what they have measured of paths, and are told near peers and good paths.\nIt is kept in memory only, and is about ASes and paths, not about hosts; see PROTOCOL.md."`
+	Paths       bool     `toml:"path_knowledge" comment:"Peers on SCION may report what they have measured of paths, and are told near peers and good paths.\nIt is kept beside the swarms, with the addresses of those who have reported, for two hours; see PROTOCOL.md."`
 	Allow       string   `toml:"allow" comment:"File with the info hashes that are served, in hexadecimal digits, one a line. Empty: all."`
 	Deny        string   `toml:"deny" comment:"File with the info hashes that are not served."`
 	Keys        string   `toml:"keys" comment:"File with the keys of a private tracker, one a line; announce URLs are then http://HOST/KEY/announce.\nUDP takes the key from the URL too (BEP 41)."`
-	Operators   []string `toml:"operators" comment:"Networks on IP from which /stats and /metrics may be seen."`
+	Operators   []string `toml:"operators" comment:"Networks on IP from which /stats and /metrics may be seen. A proxy in front of the tracker hides who asks."`
 }
 
 // Duration is a time.Duration that a configuration file has as "30m".
@@ -103,6 +103,12 @@ func (cfg Config) String() string {
 // Limits are those of the store.
 func (cfg Config) Limits() swarm.Limits {
 	return swarm.Limits{Lifetime: cfg.Lifetime.d(), Members: cfg.MaxPeers, PerHost: cfg.MaxPerHost, PerAS: cfg.MaxPerAS}
+}
+
+// Check tells what a tracker would not start with: values out of their range, lists that cannot be read.
+func (cfg Config) Check() error {
+	_, err := newGate(cfg)
+	return err
 }
 
 func (cfg Config) check() error {

@@ -36,6 +36,9 @@ func AskFrom(s *Server, from wire.Addr, query string, body []byte) []byte {
 // RefreshPaths works the links out that reports have told of.
 func RefreshPaths(s *Server) { s.paths.base.Refresh(time.Now()) }
 
+// ExchangePaths tells and hears what trackers on one store know.
+func ExchangePaths(s *Server) { s.paths.exchange(context.Background(), true) }
+
 // AskUDP is one packet of a stranger.
 func AskUDP(s *Server, packet []byte) []byte {
 	b, err := aes.NewCipher(make([]byte, 16))

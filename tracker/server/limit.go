@@ -84,13 +84,15 @@ func (l *limiter) take(k limitKey, rate float64, at time.Time) bool {
 }
 
 // crowd is a listener with a bounded number of connections. When it is full the one that has waited longest without
-// having sent anything makes room: those who hold connections to keep others out lose theirs.
+// having sent anything makes room, and if there is none one of a host with many, for a host with fewer: those who hold
+// connections to keep others out lose theirs.
 type crowd struct {
 	net.Listener
 	most int
 
 	mu    sync.Mutex
 	conns map[*crowdConn]struct{}
+	hosts map[limitKey]int // connections of each
 	// silent are those that have sent nothing yet, the oldest first; closed ones are passed over.
 	silent []*crowdConn
 }
@@ -98,12 +100,13 @@ type crowd struct {
 type crowdConn struct {
 	net.Conn
 	crowd *crowd
+	host  limitKey
 	heard atomic.Bool
 	once  sync.Once
 }
 
 func newCrowd(l net.Listener, most int) *crowd {
-	return &crowd{Listener: l, most: most, conns: map[*crowdConn]struct{}{}}
+	return &crowd{Listener: l, most: most, conns: map[*crowdConn]struct{}{}, hosts: map[limitKey]int{}}
 }
 
 // Accept implements net.Listener.
@@ -114,6 +117,9 @@ func (c *crowd) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		k := &crowdConn{Conn: conn, crowd: c}
+		if from, err := clientHost(conn.RemoteAddr().String()); err == nil {
+			k.host = limitKey{block: block(from)}
+		}
 		victim, ok := c.enter(k)
 		if victim != nil {
 			victim.Close()
@@ -134,14 +140,18 @@ func (c *crowd) enter(k *crowdConn) (victim *crowdConn, ok bool) {
 			c.silent = c.silent[1:]
 			if _, open := c.conns[v]; open && !v.heard.Load() {
 				victim = v
-				delete(c.conns, v)
 			}
+		}
+		if victim == nil {
+			victim = c.greedier(k.host)
 		}
 		if victim == nil {
 			return nil, false
 		}
+		c.remove(victim)
 	}
 	c.conns[k] = struct{}{}
+	c.hosts[k.host]++
 	if len(c.silent) > 2*c.most {
 		still := c.silent[:0]
 		for _, s := range c.silent {
@@ -156,6 +166,33 @@ func (c *crowd) enter(k *crowdConn) (victim *crowdConn, ok bool) {
 	return victim, true
 }
 
+// crowdSample is how many connections are looked at for one of a host with many. Who has most of them is hardly missed.
+const crowdSample = 16
+
+// greedier is a connection of a host that has more of them than this one would have with one more; nil if none was found.
+func (c *crowd) greedier(than limitKey) (out *crowdConn) {
+	looked, most := 0, c.hosts[than]+1
+	for k := range c.conns {
+		if n := c.hosts[k.host]; n > most {
+			out, most = k, n
+		}
+		if looked++; looked == crowdSample {
+			break
+		}
+	}
+	return out
+}
+
+func (c *crowd) remove(k *crowdConn) {
+	if _, there := c.conns[k]; !there {
+		return
+	}
+	delete(c.conns, k)
+	if c.hosts[k.host]--; c.hosts[k.host] == 0 {
+		delete(c.hosts, k.host)
+	}
+}
+
 func (k *crowdConn) Read(b []byte) (int, error) {
 	n, err := k.Conn.Read(b)
 	if n > 0 && !k.heard.Load() {
@@ -168,7 +205,7 @@ func (k *crowdConn) Close() error {
 	k.once.Do(func() {
 		k.crowd.mu.Lock()
 		defer k.crowd.mu.Unlock()
-		delete(k.crowd.conns, k)
+		k.crowd.remove(k)
 	})
 	return k.Conn.Close()
 }

@@ -63,13 +63,17 @@ func (c *storeCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.Descr
 
 // Collect implements prometheus.Collector.
 func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
-	t, err := c.store.Totals(context.Background())
-	if err != nil {
-		ch <- prometheus.NewInvalidMetric(describe("swarms", "Torrents with peers."), err)
-		return
-	}
 	gauge := func(d *prometheus.Desc, n int, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	}
+	t, err := c.store.Totals(context.Background())
+	up := 0
+	if err == nil && well(c.store) {
+		up = 1
+	}
+	gauge(describe("store_up", "Whether the store works: 1, or 0 with a problem."), up)
+	if err != nil { // the rest is not known; the other metrics are
+		return
 	}
 	gauge(describe("swarms", "Torrents with peers."), t.Swarms)
 	gauge(describe("seeds", "Addresses of seeds."), t.Seeds)
@@ -82,8 +86,13 @@ func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
 // healthy is implemented by stores that can be in trouble while they serve.
 type healthy interface{ Healthy() error }
 
+func well(store swarm.Store) bool {
+	h, ok := store.(healthy)
+	return !ok || h.Healthy() == nil
+}
+
 func (s *Server) serveHealth(w http.ResponseWriter) {
-	if h, ok := s.store.(healthy); ok && h.Healthy() != nil {
+	if !well(s.store) {
 		http.Error(w, "the store has a problem", http.StatusServiceUnavailable)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -17,10 +18,14 @@ import (
 	"braid/tracker/wire"
 )
 
-// Path knowledge: peers on SCION report what they have measured, and are told whom and what to try first. It is for announces
-// over SCION only, where a peer's AS is known.
+// Path knowledge: peers on SCION report what they have measured of paths, and are told whom and what to try first. It is for announces
+// over SCION only, where a peer's AS is known. Where the store is a keeper it outlives the tracker, and trackers that share the
+// store share it.
 type paths struct {
 	base          *knowledge.Base
+	keeper        swarm.Keeper // nil: there is none
+	log           *slog.Logger
+	version       uint64 // of the base, when it was kept last; belongs to exchange
 	hosts, ases   limiter
 	taken, passed prometheus.Counter
 }
@@ -38,10 +43,13 @@ const (
 	hintsEach = wire.MaxHints
 	// refreshEvery is how old the figures of links may be.
 	refreshEvery = 10 * time.Second
+	// keepEvery is how much of it a crash forgets, and how old what other trackers know may be.
+	keepEvery = time.Minute
 )
 
-func newPaths() *paths {
-	p := &paths{base: knowledge.New(knowledge.Limits{})}
+func newPaths(store swarm.Store, log *slog.Logger) *paths {
+	p := &paths{base: knowledge.New(knowledge.Limits{}), log: log}
+	p.keeper, _ = store.(swarm.Keeper)
 	p.hosts.init()
 	p.ases.init()
 	counter := func(name, help string) prometheus.Counter {
@@ -65,17 +73,53 @@ func (p *paths) Collect(ch chan<- prometheus.Metric) {
 // Describe implements prometheus.Collector.
 func (p *paths) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(p, ch) }
 
-// run keeps the figures of links up to date until the context ends.
-func (p *paths) run(ctx context.Context) {
-	tick := time.NewTicker(refreshEvery)
+// run keeps the figures of links up to date, and what is known in the store if on says so, until the context ends.
+func (p *paths) run(ctx context.Context, on func() bool) {
+	tick, keep := time.NewTicker(refreshEvery), time.NewTicker(keepEvery)
 	defer tick.Stop()
+	defer keep.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+			defer cancel()
+			p.exchange(last, on())
 			return
 		case now := <-tick.C:
 			p.base.Refresh(now)
+		case <-keep.C:
+			p.exchange(ctx, on())
 		}
+	}
+}
+
+// exchange takes in what the store has of earlier times and of other trackers, and keeps there what is known here.
+func (p *paths) exchange(ctx context.Context, on bool) {
+	if p.keeper == nil || !on {
+		return
+	}
+	err := func() error {
+		notes, err := p.keeper.Kept(ctx)
+		for _, note := range notes {
+			if _, e := p.base.Merge(time.Now(), note); e != nil {
+				p.log.Warn("what the store has of path knowledge is not used", "error", e)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		note, version := p.base.Snapshot(p.version)
+		if note == nil {
+			return nil
+		}
+		if err := p.keeper.Keep(ctx, note, knowledge.DefaultForget); err != nil {
+			return err
+		}
+		p.version = version
+		return nil
+	}()
+	if err != nil && ctx.Err() == nil {
+		p.log.Warn("path knowledge is not kept for now", "error", err)
 	}
 }
 

@@ -50,13 +50,17 @@ type Server struct {
 
 // New makes a tracker that remembers in the store, which its owner closes.
 func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
-	s := &Server{store: store, log: log, began: time.Now(), id: cfg.TrackerID, paths: newPaths()}
+	s := &Server{store: store, log: log, began: time.Now(), id: cfg.TrackerID, paths: newPaths(store, log)}
 	if s.id == "" {
 		s.id = fmt.Sprintf("%016x", rand.Uint64())
 	}
 	s.limits.init()
 	s.metrics = newMetrics(store, s.paths)
-	return s, s.Reload(cfg)
+	if err := s.Reload(cfg); err != nil {
+		return nil, err
+	}
+	s.paths.exchange(context.Background(), cfg.Paths)
+	return s, nil
 }
 
 // Reload reads the lists and keys that the configuration names and takes on its limits and intervals. With an error all
@@ -74,7 +78,7 @@ func (s *Server) Reload(cfg Config) error {
 func (s *Server) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { s.paths.run(ctx) })
+	all.Go(func() { s.paths.run(ctx, func() bool { return s.gate.Load().cfg.Paths }) })
 	const often = time.Minute // a peer may be told of that much longer than its lifetime
 	tick := time.NewTicker(often)
 	defer tick.Stop()
@@ -108,10 +112,10 @@ func (s *Server) announce(ctx context.Context, r request, a *wire.Announce) (wir
 }
 
 func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Announce) (wire.Answer, error) {
-	if err := g.admit(a.InfoHash, a.Passkey); err != nil {
+	if err := s.limits.take(g, r.from); err != nil { // first, lest keys are guessed
 		return wire.Answer{}, err
 	}
-	if err := s.limits.take(g, r.from); err != nil {
+	if err := g.admit(a.InfoHash, a.Passkey); err != nil {
 		return wire.Answer{}, err
 	}
 	v := swarm.Visit{
@@ -174,13 +178,13 @@ func (s *Server) scrape(ctx context.Context, r request, hashes []wire.InfoHash, 
 }
 
 func (s *Server) scraped(ctx context.Context, g *gate, r request, hashes []wire.InfoHash, passkey string) ([]wire.Counts, error) {
+	if err := s.limits.take(g, r.from); err != nil {
+		return nil, err
+	}
 	for _, h := range hashes {
 		if err := g.admit(h, passkey); err != nil {
 			return nil, err
 		}
-	}
-	if err := s.limits.take(g, r.from); err != nil {
-		return nil, err
 	}
 	counts, err := s.store.Scrape(ctx, hashes)
 	if err != nil {

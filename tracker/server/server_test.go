@@ -286,6 +286,30 @@ func TestGate(t *testing.T) {
 
 func TestRateLimit(t *testing.T) {
 	r := start(t, func(c *server.Config) { c.PerHostRate = 0.1 }, 100)
+	// Also of those who guess keys, or info hashes.
+	private := start(t, func(c *server.Config) { c.PerHostRate, c.Keys = 0.1, write(t, "secret-key\n") }, 100)
+	for _, path := range []string{"/announce", "/scrape"} {
+		limited := false
+		for range 10 {
+			a := announceOf(1)
+			_, body := get(t, private.http+"/guessed-key"+path+"?"+a.Query())
+			limited = limited || strings.Contains(body, "too many requests")
+		}
+		if !limited {
+			t.Errorf("%s: keys can be guessed at any rate", path)
+		}
+	}
+	// An AS as a whole has a limit too.
+	s := newOnSCION(t, func(c *server.Config) { c.PerASRate = 0.1 })
+	limited := 0
+	for n := range 10 {
+		if _, err := s.ask(1, n, nil); err != nil {
+			limited++
+		}
+	}
+	if _, err := s.ask(2, 1, nil); err != nil || limited < 5 {
+		t.Errorf("%d of 10 hosts of an AS refused, and one of another: %v", limited, err)
+	}
 	var failures int
 	for range 10 {
 		if _, err := r.announce(t, announceOf(1)); err != nil {
@@ -327,6 +351,37 @@ func TestCrowd(t *testing.T) {
 		}
 	} else if e := net.Error(nil); errors.As(err, &e) && e.Timeout() {
 		t.Error("half a request is waited for without end")
+	}
+}
+
+// Who holds all connections, each with a request now and then, gives way to others.
+func TestCrowdOfOneHost(t *testing.T) {
+	const most = 20
+	r := start(t, nil, most)
+	addr := strings.TrimPrefix(r.http, "http://")
+	for n := range most {
+		c := dial(t, "tcp", addr)
+		a := announceOf(byte(n))
+		fmt.Fprintf(c, "GET /announce?%s HTTP/1.1\r\nHost: x\r\n\r\n", a.Query())
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	for n := range most / 4 {
+		c, err := d.DialContext(t.Context(), "tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("connection %d of another host: %v", n, err)
+		}
+		res.Body.Close()
 	}
 }
 

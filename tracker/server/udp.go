@@ -74,7 +74,7 @@ func (u *udp) read(ctx context.Context, batch int) error {
 	c := ipv4.NewPacketConn(u.conn) // recvmmsg and sendmmsg, of either family
 	in, out := make([]ipv4.Message, batch), make([]ipv4.Message, batch)
 	for i := range in {
-		in[i].Buffers = [][]byte{make([]byte, wire.MaxUDP+1)}
+		in[i].Buffers = [][]byte{make([]byte, wire.MaxUDPRequest+1)}
 		out[i].Buffers = [][]byte{make([]byte, 0, wire.MaxUDP)}
 	}
 	for {

@@ -36,6 +36,9 @@ type Durable struct {
 
 	mu  sync.Mutex // one writer at a time
 	err error      // of the last write; nil when one has succeeded since
+	// astray: the database may have members that memory has not, and that are not among the dirty ones.
+	astray bool
+	given  bool // the note was read
 }
 
 const (
@@ -50,12 +53,14 @@ const (
 )
 
 // The database, version 1. A member's key is info hash (20), kind (1), ISD-AS (8), host (16), port (2); its value peer
-// ID (20), identity (8), flags (1). A table's key is its hash, its value the downloads (4). "synced" is Unix time.
+// ID (20), identity (8), flags (1). A table's key is its hash, its value the downloads (4). "synced" is Unix time, "note" what
+// Keep was given.
 var (
 	membersBucket = []byte("members-1")
 	tablesBucket  = []byte("tables-1")
 	metaBucket    = []byte("meta-1")
 	syncedKey     = []byte("synced")
+	journalNote   = []byte("note")
 )
 
 const memberKeyLen, memberValueLen = 20 + 1 + 8 + 16 + 2, 20 + 8 + 1
@@ -163,7 +168,11 @@ func (d *Durable) load() error {
 			if t == nil {
 				t = &table{}
 			}
-			if t.find(d.seed, x.addr()) < 0 {
+			switch {
+			case t.find(d.seed, x.addr()) >= 0:
+			case d.total.Load() >= int64(d.limits.Members):
+				d.astray = true
+			default:
 				d.put(s, h, t, x)
 			}
 			return nil
@@ -237,6 +246,21 @@ type change struct{ key, value []byte }
 func (d *Durable) Sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.err = d.sync()
+	return d.err
+}
+
+func (d *Durable) sync() error {
+	if d.astray {
+		if err := guarded(d.compare); err != nil && !errors.Is(err, errDamaged) {
+			d.forgetDirty()
+			return err
+		}
+		d.astray = false
+		for i := range d.parts {
+			d.parts[i].allDirty()
+		}
+	}
 	var members, tables []change
 	var taken [shards]*dirty
 	for i := range d.parts {
@@ -260,8 +284,8 @@ func (d *Durable) Sync() error {
 		for i := range d.parts {
 			d.parts[i].putBack(taken[i])
 		}
+		d.forgetDirty()
 	}
-	d.err = err
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"braid/pathsel"
 	"braid/tracker/wire"
 )
 
@@ -20,6 +21,9 @@ type Memory struct {
 	epoch  time.Time
 	total  atomic.Int64 // members
 	parts  [shards]shard
+
+	mu   sync.Mutex
+	ases map[pathsel.IA]int // members on SCION
 }
 
 type shard struct {
@@ -44,7 +48,7 @@ var _ Store = (*Memory)(nil)
 
 // NewMemory is an empty memory.
 func NewMemory(l Limits) *Memory {
-	m := &Memory{limits: l.withDefaults(), seed: maphash.MakeSeed(), epoch: time.Now()}
+	m := &Memory{limits: l.withDefaults(), seed: maphash.MakeSeed(), epoch: time.Now(), ases: map[pathsel.IA]int{}}
 	for i := range m.parts {
 		m.parts[i].tables = map[wire.InfoHash]*table{}
 	}
@@ -122,6 +126,8 @@ func (m *Memory) enter(s *shard, t *table, v *Visit, now uint32) error {
 		return ErrPerAS
 	case m.total.Load() >= int64(m.limits.Members):
 		return ErrFull
+	case v.Addr.IsSCION() && m.ofAS(v.Addr.IA, 0) >= m.limits.perASInAll():
+		return ErrASShare
 	}
 	m.put(s, v.InfoHash, t, x)
 	s.dirtyMember(v.InfoHash, v.Addr)
@@ -133,6 +139,22 @@ func (m *Memory) put(s *shard, h wire.InfoHash, t *table, x member) {
 	t.add(m.seed, x)
 	s.tables[h] = t
 	m.total.Add(1)
+	if x.ia != 0 {
+		m.ofAS(x.ia, 1)
+	}
+}
+
+// ofAS counts the members of an AS after they have become more or fewer.
+func (m *Memory) ofAS(ia pathsel.IA, by int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.ases[ia] + by
+	if n > 0 {
+		m.ases[ia] = n
+	} else {
+		delete(m.ases, ia)
+	}
+	return n
 }
 
 // leave takes out the address that says goodbye. The peer's other addresses say so themselves.
@@ -150,6 +172,9 @@ func (m *Memory) leave(s *shard, t *table, v *Visit) {
 
 func (m *Memory) drop(s *shard, h wire.InfoHash, t *table, g *group, i int) {
 	s.dirtyMember(h, g.members[i].addr())
+	if ia := g.members[i].ia; ia != 0 {
+		m.ofAS(ia, -1)
+	}
 	t.remove(m.seed, g, i)
 	m.total.Add(-1)
 	if t.size == 0 {

@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"encoding/binary"
 	"errors"
@@ -29,11 +30,13 @@ type Shared struct {
 	client valkey.Client
 	log    *slog.Logger
 
-	announce, claim, sweep *valkey.Lua
+	announce, claim, sweep, keep *valkey.Lua
 
+	id    string // of this tracker's note
 	mu    sync.Mutex
 	err   error     // of the last attempt; nil if it worked
 	again time.Time // when to try again after an error
+	told  int64     // version of the newest note that Kept has given
 }
 
 const (
@@ -49,7 +52,7 @@ const (
 	sharedPrefix = "braid:1:"
 )
 
-// The scripts. Each of the others stands behind swarmLua, but claim.
+// The scripts. Announce and sweep stand behind swarmLua.
 var (
 	//go:embed lua/swarm.lua
 	swarmLua string
@@ -74,9 +77,9 @@ func OpenShared(ctx context.Context, address, password string, l Limits, log *sl
 		o.Password = password
 	}
 	s := &Shared{
-		name: name, limits: l.withDefaults(), log: log,
+		name: name, limits: l.withDefaults(), log: log, id: rand.Text(),
 		announce: valkey.NewLuaScriptRetryable(swarmLua + announceLua), claim: valkey.NewLuaScript(claimLua),
-		sweep: valkey.NewLuaScript(swarmLua + sweepLua),
+		sweep: valkey.NewLuaScript(swarmLua + sweepLua), keep: valkey.NewLuaScript(keepLua),
 	}
 	if s.client, err = valkey.NewClient(o); err != nil {
 		return nil, fmt.Errorf("connect to the store %s: %w; is the server running, and may this host use it?", name, err)
@@ -257,7 +260,7 @@ func (s *Shared) Announce(ctx context.Context, v Visit) (View, error) {
 			return fmt.Errorf("an answer of %d numbers", len(got))
 		}
 		out = View{Counts: countsOf(v.InfoHash, got[2], got[3], got[4], got[5])}
-		if refusals := [...]error{nil, ErrFull, ErrPerHost, ErrPerAS}; got[0] > 0 && got[0] < int64(len(refusals)) {
+		if refusals := [...]error{nil, ErrFull, ErrPerHost, ErrPerAS, ErrASShare}; got[0] > 0 && got[0] < int64(len(refusals)) {
 			out.Refused = refusals[got[0]]
 		}
 		if v.Event != wire.Stopped {
@@ -294,7 +297,7 @@ func (s *Shared) arguments(v *Visit) []string {
 	return []string{
 		s.lifetime(), string(v.InfoHash[:]), todo, strconv.Itoa(kindOf(v.Addr) + 1), string(addressBytes(v.Addr)),
 		string(v.ID[:]), string(identity), kind, completed,
-		strconv.Itoa(s.limits.PerHost), strconv.Itoa(s.limits.PerAS), strconv.Itoa(s.limits.Members),
+		strconv.Itoa(s.limits.PerHost), strconv.Itoa(s.limits.PerAS), strconv.Itoa(s.limits.Members), strconv.Itoa(s.limits.perASInAll()),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -186,6 +187,75 @@ func TestSharedRestart(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Trackers on one store hear of each other's notes, once for each change, and of those of trackers that have gone, as long as they live.
+func TestSharedNotes(t *testing.T) {
+	v := conformance.StartValkey(t)
+	c := valkeyClient(t, v)
+	l := swarm.Limits{Lifetime: 24 * time.Hour}
+	one, two := openShared(t, v, l), openShared(t, v, l)
+	defer one.Close()
+	keep := func(s *swarm.Shared, note string) {
+		t.Helper()
+		if err := s.Keep(t.Context(), []byte(note), 2*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(s *swarm.Shared, want ...string) {
+		t.Helper()
+		notes, err := s.Kept(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, n := range notes {
+			got = append(got, string(n))
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	expect(one)
+	keep(one, "of one\x00")
+	keep(two, "of two")
+	expect(one, "of two")
+	expect(two, "of one\x00")
+	expect(one)
+	keep(two, "more of two")
+	expect(one, "more of two")
+	expect(two)
+	if err := two.Close(); err != nil {
+		t.Error(err)
+	}
+	three := openShared(t, v, l)
+	defer three.Close()
+	expect(three, "more of two", "of one\x00")
+	keep(one, "")
+	pass(t, c, time.Hour)
+	keep(three, "of three")
+	pass(t, c, 90*time.Minute)
+	four := openShared(t, v, l)
+	defer four.Close()
+	expect(four, "of three")
+	// A server that has forgotten all counts anew.
+	keep(four, "of four")
+	expect(one, "of four", "of three")
+	if err := c.Do(t.Context(), c.B().Flushall().Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	keep(four, "anew")
+	expect(one, "anew")
+	v.Stop()
+	if _, err := one.Kept(t.Context()); err == nil {
+		t.Error("notes of nobody")
+	}
+	if err := one.Keep(t.Context(), []byte("x"), time.Hour); err == nil {
+		t.Error("kept by nobody")
+	}
+	if err := one.Healthy(); err != nil {
+		t.Error("visitors are kept waiting because of notes: ", err)
 	}
 }
 

@@ -3,7 +3,7 @@
 //	Store    what a tracker asks of a memory; conformance/ tests every implementation
 //	Memory   in RAM, in shards                          memory.go
 //	Durable  Memory with a journal in a bbolt database  journal.go
-//	Shared   in a Valkey or Redis server, for several trackers   shared.go, shareddraw.go, lua/
+//	Shared   in a Valkey or Redis server, for several trackers   shared.go, shareddraw.go, sharednote.go, lua/
 //	table    the peers of one torrent                   table.go, choose.go
 //
 // A member of a swarm is one address of a peer. It is there until it says that it stops, or has not been heard of for the
@@ -35,6 +35,20 @@ type Store interface {
 	// Close writes what is to be kept.
 	Close() error
 }
+
+// Keeper is a Store that keeps a note of each tracker beside the swarms: over a restart, and for the other trackers that share
+// the store.
+type Keeper interface {
+	Store
+	// Keep replaces this tracker's note, which is of use for that long. An empty one is taken away.
+	Keep(ctx context.Context, note []byte, life time.Duration) error
+	// Kept are the notes that are news to the caller: what it has kept before it was started anew, and what others have
+	// changed since the last call.
+	Kept(context.Context) ([][]byte, error)
+}
+
+// MaxNote bounds a note in bytes.
+const MaxNote = 64 << 20
 
 // Visit is an announce as it concerns the store.
 type Visit struct {
@@ -93,12 +107,15 @@ type Totals struct {
 type Limits struct {
 	// Lifetime of a member after its last announce; longer than the announce interval.
 	Lifetime time.Duration
-	// Members in all. One takes 200 bytes at most.
+	// Members in all. One takes 200 bytes at most, and one that is alone in its swarm 300.
 	Members int
 	// PerHost and PerAS bound the members of one swarm: at one host, where peers behind one address
-	// translation look like one host, and in one AS of SCION.
+	// translation look like one host and those in one /64 of IPv6 too, and in one AS of SCION. Of all members an AS may have half.
 	PerHost, PerAS int
 }
+
+// perASInAll is how many members an AS may have in all swarms: whatever it invents, half of the memory is for others.
+func (l Limits) perASInAll() int { return max(1, l.Members/2) }
 
 // The default limits.
 const (
@@ -128,4 +145,5 @@ var (
 	ErrFull    = errors.New("the tracker has no room for more peers; others are not told of this one")
 	ErrPerHost = errors.New("too many peers at this address in the swarm; others are not told of this one")
 	ErrPerAS   = errors.New("too many peers of this AS in the swarm; others are not told of this one")
+	ErrASShare = errors.New("peers of this AS fill half of the tracker; others are not told of this one")
 )

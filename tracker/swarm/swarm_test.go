@@ -1,14 +1,18 @@
 package swarm_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,6 +182,121 @@ func TestDurableDamaged(t *testing.T) {
 	}
 }
 
+// More than there is room for is not read, and then not kept.
+func TestDurableSmaller(t *testing.T) {
+	dir := t.TempDir()
+	for _, tt := range []struct{ room, want int }{{0, 500}, {100, 100}, {0, 100}} {
+		d := openDurable(t, dir, swarm.Limits{Members: tt.room})
+		for n := range 500 {
+			if tt.want == 500 {
+				announce(t, d, visit(n))
+			}
+		}
+		if n, _ := d.Totals(t.Context()); n.Members != tt.want {
+			t.Errorf("room for %d: %+v, want %d members", tt.room, n, tt.want)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// While the disk is full the tracker goes on, says that it is not well, and its memory is bounded; when there is room again
+// the journal has what memory has.
+func TestDurableFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=8m", "braid-test", dir).Run(); err != nil {
+		t.Skip("a small file system cannot be mounted here:", err)
+	}
+	t.Cleanup(func() {
+		if err := exec.Command("umount", dir).Run(); err != nil { //nolint:noctx // the test's context has ended
+			t.Error("umount:", err)
+		}
+	})
+	d := openDurable(t, dir, swarm.Limits{})
+	for n := range 100 {
+		announce(t, d, visit(n))
+	}
+	if err := errors.Join(d.Sync(), d.Healthy()); err != nil {
+		t.Fatal(err)
+	}
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 8<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	// Peers come and go, many more than the journal holds back.
+	for n := range 160_000 {
+		v := visit(n % 80_000)
+		v.InfoHash = wire.InfoHash{1, byte(n), byte(n >> 8)}
+		v.Addr.Port = uint16(2 + n/80_000)
+		announce(t, d, v)
+		if n >= 1000 {
+			v.Event = wire.Stopped
+			announce(t, d, v)
+		}
+		if n%40_000 == 0 || n == 159_999 {
+			if err := d.Sync(); err == nil || d.Healthy() == nil {
+				t.Fatalf("it writes on a full disk: %v, %v", err, d.Healthy())
+			}
+		}
+	}
+	if n := d.Waiting(); n > 90_000 {
+		t.Errorf("%d changes wait for the disk", n)
+	}
+	gone := visit(7)
+	gone.Event = wire.Stopped
+	announce(t, d, gone)
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Sync(), d.Healthy()); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := d.Totals(t.Context())
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = openDurable(t, dir, swarm.Limits{})
+	if got, _ := d.Totals(t.Context()); got != want || got.Members != 99+1000 {
+		t.Errorf("%+v, after a restart %+v", want, got)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A note is there after a restart, and of no use to the one that has written it.
+func TestDurableNote(t *testing.T) {
+	dir := t.TempDir()
+	kept := func(d *swarm.Durable) string {
+		t.Helper()
+		notes, err := d.Kept(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(bytes.Join(notes, []byte("|")))
+	}
+	for i, tt := range []struct{ before, keep string }{{"", "one"}, {"one", "two"}, {"two", ""}, {"", ""}} {
+		d := openDurable(t, dir, swarm.Limits{})
+		announce(t, d, visit(i))
+		if got := kept(d); got != tt.before {
+			t.Errorf("start %d: %q, want %q", i, got, tt.before)
+		}
+		if err := d.Keep(t.Context(), []byte(tt.keep), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if got := kept(d); got != "" {
+			t.Errorf("start %d: %q is given again", i, got)
+		}
+		if err := d.Keep(t.Context(), make([]byte, swarm.MaxNote+1), time.Hour); err == nil {
+			t.Error("a note of any size is kept")
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestDurableOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -232,9 +351,16 @@ func heap() int64 {
 
 // Memory of a member, in swarms of ten and in one large swarm.
 func TestMemberSize(t *testing.T) {
-	const members, most = 50_000, 200
+	const members = 50_000
 	for name, swarms := range map[string]func(*swarm.Memory){
 		"ten each": func(m *swarm.Memory) { fill(m, members) },
+		"alone": func(m *swarm.Memory) {
+			for n := range members {
+				v := visit(2*n + 1)
+				v.InfoHash = wire.InfoHash{byte(n), byte(n >> 8), byte(n >> 16)}
+				_, _ = m.Announce(context.Background(), v)
+			}
+		},
 		"all in one": func(m *swarm.Memory) {
 			for n := range members {
 				v := visit(n)
@@ -244,10 +370,14 @@ func TestMemberSize(t *testing.T) {
 		},
 	} {
 		before := heap()
-		m := swarm.NewMemory(swarm.Limits{PerAS: members})
+		m := swarm.NewMemory(swarm.Limits{PerAS: members, Members: 2 * members})
 		swarms(m)
 		after := heap()
 		n, _ := m.Totals(t.Context())
+		most := int64(200)
+		if name == "alone" {
+			most = 300 // with its swarm
+		}
 		if size := (after - before) / int64(n.Members); size > most {
 			t.Errorf("%s: a member takes %d bytes, more than %d", name, size, most)
 		} else {

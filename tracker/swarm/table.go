@@ -86,7 +86,23 @@ type hashSeed = maphash.Seed
 
 func addrKey(s hashSeed, a wire.Addr) uint64 { return maphash.Comparable(s, a) }
 
-func hostKey(s hashSeed, a wire.Addr) uint64 { a.Port = 0; return maphash.Comparable(s, a) }
+func hostKey(s hashSeed, a wire.Addr) uint64 {
+	return maphash.Comparable(s, customer{a.IA, customerOf(a.IA, a.Host.As16())})
+}
+
+// customer is who has a quota as one host: on IPv6 a whole /64, in which everybody has as many addresses as he likes. On SCION
+// his AS has a quota too.
+type customer struct {
+	ia   pathsel.IA
+	host [16]byte
+}
+
+func customerOf(ia pathsel.IA, host [16]byte) [16]byte {
+	if a := netip.AddrFrom16(host); ia == 0 && !a.Is4In6() {
+		clear(host[8:])
+	}
+	return host
+}
 
 // find is the place of the address in its group, or -1.
 func (t *table) find(s hashSeed, a wire.Addr) int {
@@ -137,11 +153,11 @@ func (t *table) occupied(s hashSeed, a wire.Addr) (host, as int) {
 	if t.index != nil {
 		return int(t.index.hosts[hostKey(s, a)]), int(t.index.ases[a.IA])
 	}
-	h := a.Host.As16()
+	h := customerOf(a.IA, a.Host.As16())
 	t.each(func(m *member) {
 		if m.ia == a.IA {
 			as++
-			if m.host == h {
+			if customerOf(m.ia, m.host) == h {
 				host++
 			}
 		}

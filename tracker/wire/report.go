@@ -38,13 +38,14 @@ const (
 	MaxReportBody = 24 << 10
 	// MaxInterfaces of a path: 32 links. SCION allows more hops than anybody has seen.
 	MaxInterfaces = 64
-	// interfaceLen is an interface on the wire: ISD-AS (8), interface ID (2).
-	interfaceLen = 10
+	// InterfaceLen is an interface on the wire in bytes: ISD-AS (8), interface ID (2).
+	InterfaceLen = 10
 
-	// MaxReportRTT and MaxReportAge are the longest round trip and age in a report.
+	// MaxReportRTT and MaxReportAge are the longest round trip and age in a report, MaxReportRate the highest rate in bytes per
+	// second.
 	MaxReportRTT  = time.Minute
 	MaxReportAge  = 24 * time.Hour
-	maxReportRate = 1 << 40 // bytes a second
+	MaxReportRate = 1 << 40
 	maxPackets    = 1 << 48
 
 	// ReportsRefused is how the reason of a refusal begins that is about the reports.
@@ -66,12 +67,7 @@ func AppendReports(b []byte, reports []PathReport) []byte {
 		}{{"age", seconds(r.Age)}, {"if", 0}, {"lost", r.Lost}, {"rate", r.Rate}, {"rtt", r.RTT.Microseconds()}, {"sent", r.Sent}} {
 			switch {
 			case f.key == "if":
-				ifs := make([]byte, 0, interfaceLen*len(r.Interfaces))
-				for _, i := range r.Interfaces {
-					ifs = binary.BigEndian.AppendUint64(ifs, uint64(i.IA))
-					ifs = binary.BigEndian.AppendUint16(ifs, uint16(i.ID))
-				}
-				b = appendString(appendString(b, f.key), string(ifs))
+				b = appendString(appendString(b, f.key), string(AppendInterfaces(nil, r.Interfaces)))
 			case f.value != 0:
 				b = appendCount(b, f.key, f.value)
 			}
@@ -117,14 +113,14 @@ func (d *decoder) report() (r PathReport, err error) {
 		case "if":
 			var v []byte
 			if v, err = d.bytes(); err == nil {
-				r.Interfaces, err = parseInterfaces(v)
+				r.Interfaces, err = ParseInterfaces(v)
 			}
 		case "rtt":
 			r.RTT, err = d.within(MaxReportRTT, time.Microsecond)
 		case "age":
 			r.Age, err = d.within(MaxReportAge, time.Second)
 		case "rate":
-			r.Rate, err = d.upTo(maxReportRate)
+			r.Rate, err = d.upTo(MaxReportRate)
 		case "sent":
 			r.Sent, err = d.upTo(maxPackets)
 		case "lost":
@@ -160,17 +156,25 @@ func (d *decoder) within(most, unit time.Duration) (time.Duration, error) {
 	return time.Duration(n) * unit, err
 }
 
-// parseInterfaces reads a sequence that a path may have: links between different ASes, of which each begins where the
+// AppendInterfaces writes what ParseInterfaces reads.
+func AppendInterfaces(b []byte, path []pathsel.Interface) []byte {
+	for _, i := range path {
+		b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(b, uint64(i.IA)), uint16(i.ID))
+	}
+	return b
+}
+
+// ParseInterfaces reads a sequence that a path may have: links between different ASes, of which each begins where the
 // one before has ended, and no AS twice.
-func parseInterfaces(v []byte) ([]pathsel.Interface, error) {
-	n := len(v) / interfaceLen
-	if len(v)%interfaceLen != 0 || n == 0 || n%2 != 0 || n > MaxInterfaces {
-		return nil, fmt.Errorf("%d bytes: want 1 to %d links of %d bytes", len(v), MaxInterfaces/2, 2*interfaceLen)
+func ParseInterfaces(v []byte) ([]pathsel.Interface, error) {
+	n := len(v) / InterfaceLen
+	if len(v)%InterfaceLen != 0 || n == 0 || n%2 != 0 || n > MaxInterfaces {
+		return nil, fmt.Errorf("%d bytes: want 1 to %d links of %d bytes", len(v), MaxInterfaces/2, 2*InterfaceLen)
 	}
 	out := make([]pathsel.Interface, n)
 	visited := make([]pathsel.IA, 0, n/2+1)
 	for i := range out {
-		p := v[i*interfaceLen:]
+		p := v[i*InterfaceLen:]
 		x := pathsel.Interface{IA: pathsel.IA(binary.BigEndian.Uint64(p)), ID: uint64(binary.BigEndian.Uint16(p[8:]))}
 		switch {
 		case x.IA.ISD() == 0 || x.IA.AS() == 0 || x.ID == 0:

@@ -47,7 +47,7 @@ func TestReports(t *testing.T) {
 	for i := range MaxInterfaces {
 		longest.Interfaces = append(longest.Interfaces, pathsel.Interface{IA: pathsel.IA(1<<48 | 1 + (i+1)/2), ID: 65535})
 	}
-	longest.RTT, longest.Rate, longest.Sent, longest.Lost, longest.Age = MaxReportRTT, maxReportRate, maxPackets, maxPackets, MaxReportAge
+	longest.RTT, longest.Rate, longest.Sent, longest.Lost, longest.Age = MaxReportRTT, MaxReportRate, maxPackets, maxPackets, MaxReportAge
 	all := slices.Repeat([]PathReport{longest}, MaxReports)
 	if b := AppendReports(nil, all); len(b) > MaxReportBody {
 		t.Errorf("%d of the longest reports take %d bytes", MaxReports, len(b))

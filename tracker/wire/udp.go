@@ -22,8 +22,12 @@ const (
 	udpScrapeMin        = 16 + 20
 )
 
-// MaxUDP is the size of the largest packet sent or taken: what fits the Internet without fragments.
-const MaxUDP = 1400
+const (
+	// MaxUDP is the size of the largest packet sent: what fits the Internet without fragments.
+	MaxUDP = 1400
+	// MaxUDPRequest is the size of the largest packet taken: a scrape of as many torrents as BEP 15 allows.
+	MaxUDPRequest = 16 + 20*MaxScrape
+)
 
 // MaxUDPPeers is how many peers fit an answer.
 func MaxUDPPeers(v6 bool) int {
@@ -50,7 +54,7 @@ var ErrNotTracker = errors.New("not a packet for a tracker")
 // ParseUDP reads a packet to a tracker. Where the error is a *Failure, the transaction is known and may be told; no other
 // error deserves an answer.
 func ParseUDP(b []byte) (UDPRequest, error) {
-	if len(b) < udpConnect || len(b) > MaxUDP {
+	if len(b) < udpConnect || len(b) > MaxUDPRequest {
 		return UDPRequest{}, ErrNotTracker
 	}
 	be := binary.BigEndian
@@ -71,9 +75,6 @@ func ParseUDP(b []byte) (UDPRequest, error) {
 		n := (len(b) - 16) / 20
 		if len(b) < udpScrapeMin || len(b) != 16+20*n {
 			return UDPRequest{}, ErrNotTracker
-		}
-		if n > MaxScrape {
-			return r, refusef("more than %d info hashes", MaxScrape)
 		}
 		for b = b[16:]; len(b) > 0; b = b[20:] {
 			r.Hashes = append(r.Hashes, InfoHash(b[:20]))

@@ -32,7 +32,7 @@ func Run(t *testing.T, bubble func(*testing.T, func(*testing.T)), o Opener) {
 		test func(*testing.T, Opener)
 	}{
 		{"life of a peer", life}, {"networks", networks}, {"several addresses", addresses}, {"quotas", quotas},
-		{"crowding out", crowding}, {"expiry", expiry}, {"model", model}, {"concurrency", concurrency},
+		{"one subnet", subnet}, {"half for others", share}, {"crowding out", crowding}, {"expiry", expiry}, {"model", model}, {"concurrency", concurrency},
 	} {
 		t.Run(tt.name, func(t *testing.T) { bubble(t, func(t *testing.T) { tt.test(t, o) }) })
 	}
@@ -97,7 +97,7 @@ func visit(n int, network swarm.Networks) swarm.Visit {
 	v.Addr = wire.Addr{Host: netip.AddrFrom4(b), Port: uint16(1 + n%60000)}
 	switch network {
 	case swarm.IPv6:
-		v.Addr.Host = netip.AddrFrom16([16]byte{0xfd, 15: b[3], 14: b[2], 13: b[1]})
+		v.Addr.Host = netip.AddrFrom16([16]byte{0xfd, 4: b[1], 5: b[2], 6: b[3], 15: 1})
 	case swarm.SCION:
 		v.Addr.IA = pathsel.IA(1<<48 | 0xff00_0000_0110)
 	}
@@ -239,6 +239,60 @@ func quotas(t *testing.T, o Opener) {
 	s.announce(with(visit(100, swarm.IPv6), stopped))
 	if v := s.announce(visit(500, swarm.IPv4)); v.Refused != nil {
 		t.Error(v.Refused)
+	}
+}
+
+// A /64 of IPv6 is one host: who has one has as many addresses as he likes. On SCION a host is a host.
+func subnet(t *testing.T, o Opener) {
+	s := open(t, o, swarm.Limits{PerHost: 3})
+	for _, n := range []int{5, 25} { // before and after there is an index
+		refused := 0
+		for i := range n {
+			for _, network := range []swarm.Networks{swarm.IPv6, swarm.SCION} {
+				v := s.announce(with(visit(0, swarm.IPv6), func(v *swarm.Visit) {
+					host := v.Addr.Host.As16()
+					host[8], host[15] = byte(i), byte(n)
+					v.Addr.Host, v.Addr.IA, v.Identity = netip.AddrFrom16(host), visit(0, network).Addr.IA, uint64(100+i)
+				}))
+				if errors.Is(v.Refused, swarm.ErrPerHost) && network == swarm.IPv6 {
+					refused++
+				} else if v.Refused != nil {
+					t.Errorf("host %d: %v", i, v.Refused)
+				}
+			}
+		}
+		if want := map[int]int{5: 2, 25: 25}[n]; refused != want {
+			t.Errorf("%d of %d hosts of a /64 refused, want %d", refused, n, want)
+		}
+	}
+	if v := s.announce(visit(1, swarm.IPv6)); v.Refused != nil {
+		t.Error("another /64: ", v.Refused)
+	}
+}
+
+// One AS, with any number of swarms, fills no more than half of the memory.
+func share(t *testing.T, o Opener) {
+	s := open(t, o, swarm.Limits{Members: 40})
+	at := func(n int) swarm.Visit {
+		return with(visit(n, swarm.SCION), func(v *swarm.Visit) { v.InfoHash = wire.InfoHash{byte(n)} })
+	}
+	for n := range 30 {
+		if v := s.announce(at(n)); (v.Refused != nil) != (n >= 20) || n >= 20 && !errors.Is(v.Refused, swarm.ErrASShare) {
+			t.Errorf("peer %d: %v", n, v.Refused)
+		}
+	}
+	if v := s.announce(at(3)); v.Refused != nil {
+		t.Error("one that is there already: ", v.Refused)
+	}
+	if v := s.announce(with(at(50), func(v *swarm.Visit) { v.Addr.IA++ })); v.Refused != nil {
+		t.Error("of another AS: ", v.Refused)
+	}
+	if v := s.announce(visit(51, swarm.IPv4)); v.Refused != nil {
+		t.Error("on IP: ", v.Refused)
+	}
+	s.announce(with(at(4), stopped))
+	if v := s.announce(at(60)); v.Refused != nil {
+		t.Error("room is not used again: ", v.Refused)
 	}
 }
 

@@ -1,7 +1,7 @@
 -- Enters a visitor, renews it or takes it out. Others are drawn for it afterwards, by plain commands.
 -- ARGV: lifetime, info hash, what to do (enter, leave or look), network of the visitor (1 to 3), its address, peer ID,
---   identity, kind, "1" if it says that it is complete, members at most at a host, in an AS and in all
--- Answer: refusal (0 none, 1 full, 2 host, 3 AS), time, complete, incomplete, partial, downloads, and how many members each
+--   identity, kind, "1" if it says that it is complete, members at most at a host, in an AS, in all, and of them in an AS
+-- Answer: refusal (0 none, 1 full, 2 host, 3 AS, 4 AS in all), time, complete, incomplete, partial, downloads, and how many members each
 --   of the first six keys has.
 
 local hash, todo, network, address = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
@@ -30,11 +30,12 @@ local function enter()
     return 0
   end
   local function there(field) return tonumber(redis.call('HGET', index, field) or 0) end
-  if there(host_field(address)) >= tonumber(ARGV[10]) then return 2 end
+  if there(host_field(network, address)) >= tonumber(ARGV[10]) then return 2 end
   if network == 3 and there(as_field(address)) >= tonumber(ARGV[11]) then return 3 end
   local all = 0
   for _, n in ipairs(redis.call('HMGET', totals, 1, 2, 3)) do all = all + tonumber(n or 0) end
   if all >= tonumber(ARGV[12]) then return 1 end
+  if network == 3 and tonumber(redis.call('HGET', totals, as_field(address)) or 0) >= tonumber(ARGV[13]) then return 4 end
   put(network, address, fresh, hash)
   return 0
 end

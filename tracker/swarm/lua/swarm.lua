@@ -6,10 +6,10 @@
 --   c n p d    complete, incomplete, of these partial seeds, downloads so far
 --   m          members
 --   i IDENTITY addresses of the peer, as seed, leecher and partial seed (2 each)
---   h HOST     members at the host, which is an address without its port
+--   h HOST     members at the host, which is an address without its port, or the first half of one on IPv6
 --   a ISD-AS   members in an AS of SCION
 -- KEYS[8]: all swarms, sorted by when to sweep them next
--- KEYS[9]: totals, a hash: members on each network (1, 2, 3), seeds (s)
+-- KEYS[9]: totals, a hash: members on each network (1, 2, 3), seeds (s), and in each AS of SCION (a ISD-AS)
 -- The first argument is the lifetime of a member in seconds.
 
 local index, swarms, totals = KEYS[7], KEYS[8], KEYS[9]
@@ -53,11 +53,11 @@ local function count(identity, kind, by)
   end
 end
 
-local function occupy(field, by)
-  if redis.call('HINCRBY', index, field, by) <= 0 then redis.call('HDEL', index, field) end
+local function occupy(key, field, by)
+  if redis.call('HINCRBY', key, field, by) <= 0 then redis.call('HDEL', key, field) end
 end
 
-local function host_field(address) return 'h' .. string.sub(address, 1, -3) end
+local function host_field(network, address) return 'h' .. string.sub(address, 1, network == 2 and 8 or -3) end
 local function as_field(address) return 'a' .. string.sub(address, 1, 8) end
 
 local function place(network, kind) return 2 * network - (kind == 's' and 1 or 0) end
@@ -66,8 +66,11 @@ local function place(network, kind) return 2 * network - (kind == 's' and 1 or 0
 local function change(network, address, value, by)
   local kind = kind_of(value)
   count(identity_of(value), kind, by)
-  occupy(host_field(address), by)
-  if network == 3 then occupy(as_field(address), by) end
+  occupy(index, host_field(network, address), by)
+  if network == 3 then
+    occupy(index, as_field(address), by)
+    occupy(totals, as_field(address), by)
+  end
   redis.call('HINCRBY', totals, network, by)
   if kind == 's' then redis.call('HINCRBY', totals, 's', by) end
   return redis.call('HINCRBY', index, 'm', by)

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"braid/testbed/scenario"
+)
+
+// scenarioEntry is a scenario of `testbed run --list --json`.
+type scenarioEntry struct {
+	Name     string   `json:"name"`
+	About    string   `json:"about"`
+	Runs     int      `json:"runs"`
+	Variants []string `json:"variants"`
+	Seconds  float64  `json:"seconds"` // about
+}
+
+// listScenarios tells which scenarios there are, and about how long they take with so many runs (0: what each says).
+func listScenarios(w io.Writer, all []scenario.Scenario, runs int, asJSON bool) error {
+	encoder := json.NewEncoder(w)
+	var whole time.Duration
+	for _, s := range all {
+		takes := s.Estimate(runs)
+		whole += takes
+		e := scenarioEntry{s.Name, s.About, s.Runs, nil, takes.Seconds()}
+		if runs > 0 {
+			e.Runs = runs
+		}
+		for _, v := range s.Variants {
+			e.Variants = append(e.Variants, v.Name)
+		}
+		write := e.print
+		if asJSON {
+			write = func(io.Writer) error { return encoder.Encode(e) }
+		}
+		if err := write(w); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "All of them take about %s.\n", roughly(whole))
+	return err
+}
+
+const (
+	listWidth  = 100 // columns
+	listIndent = "    "
+)
+
+// print writes the scenario for people. Variants that do not fit on a line are counted.
+func (e scenarioEntry) print(w io.Writer) error {
+	takes := roughly(time.Duration(e.Seconds * float64(time.Second)))
+	head := fmt.Sprintf("%-18s %s, about %s", e.Name, plural(e.Runs, "run"), takes)
+	tail := ""
+	if len(e.Variants) > 1 {
+		head = fmt.Sprintf("%-18s %s × %s, about %s", e.Name, plural(len(e.Variants), "variant"), plural(e.Runs, "run"), takes)
+		tail = listIndent + shortened(e.Variants, listWidth-len(listIndent)) + "\n"
+	}
+	_, err := fmt.Fprintf(w, "%s\n%s%s\n", head, wrapped(e.About, listWidth, listIndent), tail)
+	return err
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// roughly says a time to three digits or so: nobody knows better.
+func roughly(d time.Duration) string {
+	if d >= 10*time.Minute {
+		s := d.Round(time.Minute).String()
+		return strings.TrimSuffix(s, "0s")
+	}
+	return d.Round(time.Second).String()
+}
+
+// wrapped breaks a text between words, and ends with the end of a line.
+func wrapped(text string, width int, indent string) string {
+	var b strings.Builder
+	used := 0
+	for _, word := range strings.Fields(text) {
+		switch n := utf8.RuneCountInString(word); {
+		case used == 0:
+			b.WriteString(indent + word)
+			used = len(indent) + n
+		case used+1+n > width:
+			b.WriteString("\n" + indent + word)
+			used = len(indent) + n
+		default:
+			b.WriteString(" " + word)
+			used += 1 + n
+		}
+	}
+	return b.String() + "\n"
+}
+
+// shortened is as much of the list as fits, and how many names are left out.
+func shortened(names []string, width int) string {
+	for n := len(names); n > 0; n-- {
+		text := strings.Join(names[:n], ", ")
+		if n < len(names) {
+			text += fmt.Sprintf(", … %d more", len(names)-n)
+		}
+		if utf8.RuneCountInString(text) <= width {
+			return text
+		}
+	}
+	return fmt.Sprintf("%d names", len(names))
+}

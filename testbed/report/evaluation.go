@@ -1,0 +1,369 @@
+package report
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"braid/testbed/figure"
+	"braid/testbed/scenario"
+)
+
+// Evaluated says what has become of a document.
+type Evaluated struct {
+	Document string `json:"document"`
+	// Made are the scenarios whose blocks were made anew, Kept those whose blocks stay as they were, since no run directory
+	// has them, Unplaced those that were run and have no block.
+	Made     []string `json:"made"`
+	Kept     []string `json:"kept"`
+	Unplaced []string `json:"unplaced"`
+	Figures  int      `json:"figures"`
+}
+
+// Evaluate makes the blocks of a document from run directories, and keeps its prose. Of a scenario that several
+// directories have, the last one counts. Figures go to a folder beside the document that has its name.
+func Evaluate(name string, runs []scenario.RunDir) (e Evaluated, err error) {
+	e.Document = name
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return e, fmt.Errorf("read the evaluation: %w", err)
+	}
+	d, err := parseDocument(string(text))
+	if err != nil {
+		return e, fmt.Errorf("read %s: %w", name, err)
+	}
+	for i := range d.blocks {
+		b := &d.blocks[i]
+		if b.Missed {
+			b.made = "\n" + missedTable(runs).markdown()
+			continue
+		}
+		run, s, ok := lastOf(runs, b.Scenario)
+		if !ok {
+			e.Kept = append(e.Kept, b.Scenario)
+			continue
+		}
+		n, err := b.make(run, s, name)
+		if err != nil {
+			return e, fmt.Errorf("evaluate %s of %s: %w", b.Scenario, run.Dir, err)
+		}
+		e.Made, e.Figures = append(e.Made, b.Scenario), e.Figures+n
+	}
+	for _, run := range runs {
+		for _, s := range run.Scenarios {
+			if !slices.Contains(e.Made, s.Name) && !slices.Contains(e.Unplaced, s.Name) {
+				e.Unplaced = append(e.Unplaced, s.Name)
+			}
+		}
+	}
+	if made := d.String(); made != string(text) {
+		err = errors.Join(os.WriteFile(name+".new", []byte(made), 0o644), os.Rename(name+".new", name))
+	}
+	if err != nil {
+		return e, fmt.Errorf("write the evaluation: %w", err)
+	}
+	return e, nil
+}
+
+func lastOf(runs []scenario.RunDir, name string) (scenario.RunDir, scenario.Scenario, bool) {
+	for _, run := range slices.Backward(runs) {
+		for _, s := range run.Scenarios {
+			if s.Name == name {
+				return run, s, true
+			}
+		}
+	}
+	return scenario.RunDir{}, scenario.Scenario{}, false
+}
+
+// make makes the block's text, and writes its figures beside the document. It returns how many those are.
+func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) (figures int, err error) {
+	file := run.File(s.Name)
+	whole, err := file.Scenario()
+	if err == nil {
+		err = b.check(whole)
+	}
+	if err != nil {
+		return 0, err
+	}
+	vs := variantsOf(run, s)
+	var out strings.Builder
+	fmt.Fprintf(&out, "\n*%s*\n\n", plain(s.About))
+	fmt.Fprintf(&out, "`%s`\n\n", strings.ReplaceAll(again(file, s, run), "`", ""))
+	fmt.Fprintf(&out, "%s\n\n", plain(originOf(run, file)))
+	if why := bound(vs); why != nil {
+		fmt.Fprintf(&out, "**CPU-bound %s: what these took is the machine's time.**\n\n", plain(strings.Join(why, "; ")))
+	}
+	out.WriteString(b.table(s, vs).markdown())
+	if left := without(whole, s); len(left) > 0 {
+		fmt.Fprintf(&out, "Not run: %s.\n\n", plain(strings.Join(left, ", ")))
+	}
+	drawn, err := b.figures(run, s, vs, scaleNote(file, s.Name))
+	if err != nil {
+		return 0, err
+	}
+	stem := strings.TrimSuffix(document, filepath.Ext(document))
+	dir := filepath.Join(stem, slugOf(s.Name))
+	if err := os.RemoveAll(dir); err != nil { // figures that are no longer asked for
+		return 0, err
+	}
+	if len(drawn) > 0 {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return 0, err
+		}
+	}
+	for _, f := range drawn {
+		var svg bytes.Buffer
+		if err := f.SVG(&svg); err != nil {
+			return 0, err
+		}
+		name := f.File() + ".svg"
+		if err := os.WriteFile(filepath.Join(dir, name), svg.Bytes(), 0o644); err != nil {
+			return 0, err
+		}
+		fmt.Fprintf(&out, "![%s](%s)\n\n", plain(f.Title), strings.Join([]string{filepath.Base(stem), filepath.Base(dir), name}, "/"))
+	}
+	b.made = out.String()
+	return len(drawn), nil
+}
+
+// originOf says where results come from, and of how much.
+func originOf(run scenario.RunDir, f scenario.ScenarioFile) string {
+	commit := orUnknown(run.Commit)
+	if hash, dirty := strings.CutSuffix(commit, "+"); len(hash) > 12 {
+		commit = hash[:12]
+		if dirty {
+			commit += " with changes"
+		}
+	}
+	s := fmt.Sprintf("Run directory %s of %s; commit %s; %d × %s", filepath.Base(filepath.Clean(run.Dir)), run.Began.Format("2 January 2006, 15:04 MST"), commit, run.CPUs, run.CPU)
+	if run.Load > 0 {
+		s += fmt.Sprintf("; load before %.1f", run.Load)
+	}
+	if f.Scale != 0 && f.Scale != 1 {
+		s += fmt.Sprintf("; at %.3g of data and times", f.Scale)
+	}
+	return s + "."
+}
+
+// without are the variants of a scenario that were not run.
+func without(whole, run scenario.Scenario) (names []string) {
+	for _, v := range whole.Variants {
+		if !slices.ContainsFunc(run.Variants, func(x scenario.Variant) bool { return x.Name == v.Name }) {
+			names = append(names, v.Name)
+		}
+	}
+	return names
+}
+
+// table is the block's: a line for each variant, ours beside the original's.
+func (b *block) table(s scenario.Scenario, vs []variant) table {
+	t := table{
+		Caption: s.Name, Names: 1,
+		Head: []string{"variant", "runs", "time s", "at best s", "of the limit"},
+		Note: "Means ± standard deviation; CPU in seconds for each GB of payload.",
+	}
+	for _, c := range scenario.Components {
+		t.Head = append(t.Head, "CPU "+c)
+	}
+	t.Head = append(t.Head, "CPU-bound")
+	columns := slices.Clone(b.Figures)
+	for _, v := range vs {
+		for _, e := range v.summary.Expected {
+			if e.Figure != "e" && e.Figure != "over-t-star" && !slices.Contains(columns, e.Figure) {
+				columns = append(columns, e.Figure)
+			}
+		}
+	}
+	for _, c := range columns {
+		if want := s.Expect[c]; want != "" {
+			c += " (wanted: " + want + ")"
+		}
+		t.Head = append(t.Head, c)
+	}
+	if b.Against != "" {
+		t.Head = append(t.Head, "time, × "+b.Against)
+	}
+	if len(b.Original) > 0 {
+		unit := b.OriginalIs
+		if unit == "" {
+			unit = "s"
+		}
+		t.Head = append(t.Head, "original, "+unit)
+		if b.Against != "" {
+			t.Head = append(t.Head, "original, × "+b.Against)
+		}
+	}
+	base := 0.0
+	for _, v := range vs {
+		if v.name == b.Against {
+			base = v.summary.Figures["seconds"].Mean
+		}
+	}
+	for _, v := range vs {
+		t.Rows = append(t.Rows, b.row(v, columns, base))
+	}
+	return t
+}
+
+func (b *block) row(v variant, columns []string, base float64) []cell {
+	sum := v.summary
+	runs := cell{strconv.Itoa(sum.Runs), ""}
+	if sum.Failed > 0 || !sum.Verified {
+		runs = cell{fmt.Sprintf("%d, %d failed", sum.Runs, sum.Failed), "missed"}
+	}
+	row := append(cells(v.name), runs, meanCell(sum, "seconds"), cell{"-", ""}, cell{"-", ""})
+	if f, ok := sum.Figures["t-star"]; ok {
+		row[3].Text = value(f.Mean)
+	}
+	if _, ok := sum.Figures["e"]; ok {
+		row[4] = meanCell(sum, "e")
+	} else if f, ok := sum.Figures["over-t-star"]; ok {
+		row[4] = cell{value(1 / f.Mean), meanCell(sum, "over-t-star").Mark}
+	}
+	for _, c := range scenario.Components {
+		text := "-"
+		if f, ok := sum.Figures["cpu-"+c]; ok {
+			text = value(f.Mean)
+		}
+		row = append(row, cell{text, ""})
+	}
+	busy := cell{"no", ""}
+	if sum.CPUBound > 0 {
+		busy = cell{fmt.Sprintf("%d of %d", sum.CPUBound, sum.Runs), "bound"}
+	}
+	row = append(row, busy)
+	for _, c := range columns {
+		row = append(row, meanCell(sum, c))
+	}
+	if b.Against != "" {
+		row = append(row, cell{ratioOf(sum.Figures["seconds"].Mean, base), ""})
+	}
+	if len(b.Original) > 0 {
+		theirs, text := b.Original[v.name], "-"
+		if theirs != "" {
+			text = theirs
+		}
+		row = append(row, cell{text, ""})
+		if b.Against != "" {
+			x, _ := strconv.ParseFloat(theirs, 64)
+			y, _ := strconv.ParseFloat(b.Original[b.Against], 64)
+			row = append(row, cell{ratioOf(x, y), ""})
+		}
+	}
+	return row
+}
+
+func ratioOf(x, base float64) string {
+	if !(x > 0 && base > 0) {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", x/base)
+}
+
+// meanCell is a figure's mean and deviation, and whether its median was expected.
+func meanCell(s scenario.Summary, name string) cell {
+	f, ok := s.Figures[name]
+	c := cell{Text: "-"}
+	if ok {
+		c.Text = value(f.Mean)
+	}
+	if f.Runs > 1 {
+		c.Text += " ± " + value(f.SD)
+	}
+	if ok && f.Runs < s.Runs {
+		c.Text += fmt.Sprintf(" in %d", f.Runs)
+	}
+	for _, e := range s.Expected {
+		if e.Figure == name && !e.Met {
+			c.Mark = "missed"
+		}
+	}
+	return c
+}
+
+// figures draws what the block asks for; what needs a variant that was not run is left out.
+func (b *block) figures(run scenario.RunDir, s scenario.Scenario, vs []variant, of string) (all []figure.Figure, err error) {
+	for _, d := range b.Draw {
+		kind, name, ofRun := strings.Cut(d, " ")
+		var f figure.Figure
+		switch {
+		case ofRun:
+			i := slices.IndexFunc(vs, func(v variant) bool { return v.name == name })
+			if i < 0 {
+				continue
+			}
+			if f, err = runFigure(run, s, medianRun(vs[i].results), kind, of); err != nil {
+				return nil, err
+			}
+			f.Name = kind + "-" + name
+		case kind == "reached":
+			f = reachedFigure(s, vs, of)
+		case kind == "completion":
+			f = cdfFigure(vs, of)
+		case kind == "components":
+			f = componentsFigure(vs, of)
+		default:
+			f = valuesFigure(vs, kind, of)
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// runFigure draws one run.
+func runFigure(run scenario.RunDir, s scenario.Scenario, r scenario.Result, kind, of string) (figure.Figure, error) {
+	rs, err := buildRun(run, s, r, "", of)
+	if errors.Is(err, fs.ErrNotExist) {
+		return figure.Figure{}, fmt.Errorf("the samples of %s, run %d, are gone: %w", r.Variant, r.Run, err)
+	}
+	if err != nil {
+		return figure.Figure{}, err
+	}
+	for _, f := range rs.Figures {
+		if strings.HasSuffix(f.Name, "-"+kind) {
+			return f.Figure, nil
+		}
+	}
+	return figure.Figure{}, fmt.Errorf("draw: there is no figure %q of a run", kind)
+}
+
+// missedTable is every expectation that is not met, of the last directory that has the scenario.
+func missedTable(runs []scenario.RunDir) table {
+	t := table{Caption: "Expectations that are missed", Names: 4, Head: []string{"scenario", "variant", "figure", "wanted", "median", "runs", "CPU-bound"}}
+	met := 0
+	var seen, dirs []string
+	for _, run := range slices.Backward(runs) {
+		dirs = append(dirs, filepath.Base(filepath.Clean(run.Dir)))
+		for _, s := range run.Scenarios {
+			if slices.Contains(seen, s.Name) {
+				continue
+			}
+			seen = append(seen, s.Name)
+			for _, v := range variantsOf(run, s) {
+				for _, e := range v.summary.Expected {
+					if e.Met {
+						met++
+						continue
+					}
+					got := "-"
+					if f, ok := v.summary.Figures[e.Figure]; ok {
+						got = value(f.Median)
+					}
+					busy := fmt.Sprintf("%d of %d", v.summary.CPUBound, v.summary.Runs)
+					t.Rows = append(t.Rows, cells(s.Name, v.name, e.Figure, e.Want, got, strconv.Itoa(v.summary.Runs), busy))
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(t.Rows, func(a, b []cell) int { return strings.Compare(a[0].Text, b[0].Text) })
+	slices.Reverse(dirs)
+	t.Note = fmt.Sprintf("%d others are met. Run directories: %s.", met, strings.Join(dirs, ", "))
+	return t
+}

@@ -1,0 +1,148 @@
+package report
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"braid/testbed/scenario"
+)
+
+const madeDocument = `# Ours
+
+Words before.
+
+<!-- runs
+scenario: made
+original: {fast: 10, slow: 15.5}
+against: fast
+figures: [cpu-emulator]
+draw: [reached, rates slow, rates never, seconds]
+-->
+what was there <!-- end of runs --> in a line
+<!-- end of runs -->
+
+Words between.
+
+<!-- runs
+missed: true
+-->
+<!-- end of runs -->
+
+<!-- runs
+scenario: another
+-->
+**as it was**
+<!-- end of runs -->
+Words after.
+`
+
+// Results come into a document, its words stay, and the same results leave the same document.
+func TestEvaluate(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "page.md")
+	if err := os.WriteFile(name, []byte(madeDocument), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(dir, "page", "made", "old.svg")
+	if err := os.MkdirAll(filepath.Dir(old), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, old, "a figure that was asked for once")
+	runs := []scenario.RunDir{open(t, made{leechers: 1, runs: 2, about: "x", slower: 5}), open(t, made{leechers: 1, runs: 3, about: hostile, bound: true, commit: "0123456789abcdef+"})}
+	e, err := Evaluate(name, runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(e.Made, []string{"made"}) || !slices.Equal(e.Kept, []string{"another"}) || len(e.Unplaced) > 0 || e.Figures != 3 {
+		t.Errorf("%+v", e)
+	}
+	page := read(t, name)
+	for _, want := range []string{
+		"# Ours\n\nWords before.\n\n<!-- runs\nscenario: made\n", "Words between.\n", "**as it was**\n<!-- end of runs -->\nWords after.\n",
+		"| variant | runs | time s | at best s | of the limit |", "| original, s | original, × fast |", "gap (wanted: &lt;= 1) |",
+		"| fast | 3 | 15.2 ± 0.100 | 14 | 0.921 ± 0.006 |", "| slow | 3 | 16.2 ± 0.100 | 14 | 0.864 ± 0.005 **missed** |", "| 1 of 3 **!** |", "| 1.07 | 15.5 | 1.55 |", "| 1 | 2 | 3 | 4 | 5 | no |", "CPU-bound | cpu-emulator |",
+		"**CPU-bound in 1 of 6 runs", "commit 0123456789ab with changes", "Not run: never.", "![Part of the computed limit that was reached (e)](page/made/reached.svg)",
+		"(page/made/rates-slow.svg)", "(page/made/seconds.svg)", "| made | slow | e | >= 0.9 | 0.864 | 3 | 1 of 3 |", "braid testbed run made.yaml --runs 3 --variant fast --variant slow -o DIR",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "what was there") || strings.Contains(page, "<script") || strings.Contains(page, "<img") {
+		t.Errorf("what should not be there:\n%s", page)
+	}
+	for _, f := range []string{"reached", "rates-slow", "seconds"} {
+		checkSVG(t, filepath.Join(dir, "page", "made", f+".svg"))
+	}
+	if _, err := os.Stat(old); err == nil {
+		t.Error("a figure that nobody asks for is still there")
+	}
+	if _, err := Evaluate(name, runs); err != nil || read(t, name) != page {
+		t.Errorf("another document of the same runs: %v", err)
+	}
+}
+
+// What a document cannot mean is refused, and it stays as it was.
+func TestEvaluateRefuses(t *testing.T) {
+	run := open(t, made{leechers: 1, runs: 1, about: "x"})
+	for _, tt := range []struct{ document, want string }{
+		{"<!-- runs\nscenario: made\n", "does not end"},
+		{"<!-- runs\nscenario: made\n-->\n", "does not end"},
+		{"<!-- runs\nscenario: made\n-->\n<!-- runs\nmissed: true\n-->\n<!-- end of runs -->", "does not end"},
+		{"<!-- runs\nscenario: made\ndrawn: [x]\n-->\n<!-- end of runs -->", "drawn"},
+		{"<!-- runs\ndraw: [x]\n-->\n<!-- end of runs -->", "either"},
+		{"<!-- runs\nmissed: true\n-->\n<!-- end of runs -->\n<!-- runs\nmissed: true\n-->\n<!-- end of runs -->", "two blocks"},
+		{"<!-- runs\nscenario: made\nagainst: nobody\n-->\n<!-- end of runs -->", `no variant "nobody"`},
+		{"<!-- runs\nscenario: made\ndraw: [music fast]\n-->\n<!-- end of runs -->", `no figure "music"`},
+	} {
+		name := filepath.Join(t.TempDir(), "page.md")
+		if err := os.WriteFile(name, []byte(tt.document), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Evaluate(name, []scenario.RunDir{run})
+		if err == nil || !strings.Contains(err.Error(), tt.want) || read(t, name) != tt.document {
+			t.Errorf("%q: %v, want %q", tt.document, err, tt.want)
+		}
+	}
+}
+
+// The evaluation of the repository asks for what its scenarios have.
+func TestShippedEvaluation(t *testing.T) {
+	d, err := parseDocument(read(t, filepath.Join("..", "..", "docs", "evaluation.md")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range scenario.Shipped() {
+		if !slices.ContainsFunc(d.blocks, func(b block) bool { return b.Scenario == n }) {
+			t.Errorf("scenario %s has no block in docs/evaluation.md", n)
+		}
+	}
+	for _, b := range d.blocks {
+		if b.Missed {
+			continue
+		}
+		s, err := scenario.Load(b.Scenario)
+		if err == nil {
+			err = b.check(s)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Taken apart and put together, a document is what it was.
+func FuzzDocument(f *testing.F) {
+	f.Add(madeDocument)
+	f.Add("<!-- runs\nscenario: a\n-->\n<!-- end of runs --><!-- runs\n")
+	f.Add("<!-- runs\n-->\n<!-- end of runs -->")
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := parseDocument(text)
+		if err == nil && d.String() != text {
+			t.Errorf("%q became %q", text, d.String())
+		}
+	})
+}

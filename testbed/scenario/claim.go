@@ -1,0 +1,60 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// What one runner has at a time: a run directory, and a directory for what runs need and nobody keeps. Both have a file that
+// is locked (flock(2)) as long as the runner lives, however it ends.
+const (
+	claimFile     = "lock"
+	scratchPrefix = "braid-scenario-"
+)
+
+// claim takes a directory for this process until the file is closed.
+func claim(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, claimFile), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s: another braid is running scenarios there: wait for it, or choose another directory", dir)
+		}
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return f, nil
+}
+
+// newScratch makes a directory below one for temporary files, and removes those that runners have left that were killed.
+func newScratch(temp string) (dir string, held *os.File, err error) {
+	old, err := filepath.Glob(filepath.Join(temp, scratchPrefix+"*", claimFile))
+	if err != nil {
+		return "", nil, err
+	}
+	for _, name := range old {
+		// That it cannot be locked, or removed, is because somebody else's runner is at work, or was.
+		if f, err := claim(filepath.Dir(name)); err == nil {
+			_ = os.RemoveAll(filepath.Dir(name))
+			f.Close()
+		}
+	}
+	// It has its name only when it is locked: another runner may be looking for what was left.
+	made, err := os.MkdirTemp(temp, "new-"+scratchPrefix)
+	if err != nil {
+		return "", nil, err
+	}
+	if held, err = claim(made); err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(made))
+	}
+	dir = filepath.Join(temp, filepath.Base(made)[len("new-"):])
+	if err := os.Rename(made, dir); err != nil {
+		return "", nil, errors.Join(err, held.Close(), os.RemoveAll(made))
+	}
+	return dir, held, nil
+}

@@ -1,0 +1,163 @@
+package knowledge
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"braid/tracker/wire"
+)
+
+// A snapshot is what a base knows of paths, with the times of the votes, so that they go on losing weight wherever it is kept.
+// Version 1, all numbers big-endian:
+//
+//	"braid paths 1\n"
+//	paths: number of interfaces (1), interfaces (10 each, as in a report), number of votes (1), votes
+//	votes: host (16), when it was measured (8, Unix milliseconds), round trip (4, microseconds), rate (8, bytes per second),
+//	       loss (4, millionths)
+//
+// It is read like a stranger's: it comes from a disk or over a network.
+const (
+	snapshotMagic = "braid paths 1\n"
+	voteLen       = 16 + 8 + 4 + 8 + 4
+	lossUnit      = 1e6
+	// MaxSnapshot bounds a snapshot in bytes: with the default limits and the longest paths it has 22 MB.
+	MaxSnapshot = 32 << 20
+	// snapshotVotes is the number of votes on a path in a snapshot that its length can say.
+	snapshotVotes = 255
+	// ahead is how much the clock of another tracker may be ahead. A vote from later than that would count for too long.
+	ahead = time.Minute
+)
+
+// Snapshot writes what is known, and tells its version. Of a version that the caller has it is nil.
+func (b *Base) Snapshot(has uint64) (snapshot []byte, version uint64) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.version == has {
+		return nil, has
+	}
+	out := []byte(snapshotMagic)
+	be := binary.BigEndian
+	for _, s := range b.sources {
+		for p := range s.all {
+			votes := p.votes[max(0, len(p.votes)-snapshotVotes):]
+			if len(votes) == 0 || len(out) > MaxSnapshot-wire.MaxInterfaces*wire.InterfaceLen-snapshotVotes*voteLen-2 {
+				continue
+			}
+			out = wire.AppendInterfaces(append(out, byte(len(p.interfaces))), p.interfaces)
+			out = append(out, byte(len(votes)))
+			for _, v := range votes {
+				host := v.host.As16()
+				out = be.AppendUint64(append(out, host[:]...), uint64(v.at.UnixMilli()))
+				out = be.AppendUint32(out, uint32(v.rtt*1e6+0.5))
+				out = be.AppendUint64(out, uint64(v.rate))
+				out = be.AppendUint32(out, uint32(v.loss*lossUnit+0.5))
+			}
+		}
+	}
+	return out, b.version
+}
+
+// Merge takes in the votes of a snapshot that are news, within the limits, as if their hosts had reported here when they did. It
+// tells how many these are. Of a snapshot that is not one nothing is taken.
+func (b *Base) Merge(now time.Time, snapshot []byte) (news int, err error) {
+	paths, err := parseSnapshot(snapshot)
+	if err != nil {
+		return 0, fmt.Errorf("read a snapshot of path knowledge: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range paths {
+		news += b.merge(now, p)
+	}
+	b.took(news)
+	return news, nil
+}
+
+func (b *Base) merge(now time.Time, from *path) (news int) {
+	from.forget(now.Add(-b.limits.Forget))
+	from.votes = slices.DeleteFunc(from.votes, func(v vote) bool { return v.at.After(now.Add(ahead)) })
+	if len(from.votes) == 0 {
+		return 0
+	}
+	p := b.path(from.votes[len(from.votes)-1].at, from.interfaces)
+	if p == nil {
+		return 0
+	}
+	for _, v := range from.votes {
+		if i := p.of(v.host); i >= 0 && !p.votes[i].at.Before(v.at) {
+			continue
+		}
+		if p.vote(v, b.limits.Votes) {
+			news++
+		}
+	}
+	// There were peers in that AS, or nobody would have reported.
+	if at, known := b.met[p.dst()]; p.seen.After(at) && (known || len(b.met) < b.limits.ASes) {
+		b.met[p.dst()] = p.seen
+	}
+	return news
+}
+
+func parseSnapshot(b []byte) (out []*path, err error) {
+	if len(b) > MaxSnapshot {
+		return nil, fmt.Errorf("longer than %d bytes", MaxSnapshot)
+	}
+	b, ok := bytes.CutPrefix(b, []byte(snapshotMagic))
+	if !ok {
+		return nil, errors.New("it does not begin like one of version 1")
+	}
+	for len(b) > 0 {
+		var p *path
+		if p, b, err = parsePath(b); err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+var errSnapshotShort = errors.New("it ends too early")
+
+// parsePath reads a path with its votes, sorted by time, and gives what follows.
+func parsePath(b []byte) (*path, []byte, error) {
+	n := 1 + int(b[0])*wire.InterfaceLen
+	if len(b) <= n {
+		return nil, nil, errSnapshotShort
+	}
+	ifs, err := wire.ParseInterfaces(b[1:n])
+	if err != nil {
+		return nil, nil, err
+	}
+	votes := int(b[n])
+	if b = b[n+1:]; len(b) < votes*voteLen {
+		return nil, nil, errSnapshotShort
+	}
+	p := newPath(ifs, time.Time{})
+	for ; votes > 0; votes, b = votes-1, b[voteLen:] {
+		v, err := parseVote(b[:voteLen])
+		if err != nil {
+			return nil, nil, err
+		}
+		p.vote(v, snapshotVotes)
+	}
+	return p, b, nil
+}
+
+func parseVote(b []byte) (vote, error) {
+	be := binary.BigEndian
+	host, at := netip.AddrFrom16([16]byte(b)).Unmap(), be.Uint64(b[16:])
+	rtt, rate, loss := be.Uint32(b[24:]), be.Uint64(b[28:]), be.Uint32(b[36:])
+	if host.IsUnspecified() || at > 1<<48 || rtt == 0 && rate == 0 ||
+		time.Duration(rtt)*time.Microsecond > wire.MaxReportRTT || rate > wire.MaxReportRate || loss > lossUnit {
+		return vote{}, fmt.Errorf("no host votes %x", b)
+	}
+	return vote{
+		host: host, at: time.UnixMilli(int64(at)),
+		rtt: float64(rtt) / 1e6, rate: float64(rate), loss: float64(loss) / lossUnit,
+	}, nil
+}
