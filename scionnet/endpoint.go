@@ -222,7 +222,7 @@ func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size in
 	var dials sync.WaitGroup
 	dial := func(size int) {
 		dials.Go(func() {
-			qc, err := e.quic.Dial(ctx, r.pseudo, e.identity.TLS(ALPN, want), quicConfig(size))
+			qc, err := e.quic.Dial(ctx, r.pseudo, e.identity.TLS(ALPN, want), e.config(size))
 			results <- result{qc, size, err}
 		})
 	}
@@ -320,7 +320,14 @@ func (e *Endpoint) configFor(info *quic.ClientInfo) (*quic.Config, error) {
 	if r == nil {
 		return nil, errors.New("route pushed out")
 	}
-	return quicConfig(e.acceptorPacketSize(r)), nil
+	return e.config(e.acceptorPacketSize(r)), nil
+}
+
+// config is for one more connection with packets of that size.
+func (e *Endpoint) config(packetSize int) *quic.Config {
+	c := quicConfig(packetSize)
+	c.KeepAlivePeriod = keepAliveAmong(e.count())
+	return c
 }
 
 func (e *Endpoint) acceptorPacketSize(r *route) int {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/snet"
@@ -467,5 +468,18 @@ func TestCloseWaitsForDelivery(t *testing.T) {
 	}
 	if n := <-got; n != int64(len(data)) {
 		t.Errorf("%d bytes arrived of %d", n, len(data))
+	}
+}
+
+func TestKeepAliveAmong(t *testing.T) {
+	for _, tt := range []struct {
+		conns int
+		want  time.Duration
+	}{
+		{0, keepAlive}, {8, keepAlive}, {500, keepAlive}, {1000, time.Second}, {2000, 2 * time.Second}, {1 << 20, idleTimeout / 2},
+	} {
+		if got := keepAliveAmong(tt.conns); got != tt.want {
+			t.Errorf("%d connections: %v, want %v", tt.conns, got, tt.want)
+		}
 	}
 }

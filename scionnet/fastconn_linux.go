@@ -46,6 +46,7 @@ type fastConn struct {
 	socket       *udpbatch.Socket
 
 	in       *batchReceiver
+	crowded  bool   // see giveWay
 	bundle   frame  // what is left of one
 	from     *route // of the bundle
 	arrivals map[string]*arrival
@@ -64,6 +65,11 @@ type arrival struct {
 // mostArrivals bounds the headers remembered: as many as there are routes, and some for ports that are gone. A sender
 // of invented ones empties the table from time to time, and costs a parse for every connection.
 const mostArrivals = 2 * maxLoose
+
+// longTurn is how long the turn of all others may last that the reader lets pass between two calls. A connection works
+// for some 50 us on what one call brings; in this time some hundred packets arrive at a fast host, and the socket has room
+// for thousands.
+const longTurn = time.Millisecond
 
 var _ quic.OOBCapablePacketConn = (*fastConn)(nil)
 
@@ -106,13 +112,24 @@ func (c *fastConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 		if n > 0 {
 			return n, nil
 		}
-		if c.in.many {
-			// quic-go keeps at most 256 packets a connection waiting, and drops the rest.
-			runtime.Gosched()
-		}
+		c.giveWay()
 		if err := c.receive(); err != nil {
 			return 0, err
 		}
+	}
+}
+
+// giveWay lets the connections take what they have been given, if more has come than one call fetches: quic-go keeps at most
+// 256 packets a connection waiting, and drops the rest. But where thousands of connections want a turn, one by one, each
+// to send its packets, the socket would overflow, and what is then sent again keeps it full for good: there the socket
+// is emptied first.
+func (c *fastConn) giveWay() {
+	if !c.in.many {
+		c.crowded = false
+	} else if !c.crowded {
+		start := time.Now()
+		runtime.Gosched()
+		c.crowded = time.Since(start) > longTurn
 	}
 }
 

@@ -7,7 +7,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"runtime"
+	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/scionproto/scion/pkg/snet"
@@ -108,6 +111,35 @@ func TestBatch(t *testing.T) {
 				t.Fatalf("answer %x", p[0])
 			}
 		}
+	}
+}
+
+// TestGiveWay has others who take long for their turn: the reader lets them have it once, and then empties the socket.
+func TestGiveWay(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	c := &fastConn{in: &batchReceiver{many: true}}
+	for range 1000 { // the scheduler may choose the reader first
+		var others sync.WaitGroup
+		for range 4 {
+			others.Go(func() {
+				for start := time.Now(); time.Since(start) <= longTurn; {
+				}
+			})
+		}
+		if c.giveWay(); c.crowded {
+			break
+		}
+		others.Wait()
+	}
+	if !c.crowded {
+		t.Fatal("the reader waits for all others whenever there is much to read")
+	}
+	if c.giveWay(); !c.crowded {
+		t.Error("not to the end of what is in the socket")
+	}
+	c.in.many = false
+	if c.giveWay(); c.crowded {
+		t.Error("for ever")
 	}
 }
 

@@ -11,3 +11,6 @@ var NoOffload = ListenConfig{packetIO: func(ctx context.Context, h *Host, port u
 	c := p.(*fastConn)
 	return c, c.raw.Control(c.socket.Plain)
 }}
+
+// HasBundles says that fast packet connections put several QUIC packets into a large one.
+const HasBundles = true

@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,11 +11,14 @@ import (
 // oneAS is a host in an AS of its own. No process is needed: the path inside an AS has no router on it.
 func oneAS(t testing.TB) *Host { return oneASAt(t, netip.MustParseAddr("127.0.0.1")) }
 
-func oneASAt(t testing.TB, ip netip.Addr) *Host {
+func oneASAt(t testing.TB, ip netip.Addr) *Host { return oneASOf(t, ip, 1400, "1024-65535") }
+
+// oneASOf is one in an AS with that MTU, where packets to other ports than those go to the host's shim dispatcher.
+func oneASOf(t testing.TB, ip netip.Addr, mtu int, ports string) *Host {
 	t.Helper()
 	dir := t.TempDir()
-	topo := `{"isd_as":"1-ff00:0:110","mtu":1400,"dispatched_ports":"1024-65535","attributes":["core"],
-		"control_service":{"cs1":{"addr":"127.0.0.1:30252"}},"discovery_service":{"cs1":{"addr":"127.0.0.1:30252"}}}`
+	topo := fmt.Sprintf(`{"isd_as":"1-ff00:0:110","mtu":%d,"dispatched_ports":%q,"attributes":["core"],
+		"control_service":{"cs1":{"addr":"127.0.0.1:30252"}},"discovery_service":{"cs1":{"addr":"127.0.0.1:30252"}}}`, mtu, ports)
 	if err := os.WriteFile(filepath.Join(dir, "topology.json"), []byte(topo), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +52,9 @@ func listen(t testing.TB, h *Host, cfg ListenConfig) *Endpoint {
 	return e
 }
 
-// OneAS and ListenOn are for the tests outside the package.
+// OneASAt, OneASOf and ListenOn are for the tests outside the package.
 var (
 	OneASAt  = oneASAt
+	OneASOf  = oneASOf
 	ListenOn = listen
 )

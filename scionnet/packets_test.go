@@ -1,6 +1,7 @@
 package scionnet_test
 
 import (
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"testing"
@@ -50,6 +51,43 @@ func TestPackets(t *testing.T) {
 				c.Close()
 			}
 			conformance.Run(t, func(t *testing.T) conformance.Pair { return pairOf(t, tt.ip, tt.dialer, tt.acceptor, tt.short) })
+		})
+	}
+}
+
+// TestRoughWire runs what a wire that loses, doubles, delays, cuts off and damages packets must not change; between fast
+// endpoints on a path for large packets that is whole bundles.
+func TestRoughWire(t *testing.T) {
+	fast, plain := scionnet.ListenConfig{}, scionnet.ListenConfig{PlainPackets: true}
+	for _, tt := range []struct {
+		name             string
+		dialer, acceptor scionnet.ListenConfig
+		bundles          bool
+	}{
+		{"bundles", fast, fast, scionnet.HasBundles},
+		{"bundles without offloading", scionnet.NoOffload, scionnet.NoOffload, scionnet.HasBundles},
+		{"plain", plain, plain, false},
+		{"plain to fast", plain, fast, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			// A host of its own, since there is one shim dispatcher on each.
+			ip := netip.AddrFrom4([4]byte{127, 78, byte(rand.N(256)), byte(1 + rand.N(254))})
+			w := conformance.NewWire(t, ip, 50)
+			port := uint16(20000) // below those that the system gives away
+			conformance.RunRough(t, w, tt.bundles, func(t *testing.T) conformance.Pair {
+				h := scionnet.OneASOf(t, ip, 8400, "1024-1024")
+				paths, err := h.Paths(t.Context(), h.IA())
+				if err != nil {
+					t.Fatal(err)
+				}
+				tt.dialer.Port, tt.acceptor.Port = port, port+1
+				port += 2
+				return conformance.Pair{
+					Dialer: scionnet.ListenOn(t, h, tt.dialer), Acceptor: scionnet.ListenOn(t, h, tt.acceptor),
+					Paths: paths[:1], Short: true,
+				}
+			})
 		})
 	}
 }

@@ -122,6 +122,13 @@ func (p *pool[C]) all() []C {
 	return out
 }
 
+// count is how many connections there are at this moment.
+func (p *pool[C]) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
 // hold keeps the pool's end waiting until endings.Done. It does not if the pool is drained already.
 func (p *pool[C]) hold() bool {
 	p.mu.Lock()

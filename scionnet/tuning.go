@@ -28,6 +28,10 @@ const (
 	// told from a peer that has nothing to send by the answer: longer, and it is noticed later than after
 	// a second (pathsel.Silence); shorter, and idle connections cost more than two small packets a second.
 	keepAlive = 500 * time.Millisecond
+	// keepAliveRate bounds the signs of life that an endpoint asks for: about so many a second in all its connections. With 2000
+	// connections that ask every keepAlive, both ends together spend a quarter of a core on nothing, and on a machine
+	// that has no more to give connections die of it.
+	keepAliveRate = 1000
 
 	// maxWindow is the flow-control window: 500 Mbit/s over a round trip of 100 ms is 6.25 MB, and quic-go
 	// opens the window further only when half of it has been read, so twice that. It starts at firstWindow
@@ -60,6 +64,12 @@ func quicConfig(packetSize int) *quic.Config {
 		InitialPacketSize:       uint16(packetSize),
 		DisablePathMTUDiscovery: true,
 	}
+}
+
+// keepAliveAmong is how long nothing arrives on one of so many connections before a sign of life is asked for. Above half of
+// the idle timeout, one that is lost could end the connection.
+func keepAliveAmong(conns int) time.Duration {
+	return min(max(keepAlive, time.Duration(conns)*time.Second/keepAliveRate), idleTimeout/2)
 }
 
 // packetSize is the size of QUIC packets on a path with that MTU and header.

@@ -13,16 +13,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"braid/pathsel"
 	"braid/testbed/linkemu"
@@ -54,6 +52,8 @@ type Options struct {
 	PathLifetime time.Duration
 	// LinksOnly leaves SCION out: no routers and no control services, only the links, for hosts on IP (Network.IP).
 	LinksOnly bool
+	// Between names the ASes among which there must be paths when Start returns, and that Status tells of; by default all.
+	Between []pathsel.IA
 	// Timeout is how long Start waits for all paths. 0: 60 s and a second more for each AS.
 	Timeout time.Duration
 	// Progress is told how far Start is, from Start's goroutine; may be nil.
@@ -70,25 +70,9 @@ type RouterOf struct {
 	Command []string
 }
 
-// Progress is how far a starting network is.
-type Progress struct {
-	Processes int `json:"processes"` // running
-	// Links that are up, as their routers see it; control services start when all are. 0 without BFD.
-	Links        int `json:"links"`
-	ImpliedLinks int `json:"implied_links"`
-	// Segments that the control services have found, of those that the topology implies.
-	Segments        int `json:"segments"`
-	ImpliedSegments int `json:"implied_segments"`
-	// Paths that hosts find, over all ordered pairs of ASes; 0 until all segments are there.
-	Paths        int `json:"paths"`
-	ImpliedPaths int `json:"implied_paths"`
-}
-
 const (
-	defaultBFD    = time.Second
-	minBFD        = 10 * time.Millisecond
-	poll          = 100 * time.Millisecond
-	lookupWorkers = 4 // control services asked at the same time
+	defaultBFD = time.Second
+	minBFD     = 10 * time.Millisecond
 )
 
 // Network is a running testbed.
@@ -119,7 +103,7 @@ type Network struct {
 	once    sync.Once
 }
 
-// Start brings the network up and returns when every pair of ASes has the paths that the topology
+// Start brings the network up and returns when every pair of ASes (see [Options.Between]) has the paths that the topology
 // implies. ctx bounds the start only; the caller closes the network. If Start fails it leaves nothing
 // running.
 func Start(ctx context.Context, opts Options) (*Network, error) {
@@ -153,6 +137,9 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 		if n.implied, err = ImpliedPaths(opts.Topology, bestSetSize); err != nil {
 			return nil, err
 		}
+	}
+	if between := opts.Between; len(between) > 0 {
+		maps.DeleteFunc(n.implied, func(p Pair, _ int) bool { return !slices.Contains(between, p.Src) || !slices.Contains(between, p.Dst) })
 	}
 	if n.lock, err = lockDir(dir); err != nil {
 		return nil, err
@@ -256,286 +243,6 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	return nil
 }
 
-func (n *Network) startLinks() error {
-	ctx, stop := context.WithCancel(context.Background())
-	n.stopLinks = stop
-	for i, p := range n.plan.links {
-		l := n.opts.Topology.Links[i]
-		link, err := linkemu.New(p.a, p.b, l.Config)
-		if err != nil {
-			return fmt.Errorf("emulate link %s to %s: %w", l.A.Interface, l.B.Interface, err)
-		}
-		link.Answer(n.tooBigAt(l.B.Interface.IA), n.tooBigAt(l.A.Interface.IA))
-		n.links = append(n.links, link)
-		n.running.Go(func() {
-			if err := link.Run(ctx); err != nil {
-				n.log.Error("link emulator stopped", "a", l.A.Interface, "b", l.B.Interface, "err", err)
-			}
-		})
-	}
-	return nil
-}
-
-// routerKey is an AS and the name of a router of it.
-type routerKey struct {
-	ia   pathsel.IA
-	name string
-}
-
-// routerCommands says how each router is run.
-func (n *Network) routerCommands(stock string) (map[routerKey][]string, error) {
-	orStock := func(command []string) []string {
-		if len(command) == 0 {
-			return []string{stock}
-		}
-		return command
-	}
-	commands := map[routerKey][]string{}
-	used := make([]bool, len(n.opts.RoutersOf))
-	for _, a := range n.plan.ases {
-		for _, r := range a.routers {
-			k := routerKey{a.IA, r.name}
-			commands[k] = orStock(n.opts.RouterCommand)
-			for i, of := range n.opts.RoutersOf {
-				if of.Interface.IA == a.IA && (of.Interface.ID == 0 || r.has(of.Interface.ID)) {
-					commands[k], used[i] = orStock(of.Command), true
-				}
-			}
-		}
-	}
-	if i := slices.Index(used, false); i >= 0 {
-		return nil, fmt.Errorf("no router of topology %s is at %s", n.opts.Topology.Name, n.opts.RoutersOf[i].Interface)
-	}
-	return commands, nil
-}
-
-// tooBigAt answers packets that are too large for a link as a router of the AS at its far end.
-func (n *Network) tooBigAt(ia pathsel.IA) func([]byte, int) []byte {
-	at := n.HostIP(ia)
-	return func(packet []byte, mtu int) []byte { return answerTooBig(packet, mtu, ia, at) }
-}
-
-func (n *Network) startRouters(commands map[routerKey][]string) error {
-	logs := n.logDir()
-	if err := os.RemoveAll(logs); err != nil {
-		return fmt.Errorf("remove old logs: %w", err)
-	}
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return fmt.Errorf("create log folder: %w", err)
-	}
-	n.launcher = NewLauncher()
-	count := 0
-	for _, a := range n.plan.ases {
-		count += len(a.routers) + 1
-	}
-	n.died = make(chan *process, count)
-	for _, a := range n.plan.ases {
-		for _, r := range a.routers {
-			if err := n.startProcess(a, r.name, commands[routerKey{a.IA, r.name}]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (n *Network) startServices(program string) error {
-	for _, a := range n.plan.ases {
-		if err := n.startProcess(a, "cs-1", []string{program}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (n *Network) startProcess(a asPlan, name string, command []string) error {
-	config := filepath.Join(n.ConfigDir(a.IA), name+".toml")
-	log := filepath.Join(n.logDir(), strings.ReplaceAll(a.folder, "/", "-")+"-"+name+".log")
-	p, err := n.launcher.start(a.IA, name, command, config, log, func(p *process) { n.died <- p })
-	if err == nil {
-		n.processes = append(n.processes, p)
-	}
-	return err
-}
-
-func (n *Network) logDir() string { return filepath.Join(n.dir, "logs") }
-
-// await repeats an attempt until it is done. missing says what is not there yet, for when time is up.
-func (n *Network) await(ctx context.Context, attempt func() (done bool), missing func() error) error {
-	tick := time.NewTicker(poll)
-	defer tick.Stop()
-	for {
-		select {
-		case p := <-n.died:
-			return fmt.Errorf("%s ended while the network was starting: %s", p, p.reason())
-		case <-n.closing:
-			return errors.New("the testbed was taken down while it was starting")
-		default:
-		}
-		done := attempt()
-		n.progress.Processes = len(n.processes)
-		if n.opts.Progress != nil {
-			n.opts.Progress(n.progress)
-		}
-		if done {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
-				return fmt.Errorf("start testbed: %w", cause)
-			}
-			return fmt.Errorf("not up after %v: %w; see the logs in %s", n.opts.Timeout, missing(), n.logDir())
-		}
-	}
-}
-
-// waitForLinks waits until every router sees all its links, and the other routers of its AS.
-func (n *Network) waitForLinks(ctx context.Context) error {
-	n.progress.ImpliedLinks = len(n.links)
-	var down []string
-	return n.await(ctx, func() bool {
-		seen, siblings := n.routerStates(ctx)
-		down = down[:0]
-		for _, l := range n.opts.Topology.Links {
-			for _, e := range []LinkEnd{l.A, l.B} {
-				if seen[e.Interface].state != "up" {
-					down = append(down, e.Interface.String())
-				}
-			}
-		}
-		n.progress.Links = len(n.links) - (len(down)+1)/2
-		return len(down) == 0 && siblings
-	}, func() error {
-		if len(down) == 0 {
-			return errors.New("routers of one AS do not reach each other")
-		}
-		return fmt.Errorf("links are down at %s", list(down))
-	})
-}
-
-// waitForPaths first waits until the control services have the segments that the topology implies, and
-// then until hosts find all paths.
-func (n *Network) waitForPaths(ctx context.Context) error {
-	open := n.surveys
-	for _, s := range open {
-		n.progress.ImpliedSegments += s.want
-	}
-	for _, k := range n.implied {
-		n.progress.ImpliedPaths += k
-	}
-	found := map[Pair]int{}
-	var last error
-	return n.await(ctx, func() bool {
-		var err error
-		if len(open) > 0 {
-			var missing int
-			open, missing, err = n.survey(ctx, open)
-			n.progress.Segments = n.progress.ImpliedSegments - missing
-		} else {
-			var paths map[Pair][][]pathsel.Interface
-			paths, err = n.findPaths(ctx, func(p Pair) bool { return found[p] < n.implied[p] })
-			n.progress.Paths = 0
-			for p, k := range n.implied {
-				found[p] = max(found[p], len(paths[p]))
-				n.progress.Paths += min(found[p], k)
-			}
-		}
-		if err != nil {
-			last = err
-		}
-		return len(open) == 0 && n.progress.Paths == n.progress.ImpliedPaths
-	}, func() error { return n.missing(open, found, last) })
-}
-
-// survey asks the questions and returns those whose answer was not yet good enough, with the number of
-// segments that are missing.
-func (n *Network) survey(ctx context.Context, open []survey) (left []survey, missing int, err error) {
-	answers := make([]int, len(open))
-	errs := make([]error, len(open))
-	var g errgroup.Group
-	g.SetLimit(lookupWorkers)
-	for i, s := range open {
-		g.Go(func() error {
-			answers[i], errs[i] = n.lookup.ask(ctx, s)
-			return nil
-		})
-	}
-	g.Wait()
-	for i, s := range open {
-		if answers[i] < s.want {
-			left, missing = append(left, s), missing+s.want-answers[i]
-			err = errs[i]
-		}
-	}
-	return left, missing, err
-}
-
-// missing says which segments or paths are missing.
-func (n *Network) missing(open []survey, found map[Pair]int, last error) error {
-	var what []string
-	for _, s := range open {
-		what = append(what, fmt.Sprintf("%s segments of %s to %s", s.request.SegType, s.request.Src, s.request.Dst))
-	}
-	if len(open) == 0 {
-		for p, k := range n.implied {
-			if found[p] < k {
-				what = append(what, fmt.Sprintf("%s to %s: %d of %d paths", p.Src, p.Dst, found[p], k))
-			}
-		}
-	}
-	err := fmt.Errorf("missing are %s", list(what))
-	if last != nil {
-		err = fmt.Errorf("%w (last error: %w)", err, last)
-	}
-	return err
-}
-
-// list writes the first few of what may be many.
-func list(s []string) string {
-	const most = 10
-	slices.Sort(s)
-	if len(s) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(s[:most], ", "), len(s)-most)
-	}
-	return strings.Join(s, ", ")
-}
-
-// findPaths finds the paths of the pairs that are wanted.
-func (n *Network) findPaths(ctx context.Context, wanted func(Pair) bool) (map[Pair][][]pathsel.Interface, error) {
-	var mu sync.Mutex
-	var first error
-	paths := map[Pair][][]pathsel.Interface{}
-	var g errgroup.Group
-	g.SetLimit(lookupWorkers)
-	for _, src := range n.plan.ases {
-		var dsts []pathsel.IA
-		for _, dst := range n.plan.ases {
-			if p := (Pair{src.IA, dst.IA}); src.IA != dst.IA && wanted(p) {
-				dsts = append(dsts, dst.IA)
-			}
-		}
-		if len(dsts) == 0 {
-			continue
-		}
-		g.Go(func() error {
-			found, err := n.lookup.paths(ctx, src, dsts)
-			mu.Lock()
-			defer mu.Unlock()
-			if first == nil {
-				first = err
-			}
-			for dst, p := range found {
-				paths[Pair{src.IA, dst}] = p
-			}
-			return nil
-		})
-	}
-	g.Wait()
-	return paths, first
-}
-
 // watch reports processes that end by themselves.
 func (n *Network) watch() {
 	for {
@@ -609,37 +316,4 @@ func (n *Network) as(ia pathsel.IA) (asPlan, bool) {
 		return asPlan{}, false
 	}
 	return n.plan.ases[i], true
-}
-
-// SetLink changes both directions of the link that ends at the interface.
-func (n *Network) SetLink(at pathsel.Interface, change func(*linkemu.Config)) error {
-	return n.setLink(at, change, change)
-}
-
-// SetLinkOut changes the link that ends at the interface for packets that leave the AS there, and not
-// for those that come in.
-func (n *Network) SetLinkOut(at pathsel.Interface, change func(*linkemu.Config)) error {
-	return n.setLink(at, change, func(*linkemu.Config) {})
-}
-
-func (n *Network) setLink(at pathsel.Interface, out, in func(*linkemu.Config)) error {
-	for i, l := range n.opts.Topology.Links {
-		if l.A.Interface != at && l.B.Interface != at {
-			continue
-		}
-		ab, ba := n.links[i].Config()
-		if l.A.Interface == at {
-			out(&ab)
-			in(&ba)
-		} else {
-			out(&ba)
-			in(&ab)
-		}
-		if err := n.links[i].Set(ab, ba); err != nil {
-			return fmt.Errorf("change link %s to %s: %w", l.A.Interface, l.B.Interface, err)
-		}
-		n.log.Info("link changed", "a", l.A.Interface, "b", l.B.Interface, "ab", ab.String(), "ba", ba.String())
-		return nil
-	}
-	return fmt.Errorf("no link of topology %s ends at %s", n.opts.Topology.Name, at)
 }

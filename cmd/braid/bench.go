@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -42,31 +40,19 @@ func benchProgress(cmd *cli.Command) func(string) {
 
 func benchLink(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Present() {
-		return fmt.Errorf("bench link takes no arguments, got %q", cmd.Args().First())
+		return usageErrorf("bench link takes no arguments, got %q", cmd.Args().First())
 	}
-	out := cmd.Root().Writer
-	encoder := json.NewEncoder(out)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "link\tload\tMbit/s\trate error %\tlate p50 ms\tp90\tp99\tloss error % (chance)\tCPU s/GB\tmissed\tlate\t")
+	rows := newBenchRows(cmd, "link\tload\tMbit/s\trate error %\tlate p50 ms\tp90\tp99\tloss error % (chance)\tCPU s/GB\tmissed\tlate\t")
 	cases := linkemu.Cases(cmd.Duration("duration"))
 	fmt.Fprintf(cmd.Root().ErrWriter, "%d cases of %s each\n", len(cases), cmd.Duration("duration"))
 	for _, c := range cases {
 		a, err := linkemu.Measure(ctx, c.Link, c.Load)
 		if err != nil {
-			return err
+			return rows.end(err)
 		}
-		if cmd.Bool("json") {
-			if err := encoder.Encode(a); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintln(table, accuracyRow(a))
+		rows.add(a, "%s", accuracyRow(a))
 	}
-	if cmd.Bool("json") {
-		return nil
-	}
-	return table.Flush()
+	return rows.end(nil)
 }
 
 func accuracyRow(a linkemu.Accuracy) string {

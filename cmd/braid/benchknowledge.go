@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v3"
 
@@ -32,26 +29,19 @@ in seconds, median and 90th percentile.`,
 
 func benchKnowledge(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Present() {
-		return fmt.Errorf("bench knowledge takes no arguments, got %q", cmd.Args().First())
+		return usageErrorf("bench knowledge takes no arguments, got %q", cmd.Args().First())
 	}
 	cfg := knowledgebench.Config{Worlds: cmd.Int("worlds"), Seed: cmd.Uint64("seed")}
 	if cfg.Worlds < 1 {
-		return errors.New("--worlds: want at least 1")
+		return usageErrorf("--worlds: want at least 1")
 	}
-	out := cmd.Root().Writer
-	if cmd.Bool("json") {
-		encoder := json.NewEncoder(out)
-		return knowledgebench.Run(ctx, cfg, func(r knowledgebench.Row) { _ = encoder.Encode(r) })
-	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "experiment\tpeers\thints\tleecher\truns\tfirst piece\t90%\tbest paths\t90%\tdone\t90%\tfirst 30 s, Mbit/s\t")
-	err := knowledgebench.Run(ctx, cfg, func(r knowledgebench.Row) {
+	rows := newBenchRows(cmd, "experiment\tpeers\thints\tleecher\truns\tfirst piece\t90%\tbest paths\t90%\tdone\t90%\tfirst 30 s, Mbit/s\t")
+	return rows.end(knowledgebench.Run(ctx, cfg, func(r knowledgebench.Row) {
 		best := "-\t-"
 		if r.BestSet != (knowledgebench.Spread{}) {
 			best = fmt.Sprintf("%.2f\t%.2f", r.BestSet.P50, r.BestSet.P90)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%.2f\t%.2f\t%s\t%.1f\t%.1f\t%.2f\t\n", r.Experiment, r.Order, r.Hints, r.Nth, r.Runs,
+		rows.add(r, "%s\t%s\t%s\t%s\t%d\t%.2f\t%.2f\t%s\t%.1f\t%.1f\t%.2f\t", r.Experiment, r.Order, r.Hints, r.Nth, r.Runs,
 			r.First.P50, r.First.P90, best, r.Done.P50, r.Done.P90, r.Early.P50)
-	})
-	return errors.Join(err, table.Flush())
+	}))
 }

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v3"
 
@@ -90,29 +88,17 @@ func benchStorage(ctx context.Context, cmd *cli.Command) error {
 			results[i] = append(results[i], r)
 		}
 	}
-	out := cmd.Root().Writer
-	encoder := json.NewEncoder(out)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "storage\torder\tpiece KiB\twrite MB/s\tof limit\tread MB/s\tof limit\tCPU s/GB\tallocated MB\tpeak MiB\t")
+	rows := newBenchRows(cmd, "storage\torder\tpiece KiB\twrite MB/s\tof limit\tread MB/s\tof limit\tCPU s/GB\tallocated MB\tpeak MiB\t")
 	var limit storage.BenchResult
 	for i, c := range cases {
 		r := storage.Median(results[i])
 		if c.Storage == "limit" {
 			limit = r
 		}
-		if cmd.Bool("json") {
-			if err := encoder.Encode(r); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%.0f\t%.2f\t%.0f\t%.2f\t%.2f\t%.1f\t%.0f\t\n", c.Storage, c.Order, c.PieceLength>>10,
+		rows.add(r, "%s\t%s\t%d\t%.0f\t%.2f\t%.0f\t%.2f\t%.2f\t%.1f\t%.0f\t", c.Storage, c.Order, c.PieceLength>>10,
 			r.WriteMBs, r.WriteMBs/limit.WriteMBs, r.ReadMBs, r.ReadMBs/limit.ReadMBs, r.CPUPerGB, float64(r.AllocBytes)/1e6, r.PeakAnonMiB)
 	}
-	if cmd.Bool("json") {
-		return nil
-	}
-	return table.Flush()
+	return rows.end(nil)
 }
 
 func benchDownloads(ctx context.Context, cmd *cli.Command, sizes []int, runs int) (err error) {
@@ -134,16 +120,9 @@ func benchDownloads(ctx context.Context, cmd *cli.Command, sizes []int, runs int
 	for _, n := range sizes {
 		cfg.Sizes = append(cfg.Sizes, int64(n)<<20)
 	}
-	out := cmd.Root().Writer
-	if cmd.Bool("json") {
-		encoder := json.NewEncoder(out)
-		return storagebench.Run(ctx, cfg, func(r storagebench.Row) { _ = encoder.Encode(r) })
-	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "storage\tMiB\tMB/s\t(spread)\tCPU s/GB\tallocated MB\tpeak MiB\truns\t")
-	err = storagebench.Run(ctx, cfg, func(r storagebench.Row) {
-		fmt.Fprintf(table, "%s\t%d\t%.0f\t%.0f-%.0f\t%.2f\t%.0f\t%.0f\t%d\t\n", r.Storage, r.Bytes>>20, r.MBs, r.Least, r.Most,
+	rows := newBenchRows(cmd, "storage\tMiB\tMB/s\t(spread)\tCPU s/GB\tallocated MB\tpeak MiB\truns\t")
+	return rows.end(storagebench.Run(ctx, cfg, func(r storagebench.Row) {
+		rows.add(r, "%s\t%d\t%.0f\t%.0f-%.0f\t%.2f\t%.0f\t%.0f\t%d\t", r.Storage, r.Bytes>>20, r.MBs, r.Least, r.Most,
 			r.CPUPerGB, float64(r.AllocBytes)/1e6, r.PeakAnonMiB, r.Runs)
-	})
-	return errors.Join(err, table.Flush())
+	}))
 }

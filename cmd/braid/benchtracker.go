@@ -25,7 +25,8 @@ func benchTrackerCommand() *cli.Command {
 a run follow each other, so that they have the same machine; if opentracker is installed, it is one of them. "per CPU
 second" is what the tracker would answer in a second that it has for itself, whether the generator keeps up or not.
 
-Cases: http (connections are kept), http-close, udp, scion (HTTP/3), and memory (a million peers in 100 000 swarms), slow
+Cases: http (connections are kept), http-close, udp (8 clients with 32 announces under way each), udp-apart (256 clients with
+one each), scion (HTTP/3), and memory (a million peers in 100 000 swarms), slow
 (5000 half-open requests), kill (100 000 peers, 1000 announces a second, kill -9).`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each measurement"},

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
 	"github.com/urfave/cli/v3"
@@ -50,14 +47,14 @@ func benchTransportEndCommand() *cli.Command {
 
 func benchTransport(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Present() {
-		return fmt.Errorf("bench transport takes no arguments, got %q", cmd.Args().First())
+		return usageErrorf("bench transport takes no arguments, got %q", cmd.Args().First())
 	}
 	size, err := humanize.ParseBytes(cmd.String("size"))
 	if err != nil || size < 1<<20 || size > 1<<40 {
-		return fmt.Errorf("--size %q: want from 1MiB on, such as 64MB", cmd.String("size"))
+		return usageErrorf("--size %q: want from 1MiB on, such as 64MB", cmd.String("size"))
 	}
 	if cmd.Int("runs") < 1 {
-		return errors.New("--runs: want at least 1")
+		return usageErrorf("--runs: want at least 1")
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -74,17 +71,10 @@ func benchTransport(ctx context.Context, cmd *cli.Command) error {
 		Braid: exe, Routers: cmd.StringSlice("routers"), MTUs: cmd.IntSlice("mtu"),
 	}
 	cfg.Progress = benchProgress(cmd)
-	out := cmd.Root().Writer
-	if cmd.Bool("json") {
-		encoder := json.NewEncoder(out)
-		return transportbench.Run(ctx, cfg, func(r transportbench.Row) { _ = encoder.Encode(r) })
-	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "case\tMTU\trouters\tpaths\tMbit/s\t(spread)\tCPU s/GB client\tserver\trouters\tends together\t(spread)\truns\t")
-	err = transportbench.Run(ctx, cfg, func(r transportbench.Row) {
+	rows := newBenchRows(cmd, "case\tMTU\trouters\tpaths\tMbit/s\t(spread)\tCPU s/GB client\tserver\trouters\tends together\t(spread)\truns\t")
+	return rows.end(transportbench.Run(ctx, cfg, func(r transportbench.Row) {
 		m, c := r.Spread.MbitS, r.Spread.CPU
-		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%.0f\t%.0f-%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f-%.2f\t%d\t\n", r.Case, r.MTU, r.Routers, r.Paths,
+		rows.add(r, "%s\t%d\t%s\t%d\t%.0f\t%.0f-%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f-%.2f\t%d\t", r.Case, r.MTU, r.Routers, r.Paths,
 			r.MbitS, m[0], m[1], r.CPU.Client, r.CPU.Server, r.CPU.Routers, r.CPU.Client+r.CPU.Server, c[0], c[1], r.Runs)
-	})
-	return errors.Join(err, table.Flush())
+	}))
 }

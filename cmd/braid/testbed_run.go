@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -99,22 +100,17 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		Say: func(line string) { fmt.Fprintln(os.Stderr, "run:", line) },
 		Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		if ctx.Err() != nil {
-			err = codedError{fmt.Errorf("interrupted after %d runs; the same command goes on from there", len(results)), exitInterrupted}
-		}
-		return err
+	if ctx.Err() != nil && err != nil {
+		return codedError{fmt.Errorf("interrupted after %d runs; the same command goes on from there", len(results)), exitInterrupted}
 	}
 	summaries := scenario.Summarise(all, results)
-	if c.Bool("json") {
-		encoder := json.NewEncoder(os.Stdout)
-		encoder.SetEscapeHTML(false) // expectations are comparisons
-		for _, s := range summaries {
-			if err := encoder.Encode(s); err != nil {
-				return err
-			}
-		}
-		return nil
+	if !c.Bool("json") {
+		return errors.Join(scenario.Table(os.Stdout, summaries), err)
 	}
-	return scenario.Table(os.Stdout, summaries)
+	encoder := json.NewEncoder(os.Stdout)
+	encoder.SetEscapeHTML(false) // expectations are comparisons
+	for _, s := range summaries {
+		err = errors.Join(err, encoder.Encode(s))
+	}
+	return err
 }

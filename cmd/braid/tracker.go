@@ -209,6 +209,13 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 	}
 	rest = strings.TrimSuffix(rest, "/announce")
 	rest = strings.TrimSuffix(rest, "/")
+	if scheme == "http" || scheme == "udp" {
+		if _, port, err := net.SplitHostPort(rest); err != nil {
+			return err
+		} else if port == "" {
+			return errors.New("the port is missing; 0 is for any that is free")
+		}
+	}
 	switch scheme {
 	case "scion":
 		return l.openSCION(ctx, rest)

@@ -133,6 +133,20 @@ func (p Pair) size() int {
 
 // exchange sends data both ways at once and closes; each side must read exactly what the other wrote, and io.EOF.
 func exchange(d, a *scionnet.Conn, toAcceptor, toDialler []byte) error {
+	if err := swap(d, a, toAcceptor, toDialler); err != nil {
+		return err
+	}
+	if err := d.Close(); err != nil {
+		return err
+	}
+	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("after the peer's close: want EOF, got: %w", err)
+	}
+	return a.Close()
+}
+
+// swap sends data both ways at once; each side must read exactly what the other wrote.
+func swap(d, a *scionnet.Conn, toAcceptor, toDialler []byte) error {
 	var wg sync.WaitGroup
 	errs := make([]error, 4)
 	send := func(i int, c *scionnet.Conn, b []byte) {
@@ -153,16 +167,7 @@ func exchange(d, a *scionnet.Conn, toAcceptor, toDialler []byte) error {
 	receive(2, d, toDialler)
 	receive(3, a, toAcceptor)
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if err := d.Close(); err != nil {
-		return err
-	}
-	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("after the peer's close: want EOF, got: %w", err)
-	}
-	return a.Close()
+	return errors.Join(errs...)
 }
 
 func largeBothWays(t *testing.T, p Pair) {

@@ -33,6 +33,7 @@ type swarm struct {
 const swarmBytes = 8 << 20
 
 func TestDownload(t *testing.T) {
+	t.Parallel()
 	s := startSwarm(t, startNetwork(t, "two-paths", testbed.Options{}), swarmBytes)
 
 	t.Run("first", func(t *testing.T) { s.shares(t, "first", 1) })
@@ -213,11 +214,7 @@ func (s swarm) cut(t *testing.T) {
 
 // killed ends a braid process in the middle, without warning, and starts it again.
 func (s swarm) killed(t *testing.T) {
-	dir := t.TempDir()
-	braid := filepath.Join(dir, "braid")
-	if out, err := exec.Command("go", "build", "-o", braid, "braid/cmd/braid").CombinedOutput(); err != nil {
-		t.Fatalf("build braid: %v: %s", err, out)
-	}
+	dir, braid := t.TempDir(), braidProgram(t)
 	torrent := filepath.Join(dir, "file.torrent")
 	if err := os.WriteFile(torrent, s.torrent.Torrent, 0o644); err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ links:
 
 // TestMTU moves data over a path that promises large packets, and then takes the promise back bit by bit.
 func TestMTU(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "large.topo")
 	if err := os.WriteFile(file, []byte(largeLink), 0o600); err != nil {
 		t.Fatal(err)

@@ -20,11 +20,9 @@ import (
 // Policies as a user gives them, on a network of two links: what is refused carries nothing, and a policy that leaves
 // nothing ends the command with the reason.
 func TestPolicy(t *testing.T) {
+	t.Parallel()
 	s := startSwarm(t, startNetwork(t, "two-paths", testbed.Options{}), 2<<20)
-	braid := filepath.Join(t.TempDir(), "braid")
-	if out, err := exec.Command("go", "build", "-o", braid, "braid/cmd/braid").CombinedOutput(); err != nil {
-		t.Fatalf("build braid: %v: %s", err, out)
-	}
+	braid := braidProgram(t)
 	torrent := filepath.Join(t.TempDir(), "file.torrent")
 	if err := os.WriteFile(torrent, s.torrent.Torrent, 0o644); err != nil {
 		t.Fatal(err)

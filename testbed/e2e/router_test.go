@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(run(m))
 }
 
 // TestFastRouter has fast routers and stock ones beside and opposite each other: traffic, BFD, SCMP and paths as ever.

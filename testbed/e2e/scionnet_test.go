@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +41,34 @@ func programs(t *testing.T) string {
 		t.Fatalf("no SCION programs: run scripts/build first (%v)", err)
 	}
 	return dir
+}
+
+// buildBraid makes the program, once for all tests, and says where it is.
+var buildBraid func() (string, error)
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "braid-e2e-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	buildBraid = sync.OnceValues(func() (string, error) {
+		program := filepath.Join(dir, "braid")
+		if out, err := exec.Command("go", "build", "-o", program, "braid/cmd/braid").CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build braid: %w: %s", err, out)
+		}
+		return program, nil
+	})
+	return m.Run()
+}
+
+func braidProgram(t *testing.T) string {
+	t.Helper()
+	program, err := buildBraid()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
 
 func startNetwork(t *testing.T, topology string, opts testbed.Options) *testbed.Network {
@@ -81,7 +110,12 @@ func openHost(t *testing.T, n *testbed.Network, ia pathsel.IA) *scionnet.Host {
 
 func listen(t *testing.T, h *scionnet.Host) *scionnet.Endpoint {
 	t.Helper()
-	e, err := h.Listen(t.Context(), scionnet.ListenConfig{})
+	return listenWith(t, h, scionnet.ListenConfig{})
+}
+
+func listenWith(t *testing.T, h *scionnet.Host, cfg scionnet.ListenConfig) *scionnet.Endpoint {
+	t.Helper()
+	e, err := h.Listen(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,14 +155,22 @@ func TestTwoPaths(t *testing.T) {
 	t.Run("BlackHole", n.blackHole)
 }
 
-// TestDiamond runs the suite over segments of every kind: up, core, down, and a peering link.
+// TestDiamond runs the suite over segments of every kind: up, core, down, and a peering link; and from a host that uses
+// scionproto's own library for packets to one that does not.
 func TestDiamond(t *testing.T) {
+	t.Parallel()
 	network := startNetwork(t, "diamond", testbed.Options{})
 	n := ends{network, openHost(t, network, ia(t, "1-ff00:0:111")), openHost(t, network, ia(t, "2-ff00:0:211"))}
 	if paths := n.pair(t).Paths; len(paths) < 6 {
 		t.Fatalf("%d paths, want at least 6", len(paths))
 	}
-	t.Run("Conformance", func(t *testing.T) { conformance.Run(t, n.pair) })
+	t.Run("Conformance", func(t *testing.T) {
+		conformance.Run(t, func(t *testing.T) conformance.Pair {
+			p := n.pair(t)
+			p.Dialer = listenWith(t, n.a, scionnet.ListenConfig{PlainPackets: true})
+			return p
+		})
+	})
 	t.Run("AcceptorLearnsThePath", n.acceptorLearnsThePath)
 }
 

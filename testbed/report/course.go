@@ -56,6 +56,7 @@ type path struct {
 	read       series
 	lastRTT    float64 // ms
 	minRTT     float64
+	handshake  float64            // ms, the first
 	sent, lost float64            // packets
 	got        map[string]float64 // bytes for each torrent so far
 }
@@ -112,6 +113,7 @@ type peerLine struct {
 		BytesRead   float64             `json:"bytes_read"`
 		RTT         float64             `json:"rtt_ms"`
 		MinRTT      float64             `json:"min_rtt_ms"`
+		Handshake   float64             `json:"handshake_ms"`
 		PacketsSent float64             `json:"packets_sent"`
 		PacketsLost float64             `json:"packets_lost"`
 	} `json:"paths"`
@@ -224,12 +226,15 @@ func (r *reader) peer(name string, leecher bool, t float64, e peerLine) error {
 		p.fetched[e.InfoHash] = e.Fetched
 		p.payload.add(own, sum(p.fetched))
 		for _, x := range e.Paths {
-			if !sane(x.BytesRead) || !sane(x.RTT) || !sane(x.MinRTT) || !sane(x.PacketsSent) || !sane(x.PacketsLost) {
+			if !sane(x.BytesRead) || !sane(x.RTT) || !sane(x.MinRTT) || !sane(x.Handshake) || !sane(x.PacketsSent) || !sane(x.PacketsLost) {
 				return errUnlikely
 			}
 			q := r.path(p, pathsel.Key{Peer: x.Peer, Path: x.Fingerprint, Conn: x.Conn}, x.Transport)
 			q.got[e.InfoHash] = x.BytesRead
 			q.read.add(own, sum(q.got))
+			if q.handshake <= 0 {
+				q.handshake = x.Handshake
+			}
 			q.lastRTT, q.minRTT, q.sent, q.lost = x.RTT, x.MinRTT, x.PacketsSent, x.PacketsLost
 			r.samples++
 		}

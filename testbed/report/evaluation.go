@@ -38,6 +38,9 @@ func Evaluate(name string, runs []scenario.RunDir) (e Evaluated, err error) {
 	if err != nil {
 		return e, fmt.Errorf("read %s: %w", name, err)
 	}
+	for _, run := range runs {
+		complete(run)
+	}
 	for i := range d.blocks {
 		b := &d.blocks[i]
 		if b.Missed {

@@ -135,7 +135,7 @@ func (m made) writeRun(t testing.TB, dir, variant string, run int, slower float6
 		for i := range m.leechers {
 			var paths []map[string]any
 			for k, p := range prints {
-				paths = append(paths, map[string]any{"peer": "s", "fingerprint": p, "transport": "scion", "bytes_read": carried(s, k == 0) / float64(m.leechers), "rtt_ms": 22, "min_rtt_ms": 20, "packets_sent": 100, "packets_lost": 1})
+				paths = append(paths, map[string]any{"peer": "s", "fingerprint": p, "transport": "scion", "bytes_read": carried(s, k == 0) / float64(m.leechers), "rtt_ms": 22, "min_rtt_ms": 20, "handshake_ms": 30 + 10*k, "packets_sent": 100, "packets_lost": 1})
 			}
 			event := map[string]any{"event": "progress", "t": s + .2, "fetched_bytes": (carried(s, true) + carried(s, false)) / float64(m.leechers), "paths": paths}
 			if s == 5.5 {

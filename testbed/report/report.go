@@ -9,6 +9,7 @@
 //	rates.go, timeline.go, cpu.go, network.go, overview.go   figures
 //	table.go                               tables
 //	report.go, page.go                     all of it together, and the files
+//	older.go                               run directories from before a figure was recorded
 //	document.go, evaluation.go             the blocks of a document whose prose is somebody's
 //	compare.go, significance.go            two run directories
 package report
@@ -51,6 +52,7 @@ type Made struct {
 
 // Make writes the report of a run directory.
 func Make(run scenario.RunDir, o Options) (Made, error) {
+	complete(run)
 	p, err := buildPage(run, o)
 	if err != nil {
 		return Made{}, err
@@ -190,22 +192,11 @@ func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, 
 	if err != nil {
 		return rs, err
 	}
-	samples, err := run.OpenSamples(r)
+	c, err := courseOfRun(run, r)
 	if err != nil {
 		return rs, err
-	}
-	defer samples.Close()
-	var leechers []string
-	for _, p := range s.Peers {
-		if p.Role == scenario.Leech {
-			leechers = append(leechers, p.Name)
-		}
 	}
 	n := shortNames(s.Network())
-	c, err := readCourse(samples, r, leechers, n)
-	if err != nil {
-		return rs, err
-	}
 	spans := spansOf(c.events, s.Network(), n)
 	for _, x := range spans {
 		rs.Events = append(rs.Events, x.String())
@@ -222,6 +213,30 @@ func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, 
 	}
 	rs.Folded = []table{processesTable(label, c, n), decisionsTable(label, c)}
 	return rs, nil
+}
+
+// courseOfRun reads the samples of a run.
+func courseOfRun(run scenario.RunDir, r scenario.Result) (*course, error) {
+	i := slices.IndexFunc(run.Scenarios, func(s scenario.Scenario) bool { return s.Name == r.Scenario })
+	if i < 0 {
+		return nil, fmt.Errorf("no scenario %s in the run directory", r.Scenario)
+	}
+	s, err := run.Scenarios[i].In(r.Variant)
+	if err != nil {
+		return nil, err
+	}
+	samples, err := run.OpenSamples(r)
+	if err != nil {
+		return nil, err
+	}
+	defer samples.Close()
+	var leechers []string
+	for _, p := range s.Peers {
+		if p.Role == scenario.Leech {
+			leechers = append(leechers, p.Name)
+		}
+	}
+	return readCourse(samples, r, leechers, shortNames(s.Network()))
 }
 
 // scaleNote names the scenario, and says if it is not the whole of it.

@@ -175,7 +175,7 @@ func leechersTable(label string, r scenario.Result) table {
 func pathsTable(label string, c *course) table {
 	t := table{
 		Caption: label + ": paths",
-		Head:    []string{"leecher", "path", "interfaces", "fingerprint", "MB", "part", "Mbit/s", "round trip ms, last (least)", "packets sent", "of these lost"}, Names: 4,
+		Head:    []string{"leecher", "path", "interfaces", "fingerprint", "MB", "part", "Mbit/s", "handshake ms", "round trip ms, last (least)", "packets sent", "of these lost"}, Names: 4,
 		Note: "MB and Mbit/s are what came over the path, with the protocol; round trip and packets are the leecher's own, as QUIC sees them.",
 	}
 	for _, p := range c.leechers() {
@@ -186,7 +186,7 @@ func pathsTable(label string, c *course) table {
 		for _, q := range p.paths {
 			got := q.read.at(c.end)
 			t.Rows = append(t.Rows, cells(p.name, q.name, q.via, q.key.Path.Short(), value(got/1e6), fmt.Sprintf("%.1f %%", 100*got/max(all, 1)),
-				value(got*8/1e6/max(c.end, 1e-3)), fmt.Sprintf("%s (%s)", value(q.lastRTT), value(q.minRTT)), fmt.Sprintf("%.0f", q.sent), fmt.Sprintf("%.0f", q.lost)))
+				value(got*8/1e6/max(c.end, 1e-3)), value(q.handshake), fmt.Sprintf("%s (%s)", value(q.lastRTT), value(q.minRTT)), fmt.Sprintf("%.0f", q.sent), fmt.Sprintf("%.0f", q.lost)))
 		}
 	}
 	return t

@@ -146,9 +146,16 @@ func checkPlace(p Peer) error {
 	return nil
 }
 
+// manyASes is from how many on a network is asked for no more paths than are used: asking for all, each AS for those to all
+// others, takes longer than everything else and loads it for a minute.
+const manyASes = 10
+
 // options are the testbed's.
 func (s *Scenario) options() (o testbed.Options, err error) {
 	o.Topology, o.PathLifetime = s.topology, s.PathLifetime
+	if len(s.topology.ASes) > manyASes {
+		o.Between = s.ends()
+	}
 	if !slices.Contains(routers, s.Router) {
 		return o, fmt.Errorf("router %q: want stock or fast", s.Router)
 	}
@@ -162,6 +169,20 @@ func (s *Scenario) options() (o testbed.Options, err error) {
 		}
 	}
 	return o, nil
+}
+
+// ends are the ASes in which somebody uses SCION, in order.
+func (s *Scenario) ends() (ends []pathsel.IA) {
+	for _, p := range s.Peers {
+		if !p.onIP() {
+			ends = append(ends, p.AS)
+		}
+	}
+	for _, t := range s.Traffic {
+		ends = append(ends, t.From, t.To)
+	}
+	slices.Sort(ends)
+	return slices.Compact(ends)
 }
 
 func (s *Scenario) link(at pathsel.Interface) int {

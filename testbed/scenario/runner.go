@@ -71,6 +71,7 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 	}
 	var h house
 	defer func() { err = errors.Join(err, h.close()) }()
+	var errs []error
 	for _, s := range scenarios {
 		if o.Runs > 0 {
 			s.Runs = o.Runs
@@ -78,22 +79,32 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 		results, err := runScenario(ctx, s, o, &h)
 		all = append(all, results...)
 		if err != nil {
-			// What there is counts, though the next time may be never.
-			return all, errors.Join(fmt.Errorf("scenario %s: %w", s.Name, err), writeCSV(filepath.Join(o.Dir, csvFile), all))
+			errs = append(errs, fmt.Errorf("scenario %s: %w", s.Name, err))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return all, writeCSV(filepath.Join(o.Dir, csvFile), all)
+	// What there is counts, though the rest may never come.
+	return all, errors.Join(append(errs, writeCSV(filepath.Join(o.Dir, csvFile), all))...)
 }
 
+// mostInRow is how many runs of a scenario may go wrong one after another before the rest of it is left out: what takes hours
+// goes on after a mishap, but does not wait hundreds of times for something that cannot be.
+const mostInRow = 2
+
+// runScenario runs what is missing of a scenario. A run that could not be made, such as one in which no payload came, has
+// no result; it is made by the next command.
 func runScenario(ctx context.Context, s Scenario, o Options, h *house) (results []Result, err error) {
 	turns, err := s.turns()
 	if err != nil {
 		return nil, err
 	}
+	var wrong []error
+	row := 0
 	for run := 1; run <= s.Runs; run++ {
 		for _, t := range turns {
-			v, x := t.variant, t.Scenario
-			dir := filepath.Join(o.Dir, s.Name, v.Name, fmt.Sprint(run))
+			dir := filepath.Join(o.Dir, s.Name, t.variant.Name, fmt.Sprint(run))
 			res, err := readResult(dir)
 			if err == nil {
 				results = append(results, res)
@@ -102,22 +113,34 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *house) (results 
 			if !errors.Is(err, fs.ErrNotExist) {
 				return results, err
 			}
-			if c := x.missing(); c != "" {
-				o.Say(fmt.Sprintf("%s %s: left out, %s is not on this machine; ./scripts/install-deps installs it", s.Name, v.Name, c))
+			if c := t.missing(); c != "" {
+				o.Say(fmt.Sprintf("%s %s: left out, %s is not on this machine; ./scripts/install-deps installs it", s.Name, t.variant.Name, c))
 				continue
 			}
-			st, err := h.stage(ctx, x, o)
-			if err != nil {
-				return results, err
+			if res, err = h.run(ctx, t, run, dir, o); err == nil {
+				o.Say(res.line())
+				results, row = append(results, res), 0
+				continue
 			}
-			if res, err = st.run(ctx, v, run, dir); err != nil {
-				return results, fmt.Errorf("variant %s, run %d: %w", v.Name, run, err)
+			err = fmt.Errorf("variant %s, run %d: %w", t.variant.Name, run, err)
+			o.Say(fmt.Sprintf("%s: %v", s.Name, err))
+			// Whatever it was, the next run is not to inherit it.
+			wrong = append(wrong, err, h.closeNetwork())
+			if row++; ctx.Err() != nil || row == mostInRow {
+				return results, errors.Join(wrong...)
 			}
-			o.Say(res.line())
-			results = append(results, res)
 		}
 	}
-	return results, nil
+	return results, errors.Join(wrong...)
+}
+
+// run makes one run.
+func (h *house) run(ctx context.Context, t turn, run int, dir string, o Options) (Result, error) {
+	st, err := h.stage(ctx, t.Scenario, o)
+	if err != nil {
+		return Result{}, err
+	}
+	return st.run(ctx, t.variant, run, dir)
 }
 
 func (st *stage) run(ctx context.Context, v Variant, run int, dir string) (Result, error) {

@@ -16,8 +16,8 @@
 //	summary.go                        over the runs
 //	rundir.go                         a run directory, read again
 //
-// Unsolved: what limits peers that feed each other is not computed yet; the limit counts seeds only. The load of
-// acknowledgements on the way back is not part of it.
+// Unsolved: T* of peers that feed each other is for links that stay as they are and pieces as small as one likes. No peer is
+// on SCION and on IP at once.
 package scenario
 
 import (

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize/convex/lp"
@@ -79,7 +80,7 @@ func (a *attempt) routesBetween(ctx context.Context, s, p Peer) ([]route, error)
 	if err != nil {
 		return nil, err
 	}
-	paths, err := host.Paths(ctx, s.AS)
+	paths, err := patiently(ctx, func() ([]pathsel.Path, error) { return host.Paths(ctx, s.AS) })
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +93,22 @@ func (a *attempt) routesBetween(ctx context.Context, s, p Peer) ([]route, error)
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+// patiently asks again what fails, for a while: the services of many ASes on few processors are late for some seconds when
+// they have just started.
+func patiently[T any](ctx context.Context, ask func() (T, error)) (v T, err error) {
+	const times, between = 5, 2 * time.Second
+	for i := 1; ; i++ {
+		if v, err = ask(); err == nil || i == times {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, err
+		case <-time.After(between):
+		}
+	}
 }
 
 // feed tells whether leechers download from leechers.

@@ -1,10 +1,13 @@
 package scenario
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"braid/pathsel"
@@ -133,4 +136,31 @@ func TestNeighbours(t *testing.T) {
 	if d := shortestDelay(s.topology, 1, 2); d < time.Hour {
 		t.Errorf("a way of %v without links", d)
 	}
+}
+
+// What fails is asked again, not for ever, and not once nobody waits for it.
+func TestPatiently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		answer := func(good int) func() (int, error) {
+			asked = 0
+			return func() (int, error) {
+				if asked++; asked < good {
+					return 0, errors.New("busy")
+				}
+				return asked, nil
+			}
+		}
+		if v, err := patiently(t.Context(), answer(3)); v != 3 || err != nil {
+			t.Errorf("%v, %v", v, err)
+		}
+		if _, err := patiently(t.Context(), answer(100)); err == nil || asked != 5 {
+			t.Errorf("asked %d times: %v", asked, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := patiently(ctx, answer(100)); err == nil || asked != 1 {
+			t.Errorf("asked %d times after the end: %v", asked, err)
+		}
+	})
 }

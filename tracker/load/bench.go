@@ -89,7 +89,7 @@ func (b Bench) start(ctx context.Context, scion string, args ...string) (*proces
 		case "http":
 			p.addrs["http"], p.addrs["http-close"] = host, host
 		case "udp":
-			p.addrs["udp"] = host
+			p.addrs["udp"], p.addrs["udp-apart"] = host, host
 		case "scion":
 			p.addrs["scion"] = u
 		}
@@ -115,7 +115,7 @@ func (b Bench) startOpentracker(ctx context.Context) (*process, error) {
 	if err := errors.Join(os.Chmod(b.Dir, 0o755), os.WriteFile(filepath.Join(b.Dir, name), list.Bytes(), 0o644)); err != nil { //nolint:gosec // of nobody's interest
 		return nil, err
 	}
-	p := &process{said: &bytes.Buffer{}, addrs: map[string]string{"http-close": addr, "udp": addr}}
+	p := &process{said: &bytes.Buffer{}, addrs: map[string]string{"http-close": addr, "udp": addr, "udp-apart": addr}}
 	p.cmd = exec.CommandContext(ctx, b.Opentracker, "-i", "127.0.0.1", "-p", port, "-P", port, "-d", b.Dir, "-w", name)
 	p.cmd.Stdout, p.cmd.Stderr = p.said, p.said
 	if err := startPinned(p.cmd, b.TrackerCore); err != nil {
@@ -164,9 +164,9 @@ type Case struct {
 // Cases are the loads, in the order in which they follow each other in each run. Requests under way are as many as keep a tracker
 // busy, and one for each client over HTTP that closes.
 func Cases(opentracker bool) []Case {
-	all := []Case{{"braid", "http", 64}, {"braid", "http-close", 64}, {"braid", "udp", 256}, {"braid", "scion", 32}}
+	all := []Case{{"braid", "http", 64}, {"braid", "http-close", 64}, {"braid", "udp", 256}, {"braid", "udp-apart", 256}, {"braid", "scion", 32}}
 	if opentracker {
-		all = append(all, Case{"opentracker", "http-close", 64}, Case{"opentracker", "udp", 256})
+		all = append(all, Case{"opentracker", "http-close", 64}, Case{"opentracker", "udp", 256}, Case{"opentracker", "udp-apart", 256})
 	}
 	return all
 }

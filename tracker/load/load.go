@@ -24,7 +24,8 @@ import (
 
 // Job is a load on one tracker.
 type Job struct {
-	// Transport is http (connections are kept), http-close, udp or scion; or half: as many requests as are under way begin over
+	// Transport is http (connections are kept), http-close, udp (of a few clients, each with many announces under way), udp-apart
+	// (as many clients as there are requests under way) or scion; or half: as many requests as are under way begin over
 	// HTTP and do not end, and those that the tracker cuts off come again within a second.
 	Transport string `json:"transport"`
 	Addr      string `json:"addr"` // host:port; on SCION an announce URL
@@ -144,10 +145,10 @@ func (j Job) Run(ctx context.Context) (Result, error) {
 		return Result{}, errors.New("a load has at least one swarm and one request under way")
 	}
 	run := map[string]func(context.Context, Job) (*tally, error){
-		"http": overHTTP, "http-close": overHTTP, "udp": overUDP, "scion": overSCION, "half": half,
+		"http": overHTTP, "http-close": overHTTP, "udp": overUDP, "udp-apart": overUDP, "scion": overSCION, "half": half,
 	}[j.Transport]
 	if run == nil {
-		return Result{}, fmt.Errorf("transport %q: want http, http-close, udp, scion or half", j.Transport)
+		return Result{}, fmt.Errorf("transport %q: want http, http-close, udp, udp-apart, scion or half", j.Transport)
 	}
 	began := time.Now()
 	t, err := run(ctx, j)

@@ -27,7 +27,7 @@ func TestJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	for _, transport := range []string{"http", "http-close", "udp", "scion"} {
+	for _, transport := range []string{"http", "http-close", "udp", "udp-apart", "scion"} {
 		t.Run(transport, func(t *testing.T) {
 			cfg := server.Default()
 			cfg.PerHostRate, cfg.PerASRate = 0, 0
@@ -60,7 +60,7 @@ func TestJobs(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			addr := map[string]string{"udp": u.LocalAddr().String(), "scion": "scion://" + p.Addr().String()}[transport]
+			addr := map[string]string{"udp": u.LocalAddr().String(), "udp-apart": u.LocalAddr().String(), "scion": "scion://" + p.Addr().String()}[transport]
 			if addr == "" {
 				addr = l.Addr().String()
 			}

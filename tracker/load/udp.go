@@ -15,11 +15,15 @@ import (
 	"braid/tracker/wire"
 )
 
-// sockets of a load over UDP: clients that a tracker sees.
+// sockets of a load over UDP: clients that a tracker sees. Few have a tracker that answers in batches at its best, for which
+// there is udp-apart too.
 const sockets = 8
 
 func overUDP(ctx context.Context, j Job) (*tally, error) {
 	n := min(sockets, j.Window)
+	if j.Transport == "udp-apart" {
+		n = j.Window
+	}
 	tallies := make([]*tally, n)
 	var all errgroup.Group
 	for i := range n {

@@ -17,7 +17,7 @@ import (
 func Ask(s *Server, query string) []byte {
 	w := httptest.NewRecorder()
 	r := (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/announce", RawQuery: query}, RemoteAddr: "10.0.0.1:1"}).WithContext(context.Background())
-	s.handler(transportHTTP).ServeHTTP(w, r)
+	s.handler(overHTTP).ServeHTTP(w, r)
 	return w.Body.Bytes()
 }
 
@@ -29,7 +29,7 @@ func AskFrom(s *Server, from wire.Addr, query string, body []byte) []byte {
 		r = httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/announce", bytes.NewReader(body))
 	}
 	r.URL.RawQuery = query
-	s.route(w, r, request{transportSCION, from})
+	s.route(w, r, request{transport: overSCION, from: from, at: time.Now()})
 	return w.Body.Bytes()
 }
 

@@ -6,26 +6,27 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"braid/scionnet"
 	"braid/tracker/wire"
 )
 
 // handler answers HTTP of either version. The transport says where a client's address is found.
-func (s *Server) handler(transport string) http.Handler {
+func (s *Server) handler(over transport) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		from, err := clientAddr(transport, r)
+		from, err := clientAddr(over, r)
 		if err != nil {
-			s.log.Error("a request without an address", "transport", transport, "error", err)
+			s.log.Error("a request without an address", "transport", over, "error", err)
 			http.Error(w, "no address", http.StatusInternalServerError)
 			return
 		}
-		s.route(w, r, request{transport, from})
+		s.route(w, r, request{transport: over, from: from, at: time.Now()})
 	})
 }
 
-func clientAddr(transport string, r *http.Request) (wire.Addr, error) {
-	if transport != transportSCION {
+func clientAddr(over transport, r *http.Request) (wire.Addr, error) {
+	if over != overSCION {
 		return clientHost(r.RemoteAddr)
 	}
 	a, ok := scionnet.ClientAddr(r.Context())
@@ -72,9 +73,18 @@ func splitPath(p string) (key, what string) {
 	return "", p
 }
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
+// scratch is memory for one answer at a time.
+type scratch struct {
+	body  []byte
+	peers []wire.Peer
+}
+
+var scratches = sync.Pool{New: func() any { return &scratch{body: make([]byte, 0, 4096)} }}
 
 func (s *Server) serveAnnounce(w http.ResponseWriter, r *http.Request, from request, key string) {
+	x := scratches.Get().(*scratch)
+	defer scratches.Put(x)
+	from.room = x.peers
 	a, err := wire.ParseAnnounce(r.URL.RawQuery)
 	var answer wire.Answer
 	if err == nil {
@@ -91,15 +101,25 @@ func (s *Server) serveAnnounce(w http.ResponseWriter, r *http.Request, from requ
 	} else {
 		s.refused(from, err)
 	}
-	reply(w, func(b []byte) []byte {
-		if err != nil {
-			return wire.FailureOf(err).Append(b)
-		}
-		return answer.Append(b, &a)
-	})
+	if err != nil {
+		x.body = wire.FailureOf(err).Append(x.body[:0])
+	} else {
+		x.body, x.peers = answer.Append(x.body[:0], &a), roomier(x.peers, answer.Peers)
+	}
+	reply(w, x.body)
+}
+
+// roomier is the one of two slices that has more room.
+func roomier(a, b []wire.Peer) []wire.Peer {
+	if cap(b) > cap(a) {
+		return b
+	}
+	return a
 }
 
 func (s *Server) serveScrape(w http.ResponseWriter, r *http.Request, from request, key string) {
+	x := scratches.Get().(*scratch)
+	defer scratches.Put(x)
 	hashes, passkey, err := wire.ParseScrape(r.URL.RawQuery)
 	var counts []wire.Counts
 	if err == nil {
@@ -110,24 +130,25 @@ func (s *Server) serveScrape(w http.ResponseWriter, r *http.Request, from reques
 	} else {
 		s.refused(from, err)
 	}
-	reply(w, func(b []byte) []byte {
-		if err != nil {
-			return wire.FailureOf(err).Append(b)
-		}
-		return wire.AppendScrape(b, counts, s.gate.Load().cfg.MinInterval.d())
-	})
+	if err != nil {
+		x.body = wire.FailureOf(err).Append(x.body[:0])
+	} else {
+		x.body = wire.AppendScrape(x.body[:0], counts, s.gate.Load().cfg.MinInterval.d())
+	}
+	reply(w, x.body)
 }
 
 // reply sends a bencoded answer. Refusals have status 200 too: many clients do not read the body of another.
-func reply(w http.ResponseWriter, fill func([]byte) []byte) {
-	p := buffers.Get().(*[]byte)
-	defer buffers.Put(p)
-	b := fill((*p)[:0])
-	*p = b
+func reply(w http.ResponseWriter, b []byte) {
 	h := w.Header()
 	h["Content-Type"] = plain
-	h["Content-Length"] = []string{strconv.Itoa(len(b))}
+	if len(b) > countedAnyway {
+		h["Content-Length"] = []string{strconv.Itoa(len(b))}
+	}
 	_, _ = w.Write(b) // the client has gone: there is nobody to tell
 }
 
 var plain = []string{"text/plain"}
+
+// countedAnyway is how long an answer may be that net/http holds back until its end, and then says how long it is.
+const countedAnyway = 2048

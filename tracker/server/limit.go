@@ -22,8 +22,7 @@ func (l *limiters) init() {
 // tooMany asks for patience. A minute is the least that BEP 31 can say.
 var tooMany = &wire.Failure{Reason: "too many requests from your address or network; slow down", RetryIn: time.Minute}
 
-func (l *limiters) take(g *gate, from wire.Addr) error {
-	now := time.Now()
+func (l *limiters) take(g *gate, from wire.Addr, now time.Time) error {
 	if !l.hosts.take(limitKey{from.IA, block(from)}, g.cfg.PerHostRate, now) ||
 		from.IsSCION() && !l.ases.take(limitKey{ia: from.IA}, g.cfg.PerASRate, now) {
 		return tooMany

@@ -23,7 +23,7 @@ type metrics struct {
 	unlisted                     prometheus.Counter
 	handler                      http.Handler
 	// of are the counters of each transport: to find them by its name takes longer than to count.
-	of map[string]transportCounters
+	of [len(transportNames)]transportCounters
 }
 
 type transportCounters struct{ announces, scrapes, refusals prometheus.Counter }
@@ -43,9 +43,8 @@ func newMetrics(store swarm.Store, p *paths) *metrics {
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.announces, m.scrapes, m.refusals, m.unlisted, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeCollector{store}, p)
-	m.of = map[string]transportCounters{}
-	for _, t := range []string{transportHTTP, transportUDP, transportSCION} {
-		m.of[t] = transportCounters{m.announces.WithLabelValues(t), m.scrapes.WithLabelValues(t), m.refusals.WithLabelValues(t)}
+	for i, t := range transportNames {
+		m.of[i] = transportCounters{m.announces.WithLabelValues(t), m.scrapes.WithLabelValues(t), m.refusals.WithLabelValues(t)}
 	}
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
@@ -130,7 +129,7 @@ func value(c prometheus.Metric) uint64 {
 
 func values(v *prometheus.CounterVec) map[string]uint64 {
 	out := map[string]uint64{}
-	for _, t := range []string{transportHTTP, transportUDP, transportSCION} {
+	for _, t := range transportNames {
 		out[t] = value(v.WithLabelValues(t))
 	}
 	return out

@@ -26,6 +26,7 @@ type paths struct {
 	keeper        swarm.Keeper // nil: there is none
 	log           *slog.Logger
 	version       uint64 // of the base, when it was kept last; belongs to exchange
+	failing       bool   // the last exchange has failed; belongs to exchange
 	hosts, ases   limiter
 	taken, passed prometheus.Counter
 }
@@ -118,9 +119,10 @@ func (p *paths) exchange(ctx context.Context, on bool) {
 		p.version = version
 		return nil
 	}()
-	if err != nil && ctx.Err() == nil {
-		p.log.Warn("path knowledge is not kept for now", "error", err)
+	if err != nil && !p.failing && ctx.Err() == nil { // said once
+		p.log.Warn("path knowledge is not kept until the store works again", "error", err)
 	}
+	p.failing = err != nil
 }
 
 // ranks tells whether path knowledge is for this peer.

@@ -6,6 +6,7 @@
 //	gate       who may ask, and how often               gate.go, limit.go
 //	handler    HTTP, of TCP and of SCION alike          http.go, operator.go
 //	udp        BEP 15                                   udp.go
+//	port       many packets in one system call          port_linux.go, port_other.go
 //	paths      what is known of paths, for SCION        paths.go
 //	Config     the file, with its defaults              config.go
 //
@@ -94,10 +95,12 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// request is an announce or scrape from the network: from is the host on IP or SCION, with the port it sent from.
+// request is an announce or scrape from the network.
 type request struct {
-	transport string
-	from      wire.Addr
+	transport transport
+	from      wire.Addr // the host on IP or SCION, with the port it sent from
+	at        time.Time
+	room      []wire.Peer // memory for the peers of the answer
 }
 
 // announce answers a. The error may be told to the peer by wire.FailureOf.
@@ -112,7 +115,7 @@ func (s *Server) announce(ctx context.Context, r request, a *wire.Announce) (wir
 }
 
 func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Announce) (wire.Answer, error) {
-	if err := s.limits.take(g, r.from); err != nil { // first, lest keys are guessed
+	if err := s.limits.take(g, r.from, r.at); err != nil { // first, lest keys are guessed
 		return wire.Answer{}, err
 	}
 	if err := g.admit(a.InfoHash, a.Passkey); err != nil {
@@ -120,17 +123,17 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 	}
 	v := swarm.Visit{
 		InfoHash: a.InfoHash, ID: a.PeerID, Identity: a.Identity(), Addr: r.from, Event: a.Event, Seed: a.Seed(),
-		Want: g.cfg.NumWant, Reaches: swarm.IPv4 | swarm.IPv6,
+		Want: g.cfg.NumWant, Reaches: swarm.IPv4 | swarm.IPv6, Room: r.room,
 	}
 	v.Addr.Port = a.Port
 	if a.NumWant >= 0 {
 		v.Want = min(a.NumWant, g.cfg.MaxNumWant)
 	}
 	switch {
-	case r.transport == transportUDP && r.from.Host.Is6():
+	case r.transport == overUDP && r.from.Host.Is6():
 		v.Reaches = swarm.IPv6
 		v.Want = min(v.Want, wire.MaxUDPPeers(true))
-	case r.transport == transportUDP:
+	case r.transport == overUDP:
 		v.Reaches = swarm.IPv4
 		v.Want = min(v.Want, wire.MaxUDPPeers(false))
 	case a.SCION:
@@ -178,7 +181,7 @@ func (s *Server) scrape(ctx context.Context, r request, hashes []wire.InfoHash, 
 }
 
 func (s *Server) scraped(ctx context.Context, g *gate, r request, hashes []wire.InfoHash, passkey string) ([]wire.Counts, error) {
-	if err := s.limits.take(g, r.from); err != nil {
+	if err := s.limits.take(g, r.from, r.at); err != nil {
 		return nil, err
 	}
 	for _, h := range hashes {
@@ -204,15 +207,24 @@ func (s *Server) unstored(what string, err error) error {
 
 func (s *Server) refused(r request, err error) {
 	s.metrics.of[r.transport].refusals.Inc()
-	s.log.Debug("refused", "transport", r.transport, "from", r.from, "reason", err)
+	if s.log.Enabled(context.Background(), slog.LevelDebug) { // whoever is refused may ask very often
+		s.log.Debug("refused", "transport", r.transport, "from", r.from, "reason", err)
+	}
 }
 
-// Names of transports in metrics.
+// transport is what a request came over.
+type transport uint8
+
 const (
-	transportHTTP  = "http"
-	transportUDP   = "udp"
-	transportSCION = "scion"
+	overHTTP transport = iota
+	overUDP
+	overSCION
 )
+
+// transportNames are those in metrics.
+var transportNames = [...]string{"http", "udp", "scion"}
+
+func (t transport) String() string { return transportNames[t] }
 
 const (
 	// headerPatience is how long a client may take to send its request, of which all fits one packet.
@@ -228,7 +240,7 @@ const (
 // ServeHTTP1 answers HTTP/1.1 on the listener until the context ends. It closes the listener.
 func (s *Server) ServeHTTP1(ctx context.Context, l net.Listener, most int) error {
 	h := &http.Server{
-		Handler: s.handler(transportHTTP), ReadHeaderTimeout: headerPatience, ReadTimeout: headerPatience,
+		Handler: s.handler(overHTTP), ReadHeaderTimeout: headerPatience, ReadTimeout: headerPatience,
 		WriteTimeout: writePatience, IdleTimeout: idlePatience, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // clients that break off
 	}
@@ -251,15 +263,22 @@ func (s *Server) ServeHTTP1(ctx context.Context, l net.Listener, most int) error
 
 // ServeSCION answers HTTP/3 on the port until the context ends.
 func (s *Server) ServeSCION(ctx context.Context, p *scionnet.HTTP) error {
-	return p.Serve(ctx, s.handler(transportSCION), grace)
+	return p.Serve(ctx, s.handler(overSCION), grace)
 }
 
 // ServeUDP answers BEP 15 on the connection until the context ends. It closes the connection.
 func (s *Server) ServeUDP(ctx context.Context, c *net.UDPConn) error {
-	u, err := newUDP(s, c)
+	u, err := newUDP(s)
 	if err != nil {
 		return err
 	}
+	ports, err := newPorts(c)
+	if err != nil {
+		return err
+	}
+	// The system may grant less, which costs packets under load and nothing else.
+	_ = c.SetReadBuffer(socketBuffer)
+	_ = c.SetWriteBuffer(socketBuffer)
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	var all errgroup.Group
@@ -268,7 +287,10 @@ func (s *Server) ServeUDP(ctx context.Context, c *net.UDPConn) error {
 		readers, batch = remoteReaders, 1
 	}
 	for range readers {
-		all.Go(func() error { return u.read(ctx, batch) })
+		all.Go(func() error {
+			mine := u
+			return mine.serve(ctx, ports.open(batch))
+		})
 	}
 	if err := all.Wait(); ctx.Err() == nil {
 		return fmt.Errorf("serve UDP on %s: %w", c.LocalAddr(), err)

@@ -211,6 +211,93 @@ func TestHTTPAndUDP(t *testing.T) {
 	}
 }
 
+// Packets that come at once, of hosts of both IP versions to one socket, are answered each, with what belongs to it.
+func TestManyPackets(t *testing.T) {
+	cfg := server.Default()
+	cfg.PerHostRate = 0
+	s, err := server.New(cfg, swarm.NewMemory(cfg.Limits()), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := net.ListenUDP("udp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.ServeUDP(ctx, u) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	_, port, _ := net.SplitHostPort(u.LocalAddr().String())
+	const swarms, each = 300, 3 // more than are fetched at once
+	for k, host := range []string{"127.0.0.1", "127.0.0.1", "::1"} {
+		c := dial(t, "udp", net.JoinHostPort(host, port))
+		id := exchange(t, c, wire.UDPRequest{Action: wire.Connect}).Connection
+		// Answers of different lengths: a swarm has up to three peers, and some announces are refused.
+		asked := map[uint32]wire.UDPRequest{}
+		for n := range swarms {
+			for p := range n % (each + 1) {
+				r := wire.UDPRequest{Action: wire.AnnounceUDP, Connection: id, Transaction: uint32(n*each + p), Announce: announceOf(byte(p))}
+				r.Announce.InfoHash = wire.InfoHash{byte(k), byte(n), byte(n >> 8)}
+				if n%7 == 0 {
+					r.Connection++
+				}
+				asked[r.Transaction] = r
+			}
+		}
+		v6 := host == "::1"
+		b := make([]byte, 2000)
+		for end := time.Now().Add(patience); len(asked) > 0 && time.Now().Before(end); {
+			for _, r := range asked {
+				if _, err := c.Write(r.Append(nil)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for len(asked) > 0 { // what is lost is asked for again
+				if err := c.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+					t.Fatal(err)
+				}
+				n, err := c.Read(b)
+				if err != nil {
+					break
+				}
+				a, err := wire.ParseUDPAnswer(b[:n], v6)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, ok := asked[a.Transaction]
+				if !ok {
+					continue // the answer to one that was asked for twice
+				}
+				delete(asked, a.Transaction)
+				switch {
+				case r.Connection != id:
+					if a.Failure == nil {
+						t.Errorf("%s: an announce without a connection: %+v", host, a)
+					}
+				case a.Failure != nil:
+					t.Errorf("%s: %v", host, a.Failure)
+				case len(a.Answer.Peers) >= each || int(a.Answer.Incomplete) != len(a.Answer.Peers)+1:
+					t.Errorf("%s: %+v", host, a)
+				default:
+					for _, p := range a.Answer.Peers {
+						if (p.Addr.Host.Is6()) != v6 || p.Addr.Port < 1000 || p.Addr.Port >= 1000+each || p.Addr.Port == r.Announce.Port {
+							t.Errorf("%s: %v is a peer of %v", host, p.Addr, r.Announce.Port)
+						}
+					}
+				}
+			}
+		}
+		if len(asked) > 0 {
+			t.Errorf("%s: %d announces without an answer", host, len(asked))
+		}
+	}
+}
+
 func write(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "list")

@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"braid/pathsel"
 	"braid/tracker/wire"
@@ -18,13 +19,14 @@ func (t *table) choose(v *Visit) []wire.Peer {
 		}
 	}
 	want := split(v.Want, there)
-	var out []wire.Peer
+	all := want[0] + want[1] + want[2]
+	if all == 0 {
+		return nil
+	}
+	out := slices.Grow(v.Room[:0], all)
 	for k, n := range want {
 		if n == 0 {
 			continue
-		}
-		if out == nil {
-			out = make([]wire.Peer, 0, want[0]+want[1]+want[2])
 		}
 		g := t.groups[k]
 		from := 0
@@ -77,7 +79,10 @@ func pick(out []wire.Peer, members []member, n int, v *Visit) []wire.Peer {
 	var spare []int
 	size := len(members)
 	end := len(out) + n
-	i, step := rand.IntN(size), coprime(size)
+	i, step := rand.IntN(size), 1
+	if n < size {
+		step = coprime(size)
+	}
 	for range min(size, lookedAt*(n+fewMembers)) {
 		if len(out) == end {
 			return out

@@ -227,12 +227,18 @@ func (d *Durable) run(every time.Duration) {
 	defer close(d.ended)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	failing := false
 	for {
 		select {
 		case <-tick.C:
-			if err := d.Sync(); err != nil {
-				d.log.Error("the journal could not be written; it is tried again", "error", err)
+			err := d.Sync()
+			switch {
+			case err != nil && !failing: // said once: a full disk is not made fuller
+				d.log.Error("the journal cannot be written; it is tried again all the time", "journal", d.name, "error", err)
+			case err == nil && failing:
+				d.log.Warn("the journal is written again", "journal", d.name)
 			}
+			failing = err != nil
 		case <-d.stop:
 			return
 		}

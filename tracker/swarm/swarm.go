@@ -61,6 +61,8 @@ type Visit struct {
 	// Want is the number of peers to be told, of the networks that the peer understands.
 	Want    int
 	Reaches Networks
+	// Room is memory that the store may put the peers of the View in, so that none is allocated.
+	Room []wire.Peer
 }
 
 // Networks is a set of kinds of address.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -263,6 +264,31 @@ func TestDurableFullDisk(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// What is wrong with the journal is said once, however long it lasts, and when it is over.
+func TestDurableSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := &syncBuffer{}
+		d, err := swarm.OpenDurable(t.TempDir(), swarm.Limits{}, time.Second, slog.New(slog.NewTextHandler(said, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mend := d.Break()
+		announce(t, d, visit(1))
+		time.Sleep(time.Hour)
+		if d.Healthy() == nil {
+			t.Error("nothing is wrong, it says")
+		}
+		mend()
+		time.Sleep(time.Minute)
+		if err := errors.Join(d.Healthy(), d.Close()); err != nil {
+			t.Error(err)
+		}
+		if text := said.String(); strings.Count(text, "cannot be written") != 1 || strings.Count(text, "written again") != 1 {
+			t.Error(text)
+		}
+	})
 }
 
 // A note is there after a restart, and of no use to the one that has written it.

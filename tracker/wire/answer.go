@@ -16,7 +16,8 @@ func (a *Answer) Append(b []byte, to *Announce) []byte {
 	b = appendCount(b, "complete", a.Complete)
 	if a.External.IsValid() {
 		b = appendString(b, "external ip")
-		b = appendString(b, string(a.External.AsSlice()))
+		b = append(strconv.AppendInt(b, int64(a.External.BitLen()/8), 10), ':')
+		b = appendHost(b, a.External)
 	}
 	b = appendCount(b, "incomplete", a.Incomplete)
 	b = appendCount(b, "interval", seconds(a.Interval))
@@ -55,29 +56,35 @@ var compactKinds = [...]struct {
 	hostLen int
 }{{"peers", false, 4}, {"peers6", false, 16}, {"peers_scion4", true, 4}, {"peers_scion6", true, 16}}
 
+// compactKind is the place of the address in compactKinds.
+func (a *Addr) compactKind() (k int) {
+	if !a.Host.Is4() {
+		k = 1
+	}
+	if a.IsSCION() {
+		k += 2
+	}
+	return k
+}
+
 func (a *Answer) appendCompact(b []byte, scion bool) []byte {
-	for _, k := range compactKinds {
-		if k.scion && !scion {
-			continue
-		}
-		is := func(p *Peer) bool { return p.Addr.IsSCION() == k.scion && p.Addr.Host.BitLen() == 8*k.hostLen }
-		n, size := 0, k.hostLen+2
+	var there [len(compactKinds)]int
+	for i := range a.Peers {
+		there[a.Peers[i].Addr.compactKind()]++
+	}
+	for kind, k := range compactKinds {
+		n, size := there[kind], k.hostLen+2
 		if k.scion {
 			size += 8
 		}
-		for i := range a.Peers {
-			if is(&a.Peers[i]) {
-				n++
-			}
-		}
-		if n == 0 && k.key != "peers" { // clients expect that one
+		if k.scion && !scion || n == 0 && k.key != "peers" { // clients expect that one
 			continue
 		}
 		b = appendString(b, k.key)
 		b = append(strconv.AppendInt(b, int64(n*size), 10), ':')
 		for i := range a.Peers {
-			if is(&a.Peers[i]) {
-				b = a.Peers[i].Addr.appendCompact(b)
+			if p := &a.Peers[i].Addr; p.compactKind() == kind {
+				b = p.appendCompact(b)
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"fmt"
+	"errors"
 	"net/url"
 	"slices"
 	"strconv"
@@ -9,20 +9,22 @@ import (
 )
 
 // ParseAnnounce reads the query of an announce URL, without the question mark. Parameters that it does not know are
-// passed over; so are ip, ipv4 and ipv6: a peer's address is taken from its connection.
+// passed over; so are ip, ipv4 and ipv6: a peer's address is taken from its connection. Texts in what it returns are parts of the query.
 func ParseAnnounce(query string) (Announce, error) {
 	a := Announce{Left: NoCount, NumWant: NoCount}
 	var hash, id, port bool
 	err := eachParameter(query, func(name, raw string) error {
+		switch name {
+		case "info_hash":
+			return once(&hash, name, a.InfoHash[:], raw)
+		case "peer_id":
+			return once(&id, name, a.PeerID[:], raw)
+		}
 		v, err := unescape(raw)
 		if err != nil {
 			return refusef("%s: %v", name, err)
 		}
 		switch name {
-		case "info_hash":
-			return once(&hash, name, a.InfoHash[:], v)
-		case "peer_id":
-			return once(&id, name, a.PeerID[:], v)
 		case "port":
 			n, err := strconv.ParseUint(v, 10, 16)
 			if err != nil {
@@ -155,18 +157,13 @@ func ParseScrape(query string) (hashes []InfoHash, passkey string, err error) {
 		default:
 			return nil
 		}
-		v, err := unescape(raw)
-		if err != nil {
-			return refusef("info_hash: %v", err)
-		}
 		if len(hashes) == MaxScrape {
 			return refusef("more than %d info hashes", MaxScrape)
 		}
 		var h InfoHash
-		if len(v) != len(h) {
-			return refusef("info_hash: %d bytes, want %d", len(v), len(h))
+		if err := fill(h[:], name, raw); err != nil {
+			return err
 		}
-		copy(h[:], v)
 		hashes = append(hashes, h)
 		return nil
 	})
@@ -194,17 +191,57 @@ func eachParameter(query string, f func(name, raw string) error) error {
 	return nil
 }
 
-func once(seen *bool, name string, to []byte, v string) error {
+func once(seen *bool, name string, to []byte, raw string) error {
+	if err := fill(to, name, raw); err != nil {
+		return err
+	}
 	if *seen {
 		return refusef("%s is given twice", name)
 	}
-	if len(v) != len(to) {
-		return refusef("%s: %d bytes, want %d", name, len(v), len(to))
-	}
 	*seen = true
-	copy(to, v)
 	return nil
 }
+
+// fill undoes the percent-encoding of a value that is as long as there is room. Hashes are in every request, and most of
+// their bytes are encoded.
+func fill(to []byte, name, raw string) error {
+	n := 0
+	for i := 0; i < len(raw); i++ {
+		c := raw[i]
+		switch c {
+		case '+':
+			c = ' '
+		case '%':
+			if i+2 >= len(raw) || !isHex(raw[i+1]) || !isHex(raw[i+2]) {
+				return refusef("%s: %v", name, errEncoding)
+			}
+			c = unhex(raw[i+1])<<4 | unhex(raw[i+2])
+			i += 2
+		}
+		if n < len(to) {
+			to[n] = c
+		}
+		n++
+	}
+	if n != len(to) {
+		return refusef("%s: %d bytes, want %d", name, n, len(to))
+	}
+	return nil
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
+}
+
+// unhex is what a hexadecimal digit stands for.
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return (c | 0x20) - 'a' + 10
+}
+
+var errEncoding = errors.New("wrong percent-encoding")
 
 func count(to *int64, name, v string) error {
 	n, err := strconv.ParseInt(v, 10, 64)
@@ -219,8 +256,7 @@ func token(to *string, name, v string) error {
 	if len(v) > maxToken {
 		return refusef("%s: longer than %d bytes", name, maxToken)
 	}
-	// A copy: the value would hold on to the whole request.
-	*to = strings.Clone(v)
+	*to = v
 	return nil
 }
 
@@ -234,7 +270,7 @@ func unescape(s string) (string, error) {
 	}
 	v, err := url.QueryUnescape(s)
 	if err != nil {
-		return "", fmt.Errorf("wrong percent-encoding")
+		return "", errEncoding
 	}
 	return v, nil
 }

@@ -86,7 +86,17 @@ func (a Addr) appendCompact(b []byte) []byte {
 	if a.IsSCION() {
 		b = binary.BigEndian.AppendUint64(b, uint64(a.IA))
 	}
-	return binary.BigEndian.AppendUint16(append(b, a.Host.AsSlice()...), a.Port)
+	return binary.BigEndian.AppendUint16(appendHost(b, a.Host), a.Port)
+}
+
+// appendHost writes the 4 or 16 bytes of a host.
+func appendHost(b []byte, host netip.Addr) []byte {
+	if host.Is4() {
+		v := host.As4()
+		return append(b, v[:]...)
+	}
+	v := host.As16()
+	return append(b, v[:]...)
 }
 
 // parseCompact reads addresses of one kind. Those that cannot be are left out: a tracker passes on what strangers say.

@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/testbed/scenario"
+)
+
+// Three runs of a second or two each over TCP, which need no SCION.
+const threeRuns = `
+about: what a runner that is killed leaves behind
+topology: one-link
+size: 2MB
+takes: 2s
+runs: 3
+links:
+  - {rate: 10mbit, delay: 1ms}
+peers:
+  - {name: seeder, as: "1-ff00:0:110", role: seed, transport: tcp}
+  - {name: leecher, as: "1-ff00:0:111", role: leech, transport: tcp}
+`
+
+// kill -9 of the runner in the middle of its second run: nobody that it has started lives on, the same command begins with
+// the second run, and what the first one gave stays. What lay in the temporary directory goes.
+func TestKilledRunner(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a scenario")
+	}
+	dir := t.TempDir()
+	braid, file, runs, temp := filepath.Join(dir, "braid"), filepath.Join(dir, "killed.yaml"), filepath.Join(dir, "runs"), filepath.Join(dir, "temp")
+	if out, err := exec.Command("go", "build", "-o", braid, "braid/cmd/braid").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	topology, err := os.ReadFile(filepath.Join("..", "scenarios", "one-link.topo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{file: strings.Replace(threeRuns, "one-link", "one-link.topo", 1), filepath.Join(dir, "one-link.topo"): string(topology)} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(temp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command := func() *exec.Cmd {
+		c := exec.Command(braid, "testbed", "run", file, "-o", runs, "--json")
+		c.Env = append(os.Environ(), "TMPDIR="+temp)
+		return c
+	}
+	result := func(run int) (r scenario.Result, ok bool) {
+		b, err := os.ReadFile(filepath.Join(runs, "killed", "default", strconv.Itoa(run), "result.json"))
+		return r, err == nil && json.Unmarshal(b, &r) == nil
+	}
+
+	victim := command()
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var children []string
+	deadline := time.Now().Add(time.Minute)
+	for {
+		// Both peers of the second run are there.
+		children = childrenOf(victim.Process.Pid)
+		if _, err := os.Stat(filepath.Join(runs, "killed", "default", "2", "leecher.log")); err == nil && len(children) > 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no second run with its peers: children %v", children)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if out, err := command().CombinedOutput(); err == nil || !strings.Contains(string(out), "another braid") {
+		t.Errorf("a second runner in the same directory: %v, %s", err, out)
+	}
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait()
+	for _, pid := range children {
+		for alive(pid) {
+			if time.Now().After(deadline) {
+				t.Fatalf("process %s outlives its runner", pid)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	first, ok := result(1)
+	if _, done := result(2); !ok || done {
+		t.Fatalf("killed too late: run 1 is done: %v, run 2: %v", ok, done)
+	}
+	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) != 1 {
+		t.Fatalf("what a killed runner leaves: %v", left)
+	}
+
+	out, err := command().Output()
+	if err != nil {
+		t.Fatalf("the same command again: %v", err)
+	}
+	var sum scenario.Summary
+	if err := json.Unmarshal(out, &sum); err != nil || sum.Runs != 3 || !sum.Verified || sum.Failed != 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+	if again, _ := result(1); !again.Began.Equal(first.Began) {
+		t.Error("the first run was run again")
+	}
+	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) != 0 {
+		t.Errorf("left in the temporary directory: %v", left)
+	}
+}
+
+// childrenOf are the processes whose parent is one (proc(5), /proc/pid/stat).
+func childrenOf(pid int) (children []string) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		if f := statOf(name); len(f) > 1 && f[1] == strconv.Itoa(pid) {
+			children = append(children, filepath.Base(filepath.Dir(name)))
+		}
+	}
+	slices.Sort(children)
+	return children
+}
+
+// statOf are the fields of a stat file after the program's name: state, parent, ...
+func statOf(name string) []string {
+	b, _ := os.ReadFile(name)
+	return strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
+}
+
+// alive tells whether a process runs; one that nobody has waited for yet does not.
+func alive(pid string) bool {
+	f := statOf(filepath.Join("/proc", pid, "stat"))
+	return len(f) > 0 && f[0] != "Z"
+}

@@ -1,0 +1,68 @@
+package testbed
+
+import (
+	"context"
+	"fmt"
+
+	"braid/pathsel"
+	"braid/testbed/linkemu"
+)
+
+func (n *Network) startLinks() error {
+	ctx, stop := context.WithCancel(context.Background())
+	n.stopLinks = stop
+	for i, p := range n.plan.links {
+		l := n.opts.Topology.Links[i]
+		link, err := linkemu.New(p.a, p.b, l.Config)
+		if err != nil {
+			return fmt.Errorf("emulate link %s to %s: %w", l.A.Interface, l.B.Interface, err)
+		}
+		link.Answer(n.tooBigAt(l.B.Interface.IA), n.tooBigAt(l.A.Interface.IA))
+		n.links = append(n.links, link)
+		n.running.Go(func() {
+			if err := link.Run(ctx); err != nil {
+				n.log.Error("link emulator stopped", "a", l.A.Interface, "b", l.B.Interface, "err", err)
+			}
+		})
+	}
+	return nil
+}
+
+// tooBigAt answers packets that are too large for a link as a router of the AS at its far end.
+func (n *Network) tooBigAt(ia pathsel.IA) func([]byte, int) []byte {
+	at := n.HostIP(ia)
+	return func(packet []byte, mtu int) []byte { return answerTooBig(packet, mtu, ia, at) }
+}
+
+// SetLink changes both directions of the link that ends at the interface.
+func (n *Network) SetLink(at pathsel.Interface, change func(*linkemu.Config)) error {
+	return n.setLink(at, change, change)
+}
+
+// SetLinkOut changes the link that ends at the interface for packets that leave the AS there, and not
+// for those that come in.
+func (n *Network) SetLinkOut(at pathsel.Interface, change func(*linkemu.Config)) error {
+	return n.setLink(at, change, func(*linkemu.Config) {})
+}
+
+func (n *Network) setLink(at pathsel.Interface, out, in func(*linkemu.Config)) error {
+	for i, l := range n.opts.Topology.Links {
+		if l.A.Interface != at && l.B.Interface != at {
+			continue
+		}
+		ab, ba := n.links[i].Config()
+		if l.A.Interface == at {
+			out(&ab)
+			in(&ba)
+		} else {
+			out(&ba)
+			in(&ab)
+		}
+		if err := n.links[i].Set(ab, ba); err != nil {
+			return fmt.Errorf("change link %s to %s: %w", l.A.Interface, l.B.Interface, err)
+		}
+		n.log.Info("link changed", "a", l.A.Interface, "b", l.B.Interface, "ab", ab.String(), "ba", ba.String())
+		return nil
+	}
+	return fmt.Errorf("no link of topology %s ends at %s", n.opts.Topology.Name, at)
+}

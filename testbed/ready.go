@@ -1,0 +1,212 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"braid/pathsel"
+)
+
+// When a network is ready: its routers see all links, and hosts find all paths that the topology implies.
+
+// Progress is how far a starting network is.
+type Progress struct {
+	Processes int `json:"processes"` // running
+	// Links that are up, as their routers see it; control services start when all are. 0 without BFD.
+	Links        int `json:"links"`
+	ImpliedLinks int `json:"implied_links"`
+	// Segments that the control services have found, of those that the topology implies.
+	Segments        int `json:"segments"`
+	ImpliedSegments int `json:"implied_segments"`
+	// Paths that hosts find, over all ordered pairs of ASes; 0 until all segments are there.
+	Paths        int `json:"paths"`
+	ImpliedPaths int `json:"implied_paths"`
+}
+
+const (
+	poll          = 100 * time.Millisecond
+	lookupWorkers = 4 // control services asked at the same time
+)
+
+// await repeats an attempt until it is done. missing says what is not there yet, for when time is up.
+func (n *Network) await(ctx context.Context, attempt func() (done bool), missing func() error) error {
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for {
+		select {
+		case p := <-n.died:
+			return fmt.Errorf("%s ended while the network was starting: %s", p, p.reason())
+		case <-n.closing:
+			return errors.New("the testbed was taken down while it was starting")
+		default:
+		}
+		done := attempt()
+		n.progress.Processes = len(n.processes)
+		if n.opts.Progress != nil {
+			n.opts.Progress(n.progress)
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
+				return fmt.Errorf("start testbed: %w", cause)
+			}
+			return fmt.Errorf("not up after %v: %w; see the logs in %s", n.opts.Timeout, missing(), n.logDir())
+		}
+	}
+}
+
+// waitForLinks waits until every router sees all its links, and the other routers of its AS.
+func (n *Network) waitForLinks(ctx context.Context) error {
+	n.progress.ImpliedLinks = len(n.links)
+	var down []string
+	return n.await(ctx, func() bool {
+		seen, siblings := n.routerStates(ctx)
+		down = down[:0]
+		for _, l := range n.opts.Topology.Links {
+			for _, e := range []LinkEnd{l.A, l.B} {
+				if seen[e.Interface].state != "up" {
+					down = append(down, e.Interface.String())
+				}
+			}
+		}
+		n.progress.Links = len(n.links) - (len(down)+1)/2
+		return len(down) == 0 && siblings
+	}, func() error {
+		if len(down) == 0 {
+			return errors.New("routers of one AS do not reach each other")
+		}
+		return fmt.Errorf("links are down at %s", list(down))
+	})
+}
+
+// waitForPaths first waits until the control services have the segments that the topology implies, and
+// then until hosts find all paths.
+func (n *Network) waitForPaths(ctx context.Context) error {
+	open := n.surveys
+	for _, s := range open {
+		n.progress.ImpliedSegments += s.want
+	}
+	for _, k := range n.implied {
+		n.progress.ImpliedPaths += k
+	}
+	found := map[Pair]int{}
+	var last error
+	return n.await(ctx, func() bool {
+		var err error
+		if len(open) > 0 {
+			var missing int
+			open, missing, err = n.survey(ctx, open)
+			n.progress.Segments = n.progress.ImpliedSegments - missing
+		} else {
+			var paths map[Pair][][]pathsel.Interface
+			paths, err = n.findPaths(ctx, func(p Pair) bool { return found[p] < n.implied[p] })
+			n.progress.Paths = 0
+			for p, k := range n.implied {
+				found[p] = max(found[p], len(paths[p]))
+				n.progress.Paths += min(found[p], k)
+			}
+		}
+		if err != nil {
+			last = err
+		}
+		return len(open) == 0 && n.progress.Paths == n.progress.ImpliedPaths
+	}, func() error { return n.missing(open, found, last) })
+}
+
+// survey asks the questions and returns those whose answer was not yet good enough, with the number of
+// segments that are missing.
+func (n *Network) survey(ctx context.Context, open []survey) (left []survey, missing int, err error) {
+	answers := make([]int, len(open))
+	errs := make([]error, len(open))
+	var g errgroup.Group
+	g.SetLimit(lookupWorkers)
+	for i, s := range open {
+		g.Go(func() error {
+			answers[i], errs[i] = n.lookup.ask(ctx, s)
+			return nil
+		})
+	}
+	g.Wait()
+	for i, s := range open {
+		if answers[i] < s.want {
+			left, missing = append(left, s), missing+s.want-answers[i]
+			err = errs[i]
+		}
+	}
+	return left, missing, err
+}
+
+// missing says which segments or paths are missing.
+func (n *Network) missing(open []survey, found map[Pair]int, last error) error {
+	var what []string
+	for _, s := range open {
+		what = append(what, fmt.Sprintf("%s segments of %s to %s", s.request.SegType, s.request.Src, s.request.Dst))
+	}
+	if len(open) == 0 {
+		for p, k := range n.implied {
+			if found[p] < k {
+				what = append(what, fmt.Sprintf("%s to %s: %d of %d paths", p.Src, p.Dst, found[p], k))
+			}
+		}
+	}
+	err := fmt.Errorf("missing are %s", list(what))
+	if last != nil {
+		err = fmt.Errorf("%w (last error: %w)", err, last)
+	}
+	return err
+}
+
+// list writes the first few of what may be many.
+func list(s []string) string {
+	const most = 10
+	slices.Sort(s)
+	if len(s) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(s[:most], ", "), len(s)-most)
+	}
+	return strings.Join(s, ", ")
+}
+
+// findPaths finds the paths of the pairs that are wanted.
+func (n *Network) findPaths(ctx context.Context, wanted func(Pair) bool) (map[Pair][][]pathsel.Interface, error) {
+	var mu sync.Mutex
+	var first error
+	paths := map[Pair][][]pathsel.Interface{}
+	var g errgroup.Group
+	g.SetLimit(lookupWorkers)
+	for _, src := range n.plan.ases {
+		var dsts []pathsel.IA
+		for _, dst := range n.plan.ases {
+			if p := (Pair{src.IA, dst.IA}); src.IA != dst.IA && wanted(p) {
+				dsts = append(dsts, dst.IA)
+			}
+		}
+		if len(dsts) == 0 {
+			continue
+		}
+		g.Go(func() error {
+			found, err := n.lookup.paths(ctx, src, dsts)
+			mu.Lock()
+			defer mu.Unlock()
+			if first == nil {
+				first = err
+			}
+			for dst, p := range found {
+				paths[Pair{src.IA, dst}] = p
+			}
+			return nil
+		})
+	}
+	g.Wait()
+	return paths, first
+}

@@ -1,0 +1,89 @@
+package testbed
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"braid/pathsel"
+)
+
+// routerKey is an AS and the name of a router of it.
+type routerKey struct {
+	ia   pathsel.IA
+	name string
+}
+
+// routerCommands says how each router is run.
+func (n *Network) routerCommands(stock string) (map[routerKey][]string, error) {
+	orStock := func(command []string) []string {
+		if len(command) == 0 {
+			return []string{stock}
+		}
+		return command
+	}
+	commands := map[routerKey][]string{}
+	used := make([]bool, len(n.opts.RoutersOf))
+	for _, a := range n.plan.ases {
+		for _, r := range a.routers {
+			k := routerKey{a.IA, r.name}
+			commands[k] = orStock(n.opts.RouterCommand)
+			for i, of := range n.opts.RoutersOf {
+				if of.Interface.IA == a.IA && (of.Interface.ID == 0 || r.has(of.Interface.ID)) {
+					commands[k], used[i] = orStock(of.Command), true
+				}
+			}
+		}
+	}
+	if i := slices.Index(used, false); i >= 0 {
+		return nil, fmt.Errorf("no router of topology %s is at %s", n.opts.Topology.Name, n.opts.RoutersOf[i].Interface)
+	}
+	return commands, nil
+}
+
+func (n *Network) startRouters(commands map[routerKey][]string) error {
+	logs := n.logDir()
+	if err := os.RemoveAll(logs); err != nil {
+		return fmt.Errorf("remove old logs: %w", err)
+	}
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return fmt.Errorf("create log folder: %w", err)
+	}
+	n.launcher = NewLauncher()
+	count := 0
+	for _, a := range n.plan.ases {
+		count += len(a.routers) + 1
+	}
+	n.died = make(chan *process, count)
+	for _, a := range n.plan.ases {
+		for _, r := range a.routers {
+			if err := n.startProcess(a, r.name, commands[routerKey{a.IA, r.name}]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (n *Network) startServices(program string) error {
+	for _, a := range n.plan.ases {
+		if err := n.startProcess(a, "cs-1", []string{program}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Network) startProcess(a asPlan, name string, command []string) error {
+	config := filepath.Join(n.ConfigDir(a.IA), name+".toml")
+	log := filepath.Join(n.logDir(), strings.ReplaceAll(a.folder, "/", "-")+"-"+name+".log")
+	p, err := n.launcher.start(a.IA, name, command, config, log, func(p *process) { n.died <- p })
+	if err == nil {
+		n.processes = append(n.processes, p)
+	}
+	return err
+}
+
+func (n *Network) logDir() string { return filepath.Join(n.dir, "logs") }
