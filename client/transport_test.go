@@ -3,18 +3,16 @@ package client
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
-	"sync"
 	"testing"
 	"time"
 
 	"braid/scionnet"
+	"braid/scionnet/conformance"
 )
 
 // What holds for every transport, whatever is below it.
@@ -63,16 +61,19 @@ func transportPairs(t *testing.T) map[string]func(*testing.T) transportPair {
 func TestTransports(t *testing.T) {
 	for name, open := range transportPairs(t) {
 		t.Run(name, func(t *testing.T) {
+			for _, c := range conformance.Streams() {
+				t.Run(c.Name, func(t *testing.T) {
+					t.Parallel() // a closed connection lingers
+					d, a := open(t).connect(t)
+					c.Test(t, d, a)
+				})
+			}
 			for _, c := range []struct {
 				name string
 				test func(*testing.T, transportPair)
 			}{
-				{"BothSpeak", bothSpeak},
 				{"LargeBothWays", largeBothWays},
-				{"CloseDelivers", closeDelivers},
 				{"HalfClose", halfClose},
-				{"CloseEndsReadAndWrite", closeEndsReadAndWrite},
-				{"Deadlines", deadlines},
 				{"Measure", measures},
 				{"Keys", provenKeys},
 				{"ManyConnections", manyConnections},
@@ -80,7 +81,7 @@ func TestTransports(t *testing.T) {
 				{"ClosedTransport", closedTransport},
 			} {
 				t.Run(c.name, func(t *testing.T) {
-					t.Parallel() // a closed connection lingers
+					t.Parallel()
 					c.test(t, open(t))
 				})
 			}
@@ -155,62 +156,14 @@ func noise(seed byte, size int) []byte {
 	return b
 }
 
-func bothSpeak(t *testing.T, p transportPair) {
-	d, a := p.connect(t)
-	say(t, a, "from who was dialled")
-	hear(t, d, "from who was dialled")
-	say(t, d, "from who dialled")
-	hear(t, a, "from who dialled")
-}
-
 func largeBothWays(t *testing.T, p transportPair) {
 	d, a := p.connect(t)
 	size := 16 << 20
 	if testing.Short() {
 		size = 1 << 20
 	}
-	there, back := noise(1, size), noise(2, size)
-	var wg sync.WaitGroup
-	errs := make([]error, 4)
-	send := func(i int, w Wire, b []byte) { wg.Go(func() { _, errs[i] = w.Write(b) }) }
-	receive := func(i int, w Wire, want []byte) {
-		wg.Go(func() {
-			got := make([]byte, len(want))
-			if _, errs[i] = io.ReadFull(w, got); errs[i] == nil && sha256.Sum256(got) != sha256.Sum256(want) {
-				errs[i] = errors.New("other bytes than those that were sent")
-			}
-		})
-	}
-	send(0, d, there)
-	send(1, a, back)
-	receive(2, a, there)
-	receive(3, d, back)
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := conformance.Exchange(d, a, 0, size); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// What was written before the end arrives before the end.
-func closeDelivers(t *testing.T, p transportPair) {
-	d, a := p.connect(t)
-	data := noise(3, 256<<10)
-	got := make(chan []byte, 1)
-	go func() {
-		b, err := io.ReadAll(a)
-		if err != nil {
-			t.Error(err)
-		}
-		got <- b
-	}()
-	if _, err := d.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if b := <-got; !bytes.Equal(b, data) {
-		t.Errorf("%d bytes arrived of %d, or other ones", len(b), len(data))
 	}
 }
 
@@ -233,57 +186,6 @@ func halfClose(t *testing.T, p transportPair) {
 	}
 	if _, err := d.Write([]byte("x")); err == nil {
 		t.Error("more can be written after the end")
-	}
-}
-
-func closeEndsReadAndWrite(t *testing.T, p transportPair) {
-	d, a := p.connect(t)
-	failed := make(chan error, 2)
-	go func() {
-		_, err := d.Read(make([]byte, 1))
-		failed <- err
-	}()
-	go func() {
-		for b := make([]byte, 1<<20); ; {
-			if _, err := d.Write(b); err != nil { // nobody reads: it waits some time
-				failed <- err
-				return
-			}
-		}
-	}()
-	hear(t, a, "\x00") // both are under way, or will find the connection closed
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := <-failed; err == nil || errors.Is(err, io.EOF) {
-			t.Errorf("error %v after Close", err)
-		}
-	}
-}
-
-func deadlines(t *testing.T, p transportPair) {
-	d, a := p.connect(t)
-	if err := d.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("read: %v", err)
-	}
-	if err := d.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	say(t, a, "later")
-	hear(t, d, "later")
-	if err := d.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	for err == nil { // nobody reads, so it must stop some time
-		_, err = d.Write(make([]byte, 1<<20))
-	}
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("write: %v", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 )
@@ -59,6 +60,19 @@ func copyFile(from, to string, limit int64) (n int64, err error) {
 	}
 	n, err = io.Copy(out, r)
 	return n, errors.Join(err, out.Close())
+}
+
+// RandomFile makes a file of so many bytes, which depend on the seed only.
+func RandomFile(name string, seed [32]byte, size int64) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(f, rand.NewChaCha8(seed), size)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %d random bytes: %w", size, err)
+	}
+	return nil
 }
 
 // sameTree compares every file below want with the one of the same name below got, byte by byte, and

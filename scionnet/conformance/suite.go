@@ -3,15 +3,10 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,22 +27,25 @@ const patience = time.Minute
 
 // Run runs the suite. start is called once for each test, and cleans up after itself.
 func Run(t *testing.T, start func(t *testing.T) Pair) {
+	for _, c := range Streams() {
+		t.Run(c.Name, func(t *testing.T) {
+			p := start(t)
+			d, a := Connect(t, p, p.Paths[0])
+			c.Test(t, d, a)
+		})
+	}
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, Pair)
 	}{
-		{"DiallerSpeaksFirst", diallerSpeaksFirst},
-		{"AcceptorSpeaksFirst", acceptorSpeaksFirst},
 		{"LargeBothWays", largeBothWays},
 		{"EveryPathAtOnce", everyPathAtOnce},
 		{"Keys", keys},
 		{"WrongKey", wrongKey},
-		{"CloseDelivers", closeDelivers},
 		{"CloseWhileSending", closeWhileSending},
-		{"CloseEndsReadAndWrite", closeEndsReadAndWrite},
+		{"CloseTwice", closeTwice},
 		{"AbortIsNoEOF", abortIsNoEOF},
 		{"EndpointCloseIsNoEOF", endpointCloseIsNoEOF},
-		{"Deadlines", deadlines},
 		{"Stats", stats},
 		{"ManyShortConnections", manyShortConnections},
 		{"DialCancelled", dialCancelled},
@@ -78,50 +76,11 @@ func Connect(t *testing.T, p Pair, path pathsel.Path) (dialled, accepted *scionn
 	return dialled, accepted
 }
 
-func write(t *testing.T, w io.Writer, s string) {
-	t.Helper()
-	if _, err := io.WriteString(w, s); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func want(t *testing.T, r io.Reader, s string) {
-	t.Helper()
-	b := make([]byte, len(s))
-	if _, err := io.ReadFull(r, b); err != nil {
-		t.Fatal(err)
-	}
-	if string(b) != s {
-		t.Fatalf("read %q, want %q", b, s)
-	}
-}
-
 func wantError(t *testing.T, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) {
 		t.Fatalf("error %v, want %v", got, want)
 	}
-}
-
-func diallerSpeaksFirst(t *testing.T, p Pair) {
-	d, a := Connect(t, p, p.Paths[0])
-	write(t, d, "from the dialler")
-	want(t, a, "from the dialler")
-	write(t, a, "from the acceptor")
-	want(t, d, "from the acceptor")
-}
-
-func acceptorSpeaksFirst(t *testing.T, p Pair) {
-	d, a := Connect(t, p, p.Paths[0])
-	write(t, a, "welcome")
-	want(t, d, "welcome")
-}
-
-// random is a stream of bytes that can be made twice.
-func random(seed uint64, size int) []byte {
-	b := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b) // never fails
-	return b
 }
 
 func (p Pair) size() int {
@@ -131,48 +90,9 @@ func (p Pair) size() int {
 	return 8 << 20
 }
 
-// exchange sends data both ways at once and closes; each side must read exactly what the other wrote, and io.EOF.
-func exchange(d, a *scionnet.Conn, toAcceptor, toDialler []byte) error {
-	if err := swap(d, a, toAcceptor, toDialler); err != nil {
-		return err
-	}
-	if err := d.Close(); err != nil {
-		return err
-	}
-	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("after the peer's close: want EOF, got: %w", err)
-	}
-	return a.Close()
-}
-
-// swap sends data both ways at once; each side must read exactly what the other wrote.
-func swap(d, a *scionnet.Conn, toAcceptor, toDialler []byte) error {
-	var wg sync.WaitGroup
-	errs := make([]error, 4)
-	send := func(i int, c *scionnet.Conn, b []byte) {
-		wg.Go(func() { _, errs[i] = c.Write(b) })
-	}
-	receive := func(i int, c *scionnet.Conn, b []byte) {
-		wg.Go(func() {
-			got := make([]byte, len(b))
-			if _, err := io.ReadFull(c, got); err != nil {
-				errs[i] = err
-			} else if sha256.Sum256(got) != sha256.Sum256(b) {
-				errs[i] = errors.New("the data are not those that were sent")
-			}
-		})
-	}
-	send(0, d, toAcceptor)
-	send(1, a, toDialler)
-	receive(2, d, toDialler)
-	receive(3, a, toAcceptor)
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
 func largeBothWays(t *testing.T, p Pair) {
 	d, a := Connect(t, p, p.Paths[0])
-	if err := exchange(d, a, random(1, p.size()), random(2, p.size())); err != nil {
+	if err := Exchange(d, a, 0, p.size()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -189,7 +109,7 @@ func everyPathAtOnce(t *testing.T, p Pair) {
 			}
 			n++
 			seed := n
-			go func() { errs <- exchange(d, a, random(seed, p.size()/8), random(seed+100, p.size()/8)) }()
+			go func() { errs <- Exchange(d, a, seed, p.size()/8) }()
 		}
 	}
 	for range n {
@@ -232,28 +152,6 @@ func wrongKey(t *testing.T, p Pair) {
 	}
 }
 
-func closeDelivers(t *testing.T, p Pair) {
-	d, a := Connect(t, p, p.Paths[0])
-	data := random(3, 256<<10)
-	got := make(chan []byte, 1)
-	go func() {
-		b, err := io.ReadAll(a)
-		if err != nil {
-			t.Error(err)
-		}
-		got <- b
-	}()
-	if _, err := d.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if b := <-got; !bytes.Equal(b, data) {
-		t.Fatalf("%d bytes arrived of %d, or other ones", len(b), len(data))
-	}
-}
-
 func closeWhileSending(t *testing.T, p Pair) {
 	d, a := Connect(t, p, p.Paths[0])
 	sent := make(chan int, 1)
@@ -284,36 +182,12 @@ func closeWhileSending(t *testing.T, p Pair) {
 	}
 }
 
-func closeEndsReadAndWrite(t *testing.T, p Pair) {
-	d, a := Connect(t, p, p.Paths[0])
-	failed := make(chan error, 2)
-	go func() {
-		_, err := d.Read(make([]byte, 1))
-		failed <- err
-	}()
-	go func() {
-		b := make([]byte, 1<<20)
-		for {
-			if _, err := d.Write(b); err != nil { // nobody reads: it waits for the window at some time
-				failed <- err
-				return
-			}
-		}
-	}()
-	want(t, a, "\x00") // both are under way, or will find the connection closed
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+func closeTwice(t *testing.T, p Pair) {
+	d, _ := Connect(t, p, p.Paths[0])
 	for range 2 {
-		if err := <-failed; err == nil || errors.Is(err, io.EOF) {
-			t.Errorf("error %v after Close", err)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if _, err := d.Write([]byte("x")); err == nil {
-		t.Error("Write after Close works")
-	}
-	if err := d.Close(); err != nil {
-		t.Errorf("second Close: %v", err)
 	}
 }
 
@@ -345,28 +219,6 @@ func endpointCloseIsNoEOF(t *testing.T, p Pair) {
 	if err == nil {
 		t.Error("a closed endpoint accepts")
 	}
-}
-
-func deadlines(t *testing.T, p Pair) {
-	d, a := Connect(t, p, p.Paths[0])
-	if err := d.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	_, err := d.Read(make([]byte, 1))
-	wantError(t, err, os.ErrDeadlineExceeded)
-	if err := d.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	write(t, a, "later")
-	want(t, d, "later")
-
-	if err := d.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	for err = nil; err == nil; { // nobody reads, so it must stop some time
-		_, err = d.Write(make([]byte, 1<<20))
-	}
-	wantError(t, err, os.ErrDeadlineExceeded)
 }
 
 func stats(t *testing.T, p Pair) {

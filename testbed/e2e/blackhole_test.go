@@ -14,7 +14,6 @@ import (
 // One of two links begins to drop everything, and nobody says so. Its path is taken out, the other one goes on, and
 // when the link works again the path is back by itself.
 func TestBlackHole(t *testing.T) {
-	t.Parallel()
 	s := startSwarm(t, startNetwork(t, "two-paths", testbed.Options{NoBFD: true}), 64<<20)
 	paths, err := s.leecher.Paths(t.Context(), ia(t, "1-ff00:0:110"))
 	if err != nil || len(paths) != 2 {

@@ -34,11 +34,8 @@ func TestKilledRunner(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a scenario")
 	}
-	dir := t.TempDir()
-	braid, file, runs, temp := filepath.Join(dir, "braid"), filepath.Join(dir, "killed.yaml"), filepath.Join(dir, "runs"), filepath.Join(dir, "temp")
-	if out, err := exec.Command("go", "build", "-o", braid, "braid/cmd/braid").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	dir, braid := t.TempDir(), braidProgram(t)
+	file, runs, temp := filepath.Join(dir, "killed.yaml"), filepath.Join(dir, "runs"), filepath.Join(dir, "temp")
 	topology, err := os.ReadFile(filepath.Join("..", "scenarios", "one-link.topo"))
 	if err != nil {
 		t.Fatal(err)

@@ -14,9 +14,12 @@ import (
 // In a real browser, without a network: the page opens without complaint, shows each section and figure, and on a phone no
 // text has to be scrolled sideways. Needs Debian's chromium.
 func TestBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a browser takes its time")
+	}
 	browser, err := exec.LookPath("chromium")
-	if err != nil || testing.Short() {
-		t.Skip("no chromium here, or no time")
+	if err != nil {
+		t.Fatalf("%v; run ./scripts/install-deps", err)
 	}
 	m, err := Make(open(t, made{leechers: 3, runs: 2, about: hostile, bound: true, commit: strings.Repeat("c", 200)}), Options{Dir: t.TempDir()})
 	if err != nil {

@@ -2,11 +2,10 @@ package scenario
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -167,7 +166,7 @@ func (h *house) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 			name = fmt.Sprintf("%s-%d", dataName, i+1)
 		}
 		path := filepath.Join(dir, name)
-		if err := writeData(path, s.Seed, i, int64(s.Size)); err != nil {
+		if err := testbed.RandomFile(path, dataSeed(s.Seed, i), int64(s.Size)); err != nil {
 			return nil, err
 		}
 		o := client.CreateOptions{PieceLength: int64(s.Pieces)}
@@ -188,19 +187,9 @@ func (h *house) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 	return d, nil
 }
 
-func writeData(name string, seed uint64, number int, size int64) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	var key [32]byte
-	for i := range 8 {
-		key[i] = byte(seed >> (8 * i))
-	}
+// dataSeed is what the bytes of a file depend on.
+func dataSeed(seed uint64, number int) (key [32]byte) {
+	binary.LittleEndian.PutUint64(key[:], seed)
 	key[8] = byte(number)
-	_, err = io.CopyN(f, rand.NewChaCha8(key), size)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write the data: %w", err)
-	}
-	return nil
+	return key
 }

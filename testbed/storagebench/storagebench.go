@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +22,7 @@ import (
 
 	"braid/client"
 	"braid/storage"
+	"braid/testbed"
 )
 
 // Kinds are the backends, in the order of the table. Those of the engine begin with "engine-".
@@ -120,13 +120,8 @@ func compare(ctx context.Context, cfg Config, kinds []string, size int64, each f
 }
 
 func makeTorrent(ctx context.Context, dir, data string, size int64) (name string, err error) {
-	f, err := os.Create(data)
-	if err != nil {
+	if err := testbed.RandomFile(data, [32]byte{7}, size); err != nil {
 		return "", err
-	}
-	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{7}), size)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("write the data: %w", err)
 	}
 	c, err := client.Create(ctx, data, client.CreateOptions{})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -54,13 +53,8 @@ func makePayload(ctx context.Context, dir string, size int64) (payload, error) {
 	if err := os.MkdirAll(filepath.Dir(p.data), 0o700); err != nil {
 		return p, err
 	}
-	f, err := os.Create(p.data)
-	if err != nil {
+	if err := testbed.RandomFile(p.data, [32]byte{1}, size); err != nil {
 		return p, err
-	}
-	_, err = io.CopyN(f, rand.NewChaCha8([32]byte{1}), size)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return p, fmt.Errorf("write the data to download: %w", err)
 	}
 	c, err := client.Create(ctx, p.data, client.CreateOptions{PieceLength: pieceLength})
 	if err != nil {

@@ -53,6 +53,23 @@ func answers(*testing.T) script {
 	}
 }
 
+// locked is what a test changes while trackers look at it.
+type locked[T any] struct {
+	mu sync.Mutex
+	v  T
+}
+
+func (l *locked[T]) do(f func(*T)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(&l.v)
+}
+
+func (l *locked[T]) get() (v T) {
+	l.do(func(x *T) { v = *x })
+	return v
+}
+
 type diary struct {
 	mu    sync.Mutex
 	began time.Time
@@ -114,10 +131,11 @@ func play(t *testing.T, cfg Config, tiers ...map[string]script) (*Announcer, *di
 // others are tried again, and at the end all that know the peer are told (BEP 12).
 func TestTier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		up := map[string]bool{"b": true}
+		var up locked[string] // those that are
+		up.v = "b"
 		from := func(name string) script {
 			return func(n int, a *wire.Announce) (wire.Answer, error) {
-				if !up[name] {
+				if !strings.Contains(up.get(), name) {
 					return wire.Answer{}, errAway
 				}
 				return answers(t)(n, a)
@@ -125,18 +143,18 @@ func TestTier(t *testing.T) {
 		}
 		a, d := play(t, Config{}, map[string]script{"a": from("a"), "b": from("b"), "c": from("c")})
 		d.expect(t, "a started", "b started")
-		up["a"] = true
+		up.do(func(x *string) { *x = "ab" })
 		time.Sleep(30*time.Minute + time.Second)
 		d.expect(t, "b")
-		up["b"] = false
+		up.do(func(x *string) { *x = "a" })
 		time.Sleep(30 * time.Minute)
 		d.expect(t, "b", "a started")
 		time.Sleep(30 * time.Minute)
 		d.expect(t, "a")
-		up["a"], up["c"] = false, true
+		up.do(func(x *string) { *x = "c" })
 		time.Sleep(30 * time.Minute)
 		d.expect(t, "a", "b", "c started")
-		up["a"], up["b"] = true, true
+		up.do(func(x *string) { *x = "abc" })
 		a.Close()
 		synctest.Wait()
 		slices.Sort(d.lines) // at once
@@ -258,11 +276,16 @@ func TestEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				now, away := Progress{Left: 9}, false
-				var left []int64
-				a, d := play(t, Config{Progress: func() Progress { return now }}, map[string]script{
+				type state struct {
+					now  Progress
+					away bool
+					left []int64 // what "a" was told
+				}
+				s := &locked[state]{v: state{now: Progress{Left: 9}}}
+				a, d := play(t, Config{Progress: func() Progress { return s.get().now }}, map[string]script{
 					"a": func(n int, x *wire.Announce) (wire.Answer, error) {
-						if left = append(left, x.Left); away {
+						s.do(func(s *state) { s.left = append(s.left, x.Left) })
+						if s.get().away {
 							return wire.Answer{}, errAway
 						}
 						return answers(t)(n, x)
@@ -271,19 +294,20 @@ func TestEnd(t *testing.T) {
 				})
 				d.expect(t, "a started")
 				time.Sleep(time.Minute)
-				now = tt.end
+				s.do(func(s *state) { s.now = tt.end })
 				a.Completed()
 				a.Completed()
 				d.expect(t, tt.want[0]...)
 				time.Sleep(31 * time.Minute)
 				d.expect(t, tt.want[1]...)
-				away = true
+				s.do(func(s *state) { s.away = true })
 				time.Sleep(31 * time.Minute)
 				d.expect(t, tt.want[2]...)
-				away = false
+				s.do(func(s *state) { s.away = false })
 				a.Close()
 				slices.Sort(d.lines)
 				d.expect(t, tt.want[3]...)
+				left := s.get().left
 				if want := []int64{9, tt.end.Left, tt.end.Left, tt.end.Left, tt.end.Left}; !slices.Equal(left, want) {
 					t.Errorf("left %v, want %v", left, want)
 				}

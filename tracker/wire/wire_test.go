@@ -300,6 +300,20 @@ func FuzzParseAnnounce(f *testing.F) {
 	})
 }
 
+// Hashes are decoded as net/url decodes everything else.
+func FuzzFill(f *testing.F) {
+	for _, raw := range []string{"", "a+b", "%41%zz", "%4", "%", "%C3%a9%Fg", "100%25", "%%41", "%2B+%20"} {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		want, refused := url.QueryUnescape(raw)
+		got := make([]byte, len(want))
+		if err := fill(got, "info_hash", raw); (err == nil) != (refused == nil) || err == nil && string(got) != want {
+			t.Fatalf("%q became %q, %v; want %q, %v", raw, got, err, want, refused)
+		}
+	})
+}
+
 func FuzzParseAnswer(f *testing.F) {
 	all := Answer{Interval: time.Minute, TrackerID: "t", Warning: "w", External: netip.MustParseAddr("::1"), Peers: peers(f), Hints: hintsOf(f), Reports: 3}
 	f.Add(all.Append(nil, &Announce{Compact: true, SCION: true}))
