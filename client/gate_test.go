@@ -393,3 +393,33 @@ func (e *endless) Read(b []byte) (int, error) {
 	e.at += n
 	return n, nil
 }
+
+// Concealed, the peer is told that there is nothing, and then of what is revealed, before or after.
+func TestConceal(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fast  bool
+		says  []byte
+		tells []byte
+	}{
+		{"has all", true, plain(msgHaveAll), plain(msgHaveNone)},
+		{"has none", true, plain(msgHaveNone), plain(msgHaveNone)},
+		{"bitfield", true, []byte{0, 0, 0, 3, msgBitfield, 0xff, 0x80}, plain(msgHaveNone)},
+		{"bitfield for who knows no better", false, []byte{0, 0, 0, 3, msgBitfield, 0xff, 0x80}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStand(t, c.fast)
+			s.gate.conceal()
+			s.gate.reveal([]uint32{7})
+			s.writes(interested, c.says, unchoke, haves([]uint32{3}), notInterested)
+			s.peerGets(interested, c.tells, notInterested, haves([]uint32{7}), unchoke)
+			s.gate.reveal([]uint32{3, 9})
+			s.peerGets(haves([]uint32{3, 9}))
+			s.sends(encode(msgRequest, blockA))
+			s.engineGets(encode(msgRequest, blockA))
+			s.says(piece(blockA))
+		})
+	}
+	s := newStand(t, true)
+	s.says(plain(msgHaveAll), haves([]uint32{1}))
+}

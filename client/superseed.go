@@ -48,17 +48,20 @@ func (t *Transfer) reveal() {
 	}
 	r := t.revealed
 	links := map[pathsel.PeerID][]*link{}
+	at := map[pathsel.PeerID]int{} // in there
 	var there []beholding
 	for x := range t.greetedRows() {
 		l := x.link
 		who := uploadPeer(x)
-		i := slices.IndexFunc(there, func(b beholding) bool { return b.id == who })
-		if i < 0 {
+		i, known := at[who]
+		if !known {
 			i = len(there)
+			at[who] = i
 			there = append(there, beholding{id: who})
 			r.join(who, now)
 		}
 		there[i].served = there[i].served || !l.barred
+		there[i].wants = there[i].wants || l.gate.wants()
 		there[i].rate += x.out.rate / 8
 		there[i].rtt = max(there[i].rtt, x.seen.RTT)
 		links[who] = append(links[who], l)

@@ -40,6 +40,8 @@ type Options struct {
 	Selection Selection
 	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Layout. No data is fetched.
 	Describe bool
+	// Verified, if not nil, is told of every piece when it is verified, in order and from one goroutine, which it must not hold up.
+	Verified func(VerifiedPiece)
 	// SuperSeeding is for data that is complete.
 	SuperSeeding SuperSeeding
 }
@@ -134,6 +136,9 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 			t.torrent.Drop()
 		}
 		return nil, err
+	}
+	if opts.Verified != nil {
+		t.tellVerified(opts.Verified)
 	}
 	if t.conceals.Load() {
 		s.gauges.watch(t.torrent, t.inbox.touch)

@@ -102,8 +102,12 @@ func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
 	if err != nil {
 		return err
 	}
+	all, err := surveys(o.Topology, p.ases)
+	if err != nil {
+		return fmt.Errorf("export to containerlab: topology %s: %w", o.Topology.Name, err)
+	}
 	segments := 0
-	for _, s := range surveys(o.Topology, p.ases) {
+	for _, s := range all {
 		segments += s.want
 	}
 	g := generator{dir: filepath.Join(o.Dir, "config"), plan: p, bfd: max(0, o.BFD), segments: segments, pki: bin.pki, at: labConfig}

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -27,7 +28,10 @@ const maxSegmentHops = 10
 // A control service keeps at most bestSetSize segments, the shorter ones first: for each origin in a
 // core AS, in all elsewhere. Where a topology has more, its choice among equals is not known here and
 // the count is a lower bound.
-func ImpliedPaths(t Topology, bestSetSize int) map[Pair]int {
+//
+// It is an error if that takes longer than anybody would wait: walks through a dense network are more than can be counted, and
+// its control services could not send their beacons either.
+func ImpliedPaths(t Topology, bestSetSize int) (map[Pair]int, error) {
 	g := newBeaconGraph(t)
 	core := map[Pair][]*segment.PathSegment{} // Src: where the beacon started
 	up := map[pathsel.IA][]*segment.PathSegment{}
@@ -35,27 +39,36 @@ func ImpliedPaths(t Topology, bestSetSize int) map[Pair]int {
 		if !as.Core {
 			continue
 		}
-		g.walk(as.IA, Core, func(s *segment.PathSegment) {
-			p := Pair{as.IA, pathsel.IA(s.LastIA())}
-			core[p] = append(core[p], s)
-		})
-		g.walk(as.IA, Child, func(s *segment.PathSegment) {
-			up[pathsel.IA(s.LastIA())] = append(up[pathsel.IA(s.LastIA())], s)
-		})
-	}
-	for p, s := range core {
-		core[p] = shortest(s, bestSetSize)
+		for _, kind := range []LinkType{Core, Child} {
+			found, err := g.segments(as.IA, kind, bestSetSize)
+			if err != nil {
+				return nil, fmt.Errorf("topology %s: %w", t.Name, err)
+			}
+			for ia, s := range found {
+				if kind == Core {
+					core[Pair{as.IA, ia}] = s
+				} else {
+					up[ia] = append(up[ia], s...)
+				}
+			}
+		}
 	}
 	for ia, s := range up {
 		up[ia] = shortest(s, bestSetSize)
 	}
 
-	// Everybody asks for the core segments between any core AS of the two ISDs.
-	between := map[[2]uint16][]*segment.PathSegment{}
-	for p, s := range core {
-		// A core segment is used against the direction of its beacon.
-		k := [2]uint16{p.Dst.ISD(), p.Src.ISD()}
-		between[k] = append(between[k], s...)
+	// Cores are the core ASes from which an AS is reached: itself, or where its segments begin.
+	cores := map[pathsel.IA][]pathsel.IA{}
+	for _, as := range t.ASes {
+		if as.Core {
+			cores[as.IA] = []pathsel.IA{as.IA}
+			continue
+		}
+		for _, s := range up[as.IA] {
+			if first := pathsel.IA(s.FirstIA()); !slices.Contains(cores[as.IA], first) {
+				cores[as.IA] = append(cores[as.IA], first)
+			}
+		}
 	}
 	implied := map[Pair]int{}
 	for _, src := range t.ASes {
@@ -63,12 +76,17 @@ func ImpliedPaths(t Topology, bestSetSize int) map[Pair]int {
 			if src.IA == dst.IA {
 				continue
 			}
-			cores := between[[2]uint16{src.IA.ISD(), dst.IA.ISD()}]
-			paths := combinator.Combine(addr.IA(src.IA), addr.IA(dst.IA), up[src.IA], cores, up[dst.IA], false)
+			var between []*segment.PathSegment
+			for _, a := range cores[src.IA] {
+				for _, b := range cores[dst.IA] {
+					between = append(between, core[Pair{b, a}]...) // used against the direction of its beacon
+				}
+			}
+			paths := combinator.Combine(addr.IA(src.IA), addr.IA(dst.IA), up[src.IA], between, up[dst.IA], false)
 			implied[Pair{src.IA, dst.IA}] = len(paths)
 		}
 	}
-	return implied
+	return implied, nil
 }
 
 func shortest(s []*segment.PathSegment, n int) []*segment.PathSegment {
@@ -113,16 +131,37 @@ func newBeaconGraph(t Topology) beaconGraph {
 	return g
 }
 
-// walk visits every segment that beacons of that type make from the origin, of two ASes or more.
-func (g beaconGraph) walk(origin pathsel.IA, kind LinkType, visit func(*segment.PathSegment)) {
+// maxSteps bounds the walks from one origin, to about a second.
+const maxSteps = 10_000_000
+
+// segments are the most segments, the shorter ones first, that beacons of that type make from the origin to each AS. Walks get
+// longer until everybody has enough: in a mesh there are many short ones, and more long ones than can be counted.
+func (g beaconGraph) segments(origin pathsel.IA, kind LinkType, most int) (map[pathsel.IA][]*segment.PathSegment, error) {
+	reached := map[pathsel.IA]bool{origin: true}
+	for queue := []pathsel.IA{origin}; len(queue) > 0; queue = queue[1:] {
+		for _, l := range g.next[kind][queue[0]] {
+			if !reached[l.far.IA] {
+				reached[l.far.IA] = true
+				queue = append(queue, l.far.IA)
+			}
+		}
+	}
+	found := map[pathsel.IA][]*segment.PathSegment{}
+	missing := len(reached) - 1 // who do not have enough
+	steps := 0
 	var links []halfLink
 	on := map[pathsel.IA]bool{origin: true}
-	var step func(at pathsel.IA)
-	step = func(at pathsel.IA) {
-		if len(links) > 0 {
-			visit(g.segment(origin, links))
+	var walk func(at pathsel.IA, length int)
+	walk = func(at pathsel.IA, length int) {
+		if steps++; steps > maxSteps {
+			return
 		}
-		if len(links)+1 == maxSegmentHops {
+		if len(links) == length {
+			if len(found[at]) < most {
+				if found[at] = append(found[at], g.segment(origin, links)); len(found[at]) == most {
+					missing--
+				}
+			}
 			return
 		}
 		for _, l := range g.next[kind][at] {
@@ -131,12 +170,18 @@ func (g beaconGraph) walk(origin pathsel.IA, kind LinkType, visit func(*segment.
 			}
 			on[l.far.IA] = true
 			links = append(links, l)
-			step(l.far.IA)
+			walk(l.far.IA, length)
 			links = links[:len(links)-1]
 			on[l.far.IA] = false
 		}
 	}
-	step(origin)
+	for length := 1; length < maxSegmentHops && missing > 0; length++ {
+		walk(origin, length)
+	}
+	if steps > maxSteps {
+		return nil, fmt.Errorf("there are too many ways through its %s links from %s to find all segments: leave out links", kind, origin)
+	}
+	return found, nil
 }
 
 // segment makes the unsigned skeleton of a path segment: what the combinator looks at and no more.

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"fmt"
 	"testing"
 
 	"braid/pathsel"
@@ -70,7 +71,7 @@ func TestImpliedPaths(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			src, _ := pathsel.ParseIA(tt.src)
 			dst, _ := pathsel.ParseIA(tt.dst)
-			implied := ImpliedPaths(impliedTopo(t, tt.core, tt.links), 100)
+			implied := mustImply(t, impliedTopo(t, tt.core, tt.links), 100)
 			if got := implied[Pair{src, dst}]; got != tt.want {
 				t.Errorf("%s to %s: %d paths, want %d", tt.src, tt.dst, got, tt.want)
 			}
@@ -89,10 +90,58 @@ func TestImpliedPathsIsBoundedByTheBestSet(t *testing.T) {
 	}
 	topo := impliedTopo(t, []string{"1-1", "1-2"}, links)
 	p := Pair{topo.ASes[0].IA, topo.ASes[1].IA}
-	if got := ImpliedPaths(topo, 20)[p]; got != 20 {
+	if got := mustImply(t, topo, 20)[p]; got != 20 {
 		t.Errorf("30 links and a best set of 20: %d paths", got)
 	}
-	if got := ImpliedPaths(topo, 60)[p]; got != 30 {
+	if got := mustImply(t, topo, 60)[p]; got != 30 {
 		t.Errorf("30 links and a best set of 60: %d paths", got)
+	}
+}
+
+func mustImply(t *testing.T, topo Topology, bestSetSize int) map[Pair]int {
+	t.Helper()
+	implied, err := ImpliedPaths(topo, bestSetSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return implied
+}
+
+// mesh links every two of n core ASes.
+func mesh(t *testing.T, n int) Topology {
+	t.Helper()
+	var links [][3]string
+	var core []string
+	for i := 1; i <= n; i++ {
+		core = append(core, fmt.Sprintf("1-%d", i))
+		for j := i + 1; j <= n; j++ {
+			links = append(links, [3]string{fmt.Sprintf("1-%d#%d", i, j), fmt.Sprintf("1-%d#%d", j, i), "CORE"})
+		}
+	}
+	return impliedTopo(t, core, links)
+}
+
+// Of a mesh there are more ways than fit into memory, of which only the shortest count.
+func TestImpliedPathsOfAMesh(t *testing.T) {
+	if got := mustImply(t, mesh(t, 4), 64); got[Pair{0x1000000000001, 0x1000000000002}] != 5 { // direct, over one (2), over two (2)
+		t.Errorf("of four: %v", got)
+	}
+	for p, n := range mustImply(t, mesh(t, 16), 64) {
+		if n != 64 {
+			t.Fatalf("%v: %d paths", p, n)
+		}
+	}
+}
+
+// Where one AS hangs on a mesh by a chain, the ways to it are long, and too many to count.
+func TestImpliedPathsGivesUp(t *testing.T) {
+	topo := mesh(t, 16)
+	for i := range 8 {
+		more := impliedTopo(t, []string{fmt.Sprintf("1-%d", 16+i), fmt.Sprintf("1-%d", 17+i)},
+			[][3]string{{fmt.Sprintf("1-%d#100", 16+i), fmt.Sprintf("1-%d#101", 17+i), "CORE"}})
+		topo.ASes, topo.Links = append(topo.ASes, more.ASes[1]), append(topo.Links, more.Links...)
+	}
+	if _, err := ImpliedPaths(topo, 64); err == nil {
+		t.Error("it was counted")
 	}
 }

@@ -85,18 +85,27 @@ type survey struct {
 
 // surveys lists the questions that show a converged network: the up segments of every AS that is not core,
 // and the core and down segments of every core AS.
-func surveys(t Topology, ases []asPlan) []survey {
+func surveys(t Topology, ases []asPlan) ([]survey, error) {
 	g := newBeaconGraph(t)
 	core, down, up := map[Pair]int{}, map[Pair]int{}, map[pathsel.IA]int{}
 	for _, as := range ases {
 		if !as.Core {
 			continue
 		}
-		g.walk(as.IA, Core, func(s *segment.PathSegment) { core[Pair{pathsel.IA(s.LastIA()), as.IA}]++ })
-		g.walk(as.IA, Child, func(s *segment.PathSegment) {
-			down[Pair{as.IA, pathsel.IA(s.LastIA())}]++
-			up[pathsel.IA(s.LastIA())]++
-		})
+		found, err := g.segments(as.IA, Core, bestSetSize)
+		if err != nil {
+			return nil, err
+		}
+		for ia, s := range found {
+			core[Pair{ia, as.IA}] = len(s)
+		}
+		if found, err = g.segments(as.IA, Child, bestSetSize+1); err != nil {
+			return nil, err
+		}
+		for ia, s := range found {
+			down[Pair{as.IA, ia}] = len(s)
+			up[ia] += len(s)
+		}
 	}
 	var out []survey
 	for _, as := range ases {
@@ -119,7 +128,7 @@ func surveys(t Topology, ases []asPlan) []survey {
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // ask answers a survey.

@@ -81,6 +81,7 @@ type Network struct {
 	dir     string // absolute
 	plan    plan
 	implied map[Pair]int
+	surveys []survey // what shows that the network has converged
 	lookup  lookup
 	started time.Time
 	log     *slog.Logger
@@ -133,7 +134,9 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 		closing: make(chan struct{}), closed: make(chan struct{}),
 	}
 	if !opts.LinksOnly {
-		n.implied = ImpliedPaths(opts.Topology, bestSetSize) // of a mesh there are more than fit into memory
+		if n.implied, err = ImpliedPaths(opts.Topology, bestSetSize); err != nil {
+			return nil, err
+		}
 	}
 	if between := opts.Between; len(between) > 0 {
 		maps.DeleteFunc(n.implied, func(p Pair, _ int) bool { return !slices.Contains(between, p.Src) || !slices.Contains(between, p.Dst) })
@@ -193,7 +196,10 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		return n.startLinks()
 	}
 	g := generator{dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime, pki: bin.pki}
-	for _, s := range surveys(n.opts.Topology, n.plan.ases) {
+	if n.surveys, err = surveys(n.opts.Topology, n.plan.ases); err != nil {
+		return fmt.Errorf("topology %s: %w", n.opts.Topology.Name, err)
+	}
+	for _, s := range n.surveys {
 		g.segments += s.want
 	}
 	if n.opts.NoBFD {

@@ -145,7 +145,7 @@ func TestLoadTopology(t *testing.T) {
 		}
 		src, _ := pathsel.ParseIA(tt.src)
 		dst, _ := pathsel.ParseIA(tt.dst)
-		if got := ImpliedPaths(topo, bestSetSize)[Pair{src, dst}]; got != tt.paths {
+		if got := mustImply(t, topo, bestSetSize)[Pair{src, dst}]; got != tt.paths {
 			t.Errorf("%s: %d paths from %s to %s, want %d", tt.name, got, src, dst, tt.paths)
 		}
 	}

@@ -93,7 +93,7 @@ func (n *Network) waitForLinks(ctx context.Context) error {
 // waitForPaths first waits until the control services have the segments that the topology implies, and
 // then until hosts find all paths.
 func (n *Network) waitForPaths(ctx context.Context) error {
-	open := surveys(n.opts.Topology, n.plan.ases)
+	open := n.surveys
 	for _, s := range open {
 		n.progress.ImpliedSegments += s.want
 	}

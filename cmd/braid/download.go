@@ -23,6 +23,7 @@ func downloadCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
 			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:42000, scion://name:42000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
 			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line, compressed if it ends in .gz"},
 			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted"},
 		}, append(keepFlags(), sessionFlags()...)...),
@@ -119,7 +120,7 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	var transfers []*client.Transfer
 	for _, s := range sources {
-		t, err := session.Add(s, store, client.Options{Peers: peers, Decided: out.decided(s), Trace: trace, Selection: selected})
+		t, err := session.Add(s, store, client.Options{Peers: peers, Decided: out.decided(s), Verified: out.verified(s, cmd.Bool("piece-events")), Trace: trace, Selection: selected})
 		if err != nil {
 			return err
 		}

@@ -63,6 +63,14 @@ type choiceEvent struct {
 	Reason      string              `json:"reason"`
 }
 
+// pieceEvent tells of a piece that was verified.
+type pieceEvent struct {
+	Event    string  `json:"event"`
+	InfoHash string  `json:"info_hash"`
+	T        float64 `json:"t"`
+	Piece    int     `json:"piece"`
+}
+
 type pathEvent struct {
 	Peer        string              `json:"peer"`
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`

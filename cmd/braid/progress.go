@@ -76,6 +76,16 @@ func (d *display) decided(s client.Source) func(client.PathEvent) {
 	}
 }
 
+// verified gives what a transfer tells of its pieces, nil if nobody wants it.
+func (d *display) verified(s client.Source, wanted bool) func(client.VerifiedPiece) {
+	if !d.json || !wanted {
+		return nil
+	}
+	return func(p client.VerifiedPiece) {
+		d.emit(pieceEvent{Event: "piece", InfoHash: s.InfoHash.HexString(), T: p.Since.Seconds(), Piece: p.Index})
+	}
+}
+
 // say tells the user a line, unless events are wanted.
 func (d *display) say(line string) {
 	if !d.json {

@@ -8,8 +8,8 @@ import (
 
 func superSeedingFlag() cli.Flag {
 	return &cli.StringFlag{
-		Name: "super-seeding", Value: "auto",
-		Usage: "show each piece to one peer first, so that each is sent once before one is sent twice: `WHEN` is auto (until another peer has everything), on or off",
+		Name: "super-seeding", Value: "off",
+		Usage: "show each piece to one peer first, so that each is sent once before one is sent twice: `WHEN` is auto (until another peer has everything), on or off. For a seed of many peers that know each other; one that is alone is slower with it",
 	}
 }
 

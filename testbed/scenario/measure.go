@@ -31,7 +31,8 @@ func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 
 // alwaysMeasured is measured in every run.
 var alwaysMeasured = []string{"e", "e-payload", "seconds", "t-star", "over-t-star", "mbit", "gap", "wasted", "changes", "needless", "handshake-rank",
-	"cpu", "cpu-seeders", "cpu-leechers", "cpu-routers", "cpu-control", "cpu-emulator", "late"}
+	"cpu", "cpu-seeders", "cpu-leechers", "cpu-routers", "cpu-control", "cpu-emulator", "late",
+	"propagation", "propagation-95", "delay-penalty", "delay-penalty-95", "last-penalty", "degree"}
 
 // measure makes all figures of a run but those of the machine.
 func measure(r record, wanted []Measure) (map[string]float64, error) {

@@ -44,6 +44,7 @@ type peerEvent struct {
 	Total       int64               `json:"total"`
 	Wasted      int64               `json:"wasted_bytes"`
 	InfoHash    string              `json:"info_hash"`
+	Piece       int                 `json:"piece"`
 	Peer        pathsel.PeerID      `json:"peer"`
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
 	Conn        int                 `json:"conn"`

@@ -96,7 +96,7 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 	} else {
 		out = filepath.Join(a.scratch, p.Name)
 		args = append([]string{"download"}, torrents...)
-		args = append(args, "-o", out, "--path-selection", p.Selector, "--sample", a.Sample.String())
+		args = append(args, "-o", out, "--path-selection", p.Selector, "--sample", a.Sample.String(), "--piece-events")
 		for _, x := range a.peers {
 			if x.listen != "" && a.downloads(p, x.peer) {
 				args = append(args, "--peer", x.listen)

@@ -17,6 +17,7 @@ type record struct {
 	states []linkState
 	end    float64 // the last leecher is gone
 	feed   bool    // leechers download from leechers
+	degree float64 // of the swarm: see Scenario.degree
 }
 
 // linkState is what links carry, in bits per second of SCION packets by the interface that sends; +Inf: not limited.
@@ -32,6 +33,8 @@ type leecherRecord struct {
 	wasted     int64   // bytes of payload that came twice or for nothing
 	samples    []sample
 	choices    []choice
+	pieces     []pieceSample
+	delay      float64                         // the least in which anything comes from a seed to its AS, in seconds; 0: it is in the same
 	handshakes map[pathsel.Fingerprint]float64 // seconds
 	routes     []route                         // from its sources
 }
@@ -41,6 +44,13 @@ type sample struct {
 	t     float64
 	bytes int64
 	paths map[pathsel.Fingerprint]uint64
+}
+
+// pieceSample is when a leecher had verified a piece.
+type pieceSample struct {
+	t       float64
+	torrent string
+	piece   int
 }
 
 // choice is an event of path selection.

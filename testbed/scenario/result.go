@@ -47,7 +47,7 @@ type PeerResult struct {
 
 // record puts together what was seen, in the scenario's time.
 func (a *attempt) record() record {
-	r := record{feed: a.feed()}
+	r := record{feed: a.feed(), degree: a.degree()}
 	t := func(at time.Time) float64 { return seconds(at.Sub(a.zero)) }
 	for i, s := range a.states {
 		x := linkState{t(s.at), s.capacity}
@@ -70,6 +70,11 @@ func (a *attempt) record() record {
 			x.t += l.start
 			l.choices = append(l.choices, x)
 		}
+		for _, x := range c.pieces {
+			x.t += l.start
+			l.pieces = append(l.pieces, x)
+		}
+		l.delay = a.seedDelay(p.peer)
 		l.handshakes = c.handshakes
 		if c.complete {
 			l.end = l.samples[len(l.samples)-1].t
@@ -129,6 +134,7 @@ func (a *attempt) result(failed failure) (Result, error) {
 	}
 	res.Figures, err = measure(r, a.Measure)
 	if err == nil {
+		r.addPropagation(res.Figures)
 		err = a.addSpread(r, res.Figures)
 	}
 	if res.Figures != nil {

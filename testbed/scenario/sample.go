@@ -151,6 +151,9 @@ func (w *sampleWriter) close() error {
 	return nil
 }
 
+// maxPieces bounds the pieces of a torrent that are followed.
+const maxPieces = 1 << 20
+
 // recorder gathers what a leecher says of itself, in its own time.
 type recorder struct {
 	// base is when its transfer began, as its own clock tells: what it says is under way for a moment, sometimes for
@@ -163,6 +166,7 @@ type recorder struct {
 	fetched    int64 // of all torrents
 	complete   bool
 	wasted     int64 // of one torrent
+	pieces     []pieceSample
 
 	torrents map[string]sample // the last of each, by info hash
 	finished map[string]bool
@@ -201,6 +205,10 @@ func (r *recorder) add(m message) {
 		r.samples = append(r.samples, r.sum(t))
 		r.fetched = r.samples[len(r.samples)-1].bytes
 		r.complete = len(r.finished) >= r.wanted
+	case "piece":
+		if m.Piece >= 0 && m.Piece < maxPieces {
+			r.pieces = append(r.pieces, pieceSample{m.T, m.InfoHash, m.Piece})
+		}
 	default:
 		if m.Fingerprint != "" {
 			r.choices = append(r.choices, choice{t, pathsel.Key{Peer: m.Peer, Path: m.Fingerprint, Conn: m.Conn}, m.Event})

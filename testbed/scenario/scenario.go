@@ -12,7 +12,7 @@
 //	attempt.go, peer.go, traffic.go   one run
 //	place.go, client.go               where a peer runs, and what it is
 //	record.go                         what was seen of it
-//	limit.go, measure.go, order.go    figures: functions from a record
+//	limit.go, spread.go, measure.go, order.go, propagation.go   figures: functions from a record
 //	summary.go                        over the runs
 //	rundir.go                         a run directory, read again
 //

@@ -140,8 +140,8 @@ func (a *attempt) addSpread(r record, figures map[string]float64) error {
 	}
 	delete(figures, "e")
 	delete(figures, "e-payload")
-	if len(a.Events)+len(a.Traffic) > 0 || len(receivers) == 0 {
-		return nil // no one rate holds all the time
+	if len(a.Events)+len(a.Traffic) > 0 || len(receivers) == 0 || a.throttled() {
+		return nil // no one rate holds all the time, or not the links' alone
 	}
 	rate, err := spreadRate(a.overlay, func(n string) bool { return role[n] == Seed }, receivers, r.states[0].capacity)
 	if errors.Is(err, errUnbounded) {
@@ -157,6 +157,11 @@ func (a *attempt) addSpread(r record, figures map[string]float64) error {
 	figures["t-star"] = float64(len(torrents)) * float64(a.Size) * 8 / rate
 	figures["over-t-star"] = figures["seconds"] / figures["t-star"]
 	return nil
+}
+
+// throttled tells whether a peer sends less than the links would carry.
+func (s Scenario) throttled() bool {
+	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return slices.Contains(p.Args, "--upload-rate") })
 }
 
 var errUnbounded = errors.New("somebody is reached without a link that has a rate: there is no limit to compare with")

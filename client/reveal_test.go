@@ -1,0 +1,350 @@
+package client
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"braid/pathsel"
+)
+
+// swarm is what becomes of a revelation where time is counted and rates are divided evenly: senders send to whoever waits for
+// them, a piece at a time to each.
+type swarm struct {
+	*revelation
+	pieces   int
+	up       float64 // the seed's, in pieces per second
+	leechers []*simLeecher
+	apart    bool // leechers do not know each other
+	now      time.Time
+	sent     int // pieces, by the seed
+}
+
+type simLeecher struct {
+	id       pathsel.PeerID
+	up, down float64 // pieces per second
+	wants    func(piece int) bool
+	gone     bool
+	barred   bool
+	rate     float64 // from the seed, over the last seconds
+
+	told, has map[int]bool
+	flows     map[int]*simFlow // by source: -1 is the seed
+}
+
+type simFlow struct {
+	piece int
+	left  float64
+}
+
+func (l *simLeecher) interested() bool {
+	for p := range l.told {
+		if l.wants(p) && !l.has[p] {
+			return true
+		}
+	}
+	return false
+}
+
+const simStep = 10 * time.Millisecond
+
+func newSwarm(pieces int, up float64, leechers int) *swarm {
+	s := &swarm{revelation: newRevelation(pieces, 1, 1), pieces: pieces, up: up, now: time.Unix(0, 0)}
+	for i := range leechers {
+		s.leechers = append(s.leechers, &simLeecher{
+			id: pathsel.PeerID(fmt.Sprint(i)), up: up, down: up, wants: func(int) bool { return true },
+			told: map[int]bool{}, has: map[int]bool{}, flows: map[int]*simFlow{},
+		})
+	}
+	return s
+}
+
+// run goes on until all who stay have what they want, and tells how long that took.
+func (s *swarm) run(t *testing.T, most time.Duration, each func(at time.Duration)) time.Duration {
+	t.Helper()
+	begin := s.now
+	for step := 0; ; step++ {
+		at := s.now.Sub(begin)
+		if each != nil {
+			each(at)
+		}
+		if s.done() {
+			return at
+		}
+		if at > most {
+			for _, l := range s.leechers {
+				t.Logf("%s: %d of %d pieces, told of %d", l.id, len(l.has), s.pieces, len(l.told))
+			}
+			t.Fatalf("not done after %v", most)
+		}
+		s.look()
+		s.ask()
+		s.move()
+		s.now = s.now.Add(simStep)
+	}
+}
+
+func (s *swarm) done() bool {
+	for _, l := range s.leechers {
+		for p := range s.pieces {
+			if !l.gone && l.wants(p) && !l.has[p] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (s *swarm) look() {
+	var there []beholding
+	for _, l := range s.leechers {
+		if !l.gone {
+			there = append(there, beholding{id: l.id, served: !l.barred, wants: l.interested(), rate: l.rate})
+		}
+	}
+	for id, pieces := range s.step(s.now, there) {
+		for _, l := range s.leechers {
+			for _, p := range pieces {
+				if l.id == id {
+					l.told[p] = true
+				}
+			}
+		}
+	}
+}
+
+// ask begins a piece from each source that has one to offer.
+func (s *swarm) ask() {
+	for i, l := range s.leechers {
+		if l.gone {
+			continue
+		}
+		coming := map[int]bool{}
+		for _, f := range l.flows {
+			coming[f.piece] = true
+		}
+		begin := func(source int, offered func(piece int) bool) {
+			if l.flows[source] != nil {
+				return
+			}
+			for k := range s.pieces {
+				p := (k + i*s.pieces/len(s.leechers)) % s.pieces
+				if offered(p) && l.wants(p) && !l.has[p] && !coming[p] {
+					l.flows[source], coming[p] = &simFlow{p, 1}, true
+					if source < 0 {
+						s.asks(l.id, p, s.now)
+					}
+					return
+				}
+			}
+		}
+		if !l.barred {
+			begin(-1, func(p int) bool { return l.told[p] })
+		}
+		for j, o := range s.leechers {
+			if j != i && !s.apart && !o.gone {
+				begin(j, func(p int) bool { return o.has[p] })
+			}
+		}
+	}
+}
+
+func (s *swarm) move() {
+	users := map[int]int{}
+	for _, l := range s.leechers {
+		for source := range l.flows {
+			if !l.gone {
+				users[source]++
+			}
+		}
+	}
+	for _, l := range s.leechers {
+		if l.gone {
+			continue
+		}
+		share := l.down / float64(len(l.flows))
+		seen := 0.0
+		for source, f := range l.flows {
+			up := s.up
+			if source >= 0 {
+				if s.leechers[source].gone {
+					delete(l.flows, source)
+					continue
+				}
+				up = s.leechers[source].up
+			}
+			moved := min(share, up/float64(users[source])) * simStep.Seconds()
+			if source < 0 {
+				seen = moved
+			}
+			if f.left -= moved; f.left > 1e-9 {
+				continue
+			}
+			delete(l.flows, source)
+			l.has[f.piece] = true
+			s.has(l.id, f.piece, s.now)
+			if source < 0 {
+				s.sent++
+			}
+		}
+		l.rate += (seen/simStep.Seconds() - l.rate) * simStep.Seconds() / 2
+	}
+}
+
+// In a swarm each piece is sent once, and all have everything soon after the last one was.
+func TestRevealToSwarm(t *testing.T) {
+	for _, n := range []int{3, 6, 16} {
+		s := newSwarm(400, 20, n)
+		took := s.run(t, time.Minute, nil)
+		if took > 23*time.Second { // 20 are the limit
+			t.Errorf("%d leechers: took %v", n, took)
+		}
+		if s.sent > 440 {
+			t.Errorf("%d leechers: %d pieces sent of 400", n, s.sent)
+		}
+	}
+}
+
+// One leecher alone is not held up, and gets the data in order.
+func TestRevealToOne(t *testing.T) {
+	for _, up := range []float64{5, 25} {
+		s := newSwarm(1000, up, 1)
+		least := time.Duration(1000 / up * float64(time.Second))
+		if took := s.run(t, time.Hour, nil); took > least+least/50+200*time.Millisecond {
+			t.Errorf("%v pieces a second: took %v, not %v", up, took, least)
+		}
+	}
+	s := newSwarm(1000, 100, 1)
+	show := s.step(s.now, []beholding{{id: "0", served: true, wants: true}})
+	for i, p := range show["0"] {
+		if i != p {
+			t.Fatalf("shown: %v", show["0"])
+		}
+	}
+}
+
+// Nor does it wait on a long way, where much must be under way at a time.
+func TestRevealFarAway(t *testing.T) {
+	const pieces, rate, rtt = 5000, 500.0, 300 * time.Millisecond
+	r := newRevelation(pieces, 1, 1)
+	begin := time.Unix(0, 0)
+	now := begin
+	type coming struct {
+		piece int
+		at    time.Time
+	}
+	var way []coming
+	free, got := now, 0
+	for ; got < pieces; now = now.Add(simStep) {
+		before := got
+		for len(way) > 0 && !way[0].at.After(now) {
+			r.has("a", way[0].piece, now)
+			way, got = way[1:], got+1
+		}
+		seen := float64(got-before) / simStep.Seconds()
+		for _, p := range r.step(now, []beholding{{"a", true, true, seen, rtt}})["a"] {
+			r.asks("a", p, now)
+			if free.Before(now) {
+				free = now
+			}
+			free = free.Add(time.Duration(float64(time.Second) / rate))
+			way = append(way, coming{p, free.Add(rtt)})
+		}
+	}
+	if took := now.Sub(begin); took > 12*time.Second { // 10 is the limit
+		t.Errorf("took %v", took)
+	}
+}
+
+// Leechers that do not know each other get everything from the seed.
+func TestRevealToStrangers(t *testing.T) {
+	s := newSwarm(400, 20, 4)
+	s.apart = true
+	if took := s.run(t, 5*time.Minute, nil); took > 90*time.Second { // 80 are the limit
+		t.Errorf("took %v", took)
+	}
+}
+
+// Leechers that cannot upload much are a burden for the seed, which must not wait for them.
+func TestRevealToSlowUploaders(t *testing.T) {
+	s := newSwarm(400, 40, 4)
+	for _, l := range s.leechers {
+		l.up = 0.5
+	}
+	limit := 4 * 400 / 42.0
+	if took := s.run(t, 5*time.Minute, nil); took.Seconds() > 1.1*limit+1 {
+		t.Errorf("took %v, the limit is %.1f s", took, limit)
+	}
+}
+
+// Who wants little is not kept waiting behind pieces that it does not want, and these are not kept from others.
+func TestRevealToWhoWantsLittle(t *testing.T) {
+	s := newSwarm(1000, 50, 1)
+	s.leechers[0].wants = func(p int) bool { return p >= 900 }
+	if took := s.run(t, time.Minute, nil); took > 4*time.Second { // 2 are the limit
+		t.Errorf("took %v", took)
+	}
+	s = newSwarm(400, 20, 6)
+	s.leechers[0].wants = func(p int) bool { return p >= 390 }
+	if took := s.run(t, time.Minute, nil); took > 24*time.Second {
+		t.Errorf("the others took %v", took)
+	}
+}
+
+// What a peer takes with it when it leaves, or holds on to without an end, others get.
+func TestRevealAgain(t *testing.T) {
+	s := newSwarm(400, 20, 6)
+	took := s.run(t, time.Minute, func(at time.Duration) {
+		if at > 10*time.Second {
+			s.leechers[5].gone = true
+		}
+	})
+	if took > 25*time.Second {
+		t.Errorf("one has left: took %v", took)
+	}
+	s = newSwarm(400, 20, 6)
+	stuck := s.leechers[0]
+	stuck.down, stuck.up = 1e-9, 1e-9
+	stuck.wants = func(p int) bool {
+		return stuck.told[p] && !s.peers[stuck.id].has.is(p) && len(s.leechers[1].has) < s.pieces
+	}
+	if took := s.run(t, time.Minute, nil); took > 26*time.Second { // it keeps a sixth of the rate: 24 are the limit
+		t.Errorf("one hangs: took %v", took)
+	}
+	s = newSwarm(400, 20, 3)
+	took = s.run(t, time.Minute, func(at time.Duration) {
+		s.leechers[0].barred = at > time.Second && at < 15*time.Second
+	})
+	if took > 25*time.Second {
+		t.Errorf("one is held back for a while: took %v", took)
+	}
+}
+
+// A peer may say whatever it likes.
+func TestRevealNonsense(t *testing.T) {
+	s := newSwarm(10, 1, 2)
+	for _, id := range []pathsel.PeerID{"0", "nobody"} {
+		for _, p := range []int{-2, -1, 0, 0, 9, 10, math.MaxInt32} {
+			s.asks(id, p, s.now)
+			s.has(id, p, s.now)
+		}
+	}
+	s.look()
+	for _, p := range []int{-2, -1, 0, 0, 9, 10, math.MaxInt32} {
+		s.asks("0", p, s.now)
+		s.has("0", p, s.now)
+		s.asks("0", p, s.now)
+	}
+	s.run(t, time.Minute, nil)
+	for p, n := range s.claims {
+		if n != 2 {
+			t.Errorf("piece %d has %d claims", p, n)
+		}
+	}
+	s.leechers[0].gone, s.leechers[1].gone = true, true
+	s.look()
+	if s.left != 10 || len(s.peers) != 0 {
+		t.Errorf("%d of 10 pieces are fresh when all have left, %d peers", s.left, len(s.peers))
+	}
+}

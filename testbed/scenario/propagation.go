@@ -1,0 +1,127 @@
+package scenario
+
+import (
+	"math"
+	"slices"
+)
+
+// How pieces spread through a swarm, against the delays of the shortest ways (the relative delay penalty of overlay networks).
+//
+// Nobody tells when a seed sent a piece first. It was at the latest when the first leecher to have it could just have got it by
+// the shortest way; the figures count from then. Pieces that came while leechers were still starting tell of that, and are left
+// out: only those count that the seed sent when each leecher had got its first one.
+
+// spreading is what became of one piece: for each leecher the seconds from when the seed sent it, and the least possible.
+type spreading struct{ took, least []float64 }
+
+// spreadings are those of all pieces that count, which every leecher has that was there to the end.
+func (r record) spreadings() []spreading {
+	type key struct {
+		torrent string
+		piece   int
+	}
+	var there []leecherRecord
+	var settled float64
+	for _, l := range r.leechers {
+		if !l.complete || len(l.pieces) == 0 {
+			continue
+		}
+		there = append(there, l)
+		first := math.Inf(1)
+		for _, p := range l.pieces {
+			first = min(first, p.t)
+		}
+		settled = max(settled, first)
+	}
+	came := map[key]map[string]float64{} // by leecher
+	for _, l := range there {
+		for _, p := range l.pieces {
+			k := key{p.torrent, p.piece}
+			if came[k] == nil {
+				came[k] = map[string]float64{}
+			}
+			if t, ok := came[k][l.name]; !ok || p.t < t {
+				came[k][l.name] = p.t
+			}
+		}
+	}
+	var out []spreading
+	for _, at := range came {
+		if len(at) < len(there) || len(there) < 2 {
+			continue
+		}
+		sent := math.Inf(1)
+		for _, l := range there {
+			sent = min(sent, at[l.name]-l.delay)
+		}
+		if sent < settled {
+			continue
+		}
+		var s spreading
+		for _, l := range there {
+			s.took, s.least = append(s.took, at[l.name]-sent), append(s.least, l.delay)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// addPropagation adds how pieces spread to the figures of a swarm.
+func (r record) addPropagation(figures map[string]float64) {
+	if !r.feed {
+		return
+	}
+	var took, penalty, last []float64
+	for _, s := range r.spreadings() {
+		took = append(took, s.took...)
+		for i, d := range s.least {
+			if d > 0 {
+				penalty = append(penalty, s.took[i]/d)
+			}
+		}
+		if d := slices.Max(s.least); d > 0 {
+			last = append(last, slices.Max(s.took)/d)
+		}
+	}
+	add := func(name string, values []float64, part float64) {
+		if len(values) > 0 {
+			slices.Sort(values)
+			figures[name] = values[int(part*float64(len(values)-1)+0.5)]
+		}
+	}
+	add("propagation", took, 0.5)
+	add("propagation-95", took, 0.95)
+	add("delay-penalty", penalty, 0.5)
+	add("delay-penalty-95", penalty, 0.95)
+	add("last-penalty", last, 0.5)
+	if r.degree > 0 {
+		figures["degree"] = r.degree
+	}
+}
+
+// seedDelay is the least delay in seconds from a seed to a peer's AS.
+func (a *attempt) seedDelay(p Peer) float64 {
+	least := unreachable
+	for _, s := range a.Peers {
+		if s.Role == Seed {
+			least = min(least, shortestDelay(a.topology, s.AS, p.AS))
+		}
+	}
+	if least == unreachable {
+		return 0
+	}
+	return seconds(least)
+}
+
+// degree is with how many others a peer exchanges data, on average.
+func (s Scenario) degree() float64 {
+	pairs := 0
+	for i, p := range s.Peers {
+		for _, x := range s.Peers[:i] {
+			if p.Role == Leech && s.downloads(p, x) {
+				pairs++
+			}
+		}
+	}
+	return 2 * float64(pairs) / float64(max(1, len(s.Peers)))
+}

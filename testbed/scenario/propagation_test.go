@@ -1,0 +1,35 @@
+package scenario
+
+import "testing"
+
+// Three leechers, 10, 20 and 40 ms from the seed. The first gets each piece by the shortest way, the others from each other.
+func TestPropagation(t *testing.T) {
+	var r record
+	r.feed, r.degree = true, 2
+	for i, late := range []float64{0, .04, .1} {
+		l := leecherRecord{name: string(rune('a' + i)), complete: true, delay: []float64{.01, .02, .04}[i]}
+		l.pieces = append(l.pieces, pieceSample{t: float64(3 * i), piece: 0}) // it has only just started
+		for p := 1; p <= 10; p++ {
+			l.pieces = append(l.pieces, pieceSample{t: 9 + float64(p) + .01 + late, piece: p})
+		}
+		r.leechers = append(r.leechers, l)
+	}
+	gone := leecherRecord{name: "gone", pieces: []pieceSample{{t: 100, piece: 1}}, delay: .01}
+	r.leechers = append(r.leechers, gone)
+	m := map[string]float64{}
+	r.addPropagation(m)
+	for name, want := range map[string]float64{
+		"propagation": .05, "propagation-95": .11, "delay-penalty": 2.5, "delay-penalty-95": 2.75, "last-penalty": 2.75, "degree": 2,
+	} {
+		if !near(m[name], want) {
+			t.Errorf("%s: %v, want %v", name, m[name], want)
+		}
+	}
+	if n := len(r.spreadings()); n != 10 {
+		t.Errorf("%d pieces count, not 10", n)
+	}
+	r.leechers = r.leechers[:1]
+	if s := r.spreadings(); len(s) != 0 {
+		t.Errorf("one leecher: %v", s)
+	}
+}
