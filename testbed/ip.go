@@ -149,8 +149,7 @@ func ipRoute(t Topology, src, dst pathsel.IA) []crossing {
 	return nil
 }
 
-// AddHost gives a host an address in the AS; 0 is a place from which every AS is reached without a link. program is
-// braid, which sets up the namespace (RunInNamespace).
+// AddHost gives a host an address in the AS; 0 is a place from which every AS is reached without a link.
 func (x *IPNetwork) AddHost(ia pathsel.IA) (*IPHost, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
