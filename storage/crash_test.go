@@ -236,7 +236,7 @@ func TestPowerLoss(t *testing.T) {
 			}
 			info, l, data := shape(t, 12_000, lengths...)
 			dir := fastDir(t)
-			sys := &powerLoss{dir: dir, random: random, t: t, durable: map[string]kept{}}
+			sys := &powerLoss{dir: dir, random: rand.New(rand.NewPCG(seed, 3)), t: t, durable: map[string]kept{}}
 			sys.crash = func(image string) {
 				points++
 				s, tor := openStore(t, kind, image, info)
