@@ -293,17 +293,6 @@ func (r *revelation) shown(id pathsel.PeerID) (pieces []int) {
 	return pieces
 }
 
-// missing are the pieces that the peer does not have; without those that it was told of, if some were shown to it.
-func (r *revelation) missing(id pathsel.PeerID, shown bool) (pieces []int) {
-	p := r.peers[id]
-	for i := range r.claims {
-		if !p.has.is(i) && !(shown && p.told.is(i)) {
-			pieces = append(pieces, i)
-		}
-	}
-	return pieces
-}
-
 // complete tells whether a peer has every piece.
 func (r *revelation) complete() bool {
 	for _, p := range r.peers {
