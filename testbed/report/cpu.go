@@ -87,19 +87,11 @@ func cpuFigure(c *course, res scenario.Result, n names, of string) figure.Figure
 	}
 	f.Text = "Processors in use on average: " + strings.Join(words, ", ") + "."
 	y := head(&f, "Processors in use by each process", fmt.Sprintf("%s. All processors together: %.0f %% busy, %.0f %% by these", of, 100*res.CPU, 100*res.OwnCPU), res.CPUBound)
-	const left, right, rowHeight = 168.0, width - 190, 19.0
-	at := figure.NewFrame(left, y+4, right, y+8+rowHeight*float64(len(loads)), 0, figure.RoundUp(max(most, 0.05), 4), 0, 1)
-	ticks, _ := figure.Ticks(at.X.Min, at.X.Max, 4)
-	for _, v := range ticks {
-		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid, 1))
-	}
-	f.Add(at.AxisX(4, "processors")...)
+	at := bars(&f, y+4, width-190, len(loads), max(most, 0.05), 4, "processors")
 	for i, l := range loads {
-		row := at.Y.To + rowHeight*(float64(i)+.5)
-		name := figure.Words(left-8, row+4, figure.Fit(l.Name, figure.TextSize, left-8), figure.Text, figure.End)
-		name.Tip = l.Name
+		row, name := barRow(at, i, l.Name)
 		ink, _ := figure.SeriesInk(l.kind)
-		b := figure.Box(left, row-6, max(at.X.At(l.Cores)-left, 1), 12, ink)
+		b := figure.Box(at.X.From, row-6, max(at.X.At(l.Cores)-at.X.From, 1), 12, ink)
 		b.Tip = fmt.Sprintf("%s: %.2f s of CPU time, %.3f processors on average, %.1f s for each GB of payload", l.Name, l.CPU, l.Cores, l.PerGB)
 		f.Add(name, b, note(at.X.At(l.Cores)+6, row+4, fmt.Sprintf("%.2f   %.1f s", l.Cores, l.CPU), figure.Muted))
 	}
@@ -132,24 +124,16 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 		f.Add(note(0, y+12, "Not recorded.", figure.Muted))
 		return f
 	}
-	const left, right, rowHeight = 168.0, width - 90, 19.0
-	x := left
+	x := barsLeft
 	for i, c := range scenario.Components {
 		ink, _ := figure.SeriesInk(i)
 		name := figure.Words(x+14, y+10, c, figure.Text, figure.Start)
 		f.Add(figure.Box(x, y, 10, 10, ink), name)
 		x += 30 + figure.TextWidth(c, figure.TextSize, false)
 	}
-	at := figure.NewFrame(left, y+20, right, y+24+rowHeight*float64(len(vs)), 0, figure.RoundUp(most, 5), 0, 1)
-	ticks, _ := figure.Ticks(at.X.Min, at.X.Max, 5)
-	for _, v := range ticks {
-		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid, 1))
-	}
-	f.Add(at.AxisX(5, "s/GB")...)
+	at := bars(&f, y+20, width-90, len(vs), most, 5, "s/GB")
 	for i, v := range vs {
-		row := at.Y.To + rowHeight*(float64(i)+.5)
-		name := figure.Words(left-8, row+4, figure.Fit(v.name, figure.TextSize, left-8), figure.Text, figure.End)
-		name.Tip = v.name
+		row, name := barRow(at, i, v.name)
 		f.Add(name)
 		var all float64
 		for k, c := range scenario.Components {
@@ -166,9 +150,31 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 		if all > 0 {
 			f.Add(note(at.X.At(all)+6, row+4, value(all), figure.Muted))
 		} else {
-			f.Add(note(left+6, row+4, "not recorded", figure.Muted))
+			f.Add(note(barsLeft+6, row+4, "not recorded", figure.Muted))
 		}
 	}
 	f.H = at.Y.From + 26
 	return f
+}
+
+// Bar charts have a row for each of several things.
+const barsLeft, barsRow = 168.0, 19.0
+
+// bars is the frame of a bar chart below y, with so many rows, and an axis in that unit which goes up to most or a bit more.
+func bars(f *figure.Figure, y, right float64, rows int, most float64, ticks int, unit string) figure.Frame {
+	at := figure.NewFrame(barsLeft, y, right, y+4+barsRow*float64(rows), 0, figure.RoundUp(most, ticks), 0, 1)
+	marks, _ := figure.Ticks(at.X.Min, at.X.Max, ticks)
+	for _, v := range marks {
+		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid, 1))
+	}
+	f.Add(at.AxisX(ticks, unit)...)
+	return at
+}
+
+// barRow is the middle of a row, and its name.
+func barRow(at figure.Frame, i int, name string) (y float64, label figure.Mark) {
+	y = at.Y.To + barsRow*(float64(i)+.5)
+	label = figure.Words(barsLeft-8, y+4, figure.Fit(name, figure.TextSize, barsLeft-8), figure.Text, figure.End)
+	label.Tip = name
+	return y, label
 }
