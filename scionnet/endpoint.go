@@ -73,12 +73,9 @@ type hostKey struct {
 
 // Listen opens a port of the host.
 func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) {
-	id := cfg.Identity
-	if id == nil {
-		var err error
-		if id, err = NewIdentity(); err != nil {
-			return nil, err
-		}
+	id, err := cfg.Identity.orNew()
+	if err != nil {
+		return nil, err
 	}
 	open := openFast
 	if cfg.PlainPackets {
@@ -109,7 +106,7 @@ func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) 
 		e.stop()
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", e.addr, err), packets.Close())
 	}
-	e.workers.Go(e.acceptLoop)
+	e.workers.Go(func() { e.acceptLoop(e.listener, e.greet, e.log) })
 	e.workers.Go(e.watch)
 	return e, nil
 }
@@ -178,26 +175,13 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 		e.host.routes.unpin(r)
 	})
 	handshake := time.Since(start)
-	stream, err := qc.OpenStream()
-	if err == nil {
-		_, err = stream.Write([]byte{e.features()})
-	}
+	stream, key, err := meet(qc, e.features(), qc.OpenStream)
 	if err != nil {
-		qc.CloseWithError(codeAbort, "")
-		return nil, plainError(err)
-	}
-	key, err := keyOf(qc.ConnectionState().TLS)
-	if err != nil {
-		qc.CloseWithError(codeAbort, "")
-		return nil, err
+		return e.keep(qc, nil, plainError(err))
 	}
 	c := newConn(e, qc, stream, r, key, handshake, size)
 	c.path.Store(&f.path)
-	if !e.add(c) {
-		qc.CloseWithError(codeDone, "")
-		return nil, net.ErrClosed
-	}
-	return c, nil
+	return e.keep(qc, c, nil)
 }
 
 // smallAfter is how long a handshake with full packets is waited for before one with the smallest is begun beside it.
@@ -296,7 +280,7 @@ func (e *Endpoint) admit(ctx context.Context, info *quic.ClientInfo) (context.Co
 	if r == nil {
 		return nil, errors.New("route pushed out")
 	}
-	a := &admission{route: e.host.routes.pin(r), start: time.Now()}
+	a := &admission{peer: r.remote, route: e.host.routes.pin(r), start: time.Now()}
 	var err error
 	if a.settled, err = e.enter(ctx, hostKey{r.remote.IA, r.remote.Host}, func() { e.host.routes.unpin(a.route) }); err != nil {
 		e.host.routes.unpin(a.route)
@@ -307,7 +291,8 @@ func (e *Endpoint) admit(ctx context.Context, info *quic.ClientInfo) (context.Co
 
 // admission is what is known of a connection from its first packet on.
 type admission struct {
-	route   *route
+	peer    fmt.Stringer
+	route   *route // nil on IP
 	start   time.Time
 	settled func() // the handshake is done
 }
@@ -335,43 +320,10 @@ func (e *Endpoint) acceptorPacketSize(r *route) int {
 	return max(leastPacket, min(most, int(r.initial.Load())))
 }
 
-func (e *Endpoint) acceptLoop() {
-	for {
-		qc, err := e.listener.Accept(e.ctx)
-		if err != nil {
-			return
-		}
-		a := qc.Context().Value(admissionKey{}).(*admission)
-		a.settled()
-		handshake := time.Since(a.start)
-		e.workers.Go(func() { e.welcome(qc, a, handshake) })
-	}
-}
-
-// welcome waits for the dialler's stream and hands the connection to Accept.
-func (e *Endpoint) welcome(qc *quic.Conn, a *admission, handshake time.Duration) {
-	ctx, cancel := context.WithTimeout(e.ctx, handshakeIdle)
-	defer cancel()
-	c, err := e.greet(ctx, qc, a, handshake)
-	if err != nil {
-		e.log.Debug("connection refused", "peer", a.route.remote, "error", err)
-		qc.CloseWithError(codeRefused, "")
-		return
-	}
-	e.offer(ctx, c)
-}
-
 func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (*Conn, error) {
-	key, err := keyOf(qc.ConnectionState().TLS)
+	stream, key, err := meet(qc, e.features(), func() (*quic.Stream, error) { return qc.AcceptStream(ctx) })
 	if err != nil {
 		return nil, err
-	}
-	stream, err := qc.AcceptStream(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("wait for the stream: %w", err)
-	}
-	if _, err := stream.Write([]byte{e.features()}); err != nil {
-		return nil, fmt.Errorf("greet: %w", err)
 	}
 	return newConn(e, qc, stream, a.route, key, handshake, e.acceptorPacketSize(a.route)), nil
 }

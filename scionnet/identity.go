@@ -41,6 +41,14 @@ type Identity struct {
 	cert tls.Certificate
 }
 
+// orNew is the identity, or a new one in the place of none.
+func (i *Identity) orNew() (*Identity, error) {
+	if i != nil {
+		return i, nil
+	}
+	return NewIdentity()
+}
+
 // NewIdentity makes an identity that lives in memory only.
 func NewIdentity() (*Identity, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)

@@ -51,12 +51,9 @@ const ipPacket = 1232
 
 // ListenIP opens a UDP port.
 func ListenIP(cfg IPConfig) (*IPEndpoint, error) {
-	id := cfg.Identity
-	if id == nil {
-		var err error
-		if id, err = NewIdentity(); err != nil {
-			return nil, err
-		}
+	id, err := cfg.Identity.orNew()
+	if err != nil {
+		return nil, err
 	}
 	log := cfg.Logger
 	if log == nil {
@@ -77,7 +74,7 @@ func ListenIP(cfg IPConfig) (*IPEndpoint, error) {
 		e.stop()
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", e.addr, err), socket.Close())
 	}
-	e.workers.Go(e.acceptLoop)
+	e.workers.Go(func() { e.acceptLoop(e.listener, e.greet, e.log) })
 	return e, nil
 }
 
@@ -131,29 +128,14 @@ func (e *IPEndpoint) dial(ctx context.Context, remote netip.AddrPort, want *Peer
 	}
 	handshake := time.Since(start)
 	c, err := e.connection(qc, handshake, qc.OpenStream)
-	if err != nil {
-		qc.CloseWithError(codeAbort, "")
-		return nil, err
-	}
-	if !e.add(c) {
-		qc.CloseWithError(codeDone, "")
-		return nil, net.ErrClosed
-	}
-	return c, nil
+	return e.keep(qc, c, err)
 }
 
-// connection opens the one stream and sends the feature bits, of which IP has none.
+// connection sends the feature bits, of which IP has none.
 func (e *IPEndpoint) connection(qc *quic.Conn, handshake time.Duration, open func() (*quic.Stream, error)) (*IPConn, error) {
-	key, err := keyOf(qc.ConnectionState().TLS)
+	stream, key, err := meet(qc, 0, open)
 	if err != nil {
 		return nil, err
-	}
-	stream, err := open()
-	if err != nil {
-		return nil, fmt.Errorf("open the stream: %w", err)
-	}
-	if _, err := stream.Write([]byte{0}); err != nil {
-		return nil, fmt.Errorf("greet: %w", err)
 	}
 	c := &IPConn{local: e.addr, peer: ipOf(qc.RemoteAddr())}
 	c.begin(qc, stream, net.UDPAddrFromAddrPort(c.peer), key, handshake, 0)
@@ -166,33 +148,11 @@ func (e *IPEndpoint) admit(ctx context.Context, info *quic.ClientInfo) (context.
 	if err != nil {
 		return nil, err
 	}
-	return context.WithValue(ctx, admissionKey{}, &admission{start: time.Now(), settled: settled}), nil
+	return context.WithValue(ctx, admissionKey{}, &admission{peer: info.RemoteAddr, start: time.Now(), settled: settled}), nil
 }
 
-func (e *IPEndpoint) acceptLoop() {
-	for {
-		qc, err := e.listener.Accept(e.ctx)
-		if err != nil {
-			return
-		}
-		a := qc.Context().Value(admissionKey{}).(*admission)
-		a.settled()
-		handshake := time.Since(a.start)
-		e.workers.Go(func() { e.welcome(qc, handshake) })
-	}
-}
-
-// welcome waits for the dialler's stream and hands the connection to Accept.
-func (e *IPEndpoint) welcome(qc *quic.Conn, handshake time.Duration) {
-	ctx, cancel := context.WithTimeout(e.ctx, handshakeIdle)
-	defer cancel()
-	c, err := e.connection(qc, handshake, func() (*quic.Stream, error) { return qc.AcceptStream(ctx) })
-	if err != nil {
-		e.log.Debug("connection refused", "peer", qc.RemoteAddr(), "error", err)
-		qc.CloseWithError(codeRefused, "")
-		return
-	}
-	e.offer(ctx, c)
+func (e *IPEndpoint) greet(ctx context.Context, qc *quic.Conn, _ *admission, handshake time.Duration) (*IPConn, error) {
+	return e.connection(qc, handshake, func() (*quic.Stream, error) { return qc.AcceptStream(ctx) })
 }
 
 // Close ends all connections of the endpoint and frees the port, as Endpoint.Close does.

@@ -3,9 +3,12 @@ package scionnet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/quic-go/quic-go"
 )
@@ -83,6 +86,63 @@ func (p *pool[C]) add(c C) bool {
 		delete(p.conns, c)
 	})
 	return true
+}
+
+// keep takes in a connection that was dialled; with an error, and when the pool is drained, it ends it.
+func (p *pool[C]) keep(qc *quic.Conn, c C, err error) (C, error) {
+	var none C
+	if err != nil {
+		qc.CloseWithError(codeAbort, "")
+		return none, err
+	}
+	if !p.add(c) {
+		qc.CloseWithError(codeDone, "")
+		return none, net.ErrClosed
+	}
+	return c, nil
+}
+
+// greeter waits for the stream of a dialler and makes a connection of it.
+type greeter[C member] func(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (C, error)
+
+// acceptLoop hands the connections that others open to Accept, until the pool is drained.
+func (p *pool[C]) acceptLoop(l *quic.Listener, greet greeter[C], log *slog.Logger) {
+	for {
+		qc, err := l.Accept(p.ctx)
+		if err != nil {
+			return
+		}
+		a := qc.Context().Value(admissionKey{}).(*admission)
+		a.settled()
+		handshake := time.Since(a.start)
+		p.workers.Go(func() {
+			ctx, cancel := context.WithTimeout(p.ctx, handshakeIdle)
+			defer cancel()
+			c, err := greet(ctx, qc, a, handshake)
+			if err != nil {
+				log.Debug("connection refused", "peer", a.peer, "error", err)
+				qc.CloseWithError(codeRefused, "")
+				return
+			}
+			p.offer(ctx, c)
+		})
+	}
+}
+
+// meet opens the one stream of a connection, or waits for it, sends our feature bits, and tells whose key the peer has shown.
+func meet(qc *quic.Conn, features byte, stream func() (*quic.Stream, error)) (*quic.Stream, PeerKey, error) {
+	key, err := keyOf(qc.ConnectionState().TLS)
+	if err != nil {
+		return nil, PeerKey{}, err
+	}
+	s, err := stream()
+	if err != nil {
+		return nil, PeerKey{}, fmt.Errorf("open the stream: %w", err)
+	}
+	if _, err := s.Write([]byte{features}); err != nil {
+		return nil, PeerKey{}, fmt.Errorf("greet: %w", err)
+	}
+	return s, key, nil
 }
 
 // offer gives an accepted connection to whoever accepts.
