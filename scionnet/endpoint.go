@@ -106,7 +106,7 @@ func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) 
 		e.stop()
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", e.addr, err), packets.Close())
 	}
-	e.workers.Go(func() { e.acceptLoop(e.listener, e.greet, e.log) })
+	e.accept(e.listener, e.greet, e.log)
 	e.workers.Go(e.watch)
 	return e, nil
 }

@@ -74,7 +74,7 @@ func ListenIP(cfg IPConfig) (*IPEndpoint, error) {
 		e.stop()
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", e.addr, err), socket.Close())
 	}
-	e.workers.Go(func() { e.acceptLoop(e.listener, e.greet, e.log) })
+	e.accept(e.listener, e.greet, e.log)
 	return e, nil
 }
 

@@ -105,7 +105,15 @@ func (p *pool[C]) keep(qc *quic.Conn, c C, err error) (C, error) {
 // greeter waits for the stream of a dialler and makes a connection of it.
 type greeter[C member] func(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (C, error)
 
-// acceptLoop hands the connections that others open to Accept, until the pool is drained.
+// accept hands the connections that others open to Accept, until the pool is drained. quic-go refuses a connection that is
+// through its handshake while 32 wait for its Accept, so as many goroutines wait there as handshakes may begin unproven: on
+// one busy processor all of them can be through before any of these runs.
+func (p *pool[C]) accept(l *quic.Listener, greet greeter[C], log *slog.Logger) {
+	for range halfOpenMost {
+		p.workers.Go(func() { p.acceptLoop(l, greet, log) })
+	}
+}
+
 func (p *pool[C]) acceptLoop(l *quic.Listener, greet greeter[C], log *slog.Logger) {
 	for {
 		qc, err := l.Accept(p.ctx)
