@@ -289,7 +289,7 @@ func startScript(a asPlan) string {
 	for _, r := range a.routers {
 		run("router", r.name)
 	}
-	run("control", "cs-1")
+	run("control", controlService)
 	return b.String()
 }
 

@@ -99,7 +99,7 @@ func (n *Network) State() State {
 	for _, a := range n.plan.ases {
 		s.ASes = append(s.ASes, ASStatus{a.IA, a.Core, a.host, n.ConfigDir(a.IA)})
 	}
-	for _, p := range n.processes {
+	for _, p := range n.all() {
 		s.Processes = append(s.Processes, ProcessRef{p.String(), p.cmd.Process.Pid})
 	}
 	return s

@@ -44,6 +44,12 @@ const (
 	expirationUnit = 24 * time.Hour / 256
 )
 
+// beaconPolicies are the control service's policies by their names in its configuration, with their types.
+var beaconPolicies = map[string]string{
+	"propagation": "Propagation", "core_registration": "CoreSegmentRegistration",
+	"up_registration": "UpSegmentRegistration", "down_registration": "DownSegmentRegistration",
+}
+
 // generator writes what the processes of a testbed read.
 type generator struct {
 	dir  string // all below it is replaced
@@ -53,12 +59,22 @@ type generator struct {
 	lifetime time.Duration
 	// segments is how many are sent in every round of beaconing.
 	segments int
-	pki      string // scion-pki executable
+	// beaconing is how often that is; 0: as often as the segments allow.
+	beaconing time.Duration
+	pki       string // scion-pki executable
 	// at is where the programs of an AS will find its directory, if not where it is written.
 	at string
 }
 
 func (g generator) asDir(a asPlan) string { return filepath.Join(g.dir, filepath.FromSlash(a.folder)) }
+
+// seenAt is where the programs of the AS find that folder.
+func (g generator) seenAt(a asPlan) string {
+	if g.at != "" {
+		return g.at
+	}
+	return g.asDir(a)
+}
 
 func (g generator) run(ctx context.Context) error {
 	if err := os.RemoveAll(g.dir); err != nil {
@@ -113,10 +129,6 @@ func (g generator) crypto(ctx context.Context) error {
 
 func (g generator) as(a asPlan, trcs []string) error {
 	dir := g.asDir(a)
-	at := dir
-	if g.at != "" {
-		at = g.at
-	}
 	for _, sub := range []string{"certs", "keys"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err
@@ -144,11 +156,7 @@ func (g generator) as(a asPlan, trcs []string) error {
 	if err := writeJSON(filepath.Join(dir, "staticInfoConfig.json"), staticInfo(a)); err != nil {
 		return err
 	}
-	policies := map[string]string{}
-	for key, kind := range map[string]string{
-		"propagation": "Propagation", "core_registration": "CoreSegmentRegistration",
-		"up_registration": "UpSegmentRegistration", "down_registration": "DownSegmentRegistration",
-	} {
+	for key, kind := range beaconPolicies {
 		policy := map[string]any{"Type": kind, "BestSetSize": bestSetSize, "CandidateSetSize": candidateSetSize}
 		if g.lifetime > 0 {
 			policy["MaxExpTime"] = expTime(g.lifetime)
@@ -157,20 +165,24 @@ func (g generator) as(a asPlan, trcs []string) error {
 		if err != nil {
 			return err
 		}
-		policies[key] = filepath.Join(at, key+".yml")
 		if err := os.WriteFile(filepath.Join(dir, key+".yml"), b, 0o644); err != nil {
 			return err
 		}
 	}
-	if err := writeTOML(filepath.Join(dir, "cs-1.toml"), g.controlTOML(a, at, policies)); err != nil {
+	if err := g.control(a); err != nil {
 		return err
 	}
 	for _, r := range a.routers {
-		if err := writeTOML(filepath.Join(dir, r.name+".toml"), g.routerTOML(r, at)); err != nil {
+		if err := writeTOML(filepath.Join(dir, r.name+".toml"), g.routerTOML(r, g.seenAt(a))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// control writes the configuration of the control service.
+func (g generator) control(a asPlan) error {
+	return writeTOML(filepath.Join(g.asDir(a), controlService+".toml"), g.controlTOML(a, g.seenAt(a)))
 }
 
 // expTime is the largest hop field lifetime that is not longer than d: (n+1) units of 5 min 37.5 s.
@@ -179,7 +191,7 @@ func expTime(d time.Duration) uint8 {
 }
 
 func topologyJSON(a asPlan) topojson.Topology {
-	cs := map[string]*topojson.ServerInfo{"cs-1": {Addr: a.control.String()}}
+	cs := map[string]*topojson.ServerInfo{controlService: {Addr: a.control.String()}}
 	t := topojson.Topology{
 		IA: a.IA.String(), MTU: a.MTU, EndhostPortRange: "1024-65535",
 		Attributes: topojson.Attributes{}, ControlService: cs, DiscoveryService: cs,
@@ -237,17 +249,24 @@ func staticInfo(a asPlan) map[string]any {
 
 // beaconInterval in whole seconds.
 func (g generator) beaconInterval() time.Duration {
+	if g.beaconing > 0 {
+		return g.beaconing
+	}
 	cost := 2 * time.Duration(g.segments) * beaconCost
 	return min(max(cost.Round(time.Second), minBeaconInterval), maxBeaconInterval)
 }
 
-func (g generator) controlTOML(a asPlan, dir string, policies map[string]string) map[string]any {
-	db := func(name string) map[string]any {
-		return map[string]any{"connection": filepath.Join(dir, "cs-1."+name+".db")}
+func (g generator) controlTOML(a asPlan, dir string) map[string]any {
+	policies := map[string]string{}
+	for key := range beaconPolicies {
+		policies[key] = filepath.Join(dir, key+".yml")
 	}
-	interval := g.beaconInterval().String()
+	db := func(name string) map[string]any {
+		return map[string]any{"connection": filepath.Join(dir, controlService+"."+name+".db")}
+	}
+	interval := fmt.Sprintf("%.0fs", g.beaconInterval().Seconds()) // scionproto takes one number and one unit
 	t := map[string]any{
-		"general":  map[string]any{"id": "cs-1", "config_dir": dir},
+		"general":  map[string]any{"id": controlService, "config_dir": dir},
 		"log":      map[string]any{"console": map[string]any{"level": "info"}},
 		"trust_db": db("trust"), "beacon_db": db("beacon"), "path_db": db("path"),
 		"beaconing": map[string]any{

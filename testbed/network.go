@@ -50,6 +50,9 @@ type Options struct {
 	// PathLifetime is how long paths are valid after their beacon: multiples of 5 min 37.5 s up to 24 h,
 	// rounded down. 0: 6 h.
 	PathLifetime time.Duration
+	// Beaconing is how often ASes send beacons once all paths are found, instead of every one to five seconds, which can take half
+	// a processor: control services start anew then, with what they know. 0: as often as before.
+	Beaconing time.Duration
 	// LinksOnly leaves SCION out: no routers and no control services, only the links, for hosts on IP (Network.IP).
 	LinksOnly bool
 	// Between names the ASes among which there must be paths when Start returns, and that Status tells of; by default all.
@@ -89,6 +92,7 @@ type Network struct {
 	lock      *os.File
 	claims    claims
 	launcher  *Launcher
+	mu        sync.Mutex // guards processes, and is held while they are exchanged
 	processes []*process
 	links     []*linkemu.Link // as in the topology
 	running   sync.WaitGroup  // of links and watch
@@ -184,6 +188,7 @@ func checkOptions(o *Options) error {
 //  3. start the control services
 //  4. open the control socket, so that status and down work from here on
 //  5. wait for the paths
+//  6. start the control services again, with fewer beacons, if that is wanted
 //
 // The order of 2 and 3 matters: a beacon that is sent on a link before BFD has seen it makes the router
 // answer "interface down", and for the ten seconds that this holds no segment over that link is used.
@@ -234,11 +239,18 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	if n.control, err = serveControl(n); err != nil {
 		return err
 	}
-	n.log.Info("processes started", "processes", len(n.processes), "links", len(n.links), "subnet", n.plan.subnet)
+	n.log.Info("processes started", "processes", len(n.all()), "links", len(n.links), "subnet", n.plan.subnet)
 	if err := n.waitForPaths(ctx); err != nil {
 		return err
 	}
 	n.log.Info("all paths found", "seconds", time.Since(n.started).Seconds())
+	if n.opts.Beaconing > g.beaconInterval() {
+		g.beaconing = n.opts.Beaconing
+		if err := n.restartServices(ctx, g, bin.control); err != nil {
+			return err
+		}
+		n.log.Info("control services started again", "beaconing", g.beaconing, "seconds", time.Since(n.started).Seconds())
+	}
 	n.running.Go(n.watch)
 	return nil
 }
@@ -264,7 +276,7 @@ func (n *Network) watch() {
 func (n *Network) Close() error {
 	n.once.Do(func() {
 		close(n.closing)
-		stopAll(n.processes)
+		stopAll(n.all())
 		if n.launcher != nil {
 			n.launcher.Close()
 		}

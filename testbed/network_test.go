@@ -59,6 +59,35 @@ func gone(t *testing.T, ps []ProcessRef) {
 	}
 }
 
+// TestBeaconing starts the control services again, which must find everything in their files: the next beacons are an hour away.
+func TestBeaconing(t *testing.T) {
+	var last Progress
+	n := start(t, Options{Topology: load(t, "tiny4"), Beaconing: time.Hour, Progress: func(p Progress) { last = p }})
+	if last.Paths == 0 || last.Paths != last.ImpliedPaths || last.Segments != last.ImpliedSegments {
+		t.Errorf("progress ended with %+v", last)
+	}
+	s := n.Status(t.Context(), true)
+	if !s.Healthy() || len(s.Processes) != last.Processes {
+		t.Errorf("%+v", s)
+	}
+	for _, p := range s.Processes {
+		if strings.HasPrefix(p.Name, "cs") {
+			if b, err := os.ReadFile(filepath.Join(n.ConfigDir(p.IA), p.Name+".toml")); err != nil || !strings.Contains(string(b), "3600s") {
+				t.Errorf("%s: %v\n%s", p.IA, err, b)
+			}
+		}
+	}
+	state, err := StateOf(n.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range state.Processes {
+		if err := syscall.Kill(p.PID, 0); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+	}
+}
+
 func TestTwoPaths(t *testing.T) {
 	topo := load(t, "two-paths")
 	// Long enough for names of sockets to be a problem.
@@ -155,7 +184,7 @@ func TestTwoPaths(t *testing.T) {
 	})
 
 	t.Run("a killed router", func(t *testing.T) {
-		victim := n.processes[0]
+		victim := n.all()[0]
 		if err := syscall.Kill(victim.cmd.Process.Pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

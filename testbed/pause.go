@@ -30,7 +30,7 @@ func (n *Network) signalRouter(at pathsel.Interface, s syscall.Signal) ([]pathse
 		for _, i := range r.interfaces {
 			all = append(all, pathsel.Interface{IA: at.IA, ID: i.id})
 		}
-		for _, p := range n.processes {
+		for _, p := range n.all() {
 			if p.ia != at.IA || p.name != r.name {
 				continue
 			}

@@ -16,6 +16,9 @@ import (
 	"braid/pathsel"
 )
 
+// controlService is the name of an AS's control service.
+const controlService = "cs-1"
+
 // process is a SCION program that the testbed runs.
 type process struct {
 	ia   pathsel.IA

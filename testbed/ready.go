@@ -35,6 +35,12 @@ const (
 	lookupWorkers = 4 // control services asked at the same time
 )
 
+var errTakenDown = errors.New("the testbed was taken down while it was starting")
+
+func diedEarly(p *process) error {
+	return fmt.Errorf("%s ended while the network was starting: %s", p, p.reason())
+}
+
 // await repeats an attempt until it is done. missing says what is not there yet, for when time is up.
 func (n *Network) await(ctx context.Context, attempt func() (done bool), missing func() error) error {
 	tick := time.NewTicker(poll)
@@ -42,13 +48,13 @@ func (n *Network) await(ctx context.Context, attempt func() (done bool), missing
 	for {
 		select {
 		case p := <-n.died:
-			return fmt.Errorf("%s ended while the network was starting: %s", p, p.reason())
+			return diedEarly(p)
 		case <-n.closing:
-			return errors.New("the testbed was taken down while it was starting")
+			return errTakenDown
 		default:
 		}
 		done := attempt()
-		n.progress.Processes = len(n.processes)
+		n.progress.Processes = len(n.all())
 		if n.opts.Progress != nil {
 			n.opts.Progress(n.progress)
 		}
@@ -94,6 +100,7 @@ func (n *Network) waitForLinks(ctx context.Context) error {
 // then until hosts find all paths.
 func (n *Network) waitForPaths(ctx context.Context) error {
 	open := n.surveys
+	n.progress.ImpliedSegments, n.progress.ImpliedPaths, n.progress.Paths = 0, 0, 0
 	for _, s := range open {
 		n.progress.ImpliedSegments += s.want
 	}

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,11 +70,58 @@ func (n *Network) startRouters(commands map[routerKey][]string) error {
 
 func (n *Network) startServices(program string) error {
 	for _, a := range n.plan.ases {
-		if err := n.startProcess(a, "cs-1", []string{program}); err != nil {
+		if err := n.startProcess(a, controlService, []string{program}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// restartServices starts the control services anew, configured by g, and waits until they answer. They keep in files what they know.
+func (n *Network) restartServices(ctx context.Context, g generator, program string) error {
+	if err := n.replaceServices(g, program); err != nil {
+		return err
+	}
+	if err := n.writeState(); err != nil {
+		return err
+	}
+	return n.waitForPaths(ctx)
+}
+
+func (n *Network) replaceServices(g generator, program string) error {
+	n.mu.Lock() // Close comes before or after
+	defer n.mu.Unlock()
+	select {
+	case <-n.closing:
+		return errTakenDown
+	default:
+	}
+	var services []*process
+	n.processes = slices.DeleteFunc(n.processes, func(p *process) bool {
+		if p.name == controlService {
+			services = append(services, p)
+		}
+		return p.name == controlService
+	})
+	stopAll(services)
+	for range services {
+		if p := <-n.died; !slices.Contains(services, p) {
+			return diedEarly(p)
+		}
+	}
+	for _, a := range n.plan.ases {
+		if err := g.control(a); err != nil {
+			return fmt.Errorf("write configuration of %s: %w", a.IA, err)
+		}
+	}
+	return n.startServices(program)
+}
+
+// all are the processes of this moment.
+func (n *Network) all() []*process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.processes)
 }
 
 func (n *Network) startProcess(a asPlan, name string, command []string) error {

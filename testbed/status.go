@@ -118,7 +118,7 @@ func (n *Network) status(seen map[pathsel.Interface]interfaceState) Status {
 	for _, a := range n.plan.ases {
 		s.ASes = append(s.ASes, ASStatus{a.IA, a.Core, a.host, n.ConfigDir(a.IA)})
 	}
-	for _, p := range n.processes {
+	for _, p := range n.all() {
 		u := p.usage()
 		ps := ProcessStatus{
 			IA: p.ia, Name: p.name, PID: p.cmd.Process.Pid, Running: !p.ended(),
