@@ -27,8 +27,9 @@ const (
 	// candidateSetSize is what the best ones are chosen from; the default has the same proportion.
 	candidateSetSize = 5 * bestSetSize
 
-	// queryInterval is how long a control service answers from its cache, instead of 5 minutes.
-	queryInterval = "2s"
+	// queryInterval is how long a control service answers from its cache while paths are being found; at rest it is
+	// scionproto's default.
+	queryInterval, queryAtRest = "2s", "5m"
 
 	// Beaconing goes on for as long as the network runs, and every segment that is sent costs a QUIC
 	// handshake and signatures at both ends, about beaconCost of CPU time. The interval is such that this
@@ -36,6 +37,8 @@ const (
 	minBeaconInterval = time.Second
 	maxBeaconInterval = 5 * time.Second
 	beaconCost        = 12 * time.Millisecond
+	// beaconAtRest is little, but several times in the shortest lifetime that paths can have.
+	beaconAtRest = time.Minute
 
 	// socketBuffer asks for what most systems allow without privileges. Queues belong into the emulator.
 	socketBuffer = 1 << 20
@@ -59,9 +62,8 @@ type generator struct {
 	lifetime time.Duration
 	// segments is how many are sent in every round of beaconing.
 	segments int
-	// beaconing is how often that is; 0: as often as the segments allow.
-	beaconing time.Duration
-	pki       string // scion-pki executable
+	atRest   bool   // as Options.AtRest
+	pki      string // scion-pki executable
 	// at is where the programs of an AS will find its directory, if not where it is written.
 	at string
 }
@@ -249,8 +251,8 @@ func staticInfo(a asPlan) map[string]any {
 
 // beaconInterval in whole seconds.
 func (g generator) beaconInterval() time.Duration {
-	if g.beaconing > 0 {
-		return g.beaconing
+	if g.atRest {
+		return beaconAtRest
 	}
 	cost := 2 * time.Duration(g.segments) * beaconCost
 	return min(max(cost.Round(time.Second), minBeaconInterval), maxBeaconInterval)
@@ -265,6 +267,10 @@ func (g generator) controlTOML(a asPlan, dir string) map[string]any {
 		return map[string]any{"connection": filepath.Join(dir, controlService+"."+name+".db")}
 	}
 	interval := fmt.Sprintf("%.0fs", g.beaconInterval().Seconds()) // scionproto takes one number and one unit
+	query := queryInterval
+	if g.atRest {
+		query = queryAtRest
+	}
 	t := map[string]any{
 		"general":  map[string]any{"id": controlService, "config_dir": dir},
 		"log":      map[string]any{"console": map[string]any{"level": "info"}},
@@ -275,7 +281,7 @@ func (g generator) controlTOML(a asPlan, dir string) map[string]any {
 		},
 		// Otherwise a call that is slow, because the machine is busy, is made a second time over gRPC.
 		"rpc":  map[string]any{"client_protocol": "connectrpc"},
-		"path": map[string]any{"query_interval": queryInterval},
+		"path": map[string]any{"query_interval": query},
 	}
 	if a.Issuing {
 		t["ca"] = map[string]any{"mode": "in-process"}

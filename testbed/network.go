@@ -50,9 +50,10 @@ type Options struct {
 	// PathLifetime is how long paths are valid after their beacon: multiples of 5 min 37.5 s up to 24 h,
 	// rounded down. 0: 6 h.
 	PathLifetime time.Duration
-	// Beaconing is how often ASes send beacons once all paths are found, instead of every one to five seconds, which can take half
-	// a processor: control services start anew then, with what they know. 0: as often as before.
-	Beaconing time.Duration
+	// AtRest has control services start again once all paths are found, with what they know, and do little from then on: beacons go
+	// out every minute and answers of other ASes hold for five. While paths are being found that is one to five seconds and two,
+	// which can take half a processor. Not for paths of short lifetime, which would not be renewed in time.
+	AtRest bool
 	// LinksOnly leaves SCION out: no routers and no control services, only the links, for hosts on IP (Network.IP).
 	LinksOnly bool
 	// Between names the ASes among which there must be paths when Start returns, and that Status tells of; by default all.
@@ -244,12 +245,12 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		return err
 	}
 	n.log.Info("all paths found", "seconds", time.Since(n.started).Seconds())
-	if n.opts.Beaconing > g.beaconInterval() {
-		g.beaconing = n.opts.Beaconing
+	if n.opts.AtRest {
+		g.atRest = true
 		if err := n.restartServices(ctx, g, bin.control); err != nil {
 			return err
 		}
-		n.log.Info("control services started again", "beaconing", g.beaconing, "seconds", time.Since(n.started).Seconds())
+		n.log.Info("control services at rest", "seconds", time.Since(n.started).Seconds())
 	}
 	n.running.Go(n.watch)
 	return nil

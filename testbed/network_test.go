@@ -59,10 +59,10 @@ func gone(t *testing.T, ps []ProcessRef) {
 	}
 }
 
-// TestBeaconing starts the control services again, which must find everything in their files: the next beacons are an hour away.
-func TestBeaconing(t *testing.T) {
+// TestAtRest starts the control services again, which must find everything in their files.
+func TestAtRest(t *testing.T) {
 	var last Progress
-	n := start(t, Options{Topology: load(t, "tiny4"), Beaconing: time.Hour, Progress: func(p Progress) { last = p }})
+	n := start(t, Options{Topology: load(t, "tiny4"), AtRest: true, Progress: func(p Progress) { last = p }})
 	if last.Paths == 0 || last.Paths != last.ImpliedPaths || last.Segments != last.ImpliedSegments {
 		t.Errorf("progress ended with %+v", last)
 	}
@@ -72,7 +72,7 @@ func TestBeaconing(t *testing.T) {
 	}
 	for _, p := range s.Processes {
 		if strings.HasPrefix(p.Name, "cs") {
-			if b, err := os.ReadFile(filepath.Join(n.ConfigDir(p.IA), p.Name+".toml")); err != nil || !strings.Contains(string(b), "3600s") {
+			if b, err := os.ReadFile(filepath.Join(n.ConfigDir(p.IA), p.Name+".toml")); err != nil || !strings.Contains(string(b), "60s") {
 				t.Errorf("%s: %v\n%s", p.IA, err, b)
 			}
 		}

@@ -52,17 +52,14 @@ func (h *house) stage(ctx context.Context, s Scenario, o Options) (*stage, error
 	return st, nil
 }
 
-// atRest is how often ASes send beacons in a run: seldom, because all control services of the world are on this one machine, and
-// often enough for the shortest lifetime that paths can have.
-const atRest = time.Minute
-
 // networkFor is what network the scenario runs on, and a key that is the same for all that can run on the same one: what
 // links do is not in it, since each run sets that.
 func networkFor(s Scenario, braid string) (opts testbed.Options, key string, err error) {
 	if opts, err = s.options(); err != nil {
 		return opts, "", err
 	}
-	opts.LinksOnly, opts.Beaconing = s.onlyIP(), atRest
+	opts.LinksOnly = s.onlyIP()
+	opts.AtRest = opts.PathLifetime == 0 // all control services of the world are on this one machine
 	if s.Router == "fast" {
 		opts.RouterCommand = []string{braid, "testbed", "router"}
 	}
