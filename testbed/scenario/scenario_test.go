@@ -3,6 +3,8 @@ package scenario
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +168,28 @@ func TestShipped(t *testing.T) {
 		}
 		if rate > 60e6 && !s.MachineBound && !s.throttled() {
 			t.Errorf("%s: links of %d Mbit/s together are more than two processors carry", n, rate/1e6)
+		}
+	}
+}
+
+// TestCopied copies the shipped scenarios elsewhere, as one does to change them.
+func TestCopied(t *testing.T) {
+	for _, n := range Shipped() {
+		b, err := os.ReadFile("../scenarios/" + n + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), n+".yaml")
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Load(file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if shipped, err := Load(n); err != nil || !reflect.DeepEqual(s, shipped) {
+			t.Errorf("%s: not the shipped one (%v)", n, err)
 		}
 	}
 }

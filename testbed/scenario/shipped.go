@@ -35,13 +35,7 @@ func Load(name string) (Scenario, error) {
 	}
 	if err == nil {
 		defer f.Close()
-		return Parse(strings.TrimSuffix(filepath.Base(name), ".yaml"), f, func(topology string) (testbed.Topology, error) {
-			beside := filepath.Join(filepath.Dir(name), topology)
-			if _, err := os.Stat(beside); err == nil && topology != "" {
-				topology = beside
-			}
-			return testbed.LoadTopology(topology)
-		})
+		return Parse(strings.TrimSuffix(filepath.Base(name), ".yaml"), f, topologyFor(filepath.Dir(name)))
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return Scenario{}, fmt.Errorf("scenario: %w", err)
@@ -52,6 +46,22 @@ func Load(name string) (Scenario, error) {
 	}
 	defer r.Close()
 	return Parse(strings.TrimSuffix(path.Base(name), ".yaml"), r, shippedTopology)
+}
+
+// topologyFor is what a scenario file in a folder means by a topology: a file there or in the current directory, else a shipped one,
+// so that a copy of a shipped scenario means what the original does.
+func topologyFor(folder string) func(string) (testbed.Topology, error) {
+	return func(name string) (testbed.Topology, error) {
+		if name == "" {
+			return shippedTopology(name)
+		}
+		for _, file := range []string{filepath.Join(folder, name), filepath.Join(folder, name+".topo"), name} {
+			if st, err := os.Stat(file); err == nil && !st.IsDir() {
+				return testbed.LoadTopology(file)
+			}
+		}
+		return shippedTopology(name)
+	}
 }
 
 // shippedTopology is what a shipped scenario means by a topology, whatever lies in the current directory.
