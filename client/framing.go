@@ -24,6 +24,7 @@ const (
 	msgRequest       = 6
 	msgPiece         = 7
 	msgCancel        = 8
+	msgSuggest       = 0x0d
 	msgHaveAll       = 0x0e
 	msgHaveNone      = 0x0f
 	msgReject        = 0x10

@@ -423,3 +423,27 @@ func TestConceal(t *testing.T) {
 	s := newStand(t, true)
 	s.says(plain(msgHaveAll), haves([]uint32{1}))
 }
+
+// Nudged, the engine reads of a piece that the peer suggests, unless it may not ask anyhow.
+func TestNudge(t *testing.T) {
+	s := newStand(t, true)
+	s.gate.nudge() // choked
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.gate.nudge()
+	s.engineGets([]byte{0, 0, 0, 5, msgSuggest, 0, 0, 0, 0})
+	s.gate.park()
+	s.engineGets(choke)
+	s.gate.nudge()
+	s.sends(interested)
+	s.engineGets(interested)
+}
+
+func TestNudgeWithoutFastExtension(t *testing.T) {
+	s := newStand(t, false)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.gate.nudge()
+	s.sends(interested)
+	s.engineGets(interested)
+}

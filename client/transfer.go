@@ -239,6 +239,7 @@ func (t *Transfer) run() {
 		case <-sample.C:
 			t.reveal()
 			t.advance()
+			t.nudge()
 			if t.look() || time.Now().After(t.rested) {
 				t.choose()
 			}

@@ -39,6 +39,9 @@ func parsePathKnowledge(cmd *cli.Command) (pathKnowledge, error) {
 	case "use":
 		return pathKnowledge{order, true, false}, nil
 	case "off":
+		if cmd.IsSet("peer-order") {
+			return pathKnowledge{}, usageErrorf("--peer-order asks trackers for what --path-knowledge off declines; give one of them")
+		}
 		return pathKnowledge{}, nil
 	default:
 		return pathKnowledge{}, usageErrorf("--path-knowledge %q: want share, use or off", how)

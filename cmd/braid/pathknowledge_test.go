@@ -138,7 +138,7 @@ func TestPathKnowledgeFlags(t *testing.T) {
 	if code, _, said := ends(t, dir, "create", "file", "-o", "t.torrent"); code != 0 {
 		t.Fatal(said)
 	}
-	for _, args := range [][]string{{"--path-knowledge", "sometimes"}, {"--peer-order", "best"}} {
+	for _, args := range [][]string{{"--path-knowledge", "sometimes"}, {"--peer-order", "best"}, {"--path-knowledge", "off", "--peer-order", "nearest"}} {
 		if code, _, said := ends(t, dir, append([]string{"download", "t.torrent", "--peer", "127.0.0.1:1"}, args...)...); code != 2 || !strings.Contains(said, args[0]) {
 			t.Errorf("%v: exit code %d, %s", args, code, said)
 		}
