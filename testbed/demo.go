@@ -72,7 +72,7 @@ type PathShare struct {
 // returns.
 func Demo(ctx context.Context, o DemoOptions) (DemoResult, error) {
 	d := demo{
-		DemoOptions: o, launcher: NewLauncher(),
+		DemoOptions: o, launcher: NewLauncher(false),
 		data: filepath.Join(o.WorkDir, "seed"), torrent: filepath.Join(o.WorkDir, "dataset.torrent"),
 	}
 	defer d.launcher.Close()

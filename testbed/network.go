@@ -62,6 +62,8 @@ type Options struct {
 	Timeout time.Duration
 	// Progress is told how far Start is, from Start's goroutine; may be nil.
 	Progress func(Progress) `json:"-"`
+	// Raised says that this process has raised its priority (RaisePriority), which its processes are not to have.
+	Raised bool
 	// Log gets the testbed's own log; nil discards it.
 	Log *slog.Logger `json:"-"`
 }

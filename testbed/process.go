@@ -60,11 +60,14 @@ type Launcher struct {
 	env    []string
 }
 
-// NewLauncher starts the thread.
-func NewLauncher() *Launcher {
+// NewLauncher starts the thread. raised says that this process has raised its priority, which the others are not to have.
+func NewLauncher(raised bool) *Launcher {
 	l := &Launcher{starts: make(chan func()), env: append(os.Environ(), childEnvironment...)}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		if raised {
+			_ = lowerThread() // which anybody may
+		}
 		for start := range l.starts {
 			start()
 		}

@@ -52,7 +52,7 @@ func (n *Network) startRouters(commands map[routerKey][]string) error {
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return fmt.Errorf("create log folder: %w", err)
 	}
-	n.launcher = NewLauncher()
+	n.launcher = NewLauncher(n.opts.Raised)
 	count := 0
 	for _, a := range n.plan.ases {
 		count += len(a.routers) + 1

@@ -21,6 +21,7 @@ import (
 // house keeps what takes time to make from one run to the next: a network, for as long as the next run can use the same
 // one, and data.
 type house struct {
+	raised   bool // this process's priority
 	scratch  string
 	held     *os.File // the scratch directory's lock
 	launcher *testbed.Launcher
@@ -39,7 +40,7 @@ func (h *house) stage(ctx context.Context, s Scenario, o Options) (*stage, error
 		if h.scratch, h.held, err = newScratch(os.TempDir()); err != nil {
 			return nil, fmt.Errorf("make a directory for temporary files: %w", err)
 		}
-		h.launcher, h.data = testbed.NewLauncher(), map[dataKey]*dataset{}
+		h.launcher, h.data = testbed.NewLauncher(h.raised), map[dataKey]*dataset{}
 	}
 	st := &stage{Scenario: s, braid: o.Braid, scratch: h.scratch, launcher: h.launcher}
 	if st.data, err = h.dataset(ctx, s); err != nil {
@@ -89,6 +90,7 @@ func (h *house) open(ctx context.Context, s Scenario, o Options) error {
 	if h.log, err = os.OpenFile(filepath.Join(logDir, "network.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 		return err
 	}
+	opts.Raised = h.raised
 	opts.Dir, opts.SCIONBin = filepath.Join(h.scratch, "network"), o.SCIONBin
 	opts.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	began := time.Now()

@@ -69,7 +69,11 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 	if err := writeRun(o, scenarios); err != nil {
 		return nil, err
 	}
-	var h house
+	raised, err := testbed.RaisePriority()
+	if err != nil && o.Log != nil {
+		o.Log.Debug("the links have no priority over peers", "error", err)
+	}
+	h := house{raised: raised}
 	defer func() { err = errors.Join(err, h.close()) }()
 	var errs []error
 	for _, s := range scenarios {

@@ -72,7 +72,7 @@ func (p payload) download(ctx context.Context, braid string, r Row, at place) (s
 		return sample{}, err
 	}
 	defer os.RemoveAll(out)
-	launcher := testbed.NewLauncher()
+	launcher := testbed.NewLauncher(false)
 	defer launcher.Close()
 	var s *seeder
 	var fetch []string
