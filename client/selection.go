@@ -144,6 +144,7 @@ type want struct {
 	count     int   // of them
 	partial   bool  // not all pieces are wanted
 	ordered   bool  // the next pieces are asked for before the rest
+	plain     bool  // all pieces alike, as the engine has it: PiecePriorityNormal
 	selection Selection
 	first     int // every wanted piece before it is complete
 	ahead     int // every piece before it has been asked for first
@@ -170,6 +171,7 @@ func newWant(s Selection, l storage.Layout) (*want, error) {
 func (w *want) begin(t *torrent.Torrent) {
 	if !w.ordered && !slices.ContainsFunc(w.pieces, func(p Priority) bool { return p != Normal }) {
 		t.DownloadAll()
+		w.plain = true
 		return
 	}
 	for i, p := range w.pieces {

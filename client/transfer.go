@@ -85,6 +85,7 @@ type Transfer struct {
 	waiting   string         // what it is waiting for, if no path is left
 	uploads   pathsel.UploadMemory
 	revealed  *revelation // nil: there is nothing to reveal, or not any longer
+	rarest    *rarest     // nil: not looked yet
 	hints     pathsel.Hints
 	trace     io.Writer // nil: none, or it could not be written
 	options   Options
@@ -239,6 +240,7 @@ func (t *Transfer) run() {
 		case <-sample.C:
 			t.reveal()
 			t.advance()
+			t.preferRarest()
 			t.nudge()
 			if t.look() || time.Now().After(t.rested) {
 				t.choose()
