@@ -58,7 +58,7 @@ type Options struct {
 	LinksOnly bool
 	// Between names the ASes among which there must be paths when Start returns, and that Status tells of; by default all.
 	Between []pathsel.IA
-	// Timeout is how long Start waits for all paths. 0: 60 s and a second more for each AS.
+	// Timeout is how long Start waits for all paths. 0: 60 s and five seconds more for each AS.
 	Timeout time.Duration
 	// Progress is told how far Start is, from Start's goroutine; may be nil.
 	Progress func(Progress) `json:"-"`
@@ -180,7 +180,7 @@ func checkOptions(o *Options) error {
 		return fmt.Errorf("path lifetime %v: must be from %v to 24h", l, expirationUnit)
 	}
 	if o.Timeout == 0 {
-		o.Timeout = time.Minute + time.Duration(len(o.Topology.ASes))*time.Second
+		o.Timeout = time.Minute + time.Duration(len(o.Topology.ASes))*5*time.Second
 	}
 	return nil
 }
@@ -243,6 +243,9 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		return err
 	}
 	n.log.Info("processes started", "processes", len(n.all()), "links", len(n.links), "subnet", n.plan.subnet)
+	if err := n.waitForSegments(ctx); err != nil {
+		return err
+	}
 	if err := n.waitForPaths(ctx); err != nil {
 		return err
 	}

@@ -96,39 +96,59 @@ func (n *Network) waitForLinks(ctx context.Context) error {
 	})
 }
 
-// waitForPaths first waits until the control services have the segments that the topology implies, and
-// then until hosts find all paths.
-func (n *Network) waitForPaths(ctx context.Context) error {
-	open := n.surveys
-	n.progress.ImpliedSegments, n.progress.ImpliedPaths, n.progress.Paths = 0, 0, 0
-	for _, s := range open {
+// waitForSegments waits until the control services have the segments that the topology implies.
+func (n *Network) waitForSegments(ctx context.Context) error {
+	n.progress.ImpliedSegments, n.progress.ImpliedPaths = 0, 0
+	for _, s := range n.surveys {
 		n.progress.ImpliedSegments += s.want
 	}
 	for _, k := range n.implied {
 		n.progress.ImpliedPaths += k
 	}
+	open := n.surveys
+	var last error
+	return n.await(ctx, func() bool {
+		var missing int
+		var err error
+		open, missing, err = n.survey(ctx, open)
+		n.progress.Segments = n.progress.ImpliedSegments - missing
+		if err != nil {
+			last = err
+		}
+		return len(open) == 0
+	}, func() error {
+		var what []string
+		for _, s := range open {
+			what = append(what, fmt.Sprintf("%s segments of %s to %s", s.request.SegType, s.request.Src, s.request.Dst))
+		}
+		return missing(what, last)
+	})
+}
+
+// waitForPaths waits until hosts find all paths.
+func (n *Network) waitForPaths(ctx context.Context) error {
 	found := map[Pair]int{}
 	var last error
 	return n.await(ctx, func() bool {
-		var err error
-		if len(open) > 0 {
-			var missing int
-			open, missing, err = n.survey(ctx, open)
-			n.progress.Segments = n.progress.ImpliedSegments - missing
-		} else {
-			var paths map[Pair][][]pathsel.Interface
-			paths, err = n.findPaths(ctx, func(p Pair) bool { return found[p] < n.implied[p] })
-			n.progress.Paths = 0
-			for p, k := range n.implied {
-				found[p] = max(found[p], len(paths[p]))
-				n.progress.Paths += min(found[p], k)
-			}
+		paths, err := n.findPaths(ctx, func(p Pair) bool { return found[p] < n.implied[p] })
+		n.progress.Paths = 0
+		for p, k := range n.implied {
+			found[p] = max(found[p], len(paths[p]))
+			n.progress.Paths += min(found[p], k)
 		}
 		if err != nil {
 			last = err
 		}
-		return len(open) == 0 && n.progress.Paths == n.progress.ImpliedPaths
-	}, func() error { return n.missing(open, found, last) })
+		return n.progress.Paths == n.progress.ImpliedPaths
+	}, func() error {
+		var what []string
+		for p, k := range n.implied {
+			if found[p] < k {
+				what = append(what, fmt.Sprintf("%s to %s: %d of %d paths", p.Src, p.Dst, found[p], k))
+			}
+		}
+		return missing(what, last)
+	})
 }
 
 // survey asks the questions and returns those whose answer was not yet good enough, with the number of
@@ -154,19 +174,8 @@ func (n *Network) survey(ctx context.Context, open []survey) (left []survey, mis
 	return left, missing, err
 }
 
-// missing says which segments or paths are missing.
-func (n *Network) missing(open []survey, found map[Pair]int, last error) error {
-	var what []string
-	for _, s := range open {
-		what = append(what, fmt.Sprintf("%s segments of %s to %s", s.request.SegType, s.request.Src, s.request.Dst))
-	}
-	if len(open) == 0 {
-		for p, k := range n.implied {
-			if found[p] < k {
-				what = append(what, fmt.Sprintf("%s to %s: %d of %d paths", p.Src, p.Dst, found[p], k))
-			}
-		}
-	}
+// missing is the error for segments or paths that are missing.
+func missing(what []string, last error) error {
 	err := fmt.Errorf("missing are %s", list(what))
 	if last != nil {
 		err = fmt.Errorf("%w (last error: %w)", err, last)

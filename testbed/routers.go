@@ -85,7 +85,7 @@ func (n *Network) restartServices(ctx context.Context, g generator, program stri
 	if err := n.writeState(); err != nil {
 		return err
 	}
-	return n.waitForPaths(ctx)
+	return n.waitForSegments(ctx)
 }
 
 func (n *Network) replaceServices(g generator, program string) error {
