@@ -120,7 +120,7 @@ func (t *Transfer) preferRarest() {
 	i := 0
 	for _, run := range t.torrent.PieceStateRuns() {
 		for range run.Length {
-			if !(run.Ok && run.Complete) {
+			if !run.Ok || !run.Complete {
 				missing = append(missing, missingPiece{i, peers[i], run.Partial})
 			}
 			i++

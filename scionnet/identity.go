@@ -42,9 +42,9 @@ type Identity struct {
 }
 
 // orNew is the identity, or a new one in the place of none.
-func (i *Identity) orNew() (*Identity, error) {
-	if i != nil {
-		return i, nil
+func (id *Identity) orNew() (*Identity, error) {
+	if id != nil {
+		return id, nil
 	}
 	return NewIdentity()
 }
