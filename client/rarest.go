@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/anacrolix/torrent"
 
@@ -22,13 +23,15 @@ type rarest struct {
 }
 
 const (
-	// rarestSeconds is how much is asked for first, at the present rate: enough for what is under way and for the time until the next choice,
-	// and little, since the more each leecher asks for, the more of it others do as well.
-	rarestSeconds = 1
-	rarestLeast   = 8   // pieces
-	rarestMost    = 256 // pieces
-	// rarestWork is how many pieces of peers may be gone over at each look; with more, choices are made less often.
-	rarestWork = 500_000
+	// rarestTime is how much is asked for first, at the present rate, beside what comes until the next choice: enough for what is under
+	// way, and little, since the more each leecher asks for, the more of it others do as well.
+	rarestTime  = time.Second
+	rarestLeast = 8   // pieces
+	rarestMost  = 256 // pieces
+	// rarestWork is how many pieces of peers may be gone over at each look; with more, choices are made less often. The engine's own
+	// state of a piece takes as long as those of several peers.
+	rarestWork  = 100_000
+	rarestState = 4
 )
 
 func newRarest(pieces int) *rarest {
@@ -88,8 +91,7 @@ func (t *Transfer) preferRarest() {
 	if r.turns--; r.turns > 0 {
 		return
 	}
-	peers := make([]int, len(w.pieces))
-	seen := map[pathsel.PeerID]bool{}
+	has := map[pathsel.PeerID]func(each func(piece uint32) (more bool)){}
 	leechers := false
 	var rate float64 // bytes a second
 	for x := range t.greetedRows() {
@@ -99,22 +101,24 @@ func (t *Transfer) preferRarest() {
 		}
 		rate += x.in.rate / 8
 		who := uploadPeer(x)
-		if seen[who] {
-			continue
+		if has[who] == nil {
+			b := g.conn.PeerPieces()
+			has[who] = b.Iterate
+			leechers = leechers || b.GetCardinality() < uint64(len(w.pieces))
 		}
-		seen[who] = true
-		has := g.conn.PeerPieces()
-		leechers = leechers || has.GetCardinality() < uint64(len(peers))
-		has.Iterate(func(i uint32) bool {
+	}
+	r.turns = 1 + len(w.pieces)*(len(has)+rarestState)/rarestWork
+	if !leechers && len(r.first) == 0 {
+		return // seeds have everything, and data in order is easier to store
+	}
+	peers := make([]int, len(w.pieces))
+	for _, pieces := range has {
+		pieces(func(i uint32) bool {
 			if int(i) < len(peers) {
 				peers[i]++
 			}
 			return true
 		})
-	}
-	r.turns = 1 + len(peers)*len(seen)/rarestWork
-	if !leechers && len(r.first) == 0 {
-		return // seeds have everything, and data in order is easier to store
 	}
 	var missing []missingPiece
 	i := 0
@@ -126,7 +130,8 @@ func (t *Transfer) preferRarest() {
 			i++
 		}
 	}
-	count := min(rarestMost, max(rarestLeast, int(rate*rarestSeconds)/int(w.layout.PieceLength)))
+	ahead := rarestTime + time.Duration(r.turns)*sampleEvery
+	count := min(rarestMost, max(rarestLeast, int(rate*ahead.Seconds())/int(w.layout.PieceLength)))
 	raise, lower := r.choose(missing, count)
 	for _, i := range raise {
 		t.torrent.Piece(i).SetPriority(torrent.PiecePriorityHigh)
