@@ -131,6 +131,9 @@ func otherMachine(a, b scenario.About) (why []string) {
 	if a.Kernel != b.Kernel {
 		why = append(why, fmt.Sprintf("another kernel: %s, %s", a.Kernel, b.Kernel))
 	}
+	if a.TCP != b.TCP && a.TCP != "" && b.TCP != "" {
+		why = append(why, fmt.Sprintf("another congestion control of TCP: %s, %s", a.TCP, b.TCP))
+	}
 	if a.Emulator != b.Emulator {
 		why = append(why, "another link emulator")
 	}

@@ -146,6 +146,9 @@ func originOf(run scenario.RunDir, f scenario.ScenarioFile) string {
 		}
 	}
 	s := fmt.Sprintf("Run directory %s of %s; commit %s; %d × %s", filepath.Base(filepath.Clean(run.Dir)), run.Began.Format("2 January 2006, 15:04 MST"), commit, run.CPUs, run.CPU)
+	if run.TCP != "" {
+		s += fmt.Sprintf("; TCP is %s", run.TCP)
+	}
 	if run.Load > 0 {
 		s += fmt.Sprintf("; load before %.1f", run.Load)
 	}

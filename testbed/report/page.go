@@ -61,6 +61,7 @@ func factsOf(run scenario.RunDir) []fact {
 		{"commit", orUnknown(a.Commit)},
 		{"program (SHA-256)", a.Program},
 		{"machine", fmt.Sprintf("%d × %s, %s", a.CPUs, a.CPU, a.Kernel)},
+		{"congestion control of TCP", orUnknown(a.TCP)},
 	}
 	if strings.HasSuffix(a.Commit, "+") {
 		facts[1].Value += ": there were changes that are in no commit"

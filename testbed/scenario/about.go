@@ -30,9 +30,11 @@ type About struct {
 	Go        string            `json:"go"`
 	Modules   map[string]string `json:"modules"` // those that matter most
 	Kernel    string            `json:"kernel"`
-	CPU       string            `json:"cpu"`
-	CPUs      int               `json:"cpus"`
-	Memory    int64             `json:"memory_bytes,omitempty"`
+	// TCP is the machine's congestion control for TCP (tcp(7)), which hosts on IP take over; "" where that cannot be told.
+	TCP    string `json:"tcp_congestion_control,omitempty"`
+	CPU    string `json:"cpu"`
+	CPUs   int    `json:"cpus"`
+	Memory int64  `json:"memory_bytes,omitempty"`
 	// Load is the machine's average load over the minute before (uptime(1)): who else was at work.
 	Load     float64          `json:"load,omitempty"`
 	Emulator linkemu.Settings `json:"emulator"`
@@ -96,7 +98,7 @@ func (f ScenarioFile) Scenario() (Scenario, error) {
 func about(braid string, scenarios []Scenario) About {
 	a := About{
 		Began: time.Now().UTC().Truncate(time.Second), Commit: commit(filepath.Dir(braid)), Program: sum(braid), Go: runtime.Version(),
-		Modules: map[string]string{}, Kernel: kernel(), CPU: processor(), CPUs: runtime.NumCPU(),
+		Modules: map[string]string{}, Kernel: kernel(), TCP: congestionControl(), CPU: processor(), CPUs: runtime.NumCPU(),
 		Memory: memory(), Load: load(), Emulator: linkemu.CurrentSettings(),
 	}
 	for _, s := range scenarios {
@@ -187,6 +189,14 @@ func kernel() string {
 		return runtime.GOOS
 	}
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+}
+
+func congestionControl() string {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }
 
 func processor() string {
