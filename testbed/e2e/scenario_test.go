@@ -95,10 +95,12 @@ func smoke(t *testing.T, braid string, all []scenario.Scenario) {
 		if r.Failed != "" || r.Verified != r.Leechers || len(s.Peers) > 0 && r.Verified == 0 {
 			t.Errorf("%s %s: %d of %d leechers have the data, %q", r.Scenario, r.Variant, r.Verified, r.Leechers, r.Failed)
 		}
-		if e, ok := r.Figures["e"]; ok && (e <= 0 || e > 1.02) {
+		// The limit leaves datagrams their whole rate. Who pushes them out of a queue, as TCP with BBR does, gets some of that.
+		pushes := slices.ContainsFunc(s.Traffic, func(f scenario.Traffic) bool { return f.Kind == scenario.Datagrams })
+		if e, ok := r.Figures["e"]; ok && (e <= 0 || e > 1.02 && !pushes) {
 			t.Errorf("%s %s: %v of the limit", r.Scenario, r.Variant, e)
 		}
-		if x, ok := r.Figures["over-t-star"]; ok && x < 0.98 {
+		if x, ok := r.Figures["over-t-star"]; ok && x < 0.98 && !pushes {
 			t.Errorf("%s %s: faster than can be, %v of the least time", r.Scenario, r.Variant, x)
 		}
 		if r.Figures["cpu-emulator"] <= 0 {
