@@ -1,8 +1,11 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -116,7 +119,14 @@ func (a *attempt) result(failed failure) (Result, error) {
 		if !c.complete {
 			continue
 		}
-		_, files := a.data.wanted(p.peer)
+		torrents, files := a.data.wanted(p.peer)
+		if _, err := os.Stat(filepath.Join(p.out, files[0])); errors.Is(err, fs.ErrNotExist) { // in a database: --storage bolt
+			for _, t := range torrents {
+				if out, err := exec.Command(a.braid, "export", "--data", p.out, "--output", p.out, t).CombinedOutput(); err != nil {
+					return res, fmt.Errorf("peer %s: write the files of its database: %w: %s", p.peer.Name, err, out)
+				}
+			}
+		}
 		for _, f := range files {
 			if err := testbed.SameFile(filepath.Join(a.data.dir, f), filepath.Join(p.out, f)); err != nil {
 				return res, fmt.Errorf("peer %s: %w", p.peer.Name, err)
