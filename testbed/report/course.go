@@ -26,12 +26,25 @@ type course struct {
 	events    []event
 }
 
-// series is something that grows.
+// series is something that grows, from 0 at its first sample or before.
 type series struct {
 	name  string
 	t     []float64
 	bytes []float64
-	last  scenario.Line // with the other counters of a link
+	// first and last are samples of a link, with its other counters.
+	first, last scenario.Line
+}
+
+// counted is how far the counters of a link have come since the first sample of the run. The links of a network
+// count on from run to run.
+func (s *series) counted() scenario.Line {
+	a, b := s.first, s.last
+	since := func(before, now uint64) uint64 { return now - min(before, now) }
+	return scenario.Line{
+		Bytes: b.Bytes - a.Bytes, Packets: since(a.Packets, b.Packets), Late: since(a.Late, b.Late),
+		DroppedQueue: since(a.DroppedQueue, b.DroppedQueue), DroppedLoss: since(a.DroppedLoss, b.DroppedLoss),
+		DroppedDown: since(a.DroppedDown, b.DroppedDown),
+	}
 }
 
 // peer is a braid process.
@@ -158,11 +171,11 @@ func (r *reader) line(l scenario.Line, leechers []string) error {
 		s := r.c.links[l.At]
 		if s == nil {
 			r.keys++
-			s = &series{name: l.At}
+			s = &series{name: l.At, first: l}
 			r.c.links[l.At] = s
 		}
-		s.add(t, float64(l.Bytes))
 		s.last = l
+		s.add(t, float64(s.counted().Bytes))
 	case "traffic":
 		i := slices.IndexFunc(r.c.flows, func(s *series) bool { return s.name == l.What })
 		if i < 0 {

@@ -122,11 +122,17 @@ func (m made) writeRun(t testing.TB, dir, variant string, run int, slower float6
 		}
 	}
 	add(map[string]any{"t": .01, "kind": "event", "what": "start", "at": "leecher-1"})
+	// The links of a network count on from run to run.
+	before := (run - 1) * 1e9
 	carried := func(t float64, first bool) float64 {
 		if first && t > 5 {
 			t = max(5, t-bandSeconds)
 		}
 		return t * 1e6
+	}
+	for k := range prints { // the runner looks at the links before the peers start
+		add(map[string]any{"t": 0, "kind": "link", "at": at("110", k+1).String(), "bytes": before, "packets": before, "dropped_queue": before, "late": before})
+		add(map[string]any{"t": 0, "kind": "link", "at": at("111", k+1).String(), "bytes": before, "packets": before})
 	}
 	for s := 0.0; s <= end; s += .25 {
 		if s == 5 || s == 10 {
@@ -146,8 +152,8 @@ func (m made) writeRun(t testing.TB, dir, variant string, run int, slower float6
 		}
 		if int(s*4)%2 == 0 {
 			for k := range prints {
-				add(map[string]any{"t": s + zero, "kind": "link", "at": at("110", k+1).String(), "bytes": int(carried(s, k == 0) * 1.1), "packets": 1000, "dropped_queue": 7, "late": 10})
-				add(map[string]any{"t": s + zero, "kind": "link", "at": at("111", k+1).String(), "bytes": 1000, "packets": 10})
+				add(map[string]any{"t": s + zero, "kind": "link", "at": at("110", k+1).String(), "bytes": before + int(carried(s, k == 0)*1.1), "packets": before + int(s*100), "dropped_queue": before + int(s), "late": before + int(s)})
+				add(map[string]any{"t": s + zero, "kind": "link", "at": at("111", k+1).String(), "bytes": before + 1000, "packets": before + 10})
 			}
 			for i, p := range []string{"1-ff00:0:110 br-1", "1-ff00:0:111 cs-1", "leecher-1", "runner"} {
 				add(map[string]any{"t": s + zero, "kind": "process", "what": p, "cpu_s": s * .1 * float64(i+1), "rss_bytes": 40 << 20, "pss_bytes": 20 << 20})

@@ -2,6 +2,8 @@ package report
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -150,10 +153,11 @@ func TestMedianRun(t *testing.T) {
 	}
 }
 
+// courseOf reads the last run of a variant.
 func courseOf(t *testing.T, m made, variant string) (*course, scenario.Result, scenario.RunDir) {
 	t.Helper()
 	run := open(t, m)
-	i := slices.IndexFunc(run.Results, func(r scenario.Result) bool { return r.Variant == variant })
+	i := slices.IndexFunc(run.Results, func(r scenario.Result) bool { return r.Variant == variant && r.Run == m.runs })
 	samples, err := run.OpenSamples(run.Results[i])
 	if err != nil {
 		t.Fatal(err)
@@ -233,6 +237,77 @@ func TestCourse(t *testing.T) {
 	}
 	if failed != 2*2 { // a cross has two strokes
 		t.Errorf("%d strokes for two failures", failed)
+	}
+}
+
+// TestTablesAgreeWithSamples computes the figures of links, paths and processes again, plainly, from the samples of a
+// run: of the first on a network, and of the second, in which the links' counters go on.
+func TestTablesAgreeWithSamples(t *testing.T) {
+	for runs := 1; runs <= 2; runs++ {
+		c, res, dir := courseOf(t, made{leechers: 2, runs: runs, about: "x"}, "fast")
+		samples, err := dir.OpenSamples(res)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer samples.Close()
+		firstLink, lastLink, lastProcess := map[string]scenario.Line{}, map[string]scenario.Line{}, map[string]scenario.Line{}
+		lastPeer := map[string]peerLine{}
+		err = scenario.ReadSamples(samples, func(l scenario.Line) error {
+			switch l.Kind {
+			case "link":
+				if _, seen := firstLink[l.At]; !seen {
+					firstLink[l.At] = l
+				}
+				lastLink[l.At] = l
+			case "process":
+				lastProcess[l.What] = l
+			case "peer":
+				var e peerLine
+				if err := json.Unmarshal(l.Event, &e); err != nil {
+					return err
+				}
+				if e.Event == "progress" {
+					lastPeer[l.What] = e
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var want, got [][]string
+		add := func(rows *[][]string, texts ...string) { *rows = append(*rows, texts) }
+		for _, at := range []string{"1-ff00:0:110#1", "1-ff00:0:110#2"} {
+			a, b := firstLink[at], lastLink[at]
+			mbitS := float64(b.Bytes-a.Bytes) * 8 / 1e6 / res.Peers[0].End
+			add(&want, value(mbitS), fmt.Sprintf("%.0f %%", mbitS*10), fmt.Sprint(b.DroppedQueue-a.DroppedQueue),
+				fmt.Sprintf("%.1f %%", 100*float64(b.Late-a.Late)/float64(b.Packets-a.Packets)))
+		}
+		short := shortNames(dir.Scenarios[0].Network())
+		for _, row := range linksTable("x", c, dir.Scenarios[0].Network(), short).Rows {
+			add(&got, row[3].Text, row[4].Text, row[5].Text, row[8].Text)
+		}
+		var payload float64
+		for _, leecher := range []string{"leecher-1", "leecher-2"} {
+			e := lastPeer[leecher]
+			payload += e.Fetched
+			for _, p := range e.Paths {
+				add(&want, value(p.BytesRead/1e6), fmt.Sprintf("%.1f %%", 100*p.BytesRead/(e.Paths[0].BytesRead+e.Paths[1].BytesRead)),
+					value(p.BytesRead*8/1e6/res.Peers[0].End))
+			}
+		}
+		for _, row := range pathsTable("x", c).Rows {
+			add(&got, row[4].Text, row[5].Text, row[6].Text)
+		}
+		for _, row := range processesTable("x", c, short).Rows {
+			l := lastProcess[cmp.Or(map[string]string{"110 br-1": "1-ff00:0:110 br-1", "111 cs-1": "1-ff00:0:111 cs-1"}[row[0].Text], row[0].Text)]
+			add(&want, value(l.CPU), value(l.CPU/(payload/1e9)), value(float64(l.PSS)/(1<<20)))
+			add(&got, row[1].Text, row[3].Text, row[4].Text)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("run %d: the tables say\n%v\nthe samples\n%v", runs, got, want)
+		}
 	}
 }
 

@@ -196,12 +196,12 @@ func linksTable(label string, c *course, n testbed.Topology, short names) table 
 	t := table{
 		Caption: label + ": links, busier direction",
 		Head:    []string{"from", "to", "at the start", "Mbit/s", "use", "dropped: queue", "loss", "down", "late packets"}, Names: 3,
-		Note: "From the first payload byte to the end; drops and late packets since the network was started.",
+		Note: "From the first payload byte to the end; drops and late packets from the start of the run.",
 	}
 	for _, u := range usesOf(c, n) {
 		row := cells(short.at(u.from), short.at(u.to), u.link.Config.String(), "-", "-", "-", "-", "-", "-")
 		if u.sender != nil {
-			l := u.sender.last
+			l := u.sender.counted()
 			row = append(row[:3], cells(value(u.mbitS), "-", fmt.Sprint(l.DroppedQueue), fmt.Sprint(l.DroppedLoss), fmt.Sprint(l.DroppedDown), fmt.Sprintf("%.1f %%", 100*float64(l.Late)/float64(max(1, l.Packets))))...)
 			if u.link.Config.Rate > 0 {
 				row[4].Text = fmt.Sprintf("%.0f %%", 100*u.part)

@@ -124,6 +124,7 @@ func works(e testbed.LinkEndStatus) bool { return e.State == "up" || e.State == 
 
 func (a *attempt) course(ctx context.Context) error {
 	a.note()
+	a.glance() // before the first byte: link counters continue from the previous run
 	for _, t := range a.Traffic {
 		f, err := prepareFlow(ctx, t, a.hosts)
 		if err != nil {
