@@ -12,8 +12,17 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends braid at once
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		// The second one ends braid at once, whatever hangs. Go's own handler would not do: a shell without job control
+		// starts background jobs with SIGINT ignored, and signal.Stop goes back to that.
+		<-signals
+		os.Exit(exitInterrupted)
+	}()
 	root := &cli.Command{
 		Name:        "braid",
 		Usage:       "multipath BitTorrent for SCION",
@@ -31,6 +40,5 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "braid:", err)
 	}
-	stop()
 	os.Exit(exitCode(err))
 }
