@@ -197,14 +197,14 @@ func (a *attempt) plan(e Event) {
 	for i := range max(1, e.Times) {
 		begin := time.Duration(i) * e.Every
 		if e.Pause != nil {
-			a.at(e.At, begin, func() error { return a.pause(e.Pause.Interface) })
-			a.at(e.At, begin+e.For, func() error { return a.resume(e.Pause.Interface) })
+			a.at(*e.At, begin, func() error { return a.pause(e.Pause.Interface) })
+			a.at(*e.At, begin+e.For, func() error { return a.resume(e.Pause.Interface) })
 			continue
 		}
 		at := e.Link.Interface
-		a.at(e.At, begin, func() error { return a.change(e.change(at)) })
+		a.at(*e.At, begin, func() error { return a.change(e.change(at)) })
 		if e.For > 0 {
-			a.at(e.At, begin+e.For, func() error { return a.change(e.undo(at, a.topology.Links[a.link(at)].Config)) })
+			a.at(*e.At, begin+e.For, func() error { return a.change(e.undo(at, a.topology.Links[a.link(at)].Config)) })
 		}
 	}
 }

@@ -25,29 +25,32 @@ const (
 
 // check says what is wrong with a scenario, and puts its links into the topology.
 func (s *Scenario) check() error {
+	wrong := func(key, format string, args ...any) error {
+		return at(s.lines.of(key), key+": "+format, args...)
+	}
 	switch {
 	case strings.TrimSpace(s.About) == "":
-		return errors.New("about: say in a line what the scenario shows")
+		return wrong("about", "say in a line what the scenario shows")
 	case len(s.Peers) == 0 && (len(s.Traffic) == 0 || s.Lasts <= 0 || s.Lasts > maxTime):
-		return errors.New("peers: none, so say what traffic there is and how long it lasts")
+		return wrong("peers", "none, so say what traffic there is and how long it lasts")
 	case len(s.Peers) > 0 && (s.Size <= 0 || s.Size > maxSize):
-		return errors.New("size: say how much data is transferred, such as 20MB")
+		return wrong("size", "say how much data is transferred, such as 20MB")
 	case len(s.Peers) > maxPeers || len(s.Traffic) > maxPeers || len(s.Measure) > maxPeers:
 		return fmt.Errorf("more than %d peers, flows or measures", maxPeers)
 	case s.Torrents < 1 || s.Torrents > maxPeers:
-		return fmt.Errorf("torrents: want 1 to %d", maxPeers)
+		return wrong("torrents", "want 1 to %d", maxPeers)
 	case s.Smoke.Scale < 0 || s.Smoke.Scale > 1 || s.Smoke.Leechers < 0:
-		return errors.New("smoke: want a scale of at most 1, and a number of leechers")
+		return wrong("smoke", "want a scale of at most 1, and a number of leechers")
 	case len(s.Events) > maxEvents || len(s.Links) > maxEvents:
 		return fmt.Errorf("more than %d events or links", maxEvents)
 	case s.Runs < 1 || s.Runs > maxRuns:
-		return fmt.Errorf("runs: want 1 to %d", maxRuns)
-	case s.Takes <= 0 || s.Takes > maxTime:
-		return errors.New("takes: say about how long one run takes, such as 20s")
+		return wrong("runs", "want 1 to %d", maxRuns)
+	case s.Takes < 0 || s.Takes > maxTime:
+		return wrong("takes", "want about how long one run takes, such as 20s, and at most %v", maxTime)
 	case s.Timeout < 0 || s.Timeout > maxTime:
-		return fmt.Errorf("timeout: want at most %v", maxTime)
+		return wrong("timeout", "want at most %v", maxTime)
 	case s.Sample < minSample || s.Sample > time.Minute:
-		return fmt.Errorf("sample: want %v to 1m", minSample)
+		return wrong("sample", "want %v to 1m", minSample)
 	}
 	if _, err := s.options(); err != nil {
 		return err
@@ -57,27 +60,35 @@ func (s *Scenario) check() error {
 	}
 	for _, t := range s.Traffic {
 		if err := s.checkTraffic(t); err != nil {
-			return fmt.Errorf("traffic %q: %w", t.Name, err)
+			return at(t.line, "traffic %q: %w", t.Name, err)
 		}
 	}
 	if err := s.setLinks(s.Links, s.MTU); err != nil {
 		return err
 	}
-	for i, e := range s.Events {
+	for _, e := range s.Events {
 		if err := s.checkEvent(e); err != nil {
-			return fmt.Errorf("event %d: %w", i+1, err)
+			return at(e.line, "event at %s: %w", cmp.Or(e.Link, e.Pause, &At{}), err)
 		}
 	}
-	if err := s.checkFigures(); err != nil {
-		return err
+	if s.Takes == 0 {
+		s.Takes = s.guess()
+	}
+	for i, m := range s.Measure {
+		if err := s.checkMeasure(m, s.Measure[:i]); err != nil {
+			return at(m.line, "measure %s: %w", m.Name, err)
+		}
+	}
+	if err := s.checkExpect(); err != nil {
+		return at(s.lines.of("expect"), "expect: %w", err)
 	}
 	for _, v := range s.Variants {
 		if err := s.checkVariant(v); err != nil {
-			return fmt.Errorf("variant %s: %w", v.Name, err)
+			return at(v.line, "variant %s: %w", v.Name, err)
 		}
 	}
 	if _, err := s.Smoky(); err != nil {
-		return fmt.Errorf("smoke: %w", err)
+		return wrong("smoke", "%w", err)
 	}
 	return nil
 }
@@ -89,6 +100,11 @@ func (s *Scenario) checkVariant(v Variant) error {
 		return errors.New("size, torrents or leechers are out of bounds")
 	case !slices.Contains(routers, v.Router):
 		return fmt.Errorf("router %q: want stock or fast", v.Router)
+	}
+	if v.Selector != "" {
+		if _, err := pathsel.New(v.Selector); err != nil {
+			return fmt.Errorf("selector: %w", err)
+		}
 	}
 	for _, n := range v.Traffic {
 		if !slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return t.Name == n }) {
@@ -203,52 +219,65 @@ func plainName(n string) error {
 func (s *Scenario) checkPeers() error {
 	var seeds, leechers int
 	for i, p := range s.Peers {
-		if err := plainName(p.Name); err != nil {
-			return fmt.Errorf("peers: %w", err)
-		}
-		earlier := s.Peers[:i]
-		named := func(n string) bool { return slices.ContainsFunc(earlier, func(p Peer) bool { return p.Name == n }) }
-		switch {
-		case named(p.Name):
-			return fmt.Errorf("peer %s twice", p.Name)
-		case !s.hasAS(p.AS):
-			return fmt.Errorf("peer %s: AS %s is not in topology %s", p.Name, p.AS, s.topology.Name)
-		case p.Role == Seed && (len(p.From) > 0 || !p.Start.immediately() || p.Selector != ""):
-			return fmt.Errorf("peer %s: a seed has no from, no selector, and starts first", p.Name)
-		case p.Name == everybody || p.Name == trackerName:
-			return fmt.Errorf("peer %s: that name has a meaning", p.Name)
-		case p.Role != Seed && p.Role != Leech:
-			return fmt.Errorf("peer %s: role %q: want seed or leech", p.Name, p.Role)
-		}
-		for _, f := range p.From {
-			if !named(f) && f != everybody {
-				return fmt.Errorf("peer %s: from %q: no peer of that name before it", p.Name, f)
-			}
+		if err := s.checkPeer(p, s.Peers[:i]); err != nil {
+			return at(p.line, "peer %s: %w", p.Name, err)
 		}
 		if p.Role == Seed {
 			seeds++
 		} else {
 			leechers++
-			if !slices.ContainsFunc(earlier, func(p Peer) bool { return p.Role == Seed }) {
-				return fmt.Errorf("peer %s: no seed before it", p.Name)
-			}
 		}
 	}
 	if len(s.Peers) > 0 && (seeds == 0 || leechers == 0) {
-		return errors.New("peers: want at least one seed and one leech")
+		return at(s.lines.of("peers"), "peers: want at least one seed and one leech")
 	}
 	if len(s.Peers) > 0 && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Role == Leech && p.Start.immediately() }) {
-		return errors.New("peers: at least one leech must start at once; times count from its first payload byte")
+		return at(s.lines.of("peers"), "peers: at least one leech must start at once; times count from its first payload byte")
 	}
 	names := map[string]bool{}
 	for _, v := range s.Variants {
 		if err := plainName(v.Name); err != nil {
-			return fmt.Errorf("variants: %w", err)
+			return at(v.line, "variants: %w", err)
 		}
 		if names[v.Name] {
-			return fmt.Errorf("variant %s twice", v.Name)
+			return at(v.line, "variant %s twice", v.Name)
 		}
 		names[v.Name] = true
+	}
+	return nil
+}
+
+// checkPeer says what is wrong with a peer, which comes after others.
+func (s *Scenario) checkPeer(p Peer, earlier []Peer) error {
+	if err := plainName(p.Name); err != nil {
+		return err
+	}
+	named := func(n string) bool { return slices.ContainsFunc(earlier, func(p Peer) bool { return p.Name == n }) }
+	switch {
+	case named(p.Name):
+		return errors.New("twice")
+	case !s.hasAS(p.AS):
+		return fmt.Errorf("AS %s is not in topology %s", p.AS, s.topology.Name)
+	case p.Role == Seed && (len(p.From) > 0 || !p.Start.immediately() || p.Selector != ""):
+		return errors.New("a seed has no from, no selector, and starts first")
+	case p.Name == everybody || p.Name == trackerName:
+		return errors.New("that name has a meaning")
+	case p.Role != Seed && p.Role != Leech:
+		return fmt.Errorf("role %q: want seed or leech", p.Role)
+	}
+	for _, f := range p.From {
+		if !named(f) && f != everybody {
+			return fmt.Errorf("from %q: no peer of that name before it", f)
+		}
+	}
+	if p.Role == Seed {
+		return nil
+	}
+	if !slices.ContainsFunc(earlier, func(p Peer) bool { return p.Role == Seed }) {
+		return errors.New("no seed before it")
+	}
+	if _, err := pathsel.New(p.Selector); err != nil {
+		return fmt.Errorf("selector: %w", err)
 	}
 	return nil
 }
@@ -273,14 +302,18 @@ func (s *Scenario) checkTraffic(t Traffic) error {
 }
 
 func (s *Scenario) checkEvent(e Event) error {
-	at := cmp.Or(e.Link, e.Pause)
+	where := cmp.Or(e.Link, e.Pause)
 	switch {
 	case (e.Link == nil) == (e.Pause == nil):
 		return errors.New("want either a link or a pause")
-	case s.link(at.Interface) < 0:
-		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, at)
+	case e.At == nil:
+		return errors.New("say when: at, such as 5s or 30%")
+	case e.At.After >= s.end():
+		return fmt.Errorf("%v is after the end of the run, which takes about %v (takes)", e.At.After, s.end())
+	case s.link(where.Interface) < 0:
+		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, where)
 	case e.Link != nil && e.empty():
-		return fmt.Errorf("say what changes at %s", at)
+		return fmt.Errorf("say what changes at %s", where)
 	case e.Pause != nil && (e.Properties != Properties{} || e.For <= 0):
 		return errors.New("a pause wants for, and nothing of a link")
 	case e.For < 0 || e.For > maxTime || e.Every < 0 || e.Every > maxTime || e.Times < 0 || e.Times > maxTimes:
@@ -294,48 +327,85 @@ func (s *Scenario) checkEvent(e Event) error {
 	if d := e.Direction; d != "" && d != "both" && d != "out" && d != "in" {
 		return fmt.Errorf("direction %q: want in, out or both", d)
 	}
-	c := s.topology.Links[s.link(at.Interface)].Config
-	e.change(at.Interface).Apply(&c)
+	c := s.topology.Links[s.link(where.Interface)].Config
+	e.change(where.Interface).Apply(&c)
 	return c.Validate()
 }
 
-func (s *Scenario) checkFigures() error {
-	names := map[string]bool{}
-	for _, n := range alwaysMeasured {
-		names[n] = true
+// end is when a run is over at the latest.
+func (s *Scenario) end() time.Duration {
+	switch {
+	case len(s.Peers) == 0:
+		return s.Lasts
+	case s.Takes > 0:
+		return s.Takes
 	}
-	for _, m := range s.Measure {
-		if err := plainName(m.Name); err != nil {
-			return fmt.Errorf("measure: %w", err)
-		}
-		if names[m.Name] {
-			return fmt.Errorf("measure %s twice", m.Name)
-		}
-		names[m.Name] = true
-		f, ok := figures[m.What]
-		switch {
-		case !ok:
-			return fmt.Errorf("measure %s: what %q: want one of %s", m.Name, m.What, strings.Join(figureNames(), ", "))
-		case m.From < 0 || m.From > maxTime || m.To < 0 || m.To > maxTime || m.To != 0 && m.To <= m.From:
-			return fmt.Errorf("measure %s: from must lie before to", m.Name)
-		case f.over != (m.Over != nil) && !f.maybeOver:
-			return fmt.Errorf("measure %s: over is needed for out and back, and does not go with all others", m.Name)
-		case f.base != (m.Base != nil) || m.Base != nil && m.Base.To <= m.Base.From:
-			return fmt.Errorf("measure %s: base is a window for ratio only", m.Name)
-		case f.flow != slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return t.Name == m.Of && t.Kind == Bulk }):
-			return fmt.Errorf("measure %s: of must name bulk traffic for share, and only for it", m.Name)
-		case m.Of != "" && !f.flow && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Name == m.Of && p.Role == Leech }):
-			return fmt.Errorf("measure %s: of %q: no leecher has that name", m.Name, m.Of)
-		case m.Over != nil && s.link(m.Over.Interface) < 0:
-			return fmt.Errorf("measure %s: no link of topology %s ends at %s", m.Name, s.topology.Name, m.Over)
+	return s.Timeout
+}
+
+// guess is about how long a run takes whose file does not say: as long as the links of the busiest AS need for what
+// its leechers want, or for one copy from its seeds.
+func (s *Scenario) guess() time.Duration {
+	const (
+		unlimited = 200e6 // bits per second: about what the machine moves over links without a rate
+		around    = time.Second
+	)
+	if len(s.Peers) == 0 {
+		return s.Lasts
+	}
+	rate, copies := map[pathsel.IA]float64{}, map[pathsel.IA]int{}
+	for _, l := range s.topology.Links {
+		r := float64(cmp.Or(l.Config.Rate, unlimited))
+		rate[l.A.Interface.IA] += r
+		rate[l.B.Interface.IA] += r
+	}
+	for _, p := range s.Peers {
+		if p.Role == Leech {
+			copies[p.AS]++
+		} else {
+			copies[p.AS] = max(1, copies[p.AS])
 		}
 	}
+	var longest float64
+	for ia, n := range copies {
+		longest = max(longest, float64(n)*float64(s.Size)*float64(s.Torrents)*8/max(rate[ia], 1))
+	}
+	return min(maxTime, around+time.Duration(min(longest, maxTime.Seconds())*float64(time.Second)))
+}
+
+func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
+	if err := plainName(m.Name); err != nil {
+		return err
+	}
+	f, ok := figures[m.What]
+	switch {
+	case slices.Contains(alwaysMeasured, m.Name) || slices.ContainsFunc(earlier, func(x Measure) bool { return x.Name == m.Name }):
+		return errors.New("twice")
+	case !ok:
+		return fmt.Errorf("what %q: want one of %s", m.What, strings.Join(figureNames(), ", "))
+	case m.From < 0 || m.From > maxTime || m.To < 0 || m.To > maxTime || m.To != 0 && m.To <= m.From:
+		return errors.New("from must lie before to")
+	case f.over != (m.Over != nil) && !f.maybeOver:
+		return errors.New("over is needed for out and back, and does not go with all others")
+	case f.base != (m.Base != nil) || m.Base != nil && m.Base.To <= m.Base.From:
+		return errors.New("base is a window for ratio only")
+	case f.flow != slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return t.Name == m.Of && t.Kind == Bulk }):
+		return errors.New("of must name bulk traffic for share, and only for it")
+	case m.Of != "" && !f.flow && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Name == m.Of && p.Role == Leech }):
+		return fmt.Errorf("of %q: no leecher has that name", m.Of)
+	case m.Over != nil && s.link(m.Over.Interface) < 0:
+		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, m.Over)
+	}
+	return nil
+}
+
+func (s *Scenario) checkExpect() error {
 	for n, e := range s.Expect {
-		if !names[n] {
-			return fmt.Errorf("expect: nothing measures %q", n)
+		if !slices.Contains(alwaysMeasured, n) && !slices.ContainsFunc(s.Measure, func(m Measure) bool { return m.Name == n }) {
+			return fmt.Errorf("nothing measures %q", n)
 		}
 		if _, err := parseComparison(e); err != nil {
-			return fmt.Errorf("expect: %s: %w", n, err)
+			return fmt.Errorf("%s: %w", n, err)
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 
 // A run directory is read as far as it goes, and one that no runner has written is refused.
 func TestOpenRunDir(t *testing.T) {
-	s, err := parse(whole)
+	s, err := parseText(whole)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@
 // refuses to measure inside braid: peers are processes of their own, and all that is known of them is what their
 // events say. testbed/scenarios has the files and describes the format.
 //
-//	scenario.go, value.go, check.go   the file
+//	scenario.go, value.go, check.go, lines.go   the file
 //	vary.go, neighbours.go            many variants and peers in a few lines
 //	runner.go, claim.go               repetitions, networks, the run directory
 //	turns.go                          what comes after what, and how long it takes
@@ -25,7 +25,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -59,7 +61,7 @@ type Scenario struct {
 
 	Runs    int           `yaml:"runs"`
 	Seed    uint64        `yaml:"seed"`
-	Takes   time.Duration `yaml:"takes"`   // one run, about; for who waits
+	Takes   time.Duration `yaml:"takes"`   // one run, about; 0 in the file: as long as the links need
 	Timeout time.Duration `yaml:"timeout"` // of one run
 	Sample  time.Duration `yaml:"sample"`  // between two looks at a peer
 	// Templates of variants, and the matrix of values that they are made with; see Variants.
@@ -72,6 +74,7 @@ type Scenario struct {
 	Expect  map[string]string `yaml:"expect"`
 
 	topology testbed.Topology // with Links
+	lines    lines
 	text     []byte
 	scale    float64 // 1, or see Scaled
 }
@@ -80,6 +83,8 @@ type Scenario struct {
 type Link struct {
 	At         At `yaml:"at"`
 	Properties `yaml:",inline"`
+
+	line int // of the file
 }
 
 // Properties of a link; nil leaves one as it is.
@@ -137,6 +142,7 @@ type Peer struct {
 	Every time.Duration `yaml:"every"`
 
 	torrent int // which one it is about, from 1; 0: all
+	line    int // of the file
 }
 
 // everybody in From: all who come before.
@@ -158,12 +164,14 @@ type Traffic struct {
 	Rate  Rate       `yaml:"rate"` // of datagrams: of whole SCION packets
 	Start When       `yaml:"start"`
 	Stop  *When      `yaml:"stop"`
+
+	line int // of the file
 }
 
 // Event happens to a link or to a router during a run.
 type Event struct {
-	At         When `yaml:"at"`
-	Link       *At  `yaml:"link"`
+	At         *When `yaml:"at"`
+	Link       *At   `yaml:"link"`
 	Properties `yaml:",inline"`
 	// Pause stops the router that has the interface.
 	Pause *At `yaml:"pause"`
@@ -172,6 +180,8 @@ type Event struct {
 	// Times repeats the event, every Every from its first time.
 	Every time.Duration `yaml:"every"`
 	Times int           `yaml:"times"`
+
+	line int // of the file
 }
 
 // Measure is a figure that is taken from each run. Which ones there are says testbed/scenarios/README.md.
@@ -185,6 +195,8 @@ type Measure struct {
 	To   time.Duration `yaml:"to"`
 	// Base is another window to compare with.
 	Base *Window `yaml:"base"`
+
+	line int // of the file
 }
 
 // Window is a span of time after the first payload byte.
@@ -195,46 +207,74 @@ type Window struct {
 
 const maxFile = 64 << 10
 
-// Parse reads a scenario file. topology finds what its topology field names.
-func Parse(name string, r io.Reader, topology func(string) (testbed.Topology, error)) (Scenario, error) {
-	s := Scenario{Name: name}
-	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+// Parse reads a scenario file; its name without the folder and .yaml is the scenario's. topology finds what its topology
+// field names. Errors name the file and, where there is one, the line.
+func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, error)) (Scenario, error) {
+	s, err := parse(file, r, topology)
 	if err != nil {
-		return s, fmt.Errorf("read scenario %s: %w", name, err)
-	}
-	if len(text) > maxFile {
-		return s, fmt.Errorf("scenario %s is larger than %d bytes", name, maxFile)
-	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&s); err != nil {
-		return s, fmt.Errorf("scenario %s: %w", name, err)
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return s, fmt.Errorf("scenario %s: more than one document", name)
-	}
-	s.text, s.scale = text, 1
-	if err := s.expand(); err != nil {
-		return s, fmt.Errorf("scenario %s: %w", name, err)
-	}
-	s.setDefaults()
-	if s.topology, err = topology(s.Topology); err != nil {
-		return s, fmt.Errorf("scenario %s: %w", name, err)
-	}
-	if err := s.check(); err != nil {
-		return s, fmt.Errorf("scenario %s: %w", name, err)
+		return s, inFile(file, err)
 	}
 	return s, nil
+}
+
+func parse(file string, r io.Reader, topology func(string) (testbed.Topology, error)) (Scenario, error) {
+	s := Scenario{Name: strings.TrimSuffix(filepath.Base(file), ".yaml"), scale: 1}
+	var err error
+	if s.text, err = io.ReadAll(io.LimitReader(r, maxFile+1)); err != nil {
+		return s, err
+	}
+	if len(s.text) > maxFile {
+		return s, fmt.Errorf("larger than %d bytes", maxFile)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(s.text))
+	d.KnownFields(true)
+	if err := d.Decode(&s); err != nil {
+		return s, err
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return s, errors.New("more than one document")
+	}
+	if s.lines, err = readLines(s.text); err != nil {
+		return s, err
+	}
+	s.number()
+	if err := s.expand(); err != nil {
+		return s, err
+	}
+	if s.topology, err = topology(s.Topology); err != nil {
+		return s, at(s.lines.of("topology"), "%w", err)
+	}
+	s.setDefaults()
+	return s, s.check()
+}
+
+// number gives the parts of the scenario their lines.
+func (s *Scenario) number() {
+	for i := range s.Links {
+		s.Links[i].line = s.lines.item("links", i)
+	}
+	for i := range s.Peers {
+		s.Peers[i].line = s.lines.item("peers", i)
+	}
+	for i := range s.Traffic {
+		s.Traffic[i].line = s.lines.item("traffic", i)
+	}
+	for i := range s.Events {
+		s.Events[i].line = s.lines.item("events", i)
+	}
+	for i := range s.Measure {
+		s.Measure[i].line = s.lines.item("measure", i)
+	}
 }
 
 // expand makes the variants and the peers that the file describes.
 func (s *Scenario) expand() error {
 	matrix, err := parseMatrix(&s.Matrix)
 	if err != nil {
-		return fmt.Errorf("matrix: %w", err)
+		return at(s.lines.of("matrix"), "matrix: %w", err)
 	}
 	if s.Variants, err = expandVariants(s.Templates, matrix); err != nil {
-		return fmt.Errorf("variants: %w", err)
+		return at(s.lines.of("variants"), "variants: %w", err)
 	}
 	s.Peers, err = expandPeers(s.Peers)
 	return err
@@ -337,7 +377,8 @@ func (s Scenario) Scaled(by float64) (Scenario, error) {
 	}
 	for i := range s.Events {
 		e := &s.Events[i]
-		when(&e.At)
+		e.At = copied(e.At)
+		when(e.At)
 		d(&e.For)
 		d(&e.Every)
 	}

@@ -48,12 +48,12 @@ expect:
   e: ">= 0.9"
 `
 
-func parse(text string) (Scenario, error) {
-	return Parse("test", strings.NewReader(text), testbed.ShippedTopology)
+func parseText(text string) (Scenario, error) {
+	return Parse("folder/test.yaml", strings.NewReader(text), testbed.ShippedTopology)
 }
 
 func TestParse(t *testing.T) {
-	s, err := parse(whole)
+	s, err := parseText(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestMistakes(t *testing.T) {
 		{"size: 40MB", "size: many", "many"},
 		{"size: 40MB", "size: 0", "size"},
 		{"size: 40MB", "size: 2TB", "size"},
-		{"takes: 27s", "", "takes"},
+		{"takes: 27s", "takes: 25h", "takes"},
 		{"timeout: 1m", "timeout: 1000h", "timeout"},
 		{"runs: 3", "runs: -1", "runs"},
 		{"sample: 100ms", "sample: 1ms", "sample"},
@@ -97,6 +97,13 @@ func TestMistakes(t *testing.T) {
 		{"name: one-path", "name: adaptive", "twice"},
 		{"kind: bulk", "kind: bulk, rate: 1mbit", "rate"},
 		{"kind: datagrams", "kind: pigeons", "pigeons"},
+		{"role: leech, selector: all", "role: leech, selector: luck", `test.yaml, line 16: peer leecher: selector: path selection "luck": want one of`},
+		{"{selector: adaptive}", "{selector: luck}", `test.yaml, line 19: variant luck: selector: path selection "luck": want one of`},
+		{"- {at: 5s, link", "- {link", "test.yaml, line 25: event at 1-ff00:0:110#1: say when"},
+		{"- {at: 5s, link", "- {at: 30s, link", "line 25: event at 1-ff00:0:110#1: 30s is after the end of the run"},
+		{`link: "1-ff00:0:110#2"`, `link: "1-ff00:0:110#7"`, "line 26: event at 1-ff00:0:110#7: no link of topology two-paths ends at 1-ff00:0:110#7"},
+		{"loss: 0.1%", "direction: out", "line 7: links: 1-ff00:0:110#1: "},
+		{"what: gap, of: late", "what: luck, of: late", "line 29: measure gap-cut: "},
 		{"down: true, for: 10s", "for: 10s", "what changes"},
 		{"direction: out", "direction: up", "up"},
 		{"every: 5s, times: 3", "every: 1s, times: 3", "repeat"},
@@ -113,16 +120,27 @@ func TestMistakes(t *testing.T) {
 		if !strings.Contains(whole, tt.old) {
 			t.Fatalf("%q is not in the file", tt.old)
 		}
-		_, err := parse(strings.Replace(whole, tt.old, tt.new, 1))
+		_, err := parseText(strings.Replace(whole, tt.old, tt.new, 1))
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%q instead of %q: %v, want something on %q", tt.new, tt.old, err, tt.says)
 		}
 	}
-	if _, err := parse(whole + "\n---\nabout: more\n"); err == nil {
+	if _, err := parseText(whole + "\n---\nabout: more\n"); err == nil {
 		t.Error("two documents are accepted")
 	}
-	if _, err := parse(whole + "#" + strings.Repeat("x", maxFile)); err == nil {
+	if _, err := parseText(whole + "#" + strings.Repeat("x", maxFile)); err == nil {
 		t.Error("an endless file is accepted")
+	}
+}
+
+// TestTakes derives the length of a run from the links: 10 and 20 mbit lead to both leechers.
+func TestTakes(t *testing.T) {
+	s, err := parseText(strings.Replace(whole, "takes: 27s\n", "", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := time.Second + 2*40*8*time.Second/30; s.Takes.Round(time.Second) != want.Round(time.Second) {
+		t.Errorf("a run takes %v, want %v", s.Takes, want)
 	}
 }
 
@@ -137,7 +155,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(string(b))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := parse(text)
+		s, err := parseText(text)
 		if err != nil {
 			return
 		}
@@ -195,7 +213,7 @@ func TestCopied(t *testing.T) {
 }
 
 func TestScaled(t *testing.T) {
-	s, err := parse(whole)
+	s, err := parseText(whole)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -35,7 +34,7 @@ func Load(name string) (Scenario, error) {
 	}
 	if err == nil {
 		defer f.Close()
-		return Parse(strings.TrimSuffix(filepath.Base(name), ".yaml"), f, topologyFor(filepath.Dir(name)))
+		return Parse(name, f, topologyFor(filepath.Dir(name)))
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return Scenario{}, fmt.Errorf("scenario: %w", err)
@@ -45,7 +44,7 @@ func Load(name string) (Scenario, error) {
 		return Scenario{}, fmt.Errorf("scenario %s: no such file, and none of the shipped ones: %s", name, strings.Join(Shipped(), ", "))
 	}
 	defer r.Close()
-	return Parse(strings.TrimSuffix(path.Base(name), ".yaml"), r, shippedTopology)
+	return Parse(name, r, shippedTopology)
 }
 
 // topologyFor is what a scenario file in a folder means by a topology: a file there or in the current directory, else a shipped one,

@@ -40,6 +40,8 @@ type Variant struct {
 	// Traffic names the cross traffic that there is; nil: all. Events false leaves out what happens to links.
 	Traffic []string `yaml:"traffic"`
 	Quiet   bool     `yaml:"quiet"`
+
+	line int // of the file
 }
 
 // dimension is a name of the matrix with its values.
@@ -122,8 +124,9 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 			made[string(text)] = true
 			v, err := decodeVariant(text)
 			if err != nil {
-				return nil, err
+				return nil, at(t.Line, "%w", err)
 			}
+			v.line = t.Line
 			if v.Name == "" && v.Selector == "" {
 				v.Name = strings.Join(c, "-")
 			}
@@ -168,13 +171,13 @@ func expandPeers(groups []Peer) ([]Peer, error) {
 	for _, g := range groups {
 		if g.Count == 0 {
 			if g.Every != 0 {
-				return nil, fmt.Errorf("peer %s: every is for a group", g.Name)
+				return nil, at(g.line, "peer %s: every is for a group", g.Name)
 			}
 			out = append(out, g)
 			continue
 		}
 		if g.Count < 0 || g.Count > maxPeers || g.Every < 0 || g.Every > maxTime || g.Every > 0 && g.Start.Done > 0 {
-			return nil, fmt.Errorf("peers %s: want 1 to %d of them, every so often after a time", g.Name, maxPeers)
+			return nil, at(g.line, "peers %s: want 1 to %d of them, every so often after a time", g.Name, maxPeers)
 		}
 		for i := range g.Count {
 			p := g
@@ -275,7 +278,7 @@ func (s *Scenario) setLinks(links []Link, mtu int) error {
 	s.topology.Links = slices.Clone(s.topology.Links)
 	for _, l := range links {
 		if l.empty() || l.Direction != "" {
-			return fmt.Errorf("links: %s: say what differs, for both directions", l.At)
+			return at(l.line, "links: %s: say what differs, for both directions", l.At)
 		}
 		found := false
 		for i := range s.topology.Links {
@@ -284,17 +287,17 @@ func (s *Scenario) setLinks(links []Link, mtu int) error {
 				continue
 			}
 			found = true
-			at := l.At.Interface
-			if at.IA == 0 {
-				at = t.A.Interface
+			end := l.At.Interface
+			if end.IA == 0 {
+				end = t.A.Interface
 			}
-			l.change(at).Apply(&t.Config)
+			l.change(end).Apply(&t.Config)
 			if err := t.Config.Validate(); err != nil {
-				return fmt.Errorf("links: %s: %w", l.At, err)
+				return at(l.line, "links: %s: %w", l.At, err)
 			}
 		}
 		if !found {
-			return fmt.Errorf("links: no link of topology %s ends at %s", s.topology.Name, l.At)
+			return at(l.line, "links: no link of topology %s ends at %s", s.topology.Name, l.At)
 		}
 	}
 	if mtu > 0 {

@@ -26,7 +26,7 @@ smoke: {scale: 0.5, variants: [tcp-2], leechers: 2}
 `
 
 func TestVariants(t *testing.T) {
-	s, err := parse(strings.Replace(varied, "args: [--verbose]", "", 1))
+	s, err := parseText(strings.Replace(varied, "args: [--verbose]", "", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestVariants(t *testing.T) {
 
 // Swarms of several transports share the links, and no more.
 func TestMixed(t *testing.T) {
-	s, err := parse(strings.NewReplacer("args: [--verbose]", "", "  - {name: more", `  - {name: ip-seed, as: "1-ff00:0:110", role: seed, transport: tcp}
+	s, err := parseText(strings.NewReplacer("args: [--verbose]", "", "  - {name: more", `  - {name: ip-seed, as: "1-ff00:0:110", role: seed, transport: tcp}
   - {name: ip, as: "1-ff00:0:111", role: leech, transport: tcp, from: [all]}
   - {name: more`).Replace(varied))
 	if err != nil {
@@ -107,7 +107,7 @@ func TestMixedMistakes(t *testing.T) {
 		{"{name: l, as: \"1-ff00:0:111\", role: leech, client: aria2, transport: tcp, from: [all]}", "beside other clients"},
 		{"{name: l, as: \"1-ff00:0:111\", role: leech, from: [all]}", ""},
 	} {
-		_, err := parse("about: x\ntopology: two-paths\nsize: 1MB\ntakes: 5s\npeers:\n  - {name: s, as: \"1-ff00:0:110\", role: seed}\n  - " + tt.leecher + "\n")
+		_, err := parseText("about: x\ntopology: two-paths\nsize: 1MB\ntakes: 5s\npeers:\n  - {name: s, as: \"1-ff00:0:110\", role: seed}\n  - " + tt.leecher + "\n")
 		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, want %q", tt.leecher, err, tt.says)
 		}
@@ -116,7 +116,7 @@ func TestMixedMistakes(t *testing.T) {
 
 // Variants on one network come one after another in every round, which is counted in the time that it takes.
 func TestTurns(t *testing.T) {
-	s, err := parse(`
+	s, err := parseText(`
 about: three networks
 topology: two-paths
 size: 1MB
@@ -182,12 +182,12 @@ func TestVariantMistakes(t *testing.T) {
 		if !strings.Contains(text, tt.old) {
 			t.Fatalf("%q is not in the file", tt.old)
 		}
-		_, err := parse(strings.Replace(text, tt.old, tt.new, 1))
+		_, err := parseText(strings.Replace(text, tt.old, tt.new, 1))
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%q instead of %q: %v, want something on %q", tt.new, tt.old, err, tt.says)
 		}
 	}
-	if _, err := parse("about: x\ntopology: two-paths\ntakes: 5s\n"); err == nil {
+	if _, err := parseText("about: x\ntopology: two-paths\ntakes: 5s\n"); err == nil {
 		t.Error("a scenario of nothing")
 	}
 }
