@@ -19,11 +19,11 @@ import (
 // URL is an announce URL that was checked. A tracker on IP is reached by its host name or address, one on
 // SCION by Addr, or by a name for which scionnet.Names has addresses.
 type URL struct {
-	text  string
-	scion bool
-	addr  scionnet.Addr // with a name only the port
-	name  string        // of scion:// only
-	path  string        // with the query; of scion:// only
+	text    string
+	request url.URL // to send, without the parameters of an announce
+	scion   bool
+	addr    scionnet.Addr // with a name only the port
+	name    string        // of scion:// only
 }
 
 // maxURL bounds an announce URL in bytes: torrents and magnet links come from strangers.
@@ -49,7 +49,7 @@ func parseURL(s string) (URL, error) {
 		return URL{}, fmt.Errorf("longer than %d bytes", maxURL)
 	}
 	if rest, ok := strings.CutPrefix(s, "scion://"); ok {
-		// A SCION address is no host in the sense of RFC 3986, so net/url is of no use here.
+		// A SCION address is no host in the sense of RFC 3986: net/url reads what stands behind it.
 		host, path, _ := strings.Cut(rest, "/")
 		if !strings.Contains(host[strings.LastIndex(host, "]")+1:], ":") {
 			host += ":" + strconv.Itoa(defaultSCIONPort)
@@ -61,7 +61,11 @@ func parseURL(s string) (URL, error) {
 		if strings.ContainsAny(path, "# \r\n\t") {
 			return URL{}, errors.New("the path has a character that needs an escape")
 		}
-		return URL{text: s, scion: true, addr: a, name: name, path: path}, nil
+		authority := hostName(a)
+		if name != "" {
+			authority = name + ":" + strconv.Itoa(int(a.Port))
+		}
+		return withRequest(URL{text: s, scion: true, addr: a, name: name}, "https://"+authority+"/"+path)
 	}
 	u, err := url.Parse(s)
 	if err != nil {
@@ -84,7 +88,7 @@ func parseURL(s string) (URL, error) {
 		return URL{}, errors.New("the port is missing: udp has no default")
 	}
 	if !strings.HasPrefix(u.Hostname(), "scion4-") && !strings.HasPrefix(u.Hostname(), "scion6-") {
-		return URL{text: s}, nil
+		return withRequest(URL{text: s}, s)
 	}
 	if u.Scheme != "http" {
 		return URL{}, fmt.Errorf("scheme %q: a SCION host is reached by http or scion", u.Scheme)
@@ -94,7 +98,21 @@ func parseURL(s string) (URL, error) {
 		return URL{}, err
 	}
 	a.Port = port
-	return URL{text: s, scion: true, addr: a}, nil
+	return withRequest(URL{text: s, scion: true, addr: a}, "https"+s[len("http"):])
+}
+
+// withRequest adds the URL to send, which is parsed here so that a URL without an error can always be requested.
+func withRequest(u URL, text string) (URL, error) {
+	r, err := url.Parse(text)
+	if err != nil {
+		return URL{}, errors.Unwrap(err)
+	}
+	if r.Path == "" || r.Path == "/" {
+		r.Path = "/announce"
+	}
+	r.Fragment, r.RawFragment = "", ""
+	u.request = *r
+	return u, nil
 }
 
 func parsePort(s string) (uint16, error) {
@@ -109,7 +127,9 @@ func parsePort(s string) (uint16, error) {
 func parseSCION(s string) (a scionnet.Addr, name string, err error) {
 	host, port, ok := strings.Cut(s, ":")
 	if strings.Contains(s, ",") || !ok || !scionnet.IsName(host) {
-		a, err = scionnet.ParseAddr(s)
+		if a, err = scionnet.ParseAddr(s); err == nil && a.Port == 0 {
+			err = errors.New("port 0: want a number from 1 to 65535")
+		}
 		return a, "", err
 	}
 	if a.Port, err = parsePort(port); err != nil {
@@ -162,31 +182,13 @@ func (u URL) Scheme() string {
 }
 
 // Request is the URL to send with the parameters of an announce over HTTP or HTTP/3.
-func (u URL) Request(query string) (*url.URL, error) {
-	text := u.text
-	switch {
-	case u.scion && strings.HasPrefix(text, "scion:"):
-		host := hostName(u.addr)
-		if u.name != "" {
-			host = u.name + ":" + strconv.Itoa(int(u.addr.Port))
-		}
-		text = "https://" + host + "/" + u.path
-	case u.scion:
-		text = "https" + text[len("http"):]
-	}
-	r, err := url.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("tracker URL %q: %w", u.text, errors.Unwrap(err))
-	}
-	if r.Path == "" || r.Path == "/" {
-		r.Path = "/announce"
-	}
-	r.Fragment = ""
+func (u URL) Request(query string) *url.URL {
+	r := u.request
 	if r.RawQuery != "" {
 		r.RawQuery += "&"
 	}
 	r.RawQuery += query
-	return r, nil
+	return &r
 }
 
 // hostName is a SCION address as a host and port that every URL parser takes.

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"net/url"
 	"strconv"
 	"testing"
 )
@@ -27,6 +28,8 @@ func TestParseURL(t *testing.T) {
 		{"scion://10.0.0.1:80/announce", false, ""},
 		{"scion://tra cker:80/announce", false, ""},
 		{"scion://user@tracker:80/announce", false, ""},
+		{"scion://A/%", false, ""},
+		{"scion://1-ff00:0:110,[127.0.0.1]:0", false, ""},
 		{"", false, ""},
 		{"tracker.example/announce", false, ""},
 		{"ftp://tracker.example/", false, ""},
@@ -76,8 +79,8 @@ func TestRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := u.Request("q=1"); err != nil || got.String() != tt.want {
-			t.Errorf("%s: %v, %v; want %s", tt.in, got, err, tt.want)
+		if got := u.Request("q=1").String(); got != tt.want {
+			t.Errorf("%s: %s; want %s", tt.in, got, tt.want)
 		}
 	}
 }
@@ -87,24 +90,34 @@ func FuzzParseURL(f *testing.F) {
 	f.Add("http://scion6-1-ff00-0-110_fd00--1:81/announce")
 	f.Add("scion://tracker.example:1/announce")
 	f.Add("udp://h:1")
+	f.Add("scion://A/%")
 	f.Fuzz(func(t *testing.T, s string) {
 		u, err := ParseURL(s)
 		if err != nil {
 			return
 		}
-		if a, ok := u.SCION(); ok && u.Name() != "" {
-			if r, err := u.Request(""); err != nil || r.Hostname() != u.Name() {
-				t.Fatalf("%q: %v, %v", s, r, err)
+		r := u.Request("q=1")
+		if again, err := url.Parse(r.String()); err != nil || again.Host != r.Host || again.RequestURI() != r.RequestURI() {
+			t.Fatalf("%q is requested at %v, which is read as %v, %v", s, r, again, err)
+		}
+		a, ok := u.SCION()
+		if !ok {
+			return
+		}
+		if r.Scheme != "https" {
+			t.Fatalf("%q is requested at %v", s, r)
+		}
+		if u.Name() != "" {
+			if r.Hostname() != u.Name() {
+				t.Fatalf("%q is requested at %v", s, r)
 			}
-		} else if ok {
-			if r, err := u.Request(""); err != nil || r.Scheme != "https" {
-				t.Fatalf("%q: %v, %v", s, r, err)
-			} else if again, err := ParseURL("http://" + r.Host); err != nil || again.addr != a {
-				t.Fatalf("%q is asked for at %s", s, r.Host)
-			}
-			if again, err := ParseURL("scion://" + a.String()); err != nil || again.addr != a {
-				t.Fatalf("%q gives %v, which gives %v, %v", s, a, again.addr, err)
-			}
+			return
+		}
+		if again, err := ParseURL("http://" + r.Host); err != nil || again.addr != a {
+			t.Fatalf("%q is requested at %s", s, r.Host)
+		}
+		if again, err := ParseURL("scion://" + a.String()); err != nil || again.addr != a {
+			t.Fatalf("%q gives %v, which gives %v, %v", s, a, again.addr, err)
 		}
 	})
 }

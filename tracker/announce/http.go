@@ -35,7 +35,7 @@ func newAsker(u tracker.URL, scion *scionnet.HTTP) (asker, error) {
 		return &overHTTP{url: u, client: http.Client{Transport: t, CheckRedirect: noRedirect}, end: func() { t.Close() }}, nil
 	}
 	if u.Scheme() == "udp" {
-		return newOverUDP(u)
+		return newOverUDP(u), nil
 	}
 	t := &http.Transport{
 		// Announces are rare: a connection kept would be closed by the other side before it is used again.
@@ -69,10 +69,7 @@ func sameScheme(r *http.Request, via []*http.Request) error {
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func (o *overHTTP) announce(ctx context.Context, a *wire.Announce, reports []wire.PathReport) (wire.Answer, error) {
-	u, err := o.url.Request(a.Query())
-	if err != nil {
-		return wire.Answer{}, err
-	}
+	u := o.url.Request(a.Query())
 	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}).WithContext(ctx)
 	if len(reports) > 0 {
 		body := wire.AppendReports(nil, reports)

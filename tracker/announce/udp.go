@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"time"
 
 	"braid/tracker"
@@ -20,16 +19,13 @@ type overUDP struct {
 	urlData string // BEP 41
 }
 
-func newOverUDP(u tracker.URL) (*overUDP, error) {
-	parsed, err := url.Parse(u.String())
-	if err != nil {
-		return nil, err
-	}
-	o := &overUDP{host: parsed.Host, urlData: parsed.RequestURI()}
-	if o.urlData == "/" || o.urlData == "/announce" {
+func newOverUDP(u tracker.URL) *overUDP {
+	r := u.Request("")
+	o := &overUDP{host: r.Host, urlData: r.RequestURI()}
+	if o.urlData == "/announce" {
 		o.urlData = "" // says nothing, and some trackers know no options
 	}
-	return o, nil
+	return o
 }
 
 func (o *overUDP) close() {}

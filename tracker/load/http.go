@@ -151,10 +151,7 @@ func overSCION(ctx context.Context, j Job) (*tally, error) {
 				return ctx.Err()
 			}
 			a := peer(n)
-			to, err := u.Request(a.Query())
-			if err != nil {
-				return err
-			}
+			to := u.Request(a.Query())
 			began := time.Now()
 			res, err := c.Do((&http.Request{Method: http.MethodGet, URL: to, Host: to.Host, Header: http.Header{}}).WithContext(ctx))
 			if err != nil {
