@@ -110,6 +110,18 @@ func serveControl(n *Network) (*controlServer, error) {
 		dir.Close()
 		return nil, fmt.Errorf("open control socket in %s: %w", n.dir, err)
 	}
+	c := &controlServer{dir: dir, server: &http.Server{Handler: n.requests(), ReadHeaderTimeout: 5 * time.Second}, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		if err := c.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			n.log.Error("control socket", "err", err)
+		}
+	}()
+	return c, nil
+}
+
+// requests answers what comes over the control socket.
+func (n *Network) requests() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, n.Status(r.Context(), r.FormValue("paths") != "no"), nil)
@@ -127,14 +139,7 @@ func serveControl(n *Network) (*controlServer, error) {
 		http.NewResponseController(w).Flush()
 		go n.Close() // which ends this server
 	})
-	c := &controlServer{dir: dir, server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, done: make(chan struct{})}
-	go func() {
-		defer close(c.done)
-		if err := c.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			n.log.Error("control socket", "err", err)
-		}
-	}()
-	return c, nil
+	return mux
 }
 
 func (c *controlServer) close() {
