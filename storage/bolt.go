@@ -15,6 +15,8 @@ import (
 
 	"github.com/anacrolix/torrent/metainfo"
 	"go.etcd.io/bbolt"
+
+	"braid/storage/boltdb"
 )
 
 // How pieces get into a bbolt database without paying for each block:
@@ -52,7 +54,7 @@ type bolt struct {
 	layout Layout
 	name   string // of the file
 	system system
-	db     *database
+	db     *boltdb.DB
 	fresh  bool // there was no database, or a damaged one
 
 	flushing sync.Mutex   // segments on their way to the database are not written to
@@ -83,7 +85,7 @@ func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *sl
 	name := filepath.Join(dir, filepath.FromSlash(boltPath(hash)))
 	_, err := os.Lstat(name)
 	fresh := errors.Is(err, fs.ErrNotExist)
-	db, err := openBolt(name, boltOptions(), func(aside string, err error) {
+	db, err := boltdb.Open(name, 0o644, boltOptions(), func(aside string, err error) {
 		fresh = true
 		log.Warn("the pieces in a damaged database are lost; they are fetched again", "torrent", l.Name, "set_aside", aside, "error", err)
 	})
@@ -99,12 +101,9 @@ func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *sl
 // openBoltReader opens a database for reading only.
 func openBoltReader(dir string, l Layout, hash metainfo.Hash) (*bolt, error) {
 	name := filepath.Join(dir, filepath.FromSlash(boltPath(hash)))
-	if err := checkBolt(name); err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
-	}
 	opts := boltOptions()
 	opts.ReadOnly = true
-	db, err := openBolt(name, opts, nil)
+	db, err := boltdb.Open(name, 0, opts, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +189,7 @@ func (p *bolt) read(b []byte, off int64) error {
 			return nil
 		}
 		stored := false
-		err := p.db.view(func(tx *bbolt.Tx) error {
+		err := p.db.View(func(tx *bbolt.Tx) error {
 			if v := storedSegment(tx, piece, seg); len(v) == p.segmentLength(piece, seg) {
 				copy(b, v[at:])
 				stored = true
@@ -255,7 +254,7 @@ func (p *bolt) flush(all bool) error {
 		if len(flights) == 0 {
 			return nil
 		}
-		err := p.db.update(p.system, func(tx *bbolt.Tx) error { return p.store(tx, flights) })
+		err := p.system.update(p.db, func(tx *bbolt.Tx) error { return p.store(tx, flights) })
 		if err != nil {
 			return fmt.Errorf("write pieces of %s: %w", p.layout.Name, err)
 		}
@@ -359,4 +358,4 @@ func (p *bolt) gone() ([]int, error) {
 	return nil, nil
 }
 
-func (p *bolt) close() error { return p.db.close() }
+func (p *bolt) close() error { return p.db.Close() }

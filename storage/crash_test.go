@@ -16,6 +16,8 @@ import (
 
 	"github.com/anacrolix/torrent/metainfo"
 	"go.etcd.io/bbolt"
+
+	"braid/storage/boltdb"
 )
 
 // powerLoss is a system whose disk, when the power fails, has of each file what was synced, and of what was written since
@@ -126,7 +128,7 @@ func (p *powerLoss) files() (out []string) {
 	return out
 }
 
-func (p *powerLoss) update(db *bbolt.DB, do func(tx *bbolt.Tx) error) error {
+func (p *powerLoss) update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	rel, err := filepath.Rel(p.dir, db.Path())
@@ -347,7 +349,7 @@ func TestDamagedDatabases(t *testing.T) {
 				}
 				closeStore(t, s, tor)
 			}
-			found, err := filepath.Glob(filepath.Join(dir, recordDir, "*.damaged-*"))
+			found, err := filepath.Glob(filepath.Join(dir, recordDir, "*.damaged"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -386,7 +388,7 @@ func (f *full) write(file *os.File, b []byte, off int64) (int, error) {
 	return f.realSystem.write(file, b, off)
 }
 
-func (f *full) update(db *bbolt.DB, do func(tx *bbolt.Tx) error) error {
+func (f *full) update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error {
 	if err := f.take(diskPage); err != nil {
 		return err
 	}
@@ -477,7 +479,7 @@ func TestDataGoesAway(t *testing.T) {
 					t.Error("data that is gone can be read")
 				}
 				if kind == KindBolt {
-					if !errors.Is(err, errDamaged) {
+					if !errors.Is(err, boltdb.ErrDamaged) {
 						t.Errorf("error %v", err)
 					}
 				} else if !errors.Is(err, io.ErrUnexpectedEOF) {

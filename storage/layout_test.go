@@ -1,18 +1,11 @@
 package storage
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
-	"go.etcd.io/bbolt"
 )
 
 // What a crafted torrent may ask for is refused before anything is made of it.
@@ -106,78 +99,4 @@ func TestManyFiles(t *testing.T) {
 	if err != nil || !r.Complete() {
 		t.Errorf("complete %v, %v", r.Complete(), err)
 	}
-}
-
-// Whatever is in a database, to open it and read all of it ends in an error or not, but neither in a panic nor a crash.
-func FuzzDamagedDatabase(f *testing.F) {
-	for _, b := range sampleDatabases(f) {
-		f.Add(b, uint32(0), byte(0))
-		f.Add(b, uint32(len(b)/2), byte(0xff))
-		f.Add(b[:len(b)/2], uint32(100), byte(1))
-	}
-	f.Add([]byte{}, uint32(0), byte(0))
-	f.Fuzz(func(t *testing.T, b []byte, at uint32, with byte) {
-		b = append([]byte(nil), b...)
-		if len(b) > 0 {
-			b[int(at)%len(b)] ^= with
-		}
-		if err := readAll(t, b); err != nil {
-			t.Log(err)
-		}
-	})
-}
-
-// sampleDatabases are right ones: a new one, and one with buckets, many pages and a large value.
-func sampleDatabases(f *testing.F) (out [][]byte) {
-	for _, keys := range []int{0, 2000} {
-		name := filepath.Join(f.TempDir(), "db")
-		db, err := openBolt(name, recordOptions(), nil)
-		if err != nil {
-			f.Fatal(err)
-		}
-		err = db.update(realSystem{}, func(tx *bbolt.Tx) error {
-			for k := range keys {
-				b, err := tx.CreateBucketIfNotExists(fmt.Appendf(nil, "bucket %d", k%7))
-				if err != nil {
-					return err
-				}
-				if err := b.Put(fmt.Appendf(nil, "key %d", k), make([]byte, k)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err := errors.Join(err, db.close()); err != nil {
-			f.Fatal(err)
-		}
-		b, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		out = append(out, b[:min(len(b), 1<<20)])
-	}
-	return out
-}
-
-func readAll(t *testing.T, b []byte) error {
-	name := filepath.Join(t.TempDir(), "db")
-	if err := os.WriteFile(name, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	db, err := openBolt(name, &bbolt.Options{ReadOnly: true, Timeout: time.Second}, nil)
-	if err != nil {
-		return err
-	}
-	sum := 0
-	err = db.view(func(tx *bbolt.Tx) error {
-		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
-			return b.ForEach(func(k, v []byte) error {
-				for _, x := range slices.Concat(k, v) {
-					sum += int(x)
-				}
-				return nil
-			})
-		})
-	})
-	return errors.Join(err, db.close())
 }

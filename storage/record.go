@@ -15,6 +15,8 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 	engine "github.com/anacrolix/torrent/storage"
 	"go.etcd.io/bbolt"
+
+	"braid/storage/boltdb"
 )
 
 // The record is a bbolt database beside the data, with a bucket for each torrent and backend, named by the info hash and
@@ -52,7 +54,7 @@ type record struct {
 	kind   Kind
 	system system
 	lock   *os.File
-	db     *database
+	db     *boltdb.DB
 	log    *slog.Logger
 	saving sync.Mutex // one save at a time, so that of two the later writes the later state
 
@@ -86,7 +88,7 @@ func openRecord(dir string, kind Kind, sys system, log *slog.Logger) (*record, e
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	name := filepath.Join(own, recordName)
-	db, err := openBolt(name, recordOptions(), func(aside string, err error) {
+	db, err := boltdb.Open(name, 0o644, recordOptions(), func(aside string, err error) {
 		log.Warn("the record of verified pieces is damaged; the data will be checked", "set_aside", aside, "error", err)
 	})
 	if err != nil {
@@ -109,7 +111,7 @@ func lockDir(dir string, exclusive bool, wait time.Duration) (*os.File, error) {
 		return nil, err
 	}
 	for deadline := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
-		switch ok, err := tryLock(f, exclusive); {
+		switch ok, err := boltdb.TryLock(f, exclusive); {
 		case err != nil:
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", name, err), f.Close())
 		case ok:
@@ -121,7 +123,7 @@ func lockDir(dir string, exclusive bool, wait time.Duration) (*os.File, error) {
 }
 
 func (r *record) update(do func(b *bbolt.Bucket) error, hash metainfo.Hash) error {
-	return r.db.update(r.system, func(tx *bbolt.Tx) error {
+	return r.system.update(r.db, func(tx *bbolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists(bucketName(hash, r.kind))
 		if err != nil {
 			return err
@@ -156,7 +158,7 @@ func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool) (right 
 		}
 	}
 	t := newTally(l)
-	err = r.db.view(func(tx *bbolt.Tx) error {
+	err = r.db.View(func(tx *bbolt.Tx) error {
 		changed = t.load(tx.Bucket(bucketName(hash, r.kind)), now)
 		return nil
 	})
@@ -416,5 +418,5 @@ func (r *record) save(hash metainfo.Hash, pieces []int, files map[int]stamp) err
 }
 
 func (r *record) close() error {
-	return errors.Join(r.db.close(), r.lock.Close())
+	return errors.Join(r.db.Close(), r.lock.Close())
 }

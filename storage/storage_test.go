@@ -223,7 +223,7 @@ func TestDamagedRecordIsSetAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	aside, err := filepath.Glob(filepath.Join(dir, recordDir, "*.damaged-*"))
+	aside, err := filepath.Glob(filepath.Join(dir, recordDir, "*.damaged"))
 	if err != nil || len(aside) != 1 {
 		t.Errorf("set aside: %v, %v", aside, err)
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/anacrolix/torrent/metainfo"
 	"go.etcd.io/bbolt"
+
+	"braid/storage/boltdb"
 )
 
 // Stored is where the data of a torrent is kept, or should be.
@@ -49,12 +51,12 @@ func (s Stored) Trusted() bool {
 		return false
 	}
 	t := newTally(counted)
-	db, err := openBolt(name, &bbolt.Options{Timeout: 100 * time.Millisecond, ReadOnly: true}, nil)
+	db, err := boltdb.Open(name, 0, &bbolt.Options{Timeout: 100 * time.Millisecond, ReadOnly: true}, nil)
 	if err != nil {
 		return false
 	}
-	defer db.close()
-	err = db.view(func(tx *bbolt.Tx) error {
+	defer db.Close()
+	err = db.View(func(tx *bbolt.Tx) error {
 		t.load(tx.Bucket(bucketName(hash, kind)), now)
 		return nil
 	})

@@ -4,6 +4,8 @@ import (
 	"os"
 
 	"go.etcd.io/bbolt"
+
+	"braid/storage/boltdb"
 )
 
 // system is what the backends ask of the operating system where it matters for what survives a crash or fits on the
@@ -14,13 +16,13 @@ type system interface {
 	// syncAll syncs the file system that f is on, or says that it cannot (errors.ErrUnsupported).
 	syncAll(f *os.File) error
 	// update is a transaction; when it returns, it is on disk.
-	update(db *bbolt.DB, do func(tx *bbolt.Tx) error) error
+	update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error
 }
 
 // realSystem is the operating system.
 type realSystem struct{}
 
-func (realSystem) write(f *os.File, b []byte, off int64) (int, error)     { return f.WriteAt(b, off) }
-func (realSystem) sync(f *os.File) error                                  { return f.Sync() }
-func (realSystem) syncAll(f *os.File) error                               { return syncFileSystem(f) }
-func (realSystem) update(db *bbolt.DB, do func(tx *bbolt.Tx) error) error { return db.Update(do) }
+func (realSystem) write(f *os.File, b []byte, off int64) (int, error)      { return f.WriteAt(b, off) }
+func (realSystem) sync(f *os.File) error                                   { return f.Sync() }
+func (realSystem) syncAll(f *os.File) error                                { return syncFileSystem(f) }
+func (realSystem) update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error { return db.Update(do) }

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -9,19 +8,3 @@ import (
 
 // syncFileSystem syncs the file system that f is on.
 func syncFileSystem(f *os.File) error { return unix.Syncfs(int(f.Fd())) }
-
-// tryLock locks an open file for this process, without waiting. It is false if another one has it.
-func tryLock(f *os.File, exclusive bool) (bool, error) {
-	how := unix.LOCK_SH
-	if exclusive {
-		how = unix.LOCK_EX
-	}
-	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// unlock ends every lock on an open file.
-func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }

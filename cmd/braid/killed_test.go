@@ -199,7 +199,7 @@ func kept(t *testing.T, src client.Source, kind storage.Kind, dir string) (piece
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	damaged, err := filepath.Glob(filepath.Join(dir, ".braid", "*.damaged-*"))
+	damaged, err := filepath.Glob(filepath.Join(dir, ".braid", "*.damaged"))
 	if err != nil || len(damaged) > 0 {
 		t.Errorf("a kill has damaged a database: %v, %v", damaged, err)
 	}

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"braid/pathsel"
+	"braid/storage/boltdb"
 	"braid/tracker/wire"
 )
 
@@ -28,7 +28,7 @@ import (
 type Durable struct {
 	*Memory
 	name  string // of the database
-	db    *bolt.DB
+	db    *boltdb.DB
 	log   *slog.Logger
 	stop  chan struct{}
 	ended chan struct{}
@@ -76,14 +76,8 @@ func OpenDurable(dir string, l Limits, every time.Duration, log *slog.Logger) (*
 	}
 	name := filepath.Join(dir, journalName)
 	d := &Durable{Memory: NewMemory(l), name: name, log: log, stop: make(chan struct{}), ended: make(chan struct{})}
-	err := d.open()
-	if errors.Is(err, errDamaged) {
-		log.Error("the journal is damaged and set aside; peers come back with their next announce", "journal", name, "error", err)
-		d.Memory = NewMemory(l)
-		err = d.startOver()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open the journal %s: %w", name, err)
+	if err := d.start(); err != nil {
+		return nil, fmt.Errorf("open the journal: %w", err)
 	}
 	for i := range d.parts {
 		d.parts[i].dirty = newDirty()
@@ -97,59 +91,73 @@ func newDirty() *dirty {
 	return &dirty{members: map[memberKey]struct{}{}, tables: map[wire.InfoHash]struct{}{}}
 }
 
-var errDamaged = errors.New("damaged")
-
-// guarded runs f on the database. bbolt trusts what it reads from its memory-mapped file: damage is a panic, or a fault of
-// the memory behind the end of a file cut short.
-func guarded(f func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %v", errDamaged, r)
-		}
-	}()
-	return f()
+func (d *Durable) start() (err error) {
+	if d.db, err = d.open(); err != nil {
+		return err
+	}
+	if err = prepare(d.db); err == nil {
+		err = d.load()
+	}
+	if errors.Is(err, boltdb.ErrDamaged) {
+		d.Memory = NewMemory(d.limits)
+		err = d.startOver(err)
+	}
+	if err != nil {
+		return errors.Join(err, d.db.Close())
+	}
+	return nil
 }
 
-func (d *Durable) open() error {
-	err := guarded(func() (err error) {
-		d.db, err = bolt.Open(d.name, 0o600, &bolt.Options{Timeout: lockPatience, FreelistType: bolt.FreelistMapType})
-		switch {
-		case errors.Is(err, bolterrors.ErrTimeout):
-			return errors.New("another tracker uses it")
-		case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
-			return fmt.Errorf("%w: %w", errDamaged, err)
-		case err != nil:
-			return err
+// open opens the database, which is a new one if there is none or a damaged one.
+func (d *Durable) open() (*boltdb.DB, error) {
+	opts := &bolt.Options{Timeout: lockPatience, FreelistType: bolt.FreelistMapType}
+	return boltdb.Open(d.name, 0o600, opts, d.sayDamaged)
+}
+
+// prepare makes the buckets that are not there.
+func prepare(db *boltdb.DB) error {
+	return db.Update(func(tx *bolt.Tx) error {
+		for _, name := range [][]byte{membersBucket, tablesBucket, metaBucket} {
+			_, err := tx.CreateBucketIfNotExists(name)
+			if errors.Is(err, bolterrors.ErrIncompatibleValue) {
+				return fmt.Errorf("%w: %s is no bucket", boltdb.ErrDamaged, name)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return d.load()
+		return nil
 	})
-	if err != nil && d.db != nil && !errors.Is(err, errDamaged) {
-		d.db.Close()
-	}
-	return err
 }
 
-// startOver sets the database aside and begins a new one, in which all that is in memory is to be written. The old one is
-// not closed: in its state that may never end.
-func (d *Durable) startOver() error {
-	if err := os.Rename(d.name, d.name+".damaged"); err != nil {
-		return fmt.Errorf("set the damaged journal aside: %w", err)
+// startOver sets the database aside and begins a new one, into which all that is in memory is to be written. If that
+// fails, the damaged one stays in use, so that its next error leads here again.
+func (d *Durable) startOver(reason error) error {
+	aside, err := d.db.SetAside()
+	if err != nil {
+		return err
 	}
-	return d.open()
+	if aside != "" {
+		d.sayDamaged(aside, reason)
+	}
+	fresh, err := d.open()
+	if err != nil {
+		return err
+	}
+	if err := prepare(fresh); err != nil {
+		return errors.Join(err, fresh.Close())
+	}
+	_ = d.db.Close() // nothing in it is needed
+	d.db = fresh
+	return nil
+}
+
+func (d *Durable) sayDamaged(aside string, err error) {
+	d.log.Error("the journal is damaged and set aside; peers come back with their next announce", "set_aside", aside, "error", err)
 }
 
 func (d *Durable) load() error {
 	return d.db.Update(func(tx *bolt.Tx) error {
-		// A file cut short would be noticed only when its end is needed.
-		if info, err := os.Stat(d.name); err != nil || info.Size() < tx.Size() {
-			return errors.Join(err, fmt.Errorf("%w: the file ends too early", errDamaged))
-		}
-		for _, name := range [][]byte{membersBucket, tablesBucket, metaBucket} {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-				return err
-			}
-		}
 		if b := tx.Bucket(metaBucket).Get(syncedKey); len(b) == 8 {
 			away := time.Since(time.Unix(int64(binary.BigEndian.Uint64(b)), 0))
 			if away > d.limits.Lifetime {
@@ -182,7 +190,7 @@ func (d *Durable) load() error {
 		}
 		return tx.Bucket(tablesBucket).ForEach(func(k, v []byte) error {
 			if len(k) != 20 || len(v) != 4 {
-				return fmt.Errorf("%w: record of %d and %d bytes", errDamaged, len(k), len(v))
+				return fmt.Errorf("%w: record of %d and %d bytes", boltdb.ErrDamaged, len(k), len(v))
 			}
 			if t := d.shard(wire.InfoHash(k)).tables[wire.InfoHash(k)]; t != nil {
 				t.downloaded = int32(binary.BigEndian.Uint32(v))
@@ -210,7 +218,7 @@ func (m *member) value() []byte {
 
 func parseMember(k, v []byte) (wire.InfoHash, member, error) {
 	if len(k) != memberKeyLen || len(v) != memberValueLen || k[20] >= kinds || flags(v[28]) > isPaused {
-		return wire.InfoHash{}, member{}, fmt.Errorf("%w: record of %d and %d bytes", errDamaged, len(k), len(v))
+		return wire.InfoHash{}, member{}, fmt.Errorf("%w: record of %d and %d bytes", boltdb.ErrDamaged, len(k), len(v))
 	}
 	be := binary.BigEndian
 	m := member{
@@ -218,7 +226,7 @@ func parseMember(k, v []byte) (wire.InfoHash, member, error) {
 		id: wire.PeerID(v[:20]), identity: be.Uint64(v[20:]), flags: flags(v[28]),
 	}
 	if int(k[20]) != kindOf(m.addr()) || netip.AddrFrom16(m.host).IsUnspecified() || m.port == 0 {
-		return wire.InfoHash{}, member{}, fmt.Errorf("%w: no peer is at %s", errDamaged, m.addr())
+		return wire.InfoHash{}, member{}, fmt.Errorf("%w: no peer is at %s", boltdb.ErrDamaged, m.addr())
 	}
 	return wire.InfoHash(k), m, nil
 }
@@ -258,7 +266,7 @@ func (d *Durable) Sync() error {
 
 func (d *Durable) sync() error {
 	if d.astray {
-		if err := guarded(d.compare); err != nil && !errors.Is(err, errDamaged) {
+		if err := d.compare(); err != nil && !errors.Is(err, boltdb.ErrDamaged) {
 			d.forgetDirty()
 			return err
 		}
@@ -275,12 +283,9 @@ func (d *Durable) sync() error {
 	if len(members)+len(tables) == 0 {
 		return nil
 	}
-	err := guarded(func() error {
-		return errors.Join(d.write(membersBucket, members), d.write(tablesBucket, tables))
-	})
-	if errors.Is(err, errDamaged) {
-		d.log.Error("the journal is damaged: it is set aside and written anew", "journal", d.name, "error", err)
-		err = guarded(d.startOver)
+	err := errors.Join(d.write(membersBucket, members), d.write(tablesBucket, tables))
+	if errors.Is(err, boltdb.ErrDamaged) {
+		err = d.startOver(err)
 		for i := range d.parts {
 			d.parts[i].allDirty()
 		}
@@ -385,7 +390,7 @@ func (d *Durable) write(bucket []byte, changes []change) error {
 func (d *Durable) stamp() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return guarded(func() error { return d.db.Update(stamp) })
+	return d.db.Update(stamp)
 }
 
 func stamp(tx *bolt.Tx) error {

@@ -18,13 +18,11 @@ func (d *Durable) Keep(_ context.Context, note []byte, _ time.Duration) error {
 	if len(note) > MaxNote {
 		return fmt.Errorf("a note of %d bytes, more than %d", len(note), MaxNote)
 	}
-	err := guarded(func() error {
-		return d.db.Update(func(tx *bolt.Tx) error {
-			if len(note) == 0 {
-				return tx.Bucket(metaBucket).Delete(journalNote)
-			}
-			return tx.Bucket(metaBucket).Put(journalNote, note)
-		})
+	err := d.db.Update(func(tx *bolt.Tx) error {
+		if len(note) == 0 {
+			return tx.Bucket(metaBucket).Delete(journalNote)
+		}
+		return tx.Bucket(metaBucket).Put(journalNote, note)
 	})
 	if err != nil {
 		return fmt.Errorf("write a note into the journal: %w", err)
@@ -40,13 +38,11 @@ func (d *Durable) Kept(context.Context) (notes [][]byte, err error) {
 		return nil, nil
 	}
 	d.given = true
-	err = guarded(func() error {
-		return d.db.View(func(tx *bolt.Tx) error {
-			if note := tx.Bucket(metaBucket).Get(journalNote); len(note) > 0 && len(note) <= MaxNote {
-				notes = append(notes, bytes.Clone(note))
-			}
-			return nil
-		})
+	err = d.db.View(func(tx *bolt.Tx) error {
+		if note := tx.Bucket(metaBucket).Get(journalNote); len(note) > 0 && len(note) <= MaxNote {
+			notes = append(notes, bytes.Clone(note))
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read a note in the journal: %w", err)

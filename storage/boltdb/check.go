@@ -1,4 +1,4 @@
-package storage
+package boltdb
 
 import (
 	"bytes"
@@ -10,9 +10,6 @@ import (
 	"os"
 )
 
-// errDamaged is in errors about databases that bbolt must not be let at.
-var errDamaged = errors.New("damaged database")
-
 // The format of bbolt, as far as a check needs it. A file is pages of one size; the first two are meta pages, of which
 // the valid one with the higher transaction counts. All numbers have the machine's byte order.
 //
@@ -22,8 +19,8 @@ var errDamaged = errors.New("damaged database")
 //	leaf    flags 4, position 4, key size 4, value size 4
 //	bucket  (value of a leaf element with flag 1) root 8, sequence 8; root 0: a page follows in the value itself
 const (
-	boltMagic   = 0xED0CDAED
-	boltVersion = 2
+	magic       = 0xED0CDAED
+	version     = 2
 	headerSize  = 16
 	elementSize = 16
 	metaSize    = 64
@@ -35,18 +32,12 @@ const (
 	bucketLeaf   = 0x01
 	noFreelist   = ^uint64(0)
 
-	maxBoltDepth = 64 // of pages and of buckets in buckets; a real one has 5
+	maxDepth = 64 // of pages and of buckets in buckets; a real one has 5
 )
 
-// checkBolt walks all pages of a bbolt database that can be reached, without bbolt, which trusts what it reads: a damaged
-// page makes it panic, in a goroutine of its own too, or read outside of the file. What is in values is not looked at.
-// The error is errDamaged if the file is, and fs.ErrNotExist if there is none; an empty file is a new database.
-func checkBolt(name string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+// check walks all pages of a bbolt database that can be reached, without bbolt. What is in values is not looked at. The
+// error is ErrDamaged if the file is; an empty file is a new database.
+func check(f *os.File) error {
 	st, err := f.Stat()
 	if err != nil {
 		return err
@@ -54,14 +45,14 @@ func checkBolt(name string) error {
 	if st.Size() == 0 {
 		return nil
 	}
-	c := boltCheck{file: f, size: st.Size()}
+	c := checker{file: f, size: st.Size()}
 	if err := c.run(); err != nil {
-		return fmt.Errorf("%w: %w", errDamaged, err)
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return nil
 }
 
-type boltCheck struct {
+type checker struct {
 	file     io.ReaderAt
 	size     int64
 	pageSize int64
@@ -69,13 +60,13 @@ type boltCheck struct {
 	seen     []uint64 // a bit for each page that was met
 }
 
-type boltMeta struct {
+type meta struct {
 	pageSize       uint32
 	root, freelist uint64
 	pages, txid    uint64
 }
 
-func (c *boltCheck) run() error {
+func (c *checker) run() error {
 	meta, err := c.meta()
 	if err != nil {
 		return err
@@ -96,22 +87,22 @@ func (c *boltCheck) run() error {
 }
 
 // meta is that of the two metas which bbolt will use.
-func (c *boltCheck) meta() (boltMeta, error) {
+func (c *checker) meta() (meta, error) {
 	b := make([]byte, headerSize+metaSize)
-	read := func(off int64) (m boltMeta, ok bool) {
+	read := func(off int64) (m meta, ok bool) {
 		if _, err := c.file.ReadAt(b, off); err != nil {
 			return m, false
 		}
 		e, p := binary.NativeEndian, b[headerSize:]
 		sum := fnv.New64a()
 		sum.Write(p[:metaSize-8])
-		m = boltMeta{e.Uint32(p[8:]), e.Uint64(p[16:]), e.Uint64(p[32:]), e.Uint64(p[40:]), e.Uint64(p[48:])}
+		m = meta{e.Uint32(p[8:]), e.Uint64(p[16:]), e.Uint64(p[32:]), e.Uint64(p[40:]), e.Uint64(p[48:])}
 		sizeOK := m.pageSize >= 1024 && m.pageSize <= 1<<20 && m.pageSize&(m.pageSize-1) == 0
-		return m, e.Uint32(p) == boltMagic && e.Uint32(p[4:]) == boltVersion && e.Uint64(p[56:]) == sum.Sum64() && sizeOK
+		return m, e.Uint32(p) == magic && e.Uint32(p[4:]) == version && e.Uint64(p[56:]) == sum.Sum64() && sizeOK
 	}
 	first, ok0 := read(0)
 	// Without the first meta the page size is not known but by the second, which says where it stands.
-	second, ok1 := boltMeta{}, false
+	second, ok1 := meta{}, false
 	if ok0 {
 		second, ok1 = read(int64(first.pageSize))
 	} else {
@@ -122,17 +113,17 @@ func (c *boltCheck) meta() (boltMeta, error) {
 	}
 	switch {
 	case ok0 && ok1 && second.pageSize != first.pageSize:
-		return boltMeta{}, errors.New("two page sizes")
+		return meta{}, errors.New("two page sizes")
 	case ok0 && (!ok1 || first.txid > second.txid):
 		return first, nil
 	case ok1:
 		return second, nil
 	}
-	return boltMeta{}, errors.New("no valid meta page")
+	return meta{}, errors.New("no valid meta page")
 }
 
 // meet is false if the page was met before.
-func (c *boltCheck) meet(page uint64) bool {
+func (c *checker) meet(page uint64) bool {
 	bit := uint64(1) << (page % 64)
 	if c.seen[page/64]&bit != 0 {
 		return false
@@ -142,7 +133,7 @@ func (c *boltCheck) meet(page uint64) bool {
 }
 
 // take reads a page with its overflow, headers and keys at least. Each page may be taken once.
-func (c *boltCheck) take(id uint64) (p []byte, end int64, err error) {
+func (c *checker) take(id uint64) (p []byte, end int64, err error) {
 	head := make([]byte, headerSize)
 	if id >= c.pages {
 		return nil, 0, fmt.Errorf("page %d of %d", id, c.pages)
@@ -168,7 +159,7 @@ func (c *boltCheck) take(id uint64) (p []byte, end int64, err error) {
 	return p, end, err
 }
 
-func (c *boltCheck) freelist(id uint64) error {
+func (c *checker) freelist(id uint64) error {
 	p, end, err := c.take(id)
 	if err != nil {
 		return err
@@ -200,8 +191,8 @@ func (c *boltCheck) freelist(id uint64) error {
 }
 
 // page checks a branch or leaf page and all below it. Its keys are from least on and below most, where those are given.
-func (c *boltCheck) page(id uint64, depth int, least, most []byte) error {
-	if depth > maxBoltDepth {
+func (c *checker) page(id uint64, depth int, least, most []byte) error {
+	if depth > maxDepth {
 		return errors.New("pages within pages without end")
 	}
 	p, end, err := c.take(id)
@@ -222,7 +213,7 @@ func (c *boltCheck) page(id uint64, depth int, least, most []byte) error {
 	return nil
 }
 
-func (c *boltCheck) elements(p []byte, end int64, at func(off, n int64) ([]byte, error), depth int, least, most []byte) error {
+func (c *checker) elements(p []byte, end int64, at func(off, n int64) ([]byte, error), depth int, least, most []byte) error {
 	e := binary.NativeEndian
 	flags, count := e.Uint16(p[8:]), int64(e.Uint16(p[10:]))
 	if flags != branchPage && flags != leafPage {
@@ -293,7 +284,7 @@ func (c *boltCheck) elements(p []byte, end int64, at func(off, n int64) ([]byte,
 }
 
 // bucket checks a bucket by its value in its parent.
-func (c *boltCheck) bucket(v []byte, depth int) error {
+func (c *checker) bucket(v []byte, depth int) error {
 	if len(v) < bucketSize {
 		return errors.New("too short")
 	}
@@ -304,7 +295,7 @@ func (c *boltCheck) bucket(v []byte, depth int) error {
 	if len(p) < headerSize {
 		return errors.New("too short for the page in it")
 	}
-	if depth > maxBoltDepth || binary.NativeEndian.Uint16(p[8:]) != leafPage {
+	if depth > maxDepth || binary.NativeEndian.Uint16(p[8:]) != leafPage {
 		return errors.New("the page in it is no leaf")
 	}
 	at := func(off, n int64) ([]byte, error) { return p[off : off+n], nil }
