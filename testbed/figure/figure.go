@@ -1,11 +1,19 @@
 // Package figure draws the figures of a report: a Figure is a list of marks, values without any output in them, which is
-// then written as SVG (for light and dark, with a note that a pointer shows) or as PNG.
+// then written as SVG (for light and dark, with a note that a pointer shows), PNG, PDF, or PGF for LaTeX. The numbers
+// behind the marks are written as CSV.
 //
-// It owns marks, inks, axes, text measures and both renderings. It refuses to know what is drawn. There is no layout
+// It owns marks, inks, axes, text measures and the renderings. It refuses to know what is drawn. There is no layout
 // engine: who makes a figure says where things are, with the help of Scale, Axes and Spread.
 //
 // All lengths are in CSS pixels; y grows downwards.
 package figure
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+)
 
 // Figure is a drawing.
 type Figure struct {
@@ -14,6 +22,36 @@ type Figure struct {
 	Name, Title, Text string
 	W, H              float64
 	Marks             []Mark
+	Data              Data
+}
+
+// Data are the numbers that a figure draws, a row for each: names first, then values in the units of the head.
+type Data struct {
+	Head []string
+	Rows [][]any // strings and float64
+}
+
+// Plot adds a row.
+func (d *Data) Plot(row ...any) { d.Rows = append(d.Rows, row) }
+
+// CSV writes the numbers (RFC 4180), with a first line that names the columns.
+func (d Data) CSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	_ = c.Write(d.Head) // Error reports it
+	for _, row := range d.Rows {
+		texts := make([]string, len(row))
+		for i, v := range row {
+			switch v := v.(type) {
+			case float64:
+				texts[i] = strconv.FormatFloat(v, 'g', 10, 64)
+			default:
+				texts[i] = printable(fmt.Sprint(v))
+			}
+		}
+		_ = c.Write(texts)
+	}
+	c.Flush()
+	return c.Error()
 }
 
 // Shape is a kind of mark.

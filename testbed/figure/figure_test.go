@@ -197,3 +197,56 @@ func TestFit(t *testing.T) {
 		t.Errorf("digits of different width: %v, %v", a, b)
 	}
 }
+
+func TestPDF(t *testing.T) {
+	var a, b bytes.Buffer
+	if err := errors.Join(sample().PDF(&a), sample().PDF(&b)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a.Bytes(), b.Bytes()) {
+		t.Error("the same figure gives other bytes")
+	}
+	// A page as large as the figure: 200 x 100 pixels of 1/96 inch.
+	for _, want := range []string{"%PDF-", "/MediaBox [0 0 150.00 75.00]", "/FontFile2", "%%EOF"} {
+		if !bytes.Contains(a.Bytes(), []byte(want)) {
+			t.Errorf("no %q in the file", want)
+		}
+	}
+}
+
+func TestPGF(t *testing.T) {
+	var b strings.Builder
+	f := sample()
+	f.Add(Words(1, 1, `50 % of $x_1 & \input{/etc/passwd} ~^#`, Text, End))
+	if err := f.PGF(&b); err != nil {
+		t.Fatal(err)
+	}
+	s := b.String()
+	for _, never := range []string{`\input{`, "&\\ ", "\x00", "<script>"} {
+		if strings.Contains(s, never) {
+			t.Errorf("%q in the file", never)
+		}
+	}
+	for _, want := range []string{`50 \% of \$x\_1 \& \textbackslash{}input\{/etc/passwd\} \textasciitilde{}\textasciicircum{}\#`, `\definecolor{ink0}{HTML}{FFFFFF}`, `\pgfqpoint{7.5bp}{67.5bp}`} {
+		if !strings.Contains(s, want) {
+			t.Errorf("no %q in the file", want)
+		}
+	}
+	plain := strings.NewReplacer(`\{`, "", `\}`, "").Replace(s)
+	if strings.Count(plain, "{") != strings.Count(plain, "}") {
+		t.Error("braces do not match")
+	}
+}
+
+func TestCSV(t *testing.T) {
+	var b strings.Builder
+	d := Data{Head: []string{"path", "s", "Mbit/s"}}
+	d.Plot("path 1", .5, 10.0)
+	d.Plot(`a "b", c`, 1e-7, 3)
+	if err := d.CSV(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "path,s,Mbit/s\npath 1,0.5,10\n\"a \"\"b\"\", c\",1e-07,3\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}

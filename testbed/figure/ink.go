@@ -48,10 +48,14 @@ var (
 )
 
 func (i Ink) color() color.Color {
-	var c color.NRGBA
-	_, _ = fmt.Sscanf(light[i], "#%02x%02x%02x", &c.R, &c.G, &c.B) // ours, and tested
-	c.A = 255
-	return c
+	r, g, b := i.rgb()
+	return color.NRGBA{uint8(r), uint8(g), uint8(b), 255}
+}
+
+// rgb are the parts of the ink on light paper, 0 to 255.
+func (i Ink) rgb() (r, g, b int) {
+	_, _ = fmt.Sscanf(light[i], "#%02x%02x%02x", &r, &g, &b) // ours, and tested
+	return r, g, b
 }
 
 // CSS is the style sheet of the classes that SVG gives to its marks: once in a page, or in each file.

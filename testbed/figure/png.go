@@ -34,12 +34,8 @@ func (m Mark) paint(c *gg.Context, scale float64) error {
 	if len(m.Points) == 0 {
 		return nil
 	}
-	r, g, b, _ := m.Ink.color().RGBA()
-	opacity := m.Opacity
-	if opacity <= 0 {
-		opacity = 1
-	}
-	c.SetRGBA(float64(r)/0xffff, float64(g)/0xffff, float64(b)/0xffff, opacity)
+	r, g, b := m.Ink.rgb()
+	c.SetRGBA(float64(r)/0xff, float64(g)/0xff, float64(b)/0xff, m.opacity())
 	p := m.Points[0]
 	switch m.Shape {
 	case Line:

@@ -41,8 +41,8 @@ func (m Mark) svg(b *strings.Builder) {
 		tip = "<title>" + escape(m.Tip) + "</title>"
 	}
 	var more strings.Builder
-	if m.Opacity > 0 && m.Opacity < 1 {
-		fmt.Fprintf(&more, " opacity=\"%s\"", num(m.Opacity))
+	if o := m.opacity(); o < 1 {
+		fmt.Fprintf(&more, " opacity=\"%s\"", num(o))
 	}
 	p := m.Points[0]
 	switch m.Shape {
@@ -76,6 +76,13 @@ func (m Mark) size() float64 {
 	return TextSize
 }
 
+func (m Mark) opacity() float64 {
+	if m.Opacity > 0 {
+		return min(m.Opacity, 1)
+	}
+	return 1
+}
+
 func points(p []Point) string {
 	var b strings.Builder
 	for i, x := range p {
@@ -102,13 +109,16 @@ func num(v float64) string {
 }
 
 // escape makes a text safe in XML, which does not even allow control characters that are escaped.
-func escape(s string) string {
-	return html.EscapeString(strings.Map(func(r rune) rune {
+func escape(s string) string { return html.EscapeString(printable(s)) }
+
+// printable is a text without control characters and broken letters.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
 		if r < 0x20 && r != '\t' && r != '\n' || r >= 0x7f && r < 0xa0 || r == 0xfffe || r == 0xffff {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(s, "�")))
+	}, strings.ToValidUTF8(s, "�"))
 }
 
 // slug is a name that is safe as an ID and as a file's name.

@@ -296,7 +296,10 @@ func comparedSection(rows []Compared) section {
 }
 
 func comparedFigure(r Compared) figure.Figure {
-	f := figure.Figure{Name: fmt.Sprintf("%s-%s-%s", r.Scenario, r.Variant, r.Figure)}
+	f := figure.Figure{
+		Name: fmt.Sprintf("%s-%s-%s", r.Scenario, r.Variant, r.Figure),
+		Data: figure.Data{Head: []string{"side", r.Figure}},
+	}
 	title := map[string]string{"e": "Part of the computed limit that was reached (e)", "seconds": "Time until the last leecher was done"}[r.Figure]
 	f.Text = fmt.Sprintf("Medians %s and %s; second is %s.", value(r.First.Median), value(r.Second.Median), r.Verdict)
 	sub := fmt.Sprintf("%s, %s: second is %s", r.Scenario, r.Variant, r.Verdict)

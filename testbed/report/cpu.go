@@ -70,7 +70,7 @@ const mostProcesses = 18 // in the figure
 
 // cpuFigure draws how many processors each process used.
 func cpuFigure(c *course, res scenario.Result, n names, of string) figure.Figure {
-	f := figure.Figure{Name: "cpu"}
+	f := figure.Figure{Name: "cpu", Data: figure.Data{Head: []string{"process", "processors", "CPU s", "CPU s/GB"}}}
 	loads := loadsOf(c, n)
 	if rest := loads[min(len(loads), mostProcesses):]; len(rest) > 0 {
 		sum := load{Name: fmt.Sprintf("%d others", len(rest)), kind: runnerProcess + 3}
@@ -91,6 +91,7 @@ func cpuFigure(c *course, res scenario.Result, n names, of string) figure.Figure
 	for i, l := range loads {
 		row, name := barRow(at, i, l.Name)
 		ink, _ := figure.SeriesInk(l.kind)
+		f.Data.Plot(l.Name, l.Cores, l.CPU, l.PerGB)
 		b := figure.Box(at.X.From, row-6, max(at.X.At(l.Cores)-at.X.From, 1), 12, ink)
 		b.Tip = fmt.Sprintf("%s: %.2f s of CPU time, %.3f processors on average, %.1f s for each GB of payload", l.Name, l.CPU, l.Cores, l.PerGB)
 		f.Add(name, b, note(at.X.At(l.Cores)+6, row+4, fmt.Sprintf("%.2f   %.1f s", l.Cores, l.CPU), figure.Muted))
@@ -101,7 +102,7 @@ func cpuFigure(c *course, res scenario.Result, n names, of string) figure.Figure
 
 // componentsFigure draws what a gigabyte of payload costs each part of the system, in each variant.
 func componentsFigure(vs []variant, of string) figure.Figure {
-	f := figure.Figure{Name: "components"}
+	f := figure.Figure{Name: "components", Data: figure.Data{Head: []string{"variant", "component", "CPU s/GB, mean"}}}
 	y := head(&f, "CPU time for each GB of payload, by component", of+": means, in seconds", bound(vs))
 	var most float64
 	var words []string
@@ -142,6 +143,7 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 				continue
 			}
 			ink, _ := figure.SeriesInk(k)
+			f.Data.Plot(v.name, c, r.Mean)
 			b := figure.Box(at.X.At(all), row-6, at.X.At(all+r.Mean)-at.X.At(all), 12, ink)
 			b.Tip = fmt.Sprintf("%s, %s: %s ± %s s for each GB", v.name, c, value(r.Mean), value(r.SD))
 			f.Add(b)

@@ -50,7 +50,7 @@ const (
 
 // networkFigure draws ASes and links, each as wide as its rate, filled as far as it was used.
 func networkFigure(c *course, res scenario.Result, s scenario.Scenario, n names, of string) figure.Figure {
-	f := figure.Figure{Name: "network"}
+	f := figure.Figure{Name: "network", Data: figure.Data{Head: []string{"from", "to", "Mbit/s", "part of the rate"}}}
 	t := s.Network()
 	y := head(&f, "Network, and how far its links were used", of, res.CPUBound)
 	uses := usesOf(c, t)
@@ -72,6 +72,7 @@ func networkFigure(c *course, res scenario.Result, s scenario.Scenario, n names,
 		}
 		text := fmt.Sprintf("%s to %s: %s", n.at(u.from), n.at(u.to), u)
 		words = append(words, text)
+		f.Data.Plot(n.at(u.from), n.at(u.to), u.mbitS, u.part)
 		tip := text + "; at the start " + u.link.Config.String()
 		f.Add(figure.Mark{Shape: figure.Line, Points: way, Ink: figure.Grid, Width: pipe, Tip: tip},
 			figure.Mark{Shape: figure.Line, Points: way, Ink: figure.Series, Width: max(1, pipe*min(1, u.part)), Tip: tip})

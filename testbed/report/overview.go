@@ -52,7 +52,7 @@ func timesOf(v variant) (times []float64) {
 
 // cdfFigure draws which part of the downloads was done after how long.
 func cdfFigure(vs []variant, of string) figure.Figure {
-	f := figure.Figure{Name: "completion"}
+	f := figure.Figure{Name: "completion", Data: figure.Data{Head: []string{"variant", "s", "part done"}}}
 	y := head(&f, "Completion times", of, bound(vs))
 	lo, hi := math.Inf(1), 0.0
 	var words []string
@@ -103,12 +103,12 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		}
 		ink, dash := figure.SeriesInk(i)
 		r := scenario.RangeOf(times)
-		l := line{v.name, fmt.Sprintf("median %.1f s, n = %d", r.Median, r.Runs), ink, dash, 2, nil, 0}
+		l := line{name: v.name, more: fmt.Sprintf("median %.1f s, n = %d", r.Median, r.Runs), ink: ink, dash: dash, width: 2, typical: 1}
 		for k, t := range times {
-			l.points = append(l.points, at.Place(t, float64(k)/float64(len(times))), at.Place(t, float64(k+1)/float64(len(times))))
+			n := float64(len(times))
+			l.values = append(l.values, figure.Point{X: t, Y: float64(k) / n}, figure.Point{X: t, Y: float64(k+1) / n})
 		}
-		l.points = append(l.points, at.Place(hi, 1))
-		l.label = at.Y.To
+		l.values = append(l.values, figure.Point{X: hi, Y: 1})
 		lines = append(lines, l)
 	}
 	drawLines(&f, at, lines, true)
@@ -167,6 +167,7 @@ func dotsFigure(f figure.Figure, y float64, rows []dots, unit string, from, to f
 		r := scenario.RangeOf(d.values)
 		f.Add(figure.Segment(at.X.Clamp(r.Min), row, at.X.Clamp(r.Max), row, d.ink, 1))
 		for _, v := range d.values {
+			f.Data.Plot(d.name, v)
 			m := figure.Disc(at.X.Clamp(v), row, 4, d.ink)
 			m.Opacity, m.Tip = .6, fmt.Sprintf("%s: %.4g", d.name, v)
 			f.Add(m)
@@ -180,7 +181,7 @@ func dotsFigure(f figure.Figure, y float64, rows []dots, unit string, from, to f
 
 // reachedFigure draws which part of the limit each run reached.
 func reachedFigure(s scenario.Scenario, vs []variant, of string) figure.Figure {
-	f := figure.Figure{Name: "reached"}
+	f := figure.Figure{Name: "reached", Data: figure.Data{Head: []string{"variant", "e"}}}
 	y := head(&f, "Part of the computed limit that was reached (e)", of, bound(vs))
 	rows, lowest := reached(vs)
 	var words []string
@@ -218,7 +219,7 @@ func reached(vs []variant) (rows []dots, lowest float64) {
 
 // valuesFigure draws a figure of each run.
 func valuesFigure(vs []variant, name, of string) figure.Figure {
-	f := figure.Figure{Name: name}
+	f := figure.Figure{Name: name, Data: figure.Data{Head: []string{"variant", name}}}
 	y := head(&f, name+" of each run", of, bound(vs))
 	var rows []dots
 	var words []string

@@ -98,28 +98,26 @@ type line struct {
 	ink        figure.Ink
 	dash       []float64
 	width      float64
-	points     []figure.Point
-	label      float64 // place that the name wishes for
+	values     []figure.Point // in the units of the axes
+	typical    float64        // a value of y: the name stands beside it
 }
 
-// curve is a rate over time in Mbit/s.
-func curve(s *series, from, to, step float64, at figure.Frame) (points []figure.Point, typical float64) {
-	v := s.rates(from, to, step)
+// follow gives the line values that follow each other by step.
+func (l *line) follow(v []float64, from, to, step float64) {
 	for i, r := range v {
-		points = append(points, at.Place(min(from+(float64(i)+.5)*step, to), r))
+		l.values = append(l.values, figure.Point{X: min(from+(float64(i)+.5)*step, to), Y: r})
 	}
 	// The name stands where the curve is for long, not where it ends.
 	if late := slices.Sorted(slices.Values(v[len(v)/2:])); len(late) > 0 {
-		typical = late[len(late)/2]
+		l.typical = late[len(late)/2]
 	}
-	return points, typical
 }
 
 const mostPaths = 8 // in a panel; the others are summed
 
 // ratesFigure draws how fast each leecher got data over each of its paths.
 func ratesFigure(c *course, res scenario.Result, spans []span, of string) figure.Figure {
-	f := figure.Figure{Name: "rates"}
+	f := figure.Figure{Name: "rates", Data: figure.Data{Head: []string{"leecher", "curve", "s", "Mbit/s"}}}
 	leechers := c.leechers()
 	f.Text = ratesText(c, res)
 	y := head(&f, "Rate of each path over time", of, res.CPUBound)
@@ -185,11 +183,15 @@ func ratesFigure(c *course, res scenario.Result, spans []span, of string) figure
 		f.Add(at.AxisX(6, map[bool]string{true: "s", false: ""}[columns == 1])...)
 		var lines []line
 		if i == 0 {
-			lines = append(lines, limitLine(res, at, end)...)
-			lines = append(lines, flowLines(c, at, from, end)...)
+			lines = append(lines, limitLine(res, from, end)...)
+			lines = append(lines, flowLines(c, from, end)...)
 		}
-		lines = append(lines, panelLines(p.of, at, from, end, step, i == 0)...)
-		drawLines(&f, at, lines, columns == 1)
+		lines = append(lines, panelLines(p.of, from, end, step, i == 0)...)
+		who := "all leechers"
+		if len(p.of) == 1 {
+			who = p.of[0].name
+		}
+		drawLines(&f, at, lines, columns == 1, who)
 		if k%columns == columns-1 || i == len(panels)-1 || i == 0 {
 			y = at.Y.From + 20
 		}
@@ -219,10 +221,17 @@ func startOf(c *course) float64 {
 	return from
 }
 
-func sumOf(peers []*peer, from, end, step float64) []float64 {
-	var sum []float64
+func payloads(peers []*peer) (all []*series) {
 	for _, p := range peers {
-		for i, v := range p.payload.rates(from, end, step) {
+		all = append(all, &p.payload)
+	}
+	return all
+}
+
+func sumOf(all []*series, from, end, step float64) []float64 {
+	var sum []float64
+	for _, s := range all {
+		for i, v := range s.rates(from, end, step) {
 			if i == len(sum) {
 				sum = append(sum, 0)
 			}
@@ -233,7 +242,7 @@ func sumOf(peers []*peer, from, end, step float64) []float64 {
 }
 
 func highest(c *course, res scenario.Result, from, end, step float64) (top float64) {
-	for _, v := range sumOf(c.leechers(), from, end, step) {
+	for _, v := range sumOf(payloads(c.leechers()), from, end, step) {
 		top = max(top, v)
 	}
 	for _, s := range res.Limit {
@@ -262,95 +271,76 @@ func highestOf(peers []*peer, from, end, step float64) (top float64) {
 }
 
 // panelLines are the paths of a leecher and the sum of its payload; of several leechers only the sum of all.
-func panelLines(peers []*peer, at figure.Frame, from, end, step float64, large bool) (lines []line) {
+func panelLines(peers []*peer, from, end, step float64, large bool) (lines []line) {
 	if len(peers) == 1 {
 		p := peers[0]
-		for i, q := range p.paths {
-			if i >= mostPaths {
-				break
-			}
+		for i, q := range p.paths[:min(len(p.paths), mostPaths)] {
 			ink, dash := figure.SeriesInk(i)
-			points, typical := curve(&q.read, from, end, step, at)
-			lines = append(lines, line{q.name, q.via, ink, dash, 1.5, points, at.Y.At(typical)})
+			l := line{name: q.name, more: q.via, ink: ink, dash: dash, width: 1.5}
+			l.follow(q.read.rates(from, end, step), from, end, step)
+			lines = append(lines, l)
 		}
 		if rest := p.paths[min(len(p.paths), mostPaths):]; len(rest) > 0 {
-			lines = append(lines, restLine(rest, from, end, step, at))
+			var all []*series
+			for _, q := range rest {
+				all = append(all, &q.read)
+			}
+			l := line{name: fmt.Sprintf("%d more", len(rest)), ink: figure.Muted, width: 1.5}
+			l.follow(sumOf(all, from, end, step), from, end, step)
+			l.typical = 0 // most of them are there
+			lines = append(lines, l)
 		}
 	}
-	sum := sumOf(peers, from, end, step)
 	if large || len(lines) != 1 {
-		l := line{"payload", "", figure.Text, nil, 2.25, nil, 0}
-		if len(peers) == 1 {
-			l.more = "over all paths"
-		} else {
+		l := line{name: "payload", more: "over all paths", ink: figure.Text, width: 2.25}
+		if len(peers) > 1 {
 			l.more = fmt.Sprintf("of %d leechers", len(peers))
 		}
-		for i, v := range sum {
-			l.points = append(l.points, at.Place(min(from+(float64(i)+.5)*step, end), v))
-		}
-		if late := slices.Sorted(slices.Values(sum[len(sum)/2:])); len(late) > 0 {
-			l.label = at.Y.At(late[len(late)/2])
-		}
+		l.follow(sumOf(payloads(peers), from, end, step), from, end, step)
 		lines = append(lines, l)
 	}
 	return lines
 }
 
-func restLine(rest []*path, from, end, step float64, at figure.Frame) line {
-	sum := make([]float64, 0, 128)
-	for _, q := range rest {
-		for i, v := range q.read.rates(from, end, step) {
-			if i == len(sum) {
-				sum = append(sum, 0)
-			}
-			sum[i] += v
-		}
-	}
-	l := line{fmt.Sprintf("%d more", len(rest)), "", figure.Muted, nil, 1.5, nil, at.Y.At(0)}
-	for i, v := range sum {
-		l.points = append(l.points, at.Place(min(from+(float64(i)+.5)*step, end), v))
-	}
-	return l
-}
-
-func limitLine(res scenario.Result, at figure.Frame, end float64) []line {
+func limitLine(res scenario.Result, from, end float64) []line {
 	if len(res.Limit) == 0 {
 		return nil
 	}
 	l := line{name: "limit", ink: figure.Limit, dash: []float64{5, 3}, width: 1.5}
-	most := 0.0
 	for i, s := range res.Limit {
 		to := end
 		if i+1 < len(res.Limit) {
 			to = min(end, res.Limit[i+1].T)
 		}
-		l.points = append(l.points, at.Place(max(s.T, at.X.Min), s.MbitS), at.Place(max(to, at.X.Min), s.MbitS))
+		l.values = append(l.values, figure.Point{X: max(s.T, from), Y: s.MbitS}, figure.Point{X: max(to, from), Y: s.MbitS})
 		if s.T < end {
-			most, l.label = s.MbitS, at.Y.At(s.MbitS)
+			l.typical = s.MbitS
 		}
 	}
-	l.more = fmt.Sprintf("of payload, %.1f", most)
+	l.more = fmt.Sprintf("of payload, %.1f", l.typical)
 	return []line{l}
 }
 
-func flowLines(c *course, at figure.Frame, from, end float64) (lines []line) {
+func flowLines(c *course, from, end float64) (lines []line) {
 	step := max(1, (end-from)/120) // flows are sampled twice a second
 	for _, s := range c.flows {
-		points, typical := curve(s, from, end, step, at)
-		lines = append(lines, line{s.name, "competing traffic", figure.Muted, []float64{2, 2}, 1.5, points, at.Y.At(typical)})
+		l := line{name: s.name, more: "competing traffic", ink: figure.Muted, dash: []float64{2, 2}, width: 1.5}
+		l.follow(s.rates(from, end, step), from, end, step)
+		lines = append(lines, l)
 	}
 	return lines
 }
 
-// drawLines draws curves, and their names where they do not stand on each other.
-func drawLines(f *figure.Figure, at figure.Frame, lines []line, more bool) {
+// drawLines draws curves, and their names where they do not stand on each other. Each point is also a row of the figure's
+// data, after the names given.
+func drawLines(f *figure.Figure, at figure.Frame, lines []line, more bool, names ...any) {
 	gap := 13.0
 	if more {
 		gap = 27
 	}
 	var wishes []float64
 	for _, l := range lines {
-		wishes = append(wishes, l.label)
+		wishes = append(wishes, at.Y.At(l.typical))
 	}
 	bottom := at.Y.From + 4
 	if more {
@@ -358,14 +348,18 @@ func drawLines(f *figure.Figure, at figure.Frame, lines []line, more bool) {
 	}
 	places := figure.Spread(wishes, gap, at.Y.To, bottom)
 	for i, l := range lines {
-		if len(l.points) > 0 {
-			m := figure.Mark{Shape: figure.Line, Points: l.points, Ink: l.ink, Width: l.width, Dash: l.dash}
+		if len(l.values) > 0 {
+			m := figure.Mark{Shape: figure.Line, Ink: l.ink, Width: l.width, Dash: l.dash}
+			for _, v := range l.values {
+				m.Points = append(m.Points, at.Place(v.X, v.Y))
+				f.Data.Plot(append(slices.Clone(names), l.name, v.X, v.Y)...)
+			}
 			m.Tip = strings.TrimSpace(l.name + " " + l.more)
 			f.Add(m)
 		}
 		x := at.X.To + 10
-		if abs(places[i]-l.label) > 4 {
-			f.Add(figure.Segment(at.X.To+1, min(max(l.label, at.Y.To), at.Y.From), x-2, places[i], l.ink, .75))
+		if abs(places[i]-wishes[i]) > 4 {
+			f.Add(figure.Segment(at.X.To+1, min(max(wishes[i], at.Y.To), at.Y.From), x-2, places[i], l.ink, .75))
 		}
 		name := figure.Words(x, places[i]+4, l.name, l.ink, figure.Start)
 		name.Bold = true

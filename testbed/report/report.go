@@ -1,5 +1,5 @@
-// Package report makes a report of a run directory: one HTML page that needs nothing else, each of its figures as SVG and
-// PNG, and its tables as Markdown; it compares two run directories; and it keeps the results in a document up to date.
+// Package report makes a report of a run directory: one HTML page that needs nothing else, each of its figures as SVG,
+// PNG, PDF, PGF and its numbers as CSV, and its tables as Markdown; it compares two run directories; and it keeps the results in a document up to date.
 //
 // It owns what is shown and in which words. It measures nothing: figures come from the directory as they were taken, and
 // what is drawn is a function from the samples. Names in a directory may be somebody else's, so they are escaped, and what
@@ -17,8 +17,8 @@ package report
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -42,7 +42,7 @@ type Options struct {
 type Made struct {
 	HTML     string             `json:"html"`
 	Markdown string             `json:"markdown"`
-	Figures  []string           `json:"figures"` // each with .svg and .png, in Dir
+	Figures  []string           `json:"figures"` // each with .svg, .png, .pdf, .pgf and .csv, in Dir
 	Dir      string             `json:"dir"`
 	Runs     int                `json:"runs"`
 	CPUBound int                `json:"cpu_bound"` // runs in which the machine was the limit
@@ -80,7 +80,16 @@ type placed struct {
 
 func (p placed) File() string { return filepath.ToSlash(filepath.Join(p.folder, p.Figure.File())) }
 
-// writeFigures writes each figure as SVG and PNG, some at a time, and returns their names without ending.
+// formats are the files of a figure, by their ending.
+var formats = map[string]func(figure.Figure, io.Writer) error{
+	".svg": figure.Figure.SVG,
+	".png": figure.Figure.PNG,
+	".pdf": figure.Figure.PDF,
+	".pgf": figure.Figure.PGF, // for LaTeX
+	".csv": func(f figure.Figure, w io.Writer) error { return f.Data.CSV(w) },
+}
+
+// writeFigures writes each figure in all formats, some at a time, and returns their names without ending.
 func writeFigures(dir string, figures []placed) (names []string, err error) {
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -91,13 +100,15 @@ func writeFigures(dir string, figures []placed) (names []string, err error) {
 			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 				return fmt.Errorf("create the folder of figures: %w", err)
 			}
-			var svg, png bytes.Buffer
-			if err := errors.Join(f.SVG(&svg), f.PNG(&png)); err != nil {
-				return err
-			}
-			err := errors.Join(os.WriteFile(name+".svg", svg.Bytes(), 0o644), os.WriteFile(name+".png", png.Bytes(), 0o644))
-			if err != nil {
-				return fmt.Errorf("write figure %s: %w", f.File(), err)
+			for ending, write := range formats {
+				var b bytes.Buffer
+				err := write(f.Figure, &b)
+				if err == nil {
+					err = os.WriteFile(name+ending, b.Bytes(), 0o644)
+				}
+				if err != nil {
+					return fmt.Errorf("write figure %s%s: %w", f.File(), ending, err)
+				}
 			}
 			return nil
 		})

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"cmp"
+	"encoding/csv"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -53,6 +54,10 @@ func TestMake(t *testing.T) {
 	for _, name := range m.Figures {
 		title := checkSVG(t, filepath.Join(dir, name+".svg"))
 		checkPNG(t, filepath.Join(dir, name+".png"))
+		rows, err := csv.NewReader(strings.NewReader(read(t, filepath.Join(dir, name+".csv")))).ReadAll()
+		if err != nil || len(rows) < 2 {
+			t.Errorf("%s: %d rows of data, %v", name, len(rows), err)
+		}
 		marked := strings.Contains(title, "CPU-bound")
 		// The run that is, and what sums up runs of which one is.
 		if want := strings.Contains(name, "slow-1-") || !strings.Contains(name, "-fast-") && !strings.Contains(name, "-slow-"); marked != want {

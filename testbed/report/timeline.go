@@ -12,7 +12,7 @@ const mostRows = 120 // of a timeline
 
 // timelineFigure draws when each path of each leecher was connecting, in use, parked or tried, with the reasons.
 func timelineFigure(c *course, res scenario.Result, spans []span, of string) figure.Figure {
-	f := figure.Figure{Name: "selection"}
+	f := figure.Figure{Name: "selection", Data: figure.Data{Head: []string{"leecher", "path", "state", "from s", "to s", "reason"}}}
 	f.Text = timelineText(c)
 	y := head(&f, "Selection of paths over time", of, res.CPUBound)
 	y = legend(&f, y+12)
@@ -118,6 +118,7 @@ func drawLife(f *figure.Figure, at figure.Frame, p *peer, q *path, i int, y, end
 	f.Add(name, via, figure.Segment(at.X.From, y+10, at.X.To, y+10, figure.Grid, 1))
 	stays, exits := staysOf(p.choices, q, end)
 	for _, s := range stays {
+		f.Data.Plot(p.name, q.name, s.state, s.from, s.to, s.reason)
 		marks := bar(at.X.Clamp(s.from), at.X.Clamp(s.to), y, s.state, ink)
 		tip := fmt.Sprintf("%s %s, %.2f to %.2f s: %s", q.name, s.state, s.from, s.to, s.reason)
 		for k := range marks {
@@ -134,6 +135,7 @@ func drawLife(f *figure.Figure, at figure.Frame, p *peer, q *path, i int, y, end
 			hit.Opacity = .12
 			marks = append([]figure.Mark{hit}, marks...)
 		}
+		f.Data.Plot(p.name, q.name, what, e.t, e.t, e.reason)
 		for k := range marks {
 			marks[k].Tip = fmt.Sprintf("%s %s at %.2f s: %s", q.name, what, e.t, e.reason)
 		}
