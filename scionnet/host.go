@@ -71,7 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	if err := h.load(ctx, cfg); err != nil {
 		return nil, errors.Join(err, connector.Close())
 	}
-	h.routes = newRoutes(h.ia, h.topo.Interface, h.underlayPort)
+	h.routes = newRoutes(h.ia, h.localIP, h.topo.Interface, h.underlayPort)
 	h.lookup = newLookup(h.query, h.applied, h.routes.inUse, log)
 	return h, nil
 }

@@ -50,11 +50,31 @@ type way struct {
 	raw     []byte // dataplane path; empty inside one AS
 	nextHop netip.AddrPort
 	expiry  time.Time // zero: does not end
+	source  source
 }
 
-// outlasts tells whether w is worth replacing v with.
+// source is where a way comes from, the most trustworthy first.
+type source uint8
+
+const (
+	offered source = iota // from the control plane, or inside the AS
+	routed                // from a packet that a router of the AS has handed over, which has checked its own hop field
+	heard                 // from a packet that somebody else in the AS has handed over
+	strayed               // the same, and our AS has no such interface: answers go to whoever handed the packet over
+)
+
+// outlasts tells whether w ends later than v.
 func (w *way) outlasts(v *way) bool {
 	return !v.expiry.IsZero() && (w.expiry.IsZero() || w.expiry.After(v.expiry))
+}
+
+// beats tells whether w is worth replacing v with. The lifetime that a packet's hop fields claim is its sender's word:
+// it counts only against ways of the same source, or against the control plane's when that has ended.
+func (w *way) beats(v *way, now time.Time) bool {
+	if ended := !v.expiry.IsZero() && !now.Before(v.expiry); w.source == v.source || w.source == routed && ended {
+		return w.outlasts(v)
+	}
+	return w.source < v.source
 }
 
 type routeKey struct {
@@ -78,6 +98,7 @@ const maxArrivals = 2
 // routes holds the routes of a host. All its packet connections share it.
 type routes struct {
 	local pathsel.IA
+	shim  netip.AddrPort // the shim dispatcher of this host, if there is one
 	// nextHop is the internal address of the local AS's router that has the interface.
 	nextHop func(interfaceID uint16) (netip.AddrPort, bool)
 	// hostPort is the underlay port for a port of a host in the local AS.
@@ -90,22 +111,22 @@ type routes struct {
 	loose     list.List         // of *route without connections, the oldest first
 }
 
-func newRoutes(local pathsel.IA, nextHop func(uint16) (netip.AddrPort, bool), hostPort func(uint16) uint16) *routes {
+func newRoutes(local pathsel.IA, ip netip.Addr, nextHop func(uint16) (netip.AddrPort, bool), hostPort func(uint16) uint16) *routes {
 	return &routes{
-		local: local, nextHop: nextHop, hostPort: hostPort,
+		local: local, shim: netip.AddrPortFrom(ip, shimPort), nextHop: nextHop, hostPort: hostPort,
 		byKey:     map[routeKey]*route{},
 		byPseudo:  map[netip.Addr]*route{},
 		byArrival: map[string]*route{},
 	}
 }
 
-// dial is the route to remote along t, pinned for the caller, who unpins it. A way that is known already and
-// lasts longer is kept.
+// dial is the route to remote along t, pinned for the caller, who unpins it. The way is the control plane's, and is
+// taken unless it has given one that lasts longer.
 func (t *routes) dial(remote Addr, tr trail, w *way) *route {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.get(routeKey{remote, tr}, w)
-	if w.outlasts(r.way.Load()) {
+	if w.beats(r.way.Load(), time.Now()) {
 		r.way.Store(w)
 	}
 	return t.pinLocked(r)
@@ -154,28 +175,27 @@ func (t *routes) firstArrival(src Addr, raw []byte, from netip.AddrPort, key str
 	if err != nil {
 		return nil, err
 	}
-	w := &way{raw: back, expiry: h.expiry, nextHop: from}
-	known := false // that a router of this AS has handed the packet over
+	w := &way{raw: back, expiry: h.expiry, nextHop: from, source: strayed}
 	if len(back) == 0 {
-		w.nextHop = netip.AddrPortFrom(src.Host, t.hostPort(src.Port))
+		w.nextHop, w.source = netip.AddrPortFrom(src.Host, t.hostPort(src.Port)), offered
 	} else if hop, ok := t.nextHop(h.trail.first()); ok {
-		// A shim on this host may have handed the packet on: the topology knows where packets must go.
-		known = hop == from || from.Port() == shimPort
-		w.nextHop = hop
+		// The topology knows where packets must go: what a shim on this host hands on comes from elsewhere.
+		w.nextHop, w.source = hop, heard
+		if from == hop || from == t.shim {
+			w.source = routed
+		}
 	}
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := routeKey{src, h.trail}
-	old := t.byKey[k]
-	r := t.get(k, w)
-	if old != nil && !old.way.Load().expiry.Equal(w.expiry) {
-		// The peer has renewed its hop fields, or an old packet was late, or somebody beside us in this AS
-		// sends invented ones to cut the way back. Only a router's word, and only a longer life, count.
-		if !known || !w.outlasts(old.way.Load()) {
-			return r, nil
-		}
+	r := t.get(routeKey{src, h.trail}, w)
+	// The peer may have renewed its hop fields, or an old packet was late, or somebody beside us in this AS sends
+	// invented ones to cut the way back.
+	if v := r.way.Load(); v == w {
+	} else if w.beats(v, time.Now()) {
 		r.way.Store(w)
+	} else if w.source > routed && w.source > v.source {
+		return r, nil
 	}
 	if len(r.arrivals) == maxArrivals {
 		delete(t.byArrival, r.arrivals[0])
@@ -186,12 +206,13 @@ func (t *routes) firstArrival(src Addr, raw []byte, from netip.AddrPort, key str
 	return r, nil
 }
 
-// renew gives the routes to ia that run along the trail a way that lasts longer.
+// renew gives the routes to ia that run along the trail the control plane's way.
 func (t *routes) renew(ia pathsel.IA, ways map[trail]*way) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
+	now := time.Now()
 	for k, r := range t.byKey {
-		if w := ways[k.trail]; k.remote.IA == ia && w != nil && w.outlasts(r.way.Load()) {
+		if w := ways[k.trail]; k.remote.IA == ia && w != nil && w.beats(r.way.Load(), now) {
 			r.way.Store(w)
 		}
 	}

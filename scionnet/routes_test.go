@@ -13,7 +13,7 @@ var router = netip.MustParseAddrPort("127.0.0.9:30001")
 
 // testRoutes is a table of a host in an AS with one router, which has every interface.
 func testRoutes() *routes {
-	return newRoutes(1<<48|1,
+	return newRoutes(1<<48|1, netip.MustParseAddr("10.0.0.1"),
 		func(uint16) (netip.AddrPort, bool) { return router, true },
 		func(port uint16) uint16 { return port })
 }
@@ -82,7 +82,7 @@ func TestRoutesAreTold(t *testing.T) {
 func TestHopFieldsAreRenewed(t *testing.T) {
 	at := func(start uint32) segment { return segment{true, false, start, core.hops} }
 	stranger := netip.MustParseAddrPort("127.0.0.66:6666")
-	shim := netip.AddrPortFrom(stranger.Addr(), shimPort)
+	shim := netip.MustParseAddrPort("10.0.0.1:30041")
 	for _, tt := range []struct {
 		name  string
 		start uint32
@@ -166,5 +166,49 @@ func TestRoutesAreBounded(t *testing.T) {
 		t.Error("a route that comes back has another pseudo address")
 	} else if rs.pin(friend) != again {
 		t.Error("pinned a route that has been replaced")
+	}
+}
+
+// A neighbour sends first, with invented hop fields that live for ever; then the peer comes, and the control plane's answer.
+func TestTheControlPlaneWins(t *testing.T) {
+	at := func(start uint32) segment {
+		return segment{true, false, start, [][2]uint16{{0, 81}, {61, 51}, {41, 0}}}
+	}
+	now := uint32(time.Now().Unix())
+	stranger := netip.MustParseAddrPort("10.0.0.66:6666")
+	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}
+	for _, from := range []netip.AddrPort{stranger, netip.AddrPortFrom(stranger.Addr(), shimPort), router} {
+		rs := testRoutes()
+		r := rs.mustArrive(t, peer, rawPath(t, true, at(now+1<<20)), from)
+		invented := r.way.Load()
+		real := rawPath(t, true, at(now))
+		rs.mustArrive(t, peer, real, router)
+		if from != router && r.way.Load() == invented {
+			t.Errorf("from %s: the peer's own packet does not count against a neighbour's", from)
+		}
+		offer := &way{raw: []byte{1}, nextHop: router, expiry: time.Now().Add(time.Hour)}
+		for name, give := range map[string]func(){
+			"renewal":  func() { rs.renew(peerIA, map[trail]*way{r.trail: offer}) },
+			"dialling": func() { rs.unpin(rs.dial(peer, r.trail, offer)) },
+		} {
+			r.way.Store(invented)
+			if give(); r.way.Load() != offer {
+				t.Errorf("from %s: %s leaves the invented hop fields", from, name)
+			}
+			for i := range uint32(3) {
+				rs.mustArrive(t, peer, rawPath(t, true, at(now+2<<20+i)), from)
+			}
+			if r.way.Load() != offer {
+				t.Errorf("from %s, after %s: invented hop fields replace the control plane's", from, name)
+			}
+		}
+		// When the control plane is silent for so long that its hop fields end, the peer's go on.
+		r.way.Store(&way{raw: []byte{1}, nextHop: router, expiry: time.Now().Add(-time.Second)})
+		for _, by := range []netip.AddrPort{stranger, router} {
+			rs.mustArrive(t, peer, rawPath(t, true, at(now+3<<20)), by)
+			if taken := r.way.Load().expiry.After(time.Now()); taken != (by == router) {
+				t.Errorf("after the end of the control plane's hop fields: a packet's by %s taken: %t", by, taken)
+			}
+		}
 	}
 }
