@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"context"
 	"net"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ type Conn struct {
 	duplex
 	endpoint *Endpoint
 	route    *route
+	met      stranger                     // of an accepted connection
 	path     atomic.Pointer[pathsel.Path] // nil: not resolved yet
 }
 
@@ -37,8 +39,18 @@ func (c *Conn) RemoteAddr() net.Addr { return c.route.remote }
 // RemoteSCION is the peer's address.
 func (c *Conn) RemoteSCION() Addr { return c.route.remote }
 
+// Proven tells whether the peer's ISD-AS is proven: that its packets, and ours, go along links that lead to this AS,
+// according to the control plane. A connection that was dialled is proven from the start; so is one inside the local AS,
+// if the peer receives at the IP address that it claims. For others the paths to the AS are looked up in the
+// background, once for all connections along the same links: the proof comes some milliseconds after the first call, or
+// later, and stays. Nothing is proven against an AS on the path, the local AS's routers and its control plane, which are
+// trusted; and which host of its AS the peer is, only that AS can tell. Polling costs next to nothing.
+func (c *Conn) Proven() bool {
+	return c.met.host == nil || c.met.proven(context.Background(), 0)
+}
+
 // Path is the path from here to the peer. For an accepted connection only its ends are known until the host has
-// looked paths to the peer's AS up, which the call sets going; the fingerprint is empty so long, as it is for the
+// looked paths to the peer's AS up, which the call sets going (Proven); the fingerprint is empty so long, as it is for the
 // path inside one AS.
 func (c *Conn) Path() pathsel.Path {
 	if p := c.path.Load(); p != nil {
@@ -53,7 +65,7 @@ func (c *Conn) Path() pathsel.Path {
 		c.path.Store(&f.path)
 		return f.path
 	}
-	h.lookup.interest(remote)
+	_ = c.Proven() // has the paths looked up
 	return pathsel.Path{Src: h.ia, Dst: remote}
 }
 

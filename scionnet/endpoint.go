@@ -280,7 +280,8 @@ func (e *Endpoint) admit(ctx context.Context, info *quic.ClientInfo) (context.Co
 	if r == nil {
 		return nil, errors.New("route pushed out")
 	}
-	a := &admission{peer: r.remote, route: e.host.routes.pin(r), start: time.Now()}
+	r = e.host.routes.pin(r)
+	a := &admission{peer: r.remote, route: r, met: e.host.meeting(r), start: time.Now()}
 	var err error
 	if a.settled, err = e.enter(ctx, hostKey{r.remote.IA, r.remote.Host}, func() { e.host.routes.unpin(a.route) }); err != nil {
 		e.host.routes.unpin(a.route)
@@ -293,6 +294,7 @@ func (e *Endpoint) admit(ctx context.Context, info *quic.ClientInfo) (context.Co
 type admission struct {
 	peer    fmt.Stringer
 	route   *route // nil on IP
+	met     stranger
 	start   time.Time
 	settled func() // the handshake is done
 }
@@ -325,7 +327,9 @@ func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, hands
 	if err != nil {
 		return nil, err
 	}
-	return newConn(e, qc, stream, a.route, key, handshake, e.acceptorPacketSize(a.route)), nil
+	c := newConn(e, qc, stream, a.route, key, handshake, e.acceptorPacketSize(a.route))
+	c.met = a.met
+	return c, nil
 }
 
 // Close ends all connections of the endpoint and frees the port. Connections that were closed before still deliver

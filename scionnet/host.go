@@ -16,6 +16,7 @@
 //	            without, in batches with offloading                  fastconn_linux.go, batch_linux.go, header.go
 //	frames      several QUIC packets in one large packet             bundle.go, large.go
 //	MTU         what a path really carries                           mtu.go
+//	proof       whether a stranger is in the AS that it claims       proof.go
 //	Host        path lookup, refresh, revocations                    host.go, lookup.go, refresh.go, revoke.go
 package scionnet
 
@@ -49,6 +50,7 @@ type Host struct {
 	topo      snet.Topology
 	routes    *routes
 	lookup    *lookup
+	claims    *claims
 	names     Names
 	mtus      mtus
 
@@ -73,6 +75,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	h.routes = newRoutes(h.ia, h.localIP, h.topo.Interface, h.underlayPort)
 	h.lookup = newLookup(h.query, h.applied, h.routes.inUse, log)
+	h.claims = h.newClaims()
 	return h, nil
 }
 
@@ -222,6 +225,7 @@ func (h *Host) applied(dst pathsel.IA, paths []found) {
 		ways[paths[i].trail] = &paths[i].way
 	}
 	h.routes.renew(dst, ways)
+	h.routes.vouch(dst, linksOf(paths))
 }
 
 // localPath is the path inside the host's own AS. There are no hop fields that could end; a day is long enough for

@@ -83,8 +83,12 @@ func (p *HTTP) admit(ctx context.Context, info *quic.ClientInfo) (context.Contex
 	if !p.enter(who) {
 		return nil, errors.New("too many connections")
 	}
-	context.AfterFunc(ctx, func() { p.leave(who) })
-	return ctx, nil
+	r = p.host.routes.pin(r)
+	context.AfterFunc(ctx, func() {
+		p.leave(who)
+		p.host.routes.unpin(r)
+	})
+	return context.WithValue(ctx, clientKey{}, p.host.meeting(r)), nil
 }
 
 func (p *HTTP) enter(who hostKey) bool {
@@ -127,10 +131,22 @@ type (
 	patienceKey struct{}
 )
 
-// ClientAddr is the SCION address that a request came from.
+// ClientAddr is the SCION address that a request came from. The client has shown that it receives at it; whether it is
+// in that AS is another question: see ClientProven.
 func ClientAddr(ctx context.Context) (Addr, bool) {
-	a, ok := ctx.Value(clientKey{}).(Addr)
-	return a, ok
+	s, ok := ctx.Value(clientKey{}).(stranger)
+	if !ok {
+		return Addr{}, false
+	}
+	return s.route.remote, true
+}
+
+// ClientProven tells whether the ISD-AS of ClientAddr is proven, in the sense of Conn.Proven. If that is not known yet
+// it waits for the control plane's answer, at most for that long. The answer is false at once where there is nothing to
+// wait for: the question has just been answered so, or 1024 requests (256 along the same links) wait already.
+func ClientProven(ctx context.Context, wait time.Duration) bool {
+	s, ok := ctx.Value(clientKey{}).(stranger)
+	return ok && s.proven(ctx, wait)
 }
 
 // Serve answers requests until the context ends, and then waits up to grace for those under way. Connections on which nothing is
@@ -169,13 +185,7 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 			})
 			context.AfterFunc(c.Context(), func() { end.Stop() })
 			ctx = context.WithValue(ctx, patienceKey{}, end)
-			r := p.host.routes.at(c.RemoteAddr())
-			if r == nil {
-				return ctx
-			}
-			r = p.host.routes.pin(r)
-			context.AfterFunc(c.Context(), func() { p.host.routes.unpin(r) })
-			return context.WithValue(ctx, clientKey{}, r.remote)
+			return ctx
 		},
 	}
 	ended := make(chan error, 1)

@@ -54,6 +54,7 @@ type lookup struct {
 // destination is what is known of the paths to one AS. Its fields are guarded by lookup.mu.
 type destination struct {
 	paths    []found
+	links    links     // of the paths
 	failures int       // lookups in a row that gave no path
 	changed  time.Time // when an answer last was about other paths than the one before
 	asked    time.Time
@@ -232,6 +233,7 @@ func (l *lookup) look(ctx context.Context, dst pathsel.IA, refresh bool) {
 	now := time.Now()
 	before := d.paths
 	d.paths = merge(before, answer, now)
+	d.links = linksOf(d.paths)
 	d.err = err
 	if len(answer) > 0 {
 		d.failures = 0
@@ -396,6 +398,14 @@ func (l *lookup) find(dst pathsel.IA, t trail) (found, bool) {
 		}
 	}
 	return found{}, false
+}
+
+// leads tells whether the trail goes from one AS to another over links that are known from the paths to the other.
+func (l *lookup) leads(from, to pathsel.IA, t trail) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.destinations[to]
+	return d != nil && d.links.lead(from, to, t)
 }
 
 // interest has the paths to dst looked up in the background, if they are not known.

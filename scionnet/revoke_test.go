@@ -49,6 +49,7 @@ func hostWithPath(t testing.TB, c *controlPlane) (*Host, *revocations, found) {
 	h := &Host{ia: usIA, localIP: netip.MustParseAddr("10.0.0.1"), log: slog.New(slog.DiscardHandler), connector: told}
 	h.routes = testRoutes()
 	h.lookup = newLookup(c.query, h.applied, h.routes.inUse, h.log)
+	h.claims = h.newClaims()
 	t.Cleanup(h.lookup.close)
 	return h, told, f
 }

@@ -39,6 +39,8 @@ type route struct {
 	full atomic.Int64
 	// gone says that the route has been pushed out of the table, for those who remember it.
 	gone atomic.Bool
+	// proven says that the trail leads to the remote's AS (proof.go). It stays so: links do not move.
+	proven atomic.Bool
 
 	pins     int           // connections that use it; guarded by routes.mu
 	loose    *list.Element // in routes.loose if pins is 0; guarded by routes.mu
@@ -129,6 +131,7 @@ func (t *routes) dial(remote Addr, tr trail, w *way) *route {
 	if w.beats(r.way.Load(), time.Now()) {
 		r.way.Store(w)
 	}
+	r.proven.Store(true)
 	return t.pinLocked(r)
 }
 
@@ -218,6 +221,15 @@ func (t *routes) renew(ia pathsel.IA, ways map[trail]*way) {
 	}
 }
 
+// vouch takes in the links of paths to ia: routes along them do lead there.
+func (t *routes) vouch(ia pathsel.IA, l links) {
+	t.each(func(r *route) {
+		if r.remote.IA == ia && !r.proven.Load() && l.lead(t.local, ia, r.trail) {
+			r.proven.Store(true)
+		}
+	})
+}
+
 // inUse tells whether a connection to ia exists.
 func (t *routes) inUse(ia pathsel.IA) bool {
 	t.mu.RLock()
@@ -285,6 +297,7 @@ func (t *routes) get(k routeKey, w *way) *route {
 	}
 	r := &route{remote: k.remote, trail: k.trail, pseudo: pseudoAddr(k)}
 	r.way.Store(w)
+	r.proven.Store(k.remote.IA == t.local && k.trail == "")
 	t.byKey[k] = r
 	t.byPseudo[r.pseudo.AddrPort().Addr()] = r
 	t.addLoose(r)

@@ -1,0 +1,184 @@
+package scionnet
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"braid/pathsel"
+)
+
+// along is a path through those interfaces.
+func along(ifs ...pathsel.Interface) found {
+	p := pathsel.Path{Src: ifs[0].IA, Dst: ifs[len(ifs)-1].IA, Interfaces: ifs, Expiry: time.Now().Add(time.Hour)}
+	return found{path: p, trail: trailOf(ifs), way: way{expiry: p.Expiry}}
+}
+
+func TestTrailLeads(t *testing.T) {
+	at := func(ia pathsel.IA, id uint64) pathsel.Interface { return pathsel.Interface{IA: ia, ID: id} }
+	// Two links from 1 to 2, and two from 2 to 3, of which the control plane offers two combinations.
+	l := linksOf([]found{along(at(1, 11), at(2, 21), at(2, 23), at(3, 31)), along(at(1, 12), at(2, 22), at(2, 24), at(3, 32))})
+	for _, tt := range []struct {
+		name  string
+		to    pathsel.IA
+		trail trail
+		want  bool
+	}{
+		{"as offered", 3, trailFrom(11, 21, 23, 31), true},
+		{"the same links combined in another way", 3, trailFrom(11, 21, 24, 32), true},
+		{"ends earlier", 3, trailFrom(11, 21), false},
+		{"to an AS on the way", 2, trailFrom(11, 21, 23, 31), false},
+		{"a link that nobody knows", 3, trailFrom(11, 21, 25, 31), false},
+		{"a link that ends elsewhere", 3, trailFrom(11, 22, 23, 31), false},
+		{"goes on", 3, trailFrom(11, 21, 23, 31, 33, 41), false},
+		{"half a link", 3, trailFrom(11, 21, 23), false},
+		{"none", 3, "", false},
+	} {
+		if got := l.lead(1, tt.to, tt.trail); got != tt.want {
+			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}
+
+// oneTrail is a path to usIA from peerIA as packets bring it.
+func oneTrail(t testing.TB, start uint32) []byte {
+	return rawPath(t, true, segment{true, false, start, [][2]uint16{{0, 81}, {61, 51}, {41, 0}}})
+}
+
+// A hundred ASes are claimed over one raw path. One of them is true.
+func TestClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c controlPlane
+		h, _, f := hostWithPath(t, &c)
+		met := map[pathsel.IA]stranger{}
+		for i := range 100 {
+			src := Addr{peerIA + pathsel.IA(i), netip.MustParseAddr("10.0.0.3"), 2000}
+			met[src.IA] = h.meeting(h.routes.mustArrive(t, src, oneTrail(t, 1000), router))
+		}
+		poll := func() (proven []pathsel.IA) {
+			for ia, s := range met {
+				if s.proven(t.Context(), 0) {
+					proven = append(proven, ia)
+				}
+			}
+			return proven
+		}
+		if got := poll(); len(got) != 0 {
+			t.Fatalf("%v proven before anybody was asked", got)
+		}
+		honest := met[peerIA]
+		for range 10 * 60 {
+			poll()
+			time.Sleep(time.Second)
+		}
+		if got := poll(); len(got) != 1 || got[0] != peerIA {
+			t.Errorf("proven: %x, want %x", got, peerIA)
+		}
+		// At most once each time that they are polled, and as often as an AS is looked up that somebody is in.
+		if n := c.asks(); n > 10*60+60 {
+			t.Errorf("the control plane was asked %d times in ten minutes", n)
+		}
+		if n := len(h.lookup.destinations); n != 1 {
+			t.Errorf("%d ASes are looked after", n)
+		}
+		if f, ok := h.lookup.find(peerIA, f.trail); !ok || f.path.Dst != peerIA {
+			t.Error("the path to the AS that was proven is not known")
+		}
+		// The next connection of the peer needs no question.
+		if s := h.meeting(h.routes.mustArrive(t, Addr{peerIA, honest.route.remote.Host, 2001}, oneTrail(t, 1000), router)); !s.route.proven.Load() {
+			t.Error("the second connection from a proven AS is not proven")
+		}
+	})
+}
+
+func TestClaimIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controlPlane{delay: 100 * time.Millisecond}
+		h, _, _ := hostWithPath(t, &c)
+		meet := func(ia pathsel.IA, port uint16) stranger {
+			return h.meeting(h.routes.mustArrive(t, Addr{ia, netip.MustParseAddr("10.0.0.3"), port}, oneTrail(t, 1000), router))
+		}
+		start := time.Now()
+		var all sync.WaitGroup
+		for i := range trailWaiting {
+			all.Go(func() {
+				if !meet(peerIA, uint16(i+1)).proven(t.Context(), time.Second) {
+					t.Error("not proven after the answer")
+				}
+			})
+		}
+		all.Wait()
+		if d := time.Since(start); d != c.delay {
+			t.Errorf("waited %v, want %v", d, c.delay)
+		}
+		// A liar waits for one answer, and then for none until it is time to ask again.
+		h.routes.vouch(peerIA, nil)
+		liar := meet(peerIA+5, 1)
+		if liar.proven(t.Context(), 10*time.Second) {
+			t.Error("a lie is proven")
+		}
+		if start = time.Now(); liar.proven(t.Context(), 10*time.Second) || time.Since(start) != 0 {
+			t.Errorf("waited %v for an answer that has come", time.Since(start))
+		}
+		// Nobody waits longer than he wants.
+		time.Sleep(claimMost)
+		c.mu.Lock()
+		c.delay = time.Minute
+		c.mu.Unlock()
+		if start = time.Now(); liar.proven(t.Context(), 2*time.Second) || time.Since(start) != 2*time.Second {
+			t.Errorf("waited %v, want 2s", time.Since(start))
+		}
+		time.Sleep(lookupTimeout)
+	})
+}
+
+func TestClaimsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controlPlane{delay: time.Second}
+		h, _, _ := hostWithPath(t, &c)
+		for i := range 3 * maxClaims {
+			raw := rawPath(t, true, segment{true, false, 1000, [][2]uint16{{0, 81}, {uint16(i + 1), 51}, {41, 0}}})
+			src := Addr{pathsel.IA(9<<48 | i), netip.MustParseAddr("10.0.0.3"), 2000}
+			h.meeting(h.routes.mustArrive(t, src, raw, router)).proven(t.Context(), 0)
+		}
+		synctest.Wait()
+		if n := c.asks(); n > claimLookups || len(h.claims.of) > maxClaims || len(h.claims.trails) > maxClaims || len(h.claims.queue) > maxClaims {
+			t.Errorf("%d questions at once, %d claims, %d of them waiting", n, len(h.claims.of), len(h.claims.queue))
+		}
+		time.Sleep(time.Hour) // for the answers
+	})
+}
+
+// Inside the AS the address itself has answered; a neighbour who sends straight to us is in no other AS, nor behind an
+// interface that our AS does not have.
+func TestNeighboursClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c controlPlane
+		h, _, _ := hostWithPath(t, &c)
+		host := netip.MustParseAddr("10.0.0.3")
+		neighbour := netip.AddrPortFrom(host, 2000)
+		h.routes.nextHop = func(id uint16) (netip.AddrPort, bool) { return router, id != 41 }
+		for _, tt := range []struct {
+			name string
+			ia   pathsel.IA
+			raw  []byte
+			want bool
+		}{
+			{"of our AS", usIA, nil, true},
+			{"of another AS, without a path", peerIA, nil, false},
+			{"over an interface that we do not have", peerIA, oneTrail(t, 1000), false},
+		} {
+			s := h.meeting(h.routes.mustArrive(t, Addr{tt.ia, host, 2000}, tt.raw, neighbour))
+			for range 3 {
+				if got := s.proven(t.Context(), time.Second); got != tt.want {
+					t.Errorf("%s: proven %t, want %t", tt.name, got, tt.want)
+				}
+			}
+		}
+		if n := c.asks(); n != 0 {
+			t.Errorf("%d questions", n)
+		}
+	})
+}
