@@ -57,11 +57,11 @@ func (p *process) stop() {
 	_ = p.cmd.Wait()
 }
 
-// Start runs braid's tracker on free ports of loopback, without limits for a host, and on SCION if there is a directory for it. It
+// Start runs braid's tracker on free ports of loopback, without limits for a host and its network, and on SCION if there is a directory for it. It
 // returns when the tracker is ready.
 func (b Bench) start(ctx context.Context, scion string, args ...string) (*process, error) {
 	config := filepath.Join(b.Dir, "tracker.toml")
-	if err := os.WriteFile(config, []byte("requests_per_host = 0\nrequests_per_as = 0\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("requests_per_host = 0\nrequests_per_as = 0\nmax_peers_per_network = 2_000_000_000\n"), 0o600); err != nil {
 		return nil, err
 	}
 	args = append([]string{"tracker", "--json", "--config", config, "--listen", "http://127.0.0.1:0", "--listen", "udp://127.0.0.1:0"}, args...)

@@ -15,7 +15,7 @@ import (
 
 // Config is the configuration file. What it does not set has the value of Default.
 type Config struct {
-	Listen      []string `toml:"listen" comment:"Addresses to answer on: http://127.0.0.1:8080, udp://127.0.0.1:8080,\nscion://1-ff00:0:110,[127.0.0.1]:8080. Read at the start only, like all that follows up to max_peers_per_as."`
+	Listen      []string `toml:"listen" comment:"Addresses to answer on: http://127.0.0.1:8080, udp://127.0.0.1:8080,\nscion://1-ff00:0:110,[127.0.0.1]:8080. Read at the start only, like all that follows up to max_peers_per_network."`
 	Data        string   `toml:"data" comment:"Directory of the journal. Empty: peers are forgotten with the process."`
 	Store       string   `toml:"store" comment:"A Valkey or Redis server instead, which several trackers may share: redis://user@host:6379/0, or rediss:// with TLS.\nmaxmemory-policy must be noeviction. Not together with data."`
 	StorePass   string   `toml:"store_password_file" comment:"File with the password for the store, which is better there than in a URL."`
@@ -26,6 +26,7 @@ type Config struct {
 	MaxPeers    int      `toml:"max_peers" comment:"Addresses of peers in memory; one takes up to 200 bytes, one alone in its swarm 300. One SCION AS may have half of them."`
 	MaxPerHost  int      `toml:"max_peers_per_host" comment:"Addresses in one swarm of one host (IPv6: of one /64)."`
 	MaxPerAS    int      `toml:"max_peers_per_as" comment:"Addresses in one swarm of one SCION AS."`
+	MaxPerNet   int      `toml:"max_peers_per_network" comment:"Addresses in all swarms of one network: a /24 of IPv4, a /48 of IPv6, on SCION within its AS. 0: a sixteenth of max_peers."`
 	Interval    Duration `toml:"interval" comment:"What peers are told to wait between announces, give or take a tenth.\nThis and what follows is read again on SIGHUP."`
 	MinInterval Duration `toml:"min_interval" comment:"And at the least, if they have too few peers."`
 	NumWant     int      `toml:"num_want" comment:"Peers in an answer if none says how many it wants."`
@@ -102,7 +103,7 @@ func (cfg Config) String() string {
 
 // Limits are those of the store.
 func (cfg Config) Limits() swarm.Limits {
-	return swarm.Limits{Lifetime: cfg.Lifetime.d(), Members: cfg.MaxPeers, PerHost: cfg.MaxPerHost, PerAS: cfg.MaxPerAS}
+	return swarm.Limits{Lifetime: cfg.Lifetime.d(), Members: cfg.MaxPeers, PerHost: cfg.MaxPerHost, PerAS: cfg.MaxPerAS, PerNetwork: cfg.MaxPerNet}
 }
 
 // Check tells what a tracker would not start with: values out of their range, lists that cannot be read.
@@ -124,6 +125,7 @@ func (cfg Config) check() error {
 		{len(cfg.TrackerID) <= 64, "tracker_id: want at most 64 bytes"},
 		{cfg.MaxConns > 0, "max_connections: want at least 1"},
 		{cfg.MaxPeers > 0 && cfg.MaxPerHost > 0 && cfg.MaxPerAS > 0, "max_peers, max_peers_per_host, max_peers_per_as: want at least 1"},
+		{cfg.MaxPerNet >= 0, "max_peers_per_network: want 0 for a sixteenth of max_peers, or a number of addresses"},
 		{cfg.NumWant >= 0 && cfg.MaxNumWant >= cfg.NumWant && cfg.MaxNumWant <= 1000, "num_want, max_num_want: want 0 to 1000, the second not below the first"},
 		{cfg.PerHostRate >= 0 && cfg.PerASRate >= 0, "requests_per_host, requests_per_as: want 0 or more"},
 	} {

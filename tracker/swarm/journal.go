@@ -178,7 +178,7 @@ func (d *Durable) load() error {
 			}
 			switch {
 			case t.find(d.seed, x.addr()) >= 0:
-			case d.total.Load() >= int64(d.limits.Members):
+			case !d.limits.room(d.members(), kindOf(x.addr())):
 				d.astray = true
 			default:
 				d.put(s, h, t, x)

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"braid/pathsel"
 	"braid/tracker/wire"
 )
 
@@ -19,11 +18,9 @@ type Memory struct {
 	limits Limits
 	seed   hashSeed
 	epoch  time.Time
-	total  atomic.Int64 // members
+	counts [kinds]atomic.Int64 // members on each kind of network
+	census *census
 	parts  [shards]shard
-
-	mu   sync.Mutex
-	ases map[pathsel.IA]int // members on SCION
 }
 
 type shard struct {
@@ -48,7 +45,7 @@ var _ Store = (*Memory)(nil)
 
 // NewMemory is an empty memory.
 func NewMemory(l Limits) *Memory {
-	m := &Memory{limits: l.withDefaults(), seed: maphash.MakeSeed(), epoch: time.Now(), ases: map[pathsel.IA]int{}}
+	m := &Memory{limits: l.withDefaults(), seed: maphash.MakeSeed(), epoch: time.Now(), census: &census{}}
 	for i := range m.parts {
 		m.parts[i].tables = map[wire.InfoHash]*table{}
 	}
@@ -61,6 +58,14 @@ func (m *Memory) now() uint32 { return uint32(time.Since(m.epoch) / time.Second)
 
 // Announce implements Store.
 func (m *Memory) Announce(_ context.Context, v Visit) (View, error) {
+	out := m.announce(&v)
+	if out.Refused == ErrFull && m.evict(&v) { //nolint:errorlint // ours, and not wrapped
+		out = m.announce(&v)
+	}
+	return out, nil
+}
+
+func (m *Memory) announce(v *Visit) View {
 	now := m.now()
 	s := m.shard(v.InfoHash)
 	s.mu.Lock()
@@ -69,21 +74,21 @@ func (m *Memory) Announce(_ context.Context, v Visit) (View, error) {
 	var out View
 	if v.Event == wire.Stopped {
 		if t != nil {
-			m.leave(s, t, &v)
+			m.leave(s, t, v)
 			out.Counts = t.counts(v.InfoHash)
 		}
 		out.Counts.InfoHash = v.InfoHash
-		return out, nil
+		return out
 	}
 	if t == nil {
 		t = &table{}
 	}
 	if v.Addr.Port != 0 {
-		out.Refused = m.enter(s, t, &v, now)
+		out.Refused = m.enter(s, t, v, now)
 	}
 	out.Counts = t.counts(v.InfoHash)
-	out.Peers = t.choose(&v)
-	return out, nil
+	out.Peers = t.choose(v)
+	return out
 }
 
 func (v *Visit) member(now uint32) member {
@@ -124,10 +129,12 @@ func (m *Memory) enter(s *shard, t *table, v *Visit, now uint32) error {
 		return ErrPerHost
 	case v.Addr.IsSCION() && as >= m.limits.PerAS:
 		return ErrPerAS
-	case m.total.Load() >= int64(m.limits.Members):
-		return ErrFull
-	case v.Addr.IsSCION() && m.ofAS(v.Addr.IA, 0) >= m.limits.perASInAll():
+	case v.Addr.IsSCION() && m.census.of(m.seed, origin{ia: v.Addr.IA}) >= m.limits.perASInAll():
 		return ErrASShare
+	case m.census.of(m.seed, networkOf(x.ia, x.host)) >= m.limits.PerNetwork:
+		return ErrNetworkShare
+	case !m.limits.room(m.members(), kindOf(v.Addr)):
+		return ErrFull
 	}
 	m.put(s, v.InfoHash, t, x)
 	s.dirtyMember(v.InfoHash, v.Addr)
@@ -138,23 +145,21 @@ func (m *Memory) enter(s *shard, t *table, v *Visit, now uint32) error {
 func (m *Memory) put(s *shard, h wire.InfoHash, t *table, x member) {
 	t.add(m.seed, x)
 	s.tables[h] = t
-	m.total.Add(1)
-	if x.ia != 0 {
-		m.ofAS(x.ia, 1)
-	}
+	m.change(&x, 1)
 }
 
-// ofAS counts the members of an AS after they have become more or fewer.
-func (m *Memory) ofAS(ia pathsel.IA, by int) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := m.ases[ia] + by
-	if n > 0 {
-		m.ases[ia] = n
-	} else {
-		delete(m.ases, ia)
+// change counts a member more or less.
+func (m *Memory) change(x *member, by int) {
+	m.counts[kindOf(x.addr())].Add(int64(by))
+	m.census.add(m.seed, x.ia, x.host, int32(by))
+}
+
+// members is how many there are on each kind of network.
+func (m *Memory) members() (out [kinds]int64) {
+	for k := range out {
+		out[k] = m.counts[k].Load()
 	}
-	return n
+	return out
 }
 
 // leave takes out the address that says goodbye. The peer's other addresses say so themselves.
@@ -172,11 +177,8 @@ func (m *Memory) leave(s *shard, t *table, v *Visit) {
 
 func (m *Memory) drop(s *shard, h wire.InfoHash, t *table, g *group, i int) {
 	s.dirtyMember(h, g.members[i].addr())
-	if ia := g.members[i].ia; ia != 0 {
-		m.ofAS(ia, -1)
-	}
+	m.change(&g.members[i], -1)
 	t.remove(m.seed, g, i)
-	m.total.Add(-1)
 	if t.size == 0 {
 		delete(s.tables, h)
 		if t.downloaded > 0 {

@@ -49,7 +49,7 @@ const (
 	// claimed is the number of swarms that are swept before others are looked for.
 	claimed = 100
 	// sharedPrefix of all keys, with the version of what they hold.
-	sharedPrefix = "braid:1:"
+	sharedPrefix = "braid:2:"
 )
 
 // The scripts. Announce and sweep stand behind swarmLua.
@@ -260,7 +260,7 @@ func (s *Shared) Announce(ctx context.Context, v Visit) (View, error) {
 			return fmt.Errorf("an answer of %d numbers", len(got))
 		}
 		out = View{Counts: countsOf(v.InfoHash, got[2], got[3], got[4], got[5])}
-		if refusals := [...]error{nil, ErrFull, ErrPerHost, ErrPerAS, ErrASShare}; got[0] > 0 && got[0] < int64(len(refusals)) {
+		if refusals := [...]error{nil, ErrFull, ErrPerHost, ErrPerAS, ErrASShare, ErrNetworkShare}; got[0] > 0 && got[0] < int64(len(refusals)) {
 			out.Refused = refusals[got[0]]
 		}
 		if v.Event != wire.Stopped {
@@ -298,6 +298,7 @@ func (s *Shared) arguments(v *Visit) []string {
 		s.lifetime(), string(v.InfoHash[:]), todo, strconv.Itoa(kindOf(v.Addr) + 1), string(addressBytes(v.Addr)),
 		string(v.ID[:]), string(identity), kind, completed,
 		strconv.Itoa(s.limits.PerHost), strconv.Itoa(s.limits.PerAS), strconv.Itoa(s.limits.Members), strconv.Itoa(s.limits.perASInAll()),
+		strconv.Itoa(s.limits.PerNetwork), strconv.Itoa(s.limits.Members / reserveParts),
 	}
 }
 

@@ -43,7 +43,7 @@ func openShared(t *testing.T, v *conformance.Valkey, l swarm.Limits) *swarm.Shar
 // older makes all that is in the server as old as if the time had gone by: the server's clock cannot be moved.
 const older = `
 local by = tonumber(ARGV[1])
-for _, key in ipairs(redis.call('KEYS', 'braid:1:*')) do
+for _, key in ipairs(redis.call('KEYS', 'braid:2:*')) do
   local left = redis.call('TTL', key)
   if left >= 0 and left <= by then
     redis.call('DEL', key)
@@ -55,7 +55,7 @@ for _, key in ipairs(redis.call('KEYS', 'braid:1:*')) do
         local seen = struct.unpack('>I4', all[i + 1], 30)
         redis.call('HSET', key, all[i], string.sub(all[i + 1], 1, 29) .. struct.pack('>I4', seen - by))
       end
-    elseif key == 'braid:1:swarms' then
+    elseif key == 'braid:2:swarms' then
       for _, hash in ipairs(redis.call('ZRANGE', key, 0, -1)) do redis.call('ZINCRBY', key, -by, hash) end
     end
   end

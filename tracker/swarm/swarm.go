@@ -5,12 +5,14 @@
 //	Durable  Memory with a journal in a bbolt database  journal.go
 //	Shared   in a Valkey or Redis server, for several trackers   shared.go, shareddraw.go, sharednote.go, lua/
 //	table    the peers of one torrent                   table.go, choose.go
+//	shares   of networks and ASes in the memory         share.go
 //
-// A member of a swarm is one address of a peer. It is there until it says that it stops, or has not been heard of for the
-// lifetime. How much one host and one AS may occupy is bounded, in the memory as in an answer: whoever
-// controls an AS, and so any number of addresses in it, must not crowd out the peers of others.
+// A member of a swarm is one address of a peer. It is there until it says that it stops, has not been heard of for the
+// lifetime, or has to make room for others. How much one host, one network and one AS may occupy is bounded, in the
+// memory as in an answer: whoever controls an AS, and so any number of addresses in it, must not crowd out the peers of
+// others.
 //
-// Not solved: somebody who controls many ASes has many shares.
+// Not solved: somebody who controls many ASes or networks has many shares.
 package swarm
 
 import (
@@ -114,6 +116,9 @@ type Limits struct {
 	// PerHost and PerAS bound the members of one swarm: at one host, where peers behind one address
 	// translation look like one host and those in one /64 of IPv6 too, and in one AS of SCION. Of all members an AS may have half.
 	PerHost, PerAS int
+	// PerNetwork bounds the members of all swarms in one /24 of IPv4 or /48 of IPv6, on SCION within one AS. The default is a
+	// sixteenth of Members.
+	PerNetwork int
 }
 
 // perASInAll is how many members an AS may have in all swarms: whatever it invents, half of the memory is for others.
@@ -139,6 +144,9 @@ func (l Limits) withDefaults() Limits {
 			*x.v = x.d
 		}
 	}
+	if l.PerNetwork <= 0 {
+		l.PerNetwork = max(1, l.Members/16)
+	}
 	return l
 }
 
@@ -148,4 +156,6 @@ var (
 	ErrPerHost = errors.New("too many peers at this address in the swarm; others are not told of this one")
 	ErrPerAS   = errors.New("too many peers of this AS in the swarm; others are not told of this one")
 	ErrASShare = errors.New("peers of this AS fill half of the tracker; others are not told of this one")
+	// ErrNetworkShare is that of a /24 or /48.
+	ErrNetworkShare = errors.New("peers of this network fill their share of the tracker; others are not told of this one")
 )

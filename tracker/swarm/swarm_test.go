@@ -227,10 +227,10 @@ func TestDurableCircle(t *testing.T) {
 	}
 }
 
-// More than there is room for is not read, and then not kept.
+// More than there is room for is not read, and then not kept. A sixteenth of the room is for IPv6.
 func TestDurableSmaller(t *testing.T) {
 	dir := t.TempDir()
-	for _, tt := range []struct{ room, want int }{{0, 500}, {100, 100}, {0, 100}} {
+	for _, tt := range []struct{ room, want int }{{0, 500}, {100, 94}, {0, 94}} {
 		d := openDurable(t, dir, swarm.Limits{Members: tt.room})
 		for n := range 500 {
 			if tt.want == 500 {
@@ -243,6 +243,19 @@ func TestDurableSmaller(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A peer with more addresses than 16 bits can count is one peer.
+func TestManyAddresses(t *testing.T) {
+	m := swarm.NewMemory(swarm.Limits{PerHost: 1 << 20})
+	v := visit(1)
+	for n := range 1<<16 + 1 {
+		v.Addr.Host = netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
+		announce(t, m, v)
+	}
+	if c := counts(t, m, v.InfoHash); c.Incomplete != 1 || c.Downloaders != 1 {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -64,17 +64,18 @@ type index struct {
 	ases       map[pathsel.IA]int32
 }
 
-// tally is how many addresses a peer has, by what it says of itself there.
-type tally struct{ seeds, leechers, paused uint16 }
+// tally is how many addresses a peer has, by what it says of itself there. Whoever controls many hosts can give one
+// peer as many addresses as the memory holds.
+type tally struct{ seeds, leechers, paused uint32 }
 
 func (t tally) add(f flags, by int) tally {
 	switch {
 	case f&isSeed != 0:
-		t.seeds += uint16(by)
+		t.seeds += uint32(by)
 	case f&isPaused != 0:
-		t.paused += uint16(by)
+		t.paused += uint32(by)
 	default:
-		t.leechers += uint16(by)
+		t.leechers += uint32(by)
 	}
 	return t
 }

@@ -32,7 +32,7 @@ func Run(t *testing.T, bubble func(*testing.T, func(*testing.T)), o Opener) {
 		test func(*testing.T, Opener)
 	}{
 		{"life of a peer", life}, {"networks", networks}, {"several addresses", addresses}, {"quotas", quotas},
-		{"one subnet", subnet}, {"half for others", share}, {"crowding out", crowding}, {"expiry", expiry}, {"model", model}, {"concurrency", concurrency},
+		{"one subnet", subnet}, {"half for others", share}, {"one network", network}, {"full memory", full}, {"crowding out", crowding}, {"expiry", expiry}, {"model", model}, {"concurrency", concurrency},
 	} {
 		t.Run(tt.name, func(t *testing.T) { bubble(t, func(t *testing.T) { tt.test(t, o) }) })
 	}
@@ -210,7 +210,7 @@ func addresses(t *testing.T, o Opener) {
 }
 
 func quotas(t *testing.T, o Opener) {
-	s := open(t, o, swarm.Limits{PerHost: 3, PerAS: 5, Members: 30})
+	s := open(t, o, swarm.Limits{PerHost: 3, PerAS: 5, Members: 30, PerNetwork: 30})
 	for n := range 5 {
 		v := s.announce(with(visit(0, swarm.IPv4), func(v *swarm.Visit) { v.Addr.Port, v.Identity = uint16(n+1), uint64(n)+50 }))
 		if (v.Refused != nil) != (n >= 3) || n >= 3 && !errors.Is(v.Refused, swarm.ErrPerHost) {
@@ -272,7 +272,7 @@ func subnet(t *testing.T, o Opener) {
 
 // One AS, with any number of swarms, fills no more than half of the memory.
 func share(t *testing.T, o Opener) {
-	s := open(t, o, swarm.Limits{Members: 40})
+	s := open(t, o, swarm.Limits{Members: 40, PerNetwork: 40})
 	at := func(n int) swarm.Visit {
 		return with(visit(n, swarm.SCION), func(v *swarm.Visit) { v.InfoHash = wire.InfoHash{byte(n)} })
 	}
@@ -293,6 +293,88 @@ func share(t *testing.T, o Opener) {
 	s.announce(with(at(4), stopped))
 	if v := s.announce(at(60)); v.Refused != nil {
 		t.Error("room is not used again: ", v.Refused)
+	}
+}
+
+// lone is the announce of peer n alone in a swarm.
+func lone(n int, k swarm.Networks) swarm.Visit {
+	return with(visit(n, k), func(v *swarm.Visit) {
+		binary.BigEndian.PutUint32(v.InfoHash[:], uint32(n)*2654435761)
+		v.InfoHash[4] = byte(k)
+	})
+}
+
+// One address joins any number of swarms, and has a sixteenth of the memory.
+func network(t *testing.T, o Opener) {
+	for _, k := range []swarm.Networks{swarm.IPv4, swarm.IPv6, swarm.SCION} {
+		s := open(t, o, swarm.Limits{Members: 160})
+		at := func(n int) swarm.Visit {
+			return with(lone(n, k), func(v *swarm.Visit) { v.Addr.Host = visit(0, k).Addr.Host })
+		}
+		for n := range 100 {
+			if v := s.announce(at(n)); (v.Refused != nil) != (n >= 10) || n >= 10 && !errors.Is(v.Refused, swarm.ErrNetworkShare) {
+				t.Errorf("swarm %d: %v", n, v.Refused)
+			}
+		}
+		s.announce(with(at(7), stopped))
+		if v := s.announce(at(50)); v.Refused != nil {
+			t.Error("room is not used again: ", v.Refused)
+		}
+		other := visit(0x1000, k) // another /24, another /48
+		other.Addr.Host = netip.AddrFrom4([4]byte{10, 1, 0, 1})
+		if k == swarm.IPv6 {
+			other.Addr.Host = netip.MustParseAddr("fd00:0:1::1")
+		}
+		if v := s.announce(other); v.Refused != nil {
+			t.Error("of another network: ", v.Refused)
+		}
+	}
+}
+
+// A memory that one network has filled has places for the other kinds, and those who are alone in their swarms make room
+// for others, but not for more of the network that is the largest.
+func full(t *testing.T, o Opener) {
+	s := open(t, o, swarm.Limits{Members: 64, PerNetwork: 64, PerHost: 64})
+	for n := range 100 {
+		if v := s.announce(lone(n, swarm.IPv4)); (v.Refused != nil) != (n >= 56) || n >= 56 && !errors.Is(v.Refused, swarm.ErrFull) {
+			t.Errorf("peer %d of a network: %v", n, v.Refused)
+		}
+	}
+	var honest []swarm.Visit
+	for n := range 6 {
+		for _, k := range []swarm.Networks{swarm.IPv4, swarm.IPv6, swarm.SCION} {
+			v := lone(0x10000*(n+1), k) // each in a network of its own
+			v.Addr.IA += pathsel.IA(n) * v.Addr.IA >> 48
+			if got := s.announce(v); got.Refused != nil {
+				t.Errorf("honest peer %d on network %d: %v", n, k, got.Refused)
+			}
+			honest = append(honest, v)
+		}
+	}
+	for n := range 100 {
+		if v := s.announce(lone(100+n, swarm.IPv4)); !errors.Is(v.Refused, swarm.ErrFull) {
+			t.Errorf("peer %d of the largest network: %v", n, v.Refused)
+		}
+	}
+	for _, v := range honest {
+		if s.scrape(v.InfoHash) != [4]int64{0, 1, 0, 1} {
+			t.Errorf("%v is forgotten", v.Addr)
+		}
+	}
+	if n := s.members(); n.Members > 64 || n.Members < 60 || n.IPv6 != 6 || n.SCION != 6 || n.Swarms != n.Members {
+		t.Errorf("%+v", n)
+	}
+	// A swarm of two is not dead: its members go only for an owner who has fewer, and after those who are alone.
+	a, b := lone(300, swarm.IPv4), lone(300, swarm.SCION)
+	a.Addr.Host = netip.MustParseAddr("10.200.0.1")
+	b.Addr.IA, b.Identity, b.InfoHash = b.Addr.IA+77, 1, a.InfoHash
+	s.announce(a)
+	s.announce(b)
+	for n := range 20 {
+		s.announce(lone(0x10000*(n+50), swarm.IPv4))
+	}
+	if got := s.scrape(a.InfoHash); got[1] != 2 {
+		t.Errorf("the swarm of two has %d", got[1])
 	}
 }
 

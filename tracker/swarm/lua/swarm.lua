@@ -5,14 +5,16 @@
 -- KEYS[7]: the index, a hash:
 --   c n p d    complete, incomplete, of these partial seeds, downloads so far
 --   m          members
---   i IDENTITY addresses of the peer, as seed, leecher and partial seed (2 each)
+--   i IDENTITY addresses of the peer, as seed, leecher and partial seed (4 each)
 --   h HOST     members at the host, which is an address without its port, or the first half of one on IPv6
 --   a ISD-AS   members in an AS of SCION
 -- KEYS[8]: all swarms, sorted by when to sweep them next
--- KEYS[9]: totals, a hash: members on each network (1, 2, 3), seeds (s), and in each AS of SCION (a ISD-AS)
+-- KEYS[9]: totals, a hash: members on each kind of network (1, 2, 3), seeds (s), in each AS of SCION (a ISD-AS), and in each network
+--   (n and the first 3 bytes of an IPv4 address, 6 of IPv6, after the ISD-AS on SCION)
 -- The first argument is the lifetime of a member in seconds.
 
-local index, swarms, totals = KEYS[7], KEYS[8], KEYS[9]
+-- keys and index are those of the swarm at hand, which is another one only while a member of it is evicted.
+local keys, index, swarms, totals = KEYS, KEYS[7], KEYS[8], KEYS[9]
 local now = tonumber(redis.call('TIME')[1])
 local lifetime = tonumber(ARGV[1])
 
@@ -27,7 +29,7 @@ local function stale(value) return struct.unpack('>I4', value, 30) + lifetime < 
 local function tally(identity)
   local t = redis.call('HGET', index, 'i' .. identity)
   if not t then return {s = 0, l = 0, p = 0} end
-  local s, l, p = struct.unpack('>I2I2I2', t)
+  local s, l, p = struct.unpack('>I4I4I4', t)
   return {s = s, l = l, p = p}
 end
 
@@ -41,7 +43,7 @@ local function count(identity, kind, by)
   local t = tally(identity)
   local seed, other = t.s > 0, t.s == 0 and t.l + t.p > 0
   local partial = other and t.l == 0
-  t[kind] = math.min(math.max(t[kind] + by, 0), 65535)
+  t[kind] = math.max(t[kind] + by, 0)
   local seed2, other2 = t.s > 0, t.s == 0 and t.l + t.p > 0
   step('c', seed, seed2)
   step('n', other, other2)
@@ -49,7 +51,7 @@ local function count(identity, kind, by)
   if t.s + t.l + t.p == 0 then
     redis.call('HDEL', index, 'i' .. identity)
   else
-    redis.call('HSET', index, 'i' .. identity, struct.pack('>I2I2I2', t.s, t.l, t.p))
+    redis.call('HSET', index, 'i' .. identity, struct.pack('>I4I4I4', t.s, t.l, t.p))
   end
 end
 
@@ -59,6 +61,10 @@ end
 
 local function host_field(network, address) return 'h' .. string.sub(address, 1, network == 2 and 8 or -3) end
 local function as_field(address) return 'a' .. string.sub(address, 1, 8) end
+local function network_field(network, address)
+  local ia = network == 3 and 8 or 0
+  return 'n' .. string.sub(address, 1, ia + (#address - ia == 6 and 3 or 6))
+end
 
 local function place(network, kind) return 2 * network - (kind == 's' and 1 or 0) end
 
@@ -67,6 +73,7 @@ local function change(network, address, value, by)
   local kind = kind_of(value)
   count(identity_of(value), kind, by)
   occupy(index, host_field(network, address), by)
+  occupy(totals, network_field(network, address), by)
   if network == 3 then
     occupy(index, as_field(address), by)
     occupy(totals, as_field(address), by)
@@ -77,7 +84,7 @@ local function change(network, address, value, by)
 end
 
 local function put(network, address, value, hash)
-  local key = KEYS[place(network, kind_of(value))]
+  local key = keys[place(network, kind_of(value))]
   redis.call('HSET', key, address, value)
   if redis.call('HLEN', key) == 1 then keep(key) end
   if change(network, address, value, 1) == 1 then
@@ -88,7 +95,7 @@ end
 
 -- drop takes a member out, and the swarm with the last one unless it is replaced at once.
 local function drop(network, address, value, hash, replaced)
-  redis.call('HDEL', KEYS[place(network, kind_of(value))], address)
+  redis.call('HDEL', keys[place(network, kind_of(value))], address)
   if change(network, address, value, -1) <= 0 and not replaced then
     redis.call('DEL', index)
     redis.call('ZREM', swarms, hash)
