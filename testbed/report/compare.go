@@ -48,8 +48,10 @@ type Compared struct {
 	// Difference of the medians, second less first, and in parts of the first, which is missing where that is 0.
 	Difference float64  `json:"difference"`
 	Relative   *float64 `json:"relative,omitempty"`
-	P          float64  `json:"p"`
-	Verdict    Verdict  `json:"verdict"`
+	// CI are the ends of the 95 % confidence interval of the difference; nil unless both sides have two runs.
+	CI      []float64 `json:"ci95,omitempty"`
+	P       float64   `json:"p"`
+	Verdict Verdict   `json:"verdict"`
 	// Why the verdict is that they are not comparable.
 	Why []string `json:"why,omitempty"`
 
@@ -98,7 +100,7 @@ func compareFigure(a, b scenario.RunDir, x, y scenario.Summary, name string, why
 		return row, false
 	}
 	row.First, row.Second = scenario.RangeOf(row.first), scenario.RangeOf(row.second)
-	row.Difference = row.Second.Median - row.First.Median
+	row.Difference, row.CI = row.Second.Median-row.First.Median, scenario.Interval(row.first, row.second)
 	if row.First.Median != 0 {
 		r := row.Difference / math.Abs(row.First.Median)
 		row.Relative = &r
@@ -197,7 +199,7 @@ func (c Comparison) Table(w io.Writer) error {
 			fmt.Fprintf(w, "  Not comparable: %s.\n", why)
 		}
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "  figure\tfirst, median [min, max]\tsecond\tdifference\tp\t")
+		fmt.Fprintln(t, "  figure\tfirst, median [95 % CI]\tsecond\tdifference\tp\t")
 		for _, r := range rows[:n] {
 			cells := r.cells()
 			fmt.Fprintf(t, "  %s\n", strings.Join(cells, "\t"))
@@ -223,9 +225,12 @@ func group(rows []Compared) int {
 // cells are figure, first, second, difference, p and verdict.
 func (r Compared) cells() []string {
 	side := func(x scenario.Range) string {
-		return fmt.Sprintf("%s [%s, %s] n=%d", value(x.Median), value(x.Min), value(x.Max), x.Runs)
+		return fmt.Sprintf("%s n=%d", spread(x), x.Runs)
 	}
 	difference := fmt.Sprintf("%+.3g", r.Difference)
+	if r.CI != nil {
+		difference += fmt.Sprintf(" [%+.3g, %+.3g]", r.CI[0], r.CI[1])
+	}
 	if r.Relative != nil {
 		difference += fmt.Sprintf(" (%+.1f %%)", 100**r.Relative)
 	}
@@ -239,7 +244,7 @@ func (r Compared) cells() []string {
 // Explained says what verdicts mean, and how many of them chance would give.
 func (c Comparison) Explained() string {
 	s := "Higher and lower are of the second side, where chance alone would give as much of a difference in at most 1 of 20 comparisons (Mann-Whitney test, two-sided). " +
-		"That none is shown does not mean that there is none; with three runs or fewer on each side none can be."
+		"That none is shown does not mean that there is none; with three runs or fewer on each side none can be. Brackets: 95 % confidence intervals, by bootstrap over the runs."
 	if c.Tested > 0 {
 		s += fmt.Sprintf(" %d figures were tested: about %.1f of them would differ though nothing did.", c.Tested, c.ByChance)
 	}
@@ -270,7 +275,7 @@ func (c Comparison) Make(dir string) (Made, error) {
 }
 
 func comparedHead(before ...string) []string {
-	return append(before, "figure", "first, median [min, max]", "second", "difference", "p", "second is")
+	return append(before, "figure", "first, median [95 % CI]", "second", "difference", "p", "second is")
 }
 
 func describeSide(s Side) string {

@@ -48,7 +48,7 @@ peers:
   - {at: 5s, link: "1-ff00:0:110#1", down: true, for: 5s}
 variants:
   - {name: fast, selector: adaptive}
-  - {name: slow, selector: slots}
+  - {name: slow, selector: slots, baseline: false}
   - {name: never, selector: all}
 expect:
   e: ">= 0.9"

@@ -139,7 +139,7 @@ type dots struct {
 	values []float64
 }
 
-// dotsFigure draws a row for each of what is compared: every run, and the median. limits are values to hold them against.
+// dotsFigure draws a row for each of what is compared: every run, the median and its confidence interval. limits are values to hold them against.
 func dotsFigure(f figure.Figure, y float64, rows []dots, unit string, from, to float64, limits map[string]float64) figure.Figure {
 	const left, rowHeight = 168.0, 24.0
 	at := figure.NewFrame(left, y+18, width-120, y+22+rowHeight*float64(len(rows)), from, to, 0, 1)
@@ -166,6 +166,11 @@ func dotsFigure(f figure.Figure, y float64, rows []dots, unit string, from, to f
 		}
 		r := scenario.RangeOf(d.values)
 		f.Add(figure.Segment(at.X.Clamp(r.Min), row, at.X.Clamp(r.Max), row, d.ink, 1))
+		if r.CI != nil {
+			interval := figure.Box(at.X.Clamp(r.CI[0]), row-6, at.X.Clamp(r.CI[1])-at.X.Clamp(r.CI[0]), 12, d.ink)
+			interval.Opacity, interval.Tip = .2, fmt.Sprintf("%s: 95 %% confidence interval of the median, %.4g to %.4g", d.name, r.CI[0], r.CI[1])
+			f.Add(interval)
+		}
 		for _, v := range d.values {
 			f.Data.Plot(d.name, v)
 			m := figure.Disc(at.X.Clamp(v), row, 4, d.ink)

@@ -120,11 +120,15 @@ func again(f scenario.ScenarioFile, s scenario.Scenario, run scenario.RunDir) st
 func summaryTable(sections []section) table {
 	t := table{
 		Caption: "All scenarios: medians", Head: []string{"scenario", "variant", "expectations", "runs", "time s", "± sd", "T*/T", "part of the limit (e)", "longest gap s", "CPU-bound"}, Names: 3,
+		Note: ofIntervals,
 	}
 	for _, s := range sections {
 		for _, v := range s.variants {
 			x := v.summary
 			expected := cell{"none", ""}
+			if x.Baseline {
+				expected.Text = "none, a baseline"
+			}
 			if n := len(x.Expected); n > 0 {
 				var missed []string
 				for _, e := range x.Expected {
@@ -139,7 +143,7 @@ func summaryTable(sections []section) table {
 			}
 			median := func(name string) string {
 				if f, ok := x.Figures[name]; ok {
-					return value(f.Median)
+					return spread(f)
 				}
 				return "-"
 			}

@@ -85,16 +85,27 @@ func value(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
+// spread is a figure's median with its confidence interval, if there is one.
+func spread(r scenario.Range) string {
+	if r.CI == nil || r.CI[0] == r.CI[1] {
+		return value(r.Median)
+	}
+	return fmt.Sprintf("%s [%s, %s]", value(r.Median), value(r.CI[0]), value(r.CI[1]))
+}
+
+// ofIntervals explains spread below a table.
+const ofIntervals = "In brackets: the 95 % confidence interval of the median, by bootstrap over the runs; of few runs it is the range of their values, of one there is none."
+
 // timesTable is how long downloads took.
 func timesTable(name string, vs []variant) table {
 	t := table{
 		Caption: name + ": time until the last leecher was done, in seconds",
-		Head:    []string{"variant", "runs", "mean", "± sd", "median", "min", "max", "T*", "T*/T", "data right", "CPU-bound"}, Names: 1,
-		Note: "sd is the standard deviation of a sample. T* is the least time in which the links could have carried the payload, T*/T the part of it that was reached.",
+		Head:    []string{"variant", "runs", "mean", "± sd", "median [95 % CI]", "min", "max", "T*", "T*/T", "data right", "CPU-bound"}, Names: 1,
+		Note: "sd is the standard deviation of a sample. T* is the least time in which the links could have carried the payload, T*/T the part of it that was reached. " + ofIntervals,
 	}
 	for _, v := range vs {
 		r := v.summary.Figures["seconds"]
-		row := cells(v.name, fmt.Sprint(v.summary.Runs), value(r.Mean), value(r.SD), value(r.Median), value(r.Min), value(r.Max), "-", "-")
+		row := cells(v.name, fmt.Sprint(v.summary.Runs), value(r.Mean), value(r.SD), spread(r), value(r.Min), value(r.Max), "-", "-")
 		if r.Runs < 2 {
 			row[3].Text = "-"
 		}
@@ -117,10 +128,14 @@ func timesTable(name string, vs []variant) table {
 
 // figuresTable is every figure, held against what the scenario expects of it.
 func figuresTable(s scenario.Scenario, vs []variant) table {
-	t := table{Caption: s.Name + ": figures, median [min, max]; mean ± standard deviation", Head: []string{"figure", "expected"}, Names: 2}
+	t := table{Caption: s.Name + ": figures, median [95 % confidence interval]; mean ± standard deviation", Head: []string{"figure", "meaning", "expected"}, Names: 3, Note: ofIntervals}
 	var sums []scenario.Summary
 	for _, v := range vs {
-		t.Head = append(t.Head, v.name)
+		name := v.name
+		if v.summary.Baseline {
+			name += " (baseline)"
+		}
+		t.Head = append(t.Head, name)
 		sums = append(sums, v.summary)
 	}
 	names := scenario.FigureNames(sums...)
@@ -131,7 +146,7 @@ func figuresTable(s scenario.Scenario, vs []variant) table {
 	}
 	slices.Sort(names[len(scenario.FigureNames(sums...)):])
 	for _, n := range names {
-		row := cells(n, s.Expect[n])
+		row := cells(n, s.Meaning(n), s.Expect[n])
 		for _, v := range vs {
 			row = append(row, figureCell(v.summary, n))
 		}
@@ -143,7 +158,7 @@ func figuresTable(s scenario.Scenario, vs []variant) table {
 func figureCell(s scenario.Summary, name string) cell {
 	c := cell{Text: "-"}
 	if f, ok := s.Figures[name]; ok {
-		c.Text = fmt.Sprintf("%s [%s, %s]", value(f.Median), value(f.Min), value(f.Max))
+		c.Text = spread(f)
 		if f.Runs > 1 {
 			c.Text += fmt.Sprintf("; %s ± %s", value(f.Mean), value(f.SD))
 		}

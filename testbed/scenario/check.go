@@ -379,7 +379,7 @@ func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
 	}
 	f, ok := figures[m.What]
 	switch {
-	case slices.Contains(alwaysMeasured, m.Name) || slices.ContainsFunc(earlier, func(x Measure) bool { return x.Name == m.Name }):
+	case rankAlways(m.Name) >= 0 || slices.ContainsFunc(earlier, func(x Measure) bool { return x.Name == m.Name }):
 		return errors.New("twice")
 	case !ok:
 		return fmt.Errorf("what %q: want one of %s", m.What, strings.Join(figureNames(), ", "))
@@ -401,7 +401,7 @@ func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
 
 func (s *Scenario) checkExpect() error {
 	for n, e := range s.Expect {
-		if !slices.Contains(alwaysMeasured, n) && !slices.ContainsFunc(s.Measure, func(m Measure) bool { return m.Name == n }) {
+		if rankAlways(n) < 0 && !slices.ContainsFunc(s.Measure, func(m Measure) bool { return m.Name == n }) {
 			return fmt.Errorf("nothing measures %q", n)
 		}
 		if _, err := parseComparison(e); err != nil {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"braid/pathsel"
 )
@@ -13,26 +14,90 @@ import (
 // has not come back, the run was over before the window.
 type figure struct {
 	over, maybeOver, base, flow bool
+	meaning                     string // with its unit; OVER is the interface, OF the flow
 	of                          func(record, Measure) (v float64, ok bool, err error)
 }
 
 // figures by name; testbed/scenarios/README.md describes them.
 var figures = map[string]figure{
-	"gap":        {of: gap},
-	"rate":       {maybeOver: true, of: rate},
-	"ratio":      {maybeOver: true, base: true, of: ratio},
-	"efficiency": {of: efficiency},
-	"out":        {over: true, of: out},
-	"back":       {over: true, of: back},
-	"share":      {flow: true, of: share},
+	"gap":        {of: gap, meaning: "longest time without payload, in s"},
+	"rate":       {maybeOver: true, of: rate, meaning: "rate over OVER, in Mbit/s"},
+	"ratio":      {maybeOver: true, base: true, of: ratio, meaning: "rate over OVER in parts of that in another window"},
+	"efficiency": {of: efficiency, meaning: "payload in parts of the computed limit"},
+	"out":        {over: true, of: out, meaning: "time until the first path over OVER was taken out, in s"},
+	"back":       {over: true, of: back, meaning: "time until something came over OVER again, in s"},
+	"share":      {flow: true, of: share, meaning: "payload of the flow OF in parts of its fair share"},
+}
+
+// Meaning says what a figure of the scenario is, in what unit; "" if it has no such figure.
+func (s Scenario) Meaning(figure string) string {
+	if i := rankAlways(figure); i >= 0 {
+		return measuredAlways[i].meaning
+	}
+	for _, m := range s.Measure {
+		if m.Name == figure {
+			return m.String()
+		}
+	}
+	return ""
+}
+
+// String says what is measured, in what unit.
+func (m Measure) String() string {
+	text := figures[m.What].meaning
+	if m.Over != nil {
+		text = strings.ReplaceAll(text, "OVER", m.Over.String())
+	}
+	text = strings.NewReplacer(" over OVER", "", "OF", m.Of).Replace(text)
+	if m.Of != "" && !figures[m.What].flow {
+		text += ", of " + m.Of
+	}
+	switch {
+	case m.To > 0:
+		text += fmt.Sprintf(", from %v to %v", m.From, m.To)
+	case m.From > 0:
+		text += fmt.Sprintf(", from %v on", m.From)
+	}
+	if m.Base != nil {
+		text += fmt.Sprintf(", against %v to %v", m.Base.From, m.Base.To)
+	}
+	return text
 }
 
 func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 
-// alwaysMeasured is measured in every run.
-var alwaysMeasured = []string{"e", "e-payload", "seconds", "t-star", "over-t-star", "mbit", "gap", "wasted", "changes", "needless", "handshake-rank",
-	"cpu", "cpu-seeders", "cpu-leechers", "cpu-routers", "cpu-control", "cpu-emulator", "late",
-	"propagation", "propagation-95", "delay-penalty", "delay-penalty-95", "last-penalty", "degree"}
+// measuredAlways are the figures of every run, in the order in which they are shown, and what they mean.
+var measuredAlways = []struct{ name, meaning string }{
+	{"e", "part of the computed limit that was reached, handshakes included (efficiency); 1 is the limit"},
+	{"e-payload", "part of the computed limit that was reached from the first payload byte on"},
+	{"seconds", "time until the last leecher was done, in s"},
+	{"t-star", "T*, the least time in which the links could have carried the payload, in s"},
+	{"over-t-star", "time in parts of T*; 1 is the limit"},
+	{"mbit", "payload of all leechers, in Mbit/s"},
+	{"gap", "longest time in which a leecher got no payload, in s"},
+	{"wasted", "payload that came twice or for nothing, in parts of what was of use"},
+	{"changes", "how often a path left the selection or came back into it"},
+	{"needless", "changes of the selection that nothing explains, each minute"},
+	{"handshake-rank", "rank correlation of the paths' order by handshake and by rate; 1 is a perfect prediction"},
+	{"cpu", "part of all processors in use, by anybody"},
+	{"cpu-seeders", "processor time of seeders, in s for each GB of payload"},
+	{"cpu-leechers", "processor time of leechers, in s for each GB of payload"},
+	{"cpu-routers", "processor time of routers, in s for each GB of payload"},
+	{"cpu-control", "processor time of control services and trackers, in s for each GB of payload"},
+	{"cpu-emulator", "processor time of the runner (links, competing traffic), in s for each GB of payload"},
+	{"late", "part of the worst link's packets that left the emulator more than 2 ms late"},
+	{"propagation", "time until a leecher had verified a piece, median, in s"},
+	{"propagation-95", "time until a leecher had verified a piece, 95th percentile, in s"},
+	{"delay-penalty", "median time of a piece in parts of the least delay over any links"},
+	{"delay-penalty-95", "95th percentile of a piece's time in parts of the least delay over any links"},
+	{"last-penalty", "median over pieces of the last leecher's time in parts of the largest least delay"},
+	{"degree", "with how many others a peer exchanges data, on average"},
+}
+
+// rankAlways is the place of a figure among those that every run has; -1 if it is not one of them.
+func rankAlways(name string) int {
+	return slices.IndexFunc(measuredAlways, func(f struct{ name, meaning string }) bool { return f.name == name })
+}
 
 // measure makes all figures of a run but those of the machine.
 func measure(r record, wanted []Measure) (map[string]float64, error) {

@@ -3,6 +3,8 @@ package scenario
 import (
 	"encoding/json"
 	"math"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,7 +154,7 @@ func TestSummary(t *testing.T) {
 	results[1].CPUBound = []string{"busy"}
 	results[2].Figures["back"] = .5
 	got := Summarise([]Scenario{s}, results)
-	if len(got) != 1 || got[0].Runs != 3 || got[0].CPUBound != 1 || !got[0].Verified || got[0].Figures["e"] != RangeOf([]float64{.8, .95, .91}) {
+	if len(got) != 1 || got[0].Runs != 3 || got[0].CPUBound != 1 || !got[0].Verified || !reflect.DeepEqual(got[0].Figures["e"], RangeOf([]float64{.8, .95, .91})) {
 		t.Fatalf("%+v", got)
 	}
 	// What was not measured in every run is not as expected.
@@ -162,7 +164,7 @@ func TestSummary(t *testing.T) {
 	if r := RangeOf([]float64{4, 1, 3, 2}); r.Median != 2.5 || r.Min != 1 || r.Max != 4 || r.Mean != 2.5 || !near(r.SD, math.Sqrt(5./3)) || r.Runs != 4 {
 		t.Errorf("%+v", r)
 	}
-	if r := RangeOf([]float64{7}); r != (Range{7, 7, 7, 7, 0, 1}) {
+	if r := RangeOf([]float64{7}); !reflect.DeepEqual(r, Range{7, 7, 7, 7, 0, nil, 1}) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -181,5 +183,69 @@ func TestMeasureAtOnce(t *testing.T) {
 	}
 	if _, ok := m["seconds"]; !ok {
 		t.Error("nothing is left")
+	}
+}
+
+func TestInterval(t *testing.T) {
+	if Interval([]float64{1}) != nil || Interval([]float64{1, 2}, []float64{3}) != nil {
+		t.Error("an interval of one run")
+	}
+	if got := Interval([]float64{1, 2}); !reflect.DeepEqual(got, []float64{1, 2}) {
+		t.Errorf("two runs: %v, want their range", got)
+	}
+	// 99 evenly spread values: the median's standard error is about 1 / (2 f sqrt n) = 5, the interval 50 +- 10.
+	var many, more []float64
+	for i := range 99 {
+		many, more = append(many, float64(i+1)), append(more, float64(i+1)+1000)
+	}
+	got := Interval(many)
+	if !(got[0] > 34 && got[0] < 46 && got[1] > 54 && got[1] < 66) || !reflect.DeepEqual(got, Interval(many)) {
+		t.Errorf("99 values around 50: %v", got)
+	}
+	if got := Interval(many, more); !(got[0] > 975 && got[0] < 995 && got[1] > 1005 && got[1] < 1025) {
+		t.Errorf("the difference of two sides, which is 1000: %v", got)
+	}
+}
+
+func TestBaseline(t *testing.T) {
+	no, yes := false, true
+	s := Scenario{Name: "x", Expect: map[string]string{"e": ">= 0.9"}, Variants: []Variant{
+		{Name: "ours", Selector: "adaptive"}, {Name: "slots", Selector: "slots"}, {Name: "first", Selector: "first"},
+		{Name: "judged", Selector: "first", Baseline: &no}, {Name: "spared", Selector: "adaptive", Baseline: &yes},
+	}}
+	var results []Result
+	for _, v := range s.Variants {
+		results = append(results, Result{Scenario: "x", Variant: v.Name, Run: 1, Figures: map[string]float64{"e": .5}})
+	}
+	for i, want := range []int{1, 0, 0, 1, 0} {
+		if x := Summarise([]Scenario{s}, results)[i]; len(x.Expected) != want || x.Baseline != (want == 0) {
+			t.Errorf("%s: %d expectations, want %d", x.Variant, len(x.Expected), want)
+		}
+	}
+}
+
+// TestMeanings: every figure of every shipped scenario says what it is.
+func TestMeanings(t *testing.T) {
+	for _, n := range Shipped() {
+		s, err := Load(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := []string{}
+		for _, m := range s.Measure {
+			names = append(names, m.Name)
+		}
+		for _, f := range measuredAlways {
+			names = append(names, f.name)
+		}
+		for _, f := range names {
+			if m := s.Meaning(f); m == "" || strings.Contains(m, "OVER") || strings.Contains(m, "OF ") {
+				t.Errorf("%s: %s means %q", n, f, m)
+			}
+		}
+	}
+	s := Scenario{Measure: []Measure{{Name: "other", What: "ratio", Over: &At{link(2)}, From: 5 * time.Second, To: 15 * time.Second, Base: &Window{time.Second, 5 * time.Second}}}}
+	if got, want := s.Meaning("other"), "rate over "+link(2).String()+" in parts of that in another window, from 5s to 15s, against 1s to 5s"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -28,6 +29,8 @@ type Summary struct {
 	// CPUBound counts the runs in which the machine and not a link was the limit; Why are the reasons.
 	CPUBound int      `json:"cpu_bound"`
 	Why      []string `json:"cpu_bound_why,omitempty"`
+	// Baseline: the variant is there to be compared with; nothing is expected of it.
+	Baseline bool `json:"baseline,omitempty"`
 	// Expected is what the scenario expects of the medians.
 	Expected []Expected `json:"expected,omitempty"`
 }
@@ -39,8 +42,10 @@ type Range struct {
 	Max    float64 `json:"max"`
 	Mean   float64 `json:"mean"`
 	// SD is the standard deviation of a sample (n - 1); 0 for one run.
-	SD   float64 `json:"sd"`
-	Runs int     `json:"runs"`
+	SD float64 `json:"sd"`
+	// CI are the ends of the 95 % confidence interval of the median; nil for one run.
+	CI   []float64 `json:"ci95,omitempty"`
+	Runs int       `json:"runs"`
 }
 
 // Expected is an expectation and whether it is met.
@@ -88,6 +93,9 @@ func summarise(s Scenario, v Variant, results []Result) Summary {
 	for n, f := range values {
 		x.Figures[n] = RangeOf(f)
 	}
+	if x.Baseline = v.baseline(); x.Baseline {
+		return x
+	}
 	for _, n := range slices.Sorted(maps.Keys(s.Expect)) {
 		c, err := parseComparison(s.Expect[n])
 		f, ok := x.Figures[n]
@@ -106,7 +114,7 @@ func (s Scenario) Expectation(figure string) (value float64, ok bool) {
 func RangeOf(v []float64) Range {
 	v = slices.Sorted(slices.Values(v))
 	n := len(v)
-	r := Range{Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1], Runs: n}
+	r := Range{Median: median(v), Min: v[0], Max: v[n-1], CI: Interval(v), Runs: n}
 	for _, x := range v {
 		r.Mean += x / float64(n)
 	}
@@ -115,6 +123,41 @@ func RangeOf(v []float64) Range {
 	}
 	r.SD = math.Sqrt(r.SD / float64(max(1, n-1)))
 	return r
+}
+
+// median is that of sorted values.
+func median(v []float64) float64 { return (v[(len(v)-1)/2] + v[len(v)/2]) / 2 }
+
+// resamples are enough for an interval whose ends hardly move from one draw to another.
+const resamples = 2000
+
+// Interval is the 95 % confidence interval of the median of some runs, or of the difference of two sides' medians, the
+// second less the first: the percentile bootstrap (Efron 1979). It is nil unless each side has two runs, and as wide as
+// the range of the values for few of them. The same values give the same interval.
+func Interval(sides ...[]float64) []float64 {
+	for _, v := range sides {
+		if len(v) < 2 {
+			return nil
+		}
+	}
+	chance := rand.New(rand.NewPCG(1, uint64(len(sides))))
+	drawn := make([]float64, resamples)
+	for i := range drawn {
+		for side, v := range sides {
+			again := make([]float64, len(v))
+			for k := range again {
+				again[k] = v[chance.IntN(len(v))]
+			}
+			slices.Sort(again)
+			if side < len(sides)-1 {
+				drawn[i] -= median(again)
+			} else {
+				drawn[i] += median(again)
+			}
+		}
+	}
+	slices.Sort(drawn)
+	return []float64{drawn[resamples*25/1000], drawn[resamples*975/1000-1]}
 }
 
 // Table writes the summaries for people: a block for each scenario, a line for each figure, a column for each variant.
@@ -154,7 +197,10 @@ func table(w io.Writer, variants []Summary) error {
 			if !ok {
 				return "-"
 			}
-			s := fmt.Sprintf("%.3f [%.3f, %.3f]", f.Median, f.Min, f.Max)
+			s := fmt.Sprintf("%.3f", f.Median)
+			if f.CI != nil {
+				s += fmt.Sprintf(" [%.3f, %.3f]", f.CI[0], f.CI[1])
+			}
 			if f.Runs < v.Runs {
 				s += fmt.Sprintf(" in %d", f.Runs)
 			}
@@ -166,6 +212,9 @@ func table(w io.Writer, variants []Summary) error {
 	}
 	row("  runs", func(v Summary) string {
 		s := strconv.Itoa(v.Runs)
+		if v.Baseline {
+			s += ", baseline"
+		}
 		if v.Failed > 0 {
 			s += fmt.Sprintf(", %d failed", v.Failed)
 		}
@@ -195,10 +244,10 @@ func FigureNames(summaries ...Summary) []string {
 // byImportance puts what is always measured first, in its order.
 func byImportance(a, b string) int {
 	rank := func(n string) int {
-		if i := slices.Index(alwaysMeasured, n); i >= 0 {
+		if i := rankAlways(n); i >= 0 {
 			return i
 		}
-		return len(alwaysMeasured)
+		return len(measuredAlways)
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 }

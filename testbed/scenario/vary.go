@@ -40,8 +40,19 @@ type Variant struct {
 	// Traffic names the cross traffic that there is; nil: all. Events false leaves out what happens to links.
 	Traffic []string `yaml:"traffic"`
 	Quiet   bool     `yaml:"quiet"`
+	// Baseline says whether the variant is only there to be compared with; by default what is no selection of braid's own is.
+	Baseline *bool `yaml:"baseline"`
 
 	line int // of the file
+}
+
+// baseline tells whether the scenario's expectations leave the variant out: those are of braid, not of what it is compared
+// with, the shortest path alone and the published algorithm.
+func (v Variant) baseline() bool {
+	if v.Baseline != nil {
+		return *v.Baseline
+	}
+	return v.Selector == "first" || v.Selector == "slots"
 }
 
 // dimension is a name of the matrix with its values.
