@@ -83,6 +83,7 @@ func (t *Transfer) failed(s *pathState) {
 var (
 	errEnded    = errors.New("the connection has ended")
 	errRefused  = errors.New("the peer ended the connection before its handshake; it may not have this torrent")
+	errEnough   = errors.New("the torrent has as many connections as it may open")
 	errNoAnswer = errors.New("the engine has not connected")
 )
 
@@ -285,6 +286,10 @@ func (t *Transfer) resume(s *pathState, state pathsel.State) {
 // open offers the path-level peer to the engine, which dials it now or never: it drops an address that it has dialled,
 // so that trying again is offering again. It then is in the given state.
 func (t *Transfer) open(s *pathState, then pathsel.State) {
+	if t.dialled() >= maxDialled {
+		t.lost(s, errEnough)
+		return
+	}
 	if s.offer == nil {
 		i := slices.IndexFunc(t.peers, func(p *peerState) bool { return p.peer == s.peer })
 		var o *offer
@@ -305,6 +310,18 @@ func (t *Transfer) open(s *pathState, then pathsel.State) {
 	s.then = then
 	t.enter(s, pathsel.Opening)
 	t.torrent.AddPeers([]torrent.PeerInfo{{Addr: s.offer.face, Source: torrent.PeerSourceDirect}})
+}
+
+// dialled counts the connections that the transfer has opened or is opening.
+func (t *Transfer) dialled() (n int) {
+	for _, p := range t.peers {
+		for _, s := range p.paths {
+			if s.link != nil || s.candidate.State == pathsel.Opening {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func (t *Transfer) close(s *pathState, reason string) {

@@ -15,9 +15,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxConns is the number of connections of one torrent. The engine's 50 is soon reached by a few peers with eight
-// paths each; what a connection costs is a few goroutines and buffers, about 100 kB.
-const maxConns = 512
+// maxDialled is the number of connections that one torrent opens. The engine's 50 is soon reached by a few peers with
+// eight paths each; what a connection costs is a few goroutines and buffers, about 100 kB.
+const maxDialled = 512
+
+// maxConns is more connections than one torrent can have: those that it opens, and all that the transports accept (see
+// inboundQuota). Were it less, the engine would have a say: for a minute it refuses newcomers rather than end what is idle.
+const maxConns = maxDialled + maxTransports*maxAccepted
+
+// maxTransports is the number of transports of a session: SCION, and TCP or QUIC on IP.
+const maxTransports = 2
 
 // engineConfig is the engine with everything off that finds, tells or listens by itself, and without the limits that
 // make sense only for peers that are strangers: which connections are opened is decided here, not there.
@@ -42,8 +49,8 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c.Seed = true                               // a session ends when its user says so
 	c.HeaderObfuscationPolicy.Preferred = false // SCION connections are encrypted; others are tried plain first
 	c.EstablishedConnsPerTorrent = maxConns
-	c.HalfOpenConnsPerTorrent = maxConns
-	c.TotalHalfOpenConns = 4 * maxConns
+	c.HalfOpenConnsPerTorrent = maxDialled
+	c.TotalHalfOpenConns = 4 * maxDialled
 	c.TorrentPeersHighWater = 4 * maxPeers * DefaultMaxPaths
 	c.DialRateLimiter = rate.NewLimiter(rate.Inf, 1)
 	c.NominalDialTimeout = 15 * time.Second

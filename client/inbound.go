@@ -6,13 +6,22 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 )
 
-// Bounds of accepted connections. A session serves hundreds of peers; what one host may have is enough for several
-// peers on it with all their paths.
+// inboundQuota is for each transport by itself, so that a flood over one leaves the others alone. It counts from accepting
+// on, since waiting for a handshake costs a descriptor too. 1024 connections, of about 100 kB each, serve hundreds of
+// peers. Half of them are for others than the largest network; 128 are enough for several peers on a host with all
+// their paths, and all of a host's would be too much for one attacker. An ISD-AS is proven within a round trip or two to
+// a control service, so that even a crowd of honest newcomers fits into the places for the unproven.
+var inboundQuota = quota{total: maxAccepted, net: 512, host: 128, unproven: 128}
+
 const (
-	maxAccepted        = 1024
-	maxAcceptedPerHost = 128
+	maxAccepted = 1024
+	// greetTime is within which an honest peer is through its handshake over the longest way, with a lost packet.
+	greetTime = 5 * time.Second
+	// idleTime without data makes a connection idle. A turn of those that wait for an upload slot is as long.
+	idleTime = 30 * time.Second
 )
 
 // inbound is the engine's listener: accepted connections of all transports.
@@ -22,15 +31,14 @@ type inbound struct {
 	ended chan struct{}
 	once  sync.Once
 
-	mu      sync.Mutex
-	live    map[string]*link // by face
-	perHost map[netip.Addr]int
+	mu   sync.Mutex
+	live map[string]*link // by face
 }
 
 // newInbound makes a listener that tells peers the port of the first TCP address, if there is any: peers of a
 // SCION host are not reached by a port alone.
 func newInbound(listening []Peer) *inbound {
-	in := &inbound{addr: face{}, queue: make(chan *link), ended: make(chan struct{}), live: map[string]*link{}, perHost: map[netip.Addr]int{}}
+	in := &inbound{addr: face{}, queue: make(chan *link), ended: make(chan struct{}), live: map[string]*link{}}
 	for _, p := range listening {
 		if ip, err := netip.ParseAddr(p.host); err == nil {
 			in.addr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, p.port))
@@ -40,17 +48,21 @@ func newInbound(listening []Peer) *inbound {
 	return in
 }
 
-var errBusy = errors.New("too many connections are accepted already")
+var (
+	errBusy     = errors.New("too many connections are accepted already")
+	errReplaced = errors.New("contributes nothing, and another peer needs its place")
+)
 
-func (in *inbound) add(ctx context.Context, l *link) error {
-	in.mu.Lock()
-	if len(in.live) >= maxAccepted || in.perHost[l.face.host] >= maxAcceptedPerHost {
-		in.mu.Unlock()
-		return errBusy
+// add gives the engine a connection, if there is a place for it. replaced is told who loses his.
+func (in *inbound) add(ctx context.Context, l *link, replaced func(*link)) error {
+	victim, err := in.place(l, time.Now())
+	if err != nil {
+		return err
 	}
-	in.live[l.face.String()] = l
-	in.perHost[l.face.host]++
-	in.mu.Unlock()
+	if victim != nil {
+		replaced(victim)
+		victim.Close() // without the lock: it comes back as remove
+	}
 	select {
 	case in.queue <- l:
 		return nil
@@ -60,15 +72,52 @@ func (in *inbound) add(ctx context.Context, l *link) error {
 	}
 }
 
+// place takes a place for the connection, and returns the one that has to go for it.
+func (in *inbound) place(l *link, now time.Time) (victim *link, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var links []*link
+	var taken []place
+	for _, x := range in.live {
+		if x.transport == l.transport {
+			links, taken = append(links, x), append(taken, x.place(now))
+		}
+	}
+	i, ok := inboundQuota.admit(taken, l.origin())
+	if !ok {
+		return nil, errBusy
+	}
+	if i != noPlace {
+		victim = links[i]
+		delete(in.live, victim.face.String())
+	}
+	in.live[l.face.String()] = l
+	return victim, nil
+}
+
+// place is what the connection is worth by now. The unproven may be replaced whatever they do: an honest one is proven
+// soon.
+func (l *link) place(now time.Time) place {
+	p := place{origin: l.origin(), worth: idle, since: l.opened}
+	if at := l.carried.Load(); at != 0 {
+		p.since = time.Unix(0, at)
+	}
+	switch {
+	case !l.greeted.Load():
+		if now.Sub(l.opened) >= greetTime {
+			p.worth = silent
+		}
+	case l.Proven() && l.carried.Load() != 0 && now.Sub(p.since) < idleTime:
+		p.worth = busy
+	}
+	return p
+}
+
 func (in *inbound) remove(l *link) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.live[l.face.String()] != l {
-		return
-	}
-	delete(in.live, l.face.String())
-	if in.perHost[l.face.host]--; in.perHost[l.face.host] == 0 {
-		delete(in.perHost, l.face.host)
+	if in.live[l.face.String()] == l {
+		delete(in.live, l.face.String())
 	}
 }
 

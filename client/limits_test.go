@@ -19,10 +19,13 @@ type pipeWire struct {
 	net.Conn
 	peer Peer
 	path atomic.Pointer[pathsel.Path]
+
+	claimed atomic.Bool // the peer's address is not proven
 }
 
 func (w *pipeWire) Peer() Peer             { return w.peer }
 func (w *pipeWire) Key() *scionnet.PeerKey { return nil }
+func (w *pipeWire) Proven() bool           { return !w.claimed.Load() }
 func (w *pipeWire) Measure() Measurement   { return Measurement{} }
 
 func (w *pipeWire) Path() pathsel.Path {

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"braid/pathsel"
 )
 
 // link is a wire as the engine sees it: with a face for an address and behind a gate, counted, and told of when it ends. The engine
@@ -20,18 +22,33 @@ type link struct {
 	read, written       atomic.Uint64
 	firstRead, lastRead atomic.Int64 // Unix ns; 0: nothing was read yet
 	greeted             atomic.Bool  // the BitTorrent handshake is done
+	carried             atomic.Int64 // Unix ns when it was last seen to have carried data of the torrent; 0: never
 	gone                atomic.Bool
 
-	barred bool // held back; belongs to Transfer.serve
-	shown  bool // told of what was revealed to its peer before; belongs to Transfer.reveal
-	whole  bool // told of everything; likewise
+	barred bool  // held back; belongs to Transfer.serve
+	data   int64 // bytes of the torrent that it has carried, at the last look; belongs to Transfer.measure
+	shown  bool  // told of what was revealed to its peer before; belongs to Transfer.reveal
+	whole  bool  // told of everything; likewise
 
 	mu       sync.Mutex
 	onChange func() // called without the lock when greeted or gone has changed; must not block
 	release  func() // gives back what the link holds: once
 	once     sync.Once
 	closeErr error
-	last     atomic.Pointer[Measurement] // taken just before the end
+	last     atomic.Pointer[Measurement]    // taken just before the end
+	from     atomic.Pointer[pathsel.Origin] // nil: only claimed so far
+}
+
+// origin is where the connection comes from.
+func (l *link) origin() pathsel.Origin {
+	if o := l.from.Load(); o != nil {
+		return *o
+	}
+	o := originOf(l.Wire)
+	if o.Net != pathsel.Unproven {
+		l.from.Store(&o)
+	}
+	return o
 }
 
 // Measure also works after the end, when many wires do not know any more.

@@ -140,6 +140,9 @@ func (w quicWire) Key() *scionnet.PeerKey {
 	return &k
 }
 
+// Proven is true since the handshake went there and back (RFC 9000, section 8.1).
+func (w quicWire) Proven() bool { return true }
+
 func (w quicWire) Measure() Measurement { return measureQUIC(w.Stats()) }
 
 // measureQUIC is what QUIC knows, over SCION and over IP.

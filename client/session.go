@@ -262,7 +262,9 @@ func (s *Session) welcome(t Transport, w Wire) error {
 		s.inbound.remove(l)
 		s.offers.freeSlot(f)
 	}
-	if err := s.inbound.add(s.ctx, l); err != nil {
+	if err := s.inbound.add(s.ctx, l, func(victim *link) {
+		s.log.Debug("connection ended", "peer", victim.Peer(), "reason", errReplaced)
+	}); err != nil {
 		s.offers.freeSlot(f)
 		return err
 	}

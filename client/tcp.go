@@ -109,6 +109,7 @@ func newTCPWire(c *net.TCPConn, handshake time.Duration) *tcpWire {
 func (w *tcpWire) Peer() Peer             { return w.peer }
 func (w *tcpWire) Path() pathsel.Path     { return pathsel.Path{} }
 func (w *tcpWire) Key() *scionnet.PeerKey { return nil }
+func (w *tcpWire) Proven() bool           { return true } // the handshake went there and back
 
 func (w *tcpWire) Measure() Measurement {
 	m := measureTCP(w.TCPConn)

@@ -436,10 +436,25 @@ func (t *Transfer) measure() {
 	}
 	for _, r := range t.inbound {
 		add(r)
+		t.noteData(r.link, now)
 	}
 	// Rows may be forgotten, which must not look like a counter that runs backwards.
 	t.in.update(max(read, t.in.bytes), elapsed)
 	t.out.update(max(written, t.out.bytes), elapsed)
+}
+
+// noteData notes whether an accepted connection has carried data, either way, since the last look: it keeps its place by that.
+func (t *Transfer) noteData(l *link, now time.Time) {
+	if l == nil {
+		return
+	}
+	if g := t.session.gauges.find(l.face); g != nil {
+		st := g.conn.Stats()
+		if n := st.BytesWrittenData.Int64() + st.BytesReadUsefulData.Int64(); n > l.data {
+			l.data = n
+			l.carried.Store(now.UnixNano())
+		}
+	}
 }
 
 func (t *Transfer) progress() Progress {

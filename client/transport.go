@@ -41,6 +41,8 @@ type Wire interface {
 	Path() pathsel.Path
 	// Key is what the peer has proved to have; nil where a transport has no keys.
 	Key() *scionnet.PeerKey
+	// Proven tells whether the peer is at Peer, and not only says so. It may become true later.
+	Proven() bool
 	Measure() Measurement
 }
 
