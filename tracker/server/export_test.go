@@ -23,13 +23,22 @@ func Ask(s *Server, query string) []byte {
 
 // AskFrom is one announce of a host on SCION without a network, with reports if there is a body.
 func AskFrom(s *Server, from wire.Addr, query string, body []byte) []byte {
+	return ask(s, request{transport: overSCION, from: from, at: time.Now()}, query, body)
+}
+
+// AskClaimed is AskFrom where the ISD-AS is not proven.
+func AskClaimed(s *Server, from wire.Addr, query string, body []byte) []byte {
+	return ask(s, request{transport: overSCION, from: from, claimed: true, at: time.Now()}, query, body)
+}
+
+func ask(s *Server, from request, query string, body []byte) []byte {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/announce", nil)
 	if body != nil {
 		r = httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/announce", bytes.NewReader(body))
 	}
 	r.URL.RawQuery = query
-	s.route(w, r, request{transport: overSCION, from: from, at: time.Now()})
+	s.route(w, r, from)
 	return w.Body.Bytes()
 }
 

@@ -21,7 +21,8 @@ func (s *Server) handler(over transport) http.Handler {
 			http.Error(w, "no address", http.StatusInternalServerError)
 			return
 		}
-		s.route(w, r, request{transport: over, from: from, at: time.Now()})
+		claimed := over == overSCION && !scionnet.ClientProven(r.Context(), provenPatience)
+		s.route(w, r, request{transport: over, from: from, claimed: claimed, at: time.Now()})
 	})
 }
 

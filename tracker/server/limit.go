@@ -11,20 +11,34 @@ import (
 	"braid/tracker/wire"
 )
 
-// limiters bound how many requests one host and one AS may make.
-type limiters struct{ hosts, ases limiter }
+// limiters bound how many requests one host and one AS may make, and all who only claim to be in an AS together.
+type limiters struct{ hosts, ases, claimed limiter }
 
 func (l *limiters) init() {
-	l.hosts.init()
-	l.ases.init()
+	l.hosts.init(limiterSlots)
+	l.ases.init(limiterSlots)
+	l.claimed.init(1)
 }
 
-// tooMany asks for patience. A minute is the least that BEP 31 can say.
-var tooMany = &wire.Failure{Reason: "too many requests from your address or network; slow down", RetryIn: time.Minute}
+// tooMany and tooManyClaimed ask for patience. A minute is the least that BEP 31 can say.
+var (
+	tooMany        = &wire.Failure{Reason: "too many requests from your address or network; slow down", RetryIn: time.Minute}
+	tooManyClaimed = &wire.Failure{Reason: "the tracker cannot tell yet whether you are in the AS that you say, and has many such requests", RetryIn: time.Minute}
+)
 
-func (l *limiters) take(g *gate, from wire.Addr, now time.Time) error {
-	if !l.hosts.take(limitKey{from.IA, block(from)}, g.cfg.PerHostRate, now) ||
-		from.IsSCION() && !l.ases.take(limitKey{ia: from.IA}, g.cfg.PerASRate, now) {
+// claimedRate is how many requests a second are answered, all together, whose ISD-AS is only claimed. An honest peer makes one of
+// them at the most; without the bound a liar could ask as often as all honest ones.
+const claimedRate = 100
+
+func (l *limiters) take(g *gate, r request) error {
+	if r.claimed {
+		if !l.claimed.take(limitKey{}, claimedRate, r.at) {
+			return tooManyClaimed
+		}
+		return nil
+	}
+	if !l.hosts.take(limitKey{r.from.IA, block(r.from)}, g.cfg.PerHostRate, r.at) ||
+		r.from.IsSCION() && !l.ases.take(limitKey{ia: r.from.IA}, g.cfg.PerASRate, r.at) {
 		return tooMany
 	}
 	return nil
@@ -58,8 +72,8 @@ type limiter struct {
 	epoch time.Time
 }
 
-func (l *limiter) init() {
-	l.seed, l.slots, l.epoch = maphash.MakeSeed(), make([]atomic.Int64, limiterSlots), time.Now()
+func (l *limiter) init(slots int) {
+	l.seed, l.slots, l.epoch = maphash.MakeSeed(), make([]atomic.Int64, slots), time.Now()
 }
 
 // take tells whether one more request of the key is within the rate, in requests per second; 0 is no limit.
@@ -69,7 +83,7 @@ func (l *limiter) take(k limitKey, rate float64, at time.Time) bool {
 	}
 	now := int64(at.Sub(l.epoch))
 	step := int64(float64(time.Second) / rate)
-	slot := &l.slots[maphash.Comparable(l.seed, k)%limiterSlots]
+	slot := &l.slots[maphash.Comparable(l.seed, k)%uint64(len(l.slots))]
 	for {
 		old := slot.Load()
 		next := max(old, now) + step

@@ -19,7 +19,7 @@ import (
 )
 
 // Path knowledge: peers on SCION report what they have measured of paths, and are told whom and what to try first. It is for announces
-// over SCION only, where a peer's AS is known. Where the store is a keeper it outlives the tracker, and trackers that share the
+// over SCION only, and where a peer's AS is proven. Where the store is a keeper it outlives the tracker, and trackers that share the
 // store share it.
 type paths struct {
 	base          *knowledge.Base
@@ -51,8 +51,8 @@ const (
 func newPaths(store swarm.Store, log *slog.Logger) *paths {
 	p := &paths{base: knowledge.New(knowledge.Limits{}), log: log}
 	p.keeper, _ = store.(swarm.Keeper)
-	p.hosts.init()
-	p.ases.init()
+	p.hosts.init(limiterSlots)
+	p.ases.init(limiterSlots)
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "braid_tracker", Name: name, Help: help})
 	}
@@ -125,8 +125,8 @@ func (p *paths) exchange(ctx context.Context, on bool) {
 	p.failing = err != nil
 }
 
-// ranks tells whether path knowledge is for this peer.
-func (g *gate) ranks(r request) bool { return g.cfg.Paths && r.from.IsSCION() }
+// ranks tells whether path knowledge is for this peer. A vote in the name of an AS is for those who are in it.
+func (g *gate) ranks(r request) bool { return g.cfg.Paths && r.from.IsSCION() && !r.claimed }
 
 // candidates is how many peers to ask the store for, of which guide chooses.
 func candidates(v swarm.Visit, order wire.Order) int {

@@ -99,8 +99,10 @@ func (s *Server) Run(ctx context.Context) {
 type request struct {
 	transport transport
 	from      wire.Addr // the host on IP or SCION, with the port it sent from
-	at        time.Time
-	room      []wire.Peer // memory for the peers of the answer
+	// claimed: the ISD-AS is what the sender says, and not proven. Nothing is remembered or charged in its name.
+	claimed bool
+	at      time.Time
+	room    []wire.Peer // memory for the peers of the answer
 }
 
 // announce answers a. The error may be told to the peer by wire.FailureOf.
@@ -115,7 +117,7 @@ func (s *Server) announce(ctx context.Context, r request, a *wire.Announce) (wir
 }
 
 func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Announce) (wire.Answer, error) {
-	if err := s.limits.take(g, r.from, r.at); err != nil { // first, lest keys are guessed
+	if err := s.limits.take(g, r); err != nil { // first, lest keys are guessed
 		return wire.Answer{}, err
 	}
 	if err := g.admit(a.InfoHash, a.Passkey); err != nil {
@@ -128,6 +130,9 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 	v.Addr.Port = a.Port
 	if a.NumWant >= 0 {
 		v.Want = min(a.NumWant, g.cfg.MaxNumWant)
+	}
+	if r.claimed { // neither entered nor taken out
+		v.Addr.Port, v.Event = 0, wire.Periodic
 	}
 	switch {
 	case r.transport == overUDP && r.from.Host.Is6():
@@ -158,12 +163,27 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 	if ranks {
 		s.paths.guide(r, a, want, &out)
 	}
+	if r.claimed {
+		view.Refused = errClaimed
+		out.Interval = min(out.Interval, provenSoon)
+		out.MinInterval = min(out.MinInterval, out.Interval)
+	}
 	if view.Refused != nil {
 		s.metrics.unlisted.Inc()
 		out.Warning = view.Refused.Error()
 	}
 	return out, nil
 }
+
+const (
+	// provenPatience is how long a first announce waits for the proof of its ISD-AS, which takes a path lookup. Without it an
+	// honest peer would be told to nobody until its second announce.
+	provenPatience = 2 * time.Second
+	// provenSoon is when a peer whose ISD-AS is not proven yet is to come back: the lookup goes on meanwhile.
+	provenSoon = 30 * time.Second
+)
+
+var errClaimed = errors.New("the tracker knows no path to your AS along which your packets came, so others are not told of this peer yet")
 
 // jitter spreads intervals by a tenth to either side: peers that came at once shall not come back at once.
 func jitter(d time.Duration) time.Duration {
@@ -181,7 +201,7 @@ func (s *Server) scrape(ctx context.Context, r request, hashes []wire.InfoHash, 
 }
 
 func (s *Server) scraped(ctx context.Context, g *gate, r request, hashes []wire.InfoHash, passkey string) ([]wire.Counts, error) {
-	if err := s.limits.take(g, r.from, r.at); err != nil {
+	if err := s.limits.take(g, r); err != nil {
 		return nil, err
 	}
 	for _, h := range hashes {

@@ -99,7 +99,7 @@ func (u *udp) answer(ctx context.Context, out, in []byte, from netip.AddrPort, n
 	if !u.knows(from.Addr(), r.Connection, now) {
 		return errConnectFirst.AppendUDP(out, r.Transaction)
 	}
-	src := request{overUDP, wire.Addr{Host: from.Addr().WithZone(""), Port: from.Port()}, now, u.room}
+	src := request{transport: overUDP, from: wire.Addr{Host: from.Addr().WithZone(""), Port: from.Port()}, at: now, room: u.room}
 	if err == nil {
 		switch r.Action {
 		case wire.AnnounceUDP:
