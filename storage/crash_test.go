@@ -71,6 +71,13 @@ func (p *powerLoss) sync(f *os.File) error {
 	return nil
 }
 
+// rename waits while somebody looks at the directory: what a crash leaves has a file under one name or the other.
+func (p *powerLoss) rename(in *os.Root, from, to string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.realSystem.rename(in, from, to)
+}
+
 // nameOf finds the present name of an open file, which may have been renamed.
 func (p *powerLoss) nameOf(want fs.FileInfo) (name string) {
 	err := filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
@@ -223,6 +230,43 @@ func (p *powerLoss) crashNow(instead map[string][]byte) {
 		}
 	}
 	p.crash(image)
+}
+
+// What a power loss leaves is looked at file by file, while the download goes on: a file that gets its final name meanwhile
+// is there under one of its names.
+func TestPowerLossDuringRename(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	name := filepath.Join(dir, "a")
+	if err := os.WriteFile(name+partSuffix, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sys := &powerLoss{dir: dir, random: rand.New(rand.NewPCG(1, 2)), t: t, durable: map[string]kept{}}
+	sys.crash = func(string) {}
+	var renaming sync.WaitGroup
+	began := make(chan struct{})
+	renaming.Go(func() {
+		from, to := "a"+partSuffix, "a"
+		for i := range 2000 {
+			if err := sys.rename(root, from, to); err != nil {
+				t.Error(err)
+			}
+			if from, to = to, from; i == 0 {
+				close(began)
+			}
+		}
+	})
+	<-began
+	for range 200 {
+		if err := sys.syncAll(nil); err != nil {
+			t.Error(err)
+		}
+	}
+	renaming.Wait()
 }
 
 // At every point where the power could fail, no piece is held to be right that is not, and the download can go on.

@@ -352,7 +352,7 @@ func (f *files) rename(i int, final bool) error {
 	f.final[i] = final
 	after := f.name(i)
 	f.moved[filepath.Dir(before)] = true
-	err := f.root.Rename(before, after)
+	err := f.system.rename(f.root, before, after)
 	if errors.Is(err, fs.ErrNotExist) && !final {
 		return nil // the file was deleted: that is why its piece is wrong
 	}

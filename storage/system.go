@@ -12,6 +12,7 @@ import (
 // disk. Tests put one in its place whose disk is full, or forgets what was not synced.
 type system interface {
 	write(f *os.File, b []byte, off int64) (int, error)
+	rename(in *os.Root, from, to string) error
 	sync(f *os.File) error
 	// syncAll syncs the file system that f is on, or says that it cannot (errors.ErrUnsupported).
 	syncAll(f *os.File) error
@@ -23,6 +24,7 @@ type system interface {
 type realSystem struct{}
 
 func (realSystem) write(f *os.File, b []byte, off int64) (int, error)      { return f.WriteAt(b, off) }
+func (realSystem) rename(in *os.Root, from, to string) error               { return in.Rename(from, to) }
 func (realSystem) sync(f *os.File) error                                   { return f.Sync() }
 func (realSystem) syncAll(f *os.File) error                                { return syncFileSystem(f) }
 func (realSystem) update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error { return db.Update(do) }
