@@ -67,38 +67,32 @@ func NewFrame(left, top, right, bottom, x0, x1, y0, y1 float64) Frame {
 // Place is where a pair of values is.
 func (f Frame) Place(x, y float64) Point { return Point{f.X.At(x), f.Y.At(y)} }
 
-// AxisX draws a tick and a label for about n values below the plot, the last with the unit.
-func (f Frame) AxisX(n int, unit string) []Mark {
+// TitleHeight is what a title below an axis needs.
+const TitleHeight = 16.0
+
+// AxisX draws a tick and a label for about n values below the plot, and below them the title, which names the unit.
+func (f Frame) AxisX(n int, title string) []Mark {
 	marks := []Mark{Segment(f.X.From, f.Y.From, f.X.To, f.Y.From, Muted, 1)}
 	ticks, decimals := Ticks(f.X.Min, f.X.Max, n)
-	for i, v := range ticks {
+	for _, v := range ticks {
 		x := f.X.At(v)
-		text := strconv.FormatFloat(v, 'f', decimals, 64)
-		marks = append(marks, Segment(x, f.Y.From, x, f.Y.From+4, Muted, 1))
-		label := Words(x, f.Y.From+16, text, Muted, Middle)
-		if i == len(ticks)-1 && unit != "" {
-			// The figure stays below its tick, the unit follows.
-			w := TextWidth(text, TextSize, false)
-			label = Words(x-w/2, f.Y.From+16, text+" "+unit, Muted, Start)
-		}
-		marks = append(marks, label)
+		marks = append(marks, Segment(x, f.Y.From, x, f.Y.From+4, Muted, 1),
+			Words(x, f.Y.From+16, strconv.FormatFloat(v, 'f', decimals, 64), Muted, Middle))
+	}
+	if title != "" {
+		marks = append(marks, Words((f.X.From+f.X.To)/2, f.Y.From+16+TitleHeight, title, Muted, Middle))
 	}
 	return marks
 }
 
-// AxisY draws a line across the plot and a label at its left for about n values; the unit stands above.
-func (f Frame) AxisY(n int, unit string) []Mark {
+// AxisY draws a line across the plot and a label at its left for about n values.
+func (f Frame) AxisY(n int) []Mark {
 	var marks []Mark
 	ticks, decimals := Ticks(f.Y.Min, f.Y.Max, n)
 	for _, v := range ticks {
 		y := f.Y.At(v)
 		marks = append(marks, Segment(f.X.From, y, f.X.To, y, Grid, 1),
 			Words(f.X.From-6, y+4, strconv.FormatFloat(v, 'f', decimals, 64), Muted, End))
-	}
-	if unit != "" {
-		const room = 44 // what labels take at the left
-		x := f.X.From - min(room, 6+TextWidth(unit, TextSize, false))
-		marks = append(marks, Words(x, f.Y.To-10, unit, Muted, Start))
 	}
 	return marks
 }

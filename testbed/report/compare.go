@@ -323,11 +323,11 @@ func comparedFigure(r Compared) figure.Figure {
 	rows := []dots{{"first", first, r.first}, {"second", second, r.second}}
 	if r.Figure == "e" {
 		from := max(0, math.Floor(min(r.First.Min, r.Second.Min)*10-.5)/10)
-		return dotsFigure(f, y, rows, "", from, 1.02, map[string]float64{"limit": 1})
+		return dotsFigure(f, y, rows, "e, part of the limit", from, 1.02, map[string]float64{"limit": 1})
 	}
 	lo, hi := min(r.First.Min, r.Second.Min), max(r.First.Max, r.Second.Max)
 	room := max(.1*(hi-lo), .05*hi, .1)
-	return dotsFigure(f, y, rows, "s", max(0, lo-room), hi+room, nil)
+	return dotsFigure(f, y, rows, "time (s)", max(0, lo-room), hi+room, nil)
 }
 
 // write writes page, tables and figures.

@@ -87,7 +87,7 @@ func cpuFigure(c *course, res scenario.Result, n names, of string) figure.Figure
 	}
 	f.Text = "Processors in use on average: " + strings.Join(words, ", ") + "."
 	y := head(&f, "Processors in use by each process", fmt.Sprintf("%s. All processors together: %.0f %% busy, %.0f %% by these", of, 100*res.CPU, 100*res.OwnCPU), res.CPUBound)
-	at := bars(&f, y+4, width-190, len(loads), max(most, 0.05), 4, "processors")
+	at := bars(&f, y+4, width-190, len(loads), max(most, 0.05), 4, "processors in use, on average")
 	for i, l := range loads {
 		row, name := barRow(at, i, l.Name)
 		ink, _ := figure.SeriesInk(l.kind)
@@ -96,7 +96,7 @@ func cpuFigure(c *course, res scenario.Result, n names, of string) figure.Figure
 		b.Tip = fmt.Sprintf("%s: %.2f s of CPU time, %.3f processors on average, %.1f s for each GB of payload", l.Name, l.CPU, l.Cores, l.PerGB)
 		f.Add(name, b, note(at.X.At(l.Cores)+6, row+4, fmt.Sprintf("%.2f   %.1f s", l.Cores, l.CPU), figure.Muted))
 	}
-	f.H = at.Y.From + 26
+	f.H = at.Y.From + 26 + figure.TitleHeight
 	return f
 }
 
@@ -132,7 +132,7 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 		f.Add(figure.Box(x, y, 10, 10, ink), name)
 		x += 30 + figure.TextWidth(c, figure.TextSize, false)
 	}
-	at := bars(&f, y+20, width-90, len(vs), most, 5, "s/GB")
+	at := bars(&f, y+20, width-90, len(vs), most, 5, "processor time for each GB of payload (s)")
 	for i, v := range vs {
 		row, name := barRow(at, i, v.name)
 		f.Add(name)
@@ -155,21 +155,21 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 			f.Add(note(barsLeft+6, row+4, "not recorded", figure.Muted))
 		}
 	}
-	f.H = at.Y.From + 26
+	f.H = at.Y.From + 26 + figure.TitleHeight
 	return f
 }
 
 // Bar charts have a row for each of several things.
 const barsLeft, barsRow = 168.0, 19.0
 
-// bars is the frame of a bar chart below y, with so many rows, and an axis in that unit which goes up to most or a bit more.
-func bars(f *figure.Figure, y, right float64, rows int, most float64, ticks int, unit string) figure.Frame {
+// bars is the frame of a bar chart below y, with so many rows, and an axis with that title which goes up to most or a bit more.
+func bars(f *figure.Figure, y, right float64, rows int, most float64, ticks int, title string) figure.Frame {
 	at := figure.NewFrame(barsLeft, y, right, y+4+barsRow*float64(rows), 0, figure.RoundUp(most, ticks), 0, 1)
 	marks, _ := figure.Ticks(at.X.Min, at.X.Max, ticks)
 	for _, v := range marks {
 		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid, 1))
 	}
-	f.Add(at.AxisX(ticks, unit)...)
+	f.Add(at.AxisX(ticks, title)...)
 	return at
 }
 

@@ -316,7 +316,7 @@ func (b *block) figures(run scenario.RunDir, s scenario.Scenario, vs []variant, 
 		case kind == "components":
 			f = componentsFigure(vs, of)
 		default:
-			f = valuesFigure(vs, kind, of)
+			f = valuesFigure(s, vs, kind, of)
 		}
 		all = append(all, f)
 	}

@@ -63,7 +63,7 @@ func networkFigure(c *course, res scenario.Result, s scenario.Scenario, n names,
 	named := busiest(uses)
 	lanes := lanesOf(t)
 	var words []string
-	var labels []figure.Mark
+	var labels []label
 	for i, u := range uses {
 		way := linkLine(places[u.from.IA], places[u.to.IA], lanes[i][0], lanes[i][1])
 		pipe := 3.0
@@ -77,10 +77,19 @@ func networkFigure(c *course, res scenario.Result, s scenario.Scenario, n names,
 		f.Add(figure.Mark{Shape: figure.Line, Points: way, Ink: figure.Grid, Width: pipe, Tip: tip},
 			figure.Mark{Shape: figure.Line, Points: way, Ink: figure.Series, Width: max(1, pipe*min(1, u.part)), Tip: tip})
 		if named[i] {
-			labels = append(labels, linkLabel(way, fmt.Sprintf("%s → %s  %s", n.at(u.from), n.at(u.to), u), pipe, lanes[i][1])...)
+			labels = append(labels, linkLabel(way, fmt.Sprintf("%s → %s  %s", n.at(u.from), n.at(u.to), u), pipe, lanes[i][1]))
 		}
 	}
-	f.Add(labels...)
+	var taken []label
+	for _, as := range t.ASes {
+		w := nodeWidth(as.IA, s, n)
+		taken = append(taken, label{left: places[as.IA].X - w/2, top: places[as.IA].Y - nodeHeight/2, w: w, h: nodeHeight})
+	}
+	for _, l := range apart(labels, taken) {
+		paper := figure.Box(l.left-2, l.top, l.w+4, l.h, figure.Paper)
+		paper.Opacity = .85
+		f.Add(paper, note(l.left, l.top+10, l.text, figure.Text))
+	}
 	for _, as := range t.ASes {
 		p := places[as.IA]
 		w := nodeWidth(as.IA, s, n)
@@ -189,9 +198,37 @@ func linkLine(a, b figure.Point, lane, of int) []figure.Point {
 	return []figure.Point{a, side(.24), side(.76), b}
 }
 
-// linkLabel writes above the middle of a link that runs from left to right, else beside it: on the outer side of parallel
+// label is a text and the rectangle that it takes.
+type label struct {
+	text            string
+	left, top, w, h float64
+}
+
+func (a label) touches(b label) bool {
+	return a.left < b.left+b.w && b.left < a.left+a.w && a.top < b.top+b.h && b.top < a.top+a.h
+}
+
+// apart moves labels up or down, as little as it takes, until none touches another or what is taken already. One that
+// finds no room nearby stays.
+func apart(labels, taken []label) []label {
+	placed := slices.Clone(taken)
+	for _, l := range labels {
+		wish := l.top
+		for try := range 12 {
+			l.top = wish + float64((try+1)/2)*l.h*float64(1-2*(try%2)) // 0, up, down, further up ...
+			if l.top >= 0 && !slices.ContainsFunc(placed, l.touches) {
+				break
+			}
+			l.top = wish
+		}
+		placed = append(placed, l)
+	}
+	return placed[len(taken):]
+}
+
+// linkLabel stands above the middle of a link that runs from left to right, else beside it: on the outer side of parallel
 // ones.
-func linkLabel(way []figure.Point, text string, pipe float64, of int) []figure.Mark {
+func linkLabel(way []figure.Point, text string, pipe float64, of int) label {
 	p, q := way[len(way)/2-1], way[len(way)/2]
 	x, y := (p.X+q.X)/2, (p.Y+q.Y)/2
 	w := figure.TextWidth(text, figure.Small, false)
@@ -208,10 +245,7 @@ func linkLabel(way []figure.Point, text string, pipe float64, of int) []figure.M
 			left = x + beside
 		}
 	}
-	left = min(max(left, 0), width-w)
-	paper := figure.Box(left-2, base-10, w+4, 13, figure.Paper)
-	paper.Opacity = .85
-	return []figure.Mark{paper, note(left, base, text, figure.Text)}
+	return label{text: text, left: min(max(left, 0), width-w), top: base - 10, w: w, h: 13}
 }
 
 // place puts the ASes below each other: core ASes first, then their customers. Many of one kind stand in a circle.

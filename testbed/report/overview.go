@@ -84,9 +84,10 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		lo = 0
 	}
 	hi += .04 * (hi - lo)
-	at := figure.NewFrame(44, y+24, width-168, y+24+190, lo, hi, 0, 1)
-	f.Add(at.AxisY(4, "part done")...)
-	f.Add(at.AxisX(8, "s")...)
+	at := figure.NewFrame(44, y+36, width-168, y+36+190, lo, hi, 0, 1) // the limit has its name above the plot
+	f.Add(figure.Words(0, y+14, "part of the downloads that are done", figure.Muted, figure.Start))
+	f.Add(at.AxisY(4)...)
+	f.Add(at.AxisX(8, "time since a leecher's start (s)")...)
 	if hasStar {
 		x := at.X.At(star)
 		l := figure.Segment(x, at.Y.From, x, at.Y.To, figure.Limit, 1.5)
@@ -112,7 +113,7 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		lines = append(lines, l)
 	}
 	drawLines(&f, at, lines, true)
-	f.H = at.Y.From + 28
+	f.H = at.Y.From + 28 + figure.TitleHeight
 	return f
 }
 
@@ -140,7 +141,7 @@ type dots struct {
 }
 
 // dotsFigure draws a row for each of what is compared: every run, the median and its confidence interval. limits are values to hold them against.
-func dotsFigure(f figure.Figure, y float64, rows []dots, unit string, from, to float64, limits map[string]float64) figure.Figure {
+func dotsFigure(f figure.Figure, y float64, rows []dots, title string, from, to float64, limits map[string]float64) figure.Figure {
 	const left, rowHeight = 168.0, 24.0
 	at := figure.NewFrame(left, y+18, width-120, y+22+rowHeight*float64(len(rows)), from, to, 0, 1)
 	ticks, _ := figure.Ticks(at.X.Min, at.X.Max, 6)
@@ -154,7 +155,7 @@ func dotsFigure(f figure.Figure, y float64, rows []dots, unit string, from, to f
 		label.Anchor = figure.Middle
 		f.Add(l, label)
 	}
-	f.Add(at.AxisX(6, unit)...)
+	f.Add(at.AxisX(6, title)...)
 	for i, d := range rows {
 		row := at.Y.To + 4 + rowHeight*(float64(i)+.5)
 		name := figure.Words(left-8, row+4, figure.Fit(d.name, figure.TextSize, left-8), d.ink, figure.End)
@@ -180,7 +181,7 @@ func dotsFigure(f figure.Figure, y float64, rows []dots, unit string, from, to f
 		f.Add(figure.Segment(at.X.Clamp(r.Median), row-9, at.X.Clamp(r.Median), row+9, d.ink, 2.5),
 			note(at.X.To+10, row+4, fmt.Sprintf("%.3g  (n = %d)", r.Median, r.Runs), figure.Muted))
 	}
-	f.H = at.Y.From + 26
+	f.H = at.Y.From + 26 + figure.TitleHeight
 	return f
 }
 
@@ -204,7 +205,7 @@ func reachedFigure(s scenario.Scenario, vs []variant, of string) figure.Figure {
 	if want, ok := s.Expectation("e"); ok && want < .995 && want > from {
 		limits["expected"] = want
 	}
-	return dotsFigure(f, y, rows, "", from, 1.02, limits)
+	return dotsFigure(f, y, rows, "e, part of the limit", from, 1.02, limits)
 }
 
 func reached(vs []variant) (rows []dots, lowest float64) {
@@ -223,7 +224,7 @@ func reached(vs []variant) (rows []dots, lowest float64) {
 }
 
 // valuesFigure draws a figure of each run.
-func valuesFigure(vs []variant, name, of string) figure.Figure {
+func valuesFigure(s scenario.Scenario, vs []variant, name, of string) figure.Figure {
 	f := figure.Figure{Name: name, Data: figure.Data{Head: []string{"variant", name}}}
 	y := head(&f, name+" of each run", of, bound(vs))
 	var rows []dots
@@ -246,5 +247,5 @@ func valuesFigure(vs []variant, name, of string) figure.Figure {
 	if hi == lo {
 		hi = lo + 1
 	}
-	return dotsFigure(f, y, rows, "", lo, hi+.02*(hi-lo), nil)
+	return dotsFigure(f, y, rows, s.Meaning(name), lo, hi+.02*(hi-lo), nil)
 }

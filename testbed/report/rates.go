@@ -166,21 +166,22 @@ func ratesFigure(c *course, res scenario.Result, spans []span, of string) figure
 			ticks = 3
 		}
 		at := figure.NewFrame(x+left, 0, right, 1, from, end, 0, figure.RoundUp(high, ticks))
-		head := bandHeight(at, spans)
+		head := 14 + bandHeight(at, spans) // the axis has its title above the names of the bands
 		if i > 0 {
 			head = 8
 		}
 		at.Y.To, at.Y.From = y+head+10, y+head+10+height
 		if i == 0 {
 			bands(&f, at, spans)
+			f.Add(figure.Words(0, y+16, "rate (Mbit/s)", figure.Muted, figure.Start))
 		} else {
 			bandsOnly(&f, at, spans)
 			title := note(x+left+4, at.Y.To-6, figure.Fit(p.title, figure.Small, w-left-8), figure.Text)
 			title.Bold = true
 			f.Add(title)
 		}
-		f.Add(at.AxisY(ticks, map[bool]string{true: "Mbit/s", false: ""}[i == 0])...)
-		f.Add(at.AxisX(6, map[bool]string{true: "s", false: ""}[columns == 1])...)
+		f.Add(at.AxisY(ticks)...)
+		f.Add(at.AxisX(6, map[bool]string{true: overTime}[i >= len(panels)-columns])...)
 		var lines []line
 		if i == 0 {
 			lines = append(lines, limitLine(res, from, end)...)
@@ -196,9 +197,12 @@ func ratesFigure(c *course, res scenario.Result, spans []span, of string) figure
 			y = at.Y.From + 20
 		}
 	}
-	f.H = y + 8
+	f.H = y + 8 + figure.TitleHeight
 	return f
 }
+
+// overTime is the title of axes of time.
+const overTime = "time after the first payload byte (s)"
 
 // bandsOnly marks times without saying of what.
 func bandsOnly(f *figure.Figure, at figure.Frame, spans []span) {

@@ -419,3 +419,26 @@ func FuzzSamples(f *testing.F) {
 		}
 	})
 }
+
+// TestLabelsApart: in the networks of all shipped scenarios no label of a link stands on another, or on an AS.
+func TestLabelsApart(t *testing.T) {
+	for _, name := range scenario.Shipped() {
+		s, err := scenario.Load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &course{end: 1, links: map[string]*series{}}
+		f := networkFigure(c, scenario.Result{}, s, shortNames(s.Network()), name)
+		var labels []label
+		for _, m := range f.Marks {
+			if m.Shape == figure.Label && strings.Contains(m.Text, "→") {
+				labels = append(labels, label{m.Text, m.Points[0].X, m.Points[0].Y - 10, figure.TextWidth(m.Text, m.Size, false), 12.9})
+			}
+		}
+		for i, a := range labels {
+			if k := slices.IndexFunc(labels[:i], a.touches); k >= 0 {
+				t.Errorf("%s: %q stands on %q", name, a.text, labels[k].text)
+			}
+		}
+	}
+}

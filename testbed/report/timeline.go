@@ -36,7 +36,7 @@ func timelineFigure(c *course, res scenario.Result, spans []span, of string) fig
 	}
 	at.Y.From = bottom + 4
 	bands(&f, at, spans)
-	f.Add(at.AxisX(8, "s")...)
+	f.Add(at.AxisX(8, overTime)...)
 	y = at.Y.To + 4
 	rows = 0
 	for _, p := range c.leechers() {
@@ -57,7 +57,7 @@ func timelineFigure(c *course, res scenario.Result, spans []span, of string) fig
 	if hidden > 0 {
 		f.Add(note(0, at.Y.From+16, fmt.Sprintf("%d more paths", hidden), figure.Muted))
 	}
-	f.H = at.Y.From + 26
+	f.H = at.Y.From + 26 + figure.TitleHeight
 	return f
 }
 
