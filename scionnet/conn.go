@@ -17,7 +17,7 @@ type Conn struct {
 	duplex
 	endpoint *Endpoint
 	route    *route
-	met      stranger                     // of an accepted connection
+	guest    *guest                       // nil: dialled
 	path     atomic.Pointer[pathsel.Path] // nil: not resolved yet
 }
 
@@ -46,7 +46,7 @@ func (c *Conn) RemoteSCION() Addr { return c.route.remote }
 // later, and stays. Nothing is proven against an AS on the path, the local AS's routers and its control plane, which are
 // trusted; and which host of its AS the peer is, only that AS can tell. Polling costs next to nothing.
 func (c *Conn) Proven() bool {
-	return c.met.host == nil || c.met.proven(context.Background(), 0)
+	return c.guest == nil || c.guest.met.proven(context.Background(), 0)
 }
 
 // Path is the path from here to the peer. For an accepted connection only its ends are known until the host has

@@ -22,7 +22,8 @@ type ListenConfig struct {
 	// Identity of the host; nil is a new one that lives as long as the endpoint.
 	Identity *Identity
 	// MaxConns and MaxConnsPerHost bound the connections accepted and being accepted: in all (default 2048), and
-	// from one SCION host (default 512, which is eight paths for each of many peers behind one address).
+	// from one SCION host (default 512, which is eight paths for each of many peers behind one address). Three quarters
+	// of all may come from one AS, and an eighth from peers whose ISD-AS is not proven (Conn.Proven).
 	MaxConns, MaxConnsPerHost int
 
 	// PlainPackets has packets sent and received one by one through scionproto's own library, as everywhere but
@@ -64,11 +65,11 @@ type Endpoint struct {
 	listener *quic.Listener
 }
 
-type limits struct{ total, perHost int }
-
-type hostKey struct {
-	ia   pathsel.IA
-	host netip.Addr
+// limits are those that the application has chosen, 0 for the default, and what follows from them: without a quarter
+// that one AS cannot have, a large one keeps all others out.
+func limitsOf(conns, perHost int) limits {
+	total := orDefault(conns, defaultMaxConns)
+	return limits{total: total, perAS: (3*total + 3) / 4, perHost: orDefault(perHost, defaultMaxConnsPerHost), strangers: (total + 7) / 8}
 }
 
 // Listen opens a port of the host.
@@ -94,7 +95,7 @@ func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) 
 		addr: Addr{h.ia, h.localIP, port},
 		log:  h.log,
 	}
-	e.open(limits{orDefault(cfg.MaxConns, defaultMaxConns), orDefault(cfg.MaxConnsPerHost, defaultMaxConnsPerHost)})
+	e.open(limitsOf(cfg.MaxConns, cfg.MaxConnsPerHost))
 	e.quic = &quic.Transport{
 		Conn:                packets,
 		ConnContext:         e.admit,
@@ -281,10 +282,11 @@ func (e *Endpoint) admit(ctx context.Context, info *quic.ClientInfo) (context.Co
 		return nil, errors.New("route pushed out")
 	}
 	r = e.host.routes.pin(r)
-	a := &admission{peer: r.remote, route: r, met: e.host.meeting(r), start: time.Now()}
+	g := newGuest(ctx, hostKey{r.remote.IA, r.remote.Host}, e.host.meeting(r))
+	a := &admission{peer: r.remote, route: r, guest: g, start: time.Now()}
 	var err error
-	if a.settled, err = e.enter(ctx, hostKey{r.remote.IA, r.remote.Host}, func() { e.host.routes.unpin(a.route) }); err != nil {
-		e.host.routes.unpin(a.route)
+	if a.settled, err = e.enter(ctx, g, info.AddrVerified, func() { e.host.routes.unpin(r) }); err != nil {
+		e.host.routes.unpin(r)
 		return nil, err
 	}
 	return context.WithValue(ctx, admissionKey{}, a), nil
@@ -294,7 +296,7 @@ func (e *Endpoint) admit(ctx context.Context, info *quic.ClientInfo) (context.Co
 type admission struct {
 	peer    fmt.Stringer
 	route   *route // nil on IP
-	met     stranger
+	guest   *guest
 	start   time.Time
 	settled func() // the handshake is done
 }
@@ -328,7 +330,8 @@ func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, hands
 		return nil, err
 	}
 	c := newConn(e, qc, stream, a.route, key, handshake, e.acceptorPacketSize(a.route))
-	c.met = a.met
+	c.guest = a.guest
+	_ = c.Proven() // has it looked into
 	return c, nil
 }
 

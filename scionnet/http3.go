@@ -8,13 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
-
-	"braid/pathsel"
 )
 
 // HTTP is a UDP port of the host for HTTP/3 (RFC 9114): a server, a client, or both. Unlike an Endpoint's peers, its
@@ -28,10 +25,7 @@ type HTTP struct {
 	// patience is how long a connection lives on which no request is answered.
 	patience time.Duration
 
-	mu    sync.Mutex
-	open  int                // connections that others have begun
-	hosts map[hostKey]int    // of each host
-	ases  map[pathsel.IA]int // of each AS
+	places quota
 }
 
 const (
@@ -39,10 +33,11 @@ const (
 	maxRequests    = 32
 	maxHeaderBytes = 16 << 10
 	// maxHTTPConns is the number of connections of a server. One request is done in milliseconds. One host and one AS may have
-	// a part of them, so that others can always connect.
-	maxHTTPConns     = 4096
-	maxHTTPConnsAS   = maxHTTPConns / 2
-	maxHTTPConnsHost = maxHTTPConns / 16
+	// a part of them, so that others can always connect, and those whose AS is not proven a part together.
+	maxHTTPConns          = 4096
+	maxHTTPConnsAS        = maxHTTPConns / 2
+	maxHTTPConnsHost      = maxHTTPConns / 16
+	maxHTTPConnsStrangers = maxHTTPConns / 8
 	// httpIdle is how long a connection lives without an answered request, whatever else happens on it: half a request is
 	// worth no more than none. Shorter than an announce interval: nobody is expected back soon.
 	httpIdle = 15 * time.Second
@@ -61,7 +56,7 @@ func (h *Host) OpenHTTP(ctx context.Context, port uint16) (*HTTP, error) {
 	local := packets.LocalAddr().(*net.UDPAddr).AddrPort()
 	p := &HTTP{
 		host: h, addr: Addr{h.ia, h.localIP, local.Port()}, packets: packets, cert: id.cert,
-		patience: httpIdle, hosts: map[hostKey]int{}, ases: map[pathsel.IA]int{},
+		patience: httpIdle, places: quota{limits: limits{maxHTTPConns, maxHTTPConnsAS, maxHTTPConnsHost, maxHTTPConnsStrangers}},
 	}
 	p.quic = &quic.Transport{Conn: packets, ConnContext: p.admit, VerifySourceAddress: func(net.Addr) bool { return p.busy() }}
 	return p, nil
@@ -69,9 +64,10 @@ func (h *Host) OpenHTTP(ctx context.Context, port uint16) (*HTTP, error) {
 
 // busy tells whether those who connect have to show that they receive what is sent to them.
 func (p *HTTP) busy() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.open > halfOpenMost
+	p.places.mu.Lock()
+	open := p.places.held
+	p.places.mu.Unlock()
+	return open > halfOpenMost || p.places.crowded()
 }
 
 func (p *HTTP) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
@@ -79,40 +75,17 @@ func (p *HTTP) admit(ctx context.Context, info *quic.ClientInfo) (context.Contex
 	if r == nil {
 		return nil, errors.New("route pushed out")
 	}
-	who := hostKey{r.remote.IA, r.remote.Host}
-	if !p.enter(who) {
+	g := newGuest(ctx, hostKey{r.remote.IA, r.remote.Host}, p.host.meeting(r))
+	if !p.places.enter(g, info.AddrVerified) {
+		g.evict()
 		return nil, errors.New("too many connections")
 	}
 	r = p.host.routes.pin(r)
 	context.AfterFunc(ctx, func() {
-		p.leave(who)
+		p.places.leave(g)
 		p.host.routes.unpin(r)
 	})
-	return context.WithValue(ctx, clientKey{}, p.host.meeting(r)), nil
-}
-
-func (p *HTTP) enter(who hostKey) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.open >= maxHTTPConns || p.ases[who.ia] >= maxHTTPConnsAS || p.hosts[who] >= maxHTTPConnsHost {
-		return false
-	}
-	p.open++
-	p.ases[who.ia]++
-	p.hosts[who]++
-	return true
-}
-
-func (p *HTTP) leave(who hostKey) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open--
-	if p.ases[who.ia]--; p.ases[who.ia] == 0 {
-		delete(p.ases, who.ia)
-	}
-	if p.hosts[who]--; p.hosts[who] == 0 {
-		delete(p.hosts, who)
-	}
+	return context.WithValue(ctx, clientKey{}, g), nil
 }
 
 // Addr is the address of the port.
@@ -134,19 +107,19 @@ type (
 // ClientAddr is the SCION address that a request came from. The client has shown that it receives at it; whether it is
 // in that AS is another question: see ClientProven.
 func ClientAddr(ctx context.Context) (Addr, bool) {
-	s, ok := ctx.Value(clientKey{}).(stranger)
+	g, ok := ctx.Value(clientKey{}).(*guest)
 	if !ok {
 		return Addr{}, false
 	}
-	return s.route.remote, true
+	return g.met.route.remote, true
 }
 
 // ClientProven tells whether the ISD-AS of ClientAddr is proven, in the sense of Conn.Proven. If that is not known yet
 // it waits for the control plane's answer, at most for that long. The answer is false at once where there is nothing to
 // wait for: the question has just been answered so, or 1024 requests (256 along the same links) wait already.
 func ClientProven(ctx context.Context, wait time.Duration) bool {
-	s, ok := ctx.Value(clientKey{}).(stranger)
-	return ok && s.proven(ctx, wait)
+	g, ok := ctx.Value(clientKey{}).(*guest)
+	return ok && g.met.proven(ctx, wait)
 }
 
 // Serve answers requests until the context ends, and then waits up to grace for those under way. Connections on which nothing is
@@ -174,6 +147,7 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 	s := &http3.Server{
 		MaxHeaderBytes: maxHeaderBytes,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ClientProven(r.Context(), 0) // has it looked into, for the client's place
 			handler.ServeHTTP(w, r)
 			if t, ok := r.Context().Value(patienceKey{}).(*time.Timer); ok {
 				t.Reset(p.patience)
@@ -184,6 +158,9 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 				_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "no request")
 			})
 			context.AfterFunc(c.Context(), func() { end.Stop() })
+			if g, ok := ctx.Value(clientKey{}).(*guest); ok {
+				context.AfterFunc(g.ctx, func() { _ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "") })
+			}
 			ctx = context.WithValue(ctx, patienceKey{}, end)
 			return ctx
 		},

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/quic-go/quic-go/http3"
-
-	"braid/pathsel"
 )
 
 func TestHTTP(t *testing.T) {
@@ -145,36 +142,4 @@ func openHTTP(t *testing.T, h *Host) *HTTP {
 		}
 	})
 	return p
-}
-
-// Whoever has many hosts or ASes connects as often as the part of one host and of one AS allows.
-func TestHTTPShares(t *testing.T) {
-	p := openHTTP(t, oneAS(t))
-	host := func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
-	tries := func(ia pathsel.IA, hosts, each int) (in int) {
-		for n := range hosts {
-			for range each {
-				if p.enter(hostKey{ia, host(n)}) {
-					in++
-				}
-			}
-		}
-		return in
-	}
-	if n := tries(1, 1, maxHTTPConns); n != maxHTTPConnsHost {
-		t.Errorf("one host has %d connections", n)
-	}
-	if n := tries(1, maxHTTPConns, 1); n != maxHTTPConnsAS-maxHTTPConnsHost {
-		t.Errorf("one AS has %d more connections", n)
-	}
-	if n := tries(2, 1, 1); n != 1 {
-		t.Error("another AS is kept out")
-	}
-	p.leave(hostKey{1, host(0)})
-	if n := tries(1, maxHTTPConns, 1); n != 1 {
-		t.Errorf("%d connections after one has ended", n)
-	}
-	if n := tries(3, maxHTTPConns, 1); n != maxHTTPConns-maxHTTPConnsAS-1 {
-		t.Errorf("%d connections are left", n)
-	}
 }

@@ -68,7 +68,7 @@ func ListenIP(cfg IPConfig) (*IPEndpoint, error) {
 		return nil, fmt.Errorf("listen on %s: %w", at, err)
 	}
 	e := &IPEndpoint{log: log, identity: id, socket: socket, addr: ipOf(socket.LocalAddr())}
-	e.open(limits{orDefault(cfg.MaxConns, defaultMaxConns), orDefault(cfg.MaxConnsPerHost, defaultMaxConnsPerHost)})
+	e.open(limitsOf(cfg.MaxConns, cfg.MaxConnsPerHost))
 	e.quic = &quic.Transport{Conn: socket, ConnContext: e.admit, VerifySourceAddress: e.full}
 	if e.listener, err = e.quic.Listen(id.TLS(ALPN, nil), ipQUICConfig()); err != nil {
 		e.stop()
@@ -144,11 +144,16 @@ func (e *IPEndpoint) connection(qc *quic.Conn, handshake time.Duration, open fun
 }
 
 func (e *IPEndpoint) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
-	settled, err := e.enter(ctx, hostKey{host: ipOf(info.RemoteAddr).Addr()}, func() {})
+	host := ipOf(info.RemoteAddr).Addr()
+	if p, err := host.Prefix(64); err == nil && host.Is6() {
+		host = p.Addr() // the least that a network gets: its hosts choose the rest freely (RFC 4291, section 2.5.1)
+	}
+	g := newGuest(ctx, hostKey{host: host}, stranger{})
+	settled, err := e.enter(ctx, g, info.AddrVerified, func() {})
 	if err != nil {
 		return nil, err
 	}
-	return context.WithValue(ctx, admissionKey{}, &admission{peer: info.RemoteAddr, start: time.Now(), settled: settled}), nil
+	return context.WithValue(ctx, admissionKey{}, &admission{peer: info.RemoteAddr, guest: g, start: time.Now(), settled: settled}), nil
 }
 
 func (e *IPEndpoint) greet(ctx context.Context, qc *quic.Conn, _ *admission, handshake time.Duration) (*IPConn, error) {

@@ -180,7 +180,7 @@ func (o *holes) sentWhileHeard() (packets, bytes int64) {
 // last is what was seen last.
 func (o *holes) last() quic.ConnectionStats { return o.seen[max(0, o.n-1)] }
 
-// watch looks after packet sizes on the endpoint's connections until it closes.
+// watch looks after packet sizes on the endpoint's connections, and claims of ISD-ASes, until it closes.
 func (e *Endpoint) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -201,6 +201,7 @@ func (e *Endpoint) watch() {
 			}
 			watched[c] = o
 			c.watchSize(o)
+			_ = c.Proven() // has it looked into again
 		}
 	}
 }

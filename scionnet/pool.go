@@ -15,7 +15,7 @@ import (
 
 // pool is the live connections of an endpoint, dialled and accepted, and the work on them that its end waits for.
 type pool[C member] struct {
-	limits    limits
+	places    quota // of accepted connections, and of those being accepted
 	accepted  chan C
 	ctx       context.Context // ends when the pool is drained
 	stop      context.CancelFunc
@@ -23,11 +23,9 @@ type pool[C member] struct {
 	endings   sync.WaitGroup // dialling, and what is to be done when a connection has ended
 	handshake atomic.Int64   // handshakes under way that others have begun
 
-	mu      sync.Mutex
-	closed  bool
-	conns   map[C]struct{}
-	perHost map[hostKey]int // accepted and being accepted
-	total   int             // the sum of perHost
+	mu     sync.Mutex
+	closed bool
+	conns  map[C]struct{}
 }
 
 // member is a connection in a pool.
@@ -39,36 +37,31 @@ type member interface {
 }
 
 func (p *pool[C]) open(l limits) {
-	p.limits = l
+	p.places.limits = l
 	p.accepted = make(chan C, acceptQueue)
-	p.conns, p.perHost = map[C]struct{}{}, map[hostKey]int{}
+	p.conns = map[C]struct{}{}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 }
 
-// full tells whether so many handshakes are under way that a newcomer must first show that it receives at its address.
-func (p *pool[C]) full(net.Addr) bool { return p.handshake.Load() > halfOpenMost }
+// full tells whether so many handshakes are under way, or strangers there, that a newcomer must first show that it
+// receives at its address.
+func (p *pool[C]) full(net.Addr) bool { return p.handshake.Load() > halfOpenMost || p.places.crowded() }
 
 // enter lets a handshake begin that somebody else wants, unless there are too many already. ctx is the connection's;
 // left is called when it has ended, settled when the handshake is done.
-func (p *pool[C]) enter(ctx context.Context, k hostKey, left func()) (settled func(), err error) {
+func (p *pool[C]) enter(ctx context.Context, g *guest, verified bool, left func()) (settled func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.total >= p.limits.total || p.perHost[k] >= p.limits.perHost {
+	if p.closed || !p.places.enter(g, verified) {
+		g.evict()
 		return nil, errors.New("too many connections")
 	}
-	p.total++
-	p.perHost[k]++
 	p.handshake.Add(1)
 	settled = sync.OnceFunc(func() { p.handshake.Add(-1) })
 	p.whenEnded(ctx, func() {
 		settled()
 		left()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.total--
-		if p.perHost[k]--; p.perHost[k] == 0 {
-			delete(p.perHost, k)
-		}
+		p.places.leave(g)
 	})
 	return settled, nil
 }
@@ -122,6 +115,7 @@ func (p *pool[C]) acceptLoop(l *quic.Listener, greet greeter[C], log *slog.Logge
 		}
 		a := qc.Context().Value(admissionKey{}).(*admission)
 		a.settled()
+		context.AfterFunc(a.guest.ctx, func() { qc.CloseWithError(codeRefused, "") }) // it has lost its place
 		handshake := time.Since(a.start)
 		p.workers.Go(func() {
 			ctx, cancel := context.WithTimeout(p.ctx, handshakeIdle)

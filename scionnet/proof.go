@@ -141,6 +141,14 @@ func (c *claims) ask(r *route, now time.Time) *claim {
 	return k
 }
 
+// refuted tells whether the last answer to the route's claim was no.
+func (c *claims) refuted(r *route) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.of[claimKey{r.remote.IA, r.trail}]
+	return k != nil && k.pause > 0
+}
+
 // room makes room for one more claim. What is forgotten may be asked once more.
 func (c *claims) room(now time.Time) bool {
 	if len(c.trails) >= maxClaims {
@@ -227,12 +235,9 @@ func (c *claims) wait(ctx context.Context, k *claim, most time.Duration) {
 // somebody has proven to be there: strangers cannot fill the table of paths.
 func (h *Host) newClaims() *claims {
 	return &claims{
-		query: func(ctx context.Context, dst pathsel.IA) ([]found, error) { return h.lookup.query(ctx, dst, false) },
-		spawn: h.lookup.spawn,
-		proved: func(dst pathsel.IA, answer []found) {
-			h.routes.vouch(dst, linksOf(answer))
-			h.lookup.interest(dst)
-		},
+		query:  func(ctx context.Context, dst pathsel.IA) ([]found, error) { return h.lookup.query(ctx, dst, false) },
+		spawn:  h.lookup.spawn,
+		proved: h.lookup.adopt,
 		local:  h.ia,
 		of:     map[claimKey]*claim{},
 		trails: map[trail]*trailClaims{},
@@ -261,14 +266,27 @@ func (h *Host) meeting(r *route) stranger {
 	return stranger{h, r, r.way.Load().source != strayed}
 }
 
+// known tells whether the remote's ISD-AS is proven by now. On IP, where there is none, nothing is left to prove.
+func (s stranger) known() bool { return s.host == nil || s.reached && s.route.proven.Load() }
+
+// doubtful tells whether the remote's claim has been looked into, in vain.
+func (s stranger) doubtful() bool {
+	return !s.known() && (s.trail() == "" || s.host.claims.refuted(s.route))
+}
+
+// trail is along which links the remote has received something; empty where those that it names mean nothing.
+func (s stranger) trail() trail {
+	if !s.reached {
+		return ""
+	}
+	return s.route.trail
+}
+
 // proven tells whether the remote's ISD-AS is proven. If that is not known yet it is asked for in the background, and
 // the answer is waited for at most so long.
 func (s stranger) proven(ctx context.Context, wait time.Duration) bool {
-	if !s.reached {
-		return false
-	}
-	if s.route.proven.Load() {
-		return true
+	if s.known() || !s.reached {
+		return s.known()
 	}
 	if k := s.host.claims.ask(s.route, time.Now()); k != nil && wait > 0 {
 		s.host.claims.wait(ctx, k, wait)

@@ -408,14 +408,17 @@ func (l *lookup) leads(from, to pathsel.IA, t trail) bool {
 	return d != nil && d.links.lead(from, to, t)
 }
 
-// interest has the paths to dst looked up in the background, if they are not known.
-func (l *lookup) interest(dst pathsel.IA) {
+// adopt takes in an answer about a destination that nobody has asked for yet: from now on it is looked after.
+func (l *lookup) adopt(dst pathsel.IA, answer []found) {
 	d, known, err := l.want(dst)
-	if err != nil || known {
-		return
+	if err == nil && !known {
+		now := time.Now()
+		l.mu.Lock()
+		d.paths = merge(d.paths, answer, now)
+		d.links = linksOf(d.paths)
+		d.changed, d.due = now, now.Add(retryFirst) // a first answer may lack paths
+		l.mu.Unlock()
+		l.poke()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	d.due = time.Now()
-	l.poke()
+	l.applied(dst, answer)
 }

@@ -1,0 +1,139 @@
+package scionnet
+
+import (
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"braid/pathsel"
+)
+
+func hostNumber(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
+
+// Whoever has many hosts or ASes connects as often as the part of one host and of one AS allows.
+func TestShares(t *testing.T) {
+	q := quota{limits: limits{total: 1000, perAS: 500, perHost: 60, strangers: 100}}
+	var last *guest
+	tries := func(ia pathsel.IA, hosts, each int) (in int) {
+		for n := range hosts {
+			for range each {
+				if g := newGuest(t.Context(), hostKey{ia, hostNumber(n)}, stranger{}); q.enter(g, false) {
+					last = g
+					in++
+				}
+			}
+		}
+		return in
+	}
+	if n := tries(1, 1, 1000); n != 60 {
+		t.Errorf("one host has %d connections", n)
+	}
+	if n := tries(1, 1000, 1); n != 500-60 {
+		t.Errorf("one AS has %d more connections", n)
+	}
+	if n := tries(2, 1, 1); n != 1 {
+		t.Error("another AS is kept out")
+	}
+	if tries(1, 1000, 1) != 0 {
+		t.Error("an AS has more than its part")
+	}
+	q.leave(last)
+	if n := tries(2, 1, 1); n != 1 {
+		t.Errorf("%d connections after one has ended", n)
+	}
+	if n := tries(3, 1000, 1); n != 1000-500-1 {
+		t.Errorf("%d connections are left", n)
+	}
+	if tries(0, 1000, 1) != 0 {
+		t.Error("more than all")
+	}
+}
+
+// strangers meets packets from claimed ASes along trails that are told by a number.
+type strangers struct {
+	t testing.TB
+	h *Host
+}
+
+func (s strangers) guest(ia pathsel.IA, n int, along uint16) *guest {
+	raw := rawPath(s.t, true, segment{true, false, 1000, [][2]uint16{{0, 81}, {along, 51}, {41, 0}}})
+	r := s.h.routes.mustArrive(s.t, Addr{ia, hostNumber(n), 2000}, raw, router)
+	return newGuest(s.t.Context(), hostKey{ia, r.remote.Host}, s.h.meeting(r))
+}
+
+// A liar claims to be in the AS of honest peers. He does not use its part up, and cannot keep a newcomer out.
+func TestLiarsShareOnePart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c controlPlane
+		h, _, _ := hostWithPath(t, &c)
+		s := strangers{t, h}
+		q := quota{limits: limits{total: 100, perAS: 50, perHost: 50, strangers: 10}}
+		const lie, truth = 71, 61
+		var liars []*guest
+		for n := range 200 {
+			if g := s.guest(peerIA, n, lie); q.enter(g, true) {
+				liars = append(liars, g)
+			}
+		}
+		if len(liars) != 10 || len(q.ases) != 0 {
+			t.Fatalf("%d liars have a place, and %d ASes bear the blame", len(liars), len(q.ases))
+		}
+		spoofed := s.guest(peerIA, 1, truth)
+		if q.enter(spoofed, false) {
+			t.Error("an address that nobody has shown to receive at takes another's place")
+		}
+		if !q.crowded() {
+			t.Error("nobody has to show where he receives")
+		}
+		honest := s.guest(peerIA, 1, truth)
+		if !q.enter(honest, true) {
+			t.Fatal("a newcomer along other links has no place beside ten liars")
+		}
+		if liars[0].ctx.Err() == nil || honest.ctx.Err() != nil || liars[1].ctx.Err() != nil {
+			t.Error("the newcomer has not taken the oldest liar's place")
+		}
+		if !honest.met.proven(t.Context(), time.Second) {
+			t.Fatal("the honest peer is not proven")
+		}
+		for n := range 49 {
+			if !q.enter(s.guest(peerIA, 2+n, truth), false) {
+				t.Fatalf("peer %d of an AS that liars claim is kept out", 2+n)
+			}
+		}
+		if q.enter(s.guest(peerIA, 999, truth), true) {
+			t.Error("an AS has more than its part")
+		}
+		if q.ases[peerIA] != 50 || len(q.strangers) != 9 {
+			t.Errorf("%d connections in the AS's name and %d strangers, want 50 and 9", q.ases[peerIA], len(q.strangers))
+		}
+		// One whose claim was looked into gives way before any other.
+		q.enter(s.guest(peerIA+1, 1, lie+1), true)
+		liars[5].met.proven(t.Context(), time.Second)
+		if !q.enter(s.guest(peerIA+1, 2, lie+1), true) || !q.enter(s.guest(peerIA+1, 3, lie+1), true) || liars[1].ctx.Err() == nil {
+			t.Error("a claim that was refuted keeps its place")
+		}
+		if q.enter(s.guest(peerIA, 5, lie), true) {
+			t.Error("a claim that was refuted takes another's place")
+		}
+		for _, g := range liars {
+			q.leave(g)
+		}
+		q.leave(honest)
+		if q.ases[peerIA] != 49 || len(q.strangers) != 3 || q.held != 52 {
+			t.Errorf("%d in the AS's name, %d strangers, %d in all; want 49, 3, 52", q.ases[peerIA], len(q.strangers), q.held)
+		}
+	})
+}
+
+// An endpoint ends the connection of a stranger who loses his place.
+func TestEvictedConnectionEnds(t *testing.T) {
+	h := oneAS(t)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
+	d, c := pair(t, a, b)
+	c.guest.evict()
+	if _, err := d.Read(make([]byte, 1)); err == nil {
+		t.Error("the dialler does not hear of it")
+	}
+	<-c.quic.Context().Done()
+}
