@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sort"
 	"sync"
 )
 
@@ -195,25 +194,8 @@ func (h *handle) close() {
 	h.Close()
 }
 
-// span calls do for each file that has a part of the n bytes of the torrent's data from off on. Padding has no file.
-func (f *files) span(off int64, n int, do func(i int, at int64, from, to int) error) error {
-	all := f.layout.Files
-	end := off + int64(n)
-	first := sort.Search(len(all), func(i int) bool { return all[i].Offset+all[i].Length > off })
-	for i := first; i < len(all) && all[i].Offset < end; i++ {
-		if all[i].Length == 0 {
-			continue
-		}
-		from, to := max(off, all[i].Offset), min(end, all[i].Offset+all[i].Length)
-		if err := do(i, from-all[i].Offset, int(from-off), int(to-off)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (f *files) write(b []byte, off int64) error {
-	return f.span(off, len(b), func(i int, at int64, from, to int) error {
+	return f.layout.span(off, len(b), func(i int, at int64, from, to int) error {
 		h, err := f.take(i, true)
 		if err != nil {
 			return err
@@ -226,7 +208,7 @@ func (f *files) write(b []byte, off int64) error {
 
 func (f *files) read(b []byte, off int64) error {
 	told := 0
-	err := f.span(off, len(b), func(i int, at int64, from, to int) error {
+	err := f.layout.span(off, len(b), func(i int, at int64, from, to int) error {
 		clear(b[told:from]) // padding is zeros
 		told = to
 		h, err := f.take(i, false)
@@ -255,7 +237,7 @@ func (f *files) mark(piece int, right bool) error {
 	}
 	f.right[piece] = right
 	off, length := f.layout.PieceRange(piece)
-	return f.span(off, int(length), func(i int, _ int64, _, _ int) error {
+	return f.layout.span(off, int(length), func(i int, _ int64, _, _ int) error {
 		if right {
 			f.left[i]--
 		} else {

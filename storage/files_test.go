@@ -31,14 +31,11 @@ func many(t *testing.T) (info *metainfo.Info, data []byte) {
 	}
 	dir := t.TempDir()
 	set, l := dataset(t, dir, 64, files)
-	r := pieceReader{layout: l, dir: dir, buf: make([]byte, l.PieceLength)}
+	r := filesReader{layout: l, dir: dir}
 	defer r.close()
-	for p := range l.Pieces() {
-		b, err := r.read(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data = append(data, b...)
+	data = make([]byte, l.Length)
+	if err := r.read(data, 0); err != nil {
+		t.Fatal(err)
 	}
 	return &set, data
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -21,25 +20,58 @@ import (
 // How the data of a torrent is hashed:
 //
 //  1. A counter hands out pieces in order, so that a disk reads forwards.  (parallel workers)
-//  2. A worker reads the files of its piece into a buffer of its own, which stays as large as the
-//     largest piece, and keeps the last file open for the next piece.       (each by itself)
+//  2. A worker reads the files of its piece through a buffer of its own, part by part, and
+//     keeps the last file open for the next piece.                          (each by itself)
 //  3. It reports the sum, or why the piece could not be read.               (concurrent calls)
 
-// source gives the bytes of pieces, valid until the next call. Each worker has its own.
+// hashPart is how much of a piece is in memory while it is hashed. A piece as a whole may be much larger than the data of
+// the torrent.
+const hashPart = 256 << 10
+
+// source gives the bytes of a torrent's data. Each worker has its own.
 type source interface {
-	read(piece int) ([]byte, error)
+	// read fills b from an offset in the torrent's data on; all of it is in one piece.
+	read(b []byte, off int64) error
 	close()
+}
+
+// partsOf reads a piece part by part; what do gets is valid until it returns.
+func partsOf(l Layout, src source, piece int, buf []byte, do func(b []byte, off int64) error) error {
+	off, n := l.PieceRange(piece)
+	for end := off + n; off < end; {
+		b := buf[:min(int64(len(buf)), end-off)]
+		if err := src.read(b, off); err != nil {
+			return err
+		}
+		if err := do(b, off); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return nil
+}
+
+// sumOf is the hash of a piece.
+func sumOf(l Layout, src source, piece int, buf []byte) (sum [sha1.Size]byte, err error) {
+	h := sha1.New()
+	err = partsOf(l, src, piece, buf, func(b []byte, _ int64) error {
+		h.Write(b)
+		return nil
+	})
+	h.Sum(sum[:0])
+	return sum, err
 }
 
 // hashPieces hashes every piece. report is called once for each, from several goroutines; an error of it, or of the
 // context, ends the work.
-func hashPieces(ctx context.Context, l Layout, open func() source, report func(piece int, data []byte, sum [sha1.Size]byte, err error) error) error {
+func hashPieces(ctx context.Context, l Layout, open func() source, report func(src source, piece int, sum [sha1.Size]byte, err error) error) error {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(runtime.GOMAXPROCS(0), l.Pieces()) {
 		g.Go(func() error {
 			r := open()
 			defer r.close()
+			buf := make([]byte, hashPart)
 			for {
 				piece := int(next.Add(1) - 1)
 				if piece >= l.Pieces() {
@@ -48,12 +80,8 @@ func hashPieces(ctx context.Context, l Layout, open func() source, report func(p
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				data, err := r.read(piece)
-				var sum [sha1.Size]byte
-				if err == nil {
-					sum = sha1.Sum(data)
-				}
-				if err := report(piece, data, sum, err); err != nil {
+				sum, err := sumOf(l, r, piece, buf)
+				if err := report(r, piece, sum, err); err != nil {
 					return err
 				}
 			}
@@ -65,50 +93,44 @@ func hashPieces(ctx context.Context, l Layout, open func() source, report func(p
 // inFiles are the sources for files below a directory.
 func inFiles(l Layout, dir string) func() source {
 	return func() source {
-		return &pieceReader{layout: l, dir: dir, buf: make([]byte, min(l.PieceLength, l.Length))}
+		return &filesReader{layout: l, dir: dir}
 	}
 }
 
-// pieceReader reads pieces out of a torrent's files.
-type pieceReader struct {
+// filesReader reads a torrent's data out of its files.
+type filesReader struct {
 	layout Layout
 	dir    string
-	buf    []byte
 	file   *os.File // of layout.Files[index]
 	index  int
 }
 
-func (r *pieceReader) close() {
+func (r *filesReader) close() {
 	if r.file != nil {
 		r.file.Close()
 		r.file = nil
 	}
 }
 
-// read returns the bytes of a piece, valid until the next call.
-func (r *pieceReader) read(piece int) ([]byte, error) {
-	offset, length := r.layout.PieceRange(piece)
-	buf := r.buf[:length]
-	clear(buf)
-	files := r.layout.Files
-	first := sort.Search(len(files), func(i int) bool { return files[i].Offset+files[i].Length > offset })
-	for i := first; i < len(files) && files[i].Offset < offset+length; i++ {
-		f := files[i]
-		if f.Length == 0 {
-			continue
-		}
-		from, to := max(offset, f.Offset), min(offset+length, f.Offset+f.Length)
-		if err := r.readFile(i, buf[from-offset:to-offset], from-f.Offset); err != nil {
-			return nil, err
-		}
-	}
-	return buf, nil
+func (r *filesReader) read(b []byte, off int64) error {
+	clear(b) // padding is zeros
+	return r.layout.span(off, len(b), func(i int, at int64, from, to int) error {
+		return r.readFile(i, b[from:to], at)
+	})
 }
 
-func (r *pieceReader) readFile(i int, b []byte, at int64) error {
+func (r *filesReader) readFile(i int, b []byte, at int64) error {
 	if r.file == nil || r.index != i {
 		r.close()
-		f, err := os.Open(filepath.Join(r.dir, filepath.FromSlash(r.layout.Files[i].Path)))
+		name := filepath.Join(r.dir, filepath.FromSlash(r.layout.Files[i].Path))
+		st, err := os.Stat(name)
+		if err == nil && !st.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a regular file", name) // to open a pipe would wait for its writer
+		}
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(name)
 		if err != nil {
 			return err
 		}
@@ -176,7 +198,7 @@ func (r Report) GoodPieces() int {
 func Check(ctx context.Context, l Layout, dir string, progress func(bytes int64)) (Report, error) {
 	r := Report{Good: make([]bool, l.Pieces()), Files: make([]FileReport, len(l.Files))}
 	var done atomic.Int64
-	err := hashPieces(ctx, l, inFiles(l, dir), func(piece int, _ []byte, sum [sha1.Size]byte, err error) error {
+	err := hashPieces(ctx, l, inFiles(l, dir), func(_ source, piece int, sum [sha1.Size]byte, err error) error {
 		r.Good[piece] = err == nil && bytes.Equal(sum[:], l.pieceHash(piece))
 		_, n := l.PieceRange(piece)
 		if n := done.Add(n); progress != nil {
@@ -248,7 +270,7 @@ func Hash(ctx context.Context, l Layout, dir string, progress func(bytes int64))
 	sums := make([]byte, l.Pieces()*sha1.Size)
 	var mu sync.Mutex
 	var done int64
-	err := hashPieces(ctx, l, inFiles(l, dir), func(piece int, _ []byte, sum [sha1.Size]byte, err error) error {
+	err := hashPieces(ctx, l, inFiles(l, dir), func(_ source, piece int, sum [sha1.Size]byte, err error) error {
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sort"
 	"strings"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -21,7 +22,8 @@ const (
 	maxDepth     = 64
 	maxComponent = 255
 	maxPath      = 2048
-	// maxPiece is the memory that checking a piece takes. Torrents in use have 16 MiB at most, seldom 64.
+	// maxPiece is what one wrong block costs: all of its piece is fetched again. Torrents in use have 16 MiB at most,
+	// seldom 64.
 	maxPiece = 256 << 20
 	// maxLength keeps the number of blocks within 32 bits, in which the engine counts them.
 	maxLength = 32 << 40
@@ -75,6 +77,24 @@ func (l Layout) FilePieces(f File) (begin, end int) {
 		return 0, 0
 	}
 	return int(f.Offset / l.PieceLength), int((f.Offset + f.Length + l.PieceLength - 1) / l.PieceLength)
+}
+
+// span calls do for each file that has a part of the n bytes of the torrent's data from off on: bytes from to to of them
+// are in file i from at on. Padding has no file.
+func (l Layout) span(off int64, n int, do func(i int, at int64, from, to int) error) error {
+	all := l.Files
+	end := off + int64(n)
+	first := sort.Search(len(all), func(i int) bool { return all[i].Offset+all[i].Length > off })
+	for i := first; i < len(all) && all[i].Offset < end; i++ {
+		if all[i].Length == 0 {
+			continue
+		}
+		from, to := max(off, all[i].Offset), min(end, all[i].Offset+all[i].Length)
+		if err := do(i, from-all[i].Offset, int(from-off), int(to-off)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // NewLayout checks what a torrent says of its files.

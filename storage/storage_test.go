@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -251,5 +252,44 @@ func TestSymbolicLinks(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+// A torrent of a few hundred bytes may claim pieces of 256 MiB. To hash what is there of them takes no more memory than
+// with any other.
+func TestHashingMemory(t *testing.T) {
+	info := metainfo.Info{Name: "set", PieceLength: maxPiece, Length: 2 * maxPiece, Pieces: make([]byte, 40)}
+	l, err := NewLayout(&info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	s, tor := openStore(t, KindBolt, dir, &info)
+	closeStore(t, s, tor)
+	if err := os.WriteFile(filepath.Join(dir, "set"), []byte("short"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range kinds {
+		before := allocated()
+		if _, err := (Stored{kind, dir, metainfo.Hash{9}, l}).Check(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		if n := allocated() - before; n > 16<<20 {
+			t.Errorf("%s: to check took %d bytes", kind, n)
+		}
+	}
+}
+
+// A pipe in the place of a file is damage, not a wait for somebody to write into it.
+func TestCheckPipe(t *testing.T) {
+	dir := t.TempDir()
+	_, l := dataset(t, dir, 8, map[string]string{"a": "0123456789"})
+	name := filepath.Join(dir, "set", "a")
+	if err := errors.Join(os.Remove(name), syscall.Mkfifo(name, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Check(t.Context(), l, dir, nil)
+	if err != nil || r.Files[0].State != FileDamaged || r.GoodPieces() != 0 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

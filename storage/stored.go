@@ -82,7 +82,7 @@ func (s Stored) Check(ctx context.Context, progress func(bytes int64)) (Report, 
 	}
 	l := s.Layout
 	r := Report{Good: make([]bool, l.Pieces()), Files: make([]FileReport, len(l.Files))}
-	err := s.eachPiece(ctx, func(piece int, data []byte, err error) error {
+	err := s.eachPiece(ctx, func(_ source, piece int, err error) error {
 		r.Good[piece] = err == nil
 		return nil
 	}, progress)
@@ -107,18 +107,18 @@ func (s Stored) Check(ctx context.Context, progress func(bytes int64)) (Report, 
 
 // eachPiece reads and hashes the pieces in a database. do is called from several goroutines, with an error if the piece
 // is not there or not right.
-func (s Stored) eachPiece(ctx context.Context, do func(piece int, data []byte, err error) error, progress func(int64)) error {
+func (s Stored) eachPiece(ctx context.Context, do func(src source, piece int, err error) error, progress func(int64)) error {
 	db, err := openBoltReader(s.Dir, s.Layout, s.Hash)
 	if err != nil {
 		return err
 	}
 	var done atomic.Int64
-	err = hashPieces(ctx, s.Layout, func() source { return &placeReader{place: db, layout: s.Layout} },
-		func(piece int, data []byte, sum [sha1.Size]byte, err error) error {
+	err = hashPieces(ctx, s.Layout, func() source { return placeReader{db} },
+		func(src source, piece int, sum [sha1.Size]byte, err error) error {
 			if err == nil && !bytes.Equal(sum[:], s.Layout.pieceHash(piece)) {
 				err = errors.New("wrong")
 			}
-			if err := do(piece, data, err); err != nil {
+			if err := do(src, piece, err); err != nil {
 				return err
 			}
 			_, n := s.Layout.PieceRange(piece)
@@ -130,22 +130,10 @@ func (s Stored) eachPiece(ctx context.Context, do func(piece int, data []byte, e
 	return errors.Join(err, db.close())
 }
 
-// placeReader reads pieces out of a place.
-type placeReader struct {
-	place  place
-	layout Layout
-	buf    []byte
-}
+// placeReader reads a torrent's data out of a place.
+type placeReader struct{ place }
 
-func (r *placeReader) read(piece int) ([]byte, error) {
-	off, n := r.layout.PieceRange(piece)
-	if r.buf == nil {
-		r.buf = make([]byte, min(r.layout.PieceLength, r.layout.Length))
-	}
-	return r.buf[:n], r.place.read(r.buf[:n], off)
-}
-
-func (r *placeReader) close() {}
+func (placeReader) close() {}
 
 // Export writes the files of a torrent that is kept in a database into a directory, checking every piece on its way. If
 // pieces are missing or wrong, the files that have all of theirs are complete, the others end in .part, and the error is
@@ -170,7 +158,7 @@ func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progre
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	var bad atomic.Int64
-	err = s.eachPiece(ctx, func(index int, data []byte, err error) error {
+	err = s.eachPiece(ctx, func(src source, index int, err error) error {
 		if err != nil {
 			bad.Add(1)
 			return nil //nolint:nilerr // the others are exported; the number says what is missing
@@ -180,7 +168,11 @@ func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progre
 		if p.Completion().Complete {
 			return nil
 		}
-		if _, err := p.WriteAt(data, 0); err != nil {
+		err = partsOf(s.Layout, src, index, make([]byte, hashPart), func(b []byte, at int64) error {
+			_, err := p.WriteAt(b, at-off)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		if err := t.writer.settle(index); err != nil {
