@@ -62,7 +62,7 @@ func TestPathKnowledge(t *testing.T) {
 		t.Fatal(err)
 	}
 	urls := ready(t, dir, "tracker", "--json", "--min-interval", "1s", "--config-dir", n.ConfigDir(from),
-		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)), "--listen", "http://127.0.0.1:0")
+		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)), "--listen", statsAnywhere)
 	torrent := filepath.Join(dir, "file.torrent")
 	if code, _, said := ends(t, dir, "create", "file", "-o", torrent, "--tracker", urls[0]); code != 0 {
 		t.Fatal(said)

@@ -26,10 +26,11 @@ func trackerCommand() *cli.Command {
 		Name:  "tracker",
 		Usage: "introduce the peers of swarms to each other, on SCION and on IP",
 		Description: "Answers announces and scrapes over HTTP, UDP and HTTP/3 on SCION until interrupted. SIGHUP reads the configuration\n" +
-			"file, the lists and the keys again. /healthz is for everybody, /stats and /metrics for the networks of operators.\n" +
+			"file, the lists and the keys again. /healthz is for everybody; /stats and /metrics are answered where --listen\n" +
+			"stats://127.0.0.1:8081 says so, over HTTP.\n" +
 			"When it is ready it says so on standard error, and with --json as " + `{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "listen", Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:8080 (repeatable)"},
+			&cli.StringSliceFlag{Name: "listen", Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:8080, or for operators stats://127.0.0.1:8081 (repeatable)"},
 			&cli.StringFlag{Name: "data", Usage: "keep the journal in `DIR`; without it peers are forgotten with the process"},
 			&cli.StringFlag{Name: "store", Usage: "keep peers in the Valkey or Redis server at `URL`, redis://user@host:6379/0, which other trackers may share"},
 			&cli.StringFlag{Name: "store-password-file", Usage: "the password for it is in `FILE`"},
@@ -205,11 +206,11 @@ type trackerListeners struct {
 func (l *trackerListeners) open(ctx context.Context, text string) error {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
-		return errors.New("want http://, udp:// or scion://, host and port")
+		return errors.New("want http://, udp://, scion:// or stats://, host and port")
 	}
 	rest = strings.TrimSuffix(rest, "/announce")
 	rest = strings.TrimSuffix(rest, "/")
-	if scheme == "http" || scheme == "udp" {
+	if scheme == "http" || scheme == "udp" || scheme == "stats" {
 		if _, port, err := net.SplitHostPort(rest); err != nil {
 			return err
 		} else if port == "" {
@@ -219,7 +220,7 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 	switch scheme {
 	case "scion":
 		return l.openSCION(ctx, rest)
-	case "http":
+	case "http", "stats":
 		if _, err := url.Parse(text); err != nil {
 			return errors.Unwrap(err)
 		}
@@ -227,6 +228,10 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 		c, err := lc.Listen(ctx, "tcp", rest)
 		if err != nil {
 			return err
+		}
+		if scheme == "stats" {
+			l.add("stats://"+c.Addr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeStats(ctx, c) })
+			break
 		}
 		l.add("http://"+c.Addr().String()+"/announce", c.Close, func(ctx context.Context) error { return l.server.ServeHTTP1(ctx, c, l.most) })
 	case "udp":
@@ -240,7 +245,7 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 		}
 		l.add("udp://"+c.LocalAddr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeUDP(ctx, c) })
 	default:
-		return fmt.Errorf("scheme %q: want http, udp or scion", scheme)
+		return fmt.Errorf("scheme %q: want http, udp, scion or stats", scheme)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func TestTrackerKilled(t *testing.T) {
 	if err := os.WriteFile(deny, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"tracker", "--listen", "http://127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--sync", "100ms", "--deny", deny, "--json"}
+	args := []string{"tracker", "--listen", "http://127.0.0.1:0", "--listen", statsAnywhere, "--data", filepath.Join(dir, "data"), "--sync", "100ms", "--deny", deny, "--json"}
 	cmd := braid(t, dir, args...)
 	events, err := cmd.StdoutPipe()
 	if err != nil {
@@ -75,7 +75,7 @@ func TestTrackerKilled(t *testing.T) {
 	}
 	lines := bufio.NewScanner(events)
 	var e struct{ Listen []string }
-	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &e) != nil || len(e.Listen) != 1 {
+	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &e) != nil || len(e.Listen) != 2 {
 		t.Fatalf("%q", lines.Text())
 	}
 	const peers = 500
@@ -105,10 +105,10 @@ func TestTrackerKilled(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = again.Wait() }) // interrupted by the end of the context
 	lines = bufio.NewScanner(events)
-	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &e) != nil || len(e.Listen) != 1 {
+	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &e) != nil || len(e.Listen) != 2 {
 		t.Fatalf("%q", lines.Text())
 	}
-	if s := trackerStats(t, e.Listen[0]); s.Totals.Members != peers {
+	if s := trackerStats(t, e.Listen[1]); s.Totals.Members != peers {
 		t.Errorf("%d peers after the crash, want %d", s.Totals.Members, peers)
 	}
 	hash := wire.InfoHash{1}

@@ -122,7 +122,6 @@ func TestTrackerConfigChecked(t *testing.T) {
 		{"max_connections = 0", "max_connections: want at least 1"},
 		{"num_want = 300", "num_want, max_num_want"},
 		{"requests_per_as = -1", "requests_per_host, requests_per_as: want 0 or more"},
-		{"operators = ['127.0.0.1']", "operators"},
 		{"allow = '" + bad + "'", bad + ":1: "},
 		{"tracker_id = '" + strings.Repeat("x", 65) + "'", "tracker_id: want at most 64 bytes"},
 		{"store = 'redis://127.0.0.1:1'", "data, store: want one of them, not both"},

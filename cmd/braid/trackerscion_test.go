@@ -51,7 +51,7 @@ func TestMixedSwarm(t *testing.T) {
 		t.Fatal(err)
 	}
 	urls := ready(t, dir, "tracker", "--json", "--min-interval", "1s", "--config-dir", n.ConfigDir(from),
-		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)), "--listen", "http://127.0.0.1:0")
+		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)), "--listen", "http://127.0.0.1:0", "--listen", statsAnywhere)
 	torrents := map[string]string{}
 	for i, name := range []string{"scion", "ip"} {
 		torrents[name] = filepath.Join(dir, name+".torrent")
@@ -99,7 +99,7 @@ func TestMixedSwarm(t *testing.T) {
 	if err := sameInTheEnd(ctx, filepath.Join(out, "file"), data); err != nil {
 		t.Error(err)
 	}
-	s := trackerStats(t, urls[1])
+	s := trackerStats(t, urls[2])
 	if s.Totals.SCION != 1 || s.Totals.IPv4 != 2 || s.Announces["scion"] < 4 {
 		t.Errorf("%+v", s)
 	}

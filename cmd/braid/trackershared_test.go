@@ -42,14 +42,14 @@ func TestTrackersShareStore(t *testing.T) {
 	}
 	store := conformance.StartValkey(t, "--requirepass", secret)
 	url := "redis://" + store.Addr + "/0"
-	args := []string{"tracker", "--listen", "http://127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--json", "--store", url, "--store-password-file", password}
+	args := []string{"tracker", "--listen", "http://127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--listen", statsAnywhere, "--json", "--store", url, "--store-password-file", password}
 	one, two := ready(t, dir, args...), ready(t, dir, args...)
 	for i, tracker := range []string{one[0], two[0], one[0], two[0]} {
 		if a, err := askTracker(t, tracker, byte(i)); err != nil || len(a.Peers) != i || a.Incomplete != int64(i+1) {
 			t.Errorf("peer %d at %s: %+v, %v", i, tracker, a, err)
 		}
 	}
-	for _, tracker := range []string{one[0], two[0]} {
+	for _, tracker := range []string{one[2], two[2]} {
 		if s := trackerStats(t, tracker); s.Totals.IPv4 != 4 || s.Announces["http"] != 2 {
 			t.Errorf("%+v", s)
 		}
@@ -74,7 +74,7 @@ func TestTrackersShareStore(t *testing.T) {
 	if code := health(); code != http.StatusServiceUnavailable {
 		t.Errorf("/healthz without a store: %d", code)
 	}
-	if res, err := http.Get(strings.TrimSuffix(one[0], "/announce") + "/metrics"); err != nil {
+	if res, err := http.Get(strings.Replace(one[2], "stats://", "http://", 1) + "/metrics"); err != nil {
 		t.Error(err)
 	} else {
 		b, err := io.ReadAll(res.Body)

@@ -97,9 +97,12 @@ func ready(t *testing.T, dir string, args ...string) []string {
 	return e.Listen
 }
 
+// statsAnywhere has a tracker tell what it knows on any port.
+const statsAnywhere = "stats://127.0.0.1:0"
+
 func trackerStats(t *testing.T, url string) server.Stats {
 	t.Helper()
-	res, err := http.Get(strings.TrimSuffix(url, "/announce") + "/stats")
+	res, err := http.Get(strings.Replace(url, "stats://", "http://", 1) + "/stats")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +215,7 @@ func TestSwarmThroughTracker(t *testing.T) {
 	for _, transport := range []string{"http", "udp"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel() // the clients wait most of the time
-			urls := ready(t, dir, "tracker", "--listen", "http://127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--json",
+			urls := ready(t, dir, "tracker", "--listen", "http://127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--listen", statsAnywhere, "--json",
 				"--interval", "5s", "--min-interval", "1s", "--data", t.TempDir())
 			web, url := urls[0], urls[0]
 			if transport == "udp" {
@@ -246,8 +249,8 @@ func TestSwarmThroughTracker(t *testing.T) {
 				}
 			}
 			// libtorrent scrapes every two seconds, transmission soon after its start. The others scrape when they like, if at all.
-			s := trackerStats(t, web)
-			for ; s.Scrapes[transport] < 3 && ctx.Err() == nil; s = trackerStats(t, web) {
+			s := trackerStats(t, urls[2])
+			for ; s.Scrapes[transport] < 3 && ctx.Err() == nil; s = trackerStats(t, urls[2]) {
 				time.Sleep(100 * time.Millisecond)
 			}
 			if s.Scrapes[transport] < 3 || s.Refusals[transport] != 0 {

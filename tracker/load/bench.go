@@ -64,7 +64,7 @@ func (b Bench) start(ctx context.Context, scion string, args ...string) (*proces
 	if err := os.WriteFile(config, []byte("requests_per_host = 0\nrequests_per_as = 0\nmax_peers_per_network = 2_000_000_000\n"), 0o600); err != nil {
 		return nil, err
 	}
-	args = append([]string{"tracker", "--json", "--config", config, "--listen", "http://127.0.0.1:0", "--listen", "udp://127.0.0.1:0"}, args...)
+	args = append([]string{"tracker", "--json", "--config", config, "--listen", "http://127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--listen", "stats://127.0.0.1:0"}, args...)
 	if scion != "" {
 		args = append(args, "--config-dir", scion, "--listen", "scion://"+benchIA+",[127.0.0.1]:0")
 	}
@@ -90,6 +90,8 @@ func (b Bench) start(ctx context.Context, scion string, args ...string) (*proces
 			p.addrs["http"], p.addrs["http-close"] = host, host
 		case "udp":
 			p.addrs["udp"], p.addrs["udp-apart"] = host, host
+		case "stats":
+			p.addrs["stats"] = host
 		case "scion":
 			p.addrs["scion"] = u
 		}
@@ -261,7 +263,7 @@ func resident(pid int) (int64, error) {
 
 // stats asks braid's tracker.
 func (p *process) stats(ctx context.Context, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.addrs["http"]+"/stats", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.addrs["stats"]+"/stats", nil)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 // Config is the configuration file. What it does not set has the value of Default.
 type Config struct {
-	Listen      []string `toml:"listen" comment:"Addresses to answer on: http://127.0.0.1:8080, udp://127.0.0.1:8080,\nscion://1-ff00:0:110,[127.0.0.1]:8080. Read at the start only, like all that follows up to max_peers_per_network."`
+	Listen      []string `toml:"listen" comment:"Addresses to answer on: http://127.0.0.1:8080, udp://127.0.0.1:8080,\nscion://1-ff00:0:110,[127.0.0.1]:8080. On stats://127.0.0.1:8081 /stats and /metrics\nare answered over HTTP, to everybody who reaches that port, and nowhere else. Read at the start only, like all that follows up to max_peers_per_network."`
 	Data        string   `toml:"data" comment:"Directory of the journal. Empty: peers are forgotten with the process."`
 	Store       string   `toml:"store" comment:"A Valkey or Redis server instead, which several trackers may share: redis://user@host:6379/0, or rediss:// with TLS.\nmaxmemory-policy must be noeviction. Not together with data."`
 	StorePass   string   `toml:"store_password_file" comment:"File with the password for the store, which is better there than in a URL."`
@@ -37,7 +37,6 @@ type Config struct {
 	Allow       string   `toml:"allow" comment:"File with the info hashes that are served, in hexadecimal digits, one a line. Empty: all."`
 	Deny        string   `toml:"deny" comment:"File with the info hashes that are not served."`
 	Keys        string   `toml:"keys" comment:"File with the keys of a private tracker, one a line; announce URLs are then http://HOST/KEY/announce.\nUDP takes the key from the URL too (BEP 41)."`
-	Operators   []string `toml:"operators" comment:"Networks on IP from which /stats and /metrics may be seen. A proxy in front of the tracker hides who asks."`
 }
 
 // Duration is a time.Duration that a configuration file has as "30m".
@@ -63,7 +62,6 @@ func Default() Config {
 		MaxPerHost: swarm.DefaultPerHost, MaxPerAS: swarm.DefaultPerAS,
 		Interval: Duration(20 * time.Minute), MinInterval: Duration(15 * time.Second),
 		NumWant: 50, MaxNumWant: 200, PerHostRate: 50, PerASRate: 2000, Paths: true,
-		Operators: []string{"127.0.0.0/8", "::1/128"},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/hex"
 	"fmt"
-	"net/netip"
 	"os"
 	"strings"
 
@@ -13,11 +12,10 @@ import (
 
 // gate decides whom to answer. It is made of a configuration and not changed afterwards.
 type gate struct {
-	cfg       Config
-	allow     map[wire.InfoHash]struct{} // nil: all
-	deny      map[wire.InfoHash]struct{}
-	keys      map[string]struct{} // nil: everybody
-	operators []netip.Prefix
+	cfg   Config
+	allow map[wire.InfoHash]struct{} // nil: all
+	deny  map[wire.InfoHash]struct{}
+	keys  map[string]struct{} // nil: everybody
 }
 
 func newGate(cfg Config) (*gate, error) {
@@ -50,13 +48,6 @@ func newGate(cfg Config) (*gate, error) {
 			return nil, err
 		}
 	}
-	for _, s := range cfg.Operators {
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			return nil, fmt.Errorf("operators: %w", err)
-		}
-		g.operators = append(g.operators, p)
-	}
 	return g, nil
 }
 
@@ -81,19 +72,6 @@ func (g *gate) admit(h wire.InfoHash, passkey string) error {
 		return errNotAllowed
 	}
 	return nil
-}
-
-// operator tells whether the host may see how the tracker does.
-func (g *gate) operator(a wire.Addr) bool {
-	if a.IsSCION() {
-		return false
-	}
-	for _, p := range g.operators {
-		if p.Contains(a.Host) {
-			return true
-		}
-	}
-	return false
 }
 
 func readHashes(name string) (map[wire.InfoHash]struct{}, error) {

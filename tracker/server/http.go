@@ -54,12 +54,6 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, from request) {
 		http.NotFound(w, r)
 	case what == "healthz":
 		s.serveHealth(w)
-	case !s.gate.Load().operator(from.from):
-		http.NotFound(w, r)
-	case what == "stats":
-		s.serveStats(w, r)
-	case what == "metrics":
-		s.metrics.handler.ServeHTTP(w, r)
 	default:
 		http.NotFound(w, r)
 	}

@@ -90,6 +90,16 @@ func well(store swarm.Store) bool {
 	return !ok || h.Healthy() == nil
 }
 
+// operatorHandler answers those who run the tracker. It has a listener of its own, so that nobody else sees their pages: a
+// proxy on this host that passes everything on to the tracker looks like a local user.
+func (s *Server) operatorHandler() http.Handler {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { s.serveHealth(w) })
+	m.HandleFunc("GET /stats", s.serveStats)
+	m.Handle("GET /metrics", s.metrics.handler)
+	return m
+}
+
 func (s *Server) serveHealth(w http.ResponseWriter) {
 	if !well(s.store) {
 		http.Error(w, "the store has a problem", http.StatusServiceUnavailable)

@@ -4,7 +4,8 @@
 //
 //	Server     what all listeners share                 server.go
 //	gate       who may ask, and how often               gate.go, limit.go
-//	handler    HTTP, of TCP and of SCION alike          http.go, operator.go
+//	handler    HTTP, of TCP and of SCION alike          http.go
+//	operators  /stats and /metrics, on their own port   operator.go
 //	udp        BEP 15                                   udp.go
 //	port       many packets in one system call          port_linux.go, port_other.go
 //	paths      what is known of paths, for SCION        paths.go
@@ -259,8 +260,20 @@ const (
 
 // ServeHTTP1 answers HTTP/1.1 on the listener until the context ends. It closes the listener.
 func (s *Server) ServeHTTP1(ctx context.Context, l net.Listener, most int) error {
+	return s.serveHTTP1(ctx, l, s.handler(overHTTP), most)
+}
+
+// operatorConns is how many connections for operators there are at once: a browser and a few collectors.
+const operatorConns = 100
+
+// ServeStats answers /stats, /metrics and /healthz on the listener, to everybody, until the context ends. It closes the listener.
+func (s *Server) ServeStats(ctx context.Context, l net.Listener) error {
+	return s.serveHTTP1(ctx, l, s.operatorHandler(), operatorConns)
+}
+
+func (s *Server) serveHTTP1(ctx context.Context, l net.Listener, handler http.Handler, most int) error {
 	h := &http.Server{
-		Handler: s.handler(overHTTP), ReadHeaderTimeout: headerPatience, ReadTimeout: headerPatience,
+		Handler: handler, ReadHeaderTimeout: headerPatience, ReadTimeout: headerPatience,
 		WriteTimeout: writePatience, IdleTimeout: idlePatience, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // clients that break off
 	}

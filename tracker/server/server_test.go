@@ -29,6 +29,7 @@ type running struct {
 	*server.Server
 	store *swarm.Memory
 	http  string // URL without path
+	stats string // the same, for operators
 	udp   string
 	stop  func() error
 }
@@ -52,10 +53,15 @@ func start(t *testing.T, change func(*server.Config), conns int) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.http, r.udp = "http://"+l.Addr().String(), u.LocalAddr().String()
+	o, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.http, r.stats, r.udp = "http://"+l.Addr().String(), "http://"+o.Addr().String(), u.LocalAddr().String()
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 2)
+	ended := make(chan error, 3)
 	go func() { ended <- r.ServeHTTP1(ctx, l, conns) }()
+	go func() { ended <- r.ServeStats(ctx, o) }()
 	go func() { ended <- r.ServeUDP(ctx, u) }()
 	stopped := false
 	r.stop = func() error {
@@ -64,7 +70,7 @@ func start(t *testing.T, change func(*server.Config), conns int) *running {
 		}
 		stopped = true
 		cancel()
-		return errors.Join(<-ended, <-ended)
+		return errors.Join(<-ended, <-ended, <-ended)
 	}
 	t.Cleanup(func() {
 		if err := r.stop(); err != nil {
@@ -187,20 +193,20 @@ func TestHTTPAndUDP(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]int{
-		"/": 404, "/nothing": 404, "/key/stats": 404, "/healthz": 200, "/stats": 200, "/metrics": 200,
-	} {
+		"/": 404, "/nothing": 404, "/key/stats": 404, "/healthz": 200, "/stats": 404, "/metrics": 404,
+	} { // all of it is for everybody, also where a proxy on this host passes it on
 		if code, _ := get(t, r.http+path); code != want {
 			t.Errorf("%s: %d, want %d", path, code, want)
 		}
 	}
 	var stats server.Stats
-	if _, body := get(t, r.http+"/stats"); json.Unmarshal([]byte(body), &stats) != nil || stats.Announces["http"] != 4 || stats.Announces["udp"] != 1 || stats.Totals.IPv4 != 2 || stats.Refusals["http"] != 2 {
+	if _, body := get(t, r.stats+"/stats"); json.Unmarshal([]byte(body), &stats) != nil || stats.Announces["http"] != 4 || stats.Announces["udp"] != 1 || stats.Totals.IPv4 != 2 || stats.Refusals["http"] != 2 {
 		t.Errorf("%s", body)
 	}
-	if _, body := get(t, r.http+"/stats", "Accept", "text/html"); !strings.Contains(body, "<td>4</td><td>1</td><td>0</td>") {
+	if _, body := get(t, r.stats+"/stats", "Accept", "text/html"); !strings.Contains(body, "<td>4</td><td>1</td><td>0</td>") {
 		t.Errorf("%s", body)
 	}
-	if _, body := get(t, r.http+"/metrics"); !strings.Contains(body, `braid_tracker_peers{network="ipv4"} 2`) {
+	if _, body := get(t, r.stats+"/metrics"); !strings.Contains(body, `braid_tracker_peers{network="ipv4"} 2`) {
 		t.Errorf("%s", body)
 	}
 	if err := r.stop(); err != nil {
@@ -312,7 +318,7 @@ func TestGate(t *testing.T) {
 	allow, deny := write(t, "# ours\n"+hash(1)+" a name\n"+hash(2)+"\n"), write(t, hash(2)+"\n")
 	var cfg server.Config
 	r := start(t, func(c *server.Config) {
-		c.Allow, c.Deny, c.Keys, c.Operators = allow, deny, write(t, "secret-key of somebody\n"), nil
+		c.Allow, c.Deny, c.Keys = allow, deny, write(t, "secret-key of somebody\n")
 		cfg = *c
 	}, 100)
 	with := func(f func(*wire.Announce)) wire.Announce { a := announceOf(1); f(&a); return a }
@@ -343,8 +349,8 @@ func TestGate(t *testing.T) {
 			t.Errorf("URL data %q: %+v", data, got)
 		}
 	}
-	if code, _ := get(t, r.http+"/stats"); code != http.StatusNotFound {
-		t.Errorf("strangers see /stats: %d", code)
+	if code, _ := get(t, r.stats+"/secret-key/announce"); code != http.StatusNotFound {
+		t.Errorf("an announce to operators: %d", code)
 	}
 	// Reload: a new list takes hold, a wrong one changes nothing.
 	if err := os.WriteFile(deny, []byte(hash(1)), 0o600); err != nil {
@@ -490,7 +496,7 @@ func TestConfig(t *testing.T) {
 		func(c *server.Config) { c.MinInterval = c.Interval + 1 },
 		func(c *server.Config) { c.Lifetime = c.Interval },
 		func(c *server.Config) { c.MaxNumWant = 1 << 20 },
-		func(c *server.Config) { c.Operators = []string{"x"} },
+		func(c *server.Config) { c.MaxPerNet = -1 },
 		func(c *server.Config) { c.Allow = "/nowhere" },
 	} {
 		c := server.Default()
