@@ -173,7 +173,10 @@ func (b *block) table(s scenario.Scenario, vs []variant) table {
 	t := table{
 		Caption: s.Name, Names: 1,
 		Head: []string{"variant", "runs", "time s", "at best s", "of the limit"},
-		Note: "Means ± standard deviation; CPU in seconds for each GB of payload.",
+		Note: "CPU in seconds for each GB of payload.",
+	}
+	if slices.ContainsFunc(vs, func(v variant) bool { return v.summary.Runs > 1 }) {
+		t.Note = "Means ± standard deviation; " + t.Note
 	}
 	for _, c := range scenario.Components {
 		t.Head = append(t.Head, "CPU "+c)
