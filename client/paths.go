@@ -14,9 +14,14 @@ type peerState struct {
 	peer      Peer
 	transport Transport
 	paths     []*pathState // the mapping's order, then further connections and paths that are no longer listed
+	origin    pathsel.Origin
 	banned    bool
-	err       error                 // of the last path lookup, or the policy's
-	missing   []pathsel.Fingerprint // chosen by the user, and not in the last lookup
+	// delivered and failures are from before it was put aside the last time; lookupFailures are lookups in a row without a path.
+	delivered                bool
+	failures, lookupFailures int
+
+	err     error                 // of the last path lookup, or the policy's
+	missing []pathsel.Fingerprint // chosen by the user, and not in the last lookup
 }
 
 // pathState is a path-level peer: what pathsel decides about.
@@ -28,6 +33,7 @@ type pathState struct {
 	offer     *offer        // nil: the engine may not dial it
 	then      pathsel.State // the state after Opening
 	unlisted  bool          // the last lookup has not shown its path
+	delivered bool          // data that was of use
 }
 
 func newPathState(p *peerState, c pathsel.Candidate) *pathState {
@@ -123,6 +129,7 @@ func (t *Transfer) mapPaths(e found) {
 		return
 	}
 	p := t.peers[i]
+	p.lookupFailures++
 	if e.err != nil {
 		if p.err == nil {
 			t.log.Warn("no paths to peer", "peer", p.peer, "error", e.err)
@@ -130,7 +137,9 @@ func (t *Transfer) mapPaths(e found) {
 		p.err = e.err
 		return
 	}
-	e.paths = t.restrict(p, e.paths)
+	if e.paths = t.restrict(p, e.paths); len(e.paths) > 0 {
+		p.lookupFailures = 0
+	}
 	var next []*pathState
 	for _, c := range pathsel.Map(p.peer.ID(), e.paths, t.session.mapped()) {
 		first := slices.IndexFunc(p.paths, func(s *pathState) bool { return s.candidate.Key == c.Key })

@@ -191,6 +191,7 @@ func (t *Transfer) sample(s *pathState, now time.Time) {
 		x.PacketsSent, x.PacketsLost, x.PacketsReceived = s.seen.PacketsSent, s.seen.PacketsLost, s.seen.PacketsReceived
 		if g := t.session.gauges.find(s.link.face); g != nil {
 			st := g.conn.Stats()
+			s.delivered = s.delivered || st.BytesReadUsefulData.Int64() > 0
 			x.Wasted = uint64(max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()))
 			x.Choked = !g.unchoked.Load()
 			x.Outstanding = int(max(0, g.outstanding.Load()))

@@ -20,10 +20,6 @@ import (
 	"braid/storage"
 )
 
-// maxPeers is the number of address-level peers of one torrent. A swarm is well connected with a tenth of it; a list
-// from outside without end would take memory and path lookups without end.
-const maxPeers = 256
-
 // maxFinished is how many ended connections that others had opened are kept for the final report.
 const maxFinished = 256
 
@@ -68,8 +64,9 @@ type Transfer struct {
 	// The rest belongs to run.
 	start     time.Time
 	measured  time.Time
-	peers     []*peerState // in the order in which they were added
-	inbound   []*row
+	peers     []*peerState // that it dials, in the order in which they were taken up
+	spares    []spare
+	inbound   []*row // of accepted connections, and of peers that were put aside
 	in, out   meter
 	suspects  map[*torrent.PeerConn]int64 // wrong pieces that each connection had a part in, at the last look
 	gone      []*torrent.PeerConn         // those of them that have ended, the oldest first
@@ -234,6 +231,7 @@ func (t *Transfer) run() {
 			t.measure()
 			t.serve()
 			t.judge()
+			t.choosePeers()
 			t.lookForRoom()
 		case <-t.whenComplete():
 			t.settle()
@@ -347,6 +345,7 @@ func (t *Transfer) handle(event any) {
 		for _, p := range e.peers {
 			t.addPeer(p)
 		}
+		t.choosePeers()
 	case found:
 		t.mapPaths(e)
 	case hinted:
@@ -372,29 +371,12 @@ func (t *Transfer) handle(event any) {
 			for _, s := range p.paths {
 				if s.link != nil && s.link.face.String() == e.addr {
 					s.link.greet()
-					s.candidate.Failures = 0
+					s.candidate.Failures, p.failures = 0, 0
 				}
 			}
 		}
 	default:
 		panic(fmt.Sprintf("client: unknown event %T", event))
-	}
-}
-
-func (t *Transfer) addPeer(p Peer) {
-	switch tr, err := t.session.transportFor(p); {
-	case slices.ContainsFunc(t.peers, func(s *peerState) bool { return s.peer == p }):
-	case len(t.peers) >= maxPeers:
-		t.log.Debug("peer passed over: there are enough", "peer", p)
-	case err != nil:
-		t.log.Debug("peer passed over", "peer", p, "error", err)
-	case slices.Contains(t.session.Listening(), p):
-		t.log.Info("peer passed over: it is this braid", "peer", p)
-	default:
-		t.peers = append(t.peers, &peerState{peer: p, transport: tr})
-		ctx, end := context.WithCancel(t.ctx)
-		t.lookupEnd[p] = end
-		t.lookups.Go(func() { t.lookPaths(ctx, tr, p) })
 	}
 }
 
