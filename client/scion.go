@@ -71,9 +71,4 @@ func (w scionWire) Key() *scionnet.PeerKey {
 	return &k
 }
 
-// Proven says that the control service knows the path, over which packets go there and back, as one to the peer's AS.
-func (w scionWire) Proven() bool {
-	return w.RemoteSCION().IA == w.LocalAddr().(scionnet.Addr).IA || w.Path().Fingerprint != ""
-}
-
 func (w scionWire) Measure() Measurement { return measureQUIC(w.Stats()) }
