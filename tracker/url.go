@@ -39,7 +39,7 @@ const defaultSCIONPort = 80
 func ParseURL(s string) (URL, error) {
 	u, err := parseURL(s)
 	if err != nil {
-		return URL{}, fmt.Errorf("tracker URL %q: %w", s, err)
+		return URL{}, fmt.Errorf("tracker URL %q: %w", RedactURL(s), err)
 	}
 	return u, nil
 }
