@@ -35,7 +35,7 @@ func benchProgress(cmd *cli.Command) func(string) {
 	if cmd.Bool("quiet") {
 		return func(string) {}
 	}
-	return func(s string) { fmt.Fprintln(cmd.Root().ErrWriter, s) }
+	return func(s string) { stderr(cmd).printf("%s\n", s) }
 }
 
 func benchLink(ctx context.Context, cmd *cli.Command) error {
@@ -44,7 +44,7 @@ func benchLink(ctx context.Context, cmd *cli.Command) error {
 	}
 	rows := newBenchRows(cmd, "link\tload\tMbit/s\trate error %\tlate p50 ms\tp90\tp99\tloss error % (chance)\tCPU s/GB\tmissed\tlate\t")
 	cases := linkemu.Cases(cmd.Duration("duration"))
-	fmt.Fprintf(cmd.Root().ErrWriter, "%d cases of %s each\n", len(cases), cmd.Duration("duration"))
+	stderr(cmd).printf("%d cases of %s each\n", len(cases), cmd.Duration("duration"))
 	for _, c := range cases {
 		a, err := linkemu.Measure(ctx, c.Link, c.Load)
 		if err != nil {

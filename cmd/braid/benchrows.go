@@ -18,7 +18,7 @@ type benchRows struct {
 
 // newBenchRows begins a table with these heads of columns, each with a tab behind it.
 func newBenchRows(cmd *cli.Command, heads string) *benchRows {
-	out := cmd.Root().Writer
+	out := stdout(cmd)
 	if cmd.Bool("json") {
 		return &benchRows{encoder: json.NewEncoder(out)}
 	}

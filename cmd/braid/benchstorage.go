@@ -40,8 +40,9 @@ func benchStorageLeechCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "storage-leech",
 		Hidden: true,
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return storagebench.Leech(ctx, os.Stdin, cmd.Root().Writer)
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			in, out := pipes()
+			return storagebench.Leech(ctx, in, out)
 		},
 	}
 }

@@ -44,7 +44,10 @@ one each), scion (HTTP/3), and memory (a million peers in 100 000 swarms), slow
 func benchTrackerLoadCommand() *cli.Command {
 	return &cli.Command{
 		Name: "tracker-load", Hidden: true,
-		Action: func(ctx context.Context, _ *cli.Command) error { return load.Serve(ctx, os.Stdin, os.Stdout) },
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			in, out := pipes()
+			return load.Serve(ctx, in, out)
+		},
 	}
 }
 
@@ -69,7 +72,7 @@ func benchTracker(ctx context.Context, cmd *cli.Command) error {
 	defer os.RemoveAll(dir)
 	b := load.Bench{Braid: exe, Generator: []string{exe, "bench", "tracker-load"}, TrackerCore: cmd.Int("tracker-core"), GeneratorCore: cmd.Int("load-core"), Dir: dir}
 	if b.Opentracker, err = exec.LookPath("opentracker"); err != nil {
-		fmt.Fprintln(cmd.Root().ErrWriter, "opentracker is not installed and left out")
+		stderr(cmd).printf("opentracker is not installed and left out\n")
 	}
 	var cases []load.Case
 	known := slices.Clone(trackerTrials)
@@ -96,7 +99,7 @@ func benchTrackerRates(ctx context.Context, cmd *cli.Command, b load.Bench, case
 		return nil
 	}
 	rows := map[load.Case][]load.Row{}
-	encoder := json.NewEncoder(cmd.Root().Writer)
+	encoder := json.NewEncoder(stdout(cmd))
 	for range cmd.Int("runs") {
 		for _, c := range cases {
 			r, err := b.Measure(ctx, c, cmd.Duration("duration"))
@@ -113,8 +116,8 @@ func benchTrackerRates(ctx context.Context, cmd *cli.Command, b load.Bench, case
 	if cmd.Bool("json") {
 		return nil
 	}
-	fmt.Fprintf(cmd.Root().Writer, "tracker on core %d, generator on core %d, median of %d runs of %v\n\n", b.TrackerCore, b.GeneratorCore, cmd.Int("runs"), cmd.Duration("duration"))
-	table := tabwriter.NewWriter(cmd.Root().Writer, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(stdout(cmd), "tracker on core %d, generator on core %d, median of %d runs of %v\n\n", b.TrackerCore, b.GeneratorCore, cmd.Int("runs"), cmd.Duration("duration"))
+	table := tabwriter.NewWriter(stdout(cmd), 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "tracker\ttransport\tunder way\tannounces/s\tper CPU second\tp50 ms\tp99 ms\tlost\t")
 	for _, c := range cases {
 		of := func(f func(load.Row) float64) float64 {
@@ -132,7 +135,7 @@ func benchTrackerRates(ctx context.Context, cmd *cli.Command, b load.Bench, case
 }
 
 func benchTrackerTrials(ctx context.Context, cmd *cli.Command, b load.Bench, wanted func(string) bool) error {
-	out := cmd.Root().Writer
+	out := stdout(cmd)
 	tell := func(name string, v any, text string) error {
 		if !cmd.Bool("json") {
 			_, err := fmt.Fprintln(out, "\n"+text)

@@ -40,7 +40,8 @@ func benchTransportEndCommand() *cli.Command {
 		Name:   "transport-end",
 		Hidden: true,
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			return transportbench.End(ctx, os.Stdin, os.Stdout)
+			in, out := pipes()
+			return transportbench.End(ctx, in, out)
 		},
 	}
 }

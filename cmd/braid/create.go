@@ -40,7 +40,7 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	root := cmd.Args().First()
 	opts := client.CreateOptions{
 		Trackers: cmd.StringSlice("tracker"), Comment: cmd.String("comment"), Private: cmd.Bool("private"),
-		Skipped: func(path, reason string) { fmt.Fprintf(os.Stderr, "left out: %s (%s)\n", path, reason) },
+		Skipped: func(path, reason string) { stderr(cmd).printf("left out: %s (%s)\n", path, reason) },
 	}
 	var err error
 	if s := cmd.String("piece-length"); s != "" {
@@ -61,7 +61,7 @@ func create(ctx context.Context, cmd *cli.Command) error {
 		}
 		name = filepath.Base(abs) + ".torrent"
 	}
-	out := newDisplay(cmd.Bool("json"), false)
+	out := newDisplay(cmd, false)
 	var done, total atomic.Int64
 	opts.Progress = func(n, all int64) { total.Store(all); raise(&done, n) }
 	stop := out.counting("hashing "+root, &done, &total)
@@ -77,8 +77,9 @@ func create(ctx context.Context, cmd *cli.Command) error {
 		out.emit(describeSource(c.Source))
 		return nil
 	}
-	fmt.Printf("%s: %s in %d files, %d pieces of %s\n%s\n", name, bytesText(c.Source.Layout.Length), len(c.Source.Layout.Files),
-		c.Source.Layout.Pieces(), bytesText(c.Source.Layout.PieceLength), c.Source.Magnet())
+	magnet, _ := publicMagnet(c.Source)
+	out.results.printf("%s: %s in %d files, %d pieces of %s\n%s\n", name, bytesText(c.Source.Layout.Length), len(c.Source.Layout.Files),
+		c.Source.Layout.Pieces(), bytesText(c.Source.Layout.PieceLength), magnet)
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"braid/testbed"
 )
@@ -60,7 +59,7 @@ func demo(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer os.RemoveAll(work)
-	show := demoDisplay{terminal: term.IsTerminal(int(os.Stderr.Fd())), screen: screen{w: os.Stderr}}
+	show := demoDisplay{out: stderr(c)}
 	router, err := routerCommand(c)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -71,36 +70,35 @@ func demo(ctx context.Context, c *cli.Command) error {
 		WorkDir: work, Braid: exe, SCIONBin: c.String("scion-bin"), RouterCommand: router,
 		Say: show.say, Show: show.progress,
 	})
-	show.screen.clear()
+	show.out.clear()
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	if c.Bool("json") {
-		return printJSON(os.Stdout, result)
+		return printJSON(stdout(c), result)
 	}
-	return result.Table(os.Stdout)
+	return result.Table(stdout(c))
 }
 
 // demoDisplay shows where a demonstration is: in place on a terminal, a line now and then elsewhere.
 type demoDisplay struct {
-	terminal bool
-	screen   screen
-	last     time.Time
+	out  *printer
+	last time.Time
 }
 
 func (d *demoDisplay) say(line string) {
-	d.screen.clear()
-	fmt.Fprintln(os.Stderr, "demo:", line)
+	d.out.clear()
+	d.out.say("demo", line)
 	d.last = time.Now()
 }
 
 func (d *demoDisplay) progress(line string) {
 	const between = 5 * time.Second // of lines in a log
 	switch {
-	case d.terminal:
-		d.screen.draw([]string{"      " + line})
+	case d.out.isTerminal():
+		d.out.draw("      " + line)
 	case time.Since(d.last) >= between:
-		fmt.Fprintln(os.Stderr, "     ", line)
+		d.out.printf("      %s\n", line)
 		d.last = time.Now()
 	}
 }

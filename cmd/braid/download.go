@@ -136,7 +136,7 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	if command := cmd.String("on-done"); command != "" {
-		if err := onDone(ctx, command, cmd.String("output"), transfers); err != nil {
+		if err := onDone(ctx, out, command, cmd.String("output"), transfers); err != nil {
 			return err
 		}
 	}

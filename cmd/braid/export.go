@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/urfave/cli/v3"
@@ -48,7 +47,7 @@ func export(ctx context.Context, cmd *cli.Command) error {
 	case kind != storage.KindBolt:
 		return usageErrorf("--storage %s keeps the files as they are; only bolt needs an export", kind)
 	}
-	out := newDisplay(cmd.Bool("json"), false)
+	out := newDisplay(cmd, false)
 	var done, total atomic.Int64
 	total.Store(s.Layout.Length)
 	stop := out.counting("exporting "+s.Name, &done, &total)
@@ -69,6 +68,6 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		}{"exported", len(s.Layout.Files), s.Layout.Length})
 		return nil
 	}
-	fmt.Printf("%s: %d files written\n", plain(s.Name), len(s.Layout.Files))
+	out.results.printf("%s: %d files written\n", s.Name, len(s.Layout.Files))
 	return nil
 }

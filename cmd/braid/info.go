@@ -2,14 +2,14 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"text/tabwriter"
+	"encoding/json"
+	"io"
 
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
 	"braid/storage"
+	"braid/tracker"
 )
 
 func infoCommand() *cli.Command {
@@ -17,7 +17,12 @@ func infoCommand() *cli.Command {
 		Name:      "info",
 		Usage:     "show what a torrent or magnet link says",
 		ArgsUsage: "TORRENT|MAGNET",
-		Flags:     []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print it as a JSON object"}},
+		Description: "The key that a private tracker has put into its announce URL is hidden, so that this can be shown to others; --json\n" +
+			"has all as it is.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "show-keys", Usage: "show announce URLs whole"},
+			&cli.BoolFlag{Name: "json", Usage: "print it as a JSON object"},
+		},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() != 1 {
 				return usageErrorf("name one torrent; see braid info --help")
@@ -27,10 +32,9 @@ func infoCommand() *cli.Command {
 				return err
 			}
 			if cmd.Bool("json") {
-				newDisplay(true, false).emit(describeSource(s))
-				return nil
+				return json.NewEncoder(stdout(cmd)).Encode(describeSource(s))
 			}
-			return printInfo(s)
+			return printInfo(stdout(cmd), s, cmd.Bool("show-keys"))
 		},
 	}
 }
@@ -59,33 +63,60 @@ func describeSource(s client.Source) description {
 	return d
 }
 
-func printInfo(s client.Source) error {
+func printInfo(out io.Writer, s client.Source, keys bool) error {
 	d := describeSource(s)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	// A name comes from a stranger, and may hold what a terminal obeys.
-	fmt.Fprintf(w, "name\t%s\ninfo hash\t%s\n", plain(d.Name), d.InfoHash)
+	magnet, complete := d.Magnet, true
+	if !keys {
+		magnet, complete = publicMagnet(s)
+	}
+	w := newTable(out)
+	w.printf("name\t%s\ninfo hash\t%s\n", d.Name, d.InfoHash)
 	if s.IsMagnet() {
-		fmt.Fprintf(w, "files\tknown when a peer has sent them\n")
+		w.printf("files\tknown when a peer has sent them\n")
 	} else {
-		fmt.Fprintf(w, "size\t%s in %d pieces of %s\n", bytesText(d.Length), d.Pieces, bytesText(d.PieceLength))
+		w.printf("size\t%s in %d pieces of %s\n", bytesText(d.Length), d.Pieces, bytesText(d.PieceLength))
 	}
 	if d.Private {
-		fmt.Fprintf(w, "private\tyes\n")
+		w.printf("private\tyes\n")
 	}
 	if d.Comment != "" {
-		fmt.Fprintf(w, "comment\t%s\n", plain(d.Comment))
+		w.printf("comment\t%s\n", d.Comment)
 	}
 	for i, tier := range d.Trackers {
 		for _, t := range tier {
-			fmt.Fprintf(w, "tracker %d\t%s\n", i+1, plain(t))
+			if !keys {
+				t = tracker.RedactURL(t)
+			}
+			w.printf("tracker %d\t%s\n", i+1, t)
 		}
 	}
 	for _, p := range d.Peers {
-		fmt.Fprintf(w, "peer\t%s\n", p)
+		w.printf("peer\t%s\n", p)
 	}
-	fmt.Fprintf(w, "magnet\t%s\n", d.Magnet)
+	w.printf("magnet\t%s\n", magnet)
+	if !complete {
+		w.printf("\tWithout the trackers that might know you by a key; --show-keys shows them whole.\n")
+	}
 	for _, f := range d.Files {
-		fmt.Fprintf(w, "file\t%s\t%s\n", plain(f.Path), bytesText(f.Length))
+		w.printf("file\t%s\t%s\n", f.Path, bytesText(f.Length))
 	}
 	return w.Flush()
+}
+
+// publicMagnet is a magnet link to pass on: without the announce URLs in which a private tracker may have put the
+// user's key. It tells whether all are in it.
+func publicMagnet(s client.Source) (link string, complete bool) {
+	complete = true
+	var tiers [][]string
+	for _, tier := range s.Trackers {
+		var public []string
+		for _, t := range tier {
+			if tracker.RedactURL(t) == t {
+				public = append(public, t)
+			}
+		}
+		tiers, complete = append(tiers, public), complete && len(public) == len(tier)
+	}
+	s.Trackers = tiers
+	return s.Magnet(s.Peers...), complete
 }

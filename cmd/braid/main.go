@@ -3,7 +3,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -23,6 +23,9 @@ func main() {
 		<-signals
 		os.Exit(exitInterrupted)
 	}()
+	out := &printer{w: os.Stdout}
+	people := &printer{w: os.Stderr, private: true}
+	log.SetOutput(people) // of the libraries
 	root := &cli.Command{
 		Name:        "braid",
 		Usage:       "multipath BitTorrent for SCION",
@@ -33,12 +36,14 @@ func main() {
 			downloadCommand(), seedCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
 			pathsCommand(), trackerCommand(), testbedCommand(), benchCommand(),
 		},
+		Writer:         out,
+		ErrWriter:      people,
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // below
 	}
 	setDefaults(root)
 	err := root.Run(ctx, os.Args)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "braid:", err)
+		people.say("braid", err.Error())
 	}
 	os.Exit(exitCode(err))
 }

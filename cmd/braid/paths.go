@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -72,7 +71,7 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 	paths, refused := policy.Apply(paths)
 	l.refuse(refused)
 	if cmd.Bool("interactive") && len(paths) > 0 {
-		chosen, err := newQuestions(os.Stdin, os.Stderr).paths(unbounded, h, dst, paths)
+		chosen, err := newQuestions(os.Stdin, stderr(cmd)).paths(unbounded, h, dst, paths)
 		if err != nil {
 			return err
 		}
@@ -91,10 +90,7 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 		}
 	}
 	l.fill(h, paths, probes)
-	w := cmd.Root().Writer
-	if w == nil {
-		w = os.Stdout
-	}
+	w := stdout(cmd)
 	if cmd.Bool("json") {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
@@ -232,22 +228,22 @@ func arrows(hops []pathsel.Interface) string {
 }
 
 func (l *pathList) print(w io.Writer, extended bool, now time.Time) error {
-	fmt.Fprintf(w, "Available paths to %s\n", l.Destination)
+	_ = fprintf(w, "Available paths to %s\n", l.Destination)
 	width := len(fmt.Sprint(len(l.Paths) - 1))
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := newTable(w)
 	for i, p := range l.Paths {
-		fmt.Fprintf(t, "[%*d] %s\t%s\tMTU: %d\t%s\t%s", width, i,
+		t.printf("[%*d] %s\t%s\tMTU: %d\t%s\t%s", width, i,
 			p.Fingerprint[:min(8, len(p.Fingerprint))], arrows(p.Hops), p.MTU, p.latencyText(), bandwidthText(p.Bandwidth))
 		if p.Status != "" {
-			fmt.Fprintf(t, "\t%s", p.statusText())
+			t.printf("\t%s", p.statusText())
 		}
-		fmt.Fprintln(t)
+		t.printf("\n")
 		if extended {
 			if err := t.Flush(); err != nil {
 				return err
 			}
 			indent := strings.Repeat(" ", width+3)
-			fmt.Fprintf(w, "%sFingerprint: %s\n%sSequence: %s\n%sNextHop: %s\n%sExpires: %s (%s)\n",
+			_ = fprintf(w, "%sFingerprint: %s\n%sSequence: %s\n%sNextHop: %s\n%sExpires: %s (%s)\n",
 				indent, p.FullFingerprint, indent, p.Sequence, indent, p.NextHop,
 				indent, p.Expiry.Format(time.RFC3339), p.Expiry.Sub(now).Truncate(time.Second))
 		}
@@ -256,10 +252,10 @@ func (l *pathList) print(w io.Writer, extended bool, now time.Time) error {
 		return err
 	}
 	if l.unjudged > 0 {
-		fmt.Fprintf(w, "%d of these announce no latency, or not all of it: --max-latency cannot judge them.\n", l.unjudged)
+		_ = fprintf(w, "%d of these announce no latency, or not all of it: --max-latency cannot judge them.\n", l.unjudged)
 	}
 	if len(l.Refused) > 0 && len(l.Paths) > 0 {
-		fmt.Fprintf(w, "%d more are not allowed: %s.\n", len(l.Refused), l.summary)
+		_ = fprintf(w, "%d more are not allowed: %s.\n", len(l.Refused), l.summary)
 	}
 	return nil
 }

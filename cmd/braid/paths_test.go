@@ -115,7 +115,7 @@ func TestPathsVerdict(t *testing.T) {
 func runPathsCommand(ctx context.Context, args ...string) (string, error) {
 	var out bytes.Buffer
 	root := &cli.Command{
-		Name: "braid", Writer: &out, ErrWriter: &out, Commands: []*cli.Command{pathsCommand()},
+		Name: "braid", Writer: &printer{w: &out}, ErrWriter: &printer{w: &out}, Commands: []*cli.Command{pathsCommand()},
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 	}
 	err := root.Run(ctx, append([]string{"braid", "paths"}, args...))

@@ -52,7 +52,7 @@ func parsePolicy(cmd *cli.Command) (p pathsel.Policy, err error) {
 	if p.MinMTU = cmd.Int("min-mtu"); p.MinMTU < 0 {
 		return p, usageErrorf("--min-mtu %d: want bytes such as 1400", p.MinMTU)
 	}
-	if cmd.Bool("interactive") && (!term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stderr.Fd()))) {
+	if cmd.Bool("interactive") && (!term.IsTerminal(int(os.Stdin.Fd())) || !stderr(cmd).isTerminal()) {
 		return p, usageErrorf("--interactive: there is no terminal to ask on; choose paths with --sequence or --acl")
 	}
 	return p, nil
@@ -163,7 +163,7 @@ func (q *questions) paths(ctx context.Context, h *scionnet.Host, dst pathsel.IA,
 // numbers asks until the answer is a choice of n things.
 func (q *questions) numbers(ctx context.Context, n int) ([]int, error) {
 	for {
-		fmt.Fprint(q.out, "Paths to use, such as 0,2-3 or all: ")
+		_ = fprintf(q.out, "Paths to use, such as 0,2-3 or all: ")
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -175,7 +175,7 @@ func (q *questions) numbers(ctx context.Context, n int) ([]int, error) {
 			if err == nil {
 				return chosen, nil
 			}
-			fmt.Fprintln(q.out, err)
+			_ = fprintf(q.out, "%s\n", err)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func parseChoice(s string, n int) ([]int, error) {
 	number := func(s string) (int, error) {
 		i, err := strconv.Atoi(strings.TrimSpace(s))
 		if err != nil || i < 0 || i >= n {
-			return 0, fmt.Errorf("%q is not a number from 0 to %d", plain(s), n-1)
+			return 0, fmt.Errorf("%q is not a number from 0 to %d", s, n-1)
 		}
 		return i, nil
 	}
@@ -207,7 +207,7 @@ func parseChoice(s string, n int) ([]int, error) {
 			return nil, err
 		}
 		if j < i {
-			return nil, fmt.Errorf("%q is the wrong way round", plain(part))
+			return nil, fmt.Errorf("%q is the wrong way round", part)
 		}
 		for ; i <= j; i++ {
 			out = append(out, i)

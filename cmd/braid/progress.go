@@ -3,43 +3,38 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"braid/client"
 )
 
 // display shows transfers on a terminal, as plain lines, or as events.
 type display struct {
-	json     bool
-	uploads  bool // show what is sent rather than what is received
-	terminal bool
-	screen   screen
-	start    time.Time
-	sample   time.Duration // between two progress events
+	json    bool
+	uploads bool          // show what is sent rather than what is received
+	results *printer      // standard output
+	people  *printer      // standard error
+	sample  time.Duration // between two progress events
 
 	mu     sync.Mutex
 	events *json.Encoder
 }
 
-func newDisplay(asJSON, uploads bool) *display {
+func newDisplay(cmd *cli.Command, uploads bool) *display {
+	results := stdout(cmd)
 	return &display{
-		json: asJSON, uploads: uploads,
-		terminal: term.IsTerminal(int(os.Stderr.Fd())),
-		screen:   screen{w: os.Stderr}, events: json.NewEncoder(os.Stdout), start: time.Now(), sample: time.Second,
+		json: cmd.Bool("json"), uploads: uploads, results: results, people: stderr(cmd),
+		events: json.NewEncoder(results), sample: time.Second,
 	}
 }
 
 // sampling is a display that tells the progress as often as the user wants.
 func sampling(cmd *cli.Command, uploads bool) (*display, error) {
-	d := newDisplay(cmd.Bool("json"), uploads)
+	d := newDisplay(cmd, uploads)
 	if d.sample = cmd.Duration("sample"); d.sample < 10*time.Millisecond {
 		return nil, usageErrorf("--sample %v: want at least 10ms", d.sample)
 	}
@@ -51,7 +46,7 @@ func (d *display) interval() time.Duration {
 	switch {
 	case d.json:
 		return d.sample
-	case d.terminal:
+	case d.people.isTerminal():
 		return 500 * time.Millisecond
 	}
 	return 5 * time.Second
@@ -60,7 +55,7 @@ func (d *display) interval() time.Duration {
 func (d *display) emit(e any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_ = d.events.Encode(e) // a reader that has gone does not stop a transfer
+	_ = d.events.Encode(e) // the printer keeps the error, and ends the command
 }
 
 // decided gives what a transfer tells of its paths, nil if nobody wants it.
@@ -89,8 +84,8 @@ func (d *display) verified(s client.Source, wanted bool) func(client.VerifiedPie
 // say tells the user a line, unless events are wanted.
 func (d *display) say(line string) {
 	if !d.json {
-		d.screen.clear()
-		fmt.Fprintln(os.Stderr, line)
+		d.people.clear()
+		d.people.printf("%s\n", line)
 	}
 }
 
@@ -102,8 +97,8 @@ func (d *display) ready(listen []client.Peer) {
 	for _, p := range listen {
 		names = append(names, p.String())
 	}
-	d.screen.clear()
-	fmt.Fprintln(os.Stderr, "ready, listening on", strings.Join(names, " and "))
+	d.people.clear()
+	d.people.printf("ready, listening on %s\n", strings.Join(names, " and "))
 }
 
 // watch shows the transfers until the context ends. A download that is done is shown once more, in full.
@@ -146,7 +141,7 @@ func (d *display) watch(ctx context.Context, transfers []*client.Transfer) {
 			d.show(transfers)
 		}
 	}
-	d.screen.clear()
+	d.people.clear()
 	d.uploads = true // whatever is shown from now on is a seed
 }
 
@@ -160,19 +155,15 @@ func (d *display) show(transfers []*client.Transfer) {
 		for i, p := range all {
 			d.emit(newProgressEvent("progress", transfers[i].Source(), p))
 		}
-	case d.terminal:
-		width, height, err := term.GetSize(int(os.Stderr.Fd()))
-		if err != nil || width == 0 || height == 0 { // some terminals do not know
-			width, height = 80, 24
-		}
+	case d.people.isTerminal():
 		var lines []string
 		for _, p := range all {
-			lines = append(lines, render(p, d.uploads, width)...)
+			lines = append(lines, render(p, d.uploads)...)
 		}
-		d.screen.draw(lines[:min(len(lines), max(1, height-1))])
+		d.people.draw(lines...)
 	default:
 		for _, p := range all {
-			fmt.Fprintln(os.Stderr, plainLine(p, d.uploads))
+			d.people.printf("%s\n", plainLine(p, d.uploads))
 		}
 	}
 }
@@ -186,9 +177,9 @@ func (d *display) finished(t *client.Transfer) {
 		d.emit(newDoneEvent(t.Source(), p))
 		return
 	}
-	d.screen.clear()
+	d.people.clear()
 	for _, line := range summary(p) {
-		fmt.Fprintln(os.Stderr, line)
+		d.people.printf("%s\n", line)
 	}
 }
 
@@ -196,34 +187,9 @@ func (d *display) count(what string, done, total int64, elapsed time.Duration) {
 	line := countLine(what, done, total, elapsed)
 	switch {
 	case d.json:
-	case d.terminal:
-		d.screen.draw([]string{line})
+	case d.people.isTerminal():
+		d.people.draw(line)
 	default:
-		fmt.Fprintln(os.Stderr, line)
-	}
-}
-
-// screen redraws lines in place.
-type screen struct {
-	w     io.Writer
-	lines int
-}
-
-func (s *screen) draw(lines []string) {
-	var b strings.Builder
-	if s.lines > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", s.lines) // up
-	}
-	b.WriteString("\r\x1b[J") // erase from here to the end
-	for _, l := range lines {
-		b.WriteString(l + "\n")
-	}
-	s.lines = len(lines)
-	_, _ = io.WriteString(s.w, b.String()) // a terminal that has gone does not stop a transfer
-}
-
-func (s *screen) clear() {
-	if s.lines > 0 {
-		s.draw(nil)
+		d.people.printf("%s\n", line)
 	}
 }

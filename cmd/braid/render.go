@@ -4,26 +4,25 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"braid/client"
 	"braid/pathsel"
 )
 
-// What is shown to people is a function of a transfer's progress. Widths are in characters.
+// What is shown to people is a function of a transfer's progress: lines, which the printer makes visible and cuts to the
+// width of the terminal.
 
 const barWidth = 24
 
 // render is a transfer on a terminal: a bar, and a line for each path that matters.
-func render(p client.Progress, uploads bool, width int) []string {
+func render(p client.Progress, uploads bool) []string {
 	lines := []string{headline(p, uploads)}
 	var sum uint64
 	for _, x := range p.Paths {
 		sum += moved(x, uploads)
 	}
 	if p.Waiting != "" && !uploads {
-		lines = append(lines, "  "+cleanLine(p.Waiting))
+		lines = append(lines, "  "+oneLine(p.Waiting))
 	}
 	for _, x := range p.Paths {
 		if uploads && x.State != pathsel.Active || x.State == pathsel.Idle && x.BytesRead == 0 && x.Err == nil && x.Path.Fingerprint != "" {
@@ -31,14 +30,11 @@ func render(p client.Progress, uploads bool, width int) []string {
 		}
 		lines = append(lines, "  "+pathLine(x, uploads, sum))
 	}
-	for i, l := range lines {
-		lines[i] = cut(l, width)
-	}
 	return lines
 }
 
 func headline(p client.Progress, uploads bool) string {
-	name := plain(p.Name)
+	name := p.Name
 	if uploads {
 		return fmt.Sprintf("%s  %s sent  %s", name, bytesText(p.Sent), rateText(p.WriteRate))
 	}
@@ -62,7 +58,7 @@ func pathLine(x client.PathProgress, uploads bool, sum uint64) string {
 		if x.Err != nil {
 			reason = x.Err.Error()
 		}
-		return fmt.Sprintf("%s  %s  %s", x.Peer, pathName(x), cleanLine(x.State.String()+"  "+reason))
+		return fmt.Sprintf("%s  %s  %s", x.Peer, pathName(x), oneLine(x.State.String()+"  "+reason))
 	}
 	rate := x.ReadRate
 	if uploads {
@@ -105,17 +101,17 @@ func plainLine(p client.Progress, uploads bool) string {
 	}
 	line += fmt.Sprintf("  %d paths open", open)
 	if open == 0 && failed != "" && !uploads {
-		line += "  " + cleanLine(failed)
+		line += "  " + oneLine(failed)
 	}
 	if p.Waiting != "" && !uploads {
-		line += "  " + cleanLine(p.Waiting)
+		line += "  " + oneLine(p.Waiting)
 	}
 	return line
 }
 
 // summary is the end of a download.
 func summary(p client.Progress) []string {
-	head := fmt.Sprintf("%s  complete: %s, of which %s came in %s", plain(p.Name), bytesText(p.Total), bytesText(p.Fetched), durationText(p.Since))
+	head := fmt.Sprintf("%s  complete: %s, of which %s came in %s", p.Name, bytesText(p.Total), bytesText(p.Fetched), durationText(p.Since))
 	if p.Fetched > 0 {
 		head += fmt.Sprintf(" (%s)", rateText(float64(p.Fetched)*8/p.Since.Seconds()))
 	}
@@ -141,9 +137,9 @@ func countLine(what string, done, total int64, elapsed time.Duration) string {
 		rate = bytesText(int64(float64(done)/s)) + "/s"
 	}
 	if total == 0 {
-		return fmt.Sprintf("%s  %s  %s", plain(what), bytesText(done), rate)
+		return fmt.Sprintf("%s  %s  %s", what, bytesText(done), rate)
 	}
-	return fmt.Sprintf("%s  %s %s  %s", plain(what), bar(done, total, barWidth), percent(done, total), rate)
+	return fmt.Sprintf("%s  %s %s  %s", what, bar(done, total, barWidth), percent(done, total), rate)
 }
 
 func bar(done, total int64, width int) string {
@@ -213,21 +209,5 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, units[i])
 }
 
-// plain makes text from strangers safe for a terminal: one line, and nothing that it would obey.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == utf8.RuneError {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
-func cleanLine(s string) string { return plain(strings.TrimSpace(strings.ReplaceAll(s, "\n", "; "))) }
-
-func cut(s string, width int) string {
-	if r := []rune(s); len(r) > width && width > 0 {
-		return string(r[:width])
-	}
-	return s
-}
+// oneLine makes one line of an error that has several.
+func oneLine(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ") }

@@ -30,11 +30,10 @@ func TestRender(t *testing.T) {
 		name    string
 		p       client.Progress
 		uploads bool
-		width   int
 		want    []string
 	}{
 		{
-			"half", client.Progress{Name: "set", Phase: client.Downloading, Total: 4 << 20, Have: 2 << 20, ReadRate: 20e6, Paths: two}, false, 200,
+			"half", client.Progress{Name: "set", Phase: client.Downloading, Total: 4 << 20, Have: 2 << 20, ReadRate: 20e6, Paths: two}, false,
 			[]string{
 				"set  [############------------] 50%  2 MiB of 4 MiB  20.0 Mbit/s  0:01 left",
 				"  1-2,[10.0.0.1]:7  aabbccdd 2 hops    21 ms  15.0 Mbit/s   75%  active",
@@ -43,18 +42,18 @@ func TestRender(t *testing.T) {
 		},
 		{
 			"nothing moves", client.Progress{Name: "set", Phase: client.Downloading, Since: time.Minute, Total: 100, Paths: []client.PathProgress{
-				{Peer: "10.0.0.2:7", Transport: "tcp", State: pathsel.Failed, Err: errors.New("refused\x1b[2J")},
-			}}, false, 200,
+				{Peer: "10.0.0.2:7", Transport: "tcp", State: pathsel.Failed, Err: errors.New("refused")},
+			}}, false,
 			[]string{
 				"set  [------------------------] 0%  0 B of 100 B  0.0 Mbit/s  stalled",
-				"  10.0.0.2:7  tcp  failed  refused?[2J",
+				"  10.0.0.2:7  tcp  failed  refused",
 			},
 		},
 		{
 			"all down", client.Progress{Name: "set", Phase: client.Downloading, Since: time.Minute, Total: 100, Waiting: "all 1 paths are down; the next attempt is in 2s", Paths: []client.PathProgress{
 				{Peer: "1-2,[10.0.0.1]:7", Path: pathOf("aabbccddeeff", 2), State: pathsel.Failed, Err: errors.New("refused")},
 				{Peer: "1-2,[10.0.0.1]:7", Path: pathOf("bbccddeeff00", 2), State: pathsel.Idle},
-			}}, false, 200,
+			}}, false,
 			[]string{
 				"set  [------------------------] 0%  0 B of 100 B  0.0 Mbit/s  stalled",
 				"  all 1 paths are down; the next attempt is in 2s",
@@ -62,24 +61,24 @@ func TestRender(t *testing.T) {
 			},
 		},
 		{
-			"last byte", client.Progress{Name: "set", Phase: client.Downloading, Total: 1e9, Have: 1e9 - 1, ReadRate: 8}, false, 30,
-			[]string{"set  [#######################-"},
+			"last byte", client.Progress{Name: "set", Phase: client.Downloading, Total: 1e9, Have: 1e9 - 1, ReadRate: 8e6}, false,
+			[]string{"set  [#######################-] 99%  953.7 MiB of 953.7 MiB  8.0 Mbit/s  0:00 left"},
 		},
 		{
 			"seed", client.Progress{Name: "set", Phase: client.Complete, Sent: 1 << 30, WriteRate: 1e6, Paths: []client.PathProgress{
 				{Peer: "1-2,[10.0.0.1]:7", Path: pathOf("aabbccddeeff", 1), Accepted: true, State: pathsel.Active, BytesWritten: 9, WriteRate: 1e6},
 				{Peer: "gone", State: pathsel.Idle, BytesWritten: 9},
-			}}, true, 200,
+			}}, true,
 			[]string{
 				"set  1 GiB sent  1.0 Mbit/s",
 				"  1-2,[10.0.0.1]:7  aabbccdd 1 hops     - ms  1.0 Mbit/s   50%  active",
 			},
 		},
-		{"magnet", client.Progress{Name: "set\n", Phase: client.Metadata}, false, 200, []string{"set?  waiting for a peer to describe the torrent"}},
-		{"checking", client.Progress{Name: "set", Phase: client.Checking, Total: 2048, Checked: 1536, Have: 1024}, false, 200, []string{"set  checking what is there  1.5 KiB hashed  1 KiB of 2 KiB right"}},
+		{"magnet", client.Progress{Name: "set", Phase: client.Metadata}, false, []string{"set  waiting for a peer to describe the torrent"}},
+		{"checking", client.Progress{Name: "set", Phase: client.Checking, Total: 2048, Checked: 1536, Have: 1024}, false, []string{"set  checking what is there  1.5 KiB hashed  1 KiB of 2 KiB right"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := render(c.p, c.uploads, c.width); !slices.Equal(got, c.want) {
+			if got := render(c.p, c.uploads); !slices.Equal(got, c.want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 			}
 		})
@@ -120,19 +119,5 @@ func TestParseBytes(t *testing.T) {
 		if got, err := parseBytes(s); err == nil {
 			t.Errorf("%q gives %d", s, got)
 		}
-	}
-}
-
-// The screen goes back over its lines, and leaves none behind.
-func TestScreen(t *testing.T) {
-	var b strings.Builder
-	s := screen{w: &b}
-	s.draw([]string{"one", "two"})
-	s.draw([]string{"three"})
-	s.clear()
-	s.clear()
-	want := "\r\x1b[Jone\ntwo\n" + "\x1b[2A\r\x1b[Jthree\n" + "\x1b[1A\r\x1b[J"
-	if b.String() != want {
-		t.Errorf("%q, want %q", b.String(), want)
 	}
 }

@@ -134,7 +134,7 @@ func (d *display) counting(what string, done, total *atomic.Int64) (stop func())
 		for {
 			select {
 			case <-quit:
-				d.screen.clear()
+				d.people.clear()
 				return
 			case <-tick.C:
 				d.count(what, done.Load(), total.Load(), time.Since(start))

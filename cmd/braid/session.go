@@ -51,7 +51,7 @@ func logger(cmd *cli.Command) *slog.Logger {
 	case n == 1:
 		level = slog.LevelInfo
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(stderr(cmd).handler(level))
 }
 
 func parsePeers(cmd *cli.Command, flag string, parse func(string) (client.Peer, error)) ([]client.Peer, error) {
@@ -144,7 +144,7 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 	if cfg.Host != nil {
 		var ask *questions
 		if cmd.Bool("interactive") {
-			ask = newQuestions(os.Stdin, os.Stderr)
+			ask = newQuestions(os.Stdin, stderr(cmd))
 		}
 		if cfg.Policy, err = settle(ctx, cfg.Host, policy, peers, len(listen) > 0, ask, log); err != nil {
 			cfg.Host.Close()

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -98,9 +97,9 @@ func listFiles(out *display, l storage.Layout, s client.Selection) error {
 		}{"files", l.Name, files})
 		return nil
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	w := newTable(out.results)
 	for _, f := range l.Files {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", levels[s.Of(f.Path)], bytesText(f.Length), plain(f.Path))
+		w.printf("%s\t%s\t%s\n", levels[s.Of(f.Path)], bytesText(f.Length), f.Path)
 	}
 	return w.Flush()
 }
@@ -137,13 +136,13 @@ func describe(ctx context.Context, out *display, session *client.Session, src cl
 }
 
 // onDone runs the user's command for each transfer that is complete, and waits for it.
-func onDone(ctx context.Context, command, dir string, transfers []*client.Transfer) error {
+func onDone(ctx context.Context, out *display, command, dir string, transfers []*client.Transfer) error {
 	for _, t := range transfers {
 		p := t.Progress()
 		c := exec.CommandContext(ctx, "sh", "-c", command)
 		c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 		c.WaitDelay = 5 * time.Second
-		c.Stdout, c.Stderr = os.Stderr, os.Stderr // standard output is braid's own
+		out.people.lend(c) // standard output is braid's own
 		c.Env = append(os.Environ(), "BRAID_NAME="+p.Name, "BRAID_INFO_HASH="+t.Source().InfoHash.HexString(),
 			"BRAID_DIR="+dir, "BRAID_BYTES="+strconv.FormatInt(p.Total, 10))
 		if err := c.Run(); err != nil {

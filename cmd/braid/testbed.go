@@ -10,11 +10,9 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"braid/pathsel"
 	"braid/testbed"
@@ -84,8 +82,8 @@ func testbedCommand() *cli.Command {
 				Name:   "supervise",
 				Hidden: true, // the background half of up
 				Action: func(ctx context.Context, c *cli.Command) error {
-					log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-					return testbed.Supervise(ctx, os.Stdin, os.Stdout, log)
+					in, out := pipes()
+					return testbed.Supervise(ctx, in, out, slog.New(stderr(c).handler(slog.LevelDebug)))
 				},
 			},
 		},
@@ -120,16 +118,16 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 			return fmt.Errorf("testbed up: --subnet %q: want a prefix such as 127.77.0.0/24", s)
 		}
 	}
-	show := newUpProgress(os.Stderr, c.Bool("quiet"), topology)
+	show := newUpProgress(stderr(c), c.Bool("quiet"), topology)
 	opts.Progress = show.update
 	if c.Bool("foreground") {
-		opts.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		opts.Log = slog.New(stderr(c).handler(slog.LevelInfo))
 		n, err := testbed.Start(ctx, opts)
 		show.end(err)
 		if err != nil {
 			return err
 		}
-		if err := printState(os.Stdout, n.State(), c.Bool("json")); err != nil {
+		if err := printState(stdout(c), n.State(), c.Bool("json")); err != nil {
 			n.Close()
 			return err
 		}
@@ -152,7 +150,7 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	return printState(os.Stdout, state, c.Bool("json"))
+	return printState(stdout(c), state, c.Bool("json"))
 }
 
 // printState tells how to use a network that is up.
@@ -164,10 +162,10 @@ func printState(w io.Writer, s testbed.State, asJSON bool) error {
 }
 
 func printHosts(w io.Writer, ases []testbed.ASStatus) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "ISD-AS\tHOST\tCONFIG DIR")
+	t := newTable(w)
+	t.printf("ISD-AS\tHOST\tCONFIG DIR\n")
 	for _, a := range ases {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", a.IA, a.Host, a.ConfigDir)
+		t.printf("%s\t%s\t%s\n", a.IA, a.Host, a.ConfigDir)
 	}
 	return t.Flush()
 }
@@ -178,9 +176,9 @@ func testbedStatus(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if c.Bool("json") {
-		err = printJSON(os.Stdout, s)
+		err = printJSON(stdout(c), s)
 	} else {
-		err = printStatus(os.Stdout, s)
+		err = printStatus(stdout(c), s)
 	}
 	if err == nil && !s.Healthy() {
 		err = errors.New("the testbed is not whole: a process or a path is missing")
@@ -200,29 +198,29 @@ func printStatus(w io.Writer, s testbed.Status) error {
 	for _, p := range s.Processes {
 		cpu, memory = cpu+p.CPU, memory+p.PSS
 	}
-	fmt.Fprintf(w, "%s in %s, up for %.0f s, process %d, addresses %s; %d processes: %.1f CPU s, %d MB\n\n",
+	_ = fprintf(w, "%s in %s, up for %.0f s, process %d, addresses %s; %d processes: %.1f CPU s, %d MB\n\n",
 		s.Topology, s.Dir, s.Seconds, s.PID, s.Subnet, len(s.Processes), cpu, memory>>20)
 	if err := printHosts(w, s.ASes); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "PROCESS\tPID\tSTATE\tCPU s\tMB")
+	t := newTable(w)
+	t.printf("PROCESS\tPID\tSTATE\tCPU s\tMB\n")
 	for _, p := range s.Processes {
 		state := "running"
 		if !p.Running {
 			state, _, _ = strings.Cut(p.Reason, ";")
 			state = "ended: " + state
 		}
-		fmt.Fprintf(t, "%s %s\t%d\t%s\t%.1f\t%d\n", p.IA, p.Name, p.PID, state, p.CPU, p.PSS>>20)
+		t.printf("%s %s\t%d\t%s\t%.1f\t%d\n", p.IA, p.Name, p.PID, state, p.CPU, p.PSS>>20)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
 	if len(s.Pairs) > 0 {
-		t = tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		fmt.Fprintln(t, "FROM\tTO\tPATHS")
+		t = newTable(w)
+		t.printf("FROM\tTO\tPATHS\n")
 		for _, p := range s.Pairs {
 			missing := ""
 			if p.Paths < p.Implied {
@@ -231,19 +229,19 @@ func printStatus(w io.Writer, s testbed.Status) error {
 			if p.Up < p.Paths {
 				missing += fmt.Sprintf(", %d over a link that is down", p.Paths-p.Up)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%d of %d%s\n", p.Src, p.Dst, p.Paths, p.Implied, missing)
+			t.printf("%s\t%s\t%d of %d%s\n", p.Src, p.Dst, p.Paths, p.Implied, missing)
 		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
 		fmt.Fprintln(w)
 	}
-	t = tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "LINK, SENDING END\tTO\tSTATE\tBFD CHANGES\tPACKETS\tBYTES\tDROPPED queue/loss/down\tPROPERTIES")
+	t = newTable(w)
+	t.printf("LINK, SENDING END\tTO\tSTATE\tBFD CHANGES\tPACKETS\tBYTES\tDROPPED queue/loss/down\tPROPERTIES\n")
 	for _, l := range s.Links {
 		for _, e := range [][2]testbed.LinkEndStatus{{l.A, l.B}, {l.B, l.A}} {
 			k := e[0].Counters
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d/%d/%d\t%s\n", e[0].Interface, e[1].Interface, e[0].State, e[0].BFDTransitions,
+			t.printf("%s\t%s\t%s\t%d\t%d\t%d\t%d/%d/%d\t%s\n", e[0].Interface, e[1].Interface, e[0].State, e[0].BFDTransitions,
 				k.Packets, k.Bytes, k.DroppedQueue, k.DroppedLoss, k.DroppedDown, e[0].Properties)
 		}
 	}
@@ -319,29 +317,28 @@ func into[T any](to **T, s string, read func(string) (T, error)) error {
 
 // upProgress shows how far a network is: a line that changes on a terminal, a line for each step elsewhere.
 type upProgress struct {
-	w        io.Writer
-	quiet    bool
-	terminal bool
-	name     string
-	started  time.Time
-	last     testbed.Progress
+	out     *printer
+	quiet   bool
+	name    string
+	started time.Time
+	last    testbed.Progress
 }
 
-func newUpProgress(f *os.File, quiet bool, t testbed.Topology) *upProgress {
-	return &upProgress{w: f, quiet: quiet, terminal: term.IsTerminal(int(f.Fd())), name: t.Name, started: time.Now()}
+func newUpProgress(out *printer, quiet bool, t testbed.Topology) *upProgress {
+	return &upProgress{out: out, quiet: quiet, name: t.Name, started: time.Now()}
 }
 
 func (u *upProgress) update(p testbed.Progress) {
-	if u.quiet || (p == u.last && !u.terminal) {
+	if u.quiet || (p == u.last && !u.out.isTerminal()) {
 		return
 	}
 	u.last = p
 	line := fmt.Sprintf("%s: %d processes, links %d/%d, segments %d/%d, paths %d/%d, %.1f s", u.name, p.Processes,
 		p.Links, p.ImpliedLinks, p.Segments, p.ImpliedSegments, p.Paths, p.ImpliedPaths, time.Since(u.started).Seconds())
-	if u.terminal {
-		fmt.Fprintf(u.w, "\r\033[K%s", line)
+	if u.out.isTerminal() {
+		u.out.draw(line)
 	} else {
-		fmt.Fprintln(u.w, line)
+		u.out.printf("%s\n", line)
 	}
 }
 
@@ -349,10 +346,8 @@ func (u *upProgress) end(err error) {
 	if u.quiet {
 		return
 	}
-	if u.terminal {
-		fmt.Fprint(u.w, "\r\033[K")
-	}
+	u.out.clear()
 	if err == nil {
-		fmt.Fprintf(u.w, "%s is up after %.1f s: %d processes, %d paths\n", u.name, time.Since(u.started).Seconds(), u.last.Processes, u.last.Paths)
+		u.out.printf("%s is up after %.1f s: %d processes, %d paths\n", u.name, time.Since(u.started).Seconds(), u.last.Processes, u.last.Paths)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -45,10 +44,10 @@ func testbedCompare(_ context.Context, c *cli.Command) error {
 		if err != nil {
 			return fmt.Errorf("write the comparison: %w", err)
 		}
-		fmt.Fprintln(os.Stderr, made.HTML)
+		stderr(c).printf("%s\n", made.HTML)
 	}
 	if c.Bool("json") {
-		return json.NewEncoder(os.Stdout).Encode(compared)
+		return json.NewEncoder(stdout(c)).Encode(compared)
 	}
-	return compared.Table(os.Stdout)
+	return compared.Table(stdout(c))
 }

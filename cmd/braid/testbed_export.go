@@ -52,6 +52,6 @@ func testbedExport(ctx context.Context, c *cli.Command) error {
 	if err := testbed.ExportContainerlab(ctx, o); err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d nodes, %d links; see README.md there\n", o.Dir, len(o.Topology.ASes), len(o.Topology.Links))
+	stdout(c).printf("%s: %d nodes, %d links; see README.md there\n", o.Dir, len(o.Topology.ASes), len(o.Topology.Links))
 	return nil
 }

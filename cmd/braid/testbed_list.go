@@ -45,7 +45,7 @@ func listScenarios(w io.Writer, all []scenario.Scenario, runs int, asJSON bool) 
 	if asJSON {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "All of them take about %s.\n", roughly(whole))
+	err := fprintf(w, "All of them take about %s.\n", roughly(whole))
 	return err
 }
 

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -71,7 +69,7 @@ func (s *replaySide) count(p pathsel.Plan) {
 	}
 }
 
-func testbedReplay(_ context.Context, c *cli.Command) (err error) {
+func testbedReplay(_ context.Context, c *cli.Command) error {
 	if c.NArg() != 1 {
 		return usageErrorf("name one trace; see braid testbed replay --help")
 	}
@@ -84,9 +82,7 @@ func testbedReplay(_ context.Context, c *cli.Command) (err error) {
 		return err
 	}
 	defer f.Close()
-	out := bufio.NewWriter(os.Stdout)
-	defer func() { err = errors.Join(err, out.Flush()) }()
-	return replay(f, selector, out, c.Bool("json"))
+	return replay(f, selector, stdout(c), c.Bool("json"))
 }
 
 // replay goes through a trace step by step: a long download's does not fit into memory.
@@ -116,7 +112,7 @@ func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bo
 		if asJSON {
 			err = encoder.Encode(step)
 		} else {
-			_, err = fmt.Fprintf(out, "%8.1f s  %s: %s\n            %s: %s\n", step.T, s.Selector, decisions(step.Recorded), selector.Name(), decisions(step.Replayed))
+			err = fprintf(out, "%8.1f s  %s: %s\n            %s: %s\n", step.T, s.Selector, decisions(step.Recorded), selector.Name(), decisions(step.Replayed))
 		}
 		if err != nil {
 			return err
@@ -128,10 +124,10 @@ func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bo
 	if asJSON {
 		return encoder.Encode(end)
 	}
-	_, err := fmt.Fprintf(out, "%d steps in %.1f s, %d decided differently\n", end.Steps, end.Seconds, end.Different)
+	err := fprintf(out, "%d steps in %.1f s, %d decided differently\n", end.Steps, end.Seconds, end.Different)
 	for _, s := range []replaySide{end.Recorded, end.Replayed} {
 		if err == nil {
-			_, err = fmt.Fprintf(out, "%-10s %4d decisions, %4d put a path to work, %4d took one from it\n", plain(s.Selector), s.Decisions, s.Selected, s.Dropped)
+			err = fprintf(out, "%-10s %4d decisions, %4d put a path to work, %4d took one from it\n", s.Selector, s.Decisions, s.Selected, s.Dropped)
 		}
 	}
 	return err
@@ -156,7 +152,7 @@ func decisions(list []pathsel.Decision) string {
 	}
 	var s []string
 	for _, d := range list {
-		s = append(s, plain(fmt.Sprintf("%s %s (%s)", d.Action, d.Key, d.Reason)))
+		s = append(s, fmt.Sprintf("%s %s (%s)", d.Action, d.Key, d.Reason))
 	}
 	return strings.Join(s, "; ")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -39,7 +38,7 @@ func testbedReportCommand() *cli.Command {
 
 func testbedReport(_ context.Context, c *cli.Command) error {
 	if name := c.String("evaluation"); name != "" {
-		return testbedEvaluation(name, c.Args().Slice(), c.Bool("json"))
+		return testbedEvaluation(c, name)
 	}
 	if c.NArg() != 1 {
 		return usageErrorf("name one run directory; see braid testbed report --help")
@@ -57,16 +56,17 @@ func testbedReport(_ context.Context, c *cli.Command) error {
 		return fmt.Errorf("make the report: %w", err)
 	}
 	if c.Bool("json") {
-		encoder := json.NewEncoder(os.Stdout)
+		encoder := json.NewEncoder(stdout(c))
 		encoder.SetEscapeHTML(false) // expectations are comparisons
 		return encoder.Encode(made)
 	}
-	fmt.Printf("%s\n%s\n%d figures below %s\n", made.HTML, made.Markdown, len(made.Figures), filepath.Join(made.Dir, "figures"))
-	fmt.Printf("%d runs, %d of them CPU-bound; %d expectations missed\n", made.Runs, made.CPUBound, made.Missed)
+	stdout(c).printf("%s\n%s\n%d figures below %s\n", made.HTML, made.Markdown, len(made.Figures), filepath.Join(made.Dir, "figures"))
+	stdout(c).printf("%d runs, %d of them CPU-bound; %d expectations missed\n", made.Runs, made.CPUBound, made.Missed)
 	return nil
 }
 
-func testbedEvaluation(document string, dirs []string, asJSON bool) error {
+func testbedEvaluation(c *cli.Command, document string) error {
+	dirs := c.Args().Slice()
 	if len(dirs) == 0 {
 		return usageErrorf("name the run directories; see braid testbed report --help")
 	}
@@ -82,13 +82,13 @@ func testbedEvaluation(document string, dirs []string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return json.NewEncoder(os.Stdout).Encode(made)
+	if c.Bool("json") {
+		return json.NewEncoder(stdout(c)).Encode(made)
 	}
-	fmt.Printf("%s: %d blocks made, with %d figures\n", made.Document, len(made.Made), made.Figures)
+	stdout(c).printf("%s: %d blocks made, with %d figures\n", made.Document, len(made.Made), made.Figures)
 	for what, names := range map[string][]string{"as they were": made.Kept, "run, but without a block": made.Unplaced} {
 		if len(names) > 0 {
-			fmt.Printf("%s: %s\n", what, strings.Join(names, ", "))
+			stdout(c).printf("%s: %s\n", what, strings.Join(names, ", "))
 		}
 	}
 	return nil

@@ -81,7 +81,7 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		}
 	}
 	if c.Bool("list") {
-		return listScenarios(os.Stdout, all, c.Int("runs"), c.Bool("json"))
+		return listScenarios(stdout(c), all, c.Int("runs"), c.Bool("json"))
 	}
 	if c.String("output") == "" {
 		return usageErrorf("say where the runs are kept: -o DIR")
@@ -94,10 +94,10 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	for _, s := range all {
 		whole += s.Estimate(c.Int("runs"))
 	}
-	fmt.Fprintf(os.Stderr, "run: %d scenarios, about %v if nothing of it is there yet\n", len(all), roughly(whole))
+	stderr(c).printf("run: %d scenarios, about %v if nothing of it is there yet\n", len(all), roughly(whole))
 	results, err := scenario.Run(ctx, all, scenario.Options{
 		Dir: c.String("output"), Runs: c.Int("runs"), Braid: exe, SCIONBin: c.String("scion-bin"),
-		Say: func(line string) { fmt.Fprintln(os.Stderr, "run:", line) },
+		Say: func(line string) { stderr(c).say("run", line) },
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if ctx.Err() != nil && err != nil {
@@ -105,9 +105,9 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	}
 	summaries := scenario.Summarise(all, results)
 	if !c.Bool("json") {
-		return errors.Join(scenario.Table(os.Stdout, summaries), err)
+		return errors.Join(scenario.Table(stdout(c), summaries), err)
 	}
-	encoder := json.NewEncoder(os.Stdout)
+	encoder := json.NewEncoder(stdout(c))
 	encoder.SetEscapeHTML(false) // expectations are comparisons
 	for _, s := range summaries {
 		err = errors.Join(err, encoder.Encode(s))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/url"
@@ -102,7 +103,7 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 		wrong = usageErrorf("configuration: %w", wrong)
 	}
 	if cmd.Bool("print-config") {
-		fmt.Fprint(cmd.Root().Writer, cfg)
+		_, _ = io.WriteString(stdout(cmd), cfg.String())
 		return wrong
 	}
 	if len(cfg.Listen) == 0 {
@@ -136,7 +137,7 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 	l.serve(ctx)
 	all.Go(func() error { s.Run(ctx); return nil })
 	all.Go(func() error { reloadTracker(ctx, hup, cmd, s, log); return nil })
-	out := newDisplay(cmd.Bool("json"), true)
+	out := newDisplay(cmd, true)
 	if out.json {
 		out.emit(trackerReadyEvent{"ready", l.addresses})
 	} else {

@@ -37,7 +37,7 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	if s.IsMagnet() {
 		return usageErrorf("a magnet link does not say what the data should be: name the .torrent file")
 	}
-	out := newDisplay(cmd.Bool("json"), false)
+	out := newDisplay(cmd, false)
 	kind, err := storageKind(cmd)
 	if err != nil {
 		return err
@@ -48,14 +48,13 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	}
 	bad := 0
 	for _, f := range r.Files {
-		if !out.json {
-			fmt.Printf("%-9s  %s\n", f.State, describeFile(f))
-		}
 		if f.State != storage.FileOK {
 			bad++
 		}
 	}
-	if out.json {
+	if !out.json {
+		printReport(out.results, r)
+	} else {
 		out.emit(struct {
 			Complete   bool                 `json:"complete"`
 			Pieces     int                  `json:"pieces"`
@@ -68,13 +67,19 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 			bad, len(r.Files), len(r.Good)-r.GoodPieces(), len(r.Good)), exitData}
 	}
 	if !out.json {
-		fmt.Printf("%s: all %d files are right\n", plain(s.Name), len(r.Files))
+		out.results.printf("%s: all %d files are right\n", s.Name, len(r.Files))
 	}
 	return nil
 }
 
+func printReport(out *printer, r storage.Report) {
+	for _, f := range r.Files {
+		out.printf("%-9s  %s\n", f.State, describeFile(f))
+	}
+}
+
 func describeFile(f storage.FileReport) string {
-	s := plain(f.Path)
+	s := f.Path
 	if f.BadPieces > 0 {
 		s += fmt.Sprintf(" (%d pieces)", f.BadPieces)
 	}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"golang.org/x/text/width"
+)
+
+// Names, comments, addresses and messages come from strangers. A terminal obeys some characters in them: it moves the
+// cursor, changes its title, or answers as if the user had typed. The functions of this file make such
+// characters visible.
+
+// visible replaces every character that a terminal might obey or hide, and the end of a line, by an escape. Bytes that
+// are not UTF-8 become \xff, characters \u001b, as in JSON: a JSON value means the same afterwards. Letters, marks,
+// digits, symbols and spaces of any script stay.
+func visible(s string) string { return escape(s, harmless) }
+
+// visibleLines is visible for text of several lines.
+func visibleLines(s string) string {
+	return escape(s, func(r rune) bool { return r == '\n' || harmless(r) })
+}
+
+func harmless(r rune) bool {
+	const nonJoiner, joiner = '\u200c', '\u200d' // in Persian, Indic scripts and emoji
+	return unicode.IsPrint(r) || unicode.Is(unicode.Zs, r) || r == nonJoiner || r == joiner
+}
+
+func escape(s string, stays func(rune) bool) string {
+	var b strings.Builder
+	for i, r := range s {
+		_, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case stays(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// visiblef is Sprintf whose arguments are made visible. The format is braid's own, so only it can end a line or a cell.
+func visiblef(format string, args ...any) string {
+	shown := make([]any, len(args))
+	for i, a := range args {
+		if shown[i] = a; !isInt(a) { // the width in %*d must be an int
+			shown[i] = argument{a}
+		}
+	}
+	return fmt.Sprintf(format, shown...)
+}
+
+func isInt(a any) bool { _, ok := a.(int); return ok }
+
+// argument is formatted as its value would be, and then made visible.
+type argument struct{ value any }
+
+func (a argument) Format(f fmt.State, verb rune) {
+	_, _ = io.WriteString(f, visible(fmt.Sprintf(fmt.FormatString(f, verb), a.value)))
+}
+
+// cut is as much of a visible text as fits into so many columns of a terminal, with its marks; all of it for 0.
+func cut(s string, columns int) string {
+	used := 0
+	for i, r := range s {
+		if used += columnsOf(r); used > columns && columns > 0 {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// columnsOf is how many columns a terminal gives to a character. Without it a line with a Chinese name is longer than
+// the terminal is wide, and redrawing lines in place leaves half of it behind.
+func columnsOf(r rune) int {
+	switch {
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		return 0
+	case width.LookupRune(r).Kind() == width.EastAsianWide, width.LookupRune(r).Kind() == width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
