@@ -109,7 +109,7 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	var trace io.Writer
 	if name := cmd.String("trace"); name != "" {
-		w, err := createTrace(name)
+		w, err := createTrace(name, log)
 		if err != nil {
 			return err
 		}

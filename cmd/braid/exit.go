@@ -45,6 +45,19 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
+// outcome is what braid says in the end, and its exit code. Results that could not be written are a failure whatever else
+// happened, for the caller believes that they are there.
+func outcome(err, lost error) (error, int) {
+	if lost == nil {
+		return err, exitCode(err)
+	}
+	failure := fmt.Errorf("standard output is lost: %w", lost)
+	if err != nil && !errors.Is(err, lost) && exitCode(err) != exitInterrupted { // that is what it led to
+		failure = errors.Join(err, failure)
+	}
+	return failure, exitFailed
+}
+
 // setDefaults gives every command of the tree the exit code for wrong flags, with a hint instead of the whole help;
 // and leaves commas in values alone, since a SCION address has one.
 func setDefaults(c *cli.Command) {

@@ -1,12 +1,168 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
+
+func TestOutcome(t *testing.T) {
+	lost, bad := syscall.ENOSPC, codedError{errors.New("bad data"), exitData}
+	interrupted := codedError{errors.New("interrupted at 5%"), exitInterrupted}
+	for _, tt := range []struct {
+		err, lost error
+		code      int
+		says      string
+	}{
+		{nil, nil, 0, ""},
+		{bad, nil, exitData, "bad data"},
+		{context.Canceled, nil, exitInterrupted, "context canceled"},
+		{nil, lost, exitFailed, "standard output is lost: no space left on device"},
+		{bad, lost, exitFailed, "bad data\nstandard output is lost: no space left on device"},
+		{interrupted, lost, exitFailed, "standard output is lost: no space left on device"},
+		{fmt.Errorf("write paths: %w", lost), lost, exitFailed, "standard output is lost: no space left on device"},
+	} {
+		err, code := outcome(tt.err, tt.lost)
+		if says := fmt.Sprint(err); code != tt.code || err != nil && says != tt.says || (err == nil) != (tt.says == "") {
+			t.Errorf("%v, %v: exit code %d, %q", tt.err, tt.lost, code, says)
+		}
+	}
+}
+
+// smallTorrent makes file and file.torrent in the directory.
+func smallTorrent(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "file"), bytes.Repeat([]byte("braid"), 10_000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, said := ends(t, dir, "create", "file"); code != 0 {
+		t.Fatal(said)
+	}
+}
+
+// smallSeed serves file.torrent in the directory until the end of the test.
+func smallSeed(t *testing.T, dir string) (peer string) {
+	t.Helper()
+	seed := braid(t, dir, "seed", "file.torrent", "--listen", "127.0.0.1:0", "--json")
+	out, err := seed.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := seed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var ready struct{ Listen []string }
+	if err := json.NewDecoder(out).Decode(&ready); err != nil || len(ready.Listen) == 0 {
+		t.Fatalf("no seed: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = seed.Process.Kill()
+		_ = seed.Wait()
+	})
+	return ready.Listen[0]
+}
+
+// Results that cannot be written are an error, which is reported once, for every command.
+func TestLostOutput(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	peer := smallSeed(t, dir)
+	for _, args := range [][]string{
+		{"--help"},
+		{"create", "file"}, {"create", "file", "--json"},
+		{"info", "file.torrent"}, {"info", "file.torrent", "--json"},
+		{"verify", "file.torrent"}, {"verify", "file.torrent", "--json"},
+		{"verify", "file.torrent", "--data", "nothing", "--json"},
+		{"download", "file.torrent", "--list"}, {"download", "file.torrent", "--list", "--json"},
+		{"download", "file.torrent", "-o", "out", "--peer", peer, "--json"},
+		{"seed", "file.torrent", "--listen", "127.0.0.1:0", "--json"},
+		{"tracker", "--print-config"}, {"tracker", "--listen", "udp://127.0.0.1:0", "--json"},
+		{"testbed", "run", "--list"}, {"testbed", "run", "--list", "--json"},
+	} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Skip(err) // not Linux
+		}
+		cmd := braid(t, dir, args...)
+		var said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = full, &said
+		err = cmd.Run()
+		full.Close()
+		if code := cmd.ProcessState.ExitCode(); code != exitFailed || strings.Count(said.String(), "no space left") != 1 {
+			t.Errorf("%v: %v: exit code %d: %s", args, err, code, said.String())
+		}
+	}
+}
+
+// A seed whose events nobody reads any more ends cleanly, and not by a signal: its trackers hear that it has stopped.
+func TestReaderGone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	stopped := make(chan struct{}, 1)
+	tracker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("event") == "stopped" {
+			stopped <- struct{}{}
+		}
+		fmt.Fprint(w, "d8:intervali1800e5:peers0:e")
+	}))
+	defer tracker.Close()
+	seed := braid(t, dir, "seed", "file.torrent", "--listen", "127.0.0.1:0", "--json", "--sample", "10ms", "--tracker", tracker.URL+"/announce")
+	var said bytes.Buffer
+	seed.Stderr = &said
+	out, err := seed.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := seed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines, n := bufio.NewScanner(out), 0; n < 2; n++ {
+		if !lines.Scan() {
+			t.Fatalf("no events: %s", said.String())
+		}
+	}
+	out.Close()
+	_ = seed.Wait() // with the code that is looked at
+	if code := seed.ProcessState.ExitCode(); code != exitFailed || strings.Count(said.String(), "broken pipe") != 1 {
+		t.Errorf("%v: %s", seed.ProcessState, said.String())
+	}
+	select {
+	case <-stopped:
+	default:
+		t.Errorf("the tracker was not told: %s", said.String())
+	}
+}
+
+// A trace that cannot be written is worth a warning, and the download is as good as without it.
+func TestLostTrace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	peer := smallSeed(t, dir)
+	if err := os.Symlink("/dev/full", filepath.Join(dir, "full.gz")); err != nil {
+		t.Fatal(err)
+	}
+	for _, trace := range []string{"/dev/full", "full.gz"} {
+		code, _, said := ends(t, dir, "download", "file.torrent", "-o", "out"+filepath.Base(trace), "--peer", peer, "--trace", trace)
+		if code != 0 || strings.Count(said, "the trace is incomplete") != 1 {
+			t.Errorf("--trace %s: exit code %d: %s", trace, code, said)
+		}
+	}
+}
 
 // A command that hangs where no context reaches it (here in opening a pipe that nobody writes to) ends with the second
 // Ctrl-C, also if the shell that started braid had SIGINT ignored.

@@ -23,7 +23,9 @@ func main() {
 		<-signals
 		os.Exit(exitInterrupted)
 	}()
-	out := &printer{w: os.Stdout}
+	// A reader that has gone is an error like any other, and no signal that ends braid in the middle of things.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	out := &printer{w: os.Stdout, lost: cancel}
 	people := &printer{w: os.Stderr, private: true}
 	log.SetOutput(people) // of the libraries
 	root := &cli.Command{
@@ -41,9 +43,9 @@ func main() {
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // below
 	}
 	setDefaults(root)
-	err := root.Run(ctx, os.Args)
+	err, code := outcome(root.Run(ctx, os.Args), out.lostOutput())
 	if err != nil {
 		people.say("braid", err.Error())
 	}
-	os.Exit(exitCode(err))
+	os.Exit(code)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,7 +53,7 @@ func recordTrace(t testing.TB, name string, w io.Writer) {
 func TestReplay(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"trace", "trace.gz"} {
-		w, err := createTrace(filepath.Join(dir, name))
+		w, err := createTrace(filepath.Join(dir, name), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
