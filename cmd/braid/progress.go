@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type display struct {
 	people  *printer      // standard error
 	sample  time.Duration // between two progress events
 
+	said map[*client.Transfer]*pace // in a log
+
 	mu     sync.Mutex
 	events *json.Encoder
 }
@@ -28,7 +31,7 @@ func newDisplay(cmd *cli.Command, uploads bool) *display {
 	results := stdout(cmd)
 	return &display{
 		json: cmd.Bool("json"), uploads: uploads, results: results, people: stderr(cmd),
-		events: json.NewEncoder(results), sample: time.Second,
+		said: map[*client.Transfer]*pace{}, events: json.NewEncoder(results), sample: time.Second,
 	}
 }
 
@@ -41,7 +44,7 @@ func sampling(cmd *cli.Command, uploads bool) (*display, error) {
 	return d, nil
 }
 
-// interval between two looks: quick on a terminal, a line now and then in a log.
+// interval between two looks: quick on a terminal; in a log few of them become a line, see pace.
 func (d *display) interval() time.Duration {
 	switch {
 	case d.json:
@@ -162,8 +165,15 @@ func (d *display) show(transfers []*client.Transfer) {
 		}
 		d.people.draw(lines...)
 	default:
-		for _, p := range all {
-			d.people.printf("%s\n", plainLine(p, d.uploads))
+		for i, p := range all {
+			s := d.said[transfers[i]]
+			if s == nil {
+				s = new(pace)
+				d.said[transfers[i]] = s
+			}
+			if s.due(stateOf(p, d.uploads), time.Now()) {
+				d.people.printf("%s\n", plainLine(p, d.uploads))
+			}
 		}
 	}
 }
@@ -183,13 +193,13 @@ func (d *display) finished(t *client.Transfer) {
 	}
 }
 
-func (d *display) count(what string, done, total int64, elapsed time.Duration) {
+func (d *display) count(s *pace, what string, done, total int64, elapsed time.Duration) {
 	line := countLine(what, done, total, elapsed)
 	switch {
 	case d.json:
 	case d.people.isTerminal():
 		d.people.draw(line)
-	default:
+	case s.due(fmt.Sprint(tenth(done, total)), time.Now()):
 		d.people.printf("%s\n", line)
 	}
 }

@@ -162,8 +162,10 @@ func percent(done, total int64) string {
 	return fmt.Sprintf("%d%%", min(99, int64(100*float64(done)/float64(total))))
 }
 
+// least is in bit/s; below there is nothing to speak of.
+const least = 1000
+
 func leftText(p client.Progress) string {
-	const least = 1000 // bit/s; below there is nothing to speak of
 	switch {
 	case p.ReadRate < least && p.Since < 3*time.Second:
 		return "starting"

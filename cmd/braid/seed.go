@@ -127,6 +127,7 @@ func raise(v *atomic.Int64, n int64) {
 func (d *display) counting(what string, done, total *atomic.Int64) (stop func()) {
 	quit, ended := make(chan struct{}), make(chan struct{})
 	start := time.Now()
+	var said pace
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(d.interval())
@@ -137,7 +138,7 @@ func (d *display) counting(what string, done, total *atomic.Int64) (stop func())
 				d.people.clear()
 				return
 			case <-tick.C:
-				d.count(what, done.Load(), total.Load(), time.Since(start))
+				d.count(&said, what, done.Load(), total.Load(), time.Since(start))
 			}
 		}
 	}()
