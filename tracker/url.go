@@ -21,6 +21,7 @@ import (
 type URL struct {
 	text    string
 	request url.URL // to send, without the parameters of an announce
+	byUser  bool
 	scion   bool
 	addr    scionnet.Addr // with a name only the port
 	name    string        // of scion:// only
@@ -162,6 +163,15 @@ func parseSCIONHost(s string) (scionnet.Addr, error) {
 	// ParseAddr has the last word on what a SCION address may be.
 	return scionnet.ParseAddr(scionnet.Addr{IA: v, Host: h, Port: defaultSCIONPort}.String())
 }
+
+// OfUser is the same URL, named by the user himself and not by a torrent.
+func (u URL) OfUser() URL {
+	u.byUser = true
+	return u
+}
+
+// ByUser tells whether the user has named the tracker. The trackers that torrents name are those of strangers.
+func (u URL) ByUser() bool { return u.byUser }
 
 // String is the URL as it was given.
 func (u URL) String() string { return u.text }

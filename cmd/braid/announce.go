@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ func tiersOf(cmd *cli.Command, s client.Source, log *slog.Logger) ([][]tracker.U
 		if err != nil {
 			return nil, usageErrorf("--tracker: %w", err)
 		}
-		out = append(out, []tracker.URL{u})
+		out = append(out, []tracker.URL{u.OfUser()})
 	}
 	if cmd.Bool("no-trackers") {
 		return out, nil
@@ -138,8 +139,8 @@ func (x *announcing) follow(t *client.Transfer, tiers [][]tracker.URL, complete 
 	for _, p := range x.session.Listening() {
 		if _, ok := p.SCION(); ok {
 			cfg.SCIONPort = p.Port()
-		} else if cfg.IPPort == 0 {
-			cfg.IPPort = p.Port()
+		} else if at, err := netip.ParseAddrPort(p.String()); err == nil {
+			cfg.Listen = append(cfg.Listen, at)
 		}
 	}
 	if complete {

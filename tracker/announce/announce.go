@@ -4,6 +4,7 @@
 //	tier       which tracker next, and when                              tier.go
 //	schedule   how long to wait: functions of answers and failures       schedule.go
 //	asker      one announce over HTTP, HTTP/3 on SCION, or UDP           http.go, udp.go
+//	dialer     from which address, and whether at all                    dial.go
 //
 // All tiers are asked, one tracker of each: a tier on IP and one on SCION lead to different peers. Where BEP 12 stops
 // at the first tier that works, a peer would never hear of those on the other network.
@@ -17,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,8 +44,11 @@ type Config struct {
 	PeerID   wire.PeerID
 	// Tiers of trackers. Their order within a tier is drawn anew (BEP 12).
 	Tiers [][]tracker.URL
-	// IPPort and SCIONPort are where the peer accepts connections on each network; 0: it does not.
-	IPPort, SCIONPort uint16
+	// Listen is where the peer accepts connections on IP, an unspecified address standing for all of its family, and :: for all.
+	// Announces leave from there, since trackers hand out the address that they come from.
+	Listen []netip.AddrPort
+	// SCIONPort is where it does on SCION, on the host of SCION; 0: nowhere.
+	SCIONPort uint16
 	// SCION reaches trackers on SCION; nil: they are passed over. It is the caller's to close.
 	SCION *scionnet.HTTP
 	// Progress is asked before each announce.
@@ -92,7 +97,7 @@ func Start(cfg Config) (*Announcer, error) {
 	for _, urls := range cfg.Tiers {
 		t := &tier{announcer: a, wake: make(chan struct{}, 1)}
 		for _, u := range urls {
-			ask, err := newAsker(u, cfg.SCION)
+			ask, err := newAsker(u, &a.cfg)
 			if err != nil {
 				a.log.Info("tracker passed over", "tracker", u, "reason", err)
 				continue
@@ -149,10 +154,10 @@ func (a *Announcer) Close() {
 	}
 }
 
-// announceOf is the announce for a tracker, on the network of which the peer listens at the port.
+// announceOf is the announce for a tracker. On IP the port follows from the address that it leaves from.
 func (a *Announcer) announceOf(s *source, e wire.Event, p Progress) *wire.Announce {
 	out := &wire.Announce{
-		InfoHash: a.cfg.InfoHash, PeerID: a.cfg.PeerID, Port: a.cfg.IPPort, Key: a.key, TrackerID: s.id,
+		InfoHash: a.cfg.InfoHash, PeerID: a.cfg.PeerID, Key: a.key, TrackerID: s.id,
 		Uploaded: p.Uploaded, Downloaded: p.Downloaded, Left: p.Left, Event: e, NumWant: wire.NoCount,
 		Compact: true, SCION: a.cfg.SCION != nil,
 	}

@@ -116,7 +116,7 @@ func join(t *testing.T, n byte, change func(*Config), urls ...string) peer {
 	t.Helper()
 	p := peer{found: make(chan []wire.Addr, 100)}
 	cfg := Config{
-		InfoHash: wire.InfoHash{1}, PeerID: wire.PeerID{n}, IPPort: 1000 + uint16(n), SCIONPort: 2000 + uint16(n),
+		InfoHash: wire.InfoHash{1}, PeerID: wire.PeerID{n}, Listen: []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), 1000+uint16(n))}, SCIONPort: 2000 + uint16(n),
 		Progress: func() Progress { return Progress{Left: 5} },
 		Found:    func(a []wire.Addr) { p.found <- a },
 		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)).With("peer", n),
@@ -126,7 +126,7 @@ func join(t *testing.T, n byte, change func(*Config), urls ...string) peer {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.Tiers = append(cfg.Tiers, []tracker.URL{parsed})
+		cfg.Tiers = append(cfg.Tiers, []tracker.URL{parsed.OfUser()})
 	}
 	if change != nil {
 		change(&cfg)

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -23,37 +23,90 @@ type asker interface {
 	close()
 }
 
-func newAsker(u tracker.URL, scion *scionnet.HTTP) (asker, error) {
+func newAsker(u tracker.URL, cfg *Config) (asker, error) {
 	if addr, ok := u.SCION(); ok {
-		if scion == nil {
+		if cfg.SCION == nil {
 			return nil, errors.New("it is on SCION and this host is not; give --config-dir or --sciond")
 		}
-		t := scion.Client(addr)
+		o := &overSCION{url: u, scope: scionnet.ScopePublic}
+		t := cfg.SCION.Client(addr)
 		if name := u.Name(); name != "" {
-			t = scion.ClientByName(name, addr.Port)
+			t = cfg.SCION.ClientByName(name, addr.Port)
+		} else if addr.IA == cfg.SCION.Addr().IA { // elsewhere the same address is another host
+			o.scope = scionnet.ScopeOf(addr.Host)
 		}
-		return &overHTTP{url: u, client: http.Client{Transport: t, CheckRedirect: noRedirect}, end: func() { t.Close() }}, nil
+		o.client, o.end = http.Client{Transport: t, CheckRedirect: noRedirect}, t.Close
+		return o, nil
+	}
+	r := u.Request("")
+	o := &overIP{
+		outlets: outletsOf(cfg.Listen), scopeOf: scionnet.ScopeOf,
+		named: named{user: u.ByUser(), plain: r.Path == "/announce" && r.RawQuery == "" && r.User == nil},
+		ask:   overHTTP(u),
 	}
 	if u.Scheme() == "udp" {
-		return newOverUDP(u), nil
+		o.ask = overUDP(r)
 	}
-	t := &http.Transport{
-		// Announces are rare: a connection kept would be closed by the other side before it is used again.
-		DisableKeepAlives: true, DisableCompression: true,
-		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		TLSHandshakeTimeout:    10 * time.Second,
-		MaxResponseHeaderBytes: 64 << 10,
-	}
-	return &overHTTP{url: u, client: http.Client{Transport: t, CheckRedirect: sameScheme}, end: t.CloseIdleConnections}, nil
+	return o, nil
 }
 
-type overHTTP struct {
+// overSCION is HTTP/3.
+type overSCION struct {
 	url    tracker.URL
 	client http.Client
-	end    func()
+	scope  scionnet.Scope // of the tracker, as far as it is known
+	end    func() error
 }
 
-func (o *overHTTP) close() { o.end() }
+func (o *overSCION) close() { _ = o.end() } // nobody waits for it
+
+func (o *overSCION) announce(ctx context.Context, a *wire.Announce, reports []wire.PathReport) (wire.Answer, error) {
+	answer, err := exchange(ctx, &o.client, o.url.Request(a.Query()), reports)
+	answer.Peers = reachable(answer.Peers, o.scope)
+	return answer, err
+}
+
+// overIP is a tracker on IP, over HTTP or UDP.
+type overIP struct {
+	outlets []outlet
+	named   named
+	scopeOf func(netip.Addr) scionnet.Scope
+	ask     func(context.Context, *dialer, *wire.Announce) (wire.Answer, error)
+}
+
+func (o *overIP) close() {}
+
+func (o *overIP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathReport) (answer wire.Answer, err error) {
+	for _, from := range o.outlets {
+		d := &dialer{outlet: from, named: o.named, scopeOf: o.scopeOf}
+		told := *a
+		told.Port = from.port
+		if answer, err = o.ask(ctx, d, &told); err == nil || !elsewhere(err) {
+			answer.Peers = reachable(answer.Peers, d.at)
+			break
+		}
+	}
+	return answer, err
+}
+
+func overHTTP(u tracker.URL) func(context.Context, *dialer, *wire.Announce) (wire.Answer, error) {
+	return func(ctx context.Context, d *dialer, a *wire.Announce) (wire.Answer, error) {
+		c := http.Client{
+			Transport: &http.Transport{
+				// Announces are rare: a connection kept would be closed by the other side before it is used again.
+				DisableKeepAlives: true, DisableCompression: true,
+				DialContext:            d.dial,
+				TLSHandshakeTimeout:    10 * time.Second,
+				MaxResponseHeaderBytes: 64 << 10,
+			},
+			CheckRedirect: func(r *http.Request, via []*http.Request) error {
+				d.redirected()
+				return sameScheme(r, via)
+			},
+		}
+		return exchange(ctx, &c, u.Request(a.Query()), nil)
+	}
+}
 
 // sameScheme follows few redirects, and none that would leave TLS or HTTP.
 func sameScheme(r *http.Request, via []*http.Request) error {
@@ -68,8 +121,8 @@ func sameScheme(r *http.Request, via []*http.Request) error {
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-func (o *overHTTP) announce(ctx context.Context, a *wire.Announce, reports []wire.PathReport) (wire.Answer, error) {
-	u := o.url.Request(a.Query())
+// exchange makes one request. It is a POST if there are reports.
+func exchange(ctx context.Context, client *http.Client, u *url.URL, reports []wire.PathReport) (wire.Answer, error) {
 	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}).WithContext(ctx)
 	if len(reports) > 0 {
 		body := wire.AppendReports(nil, reports)
@@ -77,7 +130,7 @@ func (o *overHTTP) announce(ctx context.Context, a *wire.Announce, reports []wir
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil } // for a connection that has ended meanwhile
 		req.Body, _ = req.GetBody()
 	}
-	res, err := o.client.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		// net/http would repeat the whole URL, which has the user's key in it.
 		if e := (*url.Error)(nil); errors.As(err, &e) {

@@ -7,54 +7,43 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"time"
 
-	"braid/tracker"
 	"braid/tracker/wire"
 )
-
-// overUDP is BEP 15. A connection ID is used for one announce only: the next one is later than it lives.
-type overUDP struct {
-	host    string // and port
-	urlData string // BEP 41
-}
-
-func newOverUDP(u tracker.URL) *overUDP {
-	r := u.Request("")
-	o := &overUDP{host: r.Host, urlData: r.RequestURI()}
-	if o.urlData == "/announce" {
-		o.urlData = "" // says nothing, and some trackers know no options
-	}
-	return o
-}
-
-func (o *overUDP) close() {}
 
 // udpPatience is how long to wait for an answer before the packet is sent again; it doubles, as in BEP 15, from a
 // value that more trackers of today answer in.
 const udpPatience = 3 * time.Second
 
-func (o *overUDP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathReport) (wire.Answer, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "udp", o.host)
-	if err != nil {
-		return wire.Answer{}, fmt.Errorf("announce: %w", err)
+// overUDP is BEP 15. A connection ID is used for one announce only: the next one is later than it lives.
+func overUDP(u *url.URL) func(context.Context, *dialer, *wire.Announce) (wire.Answer, error) {
+	urlData := u.RequestURI() // BEP 41
+	if urlData == "/announce" {
+		urlData = "" // says nothing, and some trackers know no options
 	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	connected, err := o.ask(ctx, c, &wire.UDPRequest{Action: wire.Connect})
-	if err != nil {
-		return wire.Answer{}, fmt.Errorf("announce: connect: %w", err)
+	return func(ctx context.Context, d *dialer, a *wire.Announce) (wire.Answer, error) {
+		c, err := d.dial(ctx, "udp", u.Host)
+		if err != nil {
+			return wire.Answer{}, fmt.Errorf("announce: %w", err)
+		}
+		defer c.Close()
+		defer context.AfterFunc(ctx, func() { c.Close() })()
+		connected, err := askUDP(ctx, c, &wire.UDPRequest{Action: wire.Connect})
+		if err != nil {
+			return wire.Answer{}, fmt.Errorf("announce: connect: %w", err)
+		}
+		got, err := askUDP(ctx, c, &wire.UDPRequest{Action: wire.AnnounceUDP, Connection: connected.Connection, Announce: *a, URLData: urlData})
+		if err != nil {
+			return wire.Answer{}, fmt.Errorf("announce: %w", err)
+		}
+		return got.Answer, nil
 	}
-	got, err := o.ask(ctx, c, &wire.UDPRequest{Action: wire.AnnounceUDP, Connection: connected.Connection, Announce: *a, URLData: o.urlData})
-	if err != nil {
-		return wire.Answer{}, fmt.Errorf("announce: %w", err)
-	}
-	return got.Answer, nil
 }
 
-// ask sends the request until there is an answer to it or the context ends.
-func (o *overUDP) ask(ctx context.Context, c net.Conn, r *wire.UDPRequest) (wire.UDPAnswer, error) {
+// askUDP sends the request until there is an answer to it or the context ends.
+func askUDP(ctx context.Context, c net.Conn, r *wire.UDPRequest) (wire.UDPAnswer, error) {
 	var b [4]byte
 	rand.Read(b[:])
 	r.Transaction = binary.BigEndian.Uint32(b[:])
@@ -67,7 +56,7 @@ func (o *overUDP) ask(ctx context.Context, c net.Conn, r *wire.UDPRequest) (wire
 		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			return wire.UDPAnswer{}, orEnded(ctx, err)
 		}
-		got, err := o.read(c, r, v6)
+		got, err := readUDP(c, r, v6)
 		if e := net.Error(nil); errors.As(err, &e) && e.Timeout() && ctx.Err() == nil {
 			continue
 		}
@@ -86,8 +75,8 @@ func orEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// read passes over what is no answer to the request: late ones, and packets of others.
-func (o *overUDP) read(c net.Conn, r *wire.UDPRequest, v6 bool) (wire.UDPAnswer, error) {
+// readUDP passes over what is no answer to the request: late ones, and packets of others.
+func readUDP(c net.Conn, r *wire.UDPRequest, v6 bool) (wire.UDPAnswer, error) {
 	b := make([]byte, 16<<10)
 	for {
 		n, err := c.Read(b)

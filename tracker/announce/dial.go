@@ -1,0 +1,140 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"braid/scionnet"
+	"braid/tracker/wire"
+)
+
+// Two things are decided before a tracker on IP is contacted: from which of our addresses, and whether at all. A torrent
+// comes from a stranger, and so do the answers and redirects of its trackers.
+
+// outlet is an address to announce from. The tracker tells others to connect to it at the port.
+type outlet struct {
+	local  netip.Addr // zero: the one that the system chooses
+	family string     // "4", "6", or "" for either
+	port   uint16     // 0: nobody listens there
+}
+
+// outletsOf are where to announce from if peers are accepted on those addresses, to be tried in turn: the first address of
+// each family, and at the end whatever leads to a tracker of another family or network, with a port that says
+// that nobody listens there.
+func outletsOf(listen []netip.AddrPort) []outlet {
+	var out []outlet
+	for _, l := range listen {
+		o := outlet{l.Addr(), "6", l.Port()}
+		if l.Addr().Is4() {
+			o.family = "4"
+		}
+		if l.Addr().IsUnspecified() {
+			o.local = netip.Addr{}
+			if o.family == "6" {
+				o.family = "" // :: takes connections of both
+			}
+		}
+		if !slices.ContainsFunc(out, func(x outlet) bool { return x.family == o.family || x.family == "" }) {
+			out = append(out, o)
+		}
+	}
+	if !slices.ContainsFunc(out, func(x outlet) bool { return x.family == "" }) {
+		out = append(out, outlet{})
+	}
+	return out
+}
+
+// elsewhere tells whether an error means that the tracker is not reached from the outlet, but perhaps from another one.
+func elsewhere(err error) bool {
+	for _, e := range []error{syscall.EINVAL, syscall.ENETUNREACH, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	var none *net.AddrError // no address of the tracker has the outlet's family
+	return errors.As(err, &none)
+}
+
+// named is who has named a tracker, and what is asked of it.
+type named struct {
+	user bool // the user himself, else a torrent
+	// plain: nothing of the request but the info hash was chosen by the torrent.
+	plain bool
+	// hops are the redirects so far; from is the widest scope that one of them came from.
+	hops int
+	from scionnet.Scope
+}
+
+// may tells whether an address of that scope may be contacted. A user names what he likes. A torrent may name a
+// tracker of the local network or machine, as people do on a LAN, if all that it can make us send there is an
+// announce; never one that is link-local. A redirect leads no nearer than it came from.
+func (n named) may(to scionnet.Scope) error {
+	switch {
+	case to == scionnet.ScopePublic:
+		return nil
+	case n.hops > 0 && (!n.user || to < n.from):
+		return fmt.Errorf("a redirect to a %s address is not followed", to)
+	case n.user, n.hops == 0 && n.plain && to != scionnet.ScopeLinkLocal:
+		return nil
+	}
+	return fmt.Errorf("a torrent may not name this tracker at a %s address; name it with --tracker if you trust it", to)
+}
+
+// dialer contacts one tracker on IP, for one announce.
+type dialer struct {
+	outlet  outlet
+	named   named
+	scopeOf func(netip.Addr) scionnet.Scope
+	// at is the scope of the address that was contacted last.
+	at scionnet.Scope
+}
+
+// connectTimeout bounds the time until a tracker takes a connection.
+const connectTimeout = 10 * time.Second
+
+// dial checks each address when it is about to be contacted: what a name meant earlier says nothing.
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	nd := net.Dialer{Timeout: connectTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		return d.named.may(d.scopeOf(to.Addr()))
+	}}
+	if d.outlet.local.IsValid() {
+		local := netip.AddrPortFrom(d.outlet.local, 0)
+		if nd.LocalAddr = net.Addr(net.TCPAddrFromAddrPort(local)); network == "udp" {
+			nd.LocalAddr = net.UDPAddrFromAddrPort(local)
+		}
+	}
+	c, err := nd.DialContext(ctx, network+d.outlet.family, address)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	d.at = d.scopeOf(remote.Addr())
+	return c, nil
+}
+
+// redirected notes that the tracker contacted last sends us on.
+func (d *dialer) redirected() {
+	d.named.hops, d.named.from = d.named.hops+1, max(d.named.from, d.at)
+}
+
+// reachable are the peers that a tracker of the scope may name: on IP none that are nearer than itself. On SCION no address
+// is one of our machine or network but by way of its AS.
+func reachable(peers []wire.Peer, by scionnet.Scope) []wire.Peer {
+	return slices.DeleteFunc(peers, func(p wire.Peer) bool {
+		return !p.Addr.IsSCION() && scionnet.ScopeOf(p.Addr.Host) < by
+	})
+}
