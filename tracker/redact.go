@@ -65,5 +65,30 @@ func RedactURL(s string) string {
 	return scheme + "://" + host + path + query
 }
 
+// leastKey is the length of the shortest key that Hide looks for: a shorter one is a word of many messages, and too short to
+// be secret.
+const leastKey = 5
+
+// Hide is a message of this tracker without what could be the user's key: trackers quote it back, as in "passkey … is
+// unknown".
+func (u URL) Hide(message string) string {
+	keys := strings.Split(u.request.Path, "/")
+	for name, values := range u.request.Query() {
+		if keys = append(keys, values...); slices.Equal(values, []string{""}) {
+			keys = append(keys, name) // the key alone: /announce?key
+		}
+	}
+	if user := u.request.User; user != nil {
+		password, _ := user.Password()
+		keys = append(keys, user.Username(), password)
+	}
+	for _, k := range keys {
+		if len(k) >= leastKey && !slices.Contains(publicPaths, "/"+k) {
+			message = strings.ReplaceAll(message, k, "…")
+		}
+	}
+	return Redact(message)
+}
+
 // LogValue is the URL without what could be the user's key.
 func (u URL) LogValue() slog.Value { return slog.StringValue(RedactURL(u.text)) }

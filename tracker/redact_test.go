@@ -60,3 +60,25 @@ func FuzzRedact(f *testing.F) {
 		}
 	})
 }
+
+// A tracker quotes the key back.
+func TestHide(t *testing.T) {
+	for _, tt := range [][2]string{
+		{"http://t.example/s3cret/announce", "unknown key …, announce again"},
+		{"http://t.example/announce?passkey=s3cret", "unknown key …, announce again"},
+		{"http://t.example/announce?s3cret", "unknown key …, announce again"},
+		{"udp://t.example:1/s3cret", "unknown key …, announce again"},
+		{"https://me:s3cret@t.example/announce", "unknown key …, announce again"},
+		{"scion://1-ff00:0:110,[127.0.0.1]:8080/announce?key=s3cret", "unknown key …, announce again"},
+		{"http://t.example/announce?key=s3", "unknown key s3cret, announce again"},
+		{"http://t.example/announce", "unknown key s3cret, announce again"},
+	} {
+		u, err := ParseURL(tt[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := u.Hide("unknown key s3cret, announce again"); got != tt[1] {
+			t.Errorf("%s: %q", tt[0], got)
+		}
+	}
+}

@@ -182,9 +182,10 @@ func (a *Announcer) found(s *source, answer wire.Answer) (fresh bool) {
 	}
 	s.told = out
 	a.log.Info("tracker answered", "tracker", s.url, "peers", len(out), "complete", answer.Complete, "incomplete", answer.Incomplete)
-	if answer.Warning != "" {
-		a.log.Warn("tracker warns", "tracker", s.url, "warning", answer.Warning)
+	if answer.Warning != s.warned && answer.Warning != "" { // once is enough to know
+		a.log.Warn("tracker warns", "tracker", s.url, "warning", s.url.Hide(answer.Warning))
 	}
+	s.warned = answer.Warning
 	if len(answer.Hints) > 0 && a.cfg.Hinted != nil {
 		a.cfg.Hinted(answer.Hints)
 	}

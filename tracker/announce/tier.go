@@ -13,10 +13,11 @@ import (
 
 // source is one tracker of a tier. It belongs to the tier's goroutine.
 type source struct {
-	url  tracker.URL
-	ask  asker
-	id   string // what it wants to be told the next time
-	told []wire.Addr
+	url    tracker.URL
+	ask    asker
+	id     string // what it wants to be told the next time
+	warned string // what it warned of last
+	told   []wire.Addr
 	// known: it has answered, and remembers the peer. told of the completion: finished.
 	known, finished bool
 	failures        int
@@ -142,9 +143,9 @@ func (t *tier) failed(s *source, err error) {
 		log = t.announcer.log.Warn
 	}
 	if ever {
-		log("tracker failed", "tracker", s.url, "error", err, "again_in", wait.Round(time.Second))
+		log("tracker failed", "tracker", s.url, "error", s.url.Hide(err.Error()), "again_in", wait.Round(time.Second))
 	} else {
-		log("tracker refused for good", "tracker", s.url, "error", err)
+		log("tracker refused for good", "tracker", s.url, "error", s.url.Hide(err.Error()))
 	}
 }
 
@@ -181,7 +182,7 @@ func (t *tier) goodbye() {
 					err = e
 				}
 				if err != nil {
-					t.announcer.log.Debug("tracker not told of the end", "tracker", s.url, "error", err)
+					t.announcer.log.Debug("tracker not told of the end", "tracker", s.url, "error", s.url.Hide(err.Error()))
 				}
 			})
 		}
