@@ -220,7 +220,7 @@ func (c *fastConn) openSlowly(p []byte) ([]byte, *route) {
 		return nil, nil
 	}
 	if _, ok := c.slow.Payload.(snet.SCMPPayload); ok {
-		_ = c.host.scmpHandler().Handle(&c.slow) // it has no error to tell
+		c.host.scmp(&c.slow, c.local, c.in.From())
 		return nil, nil
 	}
 	payload, r, scratch := c.host.accept(&c.slow, c.local, c.in.From(), c.scratch)
