@@ -106,7 +106,15 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 	t.full.store = store
 	t.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
 	t.ctx, t.stop = context.WithCancelCause(s.ctx)
-	peers := slices.Concat(opts.Peers, src.Peers)
+	peers := slices.Clone(opts.Peers)
+	for _, p := range src.Peers {
+		p, err := p.ofStranger()
+		if err != nil {
+			t.log.Warn("peer passed over", "peer", p, "reason", err)
+			continue
+		}
+		peers = append(peers, p)
+	}
 	for _, p := range peers {
 		if _, err := s.transportFor(p); err != nil {
 			t.stop(nil)
