@@ -65,6 +65,7 @@ type bolt struct {
 	size    int // of all segments in memory
 	whole   int // of those of whole pieces
 	changed bool
+	left    stamp     // as we have found the file, or left it
 	free    sync.Pool // of *[]byte, each a segment
 }
 
@@ -92,10 +93,43 @@ func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *sl
 	if err != nil {
 		return nil, err
 	}
+	left, err := stampOfFile(name)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	return &bolt{
-		layout: l, name: name, system: sys, db: db, fresh: fresh, pieces: map[int]*buffered{},
+		layout: l, name: name, system: sys, db: db, fresh: fresh, pieces: map[int]*buffered{}, left: left,
 		free: sync.Pool{New: func() any { b := make([]byte, segmentSize); return &b }},
 	}, nil
+}
+
+// expect looks whether the file is as we left it. If not, bbolt may meet anything in it.
+func (p *bolt) expect() error {
+	now, err := stampOfFile(p.name)
+	if err != nil {
+		return fmt.Errorf("%w; start again to fetch what it held", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now != p.left {
+		return fmt.Errorf("%s was changed by somebody else; start again to fetch what it held", p.name)
+	}
+	return nil
+}
+
+// note remembers how the file is left.
+func (p *bolt) note() error {
+	left, err := stampOfFile(p.name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left = left
+	return err
+}
+
+func (p *bolt) stamp(int) stamp {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left
 }
 
 // openBoltReader opens a database for reading only.
@@ -254,7 +288,11 @@ func (p *bolt) flush(all bool) error {
 		if len(flights) == 0 {
 			return nil
 		}
-		err := p.system.update(p.db, func(tx *bbolt.Tx) error { return p.store(tx, flights) })
+		err := p.expect()
+		if err == nil {
+			err = p.system.update(p.db, func(tx *bbolt.Tx) error { return p.store(tx, flights) })
+			err = errors.Join(err, p.note())
+		}
 		if err != nil {
 			return fmt.Errorf("write pieces of %s: %w", p.layout.Name, err)
 		}
@@ -351,11 +389,6 @@ func (p *bolt) sync() ([]int, error) {
 	return []int{0}, nil
 }
 
-func (p *bolt) gone() ([]int, error) {
-	if _, err := os.Lstat(p.name); err != nil {
-		return nil, fmt.Errorf("%w; start again to fetch what it held", err)
-	}
-	return nil, nil
-}
+func (p *bolt) gone() ([]int, error) { return nil, p.expect() }
 
 func (p *bolt) close() error { return p.db.Close() }

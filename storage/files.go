@@ -39,7 +39,8 @@ type files struct {
 	final  []bool          // of each file: it has its final name
 	dirty  map[int]bool    // files written to since they were synced
 	moved  map[string]bool // directories with new names in them since they were synced
-	anew   map[int]bool    // files that were made although they had pieces that are right: the data is gone
+	stamps []stamp         // of each file: as we have found it, or left it
+	lost   map[int]bool    // files that somebody else has changed, or taken away, since: what they hold is not known
 }
 
 // handle is an open file. It is closed when nobody uses it and it is no longer in files.open.
@@ -51,8 +52,9 @@ type handle struct {
 	users int
 }
 
-// openFiles opens a place for a torrent below dir. Without a system the data is read only, and all of it there.
-func openFiles(dir string, l Layout, right []bool, mapped bool, sys system, wanted func(string) bool) (*files, error) {
+// openFiles opens a place for a torrent below dir, of which the files in mine may be made and changed. Without a system the
+// data is read only, and all of it there.
+func openFiles(dir string, l Layout, right []bool, mapped bool, sys system, mine []bool) (*files, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -61,38 +63,63 @@ func openFiles(dir string, l Layout, right []bool, mapped bool, sys system, want
 		root: root, layout: l, system: sys, mapped: mapped,
 		open: map[int]*handle{}, dirs: map[string]bool{},
 		left: make([]int, len(l.Files)), right: slices.Clone(right), final: make([]bool, len(l.Files)),
-		dirty: map[int]bool{}, moved: map[string]bool{}, anew: map[int]bool{},
+		dirty: map[int]bool{}, moved: map[string]bool{}, stamps: make([]stamp, len(l.Files)), lost: map[int]bool{},
 	}
-	for i, file := range l.Files {
+	for i := range l.Files {
 		if sys == nil {
 			f.final[i] = true
-			continue
-		}
-		begin, end := l.FilePieces(file)
-		for p := begin; p < end; p++ {
-			if !right[p] {
-				f.left[i]++
-			}
-		}
-		if _, err := root.Lstat(filepath.FromSlash(file.Path)); err == nil {
-			f.final[i] = true
-		} else if file.Length == 0 && (wanted == nil || wanted(file.Path)) {
-			if err := f.makeEmpty(i); err != nil {
-				return nil, errors.Join(err, root.Close())
-			}
+		} else if err := f.find(i, mine[i]); err != nil {
+			return nil, errors.Join(err, root.Close())
 		}
 	}
 	return f, nil
 }
 
+// find looks at a file when the place is opened. One that is complete gets its final name and length: that is done with its
+// last piece, and if braid ended in between, nobody would. Empty files are made.
+func (f *files) find(i int, mine bool) error {
+	file := f.layout.Files[i]
+	begin, end := f.layout.FilePieces(file)
+	for p := begin; p < end; p++ {
+		if !f.right[p] {
+			f.left[i]++
+		}
+	}
+	f.stamps[i] = noFile
+	for _, final := range []bool{true, false} {
+		f.final[i] = final
+		st, err := f.root.Lstat(f.name(i))
+		if err == nil {
+			f.stamps[i] = stampFrom(st)
+			break
+		}
+	}
+	switch {
+	case f.stamps[i] != noFile && f.left[i] == 0 && (mine || end > begin):
+		return f.finish(i)
+	case f.stamps[i] == noFile && file.Length == 0 && mine:
+		return f.makeEmpty(i)
+	}
+	return nil
+}
+
 func (f *files) makeEmpty(i int) error {
 	f.final[i] = true
-	file, err := f.openFile(i, os.O_CREATE|os.O_WRONLY)
+	file, err := f.openFile(i, true)
 	if err != nil {
 		return err
 	}
 	f.dirty[i] = true
-	return file.Close()
+	return errors.Join(f.note(i, file), file.Close())
+}
+
+// note remembers how a file is. The caller holds f.mu, except while f is being opened.
+func (f *files) note(i int, file *os.File) error {
+	st, err := file.Stat()
+	if err == nil {
+		f.stamps[i] = stampFrom(st)
+	}
+	return err
 }
 
 // name is the file's present name. The caller holds f.mu, except while f is being opened.
@@ -105,14 +132,16 @@ func (f *files) name(i int) string {
 }
 
 // openFile opens a file, or makes it with its directories. The caller holds f.mu, except while f is being opened.
-func (f *files) openFile(i, flags int) (*os.File, error) {
+func (f *files) openFile(i int, create bool) (*os.File, error) {
 	name := f.name(i)
-	if flags&os.O_CREATE == 0 {
-		return f.root.OpenFile(name, flags, 0)
-	}
-	file, err := f.root.OpenFile(name, flags&^os.O_CREATE, 0)
-	if !errors.Is(err, fs.ErrNotExist) {
+	file, err := f.openOld(name)
+	switch {
+	case !create || err != nil && !errors.Is(err, fs.ErrNotExist):
 		return file, err
+	case err == nil && f.stamps[i] == noFile:
+		return nil, errors.Join(f.appeared(name), file.Close())
+	case err == nil:
+		return file, nil
 	}
 	for dir := filepath.Dir(name); !f.dirs[dir]; dir = filepath.Dir(dir) {
 		if err := f.root.MkdirAll(dir, 0o755); err != nil {
@@ -125,9 +154,38 @@ func (f *files) openFile(i, flags int) (*os.File, error) {
 	}
 	f.moved[filepath.Dir(name)] = true
 	if f.holds(i) {
-		f.anew[i] = true
+		f.lost[i] = true
 	}
-	return f.root.OpenFile(name, flags, 0o644)
+	file, err = f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, f.appeared(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return file, f.note(i, file)
+}
+
+// openOld opens a file to be read, and to be written to if the user may.
+func (f *files) openOld(name string) (*os.File, error) {
+	st, err := f.root.Stat(name)
+	if err == nil && !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name) // to open a pipe may wait for ever
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.system != nil && !isProtected(st.Mode()) {
+		file, err := f.root.OpenFile(name, os.O_RDWR, 0)
+		if !errors.Is(err, fs.ErrPermission) {
+			return file, err
+		}
+	}
+	return f.root.Open(name)
+}
+
+func (f *files) appeared(name string) error {
+	return fmt.Errorf("%s has appeared since the download began, and is not its own: move it away, and start again", name)
 }
 
 // take returns the file, open; create says whether it is made if it is not there. The caller gives it back.
@@ -139,14 +197,7 @@ func (f *files) take(i int, create bool) (*handle, error) {
 		h.users++
 		return h, nil
 	}
-	flags := os.O_RDWR
-	if create {
-		flags |= os.O_CREATE
-	}
-	if f.system == nil {
-		flags = os.O_RDONLY
-	}
-	file, err := f.openFile(i, flags)
+	file, err := f.openFile(i, create)
 	if err != nil {
 		return nil, err
 	}
@@ -164,14 +215,10 @@ func (f *files) take(i int, create bool) (*handle, error) {
 	return h, nil
 }
 
-// give takes a file back. One that was written to is dirty from now on: had it been so before, a sync might have come in
-// between.
-func (f *files) give(h *handle, written bool) {
+// give takes a file back.
+func (f *files) give(h *handle) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if written {
-		f.dirty[h.index] = true
-	}
 	if h.users--; h.users == 0 && h.place == nil {
 		h.close()
 	}
@@ -200,10 +247,49 @@ func (f *files) write(b []byte, off int64) error {
 		if err != nil {
 			return err
 		}
-		defer f.give(h, true)
+		defer f.give(h)
+		if err := f.expect(h); err != nil {
+			return err
+		}
 		_, err = f.system.write(h.File, b[from:to], at)
-		return err
+		return errors.Join(err, f.written(h))
 	})
+}
+
+// expect looks, before a file is written to, whether it is as we left it: after the write nobody could tell any more. A file
+// that was cut and has grown again has its length, and holes for data.
+func (f *files) expect(h *handle) error {
+	st, err := h.Stat()
+	if err != nil {
+		return err
+	}
+	if isProtected(st.Mode()) {
+		return fmt.Errorf("%s is write-protected, and not all of it is right: allow writing (chmod u+w), or move it away", h.Name())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stamps[h.index] != stampFrom(st) && f.holds(h.index) {
+		f.lost[h.index] = true
+	}
+	return nil
+}
+
+// written notes how a file was left. It is dirty from now on: had it been so before the write, a sync might have come in
+// between.
+func (f *files) written(h *handle) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dirty[h.index] = true
+	return f.note(h.index, h.File)
+}
+
+func (f *files) stamp(i int) stamp {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lost[i] {
+		return noStamp
+	}
+	return f.stamps[i]
 }
 
 func (f *files) read(b []byte, off int64) error {
@@ -215,7 +301,7 @@ func (f *files) read(b []byte, off int64) error {
 		if err != nil {
 			return err
 		}
-		defer f.give(h, false)
+		defer f.give(h)
 		if h.view != nil {
 			return h.view.read(b[from:to], at)
 		}
@@ -228,7 +314,8 @@ func (f *files) read(b []byte, off int64) error {
 	return err
 }
 
-// mark gives files whose last piece became right their final name, and takes it from those that have a wrong one.
+// mark gives files whose last piece became right their length and final name, and takes the name from those that have a wrong
+// piece.
 func (f *files) mark(piece int, right bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -243,11 +330,47 @@ func (f *files) mark(piece int, right bool) error {
 		} else {
 			f.left[i]++
 		}
-		if whole := f.left[i] == 0; whole != f.final[i] {
-			return f.rename(i, whole)
+		switch {
+		case f.left[i] == 0:
+			return f.finish(i)
+		case f.final[i]:
+			return f.rename(i, false)
 		}
 		return nil
 	})
+}
+
+// finish gives a file that is complete its length and its final name. It may be longer from an earlier use. The caller holds
+// f.mu, except while f is being opened.
+func (f *files) finish(i int) error {
+	if length := f.layout.Files[i].Length; f.stamps[i].size > length {
+		if err := f.cut(i, length); err != nil {
+			return fmt.Errorf("cut %s to the length that it should have: %w", f.layout.Files[i].Path, err)
+		}
+	}
+	if f.final[i] {
+		return nil
+	}
+	return f.rename(i, true)
+}
+
+func (f *files) cut(i int, length int64) error {
+	file, err := f.root.OpenFile(f.name(i), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	st, err := file.Stat()
+	if err == nil && isProtected(st.Mode()) {
+		err = errors.New("it is write-protected: allow writing (chmod u+w), or move it away")
+	}
+	if err == nil && st.Size() > length {
+		err = file.Truncate(length)
+		f.dirty[i] = true
+	}
+	if err == nil {
+		err = f.note(i, file)
+	}
+	return errors.Join(err, file.Close())
 }
 
 // holds tells whether a file has a part in pieces that are right. The caller holds f.mu, except while f is being opened.
@@ -269,6 +392,11 @@ func (f *files) gone() (pieces []int, err error) {
 			return nil, err
 		}
 		if there {
+			if f.left[i] == 0 {
+				if err := f.finish(i); err != nil {
+					return nil, err
+				}
+			}
 			continue
 		}
 		if h := f.open[i]; h != nil {
@@ -281,12 +409,12 @@ func (f *files) gone() (pieces []int, err error) {
 			}
 		}
 	}
-	clear(f.anew)
+	clear(f.lost)
 	return slices.Sorted(maps.Keys(lost)), nil
 }
 
-// isThere tells whether a file that has pieces that are right is the one that they were written to, and as long as they
-// make it. The caller holds f.mu.
+// isThere tells whether a file that has pieces that are right is as we left it. If not, it is looked at from now on as it is.
+// The caller holds f.mu.
 func (f *files) isThere(i int) (bool, error) {
 	st, err := f.root.Lstat(f.name(i))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -300,13 +428,9 @@ func (f *files) isThere(i int) (bool, error) {
 			return false, err
 		}
 	}
-	file := f.layout.Files[i]
-	begin, end := f.layout.FilePieces(file)
-	for end > begin && !f.right[end-1] {
-		end--
-	}
-	off, n := f.layout.PieceRange(end - 1)
-	return !f.anew[i] && st.Size() >= min(file.Length, off+n-file.Offset), nil
+	was := f.stamps[i]
+	f.stamps[i] = stampFrom(st)
+	return !f.lost[i] && f.stamps[i] == was, nil
 }
 
 // isNamed tells whether an open file is the one that has the name now.
@@ -327,12 +451,16 @@ func (f *files) rename(i int, final bool) error {
 	before := f.name(i)
 	if h := f.open[i]; h != nil {
 		if same, err := f.isNamed(h, before); err == nil && !same {
-			f.anew[i] = true
+			f.lost[i] = true
 		}
 		f.forget(h)
 	}
 	f.final[i] = final
 	after := f.name(i)
+	if _, err := f.root.Lstat(after); final && !errors.Is(err, fs.ErrNotExist) {
+		f.final[i] = false
+		return errors.Join(err, f.appeared(after))
+	}
 	f.moved[filepath.Dir(before)] = true
 	err := f.system.rename(f.root, before, after)
 	if errors.Is(err, fs.ErrNotExist) && !final {
@@ -363,15 +491,10 @@ func (f *files) sync() ([]int, error) {
 	return slices.Collect(maps.Keys(dirty)), nil
 }
 
-// syncFiles syncs files and directories one by one if they are few, else the file system that they are on at once.
+// syncFiles syncs files and directories one by one if they are few, else all of the file systems that they are on.
 func (f *files) syncFiles(dirty map[int]bool, moved map[string]bool) error {
 	if len(dirty)+len(moved) > fewFiles {
-		dir, err := f.root.Open(".")
-		if err != nil {
-			return err
-		}
-		defer dir.Close()
-		if err := f.system.syncAll(dir); !errors.Is(err, errors.ErrUnsupported) {
+		if err := f.syncSystems(dirty, moved); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}
@@ -384,7 +507,7 @@ func (f *files) syncFiles(dirty map[int]bool, moved map[string]bool) error {
 			return err
 		}
 		err = f.system.sync(h.File)
-		f.give(h, false)
+		f.give(h)
 		if err != nil {
 			return fmt.Errorf("sync %s: %w", f.layout.Files[i].Path, err)
 		}
@@ -399,6 +522,37 @@ func (f *files) syncFiles(dirty map[int]bool, moved map[string]bool) error {
 		}
 		if err != nil && runtime.GOOS != "windows" { // which has no such thing
 			return fmt.Errorf("sync directory %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// syncSystems syncs the file systems that files and directories are on: another one may be mounted below the root.
+func (f *files) syncSystems(dirty map[int]bool, moved map[string]bool) error {
+	names := slices.Collect(maps.Keys(moved))
+	f.mu.Lock()
+	for i := range dirty {
+		names = append(names, f.name(i))
+	}
+	f.mu.Unlock()
+	synced := map[uint64]bool{}
+	for _, name := range names {
+		st, err := f.root.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted, or renamed just now, which the next sync sees to
+		}
+		if err != nil {
+			return err
+		}
+		if device := deviceOf(st); !synced[device] {
+			synced[device] = true
+			file, err := f.root.Open(name)
+			if err == nil {
+				err = errors.Join(f.system.syncAll(file), file.Close())
+			}
+			if err != nil {
+				return fmt.Errorf("sync the file system of %s: %w", name, err)
+			}
 		}
 	}
 	return nil

@@ -101,6 +101,7 @@ func inFiles(l Layout, dir string) func() source {
 type filesReader struct {
 	layout Layout
 	dir    string
+	names  []string // nil: the files are complete; else the present name of each, empty if it is not there
 	file   *os.File // of layout.Files[index]
 	index  int
 }
@@ -123,6 +124,12 @@ func (r *filesReader) readFile(i int, b []byte, at int64) error {
 	if r.file == nil || r.index != i {
 		r.close()
 		name := filepath.Join(r.dir, filepath.FromSlash(r.layout.Files[i].Path))
+		if r.names != nil {
+			if r.names[i] == "" {
+				return fs.ErrNotExist
+			}
+			name = filepath.Join(r.dir, r.names[i])
+		}
 		st, err := os.Stat(name)
 		if err == nil && !st.Mode().IsRegular() {
 			err = fmt.Errorf("%s is not a regular file", name) // to open a pipe would wait for its writer

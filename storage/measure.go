@@ -169,7 +169,7 @@ type backed struct {
 	checks errgroup.Group // of pieces that are written, hashing excluded
 }
 
-func newBacked(_ context.Context, kind Kind, dir string, c BenchCase) (*backed, error) {
+func newBacked(ctx context.Context, kind Kind, dir string, c BenchCase) (*backed, error) {
 	info := &metainfo.Info{Name: "bench", PieceLength: c.PieceLength, Length: c.Bytes,
 		Pieces: make([]byte, 20*(c.Bytes/c.PieceLength))}
 	l, err := NewLayout(info)
@@ -180,7 +180,7 @@ func newBacked(_ context.Context, kind Kind, dir string, c BenchCase) (*backed, 
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.(*store).openData(l, metainfo.Hash{1})
+	t, err := s.(*store).openData(ctx, l, metainfo.Hash{1})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -25,7 +25,10 @@ import (
 //	'p'  a bit for each of 32768 pieces, the first in the highest bit of the first byte: the piece was verified
 //	     and is on disk
 //	'f'  size and modification time (Unix ns) of each of 256 files in the order of the torrent, eight bytes each,
-//	     highest first, as they were when the pieces were recorded; size -1: the file was not there
+//	     highest first, as they were when the pieces were recorded; size -1: the file was not there, -2: somebody else
+//	     has changed it
+//	'o'  a bit for each of 32768 files, as in 'p': a download that has not ended may have made or changed the file since
+//	     it was recorded, so that it is ours whatever it is
 //
 // The data of some pieces is synced, then the record is told of them (checkpoint), so that a piece in the record is
 // always on disk. A piece counts at the next start if all of its files are still what the record says, or have been told
@@ -33,7 +36,7 @@ import (
 // somebody has changed, and those of files that braid was writing to when it was killed.
 const (
 	recordName   = "completion.db"
-	piecesChunk  = 32768
+	bitsChunk    = 32768
 	filesChunk   = 256
 	stampBytes   = 16
 	lockName     = "lock"
@@ -56,6 +59,7 @@ type record struct {
 	lock   *os.File
 	db     *boltdb.DB
 	log    *slog.Logger
+	lost   bool       // what it was is not known: it was damaged
 	saving sync.Mutex // one save at a time, so that of two the later writes the later state
 
 	mu       sync.Mutex
@@ -68,6 +72,7 @@ type tally struct {
 	known  []bool // the piece was checked
 	right  []bool // and found right
 	saved  []bool // and this is in the record
+	mine   []bool // of each file: the download may make it or change it; nil: of none
 }
 
 // stamp says how a file was left.
@@ -76,7 +81,13 @@ type stamp struct {
 	modTime int64 // Unix ns
 }
 
-var noFile = stamp{size: -1}
+var (
+	noFile = stamp{size: -1}
+	// noStamp is that of no file: its pieces have to be hashed.
+	noStamp = stamp{size: -2}
+)
+
+func stampFrom(st fs.FileInfo) stamp { return stamp{st.Size(), st.ModTime().UnixNano()} }
 
 func openRecord(dir string, kind Kind, sys system, log *slog.Logger) (*record, error) {
 	own := filepath.Join(dir, recordDir)
@@ -88,13 +99,15 @@ func openRecord(dir string, kind Kind, sys system, log *slog.Logger) (*record, e
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	name := filepath.Join(own, recordName)
+	lost := false
 	db, err := boltdb.Open(name, 0o644, recordOptions(), func(aside string, err error) {
+		lost = true
 		log.Warn("the record of verified pieces is damaged; the data will be checked", "set_aside", aside, "error", err)
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open storage: %w", err), lock.Close())
 	}
-	return &record{dir: dir, kind: kind, system: sys, lock: lock, db: db, log: log, torrents: map[metainfo.Hash]*tally{}}, nil
+	return &record{dir: dir, kind: kind, system: sys, lock: lock, db: db, log: log, lost: lost, torrents: map[metainfo.Hash]*tally{}}, nil
 }
 
 var errLocked = errors.New("another braid is using it")
@@ -145,9 +158,9 @@ func chunkKey(letter byte, chunk int) []byte {
 }
 
 // open takes a torrent from the record, as far as its files are what they were, and returns which pieces are right, and
-// which files are not as the record says. l has the files as the record counts them. It takes nothing with recheck, and knows that nothing is there if the data
-// is fresh.
-func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool) (right []bool, changed []int, err error) {
+// which files are not as the record says. l has the files as the record counts them, mine are those that the download may
+// make or change. It takes nothing with recheck, and knows that nothing is there if the data is fresh.
+func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool, mine []bool) (right []bool, changed []int, err error) {
 	now, err := stamps(r.dir, l)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open storage: %w", err)
@@ -159,7 +172,14 @@ func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool) (right 
 	}
 	t := newTally(l)
 	err = r.db.View(func(tx *bbolt.Tx) error {
-		changed = t.load(tx.Bucket(bucketName(hash, r.kind)), now)
+		b := tx.Bucket(bucketName(hash, r.kind))
+		changed = t.load(b, now)
+		if mine != nil {
+			t.mine = loadBits(b, 'o', len(l.Files))
+			for i, m := range mine {
+				t.mine[i] = t.mine[i] || m
+			}
+		}
 		return nil
 	})
 	if err != nil {
@@ -174,7 +194,7 @@ func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool) (right 
 	// What the record says and is no longer believed must not be believed when the file is touched back.
 	err = r.update(func(b *bbolt.Bucket) error {
 		copy(t.saved, t.right)
-		return t.store(b, nil, nil, true)
+		return errors.Join(t.store(b, nil, nil, true), storeBits(b, 'o', t.mine))
 	}, hash)
 	if err != nil {
 		return nil, nil, fmt.Errorf("write the record of %s: %w", l.Name, err)
@@ -194,23 +214,13 @@ func newTally(l Layout) *tally {
 // that is not there is known to be missing; one of a file that has changed is not known.
 func (t *tally) load(b *bbolt.Bucket, now []stamp) (changed []int) {
 	l := t.layout
-	for chunk := 0; chunk*piecesChunk < len(t.right); chunk++ {
-		var bits []byte
-		if b != nil {
-			bits = b.Get(chunkKey('p', chunk))
-		}
-		for i := chunk * piecesChunk; i < min(len(t.right), (chunk+1)*piecesChunk); i++ {
-			p := i - chunk*piecesChunk
-			t.known[i] = true
-			t.right[i] = p/8 < len(bits) && bits[p/8]>>(7-p%8)&1 == 1
-		}
+	t.right = loadBits(b, 'p', len(t.right))
+	for p := range t.known {
+		t.known[p] = true
 	}
-	var then []byte
-	for i, f := range l.Files {
-		if i%filesChunk == 0 && b != nil {
-			then = b.Get(chunkKey('f', i/filesChunk))
-		}
-		if s := stampAt(then, i%filesChunk); now[i] != s {
+	for i, s := range loadStamps(b, len(l.Files)) {
+		f := l.Files[i]
+		if now[i] != s {
 			changed = append(changed, i)
 		} else if s != noFile {
 			continue
@@ -230,6 +240,54 @@ func (t *tally) load(b *bbolt.Bucket, now []stamp) (changed []int) {
 	return changed
 }
 
+// loadBits reads n bits of a bucket, which may be nil.
+func loadBits(b *bbolt.Bucket, letter byte, n int) []bool {
+	out := make([]bool, n)
+	var bits []byte
+	for i := range out {
+		at := i % bitsChunk
+		if at == 0 && b != nil {
+			bits = b.Get(chunkKey(letter, i/bitsChunk))
+		}
+		out[i] = at/8 < len(bits) && bits[at/8]>>(7-at%8)&1 == 1
+	}
+	return out
+}
+
+// storeBits writes them all.
+func storeBits(b *bbolt.Bucket, letter byte, all []bool) error {
+	for c := 0; c*bitsChunk < len(all); c++ {
+		if err := storeChunk(b, letter, c, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func storeChunk(b *bbolt.Bucket, letter byte, chunk int, all []bool) error {
+	part := all[chunk*bitsChunk : min(len(all), (chunk+1)*bitsChunk)]
+	bits := make([]byte, (len(part)+7)/8)
+	for i, set := range part {
+		if set {
+			bits[i/8] |= 1 << (7 - i%8)
+		}
+	}
+	return b.Put(chunkKey(letter, chunk), bits)
+}
+
+// loadStamps reads those of n files from a bucket, which may be nil.
+func loadStamps(b *bbolt.Bucket, n int) []stamp {
+	out := make([]stamp, n)
+	var chunk []byte
+	for i := range out {
+		if i%filesChunk == 0 && b != nil {
+			chunk = b.Get(chunkKey('f', i/filesChunk))
+		}
+		out[i] = stampAt(chunk, i%filesChunk)
+	}
+	return out
+}
+
 func stampAt(b []byte, i int) stamp {
 	if len(b) < (i+1)*stampBytes {
 		return noFile
@@ -242,20 +300,13 @@ func stampAt(b []byte, i int) stamp {
 func (t *tally) store(b *bbolt.Bucket, pieces []int, files map[int]stamp, all bool) error {
 	chunks := map[int]bool{}
 	for _, p := range pieces {
-		chunks[p/piecesChunk] = true
+		chunks[p/bitsChunk] = true
 	}
-	for c := 0; all && c*piecesChunk < len(t.saved); c++ {
+	for c := 0; all && c*bitsChunk < len(t.saved); c++ {
 		chunks[c] = true
 	}
 	for c := range chunks {
-		part := t.saved[c*piecesChunk : min(len(t.saved), (c+1)*piecesChunk)]
-		bits := make([]byte, (len(part)+7)/8)
-		for p, saved := range part {
-			if saved {
-				bits[p/8] |= 1 << (7 - p%8)
-			}
-		}
-		if err := b.Put(chunkKey('p', c), bits); err != nil {
+		if err := storeChunk(b, 'p', c, t.saved); err != nil {
 			return err
 		}
 	}
@@ -296,24 +347,53 @@ func stamps(dir string, l Layout) ([]stamp, error) {
 
 func stampOf(dir string, f File) (stamp, error) {
 	name := filepath.Join(dir, filepath.FromSlash(f.Path))
-	st, err := os.Stat(name)
+	s, err := stampOfFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		st, err = os.Stat(name + partSuffix)
+		s, err = stampOfFile(name + partSuffix)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return noFile, nil
 	}
+	return s, err
+}
+
+func stampOfFile(name string) (stamp, error) {
+	st, err := os.Stat(name)
 	if err != nil {
 		return stamp{}, err
 	}
-	return stamp{st.Size(), st.ModTime().UnixNano()}, nil
+	return stampFrom(st), nil
 }
 
-// forget closes a torrent, of which everything has been recorded.
-func (r *record) forget(hash metainfo.Hash) {
+// claims are what the record says of files: whether a download that has not ended may have made them, and how they were left.
+func (r *record) claims(hash metainfo.Hash, l Layout) (mine []bool, then []stamp, err error) {
+	err = r.db.View(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(bucketName(hash, r.kind))
+		mine, then = loadBits(b, 'o', len(l.Files)), loadStamps(b, len(l.Files))
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the record of %s: %w", l.Name, err)
+	}
+	return mine, then, nil
+}
+
+// forget closes a torrent. If its data was settled, all files are recorded as they were left but those that have changed.
+func (r *record) forget(hash metainfo.Hash, settled bool, changed map[int]bool) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	t := r.torrents[hash]
 	delete(r.torrents, hash)
+	r.mu.Unlock()
+	if t == nil || !settled || !slices.Contains(t.mine, true) {
+		return nil
+	}
+	for i := range t.mine {
+		t.mine[i] = t.mine[i] && changed[i]
+	}
+	if err := r.update(func(b *bbolt.Bucket) error { return storeBits(b, 'o', t.mine) }, hash); err != nil {
+		return fmt.Errorf("write the record of %s: %w", t.layout.Name, err)
+	}
+	return nil
 }
 
 // get says what is known of a piece.
@@ -351,8 +431,8 @@ func (r *record) set(hash metainfo.Hash, right bool, pieces ...int) error {
 
 // checkpoint is told that the data of these pieces is on disk, and which files have changed. It takes the files away
 // that are in the record now. A file of which some pieces were not checked yet stays: with its stamp in the record they
-// would count as missing.
-func (r *record) checkpoint(hash metainfo.Hash, pieces []int, changed map[int]bool) error {
+// would count as missing. left says how a file was left.
+func (r *record) checkpoint(hash metainfo.Hash, pieces []int, changed map[int]bool, left func(file int) stamp) error {
 	r.mu.Lock()
 	t := r.torrents[hash]
 	var checked []int
@@ -364,11 +444,7 @@ func (r *record) checkpoint(hash metainfo.Hash, pieces []int, changed map[int]bo
 	r.mu.Unlock()
 	files := map[int]stamp{}
 	for _, i := range checked {
-		s, err := stampOf(r.dir, t.layout.Files[i])
-		if err != nil {
-			return fmt.Errorf("write the record of verified pieces: %w", err)
-		}
-		files[i] = s
+		files[i] = left(i)
 	}
 	if len(pieces)+len(files) == 0 {
 		return nil

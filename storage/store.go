@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -41,16 +38,19 @@ func ParseKind(s string) (Kind, error) {
 type Option func(*options)
 
 type options struct {
-	recheck bool
-	wanted  func(path string) bool
-	system  system
+	recheck  bool
+	wanted   func(path string) bool
+	existing Existing
+	tell     func(path, aside string)
+	dotfiles bool
+	system   system
 }
 
 // Recheck has all data that is there hashed, whatever the record says of it.
 func Recheck() Option { return func(o *options) { o.recheck = true } }
 
-// Wanted tells the store which files the user wants, by their path as in Layout. Empty files that are not wanted are not
-// made; whether others are is decided by what is written.
+// Wanted tells the store which files the user wants, by their path as in Layout. Others are made only if they share a piece
+// with one.
 func Wanted(wanted func(path string) bool) Option { return func(o *options) { o.wanted = wanted } }
 
 // Open opens the directory for downloads, which is made if it is not there. Files end in .part until they are complete.
@@ -73,7 +73,8 @@ func Open(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error
 	if err != nil {
 		return nil, err
 	}
-	return &store{dir: dir, kind: kind, record: rec, log: log, options: o, open: map[metainfo.Hash]*torrent{}}, nil
+	return &store{dir: dir, kind: kind, record: rec, log: log, options: o,
+		open: map[metainfo.Hash]*torrent{}, claimed: map[metainfo.Hash][]bool{}}, nil
 }
 
 type store struct {
@@ -83,19 +84,20 @@ type store struct {
 	log     *slog.Logger
 	options options
 
-	mu   sync.Mutex
-	open map[metainfo.Hash]*torrent
+	mu      sync.Mutex
+	open    map[metainfo.Hash]*torrent
+	claimed map[metainfo.Hash][]bool // of each file, if Claim was called
 }
 
 func (s *store) Close() error { return s.record.close() }
 
-// OpenTorrent is called by the engine, with its lock held.
-func (s *store) OpenTorrent(_ context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
+// OpenTorrent is called by the engine. It may hash what is there already, until the context ends.
+func (s *store) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
 	l, err := NewLayout(info)
 	if err != nil {
 		return engine.TorrentImpl{}, err
 	}
-	t, err := s.openData(l, hash)
+	t, err := s.openData(ctx, l, hash)
 	if err != nil {
 		return engine.TorrentImpl{}, fmt.Errorf("open the data of %s: %w", l.Name, err)
 	}
@@ -112,9 +114,10 @@ func (s *store) OpenTorrent(_ context.Context, info *metainfo.Info, hash metainf
 	return impl, nil
 }
 
-func (s *store) openData(l Layout, hash metainfo.Hash) (*torrent, error) {
+func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*torrent, error) {
 	log, sys := s.log, s.options.system
 	var data place
+	var mine []bool
 	fresh := false
 	if s.kind == KindBolt {
 		b, err := openBoltPlace(s.dir, l, hash, sys, log) // before the record is asked: it may be set aside
@@ -122,10 +125,19 @@ func (s *store) openData(l Layout, hash metainfo.Hash) (*torrent, error) {
 			return nil, err
 		}
 		data, fresh = b, b.fresh
-	} else if err := refuseLinks(s.dir, l); err != nil {
-		return nil, err
+	} else {
+		s.mu.Lock()
+		mine = s.claimed[hash]
+		delete(s.claimed, hash)
+		s.mu.Unlock()
+		if mine == nil {
+			var err error
+			if mine, err = s.claim(ctx, l, hash, nil); err != nil {
+				return nil, err
+			}
+		}
 	}
-	right, changed, err := s.record.open(hash, countedFiles(s.kind, hash, l), s.options.recheck, fresh)
+	right, changed, err := s.record.open(hash, countedFiles(s.kind, hash, l), s.options.recheck, fresh, mine)
 	if err != nil {
 		if data != nil {
 			err = errors.Join(err, data.close())
@@ -133,13 +145,7 @@ func (s *store) openData(l Layout, hash metainfo.Hash) (*torrent, error) {
 		return nil, err
 	}
 	if data == nil {
-		if err := finishNames(s.dir, l, right); err != nil {
-			return nil, err
-		}
-		if err := makeWritable(s.dir, l); err != nil {
-			return nil, err
-		}
-		if data, err = openFiles(s.dir, l, right, s.kind == KindMmap, sys, s.options.wanted); err != nil {
+		if data, err = openFiles(s.dir, l, right, s.kind == KindMmap, sys, mine); err != nil {
 			return nil, err
 		}
 	}
@@ -152,69 +158,6 @@ func countedFiles(kind Kind, hash metainfo.Hash, l Layout) Layout {
 		l.Files = []File{{Path: boltPath(hash), Length: l.Length}}
 	}
 	return l
-}
-
-// finishNames gives files whose pieces are all right their final name. That is done with the last piece; if
-// braid ended in between, nobody would.
-func finishNames(dir string, l Layout, right []bool) error {
-	for _, f := range l.Files {
-		begin, end := l.FilePieces(f)
-		if begin == end || slices.Contains(right[begin:end], false) {
-			continue
-		}
-		name := filepath.Join(dir, filepath.FromSlash(f.Path))
-		if _, err := os.Lstat(name); err == nil {
-			continue
-		}
-		if err := os.Rename(name+partSuffix, name); err != nil {
-			return fmt.Errorf("finish %s: %w", f.Path, err)
-		}
-	}
-	return nil
-}
-
-// makeWritable takes the write protection away that other clients give to complete files: if one is damaged, braid has
-// to write to it.
-func makeWritable(dir string, l Layout) error {
-	for _, f := range l.Files {
-		name := filepath.Join(dir, filepath.FromSlash(f.Path))
-		st, err := os.Stat(name)
-		if err != nil || st.Mode().Perm()&0o200 != 0 {
-			continue // missing is fine
-		}
-		if err := os.Chmod(name, st.Mode().Perm()|0o200); err != nil {
-			return fmt.Errorf("make %s writable: %w", f.Path, err)
-		}
-	}
-	return nil
-}
-
-// refuseLinks keeps a symbolic link that is already in the directory from leading a download out of it.
-func refuseLinks(dir string, l Layout) error {
-	seen := map[string]bool{}
-	for _, f := range l.Files {
-		for i := 0; i < len(f.Path); i++ {
-			if f.Path[i] != '/' && i != len(f.Path)-1 {
-				continue
-			}
-			name := strings.TrimSuffix(f.Path[:i+1], "/")
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			names := []string{name}
-			if i == len(f.Path)-1 {
-				names = append(names, name+partSuffix)
-			}
-			for _, n := range names {
-				full := filepath.Join(dir, filepath.FromSlash(n))
-				if st, err := os.Lstat(full); err == nil && st.Mode()&fs.ModeSymlink != 0 {
-					return fmt.Errorf("%s is a symbolic link: remove it, or download into another directory", full)
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // OpenVerified opens data in files below dir that has just been found complete, for seeding. Nothing is written, and

@@ -137,8 +137,8 @@ func (placeReader) close() {}
 
 // Export writes the files of a torrent that is kept in a database into a directory, checking every piece on its way. If
 // pieces are missing or wrong, the files that have all of theirs are complete, the others end in .part, and the error is
-// ErrIncomplete. What is in the directory already and right is kept. progress may be nil.
-func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progress func(bytes int64)) (err error) {
+// ErrIncomplete. What is in the directory already and right is kept. progress may be nil. The options are those of Open.
+func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progress func(bytes int64), opts ...Option) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("export %s: %w", s.Layout.Name, err)
@@ -147,12 +147,12 @@ func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progre
 	if s.Kind != KindBolt {
 		return fmt.Errorf("storage %s keeps the files as they are", s.Kind)
 	}
-	st, err := Open(KindFile, out, log)
+	st, err := Open(KindFile, out, log, opts...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	t, err := st.(*store).openData(s.Layout, s.Hash)
+	t, err := st.(*store).openData(ctx, s.Layout, s.Hash)
 	if err != nil {
 		return err
 	}

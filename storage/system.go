@@ -16,6 +16,8 @@ type system interface {
 	sync(f *os.File) error
 	// syncAll syncs the file system that f is on, or says that it cannot (errors.ErrUnsupported).
 	syncAll(f *os.File) error
+	// folds tells whether names that differ only in case or in Unicode form are one in a directory.
+	folds(dir string) (bool, error)
 	// update is a transaction; when it returns, it is on disk.
 	update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error
 }
@@ -27,4 +29,5 @@ func (realSystem) write(f *os.File, b []byte, off int64) (int, error)      { ret
 func (realSystem) rename(in *os.Root, from, to string) error               { return in.Rename(from, to) }
 func (realSystem) sync(f *os.File) error                                   { return f.Sync() }
 func (realSystem) syncAll(f *os.File) error                                { return syncFileSystem(f) }
+func (realSystem) folds(dir string) (bool, error)                          { return foldsNames(dir) }
 func (realSystem) update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error { return db.Update(do) }

@@ -42,6 +42,9 @@ type place interface {
 	// gone returns the pieces that were right and are not there any more. What could only be repaired by opening the
 	// place again is an error.
 	gone() ([]int, error)
+	// stamp is how a file, as the record counts them, was left by write, or found by opening; noStamp if somebody else
+	// has changed it since.
+	stamp(file int) stamp
 	close() error
 }
 
@@ -119,7 +122,7 @@ func (t *torrent) sync() error {
 		t.changed[i] = true
 	}
 	if err == nil && (len(ready) > 0 || len(t.changed) > 0) {
-		err = t.record.checkpoint(t.hash, ready, t.changed)
+		err = t.record.checkpoint(t.hash, ready, t.changed, t.place.stamp)
 	}
 	if err != nil {
 		t.mu.Lock()
@@ -190,8 +193,7 @@ func (t *torrent) close() error {
 	close(t.stop)
 	t.synced.Wait()
 	err := t.sync()
-	t.record.forget(t.hash)
-	return errors.Join(err, t.place.close())
+	return errors.Join(err, t.record.forget(t.hash, err == nil, t.changed), t.place.close())
 }
 
 // piece is a piece in the engine's eyes.
