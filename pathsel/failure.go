@@ -10,13 +10,12 @@ import (
 const calm = time.Minute
 
 // broken says why an open connection must not be used; "" if nothing is wrong with it. A revocation from
-// before the connection was opened does not count: that it could be opened is the better evidence. Nor does one while
-// packets arrive: nothing in a router's message proves that it is true.
+// before the connection was opened does not count: that it could be opened is the better evidence.
 func broken(c Candidate) string {
 	switch {
 	case !c.State.Open() || c.State == Opening && !c.Silent:
 		return ""
-	case c.Quiet && !c.RevokedAt.IsZero() && !c.RevokedAt.Before(c.Since):
+	case !c.RevokedAt.IsZero() && !c.RevokedAt.Before(c.Since):
 		return "a link of the path was revoked or reported down"
 	case c.Silent:
 		return "silent: data in flight and nothing acknowledged"

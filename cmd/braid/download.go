@@ -19,14 +19,15 @@ func downloadCommand() *cli.Command {
 		Usage:     "download torrents from peers that are named or that trackers know, over all their paths",
 		ArgsUsage: "TORRENT|MAGNET...",
 		Description: "Downloads .torrent files and magnet links. Files end in .part until they are complete. Ctrl-C stops cleanly,\n" +
-			"and the same command goes on where it was.\n\n" + exitCodes,
+			"and the same command goes on where it was. A file that is there already is used if a piece of it is right;\n" +
+			"if none is, nothing is written: see --overwrite and --rename.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
 			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:42000, scion://name:42000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
 			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line, compressed if it ends in .gz"},
 			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted"},
-		}, append(keepFlags(), sessionFlags()...)...),
+		}, slices.Concat(keepFlags(), writeFlags(), sessionFlags())...),
 		Action: download,
 	}
 }
@@ -77,13 +78,18 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	var store storage.Store
 	if !cmd.Bool("list") {
-		store, err = openStore(cmd, selected, func(kind storage.Kind, opts ...storage.Option) (storage.Store, error) {
+		store, err = openStore(cmd, out, selected, func(kind storage.Kind, opts ...storage.Option) (storage.Store, error) {
 			return storage.Open(kind, cmd.String("output"), log, opts...)
 		})
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, store.Close()) }()
+		for _, s := range sources {
+			if err := claim(ctx, out, store, s); err != nil {
+				return fmt.Errorf("download %s: %w", s.Name, err)
+			}
+		}
 	}
 	session, host, closeSession, err := openSession(ctx, cmd, listen, everybody, onSCION(torrents), log)
 	if err != nil {

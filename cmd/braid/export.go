@@ -18,13 +18,13 @@ func exportCommand() *cli.Command {
 		ArgsUsage: "TORRENT",
 		Description: "Every piece is checked on its way. If some are missing, the files that have all of theirs are complete and the\n" +
 			"others end in .part; a download with --storage file into the same directory goes on from there.\n\n" + exitCodes,
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "storage", Value: "bolt", Usage: "`KIND` of storage that the pieces are in: bolt"},
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that the torrent was downloaded into"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "write the files into `OUT`"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
-		},
+		}, writeFlags()...),
 		Action: export,
 	}
 }
@@ -48,11 +48,15 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		return usageErrorf("--storage %s keeps the files as they are; only bolt needs an export", kind)
 	}
 	out := newDisplay(cmd, false)
+	opts, err := writeOptions(cmd, out)
+	if err != nil {
+		return err
+	}
 	var done, total atomic.Int64
 	total.Store(s.Layout.Length)
 	stop := out.counting("exporting "+s.Name, &done, &total)
 	stored := storage.Stored{Kind: kind, Dir: cmd.String("data"), Hash: s.InfoHash, Layout: s.Layout}
-	err = stored.Export(ctx, cmd.String("output"), logger(cmd), func(n int64) { raise(&done, n) })
+	err = stored.Export(ctx, cmd.String("output"), logger(cmd), func(n int64) { raise(&done, n) }, opts...)
 	stop()
 	if errors.Is(err, storage.ErrIncomplete) {
 		err = codedError{err, exitData}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -25,6 +26,60 @@ func storageKind(cmd *cli.Command) (storage.Kind, error) {
 		return "", usageErrorf("--storage: %w", err)
 	}
 	return k, nil
+}
+
+// writeFlags say what data may be written over.
+func writeFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "overwrite", Usage: "delete files that are in the way and hold nothing of the torrent, unless they are write-protected"},
+		&cli.BoolFlag{Name: "rename", Usage: "give what is in the way and holds nothing of the torrent another name, ending in .before-download"},
+		&cli.BoolFlag{Name: "allow-dotfiles", Usage: "write a torrent whose name begins with a dot"},
+	}
+}
+
+func writeOptions(cmd *cli.Command, out *display) ([]storage.Option, error) {
+	how := storage.KeepExisting
+	switch {
+	case cmd.Bool("overwrite") && cmd.Bool("rename"):
+		return nil, usageErrorf("--overwrite and --rename: leave one of the two away")
+	case cmd.Bool("overwrite"):
+		how = storage.ReplaceExisting
+	case cmd.Bool("rename"):
+		how = storage.RenameExisting
+	}
+	opts := []storage.Option{storage.OnExisting(how, out.moved)}
+	if cmd.Bool("allow-dotfiles") {
+		opts = append(opts, storage.AllowDotfiles())
+	}
+	return opts, nil
+}
+
+// moved tells of a file that was in the way of a download.
+func (d *display) moved(path, aside string) {
+	if d.json {
+		d.emit(struct {
+			Event string `json:"event"`
+			Path  string `json:"path"`
+			Aside string `json:"aside,omitempty"`
+		}{"in-the-way", path, aside})
+	}
+	if aside == "" {
+		d.say(fmt.Sprintf("%s was in the way and is deleted", path))
+		return
+	}
+	d.say(fmt.Sprintf("%s was in the way and is now %s", path, aside))
+}
+
+// claim looks at the files that are there before anybody is asked for data, and shows how far it is.
+func claim(ctx context.Context, out *display, store storage.Store, s client.Source) error {
+	if s.IsMagnet() {
+		return nil // the transfer does it when it knows them
+	}
+	var done, total atomic.Int64
+	total.Store(s.Layout.Length)
+	stop := out.counting("checking "+s.Name, &done, &total)
+	defer stop()
+	return storage.Claim(ctx, store, s.Layout, s.InfoHash, func(n int64) { raise(&done, n) })
 }
 
 // keepFlags say what a download takes and how it keeps it.
@@ -66,12 +121,16 @@ func selection(cmd *cli.Command) (client.Selection, error) {
 }
 
 // openStore opens what the flags of a download ask for.
-func openStore(cmd *cli.Command, s client.Selection, open func(storage.Kind, ...storage.Option) (storage.Store, error)) (storage.Store, error) {
+func openStore(cmd *cli.Command, out *display, s client.Selection, open func(storage.Kind, ...storage.Option) (storage.Store, error)) (storage.Store, error) {
 	kind, err := storageKind(cmd)
 	if err != nil {
 		return nil, err
 	}
-	opts := []storage.Option{storage.Wanted(s.Wants)}
+	opts, err := writeOptions(cmd, out)
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts, storage.Wanted(s.Wants))
 	if cmd.Bool("recheck") {
 		opts = append(opts, storage.Recheck())
 	}
