@@ -77,7 +77,7 @@ func testbedCommand() *cli.Command {
 				Action: testbedLink,
 			},
 			demoCommand(),
-			testbedRunCommand(), testbedReportCommand(), testbedCompareCommand(), testbedExportCommand(), testbedReplayCommand(), testbedRouterCommand(), testbedHostCommand(),
+			testbedRunCommand(), testbedReportCommand(), testbedCompareCommand(), testbedExportCommand(), testbedReplayCommand(), testbedShowCommand(), testbedRouterCommand(), testbedHostCommand(),
 			{
 				Name:   "supervise",
 				Hidden: true, // the background half of up

@@ -133,6 +133,21 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+func TestShippedText(t *testing.T) {
+	for name, want := range map[string]string{
+		"cut": "about:", "cut.yaml": "about:", "tiny4": "ASes:", "star-6": "ASes:", "two-paths.yaml": "about:", "two-paths.topo": "ASes:",
+	} {
+		if b, err := ShippedText(name); err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s: %.40q, %v", name, b, err)
+		}
+	}
+	for name, says := range map[string]string{"two-paths": "two-paths.yaml or two-paths.topo", "../go": "no such", "cut.topo": "no such"} {
+		if _, err := ShippedText(name); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want something on %q", name, err, says)
+		}
+	}
+}
+
 // TestTakes derives the length of a run from the links: 10 and 20 mbit lead to both leechers.
 func TestTakes(t *testing.T) {
 	s, err := parseText(strings.Replace(whole, "takes: 27s\n", "", 1))

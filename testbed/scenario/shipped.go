@@ -47,6 +47,33 @@ func Load(name string) (Scenario, error) {
 	return Parse(name, r, shippedTopology)
 }
 
+// ShippedText is the file of a scenario or a topology that comes with braid. A name that is both needs its ending, .yaml or
+// .topo.
+func ShippedText(name string) ([]byte, error) {
+	var found [][]byte
+	add := func(b []byte, err error) {
+		if err == nil {
+			found = append(found, b)
+		}
+	}
+	stem, isTopology := strings.CutSuffix(name, ".topo")
+	stem, isScenario := strings.CutSuffix(stem, ".yaml")
+	if !isTopology {
+		add(scenarios.Files.ReadFile(stem + ".yaml"))
+	}
+	if !isScenario {
+		add(scenarios.Files.ReadFile(stem + ".topo"))
+		add(testbed.ShippedText(stem))
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return nil, fmt.Errorf("%s: no such scenario (%s) or topology (%s)", name, strings.Join(Shipped(), ", "), strings.Join(testbed.Shipped(), ", "))
+	}
+	return nil, fmt.Errorf("%s is a scenario and a topology: name %s.yaml or %s.topo", name, stem, stem)
+}
+
 // topologyFor is what a scenario file in a folder means by a topology: a file there or in the current directory, else a shipped one,
 // so that a copy of a shipped scenario means what the original does.
 func topologyFor(folder string) func(string) (testbed.Topology, error) {
