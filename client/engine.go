@@ -59,16 +59,7 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c.DropDuplicatePeerIds = false // the connections of one peer over several paths have the same ID
 	c.StealRequestGrace = stealGrace
 	c.PieceHashersPerTorrent = runtime.GOMAXPROCS(0)
-	c.Callbacks.PeerConnAdded = append(c.Callbacks.PeerConnAdded, onlyMetadata)
 	return c
-}
-
-// onlyMetadata leaves metadata exchange (BEP 9) of the extensions that the engine offers. Hole punching (BEP 55) would let
-// peers name addresses for us to dial, which we do not.
-func onlyMetadata(c *torrent.PeerConn) {
-	c.LocalLtepProtocolMap = &torrent.LocalLtepProtocolMap{
-		Index: []pp.ExtensionName{pp.ExtensionNameMetadata}, NumBuiltin: 1,
-	}
 }
 
 // limitRequests makes the engine believe that peers take at most so many requests at a time, from the start and whatever

@@ -234,7 +234,7 @@ func TestMagnetFromLibtorrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := openStore(t, out)
-	tr, err := openSession(t, Config{}).Add(src, store, Options{})
+	tr, err := openSession(t, Config{}).Add(src, store, Options{Peers: src.Peers})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 // Limits bound the rates of a session's connections, in bits per second of what the peers tell each other; the headers of
-// the network come on top. 0 is no bound. A rate is shared fairly between peers, however many connections each has. No
+// the network come on top. 0 is no bound. A rate is shared fairly between networks, hosts and peers (see pathsel.Origin),
+// however many connections each has. No
 // rate is exceeded by more than what goes in 50 ms, or 4 KiB.
 type Limits struct {
 	Upload, Download int64
@@ -98,10 +99,17 @@ func (l *limit) ring() {
 	l.serve()
 }
 
-func (l *limit) join(peer string) *flow {
+func (l *limit) join(o pathsel.Origin) *flow {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.share.join(peer)
+	return l.share.join(o)
+}
+
+func (l *limit) move(f *flow, o pathsel.Origin) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.share.move(f, o)
+	l.serve()
 }
 
 func (l *limit) leave(f *flow) {
@@ -166,15 +174,6 @@ type limitedWire struct {
 	err     error
 }
 
-// sharerOf names a peer for fairness: by the key that it has proved to have, or else its host, since any number of
-// ports is to be had for nothing.
-func sharerOf(w Wire) string {
-	if k := w.Key(); k != nil {
-		return "key " + string(k[:])
-	}
-	return w.Peer().hostName()
-}
-
 func (w *limitedWire) Read(b []byte) (int, error) {
 	w.in.serial.Lock()
 	defer w.in.serial.Unlock()
@@ -222,11 +221,12 @@ type lane struct {
 	rules  []rule
 	serial sync.Mutex // what is written at a time stays together
 
-	mu      sync.Mutex
-	joined  []toll
-	settled bool // joined is final
-	left    bool
-	looked  time.Time
+	mu     sync.Mutex
+	joined []toll
+	origin pathsel.Origin // by which it has joined
+	known  bool           // the path is known, and the limits that hold for it are joined
+	left   bool
+	looked time.Time
 }
 
 // rule is a limit for connections over some paths.
@@ -241,7 +241,7 @@ type toll struct {
 	flow  *flow
 }
 
-// lookAgain is the time between two looks at the path of a connection that does not know it yet.
+// lookAgain is the time between two looks at a connection whose path or ISD-AS is not certain yet.
 const lookAgain = time.Second
 
 // tolls are the limits that hold for the lane now, the lowest first, so that nothing is taken from a rate that others share
@@ -249,27 +249,32 @@ const lookAgain = time.Second
 func (l *lane) tolls() []toll {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.settled || l.left {
+	first := l.looked.IsZero()
+	if l.left || l.known && l.origin.Net != pathsel.Unproven {
 		return l.joined
 	}
-	first := l.looked.IsZero()
 	now := time.Now()
 	if !first && now.Sub(l.looked) < lookAgain {
 		return l.joined
 	}
 	l.looked = now
+	if o := originOf(l.wire.Wire); o != l.origin {
+		l.origin = o
+		for _, t := range l.joined {
+			t.limit.move(t.flow, o)
+		}
+	}
 	join := func(x *limit) {
-		l.joined = append(slices.Clip(l.joined), toll{x, x.join(sharerOf(l.wire.Wire))})
+		l.joined = append(slices.Clip(l.joined), toll{x, x.join(l.origin)})
 	}
 	if first && l.always != nil {
 		join(l.always)
 	}
-	l.settled = len(l.rules) == 0
-	if l.settled {
+	if l.known = l.known || len(l.rules) == 0; l.known {
 		return l.joined
 	}
 	if path := l.wire.Path(); path.Fingerprint != "" {
-		l.settled = true
+		l.known = true
 		for _, r := range l.rules {
 			if r.pattern.Matches(path) {
 				join(r.limit)

@@ -192,6 +192,33 @@ func TestLimitOfPathThatIsKnownLate(t *testing.T) {
 	})
 }
 
+// Connections that only claim an address share what one peer has, until it is proven.
+func TestLimitOfClaimedAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimits(Limits{Upload: 8e6})
+		var wires []*pipeWire
+		var sent []*atomic.Int64
+		for i := range 5 {
+			raw, other := pipeTo(t, "10.0."+string(rune('0'+i))+".1:1")
+			raw.claimed.Store(i > 0)
+			w := l.wrap(raw)
+			defer w.Close()
+			wires, sent = append(wires, raw), append(sent, sendOver(w, other))
+		}
+		time.Sleep(10 * time.Second)
+		if n := sent[0].Load(); !closeTo(n, 5e6) {
+			t.Errorf("the proven peer had %d bytes of 10 MB", n)
+		}
+		wires[1].claimed.Store(false)
+		time.Sleep(2 * lookAgain)
+		before := sent[1].Load()
+		time.Sleep(9 * time.Second)
+		if n := sent[1].Load() - before; !closeTo(n, 3e6) {
+			t.Errorf("the peer that was proven later had %d bytes of 9 MB", n)
+		}
+	})
+}
+
 // Close wakes a write and a read that wait for their turn, at once, and what others wait for goes on.
 func TestCloseWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -223,7 +250,7 @@ func TestCloseWakes(t *testing.T) {
 		if _, err := w.Write([]byte("x")); err == nil {
 			t.Error("written after Close")
 		}
-		if len(l.up.share.peers)+len(l.down.share.peers) != 0 {
+		if len(l.up.share.root.below)+len(l.down.share.root.below) != 0 {
 			t.Error("what is closed is still in the queue")
 		}
 		// The next peer is not held up by what the closed one had claimed.

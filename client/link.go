@@ -145,7 +145,7 @@ func (l *link) watch(f func()) {
 
 func newLink(w Wire, transport string, f face, accepted bool, release func()) *link {
 	l := &link{Wire: w, transport: transport, face: f, accepted: accepted, opened: time.Now(), release: release}
-	l.gate = newGate(counted{w, l})
+	l.gate = newGate(&v1Only{Conn: counted{w, l}})
 	l.gate.onPeer = l.changed
 	return l
 }

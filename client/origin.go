@@ -29,5 +29,5 @@ func (p Peer) origin() pathsel.Origin {
 		return pathsel.OriginIP(ip, "")
 	}
 	// A name is free, and leads anywhere: all names are one network.
-	return pathsel.Origin{Net: "names", Host: p.host}
+	return pathsel.Origin{Net: "names", Host: "name " + p.host}
 }

@@ -19,6 +19,8 @@ type Peer struct {
 	// host and port of a peer on IP. An IP address stands in its canonical form.
 	host string
 	port uint16
+	// guarded: a stranger has named the host, which must not turn out to be one that he cannot reach himself.
+	guarded bool
 }
 
 // ParsePeer reads a SCION address in one of its forms (1-ff00:0:111,[127.0.0.1]:42000), or host:port.
@@ -81,6 +83,36 @@ func (p Peer) String() string {
 		return a.String()
 	}
 	return net.JoinHostPort(p.host, strconv.Itoa(int(p.port)))
+}
+
+// same tells whether two peers are at the same address, whoever has named it.
+func (p Peer) same(q Peer) bool {
+	p.guarded = q.guarded
+	return p == q
+}
+
+// ofStranger is the peer as named by a stranger, such as the author of a magnet link. An IP address must be one of the
+// Internet; what a name means is checked when it is dialled. A SCION address is one of its AS, whatever its host.
+func (p Peer) ofStranger() (Peer, error) {
+	if p.host == "" {
+		return p, nil
+	}
+	p.guarded = true
+	a, err := netip.ParseAddr(p.host)
+	if err != nil {
+		return p, nil //nolint:nilerror // a name
+	}
+	err = p.mayDial(a)
+	p.guarded = false
+	return p, err
+}
+
+// mayDial tells whether the address, which the peer's host name has, may be contacted.
+func (p Peer) mayDial(a netip.Addr) error {
+	if s := scionnet.ScopeOf(a); p.guarded && s != scionnet.ScopePublic {
+		return fmt.Errorf("a magnet link may not name a peer at a %s address; name it with --peer if you trust it", s)
+	}
+	return nil
 }
 
 // MarshalText writes String's form.

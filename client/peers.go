@@ -116,8 +116,8 @@ type spare struct {
 // addPeer takes note of a peer, unless it is known, ourselves, or out of reach.
 func (t *Transfer) addPeer(p Peer) {
 	switch tr, err := t.session.transportFor(p); {
-	case slices.ContainsFunc(t.peers, func(s *peerState) bool { return s.peer == p }),
-		slices.ContainsFunc(t.spares, func(s spare) bool { return s.peer == p }):
+	case slices.ContainsFunc(t.peers, func(s *peerState) bool { return s.peer.same(p) }),
+		slices.ContainsFunc(t.spares, func(s spare) bool { return s.peer.same(p) }):
 	case err != nil:
 		t.log.Debug("peer passed over", "peer", p, "error", err)
 	case slices.Contains(t.session.Listening(), p):

@@ -94,6 +94,9 @@ func (t *quicTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, want *
 	if err != nil {
 		return nil, err
 	}
+	if err := p.mayDial(to.Addr()); err != nil {
+		return nil, err
+	}
 	from := t.listening[0]
 	for _, e := range t.listening {
 		// A socket of one family does not reach the other.

@@ -199,5 +199,5 @@ func (t *Transfer) sample(s *pathState, now time.Time) {
 		}
 	}
 	s.meter, s.silence = s.meter.Add(x), s.silence.Add(x)
-	c.Slots, c.Silent = s.meter.Slots, s.silence.Silent()
+	c.Slots, c.Silent, c.Quiet = s.meter.Slots, s.silence.Silent(), s.silence.Quiet()
 }

@@ -21,7 +21,7 @@ func (t *Transfer) serve() {
 		}
 		who := uploadPeer(r)
 		v.Uploads = append(v.Uploads, pathsel.Upload{
-			Peer: who, Conn: l.face.String(), Links: path.Interfaces, Wants: l.gate.wants(), Sent: l.written.Load(),
+			Peer: who, Origin: l.origin(), Conn: l.face.String(), Links: path.Interfaces, Wants: l.gate.wants(), Sent: l.written.Load(),
 		})
 		if links = append(links, l); v.Received != nil {
 			v.Received[who] += r.in.rate / 8

@@ -85,6 +85,7 @@ type Session struct {
 	engine     *torrent.Client
 	offers     *offers
 	gauges     gauges
+	fetches    fetches
 	transports []Transport
 	inbound    *inbound
 	ctx        context.Context // ends with Close
@@ -200,6 +201,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	if cfg.MaxRequests > 0 {
 		limitRequests(&c.Callbacks, cfg.MaxRequests)
 	}
+	s.fetches.install(&c.Callbacks)
 	var err error
 	if s.engine, err = torrent.NewClient(c); err != nil {
 		s.stop()
@@ -284,6 +286,10 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	}
 	s.mu.Unlock()
 	if t == nil {
+		// A torrent that is not here, or the v2 hash of a hybrid: the engine knows it, and we do not speak v2.
+		if l := s.inbound.find(addr); l != nil {
+			l.Close()
+		}
 		return
 	}
 	if l := s.inbound.find(addr); l != nil {

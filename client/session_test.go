@@ -190,7 +190,7 @@ func TestMagnet(t *testing.T) {
 		t.Fatalf("magnet: %+v", src)
 	}
 	store := openStore(t, out)
-	tr, err := openSession(t, Config{}).Add(src, store, Options{})
+	tr, err := openSession(t, Config{}).Add(src, store, Options{Peers: src.Peers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestStoreRefuses(t *testing.T) {
 	if _, err := s.Add(src, store, Options{Peers: seeder.Listening()}); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("torrent: %v", err)
 	}
-	tr, err := s.Add(magnet, store, Options{})
+	tr, err := s.Add(magnet, store, Options{Peers: magnet.Peers})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,9 +3,11 @@ package client
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"net/netip"
 	"testing"
 	"time"
+
+	"braid/pathsel"
 )
 
 // crowd is a share in simulated time with connections that claim as told, and what each was granted.
@@ -30,8 +32,12 @@ func newCrowd(rate int64) *crowd {
 	return &crowd{share: newShare(rate), now: start, start: start, had: map[*flow]int{}}
 }
 
-func (c *crowd) add(peer string, ask func(time.Duration) int) *flow {
-	f := c.join(peer)
+func (c *crowd) add(net string, ask func(time.Duration) int) *flow {
+	return c.addFrom(pathsel.Origin{Net: net, Host: net}, ask)
+}
+
+func (c *crowd) addFrom(o pathsel.Origin, ask func(time.Duration) int) *flow {
+	f := c.join(o)
 	c.flows, c.asks = append(c.flows, f), append(c.asks, ask)
 	return f
 }
@@ -42,7 +48,7 @@ func always(n int) func(time.Duration) int { return func(time.Duration) int { re
 func (c *crowd) run(d, late time.Duration, r *rand.Rand) {
 	for end := c.now.Add(d); c.now.Before(end); {
 		for i, f := range c.flows {
-			if f.want == 0 && f.peer != nil {
+			if f.want == 0 && f.above != nil {
 				if n := c.asks[i](c.now.Sub(c.start)); n > 0 {
 					c.claim(f, n)
 				}
@@ -196,7 +202,7 @@ func TestSharePause(t *testing.T) {
 func TestShareLeave(t *testing.T) {
 	c := newCrowd(1e6)
 	now := c.now
-	a, b := c.join("a"), c.join("b")
+	a, b := c.join(fromIP("10.0.0.1")), c.join(fromIP("10.0.0.2"))
 	c.claim(a, c.chunk)
 	c.serve(now) // uses up a part of the burst
 	for range 3 {
@@ -211,10 +217,64 @@ func TestShareLeave(t *testing.T) {
 	c.leave(a)
 	c.leave(b)
 	c.claim(b, 1)
-	if granted, next := c.serve(now.Add(time.Hour)); len(granted) != 0 || next != 0 || len(c.peers) != 0 {
-		t.Errorf("%d granted, next in %v, %d peers", len(granted), next, len(c.peers))
+	if granted, next := c.serve(now.Add(time.Hour)); len(granted) != 0 || next != 0 || len(c.root.below) != 0 {
+		t.Errorf("%d granted, next in %v, %d networks", len(granted), next, len(c.root.below))
 	}
-	if f := c.join("a"); !slices.Contains(c.peers[0].flows, f) {
+	f := c.join(fromIP("10.0.0.1"))
+	c.claim(f, 1)
+	if granted, _ := c.serve(now.Add(time.Hour)); len(granted) != 1 || granted[0] != f || c.root.wait != 0 {
 		t.Error("a peer that has left cannot come back")
+	}
+}
+
+// Whoever makes up keys and hosts divides what his network has. In a network each host has as much, on a host each key.
+func TestShareByOrigin(t *testing.T) {
+	c := newCrowd(8e6)
+	key := func(ip, k string) *flow {
+		return c.addFrom(pathsel.OriginIP(netip.MustParseAddr(ip), k), always(4000))
+	}
+	flood := map[string][]*flow{}
+	for i := range 128 {
+		flood["one host"] = append(flood["one host"], key("10.1.0.1", fmt.Sprint(i)))
+		flood["one network"] = append(flood["one network"], key(fmt.Sprintf("10.2.0.%d", i), ""))
+		f := c.addFrom(pathsel.OriginUnproven(fmt.Sprint(i)), always(4000))
+		flood["unproven"] = append(flood["unproven"], f)
+	}
+	one := key("10.3.0.1", "")
+	hosts := []*flow{key("10.4.0.1", ""), key("10.4.0.2", "a"), key("10.4.0.2", "b")}
+	c.run(10*time.Second, 0, nil)
+	c.checkRate(t)
+	part := c.rate * 10 / 5
+	near := func(what string, n int, want float64) {
+		if d := float64(n) - want; d > 0.02*part || d < -0.02*part {
+			t.Errorf("%s: %d bytes, want %.0f", what, n, want)
+		}
+	}
+	for what, flows := range flood {
+		near(what, c.total(flows...), part)
+	}
+	near("a lone peer", c.had[one], part)
+	near("a host of two", c.had[hosts[0]], part/2)
+	near("a key of two on the other", c.had[hosts[1]], part/4)
+}
+
+// A connection whose ISD-AS is proven leaves the unproven, with its claim.
+func TestShareMove(t *testing.T) {
+	c := newCrowd(8e6)
+	var f *flow
+	for i := range 4 {
+		f = c.addFrom(pathsel.OriginUnproven(fmt.Sprint(i)), always(4000))
+	}
+	one := c.add("other", always(4000))
+	c.run(4*time.Second, 0, nil)
+	had, other := c.had[f], c.had[one]
+	if had < 450_000 || had > 550_000 {
+		t.Errorf("unproven: %d bytes, %d of the other", had, other)
+	}
+	c.claim(f, 4000)
+	c.move(f, pathsel.OriginSCION(1<<48|1, netip.MustParseAddr("10.0.0.1"), "x"))
+	c.run(3*time.Second, 0, nil)
+	if n := c.had[f] - had; n < 950_000 || n > 1_050_000 {
+		t.Errorf("proven: %d bytes of 3000000", n)
 	}
 }

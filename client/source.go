@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
-	"github.com/anacrolix/torrent/bencode"
 	"github.com/anacrolix/torrent/metainfo"
 
 	"braid/storage"
@@ -66,37 +66,74 @@ func ParseTorrent(b []byte) (Source, error) {
 	if len(b) > MaxTorrentFile {
 		return Source{}, fmt.Errorf("larger than the %d MiB that are accepted", MaxTorrentFile>>20)
 	}
-	var mi metainfo.MetaInfo
-	if err := bencode.Unmarshal(b, &mi); err != nil {
-		return Source{}, fmt.Errorf("not a torrent file: %w", err)
+	s := Source{}
+	var announce string
+	file := &bencoded{bytes: b}
+	err := file.dict(func(key []byte) (err error) {
+		from := file.at
+		switch kind := file.kind(); {
+		case string(key) == "info":
+			if s.infoBytes != nil {
+				return errors.New("it has two info dictionaries")
+			}
+			err = scanInfo(file)
+			s.infoBytes = b[from:file.at:file.at]
+		case string(key) == "announce" && kind == '0':
+			announce, err = file.string()
+		case string(key) == "announce-list" && kind == 'l':
+			s.Trackers, err = scanTiers(file)
+		case string(key) == "comment" && kind == '0':
+			s.Comment, err = file.string()
+		default:
+			err = file.pass()
+		}
+		return err
+	})
+	switch {
+	case err == nil && file.at < len(b):
+		err = fmt.Errorf("there is more behind its end, at byte %d", file.at)
+	case err == nil && s.infoBytes == nil:
+		err = errors.New("it has no info dictionary")
 	}
-	if len(mi.InfoBytes) == 0 {
-		return Source{}, errors.New("not a torrent file: it has no info dictionary")
-	}
-	info, err := mi.UnmarshalInfo()
 	if err != nil {
-		return Source{}, fmt.Errorf("malformed info dictionary: %w", err)
+		return Source{}, fmt.Errorf("it is not a torrent file, or not one that is accepted: %w", err)
 	}
-	layout, err := storage.NewLayout(&info)
+	info, layout, err := parseInfo(s.infoBytes)
 	if err != nil {
 		return Source{}, err
 	}
-	tiers := mi.UpvertedAnnounceList()
-	if n := countURLs(tiers); n > maxTrackers {
-		return Source{}, fmt.Errorf("%d trackers, more than the %d that are accepted", n, maxTrackers)
+	if announce != "" && !slices.ContainsFunc(s.Trackers, func(tier []string) bool { return slices.ContainsFunc(tier, isNamed) }) {
+		s.Trackers = [][]string{{announce}} // BEP 12: only without a list
 	}
-	return Source{
-		InfoHash: mi.HashInfoBytes(), Name: layout.Name, Trackers: tiers, Comment: mi.Comment,
-		Info: &info, Layout: layout, infoBytes: mi.InfoBytes,
-	}, nil
+	s.InfoHash, s.Name, s.Info, s.Layout = metainfo.HashBytes(s.infoBytes), layout.Name, &info, layout
+	return s, nil
 }
 
-func countURLs(tiers [][]string) int {
-	n := 0
-	for _, t := range tiers {
-		n += len(t)
-	}
-	return n
+func isNamed(url string) bool { return url != "" }
+
+// scanTiers takes a list of lists of announce URLs (BEP 12). Other things in it are passed over, as everybody does.
+func scanTiers(b *bencoded) (tiers [][]string, err error) {
+	urls := 0
+	err = b.list(func() error {
+		if b.kind() != 'l' {
+			return b.pass()
+		}
+		var tier []string
+		err := b.list(func() error {
+			if b.kind() != '0' {
+				return b.pass()
+			}
+			if urls++; urls > maxTrackers {
+				return fmt.Errorf("more than the %d trackers that are accepted", maxTrackers)
+			}
+			url, err := b.string()
+			tier = append(tier, url)
+			return err
+		})
+		tiers = append(tiers, tier)
+		return err
+	})
+	return tiers, err
 }
 
 // ParseMagnet reads a magnet link (BEP 9). Peers in it (x.pe) may be SCION addresses.

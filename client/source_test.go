@@ -1,17 +1,22 @@
 package client
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/bencode"
 	"github.com/anacrolix/torrent/metainfo"
+
+	"braid/storage"
 )
 
 func torrentOf(t testing.TB, info metainfo.Info) []byte {
-	b, err := bencode.Marshal(info)
+	b, err := bencode.Marshal(&info) // a file tree is written through its pointer only
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +111,9 @@ func FuzzParseTorrent(f *testing.F) {
 	}}))
 	f.Add([]byte("d4:infod6:lengthi5e4:name1:n12:piece lengthi16384e6:pieces20:xxxxxxxxxxxxxxxxxxxxee"))
 	f.Add([]byte("d4:infod9:file treed1:ad0:d6:lengthi1eeee12:meta versioni2e4:name1:n12:piece lengthi16384eee"))
+	f.Add(torrentOf(f, hybridOf(twoAndNone...)))
+	f.Add(torrentOf(f, single()))
+	f.Add([]byte("d13:announce-listll1:a1:bee4:infod5:filesld4:attr1:l6:lengthi0e4:pathl1:aeee4:name1:n12:piece lengthi16384e6:pieces0:ee"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := ParseTorrent(b)
 		if err != nil {
@@ -123,7 +131,31 @@ func FuzzParseTorrent(f *testing.F) {
 		if sum > s.Layout.Length {
 			t.Errorf("files of %d bytes in a torrent of %d", sum, s.Layout.Length)
 		}
+		if s.Info.HasV2() || len(slices.Concat(s.Trackers...)) > maxTrackers {
+			t.Errorf("v2 %v, %d trackers", s.Info.HasV2(), len(slices.Concat(s.Trackers...)))
+		}
+		showEngine(t, s)
 	})
+}
+
+// showEngine has the engine take a torrent as a transfer does. It may refuse it, but not panic, and sees one file.
+func showEngine(t *testing.T, s Source) {
+	if s.Layout.Pieces() > 1000 {
+		return // in the interest of speed
+	}
+	c := engineConfig(slog.New(slog.DiscardHandler))
+	cl, err := torrent.NewClient(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	tr, _ := cl.AddTorrentOpt(torrent.AddTorrentOpts{InfoHash: s.InfoHash, Storage: &oneFile{Store: storage.OpenVerified(t.TempDir(), c.Slogger)}})
+	if err := tr.SetInfoBytes(s.infoBytes); err != nil {
+		return
+	}
+	if info := tr.Info(); info.HasV2() || len(tr.Files()) != 1 || tr.Length() != s.Layout.Length || tr.NumPieces() != s.Layout.Pieces() {
+		t.Errorf("v2 %v, %d files, %d bytes, %d pieces", info.HasV2(), len(tr.Files()), tr.Length(), tr.NumPieces())
+	}
 }
 
 func FuzzParseMagnet(f *testing.F) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"braid/pathsel"
@@ -61,7 +62,13 @@ func (t *tcpTransport) Name() string { return "tcp" }
 
 func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
 	start := time.Now()
-	var d net.Dialer
+	d := net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		return p.mayDial(to.Addr())
+	}}
 	c, err := d.DialContext(ctx, "tcp", p.String())
 	if err != nil {
 		return nil, err

@@ -1,8 +1,8 @@
 package client
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -60,6 +60,8 @@ type Transfer struct {
 	lookups sync.WaitGroup
 	// conceals: peers whose connections begin now are told of pieces by reveal only.
 	conceals atomic.Bool
+	layout   atomic.Pointer[storage.Layout] // nil until it is known what is in the torrent
+	store    *oneFile
 
 	// The rest belongs to run.
 	start     time.Time
@@ -86,8 +88,8 @@ type Transfer struct {
 	hints     pathsel.Hints
 	trace     io.Writer // nil: none, or it could not be written
 	options   Options
-	want      *want // nil until it is known what is in the torrent, and the store has opened it
-	opening   *want // while the store opens it
+	metadata  *metadata // nil: it is known what is in the torrent
+	want      *want     // nil until it is known what is in the torrent
 	full      fullDisk
 	settling  settling
 }
@@ -107,35 +109,23 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 	t.full.store = store
 	t.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
 	t.ctx, t.stop = context.WithCancelCause(s.ctx)
-	peers := slices.Concat(opts.Peers, src.Peers)
+	peers := slices.Clone(opts.Peers)
+	for _, p := range src.Peers {
+		p, err := p.ofStranger()
+		if err != nil {
+			t.log.Warn("peer passed over", "peer", p, "reason", err)
+			continue
+		}
+		peers = append(peers, p)
+	}
 	for _, p := range peers {
 		if _, err := s.transportFor(p); err != nil {
 			t.stop(nil)
 			return nil, err
 		}
 	}
-	var err error
-	t.torrent, _, err = s.engine.AddTorrentSpec(&torrent.TorrentSpec{
-		AddTorrentOpts: torrent.AddTorrentOpts{
-			InfoHash: src.InfoHash, InfoBytes: src.infoBytes,
-			Storage: watchedStore{store, t.broken},
-			// What the store does with files that are there already takes time, and nobody else's.
-			DeferStorageOpen: src.IsMagnet() && !opts.Describe,
-		},
-		DisplayName: src.Name,
-	})
-	if err == nil && src.Info != nil && t.torrent.Info() == nil {
-		err = errors.New("the engine does not accept its description")
-		select {
-		case err = <-t.broken:
-		default:
-		}
-	}
-	if err != nil {
+	if err := t.register(store); err != nil {
 		t.stop(nil)
-		if t.torrent != nil {
-			t.torrent.Drop()
-		}
 		return nil, err
 	}
 	if opts.Verified != nil {
@@ -160,21 +150,87 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 	return t, nil
 }
 
-// watchedStore tells the transfer why the store refuses the torrent, in the store's own words.
-type watchedStore struct {
-	storage.Store
-	broken chan<- error
+// register adds the torrent to the engine, with its info dictionary if that is known. It does so on a goroutine of its own: a
+// panic of the engine leaves it locked, and whoever closes the session on the way out would wait for that lock for ever.
+// There a panic ends the process, as any other of the engine's does.
+func (t *Transfer) register(store storage.Store) error {
+	result := make(chan error, 1)
+	go func() {
+		t.store = &oneFile{Store: store}
+		if t.source.IsMagnet() {
+			t.metadata = newMetadata(t.source.InfoHash, t.inbox.touch)
+			t.session.fetches.byHash.Store(t.source.InfoHash, t.metadata)
+		}
+		t.torrent, _ = t.session.engine.AddTorrentOpt(torrent.AddTorrentOpts{InfoHash: t.source.InfoHash, Storage: t.store})
+		t.torrent.SetDisplayName(t.source.Name)
+		if t.source.IsMagnet() {
+			result <- nil
+			return
+		}
+		err := t.describe(t.source.infoBytes, t.source.Layout)
+		if err != nil {
+			t.torrent.Drop()
+		}
+		result <- err
+	}()
+	return <-result
 }
 
-func (w watchedStore) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
-	t, err := w.Store.OpenTorrent(ctx, info, hash)
-	if err != nil && ctx.Err() == nil {
-		select {
-		case w.broken <- err:
-		default:
-		}
+// describe tells the engine what is in the torrent.
+func (t *Transfer) describe(info []byte, l storage.Layout) error {
+	t.layout.Store(&l)
+	if err := t.torrent.SetInfoBytes(info); err != nil {
+		return cmp.Or(t.store.refused, err)
 	}
-	return t, err
+	return nil
+}
+
+// fetchInfo goes on with fetching the info dictionary of a magnet link.
+func (t *Transfer) fetchInfo() {
+	if t.metadata == nil || t.isDone {
+		return
+	}
+	send, liars, b := t.metadata.step(time.Now())
+	for _, x := range send {
+		_ = x.send() // fails for a peer that has gone
+	}
+	for _, p := range liars {
+		t.log.Debug("a peer has sent a wrong info dictionary")
+		p.Close()
+	}
+	if b == nil {
+		return
+	}
+	_, l, err := parseInfo(b)
+	if err == nil {
+		err = t.describe(b, l)
+	}
+	if err != nil {
+		t.fail(err)
+	}
+	t.session.fetches.byHash.Delete(t.source.InfoHash)
+	t.metadata = nil
+}
+
+// oneFile shows the engine a torrent of one file, whatever is in it. The engine needs to know nothing of files, of padding
+// between them, or of a v2 half, in which it makes mistakes that end the process; and it looks at all files for each
+// piece. The info is its own: it calls this before it makes anything of the info but the hash.
+type oneFile struct {
+	storage.Store
+	refused error // why the store does not take the torrent
+}
+
+func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
+	t, err := s.Store.OpenTorrent(ctx, info, hash)
+	if err != nil {
+		s.refused = err
+		return t, err
+	}
+	*info = metainfo.Info{
+		Name: info.Name, NameUtf8: info.NameUtf8, PieceLength: info.PieceLength, Pieces: info.Pieces, Private: info.Private,
+		Length: v1Length(info),
+	}
+	return t, nil
 }
 
 // Source is what the transfer was made from.
@@ -226,6 +282,7 @@ func (t *Transfer) run() {
 			for _, e := range t.inbox.take() {
 				t.handle(e)
 			}
+			t.fetchInfo()
 			t.look()
 			t.choose()
 			t.serve()
@@ -239,6 +296,7 @@ func (t *Transfer) run() {
 		case <-t.whenComplete():
 			t.settle()
 		case <-sample.C:
+			t.fetchInfo()
 			t.reveal()
 			t.advance()
 			t.preferRarest()
@@ -252,40 +310,24 @@ func (t *Transfer) run() {
 	}
 }
 
-// opened is an event: the store has opened the torrent of a magnet link, or refused it.
-type opened struct{ err error }
-
 // begin asks for the data, now that it is known what is in the torrent.
 func (t *Transfer) begin() {
-	l, err := storage.NewLayout(t.torrent.Info())
-	var w *want
-	if err == nil && !t.options.Describe {
-		w, err = newWant(t.options.Selection, l)
+	l := *t.layout.Load()
+	for _, link := range l.Symlinks {
+		t.log.Warn("a symbolic link of the torrent is not made", "path", link)
+	}
+	var err error
+	if !t.options.Describe {
+		t.want, err = newWant(t.options.Selection, l)
 	}
 	switch {
 	case err != nil:
 		t.fail(err)
 	case t.options.Describe:
 		t.complete()
-	case t.source.IsMagnet():
-		t.opening = w
-		t.lookups.Go(func() { t.inbox.put(opened{t.torrent.OpenStorage(t.ctx, nil)}) })
 	default:
-		t.want = w
 		t.want.begin(t.torrent)
 	}
-}
-
-func (t *Transfer) onOpened(err error) {
-	if t.isDone || t.ctx.Err() != nil {
-		return
-	}
-	if err != nil {
-		t.fail(err)
-		return
-	}
-	t.want, t.opening = t.opening, nil
-	t.want.begin(t.torrent)
 }
 
 // advance notices when a part of a torrent is complete, and moves a sequential download on.
@@ -300,12 +342,11 @@ func (t *Transfer) advance() {
 
 // Layout is what is in the torrent, if that is known yet.
 func (t *Transfer) Layout() (storage.Layout, bool) {
-	info := t.torrent.Info()
-	if info == nil {
+	l := t.layout.Load()
+	if l == nil {
 		return storage.Layout{}, false
 	}
-	l, err := storage.NewLayout(info)
-	return l, err == nil
+	return *l, true
 }
 
 // whenComplete is nil once it has been seen, or as long as it is not to be.
@@ -356,6 +397,7 @@ func (t *Transfer) finish() {
 		}
 	}
 	t.session.gauges.watch(t.torrent, nil)
+	t.session.fetches.byHash.Delete(t.source.InfoHash)
 	t.torrent.Drop() // closes the links
 	t.session.gauges.takeEnded(t.torrent)
 	t.session.forget(t)
@@ -387,8 +429,6 @@ func (t *Transfer) handle(event any) {
 		t.onFull(e.err)
 	case room:
 		t.onRoom(e.err)
-	case opened:
-		t.onOpened(e.err)
 	case settled:
 		t.onSettled(e)
 	case greeted:
@@ -474,7 +514,7 @@ func (t *Transfer) progress() Progress {
 		Dropped: st.PiecesDirtiedBad.Int64(),
 		Err:     t.err, Waiting: t.waiting,
 	}
-	if info := t.torrent.Info(); info != nil {
+	if t.torrent.Info() != nil {
 		p.Total, p.Have = t.torrent.Length(), t.torrent.BytesCompleted()
 		p.Missing = max(0, p.Total-p.Have)
 		p.Pieces, p.Done = t.torrent.NumPieces(), st.PiecesComplete
@@ -483,9 +523,7 @@ func (t *Transfer) progress() Progress {
 			p.Have, p.Done = t.want.have(t.torrent)
 		}
 		p.Phase = Downloading
-		if t.opening != nil {
-			p.Phase = Checking
-		} else if st.BytesReadData.Int64() == 0 && t.hashing() {
+		if st.BytesReadData.Int64() == 0 && t.hashing() {
 			p.Phase = Checking
 			p.Checked = st.BytesHashed.Int64()
 		}

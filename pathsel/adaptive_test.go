@@ -120,9 +120,10 @@ func TestAdaptiveRules(t *testing.T) {
 		})}, Memory: settled("a", "b")}, want: []string{"park b"}, says: "in vain"},
 		{name: "silence takes out at once", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.Silent = true }), rated(pathB, 30)}, Memory: settled("a", "b")},
 			want: []string{"fail a"}, says: "silent"},
-		{name: "so does a revocation", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt = t0 }), rated(pathB, 30)}, Memory: settled("a", "b")},
+		{name: "so does a revocation", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt, c.Quiet = t0, true }), rated(pathB, 30)}, Memory: settled("a", "b")},
 			want: []string{"fail a"}, says: "revoked"},
-		{name: "but not an old one", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt = t0.Add(-time.Hour) }), rated(pathB, 30)}, Memory: settled("a", "b")}},
+		{name: "but not while packets arrive", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt = t0 }), rated(pathB, 30)}, Memory: settled("a", "b")}},
+		{name: "nor an old one", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt, c.Quiet = t0.Add(-time.Hour), true }), rated(pathB, 30)}, Memory: settled("a", "b")}},
 		{name: "the group's other member steps in", view: View{MaxPaths: 8,
 			Candidates: []Candidate{rated(pathA, 10), rated(pathC, 30).with(func(c *Candidate) { c.Silent = true }), parked(pathD, 9), parked(pathE, 12)},
 			Memory:     standing(standing(settled("a", "c"), "d", Shared, time.Hour), "e", Shared, time.Hour)}, want: []string{"fail c", "return e"}},
@@ -310,7 +311,7 @@ func randomView(r *rand.Rand, memory Memory) View {
 				}
 				c.Since = v.Now.Add(-time.Duration(r.IntN(100)) * time.Second)
 				c.Slots = slotsOf(v.Now.Add(-time.Duration(r.IntN(30))*time.Second), r.IntN(maxSlots), r.Float64()*50)
-				c.Silent, c.Outstanding = r.IntN(9) == 0, r.IntN(200)
+				c.Silent, c.Quiet, c.Outstanding = r.IntN(9) == 0, r.IntN(4) == 0, r.IntN(200)
 				if r.IntN(9) == 0 {
 					c.RevokedAt = v.Now.Add(-time.Duration(r.IntN(50)) * time.Second)
 				}

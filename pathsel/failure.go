@@ -10,12 +10,13 @@ import (
 const calm = time.Minute
 
 // broken says why an open connection must not be used; "" if nothing is wrong with it. A revocation from
-// before the connection was opened does not count: that it could be opened is the better evidence.
+// before the connection was opened does not count: that it could be opened is the better evidence. Nor does one while
+// packets arrive: nothing in a router's message proves that it is true.
 func broken(c Candidate) string {
 	switch {
 	case !c.State.Open() || c.State == Opening && !c.Silent:
 		return ""
-	case !c.RevokedAt.IsZero() && !c.RevokedAt.Before(c.Since):
+	case c.Quiet && !c.RevokedAt.IsZero() && !c.RevokedAt.Before(c.Since):
 		return "a link of the path was revoked or reported down"
 	case c.Silent:
 		return "silent: data in flight and nothing acknowledged"

@@ -12,11 +12,11 @@ import "net/netip"
 // likes, everything.
 type Origin struct {
 	Net  string // an ISD-AS, an IPv4 /24, an IPv6 /48; or Unproven
-	Host string // an address of the network, of IPv6 the /64; no two networks have the same
+	Host string // an address of the network, of IPv6 the /64; no two networks have the same, and none is named like a network
 	Key  string // that the peer has proved to have; empty where a transport has no keys
 }
 
-// Unproven is the network and the host of all connections whose ISD-AS is only claimed. Together they are one stranger.
+// Unproven is the network of all connections whose ISD-AS is only claimed. Together they are one stranger, with one host.
 const Unproven = "unproven"
 
 // OriginSCION is the origin of a connection whose ISD-AS is proven. host is of that AS.
@@ -36,7 +36,9 @@ func OriginIP(host netip.Addr, key string) Origin {
 }
 
 // OriginUnproven is the origin of a connection that claims an ISD-AS.
-func OriginUnproven(key string) Origin { return Origin{Net: Unproven, Host: Unproven, Key: key} }
+func OriginUnproven(key string) Origin {
+	return Origin{Net: Unproven, Host: Unproven + " host", Key: key}
+}
 
 // hostPrefix is the host, of IPv6 its /64, in which anybody has as many addresses as he likes.
 func hostPrefix(a netip.Addr) string {

@@ -87,6 +87,9 @@ type Candidate struct {
 	Outstanding int `json:"outstanding,omitempty"`
 	// Silent: data is in flight and nothing has been acknowledged for a few probe timeouts.
 	Silent bool `json:"silent,omitempty"`
+	// Quiet: nothing has arrived for a moment, though an answer or a sign of life was due. It is less than Silent: it only
+	// lets a revocation count.
+	Quiet bool `json:"quiet,omitempty"`
 	// RevokedAt is when a revocation or a router's "interface down" last arrived for one of the path's
 	// links; zero if never.
 	RevokedAt time.Time `json:"revoked_at,omitzero"`

@@ -14,11 +14,12 @@ import (
 
 // Upload is a connection over which a peer may fetch from us. What one peer has may be several.
 type Upload struct {
-	Peer  PeerID
-	Conn  string      // names it
-	Links []Interface // of its path, both ends included; unknown is none
-	Wants bool        // the peer is interested
-	Sent  uint64      // bytes so far
+	Peer   PeerID
+	Origin Origin      // its Key is not looked at: Peer is
+	Conn   string      // names it
+	Links  []Interface // of its path, both ends included; unknown is none
+	Wants  bool        // the peer is interested
+	Sent   uint64      // bytes so far
 }
 
 // UploadView is what ServeUploads decides about.
@@ -41,8 +42,9 @@ type UploadPlan struct {
 // UploadMemory is what a plan has to be reminded of the next time. It is a value; the zero one is for the first time.
 type UploadMemory struct {
 	turns   map[PeerID]turn
-	ranked  time.Time // when the reciprocating peers were last chosen
-	favored []PeerID  // they
+	tallies map[string]tally // of networks and hosts, and of all together under ""
+	ranked  time.Time        // when the reciprocating peers were last chosen
+	favored []PeerID         // they
 
 	peers   []PeerID // who the arrangement is for, in order
 	barred  map[string]bool
@@ -59,6 +61,13 @@ type UploadMemory struct {
 type turn struct {
 	since time.Time // it has a slot; zero: it waits
 	left  time.Time // it last had one
+}
+
+// tally counts the turns that a network or a host was given. A newcomer begins where the others are.
+type tally struct {
+	turns int
+	clock int       // turns before the last one that was given below it
+	at    time.Time // it was last given one
 }
 
 // phase of the arrangement of peers over shared links.
@@ -92,8 +101,9 @@ const (
 
 // ServeUploads decides for each connection, of which each has its own name, whether the peer may fetch over it. It gives upload slots to peers, not to their connections, and balances paths over the peers that are served.
 //
-// Slots: a peer that serves us keeps its slot while it is among the best (BEP 3); all others take turns, the one that has
-// waited longest first.
+// Slots: a peer that serves us keeps its slot while it is among the best (BEP 3), of each host one before any has two.
+// All others take turns: networks first, then in each network its hosts, and then the peers on a host, always the one that
+// has waited longest (see Origin).
 //
 // Balance: where connections of several peers share links, each link's rate goes to connections, so that a peer with many
 // paths crowds out one that has a single path, and all fetch over each link what one could fetch and pass on. An
@@ -134,8 +144,14 @@ func ServeUploads(v UploadView) UploadPlan {
 // giveSlots tells who is served; nil is everybody.
 func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool {
 	if v.MaxUploads <= 0 {
-		m.turns, m.favored = nil, nil
+		m.turns, m.tallies, m.favored = nil, nil, nil
 		return nil
+	}
+	from := map[PeerID]Origin{}
+	for _, u := range v.Uploads {
+		if o, known := from[u.Peer]; !known || o.Net == Unproven {
+			from[u.Peer] = u.Origin
+		}
 	}
 	turns := map[PeerID]turn{}
 	for _, p := range wanting {
@@ -146,47 +162,122 @@ func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool
 		m.favored = nil
 	} else if m.ranked.IsZero() || v.Now.Sub(m.ranked) >= rankTime {
 		m.ranked = v.Now
-		m.favored = slices.DeleteFunc(slices.Clone(wanting), func(p PeerID) bool { return v.Received[p] <= 0 })
-		slices.SortStableFunc(m.favored, func(a, b PeerID) int { return cmp.Compare(v.Received[b], v.Received[a]) })
+		m.favored = favor(wanting, v.Received, from)
 		m.favored = m.favored[:min(len(m.favored), v.MaxUploads-1)]
 	}
 	served := map[PeerID]bool{}
+	slots := map[string]int{} // of networks and hosts
+	give := func(p PeerID) {
+		served[p] = true
+		slots[from[p].Net]++
+		slots[from[p].Host]++
+	}
 	for _, p := range m.favored {
 		if _, ok := turns[p]; ok {
-			served[p] = true
+			give(p)
 		}
 	}
-	var holding, queue []PeerID
+	var holding, rest []PeerID
 	for _, p := range wanting {
 		switch t := turns[p]; {
 		case served[p]:
-		case !t.since.IsZero():
+		case !t.since.IsZero() && v.Now.Sub(t.since) < turnTime:
 			holding = append(holding, p)
 		default:
-			queue = append(queue, p)
+			rest = append(rest, p)
 		}
 	}
 	slices.SortStableFunc(holding, func(a, b PeerID) int { return turns[b].since.Compare(turns[a].since) })
-	slices.SortStableFunc(queue, func(a, b PeerID) int { return turns[a].left.Compare(turns[b].left) })
-	slots := v.MaxUploads - len(served)
-	for i := len(holding) - 1; i >= 0; i-- { // the longest served first
-		over := len(holding) > slots || len(queue) > slots-len(holding) && v.Now.Sub(turns[holding[i]].since) >= turnTime
-		if !over {
+	for i, p := range holding { // if there are fewer slots than before, the longest served lose theirs
+		if len(served) >= v.MaxUploads {
+			rest = append(rest, holding[i:]...)
 			break
 		}
-		turns[holding[i]] = turn{left: v.Now}
-		queue = append(queue, holding[i])
-		holding = holding[:i]
+		give(p)
 	}
-	for _, p := range append(holding, queue[:min(len(queue), max(0, slots-len(holding)))]...) {
-		served[p] = true
+	tallies := m.recent(v.Now)
+	turnsOf := func(name, above string) int { return max(tallies[name].turns, tallies[above].clock) }
+	contested := len(rest) > v.MaxUploads-len(served)
+	for len(served) < v.MaxUploads && len(rest) > 0 {
+		next := slices.MinFunc(rest, func(a, b PeerID) int {
+			x, y := from[a], from[b]
+			return cmp.Or(
+				slots[x.Net]-slots[y.Net], turnsOf(x.Net, "")-turnsOf(y.Net, ""),
+				slots[x.Host]-slots[y.Host], turnsOf(x.Host, x.Net)-turnsOf(y.Host, y.Net),
+				turns[a].since.Compare(turns[b].since), turns[a].left.Compare(turns[b].left),
+			)
+		})
+		rest = slices.DeleteFunc(rest, func(p PeerID) bool { return p == next })
+		give(next)
+		// Who wins against others that wait begins a new turn; without others it just goes on.
+		if contested || turns[next].since.IsZero() {
+			turns[next] = turn{since: v.Now}
+			above := ""
+			for _, name := range []string{from[next].Net, from[next].Host} {
+				x, up := tallies[name], tallies[above]
+				x.turns, x.at = turnsOf(name, above), v.Now
+				up.clock = x.turns
+				x.turns++
+				tallies[above], tallies[name] = up, x
+				above = name
+			}
+		}
+	}
+	for _, p := range rest {
+		if !turns[p].since.IsZero() {
+			turns[p] = turn{left: v.Now}
+		}
 	}
 	for p := range served {
 		if turns[p].since.IsZero() {
 			turns[p] = turn{since: v.Now}
 		}
 	}
+	m.tallies = tallies
 	return served
+}
+
+// favor orders the peers that serve us, the best first: of each host one before any has two, so that nobody gets more
+// slots by serving us under many keys.
+func favor(wanting []PeerID, received map[PeerID]float64, from map[PeerID]Origin) []PeerID {
+	out := slices.DeleteFunc(slices.Clone(wanting), func(p PeerID) bool { return received[p] <= 0 })
+	best := func(a, b PeerID) int { return cmp.Compare(received[b], received[a]) }
+	slices.SortStableFunc(out, best)
+	ofHost, nth := map[string]int{}, map[PeerID]int{}
+	for _, p := range out {
+		nth[p] = ofHost[from[p].Host]
+		ofHost[from[p].Host]++
+	}
+	slices.SortStableFunc(out, func(a, b PeerID) int { return cmp.Or(nth[a]-nth[b], best(a, b)) })
+	return out
+}
+
+// tallyTime is how long it is remembered that a network or a host had a turn, whether anybody there still wants one:
+// coming back under another key is not coming for the first time. maxTallies bounds the memory of it, should hosts come
+// and go in crowds.
+const (
+	tallyTime  = 20 * turnTime
+	maxTallies = 2048
+)
+
+func (m *UploadMemory) recent(now time.Time) map[string]tally {
+	out := map[string]tally{"": m.tallies[""]}
+	for name, x := range m.tallies {
+		if now.Sub(x.at) < tallyTime {
+			out[name] = x
+		}
+	}
+	if len(out) > maxTallies {
+		oldest := slices.SortedFunc(maps.Keys(out), func(a, b string) int {
+			return cmp.Or(out[a].at.Compare(out[b].at), cmp.Compare(a, b))
+		})
+		for _, name := range oldest[:len(out)/2] {
+			if name != "" {
+				delete(out, name)
+			}
+		}
+	}
+	return out
 }
 
 // shares are the rates of peers in bytes per second, and their sum.

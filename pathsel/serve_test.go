@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -91,6 +92,76 @@ func TestSlots(t *testing.T) {
 			t.Fatal("the two that serve us best are not served")
 		}
 		v.Memory, v.Now = plan.Memory, v.Now.Add(time.Second)
+	}
+}
+
+// 32 keys of one host, as many hosts of one network, and as many that only claim an AS: each crowd gets the turns of one
+// network, and every other peer its own, whether the crowd keeps its keys or comes under new ones each time.
+func TestCrowdsDoNotTakeTheSlots(t *testing.T) {
+	for _, slots := range []int{1, 3, 4, 9} {
+		for _, fresh := range []bool{false, true} {
+			var m UploadMemory
+			now := time.Unix(1e9, 0)
+			served, seconds := map[string]int{}, 1800
+			for s := 0; s < seconds; s += 5 {
+				var uploads []Upload
+				add := func(who string, o Origin) {
+					uploads = append(uploads, Upload{Peer: PeerID(who), Conn: who, Origin: o, Wants: true})
+				}
+				for i := range 32 {
+					n := i
+					if fresh {
+						n += s / 60 * 1000
+					}
+					add(fmt.Sprint("host ", n), Origin{Net: "10.1.0.0/24", Host: "10.1.0.1"})
+					add(fmt.Sprint("net ", n), Origin{Net: "10.2.0.0/24", Host: fmt.Sprint("10.2.0.", i)})
+					add(fmt.Sprint("claimed ", n), OriginUnproven(fmt.Sprint(n)))
+				}
+				for i := range 3 {
+					add(fmt.Sprint("honest ", i), Origin{Net: fmt.Sprintf("10.3.%d.0/24", i), Host: fmt.Sprintf("10.3.%d.1", i)})
+				}
+				plan := ServeUploads(UploadView{Now: now, Uploads: uploads, MaxUploads: slots, Memory: m})
+				m, now = plan.Memory, now.Add(5*time.Second)
+				for _, u := range uploads {
+					if plan.Barred[u.Conn] == "" {
+						who := string(u.Peer)
+						if !strings.HasPrefix(who, "honest") {
+							who, _, _ = strings.Cut(who, " ")
+						}
+						served[who] += 5
+					}
+				}
+			}
+			// Six networks want slots; an honest peer cannot use more than one at a time.
+			want := min(1, float64(slots)/6)
+			for i := range 3 {
+				if got := float64(served[fmt.Sprint("honest ", i)]) / float64(seconds); got < 0.85*want {
+					t.Errorf("%d slots, new keys %v: an honest peer is served %.2f of the time, want %.2f: %v", slots, fresh, got, want, served)
+				}
+			}
+			for _, crowd := range []string{"host", "net", "claimed"} {
+				if got := float64(served[crowd]) / float64(seconds); got < 0.8*want {
+					t.Errorf("%d slots, new keys %v: %q is served %.2f of the time", slots, fresh, crowd, got)
+				}
+			}
+		}
+	}
+}
+
+// A host that serves us under many keys has one slot for it before others that serve us have theirs.
+func TestFavoredHosts(t *testing.T) {
+	v := UploadView{Now: time.Unix(1e9, 0), MaxUploads: 4, Received: map[PeerID]float64{}}
+	add := func(who, host string, rate float64) {
+		v.Uploads = append(v.Uploads, Upload{Peer: PeerID(who), Conn: who, Origin: Origin{Net: host + "/24", Host: host}, Wants: true})
+		v.Received[PeerID(who)] = rate
+	}
+	for i := range 20 {
+		add(fmt.Sprint("key ", i), "10.0.0.1", 100)
+	}
+	add("a", "10.0.1.1", 50)
+	add("b", "10.0.2.1", 20)
+	if barred := ServeUploads(v).Barred; barred["a"] != "" || barred["b"] != "" {
+		t.Error("the keys of one host have taken the slots of others that serve us")
 	}
 }
 

@@ -59,3 +59,34 @@ func TestWhoWasStoppedHasHeardNothing(t *testing.T) {
 		t.Error("alive though nothing came while it looked")
 	}
 }
+
+// A router's word that a link is down counts only where nothing arrives.
+func TestQuiet(t *testing.T) {
+	const rtt = 20 * time.Millisecond
+	flowing := func(at float64) uint64 { return 1 + uint64(at*100) }
+	signs := func(at float64) uint64 { return 1 + uint64(at/0.55) }
+	until := func(end float64, f func(float64) uint64) func(float64) uint64 {
+		return func(at float64) uint64 { return f(min(at, end)) }
+	}
+	for _, tt := range []struct {
+		name        string
+		state       State
+		outstanding int
+		seconds     float64
+		rtt         time.Duration
+		packets     func(float64) uint64
+		want        bool
+	}{
+		{"data flows", Active, 8, 10, rtt, flowing, false},
+		{"none for one look", Active, 8, 2.5, rtt, until(2, flowing), true},
+		{"none for one look of a long way", Active, 8, 2.5, 300 * time.Millisecond, until(2, flowing), false},
+		{"nothing owed, signs of life", Active, 0, 10, rtt, signs, false},
+		{"parked, signs of life", Parked, 0, 10, rtt, signs, false},
+		{"parked, and no sign of life", Parked, 0, 4, rtt, until(2, signs), true},
+		{"just opened", Active, 8, 0.1, rtt, until(0, flowing), false},
+	} {
+		if got := looks(Silence{}, 0, tt.seconds, tt.state, tt.outstanding, tt.rtt, tt.packets).Quiet(); got != tt.want {
+			t.Errorf("%s: quiet %v", tt.name, got)
+		}
+	}
+}

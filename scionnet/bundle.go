@@ -16,8 +16,8 @@ import (
 //	+---------------+---------------+-------------------------------+
 //	| what belongs to the kind ...
 //
-//	kind 1, bundle  QUIC packets of size bytes each, the last one of 1 to size bytes. The receiver takes each as
-//	                if it had come alone.
+//	kind 1, bundle  QUIC packets of size bytes each, at least 1200, the last one of 1 to size bytes. The receiver
+//	                takes each as if it had come alone.
 //	kind 2, probe   eight bytes that an answer repeats, and zeros up to size bytes in all, frame header included.
 //	kind 3, answer  the size and the eight bytes of a probe that has arrived.
 //
@@ -28,7 +28,11 @@ import (
 // has said it and has heard it sends a probe of the size that the path should carry, and sends bundles of up to that
 // size when the answer has come: so bundles only ever go where large packets arrive. The acceptor, who does not know
 // the MTU of the dialler's path, probes with the size of the probe that has reached it. A host that knows nothing of
-// frames gets none, and would drop them as no packets of QUIC. What a frame does not protect, QUIC does: whoever can
+// frames gets none, and would drop them as no packets of QUIC.
+//
+// Frames count only from where a connection is on which the receiver has said that it understands them: a datagram of
+// many packets costs many times what the sender pays for it. For the same reason a bundle of small packets is dropped;
+// QUIC fills all its packets but the last of a batch. What a frame does not protect, QUIC does: whoever can
 // forge a bundle can forge a packet, and an answer is only taken with the bytes of the probe.
 const (
 	frameHeader = 4
@@ -61,7 +65,7 @@ func readFrame(b []byte) (f frame, ok bool) {
 	switch body := b[frameHeader:]; f.kind {
 	case kindBundle:
 		f.packets = body
-		return f, f.size > 0
+		return f, f.size >= leastPacket
 	case kindProbe:
 		// What is cut off was not carried.
 		if len(body) < tokenLen || f.size != len(b) {
@@ -94,7 +98,7 @@ func putFrame(b []byte, kind byte, size int) {
 
 // bundled is how many packets of that size go into one datagram whose payload is at most limit bytes.
 func bundled(size, limit int) int {
-	if size <= 0 || limit < frameHeader+2*size {
+	if size < leastPacket || limit < frameHeader+2*size {
 		return 1
 	}
 	return (limit - frameHeader) / size

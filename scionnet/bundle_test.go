@@ -2,6 +2,7 @@ package scionnet
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 )
@@ -16,9 +17,11 @@ func TestReadFrame(t *testing.T) {
 	}{
 		{"nothing", "", false},
 		{"header only", "\x01\x00\x00\x05", false},
-		{"one packet", "\x01\x00\x00\x05abcde", true},
-		{"two and a short one", "\x01\x00\x00\x02abcde", true},
+		{"one packet", "\x01\x00\x04\xb0abcde", true},
+		{"two and a short one", "\x01\x00\x04\xb0" + strings.Repeat("a", 2*leastPacket+1), true},
 		{"packets of no size", "\x01\x00\x00\x00abcde", false},
+		{"packets of one byte", "\x01\x00\x00\x01abcde", false},
+		{"packets smaller than QUIC's", "\x01\x00\x04\xaf" + strings.Repeat("a", 2*leastPacket), false},
 		{"probe", string(probe), true},
 		{"probe cut off", string(probe[:19]), false},
 		{"probe without a token", "\x02\x00\x00\x05a", false},
@@ -41,6 +44,7 @@ func TestReadFrame(t *testing.T) {
 // FuzzFrame reads frames, and puts a bundle's packets together again.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x02abcde"))
+	f.Add([]byte("\x01\x00\x04\xb0" + strings.Repeat("a", 2*leastPacket+1)))
 	f.Add([]byte("\x02\x00\x00\x0c12345678"))
 	f.Add([]byte("\x03\x00\x00\x0c12345678"))
 	f.Add([]byte("\x01\x00\xff\xffabcde"))
@@ -71,7 +75,7 @@ func FuzzFrame(f *testing.F) {
 
 func TestBundled(t *testing.T) {
 	for _, tt := range []struct{ size, limit, want int }{
-		{1400, 0, 1}, {1400, 1400, 1}, {1400, 2803, 1}, {1400, 2804, 2}, {1452, 8328, 5}, {0, 8000, 1}, {1400, 1, 1},
+		{1400, 0, 1}, {1400, 1400, 1}, {1400, 2803, 1}, {1400, 2804, 2}, {1452, 8328, 5}, {1200, 2404, 2}, {1199, 8000, 1}, {0, 8000, 1}, {1400, 1, 1},
 	} {
 		if got := bundled(tt.size, tt.limit); got != tt.want {
 			t.Errorf("%d bytes in %d: %d, want %d", tt.size, tt.limit, got, tt.want)

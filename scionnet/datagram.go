@@ -23,6 +23,9 @@ func (h *Host) OpenDatagrams(ctx context.Context, port uint16) (*Datagrams, erro
 	if err != nil {
 		return nil, err
 	}
+	if f, ok := c.(interface{ fromAnybody() }); ok {
+		f.fromAnybody()
+	}
 	return &Datagrams{h, c, Addr{h.ia, h.localIP, c.LocalAddr().(*net.UDPAddr).AddrPort().Port()}}, nil
 }
 

@@ -120,6 +120,15 @@ func (e *Endpoint) features() byte {
 	return 0
 }
 
+// offerOn is what is sent as the first byte of a connection along the route. From then on frames may come.
+func (e *Endpoint) offerOn(r *route) byte {
+	f := e.features()
+	if f&featureBundles != 0 {
+		r.large.offered.Store(true)
+	}
+	return f
+}
+
 func orDefault(v, d int) int {
 	if v > 0 {
 		return v
@@ -176,7 +185,7 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 		e.host.routes.unpin(r)
 	})
 	handshake := time.Since(start)
-	stream, key, err := meet(qc, e.features(), qc.OpenStream)
+	stream, key, err := meet(qc, e.offerOn(r), qc.OpenStream)
 	if err != nil {
 		return e.keep(qc, nil, plainError(err))
 	}
@@ -325,7 +334,7 @@ func (e *Endpoint) acceptorPacketSize(r *route) int {
 }
 
 func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (*Conn, error) {
-	stream, key, err := meet(qc, e.features(), func() (*quic.Stream, error) { return qc.AcceptStream(ctx) })
+	stream, key, err := meet(qc, e.offerOn(a.route), func() (*quic.Stream, error) { return qc.AcceptStream(ctx) })
 	if err != nil {
 		return nil, err
 	}

@@ -45,6 +45,9 @@ type fastConn struct {
 	senders      sync.Pool // of *batchSender
 	socket       *udpbatch.Socket
 
+	// frames are taken from anybody: there are no connections (Datagrams).
+	anybody bool
+
 	in       *batchReceiver
 	crowded  bool   // see giveWay
 	bundle   frame  // what is left of one
@@ -220,7 +223,7 @@ func (c *fastConn) openSlowly(p []byte) ([]byte, *route) {
 		return nil, nil
 	}
 	if _, ok := c.slow.Payload.(snet.SCMPPayload); ok {
-		_ = c.host.scmpHandler().Handle(&c.slow) // it has no error to tell
+		c.host.scmp(&c.slow, c.local, c.in.From())
 		return nil, nil
 	}
 	payload, r, scratch := c.host.accept(&c.slow, c.local, c.in.From(), c.scratch)
@@ -231,7 +234,7 @@ func (c *fastConn) openSlowly(p []byte) ([]byte, *route) {
 // frame takes in a frame of the peer.
 func (c *fastConn) frame(r *route, b []byte) {
 	f, ok := readFrame(b)
-	if !ok {
+	if !ok || !c.anybody && !r.large.offered.Load() {
 		return
 	}
 	switch f.kind {
@@ -326,6 +329,9 @@ func (r *route) templateNow(local Addr) (*template, error) {
 	r.template.Store(t)
 	return t, nil
 }
+
+// fromAnybody has bundles taken from where there is no connection.
+func (c *fastConn) fromAnybody() { c.anybody = true }
 
 func (c *fastConn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 

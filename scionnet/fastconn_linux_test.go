@@ -49,6 +49,7 @@ func fastPair(t testing.TB) (a, b *fastConn, toB *route) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { p.Close() })
+		p.(*fastConn).fromAnybody()
 		return p.(*fastConn)
 	}
 	a, b = open(), open()
@@ -111,6 +112,81 @@ func TestBatch(t *testing.T) {
 				t.Fatalf("answer %x", p[0])
 			}
 		}
+	}
+}
+
+// TestBundlesNeedAConnection sends frames from where there is none, and small packets from where there is one.
+func TestBundlesNeedAConnection(t *testing.T) {
+	a, b, to := fastPair(t)
+	a.anybody, b.anybody = false, false
+	bundle := func(size int) []byte {
+		f := append(make([]byte, frameHeader), bytes.Repeat([]byte{0x40}, 3600)...)
+		putFrame(f, kindBundle, size)
+		return f
+	}
+	probe := make([]byte, leastBundle)
+	putFrame(probe, kindProbe, len(probe))
+	good := quicLike(100, 7)
+	arrives := func(f []byte) (packets int) {
+		t.Helper()
+		for _, p := range [][]byte{f, good} {
+			if err := a.send(to, p, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for {
+			got, _ := readAll(t, b, 1)
+			for _, p := range got {
+				if bytes.Equal(p, good) {
+					return packets
+				}
+				packets++
+			}
+		}
+	}
+	back := b.host.routes.mustArrive(t, a.local, nil, netip.AddrPortFrom(a.local.Host, a.local.Port))
+	for _, offered := range []bool{false, true} {
+		back.large.offered.Store(offered)
+		for size, want := range map[int]int{1: 0, leastPacket - 1: 0, leastPacket: 3, 3600: 1} {
+			if !offered {
+				want = 0
+			}
+			if got := arrives(bundle(size)); got != want {
+				t.Errorf("with a connection: %t, a bundle of %d bytes each: %d packets, want %d", offered, size, got, want)
+			}
+		}
+		if got := arrives(probe); got != 0 {
+			t.Errorf("a probe goes up")
+		}
+		if got := back.large.target > 0; got != offered {
+			t.Errorf("with a connection: %t, a probe counts: %t", offered, got)
+		}
+	}
+}
+
+// BenchmarkForeignDatagram is what an endpoint spends on a datagram of somebody with whom it has no connection: an ordinary
+// one, and a bundle of packets of one byte.
+func BenchmarkForeignDatagram(b *testing.B) {
+	ordinary := append([]byte{0x40}, make([]byte, 1399)...)
+	bomb := append(make([]byte, frameHeader), bytes.Repeat([]byte{0x40}, 1396)...)
+	putFrame(bomb, kindBundle, 1)
+	for name, payload := range map[string][]byte{"ordinary": ordinary, "bomb": bomb} {
+		b.Run(name, func(b *testing.B) {
+			from, _, _ := fastPair(b)
+			e := listen(b, from.host, ListenConfig{})
+			to := from.host.routes.dial(e.addr, "", &way{nextHop: netip.AddrPortFrom(e.addr.Host, e.addr.Port)})
+			var before, after unix.Rusage
+			_ = unix.Getrusage(unix.RUSAGE_SELF, &before)
+			for b.Loop() {
+				if err := from.send(to, payload, 0); err != nil {
+					b.Fatal(err)
+				}
+				time.Sleep(20 * time.Microsecond) // none is to be dropped by the socket
+			}
+			_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
+			spent := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+			b.ReportMetric(float64(spent.Microseconds())/float64(b.N), "cpu-us/op")
+		})
 	}
 }
 

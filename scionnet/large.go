@@ -16,6 +16,8 @@ import (
 type largePackets struct {
 	// limit is the largest payload of a datagram to send; 0: no bundles.
 	limit atomic.Int32
+	// offered: a connection is there on which we have said that we do frames. Only then may any come.
+	offered atomic.Bool
 
 	mu     sync.Mutex
 	agreed bool // both sides of a connection have said that they do frames
@@ -148,5 +150,6 @@ func (l *largePackets) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit.Store(0)
+	l.offered.Store(false)
 	l.agreed, l.target, l.sent, l.tries, l.ended, l.doubts = false, 0, 0, 0, false, 0
 }

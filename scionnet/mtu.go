@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+	"github.com/scionproto/scion/pkg/snet"
 
 	"braid/pathsel"
 )
@@ -104,19 +105,16 @@ func (h *Host) narrow(k mtuKey, mtu int, why string) {
 	})
 }
 
-// tooBig takes in what a router says of a packet of ours. quoted is the size of that packet. A message that says
-// nothing new of it, or quotes no packet of ours, counts for nothing.
-func (h *Host) tooBig(mtu int, quote []byte) {
-	q, ok := h.readQuote(quote)
-	if !ok || mtu >= q.size || mtu <= 0 {
-		h.log.Debug("packet too big, but not for a packet of ours", "mtu", mtu)
+// tooBig takes in what a router says of a packet of ours. A message that says nothing new of the packet counts for nothing.
+// Nor does one by which not even QUIC's least packets pass: if that is true nothing will arrive, which shows; if it is
+// not, it would keep the path from being dialled.
+func (h *Host) tooBig(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, mtu int) {
+	q, r, _, ok := h.witness(p, local, from, quote)
+	if !ok || mtu >= q.size || mtu < leastPacket+q.header {
+		h.log.Debug("packet too big, but it is no witness who says so, or not true", "mtu", mtu, "from", p.Source)
 		return
 	}
-	k := mtuKey{q.dst, q.host, q.trail}
-	if !h.routes.inUseAlong(k) {
-		return
-	}
-	h.narrow(k, mtu, "packet too big")
+	h.narrow(mtuKey{r.remote.IA, r.remote.Host, r.trail}, mtu, "packet too big")
 }
 
 // holes looks for large packets that vanish while small ones arrive. It is a state of one connection.

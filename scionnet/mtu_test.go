@@ -4,67 +4,52 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/quic-go/quic-go"
-	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/snet"
-	snetpath "github.com/scionproto/scion/pkg/snet/path"
 )
 
 // TestPacketTooBig lets routers, and others, say that packets of a path are too large.
 func TestPacketTooBig(t *testing.T) {
-	us := Addr{usIA, netip.MustParseAddr("10.0.0.1"), 1000}
-	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}
-	for _, tt := range []struct {
-		name   string
-		from   Addr
-		mtu    uint16
-		unused bool // no connection goes along the path
-		want   int  // MTU believed in afterwards
-	}{
-		{"one of ours", us, 1320, false, 1320},
-		{"too small for QUIC", us, 500, false, 500},
-		{"nothing new", us, 1400, false, 1400},
-		{"larger than the packet", us, 9000, false, 1400},
-		{"nothing left", us, 0, false, 1400},
-		{"somebody else's packet", Addr{usIA, netip.MustParseAddr("10.0.0.2"), 1000}, 1320, false, 1400},
-		{"a path that is not in use", us, 1320, true, 1400},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
+	try := func(name string, mtu uint16, change func(testing.TB, *witnessed), want int) {
+		t.Run(name, func(t *testing.T) {
 			var cp controlPlane
 			h, _, f := hostWithPath(t, &cp)
 			if _, err := h.lookup.paths(t.Context(), peerIA); err != nil {
 				t.Fatal(err)
 			}
-			r := h.routes.dial(peer, f.trail, &f.way)
-			r.large.limit.Store(1300)
-			if tt.unused {
-				h.routes.unpin(r)
+			w := newWitnessed(t, h, f, func(q []byte) snet.Payload { return snet.SCMPPacketTooBig{MTU: mtu, Payload: q} })
+			w.r.large.limit.Store(1300)
+			change(t, w)
+			h.scmp(&w.message, w.us, w.from)
+			if got := h.corrected(f.path, w.peer, f.trail).MTU; got != want {
+				t.Errorf("MTU %d, want %d", got, want)
 			}
-			quote := packet(t, tt.from, peer, snetpath.SCION{Raw: append([]byte(nil), f.way.raw...)}, make([]byte, 1296))
-			p := snet.Packet{PacketInfo: snet.PacketInfo{
-				Source:      snet.SCIONAddress{IA: otherIA, Host: addr.HostIP(peer.Host)},
-				Destination: snet.SCIONAddress{IA: usIA, Host: addr.HostIP(us.Host)},
-				Path:        snetpath.Empty{}, Payload: snet.SCMPPacketTooBig{MTU: tt.mtu, Payload: quote},
-			}}
-			if err := h.scmpHandler().Handle(&p); err != nil {
-				t.Fatal(err)
+			if got := h.mtuTo(w.r); want < 1400 && got > want {
+				t.Errorf("to the route: MTU %d, want %d", got, want)
 			}
-			if got := h.corrected(f.path, peer, f.trail).MTU; got != tt.want {
-				t.Errorf("MTU %d, want %d", got, tt.want)
-			}
-			if got := h.mtuTo(r); tt.want < 1400 && got > tt.want {
-				t.Errorf("to the route: MTU %d, want %d", got, tt.want)
-			}
-			header := headerLen(us, peer, len(f.way.raw))
-			if limit := int(r.large.limit.Load()); tt.want < 1400 && limit > max(tt.want-header, 1) {
-				t.Errorf("bundles of up to %d bytes on a path of MTU %d", limit, tt.want)
+			header := headerLen(w.us, w.peer, len(f.way.raw))
+			if limit := int(w.r.large.limit.Load()); want < 1400 && limit > max(want-header, 1) {
+				t.Errorf("bundles of up to %d bytes on a path of MTU %d", limit, want)
 			}
 		})
+	}
+	none := func(testing.TB, *witnessed) {}
+	least := leastPacket + 12 + 16 + 4 + 4 + (4 + 8 + 3*12) + 8
+	try("too small for QUIC", uint16(least-1), none, 1400)
+	try("just enough for QUIC", uint16(least), none, least)
+	try("nothing left", 0, none, 1400)
+	try("one byte", 1, none, 1400)
+	try("nothing new", 1400, none, 1400)
+	try("larger than the packet", 9000, none, 1400)
+	for name, change := range honest {
+		try(name, 1320, change, 1320)
+	}
+	for name, change := range forgeries {
+		try(name, 1320, change, 1400)
 	}
 }
 

@@ -68,7 +68,7 @@ type outPacket struct {
 }
 
 func openPlain(ctx context.Context, h *Host, port uint16) (packetConn, error) {
-	raw, local, err := h.openRaw(ctx, port, h.scmpHandler())
+	raw, local, err := h.openRaw(ctx, port, handSCMPUp{})
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +85,10 @@ func (c *plainConn) ReadFrom(b []byte) (int, net.Addr, error) {
 		err := c.raw.ReadFrom(&c.in, &c.from)
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return 0, nil, err
+		}
+		if errors.Is(err, errSCMP) {
+			c.host.scmp(&c.in, c.local, c.from.AddrPort())
+			continue
 		}
 		if err != nil {
 			c.log.Debug("packet not read", "local", c.local, "error", err)

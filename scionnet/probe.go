@@ -168,8 +168,8 @@ func (p *prober) alive(id, seq uint16) (int, Probe, bool) {
 }
 
 func (p *prober) broken(quote []byte, info string) (int, Probe, bool) {
-	q, ok := p.host.readQuote(quote)
-	if !ok || q.dst != p.dst {
+	q, ok := readQuote(quote)
+	if !ok || q.src != p.local || q.dst.IA != p.dst {
 		return 0, Probe{}, false
 	}
 	for i := range p.trails {

@@ -35,22 +35,31 @@ func linksOf(paths []found) links {
 	return l
 }
 
-// lead tells whether the trail goes from one AS to the other over these links. The path as a whole need not be known:
-// the two ends may combine the same segments in different ways, or each know paths that the other does not.
-func (l links) lead(from, to pathsel.IA, t trail) bool {
+// walk lists the interfaces on the trail, if it goes from one AS to the other over these links. The path as a whole need
+// not be known: the two ends may combine the same segments in different ways, or each know paths that the other does
+// not.
+func (l links) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) {
 	if len(t) == 0 || len(t)%4 != 0 {
-		return false
+		return nil, false
 	}
-	at := from
+	out := make([]pathsel.Interface, 0, len(t)/2)
 	for i := 0; i < len(t); i += 4 {
 		ids := []byte(t[i : i+4])
-		far, ok := l[pathsel.Interface{IA: at, ID: uint64(binary.BigEndian.Uint16(ids))}]
+		near := pathsel.Interface{IA: from, ID: uint64(binary.BigEndian.Uint16(ids))}
+		far, ok := l[near]
 		if !ok || far.ID != uint64(binary.BigEndian.Uint16(ids[2:])) {
-			return false
+			return nil, false
 		}
-		at = far.IA
+		out = append(out, near, far)
+		from = far.IA
 	}
-	return at == to
+	return out, from == to
+}
+
+// lead tells whether the trail goes from one AS to the other over these links.
+func (l links) lead(from, to pathsel.IA, t trail) bool {
+	_, ok := l.walk(from, to, t)
+	return ok
 }
 
 const (
@@ -246,7 +255,10 @@ func (h *Host) newClaims() *claims {
 
 // recognise takes in what is already known of the AS that the route's remote claims. It asks nobody.
 func (h *Host) recognise(r *route) {
-	if !r.proven.Load() && h.lookup.leads(h.ia, r.remote.IA, r.trail) {
+	if r.proven.Load() {
+		return
+	}
+	if _, ok := h.lookup.walk(h.ia, r.remote.IA, r.trail); ok {
 		r.proven.Store(true)
 	}
 }

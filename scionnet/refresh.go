@@ -400,12 +400,15 @@ func (l *lookup) find(dst pathsel.IA, t trail) (found, bool) {
 	return found{}, false
 }
 
-// leads tells whether the trail goes from one AS to another over links that are known from the paths to the other.
-func (l *lookup) leads(from, to pathsel.IA, t trail) bool {
+// walk lists the interfaces on a trail that goes from one AS to the other over links of the paths known to the other.
+func (l *lookup) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.destinations[to]
-	return d != nil && d.links.lead(from, to, t)
+	if d == nil {
+		return nil, false
+	}
+	return d.links.walk(from, to, t)
 }
 
 // adopt takes in an answer about a destination that nobody has asked for yet: from now on it is looked after.

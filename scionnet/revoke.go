@@ -2,7 +2,10 @@ package scionnet
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gopacket/gopacket"
@@ -11,6 +14,7 @@ import (
 	"github.com/scionproto/scion/pkg/private/util"
 	"github.com/scionproto/scion/pkg/segment/iface"
 	"github.com/scionproto/scion/pkg/slayers"
+	"github.com/scionproto/scion/pkg/slayers/path"
 	"github.com/scionproto/scion/pkg/slayers/path/scion"
 	"github.com/scionproto/scion/pkg/snet"
 
@@ -42,37 +46,63 @@ func (h *Host) Revoked(p pathsel.Path) (Revocation, bool) {
 	return last, !last.Until.IsZero()
 }
 
-// scmpHandler takes the SCMP messages that arrive at an endpoint. It never returns an error: quic-go would close
-// every connection of the endpoint over a broken path of one.
-func (h *Host) scmpHandler() snet.SCMPHandler { return scmpHandler{h} }
+// handSCMPUp has snet's reader return SCMP messages, as errors, to those who know where they have come from.
+type handSCMPUp struct{}
 
-type scmpHandler struct{ h *Host }
+var errSCMP = errors.New("SCMP message")
 
-func (s scmpHandler) Handle(pkt *snet.Packet) error {
-	switch m := pkt.Payload.(type) {
+func (handSCMPUp) Handle(*snet.Packet) error { return errSCMP }
+
+// scmp takes in an SCMP message that has arrived at a port of the host, from an underlay address.
+func (h *Host) scmp(p *snet.Packet, local Addr, from netip.AddrPort) {
+	switch m := p.Payload.(type) {
 	case snet.SCMPExternalInterfaceDown:
-		s.h.interfaceDown(pathsel.Interface{IA: pathsel.IA(m.IA), ID: m.Interface}, m.Payload)
+		h.interfaceDown(p, local, from, m.Payload, pathsel.Interface{IA: pathsel.IA(m.IA), ID: m.Interface})
 	case snet.SCMPInternalConnectivityDown:
-		s.h.interfaceDown(pathsel.Interface{IA: pathsel.IA(m.IA), ID: m.Egress}, m.Payload)
+		h.interfaceDown(p, local, from, m.Payload, pathsel.Interface{IA: pathsel.IA(m.IA), ID: m.Egress})
 	case snet.SCMPPacketTooBig:
-		s.h.tooBig(int(m.MTU), m.Payload)
+		h.tooBig(p, local, from, m.Payload, int(m.MTU))
 	default:
-		s.h.log.Debug("SCMP message", "from", pkt.Source, "message", pkt.Payload)
+		h.log.Debug("SCMP message", "from", p.Source, "message", p.Payload)
 	}
-	return nil
 }
 
-// interfaceDown takes in what a router says of an interface, if the packet that it quotes is one of ours that was on
-// its way across it. Nothing else is signed in the message: without the check anybody could shut our paths.
-func (h *Host) interfaceDown(i pathsel.Interface, quote []byte) {
-	q, ok := h.readQuote(quote)
-	if !ok || !q.trail.has(i.ID) {
-		h.log.Debug("interface down, but not for a packet of ours", "interface", i)
-		return
+// witness tells whether an SCMP error may be believed, and what it is about: a route that a connection uses, and the
+// interfaces on it. Nothing in such a message is signed, so all that can be compared must agree:
+//
+//   - it quotes a packet from this port to the remote of a live route, along the route's hop fields;
+//   - it has come back along the same links, so that an AS on the way has sent it, or let it pass;
+//   - the router of our AS to which the route's packets go has handed it over, so that it was no neighbour;
+//   - it is in the name of an AS on the path.
+//
+// What is left are the ASes on the way, and whoever they let send in their name.
+func (h *Host) witness(p *snet.Packet, local Addr, from netip.AddrPort, b []byte) (q quote, r *route, path []pathsel.Interface, ok bool) {
+	q, ok = readQuote(b)
+	if !ok || q.src != local {
+		return q, nil, nil, false
 	}
-	f, ok := h.lookup.find(q.dst, q.trail)
-	if !ok || !crosses(f.path, i) {
-		h.log.Debug("interface down, but on no path of ours", "interface", i, "destination", q.dst)
+	r = h.routes.live(q.dst, q.trail)
+	if r == nil || !r.sentAlong(q.raw) || !h.routes.fromRouter(r, from) {
+		return q, nil, nil, false
+	}
+	back, isPath := p.Path.(snet.RawPath)
+	if !isPath || back.PathType != scion.PathType {
+		return q, nil, nil, false
+	}
+	if _, hops, err := reverseHops(back.Raw); err != nil || hops.trail != r.trail {
+		return q, nil, nil, false
+	}
+	path, ok = h.lookup.walk(h.ia, r.remote.IA, r.trail)
+	if !ok || !slices.ContainsFunc(path, func(i pathsel.Interface) bool { return i.IA == pathsel.IA(p.Source.IA) }) {
+		return q, nil, nil, false
+	}
+	return q, r, path, true
+}
+
+// interfaceDown takes in what a router says of an interface, if it is one of its own AS on the path of a connection.
+func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, i pathsel.Interface) {
+	if _, _, path, ok := h.witness(p, local, from, quote); !ok || i.IA != pathsel.IA(p.Source.IA) || !slices.Contains(path, i) {
+		h.log.Debug("interface down, but it is no witness who says so", "interface", i, "from", p.Source)
 		return
 	}
 	if !h.lookup.revoke(i, time.Now()) {
@@ -124,33 +154,73 @@ func (l *lookup) hasten(i pathsel.Interface) {
 
 // quote is what the packet that an SCMP error message quotes says of itself.
 type quote struct {
-	dst   pathsel.IA
-	host  netip.Addr // invalid if it was sent to no IP address
-	trail trail
-	size  int // of the whole packet, SCION header included
+	src, dst Addr // of SCMP requests the port of src is the identifier, that of dst 0
+	raw      []byte
+	trail    trail
+	header   int // of SCION and UDP
+	size     int // of the whole packet
 }
 
-// readQuote reads the packet that an SCMP error message quotes. ok is false unless we have sent it.
-func (h *Host) readQuote(b []byte) (q quote, ok bool) {
+// readQuote reads the packet that an SCMP error message quotes: one of ours, over SCION/UDP or an SCMP request, on a path
+// with hop fields. Routers cut the quote where their message would get longer than 1232 bytes: it may end anywhere
+// behind the ports.
+func readQuote(b []byte) (q quote, ok bool) {
 	var s slayers.SCION
 	if err := s.DecodeFromBytes(b, gopacket.NilDecodeFeedback); err != nil {
 		return quote{}, false
 	}
-	src, err := s.SrcAddr()
-	if err != nil || pathsel.IA(s.SrcIA) != h.ia || src.Type() != addr.HostTypeIP || src.IP().Unmap() != h.localIP {
+	raw, isSCION := s.Path.(*scion.Raw)
+	src, err1 := s.SrcAddr()
+	dst, err2 := s.DstAddr()
+	if !isSCION || err1 != nil || err2 != nil || src.Type() != addr.HostTypeIP {
 		return quote{}, false
 	}
-	raw, isSCION := s.Path.(*scion.Raw)
-	if !isSCION {
+	header := int(s.HdrLen) * slayers.LineLen
+	if header > len(b) {
 		return quote{}, false
 	}
 	hops, err := readHops(raw.Raw)
 	if err != nil {
 		return quote{}, false
 	}
-	q = quote{dst: pathsel.IA(s.DstIA), trail: hops.trail, size: int(s.HdrLen)*slayers.LineLen + int(s.PayloadLen)}
-	if dst, err := s.DstAddr(); err == nil && dst.Type() == addr.HostTypeIP {
-		q.host = dst.IP().Unmap()
+	q = quote{
+		src: Addr{IA: pathsel.IA(s.SrcIA), Host: src.IP().Unmap()}, dst: Addr{IA: pathsel.IA(s.DstIA)},
+		raw: raw.Raw, trail: hops.trail, header: header + udpHeader, size: header + int(s.PayloadLen),
+	}
+	if dst.Type() == addr.HostTypeIP {
+		q.dst.Host = dst.IP().Unmap()
+	}
+	switch l4 := b[header:]; {
+	case len(l4) < udpHeader:
+		return quote{}, false
+	case s.NextHdr == slayers.L4UDP:
+		q.src.Port, q.dst.Port = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
+	case s.NextHdr == slayers.L4SCMP && (l4[0] == byte(slayers.SCMPTypeEchoRequest) || l4[0] == byte(slayers.SCMPTypeTracerouteRequest)):
+		q.src.Port = binary.BigEndian.Uint16(l4[4:]) // the identifier, behind type, code and checksum
+	default:
+		return quote{}, false
 	}
 	return q, true
+}
+
+// sameSent tells whether a path that a router quotes is one that was sent: routers change where the packet stands on it (the
+// first byte of the path) and the segment identifiers (bytes 2 and 3 of each info field), and nothing else
+// (SCION header specification, path type SCION).
+func sameSent(sent, quoted []byte) bool {
+	if len(sent) != len(quoted) || len(sent) < scion.MetaLen || string(sent[1:scion.MetaLen]) != string(quoted[1:scion.MetaLen]) {
+		return false
+	}
+	var m scion.MetaHdr
+	if err := m.DecodeFromBytes(sent); err != nil {
+		return false
+	}
+	at := scion.MetaLen
+	for i := 0; i < len(m.SegLen) && m.SegLen[i] > 0; i++ {
+		end := at + path.InfoLen
+		if len(sent) < end || string(sent[at:at+2]) != string(quoted[at:at+2]) || string(sent[at+4:end]) != string(quoted[at+4:end]) {
+			return false
+		}
+		at = end
+	}
+	return string(sent[at:]) == string(quoted[at:])
 }

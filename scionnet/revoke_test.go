@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/daemon"
 	"github.com/scionproto/scion/pkg/private/ctrl/path_mgmt"
+	"github.com/scionproto/scion/pkg/slayers/path/scion"
 	"github.com/scionproto/scion/pkg/snet"
 	snetpath "github.com/scionproto/scion/pkg/snet/path"
 
@@ -54,48 +56,177 @@ func hostWithPath(t testing.TB, c *controlPlane) (*Host, *revocations, found) {
 	return h, told, f
 }
 
+// witnessed is a host with a connection to a peer, and an SCMP message of a router on the way.
+type witnessed struct {
+	h        *Host
+	us, peer Addr
+	f        found
+	r        *route
+	message  snet.Packet
+	from     netip.AddrPort
+}
+
+// newWitnessed has the message from otherIA. about makes its payload from the quote.
+func newWitnessed(t testing.TB, h *Host, f found, about func(quote []byte) snet.Payload) *witnessed {
+	t.Helper()
+	w := &witnessed{h: h, f: f, from: router,
+		us: Addr{usIA, netip.MustParseAddr("10.0.0.1"), 1000}, peer: Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}}
+	f.way.nextHop = router
+	w.r = h.routes.dial(w.peer, f.trail, &f.way)
+	w.message = snet.Packet{PacketInfo: snet.PacketInfo{
+		Source:      snet.SCIONAddress{IA: otherIA, Host: addr.HostIP(netip.MustParseAddr("10.0.0.99"))},
+		Destination: snet.SCIONAddress{IA: usIA, Host: addr.HostIP(w.us.Host)},
+		Path:        w.back(t, f.way.raw),
+		Payload:     about(w.quote(t, w.us, w.peer, f.way.raw)),
+	}}
+	return w
+}
+
+func (w *witnessed) quote(t testing.TB, from, to Addr, raw []byte) []byte {
+	return packet(t, from, to, snetpath.SCION{Raw: bytes.Clone(raw)}, make([]byte, 1280))
+}
+
+// back is how an answer arrives.
+func (w *witnessed) back(t testing.TB, raw []byte) snet.RawPath {
+	t.Helper()
+	d, err := decodePath(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Reverse(); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, d.Len())
+	if err := d.SerializeTo(b); err != nil {
+		t.Fatal(err)
+	}
+	return snet.RawPath{PathType: scion.PathType, Raw: b}
+}
+
+// edited is a copy of a path with changes.
+func edited(t testing.TB, raw []byte, change func(*scion.Decoded)) []byte {
+	t.Helper()
+	d, err := decodePath(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(d)
+	b := make([]byte, d.Len())
+	if err := d.SerializeTo(b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// onTheWay is a quoted path as the router of otherIA sees it: it stands at another hop, with another segment identifier.
+func onTheWay(d *scion.Decoded) {
+	d.PathMeta.CurrHF = 1
+	d.InfoFields[0].SegID ^= 0x1234
+}
+
+// otherMAC has the same links in other hop fields.
+func otherMAC(d *scion.Decoded) { d.HopFields[1].Mac[0] ^= 1 }
+
+// forgeries are what must not be believed, whatever the message says.
+var forgeries = map[string]func(t testing.TB, w *witnessed){
+	"somebody else's packet": func(t testing.TB, w *witnessed) {
+		w.requote(w.quote(t, Addr{usIA, netip.MustParseAddr("10.0.0.2"), 1000}, w.peer, w.f.way.raw))
+	},
+	"another AS's packet": func(t testing.TB, w *witnessed) {
+		w.requote(w.quote(t, Addr{otherIA, w.us.Host, 1000}, w.peer, w.f.way.raw))
+	},
+	"from another port": func(t testing.TB, w *witnessed) {
+		w.requote(w.quote(t, Addr{usIA, w.us.Host, 1001}, w.peer, w.f.way.raw))
+	},
+	"to another port": func(t testing.TB, w *witnessed) {
+		w.requote(w.quote(t, w.us, Addr{peerIA, w.peer.Host, 2001}, w.f.way.raw))
+	},
+	"to another AS": func(t testing.TB, w *witnessed) {
+		w.requote(w.quote(t, w.us, Addr{otherIA, w.peer.Host, 2000}, w.f.way.raw))
+	},
+	"other hop fields": func(t testing.TB, w *witnessed) {
+		w.requote(w.quote(t, w.us, w.peer, edited(t, w.f.way.raw, otherMAC)))
+	},
+	"the path back": func(t testing.TB, w *witnessed) {
+		w.requote(w.quote(t, w.us, w.peer, w.back(t, w.f.way.raw).Raw))
+	},
+	"a quote cut off in the header": func(t testing.TB, w *witnessed) {
+		w.requote(w.quote(t, w.us, w.peer, w.f.way.raw)[:30])
+	},
+	"a quote cut off before the ports": func(t testing.TB, w *witnessed) {
+		w.requote(w.quote(t, w.us, w.peer, w.f.way.raw)[:headerLen(w.us, w.peer, len(w.f.way.raw))-udpHeader])
+	},
+	"an AS off the path": func(_ testing.TB, w *witnessed) { w.message.Source.IA = otherIA + 5 },
+	"a neighbour":        func(_ testing.TB, w *witnessed) { w.from = netip.MustParseAddrPort("10.0.0.66:30041") },
+	"no path":            func(_ testing.TB, w *witnessed) { w.message.Path = snet.RawPath{} },
+	"along other links": func(t testing.TB, w *witnessed) {
+		w.message.Path = w.back(t, rawPath(t, false, segment{true, false, 1000, [][2]uint16{{0, 41}, {51, 0}}}))
+	},
+	"a connection that has ended": func(_ testing.TB, w *witnessed) { w.h.routes.unpin(w.r) },
+}
+
+// requote puts another quote in the message's payload.
+func (w *witnessed) requote(quote []byte) {
+	switch m := w.message.Payload.(type) {
+	case snet.SCMPExternalInterfaceDown:
+		m.Payload = quote
+		w.message.Payload = m
+	case snet.SCMPInternalConnectivityDown:
+		m.Payload = quote
+		w.message.Payload = m
+	case snet.SCMPPacketTooBig:
+		m.Payload = quote
+		w.message.Payload = m
+	}
+}
+
+// honest are messages that differ, and are to be believed.
+var honest = map[string]func(t testing.TB, w *witnessed){
+	"as sent": func(testing.TB, *witnessed) {},
+	"as a router on the way sees it": func(t testing.TB, w *witnessed) {
+		w.requote(w.quote(t, w.us, w.peer, edited(t, w.f.way.raw, onTheWay)))
+	},
+	"a quote cut off behind the ports": func(t testing.TB, w *witnessed) {
+		w.requote(w.quote(t, w.us, w.peer, w.f.way.raw)[:headerLen(w.us, w.peer, len(w.f.way.raw))])
+	},
+	"by this host's shim": func(_ testing.TB, w *witnessed) { w.from = netip.AddrPortFrom(w.us.Host, shimPort) },
+	"from another port of the router": func(_ testing.TB, w *witnessed) {
+		w.from = netip.AddrPortFrom(router.Addr(), 1)
+	},
+	"about hop fields that have just been renewed": func(t testing.TB, w *witnessed) {
+		w.h.routes.renew(peerIA, map[trail]*way{w.f.trail: {
+			raw: edited(t, w.f.way.raw, otherMAC), nextHop: router, expiry: w.f.way.expiry.Add(time.Hour),
+		}})
+	},
+}
+
 func TestInterfaceDown(t *testing.T) {
-	us := Addr{usIA, netip.MustParseAddr("10.0.0.1"), 1000}
-	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}
-	for _, tt := range []struct {
-		name   string
-		from   Addr // of the quoted packet
-		to     Addr
-		cutOff bool
-		down   snet.Payload
-		heard  bool
-	}{
-		{"external", us, peer, false, snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61}, true},
-		{"internal", us, peer, false, snet.SCMPInternalConnectivityDown{IA: otherIA, Ingress: 51, Egress: 61}, true},
-		{"somebody else's packet", Addr{usIA, netip.MustParseAddr("10.0.0.2"), 1000}, peer, false, snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61}, false},
-		{"another AS's packet", Addr{otherIA, us.Host, 1000}, peer, false, snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61}, false},
-		{"interface off the path", us, peer, false, snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 62}, false},
-		{"interface of another AS", us, peer, false, snet.SCMPExternalInterfaceDown{IA: otherIA + 5, Interface: 61}, false},
-		{"path to somewhere else", us, Addr{otherIA, peer.Host, 2000}, false, snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61}, false},
-		{"quote cut off", us, peer, true, snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61}, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
+	want := pathsel.Interface{IA: otherIA, ID: 61}
+	external := func(q []byte) snet.Payload {
+		return snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61, Payload: q}
+	}
+	about := func(ia addr.IA, id uint64) func(q []byte) snet.Payload {
+		return func(q []byte) snet.Payload { return snet.SCMPExternalInterfaceDown{IA: ia, Interface: id, Payload: q} }
+	}
+	try := func(name string, about func([]byte) snet.Payload, change func(testing.TB, *witnessed), heard bool) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var c controlPlane
 				h, told, f := hostWithPath(t, &c)
 				changes, cancel := h.Subscribe(peerIA)
 				defer cancel()
 				<-changes // the path is known
-				quote := packet(t, tt.from, tt.to, snetpath.SCION{Raw: f.way.raw}, []byte("x"))
-				if tt.cutOff {
-					quote = quote[:30]
-				}
+				w := newWitnessed(t, h, f, about)
+				change(t, w)
+				time.Sleep(5 * time.Minute) // lookups have become rare
 				c.asks()
-				if err := h.scmpHandler().Handle(&snet.Packet{PacketInfo: snet.PacketInfo{Payload: withQuote(tt.down, quote)}}); err != nil {
-					t.Errorf("the handler returns %v, which would end every connection", err)
-				}
+				h.scmp(&w.message, w.us, w.from)
 				synctest.Wait()
 				r, revoked := h.Revoked(f.path)
-				if revoked != tt.heard {
-					t.Fatalf("revoked: %t, want %t", revoked, tt.heard)
+				if revoked != heard {
+					t.Fatalf("revoked: %t, want %t", revoked, heard)
 				}
-				want := pathsel.Interface{IA: otherIA, ID: 61}
-				if !tt.heard {
+				if !heard {
 					if len(told.told) != 0 {
 						t.Errorf("the daemon was told of %v", told.told)
 					}
@@ -115,18 +246,19 @@ func TestInterfaceDown(t *testing.T) {
 			})
 		})
 	}
-}
-
-func withQuote(p snet.Payload, quote []byte) snet.Payload {
-	switch m := p.(type) {
-	case snet.SCMPExternalInterfaceDown:
-		m.Payload = quote
-		return m
-	case snet.SCMPInternalConnectivityDown:
-		m.Payload = quote
-		return m
+	for name, change := range honest {
+		try(name, external, change, true)
 	}
-	return p
+	for name, change := range forgeries {
+		try(name, external, change, false)
+	}
+	none := func(testing.TB, *witnessed) {}
+	try("internal", func(q []byte) snet.Payload {
+		return snet.SCMPInternalConnectivityDown{IA: otherIA, Ingress: 51, Egress: 61, Payload: q}
+	}, none, true)
+	try("interface off the path", about(otherIA, 62), none, false)
+	try("interface of an AS off the path", about(otherIA+5, 61), none, false)
+	try("interface of another AS on the path", about(peerIA, 81), none, false)
 }
 
 // FuzzPacket takes in what arrives at the socket: it must be a payload with a route, or nothing.
@@ -155,19 +287,14 @@ func FuzzPacket(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var cp controlPlane
-		h, told, _ := hostWithPath(t, &cp)
+		h, _, _ := hostWithPath(t, &cp)
 		c := &plainConn{host: h, local: us, log: h.log}
 		c.in.Bytes = b
 		if err := c.in.Decode(); err != nil {
 			return
 		}
 		if _, scmp := c.in.Payload.(snet.SCMPPayload); scmp {
-			if err := h.scmpHandler().Handle(&c.in); err != nil {
-				t.Errorf("SCMP goes up: %v", err)
-			}
-			if h.lookup.close(); len(told.told) > 0 {
-				t.Errorf("revoked %v for a path that was never looked up", told.told)
-			}
+			h.scmp(&c.in, us, router)
 			return
 		}
 		payload, r := c.accept()

@@ -29,6 +29,7 @@ type route struct {
 
 	// way is how packets leave just now. It is swapped when hop fields are renewed, under live connections.
 	way atomic.Pointer[way]
+	was atomic.Pointer[way] // the one before
 	// template is what packets along the way of now begin with; see templateNow.
 	template atomic.Pointer[template]
 	// initial is the size of the last first packet that has arrived. The dialler pads it to what its path's MTU
@@ -100,7 +101,7 @@ const maxArrivals = 2
 // routes holds the routes of a host. All its packet connections share it.
 type routes struct {
 	local pathsel.IA
-	shim  netip.AddrPort // the shim dispatcher of this host, if there is one
+	ip    netip.Addr // of the host
 	// nextHop is the internal address of the local AS's router that has the interface.
 	nextHop func(interfaceID uint16) (netip.AddrPort, bool)
 	// hostPort is the underlay port for a port of a host in the local AS.
@@ -115,7 +116,7 @@ type routes struct {
 
 func newRoutes(local pathsel.IA, ip netip.Addr, nextHop func(uint16) (netip.AddrPort, bool), hostPort func(uint16) uint16) *routes {
 	return &routes{
-		local: local, shim: netip.AddrPortFrom(ip, shimPort), nextHop: nextHop, hostPort: hostPort,
+		local: local, ip: ip, nextHop: nextHop, hostPort: hostPort,
 		byKey:     map[routeKey]*route{},
 		byPseudo:  map[netip.Addr]*route{},
 		byArrival: map[string]*route{},
@@ -129,7 +130,7 @@ func (t *routes) dial(remote Addr, tr trail, w *way) *route {
 	defer t.mu.Unlock()
 	r := t.get(routeKey{remote, tr}, w)
 	if w.beats(r.way.Load(), time.Now()) {
-		r.way.Store(w)
+		r.take(w)
 	}
 	r.proven.Store(true)
 	return t.pinLocked(r)
@@ -184,7 +185,7 @@ func (t *routes) firstArrival(src Addr, raw []byte, from netip.AddrPort, key str
 	} else if hop, ok := t.nextHop(h.trail.first()); ok {
 		// The topology knows where packets must go: what a shim on this host hands on comes from elsewhere.
 		w.nextHop, w.source = hop, heard
-		if from == hop || from == t.shim {
+		if from == hop || t.isShim(from) {
 			w.source = routed
 		}
 	}
@@ -196,7 +197,7 @@ func (t *routes) firstArrival(src Addr, raw []byte, from netip.AddrPort, key str
 	// invented ones to cut the way back.
 	if v := r.way.Load(); v == w {
 	} else if w.beats(v, time.Now()) {
-		r.way.Store(w)
+		r.take(w)
 	} else if w.source > routed && w.source > v.source {
 		return r, nil
 	}
@@ -216,7 +217,7 @@ func (t *routes) renew(ia pathsel.IA, ways map[trail]*way) {
 	now := time.Now()
 	for k, r := range t.byKey {
 		if w := ways[k.trail]; k.remote.IA == ia && w != nil && w.beats(r.way.Load(), now) {
-			r.way.Store(w)
+			r.take(w)
 		}
 	}
 }
@@ -251,12 +252,35 @@ func (t *routes) each(f func(*route)) {
 	}
 }
 
-// inUseAlong tells whether a connection to the host goes along the path.
-func (t *routes) inUseAlong(k mtuKey) (used bool) {
-	t.each(func(r *route) {
-		used = used || r.pins > 0 && r.remote.IA == k.ia && r.remote.Host == k.host && r.trail == k.trail
-	})
-	return used
+// live is the route to remote along the trail, nil unless a connection uses it.
+func (t *routes) live(remote Addr, tr trail) *route {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if r := t.byKey[routeKey{remote, tr}]; r != nil && r.pins > 0 {
+		return r
+	}
+	return nil
+}
+
+// fromRouter tells whether an underlay address is that of the router to which the route's packets go. Its port does not
+// matter. A shim on this host hands on what others send.
+func (t *routes) fromRouter(r *route, from netip.AddrPort) bool {
+	return from.Addr().Unmap() == r.way.Load().nextHop.Addr() || t.isShim(from)
+}
+
+func (t *routes) isShim(from netip.AddrPort) bool {
+	// A shim on a loopback address may send from another one.
+	a := from.Addr().Unmap()
+	return from.Port() == shimPort && (a == t.ip || a.IsLoopback() && t.ip.IsLoopback())
+}
+
+// take has packets leave along w from now on.
+func (r *route) take(w *way) { r.was.Store(r.way.Swap(w)) }
+
+// sentAlong tells whether packets leave along the raw path that a router has quoted, or did before hop fields were renewed.
+func (r *route) sentAlong(quoted []byte) bool {
+	was := r.was.Load()
+	return sameSent(r.way.Load().raw, quoted) || was != nil && sameSent(was.raw, quoted)
 }
 
 // pin keeps r until it is unpinned. It returns the route to use, another one with the same remote and trail if

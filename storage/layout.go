@@ -9,16 +9,19 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
 	"github.com/anacrolix/torrent/metainfo"
 )
 
+// MaxFiles bounds the files of a torrent, padding included. A million take a gigabyte of memory.
+const MaxFiles = 1 << 18
+
 // Bounds of what a torrent may ask for. They are far above every honest torrent and keep a crafted one from
 // taking all memory, or making names that the file system refuses half-way through.
 const (
-	maxFiles     = 1 << 20
 	maxDepth     = 64
 	maxComponent = 255
 	maxPath      = 2048
@@ -48,8 +51,11 @@ type File struct {
 // Layout is the checked shape of a torrent's data: every path stays within the data directory, on every system,
 // and no two are the same.
 type Layout struct {
-	Name        string
-	Files       []File
+	Name  string
+	Files []File
+	// Symlinks are the paths of symbolic links (BEP 47), which are not made: they could lead anywhere, for everybody who
+	// writes there afterwards.
+	Symlinks    []string
 	PieceLength int64
 	Length      int64 // of all pieces, in bytes
 	hashes      []byte
@@ -97,6 +103,9 @@ func (l Layout) span(off int64, n int, do func(i int, at int64, from, to int) er
 	return nil
 }
 
+// IsPadding tells whether a file of a torrent is padding (BEP 47): zeros that let the next file begin with a piece.
+func IsPadding(f metainfo.FileInfo) bool { return strings.Contains(f.Attr, "p") }
+
 // NewLayout checks what a torrent says of its files.
 func NewLayout(info *metainfo.Info) (Layout, error) {
 	l, err := newLayout(info)
@@ -107,8 +116,8 @@ func NewLayout(info *metainfo.Info) (Layout, error) {
 }
 
 func newLayout(info *metainfo.Info) (Layout, error) {
-	if info.HasV2() && !info.HasV1() {
-		return Layout{}, errors.New("it is for BitTorrent v2 only, which braid does not do yet; ask for a hybrid torrent")
+	if !info.HasV1() {
+		return Layout{}, errors.New("it is for BitTorrent v2 only, which braid does not support; ask for a hybrid torrent (v1 and v2)")
 	}
 	if info.PieceLength <= 0 || len(info.Pieces)%20 != 0 {
 		return Layout{}, errors.New("the piece length or the list of piece hashes is malformed")
@@ -124,9 +133,9 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 		return Layout{}, fmt.Errorf("its name %s is kept for braid's own record", recordDir)
 	}
 	l := Layout{Name: name, PieceLength: info.PieceLength, hashes: info.Pieces}
-	files := info.UpvertedFiles()
-	if len(files) > maxFiles {
-		return Layout{}, fmt.Errorf("%d files, more than the %d that are accepted", len(files), maxFiles)
+	files := slices.Collect(info.UpvertedV1Files()) // of a hybrid too: the v1 half says where each byte is
+	if len(files) > MaxFiles {
+		return Layout{}, fmt.Errorf("%d files, more than the %d that are accepted", len(files), MaxFiles)
 	}
 	kinds := map[string]bool{} // path: it is a directory
 	for i, f := range files {
@@ -137,12 +146,16 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 		if l.Length = f.TorrentOffset + f.Length; l.Length > maxLength {
 			return Layout{}, fmt.Errorf("more than the %d TiB that are accepted", maxLength>>40)
 		}
-		if strings.Contains(f.Attr, "p") {
-			continue // padding (BEP 47): zeros between files, which are not kept
+		if IsPadding(f) {
+			continue // zeros between files, which are not kept
 		}
 		path, err := joinPath(name, f.BestPath())
 		if err != nil {
 			return Layout{}, fmt.Errorf("file %d: %w", i+1, err)
+		}
+		if strings.Contains(f.Attr, "l") && f.Length == 0 {
+			l.Symlinks = append(l.Symlinks, path)
+			continue
 		}
 		if err := claim(kinds, path); err != nil {
 			return Layout{}, fmt.Errorf("file %d: %w", i+1, err)

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,5 +99,27 @@ func TestManyFiles(t *testing.T) {
 	r, err := Stored{Kind: KindFile, Dir: dir, Hash: hash, Layout: l}.Check(t.Context(), func(int64) {})
 	if err != nil || !r.Complete() {
 		t.Errorf("complete %v, %v", r.Complete(), err)
+	}
+}
+
+// A symbolic link is no empty file, and padding is none at all. Each is told by its attributes (BEP 47).
+func TestLayoutAttributes(t *testing.T) {
+	attr := func(path, attr string, length int64) metainfo.FileInfo {
+		return metainfo.FileInfo{Path: []string{path}, Length: length, ExtendedFileAttrs: metainfo.ExtendedFileAttrs{Attr: attr}}
+	}
+	info := metainfo.Info{Name: "n", PieceLength: 16, Pieces: make([]byte, 40), Files: []metainfo.FileInfo{
+		attr("a", "x", 5), attr("pad", "p", 11), attr("link", "l", 0), attr("empty", "h", 0), attr("data", "l", 7), attr("pad", "p", 9),
+	}}
+	l, err := NewLayout(&info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []File{{"n/a", 5, 0}, {"n/empty", 0, 16}, {"n/data", 7, 16}}
+	if !slices.Equal(l.Files, want) || !slices.Equal(l.Symlinks, []string{"n/link"}) || l.Length != 32 {
+		t.Errorf("files %v, links %v, %d bytes; want %v, n/link, 32", l.Files, l.Symlinks, l.Length, want)
+	}
+	info.Files[2].Path[0] = ".."
+	if _, err := NewLayout(&info); err == nil {
+		t.Error("a link outside of the directory was accepted")
 	}
 }

@@ -51,13 +51,15 @@ type description struct {
 	Trackers    [][]string     `json:"trackers,omitempty"`
 	Peers       []client.Peer  `json:"peers,omitempty"`
 	Files       []storage.File `json:"files,omitempty"`
+	// Symlinks are symbolic links in the torrent, which braid does not make.
+	Symlinks []string `json:"symlinks,omitempty"`
 }
 
 func describeSource(s client.Source) description {
 	d := description{
 		Name: s.Name, InfoHash: s.InfoHash.HexString(), Magnet: s.Magnet(s.Peers...), Comment: s.Comment,
 		Length: s.Layout.Length, PieceLength: s.Layout.PieceLength, Pieces: s.Layout.Pieces(),
-		Trackers: s.Trackers, Peers: s.Peers, Files: s.Layout.Files,
+		Trackers: s.Trackers, Peers: s.Peers, Files: s.Layout.Files, Symlinks: s.Layout.Symlinks,
 	}
 	d.Private = s.Info != nil && s.Info.Private != nil && *s.Info.Private
 	return d
@@ -99,6 +101,9 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 	}
 	for _, f := range d.Files {
 		w.printf("file\t%s\t%s\n", f.Path, bytesText(f.Length))
+	}
+	for _, path := range d.Symlinks {
+		w.printf("symbolic link\t%s\tnot made\n", path)
 	}
 	return w.Flush()
 }

@@ -51,7 +51,11 @@ func logger(cmd *cli.Command) *slog.Logger {
 	case n == 1:
 		level = slog.LevelInfo
 	}
-	return slog.New(stderr(cmd).handler(level))
+	h := stderr(cmd).handler(level)
+	if level == slog.LevelWarn { // otherwise the user asked for all of it
+		h = newCalm(h)
+	}
+	return slog.New(h)
 }
 
 func parsePeers(cmd *cli.Command, flag string, parse func(string) (client.Peer, error)) ([]client.Peer, error) {

@@ -54,6 +54,9 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	}
 	if !out.json {
 		printReport(out.results, r)
+		for _, path := range s.Layout.Symlinks {
+			out.results.printf("%-9s  %s (a symbolic link, which braid does not make)\n", "left out", path)
+		}
 	} else {
 		out.emit(struct {
 			Complete   bool                 `json:"complete"`

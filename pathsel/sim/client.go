@@ -186,7 +186,7 @@ func contains(of []pathsel.Fingerprint, f pathsel.Fingerprint) bool {
 func (cl *client) update(s *simulation, c *conn, at time.Duration) {
 	now := epoch.Add(at)
 	wasSilent := c.c.Silent
-	c.c.Silent = false
+	c.c.Silent, c.c.Quiet = false, false
 	if f := c.flow; f != nil {
 		rtt := time.Duration(f.rtt() * float64(time.Second))
 		for _, l := range f.hops {
@@ -210,7 +210,7 @@ func (cl *client) update(s *simulation, c *conn, at time.Duration) {
 			c.c.Handshake, c.c.Failures, c.c.RetryAt = at-c.began, 0, time.Time{}
 			f.start(at)
 		case c.c.State.Carries():
-			c.c.Silent = f.stalled(at)
+			c.c.Silent, c.c.Quiet = f.stalled(at), f.quiet(at)
 			if at-f.lastDelivery > idleTimeout {
 				cl.disconnect(c, pathsel.Failed, now)
 			} else if c.c.Silent && !wasSilent {
@@ -221,6 +221,7 @@ func (cl *client) update(s *simulation, c *conn, at time.Duration) {
 				f.lastDelivery = at // its keep-alives are answered
 			}
 			c.c.Silent = at-f.lastDelivery > time.Second
+			c.c.Quiet = c.c.Silent
 		}
 	}
 	c.c.BytesRead = uint64(c.read())

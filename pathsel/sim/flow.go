@@ -125,7 +125,12 @@ func (f *flow) move(at time.Duration, dt float64, random *rand.Rand) {
 }
 
 // stalled tells whether nothing came back for three probe timeouts while data was in flight.
-func (f *flow) stalled(at time.Duration) bool {
+func (f *flow) stalled(at time.Duration) bool { return f.unanswered(at, 3) }
+
+// quiet tells whether nothing came back for one.
+func (f *flow) quiet(at time.Duration) bool { return f.unanswered(at, 1) }
+
+func (f *flow) unanswered(at, ptos time.Duration) bool {
 	pto := time.Duration((1.5*f.base + 0.025) * float64(time.Second))
-	return f.running && at >= f.starts && at-f.lastDelivery > max(3*pto, 200*time.Millisecond)
+	return f.running && at >= f.starts && at-f.lastDelivery > max(ptos*pto, 200*time.Millisecond)
 }

@@ -48,6 +48,20 @@ func RefreshPaths(s *Server) { s.paths.base.Refresh(time.Now()) }
 // ExchangePaths tells and hears what trackers on one store know.
 func ExchangePaths(s *Server) { s.paths.exchange(context.Background(), true) }
 
+// PasskeyOf is what a private tracker finds in the URL of an announce over UDP.
+func PasskeyOf(url string) string { return passkeyOf(url) }
+
+// Connected gives the packet of an announce over UDP to a tracker that knows its sender.
+func Connected(s *Server, r wire.UDPRequest) []byte {
+	u, err := newUDP(s)
+	if err != nil {
+		panic(err)
+	}
+	now, from := time.Now(), netip.MustParseAddrPort("10.0.0.1:1")
+	r.Action, r.Connection = wire.AnnounceUDP, u.connectionID(from.Addr(), epochOf(now))
+	return u.answer(context.Background(), nil, r.Append(nil), from, now)
+}
+
 // AskUDP is one packet of a stranger.
 func AskUDP(s *Server, packet []byte) []byte {
 	b, err := aes.NewCipher(make([]byte, 16))

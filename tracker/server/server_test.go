@@ -528,3 +528,32 @@ func FuzzRequests(f *testing.F) {
 		}
 	})
 }
+
+// A private tracker serves over UDP those whose URL has a key of its list, wherever it stands, and nobody else.
+func FuzzPasskeysUDP(f *testing.F) {
+	list := filepath.Join(f.TempDir(), "keys")
+	if err := os.WriteFile(list, []byte("secret-key\n"), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	c := server.Default()
+	c.PerHostRate, c.Keys = 0, list
+	s, err := server.New(c, swarm.NewMemory(c.Limits()), slog.New(slog.DiscardHandler))
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, url := range []string{"", "/secret-key/announce", "/announce?a=b&passkey=secret-key", "secret-key/", "/secret-key", "?passkey=secret-key&", "/a/secret-key/announce", "/other/?passkey=secret-key"} {
+		f.Add(url)
+	}
+	f.Fuzz(func(t *testing.T, data string) {
+		if len(data) > 1000 { // more fits no packet
+			return
+		}
+		got, err := wire.ParseUDPAnswer(server.Connected(s, wire.UDPRequest{Announce: announceOf(1), URLData: data}), false)
+		if err != nil {
+			t.Fatalf("%q: %v", data, err)
+		}
+		if served := got.Failure == nil; served != (server.PasskeyOf(data) == "secret-key") || served && !strings.Contains(data, "secret-key") {
+			t.Fatalf("%q has the key %q, and is answered %+v", data, server.PasskeyOf(data), got)
+		}
+	})
+}

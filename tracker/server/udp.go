@@ -123,9 +123,12 @@ func (u *udp) answer(ctx context.Context, out, in []byte, from netip.AddrPort, n
 // errConnectFirst is at most as long as any request.
 var errConnectFirst = &wire.Failure{Reason: "connect first"}
 
-// passkeyOf finds the key in the path and query that a peer has told (BEP 41).
+// passkeyOf finds the key in the path and query that a peer has told (BEP 41). As over HTTP, one in the path wins.
 func passkeyOf(url string) string {
 	path, query, _ := strings.Cut(url, "?")
+	if key, _ := splitPath(path); key != "" {
+		return key
+	}
 	for query != "" {
 		var p string
 		p, query, _ = strings.Cut(query, "&")
@@ -133,6 +136,5 @@ func passkeyOf(url string) string {
 			return k
 		}
 	}
-	key, _ := splitPath(path)
-	return key
+	return ""
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -189,7 +188,7 @@ func (d *Durable) load() error {
 			return err
 		}
 		return tx.Bucket(tablesBucket).ForEach(func(k, v []byte) error {
-			if len(k) != 20 || len(v) != 4 {
+			if len(k) != 20 || len(v) != 4 || v[0] > 127 {
 				return fmt.Errorf("%w: record of %d and %d bytes", boltdb.ErrDamaged, len(k), len(v))
 			}
 			if t := d.shard(wire.InfoHash(k)).tables[wire.InfoHash(k)]; t != nil {
@@ -225,7 +224,7 @@ func parseMember(k, v []byte) (wire.InfoHash, member, error) {
 		ia: pathsel.IA(be.Uint64(k[21:])), host: [16]byte(k[29:45]), port: be.Uint16(k[45:]),
 		id: wire.PeerID(v[:20]), identity: be.Uint64(v[20:]), flags: flags(v[28]),
 	}
-	if int(k[20]) != kindOf(m.addr()) || netip.AddrFrom16(m.host).IsUnspecified() || m.port == 0 {
+	if int(k[20]) != kindOf(m.addr()) || !m.addr().Dialable() {
 		return wire.InfoHash{}, member{}, fmt.Errorf("%w: no peer is at %s", boltdb.ErrDamaged, m.addr())
 	}
 	return wire.InfoHash(k), m, nil

@@ -129,15 +129,16 @@ func (s *Shared) draw(ctx context.Context, draws [kinds]draw, oldest int64) (out
 		if err != nil {
 			return out, err
 		}
-		if out[k], err = appendDrawn(out[k], pairs, oldest); err != nil {
+		if out[k], err = appendDrawn(out[k], pairs, k, oldest); err != nil {
 			return out, err
 		}
 	}
 	return out, nil
 }
 
-// appendDrawn reads an answer to HRANDFIELD, flat in the older protocol and in pairs in the newer.
-func appendDrawn(to []member, got []valkey.ValkeyMessage, oldest int64) ([]member, error) {
+// appendDrawn reads an answer to HRANDFIELD, flat in the older protocol and in pairs in the newer. Members that nobody can reach
+// on the kind of network, which no tracker has written, are passed over.
+func appendDrawn(to []member, got []valkey.ValkeyMessage, kind int, oldest int64) ([]member, error) {
 	flat := got
 	if len(got) > 0 && got[0].IsArray() {
 		flat = flat[:0:0]
@@ -162,7 +163,7 @@ func appendDrawn(to []member, got []valkey.ValkeyMessage, oldest int64) ([]membe
 		if err != nil {
 			return to, err
 		}
-		if int64(m.seen) >= oldest {
+		if a := m.addr(); int64(m.seen) >= oldest && a.Dialable() && kindOf(a) == kind {
 			to = append(to, m)
 		}
 	}

@@ -81,6 +81,11 @@ func (a Addr) check() error {
 	return nil
 }
 
+// Dialable tells whether a peer can be at the address: a host's, in an AS or on IP, with a port.
+func (a Addr) Dialable() bool {
+	return a.check() == nil && a.Port != 0 && (a.IA == 0 || a.IA.ISD() != 0 && a.IA.AS() != 0)
+}
+
 // appendCompact writes the host and port as BEP 23 and BEP 7 have them, with the AS before it on SCION.
 func (a Addr) appendCompact(b []byte) []byte {
 	if a.IsSCION() {
@@ -116,7 +121,7 @@ func parseCompact(to []Peer, b []byte, scion bool, hostLen int) ([]Peer, error) 
 		}
 		host, _ := netip.AddrFromSlice(p[:hostLen])
 		a.Host, a.Port = host.Unmap(), binary.BigEndian.Uint16(p[hostLen:])
-		if a.check() != nil || a.Port == 0 || scion && (a.IA.ISD() == 0 || a.IA.AS() == 0) {
+		if !a.Dialable() || a.IsSCION() != scion {
 			continue
 		}
 		to = append(to, Peer{Addr: a})

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -296,6 +297,36 @@ func FuzzParseAnnounce(f *testing.F) {
 		}
 		if again, err := ParseAnnounce(a.Query()); err != nil || again != a {
 			t.Fatalf("%+v became %+v, %v", a, again, err)
+		}
+	})
+}
+
+func FuzzParseScrape(f *testing.F) {
+	hash := "info_hash=" + strings.Repeat("%01", 20)
+	f.Add(hash)
+	f.Add(hash + "&passkey=secret%2Dkey&info_hash=aaaaaaaaaaaaaaaaaaaa&x")
+	f.Add(strings.Repeat("&"+hash, MaxScrape+1))
+	f.Fuzz(func(t *testing.T, q string) {
+		hashes, passkey, err := ParseScrape(q)
+		if err != nil {
+			if FailureOf(err).Reason == "" {
+				t.Fatalf("no reason for %q", q)
+			}
+			return
+		}
+		if len(hashes) == 0 || len(hashes) > MaxScrape || len(passkey) > maxToken {
+			t.Fatalf("%q asks for %d hashes with the key %q", q, len(hashes), passkey)
+		}
+		again := url.Values{"passkey": {passkey}}
+		for _, h := range hashes {
+			again.Add("info_hash", string(h[:]))
+		}
+		if passkey == "" {
+			again.Del("passkey")
+		}
+		h, k, err := ParseScrape(again.Encode())
+		if err != nil || k != passkey || !slices.Equal(h, hashes) {
+			t.Fatalf("%q became %x, %q, %v", q, h, k, err)
 		}
 	})
 }

@@ -1,0 +1,156 @@
+package client
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"net"
+	"slices"
+
+	"github.com/anacrolix/torrent/bencode"
+	"github.com/anacrolix/torrent/metainfo"
+
+	"braid/storage"
+)
+
+// A hybrid torrent (BEP 52) describes the same files twice: as v1 does, with padding files (BEP 47) so that every file begins
+// with a piece, and as v2 does. braid takes the v1 half, in which a hybrid is a torrent like any other. The v2 half is
+// checked against it and then forgotten.
+
+// parseInfo reads an info dictionary that a stranger has made. What it returns has no v2 half.
+func parseInfo(b []byte) (metainfo.Info, storage.Layout, error) {
+	var info metainfo.Info
+	if err := scanInfo(&bencoded{bytes: b}); err != nil {
+		return info, storage.Layout{}, fmt.Errorf("malformed info dictionary: %w", err)
+	}
+	if err := bencode.Unmarshal(b, &info); err != nil {
+		return info, storage.Layout{}, fmt.Errorf("malformed info dictionary: %w", err)
+	}
+	layout, err := storage.NewLayout(&info)
+	if err != nil {
+		return info, storage.Layout{}, err
+	}
+	if info.HasV2() {
+		if err := agree(&info); err != nil {
+			return info, storage.Layout{}, fmt.Errorf("its halves for BitTorrent v1 and v2 disagree: %w", err)
+		}
+		info.MetaVersion, info.FileTree = 0, metainfo.FileTree{}
+	}
+	return info, layout, nil
+}
+
+// maxTree bounds the bytes of a file tree, those in directories counted once for each level that they are below. The decoder
+// copies them as often.
+const maxTree = 128 << 20
+
+// scanInfo takes an info dictionary, and counts what is in it.
+func scanInfo(b *bencoded) error {
+	return b.dict(func(key []byte) error {
+		switch kind := b.kind(); {
+		case string(key) == "files" && kind == 'l':
+			files := 0
+			return b.list(func() error {
+				if files++; files > storage.MaxFiles {
+					return fmt.Errorf("more than the %d files that are accepted", storage.MaxFiles)
+				}
+				return b.pass()
+			})
+		case string(key) == "file tree" && kind == 'd':
+			if copied, err := scanTree(b); err != nil || copied > maxTree {
+				return cmp.Or(err, fmt.Errorf("a file tree too deep for its size: more than the %d MiB that are accepted", maxTree>>20))
+			}
+			return nil
+		}
+		return b.pass()
+	})
+}
+
+// scanTree takes a directory of a file tree and tells how many bytes it has, once for each level.
+func scanTree(b *bencoded) (copied int64, err error) {
+	from := b.at
+	err = b.dict(func([]byte) error {
+		if b.kind() != 'd' {
+			return b.pass()
+		}
+		n, err := scanTree(b)
+		copied += n
+		return err
+	})
+	return copied + int64(b.at-from), err
+}
+
+// agree compares the halves of a hybrid: the names, lengths, order and places of the files, and the number of pieces. Hashes
+// cannot be compared without the data: whoever takes the v1 half believes the v1 hashes alone, which a torrent of v1 only
+// would have him do too.
+func agree(info *metainfo.Info) error {
+	// The engine looks at these before it can be given the v1 half.
+	if p := info.PieceLength; p < minPieceLength || p&(p-1) != 0 {
+		return fmt.Errorf("pieces of %d bytes: v2 wants a power of two from 16 KiB on", p)
+	}
+	if err := info.FileTree.Validate(); err != nil {
+		return err
+	}
+	v1, stop := iter.Pull(info.UpvertedV1Files())
+	defer stop()
+	var pieces int64
+	for f := range info.UpvertedFilesIter() { // of the file tree
+		own, ok := v1()
+		for ok && storage.IsPadding(own) {
+			own, ok = v1()
+		}
+		path := own.BestPath()
+		if len(info.Files) == 0 {
+			path = []string{info.BestName()}
+		}
+		switch {
+		case !ok:
+			return fmt.Errorf("file %q is in the v2 half only", f.Path)
+		case !slices.Equal(path, f.Path):
+			return fmt.Errorf("file %q in the v1 half is %q in the v2 half", path, f.Path)
+		case own.Length != f.Length:
+			return fmt.Errorf("file %q has %d bytes in the v1 half, %d in the v2 half", f.Path, own.Length, f.Length)
+		case f.Length > 0 && own.TorrentOffset != f.TorrentOffset:
+			return fmt.Errorf("file %q does not begin with a piece in the v1 half", f.Path)
+		}
+		pieces += (f.Length + info.PieceLength - 1) / info.PieceLength
+	}
+	for own, ok := v1(); ok; own, ok = v1() {
+		if !storage.IsPadding(own) {
+			return fmt.Errorf("file %q is in the v1 half only", own.BestPath())
+		}
+	}
+	if pieces != int64(len(info.Pieces)/20) {
+		return errors.New("they differ in the number of pieces")
+	}
+	return nil
+}
+
+// v1Length is the length of all pieces of the v1 half, in bytes.
+func v1Length(info *metainfo.Info) (n int64) {
+	for f := range info.UpvertedV1Files() {
+		n += f.Length
+	}
+	return n
+}
+
+// v1Only is a connection whose handshake does not offer BitTorrent v2 (BEP 52). The engine, which knows of the v2 half as long
+// as it looks at the hash, would offer it; the peer could answer with the v2 hash, and ask for hashes. Where the
+// handshake is obfuscated the offer stays; libtorrent does not take it up then.
+type v1Only struct {
+	net.Conn
+	begun bool
+}
+
+// v2Bit is in the last of the reserved bytes.
+const v2Bit = 0x10
+
+// Write gets the beginning of a handshake in one go, from the gate.
+func (c *v1Only) Write(b []byte) (int, error) {
+	if !c.begun && len(b) >= handshakeHead && string(b[:len(protocolName)]) == protocolName {
+		b = slices.Clone(b)
+		b[handshakeHead-1] &^= v2Bit
+	}
+	c.begun = c.begun || len(b) > 0
+	return c.Conn.Write(b)
+}

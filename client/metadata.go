@@ -1,0 +1,343 @@
+package client
+
+import (
+	"cmp"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/anacrolix/torrent"
+	"github.com/anacrolix/torrent/metainfo"
+	pp "github.com/anacrolix/torrent/peer_protocol"
+)
+
+// What a magnet link means comes from peers, as an info dictionary in pieces of 16 KiB (BEP 9). The engine would put the pieces
+// of all peers into one buffer, and decode it before it compares the hash: anybody can then spoil what the others
+// have sent, and 16 MB take gigabytes. So the dictionary is fetched here:
+//
+//  1. A peer says that it has the dictionary, and its size.      (the engine's callbacks, with its lock held)
+//  2. Some of these peers are asked, each for all of it.         (step, on the transfer's goroutine)
+//  3. Pieces go to the buffer of the peer that has sent them.    (the engine's callbacks)
+//  4. The first one with the right hash is checked, and given
+//     to the engine, which from then on tells others.            (Transfer.describe)
+
+const (
+	metadataPiece = 16 << 10
+	// maxMetadata is the largest info dictionary that is fetched: 800 000 pieces, or all files that a torrent may have.
+	maxMetadata = 16 << 20
+	// metadataWindow is how many pieces each peer is asked for at a time. Fewer leave a path with a long round trip idle;
+	// seeders drop a peer that asks for too much without reading.
+	metadataWindow = 16
+	// So many peers are asked at once. One may be slow, or may not answer.
+	metadataAtOnce = 2
+	// One more is asked when none has sent anything for metadataPatience, so that silent peers hold nobody up; and each
+	// metadataTurn in any case, so that those that send a piece now and then do not either. More often, and a
+	// slow link would carry the same dictionary many times.
+	metadataPatience = time.Second
+	metadataTurn     = 10 * time.Second
+	// metadataSilence is how long an asked peer may send nothing before it goes to the end of the line.
+	metadataSilence = 5 * time.Second
+	// maxMetadataAsked bounds the peers that are asked, and the memory for what they send. The slowest makes room for
+	// another.
+	maxMetadataAsked = 6
+	// maxLiars bounds the hosts that are remembered. Each entry costs a host a whole dictionary.
+	maxLiars = 256
+	// maxRefusals bounds the requests of peers that wait for their rejection: we have nothing to give yet.
+	maxRefusals = 256
+)
+
+// Message types of the metadata extension.
+const (
+	metadataRequest = 0
+	metadataData    = 1
+	metadataReject  = 2
+)
+
+// extensionPeer is what is used of the engine's *torrent.PeerConn.
+type extensionPeer interface {
+	WriteExtendedMessage(pp.ExtensionName, []byte) error
+	Close() error
+}
+
+// metadata fetches one info dictionary.
+type metadata struct {
+	hash  metainfo.Hash
+	touch func() // step has something to do; must not block
+
+	mu       sync.Mutex
+	sources  []*metadataSource // the next ones to ask first
+	refusals []metadataMessage // to peers that ask us
+	lied     []netip.Addr      // hosts that have sent a wrong dictionary, and are asked after all others
+	turn     time.Time         // when the last peer was first asked
+	heard    time.Time         // when any of them has last sent a piece
+}
+
+// metadataSource is a peer that says it has the dictionary.
+type metadataSource struct {
+	peer  extensionPeer
+	host  netip.Addr
+	size  int
+	buf   []byte // nil: it is not being asked
+	have  []bool // of its pieces
+	asked int    // pieces, from the first one on
+	got   int
+	seen  int       // got, at the last step
+	since time.Time // when it was first asked
+	heard time.Time // when it has last sent a piece
+}
+
+// metadataMessage is a message without data, to be sent.
+type metadataMessage struct {
+	peer        extensionPeer
+	kind, piece int
+}
+
+func newMetadata(hash metainfo.Hash, touch func()) *metadata {
+	return &metadata{hash: hash, touch: touch}
+}
+
+// offer notes that a peer has the dictionary. Peers repeat themselves.
+func (m *metadata) offer(p extensionPeer, host netip.Addr, size int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := slices.ContainsFunc(m.sources, func(s *metadataSource) bool { return s.peer == p })
+	if known || size <= 0 || size > maxMetadata {
+		return
+	}
+	m.sources = append(m.sources, &metadataSource{peer: p, host: host, size: size})
+	m.touch()
+}
+
+// leave forgets a peer that has gone.
+func (m *metadata) leave(p extensionPeer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sources = slices.DeleteFunc(m.sources, func(s *metadataSource) bool { return s.peer == p })
+	m.refusals = slices.DeleteFunc(m.refusals, func(r metadataMessage) bool { return r.peer == p })
+}
+
+// received takes a message of a peer, of which nothing is kept.
+func (m *metadata) received(p extensionPeer, payload []byte) {
+	kind, piece, data, err := parseMetadata(payload)
+	if err != nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer m.touch()
+	if kind == metadataRequest {
+		if len(m.refusals) < maxRefusals {
+			m.refusals = append(m.refusals, metadataMessage{p, metadataReject, piece})
+		}
+		return
+	}
+	i := slices.IndexFunc(m.sources, func(s *metadataSource) bool { return s.peer == p })
+	if i < 0 {
+		return
+	}
+	switch s := m.sources[i]; {
+	case kind == metadataReject:
+		m.sources = slices.Delete(m.sources, i, i+1)
+	case kind == metadataData && s.buf != nil && piece < s.asked && !s.have[piece]:
+		room := s.buf[piece*metadataPiece : min((piece+1)*metadataPiece, s.size)]
+		if len(data) != len(room) {
+			m.sources = slices.Delete(m.sources, i, i+1)
+			return
+		}
+		copy(room, data)
+		s.have[piece] = true
+		s.got++
+	}
+}
+
+// parseMetadata reads a message of the metadata extension: a dictionary, and data behind it. The piece is not negative.
+func parseMetadata(b []byte) (kind, piece int, data []byte, err error) {
+	r := &bencoded{bytes: b}
+	kind, piece = -1, -1
+	err = r.dict(func(key []byte) error {
+		var to *int
+		switch string(key) {
+		case "msg_type":
+			to = &kind
+		case "piece":
+			to = &piece
+		default:
+			return r.pass()
+		}
+		n, err := r.number()
+		if err == nil && (n < 0 || n > maxMetadata) {
+			err = fmt.Errorf("%s is %d", key, n)
+		}
+		*to = int(n)
+		return err
+	})
+	if err == nil && (kind < 0 || piece < 0) {
+		err = errors.New("it says nothing of its type or piece")
+	}
+	if err != nil {
+		return 0, 0, nil, fmt.Errorf("metadata message: %w", err)
+	}
+	return kind, piece, b[r.at:], nil
+}
+
+func (x metadataMessage) send() error {
+	return x.peer.WriteExtendedMessage(pp.ExtensionNameMetadata, fmt.Appendf(nil, "d8:msg_typei%de5:piecei%dee", x.kind, x.piece))
+}
+
+// step tells what to send now, who has sent a wrong dictionary, and the right one once it is there.
+func (m *metadata) step(now time.Time) (send []metadataMessage, liars []extensionPeer, info []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	send, m.refusals = m.refusals, nil
+	for _, s := range m.sources {
+		if s.buf == nil || s.got < len(s.have) {
+			continue
+		}
+		if sha1.Sum(s.buf) == m.hash {
+			return send, liars, s.buf
+		}
+		liars = append(liars, s.peer)
+		m.lied = append(m.lied[max(0, len(m.lied)-maxLiars+1):], s.host)
+	}
+	m.sources = slices.DeleteFunc(m.sources, func(s *metadataSource) bool { return slices.Contains(liars, s.peer) })
+	m.rest(now)
+	m.begin(now)
+	for _, s := range m.sources {
+		for s.buf != nil && s.asked < len(s.have) && s.asked-s.got < metadataWindow {
+			send = append(send, metadataMessage{s.peer, metadataRequest, s.asked})
+			s.asked++
+		}
+	}
+	return send, liars, nil
+}
+
+// rest sends silent peers to the end of the line.
+func (m *metadata) rest(now time.Time) {
+	for _, s := range m.asked() {
+		if s.got > s.seen {
+			s.seen, s.heard, m.heard = s.got, now, now
+		}
+		if now.Sub(s.heard) >= metadataSilence {
+			m.putOff(s)
+		}
+	}
+}
+
+// begin chooses who is asked from now on.
+func (m *metadata) begin(now time.Time) {
+	for {
+		next := m.next()
+		asked := m.asked()
+		due := now.Sub(m.turn) >= metadataTurn
+		silent := now.Sub(m.turn) >= metadataPatience && now.Sub(m.heard) >= metadataPatience
+		if next == nil || len(asked) >= metadataAtOnce && !due && !silent {
+			return
+		}
+		if len(asked) >= maxMetadataAsked {
+			if !due {
+				return
+			}
+			m.putOff(slices.MinFunc(asked, func(a, b *metadataSource) int { return cmp.Compare(a.rate(now), b.rate(now)) }))
+		}
+		next.buf, next.have = make([]byte, next.size), make([]bool, (next.size+metadataPiece-1)/metadataPiece)
+		next.since, next.heard, m.turn = now, now, now
+	}
+}
+
+func (m *metadata) asked() (out []*metadataSource) {
+	for _, s := range m.sources {
+		if s.buf != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// next is the peer whose turn it is: nil if none waits.
+func (m *metadata) next() (next *metadataSource) {
+	for _, s := range m.sources {
+		if s.buf != nil {
+			continue
+		}
+		if !slices.Contains(m.lied, s.host) {
+			return s
+		}
+		next = cmp.Or(next, s)
+	}
+	return next
+}
+
+func (s *metadataSource) rate(now time.Time) float64 {
+	return float64(s.got) / max(1, now.Sub(s.since).Seconds())
+}
+
+// putOff sends a peer that is asked to the end of the line, where it begins again.
+func (m *metadata) putOff(s *metadataSource) {
+	m.sources = slices.DeleteFunc(m.sources, func(x *metadataSource) bool { return x == s })
+	m.sources = append(m.sources, &metadataSource{peer: s.peer, host: s.host, size: s.size})
+}
+
+// fetches are the dictionaries that a session fetches, by info hash.
+type fetches struct{ byHash sync.Map }
+
+// of is the fetch for the connection's torrent: nil if its dictionary is known.
+func (f *fetches) of(c *torrent.PeerConn) *metadata {
+	m, ok := f.byHash.Load(c.Torrent().InfoHash())
+	if !ok {
+		return nil
+	}
+	return m.(*metadata)
+}
+
+// The metadata extension is the only one that is offered: hole punching (BEP 55) would let peers name addresses for us to
+// dial, which we do not. The engine's own part in it is to tell others what is known.
+var (
+	metadataByEngine = &torrent.LocalLtepProtocolMap{Index: []pp.ExtensionName{pp.ExtensionNameMetadata}, NumBuiltin: 1}
+	metadataByUs     = &torrent.LocalLtepProtocolMap{Index: metadataByEngine.Index}
+)
+
+const metadataExtension = 1 // its place in Index, from 1
+
+// install has the engine's callbacks call the fetches. They run with the engine's lock held.
+func (f *fetches) install(c *torrent.Callbacks) {
+	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.LocalLtepProtocolMap = metadataByUs })
+	next := c.ReadExtendedHandshake
+	c.ReadExtendedHandshake = func(p *torrent.PeerConn, h *pp.ExtendedHandshakeMessage) {
+		if next != nil {
+			next(p, h)
+		}
+		m := f.of(p)
+		if m == nil {
+			return
+		}
+		if x, ok := p.RemoteAddr.(face); ok && h.M[pp.ExtensionNameMetadata] != 0 {
+			m.offer(p, x.host, h.MetadataSize)
+		}
+		h.MetadataSize = 0 // so that the engine asks for nothing
+	}
+	c.PeerConnReadExtensionMessage = append(c.PeerConnReadExtensionMessage, func(e torrent.PeerConnReadExtensionMessageEvent) {
+		if e.ExtensionNumber != metadataExtension {
+			return
+		}
+		if m := f.of(e.PeerConn); m != nil {
+			m.received(e.PeerConn, e.Payload)
+			return
+		}
+		// Pieces that come late must not reach the engine: it drops peers whose pieces it has not asked for.
+		e.PeerConn.LocalLtepProtocolMap = metadataByUs
+		if kind, _, _, err := parseMetadata(e.Payload); err == nil && kind == metadataRequest {
+			e.PeerConn.LocalLtepProtocolMap = metadataByEngine
+		}
+	})
+	c.PeerClosed = append(c.PeerClosed, func(p *torrent.Peer) {
+		if pc, ok := p.TryAsPeerConn(); ok && p.Torrent() != nil {
+			if m := f.of(pc); m != nil {
+				m.leave(pc)
+			}
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// calm is a log that strangers cannot fill: of each message it takes so many lines an hour and says how many it left
+// out. A banned peer comes back under another key, and a tracker answers nonsense each time.
+type calm struct {
+	slog.Handler
+	kinds *kinds
+}
+
+// linesPerHour of one message are more than a reader wants, and half a megabyte a day is less than a disk has.
+const linesPerHour = 20
+
+func newCalm(h slog.Handler) calm { return calm{h, &kinds{byMessage: map[string]*kind{}}} }
+
+func (c calm) Handle(ctx context.Context, r slog.Record) error {
+	take, last, missed := c.kinds.count(r.Message, r.Time)
+	if !take {
+		return nil
+	}
+	r = r.Clone()
+	if missed > 0 {
+		r.AddAttrs(slog.Int("left_out", missed))
+	}
+	if last {
+		r.AddAttrs(slog.String("more", "left out for the rest of the hour"))
+	}
+	return c.Handler.Handle(ctx, r)
+}
+
+func (c calm) WithAttrs(as []slog.Attr) slog.Handler { return calm{c.Handler.WithAttrs(as), c.kinds} }
+func (c calm) WithGroup(name string) slog.Handler    { return calm{c.Handler.WithGroup(name), c.kinds} }
+
+// kinds counts the lines of each message.
+type kinds struct {
+	mu        sync.Mutex
+	byMessage map[string]*kind
+}
+
+// kind is one message in the hour that began with its first line.
+type kind struct {
+	began  time.Time
+	lines  int
+	missed int // since the last line that was taken
+}
+
+// maxKinds bounds the messages that are told apart. There are about a hundred in braid; should one of them be made of a
+// stranger's text, what it has beyond this counts as one.
+const maxKinds = 1000
+
+// count tells whether a line is taken, whether it is the last one of its hour, and how many were left out before it.
+func (k *kinds) count(message string, now time.Time) (take, last bool, missed int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	x := k.byMessage[message]
+	if x == nil && len(k.byMessage) >= maxKinds {
+		message = ""
+		x = k.byMessage[message]
+	}
+	if x == nil {
+		x = new(kind)
+		k.byMessage[message] = x
+	}
+	if now.Sub(x.began) >= time.Hour {
+		x.began, x.lines = now, 0
+	}
+	if x.lines >= linesPerHour {
+		x.missed++
+		return false, false, 0
+	}
+	x.lines++
+	missed, x.missed = x.missed, 0
+	return true, x.lines == linesPerHour, missed
+}
