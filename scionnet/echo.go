@@ -32,31 +32,37 @@ func (h *Host) answerEcho(c *snet.SCIONPacketConn) {
 	for {
 		var from net.UDPAddr
 		err := c.ReadFrom(&in, &from)
-		var request echoRequest
-		switch {
-		case errors.Is(err, net.ErrClosed):
+		if errors.Is(err, net.ErrClosed) {
 			return
-		case !errors.As(err, &request):
-			continue
-		case in.Destination.IA != addr.IA(h.ia) || in.Destination.Host != addr.HostIP(h.localIP):
-			continue // we answer in nobody else's name
 		}
-		path, ok := in.Path.(snet.RawPath)
-		if !ok {
+		var request echoRequest
+		if !errors.As(err, &request) {
 			continue
 		}
-		back, err := snet.DefaultReplyPather{}.ReplyPath(path)
-		if err != nil {
+		var ok bool
+		if out.PacketInfo, ok = h.echoReply(&in, request); !ok {
 			continue
-		}
-		out.PacketInfo = snet.PacketInfo{
-			Destination: in.Source, Source: in.Destination, Path: back,
-			Payload: snet.SCMPEchoReply{Identifier: request.Identifier, SeqNumber: request.SeqNumber, Payload: request.Payload},
 		}
 		if err := c.WriteTo(&out, &from); err != nil {
 			h.log.Debug("echo request not answered", "from", in.Source, "error", err)
 		}
 	}
+}
+
+// echoReply is the answer to an echo request, if it is one to us: we answer in nobody else's name.
+func (h *Host) echoReply(in *snet.Packet, request echoRequest) (snet.PacketInfo, bool) {
+	path, ok := in.Path.(snet.RawPath)
+	if !ok || in.Destination.IA != addr.IA(h.ia) || in.Destination.Host != addr.HostIP(h.localIP) {
+		return snet.PacketInfo{}, false
+	}
+	back, err := snet.DefaultReplyPather{}.ReplyPath(path)
+	if err != nil {
+		return snet.PacketInfo{}, false
+	}
+	return snet.PacketInfo{
+		Destination: in.Source, Source: in.Destination, Path: back,
+		Payload: snet.SCMPEchoReply{Identifier: request.Identifier, SeqNumber: request.SeqNumber, Payload: request.Payload},
+	}, true
 }
 
 // echoHandler passes echo requests up as errors, which is how snet lets an SCMP message out of ReadFrom.

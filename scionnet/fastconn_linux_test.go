@@ -313,6 +313,83 @@ func FuzzFastReceive(f *testing.F) {
 	})
 }
 
+// FuzzReceive sends payloads over a socket to a connection's route, large ones and frames among them, and reads what comes
+// of them.
+func FuzzReceive(f *testing.F) {
+	a, b, to := fastPair(f)
+	a.anybody, b.anybody = false, false
+	back := b.host.routes.mustArrive(f, a.local, nil, netip.AddrPortFrom(a.local.Host, a.local.Port))
+	mark := quicLike(77, 7)
+	frame := func(kind byte, size int, body []byte) []byte {
+		p := append(make([]byte, frameHeader), body...)
+		putFrame(p, kind, size)
+		return p
+	}
+	receive := func(t testing.TB, p []byte) (packets int) {
+		back.large.reset()
+		back.large.offered.Store(true)
+		back.large.agree(8000)
+		back.large.frame(8000) // is asked for
+		if len(p) > 60_000 {
+			return 0
+		}
+		copy(back.large.token[:], "12345678")
+		for _, p := range [][]byte{p, mark} {
+			if err := a.send(to, p, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ms := messages(8)
+		for {
+			n, err := b.ReadBatch(ms, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range ms[:n] {
+				got := m.Buffers[0][:m.N]
+				if bytes.Equal(got, mark) {
+					if most := max(1, 1+len(p)/leastPacket); packets > most {
+						t.Errorf("%d packets of %d bytes, want at most %d", packets, len(p), most)
+					}
+					if limit := back.large.limit.Load(); limit != 0 && limit != 8000 {
+						t.Errorf("bundles of up to %d bytes, of which nobody asked", limit)
+					}
+					return packets
+				}
+				if m.Addr.String() != back.pseudo.String() {
+					t.Fatalf("from %s, want %s", m.Addr, back.pseudo)
+				}
+				if packets++; len(got) > mostPacket || packets > 1 && !bytes.Contains(p, got) {
+					t.Errorf("packet %d is not one of those sent", packets)
+				}
+			}
+		}
+	}
+	for _, s := range []struct {
+		payload []byte
+		want    int
+	}{
+		{quicLike(1400, 1), 1},
+		{quicLike(9000, 1), 0},
+		{frame(kindBundle, 1200, bytes.Repeat(quicLike(1200, 2), 5)), 5},
+		{frame(kindBundle, 1452, quicLike(8000, 2)), 6},
+		{frame(kindBundle, 1, quicLike(8000, 2)), 0},
+		{frame(kindProbe, leastBundle, make([]byte, leastBundle-frameHeader)), 0},
+		{frame(kindAnswer, 8000, []byte("12345678")), 0},
+		{nil, 0},
+	} {
+		if got := receive(f, s.payload); got != s.want {
+			f.Errorf("%d bytes, %x...: %d packets, want %d", len(s.payload), s.payload[:min(4, len(s.payload))], got, s.want)
+		}
+		f.Add(s.payload)
+	}
+	receive(f, frame(kindAnswer, 8000, []byte("12345678")))
+	if back.large.limit.Load() != 8000 {
+		f.Error("a good answer is not taken")
+	}
+	f.Fuzz(func(t *testing.T, p []byte) { receive(t, p) })
+}
+
 // BenchmarkBatch sends batches of 14 packets as quic-go does, and receives them.
 func BenchmarkBatch(b *testing.B) {
 	for name, limit := range map[string]int32{"single": 0, "bundles": 8000} {

@@ -3,8 +3,10 @@ package scionnet
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/daemon"
+	"github.com/scionproto/scion/pkg/private/common"
 	"github.com/scionproto/scion/pkg/private/ctrl/path_mgmt"
 	"github.com/scionproto/scion/pkg/slayers/path/scion"
 	"github.com/scionproto/scion/pkg/snet"
@@ -261,48 +264,152 @@ func TestInterfaceDown(t *testing.T) {
 	try("interface of another AS on the path", about(peerIA, 81), none, false)
 }
 
-// FuzzPacket takes in what arrives at the socket: it must be a payload with a route, or nothing.
+// FuzzPacket takes in what arrives at the socket of a host with a connection: it must be a payload with a route, or nothing;
+// what an SCMP message brings about must be true of the path, and in the name of an AS on it.
 func FuzzPacket(f *testing.F) {
 	us := Addr{usIA, netip.MustParseAddr("10.0.0.1"), 1000}
 	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}
+	host := func(t testing.TB) (*Host, *revocations, found) {
+		var cp controlPlane
+		h, told, f := hostWithPath(t, &cp)
+		if _, err := h.lookup.paths(t.Context(), peerIA); err != nil {
+			t.Fatal(err)
+		}
+		f.way.nextHop = router
+		h.routes.dial(peer, f.trail, &f.way)
+		return h, told, f
+	}
+	// take is what the socket's reader does; acted tells whether an SCMP message was believed.
+	take := func(t testing.TB, b []byte) (acted bool) {
+		h, told, f := host(t)
+		c := &plainConn{host: h, local: us, log: h.log}
+		c.in.Bytes = b
+		if err := c.in.Decode(); err != nil {
+			return false
+		}
+		if _, scmp := c.in.Payload.(snet.SCMPPayload); scmp {
+			h.scmp(&c.in, us, router)
+			r, revoked := h.Revoked(f.path)
+			mtu := h.corrected(f.path, peer, f.trail).MTU
+			h.lookup.close()
+			if revoked && (!slices.Contains(f.path.Interfaces, r.Interface) || addr.IA(r.Interface.IA) != c.in.Source.IA) {
+				t.Errorf("%s has revoked %s", c.in.Source, r.Interface)
+			}
+			if len(told.told) > 0 != revoked || len(h.lookup.revoked) > 0 != revoked {
+				t.Errorf("told %v, known %v, and the path is revoked: %t", told.told, h.lookup.revoked, revoked)
+			}
+			if mtu < leastPacket+headerLen(us, peer, len(f.way.raw)) {
+				t.Errorf("an MTU of %d bytes is believed", mtu)
+			}
+			return revoked || mtu != f.path.MTU
+		}
+		payload, r := c.accept()
+		if r != nil && (len(payload) > len(b) || h.routes.at(r.pseudo) != r || !r.remote.Host.IsValid()) {
+			t.Errorf("%d bytes of payload in %d, route %+v", len(payload), len(b), r)
+		}
+		return false
+	}
 	f.Add(packet(f, peer, us, snetpath.Empty{}, []byte("hello")))
 	f.Add(packet(f, peer, us, snetpath.SCION{Raw: rawPath(f, true, up, core)}, []byte("hello")))
-	quote := packet(f, us, peer, snetpath.SCION{Raw: rawPath(f, false, segment{true, false, 1000, [][2]uint16{{0, 41}, {51, 61}, {81, 0}}})}, nil)
-	for _, m := range []snet.Payload{
-		snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61, Payload: quote},
-		snet.SCMPInternalConnectivityDown{IA: otherIA, Ingress: 51, Egress: 61, Payload: quote},
-		snet.SCMPPacketTooBig{MTU: 1200, Payload: quote},
-		snet.SCMPEchoRequest{Identifier: 1, SeqNumber: 2, Payload: []byte("x")},
-		snet.SCMPTracerouteReply{Identifier: 1, Sequence: 2, IA: otherIA, Interface: 5},
+	for name, about := range map[string]func(q []byte) snet.Payload{
+		"external": func(q []byte) snet.Payload {
+			return snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61, Payload: q}
+		},
+		"internal": func(q []byte) snet.Payload {
+			return snet.SCMPInternalConnectivityDown{IA: otherIA, Ingress: 51, Egress: 61, Payload: q}
+		},
+		"too big":     func(q []byte) snet.Payload { return snet.SCMPPacketTooBig{MTU: 1320, Payload: q} },
+		"unreachable": func(q []byte) snet.Payload { return snet.SCMPDestinationUnreachable{Payload: q} },
+		"echo request": func([]byte) snet.Payload {
+			return snet.SCMPEchoRequest{Identifier: 1, SeqNumber: 2, Payload: []byte("x")}
+		},
+		"traceroute": func([]byte) snet.Payload { return snet.SCMPTracerouteReply{Identifier: 1, Sequence: 2, IA: otherIA} },
 	} {
+		for _, small := range []bool{false, true} {
+			h, _, path := host(f)
+			w := newWitnessed(f, h, path, about)
+			if small { // cut off by a router, and as it sees the path
+				w.requote(w.quote(f, w.us, w.peer, edited(f, path.way.raw, onTheWay))[:headerLen(us, peer, len(path.way.raw))])
+			}
+			w.message.Path = snetpath.SCION{Raw: w.message.Path.(snet.RawPath).Raw}
+			if err := w.message.Serialize(); err != nil {
+				f.Fatal(err)
+			}
+			b := bytes.Clone(w.message.Bytes)
+			if believable := name == "external" || name == "internal" || name == "too big"; take(f, bytes.Clone(b)) != believable {
+				f.Errorf("%s: believed: %t", name, !believable)
+			}
+			f.Add(b)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { take(t, b) })
+}
+
+// FuzzEcho answers echo requests, and takes in answers to our own.
+func FuzzEcho(f *testing.F) {
+	us := Addr{usIA, netip.MustParseAddr("10.0.0.1"), 1000}
+	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 0}
+	there := rawPath(f, false, segment{true, false, 1000, [][2]uint16{{0, 41}, {51, 61}, {81, 0}}})
+	answered := func(t testing.TB, b []byte) (reply, alive bool) {
+		h := &Host{ia: usIA, localIP: us.Host}
+		in := snet.Packet{Bytes: b}
+		if err := in.Decode(); err != nil {
+			return false, false
+		}
+		var request echoRequest
+		if errors.As(echoHandler{}.Handle(&in), &request) {
+			out, ok := h.echoReply(&in, request)
+			if !ok {
+				return false, false
+			}
+			if p := (snet.Packet{Bytes: make(snet.Bytes, common.SupportedMTU), PacketInfo: out}); p.Serialize() != nil {
+				return false, false
+			} else if len(p.Bytes) > len(b)+8 || out.Destination != in.Source || out.Source.Host != addr.HostIP(us.Host) {
+				t.Errorf("%d bytes from %s to %s for %d bytes from %s", len(p.Bytes), out.Source, out.Destination, len(b), in.Source)
+			}
+			return true, false
+		}
+		p := prober{host: h, local: us, dst: peerIA, results: make([]Probe, 3), sent: make([]time.Time, 3), trails: make([]trail, 3)}
+		p.sent[1] = time.Now()
+		p.trails[1] = trailFrom(41, 51, 61, 81)
+		if _, scmp := in.Payload.(snet.SCMPPayload); !scmp {
+			return false, false
+		}
+		i, _, ok := p.answer(probeHandler{}.Handle(&in))
+		if ok && i != 1 {
+			t.Errorf("an answer to probe %d, which was not sent", i)
+		}
+		return false, ok
+	}
+	add := func(m snet.Payload, path snet.DataplanePath, reply, answer bool) {
 		p := snet.Packet{PacketInfo: snet.PacketInfo{
 			Source:      snet.SCIONAddress{IA: addr.IA(peer.IA), Host: addr.HostIP(peer.Host)},
 			Destination: snet.SCIONAddress{IA: addr.IA(us.IA), Host: addr.HostIP(us.Host)},
-			Path:        snetpath.Empty{}, Payload: m,
+			Path:        path, Payload: m,
 		}}
 		if err := p.Serialize(); err != nil {
 			f.Fatal(err)
 		}
+		if r, a := answered(f, bytes.Clone(p.Bytes)); r != reply || a != answer {
+			f.Errorf("%T: replied %t, taken for an answer %t", m, r, a)
+		}
 		f.Add([]byte(p.Bytes))
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var cp controlPlane
-		h, _, _ := hostWithPath(t, &cp)
-		c := &plainConn{host: h, local: us, log: h.log}
-		c.in.Bytes = b
-		if err := c.in.Decode(); err != nil {
-			return
-		}
-		if _, scmp := c.in.Payload.(snet.SCMPPayload); scmp {
-			h.scmp(&c.in, us, router)
-			return
-		}
-		payload, r := c.accept()
-		if r == nil {
-			return
-		}
-		if len(payload) > len(b) || h.routes.at(r.pseudo) != r || !r.remote.Host.IsValid() {
-			t.Errorf("%d bytes of payload in %d, route %+v", len(payload), len(b), r)
-		}
-	})
+	sent := snet.Packet{PacketInfo: snet.PacketInfo{
+		Source:      snet.SCIONAddress{IA: addr.IA(us.IA), Host: addr.HostIP(us.Host)},
+		Destination: snet.SCIONAddress{IA: addr.IA(peer.IA), Host: addr.HostIP(peer.Host)},
+		Path:        snetpath.SCION{Raw: there}, Payload: snet.SCMPEchoRequest{Identifier: us.Port, SeqNumber: 1},
+	}}
+	if err := sent.Serialize(); err != nil {
+		f.Fatal(err)
+	}
+	quote := bytes.Clone(sent.Bytes)
+	add(snet.SCMPEchoRequest{Identifier: 1, SeqNumber: 2, Payload: []byte("x")}, snetpath.Empty{}, true, false)
+	add(snet.SCMPEchoRequest{Identifier: 1, SeqNumber: 2}, snetpath.SCION{Raw: oneTrail(f, 1000)}, true, false)
+	add(snet.SCMPEchoReply{Identifier: us.Port, SeqNumber: 1}, snetpath.SCION{Raw: oneTrail(f, 1000)}, false, true)
+	add(snet.SCMPTracerouteReply{Identifier: us.Port, Sequence: 1, IA: otherIA}, snetpath.Empty{}, false, true)
+	add(snet.SCMPEchoReply{Identifier: us.Port, SeqNumber: 2}, snetpath.Empty{}, false, false)
+	add(snet.SCMPDestinationUnreachable{Payload: quote}, snetpath.Empty{}, false, true)
+	add(snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61, Payload: quote}, snetpath.Empty{}, false, true)
+	f.Fuzz(func(t *testing.T, b []byte) { answered(t, b) })
 }
