@@ -126,6 +126,8 @@ func (t *Transfer) lookAt(s *pathState, now time.Time) {
 	err := errRefused
 	if l.greeted.Load() {
 		err = errEnded
+	} else {
+		s.veiled = !s.veiled
 	}
 	s.settle()
 	// Closed by a peer that is complete as well, or that has seen us complete before we have.
@@ -307,6 +309,10 @@ func (t *Transfer) open(s *pathState, then pathsel.State) {
 		s.offer = o
 	}
 	s.offer.spent.Store(false)
+	s.offer.veil = nil
+	if s.veiled {
+		s.offer.veil = t.source.InfoHash.Bytes()
+	}
 	s.then = then
 	t.enter(s, pathsel.Opening)
 	t.torrent.AddPeers([]torrent.PeerInfo{{Addr: s.offer.face, Source: torrent.PeerSourceDirect}})

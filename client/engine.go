@@ -45,9 +45,10 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c.AcceptPeerConnections = true
 	c.ListenPort = 0
 
-	c.DefaultStorage = noStorage{}              // every torrent brings its own
-	c.Seed = true                               // a session ends when its user says so
-	c.HeaderObfuscationPolicy.Preferred = false // SCION connections are encrypted; others are tried plain first
+	c.DefaultStorage = noStorage{} // every torrent brings its own
+	c.Seed = true                  // a session ends when its user says so
+	// Obfuscation ends below the engine, see veiled.
+	c.HeaderObfuscationPolicy = torrent.HeaderObfuscationPolicy{RequirePreferred: true, Preferred: false}
 	c.EstablishedConnsPerTorrent = maxConns
 	c.HalfOpenConnsPerTorrent = maxDialled
 	c.TotalHalfOpenConns = 4 * maxDialled
@@ -62,11 +63,20 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	return c
 }
 
-// limitRequests makes the engine believe that peers take at most so many requests at a time, from the start and whatever
-// they say of it themselves (BEP 10, reqq).
+// limitRequests makes the engine believe that peers take one request less at a time than they say (BEP 10, reqq): Transmission
+// before 4.0 rejects the last one, ten seconds later. With most, they take at most so many, from the start.
 func limitRequests(c *torrent.Callbacks, most int) {
-	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.PeerMaxRequests = most })
-	c.ReadExtendedHandshake = func(_ *torrent.PeerConn, m *pp.ExtendedHandshakeMessage) { m.Reqq = min(cmp.Or(m.Reqq, most), most) }
+	if most > 0 {
+		c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.PeerMaxRequests = most })
+	}
+	c.ReadExtendedHandshake = func(_ *torrent.PeerConn, m *pp.ExtendedHandshakeMessage) {
+		if m.Reqq > 1 {
+			m.Reqq--
+		}
+		if most > 0 {
+			m.Reqq = min(cmp.Or(m.Reqq, most), most)
+		}
+	}
 }
 
 type noStorage struct{}

@@ -1,17 +1,30 @@
 package client
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // framing follows one direction of a BitTorrent connection (BEP 3): the handshake, then messages of a length and as many
-// bytes. It finds where messages begin and what the short ones say, in whatever portions the bytes come. A stream
-// that does not begin as BitTorrent does, because it is obfuscated, is opaque: it has no boundaries.
+// bytes. It finds where messages begin and what the short ones say, in whatever portions the bytes come.
 type framing struct {
-	begun  bool   // the handshake's beginning was seen
-	opaque bool   // nothing is known of what follows
-	fast   bool   // the handshake offers the fast extension (BEP 6)
-	left   uint64 // bytes of the present message that are still to come
-	drop   bool   // and they are dropped
+	begun   bool   // the handshake was seen
+	foreign bool   // the stream does not begin as BitTorrent does: it cannot be followed
+	fast    bool   // the handshake offers the fast extension (BEP 6)
+	old     bool   // the peer ID is of a Transmission that does not answer cancels
+	left    uint64 // bytes of the present message that are still to come
+	drop    bool   // and they are dropped
 }
+
+// verdict is what becomes of a message.
+type verdict int
+
+const (
+	pass   verdict = iota // it goes on as it is
+	drop                  // it ends here
+	hold                  // the scan stops before it
+	refuse                // likewise, for good
+)
 
 // Message types that a gate looks at (BEP 3, BEP 6).
 const (
@@ -29,14 +42,23 @@ const (
 	msgHaveNone      = 0x0f
 	msgReject        = 0x10
 	msgAllowedFast   = 0x11
+	msgExtended      = 20
+	msgHashRequest   = 21
+	msgHashes        = 22
+	msgHashReject    = 23
+	msgUnknown       = 0xff
 )
 
 const (
 	protocolName  = "\x13BitTorrent protocol"
 	handshakeSize = len(protocolName) + 8 + 20 + 20
-	handshakeHead = len(protocolName) + 8 // as far as it is looked at
+	handshakeHead = len(protocolName) + 8 // up to the info hash
 	blockHead     = 4 + 1 + 3*4           // length, type, and a block
 	pieceHead     = 4 + 1 + 2*4           // a piece message up to its data
+	extendedHead  = 4 + 1 + 1             // an extended message (BEP 10) up to its payload
+	// metadataHead is how far into a payload the type of a metadata message (BEP 9) is looked for. Dictionaries are sorted, and
+	// the key is the first that the BEP has.
+	metadataHead = 64
 )
 
 // block is what a request asks for.
@@ -46,7 +68,11 @@ type block struct{ index, begin, length uint32 }
 type message struct {
 	kind      byte
 	keepAlive bool
+	size      uint64 // of all of it, in bytes
 	block     block
+	extension byte // of an extended message: the number that the receiver gave to the extension, 0 for the handshake
+	answer    bool // it says of itself that it answers a request for metadata
+	question  bool // or that it is one
 }
 
 // plain is a message that consists of its type.
@@ -74,11 +100,12 @@ func haves(pieces []uint32) []byte {
 	return b
 }
 
-// scan goes over the next bytes of the stream. keep is called for each message that begins in them and tells whether it
-// passes. With stop the scan ends at the first boundary between messages. Consumed are the bytes that were gone over: the
-// rest are the beginning of a message that has to be seen whole, or lie behind the boundary, and must be given again,
-// with more. Of those consumed, what is in drops does not pass. Stopped tells whether the scan ended because of stop.
-func (f *framing) scan(b []byte, stop bool, keep func(message) bool) (consumed int, drops []span, stopped bool) {
+// scan goes over the next bytes of the stream. keep is called for each message that begins in them and tells what becomes of
+// it. With stop the scan ends at the first boundary between messages. Consumed are the bytes that were gone over: the
+// rest are the beginning of a message that has to be seen whole, or one that is held, or lie behind the boundary, and must
+// be given again, with more. Of those consumed, what is in drops does not pass. Stopped tells whether the scan ended
+// because of stop or keep.
+func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consumed int, drops []span, stopped bool) {
 	i := 0
 	for {
 		if f.left > 0 {
@@ -89,9 +116,6 @@ func (f *framing) scan(b []byte, stop bool, keep func(message) bool) (consumed i
 			i += int(n)
 			f.left -= n
 		}
-		if f.opaque {
-			return len(b), drops, false
-		}
 		if f.left > 0 {
 			return i, drops, false
 		}
@@ -101,53 +125,82 @@ func (f *framing) scan(b []byte, stop bool, keep func(message) bool) (consumed i
 		rest := b[i:]
 		if !f.begun {
 			if n := min(len(rest), len(protocolName)); string(rest[:n]) != protocolName[:n] {
-				f.opaque = true
-				continue
+				f.foreign = true
+				return i, drops, true
 			}
-			if len(rest) < handshakeHead {
+			if len(rest) < handshakeSize {
 				return i, drops, false
 			}
 			f.begun, f.drop, f.left = true, false, uint64(handshakeSize)
 			f.fast = rest[handshakeHead-1]&4 != 0
+			f.old = isOldTransmission(rest[handshakeSize-20 : handshakeSize])
 			continue
 		}
-		m, size, ok := begin(rest)
+		m, ok := begin(rest)
 		if !ok {
 			return i, drops, false
 		}
-		f.left, f.drop = size, !keep(m)
+		switch v := keep(m); v {
+		case hold, refuse:
+			return i, drops, true
+		default:
+			f.left, f.drop = m.size, v == drop
+		}
 	}
 }
 
+// isOldTransmission tells whether a peer ID is of a Transmission before 4.0, which knows the fast extension and yet answers a
+// cancel with neither a reject nor the block. The engine knows that, too.
+func isOldTransmission(id []byte) bool {
+	return bytes.HasPrefix(id, []byte("-TR")) && id[7] == '-' && id[3] < '4'
+}
+
 // begin reads the beginning of a message, if enough of it is there.
-func begin(b []byte) (m message, size uint64, ok bool) {
+func begin(b []byte) (m message, ok bool) {
 	if len(b) < 4 {
-		return m, 0, false
+		return m, false
 	}
 	n := binary.BigEndian.Uint32(b)
-	size = 4 + uint64(n)
+	m.size = 4 + uint64(n)
 	if n == 0 {
-		return message{keepAlive: true}, size, true
+		m.keepAlive = true
+		return m, true
 	}
 	if len(b) < 5 {
-		return m, 0, false
+		return m, false
 	}
 	m.kind = b[4]
 	switch {
-	case m.kind == msgPiece && size >= pieceHead:
+	case m.kind == msgPiece && m.size >= pieceHead:
 		if len(b) < pieceHead {
-			return m, 0, false
+			return m, false
 		}
 		m.block = block{binary.BigEndian.Uint32(b[5:]), binary.BigEndian.Uint32(b[9:]), n - (pieceHead - 4)}
-	case (m.kind == msgRequest || m.kind == msgCancel || m.kind == msgReject) && size == blockHead:
+	case (m.kind == msgRequest || m.kind == msgCancel || m.kind == msgReject) && m.size == blockHead:
 		if len(b) < blockHead {
-			return m, 0, false
+			return m, false
 		}
 		m.block = block{binary.BigEndian.Uint32(b[5:]), binary.BigEndian.Uint32(b[9:]), binary.BigEndian.Uint32(b[13:])}
-	case size != 5 && m.kind <= msgNotInterested:
-		m.kind = 0xff // not what its type says; the engine will object
+	case m.kind == msgHave && m.size == 9:
+		if len(b) < 9 {
+			return m, false
+		}
+		m.block.index = binary.BigEndian.Uint32(b[5:])
+	case m.kind == msgExtended && m.size >= extendedHead:
+		head := min(m.size, extendedHead+metadataHead)
+		if uint64(len(b)) < head {
+			return m, false
+		}
+		m.extension = b[5]
+		says := func(kind string) bool { return bytes.Contains(b[extendedHead:head], []byte("8:msg_typei"+kind+"e")) }
+		m.question, m.answer = says("0"), says("1") || says("2")
+	case m.size == 5 && (m.kind <= msgNotInterested || m.kind == msgHaveAll || m.kind == msgHaveNone):
+	case m.size == 9 && (m.kind == msgSuggest || m.kind == msgAllowedFast):
+	case m.kind == msgBitfield || m.kind >= msgHashRequest && m.kind <= msgHashReject:
+	default:
+		m.kind = msgUnknown // or not what its type says: the engine objects
 	}
-	return m, size, true
+	return m, true
 }
 
 // span is a range of bytes.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -23,10 +24,14 @@ import (
 // cancel, or by our engine that has got the peer's, with a reject or with the block if that was on its way already (BEP 6,
 // which both must know). What one side says meanwhile of choking is kept, and told when the gate opens.
 //
+// A gate also bounds what a peer can make the engine do. The engine keeps an answer to whatever a peer asks, whether it reads
+// them or not, and works through everything that it is told, however often: see bounds.go for what passes. A peer whose answers
+// are not on their way is not read on, or its connection ends.
+//
 // A gate is read and written by one goroutine each, which are the engine's.
 type gate struct {
 	wire            net.Conn
-	keepIn, keepOut func(message) bool
+	keepIn, keepOut func(message) verdict
 
 	onPeer func() // the peer has become interested, or no longer is; must not block. Set before use.
 
@@ -36,7 +41,10 @@ type gate struct {
 	hungry bool   // what is ahead is less than the beginning of a message
 	ready  []byte // gone over, to be read by the engine
 	small  []byte
-	failed error // of the wire; after what is ready
+	failed error // of the wire; after what is ready and ahead
+	fault  error // of the peer; after what is ready
+	held   bool  // what is ahead begins with a message that has to wait
+	inside bool  // the last message is a block
 
 	// The writer's, with writing held.
 	out    framing
@@ -52,12 +60,17 @@ type gate struct {
 	closed   bool
 	known    struct{ in, out bool } // the handshakes were seen
 	slow     bool                   // one of them does not offer rejects
+	mute     bool                   // the peer does not answer cancels
+	stir     chan struct{}          // something may have changed for a reader that waits; has room for one
 
 	parked     bool
-	heard      bool // the peer has unchoked us
-	shown      bool // the engine knows
-	asked      map[block]struct{}
-	forEngine  []byte // messages to be read at the next boundary
+	heard      bool               // the peer has unchoked us
+	shown      bool               // the engine knows
+	asked      map[block]struct{} // of the peer, as the engine has it
+	wait       waiting            // for what was asked
+	late       map[block]uint8    // answers that may still come, to requests that the engine thinks rejected
+	moved      bool               // a block has come since the last reject that was the last answer
+	forEngine  []byte             // messages to be read at the next boundary
 	barred     bool
 	meant      bool // the engine has unchoked the peer
 	told       bool // the peer knows
@@ -65,6 +78,7 @@ type gate struct {
 	forPeer    []byte // messages to be written at the next boundary
 	sending    bool   // somebody is about to write forPeer
 	interested bool   // the peer in us
+	bounds     bounds
 
 	concealing bool     // what the engine says of its pieces does not pass
 	presented  bool     // the peer has been told that we have nothing
@@ -72,13 +86,17 @@ type gate struct {
 }
 
 func newGate(wire net.Conn) *gate {
-	g := &gate{wire: wire, onPeer: func() {}, asked: map[block]struct{}{}, serving: map[block]struct{}{}}
+	g := &gate{
+		wire: wire, onPeer: func() {}, stir: make(chan struct{}, 1),
+		asked: map[block]struct{}{}, late: map[block]uint8{}, serving: map[block]struct{}{},
+		wait: newWaiting(),
+	}
 	g.keepIn, g.keepOut = g.arrived, g.departs
 	return g
 }
 
-// park stops asking the peer for blocks, until unpark. It tells whether the gate can: not on a connection that is
-// obfuscated, or whose peer does not know of rejects.
+// park stops asking the peer for blocks, until unpark. It tells whether the gate can: not on a connection whose peer does not
+// know of rejects.
 func (g *gate) park() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +149,7 @@ func (g *gate) unbar() {
 }
 
 // conceal has the peer believe that we have no pieces but those that reveal tells it of. It must be called before the engine
-// says what we have. It does nothing on a connection that is obfuscated.
+// says what we have.
 func (g *gate) conceal() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,9 +209,18 @@ func (g *gate) giveLocked(b []byte) {
 		return
 	}
 	g.forEngine = append(g.forEngine, b...)
+	g.stirLocked()
 	if !g.woken {
 		g.woken = true
 		_ = g.wire.SetReadDeadline(time.Unix(1, 0)) // fails only when closed
+	}
+}
+
+// stirLocked has a reader that waits look again.
+func (g *gate) stirLocked() {
+	select {
+	case g.stir <- struct{}{}:
+	default:
 	}
 }
 
@@ -221,7 +248,7 @@ func (g *gate) send() {
 
 // writeOurs writes what the gate itself has to say to the peer, at a boundary. Called with writing held.
 func (g *gate) writeOurs() error {
-	if len(g.behind) > 0 || g.out.left > 0 || g.out.opaque {
+	if len(g.behind) > 0 || g.out.left > 0 {
 		return nil // in the middle of a message, whose end is written soon
 	}
 	g.mu.Lock()
@@ -262,8 +289,8 @@ func (g *gate) Read(b []byte) (int, error) {
 	}
 }
 
-// smallest is the room that it takes to look at messages in place: the beginning of a handshake, and then some.
-const smallest = 64
+// smallest is the room that it takes to look at messages in place: a handshake or the beginning of an extended message.
+const smallest = 128
 
 // pass reads and goes over some bytes, and gives those that pass; there may be none. What the gate itself has to say to
 // the engine gets ready at the first boundary.
@@ -276,6 +303,12 @@ func (g *gate) pass(b []byte) ([]byte, error) {
 		return nil, nil
 	}
 	g.mu.Unlock()
+	switch {
+	case g.fault != nil:
+		return nil, g.fault
+	case g.held:
+		return nil, g.await()
+	}
 
 	n := copy(b, g.ahead)
 	rest := g.ahead[n:]
@@ -291,7 +324,14 @@ func (g *gate) pass(b []byte) ([]byte, error) {
 	}
 	consumed, drops, stopped := g.in.scan(b[:n], stop, g.keepIn)
 	if g.in.begun && !g.known.in {
-		g.note(&g.known.in, g.in.fast)
+		hideBits(b)
+		g.note(&g.known.in, &g.in)
+	}
+	if g.in.foreign {
+		g.fault = errForeign
+	}
+	if g.inside && g.in.left > 0 {
+		g.stillComing()
 	}
 	g.hungry = !stopped && len(rest) == 0
 	if left := b[consumed:n]; len(rest) == 0 {
@@ -317,19 +357,46 @@ func (g *gate) again(err error) bool {
 	return true
 }
 
-func (g *gate) note(known *bool, fast bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	*known = true
-	if !fast {
-		g.slow = true
+// await returns when the message that is held may pass, or the engine is to read something before it.
+func (g *gate) await() error {
+	for {
+		g.mu.Lock()
+		free, closed, deadline := g.bounds.room() || len(g.forEngine) > 0, g.closed, g.deadline
+		g.mu.Unlock()
+		switch {
+		case closed:
+			return net.ErrClosed
+		case free:
+			g.held = false
+			return nil
+		}
+		over, stop := context.Background(), context.CancelFunc(func() {})
+		if !deadline.IsZero() {
+			over, stop = context.WithDeadline(over, deadline)
+		}
+		select {
+		case <-g.stir:
+		case <-over.Done():
+			stop()
+			return os.ErrDeadlineExceeded
+		}
+		stop()
 	}
 }
 
-// arrived looks at a message of the peer, and tells whether the engine gets it as it is.
-func (g *gate) arrived(m message) (keep bool) {
+func (g *gate) note(known *bool, f *framing) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	*known = true
+	g.slow = g.slow || !f.fast
+	g.mute = g.mute || f.old
+}
+
+// arrived looks at a message of the peer, and tells what becomes of it.
+func (g *gate) arrived(m message) verdict {
+	g.inside = m.kind == msgPiece && !m.keepAlive
 	if m.keepAlive {
-		return true
+		return pass
 	}
 	changed := false
 	g.mu.Lock()
@@ -339,71 +406,96 @@ func (g *gate) arrived(m message) (keep bool) {
 			g.onPeer()
 		}
 	}()
+	now := time.Now()
+	switch v, err := g.bounds.arrived(m, now); {
+	case err != nil:
+		g.fault = err
+		return refuse
+	case v == hold:
+		g.held = true
+		return hold
+	case v != pass:
+		return v
+	}
 	switch m.kind {
 	case msgChoke, msgUnchoke:
 		g.heard = m.kind == msgUnchoke
+		if !g.heard && g.slow {
+			clear(g.asked) // as the engine does
+		}
 		switch {
 		case g.parked || g.shown == g.heard:
-			return false
+			return drop
 		case len(g.forEngine) > 0: // which comes first
 			g.showLocked()
-			return false
+			return drop
 		}
 		g.shown = g.heard
 	case msgInterested, msgNotInterested:
 		now := m.kind == msgInterested
 		changed, g.interested = now != g.interested, now
-	case msgAllowedFast:
-		return false // would be asked for while parked
 	case msgPiece, msgReject:
-		delete(g.asked, m.block)
+		return g.answeredLocked(m, now)
 	case msgRequest:
 		if g.meant && !g.told {
 			if len(g.forPeer) < maxUnsaid {
 				g.tellLocked(encode(msgReject, m.block))
 			}
-			return false
+			return drop
 		}
-		if len(g.serving) < maxServing {
-			g.serving[m.block] = struct{}{}
+		if g.slow && !g.meant {
+			return drop // the engine would not answer
+		}
+		if len(g.serving) >= maxServing {
+			g.fault = errFlood
+			return refuse
+		}
+		g.serving[m.block] = struct{}{}
+	case msgCancel:
+		if g.slow {
+			delete(g.serving, m.block) // without an answer
 		}
 	}
-	return true
+	return pass
 }
 
-// maxServing is more than the requests of one peer that the engine accepts at a time.
-const maxServing = 4096
-
-// maxUnsaid is how many bytes wait for a peer before its requests are no longer answered with rejects: it asks on and on
-// although it is choked, and does not read.
-const maxUnsaid = 64 << 10
-
-// departs looks at a message of the engine, and tells whether the peer gets it as it is.
-func (g *gate) departs(m message) (keep bool) {
+// departs looks at a message of the engine, and tells what becomes of it.
+func (g *gate) departs(m message) verdict {
 	if m.keepAlive {
-		return true
+		return pass
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch m.kind {
 	case msgChoke, msgUnchoke:
 		g.meant = m.kind == msgUnchoke
+		if !g.meant && g.slow {
+			clear(g.serving) // as both sides do
+		}
 		open := g.meant && !g.barred
 		if open == g.told {
-			return false
+			return drop
 		}
 		g.told = open
 		if len(g.forPeer) > 0 { // which comes first
 			g.tellLocked(plain(m.kind))
-			return false
+			return drop
 		}
 	case msgRequest:
+		g.wait = g.wait.asks(len(g.asked), time.Now())
 		g.asked[m.block] = struct{}{}
 		if g.parked { // sent before the engine has read of it
 			g.tellLocked(encode(msgCancel, m.block))
 		}
+	case msgCancel:
+		if g.slow || g.mute {
+			delete(g.asked, m.block) // the engine does not wait for an answer, but takes one
+		}
 	case msgPiece, msgReject:
 		delete(g.serving, m.block)
+	case msgExtended:
+		g.bounds = g.bounds.departs(m)
+		g.stirLocked()
 	case msgBitfield, msgHaveAll, msgHaveNone:
 		if !g.concealing {
 			break
@@ -411,14 +503,16 @@ func (g *gate) departs(m message) (keep bool) {
 		g.presentLocked()
 		// Who knows of the fast extension must be told that there is nothing (BEP 6).
 		g.nothing = m.kind != msgHaveNone && !g.slow
-		return m.kind == msgHaveNone
+		if m.kind != msgHaveNone {
+			return drop
+		}
 	case msgHave:
 		if g.concealing {
 			g.presentLocked()
-			return false
+			return drop
 		}
 	}
-	return true
+	return pass
 }
 
 // presentLocked notes that the peer is told, now or by silence, that we have nothing, and has it told of what was revealed
@@ -444,7 +538,10 @@ func (g *gate) Write(b []byte) (int, error) {
 	}
 	consumed, drops, _ := g.out.scan(all, false, g.keepOut)
 	if g.out.begun && !g.known.out {
-		g.note(&g.known.out, g.out.fast)
+		g.note(&g.known.out, &framing{fast: g.out.fast})
+	}
+	if g.out.foreign {
+		return 0, errForeign
 	}
 	g.behind = append(g.behind[:0], all[consumed:]...)
 	from := 0
@@ -479,6 +576,7 @@ func (g *gate) SetReadDeadline(t time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.deadline = t
+	g.stirLocked()
 	if g.woken || g.closed {
 		return nil
 	}
@@ -490,4 +588,5 @@ func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
+	g.stirLocked()
 }

@@ -198,7 +198,7 @@ func TestBarAndUnbar(t *testing.T) {
 	s.peerGets(notInterested) // no unchoke: the engine chokes
 }
 
-// Where the peer has no rejects, or nothing can be read, the gate does not close and nothing is changed.
+// Where the peer has no rejects the gate does not close and nothing is changed.
 func TestGateThatCannotClose(t *testing.T) {
 	s := newStand(t, false)
 	s.sends(unchoke)
@@ -206,28 +206,17 @@ func TestGateThatCannotClose(t *testing.T) {
 	if s.gate.park() || s.gate.bar() {
 		t.Error("closed without the fast extension")
 	}
+}
 
-	ours, theirs := net.Pipe()
-	g := newGate(ours)
-	noise := make([]byte, 500)
-	for i := range noise {
-		noise[i] = byte(rand.Uint32())
+// What is not BitTorrent does not get to the engine.
+func TestForeignStream(t *testing.T) {
+	g := newGate(&portions{rest: []byte("\x13BitTorrent protocox, and more of it"), r: rand.New(rand.NewPCG(1, 1))})
+	if b, err := io.ReadAll(g); len(b) > 0 || err != errForeign { //nolint:errorlint // not wrapped
+		t.Errorf("%d bytes, %v", len(b), err)
 	}
-	noise[0] = 0
-	go theirs.Write(noise) //nolint:errcheck // the read tells
-	got := make([]byte, len(noise))
-	if _, err := io.ReadFull(g, got); err != nil || !bytes.Equal(got, noise) {
-		t.Errorf("obfuscated bytes are changed (%v)", err)
+	if _, err := g.Write([]byte("GET /")); err == nil {
+		t.Error("something else is written")
 	}
-	go g.Write(noise) //nolint:errcheck // the read tells
-	if _, err := io.ReadFull(theirs, got); err != nil || !bytes.Equal(got, noise) {
-		t.Errorf("obfuscated bytes are changed (%v)", err)
-	}
-	if g.park() || g.bar() {
-		t.Error("closed an obfuscated connection")
-	}
-	ours.Close()
-	theirs.Close()
 }
 
 // However a stream is cut into portions, and whatever it says, the same passes as when it comes whole, and what passes
@@ -240,10 +229,13 @@ func FuzzFraming(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x01\x00"), uint64(4))
 	f.Add(append(hello(true), 0, 0, 0, 2, 0, 0, 0, 0, 0, 3, 7, 1, 1), uint64(5))
 	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
-		keep := func(seen *[]message) func(message) bool {
-			return func(m message) bool {
+		keep := func(seen *[]message) func(message) verdict {
+			return func(m message) verdict {
 				*seen = append(*seen, m)
-				return m.kind != msgChoke && m.kind != msgRequest
+				if m.kind == msgChoke || m.kind == msgRequest {
+					return drop
+				}
+				return pass
 			}
 		}
 		var whole, parts framing
@@ -262,7 +254,7 @@ func FuzzFraming(f *testing.F) {
 				got = append(got, without(slices.Clone(b[:consumed]), drops)...)
 				b = b[consumed:]
 			}
-			if ahead = slices.Clone(b); len(ahead) >= handshakeHead {
+			if ahead = slices.Clone(b); len(ahead) >= smallest && !parts.foreign {
 				t.Fatalf("%d bytes held back", len(ahead))
 			}
 		}
@@ -303,8 +295,14 @@ func TestGatePassesEverything(t *testing.T) {
 			}
 		}
 		var f framing
-		_, drops, _ := f.scan(got, false, func(m message) bool { return m.kind > msgUnchoke })
-		_, want, _ := new(framing).scan(stream, false, func(m message) bool { return m.kind > msgUnchoke })
+		keep := func(m message) verdict {
+			if m.kind > msgUnchoke {
+				return pass
+			}
+			return drop
+		}
+		_, drops, _ := f.scan(got, false, keep)
+		_, want, _ := new(framing).scan(stream, false, keep)
 		if !bytes.Equal(without(got, drops), without(slices.Clone(stream), want)) {
 			t.Fatalf("seed %d: other bytes than the peer's", seed)
 		}
@@ -315,6 +313,7 @@ func TestGatePassesEverything(t *testing.T) {
 type portions struct {
 	net.Conn
 	rest []byte
+	all  []byte // for who wants to know
 	r    *rand.Rand
 	late bool // the deadline is over
 }
@@ -439,11 +438,15 @@ func TestNudge(t *testing.T) {
 	s.engineGets(interested)
 }
 
+// A peer without the fast extension is nudged by a choke that it has not sent.
 func TestNudgeWithoutFastExtension(t *testing.T) {
 	s := newStand(t, false)
 	s.sends(unchoke)
 	s.engineGets(unchoke)
 	s.gate.nudge()
+	s.engineGets(choke, unchoke)
+	s.says(encode(msgRequest, blockA))
+	s.gate.nudge() // would take the request back
 	s.sends(interested)
 	s.engineGets(interested)
 }

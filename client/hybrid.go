@@ -135,8 +135,7 @@ func v1Length(info *metainfo.Info) (n int64) {
 }
 
 // v1Only is a connection whose handshake does not offer BitTorrent v2 (BEP 52). The engine, which knows of the v2 half as long
-// as it looks at the hash, would offer it; the peer could answer with the v2 hash, and ask for hashes. Where the
-// handshake is obfuscated the offer stays; libtorrent does not take it up then.
+// as it looks at the hash, would offer it; the peer could answer with the v2 hash, and ask for hashes.
 type v1Only struct {
 	net.Conn
 	begun bool

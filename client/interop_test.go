@@ -245,3 +245,29 @@ func TestMagnetFromLibtorrent(t *testing.T) {
 	}
 	sameFiles(t, c.Source, data, out)
 }
+
+// Transmission 3.00 as the only seed: it rejects a request now and then, though it serves us, and answers no cancel.
+func TestOnlyTransmissionSeeds(t *testing.T) {
+	t.Parallel()
+	need(t, "transmission-daemon", "--version")
+	data, home := t.TempDir(), t.TempDir()
+	writeRandom(t, filepath.Join(data, "file"), 120e6)
+	c := makeTorrent(t, filepath.Join(data, "file"), CreateOptions{})
+	port := freePort(t)
+	for name, content := range map[string]string{
+		"watch/file.torrent": string(c.Torrent),
+		"config/settings.json": fmt.Sprintf(`{"bind-address-ipv4": "127.0.0.1", "peer-port": %d, "dht-enabled": false, "lpd-enabled": false,
+			"pex-enabled": false, "utp-enabled": false, "rpc-enabled": false, "port-forwarding-enabled": false}`, port),
+	} {
+		name = filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, "transmission-daemon", "--foreground", "--config-dir", filepath.Join(home, "config"), "--download-dir", data,
+		"--watch-dir", filepath.Join(home, "watch"), "--no-incomplete-dir")
+	fullDownload(t, c.Source, data, mustPeer(t, fmt.Sprintf("127.0.0.1:%d", port)))
+}

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/anacrolix/torrent/mse"
+
 	"braid/pathsel"
 )
 
@@ -29,6 +31,8 @@ type link struct {
 	data   int64 // bytes of the torrent that it has carried, at the last look; belongs to Transfer.measure
 	shown  bool  // told of what was revealed to its peer before; belongs to Transfer.reveal
 	whole  bool  // told of everything; likewise
+
+	described bool // its gate knows the number of pieces; belongs to Transfer.tellPieces
 
 	mu       sync.Mutex
 	onChange func() // called without the lock when greeted or gone has changed; must not block
@@ -143,9 +147,14 @@ func (l *link) watch(f func()) {
 	f()
 }
 
-func newLink(w Wire, transport string, f face, accepted bool, release func()) *link {
-	l := &link{Wire: w, transport: transport, face: f, accepted: accepted, opened: time.Now(), release: release}
-	l.gate = newGate(&v1Only{Conn: counted{w, l}})
+// newLink makes a link of a wire. Over it the peer may obfuscate what it says, with one of the keys, if we have accepted it.
+func newLink(w Wire, transport string, f face, keys mse.SecretKeyIter, release func()) *link {
+	l := &link{Wire: w, transport: transport, face: f, accepted: keys != nil, opened: time.Now(), release: release}
+	var below Wire = counted{w, l}
+	if l.accepted {
+		below = unveil(below, keys)
+	}
+	l.gate = newGate(&v1Only{Conn: below})
 	l.gate.onPeer = l.changed
 	return l
 }

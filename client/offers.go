@@ -33,6 +33,9 @@ type offer struct {
 	transport Transport
 	peer      Peer
 	path      pathsel.Path
+	// veil is the info hash under which what goes over the next connection is obfuscated, as some peers on TCP will have it; nil: it is
+	// not.
+	veil []byte
 	// dialled is told of every attempt, and must not block. The link is watched by nobody yet.
 	dialled func(*link, error)
 	// spent keeps the engine from dialling once more when the handshake has failed. It would then try the obfuscated
@@ -203,5 +206,14 @@ func (o *offer) dial(ctx context.Context) (*link, error) {
 		w.Close()
 		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 	}
-	return newLink(o.table.limits.wrap(w), o.transport.Name(), o.face, false, unbind), nil
+	if o.veil != nil && w.Key() == nil {
+		raw := w
+		defer context.AfterFunc(ctx, func() { raw.Close() })()
+		if w, err = veil(ctx, raw, o.veil); err != nil {
+			raw.Close()
+			unbind()
+			return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
+		}
+	}
+	return newLink(o.table.limits.wrap(w), o.transport.Name(), o.face, nil, unbind), nil
 }

@@ -133,7 +133,7 @@ func TestSilentFlood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newLink(w, transport, f, true, nil)
+		l := newLink(w, transport, f, func(func([]byte) bool) {}, nil)
 		l.release = func() { in.remove(l) }
 		return l, in.add(t.Context(), l, func(*link) {})
 	}

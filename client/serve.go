@@ -7,7 +7,7 @@ import (
 )
 
 // serve decides which peers may fetch from us, and over which of their connections. The engine unchokes everybody; what
-// it says passes the gates only where pathsel agrees. A connection that is obfuscated has no gate that could close.
+// it says passes the gates only where pathsel agrees. The gate of a peer without the fast extension cannot close.
 func (t *Transfer) serve() {
 	v := pathsel.UploadView{Now: time.Now(), MaxUploads: t.session.maxUploads, Memory: t.uploads}
 	var links []*link

@@ -198,9 +198,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	c := engineConfig(log)
 	c.Callbacks.CompletedHandshake = s.handshaken
 	s.gauges.install(&c.Callbacks)
-	if cfg.MaxRequests > 0 {
-		limitRequests(&c.Callbacks, cfg.MaxRequests)
-	}
+	limitRequests(&c.Callbacks, cfg.MaxRequests)
 	s.fetches.install(&c.Callbacks)
 	var err error
 	if s.engine, err = torrent.NewClient(c); err != nil {
@@ -259,7 +257,7 @@ func (s *Session) welcome(t Transport, w Wire) error {
 	if err != nil {
 		return err
 	}
-	l := newLink(s.limits.wrap(w), t.Name(), f, true, nil)
+	l := newLink(s.limits.wrap(w), t.Name(), f, s.infoHashes, nil)
 	l.release = func() {
 		s.inbound.remove(l)
 		s.offers.freeSlot(f)
@@ -271,6 +269,17 @@ func (s *Session) welcome(t Transport, w Wire) error {
 		return err
 	}
 	return nil
+}
+
+// infoHashes are the keys of what peers may obfuscate.
+func (s *Session) infoHashes(each func(key []byte) (more bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t := range s.transfers {
+		if !each(t.source.InfoHash.Bytes()) {
+			return
+		}
+	}
 }
 
 // handshaken is called by the engine, without its lock, when the peers have told each other which torrent they mean.

@@ -32,8 +32,7 @@ func ParseSuperSeeding(name string) (SuperSeeding, error) {
 	return SuperSeeding(i), nil
 }
 
-// reveal tells peers of pieces. All connections of one peer are told the same. Of a peer whose connection is obfuscated, and so
-// has been told of everything, it is only heard what it has.
+// reveal tells peers of pieces. All connections of one peer are told the same.
 func (t *Transfer) reveal() {
 	switch {
 	case t.options.SuperSeeding == NoSuperSeeding || !t.isDone || t.err != nil:

@@ -300,6 +300,7 @@ func (t *Transfer) run() {
 			t.reveal()
 			t.advance()
 			t.preferRarest()
+			t.tellPieces()
 			t.nudge()
 			if t.look() || time.Now().After(t.rested) {
 				t.choose()

@@ -1,0 +1,197 @@
+package client
+
+import (
+	"encoding/binary"
+	"net"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Silence is long where blocks come rarely, or from far away, and short where most of what was asked for has come.
+func TestWaiting(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		name   string
+		blocks int           // that have come
+		every  time.Duration // at this distance
+		asked  int
+		most   int
+		rtt    time.Duration
+		at     time.Duration
+	}{
+		{"the first block", 0, 0, 1, 1, 0, 32 * s},
+		{"fast, all is missing", 1000, time.Millisecond, 50, 50, 0, 10 * s},
+		{"fast, stragglers", 1000, time.Millisecond, 2, 50, 0, s},
+		{"100 kbit/s, 64 requests", 100, 1300 * time.Millisecond, 64, 64, 0, 20800 * time.Millisecond},
+		{"100 kbit/s, stragglers", 100, 1300 * time.Millisecond, 1, 64, 0, 5200 * time.Millisecond},
+		{"far away, stragglers", 1000, time.Millisecond, 2, 50, 700 * time.Millisecond, 2800 * time.Millisecond},
+	} {
+		now := time.Unix(1000, 0)
+		w := newWaiting()
+		for i := range c.most {
+			w = w.asks(i, now)
+		}
+		for range c.blocks {
+			now = now.Add(c.every)
+			w = w.gets(now)
+		}
+		if w.over(c.asked, c.rtt, now.Add(c.at-time.Millisecond)) {
+			t.Errorf("%s: over before %v", c.name, c.at)
+		}
+		if !w.over(c.asked, c.rtt, now.Add(c.at)) {
+			t.Errorf("%s: not over after %v", c.name, c.at)
+		}
+		if w.over(0, 0, now.Add(time.Hour)) {
+			t.Errorf("%s: over though nothing is asked for", c.name)
+		}
+	}
+}
+
+// Taken back, requests are rejected in the peer's name, and what it still says of them does not get to the engine.
+func TestTakeBack(t *testing.T) {
+	s := newStand(t, true)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, blockA))
+	if s.gate.takeBack(0, time.Now()) {
+		t.Error("taken back at once")
+	}
+	if !s.gate.takeBack(0, time.Now().Add(time.Hour)) {
+		t.Error("not taken back")
+	}
+	s.peerGets(encode(msgCancel, blockA))
+	s.engineGets(suggestion, encode(msgReject, blockA))
+	s.sends(piece(blockA), interested)
+	s.engineGets(interested)
+
+	// The same once more: now the peer has two answers to give.
+	s.says(encode(msgRequest, blockA))
+	s.gate.takeBack(0, time.Now().Add(time.Hour))
+	s.peerGets(encode(msgCancel, blockA))
+	s.engineGets(suggestion, encode(msgReject, blockA))
+	s.says(encode(msgRequest, blockA))
+	s.sends(encode(msgReject, blockA), piece(blockA), interested)
+	s.engineGets(piece(blockA), interested)
+	if len(s.gate.late)+len(s.gate.asked) > 0 {
+		t.Errorf("still expected: %v, %v", s.gate.late, s.gate.asked)
+	}
+}
+
+// A peer without the fast extension loses nothing: the engine takes its blocks when they come.
+func TestTakeBackWithoutFastExtension(t *testing.T) {
+	s := newStand(t, false)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, blockA))
+	s.gate.takeBack(0, time.Now().Add(time.Hour))
+	s.peerGets(encode(msgCancel, blockA))
+	s.engineGets(choke, unchoke)
+	s.sends(piece(blockA))
+	s.engineGets(piece(blockA))
+}
+
+// Before the reject of its last request the engine reads of a suggestion, unless nothing but rejects comes.
+func TestLastRequestRejected(t *testing.T) {
+	s := newStand(t, true)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, blockA, blockB))
+	s.sends(piece(blockA), encode(msgReject, blockB))
+	s.engineGets(piece(blockA), suggestion, encode(msgReject, blockB))
+	s.says(encode(msgRequest, blockB))
+	s.sends(encode(msgReject, blockB))
+	s.engineGets(encode(msgReject, blockB))
+}
+
+// forgetful seeds a file of which it sends each block once in a number of requests not at all.
+type forgetful struct {
+	data   []byte
+	length int // of a piece
+	fast   bool
+	every  int  // the request that it forgets
+	reject bool // it rejects those
+	behind func(net.Conn, Source) (net.Conn, error)
+}
+
+func (f forgetful) serve(c net.Conn, src Source) {
+	hello := greeting(src, "-XX0001-forgetful")
+	hello[25], hello[27] = 0, 0
+	if f.fast {
+		hello[27] = 4
+	}
+	field := make([]byte, (src.Layout.Pieces()+7)/8)
+	for i := range src.Layout.Pieces() {
+		field[i/8] |= 0x80 >> (i % 8)
+	}
+	if f.behind != nil {
+		var err error
+		if c, err = f.behind(c, src); err != nil {
+			return
+		}
+	}
+	p := newRaw(c)
+	if _, err := p.handshake(hello); err != nil {
+		return
+	}
+	p.send(raw(msgBitfield, field...), unchoke)
+	for n := 1; ; n++ {
+		m, err := p.next()
+		if err != nil {
+			return
+		}
+		if m[0] != msgRequest {
+			n--
+			continue
+		}
+		i, begin, length := int(binary.BigEndian.Uint32(m[1:])), int(binary.BigEndian.Uint32(m[5:])), int(binary.BigEndian.Uint32(m[9:]))
+		switch {
+		case n%f.every > 0:
+			at := i*f.length + begin
+			p.send(raw(msgPiece, slices.Concat(u32(uint32(i), uint32(begin)), f.data[at:at+length])...))
+		case f.reject:
+			p.send(raw(msgReject, m[1:]...))
+		}
+	}
+}
+
+// seedForgetfully listens and seeds a file of that size.
+func seedForgetfully(t *testing.T, size int, f forgetful) (src Source, data string, at Peer) {
+	data = t.TempDir()
+	writeRandom(t, filepath.Join(data, "file"), size)
+	f.length = 32 << 10
+	src = makeTorrent(t, filepath.Join(data, "file"), CreateOptions{PieceLength: int64(f.length)}).Source
+	f.data = readFile(t, filepath.Join(data, "file"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer c.Close(); f.serve(c, src) }()
+		}
+	}()
+	return src, data, mustPeer(t, l.Addr().String())
+}
+
+// A download from a single seed ends, whatever requests the seed forgets or rejects.
+func TestForgetfulSeed(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]forgetful{
+		"forgets one of a thousand":                         {fast: true, every: 1000},
+		"forgets one of a thousand, without fast extension": {every: 1000},
+		"rejects every 64th":                                {fast: true, every: 64, reject: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			src, data, at := seedForgetfully(t, 32<<20, f)
+			fullDownload(t, src, data, at)
+		})
+	}
+}
