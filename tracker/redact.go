@@ -13,6 +13,9 @@ import (
 // publicPaths are the paths of announce URLs that name no user. Any other path may be a key.
 var publicPaths = []string{"", "/", "/announce", "/announce.php", "/scrape", "/scrape.php"}
 
+// storeSchemes are of a tracker's store, where the path is the number of a database (see swarm.OpenShared).
+var storeSchemes = []string{"redis", "rediss", "valkey", "valkeys"}
+
 // inText finds URLs and magnet links in a message, also in quoted ones.
 var inText = regexp.MustCompile(`(?i)(?:[a-z][a-z0-9+.-]*://|magnet:\?)(?:\\[^"]|[^\s"\\])*`)
 
@@ -59,7 +62,7 @@ func RedactURL(s string) string {
 			query = query[:1] + "…"
 		}
 	}
-	if !slices.Contains(publicPaths, path) && !strings.EqualFold(scheme, "redis") { // that is a tracker's store, and a number
+	if !slices.Contains(publicPaths, path) && !slices.Contains(storeSchemes, strings.ToLower(scheme)) {
 		path = "/…"
 	}
 	return scheme + "://" + host + path + query

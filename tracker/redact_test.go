@@ -18,7 +18,7 @@ func TestRedact(t *testing.T) {
 		{`error="Get \"http://t.example/k3y\": EOF"`, `error="Get \"http://t.example/…\": EOF"`},
 		{`"http://t.example/\x01k3y"`, `"http://t.example/…"`},
 		{"HTTPS://me:k3y@t.example/", "HTTPS://…@t.example/"}, {"http://k3y@@t.example", "http://…@t.example"},
-		{"redis://me:k3y@h:6379/0", "redis://…@h:6379/0"}, {"http://t.example?k3y", "http://t.example?…"}, {"http://t.example/#k3y", "http://t.example/#…"},
+		{"redis://me:k3y@h:6379/0", "redis://…@h:6379/0"}, {"rediss://me:k3y@h:6379/0", "rediss://…@h:6379/0"}, {"http://t.example?k3y", "http://t.example?…"}, {"http://t.example/#k3y", "http://t.example/#…"},
 		{"magnet:?xt=urn:btih:00&dn=x&tr=http%3A%2F%2Ft%2Fk3y", "magnet:?xt=urn:btih:00&dn=x&…"}, {"magnet:?xt=urn:btih:00", "magnet:?xt=urn:btih:00"},
 		{"magnet:?tr=http://t/k3y", "magnet:?&…"}, {"://", "://"}, {"magnet:?", "magnet:?"},
 	} {
