@@ -16,7 +16,8 @@
 //	            without, in batches with offloading                  fastconn_linux.go, batch_linux.go, header.go
 //	frames      several QUIC packets in one large packet             bundle.go, large.go
 //	MTU         what a path really carries                           mtu.go
-//	proof       whether a stranger is in the AS that it claims       proof.go
+//	proof       whether a stranger is in the AS that it claims,      proof.go
+//	            and in whose name its connection counts              quota.go
 //	Host        path lookup, refresh, revocations                    host.go, lookup.go, refresh.go, revoke.go
 package scionnet
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -148,6 +149,7 @@ func TestTwoPaths(t *testing.T) {
 	t.Run("StaysOnItsPath", n.staysOnItsPath)
 	t.Run("Conformance", func(t *testing.T) { conformance.Run(t, n.pair) })
 	t.Run("AcceptorLearnsThePath", n.acceptorLearnsThePath)
+	t.Run("ClientsAreProven", n.clientsAreProven)
 	t.Run("NewHopFields", n.newHopFields)
 	t.Run("Probe", n.probe)
 	t.Run("StockTools", n.stockTools)
@@ -172,6 +174,7 @@ func TestDiamond(t *testing.T) {
 		})
 	})
 	t.Run("AcceptorLearnsThePath", n.acceptorLearnsThePath)
+	t.Run("CutFarAway", n.cutFarAway)
 }
 
 func (n ends) paths(t *testing.T) {
@@ -250,7 +253,11 @@ func eventually(t *testing.T, what string, f func() bool) {
 func (n ends) acceptorLearnsThePath(t *testing.T) {
 	p := n.pair(t)
 	for _, path := range p.Paths {
-		_, a := conformance.Connect(t, p, path)
+		d, a := conformance.Connect(t, p, path)
+		if !d.Proven() {
+			t.Error("the AS of a peer that was dialled is not proven")
+		}
+		eventually(t, "the dialler's AS is proven", a.Proven)
 		back := slices.Clone(path.Interfaces)
 		slices.Reverse(back)
 		eventually(t, "the acceptor's path has a fingerprint", func() bool { return a.Path().Fingerprint != "" })
@@ -258,6 +265,67 @@ func (n ends) acceptorLearnsThePath(t *testing.T) {
 			t.Errorf("acceptor believes to be on %v, want %v", got.Interfaces, back)
 		}
 	}
+}
+
+// clientsAreProven has a server wait for the proof of its client's AS, at the first request.
+func (n ends) clientsAreProven(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	open := func(h *scionnet.Host) *scionnet.HTTP {
+		p, err := h.OpenHTTP(ctx, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.Close() })
+		return p
+	}
+	server, client := open(openHost(t, n.network, n.b.IA())), open(n.a) // a server that has not looked anything up
+	served := make(chan error, 1)
+	go func() {
+		served <- server.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, scionnet.ClientProven(r.Context(), patience))
+		}), 0)
+	}()
+	transport := client.Client(server.Addr())
+	defer transport.Close()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, err := io.ReadAll(res.Body); string(body) != "true" || err != nil {
+		t.Errorf("the client's AS is proven: %q, %v", body, err)
+	}
+	cancel()
+	<-served
+}
+
+// cutFarAway takes a link away that is behind other ASes and another segment: their router's word comes back through all.
+func (n ends) cutFarAway(t *testing.T) {
+	p := n.pair(t)
+	i := slices.IndexFunc(p.Paths, func(q pathsel.Path) bool { return len(q.Interfaces) >= 6 })
+	if i < 0 {
+		t.Fatal("no path over three links")
+	}
+	path := p.Paths[i]
+	d, _ := conformance.Connect(t, p, path)
+	at := path.Interfaces[len(path.Interfaces)-2]
+	down := func(is bool) {
+		if err := n.network.SetLink(at, func(c *linkemu.Config) { c.Down = is }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	down(true)
+	defer down(false)
+	eventually(t, "the host hears of the cut", func() bool {
+		_, _ = d.Write([]byte("x"))
+		r, revoked := n.a.Revoked(path)
+		return revoked && r.Interface == at
+	})
 }
 
 // newHopFields renews the hop fields under live connections and goes on using them.
