@@ -89,6 +89,7 @@ type Transfer struct {
 	trace     io.Writer // nil: none, or it could not be written
 	options   Options
 	metadata  *metadata // nil: it is known what is in the torrent
+	claiming  bool      // the store looks at the files that are there
 	want      *want     // nil until it is known what is in the torrent
 	full      fullDisk
 	settling  settling
@@ -187,7 +188,7 @@ func (t *Transfer) describe(info []byte, l storage.Layout) error {
 
 // fetchInfo goes on with fetching the info dictionary of a magnet link.
 func (t *Transfer) fetchInfo() {
-	if t.metadata == nil || t.isDone {
+	if t.metadata == nil || t.claiming || t.isDone {
 		return
 	}
 	send, liars, b := t.metadata.step(time.Now())
@@ -202,13 +203,38 @@ func (t *Transfer) fetchInfo() {
 		return
 	}
 	_, l, err := parseInfo(b)
-	if err == nil {
-		err = t.describe(b, l)
-	}
 	if err != nil {
-		t.fail(err)
+		t.onClaimed(claimed{err: err})
+		return
 	}
-	t.session.fetches.byHash.Delete(t.source.InfoHash)
+	// What is there already may have to be hashed first, which takes as long as the disk does: not in the engine, whose lock
+	// everybody else needs.
+	t.claiming = true
+	t.lookups.Go(func() {
+		err := storage.Claim(t.ctx, t.full.store, l, t.source.InfoHash, nil)
+		t.inbox.put(claimed{b, l, err})
+	})
+}
+
+// claimed is an event: the store may write to the files of a magnet link, or must not, or the link was a bad one.
+type claimed struct {
+	info   []byte
+	layout storage.Layout
+	err    error
+}
+
+func (t *Transfer) onClaimed(e claimed) {
+	t.claiming = false
+	if t.isDone || t.ctx.Err() != nil {
+		return
+	}
+	if e.err == nil {
+		e.err = t.describe(e.info, e.layout)
+	}
+	if e.err != nil {
+		t.fail(e.err)
+	}
+	t.session.fetches.byHash.Delete(t.source.InfoHash) // not before the engine knows: it would take what else comes
 	t.metadata = nil
 }
 
@@ -430,6 +456,8 @@ func (t *Transfer) handle(event any) {
 		t.onFull(e.err)
 	case room:
 		t.onRoom(e.err)
+	case claimed:
+		t.onClaimed(e)
 	case settled:
 		t.onSettled(e)
 	case greeted:
