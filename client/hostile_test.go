@@ -31,26 +31,40 @@ func greeting(src Source, id string) []byte {
 	return append(h, fmt.Sprintf("%-20.20s", id)...)
 }
 
-// meet dials and gets as far as both handshakes.
+// meet dials and gets as far as both handshakes. It may be refused while a connection before it is ending.
 func meet(t *testing.T, src Source, addr string) *rawPeer {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
+	for begin := time.Now(); ; {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		p, err := tryGreet(t, src, c)
+		if err == nil {
+			return p
+		}
+		if time.Since(begin) > patience {
+			t.Fatalf("no handshake: %v", err)
+		}
 	}
-	t.Cleanup(func() { c.Close() })
-	return greet(t, src, c)
 }
 
 func greet(t *testing.T, src Source, c net.Conn) *rawPeer {
 	t.Helper()
-	_ = c.SetDeadline(time.Now().Add(patience)) // fails only when closed
-	p := newRaw(c)
-	p.t = t
-	if _, err := p.handshake(greeting(src, "-XX0001-"+fmt.Sprint(rand.Uint64()))); err != nil {
+	p, err := tryGreet(t, src, c)
+	if err != nil {
 		t.Fatalf("no handshake: %v", err)
 	}
 	return p
+}
+
+func tryGreet(t *testing.T, src Source, c net.Conn) (*rawPeer, error) {
+	_ = c.SetDeadline(time.Now().Add(patience)) // fails only when closed
+	p := newRaw(c)
+	p.t = t
+	_, err := p.handshake(greeting(src, "-XX0001-"+fmt.Sprint(rand.Uint64())))
+	return p, err
 }
 
 func newRaw(c net.Conn) *rawPeer { return &rawPeer{conn: c, in: bufio.NewReader(c)} }
