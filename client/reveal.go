@@ -40,6 +40,8 @@ type revelation struct {
 type beholder struct {
 	told, has, asked, claimed bitset
 
+	looked int // from where on rarest looks next
+
 	ahead   int // told and not there
 	waiting int // of these, asked for
 	count   int // there
@@ -73,6 +75,23 @@ const (
 	// askedPatience is how long nothing may happen with pieces that the peer has asked for.
 	askedPatience = 10 * time.Second
 )
+
+// lacks is the first of so many pieces, from that one on, that the peer neither was told of nor has; -1 if there is none.
+func (p *beholder) lacks(from, pieces int) int {
+	for w := from / 64; w < len(p.told); w++ {
+		word := ^(p.told[w] | p.has[w])
+		if w == from/64 {
+			word &^= 1<<(from%64) - 1
+		}
+		if word != 0 {
+			if i := w*64 + bits.TrailingZeros64(word); i < pieces {
+				return i
+			}
+			return -1
+		}
+	}
+	return -1
+}
 
 func newRevelation(pieces int, length int64, seed uint64) *revelation {
 	r := &revelation{
@@ -270,13 +289,24 @@ func (r *revelation) next(p *beholder, first bool) int {
 	return r.fresh.from(0, p.told)
 }
 
-// rarest are pieces that the peer was not told of and does not have, those with the fewest claims first.
+// rarestFrom is how many pieces the rarest are chosen from. A peer that says it has what it was just told of is shown more at once, so
+// that a look at all pieces for each of its messages would hold everything up.
+const rarestFrom = 256
+
+// rarest are pieces that the peer was not told of and does not have, those with the fewest claims first, of those that follow the
+// last ones that were looked at.
 func (r *revelation) rarest(p *beholder, most int) []int {
 	var out []int
-	for i := range r.claims {
-		if !p.told.is(i) && !p.has.is(i) {
+	enough := max(rarestFrom, 4*most)
+	look := func(from, to int) {
+		for i := p.lacks(from, to); i >= 0 && len(out) < enough; i = p.lacks(i+1, to) {
 			out = append(out, i)
 		}
+	}
+	look(p.looked, len(r.claims))
+	look(0, p.looked)
+	if len(out) > 0 {
+		p.looked = (out[len(out)-1] + 1) % len(r.claims)
 	}
 	r.random.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	slices.SortStableFunc(out, func(a, b int) int { return int(r.claims[a]) - int(r.claims[b]) })

@@ -348,3 +348,37 @@ func TestRevealNonsense(t *testing.T) {
 		t.Errorf("%d of 10 pieces are fresh when all have left, %d peers", s.left, len(s.peers))
 	}
 }
+
+// The rarest are found wherever they are, each once, and few pieces are gone over for each.
+func TestRarest(t *testing.T) {
+	const pieces = 100_000
+	r := newRevelation(pieces, 1, 1)
+	now := time.Unix(0, 0)
+	r.join("a", now)
+	p := r.peers["a"]
+	for i := range pieces {
+		if i%1000 != 7 {
+			p.told.set(i)
+		}
+	}
+	p.looked = pieces / 2
+	for left := pieces / 1000; left > 0; {
+		show := r.rarest(p, 3)
+		if len(show) != min(3, left) {
+			t.Fatalf("%d shown, %d left", len(show), left)
+		}
+		for _, i := range show {
+			if p.told.is(i) {
+				t.Fatalf("piece %d is shown again", i)
+			}
+			p.told.set(i)
+			left--
+		}
+	}
+	if show := r.rarest(p, 3); len(show) > 0 {
+		t.Errorf("%v is left", show)
+	}
+	if allocated := testing.AllocsPerRun(10, func() { p.told.clear(7); r.rarest(p, 1); p.told.set(7) }); allocated > 20 {
+		t.Errorf("%v allocations", allocated)
+	}
+}

@@ -286,6 +286,10 @@ func (t *Transfer) Close() {
 	<-t.ended
 }
 
+// eventsEvery is the least time between two looks because of events. Without it a peer that says it is interested, and then that it is
+// not, on and on, has every connection looked at for each five bytes.
+const eventsEvery = 5 * time.Millisecond
+
 // run owns the transfer's state.
 func (t *Transfer) run() {
 	defer close(t.ended)
@@ -294,6 +298,7 @@ func (t *Transfer) run() {
 	sample := time.NewTicker(sampleEvery)
 	defer sample.Stop()
 	known := t.torrent.GotInfo()
+	poke, rested := t.inbox.poke, (<-chan time.Time)(nil)
 	for {
 		select {
 		case <-t.ctx.Done():
@@ -304,7 +309,8 @@ func (t *Transfer) run() {
 		case <-known:
 			known = nil
 			t.begin()
-		case <-t.inbox.poke:
+		case <-poke:
+			poke, rested = nil, time.After(eventsEvery)
 			for _, e := range t.inbox.take() {
 				t.handle(e)
 			}
@@ -319,6 +325,8 @@ func (t *Transfer) run() {
 			t.judge()
 			t.choosePeers()
 			t.lookForRoom()
+		case <-rested:
+			poke, rested = t.inbox.poke, nil
 		case <-t.whenComplete():
 			t.settle()
 		case <-sample.C:
