@@ -1,74 +1,166 @@
 package client
 
 import (
-	"net/netip"
-	"slices"
+	"sync"
 
-	"github.com/anacrolix/torrent"
+	"braid/pathsel"
 )
 
-// wrongPieces is how many wrong pieces one host alone must have sent to be banned by us. One could be the fault of a
-// host that has just left; and the engine bans by itself where one connection sent the whole piece.
-const wrongPieces = 2
+// Who sends wrong data.
+//
+// The engine bans a peer when a single connection has sent the whole of a wrong piece, or when a good copy shows who was
+// wrong. The blocks of a piece that come over several paths, or under several keys, of one bad peer are neither. But what
+// all who had a part in a wrong piece have in common, a key or a host, is guilty, whether they are still connected or not.
 
-// maxGone is how many connections that have ended are remembered for the pieces that they had a part in.
-const maxGone = 2 * maxConns
+const (
+	// wrongPieces is how many wrong pieces one host or key alone must have sent to be banned by us. One could be the
+	// fault of a host that has changed hands; and the engine bans by itself where one connection sent the whole piece.
+	wrongPieces = 2
+	// maxRounds is the number of pieces on their way about which it is known who had a part in them. More are on their way
+	// only if somebody begins pieces and leaves them; the oldest are then judged by the engine alone.
+	maxRounds = 4096
+	// maxWrong is the number of hosts and keys whose wrong pieces are counted.
+	maxWrong = 1024
+)
 
-// judge finds hosts that send wrong data. The engine bans a host when a single connection has sent the whole of a
-// wrong piece, or when a good copy shows who was wrong. The blocks of a piece that come over several paths
-// of one bad peer are neither; but when of all connections only those of one host had a part in wrong pieces,
-// it is guilty. Connections that have ended count as well: who sends one wrong block and leaves would otherwise have those
-// banned that have sent the rest.
-func (t *Transfer) judge() {
-	ended := t.session.gauges.takeEnded(t.torrent)
-	t.gone = append(t.gone, ended...)
-	if n := len(t.gone) - maxGone; n > 0 {
-		t.gone = slices.Delete(t.gone, 0, n)
-		t.blind = true // who had a part in what is not certain any more
+// suspect is who is behind a connection: the key that it has proved to have, and the host, if that is proven. Nothing is
+// held against a host whose ISD-AS somebody only claims.
+type suspect struct{ host, key string }
+
+func suspectOf(o pathsel.Origin) suspect {
+	s := suspect{key: o.Key}
+	if o.Net != pathsel.Unproven {
+		s.host = o.Host
 	}
-	now := map[*torrent.PeerConn]int64{}
-	blamed := map[string]int64{}
-	for _, c := range slices.Concat(t.torrent.PeerConns(), t.gone) {
-		if _, seen := now[c]; seen {
-			continue
+	return s
+}
+
+// common is what two suspects have in common.
+func (s suspect) common(o suspect) suspect {
+	if s.host != o.host {
+		s.host = ""
+	}
+	if s.key != o.key {
+		s.key = ""
+	}
+	return s
+}
+
+// names are those by which a suspect is banned. Hosts and keys cannot be mistaken for each other.
+func (s suspect) names() (out []string) {
+	if s.host != "" {
+		out = append(out, "host "+s.host)
+	}
+	if s.key != "" {
+		out = append(out, "key "+s.key)
+	}
+	return out
+}
+
+// blame finds the guilty ones of one torrent. It is told of every block that was of use, and knows from these that a piece
+// was wrong: only then one of its blocks is of use for a second time.
+type blame struct {
+	mu      sync.Mutex
+	rounds  bounded[int, *round] // pieces on their way
+	lost    bitset               // pieces of whose blocks not all were seen: they are not judged any more
+	failed  []suspect            // what all who had a part in a wrong piece have in common
+	counted int64                // wrong pieces that were looked at, here or by the engine alone
+	wrong   bounded[string, int] // by names
+}
+
+// round is one attempt at a piece.
+type round struct {
+	blocks bitset
+	by     suspect // what all have in common who had a part in it
+}
+
+func newBlame() *blame {
+	return &blame{rounds: bounded[int, *round]{most: maxRounds}, wrong: bounded[string, int]{most: maxWrong}}
+}
+
+// blockBits is the size of a block, as the engine asks for them: 16 KiB.
+const blockBits = 14
+
+// received takes note of a block of use. It is called with the engine's lock held.
+func (b *blame) received(piece, begin int, from suspect) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lost.has(piece) {
+		return
+	}
+	block := begin >> blockBits
+	r, ok := b.rounds.get(piece)
+	if ok && r.blocks.has(block) {
+		if len(b.failed) < maxRounds {
+			b.failed = append(b.failed, r.by)
 		}
-		st := c.Stats()
-		n := st.PiecesDirtiedBad.Int64()
-		now[c] = n
-		if n > t.suspects[c] {
-			blamed[hostOf(c.RemoteAddr.String())] += n - t.suspects[c]
+		ok = false
+	}
+	if !ok {
+		r = &round{by: from}
+		if forgotten, over := b.rounds.put(piece, r); over {
+			b.lost.grow(forgotten)
 		}
 	}
-	t.suspects = now
-	if len(blamed) == 1 && !t.blind {
-		for host, n := range blamed {
-			if t.wrong[host] += n; t.wrong[host] >= wrongPieces {
-				if ip, err := netip.ParseAddr(host); err == nil {
-					t.session.offers.ban(ip)
-				}
+	r.blocks.grow(block)
+	r.by = r.by.common(from)
+}
+
+// distrust is called when blocks are needed again because the disk has lost them or not taken them. What was seen of the
+// pieces on their way says nothing any more.
+func (b *blame) distrust() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rounds.keep(func(p int, _ *round) bool {
+		b.lost.grow(p)
+		return false
+	})
+}
+
+// judge returns the names of those who are guilty. wrong is how many wrong pieces the engine has counted so far: if fewer
+// than there were second attempts, it was not the peers but the disk, and nobody is to blame. complete tells of which
+// pieces nothing needs to be known any more.
+func (b *blame) judge(wrong int64, complete func(piece int) bool) (guilty []string) {
+	b.mu.Lock()
+	failed := b.failed
+	b.failed = nil
+	pieces := append([]int(nil), b.rounds.order...)
+	b.mu.Unlock()
+	done := map[int]bool{}
+	for _, p := range pieces { // without the lock: complete waits for the engine's, which received is called with
+		done[p] = complete(p)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rounds.keep(func(p int, _ *round) bool { return !done[p] })
+	if b.counted += int64(len(failed)); b.counted > wrong {
+		b.counted = wrong
+		return nil
+	}
+	for _, s := range failed {
+		for _, name := range s.names() {
+			n, _ := b.wrong.get(name)
+			if b.wrong.put(name, n+1); n+1 == wrongPieces {
+				guilty = append(guilty, name)
 			}
 		}
 	}
-	for _, ip := range t.session.engine.BadPeerIPs() {
-		if a, err := netip.ParseAddr(ip); err == nil {
-			t.session.offers.ban(a)
-		}
-	}
+	return guilty
+}
+
+// judge bans those who are guilty, here and in the engine's eyes.
+func (t *Transfer) judge() {
+	st := t.torrent.Stats()
+	guilty := t.blame.judge(st.PiecesDirtiedBad.Int64(), func(p int) bool { return isComplete(t.torrent, p) })
+	t.session.offers.ban(guilty...)
+	t.session.offers.banFaces(t.session.engine.BadPeerIPs())
 	t.shutOut()
 }
 
-func hostOf(faceString string) string {
-	ap, err := netip.ParseAddrPort(faceString)
-	if err != nil {
-		return ""
-	}
-	return ap.Addr().String()
-}
-
-// shutOut ends what there is with hosts that are banned.
+// shutOut ends what there is with those who are banned.
 func (t *Transfer) shutOut() {
 	for _, p := range t.peers {
-		if p.banned || !t.session.offers.isBanned(faceOf(p.peer)) {
+		if p.banned || !t.banned(p) {
 			continue
 		}
 		p.banned = true
@@ -79,9 +171,33 @@ func (t *Transfer) shutOut() {
 		}
 	}
 	for _, r := range t.inbound {
-		if r.link != nil && t.session.offers.isBanned(r.link.face.host) {
+		if r.link != nil && t.session.offers.isBanned(suspectOf(r.link.origin())) {
 			r.err = errBanned
 			r.link.Close()
 		}
 	}
+}
+
+// banned tells whether a peer's address is banned, or the key that it shows there.
+func (t *Transfer) banned(p *peerState) bool {
+	if t.session.offers.isBanned(suspectOf(p.origin)) {
+		return true
+	}
+	for _, s := range p.paths {
+		if s.link != nil && t.session.offers.isBanned(suspectOf(s.link.origin())) {
+			return true
+		}
+	}
+	return false
+}
+
+// has tells whether a number is in a set that may be too small for it.
+func (b bitset) has(i int) bool { return i/64 < len(b) && b.is(i) }
+
+// grow puts a number into the set, which grows with it.
+func (b *bitset) grow(i int) {
+	for len(*b) <= i/64 {
+		*b = append(*b, 0)
+	}
+	b.set(i)
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	engine "github.com/anacrolix/torrent/storage"
 
 	"braid/pathsel"
+	"braid/scionnet"
 	"braid/storage"
 )
 
@@ -93,7 +95,7 @@ func TestWrongPieces(t *testing.T) {
 			if !c.accepted {
 				tr.AddPeers(villain.Listening()...)
 			}
-			host := faceOf(villain.Listening()[0])
+			host := suspectOf(villain.Listening()[0].origin())
 			until(t, tr, "banned", func(p Progress) bool {
 				if !leecher.offers.isBanned(host) || p.Dropped == 0 {
 					return false
@@ -105,8 +107,8 @@ func TestWrongPieces(t *testing.T) {
 				}
 				return true
 			})
-			if _, err := leecher.offers.takeSlot(host); err == nil {
-				t.Error("the banned host may connect again")
+			if _, err := leecher.offers.add(t.Context(), nil, villain.Listening()[0], pathsel.Path{}, nil); err == nil {
+				t.Error("the banned host may be dialled again")
 			}
 			// Another host of loopback, so that the ban does not hold for it.
 			honest := openFan(t, Config{}, "127.0.0.2", 1)
@@ -165,9 +167,9 @@ func TestWrongBlocksInSharedPieces(t *testing.T) {
 	if tr.Progress().Dropped == 0 {
 		t.Error("no piece was wrong: nothing was tested")
 	}
-	until(t, tr, "banned", func(Progress) bool { return leecher.offers.isBanned(faceOf(villain.Listening()[0])) })
+	until(t, tr, "banned", func(Progress) bool { return leecher.offers.isBanned(suspectOf(villain.Listening()[0].origin())) })
 	for _, h := range honest {
-		if leecher.offers.isBanned(faceOf(h.Listening()[0])) {
+		if leecher.offers.isBanned(suspectOf(h.Listening()[0].origin())) {
 			t.Error("an honest peer is banned too")
 		}
 	}
@@ -176,4 +178,263 @@ func TestWrongBlocksInSharedPieces(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameFiles(t, src, good, out)
+}
+
+// piecework is a torrent in the engine's hands, as blame sees it: blocks come, and a piece whose last one has come is right
+// or begins anew.
+type piecework struct {
+	blame  *blame
+	blocks int
+	pieces []workpiece
+	wrong  int64
+}
+
+type workpiece struct {
+	has       bitset
+	n         int
+	bad, done bool
+}
+
+func newPiecework(pieces, blocks int) *piecework {
+	w := &piecework{blame: newBlame(), blocks: blocks, pieces: make([]workpiece, pieces)}
+	for i := range w.pieces {
+		w.pieces[i].has = newBitset(blocks)
+	}
+	return w
+}
+
+func (w *piecework) receive(piece, block int, from suspect, bad bool) {
+	p := &w.pieces[piece]
+	if p.done || p.has.is(block) {
+		return // of no use
+	}
+	w.blame.received(piece, block<<blockBits, from)
+	p.has.set(block)
+	p.bad = p.bad || bad
+	if p.n++; p.n < w.blocks {
+		return
+	}
+	if p.done = !p.bad; p.bad {
+		w.wrong++
+		*p = workpiece{has: newBitset(w.blocks)}
+	}
+}
+
+func (w *piecework) whole(piece int, from suspect, bad bool) {
+	for b := range w.blocks {
+		w.receive(piece, b, from, bad)
+	}
+}
+
+func (w *piecework) judge() []string {
+	return w.blame.judge(w.wrong, func(p int) bool { return w.pieces[p].done })
+}
+
+func proven(host, key string) suspect { return suspect{"10.0.0." + host, key} }
+
+func TestBlame(t *testing.T) {
+	a, b, c := proven("1", "a"), proven("2", "b"), proven("3", "c")
+	claimsA := suspect{"", "x"} // says that it is at a's address
+	for _, x := range []struct {
+		name string
+		do   func(w *piecework)
+		want []string
+	}{
+		{"one wrong piece is not enough", func(w *piecework) { w.whole(0, a, true); w.whole(0, b, false) }, nil},
+		{"two are", func(w *piecework) { w.whole(0, a, true); w.whole(0, a, true); w.whole(0, b, false) }, a.names()},
+		{"a host with many keys", func(w *piecework) {
+			for i := range 3 * w.blocks {
+				w.receive(0, i%w.blocks, suspect{a.host, fmt.Sprint(i)}, true)
+			}
+		}, []string{"host " + a.host}},
+		{"a key from many places", func(w *piecework) {
+			for i := range 3 * w.blocks {
+				w.receive(0, i%w.blocks, suspect{fmt.Sprint(i), "k"}, true)
+			}
+		}, []string{"key k"}},
+		{"not the host that a peer claims", func(w *piecework) { w.whole(0, claimsA, true); w.whole(0, claimsA, true); w.whole(0, a, false) },
+			claimsA.names()},
+		{"not who has sent the rest of what another, who has left, has spoilt", func(w *piecework) {
+			for i := range 9 {
+				w.receive(0, i%w.blocks, claimsA, true)
+				w.whole(0, a, false)
+			}
+		}, nil},
+		{"not if the disk was at fault", func(w *piecework) {
+			for i := range 9 {
+				w.blame.received(0, i%2<<blockBits, a)
+			}
+		}, nil},
+		{"after thousands of connections that have ended", func(w *piecework) {
+			for i := range 5000 {
+				w.receive(i%900, 0, suspect{fmt.Sprint("h", i), fmt.Sprint("k", i)}, false)
+				w.whole(i%900, b, false)
+				if i%90 == 0 {
+					w.judge()
+				}
+			}
+			for range 3 {
+				w.whole(950, c, true)
+			}
+		}, c.names()},
+		{"after many pieces that are begun and left", func(w *piecework) {
+			for i := range 2 * maxRounds {
+				w.receive(i, 0, a, true)
+			}
+			for i := range 3 {
+				w.whole(2*maxRounds+i, c, true)
+				w.whole(2*maxRounds+i, c, true)
+			}
+			w.whole(7, b, false) // not seen whole
+			w.whole(7, b, false)
+			w.whole(7, b, false)
+		}, c.names()},
+	} {
+		w := newPiecework(3*maxRounds, 4)
+		x.do(w)
+		if got := w.judge(); fmt.Sprint(got) != fmt.Sprint(x.want) {
+			t.Errorf("%s: %q, want %q", x.name, got, x.want)
+		}
+		if n := len(w.blame.rounds.m); n > maxRounds || len(w.blame.rounds.order) != n || len(w.blame.wrong.m) > maxWrong {
+			t.Errorf("%s: %d pieces remembered", x.name, n)
+		}
+	}
+}
+
+// Whatever the order of events: nobody is blamed who has sent nothing wrong, and what is remembered is bounded. Each event
+// is three bytes: who, which piece, which block; the last of the peers send wrong blocks, as do their keys from elsewhere.
+func FuzzBlame(f *testing.F) {
+	f.Add([]byte{7, 0, 0, 7, 0, 1, 7, 0, 2, 7, 0, 3, 7, 0, 0, 7, 0, 1, 7, 0, 2, 7, 0, 3, 7, 0, 0, 255, 0, 0})
+	f.Add([]byte{6, 1, 0, 1, 1, 1, 1, 1, 2, 1, 1, 3, 1, 1, 0, 255, 0, 0, 254, 1, 9, 6, 1, 0})
+	f.Add([]byte{253, 0, 0, 3, 0, 0, 252, 200, 7, 255, 0, 0})
+	f.Fuzz(func(t *testing.T, events []byte) {
+		w := newPiecework(8, 4)
+		w.blame.rounds.most, w.blame.wrong.most = 3, 2
+		for ; len(events) >= 3; events = events[3:] {
+			who, piece, block := int(events[0]), int(events[1]), int(events[2])
+			switch who {
+			case 255:
+				for _, name := range w.judge() {
+					if name < "host 10.0.0.6" || name > "host 10.0.0.7" && name != "key 6" && name != "key 7" {
+						t.Fatalf("%s has sent nothing wrong", name)
+					}
+				}
+			case 254: // a piece is lost from the disk, or a block could not be written
+				w.blame.distrust()
+				w.pieces[piece%8] = workpiece{has: newBitset(w.blocks)}
+			default:
+				from := proven(fmt.Sprint(who%8), fmt.Sprint(who%8))
+				if who/8%3 == 1 {
+					from.host = ""
+				}
+				w.receive(piece%8, block%4, from, who%8 >= 6)
+			}
+			if len(w.blame.rounds.m) > 3 || len(w.blame.rounds.order) > 3 || len(w.blame.wrong.m) > 2 || len(w.blame.failed) > maxRounds {
+				t.Fatal("more is remembered than should be")
+			}
+		}
+	})
+}
+
+// disguise is TCP whose accepted connections show a key, and claim to come from somebody else's address.
+type disguise struct {
+	*tcpTransport
+	as Peer
+}
+
+func (d disguise) Accept(ctx context.Context) (Wire, error) {
+	w, err := d.tcpTransport.Accept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return disguised{w, d.as}, nil
+}
+
+type disguised struct {
+	Wire
+	as Peer
+}
+
+func (d disguised) Peer() Peer             { return d.as }
+func (d disguised) Key() *scionnet.PeerKey { return &scionnet.PeerKey{1} }
+func (d disguised) Proven() bool           { return false }
+
+// A peer that claims another's address sends wrong pieces. It is banned by its key, and the other one is not: the download
+// completes from it.
+func TestWrongPiecesInAnothersName(t *testing.T) {
+	t.Parallel()
+	const pieceLength, pieces = 32 << 10, 32
+	good, bad, out := t.TempDir(), t.TempDir(), t.TempDir()
+	writeRandom(t, filepath.Join(good, "file"), pieceLength*pieces)
+	spoil(t, filepath.Join(good, "file"), filepath.Join(bad, "file"), pieceLength, pieces-1)
+	src := makeTorrent(t, filepath.Join(good, "file"), CreateOptions{PieceLength: pieceLength}).Source
+	honest := seed(t, src, good)
+	tcp, err := openTCP([]Peer{mustPeer(t, "127.0.0.1:0")}, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leecher, err := newSession(Config{}, testLog(t), []Transport{disguise{tcp, honest.Listening()[0]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { leecher.Close() })
+	store := openStore(t, out)
+	tr, err := leecher.Add(src, store, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	villain := openSession(t, Config{})
+	if _, err := villain.Add(src, openLiar(bad, pieces-1), Options{Peers: leecher.Listening()}); err != nil {
+		t.Fatal(err)
+	}
+	key := suspectOf(originOf(disguised{}))
+	until(t, tr, "banned", func(Progress) bool { return leecher.offers.isBanned(key) })
+	tr.AddPeers(honest.Listening()...)
+	wait(t, tr)
+	tr.Close()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, src, good, out)
+}
+
+// What is remembered of faces and bans does not grow with the connections that have ended.
+func TestOffersForget(t *testing.T) {
+	o := newOffers()
+	for i := range 2 * maxBanned {
+		w := &pipeWire{peer: mustPeer(t, fmt.Sprintf("10.%d.%d.%d:7", i>>16, i>>8&255, i&255))}
+		f, err := o.takeSlot(faceOfAccepted(w))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.attach(newLink(w, "tcp", f, nil, func() {}))
+		o.freeSlot(f)
+		o.ban(suspectOf(w.peer.origin()).names()...)
+	}
+	if len(o.used) != 0 || len(o.behind.m) > maxBehind || len(o.banned.m) > maxBanned {
+		t.Errorf("%d slots, %d faces, %d bans", len(o.used), len(o.behind.m), len(o.banned.m))
+	}
+	if !o.isBanned(suspectOf(mustPeer(t, "10.0.31.255:1").origin())) {
+		t.Error("the last ban is forgotten")
+	}
+}
+
+// Who claims the address of a connected peer and shows another key is refused.
+func TestAcceptedKeyIsComparedWithPins(t *testing.T) {
+	o := newOffers()
+	p := mustPeer(t, "1-ff00:0:110,[127.0.0.1]:7")
+	a, b := &scionnet.PeerKey{1}, &scionnet.PeerKey{2}
+	if !o.mayBe(p, b) {
+		t.Error("nobody is connected, and a newcomer is refused")
+	}
+	unbind, err := o.bind(p, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.mayBe(p, b) || !o.mayBe(p, a) || !o.mayBe(p, nil) || !o.mayBe(mustPeer(t, "1-ff00:0:110,[127.0.0.1]:8"), b) {
+		t.Error("keys are not compared")
+	}
+	if unbind(); !o.mayBe(p, b) {
+		t.Error("the key is remembered")
+	}
 }

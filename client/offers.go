@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -14,17 +15,29 @@ import (
 )
 
 // offers is the only way from the engine to the network: the path-level peers that the engine may dial, by the
-// face under which it knows them. It also keeps the slots of all faces, the keys that peers have shown, and
-// the hosts that are banned.
+// face under which it knows them. It also keeps the slots of all faces, the links behind them, the keys that peers have
+// shown, and who is banned.
 type offers struct {
 	limits *limits // of what is dialled
 	mu     sync.Mutex
 	byFace map[string]*offer
-	used   map[face]struct{}
-	last   map[netip.Addr]uint16
+	used   map[face]*link // nil: there is none yet
+	last   uint16         // slot that was taken
 	pins   map[Peer]*pin
-	banned map[netip.Addr]struct{}
+	banned bounded[string, struct{}]      // by a suspect's names
+	behind bounded[netip.Addr, []suspect] // whom a ban of a face's host by the engine means: the last ones who had it
+	bans   int                            // of the engine, that were looked at
 }
+
+const (
+	// maxBanned is the number of bans that are remembered. Each was paid for with wrong pieces.
+	maxBanned = 4096
+	// maxBehind is the number of faces of which it is remembered whose they were. The engine bans within a second or so of
+	// a connection's end.
+	maxBehind = 4096
+	// maxBehindOne bounds the keys that are remembered of one host.
+	maxBehindOne = 64
+)
 
 // offer is one path-level peer of one transfer.
 type offer struct {
@@ -54,20 +67,23 @@ type pin struct {
 var (
 	errNotOffered = errors.New("not an address that was offered")
 	errKeyChanged = errors.New("the peer shows another key than on its other connections")
-	errBanned     = errors.New("the host is banned: it has sent wrong data")
+	errBanned     = errors.New("the host or its key is banned: it has sent wrong data")
 	errSlots      = errors.New("too many connections with this host")
 )
 
 func newOffers() *offers {
 	return &offers{
-		byFace: map[string]*offer{}, used: map[face]struct{}{}, last: map[netip.Addr]uint16{},
-		pins: map[Peer]*pin{}, banned: map[netip.Addr]struct{}{},
+		byFace: map[string]*offer{}, used: map[face]*link{}, pins: map[Peer]*pin{},
+		banned: bounded[string, struct{}]{most: maxBanned}, behind: bounded[netip.Addr, []suspect]{most: maxBehind},
 	}
 }
 
 // add makes an offer, which stands until withdraw. The offer is for one transfer: where two want the same path-level
 // peer they get two faces.
 func (t *offers) add(ctx context.Context, tr Transport, p Peer, path pathsel.Path, dialled func(*link, error)) (*offer, error) {
+	if t.isBanned(suspectOf(p.origin())) {
+		return nil, errBanned
+	}
 	f, err := t.takeSlot(faceOf(p))
 	if err != nil {
 		return nil, err
@@ -89,19 +105,16 @@ func (o *offer) withdraw() {
 	o.table.freeSlot(o.face)
 }
 
-// takeSlot takes the next free slot of the host. Slots come back into use as late as possible, so that the
+// takeSlot takes a free slot of the host. Slots come back into use as late as possible, so that the
 // engine does not take a new connection for one that it has just lost.
 func (t *offers) takeSlot(host netip.Addr) (face, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, banned := t.banned[host]; banned {
-		return face{}, errBanned
-	}
 	for range 1 << 16 {
-		t.last[host]++
-		f := face{host, t.last[host]}
+		t.last++
+		f := face{host, t.last}
 		if _, taken := t.used[f]; f.slot != 0 && !taken {
-			t.used[f] = struct{}{}
+			t.used[f] = nil
 			return f, nil
 		}
 	}
@@ -114,17 +127,76 @@ func (t *offers) freeSlot(f face) {
 	delete(t.used, f)
 }
 
-func (t *offers) ban(host netip.Addr) {
+// attach notes whose connection is behind a face.
+func (t *offers) attach(l *link) {
+	s := suspectOf(l.origin())
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.banned[host] = struct{}{}
+	if _, taken := t.used[l.face]; taken {
+		t.used[l.face] = l
+	}
+	behind, _ := t.behind.get(l.face.host)
+	if !slices.Contains(behind, s) && len(behind) < maxBehindOne {
+		t.behind.put(l.face.host, append(slices.Clip(behind), s))
+	}
 }
 
-func (t *offers) isBanned(host netip.Addr) bool {
+// linkAt is the connection behind a face; nil if there is none.
+func (t *offers) linkAt(f face) *link {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, banned := t.banned[host]
-	return banned
+	return t.used[f]
+}
+
+func (t *offers) ban(names ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range names {
+		t.banned.put(n, struct{}{})
+	}
+}
+
+// banFaces bans whoever is behind the faces' hosts that the engine has banned, of which it forgets none: by key, and by
+// host where that is proven by now.
+func (t *offers) banFaces(hosts []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(hosts) == t.bans {
+		return
+	}
+	t.bans = len(hosts)
+	banned := map[netip.Addr]bool{}
+	for _, h := range hosts {
+		a, err := netip.ParseAddr(h)
+		if err != nil {
+			continue
+		}
+		banned[a] = true
+		behind, _ := t.behind.get(a)
+		for _, s := range behind {
+			for _, n := range s.names() {
+				t.banned.put(n, struct{}{})
+			}
+		}
+	}
+	for f, l := range t.used {
+		if l != nil && banned[f.host] {
+			for _, n := range suspectOf(l.origin()).names() {
+				t.banned.put(n, struct{}{})
+			}
+		}
+	}
+}
+
+func (t *offers) isBanned(s suspect) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range s.names() {
+		if _, banned := t.banned.get(n); banned {
+			return true
+		}
+	}
+	return false
 }
 
 // wanted is the key that the peer must show; nil if it has none yet.
@@ -136,6 +208,13 @@ func (t *offers) wanted(p Peer) *scionnet.PeerKey {
 		return &k
 	}
 	return nil
+}
+
+// mayBe tells whether a connection that somebody else opened, and that says it comes from a peer's address, may come from
+// there: it shows the key that the peer shows where it was dialled.
+func (t *offers) mayBe(p Peer, k *scionnet.PeerKey) bool {
+	want := t.wanted(p)
+	return want == nil || k == nil || *want == *k
 }
 
 // bind counts a link towards the peer's key; the first sets it. With the last link the key is forgotten, so that a
@@ -191,7 +270,7 @@ func (t *offers) connect(ctx context.Context, addr string) (*link, error) {
 }
 
 func (o *offer) dial(ctx context.Context) (*link, error) {
-	if o.table.isBanned(o.face.host) {
+	if o.table.isBanned(suspectOf(o.peer.origin())) {
 		return nil, errBanned
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -215,5 +294,11 @@ func (o *offer) dial(ctx context.Context) (*link, error) {
 			return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 		}
 	}
-	return newLink(o.table.limits.wrap(w), o.transport.Name(), o.face, nil, unbind), nil
+	l := newLink(o.table.limits.wrap(w), o.transport.Name(), o.face, nil, unbind)
+	if o.table.isBanned(suspectOf(l.origin())) {
+		l.Close()
+		return nil, errBanned
+	}
+	o.table.attach(l)
+	return l, nil
 }

@@ -57,7 +57,7 @@ func TestOffers(t *testing.T) {
 	if third := offer(); third.face == first.face {
 		t.Error("a slot came back into use at once")
 	}
-	table.ban(second.face.host)
+	table.ban(suspectOf(target.origin()).names()...)
 	if _, err := table.connect(t.Context(), second.face.String()); !errors.Is(err, errBanned) {
 		t.Errorf("a banned host: %v", err)
 	}

@@ -121,19 +121,28 @@ func (p Peer) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 // ID names the peer in pathsel.
 func (p Peer) ID() pathsel.PeerID { return pathsel.PeerID(p.String()) }
 
-// hostName is what all peers of one host have in common: a ban holds for the host.
-func (p Peer) hostName() string {
-	if a, ok := p.SCION(); ok {
-		return "scion " + a.IA.String() + "," + a.Host.String()
-	}
-	return "ip " + p.host
-}
-
 // faceOf is the address under which the engine knows a host: a unique local IPv6 address (RFC 4193) made of a hash.
 // The engine bans by IP address, so that one bad block takes out the host's connections over all of its
 // paths; and it would take an address that is none for a reason to panic.
 func faceOf(p Peer) netip.Addr {
-	sum := sha256.Sum256([]byte(p.hostName()))
+	kind := "ip "
+	if _, ok := p.SCION(); ok {
+		kind = "scion "
+	}
+	return faceNamed(kind + p.origin().Host)
+}
+
+// faceOfAccepted is that of a connection which somebody else has opened. Where it has a key, that is its face: the address
+// may be another's, whom the engine must not ban.
+func faceOfAccepted(w Wire) netip.Addr {
+	if k := w.Key(); k != nil {
+		return faceNamed("key " + string(k[:]))
+	}
+	return faceOf(w.Peer())
+}
+
+func faceNamed(name string) netip.Addr {
+	sum := sha256.Sum256([]byte(name))
 	var b [16]byte
 	copy(b[1:], sum[:])
 	b[0] = 0xfd

@@ -18,9 +18,9 @@ const sampleEvery = 200 * time.Millisecond
 // gauge is what the engine does on one connection and does not tell when asked: it is counted as it happens.
 type gauge struct {
 	conn        *torrent.PeerConn
+	link        *link        // nil: it has ended meanwhile
 	outstanding atomic.Int64 // requests sent, neither answered nor taken back
 	unchoked    atomic.Bool  // the peer serves us
-	useful      atomic.Bool  // it has sent data
 
 	mu   sync.Mutex
 	says []said // of pieces, where somebody wants to know: see gauges.watch
@@ -57,28 +57,26 @@ func (x *gauge) take() []said {
 type gauges struct {
 	byFace  sync.Map
 	watched sync.Map // *torrent.Torrent to a function: see watch
-
-	mu    sync.Mutex
-	ended map[*torrent.Torrent][]*torrent.PeerConn // that had sent data, until they are taken
+	blames  sync.Map // *torrent.Torrent to *blame
 }
 
-func (g *gauges) install(c *torrent.Callbacks) {
+// install has the engine tell the gauges. linkAt is the connection behind a face.
+func (g *gauges) install(c *torrent.Callbacks, linkAt func(face) *link) {
 	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) {
 		if f, ok := p.RemoteAddr.(face); ok {
-			g.byFace.Store(f, &gauge{conn: p})
+			g.byFace.Store(f, &gauge{conn: p, link: linkAt(f)})
 		}
 	})
 	c.PeerClosed = append(c.PeerClosed, func(p *torrent.Peer) {
 		if x := g.of(p); x != nil {
 			g.byFace.CompareAndDelete(p.RemoteAddr, x) // unless a new connection has the face by now
-			if x.useful.Load() {
-				g.end(x.conn)
-			}
 		}
 	})
 	c.ReceivedUsefulData = append(c.ReceivedUsefulData, func(e torrent.ReceivedUsefulDataEvent) {
-		if x := g.of(e.Peer); x != nil {
-			x.useful.Store(true)
+		if x := g.of(e.Peer); x != nil && x.link != nil {
+			if b, ok := g.blames.Load(x.conn.Torrent()); ok {
+				b.(*blame).received(int(e.Message.Index), int(e.Message.Begin), suspectOf(x.link.origin()))
+			}
 		}
 	})
 	c.SentRequest = append(c.SentRequest, func(e torrent.PeerRequestEvent) { g.count(e.Peer, 1) })
@@ -134,24 +132,6 @@ func (g *gauges) heard(p *torrent.PeerConn, m *pp.Message) {
 
 // allPieces stands for every piece in said.
 const allPieces = -1
-
-func (g *gauges) end(c *torrent.PeerConn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ended == nil {
-		g.ended = map[*torrent.Torrent][]*torrent.PeerConn{}
-	}
-	g.ended[c.Torrent()] = append(g.ended[c.Torrent()], c)
-}
-
-// takeEnded returns the connections of a torrent that had sent data and have ended since the last time.
-func (g *gauges) takeEnded(t *torrent.Torrent) []*torrent.PeerConn {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	out := g.ended[t]
-	delete(g.ended, t)
-	return out
-}
 
 func (g *gauges) count(p *torrent.Peer, n int64) {
 	if x := g.of(p); x != nil {

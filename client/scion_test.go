@@ -120,7 +120,7 @@ func TestWrongPiecesOverSCION(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.AddPeers(villain.Listening()[0])
-	host := faceOf(villain.Listening()[0])
+	host := suspectOf(villain.Listening()[0].origin())
 	until(t, tr, "banned", func(p Progress) bool {
 		for _, x := range p.Paths {
 			if x.State == pathsel.Active {

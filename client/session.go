@@ -8,7 +8,7 @@
 //	Session   one engine, its transports and listeners
 //	Transfer  one torrent: a goroutine that turns paths, measurements and decisions into offers
 //	offers    the engine's dialer: the path-level peers that may be dialled, each with a face
-//	face      the address that the engine sees: a made-up IPv6 address for the host, a port for (port, path)
+//	face      the address that the engine sees: a made-up IPv6 address for the host or the key, a port for (port, path)
 //	link      a connection that counts
 //	gauge     what the engine does on a connection: requests outstanding, choked
 //
@@ -197,7 +197,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	s.inbound = newInbound(s.Listening())
 	c := engineConfig(log)
 	c.Callbacks.CompletedHandshake = s.handshaken
-	s.gauges.install(&c.Callbacks)
+	s.gauges.install(&c.Callbacks, s.offers.linkAt)
 	limitRequests(&c.Callbacks, cfg.MaxRequests)
 	s.fetches.install(&c.Callbacks)
 	var err error
@@ -253,7 +253,13 @@ func (s *Session) accept(t Transport) {
 
 // welcome hands an accepted connection to the engine, which waits for the peer's handshake.
 func (s *Session) welcome(t Transport, w Wire) error {
-	f, err := s.offers.takeSlot(faceOf(w.Peer()))
+	if !s.offers.mayBe(w.Peer(), w.Key()) {
+		return errKeyChanged
+	}
+	if s.offers.isBanned(suspectOf(originOf(w))) {
+		return errBanned
+	}
+	f, err := s.offers.takeSlot(faceOfAccepted(w))
 	if err != nil {
 		return err
 	}
@@ -262,6 +268,7 @@ func (s *Session) welcome(t Transport, w Wire) error {
 		s.inbound.remove(l)
 		s.offers.freeSlot(f)
 	}
+	s.offers.attach(l)
 	if err := s.inbound.add(s.ctx, l, func(victim *link) {
 		s.log.Debug("connection ended", "peer", victim.Peer(), "reason", errReplaced)
 	}); err != nil {

@@ -28,6 +28,9 @@ func (t *Transfer) settle() {
 	t.settling.underWay = true
 	t.lookups.Go(func() {
 		gone, err := storage.Settle(t.full.store, t.source.InfoHash)
+		if len(gone) > 0 {
+			t.blame.distrust()
+		}
 		for _, p := range gone {
 			if err == nil {
 				err = t.torrent.Piece(p).VerifyDataContext(t.ctx) // the engine believes what it sees itself

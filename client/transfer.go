@@ -62,6 +62,7 @@ type Transfer struct {
 	conceals atomic.Bool
 	layout   atomic.Pointer[storage.Layout] // nil until it is known what is in the torrent
 	store    *oneFile
+	blame    *blame
 
 	// The rest belongs to run.
 	start     time.Time
@@ -70,11 +71,7 @@ type Transfer struct {
 	spares    []spare
 	inbound   []*row // of accepted connections, and of peers that were put aside
 	in, out   meter
-	suspects  map[*torrent.PeerConn]int64 // wrong pieces that each connection had a part in, at the last look
-	gone      []*torrent.PeerConn         // those of them that have ended, the oldest first
-	blind     bool                        // not all that have ended are remembered
-	wrong     map[string]int64            // wrong pieces that only this host had a part in, by face
-	paused    bool                        // nothing to do for the selector: complete
+	paused    bool // nothing to do for the selector: complete
 	isDone    bool
 	err       error
 	lookupEnd map[Peer]context.CancelFunc
@@ -102,7 +99,7 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 		inbox: newInbox(), asks: make(chan chan Progress), broken: make(chan error, 1),
 		done: make(chan struct{}), ended: make(chan struct{}),
 		start: time.Now(), measured: time.Now(),
-		suspects: map[*torrent.PeerConn]int64{}, wrong: map[string]int64{},
+		blame:     newBlame(),
 		lookupEnd: map[Peer]context.CancelFunc{},
 		seed:      rand.Uint64(),
 		decided:   opts.Decided, trace: opts.Trace, options: opts,
@@ -129,6 +126,7 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 		t.stop(nil)
 		return nil, err
 	}
+	s.gauges.blames.Store(t.torrent, t.blame)
 	if opts.Verified != nil {
 		t.tellVerified(opts.Verified)
 	}
@@ -137,6 +135,7 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 	}
 	// The engine would stop asking for data without a word.
 	t.torrent.SetOnWriteChunkError(func(err error) {
+		t.blame.distrust()
 		if storage.IsFull(err) {
 			t.inbox.put(diskFull{err})
 			return
@@ -434,7 +433,7 @@ func (t *Transfer) finish() {
 	t.session.gauges.watch(t.torrent, nil)
 	t.session.fetches.byHash.Delete(t.source.InfoHash)
 	t.torrent.Drop() // closes the links
-	t.session.gauges.takeEnded(t.torrent)
+	t.session.gauges.blames.Delete(t.torrent)
 	t.session.forget(t)
 	t.lookups.Wait()
 }

@@ -116,7 +116,7 @@ func (p transportPair) connect(t *testing.T) (dialled, accepted Wire) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { abort(accepted) })
-	if dialled.Peer() != p.acceptor.Listening()[0] || accepted.Peer().hostName() == "" {
+	if dialled.Peer() != p.acceptor.Listening()[0] || accepted.Peer().origin().Host == "" {
 		t.Errorf("peers %v and %v, listening on %v", dialled.Peer(), accepted.Peer(), p.acceptor.Listening())
 	}
 	for _, w := range []Wire{dialled, accepted} {
