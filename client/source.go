@@ -141,6 +141,9 @@ func ParseMagnet(uri string) (Source, error) {
 	if len(uri) > maxMagnet {
 		return Source{}, fmt.Errorf("magnet link: longer than the %d bytes that are accepted", maxMagnet)
 	}
+	if strings.Contains(uri, "urn:btmh:") && !strings.Contains(uri, "urn:btih:") {
+		return Source{}, errors.New("magnet link: it is for BitTorrent v2 only, which braid does not support; want magnet:?xt=urn:btih:HASH")
+	}
 	m, err := metainfo.ParseMagnetUri(uri)
 	if err != nil {
 		return Source{}, fmt.Errorf("magnet link: %w; want magnet:?xt=urn:btih:HASH", err)

@@ -97,6 +97,9 @@ func TestMagnetPeers(t *testing.T) {
 			t.Errorf("%s comes back as %v, %v", c.link, again.Peers, err)
 		}
 	}
+	if _, err := ParseMagnet("magnet:?xt=urn:btmh:1220" + strings.Repeat("ab", 32)); err == nil || !strings.Contains(err.Error(), "v2 only") {
+		t.Errorf("a link to a v2 torrent: %v", err)
+	}
 	for _, bad := range []string{"", "magnet:?", hash + "&x.pe=nonsense", hash + "&x.pe=1.2.3.4:0", hash + "&dn=" + strings.Repeat("x", maxMagnet)} {
 		if s, err := ParseMagnet(bad); err == nil {
 			t.Errorf("%.60q was accepted as %+v", bad, s)
