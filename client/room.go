@@ -51,6 +51,22 @@ func (t *Transfer) onRoom(err error) {
 		return
 	}
 	t.full.err = nil
-	t.torrent.AllowDataDownload()
+	t.askAgain()
 	t.log.Info("there is room on the disk again: the download goes on")
+}
+
+// askAgain has the engine ask for data again. It keeps two sets of the pieces that it wants, an order and a bitmap. During a pause
+// each claim of a peer, and each connection that ends, takes pieces out of the order alone; AllowDataDownload puts one piece
+// after the other back, and the engine panics if it compares the sets in between. A priority that is set during the pause takes
+// the piece out of both, so that they grow alike.
+func (t *Transfer) askAgain() {
+	for i, p := range t.want.pieces {
+		t.torrent.Piece(i).SetPriority(enginePriority(p))
+	}
+	t.torrent.AllowDataDownload()
+	if t.rarest != nil { // which pieces come first is decided anew
+		clear(t.rarest.first)
+	}
+	t.want.ahead = t.want.first
+	t.want.advance(t.torrent)
 }

@@ -1,10 +1,13 @@
 package client
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/anacrolix/torrent"
 
 	"braid/storage"
 )
@@ -55,6 +58,40 @@ func TestFullDisk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// During a pause the engine takes pieces out of one of its two sets of wanted ones. That must not be found out on the way back:
+// it compares them now and then, rarely in a process that has lived long, and panics.
+func TestAskAgain(t *testing.T) {
+	t.Parallel()
+	if child := "BRAID_TEST_ASK_AGAIN"; os.Getenv(child) == "" {
+		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAskAgain$")
+		c.Env = append(os.Environ(), child+"=1")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	data := t.TempDir()
+	const pieces = 1500 // so that the engine compares in the middle of 1400, after as many changes as there are pieces
+	writeRandom(t, filepath.Join(data, "file"), pieces*minPieceLength)
+	src := makeTorrent(t, filepath.Join(data, "file"), CreateOptions{PieceLength: minPieceLength}).Source
+	tr, err := openSession(t, Config{}).Add(src, openStore(t, t.TempDir()), Options{Peers: []Peer{mustPeer(t, "127.0.0.1:1")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, tr, "downloading", func(p Progress) bool { return p.Phase == Downloading })
+	tr.inbox.put(diskFull{errors.New("no room")})
+	until(t, tr, "paused", func(p Progress) bool { return p.Waiting == fullMessage })
+	for i := range pieces {
+		if i < 1400 {
+			tr.torrent.Piece(i).SetPriority(torrent.PiecePriorityNormal)
+		} else {
+			tr.torrent.Piece(i).UpdateCompletion()
+		}
+	}
+	tr.inbox.put(room{})
+	until(t, tr, "going on", func(p Progress) bool { return p.Waiting != fullMessage })
 }
 
 // Nesting without end must not take the process's stack.
