@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -30,16 +31,16 @@ type lookup struct {
 	http     *http.Client
 }
 
-// paths finds the paths from src to each of the destinations, as the interfaces that they cross. A
-// destination that could not be asked for has none; the error is the first that came up.
-func (l lookup) paths(ctx context.Context, src asPlan, dsts []pathsel.IA) (map[pathsel.IA][][]pathsel.Interface, error) {
+// paths finds the paths from src to each of the destinations. A destination that could not be asked for has
+// none; the error is the first that came up.
+func (l lookup) paths(ctx context.Context, src asPlan, dsts []pathsel.IA) (map[pathsel.IA][]combinator.Path, error) {
 	client := l.client(src)
 	splitter := segfetcher.MultiSegmentSplitter{LocalIA: addr.IA(src.IA), Core: src.Core, Inspector: roleInspector(l.topology)}
 	known := map[segfetcher.Request][]*segment.PathSegment{} // many destinations need the same segments
-	all := map[pathsel.IA][][]pathsel.Interface{}
+	all := map[pathsel.IA][]combinator.Path{}
 	var first error
 	for _, dst := range dsts {
-		paths, err := func() (paths [][]pathsel.Interface, err error) {
+		paths, err := func() ([]combinator.Path, error) {
 			requests, err := splitter.Split(ctx, addr.IA(dst))
 			if err != nil {
 				return nil, err
@@ -55,15 +56,8 @@ func (l lookup) paths(ctx context.Context, src asPlan, dsts []pathsel.IA) (map[p
 				}
 				found[r.SegType] = append(found[r.SegType], s...)
 			}
-			for _, p := range combinator.Combine(addr.IA(src.IA), addr.IA(dst),
-				found[segment.TypeUp], found[segment.TypeCore], found[segment.TypeDown], false) {
-				var ifs []pathsel.Interface
-				for _, i := range p.Metadata.Interfaces {
-					ifs = append(ifs, pathsel.Interface{IA: pathsel.IA(i.IA), ID: uint64(i.ID)})
-				}
-				paths = append(paths, ifs)
-			}
-			return paths, nil
+			return combinator.Combine(addr.IA(src.IA), addr.IA(dst),
+				found[segment.TypeUp], found[segment.TypeCore], found[segment.TypeDown], false), nil
 		}()
 		if err != nil && first == nil {
 			first = fmt.Errorf("ask %s for paths to %s: %w", src.IA, dst, err)
@@ -71,6 +65,45 @@ func (l lookup) paths(ctx context.Context, src asPlan, dsts []pathsel.IA) (map[p
 		all[dst] = paths
 	}
 	return all, first
+}
+
+// crossed lists the interfaces of a path.
+func crossed(p combinator.Path) []pathsel.Interface {
+	var ifs []pathsel.Interface
+	for _, i := range p.Metadata.Interfaces {
+		ifs = append(ifs, pathsel.Interface{IA: pathsel.IA(i.IA), ID: uint64(i.ID)})
+	}
+	return ifs
+}
+
+// Way is a path for a host that makes its packets itself.
+type Way struct {
+	Raw        []byte         // the path header, at the source
+	Router     netip.AddrPort // the router of the source's AS that takes the packet
+	Interfaces []pathsel.Interface
+}
+
+// Ways asks the control service of an AS for paths to another one, as a host would.
+func (n *Network) Ways(ctx context.Context, src, dst pathsel.IA) ([]Way, error) {
+	a, ok := n.as(src)
+	if !ok {
+		return nil, fmt.Errorf("no AS %s in topology %s", src, n.opts.Topology.Name)
+	}
+	found, err := n.lookup.paths(ctx, a, []pathsel.IA{dst})
+	if err != nil {
+		return nil, err
+	}
+	var out []Way
+	for _, p := range found[dst] {
+		w := Way{Raw: p.SCIONPath.Raw, Interfaces: crossed(p)}
+		for _, r := range a.routers {
+			if slices.ContainsFunc(r.interfaces, func(i interfacePlan) bool { return i.id == w.Interfaces[0].ID }) {
+				w.Router = r.internal
+			}
+		}
+		out = append(out, w)
+	}
+	return out, nil
 }
 
 // survey is a question to a control service that it can answer from its own database, and how many

@@ -217,8 +217,10 @@ func (n *Network) findPaths(ctx context.Context, wanted func(Pair) bool) (map[Pa
 			if first == nil {
 				first = err
 			}
-			for dst, p := range found {
-				paths[Pair{src.IA, dst}] = p
+			for dst, ps := range found {
+				for _, p := range ps {
+					paths[Pair{src.IA, dst}] = append(paths[Pair{src.IA, dst}], crossed(p))
+				}
 			}
 			return nil
 		})
