@@ -26,6 +26,7 @@ func seedCommand() *cli.Command {
 			storageFlag(),
 			superSeedingFlag(),
 			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
+			debugFlag(),
 		}, sessionFlags()...),
 		Action: seed,
 	}
@@ -82,6 +83,11 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	closeDebug, err := serveDebug(cmd, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeDebug()) }()
 	session, host, closeSession, err := openSession(ctx, cmd, listen, nil, onSCION(torrents), log)
 	if err != nil {
 		return err

@@ -45,6 +45,7 @@ func trackerCommand() *cli.Command {
 			&cli.StringFlag{Name: "deny", Usage: "do not serve the info hashes in `FILE`"},
 			&cli.StringFlag{Name: "keys", Usage: "private tracker: serve only those with a key in `FILE`"},
 			&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+			debugFlag(),
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
 		}, scionFlags()...),
 		Action: runTracker,
@@ -126,6 +127,11 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return usageErrorf("configuration: %w", err)
 	}
+	closeDebug, err := serveDebug(cmd, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeDebug()) }()
 	all, ctx := errgroup.WithContext(ctx)
 	l := &trackerListeners{cmd: cmd, server: s, log: log, most: cfg.MaxConns, all: all}
 	defer l.close()

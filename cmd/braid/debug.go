@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"time"
+
+	"github.com/urfave/cli/v3"
+)
+
+// debugFlag is for those who look for leaks, such as the testbed's soak.
+func debugFlag() cli.Flag {
+	return &cli.StringFlag{Name: "debug-socket", Hidden: true, Usage: "answer each connection to the Unix socket `FILE` with the number of goroutines and the bytes of the heap after a collection, and all stacks"}
+}
+
+// debugState is the first line of the answer.
+type debugState struct {
+	Goroutines int    `json:"goroutines"`
+	HeapBytes  uint64 `json:"heap_bytes"`
+}
+
+// serveDebug opens the socket of debugFlag, if there is one, for the user's own processes only. The function closes it.
+func serveDebug(cmd *cli.Command, log *slog.Logger) (func() error, error) {
+	name := cmd.String("debug-socket")
+	if name == "" {
+		return func() error { return nil }, nil
+	}
+	_ = os.Remove(name) // of a process that was killed
+	l, err := net.Listen("unix", name)
+	if err == nil {
+		err = os.Chmod(name, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the debug socket: %w", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				if !errors.Is(err, net.ErrClosed) {
+					log.Warn("debug socket", "error", err)
+				}
+				return
+			}
+			_ = c.SetDeadline(time.Now().Add(10 * time.Second)) // one at a time: nobody keeps the next one waiting
+			var m runtime.MemStats
+			debug.FreeOSMemory()
+			runtime.ReadMemStats(&m)
+			if json.NewEncoder(c).Encode(debugState{runtime.NumGoroutine(), m.HeapAlloc}) == nil {
+				_ = pprof.Lookup("goroutine").WriteTo(c, 1) // whoever asked may have gone
+			}
+			c.Close()
+		}
+	}()
+	return func() error { err := l.Close(); <-done; return err }, nil
+}
