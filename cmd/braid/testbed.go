@@ -77,7 +77,7 @@ func testbedCommand() *cli.Command {
 				Action: testbedLink,
 			},
 			demoCommand(),
-			testbedRunCommand(), testbedReportCommand(), testbedCompareCommand(), testbedExportCommand(), testbedReplayCommand(), testbedShowCommand(), testbedRouterCommand(), testbedHostCommand(),
+			testbedRunCommand(), testbedReportCommand(), testbedCompareCommand(), testbedExportCommand(), testbedReplayCommand(), testbedShowCommand(), testbedRouterCommand(), testbedHostCommand(), testbedSoakCommand(),
 			{
 				Name:   "supervise",
 				Hidden: true, // the background half of up

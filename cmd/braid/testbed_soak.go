@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/testbed/soak"
+)
+
+func testbedSoakCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "soak",
+		Usage: "run downloads through faults and hostile peers, and check all the time that nothing is wrong",
+		Description: "What goes wrong, and when, depends on --seed and --minutes only. If a promise is broken, the exit code is 1, and the\n" +
+			"seed and the logs are named.",
+		Flags: []cli.Flag{
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "which faults: `N` is any number"},
+			&cli.FloatFlag{Name: "minutes", Value: 2, Usage: "cause faults for `M` minutes; start and end take about one more"},
+			&cli.BoolFlag{Name: "plan", Usage: "show what would happen, and when, and end"},
+			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
+			&cli.BoolFlag{Name: "json", Usage: "print the result, or the plan, as one JSON object"},
+		},
+		Action: testbedSoak,
+	}
+}
+
+func testbedSoak(ctx context.Context, c *cli.Command) error {
+	seed, length := c.Uint64("seed"), time.Duration(c.Float("minutes")*float64(time.Minute))
+	if length < soak.LeastLength || length > 24*time.Hour {
+		return usageErrorf("--minutes %v: want %.1f to 1440", c.Float("minutes"), soak.LeastLength.Minutes())
+	}
+	if plan := soak.NewPlan(seed, length); c.Bool("plan") {
+		if c.Bool("json") {
+			return json.NewEncoder(stdout(c)).Encode(plan)
+		}
+		for _, f := range plan.Faults {
+			stdout(c).printf("%v\n", f)
+		}
+		for _, d := range plan.Downloads {
+			stdout(c).printf("%v\n", d)
+		}
+		return nil
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("soak: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "braid-soak-")
+	if err != nil {
+		return fmt.Errorf("soak: %w", err)
+	}
+	result, err := soak.Run(ctx, soak.Options{
+		Seed: seed, Length: length, Dir: dir, Braid: exe, SCIONBin: c.String("scion-bin"),
+		Say: func(line string) { stderr(c).say("soak", line) },
+	})
+	if c.Bool("json") {
+		if e := json.NewEncoder(stdout(c)).Encode(result); e != nil {
+			return e
+		}
+	} else {
+		result.Table(stdout(c))
+	}
+	if err != nil {
+		return fmt.Errorf("soak: %w\nrepeat it with --seed %d --minutes %v; logs are in %s", err, seed, c.Float("minutes"), dir)
+	}
+	return os.RemoveAll(dir)
+}

@@ -1,0 +1,38 @@
+package soak
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// mountDisk mounts a file system of some megabytes, in a user and a mount namespace, for which nobody needs to be root. The
+// process that lives in them shows it to the others, and ends with the run.
+func (r *run) mountDisk() (string, error) {
+	dir := filepath.Join(r.Dir, "disk")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("sh", "-c", `mount -t tmpfs -o size=24m braid-soak "$0" && echo mounted && exec sleep infinity`, dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = r.launcher.Start(cmd)
+	}
+	if err != nil {
+		return "", err
+	}
+	r.work.Go(func() { _ = cmd.Wait() }) // it is killed
+	r.holder = cmd.Process
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		return "", fmt.Errorf("mount says %q: %w", line, err)
+	}
+	return fmt.Sprintf("/proc/%d/root%s", cmd.Process.Pid, dir), nil
+}

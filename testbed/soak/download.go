@@ -1,0 +1,268 @@
+package soak
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"braid/client"
+	"braid/storage"
+	"braid/testbed"
+)
+
+// torrent is one of those that the seeders serve.
+type torrent struct {
+	file    string // .torrent
+	source  client.Source
+	content []byte // of all pieces
+}
+
+func (r *run) data() string { return filepath.Join(r.Dir, "data") }
+
+// makeTorrents makes a torrent of one file, one of many files, small, empty and large, and one of less than a piece.
+func (r *run) makeTorrents(ctx context.Context) error {
+	files := map[string]int64{"one": 5_000_000, "tiny": 7000, "many/large": 3_000_000, "many/empty": 0}
+	for i := range 30 {
+		files[fmt.Sprintf("many/d%d/f%d", i%4, i)] = int64(1 + i*i*100)
+	}
+	for name, size := range files {
+		path := filepath.Join(r.data(), filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := testbed.RandomFile(path, sha1Key(name), size); err != nil {
+			return err
+		}
+	}
+	url := fmt.Sprintf("scion://%s,[%s]:%d/announce", r.network.Topology().ASes[0].IA, r.network.HostIP(home), trackerPort)
+	for _, name := range []string{"one", "many", "tiny"} {
+		c, err := client.Create(ctx, filepath.Join(r.data(), name), client.CreateOptions{PieceLength: 64 << 10, Trackers: []string{url}})
+		if err != nil {
+			return err
+		}
+		t := torrent{file: filepath.Join(r.Dir, name+".torrent"), source: c.Source}
+		for _, f := range c.Source.Layout.Files {
+			b, err := os.ReadFile(filepath.Join(r.data(), filepath.FromSlash(f.Path)))
+			if err != nil {
+				return err
+			}
+			t.content = append(t.content, b...)
+		}
+		if err := os.WriteFile(t.file, c.Torrent, 0o644); err != nil {
+			return err
+		}
+		r.torrents = append(r.torrents, t)
+	}
+	return nil
+}
+
+func sha1Key(name string) (key [32]byte) {
+	sum := sha1.Sum([]byte(name))
+	copy(key[:], sum[:])
+	return key
+}
+
+// download runs a download until it is complete, again after each kill and each full disk, and compares every byte.
+func (r *run) download(ctx context.Context, name string, d Download) error {
+	t := r.torrents[d.Torrent]
+	dir := filepath.Join(r.Dir, name)
+	if d.SmallDisk && r.disk != "" {
+		dir = filepath.Join(r.disk, name)
+	}
+	stored := storage.Stored{Kind: storage.Kind(d.Storage), Dir: dir, Hash: t.source.InfoHash, Layout: t.source.Layout}
+	args := r.onSCION(abroad, name, "download", t.file, "-o", dir, "--storage", d.Storage, "--piece-events")
+	if d.TCP { // which knows no links, so that a limit stands for them
+		args = append(args, "--transport", "tcp", "--download-rate", "10mbit", "--listen", r.network.HostIP(abroad).String()+":0")
+	} else {
+		args = append(args, "--listen", fmt.Sprintf("%s,[%s]:0", r.network.Topology().ASes[1].IA, r.network.HostIP(abroad)))
+	}
+	for _, a := range r.seederAddrs(d.TCP) {
+		if !d.Tracked {
+			args = append(args, "--peer", a)
+		}
+	}
+	if d.Neighbour != Nobody {
+		addr, closeNeighbour, err := r.neighbour(ctx, d, t)
+		if err != nil {
+			return err
+		}
+		defer closeNeighbour()
+		args = append(args, "--peer", addr)
+	}
+	for {
+		p, err := r.start(name, args...)
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.downloading[p] = true
+		r.mu.Unlock()
+		err = r.follow(ctx, p, t, stored)
+		r.mu.Lock()
+		delete(r.downloading, p)
+		r.mu.Unlock()
+		if err != nil {
+			p.kill(syscall.SIGKILL)
+			<-p.ended
+			return err
+		}
+		if p.err == nil {
+			break
+		}
+		if said := p.lastWords(); !p.told.Load() && !(d.SmallDisk && strings.Contains(said, "no space left")) {
+			return fmt.Errorf("ended by itself: %w: %s", p.err, said)
+		}
+		for err := error(syscall.ENOSPC); d.SmallDisk && r.diskIsFull() || errors.Is(err, syscall.ENOSPC); {
+			if !sleep(ctx, 100*time.Millisecond) {
+				return context.Cause(ctx)
+			}
+			if err = recordIsRight(ctx, stored, t.source); err != nil && !errors.Is(err, syscall.ENOSPC) {
+				return err
+			}
+		}
+		r.mu.Lock()
+		r.result.Restarts++
+		r.mu.Unlock()
+		r.say("%s goes on after %v", name, p.err)
+	}
+	if err := r.compare(ctx, stored); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.result.Downloads++
+	r.result.Bytes += int64(len(t.content))
+	r.mu.Unlock()
+	r.say("%s is complete and right", name)
+	return os.RemoveAll(dir)
+}
+
+func (r *run) diskIsFull() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.full
+}
+
+// follow reads what a download says until it ends, and looks for each piece that is announced as verified.
+func (r *run) follow(ctx context.Context, p *process, t torrent, s storage.Stored) error {
+	stall := time.NewTimer(patience)
+	defer stall.Stop()
+	var verified []int
+	last := event{}
+	for {
+		select {
+		case e, ok := <-p.events:
+			switch {
+			case !ok:
+				return nil
+			case e.Event == "ready":
+				r.mu.Lock()
+				p.listen = e.Listen
+				r.mu.Unlock()
+			case e.Event == "piece":
+				verified = append(verified, e.Piece)
+			case e.Event == "progress":
+				if e.Bytes != last.Bytes || e.Checked != last.Checked {
+					stall.Reset(patience)
+				}
+				last = e
+				for _, piece := range verified {
+					if err := t.onDisk(s, piece); err != nil {
+						return err
+					}
+				}
+			}
+		case <-stall.C:
+			p.kill(syscall.SIGQUIT)
+			for range p.events { // until it has written its stacks
+			}
+			return fmt.Errorf("no progress for %v at %d bytes; its stacks are in %s", patience, last.Bytes, p.log)
+		case <-ctx.Done():
+			p.kill(syscall.SIGKILL)
+			for range p.events {
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// onDisk compares a piece that was announced as verified. A database is its process's alone, and looked at later.
+func (t torrent) onDisk(s storage.Stored, piece int) error {
+	if s.Kind == storage.KindBolt {
+		return nil
+	}
+	from, n := s.Layout.PieceRange(piece)
+	for _, f := range s.Layout.Files {
+		begin, end := max(from, f.Offset), min(from+n, f.Offset+f.Length)
+		if begin >= end {
+			continue
+		}
+		name := filepath.Join(s.Dir, filepath.FromSlash(f.Path))
+		file, err := os.Open(name + ".part")
+		if errors.Is(err, os.ErrNotExist) {
+			file, err = os.Open(name) // it is complete
+		}
+		if err != nil {
+			return fmt.Errorf("piece %d was announced as verified: %w", piece, err)
+		}
+		b := make([]byte, end-begin)
+		_, err = file.ReadAt(b, begin-f.Offset)
+		file.Close()
+		if err != nil || !bytes.Equal(b, t.content[begin:end]) {
+			return fmt.Errorf("piece %d was announced as verified, and is not so in %s: %v", piece, name, err)
+		}
+	}
+	return nil
+}
+
+// compare wants every piece and, of files, every byte.
+func (r *run) compare(ctx context.Context, s storage.Stored) error {
+	report, err := s.Check(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if !report.Complete() {
+		return fmt.Errorf("the download says that it is complete, and is not: %+v", report)
+	}
+	if s.Kind == storage.KindBolt {
+		return nil
+	}
+	for _, f := range s.Layout.Files {
+		if err := testbed.SameFile(filepath.Join(r.data(), filepath.FromSlash(f.Path)), filepath.Join(s.Dir, filepath.FromSlash(f.Path))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordIsRight opens the storage as the next download does. What the record vouches for must be right.
+func recordIsRight(ctx context.Context, s storage.Stored, src client.Source) (err error) {
+	store, err := storage.Open(s.Kind, s.Dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return fmt.Errorf("open the storage of a download that was cut off: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	t, err := store.OpenTorrent(ctx, src.Info, src.InfoHash)
+	if err != nil {
+		return fmt.Errorf("open the storage of a download that was cut off: %w", err)
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	for i := range src.Info.NumPieces() {
+		piece := t.Piece(src.Info.Piece(i))
+		if c := piece.Completion(); !c.Ok || !c.Complete {
+			continue
+		}
+		b := make([]byte, src.Info.Piece(i).Length())
+		if _, err := piece.ReadAt(b, 0); err != nil || sha1.Sum(b) != [20]byte(src.Info.Piece(i).V1Hash().Value) {
+			return fmt.Errorf("piece %d is in the record and not right: %v", i, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"braid/testbed/linkemu"
+)
+
+// cause makes a fault happen, and heals it when its time is over. An error is the run's own, not braid's.
+func (r *run) cause(run context.Context, f Fault) error {
+	ctx, cancel := context.WithTimeout(run, f.For)
+	defer cancel()
+	switch f.Kind {
+	case Cut, Delay, Lossy, Slow, Narrow:
+		l := r.network.Topology().Links[f.Target]
+		if err := r.network.SetLink(l.A.Interface, f.worsen); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return r.network.SetLink(l.A.Interface, func(c *linkemu.Config) { *c = l.Config })
+	case Pause:
+		if _, err := r.network.Pause(r.routers[f.Target]); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return r.network.Resume(r.routers[f.Target])
+	case KillTracker, KillSeeder:
+		name := map[Kind]string{KillTracker: tracker, KillSeeder: seeder2}[f.Kind]
+		r.mu.Lock()
+		p := r.serving[name]
+		delete(r.serving, name)
+		r.mu.Unlock()
+		p.kill(syscall.SIGKILL)
+		<-ctx.Done()
+		<-p.ended
+		return r.serve(run, name)
+	case KillDownload:
+		for killed := false; !killed && sleep(ctx, 100*time.Millisecond); {
+			r.mu.Lock()
+			for p := range r.downloading {
+				p.kill(syscall.SIGKILL)
+				killed = true
+				break
+			}
+			r.mu.Unlock()
+		}
+		return nil
+	case FullDisk:
+		return r.fillDisk(ctx)
+	case ForgedDown, ForgedMTU:
+		return r.forge(ctx, f)
+	case SwarmFlood:
+		r.joinSwarms(ctx)
+		return nil
+	}
+	return r.assail(ctx, f)
+}
+
+// worsen is what the fault does to a link.
+func (f Fault) worsen(c *linkemu.Config) {
+	switch f.Kind {
+	case Cut:
+		c.Down = true
+	case Delay:
+		c.Delay += time.Duration(f.Strength * float64(mostDelay))
+		c.Jitter = c.Delay / 4
+	case Lossy:
+		c.Loss = f.Strength * mostLoss
+	case Slow:
+		c.Rate = slowRate
+	case Narrow:
+		c.MTU, c.TooBig = leastNarrow, f.Strength < 0.5
+	}
+}
+
+// fillDisk leaves not one block of the small disk free.
+func (r *run) fillDisk(ctx context.Context) error {
+	if r.disk == "" {
+		return nil // which the result says
+	}
+	r.setFull(true)
+	defer r.setFull(false)
+	ballast := filepath.Join(r.disk, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil && !errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	defer os.Remove(ballast)
+	defer f.Close()
+	for ctx.Err() == nil {
+		if _, err := f.Write(make([]byte, 4096)); err != nil {
+			sleep(ctx, 10*time.Millisecond) // somebody may free a block
+		}
+	}
+	return nil
+}
+
+func (r *run) setFull(full bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.full = full
+}

@@ -1,0 +1,307 @@
+package soak
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/anacrolix/torrent/bencode"
+	pp "github.com/anacrolix/torrent/peer_protocol"
+	"github.com/scionproto/scion/pkg/addr"
+	"github.com/scionproto/scion/pkg/snet"
+	snetpath "github.com/scionproto/scion/pkg/snet/path"
+
+	"braid/pathsel"
+	"braid/scionnet"
+	"braid/testbed"
+)
+
+// Hostile peers speak BitTorrent by hand, on connections like anybody's.
+
+// greeting is the handshake of a peer that can do everything (BEP 3, 6, 10).
+func greeting(t torrent) []byte {
+	b := append([]byte("\x13BitTorrent protocol"), 0, 0, 0, 0, 0, 0x10, 0, 0x04)
+	b = append(b, t.source.InfoHash[:]...)
+	return fmt.Appendf(b, "-XX0000-%012x", rand.Uint64()&0xffff_ffff_ffff)
+}
+
+// greet exchanges handshakes, and waits for the other's.
+func greet(c net.Conn, t torrent) error {
+	if _, err := c.Write(greeting(t)); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(c, make([]byte, 68))
+	return err
+}
+
+// count notes that something was done to others: a run in which hostile peers get nowhere shows nothing.
+func (r *run) count(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Hostile[what]++
+}
+
+func message(t pp.MessageType) []byte { return pp.Message{Type: t}.MustMarshalBinary() }
+
+// neighbour is a hostile peer that claims to have everything. It returns its address.
+func (r *run) neighbour(ctx context.Context, d Download, t torrent) (string, func(), error) {
+	var accept func() (net.Conn, error)
+	var at string
+	var end func() error
+	if d.TCP {
+		l, err := net.Listen("tcp", r.network.HostIP(hostile).String()+":0")
+		if err != nil {
+			return "", nil, err
+		}
+		accept, at, end = l.Accept, l.Addr().String(), l.Close
+	} else {
+		e, err := r.attacker.Listen(ctx, scionnet.ListenConfig{})
+		if err != nil {
+			return "", nil, err
+		}
+		accept, at, end = func() (net.Conn, error) { return e.Accept(ctx) }, e.Addr().String(), e.Close
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			c, err := accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() {
+				defer context.AfterFunc(ctx, func() { c.Close() })()
+				defer c.Close()
+				_ = r.entertain(ctx, c, d.Neighbour, t) // how it ends is the other's choice
+			})
+		}
+	})
+	return at, func() { cancel(); _ = end(); work.Wait() }, nil
+}
+
+// entertain does to a connection what the neighbour does, until it ends.
+func (r *run) entertain(ctx context.Context, c net.Conn, n Neighbour, t torrent) error {
+	if err := greet(c, t); err != nil {
+		return err
+	}
+	if _, err := c.Write(append(message(pp.HaveAll), message(pp.Unchoke)...)); err != nil {
+		return err
+	}
+	if n == Raving {
+		return flood(ctx, c, message(pp.HaveAll))
+	}
+	in := pp.Decoder{R: bufio.NewReader(c), MaxLength: 1 << 20} // nobody sends us pieces, for which it would want a pool
+	for asked := 1; ; {
+		var m pp.Message
+		if err := in.Decode(&m); err != nil {
+			return err
+		}
+		if m.Type != pp.Request || m.Keepalive || n == Mute {
+			continue
+		}
+		begin := int64(m.Index)*t.source.Layout.PieceLength + int64(m.Begin)
+		if begin < 0 || int64(m.Length) > 16<<10 || begin+int64(m.Length) > int64(len(t.content)) {
+			return fmt.Errorf("request %v", m)
+		}
+		asked++
+		block := bytes.Clone(t.content[begin : begin+int64(m.Length)])
+		if n == Corrupt {
+			block[0] ^= 1
+			r.count("wrong blocks")
+		} else if asked%20 == 0 {
+			r.count("dropped requests")
+			continue
+		}
+		b := pp.Message{Type: pp.Piece, Index: m.Index, Begin: m.Begin, Piece: block}.MustMarshalBinary()
+		if _, err := c.Write(b); err != nil {
+			return err
+		}
+	}
+}
+
+// flood writes a message again and again and reads nothing: a few megabytes a second, which is enough to be seen and leaves
+// the machine to the others.
+func flood(ctx context.Context, c net.Conn, m []byte) error {
+	many := bytes.Repeat(m, 1+(32<<10)/len(m))
+	for sleep(ctx, 10*time.Millisecond) {
+		if _, err := c.Write(many); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assail opens connections to the seeders, and does to each of them what the fault is. The seeders may end them.
+func (r *run) assail(ctx context.Context, f Fault) error {
+	e, err := r.attacker.Listen(ctx, scionnet.ListenConfig{})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	var work sync.WaitGroup
+	defer work.Wait()
+	n := 2 + int(f.Strength*6)
+	if f.Kind == Silence {
+		n = 20 + int(f.Strength*200)
+	}
+	for i := range n {
+		work.Go(func() {
+			for sleep(ctx, 300*time.Millisecond) { // each time that it is thrown out
+				c, err := r.approach(ctx, e, i)
+				if err != nil {
+					continue
+				}
+				r.count("connections")
+				stop := context.AfterFunc(ctx, func() { c.Close() })
+				r.molest(ctx, c, f, i)
+				stop()
+				c.Close()
+			}
+		})
+	}
+	return nil
+}
+
+// approach connects to one of the seeders, over SCION or TCP.
+func (r *run) approach(ctx context.Context, e *scionnet.Endpoint, i int) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	at := r.seederAddrs(i%2 == 0)[i/2%2]
+	if i%2 == 0 {
+		return new(net.Dialer).DialContext(ctx, "tcp", at)
+	}
+	remote, err := scionnet.ParseAddr(at)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := r.attacker.Paths(ctx, remote.IA)
+	if err != nil || len(paths) == 0 {
+		return nil, fmt.Errorf("paths: %w", err)
+	}
+	return e.Dial(ctx, remote, paths[i%len(paths)], nil)
+}
+
+func (r *run) molest(ctx context.Context, c net.Conn, f Fault, i int) {
+	t := r.torrents[i%len(r.torrents)]
+	if f.Kind == Silence && i%4 < 2 { // not even a handshake
+		_, _ = io.Copy(io.Discard, c)
+		return
+	}
+	if greet(c, t) != nil {
+		return
+	}
+	switch f.Kind {
+	case Silence:
+		_, _ = io.Copy(io.Discard, c)
+	case HaveFlood:
+		_ = flood(ctx, c, message(pp.HaveAll))
+	case MetadataFlood: // BEP 9
+		hello, _ := bencode.Marshal(map[string]any{"m": map[string]any{"ut_metadata": 1}})
+		_, _ = c.Write(pp.Message{Type: pp.Extended, ExtendedID: pp.HandshakeExtendedID, ExtendedPayload: hello}.MustMarshalBinary())
+		var all []byte
+		for id := range pp.ExtensionNumber(8) { // one of them is what the other side calls it
+			all = append(all, pp.MetadataExtensionRequestMsg(id+1, 0).MustMarshalBinary()...)
+		}
+		_ = flood(ctx, c, all)
+	case RequestFlood:
+		_, _ = c.Write(message(pp.Interested))
+		var all []byte
+		for n := range pp.Integer(64) {
+			all = append(all, pp.Message{Type: pp.Request, Begin: n % 4 << 14, Length: 16 << 10}.MustMarshalBinary()...)
+		}
+		_ = flood(ctx, c, all)
+	case Garbage:
+		b := make([]byte, 64<<10)
+		rand.NewChaCha8([32]byte{byte(i), byte(f.Strength * 255)}).Read(b)
+		_ = flood(ctx, c, b)
+	}
+}
+
+// forge sends SCMP errors from the hostile AS, through the routers, to those who have paths between the first two ASes. They
+// quote packets over each of these paths that nobody has sent.
+func (r *run) forge(ctx context.Context, f Fault) error {
+	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: r.network.HostIP(hostile).AsSlice()})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for n := 0; sleep(ctx, 20*time.Millisecond); n++ {
+		victims := []string{r.seederAddrs(false)[0]}
+		r.mu.Lock()
+		for p := range r.downloading {
+			victims = append(victims, p.listen...)
+		}
+		r.mu.Unlock()
+		victim, err := scionnet.ParseAddr(victims[n%len(victims)])
+		if err != nil {
+			continue // on TCP
+		}
+		other := pathsel.IA(home)
+		if victim.IA == home {
+			other = abroad
+		}
+		there := r.ways[testbed.Pair{Src: hostile, Dst: victim.IA}]
+		over := r.ways[testbed.Pair{Src: victim.IA, Dst: other}]
+		if len(there) == 0 || len(over) == 0 {
+			return fmt.Errorf("no paths to send over or to lie about")
+		}
+		way, lie := there[n%len(there)], over[n/3%len(over)]
+		packet := func(from, to scionnet.Addr, raw []byte, payload snet.Payload) []byte {
+			p := snet.Packet{PacketInfo: snet.PacketInfo{
+				Source:      snet.SCIONAddress{IA: addr.IA(from.IA), Host: addr.HostIP(from.Host)},
+				Destination: snet.SCIONAddress{IA: addr.IA(to.IA), Host: addr.HostIP(to.Host)},
+				Path:        snetpath.SCION{Raw: bytes.Clone(raw)}, Payload: payload,
+			}}
+			if err = p.Serialize(); err != nil {
+				return nil
+			}
+			return p.Bytes
+		}
+		peer := scionnet.Addr{IA: other, Host: r.network.HostIP(other), Port: seederPort}
+		quote := packet(victim, peer, lie.Raw, snet.UDPPayload{SrcPort: victim.Port, DstPort: peer.Port, Payload: make([]byte, 1200)})
+		var m snet.Payload = snet.SCMPPacketTooBig{MTU: 1, Payload: quote}
+		if at := lie.Interfaces[n%len(lie.Interfaces)]; f.Kind == ForgedDown {
+			m = snet.SCMPExternalInterfaceDown{IA: addr.IA(at.IA), Interface: at.ID, Payload: quote}
+		}
+		us := scionnet.Addr{IA: hostile, Host: r.network.HostIP(hostile)}
+		if b := packet(us, victim, way.Raw, m); err == nil {
+			_, err = c.WriteToUDPAddrPort(b, way.Router)
+		}
+		if err != nil {
+			return fmt.Errorf("send a forged message: %w", err)
+		}
+		r.count("forged messages")
+	}
+	return nil
+}
+
+// joinSwarms has one host announce itself to as many swarms as it can.
+func (r *run) joinSwarms(ctx context.Context) {
+	ask := http.Client{Timeout: 5 * time.Second}
+	defer ask.CloseIdleConnections()
+	for sleep(ctx, 5*time.Millisecond) {
+		var hash [20]byte
+		for i := range hash {
+			hash[i] = byte(rand.Uint32())
+		}
+		q := url.Values{"info_hash": {string(hash[:])}, "peer_id": {string(hash[:])}, "port": {strconv.Itoa(seederPort)}, "left": {"0"}, "compact": {"1"}, "uploaded": {"0"}, "downloaded": {"0"}}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.trackerHTTP()+"/announce?"+q.Encode(), nil)
+		if err != nil {
+			panic(err) // a URL of ours
+		}
+		if reply, err := ask.Do(req); err == nil { // else the tracker is down, which may be the plan
+			_, _ = io.Copy(io.Discard, reply.Body)
+			reply.Body.Close()
+			r.count("joined swarms")
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package soak
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Kind is a kind of fault.
+type Kind string
+
+const (
+	Cut    Kind = "cut"    // a link drops everything
+	Delay  Kind = "delay"  // a link takes longer, and varies
+	Lossy  Kind = "loss"   // a link loses packets
+	Slow   Kind = "slow"   // a link has little bandwidth
+	Narrow Kind = "narrow" // a link carries small packets only, and says so or not
+
+	Pause Kind = "pause" // a router stands still
+
+	KillTracker  Kind = "kill-tracker"
+	KillSeeder   Kind = "kill-seeder"
+	KillDownload Kind = "kill-download"
+	FullDisk     Kind = "full-disk"
+
+	// What hostile hosts do to the seeders and the tracker.
+	Silence       Kind = "silence"        // many connections that say nothing
+	HaveFlood     Kind = "have-flood"     // HaveAll without end
+	MetadataFlood Kind = "metadata-flood" // requests for metadata whose answers are never read
+	RequestFlood  Kind = "request-flood"  // requests for blocks whose answers are never read
+	Garbage       Kind = "garbage"        // random bytes behind the handshake
+	ForgedDown    Kind = "forged-down"    // SCMP "interface down", quoting packets that nobody sent
+	ForgedMTU     Kind = "forged-mtu"     // SCMP "packet too big" with an impossible MTU
+	SwarmFlood    Kind = "swarm-flood"    // one host joins swarm after swarm
+)
+
+// Kinds are all kinds of faults.
+var Kinds = []Kind{
+	Cut, Delay, Lossy, Slow, Narrow, Pause, KillTracker, KillSeeder, KillDownload, FullDisk,
+	Silence, HaveFlood, MetadataFlood, RequestFlood, Garbage, ForgedDown, ForgedMTU, SwarmFlood,
+}
+
+// Bounds of a plan. Two minutes have every kind once at least; longer faults would leave nothing that works.
+const (
+	shortestFault, longestFault            = 3 * time.Second, 12 * time.Second
+	shortestGap, longestGap                = 1500 * time.Millisecond, 5 * time.Second
+	shortestPeriod, longestPeriod          = 4 * time.Second, 9 * time.Second // between the starts of downloads
+	links, routers                         = 6, 5                             // of the topology
+	mostLoss, mostDelay, leastNarrow       = 0.2, 300 * time.Millisecond, 1280
+	slowRate                         int64 = 1_000_000
+)
+
+// LeastLength is the length of a run below which hardly anything would happen.
+const LeastLength = 10 * time.Second
+
+// Fault is something that goes wrong for a while.
+type Fault struct {
+	At   time.Duration `json:"at_ns"`
+	For  time.Duration `json:"for_ns"`
+	Kind Kind          `json:"kind"`
+	// Target is the link or the router that it happens to, as numbered in the topology.
+	Target int `json:"target"`
+	// Strength, from 0 to 1, is how much of the worst that the kind can be.
+	Strength float64 `json:"strength"`
+}
+
+// scope is what two faults must not happen to at the same time: the end of one would be the end of both.
+func (f Fault) scope() string {
+	switch f.Kind {
+	case Cut, Delay, Lossy, Slow, Narrow:
+		return fmt.Sprint("link ", f.Target)
+	case Pause:
+		return fmt.Sprint("router ", f.Target)
+	}
+	return string(f.Kind)
+}
+
+func (f Fault) String() string {
+	s := fmt.Sprintf("%6.1f s  %-14s for %4.1f s", f.At.Seconds(), f.Kind, f.For.Seconds())
+	switch f.Kind {
+	case Cut, Delay, Lossy, Slow, Narrow, Pause:
+		s += "  " + f.scope()
+	}
+	return fmt.Sprintf("%s  strength %.2f", s, f.Strength)
+}
+
+// Neighbour is a hostile peer that a download is told of beside the honest ones.
+type Neighbour string
+
+const (
+	Nobody  Neighbour = ""
+	Corrupt Neighbour = "corrupt" // sends wrong blocks
+	Mute    Neighbour = "mute"    // has everything and sends nothing
+	Stingy  Neighbour = "stingy"  // drops some requests without a word
+	Raving  Neighbour = "raving"  // floods with HaveAll
+)
+
+// Download is one of the stream.
+type Download struct {
+	At        time.Duration `json:"at_ns"`
+	Torrent   int           `json:"torrent"` // of the torrents of the run
+	Storage   string        `json:"storage"`
+	TCP       bool          `json:"tcp"`        // peers on IP only; else on SCION only
+	SmallDisk bool          `json:"small_disk"` // on the disk that FullDisk fills
+	Tracked   bool          `json:"tracked"`    // only the tracker names the seeders; not with TCP
+	Neighbour Neighbour     `json:"neighbour,omitempty"`
+}
+
+func (d Download) String() string {
+	return fmt.Sprintf("%6.1f s  download of torrent %d, storage %s, TCP %t, small disk %t, tracker only %t, neighbour %q",
+		d.At.Seconds(), d.Torrent, d.Storage, d.TCP, d.SmallDisk, d.Tracked, d.Neighbour)
+}
+
+// Plan is what happens in a run, and when.
+type Plan struct {
+	Faults    []Fault    `json:"faults"`    // in the order of their times
+	Downloads []Download `json:"downloads"` // likewise
+}
+
+// NewPlan makes the plan of a run: a function of the seed and the length only. All faults are over when it ends.
+func NewPlan(seed uint64, length time.Duration) Plan {
+	r := rand.New(rand.NewPCG(seed, 0))
+	between := func(least, most time.Duration) time.Duration {
+		return least + time.Duration(r.Int64N(int64(most-least)))
+	}
+	var p Plan
+	var bag []Kind // each kind comes up before any comes up again
+	free := map[string]time.Duration{}
+	for at := between(shortestGap, longestGap); at+shortestFault <= length; at += between(shortestGap, longestGap) {
+		if len(bag) == 0 {
+			bag = slices.Clone(Kinds)
+			r.Shuffle(len(bag), func(i, j int) { bag[i], bag[j] = bag[j], bag[i] })
+		}
+		f := Fault{At: at, For: min(between(shortestFault, longestFault), length-at), Kind: bag[0], Strength: r.Float64()}
+		switch f.Kind {
+		case Cut, Delay, Lossy, Slow, Narrow:
+			f.Target = r.IntN(links)
+		case Pause:
+			f.Target = r.IntN(routers)
+		}
+		if free[f.scope()] > at {
+			continue // its turn comes later
+		}
+		free[f.scope()] = f.At + f.For
+		bag = bag[1:]
+		p.Faults = append(p.Faults, f)
+	}
+	for at := time.Duration(0); at < length; at += between(shortestPeriod, longestPeriod) {
+		d := Download{At: at, Torrent: r.IntN(torrents), Storage: []string{"file", "file", "mmap", "bolt"}[r.IntN(4)]}
+		d.TCP, d.SmallDisk = r.IntN(4) == 0, r.IntN(3) == 0
+		d.Tracked = !d.TCP && r.IntN(2) == 0
+		if r.IntN(2) == 0 {
+			d.Neighbour = []Neighbour{Corrupt, Mute, Stingy, Raving}[r.IntN(4)]
+		}
+		p.Downloads = append(p.Downloads, d)
+	}
+	return p
+}

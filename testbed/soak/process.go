@@ -1,0 +1,207 @@
+package soak
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// event is what matters here of an event of braid.
+type event struct {
+	Event   string
+	Listen  []string
+	Piece   int
+	Bytes   int64
+	Checked int64 `json:"checked_bytes"`
+}
+
+// process is a braid.
+type process struct {
+	name, log, socket string
+	cmd               *exec.Cmd
+	events            chan event // closed when it has ended; somebody must read them
+	ended             chan struct{}
+	err               error // how it ended; read it after that
+	told              atomic.Bool
+	logged            int64    // bytes of the log that are of earlier processes
+	listen            []string // once it is ready
+}
+
+// start starts braid with these arguments. It logs to a file of that name, behind what an earlier one has logged.
+func (r *run) start(name string, args ...string) (*process, error) {
+	p := &process{name: name, log: filepath.Join(r.Dir, name+".log"), socket: filepath.Join(r.Dir, name+".socket"), events: make(chan event, 64), ended: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	if st, err := log.Stat(); err == nil {
+		p.logged = st.Size()
+	}
+	p.cmd = exec.Command(r.Braid, append(args, "--json")...)
+	p.cmd.Stderr = log
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = r.launcher.Start(p.cmd)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		defer close(p.events)
+		defer close(p.ended)
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 4<<20) // progress over hundreds of paths has some hundred kilobytes
+		for lines.Scan() {
+			var e event
+			if json.Unmarshal(lines.Bytes(), &e) == nil && (e.Event == "ready" || e.Event == "piece" || e.Event == "progress") {
+				p.events <- e
+			}
+		}
+		_, _ = io.Copy(io.Discard, out) // after a line that is too long
+		p.err = p.cmd.Wait()
+	}()
+	return p, nil
+}
+
+func (p *process) kill(s syscall.Signal) {
+	p.told.Store(true)
+	_ = p.cmd.Process.Signal(s) // it may have ended already
+}
+
+// lastWords is the end of what it has logged, or the beginning of a panic.
+func (p *process) lastWords() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 1500
+	b = b[min(len(b), int(p.logged)):]
+	for _, crash := range []string{"panic: ", "fatal error: "} {
+		if i := bytes.Index(b, []byte(crash)); i >= 0 {
+			return string(b[i:min(len(b), i+most)])
+		}
+	}
+	return string(bytes.TrimSpace(b[max(0, len(b)-most):]))
+}
+
+// serve starts one of the processes that live long, and waits until it is ready. From then on it must not end by itself.
+func (r *run) serve(ctx context.Context, name string) error {
+	p, err := r.start(name, append(r.args[name], "--debug-socket", filepath.Join(r.Dir, name+".socket"))...)
+	if err != nil {
+		return err
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for p.listen == nil {
+		select {
+		case e, ok := <-p.events:
+			if !ok {
+				return fmt.Errorf("%s ended before it was ready: %v: %s", name, p.err, p.lastWords())
+			}
+			p.listen = e.Listen
+		case <-late.C:
+			p.kill(syscall.SIGQUIT)
+			return fmt.Errorf("%s was not ready after %v; its stacks are in %s", name, patience, p.log)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	r.mu.Lock()
+	r.serving[name] = p
+	r.mu.Unlock()
+	r.work.Go(func() {
+		for range p.events {
+		}
+		if !p.told.Load() {
+			r.fail(fmt.Errorf("%s ended by itself: %v: %s", name, p.err, p.lastWords()))
+		}
+	})
+	return nil
+}
+
+// Level is what a process holds.
+type Level struct {
+	Goroutines  int   `json:"goroutines"`
+	Heap        int64 `json:"heap_bytes"`   // in use, after a garbage collection
+	Memory      int64 `json:"memory_bytes"` // resident and not a file's, after it
+	Descriptors int   `json:"descriptors"`
+	stacks      []byte
+}
+
+func (l Level) String() string {
+	return fmt.Sprintf("%.1f MB, heap %.1f MB, %d goroutines, %d descriptors", float64(l.Memory)/1e6, float64(l.Heap)/1e6, l.Goroutines, l.Descriptors)
+}
+
+// level asks a long-lived process, which collects its garbage first. Descriptors of files in data do not count.
+func (p *process) level(data string) (l Level, err error) {
+	c, err := net.Dial("unix", p.socket)
+	if err != nil {
+		return l, err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return l, err
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil {
+		return l, fmt.Errorf("ask %s for its state: %w", p.name, err)
+	}
+	line, stacks, _ := bytes.Cut(answer, []byte("\n"))
+	if err := json.Unmarshal(line, &l); err != nil {
+		return l, fmt.Errorf("the state of %s: %w", p.name, err)
+	}
+	l.Memory, l.stacks = p.memory(), stacks
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
+	for _, f := range files {
+		if name, _ := os.Readlink(f); !strings.HasPrefix(name, data) { // a seeder keeps those open that were asked for
+			l.Descriptors++
+		}
+	}
+	return l, err
+}
+
+// memory is what is resident and no file's, in bytes (proc(5)); 0 if the process has ended.
+func (p *process) memory() int64 {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	_, rest, _ := strings.Cut(string(b), "RssAnon:")
+	if f := strings.Fields(rest); len(f) > 0 {
+		kb, _ := strconv.ParseInt(f[0], 10, 64)
+		return kb << 10
+	}
+	return 0
+}
+
+// within tells what is too much against a level of before, if anything.
+func (l Level) within(before Level) error {
+	var errs []error
+	for _, x := range []struct {
+		what        string
+		now, then   int64
+		more, slack int64 // that is allowed
+	}{
+		{"bytes of heap", l.Heap, before.Heap, before.Heap / 5, heapSlack},
+		{"bytes of memory", l.Memory, before.Memory, before.Memory / 5, memorySlack},
+		{"descriptors", int64(l.Descriptors), int64(before.Descriptors), int64(before.Descriptors) / 5, 0},
+		// There is one for each peer that is remembered. One for each connection that there was would be far more.
+		{"goroutines", int64(l.Goroutines), int64(before.Goroutines), int64(before.Goroutines) / 5, 0},
+	} {
+		if x.now > x.then+max(x.more, x.slack) {
+			errs = append(errs, fmt.Errorf("%d %s, before %d", x.now, x.what, x.then))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,416 @@
+// Package soak runs braid through faults: a network, two seeders, a tracker and a stream of downloads, in which links fail,
+// routers stand still, processes are killed, a disk fills, and hostile hosts do what they can. What happens is a function of a
+// seed (plan.go); a run carries it out, and checks all the time that braid keeps its promises:
+//
+//   - every piece that is announced as verified is on disk, and right; so is every byte in the end
+//   - what the record of a killed download vouches for is right
+//   - every download ends
+//   - nothing panics or ends by itself, and nobody's memory grows without bound
+//   - memory, descriptors and goroutines of the processes that live long come back to what they were
+//
+// Nothing depends on how fast the machine is: what takes its time is waited for, for as long as there is progress.
+package soak
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	_ "embed"
+
+	"braid/pathsel"
+	"braid/scionnet"
+	"braid/testbed"
+)
+
+const (
+	// patience is how long nothing may happen that should. It is far more than any timeout of braid or its engine, and than
+	// a machine of two cores that does other things needs.
+	patience = 4 * time.Minute
+	// maxMemory is what no braid may ever have: ten times what one has in a quiet swarm.
+	maxMemory = 512 << 20
+	// heapSlack and memorySlack are allowed where they are more than 20 %: a quiet process is so small that a few buffers,
+	// and the pages that Go's allocator uses only in part, exceed that.
+	heapSlack, memorySlack = 1 << 20, 6 << 20
+	// concurrent downloads; more would only be slower, on two cores.
+	concurrent = 3
+	torrents   = 3
+)
+
+// The roles of the ASes.
+const (
+	home    = 1<<48 | 0xff00_0000_0110 // the first seeder, and the tracker
+	abroad  = 1<<48 | 0xff00_0000_0111 // the downloads
+	second  = 1<<48 | 0xff00_0000_0112 // the second seeder
+	hostile = 1<<48 | 0xff00_0000_0113
+
+	tracker, seeder1, seeder2 = "tracker", "seeder-1", "seeder-2"
+	trackerPort, seederPort   = 7000, 7001
+)
+
+//go:embed soak.topo
+var topo []byte
+
+func topology() (testbed.Topology, error) {
+	return testbed.ParseTopology("soak.topo", bytes.NewReader(topo))
+}
+
+// routersOf lists one interface of each router.
+func routersOf(t testbed.Topology) (out []pathsel.Interface) {
+	seen := map[string]bool{}
+	for _, l := range t.Links {
+		for _, e := range []testbed.LinkEnd{l.A, l.B} {
+			if key := e.Interface.IA.String() + e.Router; !seen[key] {
+				seen[key] = true
+				out = append(out, e.Interface)
+			}
+		}
+	}
+	return out
+}
+
+// Options say what to run.
+type Options struct {
+	Seed   uint64
+	Length time.Duration // of the faults; the network's start and the return to rest come on top
+	Dir    string        // for logs and data; it must be there
+	Braid  string        // the program
+	// SCIONBin is as in [testbed.Options].
+	SCIONBin string
+	Say      func(line string)
+}
+
+// Result is what a run has seen.
+type Result struct {
+	Seed      uint64           `json:"seed"`
+	Seconds   float64          `json:"seconds"`
+	Downloads int              `json:"downloads"` // that ended well
+	Bytes     int64            `json:"bytes"`     // of them
+	Restarts  int              `json:"restarts"`  // of downloads, after a kill or a full disk
+	Faults    map[Kind]int     `json:"faults"`
+	Hostile   map[string]int   `json:"hostile"`            // what hostile peers have done
+	LeftOut   string           `json:"left_out,omitempty"` // what this machine cannot do, and why
+	Before    map[string]Level `json:"before"`
+	After     map[string]Level `json:"after"`
+	Failure   string           `json:"failure,omitempty"`
+}
+
+// Table writes the result for people.
+func (r Result) Table(w io.Writer) {
+	fmt.Fprintf(w, "seed %d: %d downloads, %.1f MB, %d of them restarted, in %.0f s\n", r.Seed, r.Downloads, float64(r.Bytes)/1e6, r.Restarts, r.Seconds)
+	var faults []string
+	for _, k := range Kinds {
+		faults = append(faults, fmt.Sprintf("%s %d", k, r.Faults[k]))
+	}
+	fmt.Fprintln(w, "faults: "+strings.Join(faults, ", "))
+	fmt.Fprintf(w, "hostile peers: %v\n", r.Hostile)
+	if r.LeftOut != "" {
+		fmt.Fprintln(w, "left out: "+r.LeftOut)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Before)) {
+		fmt.Fprintf(w, "%-9s before: %v\n%-9s  after: %v\n", name, r.Before[name], "", r.After[name])
+	}
+}
+
+type run struct {
+	Options
+	began    time.Time
+	log      *os.File // of the network
+	network  *testbed.Network
+	routers  []pathsel.Interface
+	launcher *testbed.Launcher
+	attacker *scionnet.Host
+	torrents []torrent
+	disk     string      // a small one; "" if there is none
+	holder   *os.Process // that has it mounted
+	ways     map[testbed.Pair][]testbed.Way
+	args     map[string][]string // of the processes that live long
+	fail     context.CancelCauseFunc
+	work     sync.WaitGroup
+
+	mu          sync.Mutex
+	serving     map[string]*process
+	downloading map[*process]bool
+	full        bool // the disk
+	result      Result
+}
+
+// Run carries out the plan of a seed. The error is what went wrong first: a promise that was broken, or what kept the run from
+// taking place.
+func Run(ctx context.Context, o Options) (Result, error) {
+	plan := NewPlan(o.Seed, o.Length)
+	ctx, fail := context.WithCancelCause(ctx)
+	r := &run{
+		Options: o, began: time.Now(), fail: fail, launcher: testbed.NewLauncher(false),
+		serving: map[string]*process{}, downloading: map[*process]bool{},
+		result: Result{Seed: o.Seed, Faults: map[Kind]int{}, Hostile: map[string]int{}},
+	}
+	var err error
+	if r.log, err = os.Create(filepath.Join(o.Dir, "network.log")); err != nil {
+		return r.result, err
+	}
+	defer r.log.Close()
+	if err = r.prepare(ctx); err == nil {
+		err = r.course(ctx, plan)
+	}
+	if err != nil {
+		fail(err) // the first one stays
+		err = context.Cause(ctx)
+		r.result.Failure = err.Error()
+	}
+	fail(nil)
+	for _, p := range r.all() {
+		p.kill(syscall.SIGKILL)
+	}
+	if r.holder != nil {
+		_ = r.holder.Kill()
+	}
+	r.work.Wait()
+	r.result.Seconds = time.Since(r.began).Seconds()
+	r.launcher.Close()
+	if r.attacker != nil {
+		r.attacker.Close()
+	}
+	if r.network != nil {
+		r.network.Close()
+	}
+	return r.result, err
+}
+
+func (r *run) say(format string, args ...any) {
+	r.Say(fmt.Sprintf("%6.1f s  ", time.Since(r.began).Seconds()) + fmt.Sprintf(format, args...))
+}
+
+// all are the processes that run.
+func (r *run) all() []*process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Values(r.serving)), maps.Keys(r.downloading))
+}
+
+// prepare starts what is there before the first fault.
+func (r *run) prepare(ctx context.Context) error {
+	topo, err := topology()
+	if err != nil {
+		return err
+	}
+	r.routers = routersOf(topo)
+	r.network, err = testbed.Start(ctx, testbed.Options{
+		Topology: topo, Dir: filepath.Join(r.Dir, "network"), SCIONBin: r.SCIONBin, AtRest: true,
+		Log: slog.New(slog.NewTextHandler(r.log, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	r.say("a network of %d ASes and %d links is up", len(topo.ASes), len(topo.Links))
+	if r.attacker, err = scionnet.Open(ctx, scionnet.Config{ConfigDir: r.network.ConfigDir(hostile), LocalIP: r.network.HostIP(hostile)}); err != nil {
+		return err
+	}
+	r.ways = map[testbed.Pair][]testbed.Way{}
+	for _, p := range []testbed.Pair{{Src: hostile, Dst: home}, {Src: hostile, Dst: abroad}, {Src: home, Dst: abroad}, {Src: abroad, Dst: home}} {
+		if r.ways[p], err = r.network.Ways(ctx, p.Src, p.Dst); err != nil {
+			return err
+		}
+	}
+	if r.disk, err = r.mountDisk(); err != nil {
+		r.result.LeftOut = fmt.Sprintf("%s: no small disk on this machine: %v", FullDisk, err)
+		r.say("left out: %s", r.result.LeftOut)
+	}
+	if err := r.makeTorrents(ctx); err != nil {
+		return err
+	}
+	seed := func(ia pathsel.IA, name string) []string {
+		ip := r.network.HostIP(ia)
+		return r.onSCION(ia, name, "seed", "--data", r.data(), "--listen", fmt.Sprintf("%s,[%s]:%d", ia, ip, seederPort),
+			"--listen", fmt.Sprintf("%s:%d", ip, seederPort), r.torrents[0].file, r.torrents[1].file, r.torrents[2].file)
+	}
+	r.args = map[string][]string{
+		tracker: {"tracker", "--data", filepath.Join(r.Dir, "journal"), "--interval", "10s", "--config-dir", r.network.ConfigDir(home),
+			"--listen", fmt.Sprintf("scion://%s,[%s]:%d", pathsel.IA(home), r.network.HostIP(home), trackerPort), "--listen", "http://" + r.trackerHTTP()},
+		seeder1: seed(home, seeder1),
+		seeder2: seed(second, seeder2),
+	}
+	for _, name := range []string{tracker, seeder1, seeder2} {
+		if err := r.serve(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) trackerHTTP() string { return fmt.Sprintf("%s:%d", r.network.HostIP(home), trackerPort) }
+
+func (r *run) seederAddrs(tcp bool) (out []string) {
+	for _, ia := range []pathsel.IA{home, second} {
+		if ip := r.network.HostIP(ia); tcp {
+			out = append(out, fmt.Sprintf("%s:%d", ip, seederPort))
+		} else {
+			out = append(out, fmt.Sprintf("%s,[%s]:%d", ia, ip, seederPort))
+		}
+	}
+	return out
+}
+
+// onSCION are arguments of a braid with a place in an AS, and a key of its own.
+func (r *run) onSCION(ia pathsel.IA, name string, args ...string) []string {
+	return append(args, "--config-dir", r.network.ConfigDir(ia), "--local", r.network.HostIP(ia).String(),
+		"--identity", filepath.Join(r.Dir, name+".pem"))
+}
+
+// course, in order:
+//  1. downloads without faults, then rest: what the processes hold now is their level
+//  2. the plan
+//  3. rest again, and the level compared
+//  4. everything ends when it is asked to
+func (r *run) course(ctx context.Context, plan Plan) (err error) {
+	r.work.Go(func() { r.watch(ctx) })
+	warmUp := []Download{{Storage: "file"}, {Torrent: 1, Storage: "mmap"}, {Storage: "bolt", TCP: true}, {Torrent: 1, Storage: "file", SmallDisk: true}}
+	if err := r.stream(ctx, warmUp, "warm-up"); err != nil {
+		return err
+	}
+	if r.result.Before, err = r.rest(ctx, nil); err != nil {
+		return err
+	}
+	r.began = time.Now()
+	var faults sync.WaitGroup
+	for _, f := range plan.Faults {
+		faults.Go(func() {
+			if !sleep(ctx, time.Until(r.began.Add(f.At))) {
+				return
+			}
+			r.say("%-14s %s", f.Kind, strings.TrimSpace(f.String()[25:]))
+			if err := r.cause(ctx, f); err != nil && ctx.Err() == nil {
+				r.fail(fmt.Errorf("%s: %w", f.Kind, err))
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if f.Kind != FullDisk || r.disk != "" {
+				r.result.Faults[f.Kind]++
+			}
+		})
+	}
+	err = r.stream(ctx, plan.Downloads, "download")
+	faults.Wait()
+	if err = errors.Join(err, context.Cause(ctx)); err != nil {
+		return err
+	}
+	r.say("all downloads have ended; back to rest")
+	if r.result.After, err = r.rest(ctx, r.result.Before); err != nil {
+		return err
+	}
+	for _, p := range r.all() {
+		p.kill(syscall.SIGINT)
+		select {
+		case <-p.ended:
+		case <-time.After(patience):
+			p.kill(syscall.SIGQUIT)
+			return fmt.Errorf("%s does not end when it is asked to; its stacks are in %s", p.name, p.log)
+		}
+		if p.err != nil {
+			return fmt.Errorf("%s was asked to end: %w: %s", p.name, p.err, p.lastWords())
+		}
+	}
+	return nil
+}
+
+// sleep waits, and tells whether the context has not ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// stream starts downloads at their times, or later if there are too many at once, and waits for all.
+func (r *run) stream(ctx context.Context, all []Download, name string) error {
+	places := make(chan struct{}, concurrent)
+	var work sync.WaitGroup
+	defer work.Wait()
+	for i, d := range all {
+		if !sleep(ctx, time.Until(r.began.Add(d.At))) {
+			return context.Cause(ctx)
+		}
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		work.Go(func() {
+			defer func() { <-places }()
+			if err := r.download(ctx, fmt.Sprintf("%s-%d", name, i+1), d); err != nil {
+				r.fail(fmt.Errorf("%s-%d: %w", name, i+1, err))
+			}
+		})
+	}
+	return nil
+}
+
+// watch looks at what must hold at any time.
+func (r *run) watch(ctx context.Context) {
+	for n := 0; sleep(ctx, time.Second); n++ {
+		for _, p := range r.all() {
+			if m := p.memory(); m > maxMemory {
+				r.fail(fmt.Errorf("%s has %d MB", p.name, m>>20))
+			}
+		}
+		if n%10 == 0 && !r.network.Glance().Healthy() {
+			r.fail(errors.New("a process of the network has died"))
+		}
+	}
+}
+
+// rest waits until the processes that live long hold what they did before or less; without a before, until two looks see
+// the same.
+func (r *run) rest(ctx context.Context, before map[string]Level) (map[string]Level, error) {
+	var last map[string]Level
+	deadline := time.Now().Add(patience)
+	for {
+		now := map[string]Level{}
+		var errs []error
+		for _, name := range []string{tracker, seeder1, seeder2} {
+			r.mu.Lock()
+			p := r.serving[name]
+			r.mu.Unlock()
+			l, err := p.level(r.data())
+			if err != nil {
+				return nil, err
+			}
+			now[name] = l
+			than := before[name]
+			if before == nil {
+				than = last[name]
+			}
+			if err := l.within(than); err != nil {
+				errs = append(errs, fmt.Errorf("%s does not come to rest: %w", name, err))
+			}
+			stacks := filepath.Join(r.Dir, name+".stacks")
+			if before == nil {
+				stacks += "-before"
+			}
+			_ = os.WriteFile(stacks, l.stacks, 0o644) // for whoever looks into a failure
+		}
+		if len(errs) == 0 {
+			return now, nil
+		}
+		if time.Now().After(deadline) {
+			return now, fmt.Errorf("%w; stacks are in %s", errors.Join(errs...), r.Dir)
+		}
+		last = now
+		if !sleep(ctx, 3*time.Second) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
