@@ -83,7 +83,13 @@ type gate struct {
 	concealing bool     // what the engine says of its pieces does not pass
 	presented  bool     // the peer has been told that we have nothing
 	unshown    []uint32 // pieces to tell of then
+	untold     bitset   // pieces to tell of in portions, as the peer reads; nil: none
+	untoldAt   int      // none of them is below it
 }
+
+// portion is how many pieces a peer is told of at a time, if it is to be told of many. All at once would take nine bytes for each
+// piece and each peer, in memory.
+const portion = 1024
 
 func newGate(wire net.Conn) *gate {
 	g := &gate{
@@ -174,6 +180,38 @@ func (g *gate) reveal(pieces []uint32) {
 	g.tellLocked(haves(pieces))
 }
 
+// revealAll tells the peer that we have these pieces, which may be many, as fast as it reads. The set is the gate's from now on.
+func (g *gate) revealAll(pieces bitset) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(pieces) == 0 {
+		return
+	}
+	for w, word := range g.untold {
+		pieces[w] |= word
+	}
+	g.untold, g.untoldAt = pieces, 0
+	g.goOnLocked()
+}
+
+// portionLocked returns the next of the messages that tell of untold pieces.
+func (g *gate) portionLocked() []byte {
+	if g.concealing && !g.presented {
+		return nil
+	}
+	var pieces []uint32
+	for len(pieces) < portion && g.untold != nil {
+		i := g.untold.from(g.untoldAt, nil)
+		if i < 0 {
+			g.untold = nil
+			break
+		}
+		g.untoldAt = i + 1
+		pieces = append(pieces, uint32(i))
+	}
+	return haves(pieces)
+}
+
 // wants tells whether the peer is interested in what we have.
 func (g *gate) wants() bool {
 	g.mu.Lock()
@@ -231,7 +269,12 @@ func (g *gate) tellLocked(b []byte) {
 		return
 	}
 	g.forPeer = append(g.forPeer, b...)
-	if !g.sending {
+	g.goOnLocked()
+}
+
+// goOnLocked has somebody write what there is for the peer.
+func (g *gate) goOnLocked() {
+	if !g.sending && !g.closed {
 		g.sending = true
 		go g.send() // ends when the wire is closed at the latest
 	}
@@ -252,10 +295,17 @@ func (g *gate) writeOurs() error {
 		return nil // in the middle of a message, whose end is written soon
 	}
 	g.mu.Lock()
-	b := g.forPeer
+	b := append(g.forPeer, g.portionLocked()...)
 	g.forPeer = nil
+	more := len(g.untold) > 0 && len(b) > 0
 	g.mu.Unlock()
-	return g.put(b)
+	if err := g.put(b); err != nil || !more {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.goOnLocked() // not here: the engine may have something to write in between
+	return nil
 }
 
 // Read is the engine's.
@@ -522,6 +572,7 @@ func (g *gate) presentLocked() {
 		g.presented = true
 		g.tellLocked(haves(g.unshown))
 		g.unshown = nil
+		g.goOnLocked()
 	}
 }
 

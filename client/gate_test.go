@@ -142,6 +142,44 @@ func TestParkAndReturn(t *testing.T) {
 	s.says(encode(msgRequest, blockA))
 }
 
+// A peer that is told of very many pieces is told of them as it reads, between what else there is for it, and each once.
+func TestRevealAllInPortions(t *testing.T) {
+	const pieces = 5 * portion
+	s := newStand(t, true)
+	s.gate.conceal()
+	s.gate.revealAll(fullBitset(pieces))
+	all := encodeHaves(0, pieces)
+	s.writes(plain(msgHaveAll), unchoke)
+	if waits := func() int {
+		s.gate.mu.Lock()
+		defer s.gate.mu.Unlock()
+		return len(s.gate.forPeer)
+	}(); waits > 9*portion {
+		t.Errorf("%d bytes wait for the peer", waits)
+	}
+	s.peerGets(plain(msgHaveNone))
+	got := make([]byte, len(all)+len(unchoke))
+	if _, err := io.ReadFull(s.peer, got); err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(got, unchoke)
+	if at < 0 || at%9 != 0 || at > 9*portion {
+		t.Fatalf("the engine's message comes %d bytes later", at)
+	}
+	if !bytes.Equal(slices.Delete(got, at, at+len(unchoke)), all) {
+		t.Error("not told of each piece once")
+	}
+	s.gate.revealAll(nil)
+	s.says(choke)
+}
+
+func encodeHaves(from, to int) (b []byte) {
+	for i := from; i < to; i++ {
+		b = append(b, haves([]uint32{uint32(i)})...)
+	}
+	return b
+}
+
 // In the middle of a message, what the gate has to say comes behind it.
 func TestParkDuringAPiece(t *testing.T) {
 	s := newStand(t, true)

@@ -33,6 +33,7 @@ type revelation struct {
 	claims []uint16 // of each piece: peers that have it, or to whom it was shown and who will fetch it
 	fresh  bitset   // no claims
 	left   int      // of the fresh
+	whole  int      // peers that have every piece, which counts as a claim for each
 	peers  map[pathsel.PeerID]*beholder
 }
 
@@ -45,6 +46,8 @@ type beholder struct {
 	ahead   int // told and not there
 	waiting int // of these, asked for
 	count   int // there
+	whole   bool
+	given   bool // told of a piece, once
 	served  bool
 	eager   bool      // it has waited for others, once
 	window  int       // how much it is to have ahead
@@ -97,11 +100,8 @@ func newRevelation(pieces int, length int64, seed uint64) *revelation {
 	r := &revelation{
 		// Less, and it runs dry before its rate is known; more, and who comes after it finds much claimed.
 		alone: max(2, pieces/64), length: float64(length), random: rand.New(rand.NewPCG(seed, 16)),
-		claims: make([]uint16, pieces), fresh: newBitset(pieces), left: pieces,
+		claims: make([]uint16, pieces), fresh: fullBitset(pieces), left: pieces,
 		peers: map[pathsel.PeerID]*beholder{},
-	}
-	for i := range pieces {
-		r.fresh.set(i)
 	}
 	return r
 }
@@ -131,11 +131,14 @@ func (r *revelation) unclaim(p *beholder, piece int) {
 // has notes that a peer says that it has a piece.
 func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 	p := r.peers[id]
-	if p == nil || piece < 0 || piece >= len(r.claims) || p.has.is(piece) {
+	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || p.has.is(piece) {
 		return
 	}
 	p.has.set(piece)
-	p.count++
+	if p.count++; p.count == len(r.claims) {
+		r.hasAll(id)
+		return
+	}
 	r.claim(p, piece)
 	if !p.told.is(piece) {
 		return
@@ -147,10 +150,20 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 	}
 }
 
+// hasAll notes that a peer says that it has every piece. It does not look at each, since that would let five bytes, sent on ever new
+// connections, hold up the seed.
+func (r *revelation) hasAll(id pathsel.PeerID) {
+	if p := r.peers[id]; p != nil && !p.whole {
+		r.release(p, nil, nil)
+		p.whole, p.count, p.ahead, p.waiting = true, len(r.claims), 0, 0
+		r.whole++
+	}
+}
+
 // asks notes that a peer has asked for a part of a piece.
 func (r *revelation) asks(id pathsel.PeerID, piece int, now time.Time) {
 	p := r.peers[id]
-	if p == nil || piece < 0 || piece >= len(r.claims) || !p.told.is(piece) || p.has.is(piece) {
+	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || !p.told.is(piece) || p.has.is(piece) {
 		return
 	}
 	p.moved = now
@@ -181,7 +194,7 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 		r.join(b.id, now)
 		p := r.peers[b.id]
 		if p.served && !b.served { // others get what it can not
-			r.release(p, func(i int) bool { return !p.has.is(i) })
+			r.release(p, p.has, nil)
 		}
 		if p.served = b.served; p.served {
 			served++
@@ -191,6 +204,7 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 	if len(r.peers) > len(there) {
 		r.forget(there)
 	}
+	fresh := r.left > 0 && r.whole == 0
 	for _, b := range there {
 		p := r.peers[b.id]
 		least, ahead := 2, aheadTime+b.rtt
@@ -198,7 +212,7 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 			least, ahead = r.alone, aloneTime+b.rtt
 		}
 		enough := max(least, 1+int(b.rate*ahead.Seconds()/r.length))
-		if waiting == 0 && p.ahead == 0 && p.told.some() && r.left > 0 {
+		if waiting == 0 && p.ahead == 0 && p.given && fresh {
 			p.grown = min(2*p.window, len(r.claims)) // we have run dry
 		}
 		p.window = max(p.grown, min(enough, len(r.claims)))
@@ -206,16 +220,17 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 	show := map[pathsel.PeerID][]int{}
 	give := func(id pathsel.PeerID, p *beholder, piece int) {
 		p.told.set(piece)
+		p.given = true
 		p.ahead++
 		p.moved = now
 		show[id] = append(show[id], piece)
 	}
 	// One each, round by round, so that those who come first do not take all.
-	for more := true; more; {
+	for more := fresh; more; {
 		more = false
 		for _, b := range there {
 			p := r.peers[b.id]
-			if !p.served || p.ahead >= p.window {
+			if !p.served || p.whole || p.ahead >= p.window {
 				continue
 			}
 			if i := r.next(p, served == 1); i >= 0 {
@@ -227,7 +242,7 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 	}
 	for _, b := range there {
 		p := r.peers[b.id]
-		if !p.served {
+		if !p.served || p.whole {
 			continue
 		}
 		idle, patience := now.Sub(p.moved), dryPatience
@@ -238,11 +253,12 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 			patience = interestTime + b.rtt // and would have asked by now
 		}
 		if idle >= patience {
+			p.moved = now // not at each look, if there is nothing more to show
 			if p.ahead == 0 {
 				p.eager = true
 			} else {
 				// It may not want what it has ahead of it, which is not claimed any longer then.
-				r.release(p, func(i int) bool { return !p.has.is(i) && !p.asked.is(i) })
+				r.release(p, p.has, p.asked)
 				p.grown = min(4*p.window, len(r.claims))
 				p.window = p.ahead + p.grown
 			}
@@ -258,18 +274,26 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 
 // forget gives what those had who are not there any more, and what was shown to them only, to others.
 func (r *revelation) forget(there []beholding) {
+	stay := make(map[pathsel.PeerID]bool, len(there))
+	for _, b := range there {
+		stay[b.id] = true
+	}
 	for id, p := range r.peers {
-		if !slices.ContainsFunc(there, func(b beholding) bool { return b.id == id }) {
-			r.release(p, func(int) bool { return true })
-			delete(r.peers, id)
+		if stay[id] {
+			continue
 		}
+		r.release(p, nil, nil)
+		if p.whole {
+			r.whole--
+		}
+		delete(r.peers, id)
 	}
 }
 
-// release takes back claims of a peer.
-func (r *revelation) release(p *beholder, which func(piece int) bool) {
-	for i := p.claimed.from(0, nil); i >= 0; i = p.claimed.from(i+1, nil) {
-		if which(i) {
+// release takes back claims of a peer, but those to pieces in either set, which may be nil.
+func (r *revelation) release(p *beholder, but, nor bitset) {
+	for i := p.claimed.from(0, but); i >= 0; i = p.claimed.from(i+1, but) {
+		if nor == nil || !nor.is(i) {
 			r.unclaim(p, i)
 		}
 	}
@@ -314,35 +338,38 @@ func (r *revelation) rarest(p *beholder, most int) []int {
 }
 
 // shown are the pieces that the peer was told of and does not have.
-func (r *revelation) shown(id pathsel.PeerID) (pieces []int) {
-	if p := r.peers[id]; p != nil {
-		for i := p.told.from(0, p.has); i >= 0; i = p.told.from(i+1, p.has) {
-			pieces = append(pieces, i)
-		}
+func (r *revelation) shown(id pathsel.PeerID) bitset {
+	p := r.peers[id]
+	if p == nil || p.whole {
+		return nil
+	}
+	pieces := slices.Clone(p.told)
+	for w, there := range p.has {
+		pieces[w] &^= there
 	}
 	return pieces
 }
 
 // complete tells whether a peer has every piece.
-func (r *revelation) complete() bool {
-	for _, p := range r.peers {
-		if p.count == len(r.claims) {
-			return true
-		}
-	}
-	return false
-}
+func (r *revelation) complete() bool { return r.whole > 0 }
 
 // bitset is a set of small numbers.
 type bitset []uint64
 
 func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
 
+// fullBitset has every number below n.
+func fullBitset(n int) bitset {
+	b := newBitset(n)
+	for i := range n {
+		b.set(i)
+	}
+	return b
+}
+
 func (b bitset) set(i int)     { b[i/64] |= 1 << (i % 64) }
 func (b bitset) clear(i int)   { b[i/64] &^= 1 << (i % 64) }
 func (b bitset) is(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
-
-func (b bitset) some() bool { return slices.ContainsFunc(b, func(w uint64) bool { return w != 0 }) }
 
 // from is the first number in the set that is not below i and not in but, which may be nil; -1 if there is none.
 func (b bitset) from(i int, but bitset) int {

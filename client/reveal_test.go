@@ -3,8 +3,12 @@ package client
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	pp "github.com/anacrolix/torrent/peer_protocol"
 
 	"braid/pathsel"
 )
@@ -337,15 +341,186 @@ func TestRevealNonsense(t *testing.T) {
 		s.asks("0", p, s.now)
 	}
 	s.run(t, time.Minute, nil)
-	for p, n := range s.claims {
-		if n != 2 {
-			t.Errorf("piece %d has %d claims", p, n)
-		}
+	if !s.complete() || s.whole != 2 {
+		t.Errorf("%d of 2 peers have everything", s.whole)
 	}
 	s.leechers[0].gone, s.leechers[1].gone = true, true
 	s.look()
 	if s.left != 10 || len(s.peers) != 0 {
 		t.Errorf("%d of 10 pieces are fresh when all have left, %d peers", s.left, len(s.peers))
+	}
+}
+
+// A peer that has everything leaves nothing to be shown, until it leaves.
+func TestRevealBesideWhole(t *testing.T) {
+	r := newRevelation(10, 1, 1)
+	now := time.Unix(0, 0)
+	a, b := beholding{id: "a", served: true}, beholding{id: "b", served: true}
+	r.join("b", now)
+	r.has("b", 3, now)
+	r.hasAll("b")
+	r.hasAll("b")
+	r.has("b", 4, now)
+	r.asks("b", 4, now)
+	if show := r.step(now, []beholding{a, b}); len(show) > 0 || !r.complete() {
+		t.Errorf("shown at once: %v", show)
+	}
+	now = now.Add(dryPatience)
+	if show := r.step(now, []beholding{a, b}); len(show["a"]) == 0 || len(show["b"]) > 0 {
+		t.Errorf("shown to a peer that nobody serves: %v", show)
+	}
+	if r.step(now, []beholding{a}); r.complete() || r.left == 0 {
+		t.Errorf("it has left: complete %v, %d pieces fresh", r.complete(), r.left)
+	}
+}
+
+// check finds the books of a revelation in order.
+func (r *revelation) check(t *testing.T) {
+	t.Helper()
+	claims, left, whole := make([]uint16, len(r.claims)), 0, 0
+	for id, p := range r.peers {
+		count, ahead, waiting := 0, 0, 0
+		for i := range r.claims {
+			if p.claimed.is(i) {
+				claims[i]++
+			}
+			if p.has.is(i) {
+				count++
+			} else if p.told.is(i) {
+				ahead++
+				if p.asked.is(i) {
+					waiting++
+				}
+			}
+		}
+		if p.whole {
+			whole++
+			count, ahead, waiting = len(r.claims), 0, 0
+		}
+		if p.count != count || p.ahead != ahead || p.waiting != waiting || p.window > p.ahead+len(r.claims) {
+			t.Errorf("%s: %d there, %d ahead, %d waiting, window %d; should be %d, %d, %d", id, p.count, p.ahead, p.waiting, p.window, count, ahead, waiting)
+		}
+	}
+	for i, n := range claims {
+		if r.fresh.is(i) != (n == 0) {
+			t.Errorf("piece %d: fresh %v with %d claims", i, r.fresh.is(i), n)
+		}
+		if n == 0 {
+			left++
+		}
+	}
+	if !slices.Equal(claims, r.claims) || left != r.left || whole != r.whole {
+		t.Errorf("claims %v, left %d, whole %d; should be %v, %d, %d", r.claims, r.left, r.whole, claims, left, whole)
+	}
+}
+
+// Whatever peers say, in whatever order, and whoever leaves: the books are in order, nobody is told twice of a piece, and what is kept of
+// a peer has a limit.
+func FuzzReveal(f *testing.F) {
+	f.Add(uint8(10), []byte{0, 4, 1, 0, 4, 2, 0, 6, 3, 0x20, 5, 0xff, 0x40, 0, 0, 0x80, 3, 0, 0, 4, 9})
+	f.Add(uint8(3), []byte{1, 14, 0, 0x41, 0, 0, 0x21, 0, 0, 0x61, 0, 0, 2, 4, 0, 2, 4, 1, 2, 4, 2})
+	f.Add(uint8(200), []byte{0, 6, 0, 0, 6, 1, 0xc0, 0, 0, 0xc0, 0, 0, 1, 5, 0xaa, 0x20, 0, 0, 0xe0, 0, 0})
+	f.Fuzz(func(t *testing.T, size uint8, script []byte) {
+		pieces := max(1, int(size))
+		r := newRevelation(pieces, 1, 1)
+		now := time.Unix(0, 0)
+		const peers = 4
+		gauges, told, gone := make([]gauge, peers), make([]map[int]bool, peers), make([]bool, peers)
+		for ; len(script) >= 3; script = script[3:] {
+			who, value := int(script[0]%peers), script[2]
+			if script[0] >= 0x20 { // time passes, and somebody comes, goes, or is no longer served
+				now = now.Add(time.Duration(script[0]>>5) * 300 * time.Millisecond)
+				gone[who] = value&1 != 0
+				var there []beholding
+				for i := range peers {
+					if gone[i] {
+						gauges[i], told[i] = gauge{}, nil
+						continue
+					}
+					if told[i] == nil {
+						told[i] = map[int]bool{}
+					}
+					id := pathsel.PeerID(fmt.Sprint(i))
+					r.join(id, now)
+					gauges[i].tell(r, id, now)
+					there = append(there, beholding{
+						id: id, served: i != who || value&2 == 0, wants: value&4 == 0,
+						rate: float64(value), rtt: time.Duration(value) * time.Millisecond,
+					})
+				}
+				for id, show := range r.step(now, there) {
+					i, _ := strconv.Atoi(string(id))
+					for _, p := range show {
+						if p < 0 || p >= pieces || told[i][p] || r.peers[id].has.is(p) {
+							t.Fatalf("%s is told of %v", id, show)
+						}
+						told[i][p] = true
+					}
+				}
+				r.check(t)
+				continue
+			}
+			m := &pp.Message{Type: pp.MessageType(script[1]), Index: pp.Integer(value)}
+			for i := range 8 * int(value%40) {
+				m.Bitfield = append(m.Bitfield, value>>(i%8)&1 != 0)
+			}
+			x := &gauges[who]
+			x.hear(m, pieces)
+			if most := (pieces + 63) / 64; len(x.has.words) > most || len(x.asks.words) > most || len(x.has.bits) > most {
+				t.Fatalf("too much is kept of a peer: %v", x)
+			}
+		}
+	})
+}
+
+// A peer that says the same again and again is heard once, and costs no look.
+func TestHeardOnce(t *testing.T) {
+	const pieces = 100_000
+	var x gauge
+	field := make([]bool, pieces+8)
+	for i := range field {
+		field[i] = i%2 == 0
+	}
+	if !x.hear(&pp.Message{Type: pp.Bitfield, Bitfield: field}, pieces) {
+		t.Error("a bitfield is no news")
+	}
+	again := []*pp.Message{
+		{Type: pp.Bitfield, Bitfield: field}, {Type: pp.Have, Index: pieces - 2}, {Type: pp.Have, Index: pieces},
+		{Type: pp.Have, Index: math.MaxUint32}, {Type: pp.Request, Index: 1}, {Type: pp.HaveNone},
+	}
+	for i, m := range again {
+		if x.hear(m, pieces) {
+			t.Errorf("message %d is news", i)
+		}
+	}
+	r := newRevelation(pieces, 1, 1)
+	r.join("a", time.Time{})
+	x.tell(r, "a", time.Time{})
+	if p := r.peers["a"]; p.count != pieces/2 || !p.has.is(pieces-2) || p.has.is(pieces-1) {
+		t.Errorf("it has %d of %d pieces", p.count, pieces/2)
+	}
+	if r.check(t); len(x.has.words) > 0 {
+		t.Error("it is heard again")
+	}
+	x.hear(&pp.Message{Type: pp.Have, Index: 1}, pieces)
+	looked := 0
+	x.has.empty(func(int) { looked++ })
+	if looked != 1 {
+		t.Errorf("%d pieces looked at for one message", looked)
+	}
+}
+
+// "Has all" costs the same on ever new connections, whatever the torrent's size: it claims no piece.
+func TestHasAllClaimsNothing(t *testing.T) {
+	r := newRevelation(1<<20, 1, 1)
+	for i := range 100 {
+		id := pathsel.PeerID(fmt.Sprint(i))
+		r.join(id, time.Time{})
+		r.hasAll(id)
+		r.step(time.Time{}, []beholding{{id: id, served: true}})
+		if p := r.peers[id]; p.claimed.from(0, nil) >= 0 || p.has.from(0, nil) >= 0 || r.left != 1<<20 || len(r.peers) != 1 {
+			t.Fatal("pieces were gone over")
+		}
 	}
 }
 

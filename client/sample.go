@@ -1,6 +1,7 @@
 package client
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,41 +23,84 @@ type gauge struct {
 	outstanding atomic.Int64 // requests sent, neither answered nor taken back
 	unchoked    atomic.Bool  // the peer serves us
 
-	mu   sync.Mutex
-	says []said // of pieces, where somebody wants to know: see gauges.watch
+	mu     sync.Mutex
+	has    heap // pieces that the peer says it has, since the last look; see gauges.watch
+	asks   heap // pieces that it has asked for a part of
+	hasAll bool // it says it has all pieces
 }
 
-// said is what a peer says of a piece: that it has it, or by asking for a part of it that it is about to.
-type said struct {
-	piece int
-	has   bool
+// heap is a set of pieces that is filled one by one and emptied at once. Both take constant time for each piece, and it
+// needs no more room than two bits for each piece of the torrent, however often a peer repeats itself.
+type heap struct {
+	bits  bitset
+	words []int // indices of the words in bits that are not zero
 }
 
-// maxSaid bounds what waits to be looked at. What a peer says beyond it is forgotten: only that it has pieces counts for
-// long, and it cannot honestly say that so often between two looks.
-const maxSaid = 1 << 16
-
-func (x *gauge) note(s said) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if n := len(x.says); n < maxSaid && (n == 0 || x.says[n-1] != s) {
-		x.says = append(x.says, s)
+// add adds a piece of a torrent of so many. It tells whether the piece is new.
+func (h *heap) add(piece, pieces int) bool {
+	if piece < 0 || piece >= pieces {
+		return false
 	}
+	if h.bits == nil {
+		h.bits = newBitset(pieces)
+	}
+	w := piece / 64
+	switch {
+	case h.bits.is(piece):
+		return false
+	case h.bits[w] == 0:
+		h.words = append(h.words, w)
+	}
+	h.bits.set(piece)
+	return true
 }
 
-// take returns what was said since the last time.
-func (x *gauge) take() []said {
+// empty gives each piece to f and takes it out.
+func (h *heap) empty(f func(piece int)) {
+	for _, w := range h.words {
+		for word := h.bits[w]; word != 0; word &= word - 1 {
+			f(w*64 + bits.TrailingZeros64(word))
+		}
+		h.bits[w] = 0
+	}
+	h.words = h.words[:0]
+}
+
+// hear keeps what a message says of the pieces of a torrent of so many. It tells whether the peer has more pieces than it had said.
+func (x *gauge) hear(m *pp.Message, pieces int) (news bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s := x.says
-	x.says = nil
-	return s
+	switch m.Type {
+	case pp.Request:
+		x.asks.add(int(m.Index), pieces)
+	case pp.Have:
+		news = x.has.add(int(m.Index), pieces)
+	case pp.Bitfield:
+		for i, has := range m.Bitfield {
+			news = has && x.has.add(i, pieces) || news
+		}
+	case pp.HaveAll:
+		news, x.hasAll = !x.hasAll, true
+	}
+	return news
+}
+
+// tell tells a revelation what the peer has said since the last time.
+func (x *gauge) tell(r *revelation, id pathsel.PeerID, now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.hasAll {
+		x.hasAll = false
+		r.hasAll(id)
+	}
+	x.has.empty(func(piece int) { r.has(id, piece, now) })
+	x.asks.empty(func(piece int) { r.asks(id, piece, now) })
 }
 
 // gauges of all connections by their face. The engine calls most of this with its lock held.
 type gauges struct {
 	byFace  sync.Map
-	watched sync.Map // *torrent.Torrent to a function: see watch
+	watched sync.Map // *torrent.Torrent to watched
 	blames  sync.Map // *torrent.Torrent to *blame
 }
 
@@ -96,42 +140,26 @@ func (g *gauges) install(c *torrent.Callbacks, linkAt func(face) *link) {
 	}
 }
 
-// watch has what peers say of their pieces kept, for gauge.take, until it is called with nil. News of pieces that a peer has got
-// are told at once, with the engine's lock held: do not block.
-func (g *gauges) watch(t *torrent.Torrent, news func()) {
-	if news == nil {
-		g.watched.Delete(t)
-		return
-	}
-	g.watched.Store(t, news)
+// watched is a torrent whose peers' pieces somebody wants to know.
+type watched struct {
+	pieces int
+	news   func()
 }
+
+// watch keeps what peers say of the pieces of a torrent of so many, for gauge.tell, until unwatch. It calls news when a peer
+// has got pieces, with the engine's lock held: news must not block.
+func (g *gauges) watch(t *torrent.Torrent, pieces int, news func()) {
+	g.watched.Store(t, watched{pieces, news})
+}
+
+func (g *gauges) unwatch(t *torrent.Torrent) { g.watched.Delete(t) }
 
 func (g *gauges) heard(p *torrent.PeerConn, m *pp.Message) {
-	news, ok := g.watched.Load(p.Torrent())
-	x := g.of(&p.Peer)
-	if !ok || x == nil {
-		return
+	w, ok := g.watched.Load(p.Torrent())
+	if x := g.of(&p.Peer); ok && x != nil && x.hear(m, w.(watched).pieces) {
+		w.(watched).news()
 	}
-	switch m.Type {
-	case pp.Request:
-		x.note(said{piece: int(m.Index)})
-		return
-	case pp.Have:
-		x.note(said{int(m.Index), true})
-	case pp.Bitfield:
-		for i, has := range m.Bitfield {
-			if has {
-				x.note(said{i, true})
-			}
-		}
-	case pp.HaveAll:
-		x.note(said{allPieces, true})
-	}
-	news.(func())()
 }
-
-// allPieces stands for every piece in said.
-const allPieces = -1
 
 func (g *gauges) count(p *torrent.Peer, n int64) {
 	if x := g.of(p); x != nil {

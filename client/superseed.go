@@ -65,23 +65,12 @@ func (t *Transfer) reveal() {
 		there[i].rtt = max(there[i].rtt, x.seen.RTT)
 		links[who] = append(links[who], l)
 		if g := t.session.gauges.find(l.face); g != nil {
-			for _, s := range g.take() {
-				switch {
-				case s.piece == allPieces:
-					for i := range t.torrent.NumPieces() {
-						r.has(who, i, now)
-					}
-				case s.has:
-					r.has(who, s.piece, now)
-				default:
-					r.asks(who, s.piece, now)
-				}
-			}
+			g.tell(r, who, now)
 		}
 	}
 	if t.options.SuperSeeding == AutoSuperSeeding && r.complete() {
 		t.log.Info("another peer has everything: all pieces are shown to all")
-		t.session.gauges.watch(t.torrent, nil)
+		t.session.gauges.unwatch(t.torrent)
 		t.conceals.Store(false)
 		t.showAll()
 		return
@@ -89,11 +78,10 @@ func (t *Transfer) reveal() {
 	show := r.step(now, there)
 	for _, b := range there {
 		for _, l := range links[b.id] {
-			pieces := show[b.id]
 			if !l.shown {
-				l.shown, pieces = true, r.shown(b.id)
-			}
-			if len(pieces) > 0 {
+				l.shown = true
+				l.gate.revealAll(r.shown(b.id))
+			} else if pieces := show[b.id]; len(pieces) > 0 {
 				l.gate.reveal(numbers(pieces))
 			}
 		}
@@ -125,11 +113,7 @@ func (t *Transfer) showAll() {
 	for x := range t.greetedRows() {
 		if l := x.link; !l.whole && l.gate.conceals() {
 			l.whole = true
-			all := make([]int, t.torrent.NumPieces())
-			for i := range all {
-				all[i] = i
-			}
-			l.gate.reveal(numbers(all))
+			l.gate.revealAll(fullBitset(t.torrent.NumPieces()))
 		}
 	}
 }

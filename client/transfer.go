@@ -130,8 +130,8 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 	if opts.Verified != nil {
 		t.tellVerified(opts.Verified)
 	}
-	if t.conceals.Load() {
-		s.gauges.watch(t.torrent, t.inbox.touch)
+	if t.conceals.Load() && t.torrent.Info() != nil {
+		s.gauges.watch(t.torrent, t.torrent.NumPieces(), t.inbox.touch)
 	}
 	// The engine would stop asking for data without a word.
 	t.torrent.SetOnWriteChunkError(func(err error) {
@@ -430,7 +430,7 @@ func (t *Transfer) finish() {
 			t.withdraw(s)
 		}
 	}
-	t.session.gauges.watch(t.torrent, nil)
+	t.session.gauges.unwatch(t.torrent)
 	t.session.fetches.byHash.Delete(t.source.InfoHash)
 	t.torrent.Drop() // closes the links
 	t.session.gauges.blames.Delete(t.torrent)
