@@ -52,6 +52,9 @@ func (t *tier) run() {
 	for a.ctx.Err() == nil {
 		began := time.Now()
 		s, answer := t.round()
+		if a.ctx.Err() != nil {
+			break // nobody has refused
+		}
 		next, soon := t.nextTry(), time.Time{}
 		if s != nil {
 			next = began.Add(regular(answer))
@@ -59,7 +62,7 @@ func (t *tier) run() {
 			next = s.paths.first(a, began, next, answer)
 		}
 		if next.IsZero() {
-			a.log.Error("no tracker of this tier wants to be asked again", "torrent", a.title())
+			a.log.Error("all trackers of a tier have refused; not asking again", "torrent", a.title())
 			<-a.ctx.Done()
 			break
 		}

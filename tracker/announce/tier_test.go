@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -100,7 +101,10 @@ func (d *diary) expect(t *testing.T, want ...string) {
 // play announces to tiers of scripted trackers, which have one letter each, in that order.
 func play(t *testing.T, cfg Config, tiers ...map[string]script) (*Announcer, *diary) {
 	t.Helper()
-	a := &Announcer{cfg: cfg, log: slog.New(slog.NewTextHandler(t.Output(), nil)), key: "K"}
+	a := &Announcer{cfg: cfg, log: cfg.Logger, key: "K"}
+	if a.log == nil {
+		a.log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
 	if a.cfg.Progress == nil {
 		a.cfg.Progress = func() Progress { return Progress{Left: 1} }
 	}
@@ -330,6 +334,21 @@ func TestEndWithSession(t *testing.T) {
 		a.completed.Store(true)
 		a.Close()
 		d.expect(t, "a completed", "a stopped")
+	})
+}
+
+// Who ends while the first tracker is asked has not been refused by anybody.
+func TestEndIsNoRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		a, d := play(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, map[string]script{
+			"a": func(int, *wire.Announce) (wire.Answer, error) { return wire.Answer{}, errSilent },
+		})
+		d.expect(t, "a started")
+		a.Close()
+		if log.Len() > 0 {
+			t.Errorf("a normal end is logged as %s", &log)
+		}
 	})
 }
 
