@@ -144,9 +144,11 @@ func TestClaimsAreBounded(t *testing.T) {
 			h.meeting(h.routes.mustArrive(t, src, raw, router)).proven(t.Context(), 0)
 		}
 		synctest.Wait()
+		h.claims.mu.Lock()
 		if n := c.asks(); n > claimLookups || len(h.claims.of) > maxClaims || len(h.claims.trails) > maxClaims || len(h.claims.queue) > maxClaims {
 			t.Errorf("%d questions at once, %d claims, %d of them waiting", n, len(h.claims.of), len(h.claims.queue))
 		}
+		h.claims.mu.Unlock()
 		time.Sleep(time.Hour) // for the answers
 	})
 }

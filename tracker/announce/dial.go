@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -89,10 +90,12 @@ func (n named) may(to scionnet.Scope) error {
 // dialer contacts one tracker on IP, for one announce.
 type dialer struct {
 	outlet  outlet
-	named   named
 	scopeOf func(netip.Addr) scionnet.Scope
-	// at is the scope of the address that was contacted last.
-	at scionnet.Scope
+
+	// net/http may still dial after it has given a request up.
+	mu    sync.Mutex
+	named named
+	at    scionnet.Scope // of the address that was contacted last
 }
 
 // connectTimeout bounds the time until a tracker takes a connection.
@@ -105,6 +108,8 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		if err != nil {
 			return err
 		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		return d.named.may(d.scopeOf(to.Addr()))
 	}}
 	if d.outlet.local.IsValid() {
@@ -122,12 +127,23 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		c.Close()
 		return nil, err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.at = d.scopeOf(remote.Addr())
 	return c, nil
 }
 
+// contacted is the scope of the address that was contacted last.
+func (d *dialer) contacted() scionnet.Scope {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.at
+}
+
 // redirected notes that the tracker contacted last sends us on.
 func (d *dialer) redirected() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.named.hops, d.named.from = d.named.hops+1, max(d.named.from, d.at)
 }
 

@@ -82,7 +82,7 @@ func (o *overIP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathRe
 		told := *a
 		told.Port = from.port
 		if answer, err = o.ask(ctx, d, &told); err == nil || !elsewhere(err) {
-			answer.Peers = reachable(answer.Peers, d.at)
+			answer.Peers = reachable(answer.Peers, d.contacted())
 			break
 		}
 	}
