@@ -24,7 +24,7 @@ func benchStorageCommand() *cli.Command {
 			"the engine comes with.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each case"},
-			&cli.IntSliceFlag{Name: "size", Usage: "`MiB` of each case (default: 256), or of the torrents (default: 2000; repeatable)"},
+			&cli.IntSliceFlag{Name: "size", Usage: "`MiB` of each case, or of the torrents with --downloads (default: 256, or 2000; repeatable)"},
 			&cli.IntFlag{Name: "runs", Usage: "`NUMBER` of runs of each case (default: 3; of downloads: 1)"},
 			&cli.BoolFlag{Name: "downloads", Usage: "compare whole downloads"},
 			&cli.StringSliceFlag{Name: "storage", Usage: "with --downloads: only this `BACKEND`: file, mmap, bolt, engine-file, engine-mmap, engine-bolt (repeatable)"},

@@ -19,7 +19,7 @@ func downloadCommand() *cli.Command {
 		Usage:     "download torrents from peers that are named or that trackers know, over all their paths",
 		ArgsUsage: "TORRENT|MAGNET...",
 		Description: "Downloads .torrent files and magnet links. Files end in .part until they are complete. Ctrl-C stops cleanly,\n" +
-			"and the same command goes on where it was. A file that is there already is used if a piece of it is right;\n" +
+			"and the same command resumes the download. A file that is there already is used if a piece of it is right;\n" +
 			"if none is, nothing is written: see --overwrite and --rename.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
@@ -174,7 +174,7 @@ func follow(ctx context.Context, out *display, transfers []*client.Transfer) err
 			p := t.Progress()
 			have, total = have+p.Have, total+p.Total
 		}
-		return codedError{fmt.Errorf("interrupted at %s; the same command goes on from there", percent(have, total)), exitInterrupted}
+		return codedError{fmt.Errorf("interrupted at %s; run the same command again to resume", percent(have, total)), exitInterrupted}
 	}
 	var errs []error
 	for _, t := range transfers {

@@ -59,11 +59,20 @@ func outcome(err, lost error) (error, int) {
 }
 
 // setDefaults gives every command of the tree the exit code for wrong flags, with a hint instead of the whole help;
-// and leaves commas in values alone, since a SCION address has one.
+// leaves commas in values alone, since a SCION address has one; and shows no default of 0, which stands for a default that
+// the usage names, or for none.
 func setDefaults(c *cli.Command) {
 	c.DisableSliceFlagSeparator = true
 	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
 		return usageErrorf("%w; see %s --help", err, c.FullName())
+	}
+	for _, f := range c.Flags {
+		switch f := f.(type) {
+		case *cli.IntFlag:
+			f.HideDefault = f.HideDefault || f.Value == 0
+		case *cli.DurationFlag:
+			f.HideDefault = f.HideDefault || f.Value == 0
+		}
 	}
 	for _, sub := range c.Commands {
 		setDefaults(sub)

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/urfave/cli/v3"
 )
 
 func TestOutcome(t *testing.T) {
@@ -201,4 +203,20 @@ func TestSecondInterruptEnds(t *testing.T) {
 			t.Fatal("Ctrl-C does not end braid")
 		}
 	}
+}
+
+// TestOneDefault: the help of each flag shows one default at most.
+func TestOneDefault(t *testing.T) {
+	var walk func(c *cli.Command, path string)
+	walk = func(c *cli.Command, path string) {
+		for _, f := range c.Flags {
+			if text := f.String(); strings.Count(text, "default") > 1 || strings.Contains(text, "(default: 0") {
+				t.Errorf("%s: %s", path, text)
+			}
+		}
+		for _, sub := range c.Commands {
+			walk(sub, path+" "+sub.Name)
+		}
+	}
+	walk(rootCommand(&printer{}, &printer{}), "braid")
 }

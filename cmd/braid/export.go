@@ -17,7 +17,7 @@ func exportCommand() *cli.Command {
 		Usage:     "write the files of a torrent that is kept in a database",
 		ArgsUsage: "TORRENT",
 		Description: "Every piece is checked on its way. If some are missing, the files that have all of theirs are complete and the\n" +
-			"others end in .part; a download with --storage file into the same directory goes on from there.\n\n" + exitCodes,
+			"others end in .part; a download with --storage file into the same directory continues with them.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "storage", Value: "bolt", Usage: "`KIND` of storage that the pieces are in: bolt"},
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that the torrent was downloaded into"},

@@ -28,6 +28,15 @@ func main() {
 	out := &printer{w: os.Stdout, lost: cancel}
 	people := &printer{w: os.Stderr, private: true}
 	log.SetOutput(people) // of the libraries
+	err, code := outcome(rootCommand(out, people).Run(ctx, os.Args), out.lostOutput())
+	if err != nil {
+		people.say("braid", err.Error())
+	}
+	os.Exit(code)
+}
+
+// rootCommand is all of braid, which prints results to out, and everything else to people.
+func rootCommand(out, people *printer) *cli.Command {
 	root := &cli.Command{
 		Name:        "braid",
 		Usage:       "multipath BitTorrent for SCION",
@@ -43,9 +52,5 @@ func main() {
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // below
 	}
 	setDefaults(root)
-	err, code := outcome(root.Run(ctx, os.Args), out.lostOutput())
-	if err != nil {
-		people.say("braid", err.Error())
-	}
-	os.Exit(code)
+	return root
 }

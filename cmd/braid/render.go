@@ -75,7 +75,7 @@ func pathName(x client.PathProgress) string {
 	if x.Path.Src == 0 && x.Path.Fingerprint == "" {
 		return x.Transport
 	}
-	return fmt.Sprintf("%s %d hops", x.Path.Fingerprint.Short(), x.Path.Hops())
+	return x.Path.Fingerprint.Short() + " " + plural(x.Path.Hops(), "hop")
 }
 
 func moved(x client.PathProgress, uploads bool) uint64 {
@@ -99,7 +99,7 @@ func plainLine(p client.Progress, uploads bool) string {
 			failed = x.Peer + ": " + x.Err.Error()
 		}
 	}
-	line += fmt.Sprintf("  %d paths open", open)
+	line += "  " + plural(open, "path") + " open"
 	if open == 0 && failed != "" && !uploads {
 		line += "  " + oneLine(failed)
 	}
@@ -111,12 +111,12 @@ func plainLine(p client.Progress, uploads bool) string {
 
 // summary is the end of a download.
 func summary(p client.Progress) []string {
-	head := fmt.Sprintf("%s  complete: %s, of which %s came in %s", p.Name, bytesText(p.Total), bytesText(p.Fetched), durationText(p.Since))
+	head := fmt.Sprintf("%s  complete: %s, %s downloaded in %s", p.Name, bytesText(p.Total), bytesText(p.Fetched), durationText(p.Since))
 	if p.Fetched > 0 {
 		head += fmt.Sprintf(" (%s)", rateText(float64(p.Fetched)*8/p.Since.Seconds()))
 	}
 	if p.Dropped > 0 {
-		head += fmt.Sprintf("; %d wrong pieces were dropped", p.Dropped)
+		head += "; dropped " + plural(int(p.Dropped), "wrong piece")
 	}
 	lines := []string{head}
 	var sum uint64

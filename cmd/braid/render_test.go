@@ -71,7 +71,7 @@ func TestRender(t *testing.T) {
 			}}, true,
 			[]string{
 				"set  1 GiB sent  1.0 Mbit/s",
-				"  1-2,[10.0.0.1]:7  aabbccdd 1 hops     - ms  1.0 Mbit/s   50%  active",
+				"  1-2,[10.0.0.1]:7  aabbccdd 1 hop     - ms  1.0 Mbit/s   50%  active",
 			},
 		},
 		{"magnet", client.Progress{Name: "set", Phase: client.Metadata}, false, []string{"set  waiting for a peer to describe the torrent"}},

@@ -43,7 +43,7 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	if len(listen) == 0 {
-		return usageErrorf("nobody could reach this seed: give --listen")
+		return usageErrorf("no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
 	}
 	super, err := parseSuperSeeding(cmd)
 	if err != nil {

@@ -21,9 +21,9 @@ func sessionFlags() []cli.Flag {
 		transportFlag(),
 		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:42000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
-		&cli.IntFlag{Name: "max-requests", Usage: "have at most `N` requests under way on each connection (0: as many as are of use)"},
-		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns, by network and host (0: all)"},
-		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the key that peers over SCION and QUIC know this braid by; made if it is not there (default: identity.pem in the user's configuration directory)"},
+		&cli.IntFlag{Name: "max-requests", Usage: "keep at most `N` requests outstanding on each connection (default: as many as are useful)"},
+		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns, by network and host (default: all)"},
+		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the private key that identifies this client to peers; created if missing (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
 		&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with --json: tell the progress every `TIME`, at least 10ms"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
@@ -112,7 +112,7 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		return nil, nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
 	}
 	if n := cmd.Int("max-requests"); n < 0 {
-		return nil, nil, nil, usageErrorf("--max-requests %d: want 0 for as many as are of use, or a number", n)
+		return nil, nil, nil, usageErrorf("--max-requests %d: want 0 for as many as are useful, or a number", n)
 	}
 	if n := cmd.Int("max-uploads"); n < 0 {
 		return nil, nil, nil, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", n)

@@ -20,7 +20,7 @@ import (
 )
 
 func testbedCommand() *cli.Command {
-	dir := &cli.StringFlag{Name: "dir", Aliases: []string{"d"}, Required: true, Usage: "`DIR`ectory of the testbed", TakesFile: true}
+	dir := &cli.StringFlag{Name: "dir", Aliases: []string{"d"}, Required: true, Usage: "`DIR` of the testbed", TakesFile: true}
 	asJSON := &cli.BoolFlag{Name: "json", Usage: "print JSON"}
 	return &cli.Command{
 		Name:  "testbed",
@@ -34,9 +34,9 @@ func testbedCommand() *cli.Command {
 					routerOfFlag(), dir,
 					&cli.BoolFlag{Name: "foreground", Aliases: []string{"f"}, Usage: "stay, and take the network down on Ctrl-C"},
 					&cli.StringFlag{Name: "bfd", Value: "1s", Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off"},
-					&cli.DurationFlag{Name: "path-lifetime", Usage: "how long a path is valid: multiples of 5m37.5s up to 24h (default 6h)"},
+					&cli.DurationFlag{Name: "path-lifetime", Usage: "how long a path is valid: multiples of 5m37.5s up to 24h (default: 6h)"},
 					&cli.StringFlag{Name: "subnet", Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24 (default: a free one)"},
-					&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory with router, control and scion-pki (default: $BRAID_SCION_BIN, else scion beside braid)"},
+					&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` with router, control and scion-pki (default: $BRAID_SCION_BIN, else scion beside braid)"},
 					&cli.DurationFlag{Name: "timeout", Usage: "how long to wait for the paths (default: 60s and 1s for each AS)"},
 					&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 					asJSON,

@@ -20,7 +20,7 @@ func testbedCompareCommand() *cli.Command {
 			"enough for that. It says what makes the two incomparable: another machine, another file of a scenario, runs in which the\n" +
 			"machine was the limit. Whatever it finds, the exit code is 0.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "also write a page with figures to this `DIR`ectory"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "also write a page with figures to this `DIR`"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},
 		Action: testbedCompare,

@@ -21,9 +21,9 @@ func testbedExportCommand() *cli.Command {
 			"shaped by the kernel, all configuration and programs, a script that drives it, and a README.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "containerlab", Usage: "for containerlab"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Required: true, Usage: "new `DIR`ectory"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Required: true, Usage: "new `DIR`"},
 			&cli.StringFlag{Name: "bfd", Value: "1s", Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off"},
-			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
+			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
 		},
 		Action: testbedExport,
 	}

@@ -27,7 +27,7 @@ func testbedReportCommand() *cli.Command {
 			"   against: one-quic             # times in parts of that variant's\n   figures: [gap-during]         # more columns\n" +
 			"   draw: [components, rates one-scion]   # reached, completion, components, any figure, or a variant's rates, selection, network, cpu\n   -->\n   <!-- end of runs -->",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`DIR`ectory for the report (default: report in RUNDIR)"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`DIR` for the report (default: report in RUNDIR)"},
 			&cli.BoolFlag{Name: "every-run", Usage: "draw each run, not only the one with the median time of each variant"},
 			&cli.StringFlag{Name: "evaluation", Usage: "make the blocks of this `DOCUMENT` anew, and no page"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object: what was made, and the summary of each scenario and variant"},

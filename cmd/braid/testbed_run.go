@@ -25,12 +25,12 @@ func testbedRunCommand() *cli.Command {
 			"nothing else: a run in which the machine and not a link was the limit is marked CPU-bound.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "list", Usage: "list the scenarios, and how long each takes"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "run `DIR`ectory"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "run `DIR`"},
 			&cli.IntFlag{Name: "runs", Usage: "run each variant `N` times (default: what the scenario says)"},
 			&cli.FloatFlag{Name: "scale", Value: 1, Usage: "take only this `PART` of data and times, for a quick look"},
 			&cli.BoolFlag{Name: "smoke", Usage: "only show that everything works: once, a few variants, little data"},
 			&cli.StringSliceFlag{Name: "variant", Usage: "run only the variants of this `NAME` (repeatable)"},
-			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
+			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object for each scenario and variant"},
 		},
 		Action: testbedRun,
@@ -101,7 +101,7 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if ctx.Err() != nil && err != nil {
-		return codedError{fmt.Errorf("interrupted after %d runs; the same command goes on from there", len(results)), exitInterrupted}
+		return codedError{fmt.Errorf("interrupted after %s; run the same command again to resume", plural(len(results), "run")), exitInterrupted}
 	}
 	summaries := scenario.Summarise(all, results)
 	if !c.Bool("json") {

@@ -22,7 +22,7 @@ func testbedSoakCommand() *cli.Command {
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "which faults: `N` is any number"},
 			&cli.FloatFlag{Name: "minutes", Value: 2, Usage: "cause faults for `M` minutes; start and end take about one more"},
 			&cli.BoolFlag{Name: "plan", Usage: "show what would happen, and when, and end"},
-			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR`ectory of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
+			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result, or the plan, as one JSON object"},
 		},
 		Action: testbedSoak,

@@ -259,7 +259,7 @@ func (r Result) line() string {
 			s += fmt.Sprintf(", %s %.3f", n, v)
 		}
 	}
-	s += fmt.Sprintf(", CPU %.0f %% (%.0f %% ours)", 100*r.CPU, 100*r.OwnCPU)
+	s += fmt.Sprintf(", CPU %.0f %% of the machine (experiment: %.0f %%)", 100*r.CPU, 100*r.OwnCPU)
 	if r.Failed != "" {
 		s += ", failed: " + r.Failed
 	}
