@@ -1,0 +1,3 @@
+package congestion
+
+func newBBR(packetSize int, seed uint64) algorithm { return newReno(packetSize) }

@@ -1,0 +1,40 @@
+package congestion
+
+import "time"
+
+// pacingInterval is how long packets wait for each other: one batch of packets in one system call
+// costs a fraction of the CPU time of as many calls, and a timer is not more exact than this anyway.
+const pacingInterval = time.Millisecond
+
+// What a sender that comes late may send at once: the timers and the scheduler of a busy machine are
+// late by milliseconds, and what is not made up for is lost throughput. More would overflow the queues
+// of slow links.
+const (
+	burstTime    = 4 * time.Millisecond
+	burstPackets = 10
+)
+
+// minRate in bytes a second keeps the arithmetic finite: a packet leaves within a second or two.
+const minRate = 1000
+
+// pacer spreads packets over time. It keeps a schedule: each packet moves the next one by its size at
+// the rate. A sender that is late may catch up with the schedule, but not by more than a burst.
+type pacer struct {
+	next time.Duration // when the schedule has the next packet
+	last time.Duration // when the last packet was sent
+}
+
+func (p *pacer) sent(now time.Duration, size int, rate float64, packetSize int) {
+	p.next = max(p.next, now-p.burst(rate, packetSize)) + duration(float64(size), rate)
+	p.last = now
+}
+
+// burst is how late the schedule may be, as time at the rate.
+func (p *pacer) burst(rate float64, packetSize int) time.Duration {
+	return max(burstTime, duration(float64(burstPackets*packetSize), rate))
+}
+
+// duration is how long the bytes take at the rate.
+func duration(bytes, rate float64) time.Duration {
+	return time.Duration(bytes / max(rate, minRate) * float64(time.Second))
+}
