@@ -1,9 +1,12 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/anacrolix/torrent"
@@ -23,10 +26,12 @@ const (
 
 // Selection says which files of a torrent are wanted, and in which order. The zero value wants all.
 type Selection struct {
-	// Select are patterns of files that are wanted; none: all. See MatchFile.
+	// Select are patterns of files that are wanted; none: all. See MatchFiles.
 	Select []string
 	// Priorities are for files that match their pattern; the last one that matches counts.
 	Priorities []FilePriority
+	// Shared is for a selection of several torrents: a pattern need not match a file of each.
+	Shared bool
 	// Sequential asks for the pieces in the order of the data, rather than for rare ones first, with enough of them at a time
 	// for many connections.
 	Sequential bool
@@ -56,24 +61,68 @@ func ParseFilePriority(s string) (FilePriority, error) {
 
 // CheckPattern tells what is wrong with a pattern.
 func CheckPattern(pattern string) error {
-	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-		return fmt.Errorf("pattern %q: want a shell pattern like '*.iso' or 'docs/*'", pattern)
+	if pattern == "" {
+		return errors.New("the pattern is empty: want a shell pattern like '*.iso' or 'docs/*', or numbers of files like '#3,7-9'")
 	}
-	return nil
+	_, _, err := fileNumbers(pattern)
+	return err
 }
 
-// MatchFile tells whether a pattern fits a file's path, as in storage.File. The pattern is the shell's (path.Match). One
-// without a slash is compared with the file's own name and with each directory that it lies in; one with a slash with
-// the path from the torrent's directory on, with or without that, and fits all below a directory that it names.
-func MatchFile(pattern, file string) bool {
+// MatchFiles tells which files of a torrent a pattern matches. It is a list of numbers, from 1 on, in the order of the layout,
+// such as #3,7-9; or it is the shell's pattern (path.Match), with and without the special meaning of [, since names with
+// brackets are common. A pattern without a slash is compared with the file's own name and with each directory that it lies
+// in; one with a slash with the path from the torrent's directory on, with or without that, and matches all below a
+// directory that it names. \#3 is the file #3.
+func MatchFiles(pattern string, l storage.Layout) []bool {
+	out := make([]bool, len(l.Files))
+	if ranges, ok, err := fileNumbers(pattern); ok || err != nil {
+		for _, r := range ranges {
+			for i := r.first; i <= min(r.last, len(out)); i++ {
+				out[i-1] = true
+			}
+		}
+		return out
+	}
+	for i, f := range l.Files {
+		out[i] = matchFile(pattern, f.Path)
+	}
+	return out
+}
+
+// numberRange is of numbers of files, from 1 on.
+type numberRange struct{ first, last int }
+
+var numbersPattern = regexp.MustCompile(`^#[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`)
+
+// fileNumbers reads #3,7-9. It is false for a pattern of names.
+func fileNumbers(pattern string) (out []numberRange, ok bool, err error) {
+	if !numbersPattern.MatchString(pattern) {
+		return nil, false, nil
+	}
+	for part := range strings.SplitSeq(pattern[1:], ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		first, err1 := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		if err1 != nil || err2 != nil || first < 1 || last < first {
+			return nil, true, fmt.Errorf("%q: want numbers of files from 1 on, like #3,7-9", pattern)
+		}
+		out = append(out, numberRange{first, last})
+	}
+	return out, true, nil
+}
+
+func matchFile(pattern, file string) bool {
 	parts := strings.Split(file, "/")
 	if !strings.Contains(pattern, "/") {
-		return slices.ContainsFunc(parts, func(p string) bool { ok, _ := path.Match(pattern, p); return ok })
+		return slices.ContainsFunc(parts, func(p string) bool { return matchName(pattern, p) })
 	}
 	pattern = strings.Trim(pattern, "/")
 	for _, from := range []int{0, min(1, len(parts)-1)} {
 		for to := from + 1; to <= len(parts); to++ {
-			if ok, _ := path.Match(pattern, strings.Join(parts[from:to], "/")); ok {
+			if matchName(pattern, strings.Join(parts[from:to], "/")) {
 				return true
 			}
 		}
@@ -81,34 +130,103 @@ func MatchFile(pattern, file string) bool {
 	return false
 }
 
-// Of is the priority of a file.
-func (s Selection) Of(file string) Priority {
-	p := Normal
-	if len(s.Select) > 0 && !slices.ContainsFunc(s.Select, func(pattern string) bool { return MatchFile(pattern, file) }) {
-		p = Skip
-	}
-	for _, f := range s.Priorities {
-		if MatchFile(f.Pattern, file) {
-			p = f.Priority
+func matchName(pattern, name string) bool {
+	for _, p := range []string{pattern, strings.ReplaceAll(pattern, "[", `\[`)} {
+		if ok, err := path.Match(p, name); ok && err == nil {
+			return true
 		}
 	}
-	return p
+	return pattern == name
 }
 
-// Wants tells whether a file is wanted.
-func (s Selection) Wants(file string) bool { return s.Of(file) != Skip }
+// Files is the priority of each file of a torrent.
+func (s Selection) Files(l storage.Layout) []Priority {
+	out := make([]Priority, len(l.Files))
+	apply := func(pattern string, p Priority) {
+		for i, matches := range MatchFiles(pattern, l) {
+			if matches {
+				out[i] = p
+			}
+		}
+	}
+	for i := range out {
+		if len(s.Select) == 0 {
+			out[i] = Normal
+		}
+	}
+	for _, pattern := range s.Select {
+		apply(pattern, Normal)
+	}
+	for _, f := range s.Priorities {
+		apply(f.Pattern, f.Priority)
+	}
+	return out
+}
+
+// Wants tells which files of a torrent are wanted.
+func (s Selection) Wants(l storage.Layout) []bool {
+	out := make([]bool, len(l.Files))
+	for i, p := range s.Files(l) {
+		out[i] = p != Skip
+	}
+	return out
+}
+
+// HasNumbers tells whether files are chosen by their numbers, which are those of one torrent.
+func (s Selection) HasNumbers() bool {
+	return slices.ContainsFunc(s.patterns(), numbersPattern.MatchString)
+}
+
+func (s Selection) patterns() []string {
+	out := slices.Clone(s.Select)
+	for _, f := range s.Priorities {
+		out = append(out, f.Pattern)
+	}
+	return out
+}
+
+// Check finds what is most likely a mistake: a pattern that matches no file of the torrents, a number of none, or a torrent of
+// which no file is selected.
+func (s Selection) Check(torrents ...storage.Layout) error {
+	for _, pattern := range s.patterns() {
+		matches := false
+		for _, l := range torrents {
+			ranges, _, _ := fileNumbers(pattern)
+			for _, r := range ranges {
+				if r.last > len(l.Files) {
+					return fmt.Errorf("%q: %s has files 1 to %d", pattern, l.Name, len(l.Files))
+				}
+			}
+			matches = matches || slices.Contains(MatchFiles(pattern, l), true)
+		}
+		if !matches && !s.Shared {
+			var names []string
+			for _, l := range torrents {
+				names = append(names, l.Name)
+			}
+			return fmt.Errorf("no file of %s matches %q", strings.Join(names, ", "), pattern)
+		}
+	}
+	for _, l := range torrents {
+		if len(l.Files) > 0 && !slices.Contains(s.Wants(l), true) {
+			return fmt.Errorf("no file of %s is selected", l.Name)
+		}
+	}
+	return nil
+}
 
 // pieces is the priority of each piece: the highest one of the files in it. Pieces of nothing but padding are not
 // wanted, unless everything is.
 func (s Selection) pieces(l storage.Layout) []Priority {
 	out := make([]Priority, l.Pieces())
 	everything := true
-	for _, f := range l.Files {
-		p := s.Of(f.Path)
+	files := s.Files(l)
+	for i, f := range l.Files {
+		p := files[i]
 		everything = everything && p != Skip
 		begin, end := l.FilePieces(f)
-		for i := begin; i < end; i++ {
-			out[i] = max(out[i], p)
+		for piece := begin; piece < end; piece++ {
+			out[piece] = max(out[piece], p)
 		}
 	}
 	for i := range out {
@@ -150,7 +268,7 @@ type want struct {
 	ahead     int // every piece before it has been asked for first
 }
 
-func newWant(s Selection, l storage.Layout) (*want, error) {
+func newWant(s Selection, l storage.Layout) *want {
 	w := &want{pieces: s.pieces(l), layout: l, ordered: s.Sequential || s.Strategy != Fastest, selection: s}
 	for i, p := range w.pieces {
 		if p == Skip {
@@ -161,10 +279,7 @@ func newWant(s Selection, l storage.Layout) (*want, error) {
 		w.total += n
 		w.count++
 	}
-	if w.partial && w.count == 0 && !slices.ContainsFunc(l.Files, func(f storage.File) bool { return s.Wants(f.Path) }) {
-		return nil, fmt.Errorf("no file of %s is selected; --list shows what is in it", l.Name)
-	}
-	return w, nil
+	return w
 }
 
 // begin asks the engine for the pieces.

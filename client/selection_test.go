@@ -5,13 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
 	"braid/storage"
 )
 
-func TestMatchFile(t *testing.T) {
+func TestMatchFiles(t *testing.T) {
 	for _, c := range []struct {
 		pattern, file string
 		want          bool
@@ -29,9 +30,66 @@ func TestMatchFile(t *testing.T) {
 		{"*", "file", true},
 		{"file", "file", true},
 		{"file/x", "file", false},
+		{"[ab].iso", "set/a.iso", true},
+		{"[ab].iso", "set/[ab].iso", true},
+		{"a [2020].iso", "set/a [2020].iso", true},
+		{"a [2020]*", "set/a [2020].iso", true},
+		{"[z-a", "set/[z-a", true},
+		{"docs [1]/*.pdf", "set/docs [1]/b.pdf", true},
+		{`a\b`, `set/a\b`, true},
+		{`\#1`, "set/#1", true},
+		{"#x", "set/#x", true},
+		{"#1", "set/a", true},
+		{"#2", "set/#2", false},
 	} {
-		if got := MatchFile(c.pattern, c.file); got != c.want {
-			t.Errorf("MatchFile(%q, %q) = %v", c.pattern, c.file, got)
+		if got := MatchFiles(c.pattern, storage.Layout{Files: []storage.File{{Path: c.file}}})[0]; got != c.want {
+			t.Errorf("%q matches %q: %v", c.pattern, c.file, got)
+		}
+	}
+}
+
+// A selection of what is not there is refused, and the message names it.
+func TestSelectionCheck(t *testing.T) {
+	l := storage.Layout{Name: "s", Files: []storage.File{{Path: "s/a"}, {Path: "s/b"}, {Path: "s/c"}, {Path: "s/#1"}}}
+	for _, c := range []struct {
+		s    Selection
+		want string // names of the wanted files, or the error
+	}{
+		{Selection{}, "a b c #1"},
+		{Selection{Select: []string{"#1,3-4"}}, "a c #1"},
+		{Selection{Select: []string{"#2", `\#1`}}, "b #1"},
+		{Selection{Priorities: []FilePriority{{"#2-4", Skip}}}, "a"},
+		{Selection{Select: []string{"a", "*.iso"}}, `no file of s matches "*.iso"`},
+		{Selection{Select: []string{"a", "*.iso"}, Shared: true}, "a"},
+		{Selection{Select: []string{"[x"}}, `no file of s matches "[x"`},
+		{Selection{Priorities: []FilePriority{{"docs", High}}}, `no file of s matches "docs"`},
+		{Selection{Select: []string{"#5"}}, `"#5": s has files 1 to 4`},
+		{Selection{Select: []string{"#1-99999"}}, `"#1-99999": s has files 1 to 4`},
+		{Selection{Priorities: []FilePriority{{"*", Skip}}}, "no file of s is selected"},
+	} {
+		got := ""
+		if err := c.s.Check(l); err != nil {
+			got = err.Error()
+		} else {
+			var names []string
+			for i, wanted := range c.s.Wants(l) {
+				if wanted {
+					names = append(names, filepath.Base(l.Files[i].Path))
+				}
+			}
+			got = strings.Join(names, " ")
+		}
+		if got != c.want {
+			t.Errorf("%+v: %q, want %q", c.s, got, c.want)
+		}
+	}
+	other := storage.Layout{Name: "t", Files: []storage.File{{Path: "t/x.iso"}}}
+	if err := (Selection{Select: []string{"a", "*.iso"}}).Check(l, other); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"", "#0", "#3-2", "#1,0-4", "#99999999999999999999"} {
+		if CheckPattern(bad) == nil {
+			t.Errorf("pattern %q is taken", bad)
 		}
 	}
 }
@@ -41,7 +99,7 @@ func TestSelection(t *testing.T) {
 	if err != nil || low != (FilePriority{"*.log", Low}) {
 		t.Errorf("%+v, %v", low, err)
 	}
-	for _, bad := range []string{"", "x", "x=", "x=urgent", "=high", "[=high"} {
+	for _, bad := range []string{"", "x", "x=", "x=urgent", "=high", "#0=high"} {
 		if p, err := ParseFilePriority(bad); err == nil {
 			t.Errorf("%q was read as %+v", bad, p)
 		}

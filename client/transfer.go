@@ -122,7 +122,14 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 			return nil, err
 		}
 	}
-	if err := t.register(store); err != nil {
+	var err error
+	if !src.IsMagnet() && !opts.Describe {
+		err = opts.Selection.Check(src.Layout)
+	}
+	if err == nil {
+		err = t.register(store)
+	}
+	if err != nil {
 		t.stop(nil)
 		return nil, err
 	}
@@ -202,6 +209,9 @@ func (t *Transfer) fetchInfo() {
 		return
 	}
 	_, l, err := parseInfo(b)
+	if err == nil && !t.options.Describe {
+		err = t.options.Selection.Check(l)
+	}
 	if err != nil {
 		t.onClaimed(claimed{err: err})
 		return
@@ -350,18 +360,12 @@ func (t *Transfer) begin() {
 	for _, link := range l.Symlinks {
 		t.log.Warn("a symbolic link of the torrent is not made", "path", link)
 	}
-	var err error
-	if !t.options.Describe {
-		t.want, err = newWant(t.options.Selection, l)
-	}
-	switch {
-	case err != nil:
-		t.fail(err)
-	case t.options.Describe:
+	if t.options.Describe {
 		t.complete()
-	default:
-		t.want.begin(t.torrent)
+		return
 	}
+	t.want = newWant(t.options.Selection, l)
+	t.want.begin(t.torrent)
 }
 
 // advance notices when a part of a torrent is complete, and moves a sequential download on.

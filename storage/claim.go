@@ -68,11 +68,14 @@ func Claim(ctx context.Context, st Store, l Layout, hash metainfo.Hash, progress
 }
 
 // claims are the files that the user wants, and those that share a piece with one: both are written to.
-func claims(l Layout, wanted func(string) bool) []bool {
-	mine := make([]bool, len(l.Files))
+func claims(l Layout, wanted func(Layout) []bool) []bool {
+	mine := slices.Repeat([]bool{true}, len(l.Files))
+	if wanted != nil {
+		mine = wanted(l)
+	}
 	pieces := make([]bool, l.Pieces())
 	for i, f := range l.Files {
-		if mine[i] = wanted == nil || wanted(f.Path); mine[i] {
+		if mine[i] {
 			begin, end := l.FilePieces(f)
 			for p := begin; p < end; p++ {
 				pieces[p] = true

@@ -80,7 +80,14 @@ func TestExistingFiles(t *testing.T) {
 		return errors.Join(os.MkdirAll(filepath.Join(dir, "set/d0"), 0o755), syscall.Mkfifo(filepath.Join(dir, "set/d0/f0"), 0o644))
 	}
 	mkdir := func(dir string) error { return os.MkdirAll(filepath.Join(dir, "set/d0/f0/x"), 0o755) }
-	only := func(path string) Option { return Wanted(func(p string) bool { return p == path }) }
+	only := func(path string) Option {
+		return Wanted(func(l Layout) (wanted []bool) {
+			for _, f := range l.Files {
+				wanted = append(wanted, f.Path == path)
+			}
+			return wanted
+		})
+	}
 	const keep, replace, rename = KeepExisting, ReplaceExisting, RenameExisting
 	for _, c := range []struct {
 		name   string

@@ -39,7 +39,7 @@ type Option func(*options)
 
 type options struct {
 	recheck  bool
-	wanted   func(path string) bool
+	wanted   func(Layout) []bool
 	existing Existing
 	tell     func(path, aside string)
 	dotfiles bool
@@ -49,9 +49,8 @@ type options struct {
 // Recheck has all data that is there hashed, whatever the record says of it.
 func Recheck() Option { return func(o *options) { o.recheck = true } }
 
-// Wanted tells the store which files the user wants, by their path as in Layout. Others are made only if they share a piece
-// with one.
-func Wanted(wanted func(path string) bool) Option { return func(o *options) { o.wanted = wanted } }
+// Wanted tells the store which of a torrent's files the user wants. Others are made only if they share a piece with one.
+func Wanted(wanted func(Layout) []bool) Option { return func(o *options) { o.wanted = wanted } }
 
 // Open opens the directory for downloads, which is made if it is not there. Files end in .part until they are complete.
 //

@@ -46,7 +46,7 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	selected, err := selection(cmd)
+	selected, err := selection(cmd, sources)
 	if err != nil {
 		return err
 	}
@@ -58,6 +58,9 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 		for _, s := range sources {
 			err = errors.Join(err, listFiles(out, s.Layout, selected))
 		}
+		return errors.Join(err, checkSelection(selected, sources))
+	}
+	if err := checkSelection(selected, sources); err != nil {
 		return err
 	}
 	torrents, err := announcedSources(cmd, sources, log)

@@ -57,7 +57,13 @@ func smallTorrent(t *testing.T, dir string) {
 // smallSeed serves file.torrent in the directory until the end of the test.
 func smallSeed(t *testing.T, dir string) (peer string) {
 	t.Helper()
-	seed := braid(t, dir, "seed", "file.torrent", "--listen", "127.0.0.1:0", "--json")
+	return startSeed(t, dir, "file.torrent")
+}
+
+// startSeed serves what the arguments name until the end of the test.
+func startSeed(t *testing.T, dir string, args ...string) (peer string) {
+	t.Helper()
+	seed := braid(t, dir, append([]string{"seed", "--listen", "127.0.0.1:0", "--json"}, args...)...)
 	out, err := seed.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -86,18 +86,19 @@ func claim(ctx context.Context, out *display, store storage.Store, s client.Sour
 func keepFlags() []cli.Flag {
 	return []cli.Flag{
 		storageFlag(),
-		&cli.StringSliceFlag{Name: "select", Usage: "download only files that match `GLOB`, by name (*.iso), directory (docs) or path (docs/*.pdf) (repeatable)"},
-		&cli.StringSliceFlag{Name: "priority", Usage: "`GLOB=LEVEL` is high, normal, low or skip for files that match; the last that matches counts (repeatable)"},
+		&cli.StringSliceFlag{Name: "select", Usage: "download only files that match `GLOB`: a name (*.iso), directory (docs) or path (docs/*.pdf), or the numbers of --list (#3,7-9) (repeatable)"},
+		&cli.StringSliceFlag{Name: "priority", Usage: "`GLOB=LEVEL` is high, normal, low or skip for files that match, as in --select; the last that matches counts (repeatable)"},
 		&cli.BoolFlag{Name: "sequential", Usage: "download in the order of the data, rather than rare pieces first"},
 		&cli.StringFlag{Name: "request-strategy", Value: "fastest", Usage: "which pieces are asked for: `NAME` is fastest (rare ones first, the fastest connection has first choice), strict (in the order of the data), or fuzzy (nearly in that order)"},
-		&cli.BoolFlag{Name: "list", Usage: "show the files, and which of them --select and --priority take, and end"},
+		&cli.BoolFlag{Name: "list", Usage: "show the files with their numbers, and which of them --select and --priority take, and end"},
 		&cli.BoolFlag{Name: "recheck", Usage: "hash all data that is there, whatever is recorded of it"},
 		&cli.StringFlag{Name: "on-done", Usage: "run `CMD` with the shell when a torrent is complete; BRAID_NAME, BRAID_INFO_HASH, BRAID_DIR and BRAID_BYTES are set"},
 	}
 }
 
-func selection(cmd *cli.Command) (client.Selection, error) {
-	s := client.Selection{Select: cmd.StringSlice("select"), Sequential: cmd.Bool("sequential")}
+// selection is what the flags take of the torrents. A pattern that matches no file is wrong as soon as the files are known.
+func selection(cmd *cli.Command, sources []client.Source) (client.Selection, error) {
+	s := client.Selection{Select: cmd.StringSlice("select"), Sequential: cmd.Bool("sequential"), Shared: len(sources) > 1}
 	var err error
 	if s.Strategy, err = client.ParseStrategy(cmd.String("request-strategy")); err != nil {
 		return s, usageErrorf("--request-strategy: %w", err)
@@ -117,7 +118,26 @@ func selection(cmd *cli.Command) (client.Selection, error) {
 		}
 		s.Priorities = append(s.Priorities, p)
 	}
+	if s.Shared && s.HasNumbers() {
+		return s, usageErrorf("numbers of files belong to one torrent: name one torrent, or files by name")
+	}
 	return s, nil
+}
+
+// checkSelection finds a pattern that matches no file of the torrents.
+func checkSelection(s client.Selection, sources []client.Source) error {
+	var layouts []storage.Layout
+	for _, src := range sources {
+		if src.IsMagnet() {
+			return nil // the transfer does it when it knows the files
+		}
+		layouts = append(layouts, src.Layout)
+	}
+	s.Shared = false // these are all of them
+	if err := s.Check(layouts...); err != nil {
+		return usageErrorf("%w; --list shows the files", err)
+	}
+	return nil
 }
 
 // openStore opens what the flags of a download ask for.
@@ -140,14 +160,16 @@ func openStore(cmd *cli.Command, out *display, s client.Selection, open func(sto
 // listFiles shows what is in a torrent.
 func listFiles(out *display, l storage.Layout, s client.Selection) error {
 	levels := []string{"skip", "low", "normal", "high"}
+	priorities := s.Files(l)
 	if out.json {
 		type entry struct {
+			Number int `json:"number"`
 			storage.File
 			Priority string `json:"priority"`
 		}
 		files := []entry{}
-		for _, f := range l.Files {
-			files = append(files, entry{f, levels[s.Of(f.Path)]})
+		for i, f := range l.Files {
+			files = append(files, entry{i + 1, f, levels[priorities[i]]})
 		}
 		out.emit(struct {
 			Event   string  `json:"event"`
@@ -156,9 +178,9 @@ func listFiles(out *display, l storage.Layout, s client.Selection) error {
 		}{"files", l.Name, files})
 		return nil
 	}
-	w := newTable(out.results)
-	for _, f := range l.Files {
-		w.printf("%s\t%s\t%s\n", levels[s.Of(f.Path)], bytesText(f.Length), f.Path)
+	w, width := newTable(out.results), len(strconv.Itoa(len(l.Files)))
+	for i, f := range l.Files {
+		w.printf("%*d\t%s\t%s\t%s\n", width, i+1, levels[priorities[i]], bytesText(f.Length), f.Path)
 	}
 	return w.Flush()
 }
@@ -191,7 +213,13 @@ func describe(ctx context.Context, out *display, session *client.Session, src cl
 		}
 		layout, _ = t.Layout()
 	}
-	return listFiles(out, layout, s)
+	if err := listFiles(out, layout, s); err != nil {
+		return err
+	}
+	if err := s.Check(layout); err != nil {
+		return usageErrorf("%w", err)
+	}
+	return nil
 }
 
 // onDone runs the user's command for each transfer that is complete, and waits for it.

@@ -63,6 +63,16 @@ func ends(t *testing.T, dir string, args ...string) (code int, stdout, stderr st
 	return cmd.ProcessState.ExitCode(), out.String(), said.String()
 }
 
+// must runs braid, which has to succeed, and returns what it prints.
+func must(t *testing.T, dir string, args ...string) (stdout string) {
+	t.Helper()
+	code, out, said := ends(t, dir, args...)
+	if code != 0 {
+		t.Fatalf("braid %v: exit code %d: %s", args, code, said)
+	}
+	return out
+}
+
 // The commands together: create, info, verify, seed, download, an interruption and its resumption, exit codes.
 func TestCommands(t *testing.T) {
 	dir := t.TempDir()
