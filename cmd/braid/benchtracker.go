@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -59,7 +58,7 @@ func benchTracker(ctx context.Context, cmd *cli.Command) error {
 		return fmt.Errorf("bench tracker takes no arguments, got %q", cmd.Args().First())
 	}
 	if cmd.Int("runs") < 1 || cmd.Duration("duration") <= 0 {
-		return errors.New("--runs, --duration: want more than 0")
+		return usageErrorf("--runs, --duration: want more than 0")
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -85,7 +84,7 @@ func benchTracker(ctx context.Context, cmd *cli.Command) error {
 	}
 	for _, c := range only {
 		if !slices.Contains(known, c) {
-			return fmt.Errorf("--case %q: want one of %s", c, strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", "))
+			return usageErrorf("--case %q: want one of %s", c, strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", "))
 		}
 	}
 	if err := benchTrackerRates(ctx, cmd, b, cases); err != nil {

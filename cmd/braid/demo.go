@@ -47,7 +47,7 @@ func demo(ctx context.Context, c *cli.Command) error {
 	var size uint64
 	if s := c.String("size"); s != "" {
 		if size, err = humanize.ParseBytes(s); err != nil || size == 0 || size > math.MaxInt64 {
-			return fmt.Errorf("demo: --size %q: want a number of bytes such as 20MB", s)
+			return usageErrorf("--size %q: want a number of bytes such as 20MB", s)
 		}
 	}
 	exe, err := os.Executable()

@@ -58,13 +58,16 @@ func outcome(err, lost error) (error, int) {
 	return failure, exitFailed
 }
 
-// setDefaults gives every command of the tree the exit code for wrong flags, with a hint instead of the whole help;
+// setDefaults gives every command of the tree the exit code and the words for wrong flags, and help at any depth;
 // leaves commas in values alone, since a SCION address has one; and shows no default of 0, which stands for a default that
 // the usage names, or for none.
 func setDefaults(c *cli.Command) {
 	c.DisableSliceFlagSeparator = true
-	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
-		return usageErrorf("%w; see %s --help", err, c.FullName())
+	c.UseShortOptionHandling = true // -vv
+	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error { return usageError(c, err) }
+	if c.HideHelpCommand = true; len(c.Commands) > 0 {
+		c.Action = groupAction
+		defer func() { c.Commands = append(c.Commands, helpCommand()) }()
 	}
 	for _, f := range c.Flags {
 		switch f := f.(type) {

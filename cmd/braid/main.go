@@ -28,6 +28,7 @@ func main() {
 	out := &printer{w: os.Stdout, lost: cancel}
 	people := &printer{w: os.Stderr, private: true}
 	log.SetOutput(people) // of the libraries
+	cli.HelpPrinter = printHelp
 	err, code := outcome(rootCommand(out, people).Run(ctx, os.Args), out.lostOutput())
 	if err != nil {
 		people.say("braid", err.Error())

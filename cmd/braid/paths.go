@@ -40,7 +40,7 @@ listed, in its order. The exit code is 1 if there is no path, or if paths were p
 
 func runPaths(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Len() != 1 {
-		return fmt.Errorf("want one destination, such as: braid paths 1-ff00:0:111")
+		return usageErrorf("name one destination, such as: braid paths 1-ff00:0:111")
 	}
 	dst, host, err := parseDestination(cmd.Args().First())
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,11 +36,11 @@ func routerOfFlag() cli.Flag {
 func routerCommand(c *cli.Command) ([]string, error) {
 	if c.IsSet("router-cmd") {
 		if c.IsSet("router") {
-			return nil, errors.New("--router and --router-cmd exclude each other")
+			return nil, usageErrorf("--router and --router-cmd exclude each other")
 		}
 		command := strings.Fields(c.String("router-cmd"))
 		if len(command) == 0 {
-			return nil, errors.New("--router-cmd: want a program")
+			return nil, usageErrorf("--router-cmd: want a program")
 		}
 		// Routers run in the folders of their configuration.
 		program, err := exec.LookPath(command[0])
@@ -55,7 +54,7 @@ func routerCommand(c *cli.Command) ([]string, error) {
 	}
 	command, err := routerNamed(c.String("router"))
 	if err != nil {
-		return nil, fmt.Errorf("--router: %w", err)
+		return nil, usageErrorf("--router: %w", err)
 	}
 	return command, nil
 }
@@ -80,7 +79,7 @@ func routersOf(c *cli.Command) ([]testbed.RouterOf, error) {
 	for _, s := range c.StringSlice("router-of") {
 		place, name, ok := strings.Cut(s, "=")
 		if !ok {
-			return nil, fmt.Errorf("--router-of %q: want a place and a router, such as 1-ff00:0:110=stock", s)
+			return nil, usageErrorf("--router-of %q: want a place and a router, such as 1-ff00:0:110=stock", s)
 		}
 		var of testbed.RouterOf
 		var err error

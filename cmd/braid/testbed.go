@@ -92,7 +92,7 @@ func testbedCommand() *cli.Command {
 
 func testbedUp(ctx context.Context, c *cli.Command) error {
 	if c.NArg() != 1 {
-		return fmt.Errorf("testbed up: want one topology: a file, or %s", strings.Join(testbed.Shipped(), ", "))
+		return usageErrorf("name one topology: a file, or %s; see braid testbed up --help", strings.Join(testbed.Shipped(), ", "))
 	}
 	topology, err := testbed.LoadTopology(c.Args().First())
 	if err != nil {
@@ -111,11 +111,11 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 	if bfd := c.String("bfd"); bfd == "off" {
 		opts.NoBFD = true
 	} else if opts.BFD, err = time.ParseDuration(bfd); err != nil {
-		return fmt.Errorf("testbed up: --bfd %q: want an interval such as 200ms, or off", bfd)
+		return usageErrorf("--bfd %q: want an interval such as 200ms, or off", bfd)
 	}
 	if s := c.String("subnet"); s != "" {
 		if opts.Subnet, err = netip.ParsePrefix(s); err != nil {
-			return fmt.Errorf("testbed up: --subnet %q: want a prefix such as 127.77.0.0/24", s)
+			return usageErrorf("--subnet %q: want a prefix such as 127.77.0.0/24", s)
 		}
 	}
 	show := newUpProgress(stderr(c), c.Bool("quiet"), topology)
@@ -251,7 +251,7 @@ func printStatus(w io.Writer, s testbed.Status) error {
 func testbedLink(ctx context.Context, c *cli.Command) error {
 	change, err := linkChange(c)
 	if err != nil {
-		return fmt.Errorf("testbed link: %w", err)
+		return err
 	}
 	return testbed.ChangeLink(ctx, c.String("dir"), change)
 }
@@ -259,7 +259,7 @@ func testbedLink(ctx context.Context, c *cli.Command) error {
 func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 	var l testbed.LinkChange
 	if c.NArg() != 1 {
-		return l, errors.New("want one interface such as 1-ff00:0:110#1")
+		return l, usageErrorf("name one interface, such as 1-ff00:0:110#1; see braid testbed link --help")
 	}
 	var err error
 	if l.Interface, err = pathsel.ParseInterface(c.Args().First()); err != nil {
@@ -287,7 +287,7 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 		}
 		given++
 		if err := f.read(c.String(f.name)); err != nil {
-			return l, fmt.Errorf("--%s: %w", f.name, err)
+			return l, usageErrorf("--%s: %w", f.name, err)
 		}
 	}
 	if c.IsSet("too-big") {
@@ -297,14 +297,14 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 	}
 	up, down := c.Bool("up"), c.Bool("down")
 	if up && down {
-		return l, errors.New("--up and --down exclude each other")
+		return l, usageErrorf("--up and --down exclude each other")
 	}
 	if up || down {
 		given++
 		l.Down = &down
 	}
 	if given == 0 {
-		return l, errors.New("nothing to change: give --rate, --delay, --jitter, --loss, --queue, --mtu, --too-big, --down or --up")
+		return l, usageErrorf("nothing to change: give --rate, --delay, --jitter, --loss, --queue, --mtu, --too-big, --down or --up")
 	}
 	return l, nil
 }

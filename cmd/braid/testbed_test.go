@@ -54,9 +54,9 @@ func TestLinkChange(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "want one interface"},
+		{nil, "name one interface"},
 		{[]string{"1-1#1"}, "nothing to change"},
-		{[]string{"--up", "1-1#1", "1-1#2"}, "want one interface"},
+		{[]string{"--up", "1-1#1", "1-1#2"}, "name one interface"},
 		{[]string{"--up", "here"}, `interface "here"`},
 		{[]string{"--up", "--down", "1-1#1"}, "exclude each other"},
 		{[]string{"--rate", "fast", "1-1#1"}, `--rate: rate "fast"`},

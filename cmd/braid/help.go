@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+)
+
+// Help is a function of a command and a width, so that no line of it is longer than the terminal is wide.
+
+const (
+	maxNames    = 26  // columns of a name; the text of a longer one begins on the next line
+	maxHelpWide = 100 // columns; longer lines are hard to read
+)
+
+// printHelp is cli.HelpPrinter.
+func printHelp(_ io.Writer, _ string, command any) {
+	c := command.(*cli.Command)
+	out := stdout(c)
+	columns, _ := out.size()
+	_, _ = out.Write([]byte(helpText(c, min(columns, maxHelpWide)))) // the printer keeps the error
+}
+
+func helpText(c *cli.Command, width int) string {
+	var b strings.Builder
+	b.WriteString(hanging(c.FullName()+": ", 2, c.Usage, width))
+	usage := c.FullName()
+	if len(c.VisibleFlags()) > 1 { // beyond --help
+		usage += " [FLAGS]"
+	}
+	if len(c.VisibleCommands()) > 0 {
+		usage += " COMMAND"
+	}
+	b.WriteString("\n" + hanging("Usage: ", 7, strings.TrimSpace(usage+" "+c.ArgsUsage), width))
+	if c.Description != "" {
+		b.WriteString("\n" + paragraphs(c.Description, width))
+	}
+	if commands := c.VisibleCommands(); len(commands) > 0 {
+		var rows [][2]string
+		for _, sub := range commands {
+			rows = append(rows, [2]string{sub.Name, sub.Usage})
+		}
+		b.WriteString("\nCommands:\n" + list(rows, width))
+	}
+	for _, category := range flagCategories(c) {
+		title := category.name
+		if title == "" {
+			title = "Flags"
+		}
+		var rows [][2]string
+		for _, f := range category.flags {
+			name, text := flagHelp(f)
+			rows = append(rows, [2]string{name, text})
+		}
+		b.WriteString("\n" + hanging("", 0, title+":", width) + list(rows, width))
+	}
+	return b.String()
+}
+
+type flagCategory struct {
+	name  string
+	flags []cli.Flag
+}
+
+// flagCategories are the flags of a command that are shown, by category and name.
+func flagCategories(c *cli.Command) []flagCategory {
+	byName := map[string]flagCategory{}
+	for _, f := range c.VisibleFlags() {
+		name := f.(cli.CategorizableFlag).GetCategory()
+		byName[name] = flagCategory{name, append(byName[name].flags, f)}
+	}
+	var out []flagCategory
+	for _, c := range byName {
+		slices.SortFunc(c.flags, func(a, b cli.Flag) int { return strings.Compare(a.Names()[0], b.Names()[0]) })
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b flagCategory) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+// flagHelp is how a flag is written, short name first, and what it means with its default.
+func flagHelp(f cli.Flag) (names, text string) {
+	names, text, _ = strings.Cut(f.String(), "\t")
+	first := dashed(f.Names()[0])
+	_, value, hasValue := strings.Cut(names[len(first):], " ")
+	value, _, _ = strings.Cut(value, " [ ") // a flag that is repeatable says so
+	value, _, _ = strings.Cut(value, ", ")  // a further name
+	written := "    "
+	for _, n := range slices.Backward(f.Names()) {
+		if len(n) == 1 {
+			written = "-" + n + ", "
+		}
+	}
+	written += first
+	if hasValue && !strings.HasPrefix(value, "-") {
+		written += " " + value
+	}
+	return written, text
+}
+
+func dashed(flag string) string {
+	if len(flag) == 1 {
+		return "-" + flag
+	}
+	return "--" + flag
+}
+
+// list has a row for each name, with what it means beside it.
+func list(rows [][2]string, width int) string {
+	names := 0
+	for _, r := range rows {
+		if len(r[0]) <= maxNames {
+			names = max(names, len(r[0]))
+		}
+	}
+	var b strings.Builder
+	for _, r := range rows {
+		title := fmt.Sprintf("  %-*s  ", names, r[0])
+		if len(r[0]) > names {
+			b.WriteString("  " + r[0] + "\n")
+			title = strings.Repeat(" ", names+4)
+		}
+		b.WriteString(hanging(title, names+4, r[1], width))
+	}
+	return b.String()
+}
+
+// paragraphs are wrapped each for itself; a blank line ends one.
+func paragraphs(text string, width int) string {
+	var out []string
+	for _, p := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		out = append(out, hanging("", 0, p, width))
+	}
+	return strings.Join(out, "\n")
+}
+
+// hanging writes a title and words after it; further lines are indented.
+func hanging(title string, indent int, text string, width int) string {
+	var b strings.Builder
+	b.WriteString(title)
+	used, fresh := len(title), true
+	for _, word := range strings.Fields(text) {
+		if !fresh && used+1+len(word) > width {
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			used, fresh = indent, true
+		}
+		if !fresh {
+			b.WriteString(" ")
+			used++
+		}
+		b.WriteString(word)
+		used, fresh = used+len(word), false
+	}
+	return strings.TrimRight(b.String(), " ") + "\n"
+}
+
+// groupAction is what a command with subcommands does without one of them.
+func groupAction(_ context.Context, c *cli.Command) error {
+	if name := c.Args().First(); name != "" {
+		return unknownCommand(c, name)
+	}
+	printHelp(nil, "", c)
+	return nil
+}
+
+// helpCommand prints the help of the command that its arguments name, at any depth.
+func helpCommand() *cli.Command {
+	return &cli.Command{
+		Name: "help", Aliases: []string{"h"}, Usage: "show the help of a command", ArgsUsage: "[COMMAND...]", HideHelp: true,
+		Action: func(_ context.Context, c *cli.Command) error {
+			about := c.Lineage()[1]
+			for _, name := range c.Args().Slice() {
+				next := about.Command(name)
+				if next == nil {
+					return unknownCommand(about, name)
+				}
+				about = next
+			}
+			printHelp(nil, "", about)
+			return nil
+		},
+	}
+}
+
+func unknownCommand(c *cli.Command, name string) error {
+	var known []string
+	for _, sub := range c.VisibleCommands() {
+		known = append(known, sub.Name)
+	}
+	within := strings.TrimPrefix(c.FullName()+" ", c.Root().Name+" ")
+	return usageErrorf("unknown command %q%s; see %s --help", within+name, didYouMean(name, known, within), c.FullName())
+}
+
+// The errors of the cli library that braid words itself. They have no types.
+var (
+	noSuchFlag  = regexp.MustCompile(`^flag provided but not defined: -+(.*)$`)
+	noValue     = regexp.MustCompile(`^flag needs an argument: (?:-*)(.*)$`)
+	badValue    = regexp.MustCompile(`(?s)^invalid value (".*") for flag -+(\S+): (.*)$`)
+	missingFlag = regexp.MustCompile(`^Required flags? "(.*)" not set$`)
+)
+
+// usageError is what is wrong with the flags of a command, with a hint instead of the whole help.
+func usageError(c *cli.Command, err error) error {
+	text := err.Error()
+	if m := noSuchFlag.FindStringSubmatch(text); m != nil {
+		var known []string
+		for _, f := range c.VisibleFlags() {
+			known = append(known, f.Names()[0])
+		}
+		text = "unknown flag " + dashed(m[1]) + didYouMean(m[1], known, "--")
+	} else if m := noValue.FindStringSubmatch(text); m != nil {
+		text = dashed(m[1]) + " needs a value"
+	} else if m := badValue.FindStringSubmatch(text); m != nil {
+		what := m[3]
+		if strings.HasPrefix(what, "strconv.ParseInt: ") {
+			what = "want a whole number"
+		}
+		text = fmt.Sprintf("%s %s: %s", dashed(m[2]), m[1], what)
+	} else if m := missingFlag.FindStringSubmatch(text); m != nil {
+		text = "--" + m[1] + " is missing"
+	}
+	return usageErrorf("%s; see %s --help", text, c.FullName())
+}
+
+// didYouMean is a suggestion for a mistyped name: the known one that is closest, empty if none is close.
+func didYouMean(typed string, known []string, prefix string) string {
+	best, least := "", len(typed)/3+1 // as many typing errors in so many letters are plausible
+	for _, k := range known {
+		d := typos(typed, k)
+		if len(typed) > 2 && strings.HasPrefix(k, typed) {
+			d = 0
+		}
+		if d < least || d == least && best == "" {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s%s?)", prefix, best)
+}
+
+// typos counts the letters that were added, left out, replaced or swapped with their neighbour between two words
+// (optimal string alignment).
+func typos(a, b string) int {
+	d := make([][]int, len(a)+1)
+	for i := range d {
+		d[i] = make([]int, len(b)+1)
+		d[i][0] = i
+	}
+	for j := range d[0] {
+		d[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			differ := 1
+			if a[i-1] == b[j-1] {
+				differ = 0
+			}
+			d[i][j] = min(d[i-1][j]+1, d[i][j-1]+1, d[i-1][j-1]+differ)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d[i][j] = min(d[i][j], d[i-2][j-2]+1)
+			}
+		}
+	}
+	return d[len(a)][len(b)]
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v3"
+)
+
+// The help of a command can be asked for in every way, at any depth.
+func TestHelp(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ args, begins string }{
+		{"", "braid: multipath BitTorrent for SCION\n"},
+		{"help", "braid: multipath BitTorrent for SCION\n"},
+		{"--help", "braid: multipath BitTorrent for SCION\n"},
+		{"help download", "braid download: download torrents"},
+		{"download -h", "braid download: download torrents"},
+		{"testbed", "braid testbed: run a real SCION network"},
+		{"help testbed", "braid testbed: run a real SCION network"},
+		{"help testbed link", "braid testbed link: change a link"},
+		{"testbed help link", "braid testbed link: change a link"},
+		{"testbed link --help", "braid testbed link: change a link"},
+		{"help bench tracker", "braid bench tracker: "},
+		{"help help", "braid help: "},
+	} {
+		code, out, said := ends(t, dir, strings.Fields(c.args)...)
+		if code != 0 || !strings.HasPrefix(out, c.begins) || said != "" {
+			t.Errorf("braid %s: exit code %d, %q\n%s", c.args, code, said, out)
+		}
+	}
+}
+
+// A mistyped command or flag gets a suggestion, and every mistake is named once, with the command that explains it.
+func TestMistypedCommandLines(t *testing.T) {
+	dir := t.TempDir()
+	for args, want := range map[string]string{
+		"downlaod x":                     `unknown command "downlaod" (did you mean download?); see braid --help`,
+		"down":                           `unknown command "down" (did you mean download?); see braid --help`,
+		"testbed lnk":                    `unknown command "testbed lnk" (did you mean testbed link?); see braid testbed --help`,
+		"help testbed statsu":            `unknown command "testbed statsu" (did you mean testbed status?); see braid testbed --help`,
+		"help download x":                `unknown command "download x"; see braid download --help`,
+		"frobnicate":                     `unknown command "frobnicate"; see braid --help`,
+		"download --peeer x":             `unknown flag --peeer (did you mean --peer?); see braid download --help`,
+		"download -x":                    `unknown flag -x; see braid download --help`,
+		"testbed link --dri x":           `unknown flag --dri (did you mean --dir?); see braid testbed link --help`,
+		"seed --storage":                 `--storage needs a value; see braid seed --help`,
+		"testbed link -d x":              `name one interface, such as 1-ff00:0:110#1; see braid testbed link --help`,
+		"testbed up":                     `--dir is missing; see braid testbed up --help`,
+		"download --max-paths many file": `--max-paths "many": want a whole number; see braid download --help`,
+	} {
+		code, out, said := ends(t, dir, strings.Fields(args)...)
+		if code != exitUsage || out != "" || said != "braid: "+want+"\n" {
+			t.Errorf("braid %s: exit code %d, %s%s, want\nbraid: %s", args, code, out, said, want)
+		}
+	}
+}
+
+// No line of any help is longer than the terminal is wide, but for words that are.
+func TestHelpFits(t *testing.T) {
+	var walk func(c *cli.Command)
+	walk = func(c *cli.Command) {
+		for _, width := range []int{60, 80, 100} {
+			for _, line := range strings.Split(helpText(c, width), "\n") {
+				if len(line) > width && strings.Contains(strings.TrimSpace(line), " ") {
+					t.Errorf("%s: %d columns of %d: %s", c.Name, len(line), width, line)
+				}
+			}
+		}
+		for _, sub := range c.Commands {
+			walk(sub)
+		}
+	}
+	walk(rootCommand(&printer{}, &printer{}))
+}
