@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"braid/pathsel"
+	"braid/scionnet/quic"
 )
 
 // Conn is one QUIC connection over one path, as a net.Conn. It ends with io.EOF only if the peer has closed it and

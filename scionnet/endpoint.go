@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"braid/pathsel"
+	"braid/scionnet/quic"
 )
 
 // ListenConfig describes an endpoint. The zero value is an endpoint for dialling, which accepts as well.

@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quic-go/quic-go"
 	"github.com/scionproto/scion/pkg/snet"
 	"golang.org/x/net/ipv4"
 
+	"braid/scionnet/quic"
 	"braid/scionnet/udpbatch"
 )
 

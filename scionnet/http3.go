@@ -182,15 +182,19 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 	return fmt.Errorf("serve HTTP/3 on %s: %w", p.addr, err)
 }
 
+// config is for connections with packets of that size. For sizes and paths see quicConfig.
 func (p *HTTP) config(packetSize int) *quic.Config {
-	c := quicConfig(packetSize)
-	c.MaxIdleTimeout = httpIdle
-	c.KeepAlivePeriod = 0                                          // a request under way keeps it alive; the next one makes a new connection
-	c.MaxIncomingStreams, c.MaxIncomingUniStreams = maxRequests, 3 // control, and the two of QPACK
-	c.RequireStreamCreditRelease = false
-	c.InitialStreamReceiveWindow, c.MaxStreamReceiveWindow = 64<<10, 1<<20
-	c.InitialConnectionReceiveWindow, c.MaxConnectionReceiveWindow = 128<<10, 2<<20
-	return c
+	return &quic.Config{
+		Versions:             []quic.Version{quic.Version1},
+		HandshakeIdleTimeout: handshakeIdle,
+		// No keep-alive: a request under way keeps a connection alive, and the next one makes a new connection.
+		MaxIdleTimeout:     httpIdle,
+		MaxIncomingStreams: maxRequests, MaxIncomingUniStreams: 3, // control, and the two of QPACK
+		InitialStreamReceiveWindow: 64 << 10, MaxStreamReceiveWindow: 1 << 20,
+		InitialConnectionReceiveWindow: 128 << 10, MaxConnectionReceiveWindow: 2 << 20,
+		InitialPacketSize:       uint16(packetSize),
+		DisablePathMTUDiscovery: true,
+	}
 }
 
 // Client is a transport for http.Client: all requests go to the server at that address, over the first of the paths on
@@ -259,9 +263,23 @@ func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn
 			return c, nil
 		}
 		p.host.routes.unpin(r)
-		if err = plainError(e); ctx.Err() != nil {
+		if err = plainHTTPError(e); ctx.Err() != nil {
 			break
 		}
 	}
 	return nil, fmt.Errorf("connect to %s: %w", server, err)
+}
+
+// plainHTTPError is plainError for a dialled HTTP/3 connection.
+func plainHTTPError(err error) error {
+	var transport *quic.TransportError
+	switch {
+	case errors.As(err, new(*quic.IdleTimeoutError)), errors.As(err, new(*quic.HandshakeTimeoutError)):
+		return fmt.Errorf("%w during the handshake", ErrSilent)
+	case errors.As(err, &transport) && transport.Remote && transport.ErrorCode == quic.ConnectionRefused:
+		return ErrRefused
+	case errors.As(err, &transport):
+		return fmt.Errorf("QUIC: %w", transport)
+	}
+	return err
 }

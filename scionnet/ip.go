@@ -9,7 +9,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/quic-go/quic-go"
+	"braid/scionnet/quic"
 )
 
 // IPConfig describes an endpoint on IP. The zero value is one for dialling, which accepts as well, on every address

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quic-go/quic-go"
 	"github.com/scionproto/scion/pkg/snet"
 
 	"braid/pathsel"
+	"braid/scionnet/quic"
 )
 
 // ErrPacketSize says that the path does not carry packets as large as the connection sends: quic-go cannot make them

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quic-go/quic-go"
 	"github.com/scionproto/scion/pkg/snet"
+
+	"braid/scionnet/quic"
 )
 
 // TestPacketTooBig lets routers, and others, say that packets of a path are too large.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quic-go/quic-go"
+	"braid/scionnet/quic"
 )
 
 // pool is the live connections of an endpoint, dialled and accepted, and the work on them that its end waits for.

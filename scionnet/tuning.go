@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"braid/pathsel"
+	"braid/scionnet/quic"
 )
 
 // ALPN is the protocol of path-level peers, and its version: one bidirectional stream opened by the dialler, on
@@ -56,9 +55,8 @@ func quicConfig(packetSize int) *quic.Config {
 		InitialConnectionReceiveWindow: firstWindow,
 		MaxConnectionReceiveWindow:     maxWindow,
 		// One stream, for the whole life of the connection.
-		MaxIncomingStreams:         1,
-		MaxIncomingUniStreams:      -1,
-		RequireStreamCreditRelease: true,
+		MaxIncomingStreams:    1,
+		MaxIncomingUniStreams: -1,
 		// SCION tells a path's MTU, and mtu.go watches whether it is true: quic-go's own discovery would begin with
 		// 1200 bytes at every connection, and never goes down again.
 		InitialPacketSize:       uint16(packetSize),

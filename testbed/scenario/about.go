@@ -119,7 +119,7 @@ func about(braid string, scenarios []Scenario) About {
 		}
 		for _, d := range info.Deps {
 			switch d.Path {
-			case "github.com/scionproto/scion", "github.com/quic-go/quic-go", "github.com/anacrolix/torrent":
+			case "github.com/scionproto/scion", "github.com/apernet/quic-go", "github.com/quic-go/quic-go", "github.com/anacrolix/torrent":
 				a.Modules[d.Path] = d.Version
 			}
 		}

@@ -16,10 +16,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quic-go/quic-go"
-
 	"braid/pathsel"
 	"braid/scionnet"
+	"braid/scionnet/quic"
 )
 
 // job is what a process of the benchmark is told on its standard input: to send (server) or to receive (client) so many
