@@ -28,7 +28,7 @@ func downloadCommand() *cli.Command {
 			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line, compressed if it ends in .gz"},
 			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted"},
 		}, slices.Concat(keepFlags(), writeFlags(), sessionFlags())...),
-		Action: download,
+		Action: endOnHangup(download),
 	}
 }
 

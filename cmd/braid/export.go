@@ -25,7 +25,7 @@ func exportCommand() *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
 		}, writeFlags()...),
-		Action: export,
+		Action: endOnHangup(export),
 	}
 }
 

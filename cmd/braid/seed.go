@@ -28,7 +28,7 @@ func seedCommand() *cli.Command {
 			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
 			debugFlag(),
 		}, sessionFlags()...),
-		Action: seed,
+		Action: endOnHangup(seed),
 	}
 }
 

@@ -33,7 +33,7 @@ func testbedRunCommand() *cli.Command {
 			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object for each scenario and variant"},
 		},
-		Action: testbedRun,
+		Action: endOnHangup(testbedRun),
 	}
 }
 

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A terminal that is closed ends a download cleanly, so that the next run resumes it. Under nohup it goes on.
+func TestHangup(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, trap string
+		goesOn     bool
+	}{
+		{"terminal", "", false},
+		{"nohup", "trap '' HUP; ", true},
+	} {
+		cmd := braid(t, dir, "download", "file.torrent", "-o", tt.name, "--peer", "127.0.0.1:1", "--json", "--sample", "10ms")
+		cmd.Path, cmd.Args = shell, append([]string{"sh", "-c", tt.trap + `exec "$0" "$@"`}, cmd.Args...)
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		events := bufio.NewScanner(out)
+		if !events.Scan() { // the first event: it is at work
+			t.Fatalf("%s: no event: %s", tt.name, said.String())
+		}
+		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		const more = 50 // than can be on their way
+		n := 0
+		for n < more && events.Scan() {
+			n++
+		}
+		if goesOn := n == more; goesOn != tt.goesOn {
+			t.Errorf("%s: %d events after SIGHUP: %s", tt.name, n, said.String())
+		}
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		for events.Scan() {
+		}
+		_ = cmd.Wait() // with the code that is looked at
+		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(said.String(), "interrupted at") {
+			t.Errorf("%s: %v: %s", tt.name, cmd.ProcessState, said.String())
+		}
+	}
+}
