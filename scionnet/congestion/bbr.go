@@ -1,3 +1,404 @@
 package congestion
 
-func newBBR(packetSize int, seed uint64) algorithm { return newReno(packetSize) }
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// BBR, after draft-ietf-ccwg-bbr (version 3): send at the rate at which the path delivers, keep about what
+// fits on the path in flight, and look for more now and then.
+//
+//	startup ──► drain ──► down ──► cruise ──► refill ──► up
+//	                       ▲                              │
+//	                       └──────────────────────────────┘
+//	any state ──► probe rtt ──► cruise, once no round trip has been seen without a queue for 10 s
+//
+// It differs from the draft where the draft fails on lossy or short-queued paths:
+//
+//   - Losses count above the path's ambient loss only (loss.go).
+//   - The rate of a round trip is the mean of its samples, not the greatest (model.go): jitter does not
+//     raise it.
+//   - A probe that ends in losses shows the rate of the path: what was believed above it is forgotten. So
+//     the burst that a policer lets pass is not remembered as bandwidth.
+//   - A probe ends when the queue that it makes is as long as queueMargin allows, not after three
+//     round trips without growth.
+//   - A queue-free round trip is seen in every "down", so that "probe rtt" is rare.
+type bbr struct {
+	packetSize int
+	random     *rand.Rand
+
+	phase      phase
+	since      time.Duration // when it began
+	began      int           // number of the round then
+	bandwidth  bandwidth
+	minRTT     propagation
+	rounds     rounds
+	last       rounds // the last complete round
+	acks       aggregation
+	ambient    ambient
+	trialFrom  uint64        // bytes delivered when the last trial began
+	trialAt    time.Duration // when its first packet was acknowledged; 0: not yet
+	compensate bool          // it is over: what the path loses may be sent on top
+
+	// Startup.
+	full      float64 // bandwidth that growth is compared with
+	fullCount int     // rounds without growth
+	filled    bool    // the bandwidth of the path is known
+	cwnd      float64 // grows with what is acknowledged until then
+
+	// Probes.
+	probeAt    time.Duration // when the next one is due
+	cruised    float64       // bandwidth that the path was used with before this probe
+	upRTT      time.Duration // round trip before this probe, the least and the mean
+	upMeanRTT  time.Duration
+	upRate     float64       // bandwidth before it
+	ceiling    float64       // most that the path took in flight without losses; 0: no loss yet
+	failed     bool          // the last probe ended in losses
+	upStep     float64       // what the ceiling is raised by in this round
+	upLimited  bool          // the ceiling was used up in this round
+	idle       bool          // restarted from idle: no probe on top
+	probeRTTAt time.Duration // when "probe rtt" may end; 0: still draining
+	now        time.Duration
+	inflight   int
+}
+
+type phase int
+
+const (
+	startup phase = iota
+	drain
+	down
+	cruise
+	refill
+	up
+	probeRTT
+)
+
+var phaseNames = [...]string{"startup", "drain", "down", "cruise", "refill", "up", "probe rtt"}
+
+const (
+	startupGain = 2.77 // 4 ln 2: doubles the delivered rate in each round trip
+	drainGain   = 0.5
+	windowGain  = 2.0  // covers delayed and bunched acknowledgements
+	downGain    = 0.75 // empties in one round trip what a probe has put into the queue
+	upGain      = 1.25 // finds a quarter more in one round trip
+	cruiseGain  = 0.99 // lets a queue shrink that estimates slightly too high have made
+
+	fullGrowth = 1.25 // less in a round trip is no growth
+	fullRounds = 3    // rounds without growth end startup: one may be a hiccup of the receiver
+
+	// startupLoss of what is in flight ends startup at once: no path worth filling loses so much by itself.
+	startupLoss = 0.2
+
+	upGrowth  = 0.1  // a probe that finds more than this part goes on
+	upRounds  = 2    // complete rounds show the effect of a probe: the first acknowledges what was sent before it
+	headroom  = 0.85 // of what the path took, so that others find room
+	slack     = 1.06 // over the product of rate and round trip: pacing sends in bursts, receivers wait with acknowledgements
+	reduction = 0.7  // least part of its rate that a congested round leaves a flow
+
+	probeRTTTime = 200 * time.Millisecond
+	probeRTTGain = 0.5
+
+	// A probe each two to three seconds. More often costs queue and losses, less often is slow to see that a rival
+	// has left. The spread keeps flows from probing together.
+	probeEvery  = 2 * time.Second
+	probeSpread = time.Second
+)
+
+// upQueue is the longest queue that a probe makes. It leaves room to see growth on all but intercontinental paths.
+const upQueue = 20 * time.Millisecond
+
+// queueMargin is how much a probe may add to the round trip: a part of it, and not below what jitter
+// and timers make, nor above what people notice.
+func queueMargin(rtt time.Duration) time.Duration {
+	return min(max(rtt/8, 4*time.Millisecond), 15*time.Millisecond)
+}
+
+func newBBR(packetSize int, seed uint64) *bbr {
+	return &bbr{
+		packetSize: packetSize, cwnd: float64(initialWindow * packetSize),
+		random: rand.New(rand.NewPCG(seed, 0)),
+	}
+}
+
+func (b *bbr) enter(p phase) { b.phase, b.since, b.began = p, b.now, b.rounds.count }
+
+// elapsed is the number of complete rounds of this phase.
+func (b *bbr) elapsed() int { return b.rounds.count - b.began - 1 }
+
+// product is the volume that fits on the path without a queue.
+func (b *bbr) product(rate float64) float64 { return rate * b.minRTT.rtt.Seconds() }
+
+func (b *bbr) onSent(now time.Duration, inflight int, appLimited bool) {
+	if inflight == 0 && appLimited && now > b.now+b.minRTT.rtt {
+		// Restart from idle: the queue is empty, and the rate of before is the best guess. What was on
+		// its way when the flow fell silent says nothing of ambient loss.
+		b.idle = true
+		b.minRTT.at = max(b.minRTT.at, now-minRTTWindow+2*b.minRTT.rtt) // silence is no queue
+		b.acks.since, b.acks.acked = now, 0
+		if b.phase == up || b.phase == refill {
+			b.now = now
+			b.goDown()
+		}
+	}
+}
+
+func (b *bbr) onAck(e event) {
+	b.now, b.inflight = e.now, e.inflight
+	last, newRound := b.rounds.add(e)
+	if newRound {
+		b.last = last
+		b.idle = false
+	}
+	b.measure(e, newRound)
+	expired := e.rtt > 0 && b.minRTT.add(e.now, e.rtt)
+	if b.filled && b.phase != probeRTT && expired {
+		b.enter(probeRTT)
+		b.probeRTTAt = 0
+	}
+	b.respond(e, newRound)
+	b.step(e, newRound)
+	if !b.filled {
+		b.cwnd = min(b.cwnd+float64(e.acked), maxWindow)
+	}
+}
+
+// measure updates the bandwidth and the ambient loss.
+func (b *bbr) measure(e event, newRound bool) {
+	if !b.filled {
+		if e.rate > 0 && (!e.appLimited || e.rate > b.bandwidth.max()) {
+			b.bandwidth.add(e.rate)
+		}
+	} else if newRound && b.last.samples > 0 && b.probed() {
+		b.bandwidth.add(b.last.rate())
+	} else if e.appLimited && e.rate > b.bandwidth.max() {
+		b.bandwidth.add(e.rate)
+	}
+	b.acks.add(e.now, e.acked, b.bandwidth.now(), newRound)
+}
+
+// probed says whether the round that ended shows the effect of a probe. Other rounds deliver what was sent, and the
+// greatest of many of them would be chance.
+func (b *bbr) probed() bool {
+	return b.phase == refill || b.phase == up || b.phase == down && b.elapsed() <= 1 && !b.failed
+}
+
+// respond lowers the bounds when losses mean congestion: at once in a probe, else after a trial.
+func (b *bbr) respond(e event, newRound bool) {
+	switch b.phase {
+	case refill, up:
+		total := max(b.rounds.delivered+b.rounds.lost, e.prior)
+		if e.lost == 0 || !b.ambient.exceeded(b.rounds.lost, total, b.packetSize, sigmas) {
+			return
+		}
+		b.ceiling = max(float64(e.lostInflight), b.product(b.bandwidth.now()))
+		b.bandwidth.clip(max(b.cruised, b.rounds.rate(), b.last.rate()))
+		b.failed = true
+		b.goDown()
+	case down, cruise:
+		if e.sentDelivered < b.trialFrom { // what was sent before the trial began is still coming back
+			return
+		}
+		if b.trialAt == 0 {
+			b.trialAt = e.now
+			return
+		}
+		delivered := float64(b.ambient.delivered+e.acked) / max(e.now-b.trialAt, time.Millisecond).Seconds()
+		switch b.ambient.add(e.acked, e.lost, b.packetSize, b.compensate && b.ambient.rate > 0) {
+		case unfinished:
+			return
+		case congestion:
+			now := b.bandwidth.now()
+			if e.limitedNow { // less was delivered because less was sent
+				delivered = max(delivered, reduction*now)
+			}
+			b.bandwidth.limit = min(delivered, now)
+			b.startTrial()
+		case byItself:
+			b.bandwidth.limit, b.compensate = 0, true
+		case quiet:
+			b.compensate = true
+		}
+		b.trialAt = e.now
+	}
+}
+
+// startTrial begins to look for losses at the present rate.
+func (b *bbr) startTrial() {
+	b.trialFrom, b.trialAt, b.compensate = b.rounds.total, 0, false
+	b.ambient.restart()
+}
+
+// step moves from phase to phase.
+func (b *bbr) step(e event, newRound bool) {
+	switch b.phase {
+	case startup:
+		if newRound {
+			b.checkFull(e)
+		} else if float64(b.rounds.lost) > startupLoss*float64(e.prior) && b.ambient.exceeded(b.rounds.lost, e.prior, b.packetSize, sigmas) {
+			b.fill(e, true)
+		}
+	case drain:
+		if float64(e.inflight) <= b.product(b.bandwidth.now()) {
+			b.goDown()
+		}
+	case down:
+		if b.drained(e) {
+			b.enter(cruise)
+		}
+	case cruise:
+		if e.now >= b.probeAt && !e.limitedNow {
+			b.cruised, b.bandwidth.limit, b.failed = b.bandwidth.now(), 0, false
+			b.enter(refill)
+		}
+	case refill:
+		if newRound && b.elapsed() >= 1 {
+			b.enter(up)
+			b.upRTT, b.upMeanRTT = b.last.minRTT, b.last.meanRTT()
+			b.upRate, b.upStep, b.upLimited = b.bandwidth.max(), float64(b.packetSize), false
+			b.bandwidth.advance()
+		}
+	case up:
+		b.probe(e, newRound)
+	case probeRTT:
+		b.stepProbeRTT(e)
+	}
+}
+
+// checkFull ends startup when the bandwidth no longer grows. One round is enough if much is lost.
+func (b *bbr) checkFull(e event) {
+	if b.last.samples == 0 { // limited by the application
+		return
+	}
+	if b.bandwidth.max() >= b.full*fullGrowth {
+		b.full, b.fullCount = b.bandwidth.max(), 0
+		return
+	}
+	b.fullCount++
+	lossy := b.ambient.exceeded(b.last.lost, b.last.delivered+b.last.lost, b.packetSize, sigmas)
+	if b.fullCount >= fullRounds || lossy {
+		b.fill(e, lossy)
+	}
+}
+
+// fill ends startup. If packets were lost, what is delivered now is the bandwidth, and not what a policer let pass before.
+func (b *bbr) fill(e event, lossy bool) {
+	if lossy && e.rate > 0 {
+		b.bandwidth.clip(e.rate)
+	}
+	b.filled = true
+	b.enter(drain)
+}
+
+func (b *bbr) goDown() {
+	b.probeAt = b.now + probeEvery + time.Duration(b.random.Float64()*float64(probeSpread))
+	b.startTrial()
+	b.enter(down)
+}
+
+func (b *bbr) drained(e event) bool {
+	return float64(e.inflight) <= b.product(b.bandwidth.now()) || b.elapsed() >= 3
+}
+
+// probe looks for more bandwidth until the path is full.
+func (b *bbr) probe(e event, newRound bool) {
+	if b.ceiling > 0 && float64(e.prior+2*b.packetSize) >= b.ceiling {
+		b.upLimited = true
+	}
+	if b.rounds.samples >= 8 && b.rounds.minRTT > b.upRTT+queueMargin(b.minRTT.rtt) {
+		b.goDown()
+		return
+	}
+	if !newRound {
+		return
+	}
+	grows := b.bandwidth.max() > b.upRate*(1+min(upGrowth, upQueue.Seconds()/b.upMeanRTT.Seconds()/2))
+	if grows {
+		b.upRate, b.began = b.bandwidth.max(), b.rounds.count
+	}
+	if b.upLimited {
+		b.ceiling += b.upStep
+		b.upStep = min(2*b.upStep, b.ceiling)
+		b.upLimited = false
+	} else if !grows && b.elapsed() >= upRounds {
+		b.goDown()
+	}
+}
+
+func (b *bbr) stepProbeRTT(e event) {
+	if b.probeRTTAt == 0 {
+		if e.inflight <= b.window() {
+			b.probeRTTAt = e.now + max(probeRTTTime, b.last.minRTT)
+			b.minRTT = propagation{} // what is measured from now on
+		}
+		return
+	}
+	if e.now >= b.probeRTTAt && b.minRTT.rtt > 0 {
+		b.minRTT.at = e.now
+		b.goDown()
+		b.enter(cruise)
+	}
+}
+
+func (b *bbr) window() int {
+	if b.bandwidth.max() == 0 {
+		return int(b.cwnd)
+	}
+	product := b.product(b.bandwidth.now())
+	w := windowGain*product + b.acks.bytes() + 3*float64(b.packetSize)
+	switch b.phase {
+	case startup:
+		w = max(w, float64(initialWindow*b.packetSize))
+		w = min(w, b.cwnd)
+		w = max(w, float64(initialWindow*b.packetSize))
+	case probeRTT:
+		return int(max(probeRTTGain*product, minWindow*float64(b.packetSize)))
+	case up, refill:
+		if b.phase == up {
+			w = min(w, b.bandwidth.now()*(b.upMeanRTT+upQueue).Seconds()+b.acks.bytes()+3*float64(b.packetSize))
+		}
+		if b.ceiling > 0 {
+			w = min(w, max(b.ceiling, product))
+		}
+	default:
+		if b.ceiling > 0 {
+			w = min(w, max(b.ceiling*headroom, product*slack+b.acks.bytes()))
+		}
+	}
+	return int(w)
+}
+
+func (b *bbr) pacingRate() float64 {
+	rate := b.bandwidth.now()
+	if rate == 0 {
+		rtt := b.minRTT.rtt
+		if rtt == 0 {
+			rtt = firstRTT
+		}
+		return startupGain * b.cwnd / rtt.Seconds()
+	}
+	gain := 1.0
+	switch b.phase {
+	case startup:
+		return startupGain * rate
+	case drain:
+		gain = drainGain
+	case down:
+		gain = downGain
+	case cruise:
+		gain = cruiseGain
+	case up:
+		gain = upGain
+	}
+	if b.idle {
+		gain = min(gain, 1)
+	}
+	if b.compensate && b.last.minRTT < b.minRTT.rtt+queueMargin(b.minRTT.rtt) {
+		gain /= 1 - b.ambient.rate // what the path loses by itself is sent on top
+	}
+	return gain * rate
+}
+
+func (b *bbr) state() string { return phaseNames[b.phase] }
+
+func (b *bbr) setPacketSize(bytes int) { b.packetSize = bytes }

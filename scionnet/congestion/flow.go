@@ -161,7 +161,7 @@ func (f *Flow) Window() int {
 }
 
 // PacingRate in bytes a second.
-func (f *Flow) PacingRate() float64 { return max(f.algorithm.pacingRate(), minRate) }
+func (f *Flow) PacingRate() float64 { return min(max(f.algorithm.pacingRate(), minRate), maxRate) }
 
 // SetPacketSize changes the size of the largest packet.
 func (f *Flow) SetPacketSize(bytes int) {

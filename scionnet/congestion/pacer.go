@@ -14,8 +14,12 @@ const (
 	burstPackets = 10
 )
 
-// minRate in bytes a second keeps the arithmetic finite: a packet leaves within a second or two.
-const minRate = 1000
+// Rates in bytes a second stay within bounds that keep the arithmetic finite: a packet leaves within a
+// second or two, and no clock is fine enough for more than 100 Gbit/s.
+const (
+	minRate = 1e3
+	maxRate = 12.5e9
+)
 
 // pacer spreads packets over time. It keeps a schedule: each packet moves the next one by its size at
 // the rate. A sender that is late may catch up with the schedule, but not by more than a burst.

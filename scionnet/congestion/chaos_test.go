@@ -1,0 +1,94 @@
+package congestion
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// Any sequence of events, also impossible ones, keeps window and rate within bounds.
+func FuzzFlow(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x01\x10\x00\x05\x30\x02\x01\xff\x03"), uint8(0))
+	f.Add([]byte("\x00\x00\x01\x01\x00\x02\x01\xff\x00\x01\x02\x00\x04\xff\xff\xff\xff\x00\x00\x00"), uint8(1))
+	f.Fuzz(func(t *testing.T, ops []byte, kind uint8) {
+		flow := New(Config{Algorithm: []Algorithm{BBR, NewReno}[kind%2], Seed: uint64(kind)})
+		var now time.Duration
+		next, inflight := int64(0), 0
+		for len(ops) >= 3 {
+			op, a, b := ops[0], int(ops[1]), int(ops[2])
+			ops = ops[3:]
+			now += time.Duration(a*a*b) * time.Microsecond
+			switch op % 6 {
+			case 0, 1:
+				for range b%32 + 1 {
+					size := 20 + a*5
+					inflight += size
+					flow.OnSent(now, next, size, inflight)
+					next++
+				}
+			case 2, 3: // acknowledged or lost, known or not, more than once, too many
+				var p []Packet
+				for i := range a%40 + 1 {
+					p = append(p, Packet{next - int64(b) + int64(i), 20 + b*5})
+				}
+				acked, lost := p, []Packet(nil)
+				if op%6 == 3 {
+					acked, lost = p[:len(p)/2], p[len(p)/2:]
+				}
+				flow.OnAck(now, acked, lost, inflight)
+				for _, x := range p {
+					inflight = max(0, inflight-x.Size)
+				}
+			case 4:
+				flow.SetPacketSize(a * b)
+			case 5:
+				next += int64(a * b)
+				now -= time.Duration(b) * time.Microsecond
+			}
+			window, rate := flow.Window(), flow.PacingRate()
+			if window < minWindow || window > maxWindow {
+				t.Fatalf("window %d", window)
+			}
+			if math.IsNaN(rate) || rate < minRate || rate > maxRate {
+				t.Fatalf("rate %g", rate)
+			}
+			if wait := flow.NextSend() - now; wait > time.Hour {
+				t.Fatalf("the next packet leaves in %v", wait)
+			}
+			if s := flow.Snapshot(); s.State == "" || math.IsNaN(s.DeliveryRate) {
+				t.Fatalf("%+v", s)
+			}
+		}
+	})
+}
+
+// A path that was slow, lossy, far, cut off or shared is used fully again once it is good.
+func TestRecovers(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(seeds(12)) {
+		for _, algorithm := range []Algorithm{BBR, NewReno} {
+			s := newSim(seed)
+			w := wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms}
+			good := w
+			x := s.flow(New(Config{Algorithm: algorithm, Seed: seed}), 0, w.delay, &w)
+			for s.now < 20*time.Second {
+				s.run(s.now + time.Duration(s.random.IntN(3000))*ms)
+				w.rate = (0.5 + 40*s.random.Float64()) * mbit
+				w.delay = time.Duration(s.random.IntN(150)) * ms
+				w.loss = max(0, s.random.Float64()*1.5-0.5) // two thirds of them are lossy, some lose all
+				w.jitter = time.Duration(s.random.IntN(30)) * ms
+				x.left = []int{-1, -1, 0, 20}[s.random.IntN(4)]
+			}
+			w.rate, w.delay, w.queue, w.loss, w.jitter = good.rate, good.delay, good.queue, 0, 0
+			x.left = -1
+			x.wake()
+			const settle, measure = 20 * time.Second, 10 * time.Second
+			s.run(s.now + settle)
+			x.begin()
+			s.run(s.now + measure)
+			if got := x.rate(measure) / good.rate; got < 0.9 {
+				t.Errorf("%s, seed %d: %.3f of the rate, %+v", algorithm, seed, got, x.Snapshot())
+			}
+		}
+	}
+}

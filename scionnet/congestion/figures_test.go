@@ -1,0 +1,70 @@
+package congestion
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+const mbit = 1e6
+
+// One flow alone, from its start. Rates are parts of the link's, all packets counted.
+func TestAlone(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		wire
+		least float64       // of the rate
+		added time.Duration // most that 95 % of the round trips are longer than the base, once started; 0: any
+		lost  float64       // most of the packets; 0: any
+		lazy  time.Duration
+		tick  time.Duration
+	}{
+		{name: "clean", wire: wire{rate: 20 * mbit, delay: 40 * ms, queue: 80 * ms}, least: 0.96, lost: 0.005},
+		{name: "0.5 % loss", wire: wire{rate: 20 * mbit, delay: 40 * ms, queue: 80 * ms, loss: 0.005}, least: 0.95},
+		{name: "1 % loss", wire: wire{rate: 20 * mbit, delay: 40 * ms, queue: 80 * ms, loss: 0.01}, least: 0.93},
+		{name: "5 % loss", wire: wire{rate: 20 * mbit, delay: 40 * ms, queue: 80 * ms, loss: 0.05}, least: 0.87},
+		{name: "5 % loss, short", wire: wire{rate: 20 * mbit, delay: 10 * ms, queue: 50 * ms, loss: 0.05}, least: 0.85},
+		{name: "shallow", wire: wire{rate: 40 * mbit, delay: 60 * ms, queue: 10 * ms}, least: 0.94, lost: 0.03},
+		{name: "jitter", wire: wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms, jitter: 30 * ms, loss: 0.01}, least: 0.90},
+		{name: "deep", wire: wire{rate: 20 * mbit, delay: 30 * ms, queue: 240 * ms}, least: 0.96, added: 25 * ms, lost: 0.001},
+		{name: "deep, long", wire: wire{rate: 20 * mbit, delay: 60 * ms, queue: 480 * ms}, least: 0.93, added: 25 * ms, lost: 0.001},
+		{name: "policer", wire: wire{rate: 100 * mbit, delay: 30 * ms, queue: 50 * ms, police: 20 * mbit, bucket: 64e3}, least: 0.92, lost: 0.05},
+		{name: "policer, long", wire: wire{rate: 100 * mbit, delay: 60 * ms, queue: 50 * ms, police: 20 * mbit, bucket: 250e3}, least: 0.92, lost: 0.05},
+		{name: "late timers", wire: wire{rate: 30 * mbit, delay: 20 * ms, queue: 50 * ms}, least: 0.94, lazy: 5 * ms},
+		{name: "bunched acknowledgements", wire: wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms}, least: 0.93, tick: 20 * ms},
+		{name: "reordering", wire: wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms, jitter: 5 * ms, reorder: true}, least: 0.50},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(seeds(3)) {
+				const d = 20 * time.Second
+				s, w := newSim(seed), c.wire
+				x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
+				x.lazy, x.ackTick = c.lazy, c.tick
+				s.run(3 * time.Second)
+				x.rtts = nil
+				s.run(d)
+				rate := w.rate
+				if w.police > 0 {
+					rate = w.police
+				}
+				got, added := x.rate(d)/rate, x.percentile(0.95)-2*w.delay
+				lost := float64(x.lost) / float64(x.sent)
+				line := fmt.Sprintf("seed %d: %.3f of the rate, %v added, %.3f lost, window %d, %s",
+					seed, got, added.Round(ms), lost, x.Window(), x.Snapshot().State)
+				if got < c.least || c.added > 0 && added > c.added || c.lost > 0 && lost > c.lost {
+					t.Error(line)
+				} else {
+					t.Log(line)
+				}
+			}
+		})
+	}
+}
+
+func seeds(n int) int {
+	if testing.Short() {
+		return 1
+	}
+	return n
+}

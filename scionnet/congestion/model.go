@@ -1,0 +1,135 @@
+package congestion
+
+import "time"
+
+// What a BBR flow believes of its path: bandwidth, propagation delay, and how acknowledgements bunch.
+
+// bandwidth is the greatest delivery rate of the last two probing cycles: one bad probe does not lose
+// what the path can do, and what it could do two cycles ago no longer counts.
+type bandwidth struct {
+	cycles [2]float64 // bytes a second, the present cycle last
+	limit  float64    // what a congested path delivered since the last probe; 0: not congested
+}
+
+func (b *bandwidth) max() float64 { return max(b.cycles[0], b.cycles[1]) }
+
+// now is the rate to plan with.
+func (b *bandwidth) now() float64 {
+	if b.limit > 0 {
+		return min(b.limit, b.max())
+	}
+	return b.max()
+}
+
+func (b *bandwidth) add(rate float64) { b.cycles[1] = max(b.cycles[1], rate) }
+
+// advance begins a cycle. A cycle without a sample (the application sent little) is not one.
+func (b *bandwidth) advance() {
+	if b.cycles[1] > 0 {
+		b.cycles[0], b.cycles[1] = b.cycles[1], 0
+	}
+}
+
+// clip forgets what is above the rate.
+func (b *bandwidth) clip(rate float64) {
+	b.cycles[0], b.cycles[1] = min(b.cycles[0], rate), min(b.cycles[1], rate)
+}
+
+// minRTTWindow is how long the least round trip counts. A longer route or a queue that never empties
+// shows after this time, when a flow drains what it has in flight to see (ProbeRTT).
+const minRTTWindow = 10 * time.Second
+
+// propagation is the least round trip of the last ten seconds.
+type propagation struct {
+	rtt time.Duration // 0: not measured
+	at  time.Duration // when it was last seen
+}
+
+// add returns whether the old value had expired. A sample close to the least one confirms it: with jitter
+// the exact value may not come again.
+func (p *propagation) add(now, rtt time.Duration) (expired bool) {
+	expired = p.rtt > 0 && now > p.at+minRTTWindow
+	switch {
+	case p.rtt == 0 || rtt < p.rtt:
+		p.rtt, p.at = rtt, now
+	case rtt <= p.rtt+p.rtt/32+time.Millisecond/2:
+		p.at = now
+	}
+	return expired
+}
+
+// aggregation is how much more than expected is acknowledged at once: links and receivers collect
+// acknowledgements, and the window must cover what is delivered but not acknowledged yet.
+type aggregation struct {
+	since  time.Duration // when counting began
+	acked  float64       // bytes since then
+	extra  [2]float64    // greatest excess of the last and of this period
+	rounds int           // of this period
+}
+
+// aggregationRounds is the length of a period: an excess counts for one to two of them.
+const aggregationRounds = 5
+
+func (a *aggregation) add(now time.Duration, acked int, rate float64, newRound bool) {
+	if newRound {
+		if a.rounds++; a.rounds >= aggregationRounds {
+			a.extra, a.rounds = [2]float64{a.extra[1], 0}, 0
+		}
+	}
+	expected := rate * (now - a.since).Seconds()
+	if a.acked <= expected || a.acked > maxWindow { // the excess is used up: begin again
+		a.since, a.acked, expected = now, 0, 0
+	}
+	a.acked += float64(acked)
+	a.extra[1] = max(a.extra[1], a.acked-expected)
+}
+
+func (a *aggregation) bytes() float64 { return max(a.extra[0], a.extra[1]) }
+
+// rounds counts round trips: one ends when a packet that was sent after its beginning is acknowledged.
+type rounds struct {
+	end       uint64 // bytes delivered
+	count     int
+	delivered int // bytes in this round
+	lost      int
+	total     uint64 // bytes since the start
+	minRTT    time.Duration
+	sumRTT    time.Duration
+	rtts      int
+	rates     float64 // sum of the delivery rates of this round, and their number
+	samples   int
+	best      float64
+}
+
+// rate is the mean of the round's samples. The greatest would follow every acknowledgement that jitter
+// brings early, the mean follows the path.
+func (r *rounds) rate() float64 {
+	if r.samples == 0 {
+		return 0
+	}
+	return r.rates / float64(r.samples)
+}
+
+func (r *rounds) meanRTT() time.Duration { return r.sumRTT / time.Duration(max(r.rtts, 1)) }
+
+// add returns the previous round when a new one begins.
+func (r *rounds) add(e event) (last rounds, ended bool) {
+	if e.rtt > 0 && e.sentDelivered >= r.end {
+		last, ended = *r, true
+		*r = rounds{end: e.delivered, count: r.count + 1}
+	}
+	r.delivered += e.acked
+	r.lost += e.lost
+	r.total = e.delivered
+	if e.rtt > 0 {
+		r.sumRTT, r.rtts = r.sumRTT+e.rtt, r.rtts+1
+	}
+	if e.rtt > 0 && (r.minRTT == 0 || e.rtt < r.minRTT) {
+		r.minRTT = e.rtt
+	}
+	if e.rate > 0 && !e.appLimited {
+		r.rates, r.samples = r.rates+e.rate, r.samples+1
+		r.best = max(r.best, e.rate)
+	}
+	return last, ended
+}
