@@ -1,11 +1,13 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,10 +20,15 @@ import (
 
 // CreateOptions say how a torrent is made. The zero value will do.
 type CreateOptions struct {
-	PieceLength int64 // bytes, a power of two; 0: chosen from the size
-	Trackers    []string
+	PieceLength int64      // bytes, a power of two; 0: chosen from the size
+	Trackers    [][]string // tiers of announce URLs (BEP 12)
+	WebSeeds    []string   // URLs of servers with the same data (BEP 19)
 	Comment     string
-	Private     bool // BEP 27
+	Private     bool   // BEP 27
+	Source      string // where the torrent is published: the same data has another info hash there
+	Name        string // of the file or directory in the torrent; empty: that of the root
+	// Exclude are patterns of files and directories below the root that are left out, as in Selection.Select but without numbers.
+	Exclude []string
 	// Progress, if not nil, is called with the bytes hashed so far and the size, from several goroutines.
 	Progress func(done, total int64)
 	// Skipped, if not nil, is told of everything that is left out, and why.
@@ -56,7 +63,7 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	if err != nil {
 		return Created{}, err
 	}
-	info := metainfo.Info{Name: filepath.Base(root)}
+	info := metainfo.Info{Name: cmp.Or(opts.Name, filepath.Base(root)), Source: opts.Source}
 	total, err := collect(ctx, root, &info, opts)
 	if err != nil {
 		return Created{}, err
@@ -76,7 +83,12 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	}
 	// The layout wants a hash for each piece: first none, then the right ones.
 	info.Pieces = make([]byte, 20*((total+info.PieceLength-1)/info.PieceLength))
-	layout, err := storage.NewLayout(&info)
+	if _, err := storage.NewLayout(&info); err != nil { // before the work
+		return Created{}, err
+	}
+	onDisk := info
+	onDisk.Name = filepath.Base(root)
+	layout, err := storage.NewLayout(&onDisk)
 	if err != nil {
 		return Created{}, err
 	}
@@ -87,16 +99,14 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	if info.Pieces, err = storage.Hash(ctx, layout, filepath.Dir(root), progress); err != nil {
 		return Created{}, err
 	}
-	mi := metainfo.MetaInfo{CreatedBy: "braid", Comment: opts.Comment}
+	mi := metainfo.MetaInfo{CreatedBy: "braid", Comment: opts.Comment, UrlList: opts.WebSeeds}
 	if mi.InfoBytes, err = bencode.Marshal(info); err != nil {
 		return Created{}, err
 	}
-	if len(opts.Trackers) > 0 {
-		mi.Announce = opts.Trackers[0]
-	}
-	if len(opts.Trackers) > 1 {
-		for _, t := range opts.Trackers {
-			mi.AnnounceList = append(mi.AnnounceList, []string{t})
+	if all := slices.Concat(opts.Trackers...); len(all) > 0 {
+		mi.Announce = all[0]
+		if len(all) > 1 {
+			mi.AnnounceList = opts.Trackers
 		}
 	}
 	b, err := bencode.Marshal(mi)
@@ -124,29 +134,36 @@ func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateO
 	if !st.IsDir() {
 		return 0, errors.New("neither a file nor a directory")
 	}
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		excluded := name != root && slices.ContainsFunc(opts.Exclude, func(pattern string) bool { return matchBelow(pattern, rel) })
 		if d.IsDir() {
-			if path != root && d.Name() == ".braid" {
-				skipped(path, "braid's own record")
+			if excluded {
+				return fs.SkipDir
+			}
+			if name != root && d.Name() == ".braid" {
+				skipped(name, "braid's own record")
 				return fs.SkipDir
 			}
 			return nil
 		}
+		if excluded {
+			return nil
+		}
 		if !d.Type().IsRegular() {
-			skipped(path, "not a regular file")
+			skipped(name, "not a regular file")
 			return nil
 		}
 		st, err := d.Info()
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(root, path)
 		if err != nil {
 			return err
 		}
@@ -158,6 +175,15 @@ func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateO
 	})
 	slices.SortFunc(info.Files, func(a, b metainfo.FileInfo) int { return slices.Compare(a.Path, b.Path) })
 	return total, err
+}
+
+// matchBelow tells whether a pattern fits the path of a file or directory below the root. Names above it do not count.
+func matchBelow(pattern, rel string) bool {
+	rel = filepath.ToSlash(rel)
+	if strings.Contains(pattern, "/") {
+		return matchName(strings.Trim(pattern, "/"), rel)
+	}
+	return matchName(pattern, path.Base(rel))
 }
 
 // PieceLength is a good piece length for that much data: about 1500 pieces, within 64 KiB to 16 MiB. Fewer make

@@ -18,26 +18,24 @@ import (
 // with a piece, and as v2 does. braid takes the v1 half, in which a hybrid is a torrent like any other. The v2 half is
 // checked against it and then forgotten.
 
-// parseInfo reads an info dictionary that a stranger has made. What it returns has no v2 half.
-func parseInfo(b []byte) (metainfo.Info, storage.Layout, error) {
-	var info metainfo.Info
+// parseInfo reads an info dictionary that a stranger has made. What it returns has no v2 half; hybrid tells whether there was one.
+func parseInfo(b []byte) (info metainfo.Info, layout storage.Layout, hybrid bool, err error) {
 	if err := scanInfo(&bencoded{bytes: b}); err != nil {
-		return info, storage.Layout{}, fmt.Errorf("malformed info dictionary: %w", err)
+		return info, layout, false, fmt.Errorf("malformed info dictionary: %w", err)
 	}
 	if err := bencode.Unmarshal(b, &info); err != nil {
-		return info, storage.Layout{}, fmt.Errorf("malformed info dictionary: %w", err)
+		return info, layout, false, fmt.Errorf("malformed info dictionary: %w", err)
 	}
-	layout, err := storage.NewLayout(&info)
-	if err != nil {
-		return info, storage.Layout{}, err
+	if layout, err = storage.NewLayout(&info); err != nil {
+		return info, layout, false, err
 	}
-	if info.HasV2() {
+	if hybrid = info.HasV2(); hybrid {
 		if err := agree(&info); err != nil {
-			return info, storage.Layout{}, fmt.Errorf("its halves for BitTorrent v1 and v2 disagree: %w", err)
+			return info, layout, false, fmt.Errorf("its halves for BitTorrent v1 and v2 disagree: %w", err)
 		}
 		info.MetaVersion, info.FileTree = 0, metainfo.FileTree{}
 	}
-	return info, layout, nil
+	return info, layout, hybrid, nil
 }
 
 // maxTree bounds the bytes of a file tree, those in directories counted once for each level that they are below. The decoder

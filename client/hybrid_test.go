@@ -228,7 +228,7 @@ func TestHybridTransfer(t *testing.T) {
 	}
 }
 
-// makeHybrid makes a hybrid: what it is of, the .torrent file.
+// makeHybrid makes a hybrid, and prints its v2 info hash: what it is of, the .torrent file.
 const makeHybrid = `
 import libtorrent as lt, os, sys
 files = lt.file_storage()
@@ -236,6 +236,7 @@ lt.add_files(files, sys.argv[1])
 torrent = lt.create_torrent(files, 16384)
 lt.set_piece_hashes(torrent, os.path.dirname(sys.argv[1]))
 open(sys.argv[2], 'wb').write(lt.bencode(torrent.generate()))
+print(lt.torrent_info(sys.argv[2]).info_hashes().v2)
 `
 
 func TestHybridsOfLibtorrent(t *testing.T) {
@@ -252,12 +253,16 @@ func TestHybridsOfLibtorrent(t *testing.T) {
 				writeRandom(t, filepath.Join(data, "file"), 100_001)
 			}
 			torrent := filepath.Join(t.TempDir(), name+".torrent")
-			if out, err := exec.Command(systemPython, "-c", makeHybrid, filepath.Join(data, name), torrent).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
+			v2, err := exec.Command(systemPython, "-c", makeHybrid, filepath.Join(data, name), torrent).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, v2)
 			}
 			src, err := OpenSource(torrent)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if src.HashV2 != strings.TrimSpace(string(v2)) {
+				t.Errorf("v2 info hash %s, libtorrent says %s", src.HashV2, v2)
 			}
 			if r, err := storage.Check(t.Context(), src.Layout, data, nil); err != nil || !r.Complete() {
 				t.Fatalf("libtorrent's own data: %+v, %v", r, err)

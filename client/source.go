@@ -1,11 +1,14 @@
 package client
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,6 +23,7 @@ const (
 	MaxTorrentFile = 64 << 20
 	maxMagnet      = 16 << 10
 	maxTrackers    = 256
+	maxWebSeeds    = 256
 )
 
 // Source is a checked description of a torrent: a .torrent file, or a magnet link, of which only the hash is known
@@ -29,7 +33,11 @@ type Source struct {
 	Name     string     // as far as it is known
 	Trackers [][]string // tiers of announce URLs, unchecked
 	Peers    []Peer     // of a magnet link (x.pe)
+	// WebSeeds are URLs, unchecked, of servers that have the data too (BEP 17, 19). They are not used.
+	WebSeeds []string
 	Comment  string
+	// HashV2 is the info hash of the v2 half of a hybrid (BEP 52), in hexadecimal digits. It is not used.
+	HashV2 string
 	// Info and Layout are nil and zero for a magnet link.
 	Info   *metainfo.Info
 	Layout storage.Layout
@@ -82,6 +90,8 @@ func ParseTorrent(b []byte) (Source, error) {
 			announce, err = file.string()
 		case string(key) == "announce-list" && kind == 'l':
 			s.Trackers, err = scanTiers(file)
+		case string(key) == "url-list" || string(key) == "httpseeds":
+			err = s.scanWebSeeds(file)
 		case string(key) == "comment" && kind == '0':
 			s.Comment, err = file.string()
 		default:
@@ -90,7 +100,7 @@ func ParseTorrent(b []byte) (Source, error) {
 		return err
 	})
 	switch {
-	case err == nil && file.at < len(b):
+	case err == nil && len(bytes.TrimRight(b[file.at:], "\r\n")) > 0: // line ends come from editors and shells
 		err = fmt.Errorf("there is more behind its end, at byte %d", file.at)
 	case err == nil && s.infoBytes == nil:
 		err = errors.New("it has no info dictionary")
@@ -98,9 +108,12 @@ func ParseTorrent(b []byte) (Source, error) {
 	if err != nil {
 		return Source{}, fmt.Errorf("it is not a torrent file, or not one that is accepted: %w", err)
 	}
-	info, layout, err := parseInfo(s.infoBytes)
+	info, layout, hybrid, err := parseInfo(s.infoBytes)
 	if err != nil {
 		return Source{}, err
+	}
+	if hybrid {
+		s.HashV2 = fmt.Sprintf("%x", sha256.Sum256(s.infoBytes))
 	}
 	if announce != "" && !slices.ContainsFunc(s.Trackers, func(tier []string) bool { return slices.ContainsFunc(tier, isNamed) }) {
 		s.Trackers = [][]string{{announce}} // BEP 12: only without a list
@@ -136,6 +149,28 @@ func scanTiers(b *bencoded) (tiers [][]string, err error) {
 	return tiers, err
 }
 
+// scanWebSeeds takes a URL or a list of URLs. Torrents have other things there, too, which are passed over.
+func (s *Source) scanWebSeeds(b *bencoded) error {
+	one := func() error {
+		if b.kind() != '0' {
+			return b.pass()
+		}
+		url, err := b.string()
+		if err != nil || url == "" {
+			return err
+		}
+		if len(s.WebSeeds) == maxWebSeeds {
+			return fmt.Errorf("more than the %d web seeds that are accepted", maxWebSeeds)
+		}
+		s.WebSeeds = append(s.WebSeeds, url)
+		return nil
+	}
+	if b.kind() == 'l' {
+		return b.list(one)
+	}
+	return one()
+}
+
 // ParseMagnet reads a magnet link (BEP 9). Peers in it (x.pe) may be SCION addresses.
 func ParseMagnet(uri string) (Source, error) {
 	if len(uri) > maxMagnet {
@@ -144,14 +179,22 @@ func ParseMagnet(uri string) (Source, error) {
 	if strings.Contains(uri, "urn:btmh:") && !strings.Contains(uri, "urn:btih:") {
 		return Source{}, errors.New("magnet link: it is for BitTorrent v2 only, which braid does not support; want magnet:?xt=urn:btih:HASH")
 	}
-	m, err := metainfo.ParseMagnetUri(uri)
+	m, err := metainfo.ParseMagnetUri(unnumbered(uri))
 	if err != nil {
 		return Source{}, fmt.Errorf("magnet link: %w; want magnet:?xt=urn:btih:HASH", err)
 	}
-	if len(m.Trackers) > maxTrackers || len(m.Params["x.pe"]) > maxPeers {
-		return Source{}, fmt.Errorf("magnet link: more than %d trackers or %d peers", maxTrackers, maxPeers)
+	if len(m.Trackers) > maxTrackers || len(m.Params["ws"]) > maxWebSeeds || len(m.Params["x.pe"]) > maxPeers {
+		return Source{}, fmt.Errorf("magnet link: more than %d trackers, %d web seeds or %d peers", maxTrackers, maxWebSeeds, maxPeers)
 	}
-	s := Source{InfoHash: m.InfoHash, Name: m.DisplayName}
+	s := Source{InfoHash: m.InfoHash, Name: m.DisplayName, WebSeeds: m.Params["ws"]}
+	for _, xt := range m.Params["xt"] {
+		// A multihash: SHA-256, of 32 bytes.
+		if hash, ok := strings.CutPrefix(xt, "urn:btmh:1220"); ok && s.HashV2 == "" {
+			if b, err := hex.DecodeString(hash); err == nil && len(b) == sha256.Size {
+				s.HashV2 = strings.ToLower(hash)
+			}
+		}
+	}
 	for _, u := range m.Trackers {
 		s.Trackers = append(s.Trackers, []string{u}) // every URL of a magnet link is a tier of its own
 	}
@@ -165,11 +208,30 @@ func ParseMagnet(uri string) (Source, error) {
 	return s, nil
 }
 
+// numberedParameter is a parameter of a magnet link that may stand there several times: xt.1, tr.2.
+var numberedParameter = regexp.MustCompile(`^(xt|tr|ws)\.[0-9]+$`)
+
+// unnumbered is the magnet link without numbers in the names of its parameters. Some programs write them.
+func unnumbered(uri string) string {
+	at, query, _ := strings.Cut(uri, "?")
+	parts := strings.Split(query, "&")
+	for i, p := range parts {
+		name, value, ok := strings.Cut(p, "=")
+		if m := numberedParameter.FindStringSubmatch(name); ok && m != nil {
+			parts[i] = m[1] + "=" + value
+		}
+	}
+	return at + "?" + strings.Join(parts, "&")
+}
+
 // Magnet is the magnet link of the torrent, with the peers.
 func (s Source) Magnet(peers ...Peer) string {
 	m := metainfo.Magnet{InfoHash: s.InfoHash, DisplayName: s.Name, Params: map[string][]string{}}
 	for _, tier := range s.Trackers {
 		m.Trackers = append(m.Trackers, tier...)
+	}
+	for _, url := range s.WebSeeds {
+		m.Params.Add("ws", url)
 	}
 	for _, p := range peers {
 		m.Params.Add("x.pe", p.String())

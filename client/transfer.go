@@ -208,7 +208,7 @@ func (t *Transfer) fetchInfo() {
 	if b == nil {
 		return
 	}
-	_, l, err := parseInfo(b)
+	_, l, _, err := parseInfo(b)
 	if err == nil && !t.options.Describe {
 		err = t.options.Selection.Check(l)
 	}

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -17,16 +19,21 @@ import (
 
 func createCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "create",
-		Usage:       "make a torrent of a file or directory",
-		ArgsUsage:   "PATH",
-		Description: "The same data gives the same torrent. Symbolic links and what else is not a regular file are left out.\n\n" + exitCodes,
+		Name:      "create",
+		Usage:     "make a torrent of a file or directory",
+		ArgsUsage: "PATH",
+		Description: "The same data gives the same torrent. Symbolic links and what else is not a regular file are left out. Other\n" +
+			"programs write the same info dictionary, so the info hash is theirs if name, piece length, private and source are.\n\n" + exitCodes,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the torrent to `FILE` (default: the name of PATH with .torrent)"},
 			&cli.StringFlag{Name: "piece-length", Usage: "`SIZE` of a piece, a power of two such as 256KiB (default: chosen from the size)"},
-			&cli.StringSliceFlag{Name: "tracker", Usage: "announce `URL` (repeatable; each is a tier)"},
+			&cli.StringSliceFlag{Name: "tracker", Usage: "announce `URL[,URL...]`: one tier, of which a client uses the first that works (repeatable; each is a tier)"},
+			&cli.StringSliceFlag{Name: "web-seed", Usage: "`URL` of an HTTP or FTP server with the same data, for other clients: braid does not use it (repeatable)"},
 			&cli.StringFlag{Name: "comment", Usage: "`TEXT` for people"},
-			&cli.BoolFlag{Name: "private", Usage: "peers come from the trackers only (BEP 27)"},
+			&cli.BoolFlag{Name: "private", Aliases: []string{"p"}, Usage: "peers come from the trackers only (BEP 27)"},
+			&cli.StringFlag{Name: "source", Usage: "`TEXT` that says where the torrent is published: the same data gets another info hash there"},
+			&cli.StringFlag{Name: "name", Usage: "`NAME` of the file or directory that downloads make (default: that of PATH)"},
+			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out files and directories that match `GLOB`, such as '*.tmp' or 'docs/draft' (repeatable)"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
 		},
 		Action: create,
@@ -39,7 +46,8 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	}
 	root := cmd.Args().First()
 	opts := client.CreateOptions{
-		Trackers: cmd.StringSlice("tracker"), Comment: cmd.String("comment"), Private: cmd.Bool("private"),
+		WebSeeds: cmd.StringSlice("web-seed"), Comment: cmd.String("comment"), Private: cmd.Bool("private"),
+		Source: cmd.String("source"), Name: cmd.String("name"), Exclude: cmd.StringSlice("exclude"),
 		Skipped: func(path, reason string) { stderr(cmd).printf("left out: %s (%s)\n", path, reason) },
 	}
 	var err error
@@ -48,10 +56,27 @@ func create(ctx context.Context, cmd *cli.Command) error {
 			return usageErrorf("--piece-length: %w", err)
 		}
 	}
-	for _, t := range opts.Trackers {
-		if _, err := tracker.ParseURL(t); err != nil {
-			return usageErrorf("--tracker: %w", err)
+	for _, text := range cmd.StringSlice("tracker") {
+		tier := splitURLs(text)
+		for _, u := range tier {
+			if _, err := tracker.ParseURL(u); err != nil {
+				return usageErrorf("--tracker: %w", err)
+			}
 		}
+		opts.Trackers = append(opts.Trackers, tier)
+	}
+	for _, text := range opts.WebSeeds {
+		if err := checkWebSeed(text); err != nil {
+			return usageErrorf("--web-seed: %w", err)
+		}
+	}
+	for _, pattern := range opts.Exclude {
+		if strings.Trim(pattern, "/") == "" {
+			return usageErrorf("--exclude: %q matches nothing below %s", pattern, root)
+		}
+	}
+	if opts.Private && len(opts.Trackers) == 0 {
+		stderr(cmd).printf("a private torrent without --tracker: clients find no peers for it\n")
 	}
 	name := cmd.String("output")
 	if name == "" {
@@ -80,6 +105,30 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	magnet, _ := publicMagnet(c.Source)
 	out.results.printf("%s: %s in %d files, %d pieces of %s\n%s\n", name, bytesText(c.Source.Layout.Length), len(c.Source.Layout.Files),
 		c.Source.Layout.Pieces(), bytesText(c.Source.Layout.PieceLength), magnet)
+	return nil
+}
+
+// splitURLs reads URL,URL. A comma ends a URL only where another one begins: SCION addresses have one, too.
+func splitURLs(s string) []string {
+	var out []string
+	for _, part := range strings.Split(s, ",") {
+		if len(out) > 0 && !strings.Contains(part, "://") {
+			out[len(out)-1] += "," + part
+			continue
+		}
+		out = append(out, strings.TrimSpace(part))
+	}
+	return out
+}
+
+func checkWebSeed(s string) error {
+	u, err := url.Parse(s)
+	if err != nil {
+		return err
+	}
+	if u.Host == "" || !slices.Contains([]string{"http", "https", "ftp"}, u.Scheme) {
+		return fmt.Errorf("%q: want a URL with http, https or ftp", s)
+	}
 	return nil
 }
 

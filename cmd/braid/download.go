@@ -71,7 +71,7 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	for i, s := range sources {
 		if len(peers)+len(s.Peers)+len(listen) == 0 {
 			if onlyTrackers = true; len(torrents[i].tiers) == 0 {
-				return usageErrorf("nobody to download %s from: name a peer with --peer or a tracker with --tracker", s.Name)
+				return usageErrorf("nobody to download %s from: %sname a peer with --peer or a tracker with --tracker", s.Name, onlyWebSeeds(s))
 			}
 		}
 		everybody = append(everybody[:len(everybody):len(everybody)], s.Peers...)
@@ -189,3 +189,11 @@ func follow(ctx context.Context, out *display, transfers []*client.Transfer) err
 }
 
 var errAllDone = errors.New("all transfers are done")
+
+// onlyWebSeeds says that the torrent has web seeds, which another client would download from.
+func onlyWebSeeds(s client.Source) string {
+	if len(s.WebSeeds) == 0 {
+		return ""
+	}
+	return "it has web seeds only, which braid cannot use yet; "
+}

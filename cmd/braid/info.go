@@ -42,13 +42,16 @@ func infoCommand() *cli.Command {
 type description struct {
 	Name        string         `json:"name"`
 	InfoHash    string         `json:"info_hash"`
+	InfoHashV2  string         `json:"info_hash_v2,omitempty"` // of a hybrid
 	Magnet      string         `json:"magnet"`
 	Length      int64          `json:"length,omitempty"`
 	PieceLength int64          `json:"piece_length,omitempty"`
 	Pieces      int            `json:"pieces,omitempty"`
 	Private     bool           `json:"private,omitempty"`
+	Source      string         `json:"source,omitempty"`
 	Comment     string         `json:"comment,omitempty"`
 	Trackers    [][]string     `json:"trackers,omitempty"`
+	WebSeeds    []string       `json:"web_seeds,omitempty"`
 	Peers       []client.Peer  `json:"peers,omitempty"`
 	Files       []storage.File `json:"files,omitempty"`
 	// Symlinks are symbolic links in the torrent, which braid does not make.
@@ -57,11 +60,14 @@ type description struct {
 
 func describeSource(s client.Source) description {
 	d := description{
-		Name: s.Name, InfoHash: s.InfoHash.HexString(), Magnet: s.Magnet(s.Peers...), Comment: s.Comment,
+		Name: s.Name, InfoHash: s.InfoHash.HexString(), InfoHashV2: s.HashV2, Magnet: s.Magnet(s.Peers...), Comment: s.Comment,
 		Length: s.Layout.Length, PieceLength: s.Layout.PieceLength, Pieces: s.Layout.Pieces(),
-		Trackers: s.Trackers, Peers: s.Peers, Files: s.Layout.Files, Symlinks: s.Layout.Symlinks,
+		Trackers: s.Trackers, WebSeeds: s.WebSeeds, Peers: s.Peers, Files: s.Layout.Files, Symlinks: s.Layout.Symlinks,
 	}
-	d.Private = s.Info != nil && s.Info.Private != nil && *s.Info.Private
+	if s.Info != nil {
+		d.Private = s.Info.Private != nil && *s.Info.Private
+		d.Source = s.Info.Source
+	}
 	return d
 }
 
@@ -73,6 +79,9 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 	}
 	w := newTable(out)
 	w.printf("name\t%s\ninfo hash\t%s\n", d.Name, d.InfoHash)
+	if d.InfoHashV2 != "" {
+		w.printf("v2 info hash\t%s\tnot used: braid downloads the v1 half\n", d.InfoHashV2)
+	}
 	if s.IsMagnet() {
 		w.printf("files\tknown when a peer has sent them\n")
 	} else {
@@ -80,6 +89,9 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 	}
 	if d.Private {
 		w.printf("private\tyes\n")
+	}
+	if d.Source != "" {
+		w.printf("source\t%s\n", d.Source)
 	}
 	if d.Comment != "" {
 		w.printf("comment\t%s\n", d.Comment)
@@ -91,6 +103,9 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 			}
 			w.printf("tracker %d\t%s\n", i+1, t)
 		}
+	}
+	for _, u := range d.WebSeeds {
+		w.printf("web seed\t%s\tnot used\n", u)
 	}
 	for _, p := range d.Peers {
 		w.printf("peer\t%s\n", p)

@@ -174,7 +174,7 @@ func (h *house) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 		}
 		o := client.CreateOptions{PieceLength: int64(s.Pieces)}
 		if key.tracked {
-			o.Trackers = []string{trackerURL}
+			o.Trackers = [][]string{{trackerURL}}
 		}
 		c, err := client.Create(ctx, path, o)
 		if err != nil {

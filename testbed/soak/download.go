@@ -44,7 +44,7 @@ func (r *run) makeTorrents(ctx context.Context) error {
 	}
 	url := fmt.Sprintf("scion://%s,[%s]:%d/announce", r.network.Topology().ASes[0].IA, r.network.HostIP(home), trackerPort)
 	for _, name := range []string{"one", "many", "tiny"} {
-		c, err := client.Create(ctx, filepath.Join(r.data(), name), client.CreateOptions{PieceLength: 64 << 10, Trackers: []string{url}})
+		c, err := client.Create(ctx, filepath.Join(r.data(), name), client.CreateOptions{PieceLength: 64 << 10, Trackers: [][]string{{url}}})
 		if err != nil {
 			return err
 		}

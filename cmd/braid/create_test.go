@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSplitURLs(t *testing.T) {
+	for text, want := range map[string][]string{
+		"http://a/announce":                   {"http://a/announce"},
+		"http://a/announce,udp://b:1":         {"http://a/announce", "udp://b:1"},
+		"scion://1-ff00:0:110,[10.0.0.1]:80/": {"scion://1-ff00:0:110,[10.0.0.1]:80/"},
+		"http://a/announce, scion://1-ff00:0:110,[10.0.0.1]:80/,http://b/announce": {
+			"http://a/announce", "scion://1-ff00:0:110,[10.0.0.1]:80/", "http://b/announce"},
+	} {
+		if have := splitURLs(text); !slices.Equal(have, want) {
+			t.Errorf("%s: %q, want %q", text, have, want)
+		}
+	}
+}
+
+func TestCreateAndInfo(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"set/a", "set/b.tmp"} {
+		if err := os.MkdirAll(filepath.Join(dir, "set"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(code int, inOut, inErr string, args ...string) {
+		t.Helper()
+		got, out, said := ends(t, dir, args...)
+		if out = strings.Join(strings.Fields(out), " "); got != code || !strings.Contains(out, inOut) || !strings.Contains(said, inErr) {
+			t.Errorf("braid %v: exit code %d, want %d\nstdout: %s\nstderr: %s", args, got, code, out, said)
+		}
+	}
+	want(0, "magnet:?", "", "create", "set", "-o", "t.torrent", "-p", "--source", "here", "--name", "other", "--exclude", "*.tmp",
+		"--web-seed", "http://127.0.0.1/", "--tracker", "udp://127.0.0.1:1,udp://127.0.0.1:2", "--tracker", "udp://127.0.0.1:3")
+	want(0, "name other", "", "info", "t.torrent")
+	want(0, "source here", "", "info", "t.torrent")
+	want(0, "tracker 1 udp://127.0.0.1:1 tracker 1 udp://127.0.0.1:2 tracker 2 udp://127.0.0.1:3 web seed http://127.0.0.1/", "", "info", "t.torrent")
+	want(0, `"source":"here"`, "", "info", "t.torrent", "--json")
+	want(0, `"web_seeds":["http://127.0.0.1/"]`, "", "info", "t.torrent", "--json")
+	want(0, `"files":[{"path":"other/a","length":5}]`, "", "info", "t.torrent", "--json")
+	want(0, `"info_hash_v2":"`+strings.Repeat("cd", 32), "", "info", "--json",
+		"magnet:?xt.1=urn:btih:"+strings.Repeat("ab", 20)+"&xt.2=urn:btmh:1220"+strings.Repeat("cd", 32))
+	want(2, "", "web seeds only", "download", "t.torrent", "--no-trackers")
+	want(0, "", "--tracker", "create", "set", "-p")
+	want(2, "", "--web-seed", "create", "set", "--web-seed", "gopher://x/")
+	want(2, "", "--tracker", "create", "set", "--tracker", "udp://127.0.0.1:1,gopher://x")
+	want(2, "", "--exclude", "create", "set", "--exclude", "/")
+	want(1, "", "no data", "create", "set", "--exclude", "a*", "--exclude", "b*")
+}
