@@ -70,6 +70,8 @@ type gate struct {
 	wait       waiting            // for what was asked
 	late       map[block]uint8    // answers that may still come, to requests that the engine thinks rejected
 	moved      bool               // a block has come since the last reject that was the last answer
+	snub       snub               // the peer does not answer
+	keen       bool               // the engine is interested in the peer
 	forEngine  []byte             // messages to be read at the next boundary
 	barred     bool
 	meant      bool // the engine has unchoked the peer
@@ -229,9 +231,12 @@ func blocksOf(m map[block]struct{}) []block {
 	return out
 }
 
+// openLocked tells whether the engine may ask the peer.
+func (g *gate) openLocked() bool { return g.heard && !g.parked && g.snub.until.IsZero() }
+
 // showLocked has the engine know whether we are choked.
 func (g *gate) showLocked() {
-	if open := g.heard && !g.parked; open != g.shown {
+	if open := g.openLocked(); open != g.shown {
 		g.shown = open
 		kind := byte(msgChoke)
 		if open {
@@ -474,7 +479,7 @@ func (g *gate) arrived(m message) verdict {
 			clear(g.asked) // as the engine does
 		}
 		switch {
-		case g.parked || g.shown == g.heard:
+		case g.shown == g.openLocked():
 			return drop
 		case len(g.forEngine) > 0: // which comes first
 			g.showLocked()
@@ -531,10 +536,12 @@ func (g *gate) departs(m message) verdict {
 			g.tellLocked(plain(m.kind))
 			return drop
 		}
+	case msgInterested, msgNotInterested:
+		g.keen = m.kind == msgInterested
 	case msgRequest:
 		g.wait = g.wait.asks(len(g.asked), time.Now())
 		g.asked[m.block] = struct{}{}
-		if g.parked { // sent before the engine has read of it
+		if g.parked || !g.snub.until.IsZero() { // sent before the engine has read of it
 			g.tellLocked(encode(msgCancel, m.block))
 		}
 	case msgCancel:

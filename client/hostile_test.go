@@ -362,7 +362,7 @@ func FuzzGate(f *testing.F) {
 		var got []byte
 		for ended := false; !ended || len(engine) > 0; {
 			now = now.Add(time.Duration(r.IntN(5)) * time.Second)
-			switch r.IntN(12) {
+			switch r.IntN(13) {
 			case 0:
 				g.park()
 			case 1:
@@ -374,10 +374,12 @@ func FuzzGate(f *testing.F) {
 			case 4:
 				g.nudge()
 			case 5:
-				g.takeBack(0, time.Now().Add(now.Sub(time.Unix(0, 0))))
+				g.takeBack(around{others: r.IntN(2) == 0, now: time.Now().Add(now.Sub(time.Unix(0, 0)))})
 			case 6:
+				g.endSnub(r.IntN(2) == 0, now)
+			case 7:
 				g.reveal([]uint32{r.Uint32()})
-			case 7, 8:
+			case 8, 9:
 				n := min(len(engine), 1+r.IntN(30))
 				if _, err := g.Write(engine[:n]); err != nil {
 					t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 //
 //	asked --the last one is rejected---------------------> told of a suggestion, before the reject
 //	      --silence, see waiting-> taken back: told of rejects that the peer has not sent
+//	                               and again, with no block between: snubbed, told of a choke
 //	idle  --200 ms---------------------------------------> told of a suggestion
 //
 // A suggestion (BEP 6) means no more to the engine than that it should look. Where the peer does not know that extension, a choke
@@ -23,6 +24,10 @@ import (
 // and cancels the one before. But what has been sent is not called back by a cancel, and arrives twice: where
 // pieces are scarce, as in a swarm that waits for its seed, as much as there is of use. So a request is left alone for the time in
 // which it would be answered at most distances.
+//
+// A peer that says it has everything and never answers (it snubs us) would be asked again first each time, and be the only one
+// that is asked for the last block. So while other connections can be asked, the engine believes that such a peer chokes us, for
+// longer each time. Only a block shows that it serves us after all.
 
 const (
 	// stealGrace is how long a request is left alone: a round trip from one continent to another, and a block's time on the link.
@@ -54,6 +59,40 @@ const (
 	gapMemory = 32
 )
 
+const (
+	// leastSnub is how long a peer that snubs us is not asked for the first time, and mostSnub the longest time. Shorter, and
+	// many such peers keep the last block among themselves; longer, and a peer that answers again is not noticed.
+	leastSnub, mostSnub = 30 * time.Second, 4 * time.Minute
+)
+
+// snub is what is known of a peer that does not answer. The zero value is that of a new connection.
+type snub struct {
+	until  time.Time     // it is not asked before; zero: it may be asked
+	last   time.Duration // how long it was not asked the last time; 0: a block has come since
+	blocks bool          // since requests were taken back the last time
+}
+
+// takesBack notes that requests were taken back, while others can be asked or not.
+func (s snub) takesBack(others bool, now time.Time) snub {
+	if others && !s.blocks && s.until.IsZero() {
+		s.last = min(max(leastSnub, 2*s.last), mostSnub)
+		s.until = now.Add(s.last)
+	}
+	s.blocks = false
+	return s
+}
+
+// gets notes a block.
+func (s snub) gets() snub { return snub{blocks: true} }
+
+// over notes that time has passed.
+func (s snub) over(others bool, now time.Time) snub {
+	if !others || !now.Before(s.until) {
+		s.until = time.Time{}
+	}
+	return s
+}
+
 func newWaiting() waiting { return waiting{gap: firstGap} }
 
 // asks notes one more request, after so many.
@@ -72,16 +111,24 @@ func (w waiting) gets(now time.Time) waiting {
 	return w
 }
 
-// over tells whether so many requests have waited for too long.
-func (w waiting) over(asked int, rtt time.Duration, now time.Time) bool {
+// around is what a connection's requests are looked at with.
+type around struct {
+	others bool // other connections can be asked
+	idle   bool // and one of them is not
+	rtt    time.Duration
+	now    time.Time
+}
+
+// over tells whether so many requests have waited for too long. A connection's only request is left over where another is idle.
+func (w waiting) over(asked int, a around) bool {
 	if asked == 0 {
 		return false
 	}
 	least := max(silencePatience, silenceGaps*w.gap)
-	if strayParts*asked <= w.most {
+	if strayParts*asked <= w.most || asked == 1 && a.idle {
 		least = max(strayPatience, strayGaps*w.gap)
 	}
-	return now.Sub(w.since) >= max(least, silenceTrips*rtt)
+	return a.now.Sub(w.since) >= max(least, silenceTrips*a.rtt)
 }
 
 // nudge takes back requests that have waited for too long, and has the engine think again of connections that have nothing to ask
@@ -90,22 +137,38 @@ func (t *Transfer) nudge() {
 	if t.isDone || t.want == nil {
 		return
 	}
+	var links []*link
+	open, free := 0, 0 // connections that can be asked, and those of them that are not
+	for x := range t.greetedRows() {
+		links = append(links, x.link)
+		if can, asked := x.link.gate.canAsk(); can {
+			open++
+			if !asked {
+				free++
+			}
+		}
+	}
 	var idle []*link
 	busy := false
 	now := time.Now()
-	for x := range t.greetedRows() {
-		g := t.session.gauges.find(x.link.face)
+	for _, l := range links {
+		g := t.session.gauges.find(l.face)
 		if g == nil {
 			continue
 		}
-		if x.link.gate.takeBack(x.link.Measure().RTT, now) {
-			t.log.Debug("requests taken back: the peer does not answer", "peer", x.peer, "path", x.link.Path().Fingerprint.Short())
+		l.gate.endSnub(open > 0, now)
+		taken, snubbed := l.gate.takeBack(around{others: open > 1, idle: free > 0, rtt: l.Measure().RTT, now: now})
+		if taken {
+			t.log.Debug("requests taken back: the peer does not answer", "peer", l.Peer(), "path", l.Path().Fingerprint.Short(), "snubbed", snubbed)
+		}
+		if snubbed {
+			open--
 		}
 		switch {
 		case g.outstanding.Load() > 0:
 			busy = true
 		case g.unchoked.Load():
-			idle = append(idle, x.link)
+			idle = append(idle, l)
 		}
 	}
 	rand.Shuffle(len(idle), func(i, j int) { idle[i], idle[j] = idle[j], idle[i] })
@@ -116,6 +179,13 @@ func (t *Transfer) nudge() {
 	for _, l := range idle[:min(len(idle), most)] {
 		l.gate.nudge()
 	}
+}
+
+// canAsk tells whether the engine may ask the peer and has a reason to, and whether it does.
+func (g *gate) canAsk() (can, asked bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.openLocked() && g.keen, len(g.asked) > 0
 }
 
 // suggestion has the engine look for something to ask the peer for.
@@ -142,19 +212,24 @@ func (g *gate) nudgeLocked() {
 }
 
 // takeBack takes back all requests if the peer has been silent for too long, and has the engine ask anew, the peer for other blocks
-// or others for these. It tells whether it did.
-func (g *gate) takeBack(rtt time.Duration, now time.Time) bool {
+// or others for these. It tells whether it did, and whether the engine does not ask this peer any more.
+func (g *gate) takeBack(a around) (taken, snubbed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.wait.over(len(g.asked), rtt, now) || g.closed {
-		return false
+	if !g.wait.over(len(g.asked), a) || g.closed {
+		return false, false
 	}
+	before := g.snub
+	g.snub = before.takesBack(a.others, a.now)
+	snubbed = g.snub.until != before.until
 	blocks := blocksOf(g.asked)
 	clear(g.asked)
-	g.nudgeLocked() // first: after a reject the engine does not look
+	if g.showLocked(); g.shown {
+		g.nudgeLocked() // first: after a reject the engine does not look
+	}
 	g.tellLocked(encode(msgCancel, blocks...))
 	if g.slow {
-		return true // the engine has forgotten them, and takes them still
+		return true, snubbed // the engine has forgotten them, and takes them still
 	}
 	g.giveLocked(encode(msgReject, blocks...))
 	for _, b := range blocks {
@@ -162,7 +237,15 @@ func (g *gate) takeBack(rtt time.Duration, now time.Time) bool {
 			g.late[b]++
 		}
 	}
-	return true
+	return true, snubbed
+}
+
+// endSnub has the engine ask the peer again if it is time, or if there are no others to ask.
+func (g *gate) endSnub(others bool, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.snub = g.snub.over(others, now)
+	g.showLocked()
 }
 
 // answeredLocked looks at a block or reject of the peer, and tells what becomes of it.
@@ -170,7 +253,8 @@ func (g *gate) answeredLocked(m message, now time.Time) verdict {
 	_, asked := g.asked[m.block]
 	block := m.kind == msgPiece
 	if block {
-		g.wait = g.wait.gets(now)
+		g.wait, g.snub = g.wait.gets(now), g.snub.gets()
+		g.showLocked()
 	}
 	if late := g.late[m.block]; late > 0 && !(asked && block) {
 		// An answer that was given up. The engine would end the connection because of it. Of two answers to two requests the

@@ -1,0 +1,117 @@
+package client
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// simulated is a transport on which each address leads to a function that plays the peer, over a pipe in memory: in a synctest
+// bubble a session over it lives in simulated time.
+type simulated struct {
+	onIP
+	peers map[string]func(net.Conn) // the connection is closed when it returns
+}
+
+func (s *simulated) Name() string { return "tcp" }
+
+func (s *simulated) Dial(_ context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
+	ours, theirs := net.Pipe()
+	go func() {
+		defer theirs.Close()
+		s.peers[p.String()](theirs)
+	}()
+	return simulatedWire{ours, p}, nil
+}
+
+func (s *simulated) Listening() []Peer { return nil }
+
+func (s *simulated) Close() error {
+	s.stop()
+	return nil
+}
+
+type simulatedWire struct {
+	net.Conn
+	peer Peer
+}
+
+func (w simulatedWire) Peer() Peer             { return w.peer }
+func (w simulatedWire) Path() pathsel.Path     { return pathsel.Path{} }
+func (w simulatedWire) Key() *scionnet.PeerKey { return nil }
+func (w simulatedWire) Proven() bool           { return true }
+func (w simulatedWire) Measure() Measurement   { return Measurement{} }
+
+// simulateDownload downloads the data from the peers, and returns how long that took.
+func simulateDownload(t *testing.T, src Source, data string, peers map[string]func(net.Conn)) time.Duration {
+	t.Helper()
+	s, err := newSession(Config{}, testLog(t), []Transport{&simulated{newOnIP(), peers}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addresses []Peer
+	for a := range peers {
+		addresses = append(addresses, mustPeer(t, a))
+	}
+	out := t.TempDir()
+	store := openStore(t, out)
+	begin := time.Now()
+	tr, err := s.Add(src, store, Options{Peers: addresses})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-tr.Done():
+	case <-time.After(time.Hour):
+		t.Errorf("not done: %+v", tr.Progress())
+	}
+	took := time.Since(begin)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	if !t.Failed() {
+		sameFiles(t, src, data, out)
+	}
+	return took
+}
+
+// Peers that have everything and never answer do not hold up those who do answer, even where all that is missing is one block.
+func TestMutePeers(t *testing.T) {
+	const most = 5 * time.Minute // each mute peer is asked once or twice, for 8 s
+	for name, c := range map[string]struct{ size, mute, honest int }{
+		"one block, one mute peer":     {7000, 1, 2},
+		"one block, several":           {7000, 6, 1},
+		"a few blocks, more mute ones": {100_000, 8, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				data := filepath.Join(dir, "file")
+				writeRandom(t, data, c.size)
+				const length = 32 << 10
+				src := makeTorrent(t, data, CreateOptions{PieceLength: length}).Source
+				peers := map[string]func(net.Conn){}
+				for i := range c.mute + c.honest {
+					f := forgetful{data: readFile(t, data), length: length, fast: true, every: 1}
+					if i >= c.mute {
+						f.every = 1 << 30
+					}
+					a := net.JoinHostPort(net.IPv4(10, byte(i), 0, 1).String(), "1")
+					peers[a] = func(conn net.Conn) { f.serve(conn, src) }
+				}
+				if took := simulateDownload(t, src, dir, peers); took > most {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
