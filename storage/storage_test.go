@@ -3,6 +3,7 @@ package storage
 import (
 	"crypto/sha1"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -210,7 +211,7 @@ func TestOneStoreForADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := Open("file", dir, log); err == nil || !strings.Contains(err.Error(), "another braid") {
+	if _, err := Open("file", dir, log); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another braid is using it (process %d: ", os.Getpid())) {
 		t.Errorf("a second store: %v", err)
 	}
 	if _, err := Open("floppy", t.TempDir(), log); err == nil {

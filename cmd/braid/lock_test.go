@@ -1,0 +1,35 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Two downloads into one directory: the second one names the first.
+func TestLockNamesHolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	args := []string{"download", "file.torrent", "-o", "out", "--peer", "127.0.0.1:1", "--json"}
+	first := braid(t, dir, args...)
+	out, err := first.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = first.Process.Kill()
+		_ = first.Wait()
+	}()
+	if !bufio.NewScanner(out).Scan() { // the first event: it is at work
+		t.Fatal("no event")
+	}
+	code, _, said := ends(t, dir, args...)
+	if want := fmt.Sprintf("another braid is using it (process %d: %s download file.torrent -o out", first.Process.Pid, first.Path); code != exitFailed || !strings.Contains(said, want) {
+		t.Errorf("exit code %d, no %q: %s", code, want, said)
+	}
+}
