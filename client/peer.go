@@ -23,7 +23,7 @@ type Peer struct {
 	guarded bool
 }
 
-// ParsePeer reads a SCION address in one of its forms (1-ff00:0:111,[127.0.0.1]:42000), or host:port.
+// ParsePeer reads a SCION address in one of its forms (1-ff00:0:111,[127.0.0.1]:31000), or host:port.
 func ParsePeer(s string) (Peer, error) {
 	p, err := parseAddress(s)
 	if err == nil && p.Port() == 0 {

@@ -120,7 +120,7 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 		case scion != nil:
 			return nil, fmt.Errorf("listen on %s: one SCION address is all a session has, and %s was given first", p, scion)
 		case a.IA != cfg.Host.IA() || a.Host != cfg.Host.LocalIP():
-			return nil, fmt.Errorf("listen on %s: this host is %s,[%s]", p, cfg.Host.IA(), cfg.Host.LocalIP())
+			return nil, fmt.Errorf("listen on %s: this host is in AS %s, with the address %s", p, cfg.Host.IA(), cfg.Host.LocalIP())
 		default:
 			scion = &a
 		}
@@ -131,6 +131,9 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 			port = scion.Port
 		}
 		t, err := openSCION(ctx, cfg.Host, port, cfg.Identity)
+		if err != nil && scion != nil {
+			return nil, fmt.Errorf("listen on %s: %w", scion, err)
+		}
 		if err != nil {
 			return nil, err
 		}

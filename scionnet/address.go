@@ -23,7 +23,7 @@ var _ net.Addr = Addr{}
 // Network is "scion+udp".
 func (a Addr) Network() string { return "scion+udp" }
 
-// String writes the form 1-ff00:0:111,[127.0.0.1]:42000, for IPv4 and IPv6 hosts alike.
+// String writes the form 1-ff00:0:111,[127.0.0.1]:31000, for IPv4 and IPv6 hosts alike.
 func (a Addr) String() string {
 	return a.IA.String() + ",[" + a.Host.String() + "]:" + strconv.Itoa(int(a.Port))
 }
@@ -40,8 +40,8 @@ func (a *Addr) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ParseAddr reads 1-ff00:0:111,[127.0.0.1]:42000, [1-ff00:0:111,127.0.0.1]:42000 and, for IPv4 hosts only,
-// 1-ff00:0:111,127.0.0.1:42000.
+// ParseAddr reads 1-ff00:0:111,[127.0.0.1]:31000, [1-ff00:0:111,127.0.0.1]:31000 and, for IPv4 hosts only,
+// 1-ff00:0:111,127.0.0.1:31000.
 func ParseAddr(s string) (Addr, error) {
 	a, err := parseAddr(s)
 	if err != nil {
@@ -53,7 +53,7 @@ func ParseAddr(s string) (Addr, error) {
 func parseAddr(s string) (Addr, error) {
 	ia, rest, ok := strings.Cut(s, ",")
 	if !ok {
-		return Addr{}, fmt.Errorf("want ISD-AS,[host]:port such as 1-ff00:0:111,[127.0.0.1]:42000")
+		return Addr{}, fmt.Errorf("want ISD-AS,[host]:port such as 1-ff00:0:111,[127.0.0.1]:31000")
 	}
 	var host, port string
 	switch inner, bracketed := strings.CutPrefix(ia, "["); {
@@ -68,7 +68,7 @@ func parseAddr(s string) (Addr, error) {
 		}
 	}
 	if !ok {
-		return Addr{}, fmt.Errorf("the port is missing, want for example %s,[127.0.0.1]:42000", ia)
+		return Addr{}, fmt.Errorf("the port is missing, want for example %s,[127.0.0.1]:31000", ia)
 	}
 	v, err := pathsel.ParseIA(ia)
 	if err != nil {

@@ -73,6 +73,9 @@ func limitsOf(conns, perHost int) limits {
 
 // Listen opens a port of the host.
 func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) {
+	if err := h.mayListen(cfg.Port); err != nil {
+		return nil, err
+	}
 	id, err := cfg.Identity.orNew()
 	if err != nil {
 		return nil, err

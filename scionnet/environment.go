@@ -22,6 +22,8 @@ type Config struct {
 	LocalIP netip.Addr
 	// IA, if not zero, is the AS in which the host must be.
 	IA pathsel.IA
+	// AnyPort allows endpoints at ports to which the AS's routers do not deliver: see PortError.
+	AnyPort bool
 	// DNS is the host:port of the server to ask for names; empty: as the system does.
 	DNS string
 	// Logger may be nil.

@@ -77,10 +77,13 @@ const longTurn = time.Millisecond
 var _ quic.OOBCapablePacketConn = (*fastConn)(nil)
 
 func openFast(ctx context.Context, h *Host, port uint16) (packetConn, error) {
-	h.warnPort(port)
-	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: h.localIP.AsSlice(), Port: int(port)})
+	var conn *net.UDPConn
+	err := h.atPort(port, func(at *net.UDPAddr) (err error) {
+		conn, err = net.ListenUDP("udp", at)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("open UDP port %d of %s: %w", port, h.localIP, err)
+		return nil, err
 	}
 	c := &fastConn{
 		UDPConn: conn, host: h, log: h.log,

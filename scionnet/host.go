@@ -16,6 +16,7 @@
 //	            without, in batches with offloading                  fastconn_linux.go, batch_linux.go, header.go
 //	frames      several QUIC packets in one large packet             bundle.go, large.go
 //	MTU         what a path really carries                           mtu.go
+//	ports       which ports of a host the AS delivers to             ports.go
 //	proof       whether a stranger is in the AS that it claims,      proof.go
 //	            and in whose name its connection counts              quota.go
 //	Host        path lookup, refresh, revocations                    host.go, lookup.go, refresh.go, revoke.go
@@ -54,11 +55,15 @@ type Host struct {
 	claims    *claims
 	names     Names
 	mtus      mtus
+	anyPort   bool
 
 	workers sync.WaitGroup
 	mu      sync.Mutex
 	onClose []func()
 }
+
+// ErrOtherAS says that the host is not in the AS of Config.IA.
+var ErrOtherAS = errors.New("this host is in another AS")
 
 // Open finds the control plane of the local AS and starts the host. No packet is sent to other ASes yet.
 func Open(ctx context.Context, cfg Config) (*Host, error) {
@@ -70,7 +75,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{log: log, connector: connector, names: cfg.Names()}
+	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort}
 	if err := h.load(ctx, cfg); err != nil {
 		return nil, errors.Join(err, connector.Close())
 	}
@@ -97,7 +102,7 @@ func connect(ctx context.Context, cfg Config) (daemon.Connector, error) {
 	case cfg.Daemon != "":
 		return nil, fmt.Errorf("connect to the SCION daemon at %s: %w", cfg.Daemon, err)
 	default:
-		return nil, fmt.Errorf("read the SCION configuration in %q (topology.json and certs/ are needed; choose with --config-dir or --sciond): %w", cfg.ConfigDir, err)
+		return nil, fmt.Errorf("read the SCION configuration in %q (topology.json and certs/ are needed): %w", cfg.ConfigDir, err)
 	}
 }
 
@@ -110,7 +115,7 @@ func (h *Host) load(ctx context.Context, cfg Config) error {
 	}
 	h.ia = pathsel.IA(h.topo.LocalIA)
 	if cfg.IA != 0 && cfg.IA != h.ia {
-		return fmt.Errorf("this host is in AS %s, not in %s as --isd-as wants", h.ia, cfg.IA)
+		return fmt.Errorf("%w: %s, not %s", ErrOtherAS, h.ia, cfg.IA)
 	}
 	as, err := h.connector.ASInfo(ctx, 0)
 	if err != nil {
@@ -138,13 +143,13 @@ func (h *Host) defaultIP(ctx context.Context) (netip.Addr, error) {
 	if towards == nil {
 		cs, err := daemon.TopoQuerier{Connector: h.connector}.UnderlayAnycast(ctx, addr.SvcCS)
 		if err != nil {
-			return netip.Addr{}, fmt.Errorf("choose the local address (or give --local): %w", err)
+			return netip.Addr{}, fmt.Errorf("choose the local address: %w", err)
 		}
 		towards = cs.IP
 	}
 	ip, err := addrutil.ResolveLocal(towards)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("choose the local address towards %s (or give --local): %w", towards, err)
+		return netip.Addr{}, fmt.Errorf("choose the local address towards %s: %w", towards, err)
 	}
 	a, _ := netip.AddrFromSlice(ip)
 	return a.Unmap(), nil
@@ -172,29 +177,16 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// underlayPort is the underlay port for a port of a host in this AS: itself where it is in the range that is
-// delivered directly, else that of the shim dispatcher.
-func (h *Host) underlayPort(port uint16) uint16 {
-	if port >= h.topo.PortRange.Start && port <= h.topo.PortRange.End {
-		return port
-	}
-	return shimPort
-}
-
-func (h *Host) warnPort(port uint16) {
-	if port != 0 && h.underlayPort(port) != port {
-		h.log.Warn("port is outside the AS's range for hosts: it is reached only through a shim dispatcher on this host",
-			"port", port, "from", h.topo.PortRange.Start, "to", h.topo.PortRange.End)
-	}
-}
-
 // openRaw opens a socket for SCION packets.
 func (h *Host) openRaw(ctx context.Context, port uint16, scmp snet.SCMPHandler) (*snet.SCIONPacketConn, Addr, error) {
-	h.warnPort(port)
 	n := snet.SCIONNetwork{Topology: h.topo, SCMPHandler: scmp}
-	c, err := n.OpenRaw(ctx, &net.UDPAddr{IP: h.localIP.AsSlice(), Port: int(port)})
+	var c snet.PacketConn
+	err := h.atPort(port, func(at *net.UDPAddr) (err error) {
+		c, err = n.OpenRaw(ctx, at)
+		return err
+	})
 	if err != nil {
-		return nil, Addr{}, fmt.Errorf("open UDP port %d of %s: %w", port, h.localIP, err)
+		return nil, Addr{}, err
 	}
 	local := c.LocalAddr().(*net.UDPAddr).AddrPort()
 	return c.(*snet.SCIONPacketConn), Addr{h.ia, h.localIP, local.Port()}, nil

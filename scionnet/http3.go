@@ -45,6 +45,9 @@ const (
 
 // OpenHTTP opens a port of the host, 0 for any free one.
 func (h *Host) OpenHTTP(ctx context.Context, port uint16) (*HTTP, error) {
+	if err := h.mayListen(port); err != nil {
+		return nil, err
+	}
 	id, err := NewIdentity()
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ func oneAS(t testing.TB) *Host { return oneASAt(t, netip.MustParseAddr("127.0.0.
 func oneASAt(t testing.TB, ip netip.Addr) *Host { return oneASOf(t, ip, 1400, "1024-65535") }
 
 // oneASOf is one in an AS with that MTU, where packets to other ports than those go to the host's shim dispatcher.
-func oneASOf(t testing.TB, ip netip.Addr, mtu int, ports string) *Host {
+func oneASOf(t testing.TB, ip netip.Addr, mtu int, ports string, change ...func(*Config)) *Host {
 	t.Helper()
 	dir := t.TempDir()
 	topo := fmt.Sprintf(`{"isd_as":"1-ff00:0:110","mtu":%d,"dispatched_ports":%q,"attributes":["core"],
@@ -25,7 +25,11 @@ func oneASOf(t testing.TB, ip netip.Addr, mtu int, ports string) *Host {
 	if err := os.Mkdir(filepath.Join(dir, "certs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	h, err := Open(t.Context(), Config{ConfigDir: dir, LocalIP: ip})
+	c := Config{ConfigDir: dir, LocalIP: ip}
+	for _, f := range change {
+		f(&c)
+	}
+	h, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func TestRoughWire(t *testing.T) {
 			w := conformance.NewWire(t, ip, 50)
 			port := uint16(20000) // below those that the system gives away
 			conformance.RunRough(t, w, tt.bundles, func(t *testing.T) conformance.Pair {
-				h := scionnet.OneASOf(t, ip, 8400, "1024-1024")
+				h := scionnet.OneASOf(t, ip, 8400, "1024-1024", func(c *scionnet.Config) { c.AnyPort = true })
 				paths, err := h.Paths(t.Context(), h.IA())
 				if err != nil {
 					t.Fatal(err)

@@ -34,7 +34,7 @@ const maxURL = 2048
 const defaultSCIONPort = 80
 
 // ParseURL reads an announce URL: http, https and udp for trackers on IP; for trackers on SCION either
-// scion://1-ff00:0:110,[127.0.0.1]:8080/announce, scion://tracker.example:8080/announce with a name, or
+// scion://1-ff00:0:110,[127.0.0.1]:31080/announce, scion://tracker.example:31080/announce with a name, or
 // http://scion4-1-ff00-0-110_127-0-0-1:8080/announce, in which the host is one that every URL parser takes (scion6-…
 // for an IPv6 host, with dashes for colons).
 func ParseURL(s string) (URL, error) {

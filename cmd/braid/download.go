@@ -23,7 +23,7 @@ func downloadCommand() *cli.Command {
 			"if none is, nothing is written: see --overwrite and --rename.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
-			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:42000, scion://name:42000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, scion://name:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
 			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line, compressed if it ends in .gz"},
 			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted"},

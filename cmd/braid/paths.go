@@ -23,7 +23,7 @@ func pathsCommand() *cli.Command {
 		Name:      "paths",
 		Usage:     "list the paths to an AS",
 		ArgsUsage: "DST",
-		Description: `DST is an ISD-AS (1-ff00:0:111) or the address of a host (1-ff00:0:111,[127.0.0.1]:42000).
+		Description: `DST is an ISD-AS (1-ff00:0:111) or the address of a host (1-ff00:0:111,[127.0.0.1]:31000).
 With --probe one SCMP message is sent over each path: an echo request to the host or, if DST is an
 ISD-AS, a request to the last router on the path. With a path policy only the paths that it leaves are
 listed, in its order. The exit code is 1 if there is no path, or if paths were probed and none is alive.`,

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 
@@ -21,6 +23,11 @@ func scionFlags() []cli.Flag {
 	}
 }
 
+// forceFlag is for the commands that listen on SCION.
+func forceFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "force", Category: "SCION", Usage: "listen at a SCION port to which the AS does not deliver, too: for hosts with a shim dispatcher"}
+}
+
 // scionConfig is the configuration that the flags, the environment and /etc/scion give together.
 func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
 	c, err := scionnet.Environment(scionnet.Flags{
@@ -35,9 +42,42 @@ func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
 
 // openHost opens the SCION host that the flags describe.
 func openHost(ctx context.Context, cmd *cli.Command, log *slog.Logger) (*scionnet.Host, error) {
+	return openListening(ctx, cmd, nil, log)
+}
+
+// openListening opens the SCION host that the flags and the addresses of --listen describe: without --local the first address
+// says where to send from.
+func openListening(ctx context.Context, cmd *cli.Command, listen []scionnet.Addr, log *slog.Logger) (*scionnet.Host, error) {
 	c, err := scionConfig(cmd, log)
 	if err != nil {
 		return nil, err
 	}
-	return scionnet.Open(ctx, c)
+	c.AnyPort = cmd.Bool("force")
+	if len(listen) > 0 && !cmd.IsSet("local") {
+		c.LocalIP = listen[0].Host
+	}
+	h, err := scionnet.Open(ctx, c)
+	if errors.Is(err, scionnet.ErrOtherAS) {
+		return nil, usageErrorf("--isd-as: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; see --config-dir, --sciond and --local", err)
+	}
+	return h, nil
+}
+
+// fits tells whether an address to listen on is one of the host's.
+func fits(h *scionnet.Host, a scionnet.Addr) error {
+	if a.IA == h.IA() && a.Host == h.LocalIP() {
+		return nil
+	}
+	return usageErrorf("cannot listen on %s: this host is in AS %s, with the address %s", a, h.IA(), h.LocalIP())
+}
+
+// listenError says what to do if an address to listen on does not fit the host or its AS.
+func listenError(err error) error {
+	if port := (*scionnet.PortError)(nil); errors.As(err, &port) {
+		return usageErrorf("%w; choose another port or, if a shim dispatcher runs on this host, give --force", err)
+	}
+	return err
 }

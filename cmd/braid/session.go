@@ -19,7 +19,7 @@ import (
 func sessionFlags() []cli.Flag {
 	own := []cli.Flag{
 		transportFlag(),
-		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:42000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
 		&cli.IntFlag{Name: "max-requests", Usage: "keep at most `N` requests outstanding on each connection (default: as many as are useful)"},
 		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns, by network and host (default: all)"},
@@ -28,7 +28,7 @@ func sessionFlags() []cli.Flag {
 		&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with --json: tell the progress every `TIME`, at least 10ms"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
 	}
-	return slices.Concat(selectorFlags(), own, limitFlags(), policyFlags(), announceFlags(), scionFlags())
+	return slices.Concat(selectorFlags(), own, limitFlags(), policyFlags(), announceFlags(), scionFlags(), []cli.Flag{forceFlag()})
 }
 
 // selectorFlags choose a selector, for openSelector.
@@ -122,22 +122,14 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 	}
 	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
 	asked := cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION)
+	var at []scionnet.Addr
+	for _, p := range listen {
+		if a, ok := p.SCION(); ok {
+			at = append(at, a)
+		}
+	}
 	if over.scion && (asked || trackers) {
-		c, err := scionConfig(cmd, log)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		for _, p := range listen {
-			if a, ok := p.SCION(); ok {
-				if !cmd.IsSet("local") {
-					c.LocalIP = a.Host
-				}
-				if !cmd.IsSet("isd-as") {
-					c.IA = a.IA
-				}
-			}
-		}
-		if cfg.Host, err = scionnet.Open(ctx, c); err != nil {
+		if cfg.Host, err = openListening(ctx, cmd, at, log); err != nil {
 			if asked {
 				return nil, nil, nil, err
 			}
@@ -146,6 +138,12 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		}
 	}
 	if cfg.Host != nil {
+		for _, a := range at {
+			if err := fits(cfg.Host, a); err != nil {
+				cfg.Host.Close()
+				return nil, nil, nil, err
+			}
+		}
 		var ask *questions
 		if cmd.Bool("interactive") {
 			ask = newQuestions(os.Stdin, stderr(cmd))
@@ -174,7 +172,7 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		if cfg.Host != nil {
 			cfg.Host.Close()
 		}
-		return nil, nil, nil, err
+		return nil, nil, nil, listenError(err)
 	}
 	return s, cfg.Host, func() error {
 		err := s.Close()

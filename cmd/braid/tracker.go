@@ -31,7 +31,7 @@ func trackerCommand() *cli.Command {
 			"stats://127.0.0.1:8081 says so, over HTTP.\n" +
 			"When it is ready it says so on standard error, and with --json as " + `{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "listen", Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:8080, or for operators stats://127.0.0.1:8081 (repeatable)"},
+			&cli.StringSliceFlag{Name: "listen", Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:31080, or for operators stats://127.0.0.1:8081 (repeatable)"},
 			&cli.StringFlag{Name: "data", Usage: "keep the journal in `DIR`; without it peers are forgotten with the process"},
 			&cli.StringFlag{Name: "store", Usage: "keep peers in the Valkey or Redis server at `URL`, redis://user@host:6379/0, which other trackers may share"},
 			&cli.StringFlag{Name: "store-password-file", Usage: "the password for it is in `FILE`"},
@@ -46,6 +46,7 @@ func trackerCommand() *cli.Command {
 			&cli.StringFlag{Name: "keys", Usage: "private tracker: serve only those with a key in `FILE`"},
 			&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
 			debugFlag(),
+			forceFlag(),
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
 		}, scionFlags()...),
 		Action: runTracker,
@@ -137,7 +138,7 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 	defer l.close()
 	for _, text := range cfg.Listen {
 		if err := l.open(ctx, text); err != nil {
-			return fmt.Errorf("listen on %s: %w", text, err)
+			return fmt.Errorf("--listen %s: %w", text, err)
 		}
 	}
 	l.serve(ctx)
@@ -263,26 +264,16 @@ func (l *trackerListeners) openSCION(ctx context.Context, text string) error {
 		return err
 	}
 	if l.host == nil {
-		c, err := scionConfig(l.cmd, l.log)
-		if err != nil {
-			return err
-		}
-		if !l.cmd.IsSet("local") {
-			c.LocalIP = addr.Host
-		}
-		if !l.cmd.IsSet("isd-as") {
-			c.IA = addr.IA
-		}
-		if l.host, err = scionnet.Open(ctx, c); err != nil {
+		if l.host, err = openListening(ctx, l.cmd, []scionnet.Addr{addr}, l.log); err != nil {
 			return err
 		}
 	}
-	if addr.IA != l.host.IA() || addr.Host != l.host.LocalIP() {
-		return fmt.Errorf("this host is %s,[%s]", l.host.IA(), l.host.LocalIP())
+	if err := fits(l.host, addr); err != nil {
+		return err
 	}
 	p, err := l.host.OpenHTTP(ctx, addr.Port)
 	if err != nil {
-		return err
+		return listenError(err)
 	}
 	l.add("scion://"+p.Addr().String()+"/announce", p.Close, func(ctx context.Context) error { return l.server.ServeSCION(ctx, p) })
 	return nil

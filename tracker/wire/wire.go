@@ -37,7 +37,7 @@ func IP(a netip.AddrPort) Addr { return Addr{Host: a.Addr().Unmap(), Port: a.Por
 // IsSCION tells whether the peer is reached over SCION.
 func (a Addr) IsSCION() bool { return a.IA != 0 }
 
-// String is 1-ff00:0:110,[10.0.0.1]:42000, or what netip writes.
+// String is 1-ff00:0:110,[10.0.0.1]:31000, or what netip writes.
 func (a Addr) String() string {
 	if !a.IsSCION() {
 		return netip.AddrPortFrom(a.Host, a.Port).String()
