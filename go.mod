@@ -12,7 +12,7 @@ require (
 	github.com/anacrolix/torrent v1.62.0
 	// QUIC of the data plane: quic-go with an interface for congestion control. Why, and how to go back: scionnet/quic.
 	github.com/apernet/quic-go v0.61.1-0.20260806010916-184d081eef3e
-	github.com/dustin/go-humanize v1.0.0
+	github.com/dustin/go-humanize v1.0.0 // indirect
 	github.com/edsrzf/mmap-go v1.2.0
 	github.com/gopacket/gopacket v1.3.1
 	github.com/pelletier/go-toml/v2 v2.2.4

@@ -12,6 +12,7 @@ import (
 
 	"braid/pathsel"
 	"braid/testbed/linkemu"
+	"braid/units"
 )
 
 const (
@@ -209,7 +210,7 @@ func (p *parser) link(n *yaml.Node) error {
 	err := p.keys(n, "link", map[string]func(*yaml.Node) error{
 		"a": value(p, &a, text), "b": value(p, &b, text), "linkAtoB": value(p, &l.Type, parseLinkType),
 		"mtu": value(p, &l.MTU, parseMTU), "underlay": value(p, &l.IPv6, parseUnderlay), "bw": nil,
-		"rate": value(p, &l.Config.Rate, linkemu.ParseRate), "loss": value(p, &l.Config.Loss, linkemu.ParseLoss),
+		"rate": value(p, &l.Config.Rate, ParseRate), "loss": value(p, &l.Config.Loss, linkemu.ParseLoss),
 		"delay": value(p, &l.Config.Delay, ParseDelay), "jitter": value(p, &l.Config.Jitter, ParseDelay),
 		"queue": value(p, &l.Config, func(s string) (c linkemu.Config, err error) {
 			c = l.Config
@@ -293,10 +294,19 @@ func (p *parser) number(e *LinkEnd) {
 	}
 }
 
+// ParseRate reads the rate of a link, such as 20mbit; 0 is no limit.
+func ParseRate(s string) (int64, error) {
+	v, err := units.ParseRate(s)
+	if err != nil {
+		return 0, fmt.Errorf("rate %q: %w", s, err)
+	}
+	return v, nil
+}
+
 // ParseDelay reads a delay or jitter of a link, such as 30ms.
 func ParseDelay(s string) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 || d > linkemu.MaxDelay {
+	d, err := units.ParseDuration(s)
+	if err != nil || d > linkemu.MaxDelay {
 		return 0, fmt.Errorf("delay %q: want a time from 0 to %v, such as 30ms", s, linkemu.MaxDelay)
 	}
 	return d, nil

@@ -26,7 +26,7 @@ ASes:
     test_dispatcher: false
 links:
   - {a: "1-ff00:0:110-A#3", b: "1-64512", linkAtoB: child, mtu: 1280, bw: 500,
-     rate: 1.5mbit, delay: 30ms, jitter: 2ms, loss: 1%, queue: 64kb}
+     rate: 1.5mbit, delay: 30ms, jitter: 2ms, loss: 1%, queue: 64KiB}
   - {a: "1-ff00:0:110", b: "1-64512-B#1", linkAtoB: CHILD, underlay: UDP/IPv6, queue: 50ms}
 `))
 	if err != nil {

@@ -23,7 +23,7 @@ nothing else: "missed" counts packets that the machine lost before the link saw 
 that left more than 2 ms after their time.`,
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each case"},
-				&cli.DurationFlag{Name: "duration", Value: 2 * time.Second, Usage: "of each case"},
+				&durationFlag{Name: "duration", Value: 2 * time.Second, Usage: "of each case"},
 			},
 			Action: benchLink,
 		}, benchStorageCommand(), benchStorageLeechCommand()},

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/dustin/go-humanize"
 	"github.com/urfave/cli/v3"
 
 	"braid/testbed/transportbench"
+	"braid/units"
 )
 
 func benchTransportCommand() *cli.Command {
@@ -23,7 +23,7 @@ compared.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each case"},
 			&cli.IntFlag{Name: "runs", Value: 5, Usage: "`NUMBER` of runs of each case"},
-			&cli.StringFlag{Name: "size", Value: "64MB", Usage: "data to move in each run"},
+			&sizeFlag{Name: "size", Value: 64e6, Usage: "move `SIZE` of data in each run"},
 			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid, raw, braid-scion, braid-tcp or aria2-tcp (repeatable)"},
 			&cli.StringSliceFlag{Name: "routers", Usage: "only cases through these `ROUTERS`: none, stock or fast (repeatable)"},
 			&cli.IntSliceFlag{Name: "mtu", Usage: "only cases of this `MTU`: 1400 or 8400 (repeatable)"},
@@ -50,9 +50,9 @@ func benchTransport(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Present() {
 		return usageErrorf("bench transport takes no arguments, got %q", cmd.Args().First())
 	}
-	size, err := humanize.ParseBytes(cmd.String("size"))
-	if err != nil || size < 1<<20 || size > 1<<40 {
-		return usageErrorf("--size %q: want from 1MiB on, such as 64MB", cmd.String("size"))
+	size := cmd.Int64("size")
+	if size < 1<<20 || size > 1<<40 {
+		return usageErrorf("--size %s: want 1MiB to 1TiB, such as 64MB", units.FormatSize(size))
 	}
 	if cmd.Int("runs") < 1 {
 		return usageErrorf("--runs: want at least 1")
@@ -68,7 +68,7 @@ func benchTransport(ctx context.Context, cmd *cli.Command) error {
 	defer os.RemoveAll(dir)
 	cfg := transportbench.Config{
 		End: []string{exe, "bench", "transport-end"}, Dir: dir, SCIONBin: cmd.String("scion-bin"),
-		FastRouter: fastRouter(exe), Runs: cmd.Int("runs"), Bytes: int64(size), Only: cmd.StringSlice("case"),
+		FastRouter: fastRouter(exe), Runs: cmd.Int("runs"), Bytes: size, Only: cmd.StringSlice("case"),
 		Braid: exe, Routers: cmd.StringSlice("routers"), MTUs: cmd.IntSlice("mtu"),
 	}
 	cfg.Progress = benchProgress(cmd)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -26,7 +25,7 @@ func createCommand() *cli.Command {
 			"programs write the same info dictionary, so the info hash is theirs if name, piece length, private and source are.\n\n" + exitCodes,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the torrent to `FILE` (default: the name of PATH with .torrent)"},
-			&cli.StringFlag{Name: "piece-length", Usage: "`SIZE` of a piece, a power of two such as 256KiB (default: chosen from the size)"},
+			&sizeFlag{Name: "piece-length", Usage: "`SIZE` of a piece, a power of two such as 256KiB (default: chosen from the size)"},
 			&cli.StringSliceFlag{Name: "tracker", Usage: "announce `URL[,URL...]`: one tier, of which a client uses the first that works (repeatable; each is a tier)"},
 			&cli.StringSliceFlag{Name: "web-seed", Usage: "`URL` of an HTTP or FTP server with the same data, for other clients: braid does not use it (repeatable)"},
 			&cli.StringFlag{Name: "comment", Usage: "`TEXT` for people"},
@@ -46,16 +45,11 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	}
 	root := cmd.Args().First()
 	opts := client.CreateOptions{
-		WebSeeds: cmd.StringSlice("web-seed"), Comment: cmd.String("comment"), Private: cmd.Bool("private"),
+		WebSeeds: cmd.StringSlice("web-seed"), Comment: cmd.String("comment"), PieceLength: cmd.Int64("piece-length"), Private: cmd.Bool("private"),
 		Source: cmd.String("source"), Name: cmd.String("name"), Exclude: cmd.StringSlice("exclude"),
 		Skipped: func(path, reason string) { stderr(cmd).printf("left out: %s (%s)\n", path, reason) },
 	}
 	var err error
-	if s := cmd.String("piece-length"); s != "" {
-		if opts.PieceLength, err = parseBytes(s); err != nil {
-			return usageErrorf("--piece-length: %w", err)
-		}
-	}
 	for _, text := range cmd.StringSlice("tracker") {
 		tier := splitURLs(text)
 		for _, u := range tier {
@@ -153,16 +147,4 @@ func writeWhole(name string, b []byte) error {
 		return fmt.Errorf("write torrent: %w", err)
 	}
 	return nil
-}
-
-// parseBytes reads 262144, 256KiB, 256K, 1MiB.
-func parseBytes(s string) (int64, error) {
-	digits := strings.TrimRight(s, "KMGiBkmb")
-	n, err := strconv.ParseInt(digits, 10, 64)
-	shift := map[string]uint{"": 0, "b": 0, "k": 10, "kib": 10, "m": 20, "mib": 20}
-	by, ok := shift[strings.ToLower(s[len(digits):])]
-	if err != nil || !ok || n <= 0 || n > 1<<40 {
-		return 0, fmt.Errorf("%q is not a size such as 256KiB", s)
-	}
-	return n << by, nil
 }

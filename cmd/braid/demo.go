@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/urfave/cli/v3"
 
 	"braid/testbed"
@@ -21,7 +19,7 @@ func demoCommand() *cli.Command {
 		Name:  "demo",
 		Usage: "download a real data set over one path and then over two, in a SCION network on this machine",
 		Flags: append(routerFlags(),
-			&cli.StringFlag{Name: "size", Usage: "use only this much of the data set, such as 20MB"},
+			&sizeFlag{Name: "size", Usage: "use only `SIZE` of the data set, such as 20MB"},
 			&cli.StringFlag{Name: "data", Usage: "`DIR` to transfer (default: Go's own source code)"},
 			&cli.StringFlag{Name: "topology", Value: "two-paths", Usage: "`FILE.topo` or shipped topology with disjoint paths between its first two ASes"},
 			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: scion beside braid)"},
@@ -44,11 +42,8 @@ func demo(ctx context.Context, c *cli.Command) error {
 		}
 		data = filepath.Join(string(bytes.TrimSpace(root)), "src")
 	}
-	var size uint64
-	if s := c.String("size"); s != "" {
-		if size, err = humanize.ParseBytes(s); err != nil || size == 0 || size > math.MaxInt64 {
-			return usageErrorf("--size %q: want a number of bytes such as 20MB", s)
-		}
+	if c.IsSet("size") && c.Int64("size") == 0 {
+		return usageErrorf("--size 0: want a size such as 20MB")
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -65,7 +60,7 @@ func demo(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	result, err := testbed.Demo(ctx, testbed.DemoOptions{
-		Topology: topology, Data: data, Size: int64(size),
+		Topology: topology, Data: data, Size: c.Int64("size"),
 		Seeder: topology.ASes[0].IA, Leecher: topology.ASes[1].IA,
 		WorkDir: work, Braid: exe, SCIONBin: c.String("scion-bin"), RouterCommand: router,
 		Say: show.say, Show: show.progress,

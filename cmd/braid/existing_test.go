@@ -44,7 +44,7 @@ func TestExistingFiles(t *testing.T) {
 	write("file", b, 0o644)
 	write(".rc", b[:100_000], 0o644)
 	magnet := ""
-	for _, line := range strings.Fields(run(0, "magnet:?", "create", "file", "--piece-length", "65536")) {
+	for _, line := range strings.Fields(run(0, "magnet:?", "create", "file", "--piece-length", "64KiB")) {
 		if strings.HasPrefix(line, "magnet:?") {
 			magnet = line
 		}

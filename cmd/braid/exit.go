@@ -70,10 +70,7 @@ func setDefaults(c *cli.Command) {
 		defer func() { c.Commands = append(c.Commands, helpCommand()) }()
 	}
 	for _, f := range c.Flags {
-		switch f := f.(type) {
-		case *cli.IntFlag:
-			f.HideDefault = f.HideDefault || f.Value == 0
-		case *cli.DurationFlag:
+		if f, ok := f.(*cli.IntFlag); ok {
 			f.HideDefault = f.HideDefault || f.Value == 0
 		}
 	}

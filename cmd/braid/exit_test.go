@@ -216,6 +216,9 @@ func TestOneDefault(t *testing.T) {
 	var walk func(c *cli.Command, path string)
 	walk = func(c *cli.Command, path string) {
 		for _, f := range c.Flags {
+			if _, ok := f.(*cli.DurationFlag); ok {
+				t.Errorf("%s: --%s: want a durationFlag, which reads what braid prints", path, f.Names()[0])
+			}
 			if text := f.String(); strings.Count(text, "default") > 1 || strings.Contains(text, "(default: 0") {
 				t.Errorf("%s: %s", path, text)
 			}

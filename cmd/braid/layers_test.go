@@ -17,7 +17,7 @@ var layers = [][]string{
 	{"testbed"},
 	{"client", "tracker"},
 	{"scionnet", "storage"},
-	{"pathsel"},
+	{"pathsel", "units"},
 }
 
 func layerOf(folder string) int {

@@ -2,21 +2,20 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
 	"braid/pathsel"
-	"braid/testbed/linkemu"
+	"braid/units"
 )
 
 func limitFlags() []cli.Flag {
 	const category = "Limits (of what peers send each other; headers come on top)"
 	return []cli.Flag{
-		&cli.StringFlag{Name: "upload-rate", Category: category, Usage: "send at most `RATE` to all peers together, such as 10mbit or 1.5MB/s; shared fairly between networks, their hosts, and peers"},
-		&cli.StringFlag{Name: "download-rate", Category: category, Usage: "receive at most `RATE` from all peers together"},
+		&rateFlag{Name: "upload-rate", Category: category, Usage: "send at most `RATE` to all peers together, such as 10Mbit/s or 1.5MB/s; shared fairly between networks, their hosts, and peers"},
+		&rateFlag{Name: "download-rate", Category: category, Usage: "receive at most `RATE` from all peers together"},
 		&cli.StringSliceFlag{Name: "rate-limit", Category: category, Config: cli.StringConfig{TrimSpace: true},
 			Usage: "`PATTERN=RATE` for all connections together, in each direction, whose path has an interface that matches: '1-ff00:0:110#2=10mbit', '1-ff00:0:110=20mbit', or '1=50mbit' for an ISD (repeatable)"},
 	}
@@ -32,9 +31,9 @@ func parseLimits(cmd *cli.Command) (client.Limits, error) {
 		if !cmd.IsSet(f.name) {
 			continue
 		}
-		var err error
-		if *f.to, err = parseRate(cmd.String(f.name)); err != nil {
-			return l, usageErrorf("--%s: %w", f.name, err)
+		*f.to = cmd.Int64(f.name)
+		if err := checkLimit(*f.to); err != nil {
+			return l, usageErrorf("--%s %s: %w", f.name, units.FormatRate(*f.to), err)
 		}
 	}
 	for _, s := range cmd.StringSlice("rate-limit") {
@@ -56,38 +55,17 @@ func parsePathLimit(s string) (client.PathLimit, error) {
 	if err != nil {
 		return client.PathLimit{}, fmt.Errorf("%w; a pattern is ISD, ISD-AS or ISD-AS#IF, with 0 for any", err)
 	}
-	r, err := parseRate(rate)
+	r, err := units.ParseRate(rate)
+	if err == nil {
+		err = checkLimit(r)
+	}
 	return client.PathLimit{Pattern: p, Rate: r}, err
 }
 
-// byteUnits are of what other programs call a rate; the rest is linkemu's. B is a byte and b is none, for they are
-// mixed up too easily.
-var byteUnits = []struct {
-	suffix string
-	factor float64
-}{{"GB/s", 8e9}, {"MB/s", 8e6}, {"kB/s", 8e3}, {"KB/s", 8e3}, {"GiB/s", 8 << 30}, {"MiB/s", 8 << 20}, {"KiB/s", 8 << 10}}
-
-// parseRate reads a rate in bits per second.
-func parseRate(s string) (rate int64, err error) {
-	text := strings.TrimSpace(s)
-	rate, err = linkemu.ParseRate(text)
-	for _, u := range byteUnits {
-		number, ok := strings.CutSuffix(text, u.suffix)
-		number = strings.TrimSpace(number)
-		if !ok || number == "" || strings.Trim(number, "0123456789.") != "" {
-			continue
-		}
-		var v float64
-		if v, err = strconv.ParseFloat(number, 64); err == nil && v*u.factor <= float64(linkemu.MaxRate) {
-			rate = int64(v * u.factor)
-		} else {
-			err = strconv.ErrRange
-		}
-		break
+// checkLimit refuses rates that no connection could live with.
+func checkLimit(rate int64) error {
+	if rate < client.MinRate {
+		return fmt.Errorf("want at least %s", units.FormatRate(client.MinRate))
 	}
-	if err != nil || rate < client.MinRate {
-		return 0, fmt.Errorf("rate %q: want a number with kbit, mbit, gbit, kB/s, MB/s or GB/s, from %s to %s, such as 10mbit or 1.5MB/s",
-			s, linkemu.FormatRate(client.MinRate), linkemu.FormatRate(linkemu.MaxRate))
-	}
-	return rate, nil
+	return nil
 }

@@ -32,7 +32,7 @@ listed, in its order. The exit code is 1 if there is no path, or if paths were p
 			&cli.BoolFlag{Name: "extended", Aliases: []string{"e"}, Usage: "show each path's full fingerprint, sequence and expiry"},
 			&cli.BoolFlag{Name: "probe", Usage: "send a packet over each path and wait for the answer"},
 			&cli.BoolFlag{Name: "refresh", Aliases: []string{"r"}, Usage: "ask the control service anew, past the daemon's memory"},
-			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "for everything together"},
+			&durationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "for everything together"},
 		}, policyFlags(), scionFlags()),
 		Action: runPaths,
 	}

@@ -29,7 +29,7 @@ func policyFlags() []cli.Flag {
 		&cli.StringFlag{Name: "sequence", Category: category, Usage: "only paths whose hops match `SEQUENCE`, such as '1-ff00:0:110#1 0* 1-ff00:0:112'"},
 		&cli.StringSliceFlag{Name: "acl", Category: category, Usage: "allow and deny by `ENTRIES`, the first that matches an interface decides: '- 1-ff00:0:110#2, +' (repeatable; the last one is the default)"},
 		&cli.StringFlag{Name: "preference", Category: category, Usage: "try paths in the order of `CRITERIA`: latency, bandwidth, hops, mtu, as announced, with commas between them"},
-		&cli.DurationFlag{Name: "max-latency", Category: category, Usage: "only paths with at most `TIME` of announced one-way latency; what is not announced counts as 0"},
+		&durationFlag{Name: "max-latency", Category: category, Usage: "only paths with at most `TIME` of announced one-way latency; what is not announced counts as 0"},
 		&cli.IntFlag{Name: "min-mtu", Category: category, Usage: "only paths that take SCION packets of `BYTES`"},
 		&cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Category: category, Usage: "list the paths and ask which ones to use"},
 	}

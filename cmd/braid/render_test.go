@@ -108,16 +108,3 @@ func TestTexts(t *testing.T) {
 		}
 	}
 }
-
-func TestParseBytes(t *testing.T) {
-	for s, want := range map[string]int64{"16384": 16384, "256KiB": 256 << 10, "256k": 256 << 10, "1M": 1 << 20, "2MiB": 2 << 20} {
-		if got, err := parseBytes(s); err != nil || got != want {
-			t.Errorf("%s: %d, %v", s, got, err)
-		}
-	}
-	for _, s := range []string{"", "K", "-1", "1.5M", "1KM", "99999999999999999999", "1X"} {
-		if got, err := parseBytes(s); err == nil {
-			t.Errorf("%q gives %d", s, got)
-		}
-	}
-}

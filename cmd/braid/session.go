@@ -25,7 +25,7 @@ func sessionFlags() []cli.Flag {
 		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns, by network and host (default: all)"},
 		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the private key that identifies this client to peers; created if missing (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
-		&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with --json: tell the progress every `TIME`, at least 10ms"},
+		&durationFlag{Name: "sample", Value: time.Second, Usage: "with --json: tell the progress every `TIME`, at least 10ms"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
 	}
 	return slices.Concat(selectorFlags(), own, limitFlags(), policyFlags(), announceFlags(), scionFlags(), []cli.Flag{forceFlag()})
@@ -35,8 +35,8 @@ func sessionFlags() []cli.Flag {
 func selectorFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "path-selection", Value: "adaptive", Usage: "which paths to a peer are used: `NAME` is adaptive (what adds bandwidth), all, first, or slots (the published algorithm)"},
-		&cli.DurationFlag{Name: "initial-deadline", Value: 2 * time.Second, Usage: "slots: wait at most `TIME` for handshakes before the first selection"},
-		&cli.DurationFlag{Name: "slot", Value: time.Second, Usage: "slots: select every `TIME`"},
+		&durationFlag{Name: "initial-deadline", Value: 2 * time.Second, Usage: "slots: wait at most `TIME` for handshakes before the first selection"},
+		&durationFlag{Name: "slot", Value: time.Second, Usage: "slots: select every `TIME`"},
 		&cli.IntFlag{Name: "min-weight", Value: 25, Usage: "slots: keep paths with at least `PERCENT` of the best one's weight"},
 		&cli.StringSliceFlag{Name: "without", Usage: "select paths without `WHAT`, to see what it is worth: handshake, bandwidth, disjointness or exploration (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 	}

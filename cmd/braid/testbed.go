@@ -17,6 +17,7 @@ import (
 	"braid/pathsel"
 	"braid/testbed"
 	"braid/testbed/linkemu"
+	"braid/units"
 )
 
 func testbedCommand() *cli.Command {
@@ -34,10 +35,10 @@ func testbedCommand() *cli.Command {
 					routerOfFlag(), dir,
 					&cli.BoolFlag{Name: "foreground", Aliases: []string{"f"}, Usage: "stay, and take the network down on Ctrl-C"},
 					&cli.StringFlag{Name: "bfd", Value: "1s", Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off"},
-					&cli.DurationFlag{Name: "path-lifetime", Usage: "how long a path is valid: multiples of 5m37.5s up to 24h (default: 6h)"},
+					&durationFlag{Name: "path-lifetime", Usage: "how long a path is valid: multiples of 5m37.5s up to 24h (default: 6h)"},
 					&cli.StringFlag{Name: "subnet", Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24 (default: a free one)"},
 					&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` with router, control and scion-pki (default: $BRAID_SCION_BIN, else scion beside braid)"},
-					&cli.DurationFlag{Name: "timeout", Usage: "how long to wait for the paths (default: 60s and 1s for each AS)"},
+					&durationFlag{Name: "timeout", Usage: "how long to wait for the paths (default: 60s and 1s for each AS)"},
 					&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 					asJSON,
 				),
@@ -63,16 +64,16 @@ func testbedCommand() *cli.Command {
 				ArgsUsage: "ISD-AS#INTERFACE",
 				Flags: []cli.Flag{
 					dir,
-					&cli.StringFlag{Name: "rate", Usage: "such as 20mbit; 0: not limited"},
-					&cli.StringFlag{Name: "delay", Usage: "one way, such as 30ms"},
-					&cli.StringFlag{Name: "jitter", Usage: "added to the delay, from 0 to this, such as 5ms"},
-					&cli.StringFlag{Name: "loss", Usage: "such as 1%"},
-					&cli.StringFlag{Name: "queue", Usage: "bytes or time to drain, such as 64kb or 50ms; 0: chosen from rate and delay"},
+					&cli.StringFlag{Name: "rate", Usage: "let through `RATE`, such as 20Mbit/s; 0: not limited"},
+					&cli.StringFlag{Name: "delay", Usage: "one way, add `TIME`, such as 30ms"},
+					&cli.StringFlag{Name: "jitter", Usage: "add 0 to `TIME` to the delay, such as 5ms"},
+					&cli.StringFlag{Name: "loss", Usage: "lose `PERCENT` of the packets, such as 1%"},
+					&cli.StringFlag{Name: "queue", Usage: "hold at most `LENGTH`: a size or the time to drain it, such as 64KiB or 50ms; 0: chosen from rate and delay"},
 					&cli.StringFlag{Name: "mtu", Usage: "`BYTES` of a SCION packet that the link carries, whatever it announces; larger ones vanish; 0: not limited"},
 					&cli.BoolFlag{Name: "too-big", Usage: "packets above --mtu do not vanish: a router answers that they are too big (--too-big=false: the opposite)"},
 					&cli.BoolFlag{Name: "down", Usage: "drop everything"},
 					&cli.BoolFlag{Name: "up", Usage: "the opposite of --down"},
-					&cli.StringFlag{Name: "direction", Value: "both", Usage: "out (leaving the AS at the interface), in, or both"},
+					&cli.StringFlag{Name: "direction", Value: "both", Usage: "`WAY` that changes: out (leaving the AS at the interface), in, or both"},
 				},
 				Action: testbedLink,
 			},
@@ -110,7 +111,7 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 	}
 	if bfd := c.String("bfd"); bfd == "off" {
 		opts.NoBFD = true
-	} else if opts.BFD, err = time.ParseDuration(bfd); err != nil {
+	} else if opts.BFD, err = units.ParseDuration(bfd); err != nil || opts.BFD == 0 {
 		return usageErrorf("--bfd %q: want an interval such as 200ms, or off", bfd)
 	}
 	if s := c.String("subnet"); s != "" {
@@ -271,7 +272,7 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 		name string
 		read func(string) error
 	}{
-		{"rate", func(s string) error { return into(&l.Rate, s, linkemu.ParseRate) }},
+		{"rate", func(s string) error { return into(&l.Rate, s, testbed.ParseRate) }},
 		{"delay", func(s string) error { return into(&l.Delay, s, testbed.ParseDelay) }},
 		{"jitter", func(s string) error { return into(&l.Jitter, s, testbed.ParseDelay) }},
 		{"loss", func(s string) error { return into(&l.Loss, s, linkemu.ParseLoss) }},

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"braid/testbed"
+	"braid/units"
 )
 
 func testbedExportCommand() *cli.Command {
@@ -39,7 +39,7 @@ func testbedExport(ctx context.Context, c *cli.Command) error {
 	o := testbed.ContainerlabOptions{Dir: c.String("output"), SCIONBin: c.String("scion-bin"), BFD: -1}
 	var err error
 	if bfd := c.String("bfd"); bfd != "off" {
-		if o.BFD, err = time.ParseDuration(bfd); err != nil || o.BFD <= 0 {
+		if o.BFD, err = units.ParseDuration(bfd); err != nil || o.BFD == 0 {
 			return usageErrorf("--bfd %q: want an interval such as 1s, or off", bfd)
 		}
 	}

@@ -35,7 +35,7 @@ func TestLinkChange(t *testing.T) {
 		{[]string{"--rate", "0"}, at + `"both","rate":0}`},
 		{[]string{"--delay", "30ms", "--jitter", "1ms", "--direction", "out"}, at + `"out","delay":30000000,"jitter":1000000}`},
 		{[]string{"--loss", "1%"}, at + `"both","loss":0.01}`},
-		{[]string{"--queue", "64kb"}, at + `"both","queue_bytes":65536,"queue_time":0}`},
+		{[]string{"--queue", "64KiB"}, at + `"both","queue_bytes":65536,"queue_time":0}`},
 		{[]string{"--queue", "50ms"}, at + `"both","queue_bytes":0,"queue_time":50000000}`},
 		{[]string{"--mtu", "1300"}, at + `"both","mtu":1300}`},
 		{[]string{"--mtu", "0", "--direction", "in"}, at + `"in","mtu":0}`},

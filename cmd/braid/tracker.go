@@ -20,6 +20,7 @@ import (
 	"braid/scionnet"
 	"braid/tracker/server"
 	"braid/tracker/swarm"
+	"braid/units"
 )
 
 func trackerCommand() *cli.Command {
@@ -37,9 +38,9 @@ func trackerCommand() *cli.Command {
 			&cli.StringFlag{Name: "store-password-file", Usage: "the password for it is in `FILE`"},
 			&cli.StringFlag{Name: "config", Usage: "read the configuration `FILE` (TOML); flags win over it"},
 			&cli.BoolFlag{Name: "print-config", Usage: "print the configuration that the file and the flags give, say what is wrong with it, and stop"},
-			&cli.DurationFlag{Name: "interval", Usage: "tell peers to wait `TIME` between announces (default: 20m)"},
-			&cli.DurationFlag{Name: "min-interval", Usage: "tell peers to wait at least `TIME` (default: 15s)"},
-			&cli.DurationFlag{Name: "sync", Usage: "write the journal every `TIME` (default: 1s)"},
+			&durationFlag{Name: "interval", Usage: "tell peers to wait `TIME` between announces (default: 20m)"},
+			&durationFlag{Name: "min-interval", Usage: "tell peers to wait at least `TIME` (default: 15s)"},
+			&durationFlag{Name: "sync", Usage: "write the journal every `TIME` (default: 1s)"},
 			&cli.BoolFlag{Name: "path-knowledge", Value: true, Usage: "take reports of paths from peers on SCION, and tell them near peers and good paths"},
 			&cli.StringFlag{Name: "allow", Usage: "serve only the info hashes in `FILE`"},
 			&cli.StringFlag{Name: "deny", Usage: "do not serve the info hashes in `FILE`"},
@@ -74,9 +75,9 @@ func trackerConfig(cmd *cli.Command) (server.Config, error) {
 			*to = cmd.String(name)
 		}
 	}
-	for name, to := range map[string]*server.Duration{"interval": &cfg.Interval, "min-interval": &cfg.MinInterval, "sync": &cfg.Sync} {
+	for name, to := range map[string]*units.Duration{"interval": &cfg.Interval, "min-interval": &cfg.MinInterval, "sync": &cfg.Sync} {
 		if cmd.IsSet(name) {
-			*to = server.Duration(cmd.Duration(name))
+			*to = units.Duration(cmd.Duration(name))
 		}
 	}
 	if cmd.IsSet("path-knowledge") {

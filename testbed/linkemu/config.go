@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"braid/units"
 )
 
 // Config is what a link does to the packets of one direction. The zero value passes everything at once.
@@ -47,7 +49,7 @@ type Config struct {
 // Bounds of a Config. They keep the model's integer arithmetic exact: the bits of the largest packet,
 // in billionths, and the departure time of a full queue at 1 bit/s both fit an int64.
 const (
-	MaxRate  = int64(1e12)
+	MaxRate  = units.MaxRate
 	MaxDelay = time.Minute // of Delay, Jitter and QueueTime each
 )
 
@@ -81,7 +83,7 @@ func (c Config) QueueLimit() (bytes int, wait time.Duration) {
 func (c Config) Validate() error {
 	switch {
 	case c.Rate < 0 || c.Rate > MaxRate:
-		return fmt.Errorf("link rate %d bit/s: must be from 0 (not limited) to %s", c.Rate, FormatRate(MaxRate))
+		return fmt.Errorf("link rate %d bit/s: must be from 0 (not limited) to %s", c.Rate, units.FormatRate(MaxRate))
 	case c.Delay < 0 || c.Delay > MaxDelay:
 		return fmt.Errorf("link delay %s: must be from 0 to %s", c.Delay, MaxDelay)
 	case c.Jitter < 0 || c.Jitter > MaxDelay:
@@ -99,7 +101,7 @@ func (c Config) Validate() error {
 }
 
 // String gives the properties that are set, in the units that the Parse functions read: "rate 20mbit
-// delay 10ms loss 1% queue 64kb"; "unlimited" if there are none.
+// delay 10ms loss 1% queue 64KiB"; "unlimited" if there are none.
 func (c Config) String() string {
 	var s []string
 	add := func(set bool, name, value string) {
@@ -107,7 +109,7 @@ func (c Config) String() string {
 			s = append(s, name+" "+value)
 		}
 	}
-	add(c.Rate != 0, "rate", FormatRate(c.Rate))
+	add(c.Rate != 0, "rate", units.FormatRate(c.Rate))
 	add(c.Delay != 0, "delay", c.Delay.String())
 	add(c.Jitter != 0, "jitter", c.Jitter.String())
 	add(c.Loss != 0, "loss", FormatLoss(c.Loss))

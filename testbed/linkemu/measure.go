@@ -12,6 +12,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"braid/units"
 )
 
 // Load is what [Measure] sends over a link, in one direction.
@@ -319,7 +321,7 @@ func ptr[T any](v T) *T { return &v }
 func (l Load) String() string {
 	rate, plain := "all it takes", ""
 	if l.Rate > 0 {
-		rate = FormatRate(l.Rate)
+		rate = units.FormatRate(l.Rate)
 	}
 	if l.Plain {
 		plain = ", plain"

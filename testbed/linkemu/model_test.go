@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"braid/units"
 )
 
 const ms = time.Millisecond
@@ -169,7 +171,7 @@ func TestRateIsExact(t *testing.T) {
 			sum += d.size
 		}
 		if short := float64(rate)/8*end.Seconds() - float64(sum); short < 0 || short > 9000 {
-			t.Errorf("%s: %d bytes in %s, %.0f short", FormatRate(rate), sum, end, short)
+			t.Errorf("%s: %d bytes in %s, %.0f short", units.FormatRate(rate), sum, end, short)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"braid/testbed"
 	"braid/testbed/linkemu"
+	"braid/units"
 )
 
 // span is a time in which something was different; a moment if it has no end of its own.
@@ -83,7 +84,7 @@ func describe(c testbed.LinkChange) string {
 		s = append(s, "down")
 	}
 	if c.Rate != nil {
-		s = append(s, linkemu.FormatRate(*c.Rate))
+		s = append(s, units.FormatRate(*c.Rate))
 	}
 	if c.Delay != nil {
 		s = append(s, c.Delay.String())

@@ -10,6 +10,7 @@ import (
 
 	"braid/pathsel"
 	"braid/testbed"
+	"braid/units"
 )
 
 // Bounds of a scenario: more is a mistake in the file, or would take a day.
@@ -180,7 +181,7 @@ func (s *Scenario) options() (o testbed.Options, err error) {
 	case "off":
 		o.NoBFD = true
 	default:
-		if o.BFD, err = time.ParseDuration(s.BFD); err != nil {
+		if o.BFD, err = units.ParseDuration(s.BFD); err != nil {
 			return o, fmt.Errorf("bfd: %q: want an interval such as 200ms, or off", s.BFD)
 		}
 	}

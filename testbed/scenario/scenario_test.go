@@ -18,7 +18,7 @@ topology: two-paths
 bfd: 200ms
 path_lifetime: 5m37.5s
 links:
-  - {at: "1-ff00:0:110#1", rate: 10mbit, delay: 10ms, jitter: 1ms, loss: 0.1%, queue: 64kb}
+  - {at: "1-ff00:0:110#1", rate: 10mbit, delay: 10ms, jitter: 1ms, loss: 0.1%, queue: 64KiB}
 size: 40MB
 takes: 27s
 timeout: 1m

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"braid/pathsel"
 	"braid/testbed"
 	"braid/testbed/linkemu"
+	"braid/units"
 )
 
 // Rate is in bits per second, written like 10mbit.
@@ -19,7 +18,7 @@ type Rate int64
 
 // UnmarshalText reads a rate.
 func (r *Rate) UnmarshalText(b []byte) (err error) {
-	*(*int64)(r), err = linkemu.ParseRate(string(b))
+	*(*int64)(r), err = testbed.ParseRate(string(b))
 	return err
 }
 
@@ -49,9 +48,9 @@ type Bytes int64
 
 // UnmarshalText reads an amount of data.
 func (n *Bytes) UnmarshalText(b []byte) error {
-	v, err := humanize.ParseBytes(string(b))
-	if err != nil || v > math.MaxInt64 {
-		return fmt.Errorf("%q is not an amount of data such as 20MB", b)
+	v, err := units.ParseSize(string(b))
+	if err != nil {
+		return fmt.Errorf("size %q: %w", b, err)
 	}
 	*n = Bytes(v)
 	return nil
@@ -84,7 +83,7 @@ func (w *When) UnmarshalText(b []byte) (err error) {
 		w.Done = v / 100
 		return nil
 	}
-	if w.After, err = time.ParseDuration(s); err != nil || w.After < 0 || w.After > maxTime {
+	if w.After, err = units.ParseDuration(s); err != nil || w.After > maxTime {
 		return fmt.Errorf("%q: want a time after the first payload byte such as 5s, or a part such as 30%%", s)
 	}
 	return nil

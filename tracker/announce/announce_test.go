@@ -20,6 +20,7 @@ import (
 	"braid/tracker/server"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
+	"braid/units"
 )
 
 const patience = 30 * time.Second
@@ -75,7 +76,7 @@ type tracking struct {
 func track(t *testing.T, h *scionnet.Host) tracking {
 	t.Helper()
 	cfg := server.Default()
-	cfg.MinInterval = server.Duration(time.Second)
+	cfg.MinInterval = units.Duration(time.Second)
 	out := tracking{store: swarm.NewMemory(cfg.Limits())}
 	s, err := server.New(cfg, out.store, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {

@@ -11,56 +11,42 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"braid/tracker/swarm"
+	"braid/units"
 )
 
 // Config is the configuration file. What it does not set has the value of Default.
 type Config struct {
-	Listen      []string `toml:"listen" comment:"Addresses to answer on: http://127.0.0.1:8080, udp://127.0.0.1:8080,\nscion://1-ff00:0:110,[127.0.0.1]:31080. On stats://127.0.0.1:8081 /stats and /metrics\nare answered over HTTP, to everybody who reaches that port, and nowhere else. Read at the start only, like all that follows up to max_peers_per_network."`
-	Data        string   `toml:"data" comment:"Directory of the journal. Empty: peers are forgotten with the process."`
-	Store       string   `toml:"store" comment:"A Valkey or Redis server instead, which several trackers may share: redis://user@host:6379/0, or rediss:// with TLS.\nmaxmemory-policy must be noeviction. Not together with data."`
-	StorePass   string   `toml:"store_password_file" comment:"File with the password for the store, which is better there than in a URL."`
-	Sync        Duration `toml:"sync" comment:"How often the journal is written: what a crash may forget."`
-	TrackerID   string   `toml:"tracker_id" comment:"What peers are told as the tracker's ID; empty: another at each start. Trackers that stand for each other may have the same."`
-	MaxConns    int      `toml:"max_connections" comment:"HTTP connections at once, of each listener."`
-	Lifetime    Duration `toml:"lifetime" comment:"A peer that has not announced for so long is forgotten. Longer than interval."`
-	MaxPeers    int      `toml:"max_peers" comment:"Addresses of peers in memory; one takes up to 200 bytes, one alone in its swarm 300. One SCION AS may have half of them."`
-	MaxPerHost  int      `toml:"max_peers_per_host" comment:"Addresses in one swarm of one host (IPv6: of one /64)."`
-	MaxPerAS    int      `toml:"max_peers_per_as" comment:"Addresses in one swarm of one SCION AS."`
-	MaxPerNet   int      `toml:"max_peers_per_network" comment:"Addresses in all swarms of one network: a /24 of IPv4, a /48 of IPv6, on SCION within its AS. 0: a sixteenth of max_peers."`
-	Interval    Duration `toml:"interval" comment:"What peers are told to wait between announces, give or take a tenth.\nThis and what follows is read again on SIGHUP."`
-	MinInterval Duration `toml:"min_interval" comment:"And at the least, if they have too few peers."`
-	NumWant     int      `toml:"num_want" comment:"Peers in an answer if none says how many it wants."`
-	MaxNumWant  int      `toml:"max_num_want" comment:"Peers in an answer at the most."`
-	PerHostRate float64  `toml:"requests_per_host" comment:"Requests a second of one host (IPv6: of one /64) in the long run; 0: no limit."`
-	PerASRate   float64  `toml:"requests_per_as" comment:"Requests a second of one SCION AS in the long run; 0: no limit."`
-	Paths       bool     `toml:"path_knowledge" comment:"Peers on SCION may report what they have measured of paths, and are told near peers and good paths.\nIt is kept beside the swarms, with the addresses of those who have reported, for two hours; see PROTOCOL.md."`
-	Allow       string   `toml:"allow" comment:"File with the info hashes that are served, in hexadecimal digits, one a line. Empty: all."`
-	Deny        string   `toml:"deny" comment:"File with the info hashes that are not served."`
-	Keys        string   `toml:"keys" comment:"File with the keys of a private tracker, one a line; announce URLs are then http://HOST/KEY/announce.\nUDP takes the key from the URL too (BEP 41)."`
-}
-
-// Duration is a time.Duration that a configuration file has as "30m".
-type Duration time.Duration
-
-func (d Duration) d() time.Duration { return time.Duration(d) }
-
-// MarshalText writes what UnmarshalText reads.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText reads 30m, 1h30m, 500ms.
-func (d *Duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
-	*d = Duration(v)
-	return err
+	Listen      []string       `toml:"listen" comment:"Addresses to answer on: http://127.0.0.1:8080, udp://127.0.0.1:8080,\nscion://1-ff00:0:110,[127.0.0.1]:31080. On stats://127.0.0.1:8081 /stats and /metrics\nare answered over HTTP, to everybody who reaches that port, and nowhere else. Read at the start only, like all that follows up to max_peers_per_network."`
+	Data        string         `toml:"data" comment:"Directory of the journal. Empty: peers are forgotten with the process."`
+	Store       string         `toml:"store" comment:"A Valkey or Redis server instead, which several trackers may share: redis://user@host:6379/0, or rediss:// with TLS.\nmaxmemory-policy must be noeviction. Not together with data."`
+	StorePass   string         `toml:"store_password_file" comment:"File with the password for the store, which is better there than in a URL."`
+	Sync        units.Duration `toml:"sync" comment:"How often the journal is written: what a crash may forget."`
+	TrackerID   string         `toml:"tracker_id" comment:"What peers are told as the tracker's ID; empty: another at each start. Trackers that stand for each other may have the same."`
+	MaxConns    int            `toml:"max_connections" comment:"HTTP connections at once, of each listener."`
+	Lifetime    units.Duration `toml:"lifetime" comment:"A peer that has not announced for so long is forgotten. Longer than interval."`
+	MaxPeers    int            `toml:"max_peers" comment:"Addresses of peers in memory; one takes up to 200 bytes, one alone in its swarm 300. One SCION AS may have half of them."`
+	MaxPerHost  int            `toml:"max_peers_per_host" comment:"Addresses in one swarm of one host (IPv6: of one /64)."`
+	MaxPerAS    int            `toml:"max_peers_per_as" comment:"Addresses in one swarm of one SCION AS."`
+	MaxPerNet   int            `toml:"max_peers_per_network" comment:"Addresses in all swarms of one network: a /24 of IPv4, a /48 of IPv6, on SCION within its AS. 0: a sixteenth of max_peers."`
+	Interval    units.Duration `toml:"interval" comment:"What peers are told to wait between announces, give or take a tenth.\nThis and what follows is read again on SIGHUP."`
+	MinInterval units.Duration `toml:"min_interval" comment:"And at the least, if they have too few peers."`
+	NumWant     int            `toml:"num_want" comment:"Peers in an answer if none says how many it wants."`
+	MaxNumWant  int            `toml:"max_num_want" comment:"Peers in an answer at the most."`
+	PerHostRate float64        `toml:"requests_per_host" comment:"Requests a second of one host (IPv6: of one /64) in the long run; 0: no limit."`
+	PerASRate   float64        `toml:"requests_per_as" comment:"Requests a second of one SCION AS in the long run; 0: no limit."`
+	Paths       bool           `toml:"path_knowledge" comment:"Peers on SCION may report what they have measured of paths, and are told near peers and good paths.\nIt is kept beside the swarms, with the addresses of those who have reported, for two hours; see PROTOCOL.md."`
+	Allow       string         `toml:"allow" comment:"File with the info hashes that are served, in hexadecimal digits, one a line. Empty: all."`
+	Deny        string         `toml:"deny" comment:"File with the info hashes that are not served."`
+	Keys        string         `toml:"keys" comment:"File with the keys of a private tracker, one a line; announce URLs are then http://HOST/KEY/announce.\nUDP takes the key from the URL too (BEP 41)."`
 }
 
 // Default is the configuration of a public tracker of medium size.
 func Default() Config {
 	return Config{
-		Sync: Duration(swarm.DefaultSync), MaxConns: 10_000,
-		Lifetime: Duration(swarm.DefaultLifetime), MaxPeers: swarm.DefaultMembers,
+		Sync: units.Duration(swarm.DefaultSync), MaxConns: 10_000,
+		Lifetime: units.Duration(swarm.DefaultLifetime), MaxPeers: swarm.DefaultMembers,
 		MaxPerHost: swarm.DefaultPerHost, MaxPerAS: swarm.DefaultPerAS,
-		Interval: Duration(20 * time.Minute), MinInterval: Duration(15 * time.Second),
+		Interval: units.Duration(20 * time.Minute), MinInterval: units.Duration(15 * time.Second),
 		NumWant: 50, MaxNumWant: 200, PerHostRate: 50, PerASRate: 2000, Paths: true,
 	}
 }
@@ -101,7 +87,7 @@ func (cfg Config) String() string {
 
 // Limits are those of the store.
 func (cfg Config) Limits() swarm.Limits {
-	return swarm.Limits{Lifetime: cfg.Lifetime.d(), Members: cfg.MaxPeers, PerHost: cfg.MaxPerHost, PerAS: cfg.MaxPerAS, PerNetwork: cfg.MaxPerNet}
+	return swarm.Limits{Lifetime: cfg.Lifetime.D(), Members: cfg.MaxPeers, PerHost: cfg.MaxPerHost, PerAS: cfg.MaxPerAS, PerNetwork: cfg.MaxPerNet}
 }
 
 // Check tells what a tracker would not start with: values out of their range, lists that cannot be read.
@@ -115,10 +101,10 @@ func (cfg Config) check() error {
 		ok   bool
 		want string
 	}{
-		{cfg.Interval.d() >= time.Second && cfg.Interval.d() <= 24*time.Hour, "interval: want 1s to 24h"},
-		{cfg.MinInterval.d() >= 0 && cfg.MinInterval <= cfg.Interval, "min_interval: want 0s up to interval"},
-		{cfg.Lifetime.d() > cfg.Interval.d()*11/10, "lifetime: want more than interval and a tenth, or peers are forgotten between announces"},
-		{cfg.Sync.d() >= 10*time.Millisecond, "sync: want at least 10ms"},
+		{cfg.Interval.D() >= time.Second && cfg.Interval.D() <= 24*time.Hour, "interval: want 1s to 24h"},
+		{cfg.MinInterval.D() >= 0 && cfg.MinInterval <= cfg.Interval, "min_interval: want 0s up to interval"},
+		{cfg.Lifetime.D() > cfg.Interval.D()*11/10, "lifetime: want more than interval and a tenth, or peers are forgotten between announces"},
+		{cfg.Sync.D() >= 10*time.Millisecond, "sync: want at least 10ms"},
 		{cfg.Data == "" || cfg.Store == "", "data, store: want one of them, not both"},
 		{len(cfg.TrackerID) <= 64, "tracker_id: want at most 64 bytes"},
 		{cfg.MaxConns > 0, "max_connections: want at least 1"},

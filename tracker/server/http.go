@@ -128,7 +128,7 @@ func (s *Server) serveScrape(w http.ResponseWriter, r *http.Request, from reques
 	if err != nil {
 		x.body = wire.FailureOf(err).Append(x.body[:0])
 	} else {
-		x.body = wire.AppendScrape(x.body[:0], counts, s.gate.Load().cfg.MinInterval.d())
+		x.body = wire.AppendScrape(x.body[:0], counts, s.gate.Load().cfg.MinInterval.D())
 	}
 	reply(w, x.body)
 }

@@ -13,6 +13,7 @@ import (
 	"braid/tracker/swarm"
 	"braid/tracker/swarm/conformance"
 	"braid/tracker/wire"
+	"braid/units"
 )
 
 func (s onSCION) teach(t *testing.T) {
@@ -43,7 +44,7 @@ func TestPathKnowledgeRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		cfg := server.Default()
-		cfg.Lifetime = server.Duration(12 * time.Hour) // peers are to be met at once, whatever the time
+		cfg.Lifetime = units.Duration(12 * time.Hour) // peers are to be met at once, whatever the time
 		// with runs a tracker on the directory while f does something, and stops it.
 		with := func(dir string, cfg server.Config, f func(onSCION)) {
 			t.Helper()

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/units"
+)
+
+// Flags for quantities: each takes what package units reads.
+type (
+	rateFlag     = cli.FlagBase[int64, cli.NoConfig, unitValue[int64, rateUnit]] // in bit/s, for cmd.Int64
+	sizeFlag     = cli.FlagBase[int64, cli.NoConfig, unitValue[int64, sizeUnit]] // in bytes, for cmd.Int64
+	durationFlag = cli.FlagBase[time.Duration, cli.NoConfig, unitValue[time.Duration, timeUnit]]
+)
+
+type rateUnit struct{}
+
+func (rateUnit) parse(s string) (int64, error) { return units.ParseRate(s) }
+func (rateUnit) format(v int64) string         { return units.FormatRate(v) }
+
+type sizeUnit struct{}
+
+func (sizeUnit) parse(s string) (int64, error) { return units.ParseSize(s) }
+func (sizeUnit) format(v int64) string         { return units.FormatSize(v) }
+
+type timeUnit struct{}
+
+func (timeUnit) parse(s string) (time.Duration, error) { return units.ParseDuration(s) }
+func (timeUnit) format(v time.Duration) string         { return v.String() }
+
+// unitValue is a flag's value that a unit reads and writes.
+type unitValue[T comparable, U interface {
+	parse(string) (T, error)
+	format(T) string
+}] struct{ to *T }
+
+func (unitValue[T, U]) Create(v T, to *T, _ cli.NoConfig) cli.Value {
+	*to = v
+	return unitValue[T, U]{to}
+}
+
+// ToString is the default in the help; none for 0, which stands for one that the usage names.
+func (unitValue[T, U]) ToString(v T) string {
+	if v == *new(T) {
+		return ""
+	}
+	return (*new(U)).format(v)
+}
+
+func (v unitValue[T, U]) Set(s string) (err error) {
+	*v.to, err = (*new(U)).parse(s)
+	return err
+}
+
+func (v unitValue[T, U]) Get() any { return *v.to }
+
+func (v unitValue[T, U]) String() string {
+	if v.to == nil {
+		return ""
+	}
+	return (*new(U)).format(*v.to)
+}

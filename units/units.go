@@ -1,0 +1,192 @@
+// Package units reads rates, sizes and durations as people write them, for all flags and files of braid.
+//
+// It reads whatever braid prints: a number, spaces if you like, and a unit. A number without a unit is refused, since
+// one program means bits by it and the next one kilobytes; only a plain 0 needs none. So is what is misread too
+// easily: Mb/s and Mbps (bits or bytes?), and K or M alone (a power of 1000 or of 1024?).
+package units
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxRate is the highest rate that can be written, in bit/s.
+const MaxRate int64 = 1e12
+
+// The errors name the units; the caller says what was written, and where.
+var (
+	errRate     = errors.New("want a number with kbit/s, Mbit/s or Gbit/s, or with kB/s, MB/s or GB/s, such as 10Mbit/s")
+	errSize     = errors.New("want a number with B, kB, MB, GB (powers of 1000) or KiB, MiB, GiB (powers of 1024), such as 256KiB")
+	errDuration = errors.New("want a number with ms, s, m, h or d, such as 500ms or 1h30m")
+)
+
+var quantity = regexp.MustCompile(`^([0-9]+\.?[0-9]*|\.[0-9]+)\s*([a-zA-Zµμ/]*)$`)
+
+// split parts a number from its unit.
+func split(s string) (number, unit string, ok bool) {
+	m := quantity.FindStringSubmatch(strings.TrimSpace(s))
+	if m == nil {
+		return "", "", false
+	}
+	return m[1], m[2], true
+}
+
+func isZero(number string) bool { return strings.Trim(number, "0.") == "" }
+
+// scaled is number * factor * 10^exp, rounded. The exponent is added to the text, so that the result is what was written,
+// and not what a product of floats makes of it.
+func scaled(number string, factor int64, exp int) (float64, error) {
+	v, err := strconv.ParseFloat(number+"e"+strconv.Itoa(exp), 64)
+	return math.Round(v * float64(factor)), err
+}
+
+// Bits go by powers of 1000 in every case of letters; B is a byte, b is none.
+var (
+	bitExp    = map[string]int{"bit": 0, "kbit": 3, "mbit": 6, "gbit": 9, "tbit": 12}
+	byteUnits = map[string]struct {
+		factor int64
+		exp    int
+	}{
+		"B": {1, 0}, "kB": {1, 3}, "KB": {1, 3}, "MB": {1, 6}, "GB": {1, 9}, "TB": {1, 12},
+		"KiB": {1 << 10, 0}, "MiB": {1 << 20, 0}, "GiB": {1 << 30, 0}, "TiB": {1 << 40, 0},
+	}
+)
+
+// ParseRate reads a rate in bit/s, from 0 to [MaxRate]: 10Mbit/s, 10 Mbit/s, 10mbit, 1.5MB/s. What is not 0 is at least
+// 1 bit/s.
+func ParseRate(s string) (int64, error) {
+	number, unit, ok := split(s)
+	if !ok {
+		return 0, errRate
+	}
+	factor, exp := int64(1), 0
+	if u, isByte := byteUnits[strings.TrimSuffix(unit, "/s")]; isByte && strings.HasSuffix(unit, "/s") {
+		factor, exp = 8*u.factor, u.exp
+	} else if exp, ok = bitExp[strings.TrimSuffix(strings.ToLower(unit), "/s")]; !ok && !(unit == "" && isZero(number)) {
+		return 0, errRate
+	}
+	v, err := scaled(number, factor, exp)
+	switch {
+	case err != nil || v > float64(MaxRate):
+		return 0, fmt.Errorf("want at most %s", FormatRate(MaxRate))
+	case v < 1 && !isZero(number):
+		return 0, errors.New("want at least 1bit/s")
+	}
+	return int64(v), nil
+}
+
+// FormatRate writes a rate exactly, so that [ParseRate] reads the same again.
+func FormatRate(rate int64) string {
+	for _, u := range []struct {
+		name string
+		bits int64
+	}{{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}} {
+		if rate != 0 && rate%u.bits == 0 {
+			return strconv.FormatInt(rate/u.bits, 10) + u.name
+		}
+	}
+	if rate == 0 {
+		return "0"
+	}
+	return strconv.FormatInt(rate, 10) + "bit"
+}
+
+// ParseSize reads a number of bytes: 20MB, 256 KiB, 1.5GiB, in letters of either case.
+func ParseSize(s string) (int64, error) {
+	number, unit, ok := split(s)
+	if !ok {
+		return 0, errSize
+	}
+	u, known := byteUnits["B"], unit == "" && isZero(number)
+	for name, v := range byteUnits {
+		if strings.EqualFold(name, unit) {
+			u, known = v, true
+		}
+	}
+	if !known {
+		return 0, errSize
+	}
+	v, err := scaled(number, u.factor, u.exp)
+	if err != nil || v >= math.MaxInt64 {
+		return 0, errors.New("this is more than can be counted")
+	}
+	return int64(v), nil
+}
+
+// FormatSize writes a number of bytes exactly, so that [ParseSize] reads the same again.
+func FormatSize(n int64) string {
+	if n == 0 {
+		return "0"
+	}
+	count, name := n, "B"
+	for _, u := range []struct {
+		name  string
+		bytes int64
+	}{{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}} {
+		if n%u.bytes == 0 && n/u.bytes < count {
+			count, name = n/u.bytes, u.name
+		}
+	}
+	return strconv.FormatInt(count, 10) + name
+}
+
+var timePart = regexp.MustCompile(`^([0-9]+\.?[0-9]*|\.[0-9]+)\s*([a-zµμ]+)\s*`)
+
+// ParseDuration reads a time that is not negative: 30ms, 1.5 s, 1h30m, 2d, and all that [time.Duration] prints.
+func ParseDuration(s string) (time.Duration, error) {
+	rest := strings.TrimSpace(s)
+	if isZero(rest) && rest != "" && rest != "." {
+		return 0, nil
+	}
+	var sum time.Duration
+	for first := true; first || rest != ""; first = false {
+		m := timePart.FindStringSubmatch(rest)
+		if m == nil {
+			return 0, errDuration
+		}
+		unit, times := m[2], time.Duration(1)
+		switch unit {
+		case "d":
+			unit, times = "h", 24
+		case "min":
+			unit = "m"
+		case "sec":
+			unit = "s"
+		}
+		d, err := time.ParseDuration(m[1] + unit)
+		if err != nil {
+			return 0, errDuration
+		}
+		if d > (math.MaxInt64-sum)/times {
+			return 0, errors.New("this is longer than can be counted")
+		}
+		sum, rest = sum+d*times, rest[len(m[0]):]
+	}
+	return sum, nil
+}
+
+// Duration is a [time.Duration] in a file, written like 30m.
+type Duration time.Duration
+
+// D is the duration.
+func (d Duration) D() time.Duration { return time.Duration(d) }
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText writes what UnmarshalText reads.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads what [ParseDuration] does.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := ParseDuration(string(b))
+	if err != nil {
+		return fmt.Errorf("time %q: %w", b, err)
+	}
+	*d = Duration(v)
+	return nil
+}
