@@ -257,7 +257,7 @@ func TestHybridsOfLibtorrent(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, v2)
 			}
-			src, err := OpenSource(torrent)
+			src, err := OpenSource(t.Context(), torrent)
 			if err != nil {
 				t.Fatal(err)
 			}

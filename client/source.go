@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/anacrolix/torrent/metainfo"
 
+	"braid/scionnet"
 	"braid/storage"
 )
 
@@ -48,10 +50,13 @@ type Source struct {
 // IsMagnet tells whether the files are not known yet.
 func (s Source) IsMagnet() bool { return s.Info == nil }
 
-// OpenSource reads the .torrent file or magnet link that a user names.
-func OpenSource(name string) (Source, error) {
+// OpenSource reads the torrent that a user names: a .torrent file, its http or https URL, or a magnet link.
+func OpenSource(ctx context.Context, name string) (Source, error) {
 	if strings.HasPrefix(strings.ToLower(name), "magnet:") {
 		return ParseMagnet(name)
+	}
+	if isURL(name) {
+		return sourceAt(ctx, name, scionnet.ScopeOf)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -62,6 +67,10 @@ func OpenSource(name string) (Source, error) {
 	if err != nil {
 		return Source{}, fmt.Errorf("read torrent %s: %w", name, err)
 	}
+	return parseNamed(b, name)
+}
+
+func parseNamed(b []byte, name string) (Source, error) {
 	s, err := ParseTorrent(b)
 	if err != nil {
 		return Source{}, fmt.Errorf("torrent %s: %w", name, err)

@@ -74,7 +74,7 @@ func TestParseTorrentRefuses(t *testing.T) {
 	if err := os.Truncate(big, MaxTorrentFile+2); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenSource(big); err == nil || !strings.Contains(err.Error(), "larger") {
+	if _, err := OpenSource(t.Context(), big); err == nil || !strings.Contains(err.Error(), "larger") {
 		t.Errorf("a file beyond the limit: %v", err)
 	}
 }

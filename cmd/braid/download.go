@@ -17,10 +17,10 @@ func downloadCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "download",
 		Usage:     "download torrents from peers that are named or that trackers know, over all their paths",
-		ArgsUsage: "TORRENT|MAGNET...",
-		Description: "Downloads .torrent files and magnet links. Files end in .part until they are complete. Ctrl-C stops cleanly,\n" +
-			"and the same command resumes the download. A file that is there already is used if a piece of it is right;\n" +
-			"if none is, nothing is written: see --overwrite and --rename.\n\n" + exitCodes,
+		ArgsUsage: "TORRENT|URL|MAGNET...",
+		Description: "Downloads what .torrent files, their http or https URLs, and magnet links describe. Files end in .part until\n" +
+			"they are complete. Ctrl-C stops cleanly, and the same command resumes the download. A file that is there\n" +
+			"already is used if a piece of it is right; if none is, nothing is written: see --overwrite and --rename.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
 			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, scion://name:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
@@ -34,7 +34,7 @@ func downloadCommand() *cli.Command {
 
 func download(ctx context.Context, cmd *cli.Command) (err error) {
 	log := logger(cmd)
-	sources, err := openSources(cmd)
+	sources, err := openSources(ctx, cmd)
 	if err != nil {
 		return err
 	}

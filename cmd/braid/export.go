@@ -33,7 +33,7 @@ func export(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Len() != 1 {
 		return usageErrorf("name one torrent; see braid export --help")
 	}
-	s, err := client.OpenSource(cmd.Args().First())
+	s, err := client.OpenSource(ctx, cmd.Args().First())
 	if err != nil {
 		return err
 	}

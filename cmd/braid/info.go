@@ -16,18 +16,18 @@ func infoCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "info",
 		Usage:     "show what a torrent or magnet link says",
-		ArgsUsage: "TORRENT|MAGNET",
+		ArgsUsage: "TORRENT|URL|MAGNET",
 		Description: "The key that a private tracker has put into its announce URL is hidden, so that this can be shown to others; --json\n" +
 			"has all as it is.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "show-keys", Usage: "show announce URLs whole"},
 			&cli.BoolFlag{Name: "json", Usage: "print it as a JSON object"},
 		},
-		Action: func(_ context.Context, cmd *cli.Command) error {
+		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() != 1 {
 				return usageErrorf("name one torrent; see braid info --help")
 			}
-			s, err := client.OpenSource(cmd.Args().First())
+			s, err := client.OpenSource(ctx, cmd.Args().First())
 			if err != nil {
 				return err
 			}

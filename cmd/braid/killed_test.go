@@ -122,7 +122,7 @@ func seedSet(t *testing.T, dir string, size int) (client.Source, string) {
 	if code, _, said := ends(t, dir, "create", "set", "--piece-length", "64KiB"); code != 0 {
 		t.Fatal(said)
 	}
-	src, err := client.OpenSource(filepath.Join(dir, "set.torrent"))
+	src, err := client.OpenSource(t.Context(), filepath.Join(dir, "set.torrent"))
 	if err != nil {
 		t.Fatal(err)
 	}

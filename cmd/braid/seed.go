@@ -17,7 +17,7 @@ func seedCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "seed",
 		Usage:     "serve torrents whose data is complete",
-		ArgsUsage: "TORRENT...",
+		ArgsUsage: "TORRENT|URL...",
 		Description: "Checks the data (what braid has downloaded and nobody has touched since is trusted), then serves it until\n" +
 			"interrupted. Nothing is written. When it is ready it says so on standard error, and with --json as\n" +
 			`{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
@@ -34,7 +34,7 @@ func seedCommand() *cli.Command {
 
 func seed(ctx context.Context, cmd *cli.Command) (err error) {
 	log := logger(cmd)
-	sources, err := openSources(cmd)
+	sources, err := openSources(ctx, cmd)
 	if err != nil {
 		return err
 	}

@@ -71,13 +71,13 @@ func parsePeers(cmd *cli.Command, flag string, parse func(string) (client.Peer, 
 }
 
 // openSources reads the torrents that the command line names.
-func openSources(cmd *cli.Command) ([]client.Source, error) {
+func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error) {
 	if cmd.Args().Len() == 0 {
 		return nil, usageErrorf("name at least one torrent; see braid %s --help", cmd.Name)
 	}
 	var out []client.Source
 	for _, name := range cmd.Args().Slice() {
-		s, err := client.OpenSource(name)
+		s, err := client.OpenSource(ctx, name)
 		if err != nil {
 			return nil, err
 		}

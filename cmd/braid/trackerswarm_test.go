@@ -264,7 +264,7 @@ func TestSwarmThroughTracker(t *testing.T) {
 // knownPeers is what a peer with nothing to offer is told by the tracker, with the IDs of all others.
 func knownPeers(t *testing.T, url, torrent string) string {
 	t.Helper()
-	source, err := client.OpenSource(torrent)
+	source, err := client.OpenSource(t.Context(), torrent)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ func verifyCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "verify",
 		Usage:     "compare data on disk with its torrent",
-		ArgsUsage: "TORRENT",
+		ArgsUsage: "TORRENT|URL",
 		Description: "Hashes every piece and reports each file that is missing or wrong. A piece that two files share and that is\n" +
 			"wrong speaks against both. Nothing is written.\n\n" + exitCodes,
 		Flags: []cli.Flag{
@@ -30,7 +30,7 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Len() != 1 {
 		return usageErrorf("name one torrent; see braid verify --help")
 	}
-	s, err := client.OpenSource(cmd.Args().First())
+	s, err := client.OpenSource(ctx, cmd.Args().First())
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func makeTorrent(ctx context.Context, dir, data string, size int64) (name string
 
 // seed serves the data in this process.
 func seed(ctx context.Context, torrent, dir string) (peer string, stop func() error, err error) {
-	src, err := client.OpenSource(torrent)
+	src, err := client.OpenSource(ctx, torrent)
 	if err != nil {
 		return "", nil, err
 	}
@@ -199,7 +199,7 @@ func Leech(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(in).Decode(&j); err != nil {
 		return fmt.Errorf("read the job (this is started by 'braid bench storage', not by hand): %w", err)
 	}
-	src, err := client.OpenSource(j.Torrent)
+	src, err := client.OpenSource(ctx, j.Torrent)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,150 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"braid/scionnet"
+)
+
+// A .torrent file may be named by its URL. The user names the first host and may mean one of his own network. Whoever answers
+// there must not lead us to hosts that he cannot reach himself, so a redirect leads no nearer than it came from.
+
+const (
+	fetchTimeout   = 2 * time.Minute // for everything: a server that sends a byte now and then would hold us for ever
+	connectTimeout = 10 * time.Second
+	headerTimeout  = 30 * time.Second
+	maxRedirects   = 5
+)
+
+// isURL tells whether a torrent is named by its URL.
+func isURL(name string) bool {
+	scheme, _, ok := strings.Cut(name, "://")
+	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
+}
+
+// sourceAt reads the torrent at a URL. Errors name only the host: the rest may hold the user's key.
+func sourceAt(ctx context.Context, name string, scopeOf func(netip.Addr) scionnet.Scope) (Source, error) {
+	u, err := url.Parse(name)
+	if err != nil || u.Host == "" {
+		return Source{}, errors.New("get torrent: its address is not a URL like https://example.org/file.torrent")
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	g := &redirectGuard{scopeOf: scopeOf}
+	b, err := get(ctx, g, u)
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		err = e.Err // it would repeat the whole URL
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("the server has not sent it within %v", fetchTimeout)
+	}
+	if err != nil {
+		return Source{}, fmt.Errorf("get torrent from %s: %w", u.Host, err)
+	}
+	return parseNamed(b, "from "+u.Host)
+}
+
+func get(ctx context.Context, g *redirectGuard, u *url.URL) ([]byte, error) {
+	client := http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives:      true,
+			DialContext:            g.dial,
+			TLSHandshakeTimeout:    connectTimeout,
+			ResponseHeaderTimeout:  headerTimeout,
+			MaxResponseHeaderBytes: 64 << 10,
+		},
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			g.redirected()
+			return checkRedirect(r.URL, via[len(via)-1].URL, len(via))
+		},
+	}
+	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}).WithContext(ctx)
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the server answers %s", res.Status)
+	}
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "text/html" {
+		return nil, errors.New("the server sends a web page, not a torrent; the link may need a login")
+	}
+	b, err := io.ReadAll(io.LimitReader(res.Body, MaxTorrentFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > MaxTorrentFile {
+		return nil, fmt.Errorf("it is larger than the %d MiB that are accepted", MaxTorrentFile>>20)
+	}
+	return b, nil
+}
+
+// checkRedirect follows few redirects, and none that would leave TLS or HTTP.
+func checkRedirect(to, from *url.URL, n int) error {
+	if n > maxRedirects {
+		return errors.New("too many redirects")
+	}
+	if to.Scheme != "https" && to.Scheme != from.Scheme {
+		return fmt.Errorf("redirect from %s to %s", from.Scheme, to.Scheme)
+	}
+	return nil
+}
+
+// redirectGuard checks each address when it is about to be contacted: what a name meant earlier says nothing.
+type redirectGuard struct {
+	scopeOf func(netip.Addr) scionnet.Scope
+
+	// net/http may still dial after it has given a request up.
+	mu   sync.Mutex
+	from scionnet.Scope // the widest one that a redirect came from
+	at   scionnet.Scope // of the address that was contacted last
+}
+
+func (g *redirectGuard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: connectTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		a, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		to := g.scopeOf(a.Addr())
+		if to < g.from {
+			return fmt.Errorf("a redirect to a %s address is not followed", to)
+		}
+		return nil
+	}}
+	c, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.at = g.scopeOf(remote.Addr())
+	return c, nil
+}
+
+// redirected notes that the server contacted last sends us on.
+func (g *redirectGuard) redirected() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.from = max(g.from, g.at)
+}

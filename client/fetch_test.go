@@ -1,0 +1,127 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"braid/scionnet"
+)
+
+// A torrent is read from where its URL leads, as long as that is a torrent and no redirect leads nearer.
+func TestFetchTorrent(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "file")
+	writeRandom(t, data, 100_000)
+	c := makeTorrent(t, data, CreateOptions{})
+	serve := func(at string) (address string, mux *http.ServeMux) {
+		l, err := net.Listen("tcp", at+":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mux = http.NewServeMux()
+		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: mux}}
+		s.Start()
+		t.Cleanup(s.Close)
+		return l.Addr().String(), mux
+	}
+	// For this test 127.0.0.2 is an address on the Internet.
+	scopeOf := func(a netip.Addr) scionnet.Scope {
+		if a == netip.MustParseAddr("127.0.0.2") {
+			return scionnet.ScopePublic
+		}
+		return scionnet.ScopeOf(a)
+	}
+	near, nearMux := serve("127.0.0.1")
+	far, farMux := serve("127.0.0.2")
+	asked := false
+	nearMux.HandleFunc("/file.torrent", func(w http.ResponseWriter, r *http.Request) {
+		asked = true
+		_, _ = w.Write(c.Torrent)
+	})
+	nearMux.Handle("/outward", http.RedirectHandler("http://"+far+"/file.torrent", http.StatusFound))
+	nearMux.Handle("/there", http.RedirectHandler("/file.torrent", http.StatusFound))
+	nearMux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
+	nearMux.Handle("/ftp", http.RedirectHandler("ftp://"+near+"/KEY", http.StatusFound))
+	nearMux.HandleFunc("/page", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>log in</html>") })
+	nearMux.HandleFunc("/nonsense", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "nonsense") })
+	nearMux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-bittorrent")
+		for b := make([]byte, 1<<20); ; {
+			if _, err := w.Write(b); err != nil {
+				return
+			}
+		}
+	})
+	farMux.HandleFunc("/file.torrent", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(c.Torrent) })
+	farMux.Handle("/inward", http.RedirectHandler("http://"+near+"/file.torrent", http.StatusFound))
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	for _, tt := range []struct{ url, want string }{
+		{"http://" + near + "/file.torrent?key=KEY", ""},
+		{"HTTP://KEY:KEY@" + near + "/file.torrent", ""},
+		{"http://" + near + "/there", ""},
+		{"http://" + near + "/outward", ""},
+		{"http://" + far + "/inward?key=KEY", "redirect to a loopback address is not followed"},
+		{"http://" + near + "/loop?key=KEY", "too many redirects"},
+		{"http://" + near + "/ftp?key=KEY", "redirect from http to ftp"},
+		{"http://" + near + "/none?key=KEY", "get torrent from " + near + ": the server answers 404 Not Found"},
+		{"http://" + near + "/page?key=KEY", "a web page, not a torrent"},
+		{"http://" + near + "/nonsense?key=KEY", "not a torrent file"},
+		{"http://" + near + "/endless?key=KEY", "larger than the 64 MiB"},
+		{"https://" + near + "/file.torrent?key=KEY", "server gave HTTP response to HTTPS client"},
+		{"http://" + closed.Addr().String() + "/KEY", "connection refused"},
+		{"http:///KEY", "not a URL like"},
+		{"http://%zz/KEY", "not a URL like"},
+	} {
+		asked = false
+		s, err := sourceAt(t.Context(), tt.url, scopeOf)
+		switch {
+		case tt.want == "" && (err != nil || s.InfoHash != c.Source.InfoHash):
+			t.Errorf("%s: %v, %v", tt.url, s.InfoHash, err)
+		case tt.want == "":
+		case err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "KEY"):
+			t.Errorf("%s: %v, want %q", tt.url, err, tt.want)
+		case asked:
+			t.Errorf("%s: a request was sent to a nearer host", tt.url)
+		}
+	}
+	if s, err := OpenSource(t.Context(), "http://"+near+"/file.torrent"); err != nil || s.InfoHash != c.Source.InfoHash {
+		t.Errorf("%v, %v", s.InfoHash, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := OpenSource(ended, "http://"+near+"/file.torrent"); err == nil {
+		t.Error("a torrent is fetched after the end")
+	}
+	// What looks like a URL is none where a file has that name: only http and https are fetched.
+	if _, err := OpenSource(t.Context(), "ftp://"+near+"/x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestCheckRedirect(t *testing.T) {
+	for _, tt := range []struct {
+		from, to string
+		n        int
+		want     bool
+	}{
+		{"http", "http", 1, true}, {"http", "https", 1, true}, {"https", "https", maxRedirects, true},
+		{"https", "http", 1, false}, {"http", "file", 1, false}, {"http", "http", maxRedirects + 1, false},
+	} {
+		if err := checkRedirect(&url.URL{Scheme: tt.to}, &url.URL{Scheme: tt.from}, tt.n); (err == nil) != tt.want {
+			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+}
