@@ -44,6 +44,7 @@ type bbr struct {
 	full      float64 // bandwidth that growth is compared with
 	fullCount int     // rounds without growth
 	filled    bool    // the bandwidth of the path is known
+	overshot  uint64  // bytes delivered when losses ended startup
 	cwnd      float64 // grows with what is acknowledged until then
 
 	// Probes.
@@ -52,6 +53,7 @@ type bbr struct {
 	upRTT      time.Duration // round trip before this probe, the least and the mean
 	upMeanRTT  time.Duration
 	upRate     float64       // bandwidth before it
+	lossy      float64       // part of the recent rounds that lost packets
 	ceiling    float64       // most that the path took in flight without losses; 0: no loss yet
 	failed     bool          // the last probe ended in losses
 	upStep     float64       // what the ceiling is raised by in this round
@@ -90,9 +92,15 @@ const (
 	// startupLoss of what is in flight ends startup at once: no path worth filling loses so much by itself.
 	startupLoss = 0.2
 
-	upGrowth  = 0.1  // a probe that finds more than this part goes on
-	upRounds  = 2    // complete rounds show the effect of a probe: the first acknowledges what was sent before it
-	headroom  = 0.85 // of what the path took, so that others find room
+	upGrowth = 0.1 // a probe that finds more than this part goes on
+	upRounds = 2   // complete rounds show the effect of a probe: the first acknowledges what was sent before it
+	// headroom is the part of what the path took without losses that a flow then takes: CUBIC leaves the same.
+	// A rival that yields to losses too causes few. Where a queue stands and more rounds lose packets than unyielding, of the
+	// last lossyRounds or so, nobody yields (the kernel's BBR does not, nor does chance), and headroom would only be given away.
+	headroom    = 0.7
+	unyielding  = 0.18
+	lossyRounds = 32
+
 	slack     = 1.06 // over the product of rate and round trip: pacing sends in bursts, receivers wait with acknowledgements
 	reduction = 0.7  // least part of its rate that a congested round leaves a flow
 
@@ -126,6 +134,9 @@ func (b *bbr) enter(p phase) { b.phase, b.since, b.began = p, b.now, b.rounds.co
 // elapsed is the number of complete rounds of this phase.
 func (b *bbr) elapsed() int { return b.rounds.count - b.began - 1 }
 
+// queued says whether a queue stood for the whole of the last round.
+func (b *bbr) queued() bool { return b.last.minRTT > b.minRTT.rtt+queueMargin(b.minRTT.rtt) }
+
 // product is the volume that fits on the path without a queue.
 func (b *bbr) product(rate float64) float64 { return rate * b.minRTT.rtt.Seconds() }
 
@@ -149,6 +160,10 @@ func (b *bbr) onAck(e event) {
 	if newRound {
 		b.last = last
 		b.idle = false
+		b.lossy -= b.lossy / lossyRounds
+		if last.lost > 0 {
+			b.lossy += 1.0 / lossyRounds
+		}
 	}
 	b.measure(e, newRound)
 	expired := e.rtt > 0 && b.minRTT.add(e.now, e.rtt)
@@ -239,6 +254,9 @@ func (b *bbr) step(e event, newRound bool) {
 			b.fill(e, true)
 		}
 	case drain:
+		if e.sentDelivered < b.overshot && e.rate > 0 {
+			b.bandwidth.clip(e.rate)
+		}
 		if float64(e.inflight) <= b.product(b.bandwidth.now()) {
 			b.goDown()
 		}
@@ -281,10 +299,14 @@ func (b *bbr) checkFull(e event) {
 	}
 }
 
-// fill ends startup. If packets were lost, what is delivered now is the bandwidth, and not what a policer let pass before.
+// fill ends startup. If packets were lost, the bandwidth is what is delivered of those in flight now, and not what a
+// policer let pass before.
 func (b *bbr) fill(e event, lossy bool) {
-	if lossy && e.rate > 0 {
-		b.bandwidth.clip(e.rate)
+	if lossy {
+		b.overshot = e.delivered
+		if e.rate > 0 {
+			b.bandwidth.clip(e.rate)
+		}
 	}
 	b.filled = true
 	b.enter(drain)
@@ -361,7 +383,7 @@ func (b *bbr) window() int {
 			w = min(w, max(b.ceiling, product))
 		}
 	default:
-		if b.ceiling > 0 {
+		if b.ceiling > 0 && !(b.queued() && b.lossy > unyielding) {
 			w = min(w, max(b.ceiling*headroom, product*slack+b.acks.bytes()))
 		}
 	}
@@ -393,7 +415,7 @@ func (b *bbr) pacingRate() float64 {
 	if b.idle {
 		gain = min(gain, 1)
 	}
-	if b.compensate && b.last.minRTT < b.minRTT.rtt+queueMargin(b.minRTT.rtt) {
+	if b.compensate && !b.queued() {
 		gain /= 1 - b.ambient.rate // what the path loses by itself is sent on top
 	}
 	return gain * rate

@@ -32,7 +32,7 @@ func TestAlone(t *testing.T) {
 		{name: "policer, long", wire: wire{rate: 100 * mbit, delay: 60 * ms, queue: 50 * ms, police: 20 * mbit, bucket: 250e3}, least: 0.92, lost: 0.05},
 		{name: "late timers", wire: wire{rate: 30 * mbit, delay: 20 * ms, queue: 50 * ms}, least: 0.94, lazy: 5 * ms},
 		{name: "bunched acknowledgements", wire: wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms}, least: 0.93, tick: 20 * ms},
-		{name: "reordering", wire: wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms, jitter: 5 * ms, reorder: true}, least: 0.50},
+		{name: "reordering", wire: wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms, jitter: 5 * ms, reorder: true}, least: 0.45},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
