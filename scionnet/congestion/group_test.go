@@ -1,0 +1,100 @@
+package congestion
+
+import (
+	"testing"
+	"time"
+)
+
+// joined makes flows of one group that cross the links.
+func joined(s *sim, g *Group, i int, links []Link, path ...*wire) *sender {
+	f := New(Config{Seed: s.random.Uint64()})
+	g.Join(f, links)
+	return s.flow(f, time.Duration(i)*100*ms, 20*ms, path...)
+}
+
+// A common link that has room for all costs nothing, whatever the members do on their own links.
+func TestDisjoint(t *testing.T) {
+	for seed := range uint64(seeds(3)) {
+		s, g := newSim(seed), NewGroup()
+		common := &wire{rate: 100 * mbit, delay: 5 * ms, queue: 50 * ms}
+		var flows []*sender
+		var own []*wire
+		for i, w := range []wire{
+			{rate: 10 * mbit, delay: 15 * ms, queue: 50 * ms},
+			{rate: 20 * mbit, delay: 15 * ms, queue: 10 * ms},
+			{rate: 20 * mbit, delay: 55 * ms, queue: 80 * ms, loss: 0.01},
+		} {
+			own = append(own, &w)
+			flows = append(flows, joined(s, g, i, []Link{"common", Link(rune('a' + i))}, common, &w))
+		}
+		s.run(3 * time.Second)
+		for _, x := range flows {
+			x.begin()
+		}
+		const d = 30 * time.Second
+		s.run(3*time.Second + d)
+		for i, least := range []float64{0.95, 0.93, 0.90} {
+			if got := flows[i].rate(d) / own[i].rate; got < least {
+				t.Errorf("seed %d, flow %d: %.3f of its own link, want %.2f", seed, i, got, least)
+			} else {
+				t.Logf("seed %d, flow %d: %.3f of its own link", seed, i, got)
+			}
+		}
+	}
+}
+
+// Members that have a link to themselves use it fully, keep its queue short and share it.
+func TestSiblings(t *testing.T) {
+	for seed := range uint64(seeds(3)) {
+		s, g := newSim(seed), NewGroup()
+		w := &wire{rate: 40 * mbit, delay: 20 * ms, queue: 160 * ms}
+		var flows []*sender
+		for i := range 4 {
+			flows = append(flows, joined(s, g, i, []Link{"common"}, w))
+		}
+		s.run(5 * time.Second)
+		for _, x := range flows {
+			x.begin()
+		}
+		const d = 30 * time.Second
+		s.run(5*time.Second + d)
+		sum, least := 0.0, 1.0
+		for _, x := range flows {
+			share := x.rate(d) / w.rate
+			sum, least = sum+share, min(least, share)
+		}
+		median, most := flows[0].percentile(0.5), flows[0].percentile(0.95)
+		t.Logf("seed %d: %.3f of the link, least %.3f, round trip %v, 95 %% up to %v", seed, sum, least, median, most)
+		if sum < 0.95 || median > 65*ms {
+			t.Error("too little, or too long a queue")
+		}
+	}
+}
+
+// What joins and leaves is forgotten.
+func TestMembers(t *testing.T) {
+	g := NewGroup()
+	a, b := New(Config{}), New(Config{})
+	g.Join(a, []Link{"x", "y", "x"})
+	g.Join(b, []Link{"y", "z"})
+	g.Join(New(Config{Algorithm: NewReno}), []Link{"y"})
+	count := func(f *Flow) (n int) {
+		for range f.algorithm.(*bbr).member.siblings {
+			n++
+		}
+		return n
+	}
+	if count(a) != 2 || count(b) != 2 {
+		t.Errorf("%d and %d siblings", count(a), count(b))
+	}
+	g.Join(b, []Link{"z"})
+	if count(a) != 1 || len(g.links) != 3 {
+		t.Errorf("%d siblings, %d links", count(a), len(g.links))
+	}
+	g.Leave(a)
+	g.Leave(b)
+	g.Leave(b)
+	if len(g.links) != 0 {
+		t.Errorf("%d links remain", len(g.links))
+	}
+}
