@@ -201,6 +201,30 @@ func (u URL) Request(query string) *url.URL {
 	return &r
 }
 
+// Sibling is the URL with which the same is asked of the tracker at another address, such as scion://1-ff00:0:110,[10.0.0.1]:80 or
+// http://tracker.example: path and query stay.
+func (u URL) Sibling(address string) (URL, error) {
+	_, host, ok := strings.Cut(address, "://")
+	if !ok || host == "" || strings.ContainsAny(host, "/?#@") {
+		return URL{}, fmt.Errorf("tracker address %q: want a scheme, a host and a port", address)
+	}
+	path := u.request.EscapedPath()
+	if u.request.RawQuery != "" {
+		path += "?" + u.request.RawQuery
+	}
+	return ParseURL(address + path)
+}
+
+// Plain tells whether nothing in a request was chosen by whoever has named the tracker, but its address.
+func (u URL) Plain() bool {
+	return u.request.Path == "/announce" && u.request.RawQuery == "" && u.request.User == nil
+}
+
+// Same tells whether two URLs lead to the same requests.
+func (u URL) Same(v URL) bool {
+	return u.scion == v.scion && u.request.String() == v.request.String()
+}
+
 // hostName is a SCION address as a host and port that every URL parser takes.
 func hostName(a scionnet.Addr) string {
 	family, host := "scion4-", strings.ReplaceAll(a.Host.String(), ".", "-")

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -33,6 +34,7 @@ func trackerCommand() *cli.Command {
 			"When it is ready it says so on standard error, and with --json as " + `{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "listen", Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:31080, or for operators stats://127.0.0.1:8081 (repeatable)"},
+			&cli.StringSliceFlag{Name: "announce-url", Usage: "tell peers that the tracker is reached at `URL`, scion://… or http://… (repeatable; default: the addresses of --listen that name a host)"},
 			&cli.StringFlag{Name: "data", Usage: "keep the journal in `DIR`; without it peers are forgotten with the process"},
 			&cli.StringFlag{Name: "store", Usage: "keep peers in the Valkey or Redis server at `URL`, redis://user@host:6379/0, which other trackers may share"},
 			&cli.StringFlag{Name: "store-password-file", Usage: "the password for it is in `FILE`"},
@@ -69,6 +71,9 @@ func trackerConfig(cmd *cli.Command) (server.Config, error) {
 	}
 	if cmd.IsSet("listen") {
 		cfg.Listen = cmd.StringSlice("listen")
+	}
+	if cmd.IsSet("announce-url") {
+		cfg.AnnounceAt = cmd.StringSlice("announce-url")
 	}
 	for name, to := range map[string]*string{"data": &cfg.Data, "store": &cfg.Store, "store-password-file": &cfg.StorePass, "allow": &cfg.Allow, "deny": &cfg.Deny, "keys": &cfg.Keys} {
 		if cmd.IsSet(name) {
@@ -141,6 +146,9 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 		if err := l.open(ctx, text); err != nil {
 			return fmt.Errorf("--listen %s: %w", text, err)
 		}
+	}
+	if err := l.announceAddresses(cfg.AnnounceAt); err != nil {
+		return usageErrorf("announce_urls: %w", err)
 	}
 	l.serve(ctx)
 	all.Go(func() error { s.Run(ctx); return nil })
@@ -284,6 +292,14 @@ func (l *trackerListeners) add(address string, closer func() error, start func(c
 	l.addresses = append(l.addresses, address)
 	l.closers = append(l.closers, closer)
 	l.starts = append(l.starts, start)
+}
+
+// announceAddresses has the server tell peers of its addresses: those that the configuration names, or those that it listens on.
+func (l *trackerListeners) announceAddresses(named []string) error {
+	if len(named) == 0 {
+		named = slices.DeleteFunc(slices.Clone(l.addresses), func(a string) bool { return strings.HasPrefix(a, "stats://") })
+	}
+	return l.server.SetAddresses(named)
 }
 
 func (l *trackerListeners) serve(ctx context.Context) {

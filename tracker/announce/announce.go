@@ -2,6 +2,7 @@
 //
 //	Announcer  one torrent: a goroutine for each tier of its trackers (BEP 12)
 //	tier       which tracker next, and when                              tier.go
+//	siblings   trackers that are reached on another network, too         sibling.go
 //	schedule   how long to wait: functions of answers and failures       schedule.go
 //	asker      one announce over HTTP, HTTP/3 on SCION, or UDP           http.go, udp.go
 //	dialer     from which address, and whether at all                    dial.go
@@ -71,12 +72,16 @@ type Announcer struct {
 	cfg       Config
 	log       *slog.Logger
 	key       string
-	tiers     []*tier
 	hungry    atomic.Bool
 	completed atomic.Bool
 	ctx       context.Context
 	stop      context.CancelFunc
 	workers   sync.WaitGroup
+
+	mu       sync.Mutex
+	tiers    []*tier       // those of the configuration, then those of siblings
+	asked    []tracker.URL // all that are in them
+	siblings int           // tiers
 }
 
 // ErrNoTracker says that none of the trackers can be reached from this host.
@@ -97,12 +102,13 @@ func Start(cfg Config) (*Announcer, error) {
 	for _, urls := range cfg.Tiers {
 		t := &tier{announcer: a, wake: make(chan struct{}, 1)}
 		for _, u := range urls {
-			ask, err := newAsker(u, &a.cfg)
+			ask, err := newAsker(u, &a.cfg, scionnet.ScopeLoopback)
 			if err != nil {
 				a.log.Info("tracker passed over", "tracker", u, "reason", err)
 				continue
 			}
 			t.trackers = append(t.trackers, &source{url: u, ask: ask})
+			a.asked = append(a.asked, u)
 		}
 		mathrand.Shuffle(len(t.trackers), func(i, j int) { t.trackers[i], t.trackers[j] = t.trackers[j], t.trackers[i] })
 		if len(t.trackers) > 0 {
@@ -135,6 +141,8 @@ func (a *Announcer) Hungry(is bool) {
 }
 
 func (a *Announcer) wake() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, t := range a.tiers {
 		select {
 		case t.wake <- struct{}{}:
@@ -147,6 +155,8 @@ func (a *Announcer) wake() {
 func (a *Announcer) Close() {
 	a.stop()
 	a.workers.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, t := range a.tiers {
 		for _, s := range t.trackers {
 			s.ask.close()

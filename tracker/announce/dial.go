@@ -67,20 +67,23 @@ type named struct {
 	user bool // the user himself, else a torrent
 	// plain: nothing of the request but the info hash was chosen by the torrent.
 	plain bool
-	// hops are the redirects so far; from is the widest scope that one of them came from.
+	// hops are the redirects so far; from is the widest scope that one of them came from, or the tracker that has named this one.
 	hops int
 	from scionnet.Scope
 }
 
 // may tells whether an address of that scope may be contacted. A user names what he likes. A torrent may name a
 // tracker of the local network or machine, as people do on a LAN, if all that it can make us send there is an
-// announce; never one that is link-local. A redirect leads no nearer than it came from.
+// announce; never one that is link-local. A redirect leads no nearer than it came from, and a tracker names none that is
+// nearer than itself.
 func (n named) may(to scionnet.Scope) error {
 	switch {
 	case to == scionnet.ScopePublic:
 		return nil
 	case n.hops > 0 && (!n.user || to < n.from):
 		return fmt.Errorf("a redirect to a %s address is not followed", to)
+	case to < n.from:
+		return fmt.Errorf("a tracker may not name another one at a %s address, nearer than itself", to)
 	case n.user, n.hops == 0 && n.plain && to != scionnet.ScopeLinkLocal:
 		return nil
 	}

@@ -55,6 +55,8 @@ func TestMay(t *testing.T) {
 		{named{plain: true, hops: 1, from: public}, private, false}, {named{plain: true, hops: 1, from: loopback}, loopback, false},
 		{named{user: true, hops: 1, from: public}, loopback, false}, {named{user: true, hops: 2, from: public}, private, false},
 		{named{user: true, hops: 1, from: private}, loopback, false}, {named{user: true, hops: 1, from: private}, private, true},
+		{named{plain: true, from: public}, private, false}, {named{plain: true, from: private}, loopback, false},
+		{named{plain: true, from: private}, private, true}, {named{plain: true, from: public}, public, true}, {named{from: loopback}, loopback, false},
 		{named{user: true, hops: 1, from: loopback}, loopback, true}, {named{user: true, hops: 1, from: loopback}, public, true},
 	} {
 		if err := tt.n.may(tt.to); (err == nil) != tt.want {
@@ -102,7 +104,7 @@ func ask(t *testing.T, url string, user bool) (wire.Answer, error) {
 	if user {
 		u = u.OfUser()
 	}
-	x, err := newAsker(u, &Config{})
+	x, err := newAsker(u, &Config{}, scionnet.ScopeLoopback)
 	if err != nil {
 		t.Fatal(err)
 	}

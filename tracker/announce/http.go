@@ -20,32 +20,34 @@ import (
 type asker interface {
 	// announce makes one, with reports where the tracker takes them.
 	announce(context.Context, *wire.Announce, []wire.PathReport) (wire.Answer, error)
+	// scope is that of the address that was asked last.
+	scope() scionnet.Scope
 	close()
 }
 
-func newAsker(u tracker.URL, cfg *Config) (asker, error) {
+// newAsker prepares to ask a tracker. If another tracker has named it, from is the scope of that one.
+func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 	if addr, ok := u.SCION(); ok {
 		if cfg.SCION == nil {
 			return nil, errors.New("it is on SCION and this host is not; give --config-dir or --sciond")
 		}
-		o := &overSCION{url: u, scope: scionnet.ScopePublic}
+		o := &overSCION{url: u, at: scionnet.ScopePublic}
 		t := cfg.SCION.Client(addr)
 		if name := u.Name(); name != "" {
 			t = cfg.SCION.ClientByName(name, addr.Port)
 		} else if addr.IA == cfg.SCION.Addr().IA { // elsewhere the same address is another host
-			o.scope = scionnet.ScopeOf(addr.Host)
+			o.at = scionnet.ScopeOf(addr.Host)
 		}
 		o.client, o.end = http.Client{Transport: t, CheckRedirect: noRedirect}, t.Close
 		return o, nil
 	}
-	r := u.Request("")
 	o := &overIP{
 		outlets: outletsOf(cfg.Listen), scopeOf: scionnet.ScopeOf,
-		named: named{user: u.ByUser(), plain: r.Path == "/announce" && r.RawQuery == "" && r.User == nil},
+		named: named{user: u.ByUser(), plain: u.Plain(), from: from},
 		ask:   overHTTP(u),
 	}
 	if u.Scheme() == "udp" {
-		o.ask = overUDP(r)
+		o.ask = overUDP(u.Request(""))
 	}
 	return o, nil
 }
@@ -54,15 +56,16 @@ func newAsker(u tracker.URL, cfg *Config) (asker, error) {
 type overSCION struct {
 	url    tracker.URL
 	client http.Client
-	scope  scionnet.Scope // of the tracker, as far as it is known
+	at     scionnet.Scope // as far as it is known
 	end    func() error
 }
 
-func (o *overSCION) close() { _ = o.end() } // nobody waits for it
+func (o *overSCION) scope() scionnet.Scope { return o.at }
+func (o *overSCION) close()                { _ = o.end() } // nobody waits for it
 
 func (o *overSCION) announce(ctx context.Context, a *wire.Announce, reports []wire.PathReport) (wire.Answer, error) {
 	answer, err := exchange(ctx, &o.client, o.url.Request(a.Query()), reports)
-	answer.Peers = reachable(answer.Peers, o.scope)
+	answer.Peers = reachable(answer.Peers, o.at)
 	return answer, err
 }
 
@@ -72,9 +75,11 @@ type overIP struct {
 	named   named
 	scopeOf func(netip.Addr) scionnet.Scope
 	ask     func(context.Context, *dialer, *wire.Announce) (wire.Answer, error)
+	at      scionnet.Scope
 }
 
-func (o *overIP) close() {}
+func (o *overIP) scope() scionnet.Scope { return o.at }
+func (o *overIP) close()                {}
 
 func (o *overIP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathReport) (answer wire.Answer, err error) {
 	for _, from := range o.outlets {
@@ -82,7 +87,8 @@ func (o *overIP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathRe
 		told := *a
 		told.Port = from.port
 		if answer, err = o.ask(ctx, d, &told); err == nil || !elsewhere(err) {
-			answer.Peers = reachable(answer.Peers, d.contacted())
+			o.at = d.contacted()
+			answer.Peers = reachable(answer.Peers, o.at)
 			break
 		}
 	}

@@ -3,6 +3,7 @@ package announce
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -32,6 +33,8 @@ type tier struct {
 	trackers  []*source
 	wake      chan struct{}
 	fruitless int // announces in a row with too few peers that brought nobody new
+	// sibling: another tier's tracker has named these. adopted: one of this tier has named some.
+	sibling, adopted bool
 }
 
 // event is why the tracker is asked now. A partial seed says each time that it is one, and is never complete (BEP 21).
@@ -62,7 +65,11 @@ func (t *tier) run() {
 			next = s.paths.first(a, began, next, answer)
 		}
 		if next.IsZero() {
-			a.log.Error("all trackers of a tier have refused; not asking again", "torrent", a.title())
+			level := slog.LevelError
+			if t.sibling { // the user does not know of it
+				level = slog.LevelInfo
+			}
+			a.log.Log(a.ctx, level, "all trackers of a tier have refused; not asking again", "torrent", a.title())
 			<-a.ctx.Done()
 			break
 		}
@@ -125,6 +132,7 @@ func (t *tier) round() (*source, wire.Answer) {
 		if answer.TrackerID != "" {
 			s.id = answer.TrackerID
 		}
+		a.adopt(t, s, answer.Siblings)
 		if fresh := a.found(s, answer); fresh || !a.hungry.Load() {
 			t.fruitless = 0
 		} else {
@@ -144,6 +152,9 @@ func (t *tier) failed(s *source, err error) {
 	log := t.announcer.log.Debug
 	if s.failures == 1 || !ever { // once is enough to know
 		log = t.announcer.log.Warn
+		if t.sibling {
+			log = t.announcer.log.Info
+		}
 	}
 	if ever {
 		log("tracker failed", "tracker", s.url, "error", s.url.Hide(err.Error()), "again_in", wait.Round(time.Second))

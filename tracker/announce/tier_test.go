@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"braid/scionnet"
 	"braid/tracker"
 	"braid/tracker/wire"
 )
@@ -42,6 +43,8 @@ func (s *scripted) announce(ctx context.Context, a *wire.Announce, _ []wire.Path
 }
 
 func (s *scripted) close() {}
+
+func (*scripted) scope() scionnet.Scope { return scionnet.ScopePublic }
 
 var (
 	errSilent = errors.New("no answer")

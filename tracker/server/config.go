@@ -17,6 +17,7 @@ import (
 // Config is the configuration file. What it does not set has the value of Default.
 type Config struct {
 	Listen      []string       `toml:"listen" comment:"Addresses to answer on: http://127.0.0.1:8080, udp://127.0.0.1:8080,\nscion://1-ff00:0:110,[127.0.0.1]:31080. On stats://127.0.0.1:8081 /stats and /metrics\nare answered over HTTP, to everybody who reaches that port, and nowhere else. Read at the start only, like all that follows up to max_peers_per_network."`
+	AnnounceAt  []string       `toml:"announce_urls" comment:"Where peers reach this tracker: scion://1-ff00:0:110,[192.0.2.1]:31080, https://tracker.example. Peers that announce over IP\nare told the address on SCION, and those on SCION the one on IP, so that they find each other if a torrent names only one.\nEmpty: those of listen, as far as they name a host; it must be set behind a proxy or an address translator. The first 4 of each kind are told."`
 	Data        string         `toml:"data" comment:"Directory of the journal. Empty: peers are forgotten with the process."`
 	Store       string         `toml:"store" comment:"A Valkey or Redis server instead, which several trackers may share: redis://user@host:6379/0, or rediss:// with TLS.\nmaxmemory-policy must be noeviction. Not together with data."`
 	StorePass   string         `toml:"store_password_file" comment:"File with the password for the store, which is better there than in a URL."`

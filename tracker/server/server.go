@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"braid/scionnet"
+	"braid/tracker"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
 )
@@ -48,6 +50,8 @@ type Server struct {
 	// id is that of the tracker (BEP 3), which peers say with their next announce. Trackers that share a store may be told
 	// apart by it, and restarts.
 	id string
+	// siblings are told to those who ask over IP, and to those who ask over SCION.
+	siblings struct{ toIP, toSCION []string }
 }
 
 // New makes a tracker that remembers in the store, which its owner closes.
@@ -73,6 +77,37 @@ func (s *Server) Reload(cfg Config) error {
 		return err
 	}
 	s.gate.Store(g)
+	return nil
+}
+
+// SetAddresses says where peers reach the tracker: URLs with scheme, host and port, and perhaps /announce. Peers are told the first
+// few on SCION and on IP that name a host, which http://0.0.0.0:80 does not. It is called before the first Serve.
+func (s *Server) SetAddresses(urls []string) error {
+	unspecified := false
+	for _, text := range urls {
+		u, err := tracker.ParseURL(text)
+		if err != nil {
+			return err
+		}
+		to := &s.siblings.toIP
+		if _, scion := u.SCION(); !scion {
+			to = &s.siblings.toSCION
+			if a, err := netip.ParseAddr(u.Request("").Hostname()); err == nil && a.IsUnspecified() {
+				unspecified = true
+				continue
+			}
+		}
+		address := strings.TrimSuffix(strings.TrimSuffix(text, "/"), "/announce")
+		if _, err := u.Sibling(address); err != nil || len(address) > wire.MaxSibling {
+			return fmt.Errorf("%q: want a scheme, a host and a port, in at most %d bytes", text, wire.MaxSibling)
+		}
+		if len(*to) < wire.MaxSiblings {
+			*to = append(*to, address)
+		}
+	}
+	if unspecified && len(s.siblings.toIP) > 0 && len(s.siblings.toSCION) == 0 {
+		s.log.Warn("peers on SCION are not told where the tracker is on IP, since it listens on all addresses there; announce_urls in the configuration tells them")
+	}
 	return nil
 }
 
@@ -157,6 +192,9 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 		Interval: jitter(time.Duration(g.cfg.Interval)), MinInterval: time.Duration(g.cfg.MinInterval),
 		Complete: view.Counts.Complete, Incomplete: view.Counts.Incomplete,
 		External: r.from.Host, Peers: view.Peers,
+	}
+	if out.Siblings = s.siblings.toIP; r.transport == overSCION {
+		out.Siblings = s.siblings.toSCION
 	}
 	if a.TrackerID != s.id { // who knows it keeps it
 		out.TrackerID = s.id

@@ -38,6 +38,13 @@ func (a *Answer) Append(b []byte, to *Announce) []byte {
 			b = a.appendDicts(b, to.NoPeerID, true)
 		}
 	}
+	if len(a.Siblings) > 0 && to.SCION {
+		b = append(appendString(b, "siblings"), 'l')
+		for _, s := range a.Siblings {
+			b = appendString(b, s)
+		}
+		b = append(b, 'e')
+	}
 	if a.TrackerID != "" {
 		b = appendString(appendString(b, "tracker id"), a.TrackerID)
 	}
@@ -179,6 +186,8 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 			a.Complete, err = d.integer()
 		case "incomplete":
 			a.Incomplete, err = d.integer()
+		case "siblings":
+			a.Siblings, err = d.siblings()
 		case "path hints":
 			a.Hints, err = d.hints()
 		case "path reports":
@@ -198,6 +207,24 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 func (d *decoder) interval() (time.Duration, error) {
 	n, err := d.integer()
 	return time.Duration(min(max(n, 0), seconds(maxInterval))) * time.Second, err
+}
+
+// siblings passes over what is too long or too many.
+func (d *decoder) siblings() (out []string, err error) {
+	if c, err := d.peek(); err != nil || c != 'l' {
+		return nil, d.skip()
+	}
+	err = d.each('l', func() error {
+		if c, err := d.peek(); err != nil || c < '0' || c > '9' {
+			return d.skip()
+		}
+		v, err := d.bytes()
+		if err == nil && len(v) <= MaxSibling && len(out) < MaxSiblings {
+			out = append(out, string(v))
+		}
+		return err
+	})
+	return out, err
 }
 
 func (d *decoder) retryIn() (time.Duration, error) {

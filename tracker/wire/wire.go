@@ -214,6 +214,9 @@ type Answer struct {
 	Reports int
 	// Hints are paths to the peers' ASes that others have found to be good; nil: none were asked for, or known.
 	Hints pathsel.Hints
+	// Siblings are where the tracker is reached on the other kind of network (IP or SCION), such as scion://1-ff00:0:110,[10.0.0.1]:80.
+	// They are a stranger's words, unchecked.
+	Siblings []string
 }
 
 // Counts of a swarm in a scrape.
@@ -260,4 +263,6 @@ const (
 	MaxAnswer = 1 << 20
 	// maxToken bounds what is stored or compared in each request: key, tracker ID, passkey.
 	maxToken = 64
+	// MaxSiblings is the number of siblings in an answer, and MaxSibling bounds each in bytes: a name of DNS with scheme and port.
+	MaxSiblings, MaxSibling = 4, 300
 )

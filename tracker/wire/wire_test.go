@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"reflect"
@@ -107,6 +108,7 @@ func TestAnswer(t *testing.T) {
 	a := Answer{
 		Interval: 30 * time.Minute, MinInterval: time.Minute, TrackerID: "t", Complete: 2, Incomplete: 3,
 		External: netip.MustParseAddr("10.0.0.9"), Warning: "careful", Peers: peers(t),
+		Siblings: []string{"scion://1-ff00:0:110,[10.0.0.1]:80", "http://x"},
 	}
 	for _, tt := range []struct {
 		name  string
@@ -126,8 +128,20 @@ func TestAnswer(t *testing.T) {
 		}
 		want := a
 		want.Peers = a.Peers[:tt.peers]
+		if !tt.to.SCION {
+			want.Siblings = nil
+		}
 		if got, err := ParseAnswer(b); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v", tt.name, got, err, want)
+		}
+	}
+	long, many := strings.Repeat("x", MaxSibling+1), strings.Repeat("1:x", MaxSiblings+1)
+	for in, want := range map[string]int{
+		"d8:siblingsl1:ai5e1:bld1:xi0eeee5:peers0:e": 2, "d8:siblingsi5ee": 0, "d8:siblings1:xe": 0, "d8:siblingsle5:peers0:e": 0,
+		"d8:siblingsl" + many + "ee": MaxSiblings, fmt.Sprintf("d8:siblingsl%d:%s1:xee", len(long), long): 1,
+	} {
+		if got, err := ParseAnswer([]byte(in)); err != nil || len(got.Siblings) != want {
+			t.Errorf("%.60q: siblings %q, %v; want %d", in, got.Siblings, err, want)
 		}
 	}
 	empty := Answer{}
@@ -346,7 +360,7 @@ func FuzzFill(f *testing.F) {
 }
 
 func FuzzParseAnswer(f *testing.F) {
-	all := Answer{Interval: time.Minute, TrackerID: "t", Warning: "w", External: netip.MustParseAddr("::1"), Peers: peers(f), Hints: hintsOf(f), Reports: 3}
+	all := Answer{Siblings: []string{"http://x"}, Interval: time.Minute, TrackerID: "t", Warning: "w", External: netip.MustParseAddr("::1"), Peers: peers(f), Hints: hintsOf(f), Reports: 3}
 	f.Add(all.Append(nil, &Announce{Compact: true, SCION: true}))
 	f.Add(all.Append(nil, &Announce{SCION: true}))
 	f.Add((&Failure{Reason: "no", RetryIn: Never}).Append(nil))
