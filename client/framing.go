@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"encoding/binary"
+	"math/bits"
 )
 
 // framing follows one direction of a BitTorrent connection (BEP 3): the handshake, then messages of a length and as many
@@ -12,6 +13,8 @@ type framing struct {
 	foreign bool   // the stream does not begin as BitTorrent does: it cannot be followed
 	fast    bool   // the handshake offers the fast extension (BEP 6)
 	old     bool   // the peer ID is of a Transmission that does not answer cancels
+	ours    bool   // the peer ID is of the engine that braid uses
+	whole   bool   // bitfields are seen whole
 	left    uint64 // bytes of the present message that are still to come
 	drop    bool   // and they are dropped
 }
@@ -73,6 +76,7 @@ type message struct {
 	extension byte // of an extended message: the number that the receiver gave to the extension, 0 for the handshake
 	answer    bool // it says of itself that it answers a request for metadata
 	question  bool // or that it is one
+	pieces    int  // of a bitfield that was seen whole: how many are there
 }
 
 // plain is a message that consists of its type.
@@ -133,10 +137,16 @@ func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consume
 			}
 			f.begun, f.drop, f.left = true, false, uint64(handshakeSize)
 			f.fast = rest[handshakeHead-1]&4 != 0
-			f.old = isOldTransmission(rest[handshakeSize-20 : handshakeSize])
+			id := rest[handshakeSize-20 : handshakeSize]
+			f.old, f.ours = isOldTransmission(id), bytes.HasPrefix(id, []byte("-GT"))
 			continue
 		}
 		m, ok := begin(rest)
+		if ok && f.whole && m.kind == msgBitfield {
+			if ok = uint64(len(rest)) >= m.size; ok {
+				m.pieces = ones(rest[5:m.size])
+			}
+		}
 		if !ok {
 			return i, drops, false
 		}
@@ -147,6 +157,14 @@ func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consume
 			f.left, f.drop = m.size, v == drop
 		}
 	}
+}
+
+// ones is the number of bits that are set.
+func ones(b []byte) (n int) {
+	for _, x := range b {
+		n += bits.OnesCount8(x)
+	}
+	return n
 }
 
 // isOldTransmission tells whether a peer ID is of a Transmission before 4.0, which knows the fast extension and yet answers a

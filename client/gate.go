@@ -82,6 +82,9 @@ type gate struct {
 	interested bool   // the peer in us
 	bounds     bounds
 
+	kin     bool // the peer has the engine that we have
+	lastTwo lastTwo
+
 	concealing bool     // what the engine says of its pieces does not pass
 	presented  bool     // the peer has been told that we have nothing
 	unshown    []uint32 // pieces to tell of then
@@ -100,6 +103,7 @@ func newGate(wire net.Conn) *gate {
 		wait: newWaiting(),
 	}
 	g.keepIn, g.keepOut = g.arrived, g.departs
+	g.out.whole = true
 	return g
 }
 
@@ -179,7 +183,7 @@ func (g *gate) reveal(pieces []uint32) {
 		g.unshown = append(g.unshown, pieces...)
 		return
 	}
-	g.tellLocked(haves(pieces))
+	g.tellLocked(haves(g.newPiecesLocked(pieces...)))
 }
 
 // revealAll tells the peer that we have these pieces, which may be many, as fast as it reads. The set is the gate's from now on.
@@ -211,7 +215,7 @@ func (g *gate) portionLocked() []byte {
 		g.untoldAt = i + 1
 		pieces = append(pieces, uint32(i))
 	}
-	return haves(pieces)
+	return haves(g.newPiecesLocked(pieces...))
 }
 
 // wants tells whether the peer is interested in what we have.
@@ -445,6 +449,7 @@ func (g *gate) note(known *bool, f *framing) {
 	*known = true
 	g.slow = g.slow || !f.fast
 	g.mute = g.mute || f.old
+	g.kin = g.kin || f.ours
 }
 
 // arrived looks at a message of the peer, and tells what becomes of it.
@@ -555,6 +560,7 @@ func (g *gate) departs(m message) verdict {
 		g.stirLocked()
 	case msgBitfield, msgHaveAll, msgHaveNone:
 		if !g.concealing {
+			g.lastTwo.told = m.pieces
 			break
 		}
 		g.presentLocked()
@@ -568,6 +574,10 @@ func (g *gate) departs(m message) verdict {
 			g.presentLocked()
 			return drop
 		}
+		if tell := g.newPiecesLocked(m.block.index); len(tell) != 1 {
+			g.tellLocked(haves(tell))
+			return drop
+		}
 	}
 	return pass
 }
@@ -577,7 +587,7 @@ func (g *gate) departs(m message) verdict {
 func (g *gate) presentLocked() {
 	if !g.presented {
 		g.presented = true
-		g.tellLocked(haves(g.unshown))
+		g.tellLocked(haves(g.newPiecesLocked(g.unshown...)))
 		g.unshown = nil
 		g.goOnLocked()
 	}

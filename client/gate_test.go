@@ -38,7 +38,10 @@ type stand struct {
 	got  []byte
 }
 
-func newStand(t *testing.T, fast bool) *stand {
+func newStand(t *testing.T, fast bool) *stand { return newStandWith(t, hello(fast)) }
+
+// newStandWith is one whose peer sends that handshake.
+func newStandWith(t *testing.T, theirHello []byte) *stand {
 	ours, theirs := net.Pipe()
 	s := &stand{t: t, gate: newGate(ours), peer: theirs, read: make(chan []byte)}
 	t.Cleanup(func() {
@@ -61,8 +64,8 @@ func newStand(t *testing.T, fast bool) *stand {
 			}
 		}
 	}()
-	s.sends(hello(fast))
-	s.engineGets(hello(fast))
+	s.sends(theirHello)
+	s.engineGets(theirHello)
 	s.says(hello(true))
 	return s
 }
@@ -487,4 +490,40 @@ func TestNudgeWithoutFastExtension(t *testing.T) {
 	s.gate.nudge() // would take the request back
 	s.sends(interested)
 	s.engineGets(interested)
+}
+
+// A peer hears of the last piece but one together with the last, or when that takes too long.
+func TestLastTwo(t *testing.T) {
+	s := newStand(t, true)
+	if err := s.gate.describe(5); err != nil {
+		t.Fatal(err)
+	}
+	s.says(raw(msgBitfield, 0x20), haves([]uint32{0, 1}))
+	s.writes(haves([]uint32{4}), interested)
+	s.peerGets(interested)
+	s.gate.tellKept(time.Now())
+	s.writes(haves([]uint32{3}), notInterested)
+	s.peerGets(notInterested, haves([]uint32{4, 3}))
+
+	s = newStand(t, true)
+	if err := s.gate.describe(3); err != nil {
+		t.Fatal(err)
+	}
+	s.says(plain(msgHaveNone))
+	s.gate.reveal([]uint32{0, 1})
+	s.peerGets(haves([]uint32{0}))
+	s.gate.tellKept(time.Now().Add(lastTwoPatience))
+	s.peerGets(haves([]uint32{1}))
+	s.says(haves([]uint32{2}))
+}
+
+// The engine that braid uses is told of each piece at once.
+func TestLastTwoOfKin(t *testing.T) {
+	theirs := hello(true)
+	copy(theirs[handshakeSize-20:], "-GT0003-")
+	s := newStandWith(t, theirs)
+	if err := s.gate.describe(2); err != nil {
+		t.Fatal(err)
+	}
+	s.says(plain(msgHaveNone), haves([]uint32{1}))
 }

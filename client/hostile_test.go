@@ -355,6 +355,9 @@ func FuzzGate(f *testing.F) {
 		out := &sink{portions: wire}
 		g := newGate(out)
 		g.deadline = time.Unix(2, 0) // nobody waits here
+		if err := g.describe(int(seed % 9)); err != nil {
+			t.Fatal(err)
+		}
 		now := time.Unix(0, 0)
 		if _, err := g.Write(hello(true)); err != nil {
 			t.Fatal(err)
@@ -377,6 +380,7 @@ func FuzzGate(f *testing.F) {
 				g.takeBack(around{others: r.IntN(2) == 0, now: time.Now().Add(now.Sub(time.Unix(0, 0)))})
 			case 6:
 				g.endSnub(r.IntN(2) == 0, now)
+				g.tellKept(time.Now().Add(now.Sub(time.Unix(0, 0))))
 			case 7:
 				g.reveal([]uint32{r.Uint32()})
 			case 8, 9:

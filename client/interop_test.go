@@ -271,3 +271,48 @@ func TestOnlyTransmissionSeeds(t *testing.T) {
 		"--watch-dir", filepath.Join(home, "watch"), "--no-incomplete-dir")
 	fullDownload(t, c.Source, data, mustPeer(t, fmt.Sprintf("127.0.0.1:%d", port)))
 }
+
+// followScript is libtorrent downloading from one peer. It fails if the connection ends before it is complete.
+const followScript = `
+import libtorrent as lt, sys, time
+torrent, directory, port, peer = sys.argv[1:]
+session = lt.session({
+    'listen_interfaces': '127.0.0.1:' + port, 'enable_dht': False, 'enable_lsd': False, 'enable_upnp': False,
+    'enable_natpmp': False, 'enable_outgoing_utp': False, 'alert_mask': lt.alert.category_t.all_categories,
+})
+handle = session.add_torrent({'ti': lt.torrent_info(torrent), 'save_path': directory})
+handle.unset_flags(lt.torrent_flags.auto_managed)
+handle.resume()
+host, port = peer.rsplit(':', 1)
+handle.connect_peer((host, int(port)))
+while not handle.status().is_seeding:
+    session.wait_for_alert(50)
+    for alert in session.pop_alerts():
+        if isinstance(alert, lt.peer_disconnected_alert) and 'torrent finished' not in alert.message():
+            sys.exit(alert.message())
+`
+
+// libtorrent stays connected to a braid that it downloads from as fast as that one downloads itself.
+func TestLibtorrentFollows(t *testing.T) {
+	t.Parallel()
+	foreigners[1].need(t)
+	src, seeds, dir, _ := limitedSeed(t, 1<<20, 200<<10)
+	torrent := filepath.Join(t.TempDir(), "file.torrent")
+	c := makeTorrent(t, filepath.Join(dir, "file"), CreateOptions{PieceLength: src.Layout.PieceLength})
+	if err := os.WriteFile(torrent, c.Torrent, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := openSession(t, Config{Listen: []Peer{mustPeer(t, "127.0.0.1:0")}})
+	store := openStore(t, t.TempDir())
+	defer store.Close()
+	tr, err := s.Add(src, store, Options{Peers: seeds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	out := t.TempDir()
+	if err := run(t, systemPython, "-c", followScript, torrent, out, strconv.Itoa(freePort(t)), s.Listening()[0].String())(); err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, src, dir, out)
+}

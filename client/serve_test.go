@@ -27,7 +27,7 @@ func TestMaxUploads(t *testing.T) {
 		have[0], have[1] = transfers[0].Progress().Fetched, transfers[1].Progress().Fetched
 		return max(have[0], have[1]) > 2<<20
 	})
-	if min(have[0], have[1]) > 0 {
+	if min(have[0], have[1]) > 256<<10 { // there may be some before the first look at who is there
 		t.Errorf("both were served: %d and %d bytes", have[0], have[1])
 	}
 	first, second := 0, 1

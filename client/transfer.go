@@ -344,6 +344,7 @@ func (t *Transfer) run() {
 			t.advance()
 			t.preferRarest()
 			t.tellPieces()
+			t.tellKept()
 			t.nudge()
 			if t.look() || time.Now().After(t.rested) {
 				t.choose()
