@@ -49,6 +49,7 @@ type bbr struct {
 	filled    bool    // the bandwidth of the path is known
 	overshot  uint64  // bytes delivered when losses ended startup
 	cwnd      float64 // grows with what is acknowledged until then
+	resume    resume
 
 	// Probes.
 	probeAt    time.Duration // when the next one is due
@@ -188,7 +189,7 @@ func (b *bbr) onAck(e event) {
 	b.step(e, newRound)
 	b.publish(e)
 	if !b.filled {
-		b.cwnd = min(b.cwnd+float64(e.acked), maxWindow)
+		b.cwnd = min(max(b.cwnd, b.product(b.resume.floor(b.now)))+float64(e.acked), maxWindow)
 	}
 }
 
@@ -272,7 +273,11 @@ func (b *bbr) startTrial() {
 func (b *bbr) step(e event, newRound bool) {
 	switch b.phase {
 	case startup:
-		if newRound {
+		b.resume.check(e, b.packetSize)
+		if b.resume.reached(b.bandwidth.max()) {
+			b.filled, b.cruised = true, b.bandwidth.max()
+			b.enter(refill) // and see whether it carries more
+		} else if newRound {
 			b.checkFull(e)
 		} else if float64(b.rounds.lost) > startupLoss*float64(e.prior) && b.ambient.exceeded(b.rounds.lost, e.prior, b.packetSize, sigmas) {
 			b.fill(e, true)
@@ -408,9 +413,7 @@ func (b *bbr) window() int {
 	w += bunched
 	switch b.phase {
 	case startup:
-		w = max(w, float64(initialWindow*b.packetSize))
-		w = min(w, b.cwnd)
-		w = max(w, float64(initialWindow*b.packetSize))
+		w = max(min(w, b.cwnd), float64(initialWindow*b.packetSize), windowGain*b.product(b.resume.floor(b.now)))
 	case probeRTT:
 		return int(max(probeRTTGain*product, minWindow*float64(b.packetSize)))
 	case up, refill:
@@ -440,7 +443,7 @@ func (b *bbr) pacingRate() float64 {
 	gain := 1.0
 	switch b.phase {
 	case startup:
-		return startupGain * rate
+		return b.resume.bound(b.now, startupGain*rate)
 	case drain:
 		gain = drainGain
 	case down:

@@ -1,0 +1,82 @@
+package congestion
+
+import (
+	"testing"
+	"time"
+)
+
+// transfer is how long 5 MB take, and how many packets are lost.
+func transfer(seed uint64, w wire, remembered float64, rtt time.Duration) (time.Duration, int) {
+	const packets = 5_000_000 / packetBytes
+	s := newSim(seed)
+	f := New(Config{Seed: seed})
+	if remembered > 0 {
+		f.Resume(remembered/8, rtt)
+	}
+	x := s.flow(f, 0, w.delay, &w)
+	x.left = packets
+	s.run(20 * time.Second)
+	return x.done, x.lost
+}
+
+func TestResume(t *testing.T) {
+	path := wire{rate: 40 * mbit, delay: 60 * ms, queue: 120 * ms}
+	halved := path
+	halved.rate /= 2
+	shallow := halved
+	shallow.queue = 15 * ms
+	for _, c := range []struct {
+		name       string
+		wire       wire
+		remembered float64
+		rtt        time.Duration
+		least      float64 // of the link's rate
+		lost       int     // most
+	}{
+		{"first time", path, 0, 0, 0.57, 50},
+		{"known", path, 40 * mbit, 120 * ms, 0.76, 50},
+		{"first time, half", halved, 0, 0, 0.70, 50},
+		{"known, now half", halved, 40 * mbit, 120 * ms, 0.85, 200},
+		{"first time, half, shallow", shallow, 0, 0, 0.70, 350}, // the jump costs no more than a start
+		{"known, now half, shallow", shallow, 40 * mbit, 120 * ms, 0.85, 350},
+		{"another path", path, 40 * mbit, 20 * ms, 0.57, 50},
+		{"a lie", path, 8000 * mbit, 120 * ms, 0.70, 350},
+	} {
+		for seed := range uint64(seeds(3)) {
+			took, lost := transfer(seed, c.wire, c.remembered, c.rtt)
+			got := 5e6 * 8 / c.wire.rate / took.Seconds()
+			if got < c.least || lost > c.lost {
+				t.Errorf("%s: %.2f of the rate, %d lost", c.name, got, lost)
+			} else {
+				t.Logf("%s: %.2f of the rate, %d lost", c.name, got, lost)
+			}
+		}
+	}
+}
+
+// A flow that had nothing to send for a while goes on at its former rate within two round trips.
+func TestParked(t *testing.T) {
+	for _, pause := range []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 2 * time.Minute} {
+		s := newSim(1)
+		w := wire{rate: 20 * mbit, delay: 40 * ms, queue: 80 * ms}
+		x := s.flow(New(Config{}), 0, w.delay, &w)
+		s.run(10 * time.Second)
+		x.left = 0
+		for back := s.now + pause; s.now < back; { // kept alive
+			s.run(min(back, s.now+2*time.Second))
+			x.left = 1
+			x.wake()
+		}
+		s.run(s.now + time.Second)
+		x.left = -1
+		x.wake()
+		s.run(s.now + 160*ms)
+		x.begin()
+		s.run(s.now + 500*ms)
+		if got := x.rate(500*ms) / w.rate; got < 0.9 || x.lost > 0 {
+			t.Errorf("after %v: %.2f of the rate, %d lost, %s", pause, got, x.lost, x.Snapshot().State)
+		} else {
+			t.Logf("after %v: %.2f of the rate, %s", pause, got, x.Snapshot().State)
+		}
+	}
+}
