@@ -278,6 +278,9 @@ func (t *Transfer) AddPeers(peers ...Peer) { t.inbox.put(newPeers{slices.Clone(p
 // Done is closed when all data is there and verified, or the transfer has failed: see Progress.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
+// Ended is closed when Close has ended the transfer.
+func (t *Transfer) Ended() <-chan struct{} { return t.ended }
+
 // Progress is the state just now; after Close, the last one.
 func (t *Transfer) Progress() Progress {
 	reply := make(chan Progress, 1)
@@ -427,6 +430,7 @@ func (t *Transfer) fail(err error) {
 
 func (t *Transfer) finish() {
 	t.final = t.progress()
+	t.final.ReadRate, t.final.WriteRate = 0, 0
 	for _, end := range t.lookupEnd {
 		end()
 	}

@@ -160,7 +160,7 @@ func (x *announcing) follow(t *client.Transfer, tiers [][]tracker.URL, complete 
 	return nil
 }
 
-// feed tells the announcer how the transfer is.
+// feed tells the announcer how the transfer is, until that ends.
 func (x *announcing) feed(t *client.Transfer, a *announce.Announcer) {
 	const often = 2 * time.Second
 	tick := time.NewTicker(often)
@@ -174,6 +174,9 @@ func (x *announcing) feed(t *client.Transfer, a *announce.Announcer) {
 				completed(t, a)
 			default:
 			}
+			return
+		case <-t.Ended(): // it has been served enough
+			completed(t, a)
 			return
 		case <-done:
 			done = nil

@@ -26,8 +26,8 @@ func downloadCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, scion://name:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
 			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line, compressed if it ends in .gz"},
-			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted"},
-		}, slices.Concat(keepFlags(), writeFlags(), sessionFlags())...),
+			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted, or until --ratio or --seed-time, which imply it"},
+		}, slices.Concat(seedGoalFlags(), keepFlags(), writeFlags(), sessionFlags())...),
 		Action: endOnHangup(download),
 	}
 }
@@ -47,6 +47,10 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	selected, err := selection(cmd, sources)
+	if err != nil {
+		return err
+	}
+	goal, err := parseSeedGoal(cmd)
 	if err != nil {
 		return err
 	}
@@ -141,6 +145,8 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	if len(listen) > 0 {
 		out.ready(session.Listening())
 	}
+	served, stop := goal.until(ctx, out, transfers)
+	defer stop()
 	if err := follow(ctx, out, transfers); err != nil {
 		return err
 	}
@@ -149,9 +155,9 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 			return err
 		}
 	}
-	if cmd.Bool("seed-after") && ctx.Err() == nil {
-		out.say("complete; serving until interrupted")
-		out.watch(ctx, transfers)
+	if (cmd.Bool("seed-after") || goal.isSet()) && served.Err() == nil {
+		out.say("complete; serving until interrupted" + goal.orUntil())
+		out.watch(served, transfers)
 	}
 	return nil
 }

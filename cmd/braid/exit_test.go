@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -63,23 +64,38 @@ func smallSeed(t *testing.T, dir string) (peer string) {
 // startSeed serves what the arguments name until the end of the test.
 func startSeed(t *testing.T, dir string, args ...string) (peer string) {
 	t.Helper()
+	peer, _ = runningSeed(t, dir, args...)
+	return peer
+}
+
+// runningSeed serves what the arguments name. wait returns its events after its end, which the end of the test is at the latest.
+func runningSeed(t *testing.T, dir string, args ...string) (peer string, wait func() (events string, err error)) {
+	t.Helper()
 	seed := braid(t, dir, append([]string{"seed", "--listen", "127.0.0.1:0", "--json"}, args...)...)
 	out, err := seed.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	var said bytes.Buffer
+	seed.Stderr = &said
 	if err := seed.Start(); err != nil {
 		t.Fatal(err)
 	}
+	events := bufio.NewReader(out)
 	var ready struct{ Listen []string }
-	if err := json.NewDecoder(out).Decode(&ready); err != nil || len(ready.Listen) == 0 {
-		t.Fatalf("no seed: %v", err)
+	first, _ := events.ReadBytes('\n')
+	if err := json.Unmarshal(first, &ready); err != nil || len(ready.Listen) == 0 {
+		_ = seed.Wait()
+		t.Fatalf("no seed: %v: %s", err, said.String())
 	}
 	t.Cleanup(func() {
 		_ = seed.Process.Kill()
 		_ = seed.Wait()
 	})
-	return ready.Listen[0]
+	return ready.Listen[0], func() (string, error) {
+		rest, err := io.ReadAll(events)
+		return string(rest), errors.Join(err, seed.Wait())
+	}
 }
 
 // Results that cannot be written are an error, which is reported once, for every command.

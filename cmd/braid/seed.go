@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,7 @@ func seedCommand() *cli.Command {
 		Usage:     "serve torrents whose data is complete",
 		ArgsUsage: "TORRENT|URL...",
 		Description: "Checks the data (what braid has downloaded and nobody has touched since is trusted), then serves it until\n" +
-			"interrupted. Nothing is written. When it is ready it says so on standard error, and with --json as\n" +
+			"interrupted, or until --ratio or --seed-time. Nothing is written. When it is ready it says so on standard error, and with --json as\n" +
 			`{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrents' files or directories"},
@@ -27,7 +28,7 @@ func seedCommand() *cli.Command {
 			superSeedingFlag(),
 			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
 			debugFlag(),
-		}, sessionFlags()...),
+		}, slices.Concat(seedGoalFlags(), sessionFlags())...),
 		Action: endOnHangup(seed),
 	}
 }
@@ -46,6 +47,10 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 		return usageErrorf("no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
 	}
 	super, err := parseSuperSeeding(cmd)
+	if err != nil {
+		return err
+	}
+	goal, err := parseSeedGoal(cmd)
 	if err != nil {
 		return err
 	}
@@ -110,7 +115,9 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	out.ready(session.Listening())
-	out.watch(ctx, transfers)
+	served, stop := goal.until(ctx, out, transfers)
+	defer stop()
+	out.watch(served, transfers)
 	return nil // to be interrupted is how a seed ends
 }
 
