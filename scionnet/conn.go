@@ -22,9 +22,9 @@ type Conn struct {
 
 var _ net.Conn = (*Conn)(nil)
 
-func newConn(e *Endpoint, qc *quic.Conn, s *quic.Stream, r *route, key PeerKey, handshake time.Duration, size int) *Conn {
+func newConn(e *Endpoint, qc *quic.Conn, s *quic.Stream, r *route, key PeerKey, handshake time.Duration, size int, control *controller) *Conn {
 	c := &Conn{endpoint: e, route: r}
-	c.begin(qc, s, r.remote, key, handshake, size)
+	c.begin(qc, s, r.remote, key, handshake, size, control)
 	c.learn, c.spawn = c.learnFeatures, e.spawn
 	return c
 }

@@ -35,7 +35,8 @@ type duplex struct {
 	remote     net.Addr
 	key        PeerKey
 	handshake  time.Duration
-	packetSize int               // 0: QUIC finds it out by itself
+	packetSize int // 0: QUIC finds it out by itself
+	control    *controller
 	learn      func(byte)        // takes in the peer's feature bits
 	spawn      func(func()) bool // runs a function, for which the end of the endpoint waits; false: it has ended
 
@@ -46,8 +47,8 @@ type duplex struct {
 	closing       atomic.Bool // Close or Abort was called
 }
 
-func (c *duplex) begin(qc *quic.Conn, s *quic.Stream, remote net.Addr, key PeerKey, handshake time.Duration, size int) {
-	c.quic, c.stream, c.remote, c.key, c.handshake, c.packetSize = qc, s, remote, key, handshake, size
+func (c *duplex) begin(qc *quic.Conn, s *quic.Stream, remote net.Addr, key PeerKey, handshake time.Duration, size int, control *controller) {
+	c.quic, c.stream, c.remote, c.key, c.handshake, c.packetSize, c.control = qc, s, remote, key, handshake, size, control
 }
 
 // PeerKey is the key that the peer has proved to have.
@@ -69,17 +70,31 @@ type Stats struct {
 	// PacketSize is the largest QUIC packet sent, in bytes without the headers of SCION and UDP; 0 where QUIC finds out
 	// by itself how large they may be.
 	PacketSize int
+	Congestion
+}
+
+// Congestion is what the congestion controller of a connection has measured and decided, for what this side sends.
+type Congestion struct {
+	// State is what it is doing, in a word or two: "startup", "cruise", "slow start".
+	State string
+	// DeliveryRate is what the path has delivered lately, PacingRate how fast packets leave, both in bytes a second.
+	// The former is 0 until it is measured.
+	DeliveryRate, PacingRate float64
+	// Window is how many bytes may be on their way.
+	Window int
 }
 
 // Stats may be called at any time, also after Close.
 func (c *duplex) Stats() Stats {
-	q := c.quic.ConnectionStats()
+	g := c.control.snapshot()
+	q := statsOf(c.quic, g)
 	return Stats{
 		BytesRead: c.read.Load(), BytesWritten: c.written.Load(),
 		RTT: q.SmoothedRTT, MinRTT: q.MinRTT, RTTVar: q.MeanDeviation,
 		Handshake:   c.handshake,
 		PacketsSent: q.PacketsSent, PacketsLost: q.PacketsLost, PacketsReceived: q.PacketsReceived,
 		PacketSize: c.packetSize,
+		Congestion: Congestion{g.State, g.DeliveryRate, g.PacingRate, g.Window},
 	}
 }
 

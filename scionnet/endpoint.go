@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"braid/pathsel"
+	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
 )
 
@@ -24,6 +25,8 @@ type ListenConfig struct {
 	// from one SCION host (default 512, which is eight paths for each of many peers behind one address). Three quarters
 	// of all may come from one AS, and an eighth from peers whose ISD-AS is not proven (Conn.Proven).
 	MaxConns, MaxConnsPerHost int
+	// Congestion is the congestion controller of all connections; empty is DefaultCongestion.
+	Congestion congestion.Algorithm
 
 	// PlainPackets has packets sent and received one by one through scionproto's own library, as everywhere but
 	// on Linux: for comparison, and should offloading be in somebody's way.
@@ -55,13 +58,14 @@ const (
 // Endpoint is a UDP port of the host, with an identity: all its connections, dialled and accepted, share one socket.
 type Endpoint struct {
 	pool[*Conn]
-	host     *Host
-	log      *slog.Logger
-	identity *Identity
-	addr     Addr
-	packets  packetConn
-	quic     *quic.Transport
-	listener *quic.Listener
+	host       *Host
+	log        *slog.Logger
+	identity   *Identity
+	addr       Addr
+	congestion congestion.Algorithm
+	packets    packetConn
+	quic       *quic.Transport
+	listener   *quic.Listener
 }
 
 // limits are those that the application has chosen, 0 for the default, and what follows from them: without a quarter
@@ -94,8 +98,8 @@ func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) 
 	port := packets.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 	e := &Endpoint{
 		host: h, identity: id, packets: packets,
-		addr: Addr{h.ia, h.localIP, port},
-		log:  h.log,
+		addr: Addr{h.ia, h.localIP, port}, congestion: cfg.Congestion,
+		log: h.log,
 	}
 	e.open(limitsOf(cfg.MaxConns, cfg.MaxConnsPerHost))
 	e.quic = &quic.Transport{
@@ -187,11 +191,12 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 		e.host.routes.unpin(r)
 	})
 	handshake := time.Since(start)
+	control := e.govern(qc, r, size)
 	stream, key, err := meet(qc, e.offerOn(r), qc.OpenStream)
 	if err != nil {
 		return e.keep(qc, nil, plainError(err))
 	}
-	c := newConn(e, qc, stream, r, key, handshake, size)
+	c := newConn(e, qc, stream, r, key, handshake, size, control)
 	c.path.Store(&f.path)
 	return e.keep(qc, c, nil)
 }
@@ -336,11 +341,13 @@ func (e *Endpoint) acceptorPacketSize(r *route) int {
 }
 
 func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (*Conn, error) {
+	size := e.acceptorPacketSize(a.route)
+	control := e.govern(qc, a.route, size)
 	stream, key, err := meet(qc, e.offerOn(a.route), func() (*quic.Stream, error) { return qc.AcceptStream(ctx) })
 	if err != nil {
 		return nil, err
 	}
-	c := newConn(e, qc, stream, a.route, key, handshake, e.acceptorPacketSize(a.route))
+	c := newConn(e, qc, stream, a.route, key, handshake, size, control)
 	c.guest = a.guest
 	_ = c.Proven() // has it looked into
 	return c, nil

@@ -19,6 +19,7 @@ import (
 	snetpath "github.com/scionproto/scion/pkg/snet/path"
 
 	"braid/pathsel"
+	"braid/scionnet/congestion"
 )
 
 // pair is a connection between two endpoints, aborted at the end of the test.
@@ -343,13 +344,16 @@ func (c *roughConn) WriteTo(b []byte, to net.Addr) (int, error) {
 
 func TestRoughPath(t *testing.T) {
 	for name, open := range roughIO {
-		t.Run(name, func(t *testing.T) { roughPath(t, open(50, new(atomic.Bool))) })
+		for _, a := range []congestion.Algorithm{congestion.BBR, congestion.NewReno} {
+			t.Run(name+"/"+string(a), func(t *testing.T) {
+				roughPath(t, ListenConfig{packetIO: open(50, new(atomic.Bool)), Congestion: a})
+			})
+		}
 	}
 }
 
-func roughPath(t *testing.T, packets packetIO) {
+func roughPath(t *testing.T, cfg ListenConfig) {
 	h := oneAS(t)
-	cfg := ListenConfig{packetIO: packets}
 	a, b := listen(t, h, cfg), listen(t, h, cfg)
 	d, c := pair(t, a, b)
 	data := make([]byte, 2<<20)
@@ -371,8 +375,14 @@ func roughPath(t *testing.T, packets packetIO) {
 			t.Fatal("the data are not those that were sent")
 		}
 	}
-	if s := d.Stats(); s.PacketsLost == 0 {
-		t.Errorf("no loss noticed: %+v", s)
+	for _, conn := range []*Conn{d, c} {
+		s := conn.Stats()
+		if q := statsOf(conn.quic, conn.control.snapshot()); s.PacketsLost == 0 || q.BytesLost == 0 {
+			t.Errorf("no loss noticed: %+v, %d bytes lost", s, q.BytesLost)
+		}
+		if s.State == "" || s.DeliveryRate <= 0 || s.PacingRate <= 0 || s.Window < leastPacket {
+			t.Errorf("congestion: %+v", s.Congestion)
+		}
 	}
 }
 

@@ -10,13 +10,15 @@
 //
 //	Conn        net.Conn, statistics, close that delivers            conn.go
 //	Endpoint    dial, accept, limits, identities                     endpoint.go, identity.go
-//	quic-go     one Transport for each endpoint                      tuning.go
+//	QUIC        one Transport for each endpoint                      tuning.go, quic
 //	routes      (remote, path) <-> pseudo address -> hop fields      routes.go, hops.go
 //	packetConn  SCION packets below QUIC: with snet, or              packetconn.go
 //	            without, in batches with offloading                  fastconn_linux.go, batch_linux.go, header.go
 //	frames      several QUIC packets in one large packet             bundle.go, large.go
 //	MTU         what a path really carries                           mtu.go
 //	ports       which ports of a host the AS delivers to             ports.go
+//	congestion  a controller for each connection, what those of      control.go, congestion
+//	            the host have in common, and what paths carried
 //	proof       whether a stranger is in the AS that it claims,      proof.go
 //	            and in whose name its connection counts              quota.go
 //	Host        path lookup, refresh, revocations                    host.go, lookup.go, refresh.go, revoke.go
@@ -56,6 +58,7 @@ type Host struct {
 	names     Names
 	mtus      mtus
 	anyPort   bool
+	coupling  *coupling
 
 	workers sync.WaitGroup
 	mu      sync.Mutex
@@ -75,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort}
+	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, coupling: newCoupling()}
 	if err := h.load(ctx, cfg); err != nil {
 		return nil, errors.Join(err, connector.Close())
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
 )
 
@@ -20,6 +21,8 @@ type IPConfig struct {
 	// Identity, MaxConns and MaxConnsPerHost are as in ListenConfig.
 	Identity                  *Identity
 	MaxConns, MaxConnsPerHost int
+	// Congestion is as in ListenConfig.
+	Congestion congestion.Algorithm
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -29,12 +32,13 @@ type IPConfig struct {
 // finds out itself how large they may be.
 type IPEndpoint struct {
 	pool[*IPConn]
-	log      *slog.Logger
-	identity *Identity
-	addr     netip.AddrPort
-	socket   *net.UDPConn
-	quic     *quic.Transport
-	listener *quic.Listener
+	log        *slog.Logger
+	identity   *Identity
+	addr       netip.AddrPort
+	congestion congestion.Algorithm
+	socket     *net.UDPConn
+	quic       *quic.Transport
+	listener   *quic.Listener
 }
 
 // IPConn is one QUIC connection over IP, as a net.Conn that ends as Conn does.
@@ -67,7 +71,7 @@ func ListenIP(cfg IPConfig) (*IPEndpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", at, err)
 	}
-	e := &IPEndpoint{log: log, identity: id, socket: socket, addr: ipOf(socket.LocalAddr())}
+	e := &IPEndpoint{log: log, identity: id, socket: socket, addr: ipOf(socket.LocalAddr()), congestion: cfg.Congestion}
 	e.open(limitsOf(cfg.MaxConns, cfg.MaxConnsPerHost))
 	e.quic = &quic.Transport{Conn: socket, ConnContext: e.admit, VerifySourceAddress: e.full}
 	if e.listener, err = e.quic.Listen(id.TLS(ALPN, nil), ipQUICConfig()); err != nil {
@@ -133,12 +137,13 @@ func (e *IPEndpoint) dial(ctx context.Context, remote netip.AddrPort, want *Peer
 
 // connection sends the feature bits, of which IP has none.
 func (e *IPEndpoint) connection(qc *quic.Conn, handshake time.Duration, open func() (*quic.Stream, error)) (*IPConn, error) {
+	control := takeOver(qc, e.congestion, ipPacket, nil)
 	stream, key, err := meet(qc, 0, open)
 	if err != nil {
 		return nil, err
 	}
 	c := &IPConn{local: e.addr, peer: ipOf(qc.RemoteAddr())}
-	c.begin(qc, stream, net.UDPAddrFromAddrPort(c.peer), key, handshake, 0)
+	c.begin(qc, stream, net.UDPAddrFromAddrPort(c.peer), key, handshake, 0, control)
 	c.learn, c.spawn = func(byte) {}, e.spawn
 	return c, nil
 }

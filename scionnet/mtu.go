@@ -121,6 +121,9 @@ func (h *Host) tooBig(p *snet.Packet, local Addr, from netip.AddrPort, quote []b
 type holes struct {
 	seen [watchFor + 1]quic.ConnectionStats // the oldest first
 	n    int
+
+	at    time.Time // of the last look
+	acked uint64    // bytes by then
 }
 
 // look takes in the statistics of now, and tells whether large packets have vanished throughout the last watchFor
@@ -198,16 +201,29 @@ func (e *Endpoint) watch() {
 				o = &holes{}
 			}
 			watched[c] = o
-			c.watchSize(o)
+			c.watch(o)
 			_ = c.Proven() // has it looked into again
 		}
 	}
 }
 
+// watch tells what the path carries and where it leads, and has the packet size looked at.
+func (c *Conn) watch(o *holes) {
+	e := c.endpoint
+	s := c.control.snapshot()
+	now := time.Now()
+	if !o.at.IsZero() {
+		k := mtuKey{c.route.remote.IA, c.route.remote.Host, c.route.trail}
+		e.host.coupling.paths.note(k, float64(s.BytesAcked-o.acked)/now.Sub(o.at).Seconds(), s.MinRTT, now)
+	}
+	o.at, o.acked = now, s.BytesAcked
+	e.couple(c.control, c.route)
+	c.watchSize(o, statsOf(c.quic, s))
+}
+
 // watchSize ends bundles or the connection if its packets turn out to be too large.
-func (c *Conn) watchSize(o *holes) {
+func (c *Conn) watchSize(o *holes, s quic.ConnectionStats) {
 	h, r := c.endpoint.host, c.route
-	s := c.quic.ConnectionStats()
 	if f, ok := c.endpoint.packets.(framer); ok {
 		f.probe(r, s.PacketsLost != o.last().PacketsLost)
 	}
