@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"strconv"
@@ -23,17 +22,18 @@ type quicTransport struct {
 	workers   sync.WaitGroup
 }
 
-// openQUIC listens on the given addresses, which may be none.
-func openQUIC(addrs []Peer, id *scionnet.Identity, log *slog.Logger) (*quicTransport, error) {
-	if id == nil {
+// openQUIC listens on the given addresses, which may be none. cfg says how, but for the address.
+func openQUIC(addrs []Peer, cfg scionnet.IPConfig) (*quicTransport, error) {
+	if cfg.Identity == nil {
 		var err error
-		if id, err = scionnet.NewIdentity(); err != nil { // one for all addresses
+		if cfg.Identity, err = scionnet.NewIdentity(); err != nil { // one for all addresses
 			return nil, err
 		}
 	}
 	t := &quicTransport{onIP: newOnIP(), quiet: len(addrs) == 0}
 	open := func(at netip.AddrPort) error {
-		e, err := scionnet.ListenIP(scionnet.IPConfig{Listen: at, Identity: id, Logger: log})
+		cfg.Listen = at
+		e, err := scionnet.ListenIP(cfg)
 		if err == nil {
 			t.listening = append(t.listening, e)
 		}
@@ -153,5 +153,6 @@ func measureQUIC(s scionnet.Stats) Measurement {
 	return Measurement{
 		RTT: s.RTT, MinRTT: s.MinRTT, RTTVar: s.RTTVar, Handshake: s.Handshake,
 		PacketsSent: s.PacketsSent, PacketsLost: s.PacketsLost, PacketsReceived: s.PacketsReceived,
+		Congestion: s.Congestion,
 	}
 }

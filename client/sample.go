@@ -197,6 +197,8 @@ func (t *Transfer) sample(s *pathState, now time.Time) {
 		c.RTT = s.seen.RTT
 		x.RTT, x.RTTVar = s.seen.RTT, s.seen.RTTVar
 		x.PacketsSent, x.PacketsLost, x.PacketsReceived = s.seen.PacketsSent, s.seen.PacketsLost, s.seen.PacketsReceived
+		x.Congestion, x.Window = s.seen.Congestion.State, s.seen.Window
+		x.DeliveryRate, x.PacingRate = s.seen.DeliveryRate, s.seen.PacingRate
 		if g := t.session.gauges.find(s.link.face); g != nil {
 			st := g.conn.Stats()
 			s.delivered = s.delivered || st.BytesReadUsefulData.Int64() > 0

@@ -14,8 +14,8 @@ type scionTransport struct {
 	endpoint *scionnet.Endpoint
 }
 
-func openSCION(ctx context.Context, host *scionnet.Host, port uint16, id *scionnet.Identity) (*scionTransport, error) {
-	e, err := host.Listen(ctx, scionnet.ListenConfig{Port: port, Identity: id})
+func openSCION(ctx context.Context, host *scionnet.Host, cfg scionnet.ListenConfig) (*scionTransport, error) {
+	e, err := host.Listen(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ import (
 
 	"braid/pathsel"
 	"braid/scionnet"
+	"braid/scionnet/congestion"
 	"braid/storage"
 )
 
@@ -54,6 +55,8 @@ type Config struct {
 	// Policy is which paths the session may open connections over, whatever the selector, and in which order they are
 	// tried. Peers that connect to us choose their path themselves.
 	Policy pathsel.Policy
+	// Congestion is the congestion controller of connections over SCION and QUIC; empty is scionnet.DefaultCongestion.
+	Congestion congestion.Algorithm
 	// Limits bound the rates of all transfers together.
 	Limits Limits
 	// Logger may be nil.
@@ -130,7 +133,7 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 		if scion != nil {
 			port = scion.Port
 		}
-		t, err := openSCION(ctx, cfg.Host, port, cfg.Identity)
+		t, err := openSCION(ctx, cfg.Host, scionnet.ListenConfig{Port: port, Identity: cfg.Identity, Congestion: cfg.Congestion})
 		if err != nil && scion != nil {
 			return nil, fmt.Errorf("listen on %s: %w", scion, err)
 		}
@@ -158,7 +161,7 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 func openIP(cfg Config, listen []Peer, log *slog.Logger) (Transport, error) {
 	switch {
 	case cfg.IP == QUIC:
-		t, err := openQUIC(listen, cfg.Identity, log)
+		t, err := openQUIC(listen, scionnet.IPConfig{Identity: cfg.Identity, Congestion: cfg.Congestion, Logger: log})
 		if err != nil {
 			return nil, err // not a nil *quicTransport, which would be a Transport
 		}

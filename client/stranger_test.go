@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"braid/pathsel"
+	"braid/scionnet"
 )
 
 // A magnet link cannot have us contact this machine or its networks, neither by address nor by name.
@@ -22,7 +23,7 @@ func TestPeersOfStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tcp.Close()
-	quic, err := openQUIC(nil, nil, testLog(t))
+	quic, err := openQUIC(nil, scionnet.IPConfig{Logger: testLog(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,8 @@ func measureTCP(c *net.TCPConn) Measurement {
 		}
 		m.RTT = time.Duration(i.Rtt) * time.Microsecond
 		m.MinRTT = time.Duration(i.Min_rtt) * time.Microsecond
+		m.DeliveryRate, m.PacingRate = float64(i.Delivery_rate), float64(i.Pacing_rate)
+		m.Window = int(i.Snd_cwnd) * int(i.Snd_mss)
 		m.PacketsSent, m.PacketsLost = uint64(i.Segs_out), uint64(i.Total_retrans)
 	})
 	return m

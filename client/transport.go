@@ -54,4 +54,5 @@ type Measurement struct {
 	// PacketsReceived grows at least about twice a second while the path works, whether there is data to send or not:
 	// for transports that ask the other side for a sign of life. Where it is 0 silence means nothing.
 	PacketsReceived uint64
+	scionnet.Congestion
 }

@@ -47,13 +47,13 @@ func transportPairs(t *testing.T) map[string]func(*testing.T) transportPair {
 			return closed(t, transportPair{d, a, false}, errors.Join(err, err2))
 		},
 		"quic": func(t *testing.T) transportPair {
-			d, err := openQUIC(nil, nil, testLog(t))
-			a, err2 := openQUIC(listen("127.0.0.2"), nil, testLog(t))
+			d, err := openQUIC(nil, scionnet.IPConfig{Logger: testLog(t)})
+			a, err2 := openQUIC(listen("127.0.0.2"), scionnet.IPConfig{Logger: testLog(t)})
 			return closed(t, transportPair{d, a, true}, errors.Join(err, err2))
 		},
 		"scion": func(t *testing.T) transportPair {
-			d, err := openSCION(t.Context(), scionHost(t, "127.0.0.1"), 0, nil)
-			a, err2 := openSCION(t.Context(), scionHost(t, "127.0.0.2"), 0, nil)
+			d, err := openSCION(t.Context(), scionHost(t, "127.0.0.1"), scionnet.ListenConfig{})
+			a, err2 := openSCION(t.Context(), scionHost(t, "127.0.0.2"), scionnet.ListenConfig{})
 			return closed(t, transportPair{d, a, true}, errors.Join(err, err2))
 		},
 	}

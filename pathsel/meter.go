@@ -28,6 +28,13 @@ type Sample struct {
 	// RTT is the smoothed round-trip time, RTTVar its mean deviation; 0 when unknown.
 	RTT    time.Duration `json:"rtt_ns,omitempty"`
 	RTTVar time.Duration `json:"rtt_var_ns,omitempty"`
+	// Congestion is the state of this side's congestion controller, Window how many bytes it lets be on their way;
+	// DeliveryRate is what the path has delivered lately, PacingRate how fast packets leave, both in bytes a second.
+	// For people: no selector looks at them.
+	Congestion   string  `json:"congestion,omitempty"`
+	Window       int     `json:"window,omitempty"`
+	DeliveryRate float64 `json:"delivery_rate,omitempty"`
+	PacingRate   float64 `json:"pacing_rate,omitempty"`
 }
 
 // Slot is what a connection did in one slot of time in which data could flow.

@@ -27,6 +27,7 @@ compared.`,
 			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid, raw, braid-scion, braid-tcp or aria2-tcp (repeatable)"},
 			&cli.StringSliceFlag{Name: "routers", Usage: "only cases through these `ROUTERS`: none, stock or fast (repeatable)"},
 			&cli.IntSliceFlag{Name: "mtu", Usage: "only cases of this `MTU`: 1400 or 8400 (repeatable)"},
+			congestionFlag(),
 			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: scion beside braid)"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 		},
@@ -57,6 +58,10 @@ func benchTransport(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Int("runs") < 1 {
 		return usageErrorf("--runs: want at least 1")
 	}
+	control, err := parseCongestion(cmd)
+	if err != nil {
+		return err
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("bench transport: %w", err)
@@ -69,7 +74,7 @@ func benchTransport(ctx context.Context, cmd *cli.Command) error {
 	cfg := transportbench.Config{
 		End: []string{exe, "bench", "transport-end"}, Dir: dir, SCIONBin: cmd.String("scion-bin"),
 		FastRouter: fastRouter(exe), Runs: cmd.Int("runs"), Bytes: size, Only: cmd.StringSlice("case"),
-		Braid: exe, Routers: cmd.StringSlice("routers"), MTUs: cmd.IntSlice("mtu"),
+		Braid: exe, Congestion: control, Routers: cmd.StringSlice("routers"), MTUs: cmd.IntSlice("mtu"),
 	}
 	cfg.Progress = benchProgress(cmd)
 	rows := newBenchRows(cmd, "case\tMTU\trouters\tpaths\tMbit/s\t(spread)\tCPU s/GB client\tserver\trouters\tends together\t(spread)\truns\t")

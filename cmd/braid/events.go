@@ -88,8 +88,13 @@ type pathEvent struct {
 	UpMbitS     float64             `json:"up_mbit_s"`
 	PacketsSent uint64              `json:"packets_sent"`
 	PacketsLost uint64              `json:"packets_lost"`
-	Failures    int                 `json:"failures,omitempty"`
-	Error       string              `json:"error,omitempty"`
+	// What the congestion controller of this side has measured and decided; bytes for the window. TCP has no state.
+	Congestion    string  `json:"congestion,omitempty"`
+	Window        int     `json:"window,omitempty"`
+	DeliveryMbitS float64 `json:"delivery_mbit_s,omitempty"`
+	PacingMbitS   float64 `json:"pacing_mbit_s,omitempty"`
+	Failures      int     `json:"failures,omitempty"`
+	Error         string  `json:"error,omitempty"`
 }
 
 const mega = 1e6
@@ -103,6 +108,7 @@ func newPathEvents(paths []client.PathProgress) []pathEvent {
 			RTT: ms(p.RTT), MinRTT: ms(p.MinRTT), Handshake: ms(p.Handshake),
 			BytesRead: p.BytesRead, BytesSent: p.BytesWritten, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,
 			PacketsSent: p.PacketsSent, PacketsLost: p.PacketsLost, Failures: p.Failures,
+			Congestion: p.Congestion.State, Window: p.Window, DeliveryMbitS: 8 * p.DeliveryRate / mega, PacingMbitS: 8 * p.PacingRate / mega,
 		}
 		if p.Err != nil {
 			e.Error = p.Err.Error()

@@ -22,6 +22,7 @@ func sessionFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
 		&cli.IntFlag{Name: "max-requests", Usage: "keep at most `N` requests outstanding on each connection (default: as many as are useful)"},
+		congestionFlag(),
 		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns, by network and host (default: all)"},
 		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the private key that identifies this client to peers; created if missing (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
@@ -108,6 +109,10 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	control, err := parseCongestion(cmd)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	if n := cmd.Int("max-paths"); n < 1 {
 		return nil, nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
 	}
@@ -118,7 +123,7 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		return nil, nil, nil, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", n)
 	}
 	cfg := client.Config{
-		Listen: listen, IP: over.ip, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), MaxRequests: cmd.Int("max-requests"), Limits: limits, Logger: log,
+		Listen: listen, IP: over.ip, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), MaxRequests: cmd.Int("max-requests"), Congestion: control, Limits: limits, Logger: log,
 	}
 	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
 	asked := cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION)

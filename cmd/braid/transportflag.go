@@ -6,6 +6,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/scionnet"
+	"braid/scionnet/congestion"
 )
 
 // transports are the ways in which peers may be reached.
@@ -38,4 +40,18 @@ func parseTransports(cmd *cli.Command) (t transports, err error) {
 		t.ip = client.NoIP
 	}
 	return t, nil
+}
+
+func congestionFlag() cli.Flag {
+	return &cli.StringFlag{Name: "congestion", Value: string(scionnet.DefaultCongestion),
+		Usage: "congestion controller of connections over SCION and QUIC: `NAME` is bbr or newreno"}
+}
+
+// parseCongestion reads --congestion.
+func parseCongestion(cmd *cli.Command) (congestion.Algorithm, error) {
+	a, err := congestion.ParseAlgorithm(cmd.String("congestion"))
+	if err != nil {
+		return "", usageErrorf("--congestion: %w", err)
+	}
+	return a, nil
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"braid/pathsel"
+	"braid/scionnet/congestion"
 	"braid/testbed"
 )
 
@@ -37,6 +38,8 @@ type Config struct {
 	FastRouter []string
 	// Braid is the program for whole downloads; if it is empty they are left out.
 	Braid string
+	// Congestion is the congestion controller of braid's QUIC, over SCION.
+	Congestion congestion.Algorithm
 	// Runs of each case, and the bytes of each; TCP, being so much faster, and downloads, for which processes start and
 	// end, move four times as many.
 	Runs  int
@@ -201,7 +204,7 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 			var s sample
 			var err error
 			if isDownload(r.Case) {
-				s, err = files.download(ctx, cfg.Braid, r, places[r.key()])
+				s, err = files.download(ctx, cfg, r, places[r.key()])
 			} else {
 				s, err = measure(ctx, cfg, r, places[r.key()])
 			}
@@ -271,7 +274,7 @@ func writeAS(dir string, mtu int) error {
 func measure(ctx context.Context, cfg Config, r Row, p place) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	j := job{Case: r.Case, MTU: r.MTU, Paths: r.Paths, Bytes: cfg.Bytes, Timeout: patience}
+	j := job{Case: r.Case, MTU: r.MTU, Paths: r.Paths, Bytes: cfg.Bytes, Timeout: patience, Congestion: cfg.Congestion}
 	if r.Case == "tcp" || r.Case == "tls" {
 		j.Bytes *= 4
 	}

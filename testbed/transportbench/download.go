@@ -2,6 +2,7 @@ package transportbench
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/scionnet"
 	"braid/testbed"
 )
 
@@ -64,7 +66,7 @@ func makePayload(ctx context.Context, dir string, size int64) (payload, error) {
 }
 
 // download runs one client to its end and compares what it has written.
-func (p payload) download(ctx context.Context, braid string, r Row, at place) (sample, error) {
+func (p payload) download(ctx context.Context, cfg Config, r Row, at place) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	out, err := os.MkdirTemp(p.dir, "out-")
@@ -79,7 +81,7 @@ func (p payload) download(ctx context.Context, braid string, r Row, at place) (s
 	if r.Case == caseAria2 {
 		s, fetch, err = p.aria2(launcher, out)
 	} else {
-		s, fetch, err = p.braid(ctx, launcher, braid, r, at, out)
+		s, fetch, err = p.braid(ctx, launcher, cfg, r, at, out)
 	}
 	if err != nil {
 		return sample{}, err
@@ -144,8 +146,8 @@ func startSeeder(l *testbed.Launcher, command []string) (*seeder, error) {
 }
 
 // braid starts a seeder and returns it, when it serves, with the command of a leecher.
-func (p payload) braid(ctx context.Context, l *testbed.Launcher, braid string, r Row, at place, out string) (*seeder, []string, error) {
-	common := []string{"--json", "--no-trackers", "--identity"}
+func (p payload) braid(ctx context.Context, l *testbed.Launcher, cfg Config, r Row, at place, out string) (*seeder, []string, error) {
+	common := []string{"--json", "--no-trackers", "--congestion", string(cmp.Or(cfg.Congestion, scionnet.DefaultCongestion)), "--identity"}
 	listen := net.JoinHostPort(at.serverIP, "0")
 	from, to := []string{}, []string{}
 	if r.Case == caseSCION {
@@ -159,7 +161,7 @@ func (p payload) braid(ctx context.Context, l *testbed.Launcher, braid string, r
 			to = append(to, "--acl", pathsOf(r.MTU))
 		}
 	}
-	seed := slices.Concat([]string{braid, "seed", p.torrent, "--data", filepath.Dir(p.data), "--listen", listen}, from,
+	seed := slices.Concat([]string{cfg.Braid, "seed", p.torrent, "--data", filepath.Dir(p.data), "--listen", listen}, from,
 		common, []string{filepath.Join(p.dir, "seeder.pem")})
 	s, err := startSeeder(l, seed)
 	if err != nil {
@@ -183,7 +185,7 @@ func (p payload) braid(ctx context.Context, l *testbed.Launcher, braid string, r
 		return nil, nil, err
 	}
 	go func() { _, _ = io.Copy(io.Discard, s.out) }()
-	return s, slices.Concat([]string{braid, "download", p.torrent, "-o", out, "--peer", ready.Listen[0], "--path-selection", "all",
+	return s, slices.Concat([]string{cfg.Braid, "download", p.torrent, "-o", out, "--peer", ready.Listen[0], "--path-selection", "all",
 		"--max-paths", strconv.Itoa(r.Paths)}, to, common, []string{filepath.Join(p.dir, "leecher.pem")}), nil
 }
 

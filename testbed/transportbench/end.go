@@ -18,6 +18,7 @@ import (
 
 	"braid/pathsel"
 	"braid/scionnet"
+	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
 )
 
@@ -32,6 +33,8 @@ type job struct {
 	Paths     int           `json:"paths"`
 	Bytes     int64         `json:"bytes"`
 	Timeout   time.Duration `json:"timeout_ns"`
+
+	Congestion congestion.Algorithm `json:"congestion"` // of braid's own QUIC
 }
 
 type report struct {
@@ -171,7 +174,7 @@ func open(ctx context.Context, j job) (transport, error) {
 		}
 		return &rawTransport{h, d}, nil
 	}
-	e, err := h.Listen(ctx, scionnet.ListenConfig{PlainPackets: j.Case == "quic-snet"})
+	e, err := h.Listen(ctx, scionnet.ListenConfig{PlainPackets: j.Case == "quic-snet", Congestion: j.Congestion})
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
