@@ -130,7 +130,7 @@ func queueMargin(rtt time.Duration) time.Duration {
 func newBBR(packetSize int, seed uint64) *bbr {
 	return &bbr{
 		packetSize: packetSize, cwnd: float64(initialWindow * packetSize),
-		random: rand.New(rand.NewPCG(seed, 0)), company: company{part: 1, scale: 1}, member: &member{},
+		random: rand.New(rand.NewPCG(seed, 0)), company: company{part: 1, probe: 1, scale: 1}, member: &member{},
 	}
 }
 
@@ -178,9 +178,7 @@ func (b *bbr) onAck(e event) {
 	expired := e.rtt > 0 && b.minRTT.add(e.now, e.rtt)
 	if b.filled && b.phase != probeRTT && (expired || b.member.drains > b.minRTT.at) {
 		if expired {
-			for m := range b.member.together {
-				m.drains = e.now
-			}
+			b.drainAll()
 		}
 		b.enter(probeRTT)
 		b.probeRTTAt = 0
@@ -288,6 +286,9 @@ func (b *bbr) step(e event, newRound bool) {
 		}
 		if b.drained(e) {
 			b.goDown()
+			if b.company.part < 1 { // what it took for the least round trip has the others' queue in it
+				b.drainAll()
+			}
 		}
 	case down:
 		if b.drained(e) {
@@ -385,6 +386,13 @@ func (b *bbr) probe(e event, newRound bool) {
 	}
 }
 
+// drainAll has all flows behind the same queue look for the least round trip.
+func (b *bbr) drainAll() {
+	for m := range b.member.together {
+		m.drains = b.now
+	}
+}
+
 func (b *bbr) stepProbeRTT(e event) {
 	if b.probeRTTAt == 0 {
 		if e.inflight <= b.window() {
@@ -451,7 +459,7 @@ func (b *bbr) pacingRate() float64 {
 	case cruise:
 		gain = cruiseGain
 	case up:
-		gain = upGain
+		gain = 1 + (upGain-1)*b.company.probe
 	}
 	if b.idle {
 		gain = min(gain, 1)

@@ -14,10 +14,11 @@
 // [Group] behave like one flow where that link is the bottleneck:
 //
 //   - They probe together. A single flow asks for a quarter more now and then; flows that asked in turn would
-//     take from each other, and each remember the most that it ever had.
+//     take from each other, and each remember the most that it ever had. Who has less asks for more.
 //   - Their bandwidths together are at most what they were seen to deliver together.
 //   - Losses in a probe are counted together, and end the probe of all.
-//   - They look for the least round trip together, since one that drains alone measures the queue of the others.
+//   - They look for the least round trip together, since one that drains alone measures the queue of the others;
+//     and when one has started, which has seen that queue only.
 //   - What a single flow may send on top of its share, a few packets here and there, they share.
 //
 // The bottleneck may be elsewhere: members that share a link with room for all lose nothing. Flows are

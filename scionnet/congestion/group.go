@@ -39,9 +39,13 @@ type member struct {
 // company is what a flow has gathered of the flows behind the same queue, itself among them, when its round began.
 type company struct {
 	part  float64 // of one flow that it is
-	lossy float64 // part of their rounds that lost packets
+	lossy float64 // part of the rounds that lost packets, of the flow with most
+	probe float64 // part of an ordinary probe: who has less than the others asks for more, and the other way round
 	scale float64 // of its bandwidth: all maxima together are more than what was ever delivered together
 }
+
+// probeSpan bounds how much more or less than an ordinary probe a flow asks for.
+const probeSpan = 2
 
 // NewGroup returns a group without flows.
 func NewGroup() *Group { return &Group{links: map[Link]*sharedLink{}} }
@@ -97,9 +101,13 @@ func (b *bbr) compare() {
 	for m := range b.member.together {
 		count++
 		rate, bandwidth = rate+m.rate, bandwidth+m.bandwidth
-		b.company.lossy += m.lossy
+		b.company.lossy = max(b.company.lossy, m.lossy)
 	}
 	b.company.part = 1 / float64(max(1, count))
+	b.company.probe = 1
+	if own := b.bandwidth.now(); own > 0 {
+		b.company.probe = min(max(bandwidth*b.company.part/own, 1/probeSpan), probeSpan)
+	}
 	if b.filled && b.probed() {
 		b.total.add(rate)
 	}
@@ -123,7 +131,7 @@ func (m *member) probeLosses() (lost, total int) {
 func (m *member) together(yield func(*member) bool) {
 	for other := range m.siblings {
 		apart := max(m.queue-other.queue, other.queue-m.queue)
-		if apart <= 5*time.Millisecond+max(m.queue, other.queue)/4 && !yield(other) {
+		if apart <= 10*time.Millisecond+max(m.queue, other.queue)/2 && !yield(other) {
 			return
 		}
 	}
