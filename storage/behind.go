@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"io/fs"
 	"slices"
 	"sync"
 )
@@ -8,11 +9,13 @@ import (
 // behind writes blocks while the network goes on, and in chunks: a file system takes a quarter of a megabyte in little more
 // time than a block of 16 KiB, and to make a file may take it as long as a fast path takes for a hundred blocks.
 //
-// A chunk is written when it is whole, when somebody wants to read its piece (settle), when memory runs short, and at
-// every sync. Until then the blocks are in memory only; no piece is complete before they are not.
+// A chunk is written when it is whole, when somebody wants to read its piece (settle), when memory
+// runs short, and at every sync. Until then its blocks are in memory only. A piece is complete only
+// once all its blocks are written.
 type behind struct {
 	layout Layout
 	write  func(b []byte, off int64) error
+	sync   func()    // asks for a sync, and does not wait for it
 	free   sync.Pool // of *[]byte, each of chunkLength bytes
 	done   sync.WaitGroup
 
@@ -26,6 +29,8 @@ type behind struct {
 	failed  map[int]error    // of each piece: the first chunk that could not be written
 	err     error            // the last failure that no put has returned yet
 	closed  bool
+	blocks  blocks // of incomplete pieces: they were written
+	stuck   bool   // the last sync has failed: there is no point in waiting for the next
 }
 
 // chunk is a part of a piece in memory.
@@ -39,16 +44,18 @@ type chunk struct {
 
 const (
 	chunkSize = 256 << 10
-	// maxBehind is how much memory chunks may take: a disk's pause of a second at 60 Mbit/s, and some hundred small
-	// files. A writer that is further behind slows the network down.
+	// maxBehind is how much memory chunks may take: a disk's pause of a second at 60 Mbit/s,
+	// and some hundred small files. A writer that is further behind slows the network down.
+	// Blocks that are written and not recorded count, too, so that a kill costs no more.
 	maxBehind = 8 << 20
 	// maxChunks is for torrents of tiny pieces, whose chunks are no larger.
 	maxChunks = 1024
 )
 
-func newBehind(l Layout, write func(b []byte, off int64) error) *behind {
+// newBehind starts a writer. kept are blocks that are written already.
+func newBehind(l Layout, kept map[int][]byte, write func(b []byte, off int64) error, sync func()) *behind {
 	w := &behind{
-		layout: l, write: write,
+		layout: l, write: write, sync: sync, blocks: newBlocks(l, kept),
 		filling: map[int][]*chunk{}, waiting: map[int]int{}, failed: map[int]error{},
 	}
 	w.free.New = func() any { b := make([]byte, w.chunkLength()); return &b }
@@ -75,13 +82,24 @@ func (w *behind) run() {
 		w.mu.Unlock()
 
 		var err error
+		var written extents
 		for _, e := range c.known {
 			if err == nil {
 				err = w.write((*c.data)[e.from:e.to], c.off+int64(e.from))
 			}
+			if err == nil {
+				written = append(written, e)
+			}
 		}
 		w.free.Put(c.data)
 		w.mu.Lock()
+		begin, _ := w.layout.PieceRange(c.piece)
+		for _, e := range written {
+			w.blocks.wrote(c.piece, c.off-begin+int64(e.from), c.off-begin+int64(e.to))
+		}
+		if w.blocks.unrecorded >= maxUnrecorded && !w.stuck {
+			w.sync()
+		}
 		w.held--
 		if w.waiting[c.piece]--; w.waiting[c.piece] == 0 {
 			delete(w.waiting, c.piece)
@@ -107,6 +125,9 @@ func (w *behind) put(piece int, b []byte, off int64) error {
 	}
 	for len(b) > 0 {
 		c := w.chunk(piece, off)
+		if c == nil {
+			return fs.ErrClosed
+		}
 		at := int(off - c.off)
 		n := copy((*c.data)[at:c.size], b)
 		if c.known, _ = c.known.with(at, at+n); c.known.holds(0, c.size) {
@@ -117,10 +138,11 @@ func (w *behind) put(piece int, b []byte, off int64) error {
 	return nil
 }
 
-// chunk is the one that takes the byte at off of the torrent's data, which is in the piece. There may be a wait for memory.
+// chunk is the one that takes the byte at off of the torrent's data, which is in the piece. There
+// may be a wait for memory. It is nil if the writer is closed, or is closed meanwhile.
 func (w *behind) chunk(piece int, off int64) *chunk {
 	length := int64(w.chunkLength())
-	for {
+	for !w.closed {
 		for _, c := range w.filling[piece] {
 			if c.off <= off && off < c.off+int64(c.size) {
 				return c
@@ -130,11 +152,16 @@ func (w *behind) chunk(piece int, off int64) *chunk {
 		if len(w.age) > 0 && w.held >= most/2 {
 			w.leave(w.age[0]) // so that there is room when the others need it
 		}
-		if w.held < most {
-			break
+		if w.held < most && (w.stuck || w.held*int(length)+w.blocks.unrecorded < maxBehind) {
+			return w.newChunk(piece, off)
 		}
 		w.changed.Wait() // the lock is open meanwhile: look again
 	}
+	return nil
+}
+
+func (w *behind) newChunk(piece int, off int64) *chunk {
+	length := int64(w.chunkLength())
 	begin, size := w.layout.PieceRange(piece)
 	first := (off - begin) / length * length
 	c := &chunk{piece: piece, off: begin + first, size: int(min(length, size-first)), data: w.free.Get().(*[]byte)}
@@ -189,12 +216,67 @@ func (w *behind) flush() {
 	}
 }
 
-// close writes what waits. Nobody puts any more.
+// notes are what the record is to be told of blocks after the next sync. Every call is followed by
+// one of noted.
+func (w *behind) notes() []note {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.blocks.notes()
+}
+
+// drops are those of the notes that take blocks out of the record.
+func (w *behind) drops() []note {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.blocks.drops()
+}
+
+// noted says whether notes are in the record.
+func (w *behind) noted(notes []note, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.blocks.noted(notes, ok)
+	w.stuck = !ok
+	w.changed.Broadcast()
+}
+
+// isWhole tells whether all blocks of a piece are written that is not known to be right.
+func (w *behind) isWhole(piece int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.blocks.whole(piece)
+}
+
+// drop forgets the blocks of a piece, because it is complete or because it is wrong.
+func (w *behind) drop(piece int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.blocks.drop(piece)
+	w.changed.Broadcast()
+}
+
+// isServed tells whether blocks of a piece were read from disk for the engine, since it was found
+// wrong if it was.
+func (w *behind) isServed(piece int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.blocks.pieces[piece]
+	return p != nil && p.served
+}
+
+// wasServed tells whether that has ever been so.
+func (w *behind) wasServed(piece int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.blocks.served[piece]
+}
+
+// close writes what waits, and has put refuse more.
 func (w *behind) close() {
-	w.flush()
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
+	w.flush()
 	w.changed.Broadcast()
 	w.done.Wait()
 }

@@ -269,18 +269,24 @@ func TestPowerLossDuringRename(t *testing.T) {
 	renaming.Wait()
 }
 
-// At every point where the power could fail, no piece is held to be right that is not, and the download can go on.
+// At every point where the power could fail, no piece is held to be right that is not, no block is
+// named that is not on disk, and the download can go on.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind Kind) {
-		points, claimed := 0, 0
+		points, claimed, named := 0, 0, 0
 		for seed := uint64(0); points < 200; seed++ {
 			random := rand.New(rand.NewPCG(seed, 2))
+			pieceLength := int64(12_000)
 			lengths := []int64{40_000, 3000, 0, -(5000)}
+			if seed%2 == 1 { // pieces of several blocks
+				pieceLength = 80_000
+				lengths = append(lengths, 200_000)
+			}
 			for range random.IntN(25) {
 				lengths = append(lengths, 1+random.Int64N(9000))
 			}
-			info, l, data := shape(t, 12_000, lengths...)
+			info, l, data := shape(t, pieceLength, lengths...)
 			dir := fastDir(t)
 			sys := &powerLoss{dir: dir, random: rand.New(rand.NewPCG(seed, 3)), t: t, durable: map[string]kept{}}
 			sys.crash = func(image string) {
@@ -298,10 +304,36 @@ func TestPowerLoss(t *testing.T) {
 						t.Errorf("seed %d, point %d: piece %d is falsely complete: %v", seed, points, p, err)
 					}
 				}
+				on := BlocksOf(s, metainfo.Hash{9})
+				for p := range l.Pieces() {
+					for _, b := range blocksOf(l, p) {
+						if !on.Has(p, b.begin, b.length) {
+							continue
+						}
+						named++
+						got := make([]byte, b.length)
+						if err := on.Read(got, p, b.begin); err != nil || !bytes.Equal(got, data[info.Piece(p).Offset()+b.begin:][:b.length]) {
+							t.Errorf("seed %d, point %d: the block at %d of piece %d is falsely named: %v", seed, points, b.begin, p, err)
+						}
+					}
+				}
 				closeStore(t, s, tor)
 			}
 			s, tor := openStore(t, kind, dir, info, func(o *options) { o.system = sys })
 			for i, p := range random.Perm(l.Pieces()) {
+				if other := random.IntN(l.Pieces()); !tor.Piece(info.Piece(other)).Completion().Complete { // a part of it
+					for _, b := range blocksOf(l, other) {
+						if random.IntN(2) == 0 {
+							writeBlock(t, tor, info, data, other, b)
+						}
+					}
+					if random.IntN(2) == 0 {
+						tor.Piece(info.Piece(other)).(piece).torrent.writer.flush()
+					}
+					if err := tor.Piece(info.Piece(other)).(piece).torrent.sync(); err != nil {
+						t.Fatal(err)
+					}
+				}
 				if err := writePiece(tor, info, data, p); err != nil {
 					t.Fatal(err)
 				}
@@ -318,10 +350,10 @@ func TestPowerLoss(t *testing.T) {
 			}
 			closeStore(t, s, tor)
 		}
-		if claimed < points/2 {
-			t.Errorf("only %d pieces were there at %d points: this shows nothing", claimed, points)
+		if claimed < points/2 || named < points/4 {
+			t.Errorf("only %d pieces and %d blocks were there at %d points: this shows nothing", claimed, named, points)
 		}
-		t.Logf("%d points, %d pieces checked", points, claimed)
+		t.Logf("%d points, %d pieces and %d blocks checked", points, claimed, named)
 	})
 }
 

@@ -171,12 +171,12 @@ func TestRecordFollowsTheData(t *testing.T) {
 // What cannot be written is an error of the next write, and of the piece when it is read: once each.
 func TestBehindTellsOfFailures(t *testing.T) {
 	full := errors.New("no space")
-	w := newBehind(Layout{PieceLength: 8, Length: 80}, func(_ []byte, off int64) error {
+	w := newBehind(Layout{PieceLength: 8, Length: 80}, nil, func(_ []byte, off int64) error {
 		if off == 8 {
 			return full
 		}
 		return nil
-	})
+	}, func() {})
 	defer w.close()
 	put := func(piece int) error { return w.put(piece, []byte("12345678"), int64(8*piece)) }
 	for i, step := range []struct {
@@ -257,12 +257,12 @@ func TestBehindWritesChunks(t *testing.T) {
 	l := Layout{PieceLength: 1 << 20, Length: 100 << 20}
 	var mu sync.Mutex
 	var writes []extent
-	w := newBehind(l, func(b []byte, off int64) error {
+	w := newBehind(l, nil, func(b []byte, off int64) error {
 		mu.Lock()
 		defer mu.Unlock()
 		writes = append(writes, extent{int(off), int(off) + len(b)})
 		return nil
-	})
+	}, func() {})
 	put := func(piece, n int) {
 		if err := w.put(piece, make([]byte, block), int64(piece)<<20+int64(n*block)); err != nil {
 			t.Fatal(err)

@@ -1,8 +1,9 @@
 // Package storage keeps the data of torrents on disk, and what is known to be right of it.
 //
-// It owns the directory that a torrent is downloaded into: which names may appear there, the files, and a record
-// of the pieces that were verified. It refuses torrents whose names lead out of that directory. It also
-// reads data that it does not own, for seeding, checking and making torrents, and then writes nothing.
+// It owns the directory that a torrent is downloaded into: which names may appear there, the files,
+// and a record of the pieces that were verified, and of the blocks of others. It refuses torrents
+// whose names lead out of that directory. It also reads data that it does not own, for seeding,
+// checking and making torrents, and then writes nothing.
 package storage
 
 import (

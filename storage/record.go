@@ -31,11 +31,14 @@ import (
 //	     has changed it
 //	'o'  a bit for each of 32768 files, as in 'p': a download that has not ended may have made or changed the file since
 //	     it was recorded, so that it is ours whatever it is
+//	'b'  with the number of a piece in place of a chunk's: a bit for each of its blocks of
+//	     16 KiB, as in 'p': the block is on disk, and the piece is not complete
 //
-// The data of some pieces is synced, then the record is told of them (checkpoint), so that a piece in the record is
-// always on disk. A piece counts at the next start if all of its files are still what the record says, or have been told
-// otherwise in the record before they were changed. Pieces of other files are hashed again: those of files that
-// somebody has changed, and those of files that braid was writing to when it was killed.
+// The data of some pieces and blocks is synced, then the record is told of them (checkpoint), so
+// that what is in the record is always on disk. A piece counts at the next start if all of its
+// files are still what the record says, or have been told otherwise in the record before they were
+// changed. Pieces of other files are hashed again: those of files that somebody has changed, and
+// those of files that braid was writing to when it was killed.
 const (
 	recordName   = "completion.db"
 	bitsChunk    = 32768
@@ -190,13 +193,20 @@ func chunkKey(letter byte, chunk int) []byte {
 	return binary.BigEndian.AppendUint32([]byte{letter}, uint32(chunk))
 }
 
-// open takes a torrent from the record, as far as its files are what they were, and returns which pieces are right, and
-// which files are not as the record says. l has the files as the record counts them, mine are those that the download may
-// make or change. It takes nothing with recheck, and knows that nothing is there if the data is fresh.
-func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool, mine []bool) (right []bool, changed []int, err error) {
+// recorded is what the record knows of a torrent.
+type recorded struct {
+	right   []bool         // of each piece
+	changed []int          // files that are not as the record says
+	blocks  map[int][]byte // of pieces that are not right: see 'b'
+}
+
+// open takes a torrent from the record, as far as its files are what they were. l has the files as
+// the record counts them, mine are those that the download may make or change. It takes nothing
+// with recheck, and knows that nothing is there if the data is fresh.
+func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool, mine []bool) (known recorded, err error) {
 	now, err := stamps(r.dir, l)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open storage: %w", err)
+		return known, fmt.Errorf("open storage: %w", err)
 	}
 	for i := range now {
 		if fresh {
@@ -206,9 +216,14 @@ func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool, mine []
 	t := newTally(l)
 	err = r.db.View(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(bucketName(hash, r.kind))
-		changed = t.load(b, now)
+		known.changed = t.load(b, now)
 		if mine != nil {
 			t.mine = loadBits(b, 'o', len(l.Files))
+		}
+		if !recheck && !fresh {
+			known.blocks = t.keptIn(loadBlocks(b, t.layout.Pieces()), t.lacks(now, known.changed))
+		}
+		if mine != nil {
 			for i, m := range mine {
 				t.mine[i] = t.mine[i] || m
 			}
@@ -216,7 +231,7 @@ func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool, mine []
 		return nil
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the record of %s: %w", l.Name, err)
+		return known, fmt.Errorf("read the record of %s: %w", l.Name, err)
 	}
 	if recheck && !fresh {
 		for p := range t.known {
@@ -224,18 +239,98 @@ func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool, mine []
 		}
 		clear(t.right)
 	}
+	for p, bits := range known.blocks {
+		t.known[p] = t.known[p] && !l.isWhole(p, bits) // nobody was left to hash it
+	}
 	// What the record says and is no longer believed must not be believed when the file is touched back.
 	err = r.update(func(b *bbolt.Bucket) error {
 		copy(t.saved, t.right)
-		return errors.Join(t.store(b, nil, nil, true), storeBits(b, 'o', t.mine))
+		return errors.Join(t.store(b, nil, nil, nil, true), storeBits(b, 'o', t.mine), storeOnlyBlocks(b, known.blocks))
 	}, hash)
 	if err != nil {
-		return nil, nil, fmt.Errorf("write the record of %s: %w", l.Name, err)
+		return known, fmt.Errorf("write the record of %s: %w", l.Name, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.torrents[hash] = t
-	return slices.Clone(t.right), changed, nil
+	known.right = slices.Clone(t.right)
+	return known, nil
+}
+
+// lacks tells which bytes of the data are in no file that may be believed, given how the files are
+// now and which of them have changed. A change may be the download's own, if that has not ended; a
+// database is nobody else's.
+func (t *tally) lacks(now []stamp, changed []int) func(off int64, n int) bool {
+	foreign := make([]bool, len(now))
+	for _, i := range changed {
+		foreign[i] = t.mine != nil && !t.mine[i]
+	}
+	return func(off int64, n int) bool {
+		err := t.layout.span(off, n, func(i int, at int64, from, to int) error {
+			if foreign[i] || now[i] == noFile || t.mine != nil && now[i].size < at+int64(to-from) {
+				return errLacks
+			}
+			return nil
+		})
+		return err != nil
+	}
+}
+
+var errLacks = errors.New("the file lacks it")
+
+// loadBlocks reads the blocks of at most maxPartial of so many pieces from a bucket, which may be
+// nil. What it returns is the database's own, and not checked.
+func loadBlocks(b *bbolt.Bucket, pieces int) map[int][]byte {
+	out := map[int][]byte{}
+	eachBlocks(b, func(key, bits []byte) {
+		if p := binary.BigEndian.Uint32(key[1:]); int64(p) < int64(pieces) && len(out) < maxPartial {
+			out[int(p)] = bits
+		}
+	})
+	return out
+}
+
+// storeOnlyBlocks writes blocks, and takes out those of all other pieces.
+func storeOnlyBlocks(b *bbolt.Bucket, blocks map[int][]byte) error {
+	var all []note
+	var stale [][]byte
+	eachBlocks(b, func(key, _ []byte) { stale = append(stale, slices.Clone(key)) })
+	for _, key := range stale {
+		if err := b.Delete(key); err != nil {
+			return err
+		}
+	}
+	for p, bits := range blocks {
+		all = append(all, note{piece: p, bits: bits})
+	}
+	return storeBlocks(b, all)
+}
+
+func storeBlocks(b *bbolt.Bucket, notes []note) error {
+	for _, n := range notes {
+		key := chunkKey('b', n.piece)
+		if n.bits == nil {
+			if err := b.Delete(key); err != nil {
+				return err
+			}
+		} else if err := b.Put(key, n.bits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachBlocks goes over the blocks in a bucket, which may be nil.
+func eachBlocks(b *bbolt.Bucket, do func(key, bits []byte)) {
+	if b == nil {
+		return
+	}
+	c := b.Cursor()
+	for k, v := c.Seek([]byte{'b'}); len(k) > 0 && k[0] == 'b'; k, v = c.Next() {
+		if len(k) == len(chunkKey('b', 0)) && v != nil {
+			do(k, v)
+		}
+	}
 }
 
 func newTally(l Layout) *tally {
@@ -329,8 +424,8 @@ func stampAt(b []byte, i int) stamp {
 	return stamp{int64(binary.BigEndian.Uint64(b)), int64(binary.BigEndian.Uint64(b[8:]))}
 }
 
-// store writes the chunks that hold the pieces and files, or those of all pieces.
-func (t *tally) store(b *bbolt.Bucket, pieces []int, files map[int]stamp, all bool) error {
+// store writes the chunks that hold the pieces and files, or those of all pieces, and blocks.
+func (t *tally) store(b *bbolt.Bucket, pieces []int, blocks []note, files map[int]stamp, all bool) error {
 	chunks := map[int]bool{}
 	for _, p := range pieces {
 		chunks[p/bitsChunk] = true
@@ -363,7 +458,7 @@ func (t *tally) store(b *bbolt.Bucket, pieces []int, files map[int]stamp, all bo
 			return err
 		}
 	}
-	return nil
+	return storeBlocks(b, blocks)
 }
 
 // stamps looks at all files of a torrent.
@@ -459,13 +554,14 @@ func (r *record) set(hash metainfo.Hash, right bool, pieces ...int) error {
 	if len(taken) == 0 {
 		return nil
 	}
-	return r.save(hash, taken, nil)
+	return r.save(hash, taken, nil, nil)
 }
 
-// checkpoint is told that the data of these pieces is on disk, and which files have changed. It takes the files away
-// that are in the record now. A file of which some pieces were not checked yet stays: with its stamp in the record they
-// would count as missing. left says how a file was left.
-func (r *record) checkpoint(hash metainfo.Hash, pieces []int, changed map[int]bool, left func(file int) stamp) error {
+// checkpoint is told that the data of these pieces and blocks is on disk, and which files have
+// changed. It takes the files away that are in the record now. A file of which some pieces were not
+// checked yet stays: with its stamp in the record they would count as missing. left says how a file
+// was left.
+func (r *record) checkpoint(hash metainfo.Hash, pieces []int, blocks []note, changed map[int]bool, left func(file int) stamp) error {
 	r.mu.Lock()
 	t := r.torrents[hash]
 	var checked []int
@@ -479,10 +575,10 @@ func (r *record) checkpoint(hash metainfo.Hash, pieces []int, changed map[int]bo
 	for _, i := range checked {
 		files[i] = left(i)
 	}
-	if len(pieces)+len(files) == 0 {
+	if len(pieces)+len(blocks)+len(files) == 0 {
 		return nil
 	}
-	if err := r.save(hash, pieces, files); err != nil {
+	if err := r.save(hash, pieces, blocks, files); err != nil {
 		return err
 	}
 	for i := range files {
@@ -496,8 +592,8 @@ func (t *tally) isChecked(f File) bool {
 	return !slices.Contains(t.known[begin:end], false)
 }
 
-// save writes which of the pieces are right by now.
-func (r *record) save(hash metainfo.Hash, pieces []int, files map[int]stamp) error {
+// save writes which of the pieces are right by now, and what blocks there are.
+func (r *record) save(hash metainfo.Hash, pieces []int, blocks []note, files map[int]stamp) error {
 	r.saving.Lock()
 	defer r.saving.Unlock()
 	before := make([]bool, len(pieces))
@@ -511,7 +607,7 @@ func (r *record) save(hash metainfo.Hash, pieces []int, files map[int]stamp) err
 		for i, p := range pieces {
 			before[i], t.saved[p] = t.saved[p], t.right[p]
 		}
-		return t.store(b, pieces, files, false)
+		return t.store(b, pieces, blocks, files, false)
 	}, hash)
 	if err == nil {
 		return nil

@@ -157,8 +157,8 @@ func TestRecord(t *testing.T) {
 				return r
 			}
 			r := open()
-			if _, changed, err := r.open(hash, l, false, false, nil); err != nil || len(changed) != 2 {
-				t.Fatal(changed, err)
+			if known, err := r.open(hash, l, false, false, nil); err != nil || len(known.changed) != 2 {
+				t.Fatal(known, err)
 			}
 			if got := r.get(hash, 3); got.Ok {
 				t.Errorf("before a check: %+v", got)
@@ -173,7 +173,7 @@ func TestRecord(t *testing.T) {
 			}
 			for p := range 4 {
 				// A file is not vouched for before all of its pieces were checked.
-				if err := errors.Join(r.set(hash, p != 3, p), r.checkpoint(hash, []int{p}, changed, left)); err != nil {
+				if err := errors.Join(r.set(hash, p != 3, p), r.checkpoint(hash, []int{p}, nil, changed, left)); err != nil {
 					t.Fatal(err)
 				}
 				if want := []int{2, 1, 1, 0}[p]; len(changed) != want {
@@ -188,7 +188,7 @@ func TestRecord(t *testing.T) {
 			}
 			r = open()
 			defer r.close()
-			if _, _, err := r.open(hash, l, c.recheck, false, nil); err != nil {
+			if _, err := r.open(hash, l, c.recheck, false, nil); err != nil {
 				t.Fatal(err)
 			}
 			var known, right [4]bool

@@ -46,7 +46,8 @@ type options struct {
 	system   system
 }
 
-// Recheck has all data that is there hashed, whatever the record says of it.
+// Recheck has all data that is there hashed, whatever the record says of it. Blocks of unfinished
+// pieces, which cannot be hashed, are forgotten.
 func Recheck() Option { return func(o *options) { o.recheck = true } }
 
 // Wanted tells the store which of a torrent's files the user wants. Others are made only if they share a piece with one.
@@ -54,8 +55,9 @@ func Wanted(wanted func(Layout) []bool) Option { return func(o *options) { o.wan
 
 // Open opens the directory for downloads, which is made if it is not there. Files end in .part until they are complete.
 //
-// A record of the verified pieces stands beside the data. It is trusted at the next Open as far as a file is as the
-// record says, by size and modification time; other files are hashed again. Only one Store may have a directory open.
+// A record of the verified pieces stands beside the data. It is trusted at the next Open as far as
+// a file is as the record says, by size and modification time; other files are hashed again. It
+// also names the blocks of unfinished pieces: see Blocks. Only one Store may have a directory open.
 func Open(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error) {
 	if _, err := ParseKind(string(kind)); err != nil {
 		return nil, err
@@ -136,7 +138,7 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 			}
 		}
 	}
-	right, changed, err := s.record.open(hash, countedFiles(s.kind, hash, l), s.options.recheck, fresh, mine)
+	known, err := s.record.open(hash, countedFiles(s.kind, hash, l), s.options.recheck, fresh, mine)
 	if err != nil {
 		if data != nil {
 			err = errors.Join(err, data.close())
@@ -144,11 +146,11 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 		return nil, err
 	}
 	if data == nil {
-		if data, err = openFiles(s.dir, l, right, s.kind == KindMmap, sys, mine); err != nil {
+		if data, err = openFiles(s.dir, l, known.right, s.kind == KindMmap, sys, mine); err != nil {
 			return nil, err
 		}
 	}
-	return newTorrent(l, hash, data, s.record, right, changed, log), nil
+	return newTorrent(l, hash, data, s.record, known, log), nil
 }
 
 // countedFiles is the layout with the files as the record counts them: those that hold the data.
@@ -191,7 +193,7 @@ func (s *verified) OpenTorrent(_ context.Context, info *metainfo.Info, hash meta
 		return engine.TorrentImpl{}, fmt.Errorf("open the data of %s: %w", l.Name, err)
 	}
 	right := slices.Repeat([]bool{true}, l.Pieces())
-	return newTorrent(l, hash, data, nil, right, nil, s.log).impl(), nil
+	return newTorrent(l, hash, data, nil, recorded{right: right}, s.log).impl(), nil
 }
 
 // openReader opens a place for reading only.

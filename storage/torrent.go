@@ -19,12 +19,12 @@ import (
 //  3. ReadAt, with which the engine hashes a piece, waits for the piece's blocks.       (concurrent calls)
 //  4. MarkComplete notes that a piece is right.                                         (concurrent calls)
 //  5. Every few seconds what was written since is synced, then the record is told of
-//     the pieces that are on disk by then.                                              (one goroutine)
+//     the pieces, and the blocks of others, that are on disk by then.                   (one goroutine)
 //
 // Nothing but step 5 waits for the disk to sync: a sync of each of thousands of small files, one after
 // the other in the way of the download, takes most of the time that the download has.
 
-// syncEvery bounds what is downloaded again after a crash.
+// syncEvery bounds what is downloaded again after a power loss.
 const syncEvery = 5 * time.Second
 
 // place is where the bytes of one torrent lie, addressed by their offset in the torrent's data. It does not know what
@@ -56,8 +56,12 @@ type torrent struct {
 	record *record // nil: the data is only read
 	log    *slog.Logger
 	writer *behind
+	early  chan struct{} // a sync is wanted now; has room for one
 	stop   chan struct{}
 	synced sync.WaitGroup // the goroutine of step 5
+
+	reading sync.RWMutex // held while a block is read that the engine does not know of
+	closed  bool
 
 	syncing sync.Mutex
 	changed map[int]bool // files that the record does not have as they are
@@ -68,18 +72,17 @@ type torrent struct {
 	lost  bool   // the user was told of data that went away
 }
 
-// newTorrent takes the place over. right are the pieces that are known to be right, changed the files that the record
-// has differently.
-func newTorrent(l Layout, hash metainfo.Hash, p place, rec *record, right []bool, changed []int, log *slog.Logger) *torrent {
+// newTorrent takes the place over. What is known of the data comes from the record.
+func newTorrent(l Layout, hash metainfo.Hash, p place, rec *record, known recorded, log *slog.Logger) *torrent {
 	t := &torrent{
 		hash: hash, layout: l, place: p, record: rec, log: log,
-		stop: make(chan struct{}), right: right, changed: map[int]bool{},
+		early: make(chan struct{}, 1), stop: make(chan struct{}), right: known.right, changed: map[int]bool{},
 	}
-	for _, i := range changed {
+	for _, i := range known.changed {
 		t.changed[i] = true
 	}
 	if rec != nil {
-		t.writer = newBehind(l, p.write)
+		t.writer = newBehind(l, known.blocks, p.write, t.syncEarly)
 		t.synced.Go(t.syncLoop)
 	}
 	return t
@@ -87,8 +90,22 @@ func newTorrent(l Layout, hash metainfo.Hash, p place, rec *record, right []bool
 
 func (t *torrent) impl() engine.TorrentImpl {
 	return engine.TorrentImpl{
-		Piece: func(p metainfo.Piece) engine.PieceImpl { return piece{t, p.Index(), p.Offset()} },
+		Piece: func(p metainfo.Piece) engine.PieceImpl {
+			x := piece{t, p.Index(), p.Offset()}
+			if t.writer != nil && t.writer.wasServed(x.index) {
+				return mixed{x}
+			}
+			return x
+		},
 		Close: t.close,
+	}
+}
+
+// syncEarly has a sync done now.
+func (t *torrent) syncEarly() {
+	select {
+	case t.early <- struct{}{}:
+	default:
 	}
 }
 
@@ -96,20 +113,26 @@ func (t *torrent) syncLoop() {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
 	for {
+		regular := false
 		select {
 		case <-tick.C:
-			if err := t.sync(); err != nil {
-				t.log.Warn("data not synced to disk; it is tried again", "torrent", t.layout.Name, "error", err)
-				t.writer.fail(err)
-			}
-			t.writer.flush() // of pieces that do not go on; the next sync has them
+			regular = true
+		case <-t.early:
 		case <-t.stop:
 			return
+		}
+		if err := t.sync(); err != nil {
+			t.log.Warn("data not synced to disk; it is tried again", "torrent", t.layout.Name, "error", err)
+			t.writer.fail(err)
+		}
+		if regular {
+			t.writer.flush() // of pieces that do not go on; the next sync has them
 		}
 	}
 }
 
-// sync brings what was written to disk, then the pieces that are right into the record. What fails is tried again.
+// sync brings what was written to disk, then the pieces that are right, and blocks of others, into
+// the record. What fails is tried again.
 func (t *torrent) sync() error {
 	t.syncing.Lock()
 	defer t.syncing.Unlock()
@@ -117,13 +140,15 @@ func (t *torrent) sync() error {
 	ready := t.ready
 	t.ready = nil
 	t.mu.Unlock()
+	notes := t.writer.notes()
 	files, err := t.place.sync()
 	for _, i := range files {
 		t.changed[i] = true
 	}
-	if err == nil && (len(ready) > 0 || len(t.changed) > 0) {
-		err = t.record.checkpoint(t.hash, ready, t.changed, t.place.stamp)
+	if err == nil && (len(ready) > 0 || len(t.changed) > 0 || len(notes) > 0) {
+		err = t.record.checkpoint(t.hash, ready, notes, t.changed, t.place.stamp)
 	}
+	t.writer.noted(notes, err == nil)
 	if err != nil {
 		t.mu.Lock()
 		t.ready = append(ready, t.ready...)
@@ -173,6 +198,24 @@ func (t *torrent) missed(index int, err error) {
 	}
 }
 
+// forgetBlocks forgets the blocks of a piece that is wrong though all of them are there. If the
+// record cannot be told, the next sync does it.
+func (t *torrent) forgetBlocks(piece int) error {
+	if !t.writer.isWhole(piece) {
+		return nil
+	}
+	t.syncing.Lock() // a sync that has begun may tell the record of them
+	defer t.syncing.Unlock()
+	t.writer.drop(piece)
+	notes := t.writer.drops()
+	if len(notes) == 0 {
+		return nil
+	}
+	err := t.record.save(t.hash, nil, notes, nil)
+	t.writer.noted(notes, err == nil)
+	return err
+}
+
 // recordWrong takes a piece out of the record. If that fails, say because the disk is full, the next sync does it, before
 // the record vouches for any file again.
 func (t *torrent) recordWrong(piece int) error {
@@ -193,6 +236,9 @@ func (t *torrent) close() error {
 	close(t.stop)
 	t.synced.Wait()
 	err := t.sync()
+	t.reading.Lock()
+	defer t.reading.Unlock()
+	t.closed = true
 	return errors.Join(err, t.record.forget(t.hash, err == nil, t.changed), t.place.close())
 }
 
@@ -211,13 +257,18 @@ func (p piece) ReadAt(b []byte, off int64) (int, error) {
 		}
 	}
 	if err := t.place.read(b, p.off+off); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = io.ErrUnexpectedEOF // as of a file that ends before
-		}
-		t.missed(p.index, err)
-		return 0, err
+		return 0, p.missing(err)
 	}
 	return len(b), nil
+}
+
+// missing is told why the piece could not be read, and returns what the engine is to know of it.
+func (p piece) missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = io.ErrUnexpectedEOF // as of a file that ends before
+	}
+	p.torrent.missed(p.index, err)
+	return err
 }
 
 func (p piece) WriteAt(b []byte, off int64) (int, error) {
@@ -237,7 +288,9 @@ func (p piece) MarkComplete() error {
 	if err := p.torrent.record.set(p.torrent.hash, true, p.index); err != nil {
 		return err
 	}
-	return p.torrent.mark(p.index, true)
+	err := p.torrent.mark(p.index, true)
+	p.torrent.writer.drop(p.index) // afterwards: the piece is on its way to the record
+	return err
 }
 
 func (p piece) MarkNotComplete() error {
@@ -248,7 +301,7 @@ func (p piece) MarkNotComplete() error {
 		return nil
 	}
 	// The record first: new blocks may be written as soon as this returns.
-	if err := p.torrent.recordWrong(p.index); err != nil {
+	if err := errors.Join(p.torrent.forgetBlocks(p.index), p.torrent.recordWrong(p.index)); err != nil {
 		return err
 	}
 	return p.torrent.mark(p.index, false)
