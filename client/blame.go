@@ -60,6 +60,9 @@ func (s suspect) names() (out []string) {
 // blame finds the guilty ones of one torrent. It is told of every block that was of use, and knows from these that a piece
 // was wrong: only then one of its blocks is of use for a second time.
 type blame struct {
+	// took notes that the engine has got a block, and tells whether it came from our own disk.
+	took func(piece int, begin, length int64) bool
+
 	mu      sync.Mutex
 	rounds  bounded[int, *round] // pieces on their way
 	lost    bitset               // pieces of whose blocks not all were seen: they are not judged any more
@@ -72,17 +75,19 @@ type blame struct {
 type round struct {
 	blocks bitset
 	by     suspect // what all have in common who had a part in it
+	kept   bool    // some blocks are of an earlier download: nobody knows who has sent them
 }
 
-func newBlame() *blame {
-	return &blame{rounds: bounded[int, *round]{most: maxRounds}, wrong: bounded[string, int]{most: maxWrong}}
+func newBlame(took func(piece int, begin, length int64) bool) *blame {
+	return &blame{took: took, rounds: bounded[int, *round]{most: maxRounds}, wrong: bounded[string, int]{most: maxWrong}}
 }
 
 // blockBits is the size of a block, as the engine asks for them: 16 KiB.
 const blockBits = 14
 
 // received takes note of a block of use. It is called with the engine's lock held.
-func (b *blame) received(piece, begin int, from suspect) {
+func (b *blame) received(piece, begin, length int, from suspect) {
+	kept := b.took(piece, int64(begin), int64(length))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lost.has(piece) {
@@ -91,7 +96,7 @@ func (b *blame) received(piece, begin int, from suspect) {
 	block := begin >> blockBits
 	r, ok := b.rounds.get(piece)
 	if ok && r.blocks.has(block) {
-		if len(b.failed) < maxRounds {
+		if !r.kept && len(b.failed) < maxRounds { // the engine has not counted it either
 			b.failed = append(b.failed, r.by)
 		}
 		ok = false
@@ -104,6 +109,7 @@ func (b *blame) received(piece, begin int, from suspect) {
 	}
 	r.blocks.grow(block)
 	r.by = r.by.common(from)
+	r.kept = r.kept || kept
 }
 
 // distrust is called when blocks are needed again because the disk has lost them or not taken them. What was seen of the

@@ -196,7 +196,7 @@ type workpiece struct {
 }
 
 func newPiecework(pieces, blocks int) *piecework {
-	w := &piecework{blame: newBlame(), blocks: blocks, pieces: make([]workpiece, pieces)}
+	w := &piecework{blame: newBlame(fromPeers), blocks: blocks, pieces: make([]workpiece, pieces)}
 	for i := range w.pieces {
 		w.pieces[i].has = newBitset(blocks)
 	}
@@ -208,7 +208,7 @@ func (w *piecework) receive(piece, block int, from suspect, bad bool) {
 	if p.done || p.has.is(block) {
 		return // of no use
 	}
-	w.blame.received(piece, block<<blockBits, from)
+	w.blame.received(piece, block<<blockBits, 1<<blockBits, from)
 	p.has.set(block)
 	p.bad = p.bad || bad
 	if p.n++; p.n < w.blocks {
@@ -262,7 +262,7 @@ func TestBlame(t *testing.T) {
 		}, nil},
 		{"not if the disk was at fault", func(w *piecework) {
 			for i := range 9 {
-				w.blame.received(0, i%2<<blockBits, a)
+				w.blame.received(0, i%2<<blockBits, 1<<blockBits, a)
 			}
 		}, nil},
 		{"after thousands of connections that have ended", func(w *piecework) {
@@ -438,3 +438,6 @@ func TestAcceptedKeyIsComparedWithPins(t *testing.T) {
 		t.Error("the key is remembered")
 	}
 }
+
+// fromPeers is for blame without a disk.
+func fromPeers(int, int64, int64) bool { return false }

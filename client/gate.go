@@ -67,6 +67,8 @@ type gate struct {
 	heard      bool               // the peer has unchoked us
 	shown      bool               // the engine knows
 	asked      map[block]struct{} // of the peer, as the engine has it
+	disk       disk               // nil: it has nothing
+	fetches    []block            // the engine is going to read them from disk, in order
 	wait       waiting            // for what was asked
 	late       map[block]uint8    // answers that may still come, to requests that the engine thinks rejected
 	moved      bool               // a block has come since the last reject that was the last answer
@@ -256,8 +258,13 @@ func (g *gate) giveLocked(b []byte) {
 		return
 	}
 	g.forEngine = append(g.forEngine, b...)
+	g.wakeLocked()
+}
+
+// wakeLocked has the reader look for what the gate itself has to say to the engine.
+func (g *gate) wakeLocked() {
 	g.stirLocked()
-	if !g.woken {
+	if !g.woken && !g.closed {
 		g.woken = true
 		_ = g.wire.SetReadDeadline(time.Unix(1, 0)) // fails only when closed
 	}
@@ -355,14 +362,19 @@ const smallest = 128
 // the engine gets ready at the first boundary.
 func (g *gate) pass(b []byte) ([]byte, error) {
 	g.mu.Lock()
-	stop := len(g.forEngine) > 0
-	if stop && g.in.begun && g.in.left == 0 {
+	fetch := len(g.fetches) > 0
+	stop := len(g.forEngine) > 0 || fetch
+	boundary := g.in.begun && g.in.left == 0
+	if boundary && len(g.forEngine) > 0 {
 		g.ready, g.forEngine = append(g.ready[:0], g.forEngine...), g.forEngine[:0]
 		g.mu.Unlock()
 		return nil, nil
 	}
 	g.mu.Unlock()
 	switch {
+	case boundary && fetch:
+		g.ready = g.fetch()
+		return nil, nil
 	case g.fault != nil:
 		return nil, g.fault
 	case g.held:
@@ -420,7 +432,8 @@ func (g *gate) again(err error) bool {
 func (g *gate) await() error {
 	for {
 		g.mu.Lock()
-		free, closed, deadline := g.bounds.room() || len(g.forEngine) > 0, g.closed, g.deadline
+		free := g.bounds.room() || len(g.forEngine)+len(g.fetches) > 0
+		closed, deadline := g.closed, g.deadline
 		g.mu.Unlock()
 		switch {
 		case closed:
@@ -544,12 +557,17 @@ func (g *gate) departs(m message) verdict {
 	case msgInterested, msgNotInterested:
 		g.keen = m.kind == msgInterested
 	case msgRequest:
-		g.wait = g.wait.asks(len(g.asked), time.Now())
-		g.asked[m.block] = struct{}{}
+		if g.fetchLocked(m.block) {
+			return drop
+		}
+		g.askLocked(m.block)
 		if g.parked || !g.snub.until.IsZero() { // sent before the engine has read of it
 			g.tellLocked(encode(msgCancel, m.block))
 		}
 	case msgCancel:
+		if slices.Contains(g.fetches, m.block) {
+			return drop // the peer knows of no request; the engine takes the block
+		}
 		if g.slow || g.mute {
 			delete(g.asked, m.block) // the engine does not wait for an answer, but takes one
 		}
@@ -580,6 +598,12 @@ func (g *gate) departs(m message) verdict {
 		}
 	}
 	return pass
+}
+
+// askLocked notes a request that goes to the peer.
+func (g *gate) askLocked(b block) {
+	g.wait = g.wait.asks(len(g.asked), time.Now())
+	g.asked[b] = struct{}{}
 }
 
 // presentLocked notes that the peer is told, now or by silence, that we have nothing, and has it told of what was revealed

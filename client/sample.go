@@ -119,7 +119,7 @@ func (g *gauges) install(c *torrent.Callbacks, linkAt func(face) *link) {
 	c.ReceivedUsefulData = append(c.ReceivedUsefulData, func(e torrent.ReceivedUsefulDataEvent) {
 		if x := g.of(e.Peer); x != nil && x.link != nil {
 			if b, ok := g.blames.Load(x.conn.Torrent()); ok {
-				b.(*blame).received(int(e.Message.Index), int(e.Message.Begin), suspectOf(x.link.origin()))
+				b.(*blame).received(int(e.Message.Index), int(e.Message.Begin), len(e.Message.Piece), suspectOf(x.link.origin()))
 			}
 		}
 	})

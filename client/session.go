@@ -307,6 +307,11 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 		}
 	}
 	s.mu.Unlock()
+	if f, ok := c.RemoteAddr.(face); ok && t != nil {
+		if l := s.offers.linkAt(f); l != nil {
+			l.gate.feed(kept{t.store})
+		}
+	}
 	if t == nil {
 		// A torrent that is not here, or the v2 hash of a hybrid: the engine knows it, and we do not speak v2.
 		if l := s.inbound.find(addr); l != nil {

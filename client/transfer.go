@@ -99,12 +99,12 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 		inbox: newInbox(), asks: make(chan chan Progress), broken: make(chan error, 1),
 		done: make(chan struct{}), ended: make(chan struct{}),
 		start: time.Now(), measured: time.Now(),
-		blame:     newBlame(),
 		lookupEnd: map[Peer]context.CancelFunc{},
 		seed:      rand.Uint64(),
 		decided:   opts.Decided, trace: opts.Trace, options: opts,
 	}
-	t.full.store = store
+	t.full.store, t.store = store, &oneFile{Store: store}
+	t.blame = newBlame(t.store.took)
 	t.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
 	t.ctx, t.stop = context.WithCancelCause(s.ctx)
 	peers := slices.Clone(opts.Peers)
@@ -127,7 +127,7 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 		err = opts.Selection.Check(src.Layout)
 	}
 	if err == nil {
-		err = t.register(store)
+		err = t.register()
 	}
 	if err != nil {
 		t.stop(nil)
@@ -160,10 +160,9 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 // register adds the torrent to the engine, with its info dictionary if that is known. It does so on a goroutine of its own: a
 // panic of the engine leaves it locked, and whoever closes the session on the way out would wait for that lock for ever.
 // There a panic ends the process, as any other of the engine's does.
-func (t *Transfer) register(store storage.Store) error {
+func (t *Transfer) register() error {
 	result := make(chan error, 1)
 	go func() {
-		t.store = &oneFile{Store: store}
 		if t.source.IsMagnet() {
 			t.metadata = newMetadata(t.source.InfoHash, t.inbox.touch)
 			t.session.fetches.byHash.Store(t.source.InfoHash, t.metadata)
@@ -252,7 +251,9 @@ func (t *Transfer) onClaimed(e claimed) {
 // piece. The info is its own: it calls this before it makes anything of the info but the hash.
 type oneFile struct {
 	storage.Store
-	refused error // why the store does not take the torrent
+	refused  error                          // why the store does not take the torrent
+	blocks   atomic.Pointer[storage.Blocks] // on disk; nil: there are none
+	fromDisk atomic.Int64                   // bytes of blocks that the engine has got from there
 }
 
 func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
@@ -261,6 +262,7 @@ func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash met
 		s.refused = err
 		return t, err
 	}
+	s.blocks.Store(storage.BlocksOf(s.Store, hash))
 	*info = metainfo.Info{
 		Name: info.Name, NameUtf8: info.NameUtf8, PieceLength: info.PieceLength, Pieces: info.Pieces, Private: info.Private,
 		Length: v1Length(info),
@@ -553,14 +555,14 @@ func (t *Transfer) progress() Progress {
 	st := t.torrent.Stats()
 	p := Progress{
 		Name: t.torrent.Name(), Phase: Metadata, Since: time.Since(t.start),
-		Fetched: st.BytesReadUsefulData.Int64(), Sent: st.BytesWrittenData.Int64(),
+		Fetched: st.BytesReadUsefulData.Int64() - t.store.fromDisk.Load(), Sent: st.BytesWrittenData.Int64(),
 		ReadRate: t.in.rate, WriteRate: t.out.rate,
 		Wasted:  max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()),
 		Dropped: st.PiecesDirtiedBad.Int64(),
 		Err:     t.err, Waiting: t.waiting,
 	}
 	if t.torrent.Info() != nil {
-		p.Total, p.Have = t.torrent.Length(), t.torrent.BytesCompleted()
+		p.Total, p.Have = t.torrent.Length(), t.torrent.BytesCompleted()+t.store.untaken()
 		p.Missing = max(0, p.Total-p.Have)
 		p.Pieces, p.Done = t.torrent.NumPieces(), st.PiecesComplete
 		if t.want != nil && t.want.partial {
