@@ -32,7 +32,7 @@ var (
 func TestKilledDownloads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	src, peer := seedSet(t, dir, *killSize)
+	src, peer := seedSet(t, dir, *killSize, "64KiB")
 	for _, kind := range killKinds {
 		t.Run(kind, func(t *testing.T) {
 			out := filepath.Join(dir, "out-"+kind)
@@ -42,7 +42,7 @@ func TestKilledDownloads(t *testing.T) {
 			lost := 0         // verified pieces, at most
 			finished := 0
 			finish := func() {
-				e := runUntil(t, braid(t, dir, args...), nil)
+				e := runUntil(t, braid(t, dir, args...), nil, nil)
 				if e.Event != "done" {
 					t.Fatalf("a download after a kill ended with %+v", e)
 				}
@@ -60,7 +60,7 @@ func TestKilledDownloads(t *testing.T) {
 				if len(again)%3 == 2 {
 					after = time.Duration(r.Int64N(int64(time.Second)))
 				}
-				last := runUntil(t, braid(t, dir, args...), func(e killEvent, since time.Duration) bool {
+				last := runUntil(t, braid(t, dir, args...), os.Kill, func(e killEvent, since time.Duration) bool {
 					return after > 0 && since >= after || after == 0 && e.Fetched > 0 && e.Bytes >= until
 				})
 				if last.Event == "done" {
@@ -93,6 +93,42 @@ func TestKilledDownloads(t *testing.T) {
 	}
 }
 
+// A download with pieces of 16 MiB that is interrupted in their middle, twice, goes on where it
+// was. Ctrl-C costs no more than what was on its way to the disk, kill -9 at most 8 MiB.
+func TestInterruptedLargePieces(t *testing.T) {
+	t.Parallel()
+	const size = 40 << 20
+	dir := t.TempDir()
+	_, peer := seedSet(t, dir, size, "16MiB")
+	for _, how := range []struct {
+		signal os.Signal
+		most   int64 // bytes that are fetched again each time
+	}{{os.Interrupt, 1 << 20}, {os.Kill, 8 << 20}} {
+		for _, kind := range killKinds {
+			t.Run(how.signal.String()+"/"+kind, func(t *testing.T) {
+				out := filepath.Join(dir, "out-"+kind)
+				args := []string{"download", "set.torrent", "-o", out, "--storage", kind, "--peer", peer, "--json", "--sample", "10ms"}
+				had, fetched := int64(0), int64(0)
+				for _, until := range []int64{size / 4, size * 2 / 3, 2 * size} {
+					last := runUntil(t, braid(t, dir, args...), how.signal, func(e killEvent, _ time.Duration) bool { return e.Bytes >= until })
+					if again := had + last.Fetched - last.Bytes; again > how.most {
+						t.Errorf("there were %d bytes, %d were fetched and then there were %d: %d came again, want at most %d",
+							had, last.Fetched, last.Bytes, again, how.most)
+					}
+					had, fetched = last.Bytes, fetched+last.Fetched
+				}
+				t.Logf("fetched %.2f MB for %.2f MB", float64(fetched)/1e6, float64(had)/1e6)
+				if code, _, said := ends(t, dir, "verify", "set.torrent", "--data", out, "--storage", kind); code != 0 {
+					t.Error(said)
+				}
+				if err := os.RemoveAll(out); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
 type killEvent struct {
 	Event   string
 	Listen  []string
@@ -103,7 +139,7 @@ type killEvent struct {
 }
 
 // seedSet serves a large file and many small ones.
-func seedSet(t *testing.T, dir string, size int) (client.Source, string) {
+func seedSet(t *testing.T, dir string, size int, pieceLength string) (client.Source, string) {
 	r := rand.NewChaCha8([32]byte{5})
 	write := func(name string, n int) {
 		b := make([]byte, n)
@@ -119,7 +155,7 @@ func seedSet(t *testing.T, dir string, size int) (client.Source, string) {
 	for i := range 100 {
 		write(fmt.Sprintf("many/%d", i), 1+int(r.Uint64()%uint64(size/200)))
 	}
-	if code, _, said := ends(t, dir, "create", "set", "--piece-length", "64KiB"); code != 0 {
+	if code, _, said := ends(t, dir, "create", "set", "--piece-length", pieceLength); code != 0 {
 		t.Fatal(said)
 	}
 	src, err := client.OpenSource(t.Context(), filepath.Join(dir, "set.torrent"))
@@ -143,8 +179,9 @@ func seedSet(t *testing.T, dir string, size int) (client.Source, string) {
 	return src, ready.Listen[0]
 }
 
-// runUntil runs a download and kills it when an event is enough. It returns the last event of interest.
-func runUntil(t *testing.T, cmd *exec.Cmd, enough func(e killEvent, since time.Duration) bool) (last killEvent) {
+// runUntil runs a download and sends it a signal when an event is enough. It returns the last event
+// of interest.
+func runUntil(t *testing.T, cmd *exec.Cmd, signal os.Signal, enough func(e killEvent, since time.Duration) bool) (last killEvent) {
 	events, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +200,7 @@ func runUntil(t *testing.T, cmd *exec.Cmd, enough func(e killEvent, since time.D
 			continue
 		}
 		if last = e; e.Event == "progress" && enough != nil && enough(e, time.Since(start)) {
-			_ = cmd.Process.Kill()
+			_ = cmd.Process.Signal(signal)
 			enough = nil
 		}
 	}
@@ -171,7 +208,8 @@ func runUntil(t *testing.T, cmd *exec.Cmd, enough func(e killEvent, since time.D
 	return last
 }
 
-// kept opens the storage as the next download does, and returns what is there. What the record vouches for must be right.
+// kept opens the storage as the next download does, and returns what is there: whole pieces, and
+// the bytes of these and of single blocks. What the record vouches for must be right.
 func kept(t *testing.T, src client.Source, kind storage.Kind, dir string) (pieces int, bytes int64) {
 	s, err := storage.Open(kind, dir, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -191,6 +229,13 @@ func kept(t *testing.T, src client.Source, kind storage.Kind, dir string) (piece
 		}
 		if right {
 			pieces, bytes = pieces+1, bytes+int64(len(b))
+			continue
+		}
+		on := storage.BlocksOf(s, src.InfoHash)
+		for begin := int64(0); begin < int64(len(b)); begin += 16 << 10 {
+			if n := min(16<<10, int64(len(b))-begin); on.Has(i, begin, n) {
+				bytes += n
+			}
 		}
 	}
 	if err := tor.Close(); err != nil {
