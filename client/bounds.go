@@ -35,6 +35,9 @@ const (
 	// to 16 MiB that the engine allocates, and asks all others for again.
 	greetingsMost  = 8
 	greetingsEvery = time.Minute
+	// maxPieces is how many pieces a torrent can have whose description is still to be fetched. The engine keeps a peer's pieces in a
+	// set that takes little room only where they are close to each other.
+	maxPieces = maxMetadata / 20
 )
 
 var (
@@ -80,6 +83,9 @@ func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 			return refuse, errPieces
 		}
 	case msgHave:
+		if m.block.index >= maxPieces && x.pieces == 0 {
+			return refuse, errPieces
+		}
 		x.mapped = true
 	case msgAllowedFast, msgSuggest:
 		// The one would be asked for while parked, and has the engine go over a list that only grows; at the other it goes over

@@ -45,6 +45,7 @@ type gate struct {
 	fault  error // of the peer; after what is ready
 	held   bool  // what is ahead begins with a message that has to wait
 	inside bool  // the last message is a block
+	coming bool  // a block has begun since the last read, or goes on
 
 	// The writer's, with writing held.
 	out    framing
@@ -401,8 +402,9 @@ func (g *gate) pass(b []byte) ([]byte, error) {
 	if g.in.foreign {
 		g.fault = errForeign
 	}
-	if g.inside && g.in.left > 0 {
-		g.stillComing()
+	if g.coming && consumed > 0 {
+		g.coming = g.inside && g.in.left > 0
+		g.comes(g.coming)
 	}
 	g.hungry = !stopped && len(rest) == 0
 	if left := b[consumed:n]; len(rest) == 0 {
@@ -468,6 +470,7 @@ func (g *gate) note(known *bool, f *framing) {
 // arrived looks at a message of the peer, and tells what becomes of it.
 func (g *gate) arrived(m message) verdict {
 	g.inside = m.kind == msgPiece && !m.keepAlive
+	g.coming = g.coming || g.inside
 	if m.keepAlive {
 		return pass
 	}

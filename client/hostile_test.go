@@ -219,6 +219,20 @@ func TestPeersAreDroppedForWhatTheySay(t *testing.T) {
 	}
 }
 
+// While nobody knows how many pieces a torrent has, a peer speaks of no more than it can have.
+func TestPiecesOfUnknownTorrent(t *testing.T) {
+	have := func(x bounds, index uint32) error {
+		_, err := x.arrived(message{kind: msgHave, size: 9, block: block{index: index}}, time.Now())
+		return err
+	}
+	if have(bounds{}, maxPieces-1) != nil || have(bounds{pieces: maxPieces + 1}, maxPieces) != nil {
+		t.Error("refused")
+	}
+	if have(bounds{}, maxPieces) == nil {
+		t.Error("let through")
+	}
+}
+
 // Requests for blocks wait for a peer that does not read, but not without end.
 func TestRequestsThatAreNotRead(t *testing.T) {
 	s := newStand(t, true)

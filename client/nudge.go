@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -32,8 +33,8 @@ import (
 const (
 	// stealGrace is how long a request is left alone: a round trip from one continent to another, and a block's time on the link.
 	stealGrace = 300 * time.Millisecond
-	// nudgedMost bounds what it costs to look again: each time all missing pieces are gone over.
-	nudgedMost = 8
+	// nudgedMost and nudgedPieces bound what it costs to look again: each time all missing pieces are gone over.
+	nudgedMost, nudgedPieces = 8, 100_000
 	// maxLate is how many answers to requests that were taken back are expected. Those beyond it end the connection if they come.
 	maxLate = 4096
 )
@@ -43,6 +44,7 @@ type waiting struct {
 	most  int           // requests at a time since the last time that there were none
 	since time.Time     // when a byte of a block came last, or the first request was made
 	gap   time.Duration // the longest time between two blocks, lately
+	begun time.Time     // when the block began that is still coming; zero: there is none
 }
 
 const (
@@ -55,6 +57,10 @@ const (
 	silenceTrips                 = 4
 	// firstGap is taken for the gap at the beginning: 16 of them are how long the first block may take, at 4 kbit/s.
 	firstGap = 2 * time.Second
+	// blockPatience is how long a block may take, from its first byte to its last, while another connection is idle: nobody
+	// else can be asked for it meanwhile, and a peer may send it byte by byte. Shorter, and blocks are lost that share a limit of
+	// 10 kbit/s with twenty others.
+	blockPatience = 5 * time.Minute
 	// gapMemory is how many blocks it takes to forget most of a gap.
 	gapMemory = 32
 )
@@ -107,8 +113,21 @@ func (w waiting) asks(before int, now time.Time) waiting {
 // gets notes a block that has begun to arrive.
 func (w waiting) gets(now time.Time) waiting {
 	w.gap = max(now.Sub(w.since), w.gap-w.gap/gapMemory)
-	w.since = now
+	w.since, w.begun = now, now
 	return w
+}
+
+// comes notes that more of a block has come, and whether there is more to come.
+func (w waiting) comes(more bool, now time.Time) waiting {
+	if w.since = now; !more {
+		w.begun = time.Time{}
+	}
+	return w
+}
+
+// endless tells whether a block has been coming for too long.
+func (w waiting) endless(now time.Time) bool {
+	return !w.begun.IsZero() && now.Sub(w.begun) >= blockPatience
 }
 
 // around is what a connection's requests are looked at with.
@@ -156,6 +175,11 @@ func (t *Transfer) nudge() {
 		if g == nil {
 			continue
 		}
+		if free > 0 && l.gate.endless(now) {
+			t.log.Debug("connection ended: a block takes too long", "peer", l.Peer(), "path", l.Path().Fingerprint.Short())
+			l.Close()
+			continue
+		}
 		l.gate.endSnub(open > 0, now)
 		taken, snubbed := l.gate.takeBack(around{others: open > 1, idle: free > 0, rtt: l.Measure().RTT, now: now})
 		if taken {
@@ -164,17 +188,22 @@ func (t *Transfer) nudge() {
 		if snubbed {
 			open--
 		}
+		can, _ := l.gate.canAsk()
 		switch {
 		case g.outstanding.Load() > 0:
 			busy = true
-		case g.unchoked.Load():
+		case can:
 			idle = append(idle, l)
 		}
+	}
+	if len(idle) == 0 {
+		return
 	}
 	rand.Shuffle(len(idle), func(i, j int) { idle[i], idle[j] = idle[j], idle[i] })
 	most := 1 // it may be that no peer has what is missing
 	if busy {
-		most = nudgedMost
+		missing := t.torrent.NumPieces() - t.torrent.Stats().PiecesComplete
+		most = min(nudgedMost, 1+nudgedPieces/max(1, missing))
 	}
 	for _, l := range idle[:min(len(idle), most)] {
 		l.gate.nudge()
@@ -233,7 +262,7 @@ func (g *gate) takeBack(a around) (taken, snubbed bool) {
 	}
 	g.giveLocked(encode(msgReject, blocks...))
 	for _, b := range blocks {
-		if len(g.late) < maxLate || g.late[b] > 0 {
+		if n := g.late[b]; n > 0 && n < math.MaxUint8 || n == 0 && len(g.late) < maxLate {
 			g.late[b]++
 		}
 	}
@@ -281,9 +310,15 @@ func (g *gate) answeredLocked(m message, now time.Time) verdict {
 	return pass
 }
 
-// stillComing notes that a block goes on.
-func (g *gate) stillComing() {
+// comes notes that more of a block has come, and whether there is more to come.
+func (g *gate) comes(more bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.wait.since = time.Now()
+	g.wait = g.wait.comes(more, time.Now())
+}
+
+func (g *gate) endless(now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.wait.endless(now)
 }

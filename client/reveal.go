@@ -1,6 +1,7 @@
 package client
 
 import (
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -43,6 +44,7 @@ type beholder struct {
 
 	looked int // from where on rarest looks next
 
+	lacking int // pieces that it neither was told of nor has
 	ahead   int // told and not there
 	waiting int // of these, asked for
 	count   int // there
@@ -141,6 +143,7 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 	}
 	r.claim(p, piece)
 	if !p.told.is(piece) {
+		p.lacking--
 		return
 	}
 	p.ahead--
@@ -182,7 +185,7 @@ func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 		n := len(r.claims)
 		r.peers[id] = &beholder{
 			told: newBitset(n), has: newBitset(n), asked: newBitset(n), claimed: newBitset(n),
-			served: true, moved: now,
+			lacking: n, served: true, moved: now,
 		}
 	}
 }
@@ -219,7 +222,9 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 	}
 	show := map[pathsel.PeerID][]int{}
 	give := func(id pathsel.PeerID, p *beholder, piece int) {
-		p.told.set(piece)
+		if p.told.set(piece); !p.has.is(piece) {
+			p.lacking--
+		}
 		p.given = true
 		p.ahead++
 		p.moved = now
@@ -320,6 +325,9 @@ const rarestFrom = 256
 // rarest are pieces that the peer was not told of and does not have, those with the fewest claims first, of those that follow the
 // last ones that were looked at.
 func (r *revelation) rarest(p *beholder, most int) []int {
+	if p.lacking == 0 {
+		return nil
+	}
 	var out []int
 	enough := max(rarestFrom, 4*most)
 	look := func(from, to int) {
@@ -361,8 +369,11 @@ func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
 // fullBitset has every number below n.
 func fullBitset(n int) bitset {
 	b := newBitset(n)
-	for i := range n {
-		b.set(i)
+	for w := range b {
+		b[w] = math.MaxUint64
+	}
+	if n%64 > 0 {
+		b[n/64] = 1<<(n%64) - 1
 	}
 	return b
 }

@@ -379,8 +379,11 @@ func (r *revelation) check(t *testing.T) {
 	t.Helper()
 	claims, left, whole := make([]uint16, len(r.claims)), 0, 0
 	for id, p := range r.peers {
-		count, ahead, waiting := 0, 0, 0
+		count, ahead, waiting, lacking := 0, 0, 0, 0
 		for i := range r.claims {
+			if !p.has.is(i) && !p.told.is(i) {
+				lacking++
+			}
 			if p.claimed.is(i) {
 				claims[i]++
 			}
@@ -396,6 +399,9 @@ func (r *revelation) check(t *testing.T) {
 		if p.whole {
 			whole++
 			count, ahead, waiting = len(r.claims), 0, 0
+		}
+		if p.lacking != lacking {
+			t.Errorf("%s lacks %d; should be %d", id, p.lacking, lacking)
 		}
 		if p.count != count || p.ahead != ahead || p.waiting != waiting || p.window > p.ahead+len(r.claims) {
 			t.Errorf("%s: %d there, %d ahead, %d waiting, window %d; should be %d, %d, %d", id, p.count, p.ahead, p.waiting, p.window, count, ahead, waiting)

@@ -172,6 +172,43 @@ func TestSnubbed(t *testing.T) {
 	s.engineGets(unchoke)
 }
 
+// A block takes too long from its first byte on, however it comes, and not after its last.
+func TestEndlessBlock(t *testing.T) {
+	now := time.Unix(1000, 0)
+	w := newWaiting().asks(0, now).gets(now)
+	for range 10 {
+		now = now.Add(blockPatience / 10)
+		w = w.comes(true, now)
+	}
+	if !w.endless(now) || w.endless(now.Add(-1)) {
+		t.Error("not after its time")
+	}
+	if w = w.comes(false, now); w.endless(now.Add(time.Hour)) {
+		t.Error("a block that has come")
+	}
+
+	s := newStand(t, true)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, blockA, blockB))
+	s.sends(piece(blockA)[:50])
+	s.engineGets(piece(blockA)[:50])
+	s.gate.nudge() // interrupts the reader
+	if !s.gate.endless(time.Now().Add(blockPatience)) {
+		t.Error("the first half of a block")
+	}
+	s.sends(piece(blockA)[50:], interested)
+	s.engineGets(piece(blockA)[50:], interested)
+	if s.gate.endless(time.Now().Add(blockPatience)) {
+		t.Error("the whole block")
+	}
+	s.sends(piece(blockB), interested)
+	s.engineGets(piece(blockB), interested)
+	if s.gate.endless(time.Now().Add(blockPatience)) {
+		t.Error("a block at once")
+	}
+}
+
 // Before the reject of its last request the engine reads of a suggestion, unless nothing but rejects comes.
 func TestLastRequestRejected(t *testing.T) {
 	s := newStand(t, true)
@@ -192,6 +229,7 @@ type forgetful struct {
 	fast   bool
 	every  int  // the request that it forgets
 	reject bool // it rejects those
+	slow   bool // it sends a byte of those each second
 	behind func(net.Conn, Source) (net.Conn, error)
 }
 
@@ -230,6 +268,14 @@ func (f forgetful) serve(c net.Conn, src Source) {
 		case n%f.every > 0:
 			at := i*f.length + begin
 			p.send(raw(msgPiece, slices.Concat(u32(uint32(i), uint32(begin)), f.data[at:at+length])...))
+		case f.slow:
+			m := raw(msgPiece, slices.Concat(u32(uint32(i), uint32(begin)), make([]byte, length))...)
+			for i := range m {
+				if _, err := c.Write(m[i : i+1]); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
 		case f.reject:
 			p.send(raw(msgReject, m[1:]...))
 		}
