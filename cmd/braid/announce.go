@@ -86,6 +86,13 @@ func onSCION(all []announced) bool {
 	})
 }
 
+// askedOverHTTP tells whether a tracker of the torrents is asked over HTTP, and may say that it is on SCION, too.
+func askedOverHTTP(all []announced) bool {
+	return slices.ContainsFunc(all, func(a announced) bool {
+		return slices.ContainsFunc(slices.Concat(a.tiers...), tellsSiblings)
+	})
+}
+
 // announcing is a session's torrents with their trackers.
 type announcing struct {
 	session *client.Session

@@ -3,17 +3,23 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/scionnet"
 	"braid/tracker"
+	"braid/tracker/announce"
+	"braid/tracker/wire"
 )
 
 func createCommand() *cli.Command {
@@ -23,7 +29,7 @@ func createCommand() *cli.Command {
 		ArgsUsage: "PATH",
 		Description: "The same data gives the same torrent. Symbolic links and what else is not a regular file are left out. Other\n" +
 			"programs write the same info dictionary, so the info hash is theirs if name, piece length, private and source are.\n\n" + exitCodes,
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the torrent to `FILE` (default: the name of PATH with .torrent)"},
 			&sizeFlag{Name: "piece-length", Usage: "`SIZE` of a piece, a power of two such as 256KiB (default: chosen from the size)"},
 			&cli.StringSliceFlag{Name: "tracker", Usage: "announce `URL[,URL...]`: one tier, of which a client uses the first that works (repeatable; each is a tier)"},
@@ -33,8 +39,9 @@ func createCommand() *cli.Command {
 			&cli.StringFlag{Name: "source", Usage: "`TEXT` that says where the torrent is published: the same data gets another info hash there"},
 			&cli.StringFlag{Name: "name", Usage: "`NAME` of the file or directory that downloads make (default: that of PATH)"},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out files and directories that match `GLOB`, such as '*.tmp' or 'docs/draft' (repeatable)"},
+			&cli.BoolFlag{Name: "offline", Usage: "do not ask the trackers whether they are also on the other kind of network (IP, SCION)"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
-		},
+		}, scionFlags()...),
 		Action: create,
 	}
 }
@@ -92,6 +99,9 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	if err := writeWhole(name, c.Torrent); err != nil {
 		return err
 	}
+	if !cmd.Bool("offline") {
+		nameSiblings(ctx, cmd, c.Source)
+	}
 	if out.json {
 		out.emit(describeSource(c.Source))
 		return nil
@@ -100,6 +110,61 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	out.results.printf("%s: %s in %d files, %d pieces of %s\n%s\n", name, bytesText(c.Source.Layout.Length), len(c.Source.Layout.Files),
 		c.Source.Layout.Pieces(), bytesText(c.Source.Layout.PieceLength), magnet)
 	return nil
+}
+
+// askPatience is how long all trackers together may take to say where else they are.
+const askPatience = 4 * time.Second
+
+// nameSiblings asks the trackers of a new torrent whether they are on the other kind of network as well, and says which address
+// the torrent should name, too. Whoever knows only that one finds nobody otherwise. The torrent is good in any case.
+func nameSiblings(ctx context.Context, cmd *cli.Command, s client.Source) {
+	log := slog.New(slog.DiscardHandler)
+	var named []tracker.URL
+	for _, text := range slices.Concat(s.Trackers...) {
+		if u, err := tracker.ParseURL(text); err == nil { // checked before
+			named = append(named, u.OfUser())
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	var scion *scionnet.HTTP
+	var noSCION error
+	if slices.ContainsFunc(named, func(u tracker.URL) bool { _, ok := u.SCION(); return ok }) {
+		host, err := openHost(ctx, cmd, log)
+		if noSCION = err; err == nil {
+			defer host.Close()
+			if scion, noSCION = host.OpenHTTP(ctx, 0); noSCION == nil {
+				defer scion.Close()
+			}
+		}
+	}
+	said := make([]string, len(named))
+	var all sync.WaitGroup
+	for i, u := range named {
+		if !tellsSiblings(u) {
+			continue
+		}
+		all.Go(func() {
+			siblings, err := announce.Siblings(ctx, u, scion, wire.InfoHash(s.InfoHash))
+			if _, on := u.SCION(); on && noSCION != nil {
+				err = noSCION
+			}
+			unnamed := func(x tracker.URL) bool { return !slices.ContainsFunc(named, x.Same) }
+			switch {
+			case err != nil:
+				said[i] = fmt.Sprintf("could not ask %s whether it has other addresses: %s", u, u.Hide(err.Error()))
+			case len(siblings) > 0 && !slices.ContainsFunc(siblings, func(x tracker.URL) bool { return !unnamed(x) }):
+				said[i] = fmt.Sprintf("warning: the tracker %s is also at %s, which the torrent does not name:\n"+
+					"clients that reach it only there do not find it; add --tracker '%s'", u, siblings[0], siblings[0])
+			}
+		})
+	}
+	all.Wait()
+	for _, line := range said {
+		if line != "" {
+			stderr(cmd).printf("%s\n", line)
+		}
+	}
 }
 
 // splitURLs reads URL,URL. A comma ends a URL only where another one begins: SCION addresses have one, too.

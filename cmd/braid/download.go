@@ -98,7 +98,7 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 			}
 		}
 	}
-	session, host, closeSession, err := openSession(ctx, cmd, listen, everybody, onSCION(torrents), log)
+	session, host, closeSession, err := openSession(ctx, cmd, listen, everybody, torrents, log)
 	if err != nil {
 		return err
 	}

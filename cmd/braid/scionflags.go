@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/urfave/cli/v3"
 
@@ -38,6 +39,16 @@ func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
 	}, os.LookupEnv, os.ReadFile)
 	c.Logger = log
 	return c, err
+}
+
+// hasSCION tells whether this host seems to be on SCION: a daemon is named, or there is a topology.
+func hasSCION(cmd *cli.Command) bool {
+	c, err := scionConfig(cmd, nil)
+	if err != nil || c.Daemon != "" {
+		return err == nil
+	}
+	_, err = os.Stat(filepath.Join(c.ConfigDir, "topology.json"))
+	return err == nil
 }
 
 // openHost opens the SCION host that the flags describe.

@@ -93,7 +93,7 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeDebug()) }()
-	session, host, closeSession, err := openSession(ctx, cmd, listen, nil, onSCION(torrents), log)
+	session, host, closeSession, err := openSession(ctx, cmd, listen, nil, torrents, log)
 	if err != nil {
 		return err
 	}
@@ -115,6 +115,13 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	out.ready(session.Listening())
+	over, err := parseTransports(cmd)
+	if err != nil {
+		return err
+	}
+	for _, line := range reach(session.Listening(), over.ip, torrents) {
+		out.people.printf("%s\n", line)
+	}
 	served, stop := goal.until(ctx, out, transfers)
 	defer stop()
 	out.watch(served, transfers)

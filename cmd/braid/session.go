@@ -91,8 +91,8 @@ func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error)
 }
 
 // openSession opens a session, with SCION if one of the addresses is SCION's or a flag asks for it; if only trackers are on
-// SCION, then if that is possible. The returned host is nil without SCION; the function closes both.
-func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.Peer, trackers bool, log *slog.Logger) (*client.Session, *scionnet.Host, func() error, error) {
+// SCION, or may say that they are, then if that is possible. The returned host is nil without SCION; the function closes both.
+func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.Peer, torrents []announced, log *slog.Logger) (*client.Session, *scionnet.Host, func() error, error) {
 	selector, err := openSelector(cmd)
 	if err != nil {
 		return nil, nil, nil, err
@@ -133,13 +133,20 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 			at = append(at, a)
 		}
 	}
-	if over.scion && (asked || trackers) {
-		if cfg.Host, err = openListening(ctx, cmd, at, log); err != nil {
+	trackers := onSCION(torrents)
+	if over.scion && (asked || trackers || askedOverHTTP(torrents) && hasSCION(cmd)) {
+		host, err := openListening(ctx, cmd, at, log)
+		if err != nil {
 			if asked {
 				return nil, nil, nil, err
 			}
-			log.Warn("trackers on SCION are not asked: this host has no SCION", "error", err)
-			cfg.Host = nil
+			if trackers {
+				log.Warn("trackers on SCION are not asked: this host has no SCION", "error", err)
+			} else {
+				log.Info("SCION is not used", "error", err)
+			}
+		} else {
+			cfg.Host = host
 		}
 	}
 	if cfg.Host != nil {
