@@ -94,6 +94,7 @@ const (
 
 	// startupLoss of what is in flight ends startup at once: no path worth filling loses so much by itself.
 	startupLoss = 0.2
+	startupLost = 10 // packets, at least
 
 	upGrowth = 0.1 // a probe that finds more than this part goes on
 	upRounds = 2   // complete rounds show the effect of a probe: the first acknowledges what was sent before it
@@ -277,7 +278,7 @@ func (b *bbr) step(e event, newRound bool) {
 			b.enter(refill) // and see whether it carries more
 		} else if newRound {
 			b.checkFull(e)
-		} else if float64(b.rounds.lost) > startupLoss*float64(e.prior) && b.ambient.exceeded(b.rounds.lost, e.prior, b.packetSize, sigmas) {
+		} else if b.flooded(b.rounds.lost, e.prior) {
 			b.fill(e, true)
 		}
 	case drain:
@@ -317,6 +318,11 @@ func (b *bbr) step(e event, newRound bool) {
 	}
 }
 
+// flooded says whether so much is lost that startup has gone too far. Of a few packets any part may be lost by chance.
+func (b *bbr) flooded(lost, total int) bool {
+	return lost >= startupLost*b.packetSize && float64(lost) > startupLoss*float64(total)
+}
+
 // checkFull ends startup when the bandwidth no longer grows. One round is enough if much is lost.
 func (b *bbr) checkFull(e event) {
 	if b.last.samples == 0 { // limited by the application
@@ -327,7 +333,7 @@ func (b *bbr) checkFull(e event) {
 		return
 	}
 	b.fullCount++
-	lossy := b.ambient.exceeded(b.last.lost, b.last.delivered+b.last.lost, b.packetSize, sigmas)
+	lossy := b.flooded(b.last.lost, b.last.delivered+b.last.lost)
 	if b.fullCount >= fullRounds || lossy {
 		b.fill(e, lossy)
 	}
@@ -361,7 +367,7 @@ func (b *bbr) probe(e event, newRound bool) {
 	if b.ceiling > 0 && float64(e.prior+2*b.packetSize) >= b.ceiling {
 		b.upLimited = true
 	}
-	if b.rounds.samples >= 8 && b.rounds.minRTT > b.upRTT+queueMargin(b.minRTT.rtt) || b.member.ended > b.since {
+	if b.rounds.samples >= 8 && b.rounds.minRTT > b.upRTT+queueMargin(b.minRTT.rtt)+b.upMeanRTT-b.upRTT || b.member.ended > b.since {
 		if b.member.ended < b.since {
 			for m := range b.member.together {
 				m.ended = e.now

@@ -92,3 +92,31 @@ func TestRecovers(t *testing.T) {
 		}
 	}
 }
+
+// A machine whose timers are late and a path with jitter and losses at once: neither chance nor haste ends the start early,
+// and a link that becomes ten times as fast is found.
+func TestRough(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(seeds(4)) {
+		for _, late := range []time.Duration{10 * ms, 20 * ms, 40 * ms} {
+			for _, loss := range []float64{0, 0.01, 0.05} {
+				s, w := newSim(seed), wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms, loss: loss, jitter: late}
+				x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
+				x.lazy = late
+				const d = 15 * time.Second
+				s.run(d)
+				start := x.rate(d) / w.rate
+				w.rate /= 10
+				s.run(2 * d)
+				w.rate *= 10
+				s.run(3 * d)
+				x.begin()
+				s.run(3*d + 5*time.Second)
+				again := x.rate(5*time.Second) / w.rate
+				if start < 0.85 || again < 0.8 {
+					t.Errorf("seed %d, %v late, %.2f lost: %.3f of the rate, %.3f after it was a tenth", seed, late, loss, start, again)
+				}
+			}
+		}
+	}
+}

@@ -29,7 +29,7 @@ type Config struct {
 	Seed       uint64    // spreads the probes of flows over time; any value, different for each flow
 }
 
-// Packet is an acknowledged or lost packet.
+// Packet is an acknowledged or lost packet. One of size 0 is to be forgotten, and says nothing of the path.
 type Packet struct {
 	Number int64
 	Size   int
@@ -40,7 +40,7 @@ type Snapshot struct {
 	State        string        // "startup", "cruise", "slow start", ...
 	Window       int           // bytes
 	PacingRate   float64       // bytes a second
-	DeliveryRate float64       // what the path has delivered lately, bytes a second; 0: not measured
+	DeliveryRate float64       // what the path has delivered lately, smoothed, bytes a second; 0: not measured
 	RTT, MinRTT  time.Duration // of the last sample; the least that counts now
 	PacketsSent  uint64
 	PacketsLost  uint64 // declared lost, also those that arrive later after all
@@ -119,7 +119,11 @@ func (f *Flow) OnSent(now time.Duration, number int64, size, inflight int) {
 func (f *Flow) OnAck(now time.Duration, acked, lost []Packet, inflight int) {
 	f.notice(now, inflight)
 	e := f.sampler.acked(now, acked, lost, inflight)
-	f.snapshot.PacketsLost += uint64(len(lost))
+	for _, l := range lost {
+		if l.Size > 0 {
+			f.snapshot.PacketsLost++
+		}
+	}
 	f.snapshot.BytesLost += uint64(e.lost)
 	f.snapshot.BytesAcked += uint64(e.acked)
 	if e.rtt > 0 {
@@ -129,7 +133,10 @@ func (f *Flow) OnAck(now time.Duration, acked, lost []Packet, inflight int) {
 		}
 	}
 	if e.rate > 0 {
-		f.snapshot.DeliveryRate = e.rate
+		if f.snapshot.DeliveryRate == 0 {
+			f.snapshot.DeliveryRate = e.rate
+		}
+		f.snapshot.DeliveryRate += (e.rate - f.snapshot.DeliveryRate) / 8
 	}
 	f.algorithm.onAck(e)
 }
