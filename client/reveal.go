@@ -136,14 +136,15 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || p.has.is(piece) {
 		return
 	}
-	p.has.set(piece)
+	if p.has.set(piece); !p.told.is(piece) {
+		p.lacking--
+	}
 	if p.count++; p.count == len(r.claims) {
 		r.hasAll(id)
 		return
 	}
 	r.claim(p, piece)
 	if !p.told.is(piece) {
-		p.lacking--
 		return
 	}
 	p.ahead--
@@ -158,7 +159,7 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 func (r *revelation) hasAll(id pathsel.PeerID) {
 	if p := r.peers[id]; p != nil && !p.whole {
 		r.release(p, nil, nil)
-		p.whole, p.count, p.ahead, p.waiting = true, len(r.claims), 0, 0
+		p.whole, p.count, p.lacking, p.ahead, p.waiting = true, len(r.claims), 0, 0, 0
 		r.whole++
 	}
 }

@@ -398,7 +398,7 @@ func (r *revelation) check(t *testing.T) {
 		}
 		if p.whole {
 			whole++
-			count, ahead, waiting = len(r.claims), 0, 0
+			count, lacking, ahead, waiting = len(r.claims), 0, 0, 0
 		}
 		if p.lacking != lacking {
 			t.Errorf("%s lacks %d; should be %d", id, p.lacking, lacking)
@@ -425,6 +425,7 @@ func (r *revelation) check(t *testing.T) {
 func FuzzReveal(f *testing.F) {
 	f.Add(uint8(10), []byte{0, 4, 1, 0, 4, 2, 0, 6, 3, 0x20, 5, 0xff, 0x40, 0, 0, 0x80, 3, 0, 0, 4, 9})
 	f.Add(uint8(3), []byte{1, 14, 0, 0x41, 0, 0, 0x21, 0, 0, 0x61, 0, 0, 2, 4, 0, 2, 4, 1, 2, 4, 2})
+	f.Add(uint8(10), []byte{0x1c, 5, 0xff, 0x30, 0x30, 0x30}) // everything, in a bitfield
 	f.Add(uint8(200), []byte{0, 6, 0, 0, 6, 1, 0xc0, 0, 0, 0xc0, 0, 0, 1, 5, 0xaa, 0x20, 0, 0, 0xe0, 0, 0})
 	f.Fuzz(func(t *testing.T, size uint8, script []byte) {
 		pieces := max(1, int(size))
