@@ -90,8 +90,8 @@ func (d *demoDisplay) say(line string) {
 func (d *demoDisplay) progress(line string) {
 	const between = 5 * time.Second // of lines in a log
 	switch {
-	case d.out.isTerminal():
-		d.out.draw("      " + line)
+	case d.out.live():
+		d.out.drawText("      " + line)
 	case time.Since(d.last) >= between:
 		d.out.printf("      %s\n", line)
 		d.last = time.Now()

@@ -27,6 +27,8 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	out := &printer{w: os.Stdout, lost: cancel}
 	people := &printer{w: os.Stderr, private: true}
+	people.obey(os.Getenv)
+	people.followTerminal()
 	log.SetOutput(people) // of the libraries
 	cli.HelpPrinter = printHelp
 	err, code := outcome(rootCommand(out, people).Run(ctx, os.Args), out.lostOutput())

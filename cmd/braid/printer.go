@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
+	"time"
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
@@ -26,11 +26,24 @@ type printer struct {
 	// lost, if not nil, is called after the first error of writing. Nothing more is printed then: half a line of JSON and
 	// the rest of another make no sense. If it is nil, errors are forgotten.
 	lost func()
+	// dumb is a terminal that only prints; colour one that knows colours, if the user likes them.
+	dumb, colour bool
 
 	mu    sync.Mutex
 	err   error    // the first one, if lost is not nil
-	drawn []string // the lines at the end of a terminal that draw replaces
+	frame frame    // what stands at the end of a terminal, nil: nothing
+	drawn []string // its lines as they were last drawn, without colours
+	// Until this moment the terminal may be changing its size, and nothing is drawn; text waits in held.
+	unsettled time.Time
+	held      string
 }
+
+// settling is how long a terminal is left alone after its size has changed. tmux breaks lines anew at once, but tells of
+// no second change for a quarter of a second: what is drawn meanwhile is drawn in the wrong place.
+const settling = 300 * time.Millisecond
+
+// frame is what is drawn on a terminal of this size.
+type frame func(columns, rows int) []line
 
 // stdout prints results. Whoever asked for them must know if they are lost: see outcome.
 func stdout(c *cli.Command) *printer { return c.Root().Writer.(*printer) }
@@ -45,11 +58,10 @@ func pipes() (io.Reader, io.Writer) { return os.Stdin, os.Stdout }
 func (p *printer) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var b strings.Builder
-	b.WriteString(p.erased())
-	b.WriteString(visibleLines(string(text)))
-	writeLines(&b, p.drawn)
-	if err := p.send(b.String()); err != nil {
+	if p.held += visibleLines(string(text)); p.resizing() {
+		return len(text), nil
+	}
+	if err := p.send(p.erased() + p.drawing()); err != nil {
 		return 0, err
 	}
 	return len(text), nil
@@ -75,43 +87,100 @@ func (p *printer) say(who, message string) {
 	}
 }
 
-// draw replaces the lines drawn before by these, each cut to the width of the terminal.
-func (p *printer) draw(lines ...string) {
-	columns, rows := p.size()
-	fit := make([]string, 0, len(lines))
-	for _, l := range lines[:min(len(lines), max(1, rows-1))] {
-		if l = visible(l); p.private {
-			l = tracker.Redact(l)
-		}
-		fit = append(fit, cut(l, columns))
-	}
+// draw replaces what was drawn before by this frame, which stays at the end of the terminal until the next one.
+func (p *printer) draw(f frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.drawn)+len(fit) == 0 {
+	p.frame = f
+	p.repaint()
+}
+
+// drawText is draw for one line.
+func (p *printer) drawText(text string) {
+	p.draw(func(int, int) []line { return []line{textLine(text)} })
+}
+
+// resized has the frame drawn again, in the new size of the terminal.
+func (p *printer) resized() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unsettled = time.Now().Add(settling)
+	time.AfterFunc(settling, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.repaint()
+	})
+}
+
+// resizing tells whether something is drawn that should not be touched yet.
+func (p *printer) resizing() bool {
+	return len(p.drawn) > 0 && p.frame != nil && time.Now().Before(p.unsettled)
+}
+
+// clear takes away what was drawn before.
+func (p *printer) clear() { p.draw(nil) }
+
+func (p *printer) repaint() {
+	if p.resizing() {
 		return
 	}
-	var b strings.Builder
-	b.WriteString(p.erased())
-	writeLines(&b, fit)
-	p.drawn = fit
-	_ = p.send(b.String())
+	if text := p.erased() + p.drawing(); text != "" {
+		_ = p.send(text)
+	}
 }
 
-// clear takes away the lines drawn before.
-func (p *printer) clear() { p.draw() }
-
-// erased takes the cursor back to the first line that was drawn, and erases from there.
+// erased takes the cursor back to the first line that was drawn, and prints what was held back. Terminals break lines
+// anew when they get narrower: what was a line may be two rows by now. Rows are erased one by one: of a screen that is
+// erased whole tmux keeps a copy in what has scrolled off.
 func (p *printer) erased() string {
+	held := p.held
+	p.held = ""
 	if len(p.drawn) == 0 {
+		return held
+	}
+	columns, _ := p.size()
+	rows := 0
+	for _, l := range p.drawn {
+		rows += rowsOf(l, columns)
+	}
+	p.drawn = nil
+	return "\r\x1b[K" + strings.Repeat("\x1b[A\x1b[K", rows) + held
+}
+
+// drawing is the frame, in the size and the colours of the terminal: nothing while another job has it.
+func (p *printer) drawing() string {
+	if f, ok := p.w.(*os.File); p.frame == nil || ok && !foreground(f) {
 		return ""
 	}
-	return fmt.Sprintf("\x1b[%dA\r\x1b[J", len(p.drawn))
+	columns, rows := p.size()
+	lines := p.frame(columns, rows)
+	var b strings.Builder
+	for _, l := range lines[:min(len(lines), max(1, rows-1))] {
+		text, coloured := p.painted(l, columns)
+		p.drawn = append(p.drawn, text)
+		b.WriteString(coloured + "\n")
+	}
+	return b.String()
 }
 
-func writeLines(b *strings.Builder, lines []string) {
-	for _, l := range lines {
-		b.WriteString(l + "\n")
+// painted is a line as it goes to the terminal, without its colours and with them.
+func (p *printer) painted(l line, columns int) (text, coloured string) {
+	for _, s := range l {
+		t := visible(s.text)
+		if p.private {
+			t = tracker.Redact(t)
+		}
+		if t = cut(t, columns-columnsOfText(text)); t == "" {
+			continue
+		}
+		text += t
+		if s.style == plain || !p.colour {
+			coloured += t
+			continue
+		}
+		coloured += "\x1b[" + string(s.style) + "m" + t + "\x1b[m"
 	}
+	return text, coloured
 }
 
 func (p *printer) send(text string) error {
@@ -136,6 +205,15 @@ func (p *printer) lostOutput() error {
 func (p *printer) isTerminal() bool {
 	f, ok := p.w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// live tells whether lines can be drawn and replaced.
+func (p *printer) live() bool { return p.isTerminal() && !p.dumb }
+
+// obey takes over what the environment says of the terminal: see no-color.org.
+func (p *printer) obey(getenv func(string) string) {
+	p.dumb = getenv("TERM") == "dumb"
+	p.colour = p.live() && getenv("NO_COLOR") == ""
 }
 
 // size is how many columns and rows the terminal has.

@@ -156,7 +156,7 @@ var outputs = []struct {
 				x := filled[client.Progress](text)
 				x.Phase, x.Paths[0].State, x.Paths[0].BytesRead = phase, state, 1
 				for _, uploads := range []bool{false, true} {
-					for _, line := range append(append(render(x, uploads), summary(x)...), plainLine(x, uploads), countLine(text, 1, 2, 3)) {
+					for _, line := range append(summary(x, true), plainLine(x, uploads), countLine(text, 1, 2, 3)) {
 						p.printf("%s\n", line)
 					}
 				}
@@ -165,8 +165,11 @@ var outputs = []struct {
 		return nil
 	}},
 	{"drawn", true, func(p *printer, text string) error {
-		p.draw(render(filled[client.Progress](text), false)...)
-		p.drawn = nil // no escape sequences of our own
+		x := filled[client.Progress](text)
+		for _, uploads := range []bool{false, true} {
+			p.draw(func(int, int) []line { return screen([]client.Progress{x, x}, uploads, true, 500, 30) })
+			p.drawn = nil // no escape sequences of our own
+		}
 		return nil
 	}},
 	{"info", true, func(p *printer, text string) error {
@@ -249,14 +252,34 @@ func TestSay(t *testing.T) {
 func TestDraw(t *testing.T) {
 	var b strings.Builder
 	p := printer{w: &b}
-	p.draw("one\x1b", strings.Repeat("世", 41))
+	p.draw(func(columns, _ int) []line {
+		return []line{textLine("one\x1b"), textLine(strings.Repeat("世", columns))}
+	})
 	p.printf("log\n")
-	p.draw("three")
+	p.drawText("three")
 	p.clear()
 	p.clear()
+	up := func(rows int) string { return "\r\x1b[K" + strings.Repeat("\x1b[A\x1b[K", rows) }
 	two := "one\\u001b\n" + strings.Repeat("世", 40) + "\n"
-	if want := two + "\x1b[2A\r\x1b[Jlog\n" + two + "\x1b[2A\r\x1b[Jthree\n" + "\x1b[1A\r\x1b[J"; b.String() != want {
+	if want := two + up(2) + "log\n" + two + up(2) + "three\n" + up(1); b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
+// Colours are the printer's: they end with each span, text cannot bring its own, and there are none unless wanted.
+func TestColours(t *testing.T) {
+	l := line{{"name", bold}, {"  ", plain}, {"bad\x1b[31m", red}, {"long", green}}
+	for _, c := range []struct {
+		colour bool
+		want   string
+	}{
+		{false, `name  bad\u001b[31mlo`},
+		{true, "\x1b[1mname\x1b[m  \x1b[31mbad" + `\u001b[31m` + "\x1b[m\x1b[32mlo\x1b[m"},
+	} {
+		text, got := (&printer{colour: c.colour}).painted(l, 21)
+		if got != c.want || text != `name  bad\u001b[31mlo` {
+			t.Errorf("colour %t: %q, %q", c.colour, text, got)
+		}
 	}
 }
 
@@ -268,7 +291,7 @@ func TestKeysAreHidden(t *testing.T) {
 	err := fmt.Errorf("announce: %w", errors.New(`Get "`+url+`": EOF`))
 	slog.New(p.handler(slog.LevelDebug)).Info("asked "+url, "tracker", url, "error", err)
 	p.say("braid", err.Error())
-	p.draw(err.Error())
+	p.drawText(err.Error())
 	if got := b.String(); strings.Contains(got, key) || strings.Count(got, "t.example") != 5 || strings.Count(got, "EOF") != 3 {
 		t.Errorf("%s", got)
 	}

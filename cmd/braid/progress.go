@@ -21,7 +21,10 @@ type display struct {
 	people  *printer      // standard error
 	sample  time.Duration // between two progress events
 
-	said map[*client.Transfer]*pace // in a log
+	verbose bool // name paths by their fingerprints too
+
+	said   map[*client.Transfer]*pace   // in a log
+	places map[*client.Transfer]*places // on a terminal
 
 	mu     sync.Mutex
 	events *json.Encoder
@@ -31,7 +34,7 @@ func newDisplay(cmd *cli.Command, uploads bool) *display {
 	results := stdout(cmd)
 	return &display{
 		json: cmd.Bool("json"), uploads: uploads, results: results, people: stderr(cmd),
-		said: map[*client.Transfer]*pace{}, events: json.NewEncoder(results), sample: time.Second,
+		verbose: cmd.Count("verbose") > 0, said: map[*client.Transfer]*pace{}, places: map[*client.Transfer]*places{}, events: json.NewEncoder(results), sample: time.Second,
 	}
 }
 
@@ -49,7 +52,7 @@ func (d *display) interval() time.Duration {
 	switch {
 	case d.json:
 		return d.sample
-	case d.people.isTerminal():
+	case d.people.live():
 		return 500 * time.Millisecond
 	}
 	return 5 * time.Second
@@ -158,12 +161,15 @@ func (d *display) show(transfers []*client.Transfer) {
 		for i, p := range all {
 			d.emit(newProgressEvent("progress", transfers[i].Source(), p))
 		}
-	case d.people.isTerminal():
-		var lines []string
-		for _, p := range all {
-			lines = append(lines, render(p, d.uploads)...)
+	case d.people.live():
+		for i, t := range transfers {
+			if d.places[t] == nil {
+				d.places[t] = new(places)
+			}
+			d.places[t].order(all[i].Paths)
 		}
-		d.people.draw(lines...)
+		uploads := d.uploads // which changes when a download goes on as a seed
+		d.people.draw(func(columns, rows int) []line { return screen(all, uploads, d.verbose, columns, rows) })
 	default:
 		for i, p := range all {
 			s := d.said[transfers[i]]
@@ -188,7 +194,7 @@ func (d *display) finished(t *client.Transfer) {
 		return
 	}
 	d.people.clear()
-	for _, line := range summary(p) {
+	for _, line := range summary(p, d.verbose) {
 		d.people.printf("%s\n", line)
 	}
 }
@@ -197,8 +203,8 @@ func (d *display) count(s *pace, what string, done, total int64, elapsed time.Du
 	line := countLine(what, done, total, elapsed)
 	switch {
 	case d.json:
-	case d.people.isTerminal():
-		d.people.draw(line)
+	case d.people.live():
+		d.people.drawText(line)
 	case s.due(fmt.Sprint(tenth(done, total)), time.Now()):
 		d.people.printf("%s\n", line)
 	}

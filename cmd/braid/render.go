@@ -6,77 +6,12 @@ import (
 	"time"
 
 	"braid/client"
-	"braid/pathsel"
 )
 
-// What is shown to people is a function of a transfer's progress: lines, which the printer makes visible and cuts to the
-// width of the terminal.
+// What is printed of transfers is a function of their progress: lines of a log, and the end of a download. What a terminal
+// shows while they run is in screen.go.
 
 const barWidth = 24
-
-// render is a transfer on a terminal: a bar, and a line for each path that matters.
-func render(p client.Progress, uploads bool) []string {
-	lines := []string{headline(p, uploads)}
-	var sum uint64
-	for _, x := range p.Paths {
-		sum += moved(x, uploads)
-	}
-	if p.Waiting != "" && !uploads {
-		lines = append(lines, "  "+oneLine(p.Waiting))
-	}
-	for _, x := range p.Paths {
-		if uploads && x.State != pathsel.Active || x.State == pathsel.Idle && x.BytesRead == 0 && x.Err == nil && x.Path.Fingerprint != "" {
-			continue // one of many paths that are not tried yet
-		}
-		lines = append(lines, "  "+pathLine(x, uploads, sum))
-	}
-	return lines
-}
-
-func headline(p client.Progress, uploads bool) string {
-	name := p.Name
-	if uploads {
-		return fmt.Sprintf("%s  %s sent  %s", name, bytesText(p.Sent), rateText(p.WriteRate))
-	}
-	switch p.Phase {
-	case client.Metadata:
-		return name + "  waiting for a peer to describe the torrent"
-	case client.Checking:
-		return fmt.Sprintf("%s  checking what is there  %s hashed  %s of %s right", name, bytesText(p.Checked), bytesText(p.Have), bytesText(p.Total))
-	case client.Complete:
-		return fmt.Sprintf("%s  complete  %s", name, bytesText(p.Total))
-	case client.Broken:
-		return name + "  failed"
-	}
-	return fmt.Sprintf("%s  %s %s  %s of %s  %s  %s", name, bar(p.Have, p.Total, barWidth), percent(p.Have, p.Total),
-		bytesText(p.Have), bytesText(p.Total), rateText(p.ReadRate), leftText(p))
-}
-
-func pathLine(x client.PathProgress, uploads bool, sum uint64) string {
-	if x.State == pathsel.Failed || x.Err != nil && !x.State.Open() {
-		reason := ""
-		if x.Err != nil {
-			reason = x.Err.Error()
-		}
-		return fmt.Sprintf("%s  %s  %s", x.Peer, pathName(x), oneLine(x.State.String()+"  "+reason))
-	}
-	rate := x.ReadRate
-	if uploads {
-		rate = x.WriteRate
-	}
-	share := "  0%"
-	if sum > 0 {
-		share = fmt.Sprintf("%3.0f%%", 100*float64(moved(x, uploads))/float64(sum))
-	}
-	return fmt.Sprintf("%s  %s  %s  %s  %s  %s", x.Peer, pathName(x), rttText(x.RTT), rateText(rate), share, x.State)
-}
-
-func pathName(x client.PathProgress) string {
-	if x.Path.Src == 0 && x.Path.Fingerprint == "" {
-		return x.Transport
-	}
-	return x.Path.Fingerprint.Short() + " " + plural(x.Path.Hops(), "hop")
-}
 
 func moved(x client.PathProgress, uploads bool) uint64 {
 	if uploads {
@@ -87,9 +22,11 @@ func moved(x client.PathProgress, uploads bool) uint64 {
 
 // plainLine is a transfer as one line of a log.
 func plainLine(p client.Progress, uploads bool) string {
-	line := headline(p, uploads)
-	if p.Phase != client.Downloading && !uploads {
-		return line
+	text := fmt.Sprintf("%s  %s of %s  %s  %s", p.Name, percent(p.Have, p.Total), bytesText(p.Total), rateText(p.ReadRate), leftText(p))
+	if uploads {
+		text = fmt.Sprintf("%s  %s sent  %s  to %s", p.Name, bytesText(p.Sent), rateText(p.WriteRate), plural(connectedPeers(p), "peer"))
+	} else if phase, _ := phaseText(p); phase != "" {
+		return p.Name + "  " + phase
 	}
 	open, failed := 0, ""
 	for _, x := range p.Paths {
@@ -99,18 +36,18 @@ func plainLine(p client.Progress, uploads bool) string {
 			failed = x.Peer + ": " + x.Err.Error()
 		}
 	}
-	line += "  " + plural(open, "path") + " open"
+	text += "  " + plural(open, "path") + " open"
 	if open == 0 && failed != "" && !uploads {
-		line += "  " + oneLine(failed)
+		text += "  " + oneLine(failed)
 	}
 	if p.Waiting != "" && !uploads {
-		line += "  " + oneLine(p.Waiting)
+		text += "  " + oneLine(p.Waiting)
 	}
-	return line
+	return text
 }
 
 // summary is the end of a download.
-func summary(p client.Progress) []string {
+func summary(p client.Progress, verbose bool) []string {
 	head := fmt.Sprintf("%s  complete: %s, %s downloaded in %s", p.Name, bytesText(p.Total), bytesText(p.Fetched), durationText(p.Since))
 	if p.Fetched > 0 {
 		head += fmt.Sprintf(" (%s)", rateText(float64(p.Fetched)*8/p.Since.Seconds()))
@@ -123,9 +60,10 @@ func summary(p client.Progress) []string {
 	for _, x := range p.Paths {
 		sum += x.BytesRead
 	}
+	short := shortASes(p.Paths)
 	for _, x := range p.Paths {
 		if x.BytesRead > 0 {
-			lines = append(lines, fmt.Sprintf("  %s  %s  %s  %3.0f%%", x.Peer, pathName(x), bytesText(int64(x.BytesRead)), 100*float64(x.BytesRead)/float64(sum)))
+			lines = append(lines, fmt.Sprintf("  %3.0f%%  %10s  %s  %s", 100*float64(x.BytesRead)/float64(sum), bytesText(int64(x.BytesRead)), peerName(x, verbose), pathName(x, short, verbose)))
 		}
 	}
 	return lines
@@ -142,12 +80,16 @@ func countLine(what string, done, total int64, elapsed time.Duration) string {
 	return fmt.Sprintf("%s  %s %s  %s", what, bar(done, total, barWidth), percent(done, total), rate)
 }
 
-func bar(done, total int64, width int) string {
-	n := 0
-	if total > 0 {
-		n = int(float64(width) * float64(done) / float64(total))
+// barCells is how many cells of a bar are filled.
+func barCells(done, total int64, width int) int {
+	if total <= 0 {
+		return 0
 	}
-	n = max(0, min(n, width))
+	return max(0, min(int(float64(width)*float64(done)/float64(total)), width))
+}
+
+func bar(done, total int64, width int) string {
+	n := barCells(done, total, width)
 	return "[" + strings.Repeat("#", n) + strings.Repeat("-", width-n) + "]"
 }
 
@@ -165,26 +107,35 @@ func percent(done, total int64) string {
 // least is in bit/s; below there is nothing to speak of.
 const least = 1000
 
+const stalled = "stalled"
+
 func leftText(p client.Progress) string {
 	switch {
 	case p.ReadRate < least && p.Since < 3*time.Second:
 		return "starting"
 	case p.ReadRate < least:
-		return "stalled"
+		return stalled
 	}
 	left := float64(p.Total-p.Have) * 8 / p.ReadRate
-	if left > 99*3600 {
-		return "days left"
+	if left > 99*24*3600 {
+		return "months left"
 	}
 	return durationText(time.Duration(left*float64(time.Second))) + " left"
 }
 
+// durationText is a time in two units, which units.ParseDuration reads.
 func durationText(d time.Duration) string {
 	s := int(d.Round(time.Second).Seconds())
-	if s >= 3600 {
-		return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
+	switch m, h := s/60, s/3600; {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case m < 60:
+		return fmt.Sprintf("%dm%02ds", m, s%60)
+	case h < 24:
+		return fmt.Sprintf("%dh%02dm", h, m%60)
+	default:
+		return fmt.Sprintf("%dd%02dh", h/24, h%24)
 	}
-	return fmt.Sprintf("%d:%02d", s/60, s%60)
 }
 
 func rttText(d time.Duration) string {
@@ -197,7 +148,16 @@ func rttText(d time.Duration) string {
 	return fmt.Sprintf("%4.0f ms", ms(d))
 }
 
-func rateText(bitsPerSecond float64) string { return fmt.Sprintf("%.1f Mbit/s", bitsPerSecond/mega) }
+// rateText is a rate in at most 12 columns, which units.ParseRate reads.
+func rateText(bitsPerSecond float64) string {
+	switch {
+	case bitsPerSecond < 999.5e3:
+		return fmt.Sprintf("%.0f kbit/s", bitsPerSecond/1e3)
+	case bitsPerSecond < 999.95e6:
+		return fmt.Sprintf("%.1f Mbit/s", bitsPerSecond/mega)
+	}
+	return fmt.Sprintf("%.2f Gbit/s", bitsPerSecond/1e9)
+}
 
 func bytesText(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}

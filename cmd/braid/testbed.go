@@ -330,14 +330,14 @@ func newUpProgress(out *printer, quiet bool, t testbed.Topology) *upProgress {
 }
 
 func (u *upProgress) update(p testbed.Progress) {
-	if u.quiet || (p == u.last && !u.out.isTerminal()) {
+	if u.quiet || (p == u.last && !u.out.live()) {
 		return
 	}
 	u.last = p
 	line := fmt.Sprintf("%s: %d processes, links %d/%d, segments %d/%d, paths %d/%d, %.1f s", u.name, p.Processes,
 		p.Links, p.ImpliedLinks, p.Segments, p.ImpliedSegments, p.Paths, p.ImpliedPaths, time.Since(u.started).Seconds())
-	if u.out.isTerminal() {
-		u.out.draw(line)
+	if u.out.live() {
+		u.out.drawText(line)
 	} else {
 		u.out.printf("%s\n", line)
 	}

@@ -69,15 +69,38 @@ func (a argument) Format(f fmt.State, verb rune) {
 	_, _ = io.WriteString(f, visible(fmt.Sprintf(fmt.FormatString(f, verb), a.value)))
 }
 
-// cut is as much of a visible text as fits into so many columns of a terminal, with its marks; all of it for 0.
+// cut is as much of a visible text as fits into so many columns of a terminal, with its marks.
 func cut(s string, columns int) string {
 	used := 0
 	for i, r := range s {
-		if used += columnsOf(r); used > columns && columns > 0 {
+		if used += columnsOf(r); used > columns {
 			return s[:i]
 		}
 	}
 	return s
+}
+
+// columnsOfText is how many columns a visible text takes.
+func columnsOfText(s string) int {
+	n := 0
+	for _, r := range s {
+		n += columnsOf(r)
+	}
+	return n
+}
+
+// rowsOf is how many rows a visible text takes on a terminal with so many columns. A wide character does not stand across
+// the edge.
+func rowsOf(s string, columns int) int {
+	rows, used := 1, 0
+	for _, r := range s {
+		n := columnsOf(r)
+		if used+n > columns && used > 0 {
+			rows, used = rows+1, 0
+		}
+		used += n
+	}
+	return rows
 }
 
 // columnsOf is how many columns a terminal gives to a character. Without it a line with a Chinese name is longer than
