@@ -8,8 +8,8 @@ import "time"
 // note of the piece. If it has everything else that we have, it ends the connection ("uninteresting upload-only peer"), and does not
 // come back for a minute, or never where we have dialled. Whoever downloads as fast as we do is in that state all the time.
 //
-// So a peer hears of the last piece but one together with the last: by the first of the two it becomes interested. The engine's own
-// kind needs no such thing.
+// So a peer hears of the last piece but one together with the last: by the first of the two it becomes interested. Peers with the
+// engine that braid uses need no such thing. A torrent of one piece has no other to tell of: there libtorrent has to come back.
 
 // lastTwoPatience is how long the last piece but one is kept from a peer. Longer, and a peer waits for it that could have it, where
 // our last piece does not come; shorter, and on slow links the last one comes alone.
