@@ -94,7 +94,8 @@ const (
 
 	// startupLoss of what is in flight ends startup at once: no path worth filling loses so much by itself.
 	startupLoss = 0.2
-	startupLost = 10 // packets, at least
+	fullLoss    = 0.1 // if the rate has not grown either
+	startupLost = 10  // packets, at least
 
 	upGrowth = 0.1 // a probe that finds more than this part goes on
 	upRounds = 2   // complete rounds show the effect of a probe: the first acknowledges what was sent before it
@@ -278,7 +279,7 @@ func (b *bbr) step(e event, newRound bool) {
 			b.enter(refill) // and see whether it carries more
 		} else if newRound {
 			b.checkFull(e)
-		} else if b.flooded(b.rounds.lost, e.prior) {
+		} else if b.flooded(b.rounds.lost, e.prior, startupLoss) {
 			b.fill(e, true)
 		}
 	case drain:
@@ -319,8 +320,8 @@ func (b *bbr) step(e event, newRound bool) {
 }
 
 // flooded says whether so much is lost that startup has gone too far. Of a few packets any part may be lost by chance.
-func (b *bbr) flooded(lost, total int) bool {
-	return lost >= startupLost*b.packetSize && float64(lost) > startupLoss*float64(total)
+func (b *bbr) flooded(lost, total int, part float64) bool {
+	return lost >= startupLost*b.packetSize && float64(lost) > part*float64(total)
 }
 
 // checkFull ends startup when the bandwidth no longer grows. One round is enough if much is lost.
@@ -333,7 +334,7 @@ func (b *bbr) checkFull(e event) {
 		return
 	}
 	b.fullCount++
-	lossy := b.flooded(b.last.lost, b.last.delivered+b.last.lost)
+	lossy := b.flooded(b.last.lost, b.last.delivered+b.last.lost, fullLoss)
 	if b.fullCount >= fullRounds || lossy {
 		b.fill(e, lossy)
 	}

@@ -34,7 +34,7 @@ func TestResume(t *testing.T) {
 		lost       int     // most
 	}{
 		{"first time", path, 0, 0, 0.57, 50},
-		{"known", path, 40 * mbit, 120 * ms, 0.76, 50},
+		{"known", path, 40 * mbit, 120 * ms, 0.75, 50},
 		{"first time, half", halved, 0, 0, 0.70, 50},
 		{"known, now half", halved, 40 * mbit, 120 * ms, 0.85, 200},
 		{"first time, half, shallow", shallow, 0, 0, 0.70, 350}, // the jump costs no more than a start
