@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -35,14 +36,11 @@ const (
 
 var _ quic.Controller = (*controller)(nil)
 
-// takeOver puts a controller in charge of a connection. Its packets have that size, or more where QUIC finds that out.
-func takeOver(qc *quic.Conn, a congestion.Algorithm, packetSize int, c *coupling) *controller {
-	if a == "" {
-		a = DefaultCongestion
-	}
-	k := &controller{coupling: c, flow: congestion.New(congestion.Config{Algorithm: a, PacketSize: packetSize, Seed: rand.Uint64()})}
-	quic.Control(qc, k)
-	return k
+// newController is the controller of a new connection, for quic.Control. Packets have that size, or more where QUIC finds
+// that out.
+func newController(a congestion.Algorithm, packetSize int, c *coupling) *controller {
+	a = cmp.Or(a, DefaultCongestion)
+	return &controller{coupling: c, flow: congestion.New(congestion.Config{Algorithm: a, PacketSize: packetSize, Seed: rand.Uint64()})}
 }
 
 func (k *controller) OnSent(now time.Duration, number int64, size, inflight int) {
@@ -145,14 +143,13 @@ func (c *coupling) leave(k *controller) {
 // govern takes over a connection along the route, and has it start at what its path has carried lately.
 func (e *Endpoint) govern(qc *quic.Conn, r *route, packetSize int) *controller {
 	c := e.host.coupling
-	k := takeOver(qc, e.congestion, packetSize, c)
+	k := newController(e.congestion, packetSize, c)
 	key := mtuKey{r.remote.IA, r.remote.Host, r.trail}
 	if was, ok := c.paths.begin(key, time.Now()); ok {
-		k.mu.Lock()
 		k.flow.Resume(was.rate, was.rtt)
-		k.mu.Unlock()
 	}
 	e.couple(k, r)
+	quic.Control(qc, k)
 	e.whenEnded(qc.Context(), func() {
 		c.paths.end(key)
 		c.leave(k)

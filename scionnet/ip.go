@@ -137,7 +137,8 @@ func (e *IPEndpoint) dial(ctx context.Context, remote netip.AddrPort, want *Peer
 
 // connection sends the feature bits, of which IP has none.
 func (e *IPEndpoint) connection(qc *quic.Conn, handshake time.Duration, open func() (*quic.Stream, error)) (*IPConn, error) {
-	control := takeOver(qc, e.congestion, ipPacket, nil)
+	control := newController(e.congestion, ipPacket, nil)
+	quic.Control(qc, control)
 	stream, key, err := meet(qc, 0, open)
 	if err != nil {
 		return nil, err
