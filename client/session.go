@@ -57,6 +57,8 @@ type Config struct {
 	Policy pathsel.Policy
 	// Congestion is the congestion controller of connections over SCION and QUIC; empty is scionnet.DefaultCongestion.
 	Congestion congestion.Algorithm
+	// TCPCongestion is that of TCP, as the kernel names it; empty is its default.
+	TCPCongestion string
 	// Limits bound the rates of all transfers together.
 	Limits Limits
 	// Logger may be nil.
@@ -171,7 +173,7 @@ func openIP(cfg Config, listen []Peer, log *slog.Logger) (Transport, error) {
 	case cfg.IP == NoIP:
 		return nil, nil
 	}
-	t, err := openTCP(listen, log)
+	t, err := openTCP(listen, cfg.TCPCongestion, log)
 	if err != nil {
 		return nil, err
 	}

@@ -17,15 +17,21 @@ import (
 // tcpTransport serves ordinary BitTorrent peers.
 type tcpTransport struct {
 	onIP
-	log       *slog.Logger
-	listeners []*net.TCPListener
+	log        *slog.Logger
+	congestion string
+	listeners  []*net.TCPListener
 }
 
-// openTCP listens on the given addresses, which may be none.
-func openTCP(addrs []Peer, log *slog.Logger) (*tcpTransport, error) {
-	t := &tcpTransport{onIP: newOnIP(), log: log}
+// openTCP listens on the given addresses, which may be none. congestion is the kernel's name of a congestion controller for
+// all connections, empty for its default.
+func openTCP(addrs []Peer, congestion string, log *slog.Logger) (*tcpTransport, error) {
+	if err := hasTCPCongestion(congestion); err != nil {
+		return nil, err
+	}
+	t := &tcpTransport{onIP: newOnIP(), log: log, congestion: congestion}
+	listen := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return setTCPCongestion(c, congestion) }}
 	for _, a := range addrs {
-		l, err := net.Listen("tcp", a.String())
+		l, err := listen.Listen(t.ctx, "tcp", a.String())
 		if err != nil {
 			t.Close()
 			return nil, fmt.Errorf("listen on %s: %w", a, err)
@@ -62,12 +68,15 @@ func (t *tcpTransport) Name() string { return "tcp" }
 
 func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
 	start := time.Now()
-	d := net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+	d := net.Dialer{ControlContext: func(_ context.Context, _, address string, c syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return err
 		}
-		return p.mayDial(to.Addr())
+		if err := p.mayDial(to.Addr()); err != nil {
+			return err
+		}
+		return setTCPCongestion(c, t.congestion)
 	}}
 	c, err := d.DialContext(ctx, "tcp", p.String())
 	if err != nil {

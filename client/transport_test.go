@@ -42,8 +42,8 @@ func transportPairs(t *testing.T) map[string]func(*testing.T) transportPair {
 	}
 	return map[string]func(*testing.T) transportPair{
 		"tcp": func(t *testing.T) transportPair {
-			d, err := openTCP(nil, testLog(t))
-			a, err2 := openTCP(listen("127.0.0.2"), testLog(t))
+			d, err := openTCP(nil, "", testLog(t))
+			a, err2 := openTCP(listen("127.0.0.2"), "", testLog(t))
 			return closed(t, transportPair{d, a, false}, errors.Join(err, err2))
 		},
 		"quic": func(t *testing.T) transportPair {

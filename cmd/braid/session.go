@@ -23,6 +23,7 @@ func sessionFlags() []cli.Flag {
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
 		&cli.IntFlag{Name: "max-requests", Usage: "keep at most `N` requests outstanding on each connection (default: as many as are useful)"},
 		congestionFlag(),
+		&cli.StringFlag{Name: "tcp-congestion", Usage: "congestion controller of TCP connections: `NAME` is one of the kernel's, such as cubic or bbr (default: the system's)"},
 		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns, by network and host (default: all)"},
 		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the private key that identifies this client to peers; created if missing (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
@@ -123,7 +124,7 @@ func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.P
 		return nil, nil, nil, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", n)
 	}
 	cfg := client.Config{
-		Listen: listen, IP: over.ip, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), MaxRequests: cmd.Int("max-requests"), Congestion: control, Limits: limits, Logger: log,
+		Listen: listen, IP: over.ip, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), MaxRequests: cmd.Int("max-requests"), Congestion: control, TCPCongestion: cmd.String("tcp-congestion"), Limits: limits, Logger: log,
 	}
 	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
 	asked := cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION)
