@@ -41,6 +41,7 @@ type LinkChange struct {
 	// QueueBytes and QueueTime are one property: setting one of them resets the other.
 	QueueBytes *int           `json:"queue_bytes,omitempty"`
 	QueueTime  *time.Duration `json:"queue_time,omitempty"`
+	Police     *bool          `json:"police,omitempty"` // see linkemu.Config
 	// MTU in bytes of SCION packet that the link carries, whatever it announces; 0: all.
 	MTU *int `json:"mtu,omitempty"`
 	// TooBig: larger packets are answered as a SCION router may (SCMP packet too big); else they vanish.
@@ -54,6 +55,7 @@ func (c LinkChange) Apply(to *linkemu.Config) {
 	set(&to.Delay, c.Delay)
 	set(&to.Jitter, c.Jitter)
 	set(&to.Loss, c.Loss)
+	set(&to.Police, c.Police)
 	set(&to.MTU, c.MTU)
 	set(&to.TooBig, c.TooBig)
 	set(&to.Down, c.Down)

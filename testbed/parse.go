@@ -212,6 +212,7 @@ func (p *parser) link(n *yaml.Node) error {
 		"mtu": value(p, &l.MTU, parseMTU), "underlay": value(p, &l.IPv6, parseUnderlay), "bw": nil,
 		"rate": value(p, &l.Config.Rate, ParseRate), "loss": value(p, &l.Config.Loss, linkemu.ParseLoss),
 		"delay": value(p, &l.Config.Delay, ParseDelay), "jitter": value(p, &l.Config.Jitter, ParseDelay),
+		"police": value(p, &l.Config.Police, parseBool),
 		"queue": value(p, &l.Config, func(s string) (c linkemu.Config, err error) {
 			c = l.Config
 			c.QueueBytes, c.QueueTime, err = linkemu.ParseQueue(s)

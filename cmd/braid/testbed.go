@@ -69,6 +69,7 @@ func testbedCommand() *cli.Command {
 					&cli.StringFlag{Name: "jitter", Usage: "add 0 to `TIME` to the delay, such as 5ms"},
 					&cli.StringFlag{Name: "loss", Usage: "lose `PERCENT` of the packets, such as 1%"},
 					&cli.StringFlag{Name: "queue", Usage: "hold at most `LENGTH`: a size or the time to drain it, such as 64KiB or 50ms; 0: chosen from rate and delay"},
+					&cli.BoolFlag{Name: "police", Usage: "drop what exceeds the rate at once; --queue is the size of the token bucket (--police=false: the opposite)"},
 					&cli.StringFlag{Name: "mtu", Usage: "`BYTES` of a SCION packet that the link carries, whatever it announces; larger ones vanish; 0: not limited"},
 					&cli.BoolFlag{Name: "too-big", Usage: "packets above --mtu do not vanish: a router answers that they are too big (--too-big=false: the opposite)"},
 					&cli.BoolFlag{Name: "down", Usage: "drop everything"},
@@ -296,6 +297,11 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 		answer := c.Bool("too-big")
 		l.TooBig = &answer
 	}
+	if c.IsSet("police") {
+		given++
+		police := c.Bool("police")
+		l.Police = &police
+	}
 	up, down := c.Bool("up"), c.Bool("down")
 	if up && down {
 		return l, usageErrorf("--up and --down exclude each other")
@@ -305,7 +311,7 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 		l.Down = &down
 	}
 	if given == 0 {
-		return l, usageErrorf("nothing to change: give --rate, --delay, --jitter, --loss, --queue, --mtu, --too-big, --down or --up")
+		return l, usageErrorf("nothing to change: give --rate, --delay, --jitter, --loss, --queue, --police, --mtu, --too-big, --down or --up")
 	}
 	return l, nil
 }

@@ -12,6 +12,7 @@
 package linkemu
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -38,6 +39,9 @@ type Config struct {
 	// chosen from Rate and Delay, see [Config.QueueLimit].
 	QueueBytes int           `json:"queue_bytes,omitempty"`
 	QueueTime  time.Duration `json:"queue_ns,omitempty"`
+	// Police makes Rate that of a policer, and the bound of the queue the size of its token bucket: what exceeds them is
+	// dropped at once, and nothing waits.
+	Police bool `json:"police,omitempty"`
 	// MTU in bytes of SCION packet: larger ones vanish without a word to the sender, unless TooBig has them answered
 	// (see [Link.Answer]). 0: not limited.
 	MTU    int  `json:"mtu_bytes,omitempty"`
@@ -92,6 +96,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("link loss %v: must be from 0%% to 100%%", c.Loss)
 	case c.QueueBytes < 0 || c.QueueBytes > math.MaxInt32:
 		return fmt.Errorf("link queue of %d bytes: must be from 0 (default) to %d", c.QueueBytes, math.MaxInt32)
+	case c.Police && c.Rate == 0:
+		return errors.New("link: police needs a rate")
 	case c.MTU < 0 || c.MTU > math.MaxUint16:
 		return fmt.Errorf("link MTU of %d bytes: must be from 0 (not limited) to %d", c.MTU, math.MaxUint16)
 	case c.QueueTime < 0 || c.QueueTime > MaxDelay:
@@ -115,6 +121,9 @@ func (c Config) String() string {
 	add(c.Loss != 0, "loss", FormatLoss(c.Loss))
 	add(c.QueueBytes != 0, "queue", FormatQueue(c.QueueBytes, 0))
 	add(c.QueueTime != 0, "queue", FormatQueue(0, c.QueueTime))
+	if c.Police {
+		s = append(s, "police")
+	}
 	add(c.MTU != 0, "mtu", strconv.Itoa(c.MTU))
 	if c.TooBig {
 		s = append(s, "too-big")

@@ -28,6 +28,8 @@ type Counters struct {
 //
 //	arrive -> [ queue: waits for the line, at most limit ] -> line, at Rate -> [ in flight: Delay + Jitter ] -> due
 //
+// A policer has a bucket of tokens in place of queue and line: a packet is in flight at once, or dropped.
+//
 // The whole course of a packet is fixed when it arrives; only set changes it for those that still wait.
 type model struct {
 	cfg        Config
@@ -85,6 +87,9 @@ func (m *model) arrive(now instant, size int) *packet {
 	// A packet that finds the queue empty is always taken: it does not wait.
 	full := m.waiting > 0 && (m.queueBytes > 0 && m.queued+size > m.queueBytes ||
 		m.queueTime > 0 && m.free-now > m.queueTime)
+	if m.cfg.Police {
+		full = m.exceeds(now, size)
+	}
 	if full || m.held+size+packetCost > maxHeld {
 		m.DroppedQueue++
 		return nil
@@ -103,6 +108,13 @@ func (m *model) arrive(now instant, size int) *packet {
 	return m.packets.at(m.packets.len() - 1)
 }
 
+// exceeds tells whether a policer has no tokens for a packet. free is when its bucket will be full again.
+func (m *model) exceeds(now instant, size int) bool {
+	missing := max(0, m.free-now)
+	return m.queueBytes > 0 && missing.Seconds()*float64(m.cfg.Rate)/8+float64(size) > float64(m.queueBytes) ||
+		m.queueTime > 0 && missing > m.queueTime
+}
+
 // schedule puts a packet with so much work left behind the last one on the line.
 func (m *model) schedule(p *packet, now instant, work int64) {
 	if m.free < now {
@@ -115,6 +127,9 @@ func (m *model) schedule(p *packet, now instant, work int64) {
 		m.credit = took*rate - work
 	}
 	p.sent = m.free
+	if m.cfg.Police {
+		p.sent = now
+	}
 	p.due = p.sent + m.cfg.Delay
 	if m.cfg.Jitter > 0 {
 		p.due += time.Duration(m.rng.Int64N(int64(m.cfg.Jitter)))

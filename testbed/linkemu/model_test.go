@@ -402,3 +402,33 @@ func TestMTU(t *testing.T) {
 		t.Errorf("%+v came out, %d lost; want the packets of up to 1400 bytes", r.out, r.DroppedLoss)
 	}
 }
+
+// A policer lets a bucket's worth of a burst through at once, then its rate, and delays nothing.
+func TestPolice(t *testing.T) {
+	const size = 1000
+	m := newModel(Config{Rate: 8e6, Delay: 10 * time.Millisecond, QueueBytes: 10 * size, Police: true}, 1, 2)
+	passed := func(now instant, n int) (got int) {
+		for range n {
+			if p := m.arrive(now, size); p != nil {
+				got++
+				if p.due != now+10*time.Millisecond {
+					t.Errorf("at %v: due at %v", now, p.due)
+				}
+			}
+		}
+		return got
+	}
+	if got := passed(0, 30); got != 10 {
+		t.Errorf("of a burst %d packets passed, want 10", got)
+	}
+	got := 0
+	for now := instant(0); now < time.Second; now += time.Millisecond { // twice the rate of a packet each millisecond
+		got += passed(now, 2)
+	}
+	if got < 995 || got > 1005 {
+		t.Errorf("%d packets passed in a second, want 1000", got)
+	}
+	if got := passed(10*time.Second, 30); got != 10 {
+		t.Errorf("after a pause %d packets of a burst passed, want 10", got)
+	}
+}

@@ -98,6 +98,9 @@ func describe(c testbed.LinkChange) string {
 	if c.QueueBytes != nil || c.QueueTime != nil {
 		s = append(s, "queue "+linkemu.FormatQueue(deref(c.QueueBytes), deref(c.QueueTime)))
 	}
+	if c.Police != nil && *c.Police {
+		s = append(s, "policed")
+	}
 	if d := c.Direction; d == "in" || d == "out" {
 		s = append(s, "("+d+")")
 	}

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"braid/pathsel"
+	"braid/scionnet/congestion"
 	"braid/testbed"
 	"braid/units"
 )
@@ -94,6 +96,9 @@ func (s *Scenario) check() error {
 	return nil
 }
 
+// tcpName is what the kernel's congestion controllers are called: at most 15 characters (TCP_CA_NAME_MAX).
+var tcpName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,14}$`)
+
 // checkVariant says what is wrong with the scenario as it is in a variant.
 func (s *Scenario) checkVariant(v Variant) error {
 	switch {
@@ -101,6 +106,17 @@ func (s *Scenario) checkVariant(v Variant) error {
 		return errors.New("size, torrents or leechers are out of bounds")
 	case !slices.Contains(routers, v.Router):
 		return fmt.Errorf("router %q: want stock or fast", v.Router)
+	}
+	if a := cmp.Or(v.Congestion, s.Congestion); a != "" {
+		if _, err := congestion.ParseAlgorithm(a); err != nil {
+			return err
+		}
+	}
+	if c := cmp.Or(v.TCP, s.TCP); c != "" && !tcpName.MatchString(c) {
+		return fmt.Errorf("tcp %q: want a congestion controller of the kernel, such as cubic", c)
+	}
+	if cmp.Or(v.TCP, s.TCP) != "" && cmp.Or(v.Client, Braid) != Braid {
+		return errors.New("tcp: only braid's congestion controller of TCP can be chosen")
 	}
 	if v.Selector != "" {
 		if _, err := pathsel.New(v.Selector); err != nil {

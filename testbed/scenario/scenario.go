@@ -48,13 +48,17 @@ type Scenario struct {
 	MachineBound bool   `yaml:"machine_bound"`
 	Links        []Link `yaml:"links"` // what differs from the topology, from the beginning
 
-	Size     Bytes     `yaml:"size"`         // of each torrent
-	Pieces   Bytes     `yaml:"piece_length"` // 0: what braid create takes for the size
-	Torrents int       `yaml:"torrents"`     // that everybody has or wants
-	Router   string    `yaml:"router"`       // stock (or ""), fast
-	MTU      int       `yaml:"mtu"`          // of all ASes and links; 0: what the topology says
-	Peers    []Peer    `yaml:"peers"`
-	Traffic  []Traffic `yaml:"traffic"`
+	Size     Bytes  `yaml:"size"`         // of each torrent
+	Pieces   Bytes  `yaml:"piece_length"` // 0: what braid create takes for the size
+	Torrents int    `yaml:"torrents"`     // that everybody has or wants
+	Router   string `yaml:"router"`       // stock (or ""), fast
+	MTU      int    `yaml:"mtu"`          // of all ASes and links; 0: what the topology says
+	// Congestion is the congestion controller of braid's connections over SCION and QUIC, TCP that of its TCP, which
+	// is the kernel's; "" is what each comes with.
+	Congestion string    `yaml:"congestion"`
+	TCP        string    `yaml:"tcp"`
+	Peers      []Peer    `yaml:"peers"`
+	Traffic    []Traffic `yaml:"traffic"`
 	// Lasts is how long a scenario without peers, of traffic only, goes on.
 	Lasts  time.Duration `yaml:"lasts"`
 	Events []Event       `yaml:"events"`
@@ -95,6 +99,7 @@ type Properties struct {
 	Jitter    *time.Duration `yaml:"jitter"`
 	Loss      *Loss          `yaml:"loss"`
 	Queue     *Queue         `yaml:"queue"`
+	Police    *bool          `yaml:"police"`
 	Down      *bool          `yaml:"down"`
 }
 

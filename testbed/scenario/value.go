@@ -95,7 +95,7 @@ func (w When) immediately() bool { return w == When{} }
 func (p Properties) change(at pathsel.Interface) testbed.LinkChange {
 	c := testbed.LinkChange{
 		Interface: at, Direction: p.Direction, Rate: (*int64)(p.Rate), Delay: p.Delay, Jitter: p.Jitter,
-		Loss: (*float64)(p.Loss), Down: p.Down,
+		Loss: (*float64)(p.Loss), Police: p.Police, Down: p.Down,
 	}
 	if p.Queue != nil {
 		c.QueueBytes, c.QueueTime = &p.Queue.Bytes, &p.Queue.Time
@@ -112,6 +112,7 @@ func (p Properties) undo(at pathsel.Interface, to linkemu.Config) testbed.LinkCh
 	restore(&c.Loss, to.Loss)
 	restore(&c.QueueBytes, to.QueueBytes)
 	restore(&c.QueueTime, to.QueueTime)
+	restore(&c.Police, to.Police)
 	restore(&c.Down, to.Down)
 	return c
 }

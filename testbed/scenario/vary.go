@@ -23,10 +23,13 @@ type Variant struct {
 	// Transport and Client are those of all peers, whatever they say.
 	Transport string `yaml:"transport"`
 	Client    string `yaml:"client"`
-	Links     []Link `yaml:"links"`
-	Size      Bytes  `yaml:"size"`
-	Pieces    Bytes  `yaml:"piece_length"`
-	Torrents  int    `yaml:"torrents"`
+	// Congestion and TCP are as the scenario's.
+	Congestion string `yaml:"congestion"`
+	TCP        string `yaml:"tcp"`
+	Links      []Link `yaml:"links"`
+	Size       Bytes  `yaml:"size"`
+	Pieces     Bytes  `yaml:"piece_length"`
+	Torrents   int    `yaml:"torrents"`
 	// Separate runs a process for each torrent in place of one leecher.
 	Separate bool `yaml:"separate"`
 	// Leechers is how many of the leechers there are, the first ones; 0: all.
@@ -219,7 +222,10 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 	orElse(&v.Pieces, s.Pieces)
 	orElse(&v.Torrents, s.Torrents)
 	orElse(&v.Router, s.Router)
+	orElse(&v.Congestion, s.Congestion)
+	orElse(&v.TCP, s.TCP)
 	s.Size, s.Pieces, s.Torrents, s.Router = v.Size, v.Pieces, v.Torrents, v.Router
+	s.Congestion, s.TCP = v.Congestion, v.TCP
 	s.Peers = slices.Clone(s.Peers)
 	if v.Leechers > 0 {
 		n := 0
@@ -240,6 +246,12 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 		}
 		if p.Client != Braid {
 			p.Transport = TCP
+		}
+		if v.Congestion != "" {
+			p.Args = slices.Concat(p.Args, []string{"--congestion", v.Congestion})
+		}
+		if v.TCP != "" && p.Transport == TCP {
+			p.Args = slices.Concat(p.Args, []string{"--tcp-congestion", v.TCP})
 		}
 		if p.Role == Seed {
 			p.Args = slices.Concat(p.Args, v.SeedArgs)
