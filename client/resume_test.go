@@ -31,7 +31,7 @@ func slowSeed(t *testing.T, src Source, dir string, bytesPerSecond int) *Session
 	return s
 }
 
-// A download that is interrupted in the middle leaves .part files and goes on where it was: only the rest is fetched.
+// A download that is interrupted in the middle leaves .part files and resumes from them: only the rest is fetched.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -115,7 +115,7 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 		return wrong
 	}
 	if len(cfg.Listen) == 0 {
-		return usageErrorf("nobody could reach this tracker: give --listen, or listen in the configuration file")
+		return usageErrorf("no listen address: give --listen (see --help), or set listen in the configuration file")
 	}
 	if wrong != nil {
 		return wrong

@@ -9,8 +9,8 @@
 // It reads no clock, draws no lots and opens nothing: time and chance are handed in.
 //
 // Reports come from strangers. What is taken from one begins in the AS that it came from, which a network of SCION vouches
-// for, and leads to an AS in which peers are known. What follows from it is an order of what to try, so that a lie costs
-// those who follow it a try. And it reaches few:
+// for, and leads to an AS in which peers are known. What follows from it is only an order of what to try: a false
+// report costs those who follow it one wasted try. And it reaches few:
 //
 //   - What the hosts of an AS say of the paths from it, each with one vote, counts first for those who ask in that AS. Others
 //     can neither add to it nor speak against it.
