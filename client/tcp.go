@@ -80,9 +80,20 @@ func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, _ *scio
 	}}
 	c, err := d.DialContext(ctx, "tcp", p.String())
 	if err != nil {
-		return nil, err
+		return nil, onlyUTP(err)
 	}
 	return newTCPWire(c.(*net.TCPConn), time.Since(start)), nil
+}
+
+// onlyUTP says what else a refused connection may mean: other clients can be set to accept uTP (BEP 29) only.
+func onlyUTP(err error) error {
+	var op *net.OpError
+	if !errors.As(err, &op) || !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	more := *op // so that short forms of the error have it too
+	more.Err = fmt.Errorf("%w (the peer is not running, or it speaks only uTP, which braid does not)", op.Err)
+	return &more
 }
 
 func (t *tcpTransport) Listening() []Peer {

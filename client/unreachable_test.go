@@ -3,6 +3,7 @@ package client
 import (
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,5 +51,8 @@ func TestUnreachablePeerBesideAConnectedOne(t *testing.T) {
 	until("connected", func(p PathProgress) bool { return p.State == pathsel.Active && p.BytesRead > 0 })
 	tr.AddPeers(dead)
 	until("tried twice", func(p PathProgress) bool { return p.Peer == dead.String() && p.Failures >= 2 })
+	until("told why", func(p PathProgress) bool {
+		return p.Peer == dead.String() && p.Err != nil && strings.Contains(p.Err.Error(), "refused") && strings.Contains(p.Err.Error(), "uTP")
+	})
 	until("the other is still there", func(p PathProgress) bool { return p.Peer != dead.String() && p.State == pathsel.Active })
 }
