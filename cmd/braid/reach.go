@@ -23,9 +23,9 @@ func reach(listen []client.Peer, ip client.IPTransport, torrents []announced) []
 	var out []string
 	switch {
 	case !on[false]:
-		out = append(out, "SCION peers only: other BitTorrent clients cannot connect; --listen HOST:PORT lets them")
+		out = append(out, "SCION peers only: other clients cannot connect (add --listen HOST:PORT)")
 	case !on[true]:
-		out = append(out, name[false]+" peers only: braids that are only on SCION cannot connect; --listen ISD-AS,[IP]:PORT lets them")
+		out = append(out, name[false]+" peers only: SCION peers cannot connect (add --listen ISD-AS,[IP]:PORT)")
 	default:
 		out = append(out, "peers on SCION and on "+name[false])
 	}

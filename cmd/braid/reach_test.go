@@ -17,9 +17,9 @@ func TestReach(t *testing.T) {
 		trackers []string // of each torrent
 		want     []string // the beginning of each line, with what else is in it behind a |
 	}{
-		{scion, client.TCP, []string{onSCION}, []string{"SCION peers only: other BitTorrent clients"}},
+		{scion, client.TCP, []string{onSCION}, []string{"SCION peers only: other clients"}},
 		{scion, client.TCP, []string{""}, []string{"SCION peers only"}},
-		{tcp, client.TCP, []string{onHTTP}, []string{"TCP peers only: braids that are only on SCION"}},
+		{tcp, client.TCP, []string{onHTTP}, []string{"TCP peers only: SCION peers cannot"}},
 		{tcp, client.QUIC, []string{onUDP}, []string{"QUIC peers only"}},
 		{scion + " " + tcp, client.TCP, []string{onSCION + " " + onHTTP}, []string{"peers on SCION and on TCP"}},
 		{scion + " " + tcp, client.TCP, []string{onHTTP}, []string{"peers on SCION and on TCP", "no tracker on SCION is named: |hear of this seed only if the tracker " + onHTTP}},
