@@ -233,6 +233,42 @@ func unnumbered(uri string) string {
 	return at + "?" + strings.Join(parts, "&")
 }
 
+// torrentFile is the .torrent file of an info dictionary, without trackers.
+func torrentFile(info []byte) []byte { return slices.Concat([]byte("d4:info"), info, []byte("e")) }
+
+// WithKept is the source with what a download into the directory has kept of its magnet link. It is unchanged if that is not there.
+func (s Source) WithKept(dir string) Source {
+	if !s.IsMagnet() {
+		return s
+	}
+	f, err := os.Open(storage.KeptTorrent(dir, s.InfoHash))
+	if err != nil {
+		return s
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, MaxTorrentFile+1))
+	if err != nil {
+		return s
+	}
+	if known, err := s.described(b); err == nil {
+		return known
+	}
+	return s // damaged: peers tell again
+}
+
+// described is the source of a magnet link with what a .torrent file says is in it.
+func (s Source) described(torrent []byte) (Source, error) {
+	known, err := ParseTorrent(torrent)
+	if err != nil {
+		return s, err
+	}
+	if known.InfoHash != s.InfoHash {
+		return s, fmt.Errorf("it is another torrent, %s", known.InfoHash)
+	}
+	known.Trackers, known.Peers = s.Trackers, s.Peers
+	return known, nil
+}
+
 // Magnet is the magnet link of the torrent, with the peers.
 func (s Source) Magnet(peers ...Peer) string {
 	m := metainfo.Magnet{InfoHash: s.InfoHash, DisplayName: s.Name, Params: map[string][]string{}}

@@ -34,7 +34,7 @@ type Options struct {
 	Trace io.Writer
 	// Selection says which files are wanted; the zero value wants all.
 	Selection Selection
-	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Layout. No data is fetched.
+	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Described. No data is fetched.
 	Describe bool
 	// Verified, if not nil, is told of every piece when it is verified, in order and from one goroutine, which it must not hold up.
 	Verified func(VerifiedPiece)
@@ -220,6 +220,11 @@ func (t *Transfer) fetchInfo() {
 	t.claiming = true
 	t.lookups.Go(func() {
 		err := storage.Claim(t.ctx, t.full.store, l, t.source.InfoHash, nil)
+		if err == nil && !t.options.Describe {
+			if err := storage.KeepTorrent(t.full.store, t.source.InfoHash, torrentFile(b)); err != nil {
+				t.log.Warn("the magnet link cannot be seeded without asking peers again", "error", err)
+			}
+		}
 		t.inbox.put(claimed{b, l, err})
 	})
 }
@@ -384,13 +389,12 @@ func (t *Transfer) advance() {
 	}
 }
 
-// Layout is what is in the torrent, if that is known yet.
-func (t *Transfer) Layout() (storage.Layout, bool) {
-	l := t.layout.Load()
-	if l == nil {
-		return storage.Layout{}, false
+// Described is the source with what is in it, if that is known yet.
+func (t *Transfer) Described() (Source, error) {
+	if !t.source.IsMagnet() {
+		return t.source, nil
 	}
-	return *l, true
+	return t.source.described(torrentFile(t.torrent.Metainfo().InfoBytes))
 }
 
 // whenComplete is nil once it has been seen, or as long as it is not to be.

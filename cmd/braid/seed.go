@@ -1,10 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,9 +23,11 @@ func seedCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "seed",
 		Usage:     "serve torrents whose data is complete",
-		ArgsUsage: "TORRENT|URL...",
+		ArgsUsage: "TORRENT|URL|DIR|MAGNET...",
 		Description: "Checks the data (what braid has downloaded and nobody has touched since is trusted), then serves it until\n" +
-			"interrupted, or until --ratio or --seed-time. Nothing is written. When it is ready it says so on standard error, and with --json as\n" +
+			"interrupted, or until --ratio or --seed-time. A directory stands for the .torrent files in it; those whose data is\n" +
+			"not complete are passed over. What is in a magnet link is known from its download, or peers are asked.\n" +
+			"Nothing is written. When it is ready it says so on standard error, and with --json as\n" +
 			`{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrents' files or directories"},
@@ -35,7 +42,7 @@ func seedCommand() *cli.Command {
 
 func seed(ctx context.Context, cmd *cli.Command) (err error) {
 	log := logger(cmd)
-	sources, err := openSources(ctx, cmd)
+	named, err := seedSources(ctx, cmd, log)
 	if err != nil {
 		return err
 	}
@@ -63,21 +70,37 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, s := range sources {
-		if s.IsMagnet() {
-			return usageErrorf("a magnet link cannot be seeded: name the .torrent file")
-		}
+	isComplete := func(s client.Source) (bool, error) {
 		stored := storage.Stored{Kind: kind, Dir: dir, Hash: s.InfoHash, Layout: s.Layout}
 		if !cmd.Bool("recheck") && stored.Trusted() {
-			continue
+			return true, nil
 		}
 		r, err := check(ctx, out, stored)
-		if err != nil {
-			return err
+		return err == nil && r.Complete(), err
+	}
+	incomplete := func(s client.Source) error {
+		return codedError{fmt.Errorf("%s in %s is not complete and right: braid verify says what is wrong, braid download completes it", s.Name, dir), exitData}
+	}
+	var sources []client.Source
+	for _, s := range named {
+		s.Source = s.WithKept(dir)
+		ok := s.IsMagnet() // looked at when peers have said what is in it
+		if !ok {
+			if ok, err = isComplete(s.Source); err != nil {
+				return err
+			}
 		}
-		if !r.Complete() {
-			return codedError{fmt.Errorf("%s in %s is not complete and right: braid verify says what is wrong, braid download completes it", s.Name, dir), exitData}
+		switch {
+		case ok:
+			sources = append(sources, s.Source)
+		case s.listed:
+			log.Warn("torrent passed over: its data is not complete and right", "torrent", s.Name, "data", dir)
+		default:
+			return incomplete(s.Source)
 		}
+	}
+	if len(sources) == 0 {
+		return codedError{fmt.Errorf("the data of none of the %d torrents is complete and right in %s", len(named), dir), exitData}
 	}
 	torrents, err := announcedSources(cmd, sources, log)
 	if err != nil {
@@ -103,6 +126,27 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, trackers.close()) }()
+	for i, s := range sources {
+		if !s.IsMagnet() {
+			continue
+		}
+		if len(s.Peers)+len(torrents[i].tiers) == 0 {
+			return usageErrorf("nobody to ask what is in the magnet link of %s: name a tracker with --tracker, or the .torrent file", cmp.Or(s.Name, s.InfoHash.HexString()))
+		}
+		out.say("asking peers what is in " + cmp.Or(s.Name, s.InfoHash.HexString()))
+		s, err := described(ctx, session, s, nil, func(t *client.Transfer) error {
+			return trackers.announceAll([]*client.Transfer{t}, torrents[i:i+1], false, len(s.Peers) == 0)
+		})
+		if err != nil {
+			return err
+		}
+		if ok, err := isComplete(s); err != nil {
+			return err
+		} else if !ok {
+			return incomplete(s)
+		}
+		sources[i], torrents[i].source = s, s
+	}
 	var transfers []*client.Transfer
 	for _, s := range sources {
 		t, err := session.Add(s, store, client.Options{Decided: out.decided(s), SuperSeeding: super})
@@ -126,6 +170,59 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 	defer stop()
 	out.watch(served, transfers)
 	return nil // to be interrupted is how a seed ends
+}
+
+// seedSource is a torrent to be seeded.
+type seedSource struct {
+	client.Source
+	listed bool // one of those in a directory: it may be incomplete
+}
+
+// seedSources reads the torrents that the command line names, and those in the directories that it names.
+func seedSources(ctx context.Context, cmd *cli.Command, log *slog.Logger) ([]seedSource, error) {
+	if cmd.Args().Len() == 0 {
+		return nil, usageErrorf("name at least one torrent; see braid %s --help", cmd.Name)
+	}
+	var out []seedSource
+	add := func(s seedSource) bool {
+		if slices.ContainsFunc(out, func(o seedSource) bool { return o.InfoHash == s.InfoHash }) {
+			return false
+		}
+		out = append(out, s)
+		return true
+	}
+	for _, name := range cmd.Args().Slice() {
+		if st, err := os.Stat(name); err == nil && st.IsDir() {
+			files, err := os.ReadDir(name)
+			if err != nil {
+				return nil, fmt.Errorf("list torrents: %w", err)
+			}
+			files = slices.DeleteFunc(files, func(f os.DirEntry) bool { return !strings.EqualFold(filepath.Ext(f.Name()), ".torrent") })
+			if len(files) == 0 {
+				return nil, usageErrorf("%s: there is no .torrent file in this directory", name)
+			}
+			for _, f := range files {
+				s, err := client.OpenSource(ctx, filepath.Join(name, f.Name()))
+				if err != nil {
+					log.Warn("torrent passed over", "error", err)
+				} else if !add(seedSource{s, true}) {
+					log.Warn("torrent passed over: it is there twice", "file", f.Name())
+				}
+			}
+			continue
+		}
+		s, err := client.OpenSource(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if !add(seedSource{s, false}) {
+			return nil, usageErrorf("%s: the same torrent is named twice", name)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("none of the torrents can be read")
+	}
+	return out, nil
 }
 
 // check hashes a torrent's data and shows how far it is.

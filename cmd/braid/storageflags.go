@@ -187,39 +187,47 @@ func listFiles(out *display, l storage.Layout, s client.Selection) error {
 
 // describe asks peers what is behind magnet links, and shows it.
 func describe(ctx context.Context, out *display, session *client.Session, src client.Source, peers []client.Peer, s client.Selection, added func(*client.Transfer) error) error {
-	layout := src.Layout
-	if src.IsMagnet() {
-		dir, err := os.MkdirTemp("", "braid-list-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		store := storage.OpenVerified(dir, slog.New(slog.DiscardHandler))
-		t, err := session.Add(src, store, client.Options{Peers: peers, Describe: true})
-		if err != nil {
-			return err
-		}
-		defer t.Close()
-		if err := added(t); err != nil {
-			return err
-		}
-		select {
-		case <-t.Done():
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if err := t.Progress().Err; err != nil {
-			return err
-		}
-		layout, _ = t.Layout()
-	}
-	if err := listFiles(out, layout, s); err != nil {
+	src, err := described(ctx, session, src, peers, added)
+	if err != nil {
 		return err
 	}
-	if err := s.Check(layout); err != nil {
+	if err := listFiles(out, src.Layout, s); err != nil {
+		return err
+	}
+	if err := s.Check(src.Layout); err != nil {
 		return usageErrorf("%w", err)
 	}
 	return nil
+}
+
+// described asks peers what is behind a magnet link. added is told of the transfer that asks.
+func described(ctx context.Context, session *client.Session, src client.Source, peers []client.Peer, added func(*client.Transfer) error) (client.Source, error) {
+	if !src.IsMagnet() {
+		return src, nil
+	}
+	dir, err := os.MkdirTemp("", "braid-list-")
+	if err != nil {
+		return src, err
+	}
+	defer os.RemoveAll(dir)
+	store := storage.OpenVerified(dir, slog.New(slog.DiscardHandler))
+	t, err := session.Add(src, store, client.Options{Peers: peers, Describe: true})
+	if err != nil {
+		return src, err
+	}
+	defer t.Close()
+	if err := added(t); err != nil {
+		return src, err
+	}
+	select {
+	case <-t.Done():
+	case <-ctx.Done():
+		return src, context.Cause(ctx)
+	}
+	if err := t.Progress().Err; err != nil {
+		return src, err
+	}
+	return t.Described()
 }
 
 // onDone runs the user's command for each transfer that is complete, and waits for it.
