@@ -107,8 +107,8 @@ func create(ctx context.Context, cmd *cli.Command) error {
 		return nil
 	}
 	magnet, _ := publicMagnet(c.Source)
-	out.results.printf("%s: %s in %d files, %d pieces of %s\n%s\n", name, bytesText(c.Source.Layout.Length), len(c.Source.Layout.Files),
-		c.Source.Layout.Pieces(), bytesText(c.Source.Layout.PieceLength), magnet)
+	out.results.printf("%s: %s in %s, %s of %s\n%s\n", name, bytesText(c.Source.Layout.Length), plural(len(c.Source.Layout.Files), "file"),
+		plural(c.Source.Layout.Pieces(), "piece"), bytesText(c.Source.Layout.PieceLength), magnet)
 	return nil
 }
 

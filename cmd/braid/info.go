@@ -85,7 +85,7 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 	if s.IsMagnet() {
 		w.printf("files\tknown when a peer has sent them\n")
 	} else {
-		w.printf("size\t%s in %d pieces of %s\n", bytesText(d.Length), d.Pieces, bytesText(d.PieceLength))
+		w.printf("size\t%s in %s of %s\n", bytesText(d.Length), plural(d.Pieces, "piece"), bytesText(d.PieceLength))
 	}
 	if d.Private {
 		w.printf("private\tyes\n")

@@ -91,7 +91,7 @@ func TestCommands(t *testing.T) {
 	}
 	want(0, "magnet:?", "", "create", "file", "--comment", "hello", "--tracker", "http://127.0.0.1:1/announce")
 	want(0, `"comment":"hello"`, "", "info", "file.torrent", "--json")
-	want(0, "all 1 files are right", "", "verify", "file.torrent")
+	want(0, "the file is right", "", "verify", "file.torrent")
 	want(2, "", "--help", "verify", "--nonsense")
 	want(2, "", "name one file", "create")
 	want(2, "", "--peer", "download", "file.torrent", "--no-trackers")
@@ -103,7 +103,7 @@ func TestCommands(t *testing.T) {
 	want(1, "", "no such file", "info", "nothing.torrent")
 	want(1, "", "not a torrent", "info", "file")
 	want(1, "", "no data", "create", t.TempDir())
-	want(3, "missing", "1 of 1 files", "verify", "file.torrent", "--data", t.TempDir())
+	want(3, "missing", "1 of 1 file", "verify", "file.torrent", "--data", t.TempDir())
 	want(3, "", "not complete", "seed", "file.torrent", "--data", t.TempDir(), "--listen", "127.0.0.1:0")
 
 	seed := braid(t, dir, "seed", "file.torrent", "--listen", "127.0.0.1:0", "--json")

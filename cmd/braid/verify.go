@@ -66,11 +66,15 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 		}{r.Complete(), len(r.Good), r.GoodPieces(), r.Files})
 	}
 	if bad > 0 {
-		return codedError{fmt.Errorf("%s: %d of %d files and %d of %d pieces are missing or wrong", s.Name,
-			bad, len(r.Files), len(r.Good)-r.GoodPieces(), len(r.Good)), exitData}
+		return codedError{fmt.Errorf("%s: %d of %s and %d of %s are missing or wrong", s.Name,
+			bad, plural(len(r.Files), "file"), len(r.Good)-r.GoodPieces(), plural(len(r.Good), "piece")), exitData}
 	}
 	if !out.json {
-		out.results.printf("%s: all %d files are right\n", s.Name, len(r.Files))
+		what := "the file is"
+		if n := len(r.Files); n != 1 {
+			what = fmt.Sprintf("all %d files are", n)
+		}
+		out.results.printf("%s: %s right\n", s.Name, what)
 	}
 	return nil
 }
@@ -84,7 +88,7 @@ func printReport(out *printer, r storage.Report) {
 func describeFile(f storage.FileReport) string {
 	s := f.Path
 	if f.BadPieces > 0 {
-		s += fmt.Sprintf(" (%d pieces)", f.BadPieces)
+		s += fmt.Sprintf(" (%s)", plural(f.BadPieces, "piece"))
 	}
 	if f.Error != "" {
 		s += ": " + f.Error
