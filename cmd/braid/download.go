@@ -145,6 +145,11 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	if len(listen) > 0 {
 		out.ready(session.Listening())
 	}
+	endStatus, err := keepStatus(cmd, transfers, log)
+	if err != nil {
+		return err
+	}
+	defer endStatus()
 	served, stop := goal.until(ctx, out, transfers)
 	defer stop()
 	if err := follow(ctx, out, transfers); err != nil {

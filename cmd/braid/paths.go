@@ -32,6 +32,7 @@ listed, in its order. The exit code is 1 if there is no path, or if paths were p
 			&cli.BoolFlag{Name: "extended", Aliases: []string{"e"}, Usage: "show each path's full fingerprint, sequence and expiry"},
 			&cli.BoolFlag{Name: "probe", Usage: "send a packet over each path and wait for the answer"},
 			&cli.BoolFlag{Name: "refresh", Aliases: []string{"r"}, Usage: "ask the control service anew, past the daemon's memory"},
+			&cli.StringFlag{Name: "status", Usage: "show the torrents and paths of a running download or seed that writes its --status to `FILE`, instead of the paths to DST"},
 			&durationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "for everything together"},
 		}, policyFlags(), scionFlags()),
 		Action: runPaths,
@@ -39,6 +40,9 @@ listed, in its order. The exit code is 1 if there is no path, or if paths were p
 }
 
 func runPaths(ctx context.Context, cmd *cli.Command) error {
+	if name := cmd.String("status"); name != "" && !cmd.Args().Present() {
+		return showStatus(cmd, name, time.Now())
+	}
 	if cmd.Args().Len() != 1 {
 		return usageErrorf("name one destination, such as: braid paths 1-ff00:0:111")
 	}

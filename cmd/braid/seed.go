@@ -158,6 +158,11 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 	if err := trackers.announceAll(transfers, torrents, true, false); err != nil {
 		return err
 	}
+	endStatus, err := keepStatus(cmd, transfers, log)
+	if err != nil {
+		return err
+	}
+	defer endStatus()
 	out.ready(session.Listening())
 	over, err := parseTransports(cmd)
 	if err != nil {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+)
+
+// A running download or seed writes its state to a file every second, from which another process shows it.
+
+func statusFlag() cli.Flag {
+	return &cli.StringFlag{Name: "status", Usage: "write the state of torrents and paths to `FILE` every second; braid paths --status FILE shows it"}
+}
+
+type statusReport struct {
+	Process  int             `json:"process"`
+	Time     time.Time       `json:"time"`
+	Torrents []progressEvent `json:"torrents"`
+}
+
+const (
+	statusEvery = time.Second
+	// statusAge is how old a report may be: what is older was left behind by a process that was killed.
+	statusAge = 15 * time.Second
+	// maxStatus bounds the file that is read: more than a thousand torrents with hundreds of paths make.
+	maxStatus = 64 << 20
+)
+
+// keepStatus writes the file until stop is called, which takes it away.
+func keepStatus(cmd *cli.Command, transfers []*client.Transfer, log *slog.Logger) (stop func(), err error) {
+	name := cmd.String("status")
+	if name == "" {
+		return func() {}, nil
+	}
+	if err := writeStatus(name, transfers); err != nil {
+		return nil, fmt.Errorf("--status: %w", err)
+	}
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(statusEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				_ = os.Remove(name)
+				return
+			case <-tick.C:
+				if err := writeStatus(name, transfers); err != nil {
+					log.Warn("the status cannot be written", "error", err)
+				}
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }, nil
+}
+
+// writeStatus replaces the file at once, so that nobody reads a part of it.
+func writeStatus(name string, transfers []*client.Transfer) error {
+	r := statusReport{Process: os.Getpid(), Time: time.Now()}
+	for _, t := range transfers {
+		r.Torrents = append(r.Torrents, newProgressEvent("progress", t.Source(), t.Progress()))
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	next := name + ".new"
+	if err := os.WriteFile(next, append(b, '\n'), 0o644); err != nil {
+		return errors.Join(err, os.RemoveAll(next))
+	}
+	return os.Rename(next, name)
+}
+
+// showStatus prints what the file says of a process that still runs.
+func showStatus(cmd *cli.Command, name string, now time.Time) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("read the status of a download or seed with --status: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxStatus))
+	if err != nil {
+		return err
+	}
+	var r statusReport
+	if err := json.Unmarshal(b, &r); err != nil {
+		return fmt.Errorf("%s is no status of a download or seed: %w", name, err)
+	}
+	if age := now.Sub(r.Time); age > statusAge {
+		return fmt.Errorf("%s is %v old: process %d, which wrote it, has ended", name, age.Round(time.Second), r.Process)
+	}
+	if cmd.Bool("json") {
+		_, err := stdout(cmd).Write(b)
+		return err
+	}
+	w := newTable(stdout(cmd))
+	for _, t := range r.Torrents {
+		w.printf("%s: %s, %s, down %s, up %s\n", t.Torrent, t.Phase, percent(t.Bytes, t.Total), rateText(t.MbitS*mega), rateText(t.UpMbitS*mega))
+		for _, p := range t.Paths {
+			w.printf("  %s\t%.8s\t%s\t%s down\t%s up\t%.1f ms\n", p.Peer, p.Fingerprint, p.State, rateText(p.MbitS*mega), rateText(p.UpMbitS*mega), p.RTT)
+		}
+	}
+	return w.Flush()
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Another process shows the paths of a seed that runs, and says that it has ended.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	_, wait := runningSeed(t, dir, "file.torrent", "--status", "now", "--seed-time", "2s")
+	name := filepath.Join(dir, "now")
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if b, err := os.ReadFile(name); err == nil && !json.Valid(b) {
+			t.Fatalf("a part of the status: %s", b)
+		} else if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no status")
+		}
+	}
+	if text := must(t, dir, "paths", "--status", "now"); !strings.HasPrefix(text, "file: ") || !strings.Contains(text, ", 100%, down ") {
+		t.Error(text)
+	}
+	if _, err := wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(name); !os.IsNotExist(err) {
+		t.Errorf("the status is left behind: %v", err)
+	}
+	for text, want := range map[string]string{
+		`{"process":7,"time":"2020-01-02T03:04:05Z"}`: "process 7, which wrote it, has ended",
+		"nonsense": "is no status",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, said := ends(t, dir, "paths", "--status", "now"); code != exitFailed || !strings.Contains(said, want) {
+			t.Errorf("%s: exit code %d: %s", text, code, said)
+		}
+	}
+	if code, _, _ := ends(t, dir, "seed", "file.torrent", "--listen", "127.0.0.1:0", "--status", "none/now"); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+}
