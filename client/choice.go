@@ -199,7 +199,7 @@ func (t *Transfer) wait(reason string, known bool) {
 	}
 	switch {
 	case reason != "" && t.waiting == "":
-		t.log.Warn("waiting for a path", "reason", reason)
+		t.log.Info("waiting for a path", "reason", reason)
 	case reason == "" && t.waiting != "":
 		t.log.Info("no longer waiting for a path")
 	}

@@ -87,6 +87,11 @@ func (t *Transfer) lookPaths(ctx context.Context, tr Transport, p Peer) {
 	}
 }
 
+// errNoneAllowed says that the policy refuses all of so many paths.
+type errNoneAllowed int
+
+func (n errNoneAllowed) Error() string { return fmt.Sprintf("none of the %d paths is allowed", int(n)) }
+
 // restrict leaves the paths that the user's policy allows, and says what it takes away. It is for SCION: where the
 // network chooses the way there is nothing to choose from.
 func (t *Transfer) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path {
@@ -111,7 +116,7 @@ func (t *Transfer) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path {
 	allowed, refused := policy.Apply(paths)
 	var err error
 	if len(allowed) == 0 && len(paths) > 0 {
-		err = fmt.Errorf("none of the %d paths is allowed: %s", len(paths), pathsel.Summary(refused))
+		err = fmt.Errorf("%w: %s", errNoneAllowed(len(paths)), pathsel.Summary(refused))
 		if p.err == nil || p.err.Error() != err.Error() {
 			t.log.Warn("no path to peer is allowed; waiting for one that is", "peer", p.peer, "paths", len(paths), "refused", pathsel.Summary(refused))
 		}
@@ -133,7 +138,7 @@ func (t *Transfer) mapPaths(e found) {
 	p.lookupFailures++
 	if e.err != nil {
 		if p.err == nil {
-			t.log.Warn("no paths to peer", "peer", p.peer, "error", e.err)
+			t.log.Info("no paths to peer", "peer", p.peer, "error", e.err)
 		}
 		p.err = e.err
 		return

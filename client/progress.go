@@ -37,7 +37,9 @@ type Progress struct {
 	Paths           []PathProgress
 	// Waiting says that no path is left, or no room on the disk, and what happens next; empty otherwise.
 	Waiting string
-	Err     error
+	// Cause is why no data comes; nil while some does, or if that is not known yet.
+	Cause *Cause
+	Err   error
 }
 
 // PathProgress is one path-level peer of a transfer: all its connections so far, and the one that is open.

@@ -340,3 +340,16 @@ func (w *want) have(t *torrent.Torrent) (bytes int64, count int) {
 	}
 	return bytes, count
 }
+
+// missing are the wanted pieces that are not there.
+func (w *want) missing(t *torrent.Torrent) []bool {
+	out := make([]bool, len(w.pieces))
+	i := 0
+	for _, run := range t.PieceStateRuns() {
+		for range run.Length {
+			out[i] = w.pieces[i] != Skip && !(run.Ok && run.Complete)
+			i++
+		}
+	}
+	return out
+}

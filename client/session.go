@@ -93,6 +93,7 @@ type Session struct {
 	fetches    fetches
 	transports []Transport
 	inbound    *inbound
+	examining  chan struct{}   // holds one for each transfer that examines ways to peers
 	ctx        context.Context // ends with Close
 	stop       context.CancelFunc
 	workers    sync.WaitGroup
@@ -189,7 +190,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 		log: log, limits: newLimits(cfg.Limits), selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
 		policy: cfg.Policy,
 		offers: newOffers(), transports: transports,
-		transfers: map[*Transfer]struct{}{},
+		transfers: map[*Transfer]struct{}{}, examining: make(chan struct{}, examineAtOnce),
 	}
 	s.offers.limits = s.limits
 	if s.maxPaths <= 0 {

@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -40,6 +41,11 @@ type Options struct {
 	Verified func(VerifiedPiece)
 	// SuperSeeding is for data that is complete.
 	SuperSeeding SuperSeeding
+	// Caused, if not nil, is told why there is no progress, and of nil when there is again, in order and from one goroutine, which it
+	// must not hold up; with the time since the transfer was added.
+	Caused func(*Cause, time.Duration)
+	// StopTimeout, if not 0, ends the transfer with a StoppedError after so long without data.
+	StopTimeout time.Duration
 }
 
 // Transfer is one torrent in a session.
@@ -90,6 +96,7 @@ type Transfer struct {
 	want      *want     // nil until it is known what is in the torrent
 	full      fullDisk
 	settling  settling
+	stall     stall
 }
 
 func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Transfer, error) {
@@ -356,6 +363,7 @@ func (t *Transfer) run() {
 			t.tellPieces()
 			t.tellKept()
 			t.nudge()
+			t.checkProgress()
 			if t.look() || time.Now().After(t.rested) {
 				t.choose()
 			}
@@ -367,6 +375,7 @@ func (t *Transfer) run() {
 
 // begin asks for the data, now that it is known what is in the torrent.
 func (t *Transfer) begin() {
+	t.stall.usefulAt = time.Now()
 	l := *t.layout.Load()
 	for _, link := range l.Symlinks {
 		t.log.Warn("a symbolic link of the torrent is not made", "path", link)
@@ -419,7 +428,11 @@ func (t *Transfer) fail(err error) {
 	if t.isDone {
 		return
 	}
-	t.log.Error("transfer failed", "error", err)
+	level := slog.LevelError
+	if errors.As(err, new(*StoppedError)) {
+		level = slog.LevelInfo // the user has wanted it, and the cause has been told
+	}
+	t.log.Log(t.ctx, level, "transfer failed", "error", err)
 	t.isDone, t.paused, t.waiting, t.err = true, true, "", err
 	for _, p := range t.peers {
 		for _, s := range p.paths {
@@ -482,6 +495,13 @@ func (t *Transfer) handle(event any) {
 		t.onClaimed(e)
 	case settled:
 		t.onSettled(e)
+	case examinedAll:
+		t.onExamined(e)
+	case TrackerState:
+		if t.stall.trackers == nil {
+			t.stall.trackers = map[string]TrackerState{}
+		}
+		t.stall.trackers[e.URL] = e
 	case greeted:
 		for _, p := range t.peers {
 			for _, s := range p.paths {
@@ -563,7 +583,7 @@ func (t *Transfer) progress() Progress {
 		ReadRate: t.in.rate, WriteRate: t.out.rate,
 		Wasted:  max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()),
 		Dropped: st.PiecesDirtiedBad.Int64(),
-		Err:     t.err, Waiting: t.waiting,
+		Err:     t.err, Waiting: t.waiting, Cause: t.stall.cause,
 	}
 	if t.torrent.Info() != nil {
 		p.Total, p.Have = t.torrent.Length(), t.torrent.BytesCompleted()+t.store.untaken()

@@ -266,8 +266,8 @@ func waiting(v View) string {
 		}
 	}
 	if trying > 0 {
-		return fmt.Sprintf("all %d paths are down; trying %d of them again", len(v.Candidates), trying)
+		return fmt.Sprintf("none of %d paths has a connection; trying %d of them again", len(v.Candidates), trying)
 	}
-	return fmt.Sprintf("all %d paths are down; the next attempt is in %v", len(v.Candidates),
+	return fmt.Sprintf("none of %d paths has a connection; the next attempt is in %v", len(v.Candidates),
 		max(0, next.Sub(v.Now)).Round(100*time.Millisecond))
 }

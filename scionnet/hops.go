@@ -102,28 +102,44 @@ func decodePath(raw []byte) (*scion.Decoded, error) {
 	return &d, nil
 }
 
-// trailOfPath walks the hop fields in the order of travel. Where one segment ends and the next begins, two hop
+// crossing is an interface on a path, and where the path's hop fields tell it.
+type crossing struct {
+	id      uint16
+	hop     int  // the hop field
+	ingress bool // in the direction in which the segment was made
+}
+
+// crossings walks the hop fields in the order of travel. Where one segment ends and the next begins, two hop
 // fields belong to one AS, and each tells only one of its interfaces; where they meet at a peering link (both
 // segments carry the peering flag) each belongs to an AS of its own and tells both.
-func trailOfPath(d *scion.Decoded) trail {
-	b := make([]byte, 0, 4*d.NumHops)
+func crossings(d *scion.Decoded) []crossing {
+	var out []crossing
 	hop := 0
 	for seg, info := range d.InfoFields {
 		n := int(d.PathMeta.SegLen[seg])
 		for i := range n {
 			f := d.HopFields[hop+i]
-			in, out := f.ConsIngress, f.ConsEgress
+			in, to := crossing{f.ConsIngress, hop + i, true}, crossing{f.ConsEgress, hop + i, false}
 			if !info.ConsDir {
-				in, out = out, in
+				in, to = to, in
 			}
 			if i > 0 || seg > 0 && info.Peer {
-				b = binary.BigEndian.AppendUint16(b, in)
+				out = append(out, in)
 			}
 			if i < n-1 || seg < d.NumINF-1 && info.Peer {
-				b = binary.BigEndian.AppendUint16(b, out)
+				out = append(out, to)
 			}
 		}
 		hop += n
+	}
+	return out
+}
+
+func trailOfPath(d *scion.Decoded) trail {
+	all := crossings(d)
+	b := make([]byte, 0, 2*len(all))
+	for _, c := range all {
+		b = binary.BigEndian.AppendUint16(b, c.id)
 	}
 	return trail(b)
 }

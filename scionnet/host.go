@@ -103,7 +103,7 @@ func connect(ctx context.Context, cfg Config) (daemon.Connector, error) {
 	case err == nil:
 		return c, nil
 	case cfg.Daemon != "":
-		return nil, fmt.Errorf("connect to the SCION daemon at %s: %w", cfg.Daemon, err)
+		return nil, fmt.Errorf("%w from the SCION daemon at %s: %w", ErrNoControl, cfg.Daemon, err)
 	default:
 		return nil, fmt.Errorf("read the SCION configuration in %q (topology.json and certs/ are needed): %w", cfg.ConfigDir, err)
 	}

@@ -83,7 +83,7 @@ func (n Names) Lookup(ctx context.Context, name string, port uint16) ([]Addr, er
 	}
 	if len(found) == 0 {
 		if found, err = n.inDNS(ctx, name); err != nil {
-			return nil, fmt.Errorf("find the SCION address of %s: it is not in %s, and in DNS: %w", name, strings.Join(n.Hosts, " or "), err)
+			return nil, &NameError{Name: name, Hosts: n.Hosts, Err: err}
 		}
 	}
 	for i := range found {
@@ -91,6 +91,19 @@ func (n Names) Lookup(ctx context.Context, name string, port uint16) ([]Addr, er
 	}
 	return found, nil
 }
+
+// NameError says that no SCION address is known for a name.
+type NameError struct {
+	Name  string
+	Hosts []string // files that do not have it
+	Err   error    // what DNS says
+}
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("find the SCION address of %s: it is not in %s, and in DNS: %v", e.Name, strings.Join(e.Hosts, " or "), e.Err)
+}
+
+func (e *NameError) Unwrap() error { return e.Err }
 
 func (n Names) inHosts(name string) ([]Addr, error) {
 	for _, file := range n.Hosts {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/private/common"
-	"github.com/scionproto/scion/pkg/slayers/path/scion"
 	"github.com/scionproto/scion/pkg/snet"
 	snetpath "github.com/scionproto/scion/pkg/snet/path"
 
@@ -99,7 +98,7 @@ func (p *prober) send(i int, path pathsel.Path) {
 		}
 		pkt.Payload = snet.SCMPEchoRequest{Identifier: p.local.Port, SeqNumber: uint16(i)}
 	} else {
-		pkt.Path, err = alertLast(f.way.raw)
+		pkt.Path, err = alertAt(f.way.raw, -1)
 		pkt.Payload = snet.SCMPTracerouteRequest{Identifier: p.local.Port, Sequence: uint16(i)}
 	}
 	if err == nil {
@@ -180,19 +179,26 @@ func (p *prober) broken(quote []byte, info string) (int, Probe, bool) {
 	return 0, Probe{}, false
 }
 
-// alertLast is the path with the flag by which the last router on it takes the packet for itself.
-func alertLast(raw []byte) (snet.DataplanePath, error) {
-	var d scion.Decoded
-	if err := d.DecodeFromBytes(raw); err != nil {
+// alertAt is the path with the flag by which the router at one of its interfaces takes the packet for itself; they count from
+// the sender on, and -1 is the last.
+func alertAt(raw []byte, i int) (snet.DataplanePath, error) {
+	d, err := decodePath(raw)
+	if err != nil {
 		return nil, err
 	}
-	last := &d.HopFields[d.NumHops-1]
-	if d.InfoFields[d.NumINF-1].ConsDir {
-		last.IngressRouterAlert = true
-	} else {
-		last.EgressRouterAlert = true
+	all := crossings(d)
+	if i < 0 {
+		i += len(all)
 	}
-	return snetpath.NewSCIONFromDecoded(d)
+	if i < 0 || i >= len(all) {
+		return nil, fmt.Errorf("the path has %d interfaces", len(all))
+	}
+	if c := all[i]; c.ingress {
+		d.HopFields[c.hop].IngressRouterAlert = true
+	} else {
+		d.HopFields[c.hop].EgressRouterAlert = true
+	}
+	return snetpath.NewSCIONFromDecoded(*d)
 }
 
 // probeHandler passes every SCMP message up as an error, which is how snet lets one out of ReadFrom.

@@ -154,7 +154,8 @@ func (l *lookup) hasten(i pathsel.Interface) {
 
 // quote is what the packet that an SCMP error message quotes says of itself.
 type quote struct {
-	src, dst Addr // of SCMP requests the port of src is the identifier, that of dst 0
+	src, dst Addr   // of SCMP requests the port of src is the identifier, that of dst 0
+	sequence uint16 // of SCMP requests
 	raw      []byte
 	trail    trail
 	header   int // of SCION and UDP
@@ -197,6 +198,7 @@ func readQuote(b []byte) (q quote, ok bool) {
 		q.src.Port, q.dst.Port = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
 	case s.NextHdr == slayers.L4SCMP && (l4[0] == byte(slayers.SCMPTypeEchoRequest) || l4[0] == byte(slayers.SCMPTypeTracerouteRequest)):
 		q.src.Port = binary.BigEndian.Uint16(l4[4:]) // the identifier, behind type, code and checksum
+		q.sequence = binary.BigEndian.Uint16(l4[6:])
 	default:
 		return quote{}, false
 	}

@@ -140,7 +140,12 @@ func (x *announcing) follow(t *client.Transfer, tiers [][]tracker.URL, complete 
 		InfoHash: wire.InfoHash(t.Source().InfoHash), PeerID: wire.PeerID(x.session.PeerID()), Tiers: tiers, SCION: x.scion,
 		Progress: func() announce.Progress { return announceProgress(t.Progress()) },
 		Found:    func(found []wire.Addr) { t.AddPeers(peersOf(found)...) },
-		Logger:   x.log.With("torrent", t.Source().Name),
+		Asked: func(u tracker.URL, answered bool, err error) {
+			s := client.TrackerState{URL: u.String(), Answered: answered, Err: err}
+			s.SCION, _ = u.SCION()
+			t.TrackerState(s)
+		},
+		Logger: x.log.With("torrent", t.Source().Name),
 	}
 	x.paths.apply(&cfg, t)
 	for _, p := range x.session.Listening() {

@@ -26,6 +26,7 @@ func downloadCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, scion://name:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
 			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line, compressed if it ends in .gz"},
+			&durationFlag{Name: "stop-timeout", Usage: "give up a torrent after `TIME` without data, and say why (default: never)"},
 			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted, or until --ratio or --seed-time, which imply it"},
 		}, slices.Concat(seedGoalFlags(), keepFlags(), writeFlags(), sessionFlags())...),
 		Action: endOnHangup(download),
@@ -34,6 +35,14 @@ func downloadCommand() *cli.Command {
 
 func download(ctx context.Context, cmd *cli.Command) (err error) {
 	log := logger(cmd)
+	out, err := sampling(cmd, false)
+	if err != nil {
+		return err
+	}
+	defer func() { out.failed(err) }()
+	if stop := cmd.Duration("stop-timeout"); stop < 0 || cmd.IsSet("stop-timeout") && stop == 0 {
+		return usageErrorf("--stop-timeout %v: want more than 0", stop)
+	}
 	sources, err := openSources(ctx, cmd)
 	if err != nil {
 		return err
@@ -51,10 +60,6 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	goal, err := parseSeedGoal(cmd)
-	if err != nil {
-		return err
-	}
-	out, err := sampling(cmd, false)
 	if err != nil {
 		return err
 	}
@@ -133,7 +138,10 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	var transfers []*client.Transfer
 	for _, s := range sources {
-		t, err := session.Add(s, store, client.Options{Peers: peers, Decided: out.decided(s), Verified: out.verified(s, cmd.Bool("piece-events")), Trace: trace, Selection: selected})
+		t, err := session.Add(s, store, client.Options{
+			Peers: peers, Decided: out.decided(s), Verified: out.verified(s, cmd.Bool("piece-events")), Caused: out.caused(s),
+			Trace: trace, Selection: selected, StopTimeout: cmd.Duration("stop-timeout"),
+		})
 		if err != nil {
 			return err
 		}
@@ -184,11 +192,15 @@ func follow(ctx context.Context, out *display, transfers []*client.Transfer) err
 	out.watch(ctx, transfers)
 	if !errors.Is(context.Cause(ctx), errAllDone) {
 		var have, total int64
+		why := ""
 		for _, t := range transfers {
 			p := t.Progress()
 			have, total = have+p.Have, total+p.Total
+			if p.Cause != nil && why == "" {
+				why = " without progress: " + p.Cause.Text
+			}
 		}
-		return codedError{fmt.Errorf("interrupted at %s; run the same command again to resume", percent(have, total)), exitInterrupted}
+		return codedError{fmt.Errorf("interrupted at %s%s; run the same command again to resume", percent(have, total), why), exitInterrupted}
 	}
 	var errs []error
 	for _, t := range transfers {

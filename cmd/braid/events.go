@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"braid/client"
@@ -34,6 +35,7 @@ type progressEvent struct {
 	WastedBytes  int64       `json:"wasted_bytes"`
 	DroppedPiece int64       `json:"dropped_pieces"`
 	Waiting      string      `json:"waiting,omitempty"` // no path is left: what happens next
+	Cause        *causeJSON  `json:"cause,omitempty"`   // why no data comes
 	Paths        []pathEvent `json:"paths"`
 }
 
@@ -49,6 +51,63 @@ type doneEvent struct {
 	WastedBytes  int64       `json:"wasted_bytes"`
 	DroppedPiece int64       `json:"dropped_pieces"`
 	Paths        []pathEvent `json:"paths"`
+}
+
+// causeEvent tells why no data comes, or, with no cause, that some does again.
+type causeEvent struct {
+	Event    string     `json:"event"`
+	Torrent  string     `json:"torrent"`
+	InfoHash string     `json:"info_hash"`
+	T        float64    `json:"t"`
+	Cause    *causeJSON `json:"cause"` // null: data comes again
+}
+
+// failedEvent is the last one of a torrent that has failed, or of a command that has before there was one.
+type failedEvent struct {
+	Event    string     `json:"event"`
+	Torrent  string     `json:"torrent,omitempty"`
+	InfoHash string     `json:"info_hash,omitempty"`
+	Error    string     `json:"error"`
+	Cause    *causeJSON `json:"cause,omitempty"`
+}
+
+// causeJSON is a client.Cause.
+type causeJSON struct {
+	Kind client.CauseKind `json:"kind"`
+	Text string           `json:"text"`
+	Peer string           `json:"peer,omitempty"` // or the tracker's URL, or a name
+	Down []breakJSON      `json:"down,omitempty"` // where paths end, if that is the cause
+}
+
+type breakJSON struct {
+	Interface string `json:"interface"`
+	By        string `json:"by,omitempty"` // the AS whose router says so; without it, nothing comes back from there
+}
+
+func newCauseJSON(c *client.Cause) *causeJSON {
+	if c == nil {
+		return nil
+	}
+	out := &causeJSON{Kind: c.Kind, Text: c.Text, Peer: c.Peer}
+	for _, b := range c.Down {
+		j := breakJSON{Interface: b.Interface.String()}
+		if b.By != 0 {
+			j.By = b.By.String()
+		}
+		out.Down = append(out.Down, j)
+	}
+	return out
+}
+
+// causeOf is the cause of a failed transfer or command, if it is known.
+func causeOf(err error) *causeJSON {
+	if stopped := (*client.StoppedError)(nil); errors.As(err, &stopped) {
+		return newCauseJSON(stopped.Cause)
+	}
+	if c, ok := client.CauseOf(err); ok {
+		return newCauseJSON(&c)
+	}
+	return nil
 }
 
 // choiceEvent is a step in the life of a path-level peer: its Event is path-selected, path-opened, path-parked,
@@ -124,7 +183,7 @@ func newProgressEvent(name string, s client.Source, p client.Progress) progressE
 	return progressEvent{
 		Event: name, Torrent: p.Name, InfoHash: s.InfoHash.HexString(), Phase: p.Phase, T: p.Since.Seconds(),
 		Bytes: p.Have, Total: p.Total, Pieces: p.Pieces, Done: p.Done, Checked: p.Checked, Fetched: p.Fetched, Sent: p.Sent, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,
-		WastedBytes: p.Wasted, DroppedPiece: p.Dropped, Waiting: p.Waiting, Paths: newPathEvents(p.Paths),
+		WastedBytes: p.Wasted, DroppedPiece: p.Dropped, Waiting: p.Waiting, Cause: newCauseJSON(p.Cause), Paths: newPathEvents(p.Paths),
 	}
 }
 

@@ -42,7 +42,11 @@ func stateOf(p client.Progress, uploads bool) string {
 			carried++
 		}
 	}
-	return fmt.Sprint(p.Phase, tenth(p.Have, p.Total), p.Waiting != "", carried > 0, p.ReadRate < least)
+	cause := client.CauseKind("")
+	if p.Cause != nil {
+		cause = p.Cause.Kind
+	}
+	return fmt.Sprint(p.Phase, tenth(p.Have, p.Total), p.Waiting != "", carried > 0, p.ReadRate < least, cause)
 }
 
 // tenth is how many tenths of the whole are done.

@@ -26,6 +26,8 @@ type display struct {
 	said   map[*client.Transfer]*pace   // in a log
 	places map[*client.Transfer]*places // on a terminal
 
+	hasFailed bool // a torrent has, and that was told
+
 	mu     sync.Mutex
 	events *json.Encoder
 }
@@ -74,6 +76,23 @@ func (d *display) decided(s client.Source) func(client.PathEvent) {
 			Event: e.Name, InfoHash: s.InfoHash.HexString(), T: e.Since.Seconds(),
 			Peer: e.Key.Peer, Fingerprint: e.Key.Path, Conn: e.Key.Conn, Reason: e.Reason,
 		})
+	}
+}
+
+// caused gives what a transfer tells of why no data comes, nil if nobody wants it.
+func (d *display) caused(s client.Source) func(*client.Cause, time.Duration) {
+	if !d.json {
+		return nil
+	}
+	return func(c *client.Cause, since time.Duration) {
+		d.emit(causeEvent{Event: "cause", Torrent: s.Name, InfoHash: s.InfoHash.HexString(), T: since.Seconds(), Cause: newCauseJSON(c)})
+	}
+}
+
+// failed tells of an error that ends a command, unless it has been told of a torrent. An interruption is not one.
+func (d *display) failed(err error) {
+	if d.json && !d.hasFailed && err != nil && exitCode(err) != exitInterrupted {
+		d.emit(failedEvent{Event: "failed", Error: err.Error(), Cause: causeOf(err)})
 	}
 }
 
@@ -187,6 +206,10 @@ func (d *display) show(transfers []*client.Transfer) {
 func (d *display) finished(t *client.Transfer) {
 	p := t.Progress()
 	if p.Err != nil {
+		if d.json {
+			d.emit(failedEvent{Event: "failed", Torrent: p.Name, InfoHash: t.Source().InfoHash.HexString(), Error: p.Err.Error(), Cause: causeOf(p.Err)})
+			d.hasFailed = true
+		}
 		return // main says why
 	}
 	if d.json {

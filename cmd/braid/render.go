@@ -26,6 +26,9 @@ func plainLine(p client.Progress, uploads bool) string {
 	if uploads {
 		text = fmt.Sprintf("%s  %s sent  %s  to %s", p.Name, bytesText(p.Sent), rateText(p.WriteRate), plural(connectedPeers(p), "peer"))
 	} else if phase, _ := phaseText(p); phase != "" {
+		if why := whyWaiting(p); why != "" {
+			phase += "  " + why
+		}
 		return p.Name + "  " + phase
 	}
 	open, failed := 0, ""
@@ -37,13 +40,24 @@ func plainLine(p client.Progress, uploads bool) string {
 		}
 	}
 	text += "  " + plural(open, "path") + " open"
-	if open == 0 && failed != "" && !uploads {
+	if open == 0 && failed != "" && !uploads && p.Cause == nil {
 		text += "  " + oneLine(failed)
 	}
-	if p.Waiting != "" && !uploads {
-		text += "  " + oneLine(p.Waiting)
+	if why := whyWaiting(p); why != "" && !uploads {
+		text += "  " + why
 	}
 	return text
+}
+
+// whyWaiting is why a download makes no progress; empty if that is not known, or there is some.
+func whyWaiting(p client.Progress) string {
+	switch {
+	case p.Phase == client.Broken || p.Phase == client.Complete:
+		return ""
+	case p.Cause != nil:
+		return "no progress: " + oneLine(p.Cause.Text)
+	}
+	return oneLine(p.Waiting)
 }
 
 // summary is the end of a download.

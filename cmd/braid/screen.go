@@ -96,8 +96,8 @@ func nameColumns(all []client.Progress, width int) int {
 // block is one transfer: its headline, what it waits for, and its paths, in at most so many lines.
 func block(p client.Progress, uploads, verbose bool, width, nameWidth, room int) []line {
 	lines := []line{headline(p, uploads, width, nameWidth)}
-	if p.Waiting != "" && !uploads {
-		for _, l := range wrapText(oneLine(p.Waiting), width-2, maxReason) {
+	if why := whyWaiting(p); why != "" && !uploads {
+		for _, l := range wrapText(why, width-2, maxReason) {
 			lines = append(lines, line{{"  " + l, amber}})
 		}
 	}

@@ -63,6 +63,9 @@ type Config struct {
 	Reports func() []wire.PathReport
 	// Found is told of peers, from several goroutines, also of those it knows already.
 	Found func([]wire.Addr)
+	// Asked, if not nil, is told how it goes with each tracker that is asked, from several goroutines: when it is asked the
+	// first time, with neither answered nor an error, and how each announce has ended.
+	Asked func(u tracker.URL, answered bool, err error)
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -179,6 +182,12 @@ func (a *Announcer) announceOf(s *source, e wire.Event, p Progress) *wire.Announ
 		out.NumWant = 0
 	}
 	return out
+}
+
+func (a *Announcer) tellAsked(s *source, answered bool, err error) {
+	if a.cfg.Asked != nil {
+		a.cfg.Asked(s.url, answered, err)
+	}
 }
 
 func (a *Announcer) found(s *source, answer wire.Answer) (fresh bool) {

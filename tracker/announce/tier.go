@@ -115,6 +115,9 @@ func (t *tier) round() (*source, wire.Answer) {
 		event := s.event(completed, p)
 		ctx, cancel := context.WithTimeout(a.ctx, announceTimeout)
 		reports := s.paths.due(a, completed && !s.finished)
+		if !s.known && s.failures == 0 {
+			a.tellAsked(s, false, nil)
+		}
 		answer, err := s.ask.announce(ctx, a.announceOf(s, event, p), reports)
 		s.paths.sent(reports, answer, err)
 		cancel()
@@ -125,6 +128,7 @@ func (t *tier) round() (*source, wire.Answer) {
 		}
 		if err != nil {
 			t.failed(s, err)
+			a.tellAsked(s, false, err)
 			continue
 		}
 		s.failures, s.known, s.notBefore = 0, true, time.Time{}
@@ -138,6 +142,7 @@ func (t *tier) round() (*source, wire.Answer) {
 		} else {
 			t.fruitless++
 		}
+		a.tellAsked(s, true, nil) // after its peers
 		copy(t.trackers[1:i+1], t.trackers[:i])
 		t.trackers[0] = s
 		return s, answer

@@ -1,0 +1,312 @@
+package client
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// Why a transfer makes no progress: a function from what is known of its peers, paths and trackers to one cause.
+
+// CauseKind names a cause. The values are part of the output of braid.
+type CauseKind string
+
+const (
+	// PeerSilent: paths to the peer are alive, or it is reached without SCION, and it does not answer.
+	PeerSilent CauseKind = "peer-silent"
+	// PeerRefuses: the peer ends each connection.
+	PeerRefuses CauseKind = "peer-refuses"
+	// PathDown: packets do not get to the peer's AS.
+	PathDown CauseKind = "path-down"
+	// NotAllowed: the user's policy allows none of the paths.
+	NotAllowed CauseKind = "no-path-allowed"
+	// ControlUnreachable: the SCION daemon or the control service of the own AS does not answer.
+	ControlUnreachable CauseKind = "control-unreachable"
+	// ASUnknown: the control service answers that it knows no path to the AS.
+	ASUnknown CauseKind = "as-unknown"
+	// NameUnknown: no address is known for a name.
+	NameUnknown CauseKind = "name-unknown"
+	// TrackerFailed: no tracker has answered.
+	TrackerFailed CauseKind = "tracker-failed"
+	// NobodyThere: trackers have answered, and know nobody else, or there is no tracker and nobody has connected.
+	NobodyThere CauseKind = "nobody-there"
+	// PiecesMissing: peers are connected, and none has a piece that is missing.
+	PiecesMissing CauseKind = "pieces-missing"
+	// MetadataMissing: peers are connected, and none has told what is in the torrent of a magnet link.
+	MetadataMissing CauseKind = "metadata-missing"
+	// Choked: peers with missing pieces are connected, and serve others now.
+	Choked CauseKind = "choked"
+	// NoData: peers are connected and serve us, and no data comes.
+	NoData CauseKind = "no-data"
+	// DiskFull: there is no room for the data.
+	DiskFull CauseKind = "disk-full"
+)
+
+// Cause is why a transfer makes no progress.
+type Cause struct {
+	Kind CauseKind
+	Text string // a sentence without a full stop
+	// Peer is the address or URL that the cause is about; empty if it is about none.
+	Peer string
+	// Down are the interfaces at which paths end, of PathDown.
+	Down []Break
+}
+
+// Break is where packets along a path end.
+type Break struct {
+	Interface pathsel.Interface
+	// By is the AS whose router says so; 0 if nothing comes back from behind the interface, and nobody says why.
+	By pathsel.IA
+}
+
+// Evidence is what is known of a transfer that makes no progress.
+type Evidence struct {
+	DiskFull  bool
+	Connected Connected
+	Targets   []Target // that are not connected: peers and trackers
+}
+
+// Connected is what is known of the peers that are connected.
+type Connected struct {
+	Peers    int
+	Metadata bool // it is known what is in the torrent
+	Missing  int  // pieces that are wanted and not there
+	Offered  int  // of these, those that a connected peer has
+	Serving  int  // peers that serve us
+}
+
+// Target is a peer or a tracker that should answer, and what is known of the way to it.
+type Target struct {
+	Name     string // address or URL
+	Tracker  bool
+	SCION    bool
+	IA       pathsel.IA
+	Answered bool // of a tracker: it has answered, the last time
+	// Err is why the last attempt or the last lookup of paths has failed; nil while the first one is under way.
+	Err     error
+	Refused bool // the peer has answered, and ended the connection
+	Banned  bool
+	// Examined: the rest is known.
+	Examined bool
+	Control  error // the control plane does not answer
+	Paths    []pathsel.Path
+	Traces   []scionnet.Trace // of each path
+	HostUp   bool             // the host answers an echo request
+}
+
+// Diagnose tells why there is no progress; nil if that is not known yet.
+func Diagnose(e Evidence) *Cause {
+	if e.DiskFull {
+		return &Cause{Kind: DiskFull, Text: fullMessage}
+	}
+	best, others := mostHopeful(e.Targets)
+	if e.Connected.Peers > 0 {
+		c := e.Connected.cause()
+		if c.Kind == PiecesMissing && best != nil && best.Kind != NobodyThere && best.Kind != TrackerFailed {
+			c.Text += "; " + best.Text
+			c.Peer, c.Down = best.Peer, best.Down
+		}
+		return &c
+	}
+	if best != nil && others > 0 {
+		best.Text += fmt.Sprintf(" (and %d more)", others)
+	}
+	return best
+}
+
+func (c Connected) cause() Cause {
+	who := plural(c.Peers, "peer is", "peers are") + " connected"
+	switch {
+	case !c.Metadata:
+		return Cause{Kind: MetadataMissing, Text: who + ", and none has told yet what is in the torrent"}
+	case c.Offered == 0 && c.Missing > 0:
+		return Cause{Kind: PiecesMissing, Text: who + ", and none has any of the " + plural(c.Missing, "missing piece", "missing pieces")}
+	case c.Serving == 0:
+		return Cause{Kind: Choked, Text: who + ", and none serves this download now"}
+	}
+	return Cause{Kind: NoData, Text: who + ", but no data has come for a while"}
+}
+
+// hope orders causes, the one first that is nearest to a connection. Peers come before trackers: those that are known must be
+// reached, and more of them would not help.
+var hope = []CauseKind{
+	PeerRefuses, PeerSilent, PathDown, NotAllowed, ASUnknown, NameUnknown, ControlUnreachable, NobodyThere, TrackerFailed,
+}
+
+// mostHopeful is the cause of the target that is nearest to a connection, and how many other targets have one of that kind.
+func mostHopeful(targets []Target) (best *Cause, others int) {
+	peers := slices.ContainsFunc(targets, func(t Target) bool { return !t.Tracker })
+	for _, t := range targets {
+		if t.Tracker && peers {
+			continue
+		}
+		c, ok := t.cause()
+		if !ok {
+			continue
+		}
+		switch order := compareHope(c.Kind, best); {
+		case order < 0:
+			best, others = &c, 0
+		case order == 0:
+			others++
+		}
+	}
+	if best == nil && len(targets) == 0 {
+		best = &Cause{Kind: NobodyThere, Text: "no peer is known, and none has connected"}
+	}
+	return best, others
+}
+
+func compareHope(k CauseKind, best *Cause) int {
+	if best == nil {
+		return -1
+	}
+	return cmp.Compare(slices.Index(hope, k), slices.Index(hope, best.Kind))
+}
+
+// cause is why the target is not connected; false while that is not known.
+func (t Target) cause() (Cause, bool) {
+	name := t.Name
+	if t.Tracker {
+		name = "the tracker " + t.Name
+	}
+	of := func(k CauseKind, format string, args ...any) (Cause, bool) {
+		return Cause{Kind: k, Text: fmt.Sprintf(format, args...), Peer: t.Name}, true
+	}
+	if t.Tracker && t.Answered {
+		return of(NobodyThere, "%s has answered, and names nobody else who has this torrent", name)
+	}
+	if c, ok := CauseOf(t.Err); ok {
+		c.Peer = t.Name
+		return c, true
+	}
+	switch {
+	case t.Banned:
+		return of(PeerRefuses, "%s is banned: it has sent wrong data", name)
+	case t.Refused:
+		return of(PeerRefuses, "%s ends each connection; it may not have this torrent", name)
+	case !t.SCION:
+		kind := PeerSilent
+		if t.Tracker {
+			kind = TrackerFailed
+		}
+		if t.Err != nil {
+			return of(kind, "%s does not answer: %s", name, short(t.Err))
+		}
+		return of(kind, "%s has not answered yet", name)
+	case !t.Examined:
+		return Cause{}, false
+	case t.Control != nil:
+		return of(ControlUnreachable, "paths to %s cannot be looked up: %v", t.IA, t.Control)
+	case len(t.Paths) == 0 && t.Err == nil:
+		return of(ASUnknown, "the control service has not told any path to AS %s yet", t.IA)
+	case len(t.Paths) == 0 && errors.As(t.Err, new(errNoneAllowed)):
+		return of(NotAllowed, "the path policy leaves no path to AS %s: %v", t.IA, t.Err)
+	case len(t.Paths) == 0:
+		return of(ASUnknown, "the control service knows no path to AS %s: there is no such AS, or it is cut off", t.IA)
+	}
+	alive := 0
+	for i, r := range t.Traces {
+		if r.Alive(t.Paths[i]) {
+			alive++
+		}
+	}
+	switch {
+	case alive == 0:
+		c := Cause{Kind: PathDown, Peer: t.Name, Down: breaks(t.Paths, t.Traces)}
+		c.Text = "no packet gets to AS " + t.IA.String() + ": " + breaksText(c.Down)
+		return c, true
+	case t.Tracker:
+		return of(TrackerFailed, "%s, but %s does not answer", alivePaths(alive, len(t.Paths), t.IA), name)
+	case t.HostUp:
+		return of(PeerSilent, "%s and the host of %s is up, but nothing answers at that port", alivePaths(alive, len(t.Paths), t.IA), name)
+	}
+	return of(PeerSilent, "%s, but the peer %s does not answer", alivePaths(alive, len(t.Paths), t.IA), name)
+}
+
+func alivePaths(alive, paths int, ia pathsel.IA) string {
+	switch {
+	case alive < paths:
+		return fmt.Sprintf("%d of %d paths to AS %s work", alive, paths, ia)
+	case paths == 1:
+		return fmt.Sprintf("the path to AS %s works", ia)
+	}
+	return fmt.Sprintf("all %d paths to AS %s work", paths, ia)
+}
+
+// CauseOf is the cause that an error tells by itself, without anything examined.
+func CauseOf(err error) (Cause, bool) {
+	var name *scionnet.NameError
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &name):
+		return Cause{Kind: NameUnknown, Peer: name.Name, Text: fmt.Sprintf("the name %s is unknown: it is not in %s, and DNS says: %s",
+			name.Name, strings.Join(name.Hosts, " or "), short(name.Err))}, true
+	case errors.As(err, &dns):
+		return Cause{Kind: NameUnknown, Peer: dns.Name, Text: fmt.Sprintf("the name %s is unknown: DNS says: %s", dns.Name, dns.Err)}, true
+	case errors.Is(err, scionnet.ErrNoControl):
+		return Cause{Kind: ControlUnreachable, Text: "no path can be looked up: " + err.Error()}, true
+	}
+	return Cause{}, false
+}
+
+// short is what the system says of a failed connection, without whose and where.
+func short(err error) string {
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &dns):
+		return dns.Err
+	case errors.As(err, &op):
+		return op.Err.Error()
+	}
+	return err.Error()
+}
+
+// breaks are where the paths end, each once.
+func breaks(paths []pathsel.Path, traces []scionnet.Trace) (out []Break) {
+	for i, r := range traces {
+		b := Break{Interface: r.Down, By: r.Down.IA}
+		if r.Down.IA == 0 {
+			if len(paths[i].Interfaces) == 0 {
+				continue
+			}
+			b.Interface = paths[i].Interfaces[r.Answered] // not the last: the path would be alive
+		}
+		if !slices.Contains(out, b) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// shownBreaks is how many of them are named.
+const shownBreaks = 4
+
+func breaksText(all []Break) string {
+	var parts []string
+	for _, b := range all[:min(len(all), shownBreaks)] {
+		if b.By != 0 {
+			parts = append(parts, fmt.Sprintf("interface %s is down, says its router", b.Interface))
+		} else {
+			parts = append(parts, fmt.Sprintf("interface %s does not answer", b.Interface))
+		}
+	}
+	if n := len(all) - shownBreaks; n > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

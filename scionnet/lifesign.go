@@ -1,0 +1,60 @@
+package scionnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/scionproto/scion/pkg/addr"
+	cppb "github.com/scionproto/scion/pkg/proto/control_plane"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"braid/pathsel"
+)
+
+// ErrNoControl says that the SCION daemon or the AS's control service does not answer, so that no path can be looked up.
+var ErrNoControl = errors.New("no answer")
+
+// CheckControl asks the daemon, and the control services of the local AS, for a sign of life, until ctx ends. A lookup does
+// not tell: the daemon answers that there is no path if the control service does not answer. The error is ErrNoControl.
+func (h *Host) CheckControl(ctx context.Context) error {
+	services, err := h.connector.SVCInfo(ctx, []addr.SVC{addr.SvcCS})
+	if err != nil {
+		return fmt.Errorf("%w from the SCION daemon: %w", ErrNoControl, err)
+	}
+	addrs := slices.Clone(services[addr.SvcCS])
+	if len(addrs) == 0 {
+		return nil // the daemon has another way to ask
+	}
+	answers := make(chan error, len(addrs))
+	for _, a := range addrs {
+		go func() { answers <- askControl(ctx, h.ia, a) }()
+	}
+	for range addrs {
+		if err = <-answers; err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// askControl asks for segments that a control service knows by itself: those to the core of its own ISD. Any answer is a sign
+// of life, a refusal too.
+func askControl(ctx context.Context, local pathsel.IA, service string) error {
+	c, err := grpc.NewClient("passthrough:///"+service, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("ask the control service at %s: %w", service, err)
+	}
+	defer c.Close()
+	core := addr.MustIAFrom(addr.IA(local).ISD(), 0)
+	_, err = cppb.NewSegmentLookupServiceClient(c).Segments(ctx, &cppb.SegmentsRequest{SrcIsdAs: uint64(local), DstIsdAs: uint64(core)})
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return fmt.Errorf("%w from the control service of %s at %s", ErrNoControl, local, service)
+	}
+	return nil
+}
