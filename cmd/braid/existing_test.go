@@ -69,7 +69,7 @@ func TestExistingFiles(t *testing.T) {
 		download(0, "file.before-download", torrent, out, "--rename")
 		holds(at, b)
 		holds(at+".before-download", foreign)
-		run(0, "are right", "verify", "file.torrent", "--data", out)
+		run(0, "is right", "verify", "file.torrent", "--data", out)
 
 		out += "-2"
 		at = filepath.Join(out, "file")
@@ -86,7 +86,7 @@ func TestExistingFiles(t *testing.T) {
 		run(3, "not complete", "seed", "file.torrent", "--data", out, "--listen", "127.0.0.1:0")
 		download(0, "", torrent, out)
 		holds(at, b)
-		run(0, "are right", "verify", "file.torrent", "--data", out)
+		run(0, "is right", "verify", "file.torrent", "--data", out)
 	}
 	download(1, "--allow-dotfiles", "rc.torrent", "home")
 	download(0, "", "rc.torrent", "home", "--allow-dotfiles")

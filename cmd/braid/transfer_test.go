@@ -177,7 +177,7 @@ func TestCommands(t *testing.T) {
 	if done.Bytes != int64(len(b)) || done.Fetched != done.Bytes || done.PayloadMbitS <= 0 || len(done.Paths) != 1 || done.Paths[0].BytesRead < uint64(done.Bytes) {
 		t.Errorf("done: %+v", done)
 	}
-	want(0, "are right", "", "verify", "file.torrent", "--data", "out")
+	want(0, "the file is right", "", "verify", "file.torrent", "--data", "out")
 	// Complete already: nothing is fetched, and nobody needs to be there.
 	want(0, `"fetched_bytes":0`, "", "download", "file.torrent", "-o", "out", "--peer", "127.0.0.1:1", "--json")
 
