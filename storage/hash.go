@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -62,9 +63,9 @@ func sumOf(l Layout, src source, piece int, buf []byte) (sum [sha1.Size]byte, er
 	return sum, err
 }
 
-// hashPieces hashes every piece. report is called once for each, from several goroutines; an error of it, or of the
-// context, ends the work.
-func hashPieces(ctx context.Context, l Layout, open func() source, report func(src source, piece int, sum [sha1.Size]byte, err error) error) error {
+// hashPieces hashes some pieces, or all if there is no choice of them. report is called once for
+// each, from several goroutines; an error of it, or of the context, ends the work.
+func hashPieces(ctx context.Context, l Layout, chosen []bool, open func() source, report func(src source, piece int, sum [sha1.Size]byte, err error) error) error {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(runtime.GOMAXPROCS(0), l.Pieces()) {
@@ -77,6 +78,9 @@ func hashPieces(ctx context.Context, l Layout, open func() source, report func(s
 				if piece >= l.Pieces() {
 					return nil
 				}
+				if chosen != nil && !chosen[piece] {
+					continue
+				}
 				if err := ctx.Err(); err != nil {
 					return err
 				}
@@ -88,13 +92,6 @@ func hashPieces(ctx context.Context, l Layout, open func() source, report func(s
 		})
 	}
 	return g.Wait()
-}
-
-// inFiles are the sources for files below a directory.
-func inFiles(l Layout, dir string) func() source {
-	return func() source {
-		return &filesReader{layout: l, dir: dir}
-	}
 }
 
 // filesReader reads a torrent's data out of its files.
@@ -160,14 +157,21 @@ const (
 	FilePartial FileState = "partial"   // only the .part file of an unfinished download is there
 	FileSize    FileState = "size"      // there, but not as long as it should be
 	FileDamaged FileState = "damaged"   // a piece that it holds a part of is wrong
-	FileUnknown FileState = "unchecked" // right as far as it goes; a piece shared with a bad file could not be checked
+	FileUnknown FileState = "unchecked" // no piece is known to be wrong; one shared with a file that lacks could not be checked
+	FileSkipped FileState = "skipped"   // not wanted, and not looked at
 )
 
 // FileReport is the result of checking one file.
 type FileReport struct {
 	File
-	State     FileState `json:"state"`
-	BadPieces int       `json:"bad_pieces"`
+	State FileState `json:"state"`
+	// BadPieces are those that are not right, be they wrong or not there.
+	BadPieces int `json:"bad_pieces"`
+	// GoodPieces are those that are right.
+	GoodPieces int `json:"good_pieces"`
+	// Lacks is a file that is not complete, without which pieces of this one could not be
+	// checked.
+	Lacks string `json:"lacks,omitempty"`
 	// Error says why the file could not be read, if it is there and could not.
 	Error string `json:"error,omitempty"`
 }
@@ -177,12 +181,14 @@ type Report struct {
 	Files []FileReport
 	// Good[i] tells whether piece i is right.
 	Good []bool
+	// Pieces is the number of pieces that were checked: those of wanted files.
+	Pieces int
 }
 
-// Complete tells whether every piece and every file is right.
+// Complete tells whether every wanted file is right.
 func (r Report) Complete() bool {
 	for _, f := range r.Files {
-		if f.State != FileOK {
+		if f.State != FileOK && f.State != FileSkipped {
 			return false
 		}
 	}
@@ -203,9 +209,28 @@ func (r Report) GoodPieces() int {
 // Check hashes the data of a torrent below dir and compares. It writes nothing. progress, if not nil, is called with
 // the number of bytes checked so far, from several goroutines.
 func Check(ctx context.Context, l Layout, dir string, progress func(bytes int64)) (Report, error) {
-	r := Report{Good: make([]bool, l.Pieces()), Files: make([]FileReport, len(l.Files))}
+	return Stored{Kind: KindFile, Dir: dir, Layout: l}.Check(ctx, progress)
+}
+
+// checkFiles is Check for files, of which some are wanted. Files that are not complete serve for
+// the pieces that others share with them.
+func checkFiles(ctx context.Context, l Layout, dir string, wanted []bool, progress func(bytes int64)) (Report, error) {
+	r := newReport(l, wanted)
+	present, names := make([]bool, len(l.Files)), make([]string, len(l.Files))
+	for i, f := range l.Files {
+		found := statFile(dir, f)
+		present[i] = found.State == FileOK
+		names[i] = filepath.FromSlash(f.Path)
+		if found.State == FilePartial {
+			names[i] += partSuffix
+		}
+		if wanted[i] {
+			r.Files[i] = found
+		}
+	}
 	var done atomic.Int64
-	err := hashPieces(ctx, l, inFiles(l, dir), func(_ source, piece int, sum [sha1.Size]byte, err error) error {
+	open := func() source { return &filesReader{layout: l, dir: dir, names: names} }
+	err := hashPieces(ctx, l, piecesOf(l, wanted), open, func(_ source, piece int, sum [sha1.Size]byte, err error) error {
 		r.Good[piece] = err == nil && bytes.Equal(sum[:], l.pieceHash(piece))
 		_, n := l.PieceRange(piece)
 		if n := done.Add(n); progress != nil {
@@ -216,13 +241,52 @@ func Check(ctx context.Context, l Layout, dir string, progress func(bytes int64)
 	if err != nil {
 		return Report{}, fmt.Errorf("check %s in %s: %w", l.Name, dir, err)
 	}
-	present := make([]bool, len(l.Files))
-	for i, f := range l.Files {
-		r.Files[i] = statFile(dir, f)
-		present[i] = r.Files[i].State == FileOK
-	}
 	judge(l, r, present)
 	return r, nil
+}
+
+// newReport has all wanted files right, until judge.
+func newReport(l Layout, wanted []bool) Report {
+	r := Report{Good: make([]bool, l.Pieces()), Files: make([]FileReport, len(l.Files))}
+	for i, f := range l.Files {
+		r.Files[i] = FileReport{File: f, State: FileOK}
+		if !wanted[i] {
+			r.Files[i].State = FileSkipped
+		}
+	}
+	for _, checked := range piecesOf(l, wanted) {
+		if checked {
+			r.Pieces++
+		}
+	}
+	return r
+}
+
+// BytesOf is the length of the pieces that hold bytes of wanted files.
+func (l Layout) BytesOf(wanted []bool) (bytes int64) {
+	for p, chosen := range piecesOf(l, wanted) {
+		if _, n := l.PieceRange(p); chosen {
+			bytes += n
+		}
+	}
+	return bytes
+}
+
+// piecesOf are the pieces that hold bytes of wanted files; all of them, padding too, if all files are
+// wanted, or if nothing is said of them.
+func piecesOf(l Layout, wanted []bool) []bool {
+	out := make([]bool, l.Pieces())
+	all := !slices.Contains(wanted, false)
+	for p := range out {
+		out[p] = all
+	}
+	for i, wants := range wanted {
+		begin, end := l.FilePieces(l.Files[i])
+		for p := begin; p < end && wants; p++ {
+			out[p] = true
+		}
+	}
+	return out
 }
 
 func statFile(dir string, f File) FileReport {
@@ -245,28 +309,40 @@ func statFile(dir string, f File) FileReport {
 	return r
 }
 
-// judge turns wrong pieces into verdicts on files. A wrong piece speaks against a file only if all files in it are
-// there: with a neighbour missing it could not have been right.
+// judge turns wrong pieces into verdicts on the files that are not skipped. A wrong piece speaks
+// against a file only if all files in it are there: with a neighbour missing, or not complete, it
+// could not have been right.
 func judge(l Layout, r Report, present []bool) {
-	absent := make([]bool, l.Pieces()) // pieces that hold bytes of a file that is not there
+	lacks := map[int]int{} // of pieces that are not right: the first file in it that is not there, from 1 on
 	for i, f := range l.Files {
 		begin, end := l.FilePieces(f)
 		for p := begin; p < end && !present[i]; p++ {
-			absent[p] = true
+			if lacks[p] == 0 && !r.Good[p] {
+				lacks[p] = i + 1
+			}
 		}
 	}
-	for i, f := range l.Files {
-		begin, end := l.FilePieces(f)
+	for i := range r.Files {
+		f := &r.Files[i]
+		begin, end := l.FilePieces(f.File)
+		if f.State == FileSkipped {
+			continue
+		}
 		for p := begin; p < end; p++ {
 			if r.Good[p] {
+				f.GoodPieces++
 				continue
 			}
-			r.Files[i].BadPieces++
-			if present[i] && !absent[p] {
-				r.Files[i].State = FileDamaged
-			} else if r.Files[i].State == FileOK {
-				r.Files[i].State = FileUnknown
+			f.BadPieces++
+			switch {
+			case present[i] && lacks[p] == 0:
+				f.State = FileDamaged
+			case f.State == FileOK:
+				f.State, f.Lacks = FileUnknown, l.Files[lacks[p]-1].Path
 			}
+		}
+		if f.State != FileUnknown {
+			f.Lacks = ""
 		}
 	}
 }
@@ -277,7 +353,8 @@ func Hash(ctx context.Context, l Layout, dir string, progress func(bytes int64))
 	sums := make([]byte, l.Pieces()*sha1.Size)
 	var mu sync.Mutex
 	var done int64
-	err := hashPieces(ctx, l, inFiles(l, dir), func(_ source, piece int, sum [sha1.Size]byte, err error) error {
+	open := func() source { return &filesReader{layout: l, dir: dir} }
+	err := hashPieces(ctx, l, nil, open, func(_ source, piece int, sum [sha1.Size]byte, err error) error {
 		if err != nil {
 			return err
 		}

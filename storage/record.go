@@ -34,6 +34,9 @@ import (
 //	'b'  with the number of a piece in place of a chunk's: a bit for each of its blocks of
 //	     16 KiB, as in 'p': the block is on disk, and the piece is not complete
 //
+//	'w'  a bit for each of 32768 files, as in 'p': the last download wanted the file; not there
+//	     if none has ever left one out
+//
 // The data of some pieces and blocks is synced, then the record is told of them (checkpoint), so
 // that what is in the record is always on disk. A piece counts at the next start if all of its
 // files are still what the record says, or have been told otherwise in the record before they were
@@ -255,6 +258,26 @@ func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool, mine []
 	r.torrents[hash] = t
 	known.right = slices.Clone(t.right)
 	return known, nil
+}
+
+// want notes which files a download wants.
+func (r *record) want(hash metainfo.Hash, l Layout, wanted []bool) error {
+	same := false
+	err := r.db.View(func(tx *bbolt.Tx) error {
+		if b := tx.Bucket(bucketName(hash, r.kind)); b == nil || b.Get(chunkKey('w', 0)) == nil {
+			same = !slices.Contains(wanted, false)
+		} else {
+			same = slices.Equal(wanted, loadBits(b, 'w', len(wanted)))
+		}
+		return nil
+	})
+	if err == nil && !same {
+		err = r.update(func(b *bbolt.Bucket) error { return storeBits(b, 'w', wanted) }, hash)
+	}
+	if err != nil {
+		return fmt.Errorf("write the record of %s: %w", l.Name, err)
+	}
+	return nil
 }
 
 // lacks tells which bytes of the data are in no file that may be believed, given how the files are

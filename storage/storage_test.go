@@ -90,12 +90,23 @@ func TestCheck(t *testing.T) {
 		{"missing and empty", remove("z"), [4]FileState{FileOK, FileOK, FileOK, FileMissing}, 5},
 		{"short", write("c", "cccccccc"), [4]FileState{FileOK, FileOK, FileSize, FileOK}, 3},
 		{"long", write("b", "bbbbbbbbb"), [4]FileState{FileOK, FileSize, FileOK, FileOK}, 5},
-		{"unfinished", func(t *testing.T, dir string) {
-			b := filepath.Join(dir, "set", "b")
-			if err := os.Rename(b, b+partSuffix); err != nil {
-				t.Fatal(err)
-			}
+		{"unfinished", func(t *testing.T, dir string) { // what there is of it is enough for its neighbours
+			remove("b")(t, dir)
+			write("b"+partSuffix, "bbbbbbbb")(t, dir)
+		}, [4]FileState{FileOK, FilePartial, FileOK, FileOK}, 5},
+		{"unfinished with a hole", func(t *testing.T, dir string) {
+			remove("b")(t, dir)
+			write("b"+partSuffix, "bbbb\x00\x00\x00\x00")(t, dir)
+		}, [4]FileState{FileOK, FilePartial, FileUnknown, FileOK}, 4},
+		{"unfinished and short", func(t *testing.T, dir string) {
+			remove("b")(t, dir)
+			write("b"+partSuffix, "bbb")(t, dir)
 		}, [4]FileState{FileUnknown, FilePartial, FileUnknown, FileOK}, 3},
+		{"unfinished, and another wrong", func(t *testing.T, dir string) {
+			remove("b")(t, dir)
+			write("b"+partSuffix, "bbbb")(t, dir)
+			write("c", strings.Repeat("c", 19)+"x")(t, dir)
+		}, [4]FileState{FileOK, FilePartial, FileDamaged, FileOK}, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -117,6 +128,64 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Of a selection only the wanted files count, with what their neighbours have of shared pieces. The
+// record knows the last selection.
+func TestCheckWanted(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind Kind) {
+		info, l, data := shape(t, 10_000, 35_000, 25_000, 12_000, 8000)
+		dir := fastDir(t)
+		stored := Stored{kind, dir, metainfo.Hash{9}, l}
+		want := func(wanted ...bool) Option { return Wanted(func(Layout) []bool { return slices.Clone(wanted) }) }
+		s, tor := openStore(t, kind, dir, info, want(false, true, false, false))
+		for p := 3; p < 6; p++ {
+			if err := writePiece(tor, info, data, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closeStore(t, s, tor)
+		wanted := stored.Wanted()
+		if !slices.Equal(wanted, []bool{false, true, false, false}) {
+			t.Fatalf("the record says that %v were wanted", wanted)
+		}
+		states := func(wanted []bool) (out [4]FileState, r Report) {
+			r, err := stored.CheckWanted(t.Context(), wanted, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, f := range r.Files {
+				out[i] = f.State
+			}
+			return out, r
+		}
+		got, r := states(wanted)
+		if got != [4]FileState{FileSkipped, FileOK, FileSkipped, FileSkipped} || !r.Complete() || r.Pieces != 3 || r.GoodPieces() != 3 {
+			t.Errorf("%v, %+v", got, r)
+		}
+		if got, r := states(nil); got[1] != FileOK || got[3] != FileMissing || r.Complete() || r.Pieces != 8 || r.GoodPieces() != 3 {
+			t.Errorf("of all files: %v, %+v", got, r)
+		}
+		if kind != KindBolt {
+			if err := os.Remove(filepath.Join(dir, l.Files[0].Path+partSuffix)); err != nil {
+				t.Fatal(err)
+			}
+			f := func() FileReport { _, r := states(wanted); return r.Files[1] }()
+			if f.State != FileUnknown || f.GoodPieces != 2 || f.BadPieces != 1 || f.Lacks != l.Files[0].Path {
+				t.Errorf("without its neighbour: %+v", f)
+			}
+		}
+		s, tor = openStore(t, kind, dir, info) // does not say
+		closeStore(t, s, tor)
+		if !slices.Equal(stored.Wanted(), wanted) {
+			t.Error("the selection is forgotten")
+		}
+		s, tor = openStore(t, kind, dir, info, want(true, true, true, true))
+		closeStore(t, s, tor)
+		if wanted := stored.Wanted(); wanted != nil {
+			t.Errorf("all files are wanted, and the record says %v", wanted)
+		}
+	})
 }
 
 // The record's life: what was checkpointed is trusted at the next open, as long as nobody touches the files.

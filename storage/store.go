@@ -145,6 +145,14 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 		}
 		return nil, err
 	}
+	if s.options.wanted != nil {
+		if err := s.record.want(hash, l, s.options.wanted(l)); err != nil {
+			if data != nil {
+				err = errors.Join(err, data.close())
+			}
+			return nil, err
+		}
+	}
 	if data == nil {
 		if data, err = openFiles(s.dir, l, known.right, s.kind == KindMmap, sys, mine); err != nil {
 			return nil, err

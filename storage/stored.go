@@ -36,31 +36,16 @@ func Trusted(dir string, hash metainfo.Hash, l Layout) bool {
 // Trusted tells whether the record vouches for all of the data, without hashing and without changing anything.
 func (s Stored) Trusted() bool {
 	kind, dir, hash, l := s.Kind, s.Dir, s.Hash, s.Layout
-	lock, err := lockDir(dir, false, 0)
-	if err != nil {
-		return false
-	}
-	defer lock.Close()
-	name := filepath.Join(dir, recordDir, recordName)
-	if _, err := os.Stat(name); err != nil {
-		return false
-	}
 	counted := countedFiles(kind, hash, l)
-	now, err := stamps(dir, counted)
-	if err != nil {
-		return false
-	}
 	t := newTally(counted)
-	db, err := boltdb.Open(name, 0, &bbolt.Options{Timeout: 100 * time.Millisecond, ReadOnly: true}, nil)
-	if err != nil {
-		return false
-	}
-	defer db.Close()
-	err = db.View(func(tx *bbolt.Tx) error {
-		t.load(tx.Bucket(bucketName(hash, kind)), now)
-		return nil
+	known := s.readRecord(func(b *bbolt.Bucket) error {
+		now, err := stamps(dir, counted)
+		if err == nil {
+			t.load(b, now)
+		}
+		return err
 	})
-	if err != nil || slices.Contains(t.right, false) {
+	if !known || slices.Contains(t.right, false) {
 		return false
 	}
 	for _, f := range l.Files {
@@ -71,18 +56,61 @@ func (s Stored) Trusted() bool {
 	return true
 }
 
+// readRecord reads what the record says of the torrent, whose bucket may be nil, unless there is no
+// record, or somebody is using it.
+func (s Stored) readRecord(read func(b *bbolt.Bucket) error) bool {
+	lock, err := lockDir(s.Dir, false, 0)
+	if err != nil {
+		return false
+	}
+	defer lock.Close()
+	name := filepath.Join(s.Dir, recordDir, recordName)
+	if _, err := os.Stat(name); err != nil {
+		return false
+	}
+	db, err := boltdb.Open(name, 0, &bbolt.Options{Timeout: 100 * time.Millisecond, ReadOnly: true}, nil)
+	if err != nil {
+		return false
+	}
+	defer db.Close()
+	return db.View(func(tx *bbolt.Tx) error { return read(tx.Bucket(bucketName(s.Hash, s.Kind))) }) == nil
+}
+
+// Wanted are the files that the last download wanted; nil if it wanted all, or if nothing is known
+// of it.
+func (s Stored) Wanted() (wanted []bool) {
+	s.readRecord(func(b *bbolt.Bucket) error {
+		if b != nil && b.Get(chunkKey('w', 0)) != nil {
+			wanted = loadBits(b, 'w', len(s.Layout.Files))
+		}
+		return nil
+	})
+	if !slices.Contains(wanted, true) || !slices.Contains(wanted, false) {
+		return nil
+	}
+	return wanted
+}
+
 // ErrIncomplete is in errors about data of which pieces are missing or wrong.
 var ErrIncomplete = errors.New("pieces are missing or wrong")
 
 // Check is the function of this name, for any backend. For a database, what it says of a file is what the file would be
 // after an export.
 func (s Stored) Check(ctx context.Context, progress func(bytes int64)) (Report, error) {
-	if s.Kind != KindBolt {
-		return Check(ctx, s.Layout, s.Dir, progress)
-	}
+	return s.CheckWanted(ctx, nil, progress)
+}
+
+// CheckWanted is Check for some of the files; nil is all.
+func (s Stored) CheckWanted(ctx context.Context, wanted []bool, progress func(bytes int64)) (Report, error) {
 	l := s.Layout
-	r := Report{Good: make([]bool, l.Pieces()), Files: make([]FileReport, len(l.Files))}
-	err := s.eachPiece(ctx, func(_ source, piece int, err error) error {
+	if wanted == nil {
+		wanted = slices.Repeat([]bool{true}, len(l.Files))
+	}
+	if s.Kind != KindBolt {
+		return checkFiles(ctx, l, s.Dir, wanted, progress)
+	}
+	r := newReport(l, wanted)
+	err := s.eachPiece(ctx, piecesOf(l, wanted), func(_ source, piece int, err error) error {
 		r.Good[piece] = err == nil
 		return nil
 	}, progress)
@@ -96,8 +124,7 @@ func (s Stored) Check(ctx context.Context, progress func(bytes int64)) (Report, 
 	for i, f := range l.Files {
 		begin, end := l.FilePieces(f)
 		present[i] = begin == end || slices.Contains(r.Good[begin:end], true)
-		r.Files[i] = FileReport{File: f, State: FileOK}
-		if !present[i] {
+		if wanted[i] && !present[i] {
 			r.Files[i].State = FileMissing
 		}
 	}
@@ -105,15 +132,15 @@ func (s Stored) Check(ctx context.Context, progress func(bytes int64)) (Report, 
 	return r, nil
 }
 
-// eachPiece reads and hashes the pieces in a database. do is called from several goroutines, with an error if the piece
-// is not there or not right.
-func (s Stored) eachPiece(ctx context.Context, do func(src source, piece int, err error) error, progress func(int64)) error {
+// eachPiece reads and hashes pieces in a database, see hashPieces. do is called from several
+// goroutines, with an error if the piece is not there or not right.
+func (s Stored) eachPiece(ctx context.Context, chosen []bool, do func(src source, piece int, err error) error, progress func(int64)) error {
 	db, err := openBoltReader(s.Dir, s.Layout, s.Hash)
 	if err != nil {
 		return err
 	}
 	var done atomic.Int64
-	err = hashPieces(ctx, s.Layout, func() source { return placeReader{db} },
+	err = hashPieces(ctx, s.Layout, chosen, func() source { return placeReader{db} },
 		func(src source, piece int, sum [sha1.Size]byte, err error) error {
 			if err == nil && !bytes.Equal(sum[:], s.Layout.pieceHash(piece)) {
 				err = errors.New("wrong")
@@ -158,7 +185,7 @@ func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progre
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	var bad atomic.Int64
-	err = s.eachPiece(ctx, func(src source, index int, err error) error {
+	err = s.eachPiece(ctx, nil, func(src source, index int, err error) error {
 		if err != nil {
 			bad.Add(1)
 			return nil //nolint:nilerr // the others are exported; the number says what is missing
