@@ -75,7 +75,7 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 		if !cmd.Bool("recheck") && stored.Trusted() {
 			return true, nil
 		}
-		r, err := check(ctx, out, stored)
+		r, err := check(ctx, out, stored, nil)
 		return err == nil && r.Complete(), err
 	}
 	incomplete := func(s client.Source) error {
@@ -230,13 +230,13 @@ func seedSources(ctx context.Context, cmd *cli.Command, log *slog.Logger) ([]see
 	return out, nil
 }
 
-// check hashes a torrent's data and shows how far it is.
-func check(ctx context.Context, out *display, s storage.Stored) (storage.Report, error) {
+// check hashes the data of a torrent's wanted files, nil for all, and shows how far it is.
+func check(ctx context.Context, out *display, s storage.Stored, wanted []bool) (storage.Report, error) {
 	var done, total atomic.Int64
-	total.Store(s.Layout.Length)
+	total.Store(s.Layout.BytesOf(wanted))
 	stop := out.counting("checking "+s.Layout.Name, &done, &total)
 	defer stop()
-	return s.Check(ctx, func(n int64) { raise(&done, n) })
+	return s.CheckWanted(ctx, wanted, func(n int64) { raise(&done, n) })
 }
 
 // raise sets a counter that several goroutines report to, which may be late.

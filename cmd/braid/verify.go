@@ -15,11 +15,16 @@ func verifyCommand() *cli.Command {
 		Name:      "verify",
 		Usage:     "compare data on disk with its torrent",
 		ArgsUsage: "TORRENT|URL",
-		Description: "Hashes every piece and reports each file that is missing or wrong. A piece that two files share and that is\n" +
-			"wrong speaks against both. Nothing is written.\n\n" + exitCodes,
+		Description: "Hashes the pieces of each file and says what is known of it. Nothing is written.\n\n" +
+			"A file is ok; damaged (a piece is wrong: if complete files share it, that speaks against\n" +
+			"each); missing; partial (a download has not completed it); of another size; or unchecked (no\n" +
+			"piece is known to be wrong, but some need bytes of an incomplete file). Others are skipped.\n\n" +
+			"After a download of selected files, these are checked. The .part files of others serve\n" +
+			"for the pieces that they share.\n\n" + exitCodes,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrent's file or directory"},
 			storageFlag(),
+			&cli.StringSliceFlag{Name: "select", Usage: "check only files that match `GLOB`, as in braid download (repeatable; default: what the last download has selected; '*' is all)"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
 		},
 		Action: verify,
@@ -42,41 +47,94 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	r, err := check(ctx, out, storage.Stored{Kind: kind, Dir: cmd.String("data"), Hash: s.InfoHash, Layout: s.Layout})
+	stored := storage.Stored{Kind: kind, Dir: cmd.String("data"), Hash: s.InfoHash, Layout: s.Layout}
+	wanted, by, err := verifiedFiles(cmd, stored)
 	if err != nil {
 		return err
 	}
-	bad := 0
-	for _, f := range r.Files {
-		if f.State != storage.FileOK {
-			bad++
-		}
+	r, err := check(ctx, out, stored, wanted)
+	if err != nil {
+		return err
 	}
-	if !out.json {
+	if out.json {
+		out.emit(struct {
+			Complete   bool                 `json:"complete"`
+			Selection  string               `json:"selection"`
+			Pieces     int                  `json:"pieces"`
+			GoodPieces int                  `json:"good_pieces"`
+			Files      []storage.FileReport `json:"files"`
+		}{r.Complete(), by, r.Pieces, r.GoodPieces(), r.Files})
+	} else {
 		printReport(out.results, r)
 		for _, path := range s.Layout.Symlinks {
 			out.results.printf("%-9s  %s (a symbolic link, which braid does not make)\n", "left out", path)
 		}
-	} else {
-		out.emit(struct {
-			Complete   bool                 `json:"complete"`
-			Pieces     int                  `json:"pieces"`
-			GoodPieces int                  `json:"good_pieces"`
-			Files      []storage.FileReport `json:"files"`
-		}{r.Complete(), len(r.Good), r.GoodPieces(), r.Files})
 	}
-	if bad > 0 {
-		return codedError{fmt.Errorf("%s: %d of %s and %d of %s are missing or wrong", s.Name,
-			bad, plural(len(r.Files), "file"), len(r.Good)-r.GoodPieces(), plural(len(r.Good), "piece")), exitData}
+	said := conclusion(r, by)
+	if !r.Complete() {
+		return codedError{fmt.Errorf("%s: %s", s.Name, said), exitData}
 	}
 	if !out.json {
-		what := "the file is"
-		if n := len(r.Files); n != 1 {
-			what = fmt.Sprintf("all %d files are", n)
-		}
-		out.results.printf("%s: %s right\n", s.Name, what)
+		out.results.printf("%s: %s\n", s.Name, said)
 	}
 	return nil
+}
+
+// verifiedFiles are the files that are to be checked, nil for all, and who says so: select, the
+// user; record, the last download; or all.
+func verifiedFiles(cmd *cli.Command, stored storage.Stored) (wanted []bool, by string, err error) {
+	if patterns := cmd.StringSlice("select"); len(patterns) > 0 {
+		for _, p := range patterns {
+			if err := client.CheckPattern(p); err != nil {
+				return nil, "", usageErrorf("--select: %w", err)
+			}
+		}
+		s := client.Selection{Select: patterns}
+		if err := s.Check(stored.Layout); err != nil {
+			return nil, "", usageErrorf("--select: %w", err)
+		}
+		return s.Wants(stored.Layout), "select", nil
+	}
+	if wanted := stored.Wanted(); wanted != nil {
+		return wanted, "record", nil
+	}
+	return nil, "all", nil
+}
+
+// conclusion sums a report up.
+func conclusion(r storage.Report, by string) (said string) {
+	checked, bad, unknown := 0, 0, 0
+	for _, f := range r.Files {
+		switch f.State {
+		case storage.FileSkipped:
+			continue
+		case storage.FileOK:
+		case storage.FileUnknown:
+			unknown++
+		default:
+			bad++
+		}
+		checked++
+	}
+	switch {
+	case bad > 0:
+		said = fmt.Sprintf("%d of %s and %d of %s are missing or wrong", bad, plural(checked, "file"),
+			r.Pieces-r.GoodPieces(), plural(r.Pieces, "piece"))
+	case unknown > 0:
+		said = fmt.Sprintf("nothing is known to be wrong, but %d of %s could not be checked in full",
+			unknown, plural(checked, "file"))
+	case checked == 1:
+		said = "the file is right"
+	default:
+		said = fmt.Sprintf("all %d files are right", checked)
+	}
+	if n := len(r.Files) - checked; n > 0 {
+		said += fmt.Sprintf("; %s not selected", plural(n, "file"))
+		if by == "record" {
+			said += " by the last download (--select '*' checks all)"
+		}
+	}
+	return said
 }
 
 func printReport(out *printer, r storage.Report) {
@@ -86,9 +144,16 @@ func printReport(out *printer, r storage.Report) {
 }
 
 func describeFile(f storage.FileReport) string {
-	s := f.Path
-	if f.BadPieces > 0 {
-		s += fmt.Sprintf(" (%s)", plural(f.BadPieces, "piece"))
+	s, all := f.Path, plural(f.GoodPieces+f.BadPieces, "piece")
+	switch f.State {
+	case storage.FileDamaged:
+		s += fmt.Sprintf(" (%d of %s not right)", f.BadPieces, all)
+	case storage.FileSize:
+		s += " (not as long as it should be)"
+	case storage.FilePartial:
+		s += fmt.Sprintf(" (%d of %s there)", f.GoodPieces, all)
+	case storage.FileUnknown:
+		s += fmt.Sprintf(" (%d of %s right; the rest cannot be checked without %s)", f.GoodPieces, all, f.Lacks)
 	}
 	if f.Error != "" {
 		s += ": " + f.Error
