@@ -42,8 +42,11 @@ func (i *inbox) take() []any {
 
 // The events.
 type (
-	newPeers struct{ peers []Peer }
-	found    struct { // paths to a peer, or why there are none
+	newPeers struct {
+		peers []Peer
+		found bool // by others, such as a tracker, and not named by the user
+	}
+	found struct { // paths to a peer, or why there are none
 		peer  Peer
 		paths []pathsel.Path
 		err   error

@@ -114,14 +114,18 @@ type spare struct {
 }
 
 // addPeer takes note of a peer, unless it is known, ourselves, or out of reach.
-func (t *Transfer) addPeer(p Peer) {
-	switch tr, err := t.session.transportFor(p); {
+func (t *Transfer) addPeer(p Peer, found bool) {
+	tr, err := t.session.transportFor(p)
+	scion, onSCION := tr.(*scionTransport)
+	switch {
 	case slices.ContainsFunc(t.peers, func(s *peerState) bool { return s.peer.same(p) }),
 		slices.ContainsFunc(t.spares, func(s spare) bool { return s.peer.same(p) }):
 	case err != nil:
 		t.log.Debug("peer passed over", "peer", p, "error", err)
-	case slices.Contains(t.session.Listening(), p):
+	case isOurs(p, t.session.Listening(), isLocal):
 		t.log.Info("peer passed over: it is this braid", "peer", p)
+	case found && onSCION && scion.left(p):
+		t.log.Info("peer passed over: it was on this host, and has gone", "peer", p)
 	default:
 		t.spares = append(t.spares, spare{p, tr, acquaintance{origin: p.origin()}})
 		if len(t.spares) >= 2*maxKnown {

@@ -159,7 +159,7 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 		default:
 		}
 	})
-	t.inbox.put(newPeers{peers})
+	t.inbox.put(newPeers{peers: peers})
 	go t.run()
 	return t, nil
 }
@@ -285,9 +285,9 @@ func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash met
 // Source is what the transfer was made from.
 func (t *Transfer) Source() Source { return t.source }
 
-// AddPeers offers peers to the transfer. Those of transports that the session lacks, and this session itself, are
-// passed over.
-func (t *Transfer) AddPeers(peers ...Peer) { t.inbox.put(newPeers{slices.Clone(peers)}) }
+// AddPeers offers peers to the transfer that others have named. Those of transports that the session lacks, this session
+// itself, and addresses of this host at which nothing listens are passed over.
+func (t *Transfer) AddPeers(peers ...Peer) { t.inbox.put(newPeers{slices.Clone(peers), true}) }
 
 // Done is closed when all data is there and verified, or the transfer has failed: see Progress.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
@@ -470,7 +470,7 @@ func (t *Transfer) handle(event any) {
 	switch e := event.(type) {
 	case newPeers:
 		for _, p := range e.peers {
-			t.addPeer(p)
+			t.addPeer(p, e.found)
 		}
 		t.choosePeers()
 	case found:
