@@ -17,7 +17,7 @@ import (
 
 // debugFlag is for those who look for leaks, such as the testbed's soak.
 func debugFlag() cli.Flag {
-	return &cli.StringFlag{Name: "debug-socket", Hidden: true, Usage: "answer each connection to the Unix socket `FILE` with the number of goroutines and the bytes of the heap after a collection, and all stacks"}
+	return &cli.StringFlag{Name: "debug-socket", Hidden: true, Usage: "answer each connection to the Unix socket `FILE` with the number of goroutines and the bytes of the heap after a collection, all stacks, and what the heap holds"}
 }
 
 // debugState is the first line of the answer.
@@ -32,7 +32,8 @@ func serveDebug(cmd *cli.Command, log *slog.Logger) (func() error, error) {
 	if name == "" {
 		return func() error { return nil }, nil
 	}
-	_ = os.Remove(name) // of a process that was killed
+	runtime.MemProfileRate = 4096 // finds what holds a tenth of a megabyte
+	_ = os.Remove(name)           // of a process that was killed
 	l, err := net.Listen("unix", name)
 	if err == nil {
 		err = os.Chmod(name, 0o600)
@@ -57,6 +58,7 @@ func serveDebug(cmd *cli.Command, log *slog.Logger) (func() error, error) {
 			runtime.ReadMemStats(&m)
 			if json.NewEncoder(c).Encode(debugState{runtime.NumGoroutine(), m.HeapAlloc}) == nil {
 				_ = pprof.Lookup("goroutine").WriteTo(c, 1) // whoever asked may have gone
+				_ = pprof.Lookup("heap").WriteTo(c, 1)
 			}
 			c.Close()
 		}

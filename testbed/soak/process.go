@@ -135,11 +135,11 @@ func (r *run) serve(ctx context.Context, name string) error {
 
 // Level is what a process holds.
 type Level struct {
-	Goroutines  int   `json:"goroutines"`
-	Heap        int64 `json:"heap_bytes"`   // in use, after a garbage collection
-	Memory      int64 `json:"memory_bytes"` // resident and not a file's, after it
-	Descriptors int   `json:"descriptors"`
-	stacks      []byte
+	Goroutines  int    `json:"goroutines"`
+	Heap        int64  `json:"heap_bytes"`   // in use, after a garbage collection
+	Memory      int64  `json:"memory_bytes"` // resident and not a file's, after it
+	Descriptors int    `json:"descriptors"`
+	stacks      []byte // and what the heap holds, for `go tool pprof`
 }
 
 func (l Level) String() string {
