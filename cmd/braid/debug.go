@@ -22,8 +22,9 @@ func debugFlag() cli.Flag {
 
 // debugState is the first line of the answer.
 type debugState struct {
-	Goroutines int    `json:"goroutines"`
-	HeapBytes  uint64 `json:"heap_bytes"`
+	Goroutines  int    `json:"goroutines"`
+	HeapBytes   uint64 `json:"heap_bytes"`   // in use
+	MemoryBytes uint64 `json:"memory_bytes"` // that the system has given and has not got back
 }
 
 // serveDebug opens the socket of debugFlag, if there is one, for the user's own processes only. The function closes it.
@@ -32,8 +33,8 @@ func serveDebug(cmd *cli.Command, log *slog.Logger) (func() error, error) {
 	if name == "" {
 		return func() error { return nil }, nil
 	}
-	runtime.MemProfileRate = 4096 // finds what holds a tenth of a megabyte
-	_ = os.Remove(name)           // of a process that was killed
+	runtime.MemProfileRate = 64 << 10 // finds what holds a megabyte
+	_ = os.Remove(name)               // of a process that was killed
 	l, err := net.Listen("unix", name)
 	if err == nil {
 		err = os.Chmod(name, 0o600)
@@ -56,7 +57,7 @@ func serveDebug(cmd *cli.Command, log *slog.Logger) (func() error, error) {
 			var m runtime.MemStats
 			debug.FreeOSMemory()
 			runtime.ReadMemStats(&m)
-			if json.NewEncoder(c).Encode(debugState{runtime.NumGoroutine(), m.HeapAlloc}) == nil {
+			if json.NewEncoder(c).Encode(debugState{runtime.NumGoroutine(), m.HeapAlloc, m.Sys - m.HeapReleased}) == nil {
 				_ = pprof.Lookup("goroutine").WriteTo(c, 1) // whoever asked may have gone
 				_ = pprof.Lookup("heap").WriteTo(c, 1)
 			}

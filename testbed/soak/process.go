@@ -164,7 +164,7 @@ func (p *process) level(data string) (l Level, err error) {
 	if err := json.Unmarshal(line, &l); err != nil {
 		return l, fmt.Errorf("the state of %s: %w", p.name, err)
 	}
-	l.Memory, l.stacks = p.memory(), stacks
+	l.stacks = stacks
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
 	for _, f := range files {
 		if name, _ := os.Readlink(f); !strings.HasPrefix(name, data) { // a seeder keeps those open that were asked for
@@ -174,7 +174,8 @@ func (p *process) level(data string) (l Level, err error) {
 	return l, err
 }
 
-// memory is what is resident and no file's, in bytes (proc(5)); 0 if the process has ended.
+// memory is what is resident and no file's, in bytes (proc(5)); 0 if the process has ended. It is good for a
+// bound at any moment, not for comparing levels: it comes after the answer, for which the process takes memory again.
 func (p *process) memory() int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	_, rest, _ := strings.Cut(string(b), "RssAnon:")
