@@ -70,6 +70,7 @@ type Evidence struct {
 	DiskFull  bool
 	Connected Connected
 	Targets   []Target // that are not connected: peers and trackers
+	WebSeeds  int      // that the torrent names
 }
 
 // Connected is what is known of the peers that are connected.
@@ -117,7 +118,15 @@ func Diagnose(e Evidence) *Cause {
 	if best != nil && others > 0 {
 		best.Text += fmt.Sprintf(" (and %d more)", others)
 	}
+	if best != nil && best.Kind == NobodyThere && e.WebSeeds > 0 {
+		best.Text += "; " + OnlyWebSeeds(e.WebSeeds)
+	}
 	return best
+}
+
+// OnlyWebSeeds says why so many web seeds of a torrent do not help. Another client would download from them.
+func OnlyWebSeeds(n int) string {
+	return "the torrent names " + plural(n, "web seed", "web seeds") + " only, which braid cannot use yet"
 }
 
 func (c Connected) cause() Cause {

@@ -145,7 +145,7 @@ func (t *Transfer) checkProgress() {
 	targets := t.targets()
 	t.examine(targets, idle)
 	if idle >= causeAfter {
-		c := Diagnose(Evidence{DiskFull: t.full.err != nil, Connected: t.connected(), Targets: targets})
+		c := Diagnose(Evidence{DiskFull: t.full.err != nil, Connected: t.connected(), Targets: targets, WebSeeds: len(t.source.WebSeeds)})
 		if c != nil && (c.Kind == Choked || c.Kind == NoData) && idle < idleAfter {
 			c = nil
 		}

@@ -265,7 +265,7 @@ func (s Source) described(torrent []byte) (Source, error) {
 	if known.InfoHash != s.InfoHash {
 		return s, fmt.Errorf("it is another torrent, %s", known.InfoHash)
 	}
-	known.Trackers, known.Peers = s.Trackers, s.Peers
+	known.Trackers, known.WebSeeds, known.Peers = s.Trackers, s.WebSeeds, s.Peers
 	return known, nil
 }
 

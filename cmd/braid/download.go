@@ -213,10 +213,10 @@ func follow(ctx context.Context, out *display, transfers []*client.Transfer) err
 
 var errAllDone = errors.New("all transfers are done")
 
-// onlyWebSeeds says that the torrent has web seeds, which another client would download from.
+// onlyWebSeeds is what stands in the message that there is nobody to download from.
 func onlyWebSeeds(s client.Source) string {
 	if len(s.WebSeeds) == 0 {
 		return ""
 	}
-	return "it has web seeds only, which braid cannot use yet; "
+	return client.OnlyWebSeeds(len(s.WebSeeds)) + "; "
 }
