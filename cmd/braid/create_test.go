@@ -39,7 +39,7 @@ func TestCreateAndInfo(t *testing.T) {
 			t.Errorf("braid %v: exit code %d, want %d\nstdout: %s\nstderr: %s", args, got, code, out, said)
 		}
 	}
-	want(0, "magnet:?", "", "create", "set", "-o", "t.torrent", "-p", "--source", "here", "--name", "other", "--exclude", "*.tmp",
+	want(0, "t.torrent: 5 B in 1 file, 1 piece of 64 KiB magnet:?", "", "create", "set", "-o", "t.torrent", "-p", "--source", "here", "--name", "other", "--exclude", "*.tmp",
 		"--web-seed", "http://127.0.0.1/", "--tracker", "udp://127.0.0.1:1,udp://127.0.0.1:2", "--tracker", "udp://127.0.0.1:3")
 	want(0, "name other", "", "info", "t.torrent")
 	want(0, "source here", "", "info", "t.torrent")
@@ -49,7 +49,7 @@ func TestCreateAndInfo(t *testing.T) {
 	want(0, `"files":[{"path":"other/a","length":5}]`, "", "info", "t.torrent", "--json")
 	want(0, `"info_hash_v2":"`+strings.Repeat("cd", 32), "", "info", "--json",
 		"magnet:?xt.1=urn:btih:"+strings.Repeat("ab", 20)+"&xt.2=urn:btmh:1220"+strings.Repeat("cd", 32))
-	want(2, "", "web seeds only", "download", "t.torrent", "--no-trackers")
+	want(2, "", "the torrent names 1 web seed only, which", "download", "t.torrent", "--no-trackers")
 	want(0, "", "--tracker", "create", "set", "-p")
 	want(2, "", "--web-seed", "create", "set", "--web-seed", "gopher://x/")
 	want(2, "", "--tracker", "create", "set", "--tracker", "udp://127.0.0.1:1,gopher://x")

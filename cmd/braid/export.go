@@ -72,6 +72,6 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		}{"exported", len(s.Layout.Files), s.Layout.Length})
 		return nil
 	}
-	out.results.printf("%s: %d files written\n", s.Name, len(s.Layout.Files))
+	out.results.printf("%s: %s written\n", s.Name, plural(len(s.Layout.Files), "file"))
 	return nil
 }
