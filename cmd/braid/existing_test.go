@@ -101,6 +101,6 @@ func TestExistingFiles(t *testing.T) {
 	holds("exported/file.before-download", foreign)
 	download(0, "", "rc.torrent", "db", "--storage", "bolt")
 	run(1, "--allow-dotfiles", "export", "rc.torrent", "--data", "db", "-o", "exported")
-	run(0, "1 files written", "export", "rc.torrent", "--data", "db", "-o", "exported", "--allow-dotfiles")
+	run(0, "1 file written", "export", "rc.torrent", "--data", "db", "-o", "exported", "--allow-dotfiles")
 	holds("exported/.rc", b[:100_000])
 }
