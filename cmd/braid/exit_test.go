@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -224,6 +225,44 @@ func TestSecondInterruptEnds(t *testing.T) {
 			_ = cmd.Process.Kill()
 			t.Fatal("Ctrl-C does not end braid")
 		}
+	}
+}
+
+// Signals that come together are one Ctrl-C; a later one is the second.
+func TestSignalsTogether(t *testing.T) {
+	for _, tt := range []struct {
+		after []time.Duration // between the signals
+		exits bool
+	}{
+		{nil, false},
+		{[]time.Duration{0}, false},
+		{[]time.Duration{100 * time.Millisecond, 100 * time.Millisecond}, false},
+		{[]time.Duration{time.Second}, true},
+		{[]time.Duration{0, time.Second}, true},
+		{[]time.Duration{200 * time.Millisecond, 200 * time.Millisecond}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			signals := make(chan os.Signal, 1)
+			stopped, exited := false, false
+			go obeySignals(signals, func() { stopped = true }, func() { exited = true })
+			signals <- os.Interrupt
+			for _, d := range tt.after {
+				synctest.Wait()
+				if !stopped || exited {
+					t.Errorf("%v: stopped %v, exited %v before the last signal", tt.after, stopped, exited)
+				}
+				time.Sleep(d)
+				signals <- syscall.SIGTERM
+			}
+			synctest.Wait()
+			if !stopped || exited != tt.exits {
+				t.Errorf("%v: stopped %v, exited %v", tt.after, stopped, exited)
+			}
+			if !exited { // the goroutine ends with the test
+				time.Sleep(time.Second)
+				signals <- os.Interrupt
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v3"
 )
@@ -15,14 +16,9 @@ func main() {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-signals
-		cancel()
-		// The second one ends braid at once, whatever hangs. Go's own handler would not do: a shell without job control
-		// starts background jobs with SIGINT ignored, and signal.Stop goes back to that.
-		<-signals
-		os.Exit(exitInterrupted)
-	}()
+	// Go's own handler would not do for the second one: a shell without job control starts background jobs with
+	// SIGINT ignored, and signal.Stop goes back to that.
+	go obeySignals(signals, cancel, func() { os.Exit(exitInterrupted) })
 	// A reader that has gone is an error like any other, and no signal that ends braid in the middle of things.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	out := &printer{w: os.Stdout, lost: cancel}
@@ -36,6 +32,20 @@ func main() {
 		people.say("braid", err.Error())
 	}
 	os.Exit(code)
+}
+
+// sameInterrupt is the time within which several signals are one Ctrl-C: timeout(1) signals a process and then its
+// group. Nobody presses the key twice as fast because braid hangs.
+const sameInterrupt = 300 * time.Millisecond
+
+// obeySignals ends braid cleanly at the first signal, and at once at the second, whatever hangs.
+func obeySignals(signals <-chan os.Signal, stop, exit func()) {
+	<-signals
+	stop()
+	for first := time.Now(); time.Since(first) < sameInterrupt; {
+		<-signals
+	}
+	exit()
 }
 
 // rootCommand is all of braid, which prints results to out, and everything else to people.
