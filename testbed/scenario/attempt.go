@@ -64,7 +64,7 @@ type span struct{ from, to time.Time }
 //  5. the figures are made
 func (a *attempt) run(ctx context.Context) (Result, error) {
 	defer close(a.done)
-	ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout, failure{fmt.Errorf("not done after %v", a.Timeout)})
+	ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout.D(), failure{fmt.Errorf("not done after %v", a.Timeout)})
 	defer cancel()
 	if err := a.rest(ctx); err != nil {
 		return Result{}, err
@@ -183,7 +183,7 @@ func (a *attempt) course(ctx context.Context) error {
 	if len(a.Peers) == 0 { // nobody's first byte to wait for
 		a.zero = time.Now()
 		a.watch.zero(a.network, a.peers)
-		a.at(When{After: a.Lasts}, 0, func() error { return nil })
+		a.at(When{After: a.Lasts.D()}, 0, func() error { return nil })
 	}
 	return a.follow(ctx)
 }
@@ -195,16 +195,16 @@ func (a *attempt) at(w When, plus time.Duration, do func() error) {
 // plan schedules what an event does, each time it does.
 func (a *attempt) plan(e Event) {
 	for i := range max(1, e.Times) {
-		begin := time.Duration(i) * e.Every
+		begin := time.Duration(i) * e.Every.D()
 		if e.Pause != nil {
 			a.at(*e.At, begin, func() error { return a.pause(e.Pause.Interface) })
-			a.at(*e.At, begin+e.For, func() error { return a.resume(e.Pause.Interface) })
+			a.at(*e.At, begin+e.For.D(), func() error { return a.resume(e.Pause.Interface) })
 			continue
 		}
 		at := e.Link.Interface
 		a.at(*e.At, begin, func() error { return a.change(e.change(at)) })
 		if e.For > 0 {
-			a.at(*e.At, begin+e.For, func() error { return a.change(e.undo(at, a.topology.Links[a.link(at)].Config)) })
+			a.at(*e.At, begin+e.For.D(), func() error { return a.change(e.undo(at, a.topology.Links[a.link(at)].Config)) })
 		}
 	}
 }
@@ -276,7 +276,7 @@ func (a *attempt) follow(ctx context.Context) error {
 
 func (a *attempt) over() bool {
 	if len(a.Peers) == 0 {
-		return time.Since(a.zero) >= a.Lasts
+		return time.Since(a.zero) >= a.Lasts.D()
 	}
 	leechers := 0
 	for _, p := range a.Peers {

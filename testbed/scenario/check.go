@@ -34,7 +34,7 @@ func (s *Scenario) check() error {
 	switch {
 	case strings.TrimSpace(s.About) == "":
 		return wrong("about", "say in a line what the scenario shows")
-	case len(s.Peers) == 0 && (len(s.Traffic) == 0 || s.Lasts <= 0 || s.Lasts > maxTime):
+	case len(s.Peers) == 0 && (len(s.Traffic) == 0 || s.Lasts <= 0 || s.Lasts.D() > maxTime):
 		return wrong("peers", "none, so say what traffic there is and how long it lasts")
 	case len(s.Peers) > 0 && (s.Size <= 0 || s.Size > maxSize):
 		return wrong("size", "say how much data is transferred, such as 20MB")
@@ -48,11 +48,11 @@ func (s *Scenario) check() error {
 		return fmt.Errorf("more than %d events or links", maxEvents)
 	case s.Runs < 1 || s.Runs > maxRuns:
 		return wrong("runs", "want 1 to %d", maxRuns)
-	case s.Takes < 0 || s.Takes > maxTime:
+	case s.Takes < 0 || s.Takes.D() > maxTime:
 		return wrong("takes", "want about how long one run takes, such as 20s, and at most %v", maxTime)
-	case s.Timeout < 0 || s.Timeout > maxTime:
+	case s.Timeout < 0 || s.Timeout.D() > maxTime:
 		return wrong("timeout", "want at most %v", maxTime)
-	case s.Sample < minSample || s.Sample > time.Minute:
+	case s.Sample.D() < minSample || s.Sample.D() > time.Minute:
 		return wrong("sample", "want %v to 1m", minSample)
 	}
 	if _, err := s.options(); err != nil {
@@ -75,7 +75,7 @@ func (s *Scenario) check() error {
 		}
 	}
 	if s.Takes == 0 {
-		s.Takes = s.guess()
+		s.Takes = Duration(s.guess())
 	}
 	for i, m := range s.Measure {
 		if err := s.checkMeasure(m, s.Measure[:i]); err != nil {
@@ -185,7 +185,7 @@ const manyASes = 10
 
 // options are the testbed's.
 func (s *Scenario) options() (o testbed.Options, err error) {
-	o.Topology, o.PathLifetime = s.topology, s.PathLifetime
+	o.Topology, o.PathLifetime = s.topology, s.PathLifetime.D()
 	if len(s.topology.ASes) > manyASes {
 		o.Between = s.ends()
 	}
@@ -333,7 +333,7 @@ func (s *Scenario) checkEvent(e Event) error {
 		return fmt.Errorf("say what changes at %s", where)
 	case e.Pause != nil && (e.Properties != Properties{} || e.For <= 0):
 		return errors.New("a pause wants for, and nothing of a link")
-	case e.For < 0 || e.For > maxTime || e.Every < 0 || e.Every > maxTime || e.Times < 0 || e.Times > maxTimes:
+	case e.For < 0 || e.For.D() > maxTime || e.Every < 0 || e.Every.D() > maxTime || e.Times < 0 || e.Times > maxTimes:
 		return errors.New("for, every or times are out of bounds")
 	case (e.Every > 0) != (e.Times > 1) || e.Every > 0 && (e.For == 0 || e.For >= e.Every):
 		return errors.New("to repeat, give times, every, and a shorter for")
@@ -353,11 +353,11 @@ func (s *Scenario) checkEvent(e Event) error {
 func (s *Scenario) end() time.Duration {
 	switch {
 	case len(s.Peers) == 0:
-		return s.Lasts
+		return s.Lasts.D()
 	case s.Takes > 0:
-		return s.Takes
+		return s.Takes.D()
 	}
-	return s.Timeout
+	return s.Timeout.D()
 }
 
 // guess is about how long a run takes whose file does not say: as long as the links of the busiest AS need for what
@@ -368,7 +368,7 @@ func (s *Scenario) guess() time.Duration {
 		around    = time.Second
 	)
 	if len(s.Peers) == 0 {
-		return s.Lasts
+		return s.Lasts.D()
 	}
 	rate, copies := map[pathsel.IA]float64{}, map[pathsel.IA]int{}
 	for _, l := range s.topology.Links {
@@ -400,7 +400,7 @@ func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
 		return errors.New("twice")
 	case !ok:
 		return fmt.Errorf("what %q: want one of %s", m.What, strings.Join(figureNames(), ", "))
-	case m.From < 0 || m.From > maxTime || m.To < 0 || m.To > maxTime || m.To != 0 && m.To <= m.From:
+	case m.From < 0 || m.From.D() > maxTime || m.To < 0 || m.To.D() > maxTime || m.To != 0 && m.To <= m.From:
 		return errors.New("from must lie before to")
 	case f.over != (m.Over != nil) && !f.maybeOver:
 		return errors.New("over is needed for out and back, and does not go with all others")

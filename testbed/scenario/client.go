@@ -248,7 +248,7 @@ func (a *attempt) startForeign(p Peer) error {
 	a.recorders[ps] = newRecorder(len(files))
 	stop := make(chan struct{})
 	o := &observer{
-		process: ps, host: host, share: testbed.TCPShare(a.ip.MTU()), every: max(a.Sample, 20*time.Millisecond),
+		process: ps, host: host, share: testbed.TCPShare(a.ip.MTU()), every: max(a.Sample.D(), 20*time.Millisecond),
 		total: int64(len(files)) * int64(a.Size), stop: stop,
 		same: func() bool {
 			return !slices.ContainsFunc(files, func(f string) bool {

@@ -1,8 +1,11 @@
 package scenario
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 
 	"gopkg.in/yaml.v3"
 )
@@ -34,6 +37,40 @@ func (l lines) item(key string, i int) int {
 	return n.Content[i].Line
 }
 
+// decode parses a YAML text of one document into v. A field that v does not have is an error.
+func decode(text []byte, v any) error {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	err := d.Decode(v)
+	if wrong := (misread{}); errors.As(err, &wrong) {
+		var file yaml.Node
+		if err := yaml.Unmarshal(text, &file); err != nil {
+			return err
+		}
+		return at(wrong.node.Line, "%s: %w", fieldOf(&file, wrong.node), wrong.error)
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return errors.New("more than one document")
+	}
+	return nil
+}
+
+// fieldOf finds the name of the field within n whose value is at the position of v.
+func fieldOf(n, v *yaml.Node) string {
+	for i, x := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 1 && x.Line == v.Line && x.Column == v.Column {
+			return n.Content[i-1].Value
+		}
+		if name := fieldOf(x, v); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // inLine is an error with the line of the file that it is about.
 type inLine struct {
 	line int
@@ -47,11 +84,14 @@ func at(line int, format string, args ...any) error {
 	return inLine{line, fmt.Errorf(format, args...)}
 }
 
-// inFile puts the name of the file, and the line if it is known, before an error.
+// inFile puts the name of the file before an error, and the line if it is known: the innermost, which is the most exact.
 func inFile(file string, err error) error {
-	var in inLine
-	if errors.As(err, &in) && in.line > 0 {
-		return fmt.Errorf("scenario %s, line %d: %w", file, in.line, err)
+	line := 0
+	for in, rest := (inLine{}), err; errors.As(rest, &in); rest = in.error {
+		line = cmp.Or(in.line, line)
+	}
+	if line > 0 {
+		return fmt.Errorf("scenario %s, line %d: %w", file, line, err)
 	}
 	return fmt.Errorf("scenario %s: %w", file, err)
 }

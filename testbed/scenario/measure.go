@@ -160,9 +160,9 @@ func measure(r record, wanted []Measure) (map[string]float64, error) {
 }
 
 func (m Measure) window(r record) (from, to float64, ok bool) {
-	from, to = seconds(m.From), r.end
+	from, to = seconds(m.From.D()), r.end
 	if m.To > 0 {
-		to = min(to, seconds(m.To))
+		to = min(to, seconds(m.To.D()))
 	}
 	return from, to, from < to
 }
@@ -226,7 +226,7 @@ func (m Measure) between(r record, from, to float64) float64 {
 // ratio is the rate in the window in parts of that in the base window.
 func ratio(r record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
-	base := m.between(r, seconds(m.Base.From), seconds(m.Base.To))
+	base := m.between(r, seconds(m.Base.From.D()), seconds(m.Base.To.D()))
 	return m.between(r, from, to) / base, ok && base > 0, nil
 }
 

@@ -42,7 +42,7 @@ func steady() record {
 func TestFigures(t *testing.T) {
 	r := steady()
 	at := func(n int) *At { return &At{link(n)} }
-	const s = time.Second
+	const s = Duration(time.Second)
 	for _, tt := range []struct {
 		m    Measure
 		want float64
@@ -93,7 +93,7 @@ func TestGap(t *testing.T) {
 	}
 	r := record{leechers: []leecherRecord{l}, end: 10}
 	for _, tt := range []struct{ from, to, want float64 }{{0, 0, 2.5}, {2.5, 0, 2}, {0, 3.5, 1.5}, {5, 10, 1}} {
-		m := Measure{From: time.Duration(tt.from * 1e9), To: time.Duration(tt.to * 1e9)}
+		m := Measure{From: Duration(tt.from * 1e9), To: Duration(tt.to * 1e9)}
 		if got, _, _ := gap(r, m); !near(got, tt.want) {
 			t.Errorf("gap from %v to %v: %v, want %v", tt.from, tt.to, got, tt.want)
 		}
@@ -112,7 +112,7 @@ func TestShare(t *testing.T) {
 		t.Errorf("share %v, %v, %v", v, ok, err)
 	}
 	// What the links carry does not grow by the flow, what comes does.
-	if v, _, err := efficiency(r, Measure{From: time.Second, To: 3 * time.Second}); err != nil || math.Abs(v-(2+1./3)/2) > 1e-3 {
+	if v, _, err := efficiency(r, Measure{From: Duration(time.Second), To: Duration(3 * time.Second)}); err != nil || math.Abs(v-(2+1./3)/2) > 1e-3 {
 		t.Errorf("efficiency %v, %v", v, err)
 	}
 	// Datagrams have their rate in advance.
@@ -244,7 +244,7 @@ func TestMeanings(t *testing.T) {
 			}
 		}
 	}
-	s := Scenario{Measure: []Measure{{Name: "other", What: "ratio", Over: &At{link(2)}, From: 5 * time.Second, To: 15 * time.Second, Base: &Window{time.Second, 5 * time.Second}}}}
+	s := Scenario{Measure: []Measure{{Name: "other", What: "ratio", Over: &At{link(2)}, From: 5e9, To: 15e9, Base: &Window{1e9, 5e9}}}}
 	if got, want := s.Meaning("other"), "rate over "+link(2).String()+" in parts of that in another window, from 5s to 15s, against 1s to 5s"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -86,7 +86,7 @@ func (a *attempt) record() record {
 		r.leechers = append(r.leechers, l)
 	}
 	if len(a.Peers) == 0 {
-		r.end = seconds(a.Lasts)
+		r.end = seconds(a.Lasts.D())
 	}
 	for _, f := range a.flows {
 		s := a.spans[f]

@@ -21,8 +21,6 @@
 package scenario
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -42,8 +40,8 @@ type Scenario struct {
 	About    string `yaml:"about"`
 	Topology string `yaml:"topology"` // shipped, or a file beside the scenario
 	// BFD is the interval at which routers watch links, or "off"; "" is the testbed's default.
-	BFD          string        `yaml:"bfd"`
-	PathLifetime time.Duration `yaml:"path_lifetime"`
+	BFD          string   `yaml:"bfd"`
+	PathLifetime Duration `yaml:"path_lifetime"`
 	// MachineBound: links are wider than the machine is fast, on purpose.
 	MachineBound bool   `yaml:"machine_bound"`
 	Links        []Link `yaml:"links"` // what differs from the topology, from the beginning
@@ -60,14 +58,14 @@ type Scenario struct {
 	Peers      []Peer    `yaml:"peers"`
 	Traffic    []Traffic `yaml:"traffic"`
 	// Lasts is how long a scenario without peers, of traffic only, goes on.
-	Lasts  time.Duration `yaml:"lasts"`
-	Events []Event       `yaml:"events"`
+	Lasts  Duration `yaml:"lasts"`
+	Events []Event  `yaml:"events"`
 
-	Runs    int           `yaml:"runs"`
-	Seed    uint64        `yaml:"seed"`
-	Takes   time.Duration `yaml:"takes"`   // one run, about; 0 in the file: as long as the links need
-	Timeout time.Duration `yaml:"timeout"` // of one run
-	Sample  time.Duration `yaml:"sample"`  // between two looks at a peer
+	Runs    int      `yaml:"runs"`
+	Seed    uint64   `yaml:"seed"`
+	Takes   Duration `yaml:"takes"`   // one run, about; 0 in the file: as long as the links need
+	Timeout Duration `yaml:"timeout"` // of one run
+	Sample  Duration `yaml:"sample"`  // between two looks at a peer
 	// Templates of variants, and the matrix of values that they are made with; see Variants.
 	Templates []yaml.Node `yaml:"variants"`
 	Matrix    yaml.Node   `yaml:"matrix"`
@@ -93,14 +91,14 @@ type Link struct {
 
 // Properties of a link; nil leaves one as it is.
 type Properties struct {
-	Direction string         `yaml:"direction"` // both (or ""), out, in; seen from the interface
-	Rate      *Rate          `yaml:"rate"`
-	Delay     *time.Duration `yaml:"delay"`
-	Jitter    *time.Duration `yaml:"jitter"`
-	Loss      *Loss          `yaml:"loss"`
-	Queue     *Queue         `yaml:"queue"`
-	Police    *bool          `yaml:"police"`
-	Down      *bool          `yaml:"down"`
+	Direction string    `yaml:"direction"` // both (or ""), out, in; seen from the interface
+	Rate      *Rate     `yaml:"rate"`
+	Delay     *Duration `yaml:"delay"`
+	Jitter    *Duration `yaml:"jitter"`
+	Loss      *Loss     `yaml:"loss"`
+	Queue     *Queue    `yaml:"queue"`
+	Police    *bool     `yaml:"police"`
+	Down      *bool     `yaml:"down"`
 }
 
 // Smoke is what is left out of a run that only shows that everything works.
@@ -143,8 +141,8 @@ type Peer struct {
 	Stop  *When `yaml:"stop"`
 	Crash *When `yaml:"crash"`
 	// Count makes a group of peers of it, each starting and leaving Every later than the one before.
-	Count int           `yaml:"count"`
-	Every time.Duration `yaml:"every"`
+	Count int      `yaml:"count"`
+	Every Duration `yaml:"every"`
 
 	torrent int // which one it is about, from 1; 0: all
 	line    int // of the file
@@ -181,10 +179,10 @@ type Event struct {
 	// Pause stops the router that has the interface.
 	Pause *At `yaml:"pause"`
 	// For is how long it lasts; 0 is to the end of the run. What a link was at the start then holds again.
-	For time.Duration `yaml:"for"`
+	For Duration `yaml:"for"`
 	// Times repeats the event, every Every from its first time.
-	Every time.Duration `yaml:"every"`
-	Times int           `yaml:"times"`
+	Every Duration `yaml:"every"`
+	Times int      `yaml:"times"`
 
 	line int // of the file
 }
@@ -196,8 +194,8 @@ type Measure struct {
 	Over *At    `yaml:"over"` // an interface: only paths that have it
 	Of   string `yaml:"of"`   // a peer, or traffic; by default all leechers
 	// From and To are the window, in time after the first payload byte; To is by default the end of the run.
-	From time.Duration `yaml:"from"`
-	To   time.Duration `yaml:"to"`
+	From Duration `yaml:"from"`
+	To   Duration `yaml:"to"`
 	// Base is another window to compare with.
 	Base *Window `yaml:"base"`
 
@@ -206,8 +204,8 @@ type Measure struct {
 
 // Window is a span of time after the first payload byte.
 type Window struct {
-	From time.Duration `yaml:"from"`
-	To   time.Duration `yaml:"to"`
+	From Duration `yaml:"from"`
+	To   Duration `yaml:"to"`
 }
 
 const maxFile = 64 << 10
@@ -231,13 +229,8 @@ func parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 	if len(s.text) > maxFile {
 		return s, fmt.Errorf("larger than %d bytes", maxFile)
 	}
-	d := yaml.NewDecoder(bytes.NewReader(s.text))
-	d.KnownFields(true)
-	if err := d.Decode(&s); err != nil {
+	if err := decode(s.text, &s); err != nil {
 		return s, err
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return s, errors.New("more than one document")
 	}
 	if s.lines, err = readLines(s.text); err != nil {
 		return s, err
@@ -289,8 +282,8 @@ func (s *Scenario) setDefaults() {
 	orElse(&s.Torrents, 1)
 	orElse(&s.Runs, 5)
 	orElse(&s.Seed, 1)
-	orElse(&s.Timeout, 2*time.Minute)
-	orElse(&s.Sample, 50*time.Millisecond)
+	orElse(&s.Timeout, Duration(2*time.Minute))
+	orElse(&s.Sample, Duration(50*time.Millisecond))
 	for i := range s.Peers {
 		p := &s.Peers[i]
 		orElse(&p.Transport, SCION)
@@ -342,10 +335,10 @@ func (s Scenario) Scaled(by float64) (Scenario, error) {
 	if !(by > 0 && by <= 1) {
 		return s, fmt.Errorf("scale %v: want more than 0 and at most 1", by)
 	}
-	d := func(t *time.Duration) { *t = time.Duration(float64(*t) * by) }
+	d := func(t *Duration) { *t = scaled(*t, by) }
 	when := func(w *When) {
 		if w != nil {
-			d(&w.After)
+			w.After = scaled(w.After, by)
 		}
 	}
 	copied := func(w *When) *When {
@@ -424,7 +417,9 @@ func (s Scenario) Smoky() (Scenario, error) {
 	}
 	scale := s.Smoke.Scale
 	if scale == 0 {
-		scale = min(1, seconds(enough)/seconds(s.Takes))
+		scale = min(1, seconds(enough)/seconds(s.Takes.D()))
 	}
 	return s.Scaled(scale)
 }
+
+func scaled[T Duration | time.Duration](t T, by float64) T { return T(float64(t) * by) }

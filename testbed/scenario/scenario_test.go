@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Size != 40e6 || s.Runs != 3 || s.Seed != 7 || s.Sample != 100*time.Millisecond || len(s.Peers) != 3 || s.Variants[0].Name != "adaptive" {
+	if s.Size != 40e6 || s.Runs != 3 || s.Seed != 7 || s.Sample.D() != 100*time.Millisecond || len(s.Peers) != 3 || s.Variants[0].Name != "adaptive" {
 		t.Errorf("%+v", s)
 	}
 	if p := s.Peers[2]; p.Start.After != 5*time.Second || p.Stop.After != 20*time.Second || p.Crash.Done != 0.5 || p.Selector != "adaptive" {
@@ -68,6 +68,15 @@ func TestParse(t *testing.T) {
 	}
 	if c := s.topology.Links[1].Config; c.Rate != 20e6 {
 		t.Errorf("a link that was not named: %+v", c)
+	}
+}
+
+// Times are read as everywhere in braid, with spaces and in minutes and days.
+func TestTimes(t *testing.T) {
+	for text, want := range map[string]time.Duration{"27 s": 27 * time.Second, "1 min 5 s": 65 * time.Second, "1d": 24 * time.Hour} {
+		if s, err := parseText(strings.Replace(whole, "takes: 27s", "takes: "+text, 1)); err != nil || s.Takes.D() != want {
+			t.Errorf("%s: %v, %v; want %v", text, s.Takes, err, want)
+		}
 	}
 }
 
@@ -84,6 +93,21 @@ func TestMistakes(t *testing.T) {
 		{"runs: 3", "runs: -1", "runs"},
 		{"sample: 100ms", "sample: 1ms", "sample"},
 		{"bfd: 200ms", "bfd: often", "bfd"},
+		{"takes: 27s", "takes: 27", `folder/test.yaml, line 9: takes: time "27": want a number with ms, s, m, h or d`},
+		{"takes: 27s", "takes: -27s", `line 9: takes: time "-27s": want`},
+		{"takes: 27s", "takes: {}", "line 9: takes: want one value"},
+		{"path_lifetime: 5m37.5s", "path_lifetime: 337", "line 5: path_lifetime: time"},
+		{"timeout: 1m", "timeout: 1", "line 10: timeout: time"},
+		{"sample: 100ms", "sample: 0.1", "line 13: sample: time"},
+		{"delay: 10ms", "delay: 10", `line 7: delay: time "10": want a number with ms`},
+		{"jitter: 1ms", "jitter: 1", "line 7: jitter: time"},
+		{"queue: 64KiB", "queue: 64", "line 7: queue: "},
+		{"rate: 2mbit", "rate: 2", "line 26: rate: "},
+		{"for: 10s", "for: 10", "line 25: for: time"},
+		{"every: 5s", "every: 5", "line 26: every: time"},
+		{"start: 5s, stop", "start: 5, stop", "line 17: start: "},
+		{"from: 1s, to: 5s", "from: 1s, to: 5", "line 30: to: time"},
+		{"{selector: adaptive}", `{selector: adaptive, links: [{at: "1-ff00:0:110#1", delay: 10}]}`, "line 19: variants: delay: time"},
 		{"topology: two-paths", "topology: nowhere", "nowhere"},
 		{"rate: 10mbit, delay", "rate: fast, delay", "fast"},
 		{`- {at: "1-ff00:0:110#1", rate`, `- {at: "1-ff00:0:110#9", rate`, "1-ff00:0:110#9"},
@@ -154,7 +178,7 @@ func TestTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := time.Second + 2*40*8*time.Second/30; s.Takes.Round(time.Second) != want.Round(time.Second) {
+	if want := time.Second + 2*40*8*time.Second/30; s.Takes.D().Round(time.Second) != want.Round(time.Second) {
 		t.Errorf("a run takes %v, want %v", s.Takes, want)
 	}
 }
@@ -236,11 +260,11 @@ func TestScaled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x.Size != 4e6 || x.Events[0].At.After != 500*time.Millisecond || x.Events[0].For != time.Second || x.Events[1].At.Done != 0.4 ||
-		x.Peers[2].Stop.After != 2*time.Second || x.Measure[1].Base.To != 500*time.Millisecond || x.Traffic[0].Stop.After != 2*time.Second {
+	if x.Size != 4e6 || x.Events[0].At.After != 500*time.Millisecond || x.Events[0].For.D() != time.Second || x.Events[1].At.Done != 0.4 ||
+		x.Peers[2].Stop.After != 2*time.Second || x.Measure[1].Base.To.D() != 500*time.Millisecond || x.Traffic[0].Stop.After != 2*time.Second {
 		t.Errorf("%+v", x)
 	}
-	if s.Events[0].At.After != 5*time.Second || s.Peers[2].Stop.After != 20*time.Second || s.Measure[1].Base.To != 5*time.Second {
+	if s.Events[0].At.After != 5*time.Second || s.Peers[2].Stop.After != 20*time.Second || s.Measure[1].Base.To.D() != 5*time.Second {
 		t.Error("the original has changed")
 	}
 }
@@ -271,7 +295,7 @@ func TestKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Size != 20e6 || s.Events[0].For != 5*time.Second || s.topology.Links[0].Config != original.topology.Links[0].Config || len(s.topology.ASes) != len(original.topology.ASes) {
+	if s.Size != 20e6 || s.Events[0].For.D() != 5*time.Second || s.topology.Links[0].Config != original.topology.Links[0].Config || len(s.topology.ASes) != len(original.topology.ASes) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -63,7 +63,7 @@ func (s Scenario) Estimate(runs int) time.Duration {
 	orElse(&runs, s.Runs)
 	turns, err := s.turns()
 	if err != nil { // it would not run either
-		return time.Duration(runs*len(s.Variants)) * s.Takes
+		return time.Duration(runs*len(s.Variants)) * s.Takes.D()
 	}
 	var whole time.Duration
 	last := ""
@@ -73,7 +73,7 @@ func (s Scenario) Estimate(runs int) time.Duration {
 				whole += t.start()
 			}
 			last = t.key
-			whole += s.Takes + aroundRun
+			whole += s.Takes.D() + aroundRun
 		}
 	}
 	return whole

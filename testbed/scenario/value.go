@@ -1,17 +1,58 @@
 package scenario
 
 import (
+	"encoding"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"braid/pathsel"
 	"braid/testbed"
 	"braid/testbed/linkemu"
 	"braid/units"
 )
+
+// misread is the error of a value that cannot be parsed, and the node that it stands in.
+type misread struct {
+	node *yaml.Node
+	error
+}
+
+func (m misread) Unwrap() error { return m.error }
+
+// read parses the text of a node.
+func read(n *yaml.Node, to encoding.TextUnmarshaler) error {
+	if n.Kind != yaml.ScalarNode {
+		return misread{n, errors.New("want one value")}
+	}
+	if err := to.UnmarshalText([]byte(n.Value)); err != nil {
+		return misread{n, err}
+	}
+	return nil
+}
+
+// Each value is decoded from its YAML node, so that an error can name the line and the field.
+
+func (d *Duration) UnmarshalYAML(n *yaml.Node) error { return read(n, (*units.Duration)(d)) }
+func (r *Rate) UnmarshalYAML(n *yaml.Node) error     { return read(n, r) }
+func (l *Loss) UnmarshalYAML(n *yaml.Node) error     { return read(n, l) }
+func (q *Queue) UnmarshalYAML(n *yaml.Node) error    { return read(n, q) }
+func (b *Bytes) UnmarshalYAML(n *yaml.Node) error    { return read(n, b) }
+func (a *At) UnmarshalYAML(n *yaml.Node) error       { return read(n, a) }
+func (w *When) UnmarshalYAML(n *yaml.Node) error     { return read(n, w) }
+
+// Duration is a time that is not negative, written like 30s.
+type Duration time.Duration
+
+// D is the duration.
+func (d Duration) D() time.Duration { return time.Duration(d) }
+
+func (d Duration) String() string { return d.D().String() }
 
 // Rate is in bits per second, written like 10mbit.
 type Rate int64
@@ -94,7 +135,8 @@ func (w When) immediately() bool { return w == When{} }
 // change is what the testbed is asked for.
 func (p Properties) change(at pathsel.Interface) testbed.LinkChange {
 	c := testbed.LinkChange{
-		Interface: at, Direction: p.Direction, Rate: (*int64)(p.Rate), Delay: p.Delay, Jitter: p.Jitter,
+		Interface: at, Direction: p.Direction, Rate: (*int64)(p.Rate),
+		Delay: (*time.Duration)(p.Delay), Jitter: (*time.Duration)(p.Jitter),
 		Loss: (*float64)(p.Loss), Police: p.Police, Down: p.Down,
 	}
 	if p.Queue != nil {

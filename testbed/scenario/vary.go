@@ -136,9 +136,9 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 				continue // the template does not name what is different
 			}
 			made[string(text)] = true
-			v, err := decodeVariant(text)
-			if err != nil {
-				return nil, at(t.Line, "%w", err)
+			var v Variant
+			if err := decode(text, &v); err != nil {
+				return nil, at(t.Line, "%s", err) // not in the line of this text
 			}
 			v.line = t.Line
 			if v.Name == "" && v.Selector == "" {
@@ -153,12 +153,6 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 		return nil, fmt.Errorf("more than %d variants", maxVariants)
 	}
 	return out, nil
-}
-
-func decodeVariant(text []byte) (v Variant, err error) {
-	d := yaml.NewDecoder(strings.NewReader(string(text)))
-	d.KnownFields(true)
-	return v, d.Decode(&v)
 }
 
 // replaced is a copy of the node with the values in place of their names.
@@ -190,13 +184,13 @@ func expandPeers(groups []Peer) ([]Peer, error) {
 			out = append(out, g)
 			continue
 		}
-		if g.Count < 0 || g.Count > maxPeers || g.Every < 0 || g.Every > maxTime || g.Every > 0 && g.Start.Done > 0 {
+		if g.Count < 0 || g.Count > maxPeers || g.Every < 0 || g.Every.D() > maxTime || g.Every > 0 && g.Start.Done > 0 {
 			return nil, at(g.line, "peers %s: want 1 to %d of them, every so often after a time", g.Name, maxPeers)
 		}
 		for i := range g.Count {
 			p := g
 			p.Name, p.Count, p.Every = fmt.Sprintf("%s-%d", g.Name, i+1), 0, 0
-			shift := time.Duration(i) * g.Every
+			shift := time.Duration(i) * g.Every.D()
 			p.Start.After += shift
 			for _, w := range []**When{&p.Stop, &p.Crash} {
 				if *w != nil {
