@@ -133,6 +133,7 @@ type pieceEvent struct {
 type pathEvent struct {
 	Peer        string              `json:"peer"`
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
+	Name        string              `json:"name,omitempty"` // as on a terminal, 111#1 > 110#1; in the file of --status
 	Conn        int                 `json:"conn,omitempty"`
 	Transport   string              `json:"transport"`
 	Accepted    bool                `json:"accepted,omitempty"` // the peer connected to us

@@ -33,6 +33,7 @@ listed, in its order. The exit code is 1 if there is no path, or if paths were p
 			&cli.BoolFlag{Name: "probe", Usage: "send a packet over each path and wait for the answer"},
 			&cli.BoolFlag{Name: "refresh", Aliases: []string{"r"}, Usage: "ask the control service anew, past the daemon's memory"},
 			&cli.StringFlag{Name: "status", Usage: "show the torrents and paths of a running download or seed that writes its --status to `FILE`, instead of the paths to DST"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "with --status: show whole addresses, and fingerprints of paths"},
 			&durationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "for everything together"},
 		}, policyFlags(), scionFlags()),
 		Action: runPaths,

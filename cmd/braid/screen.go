@@ -230,13 +230,22 @@ func reasonOf(x client.PathProgress) string {
 
 // peerName is a peer's address. The AS is left out where the path ends with it.
 func peerName(x client.PathProgress, verbose bool) string {
-	if _, host, ok := strings.Cut(x.Peer, ","); ok && !verbose && len(x.Path.Interfaces) > 0 {
-		if addr, port, ok := strings.Cut(host, "]:"); ok && !strings.Contains(addr, ":") {
-			return strings.TrimPrefix(addr, "[") + ":" + port
-		}
-		return host
+	if !verbose && len(x.Path.Interfaces) > 0 {
+		return withoutAS(x.Peer)
 	}
 	return x.Peer
+}
+
+// withoutAS is the address of a host in its AS.
+func withoutAS(peer string) string {
+	_, host, ok := strings.Cut(peer, ",")
+	if !ok {
+		return peer
+	}
+	if addr, port, ok := strings.Cut(host, "]:"); ok && !strings.Contains(addr, ":") {
+		return strings.TrimPrefix(addr, "[") + ":" + port
+	}
+	return host
 }
 
 // pathName is a path as its interfaces, 111#1 > 120#3,4 > 110#2, from our AS on; with its fingerprint for those who want

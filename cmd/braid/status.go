@@ -67,7 +67,13 @@ func keepStatus(cmd *cli.Command, transfers []*client.Transfer, log *slog.Logger
 func writeStatus(name string, transfers []*client.Transfer) error {
 	r := statusReport{Process: os.Getpid(), Time: time.Now()}
 	for _, t := range transfers {
-		r.Torrents = append(r.Torrents, newProgressEvent("progress", t.Source(), t.Progress()))
+		p := t.Progress()
+		e := newProgressEvent("progress", t.Source(), p)
+		short := shortASes(p.Paths)
+		for i, x := range p.Paths {
+			e.Paths[i].Name = pathName(x, short, false)
+		}
+		r.Torrents = append(r.Torrents, e)
 	}
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -106,7 +112,14 @@ func showStatus(cmd *cli.Command, name string, now time.Time) error {
 	for _, t := range r.Torrents {
 		w.printf("%s: %s, %s, down %s, up %s\n", t.Torrent, t.Phase, percent(t.Bytes, t.Total), rateText(t.MbitS*mega), rateText(t.UpMbitS*mega))
 		for _, p := range t.Paths {
-			w.printf("  %s\t%.8s\t%s\t%s down\t%s up\t%.1f ms\n", p.Peer, p.Fingerprint, p.State, rateText(p.MbitS*mega), rateText(p.UpMbitS*mega), p.RTT)
+			peer, path := p.Peer, p.Name
+			switch {
+			case cmd.Count("verbose") > 0 && p.Fingerprint != "":
+				path += " " + p.Fingerprint.Short()
+			case cmd.Count("verbose") == 0 && p.Name != p.Transport: // the path tells the AS
+				peer = withoutAS(peer)
+			}
+			w.printf("  %s\t%s\t%s\t%s down\t%s up\t%.1f ms\n", peer, path, p.State, rateText(p.MbitS*mega), rateText(p.UpMbitS*mega), p.RTT)
 		}
 	}
 	return w.Flush()

@@ -35,6 +35,25 @@ func TestStatus(t *testing.T) {
 	if _, err := os.Stat(name); !os.IsNotExist(err) {
 		t.Errorf("the status is left behind: %v", err)
 	}
+	b, err := json.Marshal(statusReport{Time: time.Now(), Torrents: []progressEvent{{Torrent: "file", Paths: []pathEvent{
+		{Peer: "1-ff00:0:110,[10.0.0.1]:31000", Name: "111#1 > 110#1", Fingerprint: "0123456789abcdef", Transport: "scion", State: "active"},
+		{Peer: "1-ff00:0:110,[10.0.0.1]:31000", Name: "scion", Transport: "scion", State: "failed"},
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string][2]string{
+		"":   {"10.0.0.1:31000 111#1 > 110#1 active", "1-ff00:0:110,[10.0.0.1]:31000 scion failed"},
+		"-v": {"1-ff00:0:110,[10.0.0.1]:31000 111#1 > 110#1 01234567 active", "1-ff00:0:110,[10.0.0.1]:31000 scion"},
+	} {
+		text := must(t, dir, append([]string{"paths", "--status", "now"}, strings.Fields(args)...)...)
+		if text = strings.Join(strings.Fields(text), " "); !strings.Contains(text, " "+want[0]) || !strings.Contains(text, " "+want[1]) {
+			t.Errorf("paths %s: %s", args, text)
+		}
+	}
 	for text, want := range map[string]string{
 		`{"process":7,"time":"2020-01-02T03:04:05Z"}`: "process 7, which wrote it, has ended",
 		"nonsense": "is no status",
