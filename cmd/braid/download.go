@@ -47,6 +47,9 @@ func download(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	for i, s := range sources {
+		sources[i] = s.WithKept(cmd.String("output"))
+	}
 	peers, err := namedPeers(ctx, cmd)
 	if err != nil {
 		return err

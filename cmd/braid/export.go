@@ -15,9 +15,10 @@ func exportCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "export",
 		Usage:     "write the files of a torrent that is kept in a database",
-		ArgsUsage: "TORRENT",
+		ArgsUsage: "TORRENT|URL|MAGNET",
 		Description: "Every piece is checked on its way. If some are missing, the files that have all of theirs are complete and the\n" +
-			"others end in .part; a download with --storage file into the same directory continues with them.\n\n" + exitCodes,
+			"others end in .part; a download with --storage file into the same directory continues with them.\n" +
+			"What is in a magnet link is known from its download.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "storage", Value: "bolt", Usage: "`KIND` of storage that the pieces are in: bolt"},
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that the torrent was downloaded into"},
@@ -41,11 +42,11 @@ func export(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case s.IsMagnet():
-		return usageErrorf("a magnet link does not say what the data should be: name the .torrent file")
-	case kind != storage.KindBolt:
+	if kind != storage.KindBolt {
 		return usageErrorf("--storage %s keeps the files as they are; only bolt needs an export", kind)
+	}
+	if s, err = keptSource(cmd, s); err != nil {
+		return err
 	}
 	out := newDisplay(cmd, false)
 	opts, err := writeOptions(cmd, out)

@@ -84,3 +84,33 @@ func TestSeedMagnet(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 }
+
+// What a download keeps of a magnet link serves to verify, to export and to resume.
+func TestKeptMagnet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fileSet(t, dir, "set", "a", "b")
+	peer := startSeed(t, dir, "set.torrent")
+	var info description
+	if err := json.Unmarshal([]byte(must(t, dir, "info", "set.torrent", "--json")), &info); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"verify", "export"} {
+		if code, _, said := ends(t, dir, command, info.Magnet, "--data", "out"); code != exitUsage || !strings.Contains(said, "no download into out has kept") {
+			t.Errorf("%s before the download: exit code %d: %s", command, code, said)
+		}
+	}
+	must(t, dir, "download", info.Magnet, "-o", "out", "--storage", "bolt", "--peer", peer)
+	if said := must(t, dir, "verify", info.Magnet, "--data", "out", "--storage", "bolt"); !strings.Contains(said, "set: all 2 files are right") {
+		t.Error(said)
+	}
+	must(t, dir, "export", info.Magnet, "--data", "out", "-o", "exported")
+	if got := filesIn(t, filepath.Join(dir, "exported/set")); got != "a b" {
+		t.Errorf("exported: %s", got)
+	}
+	// Nobody answers at port 1: what is there is enough.
+	if said := must(t, dir, "download", info.Magnet, "-o", "out", "--list", "--peer", "127.0.0.1:1"); !strings.Contains(said, "set/b") {
+		t.Error(said)
+	}
+	must(t, dir, "download", info.Magnet, "-o", "out", "--storage", "bolt", "--peer", "127.0.0.1:1", "--stop-timeout", "20s")
+}

@@ -14,13 +14,13 @@ func verifyCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "verify",
 		Usage:     "compare data on disk with its torrent",
-		ArgsUsage: "TORRENT|URL",
+		ArgsUsage: "TORRENT|URL|MAGNET",
 		Description: "Hashes the pieces of each file and says what is known of it. Nothing is written.\n\n" +
 			"A file is ok; damaged (a piece is wrong: if complete files share it, that speaks against\n" +
 			"each); missing; partial (a download has not completed it); of another size; or unchecked (no\n" +
 			"piece is known to be wrong, but some need bytes of an incomplete file). Others are skipped.\n\n" +
 			"After a download of selected files, these are checked. The .part files of others serve\n" +
-			"for the pieces that they share.\n\n" + exitCodes,
+			"for the pieces that they share. What is in a magnet link is known from its download.\n\n" + exitCodes,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrent's file or directory"},
 			storageFlag(),
@@ -39,8 +39,8 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if s.IsMagnet() {
-		return usageErrorf("a magnet link does not say what the data should be: name the .torrent file")
+	if s, err = keptSource(cmd, s); err != nil {
+		return err
 	}
 	out := newDisplay(cmd, false)
 	kind, err := storageKind(cmd)
@@ -78,6 +78,15 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 		out.results.printf("%s: %s\n", s.Name, said)
 	}
 	return nil
+}
+
+// keptSource is the torrent of --data with what its download has kept of a magnet link.
+func keptSource(cmd *cli.Command, s client.Source) (client.Source, error) {
+	dir := cmd.String("data")
+	if s = s.WithKept(dir); s.IsMagnet() {
+		return s, usageErrorf("no download into %s has kept what is in this magnet link: name its directory with --data, or the .torrent file", dir)
+	}
+	return s, nil
 }
 
 // verifiedFiles are the files that are to be checked, nil for all, and who says so: select, the
