@@ -147,8 +147,16 @@ func (b *bbr) queued() bool { return b.last.minRTT > b.minRTT.rtt+queueMargin(b.
 // overflown says whether a loss now is that of a full queue which others fill as well, and from which they draw back.
 func (b *bbr) overflown() bool { return b.queued() && b.company.lossy <= unyielding }
 
+// short says that both hosts make more of a round trip than the path.
+func (b *bbr) short() bool { return b.minRTT.rtt > 0 && b.minRTT.rtt < hostTime }
+
 // product is the volume that fits on the path without a queue.
-func (b *bbr) product(rate float64) float64 { return rate * b.minRTT.rtt.Seconds() }
+func (b *bbr) product(rate float64) float64 {
+	if b.short() {
+		return rate * hostTime.Seconds()
+	}
+	return rate * b.minRTT.rtt.Seconds()
+}
 
 func (b *bbr) onSent(now time.Duration, inflight int, appLimited bool) {
 	if inflight == 0 && appLimited && now > b.now+b.minRTT.rtt {
@@ -195,14 +203,20 @@ func (b *bbr) onAck(e event) {
 
 // measure updates the bandwidth and the ambient loss.
 func (b *bbr) measure(e event, newRound bool) {
+	rate, appLimited := e.rate, e.appLimited
+	if b.short() {
+		if rate = 0; newRound {
+			rate, appLimited = b.last.rate(), b.last.samples == 0
+		}
+	}
 	if !b.filled {
-		if e.rate > 0 && (!e.appLimited || e.rate > b.bandwidth.max()) {
-			b.bandwidth.add(e.rate)
+		if rate > 0 && (!appLimited || rate > b.bandwidth.max()) {
+			b.bandwidth.add(rate)
 		}
 	} else if newRound && b.last.samples > 0 && b.probed() {
 		b.bandwidth.add(b.last.rate())
-	} else if e.appLimited && e.rate > b.bandwidth.max() {
-		b.bandwidth.add(e.rate)
+	} else if appLimited && rate > b.bandwidth.max() {
+		b.bandwidth.add(rate)
 	}
 	b.acks.add(e.now, e.acked, b.bandwidth.now(), newRound)
 }
@@ -244,7 +258,7 @@ func (b *bbr) respond(e event) {
 			return
 		}
 		delivered := float64(b.ambient.delivered+e.acked) / max(e.now-b.trialAt, time.Millisecond).Seconds()
-		switch b.ambient.add(e.acked, e.lost, b.packetSize, b.compensate && b.ambient.rate > 0) {
+		switch b.ambient.add(e.acked, e.lost, b.packetSize, e.now-b.trialAt, b.compensate && b.ambient.rate > 0) {
 		case unfinished:
 			return
 		case congestion:
@@ -283,7 +297,7 @@ func (b *bbr) step(e event, newRound bool) {
 			b.fill(e, true)
 		}
 	case drain:
-		if e.sentDelivered < b.overshot && e.rate > 0 {
+		if e.sentDelivered < b.overshot && e.rate > 0 && !b.short() {
 			b.bandwidth.clip(e.rate)
 		}
 		if b.drained(e) {
@@ -345,7 +359,7 @@ func (b *bbr) checkFull(e event) {
 func (b *bbr) fill(e event, lossy bool) {
 	if lossy {
 		b.overshot = e.delivered
-		if e.rate > 0 {
+		if e.rate > 0 && !b.short() {
 			b.bandwidth.clip(e.rate)
 		}
 	}
@@ -354,7 +368,11 @@ func (b *bbr) fill(e event, lossy bool) {
 }
 
 func (b *bbr) goDown() {
-	b.probeAt = b.now + probeEvery + time.Duration(b.random.Float64()*float64(probeSpread))
+	wait := probeEvery + time.Duration(b.random.Float64()*float64(probeSpread))
+	if b.short() {
+		wait /= 10 // the queue of a probe is over sooner
+	}
+	b.probeAt = b.now + wait
 	b.startTrial()
 	b.enter(down)
 }
@@ -424,6 +442,9 @@ func (b *bbr) window() int {
 	bunched := 0.0
 	if !b.queued() { // else the queue covers it
 		bunched = b.acks.bytes()
+		if b.bandwidth.limit > 0 { // the path has no room for more
+			bunched = min(bunched, product)
+		}
 	}
 	w += bunched
 	switch b.phase {

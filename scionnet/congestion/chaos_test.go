@@ -120,3 +120,23 @@ func TestRough(t *testing.T) {
 		}
 	}
 }
+
+// A path on which both hosts take longer than the path: timers are late, acknowledgements come in bunches, the
+// receiver does not run for a moment now and then.
+func TestShort(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(seeds(4)) {
+		for _, tick := range []time.Duration{0, ms / 4, ms} {
+			s, w := newSim(seed), wire{rate: 1000 * mbit, delay: 50 * time.Microsecond, queue: 4 * ms}
+			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
+			x.lazy, x.ackTick = ms, tick
+			for s.now < 2*time.Second {
+				s.run(s.now + time.Duration(20+s.random.IntN(100))*ms)
+				w.busy = max(w.busy, s.now+5*ms) // the receiver does not run
+			}
+			if got := x.rate(s.now) / w.rate; got < 0.6 {
+				t.Errorf("seed %d, acknowledgements each %v: %.3f of the rate, %+v", seed, tick, got, x.Snapshot())
+			}
+		}
+	}
+}

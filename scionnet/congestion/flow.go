@@ -156,11 +156,10 @@ func (f *Flow) notice(now time.Duration, inflight int) {
 func (f *Flow) CanSend(inflight int) bool { return inflight < f.Window() }
 
 // HasBudget says whether pacing lets a packet go now.
-func (f *Flow) HasBudget(now time.Duration) bool { return f.pacer.next <= now }
+func (f *Flow) HasBudget(now time.Duration) bool { return f.pacer.open <= now }
 
-// NextSend is when the sender should look again after HasBudget has said no. It lets packets that
-// are due within the same millisecond go out together.
-func (f *Flow) NextSend() time.Duration { return max(f.pacer.next, f.pacer.last+pacingInterval) }
+// NextSend is when the sender should look again after HasBudget has said no.
+func (f *Flow) NextSend() time.Duration { return f.pacer.look }
 
 // Window is the number of bytes that may be in flight.
 func (f *Flow) Window() int {

@@ -1,6 +1,9 @@
 package congestion
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // Which losses mean congestion.
 //
@@ -21,7 +24,10 @@ const (
 	sigmas, finalSigmas = 3, 2
 	// A trial ends early once so many packets show clearly too many losses, else after so many.
 	earlyPackets, trialPackets = 100, 400
-	maxAmbient                 = 0.15 // a path that loses more is not worth filling
+	// trialTime is the least of a trial: in less, a receiver that does not run for a moment looks like
+	// a full path.
+	trialTime  = 20 * time.Millisecond
+	maxAmbient = 0.15 // a path that loses more is not worth filling
 	// If a lower rate leaves this part of the losses, they do not come from the rate.
 	sameLoss = 0.6
 )
@@ -46,14 +52,14 @@ const (
 
 // add looks at further packets. compensated says that the flow sends more to make up for the
 // ambient loss; from such rounds nothing can be learned of it.
-func (a *ambient) add(delivered, lost, packetSize int, compensated bool) verdict {
+func (a *ambient) add(delivered, lost, packetSize int, lasted time.Duration, compensated bool) verdict {
 	a.delivered += delivered
 	a.lost += lost
 	total := a.delivered + a.lost
 	over := total >= trialPackets*packetSize
 	exceeded := total >= earlyPackets*packetSize && a.exceeded(a.lost, total, packetSize, sigmas) ||
 		over && a.exceeded(a.lost, total, packetSize, finalSigmas)
-	if !over && !exceeded {
+	if lasted < trialTime || !over && !exceeded {
 		return unfinished
 	}
 	gone, sent := float64(a.lost)/float64(packetSize), float64(total)/float64(packetSize)

@@ -86,9 +86,15 @@ func (a *aggregation) add(now time.Duration, acked int, rate float64, newRound b
 
 func (a *aggregation) bytes() float64 { return max(a.extra[0], a.extra[1]) }
 
-// rounds counts round trips: one ends when a packet that was sent after its beginning is acknowledged.
+// hostTime is what both hosts may add to a round trip: processes wait for the CPU, acknowledgements for
+// each other. On a path of less, one round trip says little of the next.
+const hostTime = time.Millisecond
+
+// rounds counts round trips: one ends when a packet that was sent after its beginning is acknowledged,
+// and not before hostTime.
 type rounds struct {
 	end       uint64 // bytes delivered
+	began     time.Duration
 	count     int
 	delivered int // bytes in this round
 	lost      int
@@ -98,12 +104,18 @@ type rounds struct {
 	rtts      int
 	rates     float64 // sum of the delivery rates of this round, and their number
 	samples   int
+	whole     float64 // delivery rate from its beginning to its end
 	best      float64
 }
 
 // rate is the mean of the round's samples. The greatest would follow every acknowledgement that jitter
 // brings early, the mean follows the path.
+//
+// Where a round trip is shorter than hostTime, samples follow the scheduler. The whole round counts then.
 func (r *rounds) rate() float64 {
+	if r.minRTT < hostTime {
+		return r.whole
+	}
 	if r.samples == 0 {
 		return 0
 	}
@@ -114,9 +126,12 @@ func (r *rounds) meanRTT() time.Duration { return r.sumRTT / time.Duration(max(r
 
 // add returns the previous round when a new one begins.
 func (r *rounds) add(e event) (last rounds, ended bool) {
-	if e.rtt > 0 && e.sentDelivered >= r.end {
+	if e.rtt > 0 && e.sentDelivered >= r.end && (r.count == 0 || e.now >= r.began+hostTime) {
 		last, ended = *r, true
-		*r = rounds{end: e.delivered, count: r.count + 1}
+		if r.count > 0 {
+			last.whole = float64(r.delivered) / (e.now - r.began).Seconds()
+		}
+		*r = rounds{end: e.delivered, began: e.now, count: r.count + 1}
 	}
 	r.delivered += e.acked
 	r.lost += e.lost
