@@ -90,7 +90,7 @@ func TestCut(t *testing.T) {
 		s       string
 		columns int
 		want    string
-	}{{"abc", 0, "abc"}, {"abc", 3, "abc"}, {"abc", 2, "ab"}, {"世界", 3, "世"}, {"世界", 4, "世界"}, {"e\u0301e", 1, "e\u0301"}, {"", 1, ""}} {
+	}{{"abc", 0, ""}, {"abc", 3, "abc"}, {"abc", 2, "ab"}, {"世界", 3, "世"}, {"世界", 4, "世界"}, {"e\u0301e", 1, "e\u0301"}, {"", 1, ""}} {
 		if got := cut(tt.s, tt.columns); got != tt.want {
 			t.Errorf("%q in %d columns: %q, want %q", tt.s, tt.columns, got, tt.want)
 		}

@@ -59,7 +59,7 @@ func TestTour(t *testing.T) {
 	if err := bash.Run(); err != nil {
 		t.Fatalf("%v:\n%s", err, said.String())
 	}
-	for _, want := range []string{`dataset: all .* right`, `ready, listening on`, `tracking on`, `SCION peers only: `, `2 of 2`} {
+	for _, want := range []string{`dataset: the file is right`, `ready, listening on`, `tracking on`, `SCION peers only: `, `2 of 2`} {
 		if !regexp.MustCompile(want).MatchString(said.String()) {
 			t.Errorf("nothing says %q:\n%s", want, said.String())
 		}
