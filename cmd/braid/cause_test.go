@@ -76,6 +76,9 @@ func stopped(t *testing.T, dir string, during func(said), args ...string) (cause
 // Each cause is brought about on a real network, and the download names it: while it waits, as its last event, and in its last
 // line.
 func TestCauses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a SCION network")
+	}
 	t.Parallel()
 	topo, err := testbed.LoadTopology("two-paths")
 	if err != nil {

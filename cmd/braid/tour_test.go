@@ -16,6 +16,9 @@ import (
 // The tour in README.md, all of it, in one shell, as a reader would paste it. Only the addresses are others, since two tours
 // may run on one machine.
 func TestTour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a SCION network")
+	}
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
