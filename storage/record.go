@@ -226,10 +226,8 @@ func (r *record) open(hash metainfo.Hash, l Layout, recheck, fresh bool, mine []
 		if !recheck && !fresh {
 			known.blocks = t.keptIn(loadBlocks(b, t.layout.Pieces()), t.lacks(now, known.changed))
 		}
-		if mine != nil {
-			for i, m := range mine {
-				t.mine[i] = t.mine[i] || m
-			}
+		for i, m := range mine {
+			t.mine[i] = t.mine[i] || m
 		}
 		return nil
 	})

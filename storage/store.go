@@ -139,19 +139,14 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 		}
 	}
 	known, err := s.record.open(hash, countedFiles(s.kind, hash, l), s.options.recheck, fresh, mine)
+	if err == nil && s.options.wanted != nil {
+		err = s.record.want(hash, l, s.options.wanted(l))
+	}
 	if err != nil {
 		if data != nil {
 			err = errors.Join(err, data.close())
 		}
 		return nil, err
-	}
-	if s.options.wanted != nil {
-		if err := s.record.want(hash, l, s.options.wanted(l)); err != nil {
-			if data != nil {
-				err = errors.Join(err, data.close())
-			}
-			return nil, err
-		}
 	}
 	if data == nil {
 		if data, err = openFiles(s.dir, l, known.right, s.kind == KindMmap, sys, mine); err != nil {
