@@ -144,7 +144,7 @@ func (c *coupling) leave(k *controller) {
 func (e *Endpoint) govern(qc *quic.Conn, r *route, packetSize int) *controller {
 	c := e.host.coupling
 	k := newController(e.congestion, packetSize, c)
-	key := mtuKey{r.remote.IA, r.remote.Host, r.trail}
+	key := r.hostPath()
 	if was, ok := c.paths.begin(key, time.Now()); ok {
 		k.flow.Resume(was.rate, was.rtt)
 	}
@@ -178,7 +178,7 @@ func (e *Endpoint) couple(k *controller, r *route) {
 // memory is what paths have carried lately, so that a connection does not have to find it out again.
 type memory struct {
 	mu sync.Mutex
-	of map[mtuKey]*carried
+	of map[hostPath]*carried
 }
 
 // carried is what a path has carried.
@@ -199,13 +199,13 @@ const (
 
 // begin counts a connection, and is what its path is remembered to carry. That is nothing while another connection uses it,
 // since it has only shown what both can share.
-func (m *memory) begin(k mtuKey, now time.Time) (carried, bool) {
+func (m *memory) begin(k hostPath, now time.Time) (carried, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.of[k]
 	if c == nil {
 		if m.of == nil {
-			m.of = map[mtuKey]*carried{}
+			m.of = map[hostPath]*carried{}
 		}
 		for old, o := range m.of {
 			if len(m.of) < maxRemembered {
@@ -222,7 +222,7 @@ func (m *memory) begin(k mtuKey, now time.Time) (carried, bool) {
 	return *c, c.users == 1 && c.rate > 0 && now.Sub(c.at) < rememberFor
 }
 
-func (m *memory) end(k mtuKey) {
+func (m *memory) end(k hostPath) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.of[k]; c != nil {
@@ -232,7 +232,7 @@ func (m *memory) end(k mtuKey) {
 
 // note takes in what a connection has just carried. The best of the time remembered counts: an application that asks for
 // less does not make the path slower.
-func (m *memory) note(k mtuKey, rate float64, rtt time.Duration, now time.Time) {
+func (m *memory) note(k hostPath, rate float64, rtt time.Duration, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.of[k]; c != nil && rtt > 0 && (rate >= c.rate || now.Sub(c.at) >= rememberFor) {

@@ -8,7 +8,7 @@ import (
 func TestMemory(t *testing.T) {
 	var m memory
 	now := time.Unix(1e9, 0)
-	k := mtuKey{trail: "abcd"}
+	k := hostPath{trail: "abcd"}
 	expect := func(what string, want float64) {
 		t.Helper()
 		c, ok := m.begin(k, now)
@@ -37,10 +37,10 @@ func TestMemory(t *testing.T) {
 
 func TestMemoryIsBounded(t *testing.T) {
 	var m memory
-	live := mtuKey{trail: "live"}
+	live := hostPath{trail: "live"}
 	m.begin(live, time.Time{})
 	for i := range 2 * maxRemembered {
-		k := mtuKey{trail: trail([]byte{byte(i), byte(i >> 8), byte(i >> 16)})}
+		k := hostPath{trail: trail([]byte{byte(i), byte(i >> 8), byte(i >> 16)})}
 		m.begin(k, time.Time{})
 		m.end(k)
 	}

@@ -263,7 +263,7 @@ func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size in
 	}
 	// Not if others' full packets have just passed: then it is a host without time to answer.
 	if first.err == nil && first.size < size && now.Sub(time.Unix(0, r.full.Load())) > fullHolds {
-		k := mtuKey{r.remote.IA, r.remote.Host, r.trail}
+		k := r.hostPath()
 		e.host.narrow(k, first.size+headerLen(e.addr, r.remote, len(r.way.Load().raw)), "handshake")
 	}
 	return first.qc, first.size, first.err

@@ -33,22 +33,25 @@ const (
 // mtus is what is known of paths that carry less than they announce.
 type mtus struct {
 	mu    sync.Mutex
-	found map[mtuKey]mtuFound
+	found map[hostPath]mtuFound
 }
 
-// mtuKey is a path and the host at its end, whose own network may be what is too narrow.
-type mtuKey struct {
+// hostPath is a path and the host at its end, whose own network may be the narrowest part. What one connection along it
+// shows holds for the others.
+type hostPath struct {
 	ia    pathsel.IA
 	host  netip.Addr
 	trail trail
 }
+
+func (r *route) hostPath() hostPath { return hostPath{r.remote.IA, r.remote.Host, r.trail} }
 
 type mtuFound struct {
 	mtu   int
 	until time.Time
 }
 
-func (m *mtus) get(k mtuKey, now time.Time) (int, bool) {
+func (m *mtus) get(k hostPath, now time.Time) (int, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f, ok := m.found[k]
@@ -60,14 +63,14 @@ func (m *mtus) get(k mtuKey, now time.Time) (int, bool) {
 }
 
 // put notes an MTU and tells whether it is less than what was known.
-func (m *mtus) put(k mtuKey, mtu int, now time.Time) bool {
+func (m *mtus) put(k hostPath, mtu int, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f, ok := m.found[k]; ok && f.mtu <= mtu && now.Before(f.until) {
 		return false
 	}
 	if m.found == nil || len(m.found) >= maxMTUs {
-		m.found = map[mtuKey]mtuFound{}
+		m.found = map[hostPath]mtuFound{}
 	}
 	m.found[k] = mtuFound{mtu, now.Add(mtuHolds)}
 	return true
@@ -75,7 +78,7 @@ func (m *mtus) put(k mtuKey, mtu int, now time.Time) bool {
 
 // corrected is the path with the MTU that it has for packets to the host, if that is known to be less than announced.
 func (h *Host) corrected(p pathsel.Path, remote Addr, t trail) pathsel.Path {
-	if mtu, ok := h.mtus.get(mtuKey{remote.IA, remote.Host, t}, time.Now()); ok {
+	if mtu, ok := h.mtus.get(hostPath{remote.IA, remote.Host, t}, time.Now()); ok {
 		p.MTU = min(p.MTU, mtu)
 	}
 	return p
@@ -92,7 +95,7 @@ func (h *Host) mtuTo(r *route) int {
 
 // narrow takes in that a path carries SCION packets of that many bytes only. Bundles get smaller at once; connections
 // whose packets are too large end within watchEvery.
-func (h *Host) narrow(k mtuKey, mtu int, why string) {
+func (h *Host) narrow(k hostPath, mtu int, why string) {
 	if !h.mtus.put(k, mtu, time.Now()) {
 		return
 	}
@@ -114,7 +117,7 @@ func (h *Host) tooBig(p *snet.Packet, local Addr, from netip.AddrPort, quote []b
 		h.log.Debug("packet too big, but it is no witness who says so, or not true", "mtu", mtu, "from", p.Source)
 		return
 	}
-	h.narrow(mtuKey{r.remote.IA, r.remote.Host, r.trail}, mtu, "packet too big")
+	h.narrow(r.hostPath(), mtu, "packet too big")
 }
 
 // holes looks for large packets that vanish while small ones arrive. It is a state of one connection.
@@ -213,7 +216,7 @@ func (c *Conn) watch(o *holes) {
 	s := c.control.snapshot()
 	now := time.Now()
 	if !o.at.IsZero() {
-		k := mtuKey{c.route.remote.IA, c.route.remote.Host, c.route.trail}
+		k := c.route.hostPath()
 		e.host.coupling.paths.note(k, float64(s.BytesAcked-o.acked)/now.Sub(o.at).Seconds(), s.MinRTT, now)
 	}
 	o.at, o.acked = now, s.BytesAcked
@@ -227,7 +230,7 @@ func (c *Conn) watchSize(o *holes, s quic.ConnectionStats) {
 	if f, ok := c.endpoint.packets.(framer); ok {
 		f.probe(r, s.PacketsLost != o.last().PacketsLost)
 	}
-	k := mtuKey{r.remote.IA, r.remote.Host, r.trail}
+	k := r.hostPath()
 	header := headerLen(c.endpoint.addr, r.remote, len(r.way.Load().raw))
 	if c.packetSize > leastPacket && o.look(s, c.packetSize) {
 		h.narrow(k, leastPacket+header, "loss of large packets only")
@@ -243,6 +246,6 @@ func (e *Endpoint) noteSize(r *route, err error) {
 	var app *quic.ApplicationError
 	if errors.As(err, &app) && app.Remote && app.ErrorCode == codePacketSize {
 		header := headerLen(e.addr, r.remote, len(r.way.Load().raw))
-		e.host.narrow(mtuKey{r.remote.IA, r.remote.Host, r.trail}, leastPacket+header, "peer")
+		e.host.narrow(r.hostPath(), leastPacket+header, "peer")
 	}
 }

@@ -60,7 +60,7 @@ func TestNarrowEndsConnections(t *testing.T) {
 	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
 	d, c := pair(t, a, b)
 	ping(t, d, c)
-	k := mtuKey{h.ia, b.addr.Host, ""}
+	k := hostPath{h.ia, b.addr.Host, ""}
 	header := headerLen(a.addr, b.addr, 0)
 	h.narrow(k, leastPacket+header+10, "test")
 	for name, conn := range map[string]*Conn{"dialler": d, "acceptor": c} {
@@ -86,7 +86,7 @@ func TestNarrowEndsConnections(t *testing.T) {
 func TestMTUsAreForgotten(t *testing.T) {
 	var m mtus
 	now := time.Now()
-	k := mtuKey{ia: 1}
+	k := hostPath{ia: 1}
 	if !m.put(k, 1300, now) || m.put(k, 1350, now) || !m.put(k, 1280, now) {
 		t.Error("only less is news")
 	}
@@ -97,7 +97,7 @@ func TestMTUsAreForgotten(t *testing.T) {
 		t.Error("believed for ever")
 	}
 	for i := range 2 * maxMTUs {
-		m.put(mtuKey{ia: peerIA, trail: trail([]byte{byte(i), byte(i >> 8)})}, 1300, now)
+		m.put(hostPath{ia: peerIA, trail: trail([]byte{byte(i), byte(i >> 8)})}, 1300, now)
 		if len(m.found) > maxMTUs {
 			t.Fatal("the table grows without bound")
 		}
@@ -201,7 +201,7 @@ func TestSlowHandshakes(t *testing.T) {
 			if got := s.Stats().PacketSize; got != leastPacket {
 				t.Errorf("packets of %d bytes, want %d", got, leastPacket)
 			}
-			if _, known := h.mtus.get(mtuKey{h.ia, b.addr.Host, ""}, time.Now()); known == proven {
+			if _, known := h.mtus.get(hostPath{h.ia, b.addr.Host, ""}, time.Now()); known == proven {
 				t.Errorf("taken for a narrow path: %t", known)
 			}
 			if proven {
