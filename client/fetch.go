@@ -11,8 +11,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"braid/scionnet"
@@ -42,7 +40,7 @@ func sourceAt(ctx context.Context, name string, scopeOf func(netip.Addr) scionne
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	g := &redirectGuard{scopeOf: scopeOf}
+	g := newRedirectGuard(scopeOf)
 	b, err := get(ctx, g, u)
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		err = e.Err // it would repeat the whole URL
@@ -103,48 +101,29 @@ func checkRedirect(to, from *url.URL, n int) error {
 	return nil
 }
 
-// redirectGuard checks each address when it is about to be contacted: what a name meant earlier says nothing.
+// redirectGuard dials, and remembers the widest scope that a redirect came from.
 type redirectGuard struct {
-	scopeOf func(netip.Addr) scionnet.Scope
-
-	// net/http may still dial after it has given a request up.
-	mu   sync.Mutex
-	from scionnet.Scope // the widest one that a redirect came from
-	at   scionnet.Scope // of the address that was contacted last
+	scionnet.ScopedDialer
+	from scionnet.Scope
 }
 
-func (g *redirectGuard) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{Timeout: connectTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		a, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return err
-		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		to := g.scopeOf(a.Addr())
+func newRedirectGuard(scopeOf func(netip.Addr) scionnet.Scope) *redirectGuard {
+	g := &redirectGuard{}
+	g.ScopeOf = scopeOf
+	g.May = func(to scionnet.Scope) error {
 		if to < g.from {
 			return fmt.Errorf("a redirect to a %s address is not followed", to)
 		}
 		return nil
-	}}
-	c, err := d.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
 	}
-	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.at = g.scopeOf(remote.Addr())
-	return c, nil
+	return g
+}
+
+func (g *redirectGuard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return g.Dial(ctx, net.Dialer{Timeout: connectTimeout}, network, address)
 }
 
 // redirected notes that the server contacted last sends us on.
 func (g *redirectGuard) redirected() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.from = max(g.from, g.at)
+	g.Redirected(func(by scionnet.Scope) { g.from = max(g.from, by) })
 }

@@ -1,6 +1,12 @@
 package scionnet
 
-import "net/netip"
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+)
 
 // Scope is from how far an IP address can be reached, the nearest first. A stranger must not have us contact what he cannot
 // reach himself: whoever names an address has at most the addresses of his own scope or a wider one named to us.
@@ -60,4 +66,55 @@ func ScopeOf(a netip.Addr) Scope {
 		}
 	}
 	return ScopePublic
+}
+
+// ScopedDialer dials on IP for requests that a stranger may direct. It checks each address when it is about to be
+// contacted, since a name may mean another one by then.
+type ScopedDialer struct {
+	ScopeOf func(netip.Addr) Scope // that of this package, but in tests
+	May     func(to Scope) error   // refuses an address
+
+	// net/http may still dial after it has given a request up.
+	mu sync.Mutex
+	at Scope
+}
+
+// Dial dials as d does, whose ControlContext it sets.
+func (s *ScopedDialer) Dial(ctx context.Context, d net.Dialer, network, address string) (net.Conn, error) {
+	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.May(s.ScopeOf(to.Addr()))
+	}
+	c, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = s.ScopeOf(remote.Addr())
+	return c, nil
+}
+
+// Contacted is the scope of the address that was contacted last.
+func (s *ScopedDialer) Contacted() Scope {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
+}
+
+// Redirected has note take in a redirect, with the scope of the address that it came from. May does not run meanwhile.
+func (s *ScopedDialer) Redirected(note func(by Scope)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	note(s.at)
 }

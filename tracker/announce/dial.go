@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -92,62 +91,34 @@ func (n named) may(to scionnet.Scope) error {
 
 // dialer contacts one tracker on IP, for one announce.
 type dialer struct {
-	outlet  outlet
-	scopeOf func(netip.Addr) scionnet.Scope
+	scionnet.ScopedDialer
+	outlet outlet
+	named  named
+}
 
-	// net/http may still dial after it has given a request up.
-	mu    sync.Mutex
-	named named
-	at    scionnet.Scope // of the address that was contacted last
+func newDialer(o outlet, n named, scopeOf func(netip.Addr) scionnet.Scope) *dialer {
+	d := &dialer{outlet: o, named: n}
+	d.ScopeOf, d.May = scopeOf, func(to scionnet.Scope) error { return d.named.may(to) }
+	return d
 }
 
 // connectTimeout bounds the time until a tracker takes a connection.
 const connectTimeout = 10 * time.Second
 
-// dial checks each address when it is about to be contacted: what a name meant earlier says nothing.
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	nd := net.Dialer{Timeout: connectTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		to, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return err
-		}
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.named.may(d.scopeOf(to.Addr()))
-	}}
+	from := net.Dialer{Timeout: connectTimeout}
 	if d.outlet.local.IsValid() {
 		local := netip.AddrPortFrom(d.outlet.local, 0)
-		if nd.LocalAddr = net.Addr(net.TCPAddrFromAddrPort(local)); network == "udp" {
-			nd.LocalAddr = net.UDPAddrFromAddrPort(local)
+		if from.LocalAddr = net.Addr(net.TCPAddrFromAddrPort(local)); network == "udp" {
+			from.LocalAddr = net.UDPAddrFromAddrPort(local)
 		}
 	}
-	c, err := nd.DialContext(ctx, network+d.outlet.family, address)
-	if err != nil {
-		return nil, err
-	}
-	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.at = d.scopeOf(remote.Addr())
-	return c, nil
-}
-
-// contacted is the scope of the address that was contacted last.
-func (d *dialer) contacted() scionnet.Scope {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.at
+	return d.Dial(ctx, from, network+d.outlet.family, address)
 }
 
 // redirected notes that the tracker contacted last sends us on.
 func (d *dialer) redirected() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.named.hops, d.named.from = d.named.hops+1, max(d.named.from, d.at)
+	d.Redirected(func(by scionnet.Scope) { d.named.hops, d.named.from = d.named.hops+1, max(d.named.from, by) })
 }
 
 // reachable are the peers that a tracker of the scope may name: on IP none that are nearer than itself. On SCION no address

@@ -83,11 +83,11 @@ func (o *overIP) close()                {}
 
 func (o *overIP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathReport) (answer wire.Answer, err error) {
 	for _, from := range o.outlets {
-		d := &dialer{outlet: from, named: o.named, scopeOf: o.scopeOf}
+		d := newDialer(from, o.named, o.scopeOf)
 		told := *a
 		told.Port = from.port
 		if answer, err = o.ask(ctx, d, &told); err == nil || !elsewhere(err) {
-			o.at = d.contacted()
+			o.at = d.Contacted()
 			answer.Peers = reachable(answer.Peers, o.at)
 			break
 		}
