@@ -39,12 +39,7 @@ func (n *Network) SetLink(at pathsel.Interface, change func(*linkemu.Config)) er
 	return n.setLink(at, change, change)
 }
 
-// SetLinkOut changes the link that ends at the interface for packets that leave the AS there, and not
-// for those that come in.
-func (n *Network) SetLinkOut(at pathsel.Interface, change func(*linkemu.Config)) error {
-	return n.setLink(at, change, func(*linkemu.Config) {})
-}
-
+// setLink changes each direction of the link by itself; out is the one that leaves the AS of the interface.
 func (n *Network) setLink(at pathsel.Interface, out, in func(*linkemu.Config)) error {
 	for i, l := range n.opts.Topology.Links {
 		if l.A.Interface != at && l.B.Interface != at {
