@@ -54,6 +54,11 @@ const (
 // LeastLength is the length of a run below which hardly anything would happen.
 const LeastLength = 10 * time.Second
 
+// longestWarmUp is how long the first part of a run lasts at most. It is long enough for nearly every kind of fault, so that
+// the processes' tables (of remembered peers, for example) are full when their levels are taken. With an earlier level, the
+// filling of these tables would look like a leak.
+const longestWarmUp = time.Minute
+
 // Fault is something that goes wrong for a while.
 type Fault struct {
 	At   time.Duration `json:"at_ns"`
@@ -116,6 +121,21 @@ func (d Download) String() string {
 type Plan struct {
 	Faults    []Fault    `json:"faults"`    // in the order of their times
 	Downloads []Download `json:"downloads"` // likewise
+	// WarmUp is when the run rests and the levels of its processes are taken. The clock of the plan stands still meanwhile.
+	WarmUp time.Duration `json:"warm_up_ns"`
+}
+
+// split returns the part of the plan that starts during the warm-up, and the part that starts later.
+func (p Plan) split() (first, second Plan) {
+	f := slices.IndexFunc(p.Faults, func(f Fault) bool { return f.At >= p.WarmUp })
+	d := slices.IndexFunc(p.Downloads, func(d Download) bool { return d.At >= p.WarmUp })
+	if f < 0 {
+		f = len(p.Faults)
+	}
+	if d < 0 {
+		d = len(p.Downloads)
+	}
+	return Plan{Faults: p.Faults[:f], Downloads: p.Downloads[:d]}, Plan{Faults: p.Faults[f:], Downloads: p.Downloads[d:]}
 }
 
 // NewPlan makes the plan of a run: a function of the seed and the length only. All faults are over when it ends.
@@ -124,7 +144,7 @@ func NewPlan(seed uint64, length time.Duration) Plan {
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(r.Int64N(int64(most-least)))
 	}
-	var p Plan
+	p := Plan{WarmUp: min(length/3, longestWarmUp)}
 	var bag []Kind // each kind comes up before any comes up again
 	free := map[string]time.Duration{}
 	for at := between(shortestGap, longestGap); at+shortestFault <= length; at += between(shortestGap, longestGap) {
@@ -132,7 +152,12 @@ func NewPlan(seed uint64, length time.Duration) Plan {
 			bag = slices.Clone(Kinds)
 			r.Shuffle(len(bag), func(i, j int) { bag[i], bag[j] = bag[j], bag[i] })
 		}
-		f := Fault{At: at, For: min(between(shortestFault, longestFault), length-at), Kind: bag[0], Strength: r.Float64()}
+		// A process that is killed forgets its tables. Hence all that live long live through the warm-up.
+		next := slices.IndexFunc(bag, func(k Kind) bool { return at >= p.WarmUp || k != KillTracker && k != KillSeeder })
+		if next < 0 {
+			continue
+		}
+		f := Fault{At: at, For: min(between(shortestFault, longestFault), length-at), Kind: bag[next], Strength: r.Float64()}
 		switch f.Kind {
 		case Cut, Delay, Lossy, Slow, Narrow:
 			f.Target = r.IntN(links)
@@ -143,7 +168,7 @@ func NewPlan(seed uint64, length time.Duration) Plan {
 			continue // its turn comes later
 		}
 		free[f.scope()] = f.At + f.For
-		bag = bag[1:]
+		bag = slices.Delete(bag, next, next+1)
 		p.Faults = append(p.Faults, f)
 	}
 	for at := time.Duration(0); at < length; at += between(shortestPeriod, longestPeriod) {

@@ -269,43 +269,29 @@ func (r *run) onSCION(ia pathsel.IA, name string, args ...string) []string {
 }
 
 // course, in order:
-//  1. downloads without faults, then rest: what the processes hold now is their level
-//  2. the plan
-//  3. rest again, and the level compared
+//  1. downloads without faults
+//  2. the first part of the plan, then rest: what the processes hold now is their level
+//  3. the second part of the plan, then rest again, and the level is compared
 //  4. everything ends when it is asked to
 func (r *run) course(ctx context.Context, plan Plan) (err error) {
 	r.work.Go(func() { r.watch(ctx) })
-	warmUp := []Download{{Storage: "file"}, {Torrent: 1, Storage: "mmap"}, {Storage: "bolt", TCP: true}, {Torrent: 1, Storage: "file", SmallDisk: true}}
-	if err := r.stream(ctx, warmUp, "warm-up"); err != nil {
+	quiet := []Download{{Storage: "file"}, {Torrent: 1, Storage: "mmap"}, {Storage: "bolt", TCP: true}, {Torrent: 1, Storage: "file", SmallDisk: true}}
+	if err := r.stream(ctx, quiet, "quiet"); err != nil {
+		return err
+	}
+	first, second := plan.split()
+	r.began = time.Now()
+	if err := r.carryOut(ctx, first, "warm-up"); err != nil {
 		return err
 	}
 	if r.result.Before, err = r.rest(ctx, nil); err != nil {
 		return err
 	}
-	r.began = time.Now()
-	var faults sync.WaitGroup
-	for _, f := range plan.Faults {
-		faults.Go(func() {
-			if !sleep(ctx, time.Until(r.began.Add(f.At))) {
-				return
-			}
-			r.say("%-14s %s", f.Kind, strings.TrimSpace(f.String()[25:]))
-			if err := r.cause(ctx, f); err != nil && ctx.Err() == nil {
-				r.fail(fmt.Errorf("%s: %w", f.Kind, err))
-			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if f.Kind != FullDisk || r.disk != "" {
-				r.result.Faults[f.Kind]++
-			}
-		})
-	}
-	err = r.stream(ctx, plan.Downloads, "download")
-	faults.Wait()
-	if err = errors.Join(err, context.Cause(ctx)); err != nil {
+	r.say("the levels are taken")
+	r.began = time.Now().Add(-plan.WarmUp)
+	if err := r.carryOut(ctx, second, "download"); err != nil {
 		return err
 	}
-	r.say("all downloads have ended; back to rest")
 	if r.result.After, err = r.rest(ctx, r.result.Before); err != nil {
 		return err
 	}
@@ -322,6 +308,33 @@ func (r *run) course(ctx context.Context, plan Plan) (err error) {
 		}
 	}
 	return nil
+}
+
+// carryOut causes the faults of a part of the plan, runs its downloads, and waits for the end of all.
+func (r *run) carryOut(ctx context.Context, part Plan, name string) error {
+	var faults sync.WaitGroup
+	for _, f := range part.Faults {
+		faults.Go(func() {
+			if !sleep(ctx, time.Until(r.began.Add(f.At))) {
+				return
+			}
+			r.say("%-14s %s", f.Kind, strings.TrimSpace(f.String()[25:]))
+			if err := r.cause(ctx, f); err != nil && ctx.Err() == nil {
+				r.fail(fmt.Errorf("%s: %w", f.Kind, err))
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if f.Kind != FullDisk || r.disk != "" {
+				r.result.Faults[f.Kind]++
+			}
+		})
+	}
+	err := r.stream(ctx, part.Downloads, name)
+	faults.Wait()
+	if err = errors.Join(err, context.Cause(ctx)); err == nil {
+		r.say("all downloads have ended; back to rest")
+	}
+	return err
 }
 
 // sleep waits, and tells whether the context has not ended before.
