@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"braid/tracker/swarm/conformance"
+	"braid/tracker/swarm/valkeytest"
 	"braid/tracker/wire"
 )
 
@@ -40,7 +40,7 @@ func TestTrackersShareStore(t *testing.T) {
 	if err := os.WriteFile(password, []byte(secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	store := conformance.StartValkey(t, "--requirepass", secret)
+	store := valkeytest.Start(t, "--requirepass", secret)
 	url := "redis://" + store.Addr + "/0"
 	args := []string{"tracker", "--listen", "http://127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--listen", statsAnywhere, "--json", "--store", url, "--store-password-file", password}
 	one, two := ready(t, dir, args...), ready(t, dir, args...)
@@ -86,7 +86,7 @@ func TestTrackersShareStore(t *testing.T) {
 	if code, _, said := ends(t, dir, args...); code != 1 || !strings.Contains(said, url) || strings.Contains(said, secret) {
 		t.Errorf("a start without a store: exit code %d, %s", code, said)
 	}
-	store.Start()
+	store.Restart()
 	for end := time.Now().Add(swarmPatience); ; time.Sleep(50 * time.Millisecond) {
 		if _, err := askTracker(t, one[0], 9); err == nil {
 			break

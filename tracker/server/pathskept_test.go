@@ -11,7 +11,7 @@ import (
 
 	"braid/tracker/server"
 	"braid/tracker/swarm"
-	"braid/tracker/swarm/conformance"
+	"braid/tracker/swarm/valkeytest"
 	"braid/tracker/wire"
 	"braid/units"
 )
@@ -100,7 +100,7 @@ func TestPathKnowledgeRestart(t *testing.T) {
 
 // What one tracker was told another on the same store knows, also one that starts when the first has gone.
 func TestPathKnowledgeShared(t *testing.T) {
-	v := conformance.StartValkey(t)
+	v := valkeytest.Start(t)
 	start := func() (onSCION, *swarm.Shared) {
 		store, err := swarm.OpenShared(t.Context(), "redis://"+v.Addr, "", swarm.Limits{}, slog.New(slog.NewTextHandler(t.Output(), nil)))
 		if err != nil {

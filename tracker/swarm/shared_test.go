@@ -15,13 +15,13 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"braid/tracker/swarm"
-	"braid/tracker/swarm/conformance"
+	"braid/tracker/swarm/valkeytest"
 	"braid/tracker/wire"
 )
 
 const sharedPatience = 30 * time.Second
 
-func valkeyClient(t *testing.T, v *conformance.Valkey) valkey.Client {
+func valkeyClient(t *testing.T, v *valkeytest.Server) valkey.Client {
 	t.Helper()
 	c, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{v.Addr}, ForceSingleClient: true, DisableCache: true})
 	if err != nil {
@@ -31,7 +31,7 @@ func valkeyClient(t *testing.T, v *conformance.Valkey) valkey.Client {
 	return c
 }
 
-func openShared(t *testing.T, v *conformance.Valkey, l swarm.Limits) *swarm.Shared {
+func openShared(t *testing.T, v *valkeytest.Server, l swarm.Limits) *swarm.Shared {
 	t.Helper()
 	s, err := swarm.OpenShared(t.Context(), "redis://"+v.Addr, "", l, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
@@ -70,22 +70,22 @@ func pass(t *testing.T, c valkey.Client, d time.Duration) {
 }
 
 func TestShared(t *testing.T) {
-	v := conformance.StartValkey(t)
+	v := valkeytest.Start(t)
 	c := valkeyClient(t, v)
-	conformance.Run(t, func(t *testing.T, f func(*testing.T)) { f(t) }, conformance.Opener{
-		Open: func(t *testing.T, l swarm.Limits) swarm.Store {
+	testStore(t, func(t *testing.T, f func(*testing.T)) { f(t) }, opener{
+		open: func(t *testing.T, l swarm.Limits) swarm.Store {
 			if err := c.Do(t.Context(), c.B().Flushall().Build()).Error(); err != nil {
 				t.Fatal(err)
 			}
 			return openShared(t, v, l)
 		},
-		Pass: func(t *testing.T, d time.Duration) { pass(t, c, d) },
+		pass: func(t *testing.T, d time.Duration) { pass(t, c, d) },
 	})
 }
 
 // What one tracker is told the other knows, and what both have forgotten leaves nothing behind.
 func TestSharedByTwo(t *testing.T) {
-	v := conformance.StartValkey(t)
+	v := valkeytest.Start(t)
 	one, two := openShared(t, v, swarm.Limits{}), openShared(t, v, swarm.Limits{})
 	defer one.Close()
 	defer two.Close()
@@ -127,7 +127,7 @@ func TestSharedByTwo(t *testing.T) {
 
 // Swarms that are larger than a script looks at in one go are swept whole.
 func TestSharedSweepLarge(t *testing.T) {
-	v := conformance.StartValkey(t)
+	v := valkeytest.Start(t)
 	c := valkeyClient(t, v)
 	l := swarm.Limits{PerAS: 1 << 20, Lifetime: 10 * time.Minute}
 	s := openShared(t, v, l)
@@ -159,7 +159,7 @@ func TestSharedSweepLarge(t *testing.T) {
 
 // Trackers that are away for less than a lifetime find what they knew; what is older is cleared, by one of them.
 func TestSharedRestart(t *testing.T) {
-	v := conformance.StartValkey(t)
+	v := valkeytest.Start(t)
 	c := valkeyClient(t, v)
 	l := swarm.Limits{Lifetime: time.Hour}
 	for _, tt := range []struct {
@@ -192,7 +192,7 @@ func TestSharedRestart(t *testing.T) {
 
 // Trackers on one store hear of each other's notes, once for each change, and of those of trackers that have gone, as long as they live.
 func TestSharedNotes(t *testing.T) {
-	v := conformance.StartValkey(t)
+	v := valkeytest.Start(t)
 	c := valkeyClient(t, v)
 	l := swarm.Limits{Lifetime: 24 * time.Hour}
 	one, two := openShared(t, v, l), openShared(t, v, l)
@@ -280,7 +280,7 @@ func (s *syncBuffer) String() string {
 // The server goes and comes back: peers are told so meanwhile, and the log once. A password is not in it.
 func TestSharedAway(t *testing.T) {
 	const secret = "open-sesame"
-	v := conformance.StartValkey(t, "--requirepass", secret)
+	v := valkeytest.Start(t, "--requirepass", secret)
 	said := &syncBuffer{}
 	log := slog.New(slog.NewTextHandler(said, nil))
 	s, err := swarm.OpenShared(t.Context(), "redis://:wrong@"+v.Addr+"/3", secret, swarm.Limits{}, log)
@@ -303,7 +303,7 @@ func TestSharedAway(t *testing.T) {
 	if _, err := s.Scrape(t.Context(), []wire.InfoHash{{1}}); err == nil {
 		t.Error("a scrape without a store")
 	}
-	v.Start()
+	v.Restart()
 	for end := time.Now().Add(sharedPatience); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := s.Announce(t.Context(), visit(3)); err == nil {
 			break
@@ -327,7 +327,7 @@ func TestSharedAway(t *testing.T) {
 }
 
 func TestSharedWrong(t *testing.T) {
-	v := conformance.StartValkey(t, "--requirepass", "open-sesame")
+	v := valkeytest.Start(t, "--requirepass", "open-sesame")
 	for _, tt := range []struct{ url, says string }{
 		{"", "redis://"},
 		{"http://" + v.Addr, "redis://"},
@@ -346,7 +346,7 @@ func TestSharedWrong(t *testing.T) {
 		}
 	}
 	said := &syncBuffer{}
-	s, err := swarm.OpenShared(t.Context(), "redis://:open-sesame@"+conformance.StartValkey(t, "--requirepass", "open-sesame", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr,
+	s, err := swarm.OpenShared(t.Context(), "redis://:open-sesame@"+valkeytest.Start(t, "--requirepass", "open-sesame", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru").Addr,
 		"", swarm.Limits{}, slog.New(slog.NewTextHandler(said, nil)))
 	if err != nil {
 		t.Fatal(err)

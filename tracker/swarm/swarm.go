@@ -1,6 +1,6 @@
 // Package swarm remembers which peers are in which swarm, and chooses whom to introduce to whom.
 //
-//	Store    what a tracker asks of a memory; conformance/ tests every implementation
+//	Store    what a tracker asks of a memory
 //	Memory   in RAM, in shards                          memory.go
 //	Durable  Memory with a journal in a bbolt database  journal.go
 //	Shared   in a Valkey or Redis server, for several trackers   shared.go, shareddraw.go, sharednote.go, lua/

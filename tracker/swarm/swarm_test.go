@@ -19,21 +19,20 @@ import (
 	"time"
 
 	"braid/tracker/swarm"
-	"braid/tracker/swarm/conformance"
 	"braid/tracker/wire"
 )
 
 func sleep(_ *testing.T, d time.Duration) { time.Sleep(d) } // in a bubble
 
 func TestMemory(t *testing.T) {
-	conformance.Run(t, synctest.Test, conformance.Opener{
-		Open: func(_ *testing.T, l swarm.Limits) swarm.Store { return swarm.NewMemory(l) }, Pass: sleep,
+	testStore(t, synctest.Test, opener{
+		open: func(_ *testing.T, l swarm.Limits) swarm.Store { return swarm.NewMemory(l) }, pass: sleep,
 	})
 }
 
 func TestDurable(t *testing.T) {
-	conformance.Run(t, synctest.Test, conformance.Opener{
-		Open: func(t *testing.T, l swarm.Limits) swarm.Store { return openDurable(t, t.TempDir(), l) }, Pass: sleep,
+	testStore(t, synctest.Test, opener{
+		open: func(t *testing.T, l swarm.Limits) swarm.Store { return openDurable(t, t.TempDir(), l) }, pass: sleep,
 	})
 }
 

@@ -1,5 +1,4 @@
-// Package conformance tests stores of swarms: every implementation passes the same suite.
-package conformance
+package swarm_test
 
 import (
 	"context"
@@ -17,22 +16,23 @@ import (
 	"braid/tracker/wire"
 )
 
-// Opener makes an empty store, which the test closes. Pass lets that much time go by for the store.
-type Opener struct {
-	Open func(t *testing.T, l swarm.Limits) swarm.Store
-	Pass func(t *testing.T, d time.Duration)
+// opener makes an empty store, which the test closes. pass lets that much time go by for the store.
+type opener struct {
+	open func(t *testing.T, l swarm.Limits) swarm.Store
+	pass func(t *testing.T, d time.Duration)
 }
 
 const all = swarm.IPv4 | swarm.IPv6 | swarm.SCION
 
-// Run runs the suite.
-func Run(t *testing.T, bubble func(*testing.T, func(*testing.T)), o Opener) {
+// testStore runs the suite that every implementation of swarm.Store passes. bubble runs each test of it.
+func testStore(t *testing.T, bubble func(*testing.T, func(*testing.T)), o opener) {
 	for _, tt := range []struct {
 		name string
-		test func(*testing.T, Opener)
+		test func(*testing.T, opener)
 	}{
-		{"life of a peer", life}, {"networks", networks}, {"several addresses", addresses}, {"quotas", quotas},
-		{"one subnet", subnet}, {"half for others", share}, {"one network", network}, {"full memory", full}, {"crowding out", crowding}, {"expiry", expiry}, {"model", model}, {"concurrency", concurrency},
+		{"life of a peer", testLife}, {"networks", testNetworks}, {"several addresses", testAddresses}, {"quotas", testQuotas},
+		{"one subnet", testSubnet}, {"half for others", testShare}, {"one network", testNetwork}, {"full memory", testFull},
+		{"crowding out", testCrowding}, {"expiry", testExpiry}, {"model", testModel}, {"concurrency", testConcurrency},
 	} {
 		t.Run(tt.name, func(t *testing.T) { bubble(t, func(t *testing.T) { tt.test(t, o) }) })
 	}
@@ -43,9 +43,9 @@ type store struct {
 	t *testing.T
 }
 
-func open(t *testing.T, o Opener, l swarm.Limits) store {
+func open(t *testing.T, o opener, l swarm.Limits) store {
 	t.Helper()
-	s := o.Open(t, l)
+	s := o.open(t, l)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -88,8 +88,8 @@ func (s store) members() swarm.Totals {
 	return n
 }
 
-// visit is an announce of peer n, at a host of its own on the network.
-func visit(n int, network swarm.Networks) swarm.Visit {
+// visitOn is an announce of peer n, at a host of its own on the network.
+func visitOn(n int, network swarm.Networks) swarm.Visit {
 	v := swarm.Visit{InfoHash: wire.InfoHash{1}, Identity: uint64(n) + 1, Want: 50, Reaches: all}
 	binary.BigEndian.PutUint32(v.ID[:], uint32(n))
 	var b [4]byte
@@ -106,7 +106,7 @@ func visit(n int, network swarm.Networks) swarm.Visit {
 
 func with(v swarm.Visit, f func(*swarm.Visit)) swarm.Visit { f(&v); return v }
 
-func seed(v *swarm.Visit)    { v.Seed = true }
+func asSeed(v *swarm.Visit)  { v.Seed = true }
 func stopped(v *swarm.Visit) { v.Event = wire.Stopped }
 
 func addrs(v swarm.View) []wire.Addr {
@@ -117,9 +117,9 @@ func addrs(v swarm.View) []wire.Addr {
 	return out
 }
 
-func life(t *testing.T, o Opener) {
+func testLife(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{})
-	a, b := visit(1, swarm.IPv4), visit(2, swarm.IPv4)
+	a, b := visitOn(1, swarm.IPv4), visitOn(2, swarm.IPv4)
 	if v := s.announce(a); len(v.Peers) != 0 || v.Counts.Incomplete != 1 || v.Refused != nil {
 		t.Errorf("the first peer sees %+v", v)
 	}
@@ -138,11 +138,11 @@ func life(t *testing.T, o Opener) {
 	s.announce(done)
 	s.expect(a.InfoHash, 1, 1, 1, 0)
 	// Other peers do not see each other; nobody is entered by a port of 0, nor taken out by a stranger's goodbye.
-	s.announce(with(visit(3, swarm.IPv4), func(v *swarm.Visit) { v.Addr.Port = 0 }))
+	s.announce(with(visitOn(3, swarm.IPv4), func(v *swarm.Visit) { v.Addr.Port = 0 }))
 	s.announce(with(with(a, stopped), func(v *swarm.Visit) { v.Identity++ }))
-	s.announce(with(visit(4, swarm.IPv4), stopped))
+	s.announce(with(visitOn(4, swarm.IPv4), stopped))
 	s.expect(a.InfoHash, 1, 1, 1, 0)
-	if v := s.announce(with(visit(3, swarm.IPv4), func(v *swarm.Visit) { v.InfoHash[0], v.Addr.Port = 9, 0 })); len(v.Peers) != 0 {
+	if v := s.announce(with(visitOn(3, swarm.IPv4), func(v *swarm.Visit) { v.InfoHash[0], v.Addr.Port = 9, 0 })); len(v.Peers) != 0 {
 		t.Errorf("peers of another torrent: %v", v.Peers)
 	}
 	if n := s.members(); n != (swarm.Totals{Swarms: 1, IPv4: 2, Seeds: 1, Members: 2}) {
@@ -156,16 +156,16 @@ func life(t *testing.T, o Opener) {
 	}
 }
 
-func networks(t *testing.T, o Opener) {
+func testNetworks(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{})
 	kinds := []swarm.Networks{swarm.IPv4, swarm.IPv6, swarm.SCION}
 	for i, k := range kinds {
 		for n := range 40 {
-			s.announce(visit(100*i+n, k))
+			s.announce(visitOn(100*i+n, k))
 		}
 	}
 	for _, reaches := range []swarm.Networks{0, swarm.IPv4, swarm.SCION, swarm.IPv4 | swarm.IPv6, all} {
-		v := s.announce(with(visit(999, swarm.IPv4), func(v *swarm.Visit) { v.Reaches, v.Want, v.Addr.Port = reaches, 60, 0 }))
+		v := s.announce(with(visitOn(999, swarm.IPv4), func(v *swarm.Visit) { v.Reaches, v.Want, v.Addr.Port = reaches, 60, 0 }))
 		var got [3]int
 		for _, a := range addrs(v) {
 			switch {
@@ -190,17 +190,17 @@ func networks(t *testing.T, o Opener) {
 }
 
 // A peer with addresses on several networks is one peer, and is not introduced to itself.
-func addresses(t *testing.T, o Opener) {
+func testAddresses(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{})
-	one, two := visit(1, swarm.IPv4), visit(1, swarm.SCION)
+	one, two := visitOn(1, swarm.IPv4), visitOn(1, swarm.SCION)
 	s.announce(one)
 	if v := s.announce(two); len(v.Peers) != 0 {
 		t.Errorf("introduced to itself: %v", v.Peers)
 	}
 	s.expect(one.InfoHash, 0, 1, 0, 1)
-	s.announce(with(one, seed))
+	s.announce(with(one, asSeed))
 	s.expect(one.InfoHash, 1, 0, 0, 0)
-	if v := s.announce(visit(2, swarm.IPv4)); len(v.Peers) != 2 {
+	if v := s.announce(visitOn(2, swarm.IPv4)); len(v.Peers) != 2 {
 		t.Errorf("another is told of %v", addrs(v))
 	}
 	s.announce(with(two, stopped))
@@ -209,16 +209,16 @@ func addresses(t *testing.T, o Opener) {
 	s.expect(one.InfoHash, 0, 1, 0, 1)
 }
 
-func quotas(t *testing.T, o Opener) {
+func testQuotas(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{PerHost: 3, PerAS: 5, Members: 30, PerNetwork: 30})
 	for n := range 5 {
-		v := s.announce(with(visit(0, swarm.IPv4), func(v *swarm.Visit) { v.Addr.Port, v.Identity = uint16(n+1), uint64(n)+50 }))
+		v := s.announce(with(visitOn(0, swarm.IPv4), func(v *swarm.Visit) { v.Addr.Port, v.Identity = uint16(n+1), uint64(n)+50 }))
 		if (v.Refused != nil) != (n >= 3) || n >= 3 && !errors.Is(v.Refused, swarm.ErrPerHost) {
 			t.Errorf("port %d of a host: %v", n, v.Refused)
 		}
 	}
 	for n := range 8 {
-		v := s.announce(visit(n+10, swarm.SCION))
+		v := s.announce(visitOn(n+10, swarm.SCION))
 		if (v.Refused != nil) != (n >= 5) || n >= 5 && !errors.Is(v.Refused, swarm.ErrPerAS) {
 			t.Errorf("host %d of an AS: %v", n, v.Refused)
 		}
@@ -228,7 +228,7 @@ func quotas(t *testing.T, o Opener) {
 	}
 	var refused int
 	for n := range 30 {
-		if v := s.announce(visit(n+100, swarm.IPv6)); errors.Is(v.Refused, swarm.ErrFull) {
+		if v := s.announce(visitOn(n+100, swarm.IPv6)); errors.Is(v.Refused, swarm.ErrFull) {
 			refused++
 		}
 	}
@@ -236,23 +236,23 @@ func quotas(t *testing.T, o Opener) {
 		t.Errorf("%+v, %d refused", n, refused)
 	}
 	// Room is used again.
-	s.announce(with(visit(100, swarm.IPv6), stopped))
-	if v := s.announce(visit(500, swarm.IPv4)); v.Refused != nil {
+	s.announce(with(visitOn(100, swarm.IPv6), stopped))
+	if v := s.announce(visitOn(500, swarm.IPv4)); v.Refused != nil {
 		t.Error(v.Refused)
 	}
 }
 
 // A /64 of IPv6 is one host: who has one has as many addresses as he likes. On SCION a host is a host.
-func subnet(t *testing.T, o Opener) {
+func testSubnet(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{PerHost: 3})
 	for _, n := range []int{5, 25} { // before and after there is an index
 		refused := 0
 		for i := range n {
 			for _, network := range []swarm.Networks{swarm.IPv6, swarm.SCION} {
-				v := s.announce(with(visit(0, swarm.IPv6), func(v *swarm.Visit) {
+				v := s.announce(with(visitOn(0, swarm.IPv6), func(v *swarm.Visit) {
 					host := v.Addr.Host.As16()
 					host[8], host[15] = byte(i), byte(n)
-					v.Addr.Host, v.Addr.IA, v.Identity = netip.AddrFrom16(host), visit(0, network).Addr.IA, uint64(100+i)
+					v.Addr.Host, v.Addr.IA, v.Identity = netip.AddrFrom16(host), visitOn(0, network).Addr.IA, uint64(100+i)
 				}))
 				if errors.Is(v.Refused, swarm.ErrPerHost) && network == swarm.IPv6 {
 					refused++
@@ -265,16 +265,16 @@ func subnet(t *testing.T, o Opener) {
 			t.Errorf("%d of %d hosts of a /64 refused, want %d", refused, n, want)
 		}
 	}
-	if v := s.announce(visit(1, swarm.IPv6)); v.Refused != nil {
+	if v := s.announce(visitOn(1, swarm.IPv6)); v.Refused != nil {
 		t.Error("another /64: ", v.Refused)
 	}
 }
 
 // One AS, with any number of swarms, fills no more than half of the memory.
-func share(t *testing.T, o Opener) {
+func testShare(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{Members: 40, PerNetwork: 40})
 	at := func(n int) swarm.Visit {
-		return with(visit(n, swarm.SCION), func(v *swarm.Visit) { v.InfoHash = wire.InfoHash{byte(n)} })
+		return with(visitOn(n, swarm.SCION), func(v *swarm.Visit) { v.InfoHash = wire.InfoHash{byte(n)} })
 	}
 	for n := range 30 {
 		if v := s.announce(at(n)); (v.Refused != nil) != (n >= 20) || n >= 20 && !errors.Is(v.Refused, swarm.ErrASShare) {
@@ -287,7 +287,7 @@ func share(t *testing.T, o Opener) {
 	if v := s.announce(with(at(50), func(v *swarm.Visit) { v.Addr.IA++ })); v.Refused != nil {
 		t.Error("of another AS: ", v.Refused)
 	}
-	if v := s.announce(visit(51, swarm.IPv4)); v.Refused != nil {
+	if v := s.announce(visitOn(51, swarm.IPv4)); v.Refused != nil {
 		t.Error("on IP: ", v.Refused)
 	}
 	s.announce(with(at(4), stopped))
@@ -298,18 +298,18 @@ func share(t *testing.T, o Opener) {
 
 // lone is the announce of peer n alone in a swarm.
 func lone(n int, k swarm.Networks) swarm.Visit {
-	return with(visit(n, k), func(v *swarm.Visit) {
+	return with(visitOn(n, k), func(v *swarm.Visit) {
 		binary.BigEndian.PutUint32(v.InfoHash[:], uint32(n)*2654435761)
 		v.InfoHash[4] = byte(k)
 	})
 }
 
 // One address joins any number of swarms, and has a sixteenth of the memory.
-func network(t *testing.T, o Opener) {
+func testNetwork(t *testing.T, o opener) {
 	for _, k := range []swarm.Networks{swarm.IPv4, swarm.IPv6, swarm.SCION} {
 		s := open(t, o, swarm.Limits{Members: 160})
 		at := func(n int) swarm.Visit {
-			return with(lone(n, k), func(v *swarm.Visit) { v.Addr.Host = visit(0, k).Addr.Host })
+			return with(lone(n, k), func(v *swarm.Visit) { v.Addr.Host = visitOn(0, k).Addr.Host })
 		}
 		for n := range 100 {
 			if v := s.announce(at(n)); (v.Refused != nil) != (n >= 10) || n >= 10 && !errors.Is(v.Refused, swarm.ErrNetworkShare) {
@@ -320,7 +320,7 @@ func network(t *testing.T, o Opener) {
 		if v := s.announce(at(50)); v.Refused != nil {
 			t.Error("room is not used again: ", v.Refused)
 		}
-		other := visit(0x1000, k) // another /24, another /48
+		other := visitOn(0x1000, k) // another /24, another /48
 		other.Addr.Host = netip.AddrFrom4([4]byte{10, 1, 0, 1})
 		if k == swarm.IPv6 {
 			other.Addr.Host = netip.MustParseAddr("fd00:0:1::1")
@@ -333,7 +333,7 @@ func network(t *testing.T, o Opener) {
 
 // A memory that one network has filled has places for the other kinds, and those who are alone in their swarms make room
 // for others, but not for more of the network that is the largest.
-func full(t *testing.T, o Opener) {
+func testFull(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{Members: 64, PerNetwork: 64, PerHost: 64})
 	for n := range 100 {
 		if v := s.announce(lone(n, swarm.IPv4)); (v.Refused != nil) != (n >= 56) || n >= 56 && !errors.Is(v.Refused, swarm.ErrFull) {
@@ -379,23 +379,23 @@ func full(t *testing.T, o Opener) {
 }
 
 // 10 000 peers invented by one AS: honest ones of other ASes stay, and are found.
-func crowding(t *testing.T, o Opener) {
+func testCrowding(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{PerAS: 200})
 	const honest = 10
 	for n := range honest {
-		s.announce(with(visit(20_000+n, swarm.SCION), func(v *swarm.Visit) { v.Addr.IA += pathsel.IA(1 + n) }))
+		s.announce(with(visitOn(20_000+n, swarm.SCION), func(v *swarm.Visit) { v.Addr.IA += pathsel.IA(1 + n) }))
 	}
 	for n := range 10_000 {
-		s.announce(visit(n, swarm.SCION))
+		s.announce(visitOn(n, swarm.SCION))
 	}
 	if n := s.members(); n.SCION != honest+200 {
 		t.Fatalf("%d members", n.SCION)
 	}
 	for range 20 {
-		v := s.announce(with(visit(30_000, swarm.SCION), func(v *swarm.Visit) { v.Addr.IA, v.Want = v.Addr.IA+99, 20 }))
+		v := s.announce(with(visitOn(30_000, swarm.SCION), func(v *swarm.Visit) { v.Addr.IA, v.Want = v.Addr.IA+99, 20 }))
 		found := 0
 		for _, a := range addrs(v) {
-			if a.IA != visit(0, swarm.SCION).Addr.IA {
+			if a.IA != visitOn(0, swarm.SCION).Addr.IA {
 				found++
 			}
 		}
@@ -405,17 +405,17 @@ func crowding(t *testing.T, o Opener) {
 	}
 }
 
-func expiry(t *testing.T, o Opener) {
+func testExpiry(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{Lifetime: 10 * time.Minute})
 	for n := range 40 {
-		s.announce(visit(n, swarm.IPv4))
+		s.announce(visitOn(n, swarm.IPv4))
 	}
-	s.announce(with(visit(0, swarm.IPv4), func(v *swarm.Visit) { v.InfoHash[0] = 7 }))
-	o.Pass(t, 6*time.Minute)
+	s.announce(with(visitOn(0, swarm.IPv4), func(v *swarm.Visit) { v.InfoHash[0] = 7 }))
+	o.pass(t, 6*time.Minute)
 	for n := range 10 {
-		s.announce(visit(n, swarm.IPv4))
+		s.announce(visitOn(n, swarm.IPv4))
 	}
-	o.Pass(t, 6*time.Minute)
+	o.pass(t, 6*time.Minute)
 	if err := s.Sweep(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +423,7 @@ func expiry(t *testing.T, o Opener) {
 	if n := s.members(); n.Members != 10 || n.Swarms != 1 {
 		t.Errorf("%+v", n)
 	}
-	o.Pass(t, 11*time.Minute)
+	o.pass(t, 11*time.Minute)
 	if err := s.Sweep(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +433,7 @@ func expiry(t *testing.T, o Opener) {
 }
 
 // Random visits, against maps that remember everything.
-func model(t *testing.T, o Opener) {
+func testModel(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{PerHost: 1 << 20, PerAS: 1 << 20})
 	r := rand.New(rand.NewPCG(1, 2))
 	type state struct {
@@ -443,7 +443,7 @@ func model(t *testing.T, o Opener) {
 	}
 	swarms := map[wire.InfoHash]map[wire.Addr]state{}
 	for range 5_000 {
-		v := visit(r.IntN(60), []swarm.Networks{swarm.IPv4, swarm.IPv6, swarm.SCION}[r.IntN(3)])
+		v := visitOn(r.IntN(60), []swarm.Networks{swarm.IPv4, swarm.IPv6, swarm.SCION}[r.IntN(3)])
 		v.InfoHash = wire.InfoHash{byte(r.IntN(3))}
 		v.Seed, v.Event = r.IntN(3) == 0, []wire.Event{wire.Periodic, wire.Started, wire.Paused, wire.Stopped, wire.Stopped}[r.IntN(5)]
 		if v.InfoHash[0] == 2 { // a small one
@@ -513,13 +513,13 @@ func model(t *testing.T, o Opener) {
 	}
 }
 
-func concurrency(t *testing.T, o Opener) {
+func testConcurrency(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{})
 	var wg sync.WaitGroup
 	for w := range 4 {
 		wg.Go(func() {
 			for n := range 500 {
-				v := visit(1000*w+n, []swarm.Networks{swarm.IPv4, swarm.IPv6, swarm.SCION}[n%3])
+				v := visitOn(1000*w+n, []swarm.Networks{swarm.IPv4, swarm.IPv6, swarm.SCION}[n%3])
 				v.InfoHash[0] = byte(n % 5)
 				if _, err := s.Announce(context.Background(), v); err != nil {
 					t.Error(err)

@@ -1,4 +1,5 @@
-package conformance
+// Package valkeytest runs a Valkey or Redis server for tests.
+package valkeytest
 
 import (
 	"bytes"
@@ -9,8 +10,8 @@ import (
 	"time"
 )
 
-// Valkey is a server of Redis' protocol on loopback: Valkey or Redis, whichever is installed.
-type Valkey struct {
+// Server speaks the Redis protocol on loopback. It is Valkey or Redis, whichever is installed.
+type Server struct {
 	Addr string // host and port
 	t    *testing.T
 	args []string
@@ -18,8 +19,8 @@ type Valkey struct {
 	out  *bytes.Buffer
 }
 
-// StartValkey starts a server that keeps nothing on disk, with those settings besides. It ends with the test.
-func StartValkey(t *testing.T, settings ...string) *Valkey {
+// Start starts a server that keeps nothing on disk, with additional settings. It ends with the test.
+func Start(t *testing.T, settings ...string) *Server {
 	t.Helper()
 	program, err := exec.LookPath("valkey-server")
 	if err != nil {
@@ -32,16 +33,16 @@ func StartValkey(t *testing.T, settings ...string) *Valkey {
 		t.Fatal(err)
 	}
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	v := &Valkey{Addr: l.Addr().String(), t: t}
+	v := &Server{Addr: l.Addr().String(), t: t}
 	l.Close()
 	v.args = append([]string{program, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", t.TempDir()}, settings...)
-	v.Start()
+	v.Restart()
 	t.Cleanup(v.Stop)
 	return v
 }
 
-// Start starts the server again, empty, at the same address.
-func (v *Valkey) Start() {
+// Restart starts an empty server at the same address, after Stop.
+func (v *Server) Restart() {
 	v.t.Helper()
 	v.out = &bytes.Buffer{}
 	v.cmd = exec.Command(v.args[0], v.args[1:]...)
@@ -57,13 +58,13 @@ func (v *Valkey) Start() {
 		}
 		if time.Now().After(end) {
 			v.Stop()
-			v.t.Fatalf("%s does not start: %s", v.args[0], v.out)
+			v.t.Fatalf("%s did not start: %s", v.args[0], v.out)
 		}
 	}
 }
 
 // Stop ends the server without warning.
-func (v *Valkey) Stop() {
+func (v *Server) Stop() {
 	_ = v.cmd.Process.Kill()
 	_ = v.cmd.Wait()
 }
