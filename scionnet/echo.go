@@ -11,11 +11,11 @@ import (
 	"github.com/scionproto/scion/pkg/snet"
 )
 
-// AnswerEcho answers SCMP echo requests to this host, as 'scion ping' sends them, until Close. Routers deliver
-// them to one port of the host (30041), whatever ports its applications have; if that is taken, by a shim
-// dispatcher or another braid, that one answers, and the error is of no consequence.
+// AnswerEcho answers SCMP echo requests to this host, as 'scion ping' sends them, until Close.
+// Routers deliver them to port 30041 of the host, whatever ports its applications use. The error is
+// harmless if a shim dispatcher or another braid holds that port: it answers instead.
 func (h *Host) AnswerEcho() error {
-	c, _, err := h.openRaw(context.Background(), shimPort, echoHandler{})
+	c, _, err := h.openRaw(context.Background(), shimPort)
 	if err != nil {
 		return fmt.Errorf("answer echo requests: %w", err)
 	}
@@ -35,12 +35,11 @@ func (h *Host) answerEcho(c *snet.SCIONPacketConn) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		var request echoRequest
-		if !errors.As(err, &request) {
+		if !errors.Is(err, errSCMP) {
 			continue
 		}
 		var ok bool
-		if out.PacketInfo, ok = h.echoReply(&in, request); !ok {
+		if out.PacketInfo, ok = h.echoReply(&in); !ok {
 			continue
 		}
 		if err := c.WriteTo(&out, &from); err != nil {
@@ -49,10 +48,11 @@ func (h *Host) answerEcho(c *snet.SCIONPacketConn) {
 	}
 }
 
-// echoReply is the answer to an echo request, if it is one to us: we answer in nobody else's name.
-func (h *Host) echoReply(in *snet.Packet, request echoRequest) (snet.PacketInfo, bool) {
-	path, ok := in.Path.(snet.RawPath)
-	if !ok || in.Destination.IA != addr.IA(h.ia) || in.Destination.Host != addr.HostIP(h.localIP) {
+// echoReply answers an echo request that is addressed to this host itself, and nothing else.
+func (h *Host) echoReply(in *snet.Packet) (snet.PacketInfo, bool) {
+	m, isEcho := in.Payload.(snet.SCMPEchoRequest)
+	path, isPath := in.Path.(snet.RawPath)
+	if !isEcho || !isPath || in.Destination.IA != addr.IA(h.ia) || in.Destination.Host != addr.HostIP(h.localIP) {
 		return snet.PacketInfo{}, false
 	}
 	back, err := snet.DefaultReplyPather{}.ReplyPath(path)
@@ -61,20 +61,6 @@ func (h *Host) echoReply(in *snet.Packet, request echoRequest) (snet.PacketInfo,
 	}
 	return snet.PacketInfo{
 		Destination: in.Source, Source: in.Destination, Path: back,
-		Payload: snet.SCMPEchoReply{Identifier: request.Identifier, SeqNumber: request.SeqNumber, Payload: request.Payload},
+		Payload: snet.SCMPEchoReply{Identifier: m.Identifier, SeqNumber: m.SeqNumber, Payload: m.Payload},
 	}, true
 }
-
-// echoHandler passes echo requests up as errors, which is how snet lets an SCMP message out of ReadFrom.
-type echoHandler struct{}
-
-func (echoHandler) Handle(pkt *snet.Packet) error {
-	if m, ok := pkt.Payload.(snet.SCMPEchoRequest); ok {
-		return echoRequest{m}
-	}
-	return nil
-}
-
-type echoRequest struct{ snet.SCMPEchoRequest }
-
-func (echoRequest) Error() string { return "echo request" }

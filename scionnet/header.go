@@ -1,16 +1,15 @@
 package scionnet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"net/netip"
 
-	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/private/common"
 	"github.com/scionproto/scion/pkg/slayers"
 	"github.com/scionproto/scion/pkg/snet"
-	snetpath "github.com/scionproto/scion/pkg/snet/path"
 )
 
 // Where fields of a SCION packet lie (SCION header specification, common header; the UDP header is that of RFC 768).
@@ -40,21 +39,13 @@ type template struct {
 // its routes.
 func newTemplate(local, remote Addr, w *way) (*template, error) {
 	p := snet.Packet{
-		Bytes: make(snet.Bytes, common.SupportedMTU),
-		PacketInfo: snet.PacketInfo{
-			Destination: snet.SCIONAddress{IA: addr.IA(remote.IA), Host: addr.HostIP(remote.Host)},
-			Source:      snet.SCIONAddress{IA: addr.IA(local.IA), Host: addr.HostIP(local.Host)},
-			Path:        snetpath.Empty{},
-			Payload:     snet.UDPPayload{DstPort: remote.Port},
-		},
-	}
-	if len(w.raw) > 0 {
-		p.Path = snetpath.SCION{Raw: append([]byte(nil), w.raw...)} // serialisation writes into it
+		Bytes:      make(snet.Bytes, common.SupportedMTU),
+		PacketInfo: packetInfo(local, remote, bytes.Clone(w.raw), snet.UDPPayload{DstPort: remote.Port}),
 	}
 	if err := p.Serialize(); err != nil {
 		return nil, fmt.Errorf("header of packets to %s: %w", remote, err)
 	}
-	h := append([]byte(nil), p.Bytes...)
+	h := bytes.Clone(p.Bytes)
 	udp := h[len(h)-udpHeader:]
 	// What snet has summed up for a payload of no bytes, less the length that stands in it twice.
 	sum := uint64(^binary.BigEndian.Uint16(udp[atUDPChecksum:])) + 2*(0xffff-udpHeader)

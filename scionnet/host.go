@@ -180,9 +180,9 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// openRaw opens a socket for SCION packets.
-func (h *Host) openRaw(ctx context.Context, port uint16, scmp snet.SCMPHandler) (*snet.SCIONPacketConn, Addr, error) {
-	n := snet.SCIONNetwork{Topology: h.topo, SCMPHandler: scmp}
+// openRaw opens a socket for SCION packets. For an SCMP message, ReadFrom returns errSCMP and fills the packet.
+func (h *Host) openRaw(ctx context.Context, port uint16) (*snet.SCIONPacketConn, Addr, error) {
+	n := snet.SCIONNetwork{Topology: h.topo, SCMPHandler: scmpHandler{}}
 	var c snet.PacketConn
 	err := h.atPort(port, func(at *net.UDPAddr) (err error) {
 		c, err = n.OpenRaw(ctx, at)

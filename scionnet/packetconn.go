@@ -68,7 +68,7 @@ type outPacket struct {
 }
 
 func openPlain(ctx context.Context, h *Host, port uint16) (packetConn, error) {
-	raw, local, err := h.openRaw(ctx, port, handSCMPUp{})
+	raw, local, err := h.openRaw(ctx, port)
 	if err != nil {
 		return nil, err
 	}
@@ -140,17 +140,9 @@ func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	w := r.way.Load()
 	out := c.out.Get().(*outPacket)
 	defer c.out.Put(out)
-	out.pkt.PacketInfo = snet.PacketInfo{
-		Destination: snet.SCIONAddress{IA: addr.IA(r.remote.IA), Host: addr.HostIP(r.remote.Host)},
-		Source:      snet.SCIONAddress{IA: addr.IA(c.local.IA), Host: addr.HostIP(c.local.Host)},
-		Path:        snetpath.Empty{},
-		Payload:     snet.UDPPayload{SrcPort: c.local.Port, DstPort: r.remote.Port, Payload: b},
-	}
-	if len(w.raw) > 0 {
-		// Serialisation writes into the path that it is given.
-		out.path = append(out.path[:0], w.raw...)
-		out.pkt.Path = snetpath.SCION{Raw: out.path}
-	}
+	out.path = append(out.path[:0], w.raw...)
+	payload := snet.UDPPayload{SrcPort: c.local.Port, DstPort: r.remote.Port, Payload: b}
+	out.pkt.PacketInfo = packetInfo(c.local, r.remote, out.path, payload)
 	err := c.raw.WriteTo(&out.pkt, net.UDPAddrFromAddrPort(w.nextHop))
 	if errors.Is(err, net.ErrClosed) {
 		return 0, err
@@ -159,6 +151,24 @@ func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
 		c.log.Debug("packet not sent", "to", r.remote, "next_hop", w.nextHop, "error", err)
 	}
 	return len(b), nil
+}
+
+// packetInfo describes a packet along a raw path, into which serialisation will write. A remote without a host
+// stands for the router that the path's alert flag names.
+func packetInfo(local, remote Addr, raw []byte, payload snet.Payload) snet.PacketInfo {
+	p := snet.PacketInfo{
+		Destination: snet.SCIONAddress{IA: addr.IA(remote.IA), Host: addr.HostSVC(addr.SvcNone)},
+		Source:      snet.SCIONAddress{IA: addr.IA(local.IA), Host: addr.HostIP(local.Host)},
+		Path:        snetpath.Empty{},
+		Payload:     payload,
+	}
+	if remote.Host.IsValid() {
+		p.Destination.Host = addr.HostIP(remote.Host)
+	}
+	if len(raw) > 0 {
+		p.Path = snetpath.SCION{Raw: raw}
+	}
+	return p
 }
 
 func (c *plainConn) LocalAddr() net.Addr                { return c.raw.LocalAddr() }

@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/private/common"
 	"github.com/scionproto/scion/pkg/snet"
 	snetpath "github.com/scionproto/scion/pkg/snet/path"
@@ -17,171 +17,244 @@ import (
 	"braid/pathsel"
 )
 
-// PathStatus is what came back over a path that was probed, in the words of the scion tool.
+// PathStatus is the result of probing a path, in the words of the scion tool.
 type PathStatus string
 
 const (
 	PathAlive   PathStatus = "alive"
-	PathTimeout PathStatus = "timeout" // nothing came back in time
-	PathSCMP    PathStatus = "scmp"    // a router on the way says that it cannot pass the packet on
-	PathUnknown PathStatus = "unknown" // not probed: the path is not known any more
+	PathTimeout PathStatus = "timeout" // no answer in time
+	PathSCMP    PathStatus = "scmp"    // a router on the path reports that it cannot forward the packet
+	PathUnknown PathStatus = "unknown" // not probed: the path is no longer known
 )
 
 // Probe is the result of probing one path.
 type Probe struct {
 	Status PathStatus
-	RTT    time.Duration // of an alive path
-	Info   string        // what the router says
+	RTT    time.Duration // if alive
+	Info   string        // the router's report, or why the path was not probed
 }
 
-// Probe sends one SCMP message over each of the paths to dst and waits for the answers until all are there or ctx,
-// which must have a deadline, ends. If host is valid the message is an echo request to it; else it is a
-// traceroute request to the last router of the path, which answers without any host. The results come in the
-// order of the paths.
+// Probe sends one SCMP request along each of the paths to dst and waits until all are answered or
+// ctx ends; ctx must have a deadline. If host is valid, it gets echo requests. Otherwise traceroute
+// requests go to the last router of each path, which needs no host to answer. The results are in
+// the order of the paths.
 func (h *Host) Probe(ctx context.Context, dst pathsel.IA, host netip.Addr, paths []pathsel.Path) ([]Probe, error) {
+	c, err := h.openSCMP(ctx, dst)
+	if err != nil {
+		return nil, fmt.Errorf("probe paths: %w", err)
+	}
+	defer c.close()
+	results := make([]Probe, len(paths))
+	for i, path := range paths {
+		f, err := h.known(ctx, Addr{dst, host, shimPort}, path)
+		if err == nil && !host.IsValid() && len(f.way.raw) == 0 {
+			results[i] = Probe{Status: PathAlive} // the path inside the AS has no router
+			continue
+		}
+		if err == nil {
+			err = c.send(&f.way, host, i, -1)
+		}
+		results[i] = Probe{Status: PathTimeout}
+		if err != nil {
+			results[i] = Probe{Status: PathUnknown, Info: err.Error()}
+		}
+	}
+	for range c.sent {
+		a, ok := c.next()
+		if !ok {
+			break
+		}
+		results[a.path] = Probe{Status: PathAlive, RTT: time.Since(a.sent)}
+		if a.problem != "" {
+			results[a.path] = Probe{Status: PathSCMP, Info: a.problem}
+		}
+	}
+	return results, nil
+}
+
+// Trace is how far packets get along a path.
+type Trace struct {
+	// Answered is the number of interfaces up to the last one whose router answered. If that is all
+	// of them, the path is alive.
+	Answered int
+	// Down is an interface of the path that a router reports as down; zero if there is no such
+	// report.
+	Down pathsel.Interface
+	// Unknown is set if the control plane no longer offers the path, so that nothing was sent.
+	Unknown bool
+}
+
+// Alive tells whether packets reach the end of the path.
+func (t Trace) Alive(p pathsel.Path) bool { return !t.Unknown && t.Answered == len(p.Interfaces) }
+
+// maxTraced bounds the requests of one Trace.
+const maxTraced = 512
+
+// Trace sends an SCMP traceroute request to the router at each interface of the paths to dst. It
+// waits until it knows of each path how far packets get, or until ctx ends; ctx must have a
+// deadline. The results are in the order of the paths. Nothing authenticates the answers: anybody
+// on a path can forge them.
+func (h *Host) Trace(ctx context.Context, dst pathsel.IA, paths []pathsel.Path) ([]Trace, error) {
+	c, err := h.openSCMP(ctx, dst)
+	if err != nil {
+		return nil, fmt.Errorf("trace paths: %w", err)
+	}
+	defer c.close()
+	results := make([]Trace, len(paths))
+	for i, p := range paths {
+		f, err := h.known(ctx, Addr{IA: dst}, p)
+		results[i].Unknown = err != nil
+		for at := 0; err == nil && at < len(p.Interfaces) && len(c.sent) < maxTraced; at++ {
+			err = c.send(&f.way, netip.Addr{}, i, at)
+		}
+	}
+	open := func() bool {
+		for _, r := range c.sent {
+			if !r.answered && !results[r.path].Alive(paths[r.path]) {
+				return true
+			}
+		}
+		return false
+	}
+	for open() {
+		a, ok := c.next()
+		if !ok {
+			break
+		}
+		switch r := &results[a.path]; {
+		case a.problem == "":
+			r.Answered = max(r.Answered, a.at+1)
+		case crosses(paths[a.path], a.down):
+			r.Down = a.down
+		}
+	}
+	return results, nil
+}
+
+// scmpClient sends SCMP requests to an AS from a port of its own and matches the answers to them.
+type scmpClient struct {
+	conn  *snet.SCIONPacketConn
+	local Addr
+	dst   pathsel.IA
+	sent  []scmpRequest // by sequence number
+	in    snet.Packet
+	stop  func() bool
+}
+
+// scmpRequest is a request along the path with that index, to the router at the interface with
+// index at.
+type scmpRequest struct {
+	path, at int
+	sent     time.Time
+	answered bool
+}
+
+// scmpAnswer is the answer to a request: the reply or, with a problem, a router's report.
+type scmpAnswer struct {
+	*scmpRequest
+	problem string
+	down    pathsel.Interface // if the problem is that it is down
+}
+
+func (h *Host) openSCMP(ctx context.Context, dst pathsel.IA) (*scmpClient, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return nil, errors.New("probe paths: no deadline")
+		return nil, errors.New("no deadline")
 	}
-	c, local, err := h.openRaw(ctx, 0, probeHandler{})
+	conn, local, err := h.openRaw(ctx, 0)
 	if err != nil {
-		return nil, fmt.Errorf("probe paths: %w", err)
+		return nil, err
 	}
-	defer c.Close()
-	if err := c.SetDeadline(deadline); err != nil {
-		return nil, fmt.Errorf("probe paths: %w", err)
+	if err := conn.SetDeadline(deadline); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
-	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-
-	p := prober{host: h, conn: c, local: local, dst: dst, to: host}
-	p.results = make([]Probe, len(paths))
-	p.sent = make([]time.Time, len(paths))
-	p.trails = make([]trail, len(paths))
-	for i, path := range paths {
-		p.send(i, path)
-	}
-	p.collect()
-	return p.results, nil
+	c := &scmpClient{conn: conn, local: local, dst: dst}
+	c.in.Bytes = make(snet.Bytes, common.SupportedMTU)
+	c.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	return c, nil
 }
 
-type prober struct {
-	host    *Host
-	conn    *snet.SCIONPacketConn
-	local   Addr
-	dst     pathsel.IA
-	to      netip.Addr
-	results []Probe
-	sent    []time.Time // zero: no answer awaited
-	trails  []trail
+func (c *scmpClient) close() {
+	c.stop()
+	c.conn.Close()
 }
 
-func (p *prober) send(i int, path pathsel.Path) {
-	f, err := p.host.known(context.Background(), Addr{p.dst, p.to, shimPort}, path)
-	p.trails[i] = f.trail
-	switch {
-	case err != nil:
-		p.results[i] = Probe{Status: PathUnknown, Info: err.Error()}
-		return
-	case !p.to.IsValid() && len(f.way.raw) == 0:
-		p.results[i] = Probe{Status: PathAlive} // inside the AS there is no router to ask
-		return
-	}
-	pkt := &snet.Packet{PacketInfo: snet.PacketInfo{
-		Destination: snet.SCIONAddress{IA: addr.IA(p.dst), Host: addr.HostSVC(addr.SvcNone)},
-		Source:      snet.SCIONAddress{IA: addr.IA(p.local.IA), Host: addr.HostIP(p.local.Host)},
-	}}
-	if p.to.IsValid() {
-		pkt.Destination.Host = addr.HostIP(p.to)
-		pkt.Path = snetpath.Empty{}
-		if len(f.way.raw) > 0 {
-			pkt.Path = snetpath.SCION{Raw: append([]byte(nil), f.way.raw...)}
-		}
-		pkt.Payload = snet.SCMPEchoRequest{Identifier: p.local.Port, SeqNumber: uint16(i)}
-	} else {
-		pkt.Path, err = alertAt(f.way.raw, -1)
-		pkt.Payload = snet.SCMPTracerouteRequest{Identifier: p.local.Port, Sequence: uint16(i)}
-	}
-	if err == nil {
-		err = p.conn.WriteTo(pkt, net.UDPAddrFromAddrPort(f.way.nextHop))
-	}
-	if err != nil {
-		p.results[i] = Probe{Status: PathUnknown, Info: err.Error()}
-		return
-	}
-	p.sent[i] = time.Now()
-	p.results[i] = Probe{Status: PathTimeout}
-}
-
-// collect takes answers until none is missing or the deadline has passed.
-func (p *prober) collect() {
-	missing := 0
-	for _, t := range p.sent {
-		if !t.IsZero() {
-			missing++
+// send sends an echo request to host or, if host is not valid, a traceroute request to the router
+// at interface at of the path; see alertAt.
+func (c *scmpClient) send(w *way, host netip.Addr, path, at int) (err error) {
+	raw, sequence := bytes.Clone(w.raw), uint16(len(c.sent))
+	var request snet.Payload = snet.SCMPEchoRequest{Identifier: c.local.Port, SeqNumber: sequence}
+	if !host.IsValid() {
+		request = snet.SCMPTracerouteRequest{Identifier: c.local.Port, Sequence: sequence}
+		if raw, err = alertAt(raw, at); err != nil {
+			return err
 		}
 	}
-	in := snet.Packet{Bytes: make(snet.Bytes, common.SupportedMTU)}
-	for missing > 0 {
-		var from net.UDPAddr
-		err := p.conn.ReadFrom(&in, &from)
+	pkt := &snet.Packet{PacketInfo: packetInfo(c.local, Addr{IA: c.dst, Host: host}, raw, request)}
+	if err := c.conn.WriteTo(pkt, net.UDPAddrFromAddrPort(w.nextHop)); err != nil {
+		return err
+	}
+	c.sent = append(c.sent, scmpRequest{path: path, at: at, sent: time.Now()})
+	return nil
+}
+
+// next waits for the next answer to a request. It returns false at the deadline.
+func (c *scmpClient) next() (scmpAnswer, bool) {
+	var from net.UDPAddr
+	for {
+		err := c.conn.ReadFrom(&c.in, &from)
 		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
-			return
+			return scmpAnswer{}, false
 		}
-		if i, r, ok := p.answer(err); ok {
-			p.results[i] = r
-			p.sent[i] = time.Time{}
-			missing--
+		if !errors.Is(err, errSCMP) {
+			continue
+		}
+		if a, ok := c.answer(c.in.Payload); ok {
+			return a, true
 		}
 	}
 }
 
-// answer reads an SCMP message: which probe it answers, and how.
-func (p *prober) answer(err error) (int, Probe, bool) {
-	var a probeAnswer
-	if !errors.As(err, &a) {
-		return 0, Probe{}, false
-	}
-	switch m := a.payload.(type) {
+// answer finds the request that an SCMP message answers. Each request is answered once.
+func (c *scmpClient) answer(p snet.Payload) (a scmpAnswer, ok bool) {
+	var id, sequence uint16
+	var quoted []byte
+	switch m := p.(type) {
 	case snet.SCMPEchoReply:
-		return p.alive(m.Identifier, m.SeqNumber)
+		id, sequence = m.Identifier, m.SeqNumber
 	case snet.SCMPTracerouteReply:
-		return p.alive(m.Identifier, m.Sequence)
+		id, sequence = m.Identifier, m.Sequence
 	case snet.SCMPExternalInterfaceDown:
-		return p.broken(m.Payload, fmt.Sprintf("interface down: %s#%d", m.IA, m.Interface))
+		a.problem, quoted = fmt.Sprintf("interface down: %s#%d", m.IA, m.Interface), m.Payload
+		a.down = pathsel.Interface{IA: pathsel.IA(m.IA), ID: m.Interface}
 	case snet.SCMPInternalConnectivityDown:
-		return p.broken(m.Payload, fmt.Sprintf("connectivity down: %s from %d to %d", m.IA, m.Ingress, m.Egress))
+		a.problem, quoted = fmt.Sprintf("connectivity down: %s from %d to %d", m.IA, m.Ingress, m.Egress), m.Payload
+		a.down = pathsel.Interface{IA: pathsel.IA(m.IA), ID: m.Egress}
 	case snet.SCMPDestinationUnreachable:
-		return p.broken(m.Payload, "destination unreachable")
+		a.problem, quoted = "destination unreachable", m.Payload
 	case snet.SCMPParameterProblem:
-		return p.broken(m.Payload, fmt.Sprintf("parameter problem, code %d", m.Code()))
+		a.problem, quoted = fmt.Sprintf("parameter problem, code %d", m.Code()), m.Payload
+	default:
+		return scmpAnswer{}, false
 	}
-	return 0, Probe{}, false
-}
-
-func (p *prober) alive(id, seq uint16) (int, Probe, bool) {
-	i := int(seq)
-	if id != p.local.Port || i >= len(p.sent) || p.sent[i].IsZero() {
-		return 0, Probe{}, false
-	}
-	return i, Probe{Status: PathAlive, RTT: time.Since(p.sent[i])}, true
-}
-
-func (p *prober) broken(quote []byte, info string) (int, Probe, bool) {
-	q, ok := readQuote(quote)
-	if !ok || q.src != p.local || q.dst.IA != p.dst {
-		return 0, Probe{}, false
-	}
-	for i := range p.trails {
-		if p.trails[i] == q.trail && !p.sent[i].IsZero() {
-			return i, Probe{Status: PathSCMP, Info: info}, true
+	if a.problem != "" {
+		q, ok := readQuote(quoted)
+		if !ok || q.src != c.local || q.dst.IA != c.dst {
+			return scmpAnswer{}, false
 		}
+		id, sequence = q.src.Port, q.sequence
 	}
-	return 0, Probe{}, false
+	if id != c.local.Port || int(sequence) >= len(c.sent) || c.sent[sequence].answered {
+		return scmpAnswer{}, false
+	}
+	a.scmpRequest = &c.sent[sequence]
+	a.answered = true
+	return a, true
 }
 
-// alertAt is the path with the flag by which the router at one of its interfaces takes the packet for itself; they count from
-// the sender on, and -1 is the last.
-func alertAt(raw []byte, i int) (snet.DataplanePath, error) {
+// alertAt sets the router alert flag of the interface with index i on the path, -1 for the last
+// one: its router then takes the packet for itself.
+func alertAt(raw []byte, i int) ([]byte, error) {
 	d, err := decodePath(raw)
 	if err != nil {
 		return nil, err
@@ -198,14 +271,6 @@ func alertAt(raw []byte, i int) (snet.DataplanePath, error) {
 	} else {
 		d.HopFields[c.hop].EgressRouterAlert = true
 	}
-	return snetpath.NewSCIONFromDecoded(*d)
+	p, err := snetpath.NewSCIONFromDecoded(*d)
+	return p.Raw, err
 }
-
-// probeHandler passes every SCMP message up as an error, which is how snet lets one out of ReadFrom.
-type probeHandler struct{}
-
-func (probeHandler) Handle(pkt *snet.Packet) error { return probeAnswer{pkt.Payload} }
-
-type probeAnswer struct{ payload snet.Payload }
-
-func (probeAnswer) Error() string { return "SCMP message" }

@@ -46,12 +46,12 @@ func (h *Host) Revoked(p pathsel.Path) (Revocation, bool) {
 	return last, !last.Until.IsZero()
 }
 
-// handSCMPUp has snet's reader return SCMP messages, as errors, to those who know where they have come from.
-type handSCMPUp struct{}
+// scmpHandler makes snet's ReadFrom return errSCMP for each SCMP message, so that the caller handles it.
+type scmpHandler struct{}
 
 var errSCMP = errors.New("SCMP message")
 
-func (handSCMPUp) Handle(*snet.Packet) error { return errSCMP }
+func (scmpHandler) Handle(*snet.Packet) error { return errSCMP }
 
 // scmp takes in an SCMP message that has arrived at a port of the host, from an underlay address.
 func (h *Host) scmp(p *snet.Packet, local Addr, from netip.AddrPort) {
