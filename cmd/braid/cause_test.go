@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"braid/client"
+	"braid/node/event"
 	"braid/pathsel"
 	"braid/testbed"
 	"braid/testbed/linkemu"
@@ -23,13 +24,13 @@ import (
 type said struct {
 	Event   string
 	Error   string
-	Cause   *causeJSON
+	Cause   *event.Cause
 	Fetched int64 `json:"fetched_bytes"`
 }
 
 // stopped runs a download to its end, calling during for each event, and returns the causes that it has told, the event of
 // its failure and the last line on standard error.
-func stopped(t *testing.T, dir string, during func(said), args ...string) (causes []causeJSON, failed said, last string) {
+func stopped(t *testing.T, dir string, during func(said), args ...string) (causes []event.Cause, failed said, last string) {
 	t.Helper()
 	cmd := braid(t, dir, append([]string{"download", "file.torrent", "-o", t.TempDir(), "--json", "--sample", "50ms"}, args...)...)
 	var errors bytes.Buffer
@@ -104,12 +105,12 @@ func TestCauses(t *testing.T) {
 	must := func(t *testing.T, kind client.CauseKind, about string, during func(said), args ...string) {
 		t.Helper()
 		causes, failed, last := stopped(t, dir, during, append(args, here...)...)
-		if failed.Cause == nil || failed.Cause.Kind != kind || !strings.Contains(failed.Cause.Text, about) {
+		if failed.Cause == nil || failed.Cause.Kind != string(kind) || !strings.Contains(failed.Cause.Text, about) {
 			t.Errorf("failed with %+v (%+v), want %s about %s", failed, failed.Cause, kind, about)
 		} else if !strings.Contains(last, failed.Cause.Text) && kind != client.NameUnknown {
 			t.Errorf("the last line is %q, which does not say %q", last, failed.Cause.Text)
 		}
-		if len(causes) > 0 && causes[len(causes)-1].Kind != kind || len(causes) == 0 && kind != client.NameUnknown {
+		if len(causes) > 0 && causes[len(causes)-1].Kind != string(kind) || len(causes) == 0 && kind != client.NameUnknown {
 			t.Errorf("told of %+v, want %s", causes, kind)
 		}
 	}
@@ -190,7 +191,7 @@ func TestCauses(t *testing.T) {
 				isDown = true
 			}
 		}, append([]string{"--peer", there(from, 31003), "--download-rate", "2Mbit/s"}, here...)...)
-		if failed.Cause == nil || failed.Cause.Kind != client.PathDown || len(failed.Cause.Down) == 0 {
+		if failed.Cause == nil || failed.Cause.Kind != string(client.PathDown) || len(failed.Cause.Down) == 0 {
 			t.Fatalf("failed with %+v, told of %+v", failed, causes)
 		}
 		for _, b := range failed.Cause.Down {

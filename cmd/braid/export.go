@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/node/event"
 	"braid/storage"
 )
 
@@ -66,11 +67,7 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	if out.json {
-		out.emit(struct {
-			Event string `json:"event"`
-			Files int    `json:"files"`
-			Bytes int64  `json:"bytes"`
-		}{"exported", len(s.Layout.Files), s.Layout.Length})
+		out.emit(event.Exported{Event: "exported", Files: len(s.Layout.Files), Bytes: s.Layout.Length})
 		return nil
 	}
 	out.results.printf("%s: %s written\n", s.Name, plural(len(s.Layout.Files), "file"))

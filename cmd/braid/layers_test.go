@@ -10,11 +10,12 @@ import (
 	"testing"
 )
 
-// layers lists braid's folders from the top down. A package may import its own folder and those of lower
-// layers, never one beside it or above it.
+// layers lists braid's folders from the top down. A package may import its own folder and those of
+// lower layers, but none beside it or above it.
 var layers = [][]string{
 	{"cmd"},
 	{"testbed"},
+	{"node"},
 	{"client", "tracker"},
 	{"scionnet", "storage"},
 	{"pathsel", "units"},
@@ -58,8 +59,12 @@ func TestDependenciesPointOneWay(t *testing.T) {
 		}
 		seen[from] = true
 		for _, i := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
-			if to, ours := folderOf(i); ours && !mayImport(from, to) {
+			to, ours := folderOf(i)
+			if ours && !mayImport(from, to) {
 				t.Errorf("%s imports %s: dependencies point from cmd down to pathsel", p.ImportPath, i)
+			}
+			if p.ImportPath == "braid/node/event" && to != "node" && to != "pathsel" && ours {
+				t.Errorf("%s imports %s: whoever reads events should get values only", p.ImportPath, i)
 			}
 			if from == "pathsel" && strings.Contains(strings.SplitN(i, "/", 2)[0], ".") {
 				t.Errorf("%s imports %s: pathsel is standard library only", p.ImportPath, i)
@@ -80,8 +85,8 @@ func TestMayImport(t *testing.T) {
 		from, to string
 		want     bool
 	}{
-		{"cmd", "pathsel", true}, {"testbed", "client", true}, {"client", "client", true}, {"client", "storage", true},
-		{"client", "tracker", false}, {"storage", "scionnet", false}, {"pathsel", "scionnet", false}, {"client", "testbed", false},
+		{"cmd", "pathsel", true}, {"testbed", "node", true}, {"node", "client", true}, {"client", "client", true}, {"client", "storage", true},
+		{"client", "tracker", false}, {"client", "node", false}, {"storage", "scionnet", false}, {"pathsel", "scionnet", false}, {"client", "testbed", false},
 	} {
 		if got := mayImport(tt.from, tt.to); got != tt.want {
 			t.Errorf("%s imports %s: %v, want %v", tt.from, tt.to, got, tt.want)

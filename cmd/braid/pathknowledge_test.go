@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/node/event"
 	"braid/pathsel"
 	"braid/testbed"
 	"braid/testbed/linkemu"
@@ -80,7 +81,7 @@ func TestPathKnowledge(t *testing.T) {
 	}
 	go func() { _, _ = io.Copy(io.Discard, events) }()
 
-	download := func(args ...string) (selected []choiceEvent) {
+	download := func(args ...string) (selected []event.PathStep) {
 		t.Helper()
 		out := t.TempDir()
 		code, events, said := ends(t, out, append([]string{"download", torrent, "-o", out, "--json", "--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String()}, args...)...)
@@ -91,7 +92,7 @@ func TestPathKnowledge(t *testing.T) {
 			t.Fatalf("%d bytes, %v", len(got), err)
 		}
 		for line := range strings.Lines(events) {
-			var e choiceEvent
+			var e event.PathStep
 			if json.Unmarshal([]byte(line), &e) == nil && e.Event == "path-selected" {
 				selected = append(selected, e)
 			}
@@ -101,7 +102,7 @@ func TestPathKnowledge(t *testing.T) {
 		}
 		return selected
 	}
-	hinted := func(e choiceEvent) bool { return strings.Contains(e.Reason, "hint") }
+	hinted := func(e event.PathStep) bool { return strings.Contains(e.Reason, "hint") }
 	if first := download("--max-paths", "3"); slices.ContainsFunc(first, hinted) {
 		t.Errorf("hints before anybody has measured: %+v", first)
 	}

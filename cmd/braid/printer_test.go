@@ -19,6 +19,8 @@ import (
 	"unsafe"
 
 	"braid/client"
+	"braid/node"
+	"braid/node/event"
 	"braid/pathsel"
 	"braid/storage"
 	"braid/testbed"
@@ -213,8 +215,8 @@ var outputs = []struct {
 	{"events", true, func(p *printer, text string) error {
 		e := json.NewEncoder(p)
 		x := filled[client.Progress](text)
-		return errors.Join(e.Encode(filled[choiceEvent](text)), e.Encode(filled[doneEvent](text)), e.Encode(filled[description](text)),
-			e.Encode(newProgressEvent("progress", client.Source{}, x)))
+		return errors.Join(e.Encode(filled[event.PathStep](text)), e.Encode(filled[event.Done](text)), e.Encode(filled[description](text)),
+			e.Encode(node.NewProgress(client.Source{}, x)))
 	}},
 }
 

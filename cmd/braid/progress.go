@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/node"
 )
 
 // display shows transfers on a terminal, as plain lines, or as events.
@@ -72,10 +73,7 @@ func (d *display) decided(s client.Source) func(client.PathEvent) {
 		return nil
 	}
 	return func(e client.PathEvent) {
-		d.emit(choiceEvent{
-			Event: e.Name, InfoHash: s.InfoHash.HexString(), T: e.Since.Seconds(),
-			Peer: e.Key.Peer, Fingerprint: e.Key.Path, Conn: e.Key.Conn, Reason: e.Reason,
-		})
+		d.emit(node.NewPathStep(s, e))
 	}
 }
 
@@ -85,14 +83,14 @@ func (d *display) caused(s client.Source) func(*client.Cause, time.Duration) {
 		return nil
 	}
 	return func(c *client.Cause, since time.Duration) {
-		d.emit(causeEvent{Event: "cause", Torrent: s.Name, InfoHash: s.InfoHash.HexString(), T: since.Seconds(), Cause: newCauseJSON(c)})
+		d.emit(node.NewCauseChange(s, c, since))
 	}
 }
 
 // failed tells of an error that ends a command, unless it has been told of a torrent. An interruption is not one.
 func (d *display) failed(err error) {
 	if d.json && !d.hasFailed && err != nil && exitCode(err) != exitInterrupted {
-		d.emit(failedEvent{Event: "failed", Error: err.Error(), Cause: causeOf(err)})
+		d.emit(node.NewFailed("", "", err))
 	}
 }
 
@@ -102,7 +100,7 @@ func (d *display) verified(s client.Source, wanted bool) func(client.VerifiedPie
 		return nil
 	}
 	return func(p client.VerifiedPiece) {
-		d.emit(pieceEvent{Event: "piece", InfoHash: s.InfoHash.HexString(), T: p.Since.Seconds(), Piece: p.Index})
+		d.emit(node.NewPiece(s, p))
 	}
 }
 
@@ -116,7 +114,7 @@ func (d *display) say(line string) {
 
 func (d *display) ready(listen []client.Peer) {
 	if d.json {
-		d.emit(readyEvent{"ready", listen})
+		d.emit(node.NewReady(listen))
 	}
 	var names []string
 	for _, p := range listen {
@@ -178,7 +176,7 @@ func (d *display) show(transfers []*client.Transfer) {
 	switch {
 	case d.json:
 		for i, p := range all {
-			d.emit(newProgressEvent("progress", transfers[i].Source(), p))
+			d.emit(node.NewProgress(transfers[i].Source(), p))
 		}
 	case d.people.live():
 		for i, t := range transfers {
@@ -207,13 +205,13 @@ func (d *display) finished(t *client.Transfer) {
 	p := t.Progress()
 	if p.Err != nil {
 		if d.json {
-			d.emit(failedEvent{Event: "failed", Torrent: p.Name, InfoHash: t.Source().InfoHash.HexString(), Error: p.Err.Error(), Cause: causeOf(p.Err)})
+			d.emit(node.NewFailed(p.Name, t.Source().InfoHash.HexString(), p.Err))
 			d.hasFailed = true
 		}
 		return // main says why
 	}
 	if d.json {
-		d.emit(newDoneEvent(t.Source(), p))
+		d.emit(node.NewDone(t.Source(), p))
 		return
 	}
 	d.people.clear()

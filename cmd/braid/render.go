@@ -187,3 +187,7 @@ func bytesText(n int64) string {
 
 // oneLine makes one line of an error that has several.
 func oneLine(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ") }
+
+const mega = 1e6
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/node/event"
 )
 
 func seedGoalFlags() []cli.Flag {
@@ -61,15 +62,6 @@ func (g seedGoal) reached(p client.Progress, served time.Duration) string {
 		return fmt.Sprintf("served for %v", g.time)
 	}
 	return ""
-}
-
-type servedEvent struct {
-	Event    string  `json:"event"`
-	Torrent  string  `json:"torrent"`
-	InfoHash string  `json:"info_hash"`
-	Sent     int64   `json:"sent_bytes"`
-	Ratio    float64 `json:"ratio"`
-	Reason   string  `json:"reason"`
 }
 
 // until closes each transfer that has been served enough. The context that it returns ends with the other one, or when none is
@@ -128,7 +120,7 @@ func (d *display) served(t *client.Transfer, reason string) {
 		ratio = float64(p.Sent) / float64(p.Total)
 	}
 	if d.json {
-		d.emit(servedEvent{"served", p.Name, t.Source().InfoHash.HexString(), p.Sent, ratio, reason})
+		d.emit(event.Served{Event: "served", Torrent: p.Name, InfoHash: t.Source().InfoHash.HexString(), Sent: p.Sent, Ratio: ratio, Reason: reason})
 		return
 	}
 	d.people.printf("%s: %s, %s sent; it is not served any longer\n", p.Name, reason, bytesText(p.Sent))

@@ -12,18 +12,14 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/node"
+	"braid/node/event"
 )
 
 // A running download or seed writes its state to a file every second, from which another process shows it.
 
 func statusFlag() cli.Flag {
 	return &cli.StringFlag{Name: "status", Usage: "write the state of torrents and paths to `FILE` every second; braid paths --status FILE shows it"}
-}
-
-type statusReport struct {
-	Process  int             `json:"process"`
-	Time     time.Time       `json:"time"`
-	Torrents []progressEvent `json:"torrents"`
 }
 
 const (
@@ -65,10 +61,10 @@ func keepStatus(cmd *cli.Command, transfers []*client.Transfer, log *slog.Logger
 
 // writeStatus replaces the file at once, so that nobody reads a part of it.
 func writeStatus(name string, transfers []*client.Transfer) error {
-	r := statusReport{Process: os.Getpid(), Time: time.Now()}
+	r := event.Status{Process: os.Getpid(), Time: time.Now()}
 	for _, t := range transfers {
 		p := t.Progress()
-		e := newProgressEvent("progress", t.Source(), p)
+		e := node.NewProgress(t.Source(), p)
 		short := shortASes(p.Paths)
 		for i, x := range p.Paths {
 			e.Paths[i].Name = pathName(x, short, false)
@@ -97,7 +93,7 @@ func showStatus(cmd *cli.Command, name string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	var r statusReport
+	var r event.Status
 	if err := json.Unmarshal(b, &r); err != nil {
 		return fmt.Errorf("%s is no status of a download or seed: %w", name, err)
 	}

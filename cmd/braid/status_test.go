@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"braid/node/event"
 )
 
 // Another process shows the paths of a seed that runs, and says that it has ended.
@@ -35,7 +37,7 @@ func TestStatus(t *testing.T) {
 	if _, err := os.Stat(name); !os.IsNotExist(err) {
 		t.Errorf("the status is left behind: %v", err)
 	}
-	b, err := json.Marshal(statusReport{Time: time.Now(), Torrents: []progressEvent{{Torrent: "file", Paths: []pathEvent{
+	b, err := json.Marshal(event.Status{Time: time.Now(), Torrents: []event.Progress{{Torrent: "file", Paths: []event.Path{
 		{Peer: "1-ff00:0:110,[10.0.0.1]:31000", Name: "111#1 > 110#1", Fingerprint: "0123456789abcdef", Transport: "scion", State: "active"},
 		{Peer: "1-ff00:0:110,[10.0.0.1]:31000", Name: "scion", Transport: "scion", State: "failed"},
 	}}}})

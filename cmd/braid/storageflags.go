@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/node/event"
 	"braid/storage"
 )
 
@@ -57,11 +58,7 @@ func writeOptions(cmd *cli.Command, out *display) ([]storage.Option, error) {
 // moved tells of a file that was in the way of a download.
 func (d *display) moved(path, aside string) {
 	if d.json {
-		d.emit(struct {
-			Event string `json:"event"`
-			Path  string `json:"path"`
-			Aside string `json:"aside,omitempty"`
-		}{"in-the-way", path, aside})
+		d.emit(event.InTheWay{Event: "in-the-way", Path: path, Aside: aside})
 	}
 	if aside == "" {
 		d.say(fmt.Sprintf("%s was in the way and is deleted", path))
@@ -162,20 +159,11 @@ func listFiles(out *display, l storage.Layout, s client.Selection) error {
 	levels := []string{"skip", "low", "normal", "high"}
 	priorities := s.Files(l)
 	if out.json {
-		type entry struct {
-			Number int `json:"number"`
-			storage.File
-			Priority string `json:"priority"`
-		}
-		files := []entry{}
+		files := []event.File{}
 		for i, f := range l.Files {
-			files = append(files, entry{i + 1, f, levels[priorities[i]]})
+			files = append(files, event.File{Number: i + 1, Path: f.Path, Length: f.Length, Priority: levels[priorities[i]]})
 		}
-		out.emit(struct {
-			Event   string  `json:"event"`
-			Torrent string  `json:"torrent"`
-			Files   []entry `json:"files"`
-		}{"files", l.Name, files})
+		out.emit(event.Files{Event: "files", Torrent: l.Name, Files: files})
 		return nil
 	}
 	w, width := newTable(out.results), len(strconv.Itoa(len(l.Files)))

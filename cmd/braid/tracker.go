@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sync/errgroup"
 
+	"braid/node/event"
 	"braid/scionnet"
 	"braid/tracker/server"
 	"braid/tracker/swarm"
@@ -155,7 +156,7 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 	all.Go(func() error { reloadTracker(ctx, hup, cmd, s, log); return nil })
 	out := newDisplay(cmd, true)
 	if out.json {
-		out.emit(trackerReadyEvent{"ready", l.addresses})
+		out.emit(event.Ready{Event: "ready", Listen: l.addresses})
 	} else {
 		out.say("tracking on " + strings.Join(l.addresses, ", "))
 	}
@@ -179,11 +180,6 @@ func openSwarms(ctx context.Context, cfg server.Config, log *slog.Logger) (swarm
 		password = strings.TrimRight(string(b), "\r\n")
 	}
 	return swarm.OpenShared(ctx, cfg.Store, password, cfg.Limits(), log)
-}
-
-type trackerReadyEvent struct {
-	Event  string   `json:"event"`
-	Listen []string `json:"listen"`
 }
 
 // reloadTracker reads the configuration again at every SIGHUP. A wrong one changes nothing.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"braid/node/event"
 	"braid/pathsel"
 )
 
@@ -169,7 +170,7 @@ func TestCommands(t *testing.T) {
 	if err != nil || len(steps) == 0 || steps[len(steps)-1].Selector != "adaptive" || len(steps[len(steps)-1].View.Candidates) != 1 {
 		t.Errorf("%d steps in the trace, %v: %s", len(steps), err, trace)
 	}
-	var done doneEvent
+	var done event.Done
 	last := strings.Split(strings.TrimSpace(stdout), "\n")
 	if err := json.Unmarshal([]byte(last[len(last)-1]), &done); err != nil {
 		t.Fatal(err)

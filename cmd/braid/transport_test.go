@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"braid/node/event"
 )
 
 // The same seed and download, as programs, over each transport.
@@ -53,7 +55,7 @@ func TestTransports(t *testing.T) {
 			if code != 0 {
 				t.Fatalf("exit code %d: %s", code, stderr)
 			}
-			var done doneEvent
+			var done event.Done
 			lines := strings.Split(strings.TrimSpace(stdout), "\n")
 			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &done); err != nil {
 				t.Fatal(err)

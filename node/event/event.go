@@ -1,0 +1,237 @@
+// Package event holds the JSON objects that braid prints with --json, one a line, and writes to the
+// file of --status. Package node writes them. Scenarios, reports and tests read them with Parse.
+//
+// The JSON tags are a contract with other programs: a field may be added, but never renamed or
+// removed. Rates are in Mbit/s, sizes in bytes, and times in seconds unless the tag ends in _ms.
+package event
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"braid/pathsel"
+)
+
+// Ready says that a process accepts connections, and at which addresses.
+type Ready struct {
+	Event  string   `json:"event"` // ready
+	Listen []string `json:"listen"`
+}
+
+// Progress is the state of one torrent.
+type Progress struct {
+	Event    string `json:"event"` // progress
+	Torrent  string `json:"torrent"`
+	InfoHash string `json:"info_hash"`
+	// Phase is metadata, checking, downloading, complete or failed.
+	Phase string  `json:"phase"`
+	T     float64 `json:"t"` // since the torrent was added
+	// Bytes of Total are on disk. Fetched and Sent count the payload of this run.
+	Bytes      int64   `json:"bytes"`
+	Total      int64   `json:"total"`
+	Pieces     int     `json:"pieces"`                  // wanted
+	PiecesDone int     `json:"pieces_done"`             // wanted and verified
+	Checked    int64   `json:"checked_bytes,omitempty"` // hashed so far, while Phase is checking
+	Fetched    int64   `json:"fetched_bytes"`
+	Sent       int64   `json:"sent_bytes"`
+	MbitS      float64 `json:"mbit_s"`
+	UpMbitS    float64 `json:"up_mbit_s"`
+	Wasted     int64   `json:"wasted_bytes"`
+	Dropped    int64   `json:"dropped_pieces"`
+	// Waiting says what happens next if no path is left or the disk is full.
+	Waiting string `json:"waiting,omitempty"`
+	Cause   *Cause `json:"cause,omitempty"` // why no data comes
+	Paths   []Path `json:"paths"`
+}
+
+// Done says that a download is complete.
+type Done struct {
+	Event    string  `json:"event"` // done
+	Torrent  string  `json:"torrent"`
+	InfoHash string  `json:"info_hash"`
+	Seconds  float64 `json:"seconds"` // since the torrent was added
+	Bytes    int64   `json:"bytes"`   // size of the wanted data
+	// Fetched bytes came in this run; PayloadMbitS is their mean rate.
+	Fetched      int64   `json:"fetched_bytes"`
+	PayloadMbitS float64 `json:"payload_mbit_s"`
+	Wasted       int64   `json:"wasted_bytes"`
+	Dropped      int64   `json:"dropped_pieces"`
+	Paths        []Path  `json:"paths"`
+}
+
+// CauseChange says why no data comes or, with a nil Cause, that data comes again.
+type CauseChange struct {
+	Event    string  `json:"event"` // cause
+	Torrent  string  `json:"torrent"`
+	InfoHash string  `json:"info_hash"`
+	T        float64 `json:"t"` // since the torrent was added
+	Cause    *Cause  `json:"cause"`
+}
+
+// Failed is the last event of a torrent that has failed. Without a torrent, the command has failed.
+type Failed struct {
+	Event    string `json:"event"` // failed
+	Torrent  string `json:"torrent,omitempty"`
+	InfoHash string `json:"info_hash,omitempty"`
+	Error    string `json:"error"`
+	Cause    *Cause `json:"cause,omitempty"`
+}
+
+// Cause is why no data comes.
+type Cause struct {
+	Kind string  `json:"kind"` // such as path-down
+	Text string  `json:"text"`
+	Peer string  `json:"peer,omitempty"` // address of a peer, URL of a tracker, or a name
+	Down []Break `json:"down,omitempty"` // where paths end, if that is the cause
+}
+
+// Break is an interface at which packets stop.
+type Break struct {
+	Interface string `json:"interface"`
+	// By is the AS whose router reports it. Without it, packets vanish beyond the interface.
+	By string `json:"by,omitempty"`
+}
+
+// PathStep is a step in the life of a path-level peer.
+type PathStep struct {
+	// Event is path-selected, path-opened, path-parked, path-probed, path-returned, path-closed or
+	// path-failed.
+	Event       string              `json:"event"`
+	InfoHash    string              `json:"info_hash"`
+	T           float64             `json:"t"` // since the torrent was added
+	Peer        pathsel.PeerID      `json:"peer"`
+	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
+	Conn        int                 `json:"conn,omitempty"` // above 0: one more connection on the same path
+	Reason      string              `json:"reason"`
+}
+
+// Piece says that a piece was verified.
+type Piece struct {
+	Event    string  `json:"event"` // piece
+	InfoHash string  `json:"info_hash"`
+	T        float64 `json:"t"` // since the torrent was added
+	Piece    int     `json:"piece"`
+}
+
+// Served says that a torrent has reached its seeding goal and is not served any longer.
+type Served struct {
+	Event    string  `json:"event"` // served
+	Torrent  string  `json:"torrent"`
+	InfoHash string  `json:"info_hash"`
+	Sent     int64   `json:"sent_bytes"`
+	Ratio    float64 `json:"ratio"`
+	Reason   string  `json:"reason"`
+}
+
+// InTheWay says that an existing file stood where a download writes.
+type InTheWay struct {
+	Event string `json:"event"` // in-the-way
+	Path  string `json:"path"`
+	Aside string `json:"aside,omitempty"` // its new name; empty: it was deleted
+}
+
+// Files lists the files of a torrent.
+type Files struct {
+	Event   string `json:"event"` // files
+	Torrent string `json:"torrent"`
+	Files   []File `json:"files"`
+}
+
+// File is a file of a torrent.
+type File struct {
+	Number   int    `json:"number"` // from 1
+	Path     string `json:"path"`
+	Length   int64  `json:"length"`
+	Priority string `json:"priority"` // skip, low, normal or high
+}
+
+// Exported says that files were written from a database.
+type Exported struct {
+	Event string `json:"event"` // exported
+	Files int    `json:"files"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Path is one path-level peer: the totals of all its connections so far, and the state of the
+// connection that is open.
+type Path struct {
+	Peer        string              `json:"peer"`
+	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
+	Name        string              `json:"name,omitempty"` // such as 111#1 > 110#1; only in Status
+	Conn        int                 `json:"conn,omitempty"` // above 0: one more connection on the same path
+	Transport   string              `json:"transport"`
+	Accepted    bool                `json:"accepted,omitempty"` // the peer connected to us
+	Hops        int                 `json:"hops"`
+	State       string              `json:"state"`
+	RTT         float64             `json:"rtt_ms"`
+	MinRTT      float64             `json:"min_rtt_ms"`
+	Handshake   float64             `json:"handshake_ms"`
+	BytesRead   uint64              `json:"bytes_read"`
+	BytesSent   uint64              `json:"bytes_written"`
+	MbitS       float64             `json:"mbit_s"`
+	UpMbitS     float64             `json:"up_mbit_s"`
+	PacketsSent uint64              `json:"packets_sent"`
+	PacketsLost uint64              `json:"packets_lost"`
+	// The state of this side's congestion controller; its window is in bytes. TCP reports no state.
+	Congestion    string  `json:"congestion,omitempty"`
+	Window        int     `json:"window,omitempty"`
+	DeliveryMbitS float64 `json:"delivery_mbit_s,omitempty"`
+	PacingMbitS   float64 `json:"pacing_mbit_s,omitempty"`
+	Failures      int     `json:"failures,omitempty"`
+	Error         string  `json:"error,omitempty"` // why the last connection was refused or lost
+}
+
+// Status is the content of the file of --status.
+type Status struct {
+	Process  int        `json:"process"`
+	Time     time.Time  `json:"time"`
+	Torrents []Progress `json:"torrents"`
+}
+
+// Parse reads one line. The result is a pointer to one of the event types above, or nil if the
+// line is a JSON object whose event is unknown: newer versions may print more.
+func Parse(line []byte) (any, error) {
+	var head struct {
+		Event string `json:"event"`
+	}
+	if err := json.Unmarshal(line, &head); err != nil {
+		return nil, fmt.Errorf("read an event: %w", err)
+	}
+	e := newEvent(head.Event)
+	if e == nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(line, e); err != nil {
+		return nil, fmt.Errorf("read the event %q: %w", head.Event, err)
+	}
+	return e, nil
+}
+
+func newEvent(name string) any {
+	switch name {
+	case "ready":
+		return new(Ready)
+	case "progress":
+		return new(Progress)
+	case "done":
+		return new(Done)
+	case "cause":
+		return new(CauseChange)
+	case "failed":
+		return new(Failed)
+	case "piece":
+		return new(Piece)
+	case "served":
+		return new(Served)
+	case "in-the-way":
+		return new(InTheWay)
+	case "files":
+		return new(Files)
+	case "exported":
+		return new(Exported)
+	case "path-selected", "path-opened", "path-parked", "path-probed", "path-returned", "path-closed", "path-failed":
+		return new(PathStep)
+	}
+	return nil
+}
