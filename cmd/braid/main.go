@@ -54,16 +54,24 @@ func rootCommand(out, people *printer) *cli.Command {
 		Name:        "braid",
 		Usage:       "multipath BitTorrent for SCION",
 		Description: exitCodes,
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the release, the commit and the Go version", Local: true}},
 		// A SCION address has a comma in it.
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			downloadCommand(), seedCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
-			pathsCommand(), trackerCommand(), testbedCommand(), benchCommand(),
+			pathsCommand(), trackerCommand(), testbedCommand(), benchCommand(), manualCommand(),
 		},
 		Writer:         out,
 		ErrWriter:      people,
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // below
 	}
 	setDefaults(root)
+	root.Action = func(ctx context.Context, c *cli.Command) error {
+		if c.Bool("version") {
+			stdout(c).printf("%s\n", version())
+			return nil
+		}
+		return groupAction(ctx, c)
+	}
 	return root
 }

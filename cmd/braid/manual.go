@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+)
+
+//go:generate sh -c "go run . manual > ../../docs/manual.md"
+
+const manualColumns = 100
+
+// manualCommand prints docs/manual.md. It is hidden, since --help shows users the same.
+func manualCommand() *cli.Command {
+	return &cli.Command{
+		Name: "manual", Usage: "print the manual, in Markdown: the help of every command", Hidden: true,
+		Action: func(_ context.Context, c *cli.Command) error {
+			_, _ = stdout(c).Write([]byte(manual(c.Root()))) // the printer keeps the error
+			return nil
+		},
+	}
+}
+
+// manual is the help of every command, each command before its subcommands.
+func manual(root *cli.Command) string {
+	var b strings.Builder
+	b.WriteString("# Manual\n\nAll commands and flags of braid, as `braid help COMMAND` prints them. This file is\n" +
+		"generated: `go generate ./cmd/braid` writes it.\n")
+	var add func(c *cli.Command, name string)
+	add = func(c *cli.Command, name string) {
+		b.WriteString("\n## " + name + "\n\n```\n" + helpText(c, manualColumns) + "```\n")
+		for _, sub := range c.VisibleCommands() {
+			if sub.Name != "help" {
+				add(sub, name+" "+sub.Name)
+			}
+		}
+	}
+	add(root, root.Name)
+	return b.String()
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// release is the newest release in CHANGELOG.md.
+const release = "0.2.0"
+
+// commit is set by scripts/build, since a clone without version control metadata builds too.
+var commit string
+
+// version names the release, the commit and the Go version that this program was built from.
+func version() string {
+	from := commit
+	if info, ok := debug.ReadBuildInfo(); ok && from == "" {
+		from = vcsCommit(info.Settings)
+	}
+	if from == "" {
+		from = "unknown"
+	}
+	return "braid " + release + ", commit " + from + ", " + strings.Fields(runtime.Version())[0]
+}
+
+// vcsCommit returns the commit that the go command recorded, or "" if it recorded none.
+func vcsCommit(settings []debug.BuildSetting) string {
+	recorded := map[string]string{}
+	for _, s := range settings {
+		recorded[s.Key] = s.Value
+	}
+	from := recorded["vcs.revision"]
+	from = from[:min(len(from), 12)]
+	if from != "" && recorded["vcs.modified"] == "true" {
+		from += "+"
+	}
+	return from
+}
