@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Append writes the answer to the announce over HTTP. SCION peers go where clients that do not know them do not look.
+// Append writes the answer to the announce over HTTP. SCION peers have keys of their own, which
+// other clients ignore.
 func (a *Answer) Append(b []byte, to *Announce) []byte {
 	b = append(b, 'd')
 	b = appendCount(b, "complete", a.Complete)
@@ -31,11 +32,9 @@ func (a *Answer) Append(b []byte, to *Announce) []byte {
 	if to.Compact {
 		b = a.appendCompact(b, to.SCION)
 	} else {
-		b = appendString(b, "peers")
-		b = a.appendDicts(b, to.NoPeerID, false)
+		b = a.appendDicts(appendString(b, "peers"), to.NoPeerID, false)
 		if to.SCION {
-			b = appendString(b, "peers_scion")
-			b = a.appendDicts(b, to.NoPeerID, true)
+			b = a.appendDicts(appendString(b, "peers_scion"), to.NoPeerID, true)
 		}
 	}
 	if len(a.Siblings) > 0 && to.SCION {
@@ -46,24 +45,37 @@ func (a *Answer) Append(b []byte, to *Announce) []byte {
 		b = append(b, 'e')
 	}
 	if a.TrackerID != "" {
-		b = appendString(appendString(b, "tracker id"), a.TrackerID)
+		b = appendText(b, "tracker id", a.TrackerID)
 	}
 	if a.Warning != "" {
-		b = appendString(appendString(b, "warning message"), a.Warning)
+		b = appendText(b, "warning message", a.Warning)
 	}
 	return append(b, 'e')
 }
 
 func seconds(d time.Duration) int64 { return int64(d / time.Second) }
 
-// compactKinds are the keys of compact peers, in their order in an answer.
-var compactKinds = [...]struct {
+// compactKind is one kind of compact peers and its key in an answer.
+type compactKind struct {
 	key     string
 	scion   bool
 	hostLen int
-}{{"peers", false, 4}, {"peers6", false, 16}, {"peers_scion4", true, 4}, {"peers_scion6", true, 16}}
+}
 
-// compactKind is the place of the address in compactKinds.
+// compactKinds are in the order of their keys.
+var compactKinds = [...]compactKind{
+	{"peers", false, 4}, {"peers6", false, 16}, {"peers_scion4", true, 4}, {"peers_scion6", true, 16},
+}
+
+// size is the length of one peer in bytes.
+func (k compactKind) size() int {
+	if k.scion {
+		return 8 + k.hostLen + 2
+	}
+	return k.hostLen + 2
+}
+
+// compactKind is the index of the address's kind in compactKinds.
 func (a *Addr) compactKind() (k int) {
 	if !a.Host.Is4() {
 		k = 1
@@ -75,20 +87,16 @@ func (a *Addr) compactKind() (k int) {
 }
 
 func (a *Answer) appendCompact(b []byte, scion bool) []byte {
-	var there [len(compactKinds)]int
+	var counts [len(compactKinds)]int
 	for i := range a.Peers {
-		there[a.Peers[i].Addr.compactKind()]++
+		counts[a.Peers[i].Addr.compactKind()]++
 	}
 	for kind, k := range compactKinds {
-		n, size := there[kind], k.hostLen+2
-		if k.scion {
-			size += 8
-		}
-		if k.scion && !scion || n == 0 && k.key != "peers" { // clients expect that one
+		if k.scion && !scion || counts[kind] == 0 && k.key != "peers" { // clients expect "peers", even if empty
 			continue
 		}
 		b = appendString(b, k.key)
-		b = append(strconv.AppendInt(b, int64(n*size), 10), ':')
+		b = append(strconv.AppendInt(b, int64(counts[kind]*k.size()), 10), ':')
 		for i := range a.Peers {
 			if p := &a.Peers[i].Addr; p.compactKind() == kind {
 				b = p.appendCompact(b)
@@ -105,10 +113,9 @@ func (a *Answer) appendDicts(b []byte, noID, scion bool) []byte {
 		if p.Addr.IsSCION() != scion {
 			continue
 		}
-		b = appendString(append(b, 'd'), "ip")
-		b = appendString(b, p.Addr.host())
+		b = appendText(append(b, 'd'), "ip", p.Addr.host())
 		if !noID {
-			b = appendString(appendString(b, "peer id"), string(p.ID[:]))
+			b = appendText(b, "peer id", p.ID[:])
 		}
 		b = append(appendCount(b, "port", int64(p.Addr.Port)), 'e')
 	}
@@ -117,21 +124,21 @@ func (a *Answer) appendDicts(b []byte, noID, scion bool) []byte {
 
 // Append writes the refusal.
 func (f *Failure) Append(b []byte) []byte {
-	b = appendString(append(b, 'd'), "failure reason")
-	b = appendString(b, f.Reason)
+	b = appendText(append(b, 'd'), "failure reason", f.Reason)
 	switch {
 	case f.RetryIn == Never:
-		b = appendString(appendString(b, "retry in"), "never")
+		b = appendText(b, "retry in", "never")
 	case f.RetryIn > 0: // in minutes
 		b = appendCount(b, "retry in", max(1, int64((f.RetryIn+time.Minute-1)/time.Minute)))
 	}
 	return append(b, 'e')
 }
 
-// maxInterval bounds what a tracker may ask for. With a longer one a swarm would lose us.
+// maxInterval bounds the interval that a tracker may ask for. After a longer one it would have
+// forgotten us.
 const maxInterval = 24 * time.Hour
 
-// ParseAnswer reads a tracker's answer over HTTP. A refusal is a *Failure.
+// ParseAnswer reads a tracker's answer over HTTP. The error of a refusal is a *Failure.
 func ParseAnswer(b []byte) (Answer, error) {
 	a, f, err := parseAnswer(b)
 	switch {
@@ -146,42 +153,37 @@ func ParseAnswer(b []byte) (Answer, error) {
 func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 	var retry time.Duration
 	d := decoder{b: b}
-	err = d.dict(func(key string) error {
+	err = d.dict(func(key string) (err error) {
 		for _, k := range compactKinds {
 			if c, err := d.peek(); key == k.key && err == nil && c != 'l' {
 				v, err := d.bytes()
 				if err != nil {
 					return err
 				}
-				a.Peers, err = parseCompact(a.Peers, v, k.scion, k.hostLen)
+				a.Peers, err = parseCompact(a.Peers, v, k)
 				return err
 			}
 		}
-		var err error
 		switch key {
 		case "peers", "peers6", "peers_scion":
 			return a.parseDicts(&d)
 		case "failure reason":
-			v, e := d.bytes()
-			f, err = &Failure{Reason: printable(v)}, e
+			f = &Failure{}
+			f.Reason, err = d.message()
 		case "retry in":
 			retry, err = d.retryIn()
 		case "warning message":
-			v, e := d.bytes()
-			a.Warning, err = printable(v), e
+			a.Warning, err = d.message()
 		case "tracker id":
-			v, e := d.bytes()
-			if err = e; len(v) <= maxToken {
-				a.TrackerID = string(v)
-			}
+			a.TrackerID, err = d.text(maxToken)
 		case "external ip":
 			v, e := d.bytes()
 			err = e
 			a.External, _ = netip.AddrFromSlice(v)
 		case "interval":
-			a.Interval, err = d.interval()
+			a.Interval, err = d.upToInterval(time.Second)
 		case "min interval":
-			a.MinInterval, err = d.interval()
+			a.MinInterval, err = d.upToInterval(time.Second)
 		case "complete":
 			a.Complete, err = d.integer()
 		case "incomplete":
@@ -204,18 +206,19 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 	return a, f, err
 }
 
-func (d *decoder) interval() (time.Duration, error) {
+// upToInterval reads a time in the unit, and cuts it to the range from 0 to maxInterval.
+func (d *decoder) upToInterval(unit time.Duration) (time.Duration, error) {
 	n, err := d.integer()
-	return time.Duration(min(max(n, 0), seconds(maxInterval))) * time.Second, err
+	return time.Duration(min(max(n, 0), int64(maxInterval/unit))) * unit, err
 }
 
-// siblings passes over what is too long or too many.
+// siblings reads a list of addresses. It skips long ones, and those beyond the first few.
 func (d *decoder) siblings() (out []string, err error) {
 	if c, err := d.peek(); err != nil || c != 'l' {
 		return nil, d.skip()
 	}
 	err = d.each('l', func() error {
-		if c, err := d.peek(); err != nil || c < '0' || c > '9' {
+		if !d.atString() {
 			return d.skip()
 		}
 		v, err := d.bytes()
@@ -228,9 +231,8 @@ func (d *decoder) siblings() (out []string, err error) {
 }
 
 func (d *decoder) retryIn() (time.Duration, error) {
-	if c, err := d.peek(); err == nil && c == 'i' {
-		n, err := d.integer()
-		return time.Duration(min(max(n, 0), int64(maxInterval/time.Minute))) * time.Minute, err
+	if !d.atString() {
+		return d.upToInterval(time.Minute)
 	}
 	v, err := d.bytes()
 	if string(v) == "never" {
@@ -241,24 +243,16 @@ func (d *decoder) retryIn() (time.Duration, error) {
 
 func (a *Answer) parseDicts(d *decoder) error {
 	return d.each('l', func() error {
-		var host string
+		var host, id string
 		var port int64
-		var id PeerID
-		err := d.dict(func(key string) error {
-			var err error
+		err := d.dict(func(key string) (err error) {
 			switch key {
 			case "ip":
-				v, e := d.bytes()
-				if err = e; len(v) <= 2*maxToken {
-					host = string(v)
-				}
+				host, err = d.text(2 * maxToken)
 			case "port":
 				port, err = d.integer()
 			case "peer id":
-				v, e := d.bytes()
-				if err = e; len(v) == len(id) {
-					copy(id[:], v)
-				}
+				id, err = d.text(len(PeerID{}))
 			default:
 				err = d.skip()
 			}
@@ -267,11 +261,15 @@ func (a *Answer) parseDicts(d *decoder) error {
 		if err != nil {
 			return err
 		}
-		// Host names and nonsense are passed over: trackers hand on what strangers say.
+		// Host names and nonsense are left out: trackers pass on what strangers say.
 		addr, err := parseHost(host)
 		if err == nil && port > 0 && port < 1<<16 && len(a.Peers) < maxPeers {
 			addr.Port = uint16(port)
-			a.Peers = append(a.Peers, Peer{ID: id, Addr: addr})
+			p := Peer{Addr: addr}
+			if len(id) == len(p.ID) {
+				copy(p.ID[:], id)
+			}
+			a.Peers = append(a.Peers, p)
 		}
 		return nil
 	})
@@ -289,13 +287,14 @@ func printable(b []byte) string {
 	}, s)
 }
 
-// AppendScrape writes the answer to a scrape over HTTP (BEP 48). The counts are sorted by info hash, in place.
+// AppendScrape writes the answer to a scrape over HTTP (BEP 48). It sorts the counts by info hash,
+// in place.
 func AppendScrape(b []byte, counts []Counts, minInterval time.Duration) []byte {
 	slices.SortFunc(counts, func(x, y Counts) int { return bytes.Compare(x.InfoHash[:], y.InfoHash[:]) })
 	counts = slices.CompactFunc(counts, func(x, y Counts) bool { return x.InfoHash == y.InfoHash })
 	b = append(appendString(append(b, 'd'), "files"), 'd')
 	for _, c := range counts {
-		b = append(appendString(b, string(c.InfoHash[:])), 'd')
+		b = append(appendString(b, c.InfoHash[:]), 'd')
 		b = appendCount(b, "complete", c.Complete)
 		b = appendCount(b, "downloaded", c.Downloaded)
 		b = appendCount(b, "downloaders", c.Downloaders)
@@ -305,16 +304,16 @@ func AppendScrape(b []byte, counts []Counts, minInterval time.Duration) []byte {
 	return append(appendCount(b, "min_request_interval", seconds(minInterval)), 'e', 'e')
 }
 
-// ParseScrapeAnswer reads what AppendScrape writes, and other trackers' answers.
+// ParseScrapeAnswer reads the answer to a scrape over HTTP. The error of a refusal is a *Failure.
 func ParseScrapeAnswer(b []byte) ([]Counts, error) {
 	var out []Counts
 	var f *Failure
 	d := decoder{b: b}
-	err := d.dict(func(key string) error {
+	err := d.dict(func(key string) (err error) {
 		switch key {
 		case "failure reason":
-			v, err := d.bytes()
-			f = &Failure{Reason: printable(v)}
+			f = &Failure{}
+			f.Reason, err = d.message()
 			return err
 		case "files":
 			return d.dict(func(hash string) error {
@@ -323,32 +322,31 @@ func ParseScrapeAnswer(b []byte) ([]Counts, error) {
 					return d.skip()
 				}
 				copy(c.InfoHash[:], hash)
-				err := d.dict(func(key string) (err error) {
-					switch key {
-					case "complete":
-						c.Complete, err = d.integer()
-					case "incomplete":
-						c.Incomplete, err = d.integer()
-					case "downloaded":
-						c.Downloaded, err = d.integer()
-					case "downloaders":
-						c.Downloaders, err = d.integer()
-					default:
-						err = d.skip()
-					}
-					return err
-				})
+				err := d.counts(&c)
 				out = append(out, c)
 				return err
 			})
 		}
 		return d.skip()
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("malformed scrape answer: %w", err)
-	}
-	if f != nil {
+	case f != nil:
 		return nil, f
 	}
 	return out, nil
+}
+
+func (d *decoder) counts(c *Counts) error {
+	fields := map[string]*int64{
+		"complete": &c.Complete, "incomplete": &c.Incomplete, "downloaded": &c.Downloaded, "downloaders": &c.Downloaders,
+	}
+	return d.dict(func(key string) (err error) {
+		if to := fields[key]; to != nil {
+			*to, err = d.integer()
+			return err
+		}
+		return d.skip()
+	})
 }

@@ -24,6 +24,12 @@ func (d *decoder) peek() (byte, error) {
 	return d.b[0], nil
 }
 
+// atString reports whether a string comes next.
+func (d *decoder) atString() bool {
+	c, err := d.peek()
+	return err == nil && '0' <= c && c <= '9'
+}
+
 // until takes the digits in front of the end mark.
 func (d *decoder) until(end byte) (string, error) {
 	const longest = 20 // digits of a number of 64 bits, with sign
@@ -54,7 +60,8 @@ func (d *decoder) integer() (int64, error) {
 }
 
 func (d *decoder) bytes() ([]byte, error) {
-	if c, err := d.peek(); err != nil || c < '0' || c > '9' {
+	if !d.atString() {
+		_, err := d.peek()
 		return nil, errors.Join(err, errors.New("want a bencoded string"))
 	}
 	s, err := d.until(':')
@@ -70,7 +77,22 @@ func (d *decoder) bytes() ([]byte, error) {
 	return v, nil
 }
 
-// each calls f before every element of a list or, with an 'l' or 'd' in front, a dictionary.
+// text reads a string. One that is too long reads as empty.
+func (d *decoder) text(longest int) (string, error) {
+	v, err := d.bytes()
+	if len(v) > longest {
+		v = nil
+	}
+	return string(v), err
+}
+
+// message reads a string for a log or a terminal.
+func (d *decoder) message() (string, error) {
+	v, err := d.bytes()
+	return printable(v), err
+}
+
+// each calls f before every element of a list or, if kind is 'd', before every key of a dictionary.
 func (d *decoder) each(kind byte, f func() error) error {
 	if c, err := d.peek(); err != nil || c != kind {
 		return errors.Join(err, fmt.Errorf("want a bencoded %q", kind))
@@ -95,7 +117,8 @@ func (d *decoder) each(kind byte, f func() error) error {
 	}
 }
 
-// dict calls f with every key; f takes the value. Keys out of order are let pass, as elsewhere.
+// dict calls f with every key; f reads the value. Keys may come in any order, as in other
+// implementations.
 func (d *decoder) dict(f func(key string) error) error {
 	return d.each('d', func() error {
 		k, err := d.bytes()
@@ -124,13 +147,17 @@ func (d *decoder) skip() error {
 	return err
 }
 
-func appendString(b []byte, s string) []byte {
+func appendString[S string | []byte](b []byte, s S) []byte {
 	b = strconv.AppendInt(b, int64(len(s)), 10)
 	return append(append(b, ':'), s...)
 }
 
-func appendInt(b []byte, n int64) []byte {
-	return append(strconv.AppendInt(append(b, 'i'), n, 10), 'e')
+// appendText writes a key of a dictionary and a string.
+func appendText[S string | []byte](b []byte, key string, s S) []byte {
+	return appendString(appendString(b, key), s)
 }
 
-func appendCount(b []byte, key string, n int64) []byte { return appendInt(appendString(b, key), n) }
+// appendCount writes a key of a dictionary and a number.
+func appendCount(b []byte, key string, n int64) []byte {
+	return append(strconv.AppendInt(append(appendString(b, key), 'i'), n, 10), 'e')
+}

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// ParseAnnounce reads the query of an announce URL, without the question mark. Parameters that it does not know are
-// passed over; so are ip, ipv4 and ipv6: a peer's address is taken from its connection. Texts in what it returns are parts of the query.
+// ParseAnnounce reads the query of an announce URL, without the question mark. It ignores unknown
+// parameters, and ip, ipv4 and ipv6 too, since the connection shows a peer's address. The texts in
+// the Announce share memory with the query.
 func ParseAnnounce(query string) (Announce, error) {
 	a := Announce{Left: NoCount, NumWant: NoCount}
 	var hash, id, port bool
@@ -36,7 +37,7 @@ func ParseAnnounce(query string) (Announce, error) {
 		case "downloaded":
 			return count(&a.Downloaded, name, v)
 		case "left":
-			if v == "-1" { // some clients say so of a magnet link
+			if v == "-1" { // some clients send it for a magnet link
 				return nil
 			}
 			return count(&a.Left, name, v)
@@ -86,7 +87,7 @@ func ParseAnnounce(query string) (Announce, error) {
 	return a, nil
 }
 
-// canonicalKey gives a key that is a number in hexadecimal digits, as most are, the form that it has over UDP.
+// canonicalKey turns a key of hexadecimal digits, as most are, into its form over UDP.
 func canonicalKey(k string) string {
 	if len(k) == 0 || len(k) > 8 {
 		return k
@@ -106,7 +107,7 @@ func udpKey(n uint32) string {
 	return string(b[:])
 }
 
-// Query is what ParseAnnounce reads.
+// Query writes what ParseAnnounce reads.
 func (a *Announce) Query() string {
 	q := "info_hash=" + escape(string(a.InfoHash[:])) +
 		"&peer_id=" + escape(string(a.PeerID[:])) +
@@ -114,32 +115,26 @@ func (a *Announce) Query() string {
 		"&uploaded=" + strconv.FormatInt(a.Uploaded, 10) +
 		"&downloaded=" + strconv.FormatInt(a.Downloaded, 10)
 	if a.Left == NoCount {
-		// Trackers that do not know better would take a missing left for 0, which is a seed.
+		// Some trackers would read a missing left as 0, which means a seed.
 		q += "&left=-1"
 	} else {
 		q += "&left=" + strconv.FormatInt(a.Left, 10)
 	}
-	for _, p := range []struct{ name, value string }{
-		{"event", a.Event.String()}, {"key", a.Key}, {"trackerid", a.TrackerID}, {"passkey", a.Passkey},
-	} {
-		if p.value != "" {
-			q += "&" + p.name + "=" + escape(p.value)
+	set := func(name, value string, is bool) {
+		if is {
+			q += "&" + name + "=" + escape(value)
 		}
 	}
-	if a.Peers != Random {
-		q += "&peers=" + a.Peers.String()
-	}
-	if a.NumWant != NoCount {
-		q += "&numwant=" + strconv.Itoa(a.NumWant)
-	}
-	for _, p := range []struct {
-		name string
-		is   bool
-	}{{"compact", a.Compact}, {"no_peer_id", a.NoPeerID}, {"scion", a.SCION}, {"hints", a.Hints}} {
-		if p.is {
-			q += "&" + p.name + "=1"
-		}
-	}
+	set("event", a.Event.String(), a.Event != Periodic)
+	set("key", a.Key, a.Key != "")
+	set("trackerid", a.TrackerID, a.TrackerID != "")
+	set("passkey", a.Passkey, a.Passkey != "")
+	set("peers", a.Peers.String(), a.Peers != Random)
+	set("numwant", strconv.Itoa(a.NumWant), a.NumWant != NoCount)
+	set("compact", "1", a.Compact)
+	set("no_peer_id", "1", a.NoPeerID)
+	set("scion", "1", a.SCION)
+	set("hints", "1", a.Hints)
 	return q
 }
 
@@ -191,6 +186,7 @@ func eachParameter(query string, f func(name, raw string) error) error {
 	return nil
 }
 
+// once is fill for a parameter that may occur only once.
 func once(seen *bool, name string, to []byte, raw string) error {
 	if err := fill(to, name, raw); err != nil {
 		return err
@@ -202,8 +198,8 @@ func once(seen *bool, name string, to []byte, raw string) error {
 	return nil
 }
 
-// fill undoes the percent-encoding of a value that is as long as there is room. Hashes are in every request, and most of
-// their bytes are encoded.
+// fill decodes a percent-encoded value of len(to) bytes without allocating: every request has
+// hashes, and most of their bytes are encoded.
 func fill(to []byte, name, raw string) error {
 	n := 0
 	for i := 0; i < len(raw); i++ {
@@ -212,10 +208,14 @@ func fill(to []byte, name, raw string) error {
 		case '+':
 			c = ' '
 		case '%':
-			if i+2 >= len(raw) || !isHex(raw[i+1]) || !isHex(raw[i+2]) {
+			if i+2 >= len(raw) {
 				return refusef("%s: %v", name, errEncoding)
 			}
-			c = unhex(raw[i+1])<<4 | unhex(raw[i+2])
+			high, low := unhex(raw[i+1]), unhex(raw[i+2])
+			if high > 15 || low > 15 {
+				return refusef("%s: %v", name, errEncoding)
+			}
+			c = high<<4 | low
 			i += 2
 		}
 		if n < len(to) {
@@ -229,16 +229,15 @@ func fill(to []byte, name, raw string) error {
 	return nil
 }
 
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
-}
-
-// unhex is what a hexadecimal digit stands for.
+// unhex is the value of a hexadecimal digit, or 255.
 func unhex(c byte) byte {
-	if c <= '9' {
+	switch {
+	case '0' <= c && c <= '9':
 		return c - '0'
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		return (c | 0x20) - 'a' + 10
 	}
-	return (c | 0x20) - 'a' + 10
+	return 255
 }
 
 var errEncoding = errors.New("wrong percent-encoding")
@@ -252,6 +251,7 @@ func count(to *int64, name, v string) error {
 	return nil
 }
 
+// token stores a value that is short enough to keep.
 func token(to *string, name, v string) error {
 	if len(v) > maxToken {
 		return refusef("%s: longer than %d bytes", name, maxToken)
@@ -260,10 +260,11 @@ func token(to *string, name, v string) error {
 	return nil
 }
 
-// escape writes a blank as %20: trackers that do not know forms would take a plus sign for what it is.
+// escape writes a blank as %20, since some trackers read a plus sign as a plus sign.
 func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
-// unescape undoes percent-encoding. Unlike net/url's it does not allocate where there is nothing to undo.
+// unescape undoes percent-encoding. Unlike net/url's it allocates nothing if there is nothing to
+// undo.
 func unescape(s string) (string, error) {
 	if !strings.ContainsAny(s, "%+") {
 		return s, nil

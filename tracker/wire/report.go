@@ -13,45 +13,49 @@ import (
 
 // PathReport is what a peer has measured of one path since its last report.
 type PathReport struct {
-	// Interfaces of the path, as in pathsel.Path, from the AS of the peer that reports to that of another peer.
+	// Interfaces of the path, as in pathsel.Path, from the AS of the reporting peer to that of
+	// another peer.
 	Interfaces []pathsel.Interface
-	// RTT is the shortest round trip, in whole microseconds; 0: not known.
+	// RTT is the shortest round trip, in whole microseconds; 0: unknown.
 	RTT time.Duration
-	// Rate is the payload that came over the path in bytes per second, in the time in which some could flow; 0: not known.
+	// Rate is the payload received over the path in bytes per second, while data could flow; 0:
+	// unknown.
 	Rate int64
-	// Sent are packets that the peer has sent on the path, Lost those of them that did not arrive.
+	// Sent counts the packets that the peer sent on the path, Lost those of them that were lost.
 	Sent, Lost int64
-	// Age is how long ago it was measured, in whole seconds.
+	// Age is the time since the measurement, in whole seconds.
 	Age time.Duration
 }
 
-// Src is the AS that the path begins in.
+// Src is the first AS of the path.
 func (r *PathReport) Src() pathsel.IA { return r.Interfaces[0].IA }
 
-// Dst is the AS that it leads to.
+// Dst is the last AS of the path.
 func (r *PathReport) Dst() pathsel.IA { return r.Interfaces[len(r.Interfaces)-1].IA }
 
 const (
-	// MaxReports is the number of paths in one announce. What a peer has used since its last one is seldom more.
+	// MaxReports is the number of paths in one announce. A peer seldom uses more between two
+	// announces.
 	MaxReports = 32
-	// MaxReportBody bounds them in bytes: as many of the longest paths.
+	// MaxReportBody bounds the body of an announce in bytes: MaxReports of the longest paths.
 	MaxReportBody = 24 << 10
 	// MaxInterfaces of a path: 32 links. SCION allows more hops than anybody has seen.
 	MaxInterfaces = 64
-	// InterfaceLen is an interface on the wire in bytes: ISD-AS (8), interface ID (2).
+	// InterfaceLen is the length of an interface on the wire in bytes: ISD-AS (8), interface ID
+	// (2).
 	InterfaceLen = 10
 
-	// MaxReportRTT and MaxReportAge are the longest round trip and age in a report, MaxReportRate the highest rate in bytes per
-	// second.
+	// Bounds of a report: the longest round trip and age, and the highest rate in bytes per second.
 	MaxReportRTT  = time.Minute
 	MaxReportAge  = 24 * time.Hour
 	MaxReportRate = 1 << 40
 	maxPackets    = 1 << 48
 
-	// ReportsRefused is how the reason of a refusal begins that is about the reports.
+	// ReportsRefused begins the reason of a Failure that concerns the reports.
 	ReportsRefused = "path reports"
 
-	// MaxHintASes and MaxHints bound the hints in an answer: ASes, and paths to each of them. With all it has 36 kB.
+	// MaxHintASes and MaxHints bound the hints in an answer: ASes, and paths to each of them. The
+	// most are 36 kB.
 	MaxHintASes, MaxHints = 64, 16
 	fingerprintLen        = 32
 )
@@ -60,24 +64,26 @@ const (
 func AppendReports(b []byte, reports []PathReport) []byte {
 	b = append(appendString(append(b, 'd'), "paths"), 'l')
 	for _, r := range reports {
-		b = append(b, 'd')
-		for _, f := range []struct {
-			key   string
-			value int64
-		}{{"age", seconds(r.Age)}, {"if", 0}, {"lost", r.Lost}, {"rate", r.Rate}, {"rtt", r.RTT.Microseconds()}, {"sent", r.Sent}} {
-			switch {
-			case f.key == "if":
-				b = appendString(appendString(b, f.key), string(AppendInterfaces(nil, r.Interfaces)))
-			case f.value != 0:
-				b = appendCount(b, f.key, f.value)
-			}
-		}
-		b = append(b, 'e')
+		b = appendKnown(append(b, 'd'), "age", seconds(r.Age))
+		b = appendText(b, "if", AppendInterfaces(nil, r.Interfaces))
+		b = appendKnown(b, "lost", r.Lost)
+		b = appendKnown(b, "rate", r.Rate)
+		b = appendKnown(b, "rtt", r.RTT.Microseconds())
+		b = append(appendKnown(b, "sent", r.Sent), 'e')
 	}
 	return append(b, 'e', 'e')
 }
 
-// ParseReports reads the body of an announce with reports. A report that cannot be true is a refusal of all.
+// appendKnown is appendCount, and leaves out 0, which stands for an unknown value.
+func appendKnown(b []byte, key string, n int64) []byte {
+	if n == 0 {
+		return b
+	}
+	return appendCount(b, key, n)
+}
+
+// ParseReports reads the body of an announce with reports. It refuses all of them if one is
+// impossible.
 func ParseReports(body []byte) ([]PathReport, error) {
 	if len(body) > MaxReportBody {
 		return nil, refusef(ReportsRefused+": more than %d bytes", MaxReportBody)
@@ -107,8 +113,7 @@ func ParseReports(body []byte) ([]PathReport, error) {
 }
 
 func (d *decoder) report() (r PathReport, err error) {
-	err = d.dict(func(key string) error {
-		var err error
+	err = d.dict(func(key string) (err error) {
 		switch key {
 		case "if":
 			var v []byte
@@ -164,8 +169,8 @@ func AppendInterfaces(b []byte, path []pathsel.Interface) []byte {
 	return b
 }
 
-// ParseInterfaces reads a sequence that a path may have: links between different ASes, of which each begins where the
-// one before has ended, and no AS twice.
+// ParseInterfaces reads the interfaces of a path: links between different ASes, each of which
+// begins where the one before ended. No AS occurs twice.
 func ParseInterfaces(v []byte) ([]pathsel.Interface, error) {
 	n := len(v) / InterfaceLen
 	if len(v)%InterfaceLen != 0 || n == 0 || n%2 != 0 || n > MaxInterfaces {
@@ -193,10 +198,10 @@ func ParseInterfaces(v []byte) ([]pathsel.Interface, error) {
 	return out, nil
 }
 
-// Order is how a tracker chooses peers for one that asks.
+// Order is how a tracker chooses the peers of an answer.
 type Order uint8
 
-// The orders: by chance, the nearest first, half and half.
+// The orders: at random, the nearest first, half of each.
 const (
 	Random Order = iota
 	Nearest
@@ -216,7 +221,8 @@ func ParseOrder(s string) (Order, error) {
 	return Order(i), nil
 }
 
-// appendHints writes a dictionary: under each ISD-AS (8 bytes) the fingerprints of paths to it (32 bytes each), best first.
+// appendHints writes a dictionary: under each ISD-AS (8 bytes) the fingerprints of paths to it (32
+// bytes each), best first.
 func appendHints(b []byte, h pathsel.Hints) []byte {
 	b = append(b, 'd')
 	for _, ia := range slices.Sorted(maps.Keys(h)) {
@@ -226,13 +232,13 @@ func appendHints(b []byte, h pathsel.Hints) []byte {
 				v = append(v, raw...)
 			}
 		}
-		b = appendString(b, string(binary.BigEndian.AppendUint64(nil, uint64(ia))))
-		b = appendString(b, string(v))
+		b = appendText(b, string(binary.BigEndian.AppendUint64(nil, uint64(ia))), v)
 	}
 	return append(b, 'e')
 }
 
-// hints reads what appendHints writes. What it cannot use it passes over: a hint is only that.
+// hints reads what appendHints writes. It skips entries that it cannot use, since hints are
+// optional.
 func (d *decoder) hints() (pathsel.Hints, error) {
 	out := pathsel.Hints{}
 	err := d.dict(func(key string) error {

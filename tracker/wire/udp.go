@@ -25,11 +25,12 @@ const (
 const (
 	// MaxUDP is the size of the largest packet sent: what fits the Internet without fragments.
 	MaxUDP = 1400
-	// MaxUDPRequest is the size of the largest packet taken: a scrape of as many torrents as BEP 15 allows.
+	// MaxUDPRequest is the size of the largest packet taken: a scrape of as many torrents as BEP 15
+	// allows.
 	MaxUDPRequest = 16 + 20*MaxScrape
 )
 
-// MaxUDPPeers is how many peers fit an answer.
+// MaxUDPPeers is how many peers fit into an answer.
 func MaxUDPPeers(v6 bool) int {
 	if v6 {
 		return (MaxUDP - 20) / 18
@@ -40,19 +41,19 @@ func MaxUDPPeers(v6 bool) int {
 // UDPRequest is a packet to a tracker.
 type UDPRequest struct {
 	Action      Action
-	Connection  uint64 // ID of the connection; not of Connect
+	Connection  uint64 // ID of the connection; 0 in Connect
 	Transaction uint32
 	Announce    Announce   // of AnnounceUDP
 	Hashes      []InfoHash // of ScrapeUDP
-	// Path and query of the announce URL, if the peer told them (BEP 41).
+	// URLData is the path and query of the announce URL, if the peer sent them (BEP 41).
 	URLData string
 }
 
-// ErrNotTracker is a packet of something else. It deserves no answer.
+// ErrNotTracker marks a packet that is no request to a tracker. It deserves no answer.
 var ErrNotTracker = errors.New("not a packet for a tracker")
 
-// ParseUDP reads a packet to a tracker. Where the error is a *Failure, the transaction is known and may be told; no other
-// error deserves an answer.
+// ParseUDP reads a packet to a tracker. Its errors are ErrNotTracker, or a *Failure to answer the
+// request with.
 func ParseUDP(b []byte) (UDPRequest, error) {
 	if len(b) < udpConnect || len(b) > MaxUDPRequest {
 		return UDPRequest{}, ErrNotTracker
@@ -90,7 +91,7 @@ func (r *UDPRequest) parseAnnounce(b []byte) error {
 	a.InfoHash, a.PeerID = InfoHash(b[16:36]), PeerID(b[36:56])
 	a.Downloaded, a.Left, a.Uploaded = int64(be.Uint64(b[56:])), int64(be.Uint64(b[64:])), int64(be.Uint64(b[72:]))
 	event := be.Uint32(b[80:])
-	// b[84:88] is an address that the peer claims; it is not looked at.
+	// b[84:88] is an address that the peer claims. It is ignored.
 	a.Key = udpKey(be.Uint32(b[88:]))
 	a.NumWant = int(int32(be.Uint32(b[92:])))
 	a.Port = be.Uint16(b[96:])
@@ -111,7 +112,8 @@ func (r *UDPRequest) parseAnnounce(b []byte) error {
 	return r.parseOptions(b[udpAnnounce:])
 }
 
-// parseOptions reads the options behind an announce (BEP 41). Some clients pad with zeros, which is an end of options.
+// parseOptions reads the options after an announce (BEP 41). Some clients pad with zeros, which end
+// the options.
 func (r *UDPRequest) parseOptions(b []byte) error {
 	const end, nop, urlData = 0, 1, 2
 	for len(b) > 0 && b[0] != end {
@@ -143,7 +145,7 @@ func (r *UDPRequest) Append(b []byte) []byte {
 		a := &r.Announce
 		b = append(append(b, a.InfoHash[:]...), a.PeerID[:]...)
 		b = be.AppendUint64(be.AppendUint64(be.AppendUint64(b, uint64(a.Downloaded)), uint64(a.Left)), uint64(a.Uploaded))
-		key, _ := strconv.ParseUint(a.Key, 16, 32) // what is no such number has no form here
+		key, _ := strconv.ParseUint(a.Key, 16, 32) // other keys have no form in BEP 15
 		b = be.AppendUint32(be.AppendUint32(be.AppendUint32(b, uint32(a.Event)), 0), uint32(key))
 		b = be.AppendUint16(be.AppendUint32(b, uint32(int32(a.NumWant))), a.Port)
 		for s := r.URLData; s != ""; {
@@ -168,7 +170,7 @@ func AppendConnectUDP(b []byte, transaction uint32, connection uint64) []byte {
 	return binary.BigEndian.AppendUint64(appendHeader(b, Connect, transaction), connection)
 }
 
-// AppendUDP writes the answer to an announce that came over IPv6 or IPv4, with peers of that kind only.
+// AppendUDP writes the answer to an announce over IPv6 or IPv4, with peers of that kind only.
 func (a *Answer) AppendUDP(b []byte, transaction uint32, v6 bool) []byte {
 	be := binary.BigEndian
 	b = appendHeader(b, AnnounceUDP, transaction)
@@ -184,12 +186,13 @@ func (a *Answer) AppendUDP(b []byte, transaction uint32, v6 bool) []byte {
 	return b
 }
 
-// AppendScrapeUDP writes the answer to a scrape, in the order in which it was asked.
+// AppendScrapeUDP writes the answer to a scrape. The counts are in the order of the request.
 func AppendScrapeUDP(b []byte, transaction uint32, counts []Counts) []byte {
 	be := binary.BigEndian
 	b = appendHeader(b, ScrapeUDP, transaction)
 	for _, c := range counts {
-		b = be.AppendUint32(be.AppendUint32(be.AppendUint32(b, uint32(c.Complete)), uint32(c.Downloaded)), uint32(c.Incomplete))
+		b = be.AppendUint32(be.AppendUint32(b, uint32(c.Complete)), uint32(c.Downloaded))
+		b = be.AppendUint32(b, uint32(c.Incomplete))
 	}
 	return b
 }
@@ -205,11 +208,11 @@ type UDPAnswer struct {
 	Transaction uint32
 	Connection  uint64   // of Connect
 	Answer      Answer   // of AnnounceUDP
-	Counts      []Counts // of ScrapeUDP, in the order in which it was asked
+	Counts      []Counts // of ScrapeUDP, in the order of the request
 	Failure     *Failure // of ErrorUDP
 }
 
-// ParseUDPAnswer reads a packet from a tracker that is reached over IPv6 or IPv4.
+// ParseUDPAnswer reads a packet from a tracker on IPv6 or IPv4.
 func ParseUDPAnswer(b []byte, v6 bool) (UDPAnswer, error) {
 	be := binary.BigEndian
 	if len(b) < 8 {
@@ -230,17 +233,18 @@ func ParseUDPAnswer(b []byte, v6 bool) (UDPAnswer, error) {
 		}
 		a.Answer.Interval = min(time.Duration(be.Uint32(b))*time.Second, maxInterval)
 		a.Answer.Incomplete, a.Answer.Complete = int64(be.Uint32(b[4:])), int64(be.Uint32(b[8:]))
-		size := 4
+		k := compactKinds[0]
 		if v6 {
-			size = 16
+			k = compactKinds[1]
 		}
 		b = b[12:]
 		var err error
-		a.Answer.Peers, err = parseCompact(nil, b[:len(b)-len(b)%(size+2)], false, size)
+		a.Answer.Peers, err = parseCompact(nil, b[:len(b)-len(b)%k.size()], k)
 		return a, err
 	case ScrapeUDP:
 		for ; len(b) >= 12; b = b[12:] {
-			a.Counts = append(a.Counts, Counts{Complete: int64(be.Uint32(b)), Downloaded: int64(be.Uint32(b[4:])), Incomplete: int64(be.Uint32(b[8:]))})
+			c := Counts{Complete: int64(be.Uint32(b)), Downloaded: int64(be.Uint32(b[4:])), Incomplete: int64(be.Uint32(b[8:]))}
+			a.Counts = append(a.Counts, c)
 		}
 		return a, nil
 	case ErrorUDP:

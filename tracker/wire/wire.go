@@ -1,9 +1,10 @@
-// Package wire is how trackers and peers talk: announces and scrapes, their answers, over HTTP (BEP 3, 7, 21, 23, 24, 31,
-// 48) and UDP (BEP 15, 41), with peers on IP and on SCION. ../PROTOCOL.md describes it for other implementations.
+// Package wire is how trackers and peers talk: announces and scrapes, their answers, over HTTP (BEP
+// 3, 7, 21, 23, 24, 31, 48) and UDP (BEP 15, 41), with peers on IP and on SCION. ../PROTOCOL.md
+// describes it for other implementations.
 //
-// It turns bytes into values and back, and does nothing else. Both directions are here, so that the server reads
-// what the announcer writes. Whatever it reads comes from strangers: lengths are bounded, and a value that was
-// returned without an error is valid.
+// It turns bytes into values and back, and does nothing else. Both directions are here, so that the
+// server reads what the announcer writes. All input comes from strangers: lengths are bounded, and
+// a value that was returned without an error is valid.
 package wire
 
 import (
@@ -21,10 +22,11 @@ import (
 // InfoHash names a torrent.
 type InfoHash [20]byte
 
-// PeerID is what a peer calls itself.
+// PeerID is the name that a peer chose for itself.
 type PeerID [20]byte
 
-// Addr is where a peer listens: on SCION, or with a zero IA on IP. Its fields are those of scionnet.Addr. It is comparable.
+// Addr is where a peer listens: on SCION, or with a zero IA on IP. Its fields are those of
+// scionnet.Addr. It is comparable.
 type Addr struct {
 	IA   pathsel.IA
 	Host netip.Addr
@@ -34,10 +36,10 @@ type Addr struct {
 // IP is the address on IP.
 func IP(a netip.AddrPort) Addr { return Addr{Host: a.Addr().Unmap(), Port: a.Port()} }
 
-// IsSCION tells whether the peer is reached over SCION.
+// IsSCION reports whether the address is one on SCION.
 func (a Addr) IsSCION() bool { return a.IA != 0 }
 
-// String is 1-ff00:0:110,[10.0.0.1]:31000, or what netip writes.
+// String is 1-ff00:0:110,[10.0.0.1]:31000 on SCION, and netip's form on IP.
 func (a Addr) String() string {
 	if !a.IsSCION() {
 		return netip.AddrPortFrom(a.Host, a.Port).String()
@@ -45,7 +47,7 @@ func (a Addr) String() string {
 	return a.IA.String() + ",[" + a.Host.String() + "]:" + strconv.Itoa(int(a.Port))
 }
 
-// host is the form without the port that the dictionary form of peers has.
+// host is the address without its port, as in the dictionary form of peers.
 func (a Addr) host() string {
 	if !a.IsSCION() {
 		return a.Host.String()
@@ -54,9 +56,7 @@ func (a Addr) host() string {
 }
 
 // parseHost reads what host writes.
-func parseHost(s string) (Addr, error) {
-	var a Addr
-	var err error
+func parseHost(s string) (a Addr, err error) {
 	if ia, host, ok := strings.Cut(s, ","); ok {
 		if a.IA, err = pathsel.ParseIA(ia); err != nil {
 			return Addr{}, err
@@ -73,7 +73,7 @@ func parseHost(s string) (Addr, error) {
 	return a, a.check()
 }
 
-// check refuses addresses that nobody can be reached at.
+// check refuses addresses that no single host has.
 func (a Addr) check() error {
 	if !a.Host.IsValid() || a.Host.IsUnspecified() || a.Host.IsMulticast() || a.Host.Zone() != "" {
 		return fmt.Errorf("%s is not the address of a host", a.Host)
@@ -81,12 +81,13 @@ func (a Addr) check() error {
 	return nil
 }
 
-// Dialable tells whether a peer can be at the address: a host's, in an AS or on IP, with a port.
+// Dialable reports whether a peer can be at the address: it names a host in an AS or on IP, and a
+// port.
 func (a Addr) Dialable() bool {
 	return a.check() == nil && a.Port != 0 && (a.IA == 0 || a.IA.ISD() != 0 && a.IA.AS() != 0)
 }
 
-// appendCompact writes the host and port as BEP 23 and BEP 7 have them, with the AS before it on SCION.
+// appendCompact writes host and port as in BEP 23 and BEP 7. On SCION the AS comes first.
 func (a Addr) appendCompact(b []byte) []byte {
 	if a.IsSCION() {
 		b = binary.BigEndian.AppendUint64(b, uint64(a.IA))
@@ -104,32 +105,29 @@ func appendHost(b []byte, host netip.Addr) []byte {
 	return append(b, v[:]...)
 }
 
-// parseCompact reads addresses of one kind. Those that cannot be are left out: a tracker passes on what strangers say.
-func parseCompact(to []Peer, b []byte, scion bool, hostLen int) ([]Peer, error) {
-	size := hostLen + 2
-	if scion {
-		size += 8
-	}
+// parseCompact appends the peers of one kind to a list. It leaves out impossible addresses, since
+// trackers pass on what strangers say.
+func parseCompact(to []Peer, b []byte, k compactKind) ([]Peer, error) {
+	size := k.size()
 	if len(b)%size != 0 {
 		return to, fmt.Errorf("compact peers of %d bytes: not a multiple of %d", len(b), size)
 	}
 	for ; len(b) > 0 && len(to) < maxPeers; b = b[size:] {
 		p := b[:size]
 		var a Addr
-		if scion {
+		if k.scion {
 			a.IA, p = pathsel.IA(binary.BigEndian.Uint64(p)), p[8:]
 		}
-		host, _ := netip.AddrFromSlice(p[:hostLen])
-		a.Host, a.Port = host.Unmap(), binary.BigEndian.Uint16(p[hostLen:])
-		if !a.Dialable() || a.IsSCION() != scion {
-			continue
+		host, _ := netip.AddrFromSlice(p[:k.hostLen])
+		a.Host, a.Port = host.Unmap(), binary.BigEndian.Uint16(p[k.hostLen:])
+		if a.Dialable() && a.IsSCION() == k.scion {
+			to = append(to, Peer{Addr: a})
 		}
-		to = append(to, Peer{Addr: a})
 	}
 	return to, nil
 }
 
-// Peer is one address of a peer. The ID is zero where it was not told.
+// Peer is one address of a peer. The ID is zero if it is unknown.
 type Peer struct {
 	ID   PeerID
 	Addr Addr
@@ -151,40 +149,42 @@ var eventNames = [...]string{"", "completed", "started", "stopped", "paused"}
 
 func (e Event) String() string { return eventNames[e] }
 
-// NoCount stands for a count that was not told: NumWant, or Left of a magnet link.
+// NoCount stands for an unknown count: NumWant, or Left of a magnet link.
 const NoCount = -1
 
-// Announce is what a peer tells a tracker.
+// Announce is what a peer says to a tracker.
 type Announce struct {
 	InfoHash InfoHash
 	PeerID   PeerID
-	// Port that the peer accepts connections on, on the network on which it announces; 0: it accepts none, and
-	// is not told to others.
+	// Port accepts connections on the network that carries the announce. With 0 the peer accepts
+	// none, and the tracker names it to nobody.
 	Port                 uint16
 	Uploaded, Downloaded int64
-	// Left is the number of bytes that are missing. NoCount: not known yet.
+	// Left is the number of missing bytes, or NoCount while it is unknown.
 	Left  int64
 	Event Event
-	// NumWant is the number of peers asked for, or NoCount.
+	// NumWant is the number of peers that the peer asks for, or NoCount.
 	NumWant int
-	// Key is known to this peer and its trackers only. Announces with the same ID and key, from whatever address, are
-	// one peer.
+	// Key is a secret of the peer and its trackers. Announces with the same ID and key are one
+	// peer, from whatever address.
 	Key string
-	// TrackerID is what the tracker had in its last answer.
+	// TrackerID repeats the one in the tracker's last answer.
 	TrackerID string
-	// Compact asks for peers without IDs in few bytes (BEP 23), NoPeerID for dictionaries without IDs.
+	// Compact asks for peers without IDs in few bytes (BEP 23), NoPeerID for dictionaries without
+	// IDs.
 	Compact, NoPeerID bool
 	// SCION says that the peer understands SCION addresses in the answer.
 	SCION bool
-	// Passkey is what a private tracker knows its user by.
+	// Passkey identifies the user of a private tracker.
 	Passkey string
-	// Peers is how the tracker is to choose peers, Hints asks it for path hints. Both are for peers on SCION.
+	// Peers is how the tracker is to choose peers, Hints asks it for path hints. Both are for peers
+	// on SCION.
 	Peers Order
 	Hints bool
 }
 
-// Identity is one number for the ID and key of a peer. Two peers may fall on one number by chance: nothing
-// but their being introduced to each other may depend on it.
+// Identity hashes the ID and key of a peer. Two peers can have the same identity by chance, so use
+// it only to keep a peer from being introduced to itself.
 func (a *Announce) Identity() uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
 	h := uint64(offset)
@@ -197,44 +197,47 @@ func (a *Announce) Identity() uint64 {
 	return h
 }
 
-// Seed tells whether the peer has everything.
+// Seed reports whether the peer has everything.
 func (a *Announce) Seed() bool { return a.Left == 0 }
 
 // Answer to an announce.
 type Answer struct {
-	// Interval after which to announce again, MinInterval before which not to. In whole seconds on the wire.
+	// Interval is the usual time until the next announce, MinInterval the shortest. Both are whole
+	// seconds on the wire.
 	Interval, MinInterval time.Duration
 	TrackerID             string
 	Complete, Incomplete  int64
-	// External is the address that the tracker saw the peer at (BEP 24); zero: not told. On SCION it is the host in its AS.
+	// External is the host that the tracker saw (BEP 24), on SCION the one in its AS. Zero:
+	// unknown.
 	External netip.Addr
 	Warning  string
 	Peers    []Peer
-	// Reports is how many path reports the tracker takes with an announce; 0: none.
+	// Reports is how many path reports the tracker accepts with an announce; 0: none.
 	Reports int
-	// Hints are paths to the peers' ASes that others have found to be good; nil: none were asked for, or known.
+	// Hints are good paths to the peers' ASes, as others measured them; nil: none were asked for,
+	// or known.
 	Hints pathsel.Hints
-	// Siblings are where the tracker is reached on the other kind of network (IP or SCION), such as scion://1-ff00:0:110,[10.0.0.1]:80.
-	// They are a stranger's words, unchecked.
+	// Siblings are where the tracker listens on the other kind of network (IP or SCION), such as
+	// scion://1-ff00:0:110,[10.0.0.1]:80. They come from a stranger, unchecked.
 	Siblings []string
 }
 
 // Counts of a swarm in a scrape.
 type Counts struct {
 	InfoHash InfoHash
-	// Complete peers are seeds, Incomplete all others; Downloaders are those of them that want more (BEP 21).
-	// Downloaded counts the completions so far.
+	// Complete peers are seeds, Incomplete all others. Downloaders are the incomplete peers that
+	// want more (BEP 21). Downloaded counts the completions so far.
 	Complete, Incomplete, Downloaded, Downloaders int64
 }
 
-// Failure is a refusal in words for the other side, which are shown to its user.
+// Failure is a refusal. The other side shows its words to the user.
 type Failure struct {
 	Reason string
-	// RetryIn is when to try again (BEP 31): 0 says nothing, Never that there is no use.
+	// RetryIn is when to try again (BEP 31); 0: unknown.
 	RetryIn time.Duration
 }
 
-// Never is a RetryIn without end.
+// Never as RetryIn says that trying again is useless.
 const Never time.Duration = -1
 
 func (f *Failure) Error() string { return f.Reason }
@@ -243,7 +246,7 @@ func refusef(format string, args ...any) *Failure {
 	return &Failure{Reason: fmt.Sprintf(format, args...)}
 }
 
-// FailureOf is what the other side may be told of the error.
+// FailureOf is the part of an error that the other side may see.
 func FailureOf(err error) *Failure {
 	var f *Failure
 	if errors.As(err, &f) {
@@ -253,16 +256,19 @@ func FailureOf(err error) *Failure {
 }
 
 const (
-	// maxQuery bounds a query in bytes: 74 info hashes of a scrape in percent-encoding, or an announce with everything.
+	// maxQuery bounds a query in bytes: 74 info hashes of a scrape in percent-encoding, or an
+	// announce with everything.
 	maxQuery = 8 << 10
 	// MaxScrape is the number of info hashes in a scrape, BEP 15's limit.
 	MaxScrape = 74
-	// maxPeers is the number of peers taken from one answer. More cannot be connected to anyhow.
+	// maxPeers is how many peers of one answer are read. Nobody connects to more.
 	maxPeers = 2000
 	// MaxAnswer bounds an answer in bytes: 2000 peers as dictionaries with room to spare.
 	MaxAnswer = 1 << 20
-	// maxToken bounds what is stored or compared in each request: key, tracker ID, passkey.
+	// maxToken bounds the texts that every request makes us store or compare: key, tracker ID,
+	// passkey.
 	maxToken = 64
-	// MaxSiblings is the number of siblings in an answer, and MaxSibling bounds each in bytes: a name of DNS with scheme and port.
+	// MaxSiblings is the number of siblings in an answer, and MaxSibling bounds each in bytes: a
+	// DNS name with scheme and port.
 	MaxSiblings, MaxSibling = 4, 300
 )
