@@ -70,6 +70,7 @@ type gate struct {
 	asked      map[block]struct{} // of the peer, as the engine has it
 	disk       disk               // nil: it has nothing
 	fetches    []block            // the engine is going to read them from disk, in order
+	batch      int                // requests outstanding at most since the last suggestion
 	wait       waiting            // for what was asked
 	late       map[block]uint8    // answers that may still come, to requests that the engine thinks rejected
 	moved      bool               // a block has come since the last reject that was the last answer
@@ -607,6 +608,7 @@ func (g *gate) departs(m message) verdict {
 func (g *gate) askLocked(b block) {
 	g.wait = g.wait.asks(len(g.asked), time.Now())
 	g.asked[b] = struct{}{}
+	g.batch = max(g.batch, len(g.asked))
 }
 
 // presentLocked notes that the peer is told, now or by silence, that we have nothing, and has it told of what was revealed

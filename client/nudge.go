@@ -9,11 +9,12 @@ import (
 
 // What has the engine ask on, where it would ask nobody any more.
 //
-// The engine asks a peer for more blocks when the last one that it has asked for is there, and not before; never because of a
-// reject; and it has no timeouts. One block that a peer forgets, or one reject at the end, and that connection is over, with
+// By itself the engine asks a peer for more blocks when the last one that it has asked for is there, and not before; never because
+// of a reject; and it has no timeouts. One block that a peer forgets, or one reject at the end, and that connection is over, with
 // its last requests nobody else's either.
 //
-//	asked --the last one is rejected---------------------> told of a suggestion, before the reject
+//	asked --half of them are there-----------------------> told of a suggestion, see pipeline
+//	      --the last one is rejected---------------------> told of a suggestion, before the reject
 //	      --silence, see waiting-> taken back: told of rejects that the peer has not sent
 //	                               and again, with no block between: snubbed, told of a choke
 //	idle  --200 ms---------------------------------------> told of a suggestion
@@ -298,6 +299,11 @@ func (g *gate) answeredLocked(m message, now time.Time) verdict {
 	delete(g.asked, m.block)
 	if block {
 		g.moved = true
+		// Once for each batch. A few requests at the end of a torrent need no look.
+		if n := len(g.asked); n > 0 && 2*n <= g.batch && g.batch >= firstRequests/2 && g.shown && !g.slow {
+			g.batch = n
+			g.giveLocked(suggestion)
+		}
 		return pass
 	}
 	if asked && g.moved && len(g.asked) == 0 && g.shown {

@@ -23,6 +23,10 @@ type gauge struct {
 	outstanding atomic.Int64 // requests sent, neither answered nor taken back
 	unchoked    atomic.Bool  // the peer serves us
 
+	// The engine's, with its lock held.
+	pipeline pipeline
+	peak     *int // see peakRequests
+
 	mu     sync.Mutex
 	has    heap // pieces that the peer says it has, since the last look; see gauges.watch
 	asks   heap // pieces that it has asked for a part of
@@ -108,7 +112,9 @@ type gauges struct {
 func (g *gauges) install(c *torrent.Callbacks, linkAt func(face) *link) {
 	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) {
 		if f, ok := p.RemoteAddr.(face); ok {
-			g.byFace.Store(f, &gauge{conn: p, link: linkAt(f)})
+			x := &gauge{conn: p, link: linkAt(f), peak: peakRequests(&p.Peer)}
+			x.deepen()
+			g.byFace.Store(f, x)
 		}
 	})
 	c.PeerClosed = append(c.PeerClosed, func(p *torrent.Peer) {
@@ -163,7 +169,7 @@ func (g *gauges) heard(p *torrent.PeerConn, m *pp.Message) {
 
 func (g *gauges) count(p *torrent.Peer, n int64) {
 	if x := g.of(p); x != nil {
-		x.outstanding.Add(n)
+		x.counts(n, time.Now())
 	}
 }
 

@@ -1,0 +1,91 @@
+package client
+
+import (
+	"reflect"
+	"time"
+	"unsafe"
+
+	"github.com/anacrolix/torrent"
+)
+
+// pipeline decides how many requests a connection keeps outstanding.
+//
+// The engine alone asks for one block, waits for it, asks for two, waits for both, then for four: a
+// round trip without data after each batch, which on a long path is most of the time. With a pipeline
+// the first batch is larger, and the next one is requested when half of the last one is there.
+//
+//	requests   ################                    first
+//	           ########        half of them is there
+//	           ################################    doubled, since half lasted less than a second
+type pipeline struct {
+	target int       // requests to have outstanding after the next look; 0 stands for firstRequests
+	most   int       // outstanding at most since the last look
+	since  time.Time // of the last look
+}
+
+const (
+	// firstRequests is the size of the first batch: 256 kB, as much as slow start sends in four round
+	// trips. With more, the first of several peers would be asked for all pieces of a small torrent.
+	firstRequests = 16
+	// maxRequests bounds the outstanding requests of a connection; the engine has no higher limit.
+	maxRequests = 963
+	// A batch grows if half of it lasts less than growBelow, which is longer than the round trip of
+	// any usual path, so that the peer never runs out of requests. It shrinks if half of it lasts
+	// longer than shrinkAbove: other connections cannot have these blocks meanwhile.
+	growBelow, shrinkAbove = time.Second, 4 * time.Second
+)
+
+// sent records that so many requests are outstanding now, one of them new.
+func (p pipeline) sent(outstanding int, now time.Time) pipeline {
+	if p.most == 0 {
+		p.since = now
+	}
+	p.most = max(p.most, outstanding)
+	return p
+}
+
+// answered records that so many requests are outstanding now, one less than before. It looks at the
+// target once half of them are answered.
+func (p pipeline) answered(outstanding int, now time.Time) pipeline {
+	if 2*outstanding > p.most {
+		return p
+	}
+	size := max(p.most, 1)
+	switch lasted := now.Sub(p.since); {
+	case lasted < growBelow:
+		size *= 2
+	case lasted > shrinkAbove:
+		size /= 2
+	}
+	return pipeline{target: min(max(size, firstRequests), maxRequests), since: now, most: outstanding}
+}
+
+// peakRequests is the engine's own count of the size of the last batch: it requests twice as many
+// blocks the next time. The engine has no option for it, so this reaches for the field by its name.
+// Returns nil if an engine of another version has no such field; it then asks as it always did.
+func peakRequests(p *torrent.Peer) *int {
+	f := reflect.ValueOf(p).Elem().FieldByName("peakRequests")
+	if !f.IsValid() || f.Kind() != reflect.Int {
+		return nil
+	}
+	return (*int)(unsafe.Pointer(f.UnsafeAddr()))
+}
+
+// counts records a sent request (1) or one that was answered or taken back (-1), and has the engine
+// know the size of the next batch. The engine calls it with its lock held.
+func (x *gauge) counts(n int64, now time.Time) {
+	outstanding := int(x.outstanding.Add(n))
+	if n > 0 {
+		x.pipeline = x.pipeline.sent(outstanding, now)
+	} else {
+		x.pipeline = x.pipeline.answered(outstanding, now)
+	}
+	x.deepen()
+}
+
+// deepen has the engine's next batch fill the pipeline.
+func (x *gauge) deepen() {
+	if x.peak != nil {
+		*x.peak = (max(x.pipeline.target, firstRequests) + 1) / 2
+	}
+}
