@@ -80,3 +80,16 @@ func TestParked(t *testing.T) {
 		}
 	}
 }
+
+// A handshake of a few small packets does not slow the start down: it says nothing of the path's rate.
+func TestStartAfterHandshake(t *testing.T) {
+	f := New(Config{PacketSize: packetBytes})
+	const trip = 120 * ms
+	f.OnSent(0, 0, 200, 200)
+	f.OnAck(trip, []Packet{{0, 200}}, nil, 200)
+	f.OnSent(trip, 1, 250, 250)
+	f.OnAck(2*trip, []Packet{{1, 250}}, nil, 250)
+	if got, least := f.PacingRate(), initialWindow*packetBytes/trip.Seconds(); got < least {
+		t.Errorf("%.0f bytes a second, want at least the initial window in a round trip, %.0f", got, least)
+	}
+}
