@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/anacrolix/torrent/metainfo"
+
 	"braid/storage"
 )
 
@@ -149,7 +151,7 @@ func TestSelectedFiles(t *testing.T) {
 			pick := Selection{Select: []string{"b"}, Sequential: true}
 			run := func(sel Selection) Progress {
 				t.Helper()
-				store, err := storage.Open(kind, out, testLog(t), storage.Wanted(sel.Wants))
+				store, err := storage.Open(kind, out, testLog(t), storage.Wanted(func(_ metainfo.Hash, l storage.Layout) []bool { return sel.Wants(l) }))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -291,3 +291,12 @@ func (s Source) title() string {
 	}
 	return hex.EncodeToString(s.InfoHash[:4])
 }
+
+// Torrent is a .torrent file of the source without its trackers, peers and web seeds; nil for a
+// magnet link.
+func (s Source) Torrent() []byte {
+	if s.IsMagnet() {
+		return nil
+	}
+	return torrentFile(s.infoBytes)
+}

@@ -68,10 +68,10 @@ func Claim(ctx context.Context, st Store, l Layout, hash metainfo.Hash, progress
 }
 
 // claims are the files that the user wants, and those that share a piece with one: both are written to.
-func claims(l Layout, wanted func(Layout) []bool) []bool {
+func claims(hash metainfo.Hash, l Layout, wanted func(metainfo.Hash, Layout) []bool) []bool {
 	mine := slices.Repeat([]bool{true}, len(l.Files))
 	if wanted != nil {
-		mine = wanted(l)
+		mine = wanted(hash, l)
 	}
 	pieces := make([]bool, l.Pieces())
 	for i, f := range l.Files {
@@ -117,7 +117,7 @@ func (s *store) claim(ctx context.Context, l Layout, hash metainfo.Hash, progres
 		return nil, err
 	}
 	defer root.Close()
-	mine = claims(l, s.options.wanted)
+	mine = claims(hash, l, s.options.wanted)
 	c := &claimer{
 		root: root, layout: l, seen: map[string]bool{".": true},
 		names: make([]string, len(l.Files)), before: make([]fs.FileInfo, len(l.Files)),

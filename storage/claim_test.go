@@ -81,7 +81,7 @@ func TestExistingFiles(t *testing.T) {
 	}
 	mkdir := func(dir string) error { return os.MkdirAll(filepath.Join(dir, "set/d0/f0/x"), 0o755) }
 	only := func(path string) Option {
-		return Wanted(func(l Layout) (wanted []bool) {
+		return Wanted(func(_ metainfo.Hash, l Layout) (wanted []bool) {
 			for _, f := range l.Files {
 				wanted = append(wanted, f.Path == path)
 			}

@@ -137,7 +137,9 @@ func TestCheckWanted(t *testing.T) {
 		info, l, data := shape(t, 10_000, 35_000, 25_000, 12_000, 8000)
 		dir := fastDir(t)
 		stored := Stored{kind, dir, metainfo.Hash{9}, l}
-		want := func(wanted ...bool) Option { return Wanted(func(Layout) []bool { return slices.Clone(wanted) }) }
+		want := func(wanted ...bool) Option {
+			return Wanted(func(metainfo.Hash, Layout) []bool { return slices.Clone(wanted) })
+		}
 		s, tor := openStore(t, kind, dir, info, want(false, true, false, false))
 		for p := 3; p < 6; p++ {
 			if err := writePiece(tor, info, data, p); err != nil {

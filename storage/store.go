@@ -39,7 +39,7 @@ type Option func(*options)
 
 type options struct {
 	recheck  bool
-	wanted   func(Layout) []bool
+	wanted   func(metainfo.Hash, Layout) []bool
 	existing Existing
 	tell     func(path, aside string)
 	dotfiles bool
@@ -50,8 +50,11 @@ type options struct {
 // pieces, which cannot be hashed, are forgotten.
 func Recheck() Option { return func(o *options) { o.recheck = true } }
 
-// Wanted tells the store which of a torrent's files the user wants. Others are made only if they share a piece with one.
-func Wanted(wanted func(Layout) []bool) Option { return func(o *options) { o.wanted = wanted } }
+// Wanted tells the store which files of each torrent the user wants. Others are created only if they
+// share a piece with a wanted file.
+func Wanted(wanted func(metainfo.Hash, Layout) []bool) Option {
+	return func(o *options) { o.wanted = wanted }
+}
 
 // Open opens the directory for downloads, which is made if it is not there. Files end in .part until they are complete.
 //
@@ -140,7 +143,7 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 	}
 	known, err := s.record.open(hash, countedFiles(s.kind, hash, l), s.options.recheck, fresh, mine)
 	if err == nil && s.options.wanted != nil {
-		err = s.record.want(hash, l, s.options.wanted(l))
+		err = s.record.want(hash, l, s.options.wanted(hash, l))
 	}
 	if err != nil {
 		if data != nil {

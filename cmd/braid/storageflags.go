@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/anacrolix/torrent/metainfo"
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
@@ -147,7 +148,7 @@ func openStore(cmd *cli.Command, out *display, s client.Selection, open func(sto
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, storage.Wanted(s.Wants))
+	opts = append(opts, storage.Wanted(func(_ metainfo.Hash, l storage.Layout) []bool { return s.Wants(l) }))
 	if cmd.Bool("recheck") {
 		opts = append(opts, storage.Recheck())
 	}
