@@ -96,26 +96,26 @@ func TestProbing(t *testing.T) {
 	}
 	none := func(l *largePackets) {
 		t.Helper()
-		if b, ok := l.probe(most, false, now); ok {
+		if b, ok := l.nextProbe(most, false, now); ok {
 			t.Fatalf("a probe of %d bytes", len(b))
 		}
 	}
 	t.Run("answered", func(t *testing.T) {
 		var l largePackets
 		none(&l)
-		l.agree(8300)
-		f := read(l.probe(most, false, now))
-		if f.size != 8300 || l.answered(8299, f.token) || l.answered(8300, make([]byte, tokenLen)) || l.limit.Load() != 0 {
+		l.allow(8300)
+		f := read(l.nextProbe(most, false, now))
+		if f.size != 8300 || l.answerArrived(8299, f.token) || l.answerArrived(8300, make([]byte, tokenLen)) || l.limit.Load() != 0 {
 			t.Fatal("an answer to another probe counts")
 		}
-		if !l.answered(8300, f.token) || l.answered(8300, f.token) || l.limit.Load() != 8300 {
+		if !l.answerArrived(8300, f.token) || l.answerArrived(8300, f.token) || l.limit.Load() != 8300 {
 			t.Fatalf("answered: limit %d", l.limit.Load())
 		}
 		none(&l)
-		if l.atMost(5000); l.limit.Load() != 5000 {
+		if l.limitTo(5000); l.limit.Load() != 5000 {
 			t.Errorf("limit %d, want 5000", l.limit.Load())
 		}
-		if l.stop(); l.limit.Load() != 0 {
+		if l.disable(); l.limit.Load() != 0 {
 			t.Error("not stopped")
 		}
 		none(&l)
@@ -124,26 +124,26 @@ func TestProbing(t *testing.T) {
 	})
 	t.Run("doubted", func(t *testing.T) {
 		var l largePackets
-		l.agree(8300)
-		f := read(l.probe(most, false, now))
-		if !l.answered(8300, f.token) {
+		l.allow(8300)
+		f := read(l.nextProbe(most, false, now))
+		if !l.answerArrived(8300, f.token) {
 			t.Fatal("not answered")
 		}
 		doubt := func(want bool) {
 			t.Helper()
-			now = now.Add(doubtEvery)
-			if b, ok := l.probe(most, true, now); ok != want || want && len(b) != 8300 {
+			now = now.Add(recheckEvery)
+			if b, ok := l.nextProbe(most, true, now); ok != want || want && len(b) != 8300 {
 				t.Fatalf("probe of %d bytes, want one: %v", len(b), want)
 			}
 		}
 		doubt(true)
-		if _, ok := l.probe(most, true, now); ok {
+		if _, ok := l.nextProbe(most, true, now); ok {
 			t.Error("two at once")
 		}
 		doubt(true)
-		l.answered(8300, f.token)
+		l.answerArrived(8300, f.token)
 		none(&l)
-		for range mostDoubts {
+		for range maxUnanswered {
 			doubt(true)
 		}
 		if l.limit.Load() == 0 {
@@ -156,9 +156,9 @@ func TestProbing(t *testing.T) {
 	})
 	t.Run("never answered", func(t *testing.T) {
 		var l largePackets
-		l.agree(8900)
+		l.allow(8900)
 		for _, want := range []int{8900, 8900, secondChance, secondChance, thirdChance, thirdChance} {
-			if f := read(l.probe(most, false, now)); f.size != want {
+			if f := read(l.nextProbe(most, false, now)); f.size != want {
 				t.Errorf("probe of %d bytes, want %d", f.size, want)
 			}
 		}
@@ -166,16 +166,16 @@ func TestProbing(t *testing.T) {
 	})
 	t.Run("acceptor", func(t *testing.T) {
 		var l largePackets
-		l.agree(0)
+		l.allow(0)
 		none(&l)
-		l.probed(8300)
-		if f := read(l.probe(5000, false, now)); f.size != 5000 {
+		l.probeArrived(8300)
+		if f := read(l.nextProbe(5000, false, now)); f.size != 5000 {
 			t.Errorf("probe of %d bytes from a host that sends 5000", f.size)
 		}
 	})
 	t.Run("ordinary path", func(t *testing.T) {
 		var l largePackets
-		l.agree(1400)
+		l.allow(1400)
 		none(&l)
 	})
 }

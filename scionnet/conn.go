@@ -4,30 +4,22 @@ import (
 	"context"
 	"net"
 	"sync/atomic"
-	"time"
 
 	"braid/pathsel"
-	"braid/scionnet/quic"
 )
 
-// Conn is one QUIC connection over one path, as a net.Conn. It ends with io.EOF only if the peer has closed it and
-// everything that the peer has written has arrived; a path that falls silent is ErrSilent.
+// Conn is one QUIC connection over one path, as a net.Conn. It ends with io.EOF only if the peer
+// has closed it and everything that the peer has written has arrived; a path that falls silent is
+// ErrSilent.
 type Conn struct {
 	duplex
 	endpoint *Endpoint
 	route    *route
-	guest    *guest                       // nil: dialled
+	place    *inbound                     // nil: dialled
 	path     atomic.Pointer[pathsel.Path] // nil: not resolved yet
 }
 
 var _ net.Conn = (*Conn)(nil)
-
-func newConn(e *Endpoint, qc *quic.Conn, s *quic.Stream, r *route, key PeerKey, handshake time.Duration, size int, control *controller) *Conn {
-	c := &Conn{endpoint: e, route: r}
-	c.begin(qc, s, r.remote, key, handshake, size, control)
-	c.learn, c.spawn = c.learnFeatures, e.spawn
-	return c
-}
 
 // LocalAddr is the endpoint's Addr.
 func (c *Conn) LocalAddr() net.Addr { return c.endpoint.addr }
@@ -38,19 +30,21 @@ func (c *Conn) RemoteAddr() net.Addr { return c.route.remote }
 // RemoteSCION is the peer's address.
 func (c *Conn) RemoteSCION() Addr { return c.route.remote }
 
-// Proven tells whether the peer's ISD-AS is proven: that its packets, and ours, go along links that lead to this AS,
-// according to the control plane. A connection that was dialled is proven from the start; so is one inside the local AS,
-// if the peer receives at the IP address that it claims. For others the paths to the AS are looked up in the
-// background, once for all connections along the same links: the proof comes some milliseconds after the first call, or
-// later, and stays. Nothing is proven against an AS on the path, the local AS's routers and its control plane, which are
-// trusted; and which host of its AS the peer is, only that AS can tell. Polling costs next to nothing.
+// Proven tells whether the peer's ISD-AS is proven: that its packets, and ours, go along links that
+// lead to this AS, according to the control plane. A connection that was dialled is proven from the
+// start; so is one inside the local AS, if the peer receives at the IP address that it claims. For
+// others the paths to the AS are looked up in the background, once for all connections along the
+// same links: the proof comes some milliseconds after the first call, or later, and stays. Nothing
+// is proven against an AS on the path, the local AS's routers and its control plane, which are
+// trusted; and which host of its AS the peer is, only that AS can tell. Polling costs next to
+// nothing.
 func (c *Conn) Proven() bool {
-	return c.guest == nil || c.guest.met.proven(context.Background(), 0)
+	return c.place == nil || c.place.as.prove(context.Background(), 0)
 }
 
-// Path is the path from here to the peer. For an accepted connection only its ends are known until the host has
-// looked paths to the peer's AS up, which the call sets going (Proven); the fingerprint is empty so long, as it is for the
-// path inside one AS.
+// Path is the path from here to the peer. For an accepted connection only its ends are known until
+// the host has looked paths to the peer's AS up, which the call sets going (Proven); the
+// fingerprint is empty so long, as it is for the path inside one AS.
 func (c *Conn) Path() pathsel.Path {
 	if p := c.path.Load(); p != nil {
 		return *p
@@ -75,9 +69,9 @@ func (c *Conn) learnFeatures(peer byte) {
 	}
 	target := 0
 	if p := c.path.Load(); p != nil {
-		path := c.endpoint.host.corrected(*p, c.route.remote, c.route.trail)
-		target = path.MTU - headerLen(c.endpoint.addr, c.route.remote, len(c.route.way.Load().raw))
+		path := c.endpoint.host.withKnownMTU(*p, c.route.remote, c.route.trail)
+		target = path.MTU - c.route.headerLen(c.endpoint.addr)
 	}
-	c.route.large.agree(target)
+	c.route.large.allow(target)
 	c.endpoint.packets.(framer).probe(c.route, false)
 }

@@ -26,7 +26,7 @@ func (h *Host) OpenDatagrams(ctx context.Context, port uint16) (*Datagrams, erro
 	if f, ok := c.(interface{ fromAnybody() }); ok {
 		f.fromAnybody()
 	}
-	return &Datagrams{h, c, Addr{h.ia, h.localIP, c.LocalAddr().(*net.UDPAddr).AddrPort().Port()}}, nil
+	return &Datagrams{h, c, h.addrOf(c)}, nil
 }
 
 // Addr is the address that others send to.
@@ -35,7 +35,7 @@ func (d *Datagrams) Addr() Addr { return d.local }
 // Route is the address for Send by which packets to remote follow the path, and the largest size of what Send takes. The
 // route stays for as long as the host.
 func (d *Datagrams) Route(ctx context.Context, remote Addr, path pathsel.Path) (net.Addr, int, error) {
-	f, err := d.host.known(ctx, remote, path)
+	f, err := d.host.resolvePath(ctx, remote, path)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -49,8 +49,8 @@ func (d *Datagrams) Route(ctx context.Context, remote Addr, path pathsel.Path) (
 // Large lets several payloads travel in one SCION packet of up to mtu bytes (bundle.go). The receiver must be a
 // Datagrams, and the path carry such packets: nobody asks it.
 func (d *Datagrams) Large(to net.Addr, mtu int) {
-	if r := d.host.routes.at(to); r != nil {
-		r.large.limit.Store(int32(max(0, mtu-headerLen(d.local, r.remote, len(r.way.Load().raw)))))
+	if r := d.host.routes.forAddr(to); r != nil {
+		r.large.limit.Store(int32(max(0, mtu-r.headerLen(d.local))))
 	}
 }
 

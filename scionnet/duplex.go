@@ -15,7 +15,8 @@ import (
 )
 
 var (
-	// ErrSilent says that nothing has come from the peer for so long that the path or the peer must be gone.
+	// ErrSilent says that nothing has come from the peer for so long that the path or the peer must
+	// be gone.
 	ErrSilent = errors.New("nothing heard from the peer")
 	// ErrReset says that the peer, or its host, has given the connection up.
 	ErrReset = errors.New("connection given up by the peer")
@@ -23,12 +24,13 @@ var (
 	ErrRefused = errors.New("connection refused by the peer")
 )
 
-// linger is how long a closed connection stays to deliver what was written: some retransmissions at the round-trip
-// times of the world. Without a limit a peer that stops reading would keep it for ever.
+// linger is how long a closed connection stays to deliver what was written: some retransmissions at
+// the round-trip times of the world. Without a limit a peer that stops reading would keep it for
+// ever.
 const linger = 2 * time.Second
 
-// duplex is a QUIC connection with one stream, as a net.Conn: what a connection is, whatever carries its packets. Each side
-// first sends a byte of feature bits (ALPN).
+// duplex is a QUIC connection with one stream, as a net.Conn: what a connection is, whatever
+// carries its packets. Each side first sends a byte of feature bits (ALPN).
 type duplex struct {
 	quic       *quic.Conn
 	stream     *quic.Stream
@@ -37,18 +39,30 @@ type duplex struct {
 	handshake  time.Duration
 	packetSize int // 0: QUIC finds it out by itself
 	control    *controller
-	learn      func(byte)        // takes in the peer's feature bits
+	onFeatures func(byte)        // takes in the peer's feature bits
 	spawn      func(func()) bool // runs a function, for which the end of the endpoint waits; false: it has ended
 
 	reading       sync.Mutex // serialises Read, and guards greeted
-	greeted       bool       // the peer's feature byte has been read
+	featuresRead  bool       // the peer's feature byte has been read
 	writing       sync.Mutex // serialises Write with the end of the stream
 	read, written atomic.Uint64
 	closing       atomic.Bool // Close or Abort was called
 }
 
-func (c *duplex) begin(qc *quic.Conn, s *quic.Stream, remote net.Addr, key PeerKey, handshake time.Duration, size int, control *controller) {
-	c.quic, c.stream, c.remote, c.key, c.handshake, c.packetSize, c.control = qc, s, remote, key, handshake, size, control
+// begin opens the stream, or waits for the dialler to open it, sends our feature bits, and notes
+// the peer's key.
+func (c *duplex) begin(qc *quic.Conn, features byte, open func() (*quic.Stream, error)) (err error) {
+	c.quic = qc
+	if c.key, err = keyOf(qc.ConnectionState().TLS); err != nil {
+		return err
+	}
+	if c.stream, err = open(); err != nil {
+		return fmt.Errorf("open the stream: %w", err)
+	}
+	if _, err = c.stream.Write([]byte{features}); err != nil {
+		return fmt.Errorf("send the feature bits: %w", err)
+	}
+	return nil
 }
 
 // PeerKey is the key that the peer has proved to have.
@@ -62,23 +76,26 @@ type Stats struct {
 	RTT, MinRTT, RTTVar time.Duration
 	// Handshake is how long the QUIC handshake took, seen from this side.
 	Handshake time.Duration
-	// PacketsSent and PacketsLost count QUIC packets of this side. A packet believed lost may still arrive.
+	// PacketsSent and PacketsLost count QUIC packets of this side. A packet believed lost may still
+	// arrive.
 	PacketsSent, PacketsLost uint64
-	// PacketsReceived counts QUIC packets of the peer. While the path works there is at least one for every
-	// keepAlive and round trip: a connection on which nothing arrives asks for a sign of life.
+	// PacketsReceived counts QUIC packets of the peer. While the path works there is at least one
+	// for every keepAlive and round trip: a connection on which nothing arrives asks for a sign of
+	// life.
 	PacketsReceived uint64
-	// PacketSize is the largest QUIC packet sent, in bytes without the headers of SCION and UDP; 0 where QUIC finds out
-	// by itself how large they may be.
+	// PacketSize is the largest QUIC packet sent, in bytes without the headers of SCION and UDP; 0
+	// where QUIC finds out by itself how large they may be.
 	PacketSize int
 	Congestion
 }
 
-// Congestion is what the congestion controller of a connection has measured and decided, for what this side sends.
+// Congestion is what the congestion controller of a connection has measured and decided, for what
+// this side sends.
 type Congestion struct {
 	// State is what it is doing, in a word or two: "startup", "cruise", "slow start".
 	State string
-	// DeliveryRate is what the path has delivered lately, PacingRate how fast packets leave, both in bytes a second.
-	// The former is 0 until it is measured.
+	// DeliveryRate is what the path has delivered lately, PacingRate how fast packets leave, both
+	// in bytes a second. The former is 0 until it is measured.
 	DeliveryRate, PacingRate float64
 	// Window is how many bytes may be on their way.
 	Window int
@@ -102,42 +119,42 @@ func (c *duplex) Stats() Stats {
 func (c *duplex) Read(b []byte) (int, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
-	if !c.greeted {
+	if !c.featuresRead {
 		var first [1]byte
 		if _, err := io.ReadFull(c.stream, first[:]); err == io.EOF {
-			return 0, c.fail("read", io.ErrUnexpectedEOF) // an end before the beginning is not ours
+			return 0, c.wrap("read", io.ErrUnexpectedEOF) // an end before the beginning is not ours
 		} else if err != nil {
-			return 0, c.fail("read", err)
+			return 0, c.wrap("read", err)
 		}
-		c.greeted = true
-		c.learn(first[0])
+		c.featuresRead = true
+		c.onFeatures(first[0])
 	}
 	n, err := c.stream.Read(b)
 	c.read.Add(uint64(n))
 	if errors.Is(err, io.EOF) {
 		return n, io.EOF
 	}
-	return n, c.fail("read", err)
+	return n, c.wrap("read", err)
 }
 
-// Write writes to the peer. It returns when the data has been handed to QUIC, which is at most one congestion window
-// before it arrives.
+// Write writes to the peer. It returns when the data has been handed to QUIC, which is at most one
+// congestion window before it arrives.
 func (c *duplex) Write(b []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	n, err := c.stream.Write(b)
 	c.written.Add(uint64(n))
-	return n, c.fail("write", err)
+	return n, c.wrap("write", err)
 }
 
 // CloseWrite ends what this side writes: the peer reads io.EOF behind it, and may go on writing.
 func (c *duplex) CloseWrite() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	return c.fail("close", c.stream.Close())
+	return c.wrap("close", c.stream.Close())
 }
 
-func (c *duplex) fail(op string, err error) error {
+func (c *duplex) wrap(op string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -150,9 +167,9 @@ func (c *duplex) fail(op string, err error) error {
 	return fmt.Errorf("%s %s: %w", op, c.remote, plainError(err))
 }
 
-// plainError says in our words what quic-go says in those of its layers. In particular an idle connection is not a
-// timeout in the sense of net.Error, after which one may try again, and an end that nobody has announced is never
-// io.EOF.
+// plainError says in our words what quic-go says in those of its layers. In particular an idle
+// connection is not a timeout in the sense of net.Error, after which one may try again, and an end
+// that nobody has announced is never io.EOF.
 func plainError(err error) error {
 	var wrong *WrongKeyError
 	var app *quic.ApplicationError
@@ -181,7 +198,8 @@ func plainError(err error) error {
 	return err
 }
 
-// SetDeadline, SetReadDeadline and SetWriteDeadline work as net.Conn says; the error is os.ErrDeadlineExceeded.
+// SetDeadline, SetReadDeadline and SetWriteDeadline work as net.Conn says; the error is
+// os.ErrDeadlineExceeded.
 func (c *duplex) SetDeadline(t time.Time) error { return c.stream.SetDeadline(t) }
 
 // SetReadDeadline sets the deadline for Read.
@@ -190,8 +208,9 @@ func (c *duplex) SetReadDeadline(t time.Time) error { return c.stream.SetReadDea
 // SetWriteDeadline sets the deadline for Write.
 func (c *duplex) SetWriteDeadline(t time.Time) error { return c.stream.SetWriteDeadline(t) }
 
-// Close ends the connection for the application at once. What was written is still delivered in the background, for
-// which there are two seconds; the peer then reads io.EOF. What the peer sends from now on is thrown away.
+// Close ends the connection for the application at once. What was written is still delivered in the
+// background, for which there are two seconds; the peer then reads io.EOF. What the peer sends from
+// now on is thrown away.
 func (c *duplex) Close() error {
 	if c.closing.Swap(true) {
 		return nil
@@ -206,8 +225,8 @@ func (c *duplex) Close() error {
 func (c *duplex) linger() {
 	c.stream.CancelRead(quic.StreamErrorCode(codeDone))
 	c.writing.Lock()
-	// A peer that reads no more, because it has closed too, has nothing delivered to it either. One that only has nothing
-	// more to say still listens.
+	// A peer that reads no more, because it has closed too, has nothing delivered to it either. One
+	// that only has nothing more to say still listens.
 	gone := errors.As(context.Cause(c.stream.Context()), new(*quic.StreamError)) || c.quic.Context().Err() != nil
 	c.stream.Close()
 	c.writing.Unlock()

@@ -46,28 +46,28 @@ type fastConn struct {
 	socket       *udpbatch.Socket
 
 	// frames are taken from anybody: there are no connections (Datagrams).
-	anybody bool
+	allFrames bool
 
-	in       *batchReceiver
-	crowded  bool   // see giveWay
-	bundle   frame  // what is left of one
-	from     *route // of the bundle
-	arrivals map[string]*arrival
-	last     *arrival
-	key      []byte
-	slow     snet.Packet
-	scratch  []byte
+	in        *batchReceiver
+	slowYield bool   // see giveWay
+	bundle    frame  // what is left of one
+	from      *route // of the bundle
+	headers   map[string]*parsedHeader
+	last      *parsedHeader
+	key       []byte
+	slow      snet.Packet
+	scratch   []byte
 }
 
 // arrival is a header that has been parsed.
-type arrival struct {
+type parsedHeader struct {
 	key   string
 	route *route
 }
 
 // mostArrivals bounds the headers remembered: as many as there are routes, and some for ports that are gone. A sender
 // of invented ones empties the table from time to time, and costs a parse for every connection.
-const mostArrivals = 2 * maxLoose
+const maxHeaders = 2 * maxIdle
 
 // longTurn is how long the turn of all others may last that the reader lets pass between two calls. A connection works
 // for some 50 us on what one call brings; in this time some hundred packets arrive at a fast host, and the socket has room
@@ -87,9 +87,9 @@ func openFast(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 	}
 	c := &fastConn{
 		UDPConn: conn, host: h, log: h.log,
-		local:    Addr{h.ia, h.localIP, conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()},
-		arrivals: map[string]*arrival{},
-		key:      make([]byte, 0, mostHeader),
+		local:   h.addrOf(conn),
+		headers: map[string]*parsedHeader{},
+		key:     make([]byte, 0, mostHeader),
 	}
 	if c.raw, err = conn.SyscallConn(); err == nil {
 		err = c.raw.Control(func(fd uintptr) { c.socket = udpbatch.NewSocket(fd) })
@@ -118,7 +118,7 @@ func (c *fastConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 		if n > 0 {
 			return n, nil
 		}
-		c.giveWay()
+		c.yield()
 		if err := c.receive(); err != nil {
 			return 0, err
 		}
@@ -129,13 +129,13 @@ func (c *fastConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 // 256 packets a connection waiting, and drops the rest. But where thousands of connections want a turn, one by one, each
 // to send its packets, the socket would overflow, and what is then sent again keeps it full for good: there the socket
 // is emptied first.
-func (c *fastConn) giveWay() {
+func (c *fastConn) yield() {
 	if !c.in.many {
-		c.crowded = false
-	} else if !c.crowded {
+		c.slowYield = false
+	} else if !c.slowYield {
 		start := time.Now()
 		runtime.Gosched()
-		c.crowded = time.Since(start) > longTurn
+		c.slowYield = time.Since(start) > longTurn
 	}
 }
 
@@ -180,46 +180,46 @@ func (c *fastConn) buffered() ([]byte, *route) {
 		if !ok {
 			return nil, nil
 		}
-		b, r := c.open(p)
+		b, r := c.parse(p)
 		switch {
 		case r == nil:
 		case isFrame(b):
-			c.frame(r, b)
+			c.handleFrame(r, b)
 		case len(b) <= mostPacket:
-			r.heard(b)
+			r.noteInitial(b)
 			return b, r
 		}
 	}
 }
 
 // open is the payload of a packet and the route back to its sender; no route if it is not for us, or is SCMP.
-func (c *fastConn) open(p []byte) ([]byte, *route) {
+func (c *fastConn) parse(p []byte) ([]byte, *route) {
 	header, payload, ok := splitHeader(p)
 	if !ok {
-		return c.openSlowly(p)
+		return c.parseSlowly(p)
 	}
-	if a := c.last; a != nil && sameHeader(header, a.key) && !a.route.gone.Load() {
+	if a := c.last; a != nil && sameHeader(header, a.key) && !a.route.dropped.Load() {
 		return payload, a.route
 	}
 	c.key = headerKey(c.key, header)
-	if a := c.arrivals[string(c.key)]; a != nil && !a.route.gone.Load() {
+	if a := c.headers[string(c.key)]; a != nil && !a.route.dropped.Load() {
 		c.last = a
 		return payload, a.route
 	}
-	payload, r := c.openSlowly(p)
+	payload, r := c.parseSlowly(p)
 	if r != nil {
-		if len(c.arrivals) >= mostArrivals {
-			clear(c.arrivals)
+		if len(c.headers) >= maxHeaders {
+			clear(c.headers)
 		}
-		a := &arrival{string(c.key), r}
-		c.arrivals[a.key] = a
+		a := &parsedHeader{string(c.key), r}
+		c.headers[a.key] = a
 		c.last = a
 	}
 	return payload, r
 }
 
 // openSlowly does the same with snet's parser.
-func (c *fastConn) openSlowly(p []byte) ([]byte, *route) {
+func (c *fastConn) parseSlowly(p []byte) ([]byte, *route) {
 	c.slow.Bytes = p
 	if err := c.slow.Decode(); err != nil {
 		c.log.Debug("foreign packet", "local", c.local, "error", err)
@@ -229,15 +229,15 @@ func (c *fastConn) openSlowly(p []byte) ([]byte, *route) {
 		c.host.scmp(&c.slow, c.local, c.in.From())
 		return nil, nil
 	}
-	payload, r, scratch := c.host.accept(&c.slow, c.local, c.in.From(), c.scratch)
+	payload, r, scratch := c.host.parsePacket(&c.slow, c.local, c.in.From(), c.scratch)
 	c.scratch = scratch
 	return payload, r
 }
 
 // frame takes in a frame of the peer.
-func (c *fastConn) frame(r *route, b []byte) {
+func (c *fastConn) handleFrame(r *route, b []byte) {
 	f, ok := readFrame(b)
-	if !ok || !c.anybody && !r.large.offered.Load() {
+	if !ok || !c.allFrames && !r.large.offered.Load() {
 		return
 	}
 	switch f.kind {
@@ -248,10 +248,10 @@ func (c *fastConn) frame(r *route, b []byte) {
 		putFrame(answer, kindAnswer, f.size)
 		copy(answer[frameHeader:], f.token)
 		_ = c.send(r, answer, 0) // a lost answer is asked for again
-		r.large.probed(f.size)
+		r.large.probeArrived(f.size)
 		c.probe(r, false)
 	case kindAnswer:
-		if r.large.answered(f.size, f.token) {
+		if r.large.answerArrived(f.size, f.token) {
 			c.log.Debug("large packets pass", "to", r.remote, "payload_bytes", f.size)
 		}
 	}
@@ -259,8 +259,8 @@ func (c *fastConn) frame(r *route, b []byte) {
 
 // probe sends the probe that is due on the route, if any.
 func (c *fastConn) probe(r *route, lossy bool) {
-	own := c.host.mtuTo(r) - headerLen(c.local, r.remote, len(r.way.Load().raw))
-	b, ok := r.large.probe(own, lossy, time.Now())
+	own := c.host.mtuTo(r) - r.headerLen(c.local)
+	b, ok := r.large.nextProbe(own, lossy, time.Now())
 	if ok {
 		_ = c.send(r, b, 0) // a lost probe is sent again
 	}
@@ -277,7 +277,7 @@ func (c *fastConn) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (n, oobn int, err
 }
 
 func (c *fastConn) write(b []byte, to net.Addr, size int) (int, error) {
-	r := c.host.routes.at(to)
+	r := c.host.routes.forAddr(to)
 	if r == nil {
 		return len(b), nil // an answer to a sender whose route has been pushed out
 	}
@@ -311,7 +311,7 @@ func (c *fastConn) send(r *route, b []byte, size int) error {
 		} else if err != nil {
 			c.log.Debug("packets not sent", "to", r.remote, "next_hop", t.nextHop, "bytes", n, "error", err)
 			if errors.Is(err, syscall.EMSGSIZE) {
-				r.large.stop() // the local interface does not take them
+				r.large.disable() // the local interface does not take them
 			}
 		}
 		b = b[n:]
@@ -334,7 +334,7 @@ func (r *route) templateNow(local Addr) (*template, error) {
 }
 
 // fromAnybody has bundles taken from where there is no connection.
-func (c *fastConn) fromAnybody() { c.anybody = true }
+func (c *fastConn) fromAnybody() { c.allFrames = true }
 
 func (c *fastConn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 

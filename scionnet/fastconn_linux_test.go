@@ -118,7 +118,7 @@ func TestBatch(t *testing.T) {
 // TestBundlesNeedAConnection sends frames from where there is none, and small packets from where there is one.
 func TestBundlesNeedAConnection(t *testing.T) {
 	a, b, to := fastPair(t)
-	a.anybody, b.anybody = false, false
+	a.allFrames, b.allFrames = false, false
 	bundle := func(size int) []byte {
 		f := append(make([]byte, frameHeader), bytes.Repeat([]byte{0x40}, 3600)...)
 		putFrame(f, kindBundle, size)
@@ -202,19 +202,19 @@ func TestGiveWay(t *testing.T) {
 				}
 			})
 		}
-		if c.giveWay(); c.crowded {
+		if c.yield(); c.slowYield {
 			break
 		}
 		others.Wait()
 	}
-	if !c.crowded {
+	if !c.slowYield {
 		t.Fatal("the reader waits for all others whenever there is much to read")
 	}
-	if c.giveWay(); !c.crowded {
+	if c.yield(); !c.slowYield {
 		t.Error("not to the end of what is in the socket")
 	}
 	c.in.many = false
-	if c.giveWay(); c.crowded {
+	if c.yield(); c.slowYield {
 		t.Error("for ever")
 	}
 }
@@ -289,10 +289,10 @@ func FuzzFastReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		var cp controlPlane
 		h, _, _ := hostWithPath(t, &cp)
-		fast := &fastConn{host: h, local: us, log: h.log, arrivals: map[string]*arrival{}}
+		fast := &fastConn{host: h, local: us, log: h.log, headers: map[string]*parsedHeader{}}
 		fast.in = &batchReceiver{Reader: udpbatch.NewReader(1)}
 		for _, p := range [][]byte{first, second, first} {
-			got, r := fast.open(bytes.Clone(p))
+			got, r := fast.parse(bytes.Clone(p))
 			slow := plainConn{host: h, local: us, log: h.log}
 			slow.in.Bytes = bytes.Clone(p)
 			slow.from = net.UDPAddr{IP: net.IPv4zero.To4()}
@@ -305,7 +305,7 @@ func FuzzFastReceive(f *testing.F) {
 			if _, scmp := slow.in.Payload.(snet.SCMPPayload); scmp {
 				continue
 			}
-			want, w := slow.accept()
+			want, w := slow.parse()
 			if (r == nil) != (w == nil) || r != nil && (r.remote != w.remote || r.trail != w.trail || !bytes.Equal(got, want)) {
 				t.Fatalf("fast %x from %+v, slow %x from %+v", got, r, want, w)
 			}
@@ -317,7 +317,7 @@ func FuzzFastReceive(f *testing.F) {
 // of them.
 func FuzzReceive(f *testing.F) {
 	a, b, to := fastPair(f)
-	a.anybody, b.anybody = false, false
+	a.allFrames, b.allFrames = false, false
 	back := b.host.routes.mustArrive(f, a.local, nil, netip.AddrPortFrom(a.local.Host, a.local.Port))
 	mark := quicLike(77, 7)
 	frame := func(kind byte, size int, body []byte) []byte {
@@ -328,7 +328,7 @@ func FuzzReceive(f *testing.F) {
 	receive := func(t testing.TB, p []byte) (packets int) {
 		back.large.reset()
 		back.large.offered.Store(true)
-		back.large.agree(8000)
+		back.large.allow(8000)
 		back.large.frame(8000) // is asked for
 		if len(p) > 60_000 {
 			return 0

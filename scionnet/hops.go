@@ -11,9 +11,9 @@ import (
 	"braid/pathsel"
 )
 
-// trail is a path's interface IDs in the order of travel, two bytes each: from an AS that is known, they
-// tell one path from every other, and they stay when its hop fields are renewed. The path inside one AS has
-// the empty trail.
+// trail is a path's interface IDs in the order of travel, two bytes each: from an AS that is known,
+// they tell one path from every other, and they stay when its hop fields are renewed. The path
+// inside one AS has the empty trail.
 type trail string
 
 func trailOf(ifs []pathsel.Interface) trail {
@@ -48,11 +48,12 @@ type hops struct {
 	expiry time.Time // of the first hop field that ends
 }
 
-// expUnit is the unit of a hop field's lifetime: 24 h / 256 (SCION header specification, hop field).
+// expUnit is the unit of a hop field's lifetime: 24 h / 256 (SCION header specification, hop
+// field).
 const expUnit = path.MaxTTL / 256
 
-// readHops reads a dataplane path of the SCION type. It changes nothing in raw. The empty raw path is the
-// path inside one AS, which does not end.
+// readHops reads a dataplane path of the SCION type. It changes nothing in raw. The empty raw path
+// is the path inside one AS, which does not end.
 func readHops(raw []byte) (hops, error) {
 	if len(raw) == 0 {
 		return hops{}, nil
@@ -74,7 +75,8 @@ func reverseHops(raw []byte) ([]byte, hops, error) {
 	if err != nil {
 		return nil, hops{}, err
 	}
-	// A path that ends here has been used up. Anything else would give a way back that starts elsewhere.
+	// A path that ends here has been used up. Anything else would give a way back that starts
+	// elsewhere.
 	if int(d.PathMeta.CurrHF) != d.NumHops-1 || int(d.PathMeta.CurrINF) != d.NumINF-1 {
 		return nil, hops{}, fmt.Errorf("dataplane path: packet arrived at hop %d of %d", d.PathMeta.CurrHF+1, d.NumHops)
 	}
@@ -109,9 +111,10 @@ type crossing struct {
 	ingress bool // in the direction in which the segment was made
 }
 
-// crossings walks the hop fields in the order of travel. Where one segment ends and the next begins, two hop
-// fields belong to one AS, and each tells only one of its interfaces; where they meet at a peering link (both
-// segments carry the peering flag) each belongs to an AS of its own and tells both.
+// crossings walks the hop fields in the order of travel. Where one segment ends and the next
+// begins, two hop fields belong to one AS, and each tells only one of its interfaces; where they
+// meet at a peering link (both segments carry the peering flag) each belongs to an AS of its own
+// and tells both.
 func crossings(d *scion.Decoded) []crossing {
 	var out []crossing
 	hop := 0
@@ -165,8 +168,12 @@ const (
 	udpHeader    = 8
 )
 
-// headerLen is the number of bytes of SCION and UDP header in front of the payload, for hosts of the families
-// of a and b and a dataplane path of pathLen bytes.
+// headerLen is the number of bytes of SCION and UDP header in front of the payload, for hosts of
+// the families of a and b and a dataplane path of pathLen bytes.
 func headerLen(a, b Addr, pathLen int) int {
 	return commonAndIAs + len(a.Host.AsSlice()) + len(b.Host.AsSlice()) + pathLen + udpHeader
 }
+
+// headerLen is the number of bytes of SCION and UDP header in front of a payload from local along
+// the route.
+func (r *route) headerLen(local Addr) int { return headerLen(local, r.remote, len(r.way.Load().raw)) }

@@ -1,12 +1,12 @@
 // Package scionnet is a SCION host, and QUIC connections of it that are pinned to a path.
 //
-// A Host is one end system in one AS: it looks paths up, keeps them fresh, hears of revocations, and opens
-// Endpoints. An Endpoint is one UDP port of the host, on which it dials and accepts. A Conn is one QUIC
-// connection over one path, with one stream that is a net.Conn: a path-level peer. There are no globals: one
-// process can hold hosts in several ASes.
+// A Host is one end system in one AS: it looks paths up, keeps them fresh, hears of revocations,
+// and opens Endpoints. An Endpoint is one UDP port of the host, on which it dials and accepts. A
+// Conn is one QUIC connection over one path, with one stream that is a net.Conn: a path-level peer.
+// There are no globals: one process can hold hosts in several ASes.
 //
-// The package chooses no paths and ranks none; pathsel does. It does not move a connection to another path
-// either: a connection whose path dies ends with an error.
+// The package chooses no paths and ranks none; pathsel does. It does not move a connection to
+// another path either: a connection whose path dies ends with an error.
 //
 //	Conn        net.Conn, statistics, close that delivers            conn.go
 //	Endpoint    dial, accept, limits, identities                     endpoint.go, identity.go
@@ -25,6 +25,7 @@
 package scionnet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,12 +69,10 @@ type Host struct {
 // ErrOtherAS says that the host is not in the AS of Config.IA.
 var ErrOtherAS = errors.New("this host is in another AS")
 
-// Open finds the control plane of the local AS and starts the host. No packet is sent to other ASes yet.
+// Open finds the control plane of the local AS and starts the host. No packet is sent to other ASes
+// yet.
 func Open(ctx context.Context, cfg Config) (*Host, error) {
-	log := cfg.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	connector, err := connect(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -83,13 +82,13 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		return nil, errors.Join(err, connector.Close())
 	}
 	h.routes = newRoutes(h.ia, h.localIP, h.topo.Interface, h.underlayPort)
-	h.lookup = newLookup(h.query, h.applied, h.routes.inUse, log)
+	h.lookup = newLookup(h.query, h.afterLookup, h.routes.inUse, log)
 	h.claims = h.newClaims()
 	return h, nil
 }
 
-// registerMu guards prometheus.DefaultRegisterer: the in-process daemon registers its metrics there, and a second
-// one in the same process would panic.
+// registerMu guards prometheus.DefaultRegisterer: the in-process daemon registers its metrics
+// there, and a second one in the same process would panic.
 var registerMu sync.Mutex
 
 func connect(ctx context.Context, cfg Config) (daemon.Connector, error) {
@@ -131,8 +130,8 @@ func (h *Host) load(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// defaultIP is the address that the system uses towards the local AS's routers or, if it has none, its control
-// service.
+// defaultIP is the address that the system uses towards the local AS's routers or, if it has none,
+// its control service.
 func (h *Host) defaultIP(ctx context.Context) (netip.Addr, error) {
 	interfaces, err := h.connector.Interfaces(ctx)
 	if err != nil {
@@ -164,7 +163,8 @@ func (h *Host) IA() pathsel.IA { return h.ia }
 // LocalIP is the address that packets are sent from.
 func (h *Host) LocalIP() netip.Addr { return h.localIP }
 
-// Close stops the lookups and lets the control plane go. The host's endpoints are closed by their owners, before.
+// Close stops the lookups and lets the control plane go. The host's endpoints are closed by their
+// owners, before.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	for _, stop := range h.onClose {
@@ -180,7 +180,8 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// openRaw opens a socket for SCION packets. For an SCMP message, ReadFrom returns errSCMP and fills the packet.
+// openRaw opens a socket for SCION packets. For an SCMP message, ReadFrom returns errSCMP and fills
+// the packet.
 func (h *Host) openRaw(ctx context.Context, port uint16) (*snet.SCIONPacketConn, Addr, error) {
 	n := snet.SCIONNetwork{Topology: h.topo, SCMPHandler: scmpHandler{}}
 	var c snet.PacketConn
@@ -191,8 +192,13 @@ func (h *Host) openRaw(ctx context.Context, port uint16) (*snet.SCIONPacketConn,
 	if err != nil {
 		return nil, Addr{}, err
 	}
-	local := c.LocalAddr().(*net.UDPAddr).AddrPort()
-	return c.(*snet.SCIONPacketConn), Addr{h.ia, h.localIP, local.Port()}, nil
+	raw := c.(*snet.SCIONPacketConn)
+	return raw, h.addrOf(raw), nil
+}
+
+// addrOf is the SCION address of a UDP socket of the host.
+func (h *Host) addrOf(socket interface{ LocalAddr() net.Addr }) Addr {
+	return Addr{h.ia, h.localIP, socket.LocalAddr().(*net.UDPAddr).AddrPort().Port()}
 }
 
 // query asks the control plane for the paths to dst.
@@ -215,17 +221,17 @@ func (h *Host) query(ctx context.Context, dst pathsel.IA, refresh bool) ([]found
 }
 
 // applied renews the hop fields of live connections after a lookup.
-func (h *Host) applied(dst pathsel.IA, paths []found) {
+func (h *Host) afterLookup(dst pathsel.IA, paths []found) {
 	ways := make(map[trail]*way, len(paths))
 	for i := range paths {
 		ways[paths[i].trail] = &paths[i].way
 	}
 	h.routes.renew(dst, ways)
-	h.routes.vouch(dst, linksOf(paths))
+	h.routes.markProven(dst, linksOf(paths))
 }
 
-// localPath is the path inside the host's own AS. There are no hop fields that could end; a day is long enough for
-// everybody who compares.
+// localPath is the path inside the host's own AS. There are no hop fields that could end; a day is
+// long enough for everybody who compares.
 func (h *Host) localPath() pathsel.Path {
 	return pathsel.Path{Src: h.ia, Dst: h.ia, MTU: h.mtu, LatencyKnown: true, Expiry: time.Now().Add(24 * time.Hour)}
 }

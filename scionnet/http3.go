@@ -14,8 +14,9 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// HTTP is a UDP port of the host for HTTP/3 (RFC 9114): a server, a client, or both. Unlike an Endpoint's peers, its
-// clients show no key, and its server's key is nobody's name: the scheme promises no more than http does.
+// HTTP is a UDP port of the host for HTTP/3 (RFC 9114): a server, a client, or both. Unlike an
+// Endpoint's peers, its clients show no key, and its server's key is nobody's name: the scheme
+// promises no more than http does.
 type HTTP struct {
 	host    *Host
 	addr    Addr
@@ -23,7 +24,7 @@ type HTTP struct {
 	quic    *quic.Transport
 	cert    tls.Certificate
 	// patience is how long a connection lives on which no request is answered.
-	patience time.Duration
+	idle time.Duration
 
 	places quota
 }
@@ -32,14 +33,16 @@ const (
 	// maxRequests at once on one connection, and headers in bytes.
 	maxRequests    = 32
 	maxHeaderBytes = 16 << 10
-	// maxHTTPConns is the number of connections of a server. One request is done in milliseconds. One host and one AS may have
-	// a part of them, so that others can always connect, and those whose AS is not proven a part together.
+	// maxHTTPConns is the number of connections of a server. One request is done in milliseconds.
+	// One host and one AS may have a part of them, so that others can always connect, and those
+	// whose AS is not proven a part together.
 	maxHTTPConns          = 4096
 	maxHTTPConnsAS        = maxHTTPConns / 2
 	maxHTTPConnsHost      = maxHTTPConns / 16
 	maxHTTPConnsStrangers = maxHTTPConns / 8
-	// httpIdle is how long a connection lives without an answered request, whatever else happens on it: half a request is
-	// worth no more than none. Shorter than an announce interval: nobody is expected back soon.
+	// httpIdle is how long a connection lives without an answered request, whatever else happens on
+	// it: half a request is worth no more than none. Shorter than an announce interval: nobody is
+	// expected back soon.
 	httpIdle = 15 * time.Second
 )
 
@@ -56,36 +59,33 @@ func (h *Host) OpenHTTP(ctx context.Context, port uint16) (*HTTP, error) {
 	if err != nil {
 		return nil, err
 	}
-	local := packets.LocalAddr().(*net.UDPAddr).AddrPort()
-	p := &HTTP{
-		host: h, addr: Addr{h.ia, h.localIP, local.Port()}, packets: packets, cert: id.cert,
-		patience: httpIdle, places: quota{limits: limits{maxHTTPConns, maxHTTPConnsAS, maxHTTPConnsHost, maxHTTPConnsStrangers}},
-	}
-	p.quic = &quic.Transport{Conn: packets, ConnContext: p.admit, VerifySourceAddress: func(net.Addr) bool { return p.busy() }}
+	p := &HTTP{host: h, addr: h.addrOf(packets), packets: packets, cert: id.cert, idle: httpIdle}
+	p.places.limits = limits{maxHTTPConns, maxHTTPConnsAS, maxHTTPConnsHost, maxHTTPConnsStrangers}
+	p.quic = &quic.Transport{Conn: packets, ConnContext: p.admit, VerifySourceAddress: p.mustVerify}
 	return p, nil
 }
 
-// busy tells whether those who connect have to show that they receive what is sent to them.
-func (p *HTTP) busy() bool {
+// mustVerify tells whether a newcomer must first prove that it receives at its address.
+func (p *HTTP) mustVerify(net.Addr) bool {
 	p.places.mu.Lock()
 	open := p.places.held
 	p.places.mu.Unlock()
-	return open > halfOpenMost || p.places.crowded()
+	return open > halfOpenMost || p.places.unprovenFull()
 }
 
 func (p *HTTP) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
-	r := p.host.routes.at(info.RemoteAddr)
-	if r == nil {
-		return nil, errors.New("route pushed out")
+	r, err := p.host.routes.pinInbound(info.RemoteAddr)
+	if err != nil {
+		return nil, err
 	}
-	g := newGuest(ctx, hostKey{r.remote.IA, r.remote.Host}, p.host.meeting(r))
-	if !p.places.enter(g, info.AddrVerified) {
+	g := newInbound(ctx, hostKey{r.remote.IA, r.remote.Host}, p.host.remoteAS(r))
+	if !p.places.take(g, info.AddrVerified) {
 		g.evict()
+		p.host.routes.unpin(r)
 		return nil, errors.New("too many connections")
 	}
-	r = p.host.routes.pin(r)
 	context.AfterFunc(ctx, func() {
-		p.places.leave(g)
+		p.places.release(g)
 		p.host.routes.unpin(r)
 	})
 	return context.WithValue(ctx, clientKey{}, g), nil
@@ -103,40 +103,41 @@ func (p *HTTP) Close() error {
 }
 
 type (
-	clientKey   struct{}
-	patienceKey struct{}
+	clientKey    struct{}
+	idleTimerKey struct{}
 )
 
-// ClientAddr is the SCION address that a request came from. The client has shown that it receives at it; whether it is
-// in that AS is another question: see ClientProven.
+// ClientAddr is the SCION address that a request came from. The client has shown that it receives
+// at it; whether it is in that AS is another question: see ClientProven.
 func ClientAddr(ctx context.Context) (Addr, bool) {
-	g, ok := ctx.Value(clientKey{}).(*guest)
+	g, ok := ctx.Value(clientKey{}).(*inbound)
 	if !ok {
 		return Addr{}, false
 	}
-	return g.met.route.remote, true
+	return g.as.route.remote, true
 }
 
-// ClientProven tells whether the ISD-AS of ClientAddr is proven, in the sense of Conn.Proven. If that is not known yet
-// it waits for the control plane's answer, at most for that long. The answer is false at once where there is nothing to
-// wait for: the question has just been answered so, or 1024 requests (256 along the same links) wait already.
+// ClientProven tells whether the ISD-AS of ClientAddr is proven, in the sense of Conn.Proven. If
+// that is not known yet it waits for the control plane's answer, at most for that long. The answer
+// is false at once where there is nothing to wait for: the question has just been answered so, or
+// 1024 requests (256 along the same links) wait already.
 func ClientProven(ctx context.Context, wait time.Duration) bool {
-	g, ok := ctx.Value(clientKey{}).(*guest)
-	return ok && g.met.proven(ctx, wait)
+	g, ok := ctx.Value(clientKey{}).(*inbound)
+	return ok && g.as.prove(ctx, wait)
 }
 
-// Serve answers requests until the context ends, and then waits up to grace for those under way. Connections on which nothing is
-// asked are closed, and so are those of clients that do not finish what they ask. A client's address, which
-// it has shown to receive at before the first request, is ClientAddr of the request's context.
+// Serve answers requests until the context ends, and then waits up to grace for those under way.
+// Connections on which nothing is asked are closed, and so are those of clients that do not finish
+// what they ask. A client's address, which it has shown to receive at before the first request, is
+// ClientAddr of the request's context.
 func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Duration) error {
 	config := p.config(leastPacket)
 	config.GetConfigForClient = func(info *quic.ClientInfo) (*quic.Config, error) {
-		r := p.host.routes.at(info.RemoteAddr)
+		r := p.host.routes.forAddr(info.RemoteAddr)
 		if r == nil {
-			return nil, errors.New("route pushed out")
+			return nil, errRouteDropped
 		}
-		most := min(mostPacket, p.host.mtu-headerLen(p.addr, r.remote, len(r.way.Load().raw)))
-		return p.config(max(leastPacket, min(most, int(r.initial.Load())))), nil
+		return p.config(p.host.answerSize(p.addr, r)), nil
 	}
 	l, err := p.quic.ListenEarly(http3.ConfigureTLSConfig(&tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{p.cert},
@@ -152,19 +153,19 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ClientProven(r.Context(), 0) // has it looked into, for the client's place
 			handler.ServeHTTP(w, r)
-			if t, ok := r.Context().Value(patienceKey{}).(*time.Timer); ok {
-				t.Reset(p.patience)
+			if t, ok := r.Context().Value(idleTimerKey{}).(*time.Timer); ok {
+				t.Reset(p.idle)
 			}
 		}),
 		ConnContext: func(ctx context.Context, c *quic.Conn) context.Context {
-			end := time.AfterFunc(p.patience, func() {
+			end := time.AfterFunc(p.idle, func() {
 				_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "no request")
 			})
 			context.AfterFunc(c.Context(), func() { end.Stop() })
-			if g, ok := ctx.Value(clientKey{}).(*guest); ok {
+			if g, ok := ctx.Value(clientKey{}).(*inbound); ok {
 				context.AfterFunc(g.ctx, func() { _ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "") })
 			}
-			ctx = context.WithValue(ctx, patienceKey{}, end)
+			ctx = context.WithValue(ctx, idleTimerKey{}, end)
 			return ctx
 		},
 	}
@@ -190,7 +191,8 @@ func (p *HTTP) config(packetSize int) *quic.Config {
 	return &quic.Config{
 		Versions:             []quic.Version{quic.Version1},
 		HandshakeIdleTimeout: handshakeIdle,
-		// No keep-alive: a request under way keeps a connection alive, and the next one makes a new connection.
+		// No keep-alive: a request under way keeps a connection alive, and the next one makes a new
+		// connection.
 		MaxIdleTimeout:     httpIdle,
 		MaxIncomingStreams: maxRequests, MaxIncomingUniStreams: 3, // control, and the two of QPACK
 		InitialStreamReceiveWindow: 64 << 10, MaxStreamReceiveWindow: 1 << 20,
@@ -200,8 +202,8 @@ func (p *HTTP) config(packetSize int) *quic.Config {
 	}
 }
 
-// Client is a transport for http.Client: all requests go to the server at that address, over the first of the paths on
-// which it answers, whatever authority they name.
+// Client is a transport for http.Client: all requests go to the server at that address, over the
+// first of the paths on which it answers, whatever authority they name.
 func (p *HTTP) Client(server Addr) interface {
 	http.RoundTripper
 	io.Closer
@@ -209,8 +211,8 @@ func (p *HTTP) Client(server Addr) interface {
 	return p.client(func(context.Context) ([]Addr, error) { return []Addr{server}, nil })
 }
 
-// ClientByName is a Client of the server with that name, which is looked up for every new connection. Of several addresses
-// the first that answers is used.
+// ClientByName is a Client of the server with that name, which is looked up for every new
+// connection. Of several addresses the first that answers is used.
 func (p *HTTP) ClientByName(name string, port uint16) interface {
 	http.RoundTripper
 	io.Closer
@@ -238,8 +240,8 @@ func (p *HTTP) client(servers func(context.Context) ([]Addr, error)) *http3.Tran
 	}
 }
 
-// pathsTried bounds how many paths are tried for one connection. They come best first, and a server that does not answer on
-// the first few is down.
+// pathsTried bounds how many paths are tried for one connection. They come best first, and a server
+// that does not answer on the first few is down.
 const pathsTried = 4
 
 func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn, error) {
@@ -249,17 +251,11 @@ func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn
 	}
 	err = fmt.Errorf("no path to %s is known", server.IA)
 	for _, path := range paths[:min(len(paths), pathsTried)] {
-		f, e := p.host.known(ctx, server, path)
+		r, _, size, e := p.host.routeTo(ctx, p.addr, server, path)
 		if e != nil {
 			err = e
 			continue
 		}
-		size, e := packetSize(f.path, headerLen(p.addr, server, len(f.way.raw)))
-		if e != nil {
-			err = e
-			continue
-		}
-		r := p.host.routes.dial(server, f.trail, &f.way)
 		c, e := p.quic.DialEarly(ctx, r.pseudo, t, p.config(size))
 		if e == nil {
 			context.AfterFunc(c.Context(), func() { p.host.routes.unpin(r) })

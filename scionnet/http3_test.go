@@ -79,7 +79,7 @@ func TestHTTP(t *testing.T) {
 func TestHTTPSlowClients(t *testing.T) {
 	h := oneAS(t)
 	server, client, honest := openHTTP(t, h), openHTTP(t, h), openHTTP(t, h)
-	server.patience = 500 * time.Millisecond
+	server.idle = 500 * time.Millisecond
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
@@ -88,7 +88,7 @@ func TestHTTPSlowClients(t *testing.T) {
 	config := client.config(leastPacket)
 	config.KeepAlivePeriod = 100 * time.Millisecond
 	path := h.localPath()
-	f, err := h.known(t.Context(), server.Addr(), path)
+	f, err := h.resolvePath(t.Context(), server.Addr(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,14 +41,6 @@ type Identity struct {
 	cert tls.Certificate
 }
 
-// orNew is the identity, or a new one in the place of none.
-func (id *Identity) orNew() (*Identity, error) {
-	if id != nil {
-		return id, nil
-	}
-	return NewIdentity()
-}
-
 // NewIdentity makes an identity that lives in memory only.
 func NewIdentity() (*Identity, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)

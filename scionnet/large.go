@@ -19,16 +19,16 @@ type largePackets struct {
 	// offered: a connection is there on which we have said that we do frames. Only then may any come.
 	offered atomic.Bool
 
-	mu     sync.Mutex
-	agreed bool // both sides of a connection have said that they do frames
-	target int  // the payload to probe for; 0: not known
-	sent   int  // the size of the last probe, in payload bytes
-	token  [tokenLen]byte
-	tries  int
-	ended  bool // it has been tried in vain, or worked and then did not
+	mu       sync.Mutex
+	allowed  bool // both sides of a connection have said that they do frames
+	target   int  // the payload to probe for; 0: not known
+	sent     int  // the size of the last probe, in payload bytes
+	token    [tokenLen]byte
+	tries    int
+	disabled bool // it has been tried in vain, or worked and then did not
 
-	doubts  int       // probes without an answer since bundles were last known to pass
-	doubted time.Time // when the last of them was sent
+	unanswered  int       // probes without an answer since bundles were last known to pass
+	lastRecheck time.Time // when the last of them was sent
 }
 
 // probesEach is how often a size is tried, since a probe may be lost for other reasons, and probeSizes what is tried
@@ -41,20 +41,20 @@ const (
 	thirdChance  = 4096
 	// mostDoubts probes, doubtEvery apart, must stay without an answer for bundles to end: a path that loses one
 	// packet in ten does that once in a thousand.
-	mostDoubts = 3
-	doubtEvery = 400 * time.Millisecond
+	maxUnanswered = 3
+	recheckEvery  = 400 * time.Millisecond
 )
 
 // agree notes that the peer does frames and, if it is known (not 0), the payload that the path's MTU leaves room for.
-func (l *largePackets) agree(target int) {
+func (l *largePackets) allow(target int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.agreed = true
+	l.allowed = true
 	l.target = max(l.target, target)
 }
 
 // probed notes that a probe of the peer has arrived: where it fits, ours should.
-func (l *largePackets) probed(size int) {
+func (l *largePackets) probeArrived(size int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.target = max(l.target, size)
@@ -62,14 +62,14 @@ func (l *largePackets) probed(size int) {
 
 // probe gives the frame to send now, if any; most is the largest payload that the host can send. While bundles are sent,
 // there is a probe only if packets have been lost of late.
-func (l *largePackets) probe(most int, lossy bool, now time.Time) ([]byte, bool) {
+func (l *largePackets) nextProbe(most int, lossy bool, now time.Time) ([]byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.agreed || l.ended {
+	if !l.allowed || l.disabled {
 		return nil, false
 	}
 	if limit := int(l.limit.Load()); limit != 0 {
-		return l.doubt(limit, lossy, now)
+		return l.recheck(limit, lossy, now)
 	}
 	size := min(l.target, most)
 	switch l.tries / probesEach {
@@ -82,7 +82,7 @@ func (l *largePackets) probe(most int, lossy bool, now time.Time) ([]byte, bool)
 		return nil, false
 	}
 	if l.tries == probesInAll {
-		l.ended = true
+		l.disabled = true
 		return nil, false
 	}
 	l.tries++
@@ -90,17 +90,17 @@ func (l *largePackets) probe(most int, lossy bool, now time.Time) ([]byte, bool)
 }
 
 // doubt gives a probe of the size in use, or ends bundles if too many of those had no answer.
-func (l *largePackets) doubt(limit int, lossy bool, now time.Time) ([]byte, bool) {
-	if limit < leastBundle || !lossy && l.doubts == 0 || now.Sub(l.doubted) < doubtEvery {
+func (l *largePackets) recheck(limit int, lossy bool, now time.Time) ([]byte, bool) {
+	if limit < leastBundle || !lossy && l.unanswered == 0 || now.Sub(l.lastRecheck) < recheckEvery {
 		return nil, false
 	}
-	if l.doubts == mostDoubts {
-		l.ended = true
+	if l.unanswered == maxUnanswered {
+		l.disabled = true
 		l.limit.Store(0)
 		return nil, false
 	}
-	l.doubts++
-	l.doubted = now
+	l.unanswered++
+	l.lastRecheck = now
 	return l.frame(limit), true
 }
 
@@ -116,26 +116,26 @@ func (l *largePackets) frame(size int) []byte {
 }
 
 // answered tells whether an answer is one to our probe, and lets bundles of its size go.
-func (l *largePackets) answered(size int, token []byte) bool {
+func (l *largePackets) answerArrived(size int, token []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.sent == 0 || size != l.sent || subtle.ConstantTimeCompare(token, l.token[:]) != 1 {
+	if l.disabled || l.sent == 0 || size != l.sent || subtle.ConstantTimeCompare(token, l.token[:]) != 1 {
 		return false
 	}
-	l.doubts = 0
+	l.unanswered = 0
 	return l.limit.CompareAndSwap(0, int32(size))
 }
 
 // stop ends bundles on the route.
-func (l *largePackets) stop() {
+func (l *largePackets) disable() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ended = true
+	l.disabled = true
 	l.limit.Store(0)
 }
 
 // atMost bounds what bundles may fill.
-func (l *largePackets) atMost(payload int) {
+func (l *largePackets) limitTo(payload int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.target > payload {
@@ -151,5 +151,5 @@ func (l *largePackets) reset() {
 	defer l.mu.Unlock()
 	l.limit.Store(0)
 	l.offered.Store(false)
-	l.agreed, l.target, l.sent, l.tries, l.ended, l.doubts = false, 0, 0, 0, false, 0
+	l.allowed, l.target, l.sent, l.tries, l.disabled, l.unanswered = false, 0, 0, 0, false, 0
 }

@@ -15,10 +15,12 @@ import (
 	"braid/pathsel"
 )
 
-// ErrNoPath says that no path to a destination is known just now. The search goes on in the background.
+// ErrNoPath says that no path to a destination is known just now. The search goes on in the
+// background.
 var ErrNoPath = errors.New("no path")
 
-// found is a path of an answer of the control plane: what is announced of it, and what packets need.
+// found is a path of an answer of the control plane: what is announced of it, and what packets
+// need.
 type found struct {
 	path  pathsel.Path
 	trail trail
@@ -51,7 +53,8 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	// Both come from the same segments. If they differed, an answer over this path would look like another path.
+	// Both come from the same segments. If they differed, an answer over this path would look like
+	// another path.
 	if hops.trail != f.trail {
 		return found{}, fmt.Errorf("hop fields and announced interfaces differ")
 	}
@@ -61,8 +64,9 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 	return f, nil
 }
 
-// sortFound puts the paths with the fewest hops first, and among equals those with the lowest interfaces: the order
-// of 'scion showpaths'. The control plane's own order among equals changes from answer to answer.
+// sortFound puts the paths with the fewest hops first, and among equals those with the lowest
+// interfaces: the order of 'scion showpaths'. The control plane's own order among equals changes
+// from answer to answer.
 func sortFound(fs []found) {
 	slices.SortStableFunc(fs, func(a, b found) int {
 		x, y := a.path.Interfaces, b.path.Interfaces
@@ -97,10 +101,10 @@ func bandwidth(m *snet.PathMetadata) uint64 {
 	return least * 1000
 }
 
-// Paths lists the paths to dst in the order of 'scion showpaths': fewest hops first. The first call for a destination
-// asks the control plane; later ones take the paths from memory, which is kept fresh in the background. If there
-// are none the error is ErrNoPath. A path that has been revoked is listed until the control plane drops it; see
-// Revoked.
+// Paths lists the paths to dst in the order of 'scion showpaths': fewest hops first. The first call
+// for a destination asks the control plane; later ones take the paths from memory, which is kept
+// fresh in the background. If there are none the error is ErrNoPath. A path that has been revoked
+// is listed until the control plane drops it; see Revoked.
 func (h *Host) Paths(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error) {
 	if dst == h.ia {
 		return []pathsel.Path{h.localPath()}, nil
@@ -114,6 +118,29 @@ func (h *Host) Paths(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error
 		out[i] = f.path
 	}
 	return out, nil
+}
+
+// resolvePath finds the dataplane path and next hop of a path. It asks the control plane if the
+// path is not known.
+func (h *Host) resolvePath(ctx context.Context, remote Addr, path pathsel.Path) (found, error) {
+	if path.Dst != remote.IA {
+		return found{}, fmt.Errorf("the path leads to %s", path.Dst)
+	}
+	if remote.IA == h.ia {
+		return found{path: h.localPath(), way: way{nextHop: netip.AddrPortFrom(remote.Host, h.underlayPort(remote.Port))}}, nil
+	}
+	t := trailOf(path.Interfaces)
+	if f, ok := h.lookup.find(remote.IA, t); ok {
+		return f, nil
+	}
+	if _, err := h.lookup.paths(ctx, remote.IA); err != nil {
+		return found{}, err
+	}
+	f, ok := h.lookup.find(remote.IA, t)
+	if !ok {
+		return found{}, errors.New("the path is not offered any more")
+	}
+	return f, nil
 }
 
 // Details is what is known of a path beyond its value.
@@ -133,17 +160,17 @@ func (h *Host) Details(p pathsel.Path) Details {
 	return Details{NextHop: f.way.nextHop.String(), Latency: slices.Clone(f.latency)}
 }
 
-// Refresh asks the control plane for the paths to dst now, past its own cache. It gives the error of the question;
-// what is known stays known.
+// Refresh asks the control plane for the paths to dst now, past its own cache. It gives the error
+// of the question; what is known stays known.
 func (h *Host) Refresh(ctx context.Context, dst pathsel.IA) error {
 	if dst == h.ia {
 		return nil
 	}
-	d, _, err := h.lookup.want(dst)
+	d, _, err := h.lookup.ensure(dst)
 	if err != nil {
 		return err
 	}
-	if err := h.lookup.lookNow(ctx, dst, d, true); err != nil {
+	if err := h.lookup.lookUpNow(ctx, dst, d, true); err != nil {
 		return err
 	}
 	h.lookup.mu.Lock()
@@ -154,15 +181,16 @@ func (h *Host) Refresh(ctx context.Context, dst pathsel.IA) error {
 	return nil
 }
 
-// Subscribe gives a channel on which a note arrives when the set of paths to dst changes or one of them is
-// revoked. Notes that nobody has taken yet become one. The destination is kept fresh until cancel is called.
+// Subscribe gives a channel on which a note arrives when the set of paths to dst changes or one of
+// them is revoked. Notes that nobody has taken yet become one. The destination is kept fresh until
+// cancel is called.
 func (h *Host) Subscribe(dst pathsel.IA) (changes <-chan struct{}, cancel func()) {
 	c := make(chan struct{}, 1)
 	if dst == h.ia {
 		return c, func() {}
 	}
 	l := h.lookup
-	d, known, err := l.want(dst)
+	d, known, err := l.ensure(dst)
 	if err != nil {
 		h.log.Warn("paths not watched", "destination", dst, "error", err)
 		return c, func() {}
@@ -172,7 +200,7 @@ func (h *Host) Subscribe(dst pathsel.IA) (changes <-chan struct{}, cancel func()
 	d.watchers[c] = struct{}{}
 	if !known {
 		d.due = time.Now()
-		l.poke()
+		l.wakeUp()
 	}
 	return c, func() {
 		l.mu.Lock()

@@ -128,7 +128,7 @@ func TestLookupKeepsFreshAndForgets(t *testing.T) {
 		c := controlPlane{paths: []found{to(dst, 1, 6*time.Hour)}}
 		l := c.start(t)
 		l.mustHave(t, c.paths...)
-		time.Sleep(settles + refreshEvery)
+		time.Sleep(unsettledFor + refreshEvery)
 		c.asks()
 		time.Sleep(5 * time.Minute)
 		if n := c.asks(); n != 10 {
@@ -168,7 +168,7 @@ func TestLookupSettles(t *testing.T) {
 			l.mustHave(t, known...)
 		}
 		c.asks()
-		time.Sleep(settles)
+		time.Sleep(unsettledFor)
 		if n := c.asks(); n > 12 {
 			t.Errorf("asked %d times in two minutes", n)
 		}
@@ -360,7 +360,7 @@ func TestLookupTableIsBounded(t *testing.T) {
 		l := c.start(t)
 		var err error
 		for i := range maxDestinations + 1 {
-			if _, _, err = l.want(pathsel.IA(i + 100)); err != nil {
+			if _, _, err = l.ensure(pathsel.IA(i + 100)); err != nil {
 				break
 			}
 		}

@@ -77,7 +77,7 @@ func (m *mtus) put(k hostPath, mtu int, now time.Time) bool {
 }
 
 // corrected is the path with the MTU that it has for packets to the host, if that is known to be less than announced.
-func (h *Host) corrected(p pathsel.Path, remote Addr, t trail) pathsel.Path {
+func (h *Host) withKnownMTU(p pathsel.Path, remote Addr, t trail) pathsel.Path {
 	if mtu, ok := h.mtus.get(hostPath{remote.IA, remote.Host, t}, time.Now()); ok {
 		p.MTU = min(p.MTU, mtu)
 	}
@@ -90,20 +90,19 @@ func (h *Host) mtuTo(r *route) int {
 	if f, ok := h.lookup.find(r.remote.IA, r.trail); ok {
 		p.MTU = min(p.MTU, f.path.MTU)
 	}
-	return h.corrected(p, r.remote, r.trail).MTU
+	return h.withKnownMTU(p, r.remote, r.trail).MTU
 }
 
 // narrow takes in that a path carries SCION packets of that many bytes only. Bundles get smaller at once; connections
 // whose packets are too large end within watchEvery.
-func (h *Host) narrow(k hostPath, mtu int, why string) {
+func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
 	if !h.mtus.put(k, mtu, time.Now()) {
 		return
 	}
 	h.log.Info("path carries less than announced", "destination", k.ia, "host", k.host, "mtu", mtu, "noticed_by", why)
 	h.routes.each(func(r *route) {
 		if r.remote.IA == k.ia && r.remote.Host == k.host && r.trail == k.trail {
-			header := headerLen(Addr{Host: h.localIP}, r.remote, len(r.way.Load().raw))
-			r.large.atMost(mtu - header)
+			r.large.limitTo(mtu - r.headerLen(Addr{Host: h.localIP}))
 		}
 	})
 }
@@ -111,17 +110,17 @@ func (h *Host) narrow(k hostPath, mtu int, why string) {
 // tooBig takes in what a router says of a packet of ours. A message that says nothing new of the packet counts for nothing.
 // Nor does one by which not even QUIC's least packets pass: if that is true nothing will arrive, which shows; if it is
 // not, it would keep the path from being dialled.
-func (h *Host) tooBig(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, mtu int) {
-	q, r, _, ok := h.witness(p, local, from, quote)
+func (h *Host) packetTooBig(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, mtu int) {
+	q, r, _, ok := h.verifySCMP(p, local, from, quote)
 	if !ok || mtu >= q.size || mtu < leastPacket+q.header {
 		h.log.Debug("packet too big, but it is no witness who says so, or not true", "mtu", mtu, "from", p.Source)
 		return
 	}
-	h.narrow(r.hostPath(), mtu, "packet too big")
+	h.lowerMTU(r.hostPath(), mtu, "packet too big")
 }
 
 // holes looks for large packets that vanish while small ones arrive. It is a state of one connection.
-type holes struct {
+type largeLoss struct {
 	seen [watchFor + 1]quic.ConnectionStats // the oldest first
 	n    int
 
@@ -133,7 +132,7 @@ type holes struct {
 // looks, while the peer was heard. size is that of the connection's full packets. Either some were found to be lost and
 // none arrived; or there was no acknowledgement at all of what was sent, most of it full packets. (The latter is also
 // how a path looks that carries nothing any more this way, and works the other way: its connection is as lost.)
-func (o *holes) look(s quic.ConnectionStats, size int) bool {
+func (o *largeLoss) observe(s quic.ConnectionStats, size int) bool {
 	if o.n == len(o.seen) {
 		copy(o.seen[:], o.seen[1:])
 		o.n--
@@ -170,7 +169,7 @@ func (o *holes) look(s quic.ConnectionStats, size int) bool {
 // sentWhileHeard is what was sent from one look to the next, where the peer had been heard shortly before: between two
 // of the looks before those. What was sent while nothing at all arrived is lost for that reason, and quic-go, having
 // backed off, may repeat it only seconds after the path is back.
-func (o *holes) sentWhileHeard() (packets, bytes int64) {
+func (o *largeLoss) sentWhileHeard() (packets, bytes int64) {
 	heard := func(i int) bool { return i > 0 && o.seen[i].PacketsReceived != o.seen[i-1].PacketsReceived }
 	for i := 2; i < o.n; i++ {
 		if heard(i-1) || heard(i-2) {
@@ -182,26 +181,26 @@ func (o *holes) sentWhileHeard() (packets, bytes int64) {
 }
 
 // last is what was seen last.
-func (o *holes) last() quic.ConnectionStats { return o.seen[max(0, o.n-1)] }
+func (o *largeLoss) last() quic.ConnectionStats { return o.seen[max(0, o.n-1)] }
 
 // watch looks after packet sizes on the endpoint's connections, and claims of ISD-ASes, until it closes.
 func (e *Endpoint) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	watched := map[*Conn]*holes{}
+	watched := map[*Conn]*largeLoss{}
 	for {
 		select {
 		case <-e.ctx.Done():
 			return
 		case <-tick.C:
 		}
-		conns := e.all()
+		conns := e.list()
 		before := watched
-		watched = make(map[*Conn]*holes, len(conns))
+		watched = make(map[*Conn]*largeLoss, len(conns))
 		for _, c := range conns {
 			o := before[c]
 			if o == nil {
-				o = &holes{}
+				o = &largeLoss{}
 			}
 			watched[c] = o
 			c.watch(o)
@@ -211,7 +210,7 @@ func (e *Endpoint) watch() {
 }
 
 // watch tells what the path carries and where it leads, and has the packet size looked at.
-func (c *Conn) watch(o *holes) {
+func (c *Conn) watch(o *largeLoss) {
 	e := c.endpoint
 	s := c.control.snapshot()
 	now := time.Now()
@@ -225,15 +224,15 @@ func (c *Conn) watch(o *holes) {
 }
 
 // watchSize ends bundles or the connection if its packets turn out to be too large.
-func (c *Conn) watchSize(o *holes, s quic.ConnectionStats) {
+func (c *Conn) watchSize(o *largeLoss, s quic.ConnectionStats) {
 	h, r := c.endpoint.host, c.route
 	if f, ok := c.endpoint.packets.(framer); ok {
 		f.probe(r, s.PacketsLost != o.last().PacketsLost)
 	}
 	k := r.hostPath()
-	header := headerLen(c.endpoint.addr, r.remote, len(r.way.Load().raw))
-	if c.packetSize > leastPacket && o.look(s, c.packetSize) {
-		h.narrow(k, leastPacket+header, "loss of large packets only")
+	header := r.headerLen(c.endpoint.addr)
+	if c.packetSize > leastPacket && o.observe(s, c.packetSize) {
+		h.lowerMTU(k, leastPacket+header, "loss of large packets only")
 	}
 	if mtu, ok := h.mtus.get(k, time.Now()); ok && mtu < c.packetSize+header {
 		c.quic.CloseWithError(codePacketSize, "")
@@ -242,10 +241,9 @@ func (c *Conn) watchSize(o *holes, s quic.ConnectionStats) {
 
 // noteSize takes in why a connection along r has ended: if the peer says that its packets do not arrive, ours are to be
 // smaller as well.
-func (e *Endpoint) noteSize(r *route, err error) {
+func (e *Endpoint) noteCloseReason(r *route, err error) {
 	var app *quic.ApplicationError
 	if errors.As(err, &app) && app.Remote && app.ErrorCode == codePacketSize {
-		header := headerLen(e.addr, r.remote, len(r.way.Load().raw))
-		e.host.narrow(r.hostPath(), leastPacket+header, "peer")
+		e.host.lowerMTU(r.hostPath(), leastPacket+r.headerLen(e.addr), "peer")
 	}
 }

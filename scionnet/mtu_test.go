@@ -26,7 +26,7 @@ func TestPacketTooBig(t *testing.T) {
 			w.r.large.limit.Store(1300)
 			change(t, w)
 			h.scmp(&w.message, w.us, w.from)
-			if got := h.corrected(f.path, w.peer, f.trail).MTU; got != want {
+			if got := h.withKnownMTU(f.path, w.peer, f.trail).MTU; got != want {
 				t.Errorf("MTU %d, want %d", got, want)
 			}
 			if got := h.mtuTo(w.r); want < 1400 && got > want {
@@ -62,7 +62,7 @@ func TestNarrowEndsConnections(t *testing.T) {
 	ping(t, d, c)
 	k := hostPath{h.ia, b.addr.Host, ""}
 	header := headerLen(a.addr, b.addr, 0)
-	h.narrow(k, leastPacket+header+10, "test")
+	h.lowerMTU(k, leastPacket+header+10, "test")
 	for name, conn := range map[string]*Conn{"dialler": d, "acceptor": c} {
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, ErrPacketSize) {
 			t.Errorf("%s: error %v, want ErrPacketSize", name, err)
@@ -74,7 +74,7 @@ func TestNarrowEndsConnections(t *testing.T) {
 	if got := d.Stats().PacketSize; got != leastPacket && got != leastPacket+10 {
 		t.Errorf("packets of %d bytes", got)
 	}
-	h.narrow(k, leastPacket+header-1, "test")
+	h.lowerMTU(k, leastPacket+header-1, "test")
 	if _, err := d.Read(make([]byte, 1)); !errors.Is(err, ErrPacketSize) {
 		t.Errorf("error %v, want ErrPacketSize", err)
 	}
@@ -125,7 +125,7 @@ func TestHoles(t *testing.T) {
 		{"only repetitions, which nobody acknowledges", step{sent: 3, bytes: 2*1400 + 40, received: 2}, true},
 		{"repetitions that are acknowledged", step{sent: 3, bytes: 2*1400 + 40, received: 2, rtt: 1}, false},
 	} {
-		var o holes
+		var o largeLoss
 		var s quic.ConnectionStats
 		got := false
 		s.LatestRTT = time.Millisecond
@@ -136,7 +136,7 @@ func TestHoles(t *testing.T) {
 			s.BytesLost += tt.step.lostBytes
 			s.PacketsReceived += tt.step.received
 			s.LatestRTT += tt.step.rtt
-			got = o.look(s, 1400)
+			got = o.observe(s, 1400)
 		}
 		if got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
@@ -150,7 +150,7 @@ func TestStallIsNoHole(t *testing.T) {
 	type look struct{ packets, bytes, received uint64 }
 	flowing, repeated, last, alive := look{50, 70000, 25}, look{2, 2800, 0}, look{2, 2800, 1}, look{1, 40, 1}
 	course := []look{flowing, flowing, flowing, repeated, repeated, {}, repeated, last, alive, alive, alive, alive, alive, alive}
-	var o holes
+	var o largeLoss
 	var s quic.ConnectionStats
 	for i, l := range course {
 		if l == flowing {
@@ -159,7 +159,7 @@ func TestStallIsNoHole(t *testing.T) {
 		s.PacketsSent += l.packets
 		s.BytesSent += l.bytes
 		s.PacketsReceived += l.received
-		if o.look(s, 1400) {
+		if o.observe(s, 1400) {
 			t.Fatalf("look %d: large packets are said to vanish", i)
 		}
 	}

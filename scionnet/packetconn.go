@@ -94,24 +94,24 @@ func (c *plainConn) ReadFrom(b []byte) (int, net.Addr, error) {
 			c.log.Debug("packet not read", "local", c.local, "error", err)
 			continue
 		}
-		payload, r := c.accept()
+		payload, r := c.parse()
 		if r == nil {
 			continue
 		}
-		r.heard(payload)
+		r.noteInitial(payload)
 		return copy(b, payload), r.pseudo, nil
 	}
 }
 
-func (c *plainConn) accept() ([]byte, *route) {
-	payload, r, scratch := c.host.accept(&c.in, c.local, c.from.AddrPort(), c.scratch)
+func (c *plainConn) parse() ([]byte, *route) {
+	payload, r, scratch := c.host.parsePacket(&c.in, c.local, c.from.AddrPort(), c.scratch)
 	c.scratch = scratch
 	return payload, r
 }
 
 // accept is the payload of a packet that has arrived from an underlay address, and the route back to its sender; no
 // route if the packet is not for local. scratch is as for routes.arrived.
-func (h *Host) accept(p *snet.Packet, local Addr, from netip.AddrPort, scratch []byte) ([]byte, *route, []byte) {
+func (h *Host) parsePacket(p *snet.Packet, local Addr, from netip.AddrPort, scratch []byte) ([]byte, *route, []byte) {
 	udp, ok := p.Payload.(snet.UDPPayload)
 	if !ok || p.Source.Host.Type() != addr.HostTypeIP || p.Destination.Host.Type() != addr.HostTypeIP {
 		return nil, nil, scratch
@@ -124,7 +124,7 @@ func (h *Host) accept(p *snet.Packet, local Addr, from netip.AddrPort, scratch [
 		return nil, nil, scratch
 	}
 	src := Addr{pathsel.IA(p.Source.IA), p.Source.Host.IP().Unmap(), udp.SrcPort}
-	r, scratch, err := h.routes.arrived(src, raw.Raw, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), scratch)
+	r, scratch, err := h.routes.replyRoute(src, raw.Raw, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), scratch)
 	if err != nil {
 		h.log.Debug("foreign packet", "from", src, "error", err)
 		return nil, nil, scratch
@@ -133,7 +133,7 @@ func (h *Host) accept(p *snet.Packet, local Addr, from netip.AddrPort, scratch [
 }
 
 func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
-	r := c.host.routes.at(to)
+	r := c.host.routes.forAddr(to)
 	if r == nil {
 		return len(b), nil // an answer to a sender whose route has been pushed out
 	}

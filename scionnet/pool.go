@@ -1,27 +1,60 @@
 package scionnet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
 )
 
-// pool is the live connections of an endpoint, dialled and accepted, and the work on them that its end waits for.
+const (
+	defaultMaxConns        = 2048
+	defaultMaxConnsPerHost = 512
+	// acceptQueue is the number of connections that may wait for Accept: more than arrive in one
+	// round trip of a busy application, and few enough to need little memory.
+	acceptQueue = 64
+	// halfOpenMost is the number of handshakes under way above which a newcomer must first prove,
+	// at the cost of a round trip, that it receives at its address (RFC 9000, section 8.1.2).
+	halfOpenMost = 128
+)
+
+// Codes with which a connection is closed (QUIC application error codes).
+const (
+	codeDone    quic.ApplicationErrorCode = 0 // closed by the application
+	codeAbort   quic.ApplicationErrorCode = 1 // aborted: undelivered data is lost
+	codeRefused quic.ApplicationErrorCode = 2 // the acceptor has no room, or the dialler broke the protocol
+	// codePacketSize: full packets do not arrive. The next connection should use smaller ones.
+	codePacketSize quic.ApplicationErrorCode = 3
+)
+
+// pool is the part that Endpoint and IPEndpoint share: a QUIC transport and its live connections,
+// dialled and accepted.
 type pool[C member] struct {
-	places    quota // of accepted connections, and of those being accepted
-	accepted  chan C
-	ctx       context.Context // ends when the pool is drained
-	stop      context.CancelFunc
-	workers   sync.WaitGroup // accepting and lingering
-	endings   sync.WaitGroup // dialling, and what is to be done when a connection has ended
-	handshake atomic.Int64   // handshakes under way that others have begun
+	name       fmt.Stringer // the local address
+	log        *slog.Logger
+	identity   *Identity // nil: listen makes one
+	congestion congestion.Algorithm
+	quic       *quic.Transport
+	socket     io.Closer // below quic
+
+	places     quota        // of accepted connections, from their first packet on
+	handshakes atomic.Int64 // under way, begun by peers
+	accepted   chan C
+	ctx        context.Context // ends when the pool closes
+	stop       context.CancelFunc
+	workers    sync.WaitGroup // accepting and lingering
+	endings    sync.WaitGroup // dialling, and cleaning up after connections
 
 	mu     sync.Mutex
 	closed bool
@@ -36,34 +69,165 @@ type member interface {
 	abort(quic.ApplicationErrorCode)
 }
 
-func (p *pool[C]) open(l limits) {
-	p.places.limits = l
+// limitsOf completes the limits that the application has chosen; 0 is the default. One AS gets at
+// most three quarters of the places, so that a large AS cannot keep all others out.
+func limitsOf(conns, perHost int) limits {
+	total := cmp.Or(max(conns, 0), defaultMaxConns)
+	return limits{
+		total: total, perAS: (3*total + 3) / 4, perHost: cmp.Or(max(perHost, 0), defaultMaxConnsPerHost),
+		unproven: (total + 7) / 8,
+	}
+}
+
+// greeter makes a connection of a finished handshake. It waits for the dialler's stream.
+type greeter[C member] func(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (C, error)
+
+// listen accepts connections until the pool closes. If it fails, it closes the socket.
+func (p *pool[C]) listen(config *quic.Config, greet greeter[C]) (err error) {
 	p.accepted = make(chan C, acceptQueue)
 	p.conns = map[C]struct{}{}
 	p.ctx, p.stop = context.WithCancel(context.Background())
+	if p.identity == nil {
+		p.identity, err = NewIdentity()
+	}
+	var l *quic.Listener
+	if err == nil {
+		p.quic.VerifySourceAddress = p.mustVerify
+		l, err = p.quic.Listen(p.identity.TLS(ALPN, nil), config)
+	}
+	if err != nil {
+		p.stop()
+		return errors.Join(fmt.Errorf("listen on %s: %w", p.name, err), p.socket.Close())
+	}
+	// quic-go refuses a connection whose handshake has finished while 32 others wait for its
+	// Accept. All handshakes that may run unverified can finish before any goroutine runs here, so
+	// as many goroutines wait in Accept.
+	for range halfOpenMost {
+		p.workers.Go(func() { p.acceptLoop(l, greet) })
+	}
+	return nil
 }
 
-// full tells whether so many handshakes are under way, or strangers there, that a newcomer must first show that it
-// receives at its address.
-func (p *pool[C]) full(net.Addr) bool { return p.handshake.Load() > halfOpenMost || p.places.crowded() }
+// Key is the public key of the endpoint's identity.
+func (p *pool[C]) Key() PeerKey { return p.identity.Key() }
 
-// enter lets a handshake begin that somebody else wants, unless there are too many already. ctx is the connection's;
-// left is called when it has ended, settled when the handshake is done.
-func (p *pool[C]) enter(ctx context.Context, g *guest, verified bool, left func()) (settled func(), err error) {
+// mustVerify tells whether a newcomer must first prove that it receives at its address.
+func (p *pool[C]) mustVerify(net.Addr) bool {
+	return p.handshakes.Load() > halfOpenMost || p.places.unprovenFull()
+}
+
+// admission is what is known of an accepted connection from its first packet on.
+type admission struct {
+	peer          fmt.Stringer
+	route         *route // nil on IP
+	place         *inbound
+	start         time.Time
+	handshakeDone func()
+}
+
+type admissionKey struct{}
+
+// admit lets a peer's handshake begin if there is a place for it. onEnd then runs when the
+// connection ends. The returned context, for the connection, carries a.
+func (p *pool[C]) admit(ctx context.Context, a *admission, verified bool, onEnd func()) (context.Context, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || !p.places.enter(g, verified) {
-		g.evict()
+	if p.closed || !p.places.take(a.place, verified) {
+		a.place.evict()
 		return nil, errors.New("too many connections")
 	}
-	p.handshake.Add(1)
-	settled = sync.OnceFunc(func() { p.handshake.Add(-1) })
+	p.handshakes.Add(1)
+	a.start = time.Now()
+	a.handshakeDone = sync.OnceFunc(func() { p.handshakes.Add(-1) })
 	p.whenEnded(ctx, func() {
-		settled()
-		left()
-		p.places.leave(g)
+		a.handshakeDone()
+		onEnd()
+		p.places.release(a.place)
 	})
-	return settled, nil
+	return context.WithValue(ctx, admissionKey{}, a), nil
+}
+
+func (p *pool[C]) acceptLoop(l *quic.Listener, greet greeter[C]) {
+	for {
+		qc, err := l.Accept(p.ctx)
+		if err != nil {
+			return
+		}
+		a := qc.Context().Value(admissionKey{}).(*admission)
+		a.handshakeDone()
+		context.AfterFunc(a.place.ctx, func() { qc.CloseWithError(codeRefused, "") }) // evicted
+		handshake := time.Since(a.start)
+		p.workers.Go(func() {
+			ctx, cancel := context.WithTimeout(p.ctx, handshakeIdle)
+			defer cancel()
+			c, err := greet(ctx, qc, a, handshake)
+			if err != nil {
+				p.log.Debug("connection refused", "peer", a.peer, "error", err)
+				qc.CloseWithError(codeRefused, "")
+				return
+			}
+			p.deliver(ctx, c)
+		})
+	}
+}
+
+// deliver hands an accepted connection to Accept.
+func (p *pool[C]) deliver(ctx context.Context, c C) {
+	if !p.add(c) {
+		c.abort(codeDone)
+		return
+	}
+	select {
+	case p.accepted <- c:
+	case <-ctx.Done(): // nobody calls Accept
+		c.abort(codeRefused)
+	}
+}
+
+// Accept waits for the next connection from a peer. After Close the error is net.ErrClosed.
+func (p *pool[C]) Accept(ctx context.Context) (C, error) {
+	var none C
+	select {
+	case c := <-p.accepted:
+		return c, nil
+	case <-p.ctx.Done():
+		return none, net.ErrClosed
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// startDial gives a context for one attempt to dial, which ends with the pool. Close waits until
+// done is called.
+func (p *pool[C]) startDial(ctx context.Context) (_ context.Context, done func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nil, net.ErrClosed
+	}
+	p.endings.Add(1)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(p.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		p.endings.Done()
+	}, nil
+}
+
+// finishDial adds a dialled connection to the pool. After an error, or if the pool is closed, it
+// ends the connection.
+func (p *pool[C]) finishDial(qc *quic.Conn, c C, err error) (C, error) {
+	var none C
+	if err != nil {
+		qc.CloseWithError(codeAbort, "")
+		return none, err
+	}
+	if !p.add(c) {
+		qc.CloseWithError(codeDone, "")
+		return none, net.ErrClosed
+	}
+	return c, nil
 }
 
 func (p *pool[C]) add(c C) bool {
@@ -81,128 +245,21 @@ func (p *pool[C]) add(c C) bool {
 	return true
 }
 
-// keep takes in a connection that was dialled; with an error, and when the pool is drained, it ends it.
-func (p *pool[C]) keep(qc *quic.Conn, c C, err error) (C, error) {
-	var none C
-	if err != nil {
-		qc.CloseWithError(codeAbort, "")
-		return none, err
-	}
-	if !p.add(c) {
-		qc.CloseWithError(codeDone, "")
-		return none, net.ErrClosed
-	}
-	return c, nil
-}
-
-// greeter waits for the stream of a dialler and makes a connection of it.
-type greeter[C member] func(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (C, error)
-
-// accept hands the connections that others open to Accept, until the pool is drained. quic-go refuses a connection that is
-// through its handshake while 32 wait for its Accept, so as many goroutines wait there as handshakes may begin unproven: on
-// one busy processor all of them can be through before any of these runs.
-func (p *pool[C]) accept(l *quic.Listener, greet greeter[C], log *slog.Logger) {
-	for range halfOpenMost {
-		p.workers.Go(func() { p.acceptLoop(l, greet, log) })
-	}
-}
-
-func (p *pool[C]) acceptLoop(l *quic.Listener, greet greeter[C], log *slog.Logger) {
-	for {
-		qc, err := l.Accept(p.ctx)
-		if err != nil {
-			return
-		}
-		a := qc.Context().Value(admissionKey{}).(*admission)
-		a.settled()
-		context.AfterFunc(a.guest.ctx, func() { qc.CloseWithError(codeRefused, "") }) // it has lost its place
-		handshake := time.Since(a.start)
-		p.workers.Go(func() {
-			ctx, cancel := context.WithTimeout(p.ctx, handshakeIdle)
-			defer cancel()
-			c, err := greet(ctx, qc, a, handshake)
-			if err != nil {
-				log.Debug("connection refused", "peer", a.peer, "error", err)
-				qc.CloseWithError(codeRefused, "")
-				return
-			}
-			p.offer(ctx, c)
-		})
-	}
-}
-
-// meet opens the one stream of a connection, or waits for it, sends our feature bits, and tells whose key the peer has shown.
-func meet(qc *quic.Conn, features byte, stream func() (*quic.Stream, error)) (*quic.Stream, PeerKey, error) {
-	key, err := keyOf(qc.ConnectionState().TLS)
-	if err != nil {
-		return nil, PeerKey{}, err
-	}
-	s, err := stream()
-	if err != nil {
-		return nil, PeerKey{}, fmt.Errorf("open the stream: %w", err)
-	}
-	if _, err := s.Write([]byte{features}); err != nil {
-		return nil, PeerKey{}, fmt.Errorf("greet: %w", err)
-	}
-	return s, key, nil
-}
-
-// offer gives an accepted connection to whoever accepts.
-func (p *pool[C]) offer(ctx context.Context, c C) {
-	if !p.add(c) {
-		c.abort(codeDone)
-		return
-	}
-	select {
-	case p.accepted <- c:
-	case <-ctx.Done(): // nobody accepts
-		c.abort(codeRefused)
-	}
-}
-
-// Accept waits for the next connection that somebody has opened. After Close the error is net.ErrClosed.
-func (p *pool[C]) Accept(ctx context.Context) (C, error) {
-	var none C
-	select {
-	case c := <-p.accepted:
-		return c, nil
-	case <-p.ctx.Done():
-		return none, net.ErrClosed
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
-}
-
-// all are the connections of this moment.
-func (p *pool[C]) all() []C {
+// list returns the current connections.
+func (p *pool[C]) list() []C {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make([]C, 0, len(p.conns))
-	for c := range p.conns {
-		out = append(out, c)
-	}
-	return out
+	return slices.Collect(maps.Keys(p.conns))
 }
 
-// count is how many connections there are at this moment.
+// count returns the current number of connections.
 func (p *pool[C]) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.conns)
 }
 
-// hold keeps the pool's end waiting until endings.Done. It does not if the pool is drained already.
-func (p *pool[C]) hold() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false
-	}
-	p.endings.Add(1)
-	return true
-}
-
-// whenEnded runs f when a connection has ended; ctx is the connection's. The pool's end waits for it.
+// whenEnded runs f after the end of the connection with that context. Close waits for it.
 func (p *pool[C]) whenEnded(ctx context.Context, f func()) {
 	p.endings.Add(1)
 	context.AfterFunc(ctx, func() {
@@ -211,7 +268,7 @@ func (p *pool[C]) whenEnded(ctx context.Context, f func()) {
 	})
 }
 
-// spawn runs f, for which the pool's end waits. It does not if the pool is drained already.
+// spawn runs f, for which Close waits. It returns false, and does not run f, if the pool is closed.
 func (p *pool[C]) spawn(f func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,9 +279,10 @@ func (p *pool[C]) spawn(f func()) bool {
 	return true
 }
 
-// drain ends all connections but those that are being closed, waits for these, and then for all work but what shut
-// ends. It does nothing the second time.
-func (p *pool[C]) drain(shut func() error) error {
+// Close ends all connections of the endpoint and frees the port. Connections on which Close was
+// called before still deliver what was written, within the time that their Close allows. A second
+// call does nothing.
+func (p *pool[C]) Close() error {
 	p.mu.Lock()
 	again := p.closed
 	p.closed = true
@@ -233,13 +291,16 @@ func (p *pool[C]) drain(shut func() error) error {
 		return nil
 	}
 	p.stop()
-	for _, c := range p.all() {
+	for _, c := range p.list() {
 		if !c.isClosing() {
 			c.abort(codeDone)
 		}
 	}
 	p.workers.Wait()
-	err := shut()
+	err := errors.Join(p.quic.Close(), p.socket.Close())
 	p.endings.Wait()
-	return err
+	if err != nil {
+		return fmt.Errorf("close %s: %w", p.name, err)
+	}
+	return nil
 }

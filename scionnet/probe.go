@@ -46,7 +46,7 @@ func (h *Host) Probe(ctx context.Context, dst pathsel.IA, host netip.Addr, paths
 	defer c.close()
 	results := make([]Probe, len(paths))
 	for i, path := range paths {
-		f, err := h.known(ctx, Addr{dst, host, shimPort}, path)
+		f, err := h.resolvePath(ctx, Addr{dst, host, shimPort}, path)
 		if err == nil && !host.IsValid() && len(f.way.raw) == 0 {
 			results[i] = Probe{Status: PathAlive} // the path inside the AS has no router
 			continue
@@ -102,7 +102,7 @@ func (h *Host) Trace(ctx context.Context, dst pathsel.IA, paths []pathsel.Path) 
 	defer c.close()
 	results := make([]Trace, len(paths))
 	for i, p := range paths {
-		f, err := h.known(ctx, Addr{IA: dst}, p)
+		f, err := h.resolvePath(ctx, Addr{IA: dst}, p)
 		results[i].Unknown = err != nil
 		for at := 0; err == nil && at < len(p.Interfaces) && len(c.sent) < maxTraced; at++ {
 			err = c.send(&f.way, netip.Addr{}, i, at)
@@ -191,10 +191,11 @@ func (c *scmpClient) send(w *way, host netip.Addr, path, at int) (err error) {
 		}
 	}
 	pkt := &snet.Packet{PacketInfo: packetInfo(c.local, Addr{IA: c.dst, Host: host}, raw, request)}
+	sent := time.Now()
 	if err := c.conn.WriteTo(pkt, net.UDPAddrFromAddrPort(w.nextHop)); err != nil {
 		return err
 	}
-	c.sent = append(c.sent, scmpRequest{path: path, at: at, sent: time.Now()})
+	c.sent = append(c.sent, scmpRequest{path: path, at: at, sent: sent})
 	return nil
 }
 

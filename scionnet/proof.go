@@ -57,7 +57,7 @@ func (l links) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) {
 }
 
 // lead tells whether the trail goes from one AS to the other over these links.
-func (l links) lead(from, to pathsel.IA, t trail) bool {
+func (l links) leadTo(from, to pathsel.IA, t trail) bool {
 	_, ok := l.walk(from, to, t)
 	return ok
 }
@@ -73,10 +73,10 @@ const (
 	// costs it one question in two minutes. Other claims about the trail wait for trailRest: a liar who ever claims another
 	// AS costs two questions a second for each path that he has.
 	claimFirst, claimMost = 2 * time.Second, 2 * time.Minute
-	trailRest             = 500 * time.Millisecond
+	trailPause            = 500 * time.Millisecond
 	// claimWaiting and trailWaiting bound the requests that wait for an answer, in all and along one trail: each holds a
 	// stream and its memory.
-	claimWaiting, trailWaiting = 1024, 256
+	maxWaiting, maxWaitingTrail = 1024, 256
 )
 
 // claims has the ISD-ASes checked that strangers claim. A trail leads to one AS, so there is one question at a time for
@@ -85,11 +85,11 @@ type claims struct {
 	query func(context.Context, pathsel.IA) ([]found, error)
 	spawn func(func())
 	// proved takes in what has shown that the trail leads where it was claimed to.
-	proved func(dst pathsel.IA, answer []found)
-	local  pathsel.IA
+	onProven func(dst pathsel.IA, answer []found)
+	local    pathsel.IA
 
 	mu      sync.Mutex
-	of      map[claimKey]*claim
+	byKey   map[claimKey]*claim
 	trails  map[trail]*trailClaims
 	queue   []*claim
 	workers int
@@ -125,17 +125,17 @@ func (c *claims) ask(r *route, now time.Time) *claim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := claimKey{r.remote.IA, r.trail}
-	k, t := c.of[key], c.trails[r.trail]
+	k, t := c.byKey[key], c.trails[r.trail]
 	switch {
 	case k != nil && k.done != nil:
 		return k
 	case k != nil && now.Before(k.again), t != nil && (t.asking != nil || now.Before(t.again)):
 		return nil
-	case k == nil && !c.room(now):
+	case k == nil && !c.makeRoom(now):
 		return nil
 	case k == nil:
 		k = &claim{claimKey: key}
-		c.of[key] = k
+		c.byKey[key] = k
 	}
 	if t == nil {
 		t = &trailClaims{}
@@ -154,12 +154,12 @@ func (c *claims) ask(r *route, now time.Time) *claim {
 func (c *claims) refuted(r *route) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := c.of[claimKey{r.remote.IA, r.trail}]
+	k := c.byKey[claimKey{r.remote.IA, r.trail}]
 	return k != nil && k.pause > 0
 }
 
 // room makes room for one more claim. What is forgotten may be asked once more.
-func (c *claims) room(now time.Time) bool {
+func (c *claims) makeRoom(now time.Time) bool {
 	if len(c.trails) >= maxClaims {
 		for key, t := range c.trails {
 			if t.asking == nil && t.waiting == 0 && !now.Before(t.again) {
@@ -167,15 +167,15 @@ func (c *claims) room(now time.Time) bool {
 			}
 		}
 	}
-	if len(c.of) >= maxClaims {
-		for key, k := range c.of {
+	if len(c.byKey) >= maxClaims {
+		for key, k := range c.byKey {
 			if k.done == nil {
-				delete(c.of, key)
+				delete(c.byKey, key)
 				break
 			}
 		}
 	}
-	return len(c.of) < maxClaims && len(c.trails) < maxClaims
+	return len(c.byKey) < maxClaims && len(c.trails) < maxClaims
 }
 
 // work answers questions until there are none.
@@ -194,9 +194,9 @@ func (c *claims) work() {
 		ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 		answer, _ := c.query(ctx, k.ia) // no answer is no proof
 		cancel()
-		proven := linksOf(answer).lead(c.local, k.ia, k.trail)
+		proven := linksOf(answer).leadTo(c.local, k.ia, k.trail)
 		if proven {
-			c.proved(k.ia, answer)
+			c.onProven(k.ia, answer)
 		}
 		c.answered(k, proven, time.Now())
 	}
@@ -210,18 +210,18 @@ func (c *claims) answered(k *claim, proven bool, now time.Time) {
 	t := c.trails[k.trail]
 	t.asking = nil
 	if proven {
-		delete(c.of, k.claimKey)
+		delete(c.byKey, k.claimKey)
 		return
 	}
 	k.pause = min(max(claimFirst, 2*k.pause), claimMost)
-	k.again, t.again = now.Add(k.pause), now.Add(trailRest)
+	k.again, t.again = now.Add(k.pause), now.Add(trailPause)
 }
 
 // wait waits for the answer to a question of ask, for that long, unless too many wait already.
 func (c *claims) wait(ctx context.Context, k *claim, most time.Duration) {
 	c.mu.Lock()
 	done, t := k.done, c.trails[k.trail]
-	if done == nil || c.waiting >= claimWaiting || t.waiting >= trailWaiting {
+	if done == nil || c.waiting >= maxWaiting || t.waiting >= maxWaitingTrail {
 		c.mu.Unlock()
 		return
 	}
@@ -244,17 +244,17 @@ func (c *claims) wait(ctx context.Context, k *claim, most time.Duration) {
 // somebody has proven to be there: strangers cannot fill the table of paths.
 func (h *Host) newClaims() *claims {
 	return &claims{
-		query:  func(ctx context.Context, dst pathsel.IA) ([]found, error) { return h.lookup.query(ctx, dst, false) },
-		spawn:  h.lookup.spawn,
-		proved: h.lookup.adopt,
-		local:  h.ia,
-		of:     map[claimKey]*claim{},
-		trails: map[trail]*trailClaims{},
+		query:    func(ctx context.Context, dst pathsel.IA) ([]found, error) { return h.lookup.query(ctx, dst, false) },
+		spawn:    h.lookup.spawn,
+		onProven: h.lookup.add,
+		local:    h.ia,
+		byKey:    map[claimKey]*claim{},
+		trails:   map[trail]*trailClaims{},
 	}
 }
 
 // recognise takes in what is already known of the AS that the route's remote claims. It asks nobody.
-func (h *Host) recognise(r *route) {
+func (h *Host) checkKnownLinks(r *route) {
 	if r.proven.Load() {
 		return
 	}
@@ -264,7 +264,7 @@ func (h *Host) recognise(r *route) {
 }
 
 // stranger is who is at the other end of a connection that somebody else has begun.
-type stranger struct {
+type remoteAS struct {
 	host  *Host
 	route *route
 	// reached says that what the remote has received to finish its handshake went through a router of our AS, or, inside
@@ -273,21 +273,21 @@ type stranger struct {
 }
 
 // meeting is called before anything is sent to the remote.
-func (h *Host) meeting(r *route) stranger {
-	h.recognise(r)
-	return stranger{h, r, r.way.Load().source != strayed}
+func (h *Host) remoteAS(r *route) remoteAS {
+	h.checkKnownLinks(r)
+	return remoteAS{h, r, r.way.Load().source != fromUnknown}
 }
 
 // known tells whether the remote's ISD-AS is proven by now. On IP, where there is none, nothing is left to prove.
-func (s stranger) known() bool { return s.host == nil || s.reached && s.route.proven.Load() }
+func (s remoteAS) isProven() bool { return s.host == nil || s.reached && s.route.proven.Load() }
 
 // doubtful tells whether the remote's claim has been looked into, in vain.
-func (s stranger) doubtful() bool {
-	return !s.known() && (s.trail() == "" || s.host.claims.refuted(s.route))
+func (s remoteAS) refuted() bool {
+	return !s.isProven() && (s.trail() == "" || s.host.claims.refuted(s.route))
 }
 
 // trail is along which links the remote has received something; empty where those that it names mean nothing.
-func (s stranger) trail() trail {
+func (s remoteAS) trail() trail {
 	if !s.reached {
 		return ""
 	}
@@ -296,9 +296,9 @@ func (s stranger) trail() trail {
 
 // proven tells whether the remote's ISD-AS is proven. If that is not known yet it is asked for in the background, and
 // the answer is waited for at most so long.
-func (s stranger) proven(ctx context.Context, wait time.Duration) bool {
-	if s.known() || !s.reached {
-		return s.known()
+func (s remoteAS) prove(ctx context.Context, wait time.Duration) bool {
+	if s.isProven() || !s.reached {
+		return s.isProven()
 	}
 	if k := s.host.claims.ask(s.route, time.Now()); k != nil && wait > 0 {
 		s.host.claims.wait(ctx, k, wait)

@@ -36,7 +36,7 @@ func TestTrailLeads(t *testing.T) {
 		{"half a link", 3, trailFrom(11, 21, 23), false},
 		{"none", 3, "", false},
 	} {
-		if got := l.lead(1, tt.to, tt.trail); got != tt.want {
+		if got := l.leadTo(1, tt.to, tt.trail); got != tt.want {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
 		}
 	}
@@ -52,14 +52,14 @@ func TestClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c controlPlane
 		h, _, f := hostWithPath(t, &c)
-		met := map[pathsel.IA]stranger{}
+		met := map[pathsel.IA]remoteAS{}
 		for i := range 100 {
 			src := Addr{peerIA + pathsel.IA(i), netip.MustParseAddr("10.0.0.3"), 2000}
-			met[src.IA] = h.meeting(h.routes.mustArrive(t, src, oneTrail(t, 1000), router))
+			met[src.IA] = h.remoteAS(h.routes.mustArrive(t, src, oneTrail(t, 1000), router))
 		}
 		poll := func() (proven []pathsel.IA) {
 			for ia, s := range met {
-				if s.proven(t.Context(), 0) {
+				if s.prove(t.Context(), 0) {
 					proven = append(proven, ia)
 				}
 			}
@@ -87,7 +87,7 @@ func TestClaims(t *testing.T) {
 			t.Error("the path to the AS that was proven is not known")
 		}
 		// The next connection of the peer needs no question.
-		if s := h.meeting(h.routes.mustArrive(t, Addr{peerIA, honest.route.remote.Host, 2001}, oneTrail(t, 1000), router)); !s.route.proven.Load() {
+		if s := h.remoteAS(h.routes.mustArrive(t, Addr{peerIA, honest.route.remote.Host, 2001}, oneTrail(t, 1000), router)); !s.route.proven.Load() {
 			t.Error("the second connection from a proven AS is not proven")
 		}
 	})
@@ -97,14 +97,14 @@ func TestClaimIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := controlPlane{delay: 100 * time.Millisecond}
 		h, _, _ := hostWithPath(t, &c)
-		meet := func(ia pathsel.IA, port uint16) stranger {
-			return h.meeting(h.routes.mustArrive(t, Addr{ia, netip.MustParseAddr("10.0.0.3"), port}, oneTrail(t, 1000), router))
+		meet := func(ia pathsel.IA, port uint16) remoteAS {
+			return h.remoteAS(h.routes.mustArrive(t, Addr{ia, netip.MustParseAddr("10.0.0.3"), port}, oneTrail(t, 1000), router))
 		}
 		start := time.Now()
 		var all sync.WaitGroup
-		for i := range trailWaiting {
+		for i := range maxWaitingTrail {
 			all.Go(func() {
-				if !meet(peerIA, uint16(i+1)).proven(t.Context(), time.Second) {
+				if !meet(peerIA, uint16(i+1)).prove(t.Context(), time.Second) {
 					t.Error("not proven after the answer")
 				}
 			})
@@ -114,12 +114,12 @@ func TestClaimIsWaitedFor(t *testing.T) {
 			t.Errorf("waited %v, want %v", d, c.delay)
 		}
 		// A liar waits for one answer, and then for none until it is time to ask again.
-		h.routes.vouch(peerIA, nil)
+		h.routes.markProven(peerIA, nil)
 		liar := meet(peerIA+5, 1)
-		if liar.proven(t.Context(), 10*time.Second) {
+		if liar.prove(t.Context(), 10*time.Second) {
 			t.Error("a lie is proven")
 		}
-		if start = time.Now(); liar.proven(t.Context(), 10*time.Second) || time.Since(start) != 0 {
+		if start = time.Now(); liar.prove(t.Context(), 10*time.Second) || time.Since(start) != 0 {
 			t.Errorf("waited %v for an answer that has come", time.Since(start))
 		}
 		// Nobody waits longer than he wants.
@@ -127,7 +127,7 @@ func TestClaimIsWaitedFor(t *testing.T) {
 		c.mu.Lock()
 		c.delay = time.Minute
 		c.mu.Unlock()
-		if start = time.Now(); liar.proven(t.Context(), 2*time.Second) || time.Since(start) != 2*time.Second {
+		if start = time.Now(); liar.prove(t.Context(), 2*time.Second) || time.Since(start) != 2*time.Second {
 			t.Errorf("waited %v, want 2s", time.Since(start))
 		}
 		time.Sleep(lookupTimeout)
@@ -141,12 +141,12 @@ func TestClaimsAreBounded(t *testing.T) {
 		for i := range 3 * maxClaims {
 			raw := rawPath(t, true, segment{true, false, 1000, [][2]uint16{{0, 81}, {uint16(i + 1), 51}, {41, 0}}})
 			src := Addr{pathsel.IA(9<<48 | i), netip.MustParseAddr("10.0.0.3"), 2000}
-			h.meeting(h.routes.mustArrive(t, src, raw, router)).proven(t.Context(), 0)
+			h.remoteAS(h.routes.mustArrive(t, src, raw, router)).prove(t.Context(), 0)
 		}
 		synctest.Wait()
 		h.claims.mu.Lock()
-		if n := c.asks(); n > claimLookups || len(h.claims.of) > maxClaims || len(h.claims.trails) > maxClaims || len(h.claims.queue) > maxClaims {
-			t.Errorf("%d questions at once, %d claims, %d of them waiting", n, len(h.claims.of), len(h.claims.queue))
+		if n := c.asks(); n > claimLookups || len(h.claims.byKey) > maxClaims || len(h.claims.trails) > maxClaims || len(h.claims.queue) > maxClaims {
+			t.Errorf("%d questions at once, %d claims, %d of them waiting", n, len(h.claims.byKey), len(h.claims.queue))
 		}
 		h.claims.mu.Unlock()
 		time.Sleep(time.Hour) // for the answers
@@ -172,9 +172,9 @@ func TestNeighboursClaim(t *testing.T) {
 			{"of another AS, without a path", peerIA, nil, false},
 			{"over an interface that we do not have", peerIA, oneTrail(t, 1000), false},
 		} {
-			s := h.meeting(h.routes.mustArrive(t, Addr{tt.ia, host, 2000}, tt.raw, neighbour))
+			s := h.remoteAS(h.routes.mustArrive(t, Addr{tt.ia, host, 2000}, tt.raw, neighbour))
 			for range 3 {
-				if got := s.proven(t.Context(), time.Second); got != tt.want {
+				if got := s.prove(t.Context(), time.Second); got != tt.want {
 					t.Errorf("%s: proven %t, want %t", tt.name, got, tt.want)
 				}
 			}

@@ -15,15 +15,15 @@ import (
 type quota struct {
 	limits
 
-	mu        sync.Mutex
-	held      int
-	hosts     map[hostKey]int
-	ases      map[pathsel.IA]int
-	strangers []*guest // the oldest first
+	mu       sync.Mutex
+	held     int
+	hosts    map[hostKey]int
+	ases     map[pathsel.IA]int
+	unproven []*inbound // the oldest first
 }
 
 // limits are numbers of connections: in all, in the name of one AS and of one host, and of all whose AS is not proven.
-type limits struct{ total, perAS, perHost, strangers int }
+type limits struct{ total, perAS, perHost, unproven int }
 
 type hostKey struct {
 	ia   pathsel.IA // 0 on IP, where nobody claims an AS
@@ -31,9 +31,9 @@ type hostKey struct {
 }
 
 // guest is a connection that somebody else has begun. The context ends with it, or when it is to end.
-type guest struct {
+type inbound struct {
 	who   hostKey
-	met   stranger
+	as    remoteAS
 	ctx   context.Context
 	evict context.CancelFunc
 
@@ -42,37 +42,37 @@ type guest struct {
 }
 
 // newGuest is one whose connection has that context.
-func newGuest(ctx context.Context, who hostKey, met stranger) *guest {
-	g := &guest{who: who, met: met}
+func newInbound(ctx context.Context, who hostKey, met remoteAS) *inbound {
+	g := &inbound{who: who, as: met}
 	g.ctx, g.evict = context.WithCancel(ctx)
 	return g
 }
 
 // enter gives a connection a place, if there is one. verified says that the remote has shown to receive at its address: no
 // other may take somebody's place. Whose place it takes is evicted.
-func (q *quota) enter(g *guest, verified bool) bool {
+func (q *quota) take(g *inbound, verified bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.settle()
+	q.countProven()
 	if q.held >= q.total {
 		return false
 	}
-	if g.met.known() {
+	if g.as.isProven() {
 		if q.hosts[g.who] >= q.perHost || g.who.ia != 0 && q.ases[g.who.ia] >= q.perAS {
 			return false
 		}
 		q.count(g)
 	} else {
-		if len(q.strangers) >= q.limits.strangers && !(verified && q.makeRoom(g)) {
+		if len(q.unproven) >= q.limits.unproven && !(verified && q.evictUnproven(g)) {
 			return false
 		}
-		q.strangers = append(q.strangers, g)
+		q.unproven = append(q.unproven, g)
 	}
 	q.held++
 	return true
 }
 
-func (q *quota) leave(g *guest) {
+func (q *quota) release(g *inbound) {
 	g.evict()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -92,13 +92,13 @@ func (q *quota) leave(g *guest) {
 }
 
 // crowded tells whether a newcomer may need somebody's place, and so has to show that it receives at its address.
-func (q *quota) crowded() bool {
+func (q *quota) unprovenFull() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.strangers) >= q.limits.strangers
+	return len(q.unproven) >= q.limits.unproven
 }
 
-func (q *quota) count(g *guest) {
+func (q *quota) count(g *inbound) {
 	if q.hosts == nil {
 		q.hosts, q.ases = map[hostKey]int{}, map[pathsel.IA]int{}
 	}
@@ -108,42 +108,42 @@ func (q *quota) count(g *guest) {
 }
 
 // settle moves what has been proven. It may exceed the part of its AS by so much: from then on the AS is known.
-func (q *quota) settle() {
-	strangers := q.strangers
-	q.strangers = strangers[:0]
+func (q *quota) countProven() {
+	strangers := q.unproven
+	q.unproven = strangers[:0]
 	for _, g := range strangers {
-		if g.met.known() {
+		if g.as.isProven() {
 			q.count(g)
 		} else {
-			q.strangers = append(q.strangers, g)
+			q.unproven = append(q.unproven, g)
 		}
 	}
-	clear(strangers[len(q.strangers):])
+	clear(strangers[len(q.unproven):])
 }
 
 // makeRoom takes a place for g from another stranger: one whose claim has been looked into in vain, else the oldest of
 // those along the trail of most, if that is at least two more than along that of g.
-func (q *quota) makeRoom(g *guest) bool {
-	if g.met.doubtful() {
+func (q *quota) evictUnproven(g *inbound) bool {
+	if g.as.refuted() {
 		return false
 	}
 	along := map[trail]int{}
-	var victim *guest
+	var victim *inbound
 	var most trail
-	for _, s := range q.strangers {
-		if victim == nil && s.met.doubtful() {
+	for _, s := range q.unproven {
+		if victim == nil && s.as.refuted() {
 			victim = s
 		}
-		t := s.met.trail()
+		t := s.as.trail()
 		if along[t]++; along[t] > along[most] {
 			most = t
 		}
 	}
 	for i := 0; victim == nil; i++ {
-		if along[most] < along[g.met.trail()]+2 {
+		if along[most] < along[g.as.trail()]+2 {
 			return false
 		}
-		if s := q.strangers[i]; s.met.trail() == most {
+		if s := q.unproven[i]; s.as.trail() == most {
 			victim = s
 		}
 	}
@@ -153,10 +153,10 @@ func (q *quota) makeRoom(g *guest) bool {
 	return true
 }
 
-func (q *quota) remove(g *guest) {
-	for i, s := range q.strangers {
+func (q *quota) remove(g *inbound) {
+	for i, s := range q.unproven {
 		if s == g {
-			q.strangers = append(q.strangers[:i], q.strangers[i+1:]...)
+			q.unproven = append(q.unproven[:i], q.unproven[i+1:]...)
 			return
 		}
 	}

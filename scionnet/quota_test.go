@@ -13,12 +13,12 @@ func hostNumber(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n
 
 // Whoever has many hosts or ASes connects as often as the part of one host and of one AS allows.
 func TestShares(t *testing.T) {
-	q := quota{limits: limits{total: 1000, perAS: 500, perHost: 60, strangers: 100}}
-	var last *guest
+	q := quota{limits: limits{total: 1000, perAS: 500, perHost: 60, unproven: 100}}
+	var last *inbound
 	tries := func(ia pathsel.IA, hosts, each int) (in int) {
 		for n := range hosts {
 			for range each {
-				if g := newGuest(t.Context(), hostKey{ia, hostNumber(n)}, stranger{}); q.enter(g, false) {
+				if g := newInbound(t.Context(), hostKey{ia, hostNumber(n)}, remoteAS{}); q.take(g, false) {
 					last = g
 					in++
 				}
@@ -38,7 +38,7 @@ func TestShares(t *testing.T) {
 	if tries(1, 1000, 1) != 0 {
 		t.Error("an AS has more than its part")
 	}
-	q.leave(last)
+	q.release(last)
 	if n := tries(2, 1, 1); n != 1 {
 		t.Errorf("%d connections after one has ended", n)
 	}
@@ -56,10 +56,10 @@ type strangers struct {
 	h *Host
 }
 
-func (s strangers) guest(ia pathsel.IA, n int, along uint16) *guest {
+func (s strangers) guest(ia pathsel.IA, n int, along uint16) *inbound {
 	raw := rawPath(s.t, true, segment{true, false, 1000, [][2]uint16{{0, 81}, {along, 51}, {41, 0}}})
 	r := s.h.routes.mustArrive(s.t, Addr{ia, hostNumber(n), 2000}, raw, router)
-	return newGuest(s.t.Context(), hostKey{ia, r.remote.Host}, s.h.meeting(r))
+	return newInbound(s.t.Context(), hostKey{ia, r.remote.Host}, s.h.remoteAS(r))
 }
 
 // A liar claims to be in the AS of honest peers. He does not use its part up, and cannot keep a newcomer out.
@@ -68,11 +68,11 @@ func TestLiarsShareOnePart(t *testing.T) {
 		var c controlPlane
 		h, _, _ := hostWithPath(t, &c)
 		s := strangers{t, h}
-		q := quota{limits: limits{total: 100, perAS: 50, perHost: 50, strangers: 10}}
+		q := quota{limits: limits{total: 100, perAS: 50, perHost: 50, unproven: 10}}
 		const lie, truth = 71, 61
-		var liars []*guest
+		var liars []*inbound
 		for n := range 200 {
-			if g := s.guest(peerIA, n, lie); q.enter(g, true) {
+			if g := s.guest(peerIA, n, lie); q.take(g, true) {
 				liars = append(liars, g)
 			}
 		}
@@ -80,48 +80,48 @@ func TestLiarsShareOnePart(t *testing.T) {
 			t.Fatalf("%d liars have a place, and %d ASes bear the blame", len(liars), len(q.ases))
 		}
 		spoofed := s.guest(peerIA, 1, truth)
-		if q.enter(spoofed, false) {
+		if q.take(spoofed, false) {
 			t.Error("an address that nobody has shown to receive at takes another's place")
 		}
-		if !q.crowded() {
+		if !q.unprovenFull() {
 			t.Error("nobody has to show where he receives")
 		}
 		honest := s.guest(peerIA, 1, truth)
-		if !q.enter(honest, true) {
+		if !q.take(honest, true) {
 			t.Fatal("a newcomer along other links has no place beside ten liars")
 		}
 		if liars[0].ctx.Err() == nil || honest.ctx.Err() != nil || liars[1].ctx.Err() != nil {
 			t.Error("the newcomer has not taken the oldest liar's place")
 		}
-		if !honest.met.proven(t.Context(), time.Second) {
+		if !honest.as.prove(t.Context(), time.Second) {
 			t.Fatal("the honest peer is not proven")
 		}
 		for n := range 49 {
-			if !q.enter(s.guest(peerIA, 2+n, truth), false) {
+			if !q.take(s.guest(peerIA, 2+n, truth), false) {
 				t.Fatalf("peer %d of an AS that liars claim is kept out", 2+n)
 			}
 		}
-		if q.enter(s.guest(peerIA, 999, truth), true) {
+		if q.take(s.guest(peerIA, 999, truth), true) {
 			t.Error("an AS has more than its part")
 		}
-		if q.ases[peerIA] != 50 || len(q.strangers) != 9 {
-			t.Errorf("%d connections in the AS's name and %d strangers, want 50 and 9", q.ases[peerIA], len(q.strangers))
+		if q.ases[peerIA] != 50 || len(q.unproven) != 9 {
+			t.Errorf("%d connections in the AS's name and %d strangers, want 50 and 9", q.ases[peerIA], len(q.unproven))
 		}
 		// One whose claim was looked into gives way before any other.
-		q.enter(s.guest(peerIA+1, 1, lie+1), true)
-		liars[5].met.proven(t.Context(), time.Second)
-		if !q.enter(s.guest(peerIA+1, 2, lie+1), true) || !q.enter(s.guest(peerIA+1, 3, lie+1), true) || liars[1].ctx.Err() == nil {
+		q.take(s.guest(peerIA+1, 1, lie+1), true)
+		liars[5].as.prove(t.Context(), time.Second)
+		if !q.take(s.guest(peerIA+1, 2, lie+1), true) || !q.take(s.guest(peerIA+1, 3, lie+1), true) || liars[1].ctx.Err() == nil {
 			t.Error("a claim that was refuted keeps its place")
 		}
-		if q.enter(s.guest(peerIA, 5, lie), true) {
+		if q.take(s.guest(peerIA, 5, lie), true) {
 			t.Error("a claim that was refuted takes another's place")
 		}
 		for _, g := range liars {
-			q.leave(g)
+			q.release(g)
 		}
-		q.leave(honest)
-		if q.ases[peerIA] != 49 || len(q.strangers) != 3 || q.held != 52 {
-			t.Errorf("%d in the AS's name, %d strangers, %d in all; want 49, 3, 52", q.ases[peerIA], len(q.strangers), q.held)
+		q.release(honest)
+		if q.ases[peerIA] != 49 || len(q.unproven) != 3 || q.held != 52 {
+			t.Errorf("%d in the AS's name, %d strangers, %d in all; want 49, 3, 52", q.ases[peerIA], len(q.unproven), q.held)
 		}
 	})
 }
@@ -131,7 +131,7 @@ func TestEvictedConnectionEnds(t *testing.T) {
 	h := oneAS(t)
 	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
 	d, c := pair(t, a, b)
-	c.guest.evict()
+	c.place.evict()
 	if _, err := d.Read(make([]byte, 1)); err == nil {
 		t.Error("the dialler does not hear of it")
 	}

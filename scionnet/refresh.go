@@ -23,7 +23,7 @@ const (
 	retryFirst, retryMost = time.Second, 10 * time.Second
 	// settles is how long after a change more changes are looked for, more and more seldom: a control service's first answer
 	// may lack paths, and it leaves out one whose link was down a moment ago, which is back as suddenly.
-	settles = 2 * time.Minute
+	unsettledFor = 2 * time.Minute
 	// refreshBefore is how long before the first hop field ends a new one is asked for. Shorter, and a control
 	// service that is down for a moment would cost a connection; the shortest lifetime there is, is 5.6 minutes.
 	refreshBefore = 2 * time.Minute
@@ -37,13 +37,13 @@ const (
 
 // lookup is the table of paths, by destination, and its refresher.
 type lookup struct {
-	query   func(ctx context.Context, dst pathsel.IA, refresh bool) ([]found, error)
-	applied func(dst pathsel.IA, paths []found)
-	inUse   func(dst pathsel.IA) bool
-	log     *slog.Logger
-	wake    chan struct{} // the earliest due time may have changed
-	stop    context.CancelFunc
-	workers sync.WaitGroup
+	query       func(ctx context.Context, dst pathsel.IA, refresh bool) ([]found, error)
+	afterLookup func(dst pathsel.IA, paths []found)
+	inUse       func(dst pathsel.IA) bool
+	log         *slog.Logger
+	wake        chan struct{} // the earliest due time may have changed
+	stop        context.CancelFunc
+	workers     sync.WaitGroup
 
 	mu           sync.Mutex
 	closed       bool
@@ -53,22 +53,22 @@ type lookup struct {
 
 // destination is what is known of the paths to one AS. Its fields are guarded by lookup.mu.
 type destination struct {
-	paths    []found
-	links    links     // of the paths
-	failures int       // lookups in a row that gave no path
-	changed  time.Time // when an answer last was about other paths than the one before
-	asked    time.Time
-	due      time.Time
-	looking  chan struct{} // closed when the lookup under way ends; nil if there is none
-	err      error         // of the last lookup
-	watchers map[chan struct{}]struct{}
+	paths     []found
+	links     links     // of the paths
+	failures  int       // lookups in a row that gave no path
+	changed   time.Time // when an answer last was about other paths than the one before
+	lastAsked time.Time
+	due       time.Time
+	underWay  chan struct{} // closed when the lookup under way ends; nil if there is none
+	err       error         // of the last lookup
+	watchers  map[chan struct{}]struct{}
 }
 
 func newLookup(query func(context.Context, pathsel.IA, bool) ([]found, error), applied func(pathsel.IA, []found),
 	inUse func(pathsel.IA) bool, log *slog.Logger) *lookup {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &lookup{
-		query: query, applied: applied, inUse: inUse, log: log, stop: stop,
+		query: query, afterLookup: applied, inUse: inUse, log: log, stop: stop,
 		wake:         make(chan struct{}, 1),
 		destinations: map[pathsel.IA]*destination{},
 		revoked:      map[pathsel.Interface]time.Time{},
@@ -109,7 +109,7 @@ func (l *lookup) run(ctx context.Context) {
 		g.SetLimit(parallelLookups)
 		for _, dst := range l.takeDue(time.Now()) {
 			g.Go(func() error {
-				l.look(ctx, dst, false)
+				l.lookUp(ctx, dst, false)
 				return nil
 			})
 		}
@@ -130,8 +130,8 @@ func (l *lookup) takeDue(now time.Time) []pathsel.IA {
 	var due []pathsel.IA
 	for ia, d := range l.destinations {
 		switch {
-		case now.Before(d.due) || d.looking != nil:
-		case now.Sub(d.asked) > forgetAfter && len(d.watchers) == 0 && !l.inUse(ia):
+		case now.Before(d.due) || d.underWay != nil:
+		case now.Sub(d.lastAsked) > forgetAfter && len(d.watchers) == 0 && !l.inUse(ia):
 			delete(l.destinations, ia)
 		default:
 			due = append(due, ia)
@@ -145,7 +145,7 @@ func (l *lookup) nextDue() time.Time {
 	defer l.mu.Unlock()
 	next := time.Now().Add(refreshEvery)
 	for _, d := range l.destinations {
-		if d.looking == nil && d.due.Before(next) {
+		if d.underWay == nil && d.due.Before(next) {
 			next = d.due
 		}
 	}
@@ -155,15 +155,15 @@ func (l *lookup) nextDue() time.Time {
 // paths gives the known paths that have not expired. It asks the control plane only if there has been no answer
 // yet.
 func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
-	d, known, err := l.want(dst)
+	d, known, err := l.ensure(dst)
 	for !known { // again if somebody else was asking and gave up
 		if err != nil {
 			return nil, err
 		}
-		if err := l.lookNow(ctx, dst, d, false); err != nil {
+		if err := l.lookUpNow(ctx, dst, d, false); err != nil {
 			return nil, err
 		}
-		d, known, err = l.want(dst)
+		d, known, err = l.ensure(dst)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
 }
 
 // want notes that dst is needed, and tells whether its paths have been asked for before.
-func (l *lookup) want(dst pathsel.IA) (d *destination, known bool, err error) {
+func (l *lookup) ensure(dst pathsel.IA) (d *destination, known bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d = l.destinations[dst]
@@ -189,17 +189,17 @@ func (l *lookup) want(dst pathsel.IA) (d *destination, known bool, err error) {
 		d = &destination{watchers: map[chan struct{}]struct{}{}, due: time.Now().Add(refreshEvery)}
 		l.destinations[dst] = d
 	}
-	d.asked = time.Now()
+	d.lastAsked = time.Now()
 	return d, len(d.paths) > 0 || d.failures > 0, nil
 }
 
 // lookNow asks the control plane, or waits for the answer if somebody else is asking.
-func (l *lookup) lookNow(ctx context.Context, dst pathsel.IA, d *destination, refresh bool) error {
+func (l *lookup) lookUpNow(ctx context.Context, dst pathsel.IA, d *destination, refresh bool) error {
 	l.mu.Lock()
-	looking := d.looking
+	looking := d.underWay
 	l.mu.Unlock()
 	if looking == nil {
-		l.look(ctx, dst, refresh)
+		l.lookUp(ctx, dst, refresh)
 	} else {
 		select {
 		case <-looking:
@@ -213,16 +213,16 @@ func (l *lookup) lookNow(ctx context.Context, dst pathsel.IA, d *destination, re
 }
 
 // look asks the control plane once and takes the answer in.
-func (l *lookup) look(ctx context.Context, dst pathsel.IA, refresh bool) {
+func (l *lookup) lookUp(ctx context.Context, dst pathsel.IA, refresh bool) {
 	looking := make(chan struct{})
 	defer close(looking)
 	l.mu.Lock()
 	d := l.destinations[dst]
-	if d == nil || d.looking != nil {
+	if d == nil || d.underWay != nil {
 		l.mu.Unlock()
 		return
 	}
-	d.looking = looking
+	d.underWay = looking
 	l.mu.Unlock()
 
 	qctx, cancel := context.WithTimeout(ctx, lookupTimeout)
@@ -244,7 +244,7 @@ func (l *lookup) look(ctx context.Context, dst pathsel.IA, refresh bool) {
 	if len(answer) > 0 && !sameTrails(before, d.paths) {
 		d.changed = now
 	}
-	if again := now.Add(max(retryFirst, now.Sub(d.changed)/2)); now.Sub(d.changed) < settles && again.Before(d.due) {
+	if again := now.Add(max(retryFirst, now.Sub(d.changed)/2)); now.Sub(d.changed) < unsettledFor && again.Before(d.due) {
 		d.due = again
 	}
 	for i, until := range l.revoked {
@@ -252,7 +252,7 @@ func (l *lookup) look(ctx context.Context, dst pathsel.IA, refresh bool) {
 			d.due = until // it may be back then
 		}
 	}
-	d.looking = nil
+	d.underWay = nil
 	changed := !samePaths(before, d.paths)
 	if changed {
 		notify(d.watchers)
@@ -266,11 +266,11 @@ func (l *lookup) look(ctx context.Context, dst pathsel.IA, refresh bool) {
 	if changed {
 		l.log.Debug("paths changed", "destination", dst, "paths", len(paths))
 	}
-	l.applied(dst, paths)
-	l.poke()
+	l.afterLookup(dst, paths)
+	l.wakeUp()
 }
 
-func (l *lookup) poke() {
+func (l *lookup) wakeUp() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -412,8 +412,8 @@ func (l *lookup) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) 
 }
 
 // adopt takes in an answer about a destination that nobody has asked for yet: from now on it is looked after.
-func (l *lookup) adopt(dst pathsel.IA, answer []found) {
-	d, known, err := l.want(dst)
+func (l *lookup) add(dst pathsel.IA, answer []found) {
+	d, known, err := l.ensure(dst)
 	if err == nil && !known {
 		now := time.Now()
 		l.mu.Lock()
@@ -421,7 +421,7 @@ func (l *lookup) adopt(dst pathsel.IA, answer []found) {
 		d.links = linksOf(d.paths)
 		d.changed, d.due = now, now.Add(retryFirst) // a first answer may lack paths
 		l.mu.Unlock()
-		l.poke()
+		l.wakeUp()
 	}
-	l.applied(dst, answer)
+	l.afterLookup(dst, answer)
 }

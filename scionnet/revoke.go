@@ -61,7 +61,7 @@ func (h *Host) scmp(p *snet.Packet, local Addr, from netip.AddrPort) {
 	case snet.SCMPInternalConnectivityDown:
 		h.interfaceDown(p, local, from, m.Payload, pathsel.Interface{IA: pathsel.IA(m.IA), ID: m.Egress})
 	case snet.SCMPPacketTooBig:
-		h.tooBig(p, local, from, m.Payload, int(m.MTU))
+		h.packetTooBig(p, local, from, m.Payload, int(m.MTU))
 	default:
 		h.log.Debug("SCMP message", "from", p.Source, "message", p.Payload)
 	}
@@ -76,13 +76,13 @@ func (h *Host) scmp(p *snet.Packet, local Addr, from netip.AddrPort) {
 //   - it is in the name of an AS on the path.
 //
 // What is left are the ASes on the way, and whoever they let send in their name.
-func (h *Host) witness(p *snet.Packet, local Addr, from netip.AddrPort, b []byte) (q quote, r *route, path []pathsel.Interface, ok bool) {
+func (h *Host) verifySCMP(p *snet.Packet, local Addr, from netip.AddrPort, b []byte) (q quote, r *route, path []pathsel.Interface, ok bool) {
 	q, ok = readQuote(b)
 	if !ok || q.src != local {
 		return q, nil, nil, false
 	}
 	r = h.routes.live(q.dst, q.trail)
-	if r == nil || !r.sentAlong(q.raw) || !h.routes.fromRouter(r, from) {
+	if r == nil || !r.hasSent(q.raw) || !h.routes.isNextHop(r, from) {
 		return q, nil, nil, false
 	}
 	back, isPath := p.Path.(snet.RawPath)
@@ -101,7 +101,7 @@ func (h *Host) witness(p *snet.Packet, local Addr, from netip.AddrPort, b []byte
 
 // interfaceDown takes in what a router says of an interface, if it is one of its own AS on the path of a connection.
 func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, i pathsel.Interface) {
-	if _, _, path, ok := h.witness(p, local, from, quote); !ok || i.IA != pathsel.IA(p.Source.IA) || !slices.Contains(path, i) {
+	if _, _, path, ok := h.verifySCMP(p, local, from, quote); !ok || i.IA != pathsel.IA(p.Source.IA) || !slices.Contains(path, i) {
 		h.log.Debug("interface down, but it is no witness who says so", "interface", i, "from", p.Source)
 		return
 	}
@@ -120,7 +120,7 @@ func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, qu
 		if err := h.connector.RevNotification(ctx, rev); err != nil {
 			h.log.Debug("daemon not told of the revocation", "interface", i, "error", err)
 		}
-		h.lookup.hasten(i)
+		h.lookup.refreshCrossing(i)
 	})
 }
 
@@ -141,7 +141,7 @@ func (l *lookup) revoke(i pathsel.Interface, now time.Time) bool {
 }
 
 // hasten looks the destinations up again whose paths cross the interface.
-func (l *lookup) hasten(i pathsel.Interface) {
+func (l *lookup) refreshCrossing(i pathsel.Interface) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range l.destinations {
@@ -149,7 +149,7 @@ func (l *lookup) hasten(i pathsel.Interface) {
 			d.due = time.Now()
 		}
 	}
-	l.poke()
+	l.wakeUp()
 }
 
 // quote is what the packet that an SCMP error message quotes says of itself.

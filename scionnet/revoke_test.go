@@ -52,7 +52,7 @@ func hostWithPath(t testing.TB, c *controlPlane) (*Host, *revocations, found) {
 	told := &revocations{}
 	h := &Host{ia: usIA, localIP: netip.MustParseAddr("10.0.0.1"), log: slog.New(slog.DiscardHandler), connector: told}
 	h.routes = testRoutes()
-	h.lookup = newLookup(c.query, h.applied, h.routes.inUse, h.log)
+	h.lookup = newLookup(c.query, h.afterLookup, h.routes.inUse, h.log)
 	h.claims = h.newClaims()
 	t.Cleanup(h.lookup.close)
 	return h, told, f
@@ -289,7 +289,7 @@ func FuzzPacket(f *testing.F) {
 		if _, scmp := c.in.Payload.(snet.SCMPPayload); scmp {
 			h.scmp(&c.in, us, router)
 			r, revoked := h.Revoked(f.path)
-			mtu := h.corrected(f.path, peer, f.trail).MTU
+			mtu := h.withKnownMTU(f.path, peer, f.trail).MTU
 			h.lookup.close()
 			if revoked && (!slices.Contains(f.path.Interfaces, r.Interface) || addr.IA(r.Interface.IA) != c.in.Source.IA) {
 				t.Errorf("%s has revoked %s", c.in.Source, r.Interface)
@@ -302,8 +302,8 @@ func FuzzPacket(f *testing.F) {
 			}
 			return revoked || mtu != f.path.MTU
 		}
-		payload, r := c.accept()
-		if r != nil && (len(payload) > len(b) || h.routes.at(r.pseudo) != r || !r.remote.Host.IsValid()) {
+		payload, r := c.parse()
+		if r != nil && (len(payload) > len(b) || h.routes.forAddr(r.pseudo) != r || !r.remote.Host.IsValid()) {
 			t.Errorf("%d bytes of payload in %d, route %+v", len(payload), len(b), r)
 		}
 		return false

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -15,37 +16,40 @@ import (
 	"braid/pathsel"
 )
 
-// A route is one way to one remote port: what a UDP address is to plain QUIC. quic-go knows a route by a
-// pseudo address, so that it takes two paths to one host for two remote addresses.
+// A route is one way to one remote port: what a UDP address is to plain QUIC. quic-go knows a route
+// by a pseudo address, so that it takes two paths to one host for two remote addresses.
 //
 //	(remote address, trail)  <->  pseudo address  ->  dataplane path and next hop of now
 //
-// The pseudo address is a digest of remote and trail. A route that was dropped and comes back therefore has
-// the same pseudo address again, and a connection goes on as if nothing had happened.
+// The pseudo address is a digest of remote and trail. A route that was dropped and comes back
+// therefore has the same pseudo address again, and a connection goes on as if nothing had happened.
 type route struct {
 	remote Addr
 	trail  trail
 	pseudo *net.UDPAddr // never written after creation
 
-	// way is how packets leave just now. It is swapped when hop fields are renewed, under live connections.
-	way atomic.Pointer[way]
-	was atomic.Pointer[way] // the one before
+	// way is how packets leave just now. It is swapped when hop fields are renewed, under live
+	// connections.
+	way      atomic.Pointer[way]
+	previous atomic.Pointer[way] // the one before
 	// template is what packets along the way of now begin with; see templateNow.
 	template atomic.Pointer[template]
-	// initial is the size of the last first packet that has arrived. The dialler pads it to what its path's MTU
-	// allows, which is how the acceptor learns that.
+	// initial is the size of the last first packet that has arrived. The dialler pads it to what
+	// its path's MTU allows, which is how the acceptor learns that.
 	initial atomic.Int32
 	large   largePackets
-	// full is when a handshake of more than the least packets has last succeeded here, in nanoseconds of Unix time.
-	full atomic.Int64
+	// full is when a handshake of more than the least packets has last succeeded here, in
+	// nanoseconds of Unix time.
+	fullPassed atomic.Int64
 	// gone says that the route has been pushed out of the table, for those who remember it.
-	gone atomic.Bool
-	// proven says that the trail leads to the remote's AS (proof.go). It stays so: links do not move.
+	dropped atomic.Bool
+	// proven says that the trail leads to the remote's AS (proof.go). It stays so: links do not
+	// move.
 	proven atomic.Bool
 
-	pins     int           // connections that use it; guarded by routes.mu
-	loose    *list.Element // in routes.loose if pins is 0; guarded by routes.mu
-	arrivals []string      // its keys in routes.byArrival; guarded by routes.mu
+	pins      int           // connections that use it; guarded by routes.mu
+	idle      *list.Element // in routes.loose if pins is 0; guarded by routes.mu
+	replyKeys []string      // its keys in routes.byArrival; guarded by routes.mu
 }
 
 // way is the part of a route that hop fields make up. It is never changed, only replaced.
@@ -60,10 +64,10 @@ type way struct {
 type source uint8
 
 const (
-	offered source = iota // from the control plane, or inside the AS
-	routed                // from a packet that a router of the AS has handed over, which has checked its own hop field
-	heard                 // from a packet that somebody else in the AS has handed over
-	strayed               // the same, and our AS has no such interface: answers go to whoever handed the packet over
+	fromControlPlane source = iota // from the control plane, or inside the AS
+	fromRouter                     // from a packet that a router of the AS has handed over, which has checked its own hop field
+	fromNeighbour                  // from a packet that somebody else in the AS has handed over
+	fromUnknown                    // the same, and our AS has no such interface: answers go to whoever handed the packet over
 )
 
 // outlasts tells whether w ends later than v.
@@ -71,10 +75,11 @@ func (w *way) outlasts(v *way) bool {
 	return !v.expiry.IsZero() && (w.expiry.IsZero() || w.expiry.After(v.expiry))
 }
 
-// beats tells whether w is worth replacing v with. The lifetime that a packet's hop fields claim is its sender's word:
-// it counts only against ways of the same source, or against the control plane's when that has ended.
+// beats tells whether w is worth replacing v with. The lifetime that a packet's hop fields claim is
+// its sender's word: it counts only against ways of the same source, or against the control plane's
+// when that has ended.
 func (w *way) beats(v *way, now time.Time) bool {
-	if ended := !v.expiry.IsZero() && !now.Before(v.expiry); w.source == v.source || w.source == routed && ended {
+	if ended := !v.expiry.IsZero() && !now.Before(v.expiry); w.source == v.source || w.source == fromRouter && ended {
 		return w.outlasts(v)
 	}
 	return w.source < v.source
@@ -85,18 +90,18 @@ type routeKey struct {
 	trail  trail
 }
 
-// maxLoose is the number of routes kept that no connection uses: those of handshakes under way and of
-// connections just closed. A sender of packets from invented addresses fills it and pushes the oldest
-// out; without a limit it would fill the memory.
-const maxLoose = 4096
+// maxLoose is the number of routes kept that no connection uses: those of handshakes under way and
+// of connections just closed. A sender of packets from invented addresses fills it and pushes the
+// oldest out; without a limit it would fill the memory.
+const maxIdle = 4096
 
-// shimPort is where a shim dispatcher listens on a host, which hands packets on to ports that the AS's routers
-// do not reach, and where routers deliver SCMP requests.
+// shimPort is where a shim dispatcher listens on a host, which hands packets on to ports that the
+// AS's routers do not reach, and where routers deliver SCMP requests.
 const shimPort = topology.EndhostPort
 
-// maxArrivals is how many raw paths a route remembers: the one in use, and the one before it while packets are
-// still on their way. More would let a sender who varies unused bits fill the table.
-const maxArrivals = 2
+// maxArrivals is how many raw paths a route remembers: the one in use, and the one before it while
+// packets are still on their way. More would let a sender who varies unused bits fill the table.
+const maxReplyKeys = 2
 
 // routes holds the routes of a host. All its packet connections share it.
 type routes struct {
@@ -107,37 +112,37 @@ type routes struct {
 	// hostPort is the underlay port for a port of a host in the local AS.
 	hostPort func(port uint16) uint16
 
-	mu        sync.RWMutex
-	byKey     map[routeKey]*route
-	byPseudo  map[netip.Addr]*route
-	byArrival map[string]*route // by source address, port and raw path of a packet; see arrivalKey
-	loose     list.List         // of *route without connections, the oldest first
+	mu         sync.RWMutex
+	byKey      map[routeKey]*route
+	byPseudo   map[netip.Addr]*route
+	byReplyKey map[string]*route // by source address, port and raw path of a packet; see arrivalKey
+	idle       list.List         // of *route without connections, the oldest first
 }
 
 func newRoutes(local pathsel.IA, ip netip.Addr, nextHop func(uint16) (netip.AddrPort, bool), hostPort func(uint16) uint16) *routes {
 	return &routes{
 		local: local, ip: ip, nextHop: nextHop, hostPort: hostPort,
-		byKey:     map[routeKey]*route{},
-		byPseudo:  map[netip.Addr]*route{},
-		byArrival: map[string]*route{},
+		byKey:      map[routeKey]*route{},
+		byPseudo:   map[netip.Addr]*route{},
+		byReplyKey: map[string]*route{},
 	}
 }
 
-// dial is the route to remote along t, pinned for the caller, who unpins it. The way is the control plane's, and is
-// taken unless it has given one that lasts longer.
+// dial is the route to remote along t, pinned for the caller, who unpins it. The way is the control
+// plane's, and is taken unless it has given one that lasts longer.
 func (t *routes) dial(remote Addr, tr trail, w *way) *route {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.get(routeKey{remote, tr}, w)
+	r := t.getOrAdd(routeKey{remote, tr}, w)
 	if w.beats(r.way.Load(), time.Now()) {
-		r.take(w)
+		r.setWay(w)
 	}
 	r.proven.Store(true)
 	return t.pinLocked(r)
 }
 
 // heard notes what a QUIC packet that has arrived tells of the route.
-func (r *route) heard(b []byte) {
+func (r *route) noteInitial(b []byte) {
 	const longHeaderInitial = 0xc0 >> 4 // RFC 9000, section 17.2.2; the low bits are protected
 	if len(b) >= leastPacket && b[0]>>4 == longHeaderInitial {
 		r.initial.Store(int32(len(b)))
@@ -145,7 +150,7 @@ func (r *route) heard(b []byte) {
 }
 
 // at is the route with that pseudo address, or nil.
-func (t *routes) at(pseudo net.Addr) *route {
+func (t *routes) forAddr(pseudo net.Addr) *route {
 	u, ok := pseudo.(*net.UDPAddr)
 	if !ok {
 		return nil
@@ -159,54 +164,55 @@ func (t *routes) at(pseudo net.Addr) *route {
 	return t.byPseudo[a]
 }
 
-// arrived is the route back to the sender of a packet that came over the raw dataplane path, from the underlay
-// address that handed it to us. scratch is memory for a key; the result of appending to it is returned so
-// that it can be used again. The error says why such a packet is foreign.
-func (t *routes) arrived(src Addr, raw []byte, from netip.AddrPort, scratch []byte) (*route, []byte, error) {
-	key := arrivalKey(scratch[:0], src, raw)
+// arrived is the route back to the sender of a packet that came over the raw dataplane path, from
+// the underlay address that handed it to us. scratch is memory for a key; the result of appending
+// to it is returned so that it can be used again. The error says why such a packet is foreign.
+func (t *routes) replyRoute(src Addr, raw []byte, from netip.AddrPort, scratch []byte) (*route, []byte, error) {
+	key := replyKey(scratch[:0], src, raw)
 	t.mu.RLock()
-	r := t.byArrival[string(key)]
+	r := t.byReplyKey[string(key)]
 	t.mu.RUnlock()
 	if r != nil {
 		return r, key, nil
 	}
-	r, err := t.firstArrival(src, raw, from, string(key))
+	r, err := t.addReplyRoute(src, raw, from, string(key))
 	return r, key, err
 }
 
-func (t *routes) firstArrival(src Addr, raw []byte, from netip.AddrPort, key string) (*route, error) {
+func (t *routes) addReplyRoute(src Addr, raw []byte, from netip.AddrPort, key string) (*route, error) {
 	back, h, err := reverseHops(raw)
 	if err != nil {
 		return nil, err
 	}
-	w := &way{raw: back, expiry: h.expiry, nextHop: from, source: strayed}
+	w := &way{raw: back, expiry: h.expiry, nextHop: from, source: fromUnknown}
 	if len(back) == 0 {
-		w.nextHop, w.source = netip.AddrPortFrom(src.Host, t.hostPort(src.Port)), offered
+		w.nextHop, w.source = netip.AddrPortFrom(src.Host, t.hostPort(src.Port)), fromControlPlane
 	} else if hop, ok := t.nextHop(h.trail.first()); ok {
-		// The topology knows where packets must go: what a shim on this host hands on comes from elsewhere.
-		w.nextHop, w.source = hop, heard
+		// The topology knows where packets must go: what a shim on this host hands on comes from
+		// elsewhere.
+		w.nextHop, w.source = hop, fromNeighbour
 		if from == hop || t.isShim(from) {
-			w.source = routed
+			w.source = fromRouter
 		}
 	}
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.get(routeKey{src, h.trail}, w)
-	// The peer may have renewed its hop fields, or an old packet was late, or somebody beside us in this AS sends
-	// invented ones to cut the way back.
+	r := t.getOrAdd(routeKey{src, h.trail}, w)
+	// The peer may have renewed its hop fields, or an old packet was late, or somebody beside us in
+	// this AS sends invented ones to cut the way back.
 	if v := r.way.Load(); v == w {
 	} else if w.beats(v, time.Now()) {
-		r.take(w)
-	} else if w.source > routed && w.source > v.source {
+		r.setWay(w)
+	} else if w.source > fromRouter && w.source > v.source {
 		return r, nil
 	}
-	if len(r.arrivals) == maxArrivals {
-		delete(t.byArrival, r.arrivals[0])
-		r.arrivals = append(r.arrivals[:0], r.arrivals[1:]...)
+	if len(r.replyKeys) == maxReplyKeys {
+		delete(t.byReplyKey, r.replyKeys[0])
+		r.replyKeys = append(r.replyKeys[:0], r.replyKeys[1:]...)
 	}
-	r.arrivals = append(r.arrivals, key)
-	t.byArrival[key] = r
+	r.replyKeys = append(r.replyKeys, key)
+	t.byReplyKey[key] = r
 	return r, nil
 }
 
@@ -217,15 +223,15 @@ func (t *routes) renew(ia pathsel.IA, ways map[trail]*way) {
 	now := time.Now()
 	for k, r := range t.byKey {
 		if w := ways[k.trail]; k.remote.IA == ia && w != nil && w.beats(r.way.Load(), now) {
-			r.take(w)
+			r.setWay(w)
 		}
 	}
 }
 
 // vouch takes in the links of paths to ia: routes along them do lead there.
-func (t *routes) vouch(ia pathsel.IA, l links) {
+func (t *routes) markProven(ia pathsel.IA, l links) {
 	t.each(func(r *route) {
-		if r.remote.IA == ia && !r.proven.Load() && l.lead(t.local, ia, r.trail) {
+		if r.remote.IA == ia && !r.proven.Load() && l.leadTo(t.local, ia, r.trail) {
 			r.proven.Store(true)
 		}
 	})
@@ -262,9 +268,9 @@ func (t *routes) live(remote Addr, tr trail) *route {
 	return nil
 }
 
-// fromRouter tells whether an underlay address is that of the router to which the route's packets go. Its port does not
-// matter. A shim on this host hands on what others send.
-func (t *routes) fromRouter(r *route, from netip.AddrPort) bool {
+// fromRouter tells whether an underlay address is that of the router to which the route's packets
+// go. Its port does not matter. A shim on this host hands on what others send.
+func (t *routes) isNextHop(r *route, from netip.AddrPort) bool {
 	return from.Addr().Unmap() == r.way.Load().nextHop.Addr() || t.isShim(from)
 }
 
@@ -275,16 +281,18 @@ func (t *routes) isShim(from netip.AddrPort) bool {
 }
 
 // take has packets leave along w from now on.
-func (r *route) take(w *way) { r.was.Store(r.way.Swap(w)) }
+func (r *route) setWay(w *way) { r.previous.Store(r.way.Swap(w)) }
 
-// sentAlong tells whether packets leave along the raw path that a router has quoted, or did before hop fields were renewed.
-func (r *route) sentAlong(quoted []byte) bool {
-	was := r.was.Load()
+// sentAlong tells whether packets leave along the raw path that a router has quoted, or did before
+// hop fields were renewed.
+func (r *route) hasSent(quoted []byte) bool {
+	was := r.previous.Load()
 	return sameSent(r.way.Load().raw, quoted) || was != nil && sameSent(was.raw, quoted)
 }
 
-// pin keeps r until it is unpinned. It returns the route to use, another one with the same remote and trail if
-// r has been pushed out of the table since the caller got it and the peer has sent again.
+// pin keeps r until it is unpinned. It returns the route to use, another one with the same remote
+// and trail if r has been pushed out of the table since the caller got it and the peer has sent
+// again.
 func (t *routes) pin(r *route) *route {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -298,12 +306,23 @@ func (t *routes) pinLocked(r *route) *route {
 	}
 	t.byKey[k] = r
 	t.byPseudo[r.pseudo.AddrPort().Addr()] = r
-	r.gone.Store(false)
-	if r.pins++; r.loose != nil {
-		t.loose.Remove(r.loose)
-		r.loose = nil
+	r.dropped.Store(false)
+	if r.pins++; r.idle != nil {
+		t.idle.Remove(r.idle)
+		r.idle = nil
 	}
 	return r
+}
+
+var errRouteDropped = errors.New("the route to the sender was dropped")
+
+// pinInbound pins the route to the sender of a packet that has just arrived.
+func (t *routes) pinInbound(pseudo net.Addr) (*route, error) {
+	r := t.forAddr(pseudo)
+	if r == nil {
+		return nil, errRouteDropped
+	}
+	return t.pin(r), nil
 }
 
 func (t *routes) unpin(r *route) {
@@ -311,11 +330,11 @@ func (t *routes) unpin(r *route) {
 	defer t.mu.Unlock()
 	if r.pins--; r.pins == 0 {
 		r.large.reset() // the next peer at the address may be another program
-		t.addLoose(r)
+		t.addIdle(r)
 	}
 }
 
-func (t *routes) get(k routeKey, w *way) *route {
+func (t *routes) getOrAdd(k routeKey, w *way) *route {
 	if r := t.byKey[k]; r != nil {
 		return r
 	}
@@ -324,30 +343,30 @@ func (t *routes) get(k routeKey, w *way) *route {
 	r.proven.Store(k.remote.IA == t.local && k.trail == "")
 	t.byKey[k] = r
 	t.byPseudo[r.pseudo.AddrPort().Addr()] = r
-	t.addLoose(r)
+	t.addIdle(r)
 	return r
 }
 
-func (t *routes) addLoose(r *route) {
-	r.loose = t.loose.PushBack(r)
-	if t.loose.Len() > maxLoose {
-		t.drop(t.loose.Remove(t.loose.Front()).(*route))
+func (t *routes) addIdle(r *route) {
+	r.idle = t.idle.PushBack(r)
+	if t.idle.Len() > maxIdle {
+		t.drop(t.idle.Remove(t.idle.Front()).(*route))
 	}
 }
 
 func (t *routes) drop(r *route) {
-	r.loose = nil
-	r.gone.Store(true)
+	r.idle = nil
+	r.dropped.Store(true)
 	delete(t.byKey, routeKey{r.remote, r.trail})
 	delete(t.byPseudo, r.pseudo.AddrPort().Addr())
-	for _, a := range r.arrivals {
-		delete(t.byArrival, a)
+	for _, a := range r.replyKeys {
+		delete(t.byReplyKey, a)
 	}
-	r.arrivals = nil
+	r.replyKeys = nil
 }
 
-// pseudoAddr is a unique local IPv6 address (RFC 4193) of 120 bits of digest: two routes that fell on one would mix
-// up two peers.
+// pseudoAddr is a unique local IPv6 address (RFC 4193) of 120 bits of digest: two routes that fell
+// on one would mix up two peers.
 func pseudoAddr(k routeKey) *net.UDPAddr {
 	b := appendAddr(nil, k.remote)
 	sum := sha256.Sum256(append(b, k.trail...))
@@ -357,7 +376,7 @@ func pseudoAddr(k routeKey) *net.UDPAddr {
 	return &net.UDPAddr{IP: ip, Port: int(k.remote.Port)}
 }
 
-func arrivalKey(b []byte, src Addr, raw []byte) []byte {
+func replyKey(b []byte, src Addr, raw []byte) []byte {
 	return append(appendAddr(b, src), raw...)
 }
 

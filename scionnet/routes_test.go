@@ -20,7 +20,7 @@ func testRoutes() *routes {
 
 func (t *routes) mustArrive(tb testing.TB, src Addr, raw []byte, from netip.AddrPort) *route {
 	tb.Helper()
-	r, _, err := t.arrived(src, raw, from, nil)
+	r, _, err := t.replyRoute(src, raw, from, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestRouteOfADiallerIsThatOfTheAnswer(t *testing.T) {
 	if r := rs.mustArrive(t, peer, back, router); r != dialled {
 		t.Errorf("the answer comes over another route: %x and %x", r.trail, dialled.trail)
 	}
-	if rs.at(dialled.pseudo) != dialled {
+	if rs.forAddr(dialled.pseudo) != dialled {
 		t.Error("the pseudo address does not lead to its route")
 	}
 }
@@ -133,32 +133,32 @@ func TestRoutesAreBounded(t *testing.T) {
 	if rs.pin(friend) != friend {
 		t.Fatal("pinned another route")
 	}
-	for i := range 3 * maxLoose {
+	for i := range 3 * maxIdle {
 		src := Addr{pathsel.IA(1<<48 | uint64(i%7+1)), netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), uint16(i)}
 		rs.mustArrive(t, src, nil, router)
 	}
-	if len(rs.byKey) > maxLoose+1 || len(rs.byPseudo) > maxLoose+1 || len(rs.byArrival) > maxLoose+1 {
-		t.Errorf("%d routes, %d pseudo addresses, %d arrivals for %d strangers", len(rs.byKey), len(rs.byPseudo), len(rs.byArrival), 3*maxLoose)
+	if len(rs.byKey) > maxIdle+1 || len(rs.byPseudo) > maxIdle+1 || len(rs.byReplyKey) > maxIdle+1 {
+		t.Errorf("%d routes, %d pseudo addresses, %d arrivals for %d strangers", len(rs.byKey), len(rs.byPseudo), len(rs.byReplyKey), 3*maxIdle)
 	}
-	if rs.at(friend.pseudo) != friend {
+	if rs.forAddr(friend.pseudo) != friend {
 		t.Error("strangers have pushed out a route that is in use")
 	}
 
 	for i := range uint32(1000) {
 		rs.mustArrive(t, friend.remote, rawPath(t, true, segment{up.consDir, up.peer, up.start + i, up.hops}), router)
 	}
-	if n := len(friend.arrivals); n > maxArrivals {
+	if n := len(friend.replyKeys); n > maxReplyKeys {
 		t.Errorf("one route remembers %d raw paths", n)
 	}
 	rs.unpin(friend)
-	for i := range maxLoose {
+	for i := range maxIdle {
 		rs.mustArrive(t, Addr{9, netip.AddrFrom4([4]byte{10, 2, byte(i >> 8), byte(i)}), 1}, nil, router)
 	}
-	if rs.at(friend.pseudo) != nil {
+	if rs.forAddr(friend.pseudo) != nil {
 		t.Error("a route that nobody uses any more is kept")
 	}
-	if len(rs.byArrival) > maxLoose {
-		t.Errorf("%d arrivals are left of %d routes", len(rs.byArrival), len(rs.byKey))
+	if len(rs.byReplyKey) > maxIdle {
+		t.Errorf("%d arrivals are left of %d routes", len(rs.byReplyKey), len(rs.byKey))
 	}
 
 	// Pushed out and back, it is the same remote to QUIC.
