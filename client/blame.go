@@ -3,6 +3,7 @@ package client
 import (
 	"sync"
 
+	"braid/client/wire"
 	"braid/pathsel"
 )
 
@@ -65,7 +66,7 @@ type blame struct {
 
 	mu      sync.Mutex
 	rounds  bounded[int, *round] // pieces on their way
-	lost    bitset               // pieces of whose blocks not all were seen: they are not judged any more
+	lost    wire.Bitset          // pieces of whose blocks not all were seen: they are not judged any more
 	failed  []suspect            // what all who had a part in a wrong piece have in common
 	counted int64                // wrong pieces that were looked at, here or by the engine alone
 	wrong   bounded[string, int] // by names
@@ -73,7 +74,7 @@ type blame struct {
 
 // round is one attempt at a piece.
 type round struct {
-	blocks bitset
+	blocks wire.Bitset
 	by     suspect // what all have in common who had a part in it
 	kept   bool    // some blocks are of an earlier download: nobody knows who has sent them
 }
@@ -90,12 +91,12 @@ func (b *blame) received(piece, begin, length int, from suspect) {
 	kept := b.took(piece, int64(begin), int64(length))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lost.has(piece) {
+	if b.lost.Has(piece) {
 		return
 	}
 	block := begin >> blockBits
 	r, ok := b.rounds.get(piece)
-	if ok && r.blocks.has(block) {
+	if ok && r.blocks.Has(block) {
 		if !r.kept && len(b.failed) < maxRounds { // the engine has not counted it either
 			b.failed = append(b.failed, r.by)
 		}
@@ -104,10 +105,10 @@ func (b *blame) received(piece, begin, length int, from suspect) {
 	if !ok {
 		r = &round{by: from}
 		if forgotten, over := b.rounds.put(piece, r); over {
-			b.lost.grow(forgotten)
+			b.lost.Grow(forgotten)
 		}
 	}
-	r.blocks.grow(block)
+	r.blocks.Grow(block)
 	r.by = r.by.common(from)
 	r.kept = r.kept || kept
 }
@@ -118,7 +119,7 @@ func (b *blame) distrust() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rounds.keep(func(p int, _ *round) bool {
-		b.lost.grow(p)
+		b.lost.Grow(p)
 		return false
 	})
 }
@@ -177,7 +178,7 @@ func (t *Transfer) shutOut() {
 		}
 	}
 	for _, r := range t.inbound {
-		if r.link != nil && t.session.offers.isBanned(suspectOf(r.link.origin())) {
+		if r.link != nil && t.session.offers.isBanned(suspectOf(r.link.Origin())) {
 			r.err = errBanned
 			r.link.Close()
 		}
@@ -190,20 +191,9 @@ func (t *Transfer) banned(p *peerState) bool {
 		return true
 	}
 	for _, s := range p.paths {
-		if s.link != nil && t.session.offers.isBanned(suspectOf(s.link.origin())) {
+		if s.link != nil && t.session.offers.isBanned(suspectOf(s.link.Origin())) {
 			return true
 		}
 	}
 	return false
-}
-
-// has tells whether a number is in a set that may be too small for it.
-func (b bitset) has(i int) bool { return i/64 < len(b) && b.is(i) }
-
-// grow puts a number into the set, which grows with it.
-func (b *bitset) grow(i int) {
-	for len(*b) <= i/64 {
-		*b = append(*b, 0)
-	}
-	b.set(i)
 }

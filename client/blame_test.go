@@ -12,6 +12,7 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 	engine "github.com/anacrolix/torrent/storage"
 
+	"braid/client/wire"
 	"braid/pathsel"
 	"braid/scionnet"
 	"braid/storage"
@@ -190,7 +191,7 @@ type piecework struct {
 }
 
 type workpiece struct {
-	has       bitset
+	has       wire.Bitset
 	n         int
 	bad, done bool
 }
@@ -198,25 +199,25 @@ type workpiece struct {
 func newPiecework(pieces, blocks int) *piecework {
 	w := &piecework{blame: newBlame(fromPeers), blocks: blocks, pieces: make([]workpiece, pieces)}
 	for i := range w.pieces {
-		w.pieces[i].has = newBitset(blocks)
+		w.pieces[i].has = wire.NewBitset(blocks)
 	}
 	return w
 }
 
 func (w *piecework) receive(piece, block int, from suspect, bad bool) {
 	p := &w.pieces[piece]
-	if p.done || p.has.is(block) {
+	if p.done || p.has.Has(block) {
 		return // of no use
 	}
 	w.blame.received(piece, block<<blockBits, 1<<blockBits, from)
-	p.has.set(block)
+	p.has.Set(block)
 	p.bad = p.bad || bad
 	if p.n++; p.n < w.blocks {
 		return
 	}
 	if p.done = !p.bad; p.bad {
 		w.wrong++
-		*p = workpiece{has: newBitset(w.blocks)}
+		*p = workpiece{has: wire.NewBitset(w.blocks)}
 	}
 }
 
@@ -321,7 +322,7 @@ func FuzzBlame(f *testing.F) {
 				}
 			case 254: // a piece is lost from the disk, or a block could not be written
 				w.blame.distrust()
-				w.pieces[piece%8] = workpiece{has: newBitset(w.blocks)}
+				w.pieces[piece%8] = workpiece{has: wire.NewBitset(w.blocks)}
 			default:
 				from := proven(fmt.Sprint(who%8), fmt.Sprint(who%8))
 				if who/8%3 == 1 {
@@ -407,7 +408,7 @@ func TestOffersForget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.attach(newLink(w, "tcp", f, nil, func() {}))
+		o.attach(linkOf(w, "tcp", f, func() {}))
 		o.freeSlot(f)
 		o.ban(suspectOf(w.peer.origin()).names()...)
 	}

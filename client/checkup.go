@@ -242,7 +242,7 @@ func (t *Transfer) targets() []Target {
 	}
 	for _, p := range t.peers {
 		if slices.ContainsFunc(p.paths, func(s *pathState) bool {
-			return s.link != nil && s.link.greeted.Load() && !s.link.gone.Load() && !s.candidate.Silent
+			return s.link != nil && s.link.Greeted() && !s.link.Closed() && !s.candidate.Silent
 		}) {
 			continue
 		}

@@ -58,7 +58,7 @@ func (t *Transfer) onDialled(e dialled) {
 			s.candidate.Handshake = e.link.Measure().Handshake
 			t.enter(s, s.then)
 			t.tell("path-opened", s.candidate.Key, "handshake of "+s.candidate.Handshake.Round(10*time.Microsecond).String())
-			e.link.watch(t.inbox.touch)
+			e.link.OnChange(t.inbox.touch)
 			return
 		}
 	}
@@ -101,7 +101,7 @@ func (t *Transfer) look() (silent bool) {
 		}
 	}
 	for _, r := range t.inbound {
-		if r.link != nil && r.link.gone.Load() {
+		if r.link != nil && r.link.Closed() {
 			r.path = r.link.Path()
 			r.settle()
 			t.log.Info("peer disconnected", "peer", r.peer, "bytes_written", r.past.written)
@@ -120,14 +120,14 @@ func (t *Transfer) lookAt(s *pathState, now time.Time) {
 		}
 		return
 	}
-	if !l.gone.Load() {
+	if !l.Closed() {
 		return
 	}
 	err := errRefused
-	if l.greeted.Load() {
+	if l.Greeted() {
 		err = errEnded
 	} else {
-		s.veiled = !s.veiled
+		s.obfuscate = !s.obfuscate
 	}
 	s.settle()
 	// Closed by a peer that is complete as well, or that has seen us complete before we have.
@@ -266,7 +266,7 @@ func (t *Transfer) park(s *pathState) {
 			}
 		}
 	}
-	if s.link == nil || warm >= t.session.maxPaths || !s.link.gate.park() {
+	if s.link == nil || warm >= t.session.maxPaths || !s.link.Filter.Park() {
 		t.disconnect(s)
 	}
 	t.enter(s, pathsel.Parked)
@@ -276,7 +276,7 @@ func (t *Transfer) park(s *pathState) {
 func (t *Transfer) resume(s *pathState, state pathsel.State) {
 	switch {
 	case s.link != nil:
-		s.link.gate.unpark()
+		s.link.Filter.Unpark()
 		t.enter(s, state)
 	case s.candidate.State == pathsel.Opening:
 		s.then = state
@@ -298,7 +298,7 @@ func (t *Transfer) open(s *pathState, then pathsel.State) {
 		var err error
 		o, err = t.session.offers.add(t.ctx, t.peers[i].transport, s.peer, s.candidate.Path, func(l *link, err error) {
 			if l != nil && t.conceals.Load() {
-				l.gate.conceal()
+				l.Filter.Conceal()
 			}
 			t.inbox.put(dialled{o, l, err})
 		})
@@ -309,9 +309,9 @@ func (t *Transfer) open(s *pathState, then pathsel.State) {
 		s.offer = o
 	}
 	s.offer.spent.Store(false)
-	s.offer.veil = nil
-	if s.veiled {
-		s.offer.veil = t.source.InfoHash.Bytes()
+	s.offer.obfuscate = nil
+	if s.obfuscate {
+		s.offer.obfuscate = t.source.InfoHash.Bytes()
 	}
 	s.then = then
 	t.enter(s, pathsel.Opening)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net"
 	"slices"
 
 	"github.com/anacrolix/torrent/bencode"
@@ -130,24 +129,4 @@ func v1Length(info *metainfo.Info) (n int64) {
 		n += f.Length
 	}
 	return n
-}
-
-// v1Only is a connection whose handshake does not offer BitTorrent v2 (BEP 52). The engine, which knows of the v2 half as long
-// as it looks at the hash, would offer it; the peer could answer with the v2 hash, and ask for hashes.
-type v1Only struct {
-	net.Conn
-	begun bool
-}
-
-// v2Bit is in the last of the reserved bytes.
-const v2Bit = 0x10
-
-// Write gets the beginning of a handshake in one go, from the gate.
-func (c *v1Only) Write(b []byte) (int, error) {
-	if !c.begun && len(b) >= handshakeHead && string(b[:len(protocolName)]) == protocolName {
-		b = slices.Clone(b)
-		b[handshakeHead-1] &^= v2Bit
-	}
-	c.begun = c.begun || len(b) > 0
-	return c.Conn.Write(b)
 }

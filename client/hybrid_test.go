@@ -222,7 +222,7 @@ func TestHybridTransfer(t *testing.T) {
 		if (err == nil) != c.want {
 			t.Errorf("with the %s hash: %v, %v", c.name, m, err)
 		}
-		if answer[handshakeHead-1]&v2Bit != 0 {
+		if answer[len(protocolName)+7]&0x10 != 0 {
 			t.Error("the seeder offers v2")
 		}
 	}

@@ -83,7 +83,7 @@ func (in *inbound) place(l *link, now time.Time) (victim *link, err error) {
 			links, taken = append(links, x), append(taken, x.place(now))
 		}
 	}
-	i, ok := inboundQuota.admit(taken, l.origin())
+	i, ok := inboundQuota.admit(taken, l.Origin())
 	if !ok {
 		return nil, errBusy
 	}
@@ -98,13 +98,13 @@ func (in *inbound) place(l *link, now time.Time) (victim *link, err error) {
 // place is what the connection is worth by now. The unproven may be replaced whatever they do: an honest one is proven
 // soon.
 func (l *link) place(now time.Time) place {
-	p := place{origin: l.origin(), worth: idle, since: l.opened}
+	p := place{origin: l.Origin(), worth: idle, since: l.Opened}
 	if at := l.carried.Load(); at != 0 {
 		p.since = time.Unix(0, at)
 	}
 	switch {
-	case !l.greeted.Load():
-		if now.Sub(l.opened) >= greetTime {
+	case !l.Greeted():
+		if now.Sub(l.Opened) >= greetTime {
 			p.worth = silent
 		}
 	case l.Proven() && l.carried.Load() != 0 && now.Sub(p.since) < idleTime:

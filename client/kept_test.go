@@ -5,58 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 )
-
-// diskWith has some blocks, of which it can read some.
-type diskWith struct {
-	mu     sync.Mutex
-	blocks map[block]bool // it can be read
-}
-
-func (d *diskWith) has(b block) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, ok := d.blocks[b]
-	return ok
-}
-
-func (d *diskWith) read(data []byte, b block) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.blocks[b] {
-		return errors.New("gone")
-	}
-	clear(data)
-	return nil
-}
-
-// The engine gets blocks that are on disk from there; the peer does not hear of it, and is asked
-// for those that cannot be read.
-func TestBlocksFromDisk(t *testing.T) {
-	for _, fast := range []bool{true, false} {
-		s := newStand(t, fast)
-		blockC := block{1, 200, 100}
-		s.gate.feed(&diskWith{blocks: map[block]bool{blockA: true, blockC: false}})
-		s.sends(unchoke)
-		s.engineGets(unchoke)
-		s.writes(encode(msgRequest, blockA, blockB, blockC))
-		s.engineGets(piece(blockA))
-		s.peerGets(encode(msgRequest, blockB, blockC))
-		s.sends(piece(blockB), piece(blockC))
-		s.engineGets(piece(blockB), piece(blockC))
-
-		// In the middle of a message nothing comes in between.
-		half := piece(blockB)
-		s.sends(half[:50])
-		s.engineGets(half[:50])
-		s.writes(encode(msgRequest, blockA), interested)
-		s.peerGets(interested)
-		s.sends(half[50:])
-		s.engineGets(half[50:], piece(blockA))
-	}
-}
 
 // Blocks of an earlier download make up for what is not fetched. Are they wrong, their piece is
 // fetched whole, once, and the peers that have sent the rest are not blamed.

@@ -2,11 +2,9 @@ package client
 
 import (
 	"context"
-	"io"
 	"net"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"braid/pathsel"
@@ -41,14 +39,6 @@ func pipeTo(t *testing.T, peer string) (*pipeWire, net.Conn) {
 	return &pipeWire{Conn: a, peer: mustPeer(t, peer)}, b
 }
 
-func through(ids ...uint64) *pathsel.Path {
-	p := &pathsel.Path{Fingerprint: "x"}
-	for _, id := range ids {
-		p.Interfaces = append(p.Interfaces, pathsel.Interface{IA: 1<<48 | 1, ID: id}, pathsel.Interface{IA: 2<<48 | 2, ID: id})
-	}
-	return p
-}
-
 func pattern(t *testing.T, s string) pathsel.Pattern {
 	t.Helper()
 	p, err := pathsel.ParsePattern(s)
@@ -58,230 +48,8 @@ func pattern(t *testing.T, s string) pathsel.Pattern {
 	return p
 }
 
-// sendOver sends without end and counts what arrives; receiveOver likewise.
-func sendOver(w Wire, other net.Conn) *atomic.Int64 {
-	var n atomic.Int64
-	go func() {
-		b := make([]byte, 40_000)
-		for {
-			m, err := other.Read(b)
-			n.Add(int64(m))
-			if err != nil {
-				return
-			}
-		}
-	}()
-	go func() {
-		for b := make([]byte, 40_000); ; {
-			if _, err := w.Write(b); err != nil {
-				return
-			}
-		}
-	}()
-	return &n
-}
-
-func receiveOver(w Wire, other net.Conn) *atomic.Int64 {
-	var n atomic.Int64
-	go func() {
-		b := make([]byte, 40_000)
-		for {
-			if _, err := other.Write(b); err != nil {
-				return
-			}
-		}
-	}()
-	go func() {
-		b := make([]byte, 128<<10)
-		for {
-			m, err := w.Read(b)
-			n.Add(int64(m))
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return &n
-}
-
-func closeTo(got int64, want float64) bool {
-	return float64(got) > 0.95*want && float64(got) < 1.05*want
-}
-
-// Both directions have their rates, and a peer with eight connections has as much as one with one.
-func TestLimitsOverWires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimits(Limits{Upload: 80e6, Download: 8e6})
-		var sent, received, many []*atomic.Int64
-		for i := range 9 {
-			peer := "10.0.0.1:1"
-			if i > 0 {
-				peer = "10.0.0.2:" + string(rune('0'+i)) // ports do not make a peer
-			}
-			raw, other := pipeTo(t, peer)
-			w := l.wrap(raw)
-			defer w.Close()
-			n := sendOver(w, other)
-			if sent = append(sent, n); i > 0 {
-				many = append(many, n)
-			}
-			raw, other = pipeTo(t, peer)
-			w = l.wrap(raw)
-			defer w.Close()
-			received = append(received, receiveOver(w, other))
-		}
-		time.Sleep(10 * time.Second)
-		sum := func(c []*atomic.Int64) (n int64) {
-			for _, x := range c {
-				n += x.Load()
-			}
-			return n
-		}
-		if n := sum(sent); !closeTo(n, 100e6) {
-			t.Errorf("%d bytes sent in 10 s, want 10 MB/s", n)
-		}
-		if n := sum(received); !closeTo(n, 10e6) {
-			t.Errorf("%d bytes received in 10 s, want 1 MB/s", n)
-		}
-		if x, y := sent[0].Load(), sum(many); !closeTo(x, float64(y)) {
-			t.Errorf("one connection has sent %d bytes, eight of the other peer %d", x, y)
-		}
-	})
-}
-
-// A path's limit holds for the connections over it, beside the one for all, and leaves the others their rate.
-func TestPathLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimits(Limits{Upload: 8e6, Paths: []PathLimit{{pattern(t, "1-1#1"), 800e3}, {pattern(t, "1"), 80e6}, {pattern(t, "3"), MinRate}}})
-		counts := map[string]*atomic.Int64{}
-		for name, path := range map[string]*pathsel.Path{"narrow": through(1), "both": through(2, 1), "free": through(2), "tcp": nil} {
-			raw, other := pipeTo(t, name+":1")
-			raw.path.Store(path)
-			w := l.wrap(raw)
-			defer w.Close()
-			counts[name] = sendOver(w, other)
-		}
-		time.Sleep(10 * time.Second)
-		for name, want := range map[string]float64{"narrow": 500e3, "both": 500e3, "free": 4.5e6, "tcp": 4.5e6} {
-			if n := counts[name].Load(); !closeTo(n, want) {
-				t.Errorf("%s: %d bytes in 10 s, want %.0f", name, n, want)
-			}
-		}
-	})
-}
-
-// An accepted connection learns its path late, and is limited from then on.
-func TestLimitOfPathThatIsKnownLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimits(Limits{Download: 80e6, Paths: []PathLimit{{pattern(t, "2-2"), 800e3}}})
-		raw, other := pipeTo(t, "a:1")
-		w := l.wrap(raw)
-		defer w.Close()
-		n := receiveOver(w, other)
-		time.Sleep(10 * time.Second)
-		if !closeTo(n.Load(), 100e6) {
-			t.Errorf("%d bytes before the path is known", n.Load())
-		}
-		raw.path.Store(through(7))
-		time.Sleep(2 * lookAgain)
-		before := n.Load()
-		time.Sleep(10 * time.Second)
-		if d := n.Load() - before; !closeTo(d, 1e6) {
-			t.Errorf("%d bytes in 10 s over a path of 100 kB/s", d)
-		}
-	})
-}
-
-// Connections that only claim an address share what one peer has, until it is proven.
-func TestLimitOfClaimedAddresses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimits(Limits{Upload: 8e6})
-		var wires []*pipeWire
-		var sent []*atomic.Int64
-		for i := range 5 {
-			raw, other := pipeTo(t, "10.0."+string(rune('0'+i))+".1:1")
-			raw.claimed.Store(i > 0)
-			w := l.wrap(raw)
-			defer w.Close()
-			wires, sent = append(wires, raw), append(sent, sendOver(w, other))
-		}
-		time.Sleep(10 * time.Second)
-		if n := sent[0].Load(); !closeTo(n, 5e6) {
-			t.Errorf("the proven peer had %d bytes of 10 MB", n)
-		}
-		wires[1].claimed.Store(false)
-		time.Sleep(2 * lookAgain)
-		before := sent[1].Load()
-		time.Sleep(9 * time.Second)
-		if n := sent[1].Load() - before; !closeTo(n, 3e6) {
-			t.Errorf("the peer that was proven later had %d bytes of 9 MB", n)
-		}
-	})
-}
-
-// Close wakes a write and a read that wait for their turn, at once, and what others wait for goes on.
-func TestCloseWakes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimits(Limits{Upload: MinRate, Download: MinRate})
-		raw, other := pipeTo(t, "a:1")
-		w := l.wrap(raw)
-		go func() { _, _ = io.Copy(io.Discard, other) }()
-		go func() { _, _ = other.Write(make([]byte, 100_000)) }()
-		results := make(chan error, 2)
-		go func() {
-			_, err := w.Write(make([]byte, 100_000))
-			results <- err
-		}()
-		go func() {
-			_, err := io.Copy(io.Discard, struct{ io.Reader }{w})
-			results <- err
-		}()
-		time.Sleep(3 * time.Second)
-		start := time.Now()
-		w.Close()
-		for range 2 {
-			if err := <-results; err == nil {
-				t.Error("a closed connection was read or written to its end")
-			}
-		}
-		if d := time.Since(start); d != 0 {
-			t.Errorf("woken after %v", d)
-		}
-		if _, err := w.Write([]byte("x")); err == nil {
-			t.Error("written after Close")
-		}
-		if len(l.up.share.root.below)+len(l.down.share.root.below) != 0 {
-			t.Error("what is closed is still in the queue")
-		}
-		// The next peer is not held up by what the closed one had claimed.
-		raw, other = pipeTo(t, "b:1")
-		w = l.wrap(raw)
-		defer w.Close()
-		n := sendOver(w, other)
-		time.Sleep(80 * time.Second)
-		if !closeTo(n.Load(), 100_000) {
-			t.Errorf("%d bytes in 80 s, want 100000", n.Load())
-		}
-	})
-}
-
-func TestNoLimitCostsNothing(t *testing.T) {
-	raw, other := pipeTo(t, "a:1")
-	if w := newLimits(Limits{}).wrap(raw); w != Wire(raw) {
-		t.Errorf("a connection without limits is a %T", w)
-	}
-	if w := newLimits(Limits{Download: 1e6}).wrap(raw); w == Wire(raw) {
-		t.Error("a limit is passed over")
-	}
-	_, err := New(t.Context(), Config{Limits: Limits{Paths: []PathLimit{{pattern(t, "1-1#2"), 5}}}})
-	if err == nil {
-		t.Error("a limit below the lowest is taken")
-	}
-	go func() { _, _ = other.Read(nil) }()
-	if n, err := newLimits(Limits{Upload: 1e6}).wrap(raw).Write(nil); n != 0 || err != nil {
-		t.Errorf("nothing written: %d, %v", n, err)
-	}
-}
+// burst is how much of a limit may go at once.
+const burst = 50 * time.Millisecond
 
 // fromTCP is a fan that dials from one address, so that two peers on one machine have two hosts.
 type fromTCP struct {
@@ -296,6 +64,13 @@ func (f fromTCP) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *scionne
 		return nil, err
 	}
 	return fanWire{newTCPWire(c.(*net.TCPConn), 0), path}, nil
+}
+
+func TestLimitBelowTheLowest(t *testing.T) {
+	_, err := New(t.Context(), Config{Limits: Limits{Paths: []PathLimit{{Pattern: pattern(t, "1-1#2"), Rate: 5}}}})
+	if err == nil {
+		t.Error("a limit below the lowest is taken")
+	}
 }
 
 // A real seeder with an upload limit and two leechers, one of them over eight connections: the rate holds, which no
@@ -349,7 +124,7 @@ func TestUploadRateIsSharedBetweenPeers(t *testing.T) {
 	for _, tr := range both {
 		wait(t, tr)
 	}
-	least := time.Duration((2*size - rate/8*burstTime.Seconds()) / (rate / 8) * float64(time.Second))
+	least := time.Duration((2*size - rate/8*burst.Seconds()) / (rate / 8) * float64(time.Second))
 	if d := time.Since(start); d < least {
 		t.Errorf("twice %d bytes in %v, which the rate allows in %v", size, d, least)
 	} else {
@@ -373,7 +148,7 @@ func TestDownloadRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, tr)
-	least := time.Duration((size - rate/8*burstTime.Seconds()) / (rate / 8) * float64(time.Second))
+	least := time.Duration((size - rate/8*burst.Seconds()) / (rate / 8) * float64(time.Second))
 	if d := time.Since(start); d < least {
 		t.Errorf("%d bytes in %v, which the rate allows in %v", size, d, least)
 	} else {

@@ -13,6 +13,8 @@ import (
 	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
 	pp "github.com/anacrolix/torrent/peer_protocol"
+
+	"braid/client/wire"
 )
 
 // What a magnet link means comes from peers, as an info dictionary in pieces of 16 KiB (BEP 9). The engine would put the pieces
@@ -27,8 +29,6 @@ import (
 
 const (
 	metadataPiece = 16 << 10
-	// maxMetadata is the largest info dictionary that is fetched: 800 000 pieces, or all files that a torrent may have.
-	maxMetadata = 16 << 20
 	// metadataWindow is how many pieces each peer is asked for at a time. Fewer leave a path with a long round trip idle;
 	// seeders drop a peer that asks for too much without reading.
 	metadataWindow = 16
@@ -105,7 +105,7 @@ func (m *metadata) offer(p extensionPeer, host netip.Addr, size int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := slices.ContainsFunc(m.sources, func(s *metadataSource) bool { return s.peer == p })
-	if known || size <= 0 || size > maxMetadata {
+	if known || size <= 0 || size > wire.MaxMetadata {
 		return
 	}
 	m.sources = append(m.sources, &metadataSource{peer: p, host: host, size: size})
@@ -169,7 +169,7 @@ func parseMetadata(b []byte) (kind, piece int, data []byte, err error) {
 			return r.pass()
 		}
 		n, err := r.number()
-		if err == nil && (n < 0 || n > maxMetadata) {
+		if err == nil && (n < 0 || n > wire.MaxMetadata) {
 			err = fmt.Errorf("%s is %d", key, n)
 		}
 		*to = int(n)

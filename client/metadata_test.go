@@ -16,6 +16,8 @@ import (
 
 	"github.com/anacrolix/torrent/metainfo"
 	pp "github.com/anacrolix/torrent/peer_protocol"
+
+	"braid/client/wire"
 )
 
 // wirePeer is a peer of metadata that keeps what it is asked for.
@@ -138,7 +140,7 @@ func TestMetadata(t *testing.T) {
 		t.Error("the last peer was never asked")
 	})
 	t.Run("dripping peers", func(t *testing.T) {
-		long := bytes.Repeat([]byte("y"), maxMetadata)
+		long := bytes.Repeat([]byte("y"), wire.MaxMetadata)
 		f := newFetchTest(info)
 		var slow []*wirePeer
 		for i := range 10 {
@@ -188,7 +190,7 @@ func TestMetadata(t *testing.T) {
 			t.Error("not complete")
 		}
 		g := newFetchTest(info)
-		for _, size := range []int{0, -1, maxMetadata + 1} {
+		for _, size := range []int{0, -1, wire.MaxMetadata + 1} {
 			g.offer(p, p.host(), size)
 		}
 		if len(g.sources) != 0 {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"braid/client/wire"
 	"braid/pathsel"
 	"braid/scionnet"
 )
@@ -18,7 +19,7 @@ import (
 // face under which it knows them. It also keeps the slots of all faces, the links behind them, the keys that peers have
 // shown, and who is banned.
 type offers struct {
-	limits *limits // of what is dialled
+	limits *wire.Limiter // of what is dialled
 	mu     sync.Mutex
 	byFace map[string]*offer
 	used   map[face]*link // nil: there is none yet
@@ -46,9 +47,9 @@ type offer struct {
 	transport Transport
 	peer      Peer
 	path      pathsel.Path
-	// veil is the info hash under which what goes over the next connection is obfuscated, as some peers on TCP will have it; nil: it is
-	// not.
-	veil []byte
+	// obfuscate is the info hash with which the next connection is obfuscated, since some peers on TCP
+	// insist on it; nil: it is not.
+	obfuscate []byte
 	// dialled is told of every attempt, and must not block. The link is watched by nobody yet.
 	dialled func(*link, error)
 	// spent keeps the engine from dialling once more when the handshake has failed. It would then try the obfuscated
@@ -129,7 +130,7 @@ func (t *offers) freeSlot(f face) {
 
 // attach notes whose connection is behind a face.
 func (t *offers) attach(l *link) {
-	s := suspectOf(l.origin())
+	s := suspectOf(l.Origin())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, taken := t.used[l.face]; taken {
@@ -181,7 +182,7 @@ func (t *offers) banFaces(hosts []string) {
 	}
 	for f, l := range t.used {
 		if l != nil && banned[f.host] {
-			for _, n := range suspectOf(l.origin()).names() {
+			for _, n := range suspectOf(l.Origin()).names() {
 				t.banned.put(n, struct{}{})
 			}
 		}
@@ -285,17 +286,15 @@ func (o *offer) dial(ctx context.Context) (*link, error) {
 		w.Close()
 		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 	}
-	if o.veil != nil && w.Key() == nil {
-		raw := w
-		defer context.AfterFunc(ctx, func() { raw.Close() })()
-		if w, err = veil(ctx, raw, o.veil); err != nil {
-			raw.Close()
-			unbind()
-			return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
-		}
+	x, err := wire.Dialled(ctx, originWire{w}, wire.Options{
+		Addr: o.face, Limits: o.table.limits, Obfuscate: o.obfuscate, OnClose: unbind,
+	})
+	if err != nil {
+		unbind()
+		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 	}
-	l := newLink(o.table.limits.wrap(w), o.transport.Name(), o.face, nil, unbind)
-	if o.table.isBanned(suspectOf(l.origin())) {
+	l := newLink(x, w, o.transport.Name(), o.face)
+	if o.table.isBanned(suspectOf(l.Origin())) {
 		l.Close()
 		return nil, errBanned
 	}

@@ -31,7 +31,7 @@ type pathState struct {
 	meter     pathsel.Meter
 	silence   pathsel.Silence
 	offer     *offer        // nil: the engine may not dial it
-	veiled    bool          // the next connection is obfuscated, since the one before was refused
+	obfuscate bool          // the next connection is obfuscated, since the one before was refused
 	then      pathsel.State // the state after Opening
 	unlisted  bool          // the last lookup has not shown its path
 	delivered bool          // data that was of use

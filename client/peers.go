@@ -176,7 +176,7 @@ func (t *Transfer) choosePeers() {
 func (p *peerState) acquaintance(now time.Time) acquaintance {
 	a := acquaintance{origin: p.origin, active: true, delivered: p.delivered, banned: p.banned, failures: p.lookupFailures}
 	for _, s := range p.paths {
-		a.connected = a.connected || s.link != nil && s.link.greeted.Load() && !s.link.gone.Load()
+		a.connected = a.connected || s.link != nil && s.link.Greeted() && !s.link.Closed()
 		a.delivered = a.delivered || s.delivered
 		a.failures = max(a.failures, s.candidate.Failures)
 	}

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"github.com/anacrolix/torrent"
+
+	"braid/client/wire"
 )
 
 // pipeline decides how many requests a connection keeps outstanding.
@@ -18,15 +20,12 @@ import (
 //	           ########        half of them is there
 //	           ################################    doubled, since half lasted less than a second
 type pipeline struct {
-	target int       // requests to have outstanding after the next look; 0 stands for firstRequests
+	target int       // requests to have outstanding after the next look; 0 stands for wire.FirstRequests
 	most   int       // outstanding at most since the last look
 	since  time.Time // of the last look
 }
 
 const (
-	// firstRequests is the size of the first batch: 256 kB, as much as slow start sends in four round
-	// trips. With more, the first of several peers would be asked for all pieces of a small torrent.
-	firstRequests = 16
 	// maxRequests bounds the outstanding requests of a connection; the engine has no higher limit.
 	maxRequests = 963
 	// A batch grows if half of it lasts less than growBelow, which is longer than the round trip of
@@ -57,7 +56,7 @@ func (p pipeline) answered(outstanding int, now time.Time) pipeline {
 	case lasted > shrinkAbove:
 		size /= 2
 	}
-	return pipeline{target: min(max(size, firstRequests), maxRequests), since: now, most: outstanding}
+	return pipeline{target: min(max(size, wire.FirstRequests), maxRequests), since: now, most: outstanding}
 }
 
 // peakRequests is the engine's own count of the size of the last batch: it requests twice as many
@@ -86,6 +85,6 @@ func (x *gauge) counts(n int64, now time.Time) {
 // deepen has the engine's next batch fill the pipeline.
 func (x *gauge) deepen() {
 	if x.peak != nil {
-		*x.peak = (max(x.pipeline.target, firstRequests) + 1) / 2
+		*x.peak = (max(x.pipeline.target, wire.FirstRequests) + 1) / 2
 	}
 }

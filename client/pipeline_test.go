@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/anacrolix/torrent"
+
+	"braid/client/wire"
 )
 
 func TestPipeline(t *testing.T) {
@@ -21,8 +23,8 @@ func TestPipeline(t *testing.T) {
 		{300, 2 * time.Second, 300},
 		{300, 5 * time.Second, 150},
 		{800, 0, maxRequests},
-		{16, time.Minute, firstRequests},
-		{1, 0, firstRequests},
+		{16, time.Minute, wire.FirstRequests},
+		{1, 0, wire.FirstRequests},
 	} {
 		var p pipeline
 		now := time.Unix(1e9, 0)

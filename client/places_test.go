@@ -12,6 +12,7 @@ import (
 
 	"github.com/anacrolix/torrent/metainfo"
 
+	"braid/client/wire"
 	"braid/pathsel"
 )
 
@@ -114,6 +115,11 @@ func TestAdmitProperties(t *testing.T) {
 	}
 }
 
+// linkOf makes a link of an accepted connection.
+func linkOf(w Wire, transport string, f face, onClose func()) *link {
+	return newLink(wire.Accepted(originWire{w}, wire.Options{Addr: f, OnClose: onClose}), w, transport, f)
+}
+
 // Ten hosts connect 1100 times and say nothing, over TCP. The next peers are taken in, over TCP as over another
 // transport.
 func TestSilentFlood(t *testing.T) {
@@ -133,8 +139,8 @@ func TestSilentFlood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newLink(w, transport, f, func(func([]byte) bool) {}, nil)
-		l.release = func() { in.remove(l) }
+		var l *link
+		l = linkOf(w, transport, f, func() { in.remove(l) })
 		return l, in.add(t.Context(), l, func(*link) {})
 	}
 	var last *link
@@ -155,12 +161,12 @@ func TestSilentFlood(t *testing.T) {
 		t.Errorf("%d connections", len(in.live))
 	}
 	// What carries data stays.
-	last.greeted.Store(true)
+	last.Greet()
 	last.carried.Store(time.Now().UnixNano())
 	for i := range 1100 {
 		_, _ = connect(fmt.Sprintf("10.1.%d.1:%d", i%200, i), "tcp")
 	}
-	if last.gone.Load() {
+	if last.Closed() {
 		t.Error("a connection that carries data has made room")
 	}
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"time"
 
 	"braid/pathsel"
@@ -107,8 +108,9 @@ type row struct {
 func (r *row) settle() {
 	l := r.link
 	r.seen = l.Measure()
-	r.past.read += l.read.Load()
-	r.past.written += l.written.Load()
+	read, written := l.Bytes()
+	r.past.read += read
+	r.past.written += written
 	r.first, r.last = r.reads()
 	r.link = nil
 }
@@ -118,17 +120,15 @@ func (r *row) reads() (first, last int64) {
 	if r.link == nil {
 		return first, last
 	}
-	if f := r.link.firstRead.Load(); first == 0 {
-		first = f
-	}
-	return first, max(last, r.link.lastRead.Load())
+	f, l := r.link.Reads()
+	return cmp.Or(first, f), max(last, l)
 }
 
 func (r *row) bytes() (read, written uint64) {
 	read, written = r.past.read, r.past.written
 	if r.link != nil {
-		read += r.link.read.Load()
-		written += r.link.written.Load()
+		x, y := r.link.Bytes()
+		read, written = read+x, written+y
 	}
 	return read, written
 }

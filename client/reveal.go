@@ -1,12 +1,12 @@
 package client
 
 import (
-	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"braid/client/wire"
 	"braid/pathsel"
 )
 
@@ -31,16 +31,16 @@ type revelation struct {
 	alone  int // pieces that a peer has ahead of it at least if it is the only one; else two
 	length float64
 	random *rand.Rand
-	claims []uint16 // of each piece: peers that have it, or to whom it was shown and who will fetch it
-	fresh  bitset   // no claims
-	left   int      // of the fresh
-	whole  int      // peers that have every piece, which counts as a claim for each
+	claims []uint16    // of each piece: peers that have it, or to whom it was shown and who will fetch it
+	fresh  wire.Bitset // no claims
+	left   int         // of the fresh
+	whole  int         // peers that have every piece, which counts as a claim for each
 	peers  map[pathsel.PeerID]*beholder
 }
 
 // beholder is a peer that pieces are shown to.
 type beholder struct {
-	told, has, asked, claimed bitset
+	told, has, asked, claimed wire.Bitset
 
 	looked int // from where on rarest looks next
 
@@ -102,30 +102,30 @@ func newRevelation(pieces int, length int64, seed uint64) *revelation {
 	r := &revelation{
 		// Less, and it runs dry before its rate is known; more, and who comes after it finds much claimed.
 		alone: max(2, pieces/64), length: float64(length), random: rand.New(rand.NewPCG(seed, 16)),
-		claims: make([]uint16, pieces), fresh: fullBitset(pieces), left: pieces,
+		claims: make([]uint16, pieces), fresh: wire.FullBitset(pieces), left: pieces,
 		peers: map[pathsel.PeerID]*beholder{},
 	}
 	return r
 }
 
 func (r *revelation) claim(p *beholder, piece int) {
-	if p.claimed.is(piece) {
+	if p.claimed.Has(piece) {
 		return
 	}
-	p.claimed.set(piece)
+	p.claimed.Set(piece)
 	if r.claims[piece]++; r.claims[piece] == 1 {
-		r.fresh.clear(piece)
+		r.fresh.Clear(piece)
 		r.left--
 	}
 }
 
 func (r *revelation) unclaim(p *beholder, piece int) {
-	if !p.claimed.is(piece) {
+	if !p.claimed.Has(piece) {
 		return
 	}
-	p.claimed.clear(piece)
+	p.claimed.Clear(piece)
 	if r.claims[piece]--; r.claims[piece] == 0 {
-		r.fresh.set(piece)
+		r.fresh.Set(piece)
 		r.left++
 	}
 }
@@ -133,10 +133,10 @@ func (r *revelation) unclaim(p *beholder, piece int) {
 // has notes that a peer says that it has a piece.
 func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 	p := r.peers[id]
-	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || p.has.is(piece) {
+	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || p.has.Has(piece) {
 		return
 	}
-	if p.has.set(piece); !p.told.is(piece) {
+	if p.has.Set(piece); !p.told.Has(piece) {
 		p.lacking--
 	}
 	if p.count++; p.count == len(r.claims) {
@@ -144,12 +144,12 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 		return
 	}
 	r.claim(p, piece)
-	if !p.told.is(piece) {
+	if !p.told.Has(piece) {
 		return
 	}
 	p.ahead--
 	p.moved = now
-	if p.asked.is(piece) {
+	if p.asked.Has(piece) {
 		p.waiting--
 	}
 }
@@ -167,12 +167,12 @@ func (r *revelation) hasAll(id pathsel.PeerID) {
 // asks notes that a peer has asked for a part of a piece.
 func (r *revelation) asks(id pathsel.PeerID, piece int, now time.Time) {
 	p := r.peers[id]
-	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || !p.told.is(piece) || p.has.is(piece) {
+	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || !p.told.Has(piece) || p.has.Has(piece) {
 		return
 	}
 	p.moved = now
-	if !p.asked.is(piece) {
-		p.asked.set(piece)
+	if !p.asked.Has(piece) {
+		p.asked.Set(piece)
 		p.waiting++
 	}
 	if p.served {
@@ -185,7 +185,7 @@ func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 	if r.peers[id] == nil {
 		n := len(r.claims)
 		r.peers[id] = &beholder{
-			told: newBitset(n), has: newBitset(n), asked: newBitset(n), claimed: newBitset(n),
+			told: wire.NewBitset(n), has: wire.NewBitset(n), asked: wire.NewBitset(n), claimed: wire.NewBitset(n),
 			lacking: n, served: true, moved: now,
 		}
 	}
@@ -223,7 +223,7 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 	}
 	show := map[pathsel.PeerID][]int{}
 	give := func(id pathsel.PeerID, p *beholder, piece int) {
-		if p.told.set(piece); !p.has.is(piece) {
+		if p.told.Set(piece); !p.has.Has(piece) {
 			p.lacking--
 		}
 		p.given = true
@@ -297,9 +297,9 @@ func (r *revelation) forget(there []beholding) {
 }
 
 // release takes back claims of a peer, but those to pieces in either set, which may be nil.
-func (r *revelation) release(p *beholder, but, nor bitset) {
-	for i := p.claimed.from(0, but); i >= 0; i = p.claimed.from(i+1, but) {
-		if nor == nil || !nor.is(i) {
+func (r *revelation) release(p *beholder, but, nor wire.Bitset) {
+	for i := p.claimed.Next(0, but); i >= 0; i = p.claimed.Next(i+1, but) {
+		if nor == nil || !nor.Has(i) {
 			r.unclaim(p, i)
 		}
 	}
@@ -312,11 +312,11 @@ func (r *revelation) next(p *beholder, first bool) int {
 		return -1
 	}
 	if !first {
-		if i := r.fresh.from(r.random.IntN(len(r.claims)), p.told); i >= 0 {
+		if i := r.fresh.Next(r.random.IntN(len(r.claims)), p.told); i >= 0 {
 			return i
 		}
 	}
-	return r.fresh.from(0, p.told)
+	return r.fresh.Next(0, p.told)
 }
 
 // rarestFrom is how many pieces the rarest are chosen from. A peer that says it has what it was just told of is shown more at once, so
@@ -347,7 +347,7 @@ func (r *revelation) rarest(p *beholder, most int) []int {
 }
 
 // shown are the pieces that the peer was told of and does not have.
-func (r *revelation) shown(id pathsel.PeerID) bitset {
+func (r *revelation) shown(id pathsel.PeerID) wire.Bitset {
 	p := r.peers[id]
 	if p == nil || p.whole {
 		return nil
@@ -361,41 +361,3 @@ func (r *revelation) shown(id pathsel.PeerID) bitset {
 
 // complete tells whether a peer has every piece.
 func (r *revelation) complete() bool { return r.whole > 0 }
-
-// bitset is a set of small numbers.
-type bitset []uint64
-
-func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
-
-// fullBitset has every number below n.
-func fullBitset(n int) bitset {
-	b := newBitset(n)
-	for w := range b {
-		b[w] = math.MaxUint64
-	}
-	if n%64 > 0 {
-		b[n/64] = 1<<(n%64) - 1
-	}
-	return b
-}
-
-func (b bitset) set(i int)     { b[i/64] |= 1 << (i % 64) }
-func (b bitset) clear(i int)   { b[i/64] &^= 1 << (i % 64) }
-func (b bitset) is(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
-
-// from is the first number in the set that is not below i and not in but, which may be nil; -1 if there is none.
-func (b bitset) from(i int, but bitset) int {
-	for w := i / 64; w < len(b); w++ {
-		word := b[w]
-		if but != nil {
-			word &^= but[w]
-		}
-		if w == i/64 {
-			word &^= 1<<(i%64) - 1
-		}
-		if word != 0 {
-			return w*64 + bits.TrailingZeros64(word)
-		}
-	}
-	return -1
-}

@@ -311,7 +311,7 @@ func TestRevealAgain(t *testing.T) {
 	stuck := s.leechers[0]
 	stuck.down, stuck.up = 1e-9, 1e-9
 	stuck.wants = func(p int) bool {
-		return stuck.told[p] && !s.peers[stuck.id].has.is(p) && len(s.leechers[1].has) < s.pieces
+		return stuck.told[p] && !s.peers[stuck.id].has.Has(p) && len(s.leechers[1].has) < s.pieces
 	}
 	if took := s.run(t, time.Minute, nil); took > 26*time.Second { // it keeps a sixth of the rate: 24 are the limit
 		t.Errorf("one hangs: took %v", took)
@@ -381,17 +381,17 @@ func (r *revelation) check(t *testing.T) {
 	for id, p := range r.peers {
 		count, ahead, waiting, lacking := 0, 0, 0, 0
 		for i := range r.claims {
-			if !p.has.is(i) && !p.told.is(i) {
+			if !p.has.Has(i) && !p.told.Has(i) {
 				lacking++
 			}
-			if p.claimed.is(i) {
+			if p.claimed.Has(i) {
 				claims[i]++
 			}
-			if p.has.is(i) {
+			if p.has.Has(i) {
 				count++
-			} else if p.told.is(i) {
+			} else if p.told.Has(i) {
 				ahead++
-				if p.asked.is(i) {
+				if p.asked.Has(i) {
 					waiting++
 				}
 			}
@@ -408,8 +408,8 @@ func (r *revelation) check(t *testing.T) {
 		}
 	}
 	for i, n := range claims {
-		if r.fresh.is(i) != (n == 0) {
-			t.Errorf("piece %d: fresh %v with %d claims", i, r.fresh.is(i), n)
+		if r.fresh.Has(i) != (n == 0) {
+			t.Errorf("piece %d: fresh %v with %d claims", i, r.fresh.Has(i), n)
 		}
 		if n == 0 {
 			left++
@@ -458,7 +458,7 @@ func FuzzReveal(f *testing.F) {
 				for id, show := range r.step(now, there) {
 					i, _ := strconv.Atoi(string(id))
 					for _, p := range show {
-						if p < 0 || p >= pieces || told[i][p] || r.peers[id].has.is(p) {
+						if p < 0 || p >= pieces || told[i][p] || r.peers[id].has.Has(p) {
 							t.Fatalf("%s is told of %v", id, show)
 						}
 						told[i][p] = true
@@ -503,7 +503,7 @@ func TestHeardOnce(t *testing.T) {
 	r := newRevelation(pieces, 1, 1)
 	r.join("a", time.Time{})
 	x.tell(r, "a", time.Time{})
-	if p := r.peers["a"]; p.count != pieces/2 || !p.has.is(pieces-2) || p.has.is(pieces-1) {
+	if p := r.peers["a"]; p.count != pieces/2 || !p.has.Has(pieces-2) || p.has.Has(pieces-1) {
 		t.Errorf("it has %d of %d pieces", p.count, pieces/2)
 	}
 	if r.check(t); len(x.has.words) > 0 {
@@ -525,7 +525,7 @@ func TestHasAllClaimsNothing(t *testing.T) {
 		r.join(id, time.Time{})
 		r.hasAll(id)
 		r.step(time.Time{}, []beholding{{id: id, served: true}})
-		if p := r.peers[id]; p.claimed.from(0, nil) >= 0 || p.has.from(0, nil) >= 0 || r.left != 1<<20 || len(r.peers) != 1 {
+		if p := r.peers[id]; p.claimed.Next(0, nil) >= 0 || p.has.Next(0, nil) >= 0 || r.left != 1<<20 || len(r.peers) != 1 {
 			t.Fatal("pieces were gone over")
 		}
 	}
@@ -540,7 +540,7 @@ func TestRarest(t *testing.T) {
 	p := r.peers["a"]
 	for i := range pieces {
 		if i%1000 != 7 {
-			p.told.set(i)
+			p.told.Set(i)
 		}
 	}
 	p.looked = pieces / 2
@@ -550,17 +550,17 @@ func TestRarest(t *testing.T) {
 			t.Fatalf("%d shown, %d left", len(show), left)
 		}
 		for _, i := range show {
-			if p.told.is(i) {
+			if p.told.Has(i) {
 				t.Fatalf("piece %d is shown again", i)
 			}
-			p.told.set(i)
+			p.told.Set(i)
 			left--
 		}
 	}
 	if show := r.rarest(p, 3); len(show) > 0 {
 		t.Errorf("%v is left", show)
 	}
-	if allocated := testing.AllocsPerRun(10, func() { p.told.clear(7); r.rarest(p, 1); p.told.set(7) }); allocated > 20 {
+	if allocated := testing.AllocsPerRun(10, func() { p.told.Clear(7); r.rarest(p, 1); p.told.Set(7) }); allocated > 20 {
 		t.Errorf("%v allocations", allocated)
 	}
 }

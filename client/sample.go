@@ -9,6 +9,7 @@ import (
 	"github.com/anacrolix/torrent"
 	pp "github.com/anacrolix/torrent/peer_protocol"
 
+	"braid/client/wire"
 	"braid/pathsel"
 )
 
@@ -36,7 +37,7 @@ type gauge struct {
 // heap is a set of pieces that is filled one by one and emptied at once. Both take constant time for each piece, and it
 // needs no more room than two bits for each piece of the torrent, however often a peer repeats itself.
 type heap struct {
-	bits  bitset
+	bits  wire.Bitset
 	words []int // indices of the words in bits that are not zero
 }
 
@@ -46,16 +47,16 @@ func (h *heap) add(piece, pieces int) bool {
 		return false
 	}
 	if h.bits == nil {
-		h.bits = newBitset(pieces)
+		h.bits = wire.NewBitset(pieces)
 	}
 	w := piece / 64
 	switch {
-	case h.bits.is(piece):
+	case h.bits.Has(piece):
 		return false
 	case h.bits[w] == 0:
 		h.words = append(h.words, w)
 	}
-	h.bits.set(piece)
+	h.bits.Set(piece)
 	return true
 }
 
@@ -125,7 +126,7 @@ func (g *gauges) install(c *torrent.Callbacks, linkAt func(face) *link) {
 	c.ReceivedUsefulData = append(c.ReceivedUsefulData, func(e torrent.ReceivedUsefulDataEvent) {
 		if x := g.of(e.Peer); x != nil && x.link != nil {
 			if b, ok := g.blames.Load(x.conn.Torrent()); ok {
-				b.(*blame).received(int(e.Message.Index), int(e.Message.Begin), len(e.Message.Piece), suspectOf(x.link.origin()))
+				b.(*blame).received(int(e.Message.Index), int(e.Message.Begin), len(e.Message.Piece), suspectOf(x.link.Origin()))
 			}
 		}
 	})

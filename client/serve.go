@@ -16,12 +16,13 @@ func (t *Transfer) serve() {
 	}
 	add := func(r *row, path pathsel.Path) {
 		l := r.link
-		if l == nil || !l.greeted.Load() {
+		if l == nil || !l.Greeted() {
 			return
 		}
 		who := uploadPeer(r)
+		_, sent := l.Bytes()
 		v.Uploads = append(v.Uploads, pathsel.Upload{
-			Peer: who, Origin: l.origin(), Conn: l.face.String(), Links: path.Interfaces, Wants: l.gate.wants(), Sent: l.written.Load(),
+			Peer: who, Origin: l.Origin(), Conn: l.face.String(), Links: path.Interfaces, Wants: l.Filter.PeerInterested(), Sent: sent,
 		})
 		if links = append(links, l); v.Received != nil {
 			v.Received[who] += r.in.rate / 8
@@ -42,11 +43,11 @@ func (t *Transfer) serve() {
 	for i, l := range links {
 		reason, barred := plan.Barred[v.Uploads[i].Conn]
 		switch {
-		case barred && !l.barred && l.gate.bar():
+		case barred && !l.barred && l.Filter.Bar():
 			l.barred = true
 			t.log.Info("upload held back", "peer", l.Peer(), "path", l.Path().Fingerprint.Short(), "reason", reason)
 		case !barred && l.barred:
-			l.gate.unbar()
+			l.Filter.Unbar()
 			l.barred = false
 			t.log.Info("upload goes on", "peer", l.Peer(), "path", l.Path().Fingerprint.Short())
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
 
+	"braid/client/wire"
 	"braid/pathsel"
 	"braid/scionnet"
 	"braid/scionnet/congestion"
@@ -65,6 +66,15 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Limits bound the rates of a session's connections; see wire.Limits.
+type Limits = wire.Limits
+
+// PathLimit is a limit for paths with a matching interface.
+type PathLimit = wire.PathLimit
+
+// MinRate is the lowest limit in bits per second.
+const MinRate = wire.MinRate
+
 // IPTransport is how peers on IP are reached. One of them for all of a session's peers: nothing in an address tells
 // which one is meant.
 type IPTransport int
@@ -86,7 +96,7 @@ type Session struct {
 	maxPaths   int
 	maxUploads int
 	policy     pathsel.Policy
-	limits     *limits
+	limits     *wire.Limiter
 	engine     *torrent.Client
 	offers     *offers
 	gauges     gauges
@@ -183,11 +193,11 @@ func openIP(cfg Config, listen []Peer, log *slog.Logger) (Transport, error) {
 
 // newSession makes a session over transports that are already open, which it owns if there is no error.
 func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session, error) {
-	if err := cfg.Limits.validate(); err != nil {
+	if err := cfg.Limits.Validate(); err != nil {
 		return nil, err
 	}
 	s := &Session{
-		log: log, limits: newLimits(cfg.Limits), selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
+		log: log, limits: wire.NewLimiter(cfg.Limits), selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
 		policy: cfg.Policy,
 		offers: newOffers(), transports: transports,
 		transfers: map[*Transfer]struct{}{}, examining: make(chan struct{}, examineAtOnce),
@@ -272,11 +282,13 @@ func (s *Session) welcome(t Transport, w Wire) error {
 	if err != nil {
 		return err
 	}
-	l := newLink(s.limits.wrap(w), t.Name(), f, s.infoHashes, nil)
-	l.release = func() {
-		s.inbound.remove(l)
-		s.offers.freeSlot(f)
-	}
+	var l *link
+	l = newLink(wire.Accepted(originWire{w}, wire.Options{
+		Addr: f, Limits: s.limits, InfoHashes: s.infoHashes, OnClose: func() {
+			s.inbound.remove(l)
+			s.offers.freeSlot(f)
+		},
+	}), w, t.Name(), f)
 	s.offers.attach(l)
 	if err := s.inbound.add(s.ctx, l, func(victim *link) {
 		s.log.Debug("connection ended", "peer", victim.Peer(), "reason", errReplaced)
@@ -312,7 +324,7 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	s.mu.Unlock()
 	if f, ok := c.RemoteAddr.(face); ok && t != nil {
 		if l := s.offers.linkAt(f); l != nil {
-			l.gate.feed(kept{t.store})
+			l.Filter.UseDisk(t.store)
 		}
 	}
 	if t == nil {
@@ -324,9 +336,9 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	}
 	if l := s.inbound.find(addr); l != nil {
 		if t.conceals.Load() {
-			l.gate.conceal() // the engine goes on to say what it has
+			l.Filter.Conceal() // the engine goes on to say what it has
 		}
-		l.greeted.Store(true)
+		l.Greet()
 		t.inbox.put(accepted{l})
 		return
 	}

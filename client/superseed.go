@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"braid/client/wire"
 	"braid/pathsel"
 )
 
@@ -60,7 +61,7 @@ func (t *Transfer) reveal() {
 			r.join(who, now)
 		}
 		there[i].served = there[i].served || !l.barred
-		there[i].wants = there[i].wants || l.gate.wants()
+		there[i].wants = there[i].wants || l.Filter.PeerInterested()
 		there[i].rate += x.out.rate / 8
 		there[i].rtt = max(there[i].rtt, x.seen.RTT)
 		links[who] = append(links[who], l)
@@ -80,9 +81,9 @@ func (t *Transfer) reveal() {
 		for _, l := range links[b.id] {
 			if !l.shown {
 				l.shown = true
-				l.gate.revealAll(r.shown(b.id))
+				l.Filter.RevealAll(r.shown(b.id))
 			} else if pieces := show[b.id]; len(pieces) > 0 {
-				l.gate.reveal(numbers(pieces))
+				l.Filter.Reveal(numbers(pieces))
 			}
 		}
 	}
@@ -91,7 +92,7 @@ func (t *Transfer) reveal() {
 // greetedRows are the path-level peers with a connection whose handshake is done, whichever side opened it.
 func (t *Transfer) greetedRows() iter.Seq[*row] {
 	return func(yield func(*row) bool) {
-		greeted := func(r *row) bool { return r.link != nil && r.link.greeted.Load() && !r.link.gone.Load() }
+		greeted := func(r *row) bool { return r.link != nil && r.link.Greeted() && !r.link.Closed() }
 		for _, p := range t.peers {
 			for _, s := range p.paths {
 				if greeted(&s.row) && !yield(&s.row) {
@@ -111,9 +112,9 @@ func (t *Transfer) greetedRows() iter.Seq[*row] {
 // end, of all of them.
 func (t *Transfer) showAll() {
 	for x := range t.greetedRows() {
-		if l := x.link; !l.whole && l.gate.conceals() {
+		if l := x.link; !l.whole && l.Filter.Conceals() {
 			l.whole = true
-			l.gate.revealAll(fullBitset(t.torrent.NumPieces()))
+			l.Filter.RevealAll(wire.FullBitset(t.torrent.NumPieces()))
 		}
 	}
 }

@@ -486,7 +486,7 @@ func (t *Transfer) handle(event any) {
 		}
 		t.inbound = append(t.inbound, &row{peer: e.link.Peer(), transport: e.link.transport, accepted: true, link: e.link})
 		t.log.Info("peer connected", "peer", e.link.Peer(), "transport", e.link.transport)
-		e.link.watch(t.inbox.touch)
+		e.link.OnChange(t.inbox.touch)
 	case diskFull:
 		t.onFull(e.err)
 	case room:
@@ -506,7 +506,7 @@ func (t *Transfer) handle(event any) {
 		for _, p := range t.peers {
 			for _, s := range p.paths {
 				if s.link != nil && s.link.face.String() == e.addr {
-					s.link.greet()
+					s.link.Greet()
 					s.candidate.Failures, p.failures = 0, 0
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"braid/client/wire"
 	"braid/pathsel"
 	"braid/scionnet"
 )
@@ -47,12 +48,4 @@ type Wire interface {
 }
 
 // Measurement is what a transport knows of a connection. What it does not know is zero.
-type Measurement struct {
-	RTT, MinRTT, RTTVar      time.Duration // smoothed, the least seen, and the mean deviation
-	Handshake                time.Duration
-	PacketsSent, PacketsLost uint64
-	// PacketsReceived grows at least about twice a second while the path works, whether there is data to send or not:
-	// for transports that ask the other side for a sign of life. Where it is 0 silence means nothing.
-	PacketsReceived uint64
-	scionnet.Congestion
-}
+type Measurement = wire.Measurement

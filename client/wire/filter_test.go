@@ -1,4 +1,4 @@
-package client
+package wire
 
 import (
 	"bytes"
@@ -31,11 +31,11 @@ func piece(b block) []byte {
 
 // stand is a gate with somebody at either end.
 type stand struct {
-	t    *testing.T
-	gate *gate
-	peer net.Conn
-	read chan []byte // by the engine, as the portions came
-	got  []byte
+	t      *testing.T
+	filter *Filter
+	peer   net.Conn
+	read   chan []byte // by the engine, as the portions came
+	got    []byte
 }
 
 func newStand(t *testing.T, fast bool) *stand { return newStandWith(t, hello(fast)) }
@@ -43,9 +43,9 @@ func newStand(t *testing.T, fast bool) *stand { return newStandWith(t, hello(fas
 // newStandWith is one whose peer sends that handshake.
 func newStandWith(t *testing.T, theirHello []byte) *stand {
 	ours, theirs := net.Pipe()
-	s := &stand{t: t, gate: newGate(ours), peer: theirs, read: make(chan []byte)}
+	s := &stand{t: t, filter: newFilter(ours), peer: theirs, read: make(chan []byte)}
 	t.Cleanup(func() {
-		s.gate.close()
+		s.filter.close()
 		ours.Close()
 		theirs.Close()
 		for range s.read {
@@ -55,7 +55,7 @@ func newStandWith(t *testing.T, theirHello []byte) *stand {
 		defer close(s.read)
 		for {
 			b := make([]byte, 1000)
-			n, err := s.gate.Read(b)
+			n, err := s.filter.Read(b)
 			if n > 0 {
 				s.read <- b[:n]
 			}
@@ -95,7 +95,7 @@ func (s *stand) says(messages ...[]byte) {
 	s.peerGets(messages...)
 }
 
-func (s *stand) writes(messages ...[]byte) { go s.gate.Write(slices.Concat(messages...)) } //nolint:errcheck // as above
+func (s *stand) writes(messages ...[]byte) { go s.filter.Write(slices.Concat(messages...)) } //nolint:errcheck // as above
 
 func (s *stand) peerGets(messages ...[]byte) {
 	s.t.Helper()
@@ -119,7 +119,7 @@ func TestParkAndReturn(t *testing.T) {
 	s.engineGets(unchoke)
 	s.says(interested, encode(msgRequest, blockA))
 	for range 2 { // the second time changes nothing
-		if !s.gate.park() {
+		if !s.filter.Park() {
 			t.Fatal("cannot park")
 		}
 	}
@@ -131,13 +131,13 @@ func TestParkAndReturn(t *testing.T) {
 	s.sends(piece(blockA), encode(msgReject, blockB), choke, unchoke, []byte{0, 0, 0, 5, msgAllowedFast, 0, 0, 0, 1}, interested)
 	s.engineGets(piece(blockA), encode(msgReject, blockB), interested)
 
-	s.gate.unpark()
+	s.filter.Unpark()
 	s.engineGets(unchoke)
-	s.gate.park()
+	s.filter.Park()
 	s.engineGets(choke) // and nothing is left to be cancelled
 	s.sends(choke, interested)
 	s.engineGets(interested)
-	s.gate.unpark()
+	s.filter.Unpark()
 	s.sends(notInterested)
 	s.engineGets(notInterested) // no unchoke: the peer chokes us
 	s.sends(unchoke)
@@ -149,14 +149,14 @@ func TestParkAndReturn(t *testing.T) {
 func TestRevealAllInPortions(t *testing.T) {
 	const pieces = 5 * portion
 	s := newStand(t, true)
-	s.gate.conceal()
-	s.gate.revealAll(fullBitset(pieces))
+	s.filter.Conceal()
+	s.filter.RevealAll(FullBitset(pieces))
 	all := encodeHaves(0, pieces)
 	s.writes(plain(msgHaveAll), unchoke)
 	if waits := func() int {
-		s.gate.mu.Lock()
-		defer s.gate.mu.Unlock()
-		return len(s.gate.forPeer)
+		s.filter.mu.Lock()
+		defer s.filter.mu.Unlock()
+		return len(s.filter.forPeer)
 	}(); waits > 9*portion {
 		t.Errorf("%d bytes wait for the peer", waits)
 	}
@@ -172,7 +172,7 @@ func TestRevealAllInPortions(t *testing.T) {
 	if !bytes.Equal(slices.Delete(got, at, at+len(unchoke)), all) {
 		t.Error("not told of each piece once")
 	}
-	s.gate.revealAll(nil)
+	s.filter.RevealAll(nil)
 	s.says(choke)
 }
 
@@ -192,7 +192,7 @@ func TestParkDuringAPiece(t *testing.T) {
 	a, b := piece(blockA), piece(blockB)
 	s.sends(a[:50])
 	s.engineGets(a[:50])
-	s.gate.park()
+	s.filter.Park()
 	s.peerGets(encode(msgCancel, blockB))
 	s.sends(a[50:], b, notInterested[:3])
 	s.engineGets(a[50:], choke, b)
@@ -205,14 +205,14 @@ func TestBarAndUnbar(t *testing.T) {
 	s := newStand(t, true)
 	s.sends(interested)
 	s.engineGets(interested)
-	if !s.gate.wants() {
+	if !s.filter.PeerInterested() {
 		t.Error("not interested")
 	}
 	s.says(unchoke)
 	s.sends(encode(msgRequest, blockA))
 	s.engineGets(encode(msgRequest, blockA))
 	for range 2 {
-		if !s.gate.bar() {
+		if !s.filter.Bar() {
 			t.Fatal("cannot bar")
 		}
 	}
@@ -225,16 +225,16 @@ func TestBarAndUnbar(t *testing.T) {
 	s.writes(choke, unchoke, notInterested)
 	s.peerGets(notInterested)
 
-	s.gate.unbar()
+	s.filter.Unbar()
 	s.peerGets(unchoke)
 	s.sends(encode(msgRequest, blockB))
 	s.engineGets(encode(msgRequest, blockB))
 	s.says(piece(blockB))
-	s.gate.bar()
+	s.filter.Bar()
 	s.peerGets(choke)
 	s.writes(choke, interested)
 	s.peerGets(interested)
-	s.gate.unbar()
+	s.filter.Unbar()
 	s.writes(notInterested)
 	s.peerGets(notInterested) // no unchoke: the engine chokes
 }
@@ -244,14 +244,14 @@ func TestGateThatCannotClose(t *testing.T) {
 	s := newStand(t, false)
 	s.sends(unchoke)
 	s.engineGets(unchoke)
-	if s.gate.park() || s.gate.bar() {
+	if s.filter.Park() || s.filter.Bar() {
 		t.Error("closed without the fast extension")
 	}
 }
 
 // What is not BitTorrent does not get to the engine.
 func TestForeignStream(t *testing.T) {
-	g := newGate(&portions{rest: []byte("\x13BitTorrent protocox, and more of it"), r: rand.New(rand.NewPCG(1, 1))})
+	g := newFilter(&portions{rest: []byte("\x13BitTorrent protocox, and more of it"), r: rand.New(rand.NewPCG(1, 1))})
 	if b, err := io.ReadAll(g); len(b) > 0 || err != errForeign { //nolint:errorlint // not wrapped
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
@@ -316,7 +316,7 @@ func TestGatePassesEverything(t *testing.T) {
 			stream = append(stream, encode(msgReject, block{1, 2, r.Uint32()})...)
 		}
 		wire := &portions{rest: stream, r: r}
-		g := newGate(wire)
+		g := newFilter(wire)
 		if _, err := g.Write(hello(true)); err != nil {
 			t.Fatal(err)
 		}
@@ -324,9 +324,9 @@ func TestGatePassesEverything(t *testing.T) {
 		for {
 			switch r.IntN(4) {
 			case 0:
-				g.park()
+				g.Park()
 			case 1:
-				g.unpark()
+				g.Unpark()
 			}
 			b := make([]byte, 1+r.IntN(1<<r.IntN(12)))
 			n, err := g.Read(b)
@@ -389,14 +389,14 @@ func (p *portions) SetReadDeadline(t time.Time) error {
 func TestBarredPeerThatFloods(t *testing.T) {
 	s := newStand(t, true)
 	s.says(unchoke)
-	s.gate.bar()
+	s.filter.Bar()
 	s.peerGets(choke)
 	flood := encode(msgRequest, make([]block, 1000)...)
 	s.sends(bytes.Repeat(flood, 200), notInterested)
 	s.engineGets(notInterested) // which has passed all of the requests by
-	s.gate.mu.Lock()
-	defer s.gate.mu.Unlock()
-	if n := len(s.gate.forPeer); n > (64<<10)+blockHead {
+	s.filter.mu.Lock()
+	defer s.filter.mu.Unlock()
+	if n := len(s.filter.forPeer); n > (64<<10)+blockHead {
 		t.Errorf("%d bytes wait for a peer that does not read", n)
 	}
 }
@@ -407,7 +407,7 @@ func BenchmarkGateRead(b *testing.B) {
 		stream = append(stream, piece(block{0, 0, 16 << 10})...)
 	}
 	head := len(hello(true))
-	g := newGate(&endless{all: stream, from: head})
+	g := newFilter(&endless{all: stream, from: head})
 	buf := make([]byte, 64<<10)
 	b.SetBytes(int64(len(buf)))
 	for b.Loop() {
@@ -449,11 +449,11 @@ func TestConceal(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStand(t, c.fast)
-			s.gate.conceal()
-			s.gate.reveal([]uint32{7})
+			s.filter.Conceal()
+			s.filter.Reveal([]uint32{7})
 			s.writes(interested, c.says, unchoke, haves([]uint32{3}), notInterested)
 			s.peerGets(interested, c.tells, notInterested, haves([]uint32{7}), unchoke)
-			s.gate.reveal([]uint32{3, 9})
+			s.filter.Reveal([]uint32{3, 9})
 			s.peerGets(haves([]uint32{3, 9}))
 			s.sends(encode(msgRequest, blockA))
 			s.engineGets(encode(msgRequest, blockA))
@@ -467,14 +467,14 @@ func TestConceal(t *testing.T) {
 // Nudged, the engine reads of a piece that the peer suggests, unless it may not ask anyhow.
 func TestNudge(t *testing.T) {
 	s := newStand(t, true)
-	s.gate.nudge() // choked
+	s.filter.Nudge() // choked
 	s.sends(unchoke)
 	s.engineGets(unchoke)
-	s.gate.nudge()
+	s.filter.Nudge()
 	s.engineGets([]byte{0, 0, 0, 5, msgSuggest, 0, 0, 0, 0})
-	s.gate.park()
+	s.filter.Park()
 	s.engineGets(choke)
-	s.gate.nudge()
+	s.filter.Nudge()
 	s.sends(interested)
 	s.engineGets(interested)
 }
@@ -484,10 +484,10 @@ func TestNudgeWithoutFastExtension(t *testing.T) {
 	s := newStand(t, false)
 	s.sends(unchoke)
 	s.engineGets(unchoke)
-	s.gate.nudge()
+	s.filter.Nudge()
 	s.engineGets(choke, unchoke)
 	s.says(encode(msgRequest, blockA))
-	s.gate.nudge() // would take the request back
+	s.filter.Nudge() // would take the request back
 	s.sends(interested)
 	s.engineGets(interested)
 }
@@ -495,24 +495,24 @@ func TestNudgeWithoutFastExtension(t *testing.T) {
 // A peer hears of the last piece but one together with the last, or when that takes too long.
 func TestLastTwo(t *testing.T) {
 	s := newStand(t, true)
-	if err := s.gate.describe(5); err != nil {
+	if err := s.filter.SetPieces(5); err != nil {
 		t.Fatal(err)
 	}
 	s.says(raw(msgBitfield, 0x20), haves([]uint32{0, 1}))
 	s.writes(haves([]uint32{4}), interested)
 	s.peerGets(interested)
-	s.gate.tellKept(time.Now())
+	s.filter.FlushKept(time.Now())
 	s.writes(haves([]uint32{3}), notInterested)
 	s.peerGets(notInterested, haves([]uint32{4, 3}))
 
 	s = newStand(t, true)
-	if err := s.gate.describe(3); err != nil {
+	if err := s.filter.SetPieces(3); err != nil {
 		t.Fatal(err)
 	}
 	s.says(plain(msgHaveNone))
-	s.gate.reveal([]uint32{0, 1})
+	s.filter.Reveal([]uint32{0, 1})
 	s.peerGets(haves([]uint32{0}))
-	s.gate.tellKept(time.Now().Add(lastTwoPatience))
+	s.filter.FlushKept(time.Now().Add(lastTwoPatience))
 	s.peerGets(haves([]uint32{1}))
 	s.says(haves([]uint32{2}))
 }
@@ -522,7 +522,7 @@ func TestLastTwoOfKin(t *testing.T) {
 	theirs := hello(true)
 	copy(theirs[handshakeSize-20:], "-GT0003-")
 	s := newStandWith(t, theirs)
-	if err := s.gate.describe(2); err != nil {
+	if err := s.filter.SetPieces(2); err != nil {
 		t.Fatal(err)
 	}
 	s.says(plain(msgHaveNone), haves([]uint32{1}))

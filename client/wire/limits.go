@@ -1,4 +1,4 @@
-package client
+package wire
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ type PathLimit struct {
 // MinRate is the lowest limit in bits per second. Below it, handshakes would take so long that peers gave up.
 const MinRate = 10_000
 
-func (l Limits) validate() error {
+func (l Limits) Validate() error {
 	check := func(what string, rate int64) error {
 		if rate != 0 && rate < MinRate {
 			return fmt.Errorf("%s limit of %d bit/s: at least %d", what, rate, MinRate)
@@ -120,7 +120,7 @@ func (l *limit) leave(f *flow) {
 }
 
 // limits are those of a session; nil is none.
-type limits struct {
+type Limiter struct {
 	up, down *limit // nil: not limited
 	paths    []pathLimit
 }
@@ -130,11 +130,11 @@ type pathLimit struct {
 	up, down *limit
 }
 
-func newLimits(c Limits) *limits {
+func NewLimiter(c Limits) *Limiter {
 	if c.Upload == 0 && c.Download == 0 && len(c.Paths) == 0 {
 		return nil
 	}
-	l := &limits{}
+	l := &Limiter{}
 	if c.Upload != 0 {
 		l.up = newLimit(c.Upload)
 	}
@@ -150,11 +150,11 @@ func newLimits(c Limits) *limits {
 }
 
 // wrap makes a connection obey the limits. Where there are none it is the connection itself.
-func (l *limits) wrap(w Wire) Wire {
+func (l *Limiter) wrap(w Conn) Conn {
 	if l == nil {
 		return w
 	}
-	x := &limitedWire{Wire: w, closed: make(chan struct{})}
+	x := &limited{Conn: w, closed: make(chan struct{})}
 	x.in.wire, x.out.wire = x, x
 	x.in.always, x.out.always = l.down, l.up
 	for _, p := range l.paths {
@@ -164,28 +164,28 @@ func (l *limits) wrap(w Wire) Wire {
 	return x
 }
 
-// limitedWire reads and writes at a limited rate. A read is held back after it: while nothing is read, the transport's
+// limited reads and writes at a limited rate. A read is held back after it: while nothing is read, the transport's
 // flow control tells the sender.
-type limitedWire struct {
-	Wire
+type limited struct {
+	Conn
 	in, out lane
 	closed  chan struct{}
 	once    sync.Once
 	err     error
 }
 
-func (w *limitedWire) Read(b []byte) (int, error) {
+func (w *limited) Read(b []byte) (int, error) {
 	w.in.serial.Lock()
 	defer w.in.serial.Unlock()
 	tolls := w.in.tolls()
-	n, err := w.Wire.Read(b[:chunk(tolls, len(b))])
+	n, err := w.Conn.Read(b[:chunk(tolls, len(b))])
 	if n > 0 {
 		_ = w.in.pay(tolls, n) // closed meanwhile: the next read says so, and these bytes were received
 	}
 	return n, err
 }
 
-func (w *limitedWire) Write(b []byte) (done int, err error) {
+func (w *limited) Write(b []byte) (done int, err error) {
 	w.out.serial.Lock()
 	defer w.out.serial.Unlock()
 	for {
@@ -196,7 +196,7 @@ func (w *limitedWire) Write(b []byte) (done int, err error) {
 				return done, err
 			}
 		}
-		n, err := w.Wire.Write(part)
+		n, err := w.Conn.Write(part)
 		if done += n; err != nil || done == len(b) {
 			return done, err
 		}
@@ -204,10 +204,10 @@ func (w *limitedWire) Write(b []byte) (done int, err error) {
 }
 
 // Close wakes whoever waits for a turn.
-func (w *limitedWire) Close() error {
+func (w *limited) Close() error {
 	w.once.Do(func() {
 		close(w.closed)
-		w.err = w.Wire.Close()
+		w.err = w.Conn.Close()
 		w.in.leave()
 		w.out.leave()
 	})
@@ -216,7 +216,7 @@ func (w *limitedWire) Close() error {
 
 // lane is one direction of a connection.
 type lane struct {
-	wire   *limitedWire
+	wire   *limited
 	always *limit // nil: none
 	rules  []rule
 	serial sync.Mutex // what is written at a time stays together
@@ -258,7 +258,7 @@ func (l *lane) tolls() []toll {
 		return l.joined
 	}
 	l.looked = now
-	if o := originOf(l.wire.Wire); o != l.origin {
+	if o := l.wire.Conn.Origin(); o != l.origin {
 		l.origin = o
 		for _, t := range l.joined {
 			t.limit.move(t.flow, o)

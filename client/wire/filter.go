@@ -1,4 +1,4 @@
-package client
+package wire
 
 import (
 	"context"
@@ -29,7 +29,7 @@ import (
 // are not on their way is not read on, or its connection ends.
 //
 // A gate is read and written by one goroutine each, which are the engine's.
-type gate struct {
+type Filter struct {
 	wire            net.Conn
 	keepIn, keepOut func(message) verdict
 
@@ -68,7 +68,7 @@ type gate struct {
 	heard      bool               // the peer has unchoked us
 	shown      bool               // the engine knows
 	asked      map[block]struct{} // of the peer, as the engine has it
-	disk       disk               // nil: it has nothing
+	disk       Disk               // nil: it has nothing
 	fetches    []block            // the engine is going to read them from disk, in order
 	batch      int                // requests outstanding at most since the last suggestion
 	wait       waiting            // for what was asked
@@ -92,7 +92,7 @@ type gate struct {
 	concealing bool     // what the engine says of its pieces does not pass
 	presented  bool     // the peer has been told that we have nothing
 	unshown    []uint32 // pieces to tell of then
-	untold     bitset   // pieces to tell of in portions, as the peer reads; nil: none
+	untold     Bitset   // pieces to tell of in portions, as the peer reads; nil: none
 	untoldAt   int      // none of them is below it
 }
 
@@ -100,136 +100,136 @@ type gate struct {
 // piece and each peer, in memory.
 const portion = 1024
 
-func newGate(wire net.Conn) *gate {
-	g := &gate{
+func newFilter(wire net.Conn) *Filter {
+	f := &Filter{
 		wire: wire, onPeer: func() {}, stir: make(chan struct{}, 1),
 		asked: map[block]struct{}{}, late: map[block]uint8{}, serving: map[block]struct{}{},
 		wait: newWaiting(),
 	}
-	g.keepIn, g.keepOut = g.arrived, g.departs
-	g.out.whole = true
-	return g
+	f.keepIn, f.keepOut = f.arrived, f.departs
+	f.out.whole = true
+	return f
 }
 
 // park stops asking the peer for blocks, until unpark. It tells whether the gate can: not on a connection whose peer does not
 // know of rejects.
-func (g *gate) park() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.works() {
+func (f *Filter) Park() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.works() {
 		return false
 	}
-	if g.parked {
+	if f.parked {
 		return true
 	}
-	g.parked = true
-	g.showLocked()
-	g.tellLocked(encode(msgCancel, blocksOf(g.asked)...))
+	f.parked = true
+	f.showLocked()
+	f.tellLocked(encode(msgCancel, blocksOf(f.asked)...))
 	return true
 }
 
-func (g *gate) unpark() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.parked = false
-	g.showLocked()
+func (f *Filter) Unpark() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.parked = false
+	f.showLocked()
 }
 
 // bar stops serving the peer, until unbar. It tells whether the gate can, see park.
-func (g *gate) bar() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.works() {
+func (f *Filter) Bar() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.works() {
 		return false
 	}
-	if g.barred {
+	if f.barred {
 		return true
 	}
-	g.barred = true
-	if g.told {
-		g.told = false
-		g.tellLocked(plain(msgChoke))
+	f.barred = true
+	if f.told {
+		f.told = false
+		f.tellLocked(plain(msgChoke))
 	}
-	g.giveLocked(encode(msgCancel, blocksOf(g.serving)...))
+	f.giveLocked(encode(msgCancel, blocksOf(f.serving)...))
 	return true
 }
 
-func (g *gate) unbar() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.barred = false
-	if g.meant && !g.told {
-		g.told = true
-		g.tellLocked(plain(msgUnchoke))
+func (f *Filter) Unbar() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.barred = false
+	if f.meant && !f.told {
+		f.told = true
+		f.tellLocked(plain(msgUnchoke))
 	}
 }
 
 // conceal has the peer believe that we have no pieces but those that reveal tells it of. It must be called before the engine
 // says what we have.
-func (g *gate) conceal() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.concealing = true
+func (f *Filter) Conceal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.concealing = true
 }
 
 // conceals tells whether it does.
-func (g *gate) conceals() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.concealing
+func (f *Filter) Conceals() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.concealing
 }
 
 // reveal tells the peer that we have these pieces.
-func (g *gate) reveal(pieces []uint32) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.concealing && !g.presented {
-		g.unshown = append(g.unshown, pieces...)
+func (f *Filter) Reveal(pieces []uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.concealing && !f.presented {
+		f.unshown = append(f.unshown, pieces...)
 		return
 	}
-	g.tellLocked(haves(g.newPiecesLocked(pieces...)))
+	f.tellLocked(haves(f.newPiecesLocked(pieces...)))
 }
 
 // revealAll tells the peer that we have these pieces, which may be many, as fast as it reads. The set is the gate's from now on.
-func (g *gate) revealAll(pieces bitset) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (f *Filter) RevealAll(pieces Bitset) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if len(pieces) == 0 {
 		return
 	}
-	for w, word := range g.untold {
+	for w, word := range f.untold {
 		pieces[w] |= word
 	}
-	g.untold, g.untoldAt = pieces, 0
-	g.goOnLocked()
+	f.untold, f.untoldAt = pieces, 0
+	f.goOnLocked()
 }
 
 // portionLocked returns the next of the messages that tell of untold pieces.
-func (g *gate) portionLocked() []byte {
-	if g.concealing && !g.presented {
+func (f *Filter) portionLocked() []byte {
+	if f.concealing && !f.presented {
 		return nil
 	}
 	var pieces []uint32
-	for len(pieces) < portion && g.untold != nil {
-		i := g.untold.from(g.untoldAt, nil)
+	for len(pieces) < portion && f.untold != nil {
+		i := f.untold.Next(f.untoldAt, nil)
 		if i < 0 {
-			g.untold = nil
+			f.untold = nil
 			break
 		}
-		g.untoldAt = i + 1
+		f.untoldAt = i + 1
 		pieces = append(pieces, uint32(i))
 	}
-	return haves(g.newPiecesLocked(pieces...))
+	return haves(f.newPiecesLocked(pieces...))
 }
 
 // wants tells whether the peer is interested in what we have.
-func (g *gate) wants() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.interested
+func (f *Filter) PeerInterested() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.interested
 }
 
-func (g *gate) works() bool { return g.known.in && g.known.out && !g.slow && !g.closed }
+func (f *Filter) works() bool { return f.known.in && f.known.out && !f.slow && !f.closed }
 
 func blocksOf(m map[block]struct{}) []block {
 	out := make([]block, 0, len(m))
@@ -240,117 +240,117 @@ func blocksOf(m map[block]struct{}) []block {
 }
 
 // openLocked tells whether the engine may ask the peer.
-func (g *gate) openLocked() bool { return g.heard && !g.parked && g.snub.until.IsZero() }
+func (f *Filter) openLocked() bool { return f.heard && !f.parked && f.snub.until.IsZero() }
 
 // showLocked has the engine know whether we are choked.
-func (g *gate) showLocked() {
-	if open := g.openLocked(); open != g.shown {
-		g.shown = open
+func (f *Filter) showLocked() {
+	if open := f.openLocked(); open != f.shown {
+		f.shown = open
 		kind := byte(msgChoke)
 		if open {
 			kind = msgUnchoke
 		}
-		g.giveLocked(plain(kind))
+		f.giveLocked(plain(kind))
 	}
 }
 
 // giveLocked lets the engine read messages.
-func (g *gate) giveLocked(b []byte) {
-	if len(b) == 0 || g.closed {
+func (f *Filter) giveLocked(b []byte) {
+	if len(b) == 0 || f.closed {
 		return
 	}
-	g.forEngine = append(g.forEngine, b...)
-	g.wakeLocked()
+	f.forEngine = append(f.forEngine, b...)
+	f.wakeLocked()
 }
 
 // wakeLocked has the reader look for what the gate itself has to say to the engine.
-func (g *gate) wakeLocked() {
-	g.stirLocked()
-	if !g.woken && !g.closed {
-		g.woken = true
-		_ = g.wire.SetReadDeadline(time.Unix(1, 0)) // fails only when closed
+func (f *Filter) wakeLocked() {
+	f.stirLocked()
+	if !f.woken && !f.closed {
+		f.woken = true
+		_ = f.wire.SetReadDeadline(time.Unix(1, 0)) // fails only when closed
 	}
 }
 
 // stirLocked has a reader that waits look again.
-func (g *gate) stirLocked() {
+func (f *Filter) stirLocked() {
 	select {
-	case g.stir <- struct{}{}:
+	case f.stir <- struct{}{}:
 	default:
 	}
 }
 
 // tellLocked lets the peer read messages. A write may take as long as the peer likes, so another goroutine does it,
 // unless the engine writes anyway.
-func (g *gate) tellLocked(b []byte) {
-	if len(b) == 0 || g.closed {
+func (f *Filter) tellLocked(b []byte) {
+	if len(b) == 0 || f.closed {
 		return
 	}
-	g.forPeer = append(g.forPeer, b...)
-	g.goOnLocked()
+	f.forPeer = append(f.forPeer, b...)
+	f.goOnLocked()
 }
 
 // goOnLocked has somebody write what there is for the peer.
-func (g *gate) goOnLocked() {
-	if !g.sending && !g.closed {
-		g.sending = true
-		go g.send() // ends when the wire is closed at the latest
+func (f *Filter) goOnLocked() {
+	if !f.sending && !f.closed {
+		f.sending = true
+		go f.send() // ends when the wire is closed at the latest
 	}
 }
 
-func (g *gate) send() {
-	g.writing.Lock()
-	defer g.writing.Unlock()
-	g.mu.Lock()
-	g.sending = false
-	g.mu.Unlock()
-	_ = g.writeOurs() // the engine's own next call fails too
+func (f *Filter) send() {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	f.mu.Lock()
+	f.sending = false
+	f.mu.Unlock()
+	_ = f.writeOurs() // the engine's own next call fails too
 }
 
 // writeOurs writes what the gate itself has to say to the peer, at a boundary. Called with writing held.
-func (g *gate) writeOurs() error {
-	if len(g.behind) > 0 || g.out.left > 0 {
+func (f *Filter) writeOurs() error {
+	if len(f.behind) > 0 || f.out.left > 0 {
 		return nil // in the middle of a message, whose end is written soon
 	}
-	g.mu.Lock()
-	b := append(g.forPeer, g.portionLocked()...)
-	g.forPeer = nil
-	more := len(g.untold) > 0 && len(b) > 0
-	g.mu.Unlock()
-	if err := g.put(b); err != nil || !more {
+	f.mu.Lock()
+	b := append(f.forPeer, f.portionLocked()...)
+	f.forPeer = nil
+	more := len(f.untold) > 0 && len(b) > 0
+	f.mu.Unlock()
+	if err := f.put(b); err != nil || !more {
 		return err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.goOnLocked() // not here: the engine may have something to write in between
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.goOnLocked() // not here: the engine may have something to write in between
 	return nil
 }
 
 // Read is the engine's.
-func (g *gate) Read(b []byte) (int, error) {
+func (f *Filter) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
 	for {
-		if len(g.ready) > 0 {
-			n := copy(b, g.ready)
-			g.ready = g.ready[n:]
+		if len(f.ready) > 0 {
+			n := copy(b, f.ready)
+			f.ready = f.ready[n:]
 			return n, nil
 		}
 		buf := b
 		if len(b) < smallest {
-			if g.small == nil {
-				g.small = make([]byte, smallest)
+			if f.small == nil {
+				f.small = make([]byte, smallest)
 			}
-			buf = g.small
+			buf = f.small
 		}
-		passed, err := g.pass(buf)
+		passed, err := f.pass(buf)
 		switch {
 		case err != nil:
 			return 0, err
 		case len(passed) == 0:
 		case len(b) < smallest:
-			g.ready = append(g.ready, passed...)
+			f.ready = append(f.ready, passed...)
 		default:
 			return len(passed), nil
 		}
@@ -362,87 +362,87 @@ const smallest = 128
 
 // pass reads and goes over some bytes, and gives those that pass; there may be none. What the gate itself has to say to
 // the engine gets ready at the first boundary.
-func (g *gate) pass(b []byte) ([]byte, error) {
-	g.mu.Lock()
-	fetch := len(g.fetches) > 0
-	stop := len(g.forEngine) > 0 || fetch
-	boundary := g.in.begun && g.in.left == 0
-	if boundary && len(g.forEngine) > 0 {
-		g.ready, g.forEngine = append(g.ready[:0], g.forEngine...), g.forEngine[:0]
-		g.mu.Unlock()
+func (f *Filter) pass(b []byte) ([]byte, error) {
+	f.mu.Lock()
+	fetch := len(f.fetches) > 0
+	stop := len(f.forEngine) > 0 || fetch
+	boundary := f.in.begun && f.in.left == 0
+	if boundary && len(f.forEngine) > 0 {
+		f.ready, f.forEngine = append(f.ready[:0], f.forEngine...), f.forEngine[:0]
+		f.mu.Unlock()
 		return nil, nil
 	}
-	g.mu.Unlock()
+	f.mu.Unlock()
 	switch {
 	case boundary && fetch:
-		g.ready = g.fetch()
+		f.ready = f.fetch()
 		return nil, nil
-	case g.fault != nil:
-		return nil, g.fault
-	case g.held:
-		return nil, g.await()
+	case f.fault != nil:
+		return nil, f.fault
+	case f.held:
+		return nil, f.await()
 	}
 
-	n := copy(b, g.ahead)
-	rest := g.ahead[n:]
-	if n == 0 || g.hungry {
-		if g.failed != nil {
-			return nil, g.failed
+	n := copy(b, f.ahead)
+	rest := f.ahead[n:]
+	if n == 0 || f.hungry {
+		if f.failed != nil {
+			return nil, f.failed
 		}
-		m, err := g.wire.Read(b[n:])
+		m, err := f.wire.Read(b[n:])
 		n += m
-		if err != nil && !g.again(err) {
-			g.failed = err
+		if err != nil && !f.again(err) {
+			f.failed = err
 		}
 	}
-	consumed, drops, stopped := g.in.scan(b[:n], stop, g.keepIn)
-	if g.in.begun && !g.known.in {
+	consumed, drops, stopped := f.in.scan(b[:n], stop, f.keepIn)
+	if f.in.begun && !f.known.in {
 		hideBits(b)
-		g.note(&g.known.in, &g.in)
+		f.note(&f.known.in, &f.in)
 	}
-	if g.in.foreign {
-		g.fault = errForeign
+	if f.in.foreign {
+		f.fault = errForeign
 	}
-	if g.coming && consumed > 0 {
-		g.coming = g.inside && g.in.left > 0
-		g.comes(g.coming)
+	if f.coming && consumed > 0 {
+		f.coming = f.inside && f.in.left > 0
+		f.comes(f.coming)
 	}
-	g.hungry = !stopped && len(rest) == 0
+	f.hungry = !stopped && len(rest) == 0
 	if left := b[consumed:n]; len(rest) == 0 {
-		g.ahead = append(g.ahead[:0], left...)
+		f.ahead = append(f.ahead[:0], left...)
 	} else {
-		g.ahead = slices.Concat(left, rest)
+		f.ahead = slices.Concat(left, rest)
 	}
 	return without(b[:consumed], drops), nil
 }
 
 // again tells whether reading was only interrupted.
-func (g *gate) again(err error) bool {
+func (f *Filter) again(err error) bool {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.woken || g.closed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.woken || f.closed {
 		return false
 	}
-	g.woken = false
-	_ = g.wire.SetReadDeadline(g.deadline)
+	f.woken = false
+	_ = f.wire.SetReadDeadline(f.deadline)
 	return true
 }
 
 // await returns when the message that is held may pass, or the engine is to read something before it.
-func (g *gate) await() error {
+func (f *Filter) await() error {
 	for {
-		g.mu.Lock()
-		free := g.bounds.room() || len(g.forEngine)+len(g.fetches) > 0
-		closed, deadline := g.closed, g.deadline
-		g.mu.Unlock()
+		f.mu.Lock()
+		free := f.bounds.room() || len(f.forEngine)+len(f.fetches) > 0
+		closed, deadline := f.closed, f.deadline
+		f.mu.Unlock()
 		switch {
 		case closed:
 			return net.ErrClosed
 		case free:
-			g.held = false
+			f.held = false
 			return nil
 		}
 		over, stop := context.Background(), context.CancelFunc(func() {})
@@ -450,7 +450,7 @@ func (g *gate) await() error {
 			over, stop = context.WithDeadline(over, deadline)
 		}
 		select {
-		case <-g.stir:
+		case <-f.stir:
 		case <-over.Done():
 			stop()
 			return os.ErrDeadlineExceeded
@@ -459,145 +459,145 @@ func (g *gate) await() error {
 	}
 }
 
-func (g *gate) note(known *bool, f *framing) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (f *Filter) note(known *bool, x *framing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	*known = true
-	g.slow = g.slow || !f.fast
-	g.mute = g.mute || f.old
-	g.kin = g.kin || f.ours
+	f.slow = f.slow || !x.fast
+	f.mute = f.mute || x.old
+	f.kin = f.kin || x.ours
 }
 
 // arrived looks at a message of the peer, and tells what becomes of it.
-func (g *gate) arrived(m message) verdict {
-	g.inside = m.kind == msgPiece && !m.keepAlive
-	g.coming = g.coming || g.inside
+func (f *Filter) arrived(m message) verdict {
+	f.inside = m.kind == msgPiece && !m.keepAlive
+	f.coming = f.coming || f.inside
 	if m.keepAlive {
 		return pass
 	}
 	changed := false
-	g.mu.Lock()
+	f.mu.Lock()
 	defer func() {
-		g.mu.Unlock()
+		f.mu.Unlock()
 		if changed {
-			g.onPeer()
+			f.onPeer()
 		}
 	}()
 	now := time.Now()
-	switch v, err := g.bounds.arrived(m, now); {
+	switch v, err := f.bounds.arrived(m, now); {
 	case err != nil:
-		g.fault = err
+		f.fault = err
 		return refuse
 	case v == hold:
-		g.held = true
+		f.held = true
 		return hold
 	case v != pass:
 		return v
 	}
 	switch m.kind {
 	case msgChoke, msgUnchoke:
-		g.heard = m.kind == msgUnchoke
-		if !g.heard && g.slow {
-			clear(g.asked) // as the engine does
+		f.heard = m.kind == msgUnchoke
+		if !f.heard && f.slow {
+			clear(f.asked) // as the engine does
 		}
 		switch {
-		case g.shown == g.openLocked():
+		case f.shown == f.openLocked():
 			return drop
-		case len(g.forEngine) > 0: // which comes first
-			g.showLocked()
+		case len(f.forEngine) > 0: // which comes first
+			f.showLocked()
 			return drop
 		}
-		g.shown = g.heard
+		f.shown = f.heard
 	case msgInterested, msgNotInterested:
 		now := m.kind == msgInterested
-		changed, g.interested = now != g.interested, now
+		changed, f.interested = now != f.interested, now
 	case msgPiece, msgReject:
-		return g.answeredLocked(m, now)
+		return f.answeredLocked(m, now)
 	case msgRequest:
-		if g.meant && !g.told {
-			if len(g.forPeer) < maxUnsaid {
-				g.tellLocked(encode(msgReject, m.block))
+		if f.meant && !f.told {
+			if len(f.forPeer) < maxUnsaid {
+				f.tellLocked(encode(msgReject, m.block))
 			}
 			return drop
 		}
-		if g.slow && !g.meant {
+		if f.slow && !f.meant {
 			return drop // the engine would not answer
 		}
-		if len(g.serving) >= maxServing {
-			g.fault = errFlood
+		if len(f.serving) >= maxServing {
+			f.fault = errFlood
 			return refuse
 		}
-		g.serving[m.block] = struct{}{}
+		f.serving[m.block] = struct{}{}
 	case msgCancel:
-		if g.slow {
-			delete(g.serving, m.block) // without an answer
+		if f.slow {
+			delete(f.serving, m.block) // without an answer
 		}
 	}
 	return pass
 }
 
 // departs looks at a message of the engine, and tells what becomes of it.
-func (g *gate) departs(m message) verdict {
+func (f *Filter) departs(m message) verdict {
 	if m.keepAlive {
 		return pass
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	switch m.kind {
 	case msgChoke, msgUnchoke:
-		g.meant = m.kind == msgUnchoke
-		if !g.meant && g.slow {
-			clear(g.serving) // as both sides do
+		f.meant = m.kind == msgUnchoke
+		if !f.meant && f.slow {
+			clear(f.serving) // as both sides do
 		}
-		open := g.meant && !g.barred
-		if open == g.told {
+		open := f.meant && !f.barred
+		if open == f.told {
 			return drop
 		}
-		g.told = open
-		if len(g.forPeer) > 0 { // which comes first
-			g.tellLocked(plain(m.kind))
+		f.told = open
+		if len(f.forPeer) > 0 { // which comes first
+			f.tellLocked(plain(m.kind))
 			return drop
 		}
 	case msgInterested, msgNotInterested:
-		g.keen = m.kind == msgInterested
+		f.keen = m.kind == msgInterested
 	case msgRequest:
-		if g.fetchLocked(m.block) {
+		if f.fetchLocked(m.block) {
 			return drop
 		}
-		g.askLocked(m.block)
-		if g.parked || !g.snub.until.IsZero() { // sent before the engine has read of it
-			g.tellLocked(encode(msgCancel, m.block))
+		f.askLocked(m.block)
+		if f.parked || !f.snub.until.IsZero() { // sent before the engine has read of it
+			f.tellLocked(encode(msgCancel, m.block))
 		}
 	case msgCancel:
-		if slices.Contains(g.fetches, m.block) {
+		if slices.Contains(f.fetches, m.block) {
 			return drop // the peer knows of no request; the engine takes the block
 		}
-		if g.slow || g.mute {
-			delete(g.asked, m.block) // the engine does not wait for an answer, but takes one
+		if f.slow || f.mute {
+			delete(f.asked, m.block) // the engine does not wait for an answer, but takes one
 		}
 	case msgPiece, msgReject:
-		delete(g.serving, m.block)
+		delete(f.serving, m.block)
 	case msgExtended:
-		g.bounds = g.bounds.departs(m)
-		g.stirLocked()
+		f.bounds = f.bounds.departs(m)
+		f.stirLocked()
 	case msgBitfield, msgHaveAll, msgHaveNone:
-		if !g.concealing {
-			g.lastTwo.told = m.pieces
+		if !f.concealing {
+			f.lastTwo.told = m.pieces
 			break
 		}
-		g.presentLocked()
+		f.presentLocked()
 		// Who knows of the fast extension must be told that there is nothing (BEP 6).
-		g.nothing = m.kind != msgHaveNone && !g.slow
+		f.nothing = m.kind != msgHaveNone && !f.slow
 		if m.kind != msgHaveNone {
 			return drop
 		}
 	case msgHave:
-		if g.concealing {
-			g.presentLocked()
+		if f.concealing {
+			f.presentLocked()
 			return drop
 		}
-		if tell := g.newPiecesLocked(m.block.index); len(tell) != 1 {
-			g.tellLocked(haves(tell))
+		if tell := f.newPiecesLocked(m.block.index); len(tell) != 1 {
+			f.tellLocked(haves(tell))
 			return drop
 		}
 	}
@@ -605,85 +605,85 @@ func (g *gate) departs(m message) verdict {
 }
 
 // askLocked notes a request that goes to the peer.
-func (g *gate) askLocked(b block) {
-	g.wait = g.wait.asks(len(g.asked), time.Now())
-	g.asked[b] = struct{}{}
-	g.batch = max(g.batch, len(g.asked))
+func (f *Filter) askLocked(b block) {
+	f.wait = f.wait.asks(len(f.asked), time.Now())
+	f.asked[b] = struct{}{}
+	f.batch = max(f.batch, len(f.asked))
 }
 
 // presentLocked notes that the peer is told, now or by silence, that we have nothing, and has it told of what was revealed
 // before.
-func (g *gate) presentLocked() {
-	if !g.presented {
-		g.presented = true
-		g.tellLocked(haves(g.newPiecesLocked(g.unshown...)))
-		g.unshown = nil
-		g.goOnLocked()
+func (f *Filter) presentLocked() {
+	if !f.presented {
+		f.presented = true
+		f.tellLocked(haves(f.newPiecesLocked(f.unshown...)))
+		f.unshown = nil
+		f.goOnLocked()
 	}
 }
 
 // Write is the engine's.
-func (g *gate) Write(b []byte) (int, error) {
-	g.writing.Lock()
-	defer g.writing.Unlock()
-	if err := g.writeOurs(); err != nil {
+func (f *Filter) Write(b []byte) (int, error) {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if err := f.writeOurs(); err != nil {
 		return 0, err
 	}
 	all := b
-	if len(g.behind) > 0 {
-		all = slices.Concat(g.behind, b)
+	if len(f.behind) > 0 {
+		all = slices.Concat(f.behind, b)
 	}
-	consumed, drops, _ := g.out.scan(all, false, g.keepOut)
-	if g.out.begun && !g.known.out {
-		g.note(&g.known.out, &framing{fast: g.out.fast})
+	consumed, drops, _ := f.out.scan(all, false, f.keepOut)
+	if f.out.begun && !f.known.out {
+		f.note(&f.known.out, &framing{fast: f.out.fast})
 	}
-	if g.out.foreign {
+	if f.out.foreign {
 		return 0, errForeign
 	}
-	g.behind = append(g.behind[:0], all[consumed:]...)
+	f.behind = append(f.behind[:0], all[consumed:]...)
 	from := 0
 	for _, d := range drops {
-		if err := g.put(all[from:d.from]); err != nil {
+		if err := f.put(all[from:d.from]); err != nil {
 			return 0, err
 		}
 		from = d.to
-		if g.nothing { // first of all that is said of pieces
-			g.nothing = false
-			if err := g.put(plain(msgHaveNone)); err != nil {
+		if f.nothing { // first of all that is said of pieces
+			f.nothing = false
+			if err := f.put(plain(msgHaveNone)); err != nil {
 				return 0, err
 			}
 		}
 	}
-	if err := g.put(all[from:consumed]); err != nil {
+	if err := f.put(all[from:consumed]); err != nil {
 		return 0, err
 	}
-	return len(b), g.writeOurs()
+	return len(b), f.writeOurs()
 }
 
-func (g *gate) put(b []byte) error {
+func (f *Filter) put(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	_, err := g.wire.Write(b)
+	_, err := f.wire.Write(b)
 	return err
 }
 
 // SetReadDeadline is the engine's.
-func (g *gate) SetReadDeadline(t time.Time) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.deadline = t
-	g.stirLocked()
-	if g.woken || g.closed {
+func (f *Filter) SetReadDeadline(t time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deadline = t
+	f.stirLocked()
+	if f.woken || f.closed {
 		return nil
 	}
-	return g.wire.SetReadDeadline(t)
+	return f.wire.SetReadDeadline(t)
 }
 
 // close notes that the wire is closed.
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-	g.stirLocked()
+func (f *Filter) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.stirLocked()
 }

@@ -1,4 +1,4 @@
-package client
+package wire
 
 import (
 	"fmt"
@@ -278,3 +278,5 @@ func TestShareMove(t *testing.T) {
 		t.Errorf("proven: %d bytes of 3000000", n)
 	}
 }
+
+func fromIP(s string) pathsel.Origin { return pathsel.OriginIP(netip.MustParseAddr(s), "") }

@@ -1,4 +1,4 @@
-package client
+package wire
 
 import (
 	"errors"
@@ -35,9 +35,12 @@ const (
 	// to 16 MiB that the engine allocates, and asks all others for again.
 	greetingsMost  = 8
 	greetingsEvery = time.Minute
-	// maxPieces is how many pieces a torrent can have whose description is still to be fetched. The engine keeps a peer's pieces in a
-	// set that takes little room only where they are close to each other.
-	maxPieces = maxMetadata / 20
+	// MaxMetadata is the largest info dictionary that is fetched, in bytes: 800 000 pieces, or all files
+	// that a torrent may have.
+	MaxMetadata = 16 << 20
+	// maxPieces is how many pieces a torrent can have whose description is still to be fetched. The
+	// engine keeps a peer's pieces in a set that takes little room only where they are close together.
+	maxPieces = MaxMetadata / 20
 )
 
 var (
@@ -136,29 +139,11 @@ func (x *bounds) fits() error {
 }
 
 // describe tells the gate how many pieces the torrent has. It fails if the peer has spoken of another number.
-func (g *gate) describe(pieces int) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.bounds.pieces = pieces
-	return g.bounds.fits()
-}
-
-// tellPieces tells the gates how many pieces the torrent has, once that is known.
-func (t *Transfer) tellPieces() {
-	if t.torrent.Info() == nil {
-		return
-	}
-	for x := range t.greetedRows() {
-		l := x.link
-		if l.described {
-			continue
-		}
-		l.described = true
-		if err := l.gate.describe(t.torrent.NumPieces()); err != nil {
-			t.log.Debug("connection ended", "peer", x.peer, "error", err)
-			l.Close()
-		}
-	}
+func (f *Filter) SetPieces(pieces int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bounds.pieces = pieces
+	return f.bounds.fits()
 }
 
 // allowance is how often something may happen: a number of times at once, and once more in each interval.
@@ -177,13 +162,4 @@ func (a *allowance) spend(now time.Time, most int, every time.Duration) bool {
 	}
 	a.spent++
 	return true
-}
-
-// hideBits takes the bits of a handshake (BEP 3) away that mean nothing to us. The engine keeps a counter for each
-// combination that it has ever seen.
-func hideBits(handshake []byte) {
-	bits := handshake[len(protocolName):handshakeHead]
-	for i := range bits {
-		bits[i] &= [8]byte{5: 0x10, 7: 0x04}[i] // extended messages (BEP 10), the fast extension (BEP 6)
-	}
 }

@@ -1,4 +1,4 @@
-package client
+package wire
 
 import "time"
 
@@ -43,27 +43,20 @@ func (x *lastTwo) over(now time.Time) (tell []uint32) {
 }
 
 // newPiecesLocked notes that we have pieces, and returns those that the peer is to be told of now.
-func (g *gate) newPiecesLocked(pieces ...uint32) []uint32 {
-	if g.kin {
+func (f *Filter) newPiecesLocked(pieces ...uint32) []uint32 {
+	if f.kin {
 		return pieces
 	}
 	var tell []uint32
 	for _, p := range pieces {
-		tell = append(tell, g.lastTwo.tell(p, g.bounds.pieces, time.Now())...)
+		tell = append(tell, f.lastTwo.tell(p, f.bounds.pieces, time.Now())...)
 	}
 	return tell
 }
 
 // tellKept tells the peer of a piece that was kept from it for too long.
-func (g *gate) tellKept(now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.tellLocked(haves(g.lastTwo.over(now)))
-}
-
-func (t *Transfer) tellKept() {
-	now := time.Now()
-	for x := range t.greetedRows() {
-		x.link.gate.tellKept(now)
-	}
+func (f *Filter) FlushKept(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tellLocked(haves(f.lastTwo.over(now)))
 }

@@ -1,0 +1,106 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/anacrolix/torrent/mse"
+)
+
+// obfuscated is a connection over which the peer may obfuscate the protocol (message stream
+// encryption). Obfuscation ends below the filter, so that no peer can hide messages from its bounds.
+// The engine itself never obfuscates.
+//
+// Only connections without a key of their own can be obfuscated: the others are encrypted.
+type obfuscated struct {
+	Conn
+	keys  mse.SecretKeyIter // the info hashes that the peer may use
+	begun sync.Once
+	r     io.Reader
+	w     io.Writer
+	err   error
+}
+
+// obfuscate begins obfuscation on a connection that we have opened.
+func obfuscate(ctx context.Context, c Conn, key []byte) (Conn, error) {
+	rw, _, err := mse.InitiateHandshakeContext(ctx, readWriter{c, c}, key, nil, mse.AllSupportedCrypto)
+	if err != nil {
+		return nil, err
+	}
+	o := &obfuscated{Conn: c, r: rw, w: rw}
+	o.begun.Do(func() {})
+	return o, nil
+}
+
+type readWriter struct {
+	io.Reader
+	io.Writer
+}
+
+// Read finds out at first whether the peer obfuscates. Nothing may be written before that.
+func (o *obfuscated) Read(b []byte) (int, error) {
+	o.begun.Do(o.begin)
+	if o.err != nil {
+		return 0, o.err
+	}
+	return o.r.Read(b)
+}
+
+func (o *obfuscated) Write(b []byte) (int, error) { return o.w.Write(b) }
+
+// begin reads until it is clear whether the stream begins with a plain handshake.
+func (o *obfuscated) begin() {
+	o.r, o.w = o.Conn, o.Conn
+	head := make([]byte, len(protocolName))
+	n := 0
+	for n < len(head) && string(head[:n]) == protocolName[:n] {
+		var m int
+		if m, o.err = o.Conn.Read(head[n:]); o.err != nil {
+			return
+		}
+		n += m
+	}
+	seen := io.MultiReader(bytes.NewReader(head[:n]), o.Conn)
+	if string(head[:n]) == protocolName {
+		o.r = seen
+		return
+	}
+	rw, _, err := mse.ReceiveHandshake(context.Background(), readWriter{seen, o.Conn}, o.keys, mse.DefaultCryptoSelector)
+	if o.err = err; err == nil {
+		o.r, o.w = rw, rw
+	}
+}
+
+// v1Only is a connection whose handshake does not offer BitTorrent v2 (BEP 52). The engine offers it,
+// because it sees the v2 half of a hybrid when it checks the info hash. The peer could then answer
+// with the v2 hash and ask for hashes, which braid does not have.
+type v1Only struct {
+	net.Conn
+	begun bool
+}
+
+// v2Bit is in the last of the reserved bytes.
+const v2Bit = 0x10
+
+// Write gets the beginning of a handshake in one piece from the filter.
+func (c *v1Only) Write(b []byte) (int, error) {
+	if !c.begun && len(b) >= handshakeHead && string(b[:len(protocolName)]) == protocolName {
+		b = slices.Clone(b)
+		b[handshakeHead-1] &^= v2Bit
+	}
+	c.begun = c.begun || len(b) > 0
+	return c.Conn.Write(b)
+}
+
+// hideBits clears the bits of the peer's handshake (BEP 3) that mean nothing to us. The engine keeps
+// a counter for each combination that it has ever seen.
+func hideBits(handshake []byte) {
+	bits := handshake[len(protocolName):handshakeHead]
+	for i := range bits {
+		bits[i] &= [8]byte{5: 0x10, 7: 0x04}[i] // extended messages (BEP 10), the fast extension (BEP 6)
+	}
+}

@@ -1,0 +1,51 @@
+// Package wire holds what sits on a connection between a transport and the BitTorrent engine. Each
+// part wraps the one below it:
+//
+//	engine    one BitTorrent connection: a net.Conn with the address that offers made up
+//	  Link        that address; deadlines that never fail; tells when the connection has ended
+//	  Filter      the only part that reads messages: chokes, bounds, reveals, takes requests back
+//	  v1Only      hides from the peer that the engine knows BitTorrent v2
+//	  obfuscated  message stream encryption begins and ends here, so that the Filter sees all messages
+//	  counted     counts bytes, and when the first and the last came
+//	  limited     waits for its turn at each rate limit
+//	Conn      the transport's connection: a QUIC stream over one path, or TCP
+//
+// The parts v1Only and obfuscated are transparent where they are not needed, and limited is left out
+// where there are no limits.
+//
+// The package knows nothing of torrents, paths' choice or peers' addresses: package client decides
+// when to choke, whom to serve and what to reveal.
+package wire
+
+import (
+	"net"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// Conn is a transport's connection over one path.
+type Conn interface {
+	net.Conn
+	// Path is the connection's path as far as it is known by now.
+	Path() pathsel.Path
+	// Key is what the peer has proved to have; nil where a transport has no keys.
+	Key() *scionnet.PeerKey
+	// Origin is where the connection comes from. It changes at most once, when a claimed ISD-AS is
+	// proven.
+	Origin() pathsel.Origin
+	Measure() Measurement
+}
+
+// Measurement is what a transport knows of a connection. What it does not know is zero.
+type Measurement struct {
+	RTT, MinRTT, RTTVar      time.Duration // smoothed, the least seen, and the mean deviation
+	Handshake                time.Duration
+	PacketsSent, PacketsLost uint64
+	// PacketsReceived grows at least about twice a second while the path works, whether there is data
+	// to send or not, on transports that ask the other side for a sign of life. On others it is 0, and
+	// silence means nothing.
+	PacketsReceived uint64
+	scionnet.Congestion
+}
