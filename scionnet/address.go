@@ -10,8 +10,8 @@ import (
 	"braid/pathsel"
 )
 
-// Addr is a UDP port of a SCION host. It is comparable. Port 0 means any free port where an address is
-// listened on, and is refused where one is dialled.
+// Addr is a UDP port of a SCION host. It is comparable. Port 0 means any free port where an address
+// is listened on, and is refused where one is dialled.
 type Addr struct {
 	IA   pathsel.IA
 	Host netip.Addr
@@ -40,8 +40,8 @@ func (a *Addr) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ParseAddr reads 1-ff00:0:111,[127.0.0.1]:31000, [1-ff00:0:111,127.0.0.1]:31000 and, for IPv4 hosts only,
-// 1-ff00:0:111,127.0.0.1:31000.
+// ParseAddr reads 1-ff00:0:111,[127.0.0.1]:31000, [1-ff00:0:111,127.0.0.1]:31000 and, for IPv4
+// hosts only, 1-ff00:0:111,127.0.0.1:31000.
 func ParseAddr(s string) (Addr, error) {
 	a, err := parseAddr(s)
 	if err != nil {
@@ -70,6 +70,20 @@ func parseAddr(s string) (Addr, error) {
 	if !ok {
 		return Addr{}, fmt.Errorf("the port is missing, want for example %s,[127.0.0.1]:31000", ia)
 	}
+	a, err := parseHost(ia, host)
+	if err != nil {
+		return Addr{}, err
+	}
+	p, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return Addr{}, fmt.Errorf("port %q: want a number from 0 to 65535", port)
+	}
+	a.Port = uint16(p)
+	return a, nil
+}
+
+// parseHost reads an address without a port.
+func parseHost(ia, host string) (Addr, error) {
 	v, err := pathsel.ParseIA(ia)
 	if err != nil {
 		return Addr{}, err
@@ -81,8 +95,8 @@ func parseAddr(s string) (Addr, error) {
 	if err != nil {
 		return Addr{}, fmt.Errorf("host %q is not an IP address", host)
 	}
-	// The SCION header has room for neither a zone nor the IPv6 form of an IPv4 address, and two spellings of
-	// one host must not be two peers.
+	// The SCION header has room for neither a zone nor the IPv6 form of an IPv4 address, and two
+	// spellings of one host must not be two peers.
 	if h.Zone() != "" {
 		return Addr{}, fmt.Errorf("host %q: zones have no meaning in SCION", host)
 	}
@@ -90,9 +104,5 @@ func parseAddr(s string) (Addr, error) {
 	if h.IsUnspecified() {
 		return Addr{}, fmt.Errorf("host %q is unspecified: name one address of the host", host)
 	}
-	p, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return Addr{}, fmt.Errorf("port %q: want a number from 0 to 65535", port)
-	}
-	return Addr{IA: v, Host: h, Port: uint16(p)}, nil
+	return Addr{IA: v, Host: h}, nil
 }

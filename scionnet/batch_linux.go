@@ -8,9 +8,10 @@ import (
 )
 
 const (
-	// receiveMessages is how many messages one call fetches where each is a packet or two, as stock routers send them,
-	// and receiveRuns how many where they are runs. A run has up to 64 KiB, some 45 packets: with more than a few,
-	// one call would fetch more than quic-go lets wait for one connection.
+	// receiveMessages is how many messages one call fetches where each is a packet or two, as stock
+	// routers send them, and receiveRuns how many where they are runs. A run has up to 64 KiB, some
+	// 45 packets: with more than a few, one call would fetch more than quic-go lets wait for one
+	// connection.
 	receiveMessages = 32
 	receiveRuns     = 4
 	// sendPackets is more than there are in one of quic-go's buffers.
@@ -81,8 +82,8 @@ func newBatchSender(socket *udpbatch.Socket) *batchSender {
 	return s
 }
 
-// fill makes the packets for the beginning of b, k payloads of that size in each; with k above 1 they are bundles. It
-// returns how much of b is in them.
+// fill makes the packets for the beginning of b, k payloads of that size in each; with k above 1
+// they are bundles. It returns how much of b is in them.
 func (s *batchSender) fill(t *template, srcPort uint16, b []byte, size, k int) (done int) {
 	s.Reset()
 	head, stride, prefix := len(t.header), size*k, 0

@@ -6,8 +6,8 @@ import (
 
 // Large packets, part of wire format braid/1.
 //
-// quic-go makes no packet larger than 1452 bytes. Where a path carries larger ones, several QUIC packets travel in one
-// datagram, in a frame:
+// quic-go makes no packet larger than 1452 bytes. Where a path carries larger ones, several QUIC
+// packets travel in one datagram, in a frame:
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
@@ -21,19 +21,22 @@ import (
 //	kind 2, probe   eight bytes that an answer repeats, and zeros up to size bytes in all, frame header included.
 //	kind 3, answer  the size and the eight bytes of a probe that has arrived.
 //
-// The two highest bits of the kind are clear. In every QUIC packet one of them is set (RFC 9000, section 17: the header
-// form or the fixed bit), which keeps the two apart; kinds not listed are reserved and dropped.
+// The two highest bits of the kind are clear. In every QUIC packet one of them is set (RFC 9000,
+// section 17: the header form or the fixed bit), which keeps the two apart; kinds not listed are
+// reserved and dropped.
 //
-// A host that understands frames says so in the feature byte (bit 0) with which each side of a connection begins. Who
-// has said it and has heard it sends a probe of the size that the path should carry, and sends bundles of up to that
-// size when the answer has come: so bundles only ever go where large packets arrive. The acceptor, who does not know
-// the MTU of the dialler's path, probes with the size of the probe that has reached it. A host that knows nothing of
-// frames gets none, and would drop them as no packets of QUIC.
+// A host that understands frames says so in the feature byte (bit 0) with which each side of a
+// connection begins. Who has said it and has heard it sends a probe of the size that the path
+// should carry, and sends bundles of up to that size when the answer has come: so bundles only ever
+// go where large packets arrive. The acceptor, who does not know the MTU of the dialler's path,
+// probes with the size of the probe that has reached it. A host that knows nothing of frames gets
+// none, and would drop them as no packets of QUIC.
 //
-// Frames count only from where a connection is on which the receiver has said that it understands them: a datagram of
-// many packets costs many times what the sender pays for it. For the same reason a bundle of small packets is dropped;
-// QUIC fills all its packets but the last of a batch. What a frame does not protect, QUIC does: whoever can
-// forge a bundle can forge a packet, and an answer is only taken with the bytes of the probe.
+// Frames count only from where a connection is on which the receiver has said that it understands
+// them: a datagram of many packets costs many times what the sender pays for it. For the same
+// reason a bundle of small packets is dropped; QUIC fills all its packets but the last of a batch.
+// What a frame does not protect, QUIC does: whoever can forge a bundle can forge a packet, and an
+// answer is only taken with the bytes of the probe.
 const (
 	frameHeader = 4
 	kindBundle  = 1
@@ -96,7 +99,8 @@ func putFrame(b []byte, kind byte, size int) {
 	binary.BigEndian.PutUint16(b[2:], uint16(size))
 }
 
-// bundled is how many packets of that size go into one datagram whose payload is at most limit bytes.
+// bundled is how many packets of that size go into one datagram whose payload is at most limit
+// bytes.
 func bundled(size, limit int) int {
 	if size < leastPacket || limit < frameHeader+2*size {
 		return 1

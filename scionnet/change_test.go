@@ -75,8 +75,8 @@ func stream(t *testing.T, from, to *Conn, between func(chunk int)) {
 	}
 }
 
-// TestPathChange moves a live connection to another next hop and back, in mid-transfer, over and over, as renewed hop
-// fields may: nothing is lost, and the connection does not notice.
+// TestPathChange moves a live connection to another next hop and back, in mid-transfer, over and
+// over, as renewed hop fields may: nothing is lost, and the connection does not notice.
 func TestPathChange(t *testing.T) {
 	for name, cfg := range packetConns {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +108,8 @@ func TestPathChange(t *testing.T) {
 	}
 }
 
-// TestStall silences the path in mid-transfer, for less than the idle timeout: the transfer goes on where it was.
+// TestStall silences the path in mid-transfer, for less than the idle timeout: the transfer goes on
+// where it was.
 func TestStall(t *testing.T) {
 	t.Parallel()
 	for name, open := range roughIO {

@@ -9,8 +9,8 @@ import (
 	"braid/pathsel"
 )
 
-// Datagrams are SCION/UDP packets without QUIC, sent and received as an endpoint's are: what the packet I/O can do at
-// most. Nothing is repeated, ordered, encrypted or paced.
+// Datagrams are SCION/UDP packets without QUIC, sent and received as an endpoint's are: what the
+// packet I/O can do at most. Nothing is repeated, ordered, encrypted or paced.
 type Datagrams struct {
 	host  *Host
 	conn  packetConn
@@ -23,8 +23,8 @@ func (h *Host) OpenDatagrams(ctx context.Context, port uint16) (*Datagrams, erro
 	if err != nil {
 		return nil, err
 	}
-	if f, ok := c.(interface{ fromAnybody() }); ok {
-		f.fromAnybody()
+	if f, ok := c.(framer); ok {
+		f.takeAllFrames()
 	}
 	return &Datagrams{h, c, h.addrOf(c)}, nil
 }
@@ -32,8 +32,8 @@ func (h *Host) OpenDatagrams(ctx context.Context, port uint16) (*Datagrams, erro
 // Addr is the address that others send to.
 func (d *Datagrams) Addr() Addr { return d.local }
 
-// Route is the address for Send by which packets to remote follow the path, and the largest size of what Send takes. The
-// route stays for as long as the host.
+// Route is the address for Send by which packets to remote follow the path, and the largest size of
+// what Send takes. The route stays for as long as the host.
 func (d *Datagrams) Route(ctx context.Context, remote Addr, path pathsel.Path) (net.Addr, int, error) {
 	f, err := d.host.resolvePath(ctx, remote, path)
 	if err != nil {
@@ -46,21 +46,19 @@ func (d *Datagrams) Route(ctx context.Context, remote Addr, path pathsel.Path) (
 	return d.host.routes.dial(remote, f.trail, &f.way).pseudo, min(room, mostPacket), nil
 }
 
-// Large lets several payloads travel in one SCION packet of up to mtu bytes (bundle.go). The receiver must be a
-// Datagrams, and the path carry such packets: nobody asks it.
+// Large lets several payloads travel in one SCION packet of up to mtu bytes (bundle.go). The
+// receiver must be a Datagrams, and the path carry such packets: nobody asks it.
 func (d *Datagrams) Large(to net.Addr, mtu int) {
 	if r := d.host.routes.forAddr(to); r != nil {
 		r.large.limit.Store(int32(max(0, mtu-r.headerLen(d.local))))
 	}
 }
 
-// Send sends payloads of that size, which lie one after the other in b; the last may be smaller. Bit 6 of the first
-// byte of each must be set, as it is in QUIC.
+// Send sends payloads of that size, which lie one after the other in b; the last may be smaller.
+// Bit 6 of the first byte of each must be set, as it is in QUIC.
 func (d *Datagrams) Send(b []byte, size int, to net.Addr) error {
-	if c, ok := d.conn.(interface {
-		write(b []byte, to net.Addr, size int) (int, error)
-	}); ok {
-		_, err := c.write(b, to, size)
+	if f, ok := d.conn.(framer); ok {
+		_, err := f.write(b, to, size)
 		return err
 	}
 	for len(b) > 0 {

@@ -183,7 +183,8 @@ func TestDialErrors(t *testing.T) {
 
 func TestPacketSize(t *testing.T) {
 	v4, v6 := mustAddr(t, "1-1,[10.0.0.1]:1"), mustAddr(t, "1-1,[fd00::1]:1")
-	// The formula that was measured: 48 + 8 for each segment + 12 for each hop field, 24 more for IPv6 hosts.
+	// The formula that was measured: 48 + 8 for each segment + 12 for each hop field, 24 more for
+	// IPv6 hosts.
 	three := rawPath(t, false, up, core)
 	if got, want := headerLen(v4, v4, len(three)), 48+2*8+5*12; got != want {
 		t.Errorf("IPv4: header of %d bytes, want %d", got, want)
@@ -420,7 +421,8 @@ func silenceIsNoEOF(t *testing.T, open func(int, *atomic.Bool) packetIO) {
 	}
 }
 
-// TestLateToAccept leaves more connections waiting than the queue holds: the rest are refused, not kept.
+// TestLateToAccept leaves more connections waiting than the queue holds: the rest are refused, not
+// kept.
 func TestLateToAccept(t *testing.T) {
 	t.Parallel()
 	h := oneAS(t)

@@ -14,11 +14,11 @@ import (
 
 // Config says where the SCION control plane of the local AS is found.
 type Config struct {
-	// ConfigDir holds topology.json and certs/; the daemon then runs inside the process. Daemon is the
-	// host:port of a SCION daemon's API and wins over ConfigDir.
+	// ConfigDir holds topology.json and certs/; the daemon then runs inside the process. Daemon is
+	// the host:port of a SCION daemon's API and wins over ConfigDir.
 	ConfigDir, Daemon string
-	// LocalIP is the address to send from; if zero, the one that the system uses towards the local AS's
-	// routers or control service.
+	// LocalIP is the address to send from; if zero, the one that the system uses towards the local
+	// AS's routers or control service.
 	LocalIP netip.Addr
 	// IA, if not zero, is the AS in which the host must be.
 	IA pathsel.IA
@@ -42,10 +42,11 @@ const (
 	defaultDaemonName = "default"
 )
 
-// Environment finds the configuration in the order of the scion tool. The daemon is --sciond ("default" for
-// 127.0.0.1:30255), then $SCION_DAEMON, then what /etc/scion/environment.json says for --isd-as or for its default
-// AS. Without any of these the configuration directory is --config-dir, then /etc/scion. The local address
-// is --local, then $SCION_LOCAL_ADDR. lookup is os.LookupEnv and readFile is os.ReadFile, except in tests.
+// Environment finds the configuration in the order of the scion tool. The daemon is --sciond
+// ("default" for 127.0.0.1:30255), then $SCION_DAEMON, then what /etc/scion/environment.json says
+// for --isd-as or for its default AS. Without any of these the configuration directory is
+// --config-dir, then /etc/scion. The local address is --local, then $SCION_LOCAL_ADDR. lookup is
+// os.LookupEnv and readFile is os.ReadFile, except in tests.
 func Environment(f Flags, lookup func(string) (string, bool), readFile func(string) ([]byte, error)) (Config, error) {
 	var c Config
 	var err error

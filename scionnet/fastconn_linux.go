@@ -33,9 +33,9 @@ import (
 //     sender is made, once: open
 //  3. bundles are taken apart, and up to eight packets at a time are copied into quic-go's buffers: ReadBatch
 //
-// It neither sends nor reads ECN marks: SCION's routers do not carry them from one underlay to the next, so quic-go
-// finds out after ten packets that there is no ECN and stops. The checksum of what arrives is not verified: each hop's
-// UDP has its own, and QUIC authenticates every packet.
+// It neither sends nor reads ECN marks: SCION's routers do not carry them from one underlay to the
+// next, so quic-go finds out after ten packets that there is no ECN and stops. The checksum of what
+// arrives is not verified: each hop's UDP has its own, and QUIC authenticates every packet.
 type fastConn struct {
 	*net.UDPConn // of which the deadlines, the buffers and Close are used
 	host         *Host
@@ -65,13 +65,14 @@ type parsedHeader struct {
 	route *route
 }
 
-// mostArrivals bounds the headers remembered: as many as there are routes, and some for ports that are gone. A sender
-// of invented ones empties the table from time to time, and costs a parse for every connection.
+// mostArrivals bounds the headers remembered: as many as there are routes, and some for ports that
+// are gone. A sender of invented ones empties the table from time to time, and costs a parse for
+// every connection.
 const maxHeaders = 2 * maxIdle
 
-// longTurn is how long the turn of all others may last that the reader lets pass between two calls. A connection works
-// for some 50 us on what one call brings; in this time some hundred packets arrive at a fast host, and the socket has room
-// for thousands.
+// longTurn is how long the turn of all others may last that the reader lets pass between two calls.
+// A connection works for some 50 us on what one call brings; in this time some hundred packets
+// arrive at a fast host, and the socket has room for thousands.
 const longTurn = time.Millisecond
 
 var _ quic.OOBCapablePacketConn = (*fastConn)(nil)
@@ -125,10 +126,10 @@ func (c *fastConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 	}
 }
 
-// giveWay lets the connections take what they have been given, if more has come than one call fetches: quic-go keeps at most
-// 256 packets a connection waiting, and drops the rest. But where thousands of connections want a turn, one by one, each
-// to send its packets, the socket would overflow, and what is then sent again keeps it full for good: there the socket
-// is emptied first.
+// giveWay lets the connections take what they have been given, if more has come than one call
+// fetches: quic-go keeps at most 256 packets a connection waiting, and drops the rest. But where
+// thousands of connections want a turn, one by one, each to send its packets, the socket would
+// overflow, and what is then sent again keeps it full for good: there the socket is emptied first.
 func (c *fastConn) yield() {
 	if !c.in.many {
 		c.slowYield = false
@@ -169,8 +170,8 @@ func (c *fastConn) ReadMsgUDP(b, _ []byte) (n, oobn, flags int, from *net.UDPAdd
 	return n, 0, 0, a.(*net.UDPAddr), nil
 }
 
-// buffered is the next QUIC packet of those that have been received, valid until the next call; no route if there is
-// none.
+// buffered is the next QUIC packet of those that have been received, valid until the next call; no
+// route if there is none.
 func (c *fastConn) buffered() ([]byte, *route) {
 	for {
 		if len(c.bundle.packets) > 0 {
@@ -192,7 +193,8 @@ func (c *fastConn) buffered() ([]byte, *route) {
 	}
 }
 
-// open is the payload of a packet and the route back to its sender; no route if it is not for us, or is SCMP.
+// open is the payload of a packet and the route back to its sender; no route if it is not for us,
+// or is SCMP.
 func (c *fastConn) parse(p []byte) ([]byte, *route) {
 	header, payload, ok := splitHeader(p)
 	if !ok {
@@ -270,7 +272,8 @@ func (c *fastConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return c.write(b, to, 0)
 }
 
-// WriteMsgUDP sends b to the route of a pseudo address: one packet or, if oob says so, several of one size.
+// WriteMsgUDP sends b to the route of a pseudo address: one packet or, if oob says so, several of
+// one size.
 func (c *fastConn) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (n, oobn int, err error) {
 	n, err = c.write(b, to, udpbatch.SegmentSize(oob))
 	return n, len(oob), err
@@ -287,8 +290,8 @@ func (c *fastConn) write(b []byte, to net.Addr, size int) (int, error) {
 	return len(b), nil
 }
 
-// send sends b along the route: one payload if size is 0, else several of that size, of which the last may be smaller.
-// The only error is that the socket is closed.
+// send sends b along the route: one payload if size is 0, else several of that size, of which the
+// last may be smaller. The only error is that the socket is closed.
 func (c *fastConn) send(r *route, b []byte, size int) error {
 	t, err := r.templateNow(c.local)
 	if err != nil {
@@ -333,8 +336,7 @@ func (r *route) templateNow(local Addr) (*template, error) {
 	return t, nil
 }
 
-// fromAnybody has bundles taken from where there is no connection.
-func (c *fastConn) fromAnybody() { c.allFrames = true }
+func (c *fastConn) takeAllFrames() { c.allFrames = true }
 
 func (c *fastConn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 

@@ -49,7 +49,7 @@ func fastPair(t testing.TB) (a, b *fastConn, toB *route) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { p.Close() })
-		p.(*fastConn).fromAnybody()
+		p.(*fastConn).takeAllFrames()
 		return p.(*fastConn)
 	}
 	a, b = open(), open()
@@ -115,7 +115,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestBundlesNeedAConnection sends frames from where there is none, and small packets from where there is one.
+// TestBundlesNeedAConnection sends frames from where there is none, and small packets from where
+// there is one.
 func TestBundlesNeedAConnection(t *testing.T) {
 	a, b, to := fastPair(t)
 	a.allFrames, b.allFrames = false, false
@@ -164,8 +165,8 @@ func TestBundlesNeedAConnection(t *testing.T) {
 	}
 }
 
-// BenchmarkForeignDatagram is what an endpoint spends on a datagram of somebody with whom it has no connection: an ordinary
-// one, and a bundle of packets of one byte.
+// BenchmarkForeignDatagram is what an endpoint spends on a datagram of somebody with whom it has no
+// connection: an ordinary one, and a bundle of packets of one byte.
 func BenchmarkForeignDatagram(b *testing.B) {
 	ordinary := append([]byte{0x40}, make([]byte, 1399)...)
 	bomb := append(make([]byte, frameHeader), bytes.Repeat([]byte{0x40}, 1396)...)
@@ -190,7 +191,8 @@ func BenchmarkForeignDatagram(b *testing.B) {
 	}
 }
 
-// TestGiveWay has others who take long for their turn: the reader lets them have it once, and then empties the socket.
+// TestGiveWay has others who take long for their turn: the reader lets them have it once, and then
+// empties the socket.
 func TestGiveWay(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	c := &fastConn{in: &batchReceiver{many: true}}
@@ -313,8 +315,8 @@ func FuzzFastReceive(f *testing.F) {
 	})
 }
 
-// FuzzReceive sends payloads over a socket to a connection's route, large ones and frames among them, and reads what comes
-// of them.
+// FuzzReceive sends payloads over a socket to a connection's route, large ones and frames among
+// them, and reads what comes of them.
 func FuzzReceive(f *testing.F) {
 	a, b, to := fastPair(f)
 	a.allFrames, b.allFrames = false, false

@@ -12,7 +12,8 @@ import (
 	"github.com/scionproto/scion/pkg/snet"
 )
 
-// Where fields of a SCION packet lie (SCION header specification, common header; the UDP header is that of RFC 768).
+// Where fields of a SCION packet lie (SCION header specification, common header; the UDP header is
+// that of RFC 768).
 const (
 	atNextHeader = 4 // protocol behind the SCION header
 	atHeaderLen  = 5 // of the SCION header, in units of 4 bytes
@@ -26,8 +27,8 @@ const (
 	mostHeader = 255*4 + udpHeader
 )
 
-// template is the SCION and UDP header of the packets to one route, along one way: from one packet to the next only
-// two lengths and the checksum differ. It is never changed, only replaced.
+// template is the SCION and UDP header of the packets to one route, along one way: from one packet
+// to the next only two lengths and the checksum differ. It is never changed, only replaced.
 type template struct {
 	way     *way // that it was made from
 	header  []byte
@@ -35,8 +36,8 @@ type template struct {
 	nextHop netip.AddrPort
 }
 
-// newTemplate lets snet write a packet without a payload. The source port is left 0: the endpoints of a host share
-// its routes.
+// newTemplate lets snet write a packet without a payload. The source port is left 0: the endpoints
+// of a host share its routes.
 func newTemplate(local, remote Addr, w *way) (*template, error) {
 	p := snet.Packet{
 		Bytes:      make(snet.Bytes, common.SupportedMTU),
@@ -52,8 +53,8 @@ func newTemplate(local, remote Addr, w *way) (*template, error) {
 	return &template{way: w, header: h, sum: sum, nextHop: w.nextHop}, nil
 }
 
-// write makes the header of a packet in h, which has the length of the template's. The payload is prefix, whose length
-// is even, and b.
+// write makes the header of a packet in h, which has the length of the template's. The payload is
+// prefix, whose length is even, and b.
 func (t *template) write(h []byte, srcPort uint16, prefix, b []byte) {
 	copy(h, t.header)
 	n := udpHeader + len(prefix) + len(b)
@@ -65,8 +66,9 @@ func (t *template) write(h []byte, srcPort uint16, prefix, b []byte) {
 	binary.BigEndian.PutUint16(udp[atUDPChecksum:], ^fold(sum))
 }
 
-// onesSum is the ones' complement sum of the 16-bit words of b (RFC 1071), folded to less than 2^17. Sums of words in
-// the other byte order are sums in the other byte order, so that 64 bits can be read at a time.
+// onesSum is the ones' complement sum of the 16-bit words of b (RFC 1071), folded to less than
+// 2^17. Sums of words in the other byte order are sums in the other byte order, so that 64 bits can
+// be read at a time.
 func onesSum(b []byte) uint64 {
 	var sum, carry uint64
 	for len(b) >= 32 {
@@ -94,9 +96,9 @@ func fold(sum uint64) uint16 {
 	return uint16(sum)
 }
 
-// splitHeader finds where the payload of a SCION/UDP packet begins, and whether the packet is one at all, as far as
-// the bytes tell that change from packet to packet. All the others are the key of the packet's sender, way and
-// receiver; see headerKey.
+// splitHeader finds where the payload of a SCION/UDP packet begins, and whether the packet is one
+// at all, as far as the bytes tell that change from packet to packet. All the others are the key of
+// the packet's sender, way and receiver; see headerKey.
 func splitHeader(p []byte) (header, payload []byte, ok bool) {
 	if len(p) < commonAndIAs || slayers.L4ProtocolType(p[atNextHeader]) != slayers.L4UDP {
 		return nil, nil, false
@@ -121,7 +123,8 @@ func sameHeader(header []byte, key string) bool {
 		string(header[atPathType:n+atUDPLen]) == key[atPathType:n+atUDPLen]
 }
 
-// headerKey is the header without what differs from packet to packet: traffic class, flow ID, lengths and checksum.
+// headerKey is the header without what differs from packet to packet: traffic class, flow ID,
+// lengths and checksum.
 func headerKey(scratch, header []byte) []byte {
 	k := scratch[:0]
 	k = append(k, header...)

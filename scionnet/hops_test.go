@@ -9,15 +9,16 @@ import (
 	"github.com/scionproto/scion/pkg/slayers/path/scion"
 )
 
-// segment is a segment of a dataplane path as it stands in a packet: hops in the order of travel, each with the
-// interfaces in construction direction.
+// segment is a segment of a dataplane path as it stands in a packet: hops in the order of travel,
+// each with the interfaces in construction direction.
 type segment struct {
 	consDir, peer bool
 	start         uint32 // timestamp
 	hops          [][2]uint16
 }
 
-// rawPath makes a dataplane path that ends in 6 h, where the packet stands at its beginning or, arrived, at its end.
+// rawPath makes a dataplane path that ends in 6 h, where the packet stands at its beginning or,
+// arrived, at its end.
 func rawPath(t testing.TB, arrived bool, segments ...segment) []byte {
 	t.Helper()
 	var d scion.Decoded

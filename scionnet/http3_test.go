@@ -75,7 +75,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A client that begins a request and never ends it is cut off, however alive it keeps the connection; one that asks is not.
+// A client that begins a request and never ends it is cut off, however alive it keeps the
+// connection; one that asks is not.
 func TestHTTPSlowClients(t *testing.T) {
 	h := oneAS(t)
 	server, client, honest := openHTTP(t, h), openHTTP(t, h), openHTTP(t, h)

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// PeerKey is the Ed25519 public key of a peer: its name for as long as it keeps its identity, whatever its
-// addresses are. It is comparable.
+// PeerKey is the Ed25519 public key of a peer: its name for as long as it keeps its identity,
+// whatever its addresses are. It is comparable.
 type PeerKey [ed25519.PublicKeySize]byte
 
 // String is the key in hexadecimal digits.
@@ -34,8 +34,8 @@ func (e *WrongKeyError) Error() string {
 	return fmt.Sprintf("peer answered with key %s, want %s", e.Got, e.Want)
 }
 
-// Identity is a host's Ed25519 key pair. All its connections prove possession of it, so that a peer can tell
-// which of them belong together.
+// Identity is a host's Ed25519 key pair. All its connections prove possession of it, so that a peer
+// can tell which of them belong together.
 type Identity struct {
 	key  ed25519.PrivateKey
 	cert tls.Certificate
@@ -50,9 +50,9 @@ func NewIdentity() (*Identity, error) {
 	return newIdentity(key)
 }
 
-// LoadIdentity reads the identity in the PEM file (PKCS #8) of that name. If there is none, it makes one and
-// writes it, readable by its owner only. A file that others can read, or that is damaged, is refused: a
-// new key in its place would silently be a new identity.
+// LoadIdentity reads the identity in the PEM file (PKCS #8) of that name. If there is none, it
+// makes one and writes it, readable by its owner only. A file that others can read, or that is
+// damaged, is refused: a new key in its place would silently be a new identity.
 func LoadIdentity(name string) (*Identity, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +105,8 @@ func createIdentity(name string) (*Identity, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("create identity: %w", err)
 	}
-	// A temporary file and a link: a crash leaves no half of a key behind, and of two processes that start at
-	// once the second takes the identity of the first.
+	// A temporary file and a link: a crash leaves no half of a key behind, and of two processes
+	// that start at once the second takes the identity of the first.
 	f, err := os.CreateTemp(filepath.Dir(name), ".identity-*")
 	if err != nil {
 		return nil, fmt.Errorf("create identity: %w", err)
@@ -125,7 +125,8 @@ func createIdentity(name string) (*Identity, error) {
 }
 
 func newIdentity(key ed25519.PrivateKey) (*Identity, error) {
-	// Nobody reads more of the certificate than its key. The dates only keep strict parsers content.
+	// Nobody reads more of the certificate than its key. The dates only keep strict parsers
+	// content.
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "braid"},
@@ -142,9 +143,9 @@ func newIdentity(key ed25519.PrivateKey) (*Identity, error) {
 // Key is the public half.
 func (id *Identity) Key() PeerKey { return PeerKey(id.key.Public().(ed25519.PublicKey)) }
 
-// TLS is a configuration for both ends of a connection: TLS 1.3, our certificate, and any peer that proves
-// possession of an Ed25519 key, or only the one that is wanted. Whom to trust is not decided here: there
-// is no authority, and a peer's key says only that it is the same peer as before.
+// TLS is a configuration for both ends of a connection: TLS 1.3, our certificate, and any peer that
+// proves possession of an Ed25519 key, or only the one that is wanted. Whom to trust is not decided
+// here: there is no authority, and a peer's key says only that it is the same peer as before.
 func (id *Identity) TLS(alpn string, want *PeerKey) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,

@@ -16,7 +16,8 @@ import (
 type largePackets struct {
 	// limit is the largest payload of a datagram to send; 0: no bundles.
 	limit atomic.Int32
-	// offered: a connection is there on which we have said that we do frames. Only then may any come.
+	// offered: a connection is there on which we have said that we do frames. Only then may any
+	// come.
 	offered atomic.Bool
 
 	mu       sync.Mutex
@@ -31,21 +32,23 @@ type largePackets struct {
 	lastRecheck time.Time // when the last of them was sent
 }
 
-// probesEach is how often a size is tried, since a probe may be lost for other reasons, and probeSizes what is tried
-// after the size that the MTU promises: some routers carry less than they announce.
+// probesEach is how often a size is tried, since a probe may be lost for other reasons, and
+// probeSizes what is tried after the size that the MTU promises: some routers carry less than they
+// announce.
 const (
 	probesEach   = 2
 	leastBundle  = frameHeader + 2*leastPacket
 	probesInAll  = 6
 	secondChance = 8192
 	thirdChance  = 4096
-	// mostDoubts probes, doubtEvery apart, must stay without an answer for bundles to end: a path that loses one
-	// packet in ten does that once in a thousand.
+	// mostDoubts probes, doubtEvery apart, must stay without an answer for bundles to end: a path
+	// that loses one packet in ten does that once in a thousand.
 	maxUnanswered = 3
 	recheckEvery  = 400 * time.Millisecond
 )
 
-// agree notes that the peer does frames and, if it is known (not 0), the payload that the path's MTU leaves room for.
+// agree notes that the peer does frames and, if it is known (not 0), the payload that the path's
+// MTU leaves room for.
 func (l *largePackets) allow(target int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,8 +63,8 @@ func (l *largePackets) probeArrived(size int) {
 	l.target = max(l.target, size)
 }
 
-// probe gives the frame to send now, if any; most is the largest payload that the host can send. While bundles are sent,
-// there is a probe only if packets have been lost of late.
+// probe gives the frame to send now, if any; most is the largest payload that the host can send.
+// While bundles are sent, there is a probe only if packets have been lost of late.
 func (l *largePackets) nextProbe(most int, lossy bool, now time.Time) ([]byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,11 +16,13 @@ import (
 	"braid/pathsel"
 )
 
-// ErrNoControl says that the SCION daemon or the AS's control service does not answer, so that no path can be looked up.
+// ErrNoControl says that the SCION daemon or the AS's control service does not answer, so that no
+// path can be looked up.
 var ErrNoControl = errors.New("no answer")
 
-// CheckControl asks the daemon, and the control services of the local AS, for a sign of life, until ctx ends. A lookup does
-// not tell: the daemon answers that there is no path if the control service does not answer. The error is ErrNoControl.
+// CheckControl asks the daemon, and the control services of the local AS, for a sign of life, until
+// ctx ends. A lookup does not tell: the daemon answers that there is no path if the control service
+// does not answer. The error is ErrNoControl.
 func (h *Host) CheckControl(ctx context.Context) error {
 	services, err := h.connector.SVCInfo(ctx, []addr.SVC{addr.SvcCS})
 	if err != nil {
@@ -42,8 +44,8 @@ func (h *Host) CheckControl(ctx context.Context) error {
 	return err
 }
 
-// askControl asks for segments that a control service knows by itself: those to the core of its own ISD. Any answer is a sign
-// of life, a refusal too.
+// askControl asks for segments that a control service knows by itself: those to the core of its own
+// ISD. Any answer is a sign of life, a refusal too.
 func askControl(ctx context.Context, local pathsel.IA, service string) error {
 	c, err := grpc.NewClient("passthrough:///"+service, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

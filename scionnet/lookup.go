@@ -170,7 +170,7 @@ func (h *Host) Refresh(ctx context.Context, dst pathsel.IA) error {
 	if err != nil {
 		return err
 	}
-	if err := h.lookup.lookUpNow(ctx, dst, d, true); err != nil {
+	if err := h.lookup.lookUp(ctx, dst, true); err != nil {
 		return err
 	}
 	h.lookup.mu.Lock()

@@ -155,8 +155,9 @@ func TestLookupKeepsFreshAndForgets(t *testing.T) {
 	})
 }
 
-// A first answer that lacks a path, and a path that is left out for a while, cost seconds, not the half minute until the
-// next refresh; and an AS whose paths stay what they are is asked about a few times only.
+// A first answer that lacks a path, and a path that is left out for a while, cost seconds, not the
+// half minute until the next refresh; and an AS whose paths stay what they are is asked about a few
+// times only.
 func TestLookupSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := to(dst, 1, 6*time.Hour), to(dst, 2, 6*time.Hour)

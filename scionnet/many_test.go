@@ -34,7 +34,8 @@ func TestManyAtOnce(t *testing.T) {
 	}()
 	conns := make([]*Conn, count)
 	var g sync.WaitGroup
-	// More than the processors can work on only wait for each other, on a busy machine until they count for lost.
+	// More than the processors can work on only wait for each other, on a busy machine until they
+	// count for lost.
 	slots := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
 	for i := range conns {
 		slots <- struct{}{}

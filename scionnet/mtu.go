@@ -12,19 +12,21 @@ import (
 	"braid/scionnet/quic"
 )
 
-// ErrPacketSize says that the path does not carry packets as large as the connection sends: quic-go cannot make them
-// smaller under a live connection. What was found is remembered, so that the next connection over the path fits it.
+// ErrPacketSize says that the path does not carry packets as large as the connection sends: quic-go
+// cannot make them smaller under a live connection. What was found is remembered, so that the next
+// connection over the path fits it.
 var ErrPacketSize = errors.New("path does not carry packets of the size that its MTU promises")
 
 const (
-	// mtuHolds is how long a path's real MTU is believed to be less than announced. Then it is tried again.
+	// mtuHolds is how long a path's real MTU is believed to be less than announced. Then it is
+	// tried again.
 	mtuHolds = 10 * time.Minute
 	// maxMTUs bounds the table: each entry needs a packet of ours that was sent.
 	maxMTUs = 4096
 	// watchEvery is how often connections are looked at for large packets that vanish.
 	watchEvery = 500 * time.Millisecond
-	// watchFor is how many such looks must agree: a path that loses everything for a moment is not one that
-	// carries small packets only.
+	// watchFor is how many such looks must agree: a path that loses everything for a moment is not
+	// one that carries small packets only.
 	watchFor = 6
 	// holeLosses is how many large packets must be lost in that time, and none arrive.
 	holeLosses = 4
@@ -36,8 +38,8 @@ type mtus struct {
 	found map[hostPath]mtuFound
 }
 
-// hostPath is a path and the host at its end, whose own network may be the narrowest part. What one connection along it
-// shows holds for the others.
+// hostPath is a path and the host at its end, whose own network may be the narrowest part. What one
+// connection along it shows holds for the others.
 type hostPath struct {
 	ia    pathsel.IA
 	host  netip.Addr
@@ -76,7 +78,8 @@ func (m *mtus) put(k hostPath, mtu int, now time.Time) bool {
 	return true
 }
 
-// corrected is the path with the MTU that it has for packets to the host, if that is known to be less than announced.
+// corrected is the path with the MTU that it has for packets to the host, if that is known to be
+// less than announced.
 func (h *Host) withKnownMTU(p pathsel.Path, remote Addr, t trail) pathsel.Path {
 	if mtu, ok := h.mtus.get(hostPath{remote.IA, remote.Host, t}, time.Now()); ok {
 		p.MTU = min(p.MTU, mtu)
@@ -93,8 +96,8 @@ func (h *Host) mtuTo(r *route) int {
 	return h.withKnownMTU(p, r.remote, r.trail).MTU
 }
 
-// narrow takes in that a path carries SCION packets of that many bytes only. Bundles get smaller at once; connections
-// whose packets are too large end within watchEvery.
+// narrow takes in that a path carries SCION packets of that many bytes only. Bundles get smaller at
+// once; connections whose packets are too large end within watchEvery.
 func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
 	if !h.mtus.put(k, mtu, time.Now()) {
 		return
@@ -107,9 +110,9 @@ func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
 	})
 }
 
-// tooBig takes in what a router says of a packet of ours. A message that says nothing new of the packet counts for nothing.
-// Nor does one by which not even QUIC's least packets pass: if that is true nothing will arrive, which shows; if it is
-// not, it would keep the path from being dialled.
+// tooBig takes in what a router says of a packet of ours. A message that says nothing new of the
+// packet counts for nothing. Nor does one by which not even QUIC's least packets pass: if that is
+// true nothing will arrive, which shows; if it is not, it would keep the path from being dialled.
 func (h *Host) packetTooBig(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, mtu int) {
 	q, r, _, ok := h.verifySCMP(p, local, from, quote)
 	if !ok || mtu >= q.size || mtu < leastPacket+q.header {
@@ -119,7 +122,8 @@ func (h *Host) packetTooBig(p *snet.Packet, local Addr, from netip.AddrPort, quo
 	h.lowerMTU(r.hostPath(), mtu, "packet too big")
 }
 
-// holes looks for large packets that vanish while small ones arrive. It is a state of one connection.
+// holes looks for large packets that vanish while small ones arrive. It is a state of one
+// connection.
 type largeLoss struct {
 	seen [watchFor + 1]quic.ConnectionStats // the oldest first
 	n    int
@@ -128,10 +132,11 @@ type largeLoss struct {
 	acked uint64    // bytes by then
 }
 
-// look takes in the statistics of now, and tells whether large packets have vanished throughout the last watchFor
-// looks, while the peer was heard. size is that of the connection's full packets. Either some were found to be lost and
-// none arrived; or there was no acknowledgement at all of what was sent, most of it full packets. (The latter is also
-// how a path looks that carries nothing any more this way, and works the other way: its connection is as lost.)
+// look takes in the statistics of now, and tells whether large packets have vanished throughout the
+// last watchFor looks, while the peer was heard. size is that of the connection's full packets.
+// Either some were found to be lost and none arrived; or there was no acknowledgement at all of
+// what was sent, most of it full packets. (The latter is also how a path looks that carries nothing
+// any more this way, and works the other way: its connection is as lost.)
 func (o *largeLoss) observe(s quic.ConnectionStats, size int) bool {
 	if o.n == len(o.seen) {
 		copy(o.seen[:], o.seen[1:])
@@ -161,14 +166,15 @@ func (o *largeLoss) observe(s quic.ConnectionStats, size int) bool {
 	if lost < holeLosses || lostBytes < lost*full*3/4 {
 		return false
 	}
-	// What was not lost has arrived or is on its way: at most a packet or two can be large, since after so many
-	// losses no more are let go.
+	// What was not lost has arrived or is on its way: at most a packet or two can be large, since
+	// after so many losses no more are let go.
 	return sentBytes-lostBytes < 3*full+(sent-lost)*full/8
 }
 
-// sentWhileHeard is what was sent from one look to the next, where the peer had been heard shortly before: between two
-// of the looks before those. What was sent while nothing at all arrived is lost for that reason, and quic-go, having
-// backed off, may repeat it only seconds after the path is back.
+// sentWhileHeard is what was sent from one look to the next, where the peer had been heard shortly
+// before: between two of the looks before those. What was sent while nothing at all arrived is lost
+// for that reason, and quic-go, having backed off, may repeat it only seconds after the path is
+// back.
 func (o *largeLoss) sentWhileHeard() (packets, bytes int64) {
 	heard := func(i int) bool { return i > 0 && o.seen[i].PacketsReceived != o.seen[i-1].PacketsReceived }
 	for i := 2; i < o.n; i++ {
@@ -183,7 +189,8 @@ func (o *largeLoss) sentWhileHeard() (packets, bytes int64) {
 // last is what was seen last.
 func (o *largeLoss) last() quic.ConnectionStats { return o.seen[max(0, o.n-1)] }
 
-// watch looks after packet sizes on the endpoint's connections, and claims of ISD-ASes, until it closes.
+// watch looks after packet sizes on the endpoint's connections, and claims of ISD-ASes, until it
+// closes.
 func (e *Endpoint) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -239,8 +246,8 @@ func (c *Conn) watchSize(o *largeLoss, s quic.ConnectionStats) {
 	}
 }
 
-// noteSize takes in why a connection along r has ended: if the peer says that its packets do not arrive, ours are to be
-// smaller as well.
+// noteSize takes in why a connection along r has ended: if the peer says that its packets do not
+// arrive, ours are to be smaller as well.
 func (e *Endpoint) noteCloseReason(r *route, err error) {
 	var app *quic.ApplicationError
 	if errors.As(err, &app) && app.Remote && app.ErrorCode == codePacketSize {

@@ -70,7 +70,8 @@ func TestNarrowEndsConnections(t *testing.T) {
 	}
 	d, c = pair(t, a, b)
 	ping(t, d, c)
-	// Both ends are one host here, which was told twice: by the test, and by the peer, who knew no size.
+	// Both ends are one host here, which was told twice: by the test, and by the peer, who knew no
+	// size.
 	if got := d.Stats().PacketSize; got != leastPacket && got != leastPacket+10 {
 		t.Errorf("packets of %d bytes", got)
 	}
@@ -144,8 +145,8 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// TestStallIsNoHole has a path that carries nothing for two seconds, and then, before anything is repeated, the
-// peer's signs of life.
+// TestStallIsNoHole has a path that carries nothing for two seconds, and then, before anything is
+// repeated, the peer's signs of life.
 func TestStallIsNoHole(t *testing.T) {
 	type look struct{ packets, bytes, received uint64 }
 	flowing, repeated, last, alive := look{50, 70000, 25}, look{2, 2800, 0}, look{2, 2800, 1}, look{1, 40, 1}
@@ -178,8 +179,8 @@ func (c narrowConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return c.packetConn.WriteTo(b, to)
 }
 
-// TestSlowHandshakes has only small packets pass: that is a narrow path where nothing else is known, and none where a
-// handshake of full packets has just succeeded.
+// TestSlowHandshakes has only small packets pass: that is a narrow path where nothing else is
+// known, and none where a handshake of full packets has just succeeded.
 func TestSlowHandshakes(t *testing.T) {
 	t.Parallel()
 	for name, proven := range map[string]bool{"never passed": false, "just passed": true} {

@@ -20,7 +20,8 @@ import (
 //
 //	1-ff00:0:110,[10.0.0.1]  tracker.example tracker
 //
-// In DNS it is a TXT record, of either of the two forms in use, both of which may stand there several times:
+// In DNS it is a TXT record, of either of the two forms in use, both of which may stand there
+// several times:
 //
 //	scion=1-ff00:0:110,10.0.0.1
 //	scion=v1;[1-ff00:0:110,10.0.0.1],[1-ff00:0:111,fd00::1]
@@ -40,7 +41,8 @@ const (
 	maxName, maxLabel = 253, 63
 )
 
-// Names are those of the host that the configuration describes: hosts in its directory, then /etc/scion/hosts.
+// Names are those of the host that the configuration describes: hosts in its directory, then
+// /etc/scion/hosts.
 func (c Config) Names() Names {
 	n := Names{DNS: c.DNS}
 	for _, dir := range []string{c.ConfigDir, defaultConfigDir} {
@@ -126,8 +128,8 @@ func (n Names) inHosts(name string) ([]Addr, error) {
 	return nil, nil
 }
 
-// readHosts finds the addresses of a name in a file of hosts. Lines that are something else are passed over: such files may
-// hold names on IP too.
+// readHosts finds the addresses of a name in a file of hosts. Lines that are something else are
+// passed over: such files may hold names on IP too.
 func readHosts(r io.Reader, name string) ([]Addr, error) {
 	var out []Addr
 	lines := bufio.NewScanner(io.LimitReader(r, maxHosts))
@@ -192,14 +194,13 @@ func parseTXT(text string) (out []Addr) {
 	return out
 }
 
-// parseHostAddr reads an address without a port: 1-ff00:0:110,10.0.0.1, with brackets around the host or the whole or without.
+// parseHostAddr reads an address without a port: 1-ff00:0:110,10.0.0.1, with brackets around the
+// host or the whole or without.
 func parseHostAddr(s string) (Addr, error) {
 	s = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
 	ia, host, ok := strings.Cut(s, ",")
 	if !ok {
 		return Addr{}, fmt.Errorf("%q: want ISD-AS,host", s)
 	}
-	a, err := ParseAddr(ia + ",[" + strings.TrimPrefix(strings.TrimSuffix(host, "]"), "[") + "]:1")
-	a.Port = 0
-	return a, err
+	return parseHost(ia, strings.Trim(host, "[]"))
 }

@@ -2,7 +2,8 @@ package scionnet
 
 import "context"
 
-// NoOffload opens fast packet connections as in a kernel that neither cuts nor joins runs of packets.
+// NoOffload opens fast packet connections as in a kernel that neither cuts nor joins runs of
+// packets.
 var NoOffload = ListenConfig{packetIO: func(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 	p, err := openFast(ctx, h, port)
 	if err != nil {

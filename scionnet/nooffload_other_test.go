@@ -5,5 +5,6 @@ package scionnet
 // NoOffload is how packets are sent here anyway.
 var NoOffload ListenConfig
 
-// HasBundles says that there are no packet connections here that put several QUIC packets into a large one.
+// HasBundles says that there are no packet connections here that put several QUIC packets into a
+// large one.
 const HasBundles = false

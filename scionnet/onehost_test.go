@@ -8,12 +8,14 @@ import (
 	"testing"
 )
 
-// oneAS is a host in an AS of its own. No process is needed: the path inside an AS has no router on it.
+// oneAS is a host in an AS of its own. No process is needed: the path inside an AS has no router on
+// it.
 func oneAS(t testing.TB) *Host { return oneASAt(t, netip.MustParseAddr("127.0.0.1")) }
 
 func oneASAt(t testing.TB, ip netip.Addr) *Host { return oneASOf(t, ip, 1400, "1024-65535") }
 
-// oneASOf is one in an AS with that MTU, where packets to other ports than those go to the host's shim dispatcher.
+// oneASOf is one in an AS with that MTU, where packets to other ports than those go to the host's
+// shim dispatcher.
 func oneASOf(t testing.TB, ip netip.Addr, mtu int, ports string, change ...func(*Config)) *Host {
 	t.Helper()
 	dir := t.TempDir()

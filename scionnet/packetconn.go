@@ -20,8 +20,8 @@ import (
 	"braid/pathsel"
 )
 
-// packetConn is the seam between QUIC and SCION: datagrams with pseudo addresses above, SCION packets below. What
-// it must keep to, beside net.PacketConn:
+// packetConn is the seam between QUIC and SCION: datagrams with pseudo addresses above, SCION
+// packets below. What it must keep to, beside net.PacketConn:
 //
 //   - every address it takes and gives is the pseudo address of a route of the host's table, and what it sends
 //     follows the route's way of that moment;
@@ -29,8 +29,9 @@ import (
 //   - an error means that the socket is closed or a deadline has passed. quic-go gives up all connections on
 //     any other, so a packet that cannot be sent or understood is a lost packet.
 //
-// quic-go looks for more methods on it (SyscallConn, ReadMsgUDP, WriteMsgUDP, ReadBatch) and uses offloading and
-// batches if it finds them. plainConn has none of them; fastConn, on Linux, has them all.
+// quic-go looks for more methods on it (SyscallConn, ReadMsgUDP, WriteMsgUDP, ReadBatch) and uses
+// offloading and batches if it finds them. plainConn has none of them; fastConn, on Linux, has them
+// all.
 type packetConn interface {
 	net.PacketConn
 	SetReadBuffer(bytes int) error
@@ -39,15 +40,20 @@ type packetConn interface {
 
 // framer is what a packetConn does beyond that if it understands frames (bundle.go).
 type framer interface {
-	// probe sends what has to be sent to find out whether large packets pass along the route, or still do: lossy
-	// says that packets were lost of late.
+	// probe sends what has to be sent to find out whether large packets pass along the route, or
+	// still do: lossy says that packets were lost of late.
 	probe(r *route, lossy bool)
+	// write sends b: payloads of that size, of which the last may be smaller.
+	write(b []byte, to net.Addr, size int) (int, error)
+	// takeAllFrames accepts frames from anybody, since Datagrams has no connections.
+	takeAllFrames()
 }
 
 // packetIO opens the packet connection of an endpoint at a port; 0 is any free one.
 type packetIO func(ctx context.Context, h *Host, port uint16) (packetConn, error)
 
-// plainConn is the packetConn on plain snet: one system call and several allocations for each packet.
+// plainConn is the packetConn on plain snet: one system call and several allocations for each
+// packet.
 type plainConn struct {
 	raw   *snet.SCIONPacketConn
 	host  *Host
@@ -109,8 +115,8 @@ func (c *plainConn) parse() ([]byte, *route) {
 	return payload, r
 }
 
-// accept is the payload of a packet that has arrived from an underlay address, and the route back to its sender; no
-// route if the packet is not for local. scratch is as for routes.arrived.
+// accept is the payload of a packet that has arrived from an underlay address, and the route back
+// to its sender; no route if the packet is not for local. scratch is as for routes.arrived.
 func (h *Host) parsePacket(p *snet.Packet, local Addr, from netip.AddrPort, scratch []byte) ([]byte, *route, []byte) {
 	udp, ok := p.Payload.(snet.UDPPayload)
 	if !ok || p.Source.Host.Type() != addr.HostTypeIP || p.Destination.Host.Type() != addr.HostTypeIP {
@@ -153,8 +159,8 @@ func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return len(b), nil
 }
 
-// packetInfo describes a packet along a raw path, into which serialisation will write. A remote without a host
-// stands for the router that the path's alert flag names.
+// packetInfo describes a packet along a raw path, into which serialisation will write. A remote
+// without a host stands for the router that the path's alert flag names.
 func packetInfo(local, remote Addr, raw []byte, payload snet.Payload) snet.PacketInfo {
 	p := snet.PacketInfo{
 		Destination: snet.SCIONAddress{IA: addr.IA(remote.IA), Host: addr.HostSVC(addr.SvcNone)},

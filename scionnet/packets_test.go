@@ -26,8 +26,8 @@ func pairOf(t *testing.T, ip netip.Addr, dialer, acceptor scionnet.ListenConfig,
 	}
 }
 
-// TestPackets runs the suite over both packet connections, and from one to the other. How much they carry is tested once for
-// each.
+// TestPackets runs the suite over both packet connections, and from one to the other. How much they
+// carry is tested once for each.
 func TestPackets(t *testing.T) {
 	fast, plain := scionnet.ListenConfig{}, scionnet.ListenConfig{PlainPackets: true}
 	for _, tt := range []struct {
@@ -55,8 +55,8 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// TestRoughWire runs what a wire that loses, doubles, delays, cuts off and damages packets must not change; between fast
-// endpoints on a path for large packets that is whole bundles.
+// TestRoughWire runs what a wire that loses, doubles, delays, cuts off and damages packets must not
+// change; between fast endpoints on a path for large packets that is whole bundles.
 func TestRoughWire(t *testing.T) {
 	fast, plain := scionnet.ListenConfig{}, scionnet.ListenConfig{PlainPackets: true}
 	for _, tt := range []struct {
@@ -73,9 +73,9 @@ func TestRoughWire(t *testing.T) {
 			t.Parallel()
 			// A host of its own, since there is one shim dispatcher on each.
 			ip := netip.AddrFrom4([4]byte{127, 78, byte(rand.N(256)), byte(1 + rand.N(254))})
-			w := conformance.NewWire(t, ip, 50)
+			w := newRoughWire(t, ip, 50)
 			port := uint16(20000) // below those that the system gives away
-			conformance.RunRough(t, w, tt.bundles, func(t *testing.T) conformance.Pair {
+			start := func(t *testing.T) conformance.Pair {
 				h := scionnet.OneASOf(t, ip, 8400, "1024-1024", func(c *scionnet.Config) { c.AnyPort = true })
 				paths, err := h.Paths(t.Context(), h.IA())
 				if err != nil {
@@ -87,7 +87,9 @@ func TestRoughWire(t *testing.T) {
 					Dialer: scionnet.ListenOn(t, h, tt.dialer), Acceptor: scionnet.ListenOn(t, h, tt.acceptor),
 					Paths: paths[:1], Short: true,
 				}
-			})
+			}
+			t.Run("Exchange", func(t *testing.T) { w.exchange(t, start(t), tt.bundles) })
+			conformance.RunLossy(t, start)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/scionproto/scion/pkg/private/common"
@@ -124,7 +125,7 @@ func (h *Host) Trace(ctx context.Context, dst pathsel.IA, paths []pathsel.Path) 
 		switch r := &results[a.path]; {
 		case a.problem == "":
 			r.Answered = max(r.Answered, a.at+1)
-		case crosses(paths[a.path], a.down):
+		case slices.Contains(paths[a.path].Interfaces, a.down):
 			r.Down = a.down
 		}
 	}

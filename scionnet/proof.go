@@ -9,18 +9,20 @@ import (
 	"braid/pathsel"
 )
 
-// Whose connection it is. The ISD-AS in a packet is written by its sender, and no router far from the sender checks it.
-// What cannot be invented is the trail: packets that we send along it are checked and passed on by each AS on it, link by
-// link. So a remote's ISD-AS is proven once two things are known:
+// Whose connection it is. The ISD-AS in a packet is written by its sender, and no router far from
+// the sender checks it. What cannot be invented is the trail: packets that we send along it are
+// checked and passed on by each AS on it, link by link. So a remote's ISD-AS is proven once two
+// things are known:
 //
 //   - somebody has finished a handshake, and so has received what we sent along the trail, through the routers of our AS;
 //   - the trail leads to that AS: the control plane has told us of each link on it, in paths to the AS, and the last
 //     link ends there.
 //
-// It proves nothing against our own AS's routers and control plane, which are trusted, nor against an AS on the trail,
-// which carries the packets and can answer in the name of whoever is behind it. Inside our AS, where there is no trail,
-// it proves that the remote receives at its IP address: whoever the AS lets exchange IP packets with us counts as a
-// host of the AS. Which host or port of a remote AS it is, that AS alone decides.
+// It proves nothing against our own AS's routers and control plane, which are trusted, nor against
+// an AS on the trail, which carries the packets and can answer in the name of whoever is behind it.
+// Inside our AS, where there is no trail, it proves that the remote receives at its IP address:
+// whoever the AS lets exchange IP packets with us counts as a host of the AS. Which host or port of
+// a remote AS it is, that AS alone decides.
 
 // links are the links of the network that some paths use, from each end in the direction of travel.
 type links map[pathsel.Interface]pathsel.Interface
@@ -35,9 +37,9 @@ func linksOf(paths []found) links {
 	return l
 }
 
-// walk lists the interfaces on the trail, if it goes from one AS to the other over these links. The path as a whole need
-// not be known: the two ends may combine the same segments in different ways, or each know paths that the other does
-// not.
+// walk lists the interfaces on the trail, if it goes from one AS to the other over these links. The
+// path as a whole need not be known: the two ends may combine the same segments in different ways,
+// or each know paths that the other does not.
 func (l links) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) {
 	if len(t) == 0 || len(t)%4 != 0 {
 		return nil, false
@@ -63,24 +65,27 @@ func (l links) leadTo(from, to pathsel.IA, t trail) bool {
 }
 
 const (
-	// claimLookups bounds the questions about strangers that the control plane has at once; our own lookups do not wait
-	// for them.
+	// claimLookups bounds the questions about strangers that the control plane has at once; our own
+	// lookups do not wait for them.
 	claimLookups = 2
-	// maxClaims bounds the trails remembered that strangers have come along. Each took a handshake over real links.
+	// maxClaims bounds the trails remembered that strangers have come along. Each took a handshake
+	// over real links.
 	maxClaims = 512
-	// claimFirst and claimMost are the pauses before the same is asked about a trail again that did not lead to the AS
-	// claimed: short at first, as the control plane may just have started, then longer, so that a lie that is kept up
-	// costs it one question in two minutes. Other claims about the trail wait for trailRest: a liar who ever claims another
-	// AS costs two questions a second for each path that he has.
+	// claimFirst and claimMost are the pauses before the same is asked about a trail again that did
+	// not lead to the AS claimed: short at first, as the control plane may just have started, then
+	// longer, so that a lie that is kept up costs it one question in two minutes. Other claims
+	// about the trail wait for trailRest: a liar who ever claims another AS costs two questions a
+	// second for each path that he has.
 	claimFirst, claimMost = 2 * time.Second, 2 * time.Minute
 	trailPause            = 500 * time.Millisecond
-	// claimWaiting and trailWaiting bound the requests that wait for an answer, in all and along one trail: each holds a
-	// stream and its memory.
+	// claimWaiting and trailWaiting bound the requests that wait for an answer, in all and along
+	// one trail: each holds a stream and its memory.
 	maxWaiting, maxWaitingTrail = 1024, 256
 )
 
-// claims has the ISD-ASes checked that strangers claim. A trail leads to one AS, so there is one question at a time for
-// each trail, however many connections, and claims, come along it: a liar waits for his own lies.
+// claims has the ISD-ASes checked that strangers claim. A trail leads to one AS, so there is one
+// question at a time for each trail, however many connections, and claims, come along it: a liar
+// waits for his own lies.
 type claims struct {
 	query func(context.Context, pathsel.IA) ([]found, error)
 	spawn func(func())
@@ -116,8 +121,8 @@ type trailClaims struct {
 	waiting int
 }
 
-// ask has the claim of the route's remote checked in the background, unless its trail was asked about a moment ago. It
-// returns the question, nil if there is none.
+// ask has the claim of the route's remote checked in the background, unless its trail was asked
+// about a moment ago. It returns the question, nil if there is none.
 func (c *claims) ask(r *route, now time.Time) *claim {
 	if len(r.trail) == 0 {
 		return nil // from a neighbour who claims to be in another AS
@@ -240,8 +245,8 @@ func (c *claims) wait(ctx context.Context, k *claim, most time.Duration) {
 	t.waiting--
 }
 
-// newClaims has the claims of a host's strangers checked. A destination is remembered, and kept fresh, only once
-// somebody has proven to be there: strangers cannot fill the table of paths.
+// newClaims has the claims of a host's strangers checked. A destination is remembered, and kept
+// fresh, only once somebody has proven to be there: strangers cannot fill the table of paths.
 func (h *Host) newClaims() *claims {
 	return &claims{
 		query:    func(ctx context.Context, dst pathsel.IA) ([]found, error) { return h.lookup.query(ctx, dst, false) },
@@ -253,7 +258,8 @@ func (h *Host) newClaims() *claims {
 	}
 }
 
-// recognise takes in what is already known of the AS that the route's remote claims. It asks nobody.
+// recognise takes in what is already known of the AS that the route's remote claims. It asks
+// nobody.
 func (h *Host) checkKnownLinks(r *route) {
 	if r.proven.Load() {
 		return
@@ -267,8 +273,8 @@ func (h *Host) checkKnownLinks(r *route) {
 type remoteAS struct {
 	host  *Host
 	route *route
-	// reached says that what the remote has received to finish its handshake went through a router of our AS, or, inside
-	// the AS, to the address itself.
+	// reached says that what the remote has received to finish its handshake went through a router
+	// of our AS, or, inside the AS, to the address itself.
 	reached bool
 }
 
@@ -278,7 +284,8 @@ func (h *Host) remoteAS(r *route) remoteAS {
 	return remoteAS{h, r, r.way.Load().source != fromUnknown}
 }
 
-// known tells whether the remote's ISD-AS is proven by now. On IP, where there is none, nothing is left to prove.
+// known tells whether the remote's ISD-AS is proven by now. On IP, where there is none, nothing is
+// left to prove.
 func (s remoteAS) isProven() bool { return s.host == nil || s.reached && s.route.proven.Load() }
 
 // doubtful tells whether the remote's claim has been looked into, in vain.
@@ -286,7 +293,8 @@ func (s remoteAS) refuted() bool {
 	return !s.isProven() && (s.trail() == "" || s.host.claims.refuted(s.route))
 }
 
-// trail is along which links the remote has received something; empty where those that it names mean nothing.
+// trail is along which links the remote has received something; empty where those that it names
+// mean nothing.
 func (s remoteAS) trail() trail {
 	if !s.reached {
 		return ""
@@ -294,8 +302,8 @@ func (s remoteAS) trail() trail {
 	return s.route.trail
 }
 
-// proven tells whether the remote's ISD-AS is proven. If that is not known yet it is asked for in the background, and
-// the answer is waited for at most so long.
+// proven tells whether the remote's ISD-AS is proven. If that is not known yet it is asked for in
+// the background, and the answer is waited for at most so long.
 func (s remoteAS) prove(ctx context.Context, wait time.Duration) bool {
 	if s.isProven() || !s.reached {
 		return s.isProven()

@@ -18,7 +18,8 @@ func along(ifs ...pathsel.Interface) found {
 
 func TestTrailLeads(t *testing.T) {
 	at := func(ia pathsel.IA, id uint64) pathsel.Interface { return pathsel.Interface{IA: ia, ID: id} }
-	// Two links from 1 to 2, and two from 2 to 3, of which the control plane offers two combinations.
+	// Two links from 1 to 2, and two from 2 to 3, of which the control plane offers two
+	// combinations.
 	l := linksOf([]found{along(at(1, 11), at(2, 21), at(2, 23), at(3, 31)), along(at(1, 12), at(2, 22), at(2, 24), at(3, 32))})
 	for _, tt := range []struct {
 		name  string
@@ -76,7 +77,8 @@ func TestClaims(t *testing.T) {
 		if got := poll(); len(got) != 1 || got[0] != peerIA {
 			t.Errorf("proven: %x, want %x", got, peerIA)
 		}
-		// At most once each time that they are polled, and as often as an AS is looked up that somebody is in.
+		// At most once each time that they are polled, and as often as an AS is looked up that
+		// somebody is in.
 		if n := c.asks(); n > 10*60+60 {
 			t.Errorf("the control plane was asked %d times in ten minutes", n)
 		}
@@ -153,8 +155,8 @@ func TestClaimsAreBounded(t *testing.T) {
 	})
 }
 
-// Inside the AS the address itself has answered; a neighbour who sends straight to us is in no other AS, nor behind an
-// interface that our AS does not have.
+// Inside the AS the address itself has answered; a neighbour who sends straight to us is in no
+// other AS, nor behind an interface that our AS does not have.
 func TestNeighboursClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c controlPlane

@@ -3,15 +3,17 @@ package scionnet
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"braid/pathsel"
 )
 
-// quota counts the connections that others have begun, and in whose name. A claim that is not proven (proof.go) counts in
-// nobody's: a liar would fill the part of the AS that he claims. All such connections share one small part, in which a
-// newcomer takes the place of a liar, or of the oldest connection along the links from which the most have come. What is
-// proven moves to its AS's part.
+// quota counts the connections that others have begun, and in whose name. A claim that is not
+// proven (proof.go) counts in nobody's: a liar would fill the part of the AS that he claims. All
+// such connections share one small part, in which a newcomer takes the place of a liar, or of the
+// oldest connection along the links from which the most have come. What is proven moves to its AS's
+// part.
 type quota struct {
 	limits
 
@@ -22,7 +24,8 @@ type quota struct {
 	unproven []*inbound // the oldest first
 }
 
-// limits are numbers of connections: in all, in the name of one AS and of one host, and of all whose AS is not proven.
+// limits are numbers of connections: in all, in the name of one AS and of one host, and of all
+// whose AS is not proven.
 type limits struct{ total, perAS, perHost, unproven int }
 
 type hostKey struct {
@@ -30,7 +33,8 @@ type hostKey struct {
 	host netip.Addr
 }
 
-// guest is a connection that somebody else has begun. The context ends with it, or when it is to end.
+// guest is a connection that somebody else has begun. The context ends with it, or when it is to
+// end.
 type inbound struct {
 	who   hostKey
 	as    remoteAS
@@ -48,8 +52,8 @@ func newInbound(ctx context.Context, who hostKey, met remoteAS) *inbound {
 	return g
 }
 
-// enter gives a connection a place, if there is one. verified says that the remote has shown to receive at its address: no
-// other may take somebody's place. Whose place it takes is evicted.
+// enter gives a connection a place, if there is one. verified says that the remote has shown to
+// receive at its address: no other may take somebody's place. Whose place it takes is evicted.
 func (q *quota) take(g *inbound, verified bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -91,7 +95,8 @@ func (q *quota) release(g *inbound) {
 	}
 }
 
-// crowded tells whether a newcomer may need somebody's place, and so has to show that it receives at its address.
+// crowded tells whether a newcomer may need somebody's place, and so has to show that it receives
+// at its address.
 func (q *quota) unprovenFull() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -107,22 +112,21 @@ func (q *quota) count(g *inbound) {
 	q.ases[g.who.ia]++
 }
 
-// settle moves what has been proven. It may exceed the part of its AS by so much: from then on the AS is known.
+// settle moves what has been proven. It may exceed the part of its AS by so much: from then on the
+// AS is known.
 func (q *quota) countProven() {
-	strangers := q.unproven
-	q.unproven = strangers[:0]
-	for _, g := range strangers {
-		if g.as.isProven() {
-			q.count(g)
-		} else {
-			q.unproven = append(q.unproven, g)
+	q.unproven = slices.DeleteFunc(q.unproven, func(g *inbound) bool {
+		if !g.as.isProven() {
+			return false
 		}
-	}
-	clear(strangers[len(q.unproven):])
+		q.count(g)
+		return true
+	})
 }
 
-// makeRoom takes a place for g from another stranger: one whose claim has been looked into in vain, else the oldest of
-// those along the trail of most, if that is at least two more than along that of g.
+// makeRoom takes a place for g from another stranger: one whose claim has been looked into in vain,
+// else the oldest of those along the trail of most, if that is at least two more than along that of
+// g.
 func (q *quota) evictUnproven(g *inbound) bool {
 	if g.as.refuted() {
 		return false
@@ -154,10 +158,5 @@ func (q *quota) evictUnproven(g *inbound) bool {
 }
 
 func (q *quota) remove(g *inbound) {
-	for i, s := range q.unproven {
-		if s == g {
-			q.unproven = append(q.unproven[:i], q.unproven[i+1:]...)
-			return
-		}
-	}
+	q.unproven = slices.DeleteFunc(q.unproven, func(s *inbound) bool { return s == g })
 }

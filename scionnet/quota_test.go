@@ -62,7 +62,8 @@ func (s strangers) guest(ia pathsel.IA, n int, along uint16) *inbound {
 	return newInbound(s.t.Context(), hostKey{ia, r.remote.Host}, s.h.remoteAS(r))
 }
 
-// A liar claims to be in the AS of honest peers. He does not use its part up, and cannot keep a newcomer out.
+// A liar claims to be in the AS of honest peers. He does not use its part up, and cannot keep a
+// newcomer out.
 func TestLiarsShareOnePart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c controlPlane

@@ -14,22 +14,29 @@ import (
 )
 
 const (
-	// lookupTimeout bounds one question to the control plane, which answers within 25 ms or, under load, seconds.
+	// lookupTimeout bounds one question to the control plane, which answers within 25 ms or, under
+	// load, seconds.
 	lookupTimeout = 5 * time.Second
-	// refreshEvery keeps the set of paths current: a new link is used this long after its beacons at the latest.
+	// refreshEvery keeps the set of paths current: a new link is used this long after its beacons
+	// at the latest.
 	refreshEvery = 30 * time.Second
-	// retryFirst and retryMost are the pauses while there is no path: short at first, since a host is often
-	// started together with its network, then longer, since a destination may be gone for good.
+	// retryFirst and retryMost are the pauses while there is no path: short at first, since a host
+	// is often started together with its network, then longer, since a destination may be gone for
+	// good.
 	retryFirst, retryMost = time.Second, 10 * time.Second
-	// settles is how long after a change more changes are looked for, more and more seldom: a control service's first answer
-	// may lack paths, and it leaves out one whose link was down a moment ago, which is back as suddenly.
+	// settles is how long after a change more changes are looked for, more and more seldom: a
+	// control service's first answer may lack paths, and it leaves out one whose link was down a
+	// moment ago, which is back as suddenly.
 	unsettledFor = 2 * time.Minute
-	// refreshBefore is how long before the first hop field ends a new one is asked for. Shorter, and a control
-	// service that is down for a moment would cost a connection; the shortest lifetime there is, is 5.6 minutes.
+	// refreshBefore is how long before the first hop field ends a new one is asked for. Shorter,
+	// and a control service that is down for a moment would cost a connection; the shortest
+	// lifetime there is, is 5.6 minutes.
 	refreshBefore = 2 * time.Minute
-	// forgetAfter is how long a destination is kept fresh that nobody asks for and no connection uses.
+	// forgetAfter is how long a destination is kept fresh that nobody asks for and no connection
+	// uses.
 	forgetAfter = 10 * time.Minute
-	// parallelLookups keeps one slow lookup from delaying all, and many from flooding the control service.
+	// parallelLookups keeps one slow lookup from delaying all, and many from flooding the control
+	// service.
 	parallelLookups = 4
 	// maxDestinations bounds the table: a peer list can name any number of ASes.
 	maxDestinations = 4096
@@ -109,8 +116,7 @@ func (l *lookup) run(ctx context.Context) {
 		g.SetLimit(parallelLookups)
 		for _, dst := range l.takeDue(time.Now()) {
 			g.Go(func() error {
-				l.lookUp(ctx, dst, false)
-				return nil
+				return l.lookUp(ctx, dst, false)
 			})
 		}
 		g.Wait()
@@ -152,15 +158,15 @@ func (l *lookup) nextDue() time.Time {
 	return next
 }
 
-// paths gives the known paths that have not expired. It asks the control plane only if there has been no answer
-// yet.
+// paths gives the known paths that have not expired. It asks the control plane only if there has
+// been no answer yet.
 func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
 	d, known, err := l.ensure(dst)
 	for !known { // again if somebody else was asking and gave up
 		if err != nil {
 			return nil, err
 		}
-		if err := l.lookUpNow(ctx, dst, d, false); err != nil {
+		if err := l.lookUp(ctx, dst, false); err != nil {
 			return nil, err
 		}
 		d, known, err = l.ensure(dst)
@@ -193,18 +199,25 @@ func (l *lookup) ensure(dst pathsel.IA) (d *destination, known bool, err error) 
 	return d, len(d.paths) > 0 || d.failures > 0, nil
 }
 
-// lookNow asks the control plane, or waits for the answer if somebody else is asking.
-func (l *lookup) lookUpNow(ctx context.Context, dst pathsel.IA, d *destination, refresh bool) error {
+// lookUp asks the control plane for the paths to dst and stores the answer. If somebody else is
+// asking already, it waits for that answer instead. The error is the context's.
+func (l *lookup) lookUp(ctx context.Context, dst pathsel.IA, refresh bool) error {
 	l.mu.Lock()
-	looking := d.underWay
-	l.mu.Unlock()
-	if looking == nil {
-		l.lookUp(ctx, dst, refresh)
-	} else {
+	d := l.destinations[dst]
+	if d == nil {
+		l.mu.Unlock()
+		return nil
+	}
+	if other := d.underWay; other != nil {
+		l.mu.Unlock()
 		select {
-		case <-looking:
+		case <-other:
 		case <-ctx.Done():
 		}
+	} else {
+		d.underWay = make(chan struct{})
+		l.mu.Unlock()
+		l.ask(ctx, dst, d, refresh)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("look up paths to %s: %w", dst, err)
@@ -212,19 +225,8 @@ func (l *lookup) lookUpNow(ctx context.Context, dst pathsel.IA, d *destination, 
 	return nil
 }
 
-// look asks the control plane once and takes the answer in.
-func (l *lookup) lookUp(ctx context.Context, dst pathsel.IA, refresh bool) {
-	looking := make(chan struct{})
-	defer close(looking)
-	l.mu.Lock()
-	d := l.destinations[dst]
-	if d == nil || d.underWay != nil {
-		l.mu.Unlock()
-		return
-	}
-	d.underWay = looking
-	l.mu.Unlock()
-
+// ask does the work of lookUp, while d.underWay holds others back.
+func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refresh bool) {
 	qctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	answer, err := l.query(qctx, dst, refresh)
 	cancel()
@@ -241,7 +243,8 @@ func (l *lookup) lookUp(ctx context.Context, dst pathsel.IA, refresh bool) {
 		d.failures++
 	}
 	d.due = dueAfter(now, d.paths, d.failures)
-	if len(answer) > 0 && !sameTrails(before, d.paths) {
+	changed := !samePaths(before, d.paths)
+	if changed && len(answer) > 0 {
 		d.changed = now
 	}
 	if again := now.Add(max(retryFirst, now.Sub(d.changed)/2)); now.Sub(d.changed) < unsettledFor && again.Before(d.due) {
@@ -252,8 +255,8 @@ func (l *lookup) lookUp(ctx context.Context, dst pathsel.IA, refresh bool) {
 			d.due = until // it may be back then
 		}
 	}
+	close(d.underWay)
 	d.underWay = nil
-	changed := !samePaths(before, d.paths)
 	if changed {
 		notify(d.watchers)
 	}
@@ -277,9 +280,9 @@ func (l *lookup) wakeUp() {
 	}
 }
 
-// merge takes an answer in. No answer, for whatever reason, changes nothing about the paths that are known: a
-// control plane that is down does not stop the data plane. Of a path that is in both, the one that lasts longer
-// is kept.
+// merge takes an answer in. No answer, for whatever reason, changes nothing about the paths that
+// are known: a control plane that is down does not stop the data plane. Of a path that is in both,
+// the one that lasts longer is kept.
 func merge(before, answer []found, now time.Time) []found {
 	if len(answer) == 0 {
 		return unexpired(before, now)
@@ -303,23 +306,8 @@ func merge(before, answer []found, now time.Time) []found {
 	return unexpired(out, now)
 }
 
-// sameTrails tells whether a and b are the same paths, in whatever order.
-func sameTrails(a, b []found) bool {
-	known := make(map[trail]bool, len(a))
-	for _, f := range a {
-		known[f.trail] = true
-	}
-	return len(a) == len(b) && !slices.ContainsFunc(b, func(f found) bool { return !known[f.trail] })
-}
-
 func unexpired(paths []found, now time.Time) []found {
-	out := make([]found, 0, len(paths))
-	for _, f := range paths {
-		if now.Before(f.path.Expiry) {
-			out = append(out, f)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(paths), func(f found) bool { return !now.Before(f.path.Expiry) })
 }
 
 // dueAfter is when to look up again, after an answer that left these paths.
@@ -344,39 +332,18 @@ func dueAfter(now time.Time, paths []found, failures int) time.Time {
 	return due
 }
 
-// samePaths tells whether a and b are the same paths in the same order. New hop fields are not a change.
+// samePaths tells whether a and b are the same paths in the same order. New hop fields are not a
+// change.
 func samePaths(a, b []found) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].trail != b[i].trail {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y found) bool { return x.trail == y.trail })
 }
 
 func uses(paths []found, i pathsel.Interface) bool {
-	for _, f := range paths {
-		if crosses(f.path, i) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(paths, func(f found) bool { return slices.Contains(f.path.Interfaces, i) })
 }
 
-func crosses(p pathsel.Path, i pathsel.Interface) bool {
-	for _, j := range p.Interfaces {
-		if i == j {
-			return true
-		}
-	}
-	return false
-}
-
-// notify leaves a note for each watcher, unless one is still lying there. The caller holds lookup.mu, which a
-// send that cannot block may.
+// notify leaves a note for each watcher, unless one is still lying there. The caller holds
+// lookup.mu, which a send that cannot block may.
 func notify(watchers map[chan struct{}]struct{}) {
 	for w := range watchers {
 		select {
@@ -400,7 +367,8 @@ func (l *lookup) find(dst pathsel.IA, t trail) (found, bool) {
 	return found{}, false
 }
 
-// walk lists the interfaces on a trail that goes from one AS to the other over links of the paths known to the other.
+// walk lists the interfaces on a trail that goes from one AS to the other over links of the paths
+// known to the other.
 func (l *lookup) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -411,7 +379,8 @@ func (l *lookup) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) 
 	return d.links.walk(from, to, t)
 }
 
-// adopt takes in an answer about a destination that nobody has asked for yet: from now on it is looked after.
+// adopt takes in an answer about a destination that nobody has asked for yet: from now on it is
+// looked after.
 func (l *lookup) add(dst pathsel.IA, answer []found) {
 	d, known, err := l.ensure(dst)
 	if err == nil && !known {

@@ -21,8 +21,8 @@ import (
 	"braid/pathsel"
 )
 
-// revokedFor is how long a path that crosses a broken interface is not to be used: the time for which the
-// control plane, too, remembers what a router has said.
+// revokedFor is how long a path that crosses a broken interface is not to be used: the time for
+// which the control plane, too, remembers what a router has said.
 const revokedFor = 10 * time.Second
 
 // Revocation says that paths across an interface do not carry packets.
@@ -31,8 +31,8 @@ type Revocation struct {
 	At, Until time.Time // when the router said so, and how long that holds
 }
 
-// Revoked tells whether a router has said of an interface of the path that it is down, and until when that holds
-// unless it is said again.
+// Revoked tells whether a router has said of an interface of the path that it is down, and until
+// when that holds unless it is said again.
 func (h *Host) Revoked(p pathsel.Path) (Revocation, bool) {
 	h.lookup.mu.Lock()
 	defer h.lookup.mu.Unlock()
@@ -46,7 +46,8 @@ func (h *Host) Revoked(p pathsel.Path) (Revocation, bool) {
 	return last, !last.Until.IsZero()
 }
 
-// scmpHandler makes snet's ReadFrom return errSCMP for each SCMP message, so that the caller handles it.
+// scmpHandler makes snet's ReadFrom return errSCMP for each SCMP message, so that the caller
+// handles it.
 type scmpHandler struct{}
 
 var errSCMP = errors.New("SCMP message")
@@ -67,8 +68,9 @@ func (h *Host) scmp(p *snet.Packet, local Addr, from netip.AddrPort) {
 	}
 }
 
-// witness tells whether an SCMP error may be believed, and what it is about: a route that a connection uses, and the
-// interfaces on it. Nothing in such a message is signed, so all that can be compared must agree:
+// witness tells whether an SCMP error may be believed, and what it is about: a route that a
+// connection uses, and the interfaces on it. Nothing in such a message is signed, so all that can
+// be compared must agree:
 //
 //   - it quotes a packet from this port to the remote of a live route, along the route's hop fields;
 //   - it has come back along the same links, so that an AS on the way has sent it, or let it pass;
@@ -99,7 +101,8 @@ func (h *Host) verifySCMP(p *snet.Packet, local Addr, from netip.AddrPort, b []b
 	return q, r, path, true
 }
 
-// interfaceDown takes in what a router says of an interface, if it is one of its own AS on the path of a connection.
+// interfaceDown takes in what a router says of an interface, if it is one of its own AS on the path
+// of a connection.
 func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, i pathsel.Interface) {
 	if _, _, path, ok := h.verifySCMP(p, local, from, quote); !ok || i.IA != pathsel.IA(p.Source.IA) || !slices.Contains(path, i) {
 		h.log.Debug("interface down, but it is no witness who says so", "interface", i, "from", p.Source)
@@ -162,9 +165,9 @@ type quote struct {
 	size     int // of the whole packet
 }
 
-// readQuote reads the packet that an SCMP error message quotes: one of ours, over SCION/UDP or an SCMP request, on a path
-// with hop fields. Routers cut the quote where their message would get longer than 1232 bytes: it may end anywhere
-// behind the ports.
+// readQuote reads the packet that an SCMP error message quotes: one of ours, over SCION/UDP or an
+// SCMP request, on a path with hop fields. Routers cut the quote where their message would get
+// longer than 1232 bytes: it may end anywhere behind the ports.
 func readQuote(b []byte) (q quote, ok bool) {
 	var s slayers.SCION
 	if err := s.DecodeFromBytes(b, gopacket.NilDecodeFeedback); err != nil {
@@ -205,9 +208,9 @@ func readQuote(b []byte) (q quote, ok bool) {
 	return q, true
 }
 
-// sameSent tells whether a path that a router quotes is one that was sent: routers change where the packet stands on it (the
-// first byte of the path) and the segment identifiers (bytes 2 and 3 of each info field), and nothing else
-// (SCION header specification, path type SCION).
+// sameSent tells whether a path that a router quotes is one that was sent: routers change where the
+// packet stands on it (the first byte of the path) and the segment identifiers (bytes 2 and 3 of
+// each info field), and nothing else (SCION header specification, path type SCION).
 func sameSent(sent, quoted []byte) bool {
 	if len(sent) != len(quoted) || len(sent) < scion.MetaLen || string(sent[1:scion.MetaLen]) != string(quoted[1:scion.MetaLen]) {
 		return false

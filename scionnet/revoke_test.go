@@ -120,7 +120,8 @@ func edited(t testing.TB, raw []byte, change func(*scion.Decoded)) []byte {
 	return b
 }
 
-// onTheWay is a quoted path as the router of otherIA sees it: it stands at another hop, with another segment identifier.
+// onTheWay is a quoted path as the router of otherIA sees it: it stands at another hop, with
+// another segment identifier.
 func onTheWay(d *scion.Decoded) {
 	d.PathMeta.CurrHF = 1
 	d.InfoFields[0].SegID ^= 0x1234
@@ -263,8 +264,9 @@ func TestInterfaceDown(t *testing.T) {
 	try("interface of another AS on the path", about(peerIA, 81), none, false)
 }
 
-// FuzzPacket takes in what arrives at the socket of a host with a connection: it must be a payload with a route, or nothing;
-// what an SCMP message brings about must be true of the path, and in the name of an AS on it.
+// FuzzPacket takes in what arrives at the socket of a host with a connection: it must be a payload
+// with a route, or nothing; what an SCMP message brings about must be true of the path, and in the
+// name of an AS on it.
 func FuzzPacket(f *testing.F) {
 	us := Addr{usIA, netip.MustParseAddr("10.0.0.1"), 1000}
 	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/net/ipv4"
 )
 
-// roughFast loses, doubles, swaps and cuts packets that a fastConn has received, and can fall silent.
+// roughFast loses, doubles, swaps and cuts packets that a fastConn has received, and can fall
+// silent.
 type roughFast struct {
 	*fastConn
 	every  int // one packet in so many meets with each fate; 0: none

@@ -169,7 +169,8 @@ func TestRoutesAreBounded(t *testing.T) {
 	}
 }
 
-// A neighbour sends first, with invented hop fields that live for ever; then the peer comes, and the control plane's answer.
+// A neighbour sends first, with invented hop fields that live for ever; then the peer comes, and
+// the control plane's answer.
 func TestTheControlPlaneWins(t *testing.T) {
 	at := func(start uint32) segment {
 		return segment{true, false, start, [][2]uint16{{0, 81}, {61, 51}, {41, 0}}}

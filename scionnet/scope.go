@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// Scope is from how far an IP address can be reached, the nearest first. A stranger must not have us contact what he cannot
-// reach himself: whoever names an address has at most the addresses of his own scope or a wider one named to us.
+// Scope is from how far an IP address can be reached, the nearest first. A stranger must not have
+// us contact what he cannot reach himself: whoever names an address has at most the addresses of
+// his own scope or a wider one named to us.
 type Scope uint8
 
 // The scopes.
@@ -35,7 +36,8 @@ var (
 		netip.MustParsePrefix("fec0::/10"),     // site-local (RFC 3879)
 		netip.MustParsePrefix("64:ff9b:1::/48"),
 	}
-	// embedded are IPv6 prefixes in which an IPv4 address stands at that byte: a gateway may lead to it.
+	// embedded are IPv6 prefixes in which an IPv4 address stands at that byte: a gateway may lead
+	// to it.
 	embedded = map[netip.Prefix]int{
 		netip.MustParsePrefix("::/96"):        12, // RFC 4291, section 2.5.5.1
 		netip.MustParsePrefix("64:ff9b::/96"): 12, // RFC 6052
@@ -68,8 +70,8 @@ func ScopeOf(a netip.Addr) Scope {
 	return ScopePublic
 }
 
-// ScopedDialer dials on IP for requests that a stranger may direct. It checks each address when it is about to be
-// contacted, since a name may mean another one by then.
+// ScopedDialer dials on IP for requests that a stranger may direct. It checks each address when it
+// is about to be contacted, since a name may mean another one by then.
 type ScopedDialer struct {
 	ScopeOf func(netip.Addr) Scope // that of this package, but in tests
 	May     func(to Scope) error   // refuses an address
@@ -112,7 +114,8 @@ func (s *ScopedDialer) Contacted() Scope {
 	return s.at
 }
 
-// Redirected has note take in a redirect, with the scope of the address that it came from. May does not run meanwhile.
+// Redirected has note take in a redirect, with the scope of the address that it came from. May does
+// not run meanwhile.
 func (s *ScopedDialer) Redirected(note func(by Scope)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

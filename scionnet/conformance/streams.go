@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// StreamTest is something that any connection must stand that carries a stream each way, whatever is below it. Both ends
-// have generous deadlines; the caller closes them, though the test may have done so.
+// StreamTest is something that any connection must stand that carries a stream each way, whatever
+// is below it. Both ends have generous deadlines; the caller closes them, though the test may have
+// done so.
 type StreamTest struct {
 	Name string
 	Test func(t *testing.T, dialled, accepted net.Conn)
@@ -69,10 +70,10 @@ func random(seed uint64, size int) []byte {
 	return b
 }
 
-// Exchange sends so many bytes, which depend on the seed, both ways at once and closes; each side must read exactly what the
-// other wrote, and io.EOF.
+// Exchange sends so many bytes, which depend on the seed, both ways at once and closes; each side
+// must read exactly what the other wrote, and io.EOF.
 func Exchange(d, a net.Conn, seed uint64, size int) error {
-	if err := swap(d, a, seed, size); err != nil {
+	if err := Swap(d, a, seed, size); err != nil {
 		return err
 	}
 	if err := d.Close(); err != nil {
@@ -84,8 +85,8 @@ func Exchange(d, a net.Conn, seed uint64, size int) error {
 	return a.Close()
 }
 
-// swap is Exchange without closing.
-func swap(d, a net.Conn, seed uint64, size int) error {
+// Swap is Exchange without closing.
+func Swap(d, a net.Conn, seed uint64, size int) error {
 	toAcceptor, toDialler := random(2*seed, size), random(2*seed+1, size)
 	var wg sync.WaitGroup
 	errs := make([]error, 4)

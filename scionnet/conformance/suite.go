@@ -1,5 +1,5 @@
-// Package conformance is what any packet connection under scionnet must stand: one suite, run inside one AS and
-// through real routers, over the plain packet connection and over every other.
+// Package conformance is what any packet connection under scionnet must stand: one suite, run
+// inside one AS and through real routers, over the plain packet connection and over every other.
 package conformance
 
 import (
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,12 +55,33 @@ func Run(t *testing.T, start func(t *testing.T) Pair) {
 	}
 }
 
+// RunLossy runs the tests whose outcome must be the same on a path that damages packets and loses
+// many of them.
+func RunLossy(t *testing.T, start func(t *testing.T) Pair) {
+	t.Run("CloseDelivers", func(t *testing.T) {
+		p := start(t)
+		d, a := Connect(t, p, p.Paths[0])
+		closeDelivers(t, d, a)
+	})
+	t.Run("CloseWhileSending", func(t *testing.T) { closeWhileSending(t, start(t)) })
+	t.Run("SeveralAtOnce", func(t *testing.T) {
+		p := start(t)
+		p.Paths = slices.Repeat(p.Paths, 4)
+		everyPathAtOnce(t, p)
+	})
+}
+
 // Connect dials over a path and accepts. Both connections are aborted at the end of the test.
 func Connect(t *testing.T, p Pair, path pathsel.Path) (dialled, accepted *scionnet.Conn) {
 	t.Helper()
+	return connect(t, p, path, nil)
+}
+
+func connect(t *testing.T, p Pair, path pathsel.Path, want *scionnet.PeerKey) (dialled, accepted *scionnet.Conn) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	dialled, err := p.Dialer.Dial(ctx, p.Acceptor.Addr(), path, nil)
+	dialled, err := p.Dialer.Dial(ctx, p.Acceptor.Addr(), path, want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,19 +142,8 @@ func everyPathAtOnce(t *testing.T, p Pair) {
 }
 
 func keys(t *testing.T, p Pair) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	key := p.Acceptor.Key()
-	d, err := p.Dialer.Dial(ctx, p.Acceptor.Addr(), p.Paths[0], &key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Abort()
-	a, err := p.Acceptor.Accept(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Abort()
+	d, a := connect(t, p, p.Paths[0], &key)
 	if d.PeerKey() != p.Acceptor.Key() || a.PeerKey() != p.Dialer.Key() {
 		t.Errorf("keys %s and %s, want %s and %s", d.PeerKey(), a.PeerKey(), p.Acceptor.Key(), p.Dialer.Key())
 	}

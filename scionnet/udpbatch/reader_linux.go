@@ -42,8 +42,9 @@ func NewReader(messages int) *Reader {
 	return r
 }
 
-// Receive fetches what has arrived, at most that many messages, and returns how many there were. It does not wait: if
-// there is nothing, the error is EAGAIN. What Next has given before is not valid any more.
+// Receive fetches what has arrived, at most that many messages, and returns how many there were. It
+// does not wait: if there is nothing, the error is EAGAIN. What Next has given before is not valid
+// any more.
 func (r *Reader) Receive(fd uintptr, most int) (int, syscall.Errno) {
 	most = min(most, len(r.messages))
 	for i := range most {
@@ -87,5 +88,6 @@ func (r *Reader) Next() ([]byte, bool) {
 // From is who sent the packet that Next has given last.
 func (r *Reader) From() netip.AddrPort { return r.names[max(r.at, 0)].get() }
 
-// Stamp is when the packet that Next has given last arrived, if the socket has SO_TIMESTAMPNS; else it is zero.
+// Stamp is when the packet that Next has given last arrived, if the socket has SO_TIMESTAMPNS; else
+// it is zero.
 func (r *Reader) Stamp() time.Time { return r.control.stamp }

@@ -1,3 +1,9 @@
+// Package udpbatch moves many UDP packets in one system call, on Linux: recvmmsg and sendmmsg, of
+// messages that are each a run of packets of one size, which the kernel or the device joins
+// (UDP_GRO) and cuts (UDP_SEGMENT).
+//
+// It knows file descriptors and bytes only. Who waits, and how, is the caller's affair: braid's
+// packet connection and its fast router wait in Go's network poller, the link emulator in ppoll.
 package udpbatch
 
 import (
@@ -13,21 +19,22 @@ import (
 )
 
 const (
-	// mostSegments is what the kernel takes in one message (UDP_MAX_SEGMENTS; newer ones take 128), mostRun what fits one
-	// UDP datagram over IPv4 or IPv6, before it is cut.
+	// mostSegments is what the kernel takes in one message (UDP_MAX_SEGMENTS; newer ones take 128),
+	// mostRun what fits one UDP datagram over IPv4 or IPv6, before it is cut.
 	mostSegments = 64
 	mostRun      = 65000
 	// runBytes is for a run that comes in.
 	runBytes = 1 << 16
-	// controlBytes has room for what a kernel says of a message: size of its packets, ECN marks, time.
+	// controlBytes has room for what a kernel says of a message: size of its packets, ECN marks,
+	// time.
 	controlBytes = 96
 )
 
 // Socket is what the kernel does for a socket. It may be used by several goroutines.
 type Socket struct{ whole atomic.Bool }
 
-// NewSocket asks the kernel what it can do for the socket, and has it join what arrives. A kernel that can do neither is
-// fine: then a run is one packet.
+// NewSocket asks the kernel what it can do for the socket, and has it join what arrives. A kernel
+// that can do neither is fine: then a run is one packet.
 func NewSocket(fd uintptr) *Socket {
 	s := &Socket{}
 	// A kernel that does not know the option would ignore it in a message: ask first.
@@ -50,9 +57,10 @@ type message struct {
 	_   [unsafe.Sizeof(uintptr(0)) - 4]byte
 }
 
-// mmsg is a system call that Go's scheduler does not hear of. It never waits. Told of it, the runtime wakes its monitor thread
-// whenever packets arrive at an idle process, which then looks every 20 us after all processors, and hands the
-// caller's on to another thread if it does not come back at once: a sixth of what both ends of a transfer cost.
+// mmsg is a system call that Go's scheduler does not hear of. It never waits. Told of it, the
+// runtime wakes its monitor thread whenever packets arrive at an idle process, which then looks
+// every 20 us after all processors, and hands the caller's on to another thread if it does not come
+// back at once: a sixth of what both ends of a transfer cost.
 func mmsg(call, fd uintptr, ms []message) (int, syscall.Errno) {
 	n, _, errno := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(&ms[0])), uintptr(len(ms)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
@@ -89,7 +97,8 @@ func readControl(b []byte) (c control) {
 	return c
 }
 
-// SegmentSize is the size of the packets to send that control data tells (UDP_SEGMENT); 0: it is one packet.
+// SegmentSize is the size of the packets to send that control data tells (UDP_SEGMENT); 0: it is
+// one packet.
 func SegmentSize(oob []byte) int { return readControl(oob).size }
 
 // putSegmentSize tells the kernel how large the packets of a run are.
@@ -101,7 +110,8 @@ func putSegmentSize(b []byte, size int) []byte {
 	return b[:unix.CmsgSpace(2)]
 }
 
-// name is struct sockaddr_in or sockaddr_in6. The zone of a link-local address is the number of its interface, in digits.
+// name is struct sockaddr_in or sockaddr_in6. The zone of a link-local address is the number of its
+// interface, in digits.
 type name [unix.SizeofSockaddrInet6]byte
 
 func (n *name) put(a netip.AddrPort) uint32 {

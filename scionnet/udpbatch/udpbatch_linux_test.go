@@ -73,8 +73,8 @@ func (p *port) send(t *testing.T, w *Writer) {
 	}
 }
 
-// TestRuns sends packets of many sizes to two destinations, from sockets of both IP versions, with and without
-// offloading: whatever becomes a run, each packet arrives as it was, in order.
+// TestRuns sends packets of many sizes to two destinations, from sockets of both IP versions, with
+// and without offloading: whatever becomes a run, each packet arrives as it was, in order.
 func TestRuns(t *testing.T) {
 	sizes := []int{1400, 1400, 1400, 20, 0, 0, 7, 7, 8, 3, 9000, 9000, 9000, 9000, 9000, 9000, 9000, 9000, 12, 12}
 	for len(sizes) < 130 { // more than a run may have
@@ -167,8 +167,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestOldError sends to a port where nobody listens any more: the error that comes back for the first packet must not
-// cost the second.
+// TestOldError sends to a port where nobody listens any more: the error that comes back for the
+// first packet must not cost the second.
 func TestOldError(t *testing.T) {
 	gone := open(t, "127.0.0.1")
 	udp, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(gone.addr))

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Writer sends packets: [Writer.Add] those that go together, then [Writer.Send]. It is for one goroutine at a time.
+// Writer sends packets: [Writer.Add] those that go together, then [Writer.Send]. It is for one
+// goroutine at a time.
 type Writer struct {
 	socket   *Socket
 	parts    int // of a packet
@@ -32,7 +33,8 @@ type run struct {
 	ended          bool // nothing may follow
 }
 
-// NewWriter makes a writer of up to that many packets at a time, each put together from so many parts.
+// NewWriter makes a writer of up to that many packets at a time, each put together from so many
+// parts.
 func NewWriter(s *Socket, packets, parts int) *Writer {
 	return &Writer{
 		socket: s, parts: parts, messages: make([]message, packets), runs: make([]run, packets), names: make([]name, packets),
@@ -45,8 +47,9 @@ func (w *Writer) Reset() {
 	w.used, w.packets, w.next, w.again, w.err = 0, 0, 0, false, nil
 }
 
-// Add adds a packet for an address, which is the zero one if the socket is connected. There are as many parts as were
-// announced; they must stay as they are until Send is through. It returns false, and does nothing, if the writer is full.
+// Add adds a packet for an address, which is the zero one if the socket is connected. There are as
+// many parts as were announced; they must stay as they are until Send is through. It returns false,
+// and does nothing, if the writer is full.
 func (w *Writer) Add(to netip.AddrPort, parts ...[]byte) bool {
 	if w.packets == len(w.runs) {
 		return false
@@ -84,8 +87,9 @@ func (w *Writer) join(to netip.AddrPort, size int) bool {
 	return true
 }
 
-// Send hands what was added to the kernel. It returns false if the socket's buffer is full: call it again when there
-// is room. When it is through, Err says whether packets were refused, which are lost then as on a wire.
+// Send hands what was added to the kernel. It returns false if the socket's buffer is full: call it
+// again when there is room. When it is through, Err says whether packets were refused, which are
+// lost then as on a wire.
 func (w *Writer) Send(fd uintptr) bool {
 	defer runtime.KeepAlive(w)
 	for w.next < w.used {
@@ -101,7 +105,8 @@ func (w *Writer) Send(fd uintptr) bool {
 		case errno == unix.EAGAIN:
 			return false
 		case w.runs[w.next].packets > 1 && (errno == unix.EIO || errno == unix.EINVAL):
-			// EIO: the device cannot do it at all. EINVAL: not with packets that are too large for the interface.
+			// EIO: the device cannot do it at all. EINVAL: not with packets that are too large for
+			// the interface.
 			w.socket.whole.Store(w.socket.whole.Load() || errno == unix.EIO)
 			w.split()
 		case !w.again && isOld(errno):
@@ -160,8 +165,8 @@ func (w *Writer) split() {
 	w.used = end
 }
 
-// isOld tells errors that may be about a packet sent before, whose destination was not there: a connected socket tells them
-// once, instead of sending.
+// isOld tells errors that may be about a packet sent before, whose destination was not there: a
+// connected socket tells them once, instead of sending.
 func isOld(errno syscall.Errno) bool {
 	switch errno {
 	case unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENETDOWN:

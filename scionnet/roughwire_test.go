@@ -1,4 +1,4 @@
-package conformance
+package scionnet_test
 
 import (
 	"encoding/binary"
@@ -11,12 +11,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"braid/scionnet/conformance"
 )
 
-// Wire is a rough wire, in the place of a host's shim dispatcher: packets between ports of the host that its AS does not
-// reach directly cross it, and some are lost, doubled, delayed past others, cut off or damaged, whatever they carry. It
-// knows nothing of QUIC.
-type Wire struct {
+// roughWire takes the place of a host's shim dispatcher. Packets to ports that the AS does not
+// reach directly cross it, and it loses, doubles, delays, cuts off or damages some of them,
+// whatever they carry. It knows nothing of QUIC.
+type roughWire struct {
 	socket *net.UDPConn
 	host   netip.Addr
 	every  int
@@ -24,10 +26,10 @@ type Wire struct {
 
 	mu   sync.Mutex
 	rand *rand.Rand
-	met  [2][fates]int // packets that met with a fate: bundles of QUIC packets second
+	met  [2][fates]int // packets that met each fate: single QUIC packets, and bundles
 }
 
-// What happens to a packet.
+// The fates of a packet.
 const (
 	lost = iota
 	doubled
@@ -43,8 +45,8 @@ const shimPort = 30041
 // bundle is the first byte of several QUIC packets in one datagram (package scionnet, bundle.go).
 const bundle = 1
 
-// NewWire stands at the host until the test ends. Each fate meets one packet in every.
-func NewWire(t *testing.T, host netip.Addr, every int) *Wire {
+// newRoughWire runs at the host until the test ends. Each fate meets one packet in every.
+func newRoughWire(t *testing.T, host netip.Addr, every int) *roughWire {
 	t.Helper()
 	s, err := net.ListenUDP("udp", &net.UDPAddr{IP: host.AsSlice(), Port: shimPort})
 	if err != nil {
@@ -53,7 +55,7 @@ func NewWire(t *testing.T, host netip.Addr, every int) *Wire {
 	if err := s.SetReadBuffer(4 << 20); err != nil {
 		t.Fatal(err)
 	}
-	w := &Wire{socket: s, host: host, every: every, rand: rand.New(rand.NewPCG(1, 2))}
+	w := &roughWire{socket: s, host: host, every: every, rand: rand.New(rand.NewPCG(1, 2))}
 	w.work.Go(w.run)
 	t.Cleanup(func() {
 		s.Close()
@@ -62,7 +64,7 @@ func NewWire(t *testing.T, host netip.Addr, every int) *Wire {
 	return w
 }
 
-func (w *Wire) run() {
+func (w *roughWire) run() {
 	b := make([]byte, 1<<16)
 	for {
 		n, err := w.socket.Read(b)
@@ -75,7 +77,7 @@ func (w *Wire) run() {
 	}
 }
 
-func (w *Wire) pass(p []byte) {
+func (w *roughWire) pass(p []byte) {
 	const udp, headerLen, dstPort, udpHeader = 17, 5, 2, 8
 	if len(p) < 12 || p[4] != udp || len(p) <= int(p[headerLen])*4+udpHeader {
 		return
@@ -102,7 +104,7 @@ func (w *Wire) pass(p []byte) {
 	case late:
 		p := slices.Clone(p)
 		w.work.Go(func() {
-			time.Sleep(2 * time.Millisecond) // so that others overtake it; decides nothing
+			time.Sleep(2 * time.Millisecond) // so that others overtake it; no result depends on the time
 			send(p)
 		})
 		return
@@ -114,8 +116,8 @@ func (w *Wire) pass(p []byte) {
 	send(p)
 }
 
-// Rough tells whether packets have met with every fate: bundles, or packets that are none.
-func (w *Wire) Rough(bundles bool) bool {
+// done tells whether every fate has met a bundle, or a packet that is no bundle.
+func (w *roughWire) done(bundles bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	kind := 0
@@ -125,47 +127,30 @@ func (w *Wire) Rough(bundles bool) bool {
 	return !slices.Contains(w.met[kind][:], 0)
 }
 
-func (w *Wire) String() string {
+func (w *roughWire) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return fmt.Sprintf("packets lost, doubled, late, cut off, damaged: %v; bundles: %v", w.met[0], w.met[1])
 }
 
-// RunRough runs the tests whose outcome a rough wire must not change, over one. bundles says that both endpoints put several
-// QUIC packets into one datagram, and that the path has room for it.
-func RunRough(t *testing.T, w *Wire, bundles bool, start func(t *testing.T) Pair) {
-	t.Run("Exchange", func(t *testing.T) { roughExchange(t, start(t), w, bundles) })
-	t.Run("CloseDelivers", func(t *testing.T) {
-		p := start(t)
-		d, a := Connect(t, p, p.Paths[0])
-		closeDelivers(t, d, a)
-	})
-	t.Run("CloseWhileSending", func(t *testing.T) { closeWhileSending(t, start(t)) })
-	t.Run("SeveralAtOnce", func(t *testing.T) {
-		p := start(t)
-		p.Paths = slices.Repeat(p.Paths, 4)
-		everyPathAtOnce(t, p)
-	})
-}
-
-// roughExchange goes on until every fate has met what it is about.
-func roughExchange(t *testing.T, p Pair, w *Wire, bundles bool) {
-	d, a := Connect(t, p, p.Paths[0])
-	for end := time.Now().Add(patience); !w.Rough(false) || bundles && !w.Rough(true); {
+// exchange goes on until every fate has met the packets that the test is about.
+func (w *roughWire) exchange(t *testing.T, p conformance.Pair, bundles bool) {
+	d, a := conformance.Connect(t, p, p.Paths[0])
+	for end := time.Now().Add(time.Minute); !w.done(false) || bundles && !w.done(true); {
 		if time.Now().After(end) {
 			t.Fatal(w)
 		}
-		if err := swap(d, a, 1, 1<<20); err != nil {
+		if err := conformance.Swap(d, a, 1, 1<<20); err != nil {
 			t.Fatalf("%v (%s)", err, w)
 		}
 	}
-	if err := Exchange(d, a, 2, 1<<20); err != nil {
+	if err := conformance.Exchange(d, a, 2, 1<<20); err != nil {
 		t.Fatalf("%v (%s)", err, w)
 	}
 	if s, r := d.Stats(), a.Stats(); s.PacketsLost == 0 || r.PacketsLost == 0 {
 		t.Errorf("losses not noticed: %+v, %+v, though %s", s, r, w)
 	}
-	if !bundles && w.Rough(true) {
+	if !bundles && w.done(true) {
 		t.Errorf("bundles to an endpoint that does not take them: %s", w)
 	}
 	t.Log(w)
