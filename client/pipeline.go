@@ -21,8 +21,8 @@ import (
 //	           ################################    doubled, since half lasted less than a second
 type pipeline struct {
 	target int       // requests to have outstanding after the next look; 0 stands for wire.FirstRequests
-	most   int       // outstanding at most since the last look
-	since  time.Time // of the last look
+	most   int       // outstanding at most since the last look; 0: none was sent since
+	since  time.Time // of the last look, or of the first request after none was outstanding
 }
 
 const (
@@ -36,7 +36,7 @@ const (
 
 // sent records that so many requests are outstanding now, one of them new.
 func (p pipeline) sent(outstanding int, now time.Time) pipeline {
-	if p.most == 0 {
+	if outstanding == 1 {
 		p.since = now
 	}
 	p.most = max(p.most, outstanding)
@@ -46,17 +46,17 @@ func (p pipeline) sent(outstanding int, now time.Time) pipeline {
 // answered records that so many requests are outstanding now, one less than before. It looks at the
 // target once half of them are answered.
 func (p pipeline) answered(outstanding int, now time.Time) pipeline {
-	if 2*outstanding > p.most {
+	if p.most == 0 || 2*outstanding > p.most {
 		return p
 	}
-	size := max(p.most, 1)
+	size := p.most
 	switch lasted := now.Sub(p.since); {
 	case lasted < growBelow:
 		size *= 2
 	case lasted > shrinkAbove:
 		size /= 2
 	}
-	return pipeline{target: min(max(size, wire.FirstRequests), maxRequests), since: now, most: outstanding}
+	return pipeline{target: min(max(size, wire.FirstRequests), maxRequests), since: now}
 }
 
 // peakRequests is the engine's own count of the size of the last batch: it requests twice as many

@@ -31,14 +31,15 @@ func TestPipeline(t *testing.T) {
 		for n := range c.outstanding {
 			p = p.sent(n+1, now)
 		}
-		for n := c.outstanding - 1; 2*n >= c.outstanding && n > 0; n-- {
-			if p = p.answered(n, now.Add(c.half)); 2*n > c.outstanding && p.target != 0 {
+		for n := c.outstanding - 1; 2*n > c.outstanding; n-- {
+			if p = p.answered(n, now.Add(c.half)); p.target != 0 {
 				t.Errorf("%+v: looked at with %d outstanding", c, n)
 			}
 		}
-		p = p.answered(c.outstanding/2, now.Add(c.half))
-		if p.target != c.want && c.outstanding > 1 {
-			t.Errorf("%+v: %d", c, p.target)
+		for n := c.outstanding / 2; n >= 0; n-- { // the rest changes nothing
+			if p = p.answered(n, now.Add(c.half)); p.target != c.want {
+				t.Errorf("%+v: %d with %d outstanding", c, p.target, n)
+			}
 		}
 	}
 }
