@@ -53,7 +53,7 @@ const (
 )
 
 // newBehind starts a writer. kept are blocks that are written already.
-func newBehind(l Layout, kept map[int][]byte, write func(b []byte, off int64) error, sync func()) *behind {
+func newBehind(l Layout, kept map[int]bitset, write func(b []byte, off int64) error, sync func()) *behind {
 	w := &behind{
 		layout: l, write: write, sync: sync, blocks: newBlocks(l, kept),
 		filling: map[int][]*chunk{}, waiting: map[int]int{}, failed: map[int]error{},

@@ -3,7 +3,6 @@ package storage
 import (
 	"errors"
 	"io/fs"
-	"maps"
 	"slices"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -45,8 +44,8 @@ type blocks struct {
 
 // partial is what there is of a piece.
 type partial struct {
-	bits       []byte // a bit for each block, the first in the highest bit of the first byte
-	untaken    []byte // those of an earlier download that the engine has not got yet
+	bits       bitset // of the blocks
+	untaken    bitset // those of an earlier download that the engine has not got yet
 	unrecorded int    // bytes
 	changed    bool   // since the last note
 	recorded   bool   // the record may name some
@@ -56,18 +55,18 @@ type partial struct {
 // note is what the record is to be told of a piece.
 type note struct {
 	piece int
-	bits  []byte // nil: it has no blocks any more
+	bits  bitset // nil: it has no blocks any more
 	bytes int    // that were not in the record
 	of    *partial
 }
 
 // newBlocks begins with the blocks that the record names.
-func newBlocks(l Layout, kept map[int][]byte) blocks {
+func newBlocks(l Layout, kept map[int]bitset) blocks {
 	b := blocks{
 		layout: l, pieces: map[int]*partial{}, forgotten: map[int]bool{}, served: map[int]bool{},
 	}
 	for piece, bits := range kept {
-		b.pieces[piece] = &partial{bits: bits, untaken: slices.Clone(bits), recorded: true}
+		b.pieces[piece] = &partial{bits: slices.Clone(bits), untaken: slices.Clone(bits), recorded: true}
 	}
 	return b
 }
@@ -84,10 +83,6 @@ func (l Layout) blockLength(piece, block int) int {
 	return int(min(blockSize, n-int64(block)*blockSize))
 }
 
-func isSet(bits []byte, i int) bool { return bits[i/8]>>(7-i%8)&1 == 1 }
-func set(bits []byte, i int)        { bits[i/8] |= 1 << (7 - i%8) }
-func unset(bits []byte, i int)      { bits[i/8] &^= 1 << (7 - i%8) }
-
 // wrote notes that the bytes of a piece from one up to another were written. Blocks that are only
 // in part among them are not noted.
 func (b *blocks) wrote(piece int, from, to int64) {
@@ -96,7 +91,7 @@ func (b *blocks) wrote(piece int, from, to int64) {
 		if len(b.pieces) >= maxPartial {
 			return
 		}
-		p = &partial{bits: make([]byte, (b.layout.blocksIn(piece)+7)/8)}
+		p = &partial{bits: newBitset(b.layout.blocksIn(piece))}
 		b.pieces[piece] = p
 	}
 	for i := int((from + blockSize - 1) / blockSize); i < b.layout.blocksIn(piece); i++ {
@@ -104,8 +99,8 @@ func (b *blocks) wrote(piece int, from, to int64) {
 		if int64(i)*blockSize+int64(n) > to {
 			break
 		}
-		if !isSet(p.bits, i) {
-			set(p.bits, i)
+		if !p.bits.has(i) {
+			p.bits.set(i)
 			p.changed = true
 			p.unrecorded += n
 			b.unrecorded += n
@@ -117,7 +112,7 @@ func (b *blocks) wrote(piece int, from, to int64) {
 func (b *blocks) has(piece int, begin, length int64) bool {
 	p, i := b.pieces[piece], int(begin/blockSize)
 	return p != nil && begin >= 0 && begin%blockSize == 0 && i < b.layout.blocksIn(piece) &&
-		length == int64(b.layout.blockLength(piece, i)) && isSet(p.bits, i)
+		length == int64(b.layout.blockLength(piece, i)) && p.bits.has(i)
 }
 
 // whole tells whether all blocks of a piece are there.
@@ -126,9 +121,9 @@ func (b *blocks) whole(piece int) bool {
 	return p != nil && b.layout.isWhole(piece, p.bits)
 }
 
-func (l Layout) isWhole(piece int, bits []byte) bool {
+func (l Layout) isWhole(piece int, bits bitset) bool {
 	for i := range l.blocksIn(piece) {
-		if !isSet(bits, i) {
+		if !bits.has(i) {
 			return false
 		}
 	}
@@ -246,7 +241,7 @@ func (b *Blocks) Taken(piece int, begin, length int64) bool {
 		return false
 	}
 	if p := w.blocks.pieces[piece]; p.untaken != nil {
-		unset(p.untaken, int(begin/blockSize))
+		p.untaken.clear(int(begin / blockSize))
 	}
 	return true
 }
@@ -258,7 +253,7 @@ func (b *Blocks) Untaken() (bytes int64) {
 	defer w.mu.Unlock()
 	for piece, p := range w.blocks.pieces {
 		for i := range len(p.untaken) * 8 {
-			if isSet(p.untaken, i) {
+			if p.untaken.has(i) {
 				bytes += int64(b.t.layout.blockLength(piece, i))
 			}
 		}
@@ -286,31 +281,4 @@ func (p mixed) SelfHash() (metainfo.Hash, error) {
 		return sum, errKeptWrong
 	}
 	return sum, nil
-}
-
-// keptIn are the blocks of a download's pieces that the record names, for those that are neither
-// complete nor in a file that lacks them. There are at most maxPartial pieces.
-func (t *tally) keptIn(found map[int][]byte, lacks func(off int64, n int) bool) map[int][]byte {
-	kept := map[int][]byte{}
-	for _, piece := range slices.Sorted(maps.Keys(found)) {
-		if len(kept) == maxPartial {
-			break
-		}
-		count := t.layout.blocksIn(piece)
-		if len(found[piece]) != (count+7)/8 || t.right[piece] {
-			continue
-		}
-		bits, any := make([]byte, (count+7)/8), false
-		off, _ := t.layout.PieceRange(piece)
-		for i := range count {
-			if isSet(found[piece], i) && !lacks(off+int64(i)*blockSize, t.layout.blockLength(piece, i)) {
-				set(bits, i)
-				any = true
-			}
-		}
-		if any {
-			kept[piece] = bits
-		}
-	}
-	return kept
 }

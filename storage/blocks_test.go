@@ -9,12 +9,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
 	engine "github.com/anacrolix/torrent/storage"
-	"go.etcd.io/bbolt"
 )
 
 // blockAt is a block of a piece.
@@ -297,55 +297,44 @@ func TestUnrecordedIsBounded(t *testing.T) {
 // The record's blocks may be anything: what is taken of them lies in the torrent, in pieces that
 // are not complete.
 func FuzzKeptBlocks(f *testing.F) {
-	f.Add(uint32(0), []byte{0xff, 0xff}, uint32(1), []byte{0x80}, []byte("b"))
-	f.Add(uint32(2), []byte{0xff, 0xff, 0xff}, uint32(9), []byte{}, []byte("b1234567"))
-	f.Fuzz(func(t *testing.T, p1 uint32, bits1 []byte, p2 uint32, bits2, key []byte) {
+	f.Add(uint32(0), []byte{0xff, 0xff}, uint32(1), []byte{0x80})
+	f.Add(uint32(2), []byte{0xff, 0xff, 0xff}, uint32(9), []byte{})
+	f.Add(uint32(1), []byte{0xff, 0xff}, ^uint32(0), []byte{0xff, 0xff})
+	f.Fuzz(func(t *testing.T, p1 uint32, bits1 []byte, p2 uint32, bits2 []byte) {
 		l := Layout{PieceLength: 150_000, Length: 400_000, Files: []File{{"a", 200_000, 0}, {"b", 190_000, 210_000}}}
-		dir := t.TempDir()
-		db, err := bbolt.Open(filepath.Join(dir, "x.db"), 0o644, &bbolt.Options{NoSync: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		err = db.Update(func(tx *bbolt.Tx) error {
-			b, err := tx.CreateBucket([]byte("x"))
+		saved := newState(l)
+		saved.Owned.set(0)
+		saved.Blocks[int(int32(p1))], saved.Blocks[int(int32(p2))] = bits1, bits2
+		now := []stamp{{size: 180_000}, {size: 190_000}}
+		read := func(saved state) map[int]bitset {
+			b, err := saved.encode()
 			if err != nil {
-				return err
+				t.Fatal(err)
 			}
-			err = errors.Join(b.Put(chunkKey('b', int(p1)), bits1), b.Put(chunkKey('b', int(p2)), bits2))
-			if len(key) > 0 && key[0] == 'b' && len(key) < 1000 {
-				err = errors.Join(err, b.Put(key, bits1))
+			if saved, err = decodeState(b, l); err != nil {
+				t.Fatal(err)
 			}
-			tally := newTally(l)
-			tally.right[0] = true
-			tally.mine = []bool{true, false}
-			now := []stamp{{size: 180_000}, {size: 190_000}}
-			kept := tally.keptIn(loadBlocks(b, l.Pieces()), tally.lacks(now, []int{0}))
-			for p, bits := range kept {
-				if p <= 0 || p >= l.Pieces() || len(bits) != (l.blocksIn(p)+7)/8 {
-					t.Fatalf("piece %d, %d bytes", p, len(bits))
+			r := &record{layout: l, right: []bool{true, false, false}, saved: saved}
+			return r.keptIn(saved.Blocks, r.lacks(now, []int{0}, true))
+		}
+		kept := read(saved)
+		for p, bits := range kept {
+			if p <= 0 || p >= l.Pieces() || len(bits) != (l.blocksIn(p)+7)/8 {
+				t.Fatalf("piece %d, %d bytes", p, len(bits))
+			}
+		}
+		blocks := newBlocks(l, kept)
+		for p := range l.Pieces() {
+			for _, b := range blocksOf(l, p) {
+				off, _ := l.PieceRange(p)
+				if blocks.has(p, b.begin, b.length) && (p == 0 || off+b.begin < 200_000 && off+b.begin+b.length > 180_000) {
+					t.Errorf("a block at %d of piece %d", b.begin, p)
 				}
 			}
-			blocks := newBlocks(l, kept)
-			for p := range l.Pieces() {
-				for _, b := range blocksOf(l, p) {
-					off, _ := l.PieceRange(p)
-					if blocks.has(p, b.begin, b.length) && (p == 0 || off+b.begin < 200_000 && off+b.begin+b.length > 180_000) {
-						t.Errorf("a block at %d of piece %d", b.begin, p)
-					}
-				}
-			}
-			if err := errors.Join(err, storeOnlyBlocks(b, kept)); err != nil {
-				return err
-			}
-			again := tally.keptIn(loadBlocks(b, l.Pieces()), tally.lacks(now, []int{0}))
-			if !maps.EqualFunc(kept, again, bytes.Equal) {
-				t.Errorf("%v is read back as %v", kept, again)
-			}
-			return nil
-		})
-		if err != nil && len(key) < 1000 {
-			t.Fatal(err)
+		}
+		saved.Blocks = kept
+		if again := read(saved); !maps.EqualFunc(kept, again, slices.Equal) {
+			t.Errorf("%v is read back as %v", kept, again)
 		}
 	})
 }
@@ -358,32 +347,22 @@ func TestRecordOfBlocks(t *testing.T) {
 	for _, p := range []int{3, l.Pieces() - 1} {
 		writeBlock(t, tor, info, data, p, blockAt{0, blockSize})
 	}
+	rec := tor.Piece(info.Piece(0)).(piece).torrent.record
 	closeStore(t, s, tor)
-	rec, err := openRecord(dir, KindFile, realSystem{}, slog.New(slog.DiscardHandler))
+	saved, ok := (Stored{KindFile, dir, metainfo.Hash{9}, l}).record()
+	if n := len(saved.Blocks); !ok || n != 2 {
+		t.Errorf("%d pieces have blocks, want 2", n)
+	}
+	s, err := Open(KindFile, dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := func() (n int) {
-		err := rec.update(func(b *bbolt.Bucket) error {
-			eachBlocks(b, func(_, _ []byte) { n++ })
-			return nil
-		}, metainfo.Hash{9})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+	rec.store = s.(*store)
+	var all []note
+	for p := range l.Pieces() {
+		all = append(all, note{piece: p, bits: bitset{0x80}})
 	}
-	if n := count(); n != 2 {
-		t.Errorf("%d pieces have blocks, want 2", n)
-	}
-	err = rec.update(func(b *bbolt.Bucket) error {
-		var all []note
-		for p := range l.Pieces() {
-			all = append(all, note{piece: p, bits: []byte{0x80}})
-		}
-		return storeBlocks(b, all)
-	}, metainfo.Hash{9})
-	if err := errors.Join(err, rec.close()); err != nil {
+	if err := errors.Join(rec.checkpoint(nil, all, nil, nil), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	s, tor = openStore(t, KindFile, dir, info)

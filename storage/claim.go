@@ -122,7 +122,7 @@ func (s *store) claim(ctx context.Context, l Layout, hash metainfo.Hash, progres
 		root: root, layout: l, seen: map[string]bool{".": true},
 		names: make([]string, len(l.Files)), before: make([]fs.FileInfo, len(l.Files)),
 	}
-	left, then, err := s.record.claims(hash, l)
+	saved, lost, err := s.loadRecord(hash, l)
 	if err != nil {
 		return nil, err
 	}
@@ -137,20 +137,20 @@ func (s *store) claim(ctx context.Context, l Layout, hash metainfo.Hash, progres
 		}
 		st := c.before[i]
 		switch {
-		case st == nil || left[i]:
+		case st == nil || saved.Owned.has(i):
 			continue
 		case both:
 			part, err := root.Lstat(filepath.FromSlash(f.Path + partSuffix))
 			if err != nil {
 				return nil, err
 			}
-			if then[i] != stampFrom(part) {
+			if saved.stamp(i) != stampFrom(part) {
 				c.inWay = append(c.inWay, obstacle{f.Path + partSuffix, part.Mode()})
 			}
-		case c.names[i] != f.Path && (then[i] != noFile || s.record.lost):
+		case c.names[i] != f.Path && (saved.stamp(i) != noFile || lost):
 			continue // only ours is named like that, where there was one; somebody has changed it
 		}
-		if then[i] != stampFrom(st) && !(f.Length == 0 && st.Size() == 0) {
+		if saved.stamp(i) != stampFrom(st) && !(f.Length == 0 && st.Size() == 0) {
 			suspects = append(suspects, i)
 		}
 	}

@@ -34,6 +34,7 @@ type powerLoss struct {
 
 	mu      sync.Mutex
 	durable map[string]kept // by path below dir; no entry: it is not there after a crash
+	before  map[string]kept // of files that were replaced since the last sync of a directory: what they were
 }
 
 type kept struct {
@@ -60,8 +61,12 @@ func (p *powerLoss) sync(f *os.File) error {
 	defer p.mu.Unlock()
 	p.crashNow(nil) // just before
 	st, err := f.Stat()
-	if err != nil || st.IsDir() {
+	if err != nil {
 		return err
+	}
+	if st.IsDir() {
+		clear(p.before)
+		return nil
 	}
 	rel, err := filepath.Rel(p.dir, p.nameOf(st))
 	if err != nil {
@@ -75,7 +80,24 @@ func (p *powerLoss) sync(f *os.File) error {
 func (p *powerLoss) rename(in *os.Root, from, to string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.realSystem.rename(in, from, to)
+	_, err := in.Lstat(to)
+	replaces := err == nil
+	if err := p.realSystem.rename(in, from, to); err != nil {
+		return err
+	}
+	was := p.durable[to]
+	delete(p.durable, to)
+	if now, ok := p.durable[from]; ok {
+		p.durable[to] = now
+		delete(p.durable, from)
+	} else if replaces {
+		p.t.Errorf("%s was not synced before it replaced %s", from, to)
+	}
+	if replaces { // until the directory is synced, either may be found
+		p.before[to] = was
+		p.crashNow(nil)
+	}
+	return nil
 }
 
 // nameOf finds the present name of an open file, which may have been renamed.
@@ -199,15 +221,11 @@ func (p *powerLoss) crashNow(instead map[string][]byte) {
 			return
 		}
 		was, ok := p.durable[rel]
-		if !ok { // perhaps under its former name
-			was, ok = p.durable[rel+partSuffix]
-		}
-		if !ok {
-			was, ok = p.durable[strings.TrimSuffix(rel, partSuffix)]
-		}
 		switch {
 		case instead[rel] != nil:
 			put(rel, instead[rel], st)
+		case p.before[rel].mod != nil && p.random.IntN(2) == 0:
+			put(rel, p.before[rel].data, p.before[rel].mod)
 		case strings.HasSuffix(rel, ".db"):
 			if ok {
 				put(rel, was.data, was.mod)
@@ -245,7 +263,7 @@ func TestPowerLossDuringRename(t *testing.T) {
 	if err := os.WriteFile(name+partSuffix, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	sys := &powerLoss{dir: dir, random: rand.New(rand.NewPCG(1, 2)), t: t, durable: map[string]kept{}}
+	sys := &powerLoss{dir: dir, random: rand.New(rand.NewPCG(1, 2)), t: t, durable: map[string]kept{}, before: map[string]kept{}}
 	sys.crash = func(string) {}
 	var renaming sync.WaitGroup
 	began := make(chan struct{})
@@ -288,7 +306,7 @@ func TestPowerLoss(t *testing.T) {
 			}
 			info, l, data := shape(t, pieceLength, lengths...)
 			dir := fastDir(t)
-			sys := &powerLoss{dir: dir, random: rand.New(rand.NewPCG(seed, 3)), t: t, durable: map[string]kept{}}
+			sys := &powerLoss{dir: dir, random: rand.New(rand.NewPCG(seed, 3)), t: t, durable: map[string]kept{}, before: map[string]kept{}}
 			sys.crash = func(image string) {
 				points++
 				s, tor := openStore(t, kind, image, info)
@@ -371,7 +389,7 @@ func TestDamagedDatabases(t *testing.T) {
 			}
 		}
 		closeStore(t, s, tor)
-		files := []string{recordDir + "/" + recordName}
+		files := []string{recordName(metainfo.Hash{9}, kind)}
 		if kind == KindBolt {
 			files = append(files, boltPath(metainfo.Hash{9}))
 		}

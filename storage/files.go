@@ -513,18 +513,23 @@ func (f *files) syncFiles(dirty map[int]bool, moved map[string]bool) error {
 		}
 	}
 	for name := range moved {
-		dir, err := f.root.Open(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = errors.Join(f.system.sync(dir), dir.Close())
-		}
-		if err != nil && runtime.GOOS != "windows" { // which has no such thing
+		if err := syncDir(f.system, f.root, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("sync directory %s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// syncDir brings the names in a directory to disk.
+func syncDir(sys system, root *os.Root, name string) error {
+	dir, err := root.Open(name)
+	if err == nil {
+		err = errors.Join(sys.sync(dir), dir.Close())
+	}
+	if runtime.GOOS == "windows" { // where directories cannot be synced
+		return nil
+	}
+	return err
 }
 
 // syncSystems syncs the file systems that files and directories are on: another one may be mounted below the root.

@@ -137,7 +137,7 @@ func TestRecordFollowsTheData(t *testing.T) {
 		rec := f.record
 		rec.mu.Lock()
 		defer rec.mu.Unlock()
-		for _, ok := range rec.torrents[f.hash].saved {
+		for _, ok := range rec.saved.Pieces.bools(info.NumPieces()) {
 			if ok {
 				n++
 			}

@@ -43,5 +43,5 @@ func (t *torrent) settle() ([]int, error) {
 	for _, p := range gone {
 		err = errors.Join(err, t.place.mark(p, false))
 	}
-	return gone, errors.Join(err, t.record.set(t.hash, false, gone...))
+	return gone, errors.Join(err, t.record.set(false, gone...))
 }

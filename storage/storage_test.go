@@ -2,6 +2,7 @@ package storage
 
 import (
 	"crypto/sha1"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -219,19 +220,23 @@ func TestRecord(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			_, l := dataset(t, dir, 8, files)
-			open := func() *record {
+			open := func(opts ...Option) (*store, *record, recorded) {
 				t.Helper()
-				r, err := openRecord(dir, KindFile, realSystem{}, slog.New(slog.DiscardHandler))
+				s, err := Open(KindFile, dir, slog.New(slog.DiscardHandler), opts...)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return r
+				r, known, err := s.(*store).openRecord(hash, l, false, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s.(*store), r, known
 			}
-			r := open()
-			if known, err := r.open(hash, l, false, false, nil); err != nil || len(known.changed) != 2 {
-				t.Fatal(known, err)
+			s, r, known := open()
+			if len(known.changed) != 2 {
+				t.Fatal(known)
 			}
-			if got := r.get(hash, 3); got.Ok {
+			if got := r.get(3); got.Ok {
 				t.Errorf("before a check: %+v", got)
 			}
 			changed := map[int]bool{0: true, 1: true}
@@ -244,31 +249,32 @@ func TestRecord(t *testing.T) {
 			}
 			for p := range 4 {
 				// A file is not vouched for before all of its pieces were checked.
-				if err := errors.Join(r.set(hash, p != 3, p), r.checkpoint(hash, []int{p}, nil, changed, left)); err != nil {
+				if err := errors.Join(r.set(p != 3, p), r.checkpoint([]int{p}, nil, changed, left)); err != nil {
 					t.Fatal(err)
 				}
 				if want := []int{2, 1, 1, 0}[p]; len(changed) != want {
 					t.Errorf("%d files wait after piece %d, want %d", len(changed), p, want)
 				}
 			}
-			if err := r.close(); err != nil { // what a kill would leave is no different
+			if err := s.Close(); err != nil { // what a kill would leave is no different
 				t.Fatal(err)
 			}
 			if c.touch != nil {
 				c.touch(t, dir)
 			}
-			r = open()
-			defer r.close()
-			if _, err := r.open(hash, l, c.recheck, false, nil); err != nil {
-				t.Fatal(err)
+			var opts []Option
+			if c.recheck {
+				opts = append(opts, Recheck())
 			}
-			var known, right [4]bool
+			s, r, _ = open(opts...)
+			defer s.Close()
+			var checked, right [4]bool
 			for p := range 4 {
-				got := r.get(hash, p)
-				known[p], right[p] = got.Ok, got.Complete
+				got := r.get(p)
+				checked[p], right[p] = got.Ok, got.Complete
 			}
-			if known != c.known || right != c.right {
-				t.Errorf("known %v, right %v; want %v, %v", known, right, c.known, c.right)
+			if checked != c.known || right != c.right {
+				t.Errorf("known %v, right %v; want %v, %v", checked, right, c.known, c.right)
 			}
 		})
 	}
@@ -290,23 +296,58 @@ func TestOneStoreForADirectory(t *testing.T) {
 	}
 }
 
+// A damaged record is set aside, and the data is checked; that of another format is left alone.
 func TestDamagedRecordIsSetAside(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, recordDir), 0o755); err != nil {
-		t.Fatal(err)
+	info, l, data := shape(t, 32<<10, 100_000)
+	for name, asides := range map[string]int{recordName(metainfo.Hash{9}, KindFile): 1, recordDir + "/completion.db": 0} {
+		dir := t.TempDir()
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, recordDir), 0o755), put(l.Files[0].Path, data, 0o644)(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.Repeat("not a record", 1000)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s, tor := openStore(t, KindFile, dir, info)
+		for p := range l.Pieces() {
+			if c := tor.Piece(info.Piece(p)).Completion(); c.Ok || !hashAndMark(t, tor.Piece(info.Piece(p)), info, p) {
+				t.Errorf("piece %d: %+v", p, c)
+			}
+		}
+		closeStore(t, s, tor)
+		aside, err := filepath.Glob(filepath.Join(dir, recordDir, "*.damaged"))
+		if err != nil || len(aside) != asides {
+			t.Errorf("set aside: %v, %v", aside, err)
+		}
+		if !(Stored{KindFile, dir, metainfo.Hash{9}, l}).Trusted() {
+			t.Error("the next start checks again")
+		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, recordDir, recordName), []byte(strings.Repeat("not a database", 1000)), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open("file", dir, slog.New(slog.DiscardHandler))
+}
+
+// A record with any content is read, or damaged.
+func FuzzRecord(f *testing.F) {
+	l := Layout{PieceLength: 150_000, Length: 400_000, Files: []File{{"a", 200_000, 0}, {"b", 190_000, 210_000}}}
+	s := newState(l)
+	s.Blocks[1] = bitset{0xff, 0x80}
+	whole, err := s.encode()
 	if err != nil {
-		t.Fatal(err)
+		f.Fatal(err)
 	}
-	defer s.Close()
-	aside, err := filepath.Glob(filepath.Join(dir, recordDir, "*.damaged"))
-	if err != nil || len(aside) != 1 {
-		t.Errorf("set aside: %v, %v", aside, err)
-	}
+	f.Add(whole[len(recordMagic)+sha256.Size:])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		sum := sha256.Sum256(body)
+		b := slices.Concat([]byte(recordMagic), sum[:], body)
+		if saved, err := decodeState(b, l); err == nil {
+			saved.compare(l, []stamp{noFile, {size: 5}})
+		} else if !errors.Is(err, errDamagedRecord) {
+			t.Error(err)
+		}
+		b[len(b)-1] ^= 1
+		if _, err := decodeState(b, l); !errors.Is(err, errDamagedRecord) {
+			t.Errorf("damage is not noticed: %v", err)
+		}
+	})
 }
 
 // A link that lies in the directory already does not lead a download out of it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -73,18 +74,27 @@ func Open(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error
 	for _, opt := range opts {
 		opt(&o)
 	}
-	rec, err := openRecord(dir, kind, o.system, log)
-	if err != nil {
-		return nil, err
+	own := filepath.Join(dir, recordDir)
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		return nil, fmt.Errorf("open storage: %w; choose a directory that you may write to", err)
 	}
-	return &store{dir: dir, kind: kind, record: rec, log: log, options: o,
+	lock, err := lockDir(dir, true, lockWait)
+	if err != nil {
+		return nil, fmt.Errorf("open storage: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open storage: %w", err), lock.Close())
+	}
+	return &store{dir: dir, kind: kind, lock: lock, root: root, log: log, options: o,
 		open: map[metainfo.Hash]*torrent{}, claimed: map[metainfo.Hash][]bool{}}, nil
 }
 
 type store struct {
 	dir     string
 	kind    Kind
-	record  *record
+	lock    *os.File
+	root    *os.Root // the directory
 	log     *slog.Logger
 	options options
 
@@ -93,7 +103,7 @@ type store struct {
 	claimed map[metainfo.Hash][]bool // of each file, if Claim was called
 }
 
-func (s *store) Close() error { return s.record.close() }
+func (s *store) Close() error { return errors.Join(s.root.Close(), s.lock.Close()) }
 
 // OpenTorrent is called by the engine. It may hash what is there already, until the context ends.
 func (s *store) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
@@ -141,10 +151,7 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 			}
 		}
 	}
-	known, err := s.record.open(hash, countedFiles(s.kind, hash, l), s.options.recheck, fresh, mine)
-	if err == nil && s.options.wanted != nil {
-		err = s.record.want(hash, l, s.options.wanted(hash, l))
-	}
+	rec, known, err := s.openRecord(hash, l, fresh, mine)
 	if err != nil {
 		if data != nil {
 			err = errors.Join(err, data.close())
@@ -156,7 +163,7 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 			return nil, err
 		}
 	}
-	return newTorrent(l, hash, data, s.record, known, log), nil
+	return newTorrent(l, data, rec, known, log), nil
 }
 
 // countedFiles is the layout with the files as the record counts them: those that hold the data.
@@ -199,7 +206,7 @@ func (s *verified) OpenTorrent(_ context.Context, info *metainfo.Info, hash meta
 		return engine.TorrentImpl{}, fmt.Errorf("open the data of %s: %w", l.Name, err)
 	}
 	right := slices.Repeat([]bool{true}, l.Pieces())
-	return newTorrent(l, hash, data, nil, recorded{right: right}, s.log).impl(), nil
+	return newTorrent(l, data, nil, recorded{right: right}, s.log).impl(), nil
 }
 
 // openReader opens a place for reading only.

@@ -12,12 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
-	"go.etcd.io/bbolt"
-
-	"braid/storage/boltdb"
 )
 
 // Stored is where the data of a torrent is kept, or should be.
@@ -37,15 +33,15 @@ func Trusted(dir string, hash metainfo.Hash, l Layout) bool {
 func (s Stored) Trusted() bool {
 	kind, dir, hash, l := s.Kind, s.Dir, s.Hash, s.Layout
 	counted := countedFiles(kind, hash, l)
-	t := newTally(counted)
-	known := s.readRecord(func(b *bbolt.Bucket) error {
-		now, err := stamps(dir, counted)
-		if err == nil {
-			t.load(b, now)
-		}
-		return err
-	})
-	if !known || slices.Contains(t.right, false) {
+	saved, ok := s.record()
+	if !ok {
+		return false
+	}
+	now, err := stamps(dir, counted)
+	if err != nil {
+		return false
+	}
+	if _, right, _ := saved.compare(counted, now); slices.Contains(right, false) {
 		return false
 	}
 	for _, f := range l.Files {
@@ -56,35 +52,29 @@ func (s Stored) Trusted() bool {
 	return true
 }
 
-// readRecord reads what the record says of the torrent, whose bucket may be nil, unless there is no
-// record, or somebody is using it.
-func (s Stored) readRecord(read func(b *bbolt.Bucket) error) bool {
+// record reads the record, unless there is none, it is damaged, or a download is using the directory.
+func (s Stored) record() (saved state, ok bool) {
 	lock, err := lockDir(s.Dir, false, 0)
 	if err != nil {
-		return false
+		return saved, false
 	}
 	defer lock.Close()
-	name := filepath.Join(s.Dir, recordDir, recordName)
-	if _, err := os.Stat(name); err != nil {
-		return false
-	}
-	db, err := boltdb.Open(name, 0, &bbolt.Options{Timeout: 100 * time.Millisecond, ReadOnly: true}, nil)
+	b, err := os.ReadFile(filepath.Join(s.Dir, recordName(s.Hash, s.Kind)))
 	if err != nil {
-		return false
+		return saved, false
 	}
-	defer db.Close()
-	return db.View(func(tx *bbolt.Tx) error { return read(tx.Bucket(bucketName(s.Hash, s.Kind))) }) == nil
+	saved, err = decodeState(b, countedFiles(s.Kind, s.Hash, s.Layout))
+	return saved, err == nil
 }
 
 // Wanted are the files that the last download wanted; nil if it wanted all, or if nothing is known
 // of it.
-func (s Stored) Wanted() (wanted []bool) {
-	s.readRecord(func(b *bbolt.Bucket) error {
-		if b != nil && b.Get(chunkKey('w', 0)) != nil {
-			wanted = loadBits(b, 'w', len(s.Layout.Files))
-		}
+func (s Stored) Wanted() []bool {
+	saved, ok := s.record()
+	if !ok || !saved.Wanted.fits(len(s.Layout.Files)) {
 		return nil
-	})
+	}
+	wanted := saved.Wanted.bools(len(s.Layout.Files))
 	if !slices.Contains(wanted, true) || !slices.Contains(wanted, false) {
 		return nil
 	}

@@ -50,7 +50,6 @@ type place interface {
 
 // torrent is the data of one torrent.
 type torrent struct {
-	hash   metainfo.Hash
 	layout Layout
 	place  place
 	record *record // nil: the data is only read
@@ -73,9 +72,9 @@ type torrent struct {
 }
 
 // newTorrent takes the place over. What is known of the data comes from the record.
-func newTorrent(l Layout, hash metainfo.Hash, p place, rec *record, known recorded, log *slog.Logger) *torrent {
+func newTorrent(l Layout, p place, rec *record, known recorded, log *slog.Logger) *torrent {
 	t := &torrent{
-		hash: hash, layout: l, place: p, record: rec, log: log,
+		layout: l, place: p, record: rec, log: log,
 		early: make(chan struct{}, 1), stop: make(chan struct{}), right: known.right, changed: map[int]bool{},
 	}
 	for _, i := range known.changed {
@@ -146,7 +145,7 @@ func (t *torrent) sync() error {
 		t.changed[i] = true
 	}
 	if err == nil && (len(ready) > 0 || len(t.changed) > 0 || len(notes) > 0) {
-		err = t.record.checkpoint(t.hash, ready, notes, t.changed, t.place.stamp)
+		err = t.record.checkpoint(ready, notes, t.changed, t.place.stamp)
 	}
 	t.writer.noted(notes, err == nil)
 	if err != nil {
@@ -211,7 +210,7 @@ func (t *torrent) forgetBlocks(piece int) error {
 	if len(notes) == 0 {
 		return nil
 	}
-	err := t.record.save(t.hash, nil, notes, nil)
+	err := t.record.checkpoint(nil, notes, nil, nil)
 	t.writer.noted(notes, err == nil)
 	return err
 }
@@ -219,7 +218,7 @@ func (t *torrent) forgetBlocks(piece int) error {
 // recordWrong takes a piece out of the record. If that fails, say because the disk is full, the next sync does it, before
 // the record vouches for any file again.
 func (t *torrent) recordWrong(piece int) error {
-	err := t.record.set(t.hash, false, piece)
+	err := t.record.set(false, piece)
 	if err != nil {
 		t.mu.Lock()
 		t.ready = append(t.ready, piece)
@@ -239,7 +238,10 @@ func (t *torrent) close() error {
 	t.reading.Lock()
 	defer t.reading.Unlock()
 	t.closed = true
-	return errors.Join(err, t.record.forget(t.hash, err == nil, t.changed), t.place.close())
+	if err == nil {
+		err = t.record.release(t.changed)
+	}
+	return errors.Join(err, t.place.close())
 }
 
 // piece is a piece in the engine's eyes.
@@ -285,7 +287,7 @@ func (p piece) MarkComplete() error {
 	if p.torrent.record == nil {
 		return nil
 	}
-	if err := p.torrent.record.set(p.torrent.hash, true, p.index); err != nil {
+	if err := p.torrent.record.set(true, p.index); err != nil {
 		return err
 	}
 	err := p.torrent.mark(p.index, true)
@@ -313,5 +315,5 @@ func (p piece) Completion() engine.Completion {
 		defer p.torrent.mu.Unlock()
 		return engine.Completion{Ok: true, Complete: p.torrent.right[p.index]}
 	}
-	return p.torrent.record.get(p.torrent.hash, p.index)
+	return p.torrent.record.get(p.index)
 }

@@ -24,8 +24,8 @@ var (
 	ErrInUse = errors.New("another process has it open")
 )
 
-// asideSuffix is that of a damaged database that was set aside. There is one at most, so that they do not fill the disk.
-const asideSuffix = ".damaged"
+// AsideSuffix is that of a damaged file that was set aside. There is one at most, so that they do not fill the disk.
+const AsideSuffix = ".damaged"
 
 // lockPoll is how often a lock of somebody else is tried again. Less often, and a start waits for nothing.
 const lockPoll = 50 * time.Millisecond
@@ -117,7 +117,7 @@ func isNamed(f *os.File, name string) (bool, error) {
 }
 
 func setAside(name string) (aside string, err error) {
-	aside = name + asideSuffix
+	aside = name + AsideSuffix
 	if err := os.Rename(name, aside); err != nil {
 		return "", fmt.Errorf("set a damaged database aside: %w", err)
 	}

@@ -2,6 +2,41 @@ package storage
 
 import "slices"
 
+// bitset holds a bit for each of some things, the first in the highest bit of the first byte.
+type bitset []byte
+
+func newBitset(n int) bitset { return make(bitset, (n+7)/8) }
+
+func bitsetOf(all []bool) bitset {
+	b := newBitset(len(all))
+	for i, on := range all {
+		b.put(i, on)
+	}
+	return b
+}
+
+func (b bitset) has(i int) bool { return b[i/8]>>(7-i%8)&1 == 1 }
+func (b bitset) set(i int)      { b[i/8] |= 1 << (7 - i%8) }
+func (b bitset) clear(i int)    { b[i/8] &^= 1 << (7 - i%8) }
+
+func (b bitset) put(i int, on bool) {
+	if b.clear(i); on {
+		b.set(i)
+	}
+}
+
+// fits tells whether the set is one of n things.
+func (b bitset) fits(n int) bool { return len(b) == (n+7)/8 }
+
+// bools returns the first n bits.
+func (b bitset) bools(n int) []bool {
+	out := make([]bool, n)
+	for i := range out {
+		out[i] = b.has(i)
+	}
+	return out
+}
+
 // extents are the ranges of a buffer that hold something: in order, apart from each other.
 type extents []extent
 
