@@ -7,36 +7,38 @@ import (
 	"strings"
 )
 
-// A private tracker knows its users by a key in the announce URL: in the path, in the query, or before the host. Whoever
-// has it downloads and uploads in the user's name, so it belongs in no log and no message.
+// A private tracker recognizes its users by a key in the announce URL: in the path, in the query,
+// or before the host. Whoever has the key can act in the user's name, so it must not appear in logs
+// and messages.
 
-// publicPaths are the paths of announce URLs that name no user. Any other path may be a key.
+// publicPaths are paths of announce URLs without a key. Any other path may contain one.
 var publicPaths = []string{"", "/", "/announce", "/announce.php", "/scrape", "/scrape.php"}
 
-// storeSchemes are of a tracker's store, where the path is the number of a database (see swarm.OpenShared).
+// storeSchemes are those of a tracker's store, whose path is the number of a database (see
+// swarm.OpenShared).
 var storeSchemes = []string{"redis", "rediss", "valkey", "valkeys"}
 
-// inText finds URLs and magnet links in a message, also in quoted ones.
+// inText finds URLs and magnet links in a message, also between quotes.
 var inText = regexp.MustCompile(`(?i)(?:[a-z][a-z0-9+.-]*://|magnet:\?)(?:\\[^"]|[^\s"\\])*`)
 
-// Redact hides what could be a user's key in every URL and magnet link of a message: user information, paths and queries
-// become "…". Hosts and ports stay, and so do the usual paths without a key, such as /announce.
+// Redact hides possible keys in every URL and magnet link of a message: user information, paths and
+// queries become "…". Hosts, ports and the usual paths such as /announce stay.
 func Redact(message string) string {
 	if !strings.Contains(message, "://") && !strings.Contains(strings.ToLower(message), "magnet:") {
-		return message // the usual case: quick
+		return message // the usual case, without the regular expression
 	}
 	return inText.ReplaceAllStringFunc(message, func(s string) string {
-		u := strings.TrimRight(s, ":;,.)'") // of the sentence around it
+		u := strings.TrimRight(s, ":;,.)'") // these belong to the sentence around the URL
 		return RedactURL(u) + s[len(u):]
 	})
 }
 
-// RedactURL is Redact for one URL or magnet link, whatever characters it has. It changes nothing in a URL without
-// a key.
+// RedactURL is Redact for one URL or magnet link, whatever characters it has. A URL without a key
+// stays as it is.
 func RedactURL(s string) string {
 	scheme, rest, ok := strings.Cut(s, "://")
 	if before, params, magnet := strings.Cut(s, "?"); magnet && (!ok || len(before) < len(scheme)) {
-		// Trackers are parameters of a magnet link. The info hash and the name say enough.
+		// The parameters of a magnet link include trackers. The info hash and the name suffice.
 		kept := slices.DeleteFunc(strings.Split(params, "&"), func(p string) bool {
 			return !strings.HasPrefix(p, "xt=") && !strings.HasPrefix(p, "dn=")
 		})
@@ -68,17 +70,17 @@ func RedactURL(s string) string {
 	return scheme + "://" + host + path + query
 }
 
-// leastKey is the length of the shortest key that Hide looks for: a shorter one is a word of many messages, and too short to
-// be secret.
+// leastKey is the length of the shortest key that Hide looks for. A shorter text is in many
+// messages, and no secret.
 const leastKey = 5
 
-// Hide is a message of this tracker without what could be the user's key: trackers quote it back, as in "passkey … is
-// unknown".
+// Hide removes the user's key from a message of this tracker. Trackers quote it, as in "passkey …
+// is unknown".
 func (u URL) Hide(message string) string {
 	keys := strings.Split(u.request.Path, "/")
 	for name, values := range u.request.Query() {
 		if keys = append(keys, values...); slices.Equal(values, []string{""}) {
-			keys = append(keys, name) // the key alone: /announce?key
+			keys = append(keys, name) // a key without a name: /announce?key
 		}
 	}
 	if user := u.request.User; user != nil {
@@ -93,5 +95,5 @@ func (u URL) Hide(message string) string {
 	return Redact(message)
 }
 
-// LogValue is the URL without what could be the user's key.
+// LogValue is the URL with possible keys hidden.
 func (u URL) LogValue() slog.Value { return slog.StringValue(RedactURL(u.text)) }

@@ -1,7 +1,7 @@
 // Package tracker introduces the peers of a swarm to each other.
 //
-// It owns announce URLs, over IP and over SCION; server, announcer and wire format join it. It refuses to
-// transfer pieces or to hand out paths: a peer's paths are its own affair.
+// It owns announce URLs, over IP and over SCION. Subpackages have the server, the announcer and the
+// wire format. It never transfers pieces or hands out paths: peers look up their own.
 package tracker
 
 import (
@@ -16,27 +16,30 @@ import (
 	"braid/scionnet"
 )
 
-// URL is an announce URL that was checked. A tracker on IP is reached by its host name or address, one on
-// SCION by Addr, or by a name for which scionnet.Names has addresses.
+// URL is a valid announce URL. It names a tracker on IP by host name or address, and one on SCION
+// by address or by a name that scionnet.Names resolves.
 type URL struct {
 	text    string
 	request url.URL // to send, without the parameters of an announce
 	byUser  bool
 	scion   bool
-	addr    scionnet.Addr // with a name only the port
-	name    string        // of scion:// only
+	addr    scionnet.Addr // if there is a name, only the port is set
+	name    string        // only of scion://
 }
 
 // maxURL bounds an announce URL in bytes: torrents and magnet links come from strangers.
 const maxURL = 2048
 
-// defaultSCIONPort is used where a SCION tracker's URL names no port.
+// defaultSCIONPort is the port of a tracker on SCION whose URL has none.
 const defaultSCIONPort = 80
 
-// ParseURL reads an announce URL: http, https and udp for trackers on IP; for trackers on SCION either
-// scion://1-ff00:0:110,[127.0.0.1]:31080/announce, scion://tracker.example:31080/announce with a name, or
-// http://scion4-1-ff00-0-110_127-0-0-1:8080/announce, in which the host is one that every URL parser takes (scion6-…
-// for an IPv6 host, with dashes for colons).
+// ParseURL reads an announce URL. Trackers on IP have the schemes http, https and udp. The forms
+// for SCION are:
+//
+//	scion://1-ff00:0:110,[127.0.0.1]:31080/announce
+//	scion://tracker.example:31080/announce
+//	http://scion4-1-ff00-0-110_127-0-0-1:8080/announce  for URL parsers that refuse the others
+//	http://scion6-1-ff00-0-110_fd00--1:8080/announce    with dashes for the colons of IPv6
 func ParseURL(s string) (URL, error) {
 	u, err := parseURL(s)
 	if err != nil {
@@ -50,7 +53,7 @@ func parseURL(s string) (URL, error) {
 		return URL{}, fmt.Errorf("longer than %d bytes", maxURL)
 	}
 	if rest, ok := strings.CutPrefix(s, "scion://"); ok {
-		// A SCION address is no host in the sense of RFC 3986: net/url reads what stands behind it.
+		// A SCION address is not a host in the sense of RFC 3986, so net/url reads only the path.
 		host, path, _ := strings.Cut(rest, "/")
 		if !strings.Contains(host[strings.LastIndex(host, "]")+1:], ":") {
 			host += ":" + strconv.Itoa(defaultSCIONPort)
@@ -102,7 +105,8 @@ func parseURL(s string) (URL, error) {
 	return withRequest(URL{text: s, scion: true, addr: a}, "https"+s[len("http"):])
 }
 
-// withRequest adds the URL to send, which is parsed here so that a URL without an error can always be requested.
+// withRequest adds the URL to send. It is parsed now, so that every URL without an error can be
+// requested.
 func withRequest(u URL, text string) (URL, error) {
 	r, err := url.Parse(text)
 	if err != nil {
@@ -124,7 +128,8 @@ func parsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// parseSCION reads what stands between scion:// and the path, with a port: an address, or the name of a host.
+// parseSCION reads the part between scion:// and the path, with a port: an address, or the name of
+// a host.
 func parseSCION(s string) (a scionnet.Addr, name string, err error) {
 	host, port, ok := strings.Cut(s, ":")
 	if strings.Contains(s, ",") || !ok || !scionnet.IsName(host) {
@@ -139,8 +144,8 @@ func parseSCION(s string) (a scionnet.Addr, name string, err error) {
 	return a, host, nil
 }
 
-// parseSCIONHost reads scion4-1-ff00-0-110_127-0-0-1: the family, the ISD-AS with dashes for colons, and
-// behind the underscore the host with dashes for its dots or colons.
+// parseSCIONHost reads scion4-1-ff00-0-110_127-0-0-1: the family, the ISD-AS with dashes for
+// colons, and after the underscore the host with dashes for its dots or colons.
 func parseSCIONHost(s string) (scionnet.Addr, error) {
 	family, rest, _ := strings.Cut(s, "-")
 	ia, host, ok := strings.Cut(rest, "_")
@@ -160,26 +165,27 @@ func parseSCIONHost(s string) (scionnet.Addr, error) {
 	if err != nil || h.Is4() != (family == "scion4") {
 		return scionnet.Addr{}, fmt.Errorf("host %q: %q is not an address of the family %s", s, host, family)
 	}
-	// ParseAddr has the last word on what a SCION address may be.
+	// ParseAddr decides which SCION addresses are valid.
 	return scionnet.ParseAddr(scionnet.Addr{IA: v, Host: h, Port: defaultSCIONPort}.String())
 }
 
-// OfUser is the same URL, named by the user himself and not by a torrent.
+// OfUser is the same URL, named by the user and not by a torrent.
 func (u URL) OfUser() URL {
 	u.byUser = true
 	return u
 }
 
-// ByUser tells whether the user has named the tracker. The trackers that torrents name are those of strangers.
+// ByUser reports whether the user named the tracker. Trackers that torrents name belong to
+// strangers.
 func (u URL) ByUser() bool { return u.byUser }
 
 // String is the URL as it was given.
 func (u URL) String() string { return u.text }
 
-// SCION is the tracker's address if it is reached over SCION. Where Name is not empty only its port is known.
+// SCION is the tracker's address if it is on SCION. If it has a Name, only the port is set.
 func (u URL) SCION() (scionnet.Addr, bool) { return u.addr, u.scion }
 
-// Name is the name of a tracker on SCION whose address is to be looked up.
+// Name is the name to look up for a tracker on SCION, or empty if its URL has an address.
 func (u URL) Name() string { return u.name }
 
 // Scheme is http, https, udp or scion.
@@ -191,7 +197,7 @@ func (u URL) Scheme() string {
 	return strings.ToLower(scheme)
 }
 
-// Request is the URL to send with the parameters of an announce over HTTP or HTTP/3.
+// Request is the URL of an announce over HTTP or HTTP/3 with that query.
 func (u URL) Request(query string) *url.URL {
 	r := u.request
 	if r.RawQuery != "" {
@@ -201,8 +207,8 @@ func (u URL) Request(query string) *url.URL {
 	return &r
 }
 
-// Sibling is the URL with which the same is asked of the tracker at another address, such as scion://1-ff00:0:110,[10.0.0.1]:80 or
-// http://tracker.example: path and query stay.
+// Sibling is the same URL at another address, such as scion://1-ff00:0:110,[10.0.0.1]:80 or
+// http://tracker.example. The path and query stay.
 func (u URL) Sibling(address string) (URL, error) {
 	_, host, ok := strings.Cut(address, "://")
 	if !ok || host == "" || strings.ContainsAny(host, "/?#@") {
@@ -215,21 +221,23 @@ func (u URL) Sibling(address string) (URL, error) {
 	return ParseURL(address + path)
 }
 
-// Plain tells whether nothing in a request was chosen by whoever has named the tracker, but its address.
+// Plain reports whether the URL has nothing but an address and /announce, so that its author cannot
+// choose the request.
 func (u URL) Plain() bool {
 	return u.request.Path == "/announce" && u.request.RawQuery == "" && u.request.User == nil
 }
 
-// Same tells whether two URLs lead to the same requests.
+// Same reports whether two URLs lead to the same requests.
 func (u URL) Same(v URL) bool {
 	return u.scion == v.scion && u.request.String() == v.request.String()
 }
 
-// hostName is a SCION address as a host and port that every URL parser takes.
+// hostName is a SCION address as a host and port that every URL parser accepts.
 func hostName(a scionnet.Addr) string {
-	family, host := "scion4-", strings.ReplaceAll(a.Host.String(), ".", "-")
+	family := "scion4-"
 	if a.Host.Is6() {
-		family, host = "scion6-", strings.ReplaceAll(a.Host.String(), ":", "-")
+		family = "scion6-"
 	}
-	return family + strings.ReplaceAll(a.IA.String(), ":", "-") + "_" + host + ":" + strconv.Itoa(int(a.Port))
+	host := strings.NewReplacer(".", "-", ":", "-").Replace(a.IA.String() + "_" + a.Host.String())
+	return family + host + ":" + strconv.Itoa(int(a.Port))
 }

@@ -1,20 +1,22 @@
-// Package announce tells trackers of a torrent that a peer is there, and hears of others.
+// Package announce registers a peer with the trackers of a torrent, and learns of other peers from
+// them.
 //
 //	Announcer  one torrent: a goroutine for each tier of its trackers (BEP 12)
-//	tier       which tracker next, and when                              tier.go
-//	siblings   trackers that are reached on another network, too         sibling.go
-//	schedule   how long to wait: functions of answers and failures       schedule.go
-//	asker      one announce over HTTP, HTTP/3 on SCION, or UDP           http.go, udp.go
-//	dialer     from which address, and whether at all                    dial.go
+//	tier       which tracker to ask next, and when                        tier.go
+//	sibling    the same tracker on the other kind of network              sibling.go
+//	schedule   how long to wait: functions of answers and failures        schedule.go
+//	reporting  when to send path reports                                  report.go
+//	asker      one announce over HTTP, HTTP/3 on SCION, or UDP            http.go, udp.go
+//	dialer     the source address, and which trackers may be contacted    dial.go
 //
-// All tiers are asked, one tracker of each: a tier on IP and one on SCION lead to different peers. Where BEP 12 stops
-// at the first tier that works, a peer would never hear of those on the other network.
+// The announcer asks one tracker of every tier, since a tier on IP and one on SCION know different
+// peers. BEP 12 stops at the first tier that works, so a peer would never hear of the peers on the
+// other network.
 package announce
 
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,10 +33,10 @@ import (
 	"braid/tracker/wire"
 )
 
-// Progress is what trackers are told of a transfer, in bytes.
+// Progress is the state of a transfer in an announce, in bytes.
 type Progress struct {
 	Uploaded, Downloaded int64
-	Left                 int64 // wire.NoCount: not known yet
+	Left                 int64 // wire.NoCount: unknown
 	// Partial says that the peer wants no more, though something is left (BEP 21).
 	Partial bool
 }
@@ -43,28 +45,30 @@ type Progress struct {
 type Config struct {
 	InfoHash wire.InfoHash
 	PeerID   wire.PeerID
-	// Tiers of trackers. Their order within a tier is drawn anew (BEP 12).
+	// Tiers of trackers. The order within a tier is shuffled (BEP 12).
 	Tiers [][]tracker.URL
-	// Listen is where the peer accepts connections on IP, an unspecified address standing for all of its family, and :: for all.
-	// Announces leave from there, since trackers hand out the address that they come from.
+	// Listen is where the peer accepts connections on IP. An unspecified address stands for all of
+	// its family, and :: for both families. Announces leave from there, since trackers give the
+	// source address of an announce to others.
 	Listen []netip.AddrPort
-	// SCIONPort is where it does on SCION, on the host of SCION; 0: nowhere.
+	// SCIONPort is where the peer accepts connections on SCION, on the host of SCION; 0: nowhere.
 	SCIONPort uint16
-	// SCION reaches trackers on SCION; nil: they are passed over. It is the caller's to close.
+	// SCION reaches trackers on SCION. Without it they are left out. The caller closes it.
 	SCION *scionnet.HTTP
-	// Progress is asked before each announce.
+	// Progress is called before each announce.
 	Progress func() Progress
 	// Peers is how trackers on SCION are to choose peers.
 	Peers wire.Order
-	// Hinted, if not nil, is told of path hints, always before the peers of the same answer, from several goroutines.
+	// Hinted may be nil. It gets path hints, before Found gets the peers of the same answer.
+	// Several goroutines call it.
 	Hinted func(pathsel.Hints)
-	// Reports, if not nil, are what the transfer has measured, the most important first. It is asked before announces to trackers
-	// that take reports.
+	// Reports may be nil. It returns the transfer's measurements, the most important first. It is
+	// called before announces to trackers that accept reports.
 	Reports func() []wire.PathReport
-	// Found is told of peers, from several goroutines, also of those it knows already.
+	// Found gets peers, including those of earlier answers. Several goroutines call it.
 	Found func([]wire.Addr)
-	// Asked, if not nil, is told how it goes with each tracker that is asked, from several goroutines: when it is asked the
-	// first time, with neither answered nor an error, and how each announce has ended.
+	// Asked may be nil. It is called before the first announce to a tracker, with neither answered
+	// nor an error, and with the result of each announce. Several goroutines call it.
 	Asked func(u tracker.URL, answered bool, err error)
 	// Logger may be nil.
 	Logger *slog.Logger
@@ -83,60 +87,79 @@ type Announcer struct {
 
 	mu       sync.Mutex
 	tiers    []*tier       // those of the configuration, then those of siblings
-	asked    []tracker.URL // all that are in them
-	siblings int           // tiers
+	asked    []tracker.URL // all trackers of the tiers
+	siblings int           // number of tiers of siblings
 }
 
-// ErrNoTracker says that none of the trackers can be reached from this host.
+const (
+	// announceTimeout bounds one announce, also over a slow path with some loss.
+	announceTimeout = 30 * time.Second
+	// goodbyeTimeout bounds how long a user waits after Ctrl-C.
+	goodbyeTimeout = 2 * time.Second
+)
+
+// ErrNoTracker says that this host can reach none of the trackers.
 var ErrNoTracker = errors.New("no tracker of the torrent can be asked")
 
-// Start begins to announce. Trackers of networks that the host is not on are passed over; if none is left the error is
-// ErrNoTracker.
+// Start begins to announce. It leaves out trackers on networks that the host is not on, and returns
+// ErrNoTracker if none remains.
 func Start(cfg Config) (*Announcer, error) {
 	a := &Announcer{cfg: cfg, log: cfg.Logger}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
-	// Hexadecimal digits of a number of 32 bits, which is what the key is over UDP.
-	key := make([]byte, 4)
+	key := make([]byte, 4) // over UDP the key is a number of 32 bits
 	rand.Read(key)
 	a.key = fmt.Sprintf("%X", key)
 	a.ctx, a.stop = context.WithCancel(context.Background())
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, urls := range cfg.Tiers {
-		t := &tier{announcer: a, wake: make(chan struct{}, 1)}
-		for _, u := range urls {
-			ask, err := newAsker(u, &a.cfg, scionnet.ScopeLoopback)
-			if err != nil {
-				a.log.Info("tracker passed over", "tracker", u, "reason", err)
-				continue
-			}
-			t.trackers = append(t.trackers, &source{url: u, ask: ask})
-			a.asked = append(a.asked, u)
-		}
-		mathrand.Shuffle(len(t.trackers), func(i, j int) { t.trackers[i], t.trackers[j] = t.trackers[j], t.trackers[i] })
-		if len(t.trackers) > 0 {
-			a.tiers = append(a.tiers, t)
-		}
+		urls = slices.Clone(urls)
+		mathrand.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
+		a.startTier(urls, scionnet.ScopeLoopback, false)
 	}
 	if len(a.tiers) == 0 {
 		a.stop()
 		return nil, ErrNoTracker
 	}
-	for _, t := range a.tiers {
-		a.workers.Go(t.run)
-	}
 	return a, nil
 }
 
-// Completed tells the trackers that the download is complete, or has all that it wants. It is for downloads that had not when they
-// began.
+// startTier begins to ask the trackers that can be reached from here, and reports whether there is
+// one. If another tracker named them, they are its siblings, and from is its scope. The caller
+// holds a.mu.
+func (a *Announcer) startTier(urls []tracker.URL, from scionnet.Scope, siblings bool) bool {
+	t := &tier{announcer: a, wake: make(chan struct{}, 1), sibling: siblings}
+	for _, u := range urls {
+		ask, err := newAsker(u, &a.cfg, from)
+		if err != nil {
+			a.log.Log(a.ctx, t.level(slog.LevelInfo), "tracker cannot be asked", "tracker", u, "reason", err)
+			continue
+		}
+		t.trackers = append(t.trackers, &source{url: u, ask: ask})
+	}
+	if len(t.trackers) == 0 {
+		return false
+	}
+	a.tiers = append(a.tiers, t)
+	for _, s := range t.trackers {
+		a.asked = append(a.asked, s.url)
+	}
+	a.workers.Go(t.run)
+	return true
+}
+
+// Completed tells the trackers that the download is complete, or has all that it wants. Do not call
+// it for a download that was complete when it began.
 func (a *Announcer) Completed() {
 	if !a.completed.Swap(true) {
 		a.wake()
 	}
 }
 
-// Hungry says whether the transfer has too few peers, and asks trackers again as soon as they allow it.
+// Hungry says whether the transfer has too few peers. If so, trackers are asked again as soon as
+// they allow it.
 func (a *Announcer) Hungry(is bool) {
 	if a.hungry.Swap(is) != is {
 		a.wake()
@@ -154,7 +177,7 @@ func (a *Announcer) wake() {
 	}
 }
 
-// Close says goodbye to the trackers that know the peer, for which each has two seconds, and stops.
+// Close stops, and tells the trackers that know the peer. It waits at most two seconds for them.
 func (a *Announcer) Close() {
 	a.stop()
 	a.workers.Wait()
@@ -167,10 +190,11 @@ func (a *Announcer) Close() {
 	}
 }
 
-// announceOf is the announce for a tracker. On IP the port follows from the address that it leaves from.
+// announceOf is the announce for a tracker. On IP the asker sets the port, which depends on the
+// source address.
 func (a *Announcer) announceOf(s *source, e wire.Event, p Progress) *wire.Announce {
 	out := &wire.Announce{
-		InfoHash: a.cfg.InfoHash, PeerID: a.cfg.PeerID, Key: a.key, TrackerID: s.id,
+		InfoHash: a.cfg.InfoHash, PeerID: a.cfg.PeerID, Key: a.key, TrackerID: s.trackerID,
 		Uploaded: p.Uploaded, Downloaded: p.Downloaded, Left: p.Left, Event: e, NumWant: wire.NoCount,
 		Compact: true, SCION: a.cfg.SCION != nil,
 	}
@@ -184,12 +208,14 @@ func (a *Announcer) announceOf(s *source, e wire.Event, p Progress) *wire.Announ
 	return out
 }
 
-func (a *Announcer) tellAsked(s *source, answered bool, err error) {
+func (a *Announcer) reportAsked(s *source, answered bool, err error) {
 	if a.cfg.Asked != nil {
 		a.cfg.Asked(s.url, answered, err)
 	}
 }
 
+// found passes on the peers and hints of an answer. It reports whether a peer is missing in the
+// tracker's last answer.
 func (a *Announcer) found(s *source, answer wire.Answer) (fresh bool) {
 	var out []wire.Addr
 	for _, p := range answer.Peers {
@@ -197,14 +223,15 @@ func (a *Announcer) found(s *source, answer wire.Answer) (fresh bool) {
 			continue
 		}
 		out = append(out, p.Addr)
-		fresh = fresh || !slices.Contains(s.told, p.Addr)
+		fresh = fresh || !slices.Contains(s.lastPeers, p.Addr)
 	}
-	s.told = out
-	a.log.Info("tracker answered", "tracker", s.url, "peers", len(out), "complete", answer.Complete, "incomplete", answer.Incomplete)
-	if answer.Warning != s.warned && answer.Warning != "" { // once is enough to know
+	s.lastPeers = out
+	a.log.Info("tracker answered", "tracker", s.url, "peers", len(out),
+		"complete", answer.Complete, "incomplete", answer.Incomplete)
+	if answer.Warning != s.lastWarning && answer.Warning != "" {
 		a.log.Warn("tracker warns", "tracker", s.url, "warning", s.url.Hide(answer.Warning))
 	}
-	s.warned = answer.Warning
+	s.lastWarning = answer.Warning
 	if len(answer.Hints) > 0 && a.cfg.Hinted != nil {
 		a.cfg.Hinted(answer.Hints)
 	}
@@ -213,12 +240,3 @@ func (a *Announcer) found(s *source, answer wire.Answer) (fresh bool) {
 	}
 	return fresh
 }
-
-// title is the torrent in logs.
-func (a *Announcer) title() string { return hex.EncodeToString(a.cfg.InfoHash[:4]) }
-
-// announceTimeout bounds one announce, also over a slow path with some loss.
-const announceTimeout = 30 * time.Second
-
-// goodbyeTimeout bounds what a user waits for after Ctrl-C.
-const goodbyeTimeout = 2 * time.Second

@@ -14,19 +14,20 @@ import (
 	"braid/tracker/wire"
 )
 
-// Two things are decided before a tracker on IP is contacted: from which of our addresses, and whether at all. A torrent
-// comes from a stranger, and so do the answers and redirects of its trackers.
+// Before contacting a tracker on IP, two decisions are made: which of our addresses to use, and
+// whether the tracker may be contacted at all. Torrents come from strangers, and so do the answers
+// and redirects of their trackers.
 
-// outlet is an address to announce from. The tracker tells others to connect to it at the port.
+// outlet is an address to announce from. Other peers will connect to it at the port.
 type outlet struct {
-	local  netip.Addr // zero: the one that the system chooses
-	family string     // "4", "6", or "" for either
+	local  netip.Addr // zero: the system chooses
+	family string     // "4", "6", or "" for both
 	port   uint16     // 0: nobody listens there
 }
 
-// outletsOf are where to announce from if peers are accepted on those addresses, to be tried in turn: the first address of
-// each family, and at the end whatever leads to a tracker of another family or network, with a port that says
-// that nobody listens there.
+// outletsOf are the outlets of a peer that accepts connections on those addresses, to be tried in
+// turn. They are the first address of each family, and at the end one with port 0, for a tracker
+// that these cannot reach.
 func outletsOf(listen []netip.AddrPort) []outlet {
 	var out []outlet
 	for _, l := range listen {
@@ -50,8 +51,9 @@ func outletsOf(listen []netip.AddrPort) []outlet {
 	return out
 }
 
-// elsewhere tells whether an error means that the tracker is not reached from the outlet, but perhaps from another one.
-func elsewhere(err error) bool {
+// unreachable reports whether an error means that this outlet cannot reach the tracker, while
+// another one might.
+func unreachable(err error) bool {
 	for _, e := range []error{syscall.EINVAL, syscall.ENETUNREACH, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT} {
 		if errors.Is(err, e) {
 			return true
@@ -61,20 +63,21 @@ func elsewhere(err error) bool {
 	return errors.As(err, &none)
 }
 
-// named is who has named a tracker, and what is asked of it.
+// named describes the origin of a tracker's URL.
 type named struct {
-	user bool // the user himself, else a torrent
-	// plain: nothing of the request but the info hash was chosen by the torrent.
+	user bool // the user named it, and not a torrent
+	// plain: the torrent chose nothing in the request except the info hash.
 	plain bool
-	// hops are the redirects so far; from is the widest scope that one of them came from, or the tracker that has named this one.
+	// hops counts the redirects so far. from is the widest scope of the addresses that redirected
+	// us, or of the tracker that named this one.
 	hops int
 	from scionnet.Scope
 }
 
-// may tells whether an address of that scope may be contacted. A user names what he likes. A torrent may name a
-// tracker of the local network or machine, as people do on a LAN, if all that it can make us send there is an
-// announce; never one that is link-local. A redirect leads no nearer than it came from, and a tracker names none that is
-// nearer than itself.
+// may returns an error if no address of that scope may be contacted. Users may name any tracker. A
+// torrent may name a tracker on the local network or machine, as people do on a LAN, if the request
+// is a plain announce, but no link-local one. A redirect must not lead to a nearer address than it
+// came from, and a tracker must not name a sibling nearer than itself.
 func (n named) may(to scionnet.Scope) error {
 	switch {
 	case to == scionnet.ScopePublic:
@@ -86,7 +89,7 @@ func (n named) may(to scionnet.Scope) error {
 	case n.user, n.hops == 0 && n.plain && to != scionnet.ScopeLinkLocal:
 		return nil
 	}
-	return fmt.Errorf("a torrent may not name this tracker at a %s address; name it with --tracker if you trust it", to)
+	return fmt.Errorf("a torrent may not name this tracker at a %s address; add it yourself if you trust it", to)
 }
 
 // dialer contacts one tracker on IP, for one announce.
@@ -102,7 +105,7 @@ func newDialer(o outlet, n named, scopeOf func(netip.Addr) scionnet.Scope) *dial
 	return d
 }
 
-// connectTimeout bounds the time until a tracker takes a connection.
+// connectTimeout bounds the time until a tracker accepts a connection.
 const connectTimeout = 10 * time.Second
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -116,14 +119,14 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return d.Dial(ctx, from, network+d.outlet.family, address)
 }
 
-// redirected notes that the tracker contacted last sends us on.
+// redirected notes a redirect by the tracker that was contacted last.
 func (d *dialer) redirected() {
 	d.Redirected(func(by scionnet.Scope) { d.named.hops, d.named.from = d.named.hops+1, max(d.named.from, by) })
 }
 
-// reachable are the peers that a tracker of the scope may name: on IP none that are nearer than itself. On SCION no address
-// is one of our machine or network but by way of its AS.
-func reachable(peers []wire.Peer, by scionnet.Scope) []wire.Peer {
+// allowed are the peers that a tracker of the scope may name: on IP none that is nearer than
+// itself. SCION addresses are harmless, since the AS is part of them.
+func allowed(peers []wire.Peer, by scionnet.Scope) []wire.Peer {
 	return slices.DeleteFunc(peers, func(p wire.Peer) bool {
 		return !p.Addr.IsSCION() && scionnet.ScopeOf(p.Addr.Host) < by
 	})

@@ -18,24 +18,25 @@ import (
 
 // asker makes announces to one tracker.
 type asker interface {
-	// announce makes one, with reports where the tracker takes them.
+	// announce makes one announce. Only trackers on SCION get the reports.
 	announce(context.Context, *wire.Announce, []wire.PathReport) (wire.Answer, error)
-	// scope is that of the address that was asked last.
+	// scope is the scope of the tracker's address in the last announce.
 	scope() scionnet.Scope
 	close()
 }
 
-// newAsker prepares to ask a tracker. If another tracker has named it, from is the scope of that one.
+// newAsker prepares to ask a tracker. If another tracker named it, from is the scope of that
+// tracker.
 func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 	if addr, ok := u.SCION(); ok {
 		if cfg.SCION == nil {
-			return nil, errors.New("it is on SCION and this host is not; give --config-dir or --sciond")
+			return nil, errors.New("it is on SCION, and this host has no connection to SCION")
 		}
 		o := &overSCION{url: u, at: scionnet.ScopePublic}
 		t := cfg.SCION.Client(addr)
 		if name := u.Name(); name != "" {
 			t = cfg.SCION.ClientByName(name, addr.Port)
-		} else if addr.IA == cfg.SCION.Addr().IA { // elsewhere the same address is another host
+		} else if addr.IA == cfg.SCION.Addr().IA { // in another AS the same address is another host
 			o.at = scionnet.ScopeOf(addr.Host)
 		}
 		o.client, o.end = http.Client{Transport: t, CheckRedirect: noRedirect}, t.Close
@@ -56,16 +57,16 @@ func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 type overSCION struct {
 	url    tracker.URL
 	client http.Client
-	at     scionnet.Scope // as far as it is known
+	at     scionnet.Scope // public if unknown
 	end    func() error
 }
 
 func (o *overSCION) scope() scionnet.Scope { return o.at }
-func (o *overSCION) close()                { _ = o.end() } // nobody waits for it
+func (o *overSCION) close()                { _ = o.end() }
 
 func (o *overSCION) announce(ctx context.Context, a *wire.Announce, reports []wire.PathReport) (wire.Answer, error) {
 	answer, err := exchange(ctx, &o.client, o.url.Request(a.Query()), reports)
-	answer.Peers = reachable(answer.Peers, o.at)
+	answer.Peers = allowed(answer.Peers, o.at)
 	return answer, err
 }
 
@@ -84,11 +85,11 @@ func (o *overIP) close()                {}
 func (o *overIP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathReport) (answer wire.Answer, err error) {
 	for _, from := range o.outlets {
 		d := newDialer(from, o.named, o.scopeOf)
-		told := *a
-		told.Port = from.port
-		if answer, err = o.ask(ctx, d, &told); err == nil || !elsewhere(err) {
+		out := *a
+		out.Port = from.port
+		if answer, err = o.ask(ctx, d, &out); err == nil || !unreachable(err) {
 			o.at = d.Contacted()
-			answer.Peers = reachable(answer.Peers, o.at)
+			answer.Peers = allowed(answer.Peers, o.at)
 			break
 		}
 	}
@@ -99,7 +100,8 @@ func overHTTP(u tracker.URL) func(context.Context, *dialer, *wire.Announce) (wir
 	return func(ctx context.Context, d *dialer, a *wire.Announce) (wire.Answer, error) {
 		c := http.Client{
 			Transport: &http.Transport{
-				// Announces are rare: a connection kept would be closed by the other side before it is used again.
+				// Announces are rare. The other side would close an idle connection before the next
+				// one.
 				DisableKeepAlives: true, DisableCompression: true,
 				DialContext:            d.dial,
 				TLSHandshakeTimeout:    10 * time.Second,
@@ -114,7 +116,7 @@ func overHTTP(u tracker.URL) func(context.Context, *dialer, *wire.Announce) (wir
 	}
 }
 
-// sameScheme follows few redirects, and none that would leave TLS or HTTP.
+// sameScheme allows a few redirects, but none from TLS to plain HTTP, or to another protocol.
 func sameScheme(r *http.Request, via []*http.Request) error {
 	if len(via) > 3 {
 		return errors.New("too many redirects")
@@ -127,18 +129,19 @@ func sameScheme(r *http.Request, via []*http.Request) error {
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// exchange makes one request. It is a POST if there are reports.
+// exchange makes one request. With reports it is a POST.
 func exchange(ctx context.Context, client *http.Client, u *url.URL, reports []wire.PathReport) (wire.Answer, error) {
-	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}).WithContext(ctx)
+	req := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}
 	if len(reports) > 0 {
 		body := wire.AppendReports(nil, reports)
 		req.Method, req.ContentLength = http.MethodPost, int64(len(body))
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil } // for a connection that has ended meanwhile
+		// GetBody lets net/http repeat the request if an idle connection has ended.
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 		req.Body, _ = req.GetBody()
 	}
-	res, err := client.Do(req)
+	res, err := client.Do(req.WithContext(ctx))
 	if err != nil {
-		// net/http would repeat the whole URL, which has the user's key in it.
+		// The error of net/http has the whole URL in it, with the user's key.
 		if e := (*url.Error)(nil); errors.As(err, &e) {
 			err = e.Err
 		}

@@ -8,19 +8,20 @@ import (
 	"braid/tracker/wire"
 )
 
-// reportEvery is the least time between reports to one tracker, which would pass them over. The first one is due so long
-// after the first answer: earlier there is little to tell, and a regular announce may come after the end of the download.
+// reportEvery is the shortest time between reports to one tracker, which would ignore more of them.
+// The first report follows so long after the first answer. Earlier there is little to report, and
+// the next regular announce may come only after the end of the download.
 const reportEvery = time.Minute
 
-// reporting is what a tracker has been told of paths. It belongs to the tier's goroutine.
+// reporting is the state of path reports to one tracker. It belongs to the tier's goroutine.
 type reporting struct {
-	most    int       // how many it takes; 0: none, or not known yet
-	last    time.Time // when it was told last
-	planned bool      // an announce of its own was planned for the first report
-	muted   bool      // it has refused an announce with reports
+	most    int       // reports that it accepts with an announce; 0: none, or unknown
+	last    time.Time // when it last got reports
+	planned bool      // the announce with the first report was planned
+	muted   bool      // it refused an announce because of its reports
 }
 
-// first moves the next announce forward to the first report.
+// first moves the next announce forward to the time of the first report.
 func (r *reporting) first(a *Announcer, began, next time.Time, answer wire.Answer) time.Time {
 	if r.most == 0 || r.planned || a.cfg.Reports == nil {
 		return next
@@ -32,7 +33,7 @@ func (r *reporting) first(a *Announcer, began, next time.Time, answer wire.Answe
 	return next
 }
 
-// due are the reports to send with an announce. The end of a download is worth one at any time.
+// due are the reports to send with an announce. The end of a download is always worth a report.
 func (r *reporting) due(a *Announcer, end bool) []wire.PathReport {
 	if r.most == 0 || r.muted || a.cfg.Reports == nil || time.Since(r.last) < reportEvery && !end {
 		return nil
@@ -41,7 +42,7 @@ func (r *reporting) due(a *Announcer, end bool) []wire.PathReport {
 	return all[:min(len(all), r.most)]
 }
 
-// sent notes what has become of an announce.
+// sent notes the result of an announce.
 func (r *reporting) sent(reports []wire.PathReport, answer wire.Answer, err error) {
 	var f *wire.Failure
 	switch {

@@ -2,6 +2,9 @@ package announce
 
 import (
 	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,10 +13,20 @@ import (
 	"braid/tracker/wire"
 )
 
-// A real tracker on SCION gets the reports with the end of a download; one on IP never does.
+// A real tracker on SCION gets the reports with the end of a download. One on IP gets none, even if it asks for them.
 func TestReports(t *testing.T) {
 	h := oneAS(t)
 	tr := track(t, h)
+	var sent atomic.Int64
+	ip := listening(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		if r.Method != http.MethodGet {
+			n++
+		}
+		sent.Add(n)
+		answer := wire.Answer{Interval: time.Hour, Reports: wire.MaxReports}
+		_, _ = w.Write(answer.Append(nil, &wire.Announce{Compact: true}))
+	})
 	asked := make(chan struct{}, 10)
 	p := join(t, 1, func(c *Config) {
 		c.SCION, c.Peers, c.Hinted = openHTTP(t, h), wire.Mixed, func(pathsel.Hints) {}
@@ -22,14 +35,18 @@ func TestReports(t *testing.T) {
 			ia := h.IA()
 			return []wire.PathReport{{Interfaces: []pathsel.Interface{{IA: ia, ID: 1}, {IA: ia + 1, ID: 1}}, RTT: time.Millisecond}}
 		}
-	}, tr.scion, tr.http)
+	}, tr.scion, tr.http, ip.URL+"/announce")
 	tr.counts(t, 0, 1, 0)
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		if n, err := tr.store.Totals(t.Context()); err != nil || n.SCION == 1 && n.IPv4 == 1 {
+		n, err := tr.store.Totals(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.SCION == 1 && n.IPv4 == 1 && ip.requests.Load() == 1 {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatal("the peer is not there")
+			t.Fatalf("the peer is not registered: %+v, and %d requests on IP", n, ip.requests.Load())
 		}
 	}
 	p.Completed()
@@ -49,6 +66,9 @@ func TestReports(t *testing.T) {
 	p.Close()
 	if n := passed(); n > 2 { // the second if the goodbye overtook the answer
 		t.Errorf("%d reports have arrived", n)
+	}
+	if n := ip.requests.Load(); n != 3 || sent.Load() != 0 {
+		t.Errorf("%d requests to the tracker on IP, want 3; reports of %d bytes, want none", n, sent.Load())
 	}
 }
 

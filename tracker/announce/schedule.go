@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// usualInterval is that of trackers that name none.
+	// usualInterval is for trackers that name no interval.
 	usualInterval = 30 * time.Minute
-	// leastInterval and leastHungry keep a tracker that asks for it from being asked all the time.
+	// leastInterval and leastHungry bound how often we announce, even if a tracker wants more.
 	leastInterval = 30 * time.Second
 	leastHungry   = 5 * time.Second
 	// firstRetry doubles with every failure up to lastRetry.
@@ -18,7 +18,7 @@ const (
 	lastRetry  = 30 * time.Minute
 )
 
-// regular is when to announce again to a tracker that has answered.
+// regular is the time until the next announce to a tracker that answered.
 func regular(a wire.Answer) time.Duration {
 	if a.Interval <= 0 {
 		return usualInterval
@@ -26,8 +26,9 @@ func regular(a wire.Answer) time.Duration {
 	return max(a.Interval, a.MinInterval, leastInterval)
 }
 
-// early is when to announce again if there are too few peers. Each announce after the first that was made for this and brought nobody
-// new doubles it, up to the regular time: a tracker that knows nobody else has nothing to say.
+// early is the time until the next announce while there are too few peers. Each fruitless announce
+// after the first doubles it, up to the regular time, since a tracker that knows no other peers is
+// of no help.
 func early(a wire.Answer, fruitless int) time.Duration {
 	least := a.MinInterval
 	if least <= 0 {
@@ -36,8 +37,9 @@ func early(a wire.Answer, fruitless int) time.Duration {
 	return min(double(max(least, leastHungry), fruitless-1), regular(a))
 }
 
-// retry is when to try a tracker again that has failed so many times in a row, and whether ever. spread is a random
-// number from 0 to 1: peers whose tracker was away do not come back in step.
+// retry is the time until the next attempt after so many failures in a row. ever is false if there
+// is none. spread is a random number from 0 to 1, which keeps the peers of a restarted tracker from
+// all coming back at once.
 func retry(err error, failures int, spread float64) (wait time.Duration, ever bool) {
 	wait = min(double(firstRetry, failures-1), lastRetry)
 	wait = time.Duration(float64(wait) * (0.75 + 0.5*spread))

@@ -2,6 +2,7 @@ package announce
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -14,37 +15,47 @@ import (
 
 // source is one tracker of a tier. It belongs to the tier's goroutine.
 type source struct {
-	url    tracker.URL
-	ask    asker
-	id     string // what it wants to be told the next time
-	warned string // what it warned of last
-	told   []wire.Addr
-	// known: it has answered, and remembers the peer. told of the completion: finished.
-	known, finished bool
-	failures        int
-	notBefore       time.Time // after a failure
-	given           bool      // up, for good
-	paths           reporting
+	url tracker.URL
+	ask asker
+	// From the last answer: the ID to repeat, the peers, and the warning.
+	trackerID   string
+	lastPeers   []wire.Addr
+	lastWarning string
+	registered  bool // it has answered, and remembers the peer
+	complete    bool // it has answered an announce that the download is complete
+	failures    int  // in a row
+	notBefore   time.Time
+	refused     bool // it does not want to be asked again
+	paths       reporting
 }
 
-// tier asks one of its trackers, the first that answers (BEP 12).
+// tier asks its trackers until one answers (BEP 12).
 type tier struct {
 	announcer *Announcer
 	trackers  []*source
 	wake      chan struct{}
-	fruitless int // announces in a row with too few peers that brought nobody new
-	// sibling: another tier's tracker has named these. adopted: one of this tier has named some.
-	sibling, adopted bool
+	fruitless int  // announces in a row that found no new peer while there were too few
+	sibling   bool // a tracker of another tier has named these
+	adopted   bool // a tracker of this tier has named siblings
 }
 
-// event is why the tracker is asked now. A partial seed says each time that it is one, and is never complete (BEP 21).
+// level is the level of a log record, lowered for siblings, which the user did not name.
+func (t *tier) level(usual slog.Level) slog.Level {
+	if t.sibling {
+		return min(usual-4, slog.LevelInfo)
+	}
+	return usual
+}
+
+// event is the reason of the next announce. A partial seed says each time that it is one, and is
+// never complete (BEP 21).
 func (s *source) event(completed bool, p Progress) wire.Event {
 	switch {
 	case p.Partial:
 		return wire.Paused
-	case !s.known:
+	case !s.registered:
 		return wire.Started
-	case completed && !s.finished:
+	case completed && !s.complete:
 		return wire.Completed
 	}
 	return wire.Periodic
@@ -56,7 +67,7 @@ func (t *tier) run() {
 		began := time.Now()
 		s, answer := t.round()
 		if a.ctx.Err() != nil {
-			break // nobody has refused
+			break // an announce that was cut off is no refusal
 		}
 		next, soon := t.nextTry(), time.Time{}
 		if s != nil {
@@ -65,11 +76,8 @@ func (t *tier) run() {
 			next = s.paths.first(a, began, next, answer)
 		}
 		if next.IsZero() {
-			level := slog.LevelError
-			if t.sibling { // the user does not know of it
-				level = slog.LevelInfo
-			}
-			a.log.Log(a.ctx, level, "all trackers of a tier have refused; not asking again", "torrent", a.title())
+			a.log.Log(a.ctx, t.level(slog.LevelError), "all trackers of a tier have refused; not asking them again",
+				"torrent", hex.EncodeToString(a.cfg.InfoHash[:4]))
 			<-a.ctx.Done()
 			break
 		}
@@ -78,16 +86,16 @@ func (t *tier) run() {
 	t.goodbye()
 }
 
-// wait returns when it is time for the next announce: at next, or when peers are too few at soon, or when the download
-// has become complete, of which the tracker is told at once.
+// wait returns at the time of the next announce: at next, at soon while peers are too few, or as
+// soon as the download is complete.
 func (t *tier) wait(s *source, next, soon time.Time) {
 	a := t.announcer
-	for {
+	for a.ctx.Err() == nil {
 		until := next
 		if a.hungry.Load() && !soon.IsZero() && soon.Before(next) {
 			until = soon
 		}
-		if s != nil && a.completed.Load() && !s.finished {
+		if s != nil && a.completed.Load() && !s.complete {
 			return
 		}
 		timer := time.NewTimer(time.Until(until))
@@ -98,43 +106,39 @@ func (t *tier) wait(s *source, next, soon time.Time) {
 		case <-a.ctx.Done():
 		}
 		timer.Stop()
-		if a.ctx.Err() != nil {
-			return
-		}
 	}
 }
 
-// round asks the trackers in turn until one answers, which moves to the front; nil if none has.
+// round asks the trackers in turn until one answers, and moves that one to the front. It returns
+// nil if none answered.
 func (t *tier) round() (*source, wire.Answer) {
 	a := t.announcer
 	for i, s := range t.trackers {
-		if s.given || time.Now().Before(s.notBefore) {
+		if s.refused || time.Now().Before(s.notBefore) {
 			continue
+		}
+		if !s.registered && s.failures == 0 {
+			a.reportAsked(s, false, nil)
 		}
 		completed, p := a.completed.Load(), a.cfg.Progress()
 		event := s.event(completed, p)
 		ctx, cancel := context.WithTimeout(a.ctx, announceTimeout)
-		reports := s.paths.due(a, completed && !s.finished)
-		if !s.known && s.failures == 0 {
-			a.tellAsked(s, false, nil)
-		}
-		answer, err := s.ask.announce(ctx, a.announceOf(s, event, p), reports)
-		s.paths.sent(reports, answer, err)
+		answer, err := t.announce(ctx, s, event, p, completed && !s.complete)
 		cancel()
 		if a.ctx.Err() != nil {
-			// It may have arrived: say goodbye to be sure.
-			s.known = s.known || err == nil || errors.Is(err, context.Canceled)
+			// The announce may have arrived, so say goodbye.
+			s.registered = s.registered || err == nil || errors.Is(err, context.Canceled)
 			return nil, wire.Answer{}
 		}
 		if err != nil {
 			t.failed(s, err)
-			a.tellAsked(s, false, err)
+			a.reportAsked(s, false, err)
 			continue
 		}
-		s.failures, s.known, s.notBefore = 0, true, time.Time{}
-		s.finished = completed && event != wire.Started || s.finished
+		s.failures, s.registered, s.notBefore = 0, true, time.Time{}
+		s.complete = completed && event != wire.Started || s.complete
 		if answer.TrackerID != "" {
-			s.id = answer.TrackerID
+			s.trackerID = answer.TrackerID
 		}
 		a.adopt(t, s, answer.Siblings)
 		if fresh := a.found(s, answer); fresh || !a.hungry.Load() {
@@ -142,7 +146,7 @@ func (t *tier) round() (*source, wire.Answer) {
 		} else {
 			t.fruitless++
 		}
-		a.tellAsked(s, true, nil) // after its peers
+		a.reportAsked(s, true, nil) // after its peers
 		copy(t.trackers[1:i+1], t.trackers[:i])
 		t.trackers[0] = s
 		return s, answer
@@ -150,28 +154,35 @@ func (t *tier) round() (*source, wire.Answer) {
 	return nil, wire.Answer{}
 }
 
+// announce makes one announce, with reports if they are due. end says that it tells the end of the
+// download.
+func (t *tier) announce(ctx context.Context, s *source, e wire.Event, p Progress, end bool) (wire.Answer, error) {
+	reports := s.paths.due(t.announcer, end)
+	answer, err := s.ask.announce(ctx, t.announcer.announceOf(s, e, p), reports)
+	s.paths.sent(reports, answer, err)
+	return answer, err
+}
+
 func (t *tier) failed(s *source, err error) {
 	s.failures++
 	wait, ever := retry(err, s.failures, rand.Float64())
-	s.given, s.notBefore = !ever, time.Now().Add(wait)
-	log := t.announcer.log.Debug
-	if s.failures == 1 || !ever { // once is enough to know
-		log = t.announcer.log.Warn
-		if t.sibling {
-			log = t.announcer.log.Info
-		}
+	s.refused, s.notBefore = !ever, time.Now().Add(wait)
+	level := slog.LevelDebug
+	if s.failures == 1 || !ever { // once is enough
+		level = t.level(slog.LevelWarn)
 	}
+	log := t.announcer.log.With("tracker", s.url, "error", s.url.Hide(err.Error()))
 	if ever {
-		log("tracker failed", "tracker", s.url, "error", s.url.Hide(err.Error()), "again_in", wait.Round(time.Second))
+		log.Log(t.announcer.ctx, level, "tracker failed", "again_in", wait.Round(time.Second))
 	} else {
-		log("tracker refused for good", "tracker", s.url, "error", s.url.Hide(err.Error()))
+		log.Log(t.announcer.ctx, level, "tracker refused for good")
 	}
 }
 
 // nextTry is when the first of the trackers may be asked again; zero: never.
 func (t *tier) nextTry() (next time.Time) {
 	for _, s := range t.trackers {
-		if !s.given && (next.IsZero() || s.notBefore.Before(next)) {
+		if !s.refused && (next.IsZero() || s.notBefore.Before(next)) {
 			next = s.notBefore
 		}
 	}
@@ -184,27 +195,22 @@ func (t *tier) goodbye() {
 	defer cancel()
 	var all sync.WaitGroup
 	for _, s := range t.trackers {
-		if s.known {
-			all.Go(func() {
-				var err error
-				completed, p := t.announcer.completed.Load() && !s.finished, t.announcer.cfg.Progress()
-				tell := func(e wire.Event) error {
-					reports := s.paths.due(t.announcer, e == wire.Completed)
-					answer, err := s.ask.announce(ctx, t.announcer.announceOf(s, e, p), reports)
-					s.paths.sent(reports, answer, err)
-					return err
-				}
-				if completed && !p.Partial { // it came with the end
-					err = tell(wire.Completed)
-				}
-				if e := tell(wire.Stopped); e != nil {
-					err = e
-				}
-				if err != nil {
-					t.announcer.log.Debug("tracker not told of the end", "tracker", s.url, "error", s.url.Hide(err.Error()))
-				}
-			})
+		if !s.registered {
+			continue
 		}
+		all.Go(func() {
+			var early, err error
+			p := t.announcer.cfg.Progress()
+			if t.announcer.completed.Load() && !s.complete && !p.Partial { // the download completed just now
+				_, early = t.announce(ctx, s, wire.Completed, p, true)
+			}
+			if _, err = t.announce(ctx, s, wire.Stopped, p, false); err == nil {
+				err = early
+			}
+			if err != nil {
+				t.announcer.log.Debug("goodbye to a tracker failed", "tracker", s.url, "error", s.url.Hide(err.Error()))
+			}
+		})
 	}
 	all.Wait()
 }

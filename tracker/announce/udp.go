@@ -13,15 +13,16 @@ import (
 	"braid/tracker/wire"
 )
 
-// udpPatience is how long to wait for an answer before the packet is sent again; it doubles, as in BEP 15, from a
-// value that more trackers of today answer in.
+// udpPatience is the time until a packet is sent again. It doubles each time, as in BEP 15, which
+// begins with 15 seconds: too long for an announce that shall end within announceTimeout.
 const udpPatience = 3 * time.Second
 
-// overUDP is BEP 15. A connection ID is used for one announce only: the next one is later than it lives.
+// overUDP is BEP 15. Each announce gets a connection ID of its own, since IDs expire before the
+// next announce.
 func overUDP(u *url.URL) func(context.Context, *dialer, *wire.Announce) (wire.Answer, error) {
 	urlData := u.RequestURI() // BEP 41
 	if urlData == "/announce" {
-		urlData = "" // says nothing, and some trackers know no options
+		urlData = "" // it says nothing, and some trackers do not understand options
 	}
 	return func(ctx context.Context, d *dialer, a *wire.Announce) (wire.Answer, error) {
 		c, err := d.dial(ctx, "udp", u.Host)
@@ -34,7 +35,8 @@ func overUDP(u *url.URL) func(context.Context, *dialer, *wire.Announce) (wire.An
 		if err != nil {
 			return wire.Answer{}, fmt.Errorf("announce: connect: %w", err)
 		}
-		got, err := askUDP(ctx, c, &wire.UDPRequest{Action: wire.AnnounceUDP, Connection: connected.Connection, Announce: *a, URLData: urlData})
+		r := wire.UDPRequest{Action: wire.AnnounceUDP, Connection: connected.Connection, Announce: *a, URLData: urlData}
+		got, err := askUDP(ctx, c, &r)
 		if err != nil {
 			return wire.Answer{}, fmt.Errorf("announce: %w", err)
 		}
@@ -64,7 +66,7 @@ func askUDP(ctx context.Context, c net.Conn, r *wire.UDPRequest) (wire.UDPAnswer
 	}
 }
 
-// orEnded prefers the context's end to the error that it has caused.
+// orEnded replaces an error by the end of the context that caused it.
 func orEnded(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -75,7 +77,7 @@ func orEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// readUDP passes over what is no answer to the request: late ones, and packets of others.
+// readUDP reads the answer to the request. It ignores late answers to others, and foreign packets.
 func readUDP(c net.Conn, r *wire.UDPRequest, v6 bool) (wire.UDPAnswer, error) {
 	b := make([]byte, 16<<10)
 	for {
