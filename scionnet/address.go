@@ -10,8 +10,8 @@ import (
 	"braid/pathsel"
 )
 
-// Addr is a UDP port of a SCION host. It is comparable. Port 0 means any free port where an address
-// is listened on, and is refused where one is dialled.
+// Addr is a UDP port of a SCION host. It is comparable. Port 0 stands for any free port when
+// listening and is refused when dialling.
 type Addr struct {
 	IA   pathsel.IA
 	Host netip.Addr
@@ -23,12 +23,12 @@ var _ net.Addr = Addr{}
 // Network is "scion+udp".
 func (a Addr) Network() string { return "scion+udp" }
 
-// String writes the form 1-ff00:0:111,[127.0.0.1]:31000, for IPv4 and IPv6 hosts alike.
+// String writes the form 1-ff00:0:111,[127.0.0.1]:31000, for both IPv4 and IPv6 hosts.
 func (a Addr) String() string {
 	return a.IA.String() + ",[" + a.Host.String() + "]:" + strconv.Itoa(int(a.Port))
 }
 
-// MarshalText writes String's form.
+// MarshalText writes the form of String.
 func (a Addr) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads what ParseAddr reads.
@@ -95,8 +95,8 @@ func parseHost(ia, host string) (Addr, error) {
 	if err != nil {
 		return Addr{}, fmt.Errorf("host %q is not an IP address", host)
 	}
-	// The SCION header has room for neither a zone nor the IPv6 form of an IPv4 address, and two
-	// spellings of one host must not be two peers.
+	// A SCION header has no room for a zone or for the IPv6 form of an IPv4 address. Besides, two
+	// spellings of one host must not count as two peers.
 	if h.Zone() != "" {
 		return Addr{}, fmt.Errorf("host %q: zones have no meaning in SCION", host)
 	}

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// receiveMessages is how many messages one call fetches where each is a packet or two, as stock
-	// routers send them, and receiveRuns how many where they are runs. A run has up to 64 KiB, some
-	// 45 packets: with more than a few, one call would fetch more than quic-go lets wait for one
+	// receiveMessages is the number of messages that one call fetches while each is a packet or
+	// two, as stock routers send them; receiveRuns is that number while messages are runs. A run
+	// has up to 64 KiB, some 45 packets, and quic-go drops packets if too many wait for one
 	// connection.
 	receiveMessages = 32
 	receiveRuns     = 4
-	// sendPackets is more than there are in one of quic-go's buffers.
+	// sendPackets is more packets than one of quic-go's send buffers holds.
 	sendPackets = 32
 )
 
@@ -27,8 +27,8 @@ type batchReceiver struct {
 
 	want  int  // messages to ask for
 	count int  // messages received
-	given int  // packets that next has given since
-	many  bool // the last call has fetched full messages
+	given int  // packets that next has returned since
+	many  bool // the last call fetched as many messages as it could
 }
 
 func newBatchReceiver(raw syscall.RawConn) *batchReceiver {
@@ -40,7 +40,7 @@ func newBatchReceiver(raw syscall.RawConn) *batchReceiver {
 	return b
 }
 
-// receive waits for packets and fetches them. next gives them.
+// receive waits for packets and fetches them. Then next returns them.
 func (b *batchReceiver) receive() error {
 	b.want = receiveMessages
 	if b.given > 2*b.count {
@@ -57,7 +57,7 @@ func (b *batchReceiver) receive() error {
 	return nil
 }
 
-// next is the next of the packets fetched.
+// next returns the next fetched packet.
 func (b *batchReceiver) next() ([]byte, bool) {
 	p, ok := b.Next()
 	if ok {
@@ -66,7 +66,7 @@ func (b *batchReceiver) next() ([]byte, bool) {
 	return p, ok
 }
 
-// batchSender sends packets with templates for headers. It is for one goroutine at a time.
+// batchSender sends packets whose headers come from templates. It is for one goroutine at a time.
 type batchSender struct {
 	*udpbatch.Writer
 	headers []byte
@@ -82,8 +82,8 @@ func newBatchSender(socket *udpbatch.Socket) *batchSender {
 	return s
 }
 
-// fill makes the packets for the beginning of b, k payloads of that size in each; with k above 1
-// they are bundles. It returns how much of b is in them.
+// fill makes packets from the beginning of b. Each holds k payloads of that size, as a bundle if k
+// is above 1. It returns the number of bytes of b that it used.
 func (s *batchSender) fill(t *template, srcPort uint16, b []byte, size, k int) (done int) {
 	s.Reset()
 	head, stride, prefix := len(t.header), size*k, 0
@@ -112,10 +112,11 @@ func (s *batchSender) fill(t *template, srcPort uint16, b []byte, size, k int) (
 	return done
 }
 
-// send sends what fill has made.
+// send sends the packets that fill has made.
 func (s *batchSender) send(raw syscall.RawConn) error {
 	defer runtime.KeepAlive(s)
-	// Control lets connections send at the same time, Write waits for room in the socket's buffer.
+	// Connections can send at the same time within Control. Write waits for room in the socket's
+	// buffer.
 	if err := raw.Control(s.try); err != nil {
 		return err
 	}

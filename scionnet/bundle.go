@@ -6,7 +6,7 @@ import (
 
 // Large packets, part of wire format braid/1.
 //
-// quic-go makes no packet larger than 1452 bytes. Where a path carries larger ones, several QUIC
+// quic-go makes no packet larger than 1452 bytes. If a path carries larger ones, several QUIC
 // packets travel in one datagram, in a frame:
 //
 //	 0                   1                   2                   3
@@ -14,29 +14,30 @@ import (
 //	+---------------+---------------+-------------------------------+
 //	|     kind      |  0, ignored   |             size              |
 //	+---------------+---------------+-------------------------------+
-//	| what belongs to the kind ...
+//	| content ...
 //
-//	kind 1, bundle  QUIC packets of size bytes each, at least 1200, the last one of 1 to size bytes. The receiver
-//	                takes each as if it had come alone.
-//	kind 2, probe   eight bytes that an answer repeats, and zeros up to size bytes in all, frame header included.
+//	kind 1, bundle  QUIC packets of size bytes each, at least 1200; the last one has 1 to size bytes.
+//	                The receiver treats each like a packet that came alone.
+//	kind 2, probe   eight bytes that the answer repeats, and zeros; size bytes in all, with the
+//	                frame header.
 //	kind 3, answer  the size and the eight bytes of a probe that has arrived.
 //
 // The two highest bits of the kind are clear. In every QUIC packet one of them is set (RFC 9000,
-// section 17: the header form or the fixed bit), which keeps the two apart; kinds not listed are
+// section 17: the header form or the fixed bit), so the two cannot be confused. Other kinds are
 // reserved and dropped.
 //
 // A host that understands frames says so in the feature byte (bit 0) with which each side of a
-// connection begins. Who has said it and has heard it sends a probe of the size that the path
-// should carry, and sends bundles of up to that size when the answer has come: so bundles only ever
-// go where large packets arrive. The acceptor, who does not know the MTU of the dialler's path,
-// probes with the size of the probe that has reached it. A host that knows nothing of frames gets
-// none, and would drop them as no packets of QUIC.
+// connection begins. Once both sides have said so, each sends a probe of the size that the path
+// should carry. When the answer arrives, it sends bundles of up to that size. So bundles are only
+// sent where large packets arrive. The acceptor does not know the MTU of the dialler's path and
+// probes with the size of the dialler's probe. A host that does not understand frames gets none;
+// it would drop them, since they are no QUIC packets.
 //
-// Frames count only from where a connection is on which the receiver has said that it understands
-// them: a datagram of many packets costs many times what the sender pays for it. For the same
-// reason a bundle of small packets is dropped; QUIC fills all its packets but the last of a batch.
-// What a frame does not protect, QUIC does: whoever can forge a bundle can forge a packet, and an
-// answer is only taken with the bytes of the probe.
+// A frame is accepted only on routes with a connection on which the receiver has announced frames:
+// a datagram of many packets costs the receiver much more than the sender. For the same reason a
+// bundle of small packets is dropped; QUIC fills all packets of a batch except the last. Frames
+// are not authenticated, but QUIC protects the packets in them: an attacker who can forge a bundle
+// can forge single packets, too. An answer must repeat the random bytes of the probe.
 const (
 	frameHeader = 4
 	kindBundle  = 1
@@ -44,14 +45,14 @@ const (
 	kindAnswer  = 3
 	tokenLen    = 8
 
-	// featureBundles is the bit of the feature byte.
+	// featureBundles is the feature bit of a host that understands frames.
 	featureBundles = 1
 )
 
 // isFrame tells a frame from a QUIC packet.
 func isFrame(b []byte) bool { return len(b) > 0 && b[0]&0xc0 == 0 }
 
-// frame is one that has been read. packets and token point into it.
+// frame is a parsed frame. packets and token point into the received bytes.
 type frame struct {
 	kind    byte
 	size    int
@@ -59,7 +60,7 @@ type frame struct {
 	token   []byte // of a probe or answer
 }
 
-// readFrame reads a frame; ok is false for anything that does not keep to the format.
+// readFrame parses a frame. ok is false if b does not have the format of a frame.
 func readFrame(b []byte) (f frame, ok bool) {
 	if len(b) <= frameHeader {
 		return frame{}, false
@@ -70,7 +71,7 @@ func readFrame(b []byte) (f frame, ok bool) {
 		f.packets = body
 		return f, f.size >= leastPacket
 	case kindProbe:
-		// What is cut off was not carried.
+		// A probe that was cut off proves nothing about its size.
 		if len(body) < tokenLen || f.size != len(b) {
 			return frame{}, false
 		}
@@ -86,7 +87,7 @@ func readFrame(b []byte) (f frame, ok bool) {
 	return frame{}, false
 }
 
-// next takes the next packet off a bundle.
+// next removes the first packet of a bundle and returns it.
 func (f *frame) next() []byte {
 	n := min(f.size, len(f.packets))
 	p := f.packets[:n]
@@ -99,8 +100,8 @@ func putFrame(b []byte, kind byte, size int) {
 	binary.BigEndian.PutUint16(b[2:], uint16(size))
 }
 
-// bundled is how many packets of that size go into one datagram whose payload is at most limit
-// bytes.
+// bundled is the number of packets of that size that fit one datagram with a payload of at most
+// limit bytes.
 func bundled(size, limit int) int {
 	if size < leastPacket || limit < frameHeader+2*size {
 		return 1

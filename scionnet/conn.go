@@ -8,43 +8,42 @@ import (
 	"braid/pathsel"
 )
 
-// Conn is one QUIC connection over one path, as a net.Conn. It ends with io.EOF only if the peer
-// has closed it and everything that the peer has written has arrived; a path that falls silent is
-// ErrSilent.
+// Conn is one QUIC connection over one path, as a net.Conn. Reading ends with io.EOF only if the
+// peer has closed the connection and all its data has arrived. If the path falls silent, the error
+// is ErrSilent.
 type Conn struct {
 	duplex
 	endpoint *Endpoint
 	route    *route
-	place    *inbound                     // nil: dialled
-	path     atomic.Pointer[pathsel.Path] // nil: not resolved yet
+	place    *inbound                     // nil if dialled
+	path     atomic.Pointer[pathsel.Path] // nil until it is known
 }
 
 var _ net.Conn = (*Conn)(nil)
 
-// LocalAddr is the endpoint's Addr.
+// LocalAddr is the endpoint's address.
 func (c *Conn) LocalAddr() net.Addr { return c.endpoint.addr }
 
-// RemoteAddr is the peer's Addr, without the path.
+// RemoteAddr is the peer's address, without the path.
 func (c *Conn) RemoteAddr() net.Addr { return c.route.remote }
 
 // RemoteSCION is the peer's address.
 func (c *Conn) RemoteSCION() Addr { return c.route.remote }
 
-// Proven tells whether the peer's ISD-AS is proven: that its packets, and ours, go along links that
-// lead to this AS, according to the control plane. A connection that was dialled is proven from the
-// start; so is one inside the local AS, if the peer receives at the IP address that it claims. For
-// others the paths to the AS are looked up in the background, once for all connections along the
-// same links: the proof comes some milliseconds after the first call, or later, and stays. Nothing
-// is proven against an AS on the path, the local AS's routers and its control plane, which are
-// trusted; and which host of its AS the peer is, only that AS can tell. Polling costs next to
-// nothing.
+// Proven tells whether the peer's ISD-AS is proven: whether packets travel between us and the peer
+// along links that, according to the control plane, lead to this AS. A dialled connection is always
+// proven. A connection from the local AS is proven if the peer receives at the IP address that it
+// claims. For others, the first call starts a lookup of paths to the AS, shared by all connections
+// along the same links; the result usually comes after some milliseconds and is final once it is
+// true. The proof trusts ASes on the path, and the local AS's routers and control plane. Which host
+// of its AS the peer is, only that AS can tell. Polling is cheap.
 func (c *Conn) Proven() bool {
 	return c.place == nil || c.place.as.prove(context.Background(), 0)
 }
 
-// Path is the path from here to the peer. For an accepted connection only its ends are known until
-// the host has looked paths to the peer's AS up, which the call sets going (Proven); the
-// fingerprint is empty so long, as it is for the path inside one AS.
+// Path is the path from here to the peer. For an accepted connection, the host must first look up
+// paths to the peer's AS, and the call starts that lookup (Proven). Until then the path has only
+// its two ends and an empty fingerprint. The path inside one AS has an empty fingerprint, too.
 func (c *Conn) Path() pathsel.Path {
 	if p := c.path.Load(); p != nil {
 		return *p
@@ -58,11 +57,11 @@ func (c *Conn) Path() pathsel.Path {
 		c.path.Store(&f.path)
 		return f.path
 	}
-	_ = c.Proven() // has the paths looked up
+	_ = c.Proven() // starts the lookup
 	return pathsel.Path{Src: h.ia, Dst: remote}
 }
 
-// learnFeatures takes in the peer's feature bits.
+// learnFeatures handles the peer's feature bits.
 func (c *Conn) learnFeatures(peer byte) {
 	if both := peer & c.endpoint.features(); both&featureBundles == 0 {
 		return

@@ -9,8 +9,9 @@ import (
 	"braid/pathsel"
 )
 
-// Datagrams are SCION/UDP packets without QUIC, sent and received as an endpoint's are: what the
-// packet I/O can do at most. Nothing is repeated, ordered, encrypted or paced.
+// Datagrams sends and receives SCION/UDP packets without QUIC, through the same packet I/O as an
+// endpoint. Its throughput is the most that an endpoint could reach. Nothing is retransmitted,
+// ordered, encrypted or paced.
 type Datagrams struct {
 	host  *Host
 	conn  packetConn
@@ -29,11 +30,11 @@ func (h *Host) OpenDatagrams(ctx context.Context, port uint16) (*Datagrams, erro
 	return &Datagrams{h, c, h.addrOf(c)}, nil
 }
 
-// Addr is the address that others send to.
+// Addr is the address to which others send.
 func (d *Datagrams) Addr() Addr { return d.local }
 
-// Route is the address for Send by which packets to remote follow the path, and the largest size of
-// what Send takes. The route stays for as long as the host.
+// Route returns an address for Send, along which packets to remote follow the path, and the largest
+// payload size for Send. The route stays until the host closes.
 func (d *Datagrams) Route(ctx context.Context, remote Addr, path pathsel.Path) (net.Addr, int, error) {
 	f, err := d.host.resolvePath(ctx, remote, path)
 	if err != nil {
@@ -47,15 +48,15 @@ func (d *Datagrams) Route(ctx context.Context, remote Addr, path pathsel.Path) (
 }
 
 // Large lets several payloads travel in one SCION packet of up to mtu bytes (bundle.go). The
-// receiver must be a Datagrams, and the path carry such packets: nobody asks it.
+// receiver must be a Datagrams, and the path must carry such packets: neither is checked.
 func (d *Datagrams) Large(to net.Addr, mtu int) {
 	if r := d.host.routes.forAddr(to); r != nil {
 		r.large.limit.Store(int32(max(0, mtu-r.headerLen(d.local))))
 	}
 }
 
-// Send sends payloads of that size, which lie one after the other in b; the last may be smaller.
-// Bit 6 of the first byte of each must be set, as it is in QUIC.
+// Send sends payloads of that size, which stand one after the other in b; the last may be smaller.
+// Bit 6 of each payload's first byte must be set, as in every QUIC packet.
 func (d *Datagrams) Send(b []byte, size int, to net.Addr) error {
 	if f, ok := d.conn.(framer); ok {
 		_, err := f.write(b, to, size)
@@ -71,7 +72,7 @@ func (d *Datagrams) Send(b []byte, size int, to net.Addr) error {
 	return nil
 }
 
-// Receive reads one payload. from is an address for Send by which answers go back the same way.
+// Receive reads one payload. from is an address for Send; answers to it take the same way back.
 func (d *Datagrams) Receive(b []byte) (n int, from net.Addr, err error) { return d.conn.ReadFrom(b) }
 
 // SetReadDeadline sets the deadline for Receive; the error is os.ErrDeadlineExceeded.

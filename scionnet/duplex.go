@@ -15,41 +15,41 @@ import (
 )
 
 var (
-	// ErrSilent says that nothing has come from the peer for so long that the path or the peer must
-	// be gone.
+	// ErrSilent says that nothing has arrived from the peer for so long that the path or the peer
+	// must be gone.
 	ErrSilent = errors.New("nothing heard from the peer")
-	// ErrReset says that the peer, or its host, has given the connection up.
+	// ErrReset says that the peer, or its host, has aborted the connection.
 	ErrReset = errors.New("connection given up by the peer")
-	// ErrRefused says that the peer does not want the connection: it has too many.
+	// ErrRefused says that the peer has no room for the connection.
 	ErrRefused = errors.New("connection refused by the peer")
 )
 
-// linger is how long a closed connection stays to deliver what was written: some retransmissions at
-// the round-trip times of the world. Without a limit a peer that stops reading would keep it for
-// ever.
+// linger is how long a closed connection stays to deliver written data: enough for some
+// retransmissions over the longest paths. Without a limit, a peer that stops reading would keep it
+// forever.
 const linger = 2 * time.Second
 
-// duplex is a QUIC connection with one stream, as a net.Conn: what a connection is, whatever
-// carries its packets. Each side first sends a byte of feature bits (ALPN).
+// duplex is a QUIC connection with one stream, as a net.Conn, over SCION or IP. Each side first
+// sends a byte of feature bits (see ALPN).
 type duplex struct {
 	quic       *quic.Conn
 	stream     *quic.Stream
 	remote     net.Addr
 	key        PeerKey
 	handshake  time.Duration
-	packetSize int // 0: QUIC finds it out by itself
+	packetSize int // 0: QUIC finds it by itself
 	control    *controller
-	onFeatures func(byte)        // takes in the peer's feature bits
-	spawn      func(func()) bool // runs a function, for which the end of the endpoint waits; false: it has ended
+	onFeatures func(byte)        // handles the peer's feature bits
+	spawn      func(func()) bool // runs a function for which the endpoint's Close waits; false if it is closed
 
-	reading       sync.Mutex // serialises Read, and guards greeted
+	reading       sync.Mutex // serialises Read, and guards featuresRead
 	featuresRead  bool       // the peer's feature byte has been read
 	writing       sync.Mutex // serialises Write with the end of the stream
 	read, written atomic.Uint64
 	closing       atomic.Bool // Close or Abort was called
 }
 
-// begin opens the stream, or waits for the dialler to open it, sends our feature bits, and notes
+// begin opens the stream, or waits for the dialler to open it, sends our feature bits, and records
 // the peer's key.
 func (c *duplex) begin(qc *quic.Conn, features byte, open func() (*quic.Stream, error)) (err error) {
 	c.quic = qc
@@ -65,43 +65,43 @@ func (c *duplex) begin(qc *quic.Conn, features byte, open func() (*quic.Stream, 
 	return nil
 }
 
-// PeerKey is the key that the peer has proved to have.
+// PeerKey is the key whose possession the peer has proved.
 func (c *duplex) PeerKey() PeerKey { return c.key }
 
-// Stats are measurements of a connection so far.
+// Stats are measurements of a connection since its start.
 type Stats struct {
 	// BytesRead and BytesWritten count what the application has read and written.
 	BytesRead, BytesWritten uint64
-	// RTT is smoothed, MinRTT the least seen, RTTVar the mean deviation; 0 before the first sample.
+	// RTT is the smoothed round trip, MinRTT the shortest, RTTVar the mean deviation; 0 before the
+	// first sample.
 	RTT, MinRTT, RTTVar time.Duration
-	// Handshake is how long the QUIC handshake took, seen from this side.
+	// Handshake is the duration of the QUIC handshake, measured at this side.
 	Handshake time.Duration
-	// PacketsSent and PacketsLost count QUIC packets of this side. A packet believed lost may still
-	// arrive.
+	// PacketsSent and PacketsLost count this side's QUIC packets. A packet counted as lost may
+	// still arrive.
 	PacketsSent, PacketsLost uint64
-	// PacketsReceived counts QUIC packets of the peer. While the path works there is at least one
-	// for every keepAlive and round trip: a connection on which nothing arrives asks for a sign of
-	// life.
+	// PacketsReceived counts the peer's QUIC packets. Keep-alives make it grow on every working
+	// path: at least one packet in each keepAlive plus round trip.
 	PacketsReceived uint64
-	// PacketSize is the largest QUIC packet sent, in bytes without the headers of SCION and UDP; 0
-	// where QUIC finds out by itself how large they may be.
+	// PacketSize is the size of the largest QUIC packet sent, without the headers of SCION and UDP.
+	// It is 0 if QUIC finds the size by itself.
 	PacketSize int
 	Congestion
 }
 
-// Congestion is what the congestion controller of a connection has measured and decided, for what
-// this side sends.
+// Congestion is the state of a connection's congestion controller, for the data that this side
+// sends.
 type Congestion struct {
-	// State is what it is doing, in a word or two: "startup", "cruise", "slow start".
+	// State is its phase, in a word or two: "startup", "cruise", "slow start".
 	State string
-	// DeliveryRate is what the path has delivered lately, PacingRate how fast packets leave, both
-	// in bytes a second. The former is 0 until it is measured.
+	// DeliveryRate is the rate at which the path has recently delivered data, 0 until it is
+	// measured; PacingRate is the rate at which packets leave. Both are in bytes per second.
 	DeliveryRate, PacingRate float64
-	// Window is how many bytes may be on their way.
+	// Window is the number of bytes that may be in flight.
 	Window int
 }
 
-// Stats may be called at any time, also after Close.
+// Stats may be called at any time, even after Close.
 func (c *duplex) Stats() Stats {
 	g := c.control.snapshot()
 	q := statsOf(c.quic, g)
@@ -115,14 +115,14 @@ func (c *duplex) Stats() Stats {
 	}
 }
 
-// Read reads what the peer has written.
+// Read reads data from the peer.
 func (c *duplex) Read(b []byte) (int, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	if !c.featuresRead {
 		var first [1]byte
 		if _, err := io.ReadFull(c.stream, first[:]); err == io.EOF {
-			return 0, c.wrap("read", io.ErrUnexpectedEOF) // an end before the beginning is not ours
+			return 0, c.wrap("read", io.ErrUnexpectedEOF) // the peer's stream must begin with a feature byte
 		} else if err != nil {
 			return 0, c.wrap("read", err)
 		}
@@ -137,8 +137,8 @@ func (c *duplex) Read(b []byte) (int, error) {
 	return n, c.wrap("read", err)
 }
 
-// Write writes to the peer. It returns when the data has been handed to QUIC, which is at most one
-// congestion window before it arrives.
+// Write writes data to the peer. It returns when QUIC has taken the data, at most one congestion
+// window before it arrives.
 func (c *duplex) Write(b []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -147,7 +147,7 @@ func (c *duplex) Write(b []byte) (int, error) {
 	return n, c.wrap("write", err)
 }
 
-// CloseWrite ends what this side writes: the peer reads io.EOF behind it, and may go on writing.
+// CloseWrite ends this side's data: the peer reads io.EOF after it, and may go on writing.
 func (c *duplex) CloseWrite() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -167,9 +167,8 @@ func (c *duplex) wrap(op string, err error) error {
 	return fmt.Errorf("%s %s: %w", op, c.remote, plainError(err))
 }
 
-// plainError says in our words what quic-go says in those of its layers. In particular an idle
-// connection is not a timeout in the sense of net.Error, after which one may try again, and an end
-// that nobody has announced is never io.EOF.
+// plainError translates quic-go's errors. An idle connection must not look like a timeout of
+// net.Error, after which callers may try again, and an unexpected end must not look like io.EOF.
 func plainError(err error) error {
 	var wrong *WrongKeyError
 	var app *quic.ApplicationError
@@ -198,7 +197,7 @@ func plainError(err error) error {
 	return err
 }
 
-// SetDeadline, SetReadDeadline and SetWriteDeadline work as net.Conn says; the error is
+// SetDeadline, SetReadDeadline and SetWriteDeadline work as in net.Conn; the error is
 // os.ErrDeadlineExceeded.
 func (c *duplex) SetDeadline(t time.Time) error { return c.stream.SetDeadline(t) }
 
@@ -208,14 +207,14 @@ func (c *duplex) SetReadDeadline(t time.Time) error { return c.stream.SetReadDea
 // SetWriteDeadline sets the deadline for Write.
 func (c *duplex) SetWriteDeadline(t time.Time) error { return c.stream.SetWriteDeadline(t) }
 
-// Close ends the connection for the application at once. What was written is still delivered in the
-// background, for which there are two seconds; the peer then reads io.EOF. What the peer sends from
-// now on is thrown away.
+// Close closes the connection for the application at once. Written data is still delivered in the
+// background, for up to two seconds; then the peer reads io.EOF. Data that the peer sends from now
+// on is discarded.
 func (c *duplex) Close() error {
 	if c.closing.Swap(true) {
 		return nil
 	}
-	_ = c.stream.SetWriteDeadline(time.Unix(1, 0)) // ends a Write that waits for the peer
+	_ = c.stream.SetWriteDeadline(time.Unix(1, 0)) // unblocks a Write that waits for the peer
 	if !c.spawn(c.linger) {
 		c.abort(codeDone)
 	}
@@ -225,8 +224,8 @@ func (c *duplex) Close() error {
 func (c *duplex) linger() {
 	c.stream.CancelRead(quic.StreamErrorCode(codeDone))
 	c.writing.Lock()
-	// A peer that reads no more, because it has closed too, has nothing delivered to it either. One
-	// that only has nothing more to say still listens.
+	// A peer that has closed its side reads no more, so waiting for delivery is useless. A peer
+	// that has only ended its data still reads.
 	gone := errors.As(context.Cause(c.stream.Context()), new(*quic.StreamError)) || c.quic.Context().Err() != nil
 	c.stream.Close()
 	c.writing.Unlock()
@@ -241,7 +240,7 @@ func (c *duplex) linger() {
 	c.quic.CloseWithError(codeDone, "")
 }
 
-// Abort ends the connection without delivering anything. The peer sees ErrReset.
+// Abort ends the connection without delivering anything. The peer gets ErrReset.
 func (c *duplex) Abort() { c.abort(codeAbort) }
 
 func (c *duplex) abort(code quic.ApplicationErrorCode) {

@@ -12,26 +12,25 @@ import (
 	"braid/scionnet/quic"
 )
 
-// ListenConfig describes an endpoint. The zero value is an endpoint for dialling, which accepts as
-// well.
+// ListenConfig describes an endpoint. The zero value dials and accepts at any free port.
 type ListenConfig struct {
-	// Port to listen on; 0 is any free one.
+	// Port is the port to listen on; 0 is any free one.
 	Port uint16
 	// Identity of the host; nil is a new one that lives as long as the endpoint.
 	Identity *Identity
-	// MaxConns and MaxConnsPerHost bound the connections accepted and being accepted: in all
-	// (default 2048), and from one SCION host (default 512, which is eight paths for each of many
-	// peers behind one address). Three quarters of all may come from one AS, and an eighth from
-	// peers whose ISD-AS is not proven (Conn.Proven).
+	// MaxConns and MaxConnsPerHost limit the accepted connections, handshakes included: in all
+	// (default 2048), and from one SCION host (default 512, eight paths for each of many peers
+	// behind one address). One AS may have three quarters of all; peers whose ISD-AS is not proven
+	// (Conn.Proven) may have one eighth together.
 	MaxConns, MaxConnsPerHost int
 	// Congestion is the congestion controller of all connections; empty is DefaultCongestion.
 	Congestion congestion.Algorithm
 
-	// PlainPackets has packets sent and received one by one through scionproto's own library, as
-	// everywhere but on Linux: for comparison, and should offloading be in somebody's way.
+	// PlainPackets sends and receives packets one by one through scionproto's own library, as on
+	// every system but Linux. It serves comparisons, and systems on which offloading does not work.
 	PlainPackets bool
 
-	packetIO packetIO // for tests; wins over PlainPackets
+	packetIO packetIO // for tests; overrides PlainPackets
 }
 
 // Endpoint is a UDP port of the host with an identity. All its connections, dialled and accepted,
@@ -152,20 +151,20 @@ func (h *Host) routeTo(ctx context.Context, local, remote Addr, path pathsel.Pat
 	return h.routes.dial(remote, f.trail, &f.way), path, size, nil
 }
 
-// smallAfter is how long a handshake with full packets is waited for before one with the smallest
-// is begun beside it. By then quic-go has repeated a lost packet twice.
+// smallAfter is how long a handshake with full packets may take before one with the smallest
+// packets starts beside it. By then quic-go has retransmitted a lost packet twice.
 const smallAfter = time.Second
 
-// fullHolds is how long a handshake of full packets proves that they pass. Without it a machine too
-// busy to answer within smallAfter would take its paths for narrow, and end every connection along
-// them.
+// fullHolds is how long a successful handshake with full packets proves that the path carries them.
+// Without it, a machine that is too busy to answer within smallAfter would consider its paths
+// narrow and end every connection along them.
 const fullHolds = 10 * time.Second
 
-// connect makes a connection whose packets have that size or, if only those get through, the least
-// that QUIC needs. Then the path is believed to carry no more. It returns the size.
+// connect makes a connection with packets of that size or, if only the smallest get through, of the
+// least size that QUIC allows; then it lowers the MTU of the path. It returns the size.
 func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size int) (*quic.Conn, int, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the loser's handshake
+	defer cancel() // ends the slower handshake
 	type result struct {
 		qc   *quic.Conn
 		size int
@@ -197,7 +196,8 @@ func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size in
 		case first = <-results:
 			running--
 		}
-		// A peer's no is an answer; only silence is worth waiting for the other attempt.
+		// A refusal by the peer is final; only after silence is the other attempt worth waiting
+		// for.
 		if first.err == nil || running == 0 || !errors.Is(plainError(first.err), ErrSilent) {
 			break
 		}
@@ -213,7 +213,7 @@ func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size in
 	if first.err == nil && first.size > leastPacket {
 		r.fullPassed.Store(now.UnixNano())
 	}
-	// Not if others' full packets have just passed: then it is a host without time to answer.
+	// If full packets have just passed, this host was too busy, and the path is not to blame.
 	if first.err == nil && first.size < size && now.Sub(time.Unix(0, r.fullPassed.Load())) > fullHolds {
 		k := r.hostPath()
 		e.host.lowerMTU(k, first.size+r.headerLen(e.addr), "handshake")
@@ -234,8 +234,7 @@ func (e *Endpoint) admitSCION(ctx context.Context, info *quic.ClientInfo) (conte
 	return ctx, err
 }
 
-// configFor answers a dialler with packets as large as its own, whose size comes from the path's
-// MTU.
+// configFor answers a dialler with packets as large as its own, since it knows the path's MTU.
 func (e *Endpoint) configFor(info *quic.ClientInfo) (*quic.Config, error) {
 	r := e.host.routes.forAddr(info.RemoteAddr)
 	if r == nil {
@@ -244,15 +243,15 @@ func (e *Endpoint) configFor(info *quic.ClientInfo) (*quic.Config, error) {
 	return e.config(e.host.answerSize(e.addr, r)), nil
 }
 
-// config is for one more connection, with packets of that size.
+// config is the configuration of one more connection, with packets of that size.
 func (e *Endpoint) config(packetSize int) *quic.Config {
 	c := quicConfig(packetSize)
 	c.KeepAlivePeriod = keepAliveAmong(e.count())
 	return c
 }
 
-// answerSize is the size of QUIC packets to a dialler: as large as its first packet, if our own
-// links carry that.
+// answerSize is the size of QUIC packets to a dialler: that of its first packet, if our own links
+// carry it.
 func (h *Host) answerSize(local Addr, r *route) int {
 	most := min(mostPacket, h.mtuTo(r)-r.headerLen(local))
 	return max(leastPacket, min(most, int(r.initial.Load())))

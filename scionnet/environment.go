@@ -12,25 +12,26 @@ import (
 	"braid/pathsel"
 )
 
-// Config says where the SCION control plane of the local AS is found.
+// Config tells how to reach the SCION control plane of the local AS.
 type Config struct {
-	// ConfigDir holds topology.json and certs/; the daemon then runs inside the process. Daemon is
-	// the host:port of a SCION daemon's API and wins over ConfigDir.
+	// ConfigDir holds topology.json and certs/; the SCION daemon then runs inside this process.
+	// Daemon is the host:port of a running daemon's API and wins over ConfigDir.
 	ConfigDir, Daemon string
-	// LocalIP is the address to send from; if zero, the one that the system uses towards the local
-	// AS's routers or control service.
+	// LocalIP is the address to send from. If it is zero, the system's choice towards the local
+	// AS's routers or control service is used.
 	LocalIP netip.Addr
 	// IA, if not zero, is the AS in which the host must be.
 	IA pathsel.IA
-	// AnyPort allows endpoints at ports to which the AS's routers do not deliver: see PortError.
+	// AnyPort allows endpoints at ports to which the AS's routers do not deliver; see PortError.
 	AnyPort bool
-	// DNS is the host:port of the server to ask for names; empty: as the system does.
+	// DNS is the host:port of the server to ask for names; empty stands for the system's.
 	DNS string
 	// Logger may be nil.
 	Logger *slog.Logger
 }
 
-// Flags are the values of --config-dir, --sciond, --local and --isd-as; empty if not given.
+// Flags are settings from the command line; empty ones are not given. Daemon may be "default", for
+// the daemon's default address.
 type Flags struct{ ConfigDir, Daemon, Local, IA string }
 
 const (
@@ -42,10 +43,10 @@ const (
 	defaultDaemonName = "default"
 )
 
-// Environment finds the configuration in the order of the scion tool. The daemon is --sciond
-// ("default" for 127.0.0.1:30255), then $SCION_DAEMON, then what /etc/scion/environment.json says
-// for --isd-as or for its default AS. Without any of these the configuration directory is
-// --config-dir, then /etc/scion. The local address is --local, then $SCION_LOCAL_ADDR. lookup is
+// Environment finds the configuration in the order of the scion tool. The daemon is that of the
+// flags, else $SCION_DAEMON, else the one that /etc/scion/environment.json names for the AS of the
+// flags or for its default AS. Without any of these, the configuration directory is that of the
+// flags, else /etc/scion. The local address is that of the flags, else $SCION_LOCAL_ADDR. lookup is
 // os.LookupEnv and readFile is os.ReadFile, except in tests.
 func Environment(f Flags, lookup func(string) (string, bool), readFile func(string) ([]byte, error)) (Config, error) {
 	var c Config

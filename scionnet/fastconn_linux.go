@@ -19,25 +19,27 @@ import (
 	"braid/scionnet/udpbatch"
 )
 
-// fastConn is the packetConn made for SCION. A batch of QUIC packets goes out, in order:
+// fastConn is the packetConn made for SCION. A batch of QUIC packets is sent in these steps:
 //
-//  1. quic-go hands over up to 20 KiB of packets of one size for one remote: WriteMsgUDP (one goroutine a connection)
-//  2. the route's template gives the header; only lengths and checksum are filled in for each packet, and where the
-//     path carries large packets, several go behind one header (bundle.go): send
-//  3. one system call sends them all, cut by the kernel or the device: batchSender
+//  1. WriteMsgUDP: quic-go passes up to 20 KiB of packets of one size for one remote (one goroutine
+//     per connection).
+//  2. send: the route's template gives the header. Only lengths and checksum are filled in for each
+//     packet. If the path carries large packets, several go behind one header (bundle.go).
+//  3. batchSender: one system call sends them all; the kernel or the device cuts them apart.
 //
-// and comes in, all in the one goroutine in which quic-go reads:
+// Packets are received in these steps, all in the one goroutine in which quic-go reads:
 //
-//  1. one system call fetches several runs of packets of one size: batchReceiver
-//  2. each packet's header is looked up by its bytes; a packet with a new one is parsed, and the way back to its
-//     sender is made, once: open
-//  3. bundles are taken apart, and up to eight packets at a time are copied into quic-go's buffers: ReadBatch
+//  1. batchReceiver: one system call fetches several runs of packets of one size.
+//  2. parse: each packet's header is looked up by its bytes. A packet with an unknown header is
+//     parsed once, which gives the way back to its sender.
+//  3. ReadBatch: bundles are taken apart, and up to eight packets at a time are copied into
+//     quic-go's buffers.
 //
 // It neither sends nor reads ECN marks: SCION's routers do not carry them from one underlay to the
-// next, so quic-go finds out after ten packets that there is no ECN and stops. The checksum of what
-// arrives is not verified: each hop's UDP has its own, and QUIC authenticates every packet.
+// next, so quic-go stops trying after ten packets. It does not verify the checksum of received
+// packets: the UDP of each hop has its own, and QUIC authenticates every packet.
 type fastConn struct {
-	*net.UDPConn // of which the deadlines, the buffers and Close are used
+	*net.UDPConn // its deadlines, buffer sizes and Close are used
 	host         *Host
 	local        Addr
 	log          *slog.Logger
@@ -45,13 +47,13 @@ type fastConn struct {
 	senders      sync.Pool // of *batchSender
 	socket       *udpbatch.Socket
 
-	// frames are taken from anybody: there are no connections (Datagrams).
+	// frames are accepted from anybody, since there are no connections (Datagrams)
 	allFrames bool
 
 	in        *batchReceiver
-	slowYield bool   // see giveWay
-	bundle    frame  // what is left of one
-	from      *route // of the bundle
+	slowYield bool   // see yield
+	bundle    frame  // the unread rest of a bundle
+	from      *route // where the bundle came from
 	headers   map[string]*parsedHeader
 	last      *parsedHeader
 	key       []byte
@@ -59,19 +61,19 @@ type fastConn struct {
 	scratch   []byte
 }
 
-// arrival is a header that has been parsed.
+// parsedHeader is the result of parsing a header.
 type parsedHeader struct {
 	key   string
 	route *route
 }
 
-// mostArrivals bounds the headers remembered: as many as there are routes, and some for ports that
-// are gone. A sender of invented ones empties the table from time to time, and costs a parse for
-// every connection.
+// maxHeaders bounds the table of parsed headers: one for each route, and some for closed ports. A
+// sender of invented headers empties the table now and then, which costs each connection one more
+// parse.
 const maxHeaders = 2 * maxIdle
 
-// longTurn is how long the turn of all others may last that the reader lets pass between two calls.
-// A connection works for some 50 us on what one call brings; in this time some hundred packets
+// longTurn is the longest time that the reader should lose to other goroutines between two calls. A
+// connection works for some 50 us on the packets of one call. Within longTurn some hundred packets
 // arrive at a fast host, and the socket has room for thousands.
 const longTurn = time.Millisecond
 
@@ -103,7 +105,7 @@ func openFast(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 	return c, nil
 }
 
-// ReadBatch is how quic-go reads. It waits for the first packet only.
+// ReadBatch reads packets for quic-go. It waits only for the first one.
 func (c *fastConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 	for {
 		n := 0
@@ -126,10 +128,10 @@ func (c *fastConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 	}
 }
 
-// giveWay lets the connections take what they have been given, if more has come than one call
-// fetches: quic-go keeps at most 256 packets a connection waiting, and drops the rest. But where
-// thousands of connections want a turn, one by one, each to send its packets, the socket would
-// overflow, and what is then sent again keeps it full for good: there the socket is emptied first.
+// yield lets the connections handle their packets if more have arrived than one call fetches:
+// quic-go queues at most 256 packets for a connection and drops the rest. But if thousands of
+// connections want to run and send, the socket would overflow meanwhile, and retransmissions would
+// keep it full. In that case the reader empties the socket first.
 func (c *fastConn) yield() {
 	if !c.in.many {
 		c.slowYield = false
@@ -161,7 +163,7 @@ func (c *fastConn) receive() error {
 	}
 }
 
-// ReadMsgUDP belongs to the interface by which quic-go knows that packets can be read in batches.
+// ReadMsgUDP is part of the interface by which quic-go recognises connections that read in batches.
 func (c *fastConn) ReadMsgUDP(b, _ []byte) (n, oobn, flags int, from *net.UDPAddr, err error) {
 	n, a, err := c.ReadFrom(b)
 	if err != nil {
@@ -170,8 +172,8 @@ func (c *fastConn) ReadMsgUDP(b, _ []byte) (n, oobn, flags int, from *net.UDPAdd
 	return n, 0, 0, a.(*net.UDPAddr), nil
 }
 
-// buffered is the next QUIC packet of those that have been received, valid until the next call; no
-// route if there is none.
+// buffered returns the next received QUIC packet, valid until the next call. The route is nil if
+// there is none.
 func (c *fastConn) buffered() ([]byte, *route) {
 	for {
 		if len(c.bundle.packets) > 0 {
@@ -193,8 +195,8 @@ func (c *fastConn) buffered() ([]byte, *route) {
 	}
 }
 
-// open is the payload of a packet and the route back to its sender; no route if it is not for us,
-// or is SCMP.
+// parse returns the payload of a packet and the route back to its sender. The route is nil if the
+// packet is SCMP or not for us.
 func (c *fastConn) parse(p []byte) ([]byte, *route) {
 	header, payload, ok := splitHeader(p)
 	if !ok {
@@ -220,7 +222,7 @@ func (c *fastConn) parse(p []byte) ([]byte, *route) {
 	return payload, r
 }
 
-// openSlowly does the same with snet's parser.
+// parseSlowly does the same with snet's parser.
 func (c *fastConn) parseSlowly(p []byte) ([]byte, *route) {
 	c.slow.Bytes = p
 	if err := c.slow.Decode(); err != nil {
@@ -236,7 +238,7 @@ func (c *fastConn) parseSlowly(p []byte) ([]byte, *route) {
 	return payload, r
 }
 
-// frame takes in a frame of the peer.
+// handleFrame handles a frame from the peer.
 func (c *fastConn) handleFrame(r *route, b []byte) {
 	f, ok := readFrame(b)
 	if !ok || !c.allFrames && !r.large.offered.Load() {
@@ -249,7 +251,7 @@ func (c *fastConn) handleFrame(r *route, b []byte) {
 		answer := make([]byte, frameHeader+tokenLen)
 		putFrame(answer, kindAnswer, f.size)
 		copy(answer[frameHeader:], f.token)
-		_ = c.send(r, answer, 0) // a lost answer is asked for again
+		_ = c.send(r, answer, 0) // if the answer is lost, the peer probes again
 		r.large.probeArrived(f.size)
 		c.probe(r, false)
 	case kindAnswer:
@@ -264,7 +266,7 @@ func (c *fastConn) probe(r *route, lossy bool) {
 	own := c.host.mtuTo(r) - r.headerLen(c.local)
 	b, ok := r.large.nextProbe(own, lossy, time.Now())
 	if ok {
-		_ = c.send(r, b, 0) // a lost probe is sent again
+		_ = c.send(r, b, 0) // if the probe is lost, another one follows
 	}
 }
 
@@ -282,7 +284,7 @@ func (c *fastConn) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (n, oobn int, err
 func (c *fastConn) write(b []byte, to net.Addr, size int) (int, error) {
 	r := c.host.routes.forAddr(to)
 	if r == nil {
-		return len(b), nil // an answer to a sender whose route has been pushed out
+		return len(b), nil // the sender's route was dropped before the answer
 	}
 	if err := c.send(r, b, size); err != nil {
 		return 0, err
@@ -290,7 +292,7 @@ func (c *fastConn) write(b []byte, to net.Addr, size int) (int, error) {
 	return len(b), nil
 }
 
-// send sends b along the route: one payload if size is 0, else several of that size, of which the
+// send sends b along the route: one payload if size is 0, else payloads of that size, of which the
 // last may be smaller. The only error is that the socket is closed.
 func (c *fastConn) send(r *route, b []byte, size int) error {
 	t, err := r.templateNow(c.local)
@@ -314,7 +316,7 @@ func (c *fastConn) send(r *route, b []byte, size int) error {
 		} else if err != nil {
 			c.log.Debug("packets not sent", "to", r.remote, "next_hop", t.nextHop, "bytes", n, "error", err)
 			if errors.Is(err, syscall.EMSGSIZE) {
-				r.large.disable() // the local interface does not take them
+				r.large.disable() // the local interface does not carry them
 			}
 		}
 		b = b[n:]
@@ -322,7 +324,7 @@ func (c *fastConn) send(r *route, b []byte, size int) error {
 	return nil
 }
 
-// templateNow is the header of the packets on the route's way of now.
+// templateNow is the header template for the route's current way.
 func (r *route) templateNow(local Addr) (*template, error) {
 	w := r.way.Load()
 	if t := r.template.Load(); t != nil && t.way == w {
@@ -340,5 +342,5 @@ func (c *fastConn) takeAllFrames() { c.allFrames = true }
 
 func (c *fastConn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 
-// SetDeadline is there for quic-go, which ends its reading with it.
+// SetDeadline is used by quic-go to stop reading.
 func (c *fastConn) SetDeadline(t time.Time) error { return c.UDPConn.SetDeadline(t) }

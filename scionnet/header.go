@@ -12,31 +12,31 @@ import (
 	"github.com/scionproto/scion/pkg/snet"
 )
 
-// Where fields of a SCION packet lie (SCION header specification, common header; the UDP header is
-// that of RFC 768).
+// Positions of fields in a SCION packet (SCION header specification, common header; RFC 768 for
+// UDP).
 const (
-	atNextHeader = 4 // protocol behind the SCION header
+	atNextHeader = 4 // the protocol after the SCION header
 	atHeaderLen  = 5 // of the SCION header, in units of 4 bytes
-	atPayloadLen = 6 // two bytes: what is behind the SCION header
-	atPathType   = 8 // the first byte that does not change from packet to packet
+	atPayloadLen = 6 // two bytes: the length of everything after the SCION header
+	atPathType   = 8 // from here on, all of a connection's packets have the same bytes
 
 	atUDPLen      = 4 // in the UDP header
 	atUDPChecksum = 6
 
-	// mostHeader is the longest SCION header that its length field can tell, and a UDP header.
+	// mostHeader is the length of the longest possible SCION header plus a UDP header.
 	mostHeader = 255*4 + udpHeader
 )
 
-// template is the SCION and UDP header of the packets to one route, along one way: from one packet
-// to the next only two lengths and the checksum differ. It is never changed, only replaced.
+// template is the SCION and UDP header of the packets along one way of a route. Between packets
+// only two lengths and the checksum differ. A template is never changed, only replaced.
 type template struct {
-	way     *way // that it was made from
+	way     *way // from which it was made
 	header  []byte
-	sum     uint64 // of all that the checksum covers, but for the lengths, the source port and the payload
+	sum     uint64 // checksum of all but the lengths, the source port and the payload
 	nextHop netip.AddrPort
 }
 
-// newTemplate lets snet write a packet without a payload. The source port is left 0: the endpoints
+// newTemplate has snet write a packet without a payload. The source port is 0, since the endpoints
 // of a host share its routes.
 func newTemplate(local, remote Addr, w *way) (*template, error) {
 	p := snet.Packet{
@@ -48,13 +48,13 @@ func newTemplate(local, remote Addr, w *way) (*template, error) {
 	}
 	h := bytes.Clone(p.Bytes)
 	udp := h[len(h)-udpHeader:]
-	// What snet has summed up for a payload of no bytes, less the length that stands in it twice.
+	// This is snet's checksum for an empty payload, less the length, which it counts twice.
 	sum := uint64(^binary.BigEndian.Uint16(udp[atUDPChecksum:])) + 2*(0xffff-udpHeader)
 	return &template{way: w, header: h, sum: sum, nextHop: w.nextHop}, nil
 }
 
-// write makes the header of a packet in h, which has the length of the template's. The payload is
-// prefix, whose length is even, and b.
+// write writes the header of a packet into h, which has the length of the template. The payload is
+// prefix, of even length, and b.
 func (t *template) write(h []byte, srcPort uint16, prefix, b []byte) {
 	copy(h, t.header)
 	n := udpHeader + len(prefix) + len(b)
@@ -67,8 +67,7 @@ func (t *template) write(h []byte, srcPort uint16, prefix, b []byte) {
 }
 
 // onesSum is the ones' complement sum of the 16-bit words of b (RFC 1071), folded to less than
-// 2^17. Sums of words in the other byte order are sums in the other byte order, so that 64 bits can
-// be read at a time.
+// 2^17. It adds 64 bits at a time, since the order of the words does not matter.
 func onesSum(b []byte) uint64 {
 	var sum, carry uint64
 	for len(b) >= 32 {
@@ -96,9 +95,8 @@ func fold(sum uint64) uint16 {
 	return uint16(sum)
 }
 
-// splitHeader finds where the payload of a SCION/UDP packet begins, and whether the packet is one
-// at all, as far as the bytes tell that change from packet to packet. All the others are the key of
-// the packet's sender, way and receiver; see headerKey.
+// splitHeader splits a SCION/UDP packet into headers and payload. It checks only the fields that
+// differ between packets of one connection; headerKey identifies all others.
 func splitHeader(p []byte) (header, payload []byte, ok bool) {
 	if len(p) < commonAndIAs || slayers.L4ProtocolType(p[atNextHeader]) != slayers.L4UDP {
 		return nil, nil, false
@@ -115,7 +113,7 @@ func splitHeader(p []byte) (header, payload []byte, ok bool) {
 	return p[:n], p[n:], true
 }
 
-// sameHeader tells whether a header is that of the key.
+// sameHeader tells whether the header has that key.
 func sameHeader(header []byte, key string) bool {
 	n := len(header) - udpHeader
 	return len(header) == len(key) &&
@@ -123,8 +121,8 @@ func sameHeader(header []byte, key string) bool {
 		string(header[atPathType:n+atUDPLen]) == key[atPathType:n+atUDPLen]
 }
 
-// headerKey is the header without what differs from packet to packet: traffic class, flow ID,
-// lengths and checksum.
+// headerKey is the header with zeros for the fields that differ between packets of one connection:
+// traffic class, flow ID, lengths and checksum.
 func headerKey(scratch, header []byte) []byte {
 	k := scratch[:0]
 	k = append(k, header...)

@@ -11,8 +11,8 @@ import (
 	"braid/pathsel"
 )
 
-// trail is a path's interface IDs in the order of travel, two bytes each: from an AS that is known,
-// they tell one path from every other, and they stay when its hop fields are renewed. The path
+// trail is the sequence of interface IDs on a path, in the order of travel, two bytes each. From a
+// known AS it identifies one path, and it stays the same when hop fields are renewed. The path
 // inside one AS has the empty trail.
 type trail string
 
@@ -24,7 +24,7 @@ func trailOf(ifs []pathsel.Interface) trail {
 	return trail(b)
 }
 
-// first is the interface by which the path leaves its first AS; 0 inside one AS.
+// first is the interface through which the path leaves its first AS; 0 for the path inside one AS.
 func (t trail) first() uint16 {
 	if len(t) < 2 {
 		return 0
@@ -42,18 +42,18 @@ func (t trail) has(id uint64) bool {
 	return false
 }
 
-// hops is a SCION dataplane path, read.
+// hops is a parsed SCION dataplane path.
 type hops struct {
 	trail  trail
-	expiry time.Time // of the first hop field that ends
+	expiry time.Time // of the hop field that ends first
 }
 
-// expUnit is the unit of a hop field's lifetime: 24 h / 256 (SCION header specification, hop
+// expUnit is the unit of a hop field's lifetime, 24 h / 256 (SCION header specification, hop
 // field).
 const expUnit = path.MaxTTL / 256
 
-// readHops reads a dataplane path of the SCION type. It changes nothing in raw. The empty raw path
-// is the path inside one AS, which does not end.
+// readHops parses a dataplane path of the SCION type. It leaves raw as it is. The empty path is the
+// one inside an AS; it does not expire.
 func readHops(raw []byte) (hops, error) {
 	if len(raw) == 0 {
 		return hops{}, nil
@@ -65,8 +65,8 @@ func readHops(raw []byte) (hops, error) {
 	return hops{trailOfPath(d), expiryOfPath(d)}, nil
 }
 
-// reverseHops makes the path back from the path of a packet that has arrived, in memory of its own:
-// scion.Raw.Reverse would edit raw in place.
+// reverseHops makes the way back from the path of a received packet. It returns new memory, whereas
+// scion.Raw.Reverse would edit raw.
 func reverseHops(raw []byte) ([]byte, hops, error) {
 	if len(raw) == 0 {
 		return nil, hops{}, nil
@@ -75,7 +75,7 @@ func reverseHops(raw []byte) ([]byte, hops, error) {
 	if err != nil {
 		return nil, hops{}, err
 	}
-	// A path that ends here has been used up. Anything else would give a way back that starts
+	// A packet that has arrived must be at the last hop. Otherwise the way back would start
 	// elsewhere.
 	if int(d.PathMeta.CurrHF) != d.NumHops-1 || int(d.PathMeta.CurrINF) != d.NumINF-1 {
 		return nil, hops{}, fmt.Errorf("dataplane path: packet arrived at hop %d of %d", d.PathMeta.CurrHF+1, d.NumHops)
@@ -104,17 +104,16 @@ func decodePath(raw []byte) (*scion.Decoded, error) {
 	return &d, nil
 }
 
-// crossing is an interface on a path, and where the path's hop fields tell it.
+// crossing is an interface on a path, and the place of its ID in the hop fields.
 type crossing struct {
 	id      uint16
-	hop     int  // the hop field
-	ingress bool // in the direction in which the segment was made
+	hop     int  // index of the hop field
+	ingress bool // seen in the direction of the segment's construction
 }
 
-// crossings walks the hop fields in the order of travel. Where one segment ends and the next
-// begins, two hop fields belong to one AS, and each tells only one of its interfaces; where they
-// meet at a peering link (both segments carry the peering flag) each belongs to an AS of its own
-// and tells both.
+// crossings lists the interfaces in the order of travel. Where two segments meet, two hop fields
+// belong to one AS, and each names only one of its interfaces. At a peering link (both segments
+// have the peering flag) each hop field belongs to an AS of its own and names both.
 func crossings(d *scion.Decoded) []crossing {
 	var out []crossing
 	hop := 0
@@ -168,12 +167,11 @@ const (
 	udpHeader    = 8
 )
 
-// headerLen is the number of bytes of SCION and UDP header in front of the payload, for hosts of
-// the families of a and b and a dataplane path of pathLen bytes.
+// headerLen is the length of the SCION and UDP headers between two hosts with a dataplane path of
+// pathLen bytes. It depends on the hosts' address families.
 func headerLen(a, b Addr, pathLen int) int {
 	return commonAndIAs + len(a.Host.AsSlice()) + len(b.Host.AsSlice()) + pathLen + udpHeader
 }
 
-// headerLen is the number of bytes of SCION and UDP header in front of a payload from local along
-// the route.
+// headerLen is the length of the headers of packets from local along the route.
 func (r *route) headerLen(local Addr) int { return headerLen(local, r.remote, len(r.way.Load().raw)) }

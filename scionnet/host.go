@@ -1,27 +1,32 @@
-// Package scionnet is a SCION host, and QUIC connections of it that are pinned to a path.
+// Package scionnet is a SCION host with QUIC connections that are pinned to a path.
 //
-// A Host is one end system in one AS: it looks paths up, keeps them fresh, hears of revocations,
-// and opens Endpoints. An Endpoint is one UDP port of the host, on which it dials and accepts. A
-// Conn is one QUIC connection over one path, with one stream that is a net.Conn: a path-level peer.
-// There are no globals: one process can hold hosts in several ASes.
+// A Host is one end system in one AS. It looks paths up, keeps them fresh, handles revocations, and
+// opens Endpoints. An Endpoint is one UDP port of the host, which dials and accepts. A Conn is one
+// QUIC connection over one path, with one stream, as a net.Conn: a path-level peer. There are no
+// globals: one process can hold hosts in several ASes.
 //
-// The package chooses no paths and ranks none; pathsel does. It does not move a connection to
-// another path either: a connection whose path dies ends with an error.
+// The package refuses to choose or rank paths; pathsel does that. Nor does it know BitTorrent. It
+// does not move a connection to another path: a connection whose path dies ends with an error.
 //
-//	Conn        net.Conn, statistics, close that delivers            conn.go
-//	Endpoint    dial, accept, limits, identities                     endpoint.go, identity.go
-//	QUIC        one Transport for each endpoint                      tuning.go, quic
-//	routes      (remote, path) <-> pseudo address -> hop fields      routes.go, hops.go
-//	packetConn  SCION packets below QUIC: with snet, or              packetconn.go
-//	            without, in batches with offloading                  fastconn_linux.go, batch_linux.go, header.go
-//	frames      several QUIC packets in one large packet             bundle.go, large.go
-//	MTU         what a path really carries                           mtu.go
-//	ports       which ports of a host the AS delivers to             ports.go
-//	congestion  a controller for each connection, what those of      control.go, congestion
-//	            the host have in common, and what paths carried
-//	proof       whether a stranger is in the AS that it claims,      proof.go
-//	            and in whose name its connection counts              quota.go
-//	Host        path lookup, refresh, revocations                    host.go, lookup.go, refresh.go, revoke.go
+// Unsolved: quic-go cannot lower the packet size of a live connection, so a path whose MTU falls
+// costs its connections. Nothing is authenticated against ASes on the path (proof.go, revoke.go).
+//
+//	Conn        net.Conn, statistics, orderly close             conn.go, duplex.go
+//	Endpoint    dial, accept, limits, identity, also on IP      endpoint.go, pool.go, ip.go, identity.go
+//	QUIC        one transport for each endpoint                 tuning.go, quic
+//	HTTP        HTTP/3 for trackers                             http3.go
+//	routes      (remote, path) <-> pseudo address -> hop fields routes.go, hops.go
+//	packetConn  SCION packets below QUIC: with snet, or         packetconn.go
+//	            without, in batches with offloading             fastconn_linux.go, batch_linux.go, header.go
+//	frames      several QUIC packets in one large packet        bundle.go, large.go
+//	MTU         the packet size that a path really carries      mtu.go
+//	ports       the ports of a host that the AS delivers to     ports.go
+//	congestion  a controller for each connection; links and     control.go, congestion
+//	            rates that the host's connections share
+//	proof       is a peer in the AS that it claims, and for     proof.go, quota.go
+//	            whom does its connection count
+//	Host        path lookup, refresh, revocations, names        host.go, lookup.go, refresh.go, revoke.go, names.go
+//	tests       probing paths, answering echo requests          probe.go, echo.go, lifesign.go
 package scionnet
 
 import (
@@ -69,8 +74,8 @@ type Host struct {
 // ErrOtherAS says that the host is not in the AS of Config.IA.
 var ErrOtherAS = errors.New("this host is in another AS")
 
-// Open finds the control plane of the local AS and starts the host. No packet is sent to other ASes
-// yet.
+// Open connects to the control plane of the local AS and starts the host. It sends no packet to
+// other ASes yet.
 func Open(ctx context.Context, cfg Config) (*Host, error) {
 	log := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	connector, err := connect(ctx, cfg)
@@ -87,8 +92,8 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// registerMu guards prometheus.DefaultRegisterer: the in-process daemon registers its metrics
-// there, and a second one in the same process would panic.
+// registerMu guards prometheus.DefaultRegisterer. The in-process daemon registers its metrics
+// there, and a second daemon in one process would panic.
 var registerMu sync.Mutex
 
 func connect(ctx context.Context, cfg Config) (daemon.Connector, error) {
@@ -130,7 +135,7 @@ func (h *Host) load(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// defaultIP is the address that the system uses towards the local AS's routers or, if it has none,
+// defaultIP is the address that the system uses towards the local AS's routers or, without routers,
 // its control service.
 func (h *Host) defaultIP(ctx context.Context) (netip.Addr, error) {
 	interfaces, err := h.connector.Interfaces(ctx)
@@ -160,11 +165,11 @@ func (h *Host) defaultIP(ctx context.Context) (netip.Addr, error) {
 // IA is the AS of the host.
 func (h *Host) IA() pathsel.IA { return h.ia }
 
-// LocalIP is the address that packets are sent from.
+// LocalIP is the address from which packets are sent.
 func (h *Host) LocalIP() netip.Addr { return h.localIP }
 
-// Close stops the lookups and lets the control plane go. The host's endpoints are closed by their
-// owners, before.
+// Close stops the lookups and disconnects from the control plane. The owners of the host's
+// endpoints close them first.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	for _, stop := range h.onClose {
@@ -220,7 +225,7 @@ func (h *Host) query(ctx context.Context, dst pathsel.IA, refresh bool) ([]found
 	return out, nil
 }
 
-// applied renews the hop fields of live connections after a lookup.
+// afterLookup renews the hop fields of live connections after a lookup.
 func (h *Host) afterLookup(dst pathsel.IA, paths []found) {
 	ways := make(map[trail]*way, len(paths))
 	for i := range paths {
@@ -230,8 +235,8 @@ func (h *Host) afterLookup(dst pathsel.IA, paths []found) {
 	h.routes.markProven(dst, linksOf(paths))
 }
 
-// localPath is the path inside the host's own AS. There are no hop fields that could end; a day is
-// long enough for everybody who compares.
+// localPath is the path inside the host's own AS. It has no hop fields and so never expires;
+// comparisons need an expiry, and a day is long enough for them.
 func (h *Host) localPath() pathsel.Path {
 	return pathsel.Path{Src: h.ia, Dst: h.ia, MTU: h.mtu, LatencyKnown: true, Expiry: time.Now().Add(24 * time.Hour)}
 }

@@ -14,35 +14,34 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// HTTP is a UDP port of the host for HTTP/3 (RFC 9114): a server, a client, or both. Unlike an
-// Endpoint's peers, its clients show no key, and its server's key is nobody's name: the scheme
-// promises no more than http does.
+// HTTP is a UDP port of the host for HTTP/3 (RFC 9114): a server, a client, or both. Its clients
+// show no key, and its server's key identifies nobody. It is as secure as plain HTTP, no more.
 type HTTP struct {
 	host    *Host
 	addr    Addr
 	packets packetConn
 	quic    *quic.Transport
 	cert    tls.Certificate
-	// patience is how long a connection lives on which no request is answered.
+	// idle is httpIdle, except in tests.
 	idle time.Duration
 
 	places quota
 }
 
 const (
-	// maxRequests at once on one connection, and headers in bytes.
+	// maxRequests bounds the concurrent requests of one connection, maxHeaderBytes their headers.
 	maxRequests    = 32
 	maxHeaderBytes = 16 << 10
-	// maxHTTPConns is the number of connections of a server. One request is done in milliseconds.
-	// One host and one AS may have a part of them, so that others can always connect, and those
-	// whose AS is not proven a part together.
+	// maxHTTPConns bounds the connections of a server. A request takes milliseconds. One AS, one
+	// host, and all clients whose AS is not proven may have only a part of the connections each, so
+	// that others can always connect.
 	maxHTTPConns          = 4096
 	maxHTTPConnsAS        = maxHTTPConns / 2
 	maxHTTPConnsHost      = maxHTTPConns / 16
 	maxHTTPConnsStrangers = maxHTTPConns / 8
 	// httpIdle is how long a connection lives without an answered request, whatever else happens on
-	// it: half a request is worth no more than none. Shorter than an announce interval: nobody is
-	// expected back soon.
+	// it, so that unfinished requests do not keep it open. It is shorter than an announce interval,
+	// since most clients will not be back sooner.
 	httpIdle = 15 * time.Second
 )
 
@@ -107,8 +106,8 @@ type (
 	idleTimerKey struct{}
 )
 
-// ClientAddr is the SCION address that a request came from. The client has shown that it receives
-// at it; whether it is in that AS is another question: see ClientProven.
+// ClientAddr is the SCION address of a request's client. The client is known to receive there.
+// Whether it is in that AS is a different question; see ClientProven.
 func ClientAddr(ctx context.Context) (Addr, bool) {
 	g, ok := ctx.Value(clientKey{}).(*inbound)
 	if !ok {
@@ -118,18 +117,18 @@ func ClientAddr(ctx context.Context) (Addr, bool) {
 }
 
 // ClientProven tells whether the ISD-AS of ClientAddr is proven, in the sense of Conn.Proven. If
-// that is not known yet it waits for the control plane's answer, at most for that long. The answer
-// is false at once where there is nothing to wait for: the question has just been answered so, or
-// 1024 requests (256 along the same links) wait already.
+// that is not known yet, it waits for the control plane's answer, up to that long. It returns false
+// at once if the last answer was negative a moment ago, or if 1024 requests (256 along the same
+// links) are waiting already.
 func ClientProven(ctx context.Context, wait time.Duration) bool {
 	g, ok := ctx.Value(clientKey{}).(*inbound)
 	return ok && g.as.prove(ctx, wait)
 }
 
-// Serve answers requests until the context ends, and then waits up to grace for those under way.
-// Connections on which nothing is asked are closed, and so are those of clients that do not finish
-// what they ask. A client's address, which it has shown to receive at before the first request, is
-// ClientAddr of the request's context.
+// Serve answers requests until the context ends, and then waits up to grace for the current ones.
+// It closes connections without requests, and those whose clients do not finish their requests. The
+// context of a request has the client's address (ClientAddr), at which the client is known to
+// receive.
 func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Duration) error {
 	config := p.config(leastPacket)
 	config.GetConfigForClient = func(info *quic.ClientInfo) (*quic.Config, error) {
@@ -141,7 +140,7 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 	}
 	l, err := p.quic.ListenEarly(http3.ConfigureTLSConfig(&tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{p.cert},
-		// 0-RTT would let a sender of invented addresses have requests answered.
+		// With 0-RTT, requests from invented addresses would be answered.
 		SessionTicketsDisabled: true,
 	}), config)
 	if err != nil {
@@ -151,7 +150,7 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 	s := &http3.Server{
 		MaxHeaderBytes: maxHeaderBytes,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ClientProven(r.Context(), 0) // has it looked into, for the client's place
+			ClientProven(r.Context(), 0) // starts the proof, which gives the client a better place
 			handler.ServeHTTP(w, r)
 			if t, ok := r.Context().Value(idleTimerKey{}).(*time.Timer); ok {
 				t.Reset(p.idle)
@@ -176,7 +175,7 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 	case <-ctx.Done():
 		patience, cancel := context.WithTimeout(context.Background(), grace)
 		defer cancel()
-		_ = s.Shutdown(patience) // who is not done by then is cut off
+		_ = s.Shutdown(patience) // cuts off requests that take longer
 		<-ended
 	}
 	s.Close()
@@ -186,13 +185,14 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 	return fmt.Errorf("serve HTTP/3 on %s: %w", p.addr, err)
 }
 
-// config is for connections with packets of that size. For sizes and paths see quicConfig.
+// config is for connections with packets of that size. quicConfig explains the settings of size and
+// path.
 func (p *HTTP) config(packetSize int) *quic.Config {
 	return &quic.Config{
 		Versions:             []quic.Version{quic.Version1},
 		HandshakeIdleTimeout: handshakeIdle,
-		// No keep-alive: a request under way keeps a connection alive, and the next one makes a new
-		// connection.
+		// There is no keep-alive: a current request keeps its connection alive, and the next one
+		// makes a new connection.
 		MaxIdleTimeout:     httpIdle,
 		MaxIncomingStreams: maxRequests, MaxIncomingUniStreams: 3, // control, and the two of QPACK
 		InitialStreamReceiveWindow: 64 << 10, MaxStreamReceiveWindow: 1 << 20,
@@ -202,8 +202,8 @@ func (p *HTTP) config(packetSize int) *quic.Config {
 	}
 }
 
-// Client is a transport for http.Client: all requests go to the server at that address, over the
-// first of the paths on which it answers, whatever authority they name.
+// Client is a transport for http.Client. All requests go to that server, whatever authority they
+// name, over the first of its paths on which it answers.
 func (p *HTTP) Client(server Addr) interface {
 	http.RoundTripper
 	io.Closer
@@ -212,7 +212,7 @@ func (p *HTTP) Client(server Addr) interface {
 }
 
 // ClientByName is a Client of the server with that name, which is looked up for every new
-// connection. Of several addresses the first that answers is used.
+// connection. Of several addresses, the first that answers is used.
 func (p *HTTP) ClientByName(name string, port uint16) interface {
 	http.RoundTripper
 	io.Closer
@@ -240,8 +240,8 @@ func (p *HTTP) client(servers func(context.Context) ([]Addr, error)) *http3.Tran
 	}
 }
 
-// pathsTried bounds how many paths are tried for one connection. They come best first, and a server
-// that does not answer on the first few is down.
+// pathsTried bounds the paths tried for one connection. The best come first, and a server that does
+// not answer on any of them is down.
 const pathsTried = 4
 
 func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn, error) {

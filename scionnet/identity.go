@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// PeerKey is the Ed25519 public key of a peer: its name for as long as it keeps its identity,
-// whatever its addresses are. It is comparable.
+// PeerKey is the Ed25519 public key of a peer. It identifies the peer at all its addresses, for as
+// long as the peer keeps its identity. It is comparable.
 type PeerKey [ed25519.PublicKeySize]byte
 
 // String is the key in hexadecimal digits.
 func (k PeerKey) String() string { return hex.EncodeToString(k[:]) }
 
-// MarshalText writes String's form.
+// MarshalText writes the form of String.
 func (k PeerKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// WrongKeyError says that the host at an address has another key than the one that was asked for.
+// WrongKeyError says that the host at an address has another key than the expected one.
 type WrongKeyError struct{ Want, Got PeerKey }
 
 func (e *WrongKeyError) Error() string {
@@ -50,9 +50,9 @@ func NewIdentity() (*Identity, error) {
 	return newIdentity(key)
 }
 
-// LoadIdentity reads the identity in the PEM file (PKCS #8) of that name. If there is none, it
-// makes one and writes it, readable by its owner only. A file that others can read, or that is
-// damaged, is refused: a new key in its place would silently be a new identity.
+// LoadIdentity reads the identity in the PEM file (PKCS #8) of that name. If there is no such file,
+// it makes an identity and writes it, readable by its owner only. It refuses a file that others can
+// read, or that is damaged: replacing the key would silently change the identity.
 func LoadIdentity(name string) (*Identity, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,8 +105,8 @@ func createIdentity(name string) (*Identity, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("create identity: %w", err)
 	}
-	// A temporary file and a link: a crash leaves no half of a key behind, and of two processes
-	// that start at once the second takes the identity of the first.
+	// The key is written to a temporary file that is then linked. A crash leaves no half of a key
+	// behind, and if two processes start at once, the second takes the identity of the first.
 	f, err := os.CreateTemp(filepath.Dir(name), ".identity-*")
 	if err != nil {
 		return nil, fmt.Errorf("create identity: %w", err)
@@ -125,8 +125,7 @@ func createIdentity(name string) (*Identity, error) {
 }
 
 func newIdentity(key ed25519.PrivateKey) (*Identity, error) {
-	// Nobody reads more of the certificate than its key. The dates only keep strict parsers
-	// content.
+	// Peers read only the key of the certificate. The dates satisfy strict parsers.
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "braid"},
@@ -140,20 +139,20 @@ func newIdentity(key ed25519.PrivateKey) (*Identity, error) {
 	return &Identity{key: key, cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}, nil
 }
 
-// Key is the public half.
+// Key is the public key.
 func (id *Identity) Key() PeerKey { return PeerKey(id.key.Public().(ed25519.PublicKey)) }
 
-// TLS is a configuration for both ends of a connection: TLS 1.3, our certificate, and any peer that
-// proves possession of an Ed25519 key, or only the one that is wanted. Whom to trust is not decided
-// here: there is no authority, and a peer's key says only that it is the same peer as before.
+// TLS is the configuration for both ends of a connection: TLS 1.3, our certificate, and any peer
+// that proves possession of an Ed25519 key or, if want is not nil, of that key. There is no
+// authority: a peer's key only shows that it is the same peer as before.
 func (id *Identity) TLS(alpn string, want *PeerKey) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{id.cert},
 		NextProtos:   []string{alpn},
-		// The name is not looked at; without one the address would be sent in its place.
+		// Nobody checks the name; without one, TLS would send the address.
 		ServerName:             "braid",
-		InsecureSkipVerify:     true, // no chain to verify: VerifyConnection takes the key itself
+		InsecureSkipVerify:     true, // there is no chain; VerifyConnection checks the key
 		ClientAuth:             tls.RequireAnyClientCert,
 		SessionTicketsDisabled: true, // a resumed session would skip the proof of the key
 		VerifyConnection: func(s tls.ConnectionState) error {
@@ -169,7 +168,7 @@ func (id *Identity) TLS(alpn string, want *PeerKey) *tls.Config {
 	}
 }
 
-// keyOf is the key that the peer has proved to possess in the handshake.
+// keyOf is the key whose possession the peer has proved in the handshake.
 func keyOf(s tls.ConnectionState) (PeerKey, error) {
 	if len(s.PeerCertificates) != 1 {
 		return PeerKey{}, fmt.Errorf("peer sent %d certificates, want 1", len(s.PeerCertificates))

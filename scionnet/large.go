@@ -8,47 +8,47 @@ import (
 	"time"
 )
 
-// largePackets is what is known of a route about packets larger than quic-go's (bundle.go).
+// largePackets is the state of a route's packets that are larger than quic-go's (bundle.go).
 //
-//	both sides do frames, a size to try ──► probe ──► answer: bundles of that size
-//	                                         │  no answer: again, then smaller, then never
+//	both sides announce frames, and a size is known ──► probe ──► answer: bundles of that size
+//	                                                      │  no answer: again, smaller, then never
 //	packets are lost ──► probe of the size in use; three without an answer: no bundles any more
 type largePackets struct {
 	// limit is the largest payload of a datagram to send; 0: no bundles.
 	limit atomic.Int32
-	// offered: a connection is there on which we have said that we do frames. Only then may any
-	// come.
+	// offered is set once we have announced frames on a connection of this route. Only then may
+	// frames arrive.
 	offered atomic.Bool
 
 	mu       sync.Mutex
-	allowed  bool // both sides of a connection have said that they do frames
+	allowed  bool // both sides of a connection have announced frames
 	target   int  // the payload to probe for; 0: not known
-	sent     int  // the size of the last probe, in payload bytes
+	sent     int  // the payload size of the last probe
 	token    [tokenLen]byte
 	tries    int
-	disabled bool // it has been tried in vain, or worked and then did not
+	disabled bool // no probe was answered, or bundles stopped passing
 
-	unanswered  int       // probes without an answer since bundles were last known to pass
+	unanswered  int       // probes without an answer since bundles last passed
 	lastRecheck time.Time // when the last of them was sent
 }
 
-// probesEach is how often a size is tried, since a probe may be lost for other reasons, and
-// probeSizes what is tried after the size that the MTU promises: some routers carry less than they
-// announce.
+// probesEach is the number of probes of one size, since a probe may be lost for other reasons.
+// After the size that the MTU promises come secondChance and thirdChance: some routers carry less
+// than they announce.
 const (
 	probesEach   = 2
 	leastBundle  = frameHeader + 2*leastPacket
 	probesInAll  = 6
 	secondChance = 8192
 	thirdChance  = 4096
-	// mostDoubts probes, doubtEvery apart, must stay without an answer for bundles to end: a path
-	// that loses one packet in ten does that once in a thousand.
+	// maxUnanswered is the number of unanswered probes, recheckEvery apart, that ends bundles. On a
+	// path that loses one packet in ten that happens by chance once in a thousand times.
 	maxUnanswered = 3
 	recheckEvery  = 400 * time.Millisecond
 )
 
-// agree notes that the peer does frames and, if it is known (not 0), the payload that the path's
-// MTU leaves room for.
+// allow records that the peer understands frames, and the largest payload by the path's MTU, if
+// that is known (not 0).
 func (l *largePackets) allow(target int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,15 +56,16 @@ func (l *largePackets) allow(target int) {
 	l.target = max(l.target, target)
 }
 
-// probed notes that a probe of the peer has arrived: where it fits, ours should.
+// probeArrived records that a probe of the peer has arrived: our packets of that size should then
+// arrive, too.
 func (l *largePackets) probeArrived(size int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.target = max(l.target, size)
 }
 
-// probe gives the frame to send now, if any; most is the largest payload that the host can send.
-// While bundles are sent, there is a probe only if packets have been lost of late.
+// nextProbe returns the probe to send now, if any; most is the largest payload that the host can
+// send. While bundles are in use, it returns a probe only after recent losses.
 func (l *largePackets) nextProbe(most int, lossy bool, now time.Time) ([]byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +93,7 @@ func (l *largePackets) nextProbe(most int, lossy bool, now time.Time) ([]byte, b
 	return l.frame(size), true
 }
 
-// doubt gives a probe of the size in use, or ends bundles if too many of those had no answer.
+// recheck returns a probe of the size in use. It ends bundles if too many of those had no answer.
 func (l *largePackets) recheck(limit int, lossy bool, now time.Time) ([]byte, bool) {
 	if limit < leastBundle || !lossy && l.unanswered == 0 || now.Sub(l.lastRecheck) < recheckEvery {
 		return nil, false
@@ -110,7 +111,7 @@ func (l *largePackets) recheck(limit int, lossy bool, now time.Time) ([]byte, bo
 func (l *largePackets) frame(size int) []byte {
 	if size != l.sent {
 		l.sent = size
-		_, _ = rand.Read(l.token[:]) // does not fail
+		_, _ = rand.Read(l.token[:]) // never fails
 	}
 	b := make([]byte, size)
 	putFrame(b, kindProbe, size)
@@ -118,7 +119,7 @@ func (l *largePackets) frame(size int) []byte {
 	return b
 }
 
-// answered tells whether an answer is one to our probe, and lets bundles of its size go.
+// answerArrived tells whether an answer belongs to our last probe and enables bundles of its size.
 func (l *largePackets) answerArrived(size int, token []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +130,7 @@ func (l *largePackets) answerArrived(size int, token []byte) bool {
 	return l.limit.CompareAndSwap(0, int32(size))
 }
 
-// stop ends bundles on the route.
+// disable ends bundles on the route.
 func (l *largePackets) disable() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +138,7 @@ func (l *largePackets) disable() {
 	l.limit.Store(0)
 }
 
-// atMost bounds what bundles may fill.
+// limitTo lowers the size of bundles to that payload.
 func (l *largePackets) limitTo(payload int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +146,7 @@ func (l *largePackets) limitTo(payload int) {
 		l.target = payload
 	}
 	if int(l.limit.Load()) > payload {
-		l.limit.Store(int32(max(payload, 1))) // too little for a bundle is none
+		l.limit.Store(int32(max(payload, 1))) // too small for bundles
 	}
 }
 

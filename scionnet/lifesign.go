@@ -16,13 +16,13 @@ import (
 	"braid/pathsel"
 )
 
-// ErrNoControl says that the SCION daemon or the AS's control service does not answer, so that no
-// path can be looked up.
+// ErrNoControl says that the SCION daemon or the AS's control service does not answer, so that
+// paths cannot be looked up.
 var ErrNoControl = errors.New("no answer")
 
-// CheckControl asks the daemon, and the control services of the local AS, for a sign of life, until
-// ctx ends. A lookup does not tell: the daemon answers that there is no path if the control service
-// does not answer. The error is ErrNoControl.
+// CheckControl tests until ctx ends whether the daemon and the control services of the local AS
+// answer. A lookup cannot tell: if the control service does not answer, the daemon reports that
+// there is no path. The error is ErrNoControl.
 func (h *Host) CheckControl(ctx context.Context) error {
 	services, err := h.connector.SVCInfo(ctx, []addr.SVC{addr.SvcCS})
 	if err != nil {
@@ -30,7 +30,7 @@ func (h *Host) CheckControl(ctx context.Context) error {
 	}
 	addrs := slices.Clone(services[addr.SvcCS])
 	if len(addrs) == 0 {
-		return nil // the daemon has another way to ask
+		return nil // the daemon does not use a control service
 	}
 	answers := make(chan error, len(addrs))
 	for _, a := range addrs {
@@ -44,8 +44,8 @@ func (h *Host) CheckControl(ctx context.Context) error {
 	return err
 }
 
-// askControl asks for segments that a control service knows by itself: those to the core of its own
-// ISD. Any answer is a sign of life, a refusal too.
+// askControl asks for segments that a control service has itself: those to the core of its own ISD.
+// Any answer will do, even a refusal.
 func askControl(ctx context.Context, local pathsel.IA, service string) error {
 	c, err := grpc.NewClient("passthrough:///"+service, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -15,21 +15,20 @@ import (
 	"braid/pathsel"
 )
 
-// ErrNoPath says that no path to a destination is known just now. The search goes on in the
+// ErrNoPath says that currently no path to a destination is known. The search goes on in the
 // background.
 var ErrNoPath = errors.New("no path")
 
-// found is a path of an answer of the control plane: what is announced of it, and what packets
-// need.
+// found is a path from the control plane: its announced properties, and the data that packets need.
 type found struct {
 	path  pathsel.Path
 	trail trail
 	way   way
-	// latency is what is announced from each interface to the next; negative where it is not.
+	// latency is the announced latency from each interface to the next; negative if not announced.
 	latency []time.Duration
 }
 
-// foundPath reads a path of the control plane's answer.
+// foundPath converts a path from the control plane.
 func (h *Host) foundPath(p snet.Path) (found, error) {
 	meta := p.Metadata()
 	f := found{path: pathsel.Path{
@@ -53,7 +52,7 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	// Both come from the same segments. If they differed, an answer over this path would look like
+	// Both come from the same segments. If they differed, answers over this path would look like
 	// another path.
 	if hops.trail != f.trail {
 		return found{}, fmt.Errorf("hop fields and announced interfaces differ")
@@ -64,9 +63,8 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 	return f, nil
 }
 
-// sortFound puts the paths with the fewest hops first, and among equals those with the lowest
-// interfaces: the order of 'scion showpaths'. The control plane's own order among equals changes
-// from answer to answer.
+// sortFound sorts by number of hops, then by interfaces, as 'scion showpaths' does. Among paths of
+// equal length, the control plane's order varies from answer to answer.
 func sortFound(fs []found) {
 	slices.SortStableFunc(fs, func(a, b found) int {
 		x, y := a.path.Interfaces, b.path.Interfaces
@@ -76,7 +74,7 @@ func sortFound(fs []found) {
 	})
 }
 
-// latency is the sum of the announced latencies, and whether every part was announced.
+// latency is the sum of the announced latencies, and whether all were announced.
 func latency(m *snet.PathMetadata) (time.Duration, bool) {
 	var sum time.Duration
 	known := len(m.Latency) == len(m.Interfaces)-1
@@ -102,9 +100,9 @@ func bandwidth(m *snet.PathMetadata) uint64 {
 }
 
 // Paths lists the paths to dst in the order of 'scion showpaths': fewest hops first. The first call
-// for a destination asks the control plane; later ones take the paths from memory, which is kept
-// fresh in the background. If there are none the error is ErrNoPath. A path that has been revoked
-// is listed until the control plane drops it; see Revoked.
+// for a destination asks the control plane; later calls return stored paths, which are refreshed in
+// the background. If there are none, the error is ErrNoPath. A revoked path stays listed until the
+// control plane drops it; see Revoked.
 func (h *Host) Paths(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error) {
 	if dst == h.ia {
 		return []pathsel.Path{h.localPath()}, nil
@@ -120,7 +118,7 @@ func (h *Host) Paths(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error
 	return out, nil
 }
 
-// resolvePath finds the dataplane path and next hop of a path. It asks the control plane if the
+// resolvePath finds the dataplane path and the next hop of a path. It asks the control plane if the
 // path is not known.
 func (h *Host) resolvePath(ctx context.Context, remote Addr, path pathsel.Path) (found, error) {
 	if path.Dst != remote.IA {
@@ -143,15 +141,15 @@ func (h *Host) resolvePath(ctx context.Context, remote Addr, path pathsel.Path) 
 	return f, nil
 }
 
-// Details is what is known of a path beyond its value.
+// Details are properties of a path that pathsel.Path does not have.
 type Details struct {
-	// NextHop is the underlay address of the router that packets are given to; empty inside the AS.
+	// NextHop is the underlay address of the first router; empty inside the AS.
 	NextHop string
-	// Latency is what is announced from each interface to the next; negative where it is not.
+	// Latency is the announced latency from each interface to the next; negative if not announced.
 	Latency []time.Duration
 }
 
-// Details gives the details of a path that Paths has listed.
+// Details returns the details of a path that Paths has listed.
 func (h *Host) Details(p pathsel.Path) Details {
 	f, ok := h.lookup.find(p.Dst, trailOf(p.Interfaces))
 	if !ok {
@@ -160,8 +158,8 @@ func (h *Host) Details(p pathsel.Path) Details {
 	return Details{NextHop: f.way.nextHop.String(), Latency: slices.Clone(f.latency)}
 }
 
-// Refresh asks the control plane for the paths to dst now, past its own cache. It gives the error
-// of the question; what is known stays known.
+// Refresh asks the control plane for the paths to dst now, bypassing its cache. If that fails, it
+// returns the error, and the known paths stay.
 func (h *Host) Refresh(ctx context.Context, dst pathsel.IA) error {
 	if dst == h.ia {
 		return nil
@@ -181,9 +179,9 @@ func (h *Host) Refresh(ctx context.Context, dst pathsel.IA) error {
 	return nil
 }
 
-// Subscribe gives a channel on which a note arrives when the set of paths to dst changes or one of
-// them is revoked. Notes that nobody has taken yet become one. The destination is kept fresh until
-// cancel is called.
+// Subscribe returns a channel that receives a value when the set of paths to dst changes or one of
+// them is revoked. Several changes may give one value. The paths are kept fresh until cancel is
+// called.
 func (h *Host) Subscribe(dst pathsel.IA) (changes <-chan struct{}, cancel func()) {
 	c := make(chan struct{}, 1)
 	if dst == h.ia {

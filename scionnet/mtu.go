@@ -12,34 +12,35 @@ import (
 	"braid/scionnet/quic"
 )
 
-// ErrPacketSize says that the path does not carry packets as large as the connection sends: quic-go
-// cannot make them smaller under a live connection. What was found is remembered, so that the next
-// connection over the path fits it.
+// ErrPacketSize says that the path does not carry packets of the connection's size. quic-go cannot
+// make them smaller on a live connection. The host remembers the real size, so that the next
+// connection over the path uses it.
 var ErrPacketSize = errors.New("path does not carry packets of the size that its MTU promises")
 
 const (
-	// mtuHolds is how long a path's real MTU is believed to be less than announced. Then it is
-	// tried again.
+	// mtuHolds is how long the host believes that a path's MTU is below the announced one. Then it
+	// tries larger packets again.
 	mtuHolds = 10 * time.Minute
-	// maxMTUs bounds the table: each entry needs a packet of ours that was sent.
+	// maxMTUs bounds the table. Each entry needs a packet that we have sent.
 	maxMTUs = 4096
-	// watchEvery is how often connections are looked at for large packets that vanish.
+	// watchEvery is how often connections are checked for large packets that vanish.
 	watchEvery = 500 * time.Millisecond
-	// watchFor is how many such looks must agree: a path that loses everything for a moment is not
-	// one that carries small packets only.
+	// watchFor is the number of checks that must agree. A path that loses everything for a moment
+	// must not count as one that carries only small packets.
 	watchFor = 6
-	// holeLosses is how many large packets must be lost in that time, and none arrive.
-	holeLosses = 4
+	// minLargeLosses is the number of large packets that must be lost in that time while none
+	// arrives.
+	minLargeLosses = 4
 )
 
-// mtus is what is known of paths that carry less than they announce.
+// mtus are the paths that are known to carry less than they announce.
 type mtus struct {
 	mu    sync.Mutex
 	found map[hostPath]mtuFound
 }
 
-// hostPath is a path and the host at its end, whose own network may be the narrowest part. What one
-// connection along it shows holds for the others.
+// hostPath is a path and the host at its end, whose own network may be the narrowest part. All
+// connections along it share what is known of it.
 type hostPath struct {
 	ia    pathsel.IA
 	host  netip.Addr
@@ -64,7 +65,7 @@ func (m *mtus) get(k hostPath, now time.Time) (int, bool) {
 	return f.mtu, ok
 }
 
-// put notes an MTU and tells whether it is less than what was known.
+// put records an MTU and tells whether it is less than the known one.
 func (m *mtus) put(k hostPath, mtu int, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,8 +79,8 @@ func (m *mtus) put(k hostPath, mtu int, now time.Time) bool {
 	return true
 }
 
-// corrected is the path with the MTU that it has for packets to the host, if that is known to be
-// less than announced.
+// withKnownMTU lowers the path's MTU for packets to the host if it is known to be less than
+// announced.
 func (h *Host) withKnownMTU(p pathsel.Path, remote Addr, t trail) pathsel.Path {
 	if mtu, ok := h.mtus.get(hostPath{remote.IA, remote.Host, t}, time.Now()); ok {
 		p.MTU = min(p.MTU, mtu)
@@ -87,7 +88,7 @@ func (h *Host) withKnownMTU(p pathsel.Path, remote Addr, t trail) pathsel.Path {
 	return p
 }
 
-// mtuTo is the largest SCION packet to send along a route, as far as is known at this end.
+// mtuTo is the largest SCION packet to send along a route, as far as this end knows.
 func (h *Host) mtuTo(r *route) int {
 	p := pathsel.Path{MTU: h.mtu}
 	if f, ok := h.lookup.find(r.remote.IA, r.trail); ok {
@@ -96,8 +97,8 @@ func (h *Host) mtuTo(r *route) int {
 	return h.withKnownMTU(p, r.remote, r.trail).MTU
 }
 
-// narrow takes in that a path carries SCION packets of that many bytes only. Bundles get smaller at
-// once; connections whose packets are too large end within watchEvery.
+// lowerMTU records that a path carries SCION packets of at most mtu bytes. Bundles get smaller at
+// once; connections with larger packets end within watchEvery.
 func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
 	if !h.mtus.put(k, mtu, time.Now()) {
 		return
@@ -110,9 +111,9 @@ func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
 	})
 }
 
-// tooBig takes in what a router says of a packet of ours. A message that says nothing new of the
-// packet counts for nothing. Nor does one by which not even QUIC's least packets pass: if that is
-// true nothing will arrive, which shows; if it is not, it would keep the path from being dialled.
+// packetTooBig handles a router's report about a packet of ours. It ignores reports that are not
+// below the packet's size, and reports of less than QUIC's least packets: if such a report is true,
+// silence will show it; if it is forged, it would prevent all dialling.
 func (h *Host) packetTooBig(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, mtu int) {
 	q, r, _, ok := h.verifySCMP(p, local, from, quote)
 	if !ok || mtu >= q.size || mtu < leastPacket+q.header {
@@ -122,21 +123,20 @@ func (h *Host) packetTooBig(p *snet.Packet, local Addr, from netip.AddrPort, quo
 	h.lowerMTU(r.hostPath(), mtu, "packet too big")
 }
 
-// holes looks for large packets that vanish while small ones arrive. It is a state of one
-// connection.
+// largeLoss detects that large packets vanish while small ones arrive, on one connection.
 type largeLoss struct {
-	seen [watchFor + 1]quic.ConnectionStats // the oldest first
+	seen [watchFor + 1]quic.ConnectionStats // oldest first
 	n    int
 
-	at    time.Time // of the last look
-	acked uint64    // bytes by then
+	at    time.Time // of the last check
+	acked uint64    // bytes acknowledged by then
 }
 
-// look takes in the statistics of now, and tells whether large packets have vanished throughout the
-// last watchFor looks, while the peer was heard. size is that of the connection's full packets.
-// Either some were found to be lost and none arrived; or there was no acknowledgement at all of
-// what was sent, most of it full packets. (The latter is also how a path looks that carries nothing
-// any more this way, and works the other way: its connection is as lost.)
+// observe adds the current statistics. It returns true if large packets have vanished throughout
+// the last watchFor checks, while packets of the peer arrived; size is that of full packets. Either
+// full packets were reported lost and none arrived, or nothing at all was acknowledged and most of
+// it was full packets. (The second case also covers a path that works only in the other direction.
+// That connection is equally dead.)
 func (o *largeLoss) observe(s quic.ConnectionStats, size int) bool {
 	if o.n == len(o.seen) {
 		copy(o.seen[:], o.seen[1:])
@@ -150,11 +150,11 @@ func (o *largeLoss) observe(s quic.ConnectionStats, size int) bool {
 	first := o.seen[0]
 	acknowledged := false
 	for i := 1; i < o.n; i++ {
-		// Two round trips are never of the same length, to the nanosecond.
+		// No two samples of the round trip are equal to the nanosecond.
 		acknowledged = acknowledged || o.seen[i].LatestRTT != first.LatestRTT
 	}
 	if half := o.seen[o.n/2].PacketsReceived; half == first.PacketsReceived || half == s.PacketsReceived {
-		return false // nothing at all arrives: that is silence
+		return false // nothing arrives at all: the path is silent
 	}
 	lost, sent := int64(s.PacketsLost-first.PacketsLost), int64(s.PacketsSent-first.PacketsSent)
 	lostBytes, sentBytes := int64(s.BytesLost-first.BytesLost), int64(s.BytesSent-first.BytesSent)
@@ -163,17 +163,17 @@ func (o *largeLoss) observe(s quic.ConnectionStats, size int) bool {
 		sent, sentBytes = o.sentWhileHeard()
 		return sentBytes >= 3*full && sentBytes >= sent*full/4
 	}
-	if lost < holeLosses || lostBytes < lost*full*3/4 {
+	if lost < minLargeLosses || lostBytes < lost*full*3/4 {
 		return false
 	}
-	// What was not lost has arrived or is on its way: at most a packet or two can be large, since
-	// after so many losses no more are let go.
+	// The rest has arrived or is in flight. At most a few of those packets can be large, since
+	// after so many losses the congestion controller lets no more go.
 	return sentBytes-lostBytes < 3*full+(sent-lost)*full/8
 }
 
-// sentWhileHeard is what was sent from one look to the next, where the peer had been heard shortly
-// before: between two of the looks before those. What was sent while nothing at all arrived is lost
-// for that reason, and quic-go, having backed off, may repeat it only seconds after the path is
+// sentWhileHeard counts what was sent between two checks if a packet from the peer had arrived
+// shortly before: in one of the two intervals before. Packets sent during silence are lost because
+// of the silence, and quic-go, having backed off, may repeat them only seconds after the path is
 // back.
 func (o *largeLoss) sentWhileHeard() (packets, bytes int64) {
 	heard := func(i int) bool { return i > 0 && o.seen[i].PacketsReceived != o.seen[i-1].PacketsReceived }
@@ -186,11 +186,10 @@ func (o *largeLoss) sentWhileHeard() (packets, bytes int64) {
 	return packets, bytes
 }
 
-// last is what was seen last.
+// last is the latest observation.
 func (o *largeLoss) last() quic.ConnectionStats { return o.seen[max(0, o.n-1)] }
 
-// watch looks after packet sizes on the endpoint's connections, and claims of ISD-ASes, until it
-// closes.
+// watch checks the packet sizes and ISD-AS claims of the endpoint's connections until it closes.
 func (e *Endpoint) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -211,12 +210,13 @@ func (e *Endpoint) watch() {
 			}
 			watched[c] = o
 			c.watch(o)
-			_ = c.Proven() // has it looked into again
+			_ = c.Proven() // repeats the proof if it is due
 		}
 	}
 }
 
-// watch tells what the path carries and where it leads, and has the packet size looked at.
+// watch records the delivery rate of the path, tells the congestion controller the links, and
+// checks the packet size.
 func (c *Conn) watch(o *largeLoss) {
 	e := c.endpoint
 	s := c.control.snapshot()
@@ -230,7 +230,7 @@ func (c *Conn) watch(o *largeLoss) {
 	c.watchSize(o, statsOf(c.quic, s))
 }
 
-// watchSize ends bundles or the connection if its packets turn out to be too large.
+// watchSize ends bundles, or the connection, if its packets turn out to be too large.
 func (c *Conn) watchSize(o *largeLoss, s quic.ConnectionStats) {
 	h, r := c.endpoint.host, c.route
 	if f, ok := c.endpoint.packets.(framer); ok {
@@ -246,8 +246,8 @@ func (c *Conn) watchSize(o *largeLoss, s quic.ConnectionStats) {
 	}
 }
 
-// noteSize takes in why a connection along r has ended: if the peer says that its packets do not
-// arrive, ours are to be smaller as well.
+// noteCloseReason handles the end of a connection along r. If the peer says that our packets do not
+// arrive, they must be smaller from now on.
 func (e *Endpoint) noteCloseReason(r *route, err error) {
 	var app *quic.ApplicationError
 	if errors.As(err, &app) && app.Remote && app.ErrorCode == codePacketSize {

@@ -16,33 +16,32 @@ import (
 
 // Names finds the SCION addresses of a name: in files like /etc/scion/hosts, then in DNS.
 //
-// A line of such a file is an address and the names of the host, with comments behind #:
+// A line of such a file has an address and names of the host; a comment begins with #:
 //
 //	1-ff00:0:110,[10.0.0.1]  tracker.example tracker
 //
-// In DNS it is a TXT record, of either of the two forms in use, both of which may stand there
-// several times:
+// In DNS they are TXT records, in either of two common forms. A name may have several records:
 //
 //	scion=1-ff00:0:110,10.0.0.1
 //	scion=v1;[1-ff00:0:110,10.0.0.1],[1-ff00:0:111,fd00::1]
 type Names struct {
-	// Hosts are the files, the first one that knows a name wins. One that is not there knows none.
+	// Hosts are the files. The first one that has a name wins; missing files are skipped.
 	Hosts []string
-	// DNS is the host:port of a server; empty: those of the system.
+	// DNS is the host:port of a server; empty stands for the system's servers.
 	DNS string
 }
 
 const (
 	hostsName = "hosts"
-	// maxHosts bounds a file in bytes, maxNamed the addresses of one name: more are not tried.
+	// maxHosts bounds the size of a file in bytes, maxNamed the addresses of one name.
 	maxHosts = 1 << 20
 	maxNamed = 8
-	// maxName and maxLabel are those of DNS (RFC 1035).
+	// maxName and maxLabel are DNS limits (RFC 1035).
 	maxName, maxLabel = 253, 63
 )
 
-// Names are those of the host that the configuration describes: hosts in its directory, then
-// /etc/scion/hosts.
+// Names are the names that a host with this configuration can look up: in the file hosts of its
+// directory, then in /etc/scion/hosts.
 func (c Config) Names() Names {
 	n := Names{DNS: c.DNS}
 	for _, dir := range []string{c.ConfigDir, defaultConfigDir} {
@@ -53,7 +52,7 @@ func (c Config) Names() Names {
 	return n
 }
 
-// IsName tells whether s can be the name of a host, and is no IP address.
+// IsName tells whether s can be the name of a host. An IP address is not a name.
 func IsName(s string) bool {
 	s = strings.TrimSuffix(s, ".")
 	if s == "" || len(s) > maxName {
@@ -74,7 +73,7 @@ func IsName(s string) bool {
 	return strings.Trim(last, "0123456789") != ""
 }
 
-// Lookup is the addresses of the name, with that port. There is at least one if there is no error.
+// Lookup returns the addresses of the name, with that port. Without an error there is at least one.
 func (n Names) Lookup(ctx context.Context, name string, port uint16) ([]Addr, error) {
 	if !IsName(name) {
 		return nil, fmt.Errorf("%q is not the name of a host", name)
@@ -97,8 +96,8 @@ func (n Names) Lookup(ctx context.Context, name string, port uint16) ([]Addr, er
 // NameError says that no SCION address is known for a name.
 type NameError struct {
 	Name  string
-	Hosts []string // files that do not have it
-	Err   error    // what DNS says
+	Hosts []string // files without the name
+	Err   error    // the answer of DNS
 }
 
 func (e *NameError) Error() string {
@@ -128,8 +127,8 @@ func (n Names) inHosts(name string) ([]Addr, error) {
 	return nil, nil
 }
 
-// readHosts finds the addresses of a name in a file of hosts. Lines that are something else are
-// passed over: such files may hold names on IP too.
+// readHosts finds the addresses of a name in a hosts file. It skips other lines, since such a file
+// may also list IP addresses.
 func readHosts(r io.Reader, name string) ([]Addr, error) {
 	var out []Addr
 	lines := bufio.NewScanner(io.LimitReader(r, maxHosts))
@@ -172,7 +171,7 @@ func (n Names) inDNS(ctx context.Context, name string) ([]Addr, error) {
 	return out[:min(len(out), maxNamed)], nil
 }
 
-// parseTXT reads a TXT record. What is not the address of a host is passed over.
+// parseTXT reads the addresses in a TXT record and skips everything else.
 func parseTXT(text string) (out []Addr) {
 	text, ok := strings.CutPrefix(text, "scion=")
 	if !ok {
@@ -194,8 +193,8 @@ func parseTXT(text string) (out []Addr) {
 	return out
 }
 
-// parseHostAddr reads an address without a port: 1-ff00:0:110,10.0.0.1, with brackets around the
-// host or the whole or without.
+// parseHostAddr reads an address without a port, such as 1-ff00:0:110,10.0.0.1. The host or the
+// whole may stand in brackets.
 func parseHostAddr(s string) (Addr, error) {
 	s = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
 	ia, host, ok := strings.Cut(s, ",")

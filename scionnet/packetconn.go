@@ -20,28 +20,27 @@ import (
 	"braid/pathsel"
 )
 
-// packetConn is the seam between QUIC and SCION: datagrams with pseudo addresses above, SCION
-// packets below. What it must keep to, beside net.PacketConn:
+// packetConn is the layer between QUIC and SCION, with pseudo addresses above and SCION packets
+// below. Beside net.PacketConn, it promises:
 //
-//   - every address it takes and gives is the pseudo address of a route of the host's table, and what it sends
-//     follows the route's way of that moment;
-//   - SCMP goes to the host, never up;
-//   - an error means that the socket is closed or a deadline has passed. quic-go gives up all connections on
-//     any other, so a packet that cannot be sent or understood is a lost packet.
+//   - Every address that it takes or returns is the pseudo address of a route of the host. Packets
+//     follow the route's current way.
+//   - SCMP messages go to the host, never up to QUIC.
+//   - An error means that the socket is closed or a deadline has passed. On any other error quic-go
+//     would give up all connections, so a packet that cannot be sent or parsed counts as lost.
 //
-// quic-go looks for more methods on it (SyscallConn, ReadMsgUDP, WriteMsgUDP, ReadBatch) and uses
-// offloading and batches if it finds them. plainConn has none of them; fastConn, on Linux, has them
-// all.
+// quic-go looks for further methods (SyscallConn, ReadMsgUDP, WriteMsgUDP, ReadBatch), and uses
+// offloading and batches if it finds them. fastConn has them all, plainConn none.
 type packetConn interface {
 	net.PacketConn
 	SetReadBuffer(bytes int) error
 	SetWriteBuffer(bytes int) error
 }
 
-// framer is what a packetConn does beyond that if it understands frames (bundle.go).
+// framer is implemented by a packetConn that understands frames (bundle.go).
 type framer interface {
-	// probe sends what has to be sent to find out whether large packets pass along the route, or
-	// still do: lossy says that packets were lost of late.
+	// probe sends the probe that is due on the route, if any, to find out whether large packets
+	// pass; lossy says that packets were lost recently.
 	probe(r *route, lossy bool)
 	// write sends b: payloads of that size, of which the last may be smaller.
 	write(b []byte, to net.Addr, size int) (int, error)
@@ -52,7 +51,7 @@ type framer interface {
 // packetIO opens the packet connection of an endpoint at a port; 0 is any free one.
 type packetIO func(ctx context.Context, h *Host, port uint16) (packetConn, error)
 
-// plainConn is the packetConn on plain snet: one system call and several allocations for each
+// plainConn is the packetConn on plain snet, with one system call and several allocations per
 // packet.
 type plainConn struct {
 	raw   *snet.SCIONPacketConn
@@ -60,7 +59,7 @@ type plainConn struct {
 	local Addr
 	log   *slog.Logger
 
-	// Reading is for one goroutine, as quic-go does it.
+	// Only one goroutine reads.
 	in      snet.Packet
 	from    net.UDPAddr
 	scratch []byte
@@ -115,8 +114,9 @@ func (c *plainConn) parse() ([]byte, *route) {
 	return payload, r
 }
 
-// accept is the payload of a packet that has arrived from an underlay address, and the route back
-// to its sender; no route if the packet is not for local. scratch is as for routes.arrived.
+// parsePacket returns the payload of a packet that arrived from an underlay address, and the route
+// back to its sender. The route is nil if the packet is not for local. For scratch see
+// routes.replyRoute.
 func (h *Host) parsePacket(p *snet.Packet, local Addr, from netip.AddrPort, scratch []byte) ([]byte, *route, []byte) {
 	udp, ok := p.Payload.(snet.UDPPayload)
 	if !ok || p.Source.Host.Type() != addr.HostTypeIP || p.Destination.Host.Type() != addr.HostTypeIP {
@@ -141,7 +141,7 @@ func (h *Host) parsePacket(p *snet.Packet, local Addr, from netip.AddrPort, scra
 func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	r := c.host.routes.forAddr(to)
 	if r == nil {
-		return len(b), nil // an answer to a sender whose route has been pushed out
+		return len(b), nil // the sender's route was dropped before the answer
 	}
 	w := r.way.Load()
 	out := c.out.Get().(*outPacket)
@@ -159,8 +159,8 @@ func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return len(b), nil
 }
 
-// packetInfo describes a packet along a raw path, into which serialisation will write. A remote
-// without a host stands for the router that the path's alert flag names.
+// packetInfo describes a packet along a raw path, which serialisation will modify. Without a remote
+// host, the packet is for the router that the path's alert flag selects.
 func packetInfo(local, remote Addr, raw []byte, payload snet.Payload) snet.PacketInfo {
 	p := snet.PacketInfo{
 		Destination: snet.SCIONAddress{IA: addr.IA(remote.IA), Host: addr.HostSVC(addr.SvcNone)},

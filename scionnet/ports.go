@@ -10,24 +10,24 @@ import (
 	"braid/pathsel"
 )
 
-// An AS delivers packets to the hosts themselves for a range of ports only (dispatched_ports in
-// topology.json). Packets to any other port go to port 30041 of the host, where a shim dispatcher
-// may or may not pass them on.
+// An AS delivers packets directly to hosts only for a range of ports (dispatched_ports in
+// topology.json). Packets to other ports go to port 30041 of the host, where a shim dispatcher may
+// pass them on.
 
-// PortError says that the AS does not deliver to a port, so that nobody could reach an endpoint
-// there.
+// PortError says that the AS does not deliver to a port, so that an endpoint there would be
+// unreachable.
 type PortError struct {
 	Port     uint16
 	IA       pathsel.IA
-	From, To uint16 // the range of ports that it delivers to
+	From, To uint16 // the range to which it delivers
 }
 
 func (e *PortError) Error() string {
 	return fmt.Sprintf("AS %s delivers packets to ports %d-%d of its hosts only, not to port %d", e.IA, e.From, e.To, e.Port)
 }
 
-// underlayPort is the underlay port for a port of a host in this AS: itself where it is in the
-// range that is delivered directly, else that of the shim dispatcher.
+// underlayPort is the underlay port for a port of a host in this AS: the port itself if the AS
+// delivers to it, otherwise that of the shim dispatcher.
 func (h *Host) underlayPort(port uint16) uint16 {
 	if port >= h.topo.PortRange.Start && port <= h.topo.PortRange.End {
 		return port
@@ -35,8 +35,8 @@ func (h *Host) underlayPort(port uint16) uint16 {
 	return shimPort
 }
 
-// mayListen tells whether an endpoint may be opened at the port; 0 is any free one. In an AS
-// without a range every host has a dispatcher.
+// mayListen returns an error if no endpoint may be opened at the port; 0 is any free port. In an AS
+// without a range, every host has a dispatcher.
 func (h *Host) mayListen(port uint16) error {
 	r := h.topo.PortRange
 	if port == 0 || h.underlayPort(port) == port || r.End == 0 {
@@ -53,8 +53,8 @@ func (h *Host) mayListen(port uint16) error {
 // leastPort is the first port that needs no privileges.
 const leastPort = 1024
 
-// atPort opens a socket at the port. For port 0 it takes a free one that the AS delivers to: the
-// system's choice if it is one of those, else one by chance.
+// atPort opens a socket at the port. For port 0 it takes a free port that the AS delivers to: the
+// system's choice if that is one of them, otherwise a random one.
 func (h *Host) atPort(port uint16, open func(*net.UDPAddr) error) error {
 	at := net.UDPAddr{IP: h.localIP.AsSlice(), Port: int(port)}
 	from, to := max(leastPort, int(h.topo.PortRange.Start)), int(h.topo.PortRange.End)

@@ -154,7 +154,7 @@ type scmpRequest struct {
 type scmpAnswer struct {
 	*scmpRequest
 	problem string
-	down    pathsel.Interface // if the problem is that it is down
+	down    pathsel.Interface // if an interface is down
 }
 
 func (h *Host) openSCMP(ctx context.Context, dst pathsel.IA) (*scmpClient, error) {

@@ -9,22 +9,23 @@ import (
 	"braid/pathsel"
 )
 
-// Whose connection it is. The ISD-AS in a packet is written by its sender, and no router far from
-// the sender checks it. What cannot be invented is the trail: packets that we send along it are
-// checked and passed on by each AS on it, link by link. So a remote's ISD-AS is proven once two
-// things are known:
+// Whose connection it is. The ISD-AS in a packet is its sender's word, and no router far from the
+// sender checks it. The trail cannot be invented: each AS on it checks our packets and passes them
+// on, link by link. So a remote's ISD-AS is proven by two facts together:
 //
-//   - somebody has finished a handshake, and so has received what we sent along the trail, through the routers of our AS;
-//   - the trail leads to that AS: the control plane has told us of each link on it, in paths to the AS, and the last
-//     link ends there.
+//   - Somebody has finished a handshake, and so has received our packets along the trail, through the
+//     routers of our AS.
+//   - The trail leads to that AS: the control plane's paths to the AS contain each link of the trail,
+//     and the last link ends there.
 //
-// It proves nothing against our own AS's routers and control plane, which are trusted, nor against
-// an AS on the trail, which carries the packets and can answer in the name of whoever is behind it.
-// Inside our AS, where there is no trail, it proves that the remote receives at its IP address:
-// whoever the AS lets exchange IP packets with us counts as a host of the AS. Which host or port of
-// a remote AS it is, that AS alone decides.
+// It proves nothing against the routers and control plane of our own AS, which are trusted, nor
+// against an AS on the trail, which carries the packets and can answer for anybody behind it.
+// Inside our AS there is no trail. There it proves that the remote receives at its IP address:
+// everybody who can exchange IP packets with us counts as a host of the AS. Only a remote AS
+// itself can tell its hosts and ports apart.
 
-// links are the links of the network that some paths use, from each end in the direction of travel.
+// links maps the near end of each link that some paths use to its far end, in the direction of
+// travel.
 type links map[pathsel.Interface]pathsel.Interface
 
 func linksOf(paths []found) links {
@@ -37,9 +38,9 @@ func linksOf(paths []found) links {
 	return l
 }
 
-// walk lists the interfaces on the trail, if it goes from one AS to the other over these links. The
-// path as a whole need not be known: the two ends may combine the same segments in different ways,
-// or each know paths that the other does not.
+// walk lists the interfaces on the trail, if these links lead along it from one AS to the other.
+// The path as a whole need not be known: the two ends may combine the same segments differently, or
+// each may know paths that the other does not.
 func (l links) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) {
 	if len(t) == 0 || len(t)%4 != 0 {
 		return nil, false
@@ -58,38 +59,38 @@ func (l links) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) {
 	return out, from == to
 }
 
-// lead tells whether the trail goes from one AS to the other over these links.
+// leadTo tells whether these links lead along the trail from one AS to the other.
 func (l links) leadTo(from, to pathsel.IA, t trail) bool {
 	_, ok := l.walk(from, to, t)
 	return ok
 }
 
 const (
-	// claimLookups bounds the questions about strangers that the control plane has at once; our own
+	// claimLookups bounds the concurrent questions to the control plane about claims. Our own
 	// lookups do not wait for them.
 	claimLookups = 2
-	// maxClaims bounds the trails remembered that strangers have come along. Each took a handshake
-	// over real links.
+	// maxClaims bounds the remembered trails of unproven peers. Each entry took a handshake over
+	// real links.
 	maxClaims = 512
-	// claimFirst and claimMost are the pauses before the same is asked about a trail again that did
-	// not lead to the AS claimed: short at first, as the control plane may just have started, then
-	// longer, so that a lie that is kept up costs it one question in two minutes. Other claims
-	// about the trail wait for trailRest: a liar who ever claims another AS costs two questions a
-	// second for each path that he has.
+	// After a negative answer, the same claim may be repeated after claimFirst, and later after up
+	// to claimMost. The pause is short at first, since the control plane may just have started. It
+	// grows, so that a repeated lie costs the control plane one question in two minutes. Other
+	// claims along the trail wait for trailPause: a liar who always claims another AS costs two
+	// questions a second per path.
 	claimFirst, claimMost = 2 * time.Second, 2 * time.Minute
 	trailPause            = 500 * time.Millisecond
-	// claimWaiting and trailWaiting bound the requests that wait for an answer, in all and along
-	// one trail: each holds a stream and its memory.
+	// maxWaiting and maxWaitingTrail bound the requests that wait for an answer, in all and along
+	// one trail. Each holds a stream and its memory.
 	maxWaiting, maxWaitingTrail = 1024, 256
 )
 
-// claims has the ISD-ASes checked that strangers claim. A trail leads to one AS, so there is one
-// question at a time for each trail, however many connections, and claims, come along it: a liar
-// waits for his own lies.
+// claims checks the ISD-ASes that peers claim. A trail leads to one AS. Therefore each trail has
+// one question at a time, however many connections and claims come along it: a liar waits only for
+// his own lies.
 type claims struct {
 	query func(context.Context, pathsel.IA) ([]found, error)
 	spawn func(func())
-	// proved takes in what has shown that the trail leads where it was claimed to.
+	// onProven receives the paths that prove a claim.
 	onProven func(dst pathsel.IA, answer []found)
 	local    pathsel.IA
 
@@ -106,26 +107,26 @@ type claimKey struct {
 	trail trail
 }
 
-// claim is the question whether a trail leads to an AS. Its fields are guarded by claims.mu.
+// claim is the claim that a trail leads to an AS. Its fields are guarded by claims.mu.
 type claim struct {
 	claimKey
-	done  chan struct{} // closed with the answer; nil while there is no question
+	done  chan struct{} // closed with the answer; nil while no question is open
 	pause time.Duration
-	again time.Time // not asked before
+	again time.Time // when it may be asked again
 }
 
-// trailClaims is what all claims about one trail share. Its fields are guarded by claims.mu.
+// trailClaims is shared by all claims about one trail. Its fields are guarded by claims.mu.
 type trailClaims struct {
 	asking  *claim
-	again   time.Time // nothing is asked before
+	again   time.Time // when any claim may be asked again
 	waiting int
 }
 
-// ask has the claim of the route's remote checked in the background, unless its trail was asked
-// about a moment ago. It returns the question, nil if there is none.
+// ask starts to check the claim of the route's remote, unless its trail was checked a moment ago.
+// It returns the claim if a question is open, otherwise nil.
 func (c *claims) ask(r *route, now time.Time) *claim {
 	if len(r.trail) == 0 {
-		return nil // from a neighbour who claims to be in another AS
+		return nil // a neighbour that claims to be in another AS
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +156,7 @@ func (c *claims) ask(r *route, now time.Time) *claim {
 	return k
 }
 
-// refuted tells whether the last answer to the route's claim was no.
+// refuted tells whether the last answer about the route's claim was negative.
 func (c *claims) refuted(r *route) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +164,7 @@ func (c *claims) refuted(r *route) bool {
 	return k != nil && k.pause > 0
 }
 
-// room makes room for one more claim. What is forgotten may be asked once more.
+// makeRoom makes room for one more claim. A forgotten claim may be asked about again.
 func (c *claims) makeRoom(now time.Time) bool {
 	if len(c.trails) >= maxClaims {
 		for key, t := range c.trails {
@@ -183,7 +184,7 @@ func (c *claims) makeRoom(now time.Time) bool {
 	return len(c.byKey) < maxClaims && len(c.trails) < maxClaims
 }
 
-// work answers questions until there are none.
+// work answers questions until none is left.
 func (c *claims) work() {
 	for {
 		c.mu.Lock()
@@ -197,7 +198,7 @@ func (c *claims) work() {
 		c.mu.Unlock()
 
 		ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
-		answer, _ := c.query(ctx, k.ia) // no answer is no proof
+		answer, _ := c.query(ctx, k.ia) // no answer proves nothing
 		cancel()
 		proven := linksOf(answer).leadTo(c.local, k.ia, k.trail)
 		if proven {
@@ -222,7 +223,7 @@ func (c *claims) answered(k *claim, proven bool, now time.Time) {
 	k.again, t.again = now.Add(k.pause), now.Add(trailPause)
 }
 
-// wait waits for the answer to a question of ask, for that long, unless too many wait already.
+// wait waits up to that long for the answer about a claim, unless too many wait already.
 func (c *claims) wait(ctx context.Context, k *claim, most time.Duration) {
 	c.mu.Lock()
 	done, t := k.done, c.trails[k.trail]
@@ -245,8 +246,8 @@ func (c *claims) wait(ctx context.Context, k *claim, most time.Duration) {
 	t.waiting--
 }
 
-// newClaims has the claims of a host's strangers checked. A destination is remembered, and kept
-// fresh, only once somebody has proven to be there: strangers cannot fill the table of paths.
+// newClaims checks the claims of the host's peers. The table of paths gets a destination only once
+// a peer has proved to be there, so that unproven peers cannot fill it.
 func (h *Host) newClaims() *claims {
 	return &claims{
 		query:    func(ctx context.Context, dst pathsel.IA) ([]found, error) { return h.lookup.query(ctx, dst, false) },
@@ -258,8 +259,7 @@ func (h *Host) newClaims() *claims {
 	}
 }
 
-// recognise takes in what is already known of the AS that the route's remote claims. It asks
-// nobody.
+// checkKnownLinks marks the route as proven if the known paths prove it. It asks nobody.
 func (h *Host) checkKnownLinks(r *route) {
 	if r.proven.Load() {
 		return
@@ -269,32 +269,31 @@ func (h *Host) checkKnownLinks(r *route) {
 	}
 }
 
-// stranger is who is at the other end of a connection that somebody else has begun.
+// remoteAS is what is known of the AS of a peer that has connected to us.
 type remoteAS struct {
 	host  *Host
 	route *route
-	// reached says that what the remote has received to finish its handshake went through a router
-	// of our AS, or, inside the AS, to the address itself.
+	// reached says that the handshake's packets to the peer went through a router of our AS or,
+	// inside the AS, to the claimed address itself.
 	reached bool
 }
 
-// meeting is called before anything is sent to the remote.
+// remoteAS must be called before anything is sent to the remote.
 func (h *Host) remoteAS(r *route) remoteAS {
 	h.checkKnownLinks(r)
 	return remoteAS{h, r, r.way.Load().source != fromUnknown}
 }
 
-// known tells whether the remote's ISD-AS is proven by now. On IP, where there is none, nothing is
-// left to prove.
+// isProven tells whether the ISD-AS is proven by now. On IP there is nothing to prove.
 func (s remoteAS) isProven() bool { return s.host == nil || s.reached && s.route.proven.Load() }
 
-// doubtful tells whether the remote's claim has been looked into, in vain.
+// refuted tells whether the claim was checked without success.
 func (s remoteAS) refuted() bool {
 	return !s.isProven() && (s.trail() == "" || s.host.claims.refuted(s.route))
 }
 
-// trail is along which links the remote has received something; empty where those that it names
-// mean nothing.
+// trail is the sequence of links along which the remote has received packets; empty if its claimed
+// links mean nothing.
 func (s remoteAS) trail() trail {
 	if !s.reached {
 		return ""
@@ -302,8 +301,8 @@ func (s remoteAS) trail() trail {
 	return s.route.trail
 }
 
-// proven tells whether the remote's ISD-AS is proven. If that is not known yet it is asked for in
-// the background, and the answer is waited for at most so long.
+// prove tells whether the ISD-AS is proven. If that is not known yet, it starts the check and waits
+// up to that long for the answer.
 func (s remoteAS) prove(ctx context.Context, wait time.Duration) bool {
 	if s.isProven() || !s.reached {
 		return s.isProven()

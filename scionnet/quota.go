@@ -9,11 +9,11 @@ import (
 	"braid/pathsel"
 )
 
-// quota counts the connections that others have begun, and in whose name. A claim that is not
-// proven (proof.go) counts in nobody's: a liar would fill the part of the AS that he claims. All
-// such connections share one small part, in which a newcomer takes the place of a liar, or of the
-// oldest connection along the links from which the most have come. What is proven moves to its AS's
-// part.
+// quota counts the accepted connections by host and AS. An unproven claim (proof.go) counts for no
+// AS, since liars could otherwise use up the share of the AS that they claim. All unproven
+// connections share one small part of the places. In it a newcomer replaces a connection whose
+// claim was refuted or, failing that, the oldest one along the links with the most connections.
+// Once proven, a connection moves to the share of its AS.
 type quota struct {
 	limits
 
@@ -21,19 +21,19 @@ type quota struct {
 	held     int
 	hosts    map[hostKey]int
 	ases     map[pathsel.IA]int
-	unproven []*inbound // the oldest first
+	unproven []*inbound // oldest first
 }
 
-// limits are numbers of connections: in all, in the name of one AS and of one host, and of all
-// whose AS is not proven.
+// limits are maximum numbers of connections: in all, for each AS, for each host, and for all
+// unproven ones.
 type limits struct{ total, perAS, perHost, unproven int }
 
 type hostKey struct {
-	ia   pathsel.IA // 0 on IP, where nobody claims an AS
+	ia   pathsel.IA // 0 on IP, where no AS is claimed
 	host netip.Addr
 }
 
-// guest is a connection that somebody else has begun. The context ends with it, or when it is to
+// inbound is an accepted connection. ctx ends with the connection, or when the connection is to
 // end.
 type inbound struct {
 	who   hostKey
@@ -42,18 +42,18 @@ type inbound struct {
 	evict context.CancelFunc
 
 	// Guarded by quota.mu.
-	counted, evicted bool // in the name of who; without a place any more
+	counted, evicted bool // counted in the name of who; without a place
 }
 
-// newGuest is one whose connection has that context.
+// newInbound is an inbound connection whose own context is ctx.
 func newInbound(ctx context.Context, who hostKey, met remoteAS) *inbound {
 	g := &inbound{who: who, as: met}
 	g.ctx, g.evict = context.WithCancel(ctx)
 	return g
 }
 
-// enter gives a connection a place, if there is one. verified says that the remote has shown to
-// receive at its address: no other may take somebody's place. Whose place it takes is evicted.
+// take gives a connection a place if there is one. verified says that the remote has proved to
+// receive at its address; only then may it evict another connection.
 func (q *quota) take(g *inbound, verified bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,8 +95,8 @@ func (q *quota) release(g *inbound) {
 	}
 }
 
-// crowded tells whether a newcomer may need somebody's place, and so has to show that it receives
-// at its address.
+// unprovenFull tells whether an unproven newcomer would have to evict another, and so must prove
+// that it receives at its address.
 func (q *quota) unprovenFull() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,8 +112,8 @@ func (q *quota) count(g *inbound) {
 	q.ases[g.who.ia]++
 }
 
-// settle moves what has been proven. It may exceed the part of its AS by so much: from then on the
-// AS is known.
+// countProven moves connections that have been proven to the share of their AS. They may exceed the
+// share, since from then on new ones are limited.
 func (q *quota) countProven() {
 	q.unproven = slices.DeleteFunc(q.unproven, func(g *inbound) bool {
 		if !g.as.isProven() {
@@ -124,9 +124,9 @@ func (q *quota) countProven() {
 	})
 }
 
-// makeRoom takes a place for g from another stranger: one whose claim has been looked into in vain,
-// else the oldest of those along the trail of most, if that is at least two more than along that of
-// g.
+// evictUnproven evicts an unproven connection in favour of g: a refuted one if there is any,
+// otherwise the oldest along the trail with the most connections. That trail must have at least two
+// more than the trail of g.
 func (q *quota) evictUnproven(g *inbound) bool {
 	if g.as.refuted() {
 		return false

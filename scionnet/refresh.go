@@ -17,32 +17,30 @@ const (
 	// lookupTimeout bounds one question to the control plane, which answers within 25 ms or, under
 	// load, seconds.
 	lookupTimeout = 5 * time.Second
-	// refreshEvery keeps the set of paths current: a new link is used this long after its beacons
-	// at the latest.
+	// refreshEvery keeps the paths current: it is the longest time before a new path is used.
 	refreshEvery = 30 * time.Second
-	// retryFirst and retryMost are the pauses while there is no path: short at first, since a host
-	// is often started together with its network, then longer, since a destination may be gone for
-	// good.
+	// retryFirst and retryMost are the pauses while there is no path. They are short at first,
+	// since a host often starts together with its network, and longer later, since a destination
+	// may be gone for good.
 	retryFirst, retryMost = time.Second, 10 * time.Second
-	// settles is how long after a change more changes are looked for, more and more seldom: a
-	// control service's first answer may lack paths, and it leaves out one whose link was down a
-	// moment ago, which is back as suddenly.
+	// unsettledFor is how long after a change the next changes are looked for more often. A control
+	// service's first answer may lack paths, and it leaves out a path whose link was just down,
+	// which may soon be back.
 	unsettledFor = 2 * time.Minute
-	// refreshBefore is how long before the first hop field ends a new one is asked for. Shorter,
-	// and a control service that is down for a moment would cost a connection; the shortest
-	// lifetime there is, is 5.6 minutes.
+	// refreshBefore is how long before the first hop field expires a new path is requested. If it
+	// were shorter, a short outage of the control service would cost connections; the shortest
+	// lifetime is 5.6 minutes.
 	refreshBefore = 2 * time.Minute
-	// forgetAfter is how long a destination is kept fresh that nobody asks for and no connection
-	// uses.
+	// forgetAfter is how long a destination that nobody uses is still refreshed.
 	forgetAfter = 10 * time.Minute
-	// parallelLookups keeps one slow lookup from delaying all, and many from flooding the control
-	// service.
+	// parallelLookups is above one so that a slow lookup does not delay the others, and small so
+	// that they do not flood the control service.
 	parallelLookups = 4
-	// maxDestinations bounds the table: a peer list can name any number of ASes.
+	// maxDestinations bounds the table, since a peer list can name any number of ASes.
 	maxDestinations = 4096
 )
 
-// lookup is the table of paths, by destination, and its refresher.
+// lookup is the table of paths by destination, with a goroutine that refreshes it.
 type lookup struct {
 	query       func(ctx context.Context, dst pathsel.IA, refresh bool) ([]found, error)
 	afterLookup func(dst pathsel.IA, paths []found)
@@ -55,18 +53,18 @@ type lookup struct {
 	mu           sync.Mutex
 	closed       bool
 	destinations map[pathsel.IA]*destination
-	revoked      map[pathsel.Interface]time.Time // until when
+	revoked      map[pathsel.Interface]time.Time // until then
 }
 
-// destination is what is known of the paths to one AS. Its fields are guarded by lookup.mu.
+// destination holds the paths to one AS. Its fields are guarded by lookup.mu.
 type destination struct {
 	paths     []found
 	links     links     // of the paths
-	failures  int       // lookups in a row that gave no path
-	changed   time.Time // when an answer last was about other paths than the one before
+	failures  int       // consecutive lookups without a path
+	changed   time.Time // when an answer last had other paths than the one before
 	lastAsked time.Time
 	due       time.Time
-	underWay  chan struct{} // closed when the lookup under way ends; nil if there is none
+	underWay  chan struct{} // closed when the current lookup ends; nil if there is none
 	err       error         // of the last lookup
 	watchers  map[chan struct{}]struct{}
 }
@@ -101,7 +99,7 @@ func (l *lookup) spawn(f func()) {
 	}
 }
 
-// run is the refresher.
+// run refreshes the paths until ctx ends.
 func (l *lookup) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -124,7 +122,7 @@ func (l *lookup) run(ctx context.Context) {
 	}
 }
 
-// takeDue lists the destinations to look up now, and drops those that nobody needs.
+// takeDue lists the destinations to look up now, and forgets unused ones.
 func (l *lookup) takeDue(now time.Time) []pathsel.IA {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,11 +156,11 @@ func (l *lookup) nextDue() time.Time {
 	return next
 }
 
-// paths gives the known paths that have not expired. It asks the control plane only if there has
-// been no answer yet.
+// paths returns the known paths that have not expired. It asks the control plane only if it has not
+// answered yet.
 func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
 	d, known, err := l.ensure(dst)
-	for !known { // again if somebody else was asking and gave up
+	for !known { // repeats if another caller asked and gave up
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +181,8 @@ func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
 	return nil, fmt.Errorf("%w to %s", ErrNoPath, dst)
 }
 
-// want notes that dst is needed, and tells whether its paths have been asked for before.
+// ensure adds dst to the table if necessary, and tells whether its paths have been looked up
+// before.
 func (l *lookup) ensure(dst pathsel.IA) (d *destination, known bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,7 +198,7 @@ func (l *lookup) ensure(dst pathsel.IA) (d *destination, known bool, err error) 
 	return d, len(d.paths) > 0 || d.failures > 0, nil
 }
 
-// lookUp asks the control plane for the paths to dst and stores the answer. If somebody else is
+// lookUp asks the control plane for the paths to dst and stores the answer. If another caller is
 // asking already, it waits for that answer instead. The error is the context's.
 func (l *lookup) lookUp(ctx context.Context, dst pathsel.IA, refresh bool) error {
 	l.mu.Lock()
@@ -225,7 +224,7 @@ func (l *lookup) lookUp(ctx context.Context, dst pathsel.IA, refresh bool) error
 	return nil
 }
 
-// ask does the work of lookUp, while d.underWay holds others back.
+// ask does the work of lookUp. d.underWay keeps other callers out.
 func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refresh bool) {
 	qctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	answer, err := l.query(qctx, dst, refresh)
@@ -239,7 +238,7 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 	d.err = err
 	if len(answer) > 0 {
 		d.failures = 0
-	} else if ctx.Err() == nil { // a caller who gave up says nothing of the destination
+	} else if ctx.Err() == nil { // a caller that gave up says nothing about the destination
 		d.failures++
 	}
 	d.due = dueAfter(now, d.paths, d.failures)
@@ -252,7 +251,7 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 	}
 	for i, until := range l.revoked {
 		if until.Before(d.due) && uses(before, i) {
-			d.due = until // it may be back then
+			d.due = until // the path may be back then
 		}
 	}
 	close(d.underWay)
@@ -280,9 +279,9 @@ func (l *lookup) wakeUp() {
 	}
 }
 
-// merge takes an answer in. No answer, for whatever reason, changes nothing about the paths that
-// are known: a control plane that is down does not stop the data plane. Of a path that is in both,
-// the one that lasts longer is kept.
+// merge combines the known paths with an answer. An empty answer, for whatever reason, keeps the
+// known paths: an outage of the control plane must not stop the data plane. Of a path that is in
+// both, it keeps the version that expires later.
 func merge(before, answer []found, now time.Time) []found {
 	if len(answer) == 0 {
 		return unexpired(before, now)
@@ -310,7 +309,7 @@ func unexpired(paths []found, now time.Time) []found {
 	return slices.DeleteFunc(slices.Clone(paths), func(f found) bool { return !now.Before(f.path.Expiry) })
 }
 
-// dueAfter is when to look up again, after an answer that left these paths.
+// dueAfter is the time of the next lookup after an answer with these paths.
 func dueAfter(now time.Time, paths []found, failures int) time.Time {
 	if len(paths) == 0 {
 		pause := retryFirst
@@ -325,15 +324,16 @@ func dueAfter(now time.Time, paths []found, failures int) time.Time {
 			due = early
 		}
 	}
-	// A path that is about to end although it has just been looked up cannot be had any newer.
+	// If a path that was just looked up expires soon, asking again at once would give nothing
+	// newer.
 	if soon := now.Add(retryMost); due.Before(soon) {
 		due = soon
 	}
 	return due
 }
 
-// samePaths tells whether a and b are the same paths in the same order. New hop fields are not a
-// change.
+// samePaths tells whether a and b are the same paths in the same order. New hop fields do not
+// count.
 func samePaths(a, b []found) bool {
 	return slices.EqualFunc(a, b, func(x, y found) bool { return x.trail == y.trail })
 }
@@ -342,8 +342,8 @@ func uses(paths []found, i pathsel.Interface) bool {
 	return slices.ContainsFunc(paths, func(f found) bool { return slices.Contains(f.path.Interfaces, i) })
 }
 
-// notify leaves a note for each watcher, unless one is still lying there. The caller holds
-// lookup.mu, which a send that cannot block may.
+// notify sends each watcher a value, unless one is still waiting for it. The sends cannot block, so
+// the caller may hold lookup.mu.
 func notify(watchers map[chan struct{}]struct{}) {
 	for w := range watchers {
 		select {
@@ -353,7 +353,7 @@ func notify(watchers map[chan struct{}]struct{}) {
 	}
 }
 
-// find is the path to dst with that trail, if it is known.
+// find returns the known path to dst with that trail.
 func (l *lookup) find(dst pathsel.IA, t trail) (found, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -367,8 +367,8 @@ func (l *lookup) find(dst pathsel.IA, t trail) (found, bool) {
 	return found{}, false
 }
 
-// walk lists the interfaces on a trail that goes from one AS to the other over links of the paths
-// known to the other.
+// walk lists the interfaces on a trail from one AS to the other, if the links of known paths to the
+// other lead along it.
 func (l *lookup) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -379,8 +379,8 @@ func (l *lookup) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) 
 	return d.links.walk(from, to, t)
 }
 
-// adopt takes in an answer about a destination that nobody has asked for yet: from now on it is
-// looked after.
+// add stores an answer about a destination that is not in the table yet. From then on it is
+// refreshed.
 func (l *lookup) add(dst pathsel.IA, answer []found) {
 	d, known, err := l.ensure(dst)
 	if err == nil && !known {
@@ -388,7 +388,7 @@ func (l *lookup) add(dst pathsel.IA, answer []found) {
 		l.mu.Lock()
 		d.paths = merge(d.paths, answer, now)
 		d.links = linksOf(d.paths)
-		d.changed, d.due = now, now.Add(retryFirst) // a first answer may lack paths
+		d.changed, d.due = now, now.Add(retryFirst) // the first answer may lack paths
 		l.mu.Unlock()
 		l.wakeUp()
 	}

@@ -21,18 +21,18 @@ import (
 	"braid/pathsel"
 )
 
-// revokedFor is how long a path that crosses a broken interface is not to be used: the time for
-// which the control plane, too, remembers what a router has said.
+// revokedFor is how long a path across a broken interface is not used: as long as the control plane
+// remembers a router's report.
 const revokedFor = 10 * time.Second
 
-// Revocation says that paths across an interface do not carry packets.
+// Revocation says that paths across an interface carry no packets.
 type Revocation struct {
 	Interface pathsel.Interface
-	At, Until time.Time // when the router said so, and how long that holds
+	At, Until time.Time // when a router reported it, and until when it holds
 }
 
-// Revoked tells whether a router has said of an interface of the path that it is down, and until
-// when that holds unless it is said again.
+// Revoked tells whether a router has reported that an interface of the path is down. It returns the
+// revocation that holds longest.
 func (h *Host) Revoked(p pathsel.Path) (Revocation, bool) {
 	h.lookup.mu.Lock()
 	defer h.lookup.mu.Unlock()
@@ -54,7 +54,7 @@ var errSCMP = errors.New("SCMP message")
 
 func (scmpHandler) Handle(*snet.Packet) error { return errSCMP }
 
-// scmp takes in an SCMP message that has arrived at a port of the host, from an underlay address.
+// scmp handles an SCMP message that has arrived at a port of the host, from an underlay address.
 func (h *Host) scmp(p *snet.Packet, local Addr, from netip.AddrPort) {
 	switch m := p.Payload.(type) {
 	case snet.SCMPExternalInterfaceDown:
@@ -68,16 +68,15 @@ func (h *Host) scmp(p *snet.Packet, local Addr, from netip.AddrPort) {
 	}
 }
 
-// witness tells whether an SCMP error may be believed, and what it is about: a route that a
-// connection uses, and the interfaces on it. Nothing in such a message is signed, so all that can
-// be compared must agree:
+// verifySCMP tells whether an SCMP error is credible, and what it is about: a route that a connection
+// uses, and the interfaces on it. Such messages are not signed, so everything comparable must agree:
 //
-//   - it quotes a packet from this port to the remote of a live route, along the route's hop fields;
-//   - it has come back along the same links, so that an AS on the way has sent it, or let it pass;
-//   - the router of our AS to which the route's packets go has handed it over, so that it was no neighbour;
-//   - it is in the name of an AS on the path.
+//   - It quotes a packet from this port to the remote of a live route, along the route's hop fields.
+//   - It came back along the same links, so an AS on the path has sent it, or let it pass.
+//   - The router of our AS to which the route's packets go has delivered it, and no neighbour.
+//   - Its source is in an AS on the path.
 //
-// What is left are the ASes on the way, and whoever they let send in their name.
+// What remains possible is a forgery by an AS on the path, or by somebody whom it lets forge.
 func (h *Host) verifySCMP(p *snet.Packet, local Addr, from netip.AddrPort, b []byte) (q quote, r *route, path []pathsel.Interface, ok bool) {
 	q, ok = readQuote(b)
 	if !ok || q.src != local {
@@ -101,8 +100,8 @@ func (h *Host) verifySCMP(p *snet.Packet, local Addr, from netip.AddrPort, b []b
 	return q, r, path, true
 }
 
-// interfaceDown takes in what a router says of an interface, if it is one of its own AS on the path
-// of a connection.
+// interfaceDown handles a router's report about an interface. The interface must belong to the
+// router's own AS and be on the path of a connection.
 func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, i pathsel.Interface) {
 	if _, _, path, ok := h.verifySCMP(p, local, from, quote); !ok || i.IA != pathsel.IA(p.Source.IA) || !slices.Contains(path, i) {
 		h.log.Debug("interface down, but it is no witness who says so", "interface", i, "from", p.Source)
@@ -116,7 +115,7 @@ func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, qu
 		IfID: iface.ID(i.ID), RawIsdas: addr.IA(i.IA),
 		RawTimestamp: util.TimeToSecs(time.Now()), RawTTL: uint32(revokedFor.Seconds()),
 	}
-	// The daemon may be another process; the reader of packets does not wait for it.
+	// The daemon may be another process, and the goroutine that reads packets must not wait for it.
 	h.lookup.spawn(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 		defer cancel()
@@ -127,7 +126,7 @@ func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, qu
 	})
 }
 
-// revoke notes that an interface is down and tells whether that is news.
+// revoke records that an interface is down and tells whether that is new.
 func (l *lookup) revoke(i pathsel.Interface, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +142,7 @@ func (l *lookup) revoke(i pathsel.Interface, now time.Time) bool {
 	return true
 }
 
-// hasten looks the destinations up again whose paths cross the interface.
+// refreshCrossing schedules lookups of all destinations with a path across the interface.
 func (l *lookup) refreshCrossing(i pathsel.Interface) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,19 +154,19 @@ func (l *lookup) refreshCrossing(i pathsel.Interface) {
 	l.wakeUp()
 }
 
-// quote is what the packet that an SCMP error message quotes says of itself.
+// quote describes the packet that an SCMP error message quotes.
 type quote struct {
-	src, dst Addr   // of SCMP requests the port of src is the identifier, that of dst 0
-	sequence uint16 // of SCMP requests
+	src, dst Addr   // of an SCMP request, src.Port is the identifier and dst.Port is 0
+	sequence uint16 // of an SCMP request
 	raw      []byte
 	trail    trail
 	header   int // of SCION and UDP
 	size     int // of the whole packet
 }
 
-// readQuote reads the packet that an SCMP error message quotes: one of ours, over SCION/UDP or an
-// SCMP request, on a path with hop fields. Routers cut the quote where their message would get
-// longer than 1232 bytes: it may end anywhere behind the ports.
+// readQuote parses the packet that an SCMP error message quotes: a SCION/UDP packet or an SCMP
+// request of ours, on a path with hop fields. Routers cut off quotes that would make their message
+// longer than 1232 bytes, so the quote may end anywhere after the ports.
 func readQuote(b []byte) (q quote, ok bool) {
 	var s slayers.SCION
 	if err := s.DecodeFromBytes(b, gopacket.NilDecodeFeedback); err != nil {
@@ -200,7 +199,7 @@ func readQuote(b []byte) (q quote, ok bool) {
 	case s.NextHdr == slayers.L4UDP:
 		q.src.Port, q.dst.Port = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
 	case s.NextHdr == slayers.L4SCMP && (l4[0] == byte(slayers.SCMPTypeEchoRequest) || l4[0] == byte(slayers.SCMPTypeTracerouteRequest)):
-		q.src.Port = binary.BigEndian.Uint16(l4[4:]) // the identifier, behind type, code and checksum
+		q.src.Port = binary.BigEndian.Uint16(l4[4:]) // the identifier follows type, code and checksum
 		q.sequence = binary.BigEndian.Uint16(l4[6:])
 	default:
 		return quote{}, false
@@ -208,9 +207,9 @@ func readQuote(b []byte) (q quote, ok bool) {
 	return q, true
 }
 
-// sameSent tells whether a path that a router quotes is one that was sent: routers change where the
-// packet stands on it (the first byte of the path) and the segment identifiers (bytes 2 and 3 of
-// each info field), and nothing else (SCION header specification, path type SCION).
+// sameSent tells whether the path that a router quotes is one that we sent. On the way, routers
+// change only the current position (the first byte of the path) and the segment identifiers (bytes
+// 2 and 3 of each info field); see the SCION header specification, path type SCION.
 func sameSent(sent, quoted []byte) bool {
 	if len(sent) != len(quoted) || len(sent) < scion.MetaLen || string(sent[1:scion.MetaLen]) != string(quoted[1:scion.MetaLen]) {
 		return false

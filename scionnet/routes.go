@@ -16,47 +16,47 @@ import (
 	"braid/pathsel"
 )
 
-// A route is one way to one remote port: what a UDP address is to plain QUIC. quic-go knows a route
-// by a pseudo address, so that it takes two paths to one host for two remote addresses.
+// route is one path to one remote port, with the role that a UDP address has in plain QUIC. quic-go
+// knows a route by a pseudo address, so two paths to one host are two remote addresses to it.
 //
-//	(remote address, trail)  <->  pseudo address  ->  dataplane path and next hop of now
+//	(remote address, trail)  <->  pseudo address  ->  current dataplane path and next hop
 //
-// The pseudo address is a digest of remote and trail. A route that was dropped and comes back
-// therefore has the same pseudo address again, and a connection goes on as if nothing had happened.
+// The pseudo address is a digest of remote and trail. If a route is dropped and comes back, it has
+// the same pseudo address, and its connections go on as if nothing had happened.
 type route struct {
 	remote Addr
 	trail  trail
 	pseudo *net.UDPAddr // never written after creation
 
-	// way is how packets leave just now. It is swapped when hop fields are renewed, under live
-	// connections.
+	// way is the current dataplane path and next hop. It is replaced under live connections when
+	// hop fields are renewed.
 	way      atomic.Pointer[way]
-	previous atomic.Pointer[way] // the one before
-	// template is what packets along the way of now begin with; see templateNow.
+	previous atomic.Pointer[way] // the way before that one
+	// template is the header of packets along the current way; see templateNow.
 	template atomic.Pointer[template]
-	// initial is the size of the last first packet that has arrived. The dialler pads it to what
-	// its path's MTU allows, which is how the acceptor learns that.
+	// initial is the size of the last Initial packet that has arrived. A dialler pads it to the
+	// size that its path's MTU allows, so the acceptor learns that size.
 	initial atomic.Int32
 	large   largePackets
-	// full is when a handshake of more than the least packets has last succeeded here, in
-	// nanoseconds of Unix time.
+	// fullPassed is when a handshake with more than the least packets last succeeded on this route,
+	// as Unix time in nanoseconds.
 	fullPassed atomic.Int64
-	// gone says that the route has been pushed out of the table, for those who remember it.
+	// dropped says that the route is no longer in the table, for those who still hold it.
 	dropped atomic.Bool
-	// proven says that the trail leads to the remote's AS (proof.go). It stays so: links do not
-	// move.
+	// proven says that the trail leads to the remote's AS (proof.go). That stays true, since links
+	// do not move.
 	proven atomic.Bool
 
-	pins      int           // connections that use it; guarded by routes.mu
-	idle      *list.Element // in routes.loose if pins is 0; guarded by routes.mu
-	replyKeys []string      // its keys in routes.byArrival; guarded by routes.mu
+	pins      int           // number of connections that use it; guarded by routes.mu
+	idle      *list.Element // its place in routes.idle if pins is 0; guarded by routes.mu
+	replyKeys []string      // its keys in routes.byReplyKey; guarded by routes.mu
 }
 
-// way is the part of a route that hop fields make up. It is never changed, only replaced.
+// way is the part of a route that depends on hop fields. It is never changed, only replaced.
 type way struct {
 	raw     []byte // dataplane path; empty inside one AS
 	nextHop netip.AddrPort
-	expiry  time.Time // zero: does not end
+	expiry  time.Time // zero: never
 	source  source
 }
 
@@ -64,20 +64,20 @@ type way struct {
 type source uint8
 
 const (
-	fromControlPlane source = iota // from the control plane, or inside the AS
-	fromRouter                     // from a packet that a router of the AS has handed over, which has checked its own hop field
-	fromNeighbour                  // from a packet that somebody else in the AS has handed over
-	fromUnknown                    // the same, and our AS has no such interface: answers go to whoever handed the packet over
+	fromControlPlane source = iota // or inside the AS
+	fromRouter                     // from a packet through a router of our AS, which has checked its own hop field
+	fromNeighbour                  // from a packet that another host in our AS has passed on
+	fromUnknown                    // the same, and our AS has no such interface: answers go back to that host
 )
 
-// outlasts tells whether w ends later than v.
+// outlasts tells whether w expires later than v.
 func (w *way) outlasts(v *way) bool {
 	return !v.expiry.IsZero() && (w.expiry.IsZero() || w.expiry.After(v.expiry))
 }
 
-// beats tells whether w is worth replacing v with. The lifetime that a packet's hop fields claim is
-// its sender's word: it counts only against ways of the same source, or against the control plane's
-// when that has ended.
+// beats tells whether w should replace v. A sender can invent the lifetime of a packet's hop
+// fields. Therefore it counts only among ways of the same source, or once the control plane's way
+// has expired.
 func (w *way) beats(v *way, now time.Time) bool {
 	if ended := !v.expiry.IsZero() && !now.Before(v.expiry); w.source == v.source || w.source == fromRouter && ended {
 		return w.outlasts(v)
@@ -90,33 +90,34 @@ type routeKey struct {
 	trail  trail
 }
 
-// maxLoose is the number of routes kept that no connection uses: those of handshakes under way and
-// of connections just closed. A sender of packets from invented addresses fills it and pushes the
-// oldest out; without a limit it would fill the memory.
+// maxIdle bounds the routes that no connection uses: those of handshakes under way and of
+// connections just closed. Packets from invented addresses fill the table and push the oldest out;
+// without a limit they would fill the memory.
 const maxIdle = 4096
 
-// shimPort is where a shim dispatcher listens on a host, which hands packets on to ports that the
-// AS's routers do not reach, and where routers deliver SCMP requests.
+// shimPort is the port of a host's shim dispatcher, which passes packets on to ports that the AS
+// does not reach. Routers deliver SCMP requests there, too.
 const shimPort = topology.EndhostPort
 
-// maxArrivals is how many raw paths a route remembers: the one in use, and the one before it while
-// packets are still on their way. More would let a sender who varies unused bits fill the table.
+// maxReplyKeys is the number of raw paths that a route remembers: the current one, and the one
+// before while its packets may still arrive. With more, a sender could fill the table by varying
+// unused bits.
 const maxReplyKeys = 2
 
-// routes holds the routes of a host. All its packet connections share it.
+// routes holds the routes of a host, shared by all its packet connections.
 type routes struct {
 	local pathsel.IA
 	ip    netip.Addr // of the host
-	// nextHop is the internal address of the local AS's router that has the interface.
+	// nextHop is the internal address of our AS's router with that interface.
 	nextHop func(interfaceID uint16) (netip.AddrPort, bool)
-	// hostPort is the underlay port for a port of a host in the local AS.
+	// hostPort is the underlay port for a port of a host in our AS.
 	hostPort func(port uint16) uint16
 
 	mu         sync.RWMutex
 	byKey      map[routeKey]*route
 	byPseudo   map[netip.Addr]*route
-	byReplyKey map[string]*route // by source address, port and raw path of a packet; see arrivalKey
-	idle       list.List         // of *route without connections, the oldest first
+	byReplyKey map[string]*route // by source address, port and raw path of a packet; see replyKey
+	idle       list.List         // of *route without connections, oldest first
 }
 
 func newRoutes(local pathsel.IA, ip netip.Addr, nextHop func(uint16) (netip.AddrPort, bool), hostPort func(uint16) uint16) *routes {
@@ -128,8 +129,8 @@ func newRoutes(local pathsel.IA, ip netip.Addr, nextHop func(uint16) (netip.Addr
 	}
 }
 
-// dial is the route to remote along t, pinned for the caller, who unpins it. The way is the control
-// plane's, and is taken unless it has given one that lasts longer.
+// dial returns the route to remote along tr, pinned; the caller unpins it. It uses the control
+// plane's way w, unless an earlier one expires later.
 func (t *routes) dial(remote Addr, tr trail, w *way) *route {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +142,7 @@ func (t *routes) dial(remote Addr, tr trail, w *way) *route {
 	return t.pinLocked(r)
 }
 
-// heard notes what a QUIC packet that has arrived tells of the route.
+// noteInitial records the size of a packet that has arrived, if it is an Initial packet.
 func (r *route) noteInitial(b []byte) {
 	const longHeaderInitial = 0xc0 >> 4 // RFC 9000, section 17.2.2; the low bits are protected
 	if len(b) >= leastPacket && b[0]>>4 == longHeaderInitial {
@@ -149,7 +150,7 @@ func (r *route) noteInitial(b []byte) {
 	}
 }
 
-// at is the route with that pseudo address, or nil.
+// forAddr returns the route with that pseudo address, or nil.
 func (t *routes) forAddr(pseudo net.Addr) *route {
 	u, ok := pseudo.(*net.UDPAddr)
 	if !ok {
@@ -164,9 +165,9 @@ func (t *routes) forAddr(pseudo net.Addr) *route {
 	return t.byPseudo[a]
 }
 
-// arrived is the route back to the sender of a packet that came over the raw dataplane path, from
-// the underlay address that handed it to us. scratch is memory for a key; the result of appending
-// to it is returned so that it can be used again. The error says why such a packet is foreign.
+// replyRoute returns the route back to the sender of a packet that came over a raw dataplane path,
+// from an underlay address. It builds a key in scratch and returns that memory for the next call.
+// The error says why the packet is not accepted.
 func (t *routes) replyRoute(src Addr, raw []byte, from netip.AddrPort, scratch []byte) (*route, []byte, error) {
 	key := replyKey(scratch[:0], src, raw)
 	t.mu.RLock()
@@ -188,8 +189,7 @@ func (t *routes) addReplyRoute(src Addr, raw []byte, from netip.AddrPort, key st
 	if len(back) == 0 {
 		w.nextHop, w.source = netip.AddrPortFrom(src.Host, t.hostPort(src.Port)), fromControlPlane
 	} else if hop, ok := t.nextHop(h.trail.first()); ok {
-		// The topology knows where packets must go: what a shim on this host hands on comes from
-		// elsewhere.
+		// The topology knows the next hop: a shim on this host only passes packets on.
 		w.nextHop, w.source = hop, fromNeighbour
 		if from == hop || t.isShim(from) {
 			w.source = fromRouter
@@ -199,8 +199,8 @@ func (t *routes) addReplyRoute(src Addr, raw []byte, from netip.AddrPort, key st
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.getOrAdd(routeKey{src, h.trail}, w)
-	// The peer may have renewed its hop fields, or an old packet was late, or somebody beside us in
-	// this AS sends invented ones to cut the way back.
+	// The peer may have renewed its hop fields, the packet may be old, or another host in this AS
+	// may send invented hop fields to cut the way back.
 	if v := r.way.Load(); v == w {
 	} else if w.beats(v, time.Now()) {
 		r.setWay(w)
@@ -216,7 +216,7 @@ func (t *routes) addReplyRoute(src Addr, raw []byte, from netip.AddrPort, key st
 	return r, nil
 }
 
-// renew gives the routes to ia that run along the trail the control plane's way.
+// renew replaces the ways of the routes to ia by those of the control plane.
 func (t *routes) renew(ia pathsel.IA, ways map[trail]*way) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -228,7 +228,8 @@ func (t *routes) renew(ia pathsel.IA, ways map[trail]*way) {
 	}
 }
 
-// vouch takes in the links of paths to ia: routes along them do lead there.
+// markProven marks the routes to ia along these links as proven. The links are those of paths to
+// ia.
 func (t *routes) markProven(ia pathsel.IA, l links) {
 	t.each(func(r *route) {
 		if r.remote.IA == ia && !r.proven.Load() && l.leadTo(t.local, ia, r.trail) {
@@ -237,7 +238,7 @@ func (t *routes) markProven(ia pathsel.IA, l links) {
 	})
 }
 
-// inUse tells whether a connection to ia exists.
+// inUse tells whether there is a connection to ia.
 func (t *routes) inUse(ia pathsel.IA) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -258,7 +259,7 @@ func (t *routes) each(f func(*route)) {
 	}
 }
 
-// live is the route to remote along the trail, nil unless a connection uses it.
+// live returns the route to remote along the trail, or nil if no connection uses it.
 func (t *routes) live(remote Addr, tr trail) *route {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -268,8 +269,8 @@ func (t *routes) live(remote Addr, tr trail) *route {
 	return nil
 }
 
-// fromRouter tells whether an underlay address is that of the router to which the route's packets
-// go. Its port does not matter. A shim on this host hands on what others send.
+// isNextHop tells whether an underlay address is that of the router to which the route's packets
+// go, on any port, or that of this host's shim, which passes on packets from others.
 func (t *routes) isNextHop(r *route, from netip.AddrPort) bool {
 	return from.Addr().Unmap() == r.way.Load().nextHop.Addr() || t.isShim(from)
 }
@@ -280,19 +281,18 @@ func (t *routes) isShim(from netip.AddrPort) bool {
 	return from.Port() == shimPort && (a == t.ip || a.IsLoopback() && t.ip.IsLoopback())
 }
 
-// take has packets leave along w from now on.
+// setWay makes w the current way.
 func (r *route) setWay(w *way) { r.previous.Store(r.way.Swap(w)) }
 
-// sentAlong tells whether packets leave along the raw path that a router has quoted, or did before
-// hop fields were renewed.
+// hasSent tells whether packets use the raw path that a router has quoted, or did before hop fields
+// were renewed.
 func (r *route) hasSent(quoted []byte) bool {
 	was := r.previous.Load()
 	return sameSent(r.way.Load().raw, quoted) || was != nil && sameSent(was.raw, quoted)
 }
 
-// pin keeps r until it is unpinned. It returns the route to use, another one with the same remote
-// and trail if r has been pushed out of the table since the caller got it and the peer has sent
-// again.
+// pin keeps r in the table until it is unpinned. It returns the route to use: another one with the
+// same remote and trail, if r was dropped and the peer has sent again.
 func (t *routes) pin(r *route) *route {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -365,8 +365,8 @@ func (t *routes) drop(r *route) {
 	r.replyKeys = nil
 }
 
-// pseudoAddr is a unique local IPv6 address (RFC 4193) of 120 bits of digest: two routes that fell
-// on one would mix up two peers.
+// pseudoAddr is a unique local IPv6 address (RFC 4193) with 120 bits of a digest. If two routes had
+// the same one, two peers would be mixed up.
 func pseudoAddr(k routeKey) *net.UDPAddr {
 	b := appendAddr(nil, k.remote)
 	sum := sha256.Sum256(append(b, k.trail...))

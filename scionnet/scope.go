@@ -8,16 +8,16 @@ import (
 	"syscall"
 )
 
-// Scope is from how far an IP address can be reached, the nearest first. A stranger must not have
-// us contact what he cannot reach himself: whoever names an address has at most the addresses of
-// his own scope or a wider one named to us.
+// Scope tells from where an IP address can be reached, nearest first. A peer must not make us
+// contact an address that it cannot reach itself. So the addresses that we accept from it have its
+// own scope or a wider one.
 type Scope uint8
 
-// The scopes.
+// Scopes, nearest first.
 const (
 	ScopeLoopback  Scope = iota // this machine
-	ScopeLinkLocal              // the same link: also what answers for a whole cloud at 169.254.169.254
-	ScopePrivate                // a network that the Internet does not route to
+	ScopeLinkLocal              // the same link, which includes a cloud's metadata service at 169.254.169.254
+	ScopePrivate                // a network that is not routed on the Internet
 	ScopePublic
 )
 
@@ -36,8 +36,7 @@ var (
 		netip.MustParsePrefix("fec0::/10"),     // site-local (RFC 3879)
 		netip.MustParsePrefix("64:ff9b:1::/48"),
 	}
-	// embedded are IPv6 prefixes in which an IPv4 address stands at that byte: a gateway may lead
-	// to it.
+	// embedded are IPv6 prefixes with an IPv4 address from that byte on: a gateway may lead to it.
 	embedded = map[netip.Prefix]int{
 		netip.MustParsePrefix("::/96"):        12, // RFC 4291, section 2.5.5.1
 		netip.MustParsePrefix("64:ff9b::/96"): 12, // RFC 6052
@@ -45,7 +44,7 @@ var (
 	}
 )
 
-// ScopeOf is the scope of an address. What is no address of a host has one of the nearer scopes.
+// ScopeOf is the scope of an address. Addresses that no host can have count as near ones.
 func ScopeOf(a netip.Addr) Scope {
 	a = a.Unmap().WithZone("")
 	switch {
@@ -70,18 +69,18 @@ func ScopeOf(a netip.Addr) Scope {
 	return ScopePublic
 }
 
-// ScopedDialer dials on IP for requests that a stranger may direct. It checks each address when it
-// is about to be contacted, since a name may mean another one by then.
+// ScopedDialer dials on IP for requests whose destination a peer may choose. It checks each address
+// just before connecting, since the meaning of a name may have changed since.
 type ScopedDialer struct {
-	ScopeOf func(netip.Addr) Scope // that of this package, but in tests
+	ScopeOf func(netip.Addr) Scope // ScopeOf of this package, except in tests
 	May     func(to Scope) error   // refuses an address
 
-	// net/http may still dial after it has given a request up.
+	// net/http may still dial after it has given up a request.
 	mu sync.Mutex
 	at Scope
 }
 
-// Dial dials as d does, whose ControlContext it sets.
+// Dial dials with d, whose ControlContext it sets.
 func (s *ScopedDialer) Dial(ctx context.Context, d net.Dialer, network, address string) (net.Conn, error) {
 	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -107,15 +106,15 @@ func (s *ScopedDialer) Dial(ctx context.Context, d net.Dialer, network, address 
 	return c, nil
 }
 
-// Contacted is the scope of the address that was contacted last.
+// Contacted is the scope of the last address that was connected to.
 func (s *ScopedDialer) Contacted() Scope {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.at
 }
 
-// Redirected has note take in a redirect, with the scope of the address that it came from. May does
-// not run meanwhile.
+// Redirected calls note with the scope of the address that has sent a redirect. May does not run
+// meanwhile.
 func (s *ScopedDialer) Redirected(note func(by Scope)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,51 +8,48 @@ import (
 	"braid/scionnet/quic"
 )
 
-// ALPN is the protocol of path-level peers, and its version: one bidirectional stream opened by the
-// dialler, on which each side first sends one byte of feature bits, which the other may ignore, and
-// then whatever it likes.
+// ALPN is the protocol of path-level peers with its version. The dialler opens one bidirectional
+// stream. Each side first sends one byte of feature bits, which the other may ignore, and then its
+// data.
 const ALPN = "braid/1"
 
 const (
-	// leastPacket is what QUIC needs to open a connection (RFC 9000, section 14).
+	// leastPacket is the size that QUIC needs to open a connection (RFC 9000, section 14).
 	leastPacket = 1200
-	// mostPacket is the largest packet that quic-go makes, by a constant of its own.
+	// mostPacket is the largest packet of quic-go, a constant of its own.
 	mostPacket = 1452
 
-	// handshakeIdle ends a handshake that nobody answers; twice as long ends any that has not
-	// finished.
+	// handshakeIdle ends a handshake without any answer; twice that ends every unfinished one.
 	handshakeIdle = 5 * time.Second
-	// idleTimeout is when silence means that the path or the peer is gone. Shorter, and a router
-	// that stops for some seconds costs connections that would have gone on; longer, and a dead
-	// path is held for alive.
+	// idleTimeout is the silence after which the path or the peer counts as gone. If it were
+	// shorter, a router that stops for some seconds would cost connections; if it were longer, dead
+	// paths would count as alive.
 	idleTimeout = 8 * time.Second
-	// keepAlive is how long nothing arrives before a sign of life is asked for. A path that drops
-	// everything is told from a peer that has nothing to send by the answer: longer, and it is
-	// noticed later than after a second (pathsel.Silence); shorter, and idle connections cost more
-	// than two small packets a second.
+	// keepAlive is the silence after which a connection asks for a sign of life. The answer
+	// distinguishes a peer without data from a path that drops everything. If it were longer,
+	// pathsel.Silence would notice dead paths after more than a second; if it were shorter, idle
+	// connections would cost more than two small packets per second.
 	keepAlive = 500 * time.Millisecond
-	// keepAliveRate bounds the signs of life that an endpoint asks for: about so many a second in
-	// all its connections. With 2000 connections that ask every keepAlive, both ends together spend
-	// a quarter of a core on nothing, and on a machine that has no more to give connections die of
-	// it.
+	// keepAliveRate bounds the signs of life that an endpoint requests, to about so many per
+	// second. With 2000 connections that ask after every keepAlive, both ends together use a
+	// quarter of a core for nothing, and on a busy machine connections die of it.
 	keepAliveRate = 1000
 
-	// maxWindow is the flow-control window: 500 Mbit/s over a round trip of 100 ms is 6.25 MB, and
-	// quic-go opens the window further only when half of it has been read, so twice that. It starts
-	// at firstWindow and doubles while the application keeps up, which bounds what a peer can make
-	// us hold that sends without being read.
+	// maxWindow is the flow-control window. 500 Mbit/s over a round trip of 100 ms needs 6.25 MB,
+	// and quic-go enlarges the window only when half of it has been read, so it is twice that. It
+	// starts at firstWindow and doubles while the application keeps up, which bounds the memory
+	// that a peer can fill with unread data.
 	maxWindow   = 12 << 20
 	firstWindow = 1 << 20
 )
 
-// quicConfig is the configuration of a connection that sends packets of that size. Acknowledgements
-// cannot be tuned: quic-go sends one for every second packet, or after 25 ms, and joins those of
-// one batch that it has read. Nor can ECN, which it tries on the first packets and gives up, as
-// SCION does not carry it (fastConn).
+// quicConfig is the configuration of a connection with packets of that size. Acknowledgements
+// cannot be tuned: quic-go sends one for every second packet, or after 25 ms, and combines those of
+// one batch. Nor can ECN: quic-go tries it on the first packets and stops, since SCION does not
+// carry it (fastConn).
 func quicConfig(packetSize int) *quic.Config {
 	return &quic.Config{
-		// The one that is measured and tested here: both ends are braid, nothing is to be
-		// negotiated.
+		// Both ends are braid, so only the tested version is offered.
 		Versions:                       []quic.Version{quic.Version1},
 		HandshakeIdleTimeout:           handshakeIdle,
 		MaxIdleTimeout:                 idleTimeout,
@@ -64,20 +61,20 @@ func quicConfig(packetSize int) *quic.Config {
 		// One stream, for the whole life of the connection.
 		MaxIncomingStreams:    1,
 		MaxIncomingUniStreams: -1,
-		// SCION tells a path's MTU, and mtu.go watches whether it is true: quic-go's own discovery
-		// would begin with 1200 bytes at every connection, and never goes down again.
+		// SCION announces a path's MTU, and mtu.go checks it. quic-go's own discovery would start
+		// each connection at 1200 bytes and never lower the size.
 		InitialPacketSize:       uint16(packetSize),
 		DisablePathMTUDiscovery: true,
 	}
 }
 
-// keepAliveAmong is how long nothing arrives on one of so many connections before a sign of life is
-// asked for. Above half of the idle timeout, one that is lost could end the connection.
+// keepAliveAmong is the keep-alive period of each of so many connections. Above half of the idle
+// timeout, a single lost packet could end a connection.
 func keepAliveAmong(conns int) time.Duration {
 	return min(max(keepAlive, time.Duration(conns)*time.Second/keepAliveRate), idleTimeout/2)
 }
 
-// packetSize is the size of QUIC packets on a path with that MTU and header.
+// packetSize is the size of QUIC packets on a path, after a header of that length.
 func packetSize(p pathsel.Path, header int) (int, error) {
 	if p.MTU < leastPacket+header {
 		return 0, fmt.Errorf("path %s carries packets of %d bytes, QUIC needs %d and the headers %d", p.Fingerprint.Short(), p.MTU, leastPacket, header)

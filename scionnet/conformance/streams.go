@@ -14,15 +14,14 @@ import (
 	"time"
 )
 
-// StreamTest is something that any connection must stand that carries a stream each way, whatever
-// is below it. Both ends have generous deadlines; the caller closes them, though the test may have
-// done so.
+// StreamTest is a test for any connection with a stream each way. Both ends have generous
+// deadlines. The caller closes them; the test may have done so already.
 type StreamTest struct {
 	Name string
 	Test func(t *testing.T, dialled, accepted net.Conn)
 }
 
-// Streams are all of them, but for Exchange.
+// Streams are all stream tests except Exchange.
 func Streams() []StreamTest {
 	return []StreamTest{
 		{"DiallerSpeaksFirst", diallerSpeaksFirst},
@@ -63,15 +62,15 @@ func acceptorSpeaksFirst(t *testing.T, d, a net.Conn) {
 	want(t, d, "welcome")
 }
 
-// random is a stream of bytes that can be made twice.
+// random returns bytes that depend only on the seed.
 func random(seed uint64, size int) []byte {
 	b := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b) // never fails
 	return b
 }
 
-// Exchange sends so many bytes, which depend on the seed, both ways at once and closes; each side
-// must read exactly what the other wrote, and io.EOF.
+// Exchange sends random data both ways at once and closes. Each side must read exactly the other's
+// data and then io.EOF.
 func Exchange(d, a net.Conn, seed uint64, size int) error {
 	if err := Swap(d, a, seed, size); err != nil {
 		return err
@@ -141,13 +140,13 @@ func closeEndsReadAndWrite(t *testing.T, d, a net.Conn) {
 	go func() {
 		b := make([]byte, 1<<20)
 		for {
-			if _, err := d.Write(b); err != nil { // nobody reads: it waits for the window at some time
+			if _, err := d.Write(b); err != nil { // nobody reads, so it fills the window and waits
 				failed <- err
 				return
 			}
 		}
 	}()
-	want(t, a, "\x00") // both are under way, or will find the connection closed
+	want(t, a, "\x00") // both calls are waiting, or will find the connection closed
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +175,7 @@ func deadlines(t *testing.T, d, a net.Conn) {
 	if err := d.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	for err = nil; err == nil; { // nobody reads, so it must stop some time
+	for err = nil; err == nil; { // nobody reads, so the window fills
 		_, err = d.Write(make([]byte, 1<<20))
 	}
 	wantError(t, err, os.ErrDeadlineExceeded)

@@ -1,5 +1,5 @@
-// Package conformance is what any packet connection under scionnet must stand: one suite, run
-// inside one AS and through real routers, over the plain packet connection and over every other.
+// Package conformance is the test suite for all packet connections of scionnet. It runs inside one
+// AS and through real routers.
 package conformance
 
 import (
@@ -19,14 +19,14 @@ import (
 type Pair struct {
 	Dialer, Acceptor *scionnet.Endpoint
 	Paths            []pathsel.Path
-	// Short asks for less data, where the race detector or a shaped link makes it slow.
+	// Short asks for less data, if the race detector or a slow link would take too long.
 	Short bool
 }
 
-// patience bounds what should take moments. Only a failure takes as long.
+// patience bounds operations that take moments. Only a failure takes as long.
 const patience = time.Minute
 
-// Run runs the suite. start is called once for each test, and cleans up after itself.
+// Run runs the suite. start is called once for each test and cleans up after itself.
 func Run(t *testing.T, start func(t *testing.T) Pair) {
 	for _, c := range Streams() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -209,7 +209,7 @@ func abortIsNoEOF(t *testing.T, p Pair) {
 	d.Abort()
 	_, err := a.Read(make([]byte, 1))
 	wantError(t, err, scionnet.ErrReset)
-	for range 100 { // the first writes may be taken before the end is known
+	for range 100 { // the first writes may succeed before the end is known
 		if _, err = a.Write(make([]byte, 64<<10)); err != nil {
 			break
 		}
@@ -307,7 +307,7 @@ func greet(ctx context.Context, p Pair, path pathsel.Path, s string) error {
 func dialCancelled(t *testing.T, p Pair) {
 	ctx, cancel := context.WithCancel(t.Context())
 	nobody := p.Acceptor.Addr()
-	nobody.Port ^= 1 // almost surely not in use; if it is, it does not speak QUIC
+	nobody.Port ^= 1 // almost surely unused; otherwise it does not speak QUIC
 	go cancel()
 	_, err := p.Dialer.Dial(ctx, nobody, p.Paths[0], nil)
 	wantError(t, err, context.Canceled)

@@ -14,12 +14,12 @@ type Reader struct {
 	iovecs   []unix.Iovec
 	controls [][controlBytes]byte
 	names    []name
-	buffers  [][]byte // backed by memory only as far as packets have reached
+	buffers  [][]byte // takes real memory only as far as packets have filled it
 
 	count   int    // messages received
-	at      int    // the message that Next reads
-	more    bool   // it has packets that were not given
-	run     []byte // what is left of it
+	at      int    // the message from which Next reads
+	more    bool   // it has unread packets
+	run     []byte // its unread rest
 	control control
 }
 
@@ -42,9 +42,9 @@ func NewReader(messages int) *Reader {
 	return r
 }
 
-// Receive fetches what has arrived, at most that many messages, and returns how many there were. It
-// does not wait: if there is nothing, the error is EAGAIN. What Next has given before is not valid
-// any more.
+// Receive fetches packets that have arrived, in at most that many messages, and returns the number
+// of messages. It does not wait: if there are none, the error is EAGAIN. It invalidates the packets
+// that Next has returned.
 func (r *Reader) Receive(fd uintptr, most int) (int, syscall.Errno) {
 	most = min(most, len(r.messages))
 	for i := range most {
@@ -61,7 +61,7 @@ func (r *Reader) Receive(fd uintptr, most int) (int, syscall.Errno) {
 	return n, errno
 }
 
-// Next is the next of the packets fetched, valid until the next call of Receive.
+// Next returns the next fetched packet, valid until the next call of Receive.
 func (r *Reader) Next() ([]byte, bool) {
 	for !r.more {
 		if r.at+1 >= r.count {
@@ -85,9 +85,8 @@ func (r *Reader) Next() ([]byte, bool) {
 	return p, true
 }
 
-// From is who sent the packet that Next has given last.
+// From is the sender of the packet that Next has returned last.
 func (r *Reader) From() netip.AddrPort { return r.names[max(r.at, 0)].get() }
 
-// Stamp is when the packet that Next has given last arrived, if the socket has SO_TIMESTAMPNS; else
-// it is zero.
+// Stamp is when that packet arrived, if the socket has SO_TIMESTAMPNS; otherwise zero.
 func (r *Reader) Stamp() time.Time { return r.control.stamp }

@@ -1,9 +1,9 @@
-// Package udpbatch moves many UDP packets in one system call, on Linux: recvmmsg and sendmmsg, of
-// messages that are each a run of packets of one size, which the kernel or the device joins
-// (UDP_GRO) and cuts (UDP_SEGMENT).
+// Package udpbatch moves many UDP packets in one system call, on Linux (recvmmsg and sendmmsg). Each
+// message of a call is a run of packets of one size, which the kernel or the device joins (UDP_GRO)
+// or cuts apart (UDP_SEGMENT).
 //
-// It knows file descriptors and bytes only. Who waits, and how, is the caller's affair: braid's
-// packet connection and its fast router wait in Go's network poller, the link emulator in ppoll.
+// It handles file descriptors and bytes only. Waiting is left to the caller: braid's packet
+// connection and its fast router wait in Go's network poller, the link emulator in ppoll.
 package udpbatch
 
 import (
@@ -19,32 +19,31 @@ import (
 )
 
 const (
-	// mostSegments is what the kernel takes in one message (UDP_MAX_SEGMENTS; newer ones take 128),
-	// mostRun what fits one UDP datagram over IPv4 or IPv6, before it is cut.
+	// mostSegments is the kernel's limit for one message (UDP_MAX_SEGMENTS; newer kernels take
+	// 128). mostRun is the limit of a UDP datagram over IPv4 or IPv6 before it is cut.
 	mostSegments = 64
 	mostRun      = 65000
-	// runBytes is for a run that comes in.
+	// runBytes has room for any received run.
 	runBytes = 1 << 16
-	// controlBytes has room for what a kernel says of a message: size of its packets, ECN marks,
-	// time.
+	// controlBytes has room for the control data of a message: packet size, ECN marks, time.
 	controlBytes = 96
 )
 
-// Socket is what the kernel does for a socket. It may be used by several goroutines.
+// Socket holds the kernel's abilities for a socket. Several goroutines may use it.
 type Socket struct{ whole atomic.Bool }
 
-// NewSocket asks the kernel what it can do for the socket, and has it join what arrives. A kernel
-// that can do neither is fine: then a run is one packet.
+// NewSocket finds out what the kernel can do for the socket, and makes it join received packets. If
+// the kernel can neither cut nor join, a run is one packet.
 func NewSocket(fd uintptr) *Socket {
 	s := &Socket{}
-	// A kernel that does not know the option would ignore it in a message: ask first.
+	// A kernel that does not know the option would silently ignore it in a message.
 	_, err := unix.GetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_SEGMENT)
 	s.whole.Store(err != nil)
 	_ = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_GRO, 1)
 	return s
 }
 
-// Plain has the kernel neither cut nor join from now on, as for a program that does not know how.
+// Plain stops the kernel from cutting and joining from now on.
 func (s *Socket) Plain(fd uintptr) {
 	s.whole.Store(true)
 	_ = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_GRO, 0)
@@ -57,10 +56,10 @@ type message struct {
 	_   [unsafe.Sizeof(uintptr(0)) - 4]byte
 }
 
-// mmsg is a system call that Go's scheduler does not hear of. It never waits. Told of it, the
-// runtime wakes its monitor thread whenever packets arrive at an idle process, which then looks
-// every 20 us after all processors, and hands the caller's on to another thread if it does not come
-// back at once: a sixth of what both ends of a transfer cost.
+// mmsg makes a system call that never waits, without telling Go's scheduler. Otherwise the runtime
+// would wake its monitor thread whenever packets arrive at an idle process. That thread then checks
+// all processors every 20 us and moves the caller's processor to another thread. It costs a sixth
+// of the CPU time of both ends of a transfer.
 func mmsg(call, fd uintptr, ms []message) (int, syscall.Errno) {
 	n, _, errno := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(&ms[0])), uintptr(len(ms)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
@@ -69,13 +68,13 @@ func mmsg(call, fd uintptr, ms []message) (int, syscall.Errno) {
 	return int(n), 0
 }
 
-// control is what control data says.
+// control is the content of control data.
 type control struct {
-	size  int // of the packets of a message; 0: it is one packet
+	size  int // of the packets of a message; 0: one packet
 	stamp time.Time
 }
 
-// readControl reads control data, which begins and ends where the kernel, or quic-go, says.
+// readControl parses control data as the kernel or quic-go writes it.
 func readControl(b []byte) (c control) {
 	for len(b) >= unix.CmsgLen(0) {
 		h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
@@ -97,11 +96,10 @@ func readControl(b []byte) (c control) {
 	return c
 }
 
-// SegmentSize is the size of the packets to send that control data tells (UDP_SEGMENT); 0: it is
-// one packet.
+// SegmentSize is the size of the packets to send, from control data (UDP_SEGMENT); 0: one packet.
 func SegmentSize(oob []byte) int { return readControl(oob).size }
 
-// putSegmentSize tells the kernel how large the packets of a run are.
+// putSegmentSize writes control data that tells the kernel the packet size of a run.
 func putSegmentSize(b []byte, size int) []byte {
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
 	h.Level, h.Type = unix.SOL_UDP, unix.UDP_SEGMENT
@@ -127,7 +125,7 @@ func (n *name) put(a netip.AddrPort) uint32 {
 	v := a.Addr().As16()
 	copy(n[8:], v[:])
 	if zone := a.Addr().Zone(); zone != "" {
-		scope, _ := strconv.ParseUint(zone, 10, 32) // 0, which has the kernel refuse it, for what get does not give
+		scope, _ := strconv.ParseUint(zone, 10, 32) // 0 for names of interfaces, which get never returns; the kernel refuses it
 		binary.NativeEndian.PutUint32(n[24:], uint32(scope))
 	}
 	return unix.SizeofSockaddrInet6
@@ -140,7 +138,7 @@ func (n *name) get() netip.AddrPort {
 	}
 	ip := netip.AddrFrom16([16]byte(n[8:24])).Unmap()
 	if scope := binary.NativeEndian.Uint32(n[24:]); scope != 0 {
-		ip = ip.WithZone(strconv.FormatUint(uint64(scope), 10)) // of IPv6 only
+		ip = ip.WithZone(strconv.FormatUint(uint64(scope), 10)) // WithZone changes IPv6 only
 	}
 	return netip.AddrPortFrom(ip, port)
 }

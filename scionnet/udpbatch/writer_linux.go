@@ -8,24 +8,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Writer sends packets: [Writer.Add] those that go together, then [Writer.Send]. It is for one
-// goroutine at a time.
+// Writer sends packets: call [Writer.Add] for each, then [Writer.Send]. It is for one goroutine at
+// a time.
 type Writer struct {
 	socket   *Socket
 	parts    int // of a packet
 	messages []message
-	runs     []run // each a message
+	runs     []run // one message each
 	iovecs   []unix.Iovec
 	names    []name
 	controls [][unix.SizeofCmsghdr + 8]byte
 
 	used, packets int // runs and packets added
-	next          int // the run that is sent next
+	next          int // the next run to send
 	again         bool
 	err           error
 }
 
-// run is packets of one size, of which the last may be shorter.
+// run is a sequence of packets of one size, of which the last may be shorter.
 type run struct {
 	to             netip.AddrPort
 	first, packets int
@@ -33,8 +33,7 @@ type run struct {
 	ended          bool // nothing may follow
 }
 
-// NewWriter makes a writer of up to that many packets at a time, each put together from so many
-// parts.
+// NewWriter makes a writer of up to that many packets at a time, each of so many parts.
 func NewWriter(s *Socket, packets, parts int) *Writer {
 	return &Writer{
 		socket: s, parts: parts, messages: make([]message, packets), runs: make([]run, packets), names: make([]name, packets),
@@ -42,14 +41,14 @@ func NewWriter(s *Socket, packets, parts int) *Writer {
 	}
 }
 
-// Reset begins anew.
+// Reset removes all packets.
 func (w *Writer) Reset() {
 	w.used, w.packets, w.next, w.again, w.err = 0, 0, 0, false, nil
 }
 
-// Add adds a packet for an address, which is the zero one if the socket is connected. There are as
-// many parts as were announced; they must stay as they are until Send is through. It returns false,
-// and does nothing, if the writer is full.
+// Add adds a packet for an address; the zero address stands for that of a connected socket. There
+// must be as many parts as NewWriter was told, and they must not change until Send returns true. If
+// the writer is full, Add does nothing and returns false.
 func (w *Writer) Add(to netip.AddrPort, parts ...[]byte) bool {
 	if w.packets == len(w.runs) {
 		return false
@@ -72,7 +71,7 @@ func (w *Writer) Add(to netip.AddrPort, parts ...[]byte) bool {
 	return true
 }
 
-// join makes the packet part of the last run, if it can be.
+// join adds the packet to the last run, if possible.
 func (w *Writer) join(to netip.AddrPort, size int) bool {
 	if w.used == 0 {
 		return false
@@ -87,9 +86,9 @@ func (w *Writer) join(to netip.AddrPort, size int) bool {
 	return true
 }
 
-// Send hands what was added to the kernel. It returns false if the socket's buffer is full: call it
-// again when there is room. When it is through, Err says whether packets were refused, which are
-// lost then as on a wire.
+// Send hands the packets to the kernel. It returns false if the socket's buffer is full; call it
+// again when there is room. After that, Err tells whether the kernel refused packets. They are
+// lost, as on a wire.
 func (w *Writer) Send(fd uintptr) bool {
 	defer runtime.KeepAlive(w)
 	for w.next < w.used {
@@ -105,8 +104,8 @@ func (w *Writer) Send(fd uintptr) bool {
 		case errno == unix.EAGAIN:
 			return false
 		case w.runs[w.next].packets > 1 && (errno == unix.EIO || errno == unix.EINVAL):
-			// EIO: the device cannot do it at all. EINVAL: not with packets that are too large for
-			// the interface.
+			// EIO: the device cannot cut at all. EINVAL: these packets are too large for the
+			// interface.
 			w.socket.whole.Store(w.socket.whole.Load() || errno == unix.EIO)
 			w.split()
 		case !w.again && isOld(errno):
@@ -122,10 +121,10 @@ func (w *Writer) Send(fd uintptr) bool {
 	return true
 }
 
-// Err is why packets were refused, since Reset: the first reason, a [syscall.Errno].
+// Err is the first reason since Reset why packets were refused, a [syscall.Errno].
 func (w *Writer) Err() error { return w.err }
 
-// Sent is how many packets the kernel has taken or refused.
+// Sent is the number of packets that the kernel has taken or refused.
 func (w *Writer) Sent() int {
 	if w.next == w.used {
 		return w.packets
@@ -148,7 +147,7 @@ func (w *Writer) prepare(i int) {
 	}
 }
 
-// split makes a run of each packet that is left.
+// split makes a run of each unsent packet.
 func (w *Writer) split() {
 	to := w.next
 	for _, r := range w.runs[w.next:w.used] {
@@ -165,8 +164,8 @@ func (w *Writer) split() {
 	w.used = end
 }
 
-// isOld tells errors that may be about a packet sent before, whose destination was not there: a
-// connected socket tells them once, instead of sending.
+// isOld tells whether an error may belong to an earlier packet, whose destination was unreachable:
+// a connected socket reports it once, instead of sending.
 func isOld(errno syscall.Errno) bool {
 	switch errno {
 	case unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENETDOWN:
