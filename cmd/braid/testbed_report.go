@@ -20,16 +20,13 @@ func testbedReportCommand() *cli.Command {
 		ArgsUsage: "RUNDIR...",
 		Description: "Writes index.html, which needs nothing else, each figure as SVG and PNG below figures/, and all tables as Markdown in\n" +
 			"tables.md. A run directory that is not complete yet is reported as far as it goes.\n\n" +
-			"--evaluation makes the blocks of a document anew, such as docs/evaluation.md, from as many run directories as you name, and\n" +
-			"leaves what is written around them. Of a scenario that several directories have, the last one counts; a block whose\n" +
-			"scenario none of them has stays as it is. A block is\n\n" +
-			"   <!-- runs\n   scenario: congestion\n   original: {one-scion: 43.6}   # beside ours, by variant; original_is: what it is, if not seconds\n" +
-			"   against: one-quic             # times in parts of that variant's\n   figures: [gap-during]         # more columns\n" +
-			"   draw: [components, rates one-scion]   # reached, completion, components, any figure, or a variant's rates, selection, network, cpu\n   -->\n   <!-- end of runs -->",
+			"--evaluation regenerates the tables and figures of a document such as docs/evaluation.md, and of its chapters\n" +
+			"docs/evaluation/*.md, and leaves the text alone. If several run directories have a scenario, the last one counts;\n" +
+			"tables of a scenario that none of them has stay as they are. docs/experiments.md says how a document asks for a table.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`DIR` for the report (default: report in RUNDIR)"},
 			&cli.BoolFlag{Name: "every-run", Usage: "draw each run, not only the one with the median time of each variant"},
-			&cli.StringFlag{Name: "evaluation", Usage: "make the blocks of this `DOCUMENT` anew, and no page"},
+			&cli.StringFlag{Name: "evaluation", Usage: "regenerate the tables of this `DOCUMENT`, and make no page"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object: what was made, and the summary of each scenario and variant"},
 		},
 		Action: testbedReport,

@@ -26,20 +26,45 @@ type Evaluated struct {
 	Figures  int      `json:"figures"`
 }
 
-// Evaluate makes the blocks of a document from run directories, and keeps its prose. Of a scenario that several
-// directories have, the last one counts. Figures go to a folder beside the document that has its name.
-func Evaluate(name string, runs []scenario.RunDir) (e Evaluated, err error) {
-	e.Document = name
-	text, err := os.ReadFile(name)
+// Evaluate regenerates the blocks of a document and of its chapters from run directories, and keeps the prose. Chapters
+// are the Markdown files in the folder beside the document that has its name. If several directories have a scenario, the
+// last one counts.
+func Evaluate(name string, runs []scenario.RunDir) (Evaluated, error) {
+	e := Evaluated{Document: name}
+	chapters, err := filepath.Glob(filepath.Join(figuresOf(name), "*.md"))
 	if err != nil {
-		return e, fmt.Errorf("read the evaluation: %w", err)
-	}
-	d, err := parseDocument(string(text))
-	if err != nil {
-		return e, fmt.Errorf("read %s: %w", name, err)
+		return e, fmt.Errorf("find the chapters of %s: %w", name, err)
 	}
 	for _, run := range runs {
 		complete(run)
+	}
+	for _, file := range append([]string{name}, chapters...) {
+		if err := e.evaluate(file, runs); err != nil {
+			return e, err
+		}
+	}
+	for _, run := range runs {
+		for _, s := range run.Scenarios {
+			if !slices.Contains(e.Made, s.Name) && !slices.Contains(e.Unplaced, s.Name) {
+				e.Unplaced = append(e.Unplaced, s.Name)
+			}
+		}
+	}
+	return e, nil
+}
+
+// figuresOf returns the folder beside a document that has its name. It holds the document's figures and chapters.
+func figuresOf(document string) string { return strings.TrimSuffix(document, filepath.Ext(document)) }
+
+// evaluate regenerates the blocks of one file.
+func (e *Evaluated) evaluate(file string, runs []scenario.RunDir) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read the evaluation: %w", err)
+	}
+	d, err := parseDocument(string(text))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", file, err)
 	}
 	for i := range d.blocks {
 		b := &d.blocks[i]
@@ -52,26 +77,18 @@ func Evaluate(name string, runs []scenario.RunDir) (e Evaluated, err error) {
 			e.Kept = append(e.Kept, b.Scenario)
 			continue
 		}
-		n, err := b.make(run, s, name)
+		n, err := b.make(run, s, file)
 		if err != nil {
-			return e, fmt.Errorf("evaluate %s of %s: %w", b.Scenario, run.Dir, err)
+			return fmt.Errorf("evaluate %s of %s: %w", b.Scenario, run.Dir, err)
 		}
 		e.Made, e.Figures = append(e.Made, b.Scenario), e.Figures+n
 	}
-	for _, run := range runs {
-		for _, s := range run.Scenarios {
-			if !slices.Contains(e.Made, s.Name) && !slices.Contains(e.Unplaced, s.Name) {
-				e.Unplaced = append(e.Unplaced, s.Name)
-			}
+	if made := d.String(); made != string(text) {
+		if err := errors.Join(os.WriteFile(file+".new", []byte(made), 0o644), os.Rename(file+".new", file)); err != nil {
+			return fmt.Errorf("write the evaluation: %w", err)
 		}
 	}
-	if made := d.String(); made != string(text) {
-		err = errors.Join(os.WriteFile(name+".new", []byte(made), 0o644), os.Rename(name+".new", name))
-	}
-	if err != nil {
-		return e, fmt.Errorf("write the evaluation: %w", err)
-	}
-	return e, nil
+	return nil
 }
 
 func lastOf(runs []scenario.RunDir, name string) (scenario.RunDir, scenario.Scenario, bool) {
@@ -111,7 +128,7 @@ func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) 
 	if err != nil {
 		return 0, err
 	}
-	stem := strings.TrimSuffix(document, filepath.Ext(document))
+	stem := figuresOf(document)
 	dir := filepath.Join(stem, slugOf(s.Name))
 	if err := os.RemoveAll(dir); err != nil { // figures that are no longer asked for
 		return 0, err

@@ -138,27 +138,63 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// The evaluation of the repository asks for what its scenarios have.
+// The evaluation of the repository has a block for nearly every scenario, and no scenario twice.
 func TestShippedEvaluation(t *testing.T) {
-	d, err := parseDocument(read(t, filepath.Join("..", "..", "docs", "evaluation.md")))
+	files, err := filepath.Glob(filepath.Join("..", "..", "docs", "evaluation", "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(scenario.Shipped()); len(d.blocks) < n-5 {
-		t.Errorf("%d blocks for %d scenarios", len(d.blocks), n)
-	}
-	for _, b := range d.blocks {
-		if b.Missed {
-			continue
-		}
-		s, err := scenario.Load(b.Scenario)
-		if err == nil {
-			err = b.check(s)
-		}
+	seen := map[string]string{}
+	for _, file := range append(files, filepath.Join("..", "..", "docs", "evaluation.md")) {
+		d, err := parseDocument(read(t, file))
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
+		}
+		for _, b := range d.blocks {
+			if other := seen[b.name()]; other != "" {
+				t.Errorf("%s and %s both have a block of %s", other, file, b.name())
+			}
+			if seen[b.name()] = file; b.Missed {
+				continue
+			}
+			s, err := scenario.Load(b.Scenario)
+			if err == nil {
+				err = b.check(s)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
 		}
 	}
+	if n := len(scenario.Shipped()); len(seen) < n-5 {
+		t.Errorf("%d blocks for %d scenarios", len(seen), n)
+	}
+}
+
+// Blocks in the chapters of a document are regenerated with it, and their figures lie beside their chapter.
+func TestEvaluateChapters(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "page.md")
+	chapter := filepath.Join(dir, "page", "chapter.md")
+	if err := os.MkdirAll(filepath.Dir(chapter), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string]string{name: "# Findings\n", chapter: madeDocument} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := Evaluate(name, []scenario.RunDir{open(t, made{leechers: 1, runs: 1, about: "x"})})
+	if err != nil || !slices.Equal(e.Made, []string{"made"}) || len(e.Unplaced) > 0 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if got := read(t, name); got != "# Findings\n" {
+		t.Errorf("the document became %q", got)
+	}
+	if !strings.Contains(read(t, chapter), "(chapter/made/reached.svg)") {
+		t.Errorf("the chapter was not regenerated:\n%s", read(t, chapter))
+	}
+	checkSVG(t, filepath.Join(dir, "page", "chapter", "made", "reached.svg"))
 }
 
 // Taken apart and put together, a document is what it was.

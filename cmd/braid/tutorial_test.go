@@ -13,27 +13,29 @@ import (
 	"time"
 )
 
-// The tour in README.md, all of it, in one shell, as a reader would paste it. Only the addresses are others, since two tours
-// may run on one machine.
-func TestTour(t *testing.T) {
+// All commands of docs/tutorial.md run in one shell, as a reader would paste them. Only the addresses differ, since two
+// of these tests may run on one machine.
+func TestTutorial(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts a SCION network")
+		t.Skip("starts SCION networks")
 	}
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
+	repository, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, tour, _ := strings.Cut(string(readme), "\n## A tour\n")
-	tour, _, ok := strings.Cut(tour, "\n## ")
+	tutorial, err := os.ReadFile(filepath.Join(repository, "docs", "tutorial.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var lines []string
-	for i, block := range strings.Split(tour, "\n```\n") {
+	for i, block := range strings.Split("\n"+string(tutorial), "\n```\n") {
 		if i%2 == 1 {
 			lines = append(lines, block)
 		}
 	}
-	if !ok || len(lines) < 5 {
-		t.Fatalf("the tour is not where it was: %d blocks", len(lines))
+	if len(lines) < 5 {
+		t.Fatalf("docs/tutorial.md has %d blocks of commands", len(lines))
 	}
 	subnet := fmt.Sprintf("127.%d.%d.", 128+rand.IntN(100), rand.IntN(250))
 	script := strings.ReplaceAll(strings.Join(lines, "\n"), "127.77.0.", subnet)
@@ -43,26 +45,33 @@ func TestTour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
-		t.Fatal(err)
+	// The directory stands for a clone: its braid is this test binary, and its scripts are the repository's.
+	for _, name := range []string{"bin", "scripts"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.Symlink(self, filepath.Join(dir, "bin", "braid")); err != nil {
 		t.Fatal(err)
 	}
-	// Each command is shown before what it says, and one that fails ends the tour.
+	build := "#!/bin/sh\nHOME='" + os.Getenv("HOME") + "' exec '" + filepath.Join(repository, "scripts", "build") + "'\n"
+	if err := os.WriteFile(filepath.Join(dir, "scripts", "build"), []byte(build), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// The shell shows each command before its output, and stops at the first one that fails.
 	bash := exec.CommandContext(t.Context(), "bash", "-e", "-v")
 	bash.Dir, bash.Stdin = dir, strings.NewReader(script)
 	bash.Env = append(os.Environ(), braidProcess+"=1", "HOME="+dir)
 	var said bytes.Buffer
 	bash.Stdout, bash.Stderr = &said, &said
 	bash.WaitDelay = 10 * time.Second // for what it has left running
-	t.Cleanup(func() {                // of a tour that did not come to its end
+	t.Cleanup(func() {                // if the shell stopped early
 		_ = braid(t, dir, "testbed", "down", "-d", "net").Run()
 	})
 	if err := bash.Run(); err != nil {
 		t.Fatalf("%v:\n%s", err, said.String())
 	}
-	for _, want := range []string{`dataset: the file is right`, `ready, listening on`, `tracking on`, `SCION peers only: `, `2 of 2`} {
+	for _, want := range []string{`dataset: the file is right`, `ready, listening on`, `tracking on`, `SCION peers only: `, `2 of 2`, `adaptive`, `index.html`} {
 		if !regexp.MustCompile(want).MatchString(said.String()) {
 			t.Errorf("nothing says %q:\n%s", want, said.String())
 		}

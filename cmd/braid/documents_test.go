@@ -2,8 +2,11 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -56,6 +59,47 @@ func TestVCSCommit(t *testing.T) {
 		got := vcsCommit([]debug.BuildSetting{{Key: "vcs.revision", Value: tt.revision}, {Key: "vcs.modified", Value: tt.modified}})
 		if got != tt.want {
 			t.Errorf("%q, %q: %q, want %q", tt.revision, tt.modified, got, tt.want)
+		}
+	}
+}
+
+// Every relative link in a document leads to a file, and every #anchor to a heading.
+func TestLinks(t *testing.T) {
+	documents, err := exec.Command("git", "-C", "../..", "ls-files", "*.md").Output()
+	if err != nil {
+		t.Skipf("not a clone: %v", err)
+	}
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	code := regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`")
+	headings := func(name string) []string {
+		text, _ := os.ReadFile(name)
+		var out []string
+		for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+			h := regexp.MustCompile(`[^\pL\pN_ -]`).ReplaceAllString(strings.ToLower(h[1]), "")
+			out = append(out, strings.ReplaceAll(h, " ", "-"))
+		}
+		return out
+	}
+	for document := range strings.Lines(string(documents)) {
+		document = filepath.Join("../..", strings.TrimSpace(document))
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
+			file, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(file, "://") {
+				continue
+			}
+			to := document
+			if file != "" {
+				to = filepath.Join(filepath.Dir(document), file)
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", document, m[1])
+			} else if anchor != "" && !slices.Contains(headings(to), anchor) {
+				t.Errorf("%s: the link %s leads to no heading", document, m[1])
+			}
 		}
 	}
 }
