@@ -479,9 +479,7 @@ func (b *bbr) pacingRate() float64 {
 	gain := 1.0
 	switch b.phase {
 	case startup:
-		// Not below the rate of the initial window: what was delivered so far may be a handshake.
-		least := float64(initialWindow*b.packetSize) / b.minRTT.rtt.Seconds()
-		return b.resume.bound(b.now, startupGain*max(rate, least))
+		return b.resume.bound(b.now, startupGain*rate)
 	case drain:
 		gain = drainGain
 	case down:

@@ -166,8 +166,16 @@ func (f *Flow) Window() int {
 	return min(max(f.algorithm.window(), minWindow*f.packetSize), maxWindow)
 }
 
-// PacingRate in bytes a second.
-func (f *Flow) PacingRate() float64 { return min(max(f.algorithm.pacingRate(), minRate), maxRate) }
+// PacingRate in bytes a second. Until an initial window was sent, it is at least an initial window in
+// each round trip: the few small packets of a handshake say nothing of the path's rate.
+func (f *Flow) PacingRate() float64 {
+	rate := f.algorithm.pacingRate()
+	first := uint64(initialWindow * f.packetSize)
+	if rtt := f.snapshot.MinRTT; rtt > 0 && f.snapshot.BytesSent < first {
+		rate = max(rate, float64(first)/max(rtt, hostTime).Seconds())
+	}
+	return min(max(rate, minRate), maxRate)
+}
 
 // SetPacketSize changes the size of the largest packet.
 func (f *Flow) SetPacketSize(bytes int) {
