@@ -14,31 +14,32 @@ import (
 	"braid/units"
 )
 
-// Config is the configuration file. What it does not set has the value of Default.
+// Config is the configuration file. Settings that are missing in the file have the value of
+// Default.
 type Config struct {
-	Listen      []string       `toml:"listen" comment:"Addresses to answer on: http://127.0.0.1:8080, udp://127.0.0.1:8080,\nscion://1-ff00:0:110,[127.0.0.1]:31080. On stats://127.0.0.1:8081 /stats and /metrics\nare answered over HTTP, to everybody who reaches that port, and nowhere else. Read at the start only, like all that follows up to max_peers_per_network."`
-	AnnounceAt  []string       `toml:"announce_urls" comment:"Where peers reach this tracker: scion://1-ff00:0:110,[192.0.2.1]:31080, https://tracker.example. Peers that announce over IP\nare told the address on SCION, and those on SCION the one on IP, so that they find each other if a torrent names only one.\nEmpty: those of listen, as far as they name a host; it must be set behind a proxy or an address translator. The first 4 of each kind are told."`
-	Data        string         `toml:"data" comment:"Directory of the journal. Empty: peers are forgotten with the process."`
-	Store       string         `toml:"store" comment:"A Valkey or Redis server instead, which several trackers may share: redis://user@host:6379/0, or rediss:// with TLS.\nmaxmemory-policy must be noeviction. Not together with data."`
-	StorePass   string         `toml:"store_password_file" comment:"File with the password for the store, which is better there than in a URL."`
-	Sync        units.Duration `toml:"sync" comment:"How often the journal is written: what a crash may forget."`
-	TrackerID   string         `toml:"tracker_id" comment:"What peers are told as the tracker's ID; empty: another at each start. Trackers that stand for each other may have the same."`
-	MaxConns    int            `toml:"max_connections" comment:"HTTP connections at once, of each listener."`
-	Lifetime    units.Duration `toml:"lifetime" comment:"A peer that has not announced for so long is forgotten. Longer than interval."`
-	MaxPeers    int            `toml:"max_peers" comment:"Addresses of peers in memory; one takes up to 200 bytes, one alone in its swarm 300. One SCION AS may have half of them."`
-	MaxPerHost  int            `toml:"max_peers_per_host" comment:"Addresses in one swarm of one host (IPv6: of one /64)."`
-	MaxPerAS    int            `toml:"max_peers_per_as" comment:"Addresses in one swarm of one SCION AS."`
-	MaxPerNet   int            `toml:"max_peers_per_network" comment:"Addresses in all swarms of one network: a /24 of IPv4, a /48 of IPv6, on SCION within its AS. 0: a sixteenth of max_peers."`
-	Interval    units.Duration `toml:"interval" comment:"What peers are told to wait between announces, give or take a tenth.\nThis and what follows is read again on SIGHUP."`
-	MinInterval units.Duration `toml:"min_interval" comment:"And at the least, if they have too few peers."`
-	NumWant     int            `toml:"num_want" comment:"Peers in an answer if none says how many it wants."`
-	MaxNumWant  int            `toml:"max_num_want" comment:"Peers in an answer at the most."`
-	PerHostRate float64        `toml:"requests_per_host" comment:"Requests a second of one host (IPv6: of one /64) in the long run; 0: no limit."`
-	PerASRate   float64        `toml:"requests_per_as" comment:"Requests a second of one SCION AS in the long run; 0: no limit."`
-	Paths       bool           `toml:"path_knowledge" comment:"Peers on SCION may report what they have measured of paths, and are told near peers and good paths.\nIt is kept beside the swarms, with the addresses of those who have reported, for two hours; see PROTOCOL.md."`
-	Allow       string         `toml:"allow" comment:"File with the info hashes that are served, in hexadecimal digits, one a line. Empty: all."`
-	Deny        string         `toml:"deny" comment:"File with the info hashes that are not served."`
-	Keys        string         `toml:"keys" comment:"File with the keys of a private tracker, one a line; announce URLs are then http://HOST/KEY/announce.\nUDP takes the key from the URL too (BEP 41)."`
+	Listen      []string       `toml:"listen" comment:"Addresses to listen on: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:31080.\nOnly a listener such as stats://127.0.0.1:8081 answers /stats and /metrics, over HTTP and to everybody who reaches it.\nThis setting and the following ones, down to max_peers_per_network, are read only at the start."`
+	AnnounceAt  []string       `toml:"announce_urls" comment:"Where peers reach this tracker: scion://1-ff00:0:110,[192.0.2.1]:31080, https://tracker.example.\nPeers that announce over IP learn the address on SCION, and the other way round, so that they find each other even if\na torrent names only one. Peers get at most 4 addresses of each kind. Empty: the addresses of listen that name a host.\nSet it if the tracker is behind a proxy or an address translator."`
+	Data        string         `toml:"data" comment:"Directory of the journal. Empty: peers are forgotten when the tracker ends."`
+	Store       string         `toml:"store" comment:"A Valkey or Redis server instead of data, which several trackers may share: redis://user@host:6379/0, or rediss:// for TLS.\nThe server's maxmemory-policy must be noeviction."`
+	StorePass   string         `toml:"store_password_file" comment:"File with the password for the store. It is safer there than in the URL."`
+	Sync        units.Duration `toml:"sync" comment:"How often the journal is written. A crash loses at most the announces of that time."`
+	TrackerID   string         `toml:"tracker_id" comment:"The tracker's ID in its answers. Empty: a new one at each start. Trackers that replace each other may share one."`
+	MaxConns    int            `toml:"max_connections" comment:"Maximum number of simultaneous HTTP connections per listener."`
+	Lifetime    units.Duration `toml:"lifetime" comment:"A peer is forgotten if it has not announced for this time. It must be longer than interval."`
+	MaxPeers    int            `toml:"max_peers" comment:"Maximum number of peer addresses in memory. Each takes up to 200 bytes, or 300 if it is alone in its swarm.\nA single SCION AS may have half of them."`
+	MaxPerHost  int            `toml:"max_peers_per_host" comment:"Maximum number of addresses of one host (IPv6: of one /64) in one swarm."`
+	MaxPerAS    int            `toml:"max_peers_per_as" comment:"Maximum number of addresses of one SCION AS in one swarm."`
+	MaxPerNet   int            `toml:"max_peers_per_network" comment:"Maximum number of addresses of one network in all swarms. A network is a /24 of IPv4 or a /48 of IPv6,\non SCION within its AS. 0: a sixteenth of max_peers."`
+	Interval    units.Duration `toml:"interval" comment:"Time between the announces of a peer. Each answer varies it by up to a tenth.\nThis setting and the following ones are read again on SIGHUP."`
+	MinInterval units.Duration `toml:"min_interval" comment:"Shortest time between the announces of a peer that has too few peers."`
+	NumWant     int            `toml:"num_want" comment:"Number of peers in an answer if the request names none."`
+	MaxNumWant  int            `toml:"max_num_want" comment:"Maximum number of peers in an answer."`
+	PerHostRate float64        `toml:"requests_per_host" comment:"Maximum requests per second of one host (IPv6: of one /64), on average; 0: no limit."`
+	PerASRate   float64        `toml:"requests_per_as" comment:"Maximum requests per second of one SCION AS, on average; 0: no limit."`
+	Paths       bool           `toml:"path_knowledge" comment:"Accept path measurements from peers on SCION, and tell them near peers and good paths.\nThe measurements are stored with the swarms for two hours, with the addresses of the reporting peers; see PROTOCOL.md."`
+	Allow       string         `toml:"allow" comment:"File with the info hashes to serve, in hexadecimal digits, one per line. Empty: all."`
+	Deny        string         `toml:"deny" comment:"File with the info hashes not to serve."`
+	Keys        string         `toml:"keys" comment:"File with the keys of a private tracker, one per line. Announce URLs are then http://HOST/KEY/announce.\nOver UDP the key is in the URL too (BEP 41)."`
 }
 
 // Default is the configuration of a public tracker of medium size.
@@ -52,10 +53,10 @@ func Default() Config {
 	}
 }
 
-// maxConfig bounds a configuration file in bytes, so that a wrong file is noticed.
+// maxConfig bounds a configuration file in bytes. A larger one must be another kind of file.
 const maxConfig = 1 << 20
 
-// Read reads a configuration file over cfg. Keys that it does not know are errors.
+// Read applies a configuration file to cfg. Unknown settings are errors.
 func (cfg *Config) Read(r io.Reader) error {
 	d := toml.NewDecoder(io.LimitReader(r, maxConfig))
 	d.DisallowUnknownFields()
@@ -72,7 +73,7 @@ func (cfg *Config) Read(r io.Reader) error {
 	return err
 }
 
-// String is the configuration file, with comments. A password in the store's URL is not shown.
+// String is the configuration file, with comments. It hides a password in the store's URL.
 func (cfg Config) String() string {
 	if u, err := url.Parse(cfg.Store); err == nil {
 		cfg.Store = u.Redacted()
@@ -86,12 +87,13 @@ func (cfg Config) String() string {
 	return b.String()
 }
 
-// Limits are those of the store.
+// Limits are the limits of the store.
 func (cfg Config) Limits() swarm.Limits {
 	return swarm.Limits{Lifetime: cfg.Lifetime.D(), Members: cfg.MaxPeers, PerHost: cfg.MaxPerHost, PerAS: cfg.MaxPerAS, PerNetwork: cfg.MaxPerNet}
 }
 
-// Check tells what a tracker would not start with: values out of their range, lists that cannot be read.
+// Check returns an error if a tracker would not start: a value is out of range, or a list cannot be
+// read.
 func (cfg Config) Check() error {
 	_, err := newGate(cfg)
 	return err
@@ -104,14 +106,14 @@ func (cfg Config) check() error {
 	}{
 		{cfg.Interval.D() >= time.Second && cfg.Interval.D() <= 24*time.Hour, "interval: want 1s to 24h"},
 		{cfg.MinInterval.D() >= 0 && cfg.MinInterval <= cfg.Interval, "min_interval: want 0s up to interval"},
-		{cfg.Lifetime.D() > cfg.Interval.D()*11/10, "lifetime: want more than interval and a tenth, or peers are forgotten between announces"},
+		{cfg.Lifetime.D() > cfg.Interval.D()*11/10, "lifetime: want more than interval plus a tenth, or peers are forgotten between announces"},
 		{cfg.Sync.D() >= 10*time.Millisecond, "sync: want at least 10ms"},
 		{cfg.Data == "" || cfg.Store == "", "data, store: want one of them, not both"},
 		{len(cfg.TrackerID) <= 64, "tracker_id: want at most 64 bytes"},
 		{cfg.MaxConns > 0, "max_connections: want at least 1"},
 		{cfg.MaxPeers > 0 && cfg.MaxPerHost > 0 && cfg.MaxPerAS > 0, "max_peers, max_peers_per_host, max_peers_per_as: want at least 1"},
 		{cfg.MaxPerNet >= 0, "max_peers_per_network: want 0 for a sixteenth of max_peers, or a number of addresses"},
-		{cfg.NumWant >= 0 && cfg.MaxNumWant >= cfg.NumWant && cfg.MaxNumWant <= 1000, "num_want, max_num_want: want 0 to 1000, the second not below the first"},
+		{cfg.NumWant >= 0 && cfg.MaxNumWant >= cfg.NumWant && cfg.MaxNumWant <= 1000, "num_want, max_num_want: want 0 to 1000, and max_num_want at least num_want"},
 		{cfg.PerHostRate >= 0 && cfg.PerASRate >= 0, "requests_per_host, requests_per_as: want 0 or more"},
 	} {
 		if !c.ok {

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"bufio"
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -10,7 +10,7 @@ import (
 	"braid/tracker/wire"
 )
 
-// gate decides whom to answer. It is made of a configuration and not changed afterwards.
+// gate decides which requests to answer. It follows from a configuration and never changes.
 type gate struct {
 	cfg   Config
 	allow map[wire.InfoHash]struct{} // nil: all
@@ -23,37 +23,19 @@ func newGate(cfg Config) (*gate, error) {
 		return nil, err
 	}
 	g := &gate{cfg: cfg}
-	var err error
-	if cfg.Allow != "" {
-		if g.allow, err = readHashes(cfg.Allow); err != nil {
-			return nil, err
-		}
-	}
-	if cfg.Deny != "" {
-		if g.deny, err = readHashes(cfg.Deny); err != nil {
-			return nil, err
-		}
-	}
-	if cfg.Keys != "" {
-		g.keys = map[string]struct{}{}
-		err = eachLine(cfg.Keys, func(line string) error {
-			k, _, _ := strings.Cut(line, " ")
-			if len(k) < 8 || len(k) > 64 || strings.ContainsAny(k, "/?&%#+=") {
-				return fmt.Errorf("key %q: want 8 to 64 characters that need no escape in a URL", k)
-			}
-			g.keys[k] = struct{}{}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
+	var errs [3]error
+	g.allow, errs[0] = readList(cfg.Allow, parseHash)
+	g.deny, errs[1] = readList(cfg.Deny, parseHash)
+	g.keys, errs[2] = readList(cfg.Keys, parseKey)
+	if err := cmp.Or(errs[:]...); err != nil {
+		return nil, err
 	}
 	return g, nil
 }
 
-// Words for the user of a peer that is not answered.
+// Refusals, with words for the user of the peer.
 var (
-	errUnknownKey = &wire.Failure{Reason: "this tracker is private: the key in the announce URL is missing or not known", RetryIn: wire.Never}
+	errUnknownKey = &wire.Failure{Reason: "this tracker is private: the key in the announce URL is missing or unknown", RetryIn: wire.Never}
 	errNotAllowed = &wire.Failure{Reason: "this tracker does not serve this torrent", RetryIn: wire.Never}
 )
 
@@ -74,38 +56,44 @@ func (g *gate) admit(h wire.InfoHash, passkey string) error {
 	return nil
 }
 
-func readHashes(name string) (map[wire.InfoHash]struct{}, error) {
-	out := map[wire.InfoHash]struct{}{}
-	return out, eachLine(name, func(line string) error {
-		word, _, _ := strings.Cut(line, " ")
-		b, err := hex.DecodeString(word)
-		if err != nil || len(b) != len(wire.InfoHash{}) {
-			return fmt.Errorf("%q: want an info hash in 40 hexadecimal digits", word)
-		}
-		out[wire.InfoHash(b)] = struct{}{}
-		return nil
-	})
+func parseKey(s string) (string, error) {
+	if len(s) < 8 || len(s) > 64 || strings.ContainsAny(s, "/?&%#+=") {
+		return "", fmt.Errorf("key %q: want 8 to 64 characters that need no escape in a URL", s)
+	}
+	return s, nil
 }
 
-// eachLine calls f with every line that is neither empty nor a comment (#).
-func eachLine(name string, f func(string) error) error {
-	file, err := os.Open(name)
-	if err != nil {
-		return fmt.Errorf("read a list: %w", err)
+func parseHash(s string) (h wire.InfoHash, err error) {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(h) {
+		return h, fmt.Errorf("%q: want an info hash in 40 hexadecimal digits", s)
 	}
-	defer file.Close()
-	scan := bufio.NewScanner(file)
-	for n := 1; scan.Scan(); n++ {
-		line := strings.TrimSpace(scan.Text())
-		if line == "" || line[0] == '#' {
+	return wire.InfoHash(b), nil
+}
+
+// readList reads the first word of every line that is neither empty nor a comment (#). Without a
+// file the list is nil.
+func readList[T comparable](name string, parse func(string) (T, error)) (map[T]struct{}, error) {
+	if name == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read a list: %w", err)
+	}
+	out := map[T]struct{}{}
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		n++
+		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if word == "" || word[0] == '#' {
 			continue
 		}
-		if err := f(line); err != nil {
-			return fmt.Errorf("%s:%d: %w", name, n, err)
+		v, err := parse(word)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
+		out[v] = struct{}{}
 	}
-	if err := scan.Err(); err != nil {
-		return fmt.Errorf("read a list: %w", err)
-	}
-	return nil
+	return out, nil
 }

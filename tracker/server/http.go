@@ -12,13 +12,13 @@ import (
 	"braid/tracker/wire"
 )
 
-// handler answers HTTP of either version. The transport says where a client's address is found.
+// handler answers HTTP/1.1 and HTTP/3. The transport decides where a client's address comes from.
 func (s *Server) handler(over transport) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, err := clientAddr(over, r)
 		if err != nil {
-			s.log.Error("a request without an address", "transport", over, "error", err)
-			http.Error(w, "no address", http.StatusInternalServerError)
+			s.log.Error("the address of a client is unknown", "transport", over, "error", err)
+			http.Error(w, "your address is unknown", http.StatusInternalServerError)
 			return
 		}
 		claimed := over == overSCION && !scionnet.ClientProven(r.Context(), provenPatience)
@@ -32,7 +32,7 @@ func clientAddr(over transport, r *http.Request) (wire.Addr, error) {
 	}
 	a, ok := scionnet.ClientAddr(r.Context())
 	if !ok {
-		return wire.Addr{}, errors.New("the route has been pushed out")
+		return wire.Addr{}, errors.New("the route to the client was dropped to make room")
 	}
 	return wire.Addr(a), nil
 }
@@ -50,9 +50,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, from request) {
 		s.serveAnnounce(w, r, from, key)
 	case what == "scrape":
 		s.serveScrape(w, r, from, key)
-	case key != "":
-		http.NotFound(w, r)
-	case what == "healthz":
+	case what == "healthz" && key == "":
 		s.serveHealth(w)
 	default:
 		http.NotFound(w, r)
@@ -76,35 +74,54 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return &scratch{body: make([]byte, 0, 4096)} }}
 
-func (s *Server) serveAnnounce(w http.ResponseWriter, r *http.Request, from request, key string) {
+// serve answers a request with the body that fill makes, or with its error. Refusals have status
+// 200 too, since many clients read no other body.
+func (s *Server) serve(w http.ResponseWriter, from request, fill func(*scratch) error) {
 	x := scratches.Get().(*scratch)
 	defer scratches.Put(x)
-	from.room = x.peers
-	a, err := wire.ParseAnnounce(r.URL.RawQuery)
-	var answer wire.Answer
-	if err == nil {
+	if err := fill(x); err != nil {
+		s.refused(from, err)
+		x.body = wire.FailureOf(err).Append(x.body[:0])
+	}
+	h := w.Header()
+	h["Content-Type"] = plain
+	if len(x.body) > countedByHTTP {
+		h["Content-Length"] = []string{strconv.Itoa(len(x.body))}
+	}
+	_, _ = w.Write(x.body) // it fails only if the client has gone
+}
+
+var plain = []string{"text/plain"}
+
+// countedByHTTP is the size of net/http's buffer. It adds the length of shorter answers by itself.
+const countedByHTTP = 2048
+
+func (s *Server) serveAnnounce(w http.ResponseWriter, r *http.Request, from request, key string) {
+	s.serve(w, from, func(x *scratch) error {
+		a, err := wire.ParseAnnounce(r.URL.RawQuery)
+		if err != nil {
+			return err
+		}
 		if key != "" {
 			a.Passkey = key
 		}
 		a.SCION = a.SCION || from.from.IsSCION()
-		answer, err = s.announce(r.Context(), from, &a)
-		if err == nil && r.Method == http.MethodPost {
-			if err = s.learn(w, r, from); err != nil {
-				s.refused(from, err)
+		from.room = x.peers
+		answer, err := s.announce(r.Context(), from, &a)
+		if err != nil {
+			return err
+		}
+		if r.Method == http.MethodPost {
+			if err := s.learn(w, r, from); err != nil {
+				return err
 			}
 		}
-	} else {
-		s.refused(from, err)
-	}
-	if err != nil {
-		x.body = wire.FailureOf(err).Append(x.body[:0])
-	} else {
 		x.body, x.peers = answer.Append(x.body[:0], &a), roomier(x.peers, answer.Peers)
-	}
-	reply(w, x.body)
+		return nil
+	})
 }
 
-// roomier is the one of two slices that has more room.
+// roomier is the slice with more capacity.
 func roomier(a, b []wire.Peer) []wire.Peer {
 	if cap(b) > cap(a) {
 		return b
@@ -113,37 +130,19 @@ func roomier(a, b []wire.Peer) []wire.Peer {
 }
 
 func (s *Server) serveScrape(w http.ResponseWriter, r *http.Request, from request, key string) {
-	x := scratches.Get().(*scratch)
-	defer scratches.Put(x)
-	hashes, passkey, err := wire.ParseScrape(r.URL.RawQuery)
-	var counts []wire.Counts
-	if err == nil {
+	s.serve(w, from, func(x *scratch) error {
+		hashes, passkey, err := wire.ParseScrape(r.URL.RawQuery)
+		if err != nil {
+			return err
+		}
 		if key != "" {
 			passkey = key
 		}
-		counts, err = s.scrape(r.Context(), from, hashes, passkey)
-	} else {
-		s.refused(from, err)
-	}
-	if err != nil {
-		x.body = wire.FailureOf(err).Append(x.body[:0])
-	} else {
+		counts, err := s.scrape(r.Context(), from, hashes, passkey)
+		if err != nil {
+			return err
+		}
 		x.body = wire.AppendScrape(x.body[:0], counts, s.gate.Load().cfg.MinInterval.D())
-	}
-	reply(w, x.body)
+		return nil
+	})
 }
-
-// reply sends a bencoded answer. Refusals have status 200 too: many clients do not read the body of another.
-func reply(w http.ResponseWriter, b []byte) {
-	h := w.Header()
-	h["Content-Type"] = plain
-	if len(b) > countedAnyway {
-		h["Content-Length"] = []string{strconv.Itoa(len(b))}
-	}
-	_, _ = w.Write(b) // the client has gone: there is nobody to tell
-}
-
-var plain = []string{"text/plain"}
-
-// countedAnyway is how long an answer may be that net/http holds back until its end, and then says how long it is.
-const countedAnyway = 2048

@@ -3,6 +3,7 @@ package server
 import (
 	"hash/maphash"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +12,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// limiters bound how many requests one host and one AS may make, and all who only claim to be in an AS together.
+// limiters bound the requests of each host and each AS, and of all hosts together whose AS is not
+// proven.
 type limiters struct{ hosts, ases, claimed limiter }
 
 func (l *limiters) init() {
@@ -20,14 +22,15 @@ func (l *limiters) init() {
 	l.claimed.init(1)
 }
 
-// tooMany and tooManyClaimed ask for patience. A minute is the least that BEP 31 can say.
+// Refusals of too many requests. A minute is the shortest time that BEP 31 can express.
 var (
 	tooMany        = &wire.Failure{Reason: "too many requests from your address or network; slow down", RetryIn: time.Minute}
-	tooManyClaimed = &wire.Failure{Reason: "the tracker cannot tell yet whether you are in the AS that you say, and has many such requests", RetryIn: time.Minute}
+	tooManyClaimed = &wire.Failure{Reason: "the tracker has not verified your AS yet, and has too many such requests", RetryIn: time.Minute}
 )
 
-// claimedRate is how many requests a second are answered, all together, whose ISD-AS is only claimed. An honest peer makes one of
-// them at the most; without the bound a liar could ask as often as all honest ones.
+// claimedRate is how many requests without a proven ISD-AS are answered a second. An honest peer
+// makes at most one of them. Without the bound a liar could make as many requests as all honest
+// peers.
 const claimedRate = 100
 
 func (l *limiters) take(g *gate, r request) error {
@@ -49,7 +52,7 @@ type limitKey struct {
 	block [16]byte
 }
 
-// block is the host, or for IPv6 on IP the /64 that belongs to one customer.
+// block is the host, or for IPv6 on IP the /64 of one customer.
 func block(a wire.Addr) [16]byte {
 	b := a.Host.As16()
 	if a.Host.Is6() && !a.IsSCION() {
@@ -58,14 +61,16 @@ func block(a wire.Addr) [16]byte {
 	return b
 }
 
-// limiterSlots is the number of buckets. Two hosts may fall on one and then share it; to make them by intent needs the
-// seed. It is small, fixed memory, however many addresses ask.
+// limiterSlots is the number of buckets, so memory is small and fixed. Two hosts may share a bucket
+// by chance, but nobody can choose an address for it without the seed.
 const limiterSlots = 1 << 16
 
-// burst is how many seconds' worth of requests may come at once: a client that starts with many torrents.
+// burst is how many seconds' worth of requests may come at once, as from a client that starts with
+// many torrents.
 const burst = 10
 
-// limiter is token buckets of which each is one number, the time until which it is used up (GCRA).
+// limiter is a set of token buckets. Each is one number, the time until which its tokens are used
+// up (GCRA).
 type limiter struct {
 	seed  maphash.Seed
 	slots []atomic.Int64
@@ -76,7 +81,8 @@ func (l *limiter) init(slots int) {
 	l.seed, l.slots, l.epoch = maphash.MakeSeed(), make([]atomic.Int64, slots), time.Now()
 }
 
-// take tells whether one more request of the key is within the rate, in requests per second; 0 is no limit.
+// take counts one more request of the key, and reports whether it is within the rate in requests
+// per second. A rate of 0 is no limit.
 func (l *limiter) take(k limitKey, rate float64, at time.Time) bool {
 	if rate <= 0 {
 		return true
@@ -96,17 +102,18 @@ func (l *limiter) take(k limitKey, rate float64, at time.Time) bool {
 	}
 }
 
-// crowd is a listener with a bounded number of connections. When it is full the one that has waited longest without
-// having sent anything makes room, and if there is none one of a host with many, for a host with fewer: those who hold
-// connections to keep others out lose theirs.
+// crowd is a listener with a bounded number of connections. When it is full, a new connection
+// replaces the oldest one that has sent nothing. If there is none, it replaces one of a host with
+// more connections than its own. So nobody can keep others out by holding connections open.
 type crowd struct {
 	net.Listener
 	most int
 
 	mu    sync.Mutex
 	conns map[*crowdConn]struct{}
-	hosts map[limitKey]int // connections of each
-	// silent are those that have sent nothing yet, the oldest first; closed ones are passed over.
+	hosts map[limitKey]int // number of connections
+	// silent are connections that have sent nothing yet, the oldest first. It may contain closed
+	// ones.
 	silent []*crowdConn
 }
 
@@ -149,11 +156,10 @@ func (c *crowd) enter(k *crowdConn) (victim *crowdConn, ok bool) {
 	defer c.mu.Unlock()
 	if len(c.conns) >= c.most {
 		for len(c.silent) > 0 && victim == nil {
-			v := c.silent[0]
-			c.silent = c.silent[1:]
-			if _, open := c.conns[v]; open && !v.heard.Load() {
-				victim = v
+			if c.isSilent(c.silent[0]) {
+				victim = c.silent[0]
 			}
+			c.silent = c.silent[1:]
 		}
 		if victim == nil {
 			victim = c.greedier(k.host)
@@ -166,30 +172,31 @@ func (c *crowd) enter(k *crowdConn) (victim *crowdConn, ok bool) {
 	c.conns[k] = struct{}{}
 	c.hosts[k.host]++
 	if len(c.silent) > 2*c.most {
-		still := c.silent[:0]
-		for _, s := range c.silent {
-			if _, open := c.conns[s]; open && !s.heard.Load() {
-				still = append(still, s)
-			}
-		}
-		clear(c.silent[len(still):])
-		c.silent = still
+		c.silent = slices.DeleteFunc(c.silent, func(s *crowdConn) bool { return !c.isSilent(s) })
 	}
 	c.silent = append(c.silent, k)
 	return victim, true
 }
 
-// crowdSample is how many connections are looked at for one of a host with many. Who has most of them is hardly missed.
+// isSilent reports whether the connection is open and has sent nothing.
+func (c *crowd) isSilent(k *crowdConn) bool {
+	_, open := c.conns[k]
+	return open && !k.heard.Load()
+}
+
+// crowdSample is how many connections are examined to find a greedy host. The host with most of
+// them is hardly missed.
 const crowdSample = 16
 
-// greedier is a connection of a host that has more of them than this one would have with one more; nil if none was found.
+// greedier is a connection of a host that has more of them than the other host would have with one
+// more, or nil.
 func (c *crowd) greedier(than limitKey) (out *crowdConn) {
-	looked, most := 0, c.hosts[than]+1
+	examined, most := 0, c.hosts[than]+1
 	for k := range c.conns {
 		if n := c.hosts[k.host]; n > most {
 			out, most = k, n
 		}
-		if looked++; looked == crowdSample {
+		if examined++; examined == crowdSample {
 			break
 		}
 	}

@@ -14,84 +14,88 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
+	"braid/tracker/knowledge"
 	"braid/tracker/swarm"
 )
 
 // metrics are the tracker's counters, in a registry of its own.
 type metrics struct {
-	announces, scrapes, refusals *prometheus.CounterVec
-	unlisted                     prometheus.Counter
-	handler                      http.Handler
-	// of are the counters of each transport: to find them by its name takes longer than to count.
-	of [len(transportNames)]transportCounters
+	// of are the counters of each transport. Looking one up by name takes longer than counting.
+	of                            [len(transportNames)]transportCounters
+	unlisted, reports, passedOver prometheus.Counter
+	handler                       http.Handler
 }
 
 type transportCounters struct{ announces, scrapes, refusals prometheus.Counter }
 
-func newMetrics(store swarm.Store, p *paths) *metrics {
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "braid_tracker", Name: name, Help: help}, []string{"transport"})
-	}
-	m := &metrics{
-		announces: counter("announces_total", "Announces that were understood."),
-		scrapes:   counter("scrapes_total", "Scrapes that were understood."),
-		refusals:  counter("refusals_total", "Requests that were answered with a failure."),
-		unlisted: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "braid_tracker", Name: "unlisted_total", Help: "Announces of peers that a quota kept out.",
-		}),
-	}
+func newMetrics(store swarm.Store, base *knowledge.Base) *metrics {
 	r := prometheus.NewRegistry()
-	r.MustRegister(m.announces, m.scrapes, m.refusals, m.unlisted, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeCollector{store}, p)
-	for i, t := range transportNames {
-		m.of[i] = transportCounters{m.announces.WithLabelValues(t), m.scrapes.WithLabelValues(t), m.refusals.WithLabelValues(t)}
+	opts := func(name, help string) prometheus.CounterOpts {
+		return prometheus.CounterOpts{Namespace: "braid_tracker", Name: name, Help: help}
 	}
-	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(opts(name, help))
+		r.MustRegister(c)
+		return c
+	}
+	byTransport := func(name, help string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(opts(name, help), []string{"transport"})
+		r.MustRegister(v)
+		return v
+	}
+	announces := byTransport("announces_total", "Announces that were understood.")
+	scrapes := byTransport("scrapes_total", "Scrapes that were understood.")
+	refusals := byTransport("refusals_total", "Requests that were answered with a failure.")
+	m := &metrics{
+		unlisted:   counter("unlisted_total", "Announces of peers that were not registered because of a quota."),
+		reports:    counter("path_reports_total", "Path reports that were accepted."),
+		passedOver: counter("path_reports_passed_over_total", "Path reports that were ignored: too frequent, or about other ASes."),
+		handler:    promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
+	}
+	for i, t := range transportNames {
+		m.of[i] = transportCounters{announces.WithLabelValues(t), scrapes.WithLabelValues(t), refusals.WithLabelValues(t)}
+	}
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) { collect(ch, store, base) }))
 	return m
 }
 
-// storeCollector counts the store's members when it is asked.
-type storeCollector struct{ store swarm.Store }
-
-func describe(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("braid_tracker_"+name, help, labels, nil)
-}
-
-// Describe implements prometheus.Collector.
-func (c *storeCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
-
-// Collect implements prometheus.Collector.
-func (c *storeCollector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, n int, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+// collect counts the members of the store and the path knowledge.
+func collect(ch chan<- prometheus.Metric, store swarm.Store, base *knowledge.Base) {
+	gauge := func(name, help string, n int) {
+		d := prometheus.NewDesc("braid_tracker_"+name, help, nil, nil)
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n))
 	}
-	t, err := c.store.Totals(context.Background())
+	k := base.Known()
+	gauge("known_pairs", "Path knowledge: known pairs of ASes.", k.Pairs)
+	gauge("known_paths", "Path knowledge: known paths.", k.Paths)
+	gauge("known_links", "Path knowledge: known links.", k.Links)
+	t, err := store.Totals(context.Background())
 	up := 0
-	if err == nil && well(c.store) {
+	if err == nil && healthy(store) {
 		up = 1
 	}
-	gauge(describe("store_up", "Whether the store works: 1, or 0 with a problem."), up)
-	if err != nil { // the rest is not known; the other metrics are
+	gauge("store_up", "Whether the store works: 1, or 0 with a problem.", up)
+	if err != nil { // the numbers of members are unknown
 		return
 	}
-	gauge(describe("swarms", "Torrents with peers."), t.Swarms)
-	gauge(describe("seeds", "Addresses of seeds."), t.Seeds)
-	peers := describe("peers", "Addresses of peers.", "network")
-	gauge(peers, t.IPv4, "ipv4")
-	gauge(peers, t.IPv6, "ipv6")
-	gauge(peers, t.SCION, "scion")
+	gauge("swarms", "Torrents with peers.", t.Swarms)
+	gauge("seeds", "Addresses of seeds.", t.Seeds)
+	peers := prometheus.NewDesc("braid_tracker_peers", "Addresses of peers.", []string{"network"}, nil)
+	for network, n := range map[string]int{"ipv4": t.IPv4, "ipv6": t.IPv6, "scion": t.SCION} {
+		ch <- prometheus.MustNewConstMetric(peers, prometheus.GaugeValue, float64(n), network)
+	}
 }
 
-// healthy is implemented by stores that can be in trouble while they serve.
-type healthy interface{ Healthy() error }
-
-func well(store swarm.Store) bool {
-	h, ok := store.(healthy)
-	return !ok || h.Healthy() == nil
+// healthy reports whether the store works. Some stores can have a problem while they serve.
+func healthy(store swarm.Store) bool {
+	s, ok := store.(interface{ Healthy() error })
+	return !ok || s.Healthy() == nil
 }
 
-// operatorHandler answers those who run the tracker. It has a listener of its own, so that nobody else sees their pages: a
-// proxy on this host that passes everything on to the tracker looks like a local user.
+// operatorHandler serves the pages for those who run the tracker. It needs a listener of its own,
+// to keep the pages private: behind a proxy on this host every client of the tracker looks like a
+// local user.
 func (s *Server) operatorHandler() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { s.serveHealth(w) })
@@ -101,14 +105,14 @@ func (s *Server) operatorHandler() http.Handler {
 }
 
 func (s *Server) serveHealth(w http.ResponseWriter) {
-	if !well(s.store) {
+	if !healthy(s.store) {
 		http.Error(w, "the store has a problem", http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// Stats are what /stats shows.
+// Stats is the content of /stats.
 type Stats struct {
 	UptimeSeconds float64           `json:"uptime_seconds"`
 	Totals        swarm.Totals      `json:"totals"`
@@ -119,14 +123,29 @@ type Stats struct {
 	Paths         PathStats         `json:"path_knowledge"`
 }
 
-// Stats are of now.
+// PathStats is the part of Stats about path knowledge.
+type PathStats struct {
+	Enabled bool `json:"enabled"`
+	knowledge.Known
+	Reports    uint64 `json:"reports"`
+	PassedOver uint64 `json:"passed_over"`
+}
+
+// Stats are the current numbers.
 func (s *Server) Stats(ctx context.Context) (Stats, error) {
 	t, err := s.store.Totals(ctx)
-	return Stats{
+	m := s.metrics
+	out := Stats{
 		UptimeSeconds: time.Since(s.began).Seconds(), Totals: t,
-		Announces: values(s.metrics.announces), Scrapes: values(s.metrics.scrapes), Refusals: values(s.metrics.refusals),
-		Unlisted: value(s.metrics.unlisted), Paths: s.pathStats(),
-	}, err
+		Announces: map[string]uint64{}, Scrapes: map[string]uint64{}, Refusals: map[string]uint64{},
+		Unlisted: value(m.unlisted),
+		Paths:    PathStats{s.gate.Load().cfg.Paths, s.paths.base.Known(), value(m.reports), value(m.passedOver)},
+	}
+	for i, name := range transportNames {
+		c := m.of[i]
+		out.Announces[name], out.Scrapes[name], out.Refusals[name] = value(c.announces), value(c.scrapes), value(c.refusals)
+	}
+	return out, err
 }
 
 func value(c prometheus.Metric) uint64 {
@@ -137,14 +156,6 @@ func value(c prometheus.Metric) uint64 {
 	return uint64(m.GetCounter().GetValue())
 }
 
-func values(v *prometheus.CounterVec) map[string]uint64 {
-	out := map[string]uint64{}
-	for _, t := range transportNames {
-		out[t] = value(v.WithLabelValues(t))
-	}
-	return out
-}
-
 //go:embed stats.html
 var statsPage string
 
@@ -152,25 +163,22 @@ var statsPage string
 func (s *Server) serveStats(w http.ResponseWriter, r *http.Request) {
 	st, err := s.Stats(r.Context())
 	if err != nil {
-		s.log.Error("the store could not be counted", "error", err)
+		s.log.Error("the store could not count its members", "error", err)
 		http.Error(w, "the store has a problem", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
-		page, err := template.New("stats").Parse(statsPage)
-		if err != nil {
-			panic(err) // ours
-		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+		page := template.Must(template.New("stats").Parse(statsPage))
 		if err := page.Execute(w, st); err != nil {
-			s.log.Debug("the page was not sent", "error", err)
+			s.log.Debug("the page of /stats was not sent", "error", err)
 		}
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(st) // as above
+	_ = e.Encode(st) // it fails only if the client has gone
 }

@@ -10,41 +10,39 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"braid/pathsel"
 	"braid/tracker/knowledge"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
 )
 
-// Path knowledge: peers on SCION report what they have measured of paths, and are told whom and what to try first. It is for announces
-// over SCION only, and where a peer's AS is proven. Where the store is a keeper it outlives the tracker, and trackers that share the
-// store share it.
+// paths is path knowledge: peers on SCION report what they measured of paths, and learn which peers
+// and paths to try first. It serves only announces over SCION from a proven AS. A store that is a
+// keeper preserves it over restarts, and shares it between trackers.
 type paths struct {
-	base          *knowledge.Base
-	keeper        swarm.Keeper // nil: there is none
-	log           *slog.Logger
-	version       uint64 // of the base, when it was kept last; belongs to exchange
-	failing       bool   // the last exchange has failed; belongs to exchange
-	hosts, ases   limiter
-	taken, passed prometheus.Counter
+	base        *knowledge.Base
+	keeper      swarm.Keeper // or nil
+	log         *slog.Logger
+	version     uint64 // of the base in the last note; belongs to exchange
+	failing     bool   // the last exchange failed; belongs to exchange
+	hosts, ases limiter
 }
 
 const (
-	// reportsPerHost and reportsPerAS bound announces with reports, a second in the long run. A peer has something new to say
-	// every few minutes, in each of its torrents.
+	// reportsPerHost and reportsPerAS bound announces with reports, in announces per second. A peer
+	// has something new to report every few minutes, in each of its torrents.
 	reportsPerHost, reportsPerAS = 0.2, 50
 	// bodyPatience is how long a peer may take to send its reports.
 	bodyPatience = 5 * time.Second
-	// candidatesFor each peer that is asked for are looked at, mostCandidates in all: the nearest of them are near enough,
-	// also where the swarm is larger.
+	// The store is asked for candidatesFor times the wanted peers, but at most mostCandidates. The
+	// nearest of them are near enough, also in a larger swarm.
 	candidatesFor, mostCandidates = 8, 1000
-	// hintsEach is how many paths are named to each AS: all that are known, as a rule.
+	// hintsEach is how many paths to one AS are named: usually all known ones.
 	hintsEach = wire.MaxHints
-	// refreshEvery is how old the figures of links may be.
+	// refreshEvery is the greatest age of the figures of links.
 	refreshEvery = 10 * time.Second
-	// keepEvery is how much of it a crash forgets, and how old what other trackers know may be.
+	// keepEvery is how much path knowledge a crash loses, and the greatest age of what other
+	// trackers know.
 	keepEvery = time.Minute
 )
 
@@ -53,28 +51,11 @@ func newPaths(store swarm.Store, log *slog.Logger) *paths {
 	p.keeper, _ = store.(swarm.Keeper)
 	p.hosts.init(limiterSlots)
 	p.ases.init(limiterSlots)
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "braid_tracker", Name: name, Help: help})
-	}
-	p.taken = counter("path_reports_total", "Path reports that were taken.")
-	p.passed = counter("path_reports_passed_over_total", "Path reports that came too often, or from or to where they may not.")
 	return p
 }
 
-// Collect implements prometheus.Collector, with Describe.
-func (p *paths) Collect(ch chan<- prometheus.Metric) {
-	k := p.base.Known()
-	for name, n := range map[string]int{"pairs": k.Pairs, "paths": k.Paths, "links": k.Links} {
-		ch <- prometheus.MustNewConstMetric(describe("known_"+name, "Path knowledge: "+name+" that are known."), prometheus.GaugeValue, float64(n))
-	}
-	p.taken.Collect(ch)
-	p.passed.Collect(ch)
-}
-
-// Describe implements prometheus.Collector.
-func (p *paths) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(p, ch) }
-
-// run keeps the figures of links up to date, and what is known in the store if on says so, until the context ends.
+// run keeps the figures of links up to date until the context ends, and what is in the store too if
+// on says so.
 func (p *paths) run(ctx context.Context, on func() bool) {
 	tick, keep := time.NewTicker(refreshEvery), time.NewTicker(keepEvery)
 	defer tick.Stop()
@@ -94,41 +75,44 @@ func (p *paths) run(ctx context.Context, on func() bool) {
 	}
 }
 
-// exchange takes in what the store has of earlier times and of other trackers, and keeps there what is known here.
+// exchange merges what the store has from before and from other trackers, and stores what is known
+// here. It logs only the first of several failures.
 func (p *paths) exchange(ctx context.Context, on bool) {
 	if p.keeper == nil || !on {
 		return
 	}
-	err := func() error {
-		notes, err := p.keeper.Kept(ctx)
-		for _, note := range notes {
-			if _, e := p.base.Merge(time.Now(), note); e != nil {
-				p.log.Warn("what the store has of path knowledge is not used", "error", e)
-			}
-		}
-		if err != nil {
-			return err
-		}
-		note, version := p.base.Snapshot(p.version)
-		if note == nil {
-			return nil
-		}
-		if err := p.keeper.Keep(ctx, note, knowledge.DefaultForget); err != nil {
-			return err
-		}
-		p.version = version
-		return nil
-	}()
-	if err != nil && !p.failing && ctx.Err() == nil { // said once
-		p.log.Warn("path knowledge is not kept until the store works again", "error", err)
+	err := p.tryExchange(ctx)
+	if err != nil && !p.failing && ctx.Err() == nil {
+		p.log.Warn("path knowledge is not stored until the store works again", "error", err)
 	}
 	p.failing = err != nil
 }
 
-// ranks tells whether path knowledge is for this peer. A vote in the name of an AS is for those who are in it.
+func (p *paths) tryExchange(ctx context.Context) error {
+	notes, err := p.keeper.Kept(ctx)
+	for _, note := range notes {
+		if _, err := p.base.Merge(time.Now(), note); err != nil {
+			p.log.Warn("path knowledge from the store is not used", "error", err)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	note, version := p.base.Snapshot(p.version)
+	if note == nil {
+		return nil
+	}
+	if err := p.keeper.Keep(ctx, note, knowledge.DefaultForget); err != nil {
+		return err
+	}
+	p.version = version
+	return nil
+}
+
+// ranks reports whether this peer may use path knowledge. Only peers in an AS vote in its name.
 func (g *gate) ranks(r request) bool { return g.cfg.Paths && r.from.IsSCION() && !r.claimed }
 
-// candidates is how many peers to ask the store for, of which guide chooses.
+// candidates is how many peers to get from the store, for guide to choose from.
 func candidates(v swarm.Visit, order wire.Order) int {
 	if order == wire.Random {
 		return v.Want
@@ -136,39 +120,38 @@ func candidates(v swarm.Visit, order wire.Order) int {
 	return max(v.Want, min(candidatesFor*v.Want, mostCandidates))
 }
 
-// guide puts what is known into an answer: want of its peers, the near ones first if the peer wants that, and hints.
+// guide reduces the peers of an answer to want, in the order that the peer asked for, and adds
+// hints.
 func (p *paths) guide(r request, a *wire.Announce, want int, out *wire.Answer) {
 	now, self := time.Now(), r.from.IA
-	ases := []pathsel.IA{self}
-	for _, x := range out.Peers {
-		if x.Addr.IsSCION() {
-			ases = append(ases, x.Addr.IA)
-		}
-	}
-	p.base.Meet(now, ases...)
+	p.base.Meet(now, append(asesOf(out.Peers), self)...)
 	out.Reports = wire.MaxReports
 	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	if a.Peers != wire.Random {
-		out.Peers = knowledge.Choose(out.Peers, want, a.Peers, func(ia pathsel.IA) (time.Duration, bool) { return p.base.Distance(now, self, ia) }, random)
+		distance := func(ia pathsel.IA) (time.Duration, bool) { return p.base.Distance(now, self, ia) }
+		out.Peers = knowledge.Choose(out.Peers, want, a.Peers, distance, random)
 	}
-	if !a.Hints {
-		return
+	if a.Hints {
+		out.Hints = p.base.Hints(now, self, asesOf(out.Peers), hintsEach, random)
 	}
-	var to []pathsel.IA
-	for _, x := range out.Peers {
-		if x.Addr.IsSCION() {
-			to = append(to, x.Addr.IA)
-		}
-	}
-	out.Hints = p.base.Hints(now, self, to, hintsEach, random)
 }
 
-// learn reads the reports that come with an announce. Those that come too often are passed over.
+// asesOf are the ASes of the peers on SCION.
+func asesOf(peers []wire.Peer) (out []pathsel.IA) {
+	for _, x := range peers {
+		if x.Addr.IsSCION() {
+			out = append(out, x.Addr.IA)
+		}
+	}
+	return out
+}
+
+// learn reads the reports of an announce. It ignores those that come too often.
 func (s *Server) learn(w http.ResponseWriter, r *http.Request, from request) error {
 	if !s.gate.Load().ranks(from) {
 		return nil
 	}
-	// Where it cannot be set, the connection's own bounds hold.
+	// If this deadline cannot be set, the server's timeouts still hold.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxReportBody))
 	if e := (*http.MaxBytesError)(nil); errors.As(err, &e) {
@@ -181,23 +164,12 @@ func (s *Server) learn(w http.ResponseWriter, r *http.Request, from request) err
 	if err != nil {
 		return err
 	}
-	now, taken := time.Now(), 0
-	if s.paths.hosts.take(limitKey{from.from.IA, block(from.from)}, reportsPerHost, now) && s.paths.ases.take(limitKey{ia: from.from.IA}, reportsPerAS, now) {
-		taken = s.paths.base.Report(now, from.from, reports)
+	now, taken, p := time.Now(), 0, s.paths
+	if p.hosts.take(limitKey{from.from.IA, block(from.from)}, reportsPerHost, now) &&
+		p.ases.take(limitKey{ia: from.from.IA}, reportsPerAS, now) {
+		taken = p.base.Report(now, from.from, reports)
 	}
-	s.paths.taken.Add(float64(taken))
-	s.paths.passed.Add(float64(len(reports) - taken))
+	s.metrics.reports.Add(float64(taken))
+	s.metrics.passedOver.Add(float64(len(reports) - taken))
 	return nil
-}
-
-// PathStats are what /stats shows of path knowledge.
-type PathStats struct {
-	Enabled bool `json:"enabled"`
-	knowledge.Known
-	Reports    uint64 `json:"reports"`
-	PassedOver uint64 `json:"passed_over"`
-}
-
-func (s *Server) pathStats() PathStats {
-	return PathStats{s.gate.Load().cfg.Paths, s.paths.base.Known(), value(s.paths.taken), value(s.paths.passed)}
 }

@@ -11,7 +11,7 @@ import (
 	"braid/tracker/wire"
 )
 
-// ports are a socket that several goroutines serve.
+// ports is a socket that several goroutines serve.
 type ports struct {
 	raw    syscall.RawConn
 	socket *udpbatch.Socket
@@ -29,8 +29,8 @@ func newPorts(c *net.UDPConn) (*ports, error) {
 	return p, nil
 }
 
-// port fetches packets and sends answers, many with one system call. It waits in Go's network poller. It is for one
-// goroutine.
+// port fetches packets and sends answers, many with one system call. It waits in Go's network
+// poller. Each goroutine needs one of its own.
 type port struct {
 	raw      syscall.RawConn
 	in       *udpbatch.Reader
@@ -45,7 +45,7 @@ type port struct {
 	answered int
 }
 
-// open makes a port that fetches up to that many messages at a time.
+// open makes a port that fetches up to batch packets at a time.
 func (s *ports) open(batch int) *port {
 	p := &port{
 		raw: s.raw, batch: batch, in: udpbatch.NewReader(batch), out: udpbatch.NewWriter(s.socket, batch, 1),
@@ -60,7 +60,7 @@ func (s *ports) open(batch int) *port {
 	return p
 }
 
-// receive waits for packets and fetches them. What next has given before is not valid any more.
+// receive waits for packets and fetches them. Earlier results of next become invalid.
 func (p *port) receive() error {
 	if err := p.raw.Read(p.fetch); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (p *port) receive() error {
 	return nil
 }
 
-// next is the next of the packets fetched, and who has sent it.
+// next is the next of the fetched packets, and its sender.
 func (p *port) next() ([]byte, netip.AddrPort, bool) {
 	b, ok := p.in.Next()
 	if !ok {
@@ -80,7 +80,7 @@ func (p *port) next() ([]byte, netip.AddrPort, bool) {
 	return b, p.in.From(), true
 }
 
-// space is for one answer, which add takes.
+// space is memory for one answer.
 func (p *port) space() []byte {
 	if p.answered == p.batch {
 		p.send()
@@ -89,20 +89,21 @@ func (p *port) space() []byte {
 	return p.answers[n : n : n+wire.MaxUDP]
 }
 
-// add has an answer sent that was put into the space.
+// add queues the answer that was written into the space.
 func (p *port) add(to netip.AddrPort, b []byte) {
 	p.out.Add(to, b)
 	p.answers = p.answers[:len(p.answers)+len(b)]
 	p.answered++
 }
 
-// send sends what was added. Answers to one host, which has announced many torrents at once, go to the kernel together.
+// send sends the queued answers. Those to one host, which announced many torrents at once, go to
+// the kernel together.
 func (p *port) send() {
 	if p.answered == 0 {
 		return
 	}
-	// Control lets several ports send at the same time, Write waits for room in the socket's buffer. Both fail only when the
-	// socket is closed, which receive tells too.
+	// Control lets several ports send at the same time; Write waits for room in the socket's
+	// buffer. They fail only if the socket is closed, and then receive fails too.
 	if err := p.raw.Control(p.try); err == nil && !p.sent {
 		_ = p.raw.Write(p.wait)
 	}

@@ -9,20 +9,20 @@ import (
 	"braid/tracker/wire"
 )
 
-// ports are a socket that several goroutines serve.
+// ports is a socket that several goroutines serve.
 type ports struct{ conn *net.UDPConn }
 
 func newPorts(c *net.UDPConn) (*ports, error) { return &ports{c}, nil }
 
-// port fetches and sends one packet after the other. It is for one goroutine.
+// port fetches and sends packets one by one. Each goroutine needs one of its own.
 type port struct {
 	conn    *net.UDPConn
 	in, out []byte
-	got     int // bytes received; -1: next has given them
+	got     int // bytes received; -1: next has returned them
 	from    netip.AddrPort
 }
 
-// open makes a port. How many packets it is to fetch at a time is of no use here.
+// open makes a port. It ignores the size of a batch.
 func (s *ports) open(int) *port {
 	return &port{conn: s.conn, in: make([]byte, wire.MaxUDPRequest+1), out: make([]byte, 0, wire.MaxUDP)}
 }
@@ -33,19 +33,18 @@ func (p *port) receive() (err error) {
 	return err
 }
 
-// next is the packet, and who has sent it.
+// next is the packet and its sender.
 func (p *port) next() ([]byte, netip.AddrPort, bool) {
 	n := p.got
 	p.got = -1
 	return p.in[:max(n, 0)], netip.AddrPortFrom(p.from.Addr().Unmap(), p.from.Port()), n >= 0
 }
 
-// space is for one answer, which add takes.
+// space is memory for one answer.
 func (p *port) space() []byte { return p.out[:0] }
 
-// add sends an answer that was put into the space.
-func (p *port) add(to netip.AddrPort, b []byte) {
-	_, _ = p.conn.WriteToUDPAddrPort(b, to) // it is lost, as packets are
-}
+// add sends the answer that was written into the space. An answer that cannot be sent is lost, as
+// packets can be.
+func (p *port) add(to netip.AddrPort, b []byte) { _, _ = p.conn.WriteToUDPAddrPort(b, to) }
 
 func (p *port) send() {}

@@ -1,18 +1,19 @@
-// Package server is a tracker: it introduces the peers of a swarm to each other, over HTTP/1.1, UDP and HTTP/3 on SCION.
+// Package server is a tracker: it introduces the peers of a swarm to each other, over HTTP/1.1, UDP
+// and HTTP/3 on SCION.
 //
 //	listener ─► gate (lists, keys, limits) ─► swarm.Store ─► answer
 //
-//	Server     what all listeners share                 server.go
+//	Server     the state that all listeners share       server.go
 //	gate       who may ask, and how often               gate.go, limit.go
-//	handler    HTTP, of TCP and of SCION alike          http.go
+//	handler    HTTP, over TCP and over SCION            http.go
 //	operators  /stats and /metrics, on their own port   operator.go
 //	udp        BEP 15                                   udp.go
 //	port       many packets in one system call          port_linux.go, port_other.go
-//	paths      what is known of paths, for SCION        paths.go
+//	paths      path knowledge, for peers on SCION       paths.go
 //	Config     the file, with its defaults              config.go
 //
-// A request is answered from memory at once, and a listener that is asked too much sheds load. The package opens no
-// listener on SCION by itself: its caller has the host.
+// Requests are answered from memory at once, and an overloaded listener sheds load. The package
+// opens no listeners on SCION: its caller owns the SCION host.
 package server
 
 import (
@@ -38,7 +39,7 @@ import (
 	"braid/tracker/wire"
 )
 
-// Server is a tracker without listeners, which Serve methods add. It may be reloaded while it serves.
+// Server is a tracker. Its Serve methods add listeners. It may be reloaded while it serves.
 type Server struct {
 	store   swarm.Store
 	log     *slog.Logger
@@ -47,21 +48,21 @@ type Server struct {
 	paths   *paths
 	metrics *metrics
 	began   time.Time
-	// id is that of the tracker (BEP 3), which peers say with their next announce. Trackers that share a store may be told
-	// apart by it, and restarts.
+	// id is the tracker ID (BEP 3), which peers repeat in their next announce. It tells trackers on
+	// one store, and restarts, apart.
 	id string
-	// siblings are told to those who ask over IP, and to those who ask over SCION.
+	// siblings go into answers over IP, and into answers over SCION.
 	siblings struct{ toIP, toSCION []string }
 }
 
-// New makes a tracker that remembers in the store, which its owner closes.
+// New makes a tracker that keeps its swarms in the store. The caller closes the store.
 func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
 	s := &Server{store: store, log: log, began: time.Now(), id: cfg.TrackerID, paths: newPaths(store, log)}
 	if s.id == "" {
 		s.id = fmt.Sprintf("%016x", rand.Uint64())
 	}
 	s.limits.init()
-	s.metrics = newMetrics(store, s.paths)
+	s.metrics = newMetrics(store, s.paths.base)
 	if err := s.Reload(cfg); err != nil {
 		return nil, err
 	}
@@ -69,8 +70,8 @@ func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
 	return s, nil
 }
 
-// Reload reads the lists and keys that the configuration names and takes on its limits and intervals. With an error all
-// stays as it is. Listeners and what concerns the store are for a restart.
+// Reload applies the lists, keys, limits and intervals of the configuration. If it fails, nothing
+// changes. Listeners and settings of the store need a restart.
 func (s *Server) Reload(cfg Config) error {
 	g, err := newGate(cfg)
 	if err != nil {
@@ -80,8 +81,9 @@ func (s *Server) Reload(cfg Config) error {
 	return nil
 }
 
-// SetAddresses says where peers reach the tracker: URLs with scheme, host and port, and perhaps /announce. Peers are told the first
-// few on SCION and on IP that name a host, which http://0.0.0.0:80 does not. It is called before the first Serve.
+// SetAddresses sets the URLs at which peers reach the tracker: scheme, host and port, and perhaps
+// /announce. Answers contain the first few on SCION and on IP that name a host, which
+// http://0.0.0.0:80 does not. Call it before the first Serve.
 func (s *Server) SetAddresses(urls []string) error {
 	unspecified := false
 	for _, text := range urls {
@@ -106,7 +108,7 @@ func (s *Server) SetAddresses(urls []string) error {
 		}
 	}
 	if unspecified && len(s.siblings.toIP) > 0 && len(s.siblings.toSCION) == 0 {
-		s.log.Warn("peers on SCION are not told where the tracker is on IP, since it listens on all addresses there; announce_urls in the configuration tells them")
+		s.log.Warn("peers on SCION do not learn the tracker's address on IP, since it listens on all addresses there; set announce_urls in the configuration")
 	}
 	return nil
 }
@@ -116,8 +118,8 @@ func (s *Server) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { s.paths.run(ctx, func() bool { return s.gate.Load().cfg.Paths }) })
-	const often = time.Minute // a peer may be told of that much longer than its lifetime
-	tick := time.NewTicker(often)
+	const sweepEvery = time.Minute // a peer may stay that much longer than its lifetime
+	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -125,7 +127,7 @@ func (s *Server) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := s.store.Sweep(ctx); err != nil && ctx.Err() == nil {
-				s.log.Error("old peers could not be swept out", "error", err)
+				s.log.Error("old peers could not be removed", "error", err)
 			}
 		}
 	}
@@ -134,26 +136,19 @@ func (s *Server) Run(ctx context.Context) {
 // request is an announce or scrape from the network.
 type request struct {
 	transport transport
-	from      wire.Addr // the host on IP or SCION, with the port it sent from
-	// claimed: the ISD-AS is what the sender says, and not proven. Nothing is remembered or charged in its name.
+	from      wire.Addr // the host on IP or SCION, with its source port
+	// claimed: the sender says that it is in the ISD-AS, without proof. Nothing is stored or
+	// charged in the name of the AS.
 	claimed bool
 	at      time.Time
 	room    []wire.Peer // memory for the peers of the answer
 }
 
-// announce answers a. The error may be told to the peer by wire.FailureOf.
+// announce answers a. The peer may see wire.FailureOf the error.
 func (s *Server) announce(ctx context.Context, r request, a *wire.Announce) (wire.Answer, error) {
 	g := s.gate.Load()
 	s.metrics.of[r.transport].announces.Inc()
-	out, err := s.admitted(ctx, g, r, a)
-	if err != nil {
-		s.refused(r, err)
-	}
-	return out, err
-}
-
-func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Announce) (wire.Answer, error) {
-	if err := s.limits.take(g, r); err != nil { // first, lest keys are guessed
+	if err := s.limits.take(g, r); err != nil { // before the key, so that nobody can guess many keys
 		return wire.Answer{}, err
 	}
 	if err := g.admit(a.InfoHash, a.Passkey); err != nil {
@@ -167,7 +162,7 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 	if a.NumWant >= 0 {
 		v.Want = min(a.NumWant, g.cfg.MaxNumWant)
 	}
-	if r.claimed { // neither entered nor taken out
+	if r.claimed { // it is neither added nor removed
 		v.Addr.Port, v.Event = 0, wire.Periodic
 	}
 	switch {
@@ -196,7 +191,7 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 	if out.Siblings = s.siblings.toIP; r.transport == overSCION {
 		out.Siblings = s.siblings.toSCION
 	}
-	if a.TrackerID != s.id { // who knows it keeps it
+	if a.TrackerID != s.id { // else the peer knows it
 		out.TrackerID = s.id
 	}
 	if ranks {
@@ -215,16 +210,18 @@ func (s *Server) admitted(ctx context.Context, g *gate, r request, a *wire.Annou
 }
 
 const (
-	// provenPatience is how long a first announce waits for the proof of its ISD-AS, which takes a path lookup. Without it an
-	// honest peer would be told to nobody until its second announce.
+	// provenPatience is how long a first announce waits for the proof of its ISD-AS, which takes a
+	// path lookup. Without it nobody would hear of an honest peer before its second announce.
 	provenPatience = 2 * time.Second
-	// provenSoon is when a peer whose ISD-AS is not proven yet is to come back: the lookup goes on meanwhile.
+	// provenSoon is when a peer without a proven ISD-AS shall come back. The lookup continues
+	// meanwhile.
 	provenSoon = 30 * time.Second
 )
 
-var errClaimed = errors.New("the tracker knows no path to your AS along which your packets came, so others are not told of this peer yet")
+var errClaimed = errors.New("the tracker does not yet know the path of your packets as one from your AS, so it names this peer to nobody")
 
-// jitter spreads intervals by a tenth to either side: peers that came at once shall not come back at once.
+// jitter changes an interval by up to a tenth, so that peers that came at once do not come back at
+// once.
 func jitter(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1)
 }
@@ -232,14 +229,6 @@ func jitter(d time.Duration) time.Duration {
 func (s *Server) scrape(ctx context.Context, r request, hashes []wire.InfoHash, passkey string) ([]wire.Counts, error) {
 	g := s.gate.Load()
 	s.metrics.of[r.transport].scrapes.Inc()
-	counts, err := s.scraped(ctx, g, r, hashes, passkey)
-	if err != nil {
-		s.refused(r, err)
-	}
-	return counts, err
-}
-
-func (s *Server) scraped(ctx context.Context, g *gate, r request, hashes []wire.InfoHash, passkey string) ([]wire.Counts, error) {
 	if err := s.limits.take(g, r); err != nil {
 		return nil, err
 	}
@@ -255,7 +244,8 @@ func (s *Server) scraped(ctx context.Context, g *gate, r request, hashes []wire.
 	return counts, nil
 }
 
-// unstored logs an error of the store, unless the store has words for the peer: then it has said once what is wrong.
+// unstored logs an error of the store. If the error has words for the peer, the store has logged
+// it.
 func (s *Server) unstored(what string, err error) error {
 	var f *wire.Failure
 	if !errors.As(err, &f) && !errors.Is(err, context.Canceled) {
@@ -266,12 +256,12 @@ func (s *Server) unstored(what string, err error) error {
 
 func (s *Server) refused(r request, err error) {
 	s.metrics.of[r.transport].refusals.Inc()
-	if s.log.Enabled(context.Background(), slog.LevelDebug) { // whoever is refused may ask very often
-		s.log.Debug("refused", "transport", r.transport, "from", r.from, "reason", err)
+	if s.log.Enabled(context.Background(), slog.LevelDebug) { // it saves time if refused clients ask very often
+		s.log.Debug("request refused", "transport", r.transport, "from", r.from, "reason", err)
 	}
 }
 
-// transport is what a request came over.
+// transport carries a request.
 type transport uint8
 
 const (
@@ -286,25 +276,29 @@ var transportNames = [...]string{"http", "udp", "scion"}
 func (t transport) String() string { return transportNames[t] }
 
 const (
-	// headerPatience is how long a client may take to send its request, of which all fits one packet.
+	// headerPatience is how long a client may take to send its request, which fits into one packet.
 	headerPatience = 5 * time.Second
-	// writePatience is how long it may take to take the answer.
+	// writePatience is how long it may take to receive the answer.
 	writePatience = 10 * time.Second
-	// idlePatience keeps a connection for a client that announces other torrents, not until the next announce.
+	// idlePatience keeps a connection open for announces of other torrents, but not until the next
+	// interval.
 	idlePatience = 20 * time.Second
-	// grace is how long requests under way may take when the server stops.
+	// grace is how long a stopping server waits for its requests.
 	grace = 3 * time.Second
 )
 
-// ServeHTTP1 answers HTTP/1.1 on the listener until the context ends. It closes the listener.
+// ServeHTTP1 answers HTTP/1.1 on the listener until the context ends, with at most so many
+// connections at a time. It closes the listener.
 func (s *Server) ServeHTTP1(ctx context.Context, l net.Listener, most int) error {
 	return s.serveHTTP1(ctx, l, s.handler(overHTTP), most)
 }
 
-// operatorConns is how many connections for operators there are at once: a browser and a few collectors.
+// operatorConns is the number of connections for operators at a time: a browser and a few
+// collectors.
 const operatorConns = 100
 
-// ServeStats answers /stats, /metrics and /healthz on the listener, to everybody, until the context ends. It closes the listener.
+// ServeStats answers /stats, /metrics and /healthz on the listener until the context ends. It
+// serves everybody who can connect. It closes the listener.
 func (s *Server) ServeStats(ctx context.Context, l net.Listener) error {
 	return s.serveHTTP1(ctx, l, s.operatorHandler(), operatorConns)
 }
@@ -313,7 +307,7 @@ func (s *Server) serveHTTP1(ctx context.Context, l net.Listener, handler http.Ha
 	h := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerPatience, ReadTimeout: headerPatience,
 		WriteTimeout: writePatience, IdleTimeout: idlePatience, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // clients that break off
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of broken connections
 	}
 	done := make(chan error, 1)
 	go func() { done <- h.Serve(newCrowd(l, most)) }()
@@ -325,7 +319,7 @@ func (s *Server) serveHTTP1(ctx context.Context, l net.Listener, handler http.Ha
 	patience, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	err := h.Shutdown(patience)
-	if errors.Is(err, context.DeadlineExceeded) { // those who are slow are cut off
+	if errors.Is(err, context.DeadlineExceeded) { // cut off the slow ones
 		err = h.Close()
 	}
 	<-done
@@ -347,7 +341,7 @@ func (s *Server) ServeUDP(ctx context.Context, c *net.UDPConn) error {
 	if err != nil {
 		return err
 	}
-	// The system may grant less, which costs packets under load and nothing else.
+	// The system may grant less, which only loses packets under load.
 	_ = c.SetReadBuffer(socketBuffer)
 	_ = c.SetWriteBuffer(socketBuffer)
 	stop := context.AfterFunc(ctx, func() { c.Close() })

@@ -16,17 +16,18 @@ import (
 	"braid/tracker/wire"
 )
 
-// udp answers BEP 15. Nothing is stored for a connection: its ID is a keyed function of the peer's host and the time.
-// It is for one goroutine; copies know each other's connections.
+// udp answers BEP 15. It stores nothing for a connection: the ID is a keyed function of the peer's
+// host and the time. Each goroutine needs a copy of its own. Copies accept each other's connection
+// IDs.
 type udp struct {
 	server *Server
 	prf    cipher.Block
-	block  [aes.BlockSize]byte // that is encrypted
+	block  [aes.BlockSize]byte // the input of prf
 	room   []wire.Peer         // for the peers of an answer
 }
 
-// connectionLife is the unit of time in a connection ID, which is taken for one to two of them (BEP 15: a tracker takes it
-// for two minutes at least after it was given out).
+// connectionLife is the unit of time in a connection ID. An ID is valid for one to two of these
+// units. BEP 15 asks for at least two minutes.
 const connectionLife = 2 * time.Minute
 
 // socketBuffer holds the packets of a tenth of a second at 100 000 a second.
@@ -42,7 +43,8 @@ func newUDP(s *Server) (udp, error) {
 	return udp{server: s, prf: b}, nil
 }
 
-// connectionID is CBC-MAC of two blocks, host and time, cut to 64 bits. Who does not see the answer cannot guess it.
+// connectionID is the CBC-MAC of two blocks, host and time, cut to 64 bits. Only the receiver of
+// the answer can know it.
 func (u *udp) connectionID(host netip.Addr, epoch uint64) uint64 {
 	u.block = host.As16()
 	b := u.block[:]
@@ -60,21 +62,21 @@ func (u *udp) knows(host netip.Addr, id uint64, now time.Time) bool {
 func epochOf(t time.Time) uint64 { return uint64(t.Unix()) / uint64(connectionLife/time.Second) }
 
 const (
-	// udpBatch is how many packets one system call fetches or sends where answers come from memory.
+	// udpBatch is how many packets one system call fetches or sends if the store is in memory.
 	udpBatch = 64
-	// remoteReaders wait for a remote store at once, each for one packet.
+	// remoteReaders is how many packets wait for a remote store at a time.
 	remoteReaders = 128
 )
 
-// serve answers packets, as many at a time as the port fetches. Nobody of a batch waits for the answer of another but for the
-// time that memory takes.
+// serve answers packets in batches. With a store in memory the packets of a batch hardly wait for
+// each other.
 func (u *udp) serve(ctx context.Context, p *port) error {
 	for {
 		if err := p.receive(); err != nil {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return err
 			}
-			continue // of this packet: a host that cannot be reached, say
+			continue // an error of one packet, such as an unreachable host
 		}
 		now := time.Now()
 		for in, from, ok := p.next(); ok; in, from, ok = p.next() {
@@ -82,12 +84,12 @@ func (u *udp) serve(ctx context.Context, p *port) error {
 				p.add(from, out)
 			}
 		}
-		p.send() // what is refused is lost, as packets are
+		p.send() // answers that cannot be sent are lost, as packets can be
 	}
 }
 
-// answer appends the answer to a packet; nothing if it deserves none. Before a peer has shown that it receives what is
-// sent to it, it is never sent more than it has sent.
+// answer appends the answer to a packet, or nothing. An answer is never longer than the packet
+// until the peer has proven that it receives at its address.
 func (u *udp) answer(ctx context.Context, out, in []byte, from netip.AddrPort, now time.Time) []byte {
 	r, err := wire.ParseUDP(in)
 	if errors.Is(err, wire.ErrNotTracker) {
@@ -117,13 +119,15 @@ func (u *udp) answer(ctx context.Context, out, in []byte, from netip.AddrPort, n
 			}
 		}
 	}
+	u.server.refused(src, err)
 	return wire.FailureOf(err).AppendUDP(out, r.Transaction)
 }
 
-// errConnectFirst is at most as long as any request.
+// errConnectFirst is not longer than any request.
 var errConnectFirst = &wire.Failure{Reason: "connect first"}
 
-// passkeyOf finds the key in the path and query that a peer has told (BEP 41). As over HTTP, one in the path wins.
+// passkeyOf finds the key in the path or query that a peer sent (BEP 41). As over HTTP, one in the
+// path wins.
 func passkeyOf(url string) string {
 	path, query, _ := strings.Cut(url, "?")
 	if key, _ := splitPath(path); key != "" {
