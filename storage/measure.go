@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -29,28 +28,6 @@ type BenchResult struct {
 	WriteMBs float64 `json:"write_mb_s"` // 10^6 bytes a second
 	ReadMBs  float64 `json:"read_mb_s"`
 	Usage            // of writing and reading
-}
-
-// Median is the result of several of the same case, each figure by itself. There is at least one.
-func Median(results []BenchResult) BenchResult {
-	of := func(get func(BenchResult) float64) float64 {
-		var x []float64
-		for _, r := range results {
-			x = append(x, get(r))
-		}
-		slices.Sort(x)
-		return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
-	}
-	return BenchResult{
-		BenchCase: results[0].BenchCase,
-		WriteMBs:  of(func(r BenchResult) float64 { return r.WriteMBs }),
-		ReadMBs:   of(func(r BenchResult) float64 { return r.ReadMBs }),
-		Usage: Usage{
-			CPUPerGB:    of(func(r BenchResult) float64 { return r.CPUPerGB }),
-			AllocBytes:  uint64(of(func(r BenchResult) float64 { return float64(r.AllocBytes) })),
-			PeakAnonMiB: of(func(r BenchResult) float64 { return r.PeakAnonMiB }),
-		},
-	}
 }
 
 // BenchCases are all cases with that many bytes each. Cases that are to be compared stand side by side.

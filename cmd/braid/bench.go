@@ -2,71 +2,205 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"braid/testbed/bench"
+	"braid/testbed/knowledgebench"
 	"braid/testbed/linkemu"
+	"braid/testbed/storagebench"
+	"braid/testbed/trackerbench"
+	"braid/testbed/transportbench"
+	"braid/units"
 )
 
 func benchCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "bench",
 		Usage: "measure braid's parts on this machine",
-		Commands: []*cli.Command{benchTransportCommand(), benchTransportEndCommand(), benchTrackerCommand(), benchTrackerLoadCommand(), benchKnowledgeCommand(), {
-			Name:  "link",
-			Usage: "how exactly the link emulator keeps rate, delay and loss, and what it costs",
-			Description: `Sends real packets over emulated links on loopback, one case after the other. "plain" loads send and
+		Commands: []*cli.Command{
+			benchTransportCommand(), benchTrackerCommand(), benchKnowledgeCommand(), benchLinkCommand(), benchStorageCommand(),
+			benchWorker("transport-end", transportbench.End), benchWorker("tracker-load", trackerbench.Serve), benchWorker("storage-leech", storagebench.Leech),
+		},
+	}
+}
+
+// benchWorker is the command of a process that a benchmark starts.
+func benchWorker(name string, work func(context.Context, io.Reader, io.Writer) error) *cli.Command {
+	return &cli.Command{Name: name, Hidden: true, Action: func(ctx context.Context, _ *cli.Command) error {
+		in, out := pipes()
+		return work(ctx, in, out)
+	}}
+}
+
+// benchmark is a benchmark that runs.
+type benchmark struct {
+	*cli.Command
+	exe string // this program
+	dir string // for files of the run
+}
+
+// benchAction prepares a benchmark, runs it and removes its files.
+func benchAction(run func(context.Context, benchmark) error) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) (err error) {
+		if cmd.Args().Present() {
+			return usageErrorf("bench %s takes no arguments, got %q", cmd.Name, cmd.Args().First())
+		}
+		b := benchmark{Command: cmd}
+		if b.exe, err = os.Executable(); err != nil {
+			return fmt.Errorf("bench %s: %w", cmd.Name, err)
+		}
+		if b.dir, err = os.MkdirTemp(cmd.String("dir"), "braid-bench-"); err != nil {
+			return fmt.Errorf("bench %s: %w", cmd.Name, err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+		return run(ctx, b)
+	}
+}
+
+// worker is the command line of a benchWorker.
+func (b benchmark) worker(name string) []string { return []string{b.exe, "bench", name} }
+
+// progress tells people what happens next.
+func (b benchmark) progress(s string) {
+	if !b.Bool("quiet") {
+		stderr(b.Command).printf("%s\n", s)
+	}
+}
+
+func (b benchmark) rows(heads string) *bench.Rows {
+	return bench.NewRows(stdout(b.Command), b.Bool("json"), heads)
+}
+
+func benchJSONFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each case"}
+}
+
+func quietFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"}
+}
+
+func benchLinkCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "link",
+		Usage: "how exactly the link emulator keeps rate, delay and loss, and how much CPU time it takes",
+		Description: `Sends real packets over emulated links on loopback, one case after the other. "plain" loads send and
 receive without segmentation offload, as stock border routers do. Run it on a machine that does
-nothing else: "missed" counts packets that the machine lost before the link saw them, and "late" those
-that left more than 2 ms after their time.`,
-			Flags: []cli.Flag{
-				&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each case"},
-				&durationFlag{Name: "duration", Value: 2 * time.Second, Usage: "of each case"},
-			},
-			Action: benchLink,
-		}, benchStorageCommand(), benchStorageLeechCommand()},
+nothing else: "missed" counts packets that the machine lost before they reached the link, and "late" those
+that left it more than 2 ms too late.`,
+		Flags:  []cli.Flag{benchJSONFlag(), &durationFlag{Name: "duration", Value: 2 * time.Second, Usage: "of each case"}},
+		Action: benchAction(benchLink),
 	}
 }
 
-// benchProgress tells on standard error what a benchmark is at.
-func benchProgress(cmd *cli.Command) func(string) {
-	if cmd.Bool("quiet") {
-		return func(string) {}
-	}
-	return func(s string) { stderr(cmd).printf("%s\n", s) }
-}
-
-func benchLink(ctx context.Context, cmd *cli.Command) error {
-	if cmd.Args().Present() {
-		return usageErrorf("bench link takes no arguments, got %q", cmd.Args().First())
-	}
-	rows := newBenchRows(cmd, "link\tload\tMbit/s\trate error %\tlate p50 ms\tp90\tp99\tloss error % (chance)\tCPU s/GB\tmissed\tlate\t")
-	cases := linkemu.Cases(cmd.Duration("duration"))
-	stderr(cmd).printf("%d cases of %s each\n", len(cases), cmd.Duration("duration"))
+func benchLink(ctx context.Context, b benchmark) error {
+	cases := linkemu.Cases(b.Duration("duration"))
+	b.progress(fmt.Sprintf("%d cases of %s each", len(cases), b.Duration("duration")))
+	rows := b.rows("link\tload\tMbit/s\trate error %\tlate p50 ms\tp90\tp99\tloss error % (chance)\tCPU s/GB\tmissed\tlate\t")
 	for _, c := range cases {
 		a, err := linkemu.Measure(ctx, c.Link, c.Load)
 		if err != nil {
-			return rows.end(err)
+			return rows.End(err)
 		}
-		rows.add(a, "%s", accuracyRow(a))
+		rate, late, loss := "-", "-\t-\t-", "-"
+		if a.RateError != nil {
+			rate = fmt.Sprintf("%+.3f", *a.RateError)
+		}
+		if d := a.DelayError; d != nil {
+			late = fmt.Sprintf("%.2f\t%.2f\t%.2f", d.P50, d.P90, d.P99)
+		}
+		if a.LossError != nil {
+			loss = fmt.Sprintf("%+.1f (±%.1f)", *a.LossError, *a.LossSigma)
+		}
+		rows.Add(a, "%s\t%s\t%.1f\t%s\t%s\t%s\t%.2f\t%d\t%d\t", a.Link, a.Load, a.MbitS, rate, late, loss, a.CPUSecondsPerGB, a.Missed, a.Late)
 	}
-	return rows.end(nil)
+	return rows.End(nil)
 }
 
-func accuracyRow(a linkemu.Accuracy) string {
-	rate, loss := "-", "-"
-	if a.RateError != nil {
-		rate = fmt.Sprintf("%+.3f", *a.RateError)
+func benchKnowledgeCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "knowledge",
+		Usage: "how much sooner downloads are done if the tracker names near peers and good paths",
+		Description: `Plays downloads between 16 regions with measured delays and random link rates, in simulated time, with the
+default path selection and the tracker's own path knowledge. "peers": leechers in all regions come one after another
+and get four seeds: random ones, the nearest, or half and half. "paths": several leechers in one region share
+one seed with 15 paths, of which each may use two at a time; with "lies" the tracker names the worst paths. Times
+are in seconds, median and 90th percentile.`,
+		Flags: []cli.Flag{
+			benchJSONFlag(),
+			&cli.IntFlag{Name: "worlds", Value: 8, Usage: "`NUMBER` of networks with different random rates"},
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`NUMBER` from which all random values are drawn"},
+		},
+		Action: benchAction(benchKnowledge),
 	}
-	late := "-\t-\t-"
-	if d := a.DelayError; d != nil {
-		late = fmt.Sprintf("%.2f\t%.2f\t%.2f", d.P50, d.P90, d.P99)
+}
+
+func benchKnowledge(ctx context.Context, b benchmark) error {
+	cfg := knowledgebench.Config{Worlds: b.Int("worlds"), Seed: b.Uint64("seed")}
+	if cfg.Worlds < 1 {
+		return usageErrorf("--worlds: want at least 1")
 	}
-	if a.LossError != nil {
-		loss = fmt.Sprintf("%+.1f (±%.1f)", *a.LossError, *a.LossSigma)
+	rows := b.rows("experiment\tpeers\thints\tleecher\truns\tfirst piece\t90%\tbest paths\t90%\tdone\t90%\tfirst 30 s, Mbit/s\t")
+	return rows.End(knowledgebench.Run(ctx, cfg, func(r knowledgebench.Row) {
+		best := "-\t-"
+		if r.BestSet != (knowledgebench.Spread{}) {
+			best = fmt.Sprintf("%.2f\t%.2f", r.BestSet.P50, r.BestSet.P90)
+		}
+		rows.Add(r, "%s\t%s\t%s\t%s\t%d\t%.2f\t%.2f\t%s\t%.1f\t%.1f\t%.2f\t", r.Experiment, r.Order, r.Hints, r.Nth, r.Runs,
+			r.First.P50, r.First.P90, best, r.Done.P50, r.Done.P90, r.Early.P50)
+	}))
+}
+
+func benchTransportCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "transport",
+		Usage: "CPU time and rate of moving data over TCP, TLS, QUIC over UDP, and QUIC over SCION with snet and with braid's packet I/O",
+		Description: `Moves data between two processes on loopback, inside one AS and through two border routers (stock, and the
+fast one of 'testbed up --router fast'), in packets of 1400 and of 8400 bytes. The cases take turns. Compare
+the CPU seconds for each gigabyte rather than the rates, which vary on a busy machine. braid-scion, braid-tcp and
+aria2-tcp are downloads of four times as much data by whole clients, which also hash it and write it to disk; every
+byte is compared.`,
+		Flags: []cli.Flag{
+			benchJSONFlag(),
+			&cli.IntFlag{Name: "runs", Value: 5, Usage: "`NUMBER` of runs of each case"},
+			&sizeFlag{Name: "size", Value: 64e6, Usage: "move `SIZE` of data in each run"},
+			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid, raw, braid-scion, braid-tcp or aria2-tcp (repeatable)"},
+			&cli.StringSliceFlag{Name: "routers", Usage: "only cases through these `ROUTERS`: none, stock or fast (repeatable)"},
+			&cli.IntSliceFlag{Name: "mtu", Usage: "only cases of this `MTU`: 1400 or 8400 (repeatable)"},
+			congestionFlag(),
+			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: scion beside braid)"},
+			quietFlag(),
+		},
+		Action: benchAction(benchTransport),
 	}
-	return fmt.Sprintf("%s\t%s\t%.1f\t%s\t%s\t%s\t%.2f\t%d\t%d\t", a.Link, a.Load, a.MbitS, rate, late, loss,
-		a.CPUSecondsPerGB, a.Missed, a.Late)
+}
+
+func benchTransport(ctx context.Context, b benchmark) error {
+	size := b.Int64("size")
+	if size < 1<<20 || size > 1<<40 {
+		return usageErrorf("--size %s: want 1MiB to 1TiB, such as 64MB", units.FormatSize(size))
+	}
+	if b.Int("runs") < 1 {
+		return usageErrorf("--runs: want at least 1")
+	}
+	control, err := parseCongestion(b.Command)
+	if err != nil {
+		return err
+	}
+	cfg := transportbench.Config{
+		End: b.worker("transport-end"), Dir: b.dir, SCIONBin: b.String("scion-bin"), FastRouter: fastRouter(b.exe), Braid: b.exe,
+		Congestion: control, Runs: b.Int("runs"), Bytes: size, Only: b.StringSlice("case"), Routers: b.StringSlice("routers"),
+		MTUs: b.IntSlice("mtu"), Progress: b.progress,
+	}
+	rows := b.rows("case\tMTU\trouters\tpaths\tMbit/s\t(spread)\tCPU s/GB client\tserver\trouters\tends together\t(spread)\truns\t")
+	return rows.End(transportbench.Run(ctx, cfg, func(r transportbench.Row) {
+		m, c := r.Spread.MbitS, r.Spread.CPU
+		rows.Add(r, "%s\t%d\t%s\t%d\t%.0f\t%.0f-%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f-%.2f\t%d\t", r.Case, r.MTU, r.Routers, r.Paths,
+			r.MbitS, m[0], m[1], r.CPU.Client, r.CPU.Server, r.CPU.Routers, r.CPU.Client+r.CPU.Server, c[0], c[1], r.Runs)
+	}))
 }

@@ -42,7 +42,7 @@ func TestBenchDownloads(t *testing.T) {
 
 func TestBenchOfNothing(t *testing.T) {
 	code, _, said := ends(t, t.TempDir(), "bench", "transport", "--case", "teleport")
-	if code != 1 || !strings.Contains(said, "no case is like that") {
+	if code != 1 || !strings.Contains(said, "no case matches the selection") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 }

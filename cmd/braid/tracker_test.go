@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"braid/tracker/load"
+	"braid/testbed/trackerbench"
 	"braid/tracker/wire"
 )
 
@@ -132,9 +132,9 @@ func TestTrackerKilledBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(braidProcess, "1") // the programs that are started are braid
-	b := load.Bench{Braid: self, Generator: []string{self, "bench", "tracker-load"}, TrackerCore: -1, GeneratorCore: -1, Dir: t.TempDir()}
+	b := trackerbench.Bench{Braid: self, Generator: []string{self, "bench", "tracker-load"}, TrackerCore: -1, GeneratorCore: -1, Dir: t.TempDir()}
 	// The journal is written ten times a second; the margin leaves time to write it on a machine that has much else to do.
-	r, err := b.Kill(t.Context(), 1000, 1000, 4*time.Second, 100*time.Millisecond, 2*time.Second)
+	r, err := b.Kill(t.Context(), trackerbench.KillTrial{Swarms: 1000, Rate: 1000, For: 4 * time.Second, Sync: 100 * time.Millisecond, Margin: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

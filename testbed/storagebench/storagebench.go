@@ -1,18 +1,15 @@
-// Package storagebench downloads a torrent over TCP on loopback into each backend of braid, and into those that come with
-// the BitTorrent engine, to compare what whole downloads cost. Everything but the backend is the same: the client, the
-// engine, the seeder. Each download is a process of its own (Leech), so that its CPU time and memory are known.
+// Package storagebench compares what whole downloads cost with each storage backend: those of braid, and those that come
+// with the BitTorrent engine. It downloads a torrent over TCP on loopback; client, engine and seeder are always the same.
+// Each download is a process of its own (Leech), so that its CPU time and memory are known.
 package storagebench
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +20,7 @@ import (
 	"braid/client"
 	"braid/storage"
 	"braid/testbed"
+	"braid/testbed/bench"
 )
 
 // Kinds are the backends, in the order of the table. Those of the engine begin with "engine-".
@@ -32,13 +30,13 @@ var Kinds = []string{"file", "mmap", "bolt", "engine-file", "engine-mmap", "engi
 type Config struct {
 	// Leech is the command of a download; it calls [Leech].
 	Leech []string
-	// Dir is for the data, which is there twice at a time. It is made and removed by the caller.
+	// Dir must have room for the data twice. The caller makes and removes it.
 	Dir string
 	// Sizes of the torrents in bytes, one after the other; backends take turns within each.
 	Sizes []int64
 	Runs  int      // downloads of each
 	Only  []string // of Kinds; empty: all
-	// Progress is told what is going on; may be nil.
+	// Progress is called with what happens next.
 	Progress func(string)
 }
 
@@ -53,7 +51,7 @@ type Row struct {
 	Runs int `json:"runs"`
 }
 
-// job is what a download is told on its standard input.
+// job tells a download what to fetch, from whom and where to.
 type job struct {
 	Storage, Torrent, Dir, Peer string
 }
@@ -64,7 +62,7 @@ type result struct {
 }
 
 // Run makes the torrents and downloads them. Every download is compared with the data.
-func Run(ctx context.Context, cfg Config, each func(Row)) error {
+func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 	kinds := cfg.Only
 	if len(kinds) == 0 {
 		kinds = Kinds
@@ -74,27 +72,30 @@ func Run(ctx context.Context, cfg Config, each func(Row)) error {
 			return fmt.Errorf("storage %q: want %s", k, strings.Join(Kinds, ", "))
 		}
 	}
-	if cfg.Progress == nil {
-		cfg.Progress = func(string) {}
-	}
 	for _, size := range cfg.Sizes {
-		if err := compare(ctx, cfg, kinds, size, each); err != nil {
+		if err := compare(ctx, cfg, kinds, size, emit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func compare(ctx context.Context, cfg Config, kinds []string, size int64, each func(Row)) (err error) {
+func compare(ctx context.Context, cfg Config, kinds []string, size int64, emit func(Row)) (err error) {
 	dir, err := os.MkdirTemp(cfg.Dir, "size-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	cfg.Progress(fmt.Sprintf("making a torrent of %d MB", size/1e6))
-	data := filepath.Join(dir, "data")
-	torrent, err := makeTorrent(ctx, dir, data, size)
+	data, torrent := filepath.Join(dir, "data"), filepath.Join(dir, "data.torrent")
+	if err := testbed.RandomFile(data, [32]byte{7}, size); err != nil {
+		return err
+	}
+	c, err := client.Create(ctx, data, client.CreateOptions{})
 	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(torrent, c.Torrent, 0o644); err != nil {
 		return err
 	}
 	peer, stop, err := seed(ctx, torrent, dir)
@@ -106,29 +107,19 @@ func compare(ctx context.Context, cfg Config, kinds []string, size int64, each f
 	for run := range cfg.Runs {
 		for _, kind := range kinds {
 			cfg.Progress(fmt.Sprintf("%d MB into %s, run %d of %d", size/1e6, kind, run+1, cfg.Runs))
-			r, err := leech(ctx, cfg.Leech, job{Storage: kind, Torrent: torrent, Dir: filepath.Join(dir, "out"), Peer: peer})
-			if err != nil {
+			j := job{Storage: kind, Torrent: torrent, Dir: filepath.Join(dir, "out"), Peer: peer}
+			var r result
+			err := bench.Call(ctx, bench.AnyCore, j, &r, cfg.Leech...)
+			if err = errors.Join(err, os.RemoveAll(j.Dir)); err != nil {
 				return fmt.Errorf("download into %s: %w", kind, err)
 			}
 			results[kind] = append(results[kind], r)
 		}
 	}
 	for _, kind := range kinds {
-		each(sumUp(kind, size, results[kind]))
+		emit(summary(kind, size, results[kind]))
 	}
 	return nil
-}
-
-func makeTorrent(ctx context.Context, dir, data string, size int64) (name string, err error) {
-	if err := testbed.RandomFile(data, [32]byte{7}, size); err != nil {
-		return "", err
-	}
-	c, err := client.Create(ctx, data, client.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	name = filepath.Join(dir, "data.torrent")
-	return name, os.WriteFile(name, c.Torrent, 0o644)
 }
 
 // seed serves the data in this process.
@@ -153,73 +144,40 @@ func seed(ctx context.Context, torrent, dir string) (peer string, stop func() er
 	return s.Listening()[0].String(), stop, nil
 }
 
-func leech(ctx context.Context, command []string, j job) (r result, err error) {
-	defer func() { err = errors.Join(err, os.RemoveAll(j.Dir)) }()
-	in, err := json.Marshal(j)
-	if err != nil {
-		return r, err
-	}
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	var problems bytes.Buffer
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &problems
-	out, err := cmd.Output()
-	if err != nil {
-		return r, fmt.Errorf("%w: %s", err, strings.TrimSpace(problems.String()))
-	}
-	if err := json.Unmarshal(out, &r); err != nil {
-		return r, fmt.Errorf("read what the download says: %w", err)
-	}
-	return r, nil
-}
-
-func sumUp(kind string, size int64, results []result) Row {
-	median := func(of func(result) float64) float64 {
-		var x []float64
-		for _, r := range results {
-			x = append(x, of(r))
-		}
-		slices.Sort(x)
-		return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
-	}
+func summary(kind string, size int64, results []result) Row {
 	rate := func(r result) float64 { return float64(size) / 1e6 / r.Seconds }
-	row := Row{Storage: kind, Bytes: size, MBs: median(rate), Runs: len(results)}
-	row.Least, row.Most = row.MBs, row.MBs
-	for _, r := range results {
-		row.Least, row.Most = min(row.Least, rate(r)), max(row.Most, rate(r))
+	extent := bench.Range(results, rate)
+	return Row{
+		Storage: kind, Bytes: size, MBs: bench.Median(results, rate), Least: extent[0], Most: extent[1], Runs: len(results),
+		Usage: bench.MedianUsage(results, func(r result) storage.Usage { return r.Usage }),
 	}
-	row.CPUPerGB = median(func(r result) float64 { return r.CPUPerGB })
-	row.AllocBytes = uint64(median(func(r result) float64 { return float64(r.AllocBytes) }))
-	row.PeakAnonMiB = median(func(r result) float64 { return r.PeakAnonMiB })
-	return row
 }
 
-// Leech is one download: the work of a process of its own. It reads a job from in and writes the result to out.
+// Leech is one download. It runs in a process of its own: it reads a job from in and writes the result to out.
 func Leech(ctx context.Context, in io.Reader, out io.Writer) error {
-	var j job
-	if err := json.NewDecoder(in).Decode(&j); err != nil {
-		return fmt.Errorf("read the job (this is started by 'braid bench storage', not by hand): %w", err)
-	}
-	src, err := client.OpenSource(ctx, j.Torrent)
-	if err != nil {
-		return err
-	}
-	peer, err := client.ParsePeer(j.Peer)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(j.Dir, 0o755); err != nil {
-		return err
-	}
-	meter, start := storage.StartMeter(), time.Now()
-	if err := download(ctx, src, peer, j); err != nil {
-		return err
-	}
-	r := result{Seconds: time.Since(start).Seconds(), Usage: meter.Stop(src.Layout.Length)}
-	// The session knows that every piece is right. Whether they are all where they should be, only a look can tell.
-	if err := compareData(ctx, src, j); err != nil {
-		return err
-	}
-	return json.NewEncoder(out).Encode(r)
+	return bench.Work(ctx, in, out, func(ctx context.Context, j job, tell func(any) error) error {
+		src, err := client.OpenSource(ctx, j.Torrent)
+		if err != nil {
+			return err
+		}
+		peer, err := client.ParsePeer(j.Peer)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(j.Dir, 0o755); err != nil {
+			return err
+		}
+		meter, start := storage.StartMeter(), time.Now()
+		if err := download(ctx, src, peer, j); err != nil {
+			return err
+		}
+		r := result{Seconds: time.Since(start).Seconds(), Usage: meter.Stop(src.Layout.Length)}
+		// The session has verified every piece, but not that a backend has kept each in its place.
+		if err := compareData(ctx, src, j); err != nil {
+			return err
+		}
+		return tell(r)
+	})
 }
 
 func download(ctx context.Context, src client.Source, peer client.Peer, j job) (err error) {
@@ -261,8 +219,7 @@ func open(j job) (storage.Store, error) {
 	return storage.Open(kind, j.Dir, slog.New(slog.DiscardHandler))
 }
 
-// compareData checks what a download has left. Of the engine's bolt, which nothing else can read, only the session's word
-// is there.
+// compareData checks the data that a download has left. It cannot check the engine's bolt backend, which nothing else reads.
 func compareData(ctx context.Context, src client.Source, j job) error {
 	kind := storage.Kind(strings.TrimPrefix(j.Storage, "engine-"))
 	if j.Storage == "engine-bolt" {

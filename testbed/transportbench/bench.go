@@ -1,63 +1,60 @@
-// Package transportbench measures what moving data costs: CPU time and rate of TCP, TLS, QUIC over UDP, QUIC over SCION
-// with scionproto's library and with braid's packet I/O, and of bare datagrams, inside one AS and through real border
-// routers; and beside it whole downloads (download.go). All cases take turns in one run, since only ratios inside one
-// run mean anything on a shared machine.
+// Package transportbench measures the CPU time and the rate of moving data: over TCP, TLS, QUIC over UDP, QUIC over SCION
+// with scionproto's library and with braid's packet I/O, and as bare datagrams, inside one AS and through real border
+// routers; and as whole downloads (download.go). All cases take turns in one run, since a machine that others use makes
+// only figures of the same run comparable.
 //
 // Each end of a transfer is a process of its own (end.go), so that its CPU time is known.
 package transportbench
 
 import (
-	"bufio"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"braid/pathsel"
 	"braid/scionnet/congestion"
 	"braid/testbed"
+	"braid/testbed/bench"
 )
 
 // Config of a run.
 type Config struct {
 	// End is the command of one end of a transfer; it calls [End].
 	End []string
-	// Dir is for files of the run. It is made and removed by the caller.
+	// Dir is for files of the run. The caller makes and removes it.
 	Dir string
 	// SCIONBin is the folder of the SCION programs, as for the testbed. FastRouter is the command of the fast
-	// router; if it is empty its cases are left out.
+	// router; if it is empty, its cases are left out.
 	SCIONBin   string
 	FastRouter []string
-	// Braid is the program for whole downloads; if it is empty they are left out.
+	// Braid is the program for whole downloads; if it is empty, they are left out.
 	Braid string
-	// Congestion is the congestion controller of braid's QUIC, over SCION.
+	// Congestion is the congestion controller of braid's QUIC over SCION.
 	Congestion congestion.Algorithm
-	// Runs of each case, and the bytes of each; TCP, being so much faster, and downloads, for which processes start and
-	// end, move four times as many.
+	// Runs of each case, and the bytes of each. TCP and downloads move four times as many: TCP is that much faster, and
+	// downloads include the start and the end of processes.
 	Runs  int
 	Bytes int64
-	// Only, Routers and MTUs, if not empty, are the cases to run.
+	// Only, Routers and MTUs select the cases; an empty list selects all.
 	Only    []string
 	Routers []string
 	MTUs    []int
-	// Progress is told what is going on; may be nil.
+	// Progress is called with what happens next.
 	Progress func(string)
 }
 
-// CPU seconds for each gigabyte (10^9 bytes) of data.
+// CPU is in seconds for each gigabyte (10^9 bytes) of data.
 type CPU struct {
 	Client  float64 `json:"client"` // the receiver
 	Server  float64 `json:"server"`
 	Routers float64 `json:"routers"` // all together
 }
+
+func (c CPU) ends() float64 { return c.Client + c.Server }
 
 // Row is the result of a case: medians over its runs.
 type Row struct {
@@ -67,17 +64,21 @@ type Row struct {
 	Paths   int     `json:"paths"`
 	MbitS   float64 `json:"mbit_s"`
 	CPU     CPU     `json:"cpu_s_per_gb"`
-	// Spread is the least and the most that were seen.
-	Spread Spread `json:"spread"`
-	Runs   int    `json:"runs"`
-	Failed int    `json:"failed,omitempty"` // runs without a result
+	Spread  Spread  `json:"spread"`
+	Runs    int     `json:"runs"`
+	Failed  int     `json:"failed,omitempty"` // runs without a result
 }
 
-// Spread of a row: the least and the most.
+// Spread of a row: the least and the greatest value of its runs.
 type Spread struct {
 	MbitS [2]float64 `json:"mbit_s"`
 	// CPU is of both ends together, in CPU seconds for each gigabyte.
 	CPU [2]float64 `json:"cpu_s_per_gb_ends"`
+}
+
+// String describes the case.
+func (r Row) String() string {
+	return fmt.Sprintf("%s, MTU %d, routers %s, paths %d", r.Case, r.MTU, r.Routers, r.Paths)
 }
 
 type sample struct {
@@ -93,38 +94,34 @@ const (
 
 // cases lists the rows in the order of the table.
 func cases(fast bool) []Row {
-	rows := []Row{
-		{Case: "tcp", MTU: ordinaryMTU, Routers: "none", Paths: 1},
-		{Case: "tls", MTU: ordinaryMTU, Routers: "none", Paths: 1},
-		{Case: "quic-udp", MTU: ordinaryMTU, Routers: "none", Paths: 1},
+	var rows []Row
+	for _, c := range []string{"tcp", "tls", "quic-udp"} {
+		rows = append(rows, Row{Case: c, MTU: ordinaryMTU, Routers: "none", Paths: 1})
+	}
+	downloads := []Row{
+		{Case: caseAria2, MTU: ordinaryMTU, Routers: "none", Paths: 1}, {Case: caseTCP, MTU: ordinaryMTU, Routers: "none", Paths: 1},
 	}
 	routers := []string{"none", "stock"}
 	if fast {
 		routers = append(routers, "fast")
 	}
 	for _, r := range routers {
-		for _, mtu := range []int{ordinaryMTU, largeMTU} {
-			if mtu == ordinaryMTU { // snet is not measured with large packets: quic-go makes none over it
-				rows = append(rows, Row{Case: "quic-snet", MTU: mtu, Routers: r, Paths: 1})
-			}
-			rows = append(rows, Row{Case: "quic-braid", MTU: mtu, Routers: r, Paths: 1})
-			if r != "none" {
-				rows = append(rows, Row{Case: "quic-braid", MTU: mtu, Routers: r, Paths: 2})
-			}
-			rows = append(rows, Row{Case: "raw", MTU: mtu, Routers: r, Paths: 1})
-		}
-	}
-	rows = append(rows, Row{Case: caseAria2, MTU: ordinaryMTU, Routers: "none", Paths: 1}, Row{Case: caseTCP, MTU: ordinaryMTU, Routers: "none", Paths: 1})
-	for _, r := range routers {
 		paths := 2
 		if r == "none" {
 			paths = 1
 		}
 		for _, mtu := range []int{ordinaryMTU, largeMTU} {
-			rows = append(rows, Row{Case: caseSCION, MTU: mtu, Routers: r, Paths: paths})
+			if mtu == ordinaryMTU { // quic-go sends no large packets over snet
+				rows = append(rows, Row{Case: "quic-snet", MTU: mtu, Routers: r, Paths: 1})
+			}
+			for n := range paths {
+				rows = append(rows, Row{Case: "quic-braid", MTU: mtu, Routers: r, Paths: n + 1})
+			}
+			rows = append(rows, Row{Case: "raw", MTU: mtu, Routers: r, Paths: 1})
+			downloads = append(downloads, Row{Case: caseSCION, MTU: mtu, Routers: r, Paths: paths})
 		}
 	}
-	return rows
+	return append(rows, downloads...)
 }
 
 // wants tells whether the run has the row.
@@ -148,26 +145,23 @@ links:
   - {a: "1-ff00:0:110-A#4", b: "1-ff00:0:111-A#4", linkAtoB: CORE}
 `
 
-// place is where a case runs.
+// place is where a case runs: the hosts of both ends.
 type place struct {
-	clientDir, clientIP string
-	serverDir, serverIP string
-	network             *testbed.Network // nil inside one AS
+	client, server host
+	network        *testbed.Network // nil inside one AS
 }
+
+type host struct{ ia, configDir, ip string }
 
 // Run measures all cases and calls emit with each row at the end, in order.
 func Run(ctx context.Context, cfg Config, emit func(Row)) error {
-	say := cfg.Progress
-	if say == nil {
-		say = func(string) {}
-	}
 	rows := slices.DeleteFunc(cases(len(cfg.FastRouter) > 0), func(r Row) bool { return !cfg.wants(r) })
 	if len(rows) == 0 {
-		return errors.New("no case is like that")
+		return errors.New("no case matches the selection")
 	}
 	if _, err := exec.LookPath(aria2); err != nil {
 		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Case == caseAria2 })
-		say("without " + caseAria2 + ": " + err.Error())
+		cfg.Progress("without " + caseAria2 + ": " + err.Error())
 	}
 	var files payload
 	if slices.ContainsFunc(rows, func(r Row) bool { return isDownload(r.Case) }) {
@@ -185,11 +179,11 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 		}
 	}()
 	for _, r := range rows {
-		key := r.key()
+		key := r.place()
 		if _, ok := places[key]; ok {
 			continue
 		}
-		say("starting: " + key)
+		cfg.Progress("starting: " + key)
 		p, err := openPlace(ctx, cfg, r)
 		if err != nil {
 			return err
@@ -200,23 +194,23 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 	var failed []error
 	for run := range cfg.Runs {
 		for i, r := range rows {
-			say(fmt.Sprintf("run %d of %d: %s, MTU %d, routers %s, %d paths", run+1, cfg.Runs, r.Case, r.MTU, r.Routers, r.Paths))
-			var s sample
-			var err error
+			cfg.Progress(fmt.Sprintf("run %d of %d: %s", run+1, cfg.Runs, r))
+			do := measure
 			if isDownload(r.Case) {
-				s, err = files.download(ctx, cfg, r, places[r.key()])
-			} else {
-				s, err = measure(ctx, cfg, r, places[r.key()])
+				do = files.download
 			}
-			if ctx.Err() != nil {
+			limited, cancel := context.WithTimeout(ctx, patience)
+			s, err := do(limited, cfg, r, places[r.place()])
+			cancel()
+			switch {
+			case ctx.Err() != nil:
 				return ctx.Err()
-			}
-			if err != nil {
+			case err != nil:
 				rows[i].Failed++
-				failed = append(failed, fmt.Errorf("%s, MTU %d, routers %s, %d paths: %w", r.Case, r.MTU, r.Routers, r.Paths, err))
-				continue
+				failed = append(failed, fmt.Errorf("%s: %w", r, err))
+			default:
+				samples[i] = append(samples[i], s)
 			}
-			samples[i] = append(samples[i], s)
 		}
 	}
 	for i, r := range rows {
@@ -225,8 +219,8 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 	return errors.Join(failed...)
 }
 
-// key tells the places apart: inside one AS the MTU is the AS's.
-func (r Row) key() string {
+// place names where a case runs: inside one AS, whose MTU counts, or through routers, with links of both MTUs.
+func (r Row) place() string {
 	if r.Routers == "none" {
 		return fmt.Sprintf("one AS of MTU %d", r.MTU)
 	}
@@ -234,15 +228,16 @@ func (r Row) key() string {
 }
 
 func openPlace(ctx context.Context, cfg Config, r Row) (place, error) {
-	dir := filepath.Join(cfg.Dir, strings.ReplaceAll(r.key(), " ", "-"))
+	dir := filepath.Join(cfg.Dir, strings.ReplaceAll(r.place(), " ", "-"))
 	if r.Routers == "none" {
-		return place{dir, "127.0.0.1", dir, "127.0.0.1", nil}, writeAS(dir, r.MTU)
+		h := host{bench.IA, dir, "127.0.0.1"}
+		return place{client: h, server: h}, bench.OneAS(dir, r.MTU)
 	}
 	topology, err := testbed.ParseTopology("transport.topo", strings.NewReader(network))
 	if err != nil {
 		return place{}, err
 	}
-	// BFD would take links down when the CPU is busy, which is what this is about.
+	// BFD would take links down while the CPU is busy, and this benchmark keeps it busy.
 	opts := testbed.Options{Topology: topology, Dir: dir, SCIONBin: cfg.SCIONBin, NoBFD: true}
 	if r.Routers == "fast" {
 		opts.RouterCommand = cfg.FastRouter
@@ -251,68 +246,48 @@ func openPlace(ctx context.Context, cfg Config, r Row) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	client, server := topology.ASes[0].IA, topology.ASes[1].IA
-	return place{n.ConfigDir(client), n.HostIP(client).String(), n.ConfigDir(server), n.HostIP(server).String(), n}, nil
-}
-
-// writeAS makes the files of an AS in which there is nothing but hosts: that needs no process.
-func writeAS(dir string, mtu int) error {
-	if err := os.MkdirAll(filepath.Join(dir, "certs"), 0o700); err != nil {
-		return err
+	p := place{network: n}
+	for i, h := range []*host{&p.client, &p.server} {
+		ia := topology.ASes[i].IA
+		*h = host{ia.String(), n.ConfigDir(ia), n.HostIP(ia).String()}
 	}
-	service := map[string]any{"cs1": map[string]any{"addr": netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 30252).String()}}
-	b, err := json.Marshal(map[string]any{
-		"isd_as": pathsel.IA(1<<48 | 0xff00_0000_0110).String(), "mtu": mtu, "dispatched_ports": "1024-65535",
-		"attributes": []string{"core"}, "control_service": service, "discovery_service": service,
-	})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "topology.json"), b, 0o600)
+	return p, nil
 }
 
 func measure(ctx context.Context, cfg Config, r Row, p place) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	j := job{Case: r.Case, MTU: r.MTU, Paths: r.Paths, Bytes: cfg.Bytes, Timeout: patience, Congestion: cfg.Congestion}
 	if r.Case == "tcp" || r.Case == "tls" {
 		j.Bytes *= 4
 	}
-	server, client := j, j
-	server.ConfigDir, server.Local = p.serverDir, p.serverIP
-	s, err := startEnd(ctx, cfg.End, server)
+	j.ConfigDir, j.Local = p.server.configDir, p.server.ip
+	s, err := bench.Start(ctx, bench.AnyCore, j, cfg.End...)
 	if err != nil {
 		return sample{}, err
 	}
-	defer s.stop()
-	ready, err := s.next()
-	if err != nil {
+	defer s.Stop()
+	var ready, got, sent report
+	if err := s.Next(&ready); err != nil {
 		return sample{}, fmt.Errorf("server: %w", err)
 	}
-	client.ConfigDir, client.Local, client.Dial = p.clientDir, p.clientIP, ready.Ready
-	before := routersCPU(ctx, p)
-	c, err := startEnd(ctx, cfg.End, client)
-	if err != nil {
-		return sample{}, err
-	}
-	defer c.stop()
-	got, err := c.next()
-	if err != nil {
+	j.ConfigDir, j.Local, j.Dial = p.client.configDir, p.client.ip, ready.Ready
+	before := p.routersCPU(ctx)
+	if err := bench.Call(ctx, bench.AnyCore, j, &got, cfg.End...); err != nil {
 		return sample{}, fmt.Errorf("client: %w", err)
 	}
-	sent, err := s.next()
-	if err != nil {
+	if err := s.Next(&sent); err != nil {
 		return sample{}, fmt.Errorf("server: %w", err)
 	}
-	gb := float64(j.Bytes) / 1e9
-	return sample{
-		mbit: float64(j.Bytes) * 8 / 1e6 / got.Seconds,
-		cpu:  CPU{Client: got.CPU / gb, Server: sent.CPU / gb, Routers: (routersCPU(ctx, p) - before) / gb},
-	}, nil
+	return newSample(j.Bytes, got.Seconds, CPU{got.CPU, sent.CPU, p.routersCPU(ctx) - before}), nil
 }
 
-// routersCPU is what the routers have used since they were started, in CPU seconds.
-func routersCPU(ctx context.Context, p place) (sum float64) {
+// newSample makes a sample of CPU seconds in all.
+func newSample(bytes int64, seconds float64, cpu CPU) sample {
+	gb := float64(bytes) / 1e9
+	return sample{gb * 8e3 / seconds, CPU{cpu.Client / gb, cpu.Server / gb, cpu.Routers / gb}}
+}
+
+// routersCPU is the CPU time of all routers since they were started, in seconds.
+func (p place) routersCPU(ctx context.Context) (sum float64) {
 	if p.network == nil {
 		return 0
 	}
@@ -324,68 +299,18 @@ func routersCPU(ctx context.Context, p place) (sum float64) {
 	return sum
 }
 
-// end is a process of a transfer.
-type end struct {
-	cmd    *exec.Cmd
-	in     interface{ Close() error }
-	out    *bufio.Scanner
-	errors strings.Builder
-}
-
-func startEnd(ctx context.Context, command []string, j job) (*end, error) {
-	e := &end{cmd: exec.CommandContext(ctx, command[0], command[1:]...)}
-	in, err := e.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := e.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	e.in, e.out, e.cmd.Stderr = in, bufio.NewScanner(out), &e.errors
-	if err := e.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start one end of a transfer: %w", err)
-	}
-	if err := json.NewEncoder(in).Encode(j); err != nil {
-		e.stop()
-		return nil, fmt.Errorf("tell one end of a transfer what to do: %w", err)
-	}
-	return e, nil
-}
-
-func (e *end) next() (report, error) {
-	r, err := readReport(e.out)
-	if err != nil {
-		e.stop()
-		return r, fmt.Errorf("%w: %s", err, strings.TrimSpace(e.errors.String()))
-	}
-	return r, nil
-}
-
-// stop lets the process end, and waits for it.
-func (e *end) stop() {
-	e.in.Close()
-	_ = e.cmd.Wait() // what it had to say has been read
-}
-
 // summary takes the medians.
 func summary(r Row, samples []sample) Row {
 	r.Runs = len(samples)
 	if r.Runs == 0 {
 		return r
 	}
-	of := func(f func(sample) float64) (median float64, spread [2]float64) {
-		v := make([]float64, len(samples))
-		for i, s := range samples {
-			v[i] = f(s)
-		}
-		slices.SortFunc(v, cmp.Compare)
-		return (v[(len(v)-1)/2] + v[len(v)/2]) / 2, [2]float64{v[0], v[len(v)-1]}
+	mbit, ends := func(s sample) float64 { return s.mbit }, func(s sample) float64 { return s.cpu.ends() }
+	r.MbitS, r.Spread = bench.Median(samples, mbit), Spread{bench.Range(samples, mbit), bench.Range(samples, ends)}
+	r.CPU = CPU{
+		Client:  bench.Median(samples, func(s sample) float64 { return s.cpu.Client }),
+		Server:  bench.Median(samples, func(s sample) float64 { return s.cpu.Server }),
+		Routers: bench.Median(samples, func(s sample) float64 { return s.cpu.Routers }),
 	}
-	r.MbitS, r.Spread.MbitS = of(func(s sample) float64 { return s.mbit })
-	r.CPU.Client, _ = of(func(s sample) float64 { return s.cpu.Client })
-	r.CPU.Server, _ = of(func(s sample) float64 { return s.cpu.Server })
-	r.CPU.Routers, _ = of(func(s sample) float64 { return s.cpu.Routers })
-	_, r.Spread.CPU = of(func(s sample) float64 { return s.cpu.Client + s.cpu.Server })
 	return r
 }

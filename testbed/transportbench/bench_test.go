@@ -30,7 +30,7 @@ func TestInsideOneAS(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rows []Row
-	cfg := Config{End: []string{exe, asEnd}, Dir: t.TempDir(), Runs: 1, Bytes: 1 << 20, Routers: []string{"none"}}
+	cfg := Config{End: []string{exe, asEnd}, Dir: t.TempDir(), Runs: 1, Bytes: 1 << 20, Routers: []string{"none"}, Progress: func(string) {}}
 	if err := Run(t.Context(), cfg, func(r Row) { rows = append(rows, r) }); err != nil {
 		t.Fatal(err)
 	}

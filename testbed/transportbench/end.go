@@ -1,10 +1,8 @@
 package transportbench
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,21 +10,23 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"braid/pathsel"
 	"braid/scionnet"
 	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
+	"braid/testbed/bench"
 )
 
-// job is what a process of the benchmark is told on its standard input: to send (server) or to receive (client) so many
-// bytes. The server answers with ready when it can be dialled, and both end with done.
+// job tells one end of a transfer to send (the server) or to receive (the client) so many bytes. The server first reports
+// where it can be dialled; both report once they are done.
 type job struct {
 	Case      string        `json:"case"`
-	Dial      string        `json:"dial,omitempty"` // where the server listens; empty: be the server
+	Dial      string        `json:"dial,omitempty"` // where the server listens; empty for the server itself
 	ConfigDir string        `json:"config_dir,omitempty"`
 	Local     string        `json:"local"`
 	MTU       int           `json:"mtu"`
@@ -37,88 +37,57 @@ type job struct {
 	Congestion congestion.Algorithm `json:"congestion"` // of braid's own QUIC
 }
 
+func (j job) serves() bool { return j.Dial == "" }
+
 type report struct {
 	Ready   string  `json:"ready,omitempty"`
-	Done    bool    `json:"done,omitempty"`
 	CPU     float64 `json:"cpu_s"`
 	Seconds float64 `json:"seconds"`
 }
 
-// End is one end of a transfer: the work of a process of its own, so that its CPU time can be told from the others'. It
-// reads a job from in and writes reports to out.
+// End is one end of a transfer. It runs in a process of its own: it reads a job from in and writes reports to out.
 func End(ctx context.Context, in io.Reader, out io.Writer) error {
-	var j job
-	if err := json.NewDecoder(in).Decode(&j); err != nil {
-		return fmt.Errorf("read the job (this is started by 'braid bench transport', not by hand): %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
-	defer cancel()
-	// Who started us may go away.
-	go func() {
-		_, _ = io.Copy(io.Discard, in)
-		cancel()
-	}()
-	t, err := open(ctx, j)
-	if err != nil {
-		return err
-	}
-	defer t.close()
-	e := json.NewEncoder(out)
-	if j.Dial == "" {
-		if err := e.Encode(report{Ready: t.address()}); err != nil {
+	return bench.Work(ctx, in, out, func(ctx context.Context, j job, tell func(any) error) error {
+		ctx, cancel := context.WithTimeout(ctx, j.Timeout)
+		defer cancel()
+		conns, err := connect(ctx, j, func(a net.Addr) error { return tell(report{Ready: a.String()}) })
+		if err != nil {
 			return err
 		}
-	}
-	conns, err := t.connect(ctx, j)
-	if err != nil {
-		return err
-	}
-	cpu, start := cpuTime(), time.Now()
-	if err := move(conns, j); err != nil {
-		return err
-	}
-	r := report{Done: true, CPU: cpuTime() - cpu, Seconds: time.Since(start).Seconds()}
-	if err := e.Encode(r); err != nil {
-		return err
-	}
-	if j.Dial != "" {
-		return nil
-	}
-	// Until the client is content: the last packets may have to be sent again, or others in their place.
-	if j.Case == "raw" {
-		for send(conns[0], block) == nil {
+		cpu, start := cpuTime(), time.Now()
+		if err := move(conns, j); err != nil {
+			return err
 		}
-	}
-	<-ctx.Done()
-	return nil
-}
-
-// transport is a way to make connections.
-type transport interface {
-	address() string
-	connect(ctx context.Context, j job) ([]io.ReadWriter, error)
-	close()
+		if err := tell(report{CPU: cpuTime() - cpu, Seconds: time.Since(start).Seconds()}); err != nil || !j.serves() {
+			return err
+		}
+		// The client may still need repetitions of the last packets; the benchmark ends this process. Raw datagrams
+		// are not repeated, so more of them replace those that were lost.
+		if j.Case == "raw" {
+			for send(conns[0], block) == nil {
+			}
+		}
+		<-ctx.Done()
+		return nil
+	})
 }
 
 // move sends or receives, an equal share on each connection.
 func move(conns []io.ReadWriter, j job) error {
-	errs := make([]error, len(conns))
 	share := j.Bytes / int64(len(conns))
-	var wg sync.WaitGroup
-	for i, c := range conns {
-		wg.Go(func() {
-			if j.Dial == "" {
-				errs[i] = send(c, share)
-			} else {
-				errs[i] = receive(c, share)
+	var all errgroup.Group
+	for _, c := range conns {
+		all.Go(func() error {
+			if j.serves() {
+				return send(c, share)
 			}
+			return receive(c, share)
 		})
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return all.Wait()
 }
 
-// block is what is read or written at once: a piece of some size, as a client of BitTorrent has.
+// block is how much is read or written at once: as much as a small piece of a torrent.
 const block = 128 << 10
 
 func send(w io.Writer, n int64) error {
@@ -143,7 +112,7 @@ func receive(r io.Reader, n int64) error {
 	return nil
 }
 
-// cpuTime is the CPU seconds that this process has used, user and system.
+// cpuTime returns the CPU seconds that this process has used, user and system.
 func cpuTime() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -152,12 +121,16 @@ func cpuTime() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-func open(ctx context.Context, j job) (transport, error) {
+// connect makes the connections of a job. The server calls ready with its address, then waits for the client. Everything
+// that connect opens stays open until the process ends.
+func connect(ctx context.Context, j job, ready func(net.Addr) error) ([]io.ReadWriter, error) {
 	switch j.Case {
 	case "tcp", "tls":
-		return openTCP(j)
+		c, err := overTCP(ctx, j, ready)
+		return []io.ReadWriter{c}, err
 	case "quic-udp":
-		return openQUIC(j)
+		c, err := overQUIC(ctx, j, ready)
+		return []io.ReadWriter{c}, err
 	}
 	local, err := netip.ParseAddr(j.Local)
 	if err != nil {
@@ -168,112 +141,69 @@ func open(ctx context.Context, j job) (transport, error) {
 		return nil, err
 	}
 	if j.Case == "raw" {
-		d, err := h.OpenDatagrams(ctx, 0)
-		if err != nil {
-			return nil, errors.Join(err, h.Close())
-		}
-		return &rawTransport{h, d}, nil
+		c, err := overDatagrams(ctx, h, j, ready)
+		return []io.ReadWriter{c}, err
 	}
-	e, err := h.Listen(ctx, scionnet.ListenConfig{PlainPackets: j.Case == "quic-snet", Congestion: j.Congestion})
-	if err != nil {
-		return nil, errors.Join(err, h.Close())
-	}
-	return &scionTransport{h, e}, nil
+	return overSCION(ctx, h, j, ready)
 }
 
-type tcpTransport struct {
-	listener net.Listener
-	tls      *tls.Config // nil: plain TCP
-}
-
-func openTCP(j job) (*tcpTransport, error) {
-	t := &tcpTransport{}
-	if j.Case == "tls" {
-		id, err := scionnet.NewIdentity()
-		if err != nil {
-			return nil, err
-		}
-		t.tls = id.TLS("bench", nil)
-	}
-	if j.Dial != "" {
-		return t, nil
-	}
-	var err error
-	t.listener, err = net.Listen("tcp", net.JoinHostPort(j.Local, "0"))
-	return t, err
-}
-
-func (t *tcpTransport) address() string { return t.listener.Addr().String() }
-
-func (t *tcpTransport) connect(ctx context.Context, j job) ([]io.ReadWriter, error) {
-	var c net.Conn
-	var err error
-	if t.listener != nil {
-		c, err = t.listener.Accept()
-	} else {
-		c, err = new(net.Dialer).DialContext(ctx, "tcp", j.Dial)
-	}
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(ctx, func() { c.Close() })
-	switch {
-	case t.tls == nil:
-		// Without io.ReaderFrom, by which Go would leave the copying to the kernel.
-		return []io.ReadWriter{struct{ io.ReadWriter }{c}}, nil
-	case t.listener != nil:
-		return []io.ReadWriter{tls.Server(c, t.tls)}, nil
-	}
-	s := tls.Client(c, t.tls)
-	return []io.ReadWriter{s}, s.HandshakeContext(ctx)
-}
-
-func (t *tcpTransport) close() {
-	if t.listener != nil {
-		t.listener.Close()
-	}
-}
-
-// quicTransport is quic-go over a UDP socket, configured as ours is but for the packets.
-type quicTransport struct {
-	quic     *quic.Transport
-	socket   *net.UDPConn
-	listener *quic.Listener
-	tls      *tls.Config
-	config   *quic.Config
-}
-
-func openQUIC(j job) (*quicTransport, error) {
-	ip, err := netip.ParseAddr(j.Local)
-	if err != nil {
-		return nil, err
-	}
+func overTCP(ctx context.Context, j job, ready func(net.Addr) error) (io.ReadWriter, error) {
 	id, err := scionnet.NewIdentity()
 	if err != nil {
 		return nil, err
 	}
-	t := &quicTransport{tls: id.TLS("bench", nil), config: &quic.Config{
+	secret := id.TLS("bench", nil)
+	var c net.Conn
+	if j.serves() {
+		l, err := net.Listen("tcp", net.JoinHostPort(j.Local, "0"))
+		if err != nil {
+			return nil, err
+		}
+		if err := ready(l.Addr()); err != nil {
+			return nil, err
+		}
+		if c, err = l.Accept(); err != nil {
+			return nil, err
+		}
+	} else if c, err = new(net.Dialer).DialContext(ctx, "tcp", j.Dial); err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { c.Close() }) // reading and writing know no context
+	switch {
+	case j.Case == "tcp":
+		return struct{ io.ReadWriter }{c}, nil // hides io.ReaderFrom, by which the kernel would copy the data
+	case j.serves():
+		return tls.Server(c, secret), nil
+	}
+	s := tls.Client(c, secret)
+	return s, s.HandshakeContext(ctx)
+}
+
+// overQUIC makes a QUIC connection over a UDP socket. Its settings are those of braid's own.
+func overQUIC(ctx context.Context, j job, ready func(net.Addr) error) (io.ReadWriter, error) {
+	id, err := scionnet.NewIdentity()
+	if err != nil {
+		return nil, err
+	}
+	config := &quic.Config{
 		InitialPacketSize: uint16(min(j.MTU, 1452)), DisablePathMTUDiscovery: true,
 		InitialStreamReceiveWindow: 1 << 20, MaxStreamReceiveWindow: 12 << 20,
 		InitialConnectionReceiveWindow: 1 << 20, MaxConnectionReceiveWindow: 12 << 20,
-	}}
-	if t.socket, err = net.ListenUDP("udp", &net.UDPAddr{IP: ip.AsSlice()}); err != nil {
+	}
+	socket, err := net.ListenPacket("udp", net.JoinHostPort(j.Local, "0"))
+	if err != nil {
 		return nil, err
 	}
-	t.quic = &quic.Transport{Conn: t.socket}
-	if j.Dial == "" {
-		if t.listener, err = t.quic.Listen(t.tls, t.config); err != nil {
-			return nil, errors.Join(err, t.socket.Close())
+	t := &quic.Transport{Conn: socket}
+	if j.serves() {
+		l, err := t.Listen(id.TLS("bench", nil), config)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return t, nil
-}
-
-func (t *quicTransport) address() string { return t.socket.LocalAddr().String() }
-
-func (t *quicTransport) connect(ctx context.Context, j job) ([]io.ReadWriter, error) {
-	if t.listener != nil {
-		c, err := t.listener.Accept(ctx)
+		if err := ready(socket.LocalAddr()); err != nil {
+			return nil, err
+		}
+		c, err := l.Accept(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -281,14 +211,13 @@ func (t *quicTransport) connect(ctx context.Context, j job) ([]io.ReadWriter, er
 		if err != nil {
 			return nil, err
 		}
-		_, err = s.Read(make([]byte, 1))
-		return []io.ReadWriter{s}, err
+		return s, hear(s)
 	}
 	to, err := net.ResolveUDPAddr("udp", j.Dial)
 	if err != nil {
 		return nil, err
 	}
-	c, err := t.quic.Dial(ctx, to, t.tls, t.config)
+	c, err := t.Dial(ctx, to, id.TLS("bench", nil), config)
 	if err != nil {
 		return nil, err
 	}
@@ -296,48 +225,46 @@ func (t *quicTransport) connect(ctx context.Context, j job) ([]io.ReadWriter, er
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.Write([]byte{1}) // else the server does not hear of the stream
-	return []io.ReadWriter{s}, err
+	return s, greet(s)
 }
 
-func (t *quicTransport) close() {
-	t.quic.Close()
-	t.socket.Close()
-}
+// greet sends a byte, without which the server would not notice a new stream; hear receives it.
+func greet(w io.Writer) error { _, err := w.Write([]byte{1}); return err }
+func hear(r io.Reader) error  { _, err := r.Read(make([]byte, 1)); return err }
 
-// scionTransport is braid's own, over either packet connection.
-type scionTransport struct {
-	host     *scionnet.Host
-	endpoint *scionnet.Endpoint
-}
-
-func (t *scionTransport) address() string { return t.endpoint.Addr().String() }
-
-func (t *scionTransport) connect(ctx context.Context, j job) ([]io.ReadWriter, error) {
+// overSCION makes braid's own connections, one for each path, over the packet connection that the case names.
+func overSCION(ctx context.Context, h *scionnet.Host, j job, ready func(net.Addr) error) ([]io.ReadWriter, error) {
+	e, err := h.Listen(ctx, scionnet.ListenConfig{PlainPackets: j.Case == "quic-snet", Congestion: j.Congestion})
+	if err != nil {
+		return nil, err
+	}
 	var conns []io.ReadWriter
-	if j.Dial == "" {
+	if j.serves() {
+		if err := ready(e.Addr()); err != nil {
+			return nil, err
+		}
 		for range j.Paths {
-			c, err := t.endpoint.Accept(ctx)
+			c, err := e.Accept(ctx)
 			if err != nil {
 				return nil, err
 			}
-			if _, err := c.Read(make([]byte, 1)); err != nil {
+			if err := hear(c); err != nil {
 				return nil, err
 			}
 			conns = append(conns, c)
 		}
 		return conns, nil
 	}
-	remote, paths, err := choose(ctx, t.host, j)
+	remote, paths, err := choosePaths(ctx, h, j)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range paths {
-		c, err := t.endpoint.Dial(ctx, remote, p, nil)
+		c, err := e.Dial(ctx, remote, p, nil)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := c.Write([]byte{1}); err != nil {
+		if err := greet(c); err != nil {
 			return nil, err
 		}
 		conns = append(conns, c)
@@ -345,14 +272,9 @@ func (t *scionTransport) connect(ctx context.Context, j job) ([]io.ReadWriter, e
 	return conns, nil
 }
 
-func (t *scionTransport) close() {
-	t.endpoint.Close()
-	t.host.Close()
-}
-
-// choose takes the first paths whose MTU is the job's. A control service that is just finding newer ones does not name
-// all of them at every moment.
-func choose(ctx context.Context, h *scionnet.Host, j job) (scionnet.Addr, []pathsel.Path, error) {
+// choosePaths takes the first paths whose MTU is the job's. It asks until there are enough, since a control service that
+// is looking for newer paths does not always name all of them.
+func choosePaths(ctx context.Context, h *scionnet.Host, j job) (scionnet.Addr, []pathsel.Path, error) {
 	remote, err := scionnet.ParseAddr(j.Dial)
 	if err != nil {
 		return remote, nil, err
@@ -376,86 +298,72 @@ func choose(ctx context.Context, h *scionnet.Host, j job) (scionnet.Addr, []path
 	}
 }
 
-// rawTransport sends datagrams as fast as the receiver takes them: it says how much it has from time to time, and the
-// sender keeps a window of it under way. What is lost is not repeated, but more is sent in its place.
-type rawTransport struct {
-	host *scionnet.Host
-	d    *scionnet.Datagrams
-}
-
 const (
 	rawWindow = 512 << 10 // bytes under way
-	rawCredit = 64 << 10  // received for each answer
+	rawCredit = 64 << 10  // bytes received for each acknowledgement
 	rawSilent = 20 * time.Millisecond
-	rawMark   = 0x40 // of the first byte, which tells a datagram from a frame
+	rawMark   = 0x40 // set in the first byte of each datagram, as scionnet.Datagrams.Send demands
 )
 
-func (t *rawTransport) address() string { return t.d.Addr().String() }
+// rawConn sends datagrams with a window: the receiver acknowledges what it gets from time to time. Lost datagrams are not
+// repeated; the sender sends more instead.
+type rawConn struct {
+	d     *scionnet.Datagrams
+	to    net.Addr
+	size  int
+	bytes int64 // sent or received
+	acked int64 // of them
+}
 
-func (t *rawTransport) connect(ctx context.Context, j job) ([]io.ReadWriter, error) {
-	context.AfterFunc(ctx, func() { t.d.Close() })
-	if j.Dial != "" {
-		remote, paths, err := choose(ctx, t.host, j)
-		if err != nil {
-			return nil, err
-		}
-		to, size, err := t.d.Route(ctx, remote, paths[0])
-		if err != nil {
-			return nil, err
-		}
-		hello := make([]byte, size)
-		hello[0] = rawMark
-		return []io.ReadWriter{&rawConn{t: t, to: to, size: size}}, t.d.Send(hello, size, to)
-	}
-	b := make([]byte, 2048)
-	n, to, err := t.d.Receive(b)
+func overDatagrams(ctx context.Context, h *scionnet.Host, j job, ready func(net.Addr) error) (*rawConn, error) {
+	d, err := h.OpenDatagrams(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	return []io.ReadWriter{&rawConn{t: t, to: to, size: n, large: j.MTU}}, nil
-}
-
-func (t *rawTransport) close() {
-	t.d.Close()
-	t.host.Close()
-}
-
-type rawConn struct {
-	t      *rawTransport
-	to     net.Addr
-	size   int
-	large  int
-	sent   int64
-	credit int64
-	got    int64
-	told   int64
+	context.AfterFunc(ctx, func() { d.Close() })
+	c := &rawConn{d: d}
+	if j.serves() {
+		if err := ready(d.Addr()); err != nil {
+			return nil, err
+		}
+		// The client's first datagram is as large as the path carries.
+		if c.size, c.to, err = d.Receive(make([]byte, 2048)); err == nil {
+			d.Large(c.to, j.MTU)
+		}
+		return c, err
+	}
+	remote, paths, err := choosePaths(ctx, h, j)
+	if err != nil {
+		return nil, err
+	}
+	if c.to, c.size, err = d.Route(ctx, remote, paths[0]); err != nil {
+		return nil, err
+	}
+	hello := make([]byte, c.size)
+	hello[0] = rawMark
+	return c, d.Send(hello, c.size, c.to)
 }
 
 func (c *rawConn) Write(b []byte) (int, error) {
-	if c.large > 0 {
-		c.t.d.Large(c.to, c.large)
-		c.large = 0
-	}
-	batch := 14 * c.size
 	for rest := b; len(rest) > 0; {
-		n := min(batch, len(rest))
+		n := min(14*c.size, len(rest)) // one batch
 		for i := 0; i < n; i += c.size {
 			rest[i] |= rawMark
 		}
-		if err := c.t.d.Send(rest[:n], c.size, c.to); err != nil {
+		if err := c.d.Send(rest[:n], c.size, c.to); err != nil {
 			return 0, err
 		}
 		rest = rest[n:]
-		c.sent += int64(n)
-		for c.sent-c.credit > rawWindow {
-			_ = c.t.d.SetReadDeadline(time.Now().Add(rawSilent))
-			var answer [16]byte
-			if _, _, err := c.t.d.Receive(answer[:]); errors.Is(err, os.ErrDeadlineExceeded) {
-				c.credit = c.sent // the answers, or what they would answer, are lost
+		c.bytes += int64(n)
+		for c.bytes-c.acked > rawWindow {
+			_ = c.d.SetReadDeadline(time.Now().Add(rawSilent))
+			var ack [16]byte
+			if _, _, err := c.d.Receive(ack[:]); errors.Is(err, os.ErrDeadlineExceeded) {
+				c.acked = c.bytes // the window's datagrams or their acknowledgements are lost
 			} else if err != nil {
 				return 0, err
 			} else {
-				c.credit += rawCredit
+				c.acked += rawCredit
 			}
 		}
 	}
@@ -463,24 +371,10 @@ func (c *rawConn) Write(b []byte) (int, error) {
 }
 
 func (c *rawConn) Read(b []byte) (int, error) {
-	n, from, err := c.t.d.Receive(b)
-	if err != nil {
-		return n, err
+	n, from, err := c.d.Receive(b)
+	if c.bytes += int64(n); err == nil && c.bytes-c.acked >= rawCredit {
+		c.acked += rawCredit
+		err = c.d.Send([]byte{rawMark}, 1, from)
 	}
-	if c.got += int64(n); c.got-c.told >= rawCredit {
-		c.told += rawCredit
-		return n, c.t.d.Send([]byte{rawMark}, 1, from)
-	}
-	return n, nil
-}
-
-func readReport(r *bufio.Scanner) (report, error) {
-	var v report
-	if !r.Scan() {
-		if err := r.Err(); err != nil {
-			return v, err
-		}
-		return v, io.ErrUnexpectedEOF
-	}
-	return v, json.Unmarshal(r.Bytes(), &v)
+	return n, err
 }

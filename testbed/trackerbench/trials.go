@@ -1,17 +1,16 @@
-package load
+package trackerbench
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"braid/testbed/bench"
 	"braid/tracker/wire"
 )
 
@@ -19,43 +18,37 @@ import (
 type MemoryResult struct {
 	Peers  int `json:"peers"`
 	Swarms int `json:"swarms"`
-	// BytesPerPeer is by how much the memory of the process has grown, by each peer, with the collector's reserve.
+	// BytesPerPeer is the growth of the process, including the reserve of the garbage collector, for each peer.
 	BytesPerPeer float64 `json:"bytes_per_peer"`
 }
 
 // Memory fills a tracker with that many swarms of ten peers.
-func (b Bench) Memory(ctx context.Context, swarms int) (MemoryResult, error) {
-	p, err := b.start(ctx, "")
+func (b Bench) Memory(ctx context.Context, swarms int) (r MemoryResult, err error) {
+	t, err := b.start(ctx, "")
 	if err != nil {
-		return MemoryResult{}, err
+		return r, err
 	}
-	defer p.stop()
-	// The buffers that work takes are no peers'.
-	if _, err := b.generate(ctx, Job{Transport: "udp", Addr: p.addrs["udp"], Swarms: 10, Time: 500 * time.Millisecond, Window: 64}); err != nil {
-		return MemoryResult{}, err
+	defer t.Stop()
+	// A little work first, so that the tracker's buffers do not count as peers.
+	if _, err := b.generate(ctx, Job{Transport: "udp", Addr: t.addrs["udp"], Swarms: 10, Time: 500 * time.Millisecond, Window: 64}); err != nil {
+		return r, err
 	}
-	before, err := resident(p.cmd.Process.Pid)
-	if err != nil {
-		return MemoryResult{}, err
+	before := t.Usage().RSS
+	if err := b.fill(ctx, t, swarms); err != nil {
+		return r, err
 	}
-	if _, err := b.generate(ctx, Job{Transport: "udp", Addr: p.addrs["udp"], Swarms: swarms, Once: true, Window: 64}); err != nil {
-		return MemoryResult{}, err
-	}
-	after, err := resident(p.cmd.Process.Pid)
-	if err != nil {
-		return MemoryResult{}, err
-	}
+	grown := t.Usage().RSS - before
 	var s struct{ Totals struct{ Members, Swarms int } }
-	if err := p.stats(ctx, &s); err != nil {
-		return MemoryResult{}, err
+	if err := t.stats(ctx, &s); err != nil {
+		return r, err
 	}
 	if s.Totals.Members != swarms*perSwarm {
-		return MemoryResult{}, fmt.Errorf("the tracker knows %d of %d peers", s.Totals.Members, swarms*perSwarm)
+		return r, fmt.Errorf("the tracker knows %d of %d peers", s.Totals.Members, swarms*perSwarm)
 	}
-	return MemoryResult{s.Totals.Members, s.Totals.Swarms, float64(after-before) / float64(s.Totals.Members)}, nil
+	return MemoryResult{s.Totals.Members, s.Totals.Swarms, float64(grown) / float64(s.Totals.Members)}, nil
 }
 
-// SlowResult is what clients wait for while others do not finish their requests.
+// SlowResult is how long clients wait while others do not finish their requests.
 type SlowResult struct {
 	Slow      int     `json:"slow"`
 	AloneP50  float64 `json:"alone_p50_ms"`
@@ -65,101 +58,98 @@ type SlowResult struct {
 	Ratio     float64 `json:"p99_ratio"`
 }
 
-// honest is how many honest clients there are beside the slow ones: few enough that nobody waits for a core that is taken.
-const honest = 2
+const (
+	// honest is the number of honest clients beside the slow ones. With more, they would wait for a core, not for the tracker.
+	honest = 2
+	// arrival is how long the slow clients have to connect before the measurement.
+	arrival = 2 * time.Second
+)
 
-// settle is how long the slow ones have to come.
-const settle = 2 * time.Second
-
-// Slow measures honest clients over HTTP alone and beside that many half-open requests, in turns; the medians count. From
-// five seconds on the tracker cuts the slow ones off, who come again.
+// Slow measures honest clients over HTTP, in turns alone and beside that many half-open requests; the medians count. The
+// tracker cuts slow clients off after five seconds; they connect again.
 func (b Bench) Slow(ctx context.Context, slow, rounds int, d time.Duration) (SlowResult, error) {
-	p, err := b.start(ctx, "")
+	t, err := b.start(ctx, "")
 	if err != nil {
 		return SlowResult{}, err
 	}
-	defer p.stop()
-	var p50, p99 [2][]float64
+	defer t.Stop()
+	var alone, beside []Result
 	for range rounds {
-		for i, halves := range []int{0, slow} {
-			var beside errgroup.Group
+		for _, halves := range []int{0, slow} {
+			var others errgroup.Group
+			results := &alone
 			if halves > 0 {
-				beside.Go(func() error {
-					_, err := b.generate(ctx, Job{Transport: "half", Addr: p.addrs["http"], Swarms: 1, Time: d + 2*settle, Window: halves})
+				results = &beside
+				others.Go(func() error {
+					_, err := b.generate(ctx, Job{Transport: "half", Addr: t.addrs["http"], Swarms: 1, Time: d + 2*arrival, Window: halves})
 					return err
 				})
-				time.Sleep(settle)
+				time.Sleep(arrival)
 			}
-			r, err := b.generate(ctx, Job{Transport: "http", Addr: p.addrs["http"], Swarms: 1000, Time: d, Window: honest})
-			if err = errors.Join(err, beside.Wait()); err != nil {
+			r, err := b.generate(ctx, Job{Transport: "http", Addr: t.addrs["http"], Swarms: 1000, Time: d, Window: honest})
+			if err = errors.Join(err, others.Wait()); err != nil {
 				return SlowResult{}, err
 			}
-			p50[i], p99[i] = append(p50[i], r.P50), append(p99[i], r.P99)
+			*results = append(*results, r)
 		}
 	}
-	out := SlowResult{Slow: slow, AloneP50: Median(p50[0]), AloneP99: Median(p99[0]), BesideP50: Median(p50[1]), BesideP99: Median(p99[1])}
+	p50, p99 := func(r Result) float64 { return r.P50 }, func(r Result) float64 { return r.P99 }
+	out := SlowResult{slow, bench.Median(alone, p50), bench.Median(alone, p99), bench.Median(beside, p50), bench.Median(beside, p99), 0}
 	out.Ratio = out.BesideP99 / max(out.AloneP99, 0.001)
 	return out, nil
 }
 
-// Median of the values.
-func Median(v []float64) float64 {
-	if len(v) == 0 {
-		return math.NaN()
-	}
-	s := slices.Sorted(slices.Values(v))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}
-
-// KillResult is what a tracker knows after it was killed.
+// KillResult is what a tracker still knows after it was killed.
 type KillResult struct {
 	Sync         float64 `json:"sync_s"` // how often the journal is written
 	Margin       float64 `json:"margin_s"`
-	Acknowledged int     `json:"acknowledged"` // peers that were answered more than the margin before the end
+	Acknowledged int     `json:"acknowledged"` // peers that were answered earlier than the margin before the kill
 	Lost         int     `json:"lost"`         // of these
 	Later        int     `json:"later"`        // acknowledged later
 	LaterLost    int     `json:"later_lost"`
 	Ready        float64 `json:"ready_s"` // from the new start until it answers
 }
 
-// Kill fills a tracker, lets peers come at that rate (per second) for a while, kills it without warning, starts it again, and asks it
-// for every peer. None is to be lost that was answered more than the margin before.
-func (b Bench) Kill(ctx context.Context, swarms int, rate float64, d, sync, margin time.Duration) (KillResult, error) {
-	args := []string{"--data", filepath.Join(b.Dir, "data"), "--sync", sync.String()}
-	p, err := b.start(ctx, "", args...)
+// Kill fills a tracker and lets peers arrive for a time d at a rate per second. It kills the tracker without warning,
+// starts it again, and asks it for every peer. The tracker must know each that it answered before the margin.
+func (b Bench) Kill(ctx context.Context, k KillTrial) (KillResult, error) {
+	args := []string{"--data", filepath.Join(b.Dir, "data"), "--sync", k.Sync.String()}
+	t, err := b.start(ctx, "", args...)
 	if err != nil {
 		return KillResult{}, err
 	}
-	if _, err := b.generate(ctx, Job{Transport: "udp", Addr: p.addrs["udp"], Swarms: swarms, Once: true, Window: 64}); err != nil {
-		p.stop()
+	defer func() { t.Stop() }() // the one that runs then
+	if err := b.fill(ctx, t, k.Swarms); err != nil {
 		return KillResult{}, err
 	}
 	filled := time.Now()
-	answered, err := pace(ctx, p.addrs["udp"], swarms*perSwarm, rate, d)
+	answered, err := pace(ctx, t.addrs["udp"], k.Swarms*perSwarm, k.Rate, k.For)
 	killed := time.Now()
-	if err = errors.Join(err, p.kill()); err != nil {
+	t.Stop()
+	if err != nil {
 		return KillResult{}, err
 	}
 	began := time.Now()
-	if p, err = b.start(ctx, "", args...); err != nil {
+	again, err := b.start(ctx, "", args...)
+	if err != nil {
 		return KillResult{}, err
 	}
-	defer p.stop()
-	out := KillResult{Sync: sync.Seconds(), Margin: margin.Seconds(), Ready: time.Since(began).Seconds()}
-	early, later := make([]int, swarms+len(answered)/perSwarm+1), make([]int, swarms+len(answered)/perSwarm+1)
-	for n := range swarms * perSwarm {
-		if killed.Sub(filled) > margin {
-			early[n/perSwarm]++
+	t = again
+	out := KillResult{Sync: k.Sync.Seconds(), Margin: k.Margin.Seconds(), Ready: time.Since(began).Seconds()}
+	early, later := make([]int, k.Swarms+len(answered)/perSwarm+1), make([]int, k.Swarms+len(answered)/perSwarm+1)
+	if killed.Sub(filled) > k.Margin {
+		for s := range k.Swarms {
+			early[s] = perSwarm
 		}
 	}
 	for n, at := range answered {
-		if s := swarms + n/perSwarm; killed.Sub(at) > margin {
+		if s := k.Swarms + n/perSwarm; killed.Sub(at) > k.Margin {
 			early[s]++
 		} else {
 			later[s]++
 		}
 	}
-	known, err := incomplete(p.addrs["udp"], len(early))
+	known, err := incomplete(t.addrs["udp"], len(early))
 	if err != nil {
 		return KillResult{}, err
 	}
@@ -172,7 +162,16 @@ func (b Bench) Kill(ctx context.Context, swarms int, rate float64, d, sync, marg
 	return out, nil
 }
 
-// pace announces new peers one after the other, at that rate, and says when each was answered.
+// KillTrial says how a tracker is killed.
+type KillTrial struct {
+	Swarms int           // of ten peers, which are there before
+	Rate   float64       // of further peers, per second
+	For    time.Duration // until the kill
+	Sync   time.Duration // between two writes of the journal
+	Margin time.Duration // before the kill: later answers do not count
+}
+
+// pace announces new peers one after another at a rate per second, and returns when each was answered.
 func pace(ctx context.Context, addr string, first int, rate float64, d time.Duration) (answered []time.Time, err error) {
 	c, id, err := dialUDP(addr)
 	if err != nil {
@@ -192,6 +191,7 @@ func pace(ctx context.Context, addr string, first int, rate float64, d time.Dura
 	return answered, ctx.Err()
 }
 
+// dialUDP returns a socket and the ID of its connection (BEP 15).
 func dialUDP(addr string) (*net.UDPConn, uint64, error) {
 	c, err := net.Dial("udp", addr)
 	if err != nil {
@@ -204,7 +204,7 @@ func dialUDP(addr string) (*net.UDPConn, uint64, error) {
 	return c.(*net.UDPConn), id, err
 }
 
-// exchange sends a request until it is answered.
+// exchange sends a request again and again until it is answered.
 func exchange(c *net.UDPConn, r *wire.UDPRequest, b []byte) (wire.UDPAnswer, error) {
 	for range 10 {
 		if _, err := c.Write(r.Append(nil)); err != nil {
@@ -229,7 +229,7 @@ func exchange(c *net.UDPConn, r *wire.UDPRequest, b []byte) (wire.UDPAnswer, err
 	return wire.UDPAnswer{}, errors.New("the tracker does not answer")
 }
 
-// incomplete is how many peers the tracker knows in each of the first swarms.
+// incomplete returns how many peers the tracker knows in each of the first swarms.
 func incomplete(addr string, swarms int) ([]int, error) {
 	c, id, err := dialUDP(addr)
 	if err != nil {

@@ -1,4 +1,4 @@
-package load
+package trackerbench
 
 import (
 	"context"
@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"golang.org/x/net/ipv4"
-	"golang.org/x/sync/errgroup"
 
 	"braid/tracker/wire"
 )
 
-// sockets of a load over UDP: clients that a tracker sees. Few have a tracker that answers in batches at its best, for which
-// there is udp-apart too.
+// sockets is the number of clients of a load over UDP. With few of them, a tracker that answers in batches is at its best;
+// udp-apart shows the opposite.
 const sockets = 8
 
 func overUDP(ctx context.Context, j Job) (*tally, error) {
@@ -24,54 +23,35 @@ func overUDP(ctx context.Context, j Job) (*tally, error) {
 	if j.Transport == "udp-apart" {
 		n = j.Window
 	}
-	tallies := make([]*tally, n)
-	var all errgroup.Group
-	for i := range n {
-		all.Go(func() (err error) {
-			tallies[i], err = udpSocket(ctx, j, i, n)
-			return err
-		})
-	}
-	if err := all.Wait(); err != nil {
-		return nil, err
-	}
-	for _, t := range tallies[1:] {
-		tallies[0].add(t)
-	}
-	return tallies[0], nil
+	return workers(j, n, func(choose *chooser, t *tally) error { return udpSocket(ctx, j, max(1, j.Window/n), choose, t) })
 }
 
-// answerPatience is after how long a packet counts as lost.
+// answerPatience is the time after which a packet counts as lost.
 const answerPatience = 500 * time.Millisecond
 
-// flight is the announces of one socket that are under way.
+// flight holds the announces of one socket that are under way.
 type flight struct {
-	conn    *net.UDPConn
 	batch   *ipv4.PacketConn
 	id      uint64 // of the connection
 	tally   *tally
 	choose  *chooser
-	peers   []int // by place, which is the transaction
+	peers   []int // by place; the place is the transaction ID
 	sent    []time.Time
 	waiting []bool
 	free    []int
-	out     []ipv4.Message // as many as there are places
+	out     []ipv4.Message // one for each place
 }
 
-func udpSocket(ctx context.Context, j Job, worker, workers int) (*tally, error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, "udp", j.Addr)
+// udpSocket keeps n announces under way on one socket.
+func udpSocket(ctx context.Context, j Job, n int, choose *chooser, t *tally) error {
+	c, id, err := dialUDP(j.Addr)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	f := &flight{conn: c.(*net.UDPConn), tally: &tally{}, choose: j.chooser(worker, workers)}
-	_ = f.conn.SetReadBuffer(4 << 20) // the system may grant less
-	if f.id, err = connect(f.conn); err != nil {
-		return nil, err
-	}
-	f.batch = ipv4.NewPacketConn(f.conn)
-	n := max(1, j.Window/workers)
+	_ = c.SetReadBuffer(4 << 20) // the system may grant less
+	f := &flight{batch: ipv4.NewPacketConn(c), id: id, tally: t, choose: choose}
 	f.peers, f.sent, f.waiting = make([]int, n), make([]time.Time, n), make([]bool, n)
 	in := make([]ipv4.Message, n)
 	for i := range n {
@@ -81,29 +61,29 @@ func udpSocket(ctx context.Context, j Job, worker, workers int) (*tally, error) 
 	}
 	for {
 		if err := f.send(); err != nil {
-			return nil, err
+			return err
 		}
 		if len(f.free) == n {
-			return f.tally, nil
+			return nil
 		}
-		if err := f.conn.SetReadDeadline(time.Now().Add(answerPatience)); err != nil {
-			return nil, err
+		if err := c.SetReadDeadline(time.Now().Add(answerPatience)); err != nil {
+			return err
 		}
 		got, err := f.batch.ReadBatch(in, 0)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			if err := f.again(); err != nil {
-				return nil, err
+				return err
 			}
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		now := time.Now()
 		for _, m := range in[:got] {
 			b := m.Buffers[0][:m.N]
 			if len(b) < 8 || wire.Action(binary.BigEndian.Uint32(b)) != wire.AnnounceUDP {
-				return nil, fmt.Errorf("the tracker refuses: %q", b)
+				return fmt.Errorf("the tracker refuses: %q", b)
 			}
 			if i := int(binary.BigEndian.Uint32(b[4:])); i < n && f.waiting[i] {
 				f.tally.answered(now.Sub(f.sent[i]))
@@ -149,7 +129,7 @@ func (f *flight) flush() error {
 	return nil
 }
 
-// again sends what was lost.
+// again sends all announces that were not answered once more.
 func (f *flight) again() error {
 	f.out = f.out[:0]
 	for i, waiting := range f.waiting {
@@ -163,21 +143,6 @@ func (f *flight) again() error {
 
 // connect asks for the ID of a connection (BEP 15).
 func connect(c *net.UDPConn) (uint64, error) {
-	b := make([]byte, wire.MaxUDP)
-	for range 10 {
-		r := wire.UDPRequest{Action: wire.Connect, Transaction: 1}
-		if _, err := c.Write(r.Append(nil)); err != nil {
-			return 0, err
-		}
-		if err := c.SetReadDeadline(time.Now().Add(answerPatience)); err != nil {
-			return 0, err
-		}
-		if n, err := c.Read(b); err == nil {
-			a, err := wire.ParseUDPAnswer(b[:n], false)
-			if err == nil && a.Action == wire.Connect {
-				return a.Connection, nil
-			}
-		}
-	}
-	return 0, errors.New("the tracker does not answer")
+	a, err := exchange(c, &wire.UDPRequest{Action: wire.Connect, Transaction: 1}, make([]byte, wire.MaxUDP))
+	return a.Connection, err
 }

@@ -1,4 +1,4 @@
-package load
+package trackerbench
 
 import (
 	"bufio"
@@ -19,25 +19,24 @@ import (
 	"braid/tracker/wire"
 )
 
-// workers runs as many as are under way, each with a tally of its own.
-func workers(j Job, work func(*chooser, *tally) error) (*tally, error) {
-	tallies := make([]*tally, j.Window)
+// workers runs n workers at once, each with announces and a tally of its own, and adds up what they counted.
+func workers(j Job, n int, work func(*chooser, *tally) error) (*tally, error) {
+	tallies := make([]tally, n)
 	var all errgroup.Group
 	for i := range tallies {
-		tallies[i] = &tally{}
-		all.Go(func() error { return work(j.chooser(i, j.Window), tallies[i]) })
+		all.Go(func() error { return work(j.chooser(i, n), &tallies[i]) })
 	}
 	if err := all.Wait(); err != nil {
 		return nil, err
 	}
-	for _, t := range tallies[1:] {
-		tallies[0].add(t)
+	for i := range tallies[1:] {
+		tallies[0].add(&tallies[i+1])
 	}
-	return tallies[0], nil
+	return &tallies[0], nil
 }
 
 func overHTTP(ctx context.Context, j Job) (*tally, error) {
-	return workers(j, func(choose *chooser, t *tally) error {
+	return workers(j, j.Window, func(choose *chooser, t *tally) error {
 		var c net.Conn
 		var in *bufio.Reader
 		defer func() {
@@ -81,7 +80,8 @@ func overHTTP(ctx context.Context, j Job) (*tally, error) {
 	})
 }
 
-// readAnswer reads an answer of HTTP/1 that is one of a tracker, and no refusal.
+// readAnswer reads a tracker's answer over HTTP/1. A refusal is an error. It is faster than net/http, so that one core can
+// keep a tracker busy.
 func readAnswer(in *bufio.Reader) error {
 	length := -1
 	for first := true; ; first = false {
@@ -116,7 +116,7 @@ func readAnswer(in *bufio.Reader) error {
 	return err
 }
 
-// scionPorts is how many clients on SCION there are, each with a connection of its own.
+// scionPorts is the number of clients on SCION, each with a connection of its own.
 const scionPorts = 4
 
 func overSCION(ctx context.Context, j Job) (*tally, error) {
@@ -143,7 +143,7 @@ func overSCION(ctx context.Context, j Job) (*tally, error) {
 			free <- &http.Client{Transport: t}
 		}
 	}
-	return workers(j, func(choose *chooser, t *tally) error {
+	return workers(j, j.Window, func(choose *chooser, t *tally) error {
 		c := <-free
 		for {
 			n, ok := choose.peer()
@@ -170,11 +170,11 @@ func overSCION(ctx context.Context, j Job) (*tally, error) {
 	})
 }
 
-// half begins requests and does not end them.
+// half begins requests and does not finish them.
 func half(ctx context.Context, j Job) (*tally, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.Time)
 	defer cancel()
-	return workers(j, func(_ *chooser, t *tally) error {
+	return workers(j, j.Window, func(_ *chooser, t *tally) error {
 		for ctx.Err() == nil {
 			if c, err := (&net.Dialer{}).DialContext(ctx, "tcp", j.Addr); err == nil {
 				if _, err = io.WriteString(c, "GET /announce?info_hash="); err == nil {

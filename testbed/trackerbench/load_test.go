@@ -1,4 +1,4 @@
-package load
+package trackerbench
 
 import (
 	"bytes"
@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"braid/scionnet"
+	"braid/testbed/bench"
 	"braid/tracker/server"
 	"braid/tracker/swarm"
 )
 
 // Every load announces each peer once, and the tracker then knows all.
 func TestJobs(t *testing.T) {
-	as, err := Bench{Dir: t.TempDir()}.oneAS()
-	if err != nil {
+	as := t.TempDir()
+	if err := bench.OneAS(as, 1400); err != nil {
 		t.Fatal(err)
 	}
 	h, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: as, LocalIP: netip.MustParseAddr("127.0.0.1")})

@@ -1,17 +1,16 @@
-// Package load puts trackers under load and measures what they bear.
+// Package trackerbench puts trackers under load and measures what they can take.
 //
 //	Job      one load on one tracker: the generator                 load.go, udp.go, http.go
-//	Bench    trackers and generators in processes of their own      bench.go, pin_linux.go
-//	Memory, Slow, Kill   what is no rate                            trials.go
+//	Bench    trackers and generators in processes of their own      bench.go
+//	Memory, Slow, Kill   trials that measure no rate                trials.go
 //
-// Generator and tracker each have a core of their own, for they would take each other's time. A generator keeps a fixed number of
-// requests under way; times are from sending one until its answer.
-package load
+// Generator and tracker run on a core each, so that they do not take each other's time. A generator keeps a fixed number of
+// requests under way; a response time is from sending a request to its answer.
+package trackerbench
 
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,31 +18,31 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"braid/testbed/bench"
 	"braid/tracker/wire"
 )
 
 // Job is a load on one tracker.
 type Job struct {
-	// Transport is http (connections are kept), http-close, udp (of a few clients, each with many announces under way), udp-apart
-	// (as many clients as there are requests under way) or scion; or half: as many requests as are under way begin over
-	// HTTP and do not end, and those that the tracker cuts off come again within a second.
+	// Transport is http (connections are kept), http-close, udp (few clients, each with many announces under way), udp-apart
+	// (a client for each announce under way), scion, or half: requests over HTTP that are begun and never finished. A client
+	// of half that the tracker cuts off connects again within a second.
 	Transport string `json:"transport"`
 	Addr      string `json:"addr"` // host:port; on SCION an announce URL
 	// ConfigDir has the topology.json of the AS for SCION.
 	ConfigDir string `json:"config_dir,omitempty"`
-	// Swarms of ten peers each; announces are of peers among them at random, or of all in turn, once.
+	// Swarms of ten peers each. Announces are of random peers among them, or of each peer once.
 	Swarms int           `json:"swarms"`
 	Once   bool          `json:"once,omitempty"`
-	First  int           `json:"first,omitempty"` // peer to begin with, if once
-	Time   time.Duration `json:"time,omitempty"`  // after which to end, if not once
-	Window int           `json:"window"`          // requests under way
+	Time   time.Duration `json:"time,omitempty"` // after which to end, if not once
+	Window int           `json:"window"`         // requests under way
 }
 
 // Result of a Job.
 type Result struct {
 	Seconds   float64 `json:"seconds"`
 	Announces int     `json:"announces"` // answered
-	Lost      int     `json:"lost"`      // UDP: not answered in time, and sent again; half: begun
+	Lost      int     `json:"lost"`      // UDP: not answered in time, so sent again; half: requests begun
 	P50       float64 `json:"p50_ms"`
 	P99       float64 `json:"p99_ms"`
 }
@@ -51,7 +50,7 @@ type Result struct {
 // perSwarm is the size of a swarm: below the tracker's limit for one host.
 const perSwarm = 10
 
-// peer is the announce of peer n.
+// peer returns the announce of peer n.
 func peer(n int) wire.Announce {
 	a := wire.Announce{Port: uint16(1 + n%60000), Left: 1, NumWant: wire.NoCount, Compact: true, Key: fmt.Sprintf("%08X", uint32(n))}
 	binary.BigEndian.PutUint32(a.InfoHash[:], uint32(n/perSwarm)*2654435761) // spread, as hashes are
@@ -61,7 +60,7 @@ func peer(n int) wire.Announce {
 	return a
 }
 
-// chooser gives the peers to be announced, until there is none.
+// chooser chooses the peers to announce, until the job is done.
 type chooser struct {
 	job     Job
 	random  *rand.Rand
@@ -72,7 +71,7 @@ type chooser struct {
 }
 
 func (j Job) chooser(worker, workers int) *chooser {
-	return &chooser{job: j, random: rand.New(rand.NewPCG(1, uint64(worker))), next: j.First + worker, step: workers, until: time.Now().Add(j.Time)}
+	return &chooser{job: j, random: rand.New(rand.NewPCG(1, uint64(worker))), next: worker, step: workers, until: time.Now().Add(j.Time)}
 }
 
 func (c *chooser) peer() (n int, ok bool) {
@@ -87,14 +86,14 @@ func (c *chooser) peer() (n int, ok bool) {
 	return c.random.IntN(c.job.Swarms * perSwarm), !c.until.IsZero()
 }
 
-// tally counts answers and the time that they took.
+// tally counts answers and their response times.
 type tally struct {
 	took      [buckets]uint32
 	announces int
 	lost      int
 }
 
-// Times are in buckets of microseconds: one each up to 2*fine, then fine of them for each doubling.
+// Response times are counted in buckets of microseconds: one each up to 2*fine, then fine of them for each doubling.
 const fine, buckets = 64, 64 * 40
 
 func bucket(d time.Duration) int {
@@ -106,7 +105,7 @@ func bucket(d time.Duration) int {
 	return min(fine*shift+int(us>>shift), buckets-1)
 }
 
-// least is the shortest time of the bucket, in ms.
+// least returns the shortest time of the bucket, in ms.
 func least(bucket int) float64 {
 	if bucket < 2*fine {
 		return float64(bucket) / 1000
@@ -128,7 +127,7 @@ func (t *tally) add(o *tally) {
 	t.lost += o.lost
 }
 
-// within is the time in ms within which that part of the answers came.
+// within returns the time in ms within which that part of the answers arrived.
 func (t *tally) within(part float64) float64 {
 	left := int(part * float64(t.announces))
 	for b, n := range t.took {
@@ -139,10 +138,10 @@ func (t *tally) within(part float64) float64 {
 	return 0
 }
 
-// Run makes the load.
+// Run runs the load.
 func (j Job) Run(ctx context.Context) (Result, error) {
 	if j.Window < 1 || j.Swarms < 1 {
-		return Result{}, errors.New("a load has at least one swarm and one request under way")
+		return Result{}, errors.New("a load needs at least one swarm and one request under way")
 	}
 	run := map[string]func(context.Context, Job) (*tally, error){
 		"http": overHTTP, "http-close": overHTTP, "udp": overUDP, "udp-apart": overUDP, "scion": overSCION, "half": half,
@@ -158,15 +157,13 @@ func (j Job) Run(ctx context.Context) (Result, error) {
 	return Result{Seconds: time.Since(began).Seconds(), Announces: t.announces, Lost: t.lost, P50: t.within(0.5), P99: t.within(0.99)}, nil
 }
 
-// Serve runs the job that it reads and writes its result: a generator in a process of its own.
+// Serve is a generator. It runs in a process of its own: it reads a job from in and writes its result to out.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	var j Job
-	if err := json.NewDecoder(in).Decode(&j); err != nil {
-		return fmt.Errorf("read a job: %w", err)
-	}
-	r, err := j.Run(ctx)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(out).Encode(r)
+	return bench.Work(ctx, in, out, func(ctx context.Context, j Job, report func(any) error) error {
+		r, err := j.Run(ctx)
+		if err != nil {
+			return err
+		}
+		return report(r)
+	})
 }

@@ -1,0 +1,98 @@
+// Package bench is what braid's benchmarks share: processes whose CPU time is known (process.go), medians over runs, rows
+// as a table or as JSON, and an AS that needs no process. It measures nothing itself; the benchmarks are the packages
+// below it, linkemu and storage.
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+
+	"braid/storage"
+)
+
+// Figures returns what figure says of each run, in increasing order.
+func Figures[T any](runs []T, figure func(T) float64) []float64 {
+	v := make([]float64, len(runs))
+	for i, r := range runs {
+		v[i] = figure(r)
+	}
+	slices.Sort(v)
+	return v
+}
+
+// Median returns the median of a figure over some runs; NaN if there is none.
+func Median[T any](runs []T, figure func(T) float64) float64 {
+	v := Figures(runs, figure)
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// Range returns the least and the greatest value of a figure over at least one run.
+func Range[T any](runs []T, figure func(T) float64) [2]float64 {
+	v := Figures(runs, figure)
+	return [2]float64{v[0], v[len(v)-1]}
+}
+
+// MedianUsage returns the medians of what some runs used.
+func MedianUsage[T any](runs []T, of func(T) storage.Usage) storage.Usage {
+	return storage.Usage{
+		CPUPerGB:    Median(runs, func(r T) float64 { return of(r).CPUPerGB }),
+		AllocBytes:  uint64(Median(runs, func(r T) float64 { return float64(of(r).AllocBytes) })),
+		PeakAnonMiB: Median(runs, func(r T) float64 { return of(r).PeakAnonMiB }),
+	}
+}
+
+// Rows writes results: as JSON each one at once, as a table all of them at the end.
+type Rows struct {
+	encoder *json.Encoder // nil for a table
+	table   *tabwriter.Writer
+	err     error
+}
+
+// NewRows starts a table with these column heads, or JSON. A tab ends each head.
+func NewRows(w io.Writer, asJSON bool, heads string) *Rows {
+	if asJSON {
+		return &Rows{encoder: json.NewEncoder(w)}
+	}
+	r := &Rows{table: tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)}
+	fmt.Fprintln(r.table, heads)
+	return r
+}
+
+// Add writes a result: the value itself as JSON, or the cells as a row of the table.
+func (r *Rows) Add(v any, format string, cells ...any) {
+	if r.encoder != nil {
+		r.err = errors.Join(r.err, r.encoder.Encode(v))
+		return
+	}
+	fmt.Fprintf(r.table, format+"\n", cells...)
+}
+
+// End writes the table. It returns err, which ended the benchmark, joined with errors of writing.
+func (r *Rows) End(err error) error {
+	if r.table != nil {
+		r.err = errors.Join(r.err, r.table.Flush())
+	}
+	return errors.Join(err, r.err)
+}
+
+// IA is the AS that [OneAS] describes.
+const IA = "1-ff00:0:110"
+
+// OneAS writes the configuration of an AS whose hosts are all on this machine. Such an AS has no routers, and nobody
+// asks its control service, so it needs no process.
+func OneAS(dir string, mtu int) error {
+	topology := fmt.Sprintf(`{"isd_as":%q,"mtu":%d,"dispatched_ports":"1024-65535","attributes":["core"],`+
+		`"control_service":{"cs1":{"addr":"127.0.0.1:30252"}},"discovery_service":{"cs1":{"addr":"127.0.0.1:30252"}}}`, IA, mtu)
+	return errors.Join(os.MkdirAll(filepath.Join(dir, "certs"), 0o700),
+		os.WriteFile(filepath.Join(dir, "topology.json"), []byte(topology), 0o600))
+}
