@@ -17,9 +17,9 @@ import (
 var (
 	// ErrSilent says that nothing has arrived from the peer for so long that the path or the peer
 	// must be gone.
-	ErrSilent = errors.New("nothing heard from the peer")
+	ErrSilent = errors.New("nothing received from the peer")
 	// ErrReset says that the peer, or its host, has aborted the connection.
-	ErrReset = errors.New("connection given up by the peer")
+	ErrReset = errors.New("connection aborted by the peer")
 	// ErrRefused says that the peer has no room for the connection.
 	ErrRefused = errors.New("connection refused by the peer")
 )

@@ -53,7 +53,7 @@ func Environment(f Flags, lookup func(string) (string, bool), readFile func(stri
 	var err error
 	if f.IA != "" {
 		if c.IA, err = pathsel.ParseIA(f.IA); err != nil {
-			return Config{}, fmt.Errorf("--isd-as: %w", err)
+			return Config{}, fmt.Errorf("local ISD-AS: %w", err)
 		}
 	}
 	if c.Daemon, err = findDaemon(f, c.IA, lookup, readFile); err != nil {
@@ -67,7 +67,7 @@ func Environment(f Flags, lookup func(string) (string, bool), readFile func(stri
 		c.ConfigDir = defaultConfigDir
 	}
 	if c.ConfigDir == "" && c.Daemon == "" {
-		return Config{}, errors.New("either --sciond or --config-dir is needed on this system")
+		return Config{}, errors.New("neither a SCION daemon nor a configuration directory is given")
 	}
 	return c, nil
 }
@@ -107,7 +107,7 @@ func findDaemon(f Flags, ia pathsel.IA, lookup func(string) (string, bool), read
 }
 
 func findLocal(f Flags, lookup func(string) (string, bool)) (netip.Addr, error) {
-	source, s := "--local", f.Local
+	source, s := "local address", f.Local
 	if s == "" {
 		source = envLocal
 		s, _ = lookup(envLocal)

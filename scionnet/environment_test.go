@@ -66,9 +66,9 @@ func TestEnvironmentErrors(t *testing.T) {
 		file  string
 		part  string
 	}{
-		{Flags{IA: "x"}, nil, "", "--isd-as"},
-		{Flags{Local: "x"}, nil, "", "--local"},
-		{Flags{Local: "0.0.0.0"}, nil, "", "--local"},
+		{Flags{IA: "x"}, nil, "", "local ISD-AS"},
+		{Flags{Local: "x"}, nil, "", "local address"},
+		{Flags{Local: "0.0.0.0"}, nil, "", "local address"},
 		{Flags{}, map[string]string{"SCION_LOCAL_ADDR": "x"}, "", "SCION_LOCAL_ADDR"},
 		{Flags{}, nil, "{", "environment.json"},
 		{Flags{}, nil, `{"ases":{"x":{}}}`, "environment.json"},

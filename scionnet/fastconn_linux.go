@@ -226,7 +226,7 @@ func (c *fastConn) parse(p []byte) ([]byte, *route) {
 func (c *fastConn) parseSlowly(p []byte) ([]byte, *route) {
 	c.slow.Bytes = p
 	if err := c.slow.Decode(); err != nil {
-		c.log.Debug("foreign packet", "local", c.local, "error", err)
+		c.log.Debug("packet not accepted", "local", c.local, "error", err)
 		return nil, nil
 	}
 	if _, ok := c.slow.Payload.(snet.SCMPPayload); ok {
@@ -256,7 +256,7 @@ func (c *fastConn) handleFrame(r *route, b []byte) {
 		c.probe(r, false)
 	case kindAnswer:
 		if r.large.answerArrived(f.size, f.token) {
-			c.log.Debug("large packets pass", "to", r.remote, "payload_bytes", f.size)
+			c.log.Debug("large packets arrive", "to", r.remote, "payload_bytes", f.size)
 		}
 	}
 }
@@ -339,8 +339,3 @@ func (r *route) templateNow(local Addr) (*template, error) {
 }
 
 func (c *fastConn) takeAllFrames() { c.allFrames = true }
-
-func (c *fastConn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
-
-// SetDeadline is used by quic-go to stop reading.
-func (c *fastConn) SetDeadline(t time.Time) error { return c.UDPConn.SetDeadline(t) }

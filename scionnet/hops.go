@@ -32,16 +32,6 @@ func (t trail) first() uint16 {
 	return binary.BigEndian.Uint16([]byte(t[:2]))
 }
 
-// has tells whether the path crosses an interface with that ID, in whatever AS.
-func (t trail) has(id uint64) bool {
-	for i := 0; i+1 < len(t); i += 2 {
-		if uint64(t[i])<<8|uint64(t[i+1]) == id {
-			return true
-		}
-	}
-	return false
-}
-
 // hops is a parsed SCION dataplane path.
 type hops struct {
 	trail  trail

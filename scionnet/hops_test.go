@@ -132,15 +132,6 @@ func TestHopsRefused(t *testing.T) {
 	}
 }
 
-func TestTrailHas(t *testing.T) {
-	tr := trailFrom(1, 0x0200, 3)
-	for id, want := range map[uint64]bool{1: true, 0x200: true, 3: true, 0x100: false, 2: false, 0x10001: false, 0: false} {
-		if got := tr.has(id); got != want {
-			t.Errorf("has(%#x) is %t", id, got)
-		}
-	}
-}
-
 func FuzzHops(f *testing.F) {
 	for _, s := range [][]segment{{core}, {up, core, down}, {peerA, peerB}} {
 		f.Add(rawPath(f, true, s...))

@@ -216,7 +216,7 @@ func (h *Host) query(ctx context.Context, dst pathsel.IA, refresh bool) ([]found
 	for _, p := range ps {
 		f, err := h.foundPath(p)
 		if err != nil {
-			h.log.Warn("path not usable", "path", fmt.Sprint(p), "error", err)
+			h.log.Warn("path from the control plane cannot be used", "path", fmt.Sprint(p), "error", err)
 			continue
 		}
 		out = append(out, f)

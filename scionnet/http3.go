@@ -202,21 +202,21 @@ func (p *HTTP) config(packetSize int) *quic.Config {
 	}
 }
 
-// Client is a transport for http.Client. All requests go to that server, whatever authority they
-// name, over the first of its paths on which it answers.
-func (p *HTTP) Client(server Addr) interface {
+// HTTPClient is a transport for http.Client. Close ends its connections.
+type HTTPClient interface {
 	http.RoundTripper
 	io.Closer
-} {
+}
+
+// Client is a transport for http.Client. All requests go to that server, whatever authority they
+// name, over the first of its paths on which it answers.
+func (p *HTTP) Client(server Addr) HTTPClient {
 	return p.client(func(context.Context) ([]Addr, error) { return []Addr{server}, nil })
 }
 
 // ClientByName is a Client of the server with that name, which is looked up for every new
 // connection. Of several addresses, the first that answers is used.
-func (p *HTTP) ClientByName(name string, port uint16) interface {
-	http.RoundTripper
-	io.Closer
-} {
+func (p *HTTP) ClientByName(name string, port uint16) HTTPClient {
 	return p.client(func(ctx context.Context) ([]Addr, error) { return p.host.names.Lookup(ctx, name, port) })
 }
 

@@ -46,7 +46,7 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 
 	raw, ok := p.Dataplane().(snetpath.SCION)
 	if !ok {
-		return found{}, fmt.Errorf("dataplane path of type %T", p.Dataplane())
+		return found{}, fmt.Errorf("unexpected dataplane path of type %T", p.Dataplane())
 	}
 	hops, err := readHops(raw.Raw)
 	if err != nil {
@@ -55,7 +55,7 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 	// Both come from the same segments. If they differed, answers over this path would look like
 	// another path.
 	if hops.trail != f.trail {
-		return found{}, fmt.Errorf("hop fields and announced interfaces differ")
+		return found{}, errors.New("hop fields and announced interfaces differ")
 	}
 	f.path.Expiry = hops.expiry
 	next := p.UnderlayNextHop().AddrPort()
@@ -122,7 +122,7 @@ func (h *Host) Paths(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error
 // path is not known.
 func (h *Host) resolvePath(ctx context.Context, remote Addr, path pathsel.Path) (found, error) {
 	if path.Dst != remote.IA {
-		return found{}, fmt.Errorf("the path leads to %s", path.Dst)
+		return found{}, fmt.Errorf("the path leads to %s, not to %s", path.Dst, remote.IA)
 	}
 	if remote.IA == h.ia {
 		return found{path: h.localPath(), way: way{nextHop: netip.AddrPortFrom(remote.Host, h.underlayPort(remote.Port))}}, nil
@@ -136,7 +136,7 @@ func (h *Host) resolvePath(ctx context.Context, remote Addr, path pathsel.Path) 
 	}
 	f, ok := h.lookup.find(remote.IA, t)
 	if !ok {
-		return found{}, errors.New("the path is not offered any more")
+		return found{}, errors.New("the control plane no longer offers the path")
 	}
 	return f, nil
 }
@@ -190,7 +190,7 @@ func (h *Host) Subscribe(dst pathsel.IA) (changes <-chan struct{}, cancel func()
 	l := h.lookup
 	d, known, err := l.ensure(dst)
 	if err != nil {
-		h.log.Warn("paths not watched", "destination", dst, "error", err)
+		h.log.Warn("changes of paths not watched", "destination", dst, "error", err)
 		return c, func() {}
 	}
 	l.mu.Lock()

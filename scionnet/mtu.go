@@ -103,7 +103,7 @@ func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
 	if !h.mtus.put(k, mtu, time.Now()) {
 		return
 	}
-	h.log.Info("path carries less than announced", "destination", k.ia, "host", k.host, "mtu", mtu, "noticed_by", why)
+	h.log.Info("path carries smaller packets than announced", "destination", k.ia, "host", k.host, "mtu", mtu, "noticed_by", why)
 	h.routes.each(func(r *route) {
 		if r.remote.IA == k.ia && r.remote.Host == k.host && r.trail == k.trail {
 			r.large.limitTo(mtu - r.headerLen(Addr{Host: h.localIP}))
@@ -117,7 +117,7 @@ func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
 func (h *Host) packetTooBig(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, mtu int) {
 	q, r, _, ok := h.verifySCMP(p, local, from, quote)
 	if !ok || mtu >= q.size || mtu < leastPacket+q.header {
-		h.log.Debug("packet too big, but it is no witness who says so, or not true", "mtu", mtu, "from", p.Source)
+		h.log.Debug("ignored a packet-too-big message that is not credible", "mtu", mtu, "from", p.Source)
 		return
 	}
 	h.lowerMTU(r.hostPath(), mtu, "packet too big")

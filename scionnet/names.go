@@ -101,7 +101,7 @@ type NameError struct {
 }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("find the SCION address of %s: it is not in %s, and in DNS: %v", e.Name, strings.Join(e.Hosts, " or "), e.Err)
+	return fmt.Sprintf("find the SCION address of %s: it is not in %s, and DNS says: %v", e.Name, strings.Join(e.Hosts, " or "), e.Err)
 }
 
 func (e *NameError) Unwrap() error { return e.Err }
@@ -166,7 +166,7 @@ func (n Names) inDNS(ctx context.Context, name string) ([]Addr, error) {
 		out = append(out, parseTXT(text)...)
 	}
 	if len(out) == 0 {
-		return nil, errors.New("no TXT record says scion=ISD-AS,host")
+		return nil, errors.New("no TXT record of the form scion=ISD-AS,host")
 	}
 	return out[:min(len(out), maxNamed)], nil
 }

@@ -132,7 +132,7 @@ func (h *Host) parsePacket(p *snet.Packet, local Addr, from netip.AddrPort, scra
 	src := Addr{pathsel.IA(p.Source.IA), p.Source.Host.IP().Unmap(), udp.SrcPort}
 	r, scratch, err := h.routes.replyRoute(src, raw.Raw, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), scratch)
 	if err != nil {
-		h.log.Debug("foreign packet", "from", src, "error", err)
+		h.log.Debug("packet not accepted", "from", src, "error", err)
 		return nil, nil, scratch
 	}
 	return udp.Payload, r, scratch

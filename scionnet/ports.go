@@ -45,7 +45,7 @@ func (h *Host) mayListen(port uint16) error {
 	if !h.anyPort {
 		return &PortError{port, h.ia, r.Start, r.End}
 	}
-	h.log.Warn("port is outside the AS's range for hosts: it is reached only through a shim dispatcher on this host",
+	h.log.Warn("the AS does not deliver to this port: packets arrive only through a shim dispatcher on this host",
 		"port", port, "from", r.Start, "to", r.End)
 	return nil
 }

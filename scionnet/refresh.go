@@ -189,7 +189,7 @@ func (l *lookup) ensure(dst pathsel.IA) (d *destination, known bool, err error) 
 	d = l.destinations[dst]
 	if d == nil {
 		if len(l.destinations) >= maxDestinations {
-			return nil, false, fmt.Errorf("paths to %s: already looking after %d ASes", dst, maxDestinations)
+			return nil, false, fmt.Errorf("paths to %s: the table of paths already has %d ASes", dst, maxDestinations)
 		}
 		d = &destination{watchers: map[chan struct{}]struct{}{}, due: time.Now().Add(refreshEvery)}
 		l.destinations[dst] = d

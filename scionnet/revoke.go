@@ -104,7 +104,7 @@ func (h *Host) verifySCMP(p *snet.Packet, local Addr, from netip.AddrPort, b []b
 // router's own AS and be on the path of a connection.
 func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, i pathsel.Interface) {
 	if _, _, path, ok := h.verifySCMP(p, local, from, quote); !ok || i.IA != pathsel.IA(p.Source.IA) || !slices.Contains(path, i) {
-		h.log.Debug("interface down, but it is no witness who says so", "interface", i, "from", p.Source)
+		h.log.Debug("ignored an interface-down message that is not credible", "interface", i, "from", p.Source)
 		return
 	}
 	if !h.lookup.revoke(i, time.Now()) {
@@ -120,7 +120,7 @@ func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, qu
 		ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
 		defer cancel()
 		if err := h.connector.RevNotification(ctx, rev); err != nil {
-			h.log.Debug("daemon not told of the revocation", "interface", i, "error", err)
+			h.log.Debug("revocation not passed on to the daemon", "interface", i, "error", err)
 		}
 		h.lookup.refreshCrossing(i)
 	})

@@ -37,8 +37,11 @@ func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
 		Local:     cmd.String("local"),
 		IA:        cmd.String("isd-as"),
 	}, os.LookupEnv, os.ReadFile)
+	if err != nil {
+		return c, fmt.Errorf("%w; see --config-dir, --sciond, --local and --isd-as", err)
+	}
 	c.Logger = log
-	return c, err
+	return c, nil
 }
 
 // hasSCION tells whether this host seems to be on SCION: a daemon is named, or there is a topology.
