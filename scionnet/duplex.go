@@ -185,7 +185,8 @@ func plainError(err error) error {
 		return ErrPacketSize
 	case errors.As(err, &app) && app.Remote && app.ErrorCode == codeRefused:
 		return ErrRefused
-	case errors.As(err, &app) && app.Remote, errors.As(err, &stream) && stream.Remote, errors.As(err, new(*quic.StatelessResetError)):
+	case errors.As(err, &app) && app.Remote, errors.As(err, &stream) && stream.Remote,
+		errors.As(err, new(*quic.StatelessResetError)):
 		return ErrReset
 	case errors.As(err, &transport) && transport.Remote && transport.ErrorCode == quic.ConnectionRefused:
 		return ErrRefused

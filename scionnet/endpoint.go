@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"braid/pathsel"
@@ -164,72 +163,64 @@ const fullHolds = 10 * time.Second
 // least size that QUIC allows; then it lowers the MTU of the path. It returns the size.
 func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size int) (*quic.Conn, int, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the slower handshake
+	defer cancel()
 	type result struct {
 		qc   *quic.Conn
 		size int
 		err  error
 	}
 	results := make(chan result, 2)
-	var dials sync.WaitGroup
 	dial := func(size int) {
-		dials.Go(func() {
-			qc, err := e.quic.Dial(ctx, r.pseudo, e.identity.TLS(ALPN, want), e.config(size))
-			results <- result{qc, size, err}
-		})
+		qc, err := e.quic.Dial(ctx, r.pseudo, e.identity.TLS(ALPN, want), e.config(size))
+		results <- result{qc, size, err}
 	}
-	dial(size)
+	go dial(size)
 	running := 1
-	small := make(<-chan time.Time)
+	var small <-chan time.Time
 	if size > leastPacket {
-		t := time.NewTimer(smallAfter)
-		defer t.Stop()
-		small = t.C
+		small = time.After(smallAfter)
 	}
 	var first result
-	for {
+	// A refusal by the peer is final; only after silence is the other attempt worth waiting for.
+	for running > 0 && (first.qc == nil && (first.err == nil || errors.Is(plainError(first.err), ErrSilent))) {
 		select {
 		case <-small:
-			dial(leastPacket)
+			go dial(leastPacket)
 			running++
-			continue
 		case first = <-results:
 			running--
 		}
-		// A refusal by the peer is final; only after silence is the other attempt worth waiting
-		// for.
-		if first.err == nil || running == 0 || !errors.Is(plainError(first.err), ErrSilent) {
-			break
-		}
 	}
-	cancel()
-	dials.Wait()
+	cancel() // ends the slower handshake
 	for range running {
 		if late := <-results; late.err == nil {
 			late.qc.CloseWithError(codeDone, "")
 		}
 	}
+	if first.err != nil {
+		return nil, 0, first.err
+	}
 	now := time.Now()
-	if first.err == nil && first.size > leastPacket {
+	if first.size > leastPacket {
 		r.fullPassed.Store(now.UnixNano())
 	}
 	// If full packets have just passed, this host was too busy, and the path is not to blame.
-	if first.err == nil && first.size < size && now.Sub(time.Unix(0, r.fullPassed.Load())) > fullHolds {
-		k := r.hostPath()
-		e.host.lowerMTU(k, first.size+r.headerLen(e.addr), "handshake")
+	if first.size < size && now.Sub(time.Unix(0, r.fullPassed.Load())) > fullHolds {
+		e.host.lowerMTU(r.hostPath(), first.size+r.headerLen(e.addr), "handshake")
 	}
-	return first.qc, first.size, first.err
+	return first.qc, first.size, nil
 }
 
 // admitSCION lets a peer's handshake begin, unless there are too many connections.
 func (e *Endpoint) admitSCION(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
-	r, err := e.host.routes.pinInbound(info.RemoteAddr)
+	g, err := e.host.newInbound(ctx, info.RemoteAddr)
 	if err != nil {
 		return nil, err
 	}
-	a := &admission{peer: r.remote, route: r, place: newInbound(ctx, hostKey{r.remote.IA, r.remote.Host}, e.host.remoteAS(r))}
-	if ctx, err = e.admit(ctx, a, info.AddrVerified, func() { e.host.routes.unpin(r) }); err != nil {
-		e.host.routes.unpin(r)
+	r := g.as.route
+	unpin := func() { e.host.routes.unpin(r) }
+	if ctx, err = e.admit(ctx, &admission{peer: r.remote, place: g}, info.AddrVerified, unpin); err != nil {
+		unpin()
 	}
 	return ctx, err
 }
@@ -258,8 +249,8 @@ func (h *Host) answerSize(local Addr, r *route) int {
 }
 
 func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (*Conn, error) {
-	c := &Conn{endpoint: e, route: a.route, place: a.place}
-	c.packetSize, c.handshake = e.host.answerSize(e.addr, a.route), handshake
+	c := &Conn{endpoint: e, route: a.place.as.route, place: a.place}
+	c.packetSize, c.handshake = e.host.answerSize(e.addr, c.route), handshake
 	if err := e.begin(c, qc, func() (*quic.Stream, error) { return qc.AcceptStream(ctx) }); err != nil {
 		return nil, err
 	}

@@ -73,19 +73,18 @@ func (p *HTTP) mustVerify(net.Addr) bool {
 }
 
 func (p *HTTP) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
-	r, err := p.host.routes.pinInbound(info.RemoteAddr)
+	g, err := p.host.newInbound(ctx, info.RemoteAddr)
 	if err != nil {
 		return nil, err
 	}
-	g := newInbound(ctx, hostKey{r.remote.IA, r.remote.Host}, p.host.remoteAS(r))
 	if !p.places.take(g, info.AddrVerified) {
 		g.evict()
-		p.host.routes.unpin(r)
+		p.host.routes.unpin(g.as.route)
 		return nil, errors.New("too many connections")
 	}
 	context.AfterFunc(ctx, func() {
 		p.places.release(g)
-		p.host.routes.unpin(r)
+		p.host.routes.unpin(g.as.route)
 	})
 	return context.WithValue(ctx, clientKey{}, g), nil
 }
@@ -162,10 +161,11 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 			})
 			context.AfterFunc(c.Context(), func() { end.Stop() })
 			if g, ok := ctx.Value(clientKey{}).(*inbound); ok {
-				context.AfterFunc(g.ctx, func() { _ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "") })
+				context.AfterFunc(g.ctx, func() {
+					_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "")
+				})
 			}
-			ctx = context.WithValue(ctx, idleTimerKey{}, end)
-			return ctx
+			return context.WithValue(ctx, idleTimerKey{}, end)
 		},
 	}
 	ended := make(chan error, 1)

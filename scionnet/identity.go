@@ -54,25 +54,33 @@ func NewIdentity() (*Identity, error) {
 // it makes an identity and writes it, readable by its owner only. It refuses a file that others can
 // read, or that is damaged: replacing the key would silently change the identity.
 func LoadIdentity(name string) (*Identity, error) {
-	info, err := os.Stat(name)
+	key, err := readKey(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return createIdentity(name)
+		key, err = createKey(name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("load identity: %w", err)
+		return nil, fmt.Errorf("load identity %s: %w", name, err)
+	}
+	return newIdentity(key)
+}
+
+func readKey(name string) (ed25519.PrivateKey, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
 	}
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return nil, fmt.Errorf("load identity %s: others can read the private key (mode %04o); run chmod 600 on it", name, perm)
+		return nil, fmt.Errorf("others can read the private key (mode %04o); run chmod 600 on it", perm)
 	}
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("load identity: %w", err)
+		return nil, err
 	}
 	key, err := decodeKey(b)
 	if err != nil {
-		return nil, fmt.Errorf("load identity %s: %w; restore it from a backup, or move it away to get a new identity", name, err)
+		return nil, fmt.Errorf("%w; restore it from a backup, or move it away to get a new identity", err)
 	}
-	return newIdentity(key)
+	return key, nil
 }
 
 const pemType = "PRIVATE KEY"
@@ -93,35 +101,35 @@ func decodeKey(b []byte) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-func createIdentity(name string) (*Identity, error) {
-	id, err := NewIdentity()
+func createKey(name string) (ed25519.PrivateKey, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(id.key)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("create identity: %w", err)
+		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return nil, fmt.Errorf("create identity: %w", err)
+		return nil, err
 	}
 	// The key is written to a temporary file that is then linked. A crash leaves no half of a key
 	// behind, and if two processes start at once, the second takes the identity of the first.
 	f, err := os.CreateTemp(filepath.Dir(name), ".identity-*")
 	if err != nil {
-		return nil, fmt.Errorf("create identity: %w", err)
+		return nil, err
 	}
 	defer os.Remove(f.Name())
 	err = pem.Encode(f, &pem.Block{Type: pemType, Bytes: der})
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return nil, fmt.Errorf("create identity: %w", err)
+		return nil, err
 	}
 	if err := os.Link(f.Name(), name); errors.Is(err, fs.ErrExist) {
-		return LoadIdentity(name)
+		return readKey(name)
 	} else if err != nil {
-		return nil, fmt.Errorf("create identity: %w", err)
+		return nil, err
 	}
-	return id, nil
+	return key, nil
 }
 
 func newIdentity(key ed25519.PrivateKey) (*Identity, error) {

@@ -128,7 +128,9 @@ func (e *IPEndpoint) connection(qc *quic.Conn, handshake time.Duration, open fun
 func (e *IPEndpoint) admitIP(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
 	host := ipOf(info.RemoteAddr).Addr()
 	if p, err := host.Prefix(64); err == nil && host.Is6() {
-		host = p.Addr() // one network has at least this prefix, and its hosts choose the rest freely (RFC 4291, section 2.5.1)
+		// A network has at least this prefix, and its hosts choose the rest freely (RFC 4291,
+		// section 2.5.1).
+		host = p.Addr()
 	}
 	a := &admission{peer: info.RemoteAddr, place: newInbound(ctx, hostKey{host: host}, remoteAS{})}
 	return e.admit(ctx, a, info.AddrVerified, func() {})

@@ -53,7 +53,8 @@ func askControl(ctx context.Context, local pathsel.IA, service string) error {
 	}
 	defer c.Close()
 	core := addr.MustIAFrom(addr.IA(local).ISD(), 0)
-	_, err = cppb.NewSegmentLookupServiceClient(c).Segments(ctx, &cppb.SegmentsRequest{SrcIsdAs: uint64(local), DstIsdAs: uint64(core)})
+	request := &cppb.SegmentsRequest{SrcIsdAs: uint64(local), DstIsdAs: uint64(core)}
+	_, err = cppb.NewSegmentLookupServiceClient(c).Segments(ctx, request)
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return fmt.Errorf("%w from the control service of %s at %s", ErrNoControl, local, service)

@@ -125,7 +125,8 @@ func (h *Host) resolvePath(ctx context.Context, remote Addr, path pathsel.Path) 
 		return found{}, fmt.Errorf("the path leads to %s, not to %s", path.Dst, remote.IA)
 	}
 	if remote.IA == h.ia {
-		return found{path: h.localPath(), way: way{nextHop: netip.AddrPortFrom(remote.Host, h.underlayPort(remote.Port))}}, nil
+		nextHop := netip.AddrPortFrom(remote.Host, h.underlayPort(remote.Port))
+		return found{path: h.localPath(), way: way{nextHop: nextHop}}, nil
 	}
 	t := trailOf(path.Interfaces)
 	if f, ok := h.lookup.find(remote.IA, t); ok {

@@ -103,7 +103,8 @@ func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
 	if !h.mtus.put(k, mtu, time.Now()) {
 		return
 	}
-	h.log.Info("path carries smaller packets than announced", "destination", k.ia, "host", k.host, "mtu", mtu, "noticed_by", why)
+	h.log.Info("path carries smaller packets than announced",
+		"destination", k.ia, "host", k.host, "mtu", mtu, "noticed_by", why)
 	h.routes.each(func(r *route) {
 		if r.remote.IA == k.ia && r.remote.Host == k.host && r.trail == k.trail {
 			r.large.limitTo(mtu - r.headerLen(Addr{Host: h.localIP}))

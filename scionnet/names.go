@@ -101,7 +101,8 @@ type NameError struct {
 }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("find the SCION address of %s: it is not in %s, and DNS says: %v", e.Name, strings.Join(e.Hosts, " or "), e.Err)
+	return fmt.Sprintf("find the SCION address of %s: it is not in %s, and DNS says: %v",
+		e.Name, strings.Join(e.Hosts, " or "), e.Err)
 }
 
 func (e *NameError) Unwrap() error { return e.Err }

@@ -119,7 +119,6 @@ func (p *pool[C]) mustVerify(net.Addr) bool {
 // admission is what is known of an accepted connection from its first packet on.
 type admission struct {
 	peer          fmt.Stringer
-	route         *route // nil on IP
 	place         *inbound
 	start         time.Time
 	handshakeDone func()

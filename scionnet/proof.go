@@ -3,6 +3,7 @@ package scionnet
 import (
 	"context"
 	"encoding/binary"
+	"net"
 	"sync"
 	"time"
 
@@ -282,6 +283,17 @@ type remoteAS struct {
 func (h *Host) remoteAS(r *route) remoteAS {
 	h.checkKnownLinks(r)
 	return remoteAS{h, r, r.way.Load().source != fromUnknown}
+}
+
+// newInbound is the connection that begins with a packet just received. It pins the route to the
+// sender.
+func (h *Host) newInbound(ctx context.Context, pseudo net.Addr) (*inbound, error) {
+	r := h.routes.forAddr(pseudo)
+	if r == nil {
+		return nil, errRouteDropped
+	}
+	r = h.routes.pin(r)
+	return newInbound(ctx, hostKey{r.remote.IA, r.remote.Host}, h.remoteAS(r)), nil
 }
 
 // isProven tells whether the ISD-AS is proven by now. On IP there is nothing to prove.

@@ -316,15 +316,6 @@ func (t *routes) pinLocked(r *route) *route {
 
 var errRouteDropped = errors.New("the route to the sender was dropped")
 
-// pinInbound pins the route to the sender of a packet that has just arrived.
-func (t *routes) pinInbound(pseudo net.Addr) (*route, error) {
-	r := t.forAddr(pseudo)
-	if r == nil {
-		return nil, errRouteDropped
-	}
-	return t.pin(r), nil
-}
-
 func (t *routes) unpin(r *route) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -77,7 +77,8 @@ func keepAliveAmong(conns int) time.Duration {
 // packetSize is the size of QUIC packets on a path, after a header of that length.
 func packetSize(p pathsel.Path, header int) (int, error) {
 	if p.MTU < leastPacket+header {
-		return 0, fmt.Errorf("path %s carries packets of %d bytes, QUIC needs %d and the headers %d", p.Fingerprint.Short(), p.MTU, leastPacket, header)
+		return 0, fmt.Errorf("path %s carries packets of %d bytes, QUIC needs %d and the headers %d",
+			p.Fingerprint.Short(), p.MTU, leastPacket, header)
 	}
 	return min(p.MTU-header, mostPacket), nil
 }

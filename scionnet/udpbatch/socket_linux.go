@@ -125,7 +125,7 @@ func (n *name) put(a netip.AddrPort) uint32 {
 	v := a.Addr().As16()
 	copy(n[8:], v[:])
 	if zone := a.Addr().Zone(); zone != "" {
-		scope, _ := strconv.ParseUint(zone, 10, 32) // 0 for names of interfaces, which get never returns; the kernel refuses it
+		scope, _ := strconv.ParseUint(zone, 10, 32) // 0 for an interface's name: the kernel refuses it
 		binary.NativeEndian.PutUint32(n[24:], uint32(scope))
 	}
 	return unix.SizeofSockaddrInet6

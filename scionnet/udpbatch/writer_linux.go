@@ -36,8 +36,8 @@ type run struct {
 // NewWriter makes a writer of up to that many packets at a time, each of so many parts.
 func NewWriter(s *Socket, packets, parts int) *Writer {
 	return &Writer{
-		socket: s, parts: parts, messages: make([]message, packets), runs: make([]run, packets), names: make([]name, packets),
-		iovecs: make([]unix.Iovec, packets*parts), controls: make([][unix.SizeofCmsghdr + 8]byte, packets),
+		socket: s, parts: parts, messages: make([]message, packets), runs: make([]run, packets),
+		names: make([]name, packets), iovecs: make([]unix.Iovec, packets*parts), controls: make([][unix.SizeofCmsghdr + 8]byte, packets),
 	}
 }
 
@@ -64,7 +64,8 @@ func (w *Writer) Add(to netip.AddrPort, parts ...[]byte) bool {
 		size += len(b)
 	}
 	if !w.join(to, size) {
-		w.runs[w.used] = run{to: to, first: w.packets, packets: 1, size: size, bytes: size, ended: size == 0 || w.socket.whole.Load()}
+		w.runs[w.used] = run{to: to, first: w.packets, packets: 1, size: size, bytes: size}
+		w.runs[w.used].ended = size == 0 || w.socket.whole.Load()
 		w.used++
 	}
 	w.packets++
