@@ -166,12 +166,13 @@ func (f *Flow) Window() int {
 	return min(max(f.algorithm.window(), minWindow*f.packetSize), maxWindow)
 }
 
-// PacingRate in bytes a second. Until an initial window was sent, it is at least an initial window in
-// each round trip: the few small packets of a handshake say nothing of the path's rate.
+// PacingRate in bytes a second. While the application has not used up an initial window, it is at
+// least an initial window in each round trip: the few small packets of a handshake say nothing of the
+// path's rate.
 func (f *Flow) PacingRate() float64 {
 	rate := f.algorithm.pacingRate()
 	first := uint64(initialWindow * f.packetSize)
-	if rtt := f.snapshot.MinRTT; rtt > 0 && f.snapshot.BytesSent < first {
+	if rtt := f.snapshot.MinRTT; rtt > 0 && f.snapshot.BytesSent < first && f.sampler.appLimited() {
 		rate = max(rate, float64(first)/max(rtt, hostTime).Seconds())
 	}
 	return min(max(rate, minRate), maxRate)
