@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -26,6 +27,10 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	} else if ran {
 		os.Exit(0)
+	}
+	if _, err := findPrograms(scionBin); err != nil {
+		fmt.Fprintln(os.Stderr, "these tests start SCION networks: run ./scripts/build first")
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }

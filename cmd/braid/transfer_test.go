@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -35,6 +37,11 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
+	}
+	flag.Parse()
+	if _, err := os.Stat(filepath.Join(os.Getenv(scionBin), "router")); err != nil && !testing.Short() {
+		fmt.Fprintln(os.Stderr, "some of these tests start SCION networks: run ./scripts/build first, or go test -short")
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }

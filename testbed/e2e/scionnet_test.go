@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,6 +29,9 @@ import (
 // patience bounds what should take moments, or a few seconds where routers have to notice something.
 const patience = time.Minute
 
+// pollInterval is the time between two looks of eventually.
+const pollInterval = 20 * time.Millisecond
+
 // programs is where scripts/build puts the SCION programs.
 func programs(t *testing.T) string {
 	t.Helper()
@@ -38,9 +42,6 @@ func programs(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "router")); err != nil {
-		t.Fatalf("no SCION programs: run scripts/build first (%v)", err)
-	}
 	return dir
 }
 
@@ -48,6 +49,11 @@ func programs(t *testing.T) string {
 var buildBraid func() (string, error)
 
 func run(m *testing.M) int {
+	flag.Parse()
+	if _, err := os.Stat("../../bin/scion/router"); err != nil && !testing.Short() && os.Getenv("BRAID_SCION_BIN") == "" {
+		fmt.Fprintln(os.Stderr, "these tests start SCION networks: run ./scripts/build first, or go test -short")
+		return 1
+	}
 	dir, err := os.MkdirTemp("", "braid-e2e-")
 	if err != nil {
 		panic(err)
@@ -238,7 +244,7 @@ func (n ends) staysOnItsPath(t *testing.T) {
 // eventually waits until f is true.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	end := time.After(patience)
 	for !f() {
