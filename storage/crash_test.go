@@ -55,8 +55,8 @@ func fastDir(t *testing.T) string {
 
 const diskPage = 4096
 
-// sync brings a file, or the names in a directory, to disk.
-func (p *powerLoss) sync(f *os.File) error {
+// Sync brings a file, or the names in a directory, to disk.
+func (p *powerLoss) Sync(f *os.File) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.crashNow(nil) // just before
@@ -76,13 +76,13 @@ func (p *powerLoss) sync(f *os.File) error {
 	return nil
 }
 
-// rename waits while somebody looks at the directory: what a crash leaves has a file under one name or the other.
-func (p *powerLoss) rename(in *os.Root, from, to string) error {
+// Rename waits while somebody looks at the directory: what a crash leaves has a file under one name or the other.
+func (p *powerLoss) Rename(in *os.Root, from, to string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, err := in.Lstat(to)
 	replaces := err == nil
-	if err := p.realSystem.rename(in, from, to); err != nil {
+	if err := p.realSystem.Rename(in, from, to); err != nil {
 		return err
 	}
 	was := p.durable[to]
@@ -270,7 +270,7 @@ func TestPowerLossDuringRename(t *testing.T) {
 	renaming.Go(func() {
 		from, to := "a"+partSuffix, "a"
 		for i := range 2000 {
-			if err := sys.rename(root, from, to); err != nil {
+			if err := sys.Rename(root, from, to); err != nil {
 				t.Error(err)
 			}
 			if from, to = to, from; i == 0 {
@@ -475,11 +475,11 @@ func (f *full) take(n int) error {
 	return nil
 }
 
-func (f *full) write(file *os.File, b []byte, off int64) (int, error) {
+func (f *full) Write(file *os.File, b []byte, off int64) (int, error) {
 	if err := f.take(len(b)); err != nil {
 		return 0, err
 	}
-	return f.realSystem.write(file, b, off)
+	return f.realSystem.Write(file, b, off)
 }
 
 func (f *full) update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error {

@@ -10,9 +10,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
+
+	"braid/storage/durable"
 )
 
 const (
@@ -251,7 +252,7 @@ func (f *files) write(b []byte, off int64) error {
 		if err := f.expect(h); err != nil {
 			return err
 		}
-		_, err = f.system.write(h.File, b[from:to], at)
+		_, err = f.system.Write(h.File, b[from:to], at)
 		return errors.Join(err, f.written(h))
 	})
 }
@@ -462,7 +463,7 @@ func (f *files) rename(i int, final bool) error {
 		return errors.Join(err, f.appeared(after))
 	}
 	f.moved[filepath.Dir(before)] = true
-	err := f.system.rename(f.root, before, after)
+	err := f.system.Rename(f.root, before, after)
 	if errors.Is(err, fs.ErrNotExist) && !final {
 		return nil // the file was deleted: that is why its piece is wrong
 	}
@@ -506,30 +507,18 @@ func (f *files) syncFiles(dirty map[int]bool, moved map[string]bool) error {
 		if err != nil {
 			return err
 		}
-		err = f.system.sync(h.File)
+		err = f.system.Sync(h.File)
 		f.give(h)
 		if err != nil {
 			return fmt.Errorf("sync %s: %w", f.layout.Files[i].Path, err)
 		}
 	}
 	for name := range moved {
-		if err := syncDir(f.system, f.root, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := durable.SyncDir(f.system, f.root, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("sync directory %s: %w", name, err)
 		}
 	}
 	return nil
-}
-
-// syncDir brings the names in a directory to disk.
-func syncDir(sys system, root *os.Root, name string) error {
-	dir, err := root.Open(name)
-	if err == nil {
-		err = errors.Join(sys.sync(dir), dir.Close())
-	}
-	if runtime.GOOS == "windows" { // where directories cannot be synced
-		return nil
-	}
-	return err
 }
 
 // syncSystems syncs the file systems that files and directories are on: another one may be mounted below the root.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"braid/storage/boltdb"
+	"braid/storage/durable"
 )
 
 const lockName = "lock"
@@ -31,7 +31,7 @@ func lockDir(dir string, exclusive bool, wait time.Duration) (*os.File, error) {
 		return nil, err
 	}
 	for deadline := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
-		switch ok, err := boltdb.TryLock(f, exclusive); {
+		switch ok, err := durable.TryLock(f, exclusive); {
 		case err != nil:
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", name, err), f.Close())
 		case ok:

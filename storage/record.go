@@ -2,7 +2,6 @@ package storage
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -16,17 +15,17 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 	engine "github.com/anacrolix/torrent/storage"
 
-	"braid/storage/boltdb"
+	"braid/storage/durable"
 )
 
 // The record says which pieces of a torrent were verified and are on disk, so that the next start need not hash them again.
 // Each torrent has a file for it beside the data:
 //
 //	magic      15 bytes, with the version of the format
-//	checksum   SHA-256 of the rest
+//	checksum   SHA-256 of the state
 //	state      in Go's gob encoding
 //
-// The file is always replaced as a whole (replaceFile), so a crash leaves the old state or the new one. The data is synced
+// The file is always replaced as a whole (package durable), so a crash leaves the old state or the new one. The data is synced
 // first, the record follows: pieces and blocks in the record are on disk.
 //
 // A piece counts at the next start if all of its files still have the size and modification time that the record holds.
@@ -81,23 +80,19 @@ func (s *state) encode() ([]byte, error) {
 	if err := gob.NewEncoder(&body).Encode(s); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(body.Bytes())
-	return slices.Concat([]byte(recordMagic), sum[:], body.Bytes()), nil
+	return durable.Seal(recordMagic, body.Bytes()), nil
 }
 
-var errDamagedRecord = errors.New("the file is not a record of this torrent, or its checksum is wrong")
-
 func decodeState(b []byte, l Layout) (s state, err error) {
-	b, ok := bytes.CutPrefix(b, []byte(recordMagic))
-	if !ok || len(b) < sha256.Size || sha256.Sum256(b[sha256.Size:]) != [sha256.Size]byte(b) {
-		return s, errDamagedRecord
+	if b, err = durable.Unseal(recordMagic, b); err != nil {
+		return s, err
 	}
-	if err := gob.NewDecoder(bytes.NewReader(b[sha256.Size:])).Decode(&s); err != nil {
-		return s, fmt.Errorf("%w: %w", errDamagedRecord, err)
+	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&s); err != nil {
+		return s, fmt.Errorf("%w: %w", durable.ErrDamaged, err)
 	}
 	n := len(l.Files)
 	if len(s.Sizes) != n || len(s.Times) != n || !s.Pieces.fits(l.Pieces()) || !s.Owned.fits(n) {
-		return s, errDamagedRecord
+		return s, fmt.Errorf("%w: it is not of this torrent", durable.ErrDamaged)
 	}
 	if s.Blocks == nil {
 		s.Blocks = map[int]bitset{}
@@ -128,7 +123,7 @@ func (s *store) loadRecord(hash metainfo.Hash, l Layout) (saved state, lost bool
 	if damage == nil {
 		return saved, false, nil
 	}
-	aside := name + boltdb.AsideSuffix
+	aside := name + durable.AsideSuffix
 	if err := os.Rename(name, aside); err != nil {
 		return saved, false, fmt.Errorf("set the damaged record of %s aside: %w", l.Name, err)
 	}
@@ -403,7 +398,7 @@ func (r *record) save(change func(saved *state)) error {
 	b, err := r.saved.encode()
 	r.mu.Unlock()
 	if err == nil {
-		err = replaceFile(r.store.options.system, r.store.root, recordName(r.hash, r.store.kind), b)
+		err = durable.Replace(r.store.options.system, r.store.root, recordName(r.hash, r.store.kind), b)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -411,27 +406,4 @@ func (r *record) save(change func(saved *state)) error {
 		return fmt.Errorf("write the record of %s: %w", r.layout.Name, err)
 	}
 	return nil
-}
-
-// replaceFile writes a file so that a crash leaves its old content or the new one, never a part of it.
-func replaceFile(sys system, root *os.Root, name string, b []byte) (err error) {
-	temp := name + partSuffix
-	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil { // somebody may have deleted it
-		return err
-	}
-	f, err := root.Create(temp)
-	if err != nil {
-		return err
-	}
-	_, err = sys.write(f, b, 0)
-	if err == nil {
-		err = sys.sync(f)
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = sys.rename(root, temp, name)
-	}
-	if err != nil {
-		return errors.Join(err, root.Remove(temp)) // it may be what fills the disk
-	}
-	return syncDir(sys, root, filepath.Dir(name))
 }

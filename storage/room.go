@@ -32,7 +32,7 @@ func HasRoom(st Store) error {
 	defer f.Close()
 	b := make([]byte, 1<<20)
 	for off := int64(0); off < roomWanted; off += int64(len(b)) {
-		if _, err := s.options.system.write(f, b, off); err != nil {
+		if _, err := s.options.system.Write(f, b, off); err != nil {
 			return fmt.Errorf("look for room: %w", err)
 		}
 	}

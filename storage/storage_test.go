@@ -2,7 +2,6 @@ package storage
 
 import (
 	"crypto/sha1"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
+
+	"braid/storage/durable"
 )
 
 // dataset writes files and returns their torrent.
@@ -333,18 +334,17 @@ func FuzzRecord(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(whole[len(recordMagic)+sha256.Size:])
+	f.Add(whole[len(durable.Seal(recordMagic, nil)):])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, body []byte) {
-		sum := sha256.Sum256(body)
-		b := slices.Concat([]byte(recordMagic), sum[:], body)
+		b := durable.Seal(recordMagic, body)
 		if saved, err := decodeState(b, l); err == nil {
 			saved.compare(l, []stamp{noFile, {size: 5}})
-		} else if !errors.Is(err, errDamagedRecord) {
+		} else if !errors.Is(err, durable.ErrDamaged) {
 			t.Error(err)
 		}
 		b[len(b)-1] ^= 1
-		if _, err := decodeState(b, l); !errors.Is(err, errDamagedRecord) {
+		if _, err := decodeState(b, l); !errors.Is(err, durable.ErrDamaged) {
 			t.Errorf("damage is not noticed: %v", err)
 		}
 	})

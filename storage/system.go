@@ -6,14 +6,13 @@ import (
 	"go.etcd.io/bbolt"
 
 	"braid/storage/boltdb"
+	"braid/storage/durable"
 )
 
 // system is what the backends ask of the operating system where it matters for what survives a crash or fits on the
 // disk. Tests put one in its place whose disk is full, or forgets what was not synced.
 type system interface {
-	write(f *os.File, b []byte, off int64) (int, error)
-	rename(in *os.Root, from, to string) error
-	sync(f *os.File) error
+	durable.System
 	// syncAll syncs the file system that f is on, or says that it cannot (errors.ErrUnsupported).
 	syncAll(f *os.File) error
 	// folds tells whether names that differ only in case or in Unicode form are one in a directory.
@@ -23,11 +22,8 @@ type system interface {
 }
 
 // realSystem is the operating system.
-type realSystem struct{}
+type realSystem struct{ durable.OS }
 
-func (realSystem) write(f *os.File, b []byte, off int64) (int, error)      { return f.WriteAt(b, off) }
-func (realSystem) rename(in *os.Root, from, to string) error               { return in.Rename(from, to) }
-func (realSystem) sync(f *os.File) error                                   { return f.Sync() }
 func (realSystem) syncAll(f *os.File) error                                { return syncFileSystem(f) }
 func (realSystem) folds(dir string) (bool, error)                          { return foldsNames(dir) }
 func (realSystem) update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error { return db.Update(do) }

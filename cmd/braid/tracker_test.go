@@ -83,7 +83,7 @@ func TestTrackerKilled(t *testing.T) {
 		announceTo(t, e.Listen[0], n)
 	}
 	for end := time.Now().Add(swarmPatience); ; time.Sleep(20 * time.Millisecond) {
-		if info, err := os.Stat(filepath.Join(dir, "data", "swarms.db")); err == nil && time.Since(info.ModTime()) > 300*time.Millisecond {
+		if info, err := os.Stat(filepath.Join(dir, "data", "swarms.journal")); err == nil && time.Since(info.ModTime()) > 300*time.Millisecond {
 			break // nothing is left to be written
 		}
 		if time.Now().After(end) {

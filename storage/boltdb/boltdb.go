@@ -15,17 +15,16 @@ import (
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"braid/storage/durable"
 )
 
 var (
 	// ErrDamaged is in errors about a file that bbolt must not be let at, or in which it has failed.
 	ErrDamaged = errors.New("damaged database")
 	// ErrInUse is in errors about a database that somebody else has open.
-	ErrInUse = errors.New("another process has it open")
+	ErrInUse = durable.ErrInUse
 )
-
-// AsideSuffix is that of a damaged file that was set aside. There is one at most, so that they do not fill the disk.
-const AsideSuffix = ".damaged"
 
 // lockPoll is how often a lock of somebody else is tried again. Less often, and a start waits for nothing.
 const lockPoll = 50 * time.Millisecond
@@ -89,7 +88,7 @@ func openLocked(name string, flags int, mode fs.FileMode, deadline time.Time) (*
 		if err != nil {
 			return nil, err
 		}
-		locked, err := TryLock(f, flags&os.O_RDWR != 0)
+		locked, err := durable.TryLock(f, flags&os.O_RDWR != 0)
 		if err == nil && locked {
 			if named, err := isNamed(f, name); err == nil && named {
 				return f, nil
@@ -117,7 +116,7 @@ func isNamed(f *os.File, name string) (bool, error) {
 }
 
 func setAside(name string) (aside string, err error) {
-	aside = name + AsideSuffix
+	aside = name + durable.AsideSuffix
 	if err := os.Rename(name, aside); err != nil {
 		return "", fmt.Errorf("set a damaged database aside: %w", err)
 	}
@@ -152,23 +151,10 @@ func (d *DB) Update(do func(tx *bbolt.Tx) error) error {
 // Close closes at least the file, and with it the lock that others wait for.
 func (d *DB) Close() error {
 	if d.broken.Load() {
-		return errors.Join(unlock(d.file), d.file.Close()) // bbolt's mapping stays, and would keep the lock
+		return errors.Join(durable.Unlock(d.file), d.file.Close()) // bbolt's mapping stays, and would keep the lock
 	}
 	return d.guard(d.db.Close)
 }
 
 // Path is the name of the file.
 func (d *DB) Path() string { return d.file.Name() }
-
-// SetAside sets the file of a database aside that has turned out to be damaged; aside is empty if somebody has already.
-// The database is still to be closed.
-func (d *DB) SetAside() (aside string, err error) {
-	named, err := isNamed(d.file, d.Path())
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !named {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return setAside(d.Path())
-}

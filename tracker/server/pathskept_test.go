@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,11 +78,7 @@ func TestPathKnowledgeRestart(t *testing.T) {
 			s.teach(t)
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
-			b, err := os.ReadFile(filepath.Join(dir, "swarms.db"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(crashed, "swarms.db"), b, 0o600); err != nil {
+			if err := os.CopyFS(crashed, os.DirFS(dir)); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -3,11 +3,8 @@ package swarm
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
-	bolt "go.etcd.io/bbolt"
-
-	"braid/storage/boltdb"
+	"braid/storage/durable"
 )
 
 // Waiting is how many changes the journal has not written yet.
@@ -18,9 +15,9 @@ func (d *Durable) Waiting() (n int) {
 	return n
 }
 
-// Break takes the database away, and gives it back.
+// Break takes the journal away, and gives it back.
 func (d *Durable) Break(t *testing.T) (mend func()) {
-	closed, err := boltdb.Open(filepath.Join(t.TempDir(), "db"), 0o600, &bolt.Options{Timeout: time.Second}, nil)
+	closed, _, err := durable.OpenLog(filepath.Join(t.TempDir(), "journal"), 0, func([]byte) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,11 +26,11 @@ func (d *Durable) Break(t *testing.T) (mend func()) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	whole := d.db
-	d.db = closed
+	whole := d.journal
+	d.journal = closed
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.db = whole
+		d.journal = whole
 	}
 }

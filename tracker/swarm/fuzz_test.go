@@ -9,11 +9,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
-	bolt "go.etcd.io/bbolt"
-
-	"braid/storage/boltdb"
+	"braid/storage/durable"
 	"braid/tracker/wire"
 )
 
@@ -73,69 +72,45 @@ func FuzzParseShared(f *testing.F) {
 	})
 }
 
-// Whatever records are in a journal that is whole, it is read or damaged; what was read can be told and written, and is
-// there after a restart.
+// Whatever is in a journal whose checksum is right, it is read or damaged; what was read can be told and written, and is there
+// after a restart.
 func FuzzJournal(f *testing.F) {
-	all := fuzzedMembers()
-	record := func(bucket byte, k, v []byte) []byte {
-		return append(append([]byte{bucket, byte(len(k)), byte(len(v))}, k...), v...)
-	}
-	var good []byte
-	for _, m := range all {
-		k := memberKey{wire.InfoHash{1}, m.addr()}
-		good = append(good, record(0, k.bytes(), m.value())...)
-	}
 	h := wire.InfoHash{1}
+	var good, gone []byte
+	for _, m := range fuzzedMembers() {
+		good = appendMember(good, h, &m)
+		gone = append(append(gone, goneEntry), memberKey{h, m.addr()}.bytes()...)
+	}
+	downloads := func(n uint32) []byte {
+		return binary.BigEndian.AppendUint32(append([]byte{downloadsEntry}, h[:]...), n)
+	}
 	f.Add(good)
-	f.Add(append(good, record(1, h[:], []byte{0, 0, 0, 3})...))
-	f.Add(append(good, record(1, h[:], []byte{0xff, 0, 0, 3})...))
-	f.Add(append(record(2, syncedKey, binary.BigEndian.AppendUint64(nil, 1)), good...))
-	f.Add(append(record(2, journalNote, []byte("note")), record(2, membersBucket, nil)...))
-	buckets := [][]byte{membersBucket, tablesBucket, metaBucket}
-	name := filepath.Join(f.TempDir(), journalName)
+	f.Add(slices.Concat(good, downloads(3)))
+	f.Add(slices.Concat(good, downloads(1<<31)))
+	f.Add(slices.Concat([]byte{aliveEntry}, make([]byte, 8), good))
+	f.Add(slices.Concat(good, gone, good, good, gone[:1+memberKeyLen]))
+	// Nothing is waited for until it is on a disk, which would be all that a fuzzer does.
+	dir, err := os.MkdirTemp("/dev/shm", "braid-test-")
+	if err != nil {
+		dir = f.TempDir()
+	}
+	f.Cleanup(func() { os.RemoveAll(dir) })
+	name := filepath.Join(dir, journalName)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if err := os.RemoveAll(name); err != nil {
+		if err := errors.Join(os.RemoveAll(name), os.RemoveAll(name+durable.AsideSuffix)); err != nil {
 			t.Fatal(err)
 		}
-		// Nothing is waited for until it is on disk, which would be all that a fuzzer does.
-		db, err := boltdb.Open(name, 0o600, &bolt.Options{NoSync: true, NoGrowSync: true, PageSize: 1024, FreelistType: bolt.FreelistMapType}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		err = db.Update(func(tx *bolt.Tx) error {
-			for len(b) >= 3 {
-				where, k, v := int(b[0])%len(buckets), int(b[1]), int(b[2])
-				if b = b[3:]; len(b) < k+v || k == 0 {
-					break
-				}
-				bucket, err := tx.CreateBucketIfNotExists(buckets[where])
-				if err != nil {
-					return err
-				}
-				if err := bucket.Put(b[:k], b[k:k+v]); err != nil {
-					return err
-				}
-				b = b[k+v:]
-			}
-			return nil
-		})
+		write, _, err := durable.OpenLog(name, 0, func([]byte) error { return nil })
 		if err == nil {
-			err = prepare(db)
+			err = errors.Join(write.Append(b), write.Close())
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		read := func() (*Durable, Totals) {
-			d := &Durable{Memory: NewMemory(Limits{}), name: name, db: db, log: slog.New(slog.DiscardHandler)}
-			if err := d.load(); err != nil {
-				if !errors.Is(err, boltdb.ErrDamaged) {
-					t.Fatal(err)
-				}
-				return nil, Totals{}
-			}
-			for i := range d.parts {
-				d.parts[i].dirty = newDirty()
+			d := &Durable{Memory: NewMemory(Limits{}), log: slog.New(slog.DiscardHandler)}
+			if err := d.load(name); err != nil {
+				t.Fatal(err)
 			}
 			n, err := d.Totals(context.Background())
 			if err != nil || n.IPv4+n.IPv6+n.SCION != n.Members || int64(n.Members) != d.members()[0]+d.members()[1]+d.members()[2] {
@@ -144,13 +119,13 @@ func FuzzJournal(f *testing.F) {
 			return d, n
 		}
 		d, _ := read()
-		if d == nil {
-			return
-		}
 		for i := range d.parts {
 			for h, tb := range d.parts[i].tables {
 				if c := tb.counts(h); c.Complete < 0 || c.Incomplete < 0 || c.Downloaded < 0 || c.Downloaders < 0 {
 					t.Fatalf("%+v", c)
+				}
+				if tb.size == 0 {
+					t.Fatal("a swarm without members")
 				}
 				tb.each(func(m *member) {
 					if !m.addr().Dialable() {
@@ -170,11 +145,16 @@ func FuzzJournal(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Sync(); err != nil {
+		counts := d.shard(h).tables[h].counts(h)
+		if err := errors.Join(d.Sync(), d.journal.Close(), d.dir.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if d, after := read(); d == nil || after != before {
-			t.Fatalf("%+v, and after a restart %+v", before, after)
+		d, after := read()
+		if got := d.shard(h).tables[h].counts(h); after != before || got != counts || d.stale {
+			t.Fatalf("%+v %+v, and after a restart %+v %+v", before, counts, after, got)
+		}
+		if err := errors.Join(d.journal.Close(), d.dir.Close()); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

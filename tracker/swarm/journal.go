@@ -1,11 +1,11 @@
 package swarm
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,59 +13,55 @@ import (
 	"sync"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
-
 	"braid/pathsel"
-	"braid/storage/boltdb"
+	"braid/storage/durable"
 	"braid/tracker/wire"
 )
 
-// Durable is a Memory with a journal: who came, changed or left is written to disk every so often, so that a restart,
-// also after a crash, forgets only what happened since. Announces that change nothing are not written; after a restart every
-// member has its lifetime before it again.
+// Durable is a Memory with a journal: changes are written to disk every so often, so a restart forgets only the latest ones,
+// also after a crash. Announces that change nothing are not written; after a restart each member has its whole lifetime left.
 type Durable struct {
 	*Memory
-	name  string // of the database
-	db    *boltdb.DB
+	dir   *os.Root
 	log   *slog.Logger
 	stop  chan struct{}
 	ended chan struct{}
 	close func() error
 
-	mu  sync.Mutex // one writer at a time
-	err error      // of the last write; nil when one has succeeded since
-	// astray: the database may have members that memory has not, and that are not among the dirty ones.
-	astray bool
-	given  bool // the note was read
+	mu      sync.Mutex // one writer at a time
+	journal *durable.Log
+	err     error // of the last write; nil when one has succeeded since
+	stale   bool  // the journal lacks changes that are not among the dirty ones: it has to be rewritten
+	given   bool  // the note was read
 }
 
 const (
 	// DefaultSync is how often the journal is written: what a crash may cost.
 	DefaultSync = time.Second
-	// journalName is the database's in the data directory.
-	journalName = "swarms.db"
-	// perWrite bounds the changes of one database transaction, which are all in memory until it ends.
-	perWrite = 20_000
-	// lockPatience is how long to wait for another process to let go of the database.
+	// journalName is the journal's in the data directory.
+	journalName = "swarms.journal"
+	// lockPatience is how long to wait for another process to let go of the journal.
 	lockPatience = time.Second
+	// mostDirty bounds the changes that wait for a disk that does not take them. If there are more, they are forgotten, and
+	// the journal is rewritten when the disk takes it.
+	mostDirty = 1 << 16
 )
 
-// The database, version 1. A member's key is info hash (20), kind (1), ISD-AS (8), host (16), port (2); its value peer
-// ID (20), identity (8), flags (1). A table's key is its hash, its value the downloads (4). "synced" is Unix time, "note" what
-// Keep was given.
-var (
-	membersBucket = []byte("members-1")
-	tablesBucket  = []byte("tables-1")
-	metaBucket    = []byte("meta-1")
-	syncedKey     = []byte("synced")
-	journalNote   = []byte("note")
+// A batch of the journal is a list of entries. Each is a byte for its kind, and as many bytes as follow here.
+const (
+	memberEntry    = 'm' // a member's key and value: it was added or has changed
+	goneEntry      = 'g' // a member's key: it was removed
+	downloadsEntry = 'd' // info hash, downloads (4): of a swarm that has members
+	aliveEntry     = 'a' // Unix time (8): the tracker was running
 )
 
+// A member's key is info hash (20), kind (1), ISD-AS (8), host (16), port (2); its value peer ID (20), identity (8), flags (1).
 const memberKeyLen, memberValueLen = 20 + 1 + 8 + 16 + 2, 20 + 8 + 1
 
+var entryLen = map[byte]int{memberEntry: memberKeyLen + memberValueLen, goneEntry: memberKeyLen, downloadsEntry: 24, aliveEntry: 8}
+
 // OpenDurable reads the journal in the directory, which is made if there is none, and writes to it at that interval. A
-// journal that is damaged is set aside: peers come back with their next announce.
+// damaged journal is set aside, and what precedes the damage is used: peers come back with their next announce.
 func OpenDurable(dir string, l Limits, every time.Duration, log *slog.Logger) (*Durable, error) {
 	if every <= 0 {
 		every = DefaultSync
@@ -73,13 +69,9 @@ func OpenDurable(dir string, l Limits, every time.Duration, log *slog.Logger) (*
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the tracker's data directory: %w", err)
 	}
-	name := filepath.Join(dir, journalName)
-	d := &Durable{Memory: NewMemory(l), name: name, log: log, stop: make(chan struct{}), ended: make(chan struct{})}
-	if err := d.start(); err != nil {
+	d := &Durable{Memory: NewMemory(l), log: log, stop: make(chan struct{}), ended: make(chan struct{})}
+	if err := d.load(filepath.Join(dir, journalName)); err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err)
-	}
-	for i := range d.parts {
-		d.parts[i].dirty = newDirty()
 	}
 	d.close = sync.OnceValue(d.end)
 	go d.run(every)
@@ -90,116 +82,107 @@ func newDirty() *dirty {
 	return &dirty{members: map[memberKey]struct{}{}, tables: map[wire.InfoHash]struct{}{}}
 }
 
-func (d *Durable) start() (err error) {
-	if d.db, err = d.open(); err != nil {
+// load opens the journal and reads it into memory.
+func (d *Durable) load(name string) error {
+	dir, err := os.OpenRoot(filepath.Dir(name))
+	if err != nil {
 		return err
 	}
-	if err = prepare(d.db); err == nil {
-		err = d.load()
+	alive := time.Now()
+	journal, damage, err := durable.OpenLog(name, lockPatience, func(batch []byte) error { return d.apply(batch, &alive) })
+	if err != nil {
+		return errors.Join(err, dir.Close())
 	}
-	if errors.Is(err, boltdb.ErrDamaged) {
+	if damage != nil {
+		d.stale = true
+		d.log.Error("the journal is damaged and set aside; missing peers come back with their next announce",
+			"set_aside", name+durable.AsideSuffix, "error", damage)
+	}
+	if away := time.Since(alive); away > d.limits.Lifetime {
+		d.stale = true
 		d.Memory = NewMemory(d.limits)
-		err = d.startOver(err)
+		d.log.Info("the journal is older than a peer's lifetime: it is not used", "age", away.Round(time.Second))
 	}
-	if err != nil {
-		return errors.Join(err, d.db.Close())
+	d.dir, d.journal = dir, journal
+	for i := range d.parts {
+		d.parts[i].dirty = newDirty()
+	}
+	if d.stale {
+		d.err = d.rewrite()
 	}
 	return nil
 }
 
-// open opens the database, which is a new one if there is none or a damaged one.
-func (d *Durable) open() (*boltdb.DB, error) {
-	opts := &bolt.Options{Timeout: lockPatience, FreelistType: bolt.FreelistMapType}
-	return boltdb.Open(d.name, 0o600, opts, d.sayDamaged)
-}
-
-// prepare makes the buckets that are not there.
-func prepare(db *boltdb.DB) error {
-	return db.Update(func(tx *bolt.Tx) error {
-		for _, name := range [][]byte{membersBucket, tablesBucket, metaBucket} {
-			_, err := tx.CreateBucketIfNotExists(name)
-			if errors.Is(err, bolterrors.ErrIncompatibleValue) {
-				return fmt.Errorf("%w: %s is no bucket", boltdb.ErrDamaged, name)
-			}
+// apply puts a batch into memory, and into alive when the tracker last said that it was running.
+func (d *Durable) apply(batch []byte, alive *time.Time) error {
+	var emptied []wire.InfoHash
+	for len(batch) > 0 {
+		kind := batch[0]
+		n, known := entryLen[kind]
+		if !known || len(batch) <= n {
+			return fmt.Errorf("%w: entry %q of %d bytes", durable.ErrDamaged, kind, len(batch)-1)
+		}
+		e := batch[1 : 1+n]
+		batch = batch[1+n:]
+		switch kind {
+		case memberEntry:
+			h, m, err := parseMember(e[:memberKeyLen], e[memberKeyLen:])
 			if err != nil {
 				return err
 			}
+			d.restore(h, m)
+		case goneEntry:
+			h, m, err := parseMember(e, make([]byte, memberValueLen))
+			if err != nil {
+				return err
+			}
+			if t := d.shard(h).tables[h]; t != nil {
+				if i := t.find(d.seed, m.addr()); i >= 0 {
+					d.change(&m, -1)
+					t.remove(d.seed, t.groups[kindOf(m.addr())], i)
+				}
+				if t.size == 0 {
+					emptied = append(emptied, h)
+				}
+			}
+		case downloadsEntry:
+			if e[20] > 127 {
+				return fmt.Errorf("%w: too many downloads", durable.ErrDamaged)
+			}
+			if t := d.shard(wire.InfoHash(e)).tables[wire.InfoHash(e)]; t != nil {
+				t.downloaded = int32(binary.BigEndian.Uint32(e[20:]))
+			}
+		case aliveEntry:
+			*alive = time.Unix(int64(binary.BigEndian.Uint64(e)), 0)
 		}
-		return nil
-	})
-}
-
-// startOver sets the database aside and begins a new one, into which all that is in memory is to be written. If that
-// fails, the damaged one stays in use, so that its next error leads here again.
-func (d *Durable) startOver(reason error) error {
-	aside, err := d.db.SetAside()
-	if err != nil {
-		return err
 	}
-	if aside != "" {
-		d.sayDamaged(aside, reason)
+	// Members leave before others join in a batch, but a swarm whose last member left before another joined is a new one.
+	for _, h := range emptied {
+		if s := d.shard(h); s.tables[h] != nil && s.tables[h].size == 0 {
+			delete(s.tables, h)
+		}
 	}
-	fresh, err := d.open()
-	if err != nil {
-		return err
-	}
-	if err := prepare(fresh); err != nil {
-		return errors.Join(err, fresh.Close())
-	}
-	_ = d.db.Close() // nothing in it is needed
-	d.db = fresh
 	return nil
 }
 
-func (d *Durable) sayDamaged(aside string, err error) {
-	d.log.Error("the journal is damaged and set aside; peers come back with their next announce", "set_aside", aside, "error", err)
+// restore adds a member, or replaces what is known of it.
+func (d *Durable) restore(h wire.InfoHash, m member) {
+	s := d.shard(h)
+	t := s.tables[h]
+	if t == nil {
+		t = &table{}
+	}
+	if i := t.find(d.seed, m.addr()); i >= 0 {
+		t.remove(d.seed, t.groups[kindOf(m.addr())], i)
+		t.add(d.seed, m)
+		return
+	}
+	if !d.limits.room(d.members(), kindOf(m.addr())) {
+		d.stale = true
+		return
+	}
+	d.put(s, h, t, m)
 }
-
-func (d *Durable) load() error {
-	return d.db.Update(func(tx *bolt.Tx) error {
-		if b := tx.Bucket(metaBucket).Get(syncedKey); len(b) == 8 {
-			away := time.Since(time.Unix(int64(binary.BigEndian.Uint64(b)), 0))
-			if away > d.limits.Lifetime {
-				d.log.Info("the journal is older than a peer's lifetime: it is not used", "age", away.Round(time.Second))
-				return errors.Join(tx.DeleteBucket(membersBucket), tx.DeleteBucket(tablesBucket),
-					second(tx.CreateBucket(membersBucket)), second(tx.CreateBucket(tablesBucket)))
-			}
-		}
-		err := tx.Bucket(membersBucket).ForEach(func(k, v []byte) error {
-			h, x, err := parseMember(k, v)
-			if err != nil {
-				return err
-			}
-			s := d.shard(h)
-			t := s.tables[h]
-			if t == nil {
-				t = &table{}
-			}
-			switch {
-			case t.find(d.seed, x.addr()) >= 0:
-			case !d.limits.room(d.members(), kindOf(x.addr())):
-				d.astray = true
-			default:
-				d.put(s, h, t, x)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return tx.Bucket(tablesBucket).ForEach(func(k, v []byte) error {
-			if len(k) != 20 || len(v) != 4 || v[0] > 127 {
-				return fmt.Errorf("%w: record of %d and %d bytes", boltdb.ErrDamaged, len(k), len(v))
-			}
-			if t := d.shard(wire.InfoHash(k)).tables[wire.InfoHash(k)]; t != nil {
-				t.downloaded = int32(binary.BigEndian.Uint32(v))
-			}
-			return nil
-		})
-	})
-}
-
-func second[T any](_ T, err error) error { return err }
 
 func (k memberKey) bytes() []byte {
 	b := make([]byte, 0, memberKeyLen)
@@ -217,7 +200,7 @@ func (m *member) value() []byte {
 
 func parseMember(k, v []byte) (wire.InfoHash, member, error) {
 	if len(k) != memberKeyLen || len(v) != memberValueLen || k[20] >= kinds || flags(v[28]) > isPaused {
-		return wire.InfoHash{}, member{}, fmt.Errorf("%w: record of %d and %d bytes", boltdb.ErrDamaged, len(k), len(v))
+		return wire.InfoHash{}, member{}, fmt.Errorf("%w: record of %d and %d bytes", durable.ErrDamaged, len(k), len(v))
 	}
 	be := binary.BigEndian
 	m := member{
@@ -225,7 +208,7 @@ func parseMember(k, v []byte) (wire.InfoHash, member, error) {
 		id: wire.PeerID(v[:20]), identity: be.Uint64(v[20:]), flags: flags(v[28]),
 	}
 	if int(k[20]) != kindOf(m.addr()) || !m.addr().Dialable() {
-		return wire.InfoHash{}, member{}, fmt.Errorf("%w: no peer is at %s", boltdb.ErrDamaged, m.addr())
+		return wire.InfoHash{}, member{}, fmt.Errorf("%w: no peer is at %s", durable.ErrDamaged, m.addr())
 	}
 	return wire.InfoHash(k), m, nil
 }
@@ -241,9 +224,9 @@ func (d *Durable) run(every time.Duration) {
 			err := d.Sync()
 			switch {
 			case err != nil && !failing: // said once: a full disk is not made fuller
-				d.log.Error("the journal cannot be written; it is tried again all the time", "journal", d.name, "error", err)
+				d.log.Error("the journal cannot be written; it is tried again all the time", "error", err)
 			case err == nil && failing:
-				d.log.Warn("the journal is written again", "journal", d.name)
+				d.log.Warn("the journal is written again")
 			}
 			failing = err != nil
 		case <-d.stop:
@@ -251,9 +234,6 @@ func (d *Durable) run(every time.Duration) {
 		}
 	}
 }
-
-// change is one record to be written; a nil value takes it out.
-type change struct{ key, value []byte }
 
 // Sync writes what has changed since the last time.
 func (d *Durable) Sync() error {
@@ -264,39 +244,69 @@ func (d *Durable) Sync() error {
 }
 
 func (d *Durable) sync() error {
-	if d.astray {
-		if err := d.compare(); err != nil && !errors.Is(err, boltdb.ErrDamaged) {
-			d.forgetDirty()
-			return err
-		}
-		d.astray = false
-		for i := range d.parts {
-			d.parts[i].allDirty()
+	if d.stale || d.journal.IsLong() {
+		if err := d.rewrite(); err == nil || d.stale {
+			return err // if it is not stale there may be room for a batch, though not for a second journal
 		}
 	}
-	var members, tables []change
+	var gone, members, downloads []byte
 	var taken [shards]*dirty
 	for i := range d.parts {
-		taken[i] = d.parts[i].takeDirty(d.seed, &members, &tables)
+		taken[i] = d.parts[i].takeDirty(d.seed, &gone, &members, &downloads)
 	}
-	if len(members)+len(tables) == 0 {
+	batch := slices.Concat(gone, members, downloads) // members leave first: there is always room for those who join
+	if len(batch) == 0 {
 		return nil
 	}
-	err := errors.Join(d.write(membersBucket, members), d.write(tablesBucket, tables))
-	if errors.Is(err, boltdb.ErrDamaged) {
-		err = d.startOver(err)
-		for i := range d.parts {
-			d.parts[i].allDirty()
-		}
-	}
+	err := d.journal.Append(append(batch, alive()...))
 	if err != nil {
-		// To be written the next time, as it is then.
-		for i := range d.parts {
-			d.parts[i].putBack(taken[i])
-		}
-		d.forgetDirty()
+		d.putBack(&taken)
 	}
 	return err
+}
+
+// rewrite replaces the journal with one of all that is in memory.
+func (d *Durable) rewrite() error {
+	var taken [shards]*dirty
+	err := d.journal.Rewrite(func(add func(batch []byte) error) error {
+		if err := add(alive()); err != nil {
+			return err
+		}
+		for i := range d.parts {
+			var batch []byte
+			if batch, taken[i] = d.parts[i].all(); len(batch) > 0 {
+				if err := add(batch); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		d.putBack(&taken)
+		return err
+	}
+	d.stale = false
+	return nil
+}
+
+// putBack has changes written the next time, as they are then; if there are too many, everything.
+func (d *Durable) putBack(taken *[shards]*dirty) {
+	waiting := 0
+	for i := range d.parts {
+		d.parts[i].putBack(taken[i])
+		waiting += d.parts[i].countDirty()
+	}
+	if waiting <= mostDirty {
+		return
+	}
+	d.stale = true
+	for i := range d.parts {
+		s := &d.parts[i]
+		s.mu.Lock()
+		s.dirty = newDirty()
+		s.mu.Unlock()
+	}
 }
 
 // Healthy is the error of the last write of the journal, or nil.
@@ -306,7 +316,8 @@ func (d *Durable) Healthy() error {
 	return d.err
 }
 
-func (s *shard) takeDirty(seed hashSeed, members, tables *[]change) *dirty {
+// takeDirty appends entries of what has changed.
+func (s *shard) takeDirty(seed hashSeed, gone, members, downloads *[]byte) *dirty {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.dirty
@@ -315,34 +326,49 @@ func (s *shard) takeDirty(seed hashSeed, members, tables *[]change) *dirty {
 	}
 	s.dirty = newDirty()
 	for k := range was.members {
-		c := change{key: k.bytes()}
-		if t := s.tables[k.hash]; t != nil {
-			if i := t.find(seed, k.addr); i >= 0 {
-				c.value = t.groups[kindOf(k.addr)].members[i].value()
-			}
+		t, i := s.tables[k.hash], -1
+		if t != nil {
+			i = t.find(seed, k.addr)
 		}
-		*members = append(*members, c)
+		if i < 0 {
+			*gone = append(append(*gone, goneEntry), k.bytes()...)
+		} else {
+			*members = appendMember(*members, k.hash, &t.groups[kindOf(k.addr)].members[i])
+		}
 	}
 	for h := range was.tables {
-		c := change{key: h[:]}
 		if t := s.tables[h]; t != nil {
-			c.value = binary.BigEndian.AppendUint32(nil, uint32(t.downloaded))
+			*downloads = t.appendDownloads(*downloads, h)
 		}
-		*tables = append(*tables, c)
 	}
 	return was
 }
 
-// allDirty has everything written again.
-func (s *shard) allDirty() {
+// all returns entries of everything in a shard.
+func (s *shard) all() (batch []byte, was *dirty) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	was, s.dirty = s.dirty, newDirty()
 	for h, t := range s.tables {
-		t.each(func(m *member) { s.dirtyMember(h, m.addr()) })
+		t.each(func(m *member) { batch = appendMember(batch, h, m) })
 		if t.downloaded > 0 {
-			s.dirtyTable(h)
+			batch = t.appendDownloads(batch, h)
 		}
 	}
+	return batch, was
+}
+
+func appendMember(b []byte, h wire.InfoHash, m *member) []byte {
+	return append(append(append(b, memberEntry), memberKey{h, m.addr()}.bytes()...), m.value()...)
+}
+
+func (t *table) appendDownloads(b []byte, h wire.InfoHash) []byte {
+	return binary.BigEndian.AppendUint32(append(append(b, downloadsEntry), h[:]...), uint32(t.downloaded))
+}
+
+// alive is an entry that says that the tracker is running.
+func alive() []byte {
+	return binary.BigEndian.AppendUint64([]byte{aliveEntry}, uint64(time.Now().Unix()))
 }
 
 func (s *shard) putBack(was *dirty) {
@@ -359,46 +385,22 @@ func (s *shard) putBack(was *dirty) {
 	}
 }
 
-// write puts the changes into the bucket in the order of their keys, which is that of the database's pages.
-func (d *Durable) write(bucket []byte, changes []change) error {
-	slices.SortFunc(changes, func(a, b change) int { return bytes.Compare(a.key, b.key) })
-	for part := range slices.Chunk(changes, perWrite) {
-		err := d.db.Update(func(tx *bolt.Tx) error {
-			b := tx.Bucket(bucket)
-			for _, c := range part {
-				var err error
-				if c.value == nil {
-					err = b.Delete(c.key)
-				} else {
-					err = b.Put(c.key, c.value)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return stamp(tx)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+func (s *shard) countDirty() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.dirty.members) + len(s.dirty.tables)
 }
 
-// stamp says that the journal is that of a living tracker, also where nothing changes.
-func (d *Durable) stamp() error {
+// sayAlive notes that the tracker is running, also where nothing changes.
+func (d *Durable) sayAlive() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.db.Update(stamp)
-}
-
-func stamp(tx *bolt.Tx) error {
-	return tx.Bucket(metaBucket).Put(syncedKey, binary.BigEndian.AppendUint64(nil, uint64(time.Now().Unix())))
+	return d.journal.Append(alive())
 }
 
 // Sweep implements Store.
 func (d *Durable) Sweep(ctx context.Context) error {
-	return errors.Join(d.Memory.Sweep(ctx), d.stamp())
+	return errors.Join(d.Memory.Sweep(ctx), d.sayAlive())
 }
 
 // Close implements Store.
@@ -407,8 +409,54 @@ func (d *Durable) Close() error { return d.close() }
 func (d *Durable) end() error {
 	close(d.stop)
 	<-d.ended
-	if err := errors.Join(d.Sync(), d.Sync(), d.stamp(), d.db.Close()); err != nil {
+	if err := errors.Join(d.Sync(), d.sayAlive(), d.journal.Close(), d.dir.Close()); err != nil {
 		return fmt.Errorf("close the journal: %w", err)
 	}
 	return nil
+}
+
+var _ Keeper = (*Durable)(nil)
+
+// The note of Keep is a file of its own, with a checksum, which is replaced as a whole.
+const (
+	noteName  = "swarms.note"
+	noteMagic = "braid note 1\n"
+)
+
+// Keep implements Keeper.
+func (d *Durable) Keep(_ context.Context, note []byte, _ time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(note) > MaxNote {
+		return fmt.Errorf("a note of %d bytes, more than %d", len(note), MaxNote)
+	}
+	if err := durable.Replace(durable.OS{}, d.dir, noteName, durable.Seal(noteMagic, note)); err != nil {
+		return fmt.Errorf("write the tracker's note: %w", err)
+	}
+	return nil
+}
+
+// Kept implements Keeper.
+func (d *Durable) Kept(context.Context) ([][]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.given {
+		return nil, nil
+	}
+	d.given = true
+	b, err := d.dir.ReadFile(noteName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var note []byte
+	if err == nil {
+		note, err = durable.Unseal(noteMagic, b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the tracker's note: %w", err)
+	}
+	if len(note) == 0 || len(note) > MaxNote {
+		return nil, nil
+	}
+	return [][]byte{note}, nil
 }

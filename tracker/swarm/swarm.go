@@ -2,7 +2,7 @@
 //
 //	Store    what a tracker asks of a memory
 //	Memory   in RAM, in shards                          memory.go
-//	Durable  Memory with a journal in a bbolt database  journal.go
+//	Durable  Memory with a journal on disk              journal.go
 //	Shared   in a Valkey or Redis server, for several trackers   shared.go, shareddraw.go, sharednote.go, lua/
 //	table    the peers of one torrent                   table.go, choose.go
 //	shares   of networks and ASes in the memory         share.go

@@ -1,4 +1,6 @@
-package boltdb
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package durable
 
 import (
 	"errors"
@@ -20,5 +22,5 @@ func TryLock(f *os.File, exclusive bool) (bool, error) {
 	return err == nil, err
 }
 
-// unlock ends every lock on an open file.
-func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
+// Unlock ends every lock on an open file.
+func Unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
