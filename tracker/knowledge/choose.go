@@ -11,31 +11,32 @@ import (
 	"braid/tracker/wire"
 )
 
-// Hints names for each AS up to most paths to it from src, best first. Weak ones are named too: what is not named is unknown,
-// and for somebody to find out.
+// Hints names up to most paths from src to each AS, the best first. It names bad paths too, so that
+// a path without a hint is one that nobody has measured.
 //
-// The order is drawn: those with equal figures come in any order, one with twice the figure of another stands
-// before it 16 times in 17. If all were told the same order, all would go to the same path, and from there to the next.
+// The order is random. A path with twice the figure of another comes first 16 times in 17, and
+// equal paths come in any order. With the same order for all, all peers would crowd onto the same
+// path, and then together onto the next.
 func (b *Base) Hints(now time.Time, src pathsel.IA, to []pathsel.IA, most int, random *rand.Rand) pathsel.Hints {
 	out := pathsel.Hints{}
 	for _, dst := range to {
 		if _, done := out[dst]; done || dst == src || len(out) == wire.MaxHintASes {
 			continue
 		}
-		if paths := drawn(b.candidates(now, src, dst), most, random); len(paths) > 0 {
+		if paths := draw(b.candidates(now, src, dst), most, random); len(paths) > 0 {
 			out[dst] = paths
 		}
 	}
 	return out
 }
 
-// candidate is a path that may be named, and how much it promises.
+// candidate is a possible hint. Only the ratio of two worths matters.
 type candidate struct {
 	path  pathsel.Fingerprint
 	worth float64
 }
 
-// candidates are by the best that is known of the pair; see the package comment.
+// candidates use the best source of figures for the pair; see the package comment.
 func (b *Base) candidates(now time.Time, src, dst pathsel.IA) []candidate {
 	var rated, timed []candidate
 	b.mu.RLock()
@@ -48,7 +49,7 @@ func (b *Base) candidates(now time.Time, src, dst pathsel.IA) []candidate {
 	}
 	if len(rated)+len(timed) == 0 {
 		for _, p := range b.between(dst, src) {
-			// Rates are those of the other direction.
+			// Rates are left out: they belong to the other direction.
 			if e := p.estimate(now, b.limits.HalfLife); e.rtt > 0 {
 				timed = append(timed, candidate{p.back, e.promise()})
 			}
@@ -75,16 +76,19 @@ func (b *Base) between(src, dst pathsel.IA) []*path {
 	return nil
 }
 
-// drawn draws without putting back, with a chance in proportion to the fourth power of the worth.
-func drawn(of []candidate, most int, random *rand.Rand) []pathsel.Fingerprint {
+// draw puts the candidates into a random order, with chances in proportion to the fourth power of
+// their worth.
+func draw(of []candidate, most int, random *rand.Rand) []pathsel.Fingerprint {
 	best := 0.0
 	for _, c := range of {
 		best = max(best, c.worth)
 	}
-	// By name first: where they come from has no order, and the same chance must give the same.
+	// Sort first: the candidates come in any order, but equal random numbers must give equal
+	// results.
 	slices.SortFunc(of, func(a, b candidate) int { return cmp.Compare(a.path, b.path) })
 	for i := range of {
-		// The first of exponential waiting times falls to each in proportion to its weight.
+		// Of exponential waiting times, each is the shortest with a chance in proportion to its
+		// rate.
 		of[i].worth = random.ExpFloat64() / max(math.Pow(of[i].worth/best, 4), 1e-12)
 	}
 	slices.SortFunc(of, func(a, b candidate) int { return cmp.Compare(a.worth, b.worth) })
@@ -95,7 +99,8 @@ func drawn(of []candidate, most int, random *rand.Rand) []pathsel.Fingerprint {
 	return out
 }
 
-// Distance is the round trip between two ASes, by the best that is known of them; 0 within one AS.
+// Distance is the round trip between two ASes, from the best source for the pair. Within one AS it
+// is 0.
 func (b *Base) Distance(now time.Time, src, dst pathsel.IA) (rtt time.Duration, known bool) {
 	if src == dst {
 		return 0, true
@@ -121,11 +126,14 @@ func (b *Base) Distance(now time.Time, src, dst pathsel.IA) (rtt time.Duration, 
 	return time.Duration(shortest * float64(time.Second)), true
 }
 
-// Choose picks up to n of the peers, of which more should be given, for one in that AS. Those on IP come in the order in which
-// they are given, and take half of the places while there are enough on SCION. Of these the nearest come first if asked for,
-// and an AS gets at most half of the places that go to the nearest: otherwise who lies about distances would
-// be all that others hear of. The slice that is given stays as it is.
-func Choose(peers []wire.Peer, n int, order wire.Order, distance func(pathsel.IA) (time.Duration, bool), random *rand.Rand) []wire.Peer {
+// DistanceFunc is the round trip to an AS, if it is known.
+type DistanceFunc func(pathsel.IA) (rtt time.Duration, known bool)
+
+// Choose picks up to n of the peers. Peers on IP keep their order, and get half of the places if
+// there are enough on SCION. The order says how many of the SCION peers are the nearest ones. At
+// most half of these are in one AS, so that an AS that lies about distances cannot fill an answer.
+// The argument stays as it is.
+func Choose(peers []wire.Peer, n int, order wire.Order, distance DistanceFunc, random *rand.Rand) []wire.Peer {
 	var ip, scion []wire.Peer
 	for _, p := range peers {
 		if p.Addr.IsSCION() {
@@ -154,8 +162,8 @@ func Choose(peers []wire.Peer, n int, order wire.Order, distance func(pathsel.IA
 	return append(out, ip[:min(len(ip), n-len(out))]...)
 }
 
-// nearest picks n peers by distance; of those that are equally far, and of those of which it is not known, any.
-func nearest(peers []wire.Peer, n int, distance func(pathsel.IA) (time.Duration, bool), random *rand.Rand) []wire.Peer {
+// nearest picks n peers by distance, and at random among equal ones. Unknown distances come last.
+func nearest(peers []wire.Peer, n int, distance DistanceFunc, random *rand.Rand) []wire.Peer {
 	type ranked struct {
 		peer wire.Peer
 		far  time.Duration

@@ -9,45 +9,49 @@ import (
 	"braid/pathsel"
 )
 
-// A round trip is measured over a whole path; what its links have to do with it follows from the paths that share some of
-// them. A link's figure begins with an even share of the paths over it. Then, again and again, each link gets what
-// the paths over it leave for it when the others' figures are taken off: the median of that for each AS that reports, and the
-// median of these. Each AS has one vote, however many paths it reports, so that those who are fewer than half of a link's
-// voters cannot move it beyond what the others leave for it.
+// Peers measure the round trip of a whole path. The figures of its links follow from the paths that
+// share them. Each link begins with an even share of the round trips over it. Then, in several
+// rounds, each link gets the remainder: the round trip minus the figures of the other links. It is
+// the median over the paths of each AS, and then the median over the ASes. So each AS has one vote,
+// however many paths it reports, and a minority of the voters on a link cannot move its figure out
+// of the range of the others.
 
 const (
-	// rounds of that. Figures settle in a few; what they would change afterwards is less than what paths vary.
+	// rounds is enough for figures to converge. Later changes would be smaller than the variation
+	// of paths.
 	rounds = 12
-	// half of each step only: neighbours on a path would else take the same remainder twice, and swing.
+	// halfway reduces each step. Without it, two neighbours on a path both take the same remainder,
+	// and oscillate.
 	halfway = 0.5
-	// mostLinks bounds a graph. Links beyond it, and paths over them, are left out.
+	// mostLinks bounds a graph. It leaves out further links, and paths over them.
 	mostLinks = 1 << 16
-	// confirmed is how many ASes must name a link before others are sent over it. One alone could invent short cuts.
+	// confirmed is how many ASes must name a link before other ASes use it. A single one could
+	// invent short cuts.
 	confirmed = 2
 )
 
-// told is a path as a graph is made of it.
-type told struct {
+// reportedPath is the input of a graph.
+type reportedPath struct {
 	by  pathsel.IA
 	rtt float64 // seconds
 	ifs []pathsel.Interface
 }
 
-// graph are the links that are known. It is not changed after newGraph, but for what ways remembers.
+// graph has the known links. Only ways changes after newGraph.
 type graph struct {
 	links int
 	from  map[pathsel.IA][]edge
-	ways  sync.Map // pathsel.IA -> map[pathsel.IA]stop
+	ways  sync.Map // pathsel.IA -> map[pathsel.IA]stop, a cache
 }
 
 // edge is a link in one direction.
 type edge struct {
 	out, in pathsel.Interface
 	rtt     float64    // seconds
-	by      pathsel.IA // the only AS that has named it; 0: there are several
+	by      pathsel.IA // the only AS that named it; 0: several did
 }
 
-// use is that a path leads over a link.
+// use is a path over a link.
 type use struct {
 	path int32
 	by   pathsel.IA
@@ -59,7 +63,7 @@ func compareInterfaces(x, y pathsel.Interface) int {
 	return cmp.Or(cmp.Compare(x.IA, y.IA), cmp.Compare(x.ID, y.ID))
 }
 
-// linkOf names a link in either direction.
+// linkOf is the same for both directions of a link.
 func linkOf(out, in pathsel.Interface) linkID {
 	if compareInterfaces(out, in) > 0 {
 		out, in = in, out
@@ -67,9 +71,10 @@ func linkOf(out, in pathsel.Interface) linkID {
 	return linkID{out, in}
 }
 
-func newGraph(paths []told) *graph {
-	// The order decides what is left out, and how sums round: the same knowledge gives the same graph.
-	slices.SortFunc(paths, func(x, y told) int {
+func newGraph(paths []reportedPath) *graph {
+	// The order decides which links are left out, and how sums round. Sorting makes the result
+	// reproducible.
+	slices.SortFunc(paths, func(x, y reportedPath) int {
 		return cmp.Or(cmp.Compare(x.by, y.by), slices.CompareFunc(x.ifs, y.ifs, compareInterfaces))
 	})
 	index := map[linkID]int32{}
@@ -98,11 +103,11 @@ func newGraph(paths []told) *graph {
 		}
 	}
 	figures := make([]float64, len(names))
-	left := func(at int32, u use) float64 { return paths[u.path].rtt / float64(len(over[u.path])) }
+	evenShare := func(_ int32, u use) float64 { return paths[u.path].rtt / float64(len(over[u.path])) }
 	for at := range figures {
-		figures[at] = agreed(int32(at), uses[at], left)
+		figures[at] = consensus(int32(at), uses[at], evenShare)
 	}
-	left = func(at int32, u use) float64 {
+	remainder := func(at int32, u use) float64 {
 		rest := paths[u.path].rtt
 		for _, other := range over[u.path] {
 			if other != at {
@@ -113,7 +118,7 @@ func newGraph(paths []told) *graph {
 	}
 	for range rounds {
 		for at := range figures {
-			figures[at] += halfway * (agreed(int32(at), uses[at], left) - figures[at])
+			figures[at] += halfway * (consensus(int32(at), uses[at], remainder) - figures[at])
 		}
 	}
 	g := &graph{links: len(names), from: map[pathsel.IA][]edge{}}
@@ -132,7 +137,7 @@ func newGraph(paths []told) *graph {
 	return g
 }
 
-// voters counts the ASes that have named a link. Its uses are sorted by them.
+// voters counts the ASes that named a link. Its uses are sorted by AS.
 func voters(of []use) int {
 	n := 0
 	for i := range of {
@@ -143,11 +148,11 @@ func voters(of []use) int {
 	return n
 }
 
-// agreed is the median over the ASes of what the median of their paths leaves for the link.
-func agreed(at int32, of []use, left func(int32, use) float64) float64 {
+// consensus is the median over the ASes of the median of their figures for the link.
+func consensus(at int32, of []use, figure func(int32, use) float64) float64 {
 	var own, votes []float64
 	for i, u := range of {
-		own = append(own, left(at, u))
+		own = append(own, figure(at, u))
 		if i+1 == len(of) || of[i+1].by != u.by {
 			votes = append(votes, middle(own))
 			own = own[:0]
@@ -156,7 +161,8 @@ func agreed(at int32, of []use, left func(int32, use) float64) float64 {
 	return middle(votes)
 }
 
-// middle is the median, the mean of two in the middle; 0 of none. It sorts what it is given.
+// middle is the median, which may be the mean of the two in the middle, or 0 if there is none. It
+// sorts its argument.
 func middle(x []float64) float64 {
 	n := len(x)
 	if n == 0 {
@@ -166,19 +172,19 @@ func middle(x []float64) float64 {
 	return (x[(n-1)/2] + x[n/2]) / 2
 }
 
-// stop is an AS on the shortest way from another.
+// stop is an AS on the shortest way from another one.
 type stop struct {
 	rtt  float64
-	last edge // zero at the start
+	last edge // zero in the first AS
 }
 
-// distance is the sum of the links on the shortest way.
+// distance is the sum of the round trips of the links on the shortest way.
 func (g *graph) distance(src, dst pathsel.IA) (rtt float64, known bool) {
 	s, known := g.stops(src)[dst]
 	return s.rtt, known
 }
 
-// way are the interfaces on the shortest way; nil if none is known. SCION may have no such path.
+// way are the interfaces on the shortest known way, or nil. SCION need not have such a path.
 func (g *graph) way(src, dst pathsel.IA) []pathsel.Interface {
 	stops := g.stops(src)
 	var out []pathsel.Interface
@@ -219,7 +225,7 @@ func (g *graph) stops(src pathsel.IA) map[pathsel.IA]stop {
 	return done
 }
 
-// frontier is a heap of ASes that can be reached, the nearest first.
+// frontier is a heap of reachable ASes, the nearest first.
 type frontier []arrival
 
 type arrival struct {

@@ -1,25 +1,28 @@
-// Package knowledge remembers what peers have measured of paths, and says whom and what to try first.
+// Package knowledge collects the path measurements of peers, and suggests which peers and paths to
+// try first.
 //
-//	Base    reports in, bounded in memory, forgetting        knowledge.go
-//	path    one path and the votes on it                     path.go
-//	graph   links, from the paths that lead over them        graph.go
-//	Choose  peers for one who asks, near ones among them     choose.go
-//	Snapshot, Merge  for one that comes after or stands beside   snapshot.go
+//	Base             the reports, bounded in memory and in time     knowledge.go
+//	path             one path and the votes on it                   path.go
+//	graph            links, derived from the paths over them        graph.go
+//	Choose, Hints    peers and paths for an answer                  choose.go
+//	Snapshot, Merge  for a restart, and for other trackers          snapshot.go
 //
-// It reads no clock, draws no lots and opens nothing: time and chance are handed in.
+// The package reads no clock and opens nothing. Callers pass in time and random numbers.
 //
-// Reports come from strangers. What is taken from one begins in the AS that it came from, which a network of SCION vouches
-// for, and leads to an AS in which peers are known. What follows from it is only an order of what to try: a false
-// report costs those who follow it one wasted try. And it reaches few:
+// Reports come from strangers. A report counts only if its path begins in the proven AS of the
+// sender and ends in an AS with known peers. Its only effect is the order in which peers try
+// things, so a false report costs each peer that follows it one wasted try. And it reaches few
+// peers:
 //
-//   - What the hosts of an AS say of the paths from it, each with one vote, counts first for those who ask in that AS. Others
-//     can neither add to it nor speak against it.
-//   - Only for ASes of which it knows nothing itself an AS is told what the other side says of the way between them.
-//   - Only where that is missing too the figures of single links are added up, on which each AS has one vote, and
-//     of those that one AS alone has named it is told nothing.
-//   - When the memory is full, ASes that fill more of it than others lose their oldest paths.
+//   - Peers in an AS first hear what the hosts of that AS measured on paths from it. Each host has
+//     one vote. Hosts of other ASes have none.
+//   - For pairs of ASes without such votes, the votes of the other AS on the opposite direction count.
+//   - Without those too, the figures of single links are added up. Each AS has one vote on a link, and
+//     a link that only one other AS named is not used.
+//   - When the memory is full, the ASes with the most paths lose their oldest ones.
 //
-// Not solved: who controls the majority of hosts in an AS can lie to that AS, and who controls many ASes about links.
+// Not solved: an attacker with most hosts of an AS can lie to that AS, and one with many ASes can
+// lie about links.
 package knowledge
 
 import (
@@ -36,13 +39,14 @@ import (
 
 // Limits bound a Base. Zero values are replaced by the defaults.
 type Limits struct {
-	// Paths in all, of each reporting AS, and of it to one other AS. One takes 0.5 to 2 kB.
+	// Paths in all, from each AS, and from it to one other AS. A path takes 0.5 to 2 kB.
 	Paths, PerAS, PerPair int
-	// Votes on one path, of the hosts in the AS that it begins in.
+	// Votes on one path, by hosts in its first AS.
 	Votes int
-	// ASes with peers that are remembered.
+	// ASes with peers.
 	ASes int
-	// HalfLife is the time in which a measurement loses half of its weight, Forget when it is dropped.
+	// HalfLife is the time in which a vote loses half of its weight, Forget the age at which it is
+	// dropped.
 	HalfLife, Forget time.Duration
 }
 
@@ -53,19 +57,22 @@ const (
 	DefaultPerPair = 32
 	DefaultVotes   = 16
 	DefaultASes    = 16_384
-	// DefaultHalfLife is about an announce interval: what a peer says counts half when it comes back.
+	// DefaultHalfLife is about an announce interval, so a vote counts half when its host comes
+	// back.
 	DefaultHalfLife = 20 * time.Minute
 	DefaultForget   = 2 * time.Hour
 )
 
 func (l Limits) withDefaults() Limits {
-	l.Paths, l.PerAS, l.PerPair = cmp.Or(l.Paths, DefaultPaths), cmp.Or(l.PerAS, DefaultPerAS), cmp.Or(l.PerPair, DefaultPerPair)
+	l.Paths, l.PerAS = cmp.Or(l.Paths, DefaultPaths), cmp.Or(l.PerAS, DefaultPerAS)
+	l.PerPair = cmp.Or(l.PerPair, DefaultPerPair)
 	l.Votes, l.ASes = cmp.Or(l.Votes, DefaultVotes), cmp.Or(l.ASes, DefaultASes)
 	l.HalfLife, l.Forget = cmp.Or(l.HalfLife, DefaultHalfLife), cmp.Or(l.Forget, DefaultForget)
 	return l
 }
 
-// Base is what is known. All methods may be called at once. A caller's times must not run backwards by much.
+// Base is all path knowledge of a tracker. All methods may be called at once. A caller's times must
+// not run backwards by much.
 type Base struct {
 	limits Limits
 	graph  atomic.Pointer[graph]
@@ -73,12 +80,12 @@ type Base struct {
 	mu      sync.RWMutex
 	sources map[pathsel.IA]*source
 	paths   int
-	met     map[pathsel.IA]time.Time // ASes with peers, when last heard of
+	met     map[pathsel.IA]time.Time // ASes with peers, and when a peer last announced there
 	dirty   bool                     // the graph is older than the paths
-	version uint64                   // counts what was taken in
+	version uint64                   // changes with every vote
 }
 
-// source is what was reported from one AS.
+// source has the paths from one AS.
 type source struct {
 	to    map[pathsel.IA][]*path
 	paths int
@@ -91,9 +98,9 @@ func New(l Limits) *Base {
 	return b
 }
 
-// Meet notes that there are peers in these ASes. Paths to others are not taken.
+// Meet notes that there are peers in these ASes. Reports of paths to other ASes are ignored.
 func (b *Base) Meet(now time.Time, ases ...pathsel.IA) {
-	const renewed = time.Minute // noting it more often would only make callers wait for each other
+	const renewed = time.Minute // more often would only make callers wait for each other
 	b.mu.RLock()
 	fresh := !slices.ContainsFunc(ases, func(ia pathsel.IA) bool { return now.Sub(b.met[ia]) > renewed })
 	b.mu.RUnlock()
@@ -110,7 +117,7 @@ func (b *Base) Meet(now time.Time, ases ...pathsel.IA) {
 	}
 }
 
-// forgetMet makes room: those that were not heard of for longest go, a quarter of all at once.
+// forgetMet makes room for new ASes: it drops the quarter that was silent for longest.
 func (b *Base) forgetMet() {
 	times := make([]time.Time, 0, len(b.met))
 	for _, at := range b.met {
@@ -125,8 +132,8 @@ func (b *Base) forgetMet() {
 	}
 }
 
-// Report takes what a host has measured, and tells how many of the reports it believes to be about paths from the host's AS
-// to others with peers.
+// Report adds the votes of a host, and returns how many it accepted: those on paths from the host's
+// AS to ASes with peers.
 func (b *Base) Report(now time.Time, from wire.Addr, reports []wire.PathReport) (taken int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,14 +147,14 @@ func (b *Base) Report(now time.Time, from wire.Addr, reports []wire.PathReport) 
 			taken++
 		}
 	}
-	b.took(taken)
+	b.changed(taken)
 	return taken
 }
 
-// took notes that so many votes were taken, and makes room if there are too many paths now.
-func (b *Base) took(votes int) {
+// changed notes that so many votes are new, and makes room if there are too many paths.
+func (b *Base) changed(votes int) {
 	if b.paths > b.limits.Paths {
-		b.level()
+		b.makeRoom()
 	}
 	if votes > 0 {
 		b.dirty = true
@@ -157,14 +164,15 @@ func (b *Base) took(votes int) {
 
 func voteOf(host netip.Addr, now time.Time, r *wire.PathReport) vote {
 	v := vote{host: host, at: now.Add(-r.Age).Truncate(time.Millisecond), rtt: r.RTT.Seconds(), rate: float64(r.Rate)}
-	const few = 20 // packets: of fewer a single one lost would say much too much
-	if r.Sent >= few {
+	const enough = 20 // packets; in a smaller sample one lost packet means too much
+	if r.Sent >= enough {
 		v.loss = float64(r.Lost) / float64(r.Sent)
 	}
 	return v
 }
 
-// path finds the path that was seen then, or makes it; nil if there is only room for paths that were seen later.
+// path finds or adds a path that was seen at that time. It returns nil if all places have newer
+// paths.
 func (b *Base) path(seen time.Time, ifs []pathsel.Interface) *path {
 	src, dst := ifs[0].IA, ifs[len(ifs)-1].IA
 	s := b.sources[src]
@@ -221,20 +229,20 @@ func oldest(paths func(func(*path) bool)) (out *path) {
 	return out
 }
 
-// drop forgets a path. The source stays, also when it is empty.
+// drop removes a path. The source stays, even if it is empty.
 func (b *Base) drop(s *source, p *path) {
 	dst := p.dst()
-	left := slices.DeleteFunc(s.to[dst], func(q *path) bool { return p == q })
-	if s.to[dst] = left; len(left) == 0 {
+	rest := slices.DeleteFunc(s.to[dst], func(q *path) bool { return p == q })
+	if s.to[dst] = rest; len(rest) == 0 {
 		delete(s.to, dst)
 	}
 	s.paths--
 	b.paths--
 }
 
-// level makes room: every AS may keep as many paths as the others, and those with more lose their oldest. A few are dropped
-// in advance, so that it is not to be done again at the next report.
-func (b *Base) level() {
+// makeRoom lets every AS keep the same number of paths; those with more lose their oldest ones. It
+// drops a few more than necessary, so that the next report does not need it again.
+func (b *Base) makeRoom() {
 	room := b.limits.Paths - b.limits.Paths/64
 	counts := make([]int, 0, len(b.sources))
 	for _, s := range b.sources {
@@ -242,7 +250,7 @@ func (b *Base) level() {
 	}
 	slices.Sort(counts)
 	share := 0
-	for i, n := range counts { // those with few leave room for the others
+	for i, n := range counts { // ASes with few paths leave room for the others
 		if share = room / (len(counts) - i); n > share {
 			break
 		}
@@ -259,13 +267,14 @@ func (b *Base) level() {
 	}
 }
 
-// Refresh forgets what is too old and works the figures of links out anew. The owner calls it every few seconds. With a full
-// memory it takes a good part of a second, for a small part of which it holds the others up.
+// Refresh drops old votes and computes the figures of links again. The owner calls it every few
+// seconds. With a full memory it takes a large part of a second, and blocks other callers for a
+// small part of that.
 func (b *Base) Refresh(now time.Time) {
-	var reported []told
+	var reported []reportedPath
 	b.mu.Lock()
 	for ia, s := range b.sources {
-		for _, p := range slices.Collect(s.all) { // drop changes what all walks over
+		for _, p := range slices.Collect(s.all) { // a copy, since drop changes the paths
 			if p.forget(now.Add(-b.limits.Forget)); len(p.votes) == 0 {
 				b.drop(s, p)
 				b.dirty = true
@@ -285,7 +294,7 @@ func (b *Base) Refresh(now time.Time) {
 		for ia, s := range b.sources {
 			for p := range s.all {
 				if rtt := p.rtt(now, b.limits.HalfLife); rtt > 0 {
-					reported = append(reported, told{ia, rtt, p.interfaces})
+					reported = append(reported, reportedPath{ia, rtt, p.interfaces})
 				}
 			}
 		}
@@ -296,14 +305,14 @@ func (b *Base) Refresh(now time.Time) {
 	}
 }
 
-// Known is how much a base knows.
+// Known are the sizes of a Base.
 type Known struct {
-	Pairs int `json:"pairs"` // of ASes, in the direction of the reports
+	Pairs int `json:"pairs"` // of ASes; each direction counts
 	Paths int `json:"paths"`
 	Links int `json:"links"`
 }
 
-// Known counts.
+// Known counts the pairs, paths and links.
 func (b *Base) Known() Known {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

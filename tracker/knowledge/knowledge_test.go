@@ -384,9 +384,8 @@ func TestLinks(t *testing.T) {
 		}
 		slices.Sort(errs)
 		mid := errs[len(errs)/2]
-		t.Logf("%s: %d pairs that nobody has reported (%d unknown): relative error median %.3f, 90%% %.3f; %+v", tt.name, len(errs), unknown, mid, errs[len(errs)*9/10], b.Known())
 		if mid > tt.most {
-			t.Errorf("%s: median relative error %.2f", tt.name, mid)
+			t.Errorf("%s: %d pairs that nobody reported: median relative error %.2f, want at most %.2f", tt.name, len(errs), mid, tt.most)
 		}
 	}
 }
@@ -480,7 +479,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// What a full memory costs: run with -v.
+// A full memory costs little: a refresh takes a part of a second, an answer well below a millisecond. The bounds leave
+// room for a slow and busy machine.
 func TestFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("large")
@@ -507,8 +507,8 @@ func TestFull(t *testing.T) {
 		b.Distance(epoch, as(n), as(199))
 		b.Hints(epoch, as(n), []pathsel.IA{as(200 + n)}, 8, random)
 	}
-	t.Logf("%+v: links worked out in %v, an answer in %v", b.Known(), worked, time.Since(began)/asked)
-	if k := b.Known(); k.Paths > DefaultPaths || k.Paths < 10_000 {
-		t.Errorf("%+v", k)
+	answer := time.Since(began) / asked
+	if k := b.Known(); k.Paths > DefaultPaths || k.Paths < 10_000 || worked > 20*time.Second || answer > 200*ms {
+		t.Errorf("%+v: a refresh took %v, an answer %v", k, worked, answer)
 	}
 }

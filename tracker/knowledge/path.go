@@ -10,7 +10,7 @@ import (
 	"braid/pathsel"
 )
 
-// path is one path and what hosts in its first AS say of it.
+// path is one path and the votes of hosts in its first AS.
 type path struct {
 	interfaces  []pathsel.Interface
 	fingerprint pathsel.Fingerprint
@@ -19,32 +19,35 @@ type path struct {
 	votes       []vote              // one of each host, the oldest first
 }
 
-// vote is the last that one host has said. Figures that it does not know are 0.
+// vote is the latest measurement of one host. Unknown figures are 0.
 type vote struct {
 	host netip.Addr
 	at   time.Time
 	rtt  float64 // seconds
 	rate float64 // bytes per second
-	loss float64 // part of the packets
+	loss float64 // fraction of the packets
 }
 
 func newPath(ifs []pathsel.Interface, now time.Time) *path {
 	back := slices.Clone(ifs)
 	slices.Reverse(back)
-	return &path{interfaces: slices.Clone(ifs), fingerprint: pathsel.FingerprintOf(ifs), back: pathsel.FingerprintOf(back), seen: now}
+	return &path{
+		interfaces: slices.Clone(ifs), seen: now,
+		fingerprint: pathsel.FingerprintOf(ifs), back: pathsel.FingerprintOf(back),
+	}
 }
 
 func (p *path) dst() pathsel.IA { return p.interfaces[len(p.interfaces)-1].IA }
 
-// of is the place of the host's vote, or -1.
-func (p *path) of(host netip.Addr) int {
+// voteOf is the index of the host's vote, or -1.
+func (p *path) voteOf(host netip.Addr) int {
 	return slices.IndexFunc(p.votes, func(v vote) bool { return v.host == host })
 }
 
-// vote replaces what that host has said before, and tells whether it did: the vote on what was measured last counts. Of more
-// hosts than most the oldest has none.
+// vote replaces an older vote of the same host, and reports whether it did. The path keeps the
+// newest votes, at most so many.
 func (p *path) vote(v vote, most int) bool {
-	if i := p.of(v.host); i >= 0 {
+	if i := p.voteOf(v.host); i >= 0 {
 		if p.votes[i].at.After(v.at) {
 			return false
 		}
@@ -66,10 +69,10 @@ func (p *path) forget(before time.Time) {
 	p.votes = slices.DeleteFunc(p.votes, func(v vote) bool { return v.at.Before(before) })
 }
 
-// estimate is what is believed of a path. What nobody knows is 0.
+// estimate has the likely figures of a path. Unknown ones are 0.
 type estimate struct{ rtt, rate, loss float64 }
 
-// estimate is made of the medians of the votes, of which each weighs less the older it is.
+// estimate takes the medians of the votes. A vote has less weight the older it is.
 func (p *path) estimate(now time.Time, halfLife time.Duration) estimate {
 	return estimate{
 		rtt:  p.rtt(now, halfLife),
@@ -82,21 +85,22 @@ func (p *path) rtt(now time.Time, halfLife time.Duration) float64 {
 	return p.figure(now, halfLife, func(v vote) (float64, bool) { return v.rtt, v.rtt > 0 })
 }
 
-// figure is the median of one figure, among those who know it.
+// figure is the median of one figure over the votes that know it.
 func (p *path) figure(now time.Time, halfLife time.Duration, of func(vote) (value float64, known bool)) float64 {
-	said := make([]weighed, 0, len(p.votes))
+	all := make([]weighed, 0, len(p.votes))
 	for _, v := range p.votes {
 		if value, known := of(v); known {
-			said = append(said, weighed{value, math.Exp2(-max(0, now.Sub(v.at).Seconds()) / halfLife.Seconds())})
+			all = append(all, weighed{value, math.Exp2(-max(0, now.Sub(v.at).Seconds()) / halfLife.Seconds())})
 		}
 	}
-	return median(said)
+	return median(all)
 }
 
 type weighed struct{ value, weight float64 }
 
-// median is a value with at most half of the weight below it and at most half above; 0 of none. It sorts what it is given.
-// Whatever those with less than half of the weight say, it lies between what the others say.
+// median is a value with at most half of the weight below it and at most half above, or 0 if there
+// is none. Voters with less than half of the weight cannot move it out of the range of the others.
+// It sorts its argument.
 func median(of []weighed) float64 {
 	if len(of) == 0 {
 		return 0
@@ -115,10 +119,10 @@ func median(of []weighed) float64 {
 	return of[len(of)-1].value
 }
 
-// promise is what a connection may get on a path of which no rate is known, without its constant: the rate that
-// congestion control allows at that round trip and loss (Mathis et al., "The Macroscopic Behavior of the TCP
-// Congestion Avoidance Algorithm", 1997). Loss below one in a thousand is not told apart: it is the loss of acknowledgements
-// and requests, of which a download sends few.
+// promise ranks paths without a known rate. It is proportional to the rate that congestion control
+// allows at that round trip and loss (Mathis et al., "The Macroscopic Behavior of the TCP
+// Congestion Avoidance Algorithm", 1997). Loss below one in a thousand counts as that much: a
+// download sends only acknowledgements and requests, too few to measure less.
 func (e estimate) promise() float64 {
 	const floor = 1e-3
 	return 1 / (e.rtt * math.Sqrt(max(e.loss, floor)))

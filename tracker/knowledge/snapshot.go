@@ -12,28 +12,31 @@ import (
 	"braid/tracker/wire"
 )
 
-// A snapshot is what a base knows of paths, with the times of the votes, so that they go on losing weight wherever it is kept.
-// Version 1, all numbers big-endian:
+// A snapshot has the paths and votes of a Base, with their times, so that votes lose weight while
+// it is stored. Version 1, all numbers big-endian:
 //
 //	"braid paths 1\n"
 //	paths: number of interfaces (1), interfaces (10 each, as in a report), number of votes (1), votes
-//	votes: host (16), when it was measured (8, Unix milliseconds), round trip (4, microseconds), rate (8, bytes per second),
-//	       loss (4, millionths)
+//	votes: host (16), time of the measurement (8, Unix milliseconds), round trip (4, microseconds),
+//	       rate (8, bytes per second), loss (4, millionths)
 //
-// It is read like a stranger's: it comes from a disk or over a network.
+// Parsing trusts nothing in it, since it comes from a disk or over a network.
 const (
 	snapshotMagic = "braid paths 1\n"
 	voteLen       = 16 + 8 + 4 + 8 + 4
 	lossUnit      = 1e6
-	// MaxSnapshot bounds a snapshot in bytes: with the default limits and the longest paths it has 22 MB.
+	// MaxSnapshot bounds a snapshot in bytes: with the default limits and the longest paths it has
+	// 22 MB.
 	MaxSnapshot = 32 << 20
-	// snapshotVotes is the number of votes on a path in a snapshot that its length can say.
+	// snapshotVotes is the most votes on a path in a snapshot, whose number has one byte.
 	snapshotVotes = 255
-	// ahead is how much the clock of another tracker may be ahead. A vote from later than that would count for too long.
+	// ahead is how far the clock of another tracker may be ahead. A vote from later than that would
+	// count for too long.
 	ahead = time.Minute
 )
 
-// Snapshot writes what is known, and tells its version. Of a version that the caller has it is nil.
+// Snapshot writes all paths and votes, and returns the version of the Base. If the caller has this
+// version, it writes nil.
 func (b *Base) Snapshot(has uint64) (snapshot []byte, version uint64) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -62,8 +65,8 @@ func (b *Base) Snapshot(has uint64) (snapshot []byte, version uint64) {
 	return out, b.version
 }
 
-// Merge takes in the votes of a snapshot that are news, within the limits, as if their hosts had reported here when they did. It
-// tells how many these are. Of a snapshot that is not one nothing is taken.
+// Merge adds the new votes of a snapshot as if their hosts had reported here, and returns their
+// number. It adds nothing of a malformed snapshot.
 func (b *Base) Merge(now time.Time, snapshot []byte) (news int, err error) {
 	paths, err := parseSnapshot(snapshot)
 	if err != nil {
@@ -74,7 +77,7 @@ func (b *Base) Merge(now time.Time, snapshot []byte) (news int, err error) {
 	for _, p := range paths {
 		news += b.merge(now, p)
 	}
-	b.took(news)
+	b.changed(news)
 	return news, nil
 }
 
@@ -89,14 +92,14 @@ func (b *Base) merge(now time.Time, from *path) (news int) {
 		return 0
 	}
 	for _, v := range from.votes {
-		if i := p.of(v.host); i >= 0 && !p.votes[i].at.Before(v.at) {
+		if i := p.voteOf(v.host); i >= 0 && !p.votes[i].at.Before(v.at) {
 			continue
 		}
 		if p.vote(v, b.limits.Votes) {
 			news++
 		}
 	}
-	// There were peers in that AS, or nobody would have reported.
+	// There are peers in that AS, or nobody would have reported the path.
 	if at, known := b.met[p.dst()]; p.seen.After(at) && (known || len(b.met) < b.limits.ASes) {
 		b.met[p.dst()] = p.seen
 	}
@@ -109,7 +112,7 @@ func parseSnapshot(b []byte) (out []*path, err error) {
 	}
 	b, ok := bytes.CutPrefix(b, []byte(snapshotMagic))
 	if !ok {
-		return nil, errors.New("it does not begin like one of version 1")
+		return nil, errors.New("it does not begin like version 1")
 	}
 	for len(b) > 0 {
 		var p *path
@@ -123,7 +126,7 @@ func parseSnapshot(b []byte) (out []*path, err error) {
 
 var errSnapshotShort = errors.New("it ends too early")
 
-// parsePath reads a path with its votes, sorted by time, and gives what follows.
+// parsePath reads a path with its votes, sorted by time, and returns the rest of the input.
 func parsePath(b []byte) (*path, []byte, error) {
 	n := 1 + int(b[0])*wire.InterfaceLen
 	if len(b) <= n {
@@ -154,7 +157,7 @@ func parseVote(b []byte) (vote, error) {
 	rtt, rate, loss := be.Uint32(b[24:]), be.Uint64(b[28:]), be.Uint32(b[36:])
 	if host.IsUnspecified() || at > 1<<48 || rtt == 0 && rate == 0 ||
 		time.Duration(rtt)*time.Microsecond > wire.MaxReportRTT || rate > wire.MaxReportRate || loss > lossUnit {
-		return vote{}, fmt.Errorf("no host votes %x", b)
+		return vote{}, fmt.Errorf("impossible vote %x", b)
 	}
 	return vote{
 		host: host, at: time.UnixMilli(int64(at)),

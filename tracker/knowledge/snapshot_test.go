@@ -53,7 +53,7 @@ func TestSnapshot(t *testing.T) {
 		}
 	}
 	for _, p := range b.between(as(1), as(2)) {
-		if i := p.of(host(2)); i >= 0 && p.votes[i].loss != 0.1 {
+		if i := p.voteOf(host(2)); i >= 0 && p.votes[i].loss != 0.1 {
 			t.Errorf("loss %v", p.votes[i].loss)
 		}
 	}
