@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The race detector makes pools forget things, so this is not for it.
+// The race detector makes pools drop entries, so this test does not run under it.
 func TestNothingIsAllocated(t *testing.T) {
 	a, b, to := fastPair(t)
 	run := bytes.Repeat(quicLike(1400, 1), 14)
@@ -29,7 +29,8 @@ func TestNothingIsAllocated(t *testing.T) {
 				}
 			}
 		})
-		// Fourteen packets each; a pool may be emptied by the collector now and then.
+		// Fourteen packets were sent and received each time. Now and then the garbage collector
+		// empties a pool.
 		if allocs >= 1 {
 			t.Errorf("limit %d: %v allocations for a batch of 14 packets", limit, allocs)
 		}

@@ -41,7 +41,7 @@ func TestReadFrame(t *testing.T) {
 	}
 }
 
-// FuzzFrame reads frames, and puts a bundle's packets together again.
+// FuzzFrame parses frames, and puts the packets of a bundle together again.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x02abcde"))
 	f.Add([]byte("\x01\x00\x04\xb0" + strings.Repeat("a", 2*leastPacket+1)))

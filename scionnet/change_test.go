@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// relay passes packets on to a host, as a border router of a new path would.
+// relay forwards packets to a host, like a border router on a new path.
 type relay struct {
 	socket *net.UDPConn
 	passed atomic.Int64
@@ -49,7 +49,7 @@ func newRelay(t *testing.T, to netip.AddrPort) *relay {
 
 func (r *relay) addr() netip.AddrPort { return r.socket.LocalAddr().(*net.UDPAddr).AddrPort() }
 
-// stream sends data one way while between happens, again and again, and compares what arrives.
+// stream sends data one way and compares what arrives. It calls between after each chunk.
 func stream(t *testing.T, from, to *Conn, between func(chunk int)) {
 	t.Helper()
 	const chunks, size = 32, 64 << 10
@@ -75,8 +75,8 @@ func stream(t *testing.T, from, to *Conn, between func(chunk int)) {
 	}
 }
 
-// TestPathChange moves a live connection to another next hop and back, in mid-transfer, over and
-// over, as renewed hop fields may: nothing is lost, and the connection does not notice.
+// TestPathChange moves a live connection to another next hop and back during a transfer, many
+// times, as renewed hop fields may do. No data may be lost, and the connection must not notice.
 func TestPathChange(t *testing.T) {
 	for name, cfg := range packetConns {
 		t.Run(name, func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestPathChange(t *testing.T) {
 	}
 }
 
-// TestStall silences the path in mid-transfer, for less than the idle timeout: the transfer goes on
-// where it was.
+// TestStall silences the path during a transfer, for less than the idle timeout. The transfer must
+// then go on.
 func TestStall(t *testing.T) {
 	t.Parallel()
 	for name, open := range roughIO {

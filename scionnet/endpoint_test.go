@@ -22,7 +22,7 @@ import (
 	"braid/scionnet/congestion"
 )
 
-// pair is a connection between two endpoints, aborted at the end of the test.
+// pair connects two endpoints. Both connections are aborted at the end of the test.
 func pair(t *testing.T, from, to *Endpoint) (dialled, accepted *Conn) {
 	t.Helper()
 	dialled, err := from.Dial(t.Context(), to.Addr(), from.host.localPath(), nil)
@@ -70,7 +70,7 @@ func TestLimits(t *testing.T) {
 			}
 			a1.Close()
 			<-a1.quic.Context().Done()
-			// The place is free a moment after the connection's end.
+			// The place becomes free shortly after the connection's end.
 			var err error
 			for range 100 {
 				var c *Conn
@@ -126,7 +126,7 @@ func TestOtherProtocolsAreRefused(t *testing.T) {
 	pair(t, a, b)
 }
 
-// TestDiallerWhoNeverSpeaks opens connections without a stream: they go by themselves.
+// TestDiallerWhoNeverSpeaks opens connections without a stream: they must end by themselves.
 func TestDiallerWhoNeverSpeaks(t *testing.T) {
 	t.Parallel()
 	h := oneAS(t)
@@ -183,8 +183,8 @@ func TestDialErrors(t *testing.T) {
 
 func TestPacketSize(t *testing.T) {
 	v4, v6 := mustAddr(t, "1-1,[10.0.0.1]:1"), mustAddr(t, "1-1,[fd00::1]:1")
-	// The formula that was measured: 48 + 8 for each segment + 12 for each hop field, 24 more for
-	// IPv6 hosts.
+	// The header has 48 bytes, 8 for each segment, 12 for each hop field, and 24 more for IPv6
+	// hosts.
 	three := rawPath(t, false, up, core)
 	if got, want := headerLen(v4, v4, len(three)), 48+2*8+5*12; got != want {
 		t.Errorf("IPv4: header of %d bytes, want %d", got, want)
@@ -202,14 +202,14 @@ func TestPacketSize(t *testing.T) {
 	}
 }
 
-// TestForeignPackets sends what is not for a connection, while one is in use.
+// TestForeignPackets sends packets that belong to no connection while a connection is in use.
 func TestForeignPackets(t *testing.T) {
 	for name, cfg := range packetConns {
 		t.Run(name, func(t *testing.T) { foreignPackets(t, cfg) })
 	}
 }
 
-// scmpPackets is one SCMP message of every kind, about a packet from us to the peer.
+// scmpPackets is one SCMP message of each type about a packet from us to the peer.
 func scmpPackets(t *testing.T, us, peer Addr) (packets [][]byte) {
 	quote := packet(t, us, peer, snetpath.Empty{}, make([]byte, 100))
 	for _, m := range []snet.Payload{
@@ -257,7 +257,7 @@ func foreignPackets(t *testing.T, cfg ListenConfig) {
 	for _, f := range []string{"\x01", "\x01\x00\x00\x03abcdefg", "\x02\x00\x00\x1012345678abcd", "\x03\x00\x20\x0012345678", "\x3fx"} {
 		packets = append(packets, packet(t, a.addr, b.addr, snetpath.Empty{}, []byte(f)))
 	}
-	for i := range good { // every byte of the header changed
+	for i := range good { // changes every byte of the header
 		bad := bytes.Clone(good)
 		bad[i] ^= 0xff
 		packets = append(packets, bad)
@@ -271,7 +271,7 @@ func foreignPackets(t *testing.T, cfg ListenConfig) {
 	}
 }
 
-// packet is a SCION/UDP packet in bytes.
+// packet serialises a SCION/UDP packet.
 func packet(t testing.TB, from, to Addr, path snet.DataplanePath, payload []byte) []byte {
 	t.Helper()
 	p := snet.Packet{PacketInfo: snet.PacketInfo{
@@ -289,12 +289,12 @@ func packet(t testing.TB, from, to Addr, path snet.DataplanePath, payload []byte
 // roughConn loses, doubles and swaps packets that it sends, and can fall silent.
 type roughConn struct {
 	packetConn
-	every  int // one packet in so many meets with each fate; 0: none
+	every  int // each fate meets one packet in so many; 0: none
 	silent *atomic.Bool
 
 	mu   sync.Mutex
 	rand *rand.Rand
-	held []byte // a packet that waits for the next to overtake it
+	held []byte // a packet that the next one overtakes
 	to   net.Addr
 }
 
@@ -324,7 +324,7 @@ func (c *roughConn) WriteTo(b []byte, to net.Addr) (int, error) {
 		if _, err := c.packetConn.WriteTo(b, to); err != nil {
 			return 0, err
 		}
-	case 2: // kept back
+	case 2: // overtaken
 		if c.held == nil {
 			c.held, c.to = bytes.Clone(b), to
 			return len(b), nil
@@ -387,7 +387,7 @@ func roughPath(t *testing.T, cfg ListenConfig) {
 	}
 }
 
-// TestSilenceIsNoEOF stalls a connection for longer than its idle timeout, in mid-transfer.
+// TestSilenceIsNoEOF stalls a connection during a transfer, for longer than its idle timeout.
 func TestSilenceIsNoEOF(t *testing.T) {
 	t.Parallel()
 	for name, open := range roughIO {
@@ -421,8 +421,7 @@ func silenceIsNoEOF(t *testing.T, open func(int, *atomic.Bool) packetIO) {
 	}
 }
 
-// TestLateToAccept leaves more connections waiting than the queue holds: the rest are refused, not
-// kept.
+// TestLateToAccept lets more connections wait than the queue holds: the rest must be refused.
 func TestLateToAccept(t *testing.T) {
 	t.Parallel()
 	h := oneAS(t)

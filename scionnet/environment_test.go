@@ -11,8 +11,8 @@ import (
 const environmentJSON = `{"general":{"default_isd_as":"1-ff00:0:110"},
 	"ases":{"1-ff00:0:110":{"daemon_address":"127.0.0.1:110"},"1-ff00:0:111":{"daemon_address":"127.0.0.1:111"}}}`
 
-// environment calls Environment with variables and the content of the environment file; "" is no
-// file.
+// environment calls Environment with variables and the content of the environment file; "" stands
+// for a missing file.
 func environment(f Flags, vars map[string]string, file string) (Config, error) {
 	return Environment(f,
 		func(k string) (string, bool) { v, ok := vars[k]; return v, ok },

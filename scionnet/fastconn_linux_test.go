@@ -21,7 +21,7 @@ import (
 	"braid/scionnet/udpbatch"
 )
 
-// batch is control data by which quic-go says that packets have that size.
+// batch is control data with which quic-go announces packets of that size.
 func batch(size uint16) []byte {
 	b := make([]byte, unix.CmsgSpace(2))
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
@@ -39,7 +39,7 @@ func messages(n int) []ipv4.Message {
 	return ms
 }
 
-// fastPair is two packet connections and the pseudo addresses by which each knows the other.
+// fastPair is two packet connections, and the route from the first to the second.
 func fastPair(t testing.TB) (a, b *fastConn, toB *route) {
 	t.Helper()
 	h := oneAS(t)
@@ -74,7 +74,7 @@ func readAll(t testing.TB, c *fastConn, bytes int) (packets [][]byte, from net.A
 	return packets, from
 }
 
-// quicLike is a payload that is no frame.
+// quicLike is a payload that is not a frame.
 func quicLike(n int, seed byte) []byte {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{seed}).Read(b)
@@ -104,7 +104,7 @@ func TestBatch(t *testing.T) {
 			if got := bytes.Join(packets, nil); !bytes.Equal(got, run) || len(packets) != 15 {
 				t.Fatalf("limit %d, offload off %v: %d packets of %d bytes, want 15 of %d", limit, off, len(packets), len(got), len(run))
 			}
-			// The answer goes back by itself.
+			// The answer finds its way back.
 			if _, err := b.WriteTo(quicLike(50, 1), from); err != nil {
 				t.Fatal(err)
 			}
@@ -115,8 +115,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestBundlesNeedAConnection sends frames from where there is none, and small packets from where
-// there is one.
+// TestBundlesNeedAConnection sends frames without a connection, and small packets over a
+// connection.
 func TestBundlesNeedAConnection(t *testing.T) {
 	a, b, to := fastPair(t)
 	a.allFrames, b.allFrames = false, false
@@ -165,8 +165,8 @@ func TestBundlesNeedAConnection(t *testing.T) {
 	}
 }
 
-// BenchmarkForeignDatagram is what an endpoint spends on a datagram of somebody with whom it has no
-// connection: an ordinary one, and a bundle of packets of one byte.
+// BenchmarkForeignDatagram measures the cost of a datagram from a remote without a connection: an
+// ordinary one, and a bundle of packets of one byte.
 func BenchmarkForeignDatagram(b *testing.B) {
 	ordinary := append([]byte{0x40}, make([]byte, 1399)...)
 	bomb := append(make([]byte, frameHeader), bytes.Repeat([]byte{0x40}, 1396)...)
@@ -182,7 +182,7 @@ func BenchmarkForeignDatagram(b *testing.B) {
 				if err := from.send(to, payload, 0); err != nil {
 					b.Fatal(err)
 				}
-				time.Sleep(20 * time.Microsecond) // none is to be dropped by the socket
+				time.Sleep(20 * time.Microsecond) // so that the socket drops none
 			}
 			_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
 			spent := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
@@ -191,12 +191,12 @@ func BenchmarkForeignDatagram(b *testing.B) {
 	}
 }
 
-// TestGiveWay has others who take long for their turn: the reader lets them have it once, and then
-// empties the socket.
-func TestGiveWay(t *testing.T) {
+// TestYield has other goroutines that run for long: the reader yields to them once, and then
+// empties the socket first.
+func TestYield(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	c := &fastConn{in: &batchReceiver{many: true}}
-	for range 1000 { // the scheduler may choose the reader first
+	for range 1000 { // the scheduler may run the reader first
 		var others sync.WaitGroup
 		for range 4 {
 			others.Go(func() {
@@ -221,7 +221,7 @@ func TestGiveWay(t *testing.T) {
 	}
 }
 
-// TestHeader compares with what snet writes, and reads it back with snet.
+// TestHeader compares headers with those of snet, and parses them with snet.
 func TestHeader(t *testing.T) {
 	from4, to4 := mustAddr(t, "1-ff00:0:110,[10.0.0.1]:4000"), mustAddr(t, "2-ff00:0:210,[10.0.0.2]:5000")
 	from6, to6 := mustAddr(t, "1-ff00:0:110,[fd00::1]:4000"), mustAddr(t, "2-ff00:0:210,[fd00::2]:5000")
@@ -258,7 +258,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestNewWay renews the hop fields under a route: the next packet has them.
+// TestNewWay renews the hop fields of a route: the next packet must have them.
 func TestNewWay(t *testing.T) {
 	local, remote := mustAddr(t, "1-ff00:0:110,[10.0.0.1]:4000"), mustAddr(t, "2-ff00:0:210,[10.0.0.2]:5000")
 	r := &route{remote: remote}
@@ -274,7 +274,7 @@ func TestNewWay(t *testing.T) {
 	}
 }
 
-// FuzzFastReceive feeds packets to the fast path and checks it against the slow one.
+// FuzzFastReceive compares the fast parser with the slow one.
 func FuzzFastReceive(f *testing.F) {
 	us, peer := mustAddr(f, "1-1,[10.0.0.1]:1000"), mustAddr(f, "1-3,[10.0.0.3]:2000")
 	for _, p := range []snet.DataplanePath{snetpath.Empty{}, snetpath.SCION{Raw: rawPath(f, true, up, core)}} {
@@ -315,8 +315,8 @@ func FuzzFastReceive(f *testing.F) {
 	})
 }
 
-// FuzzReceive sends payloads over a socket to a connection's route, large ones and frames among
-// them, and reads what comes of them.
+// FuzzReceive sends payloads to the route of a connection, among them large ones and frames, and
+// reads them.
 func FuzzReceive(f *testing.F) {
 	a, b, to := fastPair(f)
 	a.allFrames, b.allFrames = false, false
@@ -331,7 +331,7 @@ func FuzzReceive(f *testing.F) {
 		back.large.reset()
 		back.large.offered.Store(true)
 		back.large.allow(8000)
-		back.large.frame(8000) // is asked for
+		back.large.frame(8000) // an answer to it is expected
 		if len(p) > 60_000 {
 			return 0
 		}
@@ -421,7 +421,7 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkConn is a whole connection over both packet connections.
+// BenchmarkConn measures a whole connection, over both packet connections.
 func BenchmarkConn(b *testing.B) {
 	for name, cfg := range map[string]ListenConfig{"fast": {}, "plain": {PlainPackets: true}} {
 		b.Run(name, func(b *testing.B) {

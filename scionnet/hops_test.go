@@ -9,15 +9,15 @@ import (
 	"github.com/scionproto/scion/pkg/slayers/path/scion"
 )
 
-// segment is a segment of a dataplane path as it stands in a packet: hops in the order of travel,
-// each with the interfaces in construction direction.
+// segment is a segment of a dataplane path as in a packet: hops in the order of travel, each with
+// its interfaces in the direction of construction.
 type segment struct {
 	consDir, peer bool
 	start         uint32 // timestamp
 	hops          [][2]uint16
 }
 
-// rawPath makes a dataplane path that ends in 6 h, where the packet stands at its beginning or,
+// rawPath makes a dataplane path that expires after 6 h. The packet is at its beginning or, if
 // arrived, at its end.
 func rawPath(t testing.TB, arrived bool, segments ...segment) []byte {
 	t.Helper()
@@ -49,12 +49,13 @@ func trailFrom(ids ...uint16) trail {
 	return trail(b)
 }
 
-// Hop fields tell interfaces in construction direction, so those of an up segment are turned round.
+// Hop fields give interfaces in the direction of construction, so those of an up segment are
+// reversed.
 var (
 	up    = segment{false, false, 2000, [][2]uint16{{11, 0}, {21, 22}, {0, 31}}}
 	core  = segment{true, false, 1000, [][2]uint16{{0, 41}, {51, 0}}}
 	down  = segment{true, false, 3000, [][2]uint16{{0, 61}, {71, 72}, {81, 0}}}
-	short = segment{true, false, 3000, [][2]uint16{{99, 61}, {81, 0}}} // leaves a segment in its middle
+	short = segment{true, false, 3000, [][2]uint16{{99, 61}, {81, 0}}} // leaves a segment in the middle
 	peerA = segment{false, true, 2000, [][2]uint16{{11, 0}, {23, 22}}} // 23 is the peering interface
 	peerB = segment{true, true, 2000, [][2]uint16{{33, 34}, {44, 0}}}
 )

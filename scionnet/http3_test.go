@@ -56,7 +56,7 @@ func TestHTTP(t *testing.T) {
 			t.Fatalf("%q, %v; want %q", got, err, want)
 		}
 	}
-	// What is under way when the server stops is still answered.
+	// The server still answers a current request when it stops.
 	slow := make(chan error, 1)
 	go func() {
 		got, err := get("https://x/slow")
@@ -75,8 +75,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A client that begins a request and never ends it is cut off, however alive it keeps the
-// connection; one that asks is not.
+// A client that begins a request and never ends it is cut off, even if it keeps the connection
+// alive. A client with complete requests is not.
 func TestHTTPSlowClients(t *testing.T) {
 	h := oneAS(t)
 	server, client, honest := openHTTP(t, h), openHTTP(t, h), openHTTP(t, h)
@@ -95,7 +95,7 @@ func TestHTTPSlowClients(t *testing.T) {
 	}
 	r := h.routes.dial(server.Addr(), f.trail, &f.way)
 	defer h.routes.unpin(r)
-	c, err := client.quic.DialEarly(t.Context(), r.pseudo, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}, config) //nolint:gosec // as the client does
+	c, err := client.quic.DialEarly(t.Context(), r.pseudo, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}, config) //nolint:gosec // like the client
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestHTTPSlowClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Write([]byte{1, 100, 0, 0}); err != nil { // a HEADERS frame of which the most is missing
+	if _, err := s.Write([]byte{1, 100, 0, 0}); err != nil { // a HEADERS frame without most of its content
 		t.Fatal(err)
 	}
 	tr := honest.Client(server.Addr())

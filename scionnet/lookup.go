@@ -189,7 +189,7 @@ func (h *Host) Subscribe(dst pathsel.IA) (changes <-chan struct{}, cancel func()
 		return c, func() {}
 	}
 	l := h.lookup
-	d, known, err := l.ensure(dst)
+	d, lookedUp, err := l.ensure(dst)
 	if err != nil {
 		h.log.Warn("changes of paths not watched", "destination", dst, "error", err)
 		return c, func() {}
@@ -197,7 +197,7 @@ func (h *Host) Subscribe(dst pathsel.IA) (changes <-chan struct{}, cancel func()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d.watchers[c] = struct{}{}
-	if !known {
+	if !lookedUp {
 		d.due = time.Now()
 		l.wakeUp()
 	}

@@ -13,7 +13,7 @@ import (
 	"braid/pathsel"
 )
 
-// controlPlane answers lookups in a test: what it says can be changed at any time.
+// controlPlane answers lookups in a test. Its answer can be changed at any time.
 type controlPlane struct {
 	mu      sync.Mutex
 	paths   []found
@@ -66,7 +66,7 @@ func (c *controlPlane) start(t *testing.T) *lookup {
 	return l
 }
 
-// to is a path to dst over one link with that interface ID at both ends, which ends after life.
+// to is a path to dst over one link, with that interface ID at both ends. It expires after life.
 func to(dst pathsel.IA, id uint64, life time.Duration) found {
 	p := pathsel.Path{Src: 1, Dst: dst, MTU: 1400, Interfaces: []pathsel.Interface{{IA: 1, ID: id}, {IA: dst, ID: id}}, Expiry: time.Now().Add(life)}
 	p.Fingerprint = pathsel.FingerprintOf(p.Interfaces)
@@ -118,7 +118,7 @@ func TestLookupOfSomebodyWhoGivesUp(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		l.mustHave(t, c.paths...) // joins the lookup that is given up, and asks again
+		l.mustHave(t, c.paths...) // waits for the lookup that is given up, and asks again
 		wg.Wait()
 	})
 }
@@ -155,9 +155,8 @@ func TestLookupKeepsFreshAndForgets(t *testing.T) {
 	})
 }
 
-// A first answer that lacks a path, and a path that is left out for a while, cost seconds, not the
-// half minute until the next refresh; and an AS whose paths stay what they are is asked about a few
-// times only.
+// If a first answer lacks a path, or a path is left out for a while, it is found within seconds,
+// before the next regular refresh. An AS whose paths stay the same is asked only a few times.
 func TestLookupSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := to(dst, 1, 6*time.Hour), to(dst, 2, 6*time.Hour)
@@ -191,7 +190,7 @@ func TestLookupFailureChangesNothing(t *testing.T) {
 		l.mustHave(t, p)
 		c.say(down)
 		time.Sleep(5 * time.Minute)
-		l.mustHave(t) // it has ended
+		l.mustHave(t) // the path has expired
 		if _, err := l.paths(t.Context(), dst); !errors.Is(err, down) {
 			t.Errorf("error %v does not say why", err)
 		}

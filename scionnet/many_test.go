@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// Handshakes take too long under the race detector; the suite makes enough of them.
+// Handshakes take too long under the race detector, and the suite makes enough of them.
 
-// TestManyAtOnce keeps two thousand connections open at once, each of which works.
+// TestManyAtOnce keeps two thousand working connections open at once.
 func TestManyAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two thousand handshakes")
 	}
 	const count = 2000
 	h := oneAS(t)
-	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{MaxConns: 2 * count, MaxConnsPerHost: 2 * count}) // attempts that were given up count for a while
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{MaxConns: 2 * count, MaxConnsPerHost: 2 * count}) // aborted attempts count for a while
 	go func() {
 		for {
 			c, err := b.Accept(t.Context())
@@ -34,8 +34,8 @@ func TestManyAtOnce(t *testing.T) {
 	}()
 	conns := make([]*Conn, count)
 	var g sync.WaitGroup
-	// More than the processors can work on only wait for each other, on a busy machine until they
-	// count for lost.
+	// More handshakes than processors only wait for each other, and on a busy machine until they
+	// count as lost.
 	slots := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
 	for i := range conns {
 		slots <- struct{}{}

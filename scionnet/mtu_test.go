@@ -13,16 +13,16 @@ import (
 	"braid/scionnet/quic"
 )
 
-// TestPacketTooBig lets routers, and others, say that packets of a path are too large.
+// TestPacketTooBig has routers, and forgers, report that packets are too large for a path.
 func TestPacketTooBig(t *testing.T) {
-	try := func(name string, mtu uint16, change func(testing.TB, *witnessed), want int) {
+	try := func(name string, mtu uint16, change func(testing.TB, *scmpCase), want int) {
 		t.Run(name, func(t *testing.T) {
 			var cp controlPlane
 			h, _, f := hostWithPath(t, &cp)
 			if _, err := h.lookup.paths(t.Context(), peerIA); err != nil {
 				t.Fatal(err)
 			}
-			w := newWitnessed(t, h, f, func(q []byte) snet.Payload { return snet.SCMPPacketTooBig{MTU: mtu, Payload: q} })
+			w := newSCMPCase(t, h, f, func(q []byte) snet.Payload { return snet.SCMPPacketTooBig{MTU: mtu, Payload: q} })
 			w.r.large.limit.Store(1300)
 			change(t, w)
 			h.scmp(&w.message, w.us, w.from)
@@ -38,7 +38,7 @@ func TestPacketTooBig(t *testing.T) {
 			}
 		})
 	}
-	none := func(testing.TB, *witnessed) {}
+	none := func(testing.TB, *scmpCase) {}
 	least := leastPacket + 12 + 16 + 4 + 4 + (4 + 8 + 3*12) + 8
 	try("too small for QUIC", uint16(least-1), none, 1400)
 	try("just enough for QUIC", uint16(least), none, least)
@@ -54,7 +54,7 @@ func TestPacketTooBig(t *testing.T) {
 	}
 }
 
-// TestNarrowEndsConnections finds a path too narrow for the packets of a live connection.
+// TestNarrowEndsConnections learns that a path is too narrow for the packets of a live connection.
 func TestNarrowEndsConnections(t *testing.T) {
 	h := oneAS(t)
 	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
@@ -70,8 +70,8 @@ func TestNarrowEndsConnections(t *testing.T) {
 	}
 	d, c = pair(t, a, b)
 	ping(t, d, c)
-	// Both ends are one host here, which was told twice: by the test, and by the peer, who knew no
-	// size.
+	// Both ends are on one host here, which learns of it twice: from the test, and from the peer,
+	// who does not know the size.
 	if got := d.Stats().PacketSize; got != leastPacket && got != leastPacket+10 {
 		t.Errorf("packets of %d bytes", got)
 	}
@@ -105,14 +105,14 @@ func TestMTUsAreForgotten(t *testing.T) {
 	}
 }
 
-func TestHoles(t *testing.T) {
+func TestLargeLoss(t *testing.T) {
 	type step struct {
 		sent, bytes, lost, lostBytes, received uint64
-		rtt                                    time.Duration // by which the last round trip differs
+		rtt                                    time.Duration // change of the last round trip
 	}
 	for _, tt := range []struct {
 		name string
-		step step // of each second
+		step step // in each second
 		want bool
 	}{
 		{"nothing to send", step{sent: 2, bytes: 80, received: 2}, false},
@@ -145,9 +145,9 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// TestStallIsNoHole has a path that carries nothing for two seconds, and then, before anything is
-// repeated, the peer's signs of life.
-func TestStallIsNoHole(t *testing.T) {
+// TestStallIsNoLargeLoss has a path that carries nothing for two seconds. Then, before any
+// retransmission, the peer's keep-alives arrive.
+func TestStallIsNoLargeLoss(t *testing.T) {
 	type look struct{ packets, bytes, received uint64 }
 	flowing, repeated, last, alive := look{50, 70000, 25}, look{2, 2800, 0}, look{2, 2800, 1}, look{1, 40, 1}
 	course := []look{flowing, flowing, flowing, repeated, repeated, {}, repeated, last, alive, alive, alive, alive, alive, alive}
@@ -166,7 +166,7 @@ func TestStallIsNoHole(t *testing.T) {
 	}
 }
 
-// narrowConn loses packets that are larger than QUIC's least, while it is told to.
+// narrowConn can lose all packets that are larger than QUIC's least.
 type narrowConn struct {
 	packetConn
 	on *atomic.Bool
@@ -179,8 +179,8 @@ func (c narrowConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return c.packetConn.WriteTo(b, to)
 }
 
-// TestSlowHandshakes has only small packets pass: that is a narrow path where nothing else is
-// known, and none where a handshake of full packets has just succeeded.
+// TestSlowHandshakes loses all but small packets. That must count as a narrow path, unless a
+// handshake with full packets has just succeeded.
 func TestSlowHandshakes(t *testing.T) {
 	t.Parallel()
 	for name, proven := range map[string]bool{"never passed": false, "just passed": true} {

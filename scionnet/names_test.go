@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// answerTXT is a DNS server that knows the TXT records of some names, and that no others exist.
+// answerTXT is a DNS server with the TXT records of some names.
 func answerTXT(t *testing.T, records map[string][]string) string {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -47,7 +47,7 @@ func answerTXT(t *testing.T, records map[string][]string) string {
 				if q.Type != dnsmessage.TypeTXT {
 					continue
 				}
-				var parts []string // of at most 255 bytes
+				var parts []string // at most 255 bytes each
 				for p := range slices.Chunk([]byte(text), 255) {
 					parts = append(parts, string(p))
 				}
@@ -107,7 +107,7 @@ nonsense,[x] one
 		for _, a := range got {
 			texts = append(texts, strings.TrimSuffix(a.String(), ":80"))
 		}
-		// No order is promised where DNS has none.
+		// DNS promises no order.
 		slices.Sort(texts)
 		want := strings.Fields(tt.want)
 		slices.Sort(want)
@@ -143,7 +143,7 @@ func TestClientByName(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	// The first address is in an AS that cannot be reached.
+	// The first address is in an unreachable AS.
 	h.names = Names{DNS: answerTXT(t, map[string][]string{"tracker.test.": {"scion=v1;[1-ff00:0:999,127.0.0.1],[1-ff00:0:110,127.0.0.1]"}})}
 	tr := client.ClientByName("tracker.test", server.Addr().Port)
 	defer tr.Close()

@@ -2,7 +2,7 @@ package scionnet
 
 import "context"
 
-// NoOffload opens fast packet connections as in a kernel that neither cuts nor joins runs of
+// NoOffload opens fast packet connections as on a kernel that neither cuts nor joins runs of
 // packets.
 var NoOffload = ListenConfig{packetIO: func(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 	p, err := openFast(ctx, h, port)
@@ -13,5 +13,5 @@ var NoOffload = ListenConfig{packetIO: func(ctx context.Context, h *Host, port u
 	return c, c.raw.Control(c.socket.Plain)
 }}
 
-// HasBundles says that fast packet connections put several QUIC packets into a large one.
+// HasBundles says that fast packet connections put several QUIC packets into one large packet.
 const HasBundles = true

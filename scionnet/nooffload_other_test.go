@@ -2,9 +2,8 @@
 
 package scionnet
 
-// NoOffload is how packets are sent here anyway.
+// NoOffload changes nothing, since there is no offloading on this system.
 var NoOffload ListenConfig
 
-// HasBundles says that there are no packet connections here that put several QUIC packets into a
-// large one.
+// HasBundles says that no packet connection of this system sends bundles.
 const HasBundles = false

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// oneAS is a host in an AS of its own. No process is needed: the path inside an AS has no router on
-// it.
+// oneAS is a host in an AS of its own. It needs no other process, since a path inside an AS has no
+// router.
 func oneAS(t testing.TB) *Host { return oneASAt(t, netip.MustParseAddr("127.0.0.1")) }
 
 func oneASAt(t testing.TB, ip netip.Addr) *Host { return oneASOf(t, ip, 1400, "1024-65535") }
 
-// oneASOf is one in an AS with that MTU, where packets to other ports than those go to the host's
-// shim dispatcher.
+// oneASOf is a host in an AS with that MTU. Packets to other ports go to the host's shim
+// dispatcher.
 func oneASOf(t testing.TB, ip netip.Addr, mtu int, ports string, change ...func(*Config)) *Host {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func oneASOf(t testing.TB, ip netip.Addr, mtu int, ports string, change ...func(
 	return h
 }
 
-// listen opens an endpoint that the test closes.
+// listen opens an endpoint and closes it at the end of the test.
 func listen(t testing.TB, h *Host, cfg ListenConfig) *Endpoint {
 	t.Helper()
 	e, err := h.Listen(t.Context(), cfg)

@@ -26,8 +26,8 @@ func pairOf(t *testing.T, ip netip.Addr, dialer, acceptor scionnet.ListenConfig,
 	}
 }
 
-// TestPackets runs the suite over both packet connections, and from one to the other. How much they
-// carry is tested once for each.
+// TestPackets runs the suite over both packet connections, and from one to the other. Only two runs
+// send much data.
 func TestPackets(t *testing.T) {
 	fast, plain := scionnet.ListenConfig{}, scionnet.ListenConfig{PlainPackets: true}
 	for _, tt := range []struct {
@@ -55,8 +55,8 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// TestRoughWire runs what a wire that loses, doubles, delays, cuts off and damages packets must not
-// change; between fast endpoints on a path for large packets that is whole bundles.
+// TestRoughWire runs tests over a wire that loses, doubles, delays, cuts off and damages packets:
+// whole bundles, if both endpoints are fast and the path carries large packets.
 func TestRoughWire(t *testing.T) {
 	fast, plain := scionnet.ListenConfig{}, scionnet.ListenConfig{PlainPackets: true}
 	for _, tt := range []struct {
@@ -71,10 +71,10 @@ func TestRoughWire(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			// A host of its own, since there is one shim dispatcher on each.
+			// Each wire needs a host of its own, since it takes the place of the shim dispatcher.
 			ip := netip.AddrFrom4([4]byte{127, 78, byte(rand.N(256)), byte(1 + rand.N(254))})
 			w := newRoughWire(t, ip, 50)
-			port := uint16(20000) // below those that the system gives away
+			port := uint16(20000) // below the ports that the system assigns
 			start := func(t *testing.T) conformance.Pair {
 				h := scionnet.OneASOf(t, ip, 8400, "1024-1024", func(c *scionnet.Config) { c.AnyPort = true })
 				paths, err := h.Paths(t.Context(), h.IA())

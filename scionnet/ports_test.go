@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// An endpoint is opened only at a port that the AS delivers to, unless the user insists.
+// An endpoint can only have a port to which the AS delivers, unless AnyPort is set.
 func TestPortsOfAS(t *testing.T) {
 	ip := netip.MustParseAddr("127.0.0.61")
 	h := oneASOf(t, ip, 1400, "31990-31999")

@@ -18,7 +18,7 @@ func along(ifs ...pathsel.Interface) found {
 
 func TestTrailLeads(t *testing.T) {
 	at := func(ia pathsel.IA, id uint64) pathsel.Interface { return pathsel.Interface{IA: ia, ID: id} }
-	// Two links from 1 to 2, and two from 2 to 3, of which the control plane offers two
+	// There are two links from 1 to 2 and two from 2 to 3. The control plane offers two of the
 	// combinations.
 	l := linksOf([]found{along(at(1, 11), at(2, 21), at(2, 23), at(3, 31)), along(at(1, 12), at(2, 22), at(2, 24), at(3, 32))})
 	for _, tt := range []struct {
@@ -43,12 +43,12 @@ func TestTrailLeads(t *testing.T) {
 	}
 }
 
-// oneTrail is a path to usIA from peerIA as packets bring it.
+// oneTrail is a path to usIA from peerIA, as in a received packet.
 func oneTrail(t testing.TB, start uint32) []byte {
 	return rawPath(t, true, segment{true, false, start, [][2]uint16{{0, 81}, {61, 51}, {41, 0}}})
 }
 
-// A hundred ASes are claimed over one raw path. One of them is true.
+// A hundred ASes are claimed over one raw path. One of the claims is true.
 func TestClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c controlPlane
@@ -77,8 +77,7 @@ func TestClaims(t *testing.T) {
 		if got := poll(); len(got) != 1 || got[0] != peerIA {
 			t.Errorf("proven: %x, want %x", got, peerIA)
 		}
-		// At most once each time that they are polled, and as often as an AS is looked up that
-		// somebody is in.
+		// There is at most one question for each poll, plus the refreshes of the proven AS.
 		if n := c.asks(); n > 10*60+60 {
 			t.Errorf("the control plane was asked %d times in ten minutes", n)
 		}
@@ -88,7 +87,7 @@ func TestClaims(t *testing.T) {
 		if f, ok := h.lookup.find(peerIA, f.trail); !ok || f.path.Dst != peerIA {
 			t.Error("the path to the AS that was proven is not known")
 		}
-		// The next connection of the peer needs no question.
+		// The peer's next connection needs no question.
 		if s := h.remoteAS(h.routes.mustArrive(t, Addr{peerIA, honest.route.remote.Host, 2001}, oneTrail(t, 1000), router)); !s.route.proven.Load() {
 			t.Error("the second connection from a proven AS is not proven")
 		}
@@ -115,7 +114,7 @@ func TestClaimIsWaitedFor(t *testing.T) {
 		if d := time.Since(start); d != c.delay {
 			t.Errorf("waited %v, want %v", d, c.delay)
 		}
-		// A liar waits for one answer, and then for none until it is time to ask again.
+		// A liar waits for one answer. After that nobody waits until the question may be repeated.
 		h.routes.markProven(peerIA, nil)
 		liar := meet(peerIA+5, 1)
 		if liar.prove(t.Context(), 10*time.Second) {
@@ -124,7 +123,7 @@ func TestClaimIsWaitedFor(t *testing.T) {
 		if start = time.Now(); liar.prove(t.Context(), 10*time.Second) || time.Since(start) != 0 {
 			t.Errorf("waited %v for an answer that has come", time.Since(start))
 		}
-		// Nobody waits longer than he wants.
+		// Nobody waits longer than requested.
 		time.Sleep(claimMost)
 		c.mu.Lock()
 		c.delay = time.Minute
@@ -155,8 +154,8 @@ func TestClaimsAreBounded(t *testing.T) {
 	})
 }
 
-// Inside the AS the address itself has answered; a neighbour who sends straight to us is in no
-// other AS, nor behind an interface that our AS does not have.
+// Inside the AS, the handshake reached the claimed address itself. A neighbour that sends directly
+// to us is neither in another AS nor behind an interface that our AS does not have.
 func TestNeighboursClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c controlPlane

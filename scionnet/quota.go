@@ -46,8 +46,8 @@ type inbound struct {
 }
 
 // newInbound is an inbound connection whose own context is ctx.
-func newInbound(ctx context.Context, who hostKey, met remoteAS) *inbound {
-	g := &inbound{who: who, as: met}
+func newInbound(ctx context.Context, who hostKey, as remoteAS) *inbound {
+	g := &inbound{who: who, as: as}
 	g.ctx, g.evict = context.WithCancel(ctx)
 	return g
 }

@@ -11,7 +11,7 @@ import (
 
 func hostNumber(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
 
-// Whoever has many hosts or ASes connects as often as the part of one host and of one AS allows.
+// An owner of many hosts, or of a large AS, gets no more places than one host and one AS may have.
 func TestShares(t *testing.T) {
 	q := quota{limits: limits{total: 1000, perAS: 500, perHost: 60, unproven: 100}}
 	var last *inbound
@@ -50,44 +50,44 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// strangers meets packets from claimed ASes along trails that are told by a number.
-type strangers struct {
+// unprovenPeers makes connections from claimed ASes, along trails that a number identifies.
+type unprovenPeers struct {
 	t testing.TB
 	h *Host
 }
 
-func (s strangers) guest(ia pathsel.IA, n int, along uint16) *inbound {
+func (s unprovenPeers) inbound(ia pathsel.IA, n int, along uint16) *inbound {
 	raw := rawPath(s.t, true, segment{true, false, 1000, [][2]uint16{{0, 81}, {along, 51}, {41, 0}}})
 	r := s.h.routes.mustArrive(s.t, Addr{ia, hostNumber(n), 2000}, raw, router)
 	return newInbound(s.t.Context(), hostKey{ia, r.remote.Host}, s.h.remoteAS(r))
 }
 
-// A liar claims to be in the AS of honest peers. He does not use its part up, and cannot keep a
-// newcomer out.
+// A liar claims to be in the AS of honest peers. That does not use up their share, and does not
+// keep newcomers out.
 func TestLiarsShareOnePart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c controlPlane
 		h, _, _ := hostWithPath(t, &c)
-		s := strangers{t, h}
+		s := unprovenPeers{t, h}
 		q := quota{limits: limits{total: 100, perAS: 50, perHost: 50, unproven: 10}}
 		const lie, truth = 71, 61
 		var liars []*inbound
 		for n := range 200 {
-			if g := s.guest(peerIA, n, lie); q.take(g, true) {
+			if g := s.inbound(peerIA, n, lie); q.take(g, true) {
 				liars = append(liars, g)
 			}
 		}
 		if len(liars) != 10 || len(q.ases) != 0 {
 			t.Fatalf("%d liars have a place, and %d ASes bear the blame", len(liars), len(q.ases))
 		}
-		spoofed := s.guest(peerIA, 1, truth)
+		spoofed := s.inbound(peerIA, 1, truth)
 		if q.take(spoofed, false) {
 			t.Error("an address that nobody has shown to receive at takes another's place")
 		}
 		if !q.unprovenFull() {
 			t.Error("nobody has to show where he receives")
 		}
-		honest := s.guest(peerIA, 1, truth)
+		honest := s.inbound(peerIA, 1, truth)
 		if !q.take(honest, true) {
 			t.Fatal("a newcomer along other links has no place beside ten liars")
 		}
@@ -98,23 +98,23 @@ func TestLiarsShareOnePart(t *testing.T) {
 			t.Fatal("the honest peer is not proven")
 		}
 		for n := range 49 {
-			if !q.take(s.guest(peerIA, 2+n, truth), false) {
+			if !q.take(s.inbound(peerIA, 2+n, truth), false) {
 				t.Fatalf("peer %d of an AS that liars claim is kept out", 2+n)
 			}
 		}
-		if q.take(s.guest(peerIA, 999, truth), true) {
+		if q.take(s.inbound(peerIA, 999, truth), true) {
 			t.Error("an AS has more than its part")
 		}
 		if q.ases[peerIA] != 50 || len(q.unproven) != 9 {
-			t.Errorf("%d connections in the AS's name and %d strangers, want 50 and 9", q.ases[peerIA], len(q.unproven))
+			t.Errorf("%d connections in the AS's name and %d unproven ones, want 50 and 9", q.ases[peerIA], len(q.unproven))
 		}
-		// One whose claim was looked into gives way before any other.
-		q.take(s.guest(peerIA+1, 1, lie+1), true)
+		// A connection whose claim was refuted is evicted before any other.
+		q.take(s.inbound(peerIA+1, 1, lie+1), true)
 		liars[5].as.prove(t.Context(), time.Second)
-		if !q.take(s.guest(peerIA+1, 2, lie+1), true) || !q.take(s.guest(peerIA+1, 3, lie+1), true) || liars[1].ctx.Err() == nil {
+		if !q.take(s.inbound(peerIA+1, 2, lie+1), true) || !q.take(s.inbound(peerIA+1, 3, lie+1), true) || liars[1].ctx.Err() == nil {
 			t.Error("a claim that was refuted keeps its place")
 		}
-		if q.take(s.guest(peerIA, 5, lie), true) {
+		if q.take(s.inbound(peerIA, 5, lie), true) {
 			t.Error("a claim that was refuted takes another's place")
 		}
 		for _, g := range liars {
@@ -122,12 +122,12 @@ func TestLiarsShareOnePart(t *testing.T) {
 		}
 		q.release(honest)
 		if q.ases[peerIA] != 49 || len(q.unproven) != 3 || q.held != 52 {
-			t.Errorf("%d in the AS's name, %d strangers, %d in all; want 49, 3, 52", q.ases[peerIA], len(q.unproven), q.held)
+			t.Errorf("%d in the AS's name, %d unproven, %d in all; want 49, 3, 52", q.ases[peerIA], len(q.unproven), q.held)
 		}
 	})
 }
 
-// An endpoint ends the connection of a stranger who loses his place.
+// An endpoint closes an evicted connection.
 func TestEvictedConnectionEnds(t *testing.T) {
 	h := oneAS(t)
 	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})

@@ -159,15 +159,15 @@ func (l *lookup) nextDue() time.Time {
 // paths returns the known paths that have not expired. It asks the control plane only if it has not
 // answered yet.
 func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
-	d, known, err := l.ensure(dst)
-	for !known { // repeats if another caller asked and gave up
+	d, lookedUp, err := l.ensure(dst)
+	for !lookedUp { // repeats if another caller asked and gave up
 		if err != nil {
 			return nil, err
 		}
 		if err := l.lookUp(ctx, dst, false); err != nil {
 			return nil, err
 		}
-		d, known, err = l.ensure(dst)
+		d, lookedUp, err = l.ensure(dst)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +183,7 @@ func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
 
 // ensure adds dst to the table if necessary, and tells whether its paths have been looked up
 // before.
-func (l *lookup) ensure(dst pathsel.IA) (d *destination, known bool, err error) {
+func (l *lookup) ensure(dst pathsel.IA) (d *destination, lookedUp bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d = l.destinations[dst]
@@ -382,8 +382,8 @@ func (l *lookup) walk(from, to pathsel.IA, t trail) ([]pathsel.Interface, bool) 
 // add stores an answer about a destination that is not in the table yet. From then on it is
 // refreshed.
 func (l *lookup) add(dst pathsel.IA, answer []found) {
-	d, known, err := l.ensure(dst)
-	if err == nil && !known {
+	d, lookedUp, err := l.ensure(dst)
+	if err == nil && !lookedUp {
 		now := time.Now()
 		l.mu.Lock()
 		d.paths = merge(d.paths, answer, now)

@@ -22,17 +22,17 @@ import (
 	"braid/pathsel"
 )
 
-// revocations is a control plane that only listens to revocations.
+// revocations is a control plane that only receives revocations.
 type revocations struct {
 	daemon.Connector
-	mu   sync.Mutex
-	told []pathsel.Interface
+	mu       sync.Mutex
+	reported []pathsel.Interface
 }
 
 func (r *revocations) RevNotification(_ context.Context, rev *path_mgmt.RevInfo) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = append(r.told, pathsel.Interface{IA: pathsel.IA(rev.RawIsdas), ID: uint64(rev.IfID)})
+	r.reported = append(r.reported, pathsel.Interface{IA: pathsel.IA(rev.RawIsdas), ID: uint64(rev.IfID)})
 	return nil
 }
 
@@ -40,7 +40,7 @@ const (
 	usIA, otherIA, peerIA = 1<<48 | 1, 1<<48 | 2, 1<<48 | 3
 )
 
-// hostWithPath is a host in usIA that knows one path to peerIA: us#41 - 51#other#61 - 81#peer.
+// hostWithPath is a host in usIA with one known path to peerIA: us#41 - 51#other#61 - 81#peer.
 func hostWithPath(t testing.TB, c *controlPlane) (*Host, *revocations, found) {
 	t.Helper()
 	p := pathsel.Path{Src: usIA, Dst: peerIA, MTU: 1400, Expiry: time.Now().Add(time.Hour), Interfaces: []pathsel.Interface{
@@ -49,17 +49,17 @@ func hostWithPath(t testing.TB, c *controlPlane) (*Host, *revocations, found) {
 	raw := rawPath(t, false, segment{true, false, 1000, [][2]uint16{{0, 41}, {51, 61}, {81, 0}}})
 	f := found{path: p, trail: trailOf(p.Interfaces), way: way{raw: raw, expiry: p.Expiry}}
 	c.paths = []found{f}
-	told := &revocations{}
-	h := &Host{ia: usIA, localIP: netip.MustParseAddr("10.0.0.1"), log: slog.New(slog.DiscardHandler), connector: told}
+	daemon := &revocations{}
+	h := &Host{ia: usIA, localIP: netip.MustParseAddr("10.0.0.1"), log: slog.New(slog.DiscardHandler), connector: daemon}
 	h.routes = testRoutes()
 	h.lookup = newLookup(c.query, h.afterLookup, h.routes.inUse, h.log)
 	h.claims = h.newClaims()
 	t.Cleanup(h.lookup.close)
-	return h, told, f
+	return h, daemon, f
 }
 
-// witnessed is a host with a connection to a peer, and an SCMP message of a router on the way.
-type witnessed struct {
+// scmpCase is a host with a connection to a peer, and an SCMP message from a router on the path.
+type scmpCase struct {
 	h        *Host
 	us, peer Addr
 	f        found
@@ -68,10 +68,10 @@ type witnessed struct {
 	from     netip.AddrPort
 }
 
-// newWitnessed has the message from otherIA. about makes its payload from the quote.
-func newWitnessed(t testing.TB, h *Host, f found, about func(quote []byte) snet.Payload) *witnessed {
+// newSCMPCase makes a message from otherIA. about makes its payload from the quote.
+func newSCMPCase(t testing.TB, h *Host, f found, about func(quote []byte) snet.Payload) *scmpCase {
 	t.Helper()
-	w := &witnessed{h: h, f: f, from: router,
+	w := &scmpCase{h: h, f: f, from: router,
 		us: Addr{usIA, netip.MustParseAddr("10.0.0.1"), 1000}, peer: Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}}
 	f.way.nextHop = router
 	w.r = h.routes.dial(w.peer, f.trail, &f.way)
@@ -84,12 +84,12 @@ func newWitnessed(t testing.TB, h *Host, f found, about func(quote []byte) snet.
 	return w
 }
 
-func (w *witnessed) quote(t testing.TB, from, to Addr, raw []byte) []byte {
+func (w *scmpCase) quote(t testing.TB, from, to Addr, raw []byte) []byte {
 	return packet(t, from, to, snetpath.SCION{Raw: bytes.Clone(raw)}, make([]byte, 1280))
 }
 
-// back is how an answer arrives.
-func (w *witnessed) back(t testing.TB, raw []byte) snet.RawPath {
+// back is the path of a received answer.
+func (w *scmpCase) back(t testing.TB, raw []byte) snet.RawPath {
 	t.Helper()
 	d, err := decodePath(raw)
 	if err != nil {
@@ -120,56 +120,56 @@ func edited(t testing.TB, raw []byte, change func(*scion.Decoded)) []byte {
 	return b
 }
 
-// onTheWay is a quoted path as the router of otherIA sees it: it stands at another hop, with
-// another segment identifier.
+// onTheWay is a quoted path as the router of otherIA sees it: at another hop, with another segment
+// identifier.
 func onTheWay(d *scion.Decoded) {
 	d.PathMeta.CurrHF = 1
 	d.InfoFields[0].SegID ^= 0x1234
 }
 
-// otherMAC has the same links in other hop fields.
+// otherMAC has the same links, but other hop fields.
 func otherMAC(d *scion.Decoded) { d.HopFields[1].Mac[0] ^= 1 }
 
-// forgeries are what must not be believed, whatever the message says.
-var forgeries = map[string]func(t testing.TB, w *witnessed){
-	"somebody else's packet": func(t testing.TB, w *witnessed) {
+// forgeries are changes that make a message incredible, whatever it says.
+var forgeries = map[string]func(t testing.TB, w *scmpCase){
+	"somebody else's packet": func(t testing.TB, w *scmpCase) {
 		w.requote(w.quote(t, Addr{usIA, netip.MustParseAddr("10.0.0.2"), 1000}, w.peer, w.f.way.raw))
 	},
-	"another AS's packet": func(t testing.TB, w *witnessed) {
+	"another AS's packet": func(t testing.TB, w *scmpCase) {
 		w.requote(w.quote(t, Addr{otherIA, w.us.Host, 1000}, w.peer, w.f.way.raw))
 	},
-	"from another port": func(t testing.TB, w *witnessed) {
+	"from another port": func(t testing.TB, w *scmpCase) {
 		w.requote(w.quote(t, Addr{usIA, w.us.Host, 1001}, w.peer, w.f.way.raw))
 	},
-	"to another port": func(t testing.TB, w *witnessed) {
+	"to another port": func(t testing.TB, w *scmpCase) {
 		w.requote(w.quote(t, w.us, Addr{peerIA, w.peer.Host, 2001}, w.f.way.raw))
 	},
-	"to another AS": func(t testing.TB, w *witnessed) {
+	"to another AS": func(t testing.TB, w *scmpCase) {
 		w.requote(w.quote(t, w.us, Addr{otherIA, w.peer.Host, 2000}, w.f.way.raw))
 	},
-	"other hop fields": func(t testing.TB, w *witnessed) {
+	"other hop fields": func(t testing.TB, w *scmpCase) {
 		w.requote(w.quote(t, w.us, w.peer, edited(t, w.f.way.raw, otherMAC)))
 	},
-	"the path back": func(t testing.TB, w *witnessed) {
+	"the path back": func(t testing.TB, w *scmpCase) {
 		w.requote(w.quote(t, w.us, w.peer, w.back(t, w.f.way.raw).Raw))
 	},
-	"a quote cut off in the header": func(t testing.TB, w *witnessed) {
+	"a quote cut off in the header": func(t testing.TB, w *scmpCase) {
 		w.requote(w.quote(t, w.us, w.peer, w.f.way.raw)[:30])
 	},
-	"a quote cut off before the ports": func(t testing.TB, w *witnessed) {
+	"a quote cut off before the ports": func(t testing.TB, w *scmpCase) {
 		w.requote(w.quote(t, w.us, w.peer, w.f.way.raw)[:headerLen(w.us, w.peer, len(w.f.way.raw))-udpHeader])
 	},
-	"an AS off the path": func(_ testing.TB, w *witnessed) { w.message.Source.IA = otherIA + 5 },
-	"a neighbour":        func(_ testing.TB, w *witnessed) { w.from = netip.MustParseAddrPort("10.0.0.66:30041") },
-	"no path":            func(_ testing.TB, w *witnessed) { w.message.Path = snet.RawPath{} },
-	"along other links": func(t testing.TB, w *witnessed) {
+	"an AS off the path": func(_ testing.TB, w *scmpCase) { w.message.Source.IA = otherIA + 5 },
+	"a neighbour":        func(_ testing.TB, w *scmpCase) { w.from = netip.MustParseAddrPort("10.0.0.66:30041") },
+	"no path":            func(_ testing.TB, w *scmpCase) { w.message.Path = snet.RawPath{} },
+	"along other links": func(t testing.TB, w *scmpCase) {
 		w.message.Path = w.back(t, rawPath(t, false, segment{true, false, 1000, [][2]uint16{{0, 41}, {51, 0}}}))
 	},
-	"a connection that has ended": func(_ testing.TB, w *witnessed) { w.h.routes.unpin(w.r) },
+	"a connection that has ended": func(_ testing.TB, w *scmpCase) { w.h.routes.unpin(w.r) },
 }
 
-// requote puts another quote in the message's payload.
-func (w *witnessed) requote(quote []byte) {
+// requote replaces the quote in the message.
+func (w *scmpCase) requote(quote []byte) {
 	switch m := w.message.Payload.(type) {
 	case snet.SCMPExternalInterfaceDown:
 		m.Payload = quote
@@ -183,20 +183,20 @@ func (w *witnessed) requote(quote []byte) {
 	}
 }
 
-// honest are messages that differ, and are to be believed.
-var honest = map[string]func(t testing.TB, w *witnessed){
-	"as sent": func(testing.TB, *witnessed) {},
-	"as a router on the way sees it": func(t testing.TB, w *witnessed) {
+// honest are changes after which a message is still credible.
+var honest = map[string]func(t testing.TB, w *scmpCase){
+	"as sent": func(testing.TB, *scmpCase) {},
+	"as a router on the way sees it": func(t testing.TB, w *scmpCase) {
 		w.requote(w.quote(t, w.us, w.peer, edited(t, w.f.way.raw, onTheWay)))
 	},
-	"a quote cut off behind the ports": func(t testing.TB, w *witnessed) {
+	"a quote cut off behind the ports": func(t testing.TB, w *scmpCase) {
 		w.requote(w.quote(t, w.us, w.peer, w.f.way.raw)[:headerLen(w.us, w.peer, len(w.f.way.raw))])
 	},
-	"by this host's shim": func(_ testing.TB, w *witnessed) { w.from = netip.AddrPortFrom(w.us.Host, shimPort) },
-	"from another port of the router": func(_ testing.TB, w *witnessed) {
+	"by this host's shim": func(_ testing.TB, w *scmpCase) { w.from = netip.AddrPortFrom(w.us.Host, shimPort) },
+	"from another port of the router": func(_ testing.TB, w *scmpCase) {
 		w.from = netip.AddrPortFrom(router.Addr(), 1)
 	},
-	"about hop fields that have just been renewed": func(t testing.TB, w *witnessed) {
+	"about hop fields that have just been renewed": func(t testing.TB, w *scmpCase) {
 		w.h.routes.renew(peerIA, map[trail]*way{w.f.trail: {
 			raw: edited(t, w.f.way.raw, otherMAC), nextHop: router, expiry: w.f.way.expiry.Add(time.Hour),
 		}})
@@ -211,17 +211,17 @@ func TestInterfaceDown(t *testing.T) {
 	about := func(ia addr.IA, id uint64) func(q []byte) snet.Payload {
 		return func(q []byte) snet.Payload { return snet.SCMPExternalInterfaceDown{IA: ia, Interface: id, Payload: q} }
 	}
-	try := func(name string, about func([]byte) snet.Payload, change func(testing.TB, *witnessed), heard bool) {
+	try := func(name string, about func([]byte) snet.Payload, change func(testing.TB, *scmpCase), heard bool) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var c controlPlane
-				h, told, f := hostWithPath(t, &c)
+				h, daemon, f := hostWithPath(t, &c)
 				changes, cancel := h.Subscribe(peerIA)
 				defer cancel()
-				<-changes // the path is known
-				w := newWitnessed(t, h, f, about)
+				<-changes // the path is known now
+				w := newSCMPCase(t, h, f, about)
 				change(t, w)
-				time.Sleep(5 * time.Minute) // lookups have become rare
+				time.Sleep(5 * time.Minute) // lookups are rare by then
 				c.asks()
 				h.scmp(&w.message, w.us, w.from)
 				synctest.Wait()
@@ -230,14 +230,14 @@ func TestInterfaceDown(t *testing.T) {
 					t.Fatalf("revoked: %t, want %t", revoked, heard)
 				}
 				if !heard {
-					if len(told.told) != 0 {
-						t.Errorf("the daemon was told of %v", told.told)
+					if len(daemon.reported) != 0 {
+						t.Errorf("the daemon got %v", daemon.reported)
 					}
 					return
 				}
 				<-changes
-				if r.Interface != want || len(told.told) != 1 || told.told[0] != want {
-					t.Errorf("revoked %v, the daemon was told of %v, want %v", r.Interface, told.told, want)
+				if r.Interface != want || len(daemon.reported) != 1 || daemon.reported[0] != want {
+					t.Errorf("revoked %v, the daemon got %v, want %v", r.Interface, daemon.reported, want)
 				}
 				if c.asks() != 1 {
 					t.Error("the destination was not looked up again at once")
@@ -255,7 +255,7 @@ func TestInterfaceDown(t *testing.T) {
 	for name, change := range forgeries {
 		try(name, external, change, false)
 	}
-	none := func(testing.TB, *witnessed) {}
+	none := func(testing.TB, *scmpCase) {}
 	try("internal", func(q []byte) snet.Payload {
 		return snet.SCMPInternalConnectivityDown{IA: otherIA, Ingress: 51, Egress: 61, Payload: q}
 	}, none, true)
@@ -264,25 +264,26 @@ func TestInterfaceDown(t *testing.T) {
 	try("interface of another AS on the path", about(peerIA, 81), none, false)
 }
 
-// FuzzPacket takes in what arrives at the socket of a host with a connection: it must be a payload
-// with a route, or nothing; what an SCMP message brings about must be true of the path, and in the
-// name of an AS on it.
+// FuzzPacket handles packets as the socket of a host with a connection does. Each must give a
+// payload with a route, or nothing. An SCMP message must only have effects that concern the path
+// and an AS on it.
 func FuzzPacket(f *testing.F) {
 	us := Addr{usIA, netip.MustParseAddr("10.0.0.1"), 1000}
 	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}
 	host := func(t testing.TB) (*Host, *revocations, found) {
 		var cp controlPlane
-		h, told, f := hostWithPath(t, &cp)
+		h, daemon, f := hostWithPath(t, &cp)
 		if _, err := h.lookup.paths(t.Context(), peerIA); err != nil {
 			t.Fatal(err)
 		}
 		f.way.nextHop = router
 		h.routes.dial(peer, f.trail, &f.way)
-		return h, told, f
+		return h, daemon, f
 	}
-	// take is what the socket's reader does; acted tells whether an SCMP message was believed.
+	// take does what the reader of the socket does. acted tells whether an SCMP message was
+	// believed.
 	take := func(t testing.TB, b []byte) (acted bool) {
-		h, told, f := host(t)
+		h, daemon, f := host(t)
 		c := &plainConn{host: h, local: us, log: h.log}
 		c.in.Bytes = b
 		if err := c.in.Decode(); err != nil {
@@ -296,8 +297,8 @@ func FuzzPacket(f *testing.F) {
 			if revoked && (!slices.Contains(f.path.Interfaces, r.Interface) || addr.IA(r.Interface.IA) != c.in.Source.IA) {
 				t.Errorf("%s has revoked %s", c.in.Source, r.Interface)
 			}
-			if len(told.told) > 0 != revoked || len(h.lookup.revoked) > 0 != revoked {
-				t.Errorf("told %v, known %v, and the path is revoked: %t", told.told, h.lookup.revoked, revoked)
+			if len(daemon.reported) > 0 != revoked || len(h.lookup.revoked) > 0 != revoked {
+				t.Errorf("the daemon got %v, the table has %v, and the path is revoked: %t", daemon.reported, h.lookup.revoked, revoked)
 			}
 			if mtu < leastPacket+headerLen(us, peer, len(f.way.raw)) {
 				t.Errorf("an MTU of %d bytes is believed", mtu)
@@ -328,8 +329,8 @@ func FuzzPacket(f *testing.F) {
 	} {
 		for _, small := range []bool{false, true} {
 			h, _, path := host(f)
-			w := newWitnessed(f, h, path, about)
-			if small { // cut off by a router, and as it sees the path
+			w := newSCMPCase(f, h, path, about)
+			if small { // cut off by a router, with the path as it sees it
 				w.requote(w.quote(f, w.us, w.peer, edited(f, path.way.raw, onTheWay))[:headerLen(us, peer, len(path.way.raw))])
 			}
 			w.message.Path = snetpath.SCION{Raw: w.message.Path.(snet.RawPath).Raw}
@@ -346,7 +347,7 @@ func FuzzPacket(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { take(t, b) })
 }
 
-// FuzzEcho answers echo requests, and takes in answers to our own.
+// FuzzEcho answers echo requests, and handles answers to our own.
 func FuzzEcho(f *testing.F) {
 	us := Addr{usIA, netip.MustParseAddr("10.0.0.1"), 1000}
 	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 0}

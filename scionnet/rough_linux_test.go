@@ -13,7 +13,7 @@ import (
 // silent.
 type roughFast struct {
 	*fastConn
-	every  int // one packet in so many meets with each fate; 0: none
+	every  int // each fate meets one packet in so many; 0: none
 	silent *atomic.Bool
 	rand   *rand.Rand
 }
@@ -28,7 +28,7 @@ func roughFastIO(every int, silent *atomic.Bool) packetIO {
 	}
 }
 
-// ReadBatch moves bytes, not buffers: each buffer belongs to its place in quic-go's batch.
+// ReadBatch moves bytes and not buffers, since each buffer belongs to its place in quic-go's batch.
 func (c *roughFast) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	set := func(i int, b []byte, m ipv4.Message) { ms[i].N, ms[i].Addr = copy(ms[i].Buffers[0], b), m.Addr }
 	for {

@@ -39,10 +39,10 @@ const (
 	fates
 )
 
-// shimPort is where packets to such ports go (the SCION end-host port).
+// shimPort is the SCION end-host port, to which such packets go.
 const shimPort = 30041
 
-// bundle is the first byte of several QUIC packets in one datagram (package scionnet, bundle.go).
+// bundle is the first byte of a bundle (package scionnet, bundle.go).
 const bundle = 1
 
 // newRoughWire runs at the host until the test ends. Each fate meets one packet in every.

@@ -11,7 +11,7 @@ import (
 
 var router = netip.MustParseAddrPort("127.0.0.9:30001")
 
-// testRoutes is a table of a host in an AS with one router, which has every interface.
+// testRoutes is a table of a host in an AS with one router, which has all interfaces.
 func testRoutes() *routes {
 	return newRoutes(1<<48|1, netip.MustParseAddr("10.0.0.1"),
 		func(uint16) (netip.AddrPort, bool) { return router, true },
@@ -52,7 +52,7 @@ func TestRouteOfADiallerIsThatOfTheAnswer(t *testing.T) {
 	}
 }
 
-// standAtEnd puts the path where it is when the packet arrives.
+// standAtEnd moves the packet to the end of the path, where it arrives.
 func standAtEnd(raw []byte) error {
 	d, err := decodePath(raw)
 	if err != nil {
@@ -126,7 +126,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestRoutesAreBounded sends from invented addresses, and over one path with ever other hop fields.
+// TestRoutesAreBounded sends from invented addresses, and over one path with ever new hop fields.
 func TestRoutesAreBounded(t *testing.T) {
 	rs := testRoutes()
 	friend := rs.mustArrive(t, mustAddr(t, "1-2,[10.0.0.2]:1000"), rawPath(t, true, up), router)
@@ -161,7 +161,7 @@ func TestRoutesAreBounded(t *testing.T) {
 		t.Errorf("%d arrivals are left of %d routes", len(rs.byReplyKey), len(rs.byKey))
 	}
 
-	// Pushed out and back, it is the same remote to QUIC.
+	// A route that was dropped and comes back is the same remote to QUIC.
 	if again := rs.mustArrive(t, friend.remote, rawPath(t, true, up), router); again.pseudo.String() != friend.pseudo.String() {
 		t.Error("a route that comes back has another pseudo address")
 	} else if rs.pin(friend) != again {
@@ -169,8 +169,8 @@ func TestRoutesAreBounded(t *testing.T) {
 	}
 }
 
-// A neighbour sends first, with invented hop fields that live for ever; then the peer comes, and
-// the control plane's answer.
+// A neighbour sends first, with invented hop fields that never expire. Then come the peer's
+// packets, and the control plane's answer.
 func TestTheControlPlaneWins(t *testing.T) {
 	at := func(start uint32) segment {
 		return segment{true, false, start, [][2]uint16{{0, 81}, {61, 51}, {41, 0}}}
@@ -203,7 +203,7 @@ func TestTheControlPlaneWins(t *testing.T) {
 				t.Errorf("from %s, after %s: invented hop fields replace the control plane's", from, name)
 			}
 		}
-		// When the control plane is silent for so long that its hop fields end, the peer's go on.
+		// If the control plane is silent until its hop fields expire, the peer's are used.
 		r.way.Store(&way{raw: []byte{1}, nextHop: router, expiry: time.Now().Add(-time.Second)})
 		for _, by := range []netip.AddrPort{stranger, router} {
 			rs.mustArrive(t, peer, rawPath(t, true, at(now+3<<20)), by)

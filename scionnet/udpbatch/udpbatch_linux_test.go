@@ -47,7 +47,7 @@ func open(t *testing.T, ip string) *port {
 	return p
 }
 
-// read returns n packets, each with the port that it came from before it.
+// read returns n packets, each preceded by the port of its sender.
 func (p *port) read(t *testing.T, n int) (got []string, messages int) {
 	t.Helper()
 	r := NewReader(4)
@@ -74,7 +74,8 @@ func (p *port) send(t *testing.T, w *Writer) {
 }
 
 // TestRuns sends packets of many sizes to two destinations, from sockets of both IP versions, with
-// and without offloading: whatever becomes a run, each packet arrives as it was, in order.
+// and without offloading. However they are joined into runs, each must arrive unchanged and in
+// order.
 func TestRuns(t *testing.T) {
 	sizes := []int{1400, 1400, 1400, 20, 0, 0, 7, 7, 8, 3, 9000, 9000, 9000, 9000, 9000, 9000, 9000, 9000, 12, 12}
 	for len(sizes) < 130 { // more than a run may have
@@ -128,7 +129,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestRefused has a packet among others that the kernel does not take: it is lost alone.
+// TestRefused sends a packet that the kernel refuses among others: only that packet may be lost.
 func TestRefused(t *testing.T) {
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.1")
 	w := NewWriter(from.socket, 8, 1)
@@ -145,7 +146,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestSplit takes a run apart as after the kernel's refusal of it.
+// TestSplit splits a run, as after the kernel has refused it.
 func TestSplit(t *testing.T) {
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.1")
 	w := NewWriter(from.socket, 9, 1)
@@ -167,8 +168,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestOldError sends to a port where nobody listens any more: the error that comes back for the
-// first packet must not cost the second.
+// TestOldError sends to a port that is closed. The error caused by the first packet must not cost
+// the second.
 func TestOldError(t *testing.T) {
 	gone := open(t, "127.0.0.1")
 	udp, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(gone.addr))
@@ -194,7 +195,7 @@ func TestOldError(t *testing.T) {
 			t.Fatal(err, w.Err())
 		}
 	}
-	send("to nobody") // on loopback the answer is there when the call returns
+	send("to nobody") // on loopback the error is there when the call returns
 	back, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(gone.addr))
 	if err != nil {
 		t.Skip("the port was taken by somebody else")
@@ -243,7 +244,7 @@ func TestSegmentSize(t *testing.T) {
 	}
 }
 
-// FuzzControl has no right answer to compare with but that of the library's parser.
+// FuzzControl compares the parser with that of the library.
 func FuzzControl(f *testing.F) {
 	var b [unix.SizeofCmsghdr + 8]byte
 	size := putSegmentSize(b[:], 1400)
@@ -266,7 +267,7 @@ func FuzzControl(f *testing.F) {
 	})
 }
 
-// An address that was received can be sent to, also where it is one of a link only.
+// A received address can be used for sending, even if it is link-local.
 func TestNames(t *testing.T) {
 	for _, s := range []string{"127.0.0.1:1", "[::1]:65535", "[fe80::1%7]:80", "[2001:db8::1]:0"} {
 		a := netip.MustParseAddrPort(s)

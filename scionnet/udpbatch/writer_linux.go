@@ -47,7 +47,7 @@ func (w *Writer) Reset() {
 }
 
 // Add adds a packet for an address; the zero address stands for that of a connected socket. There
-// must be as many parts as NewWriter was told, and they must not change until Send returns true. If
+// must be as many parts as NewWriter expects, and they must not change until Send returns true. If
 // the writer is full, Add does nothing and returns false.
 func (w *Writer) Add(to netip.AddrPort, parts ...[]byte) bool {
 	if w.packets == len(w.runs) {
