@@ -4,24 +4,43 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
+	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// layers lists braid's folders from the top down. A package may import its own folder and those of
-// lower layers, but none beside it or above it.
-var layers = [][]string{
-	{"cmd"},
-	{"testbed"},
-	{"node"},
-	{"client", "tracker"},
-	{"scionnet", "storage"},
-	{"pathsel", "units"},
+// drawnLayers reads the drawing in ARCHITECTURE.md: braid's folders from the top down. Folders whose names begin in the same
+// column are one layer. A package may import its own folder and those of lower layers, but none beside it or above it.
+func drawnLayers(t *testing.T) (layers [][]string) {
+	t.Helper()
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\n```\n")
+	drawing, _, ok := strings.Cut(rest, "\n```\n")
+	if !ok {
+		t.Fatal("ARCHITECTURE.md has no drawing")
+	}
+	columns := map[int][]string{}
+	for line := range strings.Lines(drawing) {
+		for _, at := range regexp.MustCompile(`[a-z]+`).FindAllStringIndex(line, -1) {
+			column := utf8.RuneCountInString(line[:at[0]])
+			columns[column] = append(columns[column], line[at[0]:at[1]])
+		}
+	}
+	for _, column := range slices.Sorted(maps.Keys(columns)) {
+		layers = append(layers, columns[column])
+	}
+	return layers
 }
 
-func layerOf(folder string) int {
+func layerOf(layers [][]string, folder string) int {
 	return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, folder) })
 }
 
@@ -32,11 +51,16 @@ func folderOf(pkg string) (string, bool) {
 }
 
 // mayImport tells whether the dependency points down.
-func mayImport(from, to string) bool {
-	return from == to || layerOf(from) < layerOf(to)
+func mayImport(layers [][]string, from, to string) bool {
+	return from == to || layerOf(layers, from) < layerOf(layers, to)
 }
 
 func TestDependenciesPointOneWay(t *testing.T) {
+	layers := drawnLayers(t)
+	if !slices.Equal(layers[0], []string{"cmd"}) {
+		t.Fatalf("the drawing in ARCHITECTURE.md begins with %v", layers[0])
+	}
+	arrows := map[int]bool{} // layers that a higher one imports
 	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Standard", "braid/...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -53,14 +77,19 @@ func TestDependenciesPointOneWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		from, ok := folderOf(p.ImportPath)
-		if !ok || layerOf(from) < 0 {
+		if !ok || layerOf(layers, from) < 0 {
 			t.Errorf("package %s belongs to no layer", p.ImportPath)
 			continue
 		}
 		seen[from] = true
+		for _, i := range p.Imports {
+			if to, ours := folderOf(i); ours && to != from {
+				arrows[layerOf(layers, to)] = true
+			}
+		}
 		for _, i := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
 			to, ours := folderOf(i)
-			if ours && !mayImport(from, to) {
+			if ours && !mayImport(layers, from, to) {
 				t.Errorf("%s imports %s: dependencies point from cmd down to pathsel", p.ImportPath, i)
 			}
 			if p.ImportPath == "braid/node/event" && to != "node" && to != "pathsel" && ours {
@@ -71,16 +100,20 @@ func TestDependenciesPointOneWay(t *testing.T) {
 			}
 		}
 	}
-	for _, l := range layers {
+	for i, l := range layers {
+		if i > 0 && !arrows[i] {
+			t.Errorf("ARCHITECTURE.md draws an arrow to %v, but nothing above imports it", l)
+		}
 		for _, folder := range l {
 			if !seen[folder] {
-				t.Errorf("no package in %s: was the folder renamed and this test forgotten?", folder)
+				t.Errorf("ARCHITECTURE.md draws %s, but no package is in it", folder)
 			}
 		}
 	}
 }
 
 func TestMayImport(t *testing.T) {
+	layers := drawnLayers(t)
 	for _, tt := range []struct {
 		from, to string
 		want     bool
@@ -88,7 +121,7 @@ func TestMayImport(t *testing.T) {
 		{"cmd", "pathsel", true}, {"testbed", "node", true}, {"node", "client", true}, {"client", "client", true}, {"client", "storage", true},
 		{"client", "tracker", false}, {"client", "node", false}, {"storage", "scionnet", false}, {"pathsel", "scionnet", false}, {"client", "testbed", false},
 	} {
-		if got := mayImport(tt.from, tt.to); got != tt.want {
+		if got := mayImport(layers, tt.from, tt.to); got != tt.want {
 			t.Errorf("%s imports %s: %v, want %v", tt.from, tt.to, got, tt.want)
 		}
 	}
