@@ -11,10 +11,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"braid/pathsel"
 	"braid/testbed/linkemu"
+	"braid/units"
 )
 
 // A running testbed answers HTTP with JSON on a Unix socket in its directory:
@@ -64,6 +66,27 @@ func (c LinkChange) Apply(to *linkemu.Config) {
 		set(&to.QueueBytes, c.QueueBytes)
 		set(&to.QueueTime, c.QueueTime)
 	}
+}
+
+// String says in a few words what a link becomes.
+func (c LinkChange) String() string {
+	var to linkemu.Config
+	c.Apply(&to)
+	var s []string
+	add := func(changes bool, text string) {
+		if changes {
+			s = append(s, text)
+		}
+	}
+	add(to.Down, "down")
+	add(c.Rate != nil, units.FormatRate(to.Rate))
+	add(c.Delay != nil, to.Delay.String())
+	add(c.Jitter != nil, "jitter "+to.Jitter.String())
+	add(c.Loss != nil, linkemu.FormatLoss(to.Loss)+" lost")
+	add(c.QueueBytes != nil || c.QueueTime != nil, "queue "+linkemu.FormatQueue(to.QueueBytes, to.QueueTime))
+	add(to.Police, "policed")
+	add(c.Direction == "in" || c.Direction == "out", "("+c.Direction+")")
+	return strings.Join(s, " ")
 }
 
 func set[T any](to *T, v *T) {

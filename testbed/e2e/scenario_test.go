@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,6 +139,16 @@ func smoke(t *testing.T, braid string, all []scenario.Scenario) {
 	run, err := scenario.OpenRunDir(dir)
 	if err != nil || len(run.Results) != len(results) {
 		t.Fatalf("the run directory has %d of %d results: %v", len(run.Results), len(results), err)
+	}
+	// Every figure can be computed again from the files of its run.
+	for _, r := range run.Results {
+		record, err := run.Record(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if figures, err := record.Measures(); err != nil || !maps.Equal(figures, r.Figures) {
+			t.Errorf("%s %s: figures from its files\n%v\ninstead of\n%v: %v", r.Scenario, r.Variant, figures, r.Figures, err)
+		}
 	}
 	// Of every scenario there is a report: three figures over its runs, and four of a run with peers.
 	made, err := report.Make(run, report.Options{Dir: filepath.Join(dir, "report")})

@@ -2,12 +2,9 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"braid/pathsel"
@@ -15,376 +12,258 @@ import (
 	"braid/testbed/scenario"
 )
 
-// course is one run over time, as its samples tell. Times are the scenario's: seconds after the first payload byte that a
-// leecher got.
+// course is a run as it is shown: its record, with names for paths and spans for events.
 type course struct {
-	end       float64            // the last leecher was done
-	peers     []*peer            // in the order in which they started
-	links     map[string]*series // by the interface that sends
-	flows     []*series
-	processes []*process
-	events    []event
+	*scenario.Record
+	result   scenario.Result
+	names    names
+	of       string // scenario and run, for captions
+	leechers []*leecher
+	spans    []span
 }
 
-// series is something that grows, from 0 at its first sample or before.
-type series struct {
-	name  string
-	t     []float64
-	bytes []float64
-	// first and last are samples of a link, with its other counters.
-	first, last scenario.Line
-}
-
-// counted is how far the counters of a link have come since the first sample of the run. The links of a network
-// count on from run to run.
-func (s *series) counted() scenario.Line {
-	a, b := s.first, s.last
-	since := func(before, now uint64) uint64 { return now - min(before, now) }
-	return scenario.Line{
-		Bytes: b.Bytes - a.Bytes, Packets: since(a.Packets, b.Packets), Late: since(a.Late, b.Late),
-		DroppedQueue: since(a.DroppedQueue, b.DroppedQueue), DroppedLoss: since(a.DroppedLoss, b.DroppedLoss),
-		DroppedDown: since(a.DroppedDown, b.DroppedDown),
-	}
-}
-
-// peer is a braid process.
-type peer struct {
-	name    string
-	leecher bool
-	payload series
-	paths   []*path // those it knew, in the order of their interfaces
+type leecher struct {
+	*scenario.Leecher
+	paths   []*path // in the order of their interfaces
 	choices []choice
-	base    float64 // its own time 0
-	hasBase bool
-	// fetched is the payload of each torrent so far.
-	fetched map[string]float64
 }
 
-// path is a path-level peer of somebody: address, path, connection.
 type path struct {
-	key        pathsel.Key
-	name       string // path 1, 2, ...
-	via        string // its interfaces, or what is known instead
-	interfaces []pathsel.Interface
-	read       series
-	lastRTT    float64 // ms
-	minRTT     float64
-	handshake  float64            // ms, the first
-	sent, lost float64            // packets
-	got        map[string]float64 // bytes for each torrent so far
+	*scenario.Path
+	name  string // path 1, 2, ...
+	via   string // its interfaces, or what is known instead
+	got   float64
+	stays []stay
+	exits []exit
 }
 
-// choice is a step in the life of a path-level peer.
 type choice struct {
+	scenario.Choice
+	path *path
+}
+
+// newCourse names the paths. A path has the same name in all runs of a scenario, as far as the same
+// paths are known there.
+func newCourse(r *scenario.Record, res scenario.Result, of string) *course {
+	c := &course{Record: r, result: res, names: shortNames(r.Scenario.Network()), of: of}
+	c.spans = spansOf(r.Events, r.Scenario.Network(), c.names)
+	for _, x := range r.Leechers {
+		l := &leecher{Leecher: x}
+		known := map[*scenario.Path]*path{}
+		for _, p := range x.Paths {
+			q := &path{Path: p, via: c.names.via(p), got: p.Read.At(r.End)}
+			q.stays, q.exits = staysOf(x.Choices, p, r.End)
+			known[p] = q
+			chosen := slices.ContainsFunc(x.Choices, func(c scenario.Choice) bool { return c.Path == p })
+			if _, read := p.Read.Last(); read > 0 || chosen { // else it would be a line of noise
+				l.paths = append(l.paths, q)
+			}
+		}
+		slices.SortStableFunc(l.paths, func(a, b *path) int {
+			return cmp.Or(cmp.Compare(a.via, b.via), cmp.Compare(a.Key.Path, b.Key.Path), cmp.Compare(a.Key.Peer, b.Key.Peer), cmp.Compare(a.Key.Conn, b.Key.Conn))
+		})
+		for i, q := range l.paths {
+			q.name = fmt.Sprint("path ", i+1)
+		}
+		for _, x := range x.Choices {
+			l.choices = append(l.choices, choice{x, known[x.Path]})
+		}
+		c.leechers = append(c.leechers, l)
+	}
+	return c
+}
+
+// from returns the beginning of what is drawn, to its end.
+func (c *course) from() (from float64) {
+	for _, l := range c.leechers {
+		if len(l.Payload.T) > 0 {
+			from = min(from, l.Payload.T[0])
+		}
+	}
+	return from
+}
+
+func (c *course) to() float64 { return max(c.End, c.from()+1e-3) }
+
+// payload returns the bytes that all leechers got.
+func (c *course) payload() (n float64) {
+	for _, l := range c.leechers {
+		n += l.Payload.At(c.End)
+	}
+	return n
+}
+
+// state is what a path-level peer was doing for a while.
+type state int
+
+const (
+	connecting state = iota // selected, no connection yet
+	inUse
+	parked
+	probed // parked, but tried for a moment
+)
+
+func (s state) String() string { return [...]string{"connecting", "in use", "parked", "tried"}[s] }
+
+// stay is a path-level peer in one state, and why.
+type stay struct {
+	state    state
+	from, to float64
+	reason   string
+}
+
+// exit is the end of a connection.
+type exit struct {
 	t      float64
-	path   *path
-	event  string // without path-
+	what   string // failed or closed
 	reason string
 }
 
-type process struct {
-	name     string
-	t        []float64
-	cpu      []float64 // seconds so far
-	peak     float64   // memory, bytes
-	isPeer   bool
-	firstCPU float64
-}
-
-// event is something that the scenario did.
-type event struct {
-	t      float64
-	what   string
-	at     string
-	change *testbed.LinkChange
-}
-
-// Bounds of what is kept of a run: 20 leechers with ten paths each for ten minutes are 2.4 million samples.
-const (
-	maxSamples = 8 << 20
-	maxKeys    = 10_000 // paths, processes and events
-	// maxTorrents of a peer: all are summed at each sample.
-	maxTorrents = 64
-)
-
-// peerLine is what matters here of what a peer says.
-type peerLine struct {
-	Event       string              `json:"event"`
-	InfoHash    string              `json:"info_hash"`
-	T           float64             `json:"t"`
-	Seconds     float64             `json:"seconds"`
-	Fetched     float64             `json:"fetched_bytes"`
-	Peer        pathsel.PeerID      `json:"peer"`
-	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
-	Conn        int                 `json:"conn"`
-	Reason      string              `json:"reason"`
-	Paths       []struct {
-		Peer        pathsel.PeerID      `json:"peer"`
-		Fingerprint pathsel.Fingerprint `json:"fingerprint"`
-		Conn        int                 `json:"conn"`
-		Transport   string              `json:"transport"`
-		BytesRead   float64             `json:"bytes_read"`
-		RTT         float64             `json:"rtt_ms"`
-		MinRTT      float64             `json:"min_rtt_ms"`
-		Handshake   float64             `json:"handshake_ms"`
-		PacketsSent float64             `json:"packets_sent"`
-		PacketsLost float64             `json:"packets_lost"`
-	} `json:"paths"`
-}
-
-// reader puts a course together, line by line.
-type reader struct {
-	c         *course
-	res       scenario.Result
-	routes    map[string]map[pathsel.Fingerprint][]pathsel.Interface // of each leecher
-	paths     map[*peer]map[pathsel.Key]*path
-	processes map[string]*process
-	names     names
-	samples   int
-	keys      int
-}
-
-// readCourse reads the samples of a run with that result.
-func readCourse(r io.Reader, res scenario.Result, leechers []string, n names) (*course, error) {
-	rd := reader{
-		c: &course{links: map[string]*series{}}, res: res, routes: map[string]map[pathsel.Fingerprint][]pathsel.Interface{},
-		paths: map[*peer]map[pathsel.Key]*path{}, processes: map[string]*process{}, names: n,
-	}
-	err := scenario.ReadSamples(r, func(l scenario.Line) error { return rd.line(l, leechers) })
-	if err != nil {
-		return nil, err
-	}
-	rd.finish()
-	return rd.c, nil
-}
-
-func (r *reader) line(l scenario.Line, leechers []string) error {
-	if r.samples++; r.samples > maxSamples || r.keys > maxKeys {
-		return fmt.Errorf("more than %d samples or %d paths and events", maxSamples, maxKeys)
-	}
-	t := l.T - r.res.ZeroS
-	if !saneTime(l.T) || !sane(l.CPU) {
-		return errUnlikely
-	}
-	switch l.Kind {
-	case "link":
-		s := r.c.links[l.At]
-		if s == nil {
-			r.keys++
-			s = &series{name: l.At, first: l}
-			r.c.links[l.At] = s
+// staysOf returns the life of a path, until a time.
+func staysOf(choices []scenario.Choice, p *scenario.Path, end float64) (stays []stay, exits []exit) {
+	in := false
+	for _, c := range choices {
+		if c.Path != p || c.T > end {
+			continue
 		}
-		s.last = l
-		s.add(t, float64(s.counted().Bytes))
-	case "traffic":
-		i := slices.IndexFunc(r.c.flows, func(s *series) bool { return s.name == l.What })
-		if i < 0 {
-			r.keys++
-			i = len(r.c.flows)
-			r.c.flows = append(r.c.flows, &series{name: l.What})
+		if in {
+			stays[len(stays)-1].to = c.T
 		}
-		r.c.flows[i].add(t, float64(l.Bytes))
-	case "process":
-		p := r.processes[l.What]
-		if p == nil {
-			r.keys++
-			p = &process{name: l.What, firstCPU: l.CPU}
-			r.processes[l.What] = p
-			r.c.processes = append(r.c.processes, p)
+		s, ok := map[string]state{"selected": connecting, "opened": inUse, "returned": inUse, "parked": parked, "probed": probed}[c.Event]
+		if in = ok; ok {
+			stays = append(stays, stay{s, c.T, end, c.Reason})
+		} else {
+			exits = append(exits, exit{c.T, c.Event, c.Reason})
 		}
-		p.t, p.cpu, p.peak = append(p.t, t), append(p.cpu, l.CPU), max(p.peak, float64(cmp.Or(l.PSS, l.RSS)))
-	case "event":
-		r.keys++
-		r.c.events = append(r.c.events, event{t, l.What, l.At, l.Change})
-	case "path":
-		r.keys++
-		if r.routes[l.What] == nil {
-			r.routes[l.What] = map[pathsel.Fingerprint][]pathsel.Interface{}
-		}
-		r.routes[l.What][l.Fingerprint] = l.Interfaces
-	case "peer":
-		var e peerLine
-		if err := json.Unmarshal(l.Event, &e); err != nil {
-			return fmt.Errorf("peer %s: %w", l.What, err)
-		}
-		return r.peer(l.What, slices.Contains(leechers, l.What), t, e)
 	}
-	return nil
+	return stays, exits
 }
 
-// peer takes what a peer says. Its own clock is right about when; when the line arrives is right only for the luckiest.
-func (r *reader) peer(name string, leecher bool, t float64, e peerLine) error {
-	if !saneTime(e.T) || !saneTime(e.Seconds) || !sane(e.Fetched) {
-		return errUnlikely
+// span is a time in which something was different. It is a moment if from and to are equal.
+type span struct {
+	from, to float64 // to: +Inf until the end of the run
+	text     string
+}
+
+func (s span) moment() bool { return s.from == s.to }
+
+func (s span) String() string {
+	switch {
+	case s.moment():
+		return fmt.Sprintf("%.1f s: %s", s.from, s.text)
+	case math.IsInf(s.to, 1):
+		return fmt.Sprintf("from %.1f s on: %s", s.from, s.text)
 	}
-	i := slices.IndexFunc(r.c.peers, func(p *peer) bool { return p.name == name })
+	return fmt.Sprintf("%.1f to %.1f s: %s", s.from, s.to, s.text)
+}
+
+// spansOf returns what the scenario did, in the order of time.
+func spansOf(events []scenario.RunEvent, t testbed.Topology, n names) []span {
+	var out []span
+	open := map[string]int{} // what is under way, by what ends it
+	begin := func(key string, at float64, text string) {
+		open[key] = len(out)
+		out = append(out, span{at, math.Inf(1), text})
+	}
+	end := func(key string, at float64) {
+		if i, ok := open[key]; ok {
+			out[i].to = at
+			delete(open, key)
+		}
+	}
+	for _, e := range events {
+		switch e.What {
+		case "link":
+			if e.Change != nil {
+				end("link "+e.At, e.T)
+				if !undoes(*e.Change, t) {
+					begin("link "+e.At, e.T, n.written(e.At)+" "+e.Change.String())
+				}
+			}
+		case "pause":
+			begin("pause "+e.At, e.T, "router of "+n.written(e.At)+" stopped")
+		case "resume":
+			end("pause "+e.At, e.T)
+		case "traffic":
+			begin("traffic "+e.At, e.T, e.At)
+		case "traffic-end":
+			end("traffic "+e.At, e.T)
+		case "crash":
+			out = append(out, span{e.T, e.T, e.At + " killed"})
+		case "stop":
+			out = append(out, span{e.T, e.T, e.At + " leaves"})
+		case "start":
+			if e.T > 0 {
+				out = append(out, span{e.T, e.T, e.At + " starts"})
+			}
+		}
+	}
+	return out
+}
+
+// undoes tells whether a change makes the link what it was at the start.
+func undoes(c testbed.LinkChange, t testbed.Topology) bool {
+	i := slices.IndexFunc(t.Links, func(l testbed.Link) bool { return l.A.Interface == c.Interface || l.B.Interface == c.Interface })
 	if i < 0 {
-		r.keys++
-		i = len(r.c.peers)
-		r.c.peers = append(r.c.peers, &peer{name: name, leecher: leecher, fetched: map[string]float64{}})
+		return false
 	}
-	p := r.c.peers[i]
-	own := e.T
-	if e.Event == "done" {
-		own = e.Seconds
-	}
-	if e.Event != "ready" && (!p.hasBase || t-own < p.base) {
-		p.base, p.hasBase = t-own, true
-	}
-	switch e.Event {
-	case "progress", "done":
-		if len(p.fetched) > maxTorrents {
-			return fmt.Errorf("more than %d torrents", maxTorrents)
-		}
-		p.fetched[e.InfoHash] = e.Fetched
-		p.payload.add(own, sum(p.fetched))
-		for _, x := range e.Paths {
-			if !sane(x.BytesRead) || !sane(x.RTT) || !sane(x.MinRTT) || !sane(x.Handshake) || !sane(x.PacketsSent) || !sane(x.PacketsLost) {
-				return errUnlikely
-			}
-			q := r.path(p, pathsel.Key{Peer: x.Peer, Path: x.Fingerprint, Conn: x.Conn}, x.Transport)
-			q.got[e.InfoHash] = x.BytesRead
-			q.read.add(own, sum(q.got))
-			if q.handshake <= 0 {
-				q.handshake = x.Handshake
-			}
-			q.lastRTT, q.minRTT, q.sent, q.lost = x.RTT, x.MinRTT, x.PacketsSent, x.PacketsLost
-			r.samples++
-		}
-	default:
-		if event, ok := strings.CutPrefix(e.Event, "path-"); ok {
-			q := r.path(p, pathsel.Key{Peer: e.Peer, Path: e.Fingerprint, Conn: e.Conn}, "")
-			p.choices = append(p.choices, choice{own, q, event, e.Reason})
-			r.keys++
-		}
-	}
-	return nil
+	now := t.Links[i].Config
+	c.Apply(&now)
+	return now == t.Links[i].Config
 }
 
-// saneTime tells whether a time can be that of a run, sane whether an amount can: what is drawn has bounds, and so has
-// arithmetic.
-func saneTime(v float64) bool { return v > -1e6 && v < 1e6 }
+// names are short forms of the ASes of a network.
+type names map[pathsel.IA]string
 
-func sane(v float64) bool { return v > -1e15 && v < 1e15 }
-
-var errUnlikely = errors.New("a time or an amount that no run has")
-
-func (r *reader) path(p *peer, k pathsel.Key, transport string) *path {
-	if r.paths[p] == nil {
-		r.paths[p] = map[pathsel.Key]*path{}
+// shortNames calls each AS by the last part of its number, such as 110 for 1-ff00:0:110, if that tells
+// the ASes apart.
+func shortNames(t testbed.Topology) names {
+	n, taken := names{}, map[string]bool{}
+	for _, a := range t.ASes {
+		s := a.IA.String()
+		short := s[strings.LastIndexAny(s, ":-")+1:]
+		if taken[short] {
+			return names{}
+		}
+		n[a.IA], taken[short] = short, true
 	}
-	q := r.paths[p][k]
-	if q == nil {
-		r.keys++
-		q = &path{key: k, got: map[string]float64{}, interfaces: r.routes[p.name][k.Path]}
-		r.paths[p][k] = q
-		p.paths = append(p.paths, q)
+	return n
+}
+
+func (n names) as(ia pathsel.IA) string { return cmp.Or(n[ia], ia.String()) }
+
+func (n names) at(i pathsel.Interface) string { return fmt.Sprintf("%s#%d", n.as(i.IA), i.ID) }
+
+// written returns the short form of an interface that a file names.
+func (n names) written(s string) string {
+	i, err := pathsel.ParseInterface(s)
+	if err != nil {
+		return s
 	}
+	return n.at(i)
+}
+
+// via writes the interfaces of a path as scion showpaths does: 111 1>2 110 4>1 112.
+func (n names) via(p *scenario.Path) string {
 	switch {
-	case len(q.interfaces) > 0:
-		q.via = r.names.path(q.interfaces)
-	case k.Path == "":
-		q.via = "IP" // or within one AS
-	case q.via == "" || transport != "":
-		q.via = strings.TrimSpace(transport + " " + k.Path.Short())
+	case p.Key.Path == "":
+		return "IP" // or within one AS
+	case len(p.Interfaces) == 0:
+		return strings.TrimSpace(p.Transport + " " + p.Key.Path.Short())
 	}
-	return q
+	s := n.as(p.Interfaces[0].IA)
+	for i := 0; i+1 < len(p.Interfaces); i += 2 {
+		s += fmt.Sprintf(" %d>%d %s", p.Interfaces[i].ID, p.Interfaces[i+1].ID, n.as(p.Interfaces[i+1].IA))
+	}
+	return s
 }
 
-// finish puts everything into the scenario's time and order. The same path has the same name in all runs of a scenario, as
-// far as its runs know the same ones.
-func (r *reader) finish() {
-	for _, p := range r.c.peers {
-		p.payload.shift(p.base)
-		// A path that carried nothing and was never chosen is a line of noise.
-		p.paths = slices.DeleteFunc(p.paths, func(q *path) bool {
-			n := len(q.read.bytes)
-			return (n == 0 || q.read.bytes[n-1] == 0) && !slices.ContainsFunc(p.choices, func(c choice) bool { return c.path == q })
-		})
-		slices.SortStableFunc(p.paths, func(a, b *path) int {
-			return cmp.Or(cmp.Compare(a.via, b.via), cmp.Compare(a.key.Path, b.key.Path), cmp.Compare(a.key.Peer, b.key.Peer), cmp.Compare(a.key.Conn, b.key.Conn))
-		})
-		for i, q := range p.paths {
-			q.name = "path " + strconv.Itoa(i+1)
-			q.read.shift(p.base)
-		}
-		for i := range p.choices {
-			p.choices[i].t += p.base
-		}
-		if p.leecher && len(p.payload.t) > 0 {
-			r.c.end = max(r.c.end, p.payload.t[len(p.payload.t)-1])
-		}
-		if q := r.processes[p.name]; q != nil {
-			q.isPeer, q.firstCPU = true, 0 // it has started in this run
+// process returns the short form of a process's name. Names of SCION programs begin with their AS.
+func (n names) process(s string) string {
+	if as, own, ok := strings.Cut(s, " "); ok {
+		if ia, err := pathsel.ParseIA(as); err == nil {
+			return n.as(ia) + " " + own
 		}
 	}
-	for _, x := range r.res.Peers {
-		r.c.end = max(r.c.end, x.End)
-	}
-	slices.SortStableFunc(r.c.events, func(a, b event) int { return cmp.Compare(a.t, b.t) })
-}
-
-// leechers are those that got something.
-func (c *course) leechers() (l []*peer) {
-	for _, p := range c.peers {
-		if p.leecher {
-			l = append(l, p)
-		}
-	}
-	return l
-}
-
-// add takes a sample; one that is older than the last is not one.
-func (s *series) add(t, bytes float64) {
-	if n := len(s.t); n > 0 && t < s.t[n-1] {
-		return
-	}
-	s.t, s.bytes = append(s.t, t), append(s.bytes, bytes)
-}
-
-func (s *series) shift(by float64) {
-	for i := range s.t {
-		s.t[i] += by
-	}
-}
-
-// at is the amount at a time, between two samples in proportion.
-func (s *series) at(t float64) float64 {
-	i, _ := slices.BinarySearch(s.t, t)
-	switch {
-	case len(s.t) == 0:
-		return 0
-	case i == len(s.t):
-		return s.bytes[i-1]
-	case i == 0:
-		if s.t[0] > t {
-			return 0
-		}
-		return s.bytes[0]
-	}
-	return s.bytes[i-1] + (s.bytes[i]-s.bytes[i-1])*(t-s.t[i-1])/max(s.t[i]-s.t[i-1], 1e-9)
-}
-
-// rates are in Mbit/s, over spans of width from one time on.
-func (s *series) rates(from, to, width float64) (v []float64) {
-	for t := from; t < to-width/2; t += width {
-		a, b := t, min(t+width, to)
-		v = append(v, max(0, (s.at(b)-s.at(a))*8/1e6/(b-a)))
-	}
-	return v
-}
-
-func sum(m map[string]float64) (all float64) {
-	for _, v := range m {
-		all += v
-	}
-	return all
-}
-
-// used is the CPU time that a process took between its first sample of the run and its last, in seconds.
-func (p *process) used() float64 {
-	if len(p.cpu) == 0 {
-		return 0
-	}
-	return max(0, p.cpu[len(p.cpu)-1]-p.firstCPU)
+	return s
 }

@@ -10,91 +10,56 @@ import (
 	"braid/testbed/scenario"
 )
 
-// load is what a process cost.
+// load is what a process cost from the first payload byte to the end.
 type load struct {
-	Name  string  `json:"name"`
-	CPU   float64 `json:"cpu_s"`
-	Cores float64 `json:"cores"` // on average
-	PerGB float64 `json:"cpu_s_per_gb"`
-	Peak  float64 `json:"peak_bytes"`
-	kind  int
+	name                    string
+	cpu, cores, perGB, peak float64
+	component               int // of scenario.Components, or one more for several together
 }
 
-// Kinds of processes, each of which has its ink.
-const (
-	peerProcess = iota
-	routerProcess
-	controlProcess
-	runnerProcess // emulates links, sends competing traffic, and writes all this down
-)
-
-func kindOf(p *process) int {
-	_, own, inAS := strings.Cut(p.name, " ")
-	switch {
-	case p.isPeer:
-		return peerProcess
-	case inAS && strings.HasPrefix(own, "br-"):
-		return routerProcess
-	case inAS:
-		return controlProcess
-	}
-	return runnerProcess
-}
-
-// loadsOf are what the processes cost from the first payload byte to the end, the most expensive first.
-func loadsOf(c *course, n names) []load {
-	var payload float64
-	for _, p := range c.leechers() {
-		payload += p.payload.at(c.end)
-	}
-	var out []load
-	for _, p := range c.processes {
-		l := load{Name: n.process(p.name), CPU: p.used(), Peak: p.peak, kind: kindOf(p)}
-		if last := len(p.t) - 1; last > 0 {
-			begin := p.t[0]
-			if p.isPeer {
-				begin = min(begin, 0)
-			}
-			l.Cores = l.CPU / max(p.t[last]-begin, 1e-3)
-		}
-		if payload > 0 {
-			l.PerGB = l.CPU / (payload / 1e9)
+// loads are those of all processes, the most expensive first.
+func (c *course) loads() (out []load) {
+	gigabytes := c.payload() / 1e9
+	for _, p := range c.Processes {
+		l := load{name: c.names.process(p.Name), cpu: p.Used, cores: p.Cores, peak: float64(p.Peak), component: p.Component}
+		if gigabytes > 0 {
+			l.perGB = l.cpu / gigabytes
 		}
 		out = append(out, l)
 	}
-	slices.SortStableFunc(out, func(a, b load) int { return cmp.Compare(b.CPU, a.CPU) })
+	slices.SortStableFunc(out, func(a, b load) int { return cmp.Compare(b.cpu, a.cpu) })
 	return out
 }
 
 const mostProcesses = 18 // in the figure
 
 // cpuFigure draws how many processors each process used.
-func cpuFigure(c *course, res scenario.Result, n names, of string) figure.Figure {
+func (c *course) cpuFigure() figure.Figure {
 	f := figure.Figure{Name: "cpu", Data: figure.Data{Head: []string{"process", "processors", "CPU s", "CPU s/GB"}}}
-	loads := loadsOf(c, n)
+	loads := c.loads()
 	if rest := loads[min(len(loads), mostProcesses):]; len(rest) > 0 {
-		sum := load{Name: fmt.Sprintf("%d others", len(rest)), kind: runnerProcess + 3}
+		others := load{name: fmt.Sprintf("%d others", len(rest)), component: len(scenario.Components)}
 		for _, l := range rest {
-			sum.CPU, sum.Cores, sum.PerGB = sum.CPU+l.CPU, sum.Cores+l.Cores, sum.PerGB+l.PerGB
+			others.cpu, others.cores, others.perGB = others.cpu+l.cpu, others.cores+l.cores, others.perGB+l.perGB
 		}
-		loads = append(loads[:mostProcesses:mostProcesses], sum)
+		loads = append(loads[:mostProcesses:mostProcesses], others)
 	}
-	var most float64
+	most := 0.05
 	var words []string
 	for _, l := range loads {
-		most = max(most, l.Cores)
-		words = append(words, fmt.Sprintf("%s %.2f", l.Name, l.Cores))
+		most = max(most, l.cores)
+		words = append(words, fmt.Sprintf("%s %.2f", l.name, l.cores))
 	}
 	f.Text = "Processors in use on average: " + strings.Join(words, ", ") + "."
-	y := head(&f, "Processors in use by each process", fmt.Sprintf("%s. All processors together: %.0f %% busy, %.0f %% by these", of, 100*res.CPU, 100*res.OwnCPU), res.CPUBound)
-	at := bars(&f, y+4, width-190, len(loads), max(most, 0.05), 4, "processors in use, on average")
+	y := head(&f, "Processors in use by each process", fmt.Sprintf("%s. All processors together: %.0f %% busy, %.0f %% by these", c.of, 100*c.result.CPU, 100*c.result.OwnCPU), c.result.CPUBound)
+	at := bars(&f, y+4, width-190, len(loads), most, "processors in use, on average")
 	for i, l := range loads {
-		row, name := barRow(at, i, l.Name)
-		ink, _ := figure.SeriesInk(l.kind)
-		f.Data.Plot(l.Name, l.Cores, l.CPU, l.PerGB)
-		b := figure.Box(at.X.From, row-6, max(at.X.At(l.Cores)-at.X.From, 1), 12, ink)
-		b.Tip = fmt.Sprintf("%s: %.2f s of CPU time, %.3f processors on average, %.1f s for each GB of payload", l.Name, l.CPU, l.Cores, l.PerGB)
-		f.Add(name, b, note(at.X.At(l.Cores)+6, row+4, fmt.Sprintf("%.2f   %.1f s", l.Cores, l.CPU), figure.Muted))
+		row, name := barRow(at, i, l.name)
+		ink, _ := figure.SeriesInk(l.component)
+		f.Data.Plot(l.name, l.cores, l.cpu, l.perGB)
+		b := figure.Box(at.X.From, row-6, max(at.X.At(l.cores)-at.X.From, 1), 12, ink)
+		b.Tip = fmt.Sprintf("%s: %.2f s of CPU time, %.3f processors on average, %.1f s for each GB of payload", l.name, l.cpu, l.cores, l.perGB)
+		f.Add(name, b, note(at.X.At(l.cores)+6, row+4, fmt.Sprintf("%.2f   %.1f s", l.cores, l.cpu), figure.Muted))
 	}
 	f.H = at.Y.From + 26 + figure.TitleHeight
 	return f
@@ -132,7 +97,7 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 		f.Add(figure.Box(x, y, 10, 10, ink), name)
 		x += 30 + figure.TextWidth(c, figure.TextSize, false)
 	}
-	at := bars(&f, y+20, width-90, len(vs), most, 5, "processor time for each GB of payload (s)")
+	at := bars(&f, y+20, width-90, len(vs), most, "processor time for each GB of payload (s)")
 	for i, v := range vs {
 		row, name := barRow(at, i, v.name)
 		f.Add(name)
@@ -163,7 +128,8 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 const barsLeft, barsRow = 168.0, 19.0
 
 // bars is the frame of a bar chart below y, with so many rows, and an axis with that title which goes up to most or a bit more.
-func bars(f *figure.Figure, y, right float64, rows int, most float64, ticks int, title string) figure.Frame {
+func bars(f *figure.Figure, y, right float64, rows int, most float64, title string) figure.Frame {
+	const ticks = 5
 	at := figure.NewFrame(barsLeft, y, right, y+4+barsRow*float64(rows), 0, figure.RoundUp(most, ticks), 0, 1)
 	marks, _ := figure.Ticks(at.X.Min, at.X.Max, ticks)
 	for _, v := range marks {

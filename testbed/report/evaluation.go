@@ -35,9 +35,6 @@ func Evaluate(name string, runs []scenario.RunDir) (Evaluated, error) {
 	if err != nil {
 		return e, fmt.Errorf("find the chapters of %s: %w", name, err)
 	}
-	for _, run := range runs {
-		complete(run)
-	}
 	for _, file := range append([]string{name}, chapters...) {
 		if err := e.evaluate(file, runs); err != nil {
 			return e, err

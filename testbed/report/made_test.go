@@ -141,9 +141,9 @@ func (m made) writeRun(t testing.TB, dir, variant string, run int, slower float6
 		for i := range m.leechers {
 			var paths []map[string]any
 			for k, p := range prints {
-				paths = append(paths, map[string]any{"peer": "s", "fingerprint": p, "transport": "scion", "bytes_read": carried(s, k == 0) / float64(m.leechers), "rtt_ms": 22, "min_rtt_ms": 20, "handshake_ms": 30 + 10*k, "packets_sent": 100, "packets_lost": 1})
+				paths = append(paths, map[string]any{"peer": "s", "fingerprint": p, "transport": "scion", "bytes_read": int(carried(s, k == 0)) / m.leechers, "rtt_ms": 22, "min_rtt_ms": 20, "handshake_ms": 30 + 10*k, "packets_sent": 100, "packets_lost": 1})
 			}
-			event := map[string]any{"event": "progress", "t": s + .2, "fetched_bytes": (carried(s, true) + carried(s, false)) / float64(m.leechers), "paths": paths}
+			event := map[string]any{"event": "progress", "t": s + .2, "fetched_bytes": max(1, int(carried(s, true)+carried(s, false))/m.leechers), "paths": paths}
 			if s == 5.5 {
 				add(map[string]any{"t": s + zero, "kind": "peer", "what": fmt.Sprintf("leecher-%d", i+1), "event": map[string]any{"event": "path-failed", "t": s + .2, "peer": "s", "fingerprint": prints[0], "reason": "silent"}})
 			}
@@ -159,6 +159,9 @@ func (m made) writeRun(t testing.TB, dir, variant string, run int, slower float6
 				add(map[string]any{"t": s + zero, "kind": "process", "what": p, "cpu_s": s * .1 * float64(i+1), "rss_bytes": 40 << 20, "pss_bytes": 20 << 20})
 			}
 		}
+	}
+	for i := range m.leechers {
+		add(map[string]any{"t": end + zero, "kind": "event", "what": "end", "at": fmt.Sprintf("leecher-%d", i+1)})
 	}
 	write(t, filepath.Join(dir, "result.json"), res)
 	if err := os.WriteFile(filepath.Join(dir, "samples.jsonl"), []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {

@@ -16,22 +16,21 @@ import (
 // use is what a link's busier direction carried during the run.
 type use struct {
 	link     testbed.Link
-	from, to pathsel.Interface // the busier direction
-	mbitS    float64           // mean, from the first payload byte to the end
-	part     float64           // of the rate at the start; 0 without one
-	sender   *series           // nil: nobody looked
+	from, to pathsel.Interface     // the busier direction
+	mbitS    float64               // mean, from the first payload byte to the end
+	part     float64               // of the rate at the start; 0 without one
+	sender   *scenario.LinkSamples // nil: nobody looked
 }
 
-func usesOf(c *course, t testbed.Topology) []use {
-	var out []use
-	for _, l := range t.Links {
+func (c *course) uses() (out []use) {
+	for _, l := range c.Scenario.Network().Links {
 		u := use{link: l, from: l.A.Interface, to: l.B.Interface}
 		for _, d := range [][2]pathsel.Interface{{u.from, u.to}, {u.to, u.from}} {
-			s := c.links[d[0].String()]
-			if s == nil || c.end <= 0 {
+			s := c.Links[d[0].String()]
+			if s == nil || c.End <= 0 {
 				continue
 			}
-			if v := (s.at(c.end) - s.at(0)) * 8 / 1e6 / c.end; u.sender == nil || v > u.mbitS {
+			if v := (s.Sent.At(c.End) - s.Sent.At(0)) * 8 / 1e6 / c.End; u.sender == nil || v > u.mbitS {
 				u.from, u.to, u.mbitS, u.sender = d[0], d[1], v, s
 			}
 		}
@@ -49,11 +48,12 @@ const (
 )
 
 // networkFigure draws ASes and links, each as wide as its rate, filled as far as it was used.
-func networkFigure(c *course, res scenario.Result, s scenario.Scenario, n names, of string) figure.Figure {
+func (c *course) networkFigure() figure.Figure {
 	f := figure.Figure{Name: "network", Data: figure.Data{Head: []string{"from", "to", "Mbit/s", "part of the rate"}}}
+	s, n := c.Scenario, c.names
 	t := s.Network()
-	y := head(&f, "Network, and how far its links were used", of, res.CPUBound)
-	uses := usesOf(c, t)
+	y := head(&f, "Network, and how far its links were used", c.of, c.result.CPUBound)
+	uses := c.uses()
 	places, bottom := place(t, y+10)
 	f.H = bottom + 10
 	var most float64

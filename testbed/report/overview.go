@@ -37,9 +37,6 @@ func bound(vs []variant) []string {
 // timesOf are how long each leecher of each run took, in seconds, in order.
 func timesOf(v variant) (times []float64) {
 	for _, r := range v.results {
-		if s, ok := r.Figures["seconds"]; ok && len(r.Peers) == 0 {
-			times = append(times, s) // from before leechers were kept
-		}
 		for _, p := range r.Peers {
 			if p.Complete {
 				times = append(times, p.End-p.Start)

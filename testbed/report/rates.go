@@ -36,24 +36,26 @@ func note(x, y float64, text string, ink figure.Ink) figure.Mark {
 	return m
 }
 
-// bands draws the scenario's doings over the plot, with their names above it in as few rows as there is room for.
-func bands(f *figure.Figure, at figure.Frame, spans []span) {
-	rowEnds := bandRows(at, spans)
+// bands marks over the plot when something was different. With names, these stand above the plot in as
+// few rows as there is room for, and moments are marked, too.
+func bands(f *figure.Figure, at figure.Frame, spans []span, named bool) {
+	rows := bandRows(at, spans)
 	for i, s := range spans {
 		if s.from > at.X.Max || s.to < at.X.Min {
 			continue
 		}
 		x0, x1 := at.X.Clamp(s.from), at.X.Clamp(s.to)
-		if s.moment() {
+		switch {
+		case s.moment() && named:
 			l := figure.Segment(x0, at.Y.From, x0, at.Y.To, figure.Muted, 1)
 			l.Dash, l.Tip = []float64{3, 3}, s.String()
 			f.Add(l)
-		} else if x1-x0 < .98*(at.X.To-at.X.From) { // what is always so needs no mark
+		case !s.moment() && x1-x0 < .98*(at.X.To-at.X.From): // what is always so needs no mark
 			b := figure.Box(x0, at.Y.To, max(1, x1-x0), at.Y.From-at.Y.To, figure.Band)
 			b.Tip = s.String()
 			f.Add(b)
 		}
-		if row := rowEnds[i]; row >= 0 {
+		if row := rows[i]; row >= 0 && named {
 			f.Add(note(x0+2, at.Y.To-4-13*float64(row), s.text, figure.Muted))
 		}
 	}
@@ -115,127 +117,98 @@ func (l *line) follow(v []float64, from, to, step float64) {
 
 const mostPaths = 8 // in a panel; the others are summed
 
-// ratesFigure draws how fast each leecher got data over each of its paths.
-func ratesFigure(c *course, res scenario.Result, spans []span, of string) figure.Figure {
-	f := figure.Figure{Name: "rates", Data: figure.Data{Head: []string{"leecher", "curve", "s", "Mbit/s"}}}
-	leechers := c.leechers()
-	f.Text = ratesText(c, res)
-	y := head(&f, "Rate of each path over time", of, res.CPUBound)
-	from, end := startOf(c), max(c.end, startOf(c)+1e-3)
-	step := max(0.5, (end-from)/120)
-	top := highest(c, res, from, end, step)
-
-	type panel struct {
-		title string
-		of    []*peer
+// ratesFigure draws how fast each leecher got data over each of its paths: a large panel of all
+// leechers, and a small one of each if there are several.
+func (c *course) ratesFigure() figure.Figure {
+	f := figure.Figure{Name: "rates", Data: figure.Data{Head: []string{"leecher", "curve", "s", "Mbit/s"}}, Text: c.ratesText()}
+	y := head(&f, "Rate of each path over time", c.of, c.result.CPUBound)
+	width, columns := width, 1
+	step := c.step()
+	top := c.panel(&f, panel{of: c.leechers, large: true, right: width - 168, y: y, high: c.highest()})
+	y = top
+	if len(c.leechers) > 4 {
+		columns, width = 2, width/2
 	}
-	var panels []panel
-	if len(leechers) == 1 {
-		panels = []panel{{"", leechers}}
-	} else {
-		panels = append(panels, panel{"all leechers", leechers})
-		for _, l := range leechers {
-			panels = append(panels, panel{l.name, []*peer{l}})
+	var high float64
+	for _, l := range c.leechers {
+		high = max(high, slices.Max(append(l.Payload.Rates(c.from(), c.to(), step), 0)))
+		for _, q := range l.paths {
+			high = max(high, slices.Max(append(q.Read.Rates(c.from(), c.to(), step), 0)))
 		}
 	}
-	const left, margin = 44.0, 168.0
-	for i, p := range panels {
-		height, columns := 210.0, 1
-		if i > 0 {
-			height = 92
-			if len(leechers) > 4 {
-				columns = 2
-			}
+	for i, l := range c.leechers {
+		if len(c.leechers) == 1 {
+			break
 		}
-		k := max(0, i-1) // in the grid of single leechers
-		w := width / float64(columns)
-		x := w * float64(k%columns)
-		right := x + w - margin
+		if i%columns == 0 {
+			y = top + 6
+		}
+		x := width * float64(i%columns)
+		p := panel{of: []*leecher{l}, left: x, right: x + width - 168, y: y, high: high, last: i >= len(c.leechers)-columns}
 		if columns > 1 {
-			right = x + w - 70
+			p.right = x + width - 70
 		}
-		if i > 0 && k%columns == 0 {
-			y += 6
-		}
-		high := top
-		if i > 0 {
-			high = highestOf(leechers, from, end, step)
-		}
-		ticks := 5
-		if i > 0 {
-			ticks = 3
-		}
-		at := figure.NewFrame(x+left, 0, right, 1, from, end, 0, figure.RoundUp(high, ticks))
-		head := 14 + bandHeight(at, spans) // the axis has its title above the names of the bands
-		if i > 0 {
-			head = 8
-		}
-		at.Y.To, at.Y.From = y+head+10, y+head+10+height
-		if i == 0 {
-			bands(&f, at, spans)
-			f.Add(figure.Words(0, y+16, "rate (Mbit/s)", figure.Muted, figure.Start))
-		} else {
-			bandsOnly(&f, at, spans)
-			title := note(x+left+4, at.Y.To-6, figure.Fit(p.title, figure.Small, w-left-8), figure.Text)
-			title.Bold = true
-			f.Add(title)
-		}
-		f.Add(at.AxisY(ticks)...)
-		f.Add(at.AxisX(6, map[bool]string{true: overTime}[i >= len(panels)-columns])...)
-		var lines []line
-		if i == 0 {
-			lines = append(lines, limitLine(res, from, end)...)
-			lines = append(lines, flowLines(c, from, end)...)
-		}
-		lines = append(lines, panelLines(p.of, from, end, step, i == 0)...)
-		who := "all leechers"
-		if len(p.of) == 1 {
-			who = p.of[0].name
-		}
-		drawLines(&f, at, lines, columns == 1, who)
-		if k%columns == columns-1 || i == len(panels)-1 || i == 0 {
-			y = at.Y.From + 20
-		}
+		top = c.panel(&f, p)
 	}
-	f.H = y + 8 + figure.TitleHeight
+	f.H = top + 8 + figure.TitleHeight
 	return f
 }
+
+// panel is a plot of rates.
+type panel struct {
+	of             []*leecher
+	large, last    bool    // it has a title, an axis title
+	left, right, y float64 // of the plot, its labels included
+	high           float64 // the highest rate
+}
+
+// panel draws a plot, and returns where the next one can begin.
+func (c *course) panel(f *figure.Figure, p panel) (bottom float64) {
+	const left = 44.0
+	ticks, above, height := 3, 18.0, 92.0
+	if p.large {
+		ticks, height = 5, 210
+	}
+	at := figure.NewFrame(p.left+left, 0, p.right, 1, c.from(), c.to(), 0, figure.RoundUp(p.high, ticks))
+	if p.large {
+		above = 24 + bandHeight(at, c.spans) // the title of the axis stands above the names of the bands
+	}
+	at.Y.To, at.Y.From = p.y+above, p.y+above+height
+	bands(f, at, c.spans, p.large)
+	who, title := "all leechers", ""
+	if len(p.of) == 1 {
+		who = p.of[0].Name
+	}
+	if p.large {
+		f.Add(figure.Words(0, p.y+16, "rate (Mbit/s)", figure.Muted, figure.Start))
+	} else {
+		name := note(p.left+left+4, at.Y.To-6, figure.Fit(who, figure.Small, p.right-p.left-left), figure.Text)
+		name.Bold = true
+		f.Add(name)
+	}
+	if p.last || len(c.leechers) == 1 {
+		title = overTime
+	}
+	f.Add(at.AxisY(ticks)...)
+	f.Add(at.AxisX(6, title)...)
+	var lines []line
+	if p.large {
+		lines = append(c.limitLine(), c.flowLines()...)
+	}
+	drawLines(f, at, append(lines, c.panelLines(p.of, p.large)...), p.right-p.left > width/2, who)
+	return at.Y.From + 20
+}
+
+// step is the time between two values of a curve.
+func (c *course) step() float64 { return max(0.5, (c.to()-c.from())/120) }
 
 // overTime is the title of axes of time.
 const overTime = "time after the first payload byte (s)"
 
-// bandsOnly marks times without saying of what.
-func bandsOnly(f *figure.Figure, at figure.Frame, spans []span) {
-	for _, s := range spans {
-		if x0, x1 := at.X.Clamp(s.from), at.X.Clamp(s.to); !s.moment() && x1 > x0 && x1-x0 < .98*(at.X.To-at.X.From) {
-			b := figure.Box(x0, at.Y.To, x1-x0, at.Y.From-at.Y.To, figure.Band)
-			b.Tip = s.String()
-			f.Add(b)
-		}
-	}
-}
-
-func startOf(c *course) float64 {
-	from := 0.0
-	for _, p := range c.leechers() {
-		if len(p.payload.t) > 0 {
-			from = min(from, p.payload.t[0])
-		}
-	}
-	return from
-}
-
-func payloads(peers []*peer) (all []*series) {
-	for _, p := range peers {
-		all = append(all, &p.payload)
-	}
-	return all
-}
-
-func sumOf(all []*series, from, end, step float64) []float64 {
-	var sum []float64
+// sumOf returns the sum of the rates of several series.
+func (c *course) sumOf(all []*scenario.Series) (sum []float64) {
 	for _, s := range all {
-		for i, v := range s.rates(from, end, step) {
+		for i, v := range s.Rates(c.from(), c.to(), c.step()) {
 			if i == len(sum) {
 				sum = append(sum, 0)
 			}
@@ -245,79 +218,70 @@ func sumOf(all []*series, from, end, step float64) []float64 {
 	return sum
 }
 
-func highest(c *course, res scenario.Result, from, end, step float64) (top float64) {
-	for _, v := range sumOf(payloads(c.leechers()), from, end, step) {
-		top = max(top, v)
+func payloads(leechers []*leecher) (all []*scenario.Series) {
+	for _, l := range leechers {
+		all = append(all, &l.Payload)
 	}
-	for _, s := range res.Limit {
-		top = max(top, s.MbitS)
-	}
-	for _, s := range c.flows {
-		for _, v := range s.rates(from, end, max(1, step)) {
-			top = max(top, v)
-		}
-	}
-	return top
+	return all
 }
 
-func highestOf(peers []*peer, from, end, step float64) (top float64) {
-	for _, p := range peers {
-		for _, v := range p.payload.rates(from, end, step) {
-			top = max(top, v)
-		}
-		for _, q := range p.paths {
-			for _, v := range q.read.rates(from, end, step) {
-				top = max(top, v)
-			}
-		}
+// highest returns the highest of the payload's rate, the limit, and competing flows.
+func (c *course) highest() float64 {
+	all := append(c.sumOf(payloads(c.leechers)), 0)
+	for _, s := range c.result.Limit {
+		all = append(all, s.MbitS)
 	}
-	return top
+	for _, f := range c.Flows {
+		all = append(all, f.Received.Rates(c.from(), c.to(), max(1, c.step()))...)
+	}
+	return slices.Max(all)
 }
 
-// panelLines are the paths of a leecher and the sum of its payload; of several leechers only the sum of all.
-func panelLines(peers []*peer, from, end, step float64, large bool) (lines []line) {
-	if len(peers) == 1 {
-		p := peers[0]
-		for i, q := range p.paths[:min(len(p.paths), mostPaths)] {
+// panelLines returns the paths of a leecher and the sum of its payload; of several leechers only the sum of all.
+func (c *course) panelLines(of []*leecher, large bool) (lines []line) {
+	step := c.step()
+	add := func(l line, values []float64) {
+		l.follow(values, c.from(), c.to(), step)
+		lines = append(lines, l)
+	}
+	if len(of) == 1 {
+		shown := min(len(of[0].paths), mostPaths)
+		for i, q := range of[0].paths[:shown] {
 			ink, dash := figure.SeriesInk(i)
-			l := line{name: q.name, more: q.via, ink: ink, dash: dash, width: 1.5}
-			l.follow(q.read.rates(from, end, step), from, end, step)
-			lines = append(lines, l)
+			add(line{name: q.name, more: q.via, ink: ink, dash: dash, width: 1.5}, q.Read.Rates(c.from(), c.to(), step))
 		}
-		if rest := p.paths[min(len(p.paths), mostPaths):]; len(rest) > 0 {
-			var all []*series
-			for _, q := range rest {
-				all = append(all, &q.read)
-			}
-			l := line{name: fmt.Sprintf("%d more", len(rest)), ink: figure.Muted, width: 1.5}
-			l.follow(sumOf(all, from, end, step), from, end, step)
-			l.typical = 0 // most of them are there
-			lines = append(lines, l)
+		var rest []*scenario.Series
+		for _, q := range of[0].paths[shown:] {
+			rest = append(rest, &q.Read)
+		}
+		if len(rest) > 0 {
+			add(line{name: fmt.Sprintf("%d more", len(rest)), ink: figure.Muted, width: 1.5}, c.sumOf(rest))
+			lines[len(lines)-1].typical = 0 // most of them are there
 		}
 	}
 	if large || len(lines) != 1 {
 		l := line{name: "payload", more: "over all paths", ink: figure.Text, width: 2.25}
-		if len(peers) > 1 {
-			l.more = fmt.Sprintf("of %d leechers", len(peers))
+		if len(of) > 1 {
+			l.more = fmt.Sprintf("of %d leechers", len(of))
 		}
-		l.follow(sumOf(payloads(peers), from, end, step), from, end, step)
-		lines = append(lines, l)
+		add(l, c.sumOf(payloads(of)))
 	}
 	return lines
 }
 
-func limitLine(res scenario.Result, from, end float64) []line {
-	if len(res.Limit) == 0 {
+func (c *course) limitLine() []line {
+	limit := c.result.Limit
+	if len(limit) == 0 {
 		return nil
 	}
 	l := line{name: "limit", ink: figure.Limit, dash: []float64{5, 3}, width: 1.5}
-	for i, s := range res.Limit {
-		to := end
-		if i+1 < len(res.Limit) {
-			to = min(end, res.Limit[i+1].T)
+	for i, s := range limit {
+		to := c.to()
+		if i+1 < len(limit) {
+			to = min(to, limit[i+1].T)
 		}
-		l.values = append(l.values, figure.Point{X: max(s.T, from), Y: s.MbitS}, figure.Point{X: max(to, from), Y: s.MbitS})
-		if s.T < end {
+		l.values = append(l.values, figure.Point{X: max(s.T, c.from()), Y: s.MbitS}, figure.Point{X: max(to, c.from()), Y: s.MbitS})
+		if s.T < c.to() {
 			l.typical = s.MbitS
 		}
 	}
@@ -325,11 +289,11 @@ func limitLine(res scenario.Result, from, end float64) []line {
 	return []line{l}
 }
 
-func flowLines(c *course, from, end float64) (lines []line) {
-	step := max(1, (end-from)/120) // flows are sampled twice a second
-	for _, s := range c.flows {
-		l := line{name: s.name, more: "competing traffic", ink: figure.Muted, dash: []float64{2, 2}, width: 1.5}
-		l.follow(s.rates(from, end, step), from, end, step)
+func (c *course) flowLines() (lines []line) {
+	step := max(1, c.step()) // flows are sampled twice a second
+	for _, f := range c.Flows {
+		l := line{name: f.Name, more: "competing traffic", ink: figure.Muted, dash: []float64{2, 2}, width: 1.5}
+		l.follow(f.Received.Rates(c.from(), c.to(), step), c.from(), c.to(), step)
 		lines = append(lines, l)
 	}
 	return lines
@@ -362,7 +326,7 @@ func drawLines(f *figure.Figure, at figure.Frame, lines []line, more bool, names
 			f.Add(m)
 		}
 		x := at.X.To + 10
-		if abs(places[i]-wishes[i]) > 4 {
+		if math.Abs(places[i]-wishes[i]) > 4 {
 			f.Add(figure.Segment(at.X.To+1, min(max(wishes[i], at.Y.To), at.Y.From), x-2, places[i], l.ink, .75))
 		}
 		name := figure.Words(x, places[i]+4, l.name, l.ink, figure.Start)
@@ -374,19 +338,17 @@ func drawLines(f *figure.Figure, at figure.Frame, lines []line, more bool, names
 	}
 }
 
-func abs(v float64) float64 { return math.Abs(v) }
-
-// ratesText says what the figure shows, for who does not see it.
-func ratesText(c *course, res scenario.Result) string {
+// ratesText says what the figure shows, for a reader who cannot see it.
+func (c *course) ratesText() string {
 	var s []string
-	for _, p := range c.leechers() {
+	for _, l := range c.leechers {
 		var parts []string
-		for _, q := range p.paths {
-			parts = append(parts, fmt.Sprintf("%s (%s) %.1f MB", q.name, q.via, q.read.at(c.end)/1e6))
+		for _, q := range l.paths {
+			parts = append(parts, fmt.Sprintf("%s (%s) %.1f MB", q.name, q.via, q.got/1e6))
 		}
-		s = append(s, fmt.Sprintf("%s got %.1f MB of payload by %.1f s: %s", p.name, p.payload.at(c.end)/1e6, c.end, strings.Join(parts, ", ")))
+		s = append(s, fmt.Sprintf("%s got %.1f MB of payload by %.1f s: %s", l.Name, l.Payload.At(c.End)/1e6, c.End, strings.Join(parts, ", ")))
 	}
-	if e, ok := res.Figures["e"]; ok {
+	if e, ok := c.result.Figures["e"]; ok {
 		s = append(s, fmt.Sprintf("Together %.1f %% of what the links could carry", 100*e))
 	}
 	return strings.Join(s, ". ") + "."

@@ -5,11 +5,10 @@
 // what is drawn is a function from the samples. Names in a directory may be somebody else's, so they are escaped, and what
 // is read is bounded.
 //
-//	course.go, span.go, names.go           what happened in a run
+//	course.go                              what happened in a run
 //	rates.go, timeline.go, cpu.go, network.go, overview.go   figures
 //	table.go                               tables
 //	report.go, page.go                     all of it together, and the files
-//	older.go                               run directories from before a figure was recorded
 //	document.go, evaluation.go             the blocks of a document whose prose is somebody's
 //	compare.go, significance.go            two run directories
 package report
@@ -52,7 +51,6 @@ type Made struct {
 
 // Make writes the report of a run directory.
 func Make(run scenario.RunDir, o Options) (Made, error) {
-	complete(run)
 	p, err := buildPage(run, o)
 	if err != nil {
 		return Made{}, err
@@ -199,55 +197,25 @@ func medianRun(results []scenario.Result) scenario.Result {
 func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, scale string) (runSection, error) {
 	title := fmt.Sprintf("%s, run %d", r.Variant, r.Run)
 	rs := runSection{ID: fmt.Sprintf("r-%s-%s-%d", slugOf(s.Name), slugOf(r.Variant), r.Run), Title: title, Why: why, Failed: r.Failed, Bound: r.CPUBound}
-	s, err := s.In(r.Variant)
+	record, err := run.Record(r)
 	if err != nil {
 		return rs, err
 	}
-	c, err := courseOfRun(run, r)
-	if err != nil {
-		return rs, err
-	}
-	n := shortNames(s.Network())
-	spans := spansOf(c.events, s.Network(), n)
-	for _, x := range spans {
+	c := newCourse(record, r, scale+", "+title)
+	for _, x := range c.spans {
 		rs.Events = append(rs.Events, x.String())
 	}
-	of := scale + ", " + title
-	for _, f := range []figure.Figure{ratesFigure(c, r, spans, of), timelineFigure(c, r, spans, of), networkFigure(c, r, s, n, of), cpuFigure(c, r, n, of)} {
+	for _, f := range []figure.Figure{c.ratesFigure(), c.timelineFigure(), c.networkFigure(), c.cpuFigure()} {
 		f.Name = fmt.Sprintf("%s-%s-%d-%s", s.Name, r.Variant, r.Run, f.Name)
 		rs.Figures = append(rs.Figures, placed{filepath.Join("figures", slugOf(s.Name)), f})
 	}
 	label := fmt.Sprintf("%s, %s", s.Name, title)
-	rs.Tables = []table{pathsTable(label, c), linksTable(label, c, s.Network(), n)}
-	if t := leechersTable(label, r); len(t.Rows) > 1 {
-		rs.Tables = append([]table{t}, rs.Tables...)
+	rs.Tables = []table{c.pathsTable(label), c.linksTable(label)}
+	if len(r.Peers) > 1 {
+		rs.Tables = append([]table{c.leechersTable(label)}, rs.Tables...)
 	}
-	rs.Folded = []table{processesTable(label, c, n), decisionsTable(label, c)}
+	rs.Folded = []table{c.processesTable(label), c.decisionsTable(label)}
 	return rs, nil
-}
-
-// courseOfRun reads the samples of a run.
-func courseOfRun(run scenario.RunDir, r scenario.Result) (*course, error) {
-	i := slices.IndexFunc(run.Scenarios, func(s scenario.Scenario) bool { return s.Name == r.Scenario })
-	if i < 0 {
-		return nil, fmt.Errorf("no scenario %s in the run directory", r.Scenario)
-	}
-	s, err := run.Scenarios[i].In(r.Variant)
-	if err != nil {
-		return nil, err
-	}
-	samples, err := run.OpenSamples(r)
-	if err != nil {
-		return nil, err
-	}
-	defer samples.Close()
-	var leechers []string
-	for _, p := range s.Peers {
-		if p.Role == scenario.Leech {
-			leechers = append(leechers, p.Name)
-		}
-	}
-	return readCourse(samples, r, leechers, shortNames(s.Network()))
 }
 
 // scaleNote names the scenario, and says if it is not the whole of it.

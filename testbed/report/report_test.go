@@ -19,6 +19,7 @@ import (
 	"strings"
 	"testing"
 
+	"braid/node/event"
 	"braid/pathsel"
 	"braid/testbed"
 	"braid/testbed/figure"
@@ -159,67 +160,56 @@ func TestMedianRun(t *testing.T) {
 }
 
 // courseOf reads the last run of a variant.
-func courseOf(t *testing.T, m made, variant string) (*course, scenario.Result, scenario.RunDir) {
+func courseOf(t *testing.T, m made, variant string) (*course, scenario.RunDir) {
 	t.Helper()
 	run := open(t, m)
 	i := slices.IndexFunc(run.Results, func(r scenario.Result) bool { return r.Variant == variant && r.Run == m.runs })
-	samples, err := run.OpenSamples(run.Results[i])
+	record, err := run.Record(run.Results[i])
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer samples.Close()
-	var names []string
-	for i := range m.leechers {
-		names = append(names, fmt.Sprintf("leecher-%d", i+1))
-	}
-	c, err := readCourse(samples, run.Results[i], names, shortNames(run.Scenarios[0].Network()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, run.Results[i], run
+	return newCourse(record, run.Results[i], "x"), run
 }
 
 func near(a, b, within float64) bool { return math.Abs(a-b) <= within }
 
 // What the samples were made of comes out again.
 func TestCourse(t *testing.T) {
-	c, res, run := courseOf(t, made{leechers: 2, runs: 1, about: "x"}, "slow")
-	if len(c.leechers()) != 2 || !near(c.end, 16.1, 1e-9) {
-		t.Fatalf("%d leechers until %v s", len(c.leechers()), c.end)
+	c, _ := courseOf(t, made{leechers: 2, runs: 1, about: "x"}, "slow")
+	if len(c.leechers) != 2 || !near(c.End, 16.1, 1e-9) {
+		t.Fatalf("%d leechers until %v s", len(c.leechers), c.End)
 	}
-	p := c.leechers()[1]
+	p := c.leechers[1]
 	if len(p.paths) != 2 || p.paths[0].name != "path 1" || p.paths[0].via != "111 1>1 110" || p.paths[1].via != "111 2>2 110" {
 		t.Fatalf("paths %+v", p.paths)
 	}
 	for _, tt := range []struct {
-		s        *series
+		s        *scenario.Series
 		from, to float64
 		want     float64 // Mbit/s
 	}{
-		{&p.payload, 0, 5, 8}, {&p.payload, 5, 10, 4}, {&p.payload, 11, 15, 8},
-		{&p.paths[0].read, 0, 5, 4}, {&p.paths[0].read, 6, 9, 0}, {&p.paths[1].read, 0, 15, 4},
-		{c.links["1-ff00:0:110#2"], 0, 16, 8.8},
+		{&p.Payload, 0, 5, 8}, {&p.Payload, 5, 10, 4}, {&p.Payload, 11, 15, 8},
+		{&p.paths[0].Read, 0, 5, 4}, {&p.paths[0].Read, 6, 9, 0}, {&p.paths[1].Read, 0, 15, 4},
+		{&c.Links["1-ff00:0:110#2"].Sent, 0, 16, 8.8},
 	} {
-		if got := tt.s.rates(tt.from, tt.to, tt.to-tt.from); len(got) != 1 || !near(got[0], tt.want, .01) {
-			t.Errorf("%s %v to %v s: %v Mbit/s, want %v", tt.s.name, tt.from, tt.to, got, tt.want)
+		if got := tt.s.Rates(tt.from, tt.to, tt.to-tt.from); len(got) != 1 || !near(got[0], tt.want, .01) {
+			t.Errorf("%v to %v s: %v Mbit/s, want %v", tt.from, tt.to, got, tt.want)
 		}
 	}
-	n := run.Scenarios[0].Network()
-	spans := spansOf(c.events, n, shortNames(n))
-	if len(spans) != 1 || spans[0].String() != "5.0 to 10.0 s: 110#1 down" {
-		t.Errorf("%v", spans)
+	if len(c.spans) != 1 || c.spans[0].String() != "5.0 to 10.0 s: 110#1 down" {
+		t.Errorf("%v", c.spans)
 	}
-	stays, exits := staysOf(p.choices, p.paths[0], c.end)
+	stays, exits := p.paths[0].stays, p.paths[0].exits
 	if len(stays) != 2 || stays[0].state != connecting || stays[1].state != inUse || !near(stays[1].to, 5.5, .01) || stays[1].reason != "handshake of 30ms" ||
-		len(exits) != 1 || !exits[0].failed || exits[0].reason != "silent" {
+		len(exits) != 1 || exits[0].what != "failed" || exits[0].reason != "silent" {
 		t.Errorf("%+v, %+v", stays, exits)
 	}
-	uses := usesOf(c, n)
+	uses := c.uses()
 	if len(uses) != 2 || uses[1].from.String() != "1-ff00:0:110#2" || !near(uses[1].mbitS, 8.8, .1) || !near(uses[1].part, .88, .01) {
 		t.Errorf("%+v", uses)
 	}
-	loads := loadsOf(c, shortNames(n))
-	if loads[0].Name != "runner" || !near(loads[0].Cores, .4, .01) || loads[3].Name != "110 br-1" || loads[0].Peak != 20<<20 {
+	loads := c.loads()
+	if loads[0].name != "runner" || !near(loads[0].cores, .4, .01) || loads[3].name != "110 br-1" || loads[0].peak != 20<<20 {
 		t.Errorf("%+v", loads)
 	}
 	// Figures have what they should: a curve for each path, the sum of each leecher and of all, the limit.
@@ -231,11 +221,11 @@ func TestCourse(t *testing.T) {
 		}
 		return n
 	}
-	if n := lines(ratesFigure(c, res, spans, "x")); n != 2*2+2+1+1 {
+	if n := lines(c.ratesFigure()); n != 2*2+2+1+1 {
 		t.Errorf("%d curves", n)
 	}
 	failed := 0
-	for _, m := range timelineFigure(c, res, spans, "x").Marks {
+	for _, m := range c.timelineFigure().Marks {
 		if m.Shape == figure.Line && strings.HasPrefix(m.Tip, "path 1 failed at 5.50 s: silent") {
 			failed++
 		}
@@ -249,14 +239,15 @@ func TestCourse(t *testing.T) {
 // run: of the first on a network, and of the second, in which the links' counters go on.
 func TestTablesAgreeWithSamples(t *testing.T) {
 	for runs := 1; runs <= 2; runs++ {
-		c, res, dir := courseOf(t, made{leechers: 2, runs: runs, about: "x"}, "fast")
-		samples, err := dir.OpenSamples(res)
+		c, dir := courseOf(t, made{leechers: 2, runs: runs, about: "x"}, "fast")
+		res := c.result
+		samples, err := os.Open(filepath.Join(dir.Dir, "made", "fast", fmt.Sprint(runs), "samples.jsonl"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer samples.Close()
 		firstLink, lastLink, lastProcess := map[string]scenario.Line{}, map[string]scenario.Line{}, map[string]scenario.Line{}
-		lastPeer := map[string]peerLine{}
+		lastPeer := map[string]event.Progress{}
 		err = scenario.ReadSamples(samples, func(l scenario.Line) error {
 			switch l.Kind {
 			case "link":
@@ -267,7 +258,7 @@ func TestTablesAgreeWithSamples(t *testing.T) {
 			case "process":
 				lastProcess[l.What] = l
 			case "peer":
-				var e peerLine
+				var e event.Progress
 				if err := json.Unmarshal(l.Event, &e); err != nil {
 					return err
 				}
@@ -289,23 +280,22 @@ func TestTablesAgreeWithSamples(t *testing.T) {
 			add(&want, value(mbitS), fmt.Sprintf("%.0f %%", mbitS*10), fmt.Sprint(b.DroppedQueue-a.DroppedQueue),
 				fmt.Sprintf("%.1f %%", 100*float64(b.Late-a.Late)/float64(b.Packets-a.Packets)))
 		}
-		short := shortNames(dir.Scenarios[0].Network())
-		for _, row := range linksTable("x", c, dir.Scenarios[0].Network(), short).Rows {
+		for _, row := range c.linksTable("x").Rows {
 			add(&got, row[3].Text, row[4].Text, row[5].Text, row[8].Text)
 		}
 		var payload float64
 		for _, leecher := range []string{"leecher-1", "leecher-2"} {
 			e := lastPeer[leecher]
-			payload += e.Fetched
+			payload += float64(e.Fetched)
 			for _, p := range e.Paths {
-				add(&want, value(p.BytesRead/1e6), fmt.Sprintf("%.1f %%", 100*p.BytesRead/(e.Paths[0].BytesRead+e.Paths[1].BytesRead)),
-					value(p.BytesRead*8/1e6/res.Peers[0].End))
+				read, all := float64(p.BytesRead), float64(e.Paths[0].BytesRead+e.Paths[1].BytesRead)
+				add(&want, value(read/1e6), fmt.Sprintf("%.1f %%", 100*read/all), value(read*8/1e6/res.Peers[0].End))
 			}
 		}
-		for _, row := range pathsTable("x", c).Rows {
+		for _, row := range c.pathsTable("x").Rows {
 			add(&got, row[4].Text, row[5].Text, row[6].Text)
 		}
-		for _, row := range processesTable("x", c, short).Rows {
+		for _, row := range c.processesTable("x").Rows {
 			l := lastProcess[cmp.Or(map[string]string{"110 br-1": "1-ff00:0:110 br-1", "111 cs-1": "1-ff00:0:111 cs-1"}[row[0].Text], row[0].Text)]
 			add(&want, value(l.CPU), value(l.CPU/(payload/1e9)), value(float64(l.PSS)/(1<<20)))
 			add(&got, row[1].Text, row[3].Text, row[4].Text)
@@ -328,10 +318,13 @@ func TestSpans(t *testing.T) {
 		return &testbed.LinkChange{Interface: l.A.Interface, Rate: &r}
 	}
 	at := l.A.Interface.String()
-	got := spansOf([]event{
-		{1, "link", at, change(half)}, {2, "link", at, change(half / 2)}, {3, "link", at, change(rate)}, {4, "link", at, change(half)},
-		{5, "traffic", "burst", nil}, {6, "traffic-end", "burst", nil}, {7, "crash", "leecher", nil}, {-1, "start", "leecher", nil}, {8, "pause", at, nil}, {9, "resume", at, nil},
-		{10, "link", at, nil},
+	e := func(at float64, what, where string, change *testbed.LinkChange) scenario.RunEvent {
+		return scenario.RunEvent{T: at, What: what, At: where, Change: change}
+	}
+	got := spansOf([]scenario.RunEvent{
+		e(1, "link", at, change(half)), e(2, "link", at, change(half/2)), e(3, "link", at, change(rate)), e(4, "link", at, change(half)),
+		e(5, "traffic", "burst", nil), e(6, "traffic-end", "burst", nil), e(7, "crash", "leecher", nil), e(-1, "start", "leecher", nil), e(8, "pause", at, nil), e(9, "resume", at, nil),
+		e(10, "link", at, nil),
 	}, topology, shortNames(topology))
 	want := []string{
 		"1.0 to 2.0 s: 110#1 10mbit", "2.0 to 3.0 s: 110#1 5mbit", "from 4.0 s on: 110#1 10mbit", "5.0 to 6.0 s: burst", "7.0 s: leecher killed", "8.0 to 9.0 s: router of 110#1 stopped",
@@ -400,15 +393,21 @@ func FuzzSamples(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	n := shortNames(run.Scenarios[0].Network())
+	s, err := run.Scenarios[0].In(run.Results[0].Variant)
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, samples []byte) {
 		res := run.Results[0]
-		c, err := readCourse(bytes.NewReader(samples), res, []string{"leecher-1"}, n)
+		record, err := scenario.ReadRecord(s, bytes.NewReader(samples))
 		if err != nil {
 			return
 		}
-		spans := spansOf(c.events, run.Scenarios[0].Network(), n)
-		for _, fig := range []figure.Figure{ratesFigure(c, res, spans, "x"), timelineFigure(c, res, spans, "x"), networkFigure(c, res, run.Scenarios[0], n, "x"), cpuFigure(c, res, n, "x")} {
+		if _, err := record.Measures(); err != nil {
+			t.Log(err)
+		}
+		c := newCourse(record, res, "x")
+		for _, fig := range []figure.Figure{c.ratesFigure(), c.timelineFigure(), c.networkFigure(), c.cpuFigure()} {
 			var b bytes.Buffer
 			if err := fig.SVG(&b); err != nil {
 				t.Fatal(err)
@@ -427,8 +426,7 @@ func TestLabelsApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &course{end: 1, links: map[string]*series{}}
-		f := networkFigure(c, scenario.Result{}, s, shortNames(s.Network()), name)
+		f := newCourse(&scenario.Record{Scenario: s, End: 1}, scenario.Result{}, name).networkFigure()
 		var labels []label
 		for _, m := range f.Marks {
 			if m.Shape == figure.Label && strings.Contains(m.Text, "→") {

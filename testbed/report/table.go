@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"braid/testbed"
 	"braid/testbed/scenario"
 )
 
@@ -174,49 +173,45 @@ func figureCell(s scenario.Summary, name string) cell {
 	return c
 }
 
-func leechersTable(label string, r scenario.Result) table {
+func (c *course) leechersTable(label string) table {
 	t := table{Caption: label + ": leechers", Head: []string{"leecher", "start s", "end s", "took s", "MB", "Mbit/s", "done"}, Names: 1}
-	for _, p := range r.Peers {
-		took := p.End - p.Start
-		row := cells(p.Name, value(p.Start), value(p.End), value(took), value(float64(p.Bytes)/1e6), value(float64(p.Bytes)*8/1e6/max(took, 1e-3)), "yes")
-		if !p.Complete {
-			row[6].Text = "no"
-		}
-		t.Rows = append(t.Rows, row)
+	for _, p := range c.result.Peers {
+		took, done := p.End-p.Start, map[bool]string{true: "yes", false: "no"}[p.Complete]
+		mb := float64(p.Bytes) / 1e6
+		t.Rows = append(t.Rows, cells(p.Name, value(p.Start), value(p.End), value(took), value(mb), value(mb*8/max(took, 1e-3)), done))
 	}
 	return t
 }
 
-func pathsTable(label string, c *course) table {
+func (c *course) pathsTable(label string) table {
 	t := table{
 		Caption: label + ": paths",
 		Head:    []string{"leecher", "path", "interfaces", "fingerprint", "MB", "part", "Mbit/s", "handshake ms", "round trip ms, last (least)", "packets sent", "of these lost"}, Names: 4,
-		Note: "MB and Mbit/s are what came over the path, with the protocol; round trip and packets are the leecher's own, as QUIC sees them.",
+		Note: "MB and Mbit/s count all bytes of the path, protocol included. The leecher's QUIC counts round trips and packets.",
 	}
-	for _, p := range c.leechers() {
+	for _, l := range c.leechers {
 		var all float64
-		for _, q := range p.paths {
-			all += q.read.at(c.end)
+		for _, q := range l.paths {
+			all += q.got
 		}
-		for _, q := range p.paths {
-			got := q.read.at(c.end)
-			t.Rows = append(t.Rows, cells(p.name, q.name, q.via, q.key.Path.Short(), value(got/1e6), fmt.Sprintf("%.1f %%", 100*got/max(all, 1)),
-				value(got*8/1e6/max(c.end, 1e-3)), value(q.handshake), fmt.Sprintf("%s (%s)", value(q.lastRTT), value(q.minRTT)), fmt.Sprintf("%.0f", q.sent), fmt.Sprintf("%.0f", q.lost)))
+		for _, q := range l.paths {
+			t.Rows = append(t.Rows, cells(l.Name, q.name, q.via, q.Key.Path.Short(), value(q.got/1e6), fmt.Sprintf("%.1f %%", 100*q.got/max(all, 1)),
+				value(q.got*8/1e6/max(c.End, 1e-3)), value(q.Handshake), fmt.Sprintf("%s (%s)", value(q.RTT), value(q.MinRTT)), fmt.Sprint(q.Sent), fmt.Sprint(q.Lost)))
 		}
 	}
 	return t
 }
 
-func linksTable(label string, c *course, n testbed.Topology, short names) table {
+func (c *course) linksTable(label string) table {
 	t := table{
 		Caption: label + ": links, busier direction",
 		Head:    []string{"from", "to", "at the start", "Mbit/s", "use", "dropped: queue", "loss", "down", "late packets"}, Names: 3,
 		Note: "From the first payload byte to the end; drops and late packets from the start of the run.",
 	}
-	for _, u := range usesOf(c, n) {
-		row := cells(short.at(u.from), short.at(u.to), u.link.Config.String(), "-", "-", "-", "-", "-", "-")
+	for _, u := range c.uses() {
+		row := cells(c.names.at(u.from), c.names.at(u.to), u.link.Config.String(), "-", "-", "-", "-", "-", "-")
 		if u.sender != nil {
-			l := u.sender.counted()
+			l := u.sender.Counted()
 			row = append(row[:3], cells(value(u.mbitS), "-", fmt.Sprint(l.DroppedQueue), fmt.Sprint(l.DroppedLoss), fmt.Sprint(l.DroppedDown), fmt.Sprintf("%.1f %%", 100*float64(l.Late)/float64(max(1, l.Packets))))...)
 			if u.link.Config.Rate > 0 {
 				row[4].Text = fmt.Sprintf("%.0f %%", 100*u.part)
@@ -227,29 +222,28 @@ func linksTable(label string, c *course, n testbed.Topology, short names) table 
 	return t
 }
 
-func processesTable(label string, c *course, n names) table {
-	t := table{Caption: label + ": processes", Head: []string{"process", "CPU s", "processors", "CPU s/GB of payload", "peak memory MiB"}, Names: 1,
-		Note: "The runner has the emulated links and competing traffic. Memory is proportional: pages that processes share are divided among them."}
-	for _, l := range loadsOf(c, n) {
-		t.Rows = append(t.Rows, cells(l.Name, value(l.CPU), value(l.Cores), value(l.PerGB), value(l.Peak/(1<<20))))
+func (c *course) processesTable(label string) table {
+	t := table{
+		Caption: label + ": processes", Head: []string{"process", "CPU s", "processors", "CPU s/GB of payload", "peak memory MiB"}, Names: 1,
+		Note: "From the first payload byte to the end. The runner has the emulated links and competing traffic. Memory that processes share is divided among them.",
+	}
+	for _, l := range c.loads() {
+		t.Rows = append(t.Rows, cells(l.name, value(l.cpu), value(l.cores), value(l.perGB), value(l.peak/(1<<20))))
 	}
 	return t
 }
 
 const mostDecisions = 1000
 
-func decisionsTable(label string, c *course) table {
+func (c *course) decisionsTable(label string) table {
 	t := table{Caption: label + ": decisions of path selection", Head: []string{"s", "leecher", "path", "what", "why"}, Names: 5}
-	all := 0
-	for _, p := range c.leechers() {
-		for _, x := range p.choices {
-			if all++; all <= mostDecisions {
-				t.Rows = append(t.Rows, cells(fmt.Sprintf("%.2f", x.t), p.name, x.path.name, x.event, x.reason))
-			}
+	for _, l := range c.leechers {
+		for _, x := range l.choices {
+			t.Rows = append(t.Rows, cells(fmt.Sprintf("%.2f", x.T), l.Name, x.path.name, x.Event, x.Reason))
 		}
 	}
-	if all > mostDecisions {
-		t.Note = fmt.Sprintf("%d more are in samples.jsonl.", all-mostDecisions)
+	if n := len(t.Rows) - mostDecisions; n > 0 {
+		t.Rows, t.Note = t.Rows[:mostDecisions], fmt.Sprintf("%d more are in samples.jsonl.", n)
 	}
 	return t
 }

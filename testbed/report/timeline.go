@@ -5,57 +5,45 @@ import (
 	"strings"
 
 	"braid/testbed/figure"
-	"braid/testbed/scenario"
 )
 
 const mostRows = 120 // of a timeline
 
 // timelineFigure draws when each path of each leecher was connecting, in use, parked or tried, with the reasons.
-func timelineFigure(c *course, res scenario.Result, spans []span, of string) figure.Figure {
-	f := figure.Figure{Name: "selection", Data: figure.Data{Head: []string{"leecher", "path", "state", "from s", "to s", "reason"}}}
-	f.Text = timelineText(c)
-	y := head(&f, "Selection of paths over time", of, res.CPUBound)
+func (c *course) timelineFigure() figure.Figure {
+	f := figure.Figure{Name: "selection", Data: figure.Data{Head: []string{"leecher", "path", "state", "from s", "to s", "reason"}}, Text: c.timelineText()}
+	y := head(&f, "Selection of paths over time", c.of, c.result.CPUBound)
 	y = legend(&f, y+12)
-	const left, right, rowHeight = 168.0, width - 24, 20.0
-	from, end := startOf(c), max(c.end, startOf(c)+1e-3)
-	at := figure.NewFrame(left, 0, right, 1, from, end, 0, 1)
-	at.Y.To = y + bandHeight(at, spans)
-	bottom := at.Y.To + 4
-	rows, hidden := 0, 0
-	for _, p := range c.leechers() {
-		if len(c.leechers()) > 1 {
-			bottom += 18
-		}
-		for range p.paths {
-			if rows++; rows > mostRows {
-				hidden++
-				continue
-			}
-			bottom += rowHeight
-		}
+	const left, right, rowHeight, nameHeight = 168.0, width - 24, 20.0, 18.0
+	paths := 0
+	for _, l := range c.leechers {
+		paths += len(l.paths)
 	}
-	at.Y.From = bottom + 4
-	bands(&f, at, spans)
+	at := figure.NewFrame(left, 0, right, 1, c.from(), c.to(), 0, 1)
+	at.Y.To = y + bandHeight(at, c.spans)
+	at.Y.From = at.Y.To + 8 + rowHeight*float64(min(paths, mostRows))
+	if len(c.leechers) > 1 {
+		at.Y.From += nameHeight * float64(len(c.leechers))
+	}
+	bands(&f, at, c.spans, true)
 	f.Add(at.AxisX(8, overTime)...)
 	y = at.Y.To + 4
-	rows = 0
-	for _, p := range c.leechers() {
-		if len(c.leechers()) > 1 {
-			name := note(0, y+14, figure.Fit(p.name, figure.Small, left-8), figure.Text)
+	row := 0
+	for _, l := range c.leechers {
+		if len(c.leechers) > 1 {
+			name := note(0, y+14, figure.Fit(l.Name, figure.Small, left-8), figure.Text)
 			name.Bold = true
 			f.Add(name)
-			y += 18
+			y += nameHeight
 		}
-		for i, q := range p.paths {
-			if rows++; rows > mostRows {
-				break
-			}
-			drawLife(&f, at, p, q, i, y+rowHeight/2, end)
+		for i, q := range l.paths[:min(len(l.paths), mostRows-row)] {
+			q.drawLife(&f, at, l.Name, y+rowHeight/2, i)
 			y += rowHeight
+			row++
 		}
 	}
-	if hidden > 0 {
-		f.Add(note(0, at.Y.From+16, fmt.Sprintf("%d more paths", hidden), figure.Muted))
+	if paths > mostRows {
+		f.Add(note(0, at.Y.From+16, fmt.Sprintf("%d more paths", paths-mostRows), figure.Muted))
 	}
 	f.H = at.Y.From + 26 + figure.TitleHeight
 	return f
@@ -109,52 +97,52 @@ func cross(x, y float64) []figure.Mark {
 	return []figure.Mark{figure.Segment(x-4, y-4, x+4, y+4, figure.Bad, 2.25), figure.Segment(x-4, y+4, x+4, y-4, figure.Bad, 2.25)}
 }
 
-func drawLife(f *figure.Figure, at figure.Frame, p *peer, q *path, i int, y, end float64) {
-	ink, _ := figure.SeriesInk(i)
+// drawLife draws the row of the nth path of a leecher.
+func (q *path) drawLife(f *figure.Figure, at figure.Frame, leecher string, y float64, nth int) {
+	ink, _ := figure.SeriesInk(nth)
 	name := figure.Words(0, y+4, q.name, ink, figure.Start)
 	name.Bold, name.Tip = true, q.via
 	via := note(48, y+4, figure.Fit(q.via, figure.Small, at.X.From-56), figure.Muted)
 	via.Tip = q.via
 	f.Add(name, via, figure.Segment(at.X.From, y+10, at.X.To, y+10, figure.Grid, 1))
-	stays, exits := staysOf(p.choices, q, end)
-	for _, s := range stays {
-		f.Data.Plot(p.name, q.name, s.state, s.from, s.to, s.reason)
-		marks := bar(at.X.Clamp(s.from), at.X.Clamp(s.to), y, s.state, ink)
-		tip := fmt.Sprintf("%s %s, %.2f to %.2f s: %s", q.name, s.state, s.from, s.to, s.reason)
+	add := func(marks []figure.Mark, what any, from, to float64, reason string) {
+		f.Data.Plot(leecher, q.name, what, from, to, reason)
+		when := fmt.Sprintf(", %.2f to %.2f s", from, to)
+		if from == to {
+			when = fmt.Sprintf(" at %.2f s", from)
+		}
 		for k := range marks {
-			marks[k].Tip = tip
+			marks[k].Tip = fmt.Sprintf("%s %v%s: %s", q.name, what, when, reason)
 		}
 		f.Add(marks...)
 	}
-	for _, e := range exits {
-		what, marks := "closed", []figure.Mark{figure.Disc(at.X.Clamp(e.t), y, 3, figure.Muted)}
-		if e.failed {
-			what, marks = "failed", cross(at.X.Clamp(e.t), y)
+	for _, s := range q.stays {
+		add(bar(at.X.Clamp(s.from), at.X.Clamp(s.to), y, s.state, ink), s.state, s.from, s.to, s.reason)
+	}
+	for _, e := range q.exits {
+		x := at.X.Clamp(e.t)
+		marks := []figure.Mark{figure.Disc(x, y, 3, figure.Muted)}
+		if e.what == "failed" {
 			// Crosses are thin: the disc behind them is what a pointer hits.
-			hit := figure.Disc(at.X.Clamp(e.t), y, 7, figure.Bad)
+			hit := figure.Disc(x, y, 7, figure.Bad)
 			hit.Opacity = .12
-			marks = append([]figure.Mark{hit}, marks...)
+			marks = append([]figure.Mark{hit}, cross(x, y)...)
 		}
-		f.Data.Plot(p.name, q.name, what, e.t, e.t, e.reason)
-		for k := range marks {
-			marks[k].Tip = fmt.Sprintf("%s %s at %.2f s: %s", q.name, what, e.t, e.reason)
-		}
-		f.Add(marks...)
+		add(marks, e.what, e.t, e.t, e.reason)
 	}
 }
 
-func timelineText(c *course) string {
+func (c *course) timelineText() string {
 	var s []string
-	for _, p := range c.leechers() {
-		for _, q := range p.paths {
-			stays, exits := staysOf(p.choices, q, c.end)
+	for _, l := range c.leechers {
+		for _, q := range l.paths {
 			var used float64
-			for _, x := range stays {
+			for _, x := range q.stays {
 				if x.state == inUse {
 					used += x.to - x.from
 				}
 			}
-			s = append(s, fmt.Sprintf("%s %s (%s) was in use for %.1f s and ended %d times", p.name, q.name, q.via, used, len(exits)))
+			s = append(s, fmt.Sprintf("%s %s (%s) was in use for %.1f s and ended %d times", l.Name, q.name, q.via, used, len(q.exits)))
 		}
 	}
 	return strings.Join(s, "; ") + ". The table of decisions has the reasons."

@@ -46,7 +46,9 @@ type ScenarioFile struct {
 	Seed uint64 `json:"seed"`
 	// Scale is the part of the data and of the times that was run.
 	Scale float64 `json:"scale"`
-	Text  string  `json:"text"`
+	// Leechers is how many there were at most; 0: as many as the text says.
+	Leechers int    `json:"leechers,omitempty"`
+	Text     string `json:"text"`
 	// Links are the ends of each link, and what is emulated there at the start of a run.
 	Links []string `json:"links"`
 	// ASes and Topology are the network with those links: what the file's topology was, whatever it is called today.
@@ -75,9 +77,6 @@ type NetworkLink struct {
 // Scenario is the scenario that the file describes, at the scale at which it ran.
 func (f ScenarioFile) Scenario() (Scenario, error) {
 	s, err := Parse(f.Name, strings.NewReader(f.Text), func(name string) (testbed.Topology, error) {
-		if len(f.Topology) == 0 { // a run directory from before topologies were kept
-			return shippedTopology(name)
-		}
 		t := testbed.Topology{Name: name}
 		for _, a := range f.ASes {
 			t.ASes = append(t.ASes, testbed.AS{IA: a.IA, Core: a.Core, MTU: a.MTU})
@@ -89,6 +88,7 @@ func (f ScenarioFile) Scenario() (Scenario, error) {
 		}
 		return t, nil
 	})
+	s.leechers = f.Leechers
 	if err != nil || f.Scale == 1 {
 		return s, err
 	}
@@ -102,7 +102,7 @@ func about(braid string, scenarios []Scenario) About {
 		Memory: memory(), Load: load(), Emulator: linkemu.CurrentSettings(),
 	}
 	for _, s := range scenarios {
-		f := ScenarioFile{Name: s.Name, Seed: s.Seed, Scale: s.scale, Text: string(s.text)}
+		f := ScenarioFile{Name: s.Name, Seed: s.Seed, Scale: s.scale, Leechers: s.leechers, Text: string(s.text)}
 		for _, l := range s.topology.Links {
 			f.Links = append(f.Links, fmt.Sprintf("%s %s: %s", l.A.Interface, l.B.Interface, l.Config))
 			queue, _ := l.Config.QueueLimit()

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"braid/node/event"
 	"braid/pathsel"
 	"braid/testbed"
 	"braid/testbed/linkemu"
@@ -25,21 +25,15 @@ type attempt struct {
 	writer  *sampleWriter
 
 	messages chan message
-	done     chan struct{} // nobody reads messages any more
-	schedule []action      // not in order
-	begun    time.Time     // the run
-	zero     time.Time     // the first payload byte of a leecher; zero until then
-	states   []timedState
-	paused   map[pathsel.Interface]bool
-	spans    map[*flow]*span
+	done     chan struct{}              // nobody reads messages any more
+	schedule []action                   // not in order
+	begun    time.Time                  // the run
+	zero     time.Time                  // the first payload byte of a leecher; zero until then
+	paused   map[pathsel.Interface]bool // interfaces at which a router was stopped
 
-	recorders map[*process]*recorder
 	observers []*observer        // of other clients
 	ip        *testbed.IPNetwork // nil: nobody is on IP
 	temporary []string           // directories to remove
-	overlay   []overlay          // between all who exchange data
-	routes    map[string][]route // of each leecher
-	watch     watch
 }
 
 // action is something to do at a moment.
@@ -48,13 +42,6 @@ type action struct {
 	plus time.Duration // after the moment
 	do   func() error
 }
-
-type timedState struct {
-	at       time.Time
-	capacity map[pathsel.Interface]float64
-}
-
-type span struct{ from, to time.Time }
 
 // run, in order:
 //  1. every link as at the start, and working
@@ -66,14 +53,15 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	defer close(a.done)
 	ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout.D(), failure{fmt.Errorf("not done after %v", a.Timeout)})
 	defer cancel()
-	if err := a.rest(ctx); err != nil {
+	status, err := a.rest(ctx)
+	if err != nil {
 		return Result{}, err
 	}
-	var err error
 	a.begun = time.Now()
-	if a.writer, err = newSampleWriter(filepath.Join(a.dir, samplesFile), a.begun); err != nil {
+	if a.writer, err = newSampleWriter(filepath.Join(a.dir, samplesFile), a.Scenario, a.begun); err != nil {
 		return Result{}, err
 	}
+	a.writer.glance(status, nil)
 	err = a.course(ctx)
 	var failed failure
 	if errors.As(err, &failed) {
@@ -82,10 +70,11 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	if err = errors.Join(err, a.finish()); err != nil {
 		return Result{}, err
 	}
-	if a.zero.IsZero() {
-		return Result{}, fmt.Errorf("no payload came at all: %w", failed)
+	record, err := a.writer.fold.record()
+	if err != nil {
+		return Result{}, errors.Join(err, failed.error)
 	}
-	return a.result(failed)
+	return a.result(record, failed)
 }
 
 // failure is how a run can end that is a result: braid did not do what it was asked for.
@@ -94,10 +83,10 @@ type failure struct{ error }
 func (f failure) Unwrap() error { return f.error }
 
 // rest puts every link back to what it is at the start, and waits until routers agree that all work.
-func (a *attempt) rest(ctx context.Context) error {
+func (a *attempt) rest(ctx context.Context) (testbed.Status, error) {
 	for _, l := range a.topology.Links {
 		if err := a.network.SetLink(l.A.Interface, func(c *linkemu.Config) { *c = l.Config }); err != nil {
-			return err
+			return testbed.Status{}, err
 		}
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -106,15 +95,14 @@ func (a *attempt) rest(ctx context.Context) error {
 		s := a.network.Status(ctx, false)
 		down := slices.ContainsFunc(s.Links, func(l testbed.LinkStatus) bool { return !works(l.A) || !works(l.B) })
 		if !s.Healthy() {
-			return errors.New("a process of the network has died")
+			return s, errors.New("a process of the network has died")
 		}
 		if !down {
-			a.watch.begin(s)
-			return nil
+			return s, nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for all links to work: %w", context.Cause(ctx))
+			return s, fmt.Errorf("wait for all links to work: %w", context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
@@ -123,18 +111,15 @@ func (a *attempt) rest(ctx context.Context) error {
 func works(e testbed.LinkEndStatus) bool { return e.State == "up" || e.State == "unwatched" }
 
 func (a *attempt) course(ctx context.Context) error {
-	a.note()
-	a.glance() // before the first byte: link counters continue from the previous run
 	for _, t := range a.Traffic {
 		f, err := prepareFlow(ctx, t, a.hosts)
 		if err != nil {
 			return err
 		}
 		a.flows = append(a.flows, f)
+		a.writer.route(f.Name, "", f.route)
 		a.at(t.Start, 0, func() error {
-			a.spans[f] = &span{from: time.Now()}
-			a.writer.write(line{Kind: "event", What: "traffic", At: f.Name})
-			f.sample()
+			a.writer.event("traffic", f.Name)
 			f.start()
 			return nil
 		})
@@ -172,7 +157,7 @@ func (a *attempt) course(ctx context.Context) error {
 			if end.when != nil {
 				a.at(*end.when, 0, func() error {
 					if i := slices.IndexFunc(a.peers, func(x *process) bool { return x.peer.Name == p.Name }); i >= 0 {
-						a.writer.write(line{Kind: "event", What: end.what, At: p.Name})
+						a.writer.event(end.what, p.Name)
 						end.do(a.peers[i])
 					}
 					return nil
@@ -181,8 +166,8 @@ func (a *attempt) course(ctx context.Context) error {
 		}
 	}
 	if len(a.Peers) == 0 { // nobody's first byte to wait for
-		a.zero = time.Now()
-		a.watch.zero(a.network, a.peers)
+		a.writer.event("zero", "")
+		a.setZero(time.Now())
 		a.at(When{After: a.Lasts.D()}, 0, func() error { return nil })
 	}
 	return a.follow(ctx)
@@ -211,55 +196,38 @@ func (a *attempt) plan(e Event) {
 
 func (a *attempt) change(c testbed.LinkChange) error {
 	err := a.network.Change(c)
-	a.note()
-	a.writer.write(line{Kind: "event", What: "link", At: c.Interface.String(), Change: &c})
+	a.writer.write(Line{Kind: "event", What: "link", At: c.Interface.String(), Change: &c})
 	return err
 }
 
 func (a *attempt) pause(at pathsel.Interface) error {
 	ends, err := a.network.Pause(at)
-	for _, i := range ends {
-		a.paused[i] = true
-	}
-	a.note()
-	a.writer.write(line{Kind: "event", What: "pause", At: at.String()})
+	a.paused[at] = true
+	a.writer.write(Line{Kind: "event", What: "pause", At: at.String(), Interfaces: ends})
 	return err
 }
 
 func (a *attempt) resume(at pathsel.Interface) error {
 	err := a.network.Resume(at)
-	clear(a.paused)
-	a.note()
-	a.writer.write(line{Kind: "event", What: "resume", At: at.String()})
+	delete(a.paused, at)
+	a.writer.event("resume", at.String())
 	return err
 }
 
-// note records what the links carry from now on.
-func (a *attempt) note() {
-	s := timedState{time.Now(), map[pathsel.Interface]float64{}}
-	for _, l := range a.network.Glance().Links {
-		for _, e := range []testbed.LinkEndStatus{l.A, l.B} {
-			c := e.Config
-			switch {
-			case c.Down || a.paused[l.A.Interface] || a.paused[l.B.Interface]:
-				s.capacity[e.Interface] = 0
-			case c.Rate == 0:
-				s.capacity[e.Interface] = math.Inf(1)
-			default:
-				s.capacity[e.Interface] = float64(c.Rate) * (1 - c.Loss)
-			}
-		}
+func (a *attempt) stopFlow(f *flow) error {
+	if f.stop == nil || f.ended {
+		return nil
 	}
-	a.states = append(a.states, s)
+	f.ended = true
+	a.writer.event("traffic-end", f.Name)
+	a.writer.write(Line{Kind: "traffic", What: f.Name, Bytes: f.bytes.Load()})
+	return f.end()
 }
 
-func (a *attempt) stopFlow(f *flow) error {
-	if s := a.spans[f]; s != nil && s.to.IsZero() {
-		s.to = time.Now()
-		a.writer.write(line{Kind: "event", What: "traffic-end", At: f.Name})
-		f.sample()
-	}
-	return f.end()
+// setZero is called at the first payload byte, from which the scenario's times count.
+func (a *attempt) setZero(at time.Time) {
+	a.zero = at
+	a.glance() // processor time counts from here
 }
 
 // follow does what is due and records what the peers say, until all leechers have ended.
@@ -338,36 +306,31 @@ func (a *attempt) nextAction() (index int, when time.Time) {
 func (a *attempt) hear(m message) error {
 	p := m.from
 	if m.end != nil {
-		p.ended = true
-		p.endedAt = m.at
+		a.ended(p)
+		s := p.cmd.ProcessState
+		a.writer.write(Line{Kind: "process", What: p.peer.Name, CPU: (s.UserTime() + s.SystemTime()).Seconds()})
 		if !p.stopped && (p.peer.Role != Leech || p.peer.Client != Braid || !errors.Is(m.end, io.EOF)) {
 			return failure{fmt.Errorf("peer %s ended: %w: %s", p.peer.Name, m.end, p.lastWords())}
 		}
 		return nil
 	}
-	a.writer.event(p, m)
-	switch m.Event {
-	case "ready":
-		if len(m.Listen) > 0 {
-			p.listen = m.Listen[0]
-		}
-	case "progress", "done":
-		if p.peer.Role != Leech {
-			return nil
-		}
-		a.recorders[p].add(m)
-		p.done = a.recorders[p].complete
-		if a.zero.IsZero() && m.Fetched > 0 {
-			a.zero = m.at
-			a.watch.zero(a.network, a.peers)
+	a.writer.writeAt(m.at, Line{Kind: "peer", What: p.peer.Name, Event: m.line, said: m.said})
+	if e, ok := m.said.(*event.Ready); ok && len(e.Listen) > 0 {
+		p.listen = e.Listen[0]
+	}
+	if f := a.writer.fold; p.peer.Role == Leech {
+		p.done = f.leechers[p.peer.Name].Complete
+		if a.zero.IsZero() && f.hasZero {
+			a.setZero(m.at)
 		}
 		a.resolve()
-	default:
-		if p.peer.Role == Leech {
-			a.recorders[p].add(m)
-		}
 	}
 	return nil
+}
+
+func (a *attempt) ended(p *process) {
+	p.ended = true
+	a.writer.event("end", p.peer.Name)
 }
 
 // resolve turns parts that the leechers have reached into times.
@@ -375,18 +338,15 @@ func (a *attempt) resolve() {
 	if a.zero.IsZero() {
 		return
 	}
-	var have, want int64
+	var want float64
 	for _, p := range a.Peers {
 		if p.Role == Leech {
-			torrents, _ := a.data.wanted(p)
-			want += int64(len(torrents)) * int64(a.Size)
+			want += float64(a.torrentsOf(p)) * float64(a.Size)
 		}
 	}
-	for _, r := range a.recorders {
-		have += r.fetched
-	}
+	have := a.writer.fold.fetched()
 	for i, x := range a.schedule {
-		if x.when.Done > 0 && float64(have) >= x.when.Done*float64(want) {
+		if x.when.Done > 0 && have >= x.when.Done*want {
 			a.schedule[i].when = When{After: time.Since(a.zero)}
 		}
 	}
@@ -394,18 +354,15 @@ func (a *attempt) resolve() {
 
 // glance samples links, processes and flows.
 func (a *attempt) glance() {
-	s := a.network.Glance()
-	a.writer.glance(s, a.peers)
+	a.writer.glance(a.network.Glance(), a.peers)
 	for _, f := range a.flows {
-		f.sample()
-		a.writer.write(line{Kind: "traffic", What: f.Name, Bytes: f.bytes.Load()})
+		a.writer.write(Line{Kind: "traffic", What: f.Name, Bytes: f.bytes.Load()})
 	}
 }
 
 // finish ends everything that the run has started, and waits for it.
 func (a *attempt) finish() error {
 	var errs []error
-	a.glance() // also of a run that is shorter than the time between two
 	for at := range a.paused {
 		errs = append(errs, a.network.Resume(at))
 	}
@@ -413,7 +370,7 @@ func (a *attempt) finish() error {
 	for _, f := range a.flows {
 		errs = append(errs, a.stopFlow(f))
 	}
-	a.watch.end(a.network.Status(context.Background(), false), a.network, a.peers)
+	a.writer.glance(a.network.Status(context.Background(), false), a.peers)
 	for _, o := range a.observers {
 		o.end()
 	}
@@ -432,7 +389,7 @@ func (a *attempt) finish() error {
 		select {
 		case m := <-a.messages:
 			if m.end != nil {
-				m.from.ended, m.from.endedAt = true, m.at
+				a.ended(m.from)
 			}
 		case <-patience.C:
 			for _, p := range a.peers {

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"braid/pathsel"
+	"braid/node/event"
 	"braid/testbed"
 )
 
@@ -157,21 +157,16 @@ func (o *observer) watch() {
 		if began.IsZero() {
 			began = now
 		}
-		e := peerEvent{Event: "progress", T: seconds(now.Sub(began)), Total: o.total}
 		payload := int64(float64(in) * o.share)
-		e.Fetched = min(payload, o.total-1)
+		fetched := min(payload, o.total-1)
 		done := float64(payload) >= nearlyAll*float64(o.total) && o.same()
+		paths := []event.Path{{BytesRead: in}}
+		m := message{said: &event.Progress{Event: "progress", T: seconds(now.Sub(began)), Total: o.total, Fetched: fetched, Paths: paths}}
 		if done {
-			e.Event, e.Seconds, e.Fetched = "done", seconds(time.Since(began)), o.total
+			m.said = &event.Done{Event: "done", Seconds: seconds(time.Since(began)), Bytes: o.total, Fetched: o.total, Paths: paths}
 		}
-		e.Paths = append(e.Paths, struct {
-			Fingerprint pathsel.Fingerprint `json:"fingerprint"`
-			BytesRead   uint64              `json:"bytes_read"`
-			Handshake   float64             `json:"handshake_ms"`
-		}{BytesRead: in})
-		m := message{peerEvent: e}
 		var err error
-		if m.line, err = json.Marshal(e); err != nil {
+		if m.line, err = json.Marshal(m.said); err != nil {
 			panic(err) // an event of ours
 		}
 		o.send(m)
@@ -245,7 +240,6 @@ func (a *attempt) startForeign(p Peer) error {
 	if r.seed {
 		return nil
 	}
-	a.recorders[ps] = newRecorder(len(files))
 	stop := make(chan struct{})
 	o := &observer{
 		process: ps, host: host, share: testbed.TCPShare(a.ip.MTU()), every: max(a.Sample.D(), 20*time.Millisecond),

@@ -152,6 +152,14 @@ func (d *dataset) wanted(p Peer) (torrents, files []string) {
 	return d.torrents, d.files
 }
 
+// torrentsOf returns how many torrents a peer serves or downloads.
+func (s Scenario) torrentsOf(p Peer) int {
+	if p.torrent > 0 {
+		return 1
+	}
+	return s.Torrents
+}
+
 // dataset makes what the scenario transfers: bytes that depend on its seed only.
 func (h *house) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 	key := dataKey{s.Seed, s.Size, s.Pieces, s.Torrents, s.foreign()}

@@ -79,14 +79,14 @@ func (r route) load(on func(l pathsel.Interface, bits float64)) {
 
 // allowed is how much payload, in bits, all links together could have carried to who was there between two times:
 // leechers, and the competing flows. Datagrams at a constant rate have their rate in advance.
-func (r record) allowed(from, to float64) (float64, error) {
+func (r *Record) allowed(from, to float64) (float64, error) {
 	return r.integrate(from, to, func(t float64) (float64, error) { return r.carries(t, r.present(t)) })
 }
 
 // present are the leechers that are there at a time.
-func (r record) present(t float64) (there []leecherRecord) {
-	for _, l := range r.leechers {
-		if l.start <= t && t < l.end {
+func (r *Record) present(t float64) (there []*Leecher) {
+	for _, l := range r.Leechers {
+		if l.Start <= t && t < l.End {
 			there = append(there, l)
 		}
 	}
@@ -95,16 +95,16 @@ func (r record) present(t float64) (there []leecherRecord) {
 
 // carries is how much payload, in bits per second, the links could carry at a time to some leechers and to the competing
 // flows of that time.
-func (r record) carries(t float64, leechers []leecherRecord) (float64, error) {
+func (r *Record) carries(t float64, leechers []*Leecher) (float64, error) {
 	var routes []route
 	for _, l := range leechers {
 		routes = append(routes, l.routes...)
 	}
 	capacity := r.capacityAt(t)
 	reserved := false
-	for _, f := range r.flows {
+	for _, f := range r.Flows {
 		switch {
-		case t < f.start || t >= f.end:
+		case t < f.Start || t >= f.End:
 		case f.Kind == Bulk:
 			routes = append(routes, f.route)
 		default:
@@ -127,7 +127,7 @@ type LimitStep struct {
 }
 
 // limit is the limit over the time of the run; nil where leechers feed each other, for whom it is no rate from seeds.
-func (r record) limit() ([]LimitStep, error) {
+func (r *Record) limit() ([]LimitStep, error) {
 	if r.feed {
 		return nil, nil
 	}
@@ -136,12 +136,12 @@ func (r record) limit() ([]LimitStep, error) {
 	if !ok {
 		first = 0 // traffic only
 	}
-	for _, t := range r.turns(first, r.end) {
+	for _, t := range r.turns(first, r.End) {
 		v, err := r.carries(t, r.present(t))
 		if err != nil {
 			return nil, err
 		}
-		if n := len(steps); t < r.end && (n == 0 || steps[n-1].MbitS != v/1e6) {
+		if n := len(steps); t < r.End && (n == 0 || steps[n-1].MbitS != v/1e6) {
 			steps = append(steps, LimitStep{t, v / 1e6})
 		}
 	}
@@ -152,26 +152,26 @@ func (r record) limit() ([]LimitStep, error) {
 }
 
 // began is when the first leecher started, and whether there was one.
-func (r record) began() (first float64, ok bool) {
+func (r *Record) began() (first float64, ok bool) {
 	first = math.Inf(1)
-	for _, l := range r.leechers {
-		first = min(first, l.start)
+	for _, l := range r.Leechers {
+		first = min(first, l.Start)
 	}
-	return first, len(r.leechers) > 0
+	return first, len(r.Leechers) > 0
 }
 
 // leastTime is T*: the seconds after the first leecher's start before which nobody could have brought the leechers what
 // they got. It is the longest of what all need together and of what each would need alone, which is exact for one leecher
 // and for leechers alike. ok is false where no such time follows from the links: leechers feed each other, or a flow that
 // takes what it gets competes.
-func (r record) leastTime() (t float64, ok bool, err error) {
+func (r *Record) leastTime() (t float64, ok bool, err error) {
 	first, ok := r.began()
-	if !ok || r.feed || slices.ContainsFunc(r.flows, func(f flowRecord) bool { return f.Kind == Bulk }) {
+	if !ok || r.feed || slices.ContainsFunc(r.Flows, func(f *Flow) bool { return f.Kind == Bulk }) {
 		return 0, false, nil
 	}
-	groups := [][]leecherRecord{r.leechers}
-	for _, l := range r.leechers {
-		groups = append(groups, []leecherRecord{l})
+	groups := [][]*Leecher{r.Leechers}
+	for _, l := range r.Leechers {
+		groups = append(groups, []*Leecher{l})
 	}
 	for _, g := range groups {
 		done, ok, err := r.carried(g)
@@ -184,15 +184,15 @@ func (r record) leastTime() (t float64, ok bool, err error) {
 }
 
 // carried is when the links have carried what some leechers got, each of whom is there from its start on.
-func (r record) carried(leechers []leecherRecord) (done float64, ok bool, err error) {
+func (r *Record) carried(leechers []*Leecher) (done float64, ok bool, err error) {
 	var missing float64
 	for _, l := range leechers {
-		missing += 8 * float64(l.bytesAt(r.end))
+		missing += 8 * l.Payload.before(r.End)
 	}
 	first, _ := r.began()
-	turns := r.turns(first, r.end)
+	turns := r.turns(first, r.End)
 	for i, a := range turns {
-		there := slices.DeleteFunc(slices.Clone(leechers), func(l leecherRecord) bool { return l.start > a })
+		there := slices.DeleteFunc(slices.Clone(leechers), func(l *Leecher) bool { return l.Start > a })
 		rate, err := r.carries(a, there)
 		if err != nil {
 			return 0, false, err
@@ -207,20 +207,20 @@ func (r record) carried(leechers []leecherRecord) (done float64, ok bool, err er
 
 // fair is how much payload, in bits, a competing flow gets between two times if each link is divided evenly among
 // the flows and leechers that could use it.
-func (r record) fair(f flowRecord, from, to float64) (float64, error) {
+func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 	return r.integrate(from, to, func(t float64) (float64, error) {
 		capacity := r.capacityAt(t)
 		least := math.Inf(1)
 		for _, link := range f.route.links {
 			users := 0
 			uses := func(x route) bool { return slices.Contains(x.links, link) }
-			for _, l := range r.leechers {
-				if l.start <= t && t < l.end && slices.ContainsFunc(l.routes, uses) {
+			for _, l := range r.Leechers {
+				if l.Start <= t && t < l.End && slices.ContainsFunc(l.routes, uses) {
 					users++
 				}
 			}
-			for _, g := range r.flows {
-				if g.Kind == Bulk && g.start <= t && t < g.end && uses(g.route) {
+			for _, g := range r.Flows {
+				if g.Kind == Bulk && g.Start <= t && t < g.End && uses(g.route) {
 					users++
 				}
 			}
@@ -234,7 +234,7 @@ func (r record) fair(f flowRecord, from, to float64) (float64, error) {
 }
 
 // integrate sums a rate that only changes with links, leechers and flows.
-func (r record) integrate(from, to float64, rate func(t float64) (float64, error)) (sum float64, err error) {
+func (r *Record) integrate(from, to float64, rate func(t float64) (float64, error)) (sum float64, err error) {
 	turns := r.turns(from, to)
 	for i := 1; i < len(turns); i++ {
 		v, err := rate(turns[i-1])
@@ -247,7 +247,7 @@ func (r record) integrate(from, to float64, rate func(t float64) (float64, error
 }
 
 // turns are the times at which something changes, with both ends of the span; none if it is empty.
-func (r record) turns(from, to float64) []float64 {
+func (r *Record) turns(from, to float64) []float64 {
 	if from >= to {
 		return nil
 	}
@@ -260,13 +260,13 @@ func (r record) turns(from, to float64) []float64 {
 	for _, s := range r.states {
 		add(s.t)
 	}
-	for _, l := range r.leechers {
-		add(l.start)
-		add(l.end)
+	for _, l := range r.Leechers {
+		add(l.Start)
+		add(l.End)
 	}
-	for _, f := range r.flows {
-		add(f.start)
-		add(f.end)
+	for _, f := range r.Flows {
+		add(f.Start)
+		add(f.End)
 	}
 	slices.Sort(turns)
 	return slices.Compact(turns)

@@ -54,34 +54,34 @@ func TestLeastTime(t *testing.T) {
 	caps := func(a, b float64) map[pathsel.Interface]float64 {
 		return map[pathsel.Interface]float64{link(1): a, link(2): b}
 	}
-	leech := func(start, megabytes float64, routes ...route) leecherRecord {
-		return leecherRecord{start: start, end: 1000, routes: routes, samples: []sample{{t: 999, bytes: int64(megabytes * 1e6)}}}
+	leech := func(start, megabytes float64, routes ...route) *Leecher {
+		return &Leecher{Start: start, End: 1000, routes: routes, Payload: payload(999, megabytes*1e6)}
 	}
 	one, two := way(1, 1), way(1, 2)
 	always := []linkState{{-5, caps(8e6, 16e6)}}
 	for _, tt := range []struct {
 		name string
-		r    record
+		r    *Record
 		want float64 // 0: none
 	}{
-		{"one leecher over both links", record{leechers: []leecherRecord{leech(-1, 30, one, two)}, states: always}, 10},
-		{"a link is away for ten seconds", record{
-			leechers: []leecherRecord{leech(0, 60, one, two)}, states: []linkState{{-5, caps(8e6, 16e6)}, {5, caps(8e6, 0)}, {15, caps(8e6, 16e6)}},
+		{"one leecher over both links", &Record{Leechers: []*Leecher{leech(-1, 30, one, two)}, states: always}, 10},
+		{"a link is away for ten seconds", &Record{
+			Leechers: []*Leecher{leech(0, 60, one, two)}, states: []linkState{{-5, caps(8e6, 16e6)}, {5, caps(8e6, 0)}, {15, caps(8e6, 16e6)}},
 		}, 5 + 10 + 35./3},
-		{"leechers alike share", record{leechers: []leecherRecord{leech(0, 30, one, two), leech(0, 30, one, two)}, states: always}, 20},
-		{"the one with the slow link is last", record{leechers: []leecherRecord{leech(0, 30, one), leech(0, 30, two)}, states: always}, 30},
-		{"one comes later", record{leechers: []leecherRecord{leech(0, 1, two), leech(10, 8, one)}, states: always}, 18},
-		{"datagrams have their rate", record{
-			leechers: []leecherRecord{leech(0, 15, two)}, states: always,
-			flows: []flowRecord{{Traffic: Traffic{Kind: Datagrams, Rate: 8e6}, route: two, start: 0, end: 10}},
+		{"leechers alike share", &Record{Leechers: []*Leecher{leech(0, 30, one, two), leech(0, 30, one, two)}, states: always}, 20},
+		{"the one with the slow link is last", &Record{Leechers: []*Leecher{leech(0, 30, one), leech(0, 30, two)}, states: always}, 30},
+		{"one comes later", &Record{Leechers: []*Leecher{leech(0, 1, two), leech(10, 8, one)}, states: always}, 18},
+		{"datagrams have their rate", &Record{
+			Leechers: []*Leecher{leech(0, 15, two)}, states: always,
+			Flows: []*Flow{{Traffic: Traffic{Kind: Datagrams, Rate: 8e6}, route: two, Start: 0, End: 10}},
 		}, 12.5},
-		{"a rival takes what it gets", record{
-			leechers: []leecherRecord{leech(0, 15, two)}, states: always, flows: []flowRecord{{Traffic: Traffic{Kind: Bulk}, route: two}},
+		{"a rival takes what it gets", &Record{
+			Leechers: []*Leecher{leech(0, 15, two)}, states: always, Flows: []*Flow{{Traffic: Traffic{Kind: Bulk}, route: two}},
 		}, 0},
-		{"leechers feed each other", record{leechers: []leecherRecord{leech(0, 15, two)}, states: always, feed: true}, 0},
-		{"a link that never works", record{leechers: []leecherRecord{leech(0, 15, two)}, states: []linkState{{-5, caps(8e6, 0)}}}, 0},
+		{"leechers feed each other", &Record{Leechers: []*Leecher{leech(0, 15, two)}, states: always, feed: true}, 0},
+		{"a link that never works", &Record{Leechers: []*Leecher{leech(0, 15, two)}, states: []linkState{{-5, caps(8e6, 0)}}}, 0},
 	} {
-		tt.r.end = 1000
+		tt.r.End = 1000
 		got, ok, err := tt.r.leastTime()
 		if err != nil || ok != (tt.want > 0) || !near(got, tt.want) {
 			t.Errorf("%s: %v, %v, %v, want %v", tt.name, got, ok, err, tt.want)

@@ -15,7 +15,7 @@ import (
 type figure struct {
 	over, maybeOver, base, flow bool
 	meaning                     string // with its unit; OVER is the interface, OF the flow
-	of                          func(record, Measure) (v float64, ok bool, err error)
+	of                          func(*Record, Measure) (v float64, ok bool, err error)
 }
 
 // figures by name; testbed/scenarios/README.md describes them.
@@ -99,96 +99,97 @@ func rankAlways(name string) int {
 	return slices.IndexFunc(measuredAlways, func(f struct{ name, meaning string }) bool { return f.name == name })
 }
 
-// measure makes all figures of a run but those of the machine.
-func measure(r record, wanted []Measure) (map[string]float64, error) {
-	m := map[string]float64{}
-	first := math.Inf(1)
-	var bytes int64
-	for _, l := range r.leechers {
-		first = min(first, l.start)
-		bytes += l.bytesAt(r.end)
+// Measures computes all figures of a run. It depends on the record only, so figures can be computed
+// again from a run directory.
+func (r *Record) Measures() (map[string]float64, error) {
+	m, err := r.measure(r.Scenario.Measure)
+	if err == nil {
+		r.addPropagation(m)
+		err = r.addSpread(m)
 	}
-	if len(r.leechers) == 0 {
+	if m != nil {
+		r.addCPU(m)
+	}
+	return m, err
+}
+
+// measure computes the figures of peers, flows and paths.
+func (r *Record) measure(wanted []Measure) (map[string]float64, error) {
+	m := map[string]float64{}
+	var bytes, wasted float64
+	first, ok := r.began()
+	for _, l := range r.Leechers {
+		bytes, wasted = bytes+l.Payload.before(r.End), wasted+l.Wasted
+	}
+	if !ok {
 		first = 0
-		for _, f := range r.flows {
-			bytes += int64(f.receivedAt(r.end))
+		for _, f := range r.Flows {
+			bytes += f.Received.At(r.End)
 		}
 	}
-	whole, ok, err := efficiencyBetween(r, first, r.end)
+	put := func(name string, v float64, ok bool, err error) {
+		// A download that came whole in one moment has no rates; its other figures count.
+		if err == nil && ok && !math.IsNaN(v) && !math.IsInf(v, 0) {
+			m[name] = v
+		}
+	}
+	whole, ok, err := efficiencyBetween(r, first, r.End)
 	if err != nil {
 		return nil, err
 	}
-	if ok {
-		m["e"] = whole
-	}
-	if v, ok, err := efficiencyBetween(r, 0, r.end); err == nil && ok {
-		m["e-payload"] = v
-	}
-	m["seconds"] = r.end - first
-	if least, ok, err := r.leastTime(); err == nil && ok {
-		m["t-star"], m["over-t-star"] = least, m["seconds"]/least
-	}
-	if bytes > 0 && len(r.leechers) > 0 {
-		var wasted int64
-		for _, l := range r.leechers {
-			wasted += l.wasted
-		}
-		m["wasted"] = float64(wasted) / float64(bytes)
-	}
-	m["mbit"] = float64(bytes) * 8 / 1e6 / (r.end - first)
-	if v, ok, _ := gap(r, Measure{}); ok {
-		m["gap"] = v
-	}
+	put("e", whole, ok, nil)
+	payload, ok, err := efficiencyBetween(r, 0, r.End)
+	put("e-payload", payload, ok, err)
+	took := r.End - first
+	put("seconds", took, true, nil)
+	least, ok, err := r.leastTime()
+	put("t-star", least, ok, err)
+	put("over-t-star", took/least, ok, err)
+	put("wasted", wasted/bytes, bytes > 0 && len(r.Leechers) > 0, nil)
+	put("mbit", bytes*8/1e6/took, true, nil)
+	longest, ok, err := gap(r, Measure{})
+	put("gap", longest, ok, err)
 	changes, needless := r.changes()
-	m["changes"] = float64(changes)
-	m["needless"] = float64(needless) / (r.end / 60)
-	if rho, ok := r.handshakeRank(); ok {
-		m["handshake-rank"] = rho
-	}
+	put("changes", float64(changes), true, nil)
+	put("needless", float64(needless)/(r.End/60), true, nil)
+	rho, ok := r.handshakeRank()
+	put("handshake-rank", rho, ok, nil)
 	for _, w := range wanted {
 		v, ok, err := figures[w.What].of(r, w)
 		if err != nil {
 			return nil, fmt.Errorf("measure %s: %w", w.Name, err)
 		}
-		if ok {
-			m[w.Name] = v
-		}
+		put(w.Name, v, ok, nil)
 	}
-	// Of a download that came whole in one moment there are no rates, which is no reason to lose the rest.
-	maps.DeleteFunc(m, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	return m, nil
 }
 
-func (m Measure) window(r record) (from, to float64, ok bool) {
-	from, to = seconds(m.From.D()), r.end
+func (m Measure) window(r *Record) (from, to float64, ok bool) {
+	from, to = seconds(m.From.D()), r.End
 	if m.To > 0 {
 		to = min(to, seconds(m.To.D()))
 	}
 	return from, to, from < to
 }
 
-// of are the leechers that a measure is about.
-func (m Measure) leechers(r record) []leecherRecord {
-	if m.Of == "" {
-		return r.leechers
-	}
-	i := slices.IndexFunc(r.leechers, func(l leecherRecord) bool { return l.name == m.Of })
-	return r.leechers[i : i+1]
+// leechers returns those that a measure is about.
+func (m Measure) leechers(r *Record) []*Leecher {
+	return slices.DeleteFunc(slices.Clone(r.Leechers), func(l *Leecher) bool { return m.Of != "" && l.Name != m.Of })
 }
 
 // gap is the longest time in seconds in which a leecher that was there got no useful payload.
-func gap(r record, m Measure) (longest float64, ok bool, err error) {
+func gap(r *Record, m Measure) (longest float64, ok bool, err error) {
 	from, to, _ := m.window(r)
 	for _, l := range m.leechers(r) {
-		a, b := max(from, l.firstByte()), min(to, l.end)
+		a, b := max(from, l.firstByte()), min(to, l.End)
 		if a >= b {
 			continue
 		}
 		ok = true
-		last, have := a, l.bytesAt(a)
-		for _, s := range l.samples {
-			if s.t > a && s.t <= b && s.bytes > have {
-				longest, last, have = max(longest, s.t-last), s.t, s.bytes
+		last, have := a, l.Payload.before(a)
+		for i, t := range l.Payload.T {
+			if v := l.Payload.Amount[i]; t > a && t <= b && v > have {
+				longest, last, have = max(longest, t-last), t, v
 			}
 		}
 		longest = max(longest, b-last)
@@ -196,42 +197,33 @@ func gap(r record, m Measure) (longest float64, ok bool, err error) {
 	return longest, ok, nil
 }
 
-func (l leecherRecord) firstByte() float64 {
-	for _, s := range l.samples {
-		if s.bytes > 0 {
-			return s.t
-		}
-	}
-	return math.Inf(1)
-}
-
 // rate is in Mbit/s: useful payload, or all that came over some paths.
-func rate(r record, m Measure) (float64, bool, error) {
+func rate(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
 	return m.between(r, from, to), ok, nil
 }
 
-func (m Measure) between(r record, from, to float64) float64 {
+func (m Measure) between(r *Record, from, to float64) float64 {
 	var bytes float64
 	for _, l := range m.leechers(r) {
 		if m.Over != nil {
-			bytes += float64(l.overAt(to, m.Over.Interface) - l.overAt(from, m.Over.Interface))
+			bytes += l.overAt(to, m.Over.Interface) - l.overAt(from, m.Over.Interface)
 		} else {
-			bytes += float64(l.bytesAt(to) - l.bytesAt(from))
+			bytes += l.Payload.before(to) - l.Payload.before(from)
 		}
 	}
 	return bytes * 8 / 1e6 / (to - from)
 }
 
 // ratio is the rate in the window in parts of that in the base window.
-func ratio(r record, m Measure) (float64, bool, error) {
+func ratio(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
 	base := m.between(r, seconds(m.Base.From.D()), seconds(m.Base.To.D()))
 	return m.between(r, from, to) / base, ok && base > 0, nil
 }
 
 // efficiency is the payload of leechers and competing flows in parts of what the links could have carried.
-func efficiency(r record, m Measure) (float64, bool, error) {
+func efficiency(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
 	if !ok {
 		return 0, false, nil
@@ -239,46 +231,42 @@ func efficiency(r record, m Measure) (float64, bool, error) {
 	return efficiencyBetween(r, from, to)
 }
 
-func efficiencyBetween(r record, from, to float64) (float64, bool, error) {
+func efficiencyBetween(r *Record, from, to float64) (float64, bool, error) {
 	limit, err := r.allowed(from, to)
 	var got float64
-	for _, l := range r.leechers {
-		got += float64(l.bytesAt(to) - l.bytesAt(from))
+	for _, l := range r.Leechers {
+		got += l.Payload.before(to) - l.Payload.before(from)
 	}
-	for _, f := range r.flows {
+	for _, f := range r.Flows {
 		if f.Kind == Bulk {
-			got += f.receivedAt(to) - f.receivedAt(from)
+			got += f.Received.At(to) - f.Received.At(from)
 		}
 	}
 	return got * 8 / limit, limit > 0, err
 }
 
 // out is how many seconds after From the first path over an interface was taken out.
-func out(r record, m Measure) (float64, bool, error) {
+func out(r *Record, m Measure) (float64, bool, error) {
 	from, to, _ := m.window(r)
 	for _, l := range m.leechers(r) {
-		for _, c := range l.choices {
-			if c.t >= from && c.t < to && leaves(c.name) && l.crosses(c.key, m.Over.Interface) {
-				return c.t - from, true, nil
+		for _, c := range l.scionChoices() {
+			if c.T >= from && c.T < to && leaves(c.Event) && l.crosses(c.Path, m.Over.Interface) {
+				return c.T - from, true, nil
 			}
 		}
 	}
 	return 0, false, nil
 }
 
-func (l leecherRecord) crosses(k pathsel.Key, at pathsel.Interface) bool {
-	return slices.ContainsFunc(l.routes, func(r route) bool { return r.fingerprint == k.Path && r.crosses(at) })
-}
-
 // back is how many seconds after From data came over an interface again.
-func back(r record, m Measure) (float64, bool, error) {
+func back(r *Record, m Measure) (float64, bool, error) {
 	from, to, _ := m.window(r)
 	first := math.Inf(1)
 	for _, l := range m.leechers(r) {
 		before := l.overAt(from, m.Over.Interface)
-		for _, s := range l.samples {
-			if s.t > from && s.t < to && l.overAt(s.t, m.Over.Interface) > before {
-				first = min(first, s.t-from)
+		for _, t := range l.Payload.T {
+			if t > from && t < to && l.overAt(t, m.Over.Interface) > before {
+				first = min(first, t-from)
 				break
 			}
 		}
@@ -287,15 +275,19 @@ func back(r record, m Measure) (float64, bool, error) {
 }
 
 // share is what a competing flow got in parts of its fair share.
-func share(r record, m Measure) (float64, bool, error) {
-	f := r.flows[slices.IndexFunc(r.flows, func(f flowRecord) bool { return f.Name == m.Of })]
+func share(r *Record, m Measure) (float64, bool, error) {
+	i := slices.IndexFunc(r.Flows, func(f *Flow) bool { return f.Name == m.Of })
+	if i < 0 {
+		return 0, false, nil // its time never came
+	}
+	f := r.Flows[i]
 	from, to, _ := m.window(r)
-	from, to = max(from, f.start), min(to, f.end)
+	from, to = max(from, f.Start), min(to, f.End)
 	if from >= to {
 		return 0, false, nil
 	}
 	fair, err := r.fair(f, from, to)
-	return (f.receivedAt(to) - f.receivedAt(from)) * 8 / fair, fair > 0, err
+	return (f.Received.At(to) - f.Received.At(from)) * 8 / fair, fair > 0, err
 }
 
 // explains is how long, in seconds, a change of a link explains changes of the selection: the longest time between
@@ -307,46 +299,46 @@ const lastPieces = 5
 
 // changes counts how often a path-level peer left the selection or came back into it, after it was in it for the first
 // time, and how often nothing had happened to its path. Trying a parked path for a moment is no change.
-func (r record) changes() (all, needless int) {
-	for _, l := range r.leechers {
-		in, known := map[pathsel.Key]bool{}, map[pathsel.Key]bool{}
-		for _, c := range l.choices {
-			if c.t >= l.end {
+func (r *Record) changes() (all, needless int) {
+	for _, l := range r.Leechers {
+		in, known := map[*Path]bool{}, map[*Path]bool{}
+		for _, c := range l.scionChoices() {
+			if c.T >= l.End {
 				continue
 			}
-			now := in[c.key]
+			now := in[c.Path]
 			switch {
-			case leaves(c.name):
+			case leaves(c.Event):
 				now = false
-			case c.name == "path-selected" || c.name == "path-returned":
+			case c.Event == "selected" || c.Event == "returned":
 				now = true
 			}
-			if now != in[c.key] && known[c.key] {
+			if now != in[c.Path] && known[c.Path] {
 				all++
-				if c.t < l.end-lastPieces && !r.explained(l, c) {
+				if c.T < l.End-lastPieces && !r.explained(l, c) {
 					needless++
 				}
 			}
-			in[c.key] = now
-			known[c.key] = known[c.key] || now
+			in[c.Path] = now
+			known[c.Path] = known[c.Path] || now
 		}
 	}
 	return all, needless
 }
 
 func leaves(event string) bool {
-	return event == "path-parked" || event == "path-failed" || event == "path-closed"
+	return event == "parked" || event == "failed" || event == "closed"
 }
 
 // explained tells whether a link of the path is not what it was at the beginning, or has changed a short while ago, or
 // datagrams at a constant rate have a part of it.
-func (r record) explained(l leecherRecord, c choice) bool {
-	i := slices.IndexFunc(l.routes, func(x route) bool { return x.fingerprint == c.key.Path })
+func (r *Record) explained(l *Leecher, c Choice) bool {
+	i := slices.IndexFunc(l.routes, func(x route) bool { return x.fingerprint == c.Path.Key.Path })
 	if i < 0 {
 		return false
 	}
-	for _, f := range r.flows {
-		if f.Kind == Datagrams && f.start <= c.t && c.t < f.end+explains && slices.ContainsFunc(f.route.links, func(x pathsel.Interface) bool { return slices.Contains(l.routes[i].links, x) }) {
+	for _, f := range r.Flows {
+		if f.Kind == Datagrams && f.Start <= c.T && c.T < f.End+explains && slices.ContainsFunc(f.route.links, func(x pathsel.Interface) bool { return slices.Contains(l.routes[i].links, x) }) {
 			return true
 		}
 	}
@@ -356,7 +348,7 @@ func (r record) explained(l leecherRecord, c choice) bool {
 			if j+1 < len(r.states) {
 				end = r.states[j+1].t
 			}
-			if j > 0 && s.t <= c.t && c.t < end+explains && s.capacity[link] != r.states[0].capacity[link] {
+			if j > 0 && s.t <= c.T && c.T < end+explains && s.capacity[link] != r.states[0].capacity[link] {
 				return true
 			}
 		}

@@ -13,30 +13,41 @@ import (
 
 // steady is a leecher over two links of 8 Mbit/s, a share of 1, from -1 s to 20 s: 1 MB a second on each from 0 s on.
 // Link 1 is down from 5 s to 10 s.
-func steady() record {
+func steady() *Record {
 	one, two := way(1, 1), way(1, 2)
 	both := map[pathsel.Interface]float64{link(1): 8e6, link(2): 8e6}
 	half := map[pathsel.Interface]float64{link(1): 0, link(2): 8e6}
-	l := leecherRecord{name: "leecher", start: -1, end: 20, complete: true, routes: []route{one, two}}
+	l := &Leecher{Name: "leecher", Start: -1, End: 20, Complete: true, routes: []route{one, two}}
+	p1 := &Path{Key: pathsel.Key{Peer: "s", Path: one.fingerprint}}
+	p2 := &Path{Key: pathsel.Key{Peer: "s", Path: two.fingerprint}}
+	l.Paths = []*Path{p1, p2}
 	for i := range 201 {
 		t := float64(i) / 10
 		first := t
 		if t > 5 {
 			first = max(5, t-5)
 		}
-		b := map[pathsel.Fingerprint]uint64{one.fingerprint: uint64(first * 1e6), two.fingerprint: uint64(t * 1e6)}
-		l.samples = append(l.samples, sample{t, int64(first*1e6) + int64(t*1e6), b})
+		p1.Read.add(t, first*1e6)
+		p2.Read.add(t, t*1e6)
+		l.Payload.add(t, (first+t)*1e6)
 	}
-	k1, k2 := pathsel.Key{Peer: "s", Path: one.fingerprint}, pathsel.Key{Peer: "s", Path: two.fingerprint}
-	l.choices = []choice{
-		{-.9, k1, "path-selected"}, {-.9, k2, "path-selected"}, {-.8, k1, "path-opened"}, {-.8, k2, "path-opened"},
-		{5.5, k1, "path-failed"}, {6.5, k1, "path-selected"}, {6.6, k1, "path-failed"}, {10.2, k1, "path-selected"}, {10.3, k1, "path-opened"},
-		{12, k2, "path-parked"}, {13, k2, "path-probed"}, {13.5, k2, "path-parked"}, {14, k2, "path-returned"}, {20.5, k1, "path-closed"},
+	l.Choices = []Choice{
+		{-.9, p1, "selected", ""}, {-.9, p2, "selected", ""}, {-.8, p1, "opened", ""}, {-.8, p2, "opened", ""},
+		{5.5, p1, "failed", ""}, {6.5, p1, "selected", ""}, {6.6, p1, "failed", ""}, {10.2, p1, "selected", ""}, {10.3, p1, "opened", ""},
+		{12, p2, "parked", ""}, {13, p2, "probed", ""}, {13.5, p2, "parked", ""}, {14, p2, "returned", ""}, {20.5, p1, "closed", ""},
 	}
-	return record{
-		leechers: []leecherRecord{l}, end: 20,
+	return &Record{
+		Leechers: []*Leecher{l}, End: 20,
 		states: []linkState{{-2, both}, {5, half}, {10, both}},
 	}
+}
+
+// payload makes a series of pairs of times and amounts.
+func payload(pairs ...float64) (s Series) {
+	for i := 0; i < len(pairs); i += 2 {
+		s.add(pairs[i], pairs[i+1])
+	}
+	return s
 }
 
 func TestFigures(t *testing.T) {
@@ -71,7 +82,7 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%+v: %v, %v where there is nothing to measure", m, v, err)
 		}
 	}
-	m, err := measure(r, nil)
+	m, err := r.measure(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,11 +98,11 @@ func TestFigures(t *testing.T) {
 
 // A second in which nothing comes is a gap, wherever the window begins.
 func TestGap(t *testing.T) {
-	l := leecherRecord{name: "l", end: 10}
+	l := &Leecher{Name: "l", End: 10}
 	for _, x := range []float64{0, 1, 2, 4.5, 5, 6, 7, 8, 9, 10} {
-		l.samples = append(l.samples, sample{x, int64(x*10) + 1, nil})
+		l.Payload.add(x, float64(int64(x*10)+1))
 	}
-	r := record{leechers: []leecherRecord{l}, end: 10}
+	r := &Record{Leechers: []*Leecher{l}, End: 10}
 	for _, tt := range []struct{ from, to, want float64 }{{0, 0, 2.5}, {2.5, 0, 2}, {0, 3.5, 1.5}, {5, 10, 1}} {
 		m := Measure{From: Duration(tt.from * 1e9), To: Duration(tt.to * 1e9)}
 		if got, _, _ := gap(r, m); !near(got, tt.want) {
@@ -103,20 +114,23 @@ func TestGap(t *testing.T) {
 // A flow that gets a third of a link that two use has two thirds of its fair share, and counts for the link.
 func TestShare(t *testing.T) {
 	r := steady()
-	f := flowRecord{Traffic: Traffic{Name: "rival", Kind: Bulk}, route: way(1, 2), start: 0, end: 4}
+	f := &Flow{Traffic: Traffic{Name: "rival", Kind: Bulk}, route: way(1, 2), Start: 0, End: 4}
 	for i := range 5 {
-		f.received = append(f.received, amount{float64(i), int64(i) * 1e6 / 3})
+		f.Received.add(float64(i), float64(i)*1e6/3)
 	}
-	r.flows = []flowRecord{f}
+	r.Flows = []*Flow{f}
 	if v, ok, err := share(r, Measure{Of: "rival"}); err != nil || !ok || math.Abs(v-2./3) > 1e-3 {
 		t.Errorf("share %v, %v, %v", v, ok, err)
+	}
+	if _, ok, err := share(r, Measure{Of: "another"}); ok || err != nil {
+		t.Errorf("a share of a flow whose time never came: %v", err)
 	}
 	// What the links carry does not grow by the flow, what comes does.
 	if v, _, err := efficiency(r, Measure{From: Duration(time.Second), To: Duration(3 * time.Second)}); err != nil || math.Abs(v-(2+1./3)/2) > 1e-3 {
 		t.Errorf("efficiency %v, %v", v, err)
 	}
 	// Datagrams have their rate in advance.
-	r.flows[0].Kind, r.flows[0].Rate = Datagrams, 4e6
+	f.Kind, f.Rate = Datagrams, 4e6
 	if v, err := r.allowed(1, 3); err != nil || !near(v, 2*12e6) {
 		t.Errorf("%v bits besides datagrams, %v", v, err)
 	}
@@ -125,15 +139,15 @@ func TestShare(t *testing.T) {
 // A download that takes long to begin and comes in one moment has a time, and no rates that are infinite.
 func TestOneMoment(t *testing.T) {
 	one := way(1, 1)
-	k := pathsel.Key{Peer: "s", Path: one.fingerprint}
-	r := record{
-		leechers: []leecherRecord{{
-			name: "leecher", start: -20, complete: true, routes: []route{one}, samples: []sample{{t: 0, bytes: 1e6}},
-			choices: []choice{{-19, k, "path-opened"}, {-12, k, "path-parked"}, {-10, k, "path-returned"}},
+	p := &Path{Key: pathsel.Key{Peer: "s", Path: one.fingerprint}}
+	r := &Record{
+		Leechers: []*Leecher{{
+			Name: "leecher", Start: -20, Complete: true, routes: []route{one}, Payload: payload(0, 1e6),
+			Choices: []Choice{{-19, p, "opened", ""}, {-12, p, "parked", ""}, {-10, p, "returned", ""}},
 		}},
 		states: []linkState{{-21, map[pathsel.Interface]float64{link(1): 8e6}}},
 	}
-	m, err := measure(r, nil)
+	m, err := r.measure(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,8 +185,9 @@ func TestSummary(t *testing.T) {
 
 // A download that is over with its first sample has no duration, and so no rate; what is left can be written as JSON.
 func TestMeasureAtOnce(t *testing.T) {
-	l := leecherRecord{name: "l", complete: true, routes: []route{way(1, 1)}, samples: []sample{{0, 100, nil}}}
-	m, err := measure(record{leechers: []leecherRecord{l}, states: []linkState{{0, map[pathsel.Interface]float64{link(1): 8e6}}}}, nil)
+	l := &Leecher{Name: "l", Complete: true, routes: []route{way(1, 1)}, Payload: payload(0, 100)}
+	r := &Record{Leechers: []*Leecher{l}, states: []linkState{{0, map[pathsel.Interface]float64{link(1): 8e6}}}}
+	m, err := r.measure(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

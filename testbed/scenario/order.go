@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -10,9 +11,9 @@ import (
 // handshakeRank tells how well handshakes predicted bandwidth: the rank correlation (Spearman) of the paths' order by handshake,
 // shortest first, with their order by what came over them for each second in which they were in use, most first. 1 is a
 // perfect prediction, -1 the opposite. Of several leechers it is the mean; ok is false if none had two paths to compare.
-func (r record) handshakeRank() (rho float64, ok bool) {
+func (r *Record) handshakeRank() (rho float64, ok bool) {
 	n := 0
-	for _, l := range r.leechers {
+	for _, l := range r.Leechers {
 		if v, ok := l.handshakeRank(); ok {
 			rho += v
 			n++
@@ -21,44 +22,45 @@ func (r record) handshakeRank() (rho float64, ok bool) {
 	return rho / float64(max(1, n)), n > 0
 }
 
-func (l leecherRecord) handshakeRank() (rho float64, ok bool) {
-	last := l.before(l.end)
-	if last < 0 {
-		return 0, false
-	}
+func (l *Leecher) handshakeRank() (rho float64, ok bool) {
 	used := l.used()
 	var quick, rate []float64
 	for _, f := range slices.Sorted(maps.Keys(used)) {
-		if h := l.handshakes[f]; h > 0 && used[f] > 0 {
-			quick = append(quick, -h)
-			rate = append(rate, float64(l.samples[last].paths[f])/used[f])
+		var handshake, bytes float64
+		for _, p := range l.Paths {
+			if p.Key.Path == f {
+				handshake, bytes = cmp.Or(handshake, p.Handshake), bytes+p.Read.before(l.End)
+			}
+		}
+		if handshake > 0 && used[f] > 0 {
+			quick, rate = append(quick, -handshake), append(rate, bytes/used[f])
 		}
 	}
 	return pathsel.Spearman(quick, rate)
 }
 
 // used is how long each path could bring payload, in seconds: while it was selected, or tried for a moment.
-func (l leecherRecord) used() map[pathsel.Fingerprint]float64 {
-	used, since := map[pathsel.Fingerprint]float64{}, map[pathsel.Key]float64{}
-	leave := func(k pathsel.Key, t float64) {
-		if from, in := since[k]; in {
-			used[k.Path] += t - from
-			delete(since, k)
+func (l *Leecher) used() map[pathsel.Fingerprint]float64 {
+	used, since := map[pathsel.Fingerprint]float64{}, map[*Path]float64{}
+	leave := func(p *Path, t float64) {
+		if from, in := since[p]; in {
+			used[p.Key.Path] += t - from
+			delete(since, p)
 		}
 	}
-	for _, c := range l.choices {
+	for _, c := range l.scionChoices() {
 		switch {
-		case c.t >= l.end || c.key.Conn != 0: // more connections on a path are no other path
-		case leaves(c.name):
-			leave(c.key, c.t)
-		case c.name == "path-opened" || c.name == "path-returned" || c.name == "path-probed":
-			if _, in := since[c.key]; !in {
-				since[c.key] = c.t
+		case c.T >= l.End || c.Path.Key.Conn != 0: // more connections on a path are no other path
+		case leaves(c.Event):
+			leave(c.Path, c.T)
+		case c.Event == "opened" || c.Event == "returned" || c.Event == "probed":
+			if _, in := since[c.Path]; !in {
+				since[c.Path] = c.T
 			}
 		}
 	}
-	for k := range since {
-		leave(k, l.end)
+	for p := range since {
+		leave(p, l.End)
 	}
 	return used
 }

@@ -1,15 +1,11 @@
 package scenario
 
-import (
-	"testing"
-
-	"braid/pathsel"
-)
+import "testing"
 
 // Path 1 brought 15 MB in the 16 s in which it was in use, path 2 brought 20 MB in 19.3 s.
 func TestHandshakeRank(t *testing.T) {
 	r := steady()
-	l := &r.leechers[0]
+	l := r.Leechers[0]
 	one, two := l.routes[0].fingerprint, l.routes[1].fingerprint
 	if used := l.used(); !near(used[one], 16) || !near(used[two], 19.3) {
 		t.Errorf("in use for %v", used)
@@ -18,29 +14,35 @@ func TestHandshakeRank(t *testing.T) {
 		one, two, want float64
 		ok             bool
 	}{{.2, .1, 1, true}, {.1, .2, -1, true}, {.1, .1, 0, false}, {.1, 0, 0, false}} {
-		l.handshakes = map[pathsel.Fingerprint]float64{one: tt.one, two: tt.two}
+		l.Paths[0].Handshake, l.Paths[1].Handshake = tt.one, tt.two
 		if rho, ok := r.handshakeRank(); rho != tt.want || ok != tt.ok {
 			t.Errorf("handshakes of %v and %v s: %v, %v, want %v, %v", tt.one, tt.two, rho, ok, tt.want, tt.ok)
 		}
 	}
 	// Who has one path, or no sample at all, does not count.
-	l.handshakes = map[pathsel.Fingerprint]float64{one: .2, two: .1}
-	r.leechers = append(r.leechers, leecherRecord{end: 20}, leecherRecord{end: 20, samples: l.samples, choices: l.choices})
+	l.Paths[0].Handshake, l.Paths[1].Handshake = .2, .1
+	r.Leechers = append(r.Leechers, &Leecher{End: 20}, &Leecher{End: 20, Payload: l.Payload, Choices: l.Choices})
 	if rho, ok := r.handshakeRank(); rho != 1 || !ok {
 		t.Errorf("%v, %v", rho, ok)
 	}
 }
 
-// What components took is theirs, and whole.
-func TestUsageFigures(t *testing.T) {
-	m := map[string]float64{}
-	usage{ofSeeders: 1, ofLeechers: 2, ofRouters: 3, ofControl: 4, ofEmulator: 5}.figures(.5, m)
-	if len(m) != len(Components) || m["cpu-seeders"] != 2 || m["cpu-emulator"] != 10 {
-		t.Errorf("%v", m)
+// Each component gets the processor time of its processes, and nothing else.
+func TestCPUFigures(t *testing.T) {
+	s := Scenario{Peers: []Peer{{Name: "s", Role: Seed}, {Name: "l", Role: Leech}}}
+	r := &Record{Scenario: s}
+	for i, name := range []string{"s", "l", "1-ff00:0:110 br-1", "1-ff00:0:110 cs-1", "runner", "tracker"} {
+		r.Processes = append(r.Processes, &ProcessSamples{Component: s.componentOf(name), Used: float64(i + 1)})
 	}
-	clear(m)
-	(usage{ofSeeders: 1}).figures(0, m)
-	if len(m) > 0 {
+	m := map[string]float64{"mbit": 4, "seconds": 1000} // half a GB
+	r.addCPU(m)
+	for name, want := range map[string]float64{"seeders": 2, "leechers": 4, "routers": 6, "control": 20, "emulator": 10} {
+		if m["cpu-"+name] != want {
+			t.Errorf("%s: %v, want %v", name, m["cpu-"+name], want)
+		}
+	}
+	m = map[string]float64{}
+	if r.addCPU(m); len(m) != 2 {
 		t.Errorf("for no payload %v", m)
 	}
 }

@@ -3,7 +3,6 @@ package scenario
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"braid/pathsel"
+	"braid/node/event"
 	"braid/testbed"
 )
 
@@ -26,33 +25,10 @@ type process struct {
 	out    string        // where a leecher's data goes
 	listen string        // its address, once it is ready
 	ended  bool
-	// endedAt is when it did.
-	endedAt time.Time
 	// stopped: it was told to end, or killed, before it was done.
 	stopped bool
 	leaves  bool // before the end, as the scenario wants
 	done    bool // it has all that it wants
-}
-
-// peerEvent is what matters here of an event of braid seed or download.
-type peerEvent struct {
-	Event       string              `json:"event"`
-	Listen      []string            `json:"listen"`
-	T           float64             `json:"t"`
-	Seconds     float64             `json:"seconds"`
-	Fetched     int64               `json:"fetched_bytes"`
-	Total       int64               `json:"total"`
-	Wasted      int64               `json:"wasted_bytes"`
-	InfoHash    string              `json:"info_hash"`
-	Piece       int                 `json:"piece"`
-	Peer        pathsel.PeerID      `json:"peer"`
-	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
-	Conn        int                 `json:"conn"`
-	Paths       []struct {
-		Fingerprint pathsel.Fingerprint `json:"fingerprint"`
-		BytesRead   uint64              `json:"bytes_read"`
-		Handshake   float64             `json:"handshake_ms"`
-	} `json:"paths"`
 }
 
 // message is a line of a peer's events, or its end.
@@ -60,12 +36,9 @@ type message struct {
 	from *process
 	at   time.Time
 	line []byte
-	peerEvent
-	end error // the process has ended; io.EOF if well
+	said any   // line, as [event.Parse] reads it
+	end  error // the process has ended; io.EOF if well
 }
-
-// maxLine bounds an event: one of a download with hundreds of paths has some hundred kilobytes.
-const maxLine = 4 << 20
 
 // startProcess starts a peer's command, on a host if that is not nil. Its events and its end come over the channel.
 func startProcess(l *testbed.Launcher, cmd *exec.Cmd, host *testbed.IPHost, p Peer, dir string, to chan<- message, done <-chan struct{}) (*process, error) {
@@ -104,7 +77,8 @@ func startProcess(l *testbed.Launcher, cmd *exec.Cmd, host *testbed.IPHost, p Pe
 			if p.Client != Braid {
 				continue
 			}
-			if err := json.Unmarshal(m.line, &m.peerEvent); err == nil {
+			var err error
+			if m.said, err = event.Parse(m.line); err == nil {
 				send(m)
 			}
 		}
@@ -123,16 +97,6 @@ func startProcess(l *testbed.Launcher, cmd *exec.Cmd, host *testbed.IPHost, p Pe
 func (p *process) interrupt() { p.stopped = true; _ = p.cmd.Process.Signal(os.Interrupt) }
 
 func (p *process) kill() { p.stopped = true; _ = p.cmd.Process.Signal(syscall.SIGKILL) }
-
-// cpu is the processor time that it has used, in seconds, whether it has ended or not.
-func (p *process) cpu() float64 {
-	if u := testbed.UsageOf(p.cmd.Process.Pid); u != (testbed.Usage{}) {
-		return u.CPU
-	}
-	<-p.exited // nothing is known of it, so it is being waited for
-	s := p.cmd.ProcessState
-	return (s.UserTime() + s.SystemTime()).Seconds()
-}
 
 // lastWords is the end of what the process said.
 func (p *process) lastWords() string {

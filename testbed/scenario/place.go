@@ -78,7 +78,7 @@ func (a *attempt) await(ctx context.Context, so func() bool) error {
 
 // start starts a peer, and waits until it serves if others are to download from it.
 func (a *attempt) start(ctx context.Context, p Peer) error {
-	a.writer.write(line{Kind: "event", What: "start", At: p.Name})
+	a.writer.event("start", p.Name)
 	if p.Client != Braid {
 		if err := a.startForeign(p); err != nil || p.Role != Seed {
 			return err
@@ -88,7 +88,7 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		ps := a.peers[len(a.peers)-1]
 		return a.await(ctx, func() bool { in, _ := ps.host.Traffic(); return in > answered || ps.ended })
 	}
-	torrents, files := a.data.wanted(p)
+	torrents, _ := a.data.wanted(p)
 	args := append([]string{"seed"}, torrents...)
 	out := ""
 	if p.Role == Seed {
@@ -136,9 +136,6 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 	}
 	ps.out, ps.leaves = out, p.Stop != nil || p.Crash != nil
 	a.peers = append(a.peers, ps)
-	if p.Role == Leech {
-		a.recorders[ps] = newRecorder(len(files))
-	}
 	if !serves {
 		return nil
 	}

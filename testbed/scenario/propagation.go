@@ -15,15 +15,15 @@ import (
 type spreading struct{ took, least []float64 }
 
 // spreadings are those of all pieces that count, which every leecher has that was there to the end.
-func (r record) spreadings() []spreading {
+func (r *Record) spreadings() []spreading {
 	type key struct {
 		torrent string
 		piece   int
 	}
-	var there []leecherRecord
+	var there []*Leecher
 	var settled float64
-	for _, l := range r.leechers {
-		if !l.complete || len(l.pieces) == 0 {
+	for _, l := range r.Leechers {
+		if !l.Complete || len(l.pieces) == 0 {
 			continue
 		}
 		there = append(there, l)
@@ -40,8 +40,8 @@ func (r record) spreadings() []spreading {
 			if came[k] == nil {
 				came[k] = map[string]float64{}
 			}
-			if t, ok := came[k][l.name]; !ok || p.t < t {
-				came[k][l.name] = p.t
+			if t, ok := came[k][l.Name]; !ok || p.t < t {
+				came[k][l.Name] = p.t
 			}
 		}
 	}
@@ -52,14 +52,14 @@ func (r record) spreadings() []spreading {
 		}
 		sent := math.Inf(1)
 		for _, l := range there {
-			sent = min(sent, at[l.name]-l.delay)
+			sent = min(sent, at[l.Name]-l.delay)
 		}
 		if sent < settled {
 			continue
 		}
 		var s spreading
 		for _, l := range there {
-			s.took, s.least = append(s.took, at[l.name]-sent), append(s.least, l.delay)
+			s.took, s.least = append(s.took, at[l.Name]-sent), append(s.least, l.delay)
 		}
 		out = append(out, s)
 	}
@@ -67,7 +67,7 @@ func (r record) spreadings() []spreading {
 }
 
 // addPropagation adds how pieces spread to the figures of a swarm.
-func (r record) addPropagation(figures map[string]float64) {
+func (r *Record) addPropagation(figures map[string]float64) {
 	if !r.feed {
 		return
 	}
@@ -94,17 +94,17 @@ func (r record) addPropagation(figures map[string]float64) {
 	add("delay-penalty", penalty, 0.5)
 	add("delay-penalty-95", penalty, 0.95)
 	add("last-penalty", last, 0.5)
-	if r.degree > 0 {
-		figures["degree"] = r.degree
+	if d := r.Scenario.degree(); d > 0 {
+		figures["degree"] = d
 	}
 }
 
 // seedDelay is the least delay in seconds from a seed to a peer's AS.
-func (a *attempt) seedDelay(p Peer) float64 {
+func (s Scenario) seedDelay(p Peer) float64 {
 	least := unreachable
-	for _, s := range a.Peers {
-		if s.Role == Seed {
-			least = min(least, shortestDelay(a.topology, s.AS, p.AS))
+	for _, x := range s.Peers {
+		if x.Role == Seed {
+			least = min(least, shortestDelay(s.topology, x.AS, p.AS))
 		}
 	}
 	if least == unreachable {

@@ -4,18 +4,19 @@ import "testing"
 
 // Three leechers, 10, 20 and 40 ms from the seed. The first gets each piece by the shortest way, the others from each other.
 func TestPropagation(t *testing.T) {
-	var r record
-	r.feed, r.degree = true, 2
+	// The swarm: four peers, of which each leecher knows the seed, and one another.
+	r := &Record{feed: true}
+	r.Scenario.Peers = []Peer{{Name: "s", Role: Seed}, {Name: "a", Role: Leech}, {Name: "b", Role: Leech, From: []string{everybody}}, {Name: "c", Role: Leech}}
 	for i, late := range []float64{0, .04, .1} {
-		l := leecherRecord{name: string(rune('a' + i)), complete: true, delay: []float64{.01, .02, .04}[i]}
+		l := &Leecher{Name: string(rune('a' + i)), Complete: true, delay: []float64{.01, .02, .04}[i]}
 		l.pieces = append(l.pieces, pieceSample{t: float64(3 * i), piece: 0}) // it has only just started
 		for p := 1; p <= 10; p++ {
 			l.pieces = append(l.pieces, pieceSample{t: 9 + float64(p) + .01 + late, piece: p})
 		}
-		r.leechers = append(r.leechers, l)
+		r.Leechers = append(r.Leechers, l)
 	}
-	gone := leecherRecord{name: "gone", pieces: []pieceSample{{t: 100, piece: 1}}, delay: .01}
-	r.leechers = append(r.leechers, gone)
+	gone := &Leecher{Name: "gone", pieces: []pieceSample{{t: 100, piece: 1}}, delay: .01}
+	r.Leechers = append(r.Leechers, gone)
 	m := map[string]float64{}
 	r.addPropagation(m)
 	for name, want := range map[string]float64{
@@ -28,7 +29,7 @@ func TestPropagation(t *testing.T) {
 	if n := len(r.spreadings()); n != 10 {
 		t.Errorf("%d pieces count, not 10", n)
 	}
-	r.leechers = r.leechers[:1]
+	r.Leechers = r.Leechers[:1]
 	if s := r.spreadings(); len(s) != 0 {
 		t.Errorf("one leecher: %v", s)
 	}

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -8,84 +9,191 @@ import (
 	"braid/testbed"
 )
 
-// record is what was seen of a run, all that figures are made of. Times are in seconds after the first payload byte
-// that a leecher got; before it they are negative.
-type record struct {
-	leechers []leecherRecord
-	flows    []flowRecord
-	// states are the links' capacities, each from its time until the next one's; the first is from the beginning.
-	states []linkState
-	end    float64 // the last leecher is gone
-	feed   bool    // leechers download from leechers
-	degree float64 // of the swarm: see Scenario.degree
+// Record is what the samples of a run say. All figures are made from it. Times are in seconds after
+// the first payload byte of any leecher; earlier times are negative.
+type Record struct {
+	Scenario  Scenario // in the variant that was run
+	Zero      float64  // the first payload byte, in seconds after the start of the run
+	End       float64  // the last leecher has ended
+	Leechers  []*Leecher
+	Flows     []*Flow
+	Links     map[string]*LinkSamples // by the interface that sends
+	Processes []*ProcessSamples
+	Events    []RunEvent
+	// CPU and OwnCPU are the parts of all processors in use, by all programs and by this run's processes.
+	CPU, OwnCPU float64
+
+	states  []linkState // each holds until the next one
+	overlay []overlay   // between all peers that exchange data
+	feed    bool        // leechers download from leechers
 }
 
-// linkState is what links carry, in bits per second of SCION packets by the interface that sends; +Inf: not limited.
+// linkState is the capacity of each link in bits per second, by the interface that sends; +Inf: unlimited.
 type linkState struct {
 	t        float64
 	capacity map[pathsel.Interface]float64
 }
 
-type leecherRecord struct {
-	name       string
-	start, end float64 // of its transfer
-	complete   bool    // it has all of the data
-	wasted     int64   // bytes of payload that came twice or for nothing
-	samples    []sample
-	choices    []choice
-	pieces     []pieceSample
-	delay      float64                         // the least in which anything comes from a seed to its AS, in seconds; 0: it is in the same
-	handshakes map[pathsel.Fingerprint]float64 // seconds
-	routes     []route                         // from its sources
+// Leecher is a peer that downloads.
+type Leecher struct {
+	Name       string
+	Start, End float64 // of its transfer
+	Complete   bool
+	Wasted     float64 // bytes of payload that came twice or for nothing
+	Payload    Series  // useful payload
+	Paths      []*Path // in the order in which it first named them
+	Choices    []Choice
+
+	pieces []pieceSample
+	delay  float64 // least delay from a seed to its AS, in seconds
+	routes []route // from seeds
 }
 
-// sample is what a leecher has at a moment: useful payload, and what came over each path, protocol and all.
-type sample struct {
-	t     float64
-	bytes int64
-	paths map[pathsel.Fingerprint]uint64
+// Path is a path-level peer of a leecher.
+type Path struct {
+	Key        pathsel.Key
+	Interfaces []pathsel.Interface // nil if unknown
+	Transport  string
+	Read       Series  // all bytes that came over it, protocol included
+	Handshake  float64 // the first one, in ms
+	RTT        float64 // the last one, in ms
+	MinRTT     float64
+	Sent, Lost uint64 // packets
 }
 
-// pieceSample is when a leecher had verified a piece.
+// Choice is a step in the life of a path-level peer.
+type Choice struct {
+	T      float64
+	Path   *Path
+	Event  string // as in [event.PathStep], without "path-"
+	Reason string
+}
+
+// pieceSample is when a leecher verified a piece.
 type pieceSample struct {
 	t       float64
 	torrent string
 	piece   int
 }
 
-// choice is an event of path selection.
-type choice struct {
-	t    float64
-	key  pathsel.Key
-	name string // path-selected, path-failed, ...
-}
-
-// flowRecord is cross traffic.
-type flowRecord struct {
+// Flow is cross traffic.
+type Flow struct {
 	Traffic
-	route    route
-	start    float64
-	end      float64
-	received []amount
+	Start, End float64
+	Received   Series
+	route      route
 }
 
-type amount struct {
-	t     float64
-	bytes int64 // so far
+// LinkSamples are the counters of one direction of a link.
+type LinkSamples struct {
+	Sent        Series
+	first, last Line
+	bfd         [2]*int // state changes that the router has seen, at the start and at the end
 }
 
-// route is a way that payload takes: its links by the interface that sends, and what part of a full packet is payload.
+// Counted returns how far the counters came during the run. A network's counters go on from run to run.
+func (l *LinkSamples) Counted() Line {
+	a, b := l.first, l.last
+	since := func(before, now uint64) uint64 { return now - min(before, now) }
+	return Line{
+		Bytes: b.Bytes - a.Bytes, Packets: since(a.Packets, b.Packets), Late: since(a.Late, b.Late),
+		DroppedQueue: since(a.DroppedQueue, b.DroppedQueue), DroppedLoss: since(a.DroppedLoss, b.DroppedLoss),
+		DroppedDown: since(a.DroppedDown, b.DroppedDown),
+	}
+}
+
+// ProcessSamples are what a process used.
+type ProcessSamples struct {
+	Name      string
+	Component int     // index in Components
+	Used      float64 // processor time since the first payload byte, in seconds
+	Cores     float64 // processors in use since then, on average
+	Peak      int64   // memory in bytes
+	cpu       Series  // so far
+}
+
+// RunEvent is something that the scenario did.
+type RunEvent struct {
+	T        float64
+	What, At string
+	Change   *testbed.LinkChange
+}
+
+// Series is an amount that grows over time.
+type Series struct{ T, Amount []float64 }
+
+// add appends a sample. Its time is at least that of the last one.
+func (s *Series) add(t, amount float64) {
+	if n := len(s.T); n > 0 {
+		t = max(t, s.T[n-1])
+	}
+	s.T, s.Amount = append(s.T, t), append(s.Amount, amount)
+}
+
+func (s *Series) shift(by float64) {
+	for i := range s.T {
+		s.T[i] += by
+	}
+}
+
+// Last returns the last sample, or zeros.
+func (s *Series) Last() (t, amount float64) {
+	if n := len(s.T); n > 0 {
+		return s.T[n-1], s.Amount[n-1]
+	}
+	return 0, 0
+}
+
+// before returns the amount of the last sample up to a time, or 0.
+func (s *Series) before(t float64) float64 {
+	i, found := slices.BinarySearch(s.T, t)
+	if !found {
+		i--
+	}
+	for ; found && i+1 < len(s.T) && s.T[i+1] == t; i++ {
+	}
+	if i < 0 {
+		return 0
+	}
+	return s.Amount[i]
+}
+
+// At returns the amount at a time, interpolated between two samples.
+func (s *Series) At(t float64) float64 {
+	i, _ := slices.BinarySearch(s.T, t)
+	switch {
+	case len(s.T) == 0 || i == 0 && s.T[0] > t:
+		return 0
+	case i == len(s.T):
+		return s.Amount[i-1]
+	case i == 0:
+		return s.Amount[0]
+	}
+	return s.Amount[i-1] + (s.Amount[i]-s.Amount[i-1])*(t-s.T[i-1])/max(s.T[i]-s.T[i-1], 1e-9)
+}
+
+// Rates returns rates in Mbit/s for consecutive spans of the width.
+func (s *Series) Rates(from, to, width float64) (v []float64) {
+	for t := from; t < to-width/2; t += width {
+		a, b := t, min(t+width, to)
+		v = append(v, max(0, (s.At(b)-s.At(a))*8/1e6/(b-a)))
+	}
+	return v
+}
+
+// route is a way that payload takes.
 type route struct {
 	fingerprint pathsel.Fingerprint
-	links       []pathsel.Interface
-	interfaces  []pathsel.Interface // all of them
-	share       float64
-	// back are the links on the way of acknowledgements, which take acks bits of it for each bit of payload.
+	links       []pathsel.Interface // by the interface that sends
+	interfaces  []pathsel.Interface // all, in the direction of the path
+	share       float64             // payload's part of a full packet
+	// back are the links that acknowledgements take. They use acks bits there for each bit of payload.
 	back []pathsel.Interface
 	acks float64
 }
 
-// routeOf is the way along a path; against it if the payload flows back to who chose the path, as a leecher's does.
+// routeOf returns the way along a path. With against, payload flows back to the host that chose the
+// path, as to a leecher.
 func routeOf(t testbed.Topology, p pathsel.Path, against bool) (route, error) {
 	header, err := testbed.PathHeader(t, p.Interfaces)
 	if err != nil {
@@ -105,7 +213,7 @@ func routeOf(t testbed.Topology, p pathsel.Path, against bool) (route, error) {
 	return r, nil
 }
 
-// ipRouteOf is the way of payload from one AS to another on IP.
+// ipRouteOf returns the way of payload from one AS to another on IP.
 func ipRouteOf(ip *testbed.IPNetwork, transport string, src, dst pathsel.IA) (route, error) {
 	r := route{share: testbed.TCPShare(ip.MTU()), acks: testbed.TCPAckLoad(ip.MTU())}
 	if transport == QUIC {
@@ -124,8 +232,8 @@ func ipRouteOf(ip *testbed.IPNetwork, transport string, src, dst pathsel.IA) (ro
 
 func (r route) crosses(at pathsel.Interface) bool { return slices.Contains(r.interfaces, at) }
 
-// capacityAt is what the links carry at a time.
-func (r record) capacityAt(t float64) map[pathsel.Interface]float64 {
+// capacityAt returns what the links carry at a time.
+func (r *Record) capacityAt(t float64) map[pathsel.Interface]float64 {
 	i := len(r.states) - 1
 	for i > 0 && r.states[i].t > t {
 		i--
@@ -133,60 +241,31 @@ func (r record) capacityAt(t float64) map[pathsel.Interface]float64 {
 	return r.states[i].capacity
 }
 
-// bytesAt is what the leecher has at a time. Between two samples it is the earlier one's.
-func (l leecherRecord) bytesAt(t float64) int64 {
-	if i := l.before(t); i >= 0 {
-		return l.samples[i].bytes
-	}
-	return 0
+// crosses tells whether a path of the leecher has an interface.
+func (l *Leecher) crosses(p *Path, at pathsel.Interface) bool {
+	return slices.ContainsFunc(l.routes, func(r route) bool { return r.fingerprint == p.Key.Path && r.crosses(at) })
 }
 
-func (l leecherRecord) before(t float64) int {
-	i, found := slices.BinarySearchFunc(l.samples, t, func(s sample, t float64) int {
-		switch {
-		case s.t < t:
-			return -1
-		case s.t > t:
-			return 1
-		}
-		return 0
-	})
-	if !found {
-		i--
-	}
-	return i
-}
-
-// overAt is what has come over the paths that cross an interface.
-func (l leecherRecord) overAt(t float64, at pathsel.Interface) (n uint64) {
-	i := l.before(t)
-	if i < 0 {
-		return 0
-	}
-	for f, b := range l.samples[i].paths {
-		if j := slices.IndexFunc(l.routes, func(r route) bool { return r.fingerprint == f }); j >= 0 && l.routes[j].crosses(at) {
-			n += b
+// overAt returns how many bytes had come over the paths with an interface.
+func (l *Leecher) overAt(t float64, at pathsel.Interface) (n float64) {
+	for _, p := range l.Paths {
+		if l.crosses(p, at) {
+			n += p.Read.before(t)
 		}
 	}
 	return n
 }
 
-// receivedAt is what a flow has delivered, between two samples in proportion.
-func (f flowRecord) receivedAt(t float64) float64 {
-	for i, b := range f.received {
-		if b.t < t {
-			continue
-		}
-		if i == 0 {
-			return 0
-		}
-		a := f.received[i-1]
-		return float64(a.bytes) + float64(b.bytes-a.bytes)*(t-a.t)/(b.t-a.t)
+// scionChoices returns the choices that are about SCION paths.
+func (l *Leecher) scionChoices() []Choice {
+	return slices.DeleteFunc(slices.Clone(l.Choices), func(c Choice) bool { return c.Path.Key.Path == "" })
+}
+
+func (l *Leecher) firstByte() float64 {
+	if i := slices.IndexFunc(l.Payload.Amount, func(v float64) bool { return v > 0 }); i >= 0 {
+		return l.Payload.T[i]
 	}
-	if len(f.received) == 0 {
-		return 0
-	}
-	return float64(f.received[len(f.received)-1].bytes)
+	return math.Inf(1)
 }
 
 func seconds(d time.Duration) float64 { return d.Seconds() }

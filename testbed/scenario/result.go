@@ -48,75 +48,21 @@ type PeerResult struct {
 	Complete bool    `json:"complete"`
 }
 
-// record puts together what was seen, in the scenario's time.
-func (a *attempt) record() record {
-	r := record{feed: a.feed(), degree: a.degree()}
-	t := func(at time.Time) float64 { return seconds(at.Sub(a.zero)) }
-	for i, s := range a.states {
-		x := linkState{t(s.at), s.capacity}
-		if i == 0 {
-			x.t = t(a.begun)
-		}
-		r.states = append(r.states, x)
-	}
-	for _, p := range a.peers {
-		c := a.recorders[p]
-		if c == nil || c.base.IsZero() {
-			continue // not a leecher, or killed before it said a word
-		}
-		l := leecherRecord{name: p.peer.Name, start: t(c.base), end: t(p.endedAt), complete: c.complete, wasted: c.wasted, routes: a.routes[p.peer.Name]}
-		for _, s := range c.samples {
-			s.t += l.start
-			l.samples = append(l.samples, s)
-		}
-		for _, x := range c.choices {
-			x.t += l.start
-			l.choices = append(l.choices, x)
-		}
-		for _, x := range c.pieces {
-			x.t += l.start
-			l.pieces = append(l.pieces, x)
-		}
-		l.delay = a.seedDelay(p.peer)
-		l.handshakes = c.handshakes
-		if c.complete {
-			l.end = l.samples[len(l.samples)-1].t
-		}
-		r.end = max(r.end, l.end)
-		r.leechers = append(r.leechers, l)
-	}
-	if len(a.Peers) == 0 {
-		r.end = seconds(a.Lasts.D())
-	}
-	for _, f := range a.flows {
-		s := a.spans[f]
-		if s == nil {
-			continue // its time never came
-		}
-		x := flowRecord{Traffic: f.Traffic, route: f.route, start: t(s.from), end: t(s.to)}
-		for _, m := range f.received {
-			x.received = append(x.received, amount{t(m.at), m.bytes})
-		}
-		r.flows = append(r.flows, x)
-	}
-	return r
-}
-
-func (a *attempt) result(failed failure) (Result, error) {
-	res := Result{
-		Scenario: a.Name, Variant: a.variant.Name, Began: a.begun, ZeroS: seconds(a.zero.Sub(a.begun)),
-		CPUBound: a.watch.bound(a.Scenario), CPU: a.watch.share, OwnCPU: a.watch.own,
+// result verifies what the leechers have, and makes the figures.
+func (a *attempt) result(r *Record, failed failure) (res Result, err error) {
+	res = Result{
+		Scenario: a.Name, Variant: a.variant.Name, Began: a.begun, ZeroS: r.Zero,
+		CPUBound: r.cpuBound(), CPU: r.CPU, OwnCPU: r.OwnCPU,
 	}
 	if failed.error != nil {
 		res.Failed = failed.Error()
 	}
 	for _, p := range a.peers {
-		c := a.recorders[p]
-		if c == nil || p.leaves && !c.complete {
+		if p.peer.Role != Leech || p.leaves && !p.done {
 			continue
 		}
 		res.Leechers++
-		if !c.complete {
+		if !p.done {
 			continue
 		}
 		torrents, files := a.data.wanted(p.peer)
@@ -134,23 +80,13 @@ func (a *attempt) result(failed failure) (Result, error) {
 		}
 		res.Verified++
 	}
-	r := a.record()
-	for _, l := range r.leechers {
-		res.Peers = append(res.Peers, PeerResult{l.name, l.start, l.end, l.bytesAt(r.end), l.complete})
+	for _, l := range r.Leechers {
+		res.Peers = append(res.Peers, PeerResult{l.Name, l.Start, l.End, int64(l.Payload.before(r.End)), l.Complete})
 	}
-	var err error
 	if res.Limit, err = r.limit(); err != nil {
 		return res, err
 	}
-	res.Figures, err = measure(r, a.Measure)
-	if err == nil {
-		r.addPropagation(res.Figures)
-		err = a.addSpread(r, res.Figures)
-	}
-	if res.Figures != nil {
-		res.Figures["cpu"], res.Figures["late"] = res.CPU, a.watch.lateness
-		a.watch.parts.figures(res.Figures["mbit"]*res.Figures["seconds"]/8e3, res.Figures)
-	}
+	res.Figures, err = r.Measures()
 	return res, err
 }
 

@@ -132,13 +132,31 @@ func (r RunDir) File(name string) ScenarioFile {
 	return r.About.Scenarios[i]
 }
 
-// OpenSamples opens the samples of a run, which ReadSamples reads.
-func (r RunDir) OpenSamples(res Result) (io.ReadCloser, error) {
-	f, err := os.Open(filepath.Join(r.Dir, res.Scenario, res.Variant, strconv.Itoa(res.Run), samplesFile))
+// Record reads the samples of a run.
+func (r RunDir) Record(res Result) (*Record, error) {
+	i := slices.IndexFunc(r.Scenarios, func(s Scenario) bool { return s.Name == res.Scenario })
+	if i < 0 {
+		return nil, fmt.Errorf("no scenario %s in the run directory", res.Scenario)
+	}
+	s, err := r.Scenarios[i].In(res.Variant)
+	if err != nil {
+		return nil, err
+	}
+	samples, err := os.Open(filepath.Join(r.Dir, res.Scenario, res.Variant, strconv.Itoa(res.Run), samplesFile))
 	if err != nil {
 		return nil, fmt.Errorf("read samples: %w", err)
 	}
-	return f, nil
+	defer samples.Close()
+	return ReadRecord(s, samples)
+}
+
+// ReadRecord reads the samples of a run of a scenario, as it is in its variant.
+func ReadRecord(s Scenario, samples io.Reader) (*Record, error) {
+	f := newFold(s)
+	if err := ReadSamples(samples, f.add); err != nil {
+		return nil, err
+	}
+	return f.record()
 }
 
 func readResult(dir string) (r Result, err error) {

@@ -51,7 +51,7 @@ func TestOpenRunDir(t *testing.T) {
 	if len(r.Results) != 1 || r.Results[0].Run != 2 || len(r.Scenarios) != 1 || len(r.Scenarios[0].Variants) != 1 || r.Scenarios[0].Size != s.Size {
 		t.Errorf("%+v", r)
 	}
-	if _, err := r.OpenSamples(r.Results[0]); err == nil {
+	if _, err := r.Record(r.Results[0]); err == nil {
 		t.Error("samples that are not there")
 	}
 

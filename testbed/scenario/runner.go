@@ -153,7 +153,7 @@ func (st *stage) run(ctx context.Context, v Variant, run int, dir string) (Resul
 	}
 	a := &attempt{
 		stage: *st, variant: v, dir: dir, messages: make(chan message), done: make(chan struct{}),
-		paused: map[pathsel.Interface]bool{}, spans: map[*flow]*span{}, recorders: map[*process]*recorder{}, routes: map[string][]route{},
+		paused: map[pathsel.Interface]bool{},
 	}
 	res, err := a.run(ctx)
 	if err := errors.Join(err, a.removeData()); err != nil {

@@ -17,57 +17,71 @@ import (
 // order of time. A peer on a busy machine may be heard late.
 const samplesFile = "samples.jsonl"
 
-// glanceEvery is the time between two looks at links, processes and flows. Memory is read from the kernel's page tables,
-// which is not free.
+// glanceEvery is the time between two looks at links, processes and flows. Reading memory from the
+// kernel's page tables costs processor time.
 const glanceEvery = 500 * time.Millisecond
 
-// line is one object of samples.jsonl. Kind says what it is about: peer (Event is the peer's own, with what each of its
-// paths has carried, its round trip and its losses), link, process, traffic, path (one that a leecher could use, as it was
-// at the start) or event (something that the scenario does).
-type line struct {
-	T    float64 `json:"t"` // seconds after the start of the run
-	Kind string  `json:"kind"`
-	// What is the peer, process, flow, or kind of event.
+// Line is one object of samples.jsonl. Its Kind is one of:
+//
+//	peer     Event is an event of the peer What, as [event.Parse] reads it
+//	link     counters of the direction that the interface At sends
+//	process  what the process What used
+//	machine  what all programs used
+//	traffic  payload that the flow What delivered
+//	path     a way of payload to What (a peer, or a flow's name) from the peer To
+//	event    What the scenario did, and At which interface, peer or flow
+type Line struct {
+	T     float64         `json:"t"` // seconds after the start of the run
+	Kind  string          `json:"kind"`
 	What  string          `json:"what,omitempty"`
-	At    string          `json:"at,omitempty"` // an interface; of events also a peer or a flow
+	At    string          `json:"at,omitempty"`
 	Event json.RawMessage `json:"event,omitempty"`
 
-	// A path, from a leecher (What) to a seed (To): the interfaces on the way there, and what part of a full packet is payload.
+	// A way of payload. Interfaces are those of the path; of the event pause they are the router's.
 	To          string              `json:"to,omitempty"`
 	Fingerprint pathsel.Fingerprint `json:"fingerprint,omitempty"`
 	Interfaces  []pathsel.Interface `json:"interfaces,omitempty"`
-	Share       float64             `json:"share,omitempty"`
+	Share       float64             `json:"share,omitempty"` // payload's part of a full packet
+	Links       []pathsel.Interface `json:"links,omitempty"` // that payload takes, by the interface that sends
+	Back        []pathsel.Interface `json:"back,omitempty"`  // that acknowledgements take
+	Acks        float64             `json:"acks,omitempty"`  // bits on Back for each bit of payload
 
 	Change *testbed.LinkChange `json:"change,omitempty"`
 	// Bytes so far of a link's direction or of a flow's payload, and their rate since the sample before.
 	Bytes   int64   `json:"bytes,omitempty"`
 	MbitS   float64 `json:"mbit_s,omitempty"`
 	Packets uint64  `json:"packets,omitempty"`
-	// Dropped packets by a full queue, by loss, by a link that is down; Late ones are the emulator's fault.
-	DroppedQueue uint64  `json:"dropped_queue,omitempty"`
-	DroppedLoss  uint64  `json:"dropped_loss,omitempty"`
-	DroppedDown  uint64  `json:"dropped_down,omitempty"`
-	Late         uint64  `json:"late,omitempty"`
-	QueueBytes   int     `json:"queue_bytes,omitempty"`
-	CPU          float64 `json:"cpu_s,omitempty"` // so far
-	Cores        float64 `json:"cores,omitempty"` // CPU time for each second since the sample before
-	RSS          int64   `json:"rss_bytes,omitempty"`
-	PSS          int64   `json:"pss_bytes,omitempty"`
+	// Packets dropped by a full queue, by loss, and by a link that is down. Late packets are the emulator's fault.
+	DroppedQueue uint64 `json:"dropped_queue,omitempty"`
+	DroppedLoss  uint64 `json:"dropped_loss,omitempty"`
+	DroppedDown  uint64 `json:"dropped_down,omitempty"`
+	Late         uint64 `json:"late,omitempty"`
+	QueueBytes   int    `json:"queue_bytes,omitempty"`
+	BFD          *int   `json:"bfd_transitions,omitempty"` // at the start and at the end of the run
+
+	CPU    float64 `json:"cpu_s,omitempty"`     // processor time so far
+	AllCPU float64 `json:"all_cpu_s,omitempty"` // of a machine: with idle time
+	Cores  float64 `json:"cores,omitempty"`     // processor time per second since the sample before
+	RSS    int64   `json:"rss_bytes,omitempty"`
+	PSS    int64   `json:"pss_bytes,omitempty"`
+
+	said any // Event, once it is parsed
 }
 
-// Line is one object of samples.jsonl, for who reads them.
-type Line = line
+// maxLine bounds an event: one of a download with hundreds of paths has some hundred kilobytes.
+const maxLine = 4 << 20
 
-// ReadSamples gives each object of a samples.jsonl to a function, which may end the reading by an error.
+// ReadSamples calls a function for each object of a samples.jsonl, until it returns an error.
 func ReadSamples(r io.Reader, each func(Line) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine+1024)
 	for n := 1; lines.Scan(); n++ {
-		var l line
-		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			return fmt.Errorf("read samples: line %d: %w", n, err)
+		var l Line
+		err := json.Unmarshal(lines.Bytes(), &l)
+		if err == nil {
+			err = each(l)
 		}
-		if err := each(l); err != nil {
+		if err != nil {
 			return fmt.Errorf("read samples: line %d: %w", n, err)
 		}
 	}
@@ -77,29 +91,30 @@ func ReadSamples(r io.Reader, each func(Line) error) error {
 	return nil
 }
 
+// sampleWriter writes the samples of a run, and folds them into its record.
 type sampleWriter struct {
-	begun time.Time
-	file  *os.File
-	buf   *bufio.Writer
-	json  *json.Encoder
-	err   error // the first
-	// before is the last sample of each link, flow and process.
-	before map[[2]string]line
+	fold   *fold
+	begun  time.Time
+	file   *os.File
+	buf    *bufio.Writer
+	json   *json.Encoder
+	err    error              // the first
+	before map[[2]string]Line // the last sample of each link, flow and process
 }
 
-func newSampleWriter(name string, begun time.Time) (*sampleWriter, error) {
+func newSampleWriter(name string, s Scenario, begun time.Time) (*sampleWriter, error) {
 	f, err := os.Create(name)
 	if err != nil {
 		return nil, fmt.Errorf("write samples: %w", err)
 	}
-	w := &sampleWriter{before: map[[2]string]line{}, begun: begun, file: f, buf: bufio.NewWriterSize(f, 1<<16)}
+	w := &sampleWriter{fold: newFold(s), before: map[[2]string]Line{}, begun: begun, file: f, buf: bufio.NewWriterSize(f, 1<<16)}
 	w.json = json.NewEncoder(w.buf)
 	return w, nil
 }
 
-func (w *sampleWriter) write(l line) { w.writeAt(time.Now(), l) }
+func (w *sampleWriter) write(l Line) { w.writeAt(time.Now(), l) }
 
-func (w *sampleWriter) writeAt(at time.Time, l line) {
+func (w *sampleWriter) writeAt(at time.Time, l Line) {
 	l.T = seconds(at.Sub(w.begun).Round(time.Microsecond))
 	if l.Kind == "link" || l.Kind == "process" || l.Kind == "traffic" {
 		key := [2]string{l.Kind, l.What + l.At}
@@ -108,39 +123,54 @@ func (w *sampleWriter) writeAt(at time.Time, l line) {
 		}
 		w.before[key] = l
 	}
-	if err := w.json.Encode(l); w.err == nil && err != nil {
+	if err := errors.Join(w.json.Encode(l), w.fold.add(l)); w.err == nil && err != nil {
 		w.err = fmt.Errorf("write samples: %w", err)
 	}
 }
 
-func (w *sampleWriter) event(p *process, m message) {
-	w.writeAt(m.at, line{Kind: "peer", What: p.peer.Name, Event: m.line})
+// event writes what the scenario does at a place.
+func (w *sampleWriter) event(what, at string) { w.write(Line{Kind: "event", What: what, At: at}) }
+
+// route writes a way of payload to a peer or of a flow.
+func (w *sampleWriter) route(to, from string, r route) {
+	w.write(Line{
+		Kind: "path", What: to, To: from, Fingerprint: r.fingerprint, Interfaces: r.interfaces, Share: r.share,
+		Links: r.links, Back: r.back, Acks: r.acks,
+	})
 }
 
+// glance writes the counters of links, processes and the machine at this moment.
 func (w *sampleWriter) glance(s testbed.Status, peers []*process) {
 	now := time.Now()
 	for _, l := range s.Links {
 		for _, e := range []testbed.LinkEndStatus{l.A, l.B} {
 			k := e.Counters
-			w.writeAt(now, line{
+			x := Line{
 				Kind: "link", At: e.Interface.String(), Bytes: int64(k.Bytes), Packets: k.Packets, DroppedQueue: k.DroppedQueue,
 				DroppedLoss: k.DroppedLoss, DroppedDown: k.DroppedDown, Late: k.Late, QueueBytes: k.QueueBytes,
-			})
+			}
+			if e.State == "up" || e.State == "down" {
+				x.BFD = &e.BFDTransitions
+			}
+			w.writeAt(now, x)
 		}
 	}
 	for _, p := range s.Processes {
-		w.writeAt(now, line{Kind: "process", What: p.IA.String() + " " + p.Name, CPU: p.CPU, RSS: p.RSS, PSS: p.PSS})
+		w.writeAt(now, Line{Kind: "process", What: p.IA.String() + " " + p.Name, CPU: p.CPU, RSS: p.RSS, PSS: p.PSS})
 	}
 	usage := func(name string, pid int) {
-		u := testbed.UsageOf(pid)
-		w.writeAt(now, line{Kind: "process", What: name, CPU: u.CPU, RSS: u.RSS, PSS: u.PSS})
+		if u := testbed.UsageOf(pid); u != (testbed.Usage{}) { // else it has just ended
+			w.writeAt(now, Line{Kind: "process", What: name, CPU: u.CPU, RSS: u.RSS, PSS: u.PSS})
+		}
 	}
 	for _, p := range peers {
 		if !p.ended {
 			usage(p.peer.Name, p.cmd.Process.Pid)
 		}
 	}
-	usage("runner", os.Getpid())
+	usage(runnerName, os.Getpid())
+	busy, all := machineCPU()
+	w.writeAt(now, Line{Kind: "machine", CPU: busy, AllCPU: all})
 }
 
 func (w *sampleWriter) close() error {
@@ -149,89 +179,4 @@ func (w *sampleWriter) close() error {
 		return fmt.Errorf("write samples: %w", err)
 	}
 	return nil
-}
-
-// maxPieces bounds the pieces of a torrent that are followed.
-const maxPieces = 1 << 20
-
-// recorder gathers what a leecher says of itself, in its own time.
-type recorder struct {
-	// base is when its transfer began, as its own clock tells: what it says is under way for a moment, sometimes for
-	// longer, so the earliest that its messages suggest is right.
-	base    time.Time
-	samples []sample // t is the transfer's
-	choices []choice
-	// handshakes of paths in seconds, the first of each.
-	handshakes map[pathsel.Fingerprint]float64
-	fetched    int64 // of all torrents
-	complete   bool
-	wasted     int64 // of one torrent
-	pieces     []pieceSample
-
-	torrents map[string]sample // the last of each, by info hash
-	finished map[string]bool
-	wanted   int // torrents
-}
-
-func newRecorder(torrents int) *recorder {
-	return &recorder{handshakes: map[pathsel.Fingerprint]float64{}, torrents: map[string]sample{}, finished: map[string]bool{}, wanted: torrents}
-}
-
-func (r *recorder) add(m message) {
-	t := m.T
-	if m.Event == "done" {
-		t = m.Seconds
-	}
-	if base := m.at.Add(-time.Duration(t * float64(time.Second))); r.base.IsZero() || base.Before(r.base) {
-		r.base = base
-	}
-	switch m.Event {
-	case "progress", "done":
-		if r.complete {
-			return // it serves
-		}
-		s := sample{t, m.Fetched, map[pathsel.Fingerprint]uint64{}}
-		for _, p := range m.Paths {
-			s.paths[p.Fingerprint] += p.BytesRead
-			if p.Handshake > 0 && r.handshakes[p.Fingerprint] == 0 {
-				r.handshakes[p.Fingerprint] = p.Handshake / 1e3
-			}
-		}
-		r.torrents[m.InfoHash] = s
-		r.wasted = max(r.wasted, m.Wasted)
-		if m.Event == "done" {
-			r.finished[m.InfoHash] = true
-		}
-		r.samples = append(r.samples, r.sum(t))
-		r.fetched = r.samples[len(r.samples)-1].bytes
-		r.complete = len(r.finished) >= r.wanted
-	case "piece":
-		if m.Piece >= 0 && m.Piece < maxPieces {
-			r.pieces = append(r.pieces, pieceSample{m.T, m.InfoHash, m.Piece})
-		}
-	default:
-		if m.Fingerprint != "" {
-			r.choices = append(r.choices, choice{t, pathsel.Key{Peer: m.Peer, Path: m.Fingerprint, Conn: m.Conn}, m.Event})
-		}
-	}
-}
-
-// sum is all torrents together.
-func (r *recorder) sum(t float64) sample {
-	if len(r.torrents) == 1 {
-		for _, s := range r.torrents {
-			return s
-		}
-	}
-	all := sample{t, 0, map[pathsel.Fingerprint]uint64{}}
-	if n := len(r.samples); n > 0 {
-		all.t = max(t, r.samples[n-1].t) // torrents were added one after another
-	}
-	for _, s := range r.torrents {
-		all.bytes += s.bytes
-		for f, n := range s.paths {
-			all.paths[f] += n
-		}
-	}
-	return all
 }

@@ -79,6 +79,7 @@ type Scenario struct {
 	lines    lines
 	text     []byte
 	scale    float64 // 1, or see Scaled
+	leechers int     // most of them that there are, whatever a variant says; 0: all
 }
 
 // Link is what a link is like at the start of each run.
@@ -409,12 +410,7 @@ func (s Scenario) Smoky() (Scenario, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Runs = 1
-	for i := range s.Variants {
-		if v, most := &s.Variants[i], s.Smoke.Leechers; most > 0 && (v.Leechers == 0 || v.Leechers > most) {
-			v.Leechers = most
-		}
-	}
+	s.Runs, s.leechers = 1, s.Smoke.Leechers
 	scale := s.Smoke.Scale
 	if scale == 0 {
 		scale = min(1, seconds(enough)/seconds(s.Takes.D()))

@@ -46,20 +46,7 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 				return fmt.Errorf("find what %s can use: %w", p.Name, err)
 			}
 			for _, r := range there {
-				if s.Role == Seed && r.fingerprint != "" {
-					a.writer.write(line{Kind: "path", What: p.Name, To: s.Name, Fingerprint: r.fingerprint, Interfaces: r.interfaces, Share: r.share})
-				}
-				a.overlay = append(a.overlay, overlay{s.Name, p.Name, r})
-				if len(r.links) == 0 {
-					continue // nothing is between them, so nothing to compare with
-				}
-				if s.Role == Seed {
-					a.routes[p.Name] = append(a.routes[p.Name], r)
-					continue
-				}
-				back := r
-				back.links, back.back = r.back, r.links
-				a.overlay = append(a.overlay, overlay{p.Name, s.Name, back})
+				a.writer.route(p.Name, s.Name, r)
 			}
 		}
 	}
@@ -111,50 +98,34 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (v T, err erro
 	}
 }
 
-// feed tells whether leechers download from leechers.
-func (a *attempt) feed() bool {
-	role := a.roles()
-	return slices.ContainsFunc(a.overlay, func(o overlay) bool { return role[o.from] == Leech })
-}
-
-func (a *attempt) roles() map[string]string {
-	role := map[string]string{}
-	for _, p := range a.Peers {
-		role[p.Name] = p.Role
-	}
-	return role
-}
-
-// addSpread adds the figures of a swarm to those of a run: the limit T*, and the time in parts of it. What leechers get from
-// seeds says nothing then, so the efficiency goes.
-func (a *attempt) addSpread(r record, figures map[string]float64) error {
-	role := a.roles()
-	var receivers []string
-	for _, p := range a.Peers {
-		if p.Role == Leech && p.Stop == nil && p.Crash == nil {
-			receivers = append(receivers, p.Name)
-		}
-	}
+// addSpread adds the figures of a swarm to those of a run: the limit T*, and the time in parts of it.
+// Efficiency, which compares with what seeds send, says nothing of a swarm and goes.
+func (r *Record) addSpread(figures map[string]float64) error {
 	if !r.feed {
 		return nil
 	}
 	delete(figures, "e")
 	delete(figures, "e-payload")
-	if len(a.Events)+len(a.Traffic) > 0 || len(receivers) == 0 || a.throttled() {
+	s := r.Scenario
+	seeds, receivers := map[string]bool{}, []string(nil)
+	for _, p := range s.Peers {
+		if seeds[p.Name] = p.Role == Seed; p.Role == Leech && p.Stop == nil && p.Crash == nil {
+			receivers = append(receivers, p.Name)
+		}
+	}
+	if len(s.Events)+len(s.Traffic) > 0 || len(receivers) == 0 || s.throttled() {
 		return nil // no one rate holds all the time, or not the links' alone
 	}
-	rate, err := spreadRate(a.overlay, func(n string) bool { return role[n] == Seed }, receivers, r.states[0].capacity)
-	if errors.Is(err, errUnbounded) {
+	rate, err := spreadRate(r.overlay, func(n string) bool { return seeds[n] }, receivers, r.states[0].capacity)
+	switch {
+	case errors.Is(err, errUnbounded):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
-	}
-	if rate <= 0 {
+	case rate <= 0:
 		return nil // a link is down from the start
 	}
-	torrents, _ := a.data.wanted(Peer{})
-	figures["t-star"] = float64(len(torrents)) * float64(a.Size) * 8 / rate
+	figures["t-star"] = float64(s.Torrents) * float64(s.Size) * 8 / rate
 	figures["over-t-star"] = figures["seconds"] / figures["t-star"]
 	return nil
 }

@@ -49,16 +49,11 @@ type flow struct {
 	header   int // bytes of SCION and UDP in a packet on the path
 	from, to *scionnet.Host
 
-	bytes    atomic.Int64 // of payload that has arrived
-	received []moment     // samples of it, which are the run's
-	stop     context.CancelFunc
-	working  sync.WaitGroup
-	err      error // read it after end
-}
-
-type moment struct {
-	at    time.Time
-	bytes int64
+	bytes   atomic.Int64 // of payload that has arrived
+	stop    context.CancelFunc
+	ended   bool
+	working sync.WaitGroup
+	err     error // read it after end
 }
 
 // prepareFlow finds the path of a flow.
@@ -103,8 +98,6 @@ func (f *flow) start() {
 		}
 	})
 }
-
-func (f *flow) sample() { f.received = append(f.received, moment{time.Now(), f.bytes.Load()}) }
 
 func (f *flow) end() error {
 	if f.stop == nil {

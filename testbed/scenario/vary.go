@@ -221,6 +221,9 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 	s.Size, s.Pieces, s.Torrents, s.Router = v.Size, v.Pieces, v.Torrents, v.Router
 	s.Congestion, s.TCP = v.Congestion, v.TCP
 	s.Peers = slices.Clone(s.Peers)
+	if most := v.Leechers; s.leechers > 0 && (most == 0 || most > s.leechers) {
+		v.Leechers = s.leechers
+	}
 	if v.Leechers > 0 {
 		n := 0
 		s.Peers = slices.DeleteFunc(s.Peers, func(p Peer) bool {

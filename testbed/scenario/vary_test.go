@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,8 +72,15 @@ func TestVariants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Variants) != 1 || m.Variants[0].Name != "tcp-2" || m.Runs != 1 || m.Size != 5e5 || m.Variants[0].Leechers != 2 {
+	if len(m.Variants) != 1 || m.Variants[0].Name != "tcp-2" || m.Runs != 1 || m.Size != 5e5 {
 		t.Errorf("%+v", m.Variants)
+	}
+	m, err = m.In("tcp-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(slices.DeleteFunc(m.Peers, func(p Peer) bool { return p.Role != Leech })); n != 2 {
+		t.Errorf("%d leechers, want 2", n)
 	}
 }
 

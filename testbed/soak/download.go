@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/node/event"
 	"braid/storage"
 	"braid/testbed"
 )
@@ -155,24 +156,25 @@ func (r *run) follow(ctx context.Context, p *process, t torrent, s storage.Store
 	stall := time.NewTimer(patience)
 	defer stall.Stop()
 	var verified []int
-	last := event{}
+	var last event.Progress
 	for {
 		select {
-		case e, ok := <-p.events:
-			switch {
-			case !ok:
+		case said, ok := <-p.events:
+			if !ok {
 				return nil
-			case e.Event == "ready":
+			}
+			switch e := said.(type) {
+			case *event.Ready:
 				r.mu.Lock()
 				p.listen = e.Listen
 				r.mu.Unlock()
-			case e.Event == "piece":
+			case *event.Piece:
 				verified = append(verified, e.Piece)
-			case e.Event == "progress":
+			case *event.Progress:
 				if e.Bytes != last.Bytes || e.Checked != last.Checked {
 					stall.Reset(patience)
 				}
-				last = e
+				last = *e
 				for _, piece := range verified {
 					if err := t.onDisk(s, piece); err != nil {
 						return err

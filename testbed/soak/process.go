@@ -17,22 +17,15 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-)
 
-// event is what matters here of an event of braid.
-type event struct {
-	Event   string
-	Listen  []string
-	Piece   int
-	Bytes   int64
-	Checked int64 `json:"checked_bytes"`
-}
+	"braid/node/event"
+)
 
 // process is a braid.
 type process struct {
 	name, log, socket string
 	cmd               *exec.Cmd
-	events            chan event // closed when it has ended; somebody must read them
+	events            chan any // of package event; closed when it has ended; somebody must read them
 	ended             chan struct{}
 	err               error // how it ended; read it after that
 	told              atomic.Bool
@@ -42,7 +35,7 @@ type process struct {
 
 // start starts braid with these arguments. It logs to a file of that name, behind what an earlier one has logged.
 func (r *run) start(name string, args ...string) (*process, error) {
-	p := &process{name: name, log: filepath.Join(r.Dir, name+".log"), socket: filepath.Join(r.Dir, name+".socket"), events: make(chan event, 64), ended: make(chan struct{})}
+	p := &process{name: name, log: filepath.Join(r.Dir, name+".log"), socket: filepath.Join(r.Dir, name+".socket"), events: make(chan any, 64), ended: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -66,8 +59,7 @@ func (r *run) start(name string, args ...string) (*process, error) {
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 4<<20) // progress over hundreds of paths has some hundred kilobytes
 		for lines.Scan() {
-			var e event
-			if json.Unmarshal(lines.Bytes(), &e) == nil && (e.Event == "ready" || e.Event == "piece" || e.Event == "progress") {
+			if e, err := event.Parse(lines.Bytes()); err == nil && e != nil {
 				p.events <- e
 			}
 		}
@@ -112,7 +104,9 @@ func (r *run) serve(ctx context.Context, name string) error {
 			if !ok {
 				return fmt.Errorf("%s ended before it was ready: %v: %s", name, p.err, p.lastWords())
 			}
-			p.listen = e.Listen
+			if ready, ok := e.(*event.Ready); ok {
+				p.listen = ready.Listen
+			}
 		case <-late.C:
 			p.kill(syscall.SIGQUIT)
 			return fmt.Errorf("%s was not ready after %v; its stacks are in %s", name, patience, p.log)
