@@ -36,7 +36,6 @@ const (
 	enough = 8 << 20
 	// mostBuffered bounds the memory of all segments that are not written. A transaction needs as much again at most.
 	mostBuffered = 24 << 20
-	boltPageSize = 4096
 )
 
 var piecesBucket = []byte("pieces")
@@ -44,12 +43,8 @@ var piecesBucket = []byte("pieces")
 // boltPath is where a torrent's database lies below the data directory, with slashes.
 func boltPath(hash metainfo.Hash) string { return recordDir + "/" + hash.HexString() + ".pieces.db" }
 
-// boltOptions make commits small: the free pages are found again when the database is opened, which is quick.
 func boltOptions() *bbolt.Options {
-	return &bbolt.Options{
-		Timeout: lockWait, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, PageSize: boltPageSize,
-		InitialMmapSize: 1 << 30, // of addresses, not of memory; it grows in steps of as much
-	}
+	return &bbolt.Options{Timeout: lockWait, InitialMmapSize: 1 << 30} // of addresses, not of memory; it grows in steps of as much
 }
 
 // bolt is a place for a torrent in a database of its own.

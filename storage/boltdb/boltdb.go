@@ -11,7 +11,6 @@ import (
 	"os"
 	"runtime/debug"
 	"sync/atomic"
-	"time"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -19,15 +18,8 @@ import (
 	"braid/storage/durable"
 )
 
-var (
-	// ErrDamaged is in errors about a file that bbolt must not be let at, or in which it has failed.
-	ErrDamaged = errors.New("damaged database")
-	// ErrInUse is in errors about a database that somebody else has open.
-	ErrInUse = durable.ErrInUse
-)
-
-// lockPoll is how often a lock of somebody else is tried again. Less often, and a start waits for nothing.
-const lockPoll = 50 * time.Millisecond
+// ErrDamaged is in errors about a file that bbolt must not be let at, or in which it has failed.
+var ErrDamaged = fmt.Errorf("%w: not a sound database", durable.ErrDamaged)
 
 // DB is an open database. Its View and Update return ErrDamaged where bbolt's would panic.
 type DB struct {
@@ -36,33 +28,36 @@ type DB struct {
 	broken atomic.Bool // bbolt has panicked, maybe with its locks held: it must not be called again
 }
 
-// Open opens or makes a database, and waits for its lock as long as opts say. The file is checked under that lock: while
-// somebody writes, the pages of a good database may look wrong. A damaged file is set aside, which the caller is told, and
-// a new database made; without damaged, or for reading only, the error is ErrDamaged.
+// pageSize is that of databases if opts do not say otherwise.
+const pageSize = 4096
+
+// Open opens or makes a database without a stored free list, and waits for its lock as long as opts say. It checks the file
+// under that lock: while somebody writes, the pages of a good database may look wrong. A damaged file is set aside, damaged is
+// told, and a new database is made; if damaged is nil, or for reading only, the error is ErrDamaged.
 func Open(name string, mode fs.FileMode, opts *bbolt.Options, damaged func(aside string, err error)) (*DB, error) {
 	d := &DB{}
 	o := *opts
+	o.NoFreelistSync = true // small commits; the free pages are found again at the next start, which is quick
+	o.FreelistType = bbolt.FreelistMapType
+	if o.PageSize == 0 {
+		o.PageSize = pageSize
+	}
 	o.OpenFile = func(name string, flags int, mode fs.FileMode) (*os.File, error) {
-		deadline := time.Now().Add(o.Timeout)
 		for {
-			f, err := openLocked(name, flags, mode, deadline)
+			f, err := durable.OpenLocked(name, flags, mode, o.Timeout)
 			if err != nil {
 				return nil, err
 			}
-			if err = check(f); err == nil {
+			if err = check(f, o.PageSize); err == nil {
 				d.file = f
 				return f, nil
 			}
-			aside := ""
-			if errors.Is(err, ErrDamaged) && damaged != nil && !o.ReadOnly {
-				var e error
-				if aside, e = setAside(name); e != nil {
-					err = errors.Join(err, e)
-				}
+			if !errors.Is(err, ErrDamaged) || damaged == nil || o.ReadOnly {
+				return nil, errors.Join(err, f.Close())
 			}
-			err = errors.Join(err, f.Close())
-			if aside == "" {
-				return nil, err
+			aside := name + durable.AsideSuffix
+			if e := errors.Join(os.Rename(name, aside), f.Close()); e != nil {
+				return nil, errors.Join(err, fmt.Errorf("set it aside: %w", e))
 			}
 			damaged(aside, err)
 		}
@@ -72,7 +67,7 @@ func Open(name string, mode fs.FileMode, opts *bbolt.Options, damaged func(aside
 		return err
 	})
 	if errors.Is(err, bolterrors.ErrTimeout) {
-		err = ErrInUse
+		err = durable.ErrInUse
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", name, err)
@@ -80,47 +75,17 @@ func Open(name string, mode fs.FileMode, opts *bbolt.Options, damaged func(aside
 	return d, nil
 }
 
-// openLocked opens a file with the lock that bbolt will take again. A file that was set aside in the meantime is not the
-// one that has the name.
-func openLocked(name string, flags int, mode fs.FileMode, deadline time.Time) (*os.File, error) {
-	for {
-		f, err := os.OpenFile(name, flags, mode)
-		if err != nil {
-			return nil, err
-		}
-		locked, err := durable.TryLock(f, flags&os.O_RDWR != 0)
-		if err == nil && locked {
-			if named, err := isNamed(f, name); err == nil && named {
-				return f, nil
-			}
-		}
-		if err := errors.Join(err, f.Close()); err != nil {
-			return nil, err
-		}
-		if !time.Now().Before(deadline) {
-			return nil, ErrInUse
-		}
-		if !locked {
-			time.Sleep(lockPoll)
-		}
-	}
-}
-
-func isNamed(f *os.File, name string) (bool, error) {
-	own, err := f.Stat()
+// check returns ErrDamaged if bbolt must not be let at the file.
+func check(f *os.File, pageSize int) error {
+	st, err := f.Stat()
 	if err != nil {
-		return false, err
+		return err
 	}
-	st, err := os.Stat(name)
-	return err == nil && os.SameFile(own, st), err
-}
-
-func setAside(name string) (aside string, err error) {
-	aside = name + durable.AsideSuffix
-	if err := os.Rename(name, aside); err != nil {
-		return "", fmt.Errorf("set a damaged database aside: %w", err)
+	c := checker{file: f, size: st.Size(), pageSize: int64(pageSize)}
+	if err := c.run(); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	return aside, nil
+	return nil
 }
 
 // guard runs do, which calls bbolt.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"braid/storage/durable"
 )
 
 // A database that another process writes to is in use and not damaged, whatever its pages look like meanwhile.
@@ -28,7 +30,7 @@ func TestInUse(t *testing.T) {
 	if _, err := f.WriteAt(make([]byte, 1<<14), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(name, 0o600, opts, never); !errors.Is(err, ErrInUse) {
+	if _, err := Open(name, 0o600, opts, never); !errors.Is(err, durable.ErrInUse) {
 		t.Errorf("error %v", err)
 	}
 	if err := errors.Join(f.Close(), d.Close()); err != nil {
@@ -107,7 +109,7 @@ func readAll(t *testing.T, b []byte) error {
 	if err := os.WriteFile(name, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	db, err := Open(name, 0, &bbolt.Options{ReadOnly: true, Timeout: time.Second}, nil)
+	db, err := Open(name, 0, &bbolt.Options{ReadOnly: true, Timeout: time.Second, PageSize: 1024}, nil)
 	if err != nil {
 		return err
 	}

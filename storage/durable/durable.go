@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"time"
 )
 
 // System is what decides what survives a crash. Tests replace the operating system with one that forgets what was not synced.
@@ -39,6 +41,33 @@ var ErrDamaged = errors.New("damaged file")
 
 // AsideSuffix is that of a damaged file that was set aside. There is one at most for a name, so that they do not fill the disk.
 const AsideSuffix = ".damaged"
+
+// ErrInUse is in errors about files that another process has open.
+var ErrInUse = errors.New("another process has it open")
+
+// lockPoll is how often another process's lock is tried again.
+const lockPoll = 50 * time.Millisecond
+
+// OpenLocked opens a file with a lock that ends when the file is closed or the process ends; a file that is only read may have
+// several readers. It waits that long for another process that has the lock.
+func OpenLocked(name string, flags int, mode fs.FileMode, wait time.Duration) (*os.File, error) {
+	f, err := os.OpenFile(name, flags, mode)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(wait); ; time.Sleep(lockPoll) {
+		locked, err := tryLock(f, flags&os.O_RDWR != 0)
+		if locked {
+			return f, nil
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", name, err), f.Close())
+		}
+		if !time.Now().Before(deadline) {
+			return nil, errors.Join(ErrInUse, f.Close())
+		}
+	}
+}
 
 // newSuffix is that of a file that is being written.
 const newSuffix = ".part"

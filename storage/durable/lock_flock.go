@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TryLock locks an open file for this process, without waiting. It is false if another one has it.
-func TryLock(f *os.File, exclusive bool) (bool, error) {
+// tryLock locks an open file for this process, without waiting. It is false if another one has it.
+func tryLock(f *os.File, exclusive bool) (bool, error) {
 	how := unix.LOCK_SH
 	if exclusive {
 		how = unix.LOCK_EX

@@ -4,8 +4,8 @@ package durable
 
 import "os"
 
-// TryLock succeeds always: this system has no such lock.
-func TryLock(*os.File, bool) (bool, error) { return true, nil }
+// tryLock succeeds always: this system has no such lock.
+func tryLock(*os.File, bool) (bool, error) { return true, nil }
 
 // Unlock does nothing.
 func Unlock(*os.File) error { return nil }

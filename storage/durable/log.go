@@ -13,9 +13,6 @@ import (
 	"time"
 )
 
-// ErrInUse is in errors about files that another process has open.
-var ErrInUse = errors.New("another process has it open")
-
 // Log is a file of batches of changes. A batch is written at the end and synced; Rewrite replaces all batches with fewer.
 //
 //	magic     12 bytes, with the version of the format
@@ -41,14 +38,11 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// lockPoll is how often another process's lock is tried again.
-const lockPoll = 50 * time.Millisecond
-
 // OpenLog opens a log or makes it, and waits that long for another process to close it. read gets the batches in order; each is
 // valid until it returns. A log that is damaged, or whose batch read refuses, is set aside and a new one is made: then damage
 // says why, and the caller has read the batches before the damage.
 func OpenLog(name string, wait time.Duration, read func(batch []byte) error) (l *Log, damage, err error) {
-	lock, err := lockFile(name+".lock", wait)
+	lock, err := OpenLocked(name+".lock", os.O_RDWR|os.O_CREATE, 0o600, wait)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,27 +64,6 @@ func OpenLog(name string, wait time.Duration, read func(batch []byte) error) (l 
 		return nil, nil, errors.Join(err, l.Close())
 	}
 	return l, damage, nil
-}
-
-// lockFile takes the lock on a file, which ends when the file is closed or the process ends.
-func lockFile(name string, wait time.Duration) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for deadline := time.Now().Add(wait); ; time.Sleep(lockPoll) {
-		ok, err := TryLock(f, true)
-		if err == nil && !ok && time.Now().Before(deadline) {
-			continue
-		}
-		if err == nil && !ok {
-			err = ErrInUse
-		}
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		return f, nil
-	}
 }
 
 // read reads all batches.
