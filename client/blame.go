@@ -155,45 +155,47 @@ func (b *blame) judge(wrong int64, complete func(piece int) bool) (guilty []stri
 	return guilty
 }
 
-// judge bans those who are guilty, here and in the engine's eyes.
-func (t *Transfer) judge() {
-	st := t.torrent.Stats()
-	guilty := t.blame.judge(st.PiecesDirtiedBad.Int64(), func(p int) bool { return isComplete(t.torrent, p) })
-	t.session.offers.ban(guilty...)
-	t.session.offers.banFaces(t.session.engine.BadPeerIPs())
-	t.shutOut()
+// judge bans the guilty, as far as wrong data has shown them, and ends their connections.
+type judge struct {
+	*core
+	connect *connector
 }
 
-// shutOut ends what there is with those who are banned.
-func (t *Transfer) shutOut() {
-	for _, p := range t.peers {
-		if p.banned || !t.banned(p) {
-			continue
-		}
+func (j *judge) judge() {
+	st := j.torrent.Stats()
+	j.offers.ban(j.blame.judge(st.PiecesDirtiedBad.Int64(), func(p int) bool { return isComplete(j.torrent, p) })...)
+	j.offers.banFaces(j.engine.BadHosts())
+	peers, rows := banned(&j.peers, j.offers.isBanned)
+	for _, p := range peers {
 		p.banned = true
-		t.log.Warn("peer banned: it has sent wrong data", "peer", p.peer)
+		j.log.Warn("peer banned: it has sent wrong data", "peer", p.peer)
 		for _, s := range p.paths {
-			t.close(s, errBanned.Error())
+			j.connect.close(s, errBanned.Error())
 			s.err = errBanned
 		}
 	}
-	for _, r := range t.inbound {
-		if r.link != nil && t.session.offers.isBanned(suspectOf(r.link.Origin())) {
-			r.err = errBanned
-			r.link.Close()
-		}
+	for _, r := range rows {
+		r.err = errBanned
+		r.link.Close()
 	}
 }
 
-// banned tells whether a peer's address is banned, or the key that it shows there.
-func (t *Transfer) banned(p *peerState) bool {
-	if t.session.offers.isBanned(suspectOf(p.origin)) {
-		return true
-	}
-	for _, s := range p.paths {
-		if s.link != nil && t.session.offers.isBanned(suspectOf(s.link.Origin())) {
-			return true
+// banned finds the peers whose address is banned, or the key that they show there, and the accepted
+// connections that are.
+func banned(all *peerSet, isBanned func(suspect) bool) (peers []*peerState, rows []*row) {
+	for _, p := range all.dialled {
+		guilty := isBanned(suspectOf(p.origin))
+		for _, s := range p.paths {
+			guilty = guilty || s.link != nil && isBanned(suspectOf(s.link.Origin()))
+		}
+		if guilty && !p.banned {
+			peers = append(peers, p)
 		}
 	}
-	return false
+	for _, r := range all.accepted {
+		if r.link != nil && isBanned(suspectOf(r.link.Origin())) {
+			rows = append(rows, r)
+		}
+	}
+	return peers, rows
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,26 +13,38 @@ import (
 	"braid/scionnet"
 )
 
-// Finding out why a transfer makes no progress: evidence for Diagnose.
+// checkup finds out why a transfer makes no progress: it collects evidence for Diagnose.
 //
-//	data comes ──1 s without──► the ways to a few targets are examined ──2 s without──► the cause is told
+//	data comes ──1 s without──► examines the ways to a few targets ──2 s without──► tells the cause
 //
-// While nothing comes the examination is repeated, so that another cause is told as soon as the first.
+// While no data comes it examines again and again, so that it tells a second cause as soon as the first.
+type checkup struct {
+	*core
+	caused    func(*Cause, time.Duration) // nil: nobody wants to know
+	useful    int64                       // bytes of payload so far
+	usefulAt  time.Time
+	examining bool
+	examined  time.Time // when the last examination ended
+	found     map[string]examination
+	trackers  map[string]TrackerState
+	cause     *Cause
+}
 
 const (
-	// examineAfter and causeAfter are how long no data comes before the ways to peers are examined, and before the cause is told.
-	// Together with examineFor they keep the promise of three seconds.
+	// examineAfter and causeAfter are how long no data comes before the ways to peers are examined, and
+	// before the cause is told. With examineFor they keep the promise of three seconds.
 	examineAfter, causeAfter = time.Second, 2 * time.Second
-	// idleAfter is how long peers with missing pieces may send no block before that is a cause: a download waits for its turn
-	// with a peer, and a slow connection takes seconds for a block.
+	// idleAfter is how long peers with missing pieces may send no block before that is a cause. A
+	// download waits for its turn with a peer, and a slow connection takes seconds for a block.
 	idleAfter = 10 * time.Second
 	// examineFor bounds one examination; a path with a longer round trip counts as down.
 	examineFor = 1200 * time.Millisecond
 	// examineEvery and examineSeldom are the pauses between two of them, in the first minute and then.
 	examineEvery, examineSeldom = time.Second, 10 * time.Second
-	// examineTargets and examinePaths bound what is examined at a time: a packet for each router on each of the paths.
+	// examineTargets and examinePaths bound an examination, which sends a packet to each router on each
+	// of the paths.
 	examineTargets, examinePaths = 4, 4
-	// examineAtOnce bounds the transfers of a session that examine something at the same time.
+	// examineAtOnce bounds the transfers of a session that examine at the same time.
 	examineAtOnce = 4
 )
 
@@ -44,7 +56,7 @@ type TrackerState struct {
 	Err      error         // why it has not; nil too while the first answer is awaited
 }
 
-// StoppedError says that a transfer was given up because it made no progress.
+// StoppedError says that a transfer was given up since it made no progress.
 type StoppedError struct {
 	Torrent string
 	After   time.Duration
@@ -61,37 +73,36 @@ func (e *StoppedError) Error() string {
 
 // examination is what was found out about the way to a target.
 type examination struct {
-	control error
+	control error // the control plane does not answer
 	paths   []pathsel.Path
-	err     error // of the lookup of the paths
-	traces  []scionnet.Trace
+	err     error            // of the lookup of the paths
+	traces  []scionnet.Trace // of each path
 	hostUp  bool
 }
 
-// examiner is a transport on whose ways there is something to find out.
+// examiner is a transport that can examine the way to a peer.
 type examiner interface {
 	examine(ctx context.Context, to scionnet.Addr, paths []pathsel.Path) examination
 }
 
-// examine asks the routers on the paths and the host or, if there is no path, the control service.
+// examine asks the routers on the paths and the host. Without a path it asks the control service.
+// Paths of which it finds out nothing are left out.
 func (t *scionTransport) examine(ctx context.Context, to scionnet.Addr, paths []pathsel.Path) (x examination) {
-	if x.paths = paths; len(paths) == 0 {
+	if len(paths) == 0 {
 		x.control = t.host.CheckControl(ctx)
 		return x
 	}
-	var all sync.WaitGroup
-	all.Go(func() { x.traces, _ = t.host.Trace(ctx, to.IA, paths) })
-	all.Go(func() {
+	var traces []scionnet.Trace
+	var both sync.WaitGroup
+	both.Go(func() { traces, _ = t.host.Trace(ctx, to.IA, paths) })
+	both.Go(func() {
 		echoes, _ := t.host.Probe(ctx, to.IA, to.Host, paths)
 		x.hostUp = slices.ContainsFunc(echoes, func(p scionnet.Probe) bool { return p.Status == scionnet.PathAlive })
 	})
-	all.Wait()
-	if x.traces == nil { // no socket could be opened
-		x.traces = make([]scionnet.Trace, len(paths))
+	both.Wait()
+	if traces == nil { // no socket could be opened
+		traces = make([]scionnet.Trace, len(paths))
 	}
-	x.paths, paths = nil, x.paths
-	traces := x.traces
-	x.traces = nil
 	for i, p := range paths {
 		r := traces[i]
 		if revoked, ok := t.host.Revoked(p); ok && !r.Alive(p) && r.Down.IA == 0 {
@@ -104,134 +115,123 @@ func (t *scionTransport) examine(ctx context.Context, to scionnet.Addr, paths []
 	return x
 }
 
-// stall is what a transfer knows of its own progress.
-type stall struct {
-	useful    int64 // bytes of payload so far
-	usefulAt  time.Time
-	examining bool
-	examined  time.Time // when the last examination ended
-	found     map[string]examination
-	trackers  map[string]TrackerState
-	cause     *Cause
-}
-
 // examinedAll is an event: the ways to some targets were examined.
 type examinedAll struct{ found map[string]examination }
 
-func (t *Transfer) onExamined(e examinedAll) {
-	t.stall.examining, t.stall.examined, t.stall.found = false, time.Now(), e.found
+func (c *checkup) onExamined(e examinedAll) {
+	c.examining, c.examined, c.found = false, time.Now(), e.found
 }
 
-// TrackerState notes how it goes with a tracker.
-func (t *Transfer) TrackerState(s TrackerState) { t.inbox.put(s) }
+// onTracker notes how it goes with a tracker.
+func (c *checkup) onTracker(s TrackerState) {
+	if c.trackers == nil {
+		c.trackers = map[string]TrackerState{}
+	}
+	c.trackers[s.URL] = s
+}
 
-// checkProgress looks whether there is progress, and if not, why. It ends a transfer that has had none for too long.
-func (t *Transfer) checkProgress() {
-	s := &t.stall
+// restart counts the time without data from now on.
+func (c *checkup) restart() { c.usefulAt = time.Now() }
+
+// look finds out whether there is progress, and if not, why. It returns for how long there was none.
+// Busy means that no data can come because files on disk are being looked at.
+func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 	now := time.Now()
-	st := t.torrent.Stats()
-	if useful := st.BytesReadUsefulData.Int64(); useful != s.useful || s.usefulAt.IsZero() {
-		s.useful, s.usefulAt = useful, now
+	st := c.torrent.Stats()
+	if useful := st.BytesReadUsefulData.Int64(); useful != c.useful || c.usefulAt.IsZero() {
+		c.useful, c.usefulAt = useful, now
 	}
-	if t.claiming || now.Sub(s.usefulAt) >= examineAfter && t.torrent.Info() != nil && t.hashing() {
-		s.usefulAt = now
+	if busy || now.Sub(c.usefulAt) >= examineAfter && c.isDescribed() && isHashing(c.torrent) {
+		c.usefulAt = now
 	}
-	idle := now.Sub(s.usefulAt)
-	if t.isDone || idle < examineAfter {
-		s.found = nil
-		t.tellCause(nil)
-		return
+	idle = now.Sub(c.usefulAt)
+	if c.isDone || idle < examineAfter {
+		c.found = nil
+		c.tell(nil)
+		return idle
 	}
-	targets := t.targets()
-	t.examine(targets, idle)
+	targets := c.targets()
+	c.examine(targets, idle)
 	if idle >= causeAfter {
-		c := Diagnose(Evidence{DiskFull: t.full.err != nil, Connected: t.connected(), Targets: targets, WebSeeds: len(t.source.WebSeeds)})
-		if c != nil && (c.Kind == Choked || c.Kind == NoData) && idle < idleAfter {
-			c = nil
+		x := Diagnose(Evidence{
+			DiskFull: diskFull, Connected: c.connected(), Targets: targets, WebSeeds: len(c.source.WebSeeds),
+		})
+		if x != nil && (x.Kind == Choked || x.Kind == NoData) && idle < idleAfter {
+			x = nil
 		}
-		if c != nil || !s.examining {
-			t.tellCause(c)
+		if x != nil || !c.examining {
+			c.tell(x)
 		}
 	}
-	if limit := t.options.StopTimeout; limit > 0 && now.Sub(s.usefulAt) >= limit {
-		t.fail(&StoppedError{Torrent: t.source.title(), After: limit, Cause: s.cause})
-	}
+	return idle
 }
 
-// tellCause notes the cause, and tells of it if it is another one.
-func (t *Transfer) tellCause(c *Cause) {
-	before := t.stall.cause
-	t.stall.cause = c
+// tell notes the cause, and tells it if it is another one.
+func (c *checkup) tell(x *Cause) {
+	before := c.cause
+	c.cause = x
 	switch {
-	case c == nil && before == nil, c != nil && before != nil && c.Kind == before.Kind && c.Text == before.Text:
+	case x == nil && before == nil, x != nil && before != nil && x.Kind == before.Kind && x.Text == before.Text:
 		return
-	case c != nil:
-		t.log.Warn("no progress", "cause", c.Kind, "reason", c.Text)
-	case !t.isDone:
-		t.log.Info("progress again")
+	case x != nil:
+		c.log.Warn("no progress", "cause", x.Kind, "reason", x.Text)
+	case !c.isDone:
+		c.log.Info("progress again")
 	}
-	if t.options.Caused != nil {
-		t.options.Caused(c, time.Since(t.start))
+	if c.caused != nil {
+		c.caused(x, time.Since(c.start))
 	}
 }
 
 // connected is what is known of the peers that are connected, and not silent.
-func (t *Transfer) connected() Connected {
-	c := Connected{Metadata: t.want != nil}
+func (c *checkup) connected() Connected {
+	out := Connected{Metadata: c.want != nil}
 	var missing []bool
-	if c.Metadata {
-		missing = t.want.missing(t.torrent)
+	if out.Metadata {
+		missing = c.want.missing(c.torrent)
 		for _, m := range missing {
 			if m {
-				c.Missing++
+				out.Missing++
 			}
 		}
 	}
+	silent := map[*row]bool{}
+	for s := range c.peers.paths() {
+		silent[&s.row] = s.candidate.Silent
+	}
 	peers, serving := map[pathsel.PeerID]bool{}, map[pathsel.PeerID]bool{}
-	for r := range t.greetedRows() {
-		if t.isSilent(r) {
+	for r := range c.peers.connected() {
+		if silent[r] {
 			continue
 		}
-		who := uploadPeer(r)
-		peers[who] = true
-		g := t.session.gauges.find(r.link.face)
+		id := r.remoteID()
+		peers[id] = true
+		g := c.gauges.find(r.link.face)
 		if g == nil {
 			continue
 		}
 		if g.unchoked.Load() {
-			serving[who] = true
+			serving[id] = true
 		}
-		g.conn.PeerPieces().Iterate(func(i uint32) bool {
+		g.conn.Pieces().Iterate(func(i uint32) bool {
 			if int(i) < len(missing) && missing[i] {
 				missing[i] = false
-				c.Offered++
+				out.Offered++
 			}
 			return true
 		})
 	}
-	c.Peers, c.Serving = len(peers), len(serving)
-	return c
-}
-
-// isSilent tells whether nothing arrives on the connection, not even signs of life.
-func (t *Transfer) isSilent(r *row) bool {
-	for _, p := range t.peers {
-		for _, s := range p.paths {
-			if &s.row == r {
-				return s.candidate.Silent
-			}
-		}
-	}
-	return false
+	out.Peers, out.Serving = len(peers), len(serving)
+	return out
 }
 
 // targets are the peers and trackers that should answer, with what is known of them.
-func (t *Transfer) targets() []Target {
+func (c *checkup) targets() []Target {
 	var out []Target
 	add := func(x Target, at scionnet.Addr) {
 		if x.SCION = at.IA != 0; x.SCION {
 			x.IA = at.IA
-			if e, ok := t.stall.found[x.Name]; ok {
+			if e, ok := c.found[x.Name]; ok {
 				x.Examined, x.Control, x.Paths, x.Traces, x.HostUp = true, e.control, e.paths, e.traces, e.hostUp
 				if e.err != nil {
 					x.Err = e.err
@@ -240,10 +240,8 @@ func (t *Transfer) targets() []Target {
 		}
 		out = append(out, x)
 	}
-	for _, p := range t.peers {
-		if slices.ContainsFunc(p.paths, func(s *pathState) bool {
-			return s.link != nil && s.link.Greeted() && !s.link.Closed() && !s.candidate.Silent
-		}) {
+	for _, p := range c.peers.dialled {
+		if slices.ContainsFunc(p.paths, func(s *pathState) bool { return s.isConnected() && !s.candidate.Silent }) {
 			continue
 		}
 		x := Target{Name: p.peer.String(), Err: p.err, Banned: p.banned}
@@ -256,97 +254,92 @@ func (t *Transfer) targets() []Target {
 		at, _ := p.peer.SCION()
 		add(x, at)
 	}
-	for _, k := range t.stall.trackers {
-		add(Target{Name: k.URL, Tracker: true, Answered: k.Answered, Err: k.Err}, k.SCION)
+	for _, url := range slices.Sorted(maps.Keys(c.trackers)) {
+		k := c.trackers[url]
+		add(Target{Name: url, Tracker: true, Answered: k.Answered, Err: k.Err}, k.SCION)
 	}
-	slices.SortFunc(out[len(out)-len(t.stall.trackers):], func(a, b Target) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
-// examine has the ways to some of the targets examined, unless that was done a moment ago.
-func (t *Transfer) examine(targets []Target, idle time.Duration) {
-	s := &t.stall
-	pause := examineEvery
-	if idle > time.Minute {
-		pause = examineSeldom
-	}
-	if s.examining || time.Since(s.examined) < pause {
-		return
-	}
-	type order struct {
-		name   string
-		at     scionnet.Addr
-		by     examiner
-		paths  []pathsel.Path
-		lookUp Transport // the paths are not known
-		err    error
-	}
-	var orders []order
+// order is one way to examine.
+type order struct {
+	name   string
+	at     scionnet.Addr
+	by     examiner
+	paths  []pathsel.Path
+	lookUp Transport // not nil: the paths are not known yet
+	err    error     // of the lookup of the paths
+}
+
+// orders says which of the targets to examine, and how.
+func (c *checkup) orders(targets []Target) (out []order) {
 	for _, x := range targets {
-		if len(orders) >= examineTargets || !x.SCION || x.Answered || len(orders) > 0 && x.Tracker {
+		if len(out) >= examineTargets || !x.SCION || x.Answered || len(out) > 0 && x.Tracker {
 			continue
 		}
 		o := order{name: x.Name}
 		if x.Tracker {
-			o.at = t.stall.trackers[x.Name].SCION
-		}
-		for _, p := range t.peers {
-			if p.peer.String() != x.Name {
-				continue
-			}
+			o.at = c.trackers[x.Name].SCION
+		} else if p := c.peers.byID[pathsel.PeerID(x.Name)]; p != nil {
 			o.at, o.err = p.peer.scion, p.err
-			for _, c := range p.paths {
-				if !c.unlisted && c.conn == 0 {
-					o.paths = append(o.paths, c.candidate.Path)
+			for _, s := range p.paths {
+				if !s.unlisted && s.conn == 0 {
+					o.paths = append(o.paths, s.candidate.Path)
 				}
 			}
 		}
-		// The control plane leaves paths out that have been revoked, and they are part of the picture.
-		for _, path := range s.found[x.Name].paths {
+		// The control plane leaves out paths that have been revoked, and they are part of the picture.
+		for _, path := range c.found[x.Name].paths {
 			if !slices.ContainsFunc(o.paths, func(p pathsel.Path) bool { return p.Fingerprint == path.Fingerprint }) {
 				o.paths = append(o.paths, path)
 			}
 		}
 		o.paths = o.paths[:min(len(o.paths), examinePaths)]
-		tr, err := t.session.transportFor(SCIONPeer(o.at))
+		t, err := c.transportFor(SCIONPeer(o.at))
 		if err != nil {
 			continue
 		}
-		if o.by, _ = tr.(examiner); o.by == nil {
+		if o.by, _ = t.(examiner); o.by == nil {
 			continue
 		}
 		if x.Tracker {
-			o.lookUp = tr
+			o.lookUp = t
 		}
-		orders = append(orders, o)
+		out = append(out, o)
 	}
+	return out
+}
+
+// examine has the ways to some of the targets examined, unless that was done a moment ago.
+func (c *checkup) examine(targets []Target, idle time.Duration) {
+	pause := examineEvery
+	if idle > time.Minute {
+		pause = examineSeldom
+	}
+	if c.examining || time.Since(c.examined) < pause {
+		return
+	}
+	orders := c.orders(targets)
 	if len(orders) == 0 {
 		return
 	}
-	s.examining = true
-	t.lookups.Go(func() {
+	c.examining = true
+	c.workers.Go(func() {
 		found := map[string]examination{}
-		defer func() { t.inbox.put(examinedAll{found}) }()
+		defer func() { c.inbox.put(examinedAll{found}) }()
 		select {
-		case t.session.examining <- struct{}{}:
-			defer func() { <-t.session.examining }()
-		case <-t.ctx.Done():
+		case c.common.examining <- struct{}{}:
+			defer func() { <-c.common.examining }()
+		case <-c.ctx.Done():
 			return
 		}
-		ctx, cancel := context.WithTimeout(t.ctx, examineFor)
+		ctx, cancel := context.WithTimeout(c.ctx, examineFor)
 		defer cancel()
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		for _, o := range orders {
 			all.Go(func() {
-				if o.lookUp != nil {
-					quick, cancel := context.WithTimeout(ctx, examineFor/3)
-					o.paths, o.err = o.lookUp.Paths(quick, SCIONPeer(o.at))
-					cancel()
-					o.paths = o.paths[:min(len(o.paths), examinePaths)]
-				}
-				x := o.by.examine(ctx, o.at, o.paths)
-				x.err = o.err
+				x := o.carryOut(ctx)
 				mu.Lock()
 				defer mu.Unlock()
 				found[o.name] = x
@@ -354,4 +347,16 @@ func (t *Transfer) examine(targets []Target, idle time.Duration) {
 		}
 		all.Wait()
 	})
+}
+
+func (o order) carryOut(ctx context.Context) examination {
+	if o.lookUp != nil {
+		quick, cancel := context.WithTimeout(ctx, examineFor/3)
+		o.paths, o.err = o.lookUp.Paths(quick, SCIONPeer(o.at))
+		cancel()
+		o.paths = o.paths[:min(len(o.paths), examinePaths)]
+	}
+	x := o.by.examine(ctx, o.at, o.paths)
+	x.err = o.err
+	return x
 }

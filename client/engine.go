@@ -15,6 +15,124 @@ import (
 	"golang.org/x/time/rate"
 )
 
+// engineClient is what a session uses of the BitTorrent engine.
+type engineClient interface {
+	// Add begins a torrent. Its data goes to the store; onWriteError is called if that fails.
+	Add(hash metainfo.Hash, name string, s storage.ClientImpl, onWriteError func(error)) engineTorrent
+	// BadHosts are the hosts that have sent wrong data: see face.
+	BadHosts() []string
+	PeerID() torrent.PeerID
+	Close() []error
+}
+
+// engineTorrent is what a transfer uses of the BitTorrent engine. It is small so that a test can play
+// the engine in simulated time.
+type engineTorrent interface {
+	Name() string
+	SetInfoBytes([]byte) error
+	Described() <-chan struct{}      // closed once it knows what is in the torrent
+	Size() (pieces int, bytes int64) // 0 until then
+	Bytes() (have, missing int64)    // 0 until then
+	Stats() torrent.TorrentStats
+	PieceState(piece int) torrent.PieceState
+	PieceStateRuns() torrent.PieceStateRuns
+	Changes() (changes <-chan torrent.PieceStateChange, stop func())
+	Completed() <-chan struct{} // closed while all pieces are verified
+	SetPriority(piece int, p torrent.PiecePriority)
+	DownloadAll() // all pieces with the same priority
+	Pause(bool)   // asks for no data
+	Verify(ctx context.Context, piece int) error
+	Connect(face) // dials an offer
+	Drop()
+}
+
+// engineConn is what a transfer uses of the engine's connections.
+type engineConn interface {
+	Stats() torrent.PeerStats
+	Pieces() pieceSet // that the peer has
+}
+
+type pieceSet interface {
+	Iterate(each func(piece uint32) (more bool))
+	GetCardinality() uint64
+}
+
+// anacrolix is the real engine.
+type anacrolix struct{ *torrent.Client }
+
+func (a anacrolix) BadHosts() []string { return a.BadPeerIPs() }
+
+func (a anacrolix) Add(hash metainfo.Hash, name string, s storage.ClientImpl, onWriteError func(error)) engineTorrent {
+	t, _ := a.AddTorrentOpt(torrent.AddTorrentOpts{InfoHash: hash, Storage: s})
+	t.SetDisplayName(name)
+	t.SetOnWriteChunkError(onWriteError)
+	return anacrolixTorrent{t}
+}
+
+type anacrolixTorrent struct{ *torrent.Torrent }
+
+func (t anacrolixTorrent) Described() <-chan struct{} { return t.GotInfo() }
+func (t anacrolixTorrent) Completed() <-chan struct{} { return t.Complete().On() }
+
+func (t anacrolixTorrent) Size() (pieces int, bytes int64) {
+	if t.Info() == nil {
+		return 0, 0
+	}
+	return t.NumPieces(), t.Length()
+}
+
+func (t anacrolixTorrent) Bytes() (have, missing int64) {
+	if t.Info() == nil {
+		return 0, 0
+	}
+	return t.BytesCompleted(), t.BytesMissing()
+}
+
+func (t anacrolixTorrent) Changes() (changes <-chan torrent.PieceStateChange, stop func()) {
+	s := t.SubscribePieceStateChanges()
+	return s.Values, s.Close
+}
+
+func (t anacrolixTorrent) SetPriority(piece int, p torrent.PiecePriority) {
+	t.Piece(piece).SetPriority(p)
+}
+
+func (t anacrolixTorrent) Pause(paused bool) {
+	if paused {
+		t.DisallowDataDownload()
+	} else {
+		t.AllowDataDownload()
+	}
+}
+
+func (t anacrolixTorrent) Verify(ctx context.Context, piece int) error {
+	return t.Piece(piece).VerifyDataContext(ctx)
+}
+
+func (t anacrolixTorrent) Connect(f face) {
+	t.AddPeers([]torrent.PeerInfo{{Addr: f, Source: torrent.PeerSourceDirect}})
+}
+
+type anacrolixConn struct{ *torrent.PeerConn }
+
+func (c anacrolixConn) Pieces() pieceSet { return c.PeerPieces() }
+
+// isComplete tells whether a piece is there and verified.
+func isComplete(t engineTorrent, piece int) bool {
+	st := t.PieceState(piece)
+	return st.Ok && st.Complete
+}
+
+// isHashing tells whether pieces wait to be checked or are being checked.
+func isHashing(t engineTorrent) bool {
+	for _, r := range t.PieceStateRuns() {
+		if r.Hashing || r.QueuedForHash {
+			return true
+		}
+	}
+	return false
+}
+
 // maxDialled is the number of connections that one torrent opens. The engine's 50 is soon reached by a few peers with
 // eight paths each; what a connection costs is a few goroutines and buffers, about 100 kB.
 const maxDialled = 512

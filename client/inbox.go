@@ -46,7 +46,7 @@ type (
 		peers []Peer
 		found bool // by others, such as a tracker, and not named by the user
 	}
-	found struct { // paths to a peer, or why there are none
+	foundPaths struct { // paths to a peer, or why there are none
 		peer  Peer
 		paths []pathsel.Path
 		err   error

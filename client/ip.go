@@ -9,16 +9,17 @@ import (
 	"braid/pathsel"
 )
 
-// onIP is what transports on IP have in common: the network chooses the way, so that there is one path and nothing to hear
-// of it; and several listeners give what they accept to one Accept.
+// onIP is what transports on IP have in common. The network chooses the path, so there is one, about
+// which there is no news. Several listeners give the connections that they accept to one Accept.
 type onIP struct {
+	network  string // at which the transport listens, "tcp" or "udp"; empty: it does not
 	accepted chan Wire
 	ctx      context.Context // ends with the transport
 	stop     context.CancelFunc
 }
 
-func newOnIP() onIP {
-	t := onIP{accepted: make(chan Wire)}
+func newOnIP(network string) onIP {
+	t := onIP{network: network, accepted: make(chan Wire)}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	return t
 }

@@ -8,23 +8,28 @@ import (
 )
 
 const (
-	// stealGrace is how long a request is left alone: a round trip from one continent to another, and a block's time on the link.
+	// stealGrace is how long the engine leaves a request with a connection before an idle one may have
+	// it: a round trip between continents, and the time of a block on the link. What has been sent
+	// cannot be called back, and would arrive twice.
 	stealGrace = 300 * time.Millisecond
-	// nudgedMost and nudgedPieces bound what it costs to look again: each time all missing pieces are gone over.
+	// nudgedMost and nudgedPieces bound the cost of a nudge: the engine goes over all missing pieces.
 	nudgedMost, nudgedPieces = 8, 100_000
 )
 
-// nudge takes back requests that have waited for too long, and has the engine think again of connections that have nothing to ask
-// for.
-func (t *Transfer) nudge() {
-	if t.isDone || t.want == nil {
+// nudger keeps connections at work: it takes back requests that a peer does not answer, and has the
+// engine think again about connections without requests. See package wire, answers.go.
+type nudger struct{ *core }
+
+func (n *nudger) nudge() {
+	if n.isDone || n.want == nil {
 		return
 	}
+	now := time.Now()
 	var links []*link
-	open, free := 0, 0 // connections that can be asked, and those of them that are not
-	for x := range t.greetedRows() {
-		links = append(links, x.link)
-		if can, asked := x.link.Filter.CanAsk(); can {
+	open, free := 0, 0 // connections that can be asked, and those of them that are not asked
+	for r := range n.peers.connected() {
+		links = append(links, r.link)
+		if can, asked := r.link.Filter.CanAsk(); can {
 			open++
 			if !asked {
 				free++
@@ -33,21 +38,21 @@ func (t *Transfer) nudge() {
 	}
 	var idle []*link
 	busy := false
-	now := time.Now()
 	for _, l := range links {
-		g := t.session.gauges.find(l.face)
+		g := n.gauges.find(l.face)
 		if g == nil {
 			continue
 		}
 		if free > 0 && l.Filter.Endless(now) {
-			t.log.Debug("connection ended: a block takes too long", "peer", l.Peer(), "path", l.Path().Fingerprint.Short())
+			n.log.Debug("connection ended: a block takes too long", "peer", l.Peer(), "path", l.Path().Fingerprint.Short())
 			l.Close()
 			continue
 		}
 		l.Filter.EndSnub(open > 0, now)
 		taken, snubbed := l.Filter.TakeBack(wire.Situation{Others: open > 1, Idle: free > 0, RTT: l.Measure().RTT, Now: now})
 		if taken {
-			t.log.Debug("requests taken back: the peer does not answer", "peer", l.Peer(), "path", l.Path().Fingerprint.Short(), "snubbed", snubbed)
+			n.log.Debug("requests taken back: the peer does not answer",
+				"peer", l.Peer(), "path", l.Path().Fingerprint.Short(), "snubbed", snubbed)
 		}
 		if snubbed {
 			open--
@@ -60,41 +65,45 @@ func (t *Transfer) nudge() {
 			idle = append(idle, l)
 		}
 	}
-	if len(idle) == 0 {
-		return
-	}
-	rand.Shuffle(len(idle), func(i, j int) { idle[i], idle[j] = idle[j], idle[i] })
-	most := 1 // it may be that no peer has what is missing
-	if busy {
-		missing := t.torrent.NumPieces() - t.torrent.Stats().PiecesComplete
-		most = min(nudgedMost, 1+nudgedPieces/max(1, missing))
-	}
-	for _, l := range idle[:min(len(idle), most)] {
-		l.Filter.Nudge()
+	pieces, _ := n.torrent.Size()
+	for _, i := range chooseNudged(len(idle), busy, pieces-n.torrent.Stats().PiecesComplete) {
+		idle[i].Filter.Nudge()
 	}
 }
 
-// tellPieces tells the gates how many pieces the torrent has, once that is known.
-func (t *Transfer) tellPieces() {
-	if t.torrent.Info() == nil {
+// chooseNudged picks those of the idle connections that the engine shall think about again, at random.
+// If no connection is busy it may be that no peer has a missing piece: then one is enough.
+func chooseNudged(idle int, busy bool, missing int) []int {
+	most := 1
+	if busy {
+		most = min(nudgedMost, 1+nudgedPieces/max(1, missing))
+	}
+	return rand.Perm(idle)[:min(idle, most)]
+}
+
+// tellPieces tells the filters how many pieces the torrent has, once that is known.
+func (n *nudger) tellPieces() {
+	pieces, _ := n.torrent.Size()
+	if pieces == 0 {
 		return
 	}
-	for x := range t.greetedRows() {
-		l := x.link
+	for r := range n.peers.connected() {
+		l := r.link
 		if l.described {
 			continue
 		}
 		l.described = true
-		if err := l.Filter.SetPieces(t.torrent.NumPieces()); err != nil {
-			t.log.Debug("connection ended", "peer", x.peer, "error", err)
+		if err := l.Filter.SetPieces(pieces); err != nil {
+			n.log.Debug("connection ended", "peer", r.peer, "error", err)
 			l.Close()
 		}
 	}
 }
 
-func (t *Transfer) tellKept() {
+// flushKept tells peers of pieces that were kept from them for too long.
+func (n *nudger) flushKept() {
 	now := time.Now()
-	for x := range t.greetedRows() {
-		x.link.Filter.FlushKept(now)
+	for r := range n.peers.connected() {
+		r.link.Filter.FlushKept(now)
 	}
 }

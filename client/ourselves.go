@@ -1,13 +1,14 @@
 package client
 
 import (
+	"io"
 	"net"
 	"net/netip"
 	"slices"
 )
 
-// Trackers remember a peer for minutes after it was killed, and name it to the one that is started in its place. Such an
-// address is one of this host, and nothing listens there any more.
+// Trackers remember a peer for minutes after it was killed, and name it to the one that is started in
+// its place. Such an address is one of this host, and nothing listens there any more.
 
 // isOurs tells whether an address is one at which this session accepts connections, as others may know it.
 func isOurs(p Peer, listening []Peer, local func(netip.Addr) bool) bool {
@@ -33,13 +34,30 @@ func isLocal(ip netip.Addr) bool {
 	})
 }
 
-// left tells whether the SCION address is one of this host at which nothing listens: the port is free.
-func (t *scionTransport) left(p Peer) bool {
+// Abandoned implements Transport.
+func (t *scionTransport) Abandoned(p Peer) bool {
 	a := t.endpoint.Addr()
-	if p.scion.IA != a.IA || p.scion.Host != a.Host {
+	return p.scion.IA == a.IA && p.scion.Host == a.Host && isFree("udp", netip.AddrPortFrom(a.Host, p.scion.Port))
+}
+
+// Abandoned implements Transport.
+func (t *onIP) Abandoned(p Peer) bool {
+	ip, err := netip.ParseAddr(p.host)
+	return err == nil && isLocal(ip) && isFree(t.network, netip.AddrPortFrom(ip, p.port))
+}
+
+// isFree tells whether nothing listens at an address of this host: then we could.
+func isFree(network string, at netip.AddrPort) bool {
+	var c io.Closer
+	var err error
+	switch network {
+	case "tcp":
+		c, err = net.ListenTCP(network, net.TCPAddrFromAddrPort(at))
+	case "udp":
+		c, err = net.ListenUDP(network, net.UDPAddrFromAddrPort(at))
+	default:
 		return false
 	}
-	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a.Host, p.scion.Port)))
 	if err != nil {
 		return false
 	}

@@ -88,6 +88,46 @@ func (m *meter) update(bytes uint64, elapsed time.Duration) {
 	}
 }
 
+// rates are those of all connections together.
+type rates struct {
+	in, out meter
+	since   time.Time // the last measurement
+}
+
+// measure takes the samples of the time since the last call.
+func (r *rates) measure(peers *peerSet, now time.Time) {
+	elapsed := now.Sub(r.since)
+	r.since = now
+	var read, written uint64
+	for x := range peers.rows() {
+		x.measure(elapsed)
+		a, b := x.bytes()
+		read, written = read+a, written+b
+	}
+	// Rows may be forgotten, which must not look like a counter that runs backwards.
+	r.in.update(max(read, r.in.bytes), elapsed)
+	r.out.update(max(written, r.out.bytes), elapsed)
+}
+
+// progress is that of all path-level peers and accepted connections.
+func (s *peerSet) progress() (out []PathProgress) {
+	for _, p := range s.dialled {
+		if len(p.paths) == 0 {
+			out = append(out, PathProgress{Peer: p.peer.String(), Transport: p.transport.Name(), Err: p.err})
+		}
+		for _, x := range p.paths {
+			q := x.progress()
+			q.State, q.Failures = x.candidate.State, x.candidate.Failures
+			q.Carried, q.CarriedUntil = pathsel.Latest(x.candidate.Slots)
+			out = append(out, q)
+		}
+	}
+	for _, r := range s.accepted {
+		out = append(out, r.progress())
+	}
+	return out
+}
+
 // row gathers what is shown of one path-level peer, over its successive links.
 type row struct {
 	peer      Peer
@@ -104,8 +144,20 @@ type row struct {
 	err       error
 }
 
-// settle takes the link's counts over when it has ended.
-func (r *row) settle() {
+// isConnected tells whether there is a connection whose handshake is done.
+func (r *row) isConnected() bool { return r.link != nil && r.link.Greeted() && !r.link.Closed() }
+
+// remoteID names the peer at the other end of the connection. It is the same for all connections of a
+// peer, whichever side has opened them.
+func (r *row) remoteID() pathsel.PeerID {
+	if k := r.link.Key(); k != nil {
+		return pathsel.PeerID(k[:])
+	}
+	return r.peer.ID()
+}
+
+// foldLink adds the counts of a connection that has ended to those of earlier ones.
+func (r *row) foldLink() {
 	l := r.link
 	r.seen = l.Measure()
 	read, written := l.Bytes()

@@ -30,7 +30,7 @@ func openQUIC(addrs []Peer, cfg scionnet.IPConfig) (*quicTransport, error) {
 			return nil, err
 		}
 	}
-	t := &quicTransport{onIP: newOnIP(), quiet: len(addrs) == 0}
+	t := &quicTransport{onIP: newOnIP("udp"), quiet: len(addrs) == 0}
 	open := func(at netip.AddrPort) error {
 		cfg.Listen = at
 		e, err := scionnet.ListenIP(cfg)

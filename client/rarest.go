@@ -78,42 +78,25 @@ func (r *rarest) choose(missing []missingPiece, count int) (raise, lower []int) 
 	return raise, lower
 }
 
-// preferRarest chooses anew which pieces are asked for first.
-func (t *Transfer) preferRarest() {
-	w := t.want
-	if t.isDone || w == nil || !w.plain {
-		return
+// rarestView is what a choice is made of.
+type rarestView struct {
+	pieces      int
+	pieceLength int64
+	has         []func(each func(piece uint32) (more bool)) // the pieces of each connected peer
+	leechers    bool                                        // not every peer has all pieces
+	rate        float64                                     // at which data comes, in bytes a second
+	states      torrent.PieceStateRuns
+}
+
+// plan says which pieces are asked for first from now on, and which no longer.
+func (r *rarest) plan(v rarestView) (raise, lower []int) {
+	r.turns = 1 + v.pieces*(len(v.has)+rarestState)/rarestWork
+	if !v.leechers && len(r.first) == 0 {
+		return nil, nil // seeds have everything, and data in order is easier to store
 	}
-	if t.rarest == nil {
-		t.rarest = newRarest(len(w.pieces))
-	}
-	r := t.rarest
-	if r.turns--; r.turns > 0 {
-		return
-	}
-	has := map[pathsel.PeerID]func(each func(piece uint32) (more bool)){}
-	leechers := false
-	var rate float64 // bytes a second
-	for x := range t.greetedRows() {
-		g := t.session.gauges.find(x.link.face)
-		if g == nil {
-			continue
-		}
-		rate += x.in.rate / 8
-		who := uploadPeer(x)
-		if has[who] == nil {
-			b := g.conn.PeerPieces()
-			has[who] = b.Iterate
-			leechers = leechers || b.GetCardinality() < uint64(len(w.pieces))
-		}
-	}
-	r.turns = 1 + len(w.pieces)*(len(has)+rarestState)/rarestWork
-	if !leechers && len(r.first) == 0 {
-		return // seeds have everything, and data in order is easier to store
-	}
-	peers := make([]int, len(w.pieces))
-	for _, pieces := range has {
-		pieces(func(i uint32) bool {
+	peers := make([]int, v.pieces)
+	for _, each := range v.has {
+		each(func(i uint32) bool {
 			if int(i) < len(peers) {
 				peers[i]++
 			}
@@ -122,7 +105,7 @@ func (t *Transfer) preferRarest() {
 	}
 	var missing []missingPiece
 	i := 0
-	for _, run := range t.torrent.PieceStateRuns() {
+	for _, run := range v.states {
 		for range run.Length {
 			if !run.Ok || !run.Complete {
 				missing = append(missing, missingPiece{i, peers[i], run.Partial})
@@ -131,12 +114,60 @@ func (t *Transfer) preferRarest() {
 		}
 	}
 	ahead := rarestTime + time.Duration(r.turns)*sampleEvery
-	count := min(rarestMost, max(rarestLeast, int(rate*ahead.Seconds())/int(w.layout.PieceLength)))
-	raise, lower := r.choose(missing, count)
+	count := min(rarestMost, max(rarestLeast, int(v.rate*ahead.Seconds())/int(v.pieceLength)))
+	return r.choose(missing, count)
+}
+
+// rarestFirst has the engine ask for rare pieces first, if all wanted pieces have the same priority.
+type rarestFirst struct {
+	*core
+	memory *rarest // nil: not looked yet
+}
+
+func (f *rarestFirst) view() rarestView {
+	v := rarestView{
+		pieces: len(f.want.pieces), pieceLength: f.want.layout.PieceLength, states: f.torrent.PieceStateRuns(),
+	}
+	seen := map[pathsel.PeerID]bool{}
+	for r := range f.peers.connected() {
+		g := f.gauges.find(r.link.face)
+		if g == nil {
+			continue
+		}
+		v.rate += r.in.rate / 8
+		if id := r.remoteID(); !seen[id] {
+			seen[id] = true
+			b := g.conn.Pieces()
+			v.has = append(v.has, b.Iterate)
+			v.leechers = v.leechers || b.GetCardinality() < uint64(v.pieces)
+		}
+	}
+	return v
+}
+
+// choose chooses again, unless too little time has passed for so many pieces.
+func (f *rarestFirst) choose() {
+	if f.isDone || f.want == nil || !f.want.plain {
+		return
+	}
+	if f.memory == nil {
+		f.memory = newRarest(len(f.want.pieces))
+	}
+	if f.memory.turns--; f.memory.turns > 0 {
+		return
+	}
+	raise, lower := f.memory.plan(f.view())
 	for _, i := range raise {
-		t.torrent.Piece(i).SetPriority(torrent.PiecePriorityHigh)
+		f.torrent.SetPriority(i, torrent.PiecePriorityHigh)
 	}
 	for _, i := range lower {
-		t.torrent.Piece(i).SetPriority(torrent.PiecePriorityNormal)
+		f.torrent.SetPriority(i, torrent.PiecePriorityNormal)
+	}
+}
+
+// forget begins anew, after the engine has lost all priorities.
+func (f *rarestFirst) forget() {
+	if f.memory != nil {
+		clear(f.memory.first)
 	}
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"iter"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -35,11 +36,11 @@ type revelation struct {
 	fresh  wire.Bitset // no claims
 	left   int         // of the fresh
 	whole  int         // peers that have every piece, which counts as a claim for each
-	peers  map[pathsel.PeerID]*beholder
+	peers  map[pathsel.PeerID]*viewer
 }
 
-// beholder is a peer that pieces are shown to.
-type beholder struct {
+// viewer is a peer that pieces are shown to.
+type viewer struct {
 	told, has, asked, claimed wire.Bitset
 
 	looked int // from where on rarest looks next
@@ -57,13 +58,21 @@ type beholder struct {
 	moved   time.Time // last time that a piece was shown, asked for, or landed
 }
 
-// beholding is a peer at the time of a step.
-type beholding struct {
+// viewing is a peer at the time of a step.
+type viewing struct {
 	id     pathsel.PeerID
 	served bool    // it may fetch from us
 	wants  bool    // it is interested in what it was told of
 	rate   float64 // at which it does, in bytes per second
 	rtt    time.Duration
+	news   []pieceNews // of each of its connections
+}
+
+// pieceNews is what a peer has said about pieces since the last step.
+type pieceNews struct {
+	hasAll bool
+	has    iter.Seq[int]
+	asks   iter.Seq[int] // for a part of the piece
 }
 
 const (
@@ -82,7 +91,7 @@ const (
 )
 
 // lacks is the first of so many pieces, from that one on, that the peer neither was told of nor has; -1 if there is none.
-func (p *beholder) lacks(from, pieces int) int {
+func (p *viewer) lacks(from, pieces int) int {
 	for w := from / 64; w < len(p.told); w++ {
 		word := ^(p.told[w] | p.has[w])
 		if w == from/64 {
@@ -103,12 +112,12 @@ func newRevelation(pieces int, length int64, seed uint64) *revelation {
 		// Less, and it runs dry before its rate is known; more, and who comes after it finds much claimed.
 		alone: max(2, pieces/64), length: float64(length), random: rand.New(rand.NewPCG(seed, 16)),
 		claims: make([]uint16, pieces), fresh: wire.FullBitset(pieces), left: pieces,
-		peers: map[pathsel.PeerID]*beholder{},
+		peers: map[pathsel.PeerID]*viewer{},
 	}
 	return r
 }
 
-func (r *revelation) claim(p *beholder, piece int) {
+func (r *revelation) claim(p *viewer, piece int) {
 	if p.claimed.Has(piece) {
 		return
 	}
@@ -119,7 +128,7 @@ func (r *revelation) claim(p *beholder, piece int) {
 	}
 }
 
-func (r *revelation) unclaim(p *beholder, piece int) {
+func (r *revelation) unclaim(p *viewer, piece int) {
 	if !p.claimed.Has(piece) {
 		return
 	}
@@ -180,11 +189,24 @@ func (r *revelation) asks(id pathsel.PeerID, piece int, now time.Time) {
 	}
 }
 
+// hear notes what a peer has said.
+func (r *revelation) hear(id pathsel.PeerID, n pieceNews, now time.Time) {
+	if n.hasAll {
+		r.hasAll(id)
+	}
+	for i := range n.has {
+		r.has(id, i, now)
+	}
+	for i := range n.asks {
+		r.asks(id, i, now)
+	}
+}
+
 // join notes a peer, of which nothing is known yet.
 func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 	if r.peers[id] == nil {
 		n := len(r.claims)
-		r.peers[id] = &beholder{
+		r.peers[id] = &viewer{
 			told: wire.NewBitset(n), has: wire.NewBitset(n), asked: wire.NewBitset(n), claimed: wire.NewBitset(n),
 			lacking: n, served: true, moved: now,
 		}
@@ -192,10 +214,13 @@ func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 }
 
 // step says which pieces to tell each peer of. Those who are not there any more are forgotten.
-func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][]int {
+func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]int {
 	served, waiting := 0, 0
 	for _, b := range there {
 		r.join(b.id, now)
+		for _, n := range b.news {
+			r.hear(b.id, n, now)
+		}
 		p := r.peers[b.id]
 		if p.served && !b.served { // others get what it can not
 			r.release(p, p.has, nil)
@@ -222,7 +247,7 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 		p.window = max(p.grown, min(enough, len(r.claims)))
 	}
 	show := map[pathsel.PeerID][]int{}
-	give := func(id pathsel.PeerID, p *beholder, piece int) {
+	give := func(id pathsel.PeerID, p *viewer, piece int) {
 		if p.told.Set(piece); !p.has.Has(piece) {
 			p.lacking--
 		}
@@ -279,7 +304,7 @@ func (r *revelation) step(now time.Time, there []beholding) map[pathsel.PeerID][
 }
 
 // forget gives what those had who are not there any more, and what was shown to them only, to others.
-func (r *revelation) forget(there []beholding) {
+func (r *revelation) forget(there []viewing) {
 	stay := make(map[pathsel.PeerID]bool, len(there))
 	for _, b := range there {
 		stay[b.id] = true
@@ -297,7 +322,7 @@ func (r *revelation) forget(there []beholding) {
 }
 
 // release takes back claims of a peer, but those to pieces in either set, which may be nil.
-func (r *revelation) release(p *beholder, but, nor wire.Bitset) {
+func (r *revelation) release(p *viewer, but, nor wire.Bitset) {
 	for i := p.claimed.Next(0, but); i >= 0; i = p.claimed.Next(i+1, but) {
 		if nor == nil || !nor.Has(i) {
 			r.unclaim(p, i)
@@ -307,7 +332,7 @@ func (r *revelation) release(p *beholder, but, nor wire.Bitset) {
 
 // next is a fresh piece for the peer, -1 if there is none: any, so that seeds that do not know of each other send
 // different ones; the first, if only one peer is there, who may want them in order.
-func (r *revelation) next(p *beholder, first bool) int {
+func (r *revelation) next(p *viewer, first bool) int {
 	if r.left == 0 {
 		return -1
 	}
@@ -325,7 +350,7 @@ const rarestFrom = 256
 
 // rarest are pieces that the peer was not told of and does not have, those with the fewest claims first, of those that follow the
 // last ones that were looked at.
-func (r *revelation) rarest(p *beholder, most int) []int {
+func (r *revelation) rarest(p *viewer, most int) []int {
 	if p.lacking == 0 {
 		return nil
 	}

@@ -101,10 +101,10 @@ func (s *swarm) done() bool {
 }
 
 func (s *swarm) look() {
-	var there []beholding
+	var there []viewing
 	for _, l := range s.leechers {
 		if !l.gone {
-			there = append(there, beholding{id: l.id, served: !l.barred, wants: l.interested(), rate: l.rate})
+			there = append(there, viewing{id: l.id, served: !l.barred, wants: l.interested(), rate: l.rate})
 		}
 	}
 	for id, pieces := range s.step(s.now, there) {
@@ -220,7 +220,7 @@ func TestRevealToOne(t *testing.T) {
 		}
 	}
 	s := newSwarm(1000, 100, 1)
-	show := s.step(s.now, []beholding{{id: "0", served: true, wants: true}})
+	show := s.step(s.now, []viewing{{id: "0", served: true, wants: true}})
 	for i, p := range show["0"] {
 		if i != p {
 			t.Fatalf("shown: %v", show["0"])
@@ -247,7 +247,7 @@ func TestRevealFarAway(t *testing.T) {
 			way, got = way[1:], got+1
 		}
 		seen := float64(got-before) / simStep.Seconds()
-		for _, p := range r.step(now, []beholding{{"a", true, true, seen, rtt}})["a"] {
+		for _, p := range r.step(now, []viewing{{"a", true, true, seen, rtt, nil}})["a"] {
 			r.asks("a", p, now)
 			if free.Before(now) {
 				free = now
@@ -355,21 +355,21 @@ func TestRevealNonsense(t *testing.T) {
 func TestRevealBesideWhole(t *testing.T) {
 	r := newRevelation(10, 1, 1)
 	now := time.Unix(0, 0)
-	a, b := beholding{id: "a", served: true}, beholding{id: "b", served: true}
+	a, b := viewing{id: "a", served: true}, viewing{id: "b", served: true}
 	r.join("b", now)
 	r.has("b", 3, now)
 	r.hasAll("b")
 	r.hasAll("b")
 	r.has("b", 4, now)
 	r.asks("b", 4, now)
-	if show := r.step(now, []beholding{a, b}); len(show) > 0 || !r.complete() {
+	if show := r.step(now, []viewing{a, b}); len(show) > 0 || !r.complete() {
 		t.Errorf("shown at once: %v", show)
 	}
 	now = now.Add(dryPatience)
-	if show := r.step(now, []beholding{a, b}); len(show["a"]) == 0 || len(show["b"]) > 0 {
+	if show := r.step(now, []viewing{a, b}); len(show["a"]) == 0 || len(show["b"]) > 0 {
 		t.Errorf("shown to a peer that nobody serves: %v", show)
 	}
-	if r.step(now, []beholding{a}); r.complete() || r.left == 0 {
+	if r.step(now, []viewing{a}); r.complete() || r.left == 0 {
 		t.Errorf("it has left: complete %v, %d pieces fresh", r.complete(), r.left)
 	}
 }
@@ -438,7 +438,7 @@ func FuzzReveal(f *testing.F) {
 			if script[0] >= 0x20 { // time passes, and somebody comes, goes, or is no longer served
 				now = now.Add(time.Duration(script[0]>>5) * 300 * time.Millisecond)
 				gone[who] = value&1 != 0
-				var there []beholding
+				var there []viewing
 				for i := range peers {
 					if gone[i] {
 						gauges[i], told[i] = gauge{}, nil
@@ -449,8 +449,8 @@ func FuzzReveal(f *testing.F) {
 					}
 					id := pathsel.PeerID(fmt.Sprint(i))
 					r.join(id, now)
-					gauges[i].tell(r, id, now)
-					there = append(there, beholding{
+					r.hear(id, gauges[i].takeNews(), now)
+					there = append(there, viewing{
 						id: id, served: i != who || value&2 == 0, wants: value&4 == 0,
 						rate: float64(value), rtt: time.Duration(value) * time.Millisecond,
 					})
@@ -502,7 +502,7 @@ func TestHeardOnce(t *testing.T) {
 	}
 	r := newRevelation(pieces, 1, 1)
 	r.join("a", time.Time{})
-	x.tell(r, "a", time.Time{})
+	r.hear("a", x.takeNews(), time.Time{})
 	if p := r.peers["a"]; p.count != pieces/2 || !p.has.Has(pieces-2) || p.has.Has(pieces-1) {
 		t.Errorf("it has %d of %d pieces", p.count, pieces/2)
 	}
@@ -524,7 +524,7 @@ func TestHasAllClaimsNothing(t *testing.T) {
 		id := pathsel.PeerID(fmt.Sprint(i))
 		r.join(id, time.Time{})
 		r.hasAll(id)
-		r.step(time.Time{}, []beholding{{id: id, served: true}})
+		r.step(time.Time{}, []viewing{{id: id, served: true}})
 		if p := r.peers[id]; p.claimed.Next(0, nil) >= 0 || p.has.Next(0, nil) >= 0 || r.left != 1<<20 || len(r.peers) != 1 {
 			t.Fatal("pieces were gone over")
 		}

@@ -6,67 +6,68 @@ import (
 	"braid/storage"
 )
 
-// A full disk pauses a transfer: it asks for no more data, serves what it has, and goes on when there is room.
+// roomKeeper pauses a transfer while the disk is full: it asks for no more data, serves what it has,
+// and goes on when there is room.
+type roomKeeper struct {
+	*core
+	rarest  *rarestFirst
+	err     error // nil: there is room as far as we know
+	looking bool
+	looked  time.Time
+}
 
 // roomEvery is how often it looks for room.
 const roomEvery = 3 * time.Second
 
 const fullMessage = "the disk is full: make room; the download goes on by itself, and what is there is served meanwhile"
 
-// fullDisk is the state of a pause.
-type fullDisk struct {
-	store   storage.Store
-	err     error // nil: there is room as far as we know
-	looking bool
-	looked  time.Time
-}
-
-// diskFull and room are events: a write did not find room; it was looked for, and there if err is nil.
+// The events: a write has found no room, and the result of looking for room, where no error means
+// that there is some.
 type (
 	diskFull struct{ err error }
 	room     struct{ err error }
 )
 
-func (t *Transfer) onFull(err error) {
-	if t.isDone || t.full.err != nil {
+func (k *roomKeeper) onFull(err error) {
+	if k.isDone || k.err != nil {
 		return
 	}
-	t.full.err, t.full.looked = err, time.Now()
-	t.torrent.DisallowDataDownload()
-	t.log.Warn("paused: "+fullMessage, "error", err)
+	k.err, k.looked = err, time.Now()
+	k.torrent.Pause(true)
+	k.log.Warn("paused: "+fullMessage, "error", err)
 }
 
-// lookForRoom is called every second. To look may take as long as a slow disk does.
-func (t *Transfer) lookForRoom() {
-	if t.full.err == nil || t.full.looking || time.Since(t.full.looked) < roomEvery {
+// look is called every second. It may take as long as a slow disk does.
+func (k *roomKeeper) look() {
+	if k.err == nil || k.looking || time.Since(k.looked) < roomEvery {
 		return
 	}
-	t.full.looking = true
-	t.lookups.Go(func() { t.inbox.put(room{storage.HasRoom(t.full.store)}) })
+	k.looking = true
+	k.workers.Go(func() { k.inbox.put(room{storage.HasRoom(k.store.Store)}) })
 }
 
-func (t *Transfer) onRoom(err error) {
-	t.full.looking, t.full.looked = false, time.Now()
-	if err != nil || t.full.err == nil {
+func (k *roomKeeper) onRoom(err error) {
+	k.looking, k.looked = false, time.Now()
+	if err != nil || k.err == nil {
 		return
 	}
-	t.full.err = nil
-	t.askAgain()
-	t.log.Info("there is room on the disk again: the download goes on")
+	k.err = nil
+	askAgain(k.core, k.rarest)
+	k.log.Info("there is room on the disk again: the download goes on")
 }
 
-// askAgain has the engine ask for data again. It keeps two sets of the pieces that it wants, an order and a bitmap. During a pause
-// each claim of a peer, and each connection that ends, takes pieces out of the order alone; AllowDataDownload puts one piece
-// after the other back, and the engine panics if it compares the sets in between. A priority that is set during the pause takes
-// the piece out of both, so that they grow alike.
-func (t *Transfer) askAgain() {
-	for i, p := range t.want.pieces {
-		t.torrent.Piece(i).SetPriority(enginePriority(p))
+// askAgain has the engine ask for data again after a pause.
+//
+// The engine keeps the pieces that it wants in two sets, an order and a bitmap. During a pause, each
+// claim of a peer and each connection that ends takes pieces out of the order alone. AllowDataDownload
+// puts them back one by one, and the engine panics if it compares the sets in between. Setting a
+// priority during the pause takes the piece out of both, so that they grow alike.
+func askAgain(c *core, r *rarestFirst) {
+	for i, p := range c.want.pieces {
+		c.torrent.SetPriority(i, enginePriority(p))
 	}
-	t.torrent.AllowDataDownload()
-	if t.rarest != nil { // which pieces come first is decided anew
-		clear(t.rarest.first)
-	}
-	t.want.ahead = t.want.first
-	t.want.advance(t.torrent)
+	c.torrent.Pause(false)
+	r.forget()
+	c.want.ahead = c.want.first
+	c.want.advance(c.torrent)
 }

@@ -85,9 +85,9 @@ func TestAskAgain(t *testing.T) {
 	until(t, tr, "paused", func(p Progress) bool { return p.Waiting == fullMessage })
 	for i := range pieces {
 		if i < 1400 {
-			tr.torrent.Piece(i).SetPriority(torrent.PiecePriorityNormal)
+			tr.torrent.SetPriority(i, torrent.PiecePriorityNormal)
 		} else {
-			tr.torrent.Piece(i).UpdateCompletion()
+			tr.torrent.(anacrolixTorrent).Piece(i).UpdateCompletion()
 		}
 	}
 	tr.inbox.put(room{})

@@ -1,12 +1,14 @@
 package client
 
 import (
+	"iter"
 	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/anacrolix/torrent"
+	"github.com/anacrolix/torrent/metainfo"
 	pp "github.com/anacrolix/torrent/peer_protocol"
 
 	"braid/client/wire"
@@ -19,10 +21,11 @@ const sampleEvery = 200 * time.Millisecond
 
 // gauge is what the engine does on one connection and does not tell when asked: it is counted as it happens.
 type gauge struct {
-	conn        *torrent.PeerConn
-	link        *link        // nil: it has ended meanwhile
-	outstanding atomic.Int64 // requests sent, neither answered nor taken back
-	unchoked    atomic.Bool  // the peer serves us
+	conn        engineConn
+	peer        *torrent.Peer // the same
+	link        *link         // nil: it has ended meanwhile
+	outstanding atomic.Int64  // requests sent, neither answered nor taken back
+	unchoked    atomic.Bool   // the peer serves us
 
 	// The engine's, with its lock held.
 	pipeline pipeline
@@ -90,30 +93,36 @@ func (x *gauge) hear(m *pp.Message, pieces int) (news bool) {
 	return news
 }
 
-// tell tells a revelation what the peer has said since the last time.
-func (x *gauge) tell(r *revelation, id pathsel.PeerID, now time.Time) {
+// takeNews is what the peer has said about pieces since the last call.
+func (x *gauge) takeNews() pieceNews {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.hasAll {
-		x.hasAll = false
-		r.hasAll(id)
+	n := pieceNews{hasAll: x.hasAll, has: x.drain(&x.has), asks: x.drain(&x.asks)}
+	x.hasAll = false
+	return n
+}
+
+func (x *gauge) drain(h *heap) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		more := true
+		h.empty(func(piece int) { more = more && yield(piece) })
 	}
-	x.has.empty(func(piece int) { r.has(id, piece, now) })
-	x.asks.empty(func(piece int) { r.asks(id, piece, now) })
 }
 
 // gauges of all connections by their face. The engine calls most of this with its lock held.
 type gauges struct {
-	byFace  sync.Map
-	watched sync.Map // *torrent.Torrent to watched
-	blames  sync.Map // *torrent.Torrent to *blame
+	byFace  sync.Map // face to *gauge
+	watched sync.Map // metainfo.Hash of a torrent to watched
+	useful  sync.Map // likewise to a func that is told of each useful block and where it comes from
 }
 
 // install has the engine tell the gauges. linkAt is the connection behind a face.
 func (g *gauges) install(c *torrent.Callbacks, linkAt func(face) *link) {
 	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) {
 		if f, ok := p.RemoteAddr.(face); ok {
-			x := &gauge{conn: p, link: linkAt(f), peak: peakRequests(&p.Peer)}
+			x := &gauge{conn: anacrolixConn{p}, peer: &p.Peer, link: linkAt(f), peak: peakRequests(&p.Peer)}
 			x.deepen()
 			g.byFace.Store(f, x)
 		}
@@ -125,8 +134,9 @@ func (g *gauges) install(c *torrent.Callbacks, linkAt func(face) *link) {
 	})
 	c.ReceivedUsefulData = append(c.ReceivedUsefulData, func(e torrent.ReceivedUsefulDataEvent) {
 		if x := g.of(e.Peer); x != nil && x.link != nil {
-			if b, ok := g.blames.Load(x.conn.Torrent()); ok {
-				b.(*blame).received(int(e.Message.Index), int(e.Message.Begin), len(e.Message.Piece), suspectOf(x.link.Origin()))
+			if f, ok := g.useful.Load(e.Peer.Torrent().InfoHash()); ok {
+				m := e.Message
+				f.(func(int, int, int, pathsel.Origin))(int(m.Index), int(m.Begin), len(m.Piece), x.link.Origin())
 			}
 		}
 	})
@@ -147,6 +157,33 @@ func (g *gauges) install(c *torrent.Callbacks, linkAt func(face) *link) {
 	}
 }
 
+// onUseful has f told of each useful block of a torrent, and where the block comes from. It is called
+// with the engine's lock held, and must not block. With nil nobody is told.
+func (g *gauges) onUseful(torrent metainfo.Hash, f func(piece, begin, length int, from pathsel.Origin)) {
+	if f == nil {
+		g.useful.Delete(torrent)
+	} else {
+		g.useful.Store(torrent, f)
+	}
+}
+
+// noteData notes which accepted connections have carried data, either way, since the last call. They
+// keep their places by that.
+func (g *gauges) noteData(rows []*row, now time.Time) {
+	for _, r := range rows {
+		if r.link == nil {
+			continue
+		}
+		if x := g.find(r.link.face); x != nil {
+			st := x.conn.Stats()
+			if n := st.BytesWrittenData.Int64() + st.BytesReadUsefulData.Int64(); n > r.link.data {
+				r.link.data = n
+				r.link.carried.Store(now.UnixNano())
+			}
+		}
+	}
+}
+
 // watched is a torrent whose peers' pieces somebody wants to know.
 type watched struct {
 	pieces int
@@ -155,14 +192,14 @@ type watched struct {
 
 // watch keeps what peers say of the pieces of a torrent of so many, for gauge.tell, until unwatch. It calls news when a peer
 // has got pieces, with the engine's lock held: news must not block.
-func (g *gauges) watch(t *torrent.Torrent, pieces int, news func()) {
-	g.watched.Store(t, watched{pieces, news})
+func (g *gauges) watch(torrent metainfo.Hash, pieces int, news func()) {
+	g.watched.Store(torrent, watched{pieces, news})
 }
 
-func (g *gauges) unwatch(t *torrent.Torrent) { g.watched.Delete(t) }
+func (g *gauges) unwatch(torrent metainfo.Hash) { g.watched.Delete(torrent) }
 
 func (g *gauges) heard(p *torrent.PeerConn, m *pp.Message) {
-	w, ok := g.watched.Load(p.Torrent())
+	w, ok := g.watched.Load(p.Torrent().InfoHash())
 	if x := g.of(&p.Peer); ok && x != nil && x.hear(m, w.(watched).pieces) {
 		w.(watched).news()
 	}
@@ -179,7 +216,7 @@ func (g *gauges) of(p *torrent.Peer) *gauge {
 	if !ok {
 		return nil
 	}
-	if x := g.find(f); x != nil && &x.conn.Peer == p {
+	if x := g.find(f); x != nil && x.peer == p {
 		return x
 	}
 	return nil
@@ -194,7 +231,7 @@ func (g *gauges) find(f face) *gauge {
 }
 
 // sample measures a path-level peer for the selector.
-func (t *Transfer) sample(s *pathState, now time.Time) {
+func (s *pathState) sample(gauges *gauges, now time.Time) {
 	c := &s.candidate
 	c.BytesRead, _ = s.bytes()
 	c.Outstanding = 0
@@ -206,7 +243,7 @@ func (t *Transfer) sample(s *pathState, now time.Time) {
 		x.PacketsSent, x.PacketsLost, x.PacketsReceived = s.seen.PacketsSent, s.seen.PacketsLost, s.seen.PacketsReceived
 		x.Congestion, x.Window = s.seen.Congestion.State, s.seen.Window
 		x.DeliveryRate, x.PacingRate = s.seen.DeliveryRate, s.seen.PacingRate
-		if g := t.session.gauges.find(s.link.face); g != nil {
+		if g := gauges.find(s.link.face); g != nil {
 			st := g.conn.Stats()
 			s.delivered = s.delivered || st.BytesReadUsefulData.Int64() > 0
 			x.Wasted = uint64(max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()))

@@ -283,7 +283,7 @@ func newWant(s Selection, l storage.Layout) *want {
 }
 
 // begin asks the engine for the pieces.
-func (w *want) begin(t *torrent.Torrent) {
+func (w *want) begin(t engineTorrent) {
 	if !w.ordered && !slices.ContainsFunc(w.pieces, func(p Priority) bool { return p != Normal }) {
 		t.DownloadAll()
 		w.plain = true
@@ -291,7 +291,7 @@ func (w *want) begin(t *torrent.Torrent) {
 	}
 	for i, p := range w.pieces {
 		if p != Skip {
-			t.Piece(i).SetPriority(enginePriority(p))
+			t.SetPriority(i, enginePriority(p))
 		}
 	}
 	w.advance(t)
@@ -299,7 +299,7 @@ func (w *want) begin(t *torrent.Torrent) {
 
 // advance looks how far the pieces are there, and tells whether all are. It asks for those that follow first, if they
 // are wanted in order.
-func (w *want) advance(t *torrent.Torrent) (done bool) {
+func (w *want) advance(t engineTorrent) (done bool) {
 	for w.first < len(w.pieces) && (w.pieces[w.first] == Skip || isComplete(t, w.first)) {
 		w.first++
 	}
@@ -307,27 +307,28 @@ func (w *want) advance(t *torrent.Torrent) (done bool) {
 		end := min(len(w.pieces), w.first+w.selection.ahead(w.layout.PieceLength))
 		for i := max(w.first, w.ahead); i < end; i++ {
 			if w.pieces[i] != Skip {
-				t.Piece(i).SetPriority(w.selection.urgency(w.pieces[i]))
+				t.SetPriority(i, w.selection.urgency(w.pieces[i]))
 			}
 		}
 		w.ahead = max(w.ahead, end)
 		if w.first < len(w.pieces) && w.pieces[w.first] != Skip {
-			t.Piece(w.first).SetPriority(torrent.PiecePriorityNow)
+			t.SetPriority(w.first, torrent.PiecePriorityNow)
 		}
 	}
 	return w.first == len(w.pieces)
 }
 
+// next does what advance does, where that is of use. It tells whether all wanted pieces of a part of
+// the torrent are there.
+func (w *want) next(t engineTorrent) (done bool) {
+	return (w.partial || w.ordered) && w.advance(t) && w.partial
+}
+
 // again begins at the beginning: pieces that were complete are not any more.
 func (w *want) again() { w.first = 0 }
 
-func isComplete(t *torrent.Torrent, piece int) bool {
-	st := t.PieceState(piece)
-	return st.Ok && st.Complete
-}
-
 // have counts the wanted pieces that are there, and their bytes.
-func (w *want) have(t *torrent.Torrent) (bytes int64, count int) {
+func (w *want) have(t engineTorrent) (bytes int64, count int) {
 	i := 0
 	for _, run := range t.PieceStateRuns() {
 		for range run.Length {
@@ -342,7 +343,7 @@ func (w *want) have(t *torrent.Torrent) (bytes int64, count int) {
 }
 
 // missing are the wanted pieces that are not there.
-func (w *want) missing(t *torrent.Torrent) []bool {
+func (w *want) missing(t engineTorrent) []bool {
 	out := make([]bool, len(w.pieces))
 	i := 0
 	for _, run := range t.PieceStateRuns() {

@@ -91,22 +91,11 @@ const DefaultMaxPaths = 8
 
 // Session is an engine with its transports. Any number of torrents share it.
 type Session struct {
-	log        *slog.Logger
-	selector   pathsel.Selector
-	maxPaths   int
-	maxUploads int
-	policy     pathsel.Policy
-	limits     *wire.Limiter
-	engine     *torrent.Client
-	offers     *offers
-	gauges     gauges
-	fetches    fetches
-	transports []Transport
-	inbound    *inbound
-	examining  chan struct{}   // holds one for each transfer that examines ways to peers
-	ctx        context.Context // ends with Close
-	stop       context.CancelFunc
-	workers    sync.WaitGroup
+	common
+	limits  *wire.Limiter
+	inbound *inbound
+	stop    context.CancelFunc
+	workers sync.WaitGroup
 
 	mu        sync.Mutex
 	transfers map[*Transfer]struct{}
@@ -197,10 +186,11 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 		return nil, err
 	}
 	s := &Session{
-		log: log, limits: wire.NewLimiter(cfg.Limits), selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
-		policy: cfg.Policy,
-		offers: newOffers(), transports: transports,
-		transfers: map[*Transfer]struct{}{}, examining: make(chan struct{}, examineAtOnce),
+		common: common{
+			log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads, policy: cfg.Policy,
+			offers: newOffers(), transports: transports, examining: make(chan struct{}, examineAtOnce),
+		},
+		limits: wire.NewLimiter(cfg.Limits), transfers: map[*Transfer]struct{}{},
 	}
 	s.offers.limits = s.limits
 	if s.maxPaths <= 0 {
@@ -219,40 +209,22 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	s.gauges.install(&c.Callbacks, s.offers.linkAt)
 	limitRequests(&c.Callbacks, cfg.MaxRequests)
 	s.fetches.install(&c.Callbacks)
-	var err error
-	if s.engine, err = torrent.NewClient(c); err != nil {
+	client, err := torrent.NewClient(c)
+	if err != nil {
 		s.stop()
 		return nil, fmt.Errorf("start the BitTorrent engine: %w", err)
 	}
-	s.engine.AddDialer(s.offers)
-	s.engine.AddListener(s.inbound)
+	client.AddDialer(s.offers)
+	client.AddListener(s.inbound)
+	s.engine = anacrolix{client}
 	for _, t := range transports {
 		s.workers.Go(func() { s.accept(t) })
 	}
 	return s, nil
 }
 
-// Listening are the addresses that other peers may dial.
-func (s *Session) Listening() []Peer {
-	var out []Peer
-	for _, t := range s.transports {
-		out = append(out, t.Listening()...)
-	}
-	return out
-}
-
-// transportFor is the transport that reaches the peer.
-func (s *Session) transportFor(p Peer) (Transport, error) {
-	for _, t := range s.transports {
-		if t.Serves(p) {
-			return t, nil
-		}
-	}
-	if _, ok := p.SCION(); !ok {
-		return nil, fmt.Errorf("peer %s: this session has SCION only", p)
-	}
-	return nil, fmt.Errorf("peer %s: this session has no SCION; give --config-dir or --sciond", p)
-}
+// PeerID is the name that the session tells peers, and should tell trackers (BEP 3).
+func (s *Session) PeerID() [20]byte { return s.engine.PeerID() }
 
 func (s *Session) accept(t Transport) {
 	for {
@@ -358,7 +330,8 @@ func (s *Session) Add(src Source, store storage.Store, opts Options) (*Transfer,
 			return nil, fmt.Errorf("add torrent %s: it is there already", src.title())
 		}
 	}
-	t, err := newTransfer(s, src, store, opts)
+	var t *Transfer
+	t, err := newTransfer(&s.common, src, store, opts, func() { s.forget(t) })
 	if err != nil {
 		return nil, fmt.Errorf("add torrent %s: %w", src.title(), err)
 	}

@@ -51,7 +51,7 @@ func (w simulatedWire) Measure() Measurement   { return Measurement{} }
 // simulateDownload downloads the data from the peers, and returns how long that took.
 func simulateDownload(t *testing.T, src Source, data string, peers map[string]func(net.Conn)) time.Duration {
 	t.Helper()
-	s, err := newSession(Config{}, testLog(t), []Transport{&simulated{newOnIP(), peers}})
+	s, err := newSession(Config{}, testLog(t), []Transport{&simulated{newOnIP(""), peers}})
 	if err != nil {
 		t.Fatal(err)
 	}

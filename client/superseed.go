@@ -2,7 +2,6 @@ package client
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -10,12 +9,12 @@ import (
 	"braid/pathsel"
 )
 
-// SuperSeeding says whether a seed decides itself which piece goes to whom: see revelation.
+// SuperSeeding says whether a seed decides itself which peer gets which piece: see reveal.go.
 type SuperSeeding int
 
 const (
 	NoSuperSeeding SuperSeeding = iota
-	// AutoSuperSeeding does so until some peer has everything too: from then on the seed is one of several.
+	// AutoSuperSeeding does so until another peer has everything: from then on the seed is one of several.
 	AutoSuperSeeding
 	AlwaysSuperSeeding
 )
@@ -33,88 +32,88 @@ func ParseSuperSeeding(name string) (SuperSeeding, error) {
 	return SuperSeeding(i), nil
 }
 
-// reveal tells peers of pieces. All connections of one peer are told the same.
-func (t *Transfer) reveal() {
-	switch {
-	case t.options.SuperSeeding == NoSuperSeeding || !t.isDone || t.err != nil:
-		return
-	case !t.conceals.Load():
-		t.showAll()
-		return
+// superSeeder tells peers of pieces as a revelation plans. It tells all connections of a peer the same.
+type superSeeder struct {
+	*core
+	mode SuperSeeding
+	seed uint64
+	plan *revelation // nil: not begun
+}
+
+// watch has the engine's callbacks note what peers say of their pieces.
+func (s *superSeeder) watch() {
+	if pieces, _ := s.torrent.Size(); s.conceals.Load() && pieces > 0 {
+		s.gauges.watch(s.source.InfoHash, pieces, s.inbox.touch)
 	}
-	now := time.Now()
-	if t.revealed == nil {
-		t.revealed = newRevelation(t.torrent.NumPieces(), t.torrent.Info().PieceLength, t.seed)
-	}
-	r := t.revealed
-	links := map[pathsel.PeerID][]*link{}
+}
+
+// view is what the plan is made of, and the connections of each peer in it.
+func (s *superSeeder) view() (there []viewing, links map[pathsel.PeerID][]*link) {
+	links = map[pathsel.PeerID][]*link{}
 	at := map[pathsel.PeerID]int{} // in there
-	var there []beholding
-	for x := range t.greetedRows() {
-		l := x.link
-		who := uploadPeer(x)
-		i, known := at[who]
+	for r := range s.peers.connected() {
+		l, id := r.link, r.remoteID()
+		i, known := at[id]
 		if !known {
 			i = len(there)
-			at[who] = i
-			there = append(there, beholding{id: who})
-			r.join(who, now)
+			at[id] = i
+			there = append(there, viewing{id: id})
 		}
-		there[i].served = there[i].served || !l.barred
-		there[i].wants = there[i].wants || l.Filter.PeerInterested()
-		there[i].rate += x.out.rate / 8
-		there[i].rtt = max(there[i].rtt, x.seen.RTT)
-		links[who] = append(links[who], l)
-		if g := t.session.gauges.find(l.face); g != nil {
-			g.tell(r, who, now)
+		v := &there[i]
+		v.served = v.served || !l.barred
+		v.wants = v.wants || l.Filter.PeerInterested()
+		v.rate += r.out.rate / 8
+		v.rtt = max(v.rtt, r.seen.RTT)
+		links[id] = append(links[id], l)
+		if g := s.gauges.find(l.face); g != nil {
+			v.news = append(v.news, g.takeNews())
 		}
 	}
-	if t.options.SuperSeeding == AutoSuperSeeding && r.complete() {
-		t.log.Info("another peer has everything: all pieces are shown to all")
-		t.session.gauges.unwatch(t.torrent)
-		t.conceals.Store(false)
-		t.showAll()
+	return there, links
+}
+
+// reveal tells peers of the pieces that they are to see next.
+func (s *superSeeder) reveal() {
+	switch {
+	case s.mode == NoSuperSeeding || !s.isDone || s.err != nil:
+		return
+	case !s.conceals.Load():
+		s.showAll()
 		return
 	}
-	show := r.step(now, there)
-	for _, b := range there {
-		for _, l := range links[b.id] {
+	if s.plan == nil {
+		pieces, _ := s.torrent.Size()
+		s.plan = newRevelation(pieces, s.described.Load().layout.PieceLength, s.seed)
+	}
+	there, links := s.view()
+	show := s.plan.step(time.Now(), there)
+	if s.mode == AutoSuperSeeding && s.plan.complete() {
+		s.log.Info("another peer has everything: all peers see all pieces from now on")
+		s.gauges.unwatch(s.source.InfoHash)
+		s.conceals.Store(false)
+		s.showAll()
+		return
+	}
+	for _, v := range there {
+		for _, l := range links[v.id] {
 			if !l.shown {
 				l.shown = true
-				l.Filter.RevealAll(r.shown(b.id))
-			} else if pieces := show[b.id]; len(pieces) > 0 {
+				l.Filter.RevealAll(s.plan.shown(v.id))
+			} else if pieces := show[v.id]; len(pieces) > 0 {
 				l.Filter.Reveal(numbers(pieces))
 			}
 		}
 	}
 }
 
-// greetedRows are the path-level peers with a connection whose handshake is done, whichever side opened it.
-func (t *Transfer) greetedRows() iter.Seq[*row] {
-	return func(yield func(*row) bool) {
-		greeted := func(r *row) bool { return r.link != nil && r.link.Greeted() && !r.link.Closed() }
-		for _, p := range t.peers {
-			for _, s := range p.paths {
-				if greeted(&s.row) && !yield(&s.row) {
-					return
-				}
-			}
-		}
-		for _, r := range t.inbound {
-			if greeted(r) && !yield(r) {
-				return
-			}
-		}
-	}
-}
-
-// showAll tells every peer that was told of some pieces only, or whose handshake was done while that was about to
-// end, of all of them.
-func (t *Transfer) showAll() {
-	for x := range t.greetedRows() {
-		if l := x.link; !l.whole && l.Filter.Conceals() {
+// showAll tells all peers of all pieces that were told of some only. Some handshakes end just when
+// super-seeding does, so this is done again and again.
+func (s *superSeeder) showAll() {
+	for r := range s.peers.connected() {
+		if l := r.link; !l.whole && l.Filter.Conceals() {
 			l.whole = true
-			l.Filter.RevealAll(wire.FullBitset(t.torrent.NumPieces()))
+			pieces, _ := s.torrent.Size()
+			l.Filter.RevealAll(wire.FullBitset(pieces))
 		}
 	}
 }

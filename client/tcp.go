@@ -28,7 +28,7 @@ func openTCP(addrs []Peer, congestion string, log *slog.Logger) (*tcpTransport, 
 	if err := hasTCPCongestion(congestion); err != nil {
 		return nil, err
 	}
-	t := &tcpTransport{onIP: newOnIP(), log: log, congestion: congestion}
+	t := &tcpTransport{onIP: newOnIP("tcp"), log: log, congestion: congestion}
 	listen := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return setTCPCongestion(c, congestion) }}
 	for _, a := range addrs {
 		l, err := listen.Listen(t.ctx, "tcp", a.String())

@@ -9,128 +9,93 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/anacrolix/torrent"
-	"github.com/anacrolix/torrent/metainfo"
-	engine "github.com/anacrolix/torrent/storage"
 
 	"braid/pathsel"
 	"braid/storage"
 )
 
-// maxFinished is how many ended connections that others had opened are kept for the final report.
-const maxFinished = 256
-
 // Options of a transfer.
 type Options struct {
-	Peers []Peer // beside those in the source
+	Peers []Peer // besides those in the source
 	// Decided, if not nil, is told of every step in the life of a path-level peer, in order and from one
-	// goroutine, which it must not hold up.
+	// goroutine. It must not block.
 	Decided func(PathEvent)
-	// Trace, if not nil, gets what the selector saw and what it made of it, each time: see pathsel.WriteStep. It is
+	// Trace, if not nil, gets what the selector saw and decided, each time: see pathsel.WriteStep. It is
 	// written by one goroutine until Close has returned.
 	Trace io.Writer
 	// Selection says which files are wanted; the zero value wants all.
 	Selection Selection
-	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Described. No data is fetched.
+	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Described. No
+	// data is fetched.
 	Describe bool
-	// Verified, if not nil, is told of every piece when it is verified, in order and from one goroutine, which it must not hold up.
+	// Verified, if not nil, is told of every piece when it is verified, in order and from one goroutine.
+	// It must not block.
 	Verified func(VerifiedPiece)
 	// SuperSeeding is for data that is complete.
 	SuperSeeding SuperSeeding
-	// Caused, if not nil, is told why there is no progress, and of nil when there is again, in order and from one goroutine, which it
-	// must not hold up; with the time since the transfer was added.
+	// Caused, if not nil, is told why there is no progress, and is called with nil when there is
+	// progress again, with the time since the transfer was added. It is called in order and from one
+	// goroutine, and must not block.
 	Caused func(*Cause, time.Duration)
 	// StopTimeout, if not 0, ends the transfer with a StoppedError after so long without data.
 	StopTimeout time.Duration
 }
 
-// Transfer is one torrent in a session.
+// Transfer is one torrent in a session. Its goroutine runs the loop: look at the connections, decide,
+// carry out. The parts below do the work; each owns its state, and core is what they share.
 type Transfer struct {
-	session *Session
-	source  Source
-	decided func(PathEvent)
-	torrent *torrent.Torrent
-	log     *slog.Logger
-	inbox   *inbox
+	*core
+	options Options
 	asks    chan chan Progress
 	broken  chan error // from the store: it cannot take the torrent, or its data
-	ctx     context.Context
 	stop    context.CancelCauseFunc
+	onEnd   func()
 	done    chan struct{} // closed when complete, or failed
 	ended   chan struct{} // closed when run has returned
 	final   Progress      // after ended
-	lookups sync.WaitGroup
-	// conceals: peers whose connections begin now are told of pieces by reveal only.
-	conceals atomic.Bool
-	layout   atomic.Pointer[storage.Layout] // nil until it is known what is in the torrent
-	store    *oneFile
-	blame    *blame
 
-	// The rest belongs to run.
-	start     time.Time
-	measured  time.Time
-	peers     []*peerState // that it dials, in the order in which they were taken up
-	spares    []spare
-	inbound   []*row // of accepted connections, and of peers that were put aside
-	in, out   meter
-	paused    bool // nothing to do for the selector: complete
-	isDone    bool
-	err       error
-	lookupEnd map[Peer]context.CancelFunc
-	seed      uint64         // for the selector's draws
-	memory    pathsel.Memory // of its last plan
-	rested    time.Time      // when it may be asked again though nothing has happened
-	waiting   string         // what it is waiting for, if no path is left
-	uploads   pathsel.UploadMemory
-	revealed  *revelation // nil: there is nothing to reveal, or not any longer
-	rarest    *rarest     // nil: not looked yet
-	hints     pathsel.Hints
-	trace     io.Writer // nil: none, or it could not be written
-	options   Options
-	metadata  *metadata // nil: it is known what is in the torrent
-	claiming  bool      // the store looks at the files that are there
-	want      *want     // nil until it is known what is in the torrent
-	full      fullDisk
-	settling  settling
-	stall     stall
+	describer describer
+	connector connector
+	chooser   chooser
+	server    server
+	seeder    superSeeder
+	rarest    rarestFirst
+	nudger    nudger
+	judge     judge
+	room      roomKeeper
+	confirmer confirmer
+	checkup   checkup
+	rates     rates
 }
 
-func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Transfer, error) {
+// newTransfer begins a transfer. It calls onEnd when the transfer has ended.
+func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd func()) (*Transfer, error) {
+	c := &core{
+		common: x, log: x.log.With("torrent", src.title()), source: src, store: &oneFile{Store: store},
+		inbox: newInbox(), start: time.Now(),
+	}
+	c.blame = newBlame(c.store.took)
+	c.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
 	t := &Transfer{
-		session: s, source: src,
-		log:   s.log.With("torrent", src.title()),
-		inbox: newInbox(), asks: make(chan chan Progress), broken: make(chan error, 1),
-		done: make(chan struct{}), ended: make(chan struct{}),
-		start: time.Now(), measured: time.Now(),
-		lookupEnd: map[Peer]context.CancelFunc{},
-		seed:      rand.Uint64(),
-		decided:   opts.Decided, trace: opts.Trace, options: opts,
+		core: c, options: opts, onEnd: onEnd,
+		asks: make(chan chan Progress), broken: make(chan error, 1), done: make(chan struct{}), ended: make(chan struct{}),
+		describer: describer{core: c, selection: opts.Selection, describeOnly: opts.Describe},
+		connector: connector{core: c, report: opts.Decided},
+		chooser:   chooser{core: c, seed: rand.Uint64(), trace: opts.Trace},
+		server:    server{core: c},
+		seeder:    superSeeder{core: c, mode: opts.SuperSeeding, seed: rand.Uint64()},
+		rarest:    rarestFirst{core: c},
+		nudger:    nudger{c},
+		confirmer: confirmer{core: c},
+		checkup:   checkup{core: c, caused: opts.Caused},
+		rates:     rates{since: time.Now()},
 	}
-	t.full.store, t.store = store, &oneFile{Store: store}
-	t.blame = newBlame(t.store.took)
-	t.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
-	t.ctx, t.stop = context.WithCancelCause(s.ctx)
-	peers := slices.Clone(opts.Peers)
-	for _, p := range src.Peers {
-		p, err := p.ofStranger()
-		if err != nil {
-			t.log.Warn("peer passed over", "peer", p, "reason", err)
-			continue
-		}
-		peers = append(peers, p)
-	}
-	for _, p := range peers {
-		if _, err := s.transportFor(p); err != nil {
-			t.stop(nil)
-			return nil, err
-		}
-	}
-	var err error
-	if !src.IsMagnet() && !opts.Describe {
+	t.judge = judge{c, &t.connector}
+	t.room = roomKeeper{core: c, rarest: &t.rarest}
+	c.ctx, t.stop = context.WithCancelCause(x.ctx)
+	peers, err := t.firstPeers()
+	if err == nil && !src.IsMagnet() && !opts.Describe {
 		err = opts.Selection.Check(src.Layout)
 	}
 	if err == nil {
@@ -140,47 +105,53 @@ func newTransfer(s *Session, src Source, store storage.Store, opts Options) (*Tr
 		t.stop(nil)
 		return nil, err
 	}
-	s.gauges.blames.Store(t.torrent, t.blame)
-	if opts.Verified != nil {
-		t.tellVerified(opts.Verified)
-	}
-	if t.conceals.Load() && t.torrent.Info() != nil {
-		s.gauges.watch(t.torrent, t.torrent.NumPieces(), t.inbox.touch)
-	}
-	// The engine would stop asking for data without a word.
-	t.torrent.SetOnWriteChunkError(func(err error) {
-		t.blame.distrust()
-		if storage.IsFull(err) {
-			t.inbox.put(diskFull{err})
-			return
-		}
-		select {
-		case t.broken <- fmt.Errorf("write data: %w", err):
-		default:
-		}
+	x.gauges.onUseful(src.InfoHash, func(piece, begin, length int, from pathsel.Origin) {
+		c.blame.received(piece, begin, length, suspectOf(from))
 	})
-	t.inbox.put(newPeers{peers: peers})
+	if opts.Verified != nil {
+		c.tellVerified(opts.Verified)
+	}
+	t.seeder.watch()
+	c.inbox.put(newPeers{peers: peers})
 	go t.run()
 	return t, nil
 }
 
-// register adds the torrent to the engine, with its info dictionary if that is known. It does so on a goroutine of its own: a
-// panic of the engine leaves it locked, and whoever closes the session on the way out would wait for that lock for ever.
-// There a panic ends the process, as any other of the engine's does.
+// firstPeers are those of the options and the source. A peer that no transport reaches is an error.
+func (t *Transfer) firstPeers() ([]Peer, error) {
+	peers := slices.Clone(t.options.Peers)
+	for _, p := range t.source.Peers {
+		p, err := p.ofStranger()
+		if err != nil {
+			t.log.Warn("peer passed over", "peer", p, "reason", err)
+			continue
+		}
+		peers = append(peers, p)
+	}
+	for _, p := range peers {
+		if _, err := t.transportFor(p); err != nil {
+			return nil, err
+		}
+	}
+	return peers, nil
+}
+
+// register adds the torrent to the engine, with its info dictionary if that is known. It does so on a
+// goroutine of its own. A panic of the engine leaves it locked, and if the panic unwound the caller's
+// goroutine, closing the session on the way out would wait for that lock for ever. On a goroutine of
+// its own the panic ends the process, like any other panic of the engine.
 func (t *Transfer) register() error {
 	result := make(chan error, 1)
 	go func() {
 		if t.source.IsMagnet() {
-			t.metadata = newMetadata(t.source.InfoHash, t.inbox.touch)
-			t.session.fetches.byHash.Store(t.source.InfoHash, t.metadata)
+			t.describer.fetch()
 		}
-		t.torrent, _ = t.session.engine.AddTorrentOpt(torrent.AddTorrentOpts{InfoHash: t.source.InfoHash, Storage: t.store})
-		t.torrent.SetDisplayName(t.source.Name)
+		t.torrent = t.engine.Add(t.source.InfoHash, t.source.Name, t.store, t.onWriteError)
 		if t.source.IsMagnet() {
 			result <- nil
 			return
 		}
-		err := t.describe(t.source.infoBytes, t.source.Layout)
+		err := t.describer.describe(t.source.infoBytes, t.source.Layout)
 		if err != nil {
 			t.torrent.Drop()
 		}
@@ -189,105 +160,44 @@ func (t *Transfer) register() error {
 	return <-result
 }
 
-// describe tells the engine what is in the torrent.
-func (t *Transfer) describe(info []byte, l storage.Layout) error {
-	t.layout.Store(&l)
-	if err := t.torrent.SetInfoBytes(info); err != nil {
-		return cmp.Or(t.store.refused, err)
-	}
-	return nil
-}
-
-// fetchInfo goes on with fetching the info dictionary of a magnet link.
-func (t *Transfer) fetchInfo() {
-	if t.metadata == nil || t.claiming || t.isDone {
+// onWriteError is called by the engine, which would otherwise stop asking for data without a word.
+func (t *Transfer) onWriteError(err error) {
+	t.blame.distrust()
+	if storage.IsFull(err) {
+		t.inbox.put(diskFull{err})
 		return
 	}
-	send, liars, b := t.metadata.step(time.Now())
-	for _, x := range send {
-		_ = x.send() // fails for a peer that has gone
+	select {
+	case t.broken <- fmt.Errorf("write data: %w", err):
+	default:
 	}
-	for _, p := range liars {
-		t.log.Debug("a peer has sent a wrong info dictionary")
-		p.Close()
-	}
-	if b == nil {
-		return
-	}
-	_, l, _, err := parseInfo(b)
-	if err == nil && !t.options.Describe {
-		err = t.options.Selection.Check(l)
-	}
-	if err != nil {
-		t.onClaimed(claimed{err: err})
-		return
-	}
-	// What is there already may have to be hashed first, which takes as long as the disk does: not in the engine, whose lock
-	// everybody else needs.
-	t.claiming = true
-	t.lookups.Go(func() {
-		err := storage.Claim(t.ctx, t.full.store, l, t.source.InfoHash, nil)
-		if err == nil && !t.options.Describe {
-			if err := storage.KeepTorrent(t.full.store, t.source.InfoHash, torrentFile(b)); err != nil {
-				t.log.Warn("the magnet link cannot be seeded without asking peers again", "error", err)
-			}
-		}
-		t.inbox.put(claimed{b, l, err})
-	})
-}
-
-// claimed is an event: the store may write to the files of a magnet link, or must not, or the link was a bad one.
-type claimed struct {
-	info   []byte
-	layout storage.Layout
-	err    error
-}
-
-func (t *Transfer) onClaimed(e claimed) {
-	t.claiming = false
-	if t.isDone || t.ctx.Err() != nil {
-		return
-	}
-	if e.err == nil {
-		e.err = t.describe(e.info, e.layout)
-	}
-	if e.err != nil {
-		t.fail(e.err)
-	}
-	t.session.fetches.byHash.Delete(t.source.InfoHash) // not before the engine knows: it would take what else comes
-	t.metadata = nil
-}
-
-// oneFile shows the engine a torrent of one file, whatever is in it. The engine needs to know nothing of files, of padding
-// between them, or of a v2 half, in which it makes mistakes that end the process; and it looks at all files for each
-// piece. The info is its own: it calls this before it makes anything of the info but the hash.
-type oneFile struct {
-	storage.Store
-	refused  error                          // why the store does not take the torrent
-	blocks   atomic.Pointer[storage.Blocks] // on disk; nil: there are none
-	fromDisk atomic.Int64                   // bytes of blocks that the engine has got from there
-}
-
-func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
-	t, err := s.Store.OpenTorrent(ctx, info, hash)
-	if err != nil {
-		s.refused = err
-		return t, err
-	}
-	s.blocks.Store(storage.BlocksOf(s.Store, hash))
-	*info = metainfo.Info{
-		Name: info.Name, NameUtf8: info.NameUtf8, PieceLength: info.PieceLength, Pieces: info.Pieces, Private: info.Private,
-		Length: v1Length(info),
-	}
-	return t, nil
 }
 
 // Source is what the transfer was made from.
 func (t *Transfer) Source() Source { return t.source }
 
-// AddPeers offers peers to the transfer that others have named. Those of transports that the session lacks, this session
-// itself, and addresses of this host at which nothing listens are passed over.
+// Described is the source with what is in it, if that is known yet.
+func (t *Transfer) Described() (Source, error) {
+	if !t.source.IsMagnet() {
+		return t.source, nil
+	}
+	var info []byte
+	if d := t.described.Load(); d != nil {
+		info = d.info
+	}
+	return t.source.described(torrentFile(info))
+}
+
+// AddPeers offers peers to the transfer that others have named. It passes over peers of transports
+// that the session lacks, this session itself, and addresses of this host at which nothing listens.
 func (t *Transfer) AddPeers(peers ...Peer) { t.inbox.put(newPeers{slices.Clone(peers), true}) }
+
+// Hint names paths to try first, on the word of somebody else such as a tracker. Newer hints for an AS
+// replace older ones.
+func (t *Transfer) Hint(h pathsel.Hints) { t.inbox.put(hinted{h}) }
+
+// TrackerState notes how it goes with a tracker.
+func (t *Transfer) TrackerState(s TrackerState) { t.inbox.put(s) }
 
 // Done is closed when all data is there and verified, or the transfer has failed: see Progress.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
@@ -306,14 +216,15 @@ func (t *Transfer) Progress() Progress {
 	}
 }
 
-// Close ends the transfer and its connections. What was received stays in the store.
+// Close ends the transfer and its connections. The data received so far stays in the store.
 func (t *Transfer) Close() {
 	t.stop(nil)
 	<-t.ended
 }
 
-// eventsEvery is the least time between two looks because of events. Without it a peer that says it is interested, and then that it is
-// not, on and on, has every connection looked at for each five bytes.
+// eventsEvery is the least time between two looks because of events. Without it a peer that says again
+// and again that it is interested, and that it is not, has every connection looked at for each five
+// bytes.
 const eventsEvery = 5 * time.Millisecond
 
 // run owns the transfer's state.
@@ -323,7 +234,7 @@ func (t *Transfer) run() {
 	defer tick.Stop()
 	sample := time.NewTicker(sampleEvery)
 	defer sample.Stop()
-	known := t.torrent.GotInfo()
+	described := t.torrent.Described()
 	poke, rested := t.inbox.poke, (<-chan time.Time)(nil)
 	for {
 		select {
@@ -332,51 +243,118 @@ func (t *Transfer) run() {
 			return
 		case err := <-t.broken:
 			t.fail(err)
-		case <-known:
-			known = nil
+		case <-described:
+			described = nil
 			t.begin()
 		case <-poke:
 			poke, rested = nil, time.After(eventsEvery)
-			for _, e := range t.inbox.take() {
-				t.handle(e)
-			}
-			t.fetchInfo()
-			t.look()
-			t.choose()
-			t.serve()
-			t.reveal()
-		case <-tick.C:
-			t.measure()
-			t.serve()
-			t.judge()
-			t.choosePeers()
-			t.lookForRoom()
+			t.onEvents()
 		case <-rested:
 			poke, rested = t.inbox.poke, nil
-		case <-t.whenComplete():
-			t.settle()
+		case <-t.whenVerified():
+			t.confirmer.begin()
+		case <-tick.C:
+			t.onSecond()
 		case <-sample.C:
-			t.fetchInfo()
-			t.reveal()
-			t.advance()
-			t.preferRarest()
-			t.tellPieces()
-			t.tellKept()
-			t.nudge()
-			t.checkProgress()
-			if t.look() || time.Now().After(t.rested) {
-				t.choose()
-			}
+			t.onSample()
 		case reply := <-t.asks:
 			reply <- t.progress()
 		}
 	}
 }
 
+// onEvents handles what has happened, and looks at everything that this may have changed.
+func (t *Transfer) onEvents() {
+	for _, e := range t.inbox.take() {
+		t.handle(e)
+	}
+	t.fail(t.describer.advance())
+	t.connector.look()
+	t.choose()
+	t.server.serve()
+	t.seeder.reveal()
+}
+
+func (t *Transfer) onSecond() {
+	t.rates.measure(&t.peers, time.Now())
+	t.gauges.noteData(t.peers.accepted, time.Now())
+	t.server.serve()
+	t.judge.judge()
+	t.connector.choosePeers()
+	t.room.look()
+}
+
+func (t *Transfer) onSample() {
+	t.fail(t.describer.advance())
+	t.seeder.reveal()
+	if !t.isDone && t.want != nil && t.want.next(t.torrent) {
+		t.confirmer.begin()
+	}
+	t.rarest.choose()
+	t.nudger.tellPieces()
+	t.nudger.flushKept()
+	t.nudger.nudge()
+	idle := t.checkup.look(t.room.err != nil, t.describer.claiming)
+	if limit := t.options.StopTimeout; limit > 0 && idle >= max(limit, examineAfter) {
+		t.fail(&StoppedError{Torrent: t.source.title(), After: limit, Cause: t.checkup.cause})
+	}
+	if t.connector.look() || time.Now().After(t.chooser.restEnd) {
+		t.choose()
+	}
+}
+
+func (t *Transfer) handle(event any) {
+	switch e := event.(type) {
+	case newPeers:
+		for _, p := range e.peers {
+			t.connector.add(p, e.found)
+		}
+		t.connector.choosePeers()
+	case foundPaths:
+		t.connector.onPaths(e)
+	case dialled:
+		t.connector.onDialled(e)
+	case greeted:
+		t.connector.onGreeted(e.addr)
+	case accepted:
+		if t.err != nil {
+			e.link.Close()
+			return
+		}
+		t.connector.onAccepted(e.link)
+	case hinted:
+		t.chooser.hint(e.hints)
+	case diskFull:
+		t.room.onFull(e.err)
+	case room:
+		t.room.onRoom(e.err)
+	case claimed:
+		t.fail(t.describer.onClaimed(e))
+	case confirmed:
+		complete, err := t.confirmer.end(e)
+		if t.fail(err); complete {
+			t.complete()
+		}
+	case examinedAll:
+		t.checkup.onExamined(e)
+	case TrackerState:
+		t.checkup.onTracker(e)
+	default:
+		panic(fmt.Sprintf("client: unknown event %T", event))
+	}
+}
+
+// choose asks the selector and carries its decisions out.
+func (t *Transfer) choose() {
+	for _, d := range t.chooser.choose() {
+		t.connector.carryOut(d)
+	}
+}
+
 // begin asks for the data, now that it is known what is in the torrent.
 func (t *Transfer) begin() {
-	t.stall.usefulAt = time.Now()
-	l := *t.layout.Load()
+	t.checkup.restart()
+	l := t.described.Load().layout
 	for _, link := range l.Symlinks {
 		t.log.Warn("a symbolic link of the torrent is not made", "path", link)
 	}
@@ -388,191 +366,49 @@ func (t *Transfer) begin() {
 	t.want.begin(t.torrent)
 }
 
-// advance notices when a part of a torrent is complete, and moves a sequential download on.
-func (t *Transfer) advance() {
-	if t.isDone || t.want == nil || !t.want.partial && !t.want.ordered {
-		return
-	}
-	if t.want.advance(t.torrent) && t.want.partial {
-		t.settle()
-	}
-}
-
-// Described is the source with what is in it, if that is known yet.
-func (t *Transfer) Described() (Source, error) {
-	if !t.source.IsMagnet() {
-		return t.source, nil
-	}
-	return t.source.described(torrentFile(t.torrent.Metainfo().InfoBytes))
-}
-
-// whenComplete is nil once it has been seen, or as long as it is not to be.
-func (t *Transfer) whenComplete() <-chan struct{} {
-	if t.isDone || t.want == nil || t.want.partial || t.settling.underWay || time.Now().Before(t.settling.after) {
+// whenVerified is closed when all pieces of the torrent are verified. It is nil while that is of no
+// interest, and where only some files are wanted.
+func (t *Transfer) whenVerified() <-chan struct{} {
+	if !t.confirmer.isDue() || t.want.partial {
 		return nil
 	}
-	return t.torrent.Complete().On()
+	return t.torrent.Completed()
 }
 
 func (t *Transfer) complete() {
 	t.log.Info("complete", "seconds", time.Since(t.start).Seconds())
-	v, _ := t.view()
-	if rho, n, ok := pathsel.HandshakeCorrelation(v); ok {
+	if rho, n, ok := pathsel.HandshakeCorrelation(t.chooser.view()); ok {
 		t.log.Info("how well handshakes predicted rates: rank correlation", "rho", rho, "paths", n)
 	}
-	t.isDone, t.paused, t.waiting = true, true, ""
+	t.isDone, t.chooser.waiting = true, ""
 	close(t.done)
 }
 
+// fail ends the transfer because of the error, if there is one and it is the first.
 func (t *Transfer) fail(err error) {
-	if t.isDone {
+	if err == nil || t.isDone {
 		return
 	}
 	level := slog.LevelError
 	if errors.As(err, new(*StoppedError)) {
-		level = slog.LevelInfo // the user has wanted it, and the cause has been told
+		level = slog.LevelInfo // the user has wanted it, and has been told the cause
 	}
 	t.log.Log(t.ctx, level, "transfer failed", "error", err)
-	t.isDone, t.paused, t.waiting, t.err = true, true, "", err
-	for _, p := range t.peers {
-		for _, s := range p.paths {
-			t.close(s, "the transfer has failed")
-		}
-	}
-	for _, r := range t.inbound {
-		if r.link != nil {
-			r.link.Close()
-		}
-	}
+	t.isDone, t.chooser.waiting, t.err = true, "", err
+	t.connector.closeAll("the transfer has failed")
 	close(t.done)
 }
 
 func (t *Transfer) finish() {
 	t.final = t.progress()
 	t.final.ReadRate, t.final.WriteRate = 0, 0
-	for _, end := range t.lookupEnd {
-		end()
-	}
-	for _, p := range t.peers {
-		for _, s := range p.paths {
-			t.withdraw(s)
-		}
-	}
-	t.session.gauges.unwatch(t.torrent)
-	t.session.fetches.byHash.Delete(t.source.InfoHash)
+	t.connector.withdrawAll()
+	t.gauges.unwatch(t.source.InfoHash)
+	t.describer.end()
 	t.torrent.Drop() // closes the links
-	t.session.gauges.blames.Delete(t.torrent)
-	t.session.forget(t)
-	t.lookups.Wait()
-}
-
-func (t *Transfer) handle(event any) {
-	switch e := event.(type) {
-	case newPeers:
-		for _, p := range e.peers {
-			t.addPeer(p, e.found)
-		}
-		t.choosePeers()
-	case found:
-		t.mapPaths(e)
-	case hinted:
-		t.onHints(e.hints)
-	case dialled:
-		t.onDialled(e)
-	case accepted:
-		if t.err != nil {
-			e.link.Close()
-			return
-		}
-		t.inbound = append(t.inbound, &row{peer: e.link.Peer(), transport: e.link.transport, accepted: true, link: e.link})
-		t.log.Info("peer connected", "peer", e.link.Peer(), "transport", e.link.transport)
-		e.link.OnChange(t.inbox.touch)
-	case diskFull:
-		t.onFull(e.err)
-	case room:
-		t.onRoom(e.err)
-	case claimed:
-		t.onClaimed(e)
-	case settled:
-		t.onSettled(e)
-	case examinedAll:
-		t.onExamined(e)
-	case TrackerState:
-		if t.stall.trackers == nil {
-			t.stall.trackers = map[string]TrackerState{}
-		}
-		t.stall.trackers[e.URL] = e
-	case greeted:
-		for _, p := range t.peers {
-			for _, s := range p.paths {
-				if s.link != nil && s.link.face.String() == e.addr {
-					s.link.Greet()
-					s.candidate.Failures, p.failures = 0, 0
-				}
-			}
-		}
-	default:
-		panic(fmt.Sprintf("client: unknown event %T", event))
-	}
-}
-
-// trimFinished forgets the oldest rows without a connection, beyond most of them; those that carried nothing at once.
-func trimFinished(rows []*row, most int) []*row {
-	finished := 0
-	for _, r := range rows {
-		if r.link == nil && r.past.read+r.past.written > 0 {
-			finished++
-		}
-	}
-	return slices.DeleteFunc(rows, func(r *row) bool {
-		if r.link != nil {
-			return false
-		}
-		if r.past.read+r.past.written == 0 {
-			return true
-		}
-		finished--
-		return finished >= most
-	})
-}
-
-// measure takes the second's samples.
-func (t *Transfer) measure() {
-	now := time.Now()
-	elapsed := now.Sub(t.measured)
-	t.measured = now
-	var read, written uint64
-	add := func(r *row) {
-		r.measure(elapsed)
-		a, b := r.bytes()
-		read, written = read+a, written+b
-	}
-	for _, p := range t.peers {
-		for _, s := range p.paths {
-			add(&s.row)
-		}
-	}
-	for _, r := range t.inbound {
-		add(r)
-		t.noteData(r.link, now)
-	}
-	// Rows may be forgotten, which must not look like a counter that runs backwards.
-	t.in.update(max(read, t.in.bytes), elapsed)
-	t.out.update(max(written, t.out.bytes), elapsed)
-}
-
-// noteData notes whether an accepted connection has carried data, either way, since the last look: it keeps its place by that.
-func (t *Transfer) noteData(l *link, now time.Time) {
-	if l == nil {
-		return
-	}
-	if g := t.session.gauges.find(l.face); g != nil {
-		st := g.conn.Stats()
-		if n := st.BytesWrittenData.Int64() + st.BytesReadUsefulData.Int64(); n > l.data {
-			l.data = n
-			l.carried.Store(now.UnixNano())
-		}
-	}
+	t.gauges.onUseful(t.source.InfoHash, nil)
+	t.onEnd()
+	t.workers.Wait()
 }
 
 func (t *Transfer) progress() Progress {
@@ -580,26 +416,28 @@ func (t *Transfer) progress() Progress {
 	p := Progress{
 		Name: t.torrent.Name(), Phase: Metadata, Since: time.Since(t.start),
 		Fetched: st.BytesReadUsefulData.Int64() - t.store.fromDisk.Load(), Sent: st.BytesWrittenData.Int64(),
-		ReadRate: t.in.rate, WriteRate: t.out.rate,
+		ReadRate: t.rates.in.rate, WriteRate: t.rates.out.rate,
 		Wasted:  max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()),
 		Dropped: st.PiecesDirtiedBad.Int64(),
-		Err:     t.err, Waiting: t.waiting, Cause: t.stall.cause,
+		Err:     t.err, Waiting: cmp.Or(t.confirmer.waiting, t.chooser.waiting), Cause: t.checkup.cause,
+		Paths: t.peers.progress(),
 	}
-	if t.torrent.Info() != nil {
-		p.Total, p.Have = t.torrent.Length(), t.torrent.BytesCompleted()+t.store.untaken()
+	if pieces, total := t.torrent.Size(); pieces > 0 {
+		have, _ := t.torrent.Bytes()
+		p.Total, p.Have = total, have+t.store.untaken()
 		p.Missing = max(0, p.Total-p.Have)
-		p.Pieces, p.Done = t.torrent.NumPieces(), st.PiecesComplete
+		p.Pieces, p.Done = pieces, st.PiecesComplete
 		if t.want != nil && t.want.partial {
 			p.Total, p.Pieces = t.want.total, t.want.count
 			p.Have, p.Done = t.want.have(t.torrent)
 		}
 		p.Phase = Downloading
-		if st.BytesReadData.Int64() == 0 && t.hashing() {
+		if st.BytesReadData.Int64() == 0 && isHashing(t.torrent) {
 			p.Phase = Checking
 			p.Checked = st.BytesHashed.Int64()
 		}
 	}
-	if t.full.err != nil {
+	if t.room.err != nil {
 		p.Waiting = fullMessage
 	}
 	switch {
@@ -608,29 +446,5 @@ func (t *Transfer) progress() Progress {
 	case t.isDone:
 		p.Phase = Complete
 	}
-	for _, s := range t.peers {
-		if len(s.paths) == 0 {
-			p.Paths = append(p.Paths, PathProgress{Peer: s.peer.String(), Transport: s.transport.Name(), Err: s.err})
-		}
-		for _, x := range s.paths {
-			q := x.progress()
-			q.State, q.Failures = x.candidate.State, x.candidate.Failures
-			q.Carried, q.CarriedUntil = pathsel.Latest(x.candidate.Slots)
-			p.Paths = append(p.Paths, q)
-		}
-	}
-	for _, r := range t.inbound {
-		p.Paths = append(p.Paths, r.progress())
-	}
 	return p
-}
-
-// hashing tells whether pieces wait to be checked or are being checked.
-func (t *Transfer) hashing() bool {
-	for _, r := range t.torrent.PieceStateRuns() {
-		if r.Hashing || r.QueuedForHash {
-			return true
-		}
-	}
-	return false
 }

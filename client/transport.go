@@ -21,6 +21,8 @@ type Transport interface {
 	Paths(context.Context, Peer) ([]pathsel.Path, error)
 	// Watch gives a channel with a note whenever the paths to the peer have changed, until cancel is called.
 	Watch(Peer) (changes <-chan struct{}, cancel func())
+	// Abandoned tells whether the peer's address is one of this host at which nothing listens.
+	Abandoned(Peer) bool
 	// Revoked is when the network last said that the path does not work; zero if it has not.
 	Revoked(pathsel.Path) time.Time
 	// Dial connects over one path. A peer whose key is not want is refused; nil is for the first connection.

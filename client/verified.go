@@ -8,26 +8,26 @@ type VerifiedPiece struct {
 	Since time.Duration // since the transfer was added
 }
 
-// tellVerified tells of every piece when it is verified, until the transfer ends. A piece that has to be fetched again is told of
-// again.
-func (t *Transfer) tellVerified(verified func(VerifiedPiece)) {
-	changes := t.torrent.SubscribePieceStateChanges()
-	t.lookups.Go(func() {
-		defer changes.Close()
+// tellVerified calls f for every piece when it is verified, until the transfer ends. It tells again of
+// a piece that had to be fetched again.
+func (c *core) tellVerified(f func(VerifiedPiece)) {
+	changes, stop := c.torrent.Changes()
+	c.workers.Go(func() {
+		defer stop()
 		has := map[int]bool{}
 		for {
 			select {
-			case <-t.ctx.Done():
+			case <-c.ctx.Done():
 				return
-			case c, ok := <-changes.Values:
+			case x, ok := <-changes:
 				if !ok {
 					return
 				}
-				now := c.Ok && c.Complete
-				if now && !has[c.Index] {
-					verified(VerifiedPiece{c.Index, time.Since(t.start)})
+				now := x.Ok && x.Complete
+				if now && !has[x.Index] {
+					f(VerifiedPiece{x.Index, time.Since(c.start)})
 				}
-				has[c.Index] = now
+				has[x.Index] = now
 			}
 		}
 	})

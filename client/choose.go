@@ -1,0 +1,92 @@
+package client
+
+import (
+	"io"
+	"time"
+
+	"braid/pathsel"
+)
+
+// chooser asks the selector which paths to use.
+type chooser struct {
+	*core
+	seed    uint64         // for the selector's draws
+	memory  pathsel.Memory // of its last plan
+	restEnd time.Time      // when it may be asked again although nothing has happened
+	waiting string         // what it is waiting for, if no path is left
+	hints   pathsel.Hints
+	trace   io.Writer // nil: none, or it could not be written
+}
+
+// view is what the selector sees. It changes nothing.
+func (c *chooser) view() pathsel.View {
+	v := pathsel.View{
+		Now: time.Now(), MaxPaths: c.maxPaths, Preference: c.policy.Preference, Seed: c.seed, Memory: c.memory,
+	}
+	if c.isDescribed() {
+		_, missing := c.torrent.Bytes()
+		v.Remaining = uint64(max(0, missing))
+	}
+	for s := range c.peers.paths() {
+		if s.of.banned || s.unlisted && !s.candidate.State.Open() {
+			continue
+		}
+		x := s.candidate
+		x.Hint = c.hints.Rank(x.Path)
+		v.Candidates = append(v.Candidates, x)
+	}
+	return v
+}
+
+// choose asks the selector, and returns its decisions.
+func (c *chooser) choose() []pathsel.Decision {
+	// The engine is about to say that all is complete, and has let go of peers that are complete too.
+	if c.isDone || c.hasAll() {
+		return nil
+	}
+	v := c.view()
+	plan := c.selector.Decide(v)
+	// With hundreds of path-level peers this takes tens of milliseconds: never spend more than a
+	// twentieth of the time on it.
+	c.restEnd = v.Now.Add(20 * time.Since(v.Now))
+	c.memory = plan.Memory
+	c.record(v, plan)
+	c.wait(plan.Waiting, len(v.Candidates) > 0)
+	return plan.Decisions
+}
+
+// wait notes what the selector is waiting for. Before the first path is known, or where peers only
+// connect to us, nothing is missing yet.
+func (c *chooser) wait(reason string, known bool) {
+	if !known {
+		reason = ""
+	}
+	switch {
+	case reason != "" && c.waiting == "":
+		c.log.Info("waiting for a path", "reason", reason)
+	case reason == "" && c.waiting != "":
+		c.log.Info("no longer waiting for a path")
+	}
+	c.waiting = reason
+}
+
+func (c *chooser) record(v pathsel.View, p pathsel.Plan) {
+	if c.trace == nil {
+		return
+	}
+	if err := pathsel.WriteStep(c.trace, pathsel.Step{Selector: c.selector.Name(), View: v, Plan: p}); err != nil {
+		c.log.Error("the trace ends here", "error", err)
+		c.trace = nil
+	}
+}
+
+// maxHinted bounds the ASes to which hints are remembered. A transfer has fewer peers.
+const maxHinted = 4 * maxPeers
+
+// hint remembers which paths to try first.
+func (c *chooser) hint(h pathsel.Hints) {
+	if c.hints = c.hints.Merge(h); len(c.hints) > maxHinted {
+		c.hints = h
+	}
+	c.log.Info("path hints", "ases", len(h))
+}

@@ -1,0 +1,66 @@
+package client
+
+import (
+	"time"
+
+	"braid/storage"
+)
+
+// confirmer makes sure, when every wanted piece is verified, that all of them are on disk and still
+// there. Only then the transfer is complete.
+type confirmer struct {
+	*core
+	underWay bool
+	after    time.Time // it is not tried before
+	waiting  string    // what the user can do about it; empty: it waits for nothing
+}
+
+// confirmed is an event: all data is on disk, except for pieces that are missing again.
+type confirmed struct {
+	missing int
+	err     error
+}
+
+// isDue tells whether it may be tried now.
+func (c *confirmer) isDue() bool {
+	return !c.isDone && c.want != nil && !c.underWay && !time.Now().Before(c.after)
+}
+
+// begin starts writing everything to disk, which may take as long as a slow disk does.
+func (c *confirmer) begin() {
+	if !c.isDue() {
+		return
+	}
+	c.underWay = true
+	c.workers.Go(func() {
+		missing, err := storage.Settle(c.store.Store, c.source.InfoHash)
+		if len(missing) > 0 {
+			c.blame.distrust()
+		}
+		for _, p := range missing {
+			if err == nil {
+				err = c.torrent.Verify(c.ctx, p) // the engine believes only what it sees itself
+			}
+		}
+		c.inbox.put(confirmed{len(missing), err})
+	})
+}
+
+// end tells whether the transfer is complete, or has failed.
+func (c *confirmer) end(e confirmed) (complete bool, err error) {
+	c.underWay, c.waiting = false, ""
+	switch {
+	case c.isDone || c.ctx.Err() != nil:
+		return false, nil
+	case storage.IsFull(e.err):
+		c.after = time.Now().Add(roomEvery)
+		c.waiting = "the disk is full: make room, so that it can be recorded what is complete"
+		c.log.Warn(c.waiting, "error", e.err)
+		return false, nil
+	case e.missing > 0 && e.err == nil:
+		c.log.Warn("files were deleted or cut short since they were written; their pieces are fetched again", "pieces", e.missing)
+		c.want.again()
+		return false, nil
+	}
+	return e.err == nil, e.err
+}

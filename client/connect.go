@@ -1,0 +1,457 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"braid/pathsel"
+)
+
+// connector carries out decisions about paths: it opens, parks and closes the connections of a
+// transfer, and notes how that went.
+//
+// A parked path keeps its connection, behind a closed filter: it gets no requests, and to return costs
+// nothing. Where the filter cannot close, or enough connections are parked already, parking ends the
+// connection, which gives its requests to the others at once. To return then takes a handshake: until
+// it is done the path-level peer is Opening.
+type connector struct {
+	*core
+	report func(PathEvent) // nil: nobody wants to know
+}
+
+// PathEvent is a step in the life of a path-level peer, and why it was taken.
+type PathEvent struct {
+	// Name is path- and one of: selected (it will be connected), opened (it is), parked, probed,
+	// returned, closed, failed.
+	Name   string
+	Since  time.Duration // since the transfer was added
+	Key    pathsel.Key
+	Reason string
+}
+
+func (c *connector) tell(name string, k pathsel.Key, reason string) {
+	c.log.Info(name, "peer", k.Peer, "path", k.Path.Short(), "conn", k.Conn, "reason", reason)
+	if c.report != nil {
+		c.report(PathEvent{Name: name, Since: time.Since(c.start), Key: k, Reason: reason})
+	}
+}
+
+// carryOut does what the selector has decided.
+func (c *connector) carryOut(d pathsel.Decision) {
+	s := c.peers.path(d.Key)
+	if s == nil {
+		if s = c.peers.another(d.Key); s == nil {
+			return
+		}
+	}
+	switch d.Action {
+	case pathsel.Open:
+		c.tell("path-selected", d.Key, d.Reason)
+		c.open(s, pathsel.Active)
+	case pathsel.Close:
+		c.close(s, d.Reason)
+	case pathsel.Park:
+		c.tell("path-parked", d.Key, d.Reason)
+		c.park(s)
+	case pathsel.Probe:
+		c.tell("path-probed", d.Key, d.Reason)
+		c.resume(s, pathsel.Probing)
+	case pathsel.Return:
+		c.tell("path-returned", d.Key, d.Reason)
+		c.resume(s, pathsel.Active)
+	case pathsel.Fail:
+		c.disconnect(s)
+		c.lost(s, errors.New(d.Reason))
+	}
+}
+
+// enter changes the state of a path-level peer. Measurements so far belong to the old state.
+func (c *connector) enter(s *pathState, state pathsel.State) {
+	now := time.Now()
+	s.sample(&c.gauges, now)
+	s.candidate.State, s.candidate.Since, s.silence = state, now, pathsel.Silence{}
+	s.sample(&c.gauges, now)
+}
+
+// lost notes that a path-level peer was refused or lost, and when to try again.
+func (c *connector) lost(s *pathState, err error) {
+	c.enter(s, pathsel.Failed)
+	s.candidate.Failures++
+	s.candidate.RetryAt = s.candidate.Since.Add(pathsel.RetryDelay(s.candidate.Failures))
+	s.err = err
+	c.tell("path-failed", s.candidate.Key, err.Error())
+}
+
+var (
+	errEnded    = errors.New("the connection has ended")
+	errRefused  = errors.New("the peer ended the connection before its handshake; it may not have this torrent")
+	errEnough   = errors.New("the torrent has as many connections as it may open")
+	errNoAnswer = errors.New("the engine has not connected")
+)
+
+// onDialled notes the result of an attempt.
+func (c *connector) onDialled(e dialled) {
+	s := c.peers.find(func(s *pathState) bool { return s.offer == e.offer })
+	switch {
+	case s == nil && e.link != nil:
+		e.link.Close() // the offer was withdrawn meanwhile
+	case s == nil:
+	case e.err != nil:
+		c.lost(s, e.err)
+	default:
+		if s.link != nil {
+			s.foldLink()
+		}
+		s.link, s.err = e.link, nil
+		s.candidate.Handshake = e.link.Measure().Handshake
+		c.enter(s, s.then)
+		c.tell("path-opened", s.candidate.Key, "handshake of "+s.candidate.Handshake.Round(10*time.Microsecond).String())
+		e.link.OnChange(c.inbox.touch)
+	}
+}
+
+// onGreeted notes that the handshake with the peer at an engine address is done.
+func (c *connector) onGreeted(addr string) {
+	s := c.peers.find(func(s *pathState) bool { return s.link != nil && s.link.face.String() == addr })
+	if s != nil {
+		s.link.Greet()
+		s.candidate.Failures, s.of.failures = 0, 0
+	}
+}
+
+// onAccepted takes a connection that a peer has opened.
+func (c *connector) onAccepted(l *link) {
+	c.peers.accepted = append(c.peers.accepted, &row{peer: l.Peer(), transport: l.transport, accepted: true, link: l})
+	c.log.Info("peer connected", "peer", l.Peer(), "transport", l.transport)
+	l.OnChange(c.inbox.touch)
+}
+
+// offerPatience is how long the engine may ignore an offer before it counts as failed. The engine
+// dials at once unless it has enough connections or the torrent needs none. It forgets an offer that
+// it has not dialled, which must then be made again.
+const offerPatience = 45 * time.Second
+
+// look finds connections that have changed and offers that the engine ignores, and measures. It tells
+// whether a connection is silent.
+func (c *connector) look() (silent bool) {
+	now := time.Now()
+	for s := range c.peers.paths() {
+		if at := s.of.transport.Revoked(s.candidate.Path); at.After(s.candidate.RevokedAt) {
+			s.candidate.RevokedAt = at
+		}
+		c.lookAt(s, now)
+		if s.link != nil || s.candidate.State.Open() {
+			s.sample(&c.gauges, now)
+			silent = silent || s.candidate.Silent
+		}
+	}
+	for _, r := range c.peers.accepted {
+		if r.link != nil && r.link.Closed() {
+			r.path = r.link.Path()
+			r.foldLink()
+			c.log.Info("peer disconnected", "peer", r.peer, "bytes_written", r.past.written)
+		}
+	}
+	c.peers.trim()
+	return silent
+}
+
+func (c *connector) lookAt(s *pathState, now time.Time) {
+	l := s.link
+	if l == nil {
+		if s.candidate.State == pathsel.Opening && now.Sub(s.candidate.Since) > offerPatience {
+			s.withdraw()
+			c.lost(s, errNoAnswer)
+		}
+		return
+	}
+	if !l.Closed() {
+		return
+	}
+	err := errRefused
+	if l.Greeted() {
+		err = errEnded
+	} else {
+		s.obfuscate = !s.obfuscate
+	}
+	s.foldLink()
+	// A peer that is complete as well hangs up, and it may see that we are complete before we do.
+	if c.isDone || c.hasAll() {
+		c.enter(s, pathsel.Idle)
+		return
+	}
+	c.lost(s, err)
+}
+
+func (c *connector) park(s *pathState) {
+	parked := 0
+	for _, x := range s.of.paths {
+		if x.link != nil && x.candidate.State == pathsel.Parked {
+			parked++
+		}
+	}
+	if s.link == nil || parked >= c.maxPaths || !s.link.Filter.Park() {
+		c.disconnect(s)
+	}
+	c.enter(s, pathsel.Parked)
+}
+
+// resume lets a path-level peer work again.
+func (c *connector) resume(s *pathState, state pathsel.State) {
+	switch {
+	case s.link != nil:
+		s.link.Filter.Unpark()
+		c.enter(s, state)
+	case s.candidate.State == pathsel.Opening:
+		s.then = state
+	default:
+		c.open(s, state)
+	}
+}
+
+// open offers the path-level peer to the engine. It will be in state then once it is connected. The
+// engine dials an offer at once and forgets the address, so to try again is to offer again.
+func (c *connector) open(s *pathState, then pathsel.State) {
+	if c.dialled() >= maxDialled {
+		c.lost(s, errEnough)
+		return
+	}
+	if s.offer == nil {
+		var o *offer
+		o, err := c.offers.add(c.ctx, s.of.transport, s.peer, s.candidate.Path, func(l *link, err error) {
+			if l != nil && c.conceals.Load() {
+				l.Filter.Conceal()
+			}
+			c.inbox.put(dialled{o, l, err})
+		})
+		if err != nil {
+			c.lost(s, err)
+			return
+		}
+		s.offer = o
+	}
+	s.offer.spent.Store(false)
+	s.offer.obfuscate = nil
+	if s.obfuscate {
+		s.offer.obfuscate = c.source.InfoHash.Bytes()
+	}
+	s.then = then
+	c.enter(s, pathsel.Opening)
+	c.torrent.Connect(s.offer.face)
+}
+
+// dialled counts the connections that the transfer has opened or is opening.
+func (c *connector) dialled() (n int) {
+	for s := range c.peers.paths() {
+		if s.link != nil || s.candidate.State == pathsel.Opening {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *connector) close(s *pathState, reason string) {
+	open := s.candidate.State.Open()
+	c.disconnect(s)
+	if open {
+		c.enter(s, pathsel.Idle)
+		c.tell("path-closed", s.candidate.Key, reason)
+	}
+}
+
+// closeAll ends all connections, dialled and accepted.
+func (c *connector) closeAll(reason string) {
+	for s := range c.peers.paths() {
+		c.close(s, reason)
+	}
+	for _, r := range c.peers.accepted {
+		if r.link != nil {
+			r.link.Close()
+		}
+	}
+}
+
+// disconnect ends the connection or the attempt. The engine gives its requests to other connections
+// when its next read fails, which is at once. The engine's address for the peer goes as well: the
+// engine takes no new connection that has the address of an old one.
+func (c *connector) disconnect(s *pathState) {
+	s.withdraw()
+	if s.link != nil {
+		s.sample(&c.gauges, time.Now())
+		s.link.Close()
+		s.foldLink()
+	}
+}
+
+// withdraw takes the offer back.
+func (s *pathState) withdraw() {
+	if s.offer != nil {
+		s.offer.withdraw()
+		s.offer = nil
+	}
+}
+
+// add takes note of a peer, unless it is known, this session itself, or out of reach. A peer that was
+// found was named by others.
+func (c *connector) add(p Peer, found bool) {
+	t, err := c.transportFor(p)
+	switch {
+	case c.peers.knows(p):
+	case err != nil:
+		c.log.Debug("peer passed over", "peer", p, "error", err)
+	case isOurs(p, c.Listening(), isLocal):
+		c.log.Info("peer passed over: it is this braid", "peer", p)
+	case found && t.Abandoned(p):
+		c.log.Info("peer passed over: it is an address of this host, where nothing listens any more", "peer", p)
+	default:
+		if c.peers.add(p, t) {
+			c.choosePeers() // a long list is cut now and then, not only at its end
+		}
+	}
+}
+
+// choosePeers lets peers that fail make room for others.
+func (c *connector) choosePeers() {
+	dial, aside := c.peers.choose(time.Now())
+	for _, p := range aside {
+		p.endLookups()
+		for _, s := range p.paths {
+			c.close(s, "another peer is tried in its place")
+		}
+		c.peers.keep(p)
+	}
+	for _, p := range dial {
+		ctx, end := context.WithCancel(c.ctx)
+		p.endLookups = end
+		c.workers.Go(func() { c.lookPaths(ctx, p.transport, p.peer) })
+	}
+}
+
+// withdrawAll ends all attempts and lookups. The engine then closes the connections.
+func (c *connector) withdrawAll() {
+	for _, p := range c.peers.dialled {
+		p.endLookups()
+	}
+	for s := range c.peers.paths() {
+		s.withdraw()
+	}
+}
+
+// lookPaths keeps the paths to a peer up to date. It runs on a goroutine of its own.
+func (c *connector) lookPaths(ctx context.Context, t Transport, p Peer) {
+	changes, cancel := t.Watch(p)
+	defer cancel()
+	failures := 0
+	for {
+		paths, err := t.Paths(ctx, p)
+		if ctx.Err() != nil {
+			return
+		}
+		c.inbox.put(foundPaths{p, paths, err})
+		var again <-chan time.Time
+		if failures++; err == nil {
+			failures = 0
+		} else {
+			again = time.After(pathsel.RetryDelay(failures))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changes:
+		case <-again:
+		}
+	}
+}
+
+// errNoneAllowed says that the policy refuses all of so many paths.
+type errNoneAllowed int
+
+func (n errNoneAllowed) Error() string {
+	return fmt.Sprintf("none of the %d paths is allowed", int(n))
+}
+
+// restrict returns the paths that the user's policy allows, and logs what it refuses. It is for SCION:
+// on IP the network chooses the path.
+func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path {
+	a, ok := p.peer.SCION()
+	if !ok || c.policy.IsZero() {
+		p.err = nil
+		return paths
+	}
+	missing := c.policy.Missing(a.IA, paths)
+	for _, f := range missing {
+		if !slices.Contains(p.missing, f) {
+			c.log.Warn("a chosen path is gone; it is used again when it is back", "peer", p.peer, "path", f.Short())
+		}
+	}
+	for _, f := range p.missing {
+		if !slices.Contains(missing, f) {
+			c.log.Warn("a chosen path is back", "peer", p.peer, "path", f.Short())
+		}
+	}
+	p.missing = missing
+	allowed, refused := c.policy.Apply(paths)
+	var err error
+	if len(allowed) == 0 && len(paths) > 0 {
+		err = fmt.Errorf("%w: %s", errNoneAllowed(len(paths)), pathsel.Summary(refused))
+		if p.err == nil || p.err.Error() != err.Error() {
+			c.log.Warn("no path to peer is allowed; waiting for one that is",
+				"peer", p.peer, "paths", len(paths), "refused", pathsel.Summary(refused))
+		}
+	} else if len(refused) > 0 {
+		c.log.Info("paths refused by the policy", "peer", p.peer, "allowed", len(allowed), "refused", pathsel.Summary(refused))
+	}
+	p.err = err
+	return allowed
+}
+
+// onPaths brings the path-level peers of an address-level peer in line with its paths. A connection
+// whose path is no longer listed stays, behind the others, until it ends by itself.
+func (c *connector) onPaths(e foundPaths) {
+	p := c.peers.peer(e.peer)
+	if p == nil {
+		return
+	}
+	p.lookupFailures++
+	if e.err != nil {
+		if p.err == nil {
+			c.log.Info("no paths to peer", "peer", p.peer, "error", e.err)
+		}
+		p.err = e.err
+		return
+	}
+	if e.paths = c.restrict(p, e.paths); len(e.paths) > 0 {
+		p.lookupFailures = 0
+	}
+	var next []*pathState
+	for _, x := range pathsel.Map(p.peer.ID(), e.paths, c.mapped()) {
+		s := p.path(x.Key)
+		if s == nil {
+			s = newPathState(p, x)
+		}
+		next = append(next, s)
+	}
+	for _, s := range p.paths {
+		i := slices.IndexFunc(next, func(n *pathState) bool { return n.candidate.Key.Path == s.candidate.Key.Path })
+		if s.unlisted = i < 0; !s.unlisted && next[i] == s {
+			continue
+		}
+		// An attempt under way goes on: control services also leave out paths that have just come back.
+		if read, written := s.bytes(); !s.unlisted || s.link != nil || s.candidate.State == pathsel.Opening || read+written > 0 {
+			next = append(next, s) // also for the final report
+		} else {
+			s.withdraw()
+		}
+	}
+	for _, s := range next {
+		for _, path := range e.paths {
+			if path.Fingerprint == s.candidate.Key.Path {
+				s.candidate.Path, s.path = path, path
+			}
+		}
+	}
+	p.paths = next
+}

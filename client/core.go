@@ -1,0 +1,107 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"braid/pathsel"
+	"braid/storage"
+)
+
+// common is what the transfers of a session share.
+type common struct {
+	log        *slog.Logger
+	selector   pathsel.Selector
+	maxPaths   int // connections for each address-level peer and torrent
+	maxUploads int // peers that each torrent is served to at a time; 0: all
+	policy     pathsel.Policy
+	engine     engineClient
+	offers     *offers
+	gauges     gauges
+	fetches    fetches
+	transports []Transport
+	examining  chan struct{}   // has room for one token of each transfer that examines ways to peers
+	ctx        context.Context // ends with the session
+}
+
+// transportFor is the transport that reaches the peer.
+func (c *common) transportFor(p Peer) (Transport, error) {
+	for _, t := range c.transports {
+		if t.Serves(p) {
+			return t, nil
+		}
+	}
+	if _, ok := p.SCION(); !ok {
+		return nil, fmt.Errorf("peer %s: this session reaches peers over SCION only", p)
+	}
+	return nil, fmt.Errorf("peer %s: this session has no SCION host", p)
+}
+
+// Listening are the addresses that other peers may dial.
+func (c *common) Listening() []Peer {
+	var out []Peer
+	for _, t := range c.transports {
+		out = append(out, t.Listening()...)
+	}
+	return out
+}
+
+// mapped is how many paths to each peer the selector chooses from.
+func (c *common) mapped() int {
+	if c.selector.Name() == "adaptive" {
+		return max(c.maxPaths, maxMapped)
+	}
+	return c.maxPaths // the published mapping
+}
+
+// maxMapped is how many paths to a peer a selector is given that tries more of them than it connects.
+// With hundreds of them the last would be tried after an hour.
+const maxMapped = 64
+
+// core is what the parts of a transfer share. It belongs to the transfer's goroutine, except where a
+// field says otherwise.
+type core struct {
+	*common
+	log     *slog.Logger
+	source  Source
+	torrent engineTorrent
+	store   *oneFile
+	peers   peerSet
+	blame   *blame // may be used from every goroutine
+	inbox   *inbox // likewise
+	start   time.Time
+	want    *want // nil until it is known what is in the torrent
+	isDone  bool  // complete or failed
+	err     error // why it has failed
+
+	// conceals: connections that begin now tell their peers only of pieces that superSeeder reveals.
+	// Any goroutine may read it.
+	conceals atomic.Bool
+	// described is what is in the torrent; nil until that is known. Any goroutine may read it.
+	described atomic.Pointer[description]
+
+	ctx     context.Context // ends with the transfer
+	workers sync.WaitGroup  // end with ctx; the transfer waits for them
+}
+
+// description is what is in a torrent.
+type description struct {
+	info   []byte
+	layout storage.Layout
+}
+
+// isDescribed tells whether it is known what is in the torrent.
+func (c *core) isDescribed() bool {
+	pieces, _ := c.torrent.Size()
+	return pieces > 0
+}
+
+// hasAll tells whether every piece of the torrent is there.
+func (c *core) hasAll() bool {
+	_, missing := c.torrent.Bytes()
+	return c.isDescribed() && missing == 0
+}

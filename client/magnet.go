@@ -1,0 +1,95 @@
+package client
+
+import (
+	"cmp"
+	"time"
+
+	"braid/storage"
+)
+
+// describer tells the engine what is in the torrent. For a magnet link it first fetches the info
+// dictionary from peers, and finds out whether the store may use the files that are there.
+type describer struct {
+	*core
+	selection    Selection
+	describeOnly bool
+	fetching     *metadata // nil: it is known what is in the torrent
+	claiming     bool      // the store looks at the files that are there
+}
+
+// fetch begins to fetch the info dictionary.
+func (d *describer) fetch() {
+	d.fetching = newMetadata(d.source.InfoHash, d.inbox.touch)
+	d.fetches.byHash.Store(d.source.InfoHash, d.fetching)
+}
+
+// describe tells the engine what is in the torrent.
+func (d *describer) describe(info []byte, l storage.Layout) error {
+	d.described.Store(&description{info, l})
+	if err := d.torrent.SetInfoBytes(info); err != nil {
+		return cmp.Or(d.store.refused, err)
+	}
+	return nil
+}
+
+// advance goes on with fetching. An error means that the torrent cannot be downloaded.
+func (d *describer) advance() error {
+	if d.fetching == nil || d.claiming || d.isDone {
+		return nil
+	}
+	send, liars, info := d.fetching.step(time.Now())
+	for _, x := range send {
+		_ = x.send() // fails for a peer that has gone
+	}
+	for _, p := range liars {
+		d.log.Debug("a peer has sent a wrong info dictionary")
+		p.Close()
+	}
+	if info == nil {
+		return nil
+	}
+	_, l, _, err := parseInfo(info)
+	if err == nil && !d.describeOnly {
+		err = d.selection.Check(l)
+	}
+	if err != nil {
+		return d.onClaimed(claimed{err: err})
+	}
+	// Files that are there already may have to be hashed, which takes as long as the disk does. The
+	// engine must not do that: everybody else needs its lock.
+	d.claiming = true
+	d.workers.Go(func() {
+		err := storage.Claim(d.ctx, d.store.Store, l, d.source.InfoHash, nil)
+		if err == nil && !d.describeOnly {
+			if err := storage.KeepTorrent(d.store.Store, d.source.InfoHash, torrentFile(info)); err != nil {
+				d.log.Warn("the magnet link cannot be seeded without asking peers again", "error", err)
+			}
+		}
+		d.inbox.put(claimed{info, l, err})
+	})
+	return nil
+}
+
+// claimed is an event: the store may write to the files of a magnet link. With an error it must not,
+// or the link is bad.
+type claimed struct {
+	info   []byte
+	layout storage.Layout
+	err    error
+}
+
+func (d *describer) onClaimed(e claimed) error {
+	d.claiming = false
+	if d.isDone || d.ctx.Err() != nil {
+		return nil
+	}
+	if e.err == nil {
+		e.err = d.describe(e.info, e.layout)
+	}
+	d.end() // not before the engine knows: it would take what peers still send
+	d.fetching = nil
+	return e.err
+}
+
+// end lets messages with metadata go to the engine from now on.
+func (d *describer) end() { d.fetches.byHash.Delete(d.source.InfoHash) }

@@ -1,0 +1,360 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"braid/pathsel"
+)
+
+// peerSet owns the peers of a transfer: the address-level peers that it knows, the path-level peers
+// of those that it dials, and the connections that others have opened.
+//
+// Anybody can name addresses: a tracker, a magnet link. So a transfer knows more peers than it dials.
+// Those that cannot be reached make room for the others, again and again, so that no list of dead
+// addresses hides a peer that is there.
+//
+// The zero value is empty.
+type peerSet struct {
+	dialled  []*peerState // in the order in which they were taken up
+	spares   []spare
+	accepted []*row                        // also what is left of peers that were put aside
+	byID     map[pathsel.PeerID]*peerState // nil for a spare
+}
+
+// peerState is an address-level peer that is dialled.
+type peerState struct {
+	peer      Peer
+	transport Transport
+	origin    pathsel.Origin
+	paths     []*pathState // in the mapping's order, then further connections and paths that are no longer listed
+	banned    bool
+	// delivered and failures are from before it was put aside the last time.
+	delivered      bool
+	failures       int
+	lookupFailures int                   // lookups in a row that have found no path
+	err            error                 // of the last path lookup, or the policy's
+	missing        []pathsel.Fingerprint // chosen by the user, and not found by the last lookup
+	endLookups     context.CancelFunc
+}
+
+// pathState is a path-level peer: what pathsel decides about.
+type pathState struct {
+	row
+	of        *peerState
+	candidate pathsel.Candidate
+	meter     pathsel.Meter
+	silence   pathsel.Silence
+	offer     *offer        // nil: the engine may not dial it
+	obfuscate bool          // the next connection is obfuscated, since the one before was refused
+	then      pathsel.State // the state after Opening
+	unlisted  bool          // the last lookup has not shown its path
+	delivered bool          // data that was of use
+}
+
+func newPathState(p *peerState, c pathsel.Candidate) *pathState {
+	return &pathState{
+		row: row{peer: p.peer, path: c.Path, conn: c.Key.Conn, transport: p.transport.Name()},
+		of:  p, candidate: c,
+	}
+}
+
+// spare is a peer that is known and not dialled.
+type spare struct {
+	peer      Peer
+	transport Transport
+	acquaintance
+}
+
+// paths are all path-level peers.
+func (s *peerSet) paths() iter.Seq[*pathState] {
+	return func(yield func(*pathState) bool) {
+		for _, p := range s.dialled {
+			for _, x := range p.paths {
+				if !yield(x) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rows are the path-level peers and the accepted connections.
+func (s *peerSet) rows() iter.Seq[*row] {
+	return func(yield func(*row) bool) {
+		for x := range s.paths() {
+			if !yield(&x.row) {
+				return
+			}
+		}
+		for _, r := range s.accepted {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// connected are the rows with a connection whose handshake is done, whichever side has opened it.
+func (s *peerSet) connected() iter.Seq[*row] {
+	return func(yield func(*row) bool) {
+		for r := range s.rows() {
+			if r.isConnected() && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// find is the first path-level peer for which f is true; nil if there is none.
+func (s *peerSet) find(f func(*pathState) bool) *pathState {
+	for x := range s.paths() {
+		if f(x) {
+			return x
+		}
+	}
+	return nil
+}
+
+// peer is the dialled peer with that address; nil if there is none.
+func (s *peerSet) peer(p Peer) *peerState { return s.byID[p.ID()] }
+
+// path is the path-level peer with that key; nil if there is none.
+func (s *peerSet) path(k pathsel.Key) *pathState {
+	if p := s.byID[k.Peer]; p != nil {
+		return p.path(k)
+	}
+	return nil
+}
+
+func (p *peerState) path(k pathsel.Key) *pathState {
+	for _, x := range p.paths {
+		if x.candidate.Key == k {
+			return x
+		}
+	}
+	return nil
+}
+
+// another makes one more connection on a path that has one; nil if there is no such path.
+func (s *peerSet) another(k pathsel.Key) *pathState {
+	p := s.byID[k.Peer]
+	if p == nil {
+		return nil
+	}
+	for _, x := range p.paths {
+		if x.candidate.Key.Path == k.Path {
+			more := newPathState(p, pathsel.Candidate{Key: k, Path: x.candidate.Path})
+			p.paths = append(p.paths, more)
+			return more
+		}
+	}
+	return nil
+}
+
+// knows tells whether the peer is dialled or a spare.
+func (s *peerSet) knows(p Peer) bool {
+	_, ok := s.byID[p.ID()]
+	return ok
+}
+
+// add makes a peer a spare. It tells whether there are so many spares that choose should be called.
+func (s *peerSet) add(p Peer, t Transport) (many bool) {
+	if s.byID == nil {
+		s.byID = map[pathsel.PeerID]*peerState{}
+	}
+	s.byID[p.ID()] = nil
+	s.spares = append(s.spares, spare{p, t, acquaintance{origin: p.origin()}})
+	return len(s.spares) >= 2*maxKnown
+}
+
+// choose lets peers that fail make room for spares. It returns the peers to dial from now on, and
+// those to be put aside.
+func (s *peerSet) choose(now time.Time) (dial, aside []*peerState) {
+	if len(s.spares) == 0 {
+		return nil, nil
+	}
+	var all []acquaintance
+	for _, p := range s.dialled {
+		all = append(all, p.acquaintance(now))
+	}
+	for _, x := range s.spares {
+		all = append(all, x.acquaintance)
+	}
+	chosen, forget := choosePeers(all, now)
+	peers, spares := s.dialled, s.spares
+	s.dialled, s.spares = nil, nil
+	for i, p := range peers {
+		if chosen[i] {
+			s.dialled = append(s.dialled, p)
+			continue
+		}
+		aside = append(aside, p)
+		s.byID[p.peer.ID()] = nil
+		if all[i].active = false; forget[i] {
+			delete(s.byID, p.peer.ID())
+		} else {
+			s.spares = append(s.spares, spare{p.peer, p.transport, all[i]})
+		}
+	}
+	for i, x := range spares {
+		switch i += len(peers); {
+		case chosen[i]:
+			p := &peerState{
+				peer: x.peer, transport: x.transport, origin: x.origin,
+				delivered: x.delivered, banned: x.banned, failures: x.failures,
+			}
+			s.dialled, dial = append(s.dialled, p), append(dial, p)
+			s.byID[p.peer.ID()] = p
+		case forget[i]:
+			delete(s.byID, x.peer.ID())
+		default:
+			s.spares = append(s.spares, x)
+		}
+	}
+	return dial, aside
+}
+
+// acquaintance is what choosePeers needs to know of a peer that is dialled.
+func (p *peerState) acquaintance(now time.Time) acquaintance {
+	a := acquaintance{origin: p.origin, active: true, delivered: p.delivered, banned: p.banned, failures: p.lookupFailures}
+	for _, s := range p.paths {
+		a.connected = a.connected || s.isConnected()
+		a.delivered = a.delivered || s.delivered
+		a.failures = max(a.failures, s.candidate.Failures)
+	}
+	if a.failures += p.failures; a.failures > 0 {
+		a.retry = now.Add(pathsel.RetryDelay(a.failures))
+	}
+	return a
+}
+
+// keep keeps what a peer that was put aside has carried, for the report.
+func (s *peerSet) keep(p *peerState) {
+	for _, x := range p.paths {
+		if read, written := x.bytes(); read+written > 0 {
+			r := x.row
+			s.accepted = append(s.accepted, &r)
+		}
+	}
+}
+
+// maxFinished is how many ended connections that others had opened are kept for the final report.
+const maxFinished = 256
+
+// trim forgets the oldest accepted connections that have ended, beyond maxFinished of them, and at
+// once those that have carried nothing.
+func (s *peerSet) trim() {
+	finished := 0
+	for _, r := range s.accepted {
+		if r.link == nil && r.past.read+r.past.written > 0 {
+			finished++
+		}
+	}
+	s.accepted = slices.DeleteFunc(s.accepted, func(r *row) bool {
+		if r.link != nil {
+			return false
+		}
+		if r.past.read+r.past.written == 0 {
+			return true
+		}
+		finished--
+		return finished >= maxFinished
+	})
+}
+
+const (
+	// maxPeers is the number of address-level peers that one torrent dials. A swarm is well connected
+	// with a tenth of it; an endless list would take memory and path lookups without end.
+	maxPeers = 256
+	// maxKnown is the number that it knows. They take their turns when others fail.
+	maxKnown = 1024
+	// maxPeersPerNet and maxPeersPerHost of them are dialled at a time. Otherwise somebody who names
+	// addresses could aim all handshakes of a transfer at one victim.
+	maxPeersPerNet  = maxPeers / 2
+	maxPeersPerHost = maxPeers / 4
+	// deliveredPatience is how many attempts in a row may fail with a peer that has delivered data
+	// before it counts as failing. That takes a minute or two: the time of a restart.
+	deliveredPatience = 5
+)
+
+// acquaintance is a known peer as choosePeers sees it.
+type acquaintance struct {
+	origin    pathsel.Origin
+	active    bool // it is being dialled
+	connected bool
+	delivered bool // data
+	banned    bool
+	failures  int       // attempts in a row that have failed
+	retry     time.Time // it is not dialled before
+}
+
+// standing orders peers, the best first: connected ones, those that have delivered data, new ones,
+// then by the number of failures.
+func (a acquaintance) standing() int {
+	switch {
+	case a.banned:
+		return 1 << 20
+	case a.connected:
+		return 0
+	case a.delivered && a.failures < deliveredPatience:
+		return 1
+	}
+	return 2 + a.failures
+}
+
+// choosePeers says which peers to dial and which to forget. Among peers of the same standing, every
+// network gets one before any gets a second, and within a network every host. Then those that are
+// dialled already stay, and those that were named first come first.
+func choosePeers(all []acquaintance, now time.Time) (dial, forget []bool) {
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := all[i], all[j]
+		if c := a.standing() - b.standing(); c != 0 || a.active == b.active {
+			return c
+		}
+		if a.active {
+			return -1
+		}
+		return 1
+	})
+	rankBy := func(of func(acquaintance) string) {
+		seen, nth := map[string]int{}, make([]int, len(all))
+		for _, i := range order {
+			nth[i] = seen[of(all[i])]
+			seen[of(all[i])]++
+		}
+		slices.SortStableFunc(order, func(i, j int) int {
+			return cmp.Or(all[i].standing()-all[j].standing(), nth[i]-nth[j])
+		})
+	}
+	rankBy(func(a acquaintance) string { return a.origin.Host })
+	rankBy(func(a acquaintance) string { return a.origin.Net })
+	dial, forget = make([]bool, len(all)), make([]bool, len(all))
+	nets, hosts, n := map[string]int{}, map[string]int{}, 0
+	for _, i := range order {
+		a := all[i]
+		if n >= maxPeers || nets[a.origin.Net] >= maxPeersPerNet || hosts[a.origin.Host] >= maxPeersPerHost ||
+			!a.active && (a.banned || now.Before(a.retry)) {
+			continue
+		}
+		dial[i] = true
+		n++
+		nets[a.origin.Net]++
+		hosts[a.origin.Host]++
+	}
+	over := len(all) - maxKnown
+	for _, i := range slices.Backward(order) {
+		if over > 0 && !dial[i] {
+			forget[i] = true
+			over--
+		}
+	}
+	return dial, forget
+}
