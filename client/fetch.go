@@ -23,7 +23,6 @@ const (
 	fetchTimeout   = 2 * time.Minute // for everything: a server that sends a byte now and then would hold us for ever
 	connectTimeout = 10 * time.Second
 	headerTimeout  = 30 * time.Second
-	maxRedirects   = 5
 )
 
 // isURL tells whether a torrent is named by its URL.
@@ -65,7 +64,7 @@ func get(ctx context.Context, g *redirectGuard, u *url.URL) ([]byte, error) {
 		},
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			g.redirected()
-			return checkRedirect(r.URL, via[len(via)-1].URL, len(via))
+			return scionnet.CheckRedirect(r, via)
 		},
 	}
 	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}).WithContext(ctx)
@@ -88,17 +87,6 @@ func get(ctx context.Context, g *redirectGuard, u *url.URL) ([]byte, error) {
 		return nil, fmt.Errorf("it is larger than the %d MiB that are accepted", MaxTorrentFile>>20)
 	}
 	return b, nil
-}
-
-// checkRedirect follows few redirects, and none that would leave TLS or HTTP.
-func checkRedirect(to, from *url.URL, n int) error {
-	if n > maxRedirects {
-		return errors.New("too many redirects")
-	}
-	if to.Scheme != "https" && to.Scheme != from.Scheme {
-		return fmt.Errorf("redirect from %s to %s", from.Scheme, to.Scheme)
-	}
-	return nil
 }
 
 // redirectGuard dials, and remembers the widest scope that a redirect came from.

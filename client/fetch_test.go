@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -108,20 +107,5 @@ func TestFetchTorrent(t *testing.T) {
 	// What looks like a URL is none where a file has that name: only http and https are fetched.
 	if _, err := OpenSource(t.Context(), "ftp://"+near+"/x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
-	}
-}
-
-func TestCheckRedirect(t *testing.T) {
-	for _, tt := range []struct {
-		from, to string
-		n        int
-		want     bool
-	}{
-		{"http", "http", 1, true}, {"http", "https", 1, true}, {"https", "https", maxRedirects, true},
-		{"https", "http", 1, false}, {"http", "file", 1, false}, {"http", "http", maxRedirects + 1, false},
-	} {
-		if err := checkRedirect(&url.URL{Scheme: tt.to}, &url.URL{Scheme: tt.from}, tt.n); (err == nil) != tt.want {
-			t.Errorf("%+v: %v", tt, err)
-		}
 	}
 }

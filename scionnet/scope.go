@@ -2,7 +2,10 @@ package scionnet
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"syscall"
@@ -67,6 +70,21 @@ func ScopeOf(a netip.Addr) Scope {
 		}
 	}
 	return ScopePublic
+}
+
+// maxRedirects is how many redirects in a row are followed.
+const maxRedirects = 5
+
+// CheckRedirect is an http.Client's: it follows a few redirects, but none that leads from TLS to plain
+// HTTP or to another protocol.
+func CheckRedirect(r *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return errors.New("too many redirects")
+	}
+	if from := via[len(via)-1].URL.Scheme; r.URL.Scheme != "https" && r.URL.Scheme != from {
+		return fmt.Errorf("redirect from %s to %s", from, r.URL.Scheme)
+	}
+	return nil
 }
 
 // ScopedDialer dials on IP for requests whose destination a peer may choose. It checks each address

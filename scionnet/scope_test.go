@@ -1,7 +1,9 @@
 package scionnet
 
 import (
+	"net/http"
 	"net/netip"
+	"net/url"
 	"testing"
 )
 
@@ -27,5 +29,22 @@ func TestScopeOf(t *testing.T) {
 	}
 	if got := ScopeOf(netip.Addr{}); got != ScopeLoopback {
 		t.Errorf("no address is %v", got)
+	}
+}
+
+func TestCheckRedirect(t *testing.T) {
+	for _, tt := range []struct {
+		from, to string
+		n        int
+		want     bool
+	}{
+		{"http", "http", 1, true}, {"http", "https", 1, true}, {"https", "https", maxRedirects, true},
+		{"https", "http", 1, false}, {"http", "file", 1, false}, {"http", "http", maxRedirects + 1, false},
+	} {
+		via := make([]*http.Request, tt.n)
+		via[tt.n-1] = &http.Request{URL: &url.URL{Scheme: tt.from}}
+		if err := CheckRedirect(&http.Request{URL: &url.URL{Scheme: tt.to}}, via); (err == nil) != tt.want {
+			t.Errorf("%+v: %v", tt, err)
+		}
 	}
 }

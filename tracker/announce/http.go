@@ -109,22 +109,11 @@ func overHTTP(u tracker.URL) func(context.Context, *dialer, *wire.Announce) (wir
 			},
 			CheckRedirect: func(r *http.Request, via []*http.Request) error {
 				d.redirected()
-				return sameScheme(r, via)
+				return scionnet.CheckRedirect(r, via)
 			},
 		}
 		return exchange(ctx, &c, u.Request(a.Query()), nil)
 	}
-}
-
-// sameScheme allows a few redirects, but none from TLS to plain HTTP, or to another protocol.
-func sameScheme(r *http.Request, via []*http.Request) error {
-	if len(via) > 3 {
-		return errors.New("too many redirects")
-	}
-	if was := via[0].URL.Scheme; r.URL.Scheme != "https" && r.URL.Scheme != was {
-		return fmt.Errorf("redirect from %s to %s", was, r.URL.Scheme)
-	}
-	return nil
 }
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
