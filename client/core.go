@@ -38,7 +38,7 @@ func (c *common) transportFor(p Peer) (Transport, error) {
 	if _, ok := p.SCION(); !ok {
 		return nil, fmt.Errorf("peer %s: this session reaches peers over SCION only", p)
 	}
-	return nil, fmt.Errorf("peer %s: this session has no SCION host", p)
+	return nil, fmt.Errorf("peer %s: this host has no connection to SCION", p)
 }
 
 // Listening are the addresses that other peers may dial.

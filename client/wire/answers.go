@@ -6,79 +6,77 @@ import (
 	"time"
 )
 
-// What has the engine ask on, where it would ask nobody any more.
+// How the filter keeps the engine asking, where the engine alone would ask nobody any more.
 //
-// By itself the engine asks a peer for more blocks when the last one that it has asked for is there, and not before; never because
-// of a reject; and it has no timeouts. One block that a peer forgets, or one reject at the end, and that connection is over, with
-// its last requests nobody else's either.
+// The engine asks a peer for more blocks when the last requested one has come, not before, and never
+// because of a reject. It has no timeouts. So if a peer forgets one block, or rejects the last one, the
+// connection idles, and no other connection gets its last requests.
 //
-//	asked --half of them are there-----------------------> told of a suggestion, see FirstRequests
-//	      --the last one is rejected---------------------> told of a suggestion, before the reject
-//	      --silence, see waiting-> taken back: told of rejects that the peer has not sent
-//	                               and again, with no block between: snubbed, told of a choke
-//	idle  --200 ms---------------------------------------> told of a suggestion
+//	requested --half of them are answered--> the engine reads a suggestion, see FirstRequests
+//	          --the last one is rejected---> it reads a suggestion, and then the reject
+//	          --silence, see waiting-------> taken back: it reads rejects that the peer has not sent;
+//	                                         without a block since the last time: also a choke, see snub
+//	idle      --200 ms---------------------> it reads a suggestion
 //
-// A suggestion (BEP 6) means no more to the engine than that it should look. Where the peer does not know that extension, a choke
-// and an unchoke do the same and take back all requests, too.
+// A suggestion (BEP 6) only makes the engine look for blocks to request. For a peer without that
+// extension, a choke and an unchoke do the same, but take back all requests too.
 //
-// An idle connection takes a block that another one has asked for, if that one has more to ask for. The engine moves the request
-// and cancels the one before. But what has been sent is not called back by a cancel, and arrives twice: where
-// pieces are scarce, as in a swarm that waits for its seed, as much as there is of use. So a request is left alone for the time in
-// which it would be answered at most distances.
-//
-// A peer that says it has everything and never answers (it snubs us) would be asked again first each time, and be the only one
-// that is asked for the last block. So while other connections can be asked, the engine believes that such a peer chokes us, for
-// longer each time. Only a block shows that it serves us after all.
+// A peer that says it has everything and never answers (it snubs us) would be asked first again and
+// again, and be the only one that is asked for the last block. So while other connections can be asked,
+// the engine believes that such a peer chokes us, each time for longer. Only a block proves the contrary.
 
 const (
 	// FirstRequests is the size of the first batch of requests: 256 kB, as much as slow start sends in
 	// four round trips. With more, the first of several peers would be asked for all pieces of a small
 	// torrent. When half of a batch is answered, the engine is told to ask for more.
 	FirstRequests = 16
-	// maxLate is how many answers to requests that were taken back are expected. Those beyond it end the connection if they come.
+	// maxLate is how many late answers to requests that were taken back are remembered. Any beyond that
+	// end the connection when they come.
 	maxLate = 4096
 )
 
-// waiting is what a connection waits for.
+// waiting measures how long a connection has waited for answers.
 type waiting struct {
-	most  int           // requests at a time since the last time that there were none
+	most  int           // requests outstanding at a time, since there were none
 	since time.Time     // when a byte of a block came last, or the first request was made
 	gap   time.Duration // the longest time between two blocks, lately
 	begun time.Time     // when the block began that is still coming; zero: there is none
 }
 
 const (
-	// A peer is given up that is silent for the longer of some gaps, some round trips, and this. Shorter, and a path that comes back
-	// after a few seconds brings everything twice. Stragglers are requests left over of at least strayParts times as many:
-	// the peer goes on with whatever it has forgotten, so that little is lost if it has not.
+	// Requests are taken back after a silence of silencePatience, silenceGaps gaps or silenceTrips round
+	// trips, whichever is longest. If it were shorter, a path that comes back after a few seconds would
+	// bring everything twice. Stragglers, which are less than one in strayParts of the requests, are taken
+	// back sooner: the peer has most likely forgotten them, and little is lost if it has not.
 	silencePatience, silenceGaps = 10 * time.Second, 16
 	strayPatience, strayGaps     = time.Second, 4
 	strayParts                   = 8
 	silenceTrips                 = 4
-	// firstGap is taken for the gap at the beginning: 16 of them are how long the first block may take, at 4 kbit/s.
+	// firstGap is the gap to begin with: 16 of them are the time of the first block at 4 kbit/s.
 	firstGap = 2 * time.Second
-	// blockPatience is how long a block may take, from its first byte to its last, while another connection is idle: nobody
-	// else can be asked for it meanwhile, and a peer may send it byte by byte. Shorter, and blocks are lost that share a limit of
-	// 10 kbit/s with twenty others.
+	// blockPatience is how long a block may take, from its first byte to its last, while another
+	// connection is idle. No other peer can be asked for it meanwhile, and a peer may send it byte by
+	// byte. If it were shorter, blocks that share a limit of 10 kbit/s with twenty others would be lost.
 	blockPatience = 5 * time.Minute
-	// gapMemory is how many blocks it takes to forget most of a gap.
+	// gapMemory is after how many blocks most of a gap is forgotten.
 	gapMemory = 32
 )
 
 const (
-	// leastSnub is how long a peer that snubs us is not asked for the first time, and mostSnub the longest time. Shorter, and
-	// many such peers keep the last block among themselves; longer, and a peer that answers again is not noticed.
+	// A peer that snubs us is not asked for leastSnub the first time, and then for longer, up to mostSnub.
+	// Shorter, and several such peers pass the last block among themselves; longer, and braid notices too
+	// late that a peer answers again.
 	leastSnub, mostSnub = 30 * time.Second, 4 * time.Minute
 )
 
-// snub is what is known of a peer that does not answer. The zero value is that of a new connection.
+// snub remembers that a peer does not answer. The zero value is for a new connection.
 type snub struct {
-	until  time.Time     // it is not asked before; zero: it may be asked
-	last   time.Duration // how long it was not asked the last time; 0: a block has come since
-	blocks bool          // since requests were taken back the last time
+	until  time.Time     // it is not asked until then; zero: it may be asked
+	last   time.Duration // the length of the last time; 0: a block has come since
+	blocks bool          // blocks have come since requests were taken back the last time
 }
 
-// takesBack notes that requests were taken back, while others can be asked or not.
+// takesBack notes that requests were taken back. With others, other connections can be asked.
 func (s snub) takesBack(others bool, now time.Time) snub {
 	if others && !s.blocks && s.until.IsZero() {
 		s.last = min(max(leastSnub, 2*s.last), mostSnub)
@@ -91,7 +89,7 @@ func (s snub) takesBack(others bool, now time.Time) snub {
 // gets notes a block.
 func (s snub) gets() snub { return snub{blocks: true} }
 
-// over notes that time has passed.
+// over ends the snub if its time is over, or if no other connection can be asked.
 func (s snub) over(others bool, now time.Time) snub {
 	if !others || !now.Before(s.until) {
 		s.until = time.Time{}
@@ -101,7 +99,7 @@ func (s snub) over(others bool, now time.Time) snub {
 
 func newWaiting() waiting { return waiting{gap: firstGap} }
 
-// asks notes one more request, after so many.
+// asks notes one more request, with so many outstanding before it.
 func (w waiting) asks(before int, now time.Time) waiting {
 	if before == 0 {
 		w.most, w.since = 0, now
@@ -117,7 +115,7 @@ func (w waiting) gets(now time.Time) waiting {
 	return w
 }
 
-// comes notes that more of a block has come, and whether there is more to come.
+// comes notes that a part of a block has come, and whether more of it is to come.
 func (w waiting) comes(more bool, now time.Time) waiting {
 	if w.since = now; !more {
 		w.begun = time.Time{}
@@ -138,7 +136,8 @@ type Situation struct {
 	Now    time.Time
 }
 
-// over tells whether so many requests have waited for too long. A connection's only request is left over where another is idle.
+// over tells whether so many requests have waited for too long. A connection's only request counts as a
+// straggler if another connection is idle.
 func (w waiting) over(asked int, a Situation) bool {
 	if asked == 0 {
 		return false
@@ -150,57 +149,58 @@ func (w waiting) over(asked int, a Situation) bool {
 	return a.Now.Sub(w.since) >= max(least, silenceTrips*a.RTT)
 }
 
-// canAsk tells whether the engine may ask the peer and has a reason to, and whether it does.
+// CanAsk tells whether the engine may ask the peer and wants to, and whether requests are outstanding.
 func (f *Filter) CanAsk() (can, asked bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.openLocked() && f.keen, len(f.asked) > 0
+	return f.openLocked() && f.engineInterested, len(f.requested) > 0
 }
 
-// suggestion has the engine look for something to ask the peer for.
+// suggestion makes the engine look for blocks to request.
 var suggestion = binary.BigEndian.AppendUint32([]byte{0, 0, 0, 5, msgSuggest}, 0)
 
-// nudge has the engine look for something to ask this peer for.
+// Nudge makes the engine look for blocks to request, if none are requested.
 func (f *Filter) Nudge() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.shown && len(f.forEngine) == 0 && len(f.asked) == 0 {
+	if f.engineUnchoked && len(f.forEngine) == 0 && len(f.requested) == 0 {
 		f.nudgeLocked()
 	}
 }
 
 func (f *Filter) nudgeLocked() {
 	switch {
-	case !f.known.in || !f.known.out || f.closed:
-	case !f.slow:
-		f.giveLocked(suggestion)
-	case f.shown:
-		f.giveLocked(plain(msgChoke))
-		f.giveLocked(plain(msgUnchoke))
+	case !f.handshakes.in || !f.handshakes.out || f.closed:
+	case !f.noRejects:
+		f.toEngineLocked(suggestion)
+	case f.engineUnchoked:
+		f.toEngineLocked(plain(msgChoke))
+		f.toEngineLocked(plain(msgUnchoke))
 	}
 }
 
-// takeBack takes back all requests if the peer has been silent for too long, and has the engine ask anew, the peer for other blocks
-// or others for these. It tells whether it did, and whether the engine does not ask this peer any more.
+// TakeBack takes back all requests if the peer has been silent for too long. The engine then asks again:
+// this peer for other blocks, or other peers for these. It tells whether it did so, and whether the
+// engine does not ask this peer for a while.
 func (f *Filter) TakeBack(a Situation) (taken, snubbed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.wait.over(len(f.asked), a) || f.closed {
+	if !f.wait.over(len(f.requested), a) || f.closed {
 		return false, false
 	}
 	before := f.snub
 	f.snub = before.takesBack(a.Others, a.Now)
 	snubbed = f.snub.until != before.until
-	blocks := blocksOf(f.asked)
-	clear(f.asked)
-	if f.showLocked(); f.shown {
+	blocks := blocksOf(f.requested)
+	clear(f.requested)
+	if f.updateEngineLocked(); f.engineUnchoked {
 		f.nudgeLocked() // first: after a reject the engine does not look
 	}
-	f.tellLocked(encode(msgCancel, blocks...))
-	if f.slow {
+	f.toPeerLocked(encode(msgCancel, blocks...))
+	if f.noRejects {
 		return true, snubbed // the engine has forgotten them, and takes them still
 	}
-	f.giveLocked(encode(msgReject, blocks...))
+	f.toEngineLocked(encode(msgReject, blocks...))
 	for _, b := range blocks {
 		if n := f.late[b]; n > 0 && n < math.MaxUint8 || n == 0 && len(f.late) < maxLate {
 			f.late[b]++
@@ -209,25 +209,26 @@ func (f *Filter) TakeBack(a Situation) (taken, snubbed bool) {
 	return true, snubbed
 }
 
-// endSnub has the engine ask the peer again if it is time, or if there are no others to ask.
+// EndSnub lets the engine ask a peer that snubs us again, if its time is over or if no other connection
+// can be asked.
 func (f *Filter) EndSnub(others bool, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.snub = f.snub.over(others, now)
-	f.showLocked()
+	f.updateEngineLocked()
 }
 
-// answeredLocked looks at a block or reject of the peer, and tells what becomes of it.
+// answeredLocked decides what happens to a block or a reject of the peer.
 func (f *Filter) answeredLocked(m message, now time.Time) verdict {
-	_, asked := f.asked[m.block]
+	_, asked := f.requested[m.block]
 	block := m.kind == msgPiece
 	if block {
 		f.wait, f.snub = f.wait.gets(now), f.snub.gets()
-		f.showLocked()
+		f.updateEngineLocked()
 	}
 	if late := f.late[m.block]; late > 0 && !(asked && block) {
-		// An answer that was given up. The engine would end the connection because of it. Of two answers to two requests the
-		// block is the one that the engine waits for.
+		// An answer that came too late: the engine would end the connection because of it. If two answers
+		// are to come, the engine waits for the one with the block.
 		if late == 1 {
 			delete(f.late, m.block)
 		} else {
@@ -235,33 +236,34 @@ func (f *Filter) answeredLocked(m message, now time.Time) verdict {
 		}
 		return drop
 	}
-	delete(f.asked, m.block)
+	delete(f.requested, m.block)
 	if block {
-		f.moved = true
+		f.progressed = true
 		// Once for each batch. A few requests at the end of a torrent need no look.
-		if n := len(f.asked); n > 0 && 2*n <= f.batch && f.batch >= FirstRequests/2 && f.shown && !f.slow {
+		if n := len(f.requested); n > 0 && 2*n <= f.batch && f.batch >= FirstRequests/2 && f.engineUnchoked && !f.noRejects {
 			f.batch = n
-			f.giveLocked(suggestion)
+			f.toEngineLocked(suggestion)
 		}
 		return pass
 	}
-	if asked && f.moved && len(f.asked) == 0 && f.shown {
-		// Not if the peer rejects everything: it would be asked again and again, as fast as it rejects.
-		f.moved = false
+	if asked && f.progressed && len(f.requested) == 0 && f.engineUnchoked {
+		// Not if the peer rejects everything: the engine would ask it again as fast as it rejects.
+		f.progressed = false
 		f.nudgeLocked()
-		f.giveLocked(encode(msgReject, m.block))
+		f.toEngineLocked(encode(msgReject, m.block))
 		return drop
 	}
 	return pass
 }
 
-// comes notes that more of a block has come, and whether there is more to come.
+// comes notes that a part of a block has come, and whether more of it is to come.
 func (f *Filter) comes(more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.wait = f.wait.comes(more, time.Now())
 }
 
+// Endless tells whether a block has been coming for too long.
 func (f *Filter) Endless(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -5,34 +5,36 @@ import (
 	"time"
 )
 
-// What one connection may make the engine do.
+// Bounds of the work and memory that one connection can cost the engine.
 //
-// The engine answers at once, into a buffer without a limit that waits for the peer to read. It counts only requests for blocks.
-// So a peer is read on only while few answers to its requests for metadata wait: who does not read is not read either, and
-// nobody who does read is held up, since each answer that is written makes room for the next. Connections end where a peer says
-// what no peer has a reason to say.
+// The engine answers at once, into an unlimited buffer that waits for the peer to read. It bounds only
+// requests for blocks. So the filter reads a peer only while few answers to its requests for metadata
+// wait. A peer that does not read is not read either; one that reads is never held up, since each
+// answer that is written makes room for the next. A connection ends if the peer says what no peer has a
+// reason to say.
 
 const (
-	// maxServing is how many requests for blocks wait for an answer. The engine takes 1024 of a peer at a time and rejects more, but the
-	// rejects wait too, and a peer may ask anew in the moment in which it cancels.
+	// maxServing is how many requests for blocks may wait for an answer. The engine accepts 1024 of a
+	// peer and rejects more, but the rejects wait too, and a peer may ask again while it cancels.
 	maxServing = 2048
-	// maxUnsaid is how many bytes wait for a peer before its requests are no longer answered with rejects: it asks on and on
-	// although it is choked, and does not read.
+	// maxUnsaid is how many bytes may wait for a peer before its requests get no more rejects. Such a
+	// peer asks on and on although it is choked, and does not read.
 	maxUnsaid = 64 << 10
-	// maxBlock is the longest block that a peer may ask for, in bytes. Everybody asks for 16 KiB; of each the engine keeps a copy or
-	// three until it is read.
+	// maxBlock is the longest block that a peer may ask for, in bytes. All clients ask for 16 KiB. The
+	// engine keeps up to three copies of a block until the peer has read it.
 	maxBlock = 128 << 10
-	// maxAnswers is how many answers to requests for metadata wait, 16 KiB each. Twice as many can be in the engine's hands.
+	// maxAnswers is how many answers to requests for metadata may wait, 16 KiB each. The engine itself
+	// can hold twice as many.
 	maxAnswers = 4
-	// Turns are messages to choke and unchoke us, at each of which the engine goes over its requests. Peers decide every ten seconds
-	// whom they serve, and braid holds back and releases once a second.
+	// Turns are chokes and unchokes. At each of them the engine goes over its requests. Peers decide
+	// every ten seconds whom they serve; braid decides every second.
 	turnsMost  = 60
 	turnsEvery = time.Second
-	// wholesMost is how often a peer says that it has all pieces, or none, at which the engine goes over all of them. Once,
-	// says BEP 6; aria2 says so again in place of many news.
+	// wholesMost is how often a peer may say that it has all pieces, or none. The engine goes over all
+	// pieces each time. BEP 6 allows it once; aria2 repeats it instead of listing many new pieces.
 	wholesMost = 4
-	// Greetings are extended handshakes, which may be repeated (BEP 10). With each a peer may set the size of the metadata anew, up
-	// to 16 MiB that the engine allocates, and asks all others for again.
+	// Greetings are extended handshakes, which may be repeated (BEP 10). Each can change the size of the
+	// metadata. The engine then allocates up to 16 MiB, and asks all other peers again.
 	greetingsMost  = 8
 	greetingsEvery = time.Minute
 	// MaxMetadata is the largest info dictionary that is fetched, in bytes: 800 000 pieces, or all files
@@ -51,14 +53,14 @@ var (
 	errLength  = errors.New("the peer asks for a block that is too long")
 )
 
-// bounds are what is counted of a connection.
+// bounds are the counts of one connection.
 type bounds struct {
 	pieces    int    // of the torrent; 0 while it is unknown
 	mapped    bool   // the peer has said which pieces it has
 	wholes    int    // times that it has said all, or none
-	field     uint64 // as a bitfield of so many bytes; 0: otherwise
-	answers   int    // that wait for the peer
-	questions int    // of ours that wait for an answer
+	field     uint64 // the bytes of its last bitfield; 0: it has sent none
+	answers   int    // to its requests for metadata that wait for the peer
+	questions int    // our requests for metadata that wait for an answer
 	turns     allowance
 	greetings allowance
 }
@@ -66,7 +68,8 @@ type bounds struct {
 // room tells whether one more request for metadata may pass.
 func (x *bounds) room() bool { return x.answers < maxAnswers }
 
-// arrived counts a message of the peer and tells what becomes of it; with an error the connection has to end.
+// arrived counts a message of the peer and decides what happens to it. With an error the connection has
+// to end.
 func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 	switch m.kind {
 	case msgChoke, msgUnchoke:
@@ -77,11 +80,13 @@ func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 		first := !x.mapped
 		x.mapped = true
 		if m.kind == msgBitfield {
-			// Once, says BEP 3, but aria2 sends another one in place of many news. It costs as much as it is long.
+			// BEP 3 allows it once, but aria2 repeats it instead of listing many new pieces. It costs no more
+			// than its length.
 			x.field = m.size - 5
 			return pass, x.fits()
 		}
-		// The engine would still count a peer that takes back that it has all pieces, and panic when the torrent is closed.
+		// If a peer takes back that it has all pieces, the engine still counts it, and panics when the
+		// torrent is closed.
 		if x.wholes++; x.wholes > wholesMost || m.kind == msgHaveNone && !first {
 			return refuse, errPieces
 		}
@@ -91,8 +96,8 @@ func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 		}
 		x.mapped = true
 	case msgAllowedFast, msgSuggest:
-		// The one would be asked for while parked, and has the engine go over a list that only grows; at the other it goes over
-		// all missing pieces.
+		// The engine would ask for an allowed piece while the peer is parked, and goes over a list of them
+		// that only grows. At a suggestion it goes over all missing pieces.
 		return drop, nil
 	case msgRequest:
 		if m.block.length > maxBlock {
@@ -114,7 +119,7 @@ func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 			x.answers++
 		}
 	case msgHashRequest:
-		return drop, nil // no torrent has hashes to tell (BEP 52), and the engine ends the connection
+		return drop, nil // braid has no v2 hashes (BEP 52), and the engine would end the connection
 	}
 	return pass, nil
 }
@@ -130,7 +135,7 @@ func (x bounds) departs(m message) bounds {
 	return x
 }
 
-// fits tells whether the peer's bitfield is as long as the torrent's number of pieces makes it, if both are known.
+// fits returns an error if the length of the peer's bitfield does not fit the number of pieces.
 func (x *bounds) fits() error {
 	if x.pieces > 0 && x.field > 0 && x.field != (uint64(x.pieces)+7)/8 {
 		return errPieces
@@ -138,7 +143,8 @@ func (x *bounds) fits() error {
 	return nil
 }
 
-// describe tells the gate how many pieces the torrent has. It fails if the peer has spoken of another number.
+// SetPieces tells the filter how many pieces the torrent has. It fails if the peer has assumed another
+// number.
 func (f *Filter) SetPieces(pieces int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,13 +152,13 @@ func (f *Filter) SetPieces(pieces int) error {
 	return f.bounds.fits()
 }
 
-// allowance is how often something may happen: a number of times at once, and once more in each interval.
+// allowance bounds how often something may happen: some times at once, and once more in each interval.
 type allowance struct {
 	spent int
 	since time.Time
 }
 
-// spend counts one more time, and tells whether it is allowed.
+// spend counts one time, and tells whether it is allowed.
 func (a *allowance) spend(now time.Time, most int, every time.Duration) bool {
 	if back := int(now.Sub(a.since) / every); back > 0 {
 		a.spent, a.since = max(0, a.spent-back), now

@@ -50,6 +50,6 @@ func (f *Filter) fetch() []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.askLocked(b)
-	f.tellLocked(encode(msgRequest, b))
+	f.toPeerLocked(encode(msgRequest, b))
 	return nil
 }

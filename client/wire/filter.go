@@ -10,100 +10,105 @@ import (
 	"time"
 )
 
-// gate stands between the engine and a connection and can close either direction of the transfer, by the protocol's own
-// means, which the engine does not offer. The connection stays as it is: to open the gate again costs nothing.
+// Filter reads every message between the engine and a peer, and can close either direction of the
+// transfer by means of the protocol, which the engine does not offer. The connection stays as it is:
+// opening it again costs nothing.
 //
-//	           parked: the engine is told that the peer chokes us, and the peer that it may
-//	           forget our requests
+//	           Park: the engine reads a choke that the peer has not sent, and the peer gets cancels
+//	           for our requests
 //	engine <-------------------------------------------------------- peer
 //	engine --------------------------------------------------------> peer
-//	           barred: the peer is told that we choke it, and the engine that the peer
-//	           has taken its requests back
+//	           Bar: the peer reads a choke that the engine has not sent, and the engine gets cancels
+//	           for the peer's requests
 //
-// No request is lost and no block sent twice: each request that is taken back is answered, by the peer that has got our
-// cancel, or by our engine that has got the peer's, with a reject or with the block if that was on its way already (BEP 6,
-// which both must know). What one side says meanwhile of choking is kept, and told when the gate opens.
+// No request is lost and no block is sent twice. Whoever gets a cancel, the peer or our engine, answers
+// each request with a reject, or with the block if that is on its way already (BEP 6, which both must
+// support). The filter remembers chokes and unchokes of either side meanwhile, and passes on the last
+// one when it opens.
 //
-// A gate also bounds what a peer can make the engine do. The engine keeps an answer to whatever a peer asks, whether it reads
-// them or not, and works through everything that it is told, however often: see bounds.go for what passes. A peer whose answers
-// are not on their way is not read on, or its connection ends.
+// A filter also bounds how much work and memory a peer can cost the engine. The engine keeps an answer
+// to everything that a peer asks, even if the peer does not read them, and it works through everything
+// that a peer says, however often: see bounds.go. While too many answers wait for a peer, the filter
+// reads no more from it, or ends the connection.
 //
-// A gate is read and written by one goroutine each, which are the engine's.
+// The engine reads a filter with one goroutine and writes it with another.
 type Filter struct {
 	wire            net.Conn
 	keepIn, keepOut func(message) verdict
 
-	onPeer func() // the peer has become interested, or no longer is; must not block. Set before use.
+	onInterest func() // the peer is interested now, or no longer; must not block. Set before use.
 
-	// The reader's.
-	in     framing
-	ahead  []byte // read from the wire, not yet gone over
-	hungry bool   // what is ahead is less than the beginning of a message
-	ready  []byte // gone over, to be read by the engine
-	small  []byte
-	failed error // of the wire; after what is ready and ahead
-	fault  error // of the peer; after what is ready
-	held   bool  // what is ahead begins with a message that has to wait
-	inside bool  // the last message is a block
-	coming bool  // a block has begun since the last read, or goes on
+	// The reader's:
+	in          framing
+	buffered    []byte // read from the wire, not yet filtered
+	needsMore   bool   // buffered is less than the beginning of a message
+	ready       []byte // filtered, to be read by the engine
+	small       []byte
+	failed      error // of the wire; after ready and buffered
+	fault       error // of the peer; after ready
+	held        bool  // buffered begins with a message that has to wait
+	inBlock     bool  // the last message is a block
+	blockComing bool  // a block has begun since the last read, or goes on
 
-	// The writer's, with writing held.
-	out    framing
-	behind []byte // the beginning of a message
-	// nothing: in place of what was dropped the peer is told that we have nothing.
-	nothing bool
+	// The writer's, with writing held:
+	out         framing
+	unfinished  []byte // the beginning of a message
+	sayHaveNone bool   // tell the peer that we have nothing, in place of the dropped message
 
-	writing sync.Mutex // held while the wire is written to; before mu
+	writing sync.Mutex // held while the wire is written; before mu
 
-	mu       sync.Mutex
-	deadline time.Time // for reading, as the engine wants it
-	woken    bool      // the reader's deadline is over because there is something for it
-	closed   bool
-	known    struct{ in, out bool } // the handshakes were seen
-	slow     bool                   // one of them does not offer rejects
-	mute     bool                   // the peer does not answer cancels
-	stir     chan struct{}          // something may have changed for a reader that waits; has room for one
+	mu             sync.Mutex
+	deadline       time.Time // for reading, as the engine has set it
+	woken          bool      // the reader's deadline is over because there is something for the engine
+	closed         bool
+	handshakes     struct{ in, out bool } // seen
+	noRejects      bool                   // one of them does not offer the fast extension (BEP 6)
+	ignoresCancels bool                   // the peer does not answer cancels
+	changed        chan struct{}          // wakes a reader that waits; has room for one
 
-	parked     bool
-	heard      bool               // the peer has unchoked us
-	shown      bool               // the engine knows
-	asked      map[block]struct{} // of the peer, as the engine has it
-	disk       Disk               // nil: it has nothing
-	fetches    []block            // the engine is going to read them from disk, in order
-	batch      int                // requests outstanding at most since the last suggestion
-	wait       waiting            // for what was asked
-	late       map[block]uint8    // answers that may still come, to requests that the engine thinks rejected
-	moved      bool               // a block has come since the last reject that was the last answer
-	snub       snub               // the peer does not answer
-	keen       bool               // the engine is interested in the peer
-	forEngine  []byte             // messages to be read at the next boundary
-	barred     bool
-	meant      bool // the engine has unchoked the peer
-	told       bool // the peer knows
-	serving    map[block]struct{}
-	forPeer    []byte // messages to be written at the next boundary
-	sending    bool   // somebody is about to write forPeer
-	interested bool   // the peer in us
-	bounds     bounds
+	// Our requests:
+	parked           bool
+	peerUnchoked     bool               // the peer has unchoked us
+	engineUnchoked   bool               // the engine has been told so
+	requested        map[block]struct{} // of the peer, as far as the engine knows
+	disk             Disk               // nil: it has no blocks
+	fetches          []block            // the engine is going to get them from disk, in order
+	batch            int                // requests outstanding at most since the last suggestion
+	wait             waiting            // for the answers
+	late             map[block]uint8    // answers that may still come to requests that were taken back
+	progressed       bool               // a block has come since the last request was rejected
+	snub             snub               // the peer does not answer
+	engineInterested bool               // in the peer
+	forEngine        []byte             // messages to be read at the next boundary
 
-	kin     bool // the peer has the engine that we have
-	lastTwo lastTwo
+	// The peer's requests:
+	barred         bool
+	engineServes   bool // the engine has unchoked the peer
+	serves         bool // the peer has been told so
+	serving        map[block]struct{}
+	peerInterested bool   // in us
+	forPeer        []byte // messages to be written at the next boundary
+	sending        bool   // a goroutine is about to write forPeer
+	bounds         bounds
 
-	concealing bool     // what the engine says of its pieces does not pass
-	presented  bool     // the peer has been told that we have nothing
-	unshown    []uint32 // pieces to tell of then
-	untold     Bitset   // pieces to tell of in portions, as the peer reads; nil: none
-	untoldAt   int      // none of them is below it
+	// Our pieces:
+	sameEngine      bool // the peer uses the engine that braid uses
+	lastTwo         lastTwo
+	concealing      bool     // the peer does not see what the engine says of its pieces
+	announced       bool     // the peer has been told that we have nothing
+	pending         []uint32 // pieces to tell of after that
+	unannounced     Bitset   // pieces to tell of in portions, as the peer reads; nil: none
+	unannouncedFrom int      // none of them is below it
 }
 
-// portion is how many pieces a peer is told of at a time, if it is to be told of many. All at once would take nine bytes for each
-// piece and each peer, in memory.
+// portion is how many of many pieces a peer is told of at a time. All at once would take nine bytes of
+// memory for each piece and each peer.
 const portion = 1024
 
 func newFilter(wire net.Conn) *Filter {
 	f := &Filter{
-		wire: wire, onPeer: func() {}, stir: make(chan struct{}, 1),
-		asked: map[block]struct{}{}, late: map[block]uint8{}, serving: map[block]struct{}{},
+		wire: wire, onInterest: func() {}, changed: make(chan struct{}, 1),
+		requested: map[block]struct{}{}, late: map[block]uint8{}, serving: map[block]struct{}{},
 		wait: newWaiting(),
 	}
 	f.keepIn, f.keepOut = f.arrived, f.departs
@@ -111,8 +116,8 @@ func newFilter(wire net.Conn) *Filter {
 	return f
 }
 
-// park stops asking the peer for blocks, until unpark. It tells whether the gate can: not on a connection whose peer does not
-// know of rejects.
+// Park stops asking the peer for blocks, until Unpark. It returns false and does nothing if the peer
+// does not support rejects.
 func (f *Filter) Park() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,19 +128,20 @@ func (f *Filter) Park() bool {
 		return true
 	}
 	f.parked = true
-	f.showLocked()
-	f.tellLocked(encode(msgCancel, blocksOf(f.asked)...))
+	f.updateEngineLocked()
+	f.toPeerLocked(encode(msgCancel, blocksOf(f.requested)...))
 	return true
 }
 
+// Unpark lets the engine ask the peer again.
 func (f *Filter) Unpark() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.parked = false
-	f.showLocked()
+	f.updateEngineLocked()
 }
 
-// bar stops serving the peer, until unbar. It tells whether the gate can, see park.
+// Bar stops serving the peer, until Unbar. Like Park, it returns false if it cannot.
 func (f *Filter) Bar() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,90 +152,95 @@ func (f *Filter) Bar() bool {
 		return true
 	}
 	f.barred = true
-	if f.told {
-		f.told = false
-		f.tellLocked(plain(msgChoke))
+	if f.serves {
+		f.serves = false
+		f.toPeerLocked(plain(msgChoke))
 	}
-	f.giveLocked(encode(msgCancel, blocksOf(f.serving)...))
+	f.toEngineLocked(encode(msgCancel, blocksOf(f.serving)...))
 	return true
 }
 
+// Unbar serves the peer again.
 func (f *Filter) Unbar() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.barred = false
-	if f.meant && !f.told {
-		f.told = true
-		f.tellLocked(plain(msgUnchoke))
+	if f.engineServes && !f.serves {
+		f.serves = true
+		f.toPeerLocked(plain(msgUnchoke))
 	}
 }
 
-// conceal has the peer believe that we have no pieces but those that reveal tells it of. It must be called before the engine
-// says what we have.
+// Conceal lets the peer believe that we have only the pieces that Reveal tells it of. It must be called
+// before the engine says what we have.
 func (f *Filter) Conceal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.concealing = true
 }
 
-// conceals tells whether it does.
+// Conceals tells whether Conceal was called.
 func (f *Filter) Conceals() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.concealing
 }
 
-// reveal tells the peer that we have these pieces.
+// Reveal tells the peer that we have these pieces.
 func (f *Filter) Reveal(pieces []uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.concealing && !f.presented {
-		f.unshown = append(f.unshown, pieces...)
+	if f.concealing && !f.announced {
+		f.pending = append(f.pending, pieces...)
 		return
 	}
-	f.tellLocked(haves(f.newPiecesLocked(pieces...)))
+	f.toPeerLocked(haves(f.newPiecesLocked(pieces...)))
 }
 
-// revealAll tells the peer that we have these pieces, which may be many, as fast as it reads. The set is the gate's from now on.
+// RevealAll tells the peer that we have these pieces, which may be many, as fast as the peer reads. The
+// set belongs to the filter from now on.
 func (f *Filter) RevealAll(pieces Bitset) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(pieces) == 0 {
 		return
 	}
-	for w, word := range f.untold {
+	for w, word := range f.unannounced {
 		pieces[w] |= word
 	}
-	f.untold, f.untoldAt = pieces, 0
-	f.goOnLocked()
+	f.unannounced, f.unannouncedFrom = pieces, 0
+	f.writeSoonLocked()
 }
 
-// portionLocked returns the next of the messages that tell of untold pieces.
+// portionLocked returns the next messages about pieces that are not announced yet.
 func (f *Filter) portionLocked() []byte {
-	if f.concealing && !f.presented {
+	if f.concealing && !f.announced {
 		return nil
 	}
 	var pieces []uint32
-	for len(pieces) < portion && f.untold != nil {
-		i := f.untold.Next(f.untoldAt, nil)
+	for len(pieces) < portion && f.unannounced != nil {
+		i := f.unannounced.Next(f.unannouncedFrom, nil)
 		if i < 0 {
-			f.untold = nil
+			f.unannounced = nil
 			break
 		}
-		f.untoldAt = i + 1
+		f.unannouncedFrom = i + 1
 		pieces = append(pieces, uint32(i))
 	}
 	return haves(f.newPiecesLocked(pieces...))
 }
 
-// wants tells whether the peer is interested in what we have.
+// PeerInterested tells whether the peer is interested in our pieces.
 func (f *Filter) PeerInterested() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.interested
+	return f.peerInterested
 }
 
-func (f *Filter) works() bool { return f.known.in && f.known.out && !f.slow && !f.closed }
+// works tells whether the filter can close a direction.
+func (f *Filter) works() bool {
+	return f.handshakes.in && f.handshakes.out && !f.noRejects && !f.closed
+}
 
 func blocksOf(m map[block]struct{}) []block {
 	out := make([]block, 0, len(m))
@@ -240,22 +251,22 @@ func blocksOf(m map[block]struct{}) []block {
 }
 
 // openLocked tells whether the engine may ask the peer.
-func (f *Filter) openLocked() bool { return f.heard && !f.parked && f.snub.until.IsZero() }
+func (f *Filter) openLocked() bool { return f.peerUnchoked && !f.parked && f.snub.until.IsZero() }
 
-// showLocked has the engine know whether we are choked.
-func (f *Filter) showLocked() {
-	if open := f.openLocked(); open != f.shown {
-		f.shown = open
+// updateEngineLocked tells the engine whether the peer chokes us, if that has changed.
+func (f *Filter) updateEngineLocked() {
+	if open := f.openLocked(); open != f.engineUnchoked {
+		f.engineUnchoked = open
 		kind := byte(msgChoke)
 		if open {
 			kind = msgUnchoke
 		}
-		f.giveLocked(plain(kind))
+		f.toEngineLocked(plain(kind))
 	}
 }
 
-// giveLocked lets the engine read messages.
-func (f *Filter) giveLocked(b []byte) {
+// toEngineLocked lets the engine read messages that the filter makes.
+func (f *Filter) toEngineLocked(b []byte) {
 	if len(b) == 0 || f.closed {
 		return
 	}
@@ -263,35 +274,35 @@ func (f *Filter) giveLocked(b []byte) {
 	f.wakeLocked()
 }
 
-// wakeLocked has the reader look for what the gate itself has to say to the engine.
+// wakeLocked interrupts the reader, since the filter has a message for the engine.
 func (f *Filter) wakeLocked() {
-	f.stirLocked()
+	f.signalLocked()
 	if !f.woken && !f.closed {
 		f.woken = true
 		_ = f.wire.SetReadDeadline(time.Unix(1, 0)) // fails only when closed
 	}
 }
 
-// stirLocked has a reader that waits look again.
-func (f *Filter) stirLocked() {
+// signalLocked lets a reader that waits look again.
+func (f *Filter) signalLocked() {
 	select {
-	case f.stir <- struct{}{}:
+	case f.changed <- struct{}{}:
 	default:
 	}
 }
 
-// tellLocked lets the peer read messages. A write may take as long as the peer likes, so another goroutine does it,
-// unless the engine writes anyway.
-func (f *Filter) tellLocked(b []byte) {
+// toPeerLocked sends messages that the filter makes to the peer. A write may take as long as the peer
+// likes, so another goroutine does it, unless the engine writes anyway.
+func (f *Filter) toPeerLocked(b []byte) {
 	if len(b) == 0 || f.closed {
 		return
 	}
 	f.forPeer = append(f.forPeer, b...)
-	f.goOnLocked()
+	f.writeSoonLocked()
 }
 
-// goOnLocked has somebody write what there is for the peer.
-func (f *Filter) goOnLocked() {
+// writeSoonLocked makes a goroutine write what there is for the peer.
+func (f *Filter) writeSoonLocked() {
 	if !f.sending && !f.closed {
 		f.sending = true
 		go f.send() // ends when the wire is closed at the latest
@@ -307,22 +318,23 @@ func (f *Filter) send() {
 	_ = f.writeOurs() // the engine's own next call fails too
 }
 
-// writeOurs writes what the gate itself has to say to the peer, at a boundary. Called with writing held.
+// writeOurs writes the filter's own messages to the peer, at a boundary between messages. Called with
+// writing held.
 func (f *Filter) writeOurs() error {
-	if len(f.behind) > 0 || f.out.left > 0 {
-		return nil // in the middle of a message, whose end is written soon
+	if len(f.unfinished) > 0 || f.out.left > 0 {
+		return nil // in the middle of a message, the end of which is written soon
 	}
 	f.mu.Lock()
 	b := append(f.forPeer, f.portionLocked()...)
 	f.forPeer = nil
-	more := len(f.untold) > 0 && len(b) > 0
+	more := len(f.unannounced) > 0 && len(b) > 0
 	f.mu.Unlock()
 	if err := f.put(b); err != nil || !more {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.goOnLocked() // not here: the engine may have something to write in between
+	f.writeSoonLocked() // not here: the engine may want to write in between
 	return nil
 }
 
@@ -357,11 +369,12 @@ func (f *Filter) Read(b []byte) (int, error) {
 	}
 }
 
-// smallest is the room that it takes to look at messages in place: a handshake or the beginning of an extended message.
+// smallest is the room that is needed to filter messages in place: a handshake, or the beginning of an
+// extended message.
 const smallest = 128
 
-// pass reads and goes over some bytes, and gives those that pass; there may be none. What the gate itself has to say to
-// the engine gets ready at the first boundary.
+// pass reads and filters some bytes, and returns those that pass; there may be none. At the first
+// boundary between messages it makes the filter's own messages ready for the engine.
 func (f *Filter) pass(b []byte) ([]byte, error) {
 	f.mu.Lock()
 	fetch := len(f.fetches) > 0
@@ -383,9 +396,9 @@ func (f *Filter) pass(b []byte) ([]byte, error) {
 		return nil, f.await()
 	}
 
-	n := copy(b, f.ahead)
-	rest := f.ahead[n:]
-	if n == 0 || f.hungry {
+	n := copy(b, f.buffered)
+	rest := f.buffered[n:]
+	if n == 0 || f.needsMore {
 		if f.failed != nil {
 			return nil, f.failed
 		}
@@ -396,22 +409,22 @@ func (f *Filter) pass(b []byte) ([]byte, error) {
 		}
 	}
 	consumed, drops, stopped := f.in.scan(b[:n], stop, f.keepIn)
-	if f.in.begun && !f.known.in {
+	if f.in.begun && !f.handshakes.in {
 		hideBits(b)
-		f.note(&f.known.in, &f.in)
+		f.note(&f.handshakes.in, &f.in)
 	}
 	if f.in.foreign {
 		f.fault = errForeign
 	}
-	if f.coming && consumed > 0 {
-		f.coming = f.inside && f.in.left > 0
-		f.comes(f.coming)
+	if f.blockComing && consumed > 0 {
+		f.blockComing = f.inBlock && f.in.left > 0
+		f.comes(f.blockComing)
 	}
-	f.hungry = !stopped && len(rest) == 0
+	f.needsMore = !stopped && len(rest) == 0
 	if left := b[consumed:n]; len(rest) == 0 {
-		f.ahead = append(f.ahead[:0], left...)
+		f.buffered = append(f.buffered[:0], left...)
 	} else {
-		f.ahead = slices.Concat(left, rest)
+		f.buffered = slices.Concat(left, rest)
 	}
 	return without(b[:consumed], drops), nil
 }
@@ -431,7 +444,7 @@ func (f *Filter) again(err error) bool {
 	return true
 }
 
-// await returns when the message that is held may pass, or the engine is to read something before it.
+// await returns when the held message may pass, or when there is a message for the engine before it.
 func (f *Filter) await() error {
 	for {
 		f.mu.Lock()
@@ -450,7 +463,7 @@ func (f *Filter) await() error {
 			over, stop = context.WithDeadline(over, deadline)
 		}
 		select {
-		case <-f.stir:
+		case <-f.changed:
 		case <-over.Done():
 			stop()
 			return os.ErrDeadlineExceeded
@@ -463,15 +476,15 @@ func (f *Filter) note(known *bool, x *framing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	*known = true
-	f.slow = f.slow || !x.fast
-	f.mute = f.mute || x.old
-	f.kin = f.kin || x.ours
+	f.noRejects = f.noRejects || !x.fast
+	f.ignoresCancels = f.ignoresCancels || x.old
+	f.sameEngine = f.sameEngine || x.ours
 }
 
-// arrived looks at a message of the peer, and tells what becomes of it.
+// arrived decides what happens to a message of the peer.
 func (f *Filter) arrived(m message) verdict {
-	f.inside = m.kind == msgPiece && !m.keepAlive
-	f.coming = f.coming || f.inside
+	f.inBlock = m.kind == msgPiece && !m.keepAlive
+	f.blockComing = f.blockComing || f.inBlock
 	if m.keepAlive {
 		return pass
 	}
@@ -480,7 +493,7 @@ func (f *Filter) arrived(m message) verdict {
 	defer func() {
 		f.mu.Unlock()
 		if changed {
-			f.onPeer()
+			f.onInterest()
 		}
 	}()
 	now := time.Now()
@@ -496,31 +509,31 @@ func (f *Filter) arrived(m message) verdict {
 	}
 	switch m.kind {
 	case msgChoke, msgUnchoke:
-		f.heard = m.kind == msgUnchoke
-		if !f.heard && f.slow {
-			clear(f.asked) // as the engine does
+		f.peerUnchoked = m.kind == msgUnchoke
+		if !f.peerUnchoked && f.noRejects {
+			clear(f.requested) // as the engine does
 		}
 		switch {
-		case f.shown == f.openLocked():
+		case f.engineUnchoked == f.openLocked():
 			return drop
-		case len(f.forEngine) > 0: // which comes first
-			f.showLocked()
+		case len(f.forEngine) > 0: // it comes first
+			f.updateEngineLocked()
 			return drop
 		}
-		f.shown = f.heard
+		f.engineUnchoked = f.peerUnchoked
 	case msgInterested, msgNotInterested:
 		now := m.kind == msgInterested
-		changed, f.interested = now != f.interested, now
+		changed, f.peerInterested = now != f.peerInterested, now
 	case msgPiece, msgReject:
 		return f.answeredLocked(m, now)
 	case msgRequest:
-		if f.meant && !f.told {
+		if f.engineServes && !f.serves {
 			if len(f.forPeer) < maxUnsaid {
-				f.tellLocked(encode(msgReject, m.block))
+				f.toPeerLocked(encode(msgReject, m.block))
 			}
 			return drop
 		}
-		if f.slow && !f.meant {
+		if f.noRejects && !f.engineServes {
 			return drop // the engine would not answer
 		}
 		if len(f.serving) >= maxServing {
@@ -529,14 +542,14 @@ func (f *Filter) arrived(m message) verdict {
 		}
 		f.serving[m.block] = struct{}{}
 	case msgCancel:
-		if f.slow {
+		if f.noRejects {
 			delete(f.serving, m.block) // without an answer
 		}
 	}
 	return pass
 }
 
-// departs looks at a message of the engine, and tells what becomes of it.
+// departs decides what happens to a message of the engine.
 func (f *Filter) departs(m message) verdict {
 	if m.keepAlive {
 		return pass
@@ -545,59 +558,59 @@ func (f *Filter) departs(m message) verdict {
 	defer f.mu.Unlock()
 	switch m.kind {
 	case msgChoke, msgUnchoke:
-		f.meant = m.kind == msgUnchoke
-		if !f.meant && f.slow {
+		f.engineServes = m.kind == msgUnchoke
+		if !f.engineServes && f.noRejects {
 			clear(f.serving) // as both sides do
 		}
-		open := f.meant && !f.barred
-		if open == f.told {
+		open := f.engineServes && !f.barred
+		if open == f.serves {
 			return drop
 		}
-		f.told = open
-		if len(f.forPeer) > 0 { // which comes first
-			f.tellLocked(plain(m.kind))
+		f.serves = open
+		if len(f.forPeer) > 0 { // it comes first
+			f.toPeerLocked(plain(m.kind))
 			return drop
 		}
 	case msgInterested, msgNotInterested:
-		f.keen = m.kind == msgInterested
+		f.engineInterested = m.kind == msgInterested
 	case msgRequest:
 		if f.fetchLocked(m.block) {
 			return drop
 		}
 		f.askLocked(m.block)
-		if f.parked || !f.snub.until.IsZero() { // sent before the engine has read of it
-			f.tellLocked(encode(msgCancel, m.block))
+		if f.parked || !f.snub.until.IsZero() { // sent before the engine has read the choke
+			f.toPeerLocked(encode(msgCancel, m.block))
 		}
 	case msgCancel:
 		if slices.Contains(f.fetches, m.block) {
-			return drop // the peer knows of no request; the engine takes the block
+			return drop // the peer has no such request; the engine accepts the block
 		}
-		if f.slow || f.mute {
-			delete(f.asked, m.block) // the engine does not wait for an answer, but takes one
+		if f.noRejects || f.ignoresCancels {
+			delete(f.requested, m.block) // the engine does not wait for an answer, but accepts one
 		}
 	case msgPiece, msgReject:
 		delete(f.serving, m.block)
 	case msgExtended:
 		f.bounds = f.bounds.departs(m)
-		f.stirLocked()
+		f.signalLocked()
 	case msgBitfield, msgHaveAll, msgHaveNone:
 		if !f.concealing {
 			f.lastTwo.told = m.pieces
 			break
 		}
-		f.presentLocked()
-		// Who knows of the fast extension must be told that there is nothing (BEP 6).
-		f.nothing = m.kind != msgHaveNone && !f.slow
+		f.announceLocked()
+		// A peer with the fast extension must be told explicitly that we have nothing (BEP 6).
+		f.sayHaveNone = m.kind != msgHaveNone && !f.noRejects
 		if m.kind != msgHaveNone {
 			return drop
 		}
 	case msgHave:
 		if f.concealing {
-			f.presentLocked()
+			f.announceLocked()
 			return drop
 		}
 		if tell := f.newPiecesLocked(m.block.index); len(tell) != 1 {
-			f.tellLocked(haves(tell))
+			f.toPeerLocked(haves(tell))
 			return drop
 		}
 	}
@@ -606,19 +619,19 @@ func (f *Filter) departs(m message) verdict {
 
 // askLocked notes a request that goes to the peer.
 func (f *Filter) askLocked(b block) {
-	f.wait = f.wait.asks(len(f.asked), time.Now())
-	f.asked[b] = struct{}{}
-	f.batch = max(f.batch, len(f.asked))
+	f.wait = f.wait.asks(len(f.requested), time.Now())
+	f.requested[b] = struct{}{}
+	f.batch = max(f.batch, len(f.requested))
 }
 
-// presentLocked notes that the peer is told, now or by silence, that we have nothing, and has it told of what was revealed
-// before.
-func (f *Filter) presentLocked() {
-	if !f.presented {
-		f.presented = true
-		f.tellLocked(haves(f.newPiecesLocked(f.unshown...)))
-		f.unshown = nil
-		f.goOnLocked()
+// announceLocked notes that the peer is told, now or by silence, that we have nothing. It then tells the
+// peer of the pieces that were revealed before.
+func (f *Filter) announceLocked() {
+	if !f.announced {
+		f.announced = true
+		f.toPeerLocked(haves(f.newPiecesLocked(f.pending...)))
+		f.pending = nil
+		f.writeSoonLocked()
 	}
 }
 
@@ -630,25 +643,25 @@ func (f *Filter) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	all := b
-	if len(f.behind) > 0 {
-		all = slices.Concat(f.behind, b)
+	if len(f.unfinished) > 0 {
+		all = slices.Concat(f.unfinished, b)
 	}
 	consumed, drops, _ := f.out.scan(all, false, f.keepOut)
-	if f.out.begun && !f.known.out {
-		f.note(&f.known.out, &framing{fast: f.out.fast})
+	if f.out.begun && !f.handshakes.out {
+		f.note(&f.handshakes.out, &framing{fast: f.out.fast})
 	}
 	if f.out.foreign {
 		return 0, errForeign
 	}
-	f.behind = append(f.behind[:0], all[consumed:]...)
+	f.unfinished = append(f.unfinished[:0], all[consumed:]...)
 	from := 0
 	for _, d := range drops {
 		if err := f.put(all[from:d.from]); err != nil {
 			return 0, err
 		}
 		from = d.to
-		if f.nothing { // first of all that is said of pieces
-			f.nothing = false
+		if f.sayHaveNone { // before any other message about pieces
+			f.sayHaveNone = false
 			if err := f.put(plain(msgHaveNone)); err != nil {
 				return 0, err
 			}
@@ -673,17 +686,17 @@ func (f *Filter) SetReadDeadline(t time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.deadline = t
-	f.stirLocked()
+	f.signalLocked()
 	if f.woken || f.closed {
 		return nil
 	}
 	return f.wire.SetReadDeadline(t)
 }
 
-// close notes that the wire is closed.
+// close wakes all that wait, since the wire is closed.
 func (f *Filter) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	f.stirLocked()
+	f.signalLocked()
 }

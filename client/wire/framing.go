@@ -6,30 +6,31 @@ import (
 	"math/bits"
 )
 
-// framing follows one direction of a BitTorrent connection (BEP 3): the handshake, then messages of a length and as many
-// bytes. It finds where messages begin and what the short ones say, in whatever portions the bytes come.
+// framing follows one direction of a BitTorrent connection (BEP 3): the handshake, then messages, each
+// with its length in front. It finds where messages begin and reads the short ones, in whatever portions
+// the bytes come.
 type framing struct {
 	begun   bool   // the handshake was seen
-	foreign bool   // the stream does not begin as BitTorrent does: it cannot be followed
+	foreign bool   // the stream does not begin with a BitTorrent handshake and cannot be followed
 	fast    bool   // the handshake offers the fast extension (BEP 6)
 	old     bool   // the peer ID is of a Transmission that does not answer cancels
 	ours    bool   // the peer ID is of the engine that braid uses
-	whole   bool   // bitfields are seen whole
+	whole   bool   // bitfields are counted, for which they must be buffered whole
 	left    uint64 // bytes of the present message that are still to come
-	drop    bool   // and they are dropped
+	drop    bool   // these bytes are dropped
 }
 
-// verdict is what becomes of a message.
+// verdict is what happens to a message.
 type verdict int
 
 const (
 	pass   verdict = iota // it goes on as it is
-	drop                  // it ends here
+	drop                  // it does not go on
 	hold                  // the scan stops before it
-	refuse                // likewise, for good
+	refuse                // likewise; the connection has to end
 )
 
-// Message types that a gate looks at (BEP 3, BEP 6).
+// Message types that a filter reads (BEP 3, BEP 6).
 const (
 	msgChoke         = 0
 	msgUnchoke       = 1
@@ -59,27 +60,28 @@ const (
 	blockHead     = 4 + 1 + 3*4           // length, type, and a block
 	pieceHead     = 4 + 1 + 2*4           // a piece message up to its data
 	extendedHead  = 4 + 1 + 1             // an extended message (BEP 10) up to its payload
-	// metadataHead is how far into a payload the type of a metadata message (BEP 9) is looked for. Dictionaries are sorted, and
-	// the key is the first that the BEP has.
+	// metadataHead is how far into the payload of a metadata message (BEP 9) its type is searched. The
+	// keys of a dictionary are sorted, and the type's is the first in BEP 9.
 	metadataHead = 64
 )
 
-// block is what a request asks for.
+// block is a part of a piece, as requests name it.
 type block struct{ index, begin, length uint32 }
 
-// message is the beginning of one, as far as a gate looks at it. Other types have no block, keep-alives no type.
+// message is the beginning of a message, as far as a filter reads it. Keep-alives have no type, and most
+// types have no block.
 type message struct {
 	kind      byte
 	keepAlive bool
-	size      uint64 // of all of it, in bytes
+	size      uint64 // of the whole message, in bytes
 	block     block
 	extension byte // of an extended message: the number that the receiver gave to the extension, 0 for the handshake
-	answer    bool // it says of itself that it answers a request for metadata
-	question  bool // or that it is one
-	pieces    int  // of a bitfield that was seen whole: how many are there
+	answer    bool // to a request for metadata, according to itself
+	question  bool // a request for metadata, likewise
+	pieces    int  // in a bitfield that was seen whole
 }
 
-// plain is a message that consists of its type.
+// plain makes a message that has only a type.
 func plain(kind byte) []byte { return []byte{0, 0, 0, 1, kind} }
 
 // encode makes a message of that type for each block.
@@ -94,7 +96,7 @@ func encode(kind byte, blocks ...block) []byte {
 	return b
 }
 
-// haves makes a message for each piece.
+// haves makes a "have" message for each piece.
 func haves(pieces []uint32) []byte {
 	var b []byte
 	for _, p := range pieces {
@@ -104,11 +106,12 @@ func haves(pieces []uint32) []byte {
 	return b
 }
 
-// scan goes over the next bytes of the stream. keep is called for each message that begins in them and tells what becomes of
-// it. With stop the scan ends at the first boundary between messages. Consumed are the bytes that were gone over: the
-// rest are the beginning of a message that has to be seen whole, or one that is held, or lie behind the boundary, and must
-// be given again, with more. Of those consumed, what is in drops does not pass. Stopped tells whether the scan ended
-// because of stop or keep.
+// scan goes over the next bytes of the stream. It calls keep for each message that begins in them, to
+// decide what happens to it. With stop, the scan ends at the first boundary between messages.
+//
+// Consumed is the number of bytes that the scan has gone over, and drops are those of them that do not
+// pass. The remaining bytes must be given again, with more: they are an incomplete beginning, a held
+// message, or lie behind the boundary. Stopped tells whether the scan ended because of stop or keep.
 func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consumed int, drops []span, stopped bool) {
 	i := 0
 	for {
@@ -159,7 +162,7 @@ func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consume
 	}
 }
 
-// ones is the number of bits that are set.
+// ones counts the bits that are set.
 func ones(b []byte) (n int) {
 	for _, x := range b {
 		n += bits.OnesCount8(x)
@@ -167,13 +170,13 @@ func ones(b []byte) (n int) {
 	return n
 }
 
-// isOldTransmission tells whether a peer ID is of a Transmission before 4.0, which knows the fast extension and yet answers a
-// cancel with neither a reject nor the block. The engine knows that, too.
+// isOldTransmission tells whether a peer ID is of a Transmission before 4.0. It supports the fast
+// extension, but answers a cancel with neither a reject nor the block. The engine expects that.
 func isOldTransmission(id []byte) bool {
 	return bytes.HasPrefix(id, []byte("-TR")) && id[7] == '-' && id[3] < '4'
 }
 
-// begin reads the beginning of a message, if enough of it is there.
+// begin reads the beginning of a message; ok is false while too little of it is there.
 func begin(b []byte) (m message, ok bool) {
 	if len(b) < 4 {
 		return m, false
@@ -216,7 +219,7 @@ func begin(b []byte) (m message, ok bool) {
 	case m.size == 9 && (m.kind == msgSuggest || m.kind == msgAllowedFast):
 	case m.kind == msgBitfield || m.kind >= msgHashRequest && m.kind <= msgHashReject:
 	default:
-		m.kind = msgUnknown // or not what its type says: the engine objects
+		m.kind = msgUnknown // or the length does not fit the type: the engine objects
 	}
 	return m, true
 }
@@ -224,7 +227,7 @@ func begin(b []byte) (m message, ok bool) {
 // span is a range of bytes.
 type span struct{ from, to int }
 
-// without takes the spans, which are in order, out of b. The bytes behind them move up.
+// without removes the spans, which are in order, from b in place.
 func without(b []byte, drops []span) []byte {
 	if len(drops) == 0 {
 		return b

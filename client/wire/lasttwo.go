@@ -2,27 +2,28 @@ package wire
 
 import "time"
 
-// How a peer hears of our last pieces.
+// lastTwo decides when to tell a peer of our last two pieces. It holds back the last piece but one, and
+// tells it together with the last.
 //
-// When a HAVE makes us a seed, libtorrent (2.0, and so qBittorrent and Deluge) looks whether it is interested in us before it takes
-// note of the piece. If it has everything else that we have, it ends the connection ("uninteresting upload-only peer"), and does not
-// come back for a minute, or never where we have dialled. Whoever downloads as fast as we do is in that state all the time.
+// The reason is libtorrent (2.0, and so qBittorrent and Deluge). When a "have" makes us a seed, it checks
+// whether it is interested in us before it records the piece. If it has everything else that we have, it
+// ends the connection ("uninteresting upload-only peer"). It comes back a minute later, or never if we
+// have dialled. A peer that downloads as fast as we do is in that state all the time. With two pieces at
+// once it becomes interested by the first.
 //
-// So a peer hears of the last piece but one together with the last: by the first of the two it becomes interested. Peers with the
-// engine that braid uses need no such thing. A torrent of one piece has no other to tell of: there libtorrent has to come back.
-
-// lastTwoPatience is how long the last piece but one is kept from a peer. Longer, and a peer waits for it that could have it, where
-// our last piece does not come; shorter, and on slow links the last one comes alone.
-const lastTwoPatience = 30 * time.Second
-
-// lastTwo is what a peer was told of our pieces.
+// Peers with the engine that braid uses are told at once. A torrent of one piece has no other piece to
+// tell: there libtorrent has to come back.
 type lastTwo struct {
-	told  int      // pieces that it was told of, or is about to be
-	kept  []uint32 // at most one
+	told  int      // pieces that the peer was told of, or is about to be
+	kept  []uint32 // held back; at most one
 	since time.Time
 }
 
-// tell notes that we have one more piece, of so many, and returns those that the peer is to be told of now.
+// lastTwoPatience is how long the last piece but one is held back. Longer, and peers wait for that piece
+// if our last one does not come; shorter, and on slow links the last one comes alone.
+const lastTwoPatience = 30 * time.Second
+
+// tell notes that we have one more of so many pieces, and returns the pieces to tell the peer now.
 func (x *lastTwo) tell(piece uint32, pieces int, now time.Time) []uint32 {
 	x.told++
 	if pieces > 1 && x.told == pieces-1 {
@@ -34,7 +35,7 @@ func (x *lastTwo) tell(piece uint32, pieces int, now time.Time) []uint32 {
 	return tell
 }
 
-// over returns the piece that was kept for too long.
+// over returns a piece that was held back for too long.
 func (x *lastTwo) over(now time.Time) (tell []uint32) {
 	if now.Sub(x.since) >= lastTwoPatience {
 		tell, x.kept = x.kept, nil
@@ -42,9 +43,9 @@ func (x *lastTwo) over(now time.Time) (tell []uint32) {
 	return tell
 }
 
-// newPiecesLocked notes that we have pieces, and returns those that the peer is to be told of now.
+// newPiecesLocked notes that we have more pieces, and returns those to tell the peer now.
 func (f *Filter) newPiecesLocked(pieces ...uint32) []uint32 {
-	if f.kin {
+	if f.sameEngine {
 		return pieces
 	}
 	var tell []uint32
@@ -54,9 +55,9 @@ func (f *Filter) newPiecesLocked(pieces ...uint32) []uint32 {
 	return tell
 }
 
-// tellKept tells the peer of a piece that was kept from it for too long.
+// FlushKept tells the peer of a piece that was held back for too long.
 func (f *Filter) FlushKept(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tellLocked(haves(f.lastTwo.over(now)))
+	f.toPeerLocked(haves(f.lastTwo.over(now)))
 }

@@ -11,27 +11,29 @@ import (
 	"braid/pathsel"
 )
 
-// Limits bound the rates of a session's connections, in bits per second of what the peers tell each other; the headers of
-// the network come on top. 0 is no bound. A rate is shared fairly between networks, hosts and peers (see pathsel.Origin),
-// however many connections each has. No
-// rate is exceeded by more than what goes in 50 ms, or 4 KiB.
+// Limits bound the rates of a session's connections, in bits per second without the headers of the
+// network. 0 is no bound. A rate is shared fairly between networks, hosts and peers (see
+// pathsel.Origin), however many connections each has. A rate is never exceeded by more than 50 ms of
+// it, or 4 KiB.
 type Limits struct {
 	Upload, Download int64
-	// Paths bound the connections whose path matches, all that match one of them together, in each direction by itself.
+	// Paths bound the connections whose path matches. Each limit is for all such connections together,
+	// and for each direction by itself.
 	Paths []PathLimit
 }
 
-// PathLimit is a limit for paths with a matching interface. A connection obeys all limits that match. A path inside one
-// AS, and one that the network chooses (TCP), has no interfaces; that of an accepted connection may be known only after a
-// second or so.
+// PathLimit is a limit for paths with a matching interface. A connection obeys all limits that match.
+// Paths inside one AS, and those that the network chooses (TCP), have no interfaces. The path of an
+// accepted connection may be known only after a second or so.
 type PathLimit struct {
 	Pattern pathsel.Pattern
 	Rate    int64
 }
 
-// MinRate is the lowest limit in bits per second. Below it, handshakes would take so long that peers gave up.
+// MinRate is the lowest limit in bits per second. Below it, peers would give up handshakes.
 const MinRate = 10_000
 
+// Validate finds limits that are too low.
 func (l Limits) Validate() error {
 	check := func(what string, rate int64) error {
 		if rate != 0 && rate < MinRate {
@@ -53,7 +55,7 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// limit is a share with a clock, on whose turns goroutines wait.
+// limit is a share with a clock. Goroutines wait for their turns on it.
 type limit struct {
 	mu    sync.Mutex
 	share *share
@@ -62,7 +64,7 @@ type limit struct {
 
 func newLimit(bitsPerSecond int64) *limit { return &limit{share: newShare(bitsPerSecond)} }
 
-// wait returns when n bytes, at most a chunk, may go, or with an error when done is closed.
+// wait returns when n bytes, at most a chunk, may be sent, or with an error when done is closed.
 func (l *limit) wait(f *flow, n int, done <-chan struct{}) error {
 	l.mu.Lock()
 	l.share.claim(f, n)
@@ -119,7 +121,7 @@ func (l *limit) leave(f *flow) {
 	l.serve() // its claim may have held up smaller ones
 }
 
-// limits are those of a session; nil is none.
+// Limiter applies the limits of a session; nil is none.
 type Limiter struct {
 	up, down *limit // nil: not limited
 	paths    []pathLimit
@@ -130,6 +132,7 @@ type pathLimit struct {
 	up, down *limit
 }
 
+// NewLimiter makes the limiter for valid limits. It is nil if there are none.
 func NewLimiter(c Limits) *Limiter {
 	if c.Upload == 0 && c.Download == 0 && len(c.Paths) == 0 {
 		return nil
@@ -149,7 +152,7 @@ func NewLimiter(c Limits) *Limiter {
 	return l
 }
 
-// wrap makes a connection obey the limits. Where there are none it is the connection itself.
+// wrap makes a connection obey the limits. Without limits it returns the connection itself.
 func (l *Limiter) wrap(w Conn) Conn {
 	if l == nil {
 		return w
@@ -164,8 +167,8 @@ func (l *Limiter) wrap(w Conn) Conn {
 	return x
 }
 
-// limited reads and writes at a limited rate. A read is held back after it: while nothing is read, the transport's
-// flow control tells the sender.
+// limited reads and writes at limited rates. A read waits after the bytes have come: meanwhile nothing
+// else is read, and the transport's flow control slows the sender.
 type limited struct {
 	Conn
 	in, out lane
@@ -203,7 +206,7 @@ func (w *limited) Write(b []byte) (done int, err error) {
 	}
 }
 
-// Close wakes whoever waits for a turn.
+// Close wakes goroutines that wait for a turn.
 func (w *limited) Close() error {
 	w.once.Do(func() {
 		close(w.closed)
@@ -219,14 +222,14 @@ type lane struct {
 	wire   *limited
 	always *limit // nil: none
 	rules  []rule
-	serial sync.Mutex // what is written at a time stays together
+	serial sync.Mutex // held for a whole read or write
 
-	mu     sync.Mutex
-	joined []toll
-	origin pathsel.Origin // by which it has joined
-	known  bool           // the path is known, and the limits that hold for it are joined
-	left   bool
-	looked time.Time
+	mu        sync.Mutex
+	joined    []toll
+	origin    pathsel.Origin // by which it has joined
+	pathKnown bool           // and the limits for the path are joined
+	closed    bool
+	looked    time.Time // for the path and the origin, the last time
 }
 
 // rule is a limit for connections over some paths.
@@ -241,16 +244,16 @@ type toll struct {
 	flow  *flow
 }
 
-// lookAgain is the time between two looks at a connection whose path or ISD-AS is not certain yet.
+// lookAgain is the time between two looks at a connection whose path or ISD-AS is still uncertain.
 const lookAgain = time.Second
 
-// tolls are the limits that hold for the lane now, the lowest first, so that nothing is taken from a rate that others share
-// for bytes which then wait for a lower one.
+// tolls are the limits that hold for the lane now, the lowest first. Otherwise bytes would use up a rate
+// that others share, and then wait for a lower one.
 func (l *lane) tolls() []toll {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := l.looked.IsZero()
-	if l.left || l.known && l.origin.Net != pathsel.Unproven {
+	if l.closed || l.pathKnown && l.origin.Net != pathsel.Unproven {
 		return l.joined
 	}
 	now := time.Now()
@@ -270,11 +273,11 @@ func (l *lane) tolls() []toll {
 	if first && l.always != nil {
 		join(l.always)
 	}
-	if l.known = l.known || len(l.rules) == 0; l.known {
+	if l.pathKnown = l.pathKnown || len(l.rules) == 0; l.pathKnown {
 		return l.joined
 	}
 	if path := l.wire.Path(); path.Fingerprint != "" {
-		l.known = true
+		l.pathKnown = true
 		for _, r := range l.rules {
 			if r.pattern.Matches(path) {
 				join(r.limit)
@@ -297,7 +300,7 @@ func (l *lane) pay(tolls []toll, n int) error {
 	return nil
 }
 
-// chunk is how much of n may go at a time.
+// chunk is how much of n may be sent at a time.
 func chunk(tolls []toll, n int) int {
 	for _, t := range tolls {
 		n = min(n, t.limit.share.chunk)
@@ -308,7 +311,7 @@ func chunk(tolls []toll, n int) int {
 func (l *lane) leave() {
 	l.mu.Lock()
 	joined := l.joined
-	l.joined, l.left = nil, true
+	l.joined, l.closed = nil, true
 	l.mu.Unlock()
 	for _, t := range joined {
 		t.limit.leave(t.flow)

@@ -72,7 +72,7 @@ func Accepted(c Conn, o Options) *Link {
 func newLink(c Conn, n *counts, o Options) *Link {
 	l := &Link{Conn: c, addr: o.Addr, counts: n, onClose: o.OnClose, Opened: time.Now()}
 	l.Filter = newFilter(&v1Only{Conn: c})
-	l.Filter.onPeer = l.changed
+	l.Filter.onInterest = l.changed
 	return l
 }
 

@@ -8,34 +8,36 @@ import (
 	"braid/pathsel"
 )
 
-// share is a rate that peers share. It decides, and keeps no time and no goroutine: limit does that.
+// share decides who may use a rate that connections share. It has no clock and no goroutine: limit has.
 //
-// The rate is a token bucket. What it gives goes to the network that has had the least, within it to the host, there to the
-// key, and of its connections to the one that has had the least (start-time fair queueing on each level; see
-// pathsel.Origin for the levels). So nobody gains by having more connections, keys or addresses.
-// "Had" is counted in virtual time: bytes that somebody who always wants more would have been given.
-// Somebody who comes back from a pause stands where the others are, less a small credit: a connection is away between
-// any two of its writes, and a round robin that forgets it in that moment would favour whoever has many.
+// The rate is a token bucket. Its tokens go to the network that has had the least so far, within it to
+// the host, the key and the connection that have had the least (start-time fair queueing on each level;
+// see pathsel.Origin for the levels). So nobody gains by more connections, keys or addresses.
+//
+// What a sharer has had is counted in virtual time: as the bytes that somebody who always wants more
+// would have got. A sharer that comes back from a pause gets the count of the others, less a small
+// credit. Without the credit, sharers with many connections would gain, since a single connection
+// pauses between any two of its writes.
 type share struct {
 	rate   float64 // bytes a second
-	burst  float64 // bytes that may go at once after a pause
+	burst  float64 // bytes that may be sent at once after a pause
 	credit float64
 	chunk  int // bytes: no claim is larger
 
 	tokens float64
-	filled time.Time // when tokens were right; zero: full
+	filled time.Time // when tokens was last updated; zero: the bucket is full
 	root   sharer
 }
 
-// sharer is a network, a host, a key, or, without anything below it, a connection.
+// sharer is a network, a host, a key or a connection, which has nothing below it.
 type sharer struct {
 	name  string
-	above *sharer   // nil: it is the root, or has left
-	below []*sharer // in the order in which they came
+	above *sharer   // nil: it is the root, or was removed
+	below []*sharer // in the order in which they were added
 	had   float64   // in the virtual time of the one above
 	clock float64   // virtual time of those below: of the last grant
-	wait  int       // claims below it, or its own, that are not granted
-	flow  *flow     // nil: it is no connection
+	wait  int       // claims that are not granted yet, its own or below it
+	flow  *flow     // nil: it is not a connection
 }
 
 // flow is one direction of a connection.
@@ -46,15 +48,15 @@ type flow struct {
 }
 
 const (
-	// chunkTime is the time that a chunk takes. Shorter, and a machine whose timers are late gives many chunks at a
-	// time, of which a connection that waits for one gets one; longer, and small messages wait longer.
+	// chunkTime is the time that a chunk takes. Shorter, and a machine with late timers grants many
+	// chunks at a time, of which a connection that waits gets only one; longer, and small messages wait.
 	chunkTime = 4 * time.Millisecond
-	// The bounds of a chunk: less than a packet wastes packets, and more than this the engine does not write at once.
+	// The bounds of a chunk. Less than a packet wastes packets; the engine never writes more at once.
 	minChunk = 2 << 10
 	maxChunk = 64 << 10
-	// burstTime is how late a timer may be without loss of rate.
+	// burstTime is how late a timer may be before the rate suffers.
 	burstTime = 50 * time.Millisecond
-	// grain forgives errors of rounding, in bytes.
+	// grain allows for rounding errors, in bytes.
 	grain = 1e-3
 )
 
@@ -65,7 +67,7 @@ func newShare(bitsPerSecond int64) *share {
 	return &share{rate: rate, burst: burst, credit: burst, chunk: chunk, tokens: burst}
 }
 
-// join adds a connection. It has had what the others have had.
+// join adds a connection. Its count begins where the others are.
 func (s *share) join(o pathsel.Origin) *flow {
 	f := &flow{ready: make(chan struct{}, 1)}
 	f.flow = f
@@ -91,7 +93,7 @@ func (x *sharer) add(y *sharer) {
 	x.below = append(x.below, y)
 }
 
-// leave takes the connection out, with its claim.
+// leave removes the connection and its claim.
 func (s *share) leave(f *flow) {
 	s.note(f, 0)
 	for x := &f.sharer; x.above != nil && len(x.below) == 0; {
@@ -101,7 +103,7 @@ func (s *share) leave(f *flow) {
 	}
 }
 
-// move takes a connection, with its claim, to an origin that was found to be the true one.
+// move gives a connection, with its claim, another origin, which has been proven.
 func (s *share) move(f *flow, o pathsel.Origin) {
 	if f.above == nil {
 		return
@@ -114,7 +116,7 @@ func (s *share) move(f *flow, o pathsel.Origin) {
 	}
 }
 
-// claim asks for n bytes, 1 to a chunk. A flow has one claim at a time; one that has left has none.
+// claim asks for n bytes, from 1 to a chunk. A flow has one claim at a time, and none once it has left.
 func (s *share) claim(f *flow, n int) {
 	if f.above == nil {
 		return
@@ -134,7 +136,8 @@ func (s *share) note(f *flow, want int) {
 	}
 }
 
-// serve grants what the time allows, in the right order, and says when the next claim can be granted: 0 if there is none.
+// serve grants the claims that the time allows, in the right order. It returns when the next claim can be
+// granted; 0: there is none.
 func (s *share) serve(now time.Time) (granted []*flow, next time.Duration) {
 	if !s.filled.IsZero() {
 		s.tokens = min(s.burst, s.tokens+s.rate*max(0, now.Sub(s.filled).Seconds()))
@@ -157,7 +160,7 @@ func (s *share) serve(now time.Time) (granted []*flow, next time.Duration) {
 	return granted, 0
 }
 
-// first is whose turn it is. There is a claim.
+// first is the flow whose turn it is. There must be a claim.
 func (s *share) first() *flow {
 	x := &s.root
 	for len(x.below) > 0 {

@@ -76,8 +76,8 @@ func TestTakeBack(t *testing.T) {
 	s.says(encode(msgRequest, blockA))
 	s.sends(encode(msgReject, blockA), piece(blockA), interested)
 	s.engineGets(piece(blockA), interested)
-	if len(s.filter.late)+len(s.filter.asked) > 0 {
-		t.Errorf("still expected: %v, %v", s.filter.late, s.filter.asked)
+	if len(s.filter.late)+len(s.filter.requested) > 0 {
+		t.Errorf("still expected: %v, %v", s.filter.late, s.filter.requested)
 	}
 }
 
