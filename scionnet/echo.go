@@ -61,6 +61,6 @@ func (h *Host) echoReply(in *snet.Packet) (snet.PacketInfo, bool) {
 	}
 	return snet.PacketInfo{
 		Destination: in.Source, Source: in.Destination, Path: back,
-		Payload: snet.SCMPEchoReply{Identifier: m.Identifier, SeqNumber: m.SeqNumber, Payload: m.Payload},
+		Payload: snet.SCMPEchoReply(m),
 	}, true
 }

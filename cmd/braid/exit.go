@@ -47,15 +47,15 @@ func exitCode(err error) int {
 
 // outcome is what braid says in the end, and its exit code. Results that could not be written are a failure whatever else
 // happened, for the caller believes that they are there.
-func outcome(err, lost error) (error, int) {
+func outcome(err, lost error) (code int, said error) {
 	if lost == nil {
-		return err, exitCode(err)
+		return exitCode(err), err
 	}
 	failure := fmt.Errorf("standard output is lost: %w", lost)
 	if err != nil && !errors.Is(err, lost) && exitCode(err) != exitInterrupted { // that is what it led to
 		failure = errors.Join(err, failure)
 	}
-	return failure, exitFailed
+	return exitFailed, failure
 }
 
 // setDefaults gives every command of the tree the exit code and the words for wrong flags, and help at any depth;

@@ -38,7 +38,7 @@ func TestOutcome(t *testing.T) {
 		{interrupted, lost, exitFailed, "standard output is lost: no space left on device"},
 		{fmt.Errorf("write paths: %w", lost), lost, exitFailed, "standard output is lost: no space left on device"},
 	} {
-		err, code := outcome(tt.err, tt.lost)
+		code, err := outcome(tt.err, tt.lost)
 		if says := fmt.Sprint(err); code != tt.code || err != nil && says != tt.says || (err == nil) != (tt.says == "") {
 			t.Errorf("%v, %v: exit code %d, %q", tt.err, tt.lost, code, says)
 		}

@@ -27,7 +27,7 @@ func main() {
 	people.followTerminal()
 	log.SetOutput(people) // of the libraries
 	cli.HelpPrinter = printHelp
-	err, code := outcome(rootCommand(out, people).Run(ctx, os.Args), out.lostOutput())
+	code, err := outcome(rootCommand(out, people).Run(ctx, os.Args), out.lostOutput())
 	if err != nil {
 		people.say("braid", err.Error())
 	}
