@@ -182,8 +182,12 @@ func answer(w http.ResponseWriter, v any, err error) {
 	_ = json.NewEncoder(w).Encode(v) // whoever asked has gone
 }
 
-// call asks the testbed of a directory.
-func call(ctx context.Context, dir, method, path string, in, out any) error {
+// call asks the testbed that runs in a directory. It gets out, or posts in.
+func call(ctx context.Context, dir, path string, in, out any) error {
+	method := http.MethodPost
+	if out != nil {
+		method = http.MethodGet
+	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	pid, alive, err := locked(dir)
@@ -244,20 +248,20 @@ func StatusOf(ctx context.Context, dir string, paths bool) (Status, error) {
 	if !paths {
 		path += "?paths=no"
 	}
-	err := call(ctx, dir, http.MethodGet, path, nil, &s)
+	err := call(ctx, dir, path, nil, &s)
 	return s, err
 }
 
 // ChangeLink changes a link of the testbed that runs in dir.
 func ChangeLink(ctx context.Context, dir string, c LinkChange) error {
-	return call(ctx, dir, http.MethodPost, "/link", c, nil)
+	return call(ctx, dir, "/link", c, nil)
 }
 
 // Down takes the testbed in dir down and returns when nothing of it runs any more.
 func Down(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
-	if err := call(ctx, dir, http.MethodPost, "/down", nil, nil); err != nil {
+	if err := call(ctx, dir, "/down", nil, nil); err != nil {
 		return err
 	}
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -91,25 +91,25 @@ func (l *Launcher) Close() { close(l.starts) }
 var childEnvironment = []string{"GOGC=50"}
 
 // start runs the command with a configuration file, in that folder, and notes when it ends.
-func (l *Launcher) start(ia pathsel.IA, name string, command []string, config, log string, ended func(*process)) (*process, error) {
-	out, err := os.Create(log)
+func (l *Launcher) start(p *process, command []string, config string, ended func(*process)) error {
+	out, err := os.Create(p.log)
 	if err != nil {
-		return nil, fmt.Errorf("start %s of %s: %w", name, ia, err)
+		return fmt.Errorf("start %s: %w", p, err)
 	}
 	defer out.Close()
-	p := &process{ia: ia, name: name, log: log, done: make(chan struct{})}
+	p.done = make(chan struct{})
 	p.cmd = exec.Command(command[0], append(slices.Clone(command[1:]), "--config", config)...)
 	p.cmd.Dir, p.cmd.Env = filepath.Dir(config), l.env
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	if err := l.Start(p.cmd); err != nil {
-		return nil, fmt.Errorf("start %s of %s: %w", name, ia, err)
+		return fmt.Errorf("start %s: %w", p, err)
 	}
 	go func() {
 		p.err = p.cmd.Wait()
 		close(p.done)
 		ended(p)
 	}()
-	return p, nil
+	return nil
 }
 
 // stopAll kills the processes and waits until they are gone. A control service that is asked politely

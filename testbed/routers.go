@@ -127,7 +127,8 @@ func (n *Network) all() []*process {
 func (n *Network) startProcess(a asPlan, name string, command []string) error {
 	config := filepath.Join(n.ConfigDir(a.IA), name+".toml")
 	log := filepath.Join(n.logDir(), strings.ReplaceAll(a.folder, "/", "-")+"-"+name+".log")
-	p, err := n.launcher.start(a.IA, name, command, config, log, func(p *process) { n.died <- p })
+	p := &process{ia: a.IA, name: name, log: log}
+	err := n.launcher.start(p, command, config, func(p *process) { n.died <- p })
 	if err == nil {
 		n.processes = append(n.processes, p)
 	}

@@ -59,11 +59,6 @@ func RoundUp(v float64, n int) float64 {
 // Frame is the area of a plot, with a scale in each direction.
 type Frame struct{ X, Y Scale }
 
-// NewFrame spans a plot between places; values grow to the right and upwards.
-func NewFrame(left, top, right, bottom, x0, x1, y0, y1 float64) Frame {
-	return Frame{Scale{x0, x1, left, right}, Scale{y0, y1, bottom, top}}
-}
-
 // Place is where a pair of values is.
 func (f Frame) Place(x, y float64) Point { return Point{f.X.At(x), f.Y.At(y)} }
 
@@ -72,11 +67,11 @@ const TitleHeight = 16.0
 
 // AxisX draws a tick and a label for about n values below the plot, and below them the title, which names the unit.
 func (f Frame) AxisX(n int, title string) []Mark {
-	marks := []Mark{Segment(f.X.From, f.Y.From, f.X.To, f.Y.From, Muted, 1)}
+	marks := []Mark{Segment(f.X.From, f.Y.From, f.X.To, f.Y.From, Muted)}
 	ticks, decimals := Ticks(f.X.Min, f.X.Max, n)
 	for _, v := range ticks {
 		x := f.X.At(v)
-		marks = append(marks, Segment(x, f.Y.From, x, f.Y.From+4, Muted, 1),
+		marks = append(marks, Segment(x, f.Y.From, x, f.Y.From+4, Muted),
 			Words(x, f.Y.From+16, strconv.FormatFloat(v, 'f', decimals, 64), Muted, Middle))
 	}
 	if title != "" {
@@ -91,7 +86,7 @@ func (f Frame) AxisY(n int) []Mark {
 	ticks, decimals := Ticks(f.Y.Min, f.Y.Max, n)
 	for _, v := range ticks {
 		y := f.Y.At(v)
-		marks = append(marks, Segment(f.X.From, y, f.X.To, y, Grid, 1),
+		marks = append(marks, Segment(f.X.From, y, f.X.To, y, Grid),
 			Words(f.X.From-6, y+4, strconv.FormatFloat(v, 'f', decimals, 64), Muted, End))
 	}
 	return marks

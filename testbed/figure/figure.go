@@ -100,9 +100,15 @@ const (
 // Add draws marks above what is there.
 func (f *Figure) Add(m ...Mark) { f.Marks = append(f.Marks, m...) }
 
-// Segment is a straight line.
-func Segment(x1, y1, x2, y2 float64, ink Ink, width float64) Mark {
-	return Mark{Shape: Line, Points: []Point{{x1, y1}, {x2, y2}}, Ink: ink, Width: width}
+// Segment is a straight line, one pixel wide.
+func Segment(x1, y1, x2, y2 float64, ink Ink) Mark {
+	return Mark{Shape: Line, Points: []Point{{x1, y1}, {x2, y2}}, Ink: ink, Width: 1}
+}
+
+// Wide returns the line with another width.
+func (m Mark) Wide(width float64) Mark {
+	m.Width = width
+	return m
 }
 
 // Box is a filled rectangle.

@@ -19,7 +19,7 @@ const hostile = "</text><script>alert(1)</script>\"'&\x00\x1b\xff]]>"
 // One of each mark.
 func sample() Figure {
 	f := Figure{Name: "a/../b " + hostile, Title: hostile, Text: hostile, W: 200, H: 100}
-	f.Add(Segment(0, 0, 200, 100, Text, 1), Box(10, 10, 50, 20, Series), Disc(100, 50, 8, Bad), Words(5, 90, hostile, Muted, Middle))
+	f.Add(Segment(0, 0, 200, 100, Text), Box(10, 10, 50, 20, Series), Disc(100, 50, 8, Bad), Words(5, 90, hostile, Muted, Middle))
 	f.Add(Mark{Shape: Area, Points: []Point{{0, 0}, {10, 0}, {10, 10}}, Ink: Good, Opacity: .5, Tip: hostile}, Mark{Shape: Line})
 	f.Marks[0].Dash = []float64{3, 3}
 	return f

@@ -79,7 +79,11 @@ func Compare(a, b scenario.RunDir) Comparison {
 		}
 		why := append(slices.Clone(machine), obstacles(a.File(x.Scenario), b.File(x.Scenario), x, sb[i])...)
 		for _, name := range scenario.FigureNames(x, sb[i]) {
-			if row, ok := compareFigure(a, b, x, sb[i], name, why); ok {
+			row := Compared{
+				Scenario: x.Scenario, Variant: x.Variant, Figure: name, Why: why,
+				first: valuesOf(a.Results, x, name), second: valuesOf(b.Results, x, name),
+			}
+			if row.compare() {
 				c.Rows = append(c.Rows, row)
 				if row.Verdict == Higher || row.Verdict == Lower || row.Verdict == NotShown {
 					c.Tested++
@@ -91,13 +95,10 @@ func Compare(a, b scenario.RunDir) Comparison {
 	return c
 }
 
-func compareFigure(a, b scenario.RunDir, x, y scenario.Summary, name string, why []string) (Compared, bool) {
-	row := Compared{
-		Scenario: x.Scenario, Variant: x.Variant, Figure: name, Why: why,
-		first: valuesOf(a.Results, x, name), second: valuesOf(b.Results, y, name),
-	}
+// compare compares the values of both sides, and tells whether there are some.
+func (row *Compared) compare() bool {
 	if len(row.first) == 0 || len(row.second) == 0 {
-		return row, false
+		return false
 	}
 	row.First, row.Second = scenario.RangeOf(row.first), scenario.RangeOf(row.second)
 	row.Difference, row.CI = row.Second.Median-row.First.Median, scenario.Interval(row.first, row.second)
@@ -106,10 +107,10 @@ func compareFigure(a, b scenario.RunDir, x, y scenario.Summary, name string, why
 		row.Relative = &r
 	}
 	row.P, row.Verdict = compareSamples(row.first, row.second)
-	if len(why) > 0 {
+	if len(row.Why) > 0 {
 		row.P, row.Verdict = 1, NotComparable
 	}
-	return row, true
+	return true
 }
 
 func valuesOf(results []scenario.Result, of scenario.Summary, figure string) (v []float64) {
@@ -323,11 +324,11 @@ func comparedFigure(r Compared) figure.Figure {
 	rows := []dots{{"first", first, r.first}, {"second", second, r.second}}
 	if r.Figure == "e" {
 		from := max(0, math.Floor(min(r.First.Min, r.Second.Min)*10-.5)/10)
-		return dotsFigure(f, y, rows, "e, part of the limit", from, 1.02, map[string]float64{"limit": 1})
+		return dotPlot{rows, "e, part of the limit", from, 1.02, map[string]float64{"limit": 1}}.draw(f, y)
 	}
 	lo, hi := min(r.First.Min, r.Second.Min), max(r.First.Max, r.Second.Max)
 	room := max(.1*(hi-lo), .05*hi, .1)
-	return dotsFigure(f, y, rows, "time (s)", max(0, lo-room), hi+room, nil)
+	return dotPlot{rows, "time (s)", max(0, lo-room), hi + room, nil}.draw(f, y)
 }
 
 // write writes page, tables and figures.

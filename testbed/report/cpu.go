@@ -52,7 +52,7 @@ func (c *course) cpuFigure() figure.Figure {
 	}
 	f.Text = "Processors in use on average: " + strings.Join(words, ", ") + "."
 	y := head(&f, "Processors in use by each process", fmt.Sprintf("%s. All processors together: %.0f %% busy, %.0f %% by these", c.of, 100*c.result.CPU, 100*c.result.OwnCPU), c.result.CPUBound)
-	at := bars(&f, y+4, width-190, len(loads), most, "processors in use, on average")
+	at := bars(&f, y+4, len(loads), most, "processors in use, on average")
 	for i, l := range loads {
 		row, name := barRow(at, i, l.name)
 		ink, _ := figure.SeriesInk(l.component)
@@ -97,7 +97,7 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 		f.Add(figure.Box(x, y, 10, 10, ink), name)
 		x += 30 + figure.TextWidth(c, figure.TextSize, false)
 	}
-	at := bars(&f, y+20, width-90, len(vs), most, "processor time for each GB of payload (s)")
+	at := bars(&f, y+20, len(vs), most, "processor time for each GB of payload (s)")
 	for i, v := range vs {
 		row, name := barRow(at, i, v.name)
 		f.Add(name)
@@ -128,12 +128,15 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 const barsLeft, barsRow = 168.0, 19.0
 
 // bars is the frame of a bar chart below y, with so many rows, and an axis with that title which goes up to most or a bit more.
-func bars(f *figure.Figure, y, right float64, rows int, most float64, title string) figure.Frame {
+func bars(f *figure.Figure, y float64, rows int, most float64, title string) figure.Frame {
 	const ticks = 5
-	at := figure.NewFrame(barsLeft, y, right, y+4+barsRow*float64(rows), 0, figure.RoundUp(most, ticks), 0, 1)
+	at := figure.Frame{
+		X: figure.Scale{Max: figure.RoundUp(most, ticks), From: barsLeft, To: width - 190},
+		Y: figure.Scale{Max: 1, From: y + 4 + barsRow*float64(rows), To: y},
+	}
 	marks, _ := figure.Ticks(at.X.Min, at.X.Max, ticks)
 	for _, v := range marks {
-		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid, 1))
+		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid))
 	}
 	f.Add(at.AxisX(ticks, title)...)
 	return at

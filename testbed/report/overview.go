@@ -81,13 +81,16 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		lo = 0
 	}
 	hi += .04 * (hi - lo)
-	at := figure.NewFrame(44, y+36, width-168, y+36+190, lo, hi, 0, 1) // the limit has its name above the plot
+	at := figure.Frame{
+		X: figure.Scale{Min: lo, Max: hi, From: 44, To: width - 168},
+		Y: figure.Scale{Max: 1, From: y + 226, To: y + 36}, // the limit has its name above the plot
+	}
 	f.Add(figure.Words(0, y+14, "part of the downloads that are done", figure.Muted, figure.Start))
 	f.Add(at.AxisY(4)...)
 	f.Add(at.AxisX(8, "time since a leecher's start (s)")...)
 	if hasStar {
 		x := at.X.At(star)
-		l := figure.Segment(x, at.Y.From, x, at.Y.To, figure.Limit, 1.5)
+		l := figure.Segment(x, at.Y.From, x, at.Y.To, figure.Limit).Wide(1.5)
 		l.Dash, l.Tip = []float64{5, 3}, fmt.Sprintf("T*: no selection could be done before %.2f s", star)
 		label := note(x, at.Y.To-5, fmt.Sprintf("T* %.1f s", star), figure.Limit)
 		label.Bold, label.Anchor = true, figure.Middle
@@ -137,23 +140,34 @@ type dots struct {
 	values []float64
 }
 
-// dotsFigure draws a row for each of what is compared: every run, the median and its confidence interval. limits are values to hold them against.
-func dotsFigure(f figure.Figure, y float64, rows []dots, title string, from, to float64, limits map[string]float64) figure.Figure {
+// dotPlot compares the runs of several things, with an axis of that title.
+type dotPlot struct {
+	rows     []dots
+	title    string
+	from, to float64
+	limits   map[string]float64 // values to compare with, by their names
+}
+
+// draw draws a row for each: every run, the median and its confidence interval. It begins at y.
+func (d dotPlot) draw(f figure.Figure, y float64) figure.Figure {
 	const left, rowHeight = 168.0, 24.0
-	at := figure.NewFrame(left, y+18, width-120, y+22+rowHeight*float64(len(rows)), from, to, 0, 1)
+	at := figure.Frame{
+		X: figure.Scale{Min: d.from, Max: d.to, From: left, To: width - 120},
+		Y: figure.Scale{Max: 1, From: y + 22 + rowHeight*float64(len(d.rows)), To: y + 18},
+	}
 	ticks, _ := figure.Ticks(at.X.Min, at.X.Max, 6)
 	for _, v := range ticks {
-		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid, 1))
+		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid))
 	}
-	for text, v := range limits {
-		l := figure.Segment(at.X.At(v), at.Y.To-2, at.X.At(v), at.Y.From, figure.Limit, 1.5)
+	for text, v := range d.limits {
+		l := figure.Segment(at.X.At(v), at.Y.To-2, at.X.At(v), at.Y.From, figure.Limit).Wide(1.5)
 		l.Dash = []float64{5, 3}
 		label := note(at.X.At(v), at.Y.To-7, text, figure.Limit)
 		label.Anchor = figure.Middle
 		f.Add(l, label)
 	}
-	f.Add(at.AxisX(6, title)...)
-	for i, d := range rows {
+	f.Add(at.AxisX(6, d.title)...)
+	for i, d := range d.rows {
 		row := at.Y.To + 4 + rowHeight*(float64(i)+.5)
 		name := figure.Words(left-8, row+4, figure.Fit(d.name, figure.TextSize, left-8), d.ink, figure.End)
 		name.Bold, name.Tip = true, d.name
@@ -163,7 +177,7 @@ func dotsFigure(f figure.Figure, y float64, rows []dots, title string, from, to 
 			continue
 		}
 		r := scenario.RangeOf(d.values)
-		f.Add(figure.Segment(at.X.Clamp(r.Min), row, at.X.Clamp(r.Max), row, d.ink, 1))
+		f.Add(figure.Segment(at.X.Clamp(r.Min), row, at.X.Clamp(r.Max), row, d.ink))
 		if r.CI != nil {
 			interval := figure.Box(at.X.Clamp(r.CI[0]), row-6, at.X.Clamp(r.CI[1])-at.X.Clamp(r.CI[0]), 12, d.ink)
 			interval.Opacity, interval.Tip = .2, fmt.Sprintf("%s: 95 %% confidence interval of the median, %.4g to %.4g", d.name, r.CI[0], r.CI[1])
@@ -175,7 +189,7 @@ func dotsFigure(f figure.Figure, y float64, rows []dots, title string, from, to 
 			m.Opacity, m.Tip = .6, fmt.Sprintf("%s: %.4g", d.name, v)
 			f.Add(m)
 		}
-		f.Add(figure.Segment(at.X.Clamp(r.Median), row-9, at.X.Clamp(r.Median), row+9, d.ink, 2.5),
+		f.Add(figure.Segment(at.X.Clamp(r.Median), row-9, at.X.Clamp(r.Median), row+9, d.ink).Wide(2.5),
 			note(at.X.To+10, row+4, fmt.Sprintf("%.3g  (n = %d)", r.Median, r.Runs), figure.Muted))
 	}
 	f.H = at.Y.From + 26 + figure.TitleHeight
@@ -202,7 +216,7 @@ func reachedFigure(s scenario.Scenario, vs []variant, of string) figure.Figure {
 	if want, ok := s.Expectation("e"); ok && want < .995 && want > from {
 		limits["expected"] = want
 	}
-	return dotsFigure(f, y, rows, "e, part of the limit", from, 1.02, limits)
+	return dotPlot{rows, "e, part of the limit", from, 1.02, limits}.draw(f, y)
 }
 
 func reached(vs []variant) (rows []dots, lowest float64) {
@@ -244,5 +258,5 @@ func valuesFigure(s scenario.Scenario, vs []variant, name, of string) figure.Fig
 	if hi == lo {
 		hi = lo + 1
 	}
-	return dotsFigure(f, y, rows, s.Meaning(name), lo, hi+.02*(hi-lo), nil)
+	return dotPlot{rows, s.Meaning(name), lo, hi + .02*(hi-lo), nil}.draw(f, y)
 }

@@ -47,7 +47,7 @@ func bands(f *figure.Figure, at figure.Frame, spans []span, named bool) {
 		x0, x1 := at.X.Clamp(s.from), at.X.Clamp(s.to)
 		switch {
 		case s.moment() && named:
-			l := figure.Segment(x0, at.Y.From, x0, at.Y.To, figure.Muted, 1)
+			l := figure.Segment(x0, at.Y.From, x0, at.Y.To, figure.Muted)
 			l.Dash, l.Tip = []float64{3, 3}, s.String()
 			f.Add(l)
 		case !s.moment() && x1-x0 < .98*(at.X.To-at.X.From): // what is always so needs no mark
@@ -169,7 +169,10 @@ func (c *course) panel(f *figure.Figure, p panel) (bottom float64) {
 	if p.large {
 		ticks, height = 5, 210
 	}
-	at := figure.NewFrame(p.left+left, 0, p.right, 1, c.from(), c.to(), 0, figure.RoundUp(p.high, ticks))
+	at := figure.Frame{
+		X: figure.Scale{Min: c.from(), Max: c.to(), From: p.left + left, To: p.right},
+		Y: figure.Scale{Max: figure.RoundUp(p.high, ticks)},
+	}
 	if p.large {
 		above = 24 + bandHeight(at, c.spans) // the title of the axis stands above the names of the bands
 	}
@@ -327,7 +330,7 @@ func drawLines(f *figure.Figure, at figure.Frame, lines []line, more bool, names
 		}
 		x := at.X.To + 10
 		if math.Abs(places[i]-wishes[i]) > 4 {
-			f.Add(figure.Segment(at.X.To+1, min(max(wishes[i], at.Y.To), at.Y.From), x-2, places[i], l.ink, .75))
+			f.Add(figure.Segment(at.X.To+1, min(max(wishes[i], at.Y.To), at.Y.From), x-2, places[i], l.ink).Wide(.75))
 		}
 		name := figure.Words(x, places[i]+4, l.name, l.ink, figure.Start)
 		name.Bold = true

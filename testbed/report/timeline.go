@@ -19,7 +19,7 @@ func (c *course) timelineFigure() figure.Figure {
 	for _, l := range c.leechers {
 		paths += len(l.paths)
 	}
-	at := figure.NewFrame(left, 0, right, 1, c.from(), c.to(), 0, 1)
+	at := figure.Frame{X: figure.Scale{Min: c.from(), Max: c.to(), From: left, To: right}, Y: figure.Scale{Max: 1}}
 	at.Y.To = y + bandHeight(at, c.spans)
 	at.Y.From = at.Y.To + 8 + rowHeight*float64(min(paths, mostRows))
 	if len(c.leechers) > 1 {
@@ -85,7 +85,7 @@ func bar(x0, x1, y float64, s state, ink figure.Ink) []figure.Mark {
 		m.Opacity = .4
 		return []figure.Mark{m}
 	}
-	m := figure.Segment(x0, y, x0+w, y, ink, 1.5)
+	m := figure.Segment(x0, y, x0+w, y, ink).Wide(1.5)
 	m.Dash = []float64{2, 3}
 	// A line is hard to point at: there is an area without colour of its own around it.
 	a := figure.Box(x0, y-6, w, 12, ink)
@@ -94,7 +94,7 @@ func bar(x0, x1, y float64, s state, ink figure.Ink) []figure.Mark {
 }
 
 func cross(x, y float64) []figure.Mark {
-	return []figure.Mark{figure.Segment(x-4, y-4, x+4, y+4, figure.Bad, 2.25), figure.Segment(x-4, y+4, x+4, y-4, figure.Bad, 2.25)}
+	return []figure.Mark{figure.Segment(x-4, y-4, x+4, y+4, figure.Bad).Wide(2.25), figure.Segment(x-4, y+4, x+4, y-4, figure.Bad).Wide(2.25)}
 }
 
 // drawLife draws the row of the nth path of a leecher.
@@ -104,7 +104,7 @@ func (q *path) drawLife(f *figure.Figure, at figure.Frame, leecher string, y flo
 	name.Bold, name.Tip = true, q.via
 	via := note(48, y+4, figure.Fit(q.via, figure.Small, at.X.From-56), figure.Muted)
 	via.Tip = q.via
-	f.Add(name, via, figure.Segment(at.X.From, y+10, at.X.To, y+10, figure.Grid, 1))
+	f.Add(name, via, figure.Segment(at.X.From, y+10, at.X.To, y+10, figure.Grid))
 	add := func(marks []figure.Mark, what any, from, to float64, reason string) {
 		f.Data.Plot(leecher, q.name, what, from, to, reason)
 		when := fmt.Sprintf(", %.2f to %.2f s", from, to)

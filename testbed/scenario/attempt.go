@@ -17,7 +17,7 @@ import (
 
 // attempt is one run of a scenario in one variant.
 type attempt struct {
-	stage
+	setup
 	variant Variant
 	dir     string
 	peers   []*process

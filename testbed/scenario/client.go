@@ -231,7 +231,7 @@ func (a *attempt) startForeign(p Peer) error {
 		return err
 	}
 	cmd.Env = append(os.Environ(), "HOME="+home)
-	ps, err := startProcess(a.launcher, cmd, host, p, a.dir, a.messages, a.done)
+	ps, err := a.startProcess(cmd, host, p)
 	if err != nil {
 		return err
 	}

@@ -40,9 +40,9 @@ type message struct {
 	end  error // the process has ended; io.EOF if well
 }
 
-// startProcess starts a peer's command, on a host if that is not nil. Its events and its end come over the channel.
-func startProcess(l *testbed.Launcher, cmd *exec.Cmd, host *testbed.IPHost, p Peer, dir string, to chan<- message, done <-chan struct{}) (*process, error) {
-	ps := &process{peer: p, cmd: cmd, host: host, exited: make(chan struct{}), log: filepath.Join(dir, p.Name+".log")}
+// startProcess starts a peer's command, on a host unless that is nil. It sends the peer's events and its end as messages.
+func (a *attempt) startProcess(cmd *exec.Cmd, host *testbed.IPHost, p Peer) (*process, error) {
+	ps := &process{peer: p, cmd: cmd, host: host, exited: make(chan struct{}), log: filepath.Join(a.dir, p.Name+".log")}
 	log, err := os.Create(ps.log)
 	if err != nil {
 		return nil, fmt.Errorf("start peer %s: %w", p.Name, err)
@@ -51,7 +51,7 @@ func startProcess(l *testbed.Launcher, cmd *exec.Cmd, host *testbed.IPHost, p Pe
 	ps.cmd.Stderr = log
 	out, err := ps.cmd.StdoutPipe()
 	if err == nil {
-		err = l.Start(ps.cmd)
+		err = a.launcher.Start(ps.cmd)
 	}
 	if err == nil && host != nil {
 		if err = host.Connect(ps.cmd); err != nil {
@@ -65,8 +65,8 @@ func startProcess(l *testbed.Launcher, cmd *exec.Cmd, host *testbed.IPHost, p Pe
 	send := func(m message) {
 		m.from, m.at = ps, time.Now()
 		select {
-		case to <- m:
-		case <-done:
+		case a.messages <- m:
+		case <-a.done:
 		}
 	}
 	go func() {

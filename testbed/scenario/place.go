@@ -50,7 +50,7 @@ func (a *attempt) startTracker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ps, err := startProcess(a.launcher, cmd, h, p, a.dir, a.messages, a.done)
+	ps, err := a.startProcess(cmd, h, p)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		}
 		cmd = exec.Command(a.braid, append(args, p.Args...)...)
 	}
-	ps, err := startProcess(a.launcher, cmd, host, p, a.dir, a.messages, a.done)
+	ps, err := a.startProcess(cmd, host, p)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func (r *Record) spreadings() []spreading {
 		piece   int
 	}
 	var there []*Leecher
-	var settled float64
+	var allStarted float64
 	for _, l := range r.Leechers {
 		if !l.Complete || len(l.pieces) == 0 {
 			continue
@@ -31,7 +31,7 @@ func (r *Record) spreadings() []spreading {
 		for _, p := range l.pieces {
 			first = min(first, p.t)
 		}
-		settled = max(settled, first)
+		allStarted = max(allStarted, first)
 	}
 	came := map[key]map[string]float64{} // by leecher
 	for _, l := range there {
@@ -54,7 +54,7 @@ func (r *Record) spreadings() []spreading {
 		for _, l := range there {
 			sent = min(sent, at[l.Name]-l.delay)
 		}
-		if sent < settled {
+		if sent < allStarted {
 			continue
 		}
 		var s spreading

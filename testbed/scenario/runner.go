@@ -44,8 +44,8 @@ const (
 	dataName   = "data" // the file that is transferred
 )
 
-// stage is what runs of scenarios have in common: a network that is up, and data.
-type stage struct {
+// setup is what a run needs: a network that is up, and data.
+type setup struct {
 	Scenario // as it is in the variant that is run
 	network  *testbed.Network
 	hosts    *hosts
@@ -73,7 +73,7 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 	if err != nil && o.Log != nil {
 		o.Log.Debug("the links have no priority over peers", "error", err)
 	}
-	h := house{raised: raised}
+	h := fixtures{raised: raised}
 	defer func() { err = errors.Join(err, h.close()) }()
 	var errs []error
 	for _, s := range scenarios {
@@ -99,7 +99,7 @@ const mostInRow = 2
 
 // runScenario runs what is missing of a scenario. A run that could not be made, such as one in which no payload came, has
 // no result; it is made by the next command.
-func runScenario(ctx context.Context, s Scenario, o Options, h *house) (results []Result, err error) {
+func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (results []Result, err error) {
 	turns, err := s.turns()
 	if err != nil {
 		return nil, err
@@ -139,20 +139,20 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *house) (results 
 }
 
 // run makes one run.
-func (h *house) run(ctx context.Context, t turn, run int, dir string, o Options) (Result, error) {
-	st, err := h.stage(ctx, t.Scenario, o)
+func (h *fixtures) run(ctx context.Context, t turn, run int, dir string, o Options) (Result, error) {
+	st, err := h.setup(ctx, t.Scenario, o)
 	if err != nil {
 		return Result{}, err
 	}
 	return st.run(ctx, t.variant, run, dir)
 }
 
-func (st *stage) run(ctx context.Context, v Variant, run int, dir string) (Result, error) {
+func (st *setup) run(ctx context.Context, v Variant, run int, dir string) (Result, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Result{}, err
 	}
 	a := &attempt{
-		stage: *st, variant: v, dir: dir, messages: make(chan message), done: make(chan struct{}),
+		setup: *st, variant: v, dir: dir, messages: make(chan message), done: make(chan struct{}),
 		paused: map[pathsel.Interface]bool{},
 	}
 	res, err := a.run(ctx)

@@ -118,7 +118,7 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 		if p.err == nil {
 			break
 		}
-		if said := p.lastWords(); !p.told.Load() && !(d.SmallDisk && strings.Contains(said, "no space left")) {
+		if said := p.lastWords(); !p.signalled.Load() && !(d.SmallDisk && strings.Contains(said, "no space left")) {
 			return fmt.Errorf("ended by itself: %w: %s", p.err, said)
 		}
 		for err := error(syscall.ENOSPC); d.SmallDisk && r.diskIsFull() || errors.Is(err, syscall.ENOSPC); {

@@ -28,7 +28,7 @@ type process struct {
 	events            chan any // of package event; closed when it has ended; somebody must read them
 	ended             chan struct{}
 	err               error // how it ended; read it after that
-	told              atomic.Bool
+	signalled         atomic.Bool
 	logged            int64    // bytes of the log that are of earlier processes
 	listen            []string // once it is ready
 }
@@ -70,7 +70,7 @@ func (r *run) start(name string, args ...string) (*process, error) {
 }
 
 func (p *process) kill(s syscall.Signal) {
-	p.told.Store(true)
+	p.signalled.Store(true)
 	_ = p.cmd.Process.Signal(s) // it may have ended already
 }
 
@@ -120,7 +120,7 @@ func (r *run) serve(ctx context.Context, name string) error {
 	r.work.Go(func() {
 		for range p.events {
 		}
-		if !p.told.Load() {
+		if !p.signalled.Load() {
 			r.fail(fmt.Errorf("%s ended by itself: %v: %s", name, p.err, p.lastWords()))
 		}
 	})

@@ -18,9 +18,9 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// house keeps what takes time to make from one run to the next: a network, for as long as the next run can use the same
-// one, and data.
-type house struct {
+// fixtures are kept from one run to the next, since they take time to make: data, and a network for as
+// long as runs can share it.
+type fixtures struct {
 	raised   bool // this process's priority
 	scratch  string
 	held     *os.File // the scratch directory's lock
@@ -33,8 +33,8 @@ type house struct {
 	log     *os.File
 }
 
-// stage is what a run of the scenario needs. It may take the network from the run before.
-func (h *house) stage(ctx context.Context, s Scenario, o Options) (*stage, error) {
+// setup prepares a run of the scenario. It may reuse the network of the run before.
+func (h *fixtures) setup(ctx context.Context, s Scenario, o Options) (*setup, error) {
 	var err error
 	if h.scratch == "" {
 		if h.scratch, h.held, err = newScratch(os.TempDir()); err != nil {
@@ -42,7 +42,7 @@ func (h *house) stage(ctx context.Context, s Scenario, o Options) (*stage, error
 		}
 		h.launcher, h.data = testbed.NewLauncher(h.raised), map[dataKey]*dataset{}
 	}
-	st := &stage{Scenario: s, braid: o.Braid, scratch: h.scratch, launcher: h.launcher}
+	st := &setup{Scenario: s, braid: o.Braid, scratch: h.scratch, launcher: h.launcher}
 	if st.data, err = h.dataset(ctx, s); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func networkFor(s Scenario, braid string) (opts testbed.Options, key string, err
 }
 
 // open sees to it that a network is up that is the scenario's, but for what its links do.
-func (h *house) open(ctx context.Context, s Scenario, o Options) error {
+func (h *fixtures) open(ctx context.Context, s Scenario, o Options) error {
 	opts, key, err := networkFor(s, o.Braid)
 	if err != nil || key == h.key {
 		return err
@@ -102,7 +102,7 @@ func (h *house) open(ctx context.Context, s Scenario, o Options) error {
 	return nil
 }
 
-func (h *house) closeNetwork() error {
+func (h *fixtures) closeNetwork() error {
 	var errs []error
 	if h.hosts != nil {
 		h.hosts.close()
@@ -117,7 +117,7 @@ func (h *house) closeNetwork() error {
 	return errors.Join(errs...)
 }
 
-func (h *house) close() error {
+func (h *fixtures) close() error {
 	err := h.closeNetwork()
 	if h.launcher != nil {
 		h.launcher.Close()
@@ -161,7 +161,7 @@ func (s Scenario) torrentsOf(p Peer) int {
 }
 
 // dataset makes what the scenario transfers: bytes that depend on its seed only.
-func (h *house) dataset(ctx context.Context, s Scenario) (*dataset, error) {
+func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 	key := dataKey{s.Seed, s.Size, s.Pieces, s.Torrents, s.foreign()}
 	if d, ok := h.data[key]; ok {
 		return d, nil
