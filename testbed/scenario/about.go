@@ -21,26 +21,26 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// About is run.json: what was run, and on what.
+// About is run.json: what was run, and on which machine.
 type About struct {
 	Began     time.Time         `json:"began"`
 	Scenarios []ScenarioFile    `json:"scenarios"`
 	Commit    string            `json:"commit,omitempty"` // of braid's repository, + if there were changes
 	Program   string            `json:"program"`          // SHA-256 of the braid that the peers run
 	Go        string            `json:"go"`
-	Modules   map[string]string `json:"modules"` // those that matter most
+	Modules   map[string]string `json:"modules"` // the main ones
 	Kernel    string            `json:"kernel"`
-	// TCP is the machine's congestion control for TCP (tcp(7)), which hosts on IP take over; "" where that cannot be told.
+	// TCP is the machine's congestion control for TCP (tcp(7)), which hosts on IP inherit; "" if unknown.
 	TCP    string `json:"tcp_congestion_control,omitempty"`
 	CPU    string `json:"cpu"`
 	CPUs   int    `json:"cpus"`
 	Memory int64  `json:"memory_bytes,omitempty"`
-	// Load is the machine's average load over the minute before (uptime(1)): who else was at work.
+	// Load is the machine's average load over the minute before (uptime(1)).
 	Load     float64          `json:"load,omitempty"`
 	Emulator linkemu.Settings `json:"emulator"`
 }
 
-// ScenarioFile is a scenario as it was.
+// ScenarioFile is a scenario as it was run.
 type ScenarioFile struct {
 	Name string `json:"name"`
 	Seed uint64 `json:"seed"`
@@ -49,9 +49,9 @@ type ScenarioFile struct {
 	// Leechers is how many there were at most; 0: as many as the text says.
 	Leechers int    `json:"leechers,omitempty"`
 	Text     string `json:"text"`
-	// Links are the ends of each link, and what is emulated there at the start of a run.
+	// Links describe each link at the start of a run.
 	Links []string `json:"links"`
-	// ASes and Topology are the network with those links: what the file's topology was, whatever it is called today.
+	// ASes and Topology are the network, so that later changes of the topology's file do not matter.
 	ASes     []NetworkAS   `json:"ases,omitempty"`
 	Topology []NetworkLink `json:"topology,omitempty"`
 }
@@ -63,18 +63,18 @@ type NetworkAS struct {
 	MTU  int        `json:"mtu"`
 }
 
-// NetworkLink is a link of it; what is emulated holds for each direction.
+// NetworkLink is a link of it. Config holds for each direction.
 type NetworkLink struct {
 	A    pathsel.Interface `json:"a"`
 	B    pathsel.Interface `json:"b"`
 	Type testbed.LinkType  `json:"type"`
 	MTU  int               `json:"mtu"`
 	linkemu.Config
-	// QueueLimit is the bound of the queue in bytes that the emulator has chosen where none was set.
+	// QueueLimit is the bound of the queue in bytes, as chosen by the emulator if none was set.
 	QueueLimit int `json:"queue_limit_bytes,omitempty"`
 }
 
-// Scenario is the scenario that the file describes, at the scale at which it ran.
+// Scenario returns the scenario, at the scale at which it ran.
 func (f ScenarioFile) Scenario() (Scenario, error) {
 	s, err := Parse(f.Name, strings.NewReader(f.Text), func(name string) (testbed.Topology, error) {
 		t := testbed.Topology{Name: name}
@@ -127,7 +127,7 @@ func about(braid string, scenarios []Scenario) About {
 	return a
 }
 
-// commit is that of the repository that the program lies in; "" outside one.
+// commit returns the commit of the repository that contains the program; "" outside one.
 func commit(dir string) string {
 	rev, err := exec.Command("git", "-C", dir, "rev-parse", "HEAD").Output()
 	if err != nil {
@@ -139,7 +139,7 @@ func commit(dir string) string {
 	return string(bytes.TrimSpace(rev))
 }
 
-// stamped is the commit that the compiler has written into the program, in the same form; "" if it did not.
+// stamped returns the commit that the compiler wrote into the program, in the same form; "" if there is none.
 func stamped(info *debug.BuildInfo) string {
 	set := map[string]string{}
 	for _, s := range info.Settings {
@@ -151,7 +151,7 @@ func stamped(info *debug.BuildInfo) string {
 	return set["vcs.revision"]
 }
 
-// memory is the machine's, in bytes (proc(5), meminfo); 0 where there is no /proc.
+// memory returns the machine's memory in bytes (proc(5), meminfo); 0 where there is no /proc.
 func memory() int64 {
 	b, _ := os.ReadFile("/proc/meminfo")
 	for line := range strings.Lines(string(b)) {
@@ -163,7 +163,7 @@ func memory() int64 {
 	return 0
 }
 
-// load is the first figure of proc(5), loadavg; 0 where there is none.
+// load returns the first figure of /proc/loadavg (proc(5)); 0 where there is none.
 func load() (v float64) {
 	b, _ := os.ReadFile("/proc/loadavg")
 	_, _ = fmt.Sscan(string(b), &v)

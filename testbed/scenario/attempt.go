@@ -44,11 +44,11 @@ type action struct {
 }
 
 // run, in order:
-//  1. every link as at the start, and working
-//  2. seeds, until they serve; then the leechers that start at once
-//  3. what the peers say is recorded, and what is due is done, until all leechers have ended
-//  4. everything ends; the data is compared
-//  5. the figures are made
+//  1. reset every link, and wait until all work
+//  2. start the seeds and wait until they serve; then start the leechers
+//  3. record events of peers and carry out the schedule, until all leechers have ended
+//  4. end all processes, and compare the data
+//  5. compute the figures
 func (a *attempt) run(ctx context.Context) (Result, error) {
 	defer close(a.done)
 	ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout.D(), failure{fmt.Errorf("not done after %v", a.Timeout)})
@@ -77,12 +77,12 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	return a.result(record, failed)
 }
 
-// failure is how a run can end that is a result: braid did not do what it was asked for.
+// failure is an error that is a result of the run: braid did not do what it was asked for.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// rest puts every link back to what it is at the start, and waits until routers agree that all work.
+// rest resets every link, and waits until the routers see that all work.
 func (a *attempt) rest(ctx context.Context) (testbed.Status, error) {
 	for _, l := range a.topology.Links {
 		if err := a.network.SetLink(l.A.Interface, func(c *linkemu.Config) { *c = l.Config }); err != nil {
@@ -165,7 +165,7 @@ func (a *attempt) course(ctx context.Context) error {
 			}
 		}
 	}
-	if len(a.Peers) == 0 { // nobody's first byte to wait for
+	if len(a.Peers) == 0 { // there is no first byte to wait for
 		a.writer.event("zero", "")
 		a.setZero(time.Now())
 		a.at(When{After: a.Lasts.D()}, 0, func() error { return nil })
@@ -177,7 +177,7 @@ func (a *attempt) at(w When, plus time.Duration, do func() error) {
 	a.schedule = append(a.schedule, action{w, plus, do})
 }
 
-// plan schedules what an event does, each time it does.
+// plan schedules an event and its repetitions.
 func (a *attempt) plan(e Event) {
 	for i := range max(1, e.Times) {
 		begin := time.Duration(i) * e.Every.D()
@@ -230,7 +230,7 @@ func (a *attempt) setZero(at time.Time) {
 	a.glance() // processor time counts from here
 }
 
-// follow does what is due and records what the peers say, until all leechers have ended.
+// follow carries out the schedule and records events of peers, until all leechers have ended.
 func (a *attempt) follow(ctx context.Context) error {
 	glances := time.NewTicker(glanceEvery)
 	defer glances.Stop()
@@ -258,7 +258,7 @@ func (a *attempt) over() bool {
 			ended++
 		}
 	}
-	// A leecher that was to start later than the last one ended has nothing to be compared with.
+	// A run also waits for leechers that start later.
 	return ended == leechers
 }
 
@@ -286,7 +286,7 @@ func (a *attempt) next(ctx context.Context, glances <-chan time.Time) error {
 	return nil
 }
 
-// nextAction is the action that is due next; -1 if none is known to be.
+// nextAction returns the action that is due next; -1 if there is none whose time is known.
 func (a *attempt) nextAction() (index int, when time.Time) {
 	index = -1
 	for i, x := range a.schedule {
@@ -302,7 +302,7 @@ func (a *attempt) nextAction() (index int, when time.Time) {
 	return index, when
 }
 
-// hear records what a peer has said.
+// hear handles a message of a peer.
 func (a *attempt) hear(m message) error {
 	p := m.from
 	if m.end != nil {
@@ -333,7 +333,7 @@ func (a *attempt) ended(p *process) {
 	a.writer.event("end", p.peer.Name)
 }
 
-// resolve turns parts that the leechers have reached into times.
+// resolve schedules the actions whose part of the data has been reached.
 func (a *attempt) resolve() {
 	if a.zero.IsZero() {
 		return
@@ -352,7 +352,7 @@ func (a *attempt) resolve() {
 	}
 }
 
-// glance samples links, processes and flows.
+// glance writes samples of links, processes and flows.
 func (a *attempt) glance() {
 	a.writer.glance(a.network.Glance(), a.peers)
 	for _, f := range a.flows {
@@ -360,7 +360,7 @@ func (a *attempt) glance() {
 	}
 }
 
-// finish ends everything that the run has started, and waits for it.
+// finish ends all flows and processes of the run, and waits for them.
 func (a *attempt) finish() error {
 	var errs []error
 	for at := range a.paused {
@@ -380,7 +380,7 @@ func (a *attempt) finish() error {
 		case p.peer.Client == Braid:
 			p.interrupt()
 		default:
-			p.kill() // some take their time
+			p.kill() // some clients take long to end
 		}
 	}
 	patience := time.NewTimer(20 * time.Second)

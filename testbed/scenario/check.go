@@ -15,7 +15,7 @@ import (
 	"braid/units"
 )
 
-// Bounds of a scenario: more is a mistake in the file, or would take a day.
+// Bounds of a scenario. Larger values are mistakes in the file, or would take a day.
 const (
 	maxPeers  = 64
 	maxEvents = 256
@@ -26,30 +26,30 @@ const (
 	minSample = 10 * time.Millisecond
 )
 
-// check says what is wrong with a scenario, and puts its links into the topology.
+// check returns what is wrong with a scenario, and applies its links to the topology.
 func (s *Scenario) check() error {
 	wrong := func(key, format string, args ...any) error {
 		return at(s.lines.of(key), key+": "+format, args...)
 	}
 	switch {
 	case strings.TrimSpace(s.About) == "":
-		return wrong("about", "say in a line what the scenario shows")
+		return wrong("about", "describe the scenario in one line")
 	case len(s.Peers) == 0 && (len(s.Traffic) == 0 || s.Lasts <= 0 || s.Lasts.D() > maxTime):
-		return wrong("peers", "none, so say what traffic there is and how long it lasts")
+		return wrong("peers", "without peers, a scenario needs traffic and lasts")
 	case len(s.Peers) > 0 && (s.Size <= 0 || s.Size > maxSize):
-		return wrong("size", "say how much data is transferred, such as 20MB")
+		return wrong("size", "want an amount of data, such as 20MB")
 	case len(s.Peers) > maxPeers || len(s.Traffic) > maxPeers || len(s.Measure) > maxPeers:
 		return fmt.Errorf("more than %d peers, flows or measures", maxPeers)
 	case s.Torrents < 1 || s.Torrents > maxPeers:
 		return wrong("torrents", "want 1 to %d", maxPeers)
 	case s.Smoke.Scale < 0 || s.Smoke.Scale > 1 || s.Smoke.Leechers < 0:
-		return wrong("smoke", "want a scale of at most 1, and a number of leechers")
+		return wrong("smoke", "want a scale from 0 to 1 and a positive number of leechers")
 	case len(s.Events) > maxEvents || len(s.Links) > maxEvents:
 		return fmt.Errorf("more than %d events or links", maxEvents)
 	case s.Runs < 1 || s.Runs > maxRuns:
 		return wrong("runs", "want 1 to %d", maxRuns)
 	case s.Takes < 0 || s.Takes.D() > maxTime:
-		return wrong("takes", "want about how long one run takes, such as 20s, and at most %v", maxTime)
+		return wrong("takes", "want the approximate length of a run, such as 20s, at most %v", maxTime)
 	case s.Timeout < 0 || s.Timeout.D() > maxTime:
 		return wrong("timeout", "want at most %v", maxTime)
 	case s.Sample.D() < minSample || s.Sample.D() > time.Minute:
@@ -96,10 +96,10 @@ func (s *Scenario) check() error {
 	return nil
 }
 
-// tcpName is what the kernel's congestion controllers are called: at most 15 characters (TCP_CA_NAME_MAX).
+// tcpName matches names of the kernel's congestion controllers, of at most 15 characters (TCP_CA_NAME_MAX).
 var tcpName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,14}$`)
 
-// checkVariant says what is wrong with the scenario as it is in a variant.
+// checkVariant returns what is wrong with the scenario in a variant.
 func (s *Scenario) checkVariant(v Variant) error {
 	switch {
 	case v.Size < 0 || v.Size > maxSize || v.Pieces < 0 || s.Pieces < 0 || v.Torrents < 0 || v.Torrents > maxPeers || v.Leechers < 0:
@@ -116,7 +116,7 @@ func (s *Scenario) checkVariant(v Variant) error {
 		return fmt.Errorf("tcp %q: want a congestion controller of the kernel, such as cubic", c)
 	}
 	if cmp.Or(v.TCP, s.TCP) != "" && cmp.Or(v.Client, Braid) != Braid {
-		return errors.New("tcp: only braid's congestion controller of TCP can be chosen")
+		return errors.New("tcp: the congestion controller of other clients cannot be chosen")
 	}
 	if v.Selector != "" {
 		if _, err := pathsel.New(v.Selector); err != nil {
@@ -125,7 +125,7 @@ func (s *Scenario) checkVariant(v Variant) error {
 	}
 	for _, n := range v.Traffic {
 		if !slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return t.Name == n }) {
-			return fmt.Errorf("traffic %q: nothing has that name", n)
+			return fmt.Errorf("traffic %q: no flow has that name", n)
 		}
 	}
 	x, err := s.in(v)
@@ -146,21 +146,21 @@ func (s *Scenario) checkVariant(v Variant) error {
 	return nil
 }
 
-// checkSwarm says why a peer cannot exchange data with those before it that it is to know.
+// checkSwarm returns why a peer cannot exchange data with the earlier peers that it knows.
 func (s *Scenario) checkSwarm(p Peer, earlier []Peer) error {
 	if s.foreign() && p.Transport != TCP {
-		return fmt.Errorf("beside other clients all speak tcp, not %s", p.Transport)
+		return fmt.Errorf("with other clients all peers need transport tcp, not %s", p.Transport)
 	}
 	if p.Role == Seed {
 		return nil
 	}
 	for _, q := range earlier {
 		if slices.Contains(p.From, q.Name) && q.Transport != p.Transport {
-			return fmt.Errorf("from %s: who exchange data speak the same, not %s and %s", q.Name, q.Transport, p.Transport)
+			return fmt.Errorf("from %s: peers that exchange data need the same transport, not %s and %s", q.Name, q.Transport, p.Transport)
 		}
 	}
 	if !slices.ContainsFunc(earlier, func(q Peer) bool { return s.downloads(p, q) }) {
-		return fmt.Errorf("nobody before it speaks %s, as all of a swarm do", p.Transport)
+		return fmt.Errorf("no peer before it has transport %s", p.Transport)
 	}
 	return nil
 }
@@ -174,16 +174,16 @@ func checkPlace(p Peer) error {
 	case p.Client != Braid && clients[p.Client] == nil:
 		return fmt.Errorf("client %q: want braid, %s", p.Client, strings.Join(clientNames(), ", "))
 	case p.Client != Braid && len(p.Args) > 0:
-		return errors.New("args are for braid; other clients have their stock settings")
+		return errors.New("args are for braid; other clients have their default settings")
 	}
 	return nil
 }
 
-// manyASes is from how many on a network is asked for no more paths than are used: asking for all, each AS for those to all
-// others, takes longer than everything else and loads it for a minute.
+// manyASes is the size above which only paths that are used are looked up when a network starts. Looking up
+// all pairs of a large network loads it for a minute.
 const manyASes = 10
 
-// options are the testbed's.
+// options returns the options of the testbed.
 func (s *Scenario) options() (o testbed.Options, err error) {
 	o.Topology, o.PathLifetime = s.topology, s.PathLifetime.D()
 	if len(s.topology.ASes) > manyASes {
@@ -204,7 +204,7 @@ func (s *Scenario) options() (o testbed.Options, err error) {
 	return o, nil
 }
 
-// ends are the ASes in which somebody uses SCION, in order.
+// ends returns the ASes in which a peer or a flow uses SCION, in order.
 func (s *Scenario) ends() (ends []pathsel.IA) {
 	for _, p := range s.Peers {
 		if !p.onIP() {
@@ -228,7 +228,7 @@ func (s *Scenario) hasAS(ia pathsel.IA) bool {
 
 func plainName(n string) error {
 	if n == "" || len(n) > 60 || strings.Trim(n, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || n[0] == '.' {
-		return fmt.Errorf("name %q: want small letters, digits, -, _ and . within", n)
+		return fmt.Errorf("name %q: want small letters, digits, -, _, and . except in front", n)
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func (s *Scenario) checkPeers() error {
 		return at(s.lines.of("peers"), "peers: want at least one seed and one leech")
 	}
 	if len(s.Peers) > 0 && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Role == Leech && p.Start.immediately() }) {
-		return at(s.lines.of("peers"), "peers: at least one leech must start at once; times count from its first payload byte")
+		return at(s.lines.of("peers"), "peers: at least one leech must start at 0s, because times count from its first payload byte")
 	}
 	names := map[string]bool{}
 	for _, v := range s.Variants {
@@ -257,14 +257,14 @@ func (s *Scenario) checkPeers() error {
 			return at(v.line, "variants: %w", err)
 		}
 		if names[v.Name] {
-			return at(v.line, "variant %s twice", v.Name)
+			return at(v.line, "there are two variants %s", v.Name)
 		}
 		names[v.Name] = true
 	}
 	return nil
 }
 
-// checkPeer says what is wrong with a peer, which comes after others.
+// checkPeer returns what is wrong with a peer, which comes after others.
 func (s *Scenario) checkPeer(p Peer, earlier []Peer) error {
 	if err := plainName(p.Name); err != nil {
 		return err
@@ -272,13 +272,13 @@ func (s *Scenario) checkPeer(p Peer, earlier []Peer) error {
 	named := func(n string) bool { return slices.ContainsFunc(earlier, func(p Peer) bool { return p.Name == n }) }
 	switch {
 	case named(p.Name):
-		return errors.New("twice")
+		return errors.New("there are two peers of this name")
 	case !s.hasAS(p.AS):
 		return fmt.Errorf("AS %s is not in topology %s", p.AS, s.topology.Name)
 	case p.Role == Seed && (len(p.From) > 0 || !p.Start.immediately() || p.Selector != ""):
-		return errors.New("a seed has no from, no selector, and starts first")
+		return errors.New("a seed has no from and no selector, and starts at 0s")
 	case p.Name == everybody || p.Name == trackerName:
-		return errors.New("that name has a meaning")
+		return errors.New("this name is reserved")
 	case p.Role != Seed && p.Role != Leech:
 		return fmt.Errorf("role %q: want seed or leech", p.Role)
 	}
@@ -291,7 +291,7 @@ func (s *Scenario) checkPeer(p Peer, earlier []Peer) error {
 		return nil
 	}
 	if !slices.ContainsFunc(earlier, func(p Peer) bool { return p.Role == Seed }) {
-		return errors.New("no seed before it")
+		return errors.New("a seed must come before it")
 	}
 	if _, err := pathsel.New(p.Selector); err != nil {
 		return fmt.Errorf("selector: %w", err)
@@ -309,7 +309,7 @@ func (s *Scenario) checkTraffic(t Traffic) error {
 	case t.Kind != Bulk && t.Kind != Datagrams:
 		return fmt.Errorf("kind %q: want bulk or datagrams", t.Kind)
 	case (t.Kind == Datagrams) != (t.Rate > 0):
-		return errors.New("datagrams want a rate, bulk has none")
+		return errors.New("datagrams need a rate, bulk has none")
 	case !s.hasAS(t.From) || !s.hasAS(t.To) || t.From == t.To:
 		return fmt.Errorf("want two ASes of topology %s", s.topology.Name)
 	case s.link(t.Over.Interface) < 0:
@@ -322,21 +322,21 @@ func (s *Scenario) checkEvent(e Event) error {
 	where := cmp.Or(e.Link, e.Pause)
 	switch {
 	case (e.Link == nil) == (e.Pause == nil):
-		return errors.New("want either a link or a pause")
+		return errors.New("want a link or a pause")
 	case e.At == nil:
-		return errors.New("say when: at, such as 5s or 30%")
+		return errors.New("want a time at, such as 5s or 30%")
 	case e.At.After >= s.end():
 		return fmt.Errorf("%v is after the end of the run, which takes about %v (takes)", e.At.After, s.end())
 	case s.link(where.Interface) < 0:
 		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, where)
 	case e.Link != nil && e.empty():
-		return fmt.Errorf("say what changes at %s", where)
+		return fmt.Errorf("want a property that changes at %s", where)
 	case e.Pause != nil && (e.Properties != Properties{} || e.For <= 0):
-		return errors.New("a pause wants for, and nothing of a link")
+		return errors.New("a pause needs for, and no properties of a link")
 	case e.For < 0 || e.For.D() > maxTime || e.Every < 0 || e.Every.D() > maxTime || e.Times < 0 || e.Times > maxTimes:
 		return errors.New("for, every or times are out of bounds")
 	case (e.Every > 0) != (e.Times > 1) || e.Every > 0 && (e.For == 0 || e.For >= e.Every):
-		return errors.New("to repeat, give times, every, and a shorter for")
+		return errors.New("to repeat, want times, every, and a for that is shorter than every")
 	}
 	if e.Link == nil {
 		return nil
@@ -349,7 +349,7 @@ func (s *Scenario) checkEvent(e Event) error {
 	return c.Validate()
 }
 
-// end is when a run is over at the latest.
+// end returns when a run is over at the latest.
 func (s *Scenario) end() time.Duration {
 	switch {
 	case len(s.Peers) == 0:
@@ -360,8 +360,8 @@ func (s *Scenario) end() time.Duration {
 	return s.Timeout.D()
 }
 
-// guess is about how long a run takes whose file does not say: as long as the links of the busiest AS need for what
-// its leechers want, or for one copy from its seeds.
+// guess estimates how long a run takes, if the file does not say: as long as the links of the busiest AS need
+// for the data of its leechers, or for one copy from its seeds.
 func (s *Scenario) guess() time.Duration {
 	const (
 		unlimited = 200e6 // bits per second: about what the machine moves over links without a rate
@@ -397,17 +397,17 @@ func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
 	f, ok := figures[m.What]
 	switch {
 	case rankAlways(m.Name) >= 0 || slices.ContainsFunc(earlier, func(x Measure) bool { return x.Name == m.Name }):
-		return errors.New("twice")
+		return errors.New("there are two measures of this name")
 	case !ok:
 		return fmt.Errorf("what %q: want one of %s", m.What, strings.Join(figureNames(), ", "))
 	case m.From < 0 || m.From.D() > maxTime || m.To < 0 || m.To.D() > maxTime || m.To != 0 && m.To <= m.From:
 		return errors.New("from must lie before to")
 	case f.over != (m.Over != nil) && !f.maybeOver:
-		return errors.New("over is needed for out and back, and does not go with all others")
+		return errors.New("out and back need over, rate and ratio may have it, others must not")
 	case f.base != (m.Base != nil) || m.Base != nil && m.Base.To <= m.Base.From:
-		return errors.New("base is a window for ratio only")
+		return errors.New("ratio needs a window base, others must not have one")
 	case f.flow != slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return t.Name == m.Of && t.Kind == Bulk }):
-		return errors.New("of must name bulk traffic for share, and only for it")
+		return errors.New("share needs the name of bulk traffic in of, others must not name a flow")
 	case m.Of != "" && !f.flow && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Name == m.Of && p.Role == Leech }):
 		return fmt.Errorf("of %q: no leecher has that name", m.Of)
 	case m.Over != nil && s.link(m.Over.Interface) < 0:
@@ -419,7 +419,7 @@ func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
 func (s *Scenario) checkExpect() error {
 	for n, e := range s.Expect {
 		if rankAlways(n) < 0 && !slices.ContainsFunc(s.Measure, func(m Measure) bool { return m.Name == n }) {
-			return fmt.Errorf("nothing measures %q", n)
+			return fmt.Errorf("no measure is called %q", n)
 		}
 		if _, err := parseComparison(e); err != nil {
 			return fmt.Errorf("%s: %w", n, err)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// What one runner has at a time: a run directory, and a directory for what runs need and nobody keeps. Both have a file that
-// is locked (flock(2)) as long as the runner lives, however it ends.
+// A runner owns two directories: the run directory, and one for temporary files. A file in each is locked
+// (flock(2)) as long as the runner lives, so the lock goes however the runner ends.
 const (
 	claimFile     = "lock"
 	scratchPrefix = "braid-scenario-"
@@ -31,20 +31,20 @@ func claim(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// newScratch makes a directory below one for temporary files, and removes those that runners have left that were killed.
+// newScratch makes a directory for temporary files, and removes those that killed runners left behind.
 func newScratch(temp string) (dir string, held *os.File, err error) {
 	old, err := filepath.Glob(filepath.Join(temp, scratchPrefix+"*", claimFile))
 	if err != nil {
 		return "", nil, err
 	}
 	for _, name := range old {
-		// That it cannot be locked, or removed, is because somebody else's runner is at work, or was.
+		// If it cannot be locked or removed, it belongs to a runner that is at work, or to another user.
 		if f, err := claim(filepath.Dir(name)); err == nil {
 			_ = os.RemoveAll(filepath.Dir(name))
 			f.Close()
 		}
 	}
-	// It has its name only when it is locked: another runner may be looking for what was left.
+	// It gets its name only once it is locked, because another runner may be looking for leftovers.
 	made, err := os.MkdirTemp(temp, "new-"+scratchPrefix)
 	if err != nil {
 		return "", nil, err

@@ -18,7 +18,7 @@ import (
 // Braid is the client that a peer runs unless it says otherwise.
 const Braid = "braid"
 
-// clientRun is what another client is told: what to serve or to download, and where it may keep what is its own.
+// clientRun says what another client serves or downloads, and where.
 type clientRun struct {
 	seed      bool
 	torrents  []string // .torrent files, with the tracker in them
@@ -31,9 +31,9 @@ type clientCommand struct {
 	args    []string
 }
 
-// clients are the others. They have the settings that they come with, except where data is, that they accept the licence,
-// and that they go on serving: what they say to the Internet about themselves ends at their namespace. All of them speak TCP;
-// libtorrent, qBittorrent and transmission also µTP, and choose.
+// clients are the other clients. They keep their default settings, except for the place of the data, the accepted
+// licence, and that they go on serving. Their traffic to the Internet ends at their namespace. All of them speak
+// TCP; libtorrent, qBittorrent and transmission also speak µTP, and choose.
 var clients = map[string]func(clientRun) (clientCommand, error){
 	"aria2":        aria2,
 	"libtorrent":   libtorrent,
@@ -108,7 +108,7 @@ func transmission(r clientRun) (clientCommand, error) {
 	}}, nil
 }
 
-// missing says which client this machine lacks; empty if none of a scenario's.
+// missing returns a client of the scenario that is not installed; "" if there is none.
 func (s Scenario) missing() string {
 	for _, p := range s.Peers {
 		probe := map[string][]string{
@@ -122,12 +122,12 @@ func (s Scenario) missing() string {
 	return ""
 }
 
-// observer sees how far another client is, from outside: by what its host's device takes in, and by its files, which are
-// compared with what they should be. It tells it as the client's own events.
+// observer measures the progress of another client from outside: by the bytes that its host's device receives,
+// and by comparing its files. It sends the progress as events of the client.
 type observer struct {
 	process *process
 	host    *testbed.IPHost
-	share   float64 // of what comes that is payload
+	share   float64 // payload's part of the received bytes
 	every   time.Duration
 	total   int64
 	same    func() bool // all files are there, and right
@@ -136,7 +136,7 @@ type observer struct {
 	working sync.WaitGroup
 }
 
-// nearlyAll is the part of the data that must have come for the files to be looked at.
+// nearlyAll is the part of the data after which the files are compared.
 const nearlyAll = 0.97
 
 func (o *observer) watch() {
@@ -183,12 +183,12 @@ func (o *observer) end() {
 
 func (p Peer) onIP() bool { return p.Transport != SCION }
 
-// foreign tells whether some peer is not a braid, so that a tracker must introduce them to each other.
+// foreign tells whether some peer is another client. Then a tracker tells peers of each other.
 func (s Scenario) foreign() bool {
 	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Client != Braid })
 }
 
-// onIP tells whether some peer is a host on IP, onlyIP whether all are and nothing else needs SCION.
+// onIP tells whether some peer is a host on IP; onlyIP whether nothing needs SCION.
 func (s Scenario) onIP() bool { return slices.ContainsFunc(s.Peers, Peer.onIP) }
 
 func (s Scenario) onlyIP() bool {
@@ -205,7 +205,7 @@ func (s Scenario) OnlyIP() bool {
 	return true
 }
 
-// startForeign starts a peer that is another client.
+// startForeign starts another client.
 func (a *attempt) startForeign(p Peer) error {
 	home, err := os.MkdirTemp(a.scratch, "home-")
 	if err != nil {

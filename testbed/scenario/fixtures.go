@@ -53,14 +53,14 @@ func (h *fixtures) setup(ctx context.Context, s Scenario, o Options) (*setup, er
 	return st, nil
 }
 
-// networkFor is what network the scenario runs on, and a key that is the same for all that can run on the same one: what
-// links do is not in it, since each run sets that.
+// networkFor returns the options of the scenario's network, and a key that is equal for scenarios that can share
+// a network. The properties of links are not in the key, since each run sets them.
 func networkFor(s Scenario, braid string) (opts testbed.Options, key string, err error) {
 	if opts, err = s.options(); err != nil {
 		return opts, "", err
 	}
 	opts.LinksOnly = s.onlyIP()
-	opts.AtRest = opts.PathLifetime == 0 // all control services of the world are on this one machine
+	opts.AtRest = opts.PathLifetime == 0 // all control services share this machine
 	if s.Router == "fast" {
 		opts.RouterCommand = []string{braid, "testbed", "router"}
 	}
@@ -72,7 +72,7 @@ func networkFor(s Scenario, braid string) (opts testbed.Options, key string, err
 	return opts, fmt.Sprintf("%+v", same), nil
 }
 
-// open sees to it that a network is up that is the scenario's, but for what its links do.
+// open starts the scenario's network, unless it is up already.
 func (h *fixtures) open(ctx context.Context, s Scenario, o Options) error {
 	opts, key, err := networkFor(s, o.Braid)
 	if err != nil || key == h.key {
@@ -86,7 +86,7 @@ func (h *fixtures) open(ctx context.Context, s Scenario, o Options) error {
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
 		return err
 	}
-	// Where variants have networks of their own there are several of them in turn.
+	// A scenario may use several networks in turn.
 	if h.log, err = os.OpenFile(filepath.Join(logDir, "network.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (h *fixtures) close() error {
 	return err
 }
 
-// dataKey is what a data set depends on.
+// dataKey has all that a data set depends on.
 type dataKey struct {
 	seed     uint64
 	size     Bytes
@@ -137,14 +137,14 @@ type dataKey struct {
 	tracked  bool
 }
 
-// dataset is what is transferred: files of one size, each with a torrent of its own.
+// dataset is the data of a transfer: files of one size, each with a torrent of its own.
 type dataset struct {
 	dir      string // that seeds serve
 	torrents []string
 	files    []string // names in dir
 }
 
-// wanted is what a peer serves or downloads.
+// wanted returns what a peer serves or downloads.
 func (d *dataset) wanted(p Peer) (torrents, files []string) {
 	if p.torrent > 0 {
 		return d.torrents[p.torrent-1 : p.torrent], d.files[p.torrent-1 : p.torrent]
@@ -160,7 +160,7 @@ func (s Scenario) torrentsOf(p Peer) int {
 	return s.Torrents
 }
 
-// dataset makes what the scenario transfers: bytes that depend on its seed only.
+// dataset makes the data of a scenario. Its bytes depend on the seed only.
 func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 	key := dataKey{s.Seed, s.Size, s.Pieces, s.Torrents, s.foreign()}
 	if d, ok := h.data[key]; ok {
@@ -198,7 +198,7 @@ func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 	return d, nil
 }
 
-// dataSeed is what the bytes of a file depend on.
+// dataSeed returns the seed of a file's bytes.
 func dataSeed(seed uint64, number int) (key [32]byte) {
 	binary.LittleEndian.PutUint64(key[:], seed)
 	key[8] = byte(number)

@@ -12,8 +12,9 @@ import (
 	"braid/pathsel"
 )
 
-// mostPayload is the largest sum of payload rates, in bits per second, that routes can carry together: a linear programme
-// with a rate for each route and a bound for each link. For one leecher it is the maximum flow over its paths.
+// mostPayload returns the largest sum of payload rates, in bits per second, that routes can carry together.
+// It solves a linear programme with a rate for each route and a bound for each link. For one leecher the
+// result is the maximum flow over its paths.
 func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float64, error) {
 	const mega = 1e6 // keeps the programme's numbers near 1
 	var open []route
@@ -41,8 +42,7 @@ func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float6
 	if len(open) == 0 {
 		return 0, nil
 	}
-	// A route's variable is its payload; on a link it takes that much divided by the payload's share. Slack variables
-	// follow, and are a first solution.
+	// Each route has a variable, its payload. The slack variables behind them are a first solution.
 	n := len(open)
 	cost := make([]float64, n+len(bounds))
 	a := mat.NewDense(len(bounds), n+len(bounds), nil)
@@ -66,8 +66,8 @@ func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float6
 	return -best * mega, nil
 }
 
-// load tells what each bit of payload on the route takes of which link: on the way there, and for acknowledgements on the way
-// back.
+// load calls on for each link of the route, with the bits that each bit of payload takes there. This includes
+// acknowledgements on the way back.
 func (r route) load(on func(l pathsel.Interface, bits float64)) {
 	for _, l := range r.links {
 		on(l, 1/r.share)
@@ -77,13 +77,13 @@ func (r route) load(on func(l pathsel.Interface, bits float64)) {
 	}
 }
 
-// allowed is how much payload, in bits, all links together could have carried to who was there between two times:
-// leechers, and the competing flows. Datagrams at a constant rate have their rate in advance.
+// allowed returns how much payload, in bits, the links could have carried between two times to the leechers
+// and competing flows that were there. Datagrams at a constant rate have their rate reserved.
 func (r *Record) allowed(from, to float64) (float64, error) {
 	return r.integrate(from, to, func(t float64) (float64, error) { return r.carries(t, r.present(t)) })
 }
 
-// present are the leechers that are there at a time.
+// present returns the leechers that are there at a time.
 func (r *Record) present(t float64) (there []*Leecher) {
 	for _, l := range r.Leechers {
 		if l.Start <= t && t < l.End {
@@ -93,8 +93,8 @@ func (r *Record) present(t float64) (there []*Leecher) {
 	return there
 }
 
-// carries is how much payload, in bits per second, the links could carry at a time to some leechers and to the competing
-// flows of that time.
+// carries returns how much payload, in bits per second, the links could carry at a time to some leechers and
+// to the competing flows.
 func (r *Record) carries(t float64, leechers []*Leecher) (float64, error) {
 	var routes []route
 	for _, l := range leechers {
@@ -119,14 +119,15 @@ func (r *Record) carries(t float64, leechers []*Leecher) (float64, error) {
 	return mostPayload(routes, capacity)
 }
 
-// LimitStep is what the links could carry to those who were there, in Mbit/s of payload, from a time until the next
-// step's, in seconds after the first payload byte.
+// LimitStep is the payload that the links could carry, in Mbit/s, from a time until the next step. Times are
+// in seconds after the first payload byte.
 type LimitStep struct {
 	T     float64 `json:"t"`
 	MbitS float64 `json:"mbit_s"`
 }
 
-// limit is the limit over the time of the run; nil where leechers feed each other, for whom it is no rate from seeds.
+// limit returns the limit over the time of the run. It is nil if leechers download from each other, since
+// it is about data from seeds.
 func (r *Record) limit() ([]LimitStep, error) {
 	if r.feed {
 		return nil, nil
@@ -146,12 +147,12 @@ func (r *Record) limit() ([]LimitStep, error) {
 		}
 	}
 	if !slices.ContainsFunc(steps, func(s LimitStep) bool { return s.MbitS > 0 }) {
-		return nil, nil // nobody takes what there is: datagrams have a rate of their own
+		return nil, nil // datagrams only, which have a rate of their own
 	}
 	return steps, nil
 }
 
-// began is when the first leecher started, and whether there was one.
+// began returns when the first leecher started, and whether there was one.
 func (r *Record) began() (first float64, ok bool) {
 	first = math.Inf(1)
 	for _, l := range r.Leechers {
@@ -160,10 +161,10 @@ func (r *Record) began() (first float64, ok bool) {
 	return first, len(r.Leechers) > 0
 }
 
-// leastTime is T*: the seconds after the first leecher's start before which nobody could have brought the leechers what
-// they got. It is the longest of what all need together and of what each would need alone, which is exact for one leecher
-// and for leechers alike. ok is false where no such time follows from the links: leechers feed each other, or a flow that
-// takes what it gets competes.
+// leastTime returns T*, the least time in seconds from the first leecher's start in which the links could
+// have carried what the leechers got. It is the longest of the time that all need together and the times
+// that each would need alone. This is exact for one leecher and for equal leechers. ok is false if leechers
+// download from each other, or if a bulk flow competes.
 func (r *Record) leastTime() (t float64, ok bool, err error) {
 	first, ok := r.began()
 	if !ok || r.feed || slices.ContainsFunc(r.Flows, func(f *Flow) bool { return f.Kind == Bulk }) {
@@ -183,7 +184,7 @@ func (r *Record) leastTime() (t float64, ok bool, err error) {
 	return t, true, nil
 }
 
-// carried is when the links have carried what some leechers got, each of whom is there from its start on.
+// carried returns when the links could have carried what some leechers got, each from its start on.
 func (r *Record) carried(leechers []*Leecher) (done float64, ok bool, err error) {
 	var missing float64
 	for _, l := range leechers {
@@ -205,7 +206,7 @@ func (r *Record) carried(leechers []*Leecher) (done float64, ok bool, err error)
 	return 0, false, nil
 }
 
-// fair is how much payload, in bits, a competing flow gets between two times if each link is divided evenly among
+// fair returns how much payload, in bits, a flow gets between two times if each link is divided evenly among
 // the flows and leechers that could use it.
 func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 	return r.integrate(from, to, func(t float64) (float64, error) {
@@ -233,7 +234,7 @@ func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 	})
 }
 
-// integrate sums a rate that only changes with links, leechers and flows.
+// integrate integrates a rate that changes only at turns.
 func (r *Record) integrate(from, to float64, rate func(t float64) (float64, error)) (sum float64, err error) {
 	turns := r.turns(from, to)
 	for i := 1; i < len(turns); i++ {
@@ -246,7 +247,8 @@ func (r *Record) integrate(from, to float64, rate func(t float64) (float64, erro
 	return sum, nil
 }
 
-// turns are the times at which something changes, with both ends of the span; none if it is empty.
+// turns returns the times at which links, leechers or flows change, with both ends of the span; nil if the
+// span is empty.
 func (r *Record) turns(from, to float64) []float64 {
 	if from >= to {
 		return nil

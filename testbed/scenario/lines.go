@@ -10,8 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// lines says in which line of its file each part of a scenario begins, so that an error can name it. A line of 0 is not
-// known.
+// lines has the line at which each part of a scenario begins, for errors. 0 means unknown.
 type lines map[string]yaml.Node
 
 // readLines reads the lines of a file that has been decoded before.
@@ -19,13 +18,13 @@ func readLines(text []byte) (l lines, err error) {
 	return l, yaml.Unmarshal(text, &l)
 }
 
-// of is the line of a key of the file.
+// of returns the line of a key.
 func (l lines) of(key string) int {
 	n := l[key]
 	return n.Line
 }
 
-// item is the line of the element of a list.
+// item returns the line of an element of a list.
 func (l lines) item(key string, i int) int {
 	n := l[key]
 	if n.Kind == yaml.AliasNode {
@@ -79,12 +78,12 @@ type inLine struct {
 
 func (e inLine) Unwrap() error { return e.error }
 
-// at says in which line the mistake is.
+// at returns an error with a line.
 func at(line int, format string, args ...any) error {
 	return inLine{line, fmt.Errorf(format, args...)}
 }
 
-// inFile puts the name of the file before an error, and the line if it is known: the innermost, which is the most exact.
+// inFile puts the name of the file and the line before an error. The innermost line is the most exact.
 func inFile(file string, err error) error {
 	line := 0
 	for in, rest := (inLine{}), err; errors.As(rest, &in); rest = in.error {

@@ -10,8 +10,8 @@ import (
 	"braid/pathsel"
 )
 
-// figure is what a Measure's What needs, and how it is found. ok is false where there is nothing to measure: the path
-// has not come back, the run was over before the window.
+// figure says what a Measure needs, and computes it. ok is false if there is nothing to measure: for example,
+// if the run was over before the window.
 type figure struct {
 	over, maybeOver, base, flow bool
 	meaning                     string // with its unit; OVER is the interface, OF the flow
@@ -29,7 +29,7 @@ var figures = map[string]figure{
 	"share":      {flow: true, of: share, meaning: "payload of the flow OF in parts of its fair share"},
 }
 
-// Meaning says what a figure of the scenario is, in what unit; "" if it has no such figure.
+// Meaning describes a figure of the scenario, with its unit; "" if there is no such figure.
 func (s Scenario) Meaning(figure string) string {
 	if i := rankAlways(figure); i >= 0 {
 		return measuredAlways[i].meaning
@@ -42,7 +42,7 @@ func (s Scenario) Meaning(figure string) string {
 	return ""
 }
 
-// String says what is measured, in what unit.
+// String describes the measure, with its unit.
 func (m Measure) String() string {
 	text := figures[m.What].meaning
 	if m.Over != nil {
@@ -66,35 +66,35 @@ func (m Measure) String() string {
 
 func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 
-// measuredAlways are the figures of every run, in the order in which they are shown, and what they mean.
+// measuredAlways are the figures of every run in the order of the table, with descriptions.
 var measuredAlways = []struct{ name, meaning string }{
-	{"e", "part of the computed limit that was reached, handshakes included (efficiency); 1 is the limit"},
+	{"e", "efficiency: part of the computed limit that was reached, handshakes included"},
 	{"e-payload", "part of the computed limit that was reached from the first payload byte on"},
 	{"seconds", "time until the last leecher was done, in s"},
 	{"t-star", "T*, the least time in which the links could have carried the payload, in s"},
-	{"over-t-star", "time in parts of T*; 1 is the limit"},
+	{"over-t-star", "time divided by T*; 1 is the limit"},
 	{"mbit", "payload of all leechers, in Mbit/s"},
 	{"gap", "longest time in which a leecher got no payload, in s"},
-	{"wasted", "payload that came twice or for nothing, in parts of what was of use"},
+	{"wasted", "payload that came twice or for nothing, divided by useful payload"},
 	{"changes", "how often a path left the selection or came back into it"},
-	{"needless", "changes of the selection that nothing explains, each minute"},
-	{"handshake-rank", "rank correlation of the paths' order by handshake and by rate; 1 is a perfect prediction"},
-	{"cpu", "part of all processors in use, by anybody"},
-	{"cpu-seeders", "processor time of seeders, in s for each GB of payload"},
-	{"cpu-leechers", "processor time of leechers, in s for each GB of payload"},
-	{"cpu-routers", "processor time of routers, in s for each GB of payload"},
-	{"cpu-control", "processor time of control services and trackers, in s for each GB of payload"},
-	{"cpu-emulator", "processor time of the runner (links, competing traffic), in s for each GB of payload"},
+	{"needless", "unexplained changes of the selection per minute"},
+	{"handshake-rank", "rank correlation of paths by handshake and by rate; 1 is a perfect prediction"},
+	{"cpu", "part of all processors in use, by all programs"},
+	{"cpu-seeders", "processor time of seeders, in s per GB of payload"},
+	{"cpu-leechers", "processor time of leechers, in s per GB of payload"},
+	{"cpu-routers", "processor time of routers, in s per GB of payload"},
+	{"cpu-control", "processor time of control services and trackers, in s per GB of payload"},
+	{"cpu-emulator", "processor time of the runner (links, competing traffic), in s per GB of payload"},
 	{"late", "part of the worst link's packets that left the emulator more than 2 ms late"},
 	{"propagation", "time until a leecher had verified a piece, median, in s"},
 	{"propagation-95", "time until a leecher had verified a piece, 95th percentile, in s"},
-	{"delay-penalty", "median time of a piece in parts of the least delay over any links"},
-	{"delay-penalty-95", "95th percentile of a piece's time in parts of the least delay over any links"},
-	{"last-penalty", "median over pieces of the last leecher's time in parts of the largest least delay"},
-	{"degree", "with how many others a peer exchanges data, on average"},
+	{"delay-penalty", "median time of a piece, divided by the least delay over any links"},
+	{"delay-penalty-95", "95th percentile of a piece's time, divided by the least delay over any links"},
+	{"last-penalty", "median over pieces of the last leecher's time, divided by the largest least delay"},
+	{"degree", "number of peers that a peer exchanges data with, on average"},
 }
 
-// rankAlways is the place of a figure among those that every run has; -1 if it is not one of them.
+// rankAlways returns the index in measuredAlways; -1 if the figure is not there.
 func rankAlways(name string) int {
 	return slices.IndexFunc(measuredAlways, func(f struct{ name, meaning string }) bool { return f.name == name })
 }
@@ -177,7 +177,7 @@ func (m Measure) leechers(r *Record) []*Leecher {
 	return slices.DeleteFunc(slices.Clone(r.Leechers), func(l *Leecher) bool { return m.Of != "" && l.Name != m.Of })
 }
 
-// gap is the longest time in seconds in which a leecher that was there got no useful payload.
+// gap returns the longest time in seconds in which a leecher got no useful payload.
 func gap(r *Record, m Measure) (longest float64, ok bool, err error) {
 	from, to, _ := m.window(r)
 	for _, l := range m.leechers(r) {
@@ -197,7 +197,7 @@ func gap(r *Record, m Measure) (longest float64, ok bool, err error) {
 	return longest, ok, nil
 }
 
-// rate is in Mbit/s: useful payload, or all that came over some paths.
+// rate returns the rate of useful payload, or of all bytes over some paths, in Mbit/s.
 func rate(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
 	return m.between(r, from, to), ok, nil
@@ -215,14 +215,14 @@ func (m Measure) between(r *Record, from, to float64) float64 {
 	return bytes * 8 / 1e6 / (to - from)
 }
 
-// ratio is the rate in the window in parts of that in the base window.
+// ratio returns the rate in the window divided by the rate in the base window.
 func ratio(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
 	base := m.between(r, seconds(m.Base.From.D()), seconds(m.Base.To.D()))
 	return m.between(r, from, to) / base, ok && base > 0, nil
 }
 
-// efficiency is the payload of leechers and competing flows in parts of what the links could have carried.
+// efficiency returns the payload of leechers and bulk flows divided by what the links could have carried.
 func efficiency(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
 	if !ok {
@@ -245,7 +245,7 @@ func efficiencyBetween(r *Record, from, to float64) (float64, bool, error) {
 	return got * 8 / limit, limit > 0, err
 }
 
-// out is how many seconds after From the first path over an interface was taken out.
+// out returns how many seconds after From the first path over an interface was taken out.
 func out(r *Record, m Measure) (float64, bool, error) {
 	from, to, _ := m.window(r)
 	for _, l := range m.leechers(r) {
@@ -258,7 +258,7 @@ func out(r *Record, m Measure) (float64, bool, error) {
 	return 0, false, nil
 }
 
-// back is how many seconds after From data came over an interface again.
+// back returns how many seconds after From data came over an interface again.
 func back(r *Record, m Measure) (float64, bool, error) {
 	from, to, _ := m.window(r)
 	first := math.Inf(1)
@@ -274,7 +274,7 @@ func back(r *Record, m Measure) (float64, bool, error) {
 	return first, !math.IsInf(first, 1), nil
 }
 
-// share is what a competing flow got in parts of its fair share.
+// share returns what a competing flow got, divided by its fair share.
 func share(r *Record, m Measure) (float64, bool, error) {
 	i := slices.IndexFunc(r.Flows, func(f *Flow) bool { return f.Name == m.Of })
 	if i < 0 {
@@ -290,15 +290,15 @@ func share(r *Record, m Measure) (float64, bool, error) {
 	return (f.Received.At(to) - f.Received.At(from)) * 8 / fair, fair > 0, err
 }
 
-// explains is how long, in seconds, a change of a link explains changes of the selection: the longest time between
-// two attempts at a path that is down, and a handshake.
+// explains is how long, in seconds, a change of a link explains changes of the selection. It covers the
+// longest time between two attempts at a path that is down, and a handshake.
 const explains = 35
 
-// lastPieces is how long before its end, in seconds, a download spreads what is missing over the paths anew.
+// lastPieces is how long before its end, in seconds, a download assigns the missing pieces to paths anew.
 const lastPieces = 5
 
-// changes counts how often a path-level peer left the selection or came back into it, after it was in it for the first
-// time, and how often nothing had happened to its path. Trying a parked path for a moment is no change.
+// changes counts how often a path-level peer left the selection or came back, and how often nothing explains
+// that. The first selection, and trying a parked path for a moment, do not count.
 func (r *Record) changes() (all, needless int) {
 	for _, l := range r.Leechers {
 		in, known := map[*Path]bool{}, map[*Path]bool{}
@@ -330,8 +330,8 @@ func leaves(event string) bool {
 	return event == "parked" || event == "failed" || event == "closed"
 }
 
-// explained tells whether a link of the path is not what it was at the beginning, or has changed a short while ago, or
-// datagrams at a constant rate have a part of it.
+// explained tells whether a link of the path differs from its state at the start, has changed a short while
+// ago, or carries datagrams at a constant rate.
 func (r *Record) explained(l *Leecher, c Choice) bool {
 	i := slices.IndexFunc(l.routes, func(x route) bool { return x.fingerprint == c.Path.Key.Path })
 	if i < 0 {

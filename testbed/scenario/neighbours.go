@@ -12,15 +12,15 @@ import (
 	"braid/testbed"
 )
 
-// From whom each leecher downloads, in a swarm where not everybody knows everybody.
+// Which peers a leecher downloads from, in a swarm where peers know only some others.
 const (
 	Nearest = "nearest" // those with the least delay
 	Random  = "random"  // any, by the scenario's seed
 	Mixed   = "mixed"   // half of each
 )
 
-// chooseNeighbours gives each leecher connections to degree others that come before it, or to all that do. Every peer but
-// the first seed is thus connected to it, over others at worst.
+// chooseNeighbours connects each leecher to degree earlier peers, or to all of them if there are fewer. So
+// every peer is connected to the first seed, directly or through others.
 func (s *Scenario) chooseNeighbours(how string, degree int) error {
 	if how != Nearest && how != Random && how != Mixed {
 		return fmt.Errorf("neighbours %q: want nearest, random or mixed", how)
@@ -58,7 +58,7 @@ func (s *Scenario) chooseNeighbours(how string, degree int) error {
 // unreachable is longer than any way.
 const unreachable = time.Hour
 
-// shortestDelay is the least propagation delay from one AS to another over any links (Dijkstra).
+// shortestDelay returns the least propagation delay from one AS to another over any links (Dijkstra).
 func shortestDelay(t testbed.Topology, src, dst pathsel.IA) time.Duration {
 	delay := map[pathsel.IA]time.Duration{src: 0}
 	done := map[pathsel.IA]bool{}

@@ -8,9 +8,9 @@ import (
 	"braid/pathsel"
 )
 
-// handshakeRank tells how well handshakes predicted bandwidth: the rank correlation (Spearman) of the paths' order by handshake,
-// shortest first, with their order by what came over them for each second in which they were in use, most first. 1 is a
-// perfect prediction, -1 the opposite. Of several leechers it is the mean; ok is false if none had two paths to compare.
+// handshakeRank tells how well handshakes predicted bandwidth. It is the rank correlation (Spearman) between
+// the order of paths by handshake, shortest first, and by bytes per second of use, most first: 1 is a perfect
+// prediction, -1 the opposite. Of several leechers it is the mean; ok is false if none had two paths to compare.
 func (r *Record) handshakeRank() (rho float64, ok bool) {
 	n := 0
 	for _, l := range r.Leechers {
@@ -39,7 +39,7 @@ func (l *Leecher) handshakeRank() (rho float64, ok bool) {
 	return pathsel.Spearman(quick, rate)
 }
 
-// used is how long each path could bring payload, in seconds: while it was selected, or tried for a moment.
+// used returns how long each path could bring payload, in seconds: while it was selected or tried.
 func (l *Leecher) used() map[pathsel.Fingerprint]float64 {
 	used, since := map[pathsel.Fingerprint]float64{}, map[*Path]float64{}
 	leave := func(p *Path, t float64) {
@@ -50,7 +50,7 @@ func (l *Leecher) used() map[pathsel.Fingerprint]float64 {
 	}
 	for _, c := range l.scionChoices() {
 		switch {
-		case c.T >= l.End || c.Path.Key.Conn != 0: // more connections on a path are no other path
+		case c.T >= l.End || c.Path.Key.Conn != 0: // one more connection on a path is no new path
 		case leaves(c.Event):
 			leave(c.Path, c.T)
 		case c.Event == "opened" || c.Event == "returned" || c.Event == "probed":

@@ -15,7 +15,7 @@ import (
 	"braid/testbed"
 )
 
-// process is what a run has started for a peer.
+// process is the process of a peer.
 type process struct {
 	peer   Peer
 	host   *testbed.IPHost // nil: it is on SCION
@@ -25,10 +25,10 @@ type process struct {
 	out    string        // where a leecher's data goes
 	listen string        // its address, once it is ready
 	ended  bool
-	// stopped: it was told to end, or killed, before it was done.
+	// stopped: the runner has interrupted or killed it.
 	stopped bool
-	leaves  bool // before the end, as the scenario wants
-	done    bool // it has all that it wants
+	leaves  bool // the scenario stops it before the end
+	done    bool // its download is complete
 }
 
 // message is a line of a peer's events, or its end.
@@ -98,7 +98,7 @@ func (p *process) interrupt() { p.stopped = true; _ = p.cmd.Process.Signal(os.In
 
 func (p *process) kill() { p.stopped = true; _ = p.cmd.Process.Signal(syscall.SIGKILL) }
 
-// lastWords is the end of what the process said.
+// lastWords returns the end of the process's log.
 func (p *process) lastWords() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {

@@ -15,20 +15,20 @@ import (
 
 // Where peers run: in an AS of the SCION network, or as hosts on IP, each in a namespace of its own.
 
-// trackerName is the peer that introduces the others, where they do not name each other.
+// trackerName is the peer that tells other clients of each other.
 const trackerName = "tracker"
 
 // Tracker is its role.
 const Tracker = "tracker"
 
-// trackerURL is in every torrent of a swarm with other clients. The tracker is always the first host, beside all ASes: what
-// it says takes no link.
+// trackerURL is in every torrent of a swarm with other clients. The tracker is always the first host, and reaches
+// all ASes without a link.
 const (
 	trackerPort = 6969
 	trackerURL  = "http://10.66.0.1:6969/announce"
 )
 
-// onHost is the command that runs a program on a new host on IP.
+// onHost returns the command that runs a program on a new host on IP.
 func (a *attempt) onHost(ia pathsel.IA, program string, args ...string) (*exec.Cmd, *testbed.IPHost, error) {
 	h, err := a.ip.AddHost(ia)
 	if err != nil {
@@ -58,7 +58,7 @@ func (a *attempt) startTracker(ctx context.Context) error {
 	return a.await(ctx, func() bool { return ps.listen != "" || ps.ended })
 }
 
-// await hears what peers say until something is so.
+// await handles messages until a condition holds.
 func (a *attempt) await(ctx context.Context, so func() bool) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -76,14 +76,14 @@ func (a *attempt) await(ctx context.Context, so func() bool) error {
 	return nil
 }
 
-// start starts a peer, and waits until it serves if others are to download from it.
+// start starts a peer. If others download from it, start waits until it serves.
 func (a *attempt) start(ctx context.Context, p Peer) error {
 	a.writer.event("start", p.Name)
 	if p.Client != Braid {
 		if err := a.startForeign(p); err != nil || p.Role != Seed {
 			return err
 		}
-		// It serves when its tracker has answered it: an answer with the handshake before it is longer than this.
+		// It serves once the tracker has answered; handshake and answer are longer than this.
 		const answered = 250
 		ps := a.peers[len(a.peers)-1]
 		return a.await(ctx, func() bool { in, _ := ps.host.Traffic(); return in > answered || ps.ended })
@@ -107,7 +107,7 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		}
 	}
 	serves := a.serves(p)
-	// A key of its own: peers that share one would be one peer.
+	// Each peer needs its own key: peers with the same key are one peer.
 	args = append(args, "--identity", filepath.Join(a.scratch, p.Name+".pem"), "--json", "--transport", p.Transport)
 	var cmd *exec.Cmd
 	var host *testbed.IPHost
@@ -142,7 +142,7 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 	return a.await(ctx, func() bool { return ps.listen != "" || ps.ended })
 }
 
-// downloads tells whether p is to know x, who comes before it.
+// downloads tells whether p knows the earlier peer x.
 func (s Scenario) downloads(p, x Peer) bool {
 	if x.Role == Tracker || x.Transport != p.Transport {
 		return false
@@ -153,22 +153,16 @@ func (s Scenario) downloads(p, x Peer) bool {
 	return slices.Contains(p.From, x.Name) || slices.Contains(p.From, everybody)
 }
 
-// serves tells whether others are to know p.
+// serves tells whether other peers know p.
 func (s Scenario) serves(p Peer) bool {
 	if p.Role == Seed || s.foreign() {
 		return true
 	}
-	behind := false
-	for _, x := range s.Peers {
-		if behind && s.downloads(x, p) {
-			return true
-		}
-		behind = behind || x.Name == p.Name
-	}
-	return false
+	i := slices.IndexFunc(s.Peers, func(x Peer) bool { return x.Name == p.Name })
+	return slices.ContainsFunc(s.Peers[i+1:], func(x Peer) bool { return s.downloads(x, p) })
 }
 
-// closeHosts takes the run's hosts off the network, when their processes have ended.
+// closeHosts removes the run's hosts from the network. Their processes must have ended.
 func (a *attempt) closeHosts() error {
 	var errs []error
 	for _, p := range a.peers {

@@ -5,16 +5,17 @@ import (
 	"slices"
 )
 
-// How pieces spread through a swarm, against the delays of the shortest ways (the relative delay penalty of overlay networks).
+// How pieces spread through a swarm, compared with the delays of the shortest ways (the relative delay penalty
+// of overlay networks).
 //
-// Nobody tells when a seed sent a piece first. It was at the latest when the first leecher to have it could just have got it by
-// the shortest way; the figures count from then. Pieces that came while leechers were still starting tell of that, and are left
-// out: only those count that the seed sent when each leecher had got its first one.
+// No event says when a seed first sent a piece. Times count from the latest possible moment: the shortest
+// delay before the first leecher had the piece. Pieces that the seed sent before each leecher had its first
+// piece do not count, since they show how leechers start.
 
-// spreading is what became of one piece: for each leecher the seconds from when the seed sent it, and the least possible.
+// spreading is one piece: for each leecher the seconds since the seed sent it, and the least possible.
 type spreading struct{ took, least []float64 }
 
-// spreadings are those of all pieces that count, which every leecher has that was there to the end.
+// spreadings returns the pieces that count. Each leecher that stayed to the end has them.
 func (r *Record) spreadings() []spreading {
 	type key struct {
 		torrent string
@@ -66,7 +67,7 @@ func (r *Record) spreadings() []spreading {
 	return out
 }
 
-// addPropagation adds how pieces spread to the figures of a swarm.
+// addPropagation adds to the figures of a swarm how pieces spread.
 func (r *Record) addPropagation(figures map[string]float64) {
 	if !r.feed {
 		return
@@ -99,7 +100,7 @@ func (r *Record) addPropagation(figures map[string]float64) {
 	}
 }
 
-// seedDelay is the least delay in seconds from a seed to a peer's AS.
+// seedDelay returns the least delay in seconds from a seed to a peer's AS.
 func (s Scenario) seedDelay(p Peer) float64 {
 	least := unreachable
 	for _, x := range s.Peers {
@@ -113,7 +114,7 @@ func (s Scenario) seedDelay(p Peer) float64 {
 	return seconds(least)
 }
 
-// degree is with how many others a peer exchanges data, on average.
+// degree returns the number of peers that a peer exchanges data with, on average.
 func (s Scenario) degree() float64 {
 	pairs := 0
 	for i, p := range s.Peers {

@@ -12,34 +12,33 @@ import (
 	"braid/testbed"
 )
 
-// Result is what one run gave.
+// Result is the outcome of one run.
 type Result struct {
 	Scenario string `json:"scenario"`
 	Variant  string `json:"variant"`
 	Run      int    `json:"run"` // from 1
-	// Began is the start of the run, ZeroS how many seconds later a leecher got the first payload byte, from which
-	// the scenario's times count.
+	// Began is the start of the run. ZeroS seconds later came the first payload byte, from which times count.
 	Began time.Time `json:"began"`
 	ZeroS float64   `json:"zero_s"`
-	// Figures by name; one that could not be taken, because the path did not come back for instance, is missing.
+	// Figures by name. Those that could not be measured are missing.
 	Figures map[string]float64 `json:"figures"`
-	// Leechers that took part, by name.
+	// Peers are the leechers that took part.
 	Peers []PeerResult `json:"peers,omitempty"`
-	// Limit is what the links could carry, over the time of the run.
+	// Limit is what the links could carry over time.
 	Limit []LimitStep `json:"limit,omitempty"`
-	// Verified leechers, of those that were not stopped before the end, have every byte right.
+	// Verified of Leechers have the right data. Those that were stopped before the end do not count.
 	Verified int `json:"verified"`
 	Leechers int `json:"leechers"`
 	// Failed says why the download did not succeed; empty if it did.
 	Failed string `json:"failed,omitempty"`
 	// CPUBound says why the machine and not a link was the limit; empty if it was not.
 	CPUBound []string `json:"cpu_bound,omitempty"`
-	// CPU and OwnCPU are the parts of all processors in use by everybody, and by this run's processes.
+	// CPU and OwnCPU are the parts of all processors in use, by all programs and by this run's processes.
 	CPU    float64 `json:"cpu"`
 	OwnCPU float64 `json:"own_cpu"`
 }
 
-// PeerResult is what became of one leecher; times are in seconds after the first payload byte that any leecher got.
+// PeerResult is the result of one leecher. Times are in seconds after the first payload byte of any leecher.
 type PeerResult struct {
 	Name     string  `json:"name"`
 	Start    float64 `json:"start_s"`
@@ -90,7 +89,7 @@ func (a *attempt) result(r *Record, failed failure) (res Result, err error) {
 	return res, err
 }
 
-// removeData frees the disk of what the leechers have downloaded.
+// removeData removes what the leechers have downloaded.
 func (a *attempt) removeData() error {
 	for _, p := range a.peers {
 		if p.out != "" {

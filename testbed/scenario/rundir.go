@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// RunDir is a run directory that is read again. It may come from somebody else: what its files say is checked.
+// RunDir is the content of a run directory. Its files are checked, since they may come from elsewhere.
 type RunDir struct {
 	Dir string
 	About
@@ -28,7 +28,8 @@ const (
 	maxResultFile = 4 << 20
 )
 
-// OpenRunDir reads what was run and what came out. Runs that are not done are left out; that nothing is done is an error.
+// OpenRunDir reads the scenarios and results of a run directory. Unfinished runs are left out; at least one must
+// be finished.
 func OpenRunDir(dir string) (RunDir, error) {
 	r := RunDir{Dir: dir}
 	if err := readJSON(filepath.Join(dir, runFile), maxRunFile, &r.About); err != nil {
@@ -62,7 +63,7 @@ func OpenRunDir(dir string) (RunDir, error) {
 		}
 	}
 	if len(r.Results) == 0 {
-		return r, fmt.Errorf("no run in %s is done yet", dir)
+		return r, fmt.Errorf("no run in %s is finished yet", dir)
 	}
 	return r, nil
 }
@@ -99,7 +100,7 @@ func readResults(dir, scenario, variant string) ([]Result, error) {
 	return results, nil
 }
 
-// check refuses what no run gives: figures are drawn, and sums of them are made.
+// check returns an error for numbers that no run has, so that figures can be drawn and summed.
 func (r Result) check() error {
 	const most = 1e9
 	numbers := []float64{1e3 * r.ZeroS, r.CPU, r.OwnCPU}
@@ -183,5 +184,5 @@ func readJSON(name string, most int64, to any) error {
 	return json.Unmarshal(b, to)
 }
 
-// Dirty tells whether the program was built from changes that no commit has, or from nobody knows what.
+// Dirty tells whether the program was built from an unknown commit or with uncommitted changes.
 func (a About) Dirty() bool { return a.Commit == "" || strings.HasSuffix(a.Commit, "+") }

@@ -17,13 +17,13 @@ import (
 
 // Options say how scenarios are run.
 type Options struct {
-	// Dir is the run directory. One that has some of the runs already is completed.
+	// Dir is the run directory. If it has some of the runs already, only the others are run.
 	Dir string
 	// Runs of each scenario and variant; 0: what each scenario says.
 	Runs int
 	// Braid is the program that the peers run, SCIONBin the directory of the SCION programs ("": as testbed.Options).
 	Braid, SCIONBin string
-	// Say is told each step.
+	// Say is called with a line for each step.
 	Say func(string)
 	Log *slog.Logger
 }
@@ -31,9 +31,9 @@ type Options struct {
 // The run directory:
 //
 //	run.json                             what was run, on what
-//	SCENARIO/VARIANT/RUN/samples.jsonl   all that was seen
-//	SCENARIO/VARIANT/RUN/PEER.log        what a peer said on standard error
-//	SCENARIO/VARIANT/RUN/result.json     its figures; written last, so that a run that was interrupted has none
+//	SCENARIO/VARIANT/RUN/samples.jsonl   all samples
+//	SCENARIO/VARIANT/RUN/PEER.log        a peer's standard error
+//	SCENARIO/VARIANT/RUN/result.json     its figures; written last, so an interrupted run has none
 //	SCENARIO/network.log                 the testbed's own log
 //	summary.csv                          every figure of every run
 //	lock                                 locked while a runner is at work here
@@ -55,8 +55,8 @@ type setup struct {
 	data     *dataset
 }
 
-// Run runs the scenarios that are not in the run directory yet, and returns the results of all of them. Variants take
-// turns, so that what changes on the machine meanwhile changes all of them: see turns.
+// Run makes the runs that are not in the run directory yet, and returns the results of all. Variants take turns
+// (see turns), so changes on the machine affect all of them.
 func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, err error) {
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
@@ -89,16 +89,16 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 			break
 		}
 	}
-	// What there is counts, though the rest may never come.
+	// Return what there is, even if the rest failed.
 	return all, errors.Join(append(errs, writeCSV(filepath.Join(o.Dir, csvFile), all))...)
 }
 
-// mostInRow is how many runs of a scenario may go wrong one after another before the rest of it is left out: what takes hours
-// goes on after a mishap, but does not wait hundreds of times for something that cannot be.
+// mostInRow is how many runs of a scenario may fail one after another before the rest is left out. An experiment
+// of hours survives one mishap, but does not repeat a permanent failure hundreds of times.
 const mostInRow = 2
 
-// runScenario runs what is missing of a scenario. A run that could not be made, such as one in which no payload came, has
-// no result; it is made by the next command.
+// runScenario makes the missing runs of a scenario. A run that fails, such as one without any payload, has no
+// result, so the next command repeats it.
 func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (results []Result, err error) {
 	turns, err := s.turns()
 	if err != nil {
@@ -118,7 +118,7 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (resul
 				return results, err
 			}
 			if c := t.missing(); c != "" {
-				o.Say(fmt.Sprintf("%s %s: left out, %s is not on this machine; ./scripts/install-deps installs it", s.Name, t.variant.Name, c))
+				o.Say(fmt.Sprintf("%s %s: left out, because %s is not installed; run ./scripts/install-deps", s.Name, t.variant.Name, c))
 				continue
 			}
 			if res, err = h.run(ctx, t, run, dir, o); err == nil {
@@ -128,7 +128,7 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (resul
 			}
 			err = fmt.Errorf("variant %s, run %d: %w", t.variant.Name, run, err)
 			o.Say(fmt.Sprintf("%s: %v", s.Name, err))
-			// Whatever it was, the next run is not to inherit it.
+			// The next run starts with a new network.
 			wrong = append(wrong, err, h.closeNetwork())
 			if row++; ctx.Err() != nil || row == mostInRow {
 				return results, errors.Join(wrong...)
@@ -163,7 +163,7 @@ func (st *setup) run(ctx context.Context, v Variant, run int, dir string) (Resul
 	return res, writeJSON(filepath.Join(dir, resultFile), res)
 }
 
-// writeJSON writes a file so that there is never half of it.
+// writeJSON writes a file as a whole or not at all.
 func writeJSON(name string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -175,7 +175,7 @@ func writeJSON(name string, v any) error {
 	return os.Rename(name+".new", name)
 }
 
-// writeRun says in run.json what is run here, or makes sure that it is the same as before.
+// writeRun writes run.json, or checks that the run directory is of the same scenarios and program.
 func writeRun(o Options, scenarios []Scenario) error {
 	name := filepath.Join(o.Dir, runFile)
 	now := about(o.Braid, scenarios)
@@ -194,7 +194,7 @@ func writeRun(o Options, scenarios []Scenario) error {
 		return fmt.Errorf("read run directory: %w", err)
 	}
 	if !reflect.DeepEqual(before.Scenarios, now.Scenarios) || before.Commit != now.Commit || before.Program != now.Program {
-		return fmt.Errorf("%s has runs of other scenarios or of another braid: choose another directory", o.Dir)
+		return fmt.Errorf("%s has runs of other scenarios or of another version of braid; choose another directory", o.Dir)
 	}
 	return nil
 }

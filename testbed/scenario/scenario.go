@@ -1,23 +1,23 @@
-// Package scenario runs experiments on a real SCION network on this machine: what happens is written in a file, and
-// what comes out is compared with what the links could have carried.
+// Package scenario runs experiments on a real SCION network on this machine. A file says what happens,
+// and the results are compared with what the links could have carried.
 //
-// It owns the format of scenario files, the course of a run, what is recorded, and the figures that are made of it. It
-// refuses to measure inside braid: peers are processes of their own, and all that is known of them is what their
-// events say. testbed/scenarios has the files and describes the format.
+// It owns the format of scenario files, the course of a run, its samples, and the figures. It does not
+// measure inside braid: peers are processes of their own, and their events are all that is known of them.
+// testbed/scenarios has the files and describes the format.
 //
 //	scenario.go, value.go, check.go, lines.go   the file
-//	vary.go, neighbours.go            many variants and peers in a few lines
-//	runner.go, claim.go               repetitions, networks, the run directory
-//	turns.go                          what comes after what, and how long it takes
-//	attempt.go, peer.go, traffic.go   one run
-//	place.go, client.go               where a peer runs, and what it is
-//	record.go                         what was seen of it
-//	limit.go, spread.go, measure.go, order.go, propagation.go   figures: functions from a record
-//	summary.go                        over the runs
-//	rundir.go                         a run directory, read again
+//	vary.go, neighbours.go                      variants and groups of peers
+//	runner.go, fixtures.go, claim.go            repetitions, networks, data, the run directory
+//	turns.go                                    the order of runs, and how long they take
+//	attempt.go, peer.go, traffic.go             one run
+//	place.go, client.go                         where a peer runs, and which program
+//	sample.go, fold.go, record.go               samples, and the record that they make
+//	limit.go, spread.go, measure.go, order.go, propagation.go, watch.go   figures: functions from a record
+//	summary.go                                  over the runs
+//	rundir.go                                   a run directory, read again
 //
-// Unsolved: T* of peers that feed each other is for links that stay as they are and pieces as small as one likes. No peer is
-// on SCION and on IP at once.
+// Unsolved: in a swarm, T* assumes links that do not change and very small pieces. No peer is on SCION and
+// on IP at once.
 package scenario
 
 import (
@@ -34,7 +34,7 @@ import (
 	"braid/testbed"
 )
 
-// Scenario is an experiment, as its file says.
+// Scenario is an experiment, as its file describes it.
 type Scenario struct {
 	Name     string `yaml:"-"` // of the file, without .yaml
 	About    string `yaml:"about"`
@@ -42,22 +42,22 @@ type Scenario struct {
 	// BFD is the interval at which routers watch links, or "off"; "" is the testbed's default.
 	BFD          string   `yaml:"bfd"`
 	PathLifetime Duration `yaml:"path_lifetime"`
-	// MachineBound: links are wider than the machine is fast, on purpose.
+	// MachineBound says that the links are faster than the machine on purpose.
 	MachineBound bool   `yaml:"machine_bound"`
 	Links        []Link `yaml:"links"` // what differs from the topology, from the beginning
 
 	Size     Bytes  `yaml:"size"`         // of each torrent
 	Pieces   Bytes  `yaml:"piece_length"` // 0: what braid create takes for the size
-	Torrents int    `yaml:"torrents"`     // that everybody has or wants
+	Torrents int    `yaml:"torrents"`     // that all peers have or want
 	Router   string `yaml:"router"`       // stock (or ""), fast
 	MTU      int    `yaml:"mtu"`          // of all ASes and links; 0: what the topology says
-	// Congestion is the congestion controller of braid's connections over SCION and QUIC, TCP that of its TCP, which
-	// is the kernel's; "" is what each comes with.
+	// Congestion is braid's congestion controller over SCION and QUIC, TCP the kernel's for braid's TCP. "" is
+	// the default of each.
 	Congestion string    `yaml:"congestion"`
 	TCP        string    `yaml:"tcp"`
 	Peers      []Peer    `yaml:"peers"`
 	Traffic    []Traffic `yaml:"traffic"`
-	// Lasts is how long a scenario without peers, of traffic only, goes on.
+	// Lasts is the length of a scenario that has traffic only.
 	Lasts  Duration `yaml:"lasts"`
 	Events []Event  `yaml:"events"`
 
@@ -65,8 +65,8 @@ type Scenario struct {
 	Seed    uint64   `yaml:"seed"`
 	Takes   Duration `yaml:"takes"`   // one run, about; 0 in the file: as long as the links need
 	Timeout Duration `yaml:"timeout"` // of one run
-	Sample  Duration `yaml:"sample"`  // between two looks at a peer
-	// Templates of variants, and the matrix of values that they are made with; see Variants.
+	Sample  Duration `yaml:"sample"`  // time between two samples of a leecher
+	// Templates and Matrix make Variants: see expandVariants.
 	Templates []yaml.Node `yaml:"variants"`
 	Matrix    yaml.Node   `yaml:"matrix"`
 	Variants  []Variant   `yaml:"-"`
@@ -79,7 +79,7 @@ type Scenario struct {
 	lines    lines
 	text     []byte
 	scale    float64 // 1, or see Scaled
-	leechers int     // most of them that there are, whatever a variant says; 0: all
+	leechers int     // the most that any variant has; 0: no bound
 }
 
 // Link is what a link is like at the start of each run.
@@ -102,7 +102,7 @@ type Properties struct {
 	Down      *bool     `yaml:"down"`
 }
 
-// Smoke is what is left out of a run that only shows that everything works.
+// Smoke bounds a run that only shows that everything works.
 type Smoke struct {
 	Scale    float64  `yaml:"scale"`    // of data and times; 0: as much as is done in a second or two
 	Variants []string `yaml:"variants"` // by default the first
@@ -132,30 +132,30 @@ type Peer struct {
 	Client   string   `yaml:"client"`
 	Selector string   `yaml:"selector"` // a leecher's, unless a variant says otherwise
 	Args     []string `yaml:"args"`     // more flags for braid
-	// From names the peers that a leecher downloads from, which come before it in the list, or is "all" that do; by
-	// default all seeds. Only those of its transport are meant. Other clients find whom a tracker knows.
+	// From names peers that a leecher downloads from. They come before it in the list and have its transport.
+	// "all" names all of them; the default is all seeds. Other clients find peers through a tracker.
 	From []string `yaml:"from"`
-	// Stays: a leecher that is done goes on serving until all are. Other clients do so always.
+	// Stays: a complete leecher serves others until all are complete. Other clients always do.
 	Stays bool `yaml:"stays"`
 	Start When `yaml:"start"`
 	// Stop interrupts the peer, Crash kills it. A leecher ends by itself when it is done.
 	Stop  *When `yaml:"stop"`
 	Crash *When `yaml:"crash"`
-	// Count makes a group of peers of it, each starting and leaving Every later than the one before.
+	// Count makes a group of peers, each of which starts and stops Every later than the one before.
 	Count int      `yaml:"count"`
 	Every Duration `yaml:"every"`
 
-	torrent int // which one it is about, from 1; 0: all
+	torrent int // its torrent, from 1; 0: all
 	line    int // of the file
 }
 
-// everybody in From: all who come before.
+// everybody in From means all peers that come before.
 const everybody = "all"
 
 // Kinds of cross traffic.
 const (
-	Bulk      = "bulk"      // one QUIC connection that takes what it gets
-	Datagrams = "datagrams" // at a constant rate, whatever is lost
+	Bulk      = "bulk"      // one QUIC connection that takes all it can get
+	Datagrams = "datagrams" // at a constant rate, even if they are lost
 )
 
 // Traffic is a flow that competes with the peers, over one path.
@@ -172,14 +172,14 @@ type Traffic struct {
 	line int // of the file
 }
 
-// Event happens to a link or to a router during a run.
+// Event changes a link or stops a router during a run.
 type Event struct {
 	At         *When `yaml:"at"`
 	Link       *At   `yaml:"link"`
 	Properties `yaml:",inline"`
 	// Pause stops the router that has the interface.
 	Pause *At `yaml:"pause"`
-	// For is how long it lasts; 0 is to the end of the run. What a link was at the start then holds again.
+	// For is how long it lasts; 0: to the end of the run. Then the link is again as at the start.
 	For Duration `yaml:"for"`
 	// Times repeats the event, every Every from its first time.
 	Every Duration `yaml:"every"`
@@ -188,7 +188,7 @@ type Event struct {
 	line int // of the file
 }
 
-// Measure is a figure that is taken from each run. Which ones there are says testbed/scenarios/README.md.
+// Measure is a figure of each run; testbed/scenarios/README.md describes them.
 type Measure struct {
 	Name string `yaml:"name"`
 	What string `yaml:"what"`
@@ -211,8 +211,8 @@ type Window struct {
 
 const maxFile = 64 << 10
 
-// Parse reads a scenario file; its name without the folder and .yaml is the scenario's. topology finds what its topology
-// field names. Errors name the file and, where there is one, the line.
+// Parse reads a scenario file. The base name of the file without .yaml is the scenario's name. topology
+// finds the topology that the file names. Errors name the file and the line.
 func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, error)) (Scenario, error) {
 	s, err := parse(file, r, topology)
 	if err != nil {
@@ -247,7 +247,7 @@ func parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 	return s, s.check()
 }
 
-// number gives the parts of the scenario their lines.
+// number sets the line of each part of the scenario.
 func (s *Scenario) number() {
 	for i := range s.Links {
 		s.Links[i].line = s.lines.item("links", i)
@@ -304,7 +304,7 @@ func orElse[T comparable](v *T, d T) {
 	}
 }
 
-// Only is the scenario with some of its variants.
+// Only returns the scenario with some of its variants.
 func (s Scenario) Only(names []string) (Scenario, error) {
 	variants := s.Variants
 	s.Variants = nil
@@ -318,7 +318,7 @@ func (s Scenario) Only(names []string) (Scenario, error) {
 	return s, nil
 }
 
-// In is the scenario as it is in one of its variants.
+// In returns the scenario as it is in one of its variants.
 func (s Scenario) In(variant string) (Scenario, error) {
 	i := slices.IndexFunc(s.Variants, func(v Variant) bool { return v.Name == variant })
 	if i < 0 {
@@ -327,11 +327,11 @@ func (s Scenario) In(variant string) (Scenario, error) {
 	return s.in(s.Variants[i])
 }
 
-// Network is what the scenario runs on, its links as they are at the start.
+// Network returns the topology, with its links as they are at the start of a run.
 func (s Scenario) Network() testbed.Topology { return s.topology }
 
-// Scaled is the scenario with a part of its data, and everything at that part of its time: a quick look. What takes its
-// time, such as noticing that a path is down, takes a larger part of it.
+// Scaled returns the scenario with that part of its data and of its times, for a quick look. Reactions, such
+// as noticing that a path is down, keep their length, so they take a larger part of the run.
 func (s Scenario) Scaled(by float64) (Scenario, error) {
 	if !(by > 0 && by <= 1) {
 		return s, fmt.Errorf("scale %v: want more than 0 and at most 1", by)
@@ -395,7 +395,7 @@ func (s Scenario) Scaled(by float64) (Scenario, error) {
 	return s, nil
 }
 
-// Smoky is the scenario in a few seconds, once for each of a few variants: what it shows is that everything works.
+// Smoky returns a scenario of a few seconds, with one run of a few variants. It shows that everything works.
 func (s Scenario) Smoky() (Scenario, error) {
 	const enough = 2 * time.Second // of a run that is scaled down
 	var names []string

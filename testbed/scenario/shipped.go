@@ -47,8 +47,8 @@ func Load(name string) (Scenario, error) {
 	return Parse(name, r, shippedTopology)
 }
 
-// ShippedText is the file of a scenario or a topology that comes with braid. A name that is both needs its ending, .yaml or
-// .topo.
+// ShippedText returns the file of a shipped scenario or topology. If both have the name, it needs the ending .yaml
+// or .topo.
 func ShippedText(name string) ([]byte, error) {
 	var found [][]byte
 	add := func(b []byte, err error) {
@@ -71,11 +71,11 @@ func ShippedText(name string) ([]byte, error) {
 	case 0:
 		return nil, fmt.Errorf("%s: no such scenario (%s) or topology (%s)", name, strings.Join(Shipped(), ", "), strings.Join(testbed.Shipped(), ", "))
 	}
-	return nil, fmt.Errorf("%s is a scenario and a topology: name %s.yaml or %s.topo", name, stem, stem)
+	return nil, fmt.Errorf("%s is both a scenario and a topology; give %s.yaml or %s.topo", name, stem, stem)
 }
 
-// topologyFor is what a scenario file in a folder means by a topology: a file there or in the current directory, else a shipped one,
-// so that a copy of a shipped scenario means what the original does.
+// topologyFor finds the topologies of scenario files in a folder: a file there or in the current directory, or
+// else a shipped topology, so that a copy of a shipped scenario works anywhere.
 func topologyFor(folder string) func(string) (testbed.Topology, error) {
 	return func(name string) (testbed.Topology, error) {
 		if name == "" {
@@ -90,7 +90,7 @@ func topologyFor(folder string) func(string) (testbed.Topology, error) {
 	}
 }
 
-// shippedTopology is what a shipped scenario means by a topology, whatever lies in the current directory.
+// shippedTopology finds the topologies of shipped scenarios, which do not depend on the current directory.
 func shippedTopology(name string) (testbed.Topology, error) {
 	own, err := scenarios.Files.Open(name + ".topo")
 	if err != nil {

@@ -17,13 +17,14 @@ import (
 
 // How fast data can spread from seeds to leechers that pass it on to each other.
 //
-// What one leecher gets it may send to others, so the most that all can get at once is not a sum over paths. If all want the
-// same, the highest rate R at which everybody can get it is that of which every leecher could get R from the seeds by a
-// flow of his own over all who help (Edmonds 1973): rates x between pairs, such that links carry them, and no set of peers
-// with a seed is cut off a leecher by less than R. That is a linear programme with a row for each cut; the few that matter
-// are found one after another, as the least cut for the rates of the moment.
+// A leecher can send what it gets to others, so the most that all can get at once is not a sum over paths. If
+// all want the same data, the highest rate R for all is the largest for which each leecher alone could get a
+// flow R from the seeds over all other peers (Edmonds 1973). So there are rates x between pairs that the links
+// can carry, such that no set of peers with a seed is cut off from a leecher by less than R. This is a linear
+// programme with a row for each cut. The few cuts that matter are found one after another: each is the least
+// cut for the rates found so far.
 //
-// T* = F / R then is the time that nobody can beat who transfers F, however small the pieces.
+// T* = F / R is the least time in which F can be transferred, however small the pieces.
 
 // overlay is a way on which one peer can send payload to another.
 type overlay struct {
@@ -31,7 +32,7 @@ type overlay struct {
 	route
 }
 
-// findRoutes looks up how peers reach each other: who downloads from whom, and on to others.
+// findRoutes looks up and writes the ways between peers that exchange data.
 func (a *attempt) findRoutes(ctx context.Context) error {
 	for i, p := range a.Peers {
 		if p.Role != Leech {
@@ -53,8 +54,8 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 	return nil
 }
 
-// routesBetween are the ways of payload from s to p, over any path between their ASes; inside one AS there is one without
-// a link.
+// routesBetween returns the ways of payload from s to p, over any path between their ASes. Inside one AS there
+// is one way without links.
 func (a *attempt) routesBetween(ctx context.Context, s, p Peer) ([]route, error) {
 	if s.AS == p.AS {
 		return []route{{share: 1}}, nil
@@ -82,8 +83,8 @@ func (a *attempt) routesBetween(ctx context.Context, s, p Peer) ([]route, error)
 	return out, nil
 }
 
-// patiently asks again what fails, for a while: the services of many ASes on few processors are late for some seconds when
-// they have just started.
+// patiently repeats a question that fails, for a while. With many ASes on few processors, control services
+// answer late for some seconds after their start.
 func patiently[T any](ctx context.Context, ask func() (T, error)) (v T, err error) {
 	const times, between = 5, 2 * time.Second
 	for i := 1; ; i++ {
@@ -130,14 +131,14 @@ func (r *Record) addSpread(figures map[string]float64) error {
 	return nil
 }
 
-// throttled tells whether a peer sends less than the links would carry.
+// throttled tells whether a peer limits its rate.
 func (s Scenario) throttled() bool {
 	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return slices.Contains(p.Args, "--upload-rate") })
 }
 
-var errUnbounded = errors.New("somebody is reached without a link that has a rate: there is no limit to compare with")
+var errUnbounded = errors.New("a peer is reached without a link that has a rate, so there is no limit to compare with")
 
-// spreadRate is R above, in bits of payload per second.
+// spreadRate returns R above, in bits of payload per second.
 func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, capacity map[pathsel.Interface]float64) (float64, error) {
 	const mega = 1e6 // keeps the programme's numbers near 1
 	node, n := nodesOf(ways, isSeed, receivers)
@@ -146,7 +147,7 @@ func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, ca
 	var arcs []arc
 	var used []overlay
 	for _, w := range ways {
-		// Nothing of use comes to a seed.
+		// Seeds need nothing.
 		if x := (arc{number(w.from), number(w.to)}); x.to != 0 && x.from != x.to {
 			if !slices.ContainsFunc(w.links, func(l pathsel.Interface) bool { return !math.IsInf(capacity[l], 1) }) {
 				return 0, errUnbounded
@@ -168,7 +169,7 @@ func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, ca
 			}
 		})
 	}
-	// A cut is who is on the seeds' side. The first ones: only the seeds are, and everybody but one is.
+	// A cut says which nodes are on the seeds' side. The first cuts are the seeds alone, and all nodes but one.
 	only := make([]bool, n)
 	only[0] = true
 	cuts := [][]bool{only}
@@ -225,7 +226,7 @@ func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, ca
 	return 0, errors.New("compute the limit: too many cuts")
 }
 
-// nodesOf numbers the peers. All seeds are node 0; who reaches each other without a link is one node.
+// nodesOf numbers the peers. All seeds are node 0. Peers that reach each other without a link are one node.
 func nodesOf(ways []overlay, isSeed func(string) bool, receivers []string) (node map[string]int, n int) {
 	leader := map[string]string{}
 	var find func(string) string
@@ -263,9 +264,9 @@ func nodesOf(ways []overlay, isSeed func(string) bool, receivers []string) (node
 	return node, len(number)
 }
 
-// solveSpread solves the programme that fill writes: variables are the rates of the arcs and R, rows are links and then
-// cuts, both at most. Bounds that are all alike make it degenerate, on which the simplex algorithm stumbles: a little
-// more for each row, of which the first that works is taken, is no more than rounding.
+// solveSpread solves the programme that fill writes. Variables are the rates of the arcs and R; rows are links
+// and then cuts, all upper bounds. Equal bounds make the programme degenerate, and the simplex algorithm may
+// fail. So each bound grows by a different amount, as small as possible and no more than rounding.
 func solveSpread(arcs, links, cuts int, fill func(a *mat.Dense, b []float64)) (x []float64, err error) {
 	for _, more := range []float64{1e-9, 1e-8, 1e-7, 1e-6} {
 		// Each row has a slack, with which the programme starts.
@@ -287,20 +288,20 @@ func solveSpread(arcs, links, cuts int, fill func(a *mat.Dense, b []float64)) (x
 	return nil, err
 }
 
-// leastCut is the largest flow from s to t, by shortest augmenting paths (Edmonds and Karp 1972), and the nodes on the side of
-// s of a least cut.
+// leastCut returns the largest flow from s to t, by shortest augmenting paths (Edmonds and Karp 1972), and the
+// nodes on the side of s of a least cut.
 func leastCut(capacity [][]float64, s, t int) (flow float64, side []bool) {
 	const nothing = 1e-9
 	n := len(capacity)
-	left := make([][]float64, n)
-	for i := range left {
-		left[i] = slices.Clone(capacity[i])
+	free := make([][]float64, n)
+	for i := range free {
+		free[i] = slices.Clone(capacity[i])
 	}
 	for {
 		before := slices.Repeat([]int{-1}, n)
 		before[s] = s
 		for queue := []int{s}; len(queue) > 0; queue = queue[1:] {
-			for v, c := range left[queue[0]] {
+			for v, c := range free[queue[0]] {
 				if before[v] < 0 && c > nothing {
 					before[v] = queue[0]
 					queue = append(queue, v)
@@ -316,11 +317,11 @@ func leastCut(capacity [][]float64, s, t int) (flow float64, side []bool) {
 		}
 		most := math.Inf(1)
 		for v := t; v != s; v = before[v] {
-			most = min(most, left[before[v]][v])
+			most = min(most, free[before[v]][v])
 		}
 		for v := t; v != s; v = before[v] {
-			left[before[v]][v] -= most
-			left[v][before[v]] += most
+			free[before[v]][v] -= most
+			free[v][before[v]] += most
 		}
 		flow += most
 	}

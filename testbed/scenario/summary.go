@@ -16,22 +16,22 @@ import (
 	"text/tabwriter"
 )
 
-// Summary is what the runs of a scenario in one variant have in common.
+// Summary summarises the runs of a scenario in one variant.
 type Summary struct {
 	Scenario string           `json:"scenario"`
 	Variant  string           `json:"variant"`
 	Runs     int              `json:"runs"`
 	Figures  map[string]Range `json:"figures"`
-	// Verified: every leecher that was not to leave had every byte right, in every run.
+	// Verified: in every run, each leecher that stayed to the end had the right data.
 	Verified bool `json:"verified"`
 	// Failed counts the runs in which a download did not succeed.
 	Failed int `json:"failed"`
 	// CPUBound counts the runs in which the machine and not a link was the limit; Why are the reasons.
 	CPUBound int      `json:"cpu_bound"`
 	Why      []string `json:"cpu_bound_why,omitempty"`
-	// Baseline: the variant is there to be compared with; nothing is expected of it.
+	// Baseline: the variant is there for comparison; nothing is expected of it.
 	Baseline bool `json:"baseline,omitempty"`
-	// Expected is what the scenario expects of the medians.
+	// Expected are the scenario's expectations of medians.
 	Expected []Expected `json:"expected,omitempty"`
 }
 
@@ -104,7 +104,7 @@ func summarise(s Scenario, v Variant, results []Result) Summary {
 	return x
 }
 
-// Expectation is the value that a figure's median is expected to reach or to stay below, if one is.
+// Expectation returns the bound that the scenario expects for a figure's median, if there is one.
 func (s Scenario) Expectation(figure string) (value float64, ok bool) {
 	c, err := parseComparison(s.Expect[figure])
 	return c.value, err == nil
@@ -125,15 +125,15 @@ func RangeOf(v []float64) Range {
 	return r
 }
 
-// median is that of sorted values.
+// median returns the median of sorted values.
 func median(v []float64) float64 { return (v[(len(v)-1)/2] + v[len(v)/2]) / 2 }
 
-// resamples are enough for an interval whose ends hardly move from one draw to another.
+// resamples is large enough that the ends of intervals hardly depend on chance.
 const resamples = 2000
 
-// Interval is the 95 % confidence interval of the median of some runs, or of the difference of two sides' medians, the
-// second less the first: the percentile bootstrap (Efron 1979). It is nil unless each side has two runs, and as wide as
-// the range of the values for few of them. The same values give the same interval.
+// Interval returns the 95 % confidence interval of the median, or of the difference between two sides' medians
+// (second minus first), by the percentile bootstrap (Efron 1979). It is nil unless each side has two runs. With
+// few runs it is as wide as the range of their values. The same values give the same interval.
 func Interval(sides ...[]float64) []float64 {
 	for _, v := range sides {
 		if len(v) < 2 {
@@ -241,7 +241,7 @@ func FigureNames(summaries ...Summary) []string {
 	return slices.SortedFunc(maps.Keys(names), byImportance)
 }
 
-// byImportance puts what is always measured first, in its order.
+// byImportance puts the figures of every run first, in the order of measuredAlways.
 func byImportance(a, b string) int {
 	rank := func(n string) int {
 		if i := rankAlways(n); i >= 0 {

@@ -16,7 +16,7 @@ import (
 	"braid/testbed"
 )
 
-// hosts are the runner's own SCION hosts, one in each AS that it looks paths up or sends from.
+// hosts are the runner's own SCION hosts, one in each AS that it needs.
 type hosts struct {
 	network *testbed.Network
 	log     *slog.Logger
@@ -56,7 +56,7 @@ type flow struct {
 	err     error // read it after end
 }
 
-// prepareFlow finds the path of a flow.
+// prepareFlow looks up the path of a flow.
 func prepareFlow(ctx context.Context, t Traffic, hs *hosts) (*flow, error) {
 	f := &flow{Traffic: t}
 	var err error
@@ -84,7 +84,7 @@ func prepareFlow(ctx context.Context, t Traffic, hs *hosts) (*flow, error) {
 	return f, nil
 }
 
-// start lets it flow, until end. A flow that breaks stays broken, which end tells.
+// start starts the flow. end returns the error if it broke.
 func (f *flow) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
@@ -108,7 +108,7 @@ func (f *flow) end() error {
 	return f.err
 }
 
-// bulk sends over one QUIC connection as fast as it takes it.
+// bulk sends over one QUIC connection as fast as possible.
 func (f *flow) bulk(ctx context.Context) error {
 	const chunk = 64 << 10
 	sink, err := f.to.Listen(ctx, scionnet.ListenConfig{})
@@ -147,7 +147,7 @@ func (f *flow) bulk(ctx context.Context) error {
 	}
 }
 
-// datagrams sends at its rate, whatever becomes of them.
+// datagrams sends at the flow's rate, even if datagrams are lost.
 func (f *flow) datagrams(ctx context.Context) error {
 	const (
 		size = 1200

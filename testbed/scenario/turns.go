@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// turn is a variant when its time has come.
+// turn is a variant in the order of runs.
 type turn struct {
 	Scenario // as it is in the variant
 	variant  Variant
 	key      string // of its network, see networkFor
 }
 
-// turns are the variants as they take turns, in every round the same: in the scenario's order, but those that run on the
-// same network one after another, since starting one takes seconds.
+// turns returns the order of the variants, which is the same in every round: the scenario's order, but with
+// variants on the same network one after another, because starting a network takes seconds.
 func (s Scenario) turns() ([]turn, error) {
 	var turns []turn
 	first := map[string]int{} // of each network
@@ -50,7 +50,7 @@ func ByNetwork(scenarios []Scenario) ([]Scenario, error) {
 	return slices.SortedStableFunc(slices.Values(scenarios), func(a, b Scenario) int { return cmp.Compare(keys[a.Name], keys[b.Name]) }), nil
 }
 
-// What a run takes besides its transfer, as seen on two processors: networks of 2 ASes were replaced in 4.5 s, one of 8 in 9 s.
+// The time of a run beyond its transfer, measured on two processors: replacing a network of 2 ASes took 4.5 s, one of 8 ASes 9 s.
 const (
 	startSCION = 3 * time.Second
 	startAS    = 800 * time.Millisecond // each
@@ -58,7 +58,7 @@ const (
 	aroundRun  = 300 * time.Millisecond // the peers' start and end
 )
 
-// Estimate is how long the scenario takes about, with so many runs of each variant (0: what it says).
+// Estimate returns about how long the scenario takes, with so many runs of each variant (0: as it says).
 func (s Scenario) Estimate(runs int) time.Duration {
 	orElse(&runs, s.Runs)
 	turns, err := s.turns()
@@ -79,7 +79,7 @@ func (s Scenario) Estimate(runs int) time.Duration {
 	return whole
 }
 
-// start is how long the turn's network takes to start.
+// start estimates how long the turn's network takes to start.
 func (t turn) start() time.Duration {
 	if opts, _, err := networkFor(t.Scenario, ""); err == nil && opts.LinksOnly {
 		return startIP

@@ -17,7 +17,7 @@ import (
 	"braid/units"
 )
 
-// misread is the error of a value that cannot be parsed, and the node that it stands in.
+// misread is the error of a value that cannot be parsed, with its node.
 type misread struct {
 	node *yaml.Node
 	error
@@ -36,7 +36,7 @@ func read(n *yaml.Node, to encoding.TextUnmarshaler) error {
 	return nil
 }
 
-// Each value is decoded from its YAML node, so that an error can name the line and the field.
+// Values are decoded from YAML nodes, so that an error can name the line and the field.
 
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error { return read(n, (*units.Duration)(d)) }
 func (r *Rate) UnmarshalYAML(n *yaml.Node) error     { return read(n, r) }
@@ -46,7 +46,7 @@ func (b *Bytes) UnmarshalYAML(n *yaml.Node) error    { return read(n, b) }
 func (a *At) UnmarshalYAML(n *yaml.Node) error       { return read(n, a) }
 func (w *When) UnmarshalYAML(n *yaml.Node) error     { return read(n, w) }
 
-// Duration is a time that is not negative, written like 30s.
+// Duration is a time of at least 0, written like 30s.
 type Duration time.Duration
 
 // D is the duration.
@@ -97,7 +97,7 @@ func (n *Bytes) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// At is an interface, which names the link that ends there.
+// At is an interface. It names the link that ends there.
 type At struct{ pathsel.Interface }
 
 // UnmarshalText reads an interface such as 1-ff00:0:110#1.
@@ -106,8 +106,8 @@ func (a *At) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// When is a moment of a run: a time after the first payload byte that a leecher gets, written like 5s, or the moment
-// when the leechers have a part of all that they want, written like 30%.
+// When is a moment of a run: a time after the first payload byte, written like 5s, or the moment when the
+// leechers have a part of all their data, written like 30%.
 type When struct {
 	After time.Duration
 	Done  float64 // 0 to 1; 0: After counts
@@ -132,7 +132,7 @@ func (w *When) UnmarshalText(b []byte) (err error) {
 
 func (w When) immediately() bool { return w == When{} }
 
-// change is what the testbed is asked for.
+// change returns the change of the link for the testbed.
 func (p Properties) change(at pathsel.Interface) testbed.LinkChange {
 	c := testbed.LinkChange{
 		Interface: at, Direction: p.Direction, Rate: (*int64)(p.Rate),
@@ -145,7 +145,7 @@ func (p Properties) change(at pathsel.Interface) testbed.LinkChange {
 	return c
 }
 
-// undo is the change back to a configuration of the link, of those properties that p sets.
+// undo returns the change that restores those properties of the link that p sets.
 func (p Properties) undo(at pathsel.Interface, to linkemu.Config) testbed.LinkChange {
 	c := p.change(at)
 	restore(&c.Rate, to.Rate)

@@ -10,17 +10,15 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Ways of saying many things in a short file: variants that are made of a matrix of values, and peers that are alike.
-
-// Variant is one way of running the scenario. Without any there is one, with what the peers say. What a variant leaves out
-// is as the scenario has it.
+// Variant is one way of running the scenario. Fields that it leaves out are as in the scenario, and a scenario
+// without variants has one that changes nothing.
 type Variant struct {
 	Name     string   `yaml:"name"` // by default the selector's, or the values of the matrix
 	Selector string   `yaml:"selector"`
 	Args     []string `yaml:"args"` // more flags for every leecher of braid
 	// SeedArgs are more flags for every seed of braid.
 	SeedArgs []string `yaml:"seed_args"`
-	// Transport and Client are those of all peers, whatever they say.
+	// Transport and Client override those of all peers.
 	Transport string `yaml:"transport"`
 	Client    string `yaml:"client"`
 	// Congestion and TCP are as the scenario's.
@@ -32,25 +30,25 @@ type Variant struct {
 	Torrents   int    `yaml:"torrents"`
 	// Separate runs a process for each torrent in place of one leecher.
 	Separate bool `yaml:"separate"`
-	// Leechers is how many of the leechers there are, the first ones; 0: all.
+	// Leechers keeps the first so many leechers; 0: all.
 	Leechers int `yaml:"leechers"`
-	// Neighbours says from whom leechers download: see neighbours.go.
+	// Neighbours says which peers leechers download from: see neighbours.go.
 	Neighbours string `yaml:"neighbours"`
 	Degree     int    `yaml:"degree"`
 	// Router and MTU are the network's.
 	Router string `yaml:"router"`
 	MTU    int    `yaml:"mtu"`
-	// Traffic names the cross traffic that there is; nil: all. Events false leaves out what happens to links.
+	// Traffic names the flows to keep; nil: all. Quiet leaves out events.
 	Traffic []string `yaml:"traffic"`
 	Quiet   bool     `yaml:"quiet"`
-	// Baseline says whether the variant is only there to be compared with; by default what is no selection of braid's own is.
+	// Baseline says whether the variant is only there for comparison; nil: if its selector is not braid's own.
 	Baseline *bool `yaml:"baseline"`
 
 	line int // of the file
 }
 
-// baseline tells whether the scenario's expectations leave the variant out: those are of braid, not of what it is compared
-// with, the shortest path alone and the published algorithm.
+// baseline tells whether nothing is expected of the variant. Expectations are about braid, and not about the
+// shortest path alone or the published algorithm, which it is compared with.
 func (v Variant) baseline() bool {
 	if v.Baseline != nil {
 		return *v.Baseline
@@ -100,8 +98,8 @@ func parseMatrix(n *yaml.Node) ([]dimension, error) {
 	return out, nil
 }
 
-// expandVariants makes a variant of every template and every combination of values, which stand where $NAME does. Without
-// a template the names are those of a variant's fields.
+// expandVariants makes a variant for every template and every combination of values. Values replace $NAME.
+// Without a template, the names of the matrix are fields of a variant.
 func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error) {
 	if len(templates) == 0 && len(matrix) > 0 {
 		var n yaml.Node
@@ -155,7 +153,7 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 	return out, nil
 }
 
-// replaced is a copy of the node with the values in place of their names.
+// replaced returns a copy of the node with values in place of their names.
 func replaced(n *yaml.Node, matrix []dimension, values []string) *yaml.Node {
 	c := *n
 	c.Content = nil
@@ -172,20 +170,20 @@ func replaced(n *yaml.Node, matrix []dimension, values []string) *yaml.Node {
 	return &c
 }
 
-// expandPeers makes the peers of a group: NAME-1, NAME-2 and so on. The first comes at the group's times, each other one
-// Every later.
+// expandPeers makes the peers of a group: NAME-1, NAME-2 and so on. The first has the group's times, and each
+// of the others comes Every later.
 func expandPeers(groups []Peer) ([]Peer, error) {
 	var out []Peer
 	for _, g := range groups {
 		if g.Count == 0 {
 			if g.Every != 0 {
-				return nil, at(g.line, "peer %s: every is for a group", g.Name)
+				return nil, at(g.line, "peer %s: every needs count", g.Name)
 			}
 			out = append(out, g)
 			continue
 		}
 		if g.Count < 0 || g.Count > maxPeers || g.Every < 0 || g.Every.D() > maxTime || g.Every > 0 && g.Start.Done > 0 {
-			return nil, at(g.line, "peers %s: want 1 to %d of them, every so often after a time", g.Name, maxPeers)
+			return nil, at(g.line, "peers %s: want a count from 1 to %d, and with every a start that is a time", g.Name, maxPeers)
 		}
 		for i := range g.Count {
 			p := g
@@ -210,7 +208,7 @@ func expandPeers(groups []Peer) ([]Peer, error) {
 	return out, nil
 }
 
-// in is the scenario as it is in one of its variants.
+// in returns the scenario as it is in a variant.
 func (s Scenario) in(v Variant) (Scenario, error) {
 	orElse(&v.Size, s.Size)
 	orElse(&v.Pieces, s.Pieces)
@@ -276,7 +274,7 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 	return s, s.setLinks(v.Links, v.MTU)
 }
 
-// separate puts a leecher for each torrent in the place of each leecher.
+// separate replaces each leecher by one for each torrent.
 func separate(peers []Peer, torrents int) []Peer {
 	var out []Peer
 	for _, p := range peers {
@@ -293,12 +291,12 @@ func separate(peers []Peer, torrents int) []Peer {
 	return out
 }
 
-// setLinks puts what differs from the topology into it.
+// setLinks applies changes to the topology.
 func (s *Scenario) setLinks(links []Link, mtu int) error {
 	s.topology.Links = slices.Clone(s.topology.Links)
 	for _, l := range links {
 		if l.empty() || l.Direction != "" {
-			return at(l.line, "links: %s: say what differs, for both directions", l.At)
+			return at(l.line, "links: %s: want properties, without a direction", l.At)
 		}
 		found := false
 		for i := range s.topology.Links {
@@ -335,7 +333,7 @@ func (s *Scenario) setLinks(links []Link, mtu int) error {
 	return nil
 }
 
-// The least is what QUIC needs, the most what scionproto's router takes.
+// QUIC needs at least minMTU; scionproto's router takes at most maxMTU.
 const (
 	minMTU = 1280
 	maxMTU = 8488

@@ -110,9 +110,9 @@ func TestMixed(t *testing.T) {
 
 func TestMixedMistakes(t *testing.T) {
 	for _, tt := range []struct{ leecher, says string }{
-		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: tcp, from: [s]}", "speak the same"},
-		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: quic}", "nobody before it speaks quic"},
-		{"{name: l, as: \"1-ff00:0:111\", role: leech, client: aria2, transport: tcp, from: [all]}", "beside other clients"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: tcp, from: [s]}", "need the same transport"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: quic}", "no peer before it has transport quic"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, client: aria2, transport: tcp, from: [all]}", "with other clients"},
 		{"{name: l, as: \"1-ff00:0:111\", role: leech, from: [all]}", ""},
 	} {
 		_, err := parseText("about: x\ntopology: two-paths\nsize: 1MB\ntakes: 5s\npeers:\n  - {name: s, as: \"1-ff00:0:110\", role: seed}\n  - " + tt.leecher + "\n")
@@ -178,14 +178,14 @@ func TestVariantMistakes(t *testing.T) {
 		{"mtu: 8400", "mtu: 9400", "mtu"},
 		{"size: 2MB, torrents", "sizes: 2MB, torrents", "sizes"},
 		{"count: 3", "count: 300", "1 to 64"},
-		{"count: 3, ", "", "group"},
+		{"count: 3, ", "", "every needs count"},
 		{"client: aria2", "client: napster", "napster"},
 		{"variants: [tcp-2]", "variants: [tcp-3]", "tcp-3"},
 		{"scale: 0.5", "scale: 5", "smoke"},
-		{"name: leecher,", "name: all,", "meaning"},
+		{"name: leecher,", "name: all,", "reserved"},
 		{"name: $transport-$loss, transport: $transport", "name: $transport-$loss, neighbours: lucky, degree: 2", "lucky"},
-		{"stays: true", "stays: true, transport: quic", "nobody before it speaks quic"},
-		{"stays: true", "stays: true, args: [-v]", "stock"},
+		{"stays: true", "stays: true, transport: quic", "no peer before it has transport quic"},
+		{"stays: true", "stays: true, args: [-v]", "default settings"},
 	} {
 		if !strings.Contains(text, tt.old) {
 			t.Fatalf("%q is not in the file", tt.old)

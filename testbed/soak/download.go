@@ -19,7 +19,7 @@ import (
 	"braid/testbed"
 )
 
-// torrent is one of those that the seeders serve.
+// torrent is a torrent that the seeders serve.
 type torrent struct {
 	file    string // .torrent
 	source  client.Source
@@ -28,7 +28,7 @@ type torrent struct {
 
 func (r *run) data() string { return filepath.Join(r.Dir, "data") }
 
-// makeTorrents makes a torrent of one file, one of many files, small, empty and large, and one of less than a piece.
+// makeTorrents makes three torrents: one file; many files, some of them empty; and less than a piece.
 func (r *run) makeTorrents(ctx context.Context) error {
 	files := map[string]int64{"one": 5_000_000, "tiny": 7000, "many/large": 3_000_000, "many/empty": 0}
 	for i := range 30 {
@@ -71,7 +71,7 @@ func sha1Key(name string) (key [32]byte) {
 	return key
 }
 
-// download runs a download until it is complete, again after each kill and each full disk, and compares every byte.
+// download runs a download until it is complete, restarts it after each kill and full disk, and compares every byte.
 func (r *run) download(ctx context.Context, name string, d Download) error {
 	t := r.torrents[d.Torrent]
 	dir := filepath.Join(r.Dir, name)
@@ -80,7 +80,7 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 	}
 	stored := storage.Stored{Kind: storage.Kind(d.Storage), Dir: dir, Hash: t.source.InfoHash, Layout: t.source.Layout}
 	args := r.onSCION(abroad, name, "download", t.file, "-o", dir, "--storage", d.Storage, "--piece-events")
-	if d.TCP { // which knows no links, so that a limit stands for them
+	if d.TCP { // which does not use the emulated links, so it has a limit
 		args = append(args, "--transport", "tcp", "--download-rate", "10mbit", "--listen", r.network.HostIP(abroad).String()+":0")
 	} else {
 		args = append(args, "--listen", fmt.Sprintf("%s,[%s]:0", r.network.Topology().ASes[1].IA, r.network.HostIP(abroad)))
@@ -132,7 +132,7 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 		r.mu.Lock()
 		r.result.Restarts++
 		r.mu.Unlock()
-		r.say("%s goes on after %v", name, p.err)
+		r.say("%s restarts after %v", name, p.err)
 	}
 	if err := r.compare(ctx, stored); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 	r.result.Downloads++
 	r.result.Bytes += int64(len(t.content))
 	r.mu.Unlock()
-	r.say("%s is complete and right", name)
+	r.say("%s is complete", name)
 	return os.RemoveAll(dir)
 }
 
@@ -151,7 +151,7 @@ func (r *run) diskIsFull() bool {
 	return r.full
 }
 
-// follow reads what a download says until it ends, and looks for each piece that is announced as verified.
+// follow reads the events of a download until it ends, and checks each piece that is announced as verified.
 func (r *run) follow(ctx context.Context, p *process, t torrent, s storage.Stored) error {
 	stall := time.NewTimer(patience)
 	defer stall.Stop()
@@ -195,7 +195,7 @@ func (r *run) follow(ctx context.Context, p *process, t torrent, s storage.Store
 	}
 }
 
-// onDisk compares a piece that was announced as verified. A database is its process's alone, and looked at later.
+// onDisk compares a piece that was announced as verified. A database belongs to its process, and is checked later.
 func (t torrent) onDisk(s storage.Stored, piece int) error {
 	if s.Kind == storage.KindBolt {
 		return nil
@@ -218,20 +218,20 @@ func (t torrent) onDisk(s storage.Stored, piece int) error {
 		_, err = file.ReadAt(b, begin-f.Offset)
 		file.Close()
 		if err != nil || !bytes.Equal(b, t.content[begin:end]) {
-			return fmt.Errorf("piece %d was announced as verified, and is not so in %s: %v", piece, name, err)
+			return fmt.Errorf("piece %d was announced as verified, but differs in %s: %v", piece, name, err)
 		}
 	}
 	return nil
 }
 
-// compare wants every piece and, of files, every byte.
+// compare compares every piece and, of files, every byte.
 func (r *run) compare(ctx context.Context, s storage.Stored) error {
 	report, err := s.Check(ctx, nil)
 	if err != nil {
 		return err
 	}
 	if !report.Complete() {
-		return fmt.Errorf("the download says that it is complete, and is not: %+v", report)
+		return fmt.Errorf("the download says that it is complete, but it is not: %+v", report)
 	}
 	if s.Kind == storage.KindBolt {
 		return nil
@@ -244,16 +244,16 @@ func (r *run) compare(ctx context.Context, s storage.Stored) error {
 	return nil
 }
 
-// recordIsRight opens the storage as the next download does. What the record vouches for must be right.
+// recordIsRight opens the storage as the next download does. Pieces that the record calls complete must be right.
 func recordIsRight(ctx context.Context, s storage.Stored, src client.Source) (err error) {
 	store, err := storage.Open(s.Kind, s.Dir, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return fmt.Errorf("open the storage of a download that was cut off: %w", err)
+		return fmt.Errorf("open the storage of an interrupted download: %w", err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	t, err := store.OpenTorrent(ctx, src.Info, src.InfoHash)
 	if err != nil {
-		return fmt.Errorf("open the storage of a download that was cut off: %w", err)
+		return fmt.Errorf("open the storage of an interrupted download: %w", err)
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
 	for i := range src.Info.NumPieces() {
@@ -263,7 +263,7 @@ func recordIsRight(ctx context.Context, s storage.Stored, src client.Source) (er
 		}
 		b := make([]byte, src.Info.Piece(i).Length())
 		if _, err := piece.ReadAt(b, 0); err != nil || sha1.Sum(b) != [20]byte(src.Info.Piece(i).V1Hash().Value) {
-			return fmt.Errorf("piece %d is in the record and not right: %v", i, err)
+			return fmt.Errorf("piece %d is complete in the record, but wrong: %v", i, err)
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// cause makes a fault happen, and heals it when its time is over. An error is the run's own, not braid's.
+// cause causes a fault, and ends it when its time is over. Errors are those of the run, not of braid.
 func (r *run) cause(run context.Context, f Fault) error {
 	ctx, cancel := context.WithTimeout(run, f.For)
 	defer cancel()
@@ -58,10 +58,10 @@ func (r *run) cause(run context.Context, f Fault) error {
 		r.joinSwarms(ctx)
 		return nil
 	}
-	return r.assail(ctx, f)
+	return r.attack(ctx, f)
 }
 
-// worsen is what the fault does to a link.
+// worsen applies the fault to a link.
 func (f Fault) worsen(c *linkemu.Config) {
 	switch f.Kind {
 	case Cut:
@@ -78,10 +78,10 @@ func (f Fault) worsen(c *linkemu.Config) {
 	}
 }
 
-// fillDisk leaves not one block of the small disk free.
+// fillDisk fills the small disk to the last block.
 func (r *run) fillDisk(ctx context.Context) error {
 	if r.disk == "" {
-		return nil // which the result says
+		return nil // Result.LeftOut says so
 	}
 	r.setFull(true)
 	defer r.setFull(false)
@@ -94,7 +94,7 @@ func (r *run) fillDisk(ctx context.Context) error {
 	defer f.Close()
 	for ctx.Err() == nil {
 		if _, err := f.Write(make([]byte, 4096)); err != nil {
-			sleep(ctx, 10*time.Millisecond) // somebody may free a block
+			sleep(ctx, 10*time.Millisecond) // a download may free a block
 		}
 	}
 	return nil

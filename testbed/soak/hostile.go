@@ -25,16 +25,16 @@ import (
 	"braid/testbed"
 )
 
-// Hostile peers speak BitTorrent by hand, on connections like anybody's.
+// Hostile peers speak BitTorrent by hand, on ordinary connections.
 
-// greeting is the handshake of a peer that can do everything (BEP 3, 6, 10).
+// greeting returns the handshake of a peer that supports all extensions (BEP 3, 6, 10).
 func greeting(t torrent) []byte {
 	b := append([]byte("\x13BitTorrent protocol"), 0, 0, 0, 0, 0, 0x10, 0, 0x04)
 	b = append(b, t.source.InfoHash[:]...)
 	return fmt.Appendf(b, "-XX0000-%012x", rand.Uint64()&0xffff_ffff_ffff)
 }
 
-// greet exchanges handshakes, and waits for the other's.
+// greet exchanges handshakes.
 func greet(c net.Conn, t torrent) error {
 	if _, err := c.Write(greeting(t)); err != nil {
 		return err
@@ -43,7 +43,7 @@ func greet(c net.Conn, t torrent) error {
 	return err
 }
 
-// count notes that something was done to others: a run in which hostile peers get nowhere shows nothing.
+// count counts an action. If hostile peers achieve nothing, the run shows nothing.
 func (r *run) count(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +52,7 @@ func (r *run) count(what string) {
 
 func message(t pp.MessageType) []byte { return pp.Message{Type: t}.MustMarshalBinary() }
 
-// neighbour is a hostile peer that claims to have everything. It returns its address.
+// neighbour starts a hostile peer that claims to have all pieces. It returns its address.
 func (r *run) neighbour(ctx context.Context, d Download, t torrent) (string, func(), error) {
 	var accept func() (net.Conn, error)
 	var at string
@@ -81,15 +81,15 @@ func (r *run) neighbour(ctx context.Context, d Download, t torrent) (string, fun
 			work.Go(func() {
 				defer context.AfterFunc(ctx, func() { c.Close() })()
 				defer c.Close()
-				_ = r.entertain(ctx, c, d.Neighbour, t) // how it ends is the other's choice
+				_ = r.serveBadly(ctx, c, d.Neighbour, t) // the download may end it in any way
 			})
 		}
 	})
 	return at, func() { cancel(); _ = end(); work.Wait() }, nil
 }
 
-// entertain does to a connection what the neighbour does, until it ends.
-func (r *run) entertain(ctx context.Context, c net.Conn, n Neighbour, t torrent) error {
+// serveBadly treats a connection as that kind of neighbour does, until it ends.
+func (r *run) serveBadly(ctx context.Context, c net.Conn, n Neighbour, t torrent) error {
 	if err := greet(c, t); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (r *run) entertain(ctx context.Context, c net.Conn, n Neighbour, t torrent)
 	if n == Raving {
 		return flood(ctx, c, message(pp.HaveAll))
 	}
-	in := pp.Decoder{R: bufio.NewReader(c), MaxLength: 1 << 20} // nobody sends us pieces, for which it would want a pool
+	in := pp.Decoder{R: bufio.NewReader(c), MaxLength: 1 << 20} // without a pool, since nobody sends us pieces
 	for asked := 1; ; {
 		var m pp.Message
 		if err := in.Decode(&m); err != nil {
@@ -128,8 +128,8 @@ func (r *run) entertain(ctx context.Context, c net.Conn, n Neighbour, t torrent)
 	}
 }
 
-// flood writes a message again and again and reads nothing: a few megabytes a second, which is enough to be seen and leaves
-// the machine to the others.
+// flood repeats a message and reads nothing. It writes a few megabytes a second, which is noticeable but leaves
+// processor time to the others.
 func flood(ctx context.Context, c net.Conn, m []byte) error {
 	many := bytes.Repeat(m, 1+(32<<10)/len(m))
 	for sleep(ctx, 10*time.Millisecond) {
@@ -140,8 +140,8 @@ func flood(ctx context.Context, c net.Conn, m []byte) error {
 	return nil
 }
 
-// assail opens connections to the seeders, and does to each of them what the fault is. The seeders may end them.
-func (r *run) assail(ctx context.Context, f Fault) error {
+// attack opens connections to the seeders, and abuses each of them. The seeders may end them.
+func (r *run) attack(ctx context.Context, f Fault) error {
 	e, err := r.attacker.Listen(ctx, scionnet.ListenConfig{})
 	if err != nil {
 		return err
@@ -155,14 +155,14 @@ func (r *run) assail(ctx context.Context, f Fault) error {
 	}
 	for i := range n {
 		work.Go(func() {
-			for sleep(ctx, 300*time.Millisecond) { // each time that it is thrown out
+			for sleep(ctx, 300*time.Millisecond) { // again after each disconnect
 				c, err := r.approach(ctx, e, i)
 				if err != nil {
 					continue
 				}
 				r.count("connections")
 				stop := context.AfterFunc(ctx, func() { c.Close() })
-				r.molest(ctx, c, f, i)
+				r.abuse(ctx, c, f, i)
 				stop()
 				c.Close()
 			}
@@ -190,7 +190,8 @@ func (r *run) approach(ctx context.Context, e *scionnet.Endpoint, i int) (net.Co
 	return e.Dial(ctx, remote, paths[i%len(paths)], nil)
 }
 
-func (r *run) molest(ctx context.Context, c net.Conn, f Fault, i int) {
+// abuse does to the nth connection what the fault says.
+func (r *run) abuse(ctx context.Context, c net.Conn, f Fault, i int) {
 	t := r.torrents[i%len(r.torrents)]
 	if f.Kind == Silence && i%4 < 2 { // not even a handshake
 		_, _ = io.Copy(io.Discard, c)
@@ -208,7 +209,7 @@ func (r *run) molest(ctx context.Context, c net.Conn, f Fault, i int) {
 		hello, _ := bencode.Marshal(map[string]any{"m": map[string]any{"ut_metadata": 1}})
 		_, _ = c.Write(pp.Message{Type: pp.Extended, ExtendedID: pp.HandshakeExtendedID, ExtendedPayload: hello}.MustMarshalBinary())
 		var all []byte
-		for id := range pp.ExtensionNumber(8) { // one of them is what the other side calls it
+		for id := range pp.ExtensionNumber(8) { // the other side may have chosen any of these numbers
 			all = append(all, pp.MetadataExtensionRequestMsg(id+1, 0).MustMarshalBinary()...)
 		}
 		_ = flood(ctx, c, all)
@@ -226,8 +227,8 @@ func (r *run) molest(ctx context.Context, c net.Conn, f Fault, i int) {
 	}
 }
 
-// forge sends SCMP errors from the hostile AS, through the routers, to those who have paths between the first two ASes. They
-// quote packets over each of these paths that nobody has sent.
+// forge sends SCMP errors from the hostile AS to hosts in the first two ASes. They quote packets over the paths
+// between these ASes that were never sent.
 func (r *run) forge(ctx context.Context, f Fault) error {
 	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: r.network.HostIP(hostile).AsSlice()})
 	if err != nil {
@@ -252,7 +253,7 @@ func (r *run) forge(ctx context.Context, f Fault) error {
 		there := r.ways[testbed.Pair{Src: hostile, Dst: victim.IA}]
 		over := r.ways[testbed.Pair{Src: victim.IA, Dst: other}]
 		if len(there) == 0 || len(over) == 0 {
-			return fmt.Errorf("no paths to send over or to lie about")
+			return fmt.Errorf("no paths to send over or to quote")
 		}
 		way, lie := there[n%len(there)], over[n/3%len(over)]
 		packet := func(from, to scionnet.Addr, raw []byte, payload snet.Payload) []byte {
@@ -284,7 +285,7 @@ func (r *run) forge(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// joinSwarms has one host announce itself to as many swarms as it can.
+// joinSwarms announces one host to as many swarms as possible.
 func (r *run) joinSwarms(ctx context.Context) {
 	ask := http.Client{Timeout: 5 * time.Second}
 	defer ask.CloseIdleConnections()

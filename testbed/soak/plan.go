@@ -12,25 +12,25 @@ type Kind string
 
 const (
 	Cut    Kind = "cut"    // a link drops everything
-	Delay  Kind = "delay"  // a link takes longer, and varies
+	Delay  Kind = "delay"  // a link has more delay, and jitter
 	Lossy  Kind = "loss"   // a link loses packets
 	Slow   Kind = "slow"   // a link has little bandwidth
-	Narrow Kind = "narrow" // a link carries small packets only, and says so or not
+	Narrow Kind = "narrow" // a link carries small packets only, and may or may not say so
 
-	Pause Kind = "pause" // a router stands still
+	Pause Kind = "pause" // a router stops
 
 	KillTracker  Kind = "kill-tracker"
 	KillSeeder   Kind = "kill-seeder"
 	KillDownload Kind = "kill-download"
 	FullDisk     Kind = "full-disk"
 
-	// What hostile hosts do to the seeders and the tracker.
-	Silence       Kind = "silence"        // many connections that say nothing
+	// Attacks of hostile hosts on the seeders and the tracker.
+	Silence       Kind = "silence"        // many silent connections
 	HaveFlood     Kind = "have-flood"     // HaveAll without end
 	MetadataFlood Kind = "metadata-flood" // requests for metadata whose answers are never read
 	RequestFlood  Kind = "request-flood"  // requests for blocks whose answers are never read
 	Garbage       Kind = "garbage"        // random bytes behind the handshake
-	ForgedDown    Kind = "forged-down"    // SCMP "interface down", quoting packets that nobody sent
+	ForgedDown    Kind = "forged-down"    // SCMP "interface down" that quotes packets that were never sent
 	ForgedMTU     Kind = "forged-mtu"     // SCMP "packet too big" with an impossible MTU
 	SwarmFlood    Kind = "swarm-flood"    // one host joins swarm after swarm
 )
@@ -41,7 +41,7 @@ var Kinds = []Kind{
 	Silence, HaveFlood, MetadataFlood, RequestFlood, Garbage, ForgedDown, ForgedMTU, SwarmFlood,
 }
 
-// Bounds of a plan. Two minutes have every kind once at least; longer faults would leave nothing that works.
+// Bounds of a plan. Two minutes have each kind at least once. With longer faults nothing would work.
 const (
 	shortestFault, longestFault            = 3 * time.Second, 12 * time.Second
 	shortestGap, longestGap                = 1500 * time.Millisecond, 5 * time.Second
@@ -51,7 +51,7 @@ const (
 	slowRate                         int64 = 1_000_000
 )
 
-// LeastLength is the length of a run below which hardly anything would happen.
+// LeastLength is the length of the shortest run that has faults.
 const LeastLength = 10 * time.Second
 
 // longestWarmUp is how long the first part of a run lasts at most. It is long enough for nearly every kind of fault, so that
@@ -59,18 +59,18 @@ const LeastLength = 10 * time.Second
 // filling of these tables would look like a leak.
 const longestWarmUp = time.Minute
 
-// Fault is something that goes wrong for a while.
+// Fault is a fault that lasts for a while.
 type Fault struct {
 	At   time.Duration `json:"at_ns"`
 	For  time.Duration `json:"for_ns"`
 	Kind Kind          `json:"kind"`
-	// Target is the link or the router that it happens to, as numbered in the topology.
+	// Target is the number of the link or router in the topology.
 	Target int `json:"target"`
-	// Strength, from 0 to 1, is how much of the worst that the kind can be.
+	// Strength is from 0 to 1, the worst of the kind.
 	Strength float64 `json:"strength"`
 }
 
-// scope is what two faults must not happen to at the same time: the end of one would be the end of both.
+// scope names what the fault affects. Faults of one scope must not overlap, because the end of one would end both.
 func (f Fault) scope() string {
 	switch f.Kind {
 	case Cut, Delay, Lossy, Slow, Narrow:
@@ -90,25 +90,25 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s  strength %.2f", s, f.Strength)
 }
 
-// Neighbour is a hostile peer that a download is told of beside the honest ones.
+// Neighbour is a hostile peer among the peers of a download.
 type Neighbour string
 
 const (
 	Nobody  Neighbour = ""
 	Corrupt Neighbour = "corrupt" // sends wrong blocks
 	Mute    Neighbour = "mute"    // has everything and sends nothing
-	Stingy  Neighbour = "stingy"  // drops some requests without a word
+	Stingy  Neighbour = "stingy"  // ignores some requests
 	Raving  Neighbour = "raving"  // floods with HaveAll
 )
 
-// Download is one of the stream.
+// Download is a download of the stream.
 type Download struct {
 	At        time.Duration `json:"at_ns"`
 	Torrent   int           `json:"torrent"` // of the torrents of the run
 	Storage   string        `json:"storage"`
 	TCP       bool          `json:"tcp"`        // peers on IP only; else on SCION only
 	SmallDisk bool          `json:"small_disk"` // on the disk that FullDisk fills
-	Tracked   bool          `json:"tracked"`    // only the tracker names the seeders; not with TCP
+	Tracked   bool          `json:"tracked"`    // the seeders come from the tracker only; not with TCP
 	Neighbour Neighbour     `json:"neighbour,omitempty"`
 }
 
@@ -138,14 +138,14 @@ func (p Plan) split() (first, second Plan) {
 	return Plan{Faults: p.Faults[:f], Downloads: p.Downloads[:d]}, Plan{Faults: p.Faults[f:], Downloads: p.Downloads[d:]}
 }
 
-// NewPlan makes the plan of a run: a function of the seed and the length only. All faults are over when it ends.
+// NewPlan makes the plan of a run. It depends on the seed and the length only. All faults are over at its end.
 func NewPlan(seed uint64, length time.Duration) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(r.Int64N(int64(most-least)))
 	}
 	p := Plan{WarmUp: min(length/3, longestWarmUp)}
-	var bag []Kind // each kind comes up before any comes up again
+	var bag []Kind // each kind comes once before any comes again
 	free := map[string]time.Duration{}
 	for at := between(shortestGap, longestGap); at+shortestFault <= length; at += between(shortestGap, longestGap) {
 		if len(bag) == 0 {

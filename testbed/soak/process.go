@@ -21,19 +21,19 @@ import (
 	"braid/node/event"
 )
 
-// process is a braid.
+// process is a process of braid.
 type process struct {
 	name, log, socket string
 	cmd               *exec.Cmd
-	events            chan any // of package event; closed when it has ended; somebody must read them
+	events            chan any // of package event; must be read; closed when the process has ended
 	ended             chan struct{}
 	err               error // how it ended; read it after that
 	signalled         atomic.Bool
-	logged            int64    // bytes of the log that are of earlier processes
+	logged            int64    // bytes of the log that earlier processes wrote
 	listen            []string // once it is ready
 }
 
-// start starts braid with these arguments. It logs to a file of that name, behind what an earlier one has logged.
+// start starts braid with these arguments. Its log is appended to the file of that name.
 func (r *run) start(name string, args ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(r.Dir, name+".log"), socket: filepath.Join(r.Dir, name+".socket"), events: make(chan any, 64), ended: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -74,7 +74,7 @@ func (p *process) kill(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s) // it may have ended already
 }
 
-// lastWords is the end of what it has logged, or the beginning of a panic.
+// lastWords returns the end of its log, or the beginning of a panic.
 func (p *process) lastWords() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {
@@ -90,7 +90,7 @@ func (p *process) lastWords() string {
 	return string(bytes.TrimSpace(b[max(0, len(b)-most):]))
 }
 
-// serve starts one of the processes that live long, and waits until it is ready. From then on it must not end by itself.
+// serve starts a long-lived process, and waits until it is ready. From then on it must not end by itself.
 func (r *run) serve(ctx context.Context, name string) error {
 	p, err := r.start(name, append(r.args[name], "--debug-socket", filepath.Join(r.Dir, name+".socket"))...)
 	if err != nil {
@@ -127,20 +127,20 @@ func (r *run) serve(ctx context.Context, name string) error {
 	return nil
 }
 
-// Level is what a process holds.
+// Level is what a process uses.
 type Level struct {
 	Goroutines  int    `json:"goroutines"`
 	Heap        int64  `json:"heap_bytes"`   // in use, after a garbage collection
 	Memory      int64  `json:"memory_bytes"` // resident and not a file's, after it
 	Descriptors int    `json:"descriptors"`
-	stacks      []byte // and what the heap holds, for `go tool pprof`
+	stacks      []byte // and a heap profile for `go tool pprof`
 }
 
 func (l Level) String() string {
 	return fmt.Sprintf("%.1f MB, heap %.1f MB, %d goroutines, %d descriptors", float64(l.Memory)/1e6, float64(l.Heap)/1e6, l.Goroutines, l.Descriptors)
 }
 
-// level asks a long-lived process, which collects its garbage first. Descriptors of files in data do not count.
+// level asks a long-lived process for its level after a garbage collection. Descriptors of files in data do not count.
 func (p *process) level(data string) (l Level, err error) {
 	c, err := net.Dial("unix", p.socket)
 	if err != nil {
@@ -161,15 +161,15 @@ func (p *process) level(data string) (l Level, err error) {
 	l.stacks = stacks
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
 	for _, f := range files {
-		if name, _ := os.Readlink(f); !strings.HasPrefix(name, data) { // a seeder keeps those open that were asked for
+		if name, _ := os.Readlink(f); !strings.HasPrefix(name, data) { // a seeder keeps requested files open
 			l.Descriptors++
 		}
 	}
 	return l, err
 }
 
-// memory is what is resident and no file's, in bytes (proc(5)); 0 if the process has ended. It is good for a
-// bound at any moment, not for comparing levels: it comes after the answer, for which the process takes memory again.
+// memory returns the anonymous resident memory in bytes (proc(5)); 0 if the process has ended. It is good for a
+// bound, but not for comparing levels, since answering takes memory.
 func (p *process) memory() int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	_, rest, _ := strings.Cut(string(b), "RssAnon:")
@@ -180,7 +180,7 @@ func (p *process) memory() int64 {
 	return 0
 }
 
-// within tells what is too much against a level of before, if anything.
+// within returns an error for what exceeds an earlier level by too much.
 func (l Level) within(before Level) error {
 	var errs []error
 	for _, x := range []struct {
@@ -191,7 +191,7 @@ func (l Level) within(before Level) error {
 		{"bytes of heap", l.Heap, before.Heap, before.Heap / 5, heapSlack},
 		{"bytes of memory", l.Memory, before.Memory, before.Memory / 5, memorySlack},
 		{"descriptors", int64(l.Descriptors), int64(before.Descriptors), int64(before.Descriptors) / 5, 0},
-		// There is one for each peer that is remembered. One for each connection that there was would be far more.
+		// A process has one goroutine for each remembered peer. One for each past connection would be far more.
 		{"goroutines", int64(l.Goroutines), int64(before.Goroutines), int64(before.Goroutines) / 5, 0},
 	} {
 		if x.now > x.then+max(x.more, x.slack) {

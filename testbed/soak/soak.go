@@ -1,14 +1,14 @@
-// Package soak runs braid through faults: a network, two seeders, a tracker and a stream of downloads, in which links fail,
-// routers stand still, processes are killed, a disk fills, and hostile hosts do what they can. What happens is a function of a
-// seed (plan.go); a run carries it out, and checks all the time that braid keeps its promises:
+// Package soak runs braid through faults: a network, two seeders, a tracker and a stream of downloads, while links
+// fail, routers stop, processes are killed, a disk fills, and hostile hosts attack. The plan of a run is a function
+// of a seed (plan.go). The run carries it out, and checks all the time that braid keeps its promises:
 //
-//   - every piece that is announced as verified is on disk, and right; so is every byte in the end
-//   - what the record of a killed download vouches for is right
+//   - every piece that is announced as verified is on disk with the right content, and so is all data in the end
+//   - the completion record of a killed download is right
 //   - every download ends
-//   - nothing panics or ends by itself, and nobody's memory grows without bound
-//   - memory, descriptors and goroutines of the processes that live long come back to what they were
+//   - no process panics or ends by itself, and memory is bounded
+//   - memory, descriptors and goroutines of the long-lived processes return to their levels
 //
-// Nothing depends on how fast the machine is: what takes its time is waited for, for as long as there is progress.
+// The speed of the machine does not matter: the run waits as long as there is progress.
 package soak
 
 import (
@@ -35,13 +35,13 @@ import (
 )
 
 const (
-	// patience is how long nothing may happen that should. It is far more than any timeout of braid or its engine, and than
-	// a machine of two cores that does other things needs.
+	// patience is how long the run waits without progress. It is far longer than any timeout of braid or its engine, and
+	// than a busy machine of two cores needs.
 	patience = 4 * time.Minute
-	// maxMemory is what no braid may ever have: ten times what one has in a quiet swarm.
+	// maxMemory bounds the memory of a process: ten times that of a braid in a quiet swarm.
 	maxMemory = 512 << 20
-	// heapSlack and memorySlack are allowed where they are more than 20 %: a quiet process is so small that a few buffers,
-	// and the pages that Go's allocator uses only in part, exceed that.
+	// heapSlack and memorySlack are allowed if they are more than 20 %. A quiet process is so small that a few buffers
+	// and partly used pages of Go's allocator exceed 20 %.
 	heapSlack, memorySlack = 1 << 20, 6 << 20
 	// concurrent downloads; more would only be slower, on two cores.
 	concurrent = 3
@@ -83,24 +83,24 @@ func routersOf(t testbed.Topology) (out []pathsel.Interface) {
 // Options say what to run.
 type Options struct {
 	Seed   uint64
-	Length time.Duration // of the faults; the network's start and the return to rest come on top
-	Dir    string        // for logs and data; it must be there
+	Length time.Duration // of the faults; starting the network and coming to rest take longer
+	Dir    string        // for logs and data; it must exist
 	Braid  string        // the program
 	// SCIONBin is as in [testbed.Options].
 	SCIONBin string
 	Say      func(line string)
 }
 
-// Result is what a run has seen.
+// Result is the outcome of a run.
 type Result struct {
 	Seed      uint64           `json:"seed"`
 	Seconds   float64          `json:"seconds"`
-	Downloads int              `json:"downloads"` // that ended well
-	Bytes     int64            `json:"bytes"`     // of them
+	Downloads int              `json:"downloads"` // that succeeded
+	Bytes     int64            `json:"bytes"`     // of these downloads
 	Restarts  int              `json:"restarts"`  // of downloads, after a kill or a full disk
 	Faults    map[Kind]int     `json:"faults"`
-	Hostile   map[string]int   `json:"hostile"`            // what hostile peers have done
-	LeftOut   string           `json:"left_out,omitempty"` // what this machine cannot do, and why
+	Hostile   map[string]int   `json:"hostile"`            // actions of hostile peers
+	LeftOut   string           `json:"left_out,omitempty"` // faults that this machine cannot cause, and why
 	Before    map[string]Level `json:"before"`
 	After     map[string]Level `json:"after"`
 	Failure   string           `json:"failure,omitempty"`
@@ -146,8 +146,8 @@ type run struct {
 	result      Result
 }
 
-// Run carries out the plan of a seed. The error is what went wrong first: a promise that was broken, or what kept the run from
-// taking place.
+// Run carries out the plan of a seed. The error is the first broken promise, or the reason why the run could not
+// take place.
 func Run(ctx context.Context, o Options) (Result, error) {
 	plan := NewPlan(o.Seed, o.Length)
 	ctx, fail := context.WithCancelCause(ctx)
@@ -192,14 +192,14 @@ func (r *run) say(format string, args ...any) {
 	r.Say(fmt.Sprintf("%6.1f s  ", time.Since(r.began).Seconds()) + fmt.Sprintf(format, args...))
 }
 
-// all are the processes that run.
+// all returns the processes that run.
 func (r *run) all() []*process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.AppendSeq(slices.Collect(maps.Values(r.serving)), maps.Keys(r.downloading))
 }
 
-// prepare starts what is there before the first fault.
+// prepare starts the network, tracker and seeders.
 func (r *run) prepare(ctx context.Context) error {
 	topo, err := topology()
 	if err != nil {
@@ -262,17 +262,17 @@ func (r *run) seederAddrs(tcp bool) (out []string) {
 	return out
 }
 
-// onSCION are arguments of a braid with a place in an AS, and a key of its own.
+// onSCION returns the arguments of a braid in an AS, with a key of its own.
 func (r *run) onSCION(ia pathsel.IA, name string, args ...string) []string {
 	return append(args, "--config-dir", r.network.ConfigDir(ia), "--local", r.network.HostIP(ia).String(),
 		"--identity", filepath.Join(r.Dir, name+".pem"))
 }
 
 // course, in order:
-//  1. downloads without faults
-//  2. the first part of the plan, then rest: what the processes hold now is their level
-//  3. the second part of the plan, then rest again, and the level is compared
-//  4. everything ends when it is asked to
+//  1. run downloads without faults
+//  2. carry out the first part of the plan, come to rest, and take the levels of the processes
+//  3. carry out the second part, come to rest, and compare the levels
+//  4. interrupt all processes, which must end
 func (r *run) course(ctx context.Context, plan Plan) (err error) {
 	r.work.Go(func() { r.watch(ctx) })
 	quiet := []Download{{Storage: "file"}, {Torrent: 1, Storage: "mmap"}, {Storage: "bolt", TCP: true}, {Torrent: 1, Storage: "file", SmallDisk: true}}
@@ -287,7 +287,7 @@ func (r *run) course(ctx context.Context, plan Plan) (err error) {
 	if r.result.Before, err = r.rest(ctx, nil); err != nil {
 		return err
 	}
-	r.say("the levels are taken")
+	r.say("levels taken")
 	r.began = time.Now().Add(-plan.WarmUp)
 	if err := r.carryOut(ctx, second, "download"); err != nil {
 		return err
@@ -301,10 +301,10 @@ func (r *run) course(ctx context.Context, plan Plan) (err error) {
 		case <-p.ended:
 		case <-time.After(patience):
 			p.kill(syscall.SIGQUIT)
-			return fmt.Errorf("%s does not end when it is asked to; its stacks are in %s", p.name, p.log)
+			return fmt.Errorf("%s does not end after an interrupt; its stacks are in %s", p.name, p.log)
 		}
 		if p.err != nil {
-			return fmt.Errorf("%s was asked to end: %w: %s", p.name, p.err, p.lastWords())
+			return fmt.Errorf("%s failed after an interrupt: %w: %s", p.name, p.err, p.lastWords())
 		}
 	}
 	return nil
@@ -332,12 +332,12 @@ func (r *run) carryOut(ctx context.Context, part Plan, name string) error {
 	err := r.stream(ctx, part.Downloads, name)
 	faults.Wait()
 	if err = errors.Join(err, context.Cause(ctx)); err == nil {
-		r.say("all downloads have ended; back to rest")
+		r.say("all downloads have ended; waiting for rest")
 	}
 	return err
 }
 
-// sleep waits, and tells whether the context has not ended before.
+// sleep waits, and tells whether the context still lives.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -347,7 +347,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// stream starts downloads at their times, or later if there are too many at once, and waits for all.
+// stream starts downloads at their times, but few at once, and waits for all.
 func (r *run) stream(ctx context.Context, all []Download, name string) error {
 	places := make(chan struct{}, concurrent)
 	var work sync.WaitGroup
@@ -371,7 +371,7 @@ func (r *run) stream(ctx context.Context, all []Download, name string) error {
 	return nil
 }
 
-// watch looks at what must hold at any time.
+// watch checks what must hold at any time.
 func (r *run) watch(ctx context.Context) {
 	for n := 0; sleep(ctx, time.Second); n++ {
 		for _, p := range r.all() {
@@ -385,8 +385,8 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// rest waits until the processes that live long hold what they did before or less; without a before, until two looks see
-// the same.
+// rest waits until the long-lived processes are within their earlier levels. Without these, it waits until two
+// looks agree.
 func (r *run) rest(ctx context.Context, before map[string]Level) (map[string]Level, error) {
 	var last map[string]Level
 	deadline := time.Now().Add(patience)
@@ -413,7 +413,7 @@ func (r *run) rest(ctx context.Context, before map[string]Level) (map[string]Lev
 			if before == nil {
 				stacks += "-before"
 			}
-			_ = os.WriteFile(stacks, l.stacks, 0o644) // for whoever looks into a failure
+			_ = os.WriteFile(stacks, l.stacks, 0o644) // to examine a failure
 		}
 		if len(errs) == 0 {
 			return now, nil
