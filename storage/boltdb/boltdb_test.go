@@ -51,6 +51,26 @@ func TestInUse(t *testing.T) {
 	}
 }
 
+// A database that was made and not written to yet is sound, and so is one after its first transactions.
+func TestNewDatabase(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "db")
+	for i := range 4 {
+		db, err := Open(name, 0o600, &bbolt.Options{Timeout: time.Second}, nil)
+		if err != nil {
+			t.Fatalf("start %d: %v", i, err)
+		}
+		if i > 0 {
+			err = db.Update(func(tx *bbolt.Tx) error {
+				_, err := tx.CreateBucketIfNotExists([]byte("b"))
+				return err
+			})
+		}
+		if err := errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Whatever is in a database, to open it and read all of it ends in an error or not, but neither in a panic nor a crash.
 func FuzzDamagedDatabase(f *testing.F) {
 	for _, b := range sampleDatabases(f) {

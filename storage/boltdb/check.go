@@ -25,10 +25,11 @@ const (
 	metaSize    = 64
 	bucketSize  = 16
 
-	branchPage = 0x01
-	leafPage   = 0x02
-	bucketLeaf = 0x01
-	noFreelist = ^uint64(0)
+	branchPage   = 0x01
+	leafPage     = 0x02
+	freelistPage = 0x10
+	bucketLeaf   = 0x01
+	noFreelist   = ^uint64(0)
 
 	maxDepth = 64 // of pages and of buckets in buckets; a real database has 5
 	maxKey   = 1 << 15
@@ -43,7 +44,7 @@ type checker struct {
 	seen     []uint64 // a bit for each page that was met
 }
 
-type meta struct{ root, pages, transaction uint64 }
+type meta struct{ root, freelist, pages, transaction uint64 }
 
 // run returns what is wrong with the database. An empty file is a new database.
 func (c *checker) run() error {
@@ -62,6 +63,11 @@ func (c *checker) run() error {
 	}
 	c.seen = make([]uint64, c.pages/64+1)
 	c.seen[0] = 0b11 // the meta pages
+	if m.freelist != noFreelist {
+		if err := c.newFreelist(m.freelist); err != nil {
+			return err
+		}
+	}
 	return c.page(m.root, 0, nil, nil)
 }
 
@@ -74,8 +80,27 @@ func (c *checker) meta(off int64) (m meta, ok bool) {
 	sum := fnv.New64a()
 	sum.Write(b[:metaSize-8])
 	ok = e.Uint32(b) == magic && e.Uint32(b[4:]) == version && int64(e.Uint32(b[8:])) == c.pageSize &&
-		e.Uint64(b[32:]) == noFreelist && e.Uint64(b[56:]) == sum.Sum64()
-	return meta{root: e.Uint64(b[16:]), pages: e.Uint64(b[40:]), transaction: e.Uint64(b[48:])}, ok
+		e.Uint64(b[56:]) == sum.Sum64()
+	return meta{root: e.Uint64(b[16:]), freelist: e.Uint64(b[32:]), pages: e.Uint64(b[40:]), transaction: e.Uint64(b[48:])}, ok
+}
+
+// newFreelist checks the free list of a new database: bbolt makes it with an empty one, and the first transaction drops that.
+func (c *checker) newFreelist(id uint64) error {
+	if id != 2 {
+		return fmt.Errorf("a free list in page %d", id)
+	}
+	head, err := c.read(int64(id)*c.pageSize, headerSize)
+	if err != nil {
+		return err
+	}
+	want := make([]byte, headerSize)
+	binary.NativeEndian.PutUint64(want, id)
+	binary.NativeEndian.PutUint16(want[8:], freelistPage)
+	if !bytes.Equal(head, want) {
+		return errors.New("the free list of a new database is not empty")
+	}
+	c.seen[0] |= 1 << id
+	return nil
 }
 
 // page checks a branch or leaf page and all pages below it. least and most are bounds of its keys, the latter excluded; nil is
