@@ -28,6 +28,8 @@ type script struct {
 
 func (s *script) Name() string { return "script" }
 
+func (s *script) Paths(budget int) int { return budget }
+
 func (s *script) Decide(v pathsel.View) pathsel.Plan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,7 +335,7 @@ func TestMapping(t *testing.T) {
 	for _, c := range []struct {
 		selector               string
 		paths, max, seen, open int
-	}{{"adaptive", 12, 3, 12, 3}, {"adaptive", 100, 3, maxMapped, 3}, {"all", 12, 3, 3, 3}, {"slots", 12, 3, 3, 3}, {"first", 12, 3, 3, 1}} {
+	}{{"adaptive", 12, 3, 12, 3}, {"adaptive", 100, 3, 64, 3}, {"all", 12, 3, 3, 3}, {"slots", 12, 3, 3, 3}, {"first", 12, 3, 3, 1}} {
 		sel, err := pathsel.New(c.selector)
 		if err != nil {
 			t.Fatal(err)

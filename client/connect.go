@@ -427,7 +427,7 @@ func (c *connector) onPaths(e foundPaths) {
 		p.lookupFailures = 0
 	}
 	var next []*pathState
-	for _, x := range pathsel.Map(p.peer.ID(), e.paths, c.mapped()) {
+	for _, x := range pathsel.Map(p.peer.ID(), e.paths, c.selector.Paths(c.maxPaths)) {
 		s := p.path(x.Key)
 		if s == nil {
 			s = newPathState(p, x)

@@ -50,18 +50,6 @@ func (c *common) Listening() []Peer {
 	return out
 }
 
-// mapped is how many paths to each peer the selector chooses from.
-func (c *common) mapped() int {
-	if c.selector.Name() == "adaptive" {
-		return max(c.maxPaths, maxMapped)
-	}
-	return c.maxPaths // the published mapping
-}
-
-// maxMapped is how many paths to a peer a selector is given that tries more of them than it connects.
-// With hundreds of them the last would be tried after an hour.
-const maxMapped = 64
-
 // core is what the parts of a transfer share. It belongs to the transfer's goroutine, except where a
 // field says otherwise.
 type core struct {

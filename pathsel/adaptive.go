@@ -12,6 +12,13 @@ type adaptive struct {
 
 func (adaptive) Name() string { return "adaptive" }
 
+// Paths is more than the budget: rotation tries the others. With hundreds of paths a round of tries would
+// take longer than most downloads.
+func (adaptive) Paths(budget int) int {
+	const most = 64
+	return max(budget, most)
+}
+
 func (s adaptive) Decide(v View) Plan {
 	a := newAdaptation(v)
 	for i := range a.peers {
@@ -44,13 +51,13 @@ func (s adaptive) Decide(v View) Plan {
 		}
 	}
 	a.remember()
-	return Plan{Decisions: a.ordered(), Memory: a.m, Waiting: waiting(v)}
+	return Plan{Decisions: a.ordered(), Memory: Memory{value: a.m}, Waiting: waiting(v)}
 }
 
 // adaptation is one call of Decide under way.
 type adaptation struct {
 	v     View
-	m     Memory
+	m     adaptiveMemory
 	peers []peerView
 	// state is what each candidate's state will be once the decisions so far are carried out.
 	state     []State
@@ -70,7 +77,7 @@ type peerView struct {
 }
 
 func newAdaptation(v View) *adaptation {
-	a := &adaptation{v: v, m: v.Memory.clone(), state: make([]State, len(v.Candidates)), decided: map[Key]bool{}, added: map[PeerID]int{}, index: make(map[Key]int, len(v.Candidates)), rates: make([]*Estimate, len(v.Candidates))}
+	a := &adaptation{v: v, m: recall[adaptiveMemory](v.Memory).clone(), state: make([]State, len(v.Candidates)), decided: map[Key]bool{}, added: map[PeerID]int{}, index: make(map[Key]int, len(v.Candidates)), rates: make([]*Estimate, len(v.Candidates))}
 	a.m.forget(v)
 	index := map[PeerID]int{}
 	for i, c := range v.Candidates {

@@ -49,18 +49,23 @@ var (
 	pathE = path("e", "1-1#5 1-3#3, 1-3#9 1-2#9")
 )
 
-func settled(carrying ...Fingerprint) Memory {
+func settled(carrying ...Fingerprint) adaptiveMemory {
 	var keys []Key
 	for _, f := range carrying {
 		keys = append(keys, Key{Peer: "p", Path: f})
 	}
-	return Memory{Peers: []PeerMemory{{Peer: "p", Settled: t0.Add(-time.Minute), Carrying: keys}}}
+	return adaptiveMemory{Peers: []PeerMemory{{Peer: "p", Settled: t0.Add(-time.Minute), Carrying: keys}}}
 }
 
-func standing(m Memory, f Fingerprint, why Why, next time.Duration) Memory {
+func standing(m adaptiveMemory, f Fingerprint, why Why, next time.Duration) adaptiveMemory {
 	pm := m.path(Key{Peer: "p", Path: f})
 	pm.Why, pm.Next, pm.Tried = why, t0.Add(next), t0.Add(-time.Hour)
 	return m
+}
+
+func why(p Plan, f Fingerprint) Why {
+	m := recall[adaptiveMemory](p.Memory)
+	return m.path(Key{Peer: "p", Path: f}).Why
 }
 
 func decisions(p Plan) (out []string) {
@@ -78,7 +83,7 @@ func TestAdaptiveRules(t *testing.T) {
 	parked := func(p Path, mbit float64) Candidate {
 		return rated(p, mbit).with(func(c *Candidate) { c.State, c.Since = Parked, t0.Add(-30*time.Second) })
 	}
-	trial := func(m Memory, tr Trial) Memory { m.Peers[0].Trial = &tr; return m }
+	trial := func(m adaptiveMemory, tr Trial) adaptiveMemory { m.Peers[0].Trial = &tr; return m }
 	cd := []Key{{Peer: "p", Path: "d"}, {Peer: "p", Path: "e"}}
 	before := Estimate{Rate: 20e6 / 8, Err: 0.2e6 / 8, Slots: 8}
 	own := Estimate{Rate: 10e6 / 8, Err: 0.1e6 / 8, Slots: 8}
@@ -98,109 +103,109 @@ func TestAdaptiveRules(t *testing.T) {
 		{name: "everything is opened when there is room",
 			view: View{MaxPaths: 8, Candidates: []Candidate{idle(pathA), idle(pathB)}}, want: []string{"open a", "open b"}, says: "never tried"},
 		{name: "disjoint paths first",
-			view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathC, 10), idle(pathD), idle(pathB)}, Memory: settled("c"), Seed: 3}, want: []string{"open b"}, says: "disjoint"},
-		{name: "nothing to do", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 20), rated(pathB, 20)}, Memory: settled("a", "b")}},
-		{name: "a slow disjoint path stays", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30), rated(pathB, 3)}, Memory: settled("a", "b")}},
-		{name: "next to nothing is parked", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30), rated(pathB, 0.3)}, Memory: settled("a", "b")},
+			view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathC, 10), idle(pathD), idle(pathB)}, Memory: Memory{value: settled("c")}, Seed: 3}, want: []string{"open b"}, says: "disjoint"},
+		{name: "nothing to do", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 20), rated(pathB, 20)}, Memory: Memory{value: settled("a", "b")}}},
+		{name: "a slow disjoint path stays", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30), rated(pathB, 3)}, Memory: Memory{value: settled("a", "b")}}},
+		{name: "next to nothing is parked", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30), rated(pathB, 0.3)}, Memory: Memory{value: settled("a", "b")}},
 			want: []string{"park b"}, says: "less than 2%"},
-		{name: "but not the only one", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 0)}, Memory: settled("a")}},
+		{name: "but not the only one", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 0)}, Memory: Memory{value: settled("a")}}},
 		{name: "not judged before four slots", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30),
-			rated(pathB, 0).with(func(c *Candidate) { c.Since = t0.Add(-3 * time.Second) })}, Memory: settled("a", "b")}},
+			rated(pathB, 0).with(func(c *Candidate) { c.Since = t0.Add(-3 * time.Second) })}, Memory: Memory{value: settled("a", "b")}}},
 		{name: "waste is parked", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30), rated(pathB, 10).with(func(c *Candidate) {
 			c.Slots = slices.Clone(c.Slots)
 			for i := range c.Slots {
 				c.Slots[i].Wasted = c.Slots[i].Bytes / 3
 			}
-		})}, Memory: settled("a", "b")}, want: []string{"park b"}, says: "in vain"},
+		})}, Memory: Memory{value: settled("a", "b")}}, want: []string{"park b"}, says: "in vain"},
 		{name: "loss is waste", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30), rated(pathB, 10).with(func(c *Candidate) {
 			c.Slots = slices.Clone(c.Slots)
 			for i := range c.Slots {
 				c.Slots[i].Sent, c.Slots[i].Lost = 100, 40
 			}
-		})}, Memory: settled("a", "b")}, want: []string{"park b"}, says: "in vain"},
-		{name: "silence takes out at once", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.Silent = true }), rated(pathB, 30)}, Memory: settled("a", "b")},
+		})}, Memory: Memory{value: settled("a", "b")}}, want: []string{"park b"}, says: "in vain"},
+		{name: "silence takes out at once", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.Silent = true }), rated(pathB, 30)}, Memory: Memory{value: settled("a", "b")}},
 			want: []string{"fail a"}, says: "silent"},
-		{name: "so does a revocation", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt, c.Quiet = t0, true }), rated(pathB, 30)}, Memory: settled("a", "b")},
+		{name: "so does a revocation", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt, c.Quiet = t0, true }), rated(pathB, 30)}, Memory: Memory{value: settled("a", "b")}},
 			want: []string{"fail a"}, says: "revoked"},
-		{name: "but not while packets arrive", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt = t0 }), rated(pathB, 30)}, Memory: settled("a", "b")}},
-		{name: "nor an old one", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt, c.Quiet = t0.Add(-time.Hour), true }), rated(pathB, 30)}, Memory: settled("a", "b")}},
+		{name: "but not while packets arrive", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt = t0 }), rated(pathB, 30)}, Memory: Memory{value: settled("a", "b")}}},
+		{name: "nor an old one", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt, c.Quiet = t0.Add(-time.Hour), true }), rated(pathB, 30)}, Memory: Memory{value: settled("a", "b")}}},
 		{name: "the group's other member steps in", view: View{MaxPaths: 8,
 			Candidates: []Candidate{rated(pathA, 10), rated(pathC, 30).with(func(c *Candidate) { c.Silent = true }), parked(pathD, 9), parked(pathE, 12)},
-			Memory:     standing(standing(settled("a", "c"), "d", Shared, time.Hour), "e", Shared, time.Hour)}, want: []string{"fail c", "return e"}},
+			Memory:     Memory{value: standing(standing(settled("a", "c"), "d", Shared, time.Hour), "e", Shared, time.Hour)}}, want: []string{"fail c", "return e"}},
 		{name: "the last one left is returned whatever it is", view: View{MaxPaths: 8,
-			Candidates: []Candidate{rated(pathA, 10).with(func(c *Candidate) { c.Silent = true }), parked(pathB, 0.1)}, Memory: standing(settled("a"), "b", Weak, time.Hour)},
+			Candidates: []Candidate{rated(pathA, 10).with(func(c *Candidate) { c.Silent = true }), parked(pathB, 0.1)}, Memory: Memory{value: standing(settled("a"), "b", Weak, time.Hour)}},
 			want: []string{"fail a", "return b"}},
-		{name: "retry when due", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), {Key: Key{Peer: "p", Path: "b"}, Path: pathB, State: Failed, Failures: 2, RetryAt: t0}}, Memory: settled("a")},
+		{name: "retry when due", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), {Key: Key{Peer: "p", Path: "b"}, Path: pathB, State: Failed, Failures: 2, RetryAt: t0}}, Memory: Memory{value: settled("a")}},
 			want: []string{"open b"}, says: "try again"},
-		{name: "not before", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), {Key: Key{Peer: "p", Path: "b"}, Path: pathB, State: Failed, Failures: 2, RetryAt: t0.Add(1)}}, Memory: settled("a")}},
-		{name: "an expired path waits for the lookup", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), idle(pathB).with(func(c *Candidate) { c.Path.Expiry = t0 })}, Memory: settled("a")}},
+		{name: "not before", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), {Key: Key{Peer: "p", Path: "b"}, Path: pathB, State: Failed, Failures: 2, RetryAt: t0.Add(1)}}, Memory: Memory{value: settled("a")}}},
+		{name: "an expired path waits for the lookup", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), idle(pathB).with(func(c *Candidate) { c.Path.Expiry = t0 })}, Memory: Memory{value: settled("a")}}},
 
-		{name: "suspects are examined, the smallest first", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), rated(pathC, 10), rated(pathD, 12), rated(pathE, 14)}, Memory: settled("a", "c", "d", "e")},
+		{name: "suspects are examined, the smallest first", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), rated(pathC, 10), rated(pathD, 12), rated(pathE, 14)}, Memory: Memory{value: settled("a", "c", "d", "e")}},
 			want: []string{"park c"}, says: "experiment: shares 1-3#9 with 2 others"},
 		{name: "not before the set has settled", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathC, 10), rated(pathD, 12)},
-			Memory: Memory{Peers: []PeerMemory{{Peer: "p", Settled: t0.Add(-3 * time.Second), Carrying: []Key{{Peer: "p", Path: "c"}, {Peer: "p", Path: "d"}}}}}}},
+			Memory: Memory{value: adaptiveMemory{Peers: []PeerMemory{{Peer: "p", Settled: t0.Add(-3 * time.Second), Carrying: []Key{{Peer: "p", Path: "c"}, {Peer: "p", Path: "d"}}}}}}}},
 		{name: "the others took over: it stays parked", view: View{MaxPaths: 8,
 			Candidates: []Candidate{parked(pathC, 10).with(func(c *Candidate) { c.Since = began }), since(rated(pathD, 10), 15), since(rated(pathE, 10), 15)},
-			Memory:     trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})}, want: []string{"park d"}, says: "experiment", stands: "c"},
+			Memory:     Memory{value: trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})}}, want: []string{"park d"}, says: "experiment", stands: "c"},
 		{name: "a rival took half: it stays parked too", view: View{MaxPaths: 8,
 			Candidates: []Candidate{parked(pathC, 10).with(func(c *Candidate) { c.Since = began }), since(rated(pathD, 10), 12.5), since(rated(pathE, 10), 12.5)},
-			Memory:     trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})}, want: []string{"park d"}, says: "experiment", stands: "c"},
+			Memory:     Memory{value: trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})}}, want: []string{"park d"}, says: "experiment", stands: "c"},
 		{name: "the others stayed as they were: it comes back", view: View{MaxPaths: 8,
 			Candidates: []Candidate{parked(pathC, 10).with(func(c *Candidate) { c.Since = began }), rated(pathD, 10), rated(pathE, 10)},
-			Memory:     trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})},
+			Memory:     Memory{value: trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})}},
 			want: []string{"return c"}, says: "adds its own bandwidth"},
 		{name: "one of the others broke: no verdict", view: View{MaxPaths: 8,
 			Candidates: []Candidate{parked(pathC, 10).with(func(c *Candidate) { c.Since = began }), rated(pathD, 10), rated(pathE, 10).with(func(c *Candidate) { c.Silent = true })},
-			Memory:     trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})},
+			Memory:     Memory{value: trial(settled("d", "e"), Trial{Key: Key{Peer: "p", Path: "c"}, Remove: true, Began: began, Rest: cd, Before: before, Own: own})}},
 			want: []string{"fail e", "return c"}},
-		{name: "a parked one is probed when due", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathC, 20), parked(pathD, 10)}, Memory: standing(settled("c"), "d", Shared, 0)},
+		{name: "a parked one is probed when due", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathC, 20), parked(pathD, 10)}, Memory: Memory{value: standing(settled("c"), "d", Shared, 0)}},
 			want: []string{"probe d"}, says: "would it add bandwidth now"},
-		{name: "not before", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathC, 20), parked(pathD, 10)}, Memory: standing(settled("c"), "d", Shared, time.Second)}},
+		{name: "not before", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathC, 20), parked(pathD, 10)}, Memory: Memory{value: standing(settled("c"), "d", Shared, time.Second)}}},
 		{name: "not while probes carried their share of bytes", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathC, 20), parked(pathD, 10)},
-			Memory: func() Memory {
+			Memory: Memory{value: func() adaptiveMemory {
 				m := standing(settled("c"), "d", Shared, 0)
 				m.TotalBytes, m.ProbeBytes = 100, 6
 				return m
-			}()}},
+			}()}}},
 		{name: "a probe that took from the others ends", view: View{MaxPaths: 8, Candidates: []Candidate{
 			since(rated(pathC, 20), 10), since(parked(pathD, 10), 10).with(func(c *Candidate) { c.State, c.Since = Probing, began })},
-			Memory: trial(standing(settled("c", "d"), "d", Shared, 0), Trial{Key: Key{Peer: "p", Path: "d"}, Why: Shared, Began: began, Rest: []Key{{Peer: "p", Path: "c"}}, Before: before})},
+			Memory: Memory{value: trial(standing(settled("c", "d"), "d", Shared, 0), Trial{Key: Key{Peer: "p", Path: "d"}, Why: Shared, Began: began, Rest: []Key{{Peer: "p", Path: "c"}}, Before: before})}},
 			want: []string{"park d"}, says: "adds nothing: 100%"},
 		{name: "a probe that added returns", view: View{MaxPaths: 8, Candidates: []Candidate{
 			rated(pathC, 20), since(parked(pathD, 10), 10).with(func(c *Candidate) { c.State, c.Since = Probing, began })},
-			Memory: trial(standing(settled("c", "d"), "d", Shared, 0), Trial{Key: Key{Peer: "p", Path: "d"}, Why: Shared, Began: began, Rest: []Key{{Peer: "p", Path: "c"}}, Before: before})},
+			Memory: Memory{value: trial(standing(settled("c", "d"), "d", Shared, 0), Trial{Key: Key{Peer: "p", Path: "d"}, Why: Shared, Began: began, Rest: []Key{{Peer: "p", Path: "c"}}, Before: before})}},
 			want: []string{"return d"}, says: "adds"},
 		{name: "a weak one must show more than it went for", view: View{MaxPaths: 8, Candidates: []Candidate{
 			rated(pathA, 20), since(parked(pathB, 10), 0.5).with(func(c *Candidate) { c.State, c.Since = Probing, began })},
-			Memory: trial(standing(settled("a", "b"), "b", Weak, 0), Trial{Key: Key{Peer: "p", Path: "b"}, Why: Weak, Began: began})},
+			Memory: Memory{value: trial(standing(settled("a", "b"), "b", Weak, 0), Trial{Key: Key{Peer: "p", Path: "b"}, Why: Weak, Began: began})}},
 			want: []string{"park b"}, says: "less than 3%"},
 		{name: "one more connection where no queue stands", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 5).with(func(c *Candidate) {
 			c.Slots = slices.Clone(c.Slots)
 			for i := range c.Slots {
 				c.Slots[i].RTT = c.Slots[i].MinRTT
 			}
-		})}, Memory: settled("a")}, want: []string{"open a+1"}, says: "the path is not full"},
+		})}, Memory: Memory{value: settled("a")}}, want: []string{"open a+1"}, says: "the path is not full"},
 
-		{name: "the weakest place goes to one never tried", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathA, 10), rated(pathB, 5), idle(pathC)}, Memory: settled("a", "b")},
+		{name: "the weakest place goes to one never tried", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathA, 10), rated(pathB, 5), idle(pathC)}, Memory: Memory{value: settled("a", "b")}},
 			want: []string{"close b", "open c"}, says: "weakest of 2 places"},
 		{name: "or to one that had clearly more", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathA, 10), rated(pathB, 5),
-			rated(pathC, 7).with(func(c *Candidate) { c.State = Idle })}, Memory: standing(settled("a", "b"), "c", Rotated, 0)}, want: []string{"close b", "open c"}},
+			rated(pathC, 7).with(func(c *Candidate) { c.State = Idle })}, Memory: Memory{value: standing(settled("a", "b"), "c", Rotated, 0)}}, want: []string{"close b", "open c"}},
 		{name: "not for a little more", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathA, 10), rated(pathB, 5),
-			rated(pathC, 5.5).with(func(c *Candidate) { c.State = Idle })}, Memory: func() Memory {
+			rated(pathC, 5.5).with(func(c *Candidate) { c.State = Idle })}, Memory: Memory{value: func() adaptiveMemory {
 			m := standing(settled("a", "b"), "c", Rotated, 0)
 			m.Quiet = t0.Add(time.Minute)
 			return m
-		}()}},
-		{name: "a parked one leaves its place to others", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathC, 10), parked(pathD, 5), idle(pathA)}, Memory: standing(settled("c"), "d", Shared, time.Hour)},
+		}()}}},
+		{name: "a parked one leaves its place to others", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathC, 10), parked(pathD, 5), idle(pathA)}, Memory: Memory{value: standing(settled("c"), "d", Shared, time.Hour)}},
 			want: []string{"close d"}},
 
 		{name: "the tail: what the others take from a queue is no reason", view: View{MaxPaths: 8, Remaining: 40e6 / 8 * 4, Candidates: []Candidate{
-			rated(pathA, 40), rated(pathB, 1).with(func(c *Candidate) { c.Outstanding = 100 })}, Memory: settled("a", "b")}},
+			rated(pathA, 40), rated(pathB, 1).with(func(c *Candidate) { c.Outstanding = 100 })}, Memory: Memory{value: settled("a", "b")}}},
 		{name: "the tail: last blocks that would take too long go elsewhere", view: View{MaxPaths: 8, Remaining: 10e6 / 8 * 6 / 10, Candidates: []Candidate{
-			rated(pathA, 10), rated(pathB, 0.3).with(func(c *Candidate) { c.Outstanding = 100 })}, Memory: settled("a", "b")},
+			rated(pathA, 10), rated(pathB, 0.3).with(func(c *Candidate) { c.Outstanding = 100 })}, Memory: Memory{value: settled("a", "b")}},
 			want: []string{"park b"}, says: "last of its 100 requests need"},
 		{name: "endgame: every live path", view: View{MaxPaths: 8, Remaining: 40e6 / 8, Candidates: []Candidate{rated(pathC, 40), parked(pathD, 10), parked(pathB, 10)},
-			Memory: standing(standing(settled("c"), "d", Shared, time.Hour), "b", Weak, time.Hour)}, want: []string{"return d", "return b"}, says: "last pieces"},
+			Memory: Memory{value: standing(standing(settled("c"), "d", Shared, time.Hour), "b", Weak, time.Hour)}}, want: []string{"return d", "return b"}, says: "last pieces"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.view.Now = t0
@@ -211,7 +216,7 @@ func TestAdaptiveRules(t *testing.T) {
 			if len(tt.want) > 0 && !strings.Contains(plan.Decisions[0].Reason, tt.says) {
 				t.Errorf("reason %q, want %q in it", plan.Decisions[0].Reason, tt.says)
 			}
-			if tt.stands != "" && plan.Memory.path(Key{Peer: "p", Path: tt.stands}).Why != Shared {
+			if tt.stands != "" && why(plan, tt.stands) != Shared {
 				t.Errorf("%s does not stand by", tt.stands)
 			}
 		})

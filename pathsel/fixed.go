@@ -11,6 +11,8 @@ type fixed struct {
 
 func (f fixed) Name() string { return f.name }
 
+func (f fixed) Paths(budget int) int { return budget }
+
 func (f fixed) Decide(v View) Plan {
 	limit := v.MaxPaths
 	if f.limit > 0 {
@@ -33,5 +35,5 @@ func (f fixed) Decide(v View) Plan {
 			opens = append(opens, Decision{c.Key, Open, fmt.Sprintf("path %d of at most %d for this peer", r+1, limit)})
 		}
 	}
-	return Plan{Decisions: append(closes, opens...), Memory: v.Memory, Waiting: waiting(v)}
+	return Plan{Decisions: append(closes, opens...), Waiting: waiting(v)}
 }

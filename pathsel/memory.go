@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Memory is what a selector carries from one view to the next. Whoever holds it only passes it on and may
-// record it; a selector makes a new one and never changes the one in the view.
-type Memory struct {
+// adaptiveMemory is what the adaptive selector carries from one view to the next. It makes a new one for
+// each plan and never changes the one in the view.
+type adaptiveMemory struct {
 	Paths []PathMemory `json:"paths,omitempty"`
 	Peers []PeerMemory `json:"peers,omitempty"`
 	// TotalBytes is the sum of BytesRead in the last view, ProbeBytes how much of that probes of
@@ -21,13 +21,9 @@ type Memory struct {
 	// changes and varies their jitter.
 	Quiet time.Time `json:"quiet,omitzero"`
 	Round int       `json:"round,omitempty"`
-	// Initial is when the slots selector began to wait for handshakes; SlotEnd is when its next slot
-	// ends, zero before its initial selection.
-	Initial time.Time `json:"initial,omitzero"`
-	SlotEnd time.Time `json:"slot_end,omitzero"`
 }
 
-// PathMemory is what a selector remembers of one path-level peer.
+// PathMemory is what the adaptive selector remembers of one path-level peer.
 type PathMemory struct {
 	Key Key `json:"key"`
 	// Why it stands by; Used while it carries pieces or was not yet tried.
@@ -47,9 +43,6 @@ type PathMemory struct {
 	Up     bool      `json:"up,omitempty"`
 	Breaks int       `json:"breaks,omitempty"`
 	Broke  time.Time `json:"broke,omitzero"`
-	// SlotBytes is BytesRead at the end of the last slot, Closed marks what is closed for good (slots).
-	SlotBytes uint64 `json:"slot_bytes,omitempty"`
-	Closed    bool   `json:"closed,omitempty"`
 }
 
 // Why is the cause for which a path stands by. It says what a probe must show.
@@ -96,8 +89,8 @@ type Trial struct {
 	Bytes uint64 `json:"bytes,omitempty"`
 }
 
-// clone makes a Memory that shares nothing with the old one.
-func (m Memory) clone() Memory {
+// clone makes a memory that shares nothing with the old one.
+func (m adaptiveMemory) clone() adaptiveMemory {
 	m.Paths, m.Peers = slices.Clone(m.Paths), slices.Clone(m.Peers)
 	for i, p := range m.Peers {
 		m.Peers[i].Carrying = slices.Clone(p.Carrying)
@@ -116,7 +109,7 @@ func (m Memory) clone() Memory {
 }
 
 // path returns the memory of that key, made if there was none. The pointer is good until the next call.
-func (m *Memory) path(k Key) *PathMemory {
+func (m *adaptiveMemory) path(k Key) *PathMemory {
 	i, found := slices.BinarySearchFunc(m.Paths, k, func(p PathMemory, k Key) int { return compareKeys(p.Key, k) })
 	if !found {
 		m.Paths = slices.Insert(m.Paths, i, PathMemory{Key: k})
@@ -125,7 +118,7 @@ func (m *Memory) path(k Key) *PathMemory {
 }
 
 // peer returns the memory of that peer, made if there was none. The pointer is good until the next call.
-func (m *Memory) peer(p PeerID) *PeerMemory {
+func (m *adaptiveMemory) peer(p PeerID) *PeerMemory {
 	i, found := slices.BinarySearchFunc(m.Peers, p, func(x PeerMemory, p PeerID) int { return cmp.Compare(x.Peer, p) })
 	if !found {
 		m.Peers = slices.Insert(m.Peers, i, PeerMemory{Peer: p})
@@ -135,7 +128,7 @@ func (m *Memory) peer(p PeerID) *PeerMemory {
 
 // forget drops what is remembered of paths and peers that are no longer in the view, so that the memory
 // stays as small as the view.
-func (m *Memory) forget(v View) {
+func (m *adaptiveMemory) forget(v View) {
 	known, peers := make(map[Key]bool, len(v.Candidates)), map[PeerID]bool{}
 	for _, c := range v.Candidates {
 		known[Key{Peer: c.Key.Peer, Path: c.Key.Path}] = true

@@ -1,7 +1,9 @@
 package pathsel
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -116,8 +118,43 @@ type View struct {
 	Remaining uint64 `json:"remaining,omitempty"`
 	// Seed differs from client to client and stays the same within one: all randomness comes from it.
 	Seed uint64 `json:"seed,omitempty"`
-	// Memory is that of the last Plan; the zero value at the start.
+	// Memory is that of the last Plan of the same selector.
 	Memory Memory `json:"memory,omitzero"`
+}
+
+// Memory is what a selector carries from one view to the next; the zero value is that of the start. Only
+// that selector knows what is in it: whoever holds one passes it on, and may record it as JSON.
+type Memory struct {
+	value    any             // of the selector's own type
+	recorded json.RawMessage // instead of value, where the memory was read from a trace
+}
+
+// recall is a selector's memory of type T, zero if it is another selector's or cannot be read.
+func recall[T any](m Memory) (own T) {
+	if v, ok := m.value.(T); ok {
+		return v
+	}
+	if json.Unmarshal(m.recorded, &own) != nil {
+		return *new(T)
+	}
+	return own
+}
+
+// IsZero reports whether nothing is remembered.
+func (m Memory) IsZero() bool { return m.value == nil && len(m.recorded) == 0 }
+
+// MarshalJSON writes what the selector remembers.
+func (m Memory) MarshalJSON() ([]byte, error) {
+	if m.value == nil && len(m.recorded) > 0 {
+		return m.recorded, nil
+	}
+	return json.Marshal(m.value)
+}
+
+// UnmarshalJSON keeps what was recorded until the selector asks for it.
+func (m *Memory) UnmarshalJSON(b []byte) error {
+	*m = Memory{recorded: bytes.Clone(b)}
+	return nil
 }
 
 // Action is what is to be done with a path-level peer. Park and Fail are carried out before the
@@ -166,6 +203,9 @@ type Plan struct {
 // view's memory.
 type Selector interface {
 	Name() string
+	// Paths is how many paths of each peer the selector wants to choose from, where the budget
+	// (View.MaxPaths) is the number of open connections.
+	Paths(budget int) int
 	Decide(View) Plan
 }
 
@@ -231,7 +271,7 @@ func RetryDelay(failures int) time.Duration {
 
 // Map is the address-level to path-level mapping: of the paths that the lookup returned, in its order
 // (fewest hops first), each path once, at most max of them. The original system maps as many as it
-// connects; adaptive rotates through more, so the client gives it all that it is willing to try.
+// connects; Selector.Paths says how many a selector wants.
 func Map(peer PeerID, paths []Path, max int) []Candidate {
 	seen := make(map[Fingerprint]bool, len(paths))
 	var out []Candidate

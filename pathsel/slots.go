@@ -14,19 +14,51 @@ type slots struct {
 	minWeight      int // percent of the best
 }
 
+// slotsMemory is what slots carries from one view to the next.
+type slotsMemory struct {
+	// Initial is when the wait for handshakes began; SlotEnd is when the next slot ends, zero before the
+	// initial selection.
+	Initial time.Time `json:"initial,omitzero"`
+	SlotEnd time.Time `json:"slot_end,omitzero"`
+	// Paths are in the order of the view's candidates.
+	Paths []slotsPath `json:"paths,omitempty"`
+}
+
+// slotsPath is what slots remembers of one path-level peer.
+type slotsPath struct {
+	Key       Key    `json:"key"`
+	SlotBytes uint64 `json:"slot_bytes,omitempty"` // BytesRead when the slot began
+	Closed    bool   `json:"closed,omitempty"`     // for good
+}
+
+// next is a memory for the candidates of the view, which shares nothing with the old one.
+func (m slotsMemory) next(v View) slotsMemory {
+	before := make(map[Key]slotsPath, len(m.Paths))
+	for _, p := range m.Paths {
+		before[p.Key] = p
+	}
+	m.Paths = make([]slotsPath, len(v.Candidates))
+	for i, c := range v.Candidates {
+		m.Paths[i] = before[c.Key]
+		m.Paths[i].Key = c.Key
+	}
+	return m
+}
+
 func (slots) Name() string { return "slots" }
 
+func (slots) Paths(budget int) int { return budget }
+
 func (s slots) Decide(v View) Plan {
-	m := v.Memory.clone()
-	m.forget(v)
+	m := recall[slotsMemory](v.Memory).next(v)
 	if m.Initial.IsZero() && len(v.Candidates) > 0 {
 		m.Initial = v.Now
 	}
 
 	plan := Plan{}
-	drop := func(c Candidate, reason string) {
-		m.path(c.Key).Closed = true
-		if c.State.Open() {
+	drop := func(i int, reason string) {
+		m.Paths[i].Closed = true
+		if c := v.Candidates[i]; c.State.Open() {
 			plan.Decisions = append(plan.Decisions, Decision{c.Key, Close, reason})
 		}
 	}
@@ -38,7 +70,7 @@ func (s slots) Decide(v View) Plan {
 			m.startSlot(v, v.Now.Add(s.slot))
 		}
 	case !v.Now.Before(m.SlotEnd):
-		s.periodic(v, &m, drop)
+		s.periodic(v, m, drop)
 		m.startSlot(v, v.Now.Add(s.slot))
 	}
 
@@ -48,8 +80,8 @@ func (s slots) Decide(v View) Plan {
 			open[c.Key.Peer]++
 		}
 	}
-	for _, c := range v.Candidates {
-		if used[c.Key.Peer]++; used[c.Key.Peer] > v.MaxPaths || m.path(c.Key).Closed {
+	for i, c := range v.Candidates {
+		if used[c.Key.Peer]++; used[c.Key.Peer] > v.MaxPaths || m.Paths[i].Closed {
 			continue
 		}
 		if !c.State.Open() && open[c.Key.Peer] < v.MaxPaths && (c.State == Idle || m.SlotEnd.IsZero()) && !v.Now.Before(c.RetryAt) {
@@ -57,7 +89,7 @@ func (s slots) Decide(v View) Plan {
 			plan.Decisions = append(plan.Decisions, Decision{c.Key, Open, fmt.Sprintf("path %d of at most %d for this peer", used[c.Key.Peer], v.MaxPaths)})
 		}
 	}
-	plan.Memory, plan.Waiting = m, waiting(v)
+	plan.Memory, plan.Waiting = Memory{value: m}, waiting(v)
 	if plan.Waiting != "" && !m.SlotEnd.IsZero() {
 		plan.Waiting = "no path is left, and this selector tries none again"
 	}
@@ -75,7 +107,7 @@ func (s slots) handshakesDone(v View) bool {
 }
 
 // initial weighs by handshake: twice as long weighs half.
-func (s slots) initial(v View, drop func(Candidate, string)) {
+func (s slots) initial(v View, drop func(i int, reason string)) {
 	var best time.Duration
 	for _, c := range v.Candidates {
 		if c.State == Active && c.Handshake > 0 && (best == 0 || c.Handshake < best) {
@@ -85,34 +117,34 @@ func (s slots) initial(v View, drop func(Candidate, string)) {
 	if best == 0 {
 		return // nothing to compare with yet
 	}
-	for _, c := range v.Candidates {
+	for i, c := range v.Candidates {
 		switch {
 		case c.State != Active || c.Handshake == 0:
-			drop(c, "no handshake before the deadline")
+			drop(i, "no handshake before the deadline")
 		case int64(best)*100 < int64(c.Handshake)*int64(s.minWeight):
-			drop(c, fmt.Sprintf("handshake of %v weighs less than %d%% of the best, %v", c.Handshake, s.minWeight, best))
+			drop(i, fmt.Sprintf("handshake of %v weighs less than %d%% of the best, %v", c.Handshake, s.minWeight, best))
 		}
 	}
 }
 
 // periodic weighs by the bytes read since the slot began.
-func (s slots) periodic(v View, m *Memory, drop func(Candidate, string)) {
+func (s slots) periodic(v View, m slotsMemory, drop func(i int, reason string)) {
 	read := make([]uint64, len(v.Candidates))
 	var best uint64
 	for i, c := range v.Candidates {
-		read[i] = sub(c.BytesRead, m.path(c.Key).SlotBytes)
+		read[i] = sub(c.BytesRead, m.Paths[i].SlotBytes)
 		best = max(best, read[i])
 	}
 	for i, c := range v.Candidates {
 		if c.State == Active && read[i]*100 < best*uint64(s.minWeight) {
-			drop(c, fmt.Sprintf("read %d bytes in the slot, less than %d%% of the best, %d", read[i], s.minWeight, best))
+			drop(i, fmt.Sprintf("read %d bytes in the slot, less than %d%% of the best, %d", read[i], s.minWeight, best))
 		}
 	}
 }
 
-func (m *Memory) startSlot(v View, end time.Time) {
+func (m *slotsMemory) startSlot(v View, end time.Time) {
 	m.SlotEnd = end
-	for _, c := range v.Candidates {
-		m.path(c.Key).SlotBytes = c.BytesRead
+	for i, c := range v.Candidates {
+		m.Paths[i].SlotBytes = c.BytesRead
 	}
 }
