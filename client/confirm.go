@@ -33,7 +33,7 @@ func (c *confirmer) begin() {
 	}
 	c.underWay = true
 	c.workers.Go(func() {
-		missing, err := storage.Settle(c.store.Store, c.source.InfoHash)
+		missing, err := storage.SyncAndCheck(c.store.Store, c.source.InfoHash)
 		if len(missing) > 0 {
 			c.blame.distrust()
 		}

@@ -8,59 +8,57 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 )
 
-// Blocks of pieces that are not complete are kept, too: a piece may be as large as 256 MiB. How a
-// block gets into the record and from there back into a piece:
+// Blocks of incomplete pieces survive a restart too, since a piece may be as large as 256 MiB. How a block gets into the record
+// and from there back into a piece:
 //
-//  1. behind notes each block that the place has taken.                            (one goroutine)
-//  2. A sync brings the data to disk, then the record is told of the blocks that were
-//     written before it. A sync comes early if a kill would cost too much.         (one goroutine)
-//  3. A block that is on disk is read from there when the engine asks a peer for it.(concurrent calls)
-//  4. The piece is hashed like any other. If it is wrong, its blocks are forgotten, and
-//     no peer is blamed: nobody knows who has sent them.
+//  1. The write buffer notes each block that it has written.                         (one goroutine)
+//  2. A sync brings the data to disk, then the blocks written before it are recorded.
+//     A sync comes early if a kill would lose too much.                              (one goroutine)
+//  3. When the engine asks a peer for a block that is on disk, it is read from there. (concurrent calls)
+//  4. The piece is hashed like any other. If it is wrong, its blocks are forgotten. No
+//     peer is blamed, since nobody knows who has sent them.
 //
-// Nothing vouches for a single block but its piece. So blocks also count in a file that has changed
-// since it was recorded, as every file has after a kill, if the change may be the download's own.
+// Only its piece can prove a block right. So a block may also lie in a file that has changed since it was recorded (after a
+// kill every file has), if the change may be the download's own.
 
 const (
 	// blockSize is the size of a block, as the engine asks for them. The last one of a piece
 	// may be shorter.
 	blockSize = 16 << 10
-	// maxPartial is how many pieces have their blocks kept. More are begun only if somebody
-	// begins pieces and leaves them.
+	// maxPartial is of how many pieces blocks are kept. An honest download begins fewer.
 	maxPartial = 4096
-	// maxUnrecorded is how many bytes of blocks wait for the next regular sync. More bring an
-	// early one.
-	maxUnrecorded = maxBehind / 2
+	// maxUnrecorded is how many bytes of blocks may wait for the next regular sync. More cause an early one.
+	maxUnrecorded = maxBuffered / 2
 )
 
-// blocks are the blocks of incomplete pieces that were written. Whoever has them keeps calls apart.
+// blocks are the written blocks of incomplete pieces. Calls must not overlap.
 type blocks struct {
 	layout     Layout
 	pieces     map[int]*partial
-	unrecorded int          // bytes that were written and are not in the record
-	forgotten  map[int]bool // pieces of which the record may still name blocks
-	served     map[int]bool // pieces of which blocks were ever read for the engine
+	unrecorded int          // bytes of blocks that are not in the record
+	forgotten  map[int]bool // dropped pieces whose blocks may still be in the record
+	served     map[int]bool // pieces of which the engine was ever given blocks
 }
 
-// partial is what there is of a piece.
+// partial is an incomplete piece.
 type partial struct {
 	bits       bitset // of the blocks
 	untaken    bitset // those of an earlier download that the engine has not got yet
-	unrecorded int    // bytes
+	unrecorded int    // bytes of blocks that are not in the record
 	changed    bool   // since the last note
-	recorded   bool   // the record may name some
-	served     bool   // blocks of it were read for the engine
+	recorded   bool   // the record may have blocks of it
+	served     bool   // the engine was given blocks of it
 }
 
-// note is what the record is to be told of a piece.
+// note is a change to the record: the blocks of a piece.
 type note struct {
 	piece int
 	bits  bitset // nil: it has no blocks any more
-	bytes int    // that were not in the record
+	bytes int    // of blocks that were not in the record
 	of    *partial
 }
 
-// newBlocks begins with the blocks that the record names.
+// newBlocks begins with the blocks in the record.
 func newBlocks(l Layout, kept map[int]bitset) blocks {
 	b := blocks{
 		layout: l, pieces: map[int]*partial{}, forgotten: map[int]bool{}, served: map[int]bool{},
@@ -83,8 +81,7 @@ func (l Layout) blockLength(piece, block int) int {
 	return int(min(blockSize, n-int64(block)*blockSize))
 }
 
-// wrote notes that the bytes of a piece from one up to another were written. Blocks that are only
-// in part among them are not noted.
+// wrote notes the blocks of a piece that lie between two of its bytes, and so were written as a whole.
 func (b *blocks) wrote(piece int, from, to int64) {
 	p := b.pieces[piece]
 	if p == nil {
@@ -108,14 +105,14 @@ func (b *blocks) wrote(piece int, from, to int64) {
 	}
 }
 
-// has tells whether a block is there.
+// has tells whether a block was written.
 func (b *blocks) has(piece int, begin, length int64) bool {
 	p, i := b.pieces[piece], int(begin/blockSize)
 	return p != nil && begin >= 0 && begin%blockSize == 0 && i < b.layout.blocksIn(piece) &&
 		length == int64(b.layout.blockLength(piece, i)) && p.bits.has(i)
 }
 
-// whole tells whether all blocks of a piece are there.
+// whole tells whether all blocks of a piece were written.
 func (b *blocks) whole(piece int) bool {
 	p := b.pieces[piece]
 	return p != nil && b.layout.isWhole(piece, p.bits)
@@ -143,7 +140,7 @@ func (b *blocks) drop(piece int) {
 	delete(b.pieces, piece)
 }
 
-// notes are what has changed since the last ones. What becomes of them is told with noted.
+// notes returns the changes since the last call.
 func (b *blocks) notes() (out []note) {
 	for i, p := range b.pieces {
 		if p.changed {
@@ -155,7 +152,7 @@ func (b *blocks) notes() (out []note) {
 	return append(out, b.drops()...)
 }
 
-// drops are the notes of pieces that have no blocks any more.
+// drops returns only the changes of pieces that have no blocks any more.
 func (b *blocks) drops() (out []note) {
 	for i := range b.forgotten {
 		out = append(out, note{piece: i})
@@ -164,13 +161,13 @@ func (b *blocks) drops() (out []note) {
 	return out
 }
 
-// noted says whether notes are in the record.
+// noted is told whether notes were recorded.
 func (b *blocks) noted(notes []note, ok bool) {
 	for _, n := range notes {
 		p := b.pieces[n.piece]
 		switch {
 		case p == nil || p != n.of:
-			if n.bits != nil || !ok { // the record has, or may still have, what was dropped
+			if n.bits != nil || !ok { // the blocks were dropped meanwhile, and may still be in the record
 				b.forgotten[n.piece] = true
 			}
 		case ok:
@@ -183,11 +180,11 @@ func (b *blocks) noted(notes []note, ok bool) {
 	}
 }
 
-// Blocks are the blocks of incomplete pieces that a store from Open has on disk, most of them from
-// an earlier download. The engine knows of whole pieces only, and asks peers for them.
+// Blocks are the blocks of incomplete pieces that a store from Open has on disk, most of them from an earlier download. The
+// engine only knows of whole pieces, and asks peers for these blocks.
 type Blocks struct{ t *torrent }
 
-// BlocksOf returns the blocks of a torrent that is open in a store; nil if it is only read.
+// BlocksOf returns the blocks of a torrent that is open in a store. It returns nil if the torrent is only read.
 func BlocksOf(st Store, hash metainfo.Hash) *Blocks {
 	s, ok := st.(*store)
 	if !ok {
@@ -225,14 +222,14 @@ func (b *Blocks) Read(data []byte, piece int, begin int64) error {
 	defer t.writer.mu.Unlock()
 	p := t.writer.blocks.pieces[piece]
 	if p == nil {
-		return fs.ErrNotExist // found wrong meanwhile
+		return fs.ErrNotExist // the piece was found wrong meanwhile
 	}
 	p.served = true
 	t.writer.blocks.served[piece] = true
 	return nil
 }
 
-// Taken notes that the engine has got a block. It tells whether that came from disk.
+// Taken notes that the engine has received a block, and tells whether the block came from disk.
 func (b *Blocks) Taken(piece int, begin, length int64) bool {
 	w := b.t.writer
 	w.mu.Lock()
@@ -246,7 +243,7 @@ func (b *Blocks) Taken(piece int, begin, length int64) bool {
 	return true
 }
 
-// Untaken is the number of bytes of an earlier download that the engine has not got yet.
+// Untaken is the number of bytes of an earlier download that the engine has not received yet.
 func (b *Blocks) Untaken() (bytes int64) {
 	w := b.t.writer
 	w.mu.Lock()
@@ -263,19 +260,19 @@ func (b *Blocks) Untaken() (bytes int64) {
 
 var errKeptWrong = errors.New("the piece is wrong, and has blocks of an earlier download")
 
-// mixed is a piece of which some blocks were read from disk for the engine. It hashes itself: for
-// the engine the peer that was asked for a block has sent it, and would be banned if it is wrong.
+// mixed is a piece of which the engine was given blocks from disk. It hashes itself: the engine believes that a peer has sent
+// these blocks, and would ban that peer if the piece is wrong.
 type mixed struct{ piece }
 
-// SelfHash implements the engine's SelfHashing. An error keeps the engine from blaming anybody.
+// SelfHash implements the engine's SelfHashing. If it returns an error, the engine blames nobody.
 func (p mixed) SelfHash() (metainfo.Hash, error) {
 	t := p.torrent
-	if err := t.writer.settle(p.index); err != nil {
+	if err := t.writer.flushPiece(p.index); err != nil {
 		return metainfo.Hash{}, err
 	}
 	sum, err := sumOf(t.layout, placeReader{t.place}, p.index, make([]byte, hashPart))
 	if err != nil {
-		return sum, p.missing(err)
+		return sum, p.unreadable(err)
 	}
 	if [20]byte(t.layout.pieceHash(p.index)) != sum && t.writer.isServed(p.index) {
 		return sum, errKeptWrong

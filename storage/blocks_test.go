@@ -81,7 +81,7 @@ func TestBlocksAreKept(t *testing.T) {
 			x := tor.Piece(metainfo.Piece{Info: &metainfo.Info{PieceLength: 1}}).(piece).torrent
 			x.writer.flush()
 			for p := range 4 {
-				if err := x.writer.settle(p); err != nil {
+				if err := x.writer.flushPiece(p); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -256,7 +256,7 @@ func TestBlocksOfForeignFiles(t *testing.T) {
 func TestUnrecordedIsBounded(t *testing.T) {
 	l := Layout{PieceLength: 64 << 20, Length: 64 << 20}
 	asked := make(chan struct{}, 1)
-	w := newBehind(l, nil, func([]byte, int64) error { return nil }, func() {
+	w := newWriteBuffer(l, nil, func([]byte, int64) error { return nil }, func() {
 		select {
 		case asked <- struct{}{}:
 		default:
@@ -275,7 +275,7 @@ func TestUnrecordedIsBounded(t *testing.T) {
 				return
 			}
 			w.mu.Lock()
-			if most := w.held*chunkSize + w.blocks.unrecorded; most > maxBehind+chunkSize {
+			if most := w.held*chunkSize + w.blocks.unrecorded; most > maxBuffered+chunkSize {
 				t.Errorf("%d bytes wait", most)
 			}
 			w.mu.Unlock()
@@ -289,7 +289,7 @@ func TestUnrecordedIsBounded(t *testing.T) {
 		}
 	}
 	close(stop)
-	if n := <-recorded; n < int(l.Length/maxBehind)-1 {
+	if n := <-recorded; n < int(l.Length/maxBuffered)-1 {
 		t.Errorf("%d syncs for %d MiB", n, l.Length>>20)
 	}
 }

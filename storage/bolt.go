@@ -19,65 +19,65 @@ import (
 	"braid/storage/boltdb"
 )
 
-// How pieces get into a bbolt database without paying for each block:
+// How pieces get into a bbolt database without a transaction for each block:
 //
-//  1. A block is put into memory, into its segment of 256 KiB.
-//  2. Segments go to the database in one transaction for many pieces: the pieces that are whole when there are enough of
-//     them, all that is whole at a sync, and whatever is there when memory runs short.
+//  1. Blocks are collected in memory, in segments of 256 KiB.
+//  2. One transaction writes the segments of many pieces: those of whole pieces once there are enough, and all segments at a
+//     sync and when memory runs short.
 //  3. A block is read from memory, or else from the database.
 //
-// The database has a bucket for each piece, named by its number in four bytes, with its segments by number in two. A piece
-// comes into a bucket of its own, because bbolt rewrites all values that share a page with a new one: in one large
-// bucket each piece would be written several times. Segments keep a page's run short enough to find room for it again,
-// and let a part of a piece be written.
+// The database has a bucket for each piece, whose key is the piece's number in four bytes. In it the segments have their numbers
+// in two bytes as keys. bbolt rewrites all values that share a page with a new one, so pieces in one large bucket would be
+// written several times. Segments are short enough for the space of old ones to be used again, and a part of a piece can be
+// written.
 const (
 	segmentSize = 256 << 10
-	// enough is the size of a transaction. Each costs two syncs of the disk, which are small change at this size.
+	// enough is the size of a transaction. Each costs two syncs of the disk, which do not matter at this size.
 	enough = 8 << 20
-	// mostBuffered bounds the memory of all segments that are not written. A transaction needs as much again at most.
+	// mostBuffered bounds the memory of unwritten segments. A transaction needs at most as much again.
 	mostBuffered = 24 << 20
 )
 
 var piecesBucket = []byte("pieces")
 
-// boltPath is where a torrent's database lies below the data directory, with slashes.
+// boltPath is the path of a torrent's database below the data directory, with slashes.
 func boltPath(hash metainfo.Hash) string { return recordDir + "/" + hash.HexString() + ".pieces.db" }
 
 func boltOptions() *bbolt.Options {
 	return &bbolt.Options{Timeout: lockWait, InitialMmapSize: 1 << 30} // of addresses, not of memory; it grows in steps of as much
 }
 
-// bolt is a place for a torrent in a database of its own.
+// bolt is a place for one torrent in its own database.
 type bolt struct {
 	layout Layout
 	name   string // of the file
 	system system
 	db     *boltdb.DB
-	fresh  bool // there was no database, or a damaged one
+	fresh  bool // the database is new
 
-	flushing sync.Mutex   // segments on their way to the database are not written to
-	landing  sync.RWMutex // a reader does not look at memory before, and at the database before that
+	flushing sync.Mutex   // held while segments are written to the database, so that they do not change
+	landing  sync.RWMutex // keeps segments from moving from memory to the database while somebody reads
 
-	mu      sync.Mutex
-	pieces  map[int]*buffered
-	size    int // of all segments in memory
-	whole   int // of those of whole pieces
-	changed bool
-	left    stamp     // as we have found the file, or left it
-	free    sync.Pool // of *[]byte, each a segment
+	mu        sync.Mutex
+	pieces    map[int]*buffered
+	size      int // of all segments in memory
+	whole     int // of the segments of whole pieces
+	changed   bool
+	lastStamp stamp     // of the file, as we have found or left it
+	free      sync.Pool // of *[]byte, each a segment
 }
 
-// buffered is what of a piece is in memory.
+// buffered is the part of a piece that is in memory.
 type buffered struct {
 	segments map[int]*segment
-	bytes    int64 // that are known
+	bytes    int64 // that were written
 }
 
 // segment is a part of a piece in memory.
 type segment struct {
 	data *[]byte
-	// known are the ranges of it that were written, in order and apart from each other. The rest may be in the database.
-	known extents
+	// written are the ranges that were written. The rest of the segment may be in the database.
+	written extents
 }
 
 func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *slog.Logger) (*bolt, error) {
@@ -86,22 +86,22 @@ func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *sl
 	fresh := errors.Is(err, fs.ErrNotExist)
 	db, err := boltdb.Open(name, 0o644, boltOptions(), func(aside string, err error) {
 		fresh = true
-		log.Warn("the pieces in a damaged database are lost; they are fetched again", "torrent", l.Name, "set_aside", aside, "error", err)
+		log.Warn("the database of pieces is damaged; its pieces are fetched again", "torrent", l.Name, "set_aside", aside, "error", err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	left, err := stampOfFile(name)
+	last, err := stampOfFile(name)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return &bolt{
-		layout: l, name: name, system: sys, db: db, fresh: fresh, pieces: map[int]*buffered{}, left: left,
+		layout: l, name: name, system: sys, db: db, fresh: fresh, pieces: map[int]*buffered{}, lastStamp: last,
 		free: sync.Pool{New: func() any { b := make([]byte, segmentSize); return &b }},
 	}, nil
 }
 
-// expect looks whether the file is as we left it. If not, bbolt may meet anything in it.
+// expect checks that the file is as we left it, since bbolt cannot cope with a file that has changed.
 func (p *bolt) expect() error {
 	now, err := stampOfFile(p.name)
 	if err != nil {
@@ -109,25 +109,25 @@ func (p *bolt) expect() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now != p.left {
+	if now != p.lastStamp {
 		return fmt.Errorf("%s was changed by somebody else; start again to fetch what it held", p.name)
 	}
 	return nil
 }
 
-// note remembers how the file is left.
+// note remembers the file's stamp after a transaction.
 func (p *bolt) note() error {
-	left, err := stampOfFile(p.name)
+	last, err := stampOfFile(p.name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left = left
+	p.lastStamp = last
 	return err
 }
 
 func (p *bolt) stamp(int) stamp {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.left
+	return p.lastStamp
 }
 
 // openBoltReader opens a database for reading only.
@@ -142,7 +142,8 @@ func openBoltReader(dir string, l Layout, hash metainfo.Hash) (*bolt, error) {
 	return &bolt{layout: l, name: name, db: db, pieces: map[int]*buffered{}}, nil
 }
 
-// span calls do for each segment that has a part of the n bytes of the torrent's data from off on.
+// span calls do for each segment that holds some of the n bytes of the torrent's data at off: bytes from to to of them are in
+// the segment, from its byte at.
 func (p *bolt) span(off int64, n int, do func(piece, seg, at int, from, to int) error) error {
 	for from := 0; from < n; {
 		index := int((off + int64(from)) / p.layout.PieceLength)
@@ -198,7 +199,7 @@ func (p *bolt) put(b []byte, off int64) error {
 		copy((*s.data)[at:], b[from:to])
 		wasWhole := p.isWhole(piece, in)
 		var grown int
-		s.known, grown = s.known.with(at, at+to-from)
+		s.written, grown = s.written.with(at, at+to-from)
 		in.bytes += int64(grown)
 		if p.isWhole(piece, in) && !wasWhole {
 			p.whole += len(in.segments) * segmentSize
@@ -231,14 +232,14 @@ func (p *bolt) read(b []byte, off int64) error {
 		if err != nil {
 			return fmt.Errorf("read piece %d: %w", piece, err)
 		}
-		if !p.readBuffered(b, piece, seg, at) && !stored { // what is in memory is newer
+		if !p.readBuffered(b, piece, seg, at) && !stored { // memory is newer than the database
 			return fmt.Errorf("piece %d is not in the database: %w", piece, io.ErrUnexpectedEOF)
 		}
 		return nil
 	})
 }
 
-// readBuffered copies what of b is in memory, and tells whether that is all.
+// readBuffered copies what is in memory, and tells whether that is everything.
 func (p *bolt) readBuffered(b []byte, piece, seg, at int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,15 +248,15 @@ func (p *bolt) readBuffered(b []byte, piece, seg, at int) bool {
 		return false
 	}
 	s := in.segments[seg]
-	for _, e := range s.known {
+	for _, e := range s.written {
 		if from, to := max(e.from, at), min(e.to, at+len(b)); from < to {
 			copy(b[from-at:to-at], (*s.data)[from:to])
 		}
 	}
-	return s.known.holds(at, at+len(b))
+	return s.written.holds(at, at+len(b))
 }
 
-// storedSegment is valid until the transaction ends.
+// storedSegment returns a segment from the database, valid until the transaction ends, or nil.
 func storedSegment(tx *bbolt.Tx, piece, seg int) []byte {
 	all := tx.Bucket(piecesBucket)
 	if all == nil {
@@ -271,13 +272,13 @@ func storedSegment(tx *bbolt.Tx, piece, seg int) []byte {
 func pieceKey(piece int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(piece)) }
 func segmentKey(seg int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(seg)) }
 
-// flight is a segment on its way to the database.
+// flight is a segment that is being written to the database.
 type flight struct {
 	piece, seg int
 	s          *segment
 }
 
-// flush writes the pieces that are whole, or everything. While it does, what it writes stays readable in memory.
+// flush writes the whole pieces, or all segments. They can be read from memory until they are in the database.
 func (p *bolt) flush(all bool) error {
 	p.flushing.Lock()
 	defer p.flushing.Unlock()
@@ -332,8 +333,8 @@ func (p *bolt) store(tx *bbolt.Tx, flights []flight) error {
 			b.FillPercent = 1 // nothing comes in between
 		}
 		data := (*f.s.data)[:p.segmentLength(f.piece, f.seg)]
-		if !f.s.known.holds(0, len(data)) {
-			data = merge(data, f.s.known, b.Get(segmentKey(f.seg)))
+		if !f.s.written.holds(0, len(data)) {
+			data = merge(data, f.s.written, b.Get(segmentKey(f.seg)))
 		}
 		if err := b.Put(segmentKey(f.seg), data); err != nil {
 			return err
@@ -342,17 +343,17 @@ func (p *bolt) store(tx *bbolt.Tx, flights []flight) error {
 	return nil
 }
 
-// merge puts what is known over what was stored, if anything was.
-func merge(data []byte, known extents, stored []byte) []byte {
+// merge returns the stored segment with the written ranges of data.
+func merge(data []byte, written extents, stored []byte) []byte {
 	out := make([]byte, len(data))
 	copy(out, stored)
-	for _, e := range known {
+	for _, e := range written {
 		copy(out[e.from:e.to], data[e.from:e.to])
 	}
 	return out
 }
 
-// land takes pieces out of memory that are in the database by now.
+// land removes segments from memory that are now in the database.
 func (p *bolt) land(flights []flight) {
 	p.landing.Lock()
 	defer p.landing.Unlock()
@@ -387,6 +388,6 @@ func (p *bolt) sync() ([]int, error) {
 	return []int{0}, nil
 }
 
-func (p *bolt) gone() ([]int, error) { return nil, p.expect() }
+func (p *bolt) lostPieces() ([]int, error) { return nil, p.expect() }
 
 func (p *bolt) close() error { return p.db.Close() }

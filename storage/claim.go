@@ -15,27 +15,28 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 )
 
-// What a download may write to. A torrent chooses the names of its files, and a file of that name may be there already, and
-// be the user's own. Before anything is written:
+// Which files a download may write to. A torrent chooses the names of its files, and the user may have a file of that name. So
+// before anything is written:
 //
-//  1. Names that begin with a dot, and names that this file system takes for one, are refused.
-//  2. Every place that the download may write to is looked at, without following links.
-//  3. A file is ours if the record has it as it is, if it ends in .part and the record had one there, or if a download
-//     that was killed may have made it. Of any other one a piece must be right: then it is an earlier download of the same torrent, say by another client.
-//  4. Whatever else is in the way stops the download, or is replaced or set aside, as the user wants.
-//  5. The record is told which files the download may make (record.open). All others that appear later are not ours.
+//  1. Names that begin with a dot are refused, and names that are the same for this file system.
+//  2. All paths that the download may write to are looked at, without following links.
+//  3. A file belongs to the download if it is as in the record, if its name ends in .part and the record had one there, or if a
+//     killed download may have made it. Any other file belongs to it if one of its pieces is right: it comes from an earlier
+//     download of the same torrent, maybe by another client.
+//  4. All other files stop the download, or are replaced or set aside, as the user wants.
+//  5. The files that the download may make are recorded (openRecord). Files that appear later do not belong to it.
 
-// Existing says what happens to files that are in the way of a download and not its own.
+// Existing says what happens to files that are in the way of a download and do not belong to it.
 type Existing int
 
 const (
 	KeepExisting    Existing = iota // the download stops and names them
-	ReplaceExisting                 // files that may be written to are deleted
+	ReplaceExisting                 // they are deleted, unless they are write-protected
 	RenameExisting                  // they get another name
 )
 
-// OnExisting says what happens to files that are in the way and not the download's own. tell, if not nil, is called with the path
-// of each that was moved, and its new one, which is empty if it was deleted.
+// OnExisting says what happens to files that are in the way and do not belong to the download. tell, if not nil, is called for
+// each of them with its path and its new path, which is empty if the file was deleted.
 func OnExisting(e Existing, tell func(path, aside string)) Option {
 	return func(o *options) { o.existing, o.tell = e, tell }
 }
@@ -43,19 +44,18 @@ func OnExisting(e Existing, tell func(path, aside string)) Option {
 // AllowDotfiles lets a torrent's name begin with a dot.
 func AllowDotfiles() Option { return func(o *options) { o.dotfiles = true } }
 
-// asideSuffix is that of files that were set aside, which may be followed by a number.
+// asideSuffix is that of files that were set aside; a number may follow it.
 const (
 	asideSuffix = ".before-download"
-	mostAsides  = 1000 // of one name: more means that something else is wrong
+	mostAsides  = 1000 // of one name
 )
 
-// Claim makes sure that a download in a store from Open may write to its files, hashing what is there already as far as it
-// takes. Opening the torrent in the store does the same, if it was not done before. progress may be nil; it gets the number
-// of bytes that were hashed.
+// Claim makes sure that a download in a store from Open may write to its files. It hashes existing files as far as necessary.
+// Opening the torrent calls it if nobody has. progress may be nil; it gets the number of hashed bytes.
 func Claim(ctx context.Context, st Store, l Layout, hash metainfo.Hash, progress func(bytes int64)) error {
 	s, ok := st.(*store)
 	if !ok || s.kind == KindBolt {
-		return nil // it writes to no file that a torrent can name
+		return nil // the database is the only file, and no torrent can name it
 	}
 	mine, err := s.claim(ctx, l, hash, progress)
 	if err != nil {
@@ -67,7 +67,7 @@ func Claim(ctx context.Context, st Store, l Layout, hash metainfo.Hash, progress
 	return nil
 }
 
-// claims are the files that the user wants, and those that share a piece with one: both are written to.
+// claims returns the files that a download writes to: those that the user wants, and those that share a piece with one.
 func claims(hash metainfo.Hash, l Layout, wanted func(metainfo.Hash, Layout) []bool) []bool {
 	mine := slices.Repeat([]bool{true}, len(l.Files))
 	if wanted != nil {
@@ -89,17 +89,17 @@ func claims(hash metainfo.Hash, l Layout, wanted func(metainfo.Hash, Layout) []b
 	return mine
 }
 
-// claimer looks at what is there.
+// claimer looks at existing files.
 type claimer struct {
 	root   *os.Root
 	layout Layout
-	seen   map[string]bool // of directories: they are there, and are directories
-	names  []string        // of each file: its present one, if it is there
-	before []fs.FileInfo   // nil: it is not there
+	seen   map[string]bool // of each path of a directory: the directory exists
+	names  []string        // of each file: its present name, if it exists
+	before []fs.FileInfo   // of each file; nil: it does not exist
 	inWay  []obstacle
 }
 
-// obstacle is something that is not ours.
+// obstacle is a file or directory in the way that does not belong to the download.
 type obstacle struct {
 	path string
 	mode fs.FileMode
@@ -148,7 +148,7 @@ func (s *store) claim(ctx context.Context, l Layout, hash metainfo.Hash, progres
 				c.inWay = append(c.inWay, obstacle{f.Path + partSuffix, part.Mode()})
 			}
 		case c.names[i] != f.Path && (saved.stamp(i) != noFile || lost):
-			continue // only ours is named like that, where there was one; somebody has changed it
+			continue // the download made a file of this name, and somebody has changed it
 		}
 		if saved.stamp(i) != stampFrom(st) && !(f.Length == 0 && st.Size() == 0) {
 			suspects = append(suspects, i)
@@ -164,7 +164,7 @@ func (s *store) claim(ctx context.Context, l Layout, hash metainfo.Hash, progres
 	return mine, c.clear(s.dir, s.options.existing, s.options.tell)
 }
 
-// look finds what is at a file's place. It is true if both a complete file and one that is not are there.
+// look finds the file at its final name or with .part, and tells whether both exist.
 func (c *claimer) look(i int) (both bool, err error) {
 	p := c.layout.Files[i].Path
 	if ok, err := c.directory(path.Dir(p)); err != nil || !ok {
@@ -187,7 +187,7 @@ func (c *claimer) look(i int) (both bool, err error) {
 	return false, nil
 }
 
-// directory tells whether a directory is there.
+// directory tells whether a directory exists.
 func (c *claimer) directory(p string) (bool, error) {
 	if there, ok := c.seen[p]; ok {
 		return there, nil
@@ -209,13 +209,13 @@ func (c *claimer) directory(p string) (bool, error) {
 	return there, nil
 }
 
-// foreign returns those of the files of which no piece is right.
+// foreign returns the suspects without a right piece.
 func (c *claimer) foreign(ctx context.Context, suspects []int, progress func(int64)) (out []int, err error) {
 	l := c.layout
 	src := &filesReader{layout: l, dir: c.root.Name(), names: c.names}
 	defer src.close()
 	buf := make([]byte, hashPart)
-	sums := map[int]bool{} // pieces that were hashed: they are right
+	sums := map[int]bool{} // of each hashed piece: it is right
 	hashed := int64(0)
 	for _, i := range suspects {
 		f := l.Files[i]
@@ -247,7 +247,7 @@ func (c *claimer) foreign(ctx context.Context, suspects []int, progress func(int
 	return out, nil
 }
 
-// clear takes away what is in the way, or says what it is.
+// clear removes the obstacles, or returns an error that names them.
 func (c *claimer) clear(dir string, how Existing, tell func(path, aside string)) error {
 	if len(c.inWay) == 0 {
 		return nil
@@ -299,7 +299,7 @@ func (c *claimer) asideName(name string) (string, error) {
 	return "", fmt.Errorf("set %s aside: there are %d such files already", name, mostAsides)
 }
 
-// refusal names some of the files.
+// refusal returns an error that names some of the obstacles.
 func (c *claimer) refusal(dir string, inWay []obstacle) error {
 	const most = 5
 	var out []string
@@ -316,7 +316,7 @@ func (c *claimer) refusal(dir string, inWay []obstacle) error {
 	return fmt.Errorf("%w: %s (%s)", ErrInTheWay, strings.Join(out, ", "), advice)
 }
 
-// ErrInTheWay is in errors about files that are not the download's own, which stop it.
+// ErrInTheWay is in errors about files that stop a download because they do not belong to it.
 var ErrInTheWay = errors.New("nothing was written")
 
 func (o obstacle) what() string {
@@ -333,5 +333,5 @@ func (o obstacle) what() string {
 	return "a file that is not of this torrent: no piece of it is right"
 }
 
-// isProtected tells whether the owner has taken the right to write away. It counts for those too who may write everywhere.
+// isProtected tells whether a file is write-protected. That counts also for root, who could write to it.
 func isProtected(m fs.FileMode) bool { return m.Perm()&0o200 == 0 }

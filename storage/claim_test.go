@@ -195,7 +195,7 @@ func TestExistingFiles(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if gone, err := Settle(s, metainfo.Hash{9}); err != nil || len(gone) > 0 {
+				if gone, err := SyncAndCheck(s, metainfo.Hash{9}); err != nil || len(gone) > 0 {
 					t.Errorf("gone %v, %v", gone, err)
 				}
 				closeStore(t, s, tor)

@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	// maxOpenFiles is how many files of a torrent are kept open. Downloads have about as many pieces under
-	// way; more would come near the usual limit of 1024 for a process with several torrents.
+	// maxOpenFiles is how many files of a torrent stay open. A download has about as many unfinished pieces. With more, a
+	// process with several torrents would come near the usual limit of 1024.
 	maxOpenFiles = 128
-	// fewFiles are synced one by one; more of them with the file system that they are on.
+	// fewFiles is up to how many files are synced one by one. For more, their whole file system is synced.
 	fewFiles = 16
 )
 
-// files is the data of one torrent in its final files, which end in .part until they are complete.
+// files is the data of one torrent in its final files. Their names end in .part until they are complete.
 type files struct {
 	root   *os.Root
 	layout Layout
-	system system
-	mapped bool // the files are read through memory
+	system system // nil: the files are only read
+	mapped bool   // files are mapped into memory to be read
 
-	mu     sync.Mutex
-	open   map[int]*handle // by index in layout.Files
-	recent list.List       // of *handle, the one used last in front
-	dirs   map[string]bool // that are known to be there
-	left   []int           // of each file: pieces that are not right
-	right  []bool          // of each piece
-	final  []bool          // of each file: it has its final name
-	dirty  map[int]bool    // files written to since they were synced
-	moved  map[string]bool // directories with new names in them since they were synced
-	stamps []stamp         // of each file: as we have found it, or left it
-	lost   map[int]bool    // files that somebody else has changed, or taken away, since: what they hold is not known
+	mu        sync.Mutex
+	open      map[int]*handle // by index in layout.Files
+	recent    list.List       // of *handle, the last used one in front
+	dirs      map[string]bool // directories that exist
+	missing   []int           // of each file: the number of its pieces that are not right
+	right     []bool          // of each piece
+	final     []bool          // of each file: it has its final name, without .part
+	dirty     map[int]bool    // files that were written to since the last sync
+	dirtyDirs map[string]bool // directories with new names since the last sync
+	stamps    []stamp         // of each file: as we have found or left it
+	altered   map[int]bool    // files that somebody else has changed or deleted since: their content is unknown
 }
 
 // handle is an open file. It is closed when nobody uses it and it is no longer in files.open.
@@ -49,41 +49,46 @@ type handle struct {
 	*os.File
 	view  *view // of the mapped file
 	index int
-	place *list.Element // nil: not in files.open any more
+	place *list.Element // nil: it is not in files.open any more
 	users int
 }
 
-// openFiles opens a place for a torrent below dir, of which the files in mine may be made and changed. Without a system the
-// data is read only, and all of it there.
-func openFiles(dir string, l Layout, right []bool, mapped bool, sys system, mine []bool) (*files, error) {
+// readFiles opens the complete files of a torrent below dir for reading.
+func readFiles(dir string, l Layout, mapped bool) (*files, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	f := &files{
-		root: root, layout: l, system: sys, mapped: mapped,
-		open: map[int]*handle{}, dirs: map[string]bool{},
-		left: make([]int, len(l.Files)), right: slices.Clone(right), final: make([]bool, len(l.Files)),
-		dirty: map[int]bool{}, moved: map[string]bool{}, stamps: make([]stamp, len(l.Files)), lost: map[int]bool{},
+	return &files{
+		root: root, layout: l, mapped: mapped, open: map[int]*handle{}, dirs: map[string]bool{},
+		missing: make([]int, len(l.Files)), final: slices.Repeat([]bool{true}, len(l.Files)),
+		dirty: map[int]bool{}, dirtyDirs: map[string]bool{}, stamps: make([]stamp, len(l.Files)), altered: map[int]bool{},
+	}, nil
+}
+
+// openFiles opens a torrent's files, of which the owned ones may be made and changed. right tells which pieces are right.
+func (s *store) openFiles(l Layout, right, owned []bool) (*files, error) {
+	f, err := readFiles(s.dir, l, s.kind == KindMmap)
+	if err != nil {
+		return nil, err
 	}
+	f.system, f.right = s.options.system, slices.Clone(right)
 	for i := range l.Files {
-		if sys == nil {
-			f.final[i] = true
-		} else if err := f.find(i, mine[i]); err != nil {
-			return nil, errors.Join(err, root.Close())
+		if err := f.find(i, owned[i]); err != nil {
+			return nil, errors.Join(err, f.root.Close())
 		}
 	}
 	return f, nil
 }
 
-// find looks at a file when the place is opened. One that is complete gets its final name and length: that is done with its
-// last piece, and if braid ended in between, nobody would. Empty files are made.
-func (f *files) find(i int, mine bool) error {
+// find looks at a file when the place is opened. A complete file gets its final name and length, in case braid was killed
+// after the last piece and before it did so. Empty files are made.
+func (f *files) find(i int, owned bool) error {
 	file := f.layout.Files[i]
 	begin, end := f.layout.FilePieces(file)
 	for p := begin; p < end; p++ {
 		if !f.right[p] {
-			f.left[i]++
+			f.missing[i]++
 		}
 	}
 	f.stamps[i] = noFile
@@ -96,9 +101,9 @@ func (f *files) find(i int, mine bool) error {
 		}
 	}
 	switch {
-	case f.stamps[i] != noFile && f.left[i] == 0 && (mine || end > begin):
+	case f.stamps[i] != noFile && f.missing[i] == 0 && (owned || end > begin):
 		return f.finish(i)
-	case f.stamps[i] == noFile && file.Length == 0 && mine:
+	case f.stamps[i] == noFile && file.Length == 0 && owned:
 		return f.makeEmpty(i)
 	}
 	return nil
@@ -114,7 +119,7 @@ func (f *files) makeEmpty(i int) error {
 	return errors.Join(f.note(i, file), file.Close())
 }
 
-// note remembers how a file is. The caller holds f.mu, except while f is being opened.
+// note remembers the present stamp of a file. The caller holds f.mu, except while f is being opened.
 func (f *files) note(i int, file *os.File) error {
 	st, err := file.Stat()
 	if err == nil {
@@ -123,7 +128,7 @@ func (f *files) note(i int, file *os.File) error {
 	return err
 }
 
-// name is the file's present name. The caller holds f.mu, except while f is being opened.
+// name returns the file's present name. The caller holds f.mu, except while f is being opened.
 func (f *files) name(i int) string {
 	n := filepath.FromSlash(f.layout.Files[i].Path)
 	if !f.final[i] {
@@ -148,14 +153,14 @@ func (f *files) openFile(i int, create bool) (*os.File, error) {
 		if err := f.root.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
 		}
-		f.dirs[dir], f.moved[dir] = true, true
+		f.dirs[dir], f.dirtyDirs[dir] = true, true
 		if dir == "." {
 			break
 		}
 	}
-	f.moved[filepath.Dir(name)] = true
+	f.dirtyDirs[filepath.Dir(name)] = true
 	if f.holds(i) {
-		f.lost[i] = true
+		f.altered[i] = true
 	}
 	file, err = f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 	if errors.Is(err, fs.ErrExist) {
@@ -167,11 +172,11 @@ func (f *files) openFile(i int, create bool) (*os.File, error) {
 	return file, f.note(i, file)
 }
 
-// openOld opens a file to be read, and to be written to if the user may.
+// openOld opens an existing file for reading, and for writing if the user may write to it.
 func (f *files) openOld(name string) (*os.File, error) {
 	st, err := f.root.Stat(name)
 	if err == nil && !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", name) // to open a pipe may wait for ever
+		return nil, fmt.Errorf("%s is not a regular file", name) // opening a pipe may block for ever
 	}
 	if err != nil {
 		return nil, err
@@ -186,10 +191,10 @@ func (f *files) openOld(name string) (*os.File, error) {
 }
 
 func (f *files) appeared(name string) error {
-	return fmt.Errorf("%s has appeared since the download began, and is not its own: move it away, and start again", name)
+	return fmt.Errorf("%s has appeared since the download began, and does not belong to it: move it away, and start again", name)
 }
 
-// take returns the file, open; create says whether it is made if it is not there. The caller gives it back.
+// take returns an open file, which the caller gives back. With create a missing file is made.
 func (f *files) take(i int, create bool) (*handle, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,7 +221,7 @@ func (f *files) take(i int, create bool) (*handle, error) {
 	return h, nil
 }
 
-// give takes a file back.
+// give returns a file that was taken.
 func (f *files) give(h *handle) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -225,7 +230,7 @@ func (f *files) give(h *handle) {
 	}
 }
 
-// forget takes a file out of the open ones. The caller holds f.mu.
+// forget closes a file as soon as nobody uses it. The caller holds f.mu.
 func (f *files) forget(h *handle) {
 	f.recent.Remove(h.place)
 	h.place = nil
@@ -257,26 +262,26 @@ func (f *files) write(b []byte, off int64) error {
 	})
 }
 
-// expect looks, before a file is written to, whether it is as we left it: after the write nobody could tell any more. A file
-// that was cut and has grown again has its length, and holes for data.
+// expect checks before a write that a file is as we left it, since nobody can tell after the write. A file that was cut and has
+// grown again has the right length, but holes instead of data.
 func (f *files) expect(h *handle) error {
 	st, err := h.Stat()
 	if err != nil {
 		return err
 	}
 	if isProtected(st.Mode()) {
-		return fmt.Errorf("%s is write-protected, and not all of it is right: allow writing (chmod u+w), or move it away", h.Name())
+		return fmt.Errorf("%s is write-protected, and parts of it are wrong: allow writing (chmod u+w), or move it away", h.Name())
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stamps[h.index] != stampFrom(st) && f.holds(h.index) {
-		f.lost[h.index] = true
+		f.altered[h.index] = true
 	}
 	return nil
 }
 
-// written notes how a file was left. It is dirty from now on: had it been so before the write, a sync might have come in
-// between.
+// written notes the stamp of a file after a write, and that it needs a sync. Noted before the write, a sync in between would have
+// cleared it.
 func (f *files) written(h *handle) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -287,17 +292,17 @@ func (f *files) written(h *handle) error {
 func (f *files) stamp(i int) stamp {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.lost[i] {
+	if f.altered[i] {
 		return noStamp
 	}
 	return f.stamps[i]
 }
 
 func (f *files) read(b []byte, off int64) error {
-	told := 0
+	filled := 0
 	err := f.layout.span(off, len(b), func(i int, at int64, from, to int) error {
-		clear(b[told:from]) // padding is zeros
-		told = to
+		clear(b[filled:from]) // padding is zeros
+		filled = to
 		h, err := f.take(i, false)
 		if err != nil {
 			return err
@@ -311,12 +316,11 @@ func (f *files) read(b []byte, off int64) error {
 		}
 		return err
 	})
-	clear(b[told:])
+	clear(b[filled:])
 	return err
 }
 
-// mark gives files whose last piece became right their length and final name, and takes the name from those that have a wrong
-// piece.
+// mark gives a file its length and final name when its last piece is right, and takes the name away if a piece is wrong.
 func (f *files) mark(piece int, right bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -327,12 +331,12 @@ func (f *files) mark(piece int, right bool) error {
 	off, length := f.layout.PieceRange(piece)
 	return f.layout.span(off, int(length), func(i int, _ int64, _, _ int) error {
 		if right {
-			f.left[i]--
+			f.missing[i]--
 		} else {
-			f.left[i]++
+			f.missing[i]++
 		}
 		switch {
-		case f.left[i] == 0:
+		case f.missing[i] == 0:
 			return f.finish(i)
 		case f.final[i]:
 			return f.rename(i, false)
@@ -341,7 +345,7 @@ func (f *files) mark(piece int, right bool) error {
 	})
 }
 
-// finish gives a file that is complete its length and its final name. It may be longer from an earlier use. The caller holds
+// finish gives a complete file its length and its final name: a file from before the download may be too long. The caller holds
 // f.mu, except while f is being opened.
 func (f *files) finish(i int) error {
 	if length := f.layout.Files[i].Length; f.stamps[i].size > length {
@@ -374,13 +378,13 @@ func (f *files) cut(i int, length int64) error {
 	return errors.Join(err, file.Close())
 }
 
-// holds tells whether a file has a part in pieces that are right. The caller holds f.mu, except while f is being opened.
+// holds tells whether a file has right pieces. The caller holds f.mu, except while f is being opened.
 func (f *files) holds(i int) bool {
 	begin, end := f.layout.FilePieces(f.layout.Files[i])
-	return f.left[i] < end-begin
+	return f.missing[i] < end-begin
 }
 
-func (f *files) gone() (pieces []int, err error) {
+func (f *files) lostPieces() (pieces []int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	lost := map[int]bool{}
@@ -393,7 +397,7 @@ func (f *files) gone() (pieces []int, err error) {
 			return nil, err
 		}
 		if there {
-			if f.left[i] == 0 {
+			if f.missing[i] == 0 {
 				if err := f.finish(i); err != nil {
 					return nil, err
 				}
@@ -401,7 +405,7 @@ func (f *files) gone() (pieces []int, err error) {
 			continue
 		}
 		if h := f.open[i]; h != nil {
-			f.forget(h) // of a file without a name
+			f.forget(h) // it is of a deleted file
 		}
 		begin, end := f.layout.FilePieces(file)
 		for p := begin; p < end; p++ {
@@ -410,12 +414,12 @@ func (f *files) gone() (pieces []int, err error) {
 			}
 		}
 	}
-	clear(f.lost)
+	clear(f.altered)
 	return slices.Sorted(maps.Keys(lost)), nil
 }
 
-// isThere tells whether a file that has pieces that are right is as we left it. If not, it is looked at from now on as it is.
-// The caller holds f.mu.
+// isThere tells whether a file with right pieces is as we left it. From now on its present state is expected. The caller holds
+// f.mu.
 func (f *files) isThere(i int) (bool, error) {
 	st, err := f.root.Lstat(f.name(i))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -431,10 +435,10 @@ func (f *files) isThere(i int) (bool, error) {
 	}
 	was := f.stamps[i]
 	f.stamps[i] = stampFrom(st)
-	return !f.lost[i] && f.stamps[i] == was, nil
+	return !f.altered[i] && f.stamps[i] == was, nil
 }
 
-// isNamed tells whether an open file is the one that has the name now.
+// isNamed tells whether an open file still has the name, and not another file.
 func (f *files) isNamed(h *handle, name string) (bool, error) {
 	st, err := f.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -452,7 +456,7 @@ func (f *files) rename(i int, final bool) error {
 	before := f.name(i)
 	if h := f.open[i]; h != nil {
 		if same, err := f.isNamed(h, before); err == nil && !same {
-			f.lost[i] = true
+			f.altered[i] = true
 		}
 		f.forget(h)
 	}
@@ -462,10 +466,10 @@ func (f *files) rename(i int, final bool) error {
 		f.final[i] = false
 		return errors.Join(err, f.appeared(after))
 	}
-	f.moved[filepath.Dir(before)] = true
+	f.dirtyDirs[filepath.Dir(before)] = true
 	err := f.system.Rename(f.root, before, after)
 	if errors.Is(err, fs.ErrNotExist) && !final {
-		return nil // the file was deleted: that is why its piece is wrong
+		return nil // the file was deleted, and so its piece is wrong
 	}
 	if err != nil {
 		f.final[i] = !final
@@ -476,33 +480,33 @@ func (f *files) rename(i int, final bool) error {
 
 func (f *files) sync() ([]int, error) {
 	f.mu.Lock()
-	dirty, moved := f.dirty, f.moved
-	f.dirty, f.moved = map[int]bool{}, map[string]bool{}
+	dirty, dirtyDirs := f.dirty, f.dirtyDirs
+	f.dirty, f.dirtyDirs = map[int]bool{}, map[string]bool{}
 	f.mu.Unlock()
-	if len(dirty)+len(moved) == 0 {
+	if len(dirty)+len(dirtyDirs) == 0 {
 		return nil, nil
 	}
-	if err := f.syncFiles(dirty, moved); err != nil {
+	if err := f.syncFiles(dirty, dirtyDirs); err != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		maps.Copy(f.dirty, dirty)
-		maps.Copy(f.moved, moved)
+		maps.Copy(f.dirtyDirs, dirtyDirs)
 		return nil, err
 	}
 	return slices.Collect(maps.Keys(dirty)), nil
 }
 
-// syncFiles syncs files and directories one by one if they are few, else all of the file systems that they are on.
-func (f *files) syncFiles(dirty map[int]bool, moved map[string]bool) error {
-	if len(dirty)+len(moved) > fewFiles {
-		if err := f.syncSystems(dirty, moved); !errors.Is(err, errors.ErrUnsupported) {
+// syncFiles syncs files and directories one by one if they are few, otherwise their whole file systems.
+func (f *files) syncFiles(dirty map[int]bool, dirtyDirs map[string]bool) error {
+	if len(dirty)+len(dirtyDirs) > fewFiles {
+		if err := f.syncSystems(dirty, dirtyDirs); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}
 	for i := range dirty {
 		h, err := f.take(i, false)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted: its pieces will be found missing
+			continue // it was deleted; lostPieces will find that
 		}
 		if err != nil {
 			return err
@@ -513,7 +517,7 @@ func (f *files) syncFiles(dirty map[int]bool, moved map[string]bool) error {
 			return fmt.Errorf("sync %s: %w", f.layout.Files[i].Path, err)
 		}
 	}
-	for name := range moved {
+	for name := range dirtyDirs {
 		if err := durable.SyncDir(f.system, f.root, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("sync directory %s: %w", name, err)
 		}
@@ -521,9 +525,9 @@ func (f *files) syncFiles(dirty map[int]bool, moved map[string]bool) error {
 	return nil
 }
 
-// syncSystems syncs the file systems that files and directories are on: another one may be mounted below the root.
-func (f *files) syncSystems(dirty map[int]bool, moved map[string]bool) error {
-	names := slices.Collect(maps.Keys(moved))
+// syncSystems syncs the file systems of files and directories. There may be several: one may be mounted below the root.
+func (f *files) syncSystems(dirty map[int]bool, dirtyDirs map[string]bool) error {
+	names := slices.Collect(maps.Keys(dirtyDirs))
 	f.mu.Lock()
 	for i := range dirty {
 		names = append(names, f.name(i))
@@ -533,7 +537,7 @@ func (f *files) syncSystems(dirty map[int]bool, moved map[string]bool) error {
 	for _, name := range names {
 		st, err := f.root.Stat(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted, or renamed just now, which the next sync sees to
+			continue // it was deleted, or renamed just now; the next sync covers the new name
 		}
 		if err != nil {
 			return err

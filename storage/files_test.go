@@ -169,9 +169,9 @@ func TestRecordFollowsTheData(t *testing.T) {
 }
 
 // What cannot be written is an error of the next write, and of the piece when it is read: once each.
-func TestBehindTellsOfFailures(t *testing.T) {
+func TestWriteBufferTellsOfFailures(t *testing.T) {
 	full := errors.New("no space")
-	w := newBehind(Layout{PieceLength: 8, Length: 80}, nil, func(_ []byte, off int64) error {
+	w := newWriteBuffer(Layout{PieceLength: 8, Length: 80}, nil, func(_ []byte, off int64) error {
 		if off == 8 {
 			return full
 		}
@@ -183,9 +183,9 @@ func TestBehindTellsOfFailures(t *testing.T) {
 		got  error
 		want error
 	}{
-		{put(0), nil}, {w.settle(0), nil},
-		{put(1), nil}, {w.settle(1), full}, {w.settle(1), nil},
-		{put(2), full}, {put(2), nil}, {w.settle(2), nil}, {w.settle(3), nil},
+		{put(0), nil}, {w.flushPiece(0), nil},
+		{put(1), nil}, {w.flushPiece(1), full}, {w.flushPiece(1), nil},
+		{put(2), full}, {put(2), nil}, {w.flushPiece(2), nil}, {w.flushPiece(3), nil},
 	} {
 		if !errors.Is(step.got, step.want) {
 			t.Errorf("step %d: %v, want %v", i, step.got, step.want)
@@ -224,7 +224,7 @@ func TestSettleFindsWhatIsGone(t *testing.T) {
 				if err := c.harm(filepath.Join(dir, filepath.FromSlash(l.Files[1].Path)+partSuffix)); err != nil {
 					t.Fatal(err)
 				}
-				gone, err := Settle(s, metainfo.Hash{9})
+				gone, err := SyncAndCheck(s, metainfo.Hash{9})
 				if err != nil || !slices.Equal(gone, c.want) {
 					t.Errorf("gone: %v, %v; want %v", gone, err, c.want)
 				}
@@ -238,7 +238,7 @@ func TestSettleFindsWhatIsGone(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if gone, err := Settle(s, metainfo.Hash{9}); err != nil || len(gone) > 0 {
+				if gone, err := SyncAndCheck(s, metainfo.Hash{9}); err != nil || len(gone) > 0 {
 					t.Errorf("in the end %v are gone, %v", gone, err)
 				}
 				closeStore(t, s, tor)
@@ -257,7 +257,7 @@ func TestBehindWritesChunks(t *testing.T) {
 	l := Layout{PieceLength: 1 << 20, Length: 100 << 20}
 	var mu sync.Mutex
 	var writes []extent
-	w := newBehind(l, nil, func(b []byte, off int64) error {
+	w := newWriteBuffer(l, nil, func(b []byte, off int64) error {
 		mu.Lock()
 		defer mu.Unlock()
 		writes = append(writes, extent{int(off), int(off) + len(b)})
@@ -278,7 +278,7 @@ func TestBehindWritesChunks(t *testing.T) {
 	for _, n := range rand.Perm(64) {
 		put(3, n)
 	}
-	if err := w.settle(3); err != nil {
+	if err := w.flushPiece(3); err != nil {
 		t.Fatal(err)
 	}
 	begin := 3 << 20
@@ -288,7 +288,7 @@ func TestBehindWritesChunks(t *testing.T) {
 	put(5, 1)
 	put(5, 2)
 	put(5, 9)
-	if err := w.settle(5); err != nil {
+	if err := w.flushPiece(5); err != nil {
 		t.Fatal(err)
 	}
 	begin = 5 << 20
@@ -299,7 +299,7 @@ func TestBehindWritesChunks(t *testing.T) {
 		put(piece, 0)
 	}
 	w.mu.Lock()
-	if w.held > maxBehind/chunkSize {
+	if w.held > maxBuffered/chunkSize {
 		t.Errorf("%d chunks in memory", w.held)
 	}
 	w.mu.Unlock()

@@ -25,8 +25,7 @@ import (
 //     keeps the last file open for the next piece.                          (each by itself)
 //  3. It reports the sum, or why the piece could not be read.               (concurrent calls)
 
-// hashPart is how much of a piece is in memory while it is hashed. A piece as a whole may be much larger than the data of
-// the torrent.
+// hashPart is how much of a piece is in memory while it is hashed. A torrent may claim pieces that are much larger than its data.
 const hashPart = 256 << 10
 
 // source gives the bytes of a torrent's data. Each worker has its own.
@@ -52,7 +51,7 @@ func partsOf(l Layout, src source, piece int, buf []byte, do func(b []byte, off 
 	return nil
 }
 
-// sumOf is the hash of a piece.
+// sumOf returns the hash of a piece.
 func sumOf(l Layout, src source, piece int, buf []byte) (sum [sha1.Size]byte, err error) {
 	h := sha1.New()
 	err = partsOf(l, src, piece, buf, func(b []byte, _ int64) error {
@@ -63,8 +62,8 @@ func sumOf(l Layout, src source, piece int, buf []byte) (sum [sha1.Size]byte, er
 	return sum, err
 }
 
-// hashPieces hashes some pieces, or all if there is no choice of them. report is called once for
-// each, from several goroutines; an error of it, or of the context, ends the work.
+// hashPieces hashes the chosen pieces; nil is all. report is called once for each, from several goroutines. An error of it, or of
+// the context, ends the work.
 func hashPieces(ctx context.Context, l Layout, chosen []bool, open func() source, report func(src source, piece int, sum [sha1.Size]byte, err error) error) error {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
@@ -98,7 +97,7 @@ func hashPieces(ctx context.Context, l Layout, chosen []bool, open func() source
 type filesReader struct {
 	layout Layout
 	dir    string
-	names  []string // nil: the files are complete; else the present name of each, empty if it is not there
+	names  []string // the present name of each file, empty if it does not exist; nil: they are complete
 	file   *os.File // of layout.Files[index]
 	index  int
 }
@@ -129,7 +128,7 @@ func (r *filesReader) readFile(i int, b []byte, at int64) error {
 		}
 		st, err := os.Stat(name)
 		if err == nil && !st.Mode().IsRegular() {
-			err = fmt.Errorf("%s is not a regular file", name) // to open a pipe would wait for its writer
+			err = fmt.Errorf("%s is not a regular file", name) // opening a pipe would wait for its writer
 		}
 		if err != nil {
 			return err
@@ -157,7 +156,7 @@ const (
 	FilePartial FileState = "partial"   // only the .part file of an unfinished download is there
 	FileSize    FileState = "size"      // there, but not as long as it should be
 	FileDamaged FileState = "damaged"   // a piece that it holds a part of is wrong
-	FileUnknown FileState = "unchecked" // no piece is known to be wrong; one shared with a file that lacks could not be checked
+	FileUnknown FileState = "unchecked" // no piece is known to be wrong, but one that is shared with an incomplete file could not be checked
 	FileSkipped FileState = "skipped"   // not wanted, and not looked at
 )
 
@@ -165,14 +164,13 @@ const (
 type FileReport struct {
 	File
 	State FileState `json:"state"`
-	// BadPieces are those that are not right, be they wrong or not there.
+	// BadPieces counts wrong and missing pieces.
 	BadPieces int `json:"bad_pieces"`
-	// GoodPieces are those that are right.
+	// GoodPieces counts right pieces.
 	GoodPieces int `json:"good_pieces"`
-	// Lacks is a file that is not complete, without which pieces of this one could not be
-	// checked.
+	// Lacks is an incomplete file that shares pieces with this one, which could therefore not be checked.
 	Lacks string `json:"lacks,omitempty"`
-	// Error says why the file could not be read, if it is there and could not.
+	// Error says why an existing file could not be read.
 	Error string `json:"error,omitempty"`
 }
 
@@ -206,14 +204,12 @@ func (r Report) GoodPieces() int {
 	return n
 }
 
-// Check hashes the data of a torrent below dir and compares. It writes nothing. progress, if not nil, is called with
-// the number of bytes checked so far, from several goroutines.
+// Check is Stored.Check for files below dir.
 func Check(ctx context.Context, l Layout, dir string, progress func(bytes int64)) (Report, error) {
 	return Stored{Kind: KindFile, Dir: dir, Layout: l}.Check(ctx, progress)
 }
 
-// checkFiles is Check for files, of which some are wanted. Files that are not complete serve for
-// the pieces that others share with them.
+// checkFiles checks the wanted files below dir. Incomplete files are read for pieces that they share with others.
 func checkFiles(ctx context.Context, l Layout, dir string, wanted []bool, progress func(bytes int64)) (Report, error) {
 	r := newReport(l, wanted)
 	present, names := make([]bool, len(l.Files)), make([]string, len(l.Files))
@@ -245,7 +241,7 @@ func checkFiles(ctx context.Context, l Layout, dir string, wanted []bool, progre
 	return r, nil
 }
 
-// newReport has all wanted files right, until judge.
+// newReport returns a report in which all wanted files are right. judge corrects it.
 func newReport(l Layout, wanted []bool) Report {
 	r := Report{Good: make([]bool, l.Pieces()), Files: make([]FileReport, len(l.Files))}
 	for i, f := range l.Files {
@@ -272,8 +268,8 @@ func (l Layout) BytesOf(wanted []bool) (bytes int64) {
 	return bytes
 }
 
-// piecesOf are the pieces that hold bytes of wanted files; all of them, padding too, if all files are
-// wanted, or if nothing is said of them.
+// piecesOf returns the pieces that hold bytes of wanted files; if all files are wanted, or wanted is nil, all pieces, padding
+// too.
 func piecesOf(l Layout, wanted []bool) []bool {
 	out := make([]bool, l.Pieces())
 	all := !slices.Contains(wanted, false)
@@ -309,11 +305,10 @@ func statFile(dir string, f File) FileReport {
 	return r
 }
 
-// judge turns wrong pieces into verdicts on the files that are not skipped. A wrong piece speaks
-// against a file only if all files in it are there: with a neighbour missing, or not complete, it
-// could not have been right.
+// judge sets the states of the files that are not skipped. A wrong piece means that a file is damaged only if all files in the
+// piece are complete: with an incomplete neighbour the piece cannot be right.
 func judge(l Layout, r Report, present []bool) {
-	lacks := map[int]int{} // of pieces that are not right: the first file in it that is not there, from 1 on
+	lacks := map[int]int{} // of each wrong piece: the first incomplete file in it, counted from 1
 	for i, f := range l.Files {
 		begin, end := l.FilePieces(f)
 		for p := begin; p < end && !present[i]; p++ {
@@ -347,8 +342,8 @@ func judge(l Layout, r Report, present []bool) {
 	}
 }
 
-// Hash computes the piece hashes of the files below dir, for a torrent that is being made. l needs no hashes of its
-// own. A file that cannot be read, or is shorter than the layout says, is an error.
+// Hash computes the piece hashes of the files below dir, to make a torrent of them. l needs no hashes. It is an error if a file
+// cannot be read, or is shorter than in l.
 func Hash(ctx context.Context, l Layout, dir string, progress func(bytes int64)) ([]byte, error) {
 	sums := make([]byte, l.Pieces()*sha1.Size)
 	var mu sync.Mutex

@@ -1,9 +1,8 @@
-// Package storage keeps the data of torrents on disk, and what is known to be right of it.
+// Package storage keeps the data of torrents on disk, and a record of the parts that are right.
 //
-// It owns the directory that a torrent is downloaded into: which names may appear there, the files,
-// and a record of the pieces that were verified, and of the blocks of others. It refuses torrents
-// whose names lead out of that directory. It also reads data that it does not own, for seeding,
-// checking and making torrents, and then writes nothing.
+// It owns the directory that a torrent is downloaded into: which names may appear there, the files, and the record of verified
+// pieces and of the blocks of others. It refuses torrents whose names lead out of that directory. It also reads data that it does
+// not own, for seeding, checking and making torrents, and then writes nothing.
 package storage
 
 import (
@@ -20,23 +19,23 @@ import (
 // MaxFiles bounds the files of a torrent, padding included. A million take a gigabyte of memory.
 const MaxFiles = 1 << 18
 
-// Bounds of what a torrent may ask for. They are far above every honest torrent and keep a crafted one from
-// taking all memory, or making names that the file system refuses half-way through.
+// Bounds of torrents. They are far above every honest torrent. A crafted one could otherwise take all memory, or have names
+// that the file system refuses in the middle of a download.
 const (
 	maxDepth     = 64
 	maxComponent = 255
 	maxPath      = 2048
-	// maxPiece is what one wrong block costs: all of its piece is fetched again. Torrents in use have 16 MiB at most,
-	// seldom 64.
+	// maxPiece bounds the cost of a wrong block: its whole piece is fetched again. Real torrents have pieces of at most 16 MiB,
+	// rarely 64.
 	maxPiece = 256 << 20
-	// maxLength keeps the number of blocks within 32 bits, in which the engine counts them.
+	// maxLength keeps the number of blocks within 32 bits, with which the engine counts them.
 	maxLength = 32 << 40
 )
 
-// recordDir is the directory of our own below the data; no torrent may write there.
+// recordDir is braid's own directory below the data. No torrent may write there.
 const recordDir = ".braid"
 
-// partSuffix marks a file that is not complete.
+// partSuffix marks an incomplete file.
 const partSuffix = ".part"
 
 // File is one file of a torrent.
@@ -54,8 +53,7 @@ type File struct {
 type Layout struct {
 	Name  string
 	Files []File
-	// Symlinks are the paths of symbolic links (BEP 47), which are not made: they could lead anywhere, for everybody who
-	// writes there afterwards.
+	// Symlinks are the paths of symbolic links (BEP 47). They are not made: a link could lead a later write anywhere.
 	Symlinks    []string
 	PieceLength int64
 	Length      int64 // of all pieces, in bytes
@@ -86,8 +84,8 @@ func (l Layout) FilePieces(f File) (begin, end int) {
 	return int(f.Offset / l.PieceLength), int((f.Offset + f.Length + l.PieceLength - 1) / l.PieceLength)
 }
 
-// span calls do for each file that has a part of the n bytes of the torrent's data from off on: bytes from to to of them
-// are in file i from at on. Padding has no file.
+// span calls do for each file that holds some of the n bytes of the torrent's data at off: bytes from to to of them are in file
+// i, from its byte at. Padding has no file.
 func (l Layout) span(off int64, n int, do func(i int, at int64, from, to int) error) error {
 	all := l.Files
 	end := off + int64(n)
@@ -148,7 +146,7 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 			return Layout{}, fmt.Errorf("more than the %d TiB that are accepted", maxLength>>40)
 		}
 		if IsPadding(f) {
-			continue // zeros between files, which are not kept
+			continue // zeros between files are not stored
 		}
 		path, err := joinPath(name, f.BestPath())
 		if err != nil {
@@ -190,8 +188,8 @@ func joinPath(name string, parts []string) (string, error) {
 	return path, nil
 }
 
-// checkComponent accepts what is a plain name on every system. A separator of another system is refused here
-// too: the torrent that holds it was made to mislead somebody.
+// checkComponent accepts plain file names. It refuses the separators of other systems too: a torrent with one was made to mislead
+// somebody.
 func checkComponent(s string) error {
 	switch {
 	case s == "":
@@ -208,7 +206,7 @@ func checkComponent(s string) error {
 	return nil
 }
 
-// claim takes a path for a file, and its parents for directories, refusing whatever was taken for something else.
+// claim notes that a path is a file and its parents are directories. It fails if one of them is something else already.
 func claim(kinds map[string]bool, path string) error {
 	if _, taken := kinds[path]; taken {
 		return fmt.Errorf("path %q is there twice", path)

@@ -12,10 +12,10 @@ import (
 	"github.com/edsrzf/mmap-go"
 )
 
-// view is a file mapped into memory up to the length that it will have, to be read. It is written to like any other file:
-// a store into a page that is not in memory yet costs several times what the system call does, and cannot say that the
-// disk is full. The system keeps both the same. What lies beyond the file's present end is never touched, and every touch
-// is guarded: a file that somebody cuts short, or a disk that breaks, is an error and not the end of the process.
+// view is a file mapped into memory, for reading only, up to the length that it will have. Writes use system calls: a store into a
+// page that is not in memory costs several times as much, and cannot report a full disk. The system keeps both views the same.
+// Pages beyond the file's present end are never touched, and every access is guarded: if somebody cuts the file, or the disk
+// breaks, that is an error and does not end the process.
 type view struct {
 	file *os.File
 	mem  mmap.MMap
@@ -47,7 +47,7 @@ func (v *view) read(b []byte, at int64) error {
 	return v.touch(at+int64(len(b)), func() { copy(b, v.mem[at:]) })
 }
 
-// touch does something with the mapping up to end.
+// touch calls do, which reads the mapping up to end.
 func (v *view) touch(end int64, do func()) error {
 	if err := guarded(do); err != nil {
 		v.size.Store(0) // look again next time
@@ -61,7 +61,7 @@ func (v *view) touch(end int64, do func()) error {
 
 func (v *view) close() { _ = v.mem.Unmap() }
 
-var errFault = errors.New("a mapped page could not be had")
+var errFault = errors.New("a page of the mapped file cannot be read")
 
 // guarded turns a fault in mapped memory (SIGBUS, SIGSEGV) into an error.
 func guarded(do func()) (err error) {

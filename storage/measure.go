@@ -22,7 +22,7 @@ type BenchCase struct {
 	Bytes       int64  `json:"bytes"`
 }
 
-// BenchResult is what a case took. The disk is synced at the end of writing, which counts.
+// BenchResult is the result of a case. The time of writing includes a sync at the end.
 type BenchResult struct {
 	BenchCase
 	WriteMBs float64 `json:"write_mb_s"` // 10^6 bytes a second
@@ -30,7 +30,7 @@ type BenchResult struct {
 	Usage            // of writing and reading
 }
 
-// BenchCases are all cases with that many bytes each. Cases that are to be compared stand side by side.
+// BenchCases returns all cases, with that many bytes each. Cases to be compared are next to each other.
 func BenchCases(bytes int64) (out []BenchCase) {
 	for _, piece := range []int64{256 << 10, 1 << 20, 4 << 20, 16 << 20} {
 		for _, order := range []string{"sequential", "random"} {
@@ -44,8 +44,7 @@ func BenchCases(bytes int64) (out []BenchCase) {
 
 const benchBlock = 16 << 10
 
-// Measure writes and reads a torrent below dir, in blocks as they come from peers, with the calls that the engine makes,
-// hashing excluded.
+// Measure writes and reads a torrent below dir, block by block, with the same calls as the engine, but without hashing.
 func Measure(ctx context.Context, c BenchCase, dir string) (r BenchResult, err error) {
 	dir, err = os.MkdirTemp(dir, "braid-bench-")
 	if err != nil {
@@ -175,7 +174,7 @@ func (m *backed) write(p int, b []byte, off int64) error {
 // done lets the next piece begin while this one is written and checked, as the engine does.
 func (m *backed) done(p int) error {
 	m.checks.Go(func() error {
-		if err := m.t.writer.settle(p); err != nil {
+		if err := m.t.writer.flushPiece(p); err != nil {
 			return err
 		}
 		return m.at(p).MarkComplete()

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Usage is what some work took of the process that did it.
+// Usage is what a process used for some work.
 type Usage struct {
 	CPUPerGB   float64 `json:"cpu_s_per_gb"` // user and system, for 10^9 bytes of the work's data
 	AllocBytes uint64  `json:"alloc_bytes"`
-	// PeakAnonMiB is memory that is not a file's, beyond what there was before; 0 where the system does not tell.
+	// PeakAnonMiB is the growth of memory that belongs to no file; 0 where the system does not report it.
 	PeakAnonMiB float64 `json:"peak_anon_mib"`
 }
 
@@ -28,7 +28,7 @@ type Meter struct {
 	watched sync.WaitGroup
 }
 
-// StartMeter begins.
+// StartMeter begins a measurement.
 func StartMeter() *Meter {
 	runtime.GC()
 	now := anonymous()

@@ -13,12 +13,11 @@ func IsFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// roomWanted is what must fit on the disk before a download goes on that has stopped for want of room: blocks that wait,
-// and the record.
-const roomWanted = 2 * maxBehind
+// roomWanted is the free space that a download needs before it continues after a full disk: for waiting blocks and the record.
+const roomWanted = 2 * maxBuffered
 
-// HasRoom tells whether there is room again on the disk of a store from Open. It tries: free blocks that the system
-// counts may be kept for others. What it needs is given back at once.
+// HasRoom returns nil if there is free space again on the disk of a store from Open. It writes a file and deletes it: free space
+// that the system reports may be reserved for others.
 func HasRoom(st Store) error {
 	s, ok := st.(*store)
 	if !ok {

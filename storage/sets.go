@@ -37,12 +37,12 @@ func (b bitset) bools(n int) []bool {
 	return out
 }
 
-// extents are the ranges of a buffer that hold something: in order, apart from each other.
+// extents are ranges of a buffer, in order and apart from each other.
 type extents []extent
 
-type extent struct{ from, to int } // to is the first byte behind it
+type extent struct{ from, to int } // to is the first byte after it
 
-// with returns the extents with one more range, and by how many bytes they have grown. It keeps what it is called on.
+// with returns the extents with one more range, and by how many bytes they have grown. It does not change x.
 func (x extents) with(from, to int) (out extents, grown int) {
 	first, _ := slices.BinarySearchFunc(x, from, func(e extent, from int) int { return e.to - from })
 	last := first // the first that neither overlaps nor touches
@@ -55,7 +55,7 @@ func (x extents) with(from, to int) (out extents, grown int) {
 	return slices.Replace(slices.Clone(x), first, last, added), grown
 }
 
-// holds tells whether a range is held in full.
+// holds tells whether the extents cover a range.
 func (x extents) holds(from, to int) bool {
 	return slices.ContainsFunc(x, func(e extent) bool { return e.from <= from && to <= e.to })
 }

@@ -167,7 +167,7 @@ func TestCheckWanted(t *testing.T) {
 		if got != [4]FileState{FileSkipped, FileOK, FileSkipped, FileSkipped} || !r.Complete() || r.Pieces != 3 || r.GoodPieces() != 3 {
 			t.Errorf("%v, %+v", got, r)
 		}
-		if got, r := states(nil); got[1] != FileOK || got[3] != FileMissing || r.Complete() || r.Pieces != 8 || r.GoodPieces() != 3 {
+		if got, r := states(nil); got[0] != FilePartial || got[1] != FileOK || got[3] != FileMissing || r.Complete() || r.Pieces != 8 || r.GoodPieces() != 3 {
 			t.Errorf("of all files: %v, %+v", got, r)
 		}
 		if kind != KindBolt {
@@ -188,6 +188,26 @@ func TestCheckWanted(t *testing.T) {
 		closeStore(t, s, tor)
 		if wanted := stored.Wanted(); wanted != nil {
 			t.Errorf("all files are wanted, and the record says %v", wanted)
+		}
+	})
+}
+
+// A file with a piece of which only some blocks were stored is unfinished, not damaged.
+func TestCheckUnfinished(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind Kind) {
+		info, l, data := shape(t, 64<<10, 300_000)
+		dir := fastDir(t)
+		s, tor := openStore(t, kind, dir, info)
+		for p := range l.Pieces() - 1 {
+			if err := writePiece(tor, info, data, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		writeBlock(t, tor, info, data, l.Pieces()-1, blocksOf(l, l.Pieces()-1)[1])
+		closeStore(t, s, tor)
+		r, err := (Stored{kind, dir, metainfo.Hash{9}, l}).Check(t.Context(), nil)
+		if err != nil || r.Files[0].State != FilePartial || r.GoodPieces() != l.Pieces()-1 {
+			t.Errorf("%+v, %v", r, err)
 		}
 	})
 }

@@ -14,16 +14,16 @@ import (
 	engine "github.com/anacrolix/torrent/storage"
 )
 
-// Store is where torrents keep their data. The engine opens each torrent in it.
+// Store keeps the data of torrents. The engine opens each torrent in it.
 type Store = engine.ClientImplCloser
 
 // Kind is a backend.
 type Kind string
 
 const (
-	KindFile Kind = "file" // each piece at its place in the final files
+	KindFile Kind = "file" // pieces at their places in the final files
 	KindMmap Kind = "mmap" // the same files, mapped into memory
-	KindBolt Kind = "bolt" // the pieces of a torrent in a bbolt database, to be exported or served as they are
+	KindBolt Kind = "bolt" // the pieces of each torrent in a bbolt database, to be exported or served from there
 )
 
 // ParseKind reads the name of a backend.
@@ -47,8 +47,8 @@ type options struct {
 	system   system
 }
 
-// Recheck has all data that is there hashed, whatever the record says of it. Blocks of unfinished
-// pieces, which cannot be hashed, are forgotten.
+// Recheck ignores the record: all existing data is hashed, and blocks of unfinished pieces, which cannot be hashed, are
+// forgotten.
 func Recheck() Option { return func(o *options) { o.recheck = true } }
 
 // Wanted tells the store which files of each torrent the user wants. Others are created only if they
@@ -57,11 +57,11 @@ func Wanted(wanted func(metainfo.Hash, Layout) []bool) Option {
 	return func(o *options) { o.wanted = wanted }
 }
 
-// Open opens the directory for downloads, which is made if it is not there. Files end in .part until they are complete.
+// Open opens a directory for downloads, and makes it if it does not exist. Names of files end in .part until they are complete.
 //
-// A record of the verified pieces stands beside the data. It is trusted at the next Open as far as
-// a file is as the record says, by size and modification time; other files are hashed again. It
-// also names the blocks of unfinished pieces: see Blocks. Only one Store may have a directory open.
+// A record of the verified pieces is kept beside the data. The next Open trusts it for all files that still have the size and
+// modification time in the record, and hashes the others again. The record also has the blocks of unfinished pieces, see Blocks.
+// Only one Store may have a directory open.
 func Open(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error) {
 	if _, err := ParseKind(string(kind)); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ type store struct {
 
 	mu      sync.Mutex
 	open    map[metainfo.Hash]*torrent
-	claimed map[metainfo.Hash][]bool // of each file, if Claim was called
+	claimed map[metainfo.Hash][]bool // of each file: what Claim found the download may write to
 }
 
 func (s *store) Close() error { return errors.Join(s.root.Close(), s.lock.Close()) }
@@ -131,27 +131,27 @@ func (s *store) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metai
 func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*torrent, error) {
 	log, sys := s.log, s.options.system
 	var data place
-	var mine []bool
+	var owned []bool
 	fresh := false
 	if s.kind == KindBolt {
-		b, err := openBoltPlace(s.dir, l, hash, sys, log) // before the record is asked: it may be set aside
+		b, err := openBoltPlace(s.dir, l, hash, sys, log) // before the record is opened: a damaged database is set aside
 		if err != nil {
 			return nil, err
 		}
 		data, fresh = b, b.fresh
 	} else {
 		s.mu.Lock()
-		mine = s.claimed[hash]
+		owned = s.claimed[hash]
 		delete(s.claimed, hash)
 		s.mu.Unlock()
-		if mine == nil {
+		if owned == nil {
 			var err error
-			if mine, err = s.claim(ctx, l, hash, nil); err != nil {
+			if owned, err = s.claim(ctx, l, hash, nil); err != nil {
 				return nil, err
 			}
 		}
 	}
-	rec, known, err := s.openRecord(hash, l, fresh, mine)
+	rec, known, err := s.openRecord(hash, l, fresh, owned)
 	if err != nil {
 		if data != nil {
 			err = errors.Join(err, data.close())
@@ -159,14 +159,14 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 		return nil, err
 	}
 	if data == nil {
-		if data, err = openFiles(s.dir, l, known.right, s.kind == KindMmap, sys, mine); err != nil {
+		if data, err = s.openFiles(l, known.right, owned); err != nil {
 			return nil, err
 		}
 	}
 	return newTorrent(l, data, rec, known, log), nil
 }
 
-// countedFiles is the layout with the files as the record counts them: those that hold the data.
+// countedFiles returns the layout with the files as the record counts them: those that hold the data.
 func countedFiles(kind Kind, hash metainfo.Hash, l Layout) Layout {
 	if kind == KindBolt {
 		l.Files = []File{{Path: boltPath(hash), Length: l.Length}}
@@ -174,8 +174,8 @@ func countedFiles(kind Kind, hash metainfo.Hash, l Layout) Layout {
 	return l
 }
 
-// OpenVerified opens data in files below dir that has just been found complete, for seeding. Nothing is written, and
-// nothing is locked: it may lie on a disk that can only be read.
+// OpenVerified opens files below dir that were just found complete, for seeding. It writes and locks nothing, so the disk may be
+// read-only.
 func OpenVerified(dir string, log *slog.Logger) Store {
 	return &verified{kind: KindFile, dir: dir, log: log}
 }
@@ -214,5 +214,5 @@ func openReader(kind Kind, dir string, l Layout, hash metainfo.Hash) (place, err
 	if kind == KindBolt {
 		return openBoltReader(dir, l, hash)
 	}
-	return openFiles(dir, l, nil, kind == KindMmap, nil, nil)
+	return readFiles(dir, l, kind == KindMmap)
 }

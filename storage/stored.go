@@ -6,6 +6,7 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -16,7 +17,7 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 )
 
-// Stored is where the data of a torrent is kept, or should be.
+// Stored is a place that may hold the data of a torrent.
 type Stored struct {
 	Kind   Kind
 	Dir    string
@@ -67,8 +68,7 @@ func (s Stored) record() (saved state, ok bool) {
 	return saved, err == nil
 }
 
-// Wanted are the files that the last download wanted; nil if it wanted all, or if nothing is known
-// of it.
+// Wanted returns the files that the last download wanted; nil if it wanted all of them, or if there is no record of it.
 func (s Stored) Wanted() []bool {
 	saved, ok := s.record()
 	if !ok || !saved.Wanted.fits(len(s.Layout.Files)) {
@@ -81,11 +81,11 @@ func (s Stored) Wanted() []bool {
 	return wanted
 }
 
-// ErrIncomplete is in errors about data of which pieces are missing or wrong.
+// ErrIncomplete is in errors about data with missing or wrong pieces.
 var ErrIncomplete = errors.New("pieces are missing or wrong")
 
-// Check is the function of this name, for any backend. For a database, what it says of a file is what the file would be
-// after an export.
+// Check hashes the data and compares. It writes nothing. progress, if not nil, is called with the number of bytes checked so far,
+// from several goroutines. For a database the report describes the files as Export would write them.
 func (s Stored) Check(ctx context.Context, progress func(bytes int64)) (Report, error) {
 	return s.CheckWanted(ctx, nil, progress)
 }
@@ -100,8 +100,11 @@ func (s Stored) CheckWanted(ctx context.Context, wanted []bool, progress func(by
 		return checkFiles(ctx, l, s.Dir, wanted, progress)
 	}
 	r := newReport(l, wanted)
+	saved, _ := s.record()
+	unfinished := make([]bool, l.Pieces())
 	err := s.eachPiece(ctx, piecesOf(l, wanted), func(_ source, piece int, err error) error {
 		r.Good[piece] = err == nil
+		unfinished[piece] = errors.Is(err, io.ErrUnexpectedEOF) || err != nil && saved.Blocks[piece] != nil
 		return nil
 	}, progress)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,8 +116,12 @@ func (s Stored) CheckWanted(ctx context.Context, wanted []bool, progress func(by
 	present := make([]bool, len(l.Files))
 	for i, f := range l.Files {
 		begin, end := l.FilePieces(f)
-		present[i] = begin == end || slices.Contains(r.Good[begin:end], true)
-		if wanted[i] && !present[i] {
+		present[i] = begin == end || slices.Contains(r.Good[begin:end], true) && !slices.Contains(unfinished[begin:end], true)
+		switch {
+		case !wanted[i] || present[i]:
+		case slices.Contains(r.Good[begin:end], true):
+			r.Files[i].State = FilePartial
+		default:
 			r.Files[i].State = FileMissing
 		}
 	}
@@ -122,8 +129,8 @@ func (s Stored) CheckWanted(ctx context.Context, wanted []bool, progress func(by
 	return r, nil
 }
 
-// eachPiece reads and hashes pieces in a database, see hashPieces. do is called from several
-// goroutines, with an error if the piece is not there or not right.
+// eachPiece reads and hashes pieces in a database, see hashPieces. do is called from several goroutines, with an error if the
+// piece is missing or wrong.
 func (s Stored) eachPiece(ctx context.Context, chosen []bool, do func(src source, piece int, err error) error, progress func(int64)) error {
 	db, err := openBoltReader(s.Dir, s.Layout, s.Hash)
 	if err != nil {
@@ -152,9 +159,9 @@ type placeReader struct{ place }
 
 func (placeReader) close() {}
 
-// Export writes the files of a torrent that is kept in a database into a directory, checking every piece on its way. If
-// pieces are missing or wrong, the files that have all of theirs are complete, the others end in .part, and the error is
-// ErrIncomplete. What is in the directory already and right is kept. progress may be nil. The options are those of Open.
+// Export writes the files of a torrent from a database into a directory, and checks every piece. If pieces are missing or wrong,
+// the error is ErrIncomplete, and the names of files that need them end in .part. Right pieces in the directory are kept.
+// progress may be nil. The options are those of Open.
 func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progress func(bytes int64), opts ...Option) (err error) {
 	defer func() {
 		if err != nil {
@@ -178,7 +185,7 @@ func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progre
 	err = s.eachPiece(ctx, nil, func(src source, index int, err error) error {
 		if err != nil {
 			bad.Add(1)
-			return nil //nolint:nilerr // the others are exported; the number says what is missing
+			return nil //nolint:nilerr // the others are exported, and the missing ones counted
 		}
 		off, _ := s.Layout.PieceRange(index)
 		p := piece{t, index, off}
@@ -192,7 +199,7 @@ func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progre
 		if err != nil {
 			return err
 		}
-		if err := t.writer.settle(index); err != nil {
+		if err := t.writer.flushPiece(index); err != nil {
 			return err
 		}
 		return p.MarkComplete()

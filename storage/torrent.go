@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -14,36 +15,33 @@ import (
 
 // How a block gets to disk, and a piece into the record, with every backend:
 //
-//  1. WriteAt leaves it to the writer, in memory.                                       (concurrent calls)
-//  2. The writer puts it into its place, with its neighbours.                           (one goroutine)
+//  1. WriteAt puts the block into the write buffer, in memory.                          (concurrent calls)
+//  2. The write buffer writes it into its place, with its neighbours.                   (one goroutine)
 //  3. ReadAt, with which the engine hashes a piece, waits for the piece's blocks.       (concurrent calls)
 //  4. MarkComplete notes that a piece is right.                                         (concurrent calls)
-//  5. Every few seconds what was written since is synced, then the record is told of
-//     the pieces, and the blocks of others, that are on disk by then.                   (one goroutine)
+//  5. Every few seconds new data is synced. Then the pieces, and the blocks of
+//     incomplete pieces, that are on disk are recorded.                                 (one goroutine)
 //
-// Nothing but step 5 waits for the disk to sync: a sync of each of thousands of small files, one after
-// the other in the way of the download, takes most of the time that the download has.
+// Only step 5 waits until data is on disk: the download would spend most of its time with syncs if it had to wait for one of
+// each of thousands of small files.
 
-// syncEvery bounds what is downloaded again after a power loss.
+// syncEvery bounds how much has to be downloaded again after a power loss.
 const syncEvery = 5 * time.Second
 
-// place is where the bytes of one torrent lie, addressed by their offset in the torrent's data. It does not know what
-// of them is right, except for the names of files. What mark and sync do not say otherwise may be called at any time.
+// place is where the bytes of one torrent lie, addressed by their offset in the torrent's data. Only write needs calls that do
+// not overlap. Files are counted as the record counts them.
 type place interface {
-	// write is called by one goroutine.
 	write(b []byte, off int64) error
-	// read fills b. What was never written is io.ErrUnexpectedEOF, or zeros.
+	// read fills b. Where nothing was written it returns zeros or io.ErrUnexpectedEOF.
 	read(b []byte, off int64) error
-	// mark is told when a piece, all of which was written, becomes right or wrong.
+	// mark is told that a piece, all of which was written, is right or wrong. Files get their final names by it.
 	mark(piece int, right bool) error
-	// sync brings to disk what was written before, and returns which files have changed since the last sync that
-	// succeeded, as the record counts them.
+	// sync brings all written data to disk, and returns the files that have changed since the last successful sync.
 	sync() (changed []int, err error)
-	// gone returns the pieces that were right and are not there any more. What could only be repaired by opening the
-	// place again is an error.
-	gone() ([]int, error)
-	// stamp is how a file, as the record counts them, was left by write, or found by opening; noStamp if somebody else
-	// has changed it since.
+	// lostPieces returns the pieces that were right and are not there any more. It is an error if only opening the place
+	// again could repair that.
+	lostPieces() ([]int, error)
+	// stamp is how write has left a file, or how opening has found it; noStamp if somebody else has changed it since.
 	stamp(file int) stamp
 	close() error
 }
@@ -54,24 +52,24 @@ type torrent struct {
 	place  place
 	record *record // nil: the data is only read
 	log    *slog.Logger
-	writer *behind
-	early  chan struct{} // a sync is wanted now; has room for one
+	writer *writeBuffer
+	early  chan struct{} // asks for a sync now; has room for one request
 	stop   chan struct{}
 	synced sync.WaitGroup // the goroutine of step 5
 
-	reading sync.RWMutex // held while a block is read that the engine does not know of
+	reading sync.RWMutex // held by Blocks.Read, whose caller does not know when the torrent is closed
 	closed  bool
 
 	syncing sync.Mutex
-	changed map[int]bool // files that the record does not have as they are
+	changed map[int]bool // files whose state is not in the record
 
-	mu    sync.Mutex
-	right []bool // of each piece
-	ready []int  // pieces that the record does not have as they are
-	lost  bool   // the user was told of data that went away
+	mu     sync.Mutex
+	right  []bool // of each piece
+	ready  []int  // pieces whose state is not in the record
+	warned bool   // the user was told of data that cannot be read any more
 }
 
-// newTorrent takes the place over. What is known of the data comes from the record.
+// newTorrent owns the place from now on. known is what the record says of the data.
 func newTorrent(l Layout, p place, rec *record, known recorded, log *slog.Logger) *torrent {
 	t := &torrent{
 		layout: l, place: p, record: rec, log: log,
@@ -81,7 +79,7 @@ func newTorrent(l Layout, p place, rec *record, known recorded, log *slog.Logger
 		t.changed[i] = true
 	}
 	if rec != nil {
-		t.writer = newBehind(l, known.blocks, p.write, t.syncEarly)
+		t.writer = newWriteBuffer(l, known.blocks, p.write, t.syncEarly)
 		t.synced.Go(t.syncLoop)
 	}
 	return t
@@ -100,7 +98,7 @@ func (t *torrent) impl() engine.TorrentImpl {
 	}
 }
 
-// syncEarly has a sync done now.
+// syncEarly asks for a sync now, and does not wait for it.
 func (t *torrent) syncEarly() {
 	select {
 	case t.early <- struct{}{}:
@@ -125,13 +123,13 @@ func (t *torrent) syncLoop() {
 			t.writer.fail(err)
 		}
 		if regular {
-			t.writer.flush() // of pieces that do not go on; the next sync has them
+			t.writer.flush() // chunks of pieces that get no more blocks; the next sync records them
 		}
 	}
 }
 
-// sync brings what was written to disk, then the pieces that are right, and blocks of others, into
-// the record. What fails is tried again.
+// sync brings all written data to disk, then records the right pieces, and the blocks of others. The next sync repeats whatever
+// has failed.
 func (t *torrent) sync() error {
 	t.syncing.Lock()
 	defer t.syncing.Unlock()
@@ -172,20 +170,20 @@ func (t *torrent) mark(piece int, right bool) error {
 	return t.place.mark(piece, right)
 }
 
-// missed is told that a piece could not be read. If it was held to be right it is not any more, and the engine, which
-// asks after every failure, learns that it has to be fetched again.
+// missed is told that a piece could not be read. The piece does not count as right any more. The engine asks for that after each
+// failure, and so fetches the piece again.
 func (t *torrent) missed(index int, err error) {
 	t.mu.Lock()
-	was, told := t.right[index], t.lost
+	was, warned := t.right[index], t.warned
 	if was {
-		t.lost = true
+		t.warned = true
 		t.right[index] = false
 	}
 	t.mu.Unlock()
 	if !was {
 		return
 	}
-	if !told {
+	if !warned {
 		t.log.Warn("data that was there cannot be read any more; the pieces concerned are not served",
 			"torrent", t.layout.Name, "piece", index, "error", err)
 	}
@@ -197,13 +195,13 @@ func (t *torrent) missed(index int, err error) {
 	}
 }
 
-// forgetBlocks forgets the blocks of a piece that is wrong though all of them are there. If the
-// record cannot be told, the next sync does it.
+// forgetBlocks forgets the blocks of a wrong piece, if all of them were there. If they cannot be removed from the record now, the
+// next sync does it.
 func (t *torrent) forgetBlocks(piece int) error {
 	if !t.writer.isWhole(piece) {
 		return nil
 	}
-	t.syncing.Lock() // a sync that has begun may tell the record of them
+	t.syncing.Lock() // a sync that has begun may record them
 	defer t.syncing.Unlock()
 	t.writer.drop(piece)
 	notes := t.writer.drops()
@@ -215,8 +213,8 @@ func (t *torrent) forgetBlocks(piece int) error {
 	return err
 }
 
-// recordWrong takes a piece out of the record. If that fails, say because the disk is full, the next sync does it, before
-// the record vouches for any file again.
+// recordWrong removes a piece from the record. If that fails, because the disk is full for example, the next sync does it, in
+// one with the stamps of changed files.
 func (t *torrent) recordWrong(piece int) error {
 	err := t.record.set(false, piece)
 	if err != nil {
@@ -244,7 +242,7 @@ func (t *torrent) close() error {
 	return errors.Join(err, t.place.close())
 }
 
-// piece is a piece in the engine's eyes.
+// piece is a piece as the engine uses it.
 type piece struct {
 	torrent *torrent
 	index   int
@@ -254,20 +252,20 @@ type piece struct {
 func (p piece) ReadAt(b []byte, off int64) (int, error) {
 	t := p.torrent
 	if t.writer != nil {
-		if err := t.writer.settle(p.index); err != nil {
+		if err := t.writer.flushPiece(p.index); err != nil {
 			return 0, err
 		}
 	}
 	if err := t.place.read(b, p.off+off); err != nil {
-		return 0, p.missing(err)
+		return 0, p.unreadable(err)
 	}
 	return len(b), nil
 }
 
-// missing is told why the piece could not be read, and returns what the engine is to know of it.
-func (p piece) missing(err error) error {
+// unreadable is told why the piece could not be read, and returns the error for the engine.
+func (p piece) unreadable(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		err = io.ErrUnexpectedEOF // as of a file that ends before
+		err = io.ErrUnexpectedEOF // as if the file were too short
 	}
 	p.torrent.missed(p.index, err)
 	return err
@@ -291,7 +289,7 @@ func (p piece) MarkComplete() error {
 		return err
 	}
 	err := p.torrent.mark(p.index, true)
-	p.torrent.writer.drop(p.index) // afterwards: the piece is on its way to the record
+	p.torrent.writer.drop(p.index) // last: from here on the piece itself will be recorded
 	return err
 }
 
@@ -316,4 +314,43 @@ func (p piece) Completion() engine.Completion {
 		return engine.Completion{Ok: true, Complete: p.torrent.right[p.index]}
 	}
 	return p.torrent.record.get(p.index)
+}
+
+// SyncAndCheck brings the data of a torrent in a store from Open to disk, and checks that all of it is still there: somebody may
+// have deleted or cut a file, which a process that has the file open does not notice. It removes lost pieces from the record;
+// hashing finds them wrong.
+func SyncAndCheck(st Store, hash metainfo.Hash) (lost []int, err error) {
+	s, ok := st.(*store)
+	if !ok {
+		return nil, nil // only read: nothing was written
+	}
+	s.mu.Lock()
+	t := s.open[hash]
+	s.mu.Unlock()
+	if t == nil {
+		return nil, nil
+	}
+	if lost, err = t.syncAndCheck(); err != nil {
+		return lost, fmt.Errorf("bring the data of %s to disk: %w", t.layout.Name, err)
+	}
+	return lost, nil
+}
+
+func (t *torrent) syncAndCheck() ([]int, error) {
+	if err := t.sync(); err != nil {
+		return nil, err
+	}
+	lost, err := t.place.lostPieces()
+	if err != nil || len(lost) == 0 {
+		return nil, err
+	}
+	t.mu.Lock()
+	for _, p := range lost {
+		t.right[p] = false
+	}
+	t.mu.Unlock()
+	for _, p := range lost {
+		err = errors.Join(err, t.place.mark(p, false))
+	}
+	return lost, errors.Join(err, t.record.set(false, lost...))
 }

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Names that differ only in case, or in how Unicode spells them, are two files on most file systems of Linux, and one on those
-// of macOS and Windows and on USB sticks. Honest torrents have them (a tree of Linux sources does), so they are accepted where
-// they can be kept. Where they cannot, two files would be written into one, and no piece of either would stay right. They are
-// not given other names: no other client would find the files then, nor braid verify.
+// Names that differ only in case or in Unicode form are two files on most file systems of Linux, but one file on those of macOS,
+// Windows and USB sticks. Honest torrents have such names (the sources of Linux do), so they are accepted where the file system
+// tells them apart. Elsewhere both files would be written into one, and their pieces would never stay right. braid does not
+// rename them: neither other clients nor braid verify would find the files.
 
-// twins are two paths of a torrent that may be one on such a file system; ok is false if there are none.
+// twins finds two paths of a torrent that such a file system takes for one; ok is false if there are none.
 func twins(l Layout) (a, b string, ok bool) {
 	fold := cases.Fold()
 	key := func(s string) string {
@@ -38,7 +38,7 @@ func twins(l Layout) (a, b string, ok bool) {
 			files[k] = f.Path
 		}
 	}
-	// Directories may be one, but not what another name is for a file.
+	// Two directories may become one, but a directory and a file may not.
 	dirs := map[string]bool{}
 	for _, f := range l.Files {
 		for d := path.Dir(f.Path); d != "." && !dirs[d]; d = path.Dir(d) {
@@ -69,7 +69,7 @@ func (s *store) refuseTwins(l Layout) error {
 // foldProbe has a name that changes with case and with its Unicode form.
 const foldProbe = "Fold-\u00c9-"
 
-// foldsNames tells whether the file system of a directory takes names for one that differ only in case or in Unicode form.
+// foldsNames tells whether two names that differ only in case or in Unicode form are one in a directory.
 func foldsNames(dir string) (bool, error) {
 	f, err := os.CreateTemp(dir, foldProbe)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package units reads rates, sizes and durations as people write them, for all flags and files of braid.
 //
-// It reads whatever braid prints: a number, spaces if you like, and a unit. A number without a unit is refused, since
-// one program means bits by it and the next one kilobytes; only a plain 0 needs none. So is what is misread too
-// easily: Mb/s and Mbps (bits or bytes?), and K or M alone (a power of 1000 or of 1024?).
+// It reads everything that braid prints: a number, optional spaces, and a unit. Only 0 needs no unit: without one, some programs
+// mean bits and others kilobytes. Ambiguous units are refused too: Mb/s and Mbps (bits or bytes?), and K or M alone (powers of
+// 1000 or of 1024?).
 package units
 
 import (
@@ -18,7 +18,7 @@ import (
 // MaxRate is the highest rate that can be written, in bit/s.
 const MaxRate int64 = 1e12
 
-// The errors name the units; the caller says what was written, and where.
+// The errors name the units; the caller adds the text and where it was found.
 var (
 	errRate     = errors.New("want a number with kbit/s, Mbit/s or Gbit/s, or with kB/s, MB/s or GB/s, such as 10Mbit/s")
 	errSize     = errors.New("want a number with B, kB, MB, GB (powers of 1000) or KiB, MiB, GiB (powers of 1024), such as 256KiB")
@@ -38,14 +38,14 @@ func split(s string) (number, unit string, ok bool) {
 
 func isZero(number string) bool { return strings.Trim(number, "0.") == "" }
 
-// scaled is number * factor * 10^exp, rounded. The exponent is added to the text, so that the result is what was written,
-// and not what a product of floats makes of it.
+// scaled returns number * factor * 10^exp, rounded. The exponent is appended to the text, since a product of floats would not be
+// exact.
 func scaled(number string, factor int64, exp int) (float64, error) {
 	v, err := strconv.ParseFloat(number+"e"+strconv.Itoa(exp), 64)
 	return math.Round(v * float64(factor)), err
 }
 
-// Bits go by powers of 1000 in every case of letters; B is a byte, b is none.
+// Units of bits are powers of 1000, in upper or lower case. B is a byte; b alone is no unit.
 var (
 	bitExp    = map[string]int{"bit": 0, "kbit": 3, "mbit": 6, "gbit": 9, "tbit": 12}
 	byteUnits = map[string]struct {
@@ -57,7 +57,7 @@ var (
 	}
 )
 
-// ParseRate reads a rate in bit/s, from 0 to [MaxRate]: 10Mbit/s, 10 Mbit/s, 10mbit, 1.5MB/s. What is not 0 is at least
+// ParseRate reads a rate in bit/s, from 0 to [MaxRate]: 10Mbit/s, 10 Mbit/s, 10mbit, 1.5MB/s. A rate above 0 is at least
 // 1 bit/s.
 func ParseRate(s string) (int64, error) {
 	number, unit, ok := split(s)
