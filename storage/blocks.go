@@ -8,18 +8,18 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 )
 
-// Blocks of incomplete pieces survive a restart too, since a piece may be as large as 256 MiB. How a block gets into the record
-// and from there back into a piece:
+// Blocks of incomplete pieces survive a restart too, since a piece may be as large as 256 MiB. How
+// a block gets into the record and from there back into a piece:
 //
-//  1. The write buffer notes each block that it has written.                         (one goroutine)
+//  1. The write buffer notes each block that it has written.                      (one goroutine)
 //  2. A sync brings the data to disk, then the blocks written before it are recorded.
-//     A sync comes early if a kill would lose too much.                              (one goroutine)
-//  3. When the engine asks a peer for a block that is on disk, it is read from there. (concurrent calls)
+//     A sync comes early if a kill would lose too much.                           (one goroutine)
+//  3. When the engine asks a peer for a block that is on disk, it is read there.  (concurrent calls)
 //  4. The piece is hashed like any other. If it is wrong, its blocks are forgotten. No
 //     peer is blamed, since nobody knows who has sent them.
 //
-// Only its piece can prove a block right. So a block may also lie in a file that has changed since it was recorded (after a
-// kill every file has), if the change may be the download's own.
+// Only its piece can prove a block right. So a block may also lie in a file that has changed since
+// it was recorded (after a kill every file has), if the change may be the download's own.
 
 const (
 	// blockSize is the size of a block, as the engine asks for them. The last one of a piece
@@ -27,7 +27,8 @@ const (
 	blockSize = 16 << 10
 	// maxPartial is of how many pieces blocks are kept. An honest download begins fewer.
 	maxPartial = 4096
-	// maxUnrecorded is how many bytes of blocks may wait for the next regular sync. More cause an early one.
+	// maxUnrecorded is how many bytes of blocks may wait for the next regular sync. More cause an
+	// early one.
 	maxUnrecorded = maxBuffered / 2
 )
 
@@ -81,7 +82,8 @@ func (l Layout) blockLength(piece, block int) int {
 	return int(min(blockSize, n-int64(block)*blockSize))
 }
 
-// wrote notes the blocks of a piece that lie between two of its bytes, and so were written as a whole.
+// wrote notes the blocks of a piece that lie between two of its bytes, and so were written as a
+// whole.
 func (b *blocks) wrote(piece int, from, to int64) {
 	p := b.pieces[piece]
 	if p == nil {
@@ -180,11 +182,12 @@ func (b *blocks) noted(notes []note, ok bool) {
 	}
 }
 
-// Blocks are the blocks of incomplete pieces that a store from Open has on disk, most of them from an earlier download. The
-// engine only knows of whole pieces, and asks peers for these blocks.
+// Blocks are the blocks of incomplete pieces that a store from Open has on disk, most of them from
+// an earlier download. The engine only knows of whole pieces, and asks peers for these blocks.
 type Blocks struct{ t *torrent }
 
-// BlocksOf returns the blocks of a torrent that is open in a store. It returns nil if the torrent is only read.
+// BlocksOf returns the blocks of a torrent that is open in a store. It returns nil if the torrent
+// is only read.
 func BlocksOf(st Store, hash metainfo.Hash) *Blocks {
 	s, ok := st.(*store)
 	if !ok {
@@ -260,8 +263,8 @@ func (b *Blocks) Untaken() (bytes int64) {
 
 var errKeptWrong = errors.New("the piece is wrong, and has blocks of an earlier download")
 
-// mixed is a piece of which the engine was given blocks from disk. It hashes itself: the engine believes that a peer has sent
-// these blocks, and would ban that peer if the piece is wrong.
+// mixed is a piece of which the engine was given blocks from disk. It hashes itself: the engine
+// believes that a peer has sent these blocks, and would ban that peer if the piece is wrong.
 type mixed struct{ piece }
 
 // SelfHash implements the engine's SelfHashing. If it returns an error, the engine blames nobody.

@@ -22,19 +22,21 @@ import (
 // How pieces get into a bbolt database without a transaction for each block:
 //
 //  1. Blocks are collected in memory, in segments of 256 KiB.
-//  2. One transaction writes the segments of many pieces: those of whole pieces once there are enough, and all segments at a
-//     sync and when memory runs short.
+//  2. One transaction writes the segments of many pieces: those of whole pieces once there are
+//     enough, and all segments at a sync and when memory runs short.
 //  3. A block is read from memory, or else from the database.
 //
-// The database has a bucket for each piece, whose key is the piece's number in four bytes. In it the segments have their numbers
-// in two bytes as keys. bbolt rewrites all values that share a page with a new one, so pieces in one large bucket would be
-// written several times. Segments are short enough for the space of old ones to be used again, and a part of a piece can be
-// written.
+// The database has a bucket for each piece, whose key is the piece's number in four bytes. In it
+// the segments have their numbers in two bytes as keys. bbolt rewrites all values that share a page
+// with a new one, so pieces in one large bucket would be written several times. Segments are short
+// enough for the space of old ones to be used again, and a part of a piece can be written.
 const (
 	segmentSize = 256 << 10
-	// enough is the size of a transaction. Each costs two syncs of the disk, which do not matter at this size.
+	// enough is the size of a transaction. Each costs two syncs of the disk, which do not matter at
+	// this size.
 	enough = 8 << 20
-	// mostBuffered bounds the memory of unwritten segments. A transaction needs at most as much again.
+	// mostBuffered bounds the memory of unwritten segments. A transaction needs at most as much
+	// again.
 	mostBuffered = 24 << 20
 )
 
@@ -44,7 +46,8 @@ var piecesBucket = []byte("pieces")
 func boltPath(hash metainfo.Hash) string { return recordDir + "/" + hash.HexString() + ".pieces.db" }
 
 func boltOptions() *bbolt.Options {
-	return &bbolt.Options{Timeout: lockWait, InitialMmapSize: 1 << 30} // of addresses, not of memory; it grows in steps of as much
+	const mapped = 1 << 30 // bytes of addresses, not of memory; it grows in steps of as much
+	return &bbolt.Options{Timeout: lockWait, InitialMmapSize: mapped}
 }
 
 // bolt is a place for one torrent in its own database.
@@ -86,7 +89,8 @@ func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *sl
 	fresh := errors.Is(err, fs.ErrNotExist)
 	db, err := boltdb.Open(name, 0o644, boltOptions(), func(aside string, err error) {
 		fresh = true
-		log.Warn("the database of pieces is damaged; its pieces are fetched again", "torrent", l.Name, "set_aside", aside, "error", err)
+		log.Warn("the database of pieces is damaged; its pieces are fetched again",
+			"torrent", l.Name, "set_aside", aside, "error", err)
 	})
 	if err != nil {
 		return nil, err
@@ -101,7 +105,8 @@ func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *sl
 	}, nil
 }
 
-// expect checks that the file is as we left it, since bbolt cannot cope with a file that has changed.
+// expect checks that the file is as we left it, since bbolt cannot cope with a file that has
+// changed.
 func (p *bolt) expect() error {
 	now, err := stampOfFile(p.name)
 	if err != nil {
@@ -142,8 +147,8 @@ func openBoltReader(dir string, l Layout, hash metainfo.Hash) (*bolt, error) {
 	return &bolt{layout: l, name: name, db: db, pieces: map[int]*buffered{}}, nil
 }
 
-// span calls do for each segment that holds some of the n bytes of the torrent's data at off: bytes from to to of them are in
-// the segment, from its byte at.
+// span calls do for each segment that holds some of the n bytes of the torrent's data at off: bytes
+// from to to of them are in the segment, from its byte at.
 func (p *bolt) span(off int64, n int, do func(piece, seg, at int, from, to int) error) error {
 	for from := 0; from < n; {
 		index := int((off + int64(from)) / p.layout.PieceLength)
@@ -278,7 +283,8 @@ type flight struct {
 	s          *segment
 }
 
-// flush writes the whole pieces, or all segments. They can be read from memory until they are in the database.
+// flush writes the whole pieces, or all segments. They can be read from memory until they are in
+// the database.
 func (p *bolt) flush(all bool) error {
 	p.flushing.Lock()
 	defer p.flushing.Unlock()

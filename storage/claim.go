@@ -15,16 +15,18 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 )
 
-// Which files a download may write to. A torrent chooses the names of its files, and the user may have a file of that name. So
-// before anything is written:
+// Which files a download may write to. A torrent chooses the names of its files, and the user may
+// have a file of that name. So before anything is written:
 //
 //  1. Names that begin with a dot are refused, and names that are the same for this file system.
 //  2. All paths that the download may write to are looked at, without following links.
-//  3. A file belongs to the download if it is as in the record, if its name ends in .part and the record had one there, or if a
-//     killed download may have made it. Any other file belongs to it if one of its pieces is right: it comes from an earlier
-//     download of the same torrent, maybe by another client.
+//  3. A file belongs to the download if it is as in the record, if its name ends in .part and the
+//     record had one there, or if a killed download may have made it. Any other file belongs to it
+//     if one of its pieces is right: it comes from an earlier download of the same torrent, maybe
+//     by another client.
 //  4. All other files stop the download, or are replaced or set aside, as the user wants.
-//  5. The files that the download may make are recorded (openRecord). Files that appear later do not belong to it.
+//  5. The files that the download may make are recorded (openRecord). Files that appear later do
+//     not belong to it.
 
 // Existing says what happens to files that are in the way of a download and do not belong to it.
 type Existing int
@@ -35,8 +37,9 @@ const (
 	RenameExisting                  // they get another name
 )
 
-// OnExisting says what happens to files that are in the way and do not belong to the download. tell, if not nil, is called for
-// each of them with its path and its new path, which is empty if the file was deleted.
+// OnExisting says what happens to files that are in the way and do not belong to the download.
+// tell, if not nil, is called for each of them with its path and its new path, which is empty if
+// the file was deleted.
 func OnExisting(e Existing, tell func(path, aside string)) Option {
 	return func(o *options) { o.existing, o.tell = e, tell }
 }
@@ -50,8 +53,9 @@ const (
 	mostAsides  = 1000 // of one name
 )
 
-// Claim makes sure that a download in a store from Open may write to its files. It hashes existing files as far as necessary.
-// Opening the torrent calls it if nobody has. progress may be nil; it gets the number of hashed bytes.
+// Claim makes sure that a download in a store from Open may write to its files. It hashes existing
+// files as far as necessary. Opening the torrent calls it if nobody has. progress may be nil; it
+// gets the number of hashed bytes.
 func Claim(ctx context.Context, st Store, l Layout, hash metainfo.Hash, progress func(bytes int64)) error {
 	s, ok := st.(*store)
 	if !ok || s.kind == KindBolt {
@@ -67,7 +71,8 @@ func Claim(ctx context.Context, st Store, l Layout, hash metainfo.Hash, progress
 	return nil
 }
 
-// claims returns the files that a download writes to: those that the user wants, and those that share a piece with one.
+// claims returns the files that a download writes to: those that the user wants, and those that
+// share a piece with one.
 func claims(hash metainfo.Hash, l Layout, wanted func(metainfo.Hash, Layout) []bool) []bool {
 	mine := slices.Repeat([]bool{true}, len(l.Files))
 	if wanted != nil {
@@ -333,5 +338,6 @@ func (o obstacle) what() string {
 	return "a file that is not of this torrent: no piece of it is right"
 }
 
-// isProtected tells whether a file is write-protected. That counts also for root, who could write to it.
+// isProtected tells whether a file is write-protected. That counts also for root, who could write
+// to it.
 func isProtected(m fs.FileMode) bool { return m.Perm()&0o200 == 0 }

@@ -17,7 +17,8 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 )
 
-// Pieces of 16 KiB: set/d0/f0 is pieces 0 to 2, set/d1/f1 pieces 2 to 4, set/d2/f2 is empty, set/d0/f3 piece 5 alone.
+// Pieces of 16 KiB: set/d0/f0 is pieces 0 to 2, set/d1/f1 pieces 2 to 4, set/d2/f2 is empty,
+// set/d0/f3 piece 5 alone.
 func claimShape(t *testing.T) (*metainfo.Info, Layout, []byte) {
 	return shape(t, 16<<10, 40_000, 5*16<<10-40_000, 0, 5000)
 }
@@ -62,8 +63,9 @@ func describe(t *testing.T, dir string) string {
 	return out.String()
 }
 
-// What is there already and holds nothing of the torrent stops the download, and stays as it is; or is replaced or set aside,
-// as the user wants. What holds a right piece is used. In the end the files are right, and of the right length.
+// What is there already and holds nothing of the torrent stops the download, and stays as it is; or
+// is replaced or set aside, as the user wants. What holds a right piece is used. In the end the
+// files are right, and of the right length.
 func TestExistingFiles(t *testing.T) {
 	info, l, data := claimShape(t)
 	first := data[:40_000]
@@ -241,7 +243,8 @@ func TestLongerFile(t *testing.T) {
 	})
 }
 
-// A file is a download's own if the record knows it as it is, or if a download was killed that may have made it.
+// A file is a download's own if the record knows it as it is, or if a download was killed that may
+// have made it.
 func TestOwnFiles(t *testing.T) {
 	info, l, data := claimShape(t)
 	const own, foreign = true, false
@@ -323,7 +326,8 @@ func TestProtectedFile(t *testing.T) {
 	}
 }
 
-// A file that appears while a download goes on is not written to, nor replaced when the download's own gets its final name.
+// A file that appears while a download goes on is not written to, nor replaced when the download's
+// own gets its final name.
 func TestFileAppears(t *testing.T) {
 	for _, suffix := range []string{"", partSuffix} {
 		info, l, data := shape(t, 16<<10, 40_000)

@@ -96,8 +96,8 @@ func writePiece(tor engine.TorrentImpl, info *metainfo.Info, data []byte, p int)
 	return impl.MarkComplete()
 }
 
-// Pieces are written by several writers at once while others are read; they are there after a restart, known to be
-// right, without a look at the data; and make the right files.
+// Pieces are written by several writers at once while others are read; they are there after a
+// restart, known to be right, without a look at the data; and make the right files.
 func TestConformance(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind Kind) {
 		for _, c := range shapes {
@@ -198,15 +198,16 @@ func sameData(t *testing.T, dir string, l Layout, data []byte) {
 	}
 }
 
-// model is what a backend is compared with: the bytes that were written, and what is known of each piece.
+// model is what a backend is compared with: the bytes that were written, and what is known of each
+// piece.
 type model struct {
 	data    []byte
 	written []bool
 	right   []bool
 }
 
-// Random writes, reads, marks, syncs and restarts, against a model. Blocks are of any size at any place, also on top of
-// others; pieces are marked by what they hold.
+// Random writes, reads, marks, syncs and restarts, against a model. Blocks are of any size at any
+// place, also on top of others; pieces are marked by what they hold.
 func TestModel(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind Kind) {
 		for seed := range uint64(6) {

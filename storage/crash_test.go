@@ -20,11 +20,13 @@ import (
 	"braid/storage/boltdb"
 )
 
-// powerLoss is a system whose disk, when the power fails, has of each file what was synced, and of what was written since
-// any part or none, page by page. It keeps the synced content of each file beside the directory.
+// powerLoss is a system whose disk, when the power fails, has of each file what was synced, and of
+// what was written since any part or none, page by page. It keeps the synced content of each file
+// beside the directory.
 //
-// bbolt syncs its data pages, then writes its meta page, and syncs that. A failure in the middle of a transaction is
-// either before the first sync is through, with any of the data pages and no meta, or after it, with all of them.
+// bbolt syncs its data pages, then writes its meta page, and syncs that. A failure in the middle of
+// a transaction is either before the first sync is through, with any of the data pages and no meta,
+// or after it, with all of them.
 type powerLoss struct {
 	realSystem
 	dir    string
@@ -42,8 +44,8 @@ type kept struct {
 	mod  fs.FileInfo
 }
 
-// fastDir is a directory in memory, if there is one: syncs of a disk take most of the time of these tests, and a real one
-// proves nothing that the simulated loss does not.
+// fastDir is a directory in memory, if there is one: syncs of a disk take most of the time of these
+// tests, and a real one proves nothing that the simulated loss does not.
 func fastDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "braid-test-")
 	if err != nil {
@@ -76,7 +78,8 @@ func (p *powerLoss) Sync(f *os.File) error {
 	return nil
 }
 
-// Rename waits while somebody looks at the directory: what a crash leaves has a file under one name or the other.
+// Rename waits while somebody looks at the directory: what a crash leaves has a file under one name
+// or the other.
 func (p *powerLoss) Rename(in *os.Root, from, to string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +178,8 @@ func (p *powerLoss) update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error {
 	p.keep(rel)
 	after := p.durable[rel].data
 	for range 2 {
-		// Some data pages and no meta; all data pages and a meta of which some sectors were written.
+		// Some data pages and no meta; all data pages and a meta of which some sectors were
+		// written.
 		half := make([]byte, len(after))
 		copy(half, before)
 		metaTorn := p.random.IntN(2) == 0
@@ -250,8 +254,8 @@ func (p *powerLoss) crashNow(instead map[string][]byte) {
 	p.crash(image)
 }
 
-// What a power loss leaves is looked at file by file, while the download goes on: a file that gets its final name meanwhile
-// is there under one of its names.
+// What a power loss leaves is looked at file by file, while the download goes on: a file that gets
+// its final name meanwhile is there under one of its names.
 func TestPowerLossDuringRename(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -375,8 +379,8 @@ func TestPowerLoss(t *testing.T) {
 	})
 }
 
-// A damaged database never ends the process, nor makes a piece count that is not right, nor is in the way of the next
-// start.
+// A damaged database never ends the process, nor makes a piece count that is not right, nor is in
+// the way of the next start.
 func TestDamagedDatabases(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind Kind) {
@@ -536,7 +540,8 @@ func TestDiskFull(t *testing.T) {
 	})
 }
 
-// Data that goes away while it is served is an error, never the end of the process, and is fetched again by a download.
+// Data that goes away while it is served is an error, never the end of the process, and is fetched
+// again by a download.
 func TestDataGoesAway(t *testing.T) {
 	for _, c := range []struct {
 		name string

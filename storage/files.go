@@ -17,14 +17,17 @@ import (
 )
 
 const (
-	// maxOpenFiles is how many files of a torrent stay open. A download has about as many unfinished pieces. With more, a
-	// process with several torrents would come near the usual limit of 1024.
+	// maxOpenFiles is how many files of a torrent stay open. A download has about as many
+	// unfinished pieces. With more, a process with several torrents would come near the usual limit
+	// of 1024.
 	maxOpenFiles = 128
-	// fewFiles is up to how many files are synced one by one. For more, their whole file system is synced.
+	// fewFiles is up to how many files are synced one by one. For more, their whole file system is
+	// synced.
 	fewFiles = 16
 )
 
-// files is the data of one torrent in its final files. Their names end in .part until they are complete.
+// files is the data of one torrent in its final files. Their names end in .part until they are
+// complete.
 type files struct {
 	root   *os.Root
 	layout Layout
@@ -66,7 +69,8 @@ func readFiles(dir string, l Layout, mapped bool) (*files, error) {
 	}, nil
 }
 
-// openFiles opens a torrent's files, of which the owned ones may be made and changed. right tells which pieces are right.
+// openFiles opens a torrent's files, of which the owned ones may be made and changed. right tells
+// which pieces are right.
 func (s *store) openFiles(l Layout, right, owned []bool) (*files, error) {
 	f, err := readFiles(s.dir, l, s.kind == KindMmap)
 	if err != nil {
@@ -81,8 +85,8 @@ func (s *store) openFiles(l Layout, right, owned []bool) (*files, error) {
 	return f, nil
 }
 
-// find looks at a file when the place is opened. A complete file gets its final name and length, in case braid was killed
-// after the last piece and before it did so. Empty files are made.
+// find looks at a file when the place is opened. A complete file gets its final name and length, in
+// case braid was killed after the last piece and before it did so. Empty files are made.
 func (f *files) find(i int, owned bool) error {
 	file := f.layout.Files[i]
 	begin, end := f.layout.FilePieces(file)
@@ -119,7 +123,8 @@ func (f *files) makeEmpty(i int) error {
 	return errors.Join(f.note(i, file), file.Close())
 }
 
-// note remembers the present stamp of a file. The caller holds f.mu, except while f is being opened.
+// note remembers the present stamp of a file. The caller holds f.mu, except while f is being
+// opened.
 func (f *files) note(i int, file *os.File) error {
 	st, err := file.Stat()
 	if err == nil {
@@ -137,7 +142,8 @@ func (f *files) name(i int) string {
 	return n
 }
 
-// openFile opens a file, or makes it with its directories. The caller holds f.mu, except while f is being opened.
+// openFile opens a file, or makes it with its directories. The caller holds f.mu, except while f is
+// being opened.
 func (f *files) openFile(i int, create bool) (*os.File, error) {
 	name := f.name(i)
 	file, err := f.openOld(name)
@@ -262,8 +268,8 @@ func (f *files) write(b []byte, off int64) error {
 	})
 }
 
-// expect checks before a write that a file is as we left it, since nobody can tell after the write. A file that was cut and has
-// grown again has the right length, but holes instead of data.
+// expect checks before a write that a file is as we left it, since nobody can tell after the write.
+// A file that was cut and has grown again has the right length, but holes instead of data.
 func (f *files) expect(h *handle) error {
 	st, err := h.Stat()
 	if err != nil {
@@ -280,8 +286,8 @@ func (f *files) expect(h *handle) error {
 	return nil
 }
 
-// written notes the stamp of a file after a write, and that it needs a sync. Noted before the write, a sync in between would have
-// cleared it.
+// written notes the stamp of a file after a write, and that it needs a sync. Noted before the
+// write, a sync in between would have cleared it.
 func (f *files) written(h *handle) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -320,7 +326,8 @@ func (f *files) read(b []byte, off int64) error {
 	return err
 }
 
-// mark gives a file its length and final name when its last piece is right, and takes the name away if a piece is wrong.
+// mark gives a file its length and final name when its last piece is right, and takes the name away
+// if a piece is wrong.
 func (f *files) mark(piece int, right bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -345,8 +352,8 @@ func (f *files) mark(piece int, right bool) error {
 	})
 }
 
-// finish gives a complete file its length and its final name: a file from before the download may be too long. The caller holds
-// f.mu, except while f is being opened.
+// finish gives a complete file its length and its final name: a file from before the download may
+// be too long. The caller holds f.mu, except while f is being opened.
 func (f *files) finish(i int) error {
 	if length := f.layout.Files[i].Length; f.stamps[i].size > length {
 		if err := f.cut(i, length); err != nil {
@@ -378,7 +385,8 @@ func (f *files) cut(i int, length int64) error {
 	return errors.Join(err, file.Close())
 }
 
-// holds tells whether a file has right pieces. The caller holds f.mu, except while f is being opened.
+// holds tells whether a file has right pieces. The caller holds f.mu, except while f is being
+// opened.
 func (f *files) holds(i int) bool {
 	begin, end := f.layout.FilePieces(f.layout.Files[i])
 	return f.missing[i] < end-begin
@@ -418,8 +426,8 @@ func (f *files) lostPieces() (pieces []int, err error) {
 	return slices.Sorted(maps.Keys(lost)), nil
 }
 
-// isThere tells whether a file with right pieces is as we left it. From now on its present state is expected. The caller holds
-// f.mu.
+// isThere tells whether a file with right pieces is as we left it. From now on its present state is
+// expected. The caller holds f.mu.
 func (f *files) isThere(i int) (bool, error) {
 	st, err := f.root.Lstat(f.name(i))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -496,7 +504,8 @@ func (f *files) sync() ([]int, error) {
 	return slices.Collect(maps.Keys(dirty)), nil
 }
 
-// syncFiles syncs files and directories one by one if they are few, otherwise their whole file systems.
+// syncFiles syncs files and directories one by one if they are few, otherwise their whole file
+// systems.
 func (f *files) syncFiles(dirty map[int]bool, dirtyDirs map[string]bool) error {
 	if len(dirty)+len(dirtyDirs) > fewFiles {
 		if err := f.syncSystems(dirty, dirtyDirs); !errors.Is(err, errors.ErrUnsupported) {
@@ -525,7 +534,8 @@ func (f *files) syncFiles(dirty map[int]bool, dirtyDirs map[string]bool) error {
 	return nil
 }
 
-// syncSystems syncs the file systems of files and directories. There may be several: one may be mounted below the root.
+// syncSystems syncs the file systems of files and directories. There may be several: one may be
+// mounted below the root.
 func (f *files) syncSystems(dirty map[int]bool, dirtyDirs map[string]bool) error {
 	names := slices.Collect(maps.Keys(dirtyDirs))
 	f.mu.Lock()

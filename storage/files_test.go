@@ -17,7 +17,8 @@ import (
 	engine "github.com/anacrolix/torrent/storage"
 )
 
-// many is a torrent of more small files than are kept open, pieces of which span several, with one empty file.
+// many is a torrent of more small files than are kept open, pieces of which span several, with one
+// empty file.
 func many(t *testing.T) (info *metainfo.Info, data []byte) {
 	t.Helper()
 	files := map[string]string{"empty": ""}
@@ -168,7 +169,8 @@ func TestRecordFollowsTheData(t *testing.T) {
 	}
 }
 
-// What cannot be written is an error of the next write, and of the piece when it is read: once each.
+// What cannot be written is an error of the next write, and of the piece when it is read: once
+// each.
 func TestWriteBufferTellsOfFailures(t *testing.T) {
 	full := errors.New("no space")
 	w := newWriteBuffer(Layout{PieceLength: 8, Length: 80}, nil, func(_ []byte, off int64) error {
@@ -193,7 +195,8 @@ func TestWriteBufferTellsOfFailures(t *testing.T) {
 	}
 }
 
-// What happens to files behind the back of whoever has them open is found when the data is settled, and only that.
+// What happens to files behind the back of whoever has them open is found when the data is settled,
+// and only that.
 func TestSettleFindsWhatIsGone(t *testing.T) {
 	for _, kind := range []Kind{KindFile, KindMmap} {
 		for _, c := range []struct {
@@ -250,8 +253,8 @@ func TestSettleFindsWhatIsGone(t *testing.T) {
 	}
 }
 
-// Blocks leave memory in chunks, whatever their order; what is not whole leaves when its piece is read, or when many pieces
-// are begun, so that memory is bounded.
+// Blocks leave memory in chunks, whatever their order; what is not whole leaves when its piece is
+// read, or when many pieces are begun, so that memory is bounded.
 func TestBehindWritesChunks(t *testing.T) {
 	const block = 16 << 10
 	l := Layout{PieceLength: 1 << 20, Length: 100 << 20}

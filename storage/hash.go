@@ -25,7 +25,8 @@ import (
 //     keeps the last file open for the next piece.                          (each by itself)
 //  3. It reports the sum, or why the piece could not be read.               (concurrent calls)
 
-// hashPart is how much of a piece is in memory while it is hashed. A torrent may claim pieces that are much larger than its data.
+// hashPart is how much of a piece is in memory while it is hashed. A torrent may claim pieces that
+// are much larger than its data.
 const hashPart = 256 << 10
 
 // source gives the bytes of a torrent's data. Each worker has its own.
@@ -62,8 +63,8 @@ func sumOf(l Layout, src source, piece int, buf []byte) (sum [sha1.Size]byte, er
 	return sum, err
 }
 
-// hashPieces hashes the chosen pieces; nil is all. report is called once for each, from several goroutines. An error of it, or of
-// the context, ends the work.
+// hashPieces hashes the chosen pieces; nil is all. report is called once for each, from several
+// goroutines. An error of it, or of the context, ends the work.
 func hashPieces(ctx context.Context, l Layout, chosen []bool, open func() source, report func(src source, piece int, sum [sha1.Size]byte, err error) error) error {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
@@ -168,7 +169,8 @@ type FileReport struct {
 	BadPieces int `json:"bad_pieces"`
 	// GoodPieces counts right pieces.
 	GoodPieces int `json:"good_pieces"`
-	// Lacks is an incomplete file that shares pieces with this one, which could therefore not be checked.
+	// Lacks is an incomplete file that shares pieces with this one, which could therefore not be
+	// checked.
 	Lacks string `json:"lacks,omitempty"`
 	// Error says why an existing file could not be read.
 	Error string `json:"error,omitempty"`
@@ -209,7 +211,8 @@ func Check(ctx context.Context, l Layout, dir string, progress func(bytes int64)
 	return Stored{Kind: KindFile, Dir: dir, Layout: l}.Check(ctx, progress)
 }
 
-// checkFiles checks the wanted files below dir. Incomplete files are read for pieces that they share with others.
+// checkFiles checks the wanted files below dir. Incomplete files are read for pieces that they
+// share with others.
 func checkFiles(ctx context.Context, l Layout, dir string, wanted []bool, progress func(bytes int64)) (Report, error) {
 	r := newReport(l, wanted)
 	present, names := make([]bool, len(l.Files)), make([]string, len(l.Files))
@@ -268,8 +271,8 @@ func (l Layout) BytesOf(wanted []bool) (bytes int64) {
 	return bytes
 }
 
-// piecesOf returns the pieces that hold bytes of wanted files; if all files are wanted, or wanted is nil, all pieces, padding
-// too.
+// piecesOf returns the pieces that hold bytes of wanted files; if all files are wanted, or wanted
+// is nil, all pieces, padding too.
 func piecesOf(l Layout, wanted []bool) []bool {
 	out := make([]bool, l.Pieces())
 	all := !slices.Contains(wanted, false)
@@ -305,8 +308,9 @@ func statFile(dir string, f File) FileReport {
 	return r
 }
 
-// judge sets the states of the files that are not skipped. A wrong piece means that a file is damaged only if all files in the
-// piece are complete: with an incomplete neighbour the piece cannot be right.
+// judge sets the states of the files that are not skipped. A wrong piece means that a file is
+// damaged only if all files in the piece are complete: with an incomplete neighbour the piece
+// cannot be right.
 func judge(l Layout, r Report, present []bool) {
 	lacks := map[int]int{} // of each wrong piece: the first incomplete file in it, counted from 1
 	for i, f := range l.Files {
@@ -342,8 +346,8 @@ func judge(l Layout, r Report, present []bool) {
 	}
 }
 
-// Hash computes the piece hashes of the files below dir, to make a torrent of them. l needs no hashes. It is an error if a file
-// cannot be read, or is shorter than in l.
+// Hash computes the piece hashes of the files below dir, to make a torrent of them. l needs no
+// hashes. It is an error if a file cannot be read, or is shorter than in l.
 func Hash(ctx context.Context, l Layout, dir string, progress func(bytes int64)) ([]byte, error) {
 	sums := make([]byte, l.Pieces()*sha1.Size)
 	var mu sync.Mutex

@@ -9,8 +9,8 @@ import (
 	"braid/storage/durable"
 )
 
-// KeptTorrent is the name of the .torrent file that a download of a magnet link keeps in the data directory. With it the link can be
-// used later without asking peers for the metadata again.
+// KeptTorrent is the name of the .torrent file that a download of a magnet link keeps in the data
+// directory. With it the link can be used later without asking peers for the metadata again.
 func KeptTorrent(dir string, hash metainfo.Hash) string {
 	return filepath.Join(dir, recordDir, hash.HexString()+".torrent")
 }

@@ -1,8 +1,9 @@
 // Package storage keeps the data of torrents on disk, and a record of the parts that are right.
 //
-// It owns the directory that a torrent is downloaded into: which names may appear there, the files, and the record of verified
-// pieces and of the blocks of others. It refuses torrents whose names lead out of that directory. It also reads data that it does
-// not own, for seeding, checking and making torrents, and then writes nothing.
+// It owns the directory that a torrent is downloaded into: which names may appear there, the files,
+// and the record of verified pieces and of the blocks of others. It refuses torrents whose names
+// lead out of that directory. It also reads data that it does not own, for seeding, checking and
+// making torrents, and then writes nothing.
 package storage
 
 import (
@@ -19,14 +20,14 @@ import (
 // MaxFiles bounds the files of a torrent, padding included. A million take a gigabyte of memory.
 const MaxFiles = 1 << 18
 
-// Bounds of torrents. They are far above every honest torrent. A crafted one could otherwise take all memory, or have names
-// that the file system refuses in the middle of a download.
+// Bounds of torrents. They are far above every honest torrent. A crafted one could otherwise take
+// all memory, or have names that the file system refuses in the middle of a download.
 const (
 	maxDepth     = 64
 	maxComponent = 255
 	maxPath      = 2048
-	// maxPiece bounds the cost of a wrong block: its whole piece is fetched again. Real torrents have pieces of at most 16 MiB,
-	// rarely 64.
+	// maxPiece bounds the cost of a wrong block: its whole piece is fetched again. Real torrents
+	// have pieces of at most 16 MiB, rarely 64.
 	maxPiece = 256 << 20
 	// maxLength keeps the number of blocks within 32 bits, with which the engine counts them.
 	maxLength = 32 << 40
@@ -40,20 +41,21 @@ const partSuffix = ".part"
 
 // File is one file of a torrent.
 type File struct {
-	// Path below the data directory, with slashes: the torrent's name, then for a torrent of several files the
-	// directories and the name of the file.
+	// Path below the data directory, with slashes: the torrent's name, then for a torrent of
+	// several files the directories and the name of the file.
 	Path   string `json:"path"`
 	Length int64  `json:"length"`
 	// Offset of the first byte in the torrent's data. Bytes between files (padding) are zero.
 	Offset int64 `json:"-"`
 }
 
-// Layout is the checked shape of a torrent's data: every path stays within the data directory, on every system,
-// and no two are the same.
+// Layout is the checked shape of a torrent's data: every path stays within the data directory, on
+// every system, and no two are the same.
 type Layout struct {
 	Name  string
 	Files []File
-	// Symlinks are the paths of symbolic links (BEP 47). They are not made: a link could lead a later write anywhere.
+	// Symlinks are the paths of symbolic links (BEP 47). They are not made: a link could lead a
+	// later write anywhere.
 	Symlinks    []string
 	PieceLength int64
 	Length      int64 // of all pieces, in bytes
@@ -84,8 +86,8 @@ func (l Layout) FilePieces(f File) (begin, end int) {
 	return int(f.Offset / l.PieceLength), int((f.Offset + f.Length + l.PieceLength - 1) / l.PieceLength)
 }
 
-// span calls do for each file that holds some of the n bytes of the torrent's data at off: bytes from to to of them are in file
-// i, from its byte at. Padding has no file.
+// span calls do for each file that holds some of the n bytes of the torrent's data at off: bytes
+// from to to of them are in file i, from its byte at. Padding has no file.
 func (l Layout) span(off int64, n int, do func(i int, at int64, from, to int) error) error {
 	all := l.Files
 	end := off + int64(n)
@@ -102,7 +104,8 @@ func (l Layout) span(off int64, n int, do func(i int, at int64, from, to int) er
 	return nil
 }
 
-// IsPadding tells whether a file of a torrent is padding (BEP 47): zeros that let the next file begin with a piece.
+// IsPadding tells whether a file of a torrent is padding (BEP 47): zeros that let the next file
+// begin with a piece.
 func IsPadding(f metainfo.FileInfo) bool { return strings.Contains(f.Attr, "p") }
 
 // NewLayout checks what a torrent says of its files.
@@ -188,8 +191,8 @@ func joinPath(name string, parts []string) (string, error) {
 	return path, nil
 }
 
-// checkComponent accepts plain file names. It refuses the separators of other systems too: a torrent with one was made to mislead
-// somebody.
+// checkComponent accepts plain file names. It refuses the separators of other systems too: a
+// torrent with one was made to mislead somebody.
 func checkComponent(s string) error {
 	switch {
 	case s == "":
@@ -206,7 +209,8 @@ func checkComponent(s string) error {
 	return nil
 }
 
-// claim notes that a path is a file and its parents are directories. It fails if one of them is something else already.
+// claim notes that a path is a file and its parents are directories. It fails if one of them is
+// something else already.
 func claim(kinds map[string]bool, path string) error {
 	if _, taken := kinds[path]; taken {
 		return fmt.Errorf("path %q is there twice", path)

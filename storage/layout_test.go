@@ -102,7 +102,8 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
-// A symbolic link is no empty file, and padding is none at all. Each is told by its attributes (BEP 47).
+// A symbolic link is no empty file, and padding is none at all. Each is told by its attributes (BEP
+// 47).
 func TestLayoutAttributes(t *testing.T) {
 	attr := func(path, attr string, length int64) metainfo.FileInfo {
 		return metainfo.FileInfo{Path: []string{path}, Length: length, ExtendedFileAttrs: metainfo.ExtendedFileAttrs{Attr: attr}}

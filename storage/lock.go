@@ -14,12 +14,14 @@ import (
 
 const lockName = "lock"
 
-// lockWait is how long to wait for another process's lock: long enough for a process that is about to exit.
+// lockWait is how long to wait for another process's lock: long enough for a process that is about
+// to exit.
 const lockWait = 2 * time.Second
 
 var errLocked = errors.New("another braid is using it")
 
-// lockDir takes the lock on a directory for downloads, which ends when the file is closed or the process ends.
+// lockDir takes the lock on a directory for downloads, which ends when the file is closed or the
+// process ends.
 func lockDir(dir string, exclusive bool, wait time.Duration) (*os.File, error) {
 	name := filepath.Join(dir, recordDir, lockName)
 	flags := os.O_RDONLY
@@ -40,11 +42,12 @@ func lockDir(dir string, exclusive bool, wait time.Duration) (*os.File, error) {
 	return f, nil
 }
 
-// maxCommand is how much of a command line is shown: enough for the command and its first arguments.
+// maxCommand is how much of a command line is shown: enough for the command and its first
+// arguments.
 const maxCommand = 100
 
-// holder names the process that has the lock. It returns "" if this process cannot see it: it may be another user's, or in
-// another container.
+// holder names the process that has the lock. It returns "" if this process cannot see it: it may
+// be another user's, or in another container.
 func holder(name string) string {
 	b, err := os.ReadFile(name)
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 	"github.com/edsrzf/mmap-go"
 )
 
-// view is a file mapped into memory, for reading only, up to the length that it will have. Writes use system calls: a store into a
-// page that is not in memory costs several times as much, and cannot report a full disk. The system keeps both views the same.
-// Pages beyond the file's present end are never touched, and every access is guarded: if somebody cuts the file, or the disk
+// view is a file mapped into memory, for reading only, up to the length that it will have. Writes
+// use system calls: a store into a page that is not in memory costs several times as much, and
+// cannot report a full disk. The system keeps both views the same. Pages beyond the file's present
+// end are never touched, and every access is guarded: if somebody cuts the file, or the disk
 // breaks, that is an error and does not end the process.
 type view struct {
 	file *os.File

@@ -30,7 +30,8 @@ type BenchResult struct {
 	Usage            // of writing and reading
 }
 
-// BenchCases returns all cases, with that many bytes each. Cases to be compared are next to each other.
+// BenchCases returns all cases, with that many bytes each. Cases to be compared are next to each
+// other.
 func BenchCases(bytes int64) (out []BenchCase) {
 	for _, piece := range []int64{256 << 10, 1 << 20, 4 << 20, 16 << 20} {
 		for _, order := range []string{"sequential", "random"} {
@@ -44,7 +45,8 @@ func BenchCases(bytes int64) (out []BenchCase) {
 
 const benchBlock = 16 << 10
 
-// Measure writes and reads a torrent below dir, block by block, with the same calls as the engine, but without hashing.
+// Measure writes and reads a torrent below dir, block by block, with the same calls as the engine,
+// but without hashing.
 func Measure(ctx context.Context, c BenchCase, dir string) (r BenchResult, err error) {
 	dir, err = os.MkdirTemp(dir, "braid-bench-")
 	if err != nil {

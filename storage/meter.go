@@ -14,7 +14,8 @@ import (
 type Usage struct {
 	CPUPerGB   float64 `json:"cpu_s_per_gb"` // user and system, for 10^9 bytes of the work's data
 	AllocBytes uint64  `json:"alloc_bytes"`
-	// PeakAnonMiB is the growth of memory that belongs to no file; 0 where the system does not report it.
+	// PeakAnonMiB is the growth of memory that belongs to no file; 0 where the system does not
+	// report it.
 	PeakAnonMiB float64 `json:"peak_anon_mib"`
 }
 

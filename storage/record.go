@@ -18,29 +18,33 @@ import (
 	"braid/storage/durable"
 )
 
-// The record says which pieces of a torrent were verified and are on disk, so that the next start need not hash them again.
-// Each torrent has a file for it beside the data:
+// The record says which pieces of a torrent were verified and are on disk, so that the next start
+// need not hash them again. Each torrent has a file for it beside the data:
 //
 //	magic      15 bytes, with the version of the format
 //	checksum   SHA-256 of the state
 //	state      in Go's gob encoding
 //
-// The file is always replaced as a whole (package durable), so a crash leaves the old state or the new one. The data is synced
-// first, the record follows: pieces and blocks in the record are on disk.
+// The file is always replaced as a whole (package durable), so a crash leaves the old state or the
+// new one. The data is synced first, the record follows: pieces and blocks in the record are on
+// disk.
 //
-// A piece counts at the next start if all of its files still have the size and modification time that the record holds.
-// Pieces of other files are hashed again: somebody has changed these files, or braid was writing to them when it was killed.
+// A piece counts at the next start if all of its files still have the size and modification time
+// that the record holds. Pieces of other files are hashed again: somebody has changed these files,
+// or braid was writing to them when it was killed.
 const recordMagic = "braid record 1\n"
 
 // state is the content of a record.
 type state struct {
 	Pieces bitset // the piece was verified and is on disk
-	// Sizes and Times (modification, Unix ns) of the files when their pieces were recorded; see stamp.
+	// Sizes and Times (modification, Unix ns) of the files when their pieces were recorded; see
+	// stamp.
 	Sizes, Times []int64
-	// Owned are the files that an unfinished download may have made or changed since they were recorded. They belong to
-	// the download whatever they look like.
+	// Owned are the files that an unfinished download may have made or changed since they were
+	// recorded. They belong to the download whatever they look like.
 	Owned bitset
-	// Wanted are the files that the last download wanted; nil if no download has ever left a file out.
+	// Wanted are the files that the last download wanted; nil if no download has ever left a file
+	// out.
 	Wanted bitset
 	// Blocks are the blocks of unfinished pieces that are on disk.
 	Blocks map[int]bitset
@@ -100,7 +104,8 @@ func decodeState(b []byte, l Layout) (s state, err error) {
 	return s, nil
 }
 
-// recordName is the name of a torrent's record below the data directory. file and mmap share the files, and the record.
+// recordName is the name of a torrent's record below the data directory. file and mmap share the
+// files, and the record.
 func recordName(hash metainfo.Hash, kind Kind) string {
 	if kind == KindMmap {
 		kind = KindFile
@@ -108,8 +113,8 @@ func recordName(hash metainfo.Hash, kind Kind) string {
 	return filepath.Join(recordDir, hash.HexString()+"."+string(kind)+".record")
 }
 
-// loadRecord reads the record of a torrent. Without one the state is that of a new torrent. A damaged record is set aside,
-// and lost is true.
+// loadRecord reads the record of a torrent. Without one the state is that of a new torrent. A
+// damaged record is set aside, and lost is true.
 func (s *store) loadRecord(hash metainfo.Hash, l Layout) (saved state, lost bool, err error) {
 	name := filepath.Join(s.dir, recordName(hash, s.kind))
 	b, err := os.ReadFile(name)
@@ -127,7 +132,8 @@ func (s *store) loadRecord(hash metainfo.Hash, l Layout) (saved state, lost bool
 	if err := os.Rename(name, aside); err != nil {
 		return saved, false, fmt.Errorf("set the damaged record of %s aside: %w", l.Name, err)
 	}
-	s.log.Warn("the record of verified pieces is damaged; the data will be checked", "torrent", l.Name, "set_aside", aside, "error", damage)
+	s.log.Warn("the record of verified pieces is damaged; the data will be checked",
+		"torrent", l.Name, "set_aside", aside, "error", damage)
 	return newState(l), true, nil
 }
 
@@ -153,8 +159,9 @@ type recorded struct {
 	blocks  map[int]bitset // of pieces that are not right
 }
 
-// openRecord reads the record of a torrent, and takes from it what the present files confirm. fresh means that there is no
-// data. owned are the files that the download may make or change; nil: it has none that others could change.
+// openRecord reads the record of a torrent, and takes from it what the present files confirm. fresh
+// means that there is no data. owned are the files that the download may make or change; nil: it
+// has none that others could change.
 func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []bool) (*record, recorded, error) {
 	counted := countedFiles(s.kind, hash, l)
 	now, err := stamps(s.dir, counted)
@@ -183,7 +190,8 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 		r.checked[p] = r.checked[p] && !l.isWhole(p, bits) // the last download has not hashed it any more
 	}
 	known.right = slices.Clone(r.right)
-	// Data that is no longer trusted must not be trusted again if somebody sets the file's time back.
+	// Data that is no longer trusted must not be trusted again if somebody sets the file's time
+	// back.
 	return r, known, r.save(func(saved *state) {
 		saved.Pieces, saved.Blocks = bitsetOf(r.right), maps.Clone(known.blocks)
 		for i := range owned {
@@ -200,7 +208,8 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 	})
 }
 
-// compare tells which pieces were checked and are right, given how the files are now, and which files have changed.
+// compare tells which pieces were checked and are right, given how the files are now, and which
+// files have changed.
 func (s *state) compare(l Layout, now []stamp) (checked, right []bool, changed []int) {
 	right = s.Pieces.bools(l.Pieces())
 	checked = slices.Repeat([]bool{true}, len(right))
@@ -215,7 +224,8 @@ func (s *state) compare(l Layout, now []stamp) (checked, right []bool, changed [
 			clear(right[begin:end])
 		}
 	}
-	// The pieces of a missing file are known to be missing, also those that it shares with a changed file.
+	// The pieces of a missing file are known to be missing, also those that it shares with a
+	// changed file.
 	for i, f := range l.Files {
 		begin, end := l.FilePieces(f)
 		for p := begin; p < end && now[i] == noFile; p++ {
@@ -225,8 +235,9 @@ func (s *state) compare(l Layout, now []stamp) (checked, right []bool, changed [
 	return checked, right, changed
 }
 
-// lacks returns a function that tells whether bytes of the data are missing, or in a file that somebody else has changed.
-// A file in files may have been changed by the unfinished download that owned it; a database by nobody else.
+// lacks returns a function that tells whether bytes of the data are missing, or in a file that
+// somebody else has changed. A file in files may have been changed by the unfinished download that
+// owned it; a database by nobody else.
 func (r *record) lacks(now []stamp, changed []int, files bool) func(off int64, n int) bool {
 	foreign := make([]bool, len(now))
 	for _, i := range changed {
@@ -245,8 +256,8 @@ func (r *record) lacks(now []stamp, changed []int, files bool) func(off int64, n
 
 var errLacks = errors.New("the file lacks it")
 
-// keptIn returns the recorded blocks that still count: those of unfinished pieces whose files do not lack them. The blocks
-// of at most maxPartial pieces are kept.
+// keptIn returns the recorded blocks that still count: those of unfinished pieces whose files do
+// not lack them. The blocks of at most maxPartial pieces are kept.
 func (r *record) keptIn(found map[int]bitset, lacks func(off int64, n int) bool) map[int]bitset {
 	kept := map[int]bitset{}
 	for piece, bits := range found {
@@ -311,7 +322,8 @@ func (r *record) get(piece int) engine.Completion {
 	return engine.Completion{Ok: r.checked[piece], Complete: r.right[piece]}
 }
 
-// set notes that pieces were checked. Wrong pieces leave the file at once; right ones enter it with checkpoint.
+// set notes that pieces were checked. Wrong pieces leave the file at once; right ones enter it with
+// checkpoint.
 func (r *record) set(right bool, pieces ...int) error {
 	r.mu.Lock()
 	changes := r.unsaved
@@ -330,8 +342,9 @@ func (r *record) set(right bool, pieces ...int) error {
 	})
 }
 
-// checkpoint records pieces and blocks whose data was synced, and the stamps of changed files. It removes the files that it
-// records from changed. A file with unchecked pieces is not recorded yet: with a valid stamp these would count as missing.
+// checkpoint records pieces and blocks whose data was synced, and the stamps of changed files. It
+// removes the files that it records from changed. A file with unchecked pieces is not recorded yet:
+// with a valid stamp these would count as missing.
 func (r *record) checkpoint(pieces []int, blocks []note, changed map[int]bool, stampOf func(file int) stamp) error {
 	files := map[int]stamp{}
 	for i := range changed {
@@ -373,8 +386,8 @@ func (r *record) isChecked(f File) bool {
 	return !slices.Contains(r.checked[begin:end], false)
 }
 
-// release is told that the download ends with all its data on disk. Of its files only those stay owned that the record does
-// not have as they are.
+// release is told that the download ends with all its data on disk. Of its files only those stay
+// owned that the record does not have as they are.
 func (r *record) release(changed map[int]bool) error {
 	r.mu.Lock()
 	none := bytes.Count(r.saved.Owned, []byte{0}) == len(r.saved.Owned)

@@ -13,11 +13,12 @@ func IsFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// roomWanted is the free space that a download needs before it continues after a full disk: for waiting blocks and the record.
+// roomWanted is the free space that a download needs before it continues after a full disk: for
+// waiting blocks and the record.
 const roomWanted = 2 * maxBuffered
 
-// HasRoom returns nil if there is free space again on the disk of a store from Open. It writes a file and deletes it: free space
-// that the system reports may be reserved for others.
+// HasRoom returns nil if there is free space again on the disk of a store from Open. It writes a
+// file and deletes it: free space that the system reports may be reserved for others.
 func HasRoom(st Store) error {
 	s, ok := st.(*store)
 	if !ok {

@@ -42,7 +42,8 @@ type extents []extent
 
 type extent struct{ from, to int } // to is the first byte after it
 
-// with returns the extents with one more range, and by how many bytes they have grown. It does not change x.
+// with returns the extents with one more range, and by how many bytes they have grown. It does not
+// change x.
 func (x extents) with(from, to int) (out extents, grown int) {
 	first, _ := slices.BinarySearchFunc(x, from, func(e extent, from int) int { return e.to - from })
 	last := first // the first that neither overlaps nor touches

@@ -212,7 +212,8 @@ func TestCheckUnfinished(t *testing.T) {
 	})
 }
 
-// The record's life: what was checkpointed is trusted at the next open, as long as nobody touches the files.
+// The record's life: what was checkpointed is trusted at the next open, as long as nobody touches
+// the files.
 func TestRecord(t *testing.T) {
 	hash := metainfo.Hash{1}
 	files := map[string]string{"a": strings.Repeat("a", 16), "b": strings.Repeat("b", 16)} // pieces 0, 1 and 2, 3
@@ -395,8 +396,8 @@ func TestSymbolicLinks(t *testing.T) {
 	}
 }
 
-// A torrent of a few hundred bytes may claim pieces of 256 MiB. To hash what is there of them takes no more memory than
-// with any other.
+// A torrent of a few hundred bytes may claim pieces of 256 MiB. To hash what is there of them takes
+// no more memory than with any other.
 func TestHashingMemory(t *testing.T) {
 	info := metainfo.Info{Name: "set", PieceLength: maxPiece, Length: 2 * maxPiece, Pieces: make([]byte, 40)}
 	l, err := NewLayout(&info)

@@ -47,21 +47,23 @@ type options struct {
 	system   system
 }
 
-// Recheck ignores the record: all existing data is hashed, and blocks of unfinished pieces, which cannot be hashed, are
-// forgotten.
+// Recheck ignores the record: all existing data is hashed, and blocks of unfinished pieces, which
+// cannot be hashed, are forgotten.
 func Recheck() Option { return func(o *options) { o.recheck = true } }
 
-// Wanted tells the store which files of each torrent the user wants. Others are created only if they
-// share a piece with a wanted file.
+// Wanted tells the store which files of each torrent the user wants. Others are created only if
+// they share a piece with a wanted file.
 func Wanted(wanted func(metainfo.Hash, Layout) []bool) Option {
 	return func(o *options) { o.wanted = wanted }
 }
 
-// Open opens a directory for downloads, and makes it if it does not exist. Names of files end in .part until they are complete.
+// Open opens a directory for downloads, and makes it if it does not exist. Names of files end in
+// .part until they are complete.
 //
-// A record of the verified pieces is kept beside the data. The next Open trusts it for all files that still have the size and
-// modification time in the record, and hashes the others again. The record also has the blocks of unfinished pieces, see Blocks.
-// Only one Store may have a directory open.
+// A record of the verified pieces is kept beside the data. The next Open trusts it for all files
+// that still have the size and modification time in the record, and hashes the others again. The
+// record also has the blocks of unfinished pieces, see Blocks. Only one Store may have a directory
+// open.
 func Open(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error) {
 	if _, err := ParseKind(string(kind)); err != nil {
 		return nil, err
@@ -166,7 +168,8 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 	return newTorrent(l, data, rec, known, log), nil
 }
 
-// countedFiles returns the layout with the files as the record counts them: those that hold the data.
+// countedFiles returns the layout with the files as the record counts them: those that hold the
+// data.
 func countedFiles(kind Kind, hash metainfo.Hash, l Layout) Layout {
 	if kind == KindBolt {
 		l.Files = []File{{Path: boltPath(hash), Length: l.Length}}
@@ -174,8 +177,8 @@ func countedFiles(kind Kind, hash metainfo.Hash, l Layout) Layout {
 	return l
 }
 
-// OpenVerified opens files below dir that were just found complete, for seeding. It writes and locks nothing, so the disk may be
-// read-only.
+// OpenVerified opens files below dir that were just found complete, for seeding. It writes and
+// locks nothing, so the disk may be read-only.
 func OpenVerified(dir string, log *slog.Logger) Store {
 	return &verified{kind: KindFile, dir: dir, log: log}
 }

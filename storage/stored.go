@@ -30,7 +30,8 @@ func Trusted(dir string, hash metainfo.Hash, l Layout) bool {
 	return Stored{KindFile, dir, hash, l}.Trusted()
 }
 
-// Trusted tells whether the record vouches for all of the data, without hashing and without changing anything.
+// Trusted tells whether the record vouches for all of the data, without hashing and without
+// changing anything.
 func (s Stored) Trusted() bool {
 	kind, dir, hash, l := s.Kind, s.Dir, s.Hash, s.Layout
 	counted := countedFiles(kind, hash, l)
@@ -53,7 +54,8 @@ func (s Stored) Trusted() bool {
 	return true
 }
 
-// record reads the record, unless there is none, it is damaged, or a download is using the directory.
+// record reads the record, unless there is none, it is damaged, or a download is using the
+// directory.
 func (s Stored) record() (saved state, ok bool) {
 	lock, err := lockDir(s.Dir, false, 0)
 	if err != nil {
@@ -68,7 +70,8 @@ func (s Stored) record() (saved state, ok bool) {
 	return saved, err == nil
 }
 
-// Wanted returns the files that the last download wanted; nil if it wanted all of them, or if there is no record of it.
+// Wanted returns the files that the last download wanted; nil if it wanted all of them, or if there
+// is no record of it.
 func (s Stored) Wanted() []bool {
 	saved, ok := s.record()
 	if !ok || !saved.Wanted.fits(len(s.Layout.Files)) {
@@ -84,8 +87,9 @@ func (s Stored) Wanted() []bool {
 // ErrIncomplete is in errors about data with missing or wrong pieces.
 var ErrIncomplete = errors.New("pieces are missing or wrong")
 
-// Check hashes the data and compares. It writes nothing. progress, if not nil, is called with the number of bytes checked so far,
-// from several goroutines. For a database the report describes the files as Export would write them.
+// Check hashes the data and compares. It writes nothing. progress, if not nil, is called with the
+// number of bytes checked so far, from several goroutines. For a database the report describes the
+// files as Export would write them.
 func (s Stored) Check(ctx context.Context, progress func(bytes int64)) (Report, error) {
 	return s.CheckWanted(ctx, nil, progress)
 }
@@ -129,8 +133,8 @@ func (s Stored) CheckWanted(ctx context.Context, wanted []bool, progress func(by
 	return r, nil
 }
 
-// eachPiece reads and hashes pieces in a database, see hashPieces. do is called from several goroutines, with an error if the
-// piece is missing or wrong.
+// eachPiece reads and hashes pieces in a database, see hashPieces. do is called from several
+// goroutines, with an error if the piece is missing or wrong.
 func (s Stored) eachPiece(ctx context.Context, chosen []bool, do func(src source, piece int, err error) error, progress func(int64)) error {
 	db, err := openBoltReader(s.Dir, s.Layout, s.Hash)
 	if err != nil {
@@ -159,9 +163,10 @@ type placeReader struct{ place }
 
 func (placeReader) close() {}
 
-// Export writes the files of a torrent from a database into a directory, and checks every piece. If pieces are missing or wrong,
-// the error is ErrIncomplete, and the names of files that need them end in .part. Right pieces in the directory are kept.
-// progress may be nil. The options are those of Open.
+// Export writes the files of a torrent from a database into a directory, and checks every piece. If
+// pieces are missing or wrong, the error is ErrIncomplete, and the names of files that need them
+// end in .part. Right pieces in the directory are kept. progress may be nil. The options are those
+// of Open.
 func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progress func(bytes int64), opts ...Option) (err error) {
 	defer func() {
 		if err != nil {

@@ -9,8 +9,9 @@ import (
 	"braid/storage/durable"
 )
 
-// system is what the backends ask of the operating system where it matters for what survives a crash or fits on the
-// disk. Tests put one in its place whose disk is full, or forgets what was not synced.
+// system is what the backends ask of the operating system where it matters for what survives a
+// crash or fits on the disk. Tests put one in its place whose disk is full, or forgets what was not
+// synced.
 type system interface {
 	durable.System
 	// syncAll syncs the file system that f is on, or says that it cannot (errors.ErrUnsupported).

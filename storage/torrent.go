@@ -15,33 +15,36 @@ import (
 
 // How a block gets to disk, and a piece into the record, with every backend:
 //
-//  1. WriteAt puts the block into the write buffer, in memory.                          (concurrent calls)
-//  2. The write buffer writes it into its place, with its neighbours.                   (one goroutine)
-//  3. ReadAt, with which the engine hashes a piece, waits for the piece's blocks.       (concurrent calls)
-//  4. MarkComplete notes that a piece is right.                                         (concurrent calls)
+//  1. WriteAt puts the block into the write buffer, in memory.                    (concurrent calls)
+//  2. The write buffer writes it into its place, with its neighbours.             (one goroutine)
+//  3. ReadAt, with which the engine hashes a piece, waits for the piece's blocks. (concurrent calls)
+//  4. MarkComplete notes that a piece is right.                                   (concurrent calls)
 //  5. Every few seconds new data is synced. Then the pieces, and the blocks of
-//     incomplete pieces, that are on disk are recorded.                                 (one goroutine)
+//     incomplete pieces, that are on disk are recorded.                           (one goroutine)
 //
-// Only step 5 waits until data is on disk: the download would spend most of its time with syncs if it had to wait for one of
-// each of thousands of small files.
+// Only step 5 waits until data is on disk: the download would spend most of its time with syncs if
+// it had to wait for one of each of thousands of small files.
 
 // syncEvery bounds how much has to be downloaded again after a power loss.
 const syncEvery = 5 * time.Second
 
-// place is where the bytes of one torrent lie, addressed by their offset in the torrent's data. Only write needs calls that do
-// not overlap. Files are counted as the record counts them.
+// place is where the bytes of one torrent lie, addressed by their offset in the torrent's data.
+// Only write needs calls that do not overlap. Files are counted as the record counts them.
 type place interface {
 	write(b []byte, off int64) error
 	// read fills b. Where nothing was written it returns zeros or io.ErrUnexpectedEOF.
 	read(b []byte, off int64) error
-	// mark is told that a piece, all of which was written, is right or wrong. Files get their final names by it.
+	// mark is told that a piece, all of which was written, is right or wrong. Files get their final
+	// names by it.
 	mark(piece int, right bool) error
-	// sync brings all written data to disk, and returns the files that have changed since the last successful sync.
+	// sync brings all written data to disk, and returns the files that have changed since the last
+	// successful sync.
 	sync() (changed []int, err error)
-	// lostPieces returns the pieces that were right and are not there any more. It is an error if only opening the place
-	// again could repair that.
+	// lostPieces returns the pieces that were right and are not there any more. It is an error if
+	// only opening the place again could repair that.
 	lostPieces() ([]int, error)
-	// stamp is how write has left a file, or how opening has found it; noStamp if somebody else has changed it since.
+	// stamp is how write has left a file, or how opening has found it; noStamp if somebody else has
+	// changed it since.
 	stamp(file int) stamp
 	close() error
 }
@@ -128,8 +131,8 @@ func (t *torrent) syncLoop() {
 	}
 }
 
-// sync brings all written data to disk, then records the right pieces, and the blocks of others. The next sync repeats whatever
-// has failed.
+// sync brings all written data to disk, then records the right pieces, and the blocks of others.
+// The next sync repeats whatever has failed.
 func (t *torrent) sync() error {
 	t.syncing.Lock()
 	defer t.syncing.Unlock()
@@ -170,8 +173,8 @@ func (t *torrent) mark(piece int, right bool) error {
 	return t.place.mark(piece, right)
 }
 
-// missed is told that a piece could not be read. The piece does not count as right any more. The engine asks for that after each
-// failure, and so fetches the piece again.
+// missed is told that a piece could not be read. The piece does not count as right any more. The
+// engine asks for that after each failure, and so fetches the piece again.
 func (t *torrent) missed(index int, err error) {
 	t.mu.Lock()
 	was, warned := t.right[index], t.warned
@@ -195,8 +198,8 @@ func (t *torrent) missed(index int, err error) {
 	}
 }
 
-// forgetBlocks forgets the blocks of a wrong piece, if all of them were there. If they cannot be removed from the record now, the
-// next sync does it.
+// forgetBlocks forgets the blocks of a wrong piece, if all of them were there. If they cannot be
+// removed from the record now, the next sync does it.
 func (t *torrent) forgetBlocks(piece int) error {
 	if !t.writer.isWhole(piece) {
 		return nil
@@ -213,8 +216,8 @@ func (t *torrent) forgetBlocks(piece int) error {
 	return err
 }
 
-// recordWrong removes a piece from the record. If that fails, because the disk is full for example, the next sync does it, in
-// one with the stamps of changed files.
+// recordWrong removes a piece from the record. If that fails, because the disk is full for example,
+// the next sync does it, in one with the stamps of changed files.
 func (t *torrent) recordWrong(piece int) error {
 	err := t.record.set(false, piece)
 	if err != nil {
@@ -316,9 +319,9 @@ func (p piece) Completion() engine.Completion {
 	return p.torrent.record.get(p.index)
 }
 
-// SyncAndCheck brings the data of a torrent in a store from Open to disk, and checks that all of it is still there: somebody may
-// have deleted or cut a file, which a process that has the file open does not notice. It removes lost pieces from the record;
-// hashing finds them wrong.
+// SyncAndCheck brings the data of a torrent in a store from Open to disk, and checks that all of it
+// is still there: somebody may have deleted or cut a file, which a process that has the file open
+// does not notice. It removes lost pieces from the record; hashing finds them wrong.
 func SyncAndCheck(st Store, hash metainfo.Hash) (lost []int, err error) {
 	s, ok := st.(*store)
 	if !ok {

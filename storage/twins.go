@@ -12,12 +12,14 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Names that differ only in case or in Unicode form are two files on most file systems of Linux, but one file on those of macOS,
-// Windows and USB sticks. Honest torrents have such names (the sources of Linux do), so they are accepted where the file system
-// tells them apart. Elsewhere both files would be written into one, and their pieces would never stay right. braid does not
-// rename them: neither other clients nor braid verify would find the files.
+// Names that differ only in case or in Unicode form are two files on most file systems of Linux,
+// but one file on those of macOS, Windows and USB sticks. Honest torrents have such names (the
+// sources of Linux do), so they are accepted where the file system tells them apart. Elsewhere both
+// files would be written into one, and their pieces would never stay right. braid does not rename
+// them: neither other clients nor braid verify would find the files.
 
-// twins finds two paths of a torrent that such a file system takes for one; ok is false if there are none.
+// twins finds two paths of a torrent that such a file system takes for one; ok is false if there
+// are none.
 func twins(l Layout) (a, b string, ok bool) {
 	fold := cases.Fold()
 	key := func(s string) string {
@@ -69,7 +71,8 @@ func (s *store) refuseTwins(l Layout) error {
 // foldProbe has a name that changes with case and with its Unicode form.
 const foldProbe = "Fold-\u00c9-"
 
-// foldsNames tells whether two names that differ only in case or in Unicode form are one in a directory.
+// foldsNames tells whether two names that differ only in case or in Unicode form are one in a
+// directory.
 func foldsNames(dir string) (bool, error) {
 	f, err := os.CreateTemp(dir, foldProbe)
 	if err != nil {

@@ -6,12 +6,14 @@ import (
 	"sync"
 )
 
-// writeBuffer collects blocks into chunks and writes these in the background, so that the network does not wait for the disk. A
-// file system takes little more time for a quarter of a megabyte than for a block of 16 KiB. Creating a file may take as long as
-// a fast path takes for a hundred blocks.
+// writeBuffer collects blocks into chunks and writes these in the background, so that the network
+// does not wait for the disk. A file system takes little more time for a quarter of a megabyte than
+// for a block of 16 KiB. Creating a file may take as long as a fast path takes for a hundred
+// blocks.
 //
-// A chunk is written when it is whole, when somebody reads its piece (flushPiece), when memory runs short, and at every sync.
-// Until then its blocks are only in memory. A piece is complete only once all its blocks are on disk.
+// A chunk is written when it is whole, when somebody reads its piece (flushPiece), when memory runs
+// short, and at every sync. Until then its blocks are only in memory. A piece is complete only once
+// all its blocks are on disk.
 type writeBuffer struct {
 	layout Layout
 	write  func(b []byte, off int64) error
@@ -44,9 +46,10 @@ type chunk struct {
 
 const (
 	chunkSize = 256 << 10
-	// maxBuffered bounds the memory of chunks: enough for a pause of the disk of a second at 60 Mbit/s, or for some hundred
-	// small files. When it is reached, put waits, and so does the network. Blocks that are written but not yet recorded count
-	// too, so that a kill loses no more than this.
+	// maxBuffered bounds the memory of chunks: enough for a pause of the disk of a second at 60
+	// Mbit/s, or for some hundred small files. When it is reached, put waits, and so does the
+	// network. Blocks that are written but not yet recorded count too, so that a kill loses no more
+	// than this.
 	maxBuffered = 8 << 20
 	// maxChunks bounds the number of chunks in torrents of tiny pieces, whose chunks are no larger.
 	maxChunks = 1024
@@ -138,8 +141,8 @@ func (w *writeBuffer) put(piece int, b []byte, off int64) error {
 	return nil
 }
 
-// chunk returns the chunk of a piece that takes the byte at off of the torrent's data. It may wait for memory. It returns nil
-// if the writer is closed.
+// chunk returns the chunk of a piece that takes the byte at off of the torrent's data. It may wait
+// for memory. It returns nil if the writer is closed.
 func (w *writeBuffer) chunk(piece int, off int64) *chunk {
 	length := int64(w.chunkLength())
 	for !w.closed {
@@ -192,7 +195,8 @@ func (w *writeBuffer) fail(err error) {
 	w.err = err
 }
 
-// flushPiece writes all blocks of a piece and waits for that. It returns a write error of the piece once.
+// flushPiece writes all blocks of a piece and waits for that. It returns a write error of the piece
+// once.
 func (w *writeBuffer) flushPiece(piece int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,7 +258,8 @@ func (w *writeBuffer) drop(piece int) {
 	w.changed.Broadcast()
 }
 
-// isServed tells whether the engine was given blocks of a piece from disk since the piece was last found wrong.
+// isServed tells whether the engine was given blocks of a piece from disk since the piece was last
+// found wrong.
 func (w *writeBuffer) isServed(piece int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,8 +1,9 @@
-// Package units reads rates, sizes and durations as people write them, for all flags and files of braid.
+// Package units reads rates, sizes and durations as people write them, for all flags and files of
+// braid.
 //
-// It reads everything that braid prints: a number, optional spaces, and a unit. Only 0 needs no unit: without one, some programs
-// mean bits and others kilobytes. Ambiguous units are refused too: Mb/s and Mbps (bits or bytes?), and K or M alone (powers of
-// 1000 or of 1024?).
+// It reads everything that braid prints: a number, optional spaces, and a unit. Only 0 needs no
+// unit: without one, some programs mean bits and others kilobytes. Ambiguous units are refused too:
+// Mb/s and Mbps (bits or bytes?), and K or M alone (powers of 1000 or of 1024?).
 package units
 
 import (
@@ -38,8 +39,8 @@ func split(s string) (number, unit string, ok bool) {
 
 func isZero(number string) bool { return strings.Trim(number, "0.") == "" }
 
-// scaled returns number * factor * 10^exp, rounded. The exponent is appended to the text, since a product of floats would not be
-// exact.
+// scaled returns number * factor * 10^exp, rounded. The exponent is appended to the text, since a
+// product of floats would not be exact.
 func scaled(number string, factor int64, exp int) (float64, error) {
 	v, err := strconv.ParseFloat(number+"e"+strconv.Itoa(exp), 64)
 	return math.Round(v * float64(factor)), err
@@ -57,8 +58,8 @@ var (
 	}
 )
 
-// ParseRate reads a rate in bit/s, from 0 to [MaxRate]: 10Mbit/s, 10 Mbit/s, 10mbit, 1.5MB/s. A rate above 0 is at least
-// 1 bit/s.
+// ParseRate reads a rate in bit/s, from 0 to [MaxRate]: 10Mbit/s, 10 Mbit/s, 10mbit, 1.5MB/s. A
+// rate above 0 is at least 1 bit/s.
 func ParseRate(s string) (int64, error) {
 	number, unit, ok := split(s)
 	if !ok {
@@ -137,7 +138,8 @@ func FormatSize(n int64) string {
 
 var timePart = regexp.MustCompile(`^([0-9]+\.?[0-9]*|\.[0-9]+)\s*([a-zµμ]+)\s*`)
 
-// ParseDuration reads a time that is not negative: 30ms, 1.5 s, 1h30m, 2d, and all that [time.Duration] prints.
+// ParseDuration reads a time that is not negative: 30ms, 1.5 s, 1h30m, 2d, and all that
+// [time.Duration] prints.
 func ParseDuration(s string) (time.Duration, error) {
 	rest := strings.TrimSpace(s)
 	if isZero(rest) && rest != "" && rest != "." {

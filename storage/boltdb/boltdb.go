@@ -1,7 +1,8 @@
 // Package boltdb opens bbolt databases whose file may be damaged in any way.
 //
-// bbolt trusts its file: on a damaged one it panics, in a goroutine of its own too, reads outside of its memory, or follows
-// pages in a circle and never ends. Here the file is checked before bbolt sees it, and what goes wrong later is an error.
+// bbolt trusts its file: on a damaged one it panics, in a goroutine of its own too, reads outside
+// of its memory, or follows pages in a circle and never ends. Here the file is checked before bbolt
+// sees it, and what goes wrong later is an error.
 package boltdb
 
 import (
@@ -31,9 +32,10 @@ type DB struct {
 // pageSize is that of databases if opts do not say otherwise.
 const pageSize = 4096
 
-// Open opens or makes a database without a stored free list, and waits for its lock as long as opts say. It checks the file
-// under that lock: while somebody writes, the pages of a good database may look wrong. A damaged file is set aside, damaged is
-// told, and a new database is made; if damaged is nil, or for reading only, the error is ErrDamaged.
+// Open opens or makes a database without a stored free list, and waits for its lock as long as opts
+// say. It checks the file under that lock: while somebody writes, the pages of a good database may
+// look wrong. A damaged file is set aside, damaged is told, and a new database is made; if damaged
+// is nil, or for reading only, the error is ErrDamaged.
 func Open(name string, mode fs.FileMode, opts *bbolt.Options, damaged func(aside string, err error)) (*DB, error) {
 	d := &DB{}
 	o := *opts

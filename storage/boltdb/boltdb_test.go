@@ -14,7 +14,8 @@ import (
 	"braid/storage/durable"
 )
 
-// A database that another process writes to is in use and not damaged, whatever its pages look like meanwhile.
+// A database that another process writes to is in use and not damaged, whatever its pages look like
+// meanwhile.
 func TestInUse(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "db")
 	opts := &bbolt.Options{Timeout: time.Millisecond}
@@ -51,7 +52,8 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-// A database that was made and not written to yet is sound, and so is one after its first transactions.
+// A database that was made and not written to yet is sound, and so is one after its first
+// transactions.
 func TestNewDatabase(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "db")
 	for i := range 4 {
@@ -71,7 +73,8 @@ func TestNewDatabase(t *testing.T) {
 	}
 }
 
-// Whatever is in a database, to open it and read all of it ends in an error or not, but neither in a panic nor a crash.
+// Whatever is in a database, to open it and read all of it ends in an error or not, but neither in
+// a panic nor a crash.
 func FuzzDamagedDatabase(f *testing.F) {
 	for _, b := range sampleDatabases(f) {
 		f.Add(b, uint32(0), byte(0))
@@ -90,8 +93,8 @@ func FuzzDamagedDatabase(f *testing.F) {
 	})
 }
 
-// sampleDatabases are right ones: a new one, and one with buckets, branches and large values. Their pages are small, so that
-// a fuzzer gets to change what matters.
+// sampleDatabases are right ones: a new one, and one with buckets, branches and large values. Their
+// pages are small, so that a fuzzer gets to change what matters.
 func sampleDatabases(f *testing.F) (out [][]byte) {
 	for _, keys := range []int{0, 150} {
 		name := filepath.Join(f.TempDir(), "db")

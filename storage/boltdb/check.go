@@ -9,14 +9,17 @@ import (
 	"io"
 )
 
-// The format of bbolt, as far as a check needs it. A file consists of pages of one size. The first two are meta pages; the
-// valid one with the higher transaction number counts. All numbers have the machine's byte order.
+// The format of bbolt, as far as a check needs it. A file consists of pages of one size. The first
+// two are meta pages; the valid one with the higher transaction number counts. All numbers have the
+// machine's byte order.
 //
-//	page    id 8, flags 2, count 2, overflow 4 (further pages that belong to it), then the elements
-//	meta    magic 4, version 4, page size 4, flags 4, root 8, sequence 8, free list 8, pages 8, transaction 8, FNV-1a of it 8
+//	page    id 8, flags 2, count 2, overflow 4 (further pages that belong to it), the elements
+//	meta    magic 4, version 4, page size 4, flags 4, root 8, sequence 8, free list 8, pages 8,
+//	        transaction 8, FNV-1a of it 8
 //	branch  position 4, key size 4, page 8              (position: from the element's own first byte)
 //	leaf    flags 4, position 4, key size 4, value size 4
-//	bucket  (value of a leaf element with flag 1) root 8, sequence 8; root 0: a page follows in the value itself
+//	bucket  (value of a leaf element with flag 1) root 8, sequence 8; if root is 0 a page follows
+//	        in the value itself
 const (
 	magic       = 0xED0CDAED
 	version     = 2
@@ -35,7 +38,8 @@ const (
 	maxKey   = 1 << 15
 )
 
-// checker walks all pages of a database that can be reached, without bbolt. It does not look at values.
+// checker walks all pages of a database that can be reached, without bbolt. It does not look at
+// values.
 type checker struct {
 	file     io.ReaderAt
 	size     int64
@@ -81,10 +85,11 @@ func (c *checker) meta(off int64) (m meta, ok bool) {
 	sum.Write(b[:metaSize-8])
 	ok = e.Uint32(b) == magic && e.Uint32(b[4:]) == version && int64(e.Uint32(b[8:])) == c.pageSize &&
 		e.Uint64(b[56:]) == sum.Sum64()
-	return meta{root: e.Uint64(b[16:]), freelist: e.Uint64(b[32:]), pages: e.Uint64(b[40:]), transaction: e.Uint64(b[48:])}, ok
+	return meta{e.Uint64(b[16:]), e.Uint64(b[32:]), e.Uint64(b[40:]), e.Uint64(b[48:])}, ok
 }
 
-// newFreelist checks the free list of a new database: bbolt makes it with an empty one, and the first transaction drops that.
+// newFreelist checks the free list of a new database: bbolt makes it with an empty one, and the
+// first transaction drops that.
 func (c *checker) newFreelist(id uint64) error {
 	if id != 2 {
 		return fmt.Errorf("a free list in page %d", id)
@@ -103,8 +108,8 @@ func (c *checker) newFreelist(id uint64) error {
 	return nil
 }
 
-// page checks a branch or leaf page and all pages below it. least and most are bounds of its keys, the latter excluded; nil is
-// no bound.
+// page checks a branch or leaf page and all pages below it. least and most are bounds of its keys,
+// the latter excluded; nil is no bound.
 func (c *checker) page(id uint64, depth int, least, most []byte) error {
 	if depth > maxDepth {
 		return errors.New("pages within pages without end")
@@ -171,7 +176,8 @@ func (c *checker) elements(start, end int64, depth int, least, most []byte) erro
 		if keys[i], err = c.read(at, keySize); err != nil {
 			return err
 		}
-		// The least key of a branch may be lower than all keys in the page below it, but never higher.
+		// The least key of a branch may be lower than all keys in the page below it, but never
+		// higher.
 		if i == 0 && bytes.Compare(keys[i], least) < 0 || i > 0 && bytes.Compare(keys[i], keys[i-1]) <= 0 ||
 			most != nil && bytes.Compare(keys[i], most) >= 0 {
 			return fmt.Errorf("element %d is out of order", i)

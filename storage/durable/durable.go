@@ -1,6 +1,8 @@
-// Package durable writes files so that a crash or a power loss leaves them whole, and notices damage to them.
+// Package durable writes files so that a crash or a power loss leaves them whole, and notices
+// damage to them.
 //
-// A file is either small, and replaced as a whole (Replace, Seal), or a log, which grows and is rewritten now and then (Log).
+// A file is either small, and replaced as a whole (Replace, Seal), or a log, which grows and is
+// rewritten now and then (Log).
 package durable
 
 import (
@@ -16,7 +18,8 @@ import (
 	"time"
 )
 
-// System is what decides what survives a crash. Tests replace the operating system with one that forgets what was not synced.
+// System is what decides what survives a crash. Tests replace the operating system with one that
+// forgets what was not synced.
 type System interface {
 	Write(f *os.File, b []byte, off int64) (int, error)
 	Rename(in *os.Root, from, to string) error
@@ -39,7 +42,8 @@ func (OS) Sync(f *os.File) error { return f.Sync() }
 // ErrDamaged is in errors about files that are not what was written.
 var ErrDamaged = errors.New("damaged file")
 
-// AsideSuffix is that of a damaged file that was set aside. There is one at most for a name, so that they do not fill the disk.
+// AsideSuffix is that of a damaged file that was set aside. There is one at most for a name, so
+// that they do not fill the disk.
 const AsideSuffix = ".damaged"
 
 // ErrInUse is in errors about files that another process has open.
@@ -48,8 +52,9 @@ var ErrInUse = errors.New("another process has it open")
 // lockPoll is how often another process's lock is tried again.
 const lockPoll = 50 * time.Millisecond
 
-// OpenLocked opens a file with a lock that ends when the file is closed or the process ends; a file that is only read may have
-// several readers. It waits that long for another process that has the lock.
+// OpenLocked opens a file with a lock that ends when the file is closed or the process ends; a file
+// that is only read may have several readers. It waits that long for another process that has the
+// lock.
 func OpenLocked(name string, flags int, mode fs.FileMode, wait time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(name, flags, mode)
 	if err != nil {
@@ -72,8 +77,8 @@ func OpenLocked(name string, flags int, mode fs.FileMode, wait time.Duration) (*
 // newSuffix is that of a file that is being written.
 const newSuffix = ".part"
 
-// Replace writes a file so that a crash leaves its old content or the new one. One process at a time may do so. Missing
-// directories are made.
+// Replace writes a file so that a crash leaves its old content or the new one. One process at a
+// time may do so. Missing directories are made.
 func Replace(sys System, root *os.Root, name string, b []byte) error {
 	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
@@ -88,7 +93,8 @@ func Replace(sys System, root *os.Root, name string, b []byte) error {
 	return err
 }
 
-// replace returns the new file, open; with an error if it has the name and a crash may take that back, or no file.
+// replace returns the new file, open; with an error if it has the name and a crash may take that
+// back, or no file.
 func replace(sys System, root *os.Root, name string, write func(*os.File) error) (*os.File, error) {
 	f, err := root.Create(name + newSuffix)
 	if err != nil {
@@ -118,7 +124,8 @@ func SyncDir(sys System, root *os.Root, name string) error {
 	return err
 }
 
-// Seal puts a checksum (SHA-256) before the content of a file. magic names the kind and version of the file.
+// Seal puts a checksum (SHA-256) before the content of a file. magic names the kind and version of
+// the file.
 func Seal(magic string, body []byte) []byte {
 	sum := sha256.Sum256(body)
 	return slices.Concat([]byte(magic), sum[:], body)

@@ -31,7 +31,8 @@ func closeLog(t *testing.T, l *Log) {
 	}
 }
 
-// Wherever a crash cuts a log off, and whichever byte is damaged, the batches before that place are read, and then written to.
+// Wherever a crash cuts a log off, and whichever byte is damaged, the batches before that place are
+// read, and then written to.
 func TestDamagedLog(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "braid-test-") // hundreds of syncs are long on a disk
 	if err != nil {

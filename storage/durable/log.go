@@ -13,12 +13,14 @@ import (
 	"time"
 )
 
-// Log is a file of batches of changes. A batch is written at the end and synced; Rewrite replaces all batches with fewer.
+// Log is a file of batches of changes. A batch is written at the end and synced; Rewrite replaces
+// all batches with fewer.
 //
 //	magic     12 bytes, with the version of the format
-//	batches   each: its length (4 bytes), the CRC-32C of everything in the file so far but checksums (4 bytes), its content
+//	batches   each: its length (4 bytes), a checksum (4 bytes), its content
 //
-// The checksum covers earlier batches too, so what a failed write leaves behind the end never passes for a batch.
+// The checksum is the CRC-32C of the lengths and contents of all batches so far. It covers earlier
+// batches too, so what a failed write leaves behind the end never passes for a batch.
 type Log struct {
 	name string
 	root *os.Root // of its directory
@@ -38,9 +40,10 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// OpenLog opens a log or makes it, and waits that long for another process to close it. read gets the batches in order; each is
-// valid until it returns. A log that is damaged, or whose batch read refuses, is set aside and a new one is made: then damage
-// says why, and the caller has read the batches before the damage.
+// OpenLog opens a log or makes it, and waits that long for another process to close it. read gets
+// the batches in order; each is valid until it returns. A log that is damaged, or whose batch read
+// refuses, is set aside and a new one is made: then damage says why, and the caller has read the
+// batches before the damage.
 func OpenLog(name string, wait time.Duration, read func(batch []byte) error) (l *Log, damage, err error) {
 	lock, err := OpenLocked(name+".lock", os.O_RDWR|os.O_CREATE, 0o600, wait)
 	if err != nil {
@@ -150,7 +153,8 @@ func (l *Log) add(batch []byte) error {
 	return nil
 }
 
-// Rewrite replaces the log with the batches that write adds. If it fails, the log is the old or the new one, whole.
+// Rewrite replaces the log with the batches that write adds. If it fails, the log is the old or the
+// new one, whole.
 func (l *Log) Rewrite(write func(add func(batch []byte) error) error) error {
 	next := &Log{size: int64(len(logMagic))}
 	f, err := replace(OS{}, l.root, l.name, func(f *os.File) error {

@@ -18,8 +18,9 @@ import (
 	"braid/tracker/wire"
 )
 
-// Durable is a Memory with a journal: changes are written to disk every so often, so a restart forgets only the latest ones,
-// also after a crash. Announces that change nothing are not written; after a restart each member has its whole lifetime left.
+// Durable is a Memory with a journal: changes are written to disk every so often, so a restart
+// forgets only the latest ones, also after a crash. Announces that change nothing are not written;
+// after a restart each member has its whole lifetime left.
 type Durable struct {
 	*Memory
 	dir   *os.Root
@@ -42,12 +43,13 @@ const (
 	journalName = "swarms.journal"
 	// lockPatience is how long to wait for another process to let go of the journal.
 	lockPatience = time.Second
-	// mostDirty bounds the changes that wait for a disk that does not take them. If there are more, they are forgotten, and
-	// the journal is rewritten when the disk takes it.
+	// mostDirty bounds the changes that wait for a disk that does not take them. If there are more,
+	// they are forgotten, and the journal is rewritten when the disk takes it.
 	mostDirty = 1 << 16
 )
 
-// A batch of the journal is a list of entries. Each is a byte for its kind, and as many bytes as follow here.
+// A batch of the journal is a list of entries. Each is a byte for its kind, and as many bytes as
+// follow here.
 const (
 	memberEntry    = 'm' // a member's key and value: it was added or has changed
 	goneEntry      = 'g' // a member's key: it was removed
@@ -55,13 +57,17 @@ const (
 	aliveEntry     = 'a' // Unix time (8): the tracker was running
 )
 
-// A member's key is info hash (20), kind (1), ISD-AS (8), host (16), port (2); its value peer ID (20), identity (8), flags (1).
+// A member's key is info hash (20), kind (1), ISD-AS (8), host (16), port (2); its value peer ID
+// (20), identity (8), flags (1).
 const memberKeyLen, memberValueLen = 20 + 1 + 8 + 16 + 2, 20 + 8 + 1
 
-var entryLen = map[byte]int{memberEntry: memberKeyLen + memberValueLen, goneEntry: memberKeyLen, downloadsEntry: 24, aliveEntry: 8}
+var entryLen = map[byte]int{
+	memberEntry: memberKeyLen + memberValueLen, goneEntry: memberKeyLen, downloadsEntry: 24, aliveEntry: 8,
+}
 
-// OpenDurable reads the journal in the directory, which is made if there is none, and writes to it at that interval. A
-// damaged journal is set aside, and what precedes the damage is used: peers come back with their next announce.
+// OpenDurable reads the journal in the directory, which is made if there is none, and writes to it
+// at that interval. A damaged journal is set aside, and what precedes the damage is used: peers
+// come back with their next announce.
 func OpenDurable(dir string, l Limits, every time.Duration, log *slog.Logger) (*Durable, error) {
 	if every <= 0 {
 		every = DefaultSync
@@ -156,7 +162,8 @@ func (d *Durable) apply(batch []byte, alive *time.Time) error {
 			*alive = time.Unix(int64(binary.BigEndian.Uint64(e)), 0)
 		}
 	}
-	// Members leave before others join in a batch, but a swarm whose last member left before another joined is a new one.
+	// Members leave before others join in a batch, but a swarm whose last member left before
+	// another joined is a new one.
 	for _, h := range emptied {
 		if s := d.shard(h); s.tables[h] != nil && s.tables[h].size == 0 {
 			delete(s.tables, h)
