@@ -29,25 +29,25 @@ func trackerCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "tracker",
 		Usage: "introduce the peers of swarms to each other, on SCION and on IP",
-		Description: "Answers announces and scrapes over HTTP, UDP and HTTP/3 on SCION until interrupted. SIGHUP reads the configuration\n" +
-			"file, the lists and the keys again. /healthz is for everybody; /stats and /metrics are answered where --listen\n" +
-			"stats://127.0.0.1:8081 says so, over HTTP.\n" +
-			"When it is ready it says so on standard error, and with --json as " + `{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
+		Description: "Answers announces and scrapes over HTTP, UDP and HTTP/3 on SCION until it is interrupted. On SIGHUP it reads the\n" +
+			"configuration file, the lists and the keys again. Everybody can read /healthz. For /stats and /metrics, add a\n" +
+			"listener for operators, such as --listen stats://127.0.0.1:8081.\n" +
+			"Once it is ready, it prints its addresses on standard error. With --json it prints " + `{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "listen", Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:31080, or for operators stats://127.0.0.1:8081 (repeatable)"},
-			&cli.StringSliceFlag{Name: "announce-url", Usage: "tell peers that the tracker is reached at `URL`, scion://… or http://… (repeatable; default: the addresses of --listen that name a host)"},
-			&cli.StringFlag{Name: "data", Usage: "keep the journal in `DIR`; without it peers are forgotten with the process"},
-			&cli.StringFlag{Name: "store", Usage: "keep peers in the Valkey or Redis server at `URL`, redis://user@host:6379/0, which other trackers may share"},
-			&cli.StringFlag{Name: "store-password-file", Usage: "the password for it is in `FILE`"},
-			&cli.StringFlag{Name: "config", Usage: "read the configuration `FILE` (TOML); flags win over it"},
-			&cli.BoolFlag{Name: "print-config", Usage: "print the configuration that the file and the flags give, say what is wrong with it, and stop"},
-			&durationFlag{Name: "interval", Usage: "tell peers to wait `TIME` between announces (default: 20m)"},
-			&durationFlag{Name: "min-interval", Usage: "tell peers to wait at least `TIME` (default: 15s)"},
+			&cli.StringSliceFlag{Name: "announce-url", Usage: "tell peers to reach the tracker at `URL`, scion://… or http://… (repeatable; default: the addresses of --listen that name a host)"},
+			&cli.StringFlag{Name: "data", Usage: "keep peers in a journal in `DIR` (default: they are forgotten when the tracker ends)"},
+			&cli.StringFlag{Name: "store", Usage: "keep peers in the Valkey or Redis server at `URL`, such as redis://user@host:6379/0, which several trackers may share"},
+			&cli.StringFlag{Name: "store-password-file", Usage: "read the password for --store from `FILE`"},
+			&cli.StringFlag{Name: "config", Usage: "read the configuration `FILE` (TOML); flags override it"},
+			&cli.BoolFlag{Name: "print-config", Usage: "print and check the configuration that results from file and flags, and exit"},
+			&durationFlag{Name: "interval", Usage: "ask peers to announce every `TIME` (default: 20m)"},
+			&durationFlag{Name: "min-interval", Usage: "ask peers to wait at least `TIME` between announces (default: 15s)"},
 			&durationFlag{Name: "sync", Usage: "write the journal every `TIME` (default: 1s)"},
-			&cli.BoolFlag{Name: "path-knowledge", Value: true, Usage: "take reports of paths from peers on SCION, and tell them near peers and good paths"},
+			&cli.BoolFlag{Name: "path-knowledge", Value: true, Usage: "accept path measurements from peers on SCION, and tell them near peers and good paths"},
 			&cli.StringFlag{Name: "allow", Usage: "serve only the info hashes in `FILE`"},
 			&cli.StringFlag{Name: "deny", Usage: "do not serve the info hashes in `FILE`"},
-			&cli.StringFlag{Name: "keys", Usage: "private tracker: serve only those with a key in `FILE`"},
+			&cli.StringFlag{Name: "keys", Usage: "private tracker: serve only peers with a key in `FILE`"},
 			&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
 			debugFlag(),
 			forceFlag(),
@@ -57,7 +57,7 @@ func trackerCommand() *cli.Command {
 	}
 }
 
-// trackerConfig is what the file and the flags give together.
+// trackerConfig merges the configuration file and the flags.
 func trackerConfig(cmd *cli.Command) (server.Config, error) {
 	cfg := server.Default()
 	if name := cmd.String("config"); name != "" {
@@ -76,12 +76,17 @@ func trackerConfig(cmd *cli.Command) (server.Config, error) {
 	if cmd.IsSet("announce-url") {
 		cfg.AnnounceAt = cmd.StringSlice("announce-url")
 	}
-	for name, to := range map[string]*string{"data": &cfg.Data, "store": &cfg.Store, "store-password-file": &cfg.StorePass, "allow": &cfg.Allow, "deny": &cfg.Deny, "keys": &cfg.Keys} {
+	for name, to := range map[string]*string{
+		"data": &cfg.Data, "store": &cfg.Store, "store-password-file": &cfg.StorePass,
+		"allow": &cfg.Allow, "deny": &cfg.Deny, "keys": &cfg.Keys,
+	} {
 		if cmd.IsSet(name) {
 			*to = cmd.String(name)
 		}
 	}
-	for name, to := range map[string]*units.Duration{"interval": &cfg.Interval, "min-interval": &cfg.MinInterval, "sync": &cfg.Sync} {
+	for name, to := range map[string]*units.Duration{
+		"interval": &cfg.Interval, "min-interval": &cfg.MinInterval, "sync": &cfg.Sync,
+	} {
 		if cmd.IsSet(name) {
 			*to = units.Duration(cmd.Duration(name))
 		}
@@ -90,7 +95,7 @@ func trackerConfig(cmd *cli.Command) (server.Config, error) {
 		cfg.Paths = cmd.Bool("path-knowledge")
 	}
 	if cmd.IsSet("interval") {
-		// What was not said follows what was.
+		// The other times follow, so that a short interval alone is valid.
 		if !cmd.IsSet("min-interval") {
 			cfg.MinInterval = min(cfg.MinInterval, cfg.Interval)
 		}
@@ -122,7 +127,7 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 		return wrong
 	}
 	log := logger(cmd)
-	// From here on, lest one that comes while the journal is read ends the tracker.
+	// Catch SIGHUP from now on: one that comes while the journal is read must not end the tracker.
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -141,7 +146,7 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeDebug()) }()
 	all, ctx := errgroup.WithContext(ctx)
-	l := &trackerListeners{cmd: cmd, server: s, log: log, most: cfg.MaxConns, all: all}
+	l := &trackerListeners{cmd: cmd, server: s, log: log, maxConns: cfg.MaxConns}
 	defer l.close()
 	for _, text := range cfg.Listen {
 		if err := l.open(ctx, text); err != nil {
@@ -151,7 +156,9 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 	if err := l.announceAddresses(cfg.AnnounceAt); err != nil {
 		return usageErrorf("announce_urls: %w", err)
 	}
-	l.serve(ctx)
+	for _, x := range l.listeners {
+		all.Go(func() error { return x.serve(ctx) })
+	}
 	all.Go(func() error { s.Run(ctx); return nil })
 	all.Go(func() error { reloadTracker(ctx, hup, cmd, s, log); return nil })
 	out := newDisplay(cmd, true)
@@ -160,10 +167,10 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 	} else {
 		out.say("tracking on " + strings.Join(l.addresses, ", "))
 	}
-	return all.Wait() // to be interrupted is how a tracker ends
+	return all.Wait() // nil after an interrupt
 }
 
-// openSwarms opens the memory that the configuration names.
+// openSwarms opens the store that the configuration names.
 func openSwarms(ctx context.Context, cfg server.Config, log *slog.Logger) (swarm.Store, error) {
 	switch {
 	case cfg.Data != "":
@@ -182,7 +189,7 @@ func openSwarms(ctx context.Context, cfg server.Config, log *slog.Logger) (swarm
 	return swarm.OpenShared(ctx, cfg.Store, password, cfg.Limits(), log)
 }
 
-// reloadTracker reads the configuration again at every SIGHUP. A wrong one changes nothing.
+// reloadTracker reads the configuration again at every SIGHUP. An invalid one changes nothing.
 func reloadTracker(ctx context.Context, hup <-chan os.Signal, cmd *cli.Command, s *server.Server, log *slog.Logger) {
 	for {
 		select {
@@ -194,40 +201,42 @@ func reloadTracker(ctx context.Context, hup <-chan os.Signal, cmd *cli.Command, 
 				err = s.Reload(cfg)
 			}
 			if err != nil {
-				log.Error("the configuration was not reloaded; the old one stays", "error", err)
+				log.Error("the configuration was not reloaded; the old one stays in use", "error", err)
 			} else {
-				log.Warn("configuration reloaded; addresses, data and sizes are those of the start")
+				log.Warn("configuration reloaded; changes of addresses, data and sizes need a restart")
 			}
 		}
 	}
 }
 
-// trackerListeners are the addresses that the tracker answers on.
+// trackerListeners are the listeners of a tracker.
 type trackerListeners struct {
 	cmd       *cli.Command
 	server    *server.Server
 	log       *slog.Logger
-	most      int
-	all       *errgroup.Group
+	maxConns  int
 	host      *scionnet.Host
 	addresses []string
-	starts    []func(context.Context) error
-	closers   []func() error
+	listeners []trackerListener
 }
 
-// open binds an address. All are bound before the first request is answered.
+type trackerListener struct {
+	close func() error
+	serve func(context.Context) error
+}
+
+// open binds an address. The tracker binds all of them before it answers the first request.
 func (l *trackerListeners) open(ctx context.Context, text string) error {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
 		return errors.New("want http://, udp://, scion:// or stats://, host and port")
 	}
-	rest = strings.TrimSuffix(rest, "/announce")
-	rest = strings.TrimSuffix(rest, "/")
+	rest = strings.TrimSuffix(strings.TrimSuffix(rest, "/announce"), "/")
 	if scheme == "http" || scheme == "udp" || scheme == "stats" {
 		if _, port, err := net.SplitHostPort(rest); err != nil {
 			return err
 		} else if port == "" {
-			return errors.New("the port is missing; 0 is for any that is free")
+			return errors.New("the port is missing; 0 stands for any free port")
 		}
 	}
 	switch scheme {
@@ -246,7 +255,9 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 			l.add("stats://"+c.Addr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeStats(ctx, c) })
 			break
 		}
-		l.add("http://"+c.Addr().String()+"/announce", c.Close, func(ctx context.Context) error { return l.server.ServeHTTP1(ctx, c, l.most) })
+		l.add("http://"+c.Addr().String()+"/announce", c.Close, func(ctx context.Context) error {
+			return l.server.ServeHTTP1(ctx, c, l.maxConns)
+		})
 	case "udp":
 		addr, err := net.ResolveUDPAddr("udp", rest)
 		if err != nil {
@@ -280,17 +291,19 @@ func (l *trackerListeners) openSCION(ctx context.Context, text string) error {
 	if err != nil {
 		return listenError(err)
 	}
-	l.add("scion://"+p.Addr().String()+"/announce", p.Close, func(ctx context.Context) error { return l.server.ServeSCION(ctx, p) })
+	l.add("scion://"+p.Addr().String()+"/announce", p.Close, func(ctx context.Context) error {
+		return l.server.ServeSCION(ctx, p)
+	})
 	return nil
 }
 
-func (l *trackerListeners) add(address string, closer func() error, start func(context.Context) error) {
+func (l *trackerListeners) add(address string, closer func() error, serve func(context.Context) error) {
 	l.addresses = append(l.addresses, address)
-	l.closers = append(l.closers, closer)
-	l.starts = append(l.starts, start)
+	l.listeners = append(l.listeners, trackerListener{closer, serve})
 }
 
-// announceAddresses has the server tell peers of its addresses: those that the configuration names, or those that it listens on.
+// announceAddresses sets the addresses that peers learn: those in the configuration or, without
+// any, those of the listeners.
 func (l *trackerListeners) announceAddresses(named []string) error {
 	if len(named) == 0 {
 		named = slices.DeleteFunc(slices.Clone(l.addresses), func(a string) bool { return strings.HasPrefix(a, "stats://") })
@@ -298,15 +311,9 @@ func (l *trackerListeners) announceAddresses(named []string) error {
 	return l.server.SetAddresses(named)
 }
 
-func (l *trackerListeners) serve(ctx context.Context) {
-	for _, start := range l.starts {
-		l.all.Go(func() error { return start(ctx) })
-	}
-}
-
 func (l *trackerListeners) close() {
-	for _, c := range l.closers {
-		_ = c() // most are closed already
+	for _, x := range l.listeners {
+		_ = x.close() // most are closed already
 	}
 	if l.host != nil {
 		l.host.Close()

@@ -141,7 +141,6 @@ func TestTrackerKilledBusy(t *testing.T) {
 	if r.Lost != 0 || r.Acknowledged < 10_000 || r.Later == 0 {
 		t.Errorf("%+v", r)
 	}
-	t.Logf("%+v", r)
 }
 
 func announceTo(t *testing.T, url string, n int) error {
