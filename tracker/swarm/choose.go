@@ -8,17 +8,18 @@ import (
 	"braid/tracker/wire"
 )
 
-// choose picks peers for the visitor at random: not itself under any of its addresses, no seeds for a seed.
+// choose picks random peers for the visitor: never itself under another address, and no seeds for a
+// seed.
 func (t *table) choose(v *Visit) []wire.Peer {
-	var there [kinds]int
+	var available [kinds]int
 	for k, g := range t.groups {
 		if g != nil && v.Reaches&(1<<k) != 0 {
-			if there[k] = len(g.members); v.Seed {
-				there[k] -= g.seeds
+			if available[k] = len(g.members); v.Seed {
+				available[k] -= g.seeds
 			}
 		}
 	}
-	want := split(v.Want, there)
+	want := split(v.Want, available)
 	all := want[0] + want[1] + want[2]
 	if all == 0 {
 		return nil
@@ -38,12 +39,13 @@ func (t *table) choose(v *Visit) []wire.Peer {
 	return out
 }
 
-// split divides what a visitor wants among the networks: fairly, and what one has not another may give.
-func split(want int, there [kinds]int) (out [kinds]int) {
+// split divides the wanted peers among the networks in equal parts. Where one has too few, the
+// others give more.
+func split(want int, available [kinds]int) (out [kinds]int) {
 	for {
 		open := 0
-		for k := range there {
-			if there[k] > out[k] {
+		for k := range available {
+			if available[k] > out[k] {
 				open++
 			}
 		}
@@ -51,20 +53,20 @@ func split(want int, there [kinds]int) (out [kinds]int) {
 			return out
 		}
 		share := max(1, want/open)
-		for k := range there {
-			n := min(share, there[k]-out[k], want)
+		for k := range available {
+			n := min(share, available[k]-out[k], want)
 			out[k] += n
 			want -= n
 		}
 	}
 }
 
-// lookedAt bounds the members looked at for one answer, for each peer wanted. Beyond it the visitor is content with
-// what was found.
-const lookedAt = 16
+// examined is how many members are examined per wanted peer. It bounds the time of one answer,
+// which may be shorter then.
+const examined = 16
 
-// pick appends n of the members, if there are as many. On SCION at most half of them are of one AS while there
-// are others: peers invented by one AS take no more than half of an answer.
+// pick appends up to n of the members. While there are others, at most half of them are from one AS
+// of SCION, so that invented peers of one AS cannot fill an answer.
 func pick(out []wire.Peer, members []member, n int, v *Visit) []wire.Peer {
 	perAS := n
 	if v.Reaches&SCION != 0 && len(members) > 0 && members[0].ia != 0 {
@@ -83,7 +85,7 @@ func pick(out []wire.Peer, members []member, n int, v *Visit) []wire.Peer {
 	if n < size {
 		step = coprime(size)
 	}
-	for range min(size, lookedAt*(n+fewMembers)) {
+	for range min(size, examined*(n+fewMembers)) {
 		if len(out) == end {
 			return out
 		}
@@ -122,7 +124,7 @@ func pick(out []wire.Peer, members []member, n int, v *Visit) []wire.Peer {
 	return out
 }
 
-// coprime is a random step that visits each of size places once.
+// coprime is a random step that visits each of size indexes once.
 func coprime(size int) int {
 	if size <= 2 {
 		return 1

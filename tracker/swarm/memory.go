@@ -10,7 +10,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// shards is how many parts the memory has, each with a lock of its own: more than there are cores to wait for one.
+// shards is the number of parts of the memory, each with its own lock. With many more shards than
+// cores, cores seldom wait for each other.
 const shards = 64
 
 // Memory is a Store in RAM.
@@ -26,11 +27,11 @@ type Memory struct {
 type shard struct {
 	mu     sync.Mutex
 	tables map[wire.InfoHash]*table
-	// dirty are what the journal does not know yet; nil if there is none.
+	// dirty names the changes that are not in the journal yet; nil without a journal.
 	dirty *dirty
 }
 
-// dirty names what has changed. What it has changed to is looked up when it is written.
+// dirty names changed members and tables. Their values are looked up when they are written.
 type dirty struct {
 	members map[memberKey]struct{}
 	tables  map[wire.InfoHash]struct{}
@@ -59,7 +60,7 @@ func (m *Memory) now() uint32 { return uint32(time.Since(m.epoch) / time.Second)
 // Announce implements Store.
 func (m *Memory) Announce(_ context.Context, v Visit) (View, error) {
 	out := m.announce(&v)
-	if out.Refused == ErrFull && m.evict(&v) { //nolint:errorlint // ours, and not wrapped
+	if out.Refused == ErrFull && m.evict(&v) { //nolint:errorlint // it is not wrapped
 		out = m.announce(&v)
 	}
 	return out, nil
@@ -112,7 +113,7 @@ func (m *Memory) enter(s *shard, t *table, v *Visit, now uint32) error {
 		if old.id == x.id && old.identity == x.identity && old.flags == x.flags {
 			return nil
 		}
-		// A download is counted once: when a peer that was known to lack something says that it is complete.
+		// Count a download once: when a peer that lacked something announces that it is complete.
 		if v.Event == wire.Completed && v.Seed && old.flags&isSeed == 0 && old.identity == x.identity {
 			if t.tally(x.identity).seeds == 0 {
 				t.downloaded++
@@ -141,20 +142,20 @@ func (m *Memory) enter(s *shard, t *table, v *Visit, now uint32) error {
 	return nil
 }
 
-// put adds a member that is not there, and the table if it is new.
+// put adds a new member, and the table if it is new.
 func (m *Memory) put(s *shard, h wire.InfoHash, t *table, x member) {
 	t.add(m.seed, x)
 	s.tables[h] = t
 	m.change(&x, 1)
 }
 
-// change counts a member more or less.
+// change counts one member more or less.
 func (m *Memory) change(x *member, by int) {
 	m.counts[kindOf(x.addr())].Add(int64(by))
 	m.census.add(m.seed, x.ia, x.host, int32(by))
 }
 
-// members is how many there are on each kind of network.
+// members is the number of members on each kind of network.
 func (m *Memory) members() (out [kinds]int64) {
 	for k := range out {
 		out[k] = m.counts[k].Load()
@@ -162,7 +163,7 @@ func (m *Memory) members() (out [kinds]int64) {
 	return out
 }
 
-// leave takes out the address that says goodbye. The peer's other addresses say so themselves.
+// leave removes the visitor's address. The peer announces from each of its addresses that it stops.
 func (m *Memory) leave(s *shard, t *table, v *Visit) {
 	i := t.find(m.seed, v.Addr)
 	if i < 0 {
@@ -170,7 +171,7 @@ func (m *Memory) leave(s *shard, t *table, v *Visit) {
 	}
 	g := t.groups[kindOf(v.Addr)]
 	if g.members[i].identity != v.Identity {
-		return // the port has gone to somebody else, who is not to be taken out
+		return // another peer has this port now, and must stay
 	}
 	m.drop(s, v.InfoHash, t, g, i)
 }
@@ -214,7 +215,7 @@ func (m *Memory) Scrape(_ context.Context, hashes []wire.InfoHash) ([]wire.Count
 	return out, nil
 }
 
-// Sweep implements Store. One shard at a time is held up.
+// Sweep implements Store. It locks one shard at a time.
 func (m *Memory) Sweep(ctx context.Context) error {
 	lifetime := uint32(m.limits.Lifetime / time.Second)
 	for i := range m.parts {

@@ -10,12 +10,13 @@ import (
 	"braid/tracker/wire"
 )
 
-// The memory is shared out in three ways:
+// Three rules share the memory between networks:
 //
-//	share    a network (a /24 of IPv4, a /48 of IPv6, on SCION within its AS) and an AS hold only a part of all members
+//	share    a network and an AS get only a part; a network is a /24 of IPv4 or a /48 of IPv6,
+//	         on SCION within its AS
 //	reserve  each kind of network has places that the other kinds cannot take
-//	evict    in a full memory the network or AS with the most members gives way to one with fewer; members who are alone
-//	         in their swarm, and so of no use to anybody now, go first
+//	evict    in a full memory, a member of a larger network or AS makes room for one of a smaller;
+//	         members that are alone in their swarm go first, since nobody uses them now
 
 // origin is a network or, with a zero block, an AS.
 type origin struct {
@@ -23,7 +24,7 @@ type origin struct {
 	block [16]byte
 }
 
-// networkOf is what one owner has as a rule. Whoever has an address of it has them all.
+// networkOf is the block of addresses that usually has a single owner.
 func networkOf(ia pathsel.IA, host [16]byte) origin {
 	kept := 6
 	if netip.AddrFrom16(host).Is4In6() {
@@ -33,7 +34,8 @@ func networkOf(ia pathsel.IA, host [16]byte) origin {
 	return origin{ia, host}
 }
 
-// ownerOf is whose members are compared when the memory is full: on SCION an AS, which has as many networks as it likes.
+// ownerOf is the origin whose members are counted for an eviction. On SCION it is the AS, since an
+// AS can have any number of networks.
 func ownerOf(ia pathsel.IA, host [16]byte) origin {
 	if ia != 0 {
 		return origin{ia: ia}
@@ -44,9 +46,9 @@ func ownerOf(ia pathsel.IA, host [16]byte) origin {
 // censusSlots is the number of counters in each row.
 const censusSlots = 1 << 16
 
-// census counts the members of each origin over all swarms, in half a megabyte however many origins there are. An origin has one
-// counter in each row, and the smaller one is its count: too large only if it shares both with others, which nobody can
-// arrange without the seed.
+// census counts the members of each origin over all swarms, in half a megabyte for any number of
+// origins. An origin has one counter in each row, and the smaller one is its count. The count is
+// too large only if other origins share both counters, which nobody can arrange without the seed.
 type census [2][censusSlots]atomic.Int32
 
 func (c *census) counters(s hashSeed, o origin) (*atomic.Int32, *atomic.Int32) {
@@ -70,11 +72,12 @@ func (c *census) add(s hashSeed, ia pathsel.IA, host [16]byte, by int32) {
 	}
 }
 
-// reserveParts is the part of the memory that each kind of network has for itself. Without it the addresses of one kind,
-// which may be cheap, leave no room for the others; a larger part would be empty in a tracker for one kind.
+// reserveParts: each kind of network has a sixteenth of the memory for itself. Without it a kind
+// with cheap addresses could take all places. A larger part would stay empty in a tracker for one
+// kind.
 const reserveParts = 16
 
-// room tells whether a member of the kind fits beside so many of each.
+// room reports whether one more member of the kind fits, given the members of each kind.
 func (l Limits) room(members [kinds]int64, kind int) bool {
 	free := int64(l.Members)
 	for k, n := range members {
@@ -86,7 +89,7 @@ func (l Limits) room(members [kinds]int64, kind int) bool {
 	return free > 0
 }
 
-// candidate is a member who may have to go.
+// candidate is a member that may be evicted.
 type candidate struct {
 	hash  wire.InfoHash
 	addr  wire.Addr
@@ -94,13 +97,14 @@ type candidate struct {
 	count int  // members of its owner
 }
 
-// yields tells whether the candidate has to make room for a newcomer whose owner has so many members. Where it would leave
-// others behind, its owner must have more than the newcomer's also afterwards.
+// yields reports whether the candidate must make room for a newcomer whose owner has so many
+// members. If the candidate is not alone in its swarm, its owner must have more members than the
+// newcomer's even afterwards.
 func (c candidate) yields(newcomer int) bool {
 	return c.count > newcomer+1 || c.alone && c.count > newcomer
 }
 
-// before tells whether the candidate is to go rather than another one.
+// before reports whether the candidate is to be evicted rather than the other one.
 func (c candidate) before(other candidate) bool {
 	if c.alone != other.alone {
 		return c.alone
@@ -109,13 +113,14 @@ func (c candidate) before(other candidate) bool {
 }
 
 const (
-	// evictLook is how many swarms are looked at for a member to evict: one who holds a third of them is missed once in 600.
+	// evictLook is how many swarms are examined for a member to evict. An owner with a third of
+	// them is missed once in 600 times.
 	evictLook = 16
-	// evictEach of them in one shard, so that they are not all of one.
+	// evictEach bounds the swarms from one shard, so that they come from several.
 	evictEach = 4
 )
 
-// evict makes room for the visitor if another's owner has more than its part.
+// evict makes room for the visitor by removing a member of a larger owner, if it finds one.
 func (m *Memory) evict(v *Visit) bool {
 	kind, newcomer := kindOf(v.Addr), m.census.of(m.seed, ownerOf(v.Addr.IA, v.Addr.Host.As16()))
 	var best candidate
@@ -125,7 +130,7 @@ func (m *Memory) evict(v *Visit) bool {
 		s.mu.Lock()
 		here := 0
 		for h, t := range s.tables {
-			if h != v.InfoHash { // the visitor's company
+			if h != v.InfoHash { // the visitor needs the members of its own swarm
 				if c, ok := m.candidate(h, t, kind); ok && c.yields(newcomer) && (best.count == 0 || c.before(best)) {
 					best = c
 				}
@@ -145,7 +150,7 @@ func (m *Memory) evict(v *Visit) bool {
 	defer s.mu.Unlock()
 	t := s.tables[best.hash]
 	if t == nil || best.alone && t.size > 1 {
-		return false // somebody has come meanwhile
+		return false // another peer has joined it meanwhile
 	}
 	i := t.find(m.seed, best.addr)
 	if i < 0 {
@@ -155,7 +160,8 @@ func (m *Memory) evict(v *Visit) bool {
 	return true
 }
 
-// candidate is a random member of the swarm whose place can be given to one of the kind.
+// candidate is a random member of the swarm, and whether its place can be given to a member of the
+// kind.
 func (m *Memory) candidate(h wire.InfoHash, t *table, kind int) (candidate, bool) {
 	n := rand.IntN(int(t.size))
 	for k, g := range t.groups {
@@ -169,7 +175,8 @@ func (m *Memory) candidate(h wire.InfoHash, t *table, kind int) (candidate, bool
 		x := &g.members[n]
 		members := m.members()
 		members[k]--
-		return candidate{h, x.addr(), t.size == 1, m.census.of(m.seed, ownerOf(x.ia, x.host))}, m.limits.room(members, kind)
+		count := m.census.of(m.seed, ownerOf(x.ia, x.host))
+		return candidate{h, x.addr(), t.size == 1, count}, m.limits.room(members, kind)
 	}
 	return candidate{}, false
 }

@@ -19,11 +19,13 @@ import (
 	"braid/tracker/wire"
 )
 
-// Shared is a Store in a Valkey or Redis server, for any number of trackers at once. Each announce is one script there
-// (lua/), so that none is seen half. Time is that of the server. What is there outlives the trackers as long as a member
-// lives, and the server as long as its own persistence says.
+// Shared is a Store in a Valkey or Redis server, for any number of trackers at once. Each announce
+// is one script there (lua/), so that it happens as a whole. The server's clock counts. Swarms
+// survive a restart of the trackers for the lifetime of a member, and a restart of the server if
+// the server saves its data.
 //
-// While the server is away, visitors are told so at once and to come back; the connection is made again by itself.
+// While the server is away, visitors are refused at once and asked to come back. The connection
+// recovers by itself.
 type Shared struct {
 	name   string // of the server, without password
 	limits Limits
@@ -36,23 +38,24 @@ type Shared struct {
 	mu    sync.Mutex
 	err   error     // of the last attempt; nil if it worked
 	again time.Time // when to try again after an error
-	told  int64     // version of the newest note that Kept has given
+	read  int64     // version of the newest note that Kept returned
 }
 
 const (
-	// sharedPatience bounds one conversation with the server. Who announces waits as long.
+	// sharedPatience bounds one request to the server, and so how long a visitor waits.
 	sharedPatience = 2 * time.Second
-	// sharedPause is between attempts while the server is away: nobody waits for it meanwhile.
+	// sharedPause is the time between attempts while the server is away. Other visitors are refused
+	// meanwhile.
 	sharedPause = time.Second
-	// sharedStart bounds how long to wait at the start, also for another tracker that clears what is old.
+	// sharedStart bounds the wait at the start, also for another tracker that clears old data.
 	sharedStart = 10 * time.Second
-	// claimed is the number of swarms that are swept before others are looked for.
+	// claimed is the number of swarms that one step of a sweep claims.
 	claimed = 100
-	// sharedPrefix of all keys, with the version of what they hold.
+	// sharedPrefix begins all keys, and has the version of their content.
 	sharedPrefix = "braid:2:"
 )
 
-// The scripts. Announce and sweep stand behind swarmLua.
+// The scripts. swarmLua goes before announce and sweep.
 var (
 	//go:embed lua/swarm.lua
 	swarmLua string
@@ -66,8 +69,9 @@ var (
 
 var _ Store = (*Shared)(nil)
 
-// OpenShared connects to the server at redis://[user:password@]host:port/database; rediss:// is with TLS, and valkey://
-// and valkeys:// are the same. A password that is given besides wins over that in the URL. Neither is ever logged.
+// OpenShared connects to the server at redis://[user:password@]host:port/database, or rediss://
+// with TLS. valkey:// and valkeys:// mean the same. The password, if not empty, replaces the one in
+// the URL. Neither is ever logged.
 func OpenShared(ctx context.Context, address, password string, l Limits, log *slog.Logger) (*Shared, error) {
 	o, name, err := sharedOptions(address)
 	if err != nil {
@@ -93,7 +97,7 @@ func OpenShared(ctx context.Context, address, password string, l Limits, log *sl
 	return s, nil
 }
 
-// sharedOptions reads the URL. Errors say nothing of what is in it: any part may be one of a password.
+// sharedOptions reads the URL. Errors do not quote it, since any part may belong to a password.
 func sharedOptions(address string) (valkey.ClientOption, string, error) {
 	wrong := errors.New("store: want redis://[user:password@]host:port/database, or rediss:// for TLS; in a password / ? # @ are written %2F %3F %23 %40")
 	u, err := url.Parse(address)
@@ -108,7 +112,7 @@ func sharedOptions(address string) (valkey.ClientOption, string, error) {
 	o.ForceSingleClient, o.DisableCache = true, true // scripts use several keys, so a cluster is of no use
 	o.ReadBufferEachConn, o.WriteBufferEachConn = 64<<10, 64<<10
 	o.RetryDelay = func(attempts int, _ valkey.Completed, _ error) time.Duration {
-		if attempts > 2 { // a connection that has broken is made anew; more is for the visitor to try
+		if attempts > 2 { // enough for a broken connection; after that the visitor has to come back
 			return -1
 		}
 		return time.Duration(attempts) * 20 * time.Millisecond
@@ -116,17 +120,19 @@ func sharedOptions(address string) (valkey.ClientOption, string, error) {
 	return o, fmt.Sprintf("%s://%s/%d", u.Scheme, o.InitAddress[0], o.SelectDB), nil
 }
 
-// check tells early what would go wrong later.
+// check finds problems of the server before the first announce.
 func (s *Shared) check(ctx context.Context) error {
 	b := s.client.B()
-	if _, err := s.client.Do(ctx, b.Hrandfield().Key(sharedPrefix+"none").Count(1).Build()).AsStrSlice(); err != nil && !valkey.IsValkeyNil(err) {
-		return fmt.Errorf("%w (Redis from 6.2 on or Valkey is needed)", err)
+	_, err := s.client.Do(ctx, b.Hrandfield().Key(sharedPrefix+"none").Count(1).Build()).AsStrSlice()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		return fmt.Errorf("%w (the store must be Valkey, or Redis 6.2 or later)", err)
 	}
 	info, err := s.client.Do(ctx, b.Info().Section("memory").Build()).ToString()
 	if err != nil {
 		return err
 	}
-	if strings.Contains(info, "\nmaxmemory_policy:") && !strings.Contains(info, "\nmaxmemory_policy:noeviction") && !strings.Contains(info, "\nmaxmemory:0\r") {
+	has := func(line string) bool { return strings.Contains(info, "\n"+line) }
+	if has("maxmemory_policy:") && !has("maxmemory_policy:noeviction") && !has("maxmemory:0\r") {
 		s.log.Warn("the store forgets swarms when its memory is full; set its maxmemory-policy to noeviction", "store", s.name)
 	}
 	return nil
@@ -134,7 +140,8 @@ func (s *Shared) check(ctx context.Context) error {
 
 func sharedKey(name string) string { return sharedPrefix + name }
 
-// begin clears what is left of trackers that have all been gone for a lifetime, unless another does so already.
+// begin clears old data, if no tracker has used the store for a lifetime and no other tracker
+// clears it already.
 func (s *Shared) begin(ctx context.Context) error {
 	b := s.client.B
 	alive, clearing := sharedKey("alive"), sharedKey("clearing")
@@ -152,7 +159,7 @@ func (s *Shared) begin(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.New("another tracker has begun to clear it and does not end")
+			return errors.New("another tracker has begun to clear old data, and does not finish")
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -182,15 +189,15 @@ func (s *Shared) begin(ctx context.Context) error {
 	return s.client.Do(ctx, b().Del().Key(clearing).Build()).Error()
 }
 
-// alive says that there are trackers, to whom what is there belongs.
+// alive marks the data as in use for the next lifetime.
 func (s *Shared) alive(ctx context.Context) error {
 	return s.client.Do(ctx, s.client.B().Set().Key(sharedKey("alive")).Value("1").Ex(s.limits.Lifetime).Build()).Error()
 }
 
-// sharedAway is what visitors are told. A minute is the least that BEP 31 can say.
+// sharedAway is the refusal for visitors. A minute is the shortest time that BEP 31 can express.
 var sharedAway = &wire.Failure{Reason: "the tracker's store is away; try again in a minute", RetryIn: time.Minute}
 
-// try does f with the server. While that is away it fails at once, but for one attempt now and then.
+// try calls f. While the server is away it fails at once, except for one attempt every sharedPause.
 func (s *Shared) try(ctx context.Context, f func(context.Context) error) error {
 	s.mu.Lock()
 	err, wait := s.err, false
@@ -207,7 +214,7 @@ func (s *Shared) try(ctx context.Context, f func(context.Context) error) error {
 	defer cancel()
 	err = f(inner)
 	if err != nil && ctx.Err() != nil {
-		return ctx.Err() // the visitor has gone: that says nothing of the server
+		return ctx.Err() // the visitor has gone, which says nothing about the server
 	}
 	s.mu.Lock()
 	before := s.err
@@ -227,14 +234,14 @@ func (s *Shared) try(ctx context.Context, f func(context.Context) error) error {
 	return nil
 }
 
-// Healthy is the error of the last conversation with the server, or nil.
+// Healthy is the error of the last request to the server, or nil.
 func (s *Shared) Healthy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// keysOf are those of a torrent, in the order of lua/swarm.lua.
+// keysOf are the keys of a torrent, in the order of lua/swarm.lua.
 func keysOf(h wire.InfoHash) []string {
 	swarm := sharedPrefix + string(h[:])
 	return []string{
@@ -260,7 +267,8 @@ func (s *Shared) Announce(ctx context.Context, v Visit) (View, error) {
 			return fmt.Errorf("an answer of %d numbers", len(got))
 		}
 		out = View{Counts: countsOf(v.InfoHash, got[2], got[3], got[4], got[5])}
-		if refusals := [...]error{nil, ErrFull, ErrPerHost, ErrPerAS, ErrASShare, ErrNetworkShare}; got[0] > 0 && got[0] < int64(len(refusals)) {
+		refusals := [...]error{nil, ErrFull, ErrPerHost, ErrPerAS, ErrASShare, ErrNetworkShare}
+		if got[0] > 0 && got[0] < int64(len(refusals)) {
 			out.Refused = refusals[got[0]]
 		}
 		if v.Event != wire.Stopped {
@@ -272,10 +280,10 @@ func (s *Shared) Announce(ctx context.Context, v Visit) (View, error) {
 	return out, err
 }
 
-// announced is how many numbers lua/announce.lua answers.
+// announced is the length of the answer of lua/announce.lua.
 const announced = 12
 
-// arguments are those of lua/announce.lua.
+// arguments are the arguments of lua/announce.lua.
 func (s *Shared) arguments(v *Visit) []string {
 	todo, kind, completed := "look", "l", "0"
 	switch {
@@ -297,13 +305,17 @@ func (s *Shared) arguments(v *Visit) []string {
 	return []string{
 		s.lifetime(), string(v.InfoHash[:]), todo, strconv.Itoa(kindOf(v.Addr) + 1), string(addressBytes(v.Addr)),
 		string(v.ID[:]), string(identity), kind, completed,
-		strconv.Itoa(s.limits.PerHost), strconv.Itoa(s.limits.PerAS), strconv.Itoa(s.limits.Members), strconv.Itoa(s.limits.perASInAll()),
+		strconv.Itoa(s.limits.PerHost), strconv.Itoa(s.limits.PerAS),
+		strconv.Itoa(s.limits.Members), strconv.Itoa(s.limits.perASInAll()),
 		strconv.Itoa(s.limits.PerNetwork), strconv.Itoa(s.limits.Members / reserveParts),
 	}
 }
 
 func countsOf(h wire.InfoHash, complete, incomplete, partial, downloaded int64) wire.Counts {
-	return wire.Counts{InfoHash: h, Complete: complete, Incomplete: incomplete, Downloaded: downloaded, Downloaders: incomplete - partial}
+	return wire.Counts{
+		InfoHash: h, Complete: complete, Incomplete: incomplete,
+		Downloaded: downloaded, Downloaders: incomplete - partial,
+	}
 }
 
 // addressBytes are ISD-AS (8, on SCION only), host (4 or 16), port (2).
@@ -335,7 +347,8 @@ func (s *Shared) Scrape(ctx context.Context, hashes []wire.InfoHash) ([]wire.Cou
 	return out, err
 }
 
-// numbers reads an answer to HMGET. What is not there is 0, as is what the scripts would not leave below it.
+// numbers reads an answer to HMGET. Missing fields are 0, and so are negative ones, which the
+// scripts never write.
 func numbers(r valkey.ValkeyResult) ([]int64, error) {
 	all, err := r.ToArray()
 	if err != nil {
@@ -355,8 +368,8 @@ func numbers(r valkey.ValkeyResult) ([]int64, error) {
 	return out, nil
 }
 
-// Sweep implements Store. Swarms are shared out among the trackers; each is looked at four times in a lifetime. Members
-// that are older are not told to anybody meanwhile.
+// Sweep implements Store. The trackers share the work: one of them sweeps each swarm, four times in
+// a lifetime. Answers leave out older members meanwhile.
 func (s *Shared) Sweep(ctx context.Context) error {
 	if err := s.try(ctx, s.alive); err != nil {
 		return err
@@ -364,7 +377,8 @@ func (s *Shared) Sweep(ctx context.Context) error {
 	for {
 		var due []string
 		err := s.try(ctx, func(ctx context.Context) (err error) {
-			due, err = s.claim.Exec(ctx, s.client, []string{sharedKey("swarms"), sharedKey("totals")}, []string{s.lifetime(), strconv.Itoa(claimed)}).AsStrSlice()
+			keys := []string{sharedKey("swarms"), sharedKey("totals")}
+			due, err = s.claim.Exec(ctx, s.client, keys, []string{s.lifetime(), strconv.Itoa(claimed)}).AsStrSlice()
 			return err
 		})
 		if err != nil {
@@ -388,7 +402,8 @@ func (s *Shared) sweepOne(ctx context.Context, h wire.InfoHash) error {
 	place := []string{"1", "0"}
 	for len(place) == 2 {
 		err := s.try(ctx, func(ctx context.Context) (err error) {
-			place, err = s.sweep.Exec(ctx, s.client, keysOf(h), append([]string{s.lifetime(), string(h[:])}, place...)).AsStrSlice()
+			args := append([]string{s.lifetime(), string(h[:])}, place...)
+			place, err = s.sweep.Exec(ctx, s.client, keysOf(h), args).AsStrSlice()
 			return err
 		})
 		if err != nil {
@@ -403,7 +418,8 @@ func (s *Shared) Totals(ctx context.Context) (Totals, error) {
 	var out Totals
 	err := s.try(ctx, func(ctx context.Context) error {
 		b := s.client.B
-		got := s.client.DoMulti(ctx, b().Zcard().Key(sharedKey("swarms")).Build(), b().Hmget().Key(sharedKey("totals")).Field("1", "2", "3", "s").Build())
+		got := s.client.DoMulti(ctx, b().Zcard().Key(sharedKey("swarms")).Build(),
+			b().Hmget().Key(sharedKey("totals")).Field("1", "2", "3", "s").Build())
 		swarms, err := got[0].AsInt64()
 		if err != nil {
 			return err
@@ -419,7 +435,7 @@ func (s *Shared) Totals(ctx context.Context) (Totals, error) {
 	return out, err
 }
 
-// Close implements Store. What is there stays for the other trackers.
+// Close implements Store. The data stays for the other trackers.
 func (s *Shared) Close() error {
 	s.client.Close()
 	return nil

@@ -13,90 +13,69 @@ import (
 	"braid/tracker/wire"
 )
 
-// choose draws peers for the visitor, of the keys that have so many members. Who has announced before the oldest is not there.
+// choose draws peers for the visitor from keys of these sizes. It leaves out members that announced
+// before oldest.
 func (s *Shared) choose(ctx context.Context, v *Visit, keys []string, sizes [2 * kinds]int64, oldest int64) ([]wire.Peer, error) {
-	var seeds, there [kinds]int
-	for k := range kinds {
+	var draws [kinds]draw
+	var available [kinds]int
+	for k := range draws {
+		d := draw{keys: [2]string(keys[2*k:])}
 		if v.Reaches&(1<<k) != 0 {
-			if there[k] = int(sizes[2*k+1]); !v.Seed {
-				seeds[k] = int(sizes[2*k])
-				there[k] += seeds[k]
+			if d.all = int(sizes[2*k+1]); !v.Seed {
+				d.seeds = int(sizes[2*k])
+				d.all += d.seeds
 			}
 		}
+		draws[k], available[k] = d, d.all
 	}
-	want := split(v.Want, there)
-	// Those who are of no use cost little as long as they are few; else as many are looked at as in memory.
-	var draws [kinds]draw
-	for k := range draws {
-		draws[k] = draw{keys: [2]string(keys[2*k:]), seeds: seeds[k], all: there[k], n: want[k] + fewMembers}
-		if want[k] == 0 {
-			draws[k].n = 0
+	want := split(v.Want, available)
+	for k, n := range want {
+		if n > 0 {
+			draws[k].n = n + fewMembers // some of them may be unusable
 		}
 	}
-	drawn, err := s.draw(ctx, draws, oldest)
-	if err != nil {
-		return nil, err
-	}
-	var out []wire.Peer
-	more := false
-	for k, members := range drawn {
-		before := len(out)
-		out = pickOf(out, members, want[k], v)
-		if short := len(out)-before < want[k] || crowded(out[before:]); short && draws[k].n < there[k] {
-			draws[k].n, more = lookedAt*draws[k].n, true
+	// If too many were unusable, the second try draws as many members as are examined in memory.
+	for again := false; ; again = true {
+		drawn, err := s.draw(ctx, draws, oldest)
+		if err != nil {
+			return nil, err
+		}
+		var out []wire.Peer
+		more := false
+		for k, members := range drawn {
+			before := len(out)
+			if want[k] > 0 && len(members) > 0 {
+				out = pick(out, members, want[k], v)
+			}
+			if short := len(out)-before < want[k] || crowded(out[before:]); short && draws[k].n < draws[k].all {
+				draws[k].n, more = examined*draws[k].n, true
+			}
+		}
+		if !more || again {
+			return out, nil
 		}
 	}
-	if !more {
-		return out, nil
-	}
-	if drawn, err = s.draw(ctx, draws, oldest); err != nil {
-		return nil, err
-	}
-	out = out[:0]
-	for k, members := range drawn {
-		out = pickOf(out, members, want[k], v)
-	}
-	return out, nil
 }
 
-func pickOf(out []wire.Peer, members []member, n int, v *Visit) []wire.Peer {
-	if n == 0 || len(members) == 0 {
-		return out
-	}
-	return pick(out, members, n, v)
-}
-
-// crowded tells whether more than half of the peers are of one AS.
+// crowded reports whether more than half of the peers are from one AS.
 func crowded(peers []wire.Peer) bool {
-	// If one has more than half, it is what is left when others are paired off.
-	var most pathsel.IA
-	n := 0
+	ases := map[pathsel.IA]int{}
 	for _, p := range peers {
-		switch {
-		case n == 0:
-			most, n = p.Addr.IA, 1
-		case p.Addr.IA == most:
-			n++
-		default:
-			n--
+		if ases[p.Addr.IA]++; p.Addr.IsSCION() && ases[p.Addr.IA] > max(1, len(peers)/2) {
+			return true
 		}
 	}
-	n = 0
-	for _, p := range peers {
-		if p.Addr.IA == most {
-			n++
-		}
-	}
-	return most != 0 && n > max(1, len(peers)/2)
+	return false
 }
 
-// draw is how many members of one network are drawn, of all, from the keys with its seeds and with others.
+// draw is how many members to draw of one kind of network, which has so many in all and so many
+// seeds. Its first key has the seeds, its second key the others.
 type draw struct {
 	keys          [2]string
 	seeds, all, n int
 }
 
-// parts are how many to draw from each key: in proportion, so that each member is as likely.
+// parts is how many to draw from each key: in proportion, so that all members have the same chance.
 func (d draw) parts() (out [2]int) {
 	if d.n >= d.all {
 		if d.n > 0 {
@@ -136,8 +115,9 @@ func (s *Shared) draw(ctx context.Context, draws [kinds]draw, oldest int64) (out
 	return out, nil
 }
 
-// appendDrawn reads an answer to HRANDFIELD, flat in the older protocol and in pairs in the newer. Members that nobody can reach
-// on the kind of network, which no tracker has written, are passed over.
+// appendDrawn reads an answer to HRANDFIELD, which is flat in the older protocol and has pairs in
+// the newer. It leaves out old members, and those with impossible addresses, which no tracker has
+// written.
 func appendDrawn(to []member, got []valkey.ValkeyMessage, kind int, oldest int64) ([]member, error) {
 	flat := got
 	if len(got) > 0 && got[0].IsArray() {

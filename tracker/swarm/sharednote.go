@@ -12,20 +12,21 @@ import (
 
 var _ Keeper = (*Shared)(nil)
 
-// Notes in the server: "notes" is a sorted set of the trackers that have one, by its version, "noted" the newest version,
-// "note:ID" a note, which goes by itself when its life has ended.
+// In the server, "note:ID" is a note, which expires by itself, "notes" a sorted set of the trackers
+// with a note, by its version, and "noted" the newest version.
 const (
 	notesKey, notedKey, noteKey = sharedPrefix + "notes", sharedPrefix + "noted", sharedPrefix + "note:"
-	// notesRead bounds how many notes one call reads: as many trackers change theirs at a time.
+	// notesRead bounds how many notes one call reads. The next call reads the others.
 	notesRead = 32
-	// notePatience bounds one conversation about notes, which may be large.
+	// notePatience bounds one exchange of notes, which may be large.
 	notePatience = 10 * time.Second
 )
 
 //go:embed lua/keep.lua
 var keepLua string
 
-// aside does f with the server, as long as it is there. Visitors do not wait for it, so if it fails they are told nothing.
+// aside calls f, unless the server is known to be away. Visitors do not wait for f, so its failure
+// does not concern them.
 func (s *Shared) aside(ctx context.Context, f func(context.Context) error) error {
 	if err := s.Healthy(); err != nil {
 		return fmt.Errorf("%w (%w)", sharedAway, err)
@@ -49,10 +50,10 @@ func (s *Shared) Keep(ctx context.Context, note []byte, life time.Duration) erro
 	})
 }
 
-// Kept implements Keeper. To a tracker that was started anew its note from before is another's.
+// Kept implements Keeper. A restarted tracker has a new ID, so it gets its own earlier note too.
 func (s *Shared) Kept(ctx context.Context) (notes [][]byte, err error) {
 	s.mu.Lock()
-	after := s.told
+	after := s.read
 	s.mu.Unlock()
 	err = s.aside(ctx, func(ctx context.Context) error {
 		b := s.client.B
@@ -64,7 +65,7 @@ func (s *Shared) Kept(ctx context.Context) (notes [][]byte, err error) {
 			return err
 		}
 		if newest < after {
-			after = 0 // the server has forgotten all, and counts anew
+			after = 0 // the server has lost its data, and counts from 1 again
 		}
 		found, err := s.client.Do(ctx, b().Zrangebyscore().Key(notesKey).Min("("+strconv.FormatInt(after, 10)).Max("+inf").
 			Withscores().Limit(0, notesRead).Build()).AsZScores()
@@ -92,7 +93,7 @@ func (s *Shared) Kept(ctx context.Context) (notes [][]byte, err error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	s.told = after
+	s.read = after
 	s.mu.Unlock()
 	return notes, nil
 }

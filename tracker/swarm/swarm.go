@@ -1,21 +1,23 @@
-// Package swarm remembers which peers are in which swarm, and chooses whom to introduce to whom.
+// Package swarm remembers which peers are in which swarm, and chooses the peers of an answer.
 //
-//	Store    what a tracker asks of a memory
-//	Memory   in RAM, in shards                          memory.go
-//	Durable  Memory with a journal on disk              journal.go
-//	Shared   in a Valkey or Redis server, for several trackers   shared.go, shareddraw.go, sharednote.go, lua/
-//	table    the peers of one torrent                   table.go, choose.go
-//	shares   of networks and ASes in the memory         share.go
+//	Store    the interface of a tracker's memory
+//	Memory   in RAM, in shards                     memory.go
+//	Durable  Memory with a journal on disk         journal.go
+//	Shared   in a Valkey or Redis server, for several trackers
+//	         shared.go, shareddraw.go, sharednote.go, lua/
+//	table    the peers of one torrent              table.go, choose.go
+//	shares   of networks and ASes in the memory    share.go
 //
-// A member of a swarm is one address of a peer. It is there until it says that it stops, has not been heard of for the
-// lifetime, or has to make room for others. How much one host, one network and one AS may occupy is bounded, in the
-// memory as in an answer: whoever controls an AS, and so any number of addresses in it, must not crowd out the peers of
-// others.
+// A member of a swarm is one address of a peer. It stays until it announces that it stops, is
+// silent for the lifetime, or has to make room for others. The share of one host, one network and
+// one AS is bounded, in memory and in answers: whoever controls an AS, and so any number of
+// addresses in it, must not crowd out other peers.
 //
-// Not solved: somebody who controls many ASes or networks has many shares.
+// Not solved: an attacker with many ASes or networks has many shares.
 package swarm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -25,26 +27,26 @@ import (
 
 // Store is the memory of a tracker. All methods may be called at once.
 type Store interface {
-	// Announce enters the peer, renews it or takes it out, and chooses peers for it. A peer that there is no room for
-	// gets an answer all the same; View.Refused then says why others are not told of it.
+	// Announce adds, renews or removes the peer, and chooses peers for it. A peer without a place
+	// still gets an answer, and View.Refused says why it has none.
 	Announce(context.Context, Visit) (View, error)
 	// Scrape counts the peers of each torrent, in the order of the hashes.
 	Scrape(context.Context, []wire.InfoHash) ([]wire.Counts, error)
-	// Sweep forgets who has not announced for the lifetime. The owner calls it now and then.
+	// Sweep removes members that were silent for the lifetime. The owner calls it regularly.
 	Sweep(context.Context) error
 	// Totals are over all swarms.
 	Totals(context.Context) (Totals, error)
-	// Close writes what is to be kept.
+	// Close writes unsaved changes.
 	Close() error
 }
 
-// Keeper is a Store that keeps a note of each tracker beside the swarms: over a restart, and for the other trackers that share
-// the store.
+// Keeper is a Store that also keeps a note of each tracker, for the time after a restart and for
+// other trackers on the same store.
 type Keeper interface {
 	Store
-	// Keep replaces this tracker's note, which is of use for that long. An empty one is taken away.
+	// Keep replaces this tracker's note. It expires after life. An empty note is removed.
 	Keep(ctx context.Context, note []byte, life time.Duration) error
-	// Kept are the notes that are news to the caller: what it has kept before it was started anew, and what others have
+	// Kept returns new notes: this tracker's own from before its start, and those that others
 	// changed since the last call.
 	Kept(context.Context) ([][]byte, error)
 }
@@ -52,18 +54,18 @@ type Keeper interface {
 // MaxNote bounds a note in bytes.
 const MaxNote = 64 << 20
 
-// Visit is an announce as it concerns the store.
+// Visit is the part of an announce that concerns the store.
 type Visit struct {
 	InfoHash wire.InfoHash
 	ID       wire.PeerID
 	Identity uint64    // see wire.Announce
-	Addr     wire.Addr // with port 0 it is not entered
+	Addr     wire.Addr // with port 0 it is not added
 	Event    wire.Event
-	Seed     bool // has everything; is not introduced to other seeds
-	// Want is the number of peers to be told, of the networks that the peer understands.
+	Seed     bool // the peer has everything, and needs no other seeds
+	// Want is the number of peers to choose. Reaches are the networks to choose from.
 	Want    int
 	Reaches Networks
-	// Room is memory that the store may put the peers of the View in, so that none is allocated.
+	// Room is memory for the peers of the View, so that the store allocates none.
 	Room []wire.Peer
 }
 
@@ -90,14 +92,14 @@ func kindOf(a wire.Addr) int {
 	return 0
 }
 
-// View is a swarm as a visitor sees it.
+// View is the answer to a Visit.
 type View struct {
 	Counts  wire.Counts
 	Peers   []wire.Peer
-	Refused error // why the visitor is not told to others; nil if it is
+	Refused error // why the visitor has no place in the swarm; nil if it has one
 }
 
-// Totals count members, of which a peer with several addresses is several.
+// Totals count members. A peer with several addresses is several members.
 type Totals struct {
 	Swarms  int `json:"swarms"`
 	IPv4    int `json:"ipv4"`
@@ -107,21 +109,22 @@ type Totals struct {
 	Members int `json:"members"`
 }
 
-// Limits bound what is remembered. Zero values are replaced by the defaults.
+// Limits bound a store. Zero values are replaced by the defaults.
 type Limits struct {
 	// Lifetime of a member after its last announce; longer than the announce interval.
 	Lifetime time.Duration
-	// Members in all. One takes 200 bytes at most, and one that is alone in its swarm 300.
+	// Members in all. One takes at most 200 bytes, or 300 if it is alone in its swarm.
 	Members int
-	// PerHost and PerAS bound the members of one swarm: at one host, where peers behind one address
-	// translation look like one host and those in one /64 of IPv6 too, and in one AS of SCION. Of all members an AS may have half.
+	// PerHost and PerAS bound the members of one swarm at one host and in one AS of SCION. Peers
+	// behind one address translator look like one host, and so do those in one /64 of IPv6.
 	PerHost, PerAS int
-	// PerNetwork bounds the members of all swarms in one /24 of IPv4 or /48 of IPv6, on SCION within one AS. The default is a
-	// sixteenth of Members.
+	// PerNetwork bounds the members of all swarms in one /24 of IPv4 or /48 of IPv6, on SCION
+	// within one AS. The default is a sixteenth of Members.
 	PerNetwork int
 }
 
-// perASInAll is how many members an AS may have in all swarms: whatever it invents, half of the memory is for others.
+// perASInAll is how many members an AS may have in all swarms. The other half of the memory is for
+// others.
 func (l Limits) perASInAll() int { return max(1, l.Members/2) }
 
 // The default limits.
@@ -136,26 +139,19 @@ func (l Limits) withDefaults() Limits {
 	if l.Lifetime <= 0 {
 		l.Lifetime = DefaultLifetime
 	}
-	for _, x := range []struct {
-		v *int
-		d int
-	}{{&l.Members, DefaultMembers}, {&l.PerHost, DefaultPerHost}, {&l.PerAS, DefaultPerAS}} {
-		if *x.v <= 0 {
-			*x.v = x.d
-		}
-	}
-	if l.PerNetwork <= 0 {
-		l.PerNetwork = max(1, l.Members/16)
-	}
+	l.Members = cmp.Or(max(l.Members, 0), DefaultMembers)
+	l.PerHost = cmp.Or(max(l.PerHost, 0), DefaultPerHost)
+	l.PerAS = cmp.Or(max(l.PerAS, 0), DefaultPerAS)
+	l.PerNetwork = cmp.Or(max(l.PerNetwork, 0), max(1, l.Members/16))
 	return l
 }
 
-// Why a peer is not told to others. The words are for its user.
+// Reasons why a peer has no place in a swarm. The words are for its user.
 var (
-	ErrFull    = errors.New("the tracker has no room for more peers; others are not told of this one")
-	ErrPerHost = errors.New("too many peers at this address in the swarm; others are not told of this one")
-	ErrPerAS   = errors.New("too many peers of this AS in the swarm; others are not told of this one")
-	ErrASShare = errors.New("peers of this AS fill half of the tracker; others are not told of this one")
-	// ErrNetworkShare is that of a /24 or /48.
-	ErrNetworkShare = errors.New("peers of this network fill their share of the tracker; others are not told of this one")
+	ErrFull    = errors.New("the tracker has no room for more peers, so others do not learn of this one")
+	ErrPerHost = errors.New("too many peers at this address in the swarm, so others do not learn of this one")
+	ErrPerAS   = errors.New("too many peers of this AS in the swarm, so others do not learn of this one")
+	ErrASShare = errors.New("peers of this AS fill half of the tracker, so others do not learn of this one")
+	// ErrNetworkShare concerns a /24 or /48.
+	ErrNetworkShare = errors.New("peers of this network fill their share of the tracker, so others do not learn of this one")
 )

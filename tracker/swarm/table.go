@@ -42,10 +42,10 @@ type group struct {
 	seeds   int
 }
 
-// table is the swarm of one torrent. It is guarded by its shard's lock.
+// table is the swarm of one torrent. Its shard's lock guards it.
 type table struct {
 	groups     [kinds]*group
-	index      *index // nil while there are few members, which are searched one by one
+	index      *index // nil while there are few members, which a linear search finds
 	size       int32
 	complete   int32
 	incomplete int32
@@ -53,19 +53,20 @@ type table struct {
 	downloaded int32
 }
 
-// fewMembers is up to when looking at all members is as quick as an index, which would double the memory of a member.
+// fewMembers is the size up to which a linear search is as quick as an index. An index doubles the
+// memory of a member.
 const fewMembers = 16
 
 // index finds members of a large swarm.
 type index struct {
-	slots      map[uint64]int32 // by hashed address: place in its group
+	slots      map[uint64]int32 // by hashed address: index in its group
 	identities map[uint64]tally
 	hosts      map[uint64]int32
 	ases       map[pathsel.IA]int32
 }
 
-// tally is how many addresses a peer has, by what it says of itself there. Whoever controls many hosts can give one
-// peer as many addresses as the memory holds.
+// tally counts the addresses of a peer by its state at each. An attacker with many hosts can give
+// one peer as many addresses as the memory holds.
 type tally struct{ seeds, leechers, paused uint32 }
 
 func (t tally) add(f flags, by int) tally {
@@ -82,7 +83,7 @@ func (t tally) add(f flags, by int) tally {
 
 func (t tally) zero() bool { return t == tally{} }
 
-// hashSeed keeps strangers from choosing addresses that fall on one hash.
+// hashSeed keeps strangers from choosing addresses with the same hash.
 type hashSeed = maphash.Seed
 
 func addrKey(s hashSeed, a wire.Addr) uint64 { return maphash.Comparable(s, a) }
@@ -91,8 +92,8 @@ func hostKey(s hashSeed, a wire.Addr) uint64 {
 	return maphash.Comparable(s, customer{a.IA, customerOf(a.IA, a.Host.As16())})
 }
 
-// customer is who has a quota as one host: on IPv6 a whole /64, in which everybody has as many addresses as he likes. On SCION
-// his AS has a quota too.
+// customer is the unit of the quota per host. On IPv6 it is a /64, since its owner can use any
+// number of addresses in it. On SCION it is a host, since the AS has a quota too.
 type customer struct {
 	ia   pathsel.IA
 	host [16]byte
@@ -105,7 +106,7 @@ func customerOf(ia pathsel.IA, host [16]byte) [16]byte {
 	return host
 }
 
-// find is the place of the address in its group, or -1.
+// find is the index of the address in its group, or -1.
 func (t *table) find(s hashSeed, a wire.Addr) int {
 	g := t.groups[kindOf(a)]
 	if g == nil {
@@ -149,7 +150,7 @@ func (t *table) tally(identity uint64) (n tally) {
 	return n
 }
 
-// occupied is how many members there are at the host of the address, and in its AS.
+// occupied is the number of members at the host of the address, and in its AS.
 func (t *table) occupied(s hashSeed, a wire.Addr) (host, as int) {
 	if t.index != nil {
 		return int(t.index.hosts[hostKey(s, a)]), int(t.index.ases[a.IA])
@@ -166,7 +167,7 @@ func (t *table) occupied(s hashSeed, a wire.Addr) (host, as int) {
 	return host, as
 }
 
-// count corrects the numbers of peers when a peer's tally changes.
+// count updates the numbers of peers after a change of one peer's tally.
 func (t *table) count(before, after tally) {
 	step := func(n *int32, was, is bool) {
 		if is && !was {
@@ -182,7 +183,7 @@ func (t *table) count(before, after tally) {
 	step(&t.partial, partial(before), partial(after))
 }
 
-// add enters a member that is not there.
+// add adds a new member.
 func (t *table) add(s hashSeed, m member) {
 	before := t.tally(m.identity)
 	a := m.addr()
@@ -192,7 +193,8 @@ func (t *table) add(s hashSeed, m member) {
 		t.groups[kindOf(a)] = g
 	}
 	if len(g.members) == cap(g.members) {
-		// append doubles; the last doubling of many small swarms would be a third of all memory.
+		// append would double the capacity, and the last doublings of many small swarms would be a
+		// third of all memory.
 		grown := make([]member, len(g.members), len(g.members)+max(2, len(g.members)/4))
 		copy(grown, g.members)
 		g.members = grown
@@ -212,7 +214,7 @@ func (t *table) add(s hashSeed, m member) {
 	t.count(before, before.add(m.flags, 1))
 }
 
-// remove takes the member out of its group.
+// remove removes a member from its group.
 func (t *table) remove(s hashSeed, g *group, i int) {
 	m := g.members[i]
 	before := t.tally(m.identity)

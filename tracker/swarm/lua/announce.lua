@@ -1,9 +1,9 @@
--- Enters a visitor, renews it or takes it out. Others are drawn for it afterwards, by plain commands.
+-- Adds, renews or removes a visitor. Plain commands draw the peers of its answer afterwards.
 -- ARGV: lifetime, info hash, what to do (enter, leave or look), network of the visitor (1 to 3), its address, peer ID,
---   identity, kind, "1" if it says that it is complete, members at most at a host, in an AS, in all, of them in an AS and in a network,
---   and the reserve of each kind of network
--- Answer: refusal (0 none, 1 full, 2 host, 3 AS, 4 AS in all, 5 network in all), time, complete, incomplete, partial, downloads, and how many members each
---   of the first six keys has.
+--   identity, kind, "1" if the event is completed; the limits per host, per AS, of all members, of these per AS and per
+--   network; and the reserve of each kind of network
+-- Answer: refusal (0 none, 1 full, 2 host, 3 AS, 4 AS in all swarms, 5 network), time, complete, incomplete, partial,
+--   downloads, and the number of members in each of the first six keys
 
 local hash, todo, network, address = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local id, identity, kind, completed = ARGV[6], ARGV[7], ARGV[8], ARGV[9] == '1'
@@ -17,7 +17,7 @@ end
 
 local function total(field) return tonumber(redis.call('HGET', totals, field) or 0) end
 
--- room tells whether the visitor fits, or would if there were one less on the network without.
+-- room reports whether the visitor fits, or would fit with one member less on the network without.
 local function room(without)
   local free = tonumber(ARGV[12])
   for k, n in ipairs(redis.call('HMGET', totals, 1, 2, 3)) do
@@ -29,12 +29,12 @@ local function room(without)
   return free > 0
 end
 
--- owned is how many members the owner of the address has: its AS on SCION, else its network.
+-- owned is the number of members of the owner of the address: its AS on SCION, else its network.
 local function owned(network, address)
   return total(network == 3 and as_field(address) or network_field(network, address))
 end
 
--- candidate is a random member of another swarm, if its place can be given to the visitor.
+-- candidate is a random member of another swarm, if the visitor can have its place.
 local function candidate(other)
   local prefix = string.sub(swarms, 1, -7) .. other
   local c = {hash = other, index = prefix .. ':i', keys = {}}
@@ -53,8 +53,8 @@ local function candidate(other)
   end
 end
 
--- evict makes room if the owner of another has more members than the visitor's, as share.go does. Swarms that are looked at are not among
--- KEYS, which a server without a cluster allows.
+-- evict removes a member of an owner with more members than the visitor's, as share.go does. The keys of other swarms are
+-- not among KEYS, which a server without a cluster allows.
 local function evict()
   local mine, best = owned(network, address), nil
   for _, other in ipairs(redis.call('ZRANDMEMBER', swarms, 16)) do
@@ -77,7 +77,7 @@ local function enter()
     return 0
   end
   if old then
-    -- A download is counted once: when a peer that was known to lack something says that it is complete.
+    -- Count a download once: when a peer that lacked something announces that it is complete.
     if completed and kind == 's' and kind_of(old) ~= 's' and identity_of(old) == identity and tally(identity).s == 0 then
       redis.call('HINCRBY', index, 'd', 1)
     end
@@ -100,7 +100,7 @@ if todo == 'enter' then
   refused = enter()
 elseif todo == 'leave' then
   local old = find()
-  -- Another's identity: the port has gone to somebody else, who is not to be taken out.
+  -- With another identity it is another peer, which has this port now and must stay.
   if old and identity_of(old) == identity then drop(network, address, old, hash, false) end
 end
 local out = {refused, now}

@@ -1,4 +1,4 @@
--- Names swarms that are to be swept and gives them a new date, so that no other tracker sweeps them too.
+-- Returns swarms to sweep, and gives them a new date, so that no other tracker sweeps them too.
 -- KEYS: swarms, totals. ARGV: lifetime, how many.
 local now, lifetime = tonumber(redis.call('TIME')[1]), tonumber(ARGV[1])
 for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, 2 * lifetime) end

@@ -1,4 +1,4 @@
--- The swarm of one torrent. This stands in front of announce.lua and sweep.lua.
+-- The swarm of one torrent. announce.lua and sweep.lua continue this script.
 --
 -- KEYS 1 to 6: members on IPv4 that are seeds, on IPv4 that are not, the same on IPv6 and on SCION. Each is a hash from
 --   address to peer ID (20), identity (8), kind (1: s seed, l leecher, p partial seed), time of the last announce (4).
@@ -6,19 +6,19 @@
 --   c n p d    complete, incomplete, of these partial seeds, downloads so far
 --   m          members
 --   i IDENTITY addresses of the peer, as seed, leecher and partial seed (4 each)
---   h HOST     members at the host, which is an address without its port, or the first half of one on IPv6
+--   h HOST     members at the host: the address without its port, or the first half of it on IPv6
 --   a ISD-AS   members in an AS of SCION
 -- KEYS[8]: all swarms, sorted by when to sweep them next
 -- KEYS[9]: totals, a hash: members on each kind of network (1, 2, 3), seeds (s), in each AS of SCION (a ISD-AS), and in each network
 --   (n and the first 3 bytes of an IPv4 address, 6 of IPv6, after the ISD-AS on SCION)
 -- The first argument is the lifetime of a member in seconds.
 
--- keys and index are those of the swarm at hand, which is another one only while a member of it is evicted.
+-- keys and index belong to the current swarm. Only an eviction switches to another one.
 local keys, index, swarms, totals = KEYS, KEYS[7], KEYS[8], KEYS[9]
 local now = tonumber(redis.call('TIME')[1])
 local lifetime = tonumber(ARGV[1])
 
--- Sweeps renew it four times in a lifetime: what expires belongs to trackers that are all gone.
+-- Sweeps renew it four times in a lifetime, so keys expire only after all trackers are gone.
 local function keep(key) redis.call('EXPIRE', key, 2 * lifetime) end
 
 local function entry(id, identity, kind) return id .. identity .. kind .. struct.pack('>I4', now) end
@@ -38,7 +38,7 @@ local function step(field, was, is)
   if was and not is then redis.call('HINCRBY', index, field, -1) end
 end
 
--- count corrects the numbers of peers when one has one address more or less of a kind.
+-- count updates the numbers of peers after a peer gained or lost an address of a kind.
 local function count(identity, kind, by)
   local t = tally(identity)
   local seed, other = t.s > 0, t.s == 0 and t.l + t.p > 0
@@ -68,7 +68,7 @@ end
 
 local function place(network, kind) return 2 * network - (kind == 's' and 1 or 0) end
 
--- change notes that the network has one member more or less.
+-- change counts one member more or less.
 local function change(network, address, value, by)
   local kind = kind_of(value)
   count(identity_of(value), kind, by)
@@ -93,7 +93,7 @@ local function put(network, address, value, hash)
   end
 end
 
--- drop takes a member out, and the swarm with the last one unless it is replaced at once.
+-- drop removes a member, and with the last one the swarm, unless a new member replaces it at once.
 local function drop(network, address, value, hash, replaced)
   redis.call('HDEL', keys[place(network, kind_of(value))], address)
   if change(network, address, value, -1) <= 0 and not replaced then

@@ -1,6 +1,6 @@
--- Takes out members that are older than their lifetime, and looks at some thousand at most: others wait meanwhile.
--- ARGV: lifetime, info hash, number of the key to go on with, cursor in it.
--- Answer: the next two, or nothing at the end.
+-- Removes members older than the lifetime. It examines about a thousand at a time, since all other requests wait.
+-- ARGV: lifetime, info hash, number of the key to continue with, cursor in it.
+-- Answer: the next number and cursor, or nothing at the end.
 
 local hash, k, cursor = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 for _, key in ipairs(KEYS) do
@@ -17,6 +17,6 @@ while k <= 6 and looked < 1000 do
   if cursor == '0' then k = k + 1 end
 end
 if k <= 6 then return {tostring(k), cursor} end
--- Gone without us, by eviction or by somebody's hand.
+-- An eviction or an operator may have emptied the swarm.
 if redis.call('EXISTS', index) == 0 then redis.call('ZREM', swarms, hash) end
 return {}
