@@ -200,12 +200,12 @@ func TestParseForeignAnswer(t *testing.T) {
 func TestScrapeAnswer(t *testing.T) {
 	in := []Counts{{InfoHash: InfoHash{2}, Complete: 1, Downloaded: 2, Downloaders: 3, Incomplete: 4}, {InfoHash: InfoHash{1}}, {InfoHash: InfoHash{1}}}
 	b := AppendScrape(nil, in, time.Minute)
-	got, err := ParseScrapeAnswer(b)
+	got, err := parseScrapeAnswer(b)
 	if err != nil || len(got) != 2 || got[0].InfoHash != (InfoHash{1}) || got[1] != (Counts{InfoHash{2}, 1, 4, 2, 3}) {
 		t.Errorf("%q became %+v, %v", b, got, err)
 	}
 	f := Failure{Reason: "no"}
-	if _, err := ParseScrapeAnswer(f.Append(nil)); err == nil || err.Error() != "no" {
+	if _, err := parseScrapeAnswer(f.Append(nil)); err == nil || err.Error() != "no" {
 		t.Errorf("a refusal became %v", err)
 	}
 }
@@ -366,7 +366,7 @@ func FuzzParseAnswer(f *testing.F) {
 	f.Add((&Failure{Reason: "no", RetryIn: Never}).Append(nil))
 	f.Add([]byte("d5:filesd20:aaaaaaaaaaaaaaaaaaaad8:completei1eeee"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _ = ParseScrapeAnswer(b)
+		_, _ = parseScrapeAnswer(b)
 		a, err := ParseAnswer(b)
 		if err != nil {
 			return
