@@ -33,8 +33,8 @@ func NewProgress(s client.Source, p client.Progress) event.Progress {
 	}
 }
 
-// NewDone is the event of a complete download.
-func NewDone(s client.Source, p client.Progress) event.Done {
+// newDone is the event of a complete download.
+func newDone(s client.Source, p client.Progress) event.Done {
 	return event.Done{
 		Event: "done", Torrent: p.Name, InfoHash: s.InfoHash.HexString(), Seconds: p.Since.Seconds(),
 		Bytes: p.Total, Fetched: p.Fetched, PayloadMbitS: float64(p.Fetched) * 8 / mega / p.Since.Seconds(),
@@ -47,21 +47,21 @@ func NewFailed(torrent, infoHash string, err error) event.Failed {
 	return event.Failed{Event: "failed", Torrent: torrent, InfoHash: infoHash, Error: err.Error(), Cause: causeOf(err)}
 }
 
-// NewCauseChange says why no data of a torrent comes or, with nil, that data comes again.
-func NewCauseChange(s client.Source, c *client.Cause, since time.Duration) event.CauseChange {
+// newCauseChange says why no data of a torrent comes or, with nil, that data comes again.
+func newCauseChange(s client.Source, c *client.Cause, since time.Duration) event.CauseChange {
 	return event.CauseChange{Event: "cause", Torrent: s.Name, InfoHash: s.InfoHash.HexString(), T: since.Seconds(), Cause: newCause(c)}
 }
 
-// NewPathStep is a step in the life of a path-level peer.
-func NewPathStep(s client.Source, e client.PathEvent) event.PathStep {
+// newPathStep is a step in the life of a path-level peer.
+func newPathStep(s client.Source, e client.PathEvent) event.PathStep {
 	return event.PathStep{
 		Event: e.Name, InfoHash: s.InfoHash.HexString(), T: e.Since.Seconds(),
 		Peer: e.Key.Peer, Fingerprint: e.Key.Path, Conn: e.Key.Conn, Reason: e.Reason,
 	}
 }
 
-// NewPiece says that a piece was verified.
-func NewPiece(s client.Source, p client.VerifiedPiece) event.Piece {
+// newPiece says that a piece was verified.
+func newPiece(s client.Source, p client.VerifiedPiece) event.Piece {
 	return event.Piece{Event: "piece", InfoHash: s.InfoHash.HexString(), T: p.Since.Seconds(), Piece: p.Index}
 }
 

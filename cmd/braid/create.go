@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/node"
 	"braid/scionnet"
 	"braid/tracker"
 	"braid/tracker/announce"
@@ -96,7 +96,7 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := writeWhole(name, c.Torrent); err != nil {
+	if err := node.ReplaceFile(name, c.Torrent, true); err != nil {
 		return err
 	}
 	if !cmd.Bool("offline") {
@@ -141,7 +141,7 @@ func nameSiblings(ctx context.Context, cmd *cli.Command, s client.Source) {
 	said := make([]string, len(named))
 	var all sync.WaitGroup
 	for i, u := range named {
-		if !tellsSiblings(u) {
+		if !node.MayKnowSiblings(u) {
 			continue
 		}
 		all.Go(func() {
@@ -187,29 +187,6 @@ func checkWebSeed(s string) error {
 	}
 	if u.Host == "" || !slices.Contains([]string{"http", "https", "ftp"}, u.Scheme) {
 		return fmt.Errorf("%q: want a URL with http, https or ftp", s)
-	}
-	return nil
-}
-
-// writeWhole writes a file so that there is never half of it.
-func writeWhole(name string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".braid-*")
-	if err != nil {
-		return fmt.Errorf("write torrent: %w", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(b)
-	if e := f.Chmod(0o644); err == nil {
-		err = e
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return fmt.Errorf("write torrent: %w", err)
 	}
 	return nil
 }

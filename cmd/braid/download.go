@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"sync/atomic"
 
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
-	"braid/storage"
+	"braid/node"
 )
 
 func downloadCommand() *cli.Command {
@@ -34,156 +34,192 @@ func downloadCommand() *cli.Command {
 }
 
 func download(ctx context.Context, cmd *cli.Command) (err error) {
-	log := logger(cmd)
 	out, err := sampling(cmd, false)
 	if err != nil {
 		return err
 	}
 	defer func() { out.failed(err) }()
-	if stop := cmd.Duration("stop-timeout"); stop < 0 || cmd.IsSet("stop-timeout") && stop == 0 {
-		return usageErrorf("--stop-timeout %v: want more than 0", stop)
-	}
-	sources, err := openSources(ctx, cmd)
+	torrents, err := downloads(ctx, cmd)
 	if err != nil {
 		return err
 	}
-	for i, s := range sources {
-		sources[i] = s.WithKept(cmd.String("output"))
+	if cmd.Bool("list") && !slices.ContainsFunc(torrents, func(o node.Options) bool { return o.Source.IsMagnet() }) {
+		return listAll(out, torrents)
 	}
-	peers, err := namedPeers(ctx, cmd)
+	closeTrace, err := openTraces(cmd, torrents)
 	if err != nil {
 		return err
 	}
-	listen, err := parsePeers(cmd, "listen", client.ParseListen)
+	defer closeTrace() // when the node is closed, which ends the writing
+	n, closeNode, err := openNode(ctx, cmd, out, torrents)
 	if err != nil {
 		return err
 	}
-	selected, err := selection(cmd, sources)
-	if err != nil {
-		return err
-	}
-	goal, err := parseSeedGoal(cmd)
-	if err != nil {
-		return err
-	}
-	if cmd.Bool("list") && !slices.ContainsFunc(sources, client.Source.IsMagnet) {
-		for _, s := range sources {
-			err = errors.Join(err, listFiles(out, s.Layout, selected))
-		}
-		return errors.Join(err, checkSelection(selected, sources))
-	}
-	if err := checkSelection(selected, sources); err != nil {
-		return err
-	}
-	torrents, err := announcedSources(cmd, sources, log)
-	if err != nil {
-		return err
-	}
-	everybody, onlyTrackers := peers, false
-	for i, s := range sources {
-		if len(peers)+len(s.Peers)+len(listen) == 0 {
-			if onlyTrackers = true; len(torrents[i].tiers) == 0 {
-				return usageErrorf("nobody to download %s from: %sname a peer with --peer or a tracker with --tracker", s.Name, onlyWebSeeds(s))
-			}
-		}
-		everybody = append(everybody[:len(everybody):len(everybody)], s.Peers...)
-	}
-	if cmd.IsSet("trace") && len(sources) > 1 {
-		return usageErrorf("--trace: one torrent at a time")
-	}
-	var store storage.Store
-	if !cmd.Bool("list") {
-		store, err = openStore(cmd, out, selected, func(kind storage.Kind, opts ...storage.Option) (storage.Store, error) {
-			return storage.Open(kind, cmd.String("output"), log, opts...)
-		})
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, store.Close()) }()
-		for _, s := range sources {
-			if err := claim(ctx, out, store, s); err != nil {
-				return fmt.Errorf("download %s: %w", s.Name, err)
-			}
-		}
-	}
-	session, host, closeSession, err := openSession(ctx, cmd, listen, everybody, torrents, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeSession()) }()
-	trackers, err := openAnnouncing(ctx, cmd, session, host, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, trackers.close()) }()
-
+	defer func() { err = errors.Join(err, closeNode()) }()
 	if cmd.Bool("list") {
-		for i, s := range sources {
-			added := func(t *client.Transfer) error {
-				return trackers.announceAll([]*client.Transfer{t}, torrents[i:i+1], false, onlyTrackers)
-			}
-			if err := describe(ctx, out, session, s, peers, selected, added); err != nil {
-				return err
-			}
-		}
-		return nil
+		return describeAll(ctx, out, n, torrents)
 	}
-	var trace io.Writer
-	if name := cmd.String("trace"); name != "" {
-		w, err := createTrace(name, log)
-		if err != nil {
-			return err
-		}
-		// The session is closed first, which ends the writing.
-		closeFirst := closeSession
-		closeSession = func() error { return errors.Join(closeFirst(), w.Close()) }
-		trace = w
-	}
-	var transfers []*client.Transfer
-	for _, s := range sources {
-		t, err := session.Add(s, store, client.Options{
-			Peers: peers, Decided: out.decided(s), Verified: out.verified(s, cmd.Bool("piece-events")), Caused: out.caused(s),
-			Trace: trace, Selection: selected, StopTimeout: cmd.Duration("stop-timeout"),
-		})
-		if err != nil {
-			return err
-		}
-		transfers = append(transfers, t)
-	}
-	if err := trackers.announceAll(transfers, torrents, false, onlyTrackers); err != nil {
+	added, err := addAll(ctx, out, n, torrents)
+	if err != nil {
 		return err
 	}
-	if len(listen) > 0 {
-		out.ready(session.Listening())
+	if cmd.IsSet("listen") {
+		out.ready(n.Listening())
 	}
-	endStatus, err := keepStatus(cmd, transfers, log)
+	return fetch(ctx, cmd, out, added)
+}
+
+// fetch shows downloads to their end, and serves them afterwards if the user wants it.
+func fetch(ctx context.Context, cmd *cli.Command, out *display, torrents []*node.Torrent) error {
+	endStatus, err := keepStatus(cmd, torrents, logger(cmd))
 	if err != nil {
 		return err
 	}
 	defer endStatus()
-	served, stop := goal.until(ctx, out, transfers)
+	serving, stop := untilServed(ctx, torrents)
 	defer stop()
-	if err := follow(ctx, out, transfers); err != nil {
+	if err := follow(ctx, out, torrents); err != nil {
 		return err
 	}
 	if command := cmd.String("on-done"); command != "" {
-		if err := onDone(ctx, out, command, cmd.String("output"), transfers); err != nil {
+		if err := onDone(ctx, out, command, cmd.String("output"), torrents); err != nil {
 			return err
 		}
 	}
-	if (cmd.Bool("seed-after") || goal.isSet()) && served.Err() == nil {
-		out.say("complete; serving until interrupted" + goal.orUntil())
-		out.watch(served, transfers)
+	goal := torrents[0].Options().Goal
+	if (cmd.Bool("seed-after") || !goal.IsZero()) && serving.Err() == nil {
+		out.say("complete; serving until interrupted" + orUntil(goal))
+		out.watch(serving, torrents)
 	}
 	return nil
 }
 
-// follow shows the transfers until all are done.
-func follow(ctx context.Context, out *display, transfers []*client.Transfer) error {
+// downloads reads the torrents that the command line names, and checks what can be checked before anything is opened.
+func downloads(ctx context.Context, cmd *cli.Command) ([]node.Options, error) {
+	if stop := cmd.Duration("stop-timeout"); stop < 0 || cmd.IsSet("stop-timeout") && stop == 0 {
+		return nil, usageErrorf("--stop-timeout %v: want more than 0", stop)
+	}
+	sources, err := openSources(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range sources {
+		sources[i] = s.WithKept(cmd.String("output"))
+	}
+	o := node.Options{StopTimeout: cmd.Duration("stop-timeout"), PieceEvents: cmd.Bool("json") && cmd.Bool("piece-events")}
+	if o.Peers, err = namedPeers(ctx, cmd); err != nil {
+		return nil, err
+	}
+	if o.Selection, err = selection(cmd, sources); err != nil {
+		return nil, err
+	}
+	if o.Goal, err = parseSeedGoal(cmd); err != nil {
+		return nil, err
+	}
+	if o.Storage, err = parseStorage(cmd); err != nil {
+		return nil, err
+	}
+	if err := checkSelection(o.Selection, sources); err != nil && !cmd.Bool("list") { // which shows the files
+		return nil, err
+	}
+	if cmd.IsSet("trace") && len(sources) > 1 {
+		return nil, usageErrorf("--trace: one torrent at a time")
+	}
+	var out []node.Options
+	for _, s := range sources {
+		o.Source = s
+		if o.Trackers, err = parseTrackers(cmd, s, logger(cmd)); err != nil {
+			return nil, err
+		}
+		o.MustFind = len(o.Peers)+len(s.Peers) == 0 && !cmd.IsSet("listen")
+		if o.MustFind && len(o.Trackers) == 0 && !cmd.Bool("list") {
+			return nil, usageErrorf("nobody to download %s from: %sname a peer with --peer or a tracker with --tracker", s.Name, onlyWebSeeds(s))
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// openTraces opens the file of --trace for the one torrent that is downloaded.
+func openTraces(cmd *cli.Command, torrents []node.Options) (closeTrace func(), err error) {
+	name := cmd.String("trace")
+	if name == "" || cmd.Bool("list") {
+		return func() {}, nil
+	}
+	w, err := createTrace(name, logger(cmd))
+	if err != nil {
+		return nil, err
+	}
+	torrents[0].Trace = w
+	return func() { _ = w.Close() }, nil // never fails
+}
+
+// addAll adds the torrents, and shows how far existing data is checked.
+func addAll(ctx context.Context, out *display, n *node.Node, torrents []node.Options) (added []*node.Torrent, err error) {
+	for _, o := range torrents {
+		var done, total atomic.Int64
+		total.Store(o.Source.Layout.Length)
+		o.Checking = func(n int64) { raise(&done, n) }
+		stop := out.counting("checking "+o.Source.Name, &done, &total)
+		t, err := n.Add(ctx, o)
+		stop()
+		if err != nil {
+			return nil, err
+		}
+		added = append(added, t)
+	}
+	return added, nil
+}
+
+// listAll shows the files of torrents that are known.
+func listAll(out *display, torrents []node.Options) (err error) {
+	var sources []client.Source
+	for _, o := range torrents {
+		sources = append(sources, o.Source)
+		err = errors.Join(err, listFiles(out, o.Source.Layout, o.Selection))
+	}
+	return errors.Join(err, checkSelection(torrents[0].Selection, sources))
+}
+
+// describeAll asks peers what is in magnet links, and shows the files of all torrents.
+func describeAll(ctx context.Context, out *display, n *node.Node, torrents []node.Options) error {
+	for _, o := range torrents {
+		src, err := n.Describe(ctx, o)
+		if err != nil {
+			return err
+		}
+		if err := listFiles(out, src.Layout, o.Selection); err != nil {
+			return err
+		}
+		if err := o.Selection.Check(src.Layout); err != nil {
+			return usageErrorf("%w", err)
+		}
+	}
+	return nil
+}
+
+// untilServed returns a context that ends with the other one, or when no torrent is served any longer.
+func untilServed(ctx context.Context, torrents []*node.Torrent) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		for _, t := range torrents {
+			select {
+			case <-t.Ended():
+			case <-ctx.Done():
+				return
+			}
+		}
+		cancel()
+	}()
+	return ctx, cancel
+}
+
+// follow shows the torrents until all are done.
+func follow(ctx context.Context, out *display, torrents []*node.Torrent) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		for _, t := range transfers {
+		for _, t := range torrents {
 			select {
 			case <-t.Done():
 			case <-ctx.Done():
@@ -192,11 +228,11 @@ func follow(ctx context.Context, out *display, transfers []*client.Transfer) err
 		}
 		cancel(errAllDone)
 	}()
-	out.watch(ctx, transfers)
+	out.watch(ctx, torrents)
 	if !errors.Is(context.Cause(ctx), errAllDone) {
 		var have, total int64
 		why := ""
-		for _, t := range transfers {
+		for _, t := range torrents {
 			p := t.Progress()
 			have, total = have+p.Have, total+p.Total
 			if p.Cause != nil && why == "" {
@@ -206,7 +242,7 @@ func follow(ctx context.Context, out *display, transfers []*client.Transfer) err
 		return codedError{fmt.Errorf("interrupted at %s%s; run the same command again to resume", percent(have, total), why), exitInterrupted}
 	}
 	var errs []error
-	for _, t := range transfers {
+	for _, t := range torrents {
 		if err := t.Progress().Err; err != nil {
 			errs = append(errs, err)
 		}

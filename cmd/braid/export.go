@@ -50,9 +50,18 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	out := newDisplay(cmd, false)
-	opts, err := writeOptions(cmd, out)
+	existing, err := existingFiles(cmd)
 	if err != nil {
 		return err
+	}
+	opts := []storage.Option{storage.OnExisting(existing, func(path, aside string) {
+		if out.json {
+			out.emit(event.InTheWay{Event: "in-the-way", Path: path, Aside: aside})
+		}
+		out.moved(path, aside)
+	})}
+	if cmd.Bool("allow-dotfiles") {
+		opts = append(opts, storage.AllowDotfiles())
 	}
 	var done, total atomic.Int64
 	total.Store(s.Layout.Length)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/node"
 )
 
 // pace decides when a log gets a line about something that goes on: when its state has changed, and otherwise once an hour,
@@ -34,7 +35,7 @@ func (p *pace) due(state string, now time.Time) bool {
 // stateOf is what matters of a transfer to the reader of a log. Rates and peers that come and go beside others do not.
 func stateOf(p client.Progress, uploads bool) string {
 	if uploads {
-		return fmt.Sprint(p.Phase, connectedPeers(p) > 0)
+		return fmt.Sprint(p.Phase, node.ConnectedPeers(p) > 0)
 	}
 	carried := 0
 	for _, x := range p.Paths {

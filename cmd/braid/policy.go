@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
 
-	"braid/client"
 	"braid/pathsel"
 	"braid/scionnet"
 )
@@ -35,7 +33,7 @@ func policyFlags() []cli.Flag {
 	}
 }
 
-// parsePolicy reads the flags. What is chosen from a list is not in it yet: see settle.
+// parsePolicy reads the flags. Paths that the user chooses from a list are added when the node is opened.
 func parsePolicy(cmd *cli.Command) (p pathsel.Policy, err error) {
 	if p.Sequence, err = pathsel.ParseSequence(cmd.String("sequence")); err != nil {
 		return p, usageErrorf("--sequence: %w", err)
@@ -56,72 +54,6 @@ func parsePolicy(cmd *cli.Command) (p pathsel.Policy, err error) {
 		return p, usageErrorf("--interactive: there is no terminal to ask on; choose paths with --sequence or --acl")
 	}
 	return p, nil
-}
-
-// lookupPatience is how long the first lookup of paths may take before the session goes on without knowing them. The
-// control service takes seconds under load.
-const lookupPatience = 10 * time.Second
-
-// settle applies a policy to the paths that the peers have now, and asks the user to choose from what it leaves if ask is
-// not nil. A policy that leaves no path to any peer is an error, unless others may connect: it would wait for a
-// path that most likely never comes.
-func settle(ctx context.Context, h *scionnet.Host, policy pathsel.Policy, peers []client.Peer, others bool, ask *questions, log *slog.Logger) (pathsel.Policy, error) {
-	if policy.IsZero() && ask == nil {
-		return policy, nil
-	}
-	var destinations []pathsel.IA
-	for _, p := range peers {
-		a, ok := p.SCION()
-		if !ok {
-			others = true // reached without SCION
-		} else if !slices.Contains(destinations, a.IA) {
-			destinations = append(destinations, a.IA)
-		}
-	}
-	if ask != nil && len(destinations) == 0 {
-		return policy, usageErrorf("--interactive: no SCION peer is named whose paths could be listed")
-	}
-	var none []error
-	chosen := map[pathsel.IA][]pathsel.Fingerprint{}
-	for _, dst := range destinations {
-		paths, err := pathsWithin(ctx, h, dst)
-		if err != nil && ask != nil {
-			return policy, fmt.Errorf("list the paths to choose from: %w", err)
-		} else if err != nil {
-			continue // the session waits for paths, and says so
-		}
-		allowed, refused := policy.Apply(paths)
-		if len(allowed) == 0 {
-			none = append(none, noneAllowed(dst, refused))
-			continue
-		}
-		if n := policy.Unjudged(allowed); n > 0 {
-			log.Warn("paths without a fully announced latency are allowed: --max-latency cannot judge them", "to", dst, "paths", n)
-		}
-		if ask == nil {
-			continue
-		}
-		if chosen[dst], err = ask.paths(ctx, h, dst, allowed); err != nil {
-			return policy, err
-		}
-	}
-	if len(none) > 0 && len(none) == len(destinations) && !others {
-		return policy, errors.Join(none...)
-	}
-	if len(chosen) > 0 {
-		policy.Chosen = chosen
-	}
-	return policy, nil
-}
-
-func pathsWithin(ctx context.Context, h *scionnet.Host, dst pathsel.IA) ([]pathsel.Path, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookupPatience)
-	defer cancel()
-	return h.Paths(ctx, dst)
-}
-
-func noneAllowed(dst pathsel.IA, refused []pathsel.Refusal) error {
-	return fmt.Errorf("none of the %d paths to %s is allowed: %s", len(refused), dst, pathsel.Summary(refused))
 }
 
 // questions asks the user at a terminal.

@@ -12,20 +12,22 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/node/event"
 )
 
 // display shows transfers on a terminal, as plain lines, or as events.
 type display struct {
 	json    bool
-	uploads bool          // show what is sent rather than what is received
+	seeds   bool          // the command seeds: that its torrents are complete is not told
+	uploads bool          // show sent data rather than received data
 	results *printer      // standard output
 	people  *printer      // standard error
 	sample  time.Duration // between two progress events
 
 	verbose bool // name paths by their fingerprints too
 
-	said   map[*client.Transfer]*pace   // in a log
-	places map[*client.Transfer]*places // on a terminal
+	said   map[*node.Torrent]*pace   // in a log
+	places map[*node.Torrent]*places // on a terminal
 
 	hasFailed bool // a torrent has, and that was told
 
@@ -36,8 +38,8 @@ type display struct {
 func newDisplay(cmd *cli.Command, uploads bool) *display {
 	results := stdout(cmd)
 	return &display{
-		json: cmd.Bool("json"), uploads: uploads, results: results, people: stderr(cmd),
-		verbose: cmd.Count("verbose") > 0, said: map[*client.Transfer]*pace{}, places: map[*client.Transfer]*places{}, events: json.NewEncoder(results), sample: time.Second,
+		json: cmd.Bool("json"), seeds: uploads, uploads: uploads, results: results, people: stderr(cmd),
+		verbose: cmd.Count("verbose") > 0, said: map[*node.Torrent]*pace{}, places: map[*node.Torrent]*places{}, events: json.NewEncoder(results), sample: time.Second,
 	}
 }
 
@@ -67,23 +69,47 @@ func (d *display) emit(e any) {
 	_ = d.events.Encode(e) // the printer keeps the error, and ends the command
 }
 
-// decided gives what a transfer tells of its paths, nil if nobody wants it.
-func (d *display) decided(s client.Source) func(client.PathEvent) {
-	if !d.json {
-		return nil
-	}
-	return func(e client.PathEvent) {
-		d.emit(node.NewPathStep(s, e))
-	}
+// maxBehind is how many events a slow reader of --json may fall behind. A torrent of a million pieces with
+// --piece-events has more, but not at once.
+const maxBehind = 1 << 17
+
+// follow shows the events of a node until it is closed. The function waits for the last one.
+func (d *display) follow(n *node.Node) (shown func()) {
+	events, done := n.Subscribe(maxBehind), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			e, err := events.Next(context.Background())
+			if err != nil {
+				return
+			}
+			d.event(e)
+		}
+	}()
+	return func() { <-done }
 }
 
-// caused gives what a transfer tells of why no data comes, nil if nobody wants it.
-func (d *display) caused(s client.Source) func(*client.Cause, time.Duration) {
-	if !d.json {
-		return nil
+// event shows one event of a node.
+func (d *display) event(e any) {
+	switch e := e.(type) {
+	case event.Changed:
+		return // the command itself has done it
+	case event.InTheWay:
+		d.moved(e.Path, e.Aside)
+	case event.Served:
+		d.served(e)
+	case event.Done:
+		if d.seeds {
+			return
+		}
+	case event.Failed:
+		if d.seeds {
+			return
+		}
+		d.hasFailed = d.json
 	}
-	return func(c *client.Cause, since time.Duration) {
-		d.emit(node.NewCauseChange(s, c, since))
+	if d.json {
+		d.emit(e)
 	}
 }
 
@@ -91,16 +117,6 @@ func (d *display) caused(s client.Source) func(*client.Cause, time.Duration) {
 func (d *display) failed(err error) {
 	if d.json && !d.hasFailed && err != nil && exitCode(err) != exitInterrupted {
 		d.emit(node.NewFailed("", "", err))
-	}
-}
-
-// verified gives what a transfer tells of its pieces, nil if nobody wants it.
-func (d *display) verified(s client.Source, wanted bool) func(client.VerifiedPiece) {
-	if !d.json || !wanted {
-		return nil
-	}
-	return func(p client.VerifiedPiece) {
-		d.emit(node.NewPiece(s, p))
 	}
 }
 
@@ -125,11 +141,11 @@ func (d *display) ready(listen []client.Peer) {
 }
 
 // watch shows the transfers until the context ends. A download that is done is shown once more, in full.
-func (d *display) watch(ctx context.Context, transfers []*client.Transfer) {
+func (d *display) watch(ctx context.Context, torrents []*node.Torrent) {
 	tick := time.NewTicker(d.interval())
 	defer tick.Stop()
-	done := make(chan *client.Transfer)
-	for _, t := range transfers {
+	done := make(chan *node.Torrent)
+	for _, t := range torrents {
 		if d.uploads {
 			continue
 		}
@@ -147,7 +163,7 @@ func (d *display) watch(ctx context.Context, transfers []*client.Transfer) {
 			done <- t
 		}()
 	}
-	pending := len(transfers)
+	pending := len(torrents)
 	if d.uploads {
 		pending = 0
 	}
@@ -161,25 +177,25 @@ func (d *display) watch(ctx context.Context, transfers []*client.Transfer) {
 				d.finished(t)
 			}
 		case <-tick.C:
-			d.show(transfers)
+			d.show(torrents)
 		}
 	}
 	d.people.clear()
 	d.uploads = true // whatever is shown from now on is a seed
 }
 
-func (d *display) show(transfers []*client.Transfer) {
+func (d *display) show(torrents []*node.Torrent) {
 	var all []client.Progress
-	for _, t := range transfers {
+	for _, t := range torrents {
 		all = append(all, t.Progress())
 	}
 	switch {
 	case d.json:
 		for i, p := range all {
-			d.emit(node.NewProgress(transfers[i].Source(), p))
+			d.emit(node.NewProgress(torrents[i].Source(), p))
 		}
 	case d.people.live():
-		for i, t := range transfers {
+		for i, t := range torrents {
 			if d.places[t] == nil {
 				d.places[t] = new(places)
 			}
@@ -189,10 +205,10 @@ func (d *display) show(transfers []*client.Transfer) {
 		d.people.draw(func(columns, rows int) []line { return screen(all, uploads, d.verbose, columns, rows) })
 	default:
 		for i, p := range all {
-			s := d.said[transfers[i]]
+			s := d.said[torrents[i]]
 			if s == nil {
 				s = new(pace)
-				d.said[transfers[i]] = s
+				d.said[torrents[i]] = s
 			}
 			if s.due(stateOf(p, d.uploads), time.Now()) {
 				d.people.printf("%s\n", plainLine(p, d.uploads))
@@ -201,22 +217,22 @@ func (d *display) show(transfers []*client.Transfer) {
 	}
 }
 
-func (d *display) finished(t *client.Transfer) {
+// finished shows the summary of a download. Main says why one has failed.
+func (d *display) finished(t *node.Torrent) {
 	p := t.Progress()
-	if p.Err != nil {
-		if d.json {
-			d.emit(node.NewFailed(p.Name, t.Source().InfoHash.HexString(), p.Err))
-			d.hasFailed = true
-		}
-		return // main says why
-	}
-	if d.json {
-		d.emit(node.NewDone(t.Source(), p))
+	if p.Err != nil || d.json {
 		return
 	}
 	d.people.clear()
 	for _, line := range summary(p, d.verbose) {
 		d.people.printf("%s\n", line)
+	}
+}
+
+// served tells of a torrent that is not served any longer.
+func (d *display) served(e event.Served) {
+	if !d.json {
+		d.people.printf("%s: %s, %s sent; it is not served any longer\n", e.Torrent, e.Reason, bytesText(e.Sent))
 	}
 }
 

@@ -6,65 +6,41 @@ import (
 	"strings"
 
 	"braid/client"
-	"braid/tracker"
+	"braid/node"
 )
 
-// reach says who can connect to a seed and who cannot, and who does not hear of it from trackers. ip is what addresses on IP speak.
-func reach(listen []client.Peer, ip client.IPTransport, torrents []announced) []string {
-	name := map[bool]string{true: "SCION", false: "TCP"}
+// reach says who can connect to a seed and who cannot, and who does not hear of it from trackers. ip is how peers on IP are
+// reached.
+func reach(listen []client.Peer, ip client.IPTransport, torrents []node.Options) []string {
+	onIP := "TCP"
 	if ip == client.QUIC {
-		name[false] = "QUIC"
+		onIP = "QUIC"
 	}
-	on := map[bool]bool{} // SCION, IP
-	for _, p := range listen {
-		_, scion := p.SCION()
-		on[scion] = true
-	}
+	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
+	isIP := func(p client.Peer) bool { return !isSCION(p) }
 	var out []string
 	switch {
-	case !on[false]:
+	case !slices.ContainsFunc(listen, isIP):
 		out = append(out, "SCION peers only: other clients cannot connect (add --listen HOST:PORT)")
-	case !on[true]:
-		out = append(out, name[false]+" peers only: SCION peers cannot connect (add --listen ISD-AS,[IP]:PORT)")
+	case !slices.ContainsFunc(listen, isSCION):
+		out = append(out, onIP+" peers only: SCION peers cannot connect (add --listen ISD-AS,[IP]:PORT)")
 	default:
-		out = append(out, "peers on SCION and on "+name[false])
+		out = append(out, "peers on SCION and on "+onIP)
 	}
-	for _, scion := range []bool{true, false} {
-		if !on[scion] {
-			continue
-		}
-		var unknown []string
-		through := "" // a tracker that may say more
-		for _, t := range torrents {
-			urls := slices.Concat(t.tiers...)
-			here := func(u tracker.URL) bool { _, s := u.SCION(); return s == scion }
-			if len(urls) == 0 || slices.ContainsFunc(urls, here) {
-				continue
-			}
-			unknown = append(unknown, t.source.Name)
-			if i := slices.IndexFunc(urls, tellsSiblings); i >= 0 {
-				through = urls[i].String()
-			}
-		}
-		if len(unknown) == 0 {
-			continue
-		}
+	for _, u := range node.FindUnheard(listen, torrents) {
 		of := "this seed"
 		if len(torrents) > 1 {
-			of = listed(unknown)
+			of = listed(u.Torrents)
 		}
-		network := map[bool]string{true: "SCION", false: "IP"}[scion]
-		if through == "" {
+		network := map[bool]string{true: "SCION", false: "IP"}[u.SCION]
+		if u.Through == "" {
 			out = append(out, fmt.Sprintf("no tracker on %s is named: nobody hears there of %s", network, of))
 		} else {
-			out = append(out, fmt.Sprintf("no tracker on %s is named: peers there hear of %s only if the tracker %s is on %s, too", network, of, through, network))
+			out = append(out, fmt.Sprintf("no tracker on %s is named: peers there hear of %s only if the tracker %s is on %s, too", network, of, u.Through, network))
 		}
 	}
 	return out
 }
-
-// tellsSiblings tells whether a tracker could say where else it is reached: over UDP there is no place for it.
-func tellsSiblings(u tracker.URL) bool { return u.Scheme() != "udp" }
 
 // listed is the first of the names, and how many more there are.
 func listed(names []string) string {

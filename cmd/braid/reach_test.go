@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"braid/client"
+	"braid/node"
 	"braid/tracker"
 )
 
@@ -35,17 +36,17 @@ func TestReach(t *testing.T) {
 			}
 			listen = append(listen, p)
 		}
-		var torrents []announced
+		var torrents []node.Options
 		for i, all := range tt.trackers {
-			a := announced{source: client.Source{Name: string(rune('a' + i))}}
+			o := node.Options{Source: client.Source{Name: string(rune('a' + i))}}
 			for s := range strings.FieldsSeq(all) {
 				u, err := tracker.ParseURL(s)
 				if err != nil {
 					t.Fatal(err)
 				}
-				a.tiers = append(a.tiers, []tracker.URL{u})
+				o.Trackers = append(o.Trackers, []tracker.URL{u})
 			}
-			torrents = append(torrents, a)
+			torrents = append(torrents, o)
 		}
 		have := reach(listen, tt.ip, torrents)
 		fits := len(have) == len(tt.want)

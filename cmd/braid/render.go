@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/node"
 )
 
 // What is printed of transfers is a function of their progress: lines of a log, and the end of a download. What a terminal
@@ -24,7 +25,7 @@ func moved(x client.PathProgress, uploads bool) uint64 {
 func plainLine(p client.Progress, uploads bool) string {
 	text := fmt.Sprintf("%s  %s of %s  %s  %s", p.Name, percent(p.Have, p.Total), bytesText(p.Total), rateText(p.ReadRate), leftText(p))
 	if uploads {
-		text = fmt.Sprintf("%s  %s sent  %s  to %s", p.Name, bytesText(p.Sent), rateText(p.WriteRate), plural(connectedPeers(p), "peer"))
+		text = fmt.Sprintf("%s  %s sent  %s  to %s", p.Name, bytesText(p.Sent), rateText(p.WriteRate), plural(node.ConnectedPeers(p), "peer"))
 	} else if phase, _ := phaseText(p); phase != "" {
 		if why := whyWaiting(p); why != "" {
 			phase += "  " + why

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"braid/client"
+	"braid/node"
 	"braid/pathsel"
 )
 
@@ -113,7 +114,7 @@ func block(p client.Progress, uploads, verbose bool, width, nameWidth, room int)
 func headline(p client.Progress, uploads bool, width, nameWidth int) line {
 	name := span{fit(p.Name, nameWidth), bold}
 	if uploads {
-		return line{name, {"  " + padLeft(bytesText(p.Sent), 10) + " sent  " + padLeft(rateText(p.WriteRate), 12) + "  to " + plural(connectedPeers(p), "peer"), plain}}
+		return line{name, {"  " + padLeft(bytesText(p.Sent), 10) + " sent  " + padLeft(rateText(p.WriteRate), 12) + "  to " + plural(node.ConnectedPeers(p), "peer"), plain}}
 	}
 	if text, style := phaseText(p); text != "" {
 		return line{name, {"  " + text, style}}

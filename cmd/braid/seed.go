@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/node"
 	"braid/storage"
 )
 
@@ -32,7 +33,10 @@ func seedCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrents' files or directories"},
 			storageFlag(),
-			superSeedingFlag(),
+			&cli.StringFlag{
+				Name: "super-seeding", Value: "off",
+				Usage: "show each piece to one peer first, so that each is sent once before one is sent twice: `WHEN` is auto (until another peer has everything), on or off. For a seed of many peers that know each other; one that is alone is slower with it",
+			},
 			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
 			debugFlag(),
 		}, slices.Concat(seedGoalFlags(), sessionFlags())...),
@@ -41,140 +45,140 @@ func seedCommand() *cli.Command {
 }
 
 func seed(ctx context.Context, cmd *cli.Command) (err error) {
-	log := logger(cmd)
-	named, err := seedSources(ctx, cmd, log)
-	if err != nil {
-		return err
-	}
-	listen, err := parsePeers(cmd, "listen", client.ParseListen)
-	if err != nil {
-		return err
-	}
-	if len(listen) == 0 {
-		return usageErrorf("no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
-	}
-	super, err := parseSuperSeeding(cmd)
-	if err != nil {
-		return err
-	}
-	goal, err := parseSeedGoal(cmd)
-	if err != nil {
-		return err
-	}
 	out, err := sampling(cmd, true)
 	if err != nil {
 		return err
 	}
-	dir := cmd.String("data")
-	kind, err := storageKind(cmd)
+	torrents, err := seeds(ctx, cmd, out)
 	if err != nil {
 		return err
 	}
-	isComplete := func(s client.Source) (bool, error) {
-		stored := storage.Stored{Kind: kind, Dir: dir, Hash: s.InfoHash, Layout: s.Layout}
-		if !cmd.Bool("recheck") && stored.Trusted() {
-			return true, nil
-		}
-		r, err := check(ctx, out, stored, nil)
-		return err == nil && r.Complete(), err
-	}
-	incomplete := func(s client.Source) error {
-		return codedError{fmt.Errorf("%s in %s is not complete and right: braid verify says what is wrong, braid download completes it", s.Name, dir), exitData}
-	}
-	var sources []client.Source
-	for _, s := range named {
-		s.Source = s.WithKept(dir)
-		ok := s.IsMagnet() // looked at when peers have said what is in it
-		if !ok {
-			if ok, err = isComplete(s.Source); err != nil {
-				return err
-			}
-		}
-		switch {
-		case ok:
-			sources = append(sources, s.Source)
-		case s.listed:
-			log.Warn("torrent passed over: its data is not complete and right", "torrent", s.Name, "data", dir)
-		default:
-			return incomplete(s.Source)
-		}
-	}
-	if len(sources) == 0 {
-		return codedError{fmt.Errorf("the data of none of the %d torrents is complete and right in %s", len(named), dir), exitData}
-	}
-	torrents, err := announcedSources(cmd, sources, log)
-	if err != nil {
-		return err
-	}
-	store, err := storage.OpenVerifiedIn(kind, dir, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	closeDebug, err := serveDebug(cmd, log)
+	closeDebug, err := serveDebug(cmd, logger(cmd))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeDebug()) }()
-	session, host, closeSession, err := openSession(ctx, cmd, listen, nil, torrents, log)
+	n, closeNode, err := openNode(ctx, cmd, out, torrents)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeSession()) }()
-	trackers, err := openAnnouncing(ctx, cmd, session, host, log)
+	defer func() { err = errors.Join(err, closeNode()) }()
+	if err := describeSeeds(ctx, out, n, torrents); err != nil {
+		return err
+	}
+	added, err := addAll(ctx, out, n, torrents)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, trackers.close()) }()
-	for i, s := range sources {
-		if !s.IsMagnet() {
-			continue
-		}
-		if len(s.Peers)+len(torrents[i].tiers) == 0 {
-			return usageErrorf("nobody to ask what is in the magnet link of %s: name a tracker with --tracker, or the .torrent file", cmp.Or(s.Name, s.InfoHash.HexString()))
-		}
-		out.say("asking peers what is in " + cmp.Or(s.Name, s.InfoHash.HexString()))
-		s, err := described(ctx, session, s, nil, func(t *client.Transfer) error {
-			return trackers.announceAll([]*client.Transfer{t}, torrents[i:i+1], false, len(s.Peers) == 0)
-		})
-		if err != nil {
-			return err
-		}
-		if ok, err := isComplete(s); err != nil {
-			return err
-		} else if !ok {
-			return incomplete(s)
-		}
-		sources[i], torrents[i].source = s, s
-	}
-	var transfers []*client.Transfer
-	for _, s := range sources {
-		t, err := session.Add(s, store, client.Options{Decided: out.decided(s), SuperSeeding: super})
-		if err != nil {
-			return err
-		}
-		transfers = append(transfers, t)
-	}
-	if err := trackers.announceAll(transfers, torrents, true, false); err != nil {
-		return err
-	}
-	endStatus, err := keepStatus(cmd, transfers, log)
+	endStatus, err := keepStatus(cmd, added, logger(cmd))
 	if err != nil {
 		return err
 	}
 	defer endStatus()
-	out.ready(session.Listening())
+	out.ready(n.Listening())
+	if err := tellReach(cmd, out, n, torrents); err != nil {
+		return err
+	}
+	serving, stop := untilServed(ctx, added)
+	defer stop()
+	out.watch(serving, added)
+	return nil // to be interrupted is how a seed ends
+}
+
+// seeds returns the torrents that the command line names and whose data is complete.
+func seeds(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options, error) {
+	log := logger(cmd)
+	named, err := seedSources(ctx, cmd, log)
+	if err != nil {
+		return nil, err
+	}
+	if !cmd.IsSet("listen") {
+		return nil, usageErrorf("no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
+	}
+	var o node.Options
+	if o.SuperSeeding, err = client.ParseSuperSeeding(cmd.String("super-seeding")); err != nil {
+		return nil, usageErrorf("--%w", err)
+	}
+	if o.Goal, err = parseSeedGoal(cmd); err != nil {
+		return nil, err
+	}
+	o.Storage = node.Storage{Dir: cmd.String("data"), Complete: true, Recheck: cmd.Bool("recheck")}
+	if o.Storage.Kind, err = storageKind(cmd); err != nil {
+		return nil, err
+	}
+	var all []node.Options
+	for _, s := range named {
+		o.Source = s.WithKept(o.Storage.Dir)
+		err := checkComplete(ctx, out, o)
+		switch {
+		case errors.As(err, new(codedError)) && s.listed:
+			log.Warn("torrent passed over: its data is not complete and right", "torrent", s.Name, "data", o.Storage.Dir)
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if o.Trackers, err = parseTrackers(cmd, o.Source, log); err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	if len(all) == 0 {
+		return nil, codedError{fmt.Errorf("the data of none of the %d torrents is complete and right in %s", len(named), o.Storage.Dir), exitData}
+	}
+	return all, nil
+}
+
+// checkComplete returns an error, with an exit code of its own, if the data of a torrent is not complete. Of a magnet link it
+// is not known yet.
+func checkComplete(ctx context.Context, out *display, o node.Options) error {
+	if o.Source.IsMagnet() {
+		return nil
+	}
+	var done, total atomic.Int64
+	total.Store(o.Source.Layout.Length)
+	stop := out.counting("checking "+o.Source.Name, &done, &total)
+	ok, err := node.IsComplete(ctx, o.Source, o.Storage, func(n int64) { raise(&done, n) })
+	stop()
+	if err == nil && !ok {
+		err = codedError{fmt.Errorf("%s in %s is not complete and right: braid verify says what is wrong, braid download completes it", o.Source.Name, o.Storage.Dir), exitData}
+	}
+	return err
+}
+
+// describeSeeds asks peers what is in magnet links, and checks that it is complete.
+func describeSeeds(ctx context.Context, out *display, n *node.Node, torrents []node.Options) (err error) {
+	for i := range torrents {
+		o := &torrents[i]
+		if !o.Source.IsMagnet() {
+			continue
+		}
+		name := cmp.Or(o.Source.Name, o.Source.InfoHash.HexString())
+		if len(o.Source.Peers)+len(o.Trackers) == 0 {
+			return usageErrorf("nobody to ask what is in the magnet link of %s: name a tracker with --tracker, or the .torrent file", name)
+		}
+		out.say("asking peers what is in " + name)
+		ask := *o
+		ask.MustFind = len(o.Source.Peers) == 0
+		if o.Source, err = n.Describe(ctx, ask); err != nil {
+			return err
+		}
+		if err := checkComplete(ctx, out, *o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellReach says who can connect.
+func tellReach(cmd *cli.Command, out *display, n *node.Node, torrents []node.Options) error {
 	over, err := parseTransports(cmd)
 	if err != nil {
 		return err
 	}
-	for _, line := range reach(session.Listening(), over.ip, torrents) {
+	for _, line := range reach(n.Listening(), over.ip, torrents) {
 		out.people.printf("%s\n", line)
 	}
-	served, stop := goal.until(ctx, out, transfers)
-	defer stop()
-	out.watch(served, transfers)
-	return nil // to be interrupted is how a seed ends
+	return nil
 }
 
 // seedSource is a torrent to be seeded.

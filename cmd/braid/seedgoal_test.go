@@ -1,40 +1,13 @@
 package main
 
 import (
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"braid/client"
 )
-
-func TestSeedGoal(t *testing.T) {
-	for _, tt := range []struct {
-		goal   seedGoal
-		sent   int64
-		served time.Duration
-		want   string
-	}{
-		{seedGoal{}, 1 << 40, 1 << 60, ""},
-		{seedGoal{ratio: 1.5}, 1499, time.Hour, ""},
-		{seedGoal{ratio: 1.5}, 1500, 0, "ratio 1.50 is reached"},
-		{seedGoal{time: time.Hour}, 1 << 40, time.Hour - 1, ""},
-		{seedGoal{time: time.Hour}, 0, time.Hour, "served for 1h0m0s"},
-		{seedGoal{2, time.Hour}, 0, time.Hour, "served for 1h0m0s"},
-		{seedGoal{2, time.Hour}, 2000, 0, "ratio 2.00 is reached"},
-	} {
-		if got := tt.goal.reached(client.Progress{Total: 1000, Sent: tt.sent}, tt.served); got != tt.want {
-			t.Errorf("%+v: %q", tt, got)
-		}
-	}
-	if got := (seedGoal{1, 1}).reached(client.Progress{Err: errors.New("lost")}, time.Hour); got != "" {
-		t.Errorf("failed: %q", got)
-	}
-}
 
 // A seed ends when it has sent enough, and a download that serves afterwards when its time is over. Trackers hear of it.
 func TestSeedUntil(t *testing.T) {

@@ -2,15 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/node"
 	"braid/pathsel"
 	"braid/scionnet"
 )
@@ -92,111 +93,91 @@ func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error)
 	return out, nil
 }
 
-// openSession opens a session, with SCION if one of the addresses is SCION's or a flag asks for it; if only trackers are on
-// SCION, or may say that they are, then if that is possible. The returned host is nil without SCION; the function closes both.
-func openSession(ctx context.Context, cmd *cli.Command, listen, peers []client.Peer, torrents []announced, log *slog.Logger) (*client.Session, *scionnet.Host, func() error, error) {
-	selector, err := openSelector(cmd)
-	if err != nil {
-		return nil, nil, nil, err
+// openNode opens a node for these torrents. The function closes it, after which all of its events are shown.
+func openNode(ctx context.Context, cmd *cli.Command, out *display, torrents []node.Options) (*node.Node, func() error, error) {
+	cfg := node.Config{Identity: cmd.String("identity"), Torrents: torrents, Logger: logger(cmd)}
+	var err error
+	if cfg.Client, err = parseClient(cmd); err != nil {
+		return nil, nil, err
 	}
-	policy, err := parsePolicy(cmd)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	limits, err := parseLimits(cmd)
-	if err != nil {
-		return nil, nil, nil, err
+	if cfg.Knowledge, err = parseKnowledge(cmd); err != nil {
+		return nil, nil, err
 	}
 	over, err := parseTransports(cmd)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	control, err := parseCongestion(cmd)
+	if cfg.Client.IP = over.ip; over.scion {
+		cfg.SCION = node.SCION{
+			Required: cmd.IsSet("config-dir") || cmd.IsSet("sciond"), Likely: hasSCION(cmd),
+			Open: func(ctx context.Context) (*scionnet.Host, error) {
+				return openLocal(ctx, cmd, cfg.Client.Listen, cfg.Logger)
+			},
+		}
+	}
+	if cmd.Bool("interactive") {
+		cfg.SCION.Choose = newQuestions(os.Stdin, stderr(cmd)).paths
+	}
+	n, err := node.Open(ctx, cfg)
+	if errors.Is(err, node.ErrNothingToChoose) {
+		err = usageErrorf("--interactive: %w", err)
+	}
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, listenError(err)
 	}
-	if n := cmd.Int("max-paths"); n < 1 {
-		return nil, nil, nil, usageErrorf("--max-paths %d: want at least 1", n)
+	shown := out.follow(n)
+	return n, func() error { defer shown(); return n.Close() }, nil
+}
+
+// parseClient reads the flags that configure the session.
+func parseClient(cmd *cli.Command) (c client.Config, err error) {
+	if c.Listen, err = parsePeers(cmd, "listen", client.ParseListen); err != nil {
+		return c, err
 	}
-	if n := cmd.Int("max-requests"); n < 0 {
-		return nil, nil, nil, usageErrorf("--max-requests %d: want 0 for as many as are useful, or a number", n)
+	if c.Selector, err = openSelector(cmd); err != nil {
+		return c, err
 	}
-	if n := cmd.Int("max-uploads"); n < 0 {
-		return nil, nil, nil, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", n)
+	if c.Policy, err = parsePolicy(cmd); err != nil {
+		return c, err
 	}
-	cfg := client.Config{
-		Listen: listen, IP: over.ip, Selector: selector, MaxPaths: cmd.Int("max-paths"), MaxUploads: cmd.Int("max-uploads"), MaxRequests: cmd.Int("max-requests"), Congestion: control, TCPCongestion: cmd.String("tcp-congestion"), Limits: limits, Logger: log,
+	if c.Limits, err = parseLimits(cmd); err != nil {
+		return c, err
 	}
-	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
-	asked := cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(slices.Concat(listen, peers), isSCION)
+	if c.Congestion, err = parseCongestion(cmd); err != nil {
+		return c, err
+	}
+	c.TCPCongestion = cmd.String("tcp-congestion")
+	if c.MaxPaths = cmd.Int("max-paths"); c.MaxPaths < 1 {
+		return c, usageErrorf("--max-paths %d: want at least 1", c.MaxPaths)
+	}
+	if c.MaxRequests = cmd.Int("max-requests"); c.MaxRequests < 0 {
+		return c, usageErrorf("--max-requests %d: want 0 for as many as are useful, or a number", c.MaxRequests)
+	}
+	if c.MaxUploads = cmd.Int("max-uploads"); c.MaxUploads < 0 {
+		return c, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", c.MaxUploads)
+	}
+	return c, nil
+}
+
+// openLocal opens the SCION host, which must have the addresses of --listen.
+func openLocal(ctx context.Context, cmd *cli.Command, listen []client.Peer, log *slog.Logger) (*scionnet.Host, error) {
 	var at []scionnet.Addr
 	for _, p := range listen {
 		if a, ok := p.SCION(); ok {
 			at = append(at, a)
 		}
 	}
-	trackers := onSCION(torrents)
-	if over.scion && (asked || trackers || askedOverHTTP(torrents) && hasSCION(cmd)) {
-		host, err := openListening(ctx, cmd, at, log)
-		if err != nil {
-			if asked {
-				return nil, nil, nil, err
-			}
-			if trackers {
-				log.Warn("trackers on SCION are not asked: this host has no SCION", "error", err)
-			} else {
-				log.Info("SCION is not used", "error", err)
-			}
-		} else {
-			cfg.Host = host
-		}
-	}
-	if cfg.Host != nil {
-		for _, a := range at {
-			if err := fits(cfg.Host, a); err != nil {
-				cfg.Host.Close()
-				return nil, nil, nil, err
-			}
-		}
-		var ask *questions
-		if cmd.Bool("interactive") {
-			ask = newQuestions(os.Stdin, stderr(cmd))
-		}
-		if cfg.Policy, err = settle(ctx, cfg.Host, policy, peers, len(listen) > 0, ask, log); err != nil {
-			cfg.Host.Close()
-			return nil, nil, nil, err
-		}
-		if slices.ContainsFunc(listen, isSCION) {
-			if err := cfg.Host.AnswerEcho(); err != nil {
-				log.Info("scion ping will get no answer from this braid", "error", err)
-			}
-		}
-	}
-	if cfg.Host == nil && cmd.Bool("interactive") {
-		return nil, nil, nil, usageErrorf("--interactive: no SCION peer is named whose paths could be listed")
-	}
-	if cfg.Host != nil || cfg.IP == client.QUIC {
-		cfg.Identity, err = loadIdentity(cmd.String("identity"), log)
-	}
-	var s *client.Session
-	if err == nil {
-		s, err = client.New(ctx, cfg)
-	}
+	h, err := openListening(ctx, cmd, at, log)
 	if err != nil {
-		if cfg.Host != nil {
-			cfg.Host.Close()
-		}
-		return nil, nil, nil, listenError(err)
+		return nil, err
 	}
-	return s, cfg.Host, func() error {
-		err := s.Close()
-		if cfg.Host != nil {
-			if e := cfg.Host.Close(); err == nil {
-				err = e
-			}
+	for _, a := range at {
+		if err := fits(h, a); err != nil {
+			h.Close()
+			return nil, err
 		}
-		return err
-	}, nil
+	}
+	return h, nil
 }
 
 func openSelector(cmd *cli.Command) (pathsel.Selector, error) {
@@ -222,22 +203,4 @@ func openSelector(cmd *cli.Command) (pathsel.Selector, error) {
 		return nil, usageErrorf("--path-selection: %w", err)
 	}
 	return s, nil
-}
-
-// loadIdentity reads the key, or makes it. Where there is no place to keep one, braid goes without: its key is then
-// new each time, and only that is lost.
-func loadIdentity(name string, log *slog.Logger) (*scionnet.Identity, error) {
-	if name != "" {
-		return scionnet.LoadIdentity(name)
-	}
-	dir, err := os.UserConfigDir()
-	if err == nil {
-		dir = filepath.Join(dir, "braid")
-		err = os.MkdirAll(dir, 0o700)
-	}
-	if err != nil {
-		log.Info("no place for a lasting identity", "error", err)
-		return scionnet.NewIdentity()
-	}
-	return scionnet.LoadIdentity(filepath.Join(dir, "identity.pem"))
 }

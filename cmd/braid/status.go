@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"braid/client"
 	"braid/node"
 	"braid/node/event"
 )
@@ -31,12 +29,12 @@ const (
 )
 
 // keepStatus writes the file until stop is called, which takes it away.
-func keepStatus(cmd *cli.Command, transfers []*client.Transfer, log *slog.Logger) (stop func(), err error) {
+func keepStatus(cmd *cli.Command, torrents []*node.Torrent, log *slog.Logger) (stop func(), err error) {
 	name := cmd.String("status")
 	if name == "" {
 		return func() {}, nil
 	}
-	if err := writeStatus(name, transfers); err != nil {
+	if err := writeStatus(name, torrents); err != nil {
 		return nil, fmt.Errorf("--status: %w", err)
 	}
 	quit, ended := make(chan struct{}), make(chan struct{})
@@ -50,7 +48,7 @@ func keepStatus(cmd *cli.Command, transfers []*client.Transfer, log *slog.Logger
 				_ = os.Remove(name)
 				return
 			case <-tick.C:
-				if err := writeStatus(name, transfers); err != nil {
+				if err := writeStatus(name, torrents); err != nil {
 					log.Warn("the status cannot be written", "error", err)
 				}
 			}
@@ -59,10 +57,10 @@ func keepStatus(cmd *cli.Command, transfers []*client.Transfer, log *slog.Logger
 	return func() { close(quit); <-ended }, nil
 }
 
-// writeStatus replaces the file at once, so that nobody reads a part of it.
-func writeStatus(name string, transfers []*client.Transfer) error {
+// writeStatus replaces the file as a whole, so that nobody reads a part of it.
+func writeStatus(name string, torrents []*node.Torrent) error {
 	r := event.Status{Process: os.Getpid(), Time: time.Now()}
-	for _, t := range transfers {
+	for _, t := range torrents {
 		p := t.Progress()
 		e := node.NewProgress(t.Source(), p)
 		short := shortASes(p.Paths)
@@ -75,11 +73,7 @@ func writeStatus(name string, transfers []*client.Transfer) error {
 	if err != nil {
 		return err
 	}
-	next := name + ".new"
-	if err := os.WriteFile(next, append(b, '\n'), 0o644); err != nil {
-		return errors.Join(err, os.RemoveAll(next))
-	}
-	return os.Rename(next, name)
+	return node.ReplaceFile(name, append(b, '\n'), false)
 }
 
 // showStatus prints what the file says of a process that still runs.

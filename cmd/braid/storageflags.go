@@ -3,17 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"strconv"
-	"sync/atomic"
 	"time"
 
-	"github.com/anacrolix/torrent/metainfo"
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/node"
 	"braid/node/event"
 	"braid/storage"
 )
@@ -39,45 +37,38 @@ func writeFlags() []cli.Flag {
 	}
 }
 
-func writeOptions(cmd *cli.Command, out *display) ([]storage.Option, error) {
-	how := storage.KeepExisting
+// existingFiles reads --overwrite and --rename.
+func existingFiles(cmd *cli.Command) (storage.Existing, error) {
 	switch {
 	case cmd.Bool("overwrite") && cmd.Bool("rename"):
-		return nil, usageErrorf("--overwrite and --rename: leave one of the two away")
+		return 0, usageErrorf("--overwrite and --rename: leave one of the two away")
 	case cmd.Bool("overwrite"):
-		how = storage.ReplaceExisting
+		return storage.ReplaceExisting, nil
 	case cmd.Bool("rename"):
-		how = storage.RenameExisting
+		return storage.RenameExisting, nil
 	}
-	opts := []storage.Option{storage.OnExisting(how, out.moved)}
-	if cmd.Bool("allow-dotfiles") {
-		opts = append(opts, storage.AllowDotfiles())
-	}
-	return opts, nil
+	return storage.KeepExisting, nil
 }
 
-// moved tells of a file that was in the way of a download.
-func (d *display) moved(path, aside string) {
-	if d.json {
-		d.emit(event.InTheWay{Event: "in-the-way", Path: path, Aside: aside})
+// parseStorage reads how a download keeps its data.
+func parseStorage(cmd *cli.Command) (node.Storage, error) {
+	kind, err := storageKind(cmd)
+	if err != nil {
+		return node.Storage{}, err
 	}
+	existing, err := existingFiles(cmd)
+	return node.Storage{
+		Kind: kind, Dir: cmd.String("output"), Existing: existing, AllowDotfiles: cmd.Bool("allow-dotfiles"), Recheck: cmd.Bool("recheck"),
+	}, err
+}
+
+// moved tells of a file that was in the way of a download. An empty new name says that it was deleted.
+func (d *display) moved(path, aside string) {
 	if aside == "" {
 		d.say(fmt.Sprintf("%s was in the way and is deleted", path))
 		return
 	}
 	d.say(fmt.Sprintf("%s was in the way and is now %s", path, aside))
-}
-
-// claim looks at the files that are there before anybody is asked for data, and shows how far it is.
-func claim(ctx context.Context, out *display, store storage.Store, s client.Source) error {
-	if s.IsMagnet() {
-		return nil // the transfer does it when it knows them
-	}
-	var done, total atomic.Int64
-	total.Store(s.Layout.Length)
-	stop := out.counting("checking "+s.Name, &done, &total)
-	defer stop()
-	return storage.Claim(ctx, store, s.Layout, s.InfoHash, func(n int64) { raise(&done, n) })
 }
 
 // keepFlags say what a download takes and how it keeps it.
@@ -138,23 +129,6 @@ func checkSelection(s client.Selection, sources []client.Source) error {
 	return nil
 }
 
-// openStore opens what the flags of a download ask for.
-func openStore(cmd *cli.Command, out *display, s client.Selection, open func(storage.Kind, ...storage.Option) (storage.Store, error)) (storage.Store, error) {
-	kind, err := storageKind(cmd)
-	if err != nil {
-		return nil, err
-	}
-	opts, err := writeOptions(cmd, out)
-	if err != nil {
-		return nil, err
-	}
-	opts = append(opts, storage.Wanted(func(_ metainfo.Hash, l storage.Layout) []bool { return s.Wants(l) }))
-	if cmd.Bool("recheck") {
-		opts = append(opts, storage.Recheck())
-	}
-	return open(kind, opts...)
-}
-
 // listFiles shows what is in a torrent.
 func listFiles(out *display, l storage.Layout, s client.Selection) error {
 	levels := []string{"skip", "low", "normal", "high"}
@@ -174,60 +148,15 @@ func listFiles(out *display, l storage.Layout, s client.Selection) error {
 	return w.Flush()
 }
 
-// describe asks peers what is behind magnet links, and shows it.
-func describe(ctx context.Context, out *display, session *client.Session, src client.Source, peers []client.Peer, s client.Selection, added func(*client.Transfer) error) error {
-	src, err := described(ctx, session, src, peers, added)
-	if err != nil {
-		return err
-	}
-	if err := listFiles(out, src.Layout, s); err != nil {
-		return err
-	}
-	if err := s.Check(src.Layout); err != nil {
-		return usageErrorf("%w", err)
-	}
-	return nil
-}
-
-// described asks peers what is behind a magnet link. added is told of the transfer that asks.
-func described(ctx context.Context, session *client.Session, src client.Source, peers []client.Peer, added func(*client.Transfer) error) (client.Source, error) {
-	if !src.IsMagnet() {
-		return src, nil
-	}
-	dir, err := os.MkdirTemp("", "braid-list-")
-	if err != nil {
-		return src, err
-	}
-	defer os.RemoveAll(dir)
-	store := storage.OpenVerified(dir, slog.New(slog.DiscardHandler))
-	t, err := session.Add(src, store, client.Options{Peers: peers, Describe: true})
-	if err != nil {
-		return src, err
-	}
-	defer t.Close()
-	if err := added(t); err != nil {
-		return src, err
-	}
-	select {
-	case <-t.Done():
-	case <-ctx.Done():
-		return src, context.Cause(ctx)
-	}
-	if err := t.Progress().Err; err != nil {
-		return src, err
-	}
-	return t.Described()
-}
-
 // onDone runs the user's command for each transfer that is complete, and waits for it.
-func onDone(ctx context.Context, out *display, command, dir string, transfers []*client.Transfer) error {
-	for _, t := range transfers {
+func onDone(ctx context.Context, out *display, command, dir string, torrents []*node.Torrent) error {
+	for _, t := range torrents {
 		p := t.Progress()
 		c := exec.CommandContext(ctx, "sh", "-c", command)
 		c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 		c.WaitDelay = 5 * time.Second
 		out.people.lend(c) // standard output is braid's own
-		c.Env = append(os.Environ(), "BRAID_NAME="+p.Name, "BRAID_INFO_HASH="+t.Source().InfoHash.HexString(),
+		c.Env = append(os.Environ(), "BRAID_NAME="+p.Name, "BRAID_INFO_HASH="+t.InfoHash(),
 			"BRAID_DIR="+dir, "BRAID_BYTES="+strconv.FormatInt(p.Total, 10))
 		if err := c.Run(); err != nil {
 			return fmt.Errorf("--on-done for %s: %w", p.Name, err)

@@ -153,6 +153,19 @@ type Exported struct {
 	Bytes int64  `json:"bytes"`
 }
 
+// Missed says that a reader of the event stream was too slow, and that its oldest events were dropped.
+type Missed struct {
+	Event  string `json:"event"` // missed
+	Events int    `json:"events"`
+}
+
+// Changed says that a torrent was added, removed, paused, resumed or limited.
+type Changed struct {
+	Event    string `json:"event"` // added, removed, paused, resumed or limited
+	Torrent  string `json:"torrent"`
+	InfoHash string `json:"info_hash"`
+}
+
 // Path is one path-level peer: the totals of all its connections so far, and the state of the
 // connection that is open.
 type Path struct {
@@ -230,6 +243,10 @@ func newEvent(name string) any {
 		return new(Files)
 	case "exported":
 		return new(Exported)
+	case "missed":
+		return new(Missed)
+	case "added", "removed", "paused", "resumed", "limited":
+		return new(Changed)
 	case "path-selected", "path-opened", "path-parked", "path-probed", "path-returned", "path-closed", "path-failed":
 		return new(PathStep)
 	}

@@ -21,6 +21,8 @@ func TestParse(t *testing.T) {
 		&InTheWay{"in-the-way", "a", "b"},
 		&Files{"files", "x", []File{{1, "a/b", 7, "low"}}},
 		&Exported{"exported", 2, 7},
+		&Missed{"missed", 3},
+		&Changed{"paused", "x", "00"},
 	} {
 		b, err := json.Marshal(e)
 		if err != nil {
@@ -61,7 +63,9 @@ func TestTags(t *testing.T) {
 			`"fingerprint":"","name":"n","conn":1,"transport":"","accepted":true,"hops":0,"state":"","rtt_ms":0,"min_rtt_ms":0,"handshake_ms":0,` +
 			`"bytes_read":0,"bytes_written":0,"mbit_s":0,"up_mbit_s":0,"packets_sent":0,"packets_lost":0,"congestion":"c","window":1,` +
 			`"delivery_mbit_s":1,"pacing_mbit_s":1,"failures":1,"error":"e"}`,
-		&Status{}: `{"process":0,"time":"0001-01-01T00:00:00Z","torrents":null}`,
+		&Missed{}:  `{"event":"","events":0}`,
+		&Changed{}: `{"event":"","torrent":"","info_hash":""}`,
+		&Status{}:  `{"process":0,"time":"0001-01-01T00:00:00Z","torrents":null}`,
 	} {
 		if got, err := json.Marshal(e); err != nil || string(got) != want {
 			t.Errorf("%T:\n got %s\nwant %s", e, got, want)

@@ -1,0 +1,134 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"braid/client"
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// SCION says whether and how a node gets onto SCION.
+type SCION struct {
+	// Open opens the local host; nil: the node stays on IP. It is called if the node needs SCION.
+	Open func(context.Context) (*scionnet.Host, error)
+	// Required has Open fail without SCION. An address on SCION to listen on, or of a peer, implies it.
+	Required bool
+	// Likely says that this host seems to be on SCION. It is then used also if a tracker on IP may
+	// name a sibling on SCION.
+	Likely bool
+	// Choose, if not nil, chooses among the paths to an AS that the policy allows.
+	Choose func(ctx context.Context, h *scionnet.Host, to pathsel.IA, allowed []pathsel.Path) ([]pathsel.Fingerprint, error)
+}
+
+// ErrNothingToChoose says that paths should be chosen from a list, and no SCION peer was named.
+var ErrNothingToChoose = errors.New("no SCION peer is named whose paths could be listed")
+
+// isSCION tells whether a peer's address is on SCION.
+func isSCION(p client.Peer) bool { _, ok := p.SCION(); return ok }
+
+// peers are all that were named.
+func (c Config) peers() (out []client.Peer) {
+	for _, o := range c.Torrents {
+		out = append(append(out, o.Peers...), o.Source.Peers...)
+	}
+	return out
+}
+
+// openHost opens the SCION host if the node needs one. If only trackers need it, a host without
+// SCION gets a warning instead of an error.
+func (c Config) openHost(ctx context.Context, log *slog.Logger) (*scionnet.Host, error) {
+	listens := slices.ContainsFunc(c.Client.Listen, isSCION)
+	required := c.SCION.Required || listens || slices.ContainsFunc(c.peers(), isSCION)
+	onSCION := anyTracker(c.Torrents, onNetwork(true))
+	if c.SCION.Open == nil || !required && !onSCION && !(c.SCION.Likely && anyTracker(c.Torrents, MayKnowSiblings)) {
+		return nil, nil
+	}
+	h, err := c.SCION.Open(ctx)
+	switch {
+	case err != nil && required:
+		return nil, err
+	case err != nil && onSCION:
+		log.Warn("trackers on SCION are not asked: this host has no SCION", "error", err)
+		return nil, nil
+	case err != nil:
+		log.Info("SCION is not used", "error", err)
+		return nil, nil
+	}
+	if listens {
+		if err := h.AnswerEcho(); err != nil {
+			log.Info("scion ping will get no answer from this braid", "error", err)
+		}
+	}
+	return h, nil
+}
+
+// lookupPatience is how long the first lookup of paths may take. After it the node continues and
+// learns the paths later: the control service takes seconds under load.
+const lookupPatience = 10 * time.Second
+
+// fitPolicy applies the policy to the paths that the named peers have now, and lets the user choose.
+//
+// A policy that allows no path to any of these peers is an error, because the download would wait
+// for a path that most likely never comes. It is none if peers can connect in another way.
+func (c Config) fitPolicy(ctx context.Context, h *scionnet.Host, log *slog.Logger) (pathsel.Policy, error) {
+	policy, choose := c.Client.Policy, c.SCION.Choose
+	if policy.IsZero() && choose == nil {
+		return policy, nil
+	}
+	others := len(c.Client.Listen) > 0 // peers that need none of our paths
+	var destinations []pathsel.IA
+	for _, p := range c.peers() {
+		a, ok := p.SCION()
+		if !ok {
+			others = true
+		} else if !slices.Contains(destinations, a.IA) {
+			destinations = append(destinations, a.IA)
+		}
+	}
+	if choose != nil && len(destinations) == 0 {
+		return policy, ErrNothingToChoose
+	}
+	var none []error
+	chosen := map[pathsel.IA][]pathsel.Fingerprint{}
+	for _, to := range destinations {
+		paths, err := pathsWithin(ctx, h, to)
+		if err != nil && choose != nil {
+			return policy, fmt.Errorf("list the paths to choose from: %w", err)
+		} else if err != nil {
+			continue // the transfer waits for paths, and says so
+		}
+		allowed, refused := policy.Apply(paths)
+		if len(allowed) == 0 {
+			none = append(none, fmt.Errorf("none of the %d paths to %s is allowed: %s", len(refused), to, pathsel.Summary(refused)))
+			continue
+		}
+		if n := policy.Unjudged(allowed); n > 0 {
+			log.Warn("paths are allowed although not all of their latency is announced", "to", to, "paths", n)
+		}
+		if choose == nil {
+			continue
+		}
+		if chosen[to], err = choose(ctx, h, to, allowed); err != nil {
+			return policy, err
+		}
+	}
+	if len(none) > 0 && len(none) == len(destinations) && !others {
+		return policy, errors.Join(none...)
+	}
+	if len(chosen) > 0 {
+		policy.Chosen = chosen
+	}
+	return policy, nil
+}
+
+func pathsWithin(ctx context.Context, h *scionnet.Host, to pathsel.IA) ([]pathsel.Path, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupPatience)
+	defer cancel()
+	return h.Paths(ctx, to)
+}

@@ -1,0 +1,61 @@
+package node
+
+import (
+	"log/slog"
+
+	"braid/client"
+	"braid/pathsel"
+	"braid/tracker"
+)
+
+// Source finds peers for torrents and makes this node known to others: trackers today; a DHT or
+// peer exchange could be another source.
+type Source interface {
+	// Start begins to search for peers of a torrent. It returns ErrNoWay if this source cannot help
+	// that torrent.
+	Start(Swarm) (Search, error)
+}
+
+// Search is a source's work for one torrent.
+type Search interface {
+	// Hungry says whether the torrent has too few peers.
+	Hungry(bool)
+	// Completed says that the download has become complete.
+	Completed()
+	// Close ends the search and waits for it.
+	Close()
+}
+
+// Swarm is what a source needs to know of a torrent, and where its results go. The functions may be
+// called from several goroutines.
+type Swarm struct {
+	InfoHash [20]byte
+	PeerID   [20]byte
+	Trackers [][]tracker.URL // tiers
+	Listen   []client.Peer   // where this node accepts peers
+	Progress func() client.Progress
+	Found    func(...client.Peer)
+	Hint     func(pathsel.Hints)
+	Asked    func(client.TrackerState)
+	Logger   *slog.Logger
+}
+
+// enoughPeers is the number of connected peers from which on a download asks for no more. A few good
+// peers are enough, and trackers bound how often they are asked anyway.
+const enoughPeers = 4
+
+// isHungry tells whether a torrent should look for more peers.
+func isHungry(p client.Progress) bool {
+	return p.Phase != client.Complete && p.Phase != client.Broken && ConnectedPeers(p) < enoughPeers
+}
+
+// ConnectedPeers counts the peers with a connection that carries data.
+func ConnectedPeers(p client.Progress) int {
+	peers := map[string]struct{}{}
+	for _, x := range p.Paths {
+		if x.State == pathsel.Active {
+			peers[x.Peer] = struct{}{}
+		}
+	}
+	return len(peers)
+}

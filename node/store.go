@@ -1,0 +1,135 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	"github.com/anacrolix/torrent/metainfo"
+
+	"braid/client"
+	"braid/storage"
+)
+
+// Storage says where the data of a torrent is and how it may be written.
+type Storage struct {
+	Kind storage.Kind `json:"kind"`
+	Dir  string       `json:"dir"`
+	// Complete says that the data was found complete: it is served, and nothing is written.
+	Complete bool `json:"complete,omitempty"`
+	// Existing says what happens to files that are in the way.
+	Existing      storage.Existing `json:"existing,omitempty"`
+	AllowDotfiles bool             `json:"allow_dotfiles,omitempty"`
+	// Recheck has data hashed whatever is recorded of it, when the torrent is started the first time.
+	Recheck bool `json:"-"`
+}
+
+// stores are the open stores. Torrents in one directory share one: only one can write there.
+type stores struct {
+	mu  sync.Mutex
+	all []*sharedStore
+}
+
+// sharedStore is a store and the torrents in it.
+type sharedStore struct {
+	storage.Store
+	options Storage
+
+	mu    sync.Mutex
+	users map[metainfo.Hash]client.Selection
+}
+
+func (s *sharedStore) wants(hash metainfo.Hash, l storage.Layout) []bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users[hash].Wants(l)
+}
+
+// open returns the store for a torrent. The caller gives it back with release.
+func (s *stores) open(o Options, moved func(path, aside string), log *slog.Logger) (*sharedStore, error) {
+	want := o.Storage
+	dir, err := filepath.Abs(want.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("open storage: %w", err)
+	}
+	want.Dir = dir
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.all {
+		if x.options.Dir != dir || x.options.Complete != want.Complete || want.Complete && x.options.Kind != want.Kind {
+			continue
+		}
+		have := x.options
+		have.Recheck = want.Recheck
+		if have != want {
+			return nil, fmt.Errorf("open storage in %s: another torrent uses it with other options", o.Storage.Dir)
+		}
+		x.mu.Lock()
+		x.users[o.Source.InfoHash] = o.Selection
+		x.mu.Unlock()
+		return x, nil
+	}
+	x := &sharedStore{options: want, users: map[metainfo.Hash]client.Selection{o.Source.InfoHash: o.Selection}}
+	if want.Complete {
+		x.Store, err = storage.OpenVerifiedIn(want.Kind, o.Storage.Dir, log)
+	} else {
+		opts := []storage.Option{storage.OnExisting(want.Existing, moved), storage.Wanted(x.wants)}
+		if want.AllowDotfiles {
+			opts = append(opts, storage.AllowDotfiles())
+		}
+		if want.Recheck {
+			opts = append(opts, storage.Recheck())
+		}
+		x.Store, err = storage.Open(want.Kind, o.Storage.Dir, log, opts...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.all = append(s.all, x)
+	return x, nil
+}
+
+// release gives a torrent's store back. The last torrent closes it.
+func (s *stores) release(x *sharedStore, hash metainfo.Hash) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.mu.Lock()
+	delete(x.users, hash)
+	last := len(x.users) == 0
+	x.mu.Unlock()
+	if !last {
+		return nil
+	}
+	for i, y := range s.all {
+		if y == x {
+			s.all = append(s.all[:i], s.all[i+1:]...)
+			return x.Close()
+		}
+	}
+	return nil
+}
+
+func (s *stores) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, x := range s.all {
+		errs = append(errs, x.Close())
+	}
+	s.all = nil
+	return errors.Join(errs...)
+}
+
+// IsComplete tells whether the data of a torrent is complete and right. Data that the record vouches
+// for is trusted unless all is to be hashed again; progress may be nil and gets the bytes hashed.
+func IsComplete(ctx context.Context, src client.Source, s Storage, progress func(bytes int64)) (bool, error) {
+	stored := storage.Stored{Kind: s.Kind, Dir: s.Dir, Hash: src.InfoHash, Layout: src.Layout}
+	if !s.Recheck && stored.Trusted() {
+		return true, nil
+	}
+	r, err := stored.CheckWanted(ctx, nil, progress)
+	return err == nil && r.Complete(), err
+}

@@ -1,0 +1,148 @@
+package node
+
+import (
+	"log/slog"
+	"net/netip"
+	"slices"
+
+	"braid/client"
+	"braid/scionnet"
+	"braid/tracker"
+	"braid/tracker/announce"
+	"braid/tracker/wire"
+)
+
+// ErrNoWay says that a source cannot find peers for a torrent, for example because none of its
+// trackers can be reached from this host.
+var ErrNoWay = announce.ErrNoTracker
+
+// trackers is the Source that announces to trackers.
+type trackers struct {
+	scion     *scionnet.HTTP // nil: trackers on SCION are not asked
+	knowledge Knowledge
+}
+
+// Start begins to announce the torrent to one tracker of each tier.
+func (x trackers) Start(s Swarm) (Search, error) {
+	if len(s.Trackers) == 0 {
+		return nil, ErrNoWay
+	}
+	cfg := announce.Config{
+		InfoHash: s.InfoHash, PeerID: s.PeerID, Tiers: s.Trackers, SCION: x.scion,
+		Progress: func() announce.Progress { return announceProgress(s.Progress()) },
+		Found:    func(found []wire.Addr) { s.Found(peersOf(found)...) },
+		Asked: func(u tracker.URL, answered bool, err error) {
+			state := client.TrackerState{URL: u.String(), Answered: answered, Err: err}
+			state.SCION, _ = u.SCION()
+			s.Asked(state)
+		},
+		Logger: s.Logger,
+	}
+	x.knowledge.apply(&cfg, s)
+	for _, p := range s.Listen {
+		if _, ok := p.SCION(); ok {
+			cfg.SCIONPort = p.Port()
+		} else if at, err := netip.ParseAddrPort(p.String()); err == nil {
+			cfg.Listen = append(cfg.Listen, at)
+		}
+	}
+	a, err := announce.Start(cfg)
+	if err != nil {
+		return nil, err // not a nil *Announcer, which would be a Search
+	}
+	return a, nil
+}
+
+func announceProgress(p client.Progress) announce.Progress {
+	out := announce.Progress{Uploaded: p.Sent, Downloaded: p.Fetched, Left: wire.NoCount}
+	switch {
+	case p.Phase == client.Complete:
+		out.Left, out.Partial = p.Missing, p.Missing > 0
+	case p.Total > 0:
+		out.Left = max(1, p.Missing) // data that is not verified yet is still missing
+	}
+	return out
+}
+
+func peersOf(found []wire.Addr) []client.Peer {
+	var out []client.Peer
+	for _, a := range found {
+		if a.IsSCION() {
+			out = append(out, client.SCIONPeer(scionnet.Addr(a)))
+		} else if p, err := client.ParsePeer(a.String()); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// ParseTrackers returns the tiers of trackers that a torrent names. It passes over anything that is
+// not the URL of a tracker.
+func ParseTrackers(s client.Source, log *slog.Logger) (tiers [][]tracker.URL) {
+	for _, urls := range s.Trackers {
+		var tier []tracker.URL
+		for _, text := range urls {
+			u, err := tracker.ParseURL(text)
+			if err != nil {
+				log.Info("tracker passed over", "torrent", s.Name, "error", err)
+				continue
+			}
+			tier = append(tier, u)
+		}
+		if len(tier) > 0 {
+			tiers = append(tiers, tier)
+		}
+	}
+	return tiers
+}
+
+// onNetwork tells whether a tracker is reached over SCION or, if scion is false, over IP.
+func onNetwork(scion bool) func(tracker.URL) bool {
+	return func(u tracker.URL) bool { _, s := u.SCION(); return s == scion }
+}
+
+// MayKnowSiblings tells whether a tracker can tell where else it is reached. The UDP protocol has no
+// place for it.
+func MayKnowSiblings(u tracker.URL) bool { return u.Scheme() != "udp" }
+
+// anyTracker tells whether f is true of a tracker of one of the torrents.
+func anyTracker(torrents []Options, f func(tracker.URL) bool) bool {
+	return slices.ContainsFunc(torrents, func(o Options) bool {
+		return slices.ContainsFunc(slices.Concat(o.Trackers...), f)
+	})
+}
+
+// Unheard says that peers on one network do not hear of some torrents, because they name no tracker
+// there.
+type Unheard struct {
+	SCION    bool // the network: SCION or IP
+	Torrents []string
+	// Through is a tracker on the other network. Peers hear of the torrents if that tracker is on
+	// this network as well, and says so. Empty: there is none.
+	Through string
+}
+
+// FindUnheard returns on which of the networks at which a node listens peers hear of which torrents
+// from no tracker.
+func FindUnheard(listen []client.Peer, torrents []Options) (out []Unheard) {
+	for _, scion := range []bool{true, false} {
+		if !slices.ContainsFunc(listen, func(p client.Peer) bool { _, s := p.SCION(); return s == scion }) {
+			continue
+		}
+		u := Unheard{SCION: scion}
+		for _, o := range torrents {
+			urls := slices.Concat(o.Trackers...)
+			if len(urls) == 0 || slices.ContainsFunc(urls, onNetwork(scion)) {
+				continue
+			}
+			u.Torrents = append(u.Torrents, o.Source.Name)
+			if i := slices.IndexFunc(urls, MayKnowSiblings); i >= 0 {
+				u.Through = urls[i].String()
+			}
+		}
+		if len(u.Torrents) > 0 {
+			out = append(out, u)
+		}
+	}
+	return out
+}
