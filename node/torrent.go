@@ -245,6 +245,9 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 			return fmt.Errorf("download %s: %w", src.Name, err)
 		}
 	}
+	if n.ctx.Err() != nil {
+		return errClosed
+	}
 	r := &run{store: store}
 	t.mu.Lock()
 	if t.run != nil { // resumed

@@ -1,0 +1,582 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"braid/client"
+	"braid/node/event"
+	"braid/storage"
+	"braid/tracker"
+)
+
+// patience is for things that take milliseconds on an idle machine.
+const patience = 60 * time.Second
+
+func testLog(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+// open opens a node that listens on a free port of the loopback interface.
+func open(t *testing.T, cfg Config) *Node {
+	t.Helper()
+	at, err := client.ParseListen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Client.Listen, cfg.Logger = []client.Peer{at}, testLog(t)
+	n, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// create makes a torrent of random data in dir.
+func create(t *testing.T, dir, name string, size int) client.Source {
+	t.Helper()
+	b := make([]byte, size)
+	rand.NewChaCha8([32]byte([]byte(fmt.Sprintf("%-32s", name)))).Read(b)
+	if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Create(t.Context(), filepath.Join(dir, name), client.CreateOptions{PieceLength: 32 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Source
+}
+
+func add(t *testing.T, n *Node, o Options) *Torrent {
+	t.Helper()
+	x, err := n.Add(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// seedOf serves a torrent from a node of its own.
+func seedOf(t *testing.T, src client.Source, dir string) (*Node, *Torrent) {
+	n := open(t, Config{})
+	return n, add(t, n, Options{Source: src, Storage: Storage{Kind: storage.KindFile, Dir: dir, Complete: true}})
+}
+
+func wait(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s: not within %v", what, patience)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+func sameFile(t *testing.T, a, b string) {
+	t.Helper()
+	x, err1 := os.ReadFile(a)
+	y, err2 := os.ReadFile(b)
+	if err := errors.Join(err1, err2); err != nil || !bytes.Equal(x, y) {
+		t.Errorf("%s and %s differ: %v", a, b, err)
+	}
+}
+
+func fileIn(dir string) Storage { return Storage{Kind: storage.KindFile, Dir: dir} }
+
+// A download is paused, which ends its connections and keeps its data, and goes on where it was. Its
+// counters include what came before the pause.
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	data, out := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 4<<20)
+	seeder, _ := seedOf(t, src, data)
+	n := open(t, Config{Client: client.Config{Limits: client.Limits{Download: 16e6}}})
+	x := add(t, n, Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening()})
+	eventually(t, "half of the data", func() bool { return x.Progress().Fetched > 2<<20 })
+	if err := x.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	p := x.Progress()
+	if x.State() != Paused || p.Phase != PhasePaused || len(p.Paths) != 0 || p.ReadRate != 0 {
+		t.Errorf("paused: %s, %+v", x.State(), p)
+	}
+	if err := x.Pause(); err == nil {
+		t.Error("paused twice")
+	}
+	eventually(t, "the seeder to lose its peer", func() bool { return seeder.Stats().Peers == 0 })
+	if again := x.Progress(); again.Fetched != p.Fetched || isClosed(x.Done()) {
+		t.Errorf("%d bytes came while it was paused", again.Fetched-p.Fetched)
+	}
+	if err := x.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x.AddPeers(seeder.Listening()...)
+	wait(t, "the rest", x.Done())
+	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
+	if q := x.Progress(); q.Fetched < 4<<20 || q.Fetched > 5<<20 || q.Since < p.Since || q.Phase != client.Complete {
+		t.Errorf("at the end: %+v", q)
+	}
+	if err := x.Resume(t.Context()); err == nil {
+		t.Error("a running torrent was resumed")
+	}
+}
+
+// A removed torrent is gone, its data stays, and it can be added again, which takes the data over.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	data, out := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	seeder, _ := seedOf(t, src, data)
+	n := open(t, Config{})
+	o := Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening()}
+	x := add(t, n, o)
+	wait(t, "the download", x.Done())
+	if _, err := n.Add(t.Context(), o); err == nil {
+		t.Error("added twice")
+	}
+	if err := n.Remove(x.InfoHash()); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "its end", x.Ended())
+	if _, err := n.Torrent(x.InfoHash()); !errors.Is(err, ErrUnknown) || len(n.Torrents()) != 0 || x.State() != Removed {
+		t.Errorf("still there: %v", err)
+	}
+	if err := n.Remove(x.InfoHash()); !errors.Is(err, ErrUnknown) {
+		t.Errorf("removed twice: %v", err)
+	}
+	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
+	again := add(t, n, Options{Source: src, Storage: fileIn(out)})
+	wait(t, "the second time", again.Done())
+	if p := again.Progress(); p.Fetched != 0 || p.Err != nil {
+		t.Errorf("%+v", p)
+	}
+}
+
+// Two torrents share a directory and want different files of it; the store is closed with the last one.
+func TestSharedDirectory(t *testing.T) {
+	t.Parallel()
+	data, out := t.TempDir(), t.TempDir()
+	a, b := create(t, data, "a", 1<<20), create(t, data, "b", 1<<20)
+	seeder, _ := seedOf(t, a, data)
+	add(t, seeder, Options{Source: b, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
+	n := open(t, Config{})
+	first := add(t, n, Options{Source: a, Storage: fileIn(out), Peers: seeder.Listening()})
+	second := add(t, n, Options{Source: b, Storage: fileIn(out), Peers: seeder.Listening()})
+	wait(t, "a", first.Done())
+	wait(t, "b", second.Done())
+	if s := fileIn(out); len(n.stores.all) != 1 {
+		t.Errorf("%d stores in %s", len(n.stores.all), s.Dir)
+	}
+	other := Options{Source: create(t, t.TempDir(), "c", 1), Storage: fileIn(out)}
+	other.Storage.Kind = storage.KindMmap
+	if _, err := n.Add(t.Context(), other); err == nil || len(n.Torrents()) != 2 {
+		t.Errorf("another kind of storage in the same directory: %v", err)
+	}
+	for _, x := range []*Torrent{first, second} {
+		if err := n.Remove(x.InfoHash()); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(n.stores.all) != 0 {
+		t.Error("the store stays open")
+	}
+}
+
+// A torrent ends when it has been served enough, and can be started again with another goal.
+func TestServedEnough(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	seeder, seed := seedOf(t, src, data)
+	events := seeder.Subscribe(100)
+	defer events.Close()
+	seed.SetGoal(Goal{Ratio: 1})
+	n := open(t, Config{})
+	x := add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: seeder.Listening()})
+	wait(t, "the download", x.Done())
+	wait(t, "the seed's end", seed.Ended())
+	if seed.State() != Served {
+		t.Errorf("the seed is %s", seed.State())
+	}
+	found := false
+	for !found {
+		e, err := events.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		served, ok := e.(event.Served)
+		found = ok && served.Ratio >= 1 && served.Torrent == "file"
+	}
+	seed.SetGoal(Goal{})
+	if err := seed.Resume(t.Context()); err != nil || seed.State() != Running || isClosed(seed.Ended()) {
+		t.Errorf("started again: %v, %s", err, seed.State())
+	}
+}
+
+// Each reader has all events, in order; one that is too slow is told how many it has missed.
+func TestSubscriptions(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	seeder, _ := seedOf(t, src, data)
+	n := open(t, Config{})
+	fast, slow, left := n.Subscribe(1000), n.Subscribe(2), n.Subscribe(10)
+	left.Close()
+	x := add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: seeder.Listening(), PieceEvents: true})
+	wait(t, "the download", x.Done())
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	read := func(s *Subscription) (all []any) {
+		for {
+			e, err := s.Next(t.Context())
+			if errors.Is(err, io.EOF) {
+				return all
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, e)
+		}
+	}
+	pieces, done, added, closed := 0, 0, 0, false
+	all := read(fast)
+	for _, e := range all {
+		switch e := e.(type) {
+		case event.Piece:
+			pieces++
+		case event.Done:
+			done++
+		case event.Changed:
+			added++
+		case event.PathStep:
+			closed = closed || e.Event == "path-closed"
+		}
+	}
+	if pieces != 32 || done != 1 || added != 1 {
+		t.Errorf("%d pieces, done %d times, added %d times", pieces, done, added)
+	}
+	got := read(slow)
+	if missed, ok := got[0].(event.Missed); !ok || len(got) != 3 || missed.Events != len(all)-2 || !reflect.DeepEqual(got[2], all[len(all)-1]) {
+		t.Errorf("the slow reader got %v", got)
+	}
+	if got := read(left); len(got) != 0 {
+		t.Errorf("after Close came %v", got)
+	}
+	if got := read(n.Subscribe(1)); len(got) != 0 {
+		t.Errorf("of a closed node came %v", got)
+	}
+	if _, err := n.Add(t.Context(), Options{Source: src, Storage: fileIn(t.TempDir())}); err == nil {
+		t.Error("a closed node takes a torrent")
+	}
+}
+
+// Several readers of one subscription share its events, and all of them hear of its end.
+func TestSharedSubscription(t *testing.T) {
+	s := stream{all: map[*Subscription]struct{}{}}
+	n := &Node{}
+	n.stream.all = s.all
+	x := n.Subscribe(1000)
+	var got atomic.Int32
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for {
+				if _, err := x.Next(t.Context()); err != nil {
+					return
+				}
+				got.Add(1)
+			}
+		})
+	}
+	for i := range 1000 {
+		n.stream.publish(i)
+	}
+	n.stream.close()
+	readers.Wait()
+	if got.Load() != 1000 {
+		t.Errorf("%d of 1000 events were read", got.Load())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	y := (&Node{stream: stream{all: map[*Subscription]struct{}{}}}).Subscribe(1)
+	if _, err := y.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled reader: %v", err)
+	}
+}
+
+// Torrents, their options and their counters survive the node, and removed ones do not come back.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	data, out, state := t.TempDir(), t.TempDir(), t.TempDir()
+	src, paused, removed := create(t, data, "file", 1<<20), create(t, data, "paused", 1<<20), create(t, data, "removed", 1)
+	seeder, _ := seedOf(t, src, data)
+	n := open(t, Config{State: state})
+	u, err := tracker.ParseURL("http://127.0.0.1:1/announce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := add(t, n, Options{
+		Source: src, Storage: fileIn(out), Peers: seeder.Listening(), Goal: Goal{Ratio: 7, Time: time.Hour},
+		Trackers: [][]tracker.URL{{u.OfUser()}}, Selection: client.Selection{Sequential: true},
+	})
+	add(t, n, Options{Source: paused, Storage: fileIn(out), Paused: true})
+	gone := add(t, n, Options{Source: removed, Storage: fileIn(out), Paused: true})
+	if err := n.Remove(gone.InfoHash()); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the download", x.Done())
+	before, added := x.Progress(), x.added
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(state, "damaged.json"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	n = open(t, Config{State: state})
+	if err := n.Restore(t.Context()); err == nil {
+		t.Error("a damaged file is not in the error")
+	}
+	if all := n.Torrents(); len(all) != 2 {
+		t.Fatalf("%d torrents", len(all))
+	}
+	x, err = n.Torrent(src.InfoHash.HexString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the download, again", x.Done())
+	o := x.Options()
+	if o.Goal != (Goal{7, time.Hour}) || !o.Selection.Sequential || len(o.Peers) != 1 || !o.Trackers[0][0].ByUser() || o.Source.Layout.Length != 1<<20 {
+		t.Errorf("options: %+v", o)
+	}
+	if p := x.Progress(); p.Fetched != before.Fetched || !x.added.Equal(added) {
+		t.Errorf("%d bytes were fetched, before %d", p.Fetched, before.Fetched)
+	}
+	y, err := n.Torrent(paused.InfoHash.HexString())
+	if err != nil || y.State() != Paused {
+		t.Fatalf("the paused one: %v", err)
+	}
+	y.Options()
+	if err := y.Resume(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if s := n.Stats(); s.Torrents[Running] != 2 || s.Fetched != before.Fetched {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A tracker hears of the start, of completion, and of each end; what it says is told.
+func TestAnnounces(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	var mu sync.Mutex
+	heard := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		heard[r.FormValue("event")]++
+		mu.Unlock()
+		_, _ = w.Write([]byte("d8:intervali1800e5:peers0:e"))
+	}))
+	defer server.Close()
+	u, err := tracker.ParseURL(server.URL + "/announce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeder, _ := seedOf(t, src, data)
+	n := open(t, Config{})
+	x := add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: seeder.Listening(), Trackers: [][]tracker.URL{{u.OfUser()}}, MustFind: true})
+	wait(t, "the download", x.Done())
+	eventually(t, "completion to be told", func() bool { mu.Lock(); defer mu.Unlock(); return heard["completed"] == 1 })
+	if s := x.Trackers(); len(s) != 1 || !s[0].Answered || s[0].URL != u.String() {
+		t.Errorf("trackers: %+v", s)
+	}
+	if err := x.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	if heard["started"] != 1 || heard["stopped"] != 1 {
+		t.Errorf("heard %v", heard)
+	}
+	mu.Unlock()
+	// A tracker on SCION cannot be asked from here.
+	far, err := tracker.ParseURL("scion://1-ff00:0:110,[10.0.0.1]:31080/announce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Source: create(t, data, "far", 1), Storage: fileIn(t.TempDir()), Trackers: [][]tracker.URL{{far}}, MustFind: true}
+	if _, err := n.Add(t.Context(), o); !errors.Is(err, ErrNoWay) {
+		t.Errorf("no way to peers: %v", err)
+	}
+	o.MustFind = false
+	add(t, n, o)
+}
+
+// source is a Source whose work can be looked at.
+type source struct {
+	peers []client.Peer
+	hungry, completed, closed,
+	refused atomic.Int32
+}
+
+func (s *source) Start(x Swarm) (Search, error) {
+	if len(s.peers) == 0 {
+		s.refused.Add(1)
+		return nil, ErrNoWay
+	}
+	x.Found(s.peers...)
+	return s, nil
+}
+
+func (s *source) Hungry(is bool) {
+	if is {
+		s.hungry.Add(1)
+	}
+}
+func (s *source) Completed() { s.completed.Add(1) }
+func (s *source) Close()     { s.closed.Add(1) }
+
+// Another source finds the peers.
+func TestSource(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	src := create(t, data, "file", 2<<20)
+	seeder, _ := seedOf(t, src, data)
+	works, not := &source{peers: seeder.Listening()}, &source{}
+	n := open(t, Config{Sources: []Source{not, works}, Client: client.Config{Limits: client.Limits{Download: 8e6}}})
+	x := add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), MustFind: true})
+	wait(t, "the download", x.Done())
+	if err := n.Remove(x.InfoHash()); err != nil {
+		t.Fatal(err)
+	}
+	if works.completed.Load() != 1 || works.closed.Load() != 1 || works.hungry.Load() == 0 || not.refused.Load() != 1 {
+		t.Errorf("completed %d, closed %d, hungry %d, refused %d", works.completed.Load(), works.closed.Load(), works.hungry.Load(), not.refused.Load())
+	}
+}
+
+// Everything at once, from many goroutines: for the race detector.
+func TestManyGoroutines(t *testing.T) {
+	t.Parallel()
+	data, out := t.TempDir(), t.TempDir()
+	const torrents = 4
+	var sources []client.Source
+	for i := range torrents {
+		sources = append(sources, create(t, data, fmt.Sprint("file", i), 256<<10))
+	}
+	seeder, _ := seedOf(t, sources[0], data)
+	for _, s := range sources[1:] {
+		add(t, seeder, Options{Source: s, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
+	}
+	n := open(t, Config{State: t.TempDir()})
+	ctx, cancel := context.WithCancel(t.Context())
+	var queries, work sync.WaitGroup
+	for range 3 {
+		queries.Go(func() {
+			events := n.Subscribe(10)
+			defer events.Close()
+			for ctx.Err() == nil {
+				n.Stats()
+				for _, x := range n.Torrents() {
+					x.Progress()
+					x.Trackers()
+					x.Options()
+					x.SetGoal(Goal{})
+				}
+				short, stop := context.WithTimeout(ctx, time.Millisecond)
+				_, _ = events.Next(short)
+				stop()
+			}
+		})
+	}
+	for _, src := range sources {
+		work.Go(func() {
+			o := Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening()}
+			for range 3 {
+				x, err := n.Add(t.Context(), o)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var both sync.WaitGroup
+				both.Go(func() { _ = x.Pause(); _ = x.Resume(t.Context()) })
+				both.Go(func() { _ = x.Pause(); _ = x.Resume(t.Context()) })
+				both.Wait()
+				if x.State() == Paused {
+					if err := x.Resume(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				wait(t, "a download", x.Done())
+				if p := x.Progress(); p.Err != nil {
+					t.Error(p.Err)
+				}
+				if err := n.Remove(x.InfoHash()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	cancel()
+	queries.Wait()
+	for i := range torrents {
+		name := fmt.Sprint("file", i)
+		sameFile(t, filepath.Join(data, name), filepath.Join(out, name))
+	}
+}
+
+// Closing a node ends a start that is under way.
+func TestCloseWhileAdding(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	src := create(t, data, "file", 8<<20)
+	n := open(t, Config{})
+	checking := make(chan struct{})
+	var once sync.Once
+	result := make(chan error, 1)
+	go func() {
+		o := Options{Source: src, Storage: fileIn(data)}
+		o.Storage.Recheck = true
+		o.Checking = func(int64) { once.Do(func() { close(checking); <-n.ctx.Done() }) }
+		_, err := n.Add(context.Background(), o)
+		result <- err
+	}()
+	select {
+	case <-checking:
+	case err := <-result:
+		t.Fatalf("nothing was checked: %v", err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-result; err == nil {
+		t.Error("it was added")
+	}
+}
