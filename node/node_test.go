@@ -441,9 +441,8 @@ func TestAnnounces(t *testing.T) {
 
 // source is a Source whose work can be looked at.
 type source struct {
-	peers []client.Peer
-	hungry, completed, closed,
-	refused atomic.Int32
+	peers                                    []client.Peer
+	hungry, full, completed, closed, refused atomic.Int32
 }
 
 func (s *source) Start(x Swarm) (Search, error) {
@@ -458,6 +457,8 @@ func (s *source) Start(x Swarm) (Search, error) {
 func (s *source) Hungry(is bool) {
 	if is {
 		s.hungry.Add(1)
+	} else {
+		s.full.Add(1)
 	}
 }
 func (s *source) Completed() { s.completed.Add(1) }
@@ -475,6 +476,13 @@ func TestSource(t *testing.T) {
 	wait(t, "the download", x.Done())
 	if err := n.Remove(x.InfoHash()); err != nil {
 		t.Fatal(err)
+	}
+	// A seed needs no peers, and does not tell that it has become complete.
+	quiet := &source{peers: seeder.Listening()}
+	add(t, open(t, Config{Sources: []Source{quiet}}), Options{Source: src, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
+	eventually(t, "the seed to be announced", func() bool { return quiet.full.Load() > 0 })
+	if quiet.completed.Load() != 0 || quiet.hungry.Load() != 0 {
+		t.Errorf("the seed's completion was told %d times; hungry %d times", quiet.completed.Load(), quiet.hungry.Load())
 	}
 	if works.completed.Load() != 1 || works.closed.Load() != 1 || works.hungry.Load() == 0 || not.refused.Load() != 1 {
 		t.Errorf("completed %d, closed %d, hungry %d, refused %d", works.completed.Load(), works.closed.Load(), works.hungry.Load(), not.refused.Load())

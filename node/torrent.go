@@ -385,9 +385,10 @@ func (t *Torrent) follow(ctx context.Context, r *run, searches []Search) {
 	onDone := func() {
 		done, completed = nil, time.Now()
 		t.isDone(r)
-		if p := r.transfer.Progress(); p.Err == nil && p.Fetched > 0 { // otherwise it was complete before
-			for _, x := range searches {
-				x.Hungry(false)
+		p := r.transfer.Progress()
+		for _, x := range searches {
+			x.Hungry(false)
+			if p.Err == nil && p.Fetched > 0 { // otherwise it was complete before
 				x.Completed()
 			}
 		}
@@ -402,13 +403,13 @@ func (t *Torrent) follow(ctx context.Context, r *run, searches []Search) {
 		case <-r.transfer.Ended():
 			return
 		case <-done:
-			onDone()
 			if t.Options().Storage.Complete && r.transfer.Progress().Err == nil {
 				var err error
 				if searches, err = t.search(r); err != nil {
 					t.node.log.Error("the torrent is not announced", "torrent", t.Options().title(), "error", err)
 				}
 			}
+			onDone()
 		case <-tick.C:
 		}
 		if time.Since(saved) >= saveEvery {

@@ -3,10 +3,14 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -124,5 +128,36 @@ func TestMayImport(t *testing.T) {
 		if got := mayImport(layers, tt.from, tt.to); got != tt.want {
 			t.Errorf("%s imports %s: %v, want %v", tt.from, tt.to, got, tt.want)
 		}
+	}
+}
+
+// Commands leave to package node whatever it offers: sessions, transfers, stores that are written to, announcing, and the key.
+func TestCommandsUseNode(t *testing.T) {
+	past := map[string][]string{
+		"client":   {"New", "Session", "Transfer"},
+		"storage":  {"Open", "OpenVerified", "OpenVerifiedIn", "Claim", "Store"},
+		"announce": {"Start", "Announcer"},
+		"scionnet": {"LoadIdentity", "NewIdentity"},
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(x ast.Node) bool {
+			if s, ok := x.(*ast.SelectorExpr); ok {
+				if p, ok := s.X.(*ast.Ident); ok && slices.Contains(past[p.Name], s.Sel.Name) {
+					t.Errorf("%s uses %s.%s: node offers it", name, p.Name, s.Sel.Name)
+				}
+			}
+			return true
+		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
 )
 
 // A seed ends when it has sent enough, and a download that serves afterwards when its time is over. Trackers hear of it.
