@@ -17,6 +17,7 @@ type Conn struct {
 	route    *route
 	place    *inbound                     // nil if dialled
 	path     atomic.Pointer[pathsel.Path] // nil until it is known
+	loss     largeLoss                    // for Endpoint.watch alone
 }
 
 var _ net.Conn = (*Conn)(nil)

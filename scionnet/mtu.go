@@ -106,7 +106,7 @@ func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
 	h.log.Info("path carries smaller packets than announced",
 		"destination", k.ia, "host", k.host, "mtu", mtu, "noticed_by", why)
 	h.routes.each(func(r *route) {
-		if r.remote.IA == k.ia && r.remote.Host == k.host && r.trail == k.trail {
+		if r.hostPath() == k {
 			r.large.limitTo(mtu - r.headerLen(Addr{Host: h.localIP}))
 		}
 	})
@@ -194,23 +194,14 @@ func (o *largeLoss) last() quic.ConnectionStats { return o.seen[max(0, o.n-1)] }
 func (e *Endpoint) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	watched := map[*Conn]*largeLoss{}
 	for {
 		select {
 		case <-e.ctx.Done():
 			return
 		case <-tick.C:
 		}
-		conns := e.list()
-		before := watched
-		watched = make(map[*Conn]*largeLoss, len(conns))
-		for _, c := range conns {
-			o := before[c]
-			if o == nil {
-				o = &largeLoss{}
-			}
-			watched[c] = o
-			c.watch(o)
+		for _, c := range e.list() {
+			c.watch()
 			_ = c.Proven() // repeats the proof if it is due
 		}
 	}
@@ -218,8 +209,8 @@ func (e *Endpoint) watch() {
 
 // watch records the delivery rate of the path, tells the congestion controller the links, and
 // checks the packet size.
-func (c *Conn) watch(o *largeLoss) {
-	e := c.endpoint
+func (c *Conn) watch() {
+	e, o := c.endpoint, &c.loss
 	s := c.control.snapshot()
 	now := time.Now()
 	if !o.at.IsZero() {
@@ -228,18 +219,18 @@ func (c *Conn) watch(o *largeLoss) {
 	}
 	o.at, o.acked = now, s.BytesAcked
 	e.couple(c.control, c.route)
-	c.watchSize(o, statsOf(c.quic, s))
+	c.watchSize(statsOf(c.quic, s))
 }
 
 // watchSize ends bundles, or the connection, if its packets turn out to be too large.
-func (c *Conn) watchSize(o *largeLoss, s quic.ConnectionStats) {
+func (c *Conn) watchSize(s quic.ConnectionStats) {
 	h, r := c.endpoint.host, c.route
 	if f, ok := c.endpoint.packets.(framer); ok {
-		f.probe(r, s.PacketsLost != o.last().PacketsLost)
+		f.probe(r, s.PacketsLost != c.loss.last().PacketsLost)
 	}
 	k := r.hostPath()
 	header := r.headerLen(c.endpoint.addr)
-	if c.packetSize > leastPacket && o.observe(s, c.packetSize) {
+	if c.packetSize > leastPacket && c.loss.observe(s, c.packetSize) {
 		h.lowerMTU(k, leastPacket+header, "loss of large packets only")
 	}
 	if mtu, ok := h.mtus.get(k, time.Now()); ok && mtu < c.packetSize+header {

@@ -260,16 +260,6 @@ func (h *Host) newClaims() *claims {
 	}
 }
 
-// checkKnownLinks marks the route as proven if the known paths prove it. It asks nobody.
-func (h *Host) checkKnownLinks(r *route) {
-	if r.proven.Load() {
-		return
-	}
-	if _, ok := h.lookup.walk(h.ia, r.remote.IA, r.trail); ok {
-		r.proven.Store(true)
-	}
-}
-
 // remoteAS is what is known of the AS of a peer that has connected to us.
 type remoteAS struct {
 	host  *Host
@@ -279,9 +269,13 @@ type remoteAS struct {
 	reached bool
 }
 
-// remoteAS must be called before anything is sent to the remote.
+// remoteAS must be called before anything is sent to the remote. It asks nobody.
 func (h *Host) remoteAS(r *route) remoteAS {
-	h.checkKnownLinks(r)
+	if !r.proven.Load() {
+		if _, ok := h.lookup.walk(h.ia, r.remote.IA, r.trail); ok {
+			r.proven.Store(true)
+		}
+	}
 	return remoteAS{h, r, r.way.Load().source != fromUnknown}
 }
 

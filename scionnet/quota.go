@@ -41,8 +41,7 @@ type inbound struct {
 	ctx   context.Context
 	evict context.CancelFunc
 
-	// Guarded by quota.mu.
-	counted, evicted bool // counted in the name of who; without a place
+	counted bool // in the name of who; guarded by quota.mu
 }
 
 // newInbound is an inbound connection whose own context is ctx.
@@ -82,9 +81,7 @@ func (q *quota) release(g *inbound) {
 	defer q.mu.Unlock()
 	q.held--
 	if !g.counted {
-		if !g.evicted {
-			q.remove(g)
-		}
+		q.unproven = slices.DeleteFunc(q.unproven, func(s *inbound) bool { return s == g })
 		return
 	}
 	if q.hosts[g.who]--; q.hosts[g.who] == 0 {
@@ -132,31 +129,21 @@ func (q *quota) evictUnproven(g *inbound) bool {
 		return false
 	}
 	along := map[trail]int{}
-	var victim *inbound
 	var most trail
 	for _, s := range q.unproven {
-		if victim == nil && s.as.refuted() {
-			victim = s
-		}
 		t := s.as.trail()
 		if along[t]++; along[t] > along[most] {
 			most = t
 		}
 	}
-	for i := 0; victim == nil; i++ {
+	i := slices.IndexFunc(q.unproven, func(s *inbound) bool { return s.as.refuted() })
+	if i < 0 {
 		if along[most] < along[g.as.trail()]+2 {
 			return false
 		}
-		if s := q.unproven[i]; s.as.trail() == most {
-			victim = s
-		}
+		i = slices.IndexFunc(q.unproven, func(s *inbound) bool { return s.as.trail() == most })
 	}
-	victim.evicted = true
-	victim.evict()
-	q.remove(victim)
+	q.unproven[i].evict()
+	q.unproven = slices.Delete(q.unproven, i, i+1)
 	return true
-}
-
-func (q *quota) remove(g *inbound) {
-	q.unproven = slices.DeleteFunc(q.unproven, func(s *inbound) bool { return s == g })
 }

@@ -69,11 +69,11 @@ type destination struct {
 	watchers  map[chan struct{}]struct{}
 }
 
-func newLookup(query func(context.Context, pathsel.IA, bool) ([]found, error), applied func(pathsel.IA, []found),
+func newLookup(query func(context.Context, pathsel.IA, bool) ([]found, error), afterLookup func(pathsel.IA, []found),
 	inUse func(pathsel.IA) bool, log *slog.Logger) *lookup {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &lookup{
-		query: query, afterLookup: applied, inUse: inUse, log: log, stop: stop,
+		query: query, afterLookup: afterLookup, inUse: inUse, log: log, stop: stop,
 		wake:         make(chan struct{}, 1),
 		destinations: map[pathsel.IA]*destination{},
 		revoked:      map[pathsel.Interface]time.Time{},
