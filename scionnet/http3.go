@@ -35,10 +35,7 @@ const (
 	// maxHTTPConns bounds the connections of a server. A request takes milliseconds. One AS, one
 	// host, and all clients whose AS is not proven may have only a part of the connections each, so
 	// that others can always connect.
-	maxHTTPConns          = 4096
-	maxHTTPConnsAS        = maxHTTPConns / 2
-	maxHTTPConnsHost      = maxHTTPConns / 16
-	maxHTTPConnsStrangers = maxHTTPConns / 8
+	maxHTTPConns = 4096
 	// httpIdle is how long a connection lives without an answered request, whatever else happens on
 	// it, so that unfinished requests do not keep it open. It is shorter than an announce interval,
 	// since most clients will not be back sooner.
@@ -59,7 +56,7 @@ func (h *Host) OpenHTTP(ctx context.Context, port uint16) (*HTTP, error) {
 		return nil, err
 	}
 	p := &HTTP{host: h, addr: h.addrOf(packets), packets: packets, cert: id.cert, idle: httpIdle}
-	p.places.limits = limits{maxHTTPConns, maxHTTPConnsAS, maxHTTPConnsHost, maxHTTPConnsStrangers}
+	p.places.limits = limits{maxHTTPConns, maxHTTPConns / 2, maxHTTPConns / 16, maxHTTPConns / 8}
 	p.quic = &quic.Transport{Conn: packets, ConnContext: p.admit, VerifySourceAddress: p.mustVerify}
 	return p, nil
 }

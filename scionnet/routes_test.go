@@ -138,10 +138,10 @@ func TestRoutesAreBounded(t *testing.T) {
 		rs.mustArrive(t, src, nil, router)
 	}
 	if len(rs.byKey) > maxIdle+1 || len(rs.byPseudo) > maxIdle+1 || len(rs.byReplyKey) > maxIdle+1 {
-		t.Errorf("%d routes, %d pseudo addresses, %d arrivals for %d strangers", len(rs.byKey), len(rs.byPseudo), len(rs.byReplyKey), 3*maxIdle)
+		t.Errorf("%d routes, %d pseudo addresses, %d reply keys for %d senders", len(rs.byKey), len(rs.byPseudo), len(rs.byReplyKey), 3*maxIdle)
 	}
 	if rs.forAddr(friend.pseudo) != friend {
-		t.Error("strangers have pushed out a route that is in use")
+		t.Error("other senders have pushed out a route that is in use")
 	}
 
 	for i := range uint32(1000) {
