@@ -1,11 +1,6 @@
 package scionnet
 
-import (
-	"runtime"
-	"syscall"
-
-	"braid/scionnet/udpbatch"
-)
+import "braid/scionnet/udpbatch"
 
 const (
 	// receiveMessages is the number of messages that one call fetches while each is a packet or
@@ -18,43 +13,25 @@ const (
 	sendPackets = 32
 )
 
-// batchReceiver waits for packets in Go's network poller. It is for one goroutine.
+// batchReceiver is for one goroutine.
 type batchReceiver struct {
 	*udpbatch.Reader
-	raw   syscall.RawConn
-	call  func(fd uintptr) bool
-	errno syscall.Errno
+	conn *udpbatch.Conn
 
-	want  int  // messages to ask for
 	count int  // messages received
 	given int  // packets that next has returned since
 	many  bool // the last call fetched as many messages as it could
 }
 
-func newBatchReceiver(raw syscall.RawConn) *batchReceiver {
-	b := &batchReceiver{Reader: udpbatch.NewReader(receiveMessages), raw: raw}
-	b.call = func(fd uintptr) bool {
-		b.count, b.errno = b.Receive(fd, b.want)
-		return b.errno != syscall.EAGAIN
-	}
-	return b
-}
-
 // receive waits for packets and fetches them. Then next returns them.
-func (b *batchReceiver) receive() error {
-	b.want = receiveMessages
+func (b *batchReceiver) receive() (err error) {
+	most := receiveMessages
 	if b.given > 2*b.count {
-		b.want = receiveRuns
+		most = receiveRuns
 	}
-	b.given, b.many = 0, false
-	if err := b.raw.Read(b.call); err != nil {
-		return err
-	}
-	b.many = b.count == b.want
-	if b.errno != 0 {
-		return b.errno
-	}
-	return nil
+	b.count, err = b.Wait(b.conn, most)
+	b.given, b.many = 0, b.count == most
+	return err
 }
 
 // next returns the next fetched packet.
@@ -70,16 +47,6 @@ func (b *batchReceiver) next() ([]byte, bool) {
 type batchSender struct {
 	*udpbatch.Writer
 	headers []byte
-	done    bool
-	try     func(fd uintptr)
-	wait    func(fd uintptr) bool
-}
-
-func newBatchSender(socket *udpbatch.Socket) *batchSender {
-	s := &batchSender{Writer: udpbatch.NewWriter(socket, sendPackets, 2)}
-	s.try = func(fd uintptr) { s.done = s.Send(fd) }
-	s.wait = s.Send
-	return s
 }
 
 // fill makes packets from the beginning of b. Each holds k payloads of that size, as a bundle if k
@@ -113,17 +80,9 @@ func (s *batchSender) fill(t *template, srcPort uint16, b []byte, size, k int) (
 }
 
 // send sends the packets that fill has made.
-func (s *batchSender) send(raw syscall.RawConn) error {
-	defer runtime.KeepAlive(s)
-	// Connections can send at the same time within Control. Write waits for room in the socket's
-	// buffer.
-	if err := raw.Control(s.try); err != nil {
+func (s *batchSender) send(c *udpbatch.Conn) error {
+	if err := s.Flush(c); err != nil {
 		return err
-	}
-	if !s.done {
-		if err := raw.Write(s.wait); err != nil {
-			return err
-		}
 	}
 	return s.Err()
 }

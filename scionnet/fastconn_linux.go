@@ -3,7 +3,6 @@ package scionnet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -43,9 +42,8 @@ type fastConn struct {
 	host         *Host
 	local        Addr
 	log          *slog.Logger
-	raw          syscall.RawConn
+	batches      *udpbatch.Conn
 	senders      sync.Pool // of *batchSender
-	socket       *udpbatch.Socket
 
 	// frames are accepted from anybody, since there are no connections (Datagrams)
 	allFrames bool
@@ -94,14 +92,13 @@ func openFast(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 		headers: map[string]*parsedHeader{},
 		key:     make([]byte, 0, mostHeader),
 	}
-	if c.raw, err = conn.SyscallConn(); err == nil {
-		err = c.raw.Control(func(fd uintptr) { c.socket = udpbatch.NewSocket(fd) })
+	if c.batches, err = udpbatch.NewConn(conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("set up UDP port %d of %s: %w", port, h.localIP, err), conn.Close())
+	c.in = &batchReceiver{Reader: udpbatch.NewReader(receiveMessages), conn: c.batches}
+	c.senders.New = func() any {
+		return &batchSender{Writer: udpbatch.NewWriter(c.batches.Socket, sendPackets, 2)}
 	}
-	c.in = newBatchReceiver(c.raw)
-	c.senders.New = func() any { return newBatchSender(c.socket) }
 	return c, nil
 }
 
@@ -311,7 +308,7 @@ func (c *fastConn) send(r *route, b []byte, size int) error {
 			k = bundled(size, int(r.large.limit.Load()))
 		}
 		n := s.fill(t, c.local.Port, b, size, k)
-		if err := s.send(c.raw); errors.Is(err, net.ErrClosed) {
+		if err := s.send(c.batches); errors.Is(err, net.ErrClosed) {
 			return err
 		} else if err != nil {
 			c.log.Debug("packets not sent", "to", r.remote, "next_hop", t.nextHop, "bytes", n, "error", err)

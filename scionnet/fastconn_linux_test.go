@@ -86,7 +86,7 @@ func TestBatch(t *testing.T) {
 	a, b, to := fastPair(t)
 	for _, off := range []bool{false, true} {
 		if off {
-			if err := a.raw.Control(a.socket.Plain); err != nil {
+			if err := a.batches.Control(a.batches.Plain); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,7 +10,7 @@ var NoOffload = ListenConfig{packetIO: func(ctx context.Context, h *Host, port u
 		return nil, err
 	}
 	c := p.(*fastConn)
-	return c, c.raw.Control(c.socket.Plain)
+	return c, c.batches.Control(c.batches.Plain)
 }}
 
 // HasBundles says that fast packet connections put several QUIC packets into one large packet.

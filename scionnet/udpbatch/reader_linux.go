@@ -21,6 +21,11 @@ type Reader struct {
 	more    bool   // it has unread packets
 	run     []byte // its unread rest
 	control control
+
+	// For Wait.
+	poll  func(fd uintptr) bool
+	most  int
+	errno syscall.Errno
 }
 
 // NewReader makes a reader of up to that many messages at a time, each a run of up to 64 KiB.
@@ -38,6 +43,10 @@ func NewReader(messages int) *Reader {
 		h.SetIovlen(1)
 		h.Name = &r.names[i][0]
 		h.Control = &r.controls[i][0]
+	}
+	r.poll = func(fd uintptr) bool {
+		_, r.errno = r.Receive(fd, r.most)
+		return r.errno != syscall.EAGAIN
 	}
 	return r
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -17,10 +16,9 @@ import (
 
 // port is a UDP socket on loopback.
 type port struct {
-	udp    *net.UDPConn
-	raw    syscall.RawConn
-	addr   netip.AddrPort
-	socket *Socket
+	*Conn
+	udp  *net.UDPConn
+	addr netip.AddrPort
 }
 
 func open(t *testing.T, ip string) *port {
@@ -38,10 +36,7 @@ func open(t *testing.T, ip string) *port {
 		t.Fatal(err)
 	}
 	p.addr = p.udp.LocalAddr().(*net.UDPAddr).AddrPort()
-	if p.raw, err = p.udp.SyscallConn(); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.raw.Control(func(fd uintptr) { p.socket = NewSocket(fd) }); err != nil {
+	if p.Conn, err = NewConn(p.udp); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -52,13 +47,11 @@ func (p *port) read(t *testing.T, n int) (got []string, messages int) {
 	t.Helper()
 	r := NewReader(4)
 	for len(got) < n {
-		if err := p.raw.Read(func(fd uintptr) bool {
-			k, errno := r.Receive(fd, 4)
-			messages += k
-			return errno != unix.EAGAIN
-		}); err != nil {
+		k, err := r.Wait(p.Conn, 4)
+		if err != nil {
 			t.Fatalf("%v after %d packets of %d", err, len(got), n)
 		}
+		messages += k
 		for b, ok := r.Next(); ok; b, ok = r.Next() {
 			got = append(got, fmt.Sprintf("%v %s", r.From(), b))
 		}
@@ -68,7 +61,7 @@ func (p *port) read(t *testing.T, n int) (got []string, messages int) {
 
 func (p *port) send(t *testing.T, w *Writer) {
 	t.Helper()
-	if err := p.raw.Write(w.Send); err != nil {
+	if err := w.Flush(p.Conn); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -85,11 +78,11 @@ func TestRuns(t *testing.T) {
 		for _, plain := range []bool{false, true} {
 			from, a, b := open(t, ip), open(t, ip), open(t, ip)
 			if plain {
-				if err := from.raw.Control(from.socket.Plain); err != nil {
+				if err := from.Control(from.Socket.Plain); err != nil {
 					t.Fatal(err)
 				}
 			}
-			w := NewWriter(from.socket, 50, 2)
+			w := NewWriter(from.Socket, 50, 2)
 			var wantA, wantB []string
 			add := func(to *port, want *[]string, size int) {
 				data := bytes.Repeat([]byte{byte('a' + len(*want)%26)}, size)
@@ -132,7 +125,7 @@ func TestRuns(t *testing.T) {
 // TestRefused sends a packet that the kernel refuses among others: only that packet may be lost.
 func TestRefused(t *testing.T) {
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.1")
-	w := NewWriter(from.socket, 8, 1)
+	w := NewWriter(from.Socket, 8, 1)
 	for _, p := range [][]byte{[]byte("first"), make([]byte, 70000), []byte("third")} {
 		w.Add(to.addr, p)
 	}
@@ -149,7 +142,7 @@ func TestRefused(t *testing.T) {
 // TestSplit splits a run, as after the kernel has refused it.
 func TestSplit(t *testing.T) {
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.1")
-	w := NewWriter(from.socket, 9, 1)
+	w := NewWriter(from.Socket, 9, 1)
 	var want []string
 	for i := range 9 {
 		p := []byte{'0' + byte(i), 'x', 'y'}[:3-i/3%2] // the first run has 4, the second 2, the third 3
@@ -211,7 +204,7 @@ func TestOldError(t *testing.T) {
 
 func TestStamp(t *testing.T) {
 	from, to := open(t, "127.0.0.1"), open(t, "127.0.0.1")
-	if err := to.raw.Control(func(fd uintptr) {
+	if err := to.Control(func(fd uintptr) {
 		if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +216,7 @@ func TestStamp(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := NewReader(1)
-	if err := to.raw.Read(func(fd uintptr) bool {
+	if err := to.Read(func(fd uintptr) bool {
 		_, errno := r.Receive(fd, 1)
 		return errno != unix.EAGAIN
 	}); err != nil {

@@ -23,6 +23,11 @@ type Writer struct {
 	next          int // the next run to send
 	again         bool
 	err           error
+
+	// For Flush.
+	try  func(fd uintptr)
+	wait func(fd uintptr) bool
+	sent bool
 }
 
 // run is a sequence of packets of one size, of which the last may be shorter.
@@ -35,10 +40,13 @@ type run struct {
 
 // NewWriter makes a writer of up to that many packets at a time, each of so many parts.
 func NewWriter(s *Socket, packets, parts int) *Writer {
-	return &Writer{
+	w := &Writer{
 		socket: s, parts: parts, messages: make([]message, packets), runs: make([]run, packets),
 		names: make([]name, packets), iovecs: make([]unix.Iovec, packets*parts), controls: make([][unix.SizeofCmsghdr + 8]byte, packets),
 	}
+	w.try = func(fd uintptr) { w.sent = w.Send(fd) }
+	w.wait = w.Send
+	return w
 }
 
 // Reset removes all packets.

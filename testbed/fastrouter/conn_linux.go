@@ -23,17 +23,14 @@ const (
 // batchConn is a router.BatchConn. As the data plane uses it, one goroutine reads and another writes.
 type batchConn struct {
 	udp       *net.UDPConn
-	raw       syscall.RawConn
+	batches   *udpbatch.Conn
 	connected bool
 
-	in      *udpbatch.Reader
-	receive func(fd uintptr) bool
-	inErr   syscall.Errno
-	from    *net.UDPAddr // never changed, since packets of earlier runs refer to theirs
-	sender  netip.AddrPort
+	in     *udpbatch.Reader
+	from   *net.UDPAddr // never changed, since packets of earlier runs refer to theirs
+	sender netip.AddrPort
 
-	out  *udpbatch.Writer
-	send func(fd uintptr) bool
+	out *udpbatch.Writer
 }
 
 func open(local, remote netip.AddrPort, cfg *conn.Config) (*batchConn, error) {
@@ -64,19 +61,10 @@ func open(local, remote netip.AddrPort, cfg *conn.Config) (*batchConn, error) {
 	// What the system grants: without it more is lost under load, and nothing else.
 	_ = c.udp.SetReadBuffer(cfg.ReceiveBufferSize)
 	_ = c.udp.SetWriteBuffer(cfg.SendBufferSize)
-	if c.raw, err = c.udp.SyscallConn(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open router socket %s: %w", local, err), c.udp.Close())
+	if c.batches, err = udpbatch.NewConn(c.udp); err != nil {
+		return nil, errors.Join(err, c.udp.Close())
 	}
-	var socket *udpbatch.Socket
-	if err := c.raw.Control(func(fd uintptr) { socket = udpbatch.NewSocket(fd) }); err != nil {
-		return nil, errors.Join(fmt.Errorf("set up router socket %s: %w", local, err), c.udp.Close())
-	}
-	c.in, c.out = udpbatch.NewReader(inMessages), udpbatch.NewWriter(socket, outPackets, 1)
-	c.receive = func(fd uintptr) bool {
-		_, c.inErr = c.in.Receive(fd, inMessages)
-		return c.inErr != syscall.EAGAIN
-	}
-	c.send = c.out.Send
+	c.in, c.out = udpbatch.NewReader(inMessages), udpbatch.NewWriter(c.batches.Socket, outPackets, 1)
 	return c, nil
 }
 
@@ -101,11 +89,8 @@ func (c *batchConn) ReadBatch(ms conn.Messages) (int, error) {
 		if n > 0 {
 			return n, nil
 		}
-		if err := c.raw.Read(c.receive); err != nil {
+		if _, err := c.in.Wait(c.batches, inMessages); err != nil {
 			return 0, err
-		}
-		if c.inErr != 0 {
-			return 0, c.inErr
 		}
 	}
 }
@@ -127,7 +112,7 @@ func (c *batchConn) WriteBatch(ms conn.Messages, _ int) (int, error) {
 		for n < len(ms)-done && c.out.Add(c.destination(&ms[done+n]), ms[done+n].Buffers[0]) {
 			n++
 		}
-		if err := c.raw.Write(c.send); err != nil {
+		if err := c.out.Flush(c.batches); err != nil {
 			return done, err
 		}
 		done += n
