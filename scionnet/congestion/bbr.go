@@ -372,6 +372,9 @@ func (b *bbr) goDown() {
 	if b.short() {
 		wait /= 10 // the queue of a probe is over sooner
 	}
+	if b.cruised > 0 && b.bandwidth.max() > (1+upGrowth)*b.cruised {
+		wait /= 4 // there is probably more: a newcomer next to a large flow has a long way to go
+	}
 	b.probeAt = b.now + wait
 	b.startTrial()
 	b.enter(down)

@@ -62,3 +62,21 @@ func TestRivals(t *testing.T) {
 		}
 	}
 }
+
+// A flow that starts a moment after another, which has filled the link by then, comes close to its half.
+func TestNewcomer(t *testing.T) {
+	const runs, late = 6, 300 * ms
+	share := 0.0
+	for seed := range uint64(runs) {
+		s, w := newSim(seed), wire{rate: 10 * mbit, delay: 22 * ms, queue: 30 * ms}
+		first := s.flow(New(Config{Seed: 2 * seed}), 0, w.delay, &w)
+		s.flow(New(Config{Seed: 2*seed + 1}), late, w.delay, &w)
+		s.run(late + 20*time.Second)
+		first.begin()
+		s.run(late + 30*time.Second)
+		share += first.rate(10*time.Second) / w.rate / runs
+	}
+	if share > 0.66 {
+		t.Errorf("the first has %.2f of the link after 20 s", share)
+	}
+}
