@@ -21,22 +21,22 @@ func writeTree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func TestStageAndCompare(t *testing.T) {
+func TestCopyTreeAndCompare(t *testing.T) {
 	src := writeTree(t, map[string]string{"a": "aaaa", "b/c": "cccc", "d": "dddd", "empty": ""})
 	for _, tt := range []struct {
 		limit       int64
 		files, size int64
 	}{{0, 4, 12}, {12, 3, 12}, {6, 2, 6}, {4, 1, 4}, {100, 4, 12}} {
 		dst := filepath.Join(t.TempDir(), "copy")
-		files, size, err := stage(src, dst, tt.limit)
+		files, size, err := CopyTree(src, dst, tt.limit)
 		if err != nil || int64(files) != tt.files || size != tt.size {
 			t.Errorf("limit %d: %d files, %d bytes, %v; want %d, %d", tt.limit, files, size, err, tt.files, tt.size)
 		}
-		if n, err := sameTree(dst, dst); err != nil || int64(n) != tt.files {
+		if n, err := SameTree(dst, dst); err != nil || int64(n) != tt.files {
 			t.Errorf("limit %d: compared %d files: %v", tt.limit, n, err)
 		}
 	}
-	if _, _, err := stage(t.TempDir(), t.TempDir(), 0); err == nil {
+	if _, _, err := CopyTree(t.TempDir(), t.TempDir(), 0); err == nil {
 		t.Error("an empty data set was accepted")
 	}
 }
@@ -50,12 +50,12 @@ func TestSameTreeSeesEveryDifference(t *testing.T) {
 		"longer":    {"a": "aaaa", "b/c": "ccccc"},
 		"truncated": {"a": "", "b/c": "cccc"},
 	} {
-		if _, err := sameTree(writeTree(t, want), writeTree(t, got)); err == nil {
+		if _, err := SameTree(writeTree(t, want), writeTree(t, got)); err == nil {
 			t.Errorf("%s: not noticed", name)
 		}
 	}
 	more := map[string]string{"a": "aaaa", "b/c": "cccc", ".braid/record": "x"}
-	if n, err := sameTree(writeTree(t, want), writeTree(t, more)); err != nil || n != 2 {
+	if n, err := SameTree(writeTree(t, want), writeTree(t, more)); err != nil || n != 2 {
 		t.Errorf("files beside the data: %d, %v", n, err)
 	}
 }

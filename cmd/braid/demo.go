@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/testbed"
+	"braid/testbed/demo"
 )
 
 func demoCommand() *cli.Command {
@@ -21,15 +22,15 @@ func demoCommand() *cli.Command {
 		Flags: append(routerFlags(),
 			&sizeFlag{Name: "size", Usage: "use only `SIZE` of the data set, such as 20MB"},
 			&cli.StringFlag{Name: "data", Usage: "`DIR` to transfer (default: Go's own source code)"},
-			&cli.StringFlag{Name: "topology", Value: "two-paths", Usage: "`FILE.topo` or shipped topology with disjoint paths between its first two ASes"},
+			&cli.StringFlag{Name: "topology", Value: "two-paths", Usage: "`FILE.topo` or shipped topology; the data goes from its first AS to its second, and its links need rates"},
 			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: scion beside braid)"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object"},
 		),
-		Action: demo,
+		Action: runDemo,
 	}
 }
 
-func demo(ctx context.Context, c *cli.Command) error {
+func runDemo(ctx context.Context, c *cli.Command) error {
 	topology, err := testbed.LoadTopology(c.String("topology"))
 	if err != nil {
 		return err
@@ -59,10 +60,8 @@ func demo(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	result, err := testbed.Demo(ctx, testbed.DemoOptions{
-		Topology: topology, Data: data, Size: c.Int64("size"),
-		Seeder: topology.ASes[0].IA, Leecher: topology.ASes[1].IA,
-		WorkDir: work, Braid: exe, SCIONBin: c.String("scion-bin"), RouterCommand: router,
+	result, err := demo.Run(ctx, demo.Options{
+		Topology: topology, Data: data, Size: c.Int64("size"), WorkDir: work, Braid: exe, SCIONBin: c.String("scion-bin"), RouterCommand: router,
 		Say: show.say, Show: show.progress,
 	})
 	show.out.clear()

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"braid/testbed"
+	"braid/testbed/demo"
 )
 
 // The whole demonstration with little data: both downloads, every byte compared, the result as documented.
@@ -31,7 +31,7 @@ func TestDemo(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	var r testbed.DemoResult
+	var r demo.Result
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatalf("%v: %s", err, stdout)
 	}
@@ -54,7 +54,7 @@ func TestDemo(t *testing.T) {
 	if r.Gain <= 0 || r.LimitFraction <= 0 || r.LimitFraction > 1.01 {
 		t.Errorf("gain %v, fraction of the limit %v", r.Gain, r.LimitFraction)
 	}
-	for _, want := range []string{"network is up", "every byte is right"} {
+	for _, want := range []string{"is up after", "every byte is right"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("people are not told %q: %s", want, stderr)
 		}

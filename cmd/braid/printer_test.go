@@ -24,6 +24,7 @@ import (
 	"braid/pathsel"
 	"braid/storage"
 	"braid/testbed"
+	"braid/testbed/demo"
 	"braid/testbed/report"
 	"braid/testbed/scenario"
 )
@@ -202,7 +203,7 @@ var outputs = []struct {
 		return scenario.Table(p, []scenario.Summary{filled[scenario.Summary](text)})
 	}},
 	{"comparison", false, func(p *printer, text string) error { return filled[report.Comparison](text).Table(p) }},
-	{"demo", false, func(p *printer, text string) error { return filled[testbed.DemoResult](text).Table(p) }},
+	{"demo", false, func(p *printer, text string) error { return filled[demo.Result](text).Table(p) }},
 	{"replay", true, func(p *printer, text string) error {
 		return fprintf(p, "%s\n", decisions(filled[[]pathsel.Decision](text)))
 	}},

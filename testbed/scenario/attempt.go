@@ -133,7 +133,7 @@ func (a *attempt) course(ctx context.Context) error {
 	if a.onIP() {
 		a.ip = a.network.IP()
 	}
-	if a.foreign() {
+	if a.foreign() || a.Tracker {
 		if err := a.startTracker(ctx); err != nil {
 			return err
 		}
@@ -315,6 +315,9 @@ func (a *attempt) hear(m message) error {
 		return nil
 	}
 	a.writer.writeAt(m.at, Line{Kind: "peer", What: p.peer.Name, Event: m.line, said: m.said})
+	if a.hooks.Heard != nil {
+		a.hooks.Heard(a.variant, p.peer.Name, m.said)
+	}
 	if e, ok := m.said.(*event.Ready); ok && len(e.Listen) > 0 {
 		p.listen = e.Listen[0]
 	}

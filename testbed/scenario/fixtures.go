@@ -42,7 +42,7 @@ func (h *fixtures) setup(ctx context.Context, s Scenario, o Options) (*setup, er
 		}
 		h.launcher, h.data = testbed.NewLauncher(h.raised), map[dataKey]*dataset{}
 	}
-	st := &setup{Scenario: s, braid: o.Braid, scratch: h.scratch, launcher: h.launcher}
+	st := &setup{Scenario: s, braid: o.Braid, scratch: h.scratch, launcher: h.launcher, hooks: o.Hooks}
 	if st.data, err = h.dataset(ctx, s); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,10 @@ func (h *fixtures) open(ctx context.Context, s Scenario, o Options) error {
 	if h.log, err = os.OpenFile(filepath.Join(logDir, "network.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 		return err
 	}
-	opts.Raised = h.raised
+	if len(o.RouterCommand) > 0 {
+		opts.RouterCommand = o.RouterCommand
+	}
+	opts.Raised, opts.Progress = h.raised, o.Network
 	opts.Dir, opts.SCIONBin = filepath.Join(h.scratch, "network"), o.SCIONBin
 	opts.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	began := time.Now()
@@ -135,13 +138,14 @@ type dataKey struct {
 	pieces   Bytes
 	torrents int
 	tracked  bool
+	path     string
 }
 
-// dataset is the data of a transfer: files of one size, each with a torrent of its own.
+// dataset is the data of a transfer: files of one size, each with a torrent of its own, or one folder.
 type dataset struct {
 	dir      string // that seeds serve
 	torrents []string
-	files    []string // names in dir
+	files    []string // names in dir, of files or folders
 }
 
 // wanted returns what a peer serves or downloads.
@@ -160,9 +164,9 @@ func (s Scenario) torrentsOf(p Peer) int {
 	return s.Torrents
 }
 
-// dataset makes the data of a scenario. Its bytes depend on the seed only.
+// dataset makes the data of a scenario. Its bytes depend on the seed only, unless it has data of its own.
 func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
-	key := dataKey{s.Seed, s.Size, s.Pieces, s.Torrents, s.foreign()}
+	key := dataKey{s.Seed, s.Size, s.Pieces, s.Torrents, s.foreign(), s.data}
 	if d, ok := h.data[key]; ok {
 		return d, nil
 	}
@@ -170,16 +174,23 @@ func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 	if err != nil {
 		return nil, err
 	}
+	var paths []string
+	if s.data != "" {
+		dir, paths = filepath.Dir(s.data), []string{s.data}
+	} else {
+		for i := range s.Torrents {
+			name := dataName
+			if i > 0 {
+				name = fmt.Sprintf("%s-%d", dataName, i+1)
+			}
+			paths = append(paths, filepath.Join(dir, name))
+			if err := testbed.RandomFile(paths[i], dataSeed(s.Seed, i), int64(s.Size)); err != nil {
+				return nil, err
+			}
+		}
+	}
 	d := &dataset{dir: dir}
-	for i := range s.Torrents {
-		name := dataName
-		if i > 0 {
-			name = fmt.Sprintf("%s-%d", dataName, i+1)
-		}
-		path := filepath.Join(dir, name)
-		if err := testbed.RandomFile(path, dataSeed(s.Seed, i), int64(s.Size)); err != nil {
-			return nil, err
-		}
+	for _, path := range paths {
 		o := client.CreateOptions{PieceLength: int64(s.Pieces)}
 		if key.tracked {
 			o.Trackers = [][]string{{trackerURL}}
@@ -192,7 +203,7 @@ func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 		if err := os.WriteFile(torrent, c.Torrent, 0o644); err != nil {
 			return nil, err
 		}
-		d.torrents, d.files = append(d.torrents, torrent), append(d.files, name)
+		d.torrents, d.files = append(d.torrents, torrent), append(d.files, filepath.Base(path))
 	}
 	h.data[key] = d
 	return d, nil

@@ -40,15 +40,23 @@ func (a *attempt) onHost(ia pathsel.IA, program string, args ...string) (*exec.C
 
 // startTracker starts the tracker, and waits until it serves.
 func (a *attempt) startTracker(ctx context.Context) error {
-	p := Peer{Name: trackerName, Role: Tracker, Client: Braid, Transport: TCP}
-	h, err := a.ip.AddHost(0)
-	if err != nil {
-		return err
-	}
-	cmd, err := h.Command(a.braid, a.braid, "tracker", "--json", "--interval", "30s", "--min-interval", "1s",
-		"--listen", fmt.Sprintf("http://%s:%d", h.Addr(), trackerPort))
-	if err != nil {
-		return err
+	p := Peer{Name: trackerName, Role: Tracker, Client: Braid, Transport: SCION}
+	args := []string{"tracker", "--json", "--interval", "30s", "--min-interval", "1s"}
+	var cmd *exec.Cmd
+	var h *testbed.IPHost
+	if a.Tracker {
+		ia := a.Peers[slices.IndexFunc(a.Peers, func(p Peer) bool { return p.Role == Seed })].AS
+		cmd = exec.Command(a.braid, append(args, "--config-dir", a.network.ConfigDir(ia),
+			"--listen", fmt.Sprintf("scion://%s,[%s]:0", ia, a.network.HostIP(ia)))...)
+	} else {
+		p.Transport = TCP
+		var err error
+		if h, err = a.ip.AddHost(0); err != nil {
+			return err
+		}
+		if cmd, err = h.Command(a.braid, a.braid, append(args, "--listen", fmt.Sprintf("http://%s:%d", h.Addr(), trackerPort))...); err != nil {
+			return err
+		}
 	}
 	ps, err := a.startProcess(cmd, h, p)
 	if err != nil {
@@ -98,13 +106,16 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		args = append([]string{"download"}, torrents...)
 		args = append(args, "-o", out, "--path-selection", p.Selector, "--sample", a.Sample.String(), "--piece-events")
 		for _, x := range a.peers {
-			if x.listen != "" && a.downloads(p, x.peer) {
+			if !a.Tracker && x.listen != "" && a.downloads(p, x.peer) {
 				args = append(args, "--peer", x.listen)
 			}
 		}
 		if p.Stays {
 			args = append(args, "--seed-after")
 		}
+	}
+	if a.Tracker {
+		args = append(args, "--tracker", a.peers[0].listen)
 	}
 	serves := a.serves(p)
 	// Each peer needs its own key: peers with the same key are one peer.

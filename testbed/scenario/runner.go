@@ -23,9 +23,19 @@ type Options struct {
 	Runs int
 	// Braid is the program that the peers run, SCIONBin the directory of the SCION programs ("": as testbed.Options).
 	Braid, SCIONBin string
+	// RouterCommand, if not empty, is the border router of every scenario.
+	RouterCommand []string
 	// Say is called with a line for each step.
 	Say func(string)
 	Log *slog.Logger
+	Hooks
+}
+
+// Hooks show a run while it happens. Those that are nil are not called.
+type Hooks struct {
+	Network  func(testbed.Progress)                    // while the network starts
+	Heard    func(v Variant, peer string, message any) // a peer's event, a type of node/event
+	Finished func(Result)
 }
 
 // The run directory:
@@ -51,6 +61,7 @@ type setup struct {
 	hosts    *hosts
 	launcher *testbed.Launcher
 	braid    string
+	hooks    Hooks
 	scratch  string // removed at the end
 	data     *dataset
 }
@@ -123,6 +134,9 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (resul
 			}
 			if res, err = h.run(ctx, t, run, dir, o); err == nil {
 				o.Say(res.line())
+				if o.Finished != nil {
+					o.Finished(res)
+				}
 				results, row = append(results, res), 0
 				continue
 			}

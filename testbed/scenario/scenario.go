@@ -46,11 +46,14 @@ type Scenario struct {
 	MachineBound bool   `yaml:"machine_bound"`
 	Links        []Link `yaml:"links"` // what differs from the topology, from the beginning
 
-	Size     Bytes  `yaml:"size"`         // of each torrent
-	Pieces   Bytes  `yaml:"piece_length"` // 0: what braid create takes for the size
-	Torrents int    `yaml:"torrents"`     // that all peers have or want
-	Router   string `yaml:"router"`       // stock (or ""), fast
-	MTU      int    `yaml:"mtu"`          // of all ASes and links; 0: what the topology says
+	Size     Bytes `yaml:"size"`         // of each torrent
+	Pieces   Bytes `yaml:"piece_length"` // 0: what braid create takes for the size
+	Torrents int   `yaml:"torrents"`     // that all peers have or want
+	// Tracker: a tracker on SCION, in the AS of the first seed, introduces the peers. Without it,
+	// leechers are told whom to download from.
+	Tracker bool   `yaml:"tracker"`
+	Router  string `yaml:"router"` // stock (or ""), fast
+	MTU     int    `yaml:"mtu"`    // of all ASes and links; 0: what the topology says
 	// Congestion is braid's congestion controller over SCION and QUIC, TCP the kernel's for braid's TCP. "" is
 	// the default of each.
 	Congestion string    `yaml:"congestion"`
@@ -78,6 +81,7 @@ type Scenario struct {
 	topology testbed.Topology // with Links
 	lines    lines
 	text     []byte
+	data     string  // the folder or file to transfer; empty: random bytes. See Transferring.
 	scale    float64 // 1, or see Scaled
 	leechers int     // the most that any variant has; 0: no bound
 }
@@ -316,6 +320,13 @@ func (s Scenario) Only(names []string) (Scenario, error) {
 		s.Variants = append(s.Variants, variants[i])
 	}
 	return s, nil
+}
+
+// Transferring returns the scenario with other data: the folder or file at path, of so many bytes,
+// instead of random bytes. Its torrent is written beside it.
+func (s Scenario) Transferring(path string, size int64) Scenario {
+	s.data, s.Size = path, Bytes(size)
+	return s
 }
 
 // In returns the scenario as it is in one of its variants.

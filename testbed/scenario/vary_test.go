@@ -114,6 +114,8 @@ func TestMixedMistakes(t *testing.T) {
 		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: quic}", "no peer before it has transport quic"},
 		{"{name: l, as: \"1-ff00:0:111\", role: leech, client: aria2, transport: tcp, from: [all]}", "with other clients"},
 		{"{name: l, as: \"1-ff00:0:111\", role: leech, from: [all]}", ""},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech}\ntracker: true", ""},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: tcp}\ntracker: true", "tracker: true is for peers on SCION"},
 	} {
 		_, err := parseText("about: x\ntopology: two-paths\nsize: 1MB\ntakes: 5s\npeers:\n  - {name: s, as: \"1-ff00:0:110\", role: seed}\n  - " + tt.leecher + "\n")
 		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {

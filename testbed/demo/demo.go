@@ -1,0 +1,199 @@
+// Package demo shows what braid is for: it runs the scenario "demo", which downloads the same data over one path and then
+// over all paths, and tells the steps as they happen.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"braid/node/event"
+	"braid/pathsel"
+	"braid/testbed"
+	"braid/testbed/scenario"
+	"braid/testbed/scenarios"
+)
+
+// Options say what the demonstration runs with.
+type Options struct {
+	// Topology is the network. The seeder is in its first AS, the leecher in its second.
+	Topology testbed.Topology
+	// Data is the directory to transfer; Size cuts it after that many bytes (0: all of it).
+	Data string
+	Size int64
+	// WorkDir holds everything that the demonstration writes.
+	WorkDir string
+	// Braid is the program that the peers run, SCIONBin the directory of the SCION programs.
+	Braid, SCIONBin string
+	// RouterCommand is as in testbed.Options.
+	RouterCommand []string
+	// Say is called with each step, Show with the progress of the current step.
+	Say, Show func(string)
+}
+
+// Result is what the demonstration measured; its JSON form is the command's output.
+type Result struct {
+	Bytes      int64       `json:"bytes"`
+	Files      int         `json:"files"`
+	Candidates []Candidate `json:"candidates"`
+	// Gain is how many times faster all paths are than one.
+	Gain float64 `json:"gain"`
+	// LimitMbitS is the payload that all links together can carry, LimitFraction the part of it that the download over
+	// all paths reached.
+	LimitMbitS    float64 `json:"limit_mbit_s"`
+	LimitFraction float64 `json:"limit_fraction"`
+}
+
+// Candidate is one way of downloading the same data.
+type Candidate struct {
+	Name         string      `json:"name"` // "single" or "multi"
+	Seconds      float64     `json:"seconds"`
+	PayloadMbitS float64     `json:"payload_mbit_s"`
+	Verified     bool        `json:"verified"` // every file compared with its original
+	Paths        []PathShare `json:"paths"`
+}
+
+// PathShare is the part of a download's bytes that came over one path.
+type PathShare struct {
+	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
+	Share       float64             `json:"share"` // 0 to 1
+}
+
+// load reads the scenario, with its two peers in the first two ASes of the topology.
+func load(t testbed.Topology) (scenario.Scenario, error) {
+	text, err := scenarios.Files.ReadFile("demo.yaml")
+	if err != nil {
+		return scenario.Scenario{}, err
+	}
+	places := strings.NewReplacer("1-ff00:0:110", t.ASes[0].IA.String(), "1-ff00:0:111", t.ASes[1].IA.String())
+	return scenario.Parse("demo.yaml", strings.NewReader(places.Replace(string(text))), func(string) (testbed.Topology, error) { return t, nil })
+}
+
+// Run downloads the data over one path and then over all of them, through real border routers. Whatever it starts has
+// ended when it returns.
+func Run(ctx context.Context, o Options) (Result, error) {
+	say := func(format string, args ...any) { o.Say(fmt.Sprintf(format, args...)) }
+	s, err := load(o.Topology)
+	if err != nil {
+		return Result{}, err
+	}
+	say("copying the data set from %s", o.Data)
+	data := filepath.Join(o.WorkDir, "dataset")
+	var res Result
+	if res.Files, res.Bytes, err = testbed.CopyTree(o.Data, data, o.Size); err != nil {
+		return res, err
+	}
+	say("%d files, %.1f MB", res.Files, float64(res.Bytes)/1e6)
+	say("bringing up the SCION network %s (%d ASes, %d links)", o.Topology.Name, len(o.Topology.ASes), len(o.Topology.Links))
+	var last event.Done
+	results, err := scenario.Run(ctx, []scenario.Scenario{s.Transferring(data, res.Bytes)}, scenario.Options{
+		Dir: filepath.Join(o.WorkDir, "runs"), Braid: o.Braid, SCIONBin: o.SCIONBin, RouterCommand: o.RouterCommand, Log: slog.New(slog.DiscardHandler),
+		Say: func(line string) {
+			if rest, ok := strings.CutPrefix(line, "demo: "); ok { // all but the figures of a run
+				o.Say(rest)
+			}
+		},
+		Hooks: scenario.Hooks{
+			Network: func(p testbed.Progress) {
+				o.Show(fmt.Sprintf("%d processes, links up %d/%d, paths %d/%d", p.Processes, p.Links, p.ImpliedLinks, p.Paths, p.ImpliedPaths))
+			},
+			Heard: func(v scenario.Variant, peer string, message any) {
+				switch e := message.(type) {
+				case *event.Ready:
+					if len(e.Listen) > 0 && peer != "leecher" {
+						say("%s: %s at %s", v.Name, peer, e.Listen[0])
+					}
+					if peer == "seeder" {
+						say("%s: downloading in %s with --path-selection %s", v.Name, o.Topology.ASes[1].IA, v.Selector)
+					}
+				case *event.Progress:
+					if peer == "leecher" {
+						o.Show(progressLine(*e))
+					}
+				case *event.Done:
+					last = *e
+				}
+			},
+			Finished: func(r scenario.Result) {
+				if c := candidate(r, last); c.Verified {
+					say("%s: %d files compared with their originals, every byte is right", c.Name, res.Files)
+					res.Candidates = append(res.Candidates, c)
+				}
+			},
+		},
+	})
+	if err != nil {
+		return res, err
+	}
+	for _, r := range results {
+		if r.Failed != "" {
+			return res, fmt.Errorf("download %s: %s", r.Variant, r.Failed)
+		}
+	}
+	if len(res.Candidates) != 2 || len(results[1].Limit) == 0 {
+		return res, errors.New("a download has no result")
+	}
+	res.LimitMbitS = results[1].Limit[0].MbitS
+	res.Gain = res.Candidates[1].PayloadMbitS / res.Candidates[0].PayloadMbitS
+	res.LimitFraction = res.Candidates[1].PayloadMbitS / res.LimitMbitS
+	return res, nil
+}
+
+// candidate puts together what the runner and the leecher said of a download.
+func candidate(r scenario.Result, e event.Done) Candidate {
+	return Candidate{
+		Name: r.Variant, Seconds: e.Seconds, PayloadMbitS: e.PayloadMbitS, Verified: r.Failed == "" && r.Verified == 1, Paths: shares(e.Paths),
+	}
+}
+
+// shares returns the part of the bytes that came over each path, without paths that carried nothing.
+func shares(paths []event.Path) (out []PathShare) {
+	var sum uint64
+	for _, x := range paths {
+		sum += x.BytesRead
+	}
+	for _, x := range paths {
+		if x.BytesRead > 0 {
+			out = append(out, PathShare{x.Fingerprint, float64(x.BytesRead) / float64(sum)})
+		}
+	}
+	return out
+}
+
+// progressLine shows a bar and, for each path that carries data, its rate and round-trip time.
+func progressLine(e event.Progress) string {
+	const width = 10
+	done := int(width * float64(e.Bytes) / float64(max(1, e.Total)))
+	line := fmt.Sprintf("[%s%s] %3d%% %5.1f Mbit/s", strings.Repeat("#", done), strings.Repeat("-", width-done), 100*e.Bytes/max(1, e.Total), e.MbitS)
+	for _, p := range e.Paths {
+		if p.BytesRead > 0 {
+			line += fmt.Sprintf("  %s %4.1f %2.0f ms", p.Fingerprint.Short(), p.MbitS, p.RTT)
+		}
+	}
+	return line
+}
+
+// Table writes the result for people.
+func (r Result) Table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "candidate\tseconds\tMbit/s\tgain\tof the limit\tverified\tshare of each path\t\n")
+	for _, c := range r.Candidates {
+		var shares []string
+		for _, p := range c.Paths {
+			shares = append(shares, fmt.Sprintf("%s %.0f%%", p.Fingerprint.Short(), 100*p.Share))
+		}
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.2f\t%.1f%%\t%v\t%s\t\n", c.Name, c.Seconds, c.PayloadMbitS,
+			c.PayloadMbitS/r.Candidates[0].PayloadMbitS, 100*c.PayloadMbitS/r.LimitMbitS, c.Verified, strings.Join(shares, ", "))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%.1f MB in %d files; all paths together carry %.1f Mbit/s of payload\n",
+		float64(r.Bytes)/1e6, r.Files, r.LimitMbitS)
+	return err
+}
