@@ -1,15 +1,19 @@
-// Package knowledgebench measures what path knowledge is worth (braid bench knowledge): how much sooner a download has its
-// first piece, its best set of paths, and all of its data, if a tracker names near peers and good paths.
+// Package knowledgebench measures the value of path knowledge (braid bench knowledge): how much
+// sooner a download has its first piece, its best set of paths, and all of its data, if the tracker
+// names near peers and good paths.
 //
-// The network and the downloads are simulated (pathsel/sim) with the default selector, between 16 regions with measured
-// delays and drawn rates; what is learnt and told is the tracker's own code. Two experiments:
+// The network and the downloads are simulated (pathsel/sim) with the default selector, between 16
+// regions with measured delays and random rates. The tracker's own code learns from reports and
+// gives hints. There are two experiments:
 //
-//	peers  leechers of all regions come one after the other and take four of the seeds in the other regions, chosen at random,
-//	       the nearest, or half and half
-//	paths  several leechers of one region come one after the other and have one seed, with 15 paths of which
-//	       two may be used at a time; nth tells how many have come before and reported
+//	peers  Leechers in all regions come one after another. Each takes four of the seeds in the
+//	       other regions: random ones, the nearest, or half and half.
+//	paths  Several leechers in one region come one after another. They have one seed with 15
+//	       paths, and each may use two at a time. Nth counts the leechers; all earlier ones
+//	       have reported.
 //
-// Each leecher has the network to itself: what is measured is the value of knowing, not of sharing.
+// Each leecher has the network to itself, so the benchmark measures the value of knowledge and not
+// of sharing.
 package knowledgebench
 
 import (
@@ -27,17 +31,18 @@ import (
 
 	"braid/pathsel"
 	"braid/pathsel/sim"
+	"braid/testbed/bench"
 	"braid/tracker/knowledge"
 	"braid/tracker/wire"
 )
 
 // Config of a run.
 type Config struct {
-	// Worlds is the number of networks with rates drawn anew; Seed draws all of them.
+	// Worlds is the number of networks with different random rates; Seed determines all of them.
 	Worlds int
 	Seed   uint64
 
-	rounds, pairs int // for tests: fewer of them
+	rounds, pairs int // of peers and of paths; tests have fewer
 }
 
 // Row is the result of one case.
@@ -47,8 +52,8 @@ type Row struct {
 	Hints      string `json:"hints"` // off, on, lies
 	Nth        string `json:"nth"`   // which leechers
 	Runs       int    `json:"runs"`
-	// Seconds until the first piece (256 KiB), until the two best paths are those in use (paths only), and until everything was
-	// there. What did not come to pass counts with the length of the run.
+	// Seconds until the first piece (256 KiB), until the two best paths are in use (paths only),
+	// and until all of the data. An event that did not happen counts as the length of the run.
 	First   Spread `json:"first_piece_s"`
 	BestSet Spread `json:"best_set_s,omitzero"`
 	Done    Spread `json:"done_s"`
@@ -56,7 +61,7 @@ type Row struct {
 	Early Spread `json:"first_30s_mbit_s"`
 }
 
-// Spread is the median, and the value that nine of ten do not exceed.
+// Spread is the median and the 90th percentile.
 type Spread struct {
 	P50 float64 `json:"p50"`
 	P90 float64 `json:"p90"`
@@ -66,11 +71,12 @@ const (
 	piece = 256 << 10
 	// length ends a run in which a download does not.
 	length = 4 * time.Minute
-	// tick is finer than the client's, whose looks follow on events.
+	// tick is shorter than the client's, since the client also acts on events.
 	tick = 50 * time.Millisecond
 	// apart is the time between two leechers.
 	apart = 3 * time.Minute
-	// nearly is the part of the two best paths' rate that a set must have to be the best: paths as good as equal are.
+	// nearly is the part of the two best paths' rate that makes a set of paths the best one: some
+	// paths are almost equal.
 	nearly = 0.9
 )
 
@@ -83,11 +89,7 @@ type sample struct {
 
 func row(r Row, of []sample) Row {
 	spread := func(figure func(sample) float64) Spread {
-		var x []float64
-		for _, s := range of {
-			x = append(x, figure(s))
-		}
-		slices.Sort(x)
+		x := bench.Figures(of, figure)
 		return Spread{x[len(x)/2], x[len(x)*9/10]}
 	}
 	r.Runs = len(of)
@@ -99,7 +101,7 @@ func row(r Row, of []sample) Row {
 	return r
 }
 
-// Run plays all cases and hands on each result.
+// Run simulates all cases and calls result with each row.
 func Run(ctx context.Context, cfg Config, result func(Row)) error {
 	cfg.rounds, cfg.pairs = cmp.Or(cfg.rounds, 3), cmp.Or(cfg.pairs, 4)
 	r, err := readRegions()
@@ -136,7 +138,7 @@ func Run(ctx context.Context, cfg Config, result func(Row)) error {
 	return nil
 }
 
-// each plays an experiment in every world, as many at a time as there are processors, and joins the results.
+// each runs an experiment in every world, on all processors, and joins the results.
 func each(ctx context.Context, worlds []*world, play func(int, *world) [][]sample) ([][]sample, error) {
 	all := make([][][]sample, len(worlds))
 	g, ctx := errgroup.WithContext(ctx)
@@ -166,7 +168,7 @@ func each(ctx context.Context, worlds []*world, play func(int, *world) [][]sampl
 
 func hostOf(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
 
-// peers is the experiment of that name: rounds in each of which every region has a leecher.
+// peers is the experiment of that name. Every region has a leecher in each round.
 func (cfg Config) peers(n int, w *world, order wire.Order, hints bool) (rounds [][]sample) {
 	const wanted, seedsEach, pathsEach, size = 4, 2, 4, 50e6
 	seed := cfg.Seed + uint64(n)
@@ -184,15 +186,16 @@ func (cfg Config) peers(n int, w *world, order wire.Order, hints bool) (rounds [
 		for _, self := range random.Perm(len(w.names)) {
 			base.Meet(now, iasOf(all)...)
 			others := slices.DeleteFunc(slices.Clone(all), func(p wire.Peer) bool { return p.Addr.IA == w.as(self) })
-			told := knowledge.Choose(others, wanted, order, func(ia pathsel.IA) (time.Duration, bool) { return base.Distance(now, w.as(self), ia) }, random)
-			c := sim.Client{MaxPaths: 2, Size: size, Piece: piece, Seed: random.Uint64(), Selector: adaptive()}
+			distance := func(ia pathsel.IA) (time.Duration, bool) { return base.Distance(now, w.as(self), ia) }
+			told := knowledge.Choose(others, wanted, order, distance, random)
+			c := sim.Client{MaxPaths: 2, Size: size, Piece: piece, Seed: random.Uint64(), Selector: selector("adaptive")}
 			for _, p := range told {
 				c.Peers = append(c.Peers, w.paths(self, w.number(p.Addr.IA), pathsEach))
 			}
 			if hints {
 				c.Hints = base.Hints(now, w.as(self), iasOf(told), wire.MaxHints, random)
 			}
-			r := sim.Run(sim.Scenario{Links: w.linksOf(c.Peers...), Clients: []sim.Client{c}, Duration: length, Seed: seed, Tick: tick}).Clients[0]
+			r := w.leech(c, seed)
 			base.Report(now.Add(length), wire.Addr{IA: w.as(self), Host: hostOf(round)}, reportsOf(r.Last))
 			now = now.Add(apart)
 			base.Refresh(now)
@@ -219,12 +222,17 @@ func (cfg Config) paths(n int, w *world, hints string) [][]sample {
 		for _, p := range paths {
 			rates[p.Fingerprint] = w.alone(p)
 		}
-		byRate := slices.SortedFunc(maps.Keys(rates), func(p, q pathsel.Fingerprint) int { return cmp.Or(cmp.Compare(rates[q], rates[p]), cmp.Compare(p, q)) })
+		byRate := slices.SortedFunc(maps.Keys(rates), func(p, q pathsel.Fingerprint) int {
+			return cmp.Or(cmp.Compare(rates[q], rates[p]), cmp.Compare(p, q))
+		})
 		base := knowledge.New(knowledge.Limits{})
 		now := epoch
 		for n := range leechers {
 			base.Meet(now, w.as(from), w.as(to))
-			c := sim.Client{MaxPaths: 2, Size: size, Piece: piece, Seed: random.Uint64(), Selector: adaptive(), Peers: [][]pathsel.Path{paths}}
+			c := sim.Client{
+				MaxPaths: 2, Size: size, Piece: piece, Seed: random.Uint64(), Selector: selector("adaptive"),
+				Peers: [][]pathsel.Path{paths},
+			}
 			switch hints {
 			case "on":
 				c.Hints = base.Hints(now, w.as(from), []pathsel.IA{w.as(to)}, wire.MaxHints, random)
@@ -233,7 +241,7 @@ func (cfg Config) paths(n int, w *world, hints string) [][]sample {
 				slices.Reverse(worst)
 				c.Hints = pathsel.Hints{w.as(to): worst}
 			}
-			r := sim.Run(sim.Scenario{Links: w.linksOf(paths), Clients: []sim.Client{c}, Duration: length, Seed: seed, Tick: tick}).Clients[0]
+			r := w.leech(c, seed)
 			base.Report(now.Add(length), wire.Addr{IA: w.as(from), Host: hostOf(n)}, reportsOf(r.Last))
 			now = now.Add(apart)
 			base.Refresh(now)
@@ -245,10 +253,11 @@ func (cfg Config) paths(n int, w *world, hints string) [][]sample {
 	return out
 }
 
-func adaptive() pathsel.Selector {
-	s, err := pathsel.New("adaptive")
+// selector returns one of pathsel's selectors.
+func selector(name string) pathsel.Selector {
+	s, err := pathsel.New(name)
 	if err != nil {
-		panic(err) // ours
+		panic(err) // the name is a constant
 	}
 	return s
 }
@@ -279,7 +288,8 @@ func seconds(d time.Duration) float64 {
 	return d.Seconds()
 }
 
-// bestSet is when the paths in use first had that rate together, each as much as it has alone.
+// bestSet returns when the paths in use first had a rate of want together, counting for each path
+// the rate it has alone.
 func bestSet(r sim.ClientResult, rates map[pathsel.Fingerprint]float64, want float64) float64 {
 	in := map[pathsel.Fingerprint]bool{}
 	for _, e := range r.Events {
@@ -303,7 +313,7 @@ func bestSet(r sim.ClientResult, rates map[pathsel.Fingerprint]float64, want flo
 	return length.Seconds()
 }
 
-// reportsOf is what a client has measured of its paths.
+// reportsOf returns a client's measurements of its paths.
 func reportsOf(v pathsel.View) (out []wire.PathReport) {
 	for _, c := range v.Candidates {
 		rate, until := pathsel.Latest(c.Slots)

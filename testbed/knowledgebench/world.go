@@ -43,14 +43,15 @@ func readRegions() (regions, error) {
 	return r, nil
 }
 
-// world has an AS in each region and a link between any two of them, with the delay of the two directions together and
-// a rate that is drawn. No link announces anything.
+// world has an AS in each region and a link between any two of them. The delay of a link is the
+// mean of both directions, its rate is random, and it announces neither.
 type world struct {
 	regions
 	links [][]sim.Link
 }
 
-// Link rates are from slowest to fastest in Mbit/s, as likely to be doubled as halved.
+// slowest and fastest bound the rates of links in Mbit/s, whose logarithms are uniformly
+// distributed.
 const slowest, fastest = 3, 48
 
 func newWorld(r regions, random *rand.Rand) *world {
@@ -72,7 +73,8 @@ func newWorld(r regions, random *rand.Rand) *world {
 
 func (w *world) as(n int) pathsel.IA { return pathsel.IA(1<<48 | 0xff00_0000_0000 | uint64(0x100+n)) }
 
-// paths are the direct one and those over one other AS, at most that many, in the order of a lookup: by hops.
+// paths returns the direct path and paths over one other AS, at most so many, in the order of a
+// lookup: by hops.
 func (w *world) paths(from, to, most int) []pathsel.Path {
 	all := []pathsel.Path{sim.PathOver(w.links[from][to])}
 	for k := range w.names {
@@ -86,7 +88,7 @@ func (w *world) paths(from, to, most int) []pathsel.Path {
 	return all
 }
 
-// linksOf are the links that some of the paths lead over.
+// linksOf returns the links of some paths.
 func (w *world) linksOf(paths ...[]pathsel.Path) []sim.Link {
 	used := map[pathsel.Interface]bool{}
 	for _, some := range paths {
@@ -107,16 +109,19 @@ func (w *world) linksOf(paths ...[]pathsel.Path) []sim.Link {
 	return out
 }
 
-// alone is what a download over that path and no other gets in its first minute, in bits per second. On a long path that is
-// much less than its links carry.
+// leech simulates a download that has the network to itself.
+func (w *world) leech(c sim.Client, seed uint64) sim.ClientResult {
+	s := sim.Scenario{Links: w.linksOf(c.Peers...), Clients: []sim.Client{c}, Duration: length, Seed: seed, Tick: tick}
+	return sim.Run(s).Clients[0]
+}
+
+// alone returns the rate of a download over that path only, in bits per second, in its first
+// minute. On a long path that is much less than its links carry.
 func (w *world) alone(p pathsel.Path) float64 {
-	first, err := pathsel.New("first")
-	if err != nil {
-		panic(err) // ours
-	}
 	one := [][]pathsel.Path{{p}}
-	c := sim.Client{MaxPaths: 1, Peers: one, Selector: first}
-	return sim.Run(sim.Scenario{Links: w.linksOf(one...), Clients: []sim.Client{c}, Duration: time.Minute, Seed: 1}).Clients[0].Rate(0, time.Minute)
+	c := sim.Client{MaxPaths: 1, Peers: one, Selector: selector("first")}
+	s := sim.Scenario{Links: w.linksOf(one...), Clients: []sim.Client{c}, Duration: time.Minute, Seed: 1}
+	return sim.Run(s).Clients[0].Rate(0, time.Minute)
 }
 
 func (w *world) number(ia pathsel.IA) int { return int(ia&0xfff) - 0x100 }

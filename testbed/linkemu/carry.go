@@ -1,8 +1,5 @@
 package linkemu
 
-// Packets that do not come from a router's socket may use the link too: those of hosts on IP, whose packets are read from
-// and written to network devices. They share rate, queue, delay and losses with the routers'.
-
 // End is an end of a link.
 type End = side
 
@@ -12,9 +9,11 @@ const (
 	B End = 1
 )
 
-// Carry puts a packet on the link at one of its ends. If it is not lost, arrive gets its bytes, which are its own, when
-// it comes out at the other end; it is called from the link's goroutine, and must not block it. While the link does not
-// run, packets wait on it.
+// Carry puts a packet on the link at one of its ends. It is for hosts on IP, whose packets come
+// from network devices and not from a router's socket; they share rate, queue, delay and losses
+// with the routers' packets. Unless the packet is lost, arrive is called when it reaches the other
+// end, with bytes that arrive may keep. The link's goroutine calls arrive, which must not block.
+// Packets wait while the link does not run.
 func (l *Link) Carry(from End, p []byte, arrive func(p []byte)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -28,22 +27,23 @@ func (l *Link) Carry(from End, p []byte, arrive func(p []byte)) {
 		return
 	}
 	place.data, place.arrive = line.store.keep(p), arrive
-	// The loop sleeps until something that it knew of is due: this may be earlier. While it gathers it comes by itself.
+	// The loop sleeps until the next packet that it knew of is due; this one may be due earlier. A
+	// loop that gathers packets needs no waking.
 	if l.asleep && (l.until < 0 || place.due < l.until) {
 		l.asleep = false
 		l.wire.wake()
 	}
 }
 
-// arrival is a carried packet that has come out.
+// arrival is a carried packet that has reached the other end.
 type arrival struct {
 	data   []byte
 	arrive func([]byte)
 }
 
-// hand gives carried packets to whom they are for. It must not have the lock: they may go onto the next link, whose packets
-// may be on their way to this one.
-func (l *Link) hand() {
+// deliverCarried calls arrive for carried packets. The caller must not hold the lock: arrive may
+// put a packet onto another link, whose goroutine may put one onto this link at the same time.
+func (l *Link) deliverCarried() {
 	for i, a := range l.arrivals {
 		a.arrive(a.data)
 		l.arrivals[i] = arrival{}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Carried packets come out whole, in order, at the other end, at the link's rate, and share it with those of routers.
+// Carried packets come out whole, in order, at the other end, at the link's rate, and share it with
+// those of routers.
 func TestCarry(t *testing.T) {
 	const size, count = 1000, 200
 	cfg := Config{Rate: 8e6, Delay: 5 * time.Millisecond, QueueBytes: 1 << 20} // 1 ms a packet
@@ -62,7 +63,8 @@ func TestCarry(t *testing.T) {
 			t.Fatalf("%v of %d packets came", next, count)
 		}
 	}
-	// From A come both kinds: that direction has carried all but perhaps the last of a router's by now. Never early.
+	// From A come both kinds: that direction has carried all but perhaps the last of a router's by
+	// now. Never early.
 	if least := time.Duration(count) * time.Millisecond; last.Sub(began) < least {
 		t.Errorf("all came after %v, the rate allows %v", last.Sub(began), least)
 	}

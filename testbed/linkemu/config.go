@@ -1,14 +1,16 @@
-// Package linkemu emulates a network link in user space, without privileges, between two processes that
-// exchange UDP datagrams: each sends to an address of the emulator, which passes the datagrams on to the
-// other one at the rate, with the delay and with the loss of a [Config], for each direction by itself.
+// Package linkemu emulates a network link in user space, without privileges, between two processes
+// that exchange UDP datagrams. Each process sends to an address of the emulator, which passes the
+// datagrams on to the other one with the rate, delay and loss of a [Config]. Each direction has a
+// Config of its own.
 //
-// What a link does to a packet is decided by a model that knows no socket and no clock (model.go) and
-// that is tested in simulated time. A loop (link.go) carries it out over a pair of sockets (wire.go): in
-// batches and with segmentation offload on Linux, with plain calls elsewhere.
+// A model without sockets and clock decides what happens to each packet (model.go); its tests run
+// in simulated time. A loop (link.go) carries the decisions out over a pair of sockets (wire.go):
+// in batches and with segmentation offload on Linux, with plain calls elsewhere.
 //
 // The emulator delivers late, never early: packets that are due within the same millisecond go out
-// together, because that halves the CPU time of everything behind it. A machine that is too busy shows
-// in [Counters.Late]. Not emulated: reordering, duplication, corruption, bursts of loss.
+// together, which halves the CPU time of everything behind it. [Counters.Late] shows whether the
+// machine is too busy. The emulator does not reorder, duplicate or corrupt packets, and losses come
+// in no bursts.
 package linkemu
 
 import (
@@ -22,58 +24,58 @@ import (
 	"braid/units"
 )
 
-// Config is what a link does to the packets of one direction. The zero value passes everything at once.
+// Config describes one direction of a link. The zero value passes everything at once.
 type Config struct {
-	// Rate in bits per second of SCION packets (the UDP payload; the underlay's own headers are free,
-	// as a layer-2 header is on a real link). 0: not limited.
+	// Rate in bits per second of SCION packets, 0: not limited. Only the UDP payload counts; the
+	// headers of the underlay are free, like those of layer 2 on a real link.
 	Rate int64 `json:"rate_bit_s,omitempty"`
-	// Delay is the propagation delay, Jitter the width of the uniform variation added to it; packets
-	// are never reordered by jitter.
+	// Delay is the propagation delay, Jitter the width of the uniform variation that is added.
+	// Jitter never reorders packets.
 	Delay  time.Duration `json:"delay_ns,omitempty"`
 	Jitter time.Duration `json:"jitter_ns,omitempty"`
-	// Loss is the probability from 0 to 1 that a packet is lost, independently of the others. It is
-	// lost on the wire: it has taken its share of Rate and of the queue.
+	// Loss is the probability from 0 to 1 that a packet is lost, independently of the others. A
+	// lost packet has taken its share of Rate and of the queue.
 	Loss float64 `json:"loss,omitempty"`
-	// QueueBytes bounds the drop-tail queue in front of a rate-limited link; QueueTime does so by the
-	// time that the queue takes to drain; both bound it if both are set. If both are 0 a default is
-	// chosen from Rate and Delay, see [Config.QueueLimit].
+	// QueueBytes bounds the drop-tail queue in front of a rate-limited link by its size, QueueTime
+	// by the time that it takes to drain. If both are 0, Rate and Delay determine the bound; see
+	// [Config.QueueLimit].
 	QueueBytes int           `json:"queue_bytes,omitempty"`
 	QueueTime  time.Duration `json:"queue_ns,omitempty"`
-	// Police makes Rate that of a policer, and the bound of the queue the size of its token bucket: what exceeds them is
-	// dropped at once, and nothing waits.
+	// Police makes the link a policer: Rate fills a token bucket of the queue's size, and packets
+	// that find no tokens are dropped at once. No packet waits.
 	Police bool `json:"police,omitempty"`
-	// MTU in bytes of SCION packet: larger ones vanish without a word to the sender, unless TooBig has them answered
-	// (see [Link.Answer]). 0: not limited.
+	// MTU in bytes of a SCION packet, 0: not limited. Larger packets vanish silently, unless TooBig
+	// is set; then they get a reply (see [Link.Answer]).
 	MTU    int  `json:"mtu_bytes,omitempty"`
 	TooBig bool `json:"too_big,omitempty"`
-	// Down drops everything, without a word to the sender, and what is on the link when it goes down.
+	// Down silently drops everything, including the packets on the link when it goes down.
 	Down bool `json:"down,omitempty"`
 }
 
-// Bounds of a Config. They keep the model's integer arithmetic exact: the bits of the largest packet,
-// in billionths, and the departure time of a full queue at 1 bit/s both fit an int64.
+// Bounds of a Config. They keep the model's integer arithmetic exact: the bits of the largest
+// packet, in billionths, and the departure time of a full queue at 1 bit/s both fit an int64.
 const (
 	MaxRate  = units.MaxRate
 	MaxDelay = time.Minute // of Delay, Jitter and QueueTime each
 )
 
-// maxHeld bounds the memory of one direction in bytes, packets in the queue and in flight together,
-// each with its bookkeeping. More is dropped and counted as a full queue. It is the product of 1 Gbit/s
-// and half a second.
+// maxHeld bounds the memory of one direction in bytes: packets in the queue and in flight, with
+// their bookkeeping. Packets beyond it are dropped and count as dropped by a full queue. It is the
+// product of 1 Gbit/s and half a second.
 const maxHeld = 64 << 20
 
-// A queue below these does not let one QUIC connection fill the link: quic-go's NewReno falls back to
-// 0.7 of its window after a loss, so 0.43 of the product of rate and round trip must wait in the queue
-// when that happens. The link knows its own delay only; the path has other links and hosts that answer
-// late, for which minQueueTime stands. Below minQueueBytes one burst of a segmented send overflows.
+// With a shorter queue, one QUIC connection cannot fill the link: quic-go's NewReno reduces its
+// window to 0.7 after a loss, so 0.43 of the product of rate and round trip must wait in the queue
+// at that moment. minQueueTime allows for the delay of the path's other links and hosts, which the
+// link does not know. A queue below minQueueBytes overflows with one burst of a segmented send.
 const (
 	minQueueTime  = 50 * time.Millisecond
 	minQueueBytes = 64 << 10
 )
 
-// QueueLimit returns the bounds of the queue in bytes and in time; 0 is no bound. If the configuration
-// sets none, the bound is what the link sends in one round trip over it (2 x Delay) or in 50 ms,
-// whichever is longer, and not less than 64 KiB.
+// QueueLimit returns the bounds of the queue in bytes and in time; 0 is no bound. By default the
+// queue holds as much as the link sends in one round trip over it (2 x Delay) or in 50 ms,
+// whichever is longer, and at least 64 KiB.
 func (c Config) QueueLimit() (bytes int, wait time.Duration) {
 	if c.QueueBytes != 0 || c.QueueTime != 0 || c.Rate == 0 {
 		return c.QueueBytes, c.QueueTime
@@ -83,7 +85,7 @@ func (c Config) QueueLimit() (bytes int, wait time.Duration) {
 	return int(min(max(product, minQueueBytes), maxHeld)), 0
 }
 
-// Validate says which value is out of bounds.
+// Validate returns an error that names a value out of bounds.
 func (c Config) Validate() error {
 	switch {
 	case c.Rate < 0 || c.Rate > MaxRate:
@@ -106,8 +108,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// String gives the properties that are set, in the units that the Parse functions read: "rate 20mbit
-// delay 10ms loss 1% queue 64KiB"; "unlimited" if there are none.
+// String lists the properties that are set, in the units that the Parse functions read: "rate
+// 20mbit delay 10ms loss 1% queue 64KiB"; "unlimited" if there are none.
 func (c Config) String() string {
 	var s []string
 	add := func(set bool, name, value string) {

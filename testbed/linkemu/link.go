@@ -11,34 +11,36 @@ import (
 	"time"
 )
 
-// Endpoint is one end of a link: where the emulator listens for that end's router, and where the router is.
+// Endpoint is one end of a link: where the emulator listens for that end's router, and where the
+// router is.
 type Endpoint struct {
 	Local  netip.AddrPort // what the emulator binds: the `remote` of the router's interface
 	Router netip.AddrPort // the router's own underlay address; packets from elsewhere are ignored
 }
 
-// quantum is how long packets of a busy link are gathered before they go out together. 1 ms halves the
-// CPU time of a whole transfer against sending each packet when it is due, because all that follow
-// handle batches too, and adds half of it to the delay on average. A packet that comes alone leaves on
-// time, and a link that does nothing but pass packets on does not wait at all.
+// quantum is how long a busy link gathers packets before it sends them together. Compared with
+// sending each packet when it is due, 1 ms halves the CPU time of a whole transfer, because
+// everything behind the link handles batches too; it adds 0.5 ms to the delay on average. A packet
+// that comes alone leaves on time, and a link that only passes packets on does not wait at all.
 const quantum = time.Millisecond
 
 // lateAfter is how late a packet must leave to count as late.
 const lateAfter = time.Millisecond + quantum
 
-// Settings are what holds for every emulated link, for who keeps a record of an experiment.
+// Settings are the constants of the emulator, for the record of an experiment.
 type Settings struct {
-	// Quantum is how long packets of a busy link are gathered; a packet that leaves LateAfter too late, or later, is late.
+	// Quantum is how long a busy link gathers packets. A packet that leaves more than LateAfter too
+	// late counts as late.
 	Quantum   time.Duration `json:"quantum_ns"`
 	LateAfter time.Duration `json:"late_after_ns"`
 	// MaxHeld bounds the bytes in the queue and on the way, of each direction.
 	MaxHeld int `json:"max_held_bytes"`
 }
 
-// CurrentSettings are those of this build.
+// CurrentSettings returns the settings of this build.
 func CurrentSettings() Settings { return Settings{quantum, lateAfter, maxHeld} }
 
-// sendBatch is how many packets are handed to the system at a time.
+// sendBatch is how many packets the link gives to the system at a time.
 const sendBatch = 1024
 
 // Link connects two routers. Its methods may be called at any time from any goroutine.
@@ -51,10 +53,10 @@ type Link struct {
 	lines    [2]*line // by the side that sends
 	state    state
 	finished chan struct{} // closed when Run has ended; nil before Run
-	asleep   bool          // the loop waits until the instant, or for ever if that is negative
+	asleep   bool          // the loop waits until the instant below, or for ever if that is negative
 	until    instant
 
-	arrivals []arrival // of the loop: carried packets to hand over
+	arrivals []arrival // carried packets that have arrived; only the loop uses it
 }
 
 type state int
@@ -71,10 +73,10 @@ type line struct {
 	*model
 	store store
 	out   [][]byte // scratch of deliver
-	// take is the function that receives packets for the line, made once: it is on the way of each packet.
+	// take receives a packet for the line. It is made once, since every packet goes through it.
 	take     func(p []byte, at instant)
 	received bool // set by take
-	// answer is what comes back for a packet that is larger than the MTU, over the line back.
+	// answer makes the reply to a packet that exceeds the MTU; the reply takes the line back.
 	answer  func(p []byte, mtu int) []byte
 	back    *line
 	carried bool // set by Carry
@@ -94,15 +96,15 @@ func newLine(cfg Config, seed1, seed2 uint64) *line {
 	return l
 }
 
-// put has a packet arrive at the beginning of the line.
+// put puts a packet onto the line.
 func (l *line) put(p []byte, at instant) {
 	if place := l.arrive(at, len(p)); place != nil {
 		place.data = l.store.keep(p)
 	}
 }
 
-// New binds both ends at once and returns a link that passes packets when Run is called; cfg holds for
-// each direction. The caller closes it.
+// New binds both ends at once and returns a link, which passes packets once Run is called. cfg
+// applies to each direction. The caller closes the link.
 func New(a, b Endpoint, cfg Config) (*Link, error) { return newLink(openWire, a, b, cfg) }
 
 func newLink(open func([2]Endpoint, clock) (wire, error), a, b Endpoint, cfg Config) (*Link, error) {
@@ -111,7 +113,8 @@ func newLink(open func([2]Endpoint, clock) (wire, error), a, b Endpoint, cfg Con
 	}
 	l := &Link{ends: [2]Endpoint{a, b}, clock: newClock()}
 	for s := range l.lines {
-		// Seeded by the addresses: directions and links differ, a testbed that is set up again does not.
+		// The addresses are the seed: directions and links differ, but the same testbed has the
+		// same losses each time.
 		l.lines[s] = newLine(cfg, seed(l.ends[s].Local), seed(l.ends[1-s].Local))
 	}
 	var err error
@@ -127,8 +130,8 @@ func seed(a netip.AddrPort) uint64 {
 	return h.Sum64()
 }
 
-// Answer says what a packet that is larger than the MTU is answered with, where [Config.TooBig] is set: ab what the far
-// end answers to a, ba what it answers to b; nil is no answer. The answer takes the link back. Answer is called
+// Answer sets the replies to packets that exceed the MTU, for links with [Config.TooBig]: ab makes
+// the reply to a, ba the one to b; nil is no reply. The reply takes the link back. Answer is called
 // before Run.
 func (l *Link) Answer(ab, ba func(packet []byte, mtu int) []byte) {
 	l.mu.Lock()
@@ -137,8 +140,8 @@ func (l *Link) Answer(ab, ba func(packet []byte, mtu int) []byte) {
 	l.lines[1].answer, l.lines[1].back = ba, l.lines[0]
 }
 
-// Run passes packets until ctx ends or Close is called, and then returns nil. It can run once. An error
-// means that a socket is broken.
+// Run passes packets until ctx ends or Close is called, and then returns nil. It runs only once. An
+// error means that a socket is broken.
 func (l *Link) Run(ctx context.Context) error {
 	l.mu.Lock()
 	switch l.state {
@@ -167,15 +170,15 @@ func (l *Link) Run(ctx context.Context) error {
 	return l.loop()
 }
 
-// loop waits for packets to come in or to be due, and then handles all that there are. While there are
-// some it comes back only once in a quantum.
+// loop waits until a packet comes in or is due, and then handles all such packets. On a busy link
+// it does so once in a quantum.
 func (l *Link) loop() error {
 	for {
 		busy, err := l.serve()
 		if err != nil {
 			return err
 		}
-		l.hand()
+		l.deliverCarried()
 		next, gather, on := l.plan(busy)
 		if !on {
 			return nil
@@ -184,7 +187,8 @@ func (l *Link) loop() error {
 	}
 }
 
-// plan says until when to wait, and whether to leave packets that come in meanwhile for later.
+// plan says until when to wait, and whether to gather packets that come in meanwhile. on is false
+// once Run is over.
 func (l *Link) plan(busy bool) (until instant, gather, on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +209,7 @@ func (l *Link) plan(busy bool) (until instant, gather, on bool) {
 	return until, false, true
 }
 
-// quantum is 0 for a link that only passes packets on.
+// quantum returns how long the link gathers packets: 0 if it only passes them on.
 func (l *Link) quantum() time.Duration {
 	for s := range l.lines {
 		if c := &l.lines[s].cfg; c.Rate > 0 || c.Delay > 0 || c.Jitter > 0 {
@@ -215,7 +219,8 @@ func (l *Link) quantum() time.Duration {
 	return 0
 }
 
-// serve receives all that came in and sends all that is due; busy says that there was something.
+// serve receives all packets that came in and sends those that are due. busy tells whether there
+// were any.
 func (l *Link) serve() (busy bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,7 +240,7 @@ func (l *Link) serve() (busy bool, err error) {
 	return busy, nil
 }
 
-// deliver sends what is due in the direction that comes from s.
+// deliver sends the packets that are due in the direction from s.
 func (l *Link) deliver(s side) (sent bool) {
 	line := l.lines[s]
 	for {
@@ -273,13 +278,13 @@ func (l *Link) deliver(s side) (sent bool) {
 			}
 		}
 		if full {
-			return sent // the rest a quantum later
+			return sent // the rest goes out a quantum later
 		}
 	}
 }
 
-// Set changes both directions at once: ab is the one from a to b. Packets in flight arrive when they
-// would have; those in the queue see the new rate and delay. A link that goes down loses both.
+// Set changes both directions at once; ab is the direction from a to b. Packets in flight arrive as
+// planned, those in the queue get the new rate and delay. A link that goes down loses both.
 func (l *Link) Set(ab, ba Config) error {
 	for _, c := range []Config{ab, ba} {
 		if err := c.Validate(); err != nil {
@@ -301,7 +306,7 @@ func (l *Link) Set(ab, ba Config) error {
 	return nil
 }
 
-// Config returns what holds for each direction.
+// Config returns the configuration of each direction.
 func (l *Link) Config() (ab, ba Config) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -316,8 +321,8 @@ func (l *Link) Counters() (ab, ba Counters) {
 	return l.lines[0].snapshot(now), l.lines[1].snapshot(now)
 }
 
-// Close ends Run, waits for it, and closes both sockets. What is on the link is lost. Closing twice is
-// no error.
+// Close ends Run, waits for it, and closes both sockets. Packets on the link are lost. Closing
+// twice is no error.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	if l.state == closed {

@@ -154,8 +154,8 @@ func TestPassesPacketsUnchanged(t *testing.T) {
 	})
 }
 
-// Routers with segmentation offload send and take runs of packets in one piece; the link must see each
-// packet, and neither join nor cut any.
+// Routers with segmentation offload send and take runs of packets in one piece; the link must see
+// each packet, and neither join nor cut any.
 func TestRunsOfPackets(t *testing.T) {
 	for _, w := range wires {
 		t.Run(w.name, func(t *testing.T) {

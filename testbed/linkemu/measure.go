@@ -16,9 +16,9 @@ import (
 	"braid/units"
 )
 
-// Load is what [Measure] sends over a link, in one direction.
+// Load is the traffic that [Measure] sends over a link, in one direction.
 type Load struct {
-	// Rate in bits per second of UDP payload, evenly paced; 0 sends as fast as the link passes it on.
+	// Rate in bits per second of UDP payload, evenly paced; 0 sends as fast as the link takes it.
 	Rate int64
 	// Size of each packet in bytes of UDP payload, from 16.
 	Size int
@@ -28,27 +28,28 @@ type Load struct {
 	Plain bool
 }
 
-// Accuracy is what [Measure] saw of a link, from outside, by the kernel's time stamps of the packets.
+// Accuracy is the result of [Measure], which sees the link from outside, by the kernel's time
+// stamps of the packets.
 type Accuracy struct {
 	Link     string  `json:"link"`
 	Load     string  `json:"load"`
 	Seconds  float64 `json:"seconds"`
 	Sent     uint64  `json:"sent"`
 	Received uint64  `json:"received"`
-	// Missed never reached the link, because the machine was too slow.
-	Missed uint64  `json:"missed"`
-	Late   uint64  `json:"late"`
-	MbitS  float64 `json:"mbit_s"`
+	Missed   uint64  `json:"missed"` // packets that never reached the link, because the machine was too slow
+	Late     uint64  `json:"late"`
+	MbitS    float64 `json:"mbit_s"`
 	// RateError is the deviation from the set rate in percent; nil unless the load exceeded it.
 	RateError *float64 `json:"rate_error_percent,omitempty"`
-	// DelayError is the deviation from when each packet should have come out, given when it was sent.
+	// DelayError is how much later each packet arrived than it should have.
 	DelayError *Percentiles `json:"delay_error_ms,omitempty"`
-	// LossPercent is what was lost, LossError its deviation from the set loss, in percent of that, and
-	// LossSigma the standard deviation that chance alone gives LossError.
+	// LossPercent is the measured loss, LossError its deviation in percent of the set loss, and
+	// LossSigma the standard deviation of LossError that chance causes.
 	LossPercent float64  `json:"loss_percent"`
 	LossError   *float64 `json:"loss_error_percent,omitempty"`
 	LossSigma   *float64 `json:"loss_sigma_percent,omitempty"`
-	// CPU is what the link's own thread used. Sending includes the receiver's side of the kernel's work on loopback.
+	// CPU time is that of the link's own thread. On loopback, sending includes the kernel's work of
+	// receiving.
 	CPUSecondsPerGB float64 `json:"cpu_s_per_gb,omitempty"`
 	MbitSPerCore    float64 `json:"mbit_s_per_core,omitempty"`
 }
@@ -66,8 +67,8 @@ type Case struct {
 	Load Load
 }
 
-// Cases are the measurements that describe the emulator: rate, delay and loss over the range that a
-// testbed uses, and the limit of one core. They take d each.
+// Cases returns the measurements that describe the emulator: rate, delay and loss over the range
+// that a testbed uses, and the limit of one core. Each takes d.
 func Cases(d time.Duration) []Case {
 	const packet = 1472 // fills an Ethernet frame
 	var cases []Case
@@ -90,11 +91,12 @@ func Cases(d time.Duration) []Case {
 	return cases
 }
 
-// window bounds the bytes on the way when a load has no rate of its own: less than a socket's buffer
-// holds, more than a link of a few milliseconds needs at several Gbit/s.
+// window bounds the bytes on the way of a load without a rate. It is smaller than a socket's buffer
+// and larger than what a link of a few milliseconds needs at several Gbit/s.
 const window = 3 << 19
 
-// Measure sends real packets over a real link on loopback and compares what comes out with what should.
+// Measure sends real packets over a link on loopback and compares the arrivals with the link's
+// configuration.
 func Measure(ctx context.Context, cfg Config, load Load) (Accuracy, error) {
 	return measure(ctx, openWire, cfg, load)
 }
@@ -108,7 +110,7 @@ func measure(ctx context.Context, open func([2]Endpoint, clock) (wire, error), c
 	case cfg.Jitter > 0:
 		return Accuracy{}, errors.New("measure link: jitter hides the error of the delay, leave it out")
 	case cfg.Loss > 0 && cfg.Rate > 0 && (load.Rate == 0 || load.Rate > cfg.Rate):
-		return Accuracy{}, errors.New("measure link: loss on an overloaded link cannot be told from a full queue; lower the load's rate")
+		return Accuracy{}, errors.New("measure link: on an overloaded link, loss and a full queue look the same; lower the load's rate")
 	}
 	l, ends, err := openBench(open, cfg)
 	if err != nil {
@@ -122,7 +124,7 @@ func measure(ctx context.Context, open func([2]Endpoint, clock) (wire, error), c
 	}
 	done := make(chan result, 1)
 	go func() {
-		// The link's loop alone runs on this thread, so that its CPU time can be told from the load's.
+		// Only the link's loop runs on this thread, so that its CPU time is known.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		before := threadCPU()
@@ -141,7 +143,7 @@ func measure(ctx context.Context, open func([2]Endpoint, clock) (wire, error), c
 	return r.accuracy(cfg, load, counters, run.cpu), nil
 }
 
-// openBench makes a link, and the wire that stands for the routers on both sides of it.
+// openBench makes a link, and a wire that takes the place of the routers at both ends.
 func openBench(open func([2]Endpoint, clock) (wire, error), cfg Config) (*Link, wire, error) {
 	for attempt := 0; ; attempt++ {
 		a, err := freeAddrs("127.0.0.1", 4)
@@ -156,14 +158,14 @@ func openBench(open func([2]Endpoint, clock) (wire, error), cfg Config) (*Link, 
 			}
 			l.Close()
 		}
-		// Somebody may take an address between its choice and its use.
+		// Another process may take an address before it is bound here.
 		if !errors.Is(err, syscall.EADDRINUSE) || attempt == 10 {
 			return nil, nil, err
 		}
 	}
 }
 
-// freeAddrs returns different addresses of a host that nobody is bound to right now.
+// freeAddrs returns different addresses of a host to which nobody is bound now.
 func freeAddrs(host string, n int) ([]netip.AddrPort, error) {
 	var addrs []netip.AddrPort
 	for range n {
@@ -171,21 +173,22 @@ func freeAddrs(host string, n int) ([]netip.AddrPort, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer conn.Close() // only when all are chosen, so that they differ
+		defer conn.Close() // after all are chosen, so that they differ
 		addrs = append(addrs, conn.LocalAddr().(*net.UDPAddr).AddrPort())
 	}
 	return addrs, nil
 }
 
-// stampSize is what a packet carries: its number.
+// stampSize is the size of the packet number that each packet carries.
 const stampSize = 8
 
-// record holds when each packet was sent and received; a received time of 0 is never.
+// record holds when each packet was sent and received; 0 means that it was not received.
 type record struct {
 	sent, received []instant
 }
 
-// drive sends the load from side 0 and takes it at side 1 until all is accounted for.
+// drive sends the load from side 0 and receives it at side 1, until the fate of each packet is
+// known.
 func drive(ctx context.Context, l *Link, ends wire, load Load) (record, error) {
 	if w, ok := ends.(interface{ plain() }); ok && load.Plain {
 		w.plain()
@@ -226,7 +229,7 @@ func drive(ctx context.Context, l *Link, ends wire, load Load) (record, error) {
 		}
 		ends.wait(wake, load.Rate == 0)
 	}
-	// The rest is on the link or in a buffer. What the machine lost never comes.
+	// The remaining packets are on the link or in a buffer, unless the machine lost them.
 	for quiet := l.clock.now() + time.Second; l.clock.now() < quiet && ctx.Err() == nil; {
 		c, _ := l.Counters()
 		fresh, err := take()
@@ -244,7 +247,7 @@ func drive(ctx context.Context, l *Link, ends wire, load Load) (record, error) {
 	return r, errors.Join(err, ctx.Err())
 }
 
-// quota says how many packets to send now and when to come again.
+// quota says how many packets to send now, and when to send the next ones.
 func (r *record) quota(l *Link, load Load, now, elapsed instant) (n int, wake instant) {
 	if load.Rate == 0 {
 		c, _ := l.Counters()
@@ -298,7 +301,7 @@ func (r *record) accuracy(cfg Config, load Load, c Counters, cpu time.Duration) 
 	if cfg.Rate > 0 && load.Rate > cfg.Rate {
 		a.RateError = ptr(100 * (a.MbitS*1e6/float64(cfg.Rate) - 1))
 	}
-	if load.Rate > 0 { // otherwise packets wait at the socket, which is not the link's delay
+	if load.Rate > 0 { // without a rate, packets also wait at the socket
 		slices.Sort(late)
 		at := func(q float64) float64 { return late[int(q*float64(len(late)-1))] }
 		a.DelayError = &Percentiles{at(.5), at(.9), at(.99)}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What Measure counts must add up on both wires; how good the figures are is for the benchmark, on a
-// machine that does nothing else.
+// What Measure counts must add up on both wires; how good the figures are is for the benchmark, on
+// a machine that does nothing else.
 func TestMeasureCountsEveryPacket(t *testing.T) {
 	cases := []Case{
 		{Config{Rate: 10e6, Delay: 2 * time.Millisecond}, Load{12e6, 1472, 50 * time.Millisecond, true}},
@@ -58,8 +58,8 @@ func TestMeasureRefuses(t *testing.T) {
 	}
 }
 
-// BenchmarkLink reports how accurate the emulator is: percent of the rate, milliseconds of delay, percent
-// of the loss, CPU seconds per GB. One iteration is a whole measurement: use -benchtime 1x.
+// BenchmarkLink reports how accurate the emulator is: percent of the rate, milliseconds of delay,
+// percent of the loss, CPU seconds per GB. One iteration is a whole measurement: use -benchtime 1x.
 func BenchmarkLink(b *testing.B) {
 	for _, c := range Cases(2 * time.Second) {
 		b.Run(c.Link.String()+"/"+c.Load.String(), func(b *testing.B) {

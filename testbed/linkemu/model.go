@@ -15,22 +15,24 @@ type Counters struct {
 	DroppedQueue uint64 `json:"dropped_queue"`
 	DroppedLoss  uint64 `json:"dropped_loss"`
 	DroppedDown  uint64 `json:"dropped_down"`
-	// Late counts the packets that left more than 2 ms after they should have: the machine, and not the
-	// link, set their delay.
+	// Late counts the packets that left more than 2 ms too late: the machine, and not the link, set
+	// their delay.
 	Late uint64 `json:"late"`
-	// QueueBytes is what waits for its turn right now; packets in flight have left the queue.
+	// QueueBytes is the size of the packets in the queue now, without those in flight.
 	QueueBytes int `json:"queue_bytes"`
 }
 
-// model is one direction of a link in simulated time: packets arrive, and it decides which are dropped
-// and when the others leave. It owns no socket and reads no clock, and with the same seed and the same
-// calls it does the same. Times never go back from call to call.
+// model is one direction of a link in simulated time. It decides which arriving packets are dropped
+// and when the others leave. It owns no socket and reads no clock; the same seed and the same calls
+// give the same decisions. Times never go back from call to call.
 //
-//	arrive -> [ queue: waits for the line, at most limit ] -> line, at Rate -> [ in flight: Delay + Jitter ] -> due
+//	arrive -> [ queue, up to a limit ] -> line, at Rate -> [ in flight: Delay + Jitter ] -> due
 //
-// A policer has a bucket of tokens in place of queue and line: a packet is in flight at once, or dropped.
+// A policer has a token bucket instead of queue and line: a packet is in flight at once, or
+// dropped.
 //
-// The whole course of a packet is fixed when it arrives; only set changes it for those that still wait.
+// The times of a packet are fixed when it arrives. Only set changes them, for packets that still
+// wait.
 type model struct {
 	cfg        Config
 	queueBytes int
@@ -42,28 +44,28 @@ type model struct {
 	queued  int          // their bytes
 	held    int          // bytes of memory that packets stand for
 
-	free     instant // when the line has sent the last of packets
-	credit   int64   // what the line could have sent between the end of that one and free, in rateUnit
-	last     instant // due of the last of packets
+	free     instant // when the line has sent the last packet, rounded up
+	credit   int64   // the work that the line could do in the rounding, in rateUnit
+	last     instant // when the last packet is due
 	Counters         // QueueBytes is filled in by snapshot
 }
 
-// packet is one that was accepted, until it leaves.
+// packet is an accepted packet until it leaves.
 type packet struct {
 	sent   instant // when its last bit is on the line
 	due    instant // when it arrives at the other end
 	size   int
 	lost   bool
-	data   []byte       // the loop's; nil if lost
-	arrive func([]byte) // of a carried packet; nil: it goes to the router
+	data   []byte       // for the loop; nil if lost
+	arrive func([]byte) // of a carried packet; nil for a packet to the router
 }
 
-// packetCost is charged against maxHeld for each packet beside its bytes, so that empty datagrams
-// cannot fill the memory either.
+// packetCost counts against maxHeld for each packet, beside its bytes, so that empty datagrams
+// cannot fill the memory.
 const packetCost = 64
 
-// A bit is work of rateUnit; a line of rate r does r of it in a nanosecond. Counting so keeps the rate
-// exact in integers, whatever the sizes.
+// rateUnit is the work of sending a bit: a line of rate r does work of r in a nanosecond. In these
+// units the rate is exact in integers, whatever the sizes.
 const rateUnit = int64(time.Second)
 
 func newModel(cfg Config, seed1, seed2 uint64) *model {
@@ -72,8 +74,9 @@ func newModel(cfg Config, seed1, seed2 uint64) *model {
 	return m
 }
 
-// arrive decides about a packet of size bytes that arrives now. If it is accepted and not lost, the
-// result is its place on the link, for the caller to keep its data in; it is nil otherwise.
+// arrive decides about a packet of size bytes that arrives now. For an accepted packet that will
+// not be lost it returns the packet's place on the link, where the caller keeps the data; otherwise
+// nil.
 func (m *model) arrive(now instant, size int) *packet {
 	m.advance(now)
 	if m.cfg.Down {
@@ -84,7 +87,7 @@ func (m *model) arrive(now instant, size int) *packet {
 		m.DroppedLoss++
 		return nil
 	}
-	// A packet that finds the queue empty is always taken: it does not wait.
+	// A packet that finds the queue empty is always accepted, since it does not wait.
 	full := m.waiting > 0 && (m.queueBytes > 0 && m.queued+size > m.queueBytes ||
 		m.queueTime > 0 && m.free-now > m.queueTime)
 	if m.cfg.Police {
@@ -108,14 +111,16 @@ func (m *model) arrive(now instant, size int) *packet {
 	return m.packets.at(m.packets.len() - 1)
 }
 
-// exceeds tells whether a policer has no tokens for a packet. free is when its bucket will be full again.
+// exceeds tells whether a policer has too few tokens for a packet. Its bucket is full again at
+// free.
 func (m *model) exceeds(now instant, size int) bool {
 	missing := max(0, m.free-now)
 	return m.queueBytes > 0 && missing.Seconds()*float64(m.cfg.Rate)/8+float64(size) > float64(m.queueBytes) ||
 		m.queueTime > 0 && missing > m.queueTime
 }
 
-// schedule puts a packet with so much work left behind the last one on the line.
+// schedule puts a packet on the line behind the last one; work is how much of it is still to be
+// sent.
 func (m *model) schedule(p *packet, now instant, work int64) {
 	if m.free < now {
 		m.free, m.credit = now, 0
@@ -138,7 +143,7 @@ func (m *model) schedule(p *packet, now instant, work int64) {
 	m.last = p.due
 }
 
-// advance takes the packets out of the queue that are on their way by now.
+// advance moves packets whose last bit is on the line by now from the queue into flight.
 func (m *model) advance(now instant) {
 	for m.waiting > 0 {
 		p := m.packets.at(m.packets.len() - m.waiting)
@@ -150,7 +155,7 @@ func (m *model) advance(now instant) {
 	}
 }
 
-// next says when the next packet is due; ok is false if the link is empty.
+// next returns when the next packet is due; ok is false if the link is empty.
 func (m *model) next() (due instant, ok bool) {
 	if m.packets.len() == 0 {
 		return 0, false
@@ -158,7 +163,7 @@ func (m *model) next() (due instant, ok bool) {
 	return m.packets.at(0).due, true
 }
 
-// depart takes the first packet off the link, which left it now.
+// depart removes the first packet, which leaves the link now.
 func (m *model) depart(now, grace instant) packet {
 	m.advance(now)
 	p := m.packets.pop()
@@ -174,9 +179,8 @@ func (m *model) depart(now, grace instant) packet {
 	return p
 }
 
-// set changes the link now. What waits in the queue is sent at the new rate and travels with the new
-// delay, even if the queue is longer than it may be now; what is in flight arrives when it would have,
-// and nothing overtakes it.
+// set changes the link now. Packets in the queue get the new rate and delay, even if the queue is
+// longer than its new bound. Packets in flight arrive as planned, and nothing overtakes them.
 func (m *model) set(now instant, cfg Config) {
 	m.advance(now)
 	old := m.cfg.Rate
@@ -193,7 +197,7 @@ func (m *model) set(now instant, cfg Config) {
 	for i := first; i < m.packets.len(); i++ {
 		p := m.packets.at(i)
 		work := int64(p.size) * 8 * rateUnit
-		if i == first { // partly sent already
+		if i == first { // a part of it is on the line already
 			work = min(work, int64(p.sent-now)*old)
 		}
 		m.schedule(p, now, work)
@@ -201,7 +205,7 @@ func (m *model) set(now instant, cfg Config) {
 	m.advance(now)
 }
 
-// cut drops all that is on the link.
+// cut drops all packets on the link.
 func (m *model) cut() {
 	for m.packets.len() > 0 {
 		if p := m.packets.pop(); !p.lost {

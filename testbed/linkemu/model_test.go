@@ -18,7 +18,8 @@ type delivery struct {
 	at   instant
 }
 
-// run drives a model through simulated time: it takes packets off the link exactly when they are due.
+// run drives a model through simulated time: it takes packets off the link exactly when they are
+// due.
 type run struct {
 	*model
 	sent, refused int
@@ -243,8 +244,8 @@ func TestJitterSpreadsAndKeepsOrder(t *testing.T) {
 	}
 }
 
-// Whatever arrives and however the link is changed: packets come out once, in order, not before their
-// delay, as they went in; the queue keeps its bound; and each is accounted for.
+// Whatever arrives and however the link is changed: packets come out once, in order, not before
+// their delay, as they went in; the queue keeps its bound; and each is accounted for.
 func TestProperties(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 4))

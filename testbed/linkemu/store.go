@@ -1,6 +1,6 @@
 package linkemu
 
-// fifo is a queue in a ring that grows and is never given back: it is as long as the link once was.
+// fifo is a queue in a ring buffer, which grows and never shrinks.
 type fifo[T any] struct {
 	ring  []T // its length is a power of two
 	first int
@@ -9,7 +9,7 @@ type fifo[T any] struct {
 
 func (f *fifo[T]) len() int { return f.n }
 
-// at returns the i-th element from the front; the pointer holds until the next push.
+// at returns the i-th element from the front; the pointer is valid until the next push.
 func (f *fifo[T]) at(i int) *T { return &f.ring[(f.first+i)&(len(f.ring)-1)] }
 
 func (f *fifo[T]) push(v T) {
@@ -33,24 +33,24 @@ func (f *fifo[T]) pop() T {
 	return v
 }
 
-// store keeps the bytes of packets that are released in the order in which they were kept. It takes
-// memory in chunks and reuses them, so that a packet costs no allocation.
+// store keeps the bytes of packets, which are released in the order in which they were kept. It
+// reuses chunks of memory, so that a packet needs no allocation.
 type store struct {
 	chunks fifo[chunk] // the last one is being filled
 	free   [][]byte
 }
 
 type chunk struct {
-	buf     []byte // its length is what is filled
+	buf     []byte // filled up to its length
 	packets int    // not yet released
 }
 
 const (
 	chunkSize = 1 << 16 // the largest UDP payload fits
-	maxFree   = 16      // chunks kept for reuse; the rest goes back after a burst
+	maxFree   = 16      // chunks kept for reuse after a burst
 )
 
-// keep returns a copy of p that holds until it is released.
+// keep returns a copy of p that is valid until it is released.
 func (s *store) keep(p []byte) []byte {
 	if n := s.chunks.len(); n == 0 || len(s.chunks.at(n-1).buf)+len(p) > chunkSize {
 		s.chunks.push(chunk{buf: s.take()})
@@ -71,7 +71,7 @@ func (s *store) take() []byte {
 	return make([]byte, 0, chunkSize)
 }
 
-// release gives up the oldest packet.
+// release releases the oldest packet.
 func (s *store) release() {
 	c := s.chunks.at(0)
 	c.packets--
@@ -86,7 +86,7 @@ func (s *store) release() {
 	}
 }
 
-// reset gives up all packets.
+// reset releases all packets.
 func (s *store) reset() {
 	for s.chunks.len() > 0 {
 		s.chunks.pop()

@@ -10,8 +10,8 @@ import (
 	"braid/units"
 )
 
-// ParseLoss reads a loss such as "1%" or "0.5%" as a probability from 0 to 1. The sign is required,
-// because a bare 1 could mean either, except for a plain 0.
+// ParseLoss reads a loss such as "1%" or "0.5%" as a probability from 0 to 1. It requires the
+// percent sign except for 0, because a plain 1 could also be a probability.
 func ParseLoss(s string) (float64, error) {
 	number, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
 	v, err := decimal(strings.TrimSpace(number), -2)
@@ -21,8 +21,8 @@ func ParseLoss(s string) (float64, error) {
 	return v, nil
 }
 
-// FormatLoss writes a probability so that [ParseLoss] reads the same again. The decimal point is moved
-// in the text: a multiplication by 100 would round.
+// FormatLoss writes a probability so that [ParseLoss] reads the same again. It moves the decimal
+// point in the text, since multiplying by 100 would round.
 func FormatLoss(loss float64) string {
 	whole, fraction, _ := strings.Cut(strconv.FormatFloat(loss, 'f', -1, 64), ".")
 	fraction += strings.Repeat("0", max(0, 2-len(fraction)))
@@ -45,8 +45,9 @@ func ParseMTU(s string) (int, error) {
 	return int(v), nil
 }
 
-// ParseQueue reads the bound of a queue: a size (64KiB, 100kB) or the time that it takes to drain (50ms, at most
-// [MaxDelay]). One of the results is 0; both are for "0", which asks for the default.
+// ParseQueue reads the bound of a queue: a size (64KiB, 100kB) or the time that the queue takes to
+// drain (50ms, at most [MaxDelay]). It returns 0 for the other one. "0" gives 0 for both, which is
+// the default bound.
 func ParseQueue(s string) (bytes int, wait time.Duration, err error) {
 	if d, err := units.ParseDuration(s); err == nil && d <= MaxDelay {
 		return 0, d, nil
@@ -57,8 +58,8 @@ func ParseQueue(s string) (bytes int, wait time.Duration, err error) {
 	return 0, 0, fmt.Errorf("queue %q: want a size such as 64KiB, or the time to drain it, such as 50ms", s)
 }
 
-// FormatQueue writes the bound of a queue so that [ParseQueue] reads the same again; wait counts if
-// bytes is 0.
+// FormatQueue writes the bound of a queue so that [ParseQueue] reads the same again: bytes, or wait
+// if bytes is 0.
 func FormatQueue(bytes int, wait time.Duration) string {
 	if bytes == 0 && wait != 0 {
 		return wait.String()
@@ -66,9 +67,9 @@ func FormatQueue(bytes int, wait time.Duration) string {
 	return units.FormatSize(int64(bytes))
 }
 
-// decimal reads a plain decimal number that is not negative and moves its point by exp. The exponent is
-// added to the text, so that the result is the float64 nearest to what was written, and so that numbers
-// which bring an exponent, a sign or a word ("inf") of their own are refused.
+// decimal reads a plain decimal number, without sign, exponent or words such as "inf", and moves
+// its point by exp. It adds the exponent to the text, so that the result is the float64 nearest to
+// the number.
 func decimal(s string, exp int) (float64, error) {
 	s = strings.TrimSpace(s)
 	if s == "" || strings.Trim(s, "0123456789.") != "" {

@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// wire is the pair of sockets of a link, with the little that its loop needs from the system. Only wake
-// may be called while another call runs.
+// wire is the pair of sockets of a link. Only wake may be called while another call runs.
 type wire interface {
-	// wait returns at the instant until, when wake is called, or, if listen is set, when packets can be
-	// received; it may return earlier without a reason. A negative until is no limit.
+	// wait returns at the instant until, when wake is called, or, if listen is set, when packets
+	// can be received. It may return earlier. A negative until is no limit.
 	wait(until instant, listen bool)
 	wake()
-	// receive calls f with the packets that have come in at side s, and when each of them did. f must
-	// not keep the bytes. more is true if it stopped before the end, to give others a turn.
+	// receive calls f with each packet that has come in at side s and the time of its arrival. f
+	// must not keep the bytes. more tells that packets are left, because the other side gets a
+	// turn.
 	receive(s side, f func(p []byte, at instant)) (more bool, err error)
-	// send sends packets to the router of side s and returns how many the system took or refused for
-	// good, as a link does not tell whether anybody listens. The others are to be offered again later.
+	// send sends packets to the router of side s. It returns how many the system took or refused
+	// for good: a link does not notice whether anybody listens. The caller sends the others again
+	// later.
 	send(s side, packets [][]byte) int
 	close() error
 }
@@ -35,7 +36,8 @@ func newClock() clock { return clock{time.Now()} }
 
 func (c clock) now() instant { return time.Since(c.epoch) }
 
-// listen opens both sockets, connected, so that the kernel drops what does not come from the router.
+// listen opens both sockets. They are connected, so that the kernel drops packets that do not come
+// from the router.
 func listen(ends [2]Endpoint) (conns [2]*net.UDPConn, err error) {
 	for i, e := range ends {
 		conns[i], err = net.DialUDP("udp", net.UDPAddrFromAddrPort(unmap(e.Local)), net.UDPAddrFromAddrPort(unmap(e.Router)))
@@ -45,16 +47,16 @@ func listen(ends [2]Endpoint) (conns [2]*net.UDPConn, err error) {
 			}
 			return conns, fmt.Errorf("bind link end %s for router %s: %w", e.Local, e.Router, err)
 		}
-		// As much as the system grants (net.core.rmem_max): what comes in while the machine is busy
-		// elsewhere would be lost otherwise. A failure leaves the default, which works too.
+		// Large buffers keep packets that come in while the machine is busy. A failure leaves the
+		// default, which works too.
 		_ = conns[i].SetReadBuffer(socketBuffer)
 		_ = conns[i].SetWriteBuffer(socketBuffer)
 	}
 	return conns, nil
 }
 
-// socketBuffer in bytes. Linux grants as much as net.core.rmem_max allows, and doubles it, because it
-// counts its bookkeeping too.
+// socketBuffer is in bytes. Linux grants at most net.core.rmem_max, and doubles it for its
+// bookkeeping.
 const socketBuffer = 4 << 20
 
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -15,14 +15,14 @@ import (
 
 // linuxWire moves many packets in a system call:
 //
-//   - recvmmsg takes a batch of messages, with UDP_GRO each message is a run of packets of one size
-//     that somebody sent in one piece, and the kernel's time stamps say when each came in, so that the
-//     loop may come for them late and knows all the same when they are due;
-//   - sendmmsg with UDP_SEGMENT sends such runs. A socket without UDP_GRO, as a stock router's, gets
-//     plain datagrams: the kernel cuts the run before it;
-//   - ppoll waits to the fraction of a millisecond, which the timers of the Go runtime do not.
+//   - recvmmsg receives a batch of messages. With UDP_GRO a message is a run of packets of one
+//     size that were sent together. The kernel's time stamps tell when each came in, so the loop
+//     knows when it is due even if it reads the packet late.
+//   - sendmmsg with UDP_SEGMENT sends such runs. A socket without UDP_GRO, such as that of a stock
+//     router, gets plain datagrams: the kernel cuts the run.
+//   - ppoll waits to the fraction of a millisecond, which the timers of the Go runtime cannot.
 //
-// The sockets are not known to Go's network poller, which would be woken for each packet.
+// Go's network poller does not watch the sockets, since each packet would wake it.
 type linuxWire struct {
 	clock   clock
 	fds     [2]int
@@ -33,9 +33,9 @@ type linuxWire struct {
 }
 
 const (
-	inMessages = 32  // messages a recvmmsg; the buffers are 64 KiB each, and are only backed where used
-	inTurns    = 8   // calls of recvmmsg before others get a turn
-	outPackets = 512 // packets a sendmmsg
+	inMessages = 32  // for each recvmmsg; the buffers are 64 KiB each, and take memory only where they are used
+	inTurns    = 8   // calls of recvmmsg before the other side gets a turn
+	outPackets = 512 // for each sendmmsg
 )
 
 func openWire(ends [2]Endpoint, c clock) (wire, error) { return newLinuxWire(ends, c) }
@@ -55,7 +55,7 @@ func newLinuxWire(ends [2]Endpoint, c clock) (*linuxWire, error) {
 		}
 		w.sockets[i] = udpbatch.NewSocket(uintptr(w.fds[i]))
 		w.out[i] = udpbatch.NewWriter(w.sockets[i], outPackets, 1)
-		// Without it the link works, with coarser arrival times.
+		// Without time stamps the link works, with less exact arrival times.
 		_ = unix.SetsockoptInt(w.fds[i], unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
 	}
 	if w.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
@@ -66,7 +66,8 @@ func newLinuxWire(ends [2]Endpoint, c clock) (*linuxWire, error) {
 	return w, nil
 }
 
-// duplicate returns a descriptor of the socket that Go's network poller does not watch once conn is closed.
+// duplicate returns a descriptor of the socket that Go's network poller does not watch once conn is
+// closed.
 func duplicate(conn *net.UDPConn) (int, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -95,7 +96,7 @@ func (w *linuxWire) wait(until instant, listen bool) {
 		}
 		n = 3
 	}
-	// An error is an early return, which the contract allows.
+	// After an error, wait returns early, which it may.
 	if ready, err := unix.Ppoll(fds[:n], timeout, nil); err == nil && ready > 0 && fds[0].Revents != 0 {
 		var count [8]byte
 		_, _ = unix.Read(w.event, count[:])
@@ -124,7 +125,7 @@ func (w *linuxWire) receive(s side, f func(p []byte, at instant)) (more bool, er
 		now := wall.Sub(w.clock.epoch)
 		for p, ok := w.in.Next(); ok; p, ok = w.in.Next() {
 			at := now
-			// The stamp is of a clock that may be set; one that does not make sense does not count.
+			// Somebody may set the clock of the stamps, so an unlikely age does not count.
 			if age := wall.Sub(w.in.Stamp()); age > 0 && age < time.Second {
 				at = now - age
 			}
@@ -166,7 +167,7 @@ func (w *linuxWire) close() error {
 	return errors.Join(errs...)
 }
 
-// passing tells the errors that do not end a link: the router is not up yet or restarts, a route or
+// passing tells whether a link survives an error: the router is not up or restarts, or a route or
 // memory is missing for a while.
 func passing(err error) bool {
 	for _, e := range []unix.Errno{unix.EINTR, unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH,
@@ -178,14 +179,14 @@ func passing(err error) bool {
 	return false
 }
 
-// plain switches the offloads off, to do as a socket of a stock border router does.
+// plain switches the offloads off, as in the socket of a stock border router.
 func (w *linuxWire) plain() {
 	for i, fd := range w.fds {
 		w.sockets[i].Plain(uintptr(fd))
 	}
 }
 
-// threadCPU is the CPU time of the calling thread.
+// threadCPU returns the CPU time of the calling thread.
 func threadCPU() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {

@@ -10,10 +10,10 @@ import (
 
 var openWire = newPortableWire
 
-// passing tells the errors that a socket gets from the other end not being there.
+// passing tells whether a link survives an error: nobody listens at the other end.
 func passing(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// threadCPU is 0 where it is not known.
+// threadCPU returns 0, since it is not known here.
 func threadCPU() time.Duration { return 0 }

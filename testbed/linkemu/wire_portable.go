@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// portableWire needs nothing but package net: a reader for each socket, one system call a packet. It is
-// what runs where there is no better one.
+// portableWire uses only package net: a reader for each socket and a system call for each packet.
+// It is for systems other than Linux.
 type portableWire struct {
-	clock clock
-	conns [2]*net.UDPConn
-	inbox [2]inbox
-	ready chan struct{} // cap 1: an inbox has packets
-	woken chan struct{} // cap 1
-	// readers are waited for by close.
+	clock   clock
+	conns   [2]*net.UDPConn
+	inbox   [2]inbox
+	ready   chan struct{} // cap 1: an inbox has packets
+	woken   chan struct{} // cap 1
 	readers sync.WaitGroup
 }
 
-// inbox holds what a reader has received and the loop has not taken yet, as a socket's buffer would.
+// inbox holds the packets that a reader has received, until the loop takes them.
 type inbox struct {
 	mu      sync.Mutex
 	packets fifo[received]
@@ -45,8 +44,8 @@ func newPortableWire(ends [2]Endpoint, c clock) (wire, error) {
 	return w, nil
 }
 
-// read ends when the socket is closed. Any other error is passed on once, and must not spin: errors
-// that a router causes by not being there come one for each packet sent to it.
+// read receives packets until the socket is closed or broken. It reports an error only once. It
+// ignores passing errors, which come for each packet to a router that is not up.
 func (w *portableWire) read(conn *net.UDPConn, in *inbox) {
 	buf := make([]byte, 1<<16)
 	for {
@@ -122,7 +121,7 @@ func (w *portableWire) receive(s side, f func(p []byte, at instant)) (more bool,
 func (w *portableWire) send(s side, packets [][]byte) int {
 	for _, p := range packets {
 		if _, err := w.conns[s].Write(p); err != nil && passing(err) {
-			// The error may be of an earlier packet, and is reported only once.
+			// The error may be that of an earlier packet, and the system reports it only once.
 			_, _ = w.conns[s].Write(p)
 		}
 	}
