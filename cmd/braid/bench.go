@@ -25,7 +25,8 @@ func benchCommand() *cli.Command {
 		Usage: "measure braid's parts on this machine",
 		Commands: []*cli.Command{
 			benchTransportCommand(), benchTrackerCommand(), benchKnowledgeCommand(), benchLinkCommand(), benchStorageCommand(),
-			benchWorker("transport-end", transportbench.End), benchWorker("tracker-load", trackerbench.Serve), benchWorker("storage-leech", storagebench.Leech),
+			benchWorker("transport-end", transportbench.End), benchWorker("tracker-load", trackerbench.Serve),
+			benchWorker("storage-leech", storagebench.Leech),
 		},
 	}
 }
@@ -117,7 +118,8 @@ func benchLink(ctx context.Context, b benchmark) error {
 		if a.LossError != nil {
 			loss = fmt.Sprintf("%+.1f (±%.1f)", *a.LossError, *a.LossSigma)
 		}
-		rows.Add(a, "%s\t%s\t%.1f\t%s\t%s\t%s\t%.2f\t%d\t%d\t", a.Link, a.Load, a.MbitS, rate, late, loss, a.CPUSecondsPerGB, a.Missed, a.Late)
+		rows.Add(a, "%s\t%s\t%.1f\t%s\t%s\t%s\t%.2f\t%d\t%d\t",
+			a.Link, a.Load, a.MbitS, rate, late, loss, a.CPUSecondsPerGB, a.Missed, a.Late)
 	}
 	return rows.End(nil)
 }

@@ -46,7 +46,8 @@ func benchTracker(ctx context.Context, b benchmark) error {
 		return usageErrorf("--runs, --duration: want more than 0")
 	}
 	load := trackerbench.Bench{
-		Braid: b.exe, Generator: b.worker("tracker-load"), TrackerCore: b.Int("tracker-core"), GeneratorCore: b.Int("load-core"), Dir: b.dir,
+		Braid: b.exe, Generator: b.worker("tracker-load"), Dir: b.dir,
+		TrackerCore: b.Int("tracker-core"), GeneratorCore: b.Int("load-core"),
 	}
 	var err error
 	if load.Opentracker, err = exec.LookPath("opentracker"); err != nil {
@@ -130,11 +131,12 @@ func benchTrackerTrial(ctx context.Context, b benchmark, load trackerbench.Bench
 		return r, fmt.Sprintf("%.0f bytes for each of %d peers in %d swarms", r.BytesPerPeer, r.Peers, r.Swarms), err
 	case "slow":
 		r, err := load.Slow(ctx, 5000, b.Int("runs"), b.Duration("duration"))
-		return r, fmt.Sprintf("p99 of honest announces %.2f ms (p50 %.2f) beside %d half-open requests, %.2f ms (p50 %.2f) without: ratio %.2f",
-			r.BesideP99, r.BesideP50, r.Slow, r.AloneP99, r.AloneP50, r.Ratio), err
+		const text = "p99 of honest announces %.2f ms (p50 %.2f) beside %d half-open requests, %.2f ms (p50 %.2f) without: ratio %.2f"
+		return r, fmt.Sprintf(text, r.BesideP99, r.BesideP50, r.Slow, r.AloneP99, r.AloneP50, r.Ratio), err
 	default:
-		r, err := load.Kill(ctx, trackerbench.KillTrial{Swarms: 10_000, Rate: 1000, For: 5 * time.Second, Sync: time.Second, Margin: time.Second})
-		return r, fmt.Sprintf("%d of %d peers lost that were acknowledged more than %.0f s before, %d of %d later ones; ready again after %.2f s",
-			r.Lost, r.Acknowledged, r.Margin, r.LaterLost, r.Later, r.Ready), err
+		k := trackerbench.KillTrial{Swarms: 10_000, Rate: 1000, For: 5 * time.Second, Sync: time.Second, Margin: time.Second}
+		r, err := load.Kill(ctx, k)
+		const text = "%d of %d peers lost that were acknowledged more than %.0f s before, %d of %d later ones; ready again after %.2f s"
+		return r, fmt.Sprintf(text, r.Lost, r.Acknowledged, r.Margin, r.LaterLost, r.Later, r.Ready), err
 	}
 }

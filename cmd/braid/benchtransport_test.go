@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestBenchDownloads has all clients of the benchmark download something inside one AS; the benchmark itself compares what
-// arrives, and would fail.
+// TestBenchDownloads has all clients of the benchmark download something inside one AS; the
+// benchmark itself compares what arrives, and would fail.
 func TestBenchDownloads(t *testing.T) {
 	t.Parallel()
 	code, out, said := ends(t, t.TempDir(), "bench", "transport", "--json", "--quiet", "--runs", "1", "--size", "1MiB", "--routers", "none",

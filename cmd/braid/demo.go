@@ -22,7 +22,10 @@ func demoCommand() *cli.Command {
 		Flags: append(routerFlags(),
 			&sizeFlag{Name: "size", Usage: "use only `SIZE` of the data set, such as 20MB"},
 			&cli.StringFlag{Name: "data", Usage: "`DIR` to transfer (default: Go's own source code)"},
-			&cli.StringFlag{Name: "topology", Value: "two-paths", Usage: "`FILE.topo` or shipped topology; the data goes from its first AS to its second, and its links need rates"},
+			&cli.StringFlag{
+				Name: "topology", Value: "two-paths",
+				Usage: "`FILE.topo` or shipped topology; the data goes from its first AS to its second, and its links need rates",
+			},
 			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: scion beside braid)"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object"},
 		),
@@ -74,7 +77,8 @@ func runDemo(ctx context.Context, c *cli.Command) error {
 	return result.Table(stdout(c))
 }
 
-// demoDisplay shows where a demonstration is: in place on a terminal, a line now and then elsewhere.
+// demoDisplay shows where a demonstration is: in place on a terminal, a line now and then
+// elsewhere.
 type demoDisplay struct {
 	out  *printer
 	last time.Time

@@ -12,7 +12,8 @@ import (
 	"braid/testbed/demo"
 )
 
-// The whole demonstration with little data: both downloads, every byte compared, the result as documented.
+// The whole demonstration with little data: both downloads, every byte compared, the result as
+// documented.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,6 +1,6 @@
-// Package bench is what braid's benchmarks share: processes whose CPU time is known (process.go), medians over runs, rows
-// as a table or as JSON, and an AS that needs no process. It measures nothing itself; the benchmarks are the packages
-// below it, linkemu and storage.
+// Package bench is what braid's benchmarks share: processes whose CPU time is known (process.go),
+// medians over runs, rows as a table or as JSON, and an AS that needs no process. It measures
+// nothing itself; the benchmarks are the packages below it, linkemu and storage.
 package bench
 
 import (
@@ -88,8 +88,8 @@ func (r *Rows) End(err error) error {
 // IA is the AS that [OneAS] describes.
 const IA = "1-ff00:0:110"
 
-// OneAS writes the configuration of an AS whose hosts are all on this machine. Such an AS has no routers, and nobody
-// asks its control service, so it needs no process.
+// OneAS writes the configuration of an AS whose hosts are all on this machine. Such an AS has no
+// routers, and nobody asks its control service, so it needs no process.
 func OneAS(dir string, mtu int) error {
 	topology := fmt.Sprintf(`{"isd_as":%q,"mtu":%d,"dispatched_ports":"1024-65535","attributes":["core"],`+
 		`"control_service":{"cs1":{"addr":"127.0.0.1:30252"}},"discovery_service":{"cs1":{"addr":"127.0.0.1:30252"}}}`, IA, mtu)

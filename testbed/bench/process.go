@@ -15,7 +15,8 @@ import (
 	"braid/testbed"
 )
 
-// Process is a program that a benchmark has started. It does not outlive the benchmark, however that ends.
+// Process is a program that a benchmark has started. It does not outlive the benchmark, however
+// that ends.
 type Process struct {
 	name     string
 	cmd      *exec.Cmd
@@ -29,8 +30,8 @@ type Process struct {
 // AnyCore lets a process run on all cores.
 const AnyCore = -1
 
-// Start starts a program on one core, or on AnyCore, and writes input as JSON to its standard input. The program is
-// killed when ctx ends.
+// Start starts a program on one core, or on AnyCore, and writes input as JSON to its standard
+// input. The program is killed when ctx ends.
 func Start(ctx context.Context, core int, input any, command ...string) (*Process, error) {
 	p := &Process{name: command[0], launcher: testbed.NewLauncher(false)}
 	if core != AnyCore {
@@ -53,8 +54,8 @@ func Start(ctx context.Context, core int, input any, command ...string) (*Proces
 	return p, nil
 }
 
-// Next reads the next JSON value that the process writes. If there is none, it stops the process, and the error has what
-// the process said.
+// Next reads the next JSON value that the process writes. If there is none, it stops the process,
+// and the error has what the process said.
 func (p *Process) Next(v any) error {
 	if err := p.values.Decode(v); err != nil {
 		p.Stop()
@@ -63,8 +64,8 @@ func (p *Process) Next(v any) error {
 	return nil
 }
 
-// Ready waits until a braid says that it is ready, and returns the addresses that it listens on. It reads no more of the
-// process's output.
+// Ready waits until a braid says that it is ready, and returns the addresses that it listens on. It
+// reads no more of the process's output.
 func (p *Process) Ready() ([]string, error) {
 	for {
 		var e struct {
@@ -81,10 +82,12 @@ func (p *Process) Ready() ([]string, error) {
 	}
 }
 
-// Discard throws away whatever else the process writes to standard output, which would block it otherwise.
+// Discard throws away whatever else the process writes to standard output, which would block it
+// otherwise.
 func (p *Process) Discard() { go func() { _, _ = io.Copy(io.Discard, p.stdout) }() }
 
-// Listens waits until the process accepts TCP connections at addr; it is for programs that do not say when they are ready.
+// Listens waits until the process accepts TCP connections at addr; it is for programs that do not
+// say when they are ready.
 func (p *Process) Listens(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -153,8 +156,11 @@ func Call(ctx context.Context, core int, job, result any, command ...string) err
 	return p.Wait()
 }
 
-// Work is the other side of Start: a process that reads a job from standard input and reports results on standard output.
-func Work[J any](ctx context.Context, in io.Reader, out io.Writer, do func(ctx context.Context, j J, report func(any) error) error) error {
+// Work is the other side of Start: a process that reads a job from standard input and reports
+// results on standard output.
+func Work[J any](
+	ctx context.Context, in io.Reader, out io.Writer, do func(ctx context.Context, j J, report func(any) error) error,
+) error {
 	var j J
 	if err := json.NewDecoder(in).Decode(&j); err != nil {
 		return fmt.Errorf("read the job: %w (braid bench starts this command; it is not for use by hand)", err)
@@ -162,7 +168,8 @@ func Work[J any](ctx context.Context, in io.Reader, out io.Writer, do func(ctx c
 	return do(ctx, j, json.NewEncoder(out).Encode)
 }
 
-// FreeAddr returns an address of loopback on which nobody listens, for a program that cannot choose a port itself.
+// FreeAddr returns an address of loopback on which nobody listens, for a program that cannot choose
+// a port itself.
 func FreeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

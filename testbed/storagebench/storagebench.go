@@ -1,6 +1,7 @@
-// Package storagebench compares what whole downloads cost with each storage backend: those of braid, and those that come
-// with the BitTorrent engine. It downloads a torrent over TCP on loopback; client, engine and seeder are always the same.
-// Each download is a process of its own (Leech), so that its CPU time and memory are known.
+// Package storagebench compares what whole downloads cost with each storage backend: those of
+// braid, and those that come with the BitTorrent engine. It downloads a torrent over TCP on
+// loopback; client, engine and seeder are always the same. Each download is a process of its own
+// (Leech), so that its CPU time and memory are known.
 package storagebench
 
 import (
@@ -153,7 +154,8 @@ func summary(kind string, size int64, results []result) Row {
 	}
 }
 
-// Leech is one download. It runs in a process of its own: it reads a job from in and writes the result to out.
+// Leech is one download. It runs in a process of its own: it reads a job from in and writes the
+// result to out.
 func Leech(ctx context.Context, in io.Reader, out io.Writer) error {
 	return bench.Work(ctx, in, out, func(ctx context.Context, j job, tell func(any) error) error {
 		src, err := client.OpenSource(ctx, j.Torrent)
@@ -219,7 +221,8 @@ func open(j job) (storage.Store, error) {
 	return storage.Open(kind, j.Dir, slog.New(slog.DiscardHandler))
 }
 
-// compareData checks the data that a download has left. It cannot check the engine's bolt backend, which nothing else reads.
+// compareData checks the data that a download has left. It cannot check the engine's bolt backend,
+// which nothing else reads.
 func compareData(ctx context.Context, src client.Source, j job) error {
 	kind := storage.Kind(strings.TrimPrefix(j.Storage, "engine-"))
 	if j.Storage == "engine-bolt" {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 
 // Bench runs trackers and generators in processes of their own.
 type Bench struct {
-	// Braid is the program whose command "tracker" is a tracker. Generator is the command of a generator; it calls [Serve].
+	// Braid is the program whose command "tracker" is a tracker. Generator is the command of a
+	// generator; it calls [Serve].
 	Braid     string
 	Generator []string
 	// Opentracker is the program to compare with; empty: none.
@@ -49,11 +51,13 @@ type running struct {
 	addrs map[string]string // by transport
 }
 
-// start runs braid's tracker on free ports of loopback, without limits for a host and its network. scion is the
-// configuration of its AS; empty: it is on IP only. start returns when the tracker is ready.
+// start runs braid's tracker on free ports of loopback, without limits for a host and its network.
+// scion is the configuration of its AS; empty: it is on IP only. start returns when the tracker is
+// ready.
 func (b Bench) start(ctx context.Context, scion string, args ...string) (*running, error) {
 	config := filepath.Join(b.Dir, "tracker.toml")
-	if err := os.WriteFile(config, []byte("requests_per_host = 0\nrequests_per_as = 0\nmax_peers_per_network = 2_000_000_000\n"), 0o600); err != nil {
+	const noLimits = "requests_per_host = 0\nrequests_per_as = 0\nmax_peers_per_network = 2_000_000_000\n"
+	if err := os.WriteFile(config, []byte(noLimits), 0o600); err != nil {
 		return nil, err
 	}
 	command := append([]string{b.Braid, "tracker", "--json", "--config", config}, args...)
@@ -91,13 +95,15 @@ func (b Bench) startOpentracker(ctx context.Context) (*running, error) {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(addr)
-	// Debian's opentracker serves only the torrents of a list. It reads the list from its directory, as another user.
+	// Debian's opentracker serves only the torrents of a list. It reads the list from its
+	// directory, as another user.
 	var list bytes.Buffer
 	for s := range benchSwarms {
 		fmt.Fprintf(&list, "%X\n", peer(s*perSwarm).InfoHash)
 	}
 	const name = "whitelist"
-	if err := errors.Join(os.Chmod(b.Dir, 0o755), os.WriteFile(filepath.Join(b.Dir, name), list.Bytes(), 0o644)); err != nil { //nolint:gosec // nothing secret
+	err = errors.Join(os.Chmod(b.Dir, 0o755), os.WriteFile(filepath.Join(b.Dir, name), list.Bytes(), 0o644)) //nolint:gosec // nothing secret
+	if err != nil {
 		return nil, err
 	}
 	p, err := bench.Start(ctx, b.TrackerCore, nil, b.Opentracker, "-i", "127.0.0.1", "-p", port, "-P", port, "-d", b.Dir, "-w", name)
@@ -125,12 +131,15 @@ type Case struct {
 	Window             int
 }
 
-// Cases are the loads in the order of a run. Each has enough requests under way to keep a tracker busy; over http-close
-// each of them has a connection of its own.
+// Cases are the loads in the order of a run. Each has enough requests under way to keep a tracker
+// busy; over http-close each of them has a connection of its own.
 func Cases(opentracker bool) []Case {
-	all := []Case{{"braid", "http", 64}, {"braid", "http-close", 64}, {"braid", "udp", 256}, {"braid", "udp-apart", 256}, {"braid", "scion", 32}}
-	if opentracker {
-		all = append(all, Case{"opentracker", "http-close", 64}, Case{"opentracker", "udp", 256}, Case{"opentracker", "udp-apart", 256})
+	all := []Case{
+		{"braid", "http", 64}, {"braid", "http-close", 64}, {"braid", "udp", 256}, {"braid", "udp-apart", 256}, {"braid", "scion", 32},
+		{"opentracker", "http-close", 64}, {"opentracker", "udp", 256}, {"opentracker", "udp-apart", 256},
+	}
+	if !opentracker {
+		all = slices.DeleteFunc(all, func(c Case) bool { return c.Tracker == "opentracker" })
 	}
 	return all
 }

@@ -19,7 +19,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// workers runs n workers at once, each with announces and a tally of its own, and adds up what they counted.
+// workers runs n workers at once, each with announces and a tally of its own, and adds up what they
+// counted.
 func workers(j Job, n int, work func(*chooser, *tally) error) (*tally, error) {
 	tallies := make([]tally, n)
 	var all errgroup.Group
@@ -80,8 +81,8 @@ func overHTTP(ctx context.Context, j Job) (*tally, error) {
 	})
 }
 
-// readAnswer reads a tracker's answer over HTTP/1. A refusal is an error. It is faster than net/http, so that one core can
-// keep a tracker busy.
+// readAnswer reads a tracker's answer over HTTP/1. A refusal is an error. It is faster than
+// net/http, so that one core can keep a tracker busy.
 func readAnswer(in *bufio.Reader) error {
 	length := -1
 	for first := true; ; first = false {

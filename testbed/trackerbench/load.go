@@ -4,8 +4,9 @@
 //	Bench    trackers and generators in processes of their own      bench.go
 //	Memory, Slow, Kill   trials that measure no rate                trials.go
 //
-// Generator and tracker run on a core each, so that they do not take each other's time. A generator keeps a fixed number of
-// requests under way; a response time is from sending a request to its answer.
+// Generator and tracker run on a core each, so that they do not take each other's time. A generator
+// keeps a fixed number of requests under way; a response time is from sending a request to its
+// answer.
 package trackerbench
 
 import (
@@ -24,9 +25,10 @@ import (
 
 // Job is a load on one tracker.
 type Job struct {
-	// Transport is http (connections are kept), http-close, udp (few clients, each with many announces under way), udp-apart
-	// (a client for each announce under way), scion, or half: requests over HTTP that are begun and never finished. A client
-	// of half that the tracker cuts off connects again within a second.
+	// Transport is http (connections are kept), http-close, udp (few clients, each with many
+	// announces under way), udp-apart (a client for each announce under way), scion, or half:
+	// requests over HTTP that are begun and never finished. A client of half that the tracker cuts
+	// off connects again within a second.
 	Transport string `json:"transport"`
 	Addr      string `json:"addr"` // host:port; on SCION an announce URL
 	// ConfigDir has the topology.json of the AS for SCION.
@@ -71,7 +73,8 @@ type chooser struct {
 }
 
 func (j Job) chooser(worker, workers int) *chooser {
-	return &chooser{job: j, random: rand.New(rand.NewPCG(1, uint64(worker))), next: worker, step: workers, until: time.Now().Add(j.Time)}
+	random := rand.New(rand.NewPCG(1, uint64(worker)))
+	return &chooser{job: j, random: random, next: worker, step: workers, until: time.Now().Add(j.Time)}
 }
 
 func (c *chooser) peer() (n int, ok bool) {
@@ -93,7 +96,8 @@ type tally struct {
 	lost      int
 }
 
-// Response times are counted in buckets of microseconds: one each up to 2*fine, then fine of them for each doubling.
+// Response times are counted in buckets of microseconds: one each up to 2*fine, then fine of them
+// for each doubling.
 const fine, buckets = 64, 64 * 40
 
 func bucket(d time.Duration) int {
@@ -157,7 +161,8 @@ func (j Job) Run(ctx context.Context) (Result, error) {
 	return Result{Seconds: time.Since(began).Seconds(), Announces: t.announces, Lost: t.lost, P50: t.within(0.5), P99: t.within(0.99)}, nil
 }
 
-// Serve is a generator. It runs in a process of its own: it reads a job from in and writes its result to out.
+// Serve is a generator. It runs in a process of its own: it reads a job from in and writes its
+// result to out.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return bench.Work(ctx, in, out, func(ctx context.Context, j Job, report func(any) error) error {
 		r, err := j.Run(ctx)

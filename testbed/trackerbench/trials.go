@@ -18,7 +18,8 @@ import (
 type MemoryResult struct {
 	Peers  int `json:"peers"`
 	Swarms int `json:"swarms"`
-	// BytesPerPeer is the growth of the process, including the reserve of the garbage collector, for each peer.
+	// BytesPerPeer is the growth of the process, including the reserve of the garbage collector,
+	// for each peer.
 	BytesPerPeer float64 `json:"bytes_per_peer"`
 }
 
@@ -30,7 +31,8 @@ func (b Bench) Memory(ctx context.Context, swarms int) (r MemoryResult, err erro
 	}
 	defer t.Stop()
 	// A little work first, so that the tracker's buffers do not count as peers.
-	if _, err := b.generate(ctx, Job{Transport: "udp", Addr: t.addrs["udp"], Swarms: 10, Time: 500 * time.Millisecond, Window: 64}); err != nil {
+	warm := Job{Transport: "udp", Addr: t.addrs["udp"], Swarms: 10, Time: 500 * time.Millisecond, Window: 64}
+	if _, err := b.generate(ctx, warm); err != nil {
 		return r, err
 	}
 	before := t.Usage().RSS
@@ -59,14 +61,15 @@ type SlowResult struct {
 }
 
 const (
-	// honest is the number of honest clients beside the slow ones. With more, they would wait for a core, not for the tracker.
+	// honest is the number of honest clients beside the slow ones. With more, they would wait for a
+	// core, not for the tracker.
 	honest = 2
 	// arrival is how long the slow clients have to connect before the measurement.
 	arrival = 2 * time.Second
 )
 
-// Slow measures honest clients over HTTP, in turns alone and beside that many half-open requests; the medians count. The
-// tracker cuts slow clients off after five seconds; they connect again.
+// Slow measures honest clients over HTTP, in turns alone and beside that many half-open requests;
+// the medians count. The tracker cuts slow clients off after five seconds; they connect again.
 func (b Bench) Slow(ctx context.Context, slow, rounds int, d time.Duration) (SlowResult, error) {
 	t, err := b.start(ctx, "")
 	if err != nil {
@@ -81,7 +84,8 @@ func (b Bench) Slow(ctx context.Context, slow, rounds int, d time.Duration) (Slo
 			if halves > 0 {
 				results = &beside
 				others.Go(func() error {
-					_, err := b.generate(ctx, Job{Transport: "half", Addr: t.addrs["http"], Swarms: 1, Time: d + 2*arrival, Window: halves})
+					j := Job{Transport: "half", Addr: t.addrs["http"], Swarms: 1, Time: d + 2*arrival, Window: halves}
+					_, err := b.generate(ctx, j)
 					return err
 				})
 				time.Sleep(arrival)
@@ -94,7 +98,10 @@ func (b Bench) Slow(ctx context.Context, slow, rounds int, d time.Duration) (Slo
 		}
 	}
 	p50, p99 := func(r Result) float64 { return r.P50 }, func(r Result) float64 { return r.P99 }
-	out := SlowResult{slow, bench.Median(alone, p50), bench.Median(alone, p99), bench.Median(beside, p50), bench.Median(beside, p99), 0}
+	out := SlowResult{
+		Slow: slow, AloneP50: bench.Median(alone, p50), AloneP99: bench.Median(alone, p99),
+		BesideP50: bench.Median(beside, p50), BesideP99: bench.Median(beside, p99),
+	}
 	out.Ratio = out.BesideP99 / max(out.AloneP99, 0.001)
 	return out, nil
 }
@@ -110,8 +117,9 @@ type KillResult struct {
 	Ready        float64 `json:"ready_s"` // from the new start until it answers
 }
 
-// Kill fills a tracker and lets peers arrive for a time d at a rate per second. It kills the tracker without warning,
-// starts it again, and asks it for every peer. The tracker must know each that it answered before the margin.
+// Kill fills a tracker and lets peers arrive for a time d at a rate per second. It kills the
+// tracker without warning, starts it again, and asks it for every peer. The tracker must know each
+// that it answered before the margin.
 func (b Bench) Kill(ctx context.Context, k KillTrial) (KillResult, error) {
 	args := []string{"--data", filepath.Join(b.Dir, "data"), "--sync", k.Sync.String()}
 	t, err := b.start(ctx, "", args...)
@@ -171,7 +179,8 @@ type KillTrial struct {
 	Margin time.Duration // before the kill: later answers do not count
 }
 
-// pace announces new peers one after another at a rate per second, and returns when each was answered.
+// pace announces new peers one after another at a rate per second, and returns when each was
+// answered.
 func pace(ctx context.Context, addr string, first int, rate float64, d time.Duration) (answered []time.Time, err error) {
 	c, id, err := dialUDP(addr)
 	if err != nil {

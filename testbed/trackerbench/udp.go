@@ -14,8 +14,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// sockets is the number of clients of a load over UDP. With few of them, a tracker that answers in batches is at its best;
-// udp-apart shows the opposite.
+// sockets is the number of clients of a load over UDP. With few of them, a tracker that answers in
+// batches is at its best; udp-apart shows the opposite.
 const sockets = 8
 
 func overUDP(ctx context.Context, j Job) (*tally, error) {

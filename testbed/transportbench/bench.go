@@ -1,7 +1,8 @@
-// Package transportbench measures the CPU time and the rate of moving data: over TCP, TLS, QUIC over UDP, QUIC over SCION
-// with scionproto's library and with braid's packet I/O, and as bare datagrams, inside one AS and through real border
-// routers; and as whole downloads (download.go). All cases take turns in one run, since a machine that others use makes
-// only figures of the same run comparable.
+// Package transportbench measures the CPU time and the rate of moving data: over TCP, TLS, QUIC
+// over UDP, QUIC over SCION with scionproto's library and with braid's packet I/O, and as bare
+// datagrams, inside one AS and through real border routers; and as whole downloads (download.go).
+// All cases take turns in one run, since a machine that others use makes only figures of the same
+// run comparable.
 //
 // Each end of a transfer is a process of its own (end.go), so that its CPU time is known.
 package transportbench
@@ -27,16 +28,16 @@ type Config struct {
 	End []string
 	// Dir is for files of the run. The caller makes and removes it.
 	Dir string
-	// SCIONBin is the folder of the SCION programs, as for the testbed. FastRouter is the command of the fast
-	// router; if it is empty, its cases are left out.
+	// SCIONBin is the folder of the SCION programs, as for the testbed. FastRouter is the command
+	// of the fast router; if it is empty, its cases are left out.
 	SCIONBin   string
 	FastRouter []string
 	// Braid is the program for whole downloads; if it is empty, they are left out.
 	Braid string
 	// Congestion is the congestion controller of braid's QUIC over SCION.
 	Congestion congestion.Algorithm
-	// Runs of each case, and the bytes of each. TCP and downloads move four times as many: TCP is that much faster, and
-	// downloads include the start and the end of processes.
+	// Runs of each case, and the bytes of each. TCP and downloads move four times as many: TCP is
+	// that much faster, and downloads include the start and the end of processes.
 	Runs  int
 	Bytes int64
 	// Only, Routers and MTUs select the cases; an empty list selects all.
@@ -219,7 +220,8 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 	return errors.Join(failed...)
 }
 
-// place names where a case runs: inside one AS, whose MTU counts, or through routers, with links of both MTUs.
+// place names where a case runs: inside one AS, whose MTU counts, or through routers, with links of
+// both MTUs.
 func (r Row) place() string {
 	if r.Routers == "none" {
 		return fmt.Sprintf("one AS of MTU %d", r.MTU)

@@ -19,8 +19,9 @@ import (
 	"braid/testbed/bench"
 )
 
-// A download case runs two whole clients, which also request, hash and use disks. The client's CPU time is that of its
-// process from start to end, the server's is what it used meanwhile. Every byte that arrives is compared.
+// A download case runs two whole clients, which also request, hash and use disks. The client's CPU
+// time is that of its process from start to end, the server's is what it used meanwhile. Every byte
+// that arrives is compared.
 const (
 	caseSCION = "braid-scion"
 	caseTCP   = "braid-tcp"
@@ -45,7 +46,7 @@ const (
 
 // makePayload writes a file of random bytes and its torrent.
 func makePayload(ctx context.Context, dir string, size int64) (payload, error) {
-	p := payload{dir: dir, torrent: filepath.Join(dir, "payload.torrent"), data: filepath.Join(dir, "seed", payloadName), bytes: size}
+	p := payload{dir, filepath.Join(dir, "payload.torrent"), filepath.Join(dir, "seed", payloadName), size}
 	if err := os.MkdirAll(filepath.Dir(p.data), 0o700); err != nil {
 		return p, err
 	}
@@ -91,12 +92,14 @@ func (p payload) download(ctx context.Context, cfg Config, r Row, at place) (sam
 
 // braid starts a seeder. When it serves, braid returns it with the command of a leecher.
 func (p payload) braid(ctx context.Context, cfg Config, r Row, at place, out string) (*bench.Process, []string, error) {
-	common := []string{"--json", "--no-trackers", "--congestion", string(cmp.Or(cfg.Congestion, scionnet.DefaultCongestion)), "--identity"}
+	congestion := string(cmp.Or(cfg.Congestion, scionnet.DefaultCongestion))
+	common := []string{"--json", "--no-trackers", "--congestion", congestion, "--identity"}
 	listen := net.JoinHostPort(at.server.ip, "0")
 	var from, to []string
 	if r.Case == caseSCION {
 		listen = fmt.Sprintf("%s,[%s]:0", at.server.ia, at.server.ip)
-		from, to = []string{"--config-dir", at.server.configDir}, []string{"--config-dir", at.client.configDir, "--local", at.client.ip}
+		from = []string{"--config-dir", at.server.configDir}
+		to = []string{"--config-dir", at.client.configDir, "--local", at.client.ip}
 		if at.network != nil {
 			to = append(to, "--acl", pathsOf(r.MTU))
 		}
@@ -140,7 +143,8 @@ func (p payload) aria2(ctx context.Context, out string) (*bench.Process, []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := bench.Start(ctx, bench.AnyCore, nil, command(filepath.Dir(p.data), addr, "--bt-seed-unverified=true", "--seed-ratio=0.0", p.torrent)...)
+	serve := command(filepath.Dir(p.data), addr, "--bt-seed-unverified=true", "--seed-ratio=0.0", p.torrent)
+	s, err := bench.Start(ctx, bench.AnyCore, nil, serve...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -22,8 +22,8 @@ import (
 	"braid/testbed/bench"
 )
 
-// job tells one end of a transfer to send (the server) or to receive (the client) so many bytes. The server first reports
-// where it can be dialled; both report once they are done.
+// job tells one end of a transfer to send (the server) or to receive (the client) so many bytes.
+// The server first reports where it can be dialled; both report once they are done.
 type job struct {
 	Case      string        `json:"case"`
 	Dial      string        `json:"dial,omitempty"` // where the server listens; empty for the server itself
@@ -45,7 +45,8 @@ type report struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// End is one end of a transfer. It runs in a process of its own: it reads a job from in and writes reports to out.
+// End is one end of a transfer. It runs in a process of its own: it reads a job from in and writes
+// reports to out.
 func End(ctx context.Context, in io.Reader, out io.Writer) error {
 	return bench.Work(ctx, in, out, func(ctx context.Context, j job, tell func(any) error) error {
 		ctx, cancel := context.WithTimeout(ctx, j.Timeout)
@@ -61,8 +62,8 @@ func End(ctx context.Context, in io.Reader, out io.Writer) error {
 		if err := tell(report{CPU: cpuTime() - cpu, Seconds: time.Since(start).Seconds()}); err != nil || !j.serves() {
 			return err
 		}
-		// The client may still need repetitions of the last packets; the benchmark ends this process. Raw datagrams
-		// are not repeated, so more of them replace those that were lost.
+		// The client may still need repetitions of the last packets; the benchmark ends this
+		// process. Raw datagrams are not repeated, so more of them replace those that were lost.
 		if j.Case == "raw" {
 			for send(conns[0], block) == nil {
 			}
@@ -121,8 +122,8 @@ func cpuTime() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// connect makes the connections of a job. The server calls ready with its address, then waits for the client. Everything
-// that connect opens stays open until the process ends.
+// connect makes the connections of a job. The server calls ready with its address, then waits for
+// the client. Everything that connect opens stays open until the process ends.
 func connect(ctx context.Context, j job, ready func(net.Addr) error) ([]io.ReadWriter, error) {
 	switch j.Case {
 	case "tcp", "tls":
@@ -232,7 +233,8 @@ func overQUIC(ctx context.Context, j job, ready func(net.Addr) error) (io.ReadWr
 func greet(w io.Writer) error { _, err := w.Write([]byte{1}); return err }
 func hear(r io.Reader) error  { _, err := r.Read(make([]byte, 1)); return err }
 
-// overSCION makes braid's own connections, one for each path, over the packet connection that the case names.
+// overSCION makes braid's own connections, one for each path, over the packet connection that the
+// case names.
 func overSCION(ctx context.Context, h *scionnet.Host, j job, ready func(net.Addr) error) ([]io.ReadWriter, error) {
 	e, err := h.Listen(ctx, scionnet.ListenConfig{PlainPackets: j.Case == "quic-snet", Congestion: j.Congestion})
 	if err != nil {
@@ -272,8 +274,8 @@ func overSCION(ctx context.Context, h *scionnet.Host, j job, ready func(net.Addr
 	return conns, nil
 }
 
-// choosePaths takes the first paths whose MTU is the job's. It asks until there are enough, since a control service that
-// is looking for newer paths does not always name all of them.
+// choosePaths takes the first paths whose MTU is the job's. It asks until there are enough, since a
+// control service that is looking for newer paths does not always name all of them.
 func choosePaths(ctx context.Context, h *scionnet.Host, j job) (scionnet.Addr, []pathsel.Path, error) {
 	remote, err := scionnet.ParseAddr(j.Dial)
 	if err != nil {
@@ -290,7 +292,8 @@ func choosePaths(ctx context.Context, h *scionnet.Host, j job) (scionnet.Addr, [
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return remote, nil, fmt.Errorf("%d paths of MTU %d to %s, want %d: %w", len(paths), j.MTU, remote.IA, j.Paths, errors.Join(err, ctx.Err()))
+			return remote, nil, fmt.Errorf("%d paths of MTU %d to %s, want %d: %w",
+				len(paths), j.MTU, remote.IA, j.Paths, errors.Join(err, ctx.Err()))
 		}
 		if err := h.Refresh(ctx, remote.IA); err != nil {
 			return remote, nil, err
@@ -305,8 +308,8 @@ const (
 	rawMark   = 0x40 // set in the first byte of each datagram, as scionnet.Datagrams.Send demands
 )
 
-// rawConn sends datagrams with a window: the receiver acknowledges what it gets from time to time. Lost datagrams are not
-// repeated; the sender sends more instead.
+// rawConn sends datagrams with a window: the receiver acknowledges what it gets from time to time.
+// Lost datagrams are not repeated; the sender sends more instead.
 type rawConn struct {
 	d     *scionnet.Datagrams
 	to    net.Addr
