@@ -1,5 +1,5 @@
-// Package demo shows what braid is for: it runs the scenario "demo", which downloads the same data over one path and then
-// over all paths, and tells the steps as they happen.
+// Package demo shows what braid is for: it runs the scenario "demo", which downloads the same data
+// over one path and then over all paths, and tells the steps as they happen.
 package demo
 
 import (
@@ -43,8 +43,8 @@ type Result struct {
 	Candidates []Candidate `json:"candidates"`
 	// Gain is how many times faster all paths are than one.
 	Gain float64 `json:"gain"`
-	// LimitMbitS is the payload that all links together can carry, LimitFraction the part of it that the download over
-	// all paths reached.
+	// LimitMbitS is the payload that all links together can carry, LimitFraction the part of it
+	// that the download over all paths reached.
 	LimitMbitS    float64 `json:"limit_mbit_s"`
 	LimitFraction float64 `json:"limit_fraction"`
 }
@@ -66,16 +66,20 @@ type PathShare struct {
 
 // load reads the scenario, with its two peers in the first two ASes of the topology.
 func load(t testbed.Topology) (scenario.Scenario, error) {
+	if len(t.ASes) < 2 {
+		return scenario.Scenario{}, fmt.Errorf("topology %s: want at least two ASes, one for each peer", t.Name)
+	}
 	text, err := scenarios.Files.ReadFile("demo.yaml")
 	if err != nil {
 		return scenario.Scenario{}, err
 	}
 	places := strings.NewReplacer("1-ff00:0:110", t.ASes[0].IA.String(), "1-ff00:0:111", t.ASes[1].IA.String())
-	return scenario.Parse("demo.yaml", strings.NewReader(places.Replace(string(text))), func(string) (testbed.Topology, error) { return t, nil })
+	onTopology := func(string) (testbed.Topology, error) { return t, nil }
+	return scenario.Parse("demo.yaml", strings.NewReader(places.Replace(string(text))), onTopology)
 }
 
-// Run downloads the data over one path and then over all of them, through real border routers. Whatever it starts has
-// ended when it returns.
+// Run downloads the data over one path and then over all of them, through real border routers.
+// Whatever it starts has ended when it returns.
 func Run(ctx context.Context, o Options) (Result, error) {
 	say := func(format string, args ...any) { o.Say(fmt.Sprintf(format, args...)) }
 	s, err := load(o.Topology)
@@ -92,7 +96,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	say("bringing up the SCION network %s (%d ASes, %d links)", o.Topology.Name, len(o.Topology.ASes), len(o.Topology.Links))
 	var last event.Done
 	results, err := scenario.Run(ctx, []scenario.Scenario{s.Transferring(data, res.Bytes)}, scenario.Options{
-		Dir: filepath.Join(o.WorkDir, "runs"), Braid: o.Braid, SCIONBin: o.SCIONBin, RouterCommand: o.RouterCommand, Log: slog.New(slog.DiscardHandler),
+		Dir: filepath.Join(o.WorkDir, "runs"), Braid: o.Braid, SCIONBin: o.SCIONBin, RouterCommand: o.RouterCommand,
+		Log: slog.New(slog.DiscardHandler),
 		Say: func(line string) {
 			if rest, ok := strings.CutPrefix(line, "demo: "); ok { // all but the figures of a run
 				o.Say(rest)
@@ -100,7 +105,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		},
 		Hooks: scenario.Hooks{
 			Network: func(p testbed.Progress) {
-				o.Show(fmt.Sprintf("%d processes, links up %d/%d, paths %d/%d", p.Processes, p.Links, p.ImpliedLinks, p.Paths, p.ImpliedPaths))
+				o.Show(fmt.Sprintf("%d processes, links up %d/%d, paths %d/%d",
+					p.Processes, p.Links, p.ImpliedLinks, p.Paths, p.ImpliedPaths))
 			},
 			Heard: func(v scenario.Variant, peer string, message any) {
 				switch e := message.(type) {
@@ -147,11 +153,13 @@ func Run(ctx context.Context, o Options) (Result, error) {
 // candidate puts together what the runner and the leecher said of a download.
 func candidate(r scenario.Result, e event.Done) Candidate {
 	return Candidate{
-		Name: r.Variant, Seconds: e.Seconds, PayloadMbitS: e.PayloadMbitS, Verified: r.Failed == "" && r.Verified == 1, Paths: shares(e.Paths),
+		Name: r.Variant, Seconds: e.Seconds, PayloadMbitS: e.PayloadMbitS,
+		Verified: r.Failed == "" && r.Verified == 1, Paths: shares(e.Paths),
 	}
 }
 
-// shares returns the part of the bytes that came over each path, without paths that carried nothing.
+// shares returns the part of the bytes that came over each path, without paths that carried
+// nothing.
 func shares(paths []event.Path) (out []PathShare) {
 	var sum uint64
 	for _, x := range paths {
@@ -169,7 +177,8 @@ func shares(paths []event.Path) (out []PathShare) {
 func progressLine(e event.Progress) string {
 	const width = 10
 	done := int(width * float64(e.Bytes) / float64(max(1, e.Total)))
-	line := fmt.Sprintf("[%s%s] %3d%% %5.1f Mbit/s", strings.Repeat("#", done), strings.Repeat("-", width-done), 100*e.Bytes/max(1, e.Total), e.MbitS)
+	bar := strings.Repeat("#", done) + strings.Repeat("-", width-done)
+	line := fmt.Sprintf("[%s] %3d%% %5.1f Mbit/s", bar, 100*e.Bytes/max(1, e.Total), e.MbitS)
 	for _, p := range e.Paths {
 		if p.BytesRead > 0 {
 			line += fmt.Sprintf("  %s %4.1f %2.0f ms", p.Fingerprint.Short(), p.MbitS, p.RTT)

@@ -163,7 +163,7 @@ func TestShippedEvaluation(t *testing.T) {
 			}
 		}
 	}
-	if n := len(scenario.Shipped()); len(seen) < n-5 {
+	if n := len(scenario.Shipped()) - 1; len(seen) < n-5 { // demo is no experiment
 		t.Errorf("%d blocks for %d scenarios", len(seen), n)
 	}
 }
