@@ -103,3 +103,19 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+// Files that ARCHITECTURE.md and CONTRIBUTING.md name exist.
+func TestNamedFiles(t *testing.T) {
+	named := regexp.MustCompile("`([a-z]+/[a-z0-9/_-]+\\.[a-z]+)`")
+	for _, document := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md"} {
+		text, err := os.ReadFile(filepath.Join("../..", document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join("../..", m[1])); err != nil {
+				t.Errorf("%s names %s, which does not exist", document, m[1])
+			}
+		}
+	}
+}
