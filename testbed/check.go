@@ -6,7 +6,7 @@ import (
 	"braid/pathsel"
 )
 
-// check tells what would keep the network from ever finding its paths, and in which line of the file.
+// check returns what would prevent the network from finding its paths, with the line in the file.
 func check(t Topology) (line int, err error) {
 	byIA := map[pathsel.IA]AS{}
 	for _, as := range t.ASes {
@@ -48,7 +48,7 @@ func checkCertificates(as AS, byIA map[pathsel.IA]AS) error {
 	return nil
 }
 
-// checkISD: the trust root configuration of an ISD names its core, voting, and authoritative ASes.
+// checkISD checks that an ISD has a core, a voting, an authoritative and an issuing AS for its trust root configuration.
 func checkISD(isd uint16, ases []AS) error {
 	var core, voting, authoritative, issuing bool
 	for _, as := range ases {
@@ -68,8 +68,8 @@ func checkISD(isd uint16, ases []AS) error {
 	return nil
 }
 
-// checkReach: every core AS is connected to the first one by CORE links, and every other AS hangs below a
-// core AS of its ISD.
+// checkReach checks that CORE links connect every core AS to the first one, and that every other AS is below a core
+// AS of its ISD.
 func checkReach(t Topology, byIA map[pathsel.IA]AS) (line int, err error) {
 	g := newBeaconGraph(t)
 	cores := map[pathsel.IA]bool{}
@@ -95,7 +95,7 @@ func checkReach(t Topology, byIA map[pathsel.IA]AS) (line int, err error) {
 		case !as.Core && !hasParent[as.IA]:
 			return as.Line, fmt.Errorf("AS %s has no parent: it is not core and the b of no CHILD link", as.IA)
 		case !as.Core && !below[as.IA]:
-			return as.Line, fmt.Errorf("AS %s is below no core AS: its parents have no way up", as.IA)
+			return as.Line, fmt.Errorf("AS %s is below no core AS: its parents do not reach one", as.IA)
 		}
 	}
 	return 0, nil

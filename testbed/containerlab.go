@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -19,11 +18,10 @@ import (
 	"braid/pathsel"
 )
 
-// A topology for containerlab (https://containerlab.dev): a container for each AS, with its control service, its routers
-// and the hosts' programs in it, and a cable for each link. What the emulator does here, the kernel's netem and tbf do
-// there, set when the lab is deployed. The directory is:
+// Export of a topology to containerlab (https://containerlab.dev): a container for each AS, with its control service,
+// its routers and braid, and a cable for each link. The kernel's netem and tbf replace the emulator. The directory is:
 //
-//	NAME.clab.yml   the lab: nodes, links, and what is executed in each node
+//	NAME.clab.yml   the lab: nodes, links, and commands for each node
 //	Dockerfile, bin the image of all nodes, with scionproto's programs and braid
 //	config/         of each AS, mounted at /etc/scion
 //	lab             a script: build, up, link, braid, down
@@ -40,18 +38,18 @@ const (
 	labImageName = "braid-lab"
 )
 
-// Within a lab addresses are its own: containers share no network but that of the management.
+// Addresses are private to a lab: its containers share only the management network with others.
 var (
 	labHosts = netip.MustParsePrefix("10.200.0.0/16") // one for each AS
 	labLinks = netip.MustParsePrefix("10.201.0.0/16") // a /30 for each link
 )
 
-// ContainerlabOptions say what is written where.
+// ContainerlabOptions say what to export, and where.
 type ContainerlabOptions struct {
 	Topology Topology
 	// Dir must be new or empty.
 	Dir string
-	// Braid is the program to take along, SCIONBin the directory of the SCION programs (as in Options).
+	// Braid is the program to copy, SCIONBin the directory of the SCION programs (as in Options).
 	Braid, SCIONBin string
 	BFD             time.Duration // 0: 1 s; < 0: off
 }
@@ -138,7 +136,7 @@ func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
 	return nil
 }
 
-// cable is a link of the lab, by its ends.
+// cable is a link of the lab.
 type cable struct{ A, B cableEnd }
 
 type cableEnd struct {
@@ -146,7 +144,7 @@ type cableEnd struct {
 	Node      string
 	Device    string
 	Address   netip.Prefix
-	// TC are the arguments of tc(8) that make the device the link that the topology wants, in this direction.
+	// TC are arguments of tc(8) that give the device the properties of the link in this direction.
 	TC []string
 }
 
@@ -157,7 +155,7 @@ type labAS struct {
 	Host netip.Addr
 }
 
-// labPlan gives addresses to everything: hosts have theirs on the loopback device of their container.
+// labPlan assigns addresses. Those of hosts are on the loopback device of their container.
 func labPlan(t Topology) (plan, []cable, error) {
 	t = withoutIPv6(t)
 	p, err := makePlan(t, labHosts, 0)
@@ -201,17 +199,17 @@ func nodeName(ia pathsel.IA) string {
 	return "as" + strings.ReplaceAll(ia.String(), ":", "-")
 }
 
-// tcArgs are the commands that shape a device: netem delays and loses, and in it tbf has rate and queue. Each is without
-// the tc before it.
+// tcArgs returns the arguments of the tc commands that shape a device: netem delays and loses packets, and tbf inside it
+// has rate and queue.
 func tcArgs(device string, l Link) (args []string) {
 	c := l.Config
 	if c.Delay == 0 && c.Jitter == 0 && c.Loss == 0 && c.Rate == 0 {
 		return nil
 	}
-	// The limit is in packets, of those that are on their way: more than fit the link.
+	// The limit is in packets that are under way, and larger than the link needs.
 	root := fmt.Sprintf("qdisc replace dev %s root handle 1: netem limit 100000", device)
 	if c.Delay > 0 || c.Jitter > 0 {
-		// netem varies the delay to both sides, the emulator adds from nothing to the jitter.
+		// netem varies the delay in both directions; the emulator adds between 0 and the jitter.
 		root += fmt.Sprintf(" delay %dus", (c.Delay + c.Jitter/2).Microseconds())
 		if c.Jitter > 0 {
 			root += fmt.Sprintf(" %dus", (c.Jitter / 2).Microseconds())
@@ -279,7 +277,7 @@ func labName(s string) string {
 	return s[:min(len(s), maxLabNode)]
 }
 
-// startScript starts an AS's programs, which go on when it ends: routers first, for control services watch them.
+// startScript starts an AS's programs in the background: routers first, because control services watch them.
 func startScript(a asPlan) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#!/bin/sh\n# Starts the SCION programs of %s. Their logs are in /var/log.\n", a.IA)
@@ -293,7 +291,7 @@ func startScript(a asPlan) string {
 	return b.String()
 }
 
-// writeLabFiles writes what is the same for all labs but for names.
+// writeLabFiles writes the files that are the same for all labs, except for names.
 func writeLabFiles(dir string, l lab, p plan, cables []cable) error {
 	t, err := template.New("").Funcs(template.FuncMap{
 		"list": func(ends ...cableEnd) []cableEnd { return ends },
@@ -320,21 +318,12 @@ func writeLabFiles(dir string, l lab, p plan, cables []cable) error {
 }
 
 func copyProgram(from, to string) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return fmt.Errorf("export to containerlab: %w", err)
+	_, err := copyFile(from, to, 0)
+	if err == nil {
+		err = os.Chmod(to, 0o755)
 	}
-	src, err := os.Open(from)
 	if err != nil {
-		return fmt.Errorf("export to containerlab: take a program along: %w", err)
+		return fmt.Errorf("export to containerlab: copy a program: %w", err)
 	}
-	defer src.Close()
-	dst, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	if err != nil {
-		return fmt.Errorf("export to containerlab: %w", err)
-	}
-	if _, err := io.Copy(dst, src); err != nil {
-		dst.Close()
-		return fmt.Errorf("export to containerlab: copy %s: %w", from, err)
-	}
-	return dst.Close()
+	return nil
 }

@@ -31,7 +31,7 @@ const (
 	downTimeout   = 30 * time.Second
 )
 
-// LinkChange is what to change of a link; nil leaves a property as it is.
+// LinkChange is a change of a link. nil leaves a property as it is.
 type LinkChange struct {
 	Interface pathsel.Interface `json:"interface"`
 	// Direction is both (or ""), out (packets that leave the AS at the interface) or in.
@@ -44,14 +44,14 @@ type LinkChange struct {
 	QueueBytes *int           `json:"queue_bytes,omitempty"`
 	QueueTime  *time.Duration `json:"queue_time,omitempty"`
 	Police     *bool          `json:"police,omitempty"` // see linkemu.Config
-	// MTU in bytes of SCION packet that the link carries, whatever it announces; 0: all.
+	// MTU is the largest SCION packet in bytes that the link carries, whatever it announces; 0: unlimited.
 	MTU *int `json:"mtu,omitempty"`
-	// TooBig: larger packets are answered as a SCION router may (SCMP packet too big); else they vanish.
+	// TooBig: a router answers larger packets with SCMP packet too big; else they vanish.
 	TooBig *bool `json:"too_big,omitempty"`
 	Down   *bool `json:"down,omitempty"`
 }
 
-// Apply changes a configuration as the link would be.
+// Apply applies the change to a configuration.
 func (c LinkChange) Apply(to *linkemu.Config) {
 	set(&to.Rate, c.Rate)
 	set(&to.Delay, c.Delay)
@@ -179,7 +179,7 @@ func answer(w http.ResponseWriter, v any, err error) {
 		w.WriteHeader(http.StatusBadRequest)
 		v = map[string]string{"error": err.Error()}
 	}
-	_ = json.NewEncoder(w).Encode(v) // whoever asked has gone
+	_ = json.NewEncoder(w).Encode(v) // fails if the client has gone
 }
 
 // call asks the testbed that runs in a directory. It gets out, or posts in.

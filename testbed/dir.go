@@ -93,7 +93,7 @@ type ProcessRef struct {
 	PID  int    `json:"pid"`
 }
 
-// State describes the network without looking at it.
+// State returns the state of the network.
 func (n *Network) State() State {
 	s := State{Topology: n.opts.Topology.Name, PID: os.Getpid(), Started: n.started, Subnet: n.plan.subnet}
 	for _, a := range n.plan.ases {
@@ -119,7 +119,7 @@ func StateOf(dir string) (State, error) {
 }
 
 func (n *Network) writeState() error {
-	// Written aside and renamed, so that a reader never sees half of it.
+	// Renaming a complete file ensures that a reader never sees half of it.
 	file := filepath.Join(n.dir, stateFile)
 	if err := writeJSON(file+".new", n.State()); err != nil {
 		return fmt.Errorf("write testbed state: %w", err)

@@ -31,16 +31,16 @@ const (
 	// scionproto's default.
 	queryInterval, queryAtRest = "2s", "5m"
 
-	// Beaconing goes on for as long as the network runs, and every segment that is sent costs a QUIC
-	// handshake and signatures at both ends, about beaconCost of CPU time. The interval is such that this
-	// takes half a core at most, but short (the default is 5 s), for paths are found after a few of them.
+	// Beaconing goes on as long as the network runs. Every sent segment costs a QUIC handshake and signatures at
+	// both ends, about beaconCost of CPU time. The interval is short, because finding paths takes a few of them
+	// (the default is 5 s), but long enough to take at most half a core.
 	minBeaconInterval = time.Second
 	maxBeaconInterval = 5 * time.Second
 	beaconCost        = 12 * time.Millisecond
-	// beaconAtRest is little, but several times in the shortest lifetime that paths can have.
+	// beaconAtRest is long, but fits several times into the shortest lifetime of paths.
 	beaconAtRest = time.Minute
 
-	// socketBuffer asks for what most systems allow without privileges. Queues belong into the emulator.
+	// socketBuffer is what most systems allow without privileges. Queues belong in the emulator.
 	socketBuffer = 1 << 20
 
 	// expirationUnit is SCION's unit of hop field lifetimes: 24 h / 256.
@@ -53,7 +53,7 @@ var beaconPolicies = map[string]string{
 	"up_registration": "UpSegmentRegistration", "down_registration": "DownSegmentRegistration",
 }
 
-// generator writes what the processes of a testbed read.
+// generator writes the configuration of a testbed's processes.
 type generator struct {
 	dir  string // all below it is replaced
 	plan plan
@@ -64,13 +64,13 @@ type generator struct {
 	segments int
 	atRest   bool   // as Options.AtRest
 	pki      string // scion-pki executable
-	// at is where the programs of an AS will find its directory, if not where it is written.
+	// at is the AS's directory as its programs see it; "" if they see it where it is written.
 	at string
 }
 
 func (g generator) asDir(a asPlan) string { return filepath.Join(g.dir, filepath.FromSlash(a.folder)) }
 
-// seenAt is where the programs of the AS find that folder.
+// seenAt returns the AS's folder as its programs see it.
 func (g generator) seenAt(a asPlan) string {
 	if g.at != "" {
 		return g.at
@@ -219,9 +219,8 @@ func topologyJSON(a asPlan) topojson.Topology {
 	return t
 }
 
-// staticInfo announces the links' properties in beacons. What lies between the routers of an AS is
-// announced as taking no time, for otherwise the latency of every path would count as incomplete. A link
-// without a rate announces no bandwidth.
+// staticInfo announces the links' properties in beacons. It announces no delay inside an AS, because otherwise
+// the latency of every path would count as incomplete. A link without a rate announces no bandwidth.
 func staticInfo(a asPlan) map[string]any {
 	type latency struct {
 		Inter string
@@ -279,7 +278,7 @@ func (g generator) controlTOML(a asPlan, dir string) map[string]any {
 			"origination_interval": interval, "propagation_interval": interval,
 			"registration_interval": interval, "policies": policies,
 		},
-		// Otherwise a call that is slow, because the machine is busy, is made a second time over gRPC.
+		// Otherwise a slow call on a busy machine is repeated over gRPC.
 		"rpc":  map[string]any{"client_protocol": "connectrpc"},
 		"path": map[string]any{"query_interval": query},
 	}

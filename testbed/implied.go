@@ -29,8 +29,8 @@ const maxSegmentHops = 10
 // core AS, in all elsewhere. Where a topology has more, its choice among equals is not known here and
 // the count is a lower bound.
 //
-// It is an error if that takes longer than anybody would wait: walks through a dense network are more than can be counted, and
-// its control services could not send their beacons either.
+// Dense networks have too many walks to count, and their control services could not send the beacons either.
+// Then the result is an error.
 func ImpliedPaths(t Topology, bestSetSize int) (map[Pair]int, error) {
 	g := newBeaconGraph(t)
 	core := map[Pair][]*segment.PathSegment{} // Src: where the beacon started

@@ -14,16 +14,15 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// Hosts on IP, beside those on SCION and over the same emulated links.
+// Hosts on IP use the same emulated links as hosts on SCION.
 //
-// Each is a process in a network namespace of its own with one network device, whose packets this process reads and
-// writes: whatever the process speaks, TCP of an unmodified client or QUIC, its packets take the links' rate, delay, loss
-// and queues, together with the SCION packets that are there. An IP packet counts as many bytes as it has, as a SCION
-// packet does. Of the ways between two ASes IP uses one, the shortest, whatever becomes of it.
+// A host is a process in its own network namespace, with one network device. This process reads and writes the packets
+// of the device, so any program can run there. The packets share the rate, delay, loss and queues of the links with
+// SCION packets. IP uses one way between two ASes, the shortest, even if a link is down.
 //
 //	process ── device ── IPNetwork ── Link ── … ── Link ── IPNetwork ── device ── process
 //
-// No privilege is needed where the system lets everybody make user namespaces and open /dev/net/tun.
+// This needs no privilege on systems where all users may make user namespaces and open /dev/net/tun.
 
 // IPNetwork is a network's hosts on IP.
 type IPNetwork struct {
@@ -39,7 +38,7 @@ type IPNetwork struct {
 // IPHost is a host on IP. It has one process.
 type IPHost struct {
 	ip      *IPNetwork
-	ia      pathsel.IA // 0: beside every AS, no link between
+	ia      pathsel.IA // 0: no link separates it from any AS
 	addr    netip.Addr
 	device  *os.File // nil before Start, and after Close
 	waiting *os.File // over which the device comes
@@ -54,10 +53,10 @@ type hop struct {
 	at   pathsel.Interface // of that end
 }
 
-// ipSubnet is what all hosts are in; nothing of it leaves their namespaces.
+// ipSubnet contains the addresses of all hosts. They are visible in their namespaces only.
 var ipSubnet = netip.MustParsePrefix("10.66.0.0/16")
 
-// IP is the network's part for hosts on IP, which the caller closes before the network.
+// IP returns the network for hosts on IP. The caller closes its hosts before the network.
 func (n *Network) IP() *IPNetwork {
 	x := &IPNetwork{network: n, mtu: 1500, hosts: map[netip.Addr]*IPHost{}, next: ipSubnet.Addr().Next(), routes: map[Pair][]hop{}}
 	for _, a := range n.opts.Topology.ASes {
@@ -78,8 +77,8 @@ func (n *Network) IP() *IPNetwork {
 // MTU is that of the hosts' devices, in bytes of an IP packet: what every link takes as a SCION packet.
 func (x *IPNetwork) MTU() int { return x.mtu }
 
-// Route is the way from one AS to another, by the interface that sends on each link: the one with the fewest links,
-// and of several the one whose links come first in the topology. It is empty inside an AS.
+// Route returns the way from one AS to another, by the interface that sends on each link. It has the fewest links;
+// of several, its links come first in the topology. It is empty inside an AS.
 func (x *IPNetwork) Route(src, dst pathsel.IA) ([]pathsel.Interface, error) {
 	hops, err := x.route(src, dst)
 	var out []pathsel.Interface
@@ -149,7 +148,7 @@ func ipRoute(t Topology, src, dst pathsel.IA) []crossing {
 	return nil
 }
 
-// AddHost gives a host an address in the AS; 0 is a place from which every AS is reached without a link.
+// AddHost adds a host in the AS. AS 0 reaches every AS without a link.
 func (x *IPNetwork) AddHost(ia pathsel.IA) (*IPHost, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -165,15 +164,15 @@ func (x *IPNetwork) AddHost(ia pathsel.IA) (*IPHost, error) {
 // Addr is the host's address.
 func (h *IPHost) Addr() netip.Addr { return h.addr }
 
-// Traffic is what the host's device has taken in and given, in bytes of IP packets.
+// Traffic returns the bytes of IP packets that the host has received and sent.
 func (h *IPHost) Traffic() (in, out uint64) {
 	h.ip.mu.Lock()
 	defer h.ip.mu.Unlock()
 	return h.in, h.out
 }
 
-// Command is a command that runs a program on the host, once. braid is the program that knows "testbed host". Connect
-// must be called when it has been started.
+// Command returns a command that runs a program on the host, once. braid is a program with the command "testbed host".
+// Connect must be called after the start.
 func (h *IPHost) Command(braid, program string, args ...string) (*exec.Cmd, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -187,7 +186,7 @@ func (h *IPHost) Command(braid, program string, args ...string) (*exec.Cmd, erro
 	return cmd, nil
 }
 
-// Connect waits for the host's device and puts it onto the network. It closes what Command has opened for the child.
+// Connect waits for the host's device and connects it to the network. It closes the files that Command opened for the child.
 func (h *IPHost) Connect(cmd *exec.Cmd) error {
 	for _, f := range cmd.ExtraFiles {
 		f.Close() // the child has its own; the end of its side is how its death is noticed
@@ -204,7 +203,7 @@ func (h *IPHost) Connect(cmd *exec.Cmd) error {
 	return nil
 }
 
-// read puts the host's packets onto their way until the device is closed or its namespace has gone.
+// read sends the host's packets until the device is closed or its namespace has gone.
 func (h *IPHost) read(device *os.File) {
 	buf := make([]byte, 1<<16)
 	for {
@@ -216,8 +215,7 @@ func (h *IPHost) read(device *os.File) {
 	}
 }
 
-// send puts a packet onto its way. What is not for a host of ours, such as multicast of a client that looks for others
-// nearby, ends here.
+// send sends a packet to its destination. Packets for other addresses, such as a client's local multicast, are dropped.
 func (h *IPHost) send(p []byte) {
 	const header = 20 // RFC 791
 	if len(p) < header || p[0]>>4 != 4 {
@@ -243,7 +241,7 @@ func (h *IPHost) send(p []byte) {
 	forward(hops, p, dst.receive)
 }
 
-// forward takes a packet over the links.
+// forward sends a packet over the links.
 func forward(hops []hop, p []byte, arrive func([]byte)) {
 	next := arrive
 	if len(hops) > 1 {
@@ -252,7 +250,7 @@ func forward(hops []hop, p []byte, arrive func([]byte)) {
 	hops[0].link.Carry(hops[0].from, p, next)
 }
 
-// receive gives the host a packet. A device that does not take it has no room, as a network card would not.
+// receive delivers a packet to the host. If the device has no room, the packet is lost, as in a network card.
 func (h *IPHost) receive(p []byte) {
 	h.ip.mu.Lock()
 	device := h.device
@@ -263,7 +261,7 @@ func (h *IPHost) receive(p []byte) {
 	}
 }
 
-// Close takes the host off the network. Its process must have ended.
+// Close removes the host from the network. Its process must have ended.
 func (h *IPHost) Close() error {
 	x := h.ip
 	x.mu.Lock()

@@ -24,7 +24,7 @@ func ownNetwork() *syscall.SysProcAttr {
 	return a
 }
 
-// socketPair is what a file is passed over, to a child.
+// socketPair makes sockets over which a child passes a file.
 func socketPair() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -33,7 +33,7 @@ func socketPair() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "host"), os.NewFile(uintptr(fds[1]), "network"), nil
 }
 
-// receiveFile waits for a file that the other side sends, or for its end.
+// receiveFile waits until the other side sends a file or ends.
 func receiveFile(from *os.File) (*os.File, error) {
 	raw, err := from.SyscallConn()
 	if err != nil {
@@ -70,11 +70,11 @@ func receiveFile(from *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "/dev/net/tun"), nil
 }
 
-// networkFile is where a process in a namespace finds the socket to its network: the first of exec.Cmd's ExtraFiles.
+// networkFile is the descriptor of the socket in the child: the first of exec.Cmd's ExtraFiles.
 const networkFile = 3
 
-// RunInNamespace is what "braid testbed host" does, in a network namespace of its own: it makes the device, hands it to
-// the network's process, and becomes the command. It returns only if something fails.
+// RunInNamespace implements "braid testbed host" in its own network namespace. It makes the device, passes it to the
+// network's process, and becomes the command. It returns only if something fails.
 func RunInNamespace(address netip.Prefix, mtu int, command []string) error {
 	if !address.IsValid() || !address.Addr().Is4() || len(command) == 0 {
 		return errors.New("an IPv4 address and a command are needed; this is for the testbed's own use")

@@ -6,7 +6,7 @@ import (
 	"braid/pathsel"
 )
 
-// What a packet carries beside payload, in bytes.
+// Overhead of packets, in bytes.
 const (
 	scionUDPBytes = 48 // common and address header with IPv4 hosts (36), path meta header (4), UDP (8)
 	infoBytes     = 8  // info field, one a segment
@@ -19,10 +19,9 @@ const (
 	messageBytes  = 13
 )
 
-// PathHeader is the size in bytes of the SCION and UDP headers of a packet on the path, by the roles of
-// the links it takes: a segment each for going up, through the core, and down, with a hop field for each
-// AS in it (draft-dekater-scion-dataplane). An AS where two segments meet has a hop field in both; at a
-// peering link they do not meet.
+// PathHeader returns the size in bytes of the SCION and UDP headers of a packet on the path. Going up, through
+// the core, and down takes a segment each, with a hop field for each AS (draft-dekater-scion-dataplane). An AS
+// where two segments meet has a hop field in both. At a peering link segments do not meet.
 func PathHeader(t Topology, interfaces []pathsel.Interface) (int, error) {
 	if len(interfaces) == 0 {
 		return scionUDPBytes - 4, nil // the empty path has no meta header either
@@ -67,17 +66,17 @@ func PathHeader(t Topology, interfaces []pathsel.Interface) (int, error) {
 	return scionUDPBytes + infoBytes*segments + hopBytes*hops, nil
 }
 
-// PayloadShare is the part of a link's rate that is left for the bytes of a torrent, for full packets of
-// the MTU with that header. Rates of the testbed count whole SCION packets.
+// PayloadShare returns the part of a link's rate that is left for a torrent's bytes, for full packets of the
+// MTU with that header. Rates of the testbed count whole SCION packets.
 func PayloadShare(mtu, header int) float64 {
 	quic := min(mtu-header, quicPacketMax)
 	return float64(quic-quicBytes) / float64(quic+header) * blockBytes / (blockBytes + messageBytes)
 }
 
-// QUICShare is the same for QUIC on IP, with IP packets of the MTU.
+// QUICShare is PayloadShare for QUIC on IP, with IP packets of the MTU.
 func QUICShare(mtu int) float64 { return PayloadShare(mtu, ipUDPBytes) }
 
-// TCPShare is the same for TCP.
+// TCPShare is PayloadShare for TCP.
 func TCPShare(mtu int) float64 {
 	return float64(mtu-tcpBytes) / float64(mtu) * blockBytes / (blockBytes + messageBytes)
 }
@@ -85,17 +84,17 @@ func TCPShare(mtu int) float64 {
 // Both protocols acknowledge every second packet (RFC 9000, section 13.2.2; RFC 5681, section 4.2).
 const packetsPerAck = 2
 
-// AckLoad is what acknowledgements take on the way back, in bits for each bit of payload, for full packets of the MTU with
-// that header before QUIC's.
+// AckLoad returns the load of acknowledgements on the way back, in bits per bit of payload, for full packets of the MTU
+// with that header before QUIC's.
 func AckLoad(mtu, header int) float64 {
 	payload := float64(min(mtu-header, quicPacketMax)-quicBytes) * blockBytes / (blockBytes + messageBytes)
 	return float64(header+quicBytes) / (packetsPerAck * payload)
 }
 
-// QUICAckLoad is the same for QUIC on IP.
+// QUICAckLoad is AckLoad for QUIC on IP.
 func QUICAckLoad(mtu int) float64 { return AckLoad(mtu, ipUDPBytes) }
 
-// TCPAckLoad is the same for TCP.
+// TCPAckLoad is AckLoad for TCP.
 func TCPAckLoad(mtu int) float64 {
 	return tcpBytes / (packetsPerAck * float64(mtu-tcpBytes) * blockBytes / (blockBytes + messageBytes))
 }

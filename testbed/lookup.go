@@ -24,15 +24,15 @@ import (
 // question that is given up was work for nothing, which a busy network cannot afford.
 const lookupTimeout = 10 * time.Second
 
-// lookup finds paths as a SCION host does: it asks the AS's own control service for segments and
-// combines them. It leaves out what costs a host most of its memory, checking the signatures.
+// lookup finds paths as a SCION host does: it asks the AS's control service for segments and combines them.
+// It does not verify signatures, which takes a host most of its memory.
 type lookup struct {
 	topology Topology
 	http     *http.Client
 }
 
-// paths finds the paths from src to each of the destinations. A destination that could not be asked for has
-// none; the error is the first that came up.
+// paths finds the paths from src to each destination. A destination whose lookup fails has none; the error is
+// the first one.
 func (l lookup) paths(ctx context.Context, src asPlan, dsts []pathsel.IA) (map[pathsel.IA][]combinator.Path, error) {
 	client := l.client(src)
 	splitter := segfetcher.MultiSegmentSplitter{LocalIA: addr.IA(src.IA), Core: src.Core, Inspector: roleInspector(l.topology)}
@@ -97,7 +97,7 @@ func (n *Network) Ways(ctx context.Context, src, dst pathsel.IA) ([]Way, error) 
 	for _, p := range found[dst] {
 		w := Way{Raw: p.SCIONPath.Raw, Interfaces: crossed(p)}
 		for _, r := range a.routers {
-			if slices.ContainsFunc(r.interfaces, func(i interfacePlan) bool { return i.id == w.Interfaces[0].ID }) {
+			if r.has(w.Interfaces[0].ID) {
 				w.Router = r.internal
 			}
 		}
@@ -106,18 +106,17 @@ func (n *Network) Ways(ctx context.Context, src, dst pathsel.IA) ([]Way, error) 
 	return out, nil
 }
 
-// survey is a question to a control service that it can answer from its own database, and how many
-// segments it will have when beaconing has converged. While it has not, these cost next to nothing;
-// asking as a host does makes the control services fetch from each other over SCION, and a network that
-// is busy with failing fetches takes minutes to start.
+// survey is a question that a control service can answer from its own database, and how many segments it has
+// once beaconing has converged. Such questions are cheap. Lookups like a host's make control services fetch
+// segments from each other, and failing fetches would delay the start of the network by minutes.
 type survey struct {
 	as      asPlan
 	request segfetcher.Request
 	want    int
 }
 
-// surveys lists the questions that show a converged network: the up segments of every AS that is not core,
-// and the core and down segments of every core AS.
+// surveys lists the questions whose answers show a converged network: the up segments of every non-core AS, and
+// the core and down segments of every core AS.
 func surveys(t Topology, ases []asPlan) ([]survey, error) {
 	g := newBeaconGraph(t)
 	core, down, up := map[Pair]int{}, map[Pair]int{}, map[pathsel.IA]int{}
@@ -154,7 +153,7 @@ func surveys(t Topology, ases []asPlan) ([]survey, error) {
 			}
 			if n := down[p]; n > 0 {
 				if up[other.IA] > bestSetSize {
-					n = 1 // the other AS registers its best ones, wherever they come from
+					n = 1 // the other AS registers its best segments of all origins
 				}
 				r := segfetcher.Request{SegType: segment.TypeDown, Src: addr.IA(as.IA), Dst: addr.IA(other.IA)}
 				out = append(out, survey{as, r, n})

@@ -1,11 +1,10 @@
 // Package testbed runs real SCION networks on one machine, without privileges: scionproto's own border
-// routers and control services as processes on loopback addresses, and links with the rate, delay, loss
-// and queue of one's choice between them.
+// routers and control services as processes on loopback addresses, and emulated links with any rate,
+// delay, loss and queue between them.
 //
-// It owns what a topology file means, the configuration and the life of the processes, the emulated
-// links, and what can be seen of them. It refuses to restart what died: a testbed with a dead router
-// says so and stays as it is. Scenarios that need packets lost inside an AS are not covered; everything
-// that happens, happens on links.
+// It owns the meaning of topology files, the configuration and life of the processes, the emulated
+// links, and their status. It does not restart dead processes: a testbed with a dead router reports that
+// and stays as it is. Packets are lost and delayed on links only, never inside an AS.
 package testbed
 
 import (
@@ -37,7 +36,7 @@ type Options struct {
 	// RouterCommand is the border router to run instead of scionproto's: a program and its first arguments.
 	// "--config" and the name of a configuration file for scionproto's router are put behind them.
 	RouterCommand []string
-	// RoutersOf are exceptions from it; of several for one router the last counts.
+	// RoutersOf are exceptions from it. If several match a router, the last counts.
 	RoutersOf []RouterOf
 	// Subnet of 127.0.0.0/8 to use; by default a free /24, the same for the same Dir if possible.
 	Subnet netip.Prefix
@@ -50,19 +49,19 @@ type Options struct {
 	// PathLifetime is how long paths are valid after their beacon: multiples of 5 min 37.5 s up to 24 h,
 	// rounded down. 0: 6 h.
 	PathLifetime time.Duration
-	// AtRest has control services start again once all paths are found, with what they know, and do little from then on: beacons go
-	// out every minute and answers of other ASes hold for five. While paths are being found that is one to five seconds and two,
-	// which can take half a processor. Not for paths of short lifetime, which would not be renewed in time.
+	// AtRest restarts the control services once all paths are found. They keep what they know, send beacons every
+	// minute, and keep answers of other ASes for five minutes. Before, they send beacons every few seconds and keep
+	// answers for two, which can take half a processor. Paths of short lifetime would not be renewed in time.
 	AtRest bool
-	// LinksOnly leaves SCION out: no routers and no control services, only the links, for hosts on IP (Network.IP).
+	// LinksOnly starts no routers and no control services, only the links, for hosts on IP (Network.IP).
 	LinksOnly bool
-	// Between names the ASes among which there must be paths when Start returns, and that Status tells of; by default all.
+	// Between names the ASes between which Start waits for paths, and whose paths Status reports; by default all.
 	Between []pathsel.IA
 	// Timeout is how long Start waits for all paths. 0: 60 s and five seconds more for each AS.
 	Timeout time.Duration
-	// Progress is told how far Start is, from Start's goroutine; may be nil.
+	// Progress is called from Start's goroutine as the start proceeds; may be nil.
 	Progress func(Progress) `json:"-"`
-	// Raised says that this process has raised its priority (RaisePriority), which its processes are not to have.
+	// Raised says that this process has raised its priority (RaisePriority). Its child processes do not inherit it.
 	Raised bool
 	// Log gets the testbed's own log; nil discards it.
 	Log *slog.Logger `json:"-"`
@@ -87,7 +86,7 @@ type Network struct {
 	dir     string // absolute
 	plan    plan
 	implied map[Pair]int
-	surveys []survey // what shows that the network has converged
+	surveys []survey // answers that show that the network has converged
 	lookup  lookup
 	started time.Time
 	log     *slog.Logger
@@ -191,7 +190,7 @@ func checkOptions(o *Options) error {
 //  3. start the control services
 //  4. open the control socket, so that status and down work from here on
 //  5. wait for the paths
-//  6. start the control services again, with fewer beacons, if that is wanted
+//  6. with AtRest, restart the control services with fewer beacons
 //
 // The order of 2 and 3 matters: a beacon that is sent on a link before BFD has seen it makes the router
 // answer "interface down", and for the ten seconds that this holds no segment over that link is used.
@@ -310,11 +309,11 @@ func (n *Network) Close() error {
 // Done is closed when the network is down.
 func (n *Network) Done() <-chan struct{} { return n.closed }
 
-// Topology is the one that runs: that of the options, without IPv6 if the machine has none.
+// Topology returns the topology that runs: that of the options, without IPv6 if the machine has none.
 func (n *Network) Topology() Topology { return n.opts.Topology }
 
-// ConfigDir is the folder of an AS that a SCION host needs: topology.json and certs. It is "" for an AS
-// that is not in the topology.
+// ConfigDir returns the folder of an AS with topology.json and certs, which a SCION host needs; "" for an
+// unknown AS.
 func (n *Network) ConfigDir(ia pathsel.IA) string {
 	if a, ok := n.as(ia); ok {
 		return filepath.Join(n.dir, "gen", filepath.FromSlash(a.folder))
@@ -322,7 +321,7 @@ func (n *Network) ConfigDir(ia pathsel.IA) string {
 	return ""
 }
 
-// HostIP is the address that the end hosts of an AS share; invalid for an AS that is not in the topology.
+// HostIP returns the address that the end hosts of an AS share; invalid for an unknown AS.
 func (n *Network) HostIP(ia pathsel.IA) netip.Addr {
 	a, _ := n.as(ia)
 	return a.host

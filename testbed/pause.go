@@ -2,14 +2,13 @@ package testbed
 
 import (
 	"fmt"
-	"slices"
 	"syscall"
 
 	"braid/pathsel"
 )
 
-// Pause stops the border router that has the interface, as a debugger or an overloaded host would: it keeps its sockets and
-// answers nothing. It returns all interfaces of that router. Resume lets it go on; Close works on a paused one, too.
+// Pause stops the process of the border router that has the interface. The router keeps its sockets and answers
+// nothing. Pause returns all interfaces of that router. Close also works while a router is paused.
 func (n *Network) Pause(at pathsel.Interface) ([]pathsel.Interface, error) {
 	return n.signalRouter(at, syscall.SIGSTOP)
 }
@@ -23,7 +22,7 @@ func (n *Network) Resume(at pathsel.Interface) error {
 func (n *Network) signalRouter(at pathsel.Interface, s syscall.Signal) ([]pathsel.Interface, error) {
 	a, _ := n.as(at.IA)
 	for _, r := range a.routers {
-		if !slices.ContainsFunc(r.interfaces, func(i interfacePlan) bool { return i.id == at.ID }) {
+		if !r.has(at.ID) {
 			continue
 		}
 		var all []pathsel.Interface

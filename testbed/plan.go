@@ -16,10 +16,9 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// Every testbed has a block of 127.0.0.0/8 to itself, so that several run side by side. Its first address
-// is bound by nobody but the testbed, as a claim on the block; then comes an address for each AS. The AS's
-// control service, its routers and its end hosts share that address. Of IPv6 there is only ::1, so there a
-// testbed claims a block of ports instead.
+// Every testbed has its own block of 127.0.0.0/8, so several can run side by side. The testbed binds the
+// first address of the block to claim it. Then follows an address for each AS, which the AS's control
+// service, routers and end hosts share. IPv6 has only ::1, so there a testbed claims a block of ports.
 //
 // All ports are below the range from which the kernel gives ports to end hosts (32768 and up).
 const (
@@ -31,12 +30,12 @@ const (
 	ports6        = 1024 // in a block
 	blocks6       = (controlPort - first6Port) / ports6
 	defaultBits   = 24
-	firstOctet    = 16 // of the second byte: 127.0 to 127.15 are left to resolvers and their like
+	firstOctet    = 16 // of the second byte; resolvers and others use 127.0 to 127.15
 	octets        = 255 - firstOctet
 	claimAttempts = 64
 )
 
-// plan says who listens where.
+// plan has the addresses of all processes.
 type plan struct {
 	subnet netip.Prefix
 	port6  int // first port of the block on ::1; 0 without IPv6
@@ -69,7 +68,7 @@ type interfacePlan struct {
 // linkPlan is where the emulator of a link listens, and where the routers do.
 type linkPlan struct{ a, b linkemu.Endpoint }
 
-// makePlan gives addresses to everything in the topology, the same ones for the same block.
+// makePlan assigns addresses to everything in the topology. They depend on the block only.
 func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
 	p := plan{subnet: subnet.Masked(), port6: port6}
 	ip := p.subnet.Addr()
@@ -110,7 +109,7 @@ func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
 			return v4[ia]
 		}
 		a, b := linkIP(l.A.Interface.IA), linkIP(l.B.Interface.IA)
-		// What a router takes for its neighbour is the emulator, at the neighbour's address.
+		// Each router talks to the emulator, which listens at the neighbour's address.
 		var at [4]netip.AddrPort
 		for j, ip := range []netip.Addr{a, b, b, a} {
 			var err error
@@ -139,7 +138,7 @@ func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
 	return p, nil
 }
 
-// router returns the router of that letter, or a new one.
+// router returns the router with that letter, or a new one.
 func (a *asPlan) router(letter string, listen func(netip.Addr) (netip.AddrPort, error)) (*routerPlan, error) {
 	name := "br-" + letter
 	if letter == "" {
@@ -183,7 +182,7 @@ func folderOf(ia pathsel.IA) string {
 		addr.FormatAS(addr.IA(ia).AS(), addr.WithDefaultPrefix(), addr.WithFileSeparator())
 }
 
-// listener is an address that somebody in the testbed will bind.
+// listener is an address that a process of the testbed will bind.
 type listener struct {
 	network string // udp or tcp
 	at      netip.AddrPort
@@ -210,7 +209,7 @@ func (p plan) listeners() []listener {
 	return all
 }
 
-// probe binds and releases everything, and says what is in use.
+// probe binds and releases all addresses. The error says which one is in use.
 func (p plan) probe() error {
 	for _, l := range p.listeners() {
 		c, err := bind(l.network, l.at)
@@ -239,9 +238,8 @@ func (c claims) release() {
 	}
 }
 
-// claimPlan finds a block of addresses that is free, starting at one that depends on the testbed's
-// directory only, so that a testbed normally has the same addresses each time. A fixed subnet is taken or
-// refused.
+// claimPlan finds a free block of addresses. The search starts at a block that depends on the testbed's
+// directory, so a testbed normally has the same addresses each time. With a fixed subnet there is no search.
 func claimPlan(t Topology, dir string, fixed netip.Prefix) (plan, claims, error) {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, dir) // a hash takes everything
@@ -295,17 +293,8 @@ func claimPorts6(start uint64) (int, io.Closer, error) {
 }
 
 func usesIPv6(t Topology) bool {
-	for _, a := range t.ASes {
-		if a.IPv6 {
-			return true
-		}
-	}
-	for _, l := range t.Links {
-		if l.IPv6 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.ASes, func(a AS) bool { return a.IPv6 }) ||
+		slices.ContainsFunc(t.Links, func(l Link) bool { return l.IPv6 })
 }
 
 // withoutIPv6 is the topology with every underlay on IPv4.

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// raised is by how much, in nice levels, RaisePriority puts this process before those that it starts.
+// raised is the number of nice levels by which RaisePriority raises this process above its children.
 const raised = 10
 
-// RaisePriority puts this process, whose emulated links must send each packet in time, before others where it may do so: as root. It
-// tells whether it has. Launchers must know of it, since processes inherit their parent's priority.
+// RaisePriority raises this process above others if it may (as root), because its emulated links must send each packet
+// in time. It tells whether it has. Launchers must know that, because processes inherit their parent's priority.
 func RaisePriority() (bool, error) {
-	tasks, err := os.ReadDir("/proc/self/task") // a priority is each thread's own; later threads have that of whoever starts them
+	tasks, err := os.ReadDir("/proc/self/task") // each thread has its priority, and new threads inherit it
 	if err != nil {
 		return false, fmt.Errorf("raise priority: %w", err)
 	}
@@ -30,7 +30,7 @@ func RaisePriority() (bool, error) {
 	return true, nil
 }
 
-// lowerThread takes the calling thread, which must be locked, back.
+// lowerThread undoes that for the calling thread, which must be locked.
 func lowerThread() error { return reniceThread(0, raised) }
 
 func reniceThread(tid, by int) error {

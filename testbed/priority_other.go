@@ -2,7 +2,7 @@
 
 package testbed
 
-// RaisePriority does nothing here: elsewhere a priority is the process's, and those that it starts would have it too.
+// RaisePriority does nothing here. On other systems a priority belongs to the process, and its children inherit it.
 func RaisePriority() (bool, error) { return false, nil }
 
 func lowerThread() error { return nil }

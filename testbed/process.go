@@ -53,20 +53,20 @@ func (p *process) reason() string {
 }
 
 // Launcher starts processes from one operating system thread. Linux kills a child when the thread that
-// forked it ends, and this thread ends with the launcher or with the program, whatever kills it; so no
-// process outlives the testbed.
+// forked it ends. This thread ends with the launcher or the program, however that ends, so no process
+// outlives the testbed.
 type Launcher struct {
 	starts chan func()
 	env    []string
 }
 
-// NewLauncher starts the thread. raised says that this process has raised its priority, which the others are not to have.
+// NewLauncher starts the thread. raised says that this process has raised its priority; the others do not inherit it.
 func NewLauncher(raised bool) *Launcher {
 	l := &Launcher{starts: make(chan func()), env: append(os.Environ(), childEnvironment...)}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		if raised {
-			_ = lowerThread() // which anybody may
+			_ = lowerThread() // needs no privilege
 		}
 		for start := range l.starts {
 			start()
@@ -83,7 +83,7 @@ func (l *Launcher) Start(cmd *exec.Cmd) error {
 	return <-result
 }
 
-// Close ends the thread, and with it whatever still runs.
+// Close ends the thread, and kills all processes that still run.
 func (l *Launcher) Close() { close(l.starts) }
 
 // childEnvironment trades a little CPU time of the control plane for memory: the collector runs at 50 %
@@ -112,8 +112,8 @@ func (l *Launcher) start(p *process, command []string, config string, ended func
 	return nil
 }
 
-// stopAll kills the processes and waits until they are gone. A control service that is asked politely
-// takes two seconds, and they keep nothing that the next start would use.
+// stopAll kills the processes and waits until they are gone. An interrupted control service would take two
+// seconds to end, and saves nothing that the next start uses.
 func stopAll(ps []*process) {
 	for _, p := range ps {
 		p.cmd.Process.Kill()
@@ -126,8 +126,8 @@ func stopAll(ps []*process) {
 // Usage is what a process has used. All is 0 where there is no /proc, memory is 0 once it has ended.
 type Usage struct {
 	CPU float64 // seconds of user and system
-	// RSS counts every resident page, PSS shares those that several processes have in common (the
-	// program's text above all) among them; both in bytes.
+	// RSS counts every resident page. PSS divides pages that several processes share, such as the
+	// program's text, by their number. Both are in bytes.
 	RSS, PSS int64
 }
 
@@ -191,7 +191,7 @@ func lastLines(file string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// programs finds the SCION programs.
+// programs are the SCION programs.
 type programs struct{ router, control, pki string }
 
 // ErrNoPrograms is returned when the SCION programs are not where they are expected.

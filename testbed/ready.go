@@ -14,7 +14,7 @@ import (
 	"braid/pathsel"
 )
 
-// When a network is ready: its routers see all links, and hosts find all paths that the topology implies.
+// A network is ready when its routers see all links and hosts find all paths that the topology implies.
 
 // Progress is how far a starting network is.
 type Progress struct {
@@ -41,7 +41,7 @@ func diedEarly(p *process) error {
 	return fmt.Errorf("%s ended while the network was starting: %s", p, p.reason())
 }
 
-// await repeats an attempt until it is done. missing says what is not there yet, for when time is up.
+// await repeats an attempt until it is done. When time is up, missing says what is missing.
 func (n *Network) await(ctx context.Context, attempt func() (done bool), missing func() error) error {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
@@ -151,9 +151,8 @@ func (n *Network) waitForPaths(ctx context.Context) error {
 	})
 }
 
-// survey asks the questions and returns those whose answer was not yet good enough, with the number of
-// segments that are missing.
-func (n *Network) survey(ctx context.Context, open []survey) (left []survey, missing int, err error) {
+// survey asks the questions. It returns those whose answers lack segments, and the number of missing segments.
+func (n *Network) survey(ctx context.Context, open []survey) (unanswered []survey, missing int, err error) {
 	answers := make([]int, len(open))
 	errs := make([]error, len(open))
 	var g errgroup.Group
@@ -167,11 +166,11 @@ func (n *Network) survey(ctx context.Context, open []survey) (left []survey, mis
 	g.Wait()
 	for i, s := range open {
 		if answers[i] < s.want {
-			left, missing = append(left, s), missing+s.want-answers[i]
+			unanswered, missing = append(unanswered, s), missing+s.want-answers[i]
 			err = errs[i]
 		}
 	}
-	return left, missing, err
+	return unanswered, missing, err
 }
 
 // missing is the error for segments or paths that are missing.
@@ -183,7 +182,7 @@ func missing(what []string, last error) error {
 	return err
 }
 
-// list writes the first few of what may be many.
+// list joins the first ten of a list.
 func list(s []string) string {
 	const most = 10
 	slices.Sort(s)

@@ -19,7 +19,7 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// Status is what can be seen of a running testbed.
+// Status describes a running testbed.
 type Status struct {
 	Topology  string          `json:"topology"`
 	Dir       string          `json:"dir"`
@@ -38,7 +38,7 @@ func (s Status) Healthy() bool {
 		!slices.ContainsFunc(s.Pairs, func(p PairStatus) bool { return p.Up < p.Implied })
 }
 
-// ASStatus says how to be a host in an AS.
+// ASStatus says how to run a host in an AS.
 type ASStatus struct {
 	IA        pathsel.IA `json:"isd_as"`
 	Core      bool       `json:"core"`
@@ -64,8 +64,8 @@ type PairStatus struct {
 	Src     pathsel.IA `json:"src"`
 	Dst     pathsel.IA `json:"dst"`
 	Implied int        `json:"implied"`
-	// Paths is what a host's lookup finds. Control services go on to hand out a path over a link that is
-	// down; hosts learn of that from the routers.
+	// Paths is how many a host's lookup finds. Control services also return paths over links that are down;
+	// routers report those.
 	Paths int `json:"paths"`
 	Up    int `json:"up"` // of Paths: those whose links are all up
 }
@@ -92,8 +92,8 @@ type LinkEndStatus struct {
 	Counters       linkemu.Counters `json:"counters"`
 }
 
-// Status looks at processes, links and, if wanted, paths. Counting them asks all control services as
-// hosts would, which in a network of many ASes takes many seconds.
+// Status returns the status of processes, links and, if wanted, paths. Counting paths asks all control services,
+// which takes many seconds in a network of many ASes.
 func (n *Network) Status(ctx context.Context, paths bool) Status {
 	var seen map[pathsel.Interface]interfaceState
 	if !n.opts.LinksOnly {
@@ -106,8 +106,7 @@ func (n *Network) Status(ctx context.Context, paths bool) Status {
 	return s
 }
 
-// Glance is the status without what routers and control services must be asked for: it costs next to nothing, but
-// does not know the state of links.
+// Glance returns the status without asking routers and control services. It is cheap, but lacks the state of links.
 func (n *Network) Glance() Status { return n.status(nil) }
 
 func (n *Network) status(seen map[pathsel.Interface]interfaceState) Status {
@@ -163,7 +162,7 @@ func (n *Network) endStatus(e LinkEnd, c linkemu.Config, k linkemu.Counters, see
 	st := LinkEndStatus{Interface: e.Interface, State: "unknown", Config: c, Properties: c.String(), Counters: k}
 	a, _ := n.as(e.Interface.IA)
 	for _, r := range a.routers {
-		if slices.ContainsFunc(r.interfaces, func(i interfacePlan) bool { return i.id == e.Interface.ID }) {
+		if r.has(e.Interface.ID) {
 			st.Router = r.name
 		}
 	}
@@ -180,10 +179,10 @@ type interfaceState struct {
 	transitions int
 }
 
-// working: a router without BFD never says that an interface is down, nor that it is up.
+// working tells whether the interface can be used. Routers without BFD do not report states.
 func (s interfaceState) working(noBFD bool) bool { return s.state == "up" || noBFD }
 
-// routerStates asks every router for the state of its interfaces; one that does not answer is left out.
+// routerStates asks every router for the state of its interfaces. Routers that do not answer are missing.
 // siblings tells whether all answered and reach the other routers of their AS.
 func (n *Network) routerStates(ctx context.Context) (seen map[pathsel.Interface]interfaceState, siblings bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

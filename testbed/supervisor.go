@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The supervisor is a process of its own that owns a network started by 'up', which returns while the
-// network stays. Until it is ready the two hold on to each other:
+// The supervisor is a process that owns the network after 'up' has returned. Until the network is ready, up and
+// the supervisor talk:
 //
 //	up                                         supervisor
 //	Options as JSON ------------- stdin -----> starts the network
@@ -48,7 +48,7 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logge
 	defer abandon(nil)
 	go func() {
 		_, _ = io.Copy(io.Discard, in) // ends with whoever started us
-		abandon(errors.New("whoever wanted the testbed is gone"))
+		abandon(errors.New("the command that started the testbed has ended"))
 	}()
 	opts.Log = log
 	opts.Progress = func(p Progress) { _ = events.Encode(supervisorEvent{Progress: &p}) }
@@ -68,14 +68,14 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logge
 	return n.Close()
 }
 
-// Launch starts a supervisor in the background with that command and waits until its network is up. If
-// ctx ends before, everything is taken down again.
+// Launch starts a supervisor in the background with that command, and waits until its network is up. If ctx
+// ends first, Launch takes everything down.
 func Launch(ctx context.Context, command []string, opts Options, progress func(Progress)) error {
 	dir, err := filepath.Abs(opts.Dir)
 	if err != nil {
 		return fmt.Errorf("testbed directory %s: %w", opts.Dir, err)
 	}
-	// Said here already, because the supervisor's log must not be touched by a second one.
+	// Check the lock here, because a second supervisor must not truncate the log.
 	lock, err := lockDir(dir)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func Launch(ctx context.Context, command []string, opts Options, progress func(P
 	}
 	ready := make(chan error, 1)
 	go func() {
-		_ = json.NewEncoder(in).Encode(opts) // fails if the supervisor is gone, of which follow knows more
+		_ = json.NewEncoder(in).Encode(opts) // if this fails, follow returns the reason
 		ready <- follow(out, progress)
 	}()
 	select {
@@ -133,7 +133,7 @@ func Launch(ctx context.Context, command []string, opts Options, progress func(P
 	return err
 }
 
-// follow reads what the supervisor says until the network is up.
+// follow reads the supervisor's events until the network is up.
 func follow(out io.Reader, progress func(Progress)) error {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)

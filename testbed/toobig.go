@@ -13,13 +13,13 @@ import (
 	"braid/pathsel"
 )
 
-// quoted is how much of a packet an SCMP error message repeats, in bytes: enough for any header that occurs and the
-// ports behind it, and little enough that the message passes where the packet did not.
+// quoted is how many bytes of a packet an SCMP error quotes: enough for all headers and the ports, but few enough
+// that the error passes links that the packet did not.
 const quoted = 400
 
-// answerTooBig is what the router of an AS, at the far end of a link, answers to the sender of a packet that is larger than
-// what the link carries (SCMP specification, packet too big); nil if there is no answer. scionproto's router has no such
-// answer, since it does not look at the MTU of its links; others have.
+// answerTooBig returns the answer (SCMP packet too big) of an AS's router at the far end of a link to the sender of a
+// packet that is larger than the link's MTU; nil if there is none. scionproto's router ignores the MTU of its links,
+// but other routers answer like this.
 func answerTooBig(packet []byte, mtu int, router pathsel.IA, at netip.Addr) []byte {
 	var s slayers.SCION
 	if s.DecodeFromBytes(packet, gopacket.NilDecodeFeedback) != nil || s.NextHdr == slayers.L4SCMP {

@@ -21,7 +21,7 @@ import (
 )
 
 func testbedCommand() *cli.Command {
-	dir := &cli.StringFlag{Name: "dir", Aliases: []string{"d"}, Required: true, Usage: "`DIR` of the testbed", TakesFile: true}
+	dir := &cli.StringFlag{Name: "dir", Aliases: []string{"d"}, Required: true, Usage: "testbed `DIR`", TakesFile: true}
 	asJSON := &cli.BoolFlag{Name: "json", Usage: "print JSON"}
 	return &cli.Command{
 		Name:  "testbed",
@@ -29,16 +29,16 @@ func testbedCommand() *cli.Command {
 		Commands: []*cli.Command{
 			{
 				Name:      "up",
-				Usage:     "start a network in the background and wait until all paths are there",
+				Usage:     "start a network in the background and wait until all paths are available",
 				ArgsUsage: "FILE.topo|" + strings.Join(testbed.Shipped(), "|"),
 				Flags: append(routerFlags(),
 					routerOfFlag(), dir,
 					&cli.BoolFlag{Name: "foreground", Aliases: []string{"f"}, Usage: "stay, and take the network down on Ctrl-C"},
 					&cli.StringFlag{Name: "bfd", Value: "1s", Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off"},
-					&durationFlag{Name: "path-lifetime", Usage: "how long a path is valid: multiples of 5m37.5s up to 24h (default: 6h)"},
+					&durationFlag{Name: "path-lifetime", Usage: "validity of paths: multiples of 5m37.5s up to 24h (default: 6h)"},
 					&cli.StringFlag{Name: "subnet", Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24 (default: a free one)"},
 					&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` with router, control and scion-pki (default: $BRAID_SCION_BIN, else scion beside braid)"},
-					&durationFlag{Name: "timeout", Usage: "how long to wait for the paths (default: 60s and 1s for each AS)"},
+					&durationFlag{Name: "timeout", Usage: "how long to wait for the paths (default: 60s plus 5s for each AS)"},
 					&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 					asJSON,
 				),
@@ -68,13 +68,13 @@ func testbedCommand() *cli.Command {
 					&cli.StringFlag{Name: "delay", Usage: "one way, add `TIME`, such as 30ms"},
 					&cli.StringFlag{Name: "jitter", Usage: "add 0 to `TIME` to the delay, such as 5ms"},
 					&cli.StringFlag{Name: "loss", Usage: "lose `PERCENT` of the packets, such as 1%"},
-					&cli.StringFlag{Name: "queue", Usage: "hold at most `LENGTH`: a size or the time to drain it, such as 64KiB or 50ms; 0: chosen from rate and delay"},
-					&cli.BoolFlag{Name: "police", Usage: "drop what exceeds the rate at once; --queue is the size of the token bucket (--police=false: the opposite)"},
-					&cli.StringFlag{Name: "mtu", Usage: "`BYTES` of a SCION packet that the link carries, whatever it announces; larger ones vanish; 0: not limited"},
-					&cli.BoolFlag{Name: "too-big", Usage: "packets above --mtu do not vanish: a router answers that they are too big (--too-big=false: the opposite)"},
+					&cli.StringFlag{Name: "queue", Usage: "hold at most `LENGTH`: a size or the time to drain it, such as 64KiB or 50ms; 0: from rate and delay"},
+					&cli.BoolFlag{Name: "police", Usage: "drop packets above the rate at once; --queue is the size of the token bucket (--police=false: the opposite)"},
+					&cli.StringFlag{Name: "mtu", Usage: "drop SCION packets of more than `BYTES`, whatever MTU the link announces; 0: not limited"},
+					&cli.BoolFlag{Name: "too-big", Usage: "answer packets above --mtu with an error of the router instead of dropping them silently (--too-big=false: the opposite)"},
 					&cli.BoolFlag{Name: "down", Usage: "drop everything"},
 					&cli.BoolFlag{Name: "up", Usage: "the opposite of --down"},
-					&cli.StringFlag{Name: "direction", Value: "both", Usage: "`WAY` that changes: out (leaving the AS at the interface), in, or both"},
+					&cli.StringFlag{Name: "direction", Value: "both", Usage: "change this `DIRECTION`: out (leaving the AS at the interface), in, or both"},
 				},
 				Action: testbedLink,
 			},
@@ -155,7 +155,7 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 	return printState(stdout(c), state, c.Bool("json"))
 }
 
-// printState tells how to use a network that is up.
+// printState prints how to use a network that is up.
 func printState(w io.Writer, s testbed.State, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, s)
@@ -183,7 +183,7 @@ func testbedStatus(ctx context.Context, c *cli.Command) error {
 		err = printStatus(stdout(c), s)
 	}
 	if err == nil && !s.Healthy() {
-		err = errors.New("the testbed is not whole: a process or a path is missing")
+		err = errors.New("a process or a path of the testbed is missing")
 	}
 	return err
 }
@@ -322,7 +322,7 @@ func into[T any](to **T, s string, read func(string) (T, error)) error {
 	return err
 }
 
-// upProgress shows how far a network is: a line that changes on a terminal, a line for each step elsewhere.
+// upProgress shows the progress of a start: on a terminal as one changing line, elsewhere as a line for each step.
 type upProgress struct {
 	out     *printer
 	quiet   bool

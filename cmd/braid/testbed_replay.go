@@ -17,11 +17,11 @@ import (
 func testbedReplayCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "replay",
-		Usage:     "show what another selector makes of a recorded trace",
+		Usage:     "replay a recorded trace with another selector",
 		ArgsUsage: "TRACE",
-		Description: "TRACE is a file that braid download --trace has written; a name that ends in .gz is decompressed. The situations\n" +
-			"stay as they were recorded: what would have become of other decisions cannot be known. A line is printed for each\n" +
-			"step at which the selectors decide differently, then a comparison.",
+		Description: "TRACE is a file of braid download --trace; if its name ends in .gz, it is decompressed. The selector sees the\n" +
+			"recorded situations, so the effects of its own decisions do not show. Prints a line for each step at which the\n" +
+			"selectors decide differently, and then a comparison.",
 		Flags:  append(selectorFlags(), &cli.BoolFlag{Name: "json", Usage: "print one JSON object for each differing step, and one at the end"}),
 		Action: testbedReplay,
 	}

@@ -16,18 +16,18 @@ import (
 func testbedReportCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "report",
-		Usage:     "make a report of a run directory: a page that opens offline, figures, tables",
+		Usage:     "make a report of a run directory: a web page for offline use, figures, and tables",
 		ArgsUsage: "RUNDIR...",
-		Description: "Writes index.html, which needs nothing else, each figure as SVG and PNG below figures/, and all tables as Markdown in\n" +
-			"tables.md. A run directory that is not complete yet is reported as far as it goes.\n\n" +
+		Description: "Writes a self-contained index.html, each figure as SVG, PNG, PDF, PGF and CSV below figures/, and all tables as\n" +
+			"Markdown in tables.md. The run directory may be incomplete.\n\n" +
 			"--evaluation regenerates the tables and figures of a document such as docs/evaluation.md, and of its chapters\n" +
 			"docs/evaluation/*.md, and leaves the text alone. If several run directories have a scenario, the last one counts;\n" +
 			"tables of a scenario that none of them has stay as they are. docs/experiments.md says how a document asks for a table.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`DIR` for the report (default: report in RUNDIR)"},
-			&cli.BoolFlag{Name: "every-run", Usage: "draw each run, not only the one with the median time of each variant"},
+			&cli.BoolFlag{Name: "every-run", Usage: "draw all runs instead of each variant's run with the median time"},
 			&cli.StringFlag{Name: "evaluation", Usage: "regenerate the tables of this `DOCUMENT`, and make no page"},
-			&cli.BoolFlag{Name: "json", Usage: "print one JSON object: what was made, and the summary of each scenario and variant"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object: the files, and a summary of each scenario and variant"},
 		},
 		Action: testbedReport,
 	}

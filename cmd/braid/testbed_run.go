@@ -18,17 +18,17 @@ import (
 func testbedRunCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "run",
-		Usage:     "run scenarios on a SCION network on this machine, and compare with what the links could carry",
+		Usage:     "run scenarios on a SCION network on this machine, and compare the results with what the links could carry",
 		ArgsUsage: "FILE.yaml|NAME...",
-		Description: "--list shows the scenarios that come with braid; testbed/scenarios/README.md describes their files and the figures.\n" +
-			"A run directory that is named again is completed: only what is missing is run. Run it on a machine that does\n" +
-			"nothing else: a run in which the machine and not a link was the limit is marked CPU-bound.",
+		Description: "--list shows the scenarios that come with braid; testbed/scenarios/README.md describes files and figures.\n" +
+			"If the run directory has some of the runs already, only the missing ones are made. Use an idle machine: if the\n" +
+			"machine and not a link is the limit, the run is marked CPU-bound.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "list", Usage: "list the scenarios, and how long each takes"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "run `DIR`"},
 			&cli.IntFlag{Name: "runs", Usage: "run each variant `N` times (default: what the scenario says)"},
-			&cli.FloatFlag{Name: "scale", Value: 1, Usage: "take only this `PART` of data and times, for a quick look"},
-			&cli.BoolFlag{Name: "smoke", Usage: "only show that everything works: once, a few variants, little data"},
+			&cli.FloatFlag{Name: "scale", Value: 1, Usage: "scale data and times by this `FACTOR` of at most 1, for a quick look"},
+			&cli.BoolFlag{Name: "smoke", Usage: "only check that everything works: one run of a few variants with little data"},
 			&cli.StringSliceFlag{Name: "variant", Usage: "run only the variants of this `NAME` (repeatable)"},
 			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object for each scenario and variant"},
@@ -84,7 +84,7 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		return listScenarios(stdout(c), all, c.Int("runs"), c.Bool("json"))
 	}
 	if c.String("output") == "" {
-		return usageErrorf("say where the runs are kept: -o DIR")
+		return usageErrorf("name the run directory: -o DIR")
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -94,7 +94,7 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	for _, s := range all {
 		whole += s.Estimate(c.Int("runs"))
 	}
-	stderr(c).printf("run: %d scenarios, about %v if nothing of it is there yet\n", len(all), roughly(whole))
+	stderr(c).printf("run: %s, about %v if none is finished yet\n", plural(len(all), "scenario"), roughly(whole))
 	results, err := scenario.Run(ctx, all, scenario.Options{
 		Dir: c.String("output"), Runs: c.Int("runs"), Braid: exe, SCIONBin: c.String("scion-bin"),
 		Say: func(line string) { stderr(c).say("run", line) },

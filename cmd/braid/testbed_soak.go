@@ -15,13 +15,13 @@ import (
 func testbedSoakCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "soak",
-		Usage: "run downloads through faults and hostile peers, and check all the time that nothing is wrong",
-		Description: "What goes wrong, and when, depends on --seed and --minutes only. If a promise is broken, the exit code is 1, and the\n" +
-			"seed and the logs are named.",
+		Usage: "run downloads through faults and hostile peers, and check that braid keeps its promises",
+		Description: "The faults depend on --seed and --minutes only. If a promise is broken, the exit code is 1, and the message names\n" +
+			"seed and logs.",
 		Flags: []cli.Flag{
-			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "which faults: `N` is any number"},
-			&cli.FloatFlag{Name: "minutes", Value: 2, Usage: "cause faults for `M` minutes; start and end take about one more"},
-			&cli.BoolFlag{Name: "plan", Usage: "show what would happen, and when, and end"},
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "number `N` that selects the faults"},
+			&cli.FloatFlag{Name: "minutes", Value: 2, Usage: "cause faults for `M` minutes; start and end take about one minute more"},
+			&cli.BoolFlag{Name: "plan", Usage: "print the plan of faults and downloads, and exit"},
 			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result, or the plan, as one JSON object"},
 		},
@@ -66,7 +66,7 @@ func testbedSoak(ctx context.Context, c *cli.Command) error {
 		result.Table(stdout(c))
 	}
 	if err != nil {
-		return fmt.Errorf("soak: %w\nrepeat it with --seed %d --minutes %v; logs are in %s", err, seed, c.Float("minutes"), dir)
+		return fmt.Errorf("soak: %w\nrepeat it with --seed %d --minutes %v; the logs are in %s", err, seed, c.Float("minutes"), dir)
 	}
 	return os.RemoveAll(dir)
 }

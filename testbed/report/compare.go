@@ -18,17 +18,17 @@ import (
 type Comparison struct {
 	First  Side `json:"first"`
 	Second Side `json:"second"`
-	// Doubts are what makes all of it less than a comparison of two programs: another machine, changes in no commit.
+	// Doubts weaken the whole comparison: different machines, uncommitted changes.
 	Doubts []string `json:"doubts"`
 	// Rows are the figures that both have, by scenario and variant. Missing are scenarios and variants of one side only.
 	Rows    []Compared `json:"rows"`
 	Missing []string   `json:"missing"`
-	// Tested is how many figures were tested, ByChance how many of them would differ though nothing did.
+	// Tested counts the tested figures. ByChance of them would differ without any cause.
 	Tested   int     `json:"tested"`
 	ByChance float64 `json:"by_chance"`
 }
 
-// Side says what a run directory is of.
+// Side describes a run directory.
 type Side struct {
 	Dir     string `json:"dir"`
 	Commit  string `json:"commit,omitempty"`
@@ -45,14 +45,14 @@ type Compared struct {
 	Figure   string         `json:"figure"`
 	First    scenario.Range `json:"first"`
 	Second   scenario.Range `json:"second"`
-	// Difference of the medians, second less first, and in parts of the first, which is missing where that is 0.
+	// Difference is that of the medians, second minus first. Relative is Difference divided by the first; nil if that is 0.
 	Difference float64  `json:"difference"`
 	Relative   *float64 `json:"relative,omitempty"`
 	// CI are the ends of the 95 % confidence interval of the difference; nil unless both sides have two runs.
 	CI      []float64 `json:"ci95,omitempty"`
 	P       float64   `json:"p"`
 	Verdict Verdict   `json:"verdict"`
-	// Why the verdict is that they are not comparable.
+	// Why says why the sides are not comparable.
 	Why []string `json:"why,omitempty"`
 
 	first, second []float64
@@ -126,51 +126,51 @@ func sideOf(r scenario.RunDir) Side {
 	return Side{r.Dir, r.Commit, r.Program, r.CPU, r.CPUs, r.Kernel}
 }
 
-// otherMachine says how the machines differ.
+// otherMachine returns how the machines differ.
 func otherMachine(a, b scenario.About) (why []string) {
 	if a.CPU != b.CPU || a.CPUs != b.CPUs {
-		why = append(why, fmt.Sprintf("other processors: %d × %s, %d × %s", a.CPUs, a.CPU, b.CPUs, b.CPU))
+		why = append(why, fmt.Sprintf("different processors: %d × %s, %d × %s", a.CPUs, a.CPU, b.CPUs, b.CPU))
 	}
 	if a.Kernel != b.Kernel {
-		why = append(why, fmt.Sprintf("another kernel: %s, %s", a.Kernel, b.Kernel))
+		why = append(why, fmt.Sprintf("different kernels: %s, %s", a.Kernel, b.Kernel))
 	}
 	if a.TCP != b.TCP && a.TCP != "" && b.TCP != "" {
-		why = append(why, fmt.Sprintf("another congestion control of TCP: %s, %s", a.TCP, b.TCP))
+		why = append(why, fmt.Sprintf("different congestion control of TCP: %s, %s", a.TCP, b.TCP))
 	}
 	if a.Emulator != b.Emulator {
-		why = append(why, "another link emulator")
+		why = append(why, "different settings of the link emulator")
 	}
 	return why
 }
 
-// doubts are what a reader must know before any figure.
+// doubts returns what a reader must know before any figure.
 func doubts(a, b scenario.About) []string {
 	out := append([]string{}, otherMachine(a, b)...)
 	for i, x := range []scenario.About{a, b} {
 		which := [...]string{"first", "second"}[i]
 		switch {
 		case x.Commit == "":
-			out = append(out, "nobody knows from which commit the "+which+" was built")
+			out = append(out, "the commit of the "+which+" is unknown")
 		case x.Dirty():
-			out = append(out, "the "+which+" was built with changes that are in no commit: nobody can run it again")
+			out = append(out, "the "+which+" was built with uncommitted changes, so it cannot be repeated")
 		}
 	}
 	if a.Program == b.Program {
-		out = append(out, "both are of the same program: what differs is chance or the machine")
+		out = append(out, "both ran the same program, so differences come from chance or the machine")
 	}
 	return out
 }
 
-// obstacles say why the runs of a scenario and variant cannot be compared.
+// obstacles returns why the runs of a scenario and variant cannot be compared.
 func obstacles(fa, fb scenario.ScenarioFile, a, b scenario.Summary) (why []string) {
 	if fa.Text != fb.Text || !slices.Equal(fa.Links, fb.Links) {
 		why = append(why, "the scenario's file differs")
 	}
 	if fa.Seed != fb.Seed {
-		why = append(why, fmt.Sprintf("other data: seeds %d and %d", fa.Seed, fb.Seed))
+		why = append(why, fmt.Sprintf("different data: seeds %d and %d", fa.Seed, fb.Seed))
 	}
 	if fa.Scale != fb.Scale {
-		why = append(why, fmt.Sprintf("other scales: %g and %g", fa.Scale, fb.Scale))
+		why = append(why, fmt.Sprintf("different scales: %g and %g", fa.Scale, fb.Scale))
 	}
 	for i, s := range []scenario.Summary{a, b} {
 		which := [...]string{"first", "second"}[i]
@@ -214,7 +214,7 @@ func (c Comparison) Table(w io.Writer) error {
 	return err
 }
 
-// group is how many rows from the first are of its scenario and variant.
+// group returns how many rows belong to the scenario and variant of the first.
 func group(rows []Compared) int {
 	n := slices.IndexFunc(rows, func(r Compared) bool { return r.Scenario != rows[0].Scenario || r.Variant != rows[0].Variant })
 	if n < 0 {
@@ -223,7 +223,7 @@ func group(rows []Compared) int {
 	return n
 }
 
-// cells are figure, first, second, difference, p and verdict.
+// cells returns figure, first, second, difference, p and verdict.
 func (r Compared) cells() []string {
 	side := func(x scenario.Range) string {
 		return fmt.Sprintf("%s n=%d", spread(x), x.Runs)
@@ -242,12 +242,12 @@ func (r Compared) cells() []string {
 	return []string{r.Figure, side(r.First), side(r.Second), difference, p, string(r.Verdict)}
 }
 
-// Explained says what verdicts mean, and how many of them chance would give.
+// Explained explains the verdicts.
 func (c Comparison) Explained() string {
-	s := "Higher and lower are of the second side, where chance alone would give as much of a difference in at most 1 of 20 comparisons (Mann-Whitney test, two-sided). " +
-		"That none is shown does not mean that there is none; with three runs or fewer on each side none can be. Brackets: 95 % confidence intervals, by bootstrap over the runs."
+	s := "Higher and lower are said of the second side if chance alone would cause such a difference in at most 1 of 20 comparisons (Mann-Whitney test, two-sided). " +
+		"If no difference is shown, there may still be one; three runs or fewer on each side cannot show any. Brackets hold 95 % confidence intervals, by bootstrap over the runs."
 	if c.Tested > 0 {
-		s += fmt.Sprintf(" %d figures were tested: about %.1f of them would differ though nothing did.", c.Tested, c.ByChance)
+		s += fmt.Sprintf(" %d figures were tested; chance alone would make about %.1f of them differ.", c.Tested, c.ByChance)
 	}
 	return s
 }

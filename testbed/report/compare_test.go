@@ -71,11 +71,11 @@ func TestCompare(t *testing.T) {
 		why    string // of slow's rows
 		doubt  string
 	}{
-		"another machine":  {func(m *made) { m.cpu = "two" }, "other processors", "other processors"},
+		"another machine":  {func(m *made) { m.cpu = "two" }, "different processors", "different processors"},
 		"another file":     {func(m *made) { m.about = "y" }, "the scenario's file differs", ""},
 		"CPU-bound":        {func(m *made) { m.bound = true }, "the machine was the limit in 1 of 4 runs of the second", ""},
-		"changes":          {func(m *made) { m.commit = "abc+" }, "", "in no commit"},
-		"an unknown build": {func(m *made) { m.commit = "" }, "", "nobody knows from which commit the second"},
+		"changes":          {func(m *made) { m.commit = "abc+" }, "", "uncommitted changes"},
+		"an unknown build": {func(m *made) { m.commit = "" }, "", "the commit of the second is unknown"},
 	} {
 		c := Compare(first, other(tt.change))
 		r := row(c, "slow", "seconds")
@@ -107,7 +107,7 @@ func TestShowComparison(t *testing.T) {
 	if err := c.Table(&table); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"made, fast", "Beware: the first was built with changes", "higher", "Not comparable: the machine was the limit", "17.2 [17.1, 17.4] n=4", "(+13.1 %)", "figures were tested"} {
+	for _, want := range []string{"made, fast", "Beware: the first was built with uncommitted changes", "higher", "Not comparable: the machine was the limit", "17.2 [17.1, 17.4] n=4", "(+13.1 %)", "figures were tested"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
 		}

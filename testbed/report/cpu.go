@@ -65,7 +65,7 @@ func (c *course) cpuFigure() figure.Figure {
 	return f
 }
 
-// componentsFigure draws what a gigabyte of payload costs each part of the system, in each variant.
+// componentsFigure draws the processor time per GB of payload of each component, for each variant.
 func componentsFigure(vs []variant, of string) figure.Figure {
 	f := figure.Figure{Name: "components", Data: figure.Data{Head: []string{"variant", "component", "CPU s/GB, mean"}}}
 	y := head(&f, "CPU time for each GB of payload, by component", of+": means, in seconds", bound(vs))
@@ -124,10 +124,9 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 	return f
 }
 
-// Bar charts have a row for each of several things.
 const barsLeft, barsRow = 168.0, 19.0
 
-// bars is the frame of a bar chart below y, with so many rows, and an axis with that title which goes up to most or a bit more.
+// bars draws the frame of a bar chart below y, with that many rows and an axis from 0 to most.
 func bars(f *figure.Figure, y float64, rows int, most float64, title string) figure.Frame {
 	const ticks = 5
 	at := figure.Frame{
@@ -142,7 +141,7 @@ func bars(f *figure.Figure, y float64, rows int, most float64, title string) fig
 	return at
 }
 
-// barRow is the middle of a row, and its name.
+// barRow returns the middle of a row, and the label with its name.
 func barRow(at figure.Frame, i int, name string) (y float64, label figure.Mark) {
 	y = at.Y.To + barsRow*(float64(i)+.5)
 	label = figure.Words(barsLeft-8, y+4, figure.Fit(name, figure.TextSize, barsLeft-8), figure.Text, figure.End)

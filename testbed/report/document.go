@@ -11,37 +11,37 @@ import (
 	"braid/testbed/scenario"
 )
 
-// A document is prose with blocks that are made from run directories. Prose is somebody's and never touched; a block is
+// A document is prose with blocks that are generated from run directories. The prose never changes. A block is
 //
 //	<!-- runs
 //	scenario: candidates-cpu
 //	original: {single: 107.2, multi: 82}
 //	-->
-//	made, and made again
+//	generated text
 //	<!-- end of runs -->
 type document struct {
 	blocks []block
 	tail   string // prose after the last
 }
 
-// block is a place for results, and what they shall be. It stands in YAML in the comment that begins it.
+// block is a place for results. The comment that begins it says in YAML what they are.
 type block struct {
 	prose     string // before it
-	directive string // the comment, as it stands
+	directive string // the comment
 	made      string
 
 	Scenario string `yaml:"scenario"`
-	// Missed, in place of a scenario, lists every expectation that is not met.
+	// Missed lists all missed expectations, in place of a scenario.
 	Missed bool `yaml:"missed"`
-	// Original has the figures of somebody else's system by variant, OriginalIs what they are: by default seconds.
+	// Original are results of the original system by variant, OriginalIs their unit (default: seconds).
 	Original   map[string]string `yaml:"original"`
 	OriginalIs string            `yaml:"original_is"`
-	// Against is a variant whose time those of the others are divided by, ours and the original's.
+	// Against is the variant by whose time all times are divided, ours and the original's.
 	Against string `yaml:"against"`
-	// Figures are more columns; those of which something is expected have one anyway.
+	// Figures are additional columns. Figures with an expectation always have one.
 	Figures []string `yaml:"figures"`
-	// Draw names figures: reached, completion, components, a figure of which each run is a dot, or "rates", "selection",
-	// "network" or "cpu" with the variant whose median run is drawn.
+	// Draw names figures: reached, completion, components; a figure of runs, drawn as dots; or rates, selection, network
+	// or cpu with a variant, whose median run is drawn.
 	Draw []string `yaml:"draw"`
 }
 
@@ -75,7 +75,7 @@ func parseDocument(text string) (d document, err error) {
 			return d, fmt.Errorf("a block, %d lines after the block before: %w", n, err)
 		}
 		if b.Missed == (b.Scenario != "") {
-			return d, fmt.Errorf("a block, %d lines after the block before, is to be either of a scenario or of what is missed", n)
+			return d, fmt.Errorf("a block, %d lines after the block before, needs either a scenario or missed", n)
 		}
 		if b.made, text, found = cutAtLine(rest, blockEnds); !found || strings.Contains("\n"+b.made, "\n"+blockBegins) {
 			return d, fmt.Errorf("the block of %s does not end with %q on a line", b.name(), blockEnds)
@@ -89,7 +89,7 @@ func parseDocument(text string) (d document, err error) {
 
 func (b block) name() string {
 	if b.Missed {
-		return "what is missed"
+		return "missed expectations"
 	}
 	return b.Scenario
 }
@@ -114,7 +114,7 @@ func (d document) String() string {
 	return b.String() + d.tail
 }
 
-// check tells what a block asks of a scenario that it does not have.
+// check returns an error for variants in the block that the scenario does not have.
 func (b block) check(s scenario.Scenario) error {
 	has := func(v string) bool {
 		return slices.ContainsFunc(s.Variants, func(x scenario.Variant) bool { return x.Name == v })

@@ -15,7 +15,7 @@ import (
 	"braid/testbed/scenario"
 )
 
-// Evaluated says what has become of a document.
+// Evaluated says what Evaluate did.
 type Evaluated struct {
 	Document string `json:"document"`
 	// Made are the scenarios whose blocks were made anew, Kept those whose blocks stay as they were, since no run directory
@@ -99,7 +99,7 @@ func lastOf(runs []scenario.RunDir, name string) (scenario.RunDir, scenario.Scen
 	return scenario.RunDir{}, scenario.Scenario{}, false
 }
 
-// make makes the block's text, and writes its figures beside the document. It returns how many those are.
+// make generates the block's text, and writes its figures beside the document. It returns the number of figures.
 func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) (figures int, err error) {
 	file := run.File(s.Name)
 	whole, err := file.Scenario()
@@ -115,7 +115,7 @@ func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) 
 	fmt.Fprintf(&out, "`%s`\n\n", strings.ReplaceAll(again(file, s, run), "`", ""))
 	fmt.Fprintf(&out, "%s\n\n", plain(originOf(run, file)))
 	if why := bound(vs); why != nil {
-		fmt.Fprintf(&out, "**CPU-bound %s: what these took is the machine's time.**\n\n", plain(strings.Join(why, "; ")))
+		fmt.Fprintf(&out, "**CPU-bound %s: their times depend on the machine.**\n\n", plain(strings.Join(why, "; ")))
 	}
 	out.WriteString(b.table(s, vs).markdown())
 	if left := without(whole, s); len(left) > 0 {
@@ -127,7 +127,7 @@ func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) 
 	}
 	stem := figuresOf(document)
 	dir := filepath.Join(stem, slugOf(s.Name))
-	if err := os.RemoveAll(dir); err != nil { // figures that are no longer asked for
+	if err := os.RemoveAll(dir); err != nil { // old figures
 		return 0, err
 	}
 	if len(drawn) > 0 {
@@ -150,7 +150,7 @@ func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) 
 	return len(drawn), nil
 }
 
-// originOf says where results come from, and of how much.
+// originOf says which runs the results come from.
 func originOf(run scenario.RunDir, f scenario.ScenarioFile) string {
 	commit := orUnknown(run.Commit)
 	if hash, dirty := strings.CutSuffix(commit, "+"); len(hash) > 12 {
@@ -172,7 +172,7 @@ func originOf(run scenario.RunDir, f scenario.ScenarioFile) string {
 	return s + "."
 }
 
-// without are the variants of a scenario that were not run.
+// without returns the variants of a scenario that were not run.
 func without(whole, run scenario.Scenario) (names []string) {
 	for _, v := range whole.Variants {
 		if !slices.ContainsFunc(run.Variants, func(x scenario.Variant) bool { return x.Name == v.Name }) {
@@ -182,7 +182,7 @@ func without(whole, run scenario.Scenario) (names []string) {
 	return names
 }
 
-// table is the block's: a line for each variant, ours beside the original's.
+// table returns the block's table: a line for each variant, with our results and the original's.
 func (b *block) table(s scenario.Scenario, vs []variant) table {
 	t := table{
 		Caption: s.Name, Names: 1,
@@ -290,7 +290,7 @@ func ratioOf(x, base float64) string {
 	return fmt.Sprintf("%.2f", x/base)
 }
 
-// meanCell is a figure's mean and deviation, and whether its median was expected.
+// meanCell shows a figure's mean and deviation, and marks a missed expectation.
 func meanCell(s scenario.Summary, name string) cell {
 	f, ok := s.Figures[name]
 	c := cell{Text: "-"}
@@ -311,7 +311,7 @@ func meanCell(s scenario.Summary, name string) cell {
 	return c
 }
 
-// figures draws what the block asks for; what needs a variant that was not run is left out.
+// figures draws the block's figures, without those of variants that were not run.
 func (b *block) figures(run scenario.RunDir, s scenario.Scenario, vs []variant, of string) (all []figure.Figure, err error) {
 	for _, d := range b.Draw {
 		kind, name, ofRun := strings.Cut(d, " ")
@@ -357,7 +357,7 @@ func runFigure(run scenario.RunDir, s scenario.Scenario, r scenario.Result, kind
 	return figure.Figure{}, fmt.Errorf("draw: there is no figure %q of a run", kind)
 }
 
-// missedTable is every expectation that is not met, of the last directory that has the scenario.
+// missedTable lists all missed expectations, of the last directory that has each scenario.
 func missedTable(runs []scenario.RunDir) table {
 	t := table{Caption: "Expectations that are missed", Names: 4, Head: []string{"scenario", "variant", "figure", "wanted", "median", "runs", "CPU-bound"}}
 	met := 0

@@ -13,13 +13,13 @@ import (
 	"braid/testbed/scenario"
 )
 
-// use is what a link's busier direction carried during the run.
+// use is the load of a link's busier direction.
 type use struct {
 	link     testbed.Link
 	from, to pathsel.Interface     // the busier direction
 	mbitS    float64               // mean, from the first payload byte to the end
 	part     float64               // of the rate at the start; 0 without one
-	sender   *scenario.LinkSamples // nil: nobody looked
+	sender   *scenario.LinkSamples // nil: no samples
 }
 
 func (c *course) uses() (out []use) {
@@ -47,7 +47,7 @@ const (
 	mostLinkNames = 12
 )
 
-// networkFigure draws ASes and links, each as wide as its rate, filled as far as it was used.
+// networkFigure draws ASes and links. The width of a link shows its rate, and the filling its use.
 func (c *course) networkFigure() figure.Figure {
 	f := figure.Figure{Name: "network", Data: figure.Data{Head: []string{"from", "to", "Mbit/s", "part of the rate"}}}
 	s, n := c.Scenario, c.names
@@ -114,7 +114,7 @@ func (u use) String() string {
 	return fmt.Sprintf("%.1f of %g Mbit/s", u.mbitS, float64(u.link.Config.Rate)/1e6)
 }
 
-// busiest says which links have room for a label: all of a small network, the most used of a large one.
+// busiest returns the links that get a label: in a small network all of them, in a large one the busiest.
 func busiest(uses []use) map[int]bool {
 	order := make([]int, len(uses))
 	for i := range order {
@@ -153,7 +153,7 @@ func nodeWidth(ia pathsel.IA, s scenario.Scenario, n names) float64 {
 	return max(64, min(160, 18+max(figure.TextWidth(n.as(ia), figure.TextSize, true), figure.TextWidth(peersIn(ia, s, true), figure.Small, false))))
 }
 
-// lanesOf says for each link which of how many parallel ones it is.
+// lanesOf returns for each link its number among parallel links, and how many there are.
 func lanesOf(t testbed.Topology) [][2]int {
 	pair := func(l testbed.Link) [2]pathsel.IA {
 		a, b := l.A.Interface.IA, l.B.Interface.IA
@@ -176,7 +176,7 @@ const (
 	laneAlong  = 172.0 // between those that run downwards: a label fits
 )
 
-// linkLine is the way of one of several parallel links: they leave a node together, and run side by side.
+// linkLine returns the points of one of several parallel links, which leave a node together and run side by side.
 func linkLine(a, b figure.Point, lane, of int) []figure.Point {
 	off := float64(lane) - float64(of-1)/2
 	if off == 0 {
@@ -188,7 +188,7 @@ func linkLine(a, b figure.Point, lane, of int) []figure.Point {
 	if math.Abs(dy) > math.Abs(dx) {
 		gap = laneAlong
 	}
-	// Lanes lie on the same side whichever way data went.
+	// A lane lies on the same side whichever direction was busier.
 	if dx < 0 || dx == 0 && dy < 0 {
 		off = -off
 	}
@@ -198,7 +198,7 @@ func linkLine(a, b figure.Point, lane, of int) []figure.Point {
 	return []figure.Point{a, side(.24), side(.76), b}
 }
 
-// label is a text and the rectangle that it takes.
+// label is a text and its rectangle.
 type label struct {
 	text            string
 	left, top, w, h float64
@@ -208,8 +208,8 @@ func (a label) touches(b label) bool {
 	return a.left < b.left+b.w && b.left < a.left+a.w && a.top < b.top+b.h && b.top < a.top+a.h
 }
 
-// apart moves labels up or down, as little as it takes, until none touches another or what is taken already. One that
-// finds no room nearby stays.
+// apart moves labels up or down until they touch neither each other nor the taken rectangles. If there is no room
+// nearby, a label stays.
 func apart(labels, taken []label) []label {
 	placed := slices.Clone(taken)
 	for _, l := range labels {
@@ -226,15 +226,15 @@ func apart(labels, taken []label) []label {
 	return placed[len(taken):]
 }
 
-// linkLabel stands above the middle of a link that runs from left to right, else beside it: on the outer side of parallel
-// ones.
+// linkLabel places a label above the middle of a horizontal link, else beside it: for parallel links on the outer
+// side.
 func linkLabel(way []figure.Point, text string, pipe float64, of int) label {
 	p, q := way[len(way)/2-1], way[len(way)/2]
 	x, y := (p.X+q.X)/2, (p.Y+q.Y)/2
 	w := figure.TextWidth(text, figure.Small, false)
 	left, base := x-w/2, y-pipe/2-5
 	if rise := math.Abs(q.Y - p.Y); rise > 30 {
-		// The nearest place beside the line at which a text of this height does not touch it.
+		// This is the nearest place at which the text does not touch the line.
 		beside := pipe/2*math.Hypot(q.X-p.X, q.Y-p.Y)/rise + 8 + 6*math.Abs(q.X-p.X)/rise
 		base = y + 4
 		first := way[0].X + way[len(way)-1].X
@@ -248,7 +248,7 @@ func linkLabel(way []figure.Point, text string, pipe float64, of int) label {
 	return label{text: text, left: min(max(left, 0), width-w), top: base - 10, w: w, h: 13}
 }
 
-// place puts the ASes below each other: core ASes first, then their customers. Many of one kind stand in a circle.
+// place puts ASes in rows: core ASes on top, then their customers. A single row of many becomes a circle.
 func place(t testbed.Topology, top float64) (places map[pathsel.IA]figure.Point, bottom float64) {
 	places = map[pathsel.IA]figure.Point{}
 	rows := rowsOf(t)
@@ -287,7 +287,7 @@ func place(t testbed.Topology, top float64) (places map[pathsel.IA]figure.Point,
 	return places, y
 }
 
-// rowsOf are the ASes by how far they are below the core.
+// rowsOf returns the ASes by their distance from the core.
 func rowsOf(t testbed.Topology) [][]pathsel.IA {
 	depth := map[pathsel.IA]int{}
 	for _, a := range t.ASes {

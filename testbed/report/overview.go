@@ -17,7 +17,7 @@ type variant struct {
 	results []scenario.Result
 }
 
-// bound are the reasons for which runs of any of these are CPU-bound, in as few words as can be.
+// bound says how many runs of these variants are CPU-bound; nil if none is.
 func bound(vs []variant) []string {
 	var runs, all int
 	var names []string
@@ -34,7 +34,7 @@ func bound(vs []variant) []string {
 	return []string{fmt.Sprintf("in %d of %d runs (%s)", runs, all, strings.Join(names, ", "))}
 }
 
-// timesOf are how long each leecher of each run took, in seconds, in order.
+// timesOf returns the sorted times that leechers took in all runs, in seconds.
 func timesOf(v variant) (times []float64) {
 	for _, r := range v.results {
 		for _, p := range r.Peers {
@@ -47,7 +47,7 @@ func timesOf(v variant) (times []float64) {
 	return times
 }
 
-// cdfFigure draws which part of the downloads was done after how long.
+// cdfFigure draws the distribution of completion times.
 func cdfFigure(vs []variant, of string) figure.Figure {
 	f := figure.Figure{Name: "completion", Data: figure.Data{Head: []string{"variant", "s", "part done"}}}
 	y := head(&f, "Completion times", of, bound(vs))
@@ -73,7 +73,7 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		f.Add(note(0, y+12, "No download was completed.", figure.Bad))
 		return f
 	}
-	// The axis starts at 0 unless that would leave no room for the differences.
+	// The axis starts at 0, unless the differences would be too small.
 	if from := 0.0; lo > 0.5*hi {
 		from = max(0, lo-max(.25*(hi-lo), .05*hi))
 		lo = from
@@ -85,13 +85,13 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		X: figure.Scale{Min: lo, Max: hi, From: 44, To: width - 168},
 		Y: figure.Scale{Max: 1, From: y + 226, To: y + 36}, // the limit has its name above the plot
 	}
-	f.Add(figure.Words(0, y+14, "part of the downloads that are done", figure.Muted, figure.Start))
+	f.Add(figure.Words(0, y+14, "part of the downloads that are complete", figure.Muted, figure.Start))
 	f.Add(at.AxisY(4)...)
 	f.Add(at.AxisX(8, "time since a leecher's start (s)")...)
 	if hasStar {
 		x := at.X.At(star)
 		l := figure.Segment(x, at.Y.From, x, at.Y.To, figure.Limit).Wide(1.5)
-		l.Dash, l.Tip = []float64{5, 3}, fmt.Sprintf("T*: no selection could be done before %.2f s", star)
+		l.Dash, l.Tip = []float64{5, 3}, fmt.Sprintf("T*: no download can be complete before %.2f s", star)
 		label := note(x, at.Y.To-5, fmt.Sprintf("T* %.1f s", star), figure.Limit)
 		label.Bold, label.Anchor = true, figure.Middle
 		f.Add(l, label)
@@ -117,7 +117,7 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 	return f
 }
 
-// tStar is the limit of the time, if it is one for all variants: the median over their runs.
+// tStar returns the median of T* over all runs, if there is one.
 func tStar(vs []variant) (float64, bool) {
 	var all []float64
 	for _, v := range vs {
@@ -133,7 +133,7 @@ func tStar(vs []variant) (float64, bool) {
 	return scenario.RangeOf(all).Median, true
 }
 
-// dots is a figure's value of each run of something, beside others.
+// dots are the values of a figure in the runs of one variant or side.
 type dots struct {
 	name   string
 	ink    figure.Ink
@@ -173,7 +173,7 @@ func (d dotPlot) draw(f figure.Figure, y float64) figure.Figure {
 		name.Bold, name.Tip = true, d.name
 		f.Add(name)
 		if len(d.values) == 0 {
-			f.Add(note(left+6, row+4, "not taken", figure.Muted))
+			f.Add(note(left+6, row+4, "not measured", figure.Muted))
 			continue
 		}
 		r := scenario.RangeOf(d.values)
@@ -196,7 +196,7 @@ func (d dotPlot) draw(f figure.Figure, y float64) figure.Figure {
 	return f
 }
 
-// reachedFigure draws which part of the limit each run reached.
+// reachedFigure draws the efficiency of each run.
 func reachedFigure(s scenario.Scenario, vs []variant, of string) figure.Figure {
 	f := figure.Figure{Name: "reached", Data: figure.Data{Head: []string{"variant", "e"}}}
 	y := head(&f, "Part of the computed limit that was reached (e)", of, bound(vs))
@@ -234,7 +234,7 @@ func reached(vs []variant) (rows []dots, lowest float64) {
 	return rows, lowest
 }
 
-// valuesFigure draws a figure of each run.
+// valuesFigure draws a figure's value of each run.
 func valuesFigure(s scenario.Scenario, vs []variant, name, of string) figure.Figure {
 	f := figure.Figure{Name: name, Data: figure.Data{Head: []string{"variant", name}}}
 	y := head(&f, name+" of each run", of, bound(vs))

@@ -20,11 +20,11 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
-// page is the report before it is HTML or Markdown.
+// page is a report, before it is written as HTML or Markdown.
 type page struct {
 	Title    string
-	Bound    string // says so if the machine was the limit anywhere
-	Reserve  string // what a section's Bound begins with
+	Bound    string // a warning above everything
+	Reserve  string // the beginning of each section's Bound
 	Facts    []fact
 	Summary  table
 	Sections []section
@@ -49,7 +49,7 @@ func buildPage(run scenario.RunDir, o Options) (page, error) {
 		}
 	}
 	if busy > 0 {
-		p.Bound = fmt.Sprintf("In %d of %d runs the machine and not a link was the limit. Figures from them say little about braid; they are marked CPU-bound.", busy, len(run.Results))
+		p.Bound = fmt.Sprintf("In %d of %d runs the machine and not a link was the limit. Their figures say little about braid; they are marked CPU-bound.", busy, len(run.Results))
 	}
 	return p, nil
 }
@@ -64,7 +64,7 @@ func factsOf(run scenario.RunDir) []fact {
 		{"congestion control of TCP", orUnknown(a.TCP)},
 	}
 	if strings.HasSuffix(a.Commit, "+") {
-		facts[1].Value += ": there were changes that are in no commit"
+		facts[1].Value += ", with uncommitted changes"
 	}
 	if a.Memory > 0 {
 		facts = append(facts, fact{"memory; load before", fmt.Sprintf("%.1f GiB; %.2f", float64(a.Memory)/(1<<30), a.Load)})
@@ -76,19 +76,19 @@ func factsOf(run scenario.RunDir) []fact {
 	slices.Sort(modules)
 	facts = append(facts, fact{"built with", strings.Join(append([]string{a.Go}, modules...), ", ")})
 	if a.Emulator != (linkemu.Settings{}) {
-		facts = append(facts, fact{"link emulator", fmt.Sprintf("gathers packets for %v at most, late is later than %v", a.Emulator.Quantum, a.Emulator.LateAfter)})
+		facts = append(facts, fact{"link emulator", fmt.Sprintf("collects packets for at most %v; a packet is late after %v", a.Emulator.Quantum, a.Emulator.LateAfter)})
 	}
 	return facts
 }
 
 func orUnknown(s string) string {
 	if s == "" {
-		return "not known"
+		return "unknown"
 	}
 	return s
 }
 
-// again is the command that runs the scenario once more.
+// again returns the command that repeats the scenario.
 func again(f scenario.ScenarioFile, s scenario.Scenario, run scenario.RunDir) string {
 	most := 0
 	variants := map[string]bool{}
@@ -116,10 +116,10 @@ func again(f scenario.ScenarioFile, s scenario.Scenario, run scenario.RunDir) st
 	return c + " -o DIR"
 }
 
-// summaryTable is the report in a few lines.
+// summaryTable summarises the report.
 func summaryTable(sections []section) table {
 	t := table{
-		Caption: "All scenarios: medians", Head: []string{"scenario", "variant", "expectations", "runs", "time s", "± sd", "T*/T", "part of the limit (e)", "longest gap s", "CPU-bound"}, Names: 3,
+		Caption: "All scenarios: medians", Head: []string{"scenario", "variant", "expectations", "runs", "time s", "± sd", "T*/T", "efficiency (e)", "longest gap s", "CPU-bound"}, Names: 3,
 		Note: ofIntervals,
 	}
 	for _, s := range sections {
@@ -176,7 +176,7 @@ func (p page) figures() (all []placed) {
 }
 
 var page1 = template.Must(template.New("page").Funcs(template.FuncMap{
-	// Figures escape what they are made of; everything else is the template's to escape.
+	// Figures escape their texts; the template escapes everything else.
 	"draw":   func(p placed) template.HTML { return template.HTML(p.Inline()) },
 	"styles": func() template.CSS { return template.CSS(pageCSS + figure.CSS()) },
 	"number": func(t table, i int) bool { return t.Number(i) },
@@ -190,7 +190,7 @@ func (p page) html() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// markdown is all tables, with links to the figures.
+// markdown returns all tables, with links to the figures.
 func (p page) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", plain(p.Title))

@@ -12,8 +12,8 @@ import (
 
 const width = 760.0 // of figures
 
-// head draws what every figure has above: title, what of, and the mark of runs in which the machine was the limit. It
-// returns where the drawing can begin.
+// head draws the title of a figure, a caption, and a warning if the machine was the limit. It returns where the
+// drawing can begin.
 func head(f *figure.Figure, title, of string, bound []string) float64 {
 	f.Title, f.W = title, width
 	t := figure.Words(0, 16, figure.Fit(title, 14, width), figure.Text, figure.Start)
@@ -74,7 +74,7 @@ func bandRows(at figure.Frame, spans []span) []int {
 			continue
 		}
 		if said[s.text]++; said[s.text] > 3 {
-			continue // what happens again and again is said thrice
+			continue // events that repeat are named three times
 		}
 		x := at.X.Clamp(s.from) + 2
 		end := x + figure.TextWidth(s.text, figure.Small, false) + 8
@@ -89,27 +89,27 @@ func bandRows(at figure.Frame, spans []span) []int {
 	return rows
 }
 
-// bandHeight is what the names of the bands need above the plot.
+// bandHeight returns the height of the bands' names above the plot.
 func bandHeight(at figure.Frame, spans []span) float64 {
 	return 13*float64(1+slices.Max(append(bandRows(at, spans), -1))) + 6
 }
 
 // line is a curve with a name at its right end.
 type line struct {
-	name, more string // more stands below the name, smaller
+	name, more string // more stands below the name in small letters
 	ink        figure.Ink
 	dash       []float64
 	width      float64
 	values     []figure.Point // in the units of the axes
-	typical    float64        // a value of y: the name stands beside it
+	typical    float64        // the name stands beside this value of y
 }
 
-// follow gives the line values that follow each other by step.
+// follow adds values at regular steps.
 func (l *line) follow(v []float64, from, to, step float64) {
 	for i, r := range v {
 		l.values = append(l.values, figure.Point{X: min(from+(float64(i)+.5)*step, to), Y: r})
 	}
-	// The name stands where the curve is for long, not where it ends.
+	// The name stands beside the median of the second half.
 	if late := slices.Sorted(slices.Values(v[len(v)/2:])); len(late) > 0 {
 		l.typical = late[len(late)/2]
 	}
@@ -302,8 +302,8 @@ func (c *course) flowLines() (lines []line) {
 	return lines
 }
 
-// drawLines draws curves, and their names where they do not stand on each other. Each point is also a row of the figure's
-// data, after the names given.
+// drawLines draws curves, with names that do not overlap. Each point also becomes a row of the figure's data, after
+// the given names.
 func drawLines(f *figure.Figure, at figure.Frame, lines []line, more bool, names ...any) {
 	gap := 13.0
 	if more {

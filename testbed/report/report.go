@@ -1,9 +1,9 @@
-// Package report makes a report of a run directory: one HTML page that needs nothing else, each of its figures as SVG,
-// PNG, PDF, PGF and its numbers as CSV, and its tables as Markdown; it compares two run directories; and it keeps the results in a document up to date.
+// Package report makes a report of a run directory: a self-contained HTML page, each of its figures as SVG, PNG, PDF
+// and PGF with its numbers as CSV, and its tables as Markdown. It also compares two run directories, and keeps the
+// results in a document up to date.
 //
-// It owns what is shown and in which words. It measures nothing: figures come from the directory as they were taken, and
-// what is drawn is a function from the samples. Names in a directory may be somebody else's, so they are escaped, and what
-// is read is bounded.
+// It owns the presentation. It measures nothing: it draws the record and the results of runs. A run directory may come
+// from elsewhere, so names are escaped, and the sizes of files are bounded.
 //
 //	course.go                              what happened in a run
 //	rates.go, timeline.go, cpu.go, network.go, overview.go   figures
@@ -29,22 +29,22 @@ import (
 	"braid/testbed/scenario"
 )
 
-// Options say what is made.
+// Options say what to make.
 type Options struct {
 	// Dir gets the files.
 	Dir string
-	// EveryRun draws each run, not only the one with the median time of each variant.
+	// EveryRun draws all runs instead of each variant's run with the median time.
 	EveryRun bool
 }
 
-// Made says what was made and what is in it.
+// Made says what was made.
 type Made struct {
 	HTML     string             `json:"html"`
 	Markdown string             `json:"markdown"`
 	Figures  []string           `json:"figures"` // each with .svg, .png, .pdf, .pgf and .csv, in Dir
 	Dir      string             `json:"dir"`
 	Runs     int                `json:"runs"`
-	CPUBound int                `json:"cpu_bound"` // runs in which the machine was the limit
+	CPUBound int                `json:"cpu_bound"` // runs
 	Missed   int                `json:"missed"`    // expectations
 	Scenario []scenario.Summary `json:"scenarios"`
 }
@@ -70,7 +70,7 @@ func Make(run scenario.RunDir, o Options) (Made, error) {
 	return m, p.write(&m)
 }
 
-// placed is a figure and the folder of its files.
+// placed is a figure in a folder.
 type placed struct {
 	folder string
 	figure.Figure
@@ -78,7 +78,7 @@ type placed struct {
 
 func (p placed) File() string { return filepath.ToSlash(filepath.Join(p.folder, p.Figure.File())) }
 
-// formats are the files of a figure, by their ending.
+// formats are the file formats of a figure, by ending.
 var formats = map[string]func(figure.Figure, io.Writer) error{
 	".svg": figure.Figure.SVG,
 	".png": figure.Figure.PNG,
@@ -87,7 +87,7 @@ var formats = map[string]func(figure.Figure, io.Writer) error{
 	".csv": func(f figure.Figure, w io.Writer) error { return f.Data.CSV(w) },
 }
 
-// writeFigures writes each figure in all formats, some at a time, and returns their names without ending.
+// writeFigures writes all figures in all formats, in parallel. It returns their names without endings.
 func writeFigures(dir string, figures []placed) (names []string, err error) {
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -114,13 +114,13 @@ func writeFigures(dir string, figures []placed) (names []string, err error) {
 	return names, g.Wait()
 }
 
-// section is a scenario.
+// section is a scenario in the page.
 type section struct {
 	ID       string
 	Name     string
 	About    string
 	Text     string // of the file
-	Again    string // command
+	Again    string // the command that repeats the runs
 	Bound    []string
 	Figures  []placed
 	Tables   []table
@@ -132,13 +132,13 @@ type section struct {
 type runSection struct {
 	ID      string
 	Title   string
-	Why     string // this one is shown
+	Why     string // this run is shown
 	Failed  string
 	Bound   []string
 	Events  []string
 	Figures []placed
 	Tables  []table
-	Folded  []table // that are long
+	Folded  []table // long ones
 }
 
 func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) (section, error) {
@@ -171,7 +171,7 @@ func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) (section,
 	return sec, nil
 }
 
-// variantsOf are a scenario's variants that were run, in its order.
+// variantsOf returns the variants of a scenario that were run, in its order.
 func variantsOf(run scenario.RunDir, s scenario.Scenario) (vs []variant) {
 	for _, sum := range scenario.Summarise([]scenario.Scenario{s}, run.Results) {
 		v := variant{name: sum.Variant, summary: sum}
@@ -185,7 +185,7 @@ func variantsOf(run scenario.RunDir, s scenario.Scenario) (vs []variant) {
 	return vs
 }
 
-// medianRun is the run in the middle by time; of an even number the faster of the two.
+// medianRun returns the run with the median time; of an even number of runs the faster one in the middle.
 func medianRun(results []scenario.Result) scenario.Result {
 	sorted := slices.Clone(results)
 	slices.SortStableFunc(sorted, func(a, b scenario.Result) int {
@@ -218,7 +218,7 @@ func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, 
 	return rs, nil
 }
 
-// scaleNote names the scenario, and says if it is not the whole of it.
+// scaleNote returns the name of the scenario, with the scale of its runs.
 func scaleNote(f scenario.ScenarioFile, name string) string {
 	if f.Scale != 0 && f.Scale != 1 {
 		return fmt.Sprintf("%s at %g of its data and times", name, f.Scale)

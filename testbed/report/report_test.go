@@ -67,7 +67,7 @@ func TestMake(t *testing.T) {
 	}
 	page := read(t, m.HTML)
 	for _, want := range []string{
-		`id="s-made"`, `id="r-made-fast-2"`, `id="r-made-slow-1"`, "In 1 of 6 runs the machine", "91 % of all processors", "there were changes that are in no commit",
+		`id="s-made"`, `id="r-made-fast-2"`, `id="r-made-slow-1"`, "In 1 of 6 runs the machine", "91 % of all processors", "with uncommitted changes",
 		"Rate of each path over time", "Selection of paths over time", "Network, and how far", "Processors in use by each process", "CPU time for each GB of payload, by component", "slow, emulator: 5 ± 0 s for each GB", "Completion times", "Part of the computed limit",
 		"5.0 to 10.0 s: 110#1 down", "never &lt;tried&gt; &amp; new", "✗ missed", "braid testbed run made.yaml --runs 3 --variant fast --variant slow -o DIR",
 		"111 1&gt;1 110", "T*",

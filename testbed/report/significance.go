@@ -7,24 +7,25 @@ import (
 	"github.com/aclements/go-moremath/stats"
 )
 
-// Verdict is what the runs of two sides say about a figure.
+// Verdict says whether two sides differ in a figure.
 type Verdict string
 
-// Verdicts. Which way is better depends on the figure.
+// Whether higher or lower is better depends on the figure.
 const (
-	Higher        Verdict = "higher" // the second side, and chance alone would rarely do that
+	Higher        Verdict = "higher" // of the second side; chance alone rarely does that
 	Lower         Verdict = "lower"
-	NotShown      Verdict = "no difference shown" // which does not mean that there is none
-	Same          Verdict = "same"                // every value
-	TooFew        Verdict = "too few runs"        // whatever they had been, nothing could be shown
+	NotShown      Verdict = "no difference shown" // there may still be one
+	Same          Verdict = "same"                // all values are equal
+	TooFew        Verdict = "too few runs"        // so few runs cannot show a difference
 	NotComparable Verdict = "not comparable"
 )
 
-// alpha is how often a difference is called one though it is chance.
+// alpha is how often chance is taken for a difference.
 const alpha = 0.05
 
-// compareSamples tests whether one side tends to be higher, by ranks (Mann and Whitney 1947, exact for few values), for times
-// and rates are not normally distributed. p is how often chance alone gives as much of a difference; 1 if nothing was tested.
+// compareSamples tests whether one side tends to be higher. It compares ranks (Mann and Whitney 1947, exact for few
+// values), because times and rates are not normally distributed. p is the probability that chance alone causes such a
+// difference; 1 if nothing was tested.
 func compareSamples(a, b []float64) (p float64, v Verdict) {
 	if leastP(len(a), len(b)) > alpha {
 		return 1, TooFew
@@ -37,13 +38,13 @@ func compareSamples(a, b []float64) (p float64, v Verdict) {
 		return 1, TooFew
 	case r.P > alpha:
 		return r.P, NotShown
-	case r.U < float64(len(a)*len(b))/2: // of the first side, in pairs in which it is the higher one
+	case r.U < float64(len(a)*len(b))/2: // pairs in which the first side is higher
 		return r.P, Higher
 	}
 	return r.P, Lower
 }
 
-// leastP is the p of two sides that do not overlap at all: two of all ways to share out the ranks.
+// leastP returns p for two sides that do not overlap at all.
 func leastP(n, m int) float64 {
 	if n == 0 || m == 0 {
 		return 1

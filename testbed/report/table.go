@@ -9,7 +9,7 @@ import (
 	"braid/testbed/scenario"
 )
 
-// table is a table before it is HTML or Markdown. The first Names columns are words, the others are numbers.
+// table is a table of a report. The first Names columns have words, the others numbers.
 type table struct {
 	Caption string
 	Head    []string
@@ -18,7 +18,7 @@ type table struct {
 	Note    string
 }
 
-// cell is a text, and what it means: met, missed, bound, or nothing special.
+// cell is a text with a mark: met, missed, bound, or none.
 type cell struct{ Text, Mark string }
 
 func cells(texts ...string) (row []cell) {
@@ -31,7 +31,7 @@ func cells(texts ...string) (row []cell) {
 // Number tells whether a column has numbers.
 func (t table) Number(i int) bool { return i >= t.Names }
 
-// markdown writes the table in GitHub's dialect. A name must not end a cell, a line or start markup.
+// markdown writes the table for GitHub. Texts are escaped.
 func (t table) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**\n\n|", plain(t.Caption))
@@ -67,7 +67,7 @@ var markup = strings.NewReplacer("\\", "\\\\", "|", "\\|", "\n", " ", "\r", " ",
 
 func plain(s string) string { return markup.Replace(s) }
 
-// value has three digits that count, and no more than three decimals.
+// value formats a number with three significant digits and at most three decimals.
 func value(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -84,7 +84,7 @@ func value(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
-// spread is a figure's median with its confidence interval, if there is one.
+// spread formats a median with its confidence interval, if there is one.
 func spread(r scenario.Range) string {
 	if r.CI == nil || r.CI[0] == r.CI[1] {
 		return value(r.Median)
@@ -92,15 +92,15 @@ func spread(r scenario.Range) string {
 	return fmt.Sprintf("%s [%s, %s]", value(r.Median), value(r.CI[0]), value(r.CI[1]))
 }
 
-// ofIntervals explains spread below a table.
-const ofIntervals = "In brackets: the 95 % confidence interval of the median, by bootstrap over the runs; of few runs it is the range of their values, of one there is none."
+// ofIntervals explains confidence intervals below a table.
+const ofIntervals = "Brackets hold the 95 % confidence interval of the median, by bootstrap over the runs. With few runs it is the range of their values; one run has none."
 
-// timesTable is how long downloads took.
+// timesTable shows how long downloads took.
 func timesTable(name string, vs []variant) table {
 	t := table{
 		Caption: name + ": time until the last leecher was done, in seconds",
 		Head:    []string{"variant", "runs", "mean", "± sd", "median [95 % CI]", "min", "max", "T*", "T*/T", "data right", "CPU-bound"}, Names: 1,
-		Note: "sd is the standard deviation of a sample. T* is the least time in which the links could have carried the payload, T*/T the part of it that was reached. " + ofIntervals,
+		Note: "sd is the standard deviation of a sample. T* is the least time in which the links could have carried the payload, and T*/T compares it with the time taken. " + ofIntervals,
 	}
 	for _, v := range vs {
 		r := v.summary.Figures["seconds"]
@@ -125,7 +125,7 @@ func timesTable(name string, vs []variant) table {
 	return t
 }
 
-// figuresTable is every figure, held against what the scenario expects of it.
+// figuresTable shows every figure, with the scenario's expectation.
 func figuresTable(s scenario.Scenario, vs []variant) table {
 	t := table{Caption: s.Name + ": figures, median [95 % confidence interval]; mean ± standard deviation", Head: []string{"figure", "meaning", "expected"}, Names: 3, Note: ofIntervals}
 	var sums []scenario.Summary

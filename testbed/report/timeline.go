@@ -49,7 +49,7 @@ func (c *course) timelineFigure() figure.Figure {
 	return f
 }
 
-// legend explains the bars; shape and not colour says what a path was doing.
+// legend explains the bars. Their shape, not their colour, shows what a path was doing.
 func legend(f *figure.Figure, y float64) float64 {
 	x := 0.0
 	for _, l := range []struct {
@@ -70,7 +70,7 @@ func legend(f *figure.Figure, y float64) float64 {
 	return y + 10
 }
 
-// bar is a stay from x0 to x1 around y.
+// bar draws a stay from x0 to x1 around y.
 func bar(x0, x1, y float64, s state, ink figure.Ink) []figure.Mark {
 	w := max(x1-x0, 1)
 	switch s {
@@ -87,7 +87,7 @@ func bar(x0, x1, y float64, s state, ink figure.Ink) []figure.Mark {
 	}
 	m := figure.Segment(x0, y, x0+w, y, ink).Wide(1.5)
 	m.Dash = []float64{2, 3}
-	// A line is hard to point at: there is an area without colour of its own around it.
+	// A line is hard to point at, so it gets a pale area around it.
 	a := figure.Box(x0, y-6, w, 12, ink)
 	a.Opacity = .08
 	return []figure.Mark{a, m}
