@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ACL is an ordered list of entries as in SCION path policies. Each interface of a path gets the verdict of
-// the first entry that matches it; one denial forbids the path. The last entry, and no other, matches
-// everything. The zero value allows every path.
+// ACL is a SCION path policy: an ordered list of entries. The first entry that matches an interface
+// decides about that interface, and a path is allowed only if all its interfaces are. The last
+// entry, and no other, matches everything. The zero value allows every path.
 type ACL struct{ entries []aclEntry }
 
 type aclEntry struct {
@@ -17,28 +17,27 @@ type aclEntry struct {
 	hop   hopPredicate
 }
 
-// hopPredicate matches interfaces; zero fields are wildcards. With two interface IDs the first is for
-// interfaces through which a path enters an AS, the second for those through which it leaves.
+// hopPredicate matches interfaces. Zero fields are wildcards.
 type hopPredicate struct {
 	isd     uint16
 	as      uint64
-	in, out uint64
-	both    bool // in and out were given apart
+	in, out uint64 // where a path enters the AS, and where it leaves the AS
+	both    bool   // in and out were given separately
 }
 
-// ParseACL reads entries in their order, separated by white space or commas: + (allow) or - (deny), then ISD, ISD-AS,
-// ISD-AS#IF or ISD-AS#IN,OUT with 0 as the wildcard. The last entry is the default, a bare + or -. So
-// "- 1-ff00:0:110#2 +" forbids one link and "+ 1 -" allows nothing outside ISD 1. An empty
-// text allows every path.
+// ParseACL reads the entries of an ACL, separated by white space or commas. An entry is + (allow)
+// or - (deny), then ISD, ISD-AS, ISD-AS#IF or ISD-AS#IN,OUT. 0 is the wildcard. The last entry must
+// be the default, a bare + or -. For example "- 1-ff00:0:110#2 +" forbids one link, and "+ 1 -"
+// allows only ISD 1. An empty text allows every path.
 func ParseACL(s string) (ACL, error) {
 	if len(s) > maxExpression {
-		return ACL{}, fmt.Errorf("ACL of %d bytes: at most %d are read", len(s), maxExpression)
+		return ACL{}, fmt.Errorf("ACL is %d bytes long: at most %d are allowed", len(s), maxExpression)
 	}
 	var acl ACL
 	words := aclWords(s)
 	for len(words) > 0 {
 		if words[0] != "+" && words[0] != "-" {
-			return ACL{}, fmt.Errorf("ACL %q: entry begins with %q, want + or - and a space", s, words[0])
+			return ACL{}, fmt.Errorf("ACL %q: entry begins with %q instead of + or - and a space", s, words[0])
 		}
 		e := aclEntry{allow: words[0] == "+"}
 		words = words[1:]
@@ -51,7 +50,7 @@ func ParseACL(s string) (ACL, error) {
 		}
 		acl.entries = append(acl.entries, e)
 		if e.hop.matchesAll() && len(words) > 0 {
-			return ACL{}, fmt.Errorf("ACL %q: entries after the default would never be read: %s", s, strings.Join(words, " "))
+			return ACL{}, fmt.Errorf("ACL %q: entries after the default have no effect: %s", s, strings.Join(words, " "))
 		}
 	}
 	if n := len(acl.entries); n > 0 && !acl.entries[n-1].hop.matchesAll() {
@@ -60,7 +59,8 @@ func ParseACL(s string) (ACL, error) {
 	return acl, nil
 }
 
-// aclWords splits at white space, and at commas that stand between two entries: others are part of a hop.
+// aclWords splits the text at white space and at commas between entries. Other commas separate the
+// two interface IDs of a hop.
 func aclWords(s string) []string {
 	s = strings.TrimSpace(s)
 	b := []byte(s)
@@ -75,7 +75,7 @@ func aclWords(s string) []string {
 	return strings.Fields(string(b))
 }
 
-// String is a text that ParseACL reads back.
+// String returns a text from which ParseACL makes the same ACL.
 func (a ACL) String() string {
 	var words []string
 	for _, e := range a.entries {
@@ -87,7 +87,7 @@ func (a ACL) String() string {
 	return strings.Join(words, " ")
 }
 
-// Allows tells whether every interface of the path is allowed.
+// Allows reports whether every interface of the path is allowed.
 func (a ACL) Allows(p Path) bool {
 	for i, f := range p.Interfaces {
 		match := slices.IndexFunc(a.entries, func(e aclEntry) bool { return e.hop.matches(f, i%2 != 0) })
@@ -128,11 +128,11 @@ func parseHopPredicate(s string) (hopPredicate, error) {
 		to   *uint64
 	}{{in, &h.in}, {out, &h.out}} {
 		if *id.to, err = strconv.ParseUint(id.text, 10, 16); err != nil {
-			return fail("interface must be a number from 0 to 65535, or two of them with a comma")
+			return fail("interface must be a number from 0 to 65535, or two such numbers with a comma between them")
 		}
 	}
 	if h.as == 0 && (h.in != 0 || h.out != 0) {
-		return fail("an interface needs an AS: interface IDs mean nothing across ASes")
+		return fail("an interface ID is only valid together with an AS")
 	}
 	return h, nil
 }
@@ -156,16 +156,18 @@ func (h hopPredicate) String() string {
 	return fmt.Sprintf("%d-%s#%s", h.isd, as, ids)
 }
 
-// Pattern matches paths by the interfaces on them: ISD, ISD-AS or ISD-AS#IF, as in an ACL.
+// Pattern matches paths by their interfaces. It is written as a hop of an ACL: ISD, ISD-AS or
+// ISD-AS#IF.
 type Pattern struct{ hop hopPredicate }
 
-// ParsePattern reads ISD, ISD-AS, ISD-AS#IF or ISD-AS#IN,OUT with 0 as the wildcard.
+// ParsePattern reads ISD, ISD-AS, ISD-AS#IF or ISD-AS#IN,OUT. 0 is the wildcard.
 func ParsePattern(s string) (Pattern, error) {
 	hop, err := parseHopPredicate(strings.TrimSpace(s))
 	return Pattern{hop}, err
 }
 
-// Matches tells whether one of the path's interfaces matches. A path inside one AS has none.
+// Matches reports whether any interface of the path matches. A path inside one AS has no
+// interfaces.
 func (p Pattern) Matches(path Path) bool {
 	for i, f := range path.Interfaces {
 		if p.hop.matches(f, i%2 != 0) {
@@ -175,5 +177,5 @@ func (p Pattern) Matches(path Path) bool {
 	return false
 }
 
-// String is a text that ParsePattern reads back.
+// String returns a text from which ParsePattern makes the same pattern.
 func (p Pattern) String() string { return p.hop.String() }

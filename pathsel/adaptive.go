@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// adaptive is the default selector; the package comment lists its rules in their order.
+// adaptive is the default selector. The package comment lists its rules in order.
 type adaptive struct {
-	still bool // explore nothing: see Without
+	still bool // no exploration: see Without
 }
 
 func (adaptive) Name() string { return "adaptive" }
 
-// Paths is more than the budget: rotation tries the others. With hundreds of paths a round of tries would
-// take longer than most downloads.
+// Paths returns more than the budget, because rotation tries the other paths. It is limited: with
+// hundreds of paths, one round of tries would take longer than most downloads.
 func (adaptive) Paths(budget int) int {
 	const most = 64
 	return max(budget, most)
@@ -25,7 +25,7 @@ func (s adaptive) Decide(v View) Plan {
 		a.fail(&a.peers[i])
 	}
 	for i := range a.peers {
-		a.note(&a.peers[i])
+		a.trackCarrying(&a.peers[i])
 	}
 	left := a.timeLeft()
 	for i := range a.peers {
@@ -50,34 +50,38 @@ func (s adaptive) Decide(v View) Plan {
 			a.experiment(p)
 		}
 	}
-	a.remember()
+	a.countBytes()
 	return Plan{Decisions: a.ordered(), Memory: Memory{value: a.m}, Waiting: waiting(v)}
 }
 
-// adaptation is one call of Decide under way.
+// adaptation is the working state of one call of Decide.
 type adaptation struct {
 	v     View
 	m     adaptiveMemory
 	peers []peerView
-	// state is what each candidate's state will be once the decisions so far are carried out.
+	// state is the state of each candidate once the decisions so far are carried out.
 	state     []State
 	decisions []Decision
 	decided   map[Key]bool
-	// added counts the connections beyond the view that are to be opened, for each peer.
+	// added counts, for each peer, the new connections that are not in the view.
 	added map[PeerID]int
 	index map[Key]int
 	rates []*Estimate
 }
 
-// peerView is one peer's part of the view.
+// peerView is the part of the view that belongs to one peer.
 type peerView struct {
 	id      PeerID
 	members []int // indices of its candidates
-	paths   int   // how many of them are first connections
+	paths   int   // the number of first connections among them
 }
 
 func newAdaptation(v View) *adaptation {
-	a := &adaptation{v: v, m: recall[adaptiveMemory](v.Memory).clone(), state: make([]State, len(v.Candidates)), decided: map[Key]bool{}, added: map[PeerID]int{}, index: make(map[Key]int, len(v.Candidates)), rates: make([]*Estimate, len(v.Candidates))}
+	n := len(v.Candidates)
+	a := &adaptation{
+		v: v, m: recall[adaptiveMemory](v.Memory).clone(), state: make([]State, n), rates: make([]*Estimate, n),
+		decided: map[Key]bool{}, added: map[PeerID]int{}, index: make(map[Key]int, n),
+	}
 	a.m.forget(v)
 	index := map[PeerID]int{}
 	for i, c := range v.Candidates {
@@ -90,7 +94,7 @@ func newAdaptation(v View) *adaptation {
 			a.peers = append(a.peers, peerView{id: c.Key.Peer})
 			a.m.peer(c.Key.Peer)
 		}
-		a.m.path(c.Key) // all of them now, so that no later call moves another's memory
+		a.m.path(c.Key) // insert all now: a later insertion would invalidate pointers to entries
 		a.peers[at].members = append(a.peers[at].members, i)
 		if c.Key.Conn == 0 {
 			a.peers[at].paths++
@@ -99,10 +103,11 @@ func newAdaptation(v View) *adaptation {
 	return a
 }
 
+// do adds a decision, unless an earlier rule has already decided about the candidate in this view.
 func (a *adaptation) do(i int, action Action, reason string) {
 	key := a.v.Candidates[i].Key
 	if a.decided[key] {
-		return // the first rule that speaks wins; another may speak at the next view
+		return
 	}
 	a.decided[key] = true
 	a.decisions = append(a.decisions, Decision{key, action, reason})
@@ -112,7 +117,7 @@ func (a *adaptation) do(i int, action Action, reason string) {
 	}
 }
 
-// ordered puts what frees a place before what takes one.
+// ordered puts decisions that free a place before those that take one.
 func (a *adaptation) ordered() []Decision {
 	slices.SortStableFunc(a.decisions, func(x, y Decision) int { return compareBool(x.Action == Open, y.Action == Open) })
 	return a.decisions
@@ -126,7 +131,7 @@ func (a *adaptation) current(i int) Estimate {
 }
 func (a *adaptation) carries(i int) bool { return a.state[i].Carries() }
 
-// find is the index of that key; -1 if it is not in the view.
+// find returns the index of the key, or -1 if it is not in the view.
 func (a *adaptation) find(k Key) int {
 	i, found := a.index[k]
 	if !found {
@@ -135,7 +140,7 @@ func (a *adaptation) find(k Key) int {
 	return i
 }
 
-// where lists the peer's members in one of those states, in the order of the view.
+// where lists the peer's candidates in any of the states, in the order of the view.
 func (a *adaptation) where(p *peerView, states ...State) []int {
 	var out []int
 	for _, i := range p.members {
@@ -146,7 +151,7 @@ func (a *adaptation) where(p *peerView, states ...State) []int {
 	return out
 }
 
-// places is how many more connections the budget allows this peer.
+// places returns how many more connections the budget allows for this peer.
 func (a *adaptation) places(p *peerView) int {
 	n := a.v.MaxPaths - a.added[p.id]
 	for _, i := range p.members {
@@ -157,7 +162,7 @@ func (a *adaptation) places(p *peerView) int {
 	return n
 }
 
-// carried is the peer's current rate as far as it is known, in bytes per second.
+// carried returns the peer's measured rate in bytes per second, summed over its connections.
 func (a *adaptation) carried(p *peerView) (sum float64) {
 	for _, i := range p.members {
 		if a.carries(i) {
@@ -167,7 +172,7 @@ func (a *adaptation) carried(p *peerView) (sum float64) {
 	return sum
 }
 
-// changing tells whether an earlier rule has spoken for this peer already.
+// changing reports whether an earlier rule has already decided something for this peer.
 func (a *adaptation) changing(p *peerView) bool {
 	for _, i := range p.members {
 		if a.decided[a.cand(i).Key] {
@@ -177,7 +182,8 @@ func (a *adaptation) changing(p *peerView) bool {
 	return false
 }
 
-// least and most pick a member by a figure; -1 of none.
+// least and most return the candidate with the smallest or largest figure, or -1 if there are no
+// candidates.
 func least(of []int, figure func(int) float64) int {
 	best := -1
 	for _, i := range of {
@@ -192,8 +198,8 @@ func most(of []int, figure func(int) float64) int {
 	return least(of, func(i int) float64 { return -figure(i) })
 }
 
-// note keeps track of when the set of connections that carry pieces last changed.
-func (a *adaptation) note(p *peerView) {
+// trackCarrying records when the set of connections that carry pieces last changed.
+func (a *adaptation) trackCarrying(p *peerView) {
 	var keys []Key
 	for _, i := range p.members {
 		if a.carries(i) {
@@ -205,15 +211,15 @@ func (a *adaptation) note(p *peerView) {
 	}
 }
 
-// remember brings the totals up to date.
-func (a *adaptation) remember() {
+// countBytes updates the sum of all bytes read.
+func (a *adaptation) countBytes() {
 	a.m.TotalBytes = 0
 	for i := range a.v.Candidates {
 		a.m.TotalBytes += a.cand(i).BytesRead
 	}
 }
 
-// standBy notes why a path stands by and when it is next looked at.
+// standBy records why a path is set aside, and when it is tried again.
 func (a *adaptation) standBy(i int, why Why, first time.Duration) {
 	m := a.mem(i)
 	if m.Why == Used && a.v.Now.Sub(m.Tried) > lasted || m.Why != Used && m.Why != why {
@@ -226,23 +232,25 @@ func (a *adaptation) standBy(i int, why Why, first time.Duration) {
 	}
 }
 
-// backoff doubles with every look that changed nothing. Without growth a path that never gets better costs
-// a probe every few seconds for ever; without a limit it would stay out for hours after it got better.
+// backoff returns a time that doubles with each unsuccessful try. Without growth, a path that never
+// improves costs a probe every few seconds forever. Without a limit, it would stay unused for hours
+// after it has improved.
 func (a *adaptation) backoff(m *PathMemory, first time.Duration, looks int) time.Duration {
 	return jitter(min(first<<min(looks, 10), longestBackoff), a.v.Seed, m.Key, looks)
 }
 
 const (
-	// window is how many slots a rate is taken from: fewer are noise, more answer too late.
+	// window is the number of slots from which a rate is estimated. Fewer give noise; more react
+	// late.
 	window = 6
-	// longestBackoff bounds the time between two looks at a path.
+	// longestBackoff limits the time between two tries of a path.
 	longestBackoff = 10 * time.Minute
-	// lasted is how long a path must have been of use for its earlier backoff to be forgotten.
+	// lasted is how long a path must have been used before its earlier backoff is reset.
 	lasted = 2 * time.Minute
 )
 
-// sharesLink tells whether two paths have a link in common, by the interface pairs at its ends. Two
-// connections on the same path share all of it.
+// sharesLink reports whether two paths have a link in common, that is, the same pair of interfaces.
+// Two connections on the same path share all links.
 func sharesLink(p, q *Path) bool {
 	if p.Fingerprint == q.Fingerprint {
 		return true
@@ -257,8 +265,8 @@ func sharesLink(p, q *Path) bool {
 	return false
 }
 
-// sharers lists the carrying connections, to this peer and to others, that share a link with candidate i, without
-// itself.
+// sharers lists all other connections, to any peer, that carry pieces and share a link with
+// candidate i.
 func (a *adaptation) sharers(i int) []int {
 	var out []int
 	for j := range a.v.Candidates {

@@ -136,7 +136,7 @@ func TestAdaptiveRules(t *testing.T) {
 			Candidates: []Candidate{rated(pathA, 10).with(func(c *Candidate) { c.Silent = true }), parked(pathB, 0.1)}, Memory: Memory{value: standing(settled("a"), "b", Weak, time.Hour)}},
 			want: []string{"fail a", "return b"}},
 		{name: "retry when due", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), {Key: Key{Peer: "p", Path: "b"}, Path: pathB, State: Failed, Failures: 2, RetryAt: t0}}, Memory: Memory{value: settled("a")}},
-			want: []string{"open b"}, says: "try again"},
+			want: []string{"open b"}, says: "retry"},
 		{name: "not before", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), {Key: Key{Peer: "p", Path: "b"}, Path: pathB, State: Failed, Failures: 2, RetryAt: t0.Add(1)}}, Memory: Memory{value: settled("a")}}},
 		{name: "an expired path waits for the lookup", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), idle(pathB).with(func(c *Candidate) { c.Path.Expiry = t0 })}, Memory: Memory{value: settled("a")}}},
 

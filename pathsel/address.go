@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// IA is an ISD-AS number: 16 bits of isolation domain, then 48 bits of AS. The zero value is a wildcard
-// and never the address of a host.
+// IA is an ISD-AS number: 16 bits of ISD, then 48 bits of AS. The zero value is a wildcard and
+// never the address of a host.
 type IA uint64
 
 const (
@@ -18,14 +18,14 @@ const (
 	asGroupDigits = 4
 )
 
-// ISD is the isolation domain.
+// ISD returns the isolation domain.
 func (ia IA) ISD() uint16 { return uint16(ia >> asBits) }
 
-// AS is the AS number without its ISD.
+// AS returns the AS number without the ISD.
 func (ia IA) AS() uint64 { return uint64(ia) & maxAS }
 
-// String writes the ISD in decimal and the AS as SCION tools do: decimal up to 2^32-1, else three
-// groups of hexadecimal digits (1-64512, 1-ff00:0:110).
+// String writes the ISD in decimal, and the AS as SCION tools do: in decimal up to 2^32-1,
+// otherwise as three groups of hexadecimal digits (1-64512, 1-ff00:0:110).
 func (ia IA) String() string {
 	as := ia.AS()
 	if as <= maxBGPAS {
@@ -34,10 +34,10 @@ func (ia IA) String() string {
 	return fmt.Sprintf("%d-%x:%x:%x", ia.ISD(), as>>32, as>>16&0xffff, as&0xffff)
 }
 
-// MarshalText writes String's form.
+// MarshalText returns the same text as String.
 func (ia IA) MarshalText() ([]byte, error) { return []byte(ia.String()), nil }
 
-// UnmarshalText reads what ParseIA reads.
+// UnmarshalText accepts the texts that ParseIA accepts.
 func (ia *IA) UnmarshalText(b []byte) error {
 	v, err := ParseIA(string(b))
 	if err == nil {
@@ -86,13 +86,14 @@ func parseAS(s string) (uint64, error) {
 	return as, nil
 }
 
-// Interface is one end of an inter-domain link: the interface ID within its AS. ID 0 means any interface.
+// Interface is one end of a link between ASes: an AS and the interface ID in it. ID 0 is a
+// wildcard.
 type Interface struct {
 	IA IA     `json:"isd_as"`
 	ID uint64 `json:"interface"`
 }
 
-// String writes ISD-AS#ID, the form of the scion tools.
+// String writes ISD-AS#ID, as the SCION tools do.
 func (i Interface) String() string { return i.IA.String() + "#" + strconv.FormatUint(i.ID, 10) }
 
 // ParseInterface reads "1-ff00:0:110#1".

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// choose fills free places: first with paths that were never tried or that failed and are due, then with
-// those that had to leave for others.
+// choose fills free places. It prefers paths that were never tried and failed paths that are due
+// for a retry, then paths that were closed to make room for others.
 func (a *adaptation) choose(p *peerView) {
 	for a.places(p) > 0 {
 		if i := a.firstChoice(p, true); i >= 0 {
@@ -16,7 +16,7 @@ func (a *adaptation) choose(p *peerView) {
 			continue
 		}
 		if !a.m.peer(p.id).Started {
-			return // see start
+			return // until then, only disjoint paths may be opened: see start
 		}
 		i := a.bestRotated(p)
 		if i < 0 {
@@ -25,13 +25,14 @@ func (a *adaptation) choose(p *peerView) {
 		if i < 0 {
 			return
 		}
-		a.do(i, Open, fmt.Sprintf("a place is free, and it had %v", a.known(i)))
+		a.do(i, Open, fmt.Sprintf("a place is free; last measured at %v", a.known(i)))
 		a.mem(i).Why = Used
 	}
 }
 
-// firstChoice is one of those that no measurement speaks against and that the user prefers to the others: the best by
-// hint or prospect (see next); -1 if there is none. It is for a place that is free, or that another has to leave.
+// firstChoice returns the best candidate that no measurement has ruled out, by the user's
+// preference first, then by hint or prospect (see next); -1 if there is none. free tells whether it
+// gets a free place or replaces another path.
 func (a *adaptation) firstChoice(p *peerView, free bool) int {
 	var of []int
 	for _, i := range p.members {
@@ -56,13 +57,16 @@ func (a *adaptation) prefer(i, j int) int {
 	return a.v.Preference.Compare(a.cand(i).Path, a.cand(j).Path)
 }
 
-// draw picks one with a chance in proportion to its weight; -1 of none. The best of all would be the choice of
-// every client in the same situation, and they would swing together from path to path. The square of the
-// prospect above keeps a lone client close to the best, and many from all choosing the same.
+// draw returns a random candidate, with a chance in proportion to its weight, or -1 if there are
+// none. If every client in the same situation took the best path, all would move together from path
+// to path. n varies the draw. With the square of the prospect as its weight, a lone client mostly
+// gets the best path, and many clients still spread.
 func (a *adaptation) draw(of []int, n int, weight func(int) float64) int {
 	return least(of, func(i int) float64 { return -math.Log(1-chance(a.v.Seed, a.cand(i).Key, n)) / max(weight(i), 1e-9) })
 }
 
+// bestRotated returns the fastest path among those that were closed to make room; -1 if there is
+// none.
 func (a *adaptation) bestRotated(p *peerView) int {
 	var of []int
 	for _, i := range p.members {
@@ -73,18 +77,18 @@ func (a *adaptation) bestRotated(p *peerView) int {
 	return most(of, func(i int) float64 { return a.known(i).Rate })
 }
 
-// prospect is what a path that was not measured promises: its announced bandwidth, divided among those that
-// already use one of its links, less the longer its round trip takes. It only orders; measurement corrects it.
+// prospect estimates the worth of an unmeasured path: its announced bandwidth, shared with the
+// peer's open paths that use one of its links, and reduced for a long round trip. It only orders
+// paths; measurement corrects it.
 func (a *adaptation) prospect(p *peerView, i int) float64 {
 	const (
-		// typical is for paths that announce nothing: among announced figures they are neither best
-		// nor worst.
+		// typical is for paths that announce no bandwidth. It ranks them neither best nor worst.
 		typical = 100e6 // bits per second
-		// halved is the one-way latency that halves a path's prospect; without it a satellite link
-		// would be equal to a terrestrial one of the same rate.
+		// halved is the one-way latency that halves a path's prospect. Without it, a satellite link
+		// would equal a terrestrial link of the same rate.
 		halved = 100 * time.Millisecond
-		perHop = time.Millisecond // of latency where none is announced
-		packet = 1500             // bytes; larger packets cost less each
+		perHop = time.Millisecond // assumed latency where none is announced
+		packet = 1500             // bytes; smaller packets lower the prospect
 	)
 	c := a.cand(i)
 	worth := float64(c.Path.Bandwidth)
@@ -99,7 +103,7 @@ func (a *adaptation) prospect(p *peerView, i int) float64 {
 	}
 	latency := max(c.Path.Latency, time.Duration(c.Path.Hops())*perHop)
 	if c.Handshake > 0 {
-		latency = max(latency, c.Handshake/4) // two round trips
+		latency = max(latency, c.Handshake/4) // a handshake takes two round trips
 	}
 	worth /= float64(users) * (1 + latency.Seconds()/halved.Seconds())
 	if c.Path.MTU > 0 && c.Path.MTU < packet {
@@ -108,6 +112,7 @@ func (a *adaptation) prospect(p *peerView, i int) float64 {
 	return worth
 }
 
+// announced describes an unused path, as the reason for opening it.
 func (a *adaptation) announced(p *peerView, i int) string {
 	c := a.cand(i)
 	shared := 0
@@ -127,13 +132,13 @@ func (a *adaptation) announced(p *peerView, i int) string {
 		s += fmt.Sprintf(", hint %d", c.Hint)
 	}
 	if shared > 0 {
-		s += fmt.Sprintf(", shares links with %d open", shared)
+		s += fmt.Sprintf(", shares links with %d open paths", shared)
 	} else {
-		s += ", disjoint from all open"
+		s += ", disjoint from all open paths"
 	}
 	switch {
 	case c.Failures > 0 || c.State == Failed:
-		return "try again: " + s
+		return "retry: " + s
 	case a.mem(i).Tried.IsZero():
 		return "never tried: " + s
 	}

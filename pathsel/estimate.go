@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Estimate is a rate and how sure it is.
+// Estimate is a measured rate and its uncertainty.
 type Estimate struct {
-	// Rate is the median of useful payload in bytes per second over the slots.
+	// Rate is the median rate of useful payload over the slots, in bytes per second.
 	Rate float64 `json:"rate"`
 	// Err is the standard error of Rate.
 	Err float64 `json:"err"`
-	// Slots is how many slots it rests on; 0: nothing is known.
+	// Slots is the number of slots it is computed from; 0 means that nothing is known.
 	Slots int `json:"slots"`
 }
 
@@ -22,9 +22,9 @@ func (e Estimate) String() string { return mbit(e.Rate) }
 
 func mbit(bytesPerSecond float64) string { return fmt.Sprintf("%.2f Mbit/s", bytesPerSecond*8/1e6) }
 
-// estimate makes one of the rates of single slots. The median ignores a slot in which the machine
-// stalled, and the spread is the median deviation for the same reason. A spread below floor is not
-// believed: a handful of equal slots says nothing about the next.
+// estimate computes an Estimate from the rates of single slots. It uses the median and the median
+// absolute deviation, which ignore a slot in which the machine stalled. The spread is at least
+// floor: a handful of equal slots does not predict the next one.
 func estimate(rates []float64) Estimate {
 	const floor = 0.03
 	if len(rates) == 0 {
@@ -35,8 +35,8 @@ func estimate(rates []float64) Estimate {
 	for i, r := range rates {
 		off[i] = math.Abs(r - mid)
 	}
-	// 1.48 makes the median deviation of a normal distribution its standard deviation, 1.25 is what the
-	// median's error exceeds the mean's by.
+	// For a normal distribution, 1.48 turns the median deviation into the standard deviation, and
+	// the median's standard error is 1.25 times that of the mean.
 	spread := max(1.48*median(off), floor*mid)
 	return Estimate{mid, 1.25 * spread / math.Sqrt(float64(len(rates))), len(rates)}
 }
@@ -47,7 +47,7 @@ func median(x []float64) float64 {
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// EstimateOf is the estimate from the last n slots that began at or after since.
+// EstimateOf returns the estimate from the last n slots that began at or after since.
 func EstimateOf(slots []Slot, since time.Time, n int) Estimate {
 	var rates []float64
 	for i := len(slots) - 1; i >= 0 && len(rates) < n && !slots[i].Start.Before(since); i-- {
@@ -56,7 +56,8 @@ func EstimateOf(slots []Slot, since time.Time, n int) Estimate {
 	return estimate(rates)
 }
 
-// Latest is the estimate that selectors judge by, and when the last slot in it ended; zero without slots.
+// Latest returns the estimate by which selectors judge, and when its last slot ended. It is zero if
+// there are no slots.
 func Latest(slots []Slot) (e Estimate, until time.Time) {
 	if len(slots) > 0 {
 		until = slots[len(slots)-1].Start.Add(SlotLength)
@@ -64,8 +65,9 @@ func Latest(slots []Slot) (e Estimate, until time.Time) {
 	return EstimateOf(slots, time.Time{}, window), until
 }
 
-// Joint is the estimate of the sum of several connections, from the last n slots since then in which every
-// one of them could flow. Sums of slots, not a sum of estimates: what one loses to the other cancels out.
+// Joint estimates the total rate of several connections from the last n slots, at or after since,
+// in which all of them could receive data. It adds up the rates slot by slot. Adding separate
+// estimates would be less exact, since one connection's loss is often another's gain.
 func Joint(members [][]Slot, since time.Time, n int) Estimate {
 	var last time.Time
 	for _, slots := range members {
@@ -73,7 +75,7 @@ func Joint(members [][]Slot, since time.Time, n int) Estimate {
 			last = slots[len(slots)-1].Start
 		}
 	}
-	var sum [maxSlots]float64 // by how many slots ago
+	var sum [maxSlots]float64 // indexed by the slot's age in slots
 	var seen [maxSlots]int
 	for _, slots := range members {
 		for i := len(slots) - 1; i >= 0 && !slots[i].Start.Before(since); i-- {

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// calm is how long a path must have lasted for its earlier breaks to be forgiven. Shorter, and a path
-// that flaps every few seconds is used again each time; longer, and two unrelated cuts count as one.
+// calm is how long a path must work before its earlier failures are forgotten. Shorter, and a path
+// that flaps every few seconds is used again each time; longer, and two unrelated failures count as
+// one.
 const calm = time.Minute
 
-// broken says why an open connection must not be used; "" if nothing is wrong with it. A revocation from
-// before the connection was opened does not count: that it could be opened is the better evidence. Nor does one while
-// packets arrive: nothing in a router's message proves that it is true.
+// broken returns why an open connection must not be used, or "" if nothing is wrong. A revocation
+// counts only if it is newer than the connection, because a successful handshake is better
+// evidence, and only if no packets arrive, because nothing proves that a router's message is true.
 func broken(c Candidate) string {
 	switch {
 	case !c.State.Open() || c.State == Opening && !c.Silent:
@@ -19,13 +20,13 @@ func broken(c Candidate) string {
 	case c.Quiet && !c.RevokedAt.IsZero() && !c.RevokedAt.Before(c.Since):
 		return "a link of the path was revoked or reported down"
 	case c.Silent:
-		return "silent: data in flight and nothing acknowledged"
+		return "silent: answers are overdue and no packets arrive"
 	}
 	return ""
 }
 
-// fail takes out at once what broke. Those that had been parked because it carried their share come back
-// in its place.
+// fail drops broken connections at once. A path that was parked because it shared a bottleneck with
+// a broken one takes its place.
 func (a *adaptation) fail(p *peerView) {
 	for _, i := range p.members {
 		m, c := a.mem(i), a.cand(i)
@@ -36,7 +37,7 @@ func (a *adaptation) fail(p *peerView) {
 			m.Breaks, m.Broke = m.Breaks+1, a.v.Now
 			a.stepIn(p, i)
 			if m.Why != Surplus {
-				// What was known of it may have changed with what broke it.
+				// Whatever broke the path may have changed it, so forget its measurements' verdict.
 				m.Why, m.Next, m.Backoff, m.Checks = Used, time.Time{}, 0, 0
 			}
 		}
@@ -53,14 +54,14 @@ func (a *adaptation) fail(p *peerView) {
 	}
 	if len(a.where(p, Active, Probing)) == 0 {
 		if i := most(a.where(p, Parked), func(i int) float64 { return a.known(i).Rate }); i >= 0 {
-			a.do(i, Return, "nothing else carries pieces for this peer")
+			a.do(i, Return, "no other path carries pieces from this peer")
 			a.mem(i).Why = Used
 		}
 	}
 }
 
-// stepIn returns the best of those that were parked because others on their bottleneck, such as i, carried
-// their share.
+// stepIn returns the best path among those that were parked because they share a bottleneck with
+// paths such as i.
 func (a *adaptation) stepIn(p *peerView, i int) {
 	var mates []int
 	for _, j := range a.where(p, Parked) {
@@ -69,12 +70,12 @@ func (a *adaptation) stepIn(p *peerView, i int) {
 		}
 	}
 	if j := most(mates, func(j int) float64 { return a.known(j).Rate }); j >= 0 {
-		a.do(j, Return, fmt.Sprintf("steps in for %s, with which it shared a bottleneck", a.cand(i).Key.Path.Short()))
+		a.do(j, Return, fmt.Sprintf("replaces %s, with which it shared a bottleneck", a.cand(i).Key.Path.Short()))
 		a.mem(j).Why = Used
 	}
 }
 
-// mayOpen tells whether an attempt is due.
+// mayOpen reports whether the candidate may be opened now.
 func (a *adaptation) mayOpen(i int) bool {
 	c, m := a.cand(i), a.mem(i)
 	switch {
@@ -83,8 +84,9 @@ func (a *adaptation) mayOpen(i int) bool {
 	case a.v.Now.Before(c.RetryAt):
 		return false
 	case !c.Path.Expiry.IsZero() && !a.v.Now.Before(c.Path.Expiry):
-		return false // waits for the next lookup
+		return false // expired: wait for the next lookup
 	}
-	// Opened, broken, opened: each time the retry delay begins anew in the client. Here it goes on.
+	// The client's retry delay starts again after each successful handshake. If the path keeps
+	// breaking soon after it was opened, the delay here goes on growing.
 	return m.Breaks < 2 || !a.v.Now.Before(m.Broke.Add(RetryDelay(m.Breaks)))
 }

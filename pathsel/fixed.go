@@ -2,8 +2,9 @@ package pathsel
 
 import "fmt"
 
-// fixed keeps the first paths of every peer's lookup open, whatever they show: one of them, or as many
-// as the budget allows. It is the original system's mapping with no selection after it.
+// fixed keeps the first paths of every peer's lookup open, whatever their measurements: one path
+// ("first"), or as many as the budget allows ("all"). It is the original system's mapping without a
+// selection after it.
 type fixed struct {
 	name  string
 	limit int // paths for each peer; 0: the view's budget
@@ -25,12 +26,12 @@ func (f fixed) Decide(v View) Plan {
 		rank[c.Key.Peer]++
 		switch open := c.State.Open(); {
 		case r >= limit && open:
-			closes = append(closes, Decision{c.Key, Close, fmt.Sprintf("path %d of this peer, over the limit of %d", r+1, limit)})
+			closes = append(closes, Decision{c.Key, Close, fmt.Sprintf("path %d of this peer exceeds the limit of %d", r+1, limit)})
 		case open && broken(c) != "":
 			closes = append(closes, Decision{c.Key, Fail, broken(c)})
 		case r >= limit || open || v.Now.Before(c.RetryAt):
 		case c.Failures > 0:
-			opens = append(opens, Decision{c.Key, Open, fmt.Sprintf("try again after %d failures", c.Failures)})
+			opens = append(opens, Decision{c.Key, Open, fmt.Sprintf("retry after %d failures", c.Failures)})
 		default:
 			opens = append(opens, Decision{c.Key, Open, fmt.Sprintf("path %d of at most %d for this peer", r+1, limit)})
 		}

@@ -2,14 +2,17 @@ package pathsel
 
 import "slices"
 
-// Hints are paths that somebody else names as good ones to begin with, best first, by the AS that they lead to. They come
-// from strangers: they may order what is tried first, and nothing more. Paths that do not exist do no harm.
+// Hints are paths that a tracker recommends to try first, best first, for each destination AS. They
+// come from strangers, so they only change the order of first tries. Hints for unknown paths are
+// ignored.
 type Hints map[IA][]Fingerprint
 
-// Rank is the place of a path among those named for its AS, from 1; 0 if it is not named.
+// Rank returns the position of the path among the hints for its AS, from 1, or 0 if it is not
+// hinted.
 func (h Hints) Rank(p Path) int { return slices.Index(h[p.Dst], p.Fingerprint) + 1 }
 
-// Merge adds newer hints: those for an AS replace the ones before. The maps stay as they are.
+// Merge returns the hints of both maps. For an AS that is in both, the newer hints win. The maps
+// stay unchanged.
 func (h Hints) Merge(newer Hints) Hints {
 	out := make(Hints, len(h)+len(newer))
 	for _, from := range []Hints{h, newer} {
@@ -20,13 +23,13 @@ func (h Hints) Merge(newer Hints) Hints {
 	return out
 }
 
-// next is the candidate that is to be tried next of those given; -1 of none.
+// next returns the candidate that should be tried next, or -1 if there are none.
 //
-// Places that are free go to those that hints name, best first, then to those that are drawn by prospect. A place that a path
-// has to leave goes to one that nobody names, as long as there is any: what is named and not in use yet is known to be less
-// than what is, or the hints are wrong, and in both cases the others have more to show. So a lie costs the first try
-// of each place. A hint counts once: what was tried is known better. Whoever gives hints has drawn already, so that not all
-// who get them do the same.
+// A free place goes to hinted paths, best first, then to a path drawn by prospect. A place from
+// which another path must leave goes to a path without a hint, as long as there is one: the paths
+// in use were hinted higher, or else the hints are wrong, so the other paths have more to offer. A
+// false hint thus costs only the first try of each place. A hint counts until its path was tried;
+// measurement is better. Trackers randomize their hints, so clients do not all do the same.
 func (a *adaptation) next(p *peerView, of []int, free bool) int {
 	named := func(i int) bool { return a.cand(i).Hint > 0 && a.mem(i).Tried.IsZero() }
 	hinted := slices.DeleteFunc(slices.Clone(of), func(i int) bool { return !named(i) })

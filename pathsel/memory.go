@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// adaptiveMemory is what the adaptive selector carries from one view to the next. It makes a new one for
-// each plan and never changes the one in the view.
+// adaptiveMemory is what the adaptive selector remembers from one view to the next. Decide returns
+// a new one and never changes the one in the view.
 type adaptiveMemory struct {
 	Paths []PathMemory `json:"paths,omitempty"`
 	Peers []PeerMemory `json:"peers,omitempty"`
-	// TotalBytes is the sum of BytesRead in the last view, ProbeBytes how much of that probes of
-	// parked paths carried.
+	// TotalBytes is the sum of BytesRead in the last view. ProbeBytes is how much of it was read by
+	// probes of parked paths.
 	TotalBytes uint64 `json:"total_bytes,omitempty"`
 	ProbeBytes uint64 `json:"probe_bytes,omitempty"`
-	// Quiet is the earliest time for a change that only verifies what is believed; Round counts those
-	// changes and varies their jitter.
+	// Quiet is the earliest time for the next change that only verifies an earlier measurement.
+	// Round counts these changes and varies their jitter.
 	Quiet time.Time `json:"quiet,omitzero"`
 	Round int       `json:"round,omitempty"`
 }
@@ -26,36 +26,39 @@ type adaptiveMemory struct {
 // PathMemory is what the adaptive selector remembers of one path-level peer.
 type PathMemory struct {
 	Key Key `json:"key"`
-	// Why it stands by; Used while it carries pieces or was not yet tried.
+	// Why tells why the path is set aside. It is Used while the path carries pieces or is untried.
 	Why Why `json:"why,omitempty"`
-	// Tried is when it was last given work.
+	// Tried is when the path was last given requests.
 	Tried time.Time `json:"tried,omitzero"`
-	// Next is the earliest time for the next probe of a path that stands by, or for the next examination
-	// of one that carries pieces.
+	// Next is the earliest time for the next probe of a path that is set aside, or for the next
+	// examination of one that carries pieces.
 	Next time.Time `json:"next,omitzero"`
-	// Backoff counts the times in a row that it had to stand by (again), Checks the examinations that
-	// found that it adds its own.
+	// Backoff counts how many times in a row the path was set aside. Checks counts the examinations
+	// which found that the path adds bandwidth of its own.
 	Backoff int `json:"backoff,omitempty"`
 	Checks  int `json:"checks,omitempty"`
-	// Level is what the others on its bottleneck carried when it was found to add nothing, bytes/s.
+	// Level is what the others on its bottleneck carried when the path was found to add nothing, in
+	// bytes per second.
 	Level float64 `json:"level,omitempty"`
-	// Up: its connection was open at the last view. Breaks counts recent failures of an open connection, Broke is when the last was.
+	// Up tells whether the connection was open in the last view. Breaks counts recent failures of
+	// an open connection, the last at Broke.
 	Up     bool      `json:"up,omitempty"`
 	Breaks int       `json:"breaks,omitempty"`
 	Broke  time.Time `json:"broke,omitzero"`
 }
 
-// Why is the cause for which a path stands by. It says what a probe must show.
+// Why is the reason for which a path is set aside. It determines what a probe of the path must
+// show.
 type Why string
 
 const (
-	Used    Why = ""        // it does not stand by
-	Shared  Why = "shared"  // others on the same bottleneck carry what it carried
-	Weak    Why = "weak"    // next to no bandwidth
-	Waste   Why = "waste"   // too much of what it carried was not needed
+	Used    Why = ""        // not set aside
+	Shared  Why = "shared"  // other connections fill the same bottleneck
+	Weak    Why = "weak"    // almost no bandwidth
+	Waste   Why = "waste"   // too many duplicate bytes or lost packets
 	Late    Why = "late"    // too slow for the end of the download
-	Rotated Why = "rotated" // closed, there are more paths than places
-	Surplus Why = "surplus" // one more connection on a path that does not need it
+	Rotated Why = "rotated" // closed because there are more paths than places
+	Surplus Why = "surplus" // a further connection on a path that does not need one
 )
 
 // PeerMemory is what the adaptive selector remembers of one address-level peer.
@@ -64,32 +67,34 @@ type PeerMemory struct {
 	// Settled is when the set of connections that carry pieces last changed. Carrying is that set.
 	Settled  time.Time `json:"settled,omitzero"`
 	Carrying []Key     `json:"carrying,omitempty"`
-	// Explored: each of its paths was tried once.
+	// Explored tells whether each of the peer's paths was tried once.
 	Explored bool `json:"explored,omitempty"`
-	// Started: whether paths with links in common add anything was asked; Group is that question while it is open.
+	// Started is set once it is known whether paths with common links add bandwidth; until then,
+	// only disjoint paths are opened. Group is the experiment that finds out, while it runs.
 	Started bool   `json:"started,omitempty"`
 	Group   *Group `json:"group,omitempty"`
 	Trial   *Trial `json:"trial,omitempty"`
-	// Displaced is the path whose place is lent to one that was not tried for long.
+	// Displaced is the path that lent its place to a path that was unused for long.
 	Displaced Fingerprint `json:"displaced,omitempty"`
 }
 
-// Trial is an experiment under way: one connection was added or taken out, and the others that share a
+// Trial is a running experiment: one connection was added or parked, and the others that share a
 // link with it (the rest) are watched.
 type Trial struct {
 	Key    Key       `json:"key"`
-	Remove bool      `json:"remove,omitempty"` // it was taken out, else added
-	Why    Why       `json:"why,omitempty"`    // why it stood by before it was added
+	Remove bool      `json:"remove,omitempty"` // it was parked; otherwise it was added
+	Why    Why       `json:"why,omitempty"`    // why it was set aside before it was added
 	Began  time.Time `json:"began"`
-	// Rest carried Before together, and Own is what the one that was taken out carried.
+	// Rest are the watched connections, and Before is their total rate before the trial. Own is the
+	// rate of the parked connection.
 	Rest   []Key    `json:"rest,omitempty"`
 	Before Estimate `json:"before,omitzero"`
 	Own    Estimate `json:"own,omitzero"`
-	// Bytes is BytesRead of the key when the trial began.
+	// Bytes is the BytesRead of Key at Began.
 	Bytes uint64 `json:"bytes,omitempty"`
 }
 
-// clone makes a memory that shares nothing with the old one.
+// clone returns a copy that shares no memory with m.
 func (m adaptiveMemory) clone() adaptiveMemory {
 	m.Paths, m.Peers = slices.Clone(m.Paths), slices.Clone(m.Peers)
 	for i, p := range m.Peers {
@@ -108,7 +113,8 @@ func (m adaptiveMemory) clone() adaptiveMemory {
 	return m
 }
 
-// path returns the memory of that key, made if there was none. The pointer is good until the next call.
+// path returns the memory of the key, and creates it if necessary. The pointer is valid until the
+// next insertion.
 func (m *adaptiveMemory) path(k Key) *PathMemory {
 	i, found := slices.BinarySearchFunc(m.Paths, k, func(p PathMemory, k Key) int { return compareKeys(p.Key, k) })
 	if !found {
@@ -117,7 +123,8 @@ func (m *adaptiveMemory) path(k Key) *PathMemory {
 	return &m.Paths[i]
 }
 
-// peer returns the memory of that peer, made if there was none. The pointer is good until the next call.
+// peer returns the memory of the peer, and creates it if necessary. The pointer is valid until the
+// next insertion.
 func (m *adaptiveMemory) peer(p PeerID) *PeerMemory {
 	i, found := slices.BinarySearchFunc(m.Peers, p, func(x PeerMemory, p PeerID) int { return cmp.Compare(x.Peer, p) })
 	if !found {
@@ -126,8 +133,7 @@ func (m *adaptiveMemory) peer(p PeerID) *PeerMemory {
 	return &m.Peers[i]
 }
 
-// forget drops what is remembered of paths and peers that are no longer in the view, so that the memory
-// stays as small as the view.
+// forget drops paths and peers that are no longer in the view, so that the memory does not grow.
 func (m *adaptiveMemory) forget(v View) {
 	known, peers := make(map[Key]bool, len(v.Candidates)), map[PeerID]bool{}
 	for _, c := range v.Candidates {
@@ -138,22 +144,22 @@ func (m *adaptiveMemory) forget(v View) {
 	m.Peers = slices.DeleteFunc(m.Peers, func(p PeerMemory) bool { return !peers[p.Peer] })
 }
 
-// chance is a number from 0 to 1 that depends on nothing but its arguments: clients with different seeds
-// draw differently, the same client draws the same again. Without it many clients in the same situation
+// chance returns a pseudo-random number from 0 to 1 that depends only on its arguments. Clients
+// have different seeds and so draw different numbers; otherwise all clients in the same situation
 // would do the same at the same moment.
 func chance(seed uint64, k Key, n int) float64 {
 	h := fnv.New64a()
 	h.Write(strconv.AppendUint(nil, seed, 16))
 	h.Write([]byte("|" + string(k.Peer) + "|" + string(k.Path) + "|"))
 	h.Write(strconv.AppendInt(strconv.AppendInt(nil, int64(k.Conn), 10), int64(n), 16))
-	// FNV mixes its last bytes badly; this is the finisher of splitmix64.
+	// FNV mixes its last bytes badly, so finish as splitmix64 does.
 	z := h.Sum64()
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return float64((z^z>>31)>>11) / (1 << 53)
 }
 
-// jitter stretches or shrinks d by up to a quarter.
+// jitter lengthens or shortens d by up to a quarter.
 func jitter(d time.Duration, seed uint64, k Key, n int) time.Duration {
 	return time.Duration(float64(d) * (0.75 + 0.5*chance(seed, k, n)))
 }
