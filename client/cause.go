@@ -319,3 +319,12 @@ func plural(n int, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
+
+// errNoneAllowed says that the policy refuses all of so many paths.
+type errNoneAllowed int
+
+func (n errNoneAllowed) Error() string {
+	return fmt.Sprintf("none of the %d paths is allowed", int(n))
+}
+
+const fullMessage = "the disk is full: make room; the download goes on by itself, and what is there is served meanwhile"

@@ -243,6 +243,10 @@ func (c *connector) open(s *pathState, then pathsel.State) {
 	c.torrent.Connect(s.offer.face)
 }
 
+// maxDialled is the number of connections that one torrent opens. The engine's 50 is soon reached by a few peers with
+// eight paths each; what a connection costs is a few goroutines and buffers, about 100 kB.
+const maxDialled = 512
+
 // dialled counts the connections that the transfer has opened or is opening.
 func (c *connector) dialled() (n int) {
 	for s := range c.peers.paths() {
@@ -364,13 +368,6 @@ func (c *connector) lookPaths(ctx context.Context, t Transport, p Peer) {
 		case <-again:
 		}
 	}
-}
-
-// errNoneAllowed says that the policy refuses all of so many paths.
-type errNoneAllowed int
-
-func (n errNoneAllowed) Error() string {
-	return fmt.Sprintf("none of the %d paths is allowed", int(n))
 }
 
 // restrict returns the paths that the user's policy allows, and logs what it refuses. It is for SCION:

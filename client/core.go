@@ -93,3 +93,7 @@ func (c *core) hasAll() bool {
 	_, missing := c.torrent.Bytes()
 	return c.isDescribed() && missing == 0
 }
+
+// DefaultMaxPaths is more than the disjoint paths between most pairs of ASes. With few connections for
+// each peer, one with thousands of paths does not get thousands of connections.
+const DefaultMaxPaths = 8

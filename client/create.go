@@ -35,13 +35,6 @@ type CreateOptions struct {
 	Skipped func(path, reason string)
 }
 
-// Bounds of the piece length. Below the least the hashes outweigh the use; above the most a peer needs long to get
-// a piece that it can pass on.
-const (
-	minPieceLength = 16 << 10
-	maxPieceLength = 64 << 20
-)
-
 // Created is a new torrent.
 type Created struct {
 	Torrent []byte // the .torrent file

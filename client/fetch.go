@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -24,6 +25,26 @@ const (
 	connectTimeout = 10 * time.Second
 	headerTimeout  = 30 * time.Second
 )
+
+// OpenSource reads the torrent that a user names: a .torrent file, its http or https URL, or a magnet link.
+func OpenSource(ctx context.Context, name string) (Source, error) {
+	if strings.HasPrefix(strings.ToLower(name), "magnet:") {
+		return ParseMagnet(name)
+	}
+	if isURL(name) {
+		return sourceAt(ctx, name, scionnet.ScopeOf)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return Source{}, fmt.Errorf("open torrent: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, MaxTorrentFile+1))
+	if err != nil {
+		return Source{}, fmt.Errorf("read torrent %s: %w", name, err)
+	}
+	return parseNamed(b, name)
+}
 
 // isURL tells whether a torrent is named by its URL.
 func isURL(name string) bool {

@@ -37,6 +37,13 @@ func parseInfo(b []byte) (info metainfo.Info, layout storage.Layout, hybrid bool
 	return info, layout, hybrid, nil
 }
 
+// Bounds of the piece length. Below the least the hashes outweigh the use; above the most a peer needs long to get
+// a piece that it can pass on.
+const (
+	minPieceLength = 16 << 10
+	maxPieceLength = 64 << 20
+)
+
 // maxTree bounds the bytes of a file tree, those in directories counted once for each level that they are below. The decoder
 // copies them as often.
 const maxTree = 128 << 20

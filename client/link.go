@@ -1,6 +1,7 @@
 package client
 
 import (
+	"net/netip"
 	"sync/atomic"
 
 	"braid/client/wire"
@@ -37,3 +38,26 @@ func (l *link) Proven() bool { return l.below.Proven() }
 type originWire struct{ Wire }
 
 func (w originWire) Origin() pathsel.Origin { return originOf(w.Wire) }
+
+// originOf is where a connection comes from: see pathsel.Origin. It may change once, when a claimed ISD-AS is proven.
+func originOf(w Wire) pathsel.Origin {
+	key := ""
+	if k := w.Key(); k != nil {
+		key = string(k[:])
+	}
+	if !w.Proven() {
+		return pathsel.OriginUnproven(key)
+	}
+	o := w.Peer().origin()
+	o.Key = key
+	return o
+}
+
+// faceOfAccepted is that of a connection which somebody else has opened. Where it has a key, that is its face: the address
+// may be another's, whom the engine must not ban.
+func faceOfAccepted(w Wire) netip.Addr {
+	if k := w.Key(); k != nil {
+		return faceNamed("key " + string(k[:]))
+	}
+	return faceOf(w.Peer())
+}

@@ -132,15 +132,6 @@ func faceOf(p Peer) netip.Addr {
 	return faceNamed(kind + p.origin().Host)
 }
 
-// faceOfAccepted is that of a connection which somebody else has opened. Where it has a key, that is its face: the address
-// may be another's, whom the engine must not ban.
-func faceOfAccepted(w Wire) netip.Addr {
-	if k := w.Key(); k != nil {
-		return faceNamed("key " + string(k[:]))
-	}
-	return faceOf(w.Peer())
-}
-
 func faceNamed(name string) netip.Addr {
 	sum := sha256.Sum256([]byte(name))
 	var b [16]byte
@@ -164,3 +155,15 @@ func (f face) String() string { return netip.AddrPortFrom(f.host, f.slot).String
 
 // AddrPort is zero, which keeps the engine from telling other peers of an address that only we know (peer exchange).
 func (f face) AddrPort() netip.AddrPort { return netip.AddrPort{} }
+
+// origin is that of an address, as far as an address shows it.
+func (p Peer) origin() pathsel.Origin {
+	if a, ok := p.SCION(); ok {
+		return pathsel.OriginSCION(a.IA, a.Host, "")
+	}
+	if ip, err := netip.ParseAddr(p.host); err == nil {
+		return pathsel.OriginIP(ip, "")
+	}
+	// A name is free, and leads anywhere: all names are one network.
+	return pathsel.Origin{Net: "names", Host: "name " + p.host}
+}

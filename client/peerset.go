@@ -358,3 +358,86 @@ func choosePeers(all []acquaintance, now time.Time) (dial, forget []bool) {
 	}
 	return dial, forget
 }
+
+// sample measures a path-level peer for the selector.
+func (s *pathState) sample(gauges *gauges, now time.Time) {
+	c := &s.candidate
+	c.BytesRead, _ = s.bytes()
+	c.Outstanding = 0
+	x := pathsel.Sample{At: now, State: c.State, Choked: true, BytesRead: c.BytesRead}
+	if s.link != nil {
+		s.seen = s.link.Measure()
+		c.RTT = s.seen.RTT
+		x.RTT, x.RTTVar = s.seen.RTT, s.seen.RTTVar
+		x.PacketsSent, x.PacketsLost, x.PacketsReceived = s.seen.PacketsSent, s.seen.PacketsLost, s.seen.PacketsReceived
+		x.Congestion, x.Window = s.seen.Congestion.State, s.seen.Window
+		x.DeliveryRate, x.PacingRate = s.seen.DeliveryRate, s.seen.PacingRate
+		if g := gauges.find(s.link.face); g != nil {
+			st := g.conn.Stats()
+			s.delivered = s.delivered || st.BytesReadUsefulData.Int64() > 0
+			x.Wasted = uint64(max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()))
+			x.Choked = !g.unchoked.Load()
+			x.Outstanding = int(max(0, g.outstanding.Load()))
+			c.Outstanding = x.Outstanding
+		}
+	}
+	s.meter, s.silence = s.meter.Add(x), s.silence.Add(x)
+	c.Slots, c.Silent, c.Quiet = s.meter.Slots, s.silence.Silent(), s.silence.Quiet()
+}
+
+// noteData notes which accepted connections have carried data, either way, since the last call. They
+// keep their places by that.
+func (s *peerSet) noteData(gauges *gauges, now time.Time) {
+	for _, r := range s.accepted {
+		if r.link == nil {
+			continue
+		}
+		if x := gauges.find(r.link.face); x != nil {
+			st := x.conn.Stats()
+			if n := st.BytesWrittenData.Int64() + st.BytesReadUsefulData.Int64(); n > r.link.data {
+				r.link.data = n
+				r.link.carried.Store(now.UnixNano())
+			}
+		}
+	}
+}
+
+// rates are those of all connections together.
+type rates struct {
+	in, out meter
+	since   time.Time // the last measurement
+}
+
+// measure takes the samples of the time since the last call.
+func (r *rates) measure(peers *peerSet, now time.Time) {
+	elapsed := now.Sub(r.since)
+	r.since = now
+	var read, written uint64
+	for x := range peers.rows() {
+		x.measure(elapsed)
+		a, b := x.bytes()
+		read, written = read+a, written+b
+	}
+	// Rows may be forgotten, which must not look like a counter that runs backwards.
+	r.in.update(max(read, r.in.bytes), elapsed)
+	r.out.update(max(written, r.out.bytes), elapsed)
+}
+
+// progress is that of all path-level peers and accepted connections.
+func (s *peerSet) progress() (out []PathProgress) {
+	for _, p := range s.dialled {
+		if len(p.paths) == 0 {
+			out = append(out, PathProgress{Peer: p.peer.String(), Transport: p.transport.Name(), Err: p.err})
+		}
+		for _, x := range p.paths {
+			q := x.progress()
+			q.State, q.Failures = x.candidate.State, x.candidate.Failures
+			q.Carried, q.CarriedUntil = pathsel.Latest(x.candidate.Slots)
+			out = append(out, q)
+		}
+	}
+	for _, r := range s.accepted {
+		out = append(out, r.progress())
+	}
+	return out
+}

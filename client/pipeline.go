@@ -69,22 +69,3 @@ func peakRequests(p *torrent.Peer) *int {
 	}
 	return (*int)(unsafe.Pointer(f.UnsafeAddr()))
 }
-
-// counts records a sent request (1) or one that was answered or taken back (-1), and has the engine
-// know the size of the next batch. The engine calls it with its lock held.
-func (x *gauge) counts(n int64, now time.Time) {
-	outstanding := int(x.outstanding.Add(n))
-	if n > 0 {
-		x.pipeline = x.pipeline.sent(outstanding, now)
-	} else {
-		x.pipeline = x.pipeline.answered(outstanding, now)
-	}
-	x.deepen()
-}
-
-// deepen has the engine's next batch fill the pipeline.
-func (x *gauge) deepen() {
-	if x.peak != nil {
-		*x.peak = (max(x.pipeline.target, wire.FirstRequests) + 1) / 2
-	}
-}

@@ -19,8 +19,6 @@ type roomKeeper struct {
 // roomEvery is how often it looks for room.
 const roomEvery = 3 * time.Second
 
-const fullMessage = "the disk is full: make room; the download goes on by itself, and what is there is served meanwhile"
-
 // The events: a write has found no room, and the result of looking for room, where no error means
 // that there is some.
 type (

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"regexp"
 	"slices"
@@ -353,4 +354,25 @@ func (w *want) missing(t engineTorrent) []bool {
 		}
 	}
 	return out
+}
+
+// strictBytes is how much Strict asks for first: enough for a second of a fast connection, and too little to be far from
+// the order.
+const strictBytes = 4 << 20
+
+// ahead is how many pieces are asked for before the rest.
+func (s Selection) ahead(pieceLength int64) int {
+	bytes := int64(aheadBytes)
+	if s.Strategy == Strict && !s.Sequential {
+		bytes = strictBytes
+	}
+	return max(4, int(bytes/pieceLength))
+}
+
+// urgency is the engine's priority of a piece among the next ones.
+func (s Selection) urgency(p Priority) torrent.PiecePriority {
+	if s.Strategy == Fuzzy && rand.N(2) == 0 {
+		return enginePriority(p)
+	}
+	return torrent.PiecePriorityNext
 }

@@ -85,10 +85,6 @@ const (
 	NoIP                    // SCION only
 )
 
-// DefaultMaxPaths is more than most pairs of ASes have disjoint ways, and few enough that a peer with thousands of
-// paths does not become thousands of connections.
-const DefaultMaxPaths = 8
-
 // Session is an engine with its transports. Any number of torrents share it.
 type Session struct {
 	common

@@ -2,7 +2,6 @@ package client
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/anacrolix/torrent/metainfo"
 
-	"braid/scionnet"
 	"braid/storage"
 )
 
@@ -26,6 +24,7 @@ const (
 	maxMagnet      = 16 << 10
 	maxTrackers    = 256
 	maxWebSeeds    = 256
+	maxMagnetPeers = 256
 )
 
 // Source is a checked description of a torrent: a .torrent file, or a magnet link, of which only the hash is known
@@ -49,26 +48,6 @@ type Source struct {
 
 // IsMagnet tells whether the files are not known yet.
 func (s Source) IsMagnet() bool { return s.Info == nil }
-
-// OpenSource reads the torrent that a user names: a .torrent file, its http or https URL, or a magnet link.
-func OpenSource(ctx context.Context, name string) (Source, error) {
-	if strings.HasPrefix(strings.ToLower(name), "magnet:") {
-		return ParseMagnet(name)
-	}
-	if isURL(name) {
-		return sourceAt(ctx, name, scionnet.ScopeOf)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return Source{}, fmt.Errorf("open torrent: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, MaxTorrentFile+1))
-	if err != nil {
-		return Source{}, fmt.Errorf("read torrent %s: %w", name, err)
-	}
-	return parseNamed(b, name)
-}
 
 func parseNamed(b []byte, name string) (Source, error) {
 	s, err := ParseTorrent(b)
@@ -192,8 +171,8 @@ func ParseMagnet(uri string) (Source, error) {
 	if err != nil {
 		return Source{}, fmt.Errorf("magnet link: %w; want magnet:?xt=urn:btih:HASH", err)
 	}
-	if len(m.Trackers) > maxTrackers || len(m.Params["ws"]) > maxWebSeeds || len(m.Params["x.pe"]) > maxPeers {
-		return Source{}, fmt.Errorf("magnet link: more than %d trackers, %d web seeds or %d peers", maxTrackers, maxWebSeeds, maxPeers)
+	if len(m.Trackers) > maxTrackers || len(m.Params["ws"]) > maxWebSeeds || len(m.Params["x.pe"]) > maxMagnetPeers {
+		return Source{}, fmt.Errorf("magnet link: more than %d trackers, %d web seeds or %d peers", maxTrackers, maxWebSeeds, maxMagnetPeers)
 	}
 	s := Source{InfoHash: m.InfoHash, Name: m.DisplayName, WebSeeds: m.Params["ws"]}
 	for _, xt := range m.Params["xt"] {

@@ -14,9 +14,10 @@ type forgetful struct {
 	data   []byte
 	length int // of a piece
 	fast   bool
-	every  int  // the request that it forgets
-	reject bool // it rejects those
-	slow   bool // it sends a byte of those each second
+	every  int           // the request that it forgets
+	reject bool          // it rejects those
+	slow   bool          // it sends a byte of those each second
+	pause  time.Duration // before each block
 	behind func(net.Conn, Source) (net.Conn, error)
 }
 
@@ -53,6 +54,7 @@ func (f forgetful) serve(c net.Conn, src Source) {
 		i, begin, length := int(binary.BigEndian.Uint32(m[1:])), int(binary.BigEndian.Uint32(m[5:])), int(binary.BigEndian.Uint32(m[9:]))
 		switch {
 		case n%f.every > 0:
+			time.Sleep(f.pause)
 			at := i*f.length + begin
 			p.send(raw(msgPiece, slices.Concat(u32(uint32(i), uint32(begin)), f.data[at:at+length])...))
 		case f.slow:

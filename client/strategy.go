@@ -2,10 +2,7 @@ package client
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
-
-	"github.com/anacrolix/torrent"
 )
 
 // Strategy is in which order pieces are asked for, and who is asked. The three are those of the original system, as far as
@@ -38,25 +35,4 @@ func ParseStrategy(name string) (Strategy, error) {
 		return 0, fmt.Errorf("request strategy %q: want fastest, strict or fuzzy", name)
 	}
 	return Strategy(i), nil
-}
-
-// strictBytes is how much Strict asks for first: enough for a second of a fast connection, and too little to be far from
-// the order.
-const strictBytes = 4 << 20
-
-// ahead is how many pieces are asked for before the rest.
-func (s Selection) ahead(pieceLength int64) int {
-	bytes := int64(aheadBytes)
-	if s.Strategy == Strict && !s.Sequential {
-		bytes = strictBytes
-	}
-	return max(4, int(bytes/pieceLength))
-}
-
-// urgency is the engine's priority of a piece among the next ones.
-func (s Selection) urgency(p Priority) torrent.PiecePriority {
-	if s.Strategy == Fuzzy && rand.N(2) == 0 {
-		return enginePriority(p)
-	}
-	return torrent.PiecePriorityNext
 }

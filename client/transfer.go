@@ -277,7 +277,7 @@ func (t *Transfer) onEvents() {
 
 func (t *Transfer) onSecond() {
 	t.rates.measure(&t.peers, time.Now())
-	t.gauges.noteData(t.peers.accepted, time.Now())
+	t.peers.noteData(&t.gauges, time.Now())
 	t.server.serve()
 	t.judge.judge()
 	t.connector.choosePeers()

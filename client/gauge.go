@@ -167,23 +167,6 @@ func (g *gauges) onUseful(torrent metainfo.Hash, f func(piece, begin, length int
 	}
 }
 
-// noteData notes which accepted connections have carried data, either way, since the last call. They
-// keep their places by that.
-func (g *gauges) noteData(rows []*row, now time.Time) {
-	for _, r := range rows {
-		if r.link == nil {
-			continue
-		}
-		if x := g.find(r.link.face); x != nil {
-			st := x.conn.Stats()
-			if n := st.BytesWrittenData.Int64() + st.BytesReadUsefulData.Int64(); n > r.link.data {
-				r.link.data = n
-				r.link.carried.Store(now.UnixNano())
-			}
-		}
-	}
-}
-
 // watched is a torrent whose peers' pieces somebody wants to know.
 type watched struct {
 	pieces int
@@ -230,28 +213,21 @@ func (g *gauges) find(f face) *gauge {
 	return x.(*gauge)
 }
 
-// sample measures a path-level peer for the selector.
-func (s *pathState) sample(gauges *gauges, now time.Time) {
-	c := &s.candidate
-	c.BytesRead, _ = s.bytes()
-	c.Outstanding = 0
-	x := pathsel.Sample{At: now, State: c.State, Choked: true, BytesRead: c.BytesRead}
-	if s.link != nil {
-		s.seen = s.link.Measure()
-		c.RTT = s.seen.RTT
-		x.RTT, x.RTTVar = s.seen.RTT, s.seen.RTTVar
-		x.PacketsSent, x.PacketsLost, x.PacketsReceived = s.seen.PacketsSent, s.seen.PacketsLost, s.seen.PacketsReceived
-		x.Congestion, x.Window = s.seen.Congestion.State, s.seen.Window
-		x.DeliveryRate, x.PacingRate = s.seen.DeliveryRate, s.seen.PacingRate
-		if g := gauges.find(s.link.face); g != nil {
-			st := g.conn.Stats()
-			s.delivered = s.delivered || st.BytesReadUsefulData.Int64() > 0
-			x.Wasted = uint64(max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()))
-			x.Choked = !g.unchoked.Load()
-			x.Outstanding = int(max(0, g.outstanding.Load()))
-			c.Outstanding = x.Outstanding
-		}
+// counts records a sent request (1) or one that was answered or taken back (-1), and has the engine
+// know the size of the next batch. The engine calls it with its lock held.
+func (x *gauge) counts(n int64, now time.Time) {
+	outstanding := int(x.outstanding.Add(n))
+	if n > 0 {
+		x.pipeline = x.pipeline.sent(outstanding, now)
+	} else {
+		x.pipeline = x.pipeline.answered(outstanding, now)
 	}
-	s.meter, s.silence = s.meter.Add(x), s.silence.Add(x)
-	c.Slots, c.Silent, c.Quiet = s.meter.Slots, s.silence.Silent(), s.silence.Quiet()
+	x.deepen()
+}
+
+// deepen has the engine's next batch fill the pipeline.
+func (x *gauge) deepen() {
+	if x.peak != nil {
+		*x.peak = (max(x.pipeline.target, wire.FirstRequests) + 1) / 2
+	}
 }

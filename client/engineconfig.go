@@ -1,0 +1,98 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/anacrolix/torrent"
+	"github.com/anacrolix/torrent/metainfo"
+	pp "github.com/anacrolix/torrent/peer_protocol"
+	"github.com/anacrolix/torrent/storage"
+	"golang.org/x/time/rate"
+)
+
+// maxConns is more connections than one torrent can have: those that it opens, and all that the transports accept (see
+// inboundQuota). Were it less, the engine would have a say: for a minute it refuses newcomers rather than end what is idle.
+const maxConns = maxDialled + maxTransports*maxAccepted
+
+// maxTransports is the number of transports of a session: SCION, and TCP or QUIC on IP.
+const maxTransports = 2
+
+// engineConfig is the engine with everything off that finds, tells or listens by itself, and without the limits that
+// make sense only for peers that are strangers: which connections are opened is decided here, not there.
+func engineConfig(log *slog.Logger) *torrent.ClientConfig {
+	c := torrent.NewDefaultClientConfig()
+	c.Slogger = slog.New(quiet{log.Handler()})
+
+	c.NoDHT = true
+	c.DisablePEX = true // would tell addresses that only we understand
+	c.DisableTrackers = true
+	c.DisableWebtorrent = true
+	c.DisableWebseeds = true
+	c.NoDefaultPortForwarding = true
+	c.LocalServiceDiscovery = nil
+	c.DisableTCP = true // its own listeners and dialers; ours are added
+	c.DisableUTP = true
+	c.DialForPeerConns = false
+	c.AcceptPeerConnections = true
+	c.ListenPort = 0
+
+	c.DefaultStorage = noStorage{} // every torrent brings its own
+	c.Seed = true                  // a session ends when its user says so
+	// Obfuscation ends below the engine, see veiled.
+	c.HeaderObfuscationPolicy = torrent.HeaderObfuscationPolicy{RequirePreferred: true, Preferred: false}
+	c.EstablishedConnsPerTorrent = maxConns
+	c.HalfOpenConnsPerTorrent = maxDialled
+	c.TotalHalfOpenConns = 4 * maxDialled
+	c.TorrentPeersHighWater = 4 * maxPeers * DefaultMaxPaths
+	c.DialRateLimiter = rate.NewLimiter(rate.Inf, 1)
+	c.NominalDialTimeout = 15 * time.Second
+	c.MinDialTimeout = 10 * time.Second // paths around the world, with a lost packet or two in the handshake
+	c.HandshakesTimeout = 15 * time.Second
+	c.DropDuplicatePeerIds = false // the connections of one peer over several paths have the same ID
+	c.StealRequestGrace = stealGrace
+	c.PieceHashersPerTorrent = runtime.GOMAXPROCS(0)
+	return c
+}
+
+// limitRequests makes the engine believe that peers take one request less at a time than they say (BEP 10, reqq): Transmission
+// before 4.0 rejects the last one, ten seconds later. With most, they take at most so many, from the start.
+func limitRequests(c *torrent.Callbacks, most int) {
+	if most > 0 {
+		c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.PeerMaxRequests = most })
+	}
+	c.ReadExtendedHandshake = func(_ *torrent.PeerConn, m *pp.ExtendedHandshakeMessage) {
+		if m.Reqq > 1 {
+			m.Reqq--
+		}
+		if most > 0 {
+			m.Reqq = min(cmp.Or(m.Reqq, most), most)
+		}
+	}
+}
+
+type noStorage struct{}
+
+func (noStorage) OpenTorrent(context.Context, *metainfo.Info, metainfo.Hash) (storage.TorrentImpl, error) {
+	return storage.TorrentImpl{}, errors.New("torrent without a store")
+}
+
+// quiet passes on what the engine says as the debugging messages that they are for a user of braid. What a user
+// needs to know the transfer says itself.
+type quiet struct{ slog.Handler }
+
+func (q quiet) Enabled(ctx context.Context, _ slog.Level) bool {
+	return q.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return q.Handler.Handle(ctx, r)
+}
+
+func (q quiet) WithAttrs(a []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(a)} }
+func (q quiet) WithGroup(name string) slog.Handler   { return quiet{q.Handler.WithGroup(name)} }

@@ -1,0 +1,339 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anacrolix/torrent"
+	"github.com/anacrolix/torrent/metainfo"
+	engine "github.com/anacrolix/torrent/storage"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// fakeEngine is a small BitTorrent engine: it dials what it is offered, and asks each peer that has
+// unchoked it for one block after another. It keeps no data, and serves nobody.
+type fakeEngine struct {
+	*common
+	greeted chan string // engine addresses whose handshake is done
+}
+
+func (e *fakeEngine) Add(hash metainfo.Hash, name string, _ engine.ClientImpl, _ func(error)) engineTorrent {
+	return &fakeTorrent{
+		fakeEngine: e, hash: hash, name: name,
+		described: make(chan struct{}), completed: make(chan struct{}), dropped: make(chan struct{}),
+	}
+}
+
+func (e *fakeEngine) BadHosts() []string     { return nil }
+func (e *fakeEngine) PeerID() torrent.PeerID { return torrent.PeerID{} }
+func (e *fakeEngine) Close() []error         { return nil }
+
+type fakeTorrent struct {
+	*fakeEngine
+	hash                          metainfo.Hash
+	name                          string
+	described, completed, dropped chan struct{}
+	conns                         sync.WaitGroup
+
+	mu    sync.Mutex
+	info  metainfo.Info
+	next  []int // pieces to ask for, each of one block
+	have  []bool
+	stats torrent.TorrentStats
+}
+
+func (f *fakeTorrent) Name() string                                       { return f.name }
+func (f *fakeTorrent) Described() <-chan struct{}                         { return f.described }
+func (f *fakeTorrent) Completed() <-chan struct{}                         { return f.completed }
+func (f *fakeTorrent) SetPriority(int, torrent.PiecePriority)             {}
+func (f *fakeTorrent) DownloadAll()                                       {}
+func (f *fakeTorrent) Pause(bool)                                         {}
+func (f *fakeTorrent) Verify(context.Context, int) error                  { return nil }
+func (f *fakeTorrent) Changes() (<-chan torrent.PieceStateChange, func()) { return nil, func() {} }
+
+func (f *fakeTorrent) SetInfoBytes(b []byte) error {
+	info, _, _, err := parseInfo(b)
+	f.info = info
+	for i := range info.NumPieces() {
+		f.next = append(f.next, i)
+	}
+	f.have = make([]bool, info.NumPieces())
+	close(f.described)
+	return err
+}
+
+func (f *fakeTorrent) Size() (pieces int, bytes int64) {
+	return f.info.NumPieces(), f.info.TotalLength()
+}
+
+func (f *fakeTorrent) Bytes() (have, missing int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	have = int64(f.stats.PiecesComplete) * f.info.PieceLength
+	return have, f.info.TotalLength() - have
+}
+
+func (f *fakeTorrent) Stats() torrent.TorrentStats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stats
+}
+
+func (f *fakeTorrent) PieceState(piece int) (s torrent.PieceState) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.Ok, s.Complete = true, f.have[piece]
+	return s
+}
+
+func (f *fakeTorrent) PieceStateRuns() (runs torrent.PieceStateRuns) {
+	for i := range f.have {
+		runs = append(runs, torrent.PieceStateRun{PieceState: f.PieceState(i), Length: 1})
+	}
+	return runs
+}
+
+func (f *fakeTorrent) Drop() {
+	close(f.dropped)
+	f.conns.Wait()
+}
+
+func (f *fakeTorrent) Connect(at face) {
+	f.conns.Go(func() {
+		c, err := f.offers.Dial(context.Background(), at.String())
+		if err == nil {
+			err = f.download(c, at)
+		}
+		_ = err // the connection ends, which is all that the engine does about it
+		c.Close()
+		f.gauges.byFace.Delete(at)
+	})
+}
+
+// download fetches pieces until the connection or the torrent ends.
+func (f *fakeTorrent) download(c net.Conn, at face) error {
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-f.dropped:
+			c.Close()
+		case <-ended:
+		}
+	}()
+	p := newRaw(c)
+	sent := make(chan struct{})
+	go func() { // the peer sends its own at the same time
+		p.send(greeting(Source{InfoHash: f.hash}, "-FK0001-"))
+		close(sent)
+	}()
+	if _, err := io.ReadFull(p.in, make([]byte, handshakeSize)); err != nil {
+		return err
+	}
+	<-sent
+	x := &gauge{conn: fakeConn{f}, link: f.offers.linkAt(at)}
+	f.gauges.byFace.Store(at, x)
+	f.greeted <- at.String()
+	go p.send(raw(msgHaveNone), interested)
+	for asked := -1; ; {
+		m, err := p.next()
+		if err != nil {
+			f.giveBack(asked)
+			return err
+		}
+		switch m[0] {
+		case 0, 1:
+			x.unchoked.Store(m[0] == 1)
+		case msgReject:
+			f.giveBack(asked)
+			asked = -1
+			x.outstanding.Store(0)
+		case msgPiece:
+			f.got(int(binary.BigEndian.Uint32(m[1:])), len(m)-9)
+			asked = -1
+			x.outstanding.Store(0)
+		}
+		if asked < 0 && x.unchoked.Load() {
+			if asked = f.take(); asked >= 0 {
+				x.outstanding.Store(1)
+				p.send(encode(msgRequest, block{uint32(asked), 0, uint32(f.info.PieceLength)}))
+			}
+		}
+	}
+}
+
+func (f *fakeTorrent) take() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.next) == 0 {
+		return -1
+	}
+	i := f.next[0]
+	f.next = f.next[1:]
+	return i
+}
+
+func (f *fakeTorrent) giveBack(piece int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if piece >= 0 {
+		f.next = append(f.next, piece)
+	}
+}
+
+func (f *fakeTorrent) got(piece, bytes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.have[piece] = true
+	f.stats.PiecesComplete++
+	f.stats.BytesReadData.Add(int64(bytes))
+	f.stats.BytesReadUsefulData.Add(int64(bytes))
+	if f.stats.PiecesComplete == len(f.have) {
+		close(f.completed)
+	}
+}
+
+// fakeConn has the torrent's counts, since the test looks only at whether there is data.
+type fakeConn struct{ *fakeTorrent }
+
+func (c fakeConn) Pieces() pieceSet { return allPieces(len(c.have)) }
+
+func (c fakeConn) Stats() (s torrent.PeerStats) {
+	st := c.fakeTorrent.Stats()
+	s.BytesReadUsefulData, s.BytesReadData = st.BytesReadUsefulData, st.BytesReadData
+	return s
+}
+
+type allPieces int
+
+func (n allPieces) GetCardinality() uint64 { return uint64(n) }
+func (n allPieces) Iterate(each func(uint32) bool) {
+	for i := range uint32(n) {
+		if !each(i) {
+			return
+		}
+	}
+}
+
+// forked is a simulated transport with two paths to each peer. The second one breaks at some time, and
+// works again from another time on.
+type forked struct {
+	*simulated
+	begin        time.Time
+	breaks, back time.Duration
+}
+
+func (f *forked) Paths(context.Context, Peer) ([]pathsel.Path, error) {
+	return []pathsel.Path{{Fingerprint: "a"}, {Fingerprint: "b"}}, nil
+}
+
+func (f *forked) Dial(ctx context.Context, p Peer, path pathsel.Path, key *scionnet.PeerKey) (Wire, error) {
+	since := time.Since(f.begin)
+	if path.Fingerprint == "b" && since >= f.breaks && since < f.back {
+		return nil, errors.New("the path is down")
+	}
+	w, err := f.simulated.Dial(ctx, p, path, key)
+	if err == nil && path.Fingerprint == "b" && since < f.breaks {
+		time.AfterFunc(f.breaks-since, func() { w.Close() })
+	}
+	return w, err
+}
+
+// The loop of a transfer in simulated time, with an engine that is played: it opens both paths, notes
+// at once when one breaks, tries it again after the delays that pathsel wants, and completes.
+func TestLoopInSimulatedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length, pieces = 16 << 10, 400
+		dir := t.TempDir()
+		data := filepath.Join(dir, "file")
+		writeRandom(t, data, length*pieces)
+		src := makeTorrent(t, data, CreateOptions{PieceLength: length}).Source
+		seed := forgetful{data: readFile(t, data), length: length, fast: true, every: 1 << 30, pause: 100 * time.Millisecond}
+		tr := &forked{begin: time.Now(), breaks: 5 * time.Second, back: 12 * time.Second}
+		tr.simulated = &simulated{newOnIP(""), map[string]func(net.Conn){
+			"10.0.0.1:1": func(c net.Conn) { seed.serve(c, src) },
+		}}
+		all, err := pathsel.New("all")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		x := &common{
+			log: testLog(t), selector: all, maxPaths: DefaultMaxPaths, offers: newOffers(), transports: []Transport{tr},
+			examining: make(chan struct{}, examineAtOnce), ctx: ctx,
+		}
+		fake := &fakeEngine{common: x, greeted: make(chan string)}
+		x.engine = fake
+		var mu sync.Mutex
+		var steps []PathEvent
+		store := openStore(t, t.TempDir())
+		defer store.Close()
+		transfer, err := newTransfer(x, src, store, Options{
+			Peers:   []Peer{mustPeer(t, "10.0.0.1:1")},
+			Decided: func(e PathEvent) { mu.Lock(); steps = append(steps, e); mu.Unlock() },
+		}, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				select {
+				case addr := <-fake.greeted:
+					transfer.inbox.put(greeted{addr})
+				case <-transfer.Ended():
+					return
+				}
+			}
+		}()
+		select {
+		case <-transfer.Done():
+		case <-time.After(time.Hour):
+			t.Errorf("not done: %+v", transfer.Progress())
+		}
+		took := time.Since(tr.begin)
+		transfer.Close()
+
+		var failed, opened []time.Duration // of path b
+		for _, e := range steps {
+			switch {
+			case e.Key.Path != "b":
+			case e.Name == "path-failed":
+				failed = append(failed, e.Since)
+			case e.Name == "path-opened":
+				opened = append(opened, e.Since)
+			}
+		}
+		at := func(d, want, late time.Duration) bool { return d >= want && d <= want+late }
+		const look = 2 * sampleEvery
+		if len(opened) != 2 || !at(opened[0], 0, look) {
+			t.Fatalf("path b opened at %v, want at once, and once more when it is back", opened)
+		}
+		if len(failed) < 2 || !at(failed[0], tr.breaks, look) {
+			t.Fatalf("path b failed at %v, want at %v first, and then at attempts", failed, tr.breaks)
+		}
+		for i := range failed[1:] {
+			if wait := pathsel.RetryDelay(i + 1); !at(failed[i+1], failed[i]+wait, look) {
+				t.Errorf("tried again at %v, %v after failure %d, want %v", failed[i+1], failed[i+1]-failed[i], i+1, wait)
+			}
+		}
+		if last := slices.Max(failed) + pathsel.RetryDelay(len(failed)); !at(opened[1], last, look) {
+			t.Errorf("opened again at %v, want at %v", opened[1], last)
+		}
+		// Ten blocks a second over each path, one path less while b is down.
+		if alone := opened[1] - failed[0]; !at(took, 20*time.Second+alone/2, 2*time.Second) {
+			t.Errorf("took %v with %v over one path", took, alone)
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package client
+
+import (
+	"cmp"
+	"time"
+
+	"braid/pathsel"
+)
+
+// row gathers what is shown of one path-level peer, over its successive links.
+type row struct {
+	peer      Peer
+	path      pathsel.Path
+	conn      int // which one of several connections on the path
+	transport string
+	accepted  bool
+	link      *link // nil: none is open
+	past      struct{ read, written uint64 }
+	first     int64 // Unix ns of the first byte on any link
+	last      int64
+	seen      Measurement // of the last link, while it was open
+	in, out   meter
+	err       error
+}
+
+// isConnected tells whether there is a connection whose handshake is done.
+func (r *row) isConnected() bool { return r.link != nil && r.link.Greeted() && !r.link.Closed() }
+
+// remoteID names the peer at the other end of the connection. It is the same for all connections of a
+// peer, whichever side has opened them.
+func (r *row) remoteID() pathsel.PeerID {
+	if k := r.link.Key(); k != nil {
+		return pathsel.PeerID(k[:])
+	}
+	return r.peer.ID()
+}
+
+// foldLink adds the counts of a connection that has ended to those of earlier ones.
+func (r *row) foldLink() {
+	l := r.link
+	r.seen = l.Measure()
+	read, written := l.Bytes()
+	r.past.read += read
+	r.past.written += written
+	r.first, r.last = r.reads()
+	r.link = nil
+}
+
+func (r *row) reads() (first, last int64) {
+	first, last = r.first, r.last
+	if r.link == nil {
+		return first, last
+	}
+	f, l := r.link.Reads()
+	return cmp.Or(first, f), max(last, l)
+}
+
+func (r *row) bytes() (read, written uint64) {
+	read, written = r.past.read, r.past.written
+	if r.link != nil {
+		x, y := r.link.Bytes()
+		read, written = read+x, written+y
+	}
+	return read, written
+}
+
+func (r *row) measure(elapsed time.Duration) {
+	read, written := r.bytes()
+	r.in.update(read, elapsed)
+	r.out.update(written, elapsed)
+	if r.link != nil {
+		r.seen = r.link.Measure()
+	}
+}
+
+func (r *row) progress() PathProgress {
+	read, written := r.bytes()
+	first, last := r.reads()
+	p := PathProgress{
+		Peer: r.peer.String(), Path: r.path, Conn: r.conn, Transport: r.transport, Accepted: r.accepted,
+		State: pathsel.Idle, Measurement: r.seen, BytesRead: read, BytesWritten: written,
+		FirstRead: unixTime(first), LastRead: unixTime(last),
+		ReadRate: r.in.rate, WriteRate: r.out.rate, Err: r.err,
+	}
+	if r.link != nil {
+		p.State, p.Measurement = pathsel.Active, r.link.Measure()
+		if r.accepted {
+			p.Path = r.link.Path()
+		}
+	}
+	return p
+}
+
+func unixTime(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+// meter smooths a counter's growth. Two seconds or so are seen, which is steady enough to read and quick enough
+// to believe.
+type meter struct {
+	bytes uint64
+	rate  float64 // bits per second
+	begun bool
+}
+
+func (m *meter) update(bytes uint64, elapsed time.Duration) {
+	const weight = 0.4 // of the newest second
+	if elapsed <= 0 {
+		return
+	}
+	now := float64(bytes-m.bytes) * 8 / elapsed.Seconds()
+	m.bytes = bytes
+	if !m.begun {
+		m.begun, m.rate = bytes > 0, now
+		return
+	}
+	if m.rate += weight * (now - m.rate); m.rate < 1 {
+		m.rate = 0 // what fades away is not a rate
+	}
+}
