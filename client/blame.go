@@ -7,25 +7,26 @@ import (
 	"braid/pathsel"
 )
 
-// Who sends wrong data.
+// Finding peers that send wrong data.
 //
-// The engine bans a peer when a single connection has sent the whole of a wrong piece, or when a good copy shows who was
-// wrong. The blocks of a piece that come over several paths, or under several keys, of one bad peer are neither. But what
-// all who had a part in a wrong piece have in common, a key or a host, is guilty, whether they are still connected or not.
+// The engine bans a peer if a single connection has sent a whole wrong piece, or if a good copy shows
+// which blocks were wrong. That misses a bad peer that sends the blocks of a piece over several paths, or
+// under several keys. Here, a key or host that all senders of a wrong piece have in common is guilty,
+// whether they are still connected or not.
 
 const (
-	// wrongPieces is how many wrong pieces one host or key alone must have sent to be banned by us. One could be the
-	// fault of a host that has changed hands; and the engine bans by itself where one connection sent the whole piece.
+	// wrongPieces is how many wrong pieces a host or key must have sent alone to be banned. One can be the
+	// fault of another user of the same address. If one connection has sent it all, the engine bans it.
 	wrongPieces = 2
-	// maxRounds is the number of pieces on their way about which it is known who had a part in them. More are on their way
-	// only if somebody begins pieces and leaves them; the oldest are then judged by the engine alone.
+	// maxRounds is the number of unfinished pieces whose senders are remembered. There are more only if
+	// somebody begins pieces and leaves them; the engine alone then judges the oldest.
 	maxRounds = 4096
 	// maxWrong is the number of hosts and keys whose wrong pieces are counted.
 	maxWrong = 1024
 )
 
-// suspect is who is behind a connection: the key that it has proved to have, and the host, if that is proven. Nothing is
-// held against a host whose ISD-AS somebody only claims.
+// suspect is the peer of a connection: the key that it has proved to have, and the host if that is proven.
+// A host whose ISD-AS is only claimed cannot become guilty.
 type suspect struct{ host, key string }
 
 func suspectOf(o pathsel.Origin) suspect {
@@ -47,7 +48,7 @@ func (s suspect) common(o suspect) suspect {
 	return s
 }
 
-// names are those by which a suspect is banned. Hosts and keys cannot be mistaken for each other.
+// names are the names by which a suspect is banned. They tell hosts and keys apart.
 func (s suspect) names() (out []string) {
 	if s.host != "" {
 		out = append(out, "host "+s.host)
@@ -58,16 +59,16 @@ func (s suspect) names() (out []string) {
 	return out
 }
 
-// blame finds the guilty ones of one torrent. It is told of every block that was of use, and knows from these that a piece
-// was wrong: only then one of its blocks is of use for a second time.
+// blame finds the guilty peers of one torrent. It is told of every useful block. A piece was wrong if one of
+// its blocks is useful for a second time.
 type blame struct {
 	// took notes that the engine has got a block, and tells whether it came from our own disk.
 	took func(piece int, begin, length int64) bool
 
 	mu      sync.Mutex
-	rounds  bounded[int, *round] // pieces on their way
-	lost    wire.Bitset          // pieces of whose blocks not all were seen: they are not judged any more
-	failed  []suspect            // what all who had a part in a wrong piece have in common
+	rounds  bounded[int, *round] // unfinished pieces
+	lost    wire.Bitset          // pieces that are no longer judged, since not all of their blocks were seen
+	failed  []suspect            // for each wrong piece: what all its senders have in common
 	counted int64                // wrong pieces that were looked at, here or by the engine alone
 	wrong   bounded[string, int] // by names
 }
@@ -75,8 +76,8 @@ type blame struct {
 // round is one attempt at a piece.
 type round struct {
 	blocks wire.Bitset
-	by     suspect // what all have in common who had a part in it
-	kept   bool    // some blocks are of an earlier download: nobody knows who has sent them
+	by     suspect // what all senders so far have in common
+	kept   bool    // some blocks are of an earlier download, whose senders are unknown
 }
 
 func newBlame(took func(piece int, begin, length int64) bool) *blame {
@@ -86,7 +87,7 @@ func newBlame(took func(piece int, begin, length int64) bool) *blame {
 // blockBits is the size of a block, as the engine asks for them: 16 KiB.
 const blockBits = 14
 
-// received takes note of a block of use. It is called with the engine's lock held.
+// received notes a useful block. It is called with the engine's lock held.
 func (b *blame) received(piece, begin, length int, from suspect) {
 	kept := b.took(piece, int64(begin), int64(length))
 	b.mu.Lock()
@@ -113,8 +114,8 @@ func (b *blame) received(piece, begin, length int, from suspect) {
 	r.kept = r.kept || kept
 }
 
-// distrust is called when blocks are needed again because the disk has lost them or not taken them. What was seen of the
-// pieces on their way says nothing any more.
+// distrust is called when blocks are needed again because the disk has lost or refused them. From now on
+// no unfinished piece proves anything.
 func (b *blame) distrust() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,9 +125,9 @@ func (b *blame) distrust() {
 	})
 }
 
-// judge returns the names of those who are guilty. wrong is how many wrong pieces the engine has counted so far: if fewer
-// than there were second attempts, it was not the peers but the disk, and nobody is to blame. complete tells of which
-// pieces nothing needs to be known any more.
+// judge returns the names of the guilty. wrong is the number of wrong pieces that the engine has counted. If
+// there were more second attempts than that, the disk caused them, and nobody is guilty. complete tells
+// which pieces can be forgotten.
 func (b *blame) judge(wrong int64, complete func(piece int) bool) (guilty []string) {
 	b.mu.Lock()
 	failed := b.failed

@@ -412,8 +412,8 @@ func TestOffersForget(t *testing.T) {
 		o.freeSlot(f)
 		o.ban(suspectOf(w.peer.origin()).names()...)
 	}
-	if len(o.used) != 0 || len(o.behind.m) > maxBehind || len(o.banned.m) > maxBanned {
-		t.Errorf("%d slots, %d faces, %d bans", len(o.used), len(o.behind.m), len(o.banned.m))
+	if len(o.used) != 0 || len(o.users.m) > maxUsers || len(o.banned.m) > maxBanned {
+		t.Errorf("%d slots, %d faces, %d bans", len(o.used), len(o.users.m), len(o.banned.m))
 	}
 	if !o.isBanned(suspectOf(mustPeer(t, "10.0.31.255:1").origin())) {
 		t.Error("the last ban is forgotten")

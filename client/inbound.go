@@ -9,18 +9,19 @@ import (
 	"time"
 )
 
-// inboundQuota is for each transport by itself, so that a flood over one leaves the others alone. It counts from accepting
-// on, since waiting for a handshake costs a descriptor too. 1024 connections, of about 100 kB each, serve hundreds of
-// peers. Half of them are for others than the largest network; 128 are enough for several peers on a host with all
-// their paths, and all of a host's would be too much for one attacker. An ISD-AS is proven within a round trip or two to
-// a control service, so that even a crowd of honest newcomers fits into the places for the unproven.
+// inboundQuota is for each transport by itself, so that a flood over one leaves the others alone.
+// Connections count from accepting on, since waiting for a handshake costs a descriptor too. 1024
+// connections of about 100 kB each serve hundreds of peers. Half of them are kept from any single
+// network. 128 are enough for several peers on a host with all their paths, and not too many for an
+// attacker. An ISD-AS is proven within a round trip or two to a control service, so that even many
+// honest newcomers fit into the places for unproven ones.
 var inboundQuota = quota{total: maxAccepted, net: 512, host: 128, unproven: 128}
 
 const (
 	maxAccepted = 1024
-	// greetTime is within which an honest peer is through its handshake over the longest way, with a lost packet.
+	// greetTime is enough for an honest handshake over the longest path, with a lost packet.
 	greetTime = 5 * time.Second
-	// idleTime without data makes a connection idle. A turn of those that wait for an upload slot is as long.
+	// idleTime without data makes a connection idle. Peers wait as long for an upload slot.
 	idleTime = 30 * time.Second
 )
 
@@ -35,8 +36,8 @@ type inbound struct {
 	live map[string]*link // by face
 }
 
-// newInbound makes a listener that tells peers the port of the first TCP address, if there is any: peers of a
-// SCION host are not reached by a port alone.
+// newInbound makes a listener. It tells peers the port of the first address on IP, if there is any: a port
+// alone does not lead to a SCION host.
 func newInbound(listening []Peer) *inbound {
 	in := &inbound{addr: face{}, queue: make(chan *link), ended: make(chan struct{}), live: map[string]*link{}}
 	for _, p := range listening {
@@ -53,7 +54,8 @@ var (
 	errReplaced = errors.New("contributes nothing, and another peer needs its place")
 )
 
-// add gives the engine a connection, if there is a place for it. replaced is told who loses his.
+// add gives the engine a connection, if there is a place for it. It calls replaced with a connection that
+// loses its place.
 func (in *inbound) add(ctx context.Context, l *link, replaced func(*link)) error {
 	victim, err := in.place(l, time.Now())
 	if err != nil {
@@ -72,7 +74,7 @@ func (in *inbound) add(ctx context.Context, l *link, replaced func(*link)) error
 	}
 }
 
-// place takes a place for the connection, and returns the one that has to go for it.
+// place takes a place for the connection, and returns a connection that has to go for it.
 func (in *inbound) place(l *link, now time.Time) (victim *link, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -95,8 +97,8 @@ func (in *inbound) place(l *link, now time.Time) (victim *link, err error) {
 	return victim, nil
 }
 
-// place is what the connection is worth by now. The unproven may be replaced whatever they do: an honest one is proven
-// soon.
+// place says what the connection contributes. Unproven ones may be replaced whatever they do: an honest
+// peer is proven soon.
 func (l *link) place(now time.Time) place {
 	p := place{origin: l.Origin(), worth: idle, since: l.Opened}
 	if at := l.carried.Load(); at != 0 {

@@ -16,12 +16,11 @@ type link struct {
 	face      face
 	carried   atomic.Int64 // Unix ns when it was last seen to have carried data of the torrent; 0: never
 
-	barred bool  // held back; belongs to Transfer.serve
-	data   int64 // bytes of the torrent that it has carried, at the last look; belongs to Transfer.measure
-	shown  bool  // told of what was revealed to its peer before; belongs to Transfer.reveal
-	whole  bool  // told of everything; likewise
-
-	described bool // its filter knows the number of pieces; belongs to Transfer.tellPieces
+	barred    bool  // uploads are held back; belongs to server
+	data      int64 // bytes of the torrent that it has carried, at the last look; belongs to peerSet
+	shown     bool  // the peer was told of the pieces revealed to it before; belongs to superSeeder
+	whole     bool  // the peer was told of all pieces; likewise
+	described bool  // the filter knows the number of pieces; belongs to nudger
 }
 
 func newLink(l *wire.Link, below Wire, transport string, f face) *link {
@@ -39,7 +38,8 @@ type originWire struct{ Wire }
 
 func (w originWire) Origin() pathsel.Origin { return originOf(w.Wire) }
 
-// originOf is where a connection comes from: see pathsel.Origin. It may change once, when a claimed ISD-AS is proven.
+// originOf is where a connection comes from: see pathsel.Origin. It changes at most once, when a claimed
+// ISD-AS is proven.
 func originOf(w Wire) pathsel.Origin {
 	key := ""
 	if k := w.Key(); k != nil {
@@ -53,8 +53,8 @@ func originOf(w Wire) pathsel.Origin {
 	return o
 }
 
-// faceOfAccepted is that of a connection which somebody else has opened. Where it has a key, that is its face: the address
-// may be another's, whom the engine must not ban.
+// faceOfAccepted is the face of an accepted connection. If it has a key, the face is made of the key: the
+// address may belong to somebody else, whom the engine must not ban.
 func faceOfAccepted(w Wire) netip.Addr {
 	if k := w.Key(); k != nil {
 		return faceNamed("key " + string(k[:]))

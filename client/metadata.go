@@ -17,36 +17,36 @@ import (
 	"braid/client/wire"
 )
 
-// What a magnet link means comes from peers, as an info dictionary in pieces of 16 KiB (BEP 9). The engine would put the pieces
-// of all peers into one buffer, and decode it before it compares the hash: anybody can then spoil what the others
-// have sent, and 16 MB take gigabytes. So the dictionary is fetched here:
+// Peers send the info dictionary of a magnet link, in pieces of 16 KiB (BEP 9). The engine would put the
+// pieces of all peers into one buffer, and decode it before it compares the hash. Then any peer could
+// spoil what the others have sent, and 16 MB would take gigabytes of memory. So it is fetched here:
 //
 //  1. A peer says that it has the dictionary, and its size.      (the engine's callbacks, with its lock held)
 //  2. Some of these peers are asked, each for all of it.         (step, on the transfer's goroutine)
 //  3. Pieces go to the buffer of the peer that has sent them.    (the engine's callbacks)
-//  4. The first one with the right hash is checked, and given
-//     to the engine, which from then on tells others.            (Transfer.describe)
+//  4. The first dictionary with the right hash is checked, and
+//     given to the engine, which sends it to others.             (describer.describe)
 
 const (
 	metadataPiece = 16 << 10
-	// metadataWindow is how many pieces each peer is asked for at a time. Fewer leave a path with a long round trip idle;
-	// seeders drop a peer that asks for too much without reading.
+	// metadataWindow is how many pieces each peer is asked for at a time. With fewer, a path with a long
+	// round trip idles; with more, some seeders end the connection.
 	metadataWindow = 16
-	// So many peers are asked at once. One may be slow, or may not answer.
+	// metadataAtOnce is how many peers are asked at once. One may be slow, or may not answer.
 	metadataAtOnce = 2
-	// One more is asked when none has sent anything for metadataPatience, so that silent peers hold nobody up; and each
-	// metadataTurn in any case, so that those that send a piece now and then do not either. More often, and a
-	// slow link would carry the same dictionary many times.
+	// One more peer is asked when none has sent anything for metadataPatience, so that silent peers cause
+	// no delay, and every metadataTurn in any case, because of peers that send a piece now and then. If it
+	// were more often, a slow link would carry the same dictionary many times.
 	metadataPatience = time.Second
 	metadataTurn     = 10 * time.Second
 	// metadataSilence is how long an asked peer may send nothing before it goes to the end of the line.
 	metadataSilence = 5 * time.Second
-	// maxMetadataAsked bounds the peers that are asked, and the memory for what they send. The slowest makes room for
-	// another.
+	// maxMetadataAsked bounds the peers that are asked, and the memory for their dictionaries. The slowest
+	// makes room for another.
 	maxMetadataAsked = 6
 	// maxLiars bounds the hosts that are remembered. Each entry costs a host a whole dictionary.
 	maxLiars = 256
-	// maxRefusals bounds the requests of peers that wait for their rejection: we have nothing to give yet.
+	// maxRefusals bounds the peers' own requests that wait for a reject: we have no dictionary yet.
 	maxRefusals = 256
 )
 
@@ -57,7 +57,7 @@ const (
 	metadataReject  = 2
 )
 
-// extensionPeer is what is used of the engine's *torrent.PeerConn.
+// extensionPeer is the part of the engine's *torrent.PeerConn that is used here.
 type extensionPeer interface {
 	WriteExtendedMessage(pp.ExtensionName, []byte) error
 	Close() error
@@ -71,7 +71,7 @@ type metadata struct {
 	mu       sync.Mutex
 	sources  []*metadataSource // the next ones to ask first
 	refusals []metadataMessage // to peers that ask us
-	lied     []netip.Addr      // hosts that have sent a wrong dictionary, and are asked after all others
+	lied     []netip.Addr      // hosts that have sent a wrong dictionary; they are asked after all others
 	turn     time.Time         // when the last peer was first asked
 	heard    time.Time         // when any of them has last sent a piece
 }
@@ -100,7 +100,7 @@ func newMetadata(hash metainfo.Hash, touch func()) *metadata {
 	return &metadata{hash: hash, touch: touch}
 }
 
-// offer notes that a peer has the dictionary. Peers repeat themselves.
+// offer notes that a peer has the dictionary. Peers say so repeatedly.
 func (m *metadata) offer(p extensionPeer, host netip.Addr, size int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +112,7 @@ func (m *metadata) offer(p extensionPeer, host netip.Addr, size int) {
 	m.touch()
 }
 
-// leave forgets a peer that has gone.
+// leave forgets a peer that has disconnected.
 func (m *metadata) leave(p extensionPeer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +120,7 @@ func (m *metadata) leave(p extensionPeer) {
 	m.refusals = slices.DeleteFunc(m.refusals, func(r metadataMessage) bool { return r.peer == p })
 }
 
-// received takes a message of a peer, of which nothing is kept.
+// received handles a message of a peer. It does not keep the payload.
 func (m *metadata) received(p extensionPeer, payload []byte) {
 	kind, piece, data, err := parseMetadata(payload)
 	if err != nil {
@@ -154,7 +154,8 @@ func (m *metadata) received(p extensionPeer, payload []byte) {
 	}
 }
 
-// parseMetadata reads a message of the metadata extension: a dictionary, and data behind it. The piece is not negative.
+// parseMetadata reads a message of the metadata extension: a dictionary, followed by data. The piece is not
+// negative.
 func parseMetadata(b []byte) (kind, piece int, data []byte, err error) {
 	r := &bencoded{bytes: b}
 	kind, piece = -1, -1
@@ -188,7 +189,8 @@ func (x metadataMessage) send() error {
 	return x.peer.WriteExtendedMessage(pp.ExtensionNameMetadata, fmt.Appendf(nil, "d8:msg_typei%de5:piecei%dee", x.kind, x.piece))
 }
 
-// step tells what to send now, who has sent a wrong dictionary, and the right one once it is there.
+// step returns the messages to send now, the peers that have sent a wrong dictionary, and the right
+// dictionary once it is there.
 func (m *metadata) step(now time.Time) (send []metadataMessage, liars []extensionPeer, info []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,7 +217,7 @@ func (m *metadata) step(now time.Time) (send []metadataMessage, liars []extensio
 	return send, liars, nil
 }
 
-// rest sends silent peers to the end of the line.
+// rest moves silent peers to the end of the queue.
 func (m *metadata) rest(now time.Time) {
 	for _, s := range m.asked() {
 		if s.got > s.seen {
@@ -227,7 +229,7 @@ func (m *metadata) rest(now time.Time) {
 	}
 }
 
-// begin chooses who is asked from now on.
+// begin chooses the peers to ask from now on.
 func (m *metadata) begin(now time.Time) {
 	for {
 		next := m.next()
@@ -257,7 +259,7 @@ func (m *metadata) asked() (out []*metadataSource) {
 	return out
 }
 
-// next is the peer whose turn it is: nil if none waits.
+// next is the peer to ask next; nil if none waits.
 func (m *metadata) next() (next *metadataSource) {
 	for _, s := range m.sources {
 		if s.buf != nil {
@@ -275,7 +277,7 @@ func (s *metadataSource) rate(now time.Time) float64 {
 	return float64(s.got) / max(1, now.Sub(s.since).Seconds())
 }
 
-// putOff sends a peer that is asked to the end of the line, where it begins again.
+// putOff moves a peer that is asked to the end of the queue, where it begins again.
 func (m *metadata) putOff(s *metadataSource) {
 	m.sources = slices.DeleteFunc(m.sources, func(x *metadataSource) bool { return x == s })
 	m.sources = append(m.sources, &metadataSource{peer: s.peer, host: s.host, size: s.size})
@@ -284,7 +286,7 @@ func (m *metadata) putOff(s *metadataSource) {
 // fetches are the dictionaries that a session fetches, by info hash.
 type fetches struct{ byHash sync.Map }
 
-// of is the fetch for the connection's torrent: nil if its dictionary is known.
+// of is the fetch for the connection's torrent; nil if its dictionary is known.
 func (f *fetches) of(c *torrent.PeerConn) *metadata {
 	m, ok := f.byHash.Load(c.Torrent().InfoHash())
 	if !ok {
@@ -293,8 +295,8 @@ func (f *fetches) of(c *torrent.PeerConn) *metadata {
 	return m.(*metadata)
 }
 
-// The metadata extension is the only one that is offered: hole punching (BEP 55) would let peers name addresses for us to
-// dial, which we do not. The engine's own part in it is to tell others what is known.
+// Only the metadata extension is offered to peers. With hole punching (BEP 55) peers could name addresses
+// for us to dial. The engine itself only sends a known dictionary to others.
 var (
 	metadataByEngine = &torrent.LocalLtepProtocolMap{Index: []pp.ExtensionName{pp.ExtensionNameMetadata}, NumBuiltin: 1}
 	metadataByUs     = &torrent.LocalLtepProtocolMap{Index: metadataByEngine.Index}
@@ -302,7 +304,7 @@ var (
 
 const metadataExtension = 1 // its place in Index, from 1
 
-// install has the engine's callbacks call the fetches. They run with the engine's lock held.
+// install connects the engine's callbacks with the fetches. They run with the engine's lock held.
 func (f *fetches) install(c *torrent.Callbacks) {
 	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.LocalLtepProtocolMap = metadataByUs })
 	next := c.ReadExtendedHandshake
@@ -327,7 +329,7 @@ func (f *fetches) install(c *torrent.Callbacks) {
 			m.received(e.PeerConn, e.Payload)
 			return
 		}
-		// Pieces that come late must not reach the engine: it drops peers whose pieces it has not asked for.
+		// Late pieces must not reach the engine: it drops peers that send pieces without being asked.
 		e.PeerConn.LocalLtepProtocolMap = metadataByUs
 		if kind, _, _, err := parseMetadata(e.Payload); err == nil && kind == metadataRequest {
 			e.PeerConn.LocalLtepProtocolMap = metadataByEngine

@@ -16,29 +16,29 @@ import (
 	"braid/scionnet"
 )
 
-// offers is the only way from the engine to the network: the path-level peers that the engine may dial, by the
-// face under which it knows them. It also keeps the slots of all faces, the links behind them, the keys that peers have
-// shown, and who is banned.
+// offers is the only way from the engine to the network: the path-level peers that the engine may dial, by
+// the faces under which it knows them. It also keeps the slots of all faces, their links, the keys that
+// peers have shown, and the banned hosts and keys.
 type offers struct {
-	limits *wire.Limiter // of what is dialled
+	limits *wire.Limiter // for dialled connections
 	mu     sync.Mutex
 	byFace map[string]*offer
 	used   map[face]*link // nil: there is none yet
-	last   uint16         // slot that was taken
+	last   uint16         // the slot that was taken last
 	pins   map[Peer]*pin
 	banned bounded[string, struct{}]      // by a suspect's names
-	behind bounded[netip.Addr, []suspect] // whom a ban of a face's host by the engine means: the last ones who had it
-	bans   int                            // of the engine, that were looked at
+	users  bounded[netip.Addr, []suspect] // who has used the host of a face lately: a ban by the engine means them
+	bans   int                            // of the engine, that were taken over
 }
 
 const (
 	// maxBanned is the number of bans that are remembered. Each was paid for with wrong pieces.
 	maxBanned = 4096
-	// maxBehind is the number of faces of which it is remembered whose they were. The engine bans within a second or so of
-	// a connection's end.
-	maxBehind = 4096
-	// maxBehindOne bounds the keys that are remembered of one host.
-	maxBehindOne = 64
+	// maxUsers is the number of faces whose users are remembered. The engine bans within about a second
+	// of a connection's end.
+	maxUsers = 4096
+	// maxUsersOfOne bounds the users that are remembered of one face.
+	maxUsersOfOne = 64
 )
 
 // offer is one path-level peer of one transfer.
@@ -51,16 +51,16 @@ type offer struct {
 	// obfuscate is the info hash with which the next connection is obfuscated, since some peers on TCP
 	// insist on it; nil: it is not.
 	obfuscate []byte
-	// dialled is told of every attempt, and must not block. The link is watched by nobody yet.
+	// dialled is called after every attempt, and must not block.
 	dialled func(*link, error)
-	// spent keeps the engine from dialling once more when the handshake has failed. It would then try the obfuscated
-	// one, which makes sense for TCP, but not where all is encrypted already.
+	// spent stops the engine from dialling again when the handshake has failed. It would then obfuscate
+	// the connection, which is of no use if the transport encrypts already.
 	spent  atomic.Bool
 	ctx    context.Context // ends when the offer is withdrawn
 	cancel context.CancelFunc
 }
 
-// pin is the key of an address-level peer: all its connections have shown the same.
+// pin is the key that all connections of an address-level peer have shown.
 type pin struct {
 	key   scionnet.PeerKey
 	links int
@@ -76,12 +76,12 @@ var (
 func newOffers() *offers {
 	return &offers{
 		byFace: map[string]*offer{}, used: map[face]*link{}, pins: map[Peer]*pin{},
-		banned: bounded[string, struct{}]{most: maxBanned}, behind: bounded[netip.Addr, []suspect]{most: maxBehind},
+		banned: bounded[string, struct{}]{most: maxBanned}, users: bounded[netip.Addr, []suspect]{most: maxUsers},
 	}
 }
 
-// add makes an offer, which stands until withdraw. The offer is for one transfer: where two want the same path-level
-// peer they get two faces.
+// add makes an offer, which is valid until withdraw. It is for one transfer: if two transfers want the same
+// path-level peer, they get two faces.
 func (t *offers) add(ctx context.Context, tr Transport, p Peer, path pathsel.Path, dialled func(*link, error)) (*offer, error) {
 	if t.isBanned(suspectOf(p.origin())) {
 		return nil, errBanned
@@ -98,7 +98,7 @@ func (t *offers) add(ctx context.Context, tr Transport, p Peer, path pathsel.Pat
 	return o, nil
 }
 
-// withdraw ends the offer, and a dial that is under way. Its links live on.
+// withdraw ends the offer and an attempt under way. Connections stay.
 func (o *offer) withdraw() {
 	o.cancel()
 	o.table.mu.Lock()
@@ -107,8 +107,8 @@ func (o *offer) withdraw() {
 	o.table.freeSlot(o.face)
 }
 
-// takeSlot takes a free slot of the host. Slots come back into use as late as possible, so that the
-// engine does not take a new connection for one that it has just lost.
+// takeSlot takes a free slot of the host. A slot is used again as late as possible: the engine could take
+// a new connection for one that it has just lost.
 func (t *offers) takeSlot(host netip.Addr) (face, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +129,7 @@ func (t *offers) freeSlot(f face) {
 	delete(t.used, f)
 }
 
-// attach notes whose connection is behind a face.
+// attach notes the connection of a face, and who uses it.
 func (t *offers) attach(l *link) {
 	s := suspectOf(l.Origin())
 	t.mu.Lock()
@@ -137,9 +137,9 @@ func (t *offers) attach(l *link) {
 	if _, taken := t.used[l.face]; taken {
 		t.used[l.face] = l
 	}
-	behind, _ := t.behind.get(l.face.host)
-	if !slices.Contains(behind, s) && len(behind) < maxBehindOne {
-		t.behind.put(l.face.host, append(slices.Clip(behind), s))
+	users, _ := t.users.get(l.face.host)
+	if !slices.Contains(users, s) && len(users) < maxUsersOfOne {
+		t.users.put(l.face.host, append(slices.Clip(users), s))
 	}
 }
 
@@ -158,8 +158,8 @@ func (t *offers) ban(names ...string) {
 	}
 }
 
-// banFaces bans whoever is behind the faces' hosts that the engine has banned, of which it forgets none: by key, and by
-// host where that is proven by now.
+// banFaces bans the users of the faces whose hosts the engine has banned: their keys, and their hosts if
+// these are proven by now. The engine forgets no ban, so hosts is the list of all.
 func (t *offers) banFaces(hosts []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,8 +174,8 @@ func (t *offers) banFaces(hosts []string) {
 			continue
 		}
 		banned[a] = true
-		behind, _ := t.behind.get(a)
-		for _, s := range behind {
+		users, _ := t.users.get(a)
+		for _, s := range users {
 			for _, n := range s.names() {
 				t.banned.put(n, struct{}{})
 			}
@@ -201,7 +201,7 @@ func (t *offers) isBanned(s suspect) bool {
 	return false
 }
 
-// wanted is the key that the peer must show; nil if it has none yet.
+// wanted is the key that the peer must show; nil if any will do.
 func (t *offers) wanted(p Peer) *scionnet.PeerKey {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -212,15 +212,15 @@ func (t *offers) wanted(p Peer) *scionnet.PeerKey {
 	return nil
 }
 
-// mayBe tells whether a connection that somebody else opened, and that says it comes from a peer's address, may come from
-// there: it shows the key that the peer shows where it was dialled.
+// mayBe tells whether an accepted connection can come from the peer's address, as it claims. It must show
+// the key that the peer has shown when it was dialled.
 func (t *offers) mayBe(p Peer, k *scionnet.PeerKey) bool {
 	want := t.wanted(p)
 	return want == nil || k == nil || *want == *k
 }
 
-// bind counts a link towards the peer's key; the first sets it. With the last link the key is forgotten, so that a
-// peer may come back with a new one.
+// bind counts a connection towards the peer's key. The first connection sets the key. After the last one
+// it is forgotten, so that a peer may come back with a new key.
 func (t *offers) bind(p Peer, k *scionnet.PeerKey) (unbind func(), err error) {
 	if k == nil {
 		return func() {}, nil
@@ -248,8 +248,8 @@ func (t *offers) bind(p Peer, k *scionnet.PeerKey) (unbind func(), err error) {
 // DialerNetwork implements the engine's Dialer.
 func (t *offers) DialerNetwork() string { return face{}.Network() }
 
-// Dial implements the engine's Dialer. It refuses whatever was not offered, at once. A refusal is a connection too: see
-// stillborn.
+// Dial implements the engine's Dialer. It refuses addresses that were not offered, at once. A refusal is a
+// connection too: see stillborn.
 func (t *offers) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	l, err := t.connect(ctx, addr)
 	if err == nil {
@@ -303,10 +303,9 @@ func (o *offer) dial(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// stillborn is a connection that could not be made. The engine gets it in place of an error: told that an address
-// cannot be dialled, it asks connected peers to arrange a meeting (hole punching, BEP 55) with an address that
-// nobody else knows, and panics because ours has no IP and port in its eyes. A connection that fails at
-// once, it drops.
+// stillborn is a connection that could not be made. The engine gets it in place of an error. After an error
+// it would ask connected peers for help with hole punching (BEP 55) towards an address that only we know,
+// and panic because the address has no IP and port. It simply drops a connection that fails at once.
 type stillborn struct{ err error }
 
 var _ net.Conn = stillborn{}
@@ -317,7 +316,7 @@ func (stillborn) Close() error                { return nil }
 func (stillborn) LocalAddr() net.Addr         { return face{} }
 func (stillborn) RemoteAddr() net.Addr        { return face{} }
 
-// The engine takes an error of these for a bug of its own.
+// The engine panics if one of these returns an error.
 func (stillborn) SetDeadline(time.Time) error      { return nil }
 func (stillborn) SetReadDeadline(time.Time) error  { return nil }
 func (stillborn) SetWriteDeadline(time.Time) error { return nil }

@@ -12,14 +12,14 @@ import (
 	"braid/scionnet"
 )
 
-// Peer is the address of an address-level peer: a SCION address, or host and port on IP, where the session's transports
-// say whether that is TCP or QUIC. It is comparable.
+// Peer is the address of an address-level peer: a SCION address, or host and port on IP. Whether a peer on
+// IP is reached over TCP or QUIC depends on the session. Peers can be compared.
 type Peer struct {
 	scion scionnet.Addr
 	// host and port of a peer on IP. An IP address stands in its canonical form.
 	host string
 	port uint16
-	// guarded: a stranger has named the host, which must not turn out to be one that he cannot reach himself.
+	// guarded: a stranger has named the host, so its address must be one that the stranger can reach.
 	guarded bool
 }
 
@@ -32,8 +32,8 @@ func ParsePeer(s string) (Peer, error) {
 	return p, err
 }
 
-// ParseListen reads an address to listen on. Port 0 is any free port; an empty host is every address of the
-// machine (IP only).
+// ParseListen reads an address to listen at. Port 0 is any free port. On IP, an empty host is every address
+// of the machine.
 func ParseListen(s string) (Peer, error) { return parseAddress(s) }
 
 const maxHostName = 253 // RFC 1035
@@ -91,8 +91,8 @@ func (p Peer) same(q Peer) bool {
 	return p == q
 }
 
-// ofStranger is the peer as named by a stranger, such as the author of a magnet link. An IP address must be one of the
-// Internet; what a name means is checked when it is dialled. A SCION address is one of its AS, whatever its host.
+// ofStranger is the peer as named by a stranger, such as the author of a magnet link. An IP address must be
+// public; the address of a name is checked when it is dialled. A SCION address always belongs to its AS.
 func (p Peer) ofStranger() (Peer, error) {
 	if p.host == "" {
 		return p, nil
@@ -107,10 +107,10 @@ func (p Peer) ofStranger() (Peer, error) {
 	return p, err
 }
 
-// mayDial tells whether the address, which the peer's host name has, may be contacted.
+// mayDial returns an error if the address of the peer's host name must not be contacted.
 func (p Peer) mayDial(a netip.Addr) error {
 	if s := scionnet.ScopeOf(a); p.guarded && s != scionnet.ScopePublic {
-		return fmt.Errorf("a magnet link may not name a peer at a %s address; name it with --peer if you trust it", s)
+		return fmt.Errorf("a magnet link may not name a peer at a %s address; name the peer yourself if you trust it", s)
 	}
 	return nil
 }
@@ -121,9 +121,9 @@ func (p Peer) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 // ID names the peer in pathsel.
 func (p Peer) ID() pathsel.PeerID { return pathsel.PeerID(p.String()) }
 
-// faceOf is the address under which the engine knows a host: a unique local IPv6 address (RFC 4193) made of a hash.
-// The engine bans by IP address, so that one bad block takes out the host's connections over all of its
-// paths; and it would take an address that is none for a reason to panic.
+// faceOf is the address under which the engine knows a host: a unique local IPv6 address (RFC 4193) made of
+// a hash. It must be an IP address, since the engine panics otherwise. The engine bans by IP address, so
+// one bad block ends the host's connections over all paths.
 func faceOf(p Peer) netip.Addr {
 	kind := "ip "
 	if _, ok := p.SCION(); ok {
@@ -140,8 +140,8 @@ func faceNamed(name string) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// face is the address of one path-level connection towards the engine. The port is a slot: it tells the ports and
-// paths of a host apart, and means nothing on any network.
+// face is the address under which the engine knows one path-level connection. The port is a slot: it tells
+// the ports and paths of a host apart, and means nothing on any network.
 type face struct {
 	host netip.Addr
 	slot uint16
@@ -153,10 +153,10 @@ func (f face) Network() string { return "braid" }
 
 func (f face) String() string { return netip.AddrPortFrom(f.host, f.slot).String() }
 
-// AddrPort is zero, which keeps the engine from telling other peers of an address that only we know (peer exchange).
+// AddrPort is zero, so that the engine never tells other peers of this address (peer exchange).
 func (f face) AddrPort() netip.AddrPort { return netip.AddrPort{} }
 
-// origin is that of an address, as far as an address shows it.
+// origin is where connections with the address come from, as far as the address shows it.
 func (p Peer) origin() pathsel.Origin {
 	if a, ok := p.SCION(); ok {
 		return pathsel.OriginSCION(a.IA, a.Host, "")
@@ -164,6 +164,6 @@ func (p Peer) origin() pathsel.Origin {
 	if ip, err := netip.ParseAddr(p.host); err == nil {
 		return pathsel.OriginIP(ip, "")
 	}
-	// A name is free, and leads anywhere: all names are one network.
+	// A name costs nothing and can have any address: all names count as one network.
 	return pathsel.Origin{Net: "names", Host: "name " + p.host}
 }

@@ -6,10 +6,10 @@ import (
 	"braid/pathsel"
 )
 
-// Who gets a place among the connections that others have opened.
+// Admission: which connections that others have opened get a place.
 //
-// There are few places and any number of strangers. So a newcomer may replace a connection that contributes nothing, and
-// no network takes all places: see pathsel.Origin for what a network is.
+// There are few places and any number of strangers. So a newcomer may replace a connection that
+// contributes nothing, and no network gets all places: see pathsel.Origin for what a network is.
 
 // place is a connection that has a place.
 type place struct {
@@ -27,8 +27,8 @@ const (
 	busy                // data; it is not replaced
 )
 
-// quota is how many places there are: in all, and of them for one network, one host, and everybody whose ISD-AS is only
-// claimed.
+// quota is the number of places: in all, for one network, for one host, and for all peers together whose
+// ISD-AS is only claimed.
 type quota struct{ total, net, host, unproven int }
 
 func (q quota) of(o pathsel.Origin) (net, host int) {
@@ -38,15 +38,16 @@ func (q quota) of(o pathsel.Origin) (net, host int) {
 	return q.net, q.host
 }
 
-// noPlace means that nobody has to go.
+// noPlace means that no connection has to be replaced.
 const noPlace = -1
 
-// admit tells whether a newcomer gets a place, and which one of those taken becomes free for it, if one has to.
+// admit tells whether a newcomer gets a place, and which connection it replaces, if one has to go.
 //
-// Silent connections go first, whosesoever they are, then idle ones. Of equals one of the network with the most
-// connections goes, and there of the host with the most: a flood replaces itself. An idle connection makes room only for
-// somebody whose network has fewer places, or within its network whose host has no more, so that a crowd does not push
-// others out. The one that has carried nothing for longest is the last criterion.
+// Silent connections go first, whatever their network, then idle ones. Among equals, a connection of the
+// network with the most connections goes, and within it of the host with the most, so that a flood
+// replaces itself. An idle connection makes room only for a network with fewer places, or within its own
+// network for a host with no more, so that a crowd cannot push others out. Last, the connection goes that
+// has carried no data for longest.
 func (q quota) admit(taken []place, newcomer pathsel.Origin) (victim int, ok bool) {
 	ofNet, ofHost := 0, 0
 	for _, p := range taken {

@@ -17,12 +17,12 @@ import (
 // measurements.
 type quicTransport struct {
 	onIP
-	listening []*scionnet.IPEndpoint // at least one; where nothing was to listen on it dials only
-	quiet     bool                   // nothing was to listen on
+	listening []*scionnet.IPEndpoint // at least one
+	quiet     bool                   // the only one is for dialling
 	workers   sync.WaitGroup
 }
 
-// openQUIC listens on the given addresses, which may be none. cfg says how, but for the address.
+// openQUIC listens at the addresses, if any, with the other settings in cfg.
 func openQUIC(addrs []Peer, cfg scionnet.IPConfig) (*quicTransport, error) {
 	if cfg.Identity == nil {
 		var err error
@@ -148,7 +148,7 @@ func (w quicWire) Proven() bool { return true }
 
 func (w quicWire) Measure() Measurement { return measureQUIC(w.Stats()) }
 
-// measureQUIC is what QUIC knows, over SCION and over IP.
+// measureQUIC is what QUIC knows of a connection, over SCION or IP.
 func measureQUIC(s scionnet.Stats) Measurement {
 	return Measurement{
 		RTT: s.RTT, MinRTT: s.MinRTT, RTTVar: s.RTTVar, Handshake: s.Handshake,

@@ -11,42 +11,45 @@ import (
 	"braid/pathsel"
 )
 
-// Which pieces a seed shows to whom while it is the only one who has them all (super-seeding, after BEP 16).
+// revelation decides which pieces a seed shows to which peer while only the seed has all of them
+// (super-seeding, after BEP 16).
 //
-// Leechers that see a whole seed ask it for much the same pieces, so that it sends each of them several times before
-// it has sent the last one once, and that is what all wait for. A seed that says it has nothing, and then tells of one
-// piece after another, decides itself: each piece goes to one peer, who passes it on.
+// Leechers that see a complete seed ask it for much the same pieces. So it sends some pieces several
+// times before it has sent each one once, and all wait for the last. A super-seed says that it has
+// nothing, and then shows one piece after another. Each piece goes to one peer, which passes it on.
 //
-//	fresh --show--> shown to one peer --lands--> held by it --> passed on, which is not ours to see to
+//	fresh --show--> shown to one peer --arrives--> held by the peer --> passed on by it
 //	  ^                     |
-//	  +----- it leaves -----+
+//	  +---- peer leaves ----+
 //
-// BEP 16 shows the next piece when it has seen the one before at another peer. Then a seed waits for peers that do not pass on, or
-// cannot. Here nobody waits while there are fresh pieces: each peer has some ahead of it, enough for its rate. When none
-// is left, a peer that has nothing on the way any more waits a moment for what others bring it. From then on it gets what the
-// fewest have or are about to have: leechers without connections to each other live on that.
+// In BEP 16 a seed shows a peer the next piece when another peer has the last one. So it waits for peers
+// that do not pass on pieces, or cannot. Here no peer waits while there are fresh pieces: each has some
+// ahead of it, enough for its rate. When no fresh piece is left, a peer without pieces ahead waits a
+// moment for those that others bring it. From then on it gets the pieces that the fewest peers have or
+// are about to have. Leechers without connections to each other depend on that.
 //
-// Unsolved: what is ahead of a peer that fetches over several unlike paths is too little for all of them until its rate is known, and holds
-// it up near the end: on paths of 18 and 1.8 mbit it had four fifths of the rate that it has with a seed that shows everything.
+// Unsolved: a peer that fetches over several unequal paths has too few pieces ahead for all of them
+// until its rate is known, which delays it near the end. On paths of 18 and 1.8 Mbit/s it reached four
+// fifths of the rate that it has with an ordinary seed.
 type revelation struct {
-	alone  int // pieces that a peer has ahead of it at least if it is the only one; else two
+	alone  int // the least number of pieces ahead of a peer that is the only one; otherwise two
 	length float64
 	random *rand.Rand
-	claims []uint16    // of each piece: peers that have it, or to whom it was shown and who will fetch it
-	fresh  wire.Bitset // no claims
-	left   int         // of the fresh
-	whole  int         // peers that have every piece, which counts as a claim for each
+	claims []uint16    // for each piece: peers that have it, or that were shown it and will fetch it
+	fresh  wire.Bitset // pieces without claims
+	left   int         // number of fresh pieces
+	whole  int         // peers that have every piece, which is a claim to each
 	peers  map[pathsel.PeerID]*viewer
 }
 
-// viewer is a peer that pieces are shown to.
+// viewer is a peer that is shown pieces.
 type viewer struct {
 	told, has, asked, claimed wire.Bitset
 
-	looked int // from where on rarest looks next
+	looked int // where rarest begins to look
 
-	lacking int // pieces that it neither was told of nor has
-	ahead   int // told and not there
+	lacking int // pieces that it was not told of and does not have
+	ahead   int // pieces that it was told of and does not have yet
 	waiting int // of these, asked for
 	count   int // there
 	whole   bool
@@ -58,7 +61,7 @@ type viewer struct {
 	moved   time.Time // last time that a piece was shown, asked for, or landed
 }
 
-// viewing is a peer at the time of a step.
+// viewing is the state of a peer at a step.
 type viewing struct {
 	id     pathsel.PeerID
 	served bool    // it may fetch from us
@@ -76,21 +79,23 @@ type pieceNews struct {
 }
 
 const (
-	// aheadTime, and a round trip, is how long what a peer has ahead of it lasts, or longer: a piece's way through its disk, and
-	// the news of it. Shorter, and the seed is idle now and then; but it is also what each piece waits to be passed on.
+	// The pieces ahead of a peer last for aheadTime and a round trip, or longer: the time of a piece's
+	// way through the peer's disk, and of the news about it. Shorter, and the seed is idle now and then;
+	// longer, and each piece waits longer to be passed on.
 	aheadTime = 500 * time.Millisecond
-	// aloneTime is the same for a peer that is alone: there is nobody else to send to meanwhile, and no swarm that waits.
+	// aloneTime is the same for the only peer: there is no other to send to, and no swarm that waits.
 	aloneTime = time.Second
-	// dryPatience is how long a peer that has nothing on the way waits for what others bring it. Shorter, and the seed sends
-	// again what is on its way there; longer, and peers without others lose time.
+	// dryPatience is how long a peer without pieces ahead waits for those that others bring it. Shorter,
+	// and the seed repeats pieces that are on their way to it; longer, and lonely peers lose time.
 	dryPatience = time.Second
-	// interestTime, and a round trip, is in which a peer says that it is interested, if it is.
+	// Within interestTime and a round trip a peer says that it is interested, if it is.
 	interestTime = 250 * time.Millisecond
-	// askedPatience is how long nothing may happen with pieces that the peer has asked for.
+	// askedPatience is how long pieces that the peer has asked for may make no progress.
 	askedPatience = 10 * time.Second
 )
 
-// lacks is the first of so many pieces, from that one on, that the peer neither was told of nor has; -1 if there is none.
+// lacks is the first piece from that one on, of so many, that the peer was not told of and does not have;
+// -1 if there is none.
 func (p *viewer) lacks(from, pieces int) int {
 	for w := from / 64; w < len(p.told); w++ {
 		word := ^(p.told[w] | p.has[w])
@@ -109,7 +114,7 @@ func (p *viewer) lacks(from, pieces int) int {
 
 func newRevelation(pieces int, length int64, seed uint64) *revelation {
 	r := &revelation{
-		// Less, and it runs dry before its rate is known; more, and who comes after it finds much claimed.
+		// Less, and the peer runs dry before its rate is known; more, and the next peer finds much claimed.
 		alone: max(2, pieces/64), length: float64(length), random: rand.New(rand.NewPCG(seed, 16)),
 		claims: make([]uint16, pieces), fresh: wire.FullBitset(pieces), left: pieces,
 		peers: map[pathsel.PeerID]*viewer{},
@@ -163,8 +168,8 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 	}
 }
 
-// hasAll notes that a peer says that it has every piece. It does not look at each, since that would let five bytes, sent on ever new
-// connections, hold up the seed.
+// hasAll notes that a peer says that it has every piece. It does not go over the pieces: otherwise a peer
+// could hold up the seed with five bytes on each new connection.
 func (r *revelation) hasAll(id pathsel.PeerID) {
 	if p := r.peers[id]; p != nil && !p.whole {
 		r.release(p, nil, nil)
@@ -213,7 +218,7 @@ func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 	}
 }
 
-// step says which pieces to tell each peer of. Those who are not there any more are forgotten.
+// step returns the pieces to tell each peer now. It forgets peers that have left.
 func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]int {
 	served, waiting := 0, 0
 	for _, b := range there {
@@ -222,7 +227,7 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 			r.hear(b.id, n, now)
 		}
 		p := r.peers[b.id]
-		if p.served && !b.served { // others get what it can not
+		if p.served && !b.served { // others get the pieces that it cannot fetch
 			r.release(p, p.has, nil)
 		}
 		if p.served = b.served; p.served {
@@ -256,7 +261,7 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 		p.moved = now
 		show[id] = append(show[id], piece)
 	}
-	// One each, round by round, so that those who come first do not take all.
+	// One each, round by round, so that the first peers do not take all.
 	for more := fresh; more; {
 		more = false
 		for _, b := range there {
@@ -288,7 +293,7 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 			if p.ahead == 0 {
 				p.eager = true
 			} else {
-				// It may not want what it has ahead of it, which is not claimed any longer then.
+				// It may not want the pieces ahead of it, so its claims to them end.
 				r.release(p, p.has, p.asked)
 				p.grown = min(4*p.window, len(r.claims))
 				p.window = p.ahead + p.grown
@@ -303,7 +308,7 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 	return show
 }
 
-// forget gives what those had who are not there any more, and what was shown to them only, to others.
+// forget ends the claims of peers that have left, so that others are shown their pieces.
 func (r *revelation) forget(there []viewing) {
 	stay := make(map[pathsel.PeerID]bool, len(there))
 	for _, b := range there {
@@ -321,7 +326,7 @@ func (r *revelation) forget(there []viewing) {
 	}
 }
 
-// release takes back claims of a peer, but those to pieces in either set, which may be nil.
+// release ends the claims of a peer, except to pieces in either set, which may be nil.
 func (r *revelation) release(p *viewer, but, nor wire.Bitset) {
 	for i := p.claimed.Next(0, but); i >= 0; i = p.claimed.Next(i+1, but) {
 		if nor == nil || !nor.Has(i) {
@@ -330,8 +335,8 @@ func (r *revelation) release(p *viewer, but, nor wire.Bitset) {
 	}
 }
 
-// next is a fresh piece for the peer, -1 if there is none: any, so that seeds that do not know of each other send
-// different ones; the first, if only one peer is there, who may want them in order.
+// next is a fresh piece for the peer; -1 if there is none. It is a random one, so that several seeds show
+// different pieces. With first it is the first one, for a single peer, which may want them in order.
 func (r *revelation) next(p *viewer, first bool) int {
 	if r.left == 0 {
 		return -1
@@ -344,12 +349,12 @@ func (r *revelation) next(p *viewer, first bool) int {
 	return r.fresh.Next(0, p.told)
 }
 
-// rarestFrom is how many pieces the rarest are chosen from. A peer that says it has what it was just told of is shown more at once, so
-// that a look at all pieces for each of its messages would hold everything up.
+// rarestFrom is how many pieces the rarest are chosen from. A peer is shown more as soon as it has a piece,
+// so that looking at all pieces for each of its messages would hold everything up.
 const rarestFrom = 256
 
-// rarest are pieces that the peer was not told of and does not have, those with the fewest claims first, of those that follow the
-// last ones that were looked at.
+// rarest returns pieces that the peer was not told of and does not have, those with the fewest claims
+// first. It looks only at pieces that follow the last ones it has looked at.
 func (r *revelation) rarest(p *viewer, most int) []int {
 	if p.lacking == 0 {
 		return nil

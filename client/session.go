@@ -1,18 +1,20 @@
 // Package client downloads and seeds torrents over path-level peers.
 //
-// An address-level peer that SCION reaches over four paths becomes four path-level peers, each with a connection
-// of its own that is pinned to its path. An unmodified BitTorrent engine (anacrolix/torrent) spreads the
-// pieces over them. The package owns which connections exist: the engine dials nothing that was not offered to
-// it, and learns of no address by itself. It asks pathsel what to open and close, carries that out, and measures.
+// If SCION reaches an address-level peer over four paths, the peer becomes four path-level peers. Each has
+// a connection of its own that is pinned to its path. An unmodified BitTorrent engine
+// (anacrolix/torrent) spreads the pieces over them. The package decides which connections exist: the
+// engine dials only what is offered to it, and learns of no address by itself.
 //
-//	Session   one engine, its transports and listeners
-//	Transfer  one torrent: a goroutine that turns paths, measurements and decisions into offers
-//	offers    the engine's dialer: the path-level peers that may be dialled, each with a face
-//	face      the address that the engine sees: a made-up IPv6 address for the host or the key, a port for (port, path)
-//	link      a connection that counts
-//	gauge     what the engine does on a connection: requests outstanding, choked
+//	Session    one engine, its transports and listeners
+//	Transfer   one torrent: a loop over parts that look, decide and carry out
+//	connector  the part that carries out what pathsel has decided: opens, parks and closes connections
+//	peerSet    the peers of a transfer and their path-level peers
+//	offers     the engine's dialer: the path-level peers that it may dial
+//	face       the address that the engine sees: a made-up IPv6 address for a host or key, and a port
+//	link       a connection; what sits on it is in package wire
+//	gauge      what the engine does on a connection: outstanding requests, choked or not
 //
-// It sends nothing anywhere but to the peers that it is given: no DHT, no peer exchange, no port mapping.
+// The package contacts only the peers that it is given: no DHT, no peer exchange, no port mapping.
 package client
 
 import (
@@ -37,28 +39,29 @@ import (
 type Config struct {
 	// Host is the local SCION host; nil for IP only. It stays open when the session is closed.
 	Host *scionnet.Host
-	// IP says how peers on IP are reached.
+	// IP is the transport for peers on IP.
 	IP IPTransport
-	// Identity is the key that peers see over SCION and QUIC; nil is a new one for this session.
+	// Identity is the key that peers see over SCION and QUIC; nil makes a new one for this session.
 	Identity *scionnet.Identity
-	// Listen are addresses to accept connections on: at most one SCION address, which must be of the Host.
-	// Without one a SCION host accepts on a free port.
+	// Listen are the addresses to accept connections at. At most one may be a SCION address, which must be
+	// one of the Host. Without it, a SCION host accepts connections at a free port.
 	Listen []Peer
 	// Selector decides which paths carry the download; nil is pathsel's "adaptive".
 	Selector pathsel.Selector
 	// MaxPaths is the budget of connections for each address-level peer and torrent; 0 is DefaultMaxPaths.
 	MaxPaths int
-	// MaxUploads is the number of peers that each torrent is served to at a time, whatever number of connections they
-	// have; 0 is all.
+	// MaxUploads is the number of peers that each torrent is served to at a time, whatever their number
+	// of connections; 0 is all.
 	MaxUploads int
-	// MaxRequests bounds the requests that wait for an answer on each connection; 0 is as many as are of use.
+	// MaxRequests bounds the outstanding requests on each connection; 0 adapts to the connection.
 	MaxRequests int
-	// Policy is which paths the session may open connections over, whatever the selector, and in which order they are
-	// tried. Peers that connect to us choose their path themselves.
+	// Policy says over which paths the session may open connections, whatever the selector, and in which
+	// order it tries them. Peers that connect to us choose their paths themselves.
 	Policy pathsel.Policy
-	// Congestion is the congestion controller of connections over SCION and QUIC; empty is scionnet.DefaultCongestion.
+	// Congestion is the congestion control algorithm over SCION and QUIC; empty is
+	// scionnet.DefaultCongestion.
 	Congestion congestion.Algorithm
-	// TCPCongestion is that of TCP, as the kernel names it; empty is its default.
+	// TCPCongestion is the algorithm over TCP, by the kernel's name for it; empty is the kernel's default.
 	TCPCongestion string
 	// Limits bound the rates of all transfers together.
 	Limits Limits
@@ -75,13 +78,13 @@ type PathLimit = wire.PathLimit
 // MinRate is the lowest limit in bits per second.
 const MinRate = wire.MinRate
 
-// IPTransport is how peers on IP are reached. One of them for all of a session's peers: nothing in an address tells
-// which one is meant.
+// IPTransport is the transport for peers on IP. A session uses one for all of them, since an address does
+// not tell which one is meant.
 type IPTransport int
 
 const (
-	TCP  IPTransport = iota // as every other client
-	QUIC                    // as over SCION: the same protocol and keys, which only another braid understands
+	TCP  IPTransport = iota // as every other client does
+	QUIC                    // the same protocol and keys as over SCION, which only braid understands
 	NoIP                    // SCION only
 )
 
@@ -155,7 +158,7 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 	return s, err
 }
 
-// openIP opens the transport for peers on IP; nil if there is to be none.
+// openIP opens the transport for peers on IP. It returns nil if the session shall have none.
 func openIP(cfg Config, listen []Peer, log *slog.Logger) (Transport, error) {
 	switch {
 	case cfg.IP == QUIC:
@@ -176,7 +179,7 @@ func openIP(cfg Config, listen []Peer, log *slog.Logger) (Transport, error) {
 	return t, nil
 }
 
-// newSession makes a session over transports that are already open, which it owns if there is no error.
+// newSession makes a session over open transports. It owns them unless it returns an error.
 func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session, error) {
 	if err := cfg.Limits.Validate(); err != nil {
 		return nil, err
@@ -267,7 +270,7 @@ func (s *Session) welcome(t Transport, w Wire) error {
 	return nil
 }
 
-// infoHashes are the keys of what peers may obfuscate.
+// infoHashes are the keys with which peers may obfuscate connections.
 func (s *Session) infoHashes(each func(key []byte) (more bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,8 +281,8 @@ func (s *Session) infoHashes(each func(key []byte) (more bool)) {
 	}
 }
 
-// handshaken is called by the engine, without its lock, when the peers have told each other which torrent they mean.
-// Only now an accepted connection belongs to one.
+// handshaken is called by the engine, without its lock, when both sides have named a torrent. Only then
+// an accepted connection belongs to one.
 func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	addr := c.RemoteAddr.String()
 	s.mu.Lock()
@@ -296,7 +299,7 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 		}
 	}
 	if t == nil {
-		// A torrent that is not here, or the v2 hash of a hybrid: the engine knows it, and we do not speak v2.
+		// An unknown torrent, or the v2 hash of a hybrid, which the engine knows and braid does not speak.
 		if l := s.inbound.find(addr); l != nil {
 			l.Close()
 		}
@@ -313,8 +316,8 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	t.inbox.put(greeted{addr})
 }
 
-// Add begins a transfer. Data goes to and comes from the store, which stays open when the session is closed, and must
-// stay open as long.
+// Add begins a transfer. Its data is in the store, which must stay open as long as the session. The
+// session does not close it.
 func (s *Session) Add(src Source, store storage.Store, opts Options) (*Transfer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -341,8 +344,8 @@ func (s *Session) forget(t *Transfer) {
 	delete(s.transfers, t)
 }
 
-// Close ends all transfers and connections, and waits for them. The data that was received is on disk when the stores
-// are closed after it.
+// Close ends all transfers and connections, and waits for them. Close the stores after it: then the data
+// that was received is on disk.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.stop()

@@ -17,8 +17,8 @@ import (
 	"braid/storage"
 )
 
-// Bounds of a torrent's description. A .torrent of 64 MiB describes three million pieces; a magnet link longer
-// than a page of text is not one.
+// Bounds of a torrent's description. A .torrent file of 64 MiB describes three million pieces. No magnet
+// link is longer than a few pages of text.
 const (
 	MaxTorrentFile = 64 << 20
 	maxMagnet      = 16 << 10
@@ -27,17 +27,18 @@ const (
 	maxMagnetPeers = 256
 )
 
-// Source is a checked description of a torrent: a .torrent file, or a magnet link, of which only the hash is known
-// until a peer sends the rest.
+// Source is a checked description of a torrent: a .torrent file or a magnet link. Of a magnet link only
+// the hash is known until a peer sends the rest.
 type Source struct {
 	InfoHash metainfo.Hash
 	Name     string     // as far as it is known
 	Trackers [][]string // tiers of announce URLs, unchecked
 	Peers    []Peer     // of a magnet link (x.pe)
-	// WebSeeds are URLs, unchecked, of servers that have the data too (BEP 17, 19). They are not used.
+	// WebSeeds are URLs of servers that have the data too (BEP 17, 19), unchecked. braid does not use them.
 	WebSeeds []string
 	Comment  string
-	// HashV2 is the info hash of the v2 half of a hybrid (BEP 52), in hexadecimal digits. It is not used.
+	// HashV2 is the info hash of the v2 half of a hybrid (BEP 52), in hexadecimal digits. braid does not
+	// use it.
 	HashV2 string
 	// Info and Layout are nil and zero for a magnet link.
 	Info   *metainfo.Info
@@ -112,7 +113,8 @@ func ParseTorrent(b []byte) (Source, error) {
 
 func isNamed(url string) bool { return url != "" }
 
-// scanTiers takes a list of lists of announce URLs (BEP 12). Other things in it are passed over, as everybody does.
+// scanTiers reads a list of lists of announce URLs (BEP 12). It ignores other values in it, as all
+// clients do.
 func scanTiers(b *bencoded) (tiers [][]string, err error) {
 	urls := 0
 	err = b.list(func() error {
@@ -137,7 +139,7 @@ func scanTiers(b *bencoded) (tiers [][]string, err error) {
 	return tiers, err
 }
 
-// scanWebSeeds takes a URL or a list of URLs. Torrents have other things there, too, which are passed over.
+// scanWebSeeds reads a URL or a list of URLs. It ignores other values there, which some torrents have.
 func (s *Source) scanWebSeeds(b *bencoded) error {
 	one := func() error {
 		if b.kind() != '0' {
@@ -167,7 +169,7 @@ func ParseMagnet(uri string) (Source, error) {
 	if strings.Contains(uri, "urn:btmh:") && !strings.Contains(uri, "urn:btih:") {
 		return Source{}, errors.New("magnet link: it is for BitTorrent v2 only, which braid does not support; want magnet:?xt=urn:btih:HASH")
 	}
-	m, err := metainfo.ParseMagnetUri(unnumbered(uri))
+	m, err := metainfo.ParseMagnetUri(withoutNumbers(uri))
 	if err != nil {
 		return Source{}, fmt.Errorf("magnet link: %w; want magnet:?xt=urn:btih:HASH", err)
 	}
@@ -196,11 +198,12 @@ func ParseMagnet(uri string) (Source, error) {
 	return s, nil
 }
 
-// numberedParameter is a parameter of a magnet link that may stand there several times: xt.1, tr.2.
+// numberedParameter matches the name of a parameter with a number, such as xt.1 or tr.2.
 var numberedParameter = regexp.MustCompile(`^(xt|tr|ws)\.[0-9]+$`)
 
-// unnumbered is the magnet link without numbers in the names of its parameters. Some programs write them.
-func unnumbered(uri string) string {
+// withoutNumbers removes the numbers from the names of a magnet link's parameters. Some programs number
+// parameters that a link has several times; the engine's parser does not know such names.
+func withoutNumbers(uri string) string {
 	at, query, _ := strings.Cut(uri, "?")
 	parts := strings.Split(query, "&")
 	for i, p := range parts {
@@ -215,7 +218,8 @@ func unnumbered(uri string) string {
 // torrentFile is the .torrent file of an info dictionary, without trackers.
 func torrentFile(info []byte) []byte { return slices.Concat([]byte("d4:info"), info, []byte("e")) }
 
-// WithKept is the source with what a download into the directory has kept of its magnet link. It is unchanged if that is not there.
+// WithKept is the source with the description that a download of this magnet link into the directory has
+// kept. Without one the source is unchanged.
 func (s Source) WithKept(dir string) Source {
 	if !s.IsMagnet() {
 		return s
@@ -232,10 +236,10 @@ func (s Source) WithKept(dir string) Source {
 	if known, err := s.described(b); err == nil {
 		return known
 	}
-	return s // damaged: peers tell again
+	return s // damaged: peers send it again
 }
 
-// described is the source of a magnet link with what a .torrent file says is in it.
+// described is the source of a magnet link with the description in a .torrent file.
 func (s Source) described(torrent []byte) (Source, error) {
 	known, err := ParseTorrent(torrent)
 	if err != nil {
@@ -263,7 +267,7 @@ func (s Source) Magnet(peers ...Peer) string {
 	return m.String()
 }
 
-// title is a name for people, also before the name is known.
+// title is a name for users, also before the name is known.
 func (s Source) title() string {
 	if s.Name != "" {
 		return s.Name

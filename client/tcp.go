@@ -22,8 +22,8 @@ type tcpTransport struct {
 	listeners  []*net.TCPListener
 }
 
-// openTCP listens on the given addresses, which may be none. congestion is the kernel's name of a congestion controller for
-// all connections, empty for its default.
+// openTCP listens at the addresses, if any. congestion is the kernel's name of the congestion control
+// algorithm for all connections; empty is the kernel's default.
 func openTCP(addrs []Peer, congestion string, log *slog.Logger) (*tcpTransport, error) {
 	if err := hasTCPCongestion(congestion); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (t *tcpTransport) acceptFrom(l *net.TCPListener) {
 			return
 		}
 		if err != nil {
-			// Out of file descriptors, most likely: trying again at once would only burn the CPU.
+			// Most likely there are no free file descriptors. Trying again at once would only burn CPU.
 			t.log.Warn("connections not accepted", "listen", l.Addr(), "error", err)
 			select {
 			case <-t.ctx.Done():
@@ -85,7 +85,7 @@ func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, _ *scio
 	return newTCPWire(c.(*net.TCPConn), time.Since(start)), nil
 }
 
-// onlyUTP says what else a refused connection may mean: other clients can be set to accept uTP (BEP 29) only.
+// onlyUTP adds to the error of a refused connection that the peer may accept only uTP (BEP 29).
 func onlyUTP(err error) error {
 	var op *net.OpError
 	if !errors.As(err, &op) || !errors.Is(err, syscall.ECONNREFUSED) {

@@ -10,26 +10,26 @@ import (
 	"braid/scionnet"
 )
 
-// Transport carries path-level connections: SCION, QUIC on IP, TCP. transport_test.go says what holds for all. Where the
-// network chooses the way there is one path, with an empty fingerprint.
+// Transport carries path-level connections: SCION, QUIC on IP, or TCP. transport_test.go tests what holds
+// for all. If the network chooses the path, there is one path, with an empty fingerprint.
 type Transport interface {
-	// Name of the transport, for people: "scion", "quic", "tcp".
+	// Name is the name of the transport for users: "scion", "quic" or "tcp".
 	Name() string
 	// Serves tells whether the peer is reached over this transport.
 	Serves(Peer) bool
-	// Paths are those to the peer, best known first.
+	// Paths are the paths to the peer, the best known first.
 	Paths(context.Context, Peer) ([]pathsel.Path, error)
-	// Watch gives a channel with a note whenever the paths to the peer have changed, until cancel is called.
+	// Watch returns a channel that gets a note whenever the paths to the peer change, until cancel.
 	Watch(Peer) (changes <-chan struct{}, cancel func())
 	// Abandoned tells whether the peer's address is one of this host at which nothing listens.
 	Abandoned(Peer) bool
 	// Revoked is when the network last said that the path does not work; zero if it has not.
 	Revoked(pathsel.Path) time.Time
-	// Dial connects over one path. A peer whose key is not want is refused; nil is for the first connection.
+	// Dial connects over one path. It refuses a peer with another key than want; nil allows any key.
 	Dial(ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error)
-	// Accept waits for the next connection of another. It does not return errors that pass by themselves.
+	// Accept waits for the next connection that a peer opens. It does not return temporary errors.
 	Accept(context.Context) (Wire, error)
-	// Listening are the addresses that others may dial.
+	// Listening are the addresses that peers may dial.
 	Listening() []Peer
 	// Close ends all connections.
 	Close() error
@@ -42,9 +42,9 @@ type Wire interface {
 	Peer() Peer
 	// Path is the connection's path as far as it is known by now.
 	Path() pathsel.Path
-	// Key is what the peer has proved to have; nil where a transport has no keys.
+	// Key is the key that the peer has proved to have; nil on transports without keys.
 	Key() *scionnet.PeerKey
-	// Proven tells whether the peer is at Peer, and not only says so. It may become true later.
+	// Proven tells whether the peer is known to be at the address Peer. It may become true later.
 	Proven() bool
 	Measure() Measurement
 }
