@@ -6,23 +6,23 @@ import (
 	"math"
 )
 
-// Bounds of bencoded bytes from strangers. A decoder makes up to 700 bytes of memory of each byte that it reads (an empty
-// dictionary in a list of files is two), so everything is counted before it is decoded.
+// Bounds of bencoded bytes from strangers. A decoder takes up to 700 bytes of memory for each byte that it
+// reads: an empty dictionary in a list of files is two bytes. So values are counted before decoding.
 const (
 	// maxValues bounds strings, numbers, lists and dictionaries, keys included. A file takes 7 of them, 24 in a
 	// hybrid torrent. Decoding this many takes about 200 MB and a second or two.
 	maxValues = 3 << 20
-	// maxNesting bounds lists and dictionaries in each other. The scan below is recursive, and so is the decoder,
-	// which takes no more.
+	// maxNesting bounds nested lists and dictionaries. The scan below is recursive, and so is the decoder,
+	// which has the same bound.
 	maxNesting = 64
-	// maxString keeps lengths within what the index of a byte can be, on every machine.
+	// maxString keeps the length of a string in the range of int on every machine.
 	maxString = math.MaxInt32
 )
 
 var errTruncated = errors.New("it ends in the middle")
 
-// bencoded walks over bencoded bytes (BEP 3) from front to back, without making anything of them. It refuses malformed
-// bytes and whatever exceeds the bounds.
+// bencoded reads over bencoded bytes (BEP 3) from front to back without decoding them. It refuses malformed
+// bytes and values that exceed the bounds.
 type bencoded struct {
 	bytes  []byte
 	at     int
@@ -58,7 +58,7 @@ func (b *bencoded) begin(kind byte) error {
 	return nil
 }
 
-// digits takes a decimal number of at most most, written in the one way that is right, and the byte behind it.
+// digits reads a decimal number of at most most without leading zeros, and the byte behind it.
 func (b *bencoded) digits(end byte, most uint64) (n uint64, err error) {
 	from := b.at
 	for ; b.at < len(b.bytes) && b.bytes[b.at] >= '0' && b.bytes[b.at] <= '9'; b.at++ {
@@ -101,8 +101,8 @@ func (b *bencoded) string() (string, error) {
 	return string(s), err
 }
 
-// number takes an integer. Those that do not fit are an error: none that is used has more digits, and one of a million
-// digits takes a decoder long.
+// number reads an integer. One that does not fit is an error: no integer in use has more digits, and a
+// decoder takes long for a million digits.
 func (b *bencoded) number() (int64, error) {
 	if err := b.begin('i'); err != nil {
 		return 0, err

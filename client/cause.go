@@ -12,7 +12,7 @@ import (
 	"braid/scionnet"
 )
 
-// Why a transfer makes no progress: a function from what is known of its peers, paths and trackers to one cause.
+// Why a transfer makes no progress: a function from the evidence about peers, paths and trackers to a cause.
 
 // CauseKind names a cause. The values are part of the output of braid.
 type CauseKind string
@@ -22,11 +22,11 @@ const (
 	PeerSilent CauseKind = "peer-silent"
 	// PeerRefuses: the peer ends each connection.
 	PeerRefuses CauseKind = "peer-refuses"
-	// PathDown: packets do not get to the peer's AS.
+	// PathDown: packets do not reach the peer's AS.
 	PathDown CauseKind = "path-down"
 	// NotAllowed: the user's policy allows none of the paths.
 	NotAllowed CauseKind = "no-path-allowed"
-	// ControlUnreachable: the SCION daemon or the control service of the own AS does not answer.
+	// ControlUnreachable: the SCION daemon or the control service of this AS does not answer.
 	ControlUnreachable CauseKind = "control-unreachable"
 	// ASUnknown: the control service answers that it knows no path to the AS.
 	ASUnknown CauseKind = "as-unknown"
@@ -34,11 +34,12 @@ const (
 	NameUnknown CauseKind = "name-unknown"
 	// TrackerFailed: no tracker has answered.
 	TrackerFailed CauseKind = "tracker-failed"
-	// NobodyThere: trackers have answered, and know nobody else, or there is no tracker and nobody has connected.
+	// NobodyThere: trackers have answered, and know no other peer. Or there is no tracker, and no peer has
+	// connected.
 	NobodyThere CauseKind = "nobody-there"
-	// PiecesMissing: peers are connected, and none has a piece that is missing.
+	// PiecesMissing: peers are connected, and none has a missing piece.
 	PiecesMissing CauseKind = "pieces-missing"
-	// MetadataMissing: peers are connected, and none has told what is in the torrent of a magnet link.
+	// MetadataMissing: peers are connected, and none has sent the description of a magnet link.
 	MetadataMissing CauseKind = "metadata-missing"
 	// Choked: peers with missing pieces are connected, and serve others now.
 	Choked CauseKind = "choked"
@@ -61,11 +62,11 @@ type Cause struct {
 // Break is where packets along a path end.
 type Break struct {
 	Interface pathsel.Interface
-	// By is the AS whose router says so; 0 if nothing comes back from behind the interface, and nobody says why.
+	// By is the AS whose router has said so; 0 if there is no answer from behind the interface.
 	By pathsel.IA
 }
 
-// Evidence is what is known of a transfer that makes no progress.
+// Evidence is what is known about a transfer that makes no progress.
 type Evidence struct {
 	DiskFull  bool
 	Connected Connected
@@ -101,7 +102,7 @@ type Target struct {
 	HostUp   bool             // the host answers an echo request
 }
 
-// Diagnose tells why there is no progress; nil if that is not known yet.
+// Diagnose finds the cause why there is no progress; nil if it is not known yet.
 func Diagnose(e Evidence) *Cause {
 	if e.DiskFull {
 		return &Cause{Kind: DiskFull, Text: fullMessage}
@@ -124,7 +125,7 @@ func Diagnose(e Evidence) *Cause {
 	return best
 }
 
-// OnlyWebSeeds says why so many web seeds of a torrent do not help. Another client would download from them.
+// OnlyWebSeeds explains why the web seeds of a torrent do not help, from which another client would download.
 func OnlyWebSeeds(n int) string {
 	return "the torrent names " + plural(n, "web seed", "web seeds") + " only, which braid cannot use yet"
 }
@@ -142,8 +143,8 @@ func (c Connected) cause() Cause {
 	return Cause{Kind: NoData, Text: who + ", but no data has come for a while"}
 }
 
-// hope orders causes, the one first that is nearest to a connection. Peers come before trackers: those that are known must be
-// reached, and more of them would not help.
+// hope orders causes, beginning with the one that is nearest to a connection. Peers come before trackers:
+// the known peers must be reached, and more of them would not help.
 var hope = []CauseKind{
 	PeerRefuses, PeerSilent, PathDown, NotAllowed, ASUnknown, NameUnknown, ControlUnreachable, NobodyThere, TrackerFailed,
 }
@@ -265,7 +266,7 @@ func CauseOf(err error) (Cause, bool) {
 	return Cause{}, false
 }
 
-// short is what the system says of a failed connection, without whose and where.
+// short is the system's message about a failed connection, without the address.
 func short(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -286,7 +287,7 @@ func breaks(paths []pathsel.Path, traces []scionnet.Trace) (out []Break) {
 			if len(paths[i].Interfaces) == 0 {
 				continue
 			}
-			b.Interface = paths[i].Interfaces[r.Answered] // not the last: the path would be alive
+			b.Interface = paths[i].Interfaces[r.Answered] // in range: otherwise the path would be alive
 		}
 		if !slices.Contains(out, b) {
 			out = append(out, b)

@@ -18,14 +18,14 @@ import (
 	"braid/storage"
 )
 
-// CreateOptions say how a torrent is made. The zero value will do.
+// CreateOptions are the options of Create. The zero value will do.
 type CreateOptions struct {
 	PieceLength int64      // bytes, a power of two; 0: chosen from the size
 	Trackers    [][]string // tiers of announce URLs (BEP 12)
 	WebSeeds    []string   // URLs of servers with the same data (BEP 19)
 	Comment     string
 	Private     bool   // BEP 27
-	Source      string // where the torrent is published: the same data has another info hash there
+	Source      string // where the torrent is published, which makes the info hash another one
 	Name        string // of the file or directory in the torrent; empty: that of the root
 	// Exclude are patterns of files and directories below the root that are left out, as in Selection.Select but without numbers.
 	Exclude []string
@@ -41,8 +41,8 @@ type Created struct {
 	Source  Source
 }
 
-// Create makes a torrent of a file or a directory. The same data gives the same info hash: files come in the order of
-// their names, byte by byte; there is no date in it.
+// Create makes a torrent of a file or a directory. The same data gives the same info hash: files are in the
+// byte order of their names, and there is no date.
 func Create(ctx context.Context, root string, opts CreateOptions) (Created, error) {
 	c, err := create(ctx, root, opts)
 	if err != nil {
@@ -74,7 +74,7 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 		yes := true
 		info.Private = &yes
 	}
-	// The layout wants a hash for each piece: first none, then the right ones.
+	// The layout needs a hash for each piece; the right ones follow below.
 	info.Pieces = make([]byte, 20*((total+info.PieceLength-1)/info.PieceLength))
 	if _, err := storage.NewLayout(&info); err != nil { // before the work
 		return Created{}, err
@@ -110,7 +110,7 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	return Created{Torrent: b, Source: s}, err
 }
 
-// collect lists the regular files below root, in order, and sums their sizes up.
+// collect lists the regular files below root in order, and adds up their sizes.
 func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateOptions) (total int64, err error) {
 	skipped := opts.Skipped
 	if skipped == nil {
@@ -179,8 +179,8 @@ func matchBelow(pattern, rel string) bool {
 	return matchName(pattern, path.Base(rel))
 }
 
-// PieceLength is a good piece length for that much data: about 1500 pieces, within 64 KiB to 16 MiB. Fewer make
-// peers wait for whole pieces, more make the torrent large and checking slow.
+// PieceLength is a good piece length for that much data: about 1500 pieces, from 64 KiB to 16 MiB each.
+// With fewer, peers wait long for whole pieces; with more, the torrent is large and checking slow.
 func PieceLength(total int64) int64 {
 	const least, most, pieces = 64 << 10, 16 << 20, 1500
 	p := int64(least)

@@ -17,8 +17,9 @@ import (
 	"braid/scionnet"
 )
 
-// A .torrent file may be named by its URL. The user names the first host and may mean one of his own network. Whoever answers
-// there must not lead us to hosts that he cannot reach himself, so a redirect leads no nearer than it came from.
+// A user can name a .torrent file by its URL. The first host may be in the user's own network. But that
+// server must not lead us to hosts that it cannot reach itself. So no redirect to a nearer scope is
+// followed.
 
 const (
 	fetchTimeout   = 2 * time.Minute // for everything: a server that sends a byte now and then would hold us for ever

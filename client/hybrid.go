@@ -13,11 +13,12 @@ import (
 	"braid/storage"
 )
 
-// A hybrid torrent (BEP 52) describes the same files twice: as v1 does, with padding files (BEP 47) so that every file begins
-// with a piece, and as v2 does. braid takes the v1 half, in which a hybrid is a torrent like any other. The v2 half is
-// checked against it and then forgotten.
+// A hybrid torrent (BEP 52) describes the same files twice: for v1, with padding files (BEP 47) so that every
+// file begins with a piece, and for v2. braid uses the v1 half, by which a hybrid is an ordinary torrent.
+// It checks that the v2 half agrees, and then forgets it.
 
-// parseInfo reads an info dictionary that a stranger has made. What it returns has no v2 half; hybrid tells whether there was one.
+// parseInfo reads an info dictionary made by a stranger. It removes the v2 half; hybrid tells whether there
+// was one.
 func parseInfo(b []byte) (info metainfo.Info, layout storage.Layout, hybrid bool, err error) {
 	if err := scanInfo(&bencoded{bytes: b}); err != nil {
 		return info, layout, false, fmt.Errorf("malformed info dictionary: %w", err)
@@ -44,11 +45,11 @@ const (
 	maxPieceLength = 64 << 20
 )
 
-// maxTree bounds the bytes of a file tree, those in directories counted once for each level that they are below. The decoder
+// maxTree bounds the bytes of a file tree. Bytes count once for each directory above them, since the decoder
 // copies them as often.
 const maxTree = 128 << 20
 
-// scanInfo takes an info dictionary, and counts what is in it.
+// scanInfo reads past an info dictionary, and checks its bounds.
 func scanInfo(b *bencoded) error {
 	return b.dict(func(key []byte) error {
 		switch kind := b.kind(); {
@@ -70,7 +71,7 @@ func scanInfo(b *bencoded) error {
 	})
 }
 
-// scanTree takes a directory of a file tree and tells how many bytes it has, once for each level.
+// scanTree reads past a directory of a file tree, and counts its bytes once for each level.
 func scanTree(b *bencoded) (copied int64, err error) {
 	from := b.at
 	err = b.dict(func([]byte) error {
@@ -84,9 +85,9 @@ func scanTree(b *bencoded) (copied int64, err error) {
 	return copied + int64(b.at-from), err
 }
 
-// agree compares the halves of a hybrid: the names, lengths, order and places of the files, and the number of pieces. Hashes
-// cannot be compared without the data: whoever takes the v1 half believes the v1 hashes alone, which a torrent of v1 only
-// would have him do too.
+// agree compares the halves of a hybrid: the names, lengths, order and places of the files, and the number
+// of pieces. It cannot compare hashes without the data: braid trusts the v1 hashes, as in a torrent
+// without a v2 half.
 func agree(info *metainfo.Info) error {
 	// The engine looks at these before it can be given the v1 half.
 	if p := info.PieceLength; p < minPieceLength || p&(p-1) != 0 {

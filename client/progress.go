@@ -22,22 +22,22 @@ type Progress struct {
 	Name  string
 	Phase Phase
 	Since time.Duration // since the transfer was added
-	// Total is the size of the data that is wanted, 0 while it is unknown; Have of it is on disk, verified or about to
-	// be. If only some files are wanted, whole pieces are counted.
+	// Total is the size of the wanted data, 0 while it is unknown. Have of it is on disk, verified or about
+	// to be. If only some files are wanted, whole pieces count.
 	Total, Have  int64
-	Missing      int64 // bytes of the torrent that are not there, wanted or not; 0 while its size is unknown
+	Missing      int64 // bytes of the torrent that are not there, wanted or not; 0 while the size is unknown
 	Checked      int64 // bytes that were hashed, while Phase is Checking
 	Pieces, Done int   // in all, and verified
-	// Fetched is payload that was received and was of use in this session, Sent payload that was sent.
+	// Fetched is the useful payload received in this session, and Sent the payload sent.
 	Fetched, Sent int64
 	// ReadRate and WriteRate are of all connections, in bits per second over the last seconds.
 	ReadRate, WriteRate float64
-	// Wasted counts bytes of payload that came twice or for nothing; Dropped the pieces that were wrong.
+	// Wasted counts the bytes of payload that were of no use, Dropped the pieces that were wrong.
 	Wasted, Dropped int64
 	Paths           []PathProgress
-	// Waiting says that no path is left, or no room on the disk, and what happens next; empty otherwise.
+	// Waiting tells that no path is left or that the disk is full, and what happens next; empty otherwise.
 	Waiting string
-	// Cause is why no data comes; nil while some does, or if that is not known yet.
+	// Cause is why no data comes; nil while data comes, or while the cause is not known yet.
 	Cause *Cause
 	Err   error
 }
@@ -55,8 +55,8 @@ type PathProgress struct {
 	BytesRead, BytesWritten uint64
 	FirstRead, LastRead     time.Time
 	ReadRate, WriteRate     float64 // bits per second over the last seconds
-	// Carried is the useful payload over the last time in which some could flow, which ended at CarriedUntil; zero if there was
-	// none, and where the peer connected to us.
+	// Carried is the rate of useful payload in the last period in which some could flow, which ended at
+	// CarriedUntil. It is zero without such a period, and on connections that the peer has opened.
 	Carried      pathsel.Estimate
 	CarriedUntil time.Time
 	Failures     int

@@ -11,25 +11,25 @@ import (
 	"braid/pathsel"
 )
 
-// Which pieces are asked for first where not every peer has all of them.
+// rarest chooses the pieces that are requested first if not every peer has all of them.
 //
-// The engine asks for the rarest pieces first, and of equally rare ones for those that come first in the data, so that the leechers of a
-// new swarm all ask its seed for the same few, which it sends to each of them. Here each leecher has an order of its own among
-// equals, by chance, and what comes first in it is given a higher priority than the rest.
+// The engine requests the rarest pieces first, and breaks ties by the order of the data. So the leechers
+// of a new swarm all ask its seed for the same few pieces, and it sends these to each of them. Here each
+// leecher breaks ties by a random order of its own, and gives the first pieces a higher priority.
 type rarest struct {
-	order []int        // each piece's place among equals
-	first map[int]bool // pieces that are asked for first now
+	order []int        // each piece's place among equally rare ones
+	first map[int]bool // pieces that are requested first now
 	turns int          // looks left until the next choice
 }
 
 const (
-	// rarestTime is how much is asked for first, at the present rate, beside what comes until the next choice: enough for what is under
-	// way, and little, since the more each leecher asks for, the more of it others do as well.
+	// The pieces requested first last for rarestTime at the present rate, beyond those that come until the
+	// next choice. That is enough for the requests under way. With more, leechers would overlap more.
 	rarestTime  = time.Second
 	rarestLeast = 8   // pieces
 	rarestMost  = 256 // pieces
-	// rarestWork is how many pieces of peers may be gone over at each look; with more, choices are made less often. The engine's own
-	// state of a piece takes as long as those of several peers.
+	// rarestWork bounds the pieces of peers that are counted per look; if there are more, it chooses less
+	// often. The engine's own state of a piece takes as long as that of rarestState peers.
 	rarestWork  = 100_000
 	rarestState = 4
 )
@@ -38,15 +38,15 @@ func newRarest(pieces int) *rarest {
 	return &rarest{order: rand.Perm(pieces), first: map[int]bool{}}
 }
 
-// missingPiece is one that is not there yet.
+// missingPiece is a piece that is not there yet.
 type missingPiece struct {
 	index   int
 	peers   int  // that have it
 	started bool // some of it is there
 }
 
-// choose takes count of the missing pieces, the rarest that somebody has, and those of the last choice of which some is there. It
-// returns what is to be asked for first from now on, and what no longer.
+// choose chooses count of the missing pieces: first those of the last choice that have been started, then
+// the rarest that a peer has. It returns the pieces that are new in the choice, and those no longer in it.
 func (r *rarest) choose(missing []missingPiece, count int) (raise, lower []int) {
 	next := map[int]bool{}
 	var candidates []missingPiece
@@ -78,7 +78,7 @@ func (r *rarest) choose(missing []missingPiece, count int) (raise, lower []int) 
 	return raise, lower
 }
 
-// rarestView is what a choice is made of.
+// rarestView is what a choice depends on.
 type rarestView struct {
 	pieces      int
 	pieceLength int64
@@ -88,7 +88,7 @@ type rarestView struct {
 	states      torrent.PieceStateRuns
 }
 
-// plan says which pieces are asked for first from now on, and which no longer.
+// plan returns the pieces that are requested first from now on, and those that no longer are.
 func (r *rarest) plan(v rarestView) (raise, lower []int) {
 	r.turns = 1 + v.pieces*(len(v.has)+rarestState)/rarestWork
 	if !v.leechers && len(r.first) == 0 {
@@ -118,7 +118,7 @@ func (r *rarest) plan(v rarestView) (raise, lower []int) {
 	return r.choose(missing, count)
 }
 
-// rarestFirst has the engine ask for rare pieces first, if all wanted pieces have the same priority.
+// rarestFirst makes the engine request rare pieces first, if all wanted pieces have the same priority.
 type rarestFirst struct {
 	*core
 	memory *rarest // nil: not looked yet

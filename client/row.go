@@ -7,7 +7,7 @@ import (
 	"braid/pathsel"
 )
 
-// row gathers what is shown of one path-level peer, over its successive links.
+// row is one path-level peer as it is shown to users, over its successive connections.
 type row struct {
 	peer      Peer
 	path      pathsel.Path

@@ -15,7 +15,7 @@ import (
 	"braid/storage"
 )
 
-// Priority of a file. The pieces of files with a higher one are asked for first.
+// Priority is the priority of a file. Pieces of files with a higher one are requested first.
 type Priority int
 
 const (
@@ -27,16 +27,16 @@ const (
 
 // Selection says which files of a torrent are wanted, and in which order. The zero value wants all.
 type Selection struct {
-	// Select are patterns of files that are wanted; none: all. See MatchFiles.
+	// Select are patterns of the wanted files; none: all. See MatchFiles.
 	Select []string
 	// Priorities are for files that match their pattern; the last one that matches counts.
 	Priorities []FilePriority
-	// Shared is for a selection of several torrents: a pattern need not match a file of each.
+	// Shared means that the selection is for several torrents: a pattern need not match files of each.
 	Shared bool
-	// Sequential asks for the pieces in the order of the data, rather than for rare ones first, with enough of them at a time
-	// for many connections.
+	// Sequential requests the pieces in the order of the data instead of rare ones first, and enough of
+	// them at a time for many connections.
 	Sequential bool
-	// Strategy is in which order pieces are asked for otherwise.
+	// Strategy is the order in which pieces are requested otherwise.
 	Strategy Strategy
 }
 
@@ -60,7 +60,7 @@ func ParseFilePriority(s string) (FilePriority, error) {
 	return f, CheckPattern(f.Pattern)
 }
 
-// CheckPattern tells what is wrong with a pattern.
+// CheckPattern returns an error if the pattern is malformed.
 func CheckPattern(pattern string) error {
 	if pattern == "" {
 		return errors.New("the pattern is empty: want a shell pattern like '*.iso' or 'docs/*', or numbers of files like '#3,7-9'")
@@ -69,11 +69,11 @@ func CheckPattern(pattern string) error {
 	return err
 }
 
-// MatchFiles tells which files of a torrent a pattern matches. It is a list of numbers, from 1 on, in the order of the layout,
-// such as #3,7-9; or it is the shell's pattern (path.Match), with and without the special meaning of [, since names with
-// brackets are common. A pattern without a slash is compared with the file's own name and with each directory that it lies
-// in; one with a slash with the path from the torrent's directory on, with or without that, and matches all below a
-// directory that it names. \#3 is the file #3.
+// MatchFiles tells which files of a torrent a pattern matches. The pattern is a list of numbers such as
+// #3,7-9, from 1 on in the order of the layout, or a shell pattern (path.Match). Since brackets are common
+// in names, a shell pattern is tried with and without the special meaning of [. A pattern without a slash
+// matches the name of a file, or of a directory above it. A pattern with a slash matches the path, with
+// or without the torrent's own directory, and all files below a directory. \#3 is the file named #3.
 func MatchFiles(pattern string, l storage.Layout) []bool {
 	out := make([]bool, len(l.Files))
 	if ranges, ok, err := fileNumbers(pattern); ok || err != nil {
@@ -90,12 +90,12 @@ func MatchFiles(pattern string, l storage.Layout) []bool {
 	return out
 }
 
-// numberRange is of numbers of files, from 1 on.
+// numberRange is a range of numbers of files, from 1 on.
 type numberRange struct{ first, last int }
 
 var numbersPattern = regexp.MustCompile(`^#[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`)
 
-// fileNumbers reads #3,7-9. It is false for a pattern of names.
+// fileNumbers reads numbers such as #3,7-9. It returns ok false for a shell pattern.
 func fileNumbers(pattern string) (out []numberRange, ok bool, err error) {
 	if !numbersPattern.MatchString(pattern) {
 		return nil, false, nil
@@ -173,7 +173,7 @@ func (s Selection) Wants(l storage.Layout) []bool {
 	return out
 }
 
-// HasNumbers tells whether files are chosen by their numbers, which are those of one torrent.
+// HasNumbers tells whether files are chosen by their numbers, which fit only one torrent.
 func (s Selection) HasNumbers() bool {
 	return slices.ContainsFunc(s.patterns(), numbersPattern.MatchString)
 }
@@ -186,8 +186,8 @@ func (s Selection) patterns() []string {
 	return out
 }
 
-// Check finds what is most likely a mistake: a pattern that matches no file of the torrents, a number of none, or a torrent of
-// which no file is selected.
+// Check finds likely mistakes: a pattern or a number that matches no file of the torrents, or a torrent
+// without a selected file.
 func (s Selection) Check(torrents ...storage.Layout) error {
 	for _, pattern := range s.patterns() {
 		matches := false
@@ -216,8 +216,8 @@ func (s Selection) Check(torrents ...storage.Layout) error {
 	return nil
 }
 
-// pieces is the priority of each piece: the highest one of the files in it. Pieces of nothing but padding are not
-// wanted, unless everything is.
+// pieces is the priority of each piece: the highest of the files in it. Pieces with only padding are not
+// wanted, unless all files are.
 func (s Selection) pieces(l storage.Layout) []Priority {
 	out := make([]Priority, l.Pieces())
 	everything := true
@@ -238,7 +238,7 @@ func (s Selection) pieces(l storage.Layout) []Priority {
 	return out
 }
 
-// enginePriority is what the engine asks by. Its two highest levels are left to sequential downloads.
+// enginePriority is the engine's priority. Its two highest levels are for sequential downloads.
 func enginePriority(p Priority) torrent.PiecePriority {
 	switch p {
 	case Low:
@@ -251,11 +251,11 @@ func enginePriority(p Priority) torrent.PiecePriority {
 	return torrent.PiecePriorityNone
 }
 
-// aheadBytes is how much of a sequential download is asked for before the rest: what a fast connection brings between two
-// looks at what is there.
+// aheadBytes is how much of a sequential download is requested before the rest: as much as a fast
+// connection brings between two looks.
 const aheadBytes = 32 << 20
 
-// want is what a transfer still wants of its torrent. It belongs to the transfer's goroutine.
+// want is which pieces a transfer wants. It belongs to the transfer's goroutine.
 type want struct {
 	pieces    []Priority
 	layout    storage.Layout
@@ -298,8 +298,8 @@ func (w *want) begin(t engineTorrent) {
 	w.advance(t)
 }
 
-// advance looks how far the pieces are there, and tells whether all are. It asks for those that follow first, if they
-// are wanted in order.
+// advance looks how many pieces are there, and tells whether all wanted ones are. If they are wanted in
+// order, it raises the priority of the next ones.
 func (w *want) advance(t engineTorrent) (done bool) {
 	for w.first < len(w.pieces) && (w.pieces[w.first] == Skip || isComplete(t, w.first)) {
 		w.first++
@@ -319,13 +319,13 @@ func (w *want) advance(t engineTorrent) (done bool) {
 	return w.first == len(w.pieces)
 }
 
-// next does what advance does, where that is of use. It tells whether all wanted pieces of a part of
-// the torrent are there.
+// next calls advance where that is useful. It tells whether all wanted pieces are there, if that is only a
+// part of the torrent.
 func (w *want) next(t engineTorrent) (done bool) {
 	return (w.partial || w.ordered) && w.advance(t) && w.partial
 }
 
-// again begins at the beginning: pieces that were complete are not any more.
+// again starts over, since pieces that were complete no longer are.
 func (w *want) again() { w.first = 0 }
 
 // have counts the wanted pieces that are there, and their bytes.
@@ -356,11 +356,11 @@ func (w *want) missing(t engineTorrent) []bool {
 	return out
 }
 
-// strictBytes is how much Strict asks for first: enough for a second of a fast connection, and too little to be far from
-// the order.
+// strictBytes is how much Strict requests first: enough for a second of a fast connection, and little enough
+// to keep the order.
 const strictBytes = 4 << 20
 
-// ahead is how many pieces are asked for before the rest.
+// ahead is how many pieces are requested before the rest.
 func (s Selection) ahead(pieceLength int64) int {
 	bytes := int64(aheadBytes)
 	if s.Strategy == Strict && !s.Sequential {

@@ -5,22 +5,20 @@ import (
 	"slices"
 )
 
-// Strategy is in which order pieces are asked for, and who is asked. The three are those of the original system, as far as
-// today's engine lets them be made from outside: it has one owner for each block, no duplicate requests but those on
-// their way when a block changes its owner, and a queue for each connection of twice what that has just fetched.
+// Strategy is the order in which pieces are requested. The three strategies are those of the original
+// system, as far as they can be had with the present engine. It requests each block from one connection,
+// and moves a request if that connection is slow.
 type Strategy int
 
 const (
-	// Fastest serves the fastest connection first: rare pieces first for all, and a connection that has nothing left to
-	// fetch takes half of the queue of the one that has most. In the original a connection's speed decided the order
-	// in which connections picked their requests.
+	// Fastest requests rare pieces first. A connection without requests takes half of those of the
+	// connection that has most. In the original, faster connections chose their requests first.
 	Fastest Strategy = iota
-	// Strict asks strictly by piece priority, which is the order of the data. In the original priorities were the
-	// user's, and all pieces had the same unless somebody read from the torrent; a block was then asked for a
-	// second time after a while, which the engine does not do any more.
+	// Strict requests strictly by priority, which is the order of the data. In the original, users set the
+	// priorities, and a block was requested a second time after a while.
 	Strict
-	// Fuzzy asks by priority with some noise, so that connections overlap less: of the next pieces some are put off by
-	// chance. In the original each connection had an order of its own; here all have the same.
+	// Fuzzy requests by priority with some noise, so that connections overlap less: it puts off some of
+	// the next pieces at random. In the original, each connection had an order of its own.
 	Fuzzy
 )
 
