@@ -6,14 +6,15 @@ import (
 	"math"
 )
 
-// Bounds of bencoded bytes from strangers. A decoder takes up to 700 bytes of memory for each byte that it
-// reads: an empty dictionary in a list of files is two bytes. So values are counted before decoding.
+// Bounds of bencoded bytes from strangers. A decoder takes up to 700 bytes of memory for each byte
+// that it reads: an empty dictionary in a list of files is two bytes. So values are counted before
+// decoding.
 const (
-	// maxValues bounds strings, numbers, lists and dictionaries, keys included. A file takes 7 of them, 24 in a
-	// hybrid torrent. Decoding this many takes about 200 MB and a second or two.
+	// maxValues bounds strings, numbers, lists and dictionaries, keys included. A file takes 7 of
+	// them, 24 in a hybrid torrent. Decoding this many takes about 200 MB and a second or two.
 	maxValues = 3 << 20
-	// maxNesting bounds nested lists and dictionaries. The scan below is recursive, and so is the decoder,
-	// which has the same bound.
+	// maxNesting bounds nested lists and dictionaries. The scan below is recursive, and so is the
+	// decoder, which has the same bound.
 	maxNesting = 64
 	// maxString keeps the length of a string in the range of int on every machine.
 	maxString = math.MaxInt32
@@ -21,8 +22,8 @@ const (
 
 var errTruncated = errors.New("it ends in the middle")
 
-// bencoded reads over bencoded bytes (BEP 3) from front to back without decoding them. It refuses malformed
-// bytes and values that exceed the bounds.
+// bencoded reads over bencoded bytes (BEP 3) from front to back without decoding them. It refuses
+// malformed bytes and values that exceed the bounds.
 type bencoded struct {
 	bytes  []byte
 	at     int
@@ -30,7 +31,8 @@ type bencoded struct {
 	values int
 }
 
-// kind is the first byte of the next value: 'd', 'l', 'i', or '0' for a string; 0 where there is none.
+// kind is the first byte of the next value: 'd', 'l', 'i', or '0' for a string; 0 where there is
+// none.
 func (b *bencoded) kind() byte {
 	switch {
 	case b.at >= len(b.bytes):
@@ -101,8 +103,8 @@ func (b *bencoded) string() (string, error) {
 	return string(s), err
 }
 
-// number reads an integer. One that does not fit is an error: no integer in use has more digits, and a
-// decoder takes long for a million digits.
+// number reads an integer. One that does not fit is an error: no integer in use has more digits,
+// and a decoder takes long for a million digits.
 func (b *bencoded) number() (int64, error) {
 	if err := b.begin('i'); err != nil {
 		return 0, err

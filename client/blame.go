@@ -9,24 +9,25 @@ import (
 
 // Finding peers that send wrong data.
 //
-// The engine bans a peer if a single connection has sent a whole wrong piece, or if a good copy shows
-// which blocks were wrong. That misses a bad peer that sends the blocks of a piece over several paths, or
-// under several keys. Here, a key or host that all senders of a wrong piece have in common is guilty,
-// whether they are still connected or not.
+// The engine bans a peer if a single connection has sent a whole wrong piece, or if a good copy
+// shows which blocks were wrong. That misses a bad peer that sends the blocks of a piece over
+// several paths, or under several keys. Here, a key or host that all senders of a wrong piece have
+// in common is guilty, whether they are still connected or not.
 
 const (
-	// wrongPieces is how many wrong pieces a host or key must have sent alone to be banned. One can be the
-	// fault of another user of the same address. If one connection has sent it all, the engine bans it.
+	// wrongPieces is how many wrong pieces a host or key must have sent alone to be banned. One can
+	// be the fault of another user of the same address. If one connection has sent it all, the
+	// engine bans it.
 	wrongPieces = 2
-	// maxRounds is the number of unfinished pieces whose senders are remembered. There are more only if
-	// somebody begins pieces and leaves them; the engine alone then judges the oldest.
+	// maxRounds is the number of unfinished pieces whose senders are remembered. There are more
+	// only if somebody begins pieces and leaves them; the engine alone then judges the oldest.
 	maxRounds = 4096
 	// maxWrong is the number of hosts and keys whose wrong pieces are counted.
 	maxWrong = 1024
 )
 
-// suspect is the peer of a connection: the key that it has proved to have, and the host if that is proven.
-// A host whose ISD-AS is only claimed cannot become guilty.
+// suspect is the peer of a connection: the key that it has proved to have, and the host if that is
+// proven. A host whose ISD-AS is only claimed cannot become guilty.
 type suspect struct{ host, key string }
 
 func suspectOf(o pathsel.Origin) suspect {
@@ -59,8 +60,8 @@ func (s suspect) names() (out []string) {
 	return out
 }
 
-// blame finds the guilty peers of one torrent. It is told of every useful block. A piece was wrong if one of
-// its blocks is useful for a second time.
+// blame finds the guilty peers of one torrent. It is told of every useful block. A piece was wrong
+// if one of its blocks is useful for a second time.
 type blame struct {
 	// took notes that the engine has got a block, and tells whether it came from our own disk.
 	took func(piece int, begin, length int64) bool
@@ -114,8 +115,8 @@ func (b *blame) received(piece, begin, length int, from suspect) {
 	r.kept = r.kept || kept
 }
 
-// distrust is called when blocks are needed again because the disk has lost or refused them. From now on
-// no unfinished piece proves anything.
+// distrust is called when blocks are needed again because the disk has lost or refused them. From
+// now on no unfinished piece proves anything.
 func (b *blame) distrust() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,9 +126,9 @@ func (b *blame) distrust() {
 	})
 }
 
-// judge returns the names of the guilty. wrong is the number of wrong pieces that the engine has counted. If
-// there were more second attempts than that, the disk caused them, and nobody is guilty. complete tells
-// which pieces can be forgotten.
+// judge returns the names of the guilty. wrong is the number of wrong pieces that the engine has
+// counted. If there were more second attempts than that, the disk caused them, and nobody is
+// guilty. complete tells which pieces can be forgotten.
 func (b *blame) judge(wrong int64, complete func(piece int) bool) (guilty []string) {
 	b.mu.Lock()
 	failed := b.failed

@@ -2,7 +2,8 @@ package client
 
 import "slices"
 
-// bounded is a map of at most so many entries, which forgets the one that came first. The zero value, with most set, is empty.
+// bounded is a map of at most so many entries, which forgets the one that came first. The zero
+// value, with most set, is empty.
 type bounded[K comparable, V any] struct {
 	most  int
 	m     map[K]V
@@ -14,7 +15,8 @@ func (b *bounded[K, V]) get(k K) (V, bool) {
 	return v, ok
 }
 
-// put sets an entry, whose place stays the same if it is there, and returns the key that was forgotten for it.
+// put sets an entry, whose place stays the same if it is there, and returns the key that was
+// forgotten for it.
 func (b *bounded[K, V]) put(k K, v V) (forgotten K, over bool) {
 	if b.m == nil {
 		b.m = map[K]V{}

@@ -12,13 +12,15 @@ import (
 	"braid/scionnet"
 )
 
-// Why a transfer makes no progress: a function from the evidence about peers, paths and trackers to a cause.
+// Why a transfer makes no progress: a function from the evidence about peers, paths and trackers to
+// a cause.
 
 // CauseKind names a cause. The values are part of the output of braid.
 type CauseKind string
 
 const (
-	// PeerSilent: paths to the peer are alive, or it is reached without SCION, and it does not answer.
+	// PeerSilent: paths to the peer are alive, or it is reached without SCION, and it does not
+	// answer.
 	PeerSilent CauseKind = "peer-silent"
 	// PeerRefuses: the peer ends each connection.
 	PeerRefuses CauseKind = "peer-refuses"
@@ -34,8 +36,8 @@ const (
 	NameUnknown CauseKind = "name-unknown"
 	// TrackerFailed: no tracker has answered.
 	TrackerFailed CauseKind = "tracker-failed"
-	// NobodyThere: trackers have answered, and know no other peer. Or there is no tracker, and no peer has
-	// connected.
+	// NobodyThere: trackers have answered, and know no other peer. Or there is no tracker, and no
+	// peer has connected.
 	NobodyThere CauseKind = "nobody-there"
 	// PiecesMissing: peers are connected, and none has a missing piece.
 	PiecesMissing CauseKind = "pieces-missing"
@@ -90,7 +92,8 @@ type Target struct {
 	SCION    bool
 	IA       pathsel.IA
 	Answered bool // of a tracker: it has answered, the last time
-	// Err is why the last attempt or the last lookup of paths has failed; nil while the first one is under way.
+	// Err is why the last attempt or the last lookup of paths has failed; nil while the first one
+	// is under way.
 	Err     error
 	Refused bool // the peer has answered, and ended the connection
 	Banned  bool
@@ -125,7 +128,8 @@ func Diagnose(e Evidence) *Cause {
 	return best
 }
 
-// OnlyWebSeeds explains why the web seeds of a torrent do not help, from which another client would download.
+// OnlyWebSeeds explains why the web seeds of a torrent do not help, from which another client would
+// download.
 func OnlyWebSeeds(n int) string {
 	return "the torrent names " + plural(n, "web seed", "web seeds") + " only, which braid cannot use yet"
 }
@@ -143,13 +147,14 @@ func (c Connected) cause() Cause {
 	return Cause{Kind: NoData, Text: who + ", but no data has come for a while"}
 }
 
-// hope orders causes, beginning with the one that is nearest to a connection. Peers come before trackers:
-// the known peers must be reached, and more of them would not help.
+// hope orders causes, beginning with the one that is nearest to a connection. Peers come before
+// trackers: the known peers must be reached, and more of them would not help.
 var hope = []CauseKind{
 	PeerRefuses, PeerSilent, PathDown, NotAllowed, ASUnknown, NameUnknown, ControlUnreachable, NobodyThere, TrackerFailed,
 }
 
-// mostHopeful is the cause of the target that is nearest to a connection, and how many other targets have one of that kind.
+// mostHopeful is the cause of the target that is nearest to a connection, and how many other
+// targets have one of that kind.
 func mostHopeful(targets []Target) (best *Cause, others int) {
 	peers := slices.ContainsFunc(targets, func(t Target) bool { return !t.Tracker })
 	for _, t := range targets {

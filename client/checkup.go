@@ -17,7 +17,8 @@ import (
 //
 //	data comes ──1 s without──► examines the ways to a few targets ──2 s without──► tells the cause
 //
-// While no data comes it examines again and again, so that it tells a second cause as soon as the first.
+// While no data comes it examines again and again, so that it tells a second cause as soon as the
+// first.
 type checkup struct {
 	*core
 	caused    func(*Cause, time.Duration) // nil: nobody wants to know
@@ -31,18 +32,19 @@ type checkup struct {
 }
 
 const (
-	// examineAfter and causeAfter are how long no data comes before the ways to peers are examined, and
-	// before the cause is told. With examineFor they keep the promise of three seconds.
+	// examineAfter and causeAfter are how long no data comes before the ways to peers are examined,
+	// and before the cause is told. With examineFor they keep the promise of three seconds.
 	examineAfter, causeAfter = time.Second, 2 * time.Second
 	// idleAfter is how long peers with missing pieces may send no block before that is a cause. A
 	// download waits for its turn with a peer, and a slow connection takes seconds for a block.
 	idleAfter = 10 * time.Second
 	// examineFor bounds one examination; a path with a longer round trip counts as down.
 	examineFor = 1200 * time.Millisecond
-	// examineEvery and examineSeldom are the pauses between two of them, in the first minute and then.
+	// examineEvery and examineSeldom are the pauses between two of them, in the first minute and
+	// then.
 	examineEvery, examineSeldom = time.Second, 10 * time.Second
-	// examineTargets and examinePaths bound an examination, which sends a packet to each router on each
-	// of the paths.
+	// examineTargets and examinePaths bound an examination, which sends a packet to each router on
+	// each of the paths.
 	examineTargets, examinePaths = 4, 4
 	// examineAtOnce bounds the transfers of a session that examine at the same time.
 	examineAtOnce = 4
@@ -288,7 +290,8 @@ func (c *checkup) orders(targets []Target) (out []order) {
 				}
 			}
 		}
-		// The control plane leaves out paths that have been revoked, and they are part of the picture.
+		// The control plane leaves out paths that have been revoked, and they are part of the
+		// picture.
 		for _, path := range c.found[x.Name].paths {
 			if !slices.ContainsFunc(o.paths, func(p pathsel.Path) bool { return p.Fingerprint == path.Fingerprint }) {
 				o.paths = append(o.paths, path)

@@ -13,10 +13,10 @@ import (
 // connector carries out decisions about paths: it opens, parks and closes the connections of a
 // transfer, and notes how that went.
 //
-// A parked path keeps its connection, behind a closed filter: it gets no requests, and to return costs
-// nothing. Where the filter cannot close, or enough connections are parked already, parking ends the
-// connection, which gives its requests to the others at once. To return then takes a handshake: until
-// it is done the path-level peer is Opening.
+// A parked path keeps its connection, behind a closed filter: it gets no requests, and to return
+// costs nothing. Where the filter cannot close, or enough connections are parked already, parking
+// ends the connection, which gives its requests to the others at once. To return then takes a
+// handshake: until it is done the path-level peer is Opening.
 type connector struct {
 	*core
 	report func(PathEvent) // nil: nobody wants to know
@@ -243,8 +243,9 @@ func (c *connector) open(s *pathState, then pathsel.State) {
 	c.torrent.Connect(s.offer.face)
 }
 
-// maxDialled is the number of connections that one torrent opens. The engine's 50 is soon reached by a few peers with
-// eight paths each; what a connection costs is a few goroutines and buffers, about 100 kB.
+// maxDialled is the number of connections that one torrent opens. The engine's 50 is soon reached
+// by a few peers with eight paths each; what a connection costs is a few goroutines and buffers,
+// about 100 kB.
 const maxDialled = 512
 
 // dialled counts the connections that the transfer has opened or is opening.
@@ -370,8 +371,8 @@ func (c *connector) lookPaths(ctx context.Context, t Transport, p Peer) {
 	}
 }
 
-// restrict returns the paths that the user's policy allows, and logs what it refuses. It is for SCION:
-// on IP the network chooses the path.
+// restrict returns the paths that the user's policy allows, and logs what it refuses. It is for
+// SCION: on IP the network chooses the path.
 func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path {
 	a, ok := p.peer.SCION()
 	if !ok || c.policy.IsZero() {
@@ -436,7 +437,8 @@ func (c *connector) onPaths(e foundPaths) {
 		if s.unlisted = i < 0; !s.unlisted && next[i] == s {
 			continue
 		}
-		// An attempt under way goes on: control services also leave out paths that have just come back.
+		// An attempt under way goes on: control services also leave out paths that have just come
+		// back.
 		if read, written := s.bytes(); !s.unlisted || s.link != nil || s.candidate.State == pathsel.Opening || read+written > 0 {
 			next = append(next, s) // also for the final report
 		} else {

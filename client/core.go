@@ -94,6 +94,6 @@ func (c *core) hasAll() bool {
 	return c.isDescribed() && missing == 0
 }
 
-// DefaultMaxPaths is more than the disjoint paths between most pairs of ASes. With few connections for
-// each peer, one with thousands of paths does not get thousands of connections.
+// DefaultMaxPaths is more than the disjoint paths between most pairs of ASes. With few connections
+// for each peer, one with thousands of paths does not get thousands of connections.
 const DefaultMaxPaths = 8

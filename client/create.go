@@ -27,9 +27,11 @@ type CreateOptions struct {
 	Private     bool   // BEP 27
 	Source      string // where the torrent is published, which makes the info hash another one
 	Name        string // of the file or directory in the torrent; empty: that of the root
-	// Exclude are patterns of files and directories below the root that are left out, as in Selection.Select but without numbers.
+	// Exclude are patterns of files and directories below the root that are left out, as in
+	// Selection.Select but without numbers.
 	Exclude []string
-	// Progress, if not nil, is called with the bytes hashed so far and the size, from several goroutines.
+	// Progress, if not nil, is called with the bytes hashed so far and the size, from several
+	// goroutines.
 	Progress func(done, total int64)
 	// Skipped, if not nil, is told of everything that is left out, and why.
 	Skipped func(path, reason string)
@@ -41,8 +43,8 @@ type Created struct {
 	Source  Source
 }
 
-// Create makes a torrent of a file or a directory. The same data gives the same info hash: files are in the
-// byte order of their names, and there is no date.
+// Create makes a torrent of a file or a directory. The same data gives the same info hash: files
+// are in the byte order of their names, and there is no date.
 func Create(ctx context.Context, root string, opts CreateOptions) (Created, error) {
 	c, err := create(ctx, root, opts)
 	if err != nil {
@@ -170,7 +172,8 @@ func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateO
 	return total, err
 }
 
-// matchBelow tells whether a pattern fits the path of a file or directory below the root. Names above it do not count.
+// matchBelow tells whether a pattern fits the path of a file or directory below the root. Names
+// above it do not count.
 func matchBelow(pattern, rel string) bool {
 	rel = filepath.ToSlash(rel)
 	if strings.Contains(pattern, "/") {
@@ -179,8 +182,9 @@ func matchBelow(pattern, rel string) bool {
 	return matchName(pattern, path.Base(rel))
 }
 
-// PieceLength is a good piece length for that much data: about 1500 pieces, from 64 KiB to 16 MiB each.
-// With fewer, peers wait long for whole pieces; with more, the torrent is large and checking slow.
+// PieceLength is a good piece length for that much data: about 1500 pieces, from 64 KiB to 16 MiB
+// each. With fewer, peers wait long for whole pieces; with more, the torrent is large and checking
+// slow.
 func PieceLength(total int64) int64 {
 	const least, most, pieces = 64 << 10, 16 << 20, 1500
 	p := int64(least)

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxConns is more than the connections that one torrent can have: those that it opens, and all that the
-// transports accept (see inboundQuota). If it were less, the engine would refuse newcomers for a minute
-// instead of ending an idle connection.
+// maxConns is more than the connections that one torrent can have: those that it opens, and all
+// that the transports accept (see inboundQuota). If it were less, the engine would refuse newcomers
+// for a minute instead of ending an idle connection.
 const maxConns = maxDialled + maxTransports*maxAccepted
 
 // maxTransports is the number of transports of a session: SCION, and TCP or QUIC on IP.
 const maxTransports = 2
 
-// engineConfig makes the engine's configuration. Everything is off by which the engine would find peers,
-// announce itself or listen. Its limits of connections are high, since this package decides which ones
-// are opened.
+// engineConfig makes the engine's configuration. Everything is off by which the engine would find
+// peers, announce itself or listen. Its limits of connections are high, since this package decides
+// which ones are opened.
 func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c := torrent.NewDefaultClientConfig()
 	c.Slogger = slog.New(quiet{log.Handler()})
@@ -61,9 +61,9 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	return c
 }
 
-// limitRequests makes the engine believe that peers accept one outstanding request less than they say
-// (BEP 10, reqq): Transmission before 4.0 rejects the last one, ten seconds later. With most, they accept
-// at most so many, from the start.
+// limitRequests makes the engine believe that peers accept one outstanding request less than they
+// say (BEP 10, reqq): Transmission before 4.0 rejects the last one, ten seconds later. With most,
+// they accept at most so many, from the start.
 func limitRequests(c *torrent.Callbacks, most int) {
 	if most > 0 {
 		c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.PeerMaxRequests = most })
@@ -84,7 +84,8 @@ func (noStorage) OpenTorrent(context.Context, *metainfo.Info, metainfo.Hash) (st
 	return storage.TorrentImpl{}, errors.New("torrent without a store")
 }
 
-// quiet logs all messages of the engine at debug level. The transfer itself logs what users need to know.
+// quiet logs all messages of the engine at debug level. The transfer itself logs what users need to
+// know.
 type quiet struct{ slog.Handler }
 
 func (q quiet) Enabled(ctx context.Context, _ slog.Level) bool {

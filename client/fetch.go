@@ -17,9 +17,9 @@ import (
 	"braid/scionnet"
 )
 
-// A user can name a .torrent file by its URL. The first host may be in the user's own network. But that
-// server must not lead us to hosts that it cannot reach itself. So no redirect to a nearer scope is
-// followed.
+// A user can name a .torrent file by its URL. The first host may be in the user's own network. But
+// that server must not lead us to hosts that it cannot reach itself. So no redirect to a nearer
+// scope is followed.
 
 const (
 	fetchTimeout   = 2 * time.Minute // for everything: a server that sends a byte now and then would hold us for ever
@@ -27,7 +27,8 @@ const (
 	headerTimeout  = 30 * time.Second
 )
 
-// OpenSource reads the torrent that a user names: a .torrent file, its http or https URL, or a magnet link.
+// OpenSource reads the torrent that a user names: a .torrent file, its http or https URL, or a
+// magnet link.
 func OpenSource(ctx context.Context, name string) (Source, error) {
 	if strings.HasPrefix(strings.ToLower(name), "magnet:") {
 		return ParseMagnet(name)

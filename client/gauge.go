@@ -15,8 +15,8 @@ import (
 	"braid/pathsel"
 )
 
-// sampleEvery is the time between two looks at the connections, and between two decisions. Longer, and dead
-// paths are noticed late; shorter, and nothing has happened meanwhile.
+// sampleEvery is the time between two looks at the connections, and between two decisions. Longer,
+// and dead paths are noticed late; shorter, and nothing has happened meanwhile.
 const sampleEvery = 200 * time.Millisecond
 
 // gauge counts what the engine does on one connection, since the engine cannot be asked for that.
@@ -37,8 +37,9 @@ type gauge struct {
 	hasAll bool // it says it has all pieces
 }
 
-// heap is a set of pieces that is filled one by one and emptied at once. Both take constant time for each
-// piece. It takes at most two bits for each piece of the torrent, however often a peer repeats itself.
+// heap is a set of pieces that is filled one by one and emptied at once. Both take constant time
+// for each piece. It takes at most two bits for each piece of the torrent, however often a peer
+// repeats itself.
 type heap struct {
 	bits  wire.Bitset
 	words []int // indices of the words in bits that are not zero
@@ -74,8 +75,8 @@ func (h *heap) empty(f func(piece int)) {
 	h.words = h.words[:0]
 }
 
-// hear notes what a message says about the pieces of a torrent with so many. It tells whether the peer
-// names pieces for the first time since the last takeNews.
+// hear notes what a message says about the pieces of a torrent with so many. It tells whether the
+// peer names pieces for the first time since the last takeNews.
 func (x *gauge) hear(m *pp.Message, pieces int) (news bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -174,8 +175,9 @@ type watched struct {
 	news   func()
 }
 
-// watch notes what peers say about the pieces of a torrent with so many, for takeNews, until unwatch. It
-// calls news when a peer has got pieces, with the engine's lock held: news must not block.
+// watch notes what peers say about the pieces of a torrent with so many, for takeNews, until
+// unwatch. It calls news when a peer has got pieces, with the engine's lock held: news must not
+// block.
 func (g *gauges) watch(torrent metainfo.Hash, pieces int, news func()) {
 	g.watched.Store(torrent, watched{pieces, news})
 }

@@ -13,12 +13,12 @@ import (
 	"braid/storage"
 )
 
-// A hybrid torrent (BEP 52) describes the same files twice: for v1, with padding files (BEP 47) so that every
-// file begins with a piece, and for v2. braid uses the v1 half, by which a hybrid is an ordinary torrent.
-// It checks that the v2 half agrees, and then forgets it.
+// A hybrid torrent (BEP 52) describes the same files twice: for v1, with padding files (BEP 47) so
+// that every file begins with a piece, and for v2. braid uses the v1 half, by which a hybrid is an
+// ordinary torrent. It checks that the v2 half agrees, and then forgets it.
 
-// parseInfo reads an info dictionary made by a stranger. It removes the v2 half; hybrid tells whether there
-// was one.
+// parseInfo reads an info dictionary made by a stranger. It removes the v2 half; hybrid tells
+// whether there was one.
 func parseInfo(b []byte) (info metainfo.Info, layout storage.Layout, hybrid bool, err error) {
 	if err := scanInfo(&bencoded{bytes: b}); err != nil {
 		return info, layout, false, fmt.Errorf("malformed info dictionary: %w", err)
@@ -38,15 +38,15 @@ func parseInfo(b []byte) (info metainfo.Info, layout storage.Layout, hybrid bool
 	return info, layout, hybrid, nil
 }
 
-// Bounds of the piece length. Below the least the hashes outweigh the use; above the most a peer needs long to get
-// a piece that it can pass on.
+// Bounds of the piece length. Below the least the hashes outweigh the use; above the most a peer
+// needs long to get a piece that it can pass on.
 const (
 	minPieceLength = 16 << 10
 	maxPieceLength = 64 << 20
 )
 
-// maxTree bounds the bytes of a file tree. Bytes count once for each directory above them, since the decoder
-// copies them as often.
+// maxTree bounds the bytes of a file tree. Bytes count once for each directory above them, since
+// the decoder copies them as often.
 const maxTree = 128 << 20
 
 // scanInfo reads past an info dictionary, and checks its bounds.
@@ -85,9 +85,9 @@ func scanTree(b *bencoded) (copied int64, err error) {
 	return copied + int64(b.at-from), err
 }
 
-// agree compares the halves of a hybrid: the names, lengths, order and places of the files, and the number
-// of pieces. It cannot compare hashes without the data: braid trusts the v1 hashes, as in a torrent
-// without a v2 half.
+// agree compares the halves of a hybrid: the names, lengths, order and places of the files, and the
+// number of pieces. It cannot compare hashes without the data: braid trusts the v1 hashes, as in a
+// torrent without a v2 half.
 func agree(info *metainfo.Info) error {
 	// The engine looks at these before it can be given the v1 half.
 	if p := info.PieceLength; p < minPieceLength || p&(p-1) != 0 {

@@ -36,8 +36,8 @@ type inbound struct {
 	live map[string]*link // by face
 }
 
-// newInbound makes a listener. It tells peers the port of the first address on IP, if there is any: a port
-// alone does not lead to a SCION host.
+// newInbound makes a listener. It tells peers the port of the first address on IP, if there is any:
+// a port alone does not lead to a SCION host.
 func newInbound(listening []Peer) *inbound {
 	in := &inbound{addr: face{}, queue: make(chan *link), ended: make(chan struct{}), live: map[string]*link{}}
 	for _, p := range listening {
@@ -54,8 +54,8 @@ var (
 	errReplaced = errors.New("contributes nothing, and another peer needs its place")
 )
 
-// add gives the engine a connection, if there is a place for it. It calls replaced with a connection that
-// loses its place.
+// add gives the engine a connection, if there is a place for it. It calls replaced with a
+// connection that loses its place.
 func (in *inbound) add(ctx context.Context, l *link, replaced func(*link)) error {
 	victim, err := in.place(l, time.Now())
 	if err != nil {
@@ -97,8 +97,8 @@ func (in *inbound) place(l *link, now time.Time) (victim *link, err error) {
 	return victim, nil
 }
 
-// place says what the connection contributes. Unproven ones may be replaced whatever they do: an honest
-// peer is proven soon.
+// place says what the connection contributes. Unproven ones may be replaced whatever they do: an
+// honest peer is proven soon.
 func (l *link) place(now time.Time) place {
 	p := place{origin: l.Origin(), worth: idle, since: l.Opened}
 	if at := l.carried.Load(); at != 0 {

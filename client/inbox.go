@@ -6,9 +6,9 @@ import (
 	"braid/pathsel"
 )
 
-// inbox takes events for a transfer's goroutine without ever blocking: some come from the engine with its lock held,
-// while that goroutine waits for the lock. It cannot grow without bound, since every event is caused by a
-// connection, a path lookup or the user.
+// inbox takes events for a transfer's goroutine without ever blocking: some come from the engine
+// with its lock held, while that goroutine waits for the lock. It cannot grow without bound, since
+// every event is caused by a connection, a path lookup or the user.
 type inbox struct {
 	poke chan struct{} // something is there, or a link has changed
 

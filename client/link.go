@@ -38,8 +38,8 @@ type originWire struct{ Wire }
 
 func (w originWire) Origin() pathsel.Origin { return originOf(w.Wire) }
 
-// originOf is where a connection comes from: see pathsel.Origin. It changes at most once, when a claimed
-// ISD-AS is proven.
+// originOf is where a connection comes from: see pathsel.Origin. It changes at most once, when a
+// claimed ISD-AS is proven.
 func originOf(w Wire) pathsel.Origin {
 	key := ""
 	if k := w.Key(); k != nil {
@@ -53,8 +53,8 @@ func originOf(w Wire) pathsel.Origin {
 	return o
 }
 
-// faceOfAccepted is the face of an accepted connection. If it has a key, the face is made of the key: the
-// address may belong to somebody else, whom the engine must not ban.
+// faceOfAccepted is the face of an accepted connection. If it has a key, the face is made of the
+// key: the address may belong to somebody else, whom the engine must not ban.
 func faceOfAccepted(w Wire) netip.Addr {
 	if k := w.Key(); k != nil {
 		return faceNamed("key " + string(k[:]))

@@ -17,9 +17,10 @@ import (
 	"braid/client/wire"
 )
 
-// Peers send the info dictionary of a magnet link, in pieces of 16 KiB (BEP 9). The engine would put the
-// pieces of all peers into one buffer, and decode it before it compares the hash. Then any peer could
-// spoil what the others have sent, and 16 MB would take gigabytes of memory. So it is fetched here:
+// Peers send the info dictionary of a magnet link, in pieces of 16 KiB (BEP 9). The engine would
+// put the pieces of all peers into one buffer, and decode it before it compares the hash. Then any
+// peer could spoil what the others have sent, and 16 MB would take gigabytes of memory. So it is
+// fetched here:
 //
 //  1. A peer says that it has the dictionary, and its size.      (the engine's callbacks, with its lock held)
 //  2. Some of these peers are asked, each for all of it.         (step, on the transfer's goroutine)
@@ -29,20 +30,21 @@ import (
 
 const (
 	metadataPiece = 16 << 10
-	// metadataWindow is how many pieces each peer is asked for at a time. With fewer, a path with a long
-	// round trip idles; with more, some seeders end the connection.
+	// metadataWindow is how many pieces each peer is asked for at a time. With fewer, a path with a
+	// long round trip idles; with more, some seeders end the connection.
 	metadataWindow = 16
 	// metadataAtOnce is how many peers are asked at once. One may be slow, or may not answer.
 	metadataAtOnce = 2
-	// One more peer is asked when none has sent anything for metadataPatience, so that silent peers cause
-	// no delay, and every metadataTurn in any case, because of peers that send a piece now and then. If it
-	// were more often, a slow link would carry the same dictionary many times.
+	// One more peer is asked when none has sent anything for metadataPatience, so that silent peers
+	// cause no delay, and every metadataTurn in any case, because of peers that send a piece now
+	// and then. If it were more often, a slow link would carry the same dictionary many times.
 	metadataPatience = time.Second
 	metadataTurn     = 10 * time.Second
-	// metadataSilence is how long an asked peer may send nothing before it goes to the end of the line.
+	// metadataSilence is how long an asked peer may send nothing before it goes to the end of the
+	// line.
 	metadataSilence = 5 * time.Second
-	// maxMetadataAsked bounds the peers that are asked, and the memory for their dictionaries. The slowest
-	// makes room for another.
+	// maxMetadataAsked bounds the peers that are asked, and the memory for their dictionaries. The
+	// slowest makes room for another.
 	maxMetadataAsked = 6
 	// maxLiars bounds the hosts that are remembered. Each entry costs a host a whole dictionary.
 	maxLiars = 256
@@ -154,8 +156,8 @@ func (m *metadata) received(p extensionPeer, payload []byte) {
 	}
 }
 
-// parseMetadata reads a message of the metadata extension: a dictionary, followed by data. The piece is not
-// negative.
+// parseMetadata reads a message of the metadata extension: a dictionary, followed by data. The
+// piece is not negative.
 func parseMetadata(b []byte) (kind, piece int, data []byte, err error) {
 	r := &bencoded{bytes: b}
 	kind, piece = -1, -1
@@ -295,8 +297,8 @@ func (f *fetches) of(c *torrent.PeerConn) *metadata {
 	return m.(*metadata)
 }
 
-// Only the metadata extension is offered to peers. With hole punching (BEP 55) peers could name addresses
-// for us to dial. The engine itself only sends a known dictionary to others.
+// Only the metadata extension is offered to peers. With hole punching (BEP 55) peers could name
+// addresses for us to dial. The engine itself only sends a known dictionary to others.
 var (
 	metadataByEngine = &torrent.LocalLtepProtocolMap{Index: []pp.ExtensionName{pp.ExtensionNameMetadata}, NumBuiltin: 1}
 	metadataByUs     = &torrent.LocalLtepProtocolMap{Index: metadataByEngine.Index}

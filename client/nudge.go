@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// stealGrace is how long the engine leaves a request with a connection before an idle one may have
-	// it: a round trip between continents, and the time of a block on the link. What has been sent
-	// cannot be called back, and would arrive twice.
+	// stealGrace is how long the engine leaves a request with a connection before an idle one may
+	// have it: a round trip between continents, and the time of a block on the link. What has been
+	// sent cannot be called back, and would arrive twice.
 	stealGrace = 300 * time.Millisecond
 	// nudgedMost and nudgedPieces bound the cost of a nudge: the engine goes over all missing pieces.
 	nudgedMost, nudgedPieces = 8, 100_000
@@ -71,8 +71,8 @@ func (n *nudger) nudge() {
 	}
 }
 
-// chooseNudged picks those of the idle connections that the engine shall think about again, at random.
-// If no connection is busy it may be that no peer has a missing piece: then one is enough.
+// chooseNudged picks those of the idle connections that the engine shall think about again, at
+// random. If no connection is busy it may be that no peer has a missing piece: then one is enough.
 func chooseNudged(idle int, busy bool, missing int) []int {
 	most := 1
 	if busy {

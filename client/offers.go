@@ -16,9 +16,9 @@ import (
 	"braid/scionnet"
 )
 
-// offers is the only way from the engine to the network: the path-level peers that the engine may dial, by
-// the faces under which it knows them. It also keeps the slots of all faces, their links, the keys that
-// peers have shown, and the banned hosts and keys.
+// offers is the only way from the engine to the network: the path-level peers that the engine may
+// dial, by the faces under which it knows them. It also keeps the slots of all faces, their links,
+// the keys that peers have shown, and the banned hosts and keys.
 type offers struct {
 	limits *wire.Limiter // for dialled connections
 	mu     sync.Mutex
@@ -34,8 +34,8 @@ type offers struct {
 const (
 	// maxBanned is the number of bans that are remembered. Each was paid for with wrong pieces.
 	maxBanned = 4096
-	// maxUsers is the number of faces whose users are remembered. The engine bans within about a second
-	// of a connection's end.
+	// maxUsers is the number of faces whose users are remembered. The engine bans within about a
+	// second of a connection's end.
 	maxUsers = 4096
 	// maxUsersOfOne bounds the users that are remembered of one face.
 	maxUsersOfOne = 64
@@ -48,13 +48,13 @@ type offer struct {
 	transport Transport
 	peer      Peer
 	path      pathsel.Path
-	// obfuscate is the info hash with which the next connection is obfuscated, since some peers on TCP
-	// insist on it; nil: it is not.
+	// obfuscate is the info hash with which the next connection is obfuscated, since some peers on
+	// TCP insist on it; nil: it is not.
 	obfuscate []byte
 	// dialled is called after every attempt, and must not block.
 	dialled func(*link, error)
-	// spent stops the engine from dialling again when the handshake has failed. It would then obfuscate
-	// the connection, which is of no use if the transport encrypts already.
+	// spent stops the engine from dialling again when the handshake has failed. It would then
+	// obfuscate the connection, which is of no use if the transport encrypts already.
 	spent  atomic.Bool
 	ctx    context.Context // ends when the offer is withdrawn
 	cancel context.CancelFunc
@@ -80,8 +80,8 @@ func newOffers() *offers {
 	}
 }
 
-// add makes an offer, which is valid until withdraw. It is for one transfer: if two transfers want the same
-// path-level peer, they get two faces.
+// add makes an offer, which is valid until withdraw. It is for one transfer: if two transfers want
+// the same path-level peer, they get two faces.
 func (t *offers) add(ctx context.Context, tr Transport, p Peer, path pathsel.Path, dialled func(*link, error)) (*offer, error) {
 	if t.isBanned(suspectOf(p.origin())) {
 		return nil, errBanned
@@ -107,8 +107,8 @@ func (o *offer) withdraw() {
 	o.table.freeSlot(o.face)
 }
 
-// takeSlot takes a free slot of the host. A slot is used again as late as possible: the engine could take
-// a new connection for one that it has just lost.
+// takeSlot takes a free slot of the host. A slot is used again as late as possible: the engine
+// could take a new connection for one that it has just lost.
 func (t *offers) takeSlot(host netip.Addr) (face, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,8 +158,8 @@ func (t *offers) ban(names ...string) {
 	}
 }
 
-// banFaces bans the users of the faces whose hosts the engine has banned: their keys, and their hosts if
-// these are proven by now. The engine forgets no ban, so hosts is the list of all.
+// banFaces bans the users of the faces whose hosts the engine has banned: their keys, and their
+// hosts if these are proven by now. The engine forgets no ban, so hosts is the list of all.
 func (t *offers) banFaces(hosts []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -212,15 +212,15 @@ func (t *offers) wanted(p Peer) *scionnet.PeerKey {
 	return nil
 }
 
-// mayBe tells whether an accepted connection can come from the peer's address, as it claims. It must show
-// the key that the peer has shown when it was dialled.
+// mayBe tells whether an accepted connection can come from the peer's address, as it claims. It
+// must show the key that the peer has shown when it was dialled.
 func (t *offers) mayBe(p Peer, k *scionnet.PeerKey) bool {
 	want := t.wanted(p)
 	return want == nil || k == nil || *want == *k
 }
 
-// bind counts a connection towards the peer's key. The first connection sets the key. After the last one
-// it is forgotten, so that a peer may come back with a new key.
+// bind counts a connection towards the peer's key. The first connection sets the key. After the
+// last one it is forgotten, so that a peer may come back with a new key.
 func (t *offers) bind(p Peer, k *scionnet.PeerKey) (unbind func(), err error) {
 	if k == nil {
 		return func() {}, nil
@@ -248,8 +248,8 @@ func (t *offers) bind(p Peer, k *scionnet.PeerKey) (unbind func(), err error) {
 // DialerNetwork implements the engine's Dialer.
 func (t *offers) DialerNetwork() string { return face{}.Network() }
 
-// Dial implements the engine's Dialer. It refuses addresses that were not offered, at once. A refusal is a
-// connection too: see stillborn.
+// Dial implements the engine's Dialer. It refuses addresses that were not offered, at once. A
+// refusal is a connection too: see stillborn.
 func (t *offers) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	l, err := t.connect(ctx, addr)
 	if err == nil {
@@ -303,9 +303,10 @@ func (o *offer) dial(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// stillborn is a connection that could not be made. The engine gets it in place of an error. After an error
-// it would ask connected peers for help with hole punching (BEP 55) towards an address that only we know,
-// and panic because the address has no IP and port. It simply drops a connection that fails at once.
+// stillborn is a connection that could not be made. The engine gets it in place of an error. After
+// an error it would ask connected peers for help with hole punching (BEP 55) towards an address
+// that only we know, and panic because the address has no IP and port. It simply drops a connection
+// that fails at once.
 type stillborn struct{ err error }
 
 var _ net.Conn = stillborn{}

@@ -11,12 +11,12 @@ import (
 )
 
 // oneFile shows the engine a torrent of one file, whatever is in it. So the engine needs to know
-// nothing of files, of padding between them, or of a v2 half: its mistakes with these end the process,
-// and it goes over all files for each piece.
+// nothing of files, of padding between them, or of a v2 half: its mistakes with these end the
+// process, and it goes over all files for each piece.
 //
-// It also knows the blocks that an earlier download has left on disk: see wire.Disk. The engine holds
-// the peer answerable for such a block. So the store hashes its piece itself (see storage.Blocks), and
-// blame holds nobody answerable.
+// It also knows the blocks that an earlier download has left on disk: see wire.Disk. The engine
+// holds the peer answerable for such a block. So the store hashes its piece itself (see
+// storage.Blocks), and blame holds nobody answerable.
 type oneFile struct {
 	storage.Store
 	refused  error                          // why the store does not take the torrent

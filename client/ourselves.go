@@ -10,7 +10,8 @@ import (
 // Trackers remember a peer for minutes after it was killed, and name it to the one that is started in
 // its place. Such an address is one of this host, and nothing listens there any more.
 
-// isOurs tells whether an address is one at which this session accepts connections, as others may know it.
+// isOurs tells whether an address is one at which this session accepts connections, as others may
+// know it.
 func isOurs(p Peer, listening []Peer, local func(netip.Addr) bool) bool {
 	if slices.ContainsFunc(listening, p.same) {
 		return true

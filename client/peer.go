@@ -12,8 +12,8 @@ import (
 	"braid/scionnet"
 )
 
-// Peer is the address of an address-level peer: a SCION address, or host and port on IP. Whether a peer on
-// IP is reached over TCP or QUIC depends on the session. Peers can be compared.
+// Peer is the address of an address-level peer: a SCION address, or host and port on IP. Whether a
+// peer on IP is reached over TCP or QUIC depends on the session. Peers can be compared.
 type Peer struct {
 	scion scionnet.Addr
 	// host and port of a peer on IP. An IP address stands in its canonical form.
@@ -32,8 +32,8 @@ func ParsePeer(s string) (Peer, error) {
 	return p, err
 }
 
-// ParseListen reads an address to listen at. Port 0 is any free port. On IP, an empty host is every address
-// of the machine.
+// ParseListen reads an address to listen at. Port 0 is any free port. On IP, an empty host is every
+// address of the machine.
 func ParseListen(s string) (Peer, error) { return parseAddress(s) }
 
 const maxHostName = 253 // RFC 1035
@@ -91,8 +91,9 @@ func (p Peer) same(q Peer) bool {
 	return p == q
 }
 
-// ofStranger is the peer as named by a stranger, such as the author of a magnet link. An IP address must be
-// public; the address of a name is checked when it is dialled. A SCION address always belongs to its AS.
+// ofStranger is the peer as named by a stranger, such as the author of a magnet link. An IP address
+// must be public; the address of a name is checked when it is dialled. A SCION address always
+// belongs to its AS.
 func (p Peer) ofStranger() (Peer, error) {
 	if p.host == "" {
 		return p, nil
@@ -121,9 +122,9 @@ func (p Peer) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 // ID names the peer in pathsel.
 func (p Peer) ID() pathsel.PeerID { return pathsel.PeerID(p.String()) }
 
-// faceOf is the address under which the engine knows a host: a unique local IPv6 address (RFC 4193) made of
-// a hash. It must be an IP address, since the engine panics otherwise. The engine bans by IP address, so
-// one bad block ends the host's connections over all paths.
+// faceOf is the address under which the engine knows a host: a unique local IPv6 address (RFC 4193)
+// made of a hash. It must be an IP address, since the engine panics otherwise. The engine bans by
+// IP address, so one bad block ends the host's connections over all paths.
 func faceOf(p Peer) netip.Addr {
 	kind := "ip "
 	if _, ok := p.SCION(); ok {
@@ -140,8 +141,8 @@ func faceNamed(name string) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// face is the address under which the engine knows one path-level connection. The port is a slot: it tells
-// the ports and paths of a host apart, and means nothing on any network.
+// face is the address under which the engine knows one path-level connection. The port is a slot:
+// it tells the ports and paths of a host apart, and means nothing on any network.
 type face struct {
 	host netip.Addr
 	slot uint16

@@ -27,8 +27,8 @@ const (
 	busy                // data; it is not replaced
 )
 
-// quota is the number of places: in all, for one network, for one host, and for all peers together whose
-// ISD-AS is only claimed.
+// quota is the number of places: in all, for one network, for one host, and for all peers together
+// whose ISD-AS is only claimed.
 type quota struct{ total, net, host, unproven int }
 
 func (q quota) of(o pathsel.Origin) (net, host int) {
@@ -43,11 +43,11 @@ const noPlace = -1
 
 // admit tells whether a newcomer gets a place, and which connection it replaces, if one has to go.
 //
-// Silent connections go first, whatever their network, then idle ones. Among equals, a connection of the
-// network with the most connections goes, and within it of the host with the most, so that a flood
-// replaces itself. An idle connection makes room only for a network with fewer places, or within its own
-// network for a host with no more, so that a crowd cannot push others out. Last, the connection goes that
-// has carried no data for longest.
+// Silent connections go first, whatever their network, then idle ones. Among equals, a connection
+// of the network with the most connections goes, and within it of the host with the most, so that a
+// flood replaces itself. An idle connection makes room only for a network with fewer places, or
+// within its own network for a host with no more, so that a crowd cannot push others out. Last, the
+// connection goes that has carried no data for longest.
 func (q quota) admit(taken []place, newcomer pathsel.Origin) (victim int, ok bool) {
 	ofNet, ofHost := 0, 0
 	for _, p := range taken {

@@ -22,8 +22,8 @@ type Progress struct {
 	Name  string
 	Phase Phase
 	Since time.Duration // since the transfer was added
-	// Total is the size of the wanted data, 0 while it is unknown. Have of it is on disk, verified or about
-	// to be. If only some files are wanted, whole pieces count.
+	// Total is the size of the wanted data, 0 while it is unknown. Have of it is on disk, verified
+	// or about to be. If only some files are wanted, whole pieces count.
 	Total, Have  int64
 	Missing      int64 // bytes of the torrent that are not there, wanted or not; 0 while the size is unknown
 	Checked      int64 // bytes that were hashed, while Phase is Checking
@@ -35,14 +35,16 @@ type Progress struct {
 	// Wasted counts the bytes of payload that were of no use, Dropped the pieces that were wrong.
 	Wasted, Dropped int64
 	Paths           []PathProgress
-	// Waiting tells that no path is left or that the disk is full, and what happens next; empty otherwise.
+	// Waiting tells that no path is left or that the disk is full, and what happens next; empty
+	// otherwise.
 	Waiting string
 	// Cause is why no data comes; nil while data comes, or while the cause is not known yet.
 	Cause *Cause
 	Err   error
 }
 
-// PathProgress is one path-level peer of a transfer: all its connections so far, and the one that is open.
+// PathProgress is one path-level peer of a transfer: all its connections so far, and the one that
+// is open.
 type PathProgress struct {
 	Peer      string
 	Path      pathsel.Path // no fingerprint where the transport has none, or it is not known yet
@@ -51,12 +53,14 @@ type PathProgress struct {
 	Accepted  bool // the peer connected to us
 	State     pathsel.State
 	Measurement
-	// BytesRead and BytesWritten count the peer protocol; FirstRead and LastRead are zero before the first byte.
+	// BytesRead and BytesWritten count the peer protocol; FirstRead and LastRead are zero before
+	// the first byte.
 	BytesRead, BytesWritten uint64
 	FirstRead, LastRead     time.Time
 	ReadRate, WriteRate     float64 // bits per second over the last seconds
-	// Carried is the rate of useful payload in the last period in which some could flow, which ended at
-	// CarriedUntil. It is zero without such a period, and on connections that the peer has opened.
+	// Carried is the rate of useful payload in the last period in which some could flow, which
+	// ended at CarriedUntil. It is zero without such a period, and on connections that the peer has
+	// opened.
 	Carried      pathsel.Estimate
 	CarriedUntil time.Time
 	Failures     int

@@ -13,8 +13,8 @@ import (
 	"braid/scionnet"
 )
 
-// quicTransport carries the connections of the SCION transport over plain IP: the same protocol, keys and
-// measurements.
+// quicTransport carries the connections of the SCION transport over plain IP: the same protocol,
+// keys and measurements.
 type quicTransport struct {
 	onIP
 	listening []*scionnet.IPEndpoint // at least one

@@ -13,9 +13,10 @@ import (
 
 // rarest chooses the pieces that are requested first if not every peer has all of them.
 //
-// The engine requests the rarest pieces first, and breaks ties by the order of the data. So the leechers
-// of a new swarm all ask its seed for the same few pieces, and it sends these to each of them. Here each
-// leecher breaks ties by a random order of its own, and gives the first pieces a higher priority.
+// The engine requests the rarest pieces first, and breaks ties by the order of the data. So the
+// leechers of a new swarm all ask its seed for the same few pieces, and it sends these to each of
+// them. Here each leecher breaks ties by a random order of its own, and gives the first pieces a
+// higher priority.
 type rarest struct {
 	order []int        // each piece's place among equally rare ones
 	first map[int]bool // pieces that are requested first now
@@ -23,13 +24,15 @@ type rarest struct {
 }
 
 const (
-	// The pieces requested first last for rarestTime at the present rate, beyond those that come until the
-	// next choice. That is enough for the requests under way. With more, leechers would overlap more.
+	// The pieces requested first last for rarestTime at the present rate, beyond those that come
+	// until the next choice. That is enough for the requests under way. With more, leechers would
+	// overlap more.
 	rarestTime  = time.Second
 	rarestLeast = 8   // pieces
 	rarestMost  = 256 // pieces
-	// rarestWork bounds the pieces of peers that are counted per look; if there are more, it chooses less
-	// often. The engine's own state of a piece takes as long as that of rarestState peers.
+	// rarestWork bounds the pieces of peers that are counted per look; if there are more, it
+	// chooses less often. The engine's own state of a piece takes as long as that of rarestState
+	// peers.
 	rarestWork  = 100_000
 	rarestState = 4
 )
@@ -45,8 +48,9 @@ type missingPiece struct {
 	started bool // some of it is there
 }
 
-// choose chooses count of the missing pieces: first those of the last choice that have been started, then
-// the rarest that a peer has. It returns the pieces that are new in the choice, and those no longer in it.
+// choose chooses count of the missing pieces: first those of the last choice that have been
+// started, then the rarest that a peer has. It returns the pieces that are new in the choice, and
+// those no longer in it.
 func (r *rarest) choose(missing []missingPiece, count int) (raise, lower []int) {
 	next := map[int]bool{}
 	var candidates []missingPiece
@@ -118,7 +122,8 @@ func (r *rarest) plan(v rarestView) (raise, lower []int) {
 	return r.choose(missing, count)
 }
 
-// rarestFirst makes the engine request rare pieces first, if all wanted pieces have the same priority.
+// rarestFirst makes the engine request rare pieces first, if all wanted pieces have the same
+// priority.
 type rarestFirst struct {
 	*core
 	memory *rarest // nil: not looked yet

@@ -22,15 +22,16 @@ import (
 //	  ^                     |
 //	  +---- peer leaves ----+
 //
-// In BEP 16 a seed shows a peer the next piece when another peer has the last one. So it waits for peers
-// that do not pass on pieces, or cannot. Here no peer waits while there are fresh pieces: each has some
-// ahead of it, enough for its rate. When no fresh piece is left, a peer without pieces ahead waits a
-// moment for those that others bring it. From then on it gets the pieces that the fewest peers have or
-// are about to have. Leechers without connections to each other depend on that.
+// In BEP 16 a seed shows a peer the next piece when another peer has the last one. So it waits for
+// peers that do not pass on pieces, or cannot. Here no peer waits while there are fresh pieces:
+// each has some ahead of it, enough for its rate. When no fresh piece is left, a peer without
+// pieces ahead waits a moment for those that others bring it. From then on it gets the pieces that
+// the fewest peers have or are about to have. Leechers without connections to each other depend on
+// that.
 //
 // Unsolved: a peer that fetches over several unequal paths has too few pieces ahead for all of them
-// until its rate is known, which delays it near the end. On paths of 18 and 1.8 Mbit/s it reached four
-// fifths of the rate that it has with an ordinary seed.
+// until its rate is known, which delays it near the end. On paths of 18 and 1.8 Mbit/s it reached
+// four fifths of the rate that it has with an ordinary seed.
 type revelation struct {
 	alone  int // the least number of pieces ahead of a peer that is the only one; otherwise two
 	length float64
@@ -79,14 +80,15 @@ type pieceNews struct {
 }
 
 const (
-	// The pieces ahead of a peer last for aheadTime and a round trip, or longer: the time of a piece's
-	// way through the peer's disk, and of the news about it. Shorter, and the seed is idle now and then;
-	// longer, and each piece waits longer to be passed on.
+	// The pieces ahead of a peer last for aheadTime and a round trip, or longer: the time of a
+	// piece's way through the peer's disk, and of the news about it. Shorter, and the seed is idle
+	// now and then; longer, and each piece waits longer to be passed on.
 	aheadTime = 500 * time.Millisecond
 	// aloneTime is the same for the only peer: there is no other to send to, and no swarm that waits.
 	aloneTime = time.Second
-	// dryPatience is how long a peer without pieces ahead waits for those that others bring it. Shorter,
-	// and the seed repeats pieces that are on their way to it; longer, and lonely peers lose time.
+	// dryPatience is how long a peer without pieces ahead waits for those that others bring it.
+	// Shorter, and the seed repeats pieces that are on their way to it; longer, and lonely peers
+	// lose time.
 	dryPatience = time.Second
 	// Within interestTime and a round trip a peer says that it is interested, if it is.
 	interestTime = 250 * time.Millisecond
@@ -94,8 +96,8 @@ const (
 	askedPatience = 10 * time.Second
 )
 
-// lacks is the first piece from that one on, of so many, that the peer was not told of and does not have;
-// -1 if there is none.
+// lacks is the first piece from that one on, of so many, that the peer was not told of and does not
+// have; -1 if there is none.
 func (p *viewer) lacks(from, pieces int) int {
 	for w := from / 64; w < len(p.told); w++ {
 		word := ^(p.told[w] | p.has[w])
@@ -114,7 +116,8 @@ func (p *viewer) lacks(from, pieces int) int {
 
 func newRevelation(pieces int, length int64, seed uint64) *revelation {
 	r := &revelation{
-		// Less, and the peer runs dry before its rate is known; more, and the next peer finds much claimed.
+		// Less, and the peer runs dry before its rate is known; more, and the next peer finds much
+		// claimed.
 		alone: max(2, pieces/64), length: float64(length), random: rand.New(rand.NewPCG(seed, 16)),
 		claims: make([]uint16, pieces), fresh: wire.FullBitset(pieces), left: pieces,
 		peers: map[pathsel.PeerID]*viewer{},
@@ -168,8 +171,8 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 	}
 }
 
-// hasAll notes that a peer says that it has every piece. It does not go over the pieces: otherwise a peer
-// could hold up the seed with five bytes on each new connection.
+// hasAll notes that a peer says that it has every piece. It does not go over the pieces: otherwise
+// a peer could hold up the seed with five bytes on each new connection.
 func (r *revelation) hasAll(id pathsel.PeerID) {
 	if p := r.peers[id]; p != nil && !p.whole {
 		r.release(p, nil, nil)
@@ -335,8 +338,9 @@ func (r *revelation) release(p *viewer, but, nor wire.Bitset) {
 	}
 }
 
-// next is a fresh piece for the peer; -1 if there is none. It is a random one, so that several seeds show
-// different pieces. With first it is the first one, for a single peer, which may want them in order.
+// next is a fresh piece for the peer; -1 if there is none. It is a random one, so that several
+// seeds show different pieces. With first it is the first one, for a single peer, which may want
+// them in order.
 func (r *revelation) next(p *viewer, first bool) int {
 	if r.left == 0 {
 		return -1
@@ -349,8 +353,8 @@ func (r *revelation) next(p *viewer, first bool) int {
 	return r.fresh.Next(0, p.told)
 }
 
-// rarestFrom is how many pieces the rarest are chosen from. A peer is shown more as soon as it has a piece,
-// so that looking at all pieces for each of its messages would hold everything up.
+// rarestFrom is how many pieces the rarest are chosen from. A peer is shown more as soon as it has
+// a piece, so that looking at all pieces for each of its messages would hold everything up.
 const rarestFrom = 256
 
 // rarest returns pieces that the peer was not told of and does not have, those with the fewest claims

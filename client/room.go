@@ -56,10 +56,11 @@ func (k *roomKeeper) onRoom(err error) {
 
 // askAgain has the engine ask for data again after a pause.
 //
-// The engine keeps the pieces that it wants in two sets, an order and a bitmap. During a pause, each
-// claim of a peer and each connection that ends takes pieces out of the order alone. AllowDataDownload
-// puts them back one by one, and the engine panics if it compares the sets in between. Setting a
-// priority during the pause takes the piece out of both, so that they grow alike.
+// The engine keeps the pieces that it wants in two sets, an order and a bitmap. During a pause,
+// each claim of a peer and each connection that ends takes pieces out of the order alone.
+// AllowDataDownload puts them back one by one, and the engine panics if it compares the sets in
+// between. Setting a priority during the pause takes the piece out of both, so that they grow
+// alike.
 func askAgain(c *core, r *rarestFirst) {
 	for i, p := range c.want.pieces {
 		c.torrent.SetPriority(i, enginePriority(p))

@@ -98,8 +98,8 @@ func unixTime(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// meter smooths a counter's growth. Two seconds or so are seen, which is steady enough to read and quick enough
-// to believe.
+// meter smooths a counter's growth. Two seconds or so are seen, which is steady enough to read and
+// quick enough to believe.
 type meter struct {
 	bytes uint64
 	rate  float64 // bits per second

@@ -31,10 +31,11 @@ type Selection struct {
 	Select []string
 	// Priorities are for files that match their pattern; the last one that matches counts.
 	Priorities []FilePriority
-	// Shared means that the selection is for several torrents: a pattern need not match files of each.
+	// Shared means that the selection is for several torrents: a pattern need not match files of
+	// each.
 	Shared bool
-	// Sequential requests the pieces in the order of the data instead of rare ones first, and enough of
-	// them at a time for many connections.
+	// Sequential requests the pieces in the order of the data instead of rare ones first, and
+	// enough of them at a time for many connections.
 	Sequential bool
 	// Strategy is the order in which pieces are requested otherwise.
 	Strategy Strategy
@@ -69,11 +70,12 @@ func CheckPattern(pattern string) error {
 	return err
 }
 
-// MatchFiles tells which files of a torrent a pattern matches. The pattern is a list of numbers such as
-// #3,7-9, from 1 on in the order of the layout, or a shell pattern (path.Match). Since brackets are common
-// in names, a shell pattern is tried with and without the special meaning of [. A pattern without a slash
-// matches the name of a file, or of a directory above it. A pattern with a slash matches the path, with
-// or without the torrent's own directory, and all files below a directory. \#3 is the file named #3.
+// MatchFiles tells which files of a torrent a pattern matches. The pattern is a list of numbers
+// such as #3,7-9, from 1 on in the order of the layout, or a shell pattern (path.Match). Since
+// brackets are common in names, a shell pattern is tried with and without the special meaning of [.
+// A pattern without a slash matches the name of a file, or of a directory above it. A pattern with
+// a slash matches the path, with or without the torrent's own directory, and all files below a
+// directory. \#3 is the file named #3.
 func MatchFiles(pattern string, l storage.Layout) []bool {
 	out := make([]bool, len(l.Files))
 	if ranges, ok, err := fileNumbers(pattern); ok || err != nil {
@@ -186,8 +188,8 @@ func (s Selection) patterns() []string {
 	return out
 }
 
-// Check finds likely mistakes: a pattern or a number that matches no file of the torrents, or a torrent
-// without a selected file.
+// Check finds likely mistakes: a pattern or a number that matches no file of the torrents, or a
+// torrent without a selected file.
 func (s Selection) Check(torrents ...storage.Layout) error {
 	for _, pattern := range s.patterns() {
 		matches := false
@@ -216,8 +218,8 @@ func (s Selection) Check(torrents ...storage.Layout) error {
 	return nil
 }
 
-// pieces is the priority of each piece: the highest of the files in it. Pieces with only padding are not
-// wanted, unless all files are.
+// pieces is the priority of each piece: the highest of the files in it. Pieces with only padding
+// are not wanted, unless all files are.
 func (s Selection) pieces(l storage.Layout) []Priority {
 	out := make([]Priority, l.Pieces())
 	everything := true
@@ -298,8 +300,8 @@ func (w *want) begin(t engineTorrent) {
 	w.advance(t)
 }
 
-// advance looks how many pieces are there, and tells whether all wanted ones are. If they are wanted in
-// order, it raises the priority of the next ones.
+// advance looks how many pieces are there, and tells whether all wanted ones are. If they are
+// wanted in order, it raises the priority of the next ones.
 func (w *want) advance(t engineTorrent) (done bool) {
 	for w.first < len(w.pieces) && (w.pieces[w.first] == Skip || isComplete(t, w.first)) {
 		w.first++
@@ -319,8 +321,8 @@ func (w *want) advance(t engineTorrent) (done bool) {
 	return w.first == len(w.pieces)
 }
 
-// next calls advance where that is useful. It tells whether all wanted pieces are there, if that is only a
-// part of the torrent.
+// next calls advance where that is useful. It tells whether all wanted pieces are there, if that is
+// only a part of the torrent.
 func (w *want) next(t engineTorrent) (done bool) {
 	return (w.partial || w.ordered) && w.advance(t) && w.partial
 }
@@ -356,8 +358,8 @@ func (w *want) missing(t engineTorrent) []bool {
 	return out
 }
 
-// strictBytes is how much Strict requests first: enough for a second of a fast connection, and little enough
-// to keep the order.
+// strictBytes is how much Strict requests first: enough for a second of a fast connection, and
+// little enough to keep the order.
 const strictBytes = 4 << 20
 
 // ahead is how many pieces are requested before the rest.

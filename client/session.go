@@ -1,9 +1,9 @@
 // Package client downloads and seeds torrents over path-level peers.
 //
-// If SCION reaches an address-level peer over four paths, the peer becomes four path-level peers. Each has
-// a connection of its own that is pinned to its path. An unmodified BitTorrent engine
-// (anacrolix/torrent) spreads the pieces over them. The package decides which connections exist: the
-// engine dials only what is offered to it, and learns of no address by itself.
+// If SCION reaches an address-level peer over four paths, the peer becomes four path-level peers.
+// Each has a connection of its own that is pinned to its path. An unmodified BitTorrent engine
+// (anacrolix/torrent) spreads the pieces over them. The package decides which connections exist:
+// the engine dials only what is offered to it, and learns of no address by itself.
 //
 //	Session    one engine, its transports and listeners
 //	Transfer   one torrent: a loop over parts that look, decide and carry out
@@ -43,25 +43,27 @@ type Config struct {
 	IP IPTransport
 	// Identity is the key that peers see over SCION and QUIC; nil makes a new one for this session.
 	Identity *scionnet.Identity
-	// Listen are the addresses to accept connections at. At most one may be a SCION address, which must be
-	// one of the Host. Without it, a SCION host accepts connections at a free port.
+	// Listen are the addresses to accept connections at. At most one may be a SCION address, which
+	// must be one of the Host. Without it, a SCION host accepts connections at a free port.
 	Listen []Peer
 	// Selector decides which paths carry the download; nil is pathsel's "adaptive".
 	Selector pathsel.Selector
-	// MaxPaths is the budget of connections for each address-level peer and torrent; 0 is DefaultMaxPaths.
+	// MaxPaths is the budget of connections for each address-level peer and torrent; 0 is
+	// DefaultMaxPaths.
 	MaxPaths int
-	// MaxUploads is the number of peers that each torrent is served to at a time, whatever their number
-	// of connections; 0 is all.
+	// MaxUploads is the number of peers that each torrent is served to at a time, whatever their
+	// number of connections; 0 is all.
 	MaxUploads int
 	// MaxRequests bounds the outstanding requests on each connection; 0 adapts to the connection.
 	MaxRequests int
-	// Policy says over which paths the session may open connections, whatever the selector, and in which
-	// order it tries them. Peers that connect to us choose their paths themselves.
+	// Policy says over which paths the session may open connections, whatever the selector, and in
+	// which order it tries them. Peers that connect to us choose their paths themselves.
 	Policy pathsel.Policy
 	// Congestion is the congestion control algorithm over SCION and QUIC; empty is
 	// scionnet.DefaultCongestion.
 	Congestion congestion.Algorithm
-	// TCPCongestion is the algorithm over TCP, by the kernel's name for it; empty is the kernel's default.
+	// TCPCongestion is the algorithm over TCP, by the kernel's name for it; empty is the kernel's
+	// default.
 	TCPCongestion string
 	// Limits bound the rates of all transfers together.
 	Limits Limits
@@ -78,8 +80,8 @@ type PathLimit = wire.PathLimit
 // MinRate is the lowest limit in bits per second.
 const MinRate = wire.MinRate
 
-// IPTransport is the transport for peers on IP. A session uses one for all of them, since an address does
-// not tell which one is meant.
+// IPTransport is the transport for peers on IP. A session uses one for all of them, since an
+// address does not tell which one is meant.
 type IPTransport int
 
 const (
@@ -281,8 +283,8 @@ func (s *Session) infoHashes(each func(key []byte) (more bool)) {
 	}
 }
 
-// handshaken is called by the engine, without its lock, when both sides have named a torrent. Only then
-// an accepted connection belongs to one.
+// handshaken is called by the engine, without its lock, when both sides have named a torrent. Only
+// then an accepted connection belongs to one.
 func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	addr := c.RemoteAddr.String()
 	s.mu.Lock()
@@ -299,7 +301,8 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 		}
 	}
 	if t == nil {
-		// An unknown torrent, or the v2 hash of a hybrid, which the engine knows and braid does not speak.
+		// An unknown torrent, or the v2 hash of a hybrid, which the engine knows and braid does not
+		// speak.
 		if l := s.inbound.find(addr); l != nil {
 			l.Close()
 		}
@@ -344,8 +347,8 @@ func (s *Session) forget(t *Transfer) {
 	delete(s.transfers, t)
 }
 
-// Close ends all transfers and connections, and waits for them. Close the stores after it: then the data
-// that was received is on disk.
+// Close ends all transfers and connections, and waits for them. Close the stores after it: then the
+// data that was received is on disk.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.stop()

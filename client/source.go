@@ -17,8 +17,8 @@ import (
 	"braid/storage"
 )
 
-// Bounds of a torrent's description. A .torrent file of 64 MiB describes three million pieces. No magnet
-// link is longer than a few pages of text.
+// Bounds of a torrent's description. A .torrent file of 64 MiB describes three million pieces. No
+// magnet link is longer than a few pages of text.
 const (
 	MaxTorrentFile = 64 << 20
 	maxMagnet      = 16 << 10
@@ -27,18 +27,19 @@ const (
 	maxMagnetPeers = 256
 )
 
-// Source is a checked description of a torrent: a .torrent file or a magnet link. Of a magnet link only
-// the hash is known until a peer sends the rest.
+// Source is a checked description of a torrent: a .torrent file or a magnet link. Of a magnet link
+// only the hash is known until a peer sends the rest.
 type Source struct {
 	InfoHash metainfo.Hash
 	Name     string     // as far as it is known
 	Trackers [][]string // tiers of announce URLs, unchecked
 	Peers    []Peer     // of a magnet link (x.pe)
-	// WebSeeds are URLs of servers that have the data too (BEP 17, 19), unchecked. braid does not use them.
+	// WebSeeds are URLs of servers that have the data too (BEP 17, 19), unchecked. braid does not
+	// use them.
 	WebSeeds []string
 	Comment  string
-	// HashV2 is the info hash of the v2 half of a hybrid (BEP 52), in hexadecimal digits. braid does not
-	// use it.
+	// HashV2 is the info hash of the v2 half of a hybrid (BEP 52), in hexadecimal digits. braid
+	// does not use it.
 	HashV2 string
 	// Info and Layout are nil and zero for a magnet link.
 	Info   *metainfo.Info
@@ -139,7 +140,8 @@ func scanTiers(b *bencoded) (tiers [][]string, err error) {
 	return tiers, err
 }
 
-// scanWebSeeds reads a URL or a list of URLs. It ignores other values there, which some torrents have.
+// scanWebSeeds reads a URL or a list of URLs. It ignores other values there, which some torrents
+// have.
 func (s *Source) scanWebSeeds(b *bencoded) error {
 	one := func() error {
 		if b.kind() != '0' {
@@ -201,8 +203,8 @@ func ParseMagnet(uri string) (Source, error) {
 // numberedParameter matches the name of a parameter with a number, such as xt.1 or tr.2.
 var numberedParameter = regexp.MustCompile(`^(xt|tr|ws)\.[0-9]+$`)
 
-// withoutNumbers removes the numbers from the names of a magnet link's parameters. Some programs number
-// parameters that a link has several times; the engine's parser does not know such names.
+// withoutNumbers removes the numbers from the names of a magnet link's parameters. Some programs
+// number parameters that a link has several times; the engine's parser does not know such names.
 func withoutNumbers(uri string) string {
 	at, query, _ := strings.Cut(uri, "?")
 	parts := strings.Split(query, "&")
@@ -218,8 +220,8 @@ func withoutNumbers(uri string) string {
 // torrentFile is the .torrent file of an info dictionary, without trackers.
 func torrentFile(info []byte) []byte { return slices.Concat([]byte("d4:info"), info, []byte("e")) }
 
-// WithKept is the source with the description that a download of this magnet link into the directory has
-// kept. Without one the source is unchanged.
+// WithKept is the source with the description that a download of this magnet link into the
+// directory has kept. Without one the source is unchanged.
 func (s Source) WithKept(dir string) Source {
 	if !s.IsMagnet() {
 		return s

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// Strategy is the order in which pieces are requested. The three strategies are those of the original
-// system, as far as they can be had with the present engine. It requests each block from one connection,
-// and moves a request if that connection is slow.
+// Strategy is the order in which pieces are requested. The three strategies are those of the
+// original system, as far as they can be had with the present engine. It requests each block from
+// one connection, and moves a request if that connection is slow.
 type Strategy int
 
 const (
 	// Fastest requests rare pieces first. A connection without requests takes half of those of the
 	// connection that has most. In the original, faster connections chose their requests first.
 	Fastest Strategy = iota
-	// Strict requests strictly by priority, which is the order of the data. In the original, users set the
-	// priorities, and a block was requested a second time after a while.
+	// Strict requests strictly by priority, which is the order of the data. In the original, users
+	// set the priorities, and a block was requested a second time after a while.
 	Strict
-	// Fuzzy requests by priority with some noise, so that connections overlap less: it puts off some of
-	// the next pieces at random. In the original, each connection had an order of its own.
+	// Fuzzy requests by priority with some noise, so that connections overlap less: it puts off
+	// some of the next pieces at random. In the original, each connection had an order of its own.
 	Fuzzy
 )
 

@@ -14,7 +14,8 @@ type SuperSeeding int
 
 const (
 	NoSuperSeeding SuperSeeding = iota
-	// AutoSuperSeeding does so until another peer has everything: from then on the seed is one of several.
+	// AutoSuperSeeding does so until another peer has everything: from then on the seed is one of
+	// several.
 	AutoSuperSeeding
 	AlwaysSuperSeeding
 )
@@ -32,7 +33,8 @@ func ParseSuperSeeding(name string) (SuperSeeding, error) {
 	return SuperSeeding(i), nil
 }
 
-// superSeeder tells peers of pieces as a revelation plans. It tells all connections of a peer the same.
+// superSeeder tells peers of pieces as a revelation plans. It tells all connections of a peer the
+// same.
 type superSeeder struct {
 	*core
 	mode SuperSeeding

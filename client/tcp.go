@@ -51,7 +51,8 @@ func (t *tcpTransport) acceptFrom(l *net.TCPListener) {
 			return
 		}
 		if err != nil {
-			// Most likely there are no free file descriptors. Trying again at once would only burn CPU.
+			// Most likely there are no free file descriptors. Trying again at once would only burn
+			// CPU.
 			t.log.Warn("connections not accepted", "listen", l.Addr(), "error", err)
 			select {
 			case <-t.ctx.Done():

@@ -33,7 +33,8 @@ func measureTCP(c *net.TCPConn) Measurement {
 	return m
 }
 
-// setTCPCongestion chooses the congestion controller of a socket; accepted connections have that of their listener.
+// setTCPCongestion chooses the congestion controller of a socket; accepted connections have that of
+// their listener.
 func setTCPCongestion(c syscall.RawConn, name string) error {
 	if name == "" {
 		return nil
@@ -47,7 +48,8 @@ func setTCPCongestion(c syscall.RawConn, name string) error {
 	return os.NewSyscallError("setsockopt TCP_CONGESTION", failed)
 }
 
-// hasTCPCongestion says what to do if the kernel lacks the congestion controller or does not let this user choose it.
+// hasTCPCongestion says what to do if the kernel lacks the congestion controller or does not let
+// this user choose it.
 func hasTCPCongestion(name string) error {
 	if name == "" {
 		return nil

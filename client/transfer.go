@@ -18,19 +18,19 @@ import (
 // Options of a transfer.
 type Options struct {
 	Peers []Peer // besides those in the source
-	// Decided, if not nil, is told of every step in the life of a path-level peer, in order and from one
-	// goroutine. It must not block.
+	// Decided, if not nil, is told of every step in the life of a path-level peer, in order and
+	// from one goroutine. It must not block.
 	Decided func(PathEvent)
-	// Trace, if not nil, gets what the selector saw and decided, each time: see pathsel.WriteStep. It is
-	// written by one goroutine until Close has returned.
+	// Trace, if not nil, gets what the selector saw and decided, each time: see pathsel.WriteStep.
+	// It is written by one goroutine until Close has returned.
 	Trace io.Writer
 	// Selection says which files are wanted; the zero value wants all.
 	Selection Selection
 	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Described. No
 	// data is fetched.
 	Describe bool
-	// Verified, if not nil, is told of every piece when it is verified, in order and from one goroutine.
-	// It must not block.
+	// Verified, if not nil, is told of every piece when it is verified, in order and from one
+	// goroutine. It must not block.
 	Verified func(VerifiedPiece)
 	// SuperSeeding is for data that is complete.
 	SuperSeeding SuperSeeding
@@ -192,8 +192,8 @@ func (t *Transfer) Described() (Source, error) {
 // that the session lacks, this session itself, and addresses of this host at which nothing listens.
 func (t *Transfer) AddPeers(peers ...Peer) { t.inbox.put(newPeers{slices.Clone(peers), true}) }
 
-// Hint names paths to try first, on the word of somebody else such as a tracker. Newer hints for an AS
-// replace older ones.
+// Hint names paths to try first, on the word of somebody else such as a tracker. Newer hints for an
+// AS replace older ones.
 func (t *Transfer) Hint(h pathsel.Hints) { t.inbox.put(hinted{h}) }
 
 // TrackerState notes how it goes with a tracker.
@@ -222,9 +222,9 @@ func (t *Transfer) Close() {
 	<-t.ended
 }
 
-// eventsEvery is the least time between two looks because of events. Without it a peer that says again
-// and again that it is interested, and that it is not, has every connection looked at for each five
-// bytes.
+// eventsEvery is the least time between two looks because of events. Without it a peer that says
+// again and again that it is interested, and that it is not, has every connection looked at for
+// each five bytes.
 const eventsEvery = 5 * time.Millisecond
 
 // run owns the transfer's state.

@@ -10,8 +10,8 @@ import (
 	"braid/scionnet"
 )
 
-// Transport carries path-level connections: SCION, QUIC on IP, or TCP. transport_test.go tests what holds
-// for all. If the network chooses the path, there is one path, with an empty fingerprint.
+// Transport carries path-level connections: SCION, QUIC on IP, or TCP. transport_test.go tests what
+// holds for all. If the network chooses the path, there is one path, with an empty fingerprint.
 type Transport interface {
 	// Name is the name of the transport for users: "scion", "quic" or "tcp".
 	Name() string

@@ -8,8 +8,8 @@ type VerifiedPiece struct {
 	Since time.Duration // since the transfer was added
 }
 
-// tellVerified calls f for every piece when it is verified, until the transfer ends. It tells again of
-// a piece that had to be fetched again.
+// tellVerified calls f for every piece when it is verified, until the transfer ends. It tells again
+// of a piece that had to be fetched again.
 func (c *core) tellVerified(f func(VerifiedPiece)) {
 	changes, stop := c.torrent.Changes()
 	c.workers.Go(func() {

@@ -8,9 +8,9 @@ import (
 
 // How the filter keeps the engine asking, where the engine alone would ask nobody any more.
 //
-// The engine asks a peer for more blocks when the last requested one has come, not before, and never
-// because of a reject. It has no timeouts. So if a peer forgets one block, or rejects the last one, the
-// connection idles, and no other connection gets its last requests.
+// The engine asks a peer for more blocks when the last requested one has come, not before, and
+// never because of a reject. It has no timeouts. So if a peer forgets one block, or rejects the
+// last one, the connection idles, and no other connection gets its last requests.
 //
 //	requested --half of them are answered--> the engine reads a suggestion, see FirstRequests
 //	          --the last one is rejected---> it reads a suggestion, and then the reject
@@ -22,16 +22,17 @@ import (
 // extension, a choke and an unchoke do the same, but take back all requests too.
 //
 // A peer that says it has everything and never answers (it snubs us) would be asked first again and
-// again, and be the only one that is asked for the last block. So while other connections can be asked,
-// the engine believes that such a peer chokes us, each time for longer. Only a block proves the contrary.
+// again, and be the only one that is asked for the last block. So while other connections can be
+// asked, the engine believes that such a peer chokes us, each time for longer. Only a block proves
+// the contrary.
 
 const (
-	// FirstRequests is the size of the first batch of requests: 256 kB, as much as slow start sends in
-	// four round trips. With more, the first of several peers would be asked for all pieces of a small
-	// torrent. When half of a batch is answered, the engine is told to ask for more.
+	// FirstRequests is the size of the first batch of requests: 256 kB, as much as slow start sends
+	// in four round trips. With more, the first of several peers would be asked for all pieces of a
+	// small torrent. When half of a batch is answered, the engine is told to ask for more.
 	FirstRequests = 16
-	// maxLate is how many late answers to requests that were taken back are remembered. Any beyond that
-	// end the connection when they come.
+	// maxLate is how many late answers to requests that were taken back are remembered. Any beyond
+	// that end the connection when they come.
 	maxLate = 4096
 )
 
@@ -44,10 +45,11 @@ type waiting struct {
 }
 
 const (
-	// Requests are taken back after a silence of silencePatience, silenceGaps gaps or silenceTrips round
-	// trips, whichever is longest. If it were shorter, a path that comes back after a few seconds would
-	// bring everything twice. Stragglers, which are less than one in strayParts of the requests, are taken
-	// back sooner: the peer has most likely forgotten them, and little is lost if it has not.
+	// Requests are taken back after a silence of silencePatience, silenceGaps gaps or silenceTrips
+	// round trips, whichever is longest. If it were shorter, a path that comes back after a few
+	// seconds would bring everything twice. Stragglers, which are less than one in strayParts of
+	// the requests, are taken back sooner: the peer has most likely forgotten them, and little is
+	// lost if it has not.
 	silencePatience, silenceGaps = 10 * time.Second, 16
 	strayPatience, strayGaps     = time.Second, 4
 	strayParts                   = 8
@@ -55,17 +57,18 @@ const (
 	// firstGap is the gap to begin with: 16 of them are the time of the first block at 4 kbit/s.
 	firstGap = 2 * time.Second
 	// blockPatience is how long a block may take, from its first byte to its last, while another
-	// connection is idle. No other peer can be asked for it meanwhile, and a peer may send it byte by
-	// byte. If it were shorter, blocks that share a limit of 10 kbit/s with twenty others would be lost.
+	// connection is idle. No other peer can be asked for it meanwhile, and a peer may send it byte
+	// by byte. If it were shorter, blocks that share a limit of 10 kbit/s with twenty others would
+	// be lost.
 	blockPatience = 5 * time.Minute
 	// gapMemory is after how many blocks most of a gap is forgotten.
 	gapMemory = 32
 )
 
 const (
-	// A peer that snubs us is not asked for leastSnub the first time, and then for longer, up to mostSnub.
-	// Shorter, and several such peers pass the last block among themselves; longer, and braid notices too
-	// late that a peer answers again.
+	// A peer that snubs us is not asked for leastSnub the first time, and then for longer, up to
+	// mostSnub. Shorter, and several such peers pass the last block among themselves; longer, and
+	// braid notices too late that a peer answers again.
 	leastSnub, mostSnub = 30 * time.Second, 4 * time.Minute
 )
 
@@ -136,8 +139,8 @@ type Situation struct {
 	Now    time.Time
 }
 
-// over tells whether so many requests have waited for too long. A connection's only request counts as a
-// straggler if another connection is idle.
+// over tells whether so many requests have waited for too long. A connection's only request counts
+// as a straggler if another connection is idle.
 func (w waiting) over(asked int, a Situation) bool {
 	if asked == 0 {
 		return false
@@ -149,7 +152,8 @@ func (w waiting) over(asked int, a Situation) bool {
 	return a.Now.Sub(w.since) >= max(least, silenceTrips*a.RTT)
 }
 
-// CanAsk tells whether the engine may ask the peer and wants to, and whether requests are outstanding.
+// CanAsk tells whether the engine may ask the peer and wants to, and whether requests are
+// outstanding.
 func (f *Filter) CanAsk() (can, asked bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,9 +183,9 @@ func (f *Filter) nudgeLocked() {
 	}
 }
 
-// TakeBack takes back all requests if the peer has been silent for too long. The engine then asks again:
-// this peer for other blocks, or other peers for these. It tells whether it did so, and whether the
-// engine does not ask this peer for a while.
+// TakeBack takes back all requests if the peer has been silent for too long. The engine then asks
+// again: this peer for other blocks, or other peers for these. It tells whether it did so, and
+// whether the engine does not ask this peer for a while.
 func (f *Filter) TakeBack(a Situation) (taken, snubbed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -209,8 +213,8 @@ func (f *Filter) TakeBack(a Situation) (taken, snubbed bool) {
 	return true, snubbed
 }
 
-// EndSnub lets the engine ask a peer that snubs us again, if its time is over or if no other connection
-// can be asked.
+// EndSnub lets the engine ask a peer that snubs us again, if its time is over or if no other
+// connection can be asked.
 func (f *Filter) EndSnub(others bool, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -227,8 +231,8 @@ func (f *Filter) answeredLocked(m message, now time.Time) verdict {
 		f.updateEngineLocked()
 	}
 	if late := f.late[m.block]; late > 0 && !(asked && block) {
-		// An answer that came too late: the engine would end the connection because of it. If two answers
-		// are to come, the engine waits for the one with the block.
+		// An answer that came too late: the engine would end the connection because of it. If two
+		// answers are to come, the engine waits for the one with the block.
 		if late == 1 {
 			delete(f.late, m.block)
 		} else {

@@ -7,11 +7,11 @@ import (
 
 // Bounds of the work and memory that one connection can cost the engine.
 //
-// The engine answers at once, into an unlimited buffer that waits for the peer to read. It bounds only
-// requests for blocks. So the filter reads a peer only while few answers to its requests for metadata
-// wait. A peer that does not read is not read either; one that reads is never held up, since each
-// answer that is written makes room for the next. A connection ends if the peer says what no peer has a
-// reason to say.
+// The engine answers at once, into an unlimited buffer that waits for the peer to read. It bounds
+// only requests for blocks. So the filter reads a peer only while few answers to its requests for
+// metadata wait. A peer that does not read is not read either; one that reads is never held up,
+// since each answer that is written makes room for the next. A connection ends if the peer says
+// what no peer has a reason to say.
 
 const (
 	// maxServing is how many requests for blocks may wait for an answer. The engine accepts 1024 of a
@@ -20,28 +20,30 @@ const (
 	// maxUnsaid is how many bytes may wait for a peer before its requests get no more rejects. Such a
 	// peer asks on and on although it is choked, and does not read.
 	maxUnsaid = 64 << 10
-	// maxBlock is the longest block that a peer may ask for, in bytes. All clients ask for 16 KiB. The
-	// engine keeps up to three copies of a block until the peer has read it.
+	// maxBlock is the longest block that a peer may ask for, in bytes. All clients ask for 16 KiB.
+	// The engine keeps up to three copies of a block until the peer has read it.
 	maxBlock = 128 << 10
-	// maxAnswers is how many answers to requests for metadata may wait, 16 KiB each. The engine itself
-	// can hold twice as many.
+	// maxAnswers is how many answers to requests for metadata may wait, 16 KiB each. The engine
+	// itself can hold twice as many.
 	maxAnswers = 4
 	// Turns are chokes and unchokes. At each of them the engine goes over its requests. Peers decide
 	// every ten seconds whom they serve; braid decides every second.
 	turnsMost  = 60
 	turnsEvery = time.Second
-	// wholesMost is how often a peer may say that it has all pieces, or none. The engine goes over all
-	// pieces each time. BEP 6 allows it once; aria2 repeats it instead of listing many new pieces.
+	// wholesMost is how often a peer may say that it has all pieces, or none. The engine goes over
+	// all pieces each time. BEP 6 allows it once; aria2 repeats it instead of listing many new
+	// pieces.
 	wholesMost = 4
-	// Greetings are extended handshakes, which may be repeated (BEP 10). Each can change the size of the
-	// metadata. The engine then allocates up to 16 MiB, and asks all other peers again.
+	// Greetings are extended handshakes, which may be repeated (BEP 10). Each can change the size
+	// of the metadata. The engine then allocates up to 16 MiB, and asks all other peers again.
 	greetingsMost  = 8
 	greetingsEvery = time.Minute
-	// MaxMetadata is the largest info dictionary that is fetched, in bytes: 800 000 pieces, or all files
-	// that a torrent may have.
+	// MaxMetadata is the largest info dictionary that is fetched, in bytes: 800 000 pieces, or all
+	// files that a torrent may have.
 	MaxMetadata = 16 << 20
 	// maxPieces is how many pieces a torrent can have whose description is still to be fetched. The
-	// engine keeps a peer's pieces in a set that takes little room only where they are close together.
+	// engine keeps a peer's pieces in a set that takes little room only where they are close
+	// together.
 	maxPieces = MaxMetadata / 20
 )
 
@@ -68,8 +70,8 @@ type bounds struct {
 // room tells whether one more request for metadata may pass.
 func (x *bounds) room() bool { return x.answers < maxAnswers }
 
-// arrived counts a message of the peer and decides what happens to it. With an error the connection has
-// to end.
+// arrived counts a message of the peer and decides what happens to it. With an error the connection
+// has to end.
 func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 	switch m.kind {
 	case msgChoke, msgUnchoke:
@@ -80,13 +82,13 @@ func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 		first := !x.mapped
 		x.mapped = true
 		if m.kind == msgBitfield {
-			// BEP 3 allows it once, but aria2 repeats it instead of listing many new pieces. It costs no more
-			// than its length.
+			// BEP 3 allows it once, but aria2 repeats it instead of listing many new pieces. It
+			// costs no more than its length.
 			x.field = m.size - 5
 			return pass, x.fits()
 		}
-		// If a peer takes back that it has all pieces, the engine still counts it, and panics when the
-		// torrent is closed.
+		// If a peer takes back that it has all pieces, the engine still counts it, and panics when
+		// the torrent is closed.
 		if x.wholes++; x.wholes > wholesMost || m.kind == msgHaveNone && !first {
 			return refuse, errPieces
 		}
@@ -96,8 +98,8 @@ func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 		}
 		x.mapped = true
 	case msgAllowedFast, msgSuggest:
-		// The engine would ask for an allowed piece while the peer is parked, and goes over a list of them
-		// that only grows. At a suggestion it goes over all missing pieces.
+		// The engine would ask for an allowed piece while the peer is parked, and goes over a list
+		// of them that only grows. At a suggestion it goes over all missing pieces.
 		return drop, nil
 	case msgRequest:
 		if m.block.length > maxBlock {
@@ -143,8 +145,8 @@ func (x *bounds) fits() error {
 	return nil
 }
 
-// SetPieces tells the filter how many pieces the torrent has. It fails if the peer has assumed another
-// number.
+// SetPieces tells the filter how many pieces the torrent has. It fails if the peer has assumed
+// another number.
 func (f *Filter) SetPieces(pieces int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +154,8 @@ func (f *Filter) SetPieces(pieces int) error {
 	return f.bounds.fits()
 }
 
-// allowance bounds how often something may happen: some times at once, and once more in each interval.
+// allowance bounds how often something may happen: some times at once, and once more in each
+// interval.
 type allowance struct {
 	spent int
 	since time.Time

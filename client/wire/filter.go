@@ -21,15 +21,15 @@ import (
 //	           Bar: the peer reads a choke that the engine has not sent, and the engine gets cancels
 //	           for the peer's requests
 //
-// No request is lost and no block is sent twice. Whoever gets a cancel, the peer or our engine, answers
-// each request with a reject, or with the block if that is on its way already (BEP 6, which both must
-// support). The filter remembers chokes and unchokes of either side meanwhile, and passes on the last
-// one when it opens.
+// No request is lost and no block is sent twice. Whoever gets a cancel, the peer or our engine,
+// answers each request with a reject, or with the block if that is on its way already (BEP 6, which
+// both must support). The filter remembers chokes and unchokes of either side meanwhile, and passes
+// on the last one when it opens.
 //
-// A filter also bounds how much work and memory a peer can cost the engine. The engine keeps an answer
-// to everything that a peer asks, even if the peer does not read them, and it works through everything
-// that a peer says, however often: see bounds.go. While too many answers wait for a peer, the filter
-// reads no more from it, or ends the connection.
+// A filter also bounds how much work and memory a peer can cost the engine. The engine keeps an
+// answer to everything that a peer asks, even if the peer does not read them, and it works through
+// everything that a peer says, however often: see bounds.go. While too many answers wait for a
+// peer, the filter reads no more from it, or ends the connection.
 //
 // The engine reads a filter with one goroutine and writes it with another.
 type Filter struct {
@@ -101,8 +101,8 @@ type Filter struct {
 	unannouncedFrom int      // none of them is below it
 }
 
-// portion is how many of many pieces a peer is told of at a time. All at once would take nine bytes of
-// memory for each piece and each peer.
+// portion is how many of many pieces a peer is told of at a time. All at once would take nine bytes
+// of memory for each piece and each peer.
 const portion = 1024
 
 func newFilter(wire net.Conn) *Filter {
@@ -171,8 +171,8 @@ func (f *Filter) Unbar() {
 	}
 }
 
-// Conceal lets the peer believe that we have only the pieces that Reveal tells it of. It must be called
-// before the engine says what we have.
+// Conceal lets the peer believe that we have only the pieces that Reveal tells it of. It must be
+// called before the engine says what we have.
 func (f *Filter) Conceal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,8 +197,8 @@ func (f *Filter) Reveal(pieces []uint32) {
 	f.toPeerLocked(haves(f.newPiecesLocked(pieces...)))
 }
 
-// RevealAll tells the peer that we have these pieces, which may be many, as fast as the peer reads. The
-// set belongs to the filter from now on.
+// RevealAll tells the peer that we have these pieces, which may be many, as fast as the peer reads.
+// The set belongs to the filter from now on.
 func (f *Filter) RevealAll(pieces Bitset) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -369,8 +369,8 @@ func (f *Filter) Read(b []byte) (int, error) {
 	}
 }
 
-// smallest is the room that is needed to filter messages in place: a handshake, or the beginning of an
-// extended message.
+// smallest is the room that is needed to filter messages in place: a handshake, or the beginning of
+// an extended message.
 const smallest = 128
 
 // pass reads and filters some bytes, and returns those that pass; there may be none. At the first
@@ -624,8 +624,8 @@ func (f *Filter) askLocked(b block) {
 	f.batch = max(f.batch, len(f.requested))
 }
 
-// announceLocked notes that the peer is told, now or by silence, that we have nothing. It then tells the
-// peer of the pieces that were revealed before.
+// announceLocked notes that the peer is told, now or by silence, that we have nothing. It then
+// tells the peer of the pieces that were revealed before.
 func (f *Filter) announceLocked() {
 	if !f.announced {
 		f.announced = true

@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// framing follows one direction of a BitTorrent connection (BEP 3): the handshake, then messages, each
-// with its length in front. It finds where messages begin and reads the short ones, in whatever portions
-// the bytes come.
+// framing follows one direction of a BitTorrent connection (BEP 3): the handshake, then messages,
+// each with its length in front. It finds where messages begin and reads the short ones, in
+// whatever portions the bytes come.
 type framing struct {
 	begun   bool   // the handshake was seen
 	foreign bool   // the stream does not begin with a BitTorrent handshake and cannot be followed
@@ -60,16 +60,16 @@ const (
 	blockHead     = 4 + 1 + 3*4           // length, type, and a block
 	pieceHead     = 4 + 1 + 2*4           // a piece message up to its data
 	extendedHead  = 4 + 1 + 1             // an extended message (BEP 10) up to its payload
-	// metadataHead is how far into the payload of a metadata message (BEP 9) its type is searched. The
-	// keys of a dictionary are sorted, and the type's is the first in BEP 9.
+	// metadataHead is how far into the payload of a metadata message (BEP 9) its type is searched.
+	// The keys of a dictionary are sorted, and the type's is the first in BEP 9.
 	metadataHead = 64
 )
 
 // block is a part of a piece, as requests name it.
 type block struct{ index, begin, length uint32 }
 
-// message is the beginning of a message, as far as a filter reads it. Keep-alives have no type, and most
-// types have no block.
+// message is the beginning of a message, as far as a filter reads it. Keep-alives have no type, and
+// most types have no block.
 type message struct {
 	kind      byte
 	keepAlive bool
@@ -109,9 +109,10 @@ func haves(pieces []uint32) []byte {
 // scan goes over the next bytes of the stream. It calls keep for each message that begins in them, to
 // decide what happens to it. With stop, the scan ends at the first boundary between messages.
 //
-// Consumed is the number of bytes that the scan has gone over, and drops are those of them that do not
-// pass. The remaining bytes must be given again, with more: they are an incomplete beginning, a held
-// message, or lie behind the boundary. Stopped tells whether the scan ended because of stop or keep.
+// Consumed is the number of bytes that the scan has gone over, and drops are those of them that do
+// not pass. The remaining bytes must be given again, with more: they are an incomplete beginning, a
+// held message, or lie behind the boundary. Stopped tells whether the scan ended because of stop or
+// keep.
 func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consumed int, drops []span, stopped bool) {
 	i := 0
 	for {

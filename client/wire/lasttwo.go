@@ -2,25 +2,25 @@ package wire
 
 import "time"
 
-// lastTwo decides when to tell a peer of our last two pieces. It holds back the last piece but one, and
-// tells it together with the last.
+// lastTwo decides when to tell a peer of our last two pieces. It holds back the last piece but one,
+// and tells it together with the last.
 //
-// The reason is libtorrent (2.0, and so qBittorrent and Deluge). When a "have" makes us a seed, it checks
-// whether it is interested in us before it records the piece. If it has everything else that we have, it
-// ends the connection ("uninteresting upload-only peer"). It comes back a minute later, or never if we
-// have dialled. A peer that downloads as fast as we do is in that state all the time. With two pieces at
-// once it becomes interested by the first.
+// The reason is libtorrent (2.0, and so qBittorrent and Deluge). When a "have" makes us a seed, it
+// checks whether it is interested in us before it records the piece. If it has everything else that
+// we have, it ends the connection ("uninteresting upload-only peer"). It comes back a minute later,
+// or never if we have dialled. A peer that downloads as fast as we do is in that state all the
+// time. With two pieces at once it becomes interested by the first.
 //
-// Peers with the engine that braid uses are told at once. A torrent of one piece has no other piece to
-// tell: there libtorrent has to come back.
+// Peers with the engine that braid uses are told at once. A torrent of one piece has no other piece
+// to tell: there libtorrent has to come back.
 type lastTwo struct {
 	told  int      // pieces that the peer was told of, or is about to be
 	kept  []uint32 // held back; at most one
 	since time.Time
 }
 
-// lastTwoPatience is how long the last piece but one is held back. Longer, and peers wait for that piece
-// if our last one does not come; shorter, and on slow links the last one comes alone.
+// lastTwoPatience is how long the last piece but one is held back. Longer, and peers wait for that
+// piece if our last one does not come; shorter, and on slow links the last one comes alone.
 const lastTwoPatience = 30 * time.Second
 
 // tell notes that we have one more of so many pieces, and returns the pieces to tell the peer now.

@@ -17,8 +17,8 @@ import (
 // it, or 4 KiB.
 type Limits struct {
 	Upload, Download int64
-	// Paths bound the connections whose path matches. Each limit is for all such connections together,
-	// and for each direction by itself.
+	// Paths bound the connections whose path matches. Each limit is for all such connections
+	// together, and for each direction by itself.
 	Paths []PathLimit
 }
 
@@ -167,8 +167,8 @@ func (l *Limiter) wrap(w Conn) Conn {
 	return x
 }
 
-// limited reads and writes at limited rates. A read waits after the bytes have come: meanwhile nothing
-// else is read, and the transport's flow control slows the sender.
+// limited reads and writes at limited rates. A read waits after the bytes have come: meanwhile
+// nothing else is read, and the transport's flow control slows the sender.
 type limited struct {
 	Conn
 	in, out lane
@@ -247,8 +247,8 @@ type toll struct {
 // lookAgain is the time between two looks at a connection whose path or ISD-AS is still uncertain.
 const lookAgain = time.Second
 
-// tolls are the limits that hold for the lane now, the lowest first. Otherwise bytes would use up a rate
-// that others share, and then wait for a lower one.
+// tolls are the limits that hold for the lane now, the lowest first. Otherwise bytes would use up a
+// rate that others share, and then wait for a lower one.
 func (l *lane) tolls() []toll {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -38,8 +38,8 @@ type Options struct {
 	Addr    net.Addr // the remote address that the engine sees
 	Limits  *Limiter // nil: none
 	OnClose func()   // called once when the link is closed; must not block
-	// Obfuscate is the info hash with which a connection that we have opened is obfuscated; nil: it is
-	// not. It has no effect on a connection with a key, which is encrypted.
+	// Obfuscate is the info hash with which a connection that we have opened is obfuscated; nil: it
+	// is not. It has no effect on a connection with a key, which is encrypted.
 	Obfuscate []byte
 	// InfoHashes are those with which a peer may obfuscate a connection that it has opened.
 	InfoHashes mse.SecretKeyIter

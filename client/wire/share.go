@@ -8,11 +8,13 @@ import (
 	"braid/pathsel"
 )
 
-// share decides who may use a rate that connections share. It has no clock and no goroutine: limit has.
+// share decides who may use a rate that connections share. It has no clock and no goroutine: limit
+// has.
 //
-// The rate is a token bucket. Its tokens go to the network that has had the least so far, within it to
-// the host, the key and the connection that have had the least (start-time fair queueing on each level;
-// see pathsel.Origin for the levels). So nobody gains by more connections, keys or addresses.
+// The rate is a token bucket. Its tokens go to the network that has had the least so far, within it
+// to the host, the key and the connection that have had the least (start-time fair queueing on each
+// level; see pathsel.Origin for the levels). So nobody gains by more connections, keys or
+// addresses.
 //
 // What a sharer has had is counted in virtual time: as the bytes that somebody who always wants more
 // would have got. A sharer that comes back from a pause gets the count of the others, less a small
@@ -49,7 +51,8 @@ type flow struct {
 
 const (
 	// chunkTime is the time that a chunk takes. Shorter, and a machine with late timers grants many
-	// chunks at a time, of which a connection that waits gets only one; longer, and small messages wait.
+	// chunks at a time, of which a connection that waits gets only one; longer, and small messages
+	// wait.
 	chunkTime = 4 * time.Millisecond
 	// The bounds of a chunk. Less than a packet wastes packets; the engine never writes more at once.
 	minChunk = 2 << 10
@@ -116,7 +119,8 @@ func (s *share) move(f *flow, o pathsel.Origin) {
 	}
 }
 
-// claim asks for n bytes, from 1 to a chunk. A flow has one claim at a time, and none once it has left.
+// claim asks for n bytes, from 1 to a chunk. A flow has one claim at a time, and none once it has
+// left.
 func (s *share) claim(f *flow, n int) {
 	if f.above == nil {
 		return
@@ -136,8 +140,8 @@ func (s *share) note(f *flow, want int) {
 	}
 }
 
-// serve grants the claims that the time allows, in the right order. It returns when the next claim can be
-// granted; 0: there is none.
+// serve grants the claims that the time allows, in the right order. It returns when the next claim
+// can be granted; 0: there is none.
 func (s *share) serve(now time.Time) (granted []*flow, next time.Duration) {
 	if !s.filled.IsZero() {
 		s.tokens = min(s.burst, s.tokens+s.rate*max(0, now.Sub(s.filled).Seconds()))

@@ -43,9 +43,9 @@ type Measurement struct {
 	RTT, MinRTT, RTTVar      time.Duration // smoothed, the least seen, and the mean deviation
 	Handshake                time.Duration
 	PacketsSent, PacketsLost uint64
-	// PacketsReceived grows at least about twice a second while the path works, whether there is data
-	// to send or not, on transports that ask the other side for a sign of life. On others it is 0, and
-	// silence means nothing.
+	// PacketsReceived grows at least about twice a second while the path works, whether there is
+	// data to send or not, on transports that ask the other side for a sign of life. On others it
+	// is 0, and silence means nothing.
 	PacketsReceived uint64
 	scionnet.Congestion
 }
