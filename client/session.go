@@ -67,12 +67,21 @@ type Config struct {
 	TCPCongestion string
 	// Limits bound the rates of all transfers together.
 	Limits Limits
+	// Limiter, if not nil, is used instead of Limits: they can be changed while the session runs.
+	// Without it, limits of single transfers have no effect.
+	Limiter *Limiter
 	// Logger may be nil.
 	Logger *slog.Logger
 }
 
 // Limits bound the rates of a session's connections; see wire.Limits.
 type Limits = wire.Limits
+
+// Limiter applies limits that may change; see wire.Limiter.
+type Limiter = wire.Limiter
+
+// NewLimiter makes a limiter without limits.
+func NewLimiter() *Limiter { return wire.NewAdjustable(Limits{}) }
 
 // PathLimit is a limit for paths with a matching interface.
 type PathLimit = wire.PathLimit
@@ -193,6 +202,9 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 		},
 		limits: wire.NewLimiter(cfg.Limits), transfers: map[*Transfer]struct{}{},
 	}
+	if cfg.Limiter != nil {
+		s.limits = cfg.Limiter
+	}
 	s.offers.limits = s.limits
 	if s.maxPaths <= 0 {
 		s.maxPaths = DefaultMaxPaths
@@ -298,6 +310,7 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	if f, ok := c.RemoteAddr.(face); ok && t != nil {
 		if l := s.offers.linkAt(f); l != nil {
 			l.Filter.UseDisk(t.store)
+			l.LimitBy(t.options.Limiter)
 		}
 	}
 	if t == nil {

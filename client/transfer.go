@@ -38,6 +38,8 @@ type Options struct {
 	// progress again, with the time since the transfer was added. It is called in order and from one
 	// goroutine, and must not block.
 	Caused func(*Cause, time.Duration)
+	// Limiter, if not nil, bounds the rates of this transfer. See Config.Limiter.
+	Limiter *Limiter
 	// StopTimeout, if not 0, ends the transfer with a StoppedError after so long without data.
 	StopTimeout time.Duration
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"braid/pathsel"
@@ -121,8 +122,11 @@ func (l *limit) leave(f *flow) {
 	l.serve() // its claim may have held up smaller ones
 }
 
-// Limiter applies the limits of a session; nil is none.
+// Limiter applies the limits of a session or a torrent; nil is none, for ever.
 type Limiter struct {
+	version atomic.Uint64 // grows with each change
+
+	mu       sync.Mutex
 	up, down *limit // nil: not limited
 	paths    []pathLimit
 }
@@ -137,7 +141,23 @@ func NewLimiter(c Limits) *Limiter {
 	if c.Upload == 0 && c.Download == 0 && len(c.Paths) == 0 {
 		return nil
 	}
+	return NewAdjustable(c)
+}
+
+// NewAdjustable makes a limiter for valid limits that may change, even if there are none yet.
+func NewAdjustable(c Limits) *Limiter {
 	l := &Limiter{}
+	l.Set(c)
+	return l
+}
+
+// Set changes the limits, which must be valid. Connections obey the new ones from their next read or
+// write on.
+func (l *Limiter) Set(c Limits) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.version.Add(1)
+	l.up, l.down, l.paths = nil, nil, nil
 	if c.Upload != 0 {
 		l.up = newLimit(c.Upload)
 	}
@@ -149,7 +169,24 @@ func NewLimiter(c Limits) *Limiter {
 			l.paths = append(l.paths, pathLimit{p.Pattern, newLimit(p.Rate), newLimit(p.Rate)})
 		}
 	}
-	return l
+}
+
+// lane returns the limits for one direction of a connection.
+func (l *Limiter) lane(out bool) (always *limit, rules []rule) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	always = l.down
+	if out {
+		always = l.up
+	}
+	for _, p := range l.paths {
+		if out {
+			rules = append(rules, rule{p.pattern, p.up})
+		} else {
+			rules = append(rules, rule{p.pattern, p.down})
+		}
+	}
+	return always, rules
 }
 
 // wrap makes a connection obey the limits. Without limits it returns the connection itself.
@@ -157,13 +194,8 @@ func (l *Limiter) wrap(w Conn) Conn {
 	if l == nil {
 		return w
 	}
-	x := &limited{Conn: w, closed: make(chan struct{})}
-	x.in.wire, x.out.wire = x, x
-	x.in.always, x.out.always = l.down, l.up
-	for _, p := range l.paths {
-		x.in.rules = append(x.in.rules, rule{p.pattern, p.down})
-		x.out.rules = append(x.out.rules, rule{p.pattern, p.up})
-	}
+	x := &limited{Conn: w, session: l, closed: make(chan struct{})}
+	x.in.wire, x.out.wire, x.out.out = x, x, true
 	return x
 }
 
@@ -171,10 +203,21 @@ func (l *Limiter) wrap(w Conn) Conn {
 // nothing else is read, and the transport's flow control slows the sender.
 type limited struct {
 	Conn
+	session *Limiter
+	torrent atomic.Pointer[Limiter] // nil: there is none, or it is not known yet which torrent this is for
 	in, out lane
 	closed  chan struct{}
 	once    sync.Once
 	err     error
+}
+
+// version changes whenever the limits do: the versions of both limiters only grow.
+func (w *limited) version() uint64 {
+	v := w.session.version.Load()
+	if t := w.torrent.Load(); t != nil {
+		v += 1<<32 + t.version.Load()
+	}
+	return v
 }
 
 func (w *limited) Read(b []byte) (int, error) {
@@ -220,11 +263,13 @@ func (w *limited) Close() error {
 // lane is one direction of a connection.
 type lane struct {
 	wire   *limited
-	always *limit // nil: none
-	rules  []rule
+	out    bool       // what we send
 	serial sync.Mutex // held for a whole read or write
 
 	mu        sync.Mutex
+	version   uint64   // of the limits that follow; 0: not looked yet
+	always    []*limit // those for every path
+	rules     []rule
 	joined    []toll
 	origin    pathsel.Origin // by which it has joined
 	pathKnown bool           // and the limits for the path are joined
@@ -252,6 +297,7 @@ const lookAgain = time.Second
 func (l *lane) tolls() []toll {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.followChange()
 	first := l.looked.IsZero()
 	if l.closed || l.pathKnown && l.origin.Net != pathsel.Unproven {
 		return l.joined
@@ -270,8 +316,11 @@ func (l *lane) tolls() []toll {
 	join := func(x *limit) {
 		l.joined = append(slices.Clip(l.joined), toll{x, x.join(l.origin)})
 	}
-	if first && l.always != nil {
-		join(l.always)
+	if first {
+		for _, x := range l.always {
+			join(x)
+		}
+		l.lowestFirst()
 	}
 	if l.pathKnown = l.pathKnown || len(l.rules) == 0; l.pathKnown {
 		return l.joined
@@ -283,11 +332,38 @@ func (l *lane) tolls() []toll {
 				join(r.limit)
 			}
 		}
-		l.joined = slices.SortedStableFunc(slices.Values(l.joined), func(a, b toll) int {
-			return cmp.Compare(a.limit.share.rate, b.limit.share.rate)
-		})
+		l.lowestFirst()
 	}
 	return l.joined
+}
+
+func (l *lane) lowestFirst() {
+	l.joined = slices.SortedStableFunc(slices.Values(l.joined), func(a, b toll) int {
+		return cmp.Compare(a.limit.share.rate, b.limit.share.rate)
+	})
+}
+
+// followChange leaves the old limits if they have changed; the new ones are joined as those of a new connection.
+func (l *lane) followChange() {
+	v := l.wire.version()
+	if l.closed || v == l.version {
+		return
+	}
+	for _, t := range l.joined {
+		t.limit.leave(t.flow)
+	}
+	l.version, l.joined, l.always, l.rules = v, nil, nil, nil
+	l.looked, l.pathKnown = time.Time{}, false
+	for _, x := range []*Limiter{l.wire.session, l.wire.torrent.Load()} {
+		if x == nil {
+			continue
+		}
+		always, rules := x.lane(l.out)
+		if always != nil {
+			l.always = append(l.always, always)
+		}
+		l.rules = append(l.rules, rules...)
+	}
 }
 
 // pay waits for the lane's turn at each limit, one after another.

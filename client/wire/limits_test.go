@@ -288,3 +288,46 @@ func TestNoLimitCostsNothing(t *testing.T) {
 		t.Errorf("nothing written: %d, %v", n, err)
 	}
 }
+
+// Limits that change hold for open connections; a torrent's limits hold in addition to the session's.
+func TestLimitsThatChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		session, torrent := NewAdjustable(Limits{}), NewAdjustable(Limits{})
+		var sent []*atomic.Int64
+		for _, name := range []string{"a", "b"} {
+			raw, other := pipeTo(t, name)
+			w := session.wrap(raw)
+			defer w.Close()
+			if name == "b" {
+				(&Link{limited: w.(*limited)}).LimitBy(torrent)
+			}
+			n := sendOver(w, other)
+			sent = append(sent, n)
+			session.Set(Limits{Upload: 8e6})
+		}
+		for _, step := range []struct {
+			change func()
+			want   []float64 // bytes in 10 s
+		}{
+			{func() {}, []float64{5e6, 5e6}},
+			{func() { torrent.Set(Limits{Upload: 800e3}) }, []float64{9e6, 1e6}},
+			{func() { session.Set(Limits{Upload: 80e6}) }, []float64{99e6, 1e6}},
+			{func() { torrent.Set(Limits{Download: MinRate}) }, []float64{50e6, 50e6}},
+			{func() { session.Set(Limits{Upload: 16e3, Download: 8e6}) }, []float64{10e3, 10e3}},
+			{func() { session.Set(Limits{Upload: 8e6}) }, []float64{5e6, 5e6}},
+		} {
+			step.change()
+			time.Sleep(5 * time.Second) // until what waited at the old limits is through
+			before := []int64{sent[0].Load(), sent[1].Load()}
+			time.Sleep(10 * time.Second)
+			for i, want := range step.want {
+				if n := sent[i].Load() - before[i]; !closeTo(n, want) && !(want < 1e5 && float64(n) < 3*want) {
+					t.Errorf("connection %d: %d bytes in 10 s, want %.0f of %v", i, n, want, step.want)
+				}
+			}
+		}
+		if x := session.up.share.root.below; len(x) != 2 {
+			t.Errorf("%d peers in the queue", len(x))
+		}
+	})
+}

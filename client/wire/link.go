@@ -17,6 +17,7 @@ import (
 type Link struct {
 	Conn
 	Filter  *Filter
+	limited *limited // nil: without limits, for ever
 	Opened  time.Time
 	addr    net.Addr
 	counts  *counts
@@ -49,7 +50,7 @@ type Options struct {
 func Dialled(ctx context.Context, c Conn, o Options) (*Link, error) {
 	below := &counted{Conn: o.Limits.wrap(c)}
 	if o.Obfuscate == nil || c.Key() != nil {
-		return newLink(below, &below.counts, o), nil
+		return newLink(below, below, o), nil
 	}
 	defer context.AfterFunc(ctx, func() { below.Close() })()
 	x, err := obfuscate(ctx, below, o.Obfuscate)
@@ -57,23 +58,31 @@ func Dialled(ctx context.Context, c Conn, o Options) (*Link, error) {
 		below.Close()
 		return nil, err
 	}
-	return newLink(x, &below.counts, o), nil
+	return newLink(x, below, o), nil
 }
 
 // Accepted makes a link of a connection that a peer has opened.
 func Accepted(c Conn, o Options) *Link {
 	below := &counted{Conn: o.Limits.wrap(c)}
 	if c.Key() != nil {
-		return newLink(below, &below.counts, o)
+		return newLink(below, below, o)
 	}
-	return newLink(&obfuscated{Conn: below, keys: o.InfoHashes}, &below.counts, o)
+	return newLink(&obfuscated{Conn: below, keys: o.InfoHashes}, below, o)
 }
 
-func newLink(c Conn, n *counts, o Options) *Link {
-	l := &Link{Conn: c, addr: o.Addr, counts: n, onClose: o.OnClose, Opened: time.Now()}
+func newLink(c Conn, n *counted, o Options) *Link {
+	l := &Link{Conn: c, addr: o.Addr, counts: &n.counts, onClose: o.OnClose, Opened: time.Now()}
+	l.limited, _ = n.Conn.(*limited)
 	l.Filter = newFilter(&v1Only{Conn: c})
 	l.Filter.onInterest = l.changed
 	return l
+}
+
+// LimitBy has the link obey the limits of its torrent, too. It has no effect without Options.Limits.
+func (l *Link) LimitBy(x *Limiter) {
+	if l.limited != nil && x != nil {
+		l.limited.torrent.Store(x)
+	}
 }
 
 // counted counts what its connection carries.
