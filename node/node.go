@@ -46,6 +46,9 @@ type Config struct {
 	Torrents []Options
 	// Sources find peers, in addition to trackers.
 	Sources []Source
+	// Adjustable lets limits change while the node runs, which costs each connection a little. Without
+	// it, those of Client hold for ever, and torrents have none of their own.
+	Adjustable bool
 	// State is a directory that keeps the torrents for Restore; empty: they are forgotten.
 	State  string
 	Logger *slog.Logger // may be nil
@@ -61,6 +64,7 @@ type Node struct {
 	stores  stores
 	stream  stream
 	state   string
+	limiter *client.Limiter // nil: limits do not change
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -108,6 +112,13 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		if cfg.Client.Identity, err = loadIdentity(cfg.Identity, n.log); err != nil {
 			return nil, err
 		}
+	}
+	if cfg.Adjustable {
+		n.limiter = client.NewLimiter()
+		if err = n.SetLimits(cfg.Client.Limits); err != nil {
+			return nil, err
+		}
+		cfg.Client.Limiter = n.limiter
 	}
 	if n.session, err = client.New(ctx, cfg.Client); err != nil {
 		return nil, err
@@ -177,6 +188,22 @@ func (n *Node) Close() error {
 // Listening returns the addresses at which peers may connect.
 func (n *Node) Listening() []client.Peer { return n.session.Listening() }
 
+var errNotAdjustable = errors.New("the limits of this node cannot be changed")
+
+// SetLimits changes the limits of all torrents together.
+func (n *Node) SetLimits(l client.Limits) error { return setLimits(n.limiter, l) }
+
+func setLimits(x *client.Limiter, l client.Limits) error {
+	if x == nil {
+		return errNotAdjustable
+	}
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	x.Set(l)
+	return nil
+}
+
 // Add adds a torrent and, unless it is to be paused, starts it. Add first makes sure that the
 // torrent may write to the files that are there already, which can take as long as hashing them. The
 // torrent is in Torrents meanwhile. The context bounds Add only.
@@ -185,6 +212,11 @@ func (n *Node) Add(ctx context.Context, o Options) (*Torrent, error) {
 }
 
 func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
+	if l := t.options.Limits; l.Upload != 0 || l.Download != 0 || len(l.Paths) > 0 {
+		if err := setLimits(t.limiter, l); err != nil {
+			return nil, fmt.Errorf("add torrent %s: %w", t.options.title(), err)
+		}
+	}
 	if err := n.register(t); err != nil {
 		return nil, fmt.Errorf("add torrent %s: %w", t.options.title(), err)
 	}

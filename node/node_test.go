@@ -588,3 +588,47 @@ func TestCloseWhileAdding(t *testing.T) {
 		t.Error("it was added")
 	}
 }
+
+// A torrent is limited while it runs, the other one is not; limits survive the node.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	data, out, state := t.TempDir(), t.TempDir(), t.TempDir()
+	src, other := create(t, data, "file", 4<<20), create(t, data, "other", 1<<20)
+	seeder, _ := seedOf(t, src, data)
+	add(t, seeder, Options{Source: other, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
+	if err := seeder.SetLimits(client.Limits{Upload: 1e6}); err == nil {
+		t.Error("limits of a node that is not adjustable were changed")
+	}
+	n := open(t, Config{Adjustable: true, State: state})
+	slow := client.Limits{Download: 4e6, Upload: 1e6}
+	x := add(t, n, Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening(), Limits: slow})
+	y := add(t, n, Options{Source: other, Storage: fileIn(out), Peers: seeder.Listening()})
+	wait(t, "the other", y.Done())
+	if isClosed(x.Done()) {
+		t.Error("4 MiB came at 4 Mbit/s before 1 MiB did at any rate")
+	}
+	if err := x.SetLimits(client.Limits{Download: 1}); err == nil {
+		t.Error("too low a limit was taken")
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n = open(t, Config{Adjustable: true, State: state})
+	if err := n.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x, err := n.Torrent(src.InfoHash.HexString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := x.Options().Limits; l.Download != slow.Download || l.Upload != slow.Upload {
+		t.Errorf("limits: %+v", l)
+	}
+	if err := x.SetLimits(client.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.SetLimits(client.Limits{Download: 100e6}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the rest without a limit", x.Done())
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/pathsel"
 	"braid/tracker"
 )
 
@@ -30,6 +31,9 @@ type saved struct {
 	Goal         Goal                `json:"goal"`
 	StopTimeout  time.Duration       `json:"stop_timeout,omitempty"`
 	Paused       bool                `json:"paused,omitempty"`
+	Upload       int64               `json:"upload_bit_s,omitempty"`
+	Download     int64               `json:"download_bit_s,omitempty"`
+	Paths        []savedLimit        `json:"path_limits,omitempty"`
 	Fetched      int64               `json:"fetched_bytes"`
 	Sent         int64               `json:"sent_bytes"`
 }
@@ -37,6 +41,11 @@ type saved struct {
 type savedTracker struct {
 	URL    string `json:"url"`
 	ByUser bool   `json:"by_user,omitempty"`
+}
+
+type savedLimit struct {
+	Pattern string `json:"pattern"`
+	Rate    int64  `json:"bit_s"`
 }
 
 // saveEvery bounds how much of a torrent's counters a killed process loses.
@@ -58,6 +67,10 @@ func (t *Torrent) save() {
 	s := saved{
 		Magnet: o.Source.Magnet(o.Source.Peers...), Added: t.added, Storage: o.Storage, Selection: o.Selection,
 		SuperSeeding: o.SuperSeeding, Goal: o.Goal, StopTimeout: o.StopTimeout, Paused: o.Paused, Fetched: p.Fetched, Sent: p.Sent,
+	}
+	s.Upload, s.Download = o.Limits.Upload, o.Limits.Download
+	for _, p := range o.Limits.Paths {
+		s.Paths = append(s.Paths, savedLimit{p.Pattern.String(), p.Rate})
 	}
 	for _, p := range o.Peers {
 		s.Peers = append(s.Peers, p.String())
@@ -126,6 +139,14 @@ func (n *Node) restore(ctx context.Context, name string) error {
 	}
 	if o.Source, err = s.source(strings.TrimSuffix(name, ".json") + ".torrent"); err != nil {
 		return err
+	}
+	o.Limits.Upload, o.Limits.Download = s.Upload, s.Download
+	for _, x := range s.Paths {
+		p, err := pathsel.ParsePattern(x.Pattern)
+		if err != nil {
+			return err
+		}
+		o.Limits.Paths = append(o.Limits.Paths, client.PathLimit{Pattern: p, Rate: x.Rate})
 	}
 	for _, text := range s.Peers {
 		p, err := client.ParsePeer(text)

@@ -27,6 +27,7 @@ type Options struct {
 	Selection    client.Selection
 	SuperSeeding client.SuperSeeding
 	Goal         Goal
+	Limits       client.Limits // of this torrent, in addition to those of the node; see Config.Adjustable
 	StopTimeout  time.Duration // gives the torrent up after so long without data; 0: never
 	Paused       bool          // add it without starting it
 	// MustFind has the start fail if no source can search for peers.
@@ -54,9 +55,10 @@ const (
 
 // Torrent is one torrent of a node.
 type Torrent struct {
-	node  *Node
-	hash  metainfo.Hash
-	added time.Time
+	node    *Node
+	hash    metainfo.Hash
+	added   time.Time
+	limiter *client.Limiter // nil: limits do not change
 
 	op sync.Mutex // held while the torrent is started or stopped, which takes long
 
@@ -90,6 +92,9 @@ func newTorrent(n *Node, o Options) *Torrent {
 	}
 	if o.Paused {
 		t.state = Paused
+	}
+	if n.limiter != nil {
+		t.limiter = client.NewLimiter()
 	}
 	return t
 }
@@ -219,6 +224,19 @@ func (t *Torrent) SetGoal(g Goal) {
 	t.save()
 }
 
+// SetLimits changes the limits of this torrent. They hold in addition to those of the node.
+func (t *Torrent) SetLimits(l client.Limits) error {
+	if err := setLimits(t.limiter, l); err != nil {
+		return fmt.Errorf("limit torrent %s: %w", t.Options().title(), err)
+	}
+	t.mu.Lock()
+	t.options.Limits = l
+	t.mu.Unlock()
+	t.save()
+	t.changed("limited")
+	return nil
+}
+
 // start needs op. A start that fails leaves the torrent paused.
 func (t *Torrent) start(ctx context.Context) (err error) {
 	o := t.Options()
@@ -310,6 +328,7 @@ func (t *Torrent) callbacks(o Options, offset time.Duration) client.Options {
 	s := &t.node.stream
 	out := client.Options{
 		Peers: o.Peers, Selection: o.Selection, SuperSeeding: o.SuperSeeding, StopTimeout: o.StopTimeout, Trace: o.Trace,
+		Limiter: t.limiter,
 		Decided: func(e client.PathEvent) {
 			e.Since += offset
 			s.publish(newPathStep(o.Source, e))
