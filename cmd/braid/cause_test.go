@@ -5,10 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +13,6 @@ import (
 	"braid/client"
 	"braid/node/event"
 	"braid/pathsel"
-	"braid/testbed"
 	"braid/testbed/linkemu"
 )
 
@@ -81,22 +77,9 @@ func TestCauses(t *testing.T) {
 		t.Skip("starts a SCION network")
 	}
 	t.Parallel()
-	topo, err := testbed.LoadTopology("two-paths")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.Close() })
-	from, to := topo.ASes[0].IA, topo.ASes[1].IA
+	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
-	data := make([]byte, 8<<20)
-	rand.NewChaCha8([32]byte{12}).Read(data)
-	if err := os.WriteFile(filepath.Join(dir, "file"), data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	randomFile(t, dir, 12, 8<<20)
 	if code, _, errors := ends(t, dir, "create", "file"); code != 0 {
 		t.Fatal(errors)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +14,6 @@ import (
 
 	"braid/node/event"
 	"braid/pathsel"
-	"braid/testbed"
 	"braid/testbed/linkemu"
 )
 
@@ -38,27 +36,14 @@ func TestPathKnowledge(t *testing.T) {
 	if err := os.WriteFile(name, []byte(threeLinks), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	topo, err := testbed.LoadTopology(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.Close() })
-	from, to := topo.ASes[0].IA, topo.ASes[1].IA
+	n, from, to := startNetwork(t, name)
 	for id := range uint64(2) {
 		if err := n.SetLink(pathsel.Interface{IA: from, ID: id + 1}, func(c *linkemu.Config) { c.Rate = 1_000_000 }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	good := pathsel.FingerprintOf([]pathsel.Interface{{IA: to, ID: 3}, {IA: from, ID: 3}})
-	data := make([]byte, 6<<20)
-	rand.NewChaCha8([32]byte{11}).Read(data)
-	if err := os.WriteFile(filepath.Join(dir, "file"), data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	data := randomFile(t, dir, 11, 6<<20)
 	urls := ready(t, dir, "tracker", "--json", "--min-interval", "1s", "--config-dir", n.ConfigDir(from),
 		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)), "--listen", statsAnywhere)
 	torrent := filepath.Join(dir, "file.torrent")

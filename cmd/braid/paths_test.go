@@ -18,7 +18,6 @@ import (
 
 	"braid/pathsel"
 	"braid/scionnet"
-	"braid/testbed"
 )
 
 func TestParseDestination(t *testing.T) {
@@ -147,16 +146,7 @@ func TestPathsLikeShowpaths(t *testing.T) {
 		t.Skip("starts a SCION network")
 	}
 	t.Parallel()
-	topo, err := testbed.LoadTopology("two-paths")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
-	src, dst := topo.ASes[0].IA, topo.ASes[1].IA
+	n, src, dst := startNetwork(t, "two-paths")
 	where := []string{"--config-dir", n.ConfigDir(src), "--local", n.HostIP(src).String()}
 
 	theirs, err := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(scionBin), "scion"), append([]string{"showpaths", dst.String(), "--format", "json"}, where...)...).Output()

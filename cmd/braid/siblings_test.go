@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"braid/testbed"
 )
 
 // The tracker is on both kinds of network and the torrent names it on IP only. The only seed is on SCION only. A braid on both finds it
@@ -21,22 +18,9 @@ func TestTorrentNamesOneTracker(t *testing.T) {
 	}
 	t.Parallel()
 	needProgram(t, "aria2c", "--version")
-	topo, err := testbed.LoadTopology("two-paths")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.Close() })
-	from, to := topo.ASes[0].IA, topo.ASes[1].IA
+	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
-	data := make([]byte, 3<<20)
-	rand.NewChaCha8([32]byte{14}).Read(data)
-	if err := os.WriteFile(filepath.Join(dir, "file"), data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	data := randomFile(t, dir, 14, 3<<20)
 	urls := ready(t, dir, "tracker", "--json", "--min-interval", "1s", "--interval", "5s", "--config-dir", n.ConfigDir(from),
 		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)), "--listen", "http://127.0.0.1:0", "--listen", statsAnywhere)
 	scion, web := urls[0], urls[1]

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"braid/testbed"
 )
 
 // libtorrentFetch downloads a torrent: torrent, directory, port.
@@ -34,22 +31,9 @@ while True:
 func TestMixedSwarm(t *testing.T) {
 	t.Parallel()
 	needProgram(t, "/usr/bin/python3", "-c", "import libtorrent")
-	topo, err := testbed.LoadTopology("two-paths")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := testbed.Start(t.Context(), testbed.Options{Topology: topo, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.Close() })
-	from, to := topo.ASes[0].IA, topo.ASes[1].IA
+	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
-	data := make([]byte, 3<<20)
-	rand.NewChaCha8([32]byte{10}).Read(data)
-	if err := os.WriteFile(filepath.Join(dir, "file"), data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	data := randomFile(t, dir, 10, 3<<20)
 	urls := ready(t, dir, "tracker", "--json", "--min-interval", "1s", "--config-dir", n.ConfigDir(from),
 		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)), "--listen", "http://127.0.0.1:0", "--listen", statsAnywhere)
 	torrents := map[string]string{}
