@@ -9,8 +9,8 @@ import (
 	"braid/storage"
 )
 
-// Describe asks peers what is in a magnet link, without adding or downloading the torrent. It returns
-// any other source as it is.
+// Describe asks peers what is in a magnet link, without adding or downloading the torrent. It
+// returns any other source as it is.
 func (n *Node) Describe(ctx context.Context, o Options) (client.Source, error) {
 	if !o.Source.IsMagnet() {
 		return o.Source, nil

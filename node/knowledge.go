@@ -34,9 +34,9 @@ func (k Knowledge) apply(cfg *announce.Config, s Swarm) {
 // path.
 const enoughBytes = 256 << 10
 
-// meanRate is the mean rate in bytes per second of a connection that ended before the selector judged
-// it. Such connections were slow; without a figure, every peer would try their paths again. It is 0
-// if too little data came.
+// meanRate is the mean rate in bytes per second of a connection that ended before the selector
+// judged it. Such connections were slow; without a figure, every peer would try their paths again.
+// It is 0 if too little data came.
 func meanRate(x client.PathProgress) float64 {
 	const long = 5 * time.Second
 	lasted := x.LastRead.Sub(x.FirstRead)

@@ -13,8 +13,8 @@
 // A node prints nothing, knows no flags, and never ends the process. It chooses neither paths
 // (package pathsel) nor pieces (package client).
 //
-// Unsolved: a torrent's data cannot be moved or deleted through a node. Torrents are not queued; all
-// that are not paused run at once.
+// Unsolved: a torrent's data cannot be moved or deleted through a node. Torrents are not queued;
+// all that are not paused run at once.
 package node
 
 import (
@@ -132,8 +132,8 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	return n, nil
 }
 
-// loadIdentity reads the key or creates it. If there is no place for a file, the key is new each time
-// and braid works as well.
+// loadIdentity reads the key or creates it. If there is no place for a file, the key is new each
+// time and braid works as well.
 func loadIdentity(name string, log *slog.Logger) (*scionnet.Identity, error) {
 	if name != "" {
 		return scionnet.LoadIdentity(name)
@@ -150,8 +150,8 @@ func loadIdentity(name string, log *slog.Logger) (*scionnet.Identity, error) {
 	return scionnet.LoadIdentity(filepath.Join(dir, "identity.pem"))
 }
 
-// Close ends the node in this order: peer sources say goodbye while the transfers still run; then the
-// transfers and connections end; then data is brought to disk; the event stream ends last.
+// Close ends the node in this order: peer sources say goodbye while the transfers still run; then
+// the transfers and connections end; then data is brought to disk; the event stream ends last.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	again := n.closed
@@ -205,8 +205,8 @@ func setLimits(x *client.Limiter, l client.Limits) error {
 }
 
 // Add adds a torrent and, unless it is to be paused, starts it. Add first makes sure that the
-// torrent may write to the files that are there already, which can take as long as hashing them. The
-// torrent is in Torrents meanwhile. The context bounds Add only.
+// torrent may write to the files that are there already, which can take as long as hashing them.
+// The torrent is in Torrents meanwhile. The context bounds Add only.
 func (n *Node) Add(ctx context.Context, o Options) (*Torrent, error) {
 	return n.add(ctx, newTorrent(n, o))
 }

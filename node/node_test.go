@@ -110,8 +110,8 @@ func sameFile(t *testing.T, a, b string) {
 
 func fileIn(dir string) Storage { return Storage{Kind: storage.KindFile, Dir: dir} }
 
-// A download is paused, which ends its connections and keeps its data, and goes on where it was. Its
-// counters include what came before the pause.
+// A download is paused, which ends its connections and keeps its data, and goes on where it was.
+// Its counters include what came before the pause.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	data, out := t.TempDir(), t.TempDir()
@@ -179,7 +179,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// Two torrents share a directory and want different files of it; the store is closed with the last one.
+// Two torrents share a directory and want different files of it; the store is closed with the last
+// one.
 func TestSharedDirectory(t *testing.T) {
 	t.Parallel()
 	data, out := t.TempDir(), t.TempDir()

@@ -17,7 +17,8 @@ import (
 type SCION struct {
 	// Open opens the local host; nil: the node stays on IP. It is called if the node needs SCION.
 	Open func(context.Context) (*scionnet.Host, error)
-	// Required has Open fail without SCION. An address on SCION to listen on, or of a peer, implies it.
+	// Required has Open fail without SCION. An address on SCION to listen on, or of a peer, implies
+	// it.
 	Required bool
 	// Likely says that this host seems to be on SCION. It is then used also if a tracker on IP may
 	// name a sibling on SCION.
@@ -72,7 +73,8 @@ func (c Config) openHost(ctx context.Context, log *slog.Logger) (*scionnet.Host,
 // learns the paths later: the control service takes seconds under load.
 const lookupPatience = 10 * time.Second
 
-// fitPolicy applies the policy to the paths that the named peers have now, and lets the user choose.
+// fitPolicy applies the policy to the paths that the named peers have now, and lets the user
+// choose.
 //
 // A policy that allows no path to any of these peers is an error, because the download would wait
 // for a path that most likely never comes. It is none if peers can connect in another way.

@@ -40,8 +40,8 @@ type Swarm struct {
 	Logger   *slog.Logger
 }
 
-// enoughPeers is the number of connected peers from which on a download asks for no more. A few good
-// peers are enough, and trackers bound how often they are asked anyway.
+// enoughPeers is the number of connected peers from which on a download asks for no more. A few
+// good peers are enough, and trackers bound how often they are asked anyway.
 const enoughPeers = 4
 
 // isHungry tells whether a torrent should look for more peers.

@@ -16,8 +16,8 @@ import (
 )
 
 // A node with a state directory keeps two files there for each torrent: HASH.torrent, the torrent
-// itself, which a magnet link lacks, and HASH.json, its options and counters. Both are replaced as a
-// whole, so that a killed process leaves either the old or the new one.
+// itself, which a magnet link lacks, and HASH.json, its options and counters. Both are replaced as
+// a whole, so that a killed process leaves either the old or the new one.
 
 // saved is the content of HASH.json.
 type saved struct {
@@ -194,7 +194,8 @@ func (s saved) source(torrent string) (client.Source, error) {
 }
 
 // ReplaceFile writes a file as a whole: whoever reads it, even after a crash of this process, finds
-// the old content or the new one. If it is to be durable, that holds for a crash of the machine, too.
+// the old content or the new one. If it is to be durable, that holds for a crash of the machine,
+// too.
 func ReplaceFile(name string, b []byte, durable bool) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".braid-*")
 	if err != nil {

@@ -23,7 +23,8 @@ type Storage struct {
 	// Existing says what happens to files that are in the way.
 	Existing      storage.Existing `json:"existing,omitempty"`
 	AllowDotfiles bool             `json:"allow_dotfiles,omitempty"`
-	// Recheck has data hashed whatever is recorded of it, when the torrent is started the first time.
+	// Recheck has data hashed whatever is recorded of it, when the torrent is started the first
+	// time.
 	Recheck bool `json:"-"`
 }
 
@@ -123,8 +124,9 @@ func (s *stores) close() error {
 	return errors.Join(errs...)
 }
 
-// IsComplete tells whether the data of a torrent is complete and right. Data that the record vouches
-// for is trusted unless all is to be hashed again; progress may be nil and gets the bytes hashed.
+// IsComplete tells whether the data of a torrent is complete and right. Data that the record
+// vouches for is trusted unless all is to be hashed again; progress may be nil and gets the bytes
+// hashed.
 func IsComplete(ctx context.Context, src client.Source, s Storage, progress func(bytes int64)) (bool, error) {
 	stored := storage.Stored{Kind: s.Kind, Dir: s.Dir, Hash: src.InfoHash, Layout: src.Layout}
 	if !s.Recheck && stored.Trusted() {

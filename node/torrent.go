@@ -147,7 +147,8 @@ func (t *Torrent) Trackers() []client.TrackerState {
 	return out
 }
 
-// AddPeers offers the torrent peers that somebody has named. A torrent that does not run ignores them.
+// AddPeers offers the torrent peers that somebody has named. A torrent that does not run ignores
+// them.
 func (t *Torrent) AddPeers(peers ...client.Peer) {
 	t.mu.Lock()
 	r := t.run
@@ -195,8 +196,8 @@ func (t *Torrent) Pause() error {
 	return err
 }
 
-// Resume starts a torrent that is paused, has failed, or has reached its goal. It stops again soon if
-// the goal has not been changed. The context bounds Resume only.
+// Resume starts a torrent that is paused, has failed, or has reached its goal. It stops again soon
+// if the goal has not been changed. The context bounds Resume only.
 func (t *Torrent) Resume(ctx context.Context) error {
 	t.op.Lock()
 	defer t.op.Unlock()
@@ -241,7 +242,8 @@ func (t *Torrent) SetLimits(l client.Limits) error {
 func (t *Torrent) start(ctx context.Context) (err error) {
 	o := t.Options()
 	n, src := t.node, o.Source
-	// Once the node is closing nothing is started: Close waits for starts that were under way before.
+	// Once the node is closing nothing is started: Close waits for starts that were under way
+	// before.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(n.ctx, cancel)()

@@ -101,8 +101,8 @@ func onNetwork(scion bool) func(tracker.URL) bool {
 	return func(u tracker.URL) bool { _, s := u.SCION(); return s == scion }
 }
 
-// MayKnowSiblings tells whether a tracker can tell where else it is reached. The UDP protocol has no
-// place for it.
+// MayKnowSiblings tells whether a tracker can tell where else it is reached. The UDP protocol has
+// no place for it.
 func MayKnowSiblings(u tracker.URL) bool { return u.Scheme() != "udp" }
 
 // anyTracker tells whether f is true of a tracker of one of the torrents.

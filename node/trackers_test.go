@@ -8,7 +8,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// Only who has the whole torrent is a seed to trackers; who has all that he wants, and it is not all, is a partial one.
+// Only who has the whole torrent is a seed to trackers; who has all that he wants, and it is not
+// all, is a partial one.
 func TestAnnounceProgress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		p    client.Progress

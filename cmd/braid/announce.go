@@ -21,8 +21,8 @@ func announceFlags() []cli.Flag {
 	}
 }
 
-// parseTrackers returns the tiers of trackers to ask for a torrent: those of the command line, in which a wrong URL is
-// an error, and those of the torrent.
+// parseTrackers returns the tiers of trackers to ask for a torrent: those of the command line, in
+// which a wrong URL is an error, and those of the torrent.
 func parseTrackers(cmd *cli.Command, s client.Source, log *slog.Logger) ([][]tracker.URL, error) {
 	var out [][]tracker.URL
 	for _, text := range cmd.StringSlice("tracker") {

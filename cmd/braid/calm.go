@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// calm is a log that strangers cannot fill: of each message it takes so many lines an hour and says how many it left
-// out. A banned peer comes back under another key, and a tracker answers nonsense each time.
+// calm bounds the lines that each message gets an hour, and says how many it left out. Otherwise
+// strangers could fill the log: a banned peer comes back under another key, and a tracker answers
+// nonsense each time.
 type calm struct {
 	slog.Handler
 	kinds *kinds
 }
 
-// linesPerHour of one message are more than a reader wants, and half a megabyte a day is less than a disk has.
+// linesPerHour is for each message. All messages together write half a megabyte a day at most.
 const linesPerHour = 20
 
 func newCalm(h slog.Handler) calm { return calm{h, &kinds{byMessage: map[string]*kind{}}} }
@@ -50,11 +51,12 @@ type kind struct {
 	missed int // since the last line that was taken
 }
 
-// maxKinds bounds the messages that are told apart. There are about a hundred in braid; should one of them be made of a
-// stranger's text, what it has beyond this counts as one.
+// maxKinds bounds the messages that are told apart. braid has about a hundred. If one contains a
+// stranger's text, all messages beyond the bound count as one.
 const maxKinds = 1000
 
-// count tells whether a line is taken, whether it is the last one of its hour, and how many were left out before it.
+// count tells whether a line is taken, whether it is the last one of its hour, and how many were
+// left out before it.
 func (k *kinds) count(message string, now time.Time) (take, last bool, missed int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// A stranger who makes braid log something each second gets 20 lines an hour, and nothing else is lost by it.
+// A stranger who makes braid log something each second gets 20 lines an hour, and nothing else is
+// lost by it.
 func TestCalm(t *testing.T) {
 	var b bytes.Buffer
 	h := newCalm((&printer{w: &b}).handler(slog.LevelWarn)).WithAttrs([]slog.Attr{slog.String("torrent", "x")})

@@ -24,8 +24,8 @@ type said struct {
 	Fetched int64 `json:"fetched_bytes"`
 }
 
-// stopped runs a download to its end, calling during for each event, and returns the causes that it has told, the event of
-// its failure and the last line on standard error.
+// stopped runs a download to its end, calling during for each event, and returns the causes that it
+// has told, the event of its failure and the last line on standard error.
 func stopped(t *testing.T, dir string, during func(said), args ...string) (causes []event.Cause, failed said, last string) {
 	t.Helper()
 	cmd := braid(t, dir, append([]string{"download", "file.torrent", "-o", t.TempDir(), "--json", "--sample", "50ms"}, args...)...)
@@ -70,8 +70,8 @@ func stopped(t *testing.T, dir string, during func(said), args ...string) (cause
 	return causes, failed, text[len(text)-1]
 }
 
-// Each cause is brought about on a real network, and the download names it: while it waits, as its last event, and in its last
-// line.
+// Each cause is brought about on a real network, and the download names it: while it waits, as its
+// last event, and in its last line.
 func TestCauses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")

@@ -115,8 +115,9 @@ func create(ctx context.Context, cmd *cli.Command) error {
 // askPatience is how long all trackers together may take to say where else they are.
 const askPatience = 4 * time.Second
 
-// nameSiblings asks the trackers of a new torrent whether they are on the other kind of network as well, and says which address
-// the torrent should name, too. Whoever knows only that one finds nobody otherwise. The torrent is good in any case.
+// nameSiblings asks the trackers of a new torrent whether they are on the other kind of network as
+// well, and says which address the torrent should name, too. Whoever knows only that one finds
+// nobody otherwise. The torrent is good in any case.
 func nameSiblings(ctx context.Context, cmd *cli.Command, s client.Source) {
 	log := slog.New(slog.DiscardHandler)
 	var named []tracker.URL
@@ -167,7 +168,8 @@ func nameSiblings(ctx context.Context, cmd *cli.Command, s client.Source) {
 	}
 }
 
-// splitURLs reads URL,URL. A comma ends a URL only where another one begins: SCION addresses have one, too.
+// splitURLs reads URL,URL. A comma ends a URL only where another one begins: SCION addresses have
+// one, too.
 func splitURLs(s string) []string {
 	var out []string
 	for _, part := range strings.Split(s, ",") {

@@ -15,7 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// debugFlag is for those who look for leaks, such as the testbed's soak.
+// debugFlag helps to find leaks; the testbed's soak uses it.
 func debugFlag() cli.Flag {
 	return &cli.StringFlag{Name: "debug-socket", Hidden: true, Usage: "answer each connection to the Unix socket `FILE` with the number of goroutines and the bytes of the heap after a collection, all stacks, and what the heap holds"}
 }
@@ -27,7 +27,8 @@ type debugState struct {
 	MemoryBytes uint64 `json:"memory_bytes"` // that the system has given and has not got back
 }
 
-// serveDebug opens the socket of debugFlag, if there is one, for the user's own processes only. The function closes it.
+// serveDebug opens the socket of debugFlag, if there is one, for the user's own processes only. The
+// function closes it.
 func serveDebug(cmd *cli.Command, log *slog.Logger) (func() error, error) {
 	name := cmd.String("debug-socket")
 	if name == "" {

@@ -94,7 +94,8 @@ func fetch(ctx context.Context, cmd *cli.Command, out *display, torrents []*node
 	return nil
 }
 
-// downloads reads the torrents that the command line names, and checks what can be checked before anything is opened.
+// downloads reads the torrents that the command line names, and checks what can be checked before
+// anything is opened.
 func downloads(ctx context.Context, cmd *cli.Command) ([]node.Options, error) {
 	if stop := cmd.Duration("stop-timeout"); stop < 0 || cmd.IsSet("stop-timeout") && stop == 0 {
 		return nil, usageErrorf("--stop-timeout %v: want more than 0", stop)
@@ -198,7 +199,8 @@ func describeAll(ctx context.Context, out *display, n *node.Node, torrents []nod
 	return nil
 }
 
-// untilServed returns a context that ends with the other one, or when no torrent is served any longer.
+// untilServed returns a context that ends with the other one, or when no torrent is served any
+// longer.
 func untilServed(ctx context.Context, torrents []*node.Torrent) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

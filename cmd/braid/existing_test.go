@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// Files that were there before a download: those of somebody else are left alone unless the user says otherwise, by torrent
-// file and by magnet link; one that is too long is right in the end, and download, verify and seed agree on it.
+// Files that were there before a download: those of somebody else are left alone unless the user
+// says otherwise, by torrent file and by magnet link; one that is too long is right in the end, and
+// download, verify and seed agree on it.
 func TestExistingFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

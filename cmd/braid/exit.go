@@ -45,8 +45,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// outcome is what braid says in the end, and its exit code. Results that could not be written are a failure whatever else
-// happened, for the caller believes that they are there.
+// outcome returns the error that braid reports at its end, and its exit code. Results that could not be written are a
+// failure whatever else happened, for the caller believes that they are there.
 func outcome(err, lost error) (code int, said error) {
 	if lost == nil {
 		return exitCode(err), err
@@ -58,9 +58,9 @@ func outcome(err, lost error) (code int, said error) {
 	return exitFailed, failure
 }
 
-// setDefaults gives every command of the tree the exit code and the words for wrong flags, and help at any depth;
-// leaves commas in values alone, since a SCION address has one; and shows no default of 0, which stands for a default that
-// the usage names, or for none.
+// setDefaults gives every command of the tree the exit code and the words for wrong flags, and help
+// at any depth; leaves commas in values alone, since a SCION address has one; and shows no default
+// of 0, which stands for a default that the usage names, or for none.
 func setDefaults(c *cli.Command) {
 	c.DisableSliceFlagSeparator = true
 	c.UseShortOptionHandling = true // -vv

@@ -69,7 +69,8 @@ func startSeed(t *testing.T, dir string, args ...string) (peer string) {
 	return peer
 }
 
-// runningSeed serves what the arguments name. wait returns its events after its end, which the end of the test is at the latest.
+// runningSeed serves what the arguments name. wait returns its events after its end, which the end
+// of the test is at the latest.
 func runningSeed(t *testing.T, dir string, args ...string) (peer string, wait func() (events string, err error)) {
 	t.Helper()
 	seed := braid(t, dir, append([]string{"seed", "--listen", "127.0.0.1:0", "--json"}, args...)...)
@@ -132,7 +133,8 @@ func TestLostOutput(t *testing.T) {
 	}
 }
 
-// A seed whose events nobody reads any more ends cleanly, and not by a signal: its trackers hear that it has stopped.
+// A seed whose events nobody reads any more ends cleanly, and not by a signal: its trackers hear
+// that it has stopped.
 func TestReaderGone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -189,8 +191,8 @@ func TestLostTrace(t *testing.T) {
 	}
 }
 
-// A command that hangs where no context reaches it (here in opening a pipe that nobody writes to) ends with the second
-// Ctrl-C, also if the shell that started braid had SIGINT ignored.
+// A command that hangs where no context reaches it (here in opening a pipe that nobody writes to)
+// ends with the second Ctrl-C, also if the shell that started braid had SIGINT ignored.
 func TestSecondInterruptEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -209,7 +211,8 @@ func TestSecondInterruptEnds(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	// Signals that come before braid listens are ignored, and pending ones are merged: so there are more than two.
+	// Signals that come before braid listens are ignored, and pending ones are merged: so there are
+	// more than two.
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	for enough := time.After(30 * time.Second); ; {

@@ -10,8 +10,8 @@ import (
 	"braid/cmd/braid/nohup"
 )
 
-// endOnHangup has SIGHUP end the command as Ctrl-C does: the terminal or the SSH session has gone. If braid was started with SIGHUP
-// ignored, as nohup does, it stays ignored.
+// endOnHangup has SIGHUP end the command as Ctrl-C does: the terminal or the SSH session has gone.
+// If braid was started with SIGHUP ignored, as nohup does, it stays ignored.
 func endOnHangup(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
 		if !nohup.Ignored() {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A terminal that is closed ends a download cleanly, so that the next run resumes it. Under nohup it goes on.
+// A terminal that is closed ends a download cleanly, so that the next run resumes it. Under nohup
+// it goes on.
 func TestHangup(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,7 +11,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Help is a function of a command and a width, so that no line of it is longer than the terminal is wide.
+// Help is a function of a command and a width, so that no line of it is longer than the terminal is
+// wide.
 
 const (
 	maxNames    = 26  // columns of a name; the text of a longer one begins on the next line
@@ -227,7 +228,8 @@ func usageError(c *cli.Command, err error) error {
 	return usageErrorf("%s; see %s --help", text, c.FullName())
 }
 
-// didYouMean is a suggestion for a mistyped name: the known one that is closest, empty if none is close.
+// didYouMean is a suggestion for a mistyped name: the known one that is closest, empty if none is
+// close.
 func didYouMean(typed string, known []string, prefix string) string {
 	best, least := "", len(typed)/3+1 // as many typing errors in so many letters are plausible
 	for _, k := range known {
@@ -245,8 +247,8 @@ func didYouMean(typed string, known []string, prefix string) string {
 	return fmt.Sprintf(" (did you mean %s%s?)", prefix, best)
 }
 
-// typos counts the letters that were added, left out, replaced or swapped with their neighbour between two words
-// (optimal string alignment).
+// typos counts the letters that were added, left out, replaced or swapped with their neighbour
+// between two words (optimal string alignment).
 func typos(a, b string) int {
 	d := make([][]int, len(a)+1)
 	for i := range d {

@@ -31,7 +31,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A mistyped command or flag gets a suggestion, and every mistake is named once, with the command that explains it.
+// A mistyped command or flag gets a suggestion, and every mistake is named once, with the command
+// that explains it.
 func TestMistypedCommandLines(t *testing.T) {
 	dir := t.TempDir()
 	for args, want := range map[string]string{

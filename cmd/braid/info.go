@@ -123,8 +123,8 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 	return w.Flush()
 }
 
-// publicMagnet is a magnet link to pass on: without the announce URLs in which a private tracker may have put the
-// user's key. It tells whether all are in it.
+// publicMagnet is a magnet link to pass on: without the announce URLs in which a private tracker
+// may have put the user's key. It tells whether all are in it.
 func publicMagnet(s client.Source) (link string, complete bool) {
 	complete = true
 	var tiers [][]string

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What scripts/install installs runs anywhere, finds its SCION programs, and is gone after --remove. What was there stays.
+// What scripts/install installs runs anywhere, finds its SCION programs, and is gone after
+// --remove. What was there stays.
 func TestInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")

@@ -27,8 +27,9 @@ var (
 	killKinds = []string{"file", "mmap", "bolt"}
 )
 
-// Downloads are killed at random moments, a few times for each kind of storage. What the record claims after that is right,
-// the next download goes on where the last one was, and in the end all is right.
+// Downloads are killed at random moments, a few times for each kind of storage. What the record
+// claims after that is right, the next download goes on where the last one was, and in the end all
+// is right.
 func TestKilledDownloads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -81,7 +82,8 @@ func TestKilledDownloads(t *testing.T) {
 			t.Logf("%d kills, %d downloads right in the end; fetched again after a kill, in MB: median %.2f, most %.2f",
 				len(again), finished, float64(again[len(again)/2])/1e6, float64(again[len(again)-1])/1e6)
 			t.Logf("verified pieces that a kill has lost: at most %d", lost)
-			// What a file has been given stays when a process is killed. bolt has pieces in memory until the next sync.
+			// What a file has been given stays when a process is killed. bolt has pieces in memory
+			// until the next sync.
 			most := 0
 			if kind == "bolt" {
 				most = (32 << 20) / int(src.Info.PieceLength)

@@ -18,8 +18,9 @@ import (
 	"unicode/utf8"
 )
 
-// drawnLayers reads the drawing in ARCHITECTURE.md: braid's folders from the top down. Folders whose names begin in the same
-// column are one layer. A package may import its own folder and those of lower layers, but none beside it or above it.
+// drawnLayers reads the drawing in ARCHITECTURE.md: braid's folders from the top down. Folders
+// whose names begin in the same column are one layer. A package may import its own folder and those
+// of lower layers, but none beside it or above it.
 func drawnLayers(t *testing.T) (layers [][]string) {
 	t.Helper()
 	text, err := os.ReadFile("../../ARCHITECTURE.md")
@@ -131,7 +132,8 @@ func TestMayImport(t *testing.T) {
 	}
 }
 
-// Commands leave to package node whatever it offers: sessions, transfers, stores that are written to, announcing, and the key.
+// Commands leave to package node whatever it offers: sessions, transfers, stores that are written
+// to, announcing, and the key.
 func TestCommandsUseNode(t *testing.T) {
 	past := map[string][]string{
 		"client":   {"New", "Session", "Transfer"},

@@ -16,10 +16,11 @@ func main() {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	// Go's own handler would not do for the second one: a shell without job control starts background jobs with
-	// SIGINT ignored, and signal.Stop goes back to that.
+	// Go's own handler would not do for the second one: a shell without job control starts
+	// background jobs with SIGINT ignored, and signal.Stop goes back to that.
 	go obeySignals(signals, cancel, func() { os.Exit(exitInterrupted) })
-	// A reader that has gone is an error like any other, and no signal that ends braid in the middle of things.
+	// A reader that has gone is an error like any other, and no signal that ends braid in the
+	// middle of things.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	out := &printer{w: os.Stdout, lost: cancel}
 	people := &printer{w: os.Stderr, private: true}
@@ -34,8 +35,8 @@ func main() {
 	os.Exit(code)
 }
 
-// sameInterrupt is the time within which several signals are one Ctrl-C: timeout(1) signals a process and then its
-// group. Nobody presses the key twice as fast because braid hangs.
+// sameInterrupt is the time within which several signals are one Ctrl-C: timeout(1) signals a
+// process and then its group. Nobody presses the key twice as fast because braid hangs.
 const sameInterrupt = 300 * time.Millisecond
 
 // obeySignals ends braid cleanly at the first signal, and at once at the second, whatever hangs.

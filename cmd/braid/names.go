@@ -13,8 +13,8 @@ import (
 	"braid/scionnet"
 )
 
-// namedPeers are the peers of --peer. In scion://name:31000 the name is looked up in the files of hosts and in DNS; all
-// addresses that it has are peers.
+// namedPeers are the peers of --peer. In scion://name:31000 the name is looked up in the files of
+// hosts and in DNS; all addresses that it has are peers.
 func namedPeers(ctx context.Context, cmd *cli.Command) ([]client.Peer, error) {
 	var out []client.Peer
 	for _, text := range cmd.StringSlice("peer") {

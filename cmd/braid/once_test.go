@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A command that fails prints its error once, as a line on standard error, and nothing on standard output but the
-// result that the error is about.
+// A command that fails prints its error once, as a line on standard error, and nothing on standard
+// output but the result that the error is about.
 func TestErrorIsPrintedOnce(t *testing.T) {
 	dir := t.TempDir()
 	smallTorrent(t, dir)

@@ -8,8 +8,9 @@ import (
 	"braid/node"
 )
 
-// pace decides when a log gets a line about something that goes on: when its state has changed, and otherwise once an hour,
-// which says that braid is alive. A line every few seconds is 17 000 a day, in which nobody finds the one that matters.
+// pace decides when a log gets a line about something that goes on: when its state has changed, and
+// otherwise once an hour, which says that braid is alive. A line every few seconds is 17 000 a day,
+// in which nobody finds the one that matters.
 type pace struct {
 	state string
 	at    time.Time // of the last line; zero before the first
@@ -17,8 +18,8 @@ type pace struct {
 
 const (
 	logAgain = time.Hour
-	// logPause is the least time between two lines. Without it a seed whose peers come and go all the time, or are made
-	// to, writes as much as before.
+	// logPause is the least time between two lines. Without it a seed whose peers come and go all
+	// the time, or are made to, writes as much as before.
 	logPause = time.Minute
 )
 
@@ -32,7 +33,8 @@ func (p *pace) due(state string, now time.Time) bool {
 	return true
 }
 
-// stateOf is what matters of a transfer to the reader of a log. Rates and peers that come and go beside others do not.
+// stateOf returns the part of a transfer's state that the reader of a log cares about. Rates and peers that come and go
+// beside others do not.
 func stateOf(p client.Progress, uploads bool) string {
 	if uploads {
 		return fmt.Sprint(p.Phase, node.ConnectedPeers(p) > 0)

@@ -27,8 +27,9 @@ links:
   - {a: "1-ff00:0:110#3", b: "1-ff00:0:111#3", linkAtoB: CORE, rate: 8mbit, delay: 5ms}
 `
 
-// Three links announce the same, of which one keeps the promise. The first download finds out which, by using all; the
-// second one, which may use one path, is told by the tracker and begins with it. A third one does not want to know.
+// Three links announce the same, of which one keeps the promise. The first download finds out
+// which, by using all; the second one, which may use one path, is told by the tracker and begins
+// with it. A third one does not want to know.
 func TestPathKnowledge(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -123,7 +123,8 @@ func parseDestination(s string) (pathsel.IA, netip.Addr, error) {
 	return ia, netip.Addr{}, err
 }
 
-// pathList is what is shown. The keys that 'scion showpaths --format json' has too have its names and units.
+// pathList is what is shown. The keys that 'scion showpaths --format json' has too have its names
+// and units.
 type pathList struct {
 	LocalIA     pathsel.IA   `json:"local_isd_as"`
 	Destination pathsel.IA   `json:"destination"`
@@ -203,7 +204,8 @@ func (l *pathList) fill(h *scionnet.Host, paths []pathsel.Path, probes []scionne
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// sequence writes a path as the elements of a hop sequence: ISD-AS#in,out for each AS, 0 where it begins and ends.
+// sequence writes a path as the elements of a hop sequence: ISD-AS#in,out for each AS, 0 where it
+// begins and ends.
 func sequence(p pathsel.Path) string {
 	if len(p.Interfaces) == 0 {
 		return ""

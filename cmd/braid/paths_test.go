@@ -140,7 +140,8 @@ func TestPathsCommandErrors(t *testing.T) {
 	}
 }
 
-// TestPathsLikeShowpaths compares with the scion tool on a real network: whatever key both have must mean the same.
+// TestPathsLikeShowpaths compares with the scion tool on a real network: whatever key both have
+// must mean the same.
 func TestPathsLikeShowpaths(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")

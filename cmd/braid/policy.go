@@ -33,7 +33,8 @@ func policyFlags() []cli.Flag {
 	}
 }
 
-// parsePolicy reads the flags. Paths that the user chooses from a list are added when the node is opened.
+// parsePolicy reads the flags. Paths that the user chooses from a list are added when the node is
+// opened.
 func parsePolicy(cmd *cli.Command) (p pathsel.Policy, err error) {
 	if p.Sequence, err = pathsel.ParseSequence(cmd.String("sequence")); err != nil {
 		return p, usageErrorf("--sequence: %w", err)
@@ -112,7 +113,8 @@ func (q *questions) numbers(ctx context.Context, n int) ([]int, error) {
 	}
 }
 
-// parseChoice reads numbers below n and ranges of them, or "all". The result is sorted and has each number once.
+// parseChoice reads numbers below n and ranges of them, or "all". The result is sorted and has each
+// number once.
 func parseChoice(s string, n int) ([]int, error) {
 	number := func(s string) (int, error) {
 		i, err := strconv.Atoi(strings.TrimSpace(s))

@@ -16,15 +16,17 @@ import (
 	"braid/tracker"
 )
 
-// printer is the only way of text from braid to standard output or standard error. What it prints is visible: nothing
-// that a stranger has written can make a terminal obey. JSON goes through it too, and stays valid. It is safe for
-// concurrent use.
+// printer is the only way of text from braid to standard output or standard error. What it prints
+// is visible: nothing that a stranger has written can make a terminal obey. JSON goes through it
+// too, and stays valid. It is safe for concurrent use.
 type printer struct {
 	w io.Writer
-	// private hides the keys of announce URLs: standard error is what people paste into bug reports.
+	// private hides the keys of announce URLs: standard error is what people paste into bug
+	// reports.
 	private bool
-	// lost, if not nil, is called after the first error of writing. Nothing more is printed then: half a line of JSON and
-	// the rest of another make no sense. If it is nil, errors are forgotten.
+	// lost, if not nil, is called after the first error of writing. Nothing more is printed then:
+	// half a line of JSON and the rest of another make no sense. If it is nil, errors are
+	// forgotten.
 	lost func()
 	// dumb is a terminal that only prints; colour one that knows colours, if the user likes them.
 	dumb, colour bool
@@ -33,13 +35,15 @@ type printer struct {
 	err   error    // the first one, if lost is not nil
 	frame frame    // what stands at the end of a terminal, nil: nothing
 	drawn []string // its lines as they were last drawn, without colours
-	// Until this moment the terminal may be changing its size, and nothing is drawn; text waits in held.
+	// Until this moment the terminal may be changing its size, and nothing is drawn; text waits in
+	// held.
 	unsettled time.Time
 	held      string
 }
 
-// settling is how long a terminal is left alone after its size has changed. tmux breaks lines anew at once, but tells of
-// no second change for a quarter of a second: what is drawn meanwhile is drawn in the wrong place.
+// settling is how long a terminal is left alone after its size has changed. tmux breaks lines anew
+// at once, but tells of no second change for a quarter of a second: what is drawn meanwhile is
+// drawn in the wrong place.
 const settling = 300 * time.Millisecond
 
 // frame is what is drawn on a terminal of this size.
@@ -51,7 +55,8 @@ func stdout(c *cli.Command) *printer { return c.Root().Writer.(*printer) }
 // stderr prints progress, the log and errors. A terminal that has gone does not stop a transfer.
 func stderr(c *cli.Command) *printer { return c.Root().ErrWriter.(*printer) }
 
-// pipes are standard input and output of a process that another braid has started and reads: no text for people.
+// pipes are standard input and output of a process that another braid has started and reads: no
+// text for people.
 func pipes() (io.Reader, io.Writer) { return os.Stdin, os.Stdout }
 
 // Write prints whole lines, or the beginning of one, without cutting characters in two.
@@ -67,7 +72,8 @@ func (p *printer) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// printf prints text in which the arguments are made visible. They cannot end a line; only the format can.
+// printf prints text in which the arguments are made visible. They cannot end a line; only the
+// format can.
 func (p *printer) printf(format string, args ...any) {
 	text := visiblef(format, args...)
 	if p.private {
@@ -76,8 +82,8 @@ func (p *printer) printf(format string, args ...any) {
 	_, _ = p.Write([]byte(text)) // kept in err
 }
 
-// say prints a message of one or more lines, such as an error. Further lines are indented, so that none of them passes
-// for a message of its own.
+// say prints a message of one or more lines, such as an error. Further lines are indented, so that
+// none of them passes for a message of its own.
 func (p *printer) say(who, message string) {
 	first, rest, more := strings.Cut(strings.TrimSpace(message), "\n")
 	p.printf("%s: %s\n", who, first)
@@ -87,7 +93,8 @@ func (p *printer) say(who, message string) {
 	}
 }
 
-// draw replaces what was drawn before by this frame, which stays at the end of the terminal until the next one.
+// draw replaces what was drawn before by this frame, which stays at the end of the terminal until
+// the next one.
 func (p *printer) draw(f frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,9 +136,10 @@ func (p *printer) repaint() {
 	}
 }
 
-// erased takes the cursor back to the first line that was drawn, and prints what was held back. Terminals break lines
-// anew when they get narrower: what was a line may be two rows by now. Rows are erased one by one: of a screen that is
-// erased whole tmux keeps a copy in what has scrolled off.
+// erased takes the cursor back to the first line that was drawn, and prints what was held back.
+// Terminals break lines anew when they get narrower: what was a line may be two rows by now. Rows
+// are erased one by one: of a screen that is erased whole tmux keeps a copy in what has scrolled
+// off.
 func (p *printer) erased() string {
 	held := p.held
 	p.held = ""
@@ -147,7 +155,8 @@ func (p *printer) erased() string {
 	return "\r\x1b[K" + strings.Repeat("\x1b[A\x1b[K", rows) + held
 }
 
-// drawing is the frame, in the size and the colours of the terminal: nothing while another job has it.
+// drawing is the frame, in the size and the colours of the terminal: nothing while another job has
+// it.
 func (p *printer) drawing() string {
 	if f, ok := p.w.(*os.File); p.frame == nil || ok && !foreground(f) {
 		return ""

@@ -29,8 +29,9 @@ import (
 	"braid/testbed/scenario"
 )
 
-// hostile has what a terminal obeys (escape sequences of 7 and 8 bits, bells, tabulators, deletions), what ends a line
-// for some of them, what turns the direction of writing, and bytes that are not UTF-8.
+// hostile has what a terminal obeys (escape sequences of 7 and 8 bits, bells, tabulators,
+// deletions), what ends a line for some of them, what turns the direction of writing, and bytes
+// that are not UTF-8.
 const hostile = "a\x1b]0;title\x07\x1b[2J\u009b31m\r\n\v\f\t\b\x00\x7f\u0085\u2028\u2029\u202e\u2066\ufeff\U000e0041\xff\xc3"
 
 func TestVisible(t *testing.T) {
@@ -100,7 +101,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// filled is a value in which every string and error is the text, also in fields that are added one day.
+// filled is a value in which every string and error is the text, also in fields that are added one
+// day.
 func filled[T any](text string) (v T) {
 	fill(reflect.ValueOf(&v).Elem(), text, 0)
 	return v
@@ -146,8 +148,8 @@ func fill(v reflect.Value, text string, depth int) {
 	}
 }
 
-// outputs are the functions that show people what strangers have written, each with everything in it set to the text.
-// exact: strangers cannot add lines.
+// outputs are the functions that show people what strangers have written, each with everything in
+// it set to the text. exact: strangers cannot add lines.
 var outputs = []struct {
 	name  string
 	exact bool
@@ -269,7 +271,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// Colours are the printer's: they end with each span, text cannot bring its own, and there are none unless wanted.
+// Colours are the printer's: they end with each span, text cannot bring its own, and there are none
+// unless wanted.
 func TestColours(t *testing.T) {
 	l := line{{"name", bold}, {"  ", plain}, {"bad\x1b[31m", red}, {"long", green}}
 	for _, c := range []struct {

@@ -69,8 +69,8 @@ func (d *display) emit(e any) {
 	_ = d.events.Encode(e) // the printer keeps the error, and ends the command
 }
 
-// maxBehind is how many events a slow reader of --json may fall behind. A torrent of a million pieces with
-// --piece-events has more, but not at once.
+// maxBehind is how many events a slow reader of --json may fall behind. A torrent of a million
+// pieces with --piece-events has more, but not at once.
 const maxBehind = 1 << 17
 
 // follow shows the events of a node until it is closed. The function waits for the last one.
@@ -113,7 +113,8 @@ func (d *display) event(e any) {
 	}
 }
 
-// failed tells of an error that ends a command, unless it has been told of a torrent. An interruption is not one.
+// failed tells of an error that ends a command, unless it has been told of a torrent. An
+// interruption is not one.
 func (d *display) failed(err error) {
 	if d.json && !d.hasFailed && err != nil && exitCode(err) != exitInterrupted {
 		d.emit(node.NewFailed("", "", err))
@@ -140,7 +141,8 @@ func (d *display) ready(listen []client.Peer) {
 	d.people.printf("ready, listening on %s\n", strings.Join(names, " and "))
 }
 
-// watch shows the transfers until the context ends. A download that is done is shown once more, in full.
+// watch shows the transfers until the context ends. A download that is done is shown once more, in
+// full.
 func (d *display) watch(ctx context.Context, torrents []*node.Torrent) {
 	tick := time.NewTicker(d.interval())
 	defer tick.Stop()

@@ -9,8 +9,8 @@ import (
 	"braid/node"
 )
 
-// reach says who can connect to a seed and who cannot, and who does not hear of it from trackers. ip is how peers on IP are
-// reached.
+// reach says who can connect to a seed and who cannot, and who does not hear of it from trackers.
+// ip is how peers on IP are reached.
 func reach(listen []client.Peer, ip client.IPTransport, torrents []node.Options) []string {
 	onIP := "TCP"
 	if ip == client.QUIC {

@@ -9,8 +9,8 @@ import (
 	"braid/node"
 )
 
-// What is printed of transfers is a function of their progress: lines of a log, and the end of a download. What a terminal
-// shows while they run is in screen.go.
+// What is printed of transfers is a function of their progress: lines of a log, and the end of a
+// download. What a terminal shows while they run is in screen.go.
 
 const barWidth = 24
 

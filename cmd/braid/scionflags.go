@@ -13,7 +13,8 @@ import (
 	"braid/scionnet"
 )
 
-// scionFlags say where the SCION control plane of the local AS is found, as the scion tool's flags do.
+// scionFlags say where the SCION control plane of the local AS is found, as the scion tool's flags
+// do.
 func scionFlags() []cli.Flag {
 	const category = "SCION"
 	return []cli.Flag{
@@ -59,8 +60,8 @@ func openHost(ctx context.Context, cmd *cli.Command, log *slog.Logger) (*scionne
 	return openListening(ctx, cmd, nil, log)
 }
 
-// openListening opens the SCION host that the flags and the addresses of --listen describe: without --local the first address
-// says where to send from.
+// openListening opens the SCION host that the flags and the addresses of --listen describe: without
+// --local the first address says where to send from.
 func openListening(ctx context.Context, cmd *cli.Command, listen []scionnet.Addr, log *slog.Logger) (*scionnet.Host, error) {
 	c, err := scionConfig(cmd, log)
 	if err != nil {

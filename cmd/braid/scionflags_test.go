@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// An address to listen on that does not fit the AS is refused with the reason, and no flag is blamed that nobody gave.
+// An address to listen on that does not fit the AS is refused with the reason, and no flag is
+// blamed that nobody gave.
 func TestListenFitsTheAS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,8 +13,8 @@ import (
 	"braid/pathsel"
 )
 
-// What a terminal shows of transfers is a function of their progress and of its size: lines of spans. The printer makes
-// them visible, adds the colours and replaces those of the last look.
+// What a terminal shows of transfers is a function of their progress and of its size: lines of
+// spans. The printer makes them visible, adds the colours and replaces those of the last look.
 
 // line is one row of a terminal.
 type line []span
@@ -46,8 +46,9 @@ const (
 	maxReason      = 2      // lines of a reason, so that it does not push transfers off the screen
 )
 
-// screen shows transfers on a terminal, and in full if they fit. If not, it shows as many as fit, from the first on, and
-// says how many more there are; none moves because of another one's progress. The last line sums up.
+// screen shows transfers on a terminal, and in full if they fit. If not, it shows as many as fit,
+// from the first on, and says how many more there are; none moves because of another one's
+// progress. The last line sums up.
 func screen(all []client.Progress, uploads, verbose bool, width, height int) []line {
 	one, sum, nameWidth := len(all) == 1, sumOf(all), nameColumns(all, width)
 	if !one && !uploads { // the end of a download was told above
@@ -147,8 +148,8 @@ func phaseText(p client.Progress) (string, style) {
 	return "", plain
 }
 
-// pathLines are the paths of a transfer that matter, each with the reason below it if it has failed and the line is too
-// short. Their order is that of the progress: see places.
+// pathLines are the paths of a transfer that matter, each with the reason below it if it has failed
+// and the line is too short. Their order is that of the progress: see places.
 func pathLines(p client.Progress, uploads, verbose bool, width int) [][]line {
 	var sum uint64
 	var shown []client.PathProgress
@@ -249,8 +250,8 @@ func withoutAS(peer string) string {
 	return host
 }
 
-// pathName is a path as its interfaces, 111#1 > 120#3,4 > 110#2, from our AS on; with its fingerprint for those who want
-// all of it.
+// pathName is a path as its interfaces, 111#1 > 120#3,4 > 110#2, from our AS on; with its
+// fingerprint for those who want all of it.
 func pathName(x client.PathProgress, short func(pathsel.IA) string, verbose bool) string {
 	hops := x.Path.Interfaces
 	if len(hops) == 0 {
@@ -294,8 +295,8 @@ func shortPath(name string, width int) string {
 	return name
 }
 
-// shortASes writes ASes as short as those of these paths can be told apart: 110 for 1-ff00:0:110, if all are in ISD 1 and
-// begin with ff00:0.
+// shortASes writes ASes as short as those of these paths can be told apart: 110 for 1-ff00:0:110,
+// if all are in ISD 1 and begin with ff00:0.
 func shortASes(paths []client.PathProgress) func(pathsel.IA) string {
 	isds, heads := map[uint16]bool{}, map[string]bool{}
 	split := func(ia pathsel.IA) (head, last string) {
@@ -400,7 +401,8 @@ func (o *places) order(paths []client.PathProgress) {
 	slices.SortStableFunc(paths, func(a, b client.PathProgress) int { return cmp.Compare(at[keyOf(a)], at[keyOf(b)]) })
 }
 
-// fit is text in so many columns: shortened in the middle, since names differ at their ends, or filled up.
+// fit is text in so many columns: shortened in the middle, since names differ at their ends, or
+// filled up.
 func fit(s string, width int) string {
 	s = visible(s)
 	n := columnsOfText(s)
@@ -419,7 +421,8 @@ func fit(s string, width int) string {
 	return out + strings.Repeat(" ", max(0, width-columnsOfText(out)))
 }
 
-// wrapText breaks text between words into lines of so many columns, at most so many; the last one is shortened.
+// wrapText breaks text between words into lines of so many columns, at most so many; the last one
+// is shortened.
 func wrapText(s string, width, most int) []string {
 	var out []string
 	used := ""

@@ -41,7 +41,8 @@ func activePath(t *testing.T, over string, read uint64, rate float64) client.Pat
 	}
 }
 
-// shownText is a screen as text, as a terminal of this size has it, which is as long as any line may be.
+// shownText is a screen as text, as a terminal of this size has it, which is as long as any line
+// may be.
 func shownText(t *testing.T, lines []line, width, height int) string {
 	t.Helper()
 	var out []string

@@ -128,8 +128,8 @@ func seeds(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options,
 	return all, nil
 }
 
-// checkComplete returns an error, with an exit code of its own, if the data of a torrent is not complete. Of a magnet link it
-// is not known yet.
+// checkComplete returns an error, with an exit code of its own, if the data of a torrent is not
+// complete. Of a magnet link it is not known yet.
 func checkComplete(ctx context.Context, out *display, o node.Options) error {
 	if o.Source.IsMagnet() {
 		return nil
@@ -187,7 +187,8 @@ type seedSource struct {
 	listed bool // one of those in a directory: it may be incomplete
 }
 
-// seedSources reads the torrents that the command line names, and those in the directories that it names.
+// seedSources reads the torrents that the command line names, and those in the directories that it
+// names.
 func seedSources(ctx context.Context, cmd *cli.Command, log *slog.Logger) ([]seedSource, error) {
 	if cmd.Args().Len() == 0 {
 		return nil, usageErrorf("name at least one torrent; see braid %s --help", cmd.Name)

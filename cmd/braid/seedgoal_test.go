@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A seed ends when it has sent enough, and a download that serves afterwards when its time is over. Trackers hear of it.
+// A seed ends when it has sent enough, and a download that serves afterwards when its time is over.
+// Trackers hear of it.
 func TestSeedUntil(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -26,8 +26,8 @@ func fileSet(t *testing.T, dir, name string, files ...string) {
 	}
 }
 
-// Files are chosen by the numbers that --list shows, and by names with brackets. What matches nothing is named, and nothing
-// is written.
+// Files are chosen by the numbers that --list shows, and by names with brackets. What matches
+// nothing is named, and nothing is written.
 func TestSelect(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

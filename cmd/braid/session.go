@@ -93,7 +93,8 @@ func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error)
 	return out, nil
 }
 
-// openNode opens a node for these torrents. The function closes it, after which all of its events are shown.
+// openNode opens a node for these torrents. The function closes it, after which all of its events
+// are shown.
 func openNode(ctx context.Context, cmd *cli.Command, out *display, torrents []node.Options) (*node.Node, func() error, error) {
 	cfg := node.Config{Identity: cmd.String("identity"), Torrents: torrents, Logger: logger(cmd)}
 	var err error

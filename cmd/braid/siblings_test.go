@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// The tracker is on both kinds of network and the torrent names it on IP only. The only seed is on SCION only. A braid on both finds it
-// there and passes the data on to aria2, which is on IP and has never heard of SCION.
+// The tracker is on both kinds of network and the torrent names it on IP only. The only seed is on
+// SCION only. A braid on both finds it there and passes the data on to aria2, which is on IP and
+// has never heard of SCION.
 func TestTorrentNamesOneTracker(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")

@@ -14,7 +14,8 @@ import (
 	"braid/node/event"
 )
 
-// A running download or seed writes its state to a file every second, from which another process shows it.
+// A running download or seed writes its state to a file every second, from which another process
+// shows it.
 
 func statusFlag() cli.Flag {
 	return &cli.StringFlag{Name: "status", Usage: "write the state of torrents and paths to `FILE` every second; braid paths --status FILE shows it"}
@@ -22,9 +23,11 @@ func statusFlag() cli.Flag {
 
 const (
 	statusEvery = time.Second
-	// statusAge is how old a report may be: what is older was left behind by a process that was killed.
+	// statusAge is how old a report may be: what is older was left behind by a process that was
+	// killed.
 	statusAge = 15 * time.Second
-	// maxStatus bounds the file that is read: more than a thousand torrents with hundreds of paths make.
+	// maxStatus bounds the file that is read: more than a thousand torrents with hundreds of paths
+	// make.
 	maxStatus = 64 << 20
 )
 

@@ -62,7 +62,8 @@ func parseStorage(cmd *cli.Command) (node.Storage, error) {
 	}, err
 }
 
-// moved tells of a file that was in the way of a download. An empty new name says that it was deleted.
+// moved tells of a file that was in the way of a download. An empty new name says that it was
+// deleted.
 func (d *display) moved(path, aside string) {
 	if aside == "" {
 		d.say(fmt.Sprintf("%s was in the way and is deleted", path))
@@ -85,7 +86,8 @@ func keepFlags() []cli.Flag {
 	}
 }
 
-// selection is what the flags take of the torrents. A pattern that matches no file is wrong as soon as the files are known.
+// selection is what the flags take of the torrents. A pattern that matches no file is wrong as soon
+// as the files are known.
 func selection(cmd *cli.Command, sources []client.Source) (client.Selection, error) {
 	s := client.Selection{Select: cmd.StringSlice("select"), Sequential: cmd.Bool("sequential"), Shared: len(sources) > 1}
 	var err error

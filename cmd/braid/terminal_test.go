@@ -64,8 +64,8 @@ func (x *terminal) shows(what string, wanted func(screen string) bool) string {
 	return ""
 }
 
-// A download on a real terminal: through resizes, log lines and a stop there is one frame, below everything else, and none in
-// what has scrolled off.
+// A download on a real terminal: through resizes, log lines and a stop there is one frame, below
+// everything else, and none in what has scrolled off.
 func TestTerminal(t *testing.T) {
 	dir := t.TempDir()
 	smallTorrent(t, dir)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// followTerminal keeps what is drawn in place when the terminal's size changes, and takes it away before the shell has the terminal
-// (Ctrl-Z). It returns at once.
+// followTerminal keeps what is drawn in place when the terminal's size changes, and takes it away
+// before the shell has the terminal (Ctrl-Z). It returns at once.
 func (p *printer) followTerminal() {
 	if !p.live() {
 		return
@@ -30,7 +30,8 @@ func (p *printer) followTerminal() {
 	}()
 }
 
-// foreground tells whether this process's job has the terminal. Another one's prompt must not be drawn over.
+// foreground tells whether this process's job has the terminal. Another one's prompt must not be
+// drawn over.
 func foreground(terminal *os.File) bool {
 	group, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp()

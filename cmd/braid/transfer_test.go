@@ -81,7 +81,8 @@ func must(t *testing.T, dir string, args ...string) (stdout string) {
 	return out
 }
 
-// The commands together: create, info, verify, seed, download, an interruption and its resumption, exit codes.
+// The commands together: create, info, verify, seed, download, an interruption and its resumption,
+// exit codes.
 func TestCommands(t *testing.T) {
 	dir := t.TempDir()
 	b := make([]byte, 64<<20)

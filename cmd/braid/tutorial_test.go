@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// All commands of docs/tutorial.md run in one shell, as a reader would paste them. Only the addresses differ, since two
-// of these tests may run on one machine.
+// All commands of docs/tutorial.md run in one shell, as a reader would paste them. Only the
+// addresses differ, since two of these tests may run on one machine.
 func TestTutorial(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts SCION networks")
@@ -45,7 +45,8 @@ func TestTutorial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The directory stands for a clone: its braid is this test binary, and its scripts are the repository's.
+	// The directory stands for a clone: its braid is this test binary, and its scripts are the
+	// repository's.
 	for _, name := range []string{"bin", "scripts"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)

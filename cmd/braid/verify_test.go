@@ -12,8 +12,8 @@ import (
 	"braid/storage"
 )
 
-// A download of one file of several, and what verify says of it: as the record has it, as the user has it, of all, and when
-// its neighbours are gone.
+// A download of one file of several, and what verify says of it: as the record has it, as the user
+// has it, of all, and when its neighbours are gone.
 func TestVerifySelection(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/text/width"
 )
 
-// Names, comments, addresses and messages come from strangers. A terminal obeys some characters in them: it moves the
-// cursor, changes its title, or answers as if the user had typed. The functions of this file make such
-// characters visible.
+// Names, comments, addresses and messages come from strangers. A terminal obeys some characters in
+// them: it moves the cursor, changes its title, or answers as if the user had typed. The functions
+// of this file make such characters visible.
 
-// visible replaces every character that a terminal might obey or hide, and the end of a line, by an escape. Bytes that
-// are not UTF-8 become \xff, characters \u001b, as in JSON: a JSON value means the same afterwards. Letters, marks,
-// digits, symbols and spaces of any script stay.
+// visible replaces every character that a terminal might obey or hide, and the end of a line, by an
+// escape. Bytes that are not UTF-8 become \xff, characters \u001b, as in JSON: a JSON value means
+// the same afterwards. Letters, marks, digits, symbols and spaces of any script stay.
 func visible(s string) string { return escape(s, harmless) }
 
 // visibleLines is visible for text of several lines.
@@ -49,7 +49,8 @@ func escape(s string, stays func(rune) bool) string {
 	return b.String()
 }
 
-// visiblef is Sprintf whose arguments are made visible. The format is braid's own, so only it can end a line or a cell.
+// visiblef is Sprintf whose arguments are made visible. The format is braid's own, so only it can
+// end a line or a cell.
 func visiblef(format string, args ...any) string {
 	shown := make([]any, len(args))
 	for i, a := range args {
@@ -89,8 +90,8 @@ func columnsOfText(s string) int {
 	return n
 }
 
-// rowsOf is how many rows a visible text takes on a terminal with so many columns. A wide character does not stand across
-// the edge.
+// rowsOf is how many rows a visible text takes on a terminal with so many columns. A wide character
+// does not stand across the edge.
 func rowsOf(s string, columns int) int {
 	rows, used := 1, 0
 	for _, r := range s {
@@ -103,8 +104,8 @@ func rowsOf(s string, columns int) int {
 	return rows
 }
 
-// columnsOf is how many columns a terminal gives to a character. Without it a line with a Chinese name is longer than
-// the terminal is wide, and redrawing lines in place leaves half of it behind.
+// columnsOf is how many columns a terminal gives to a character. Without it a line with a Chinese
+// name is longer than the terminal is wide, and redrawing lines in place leaves half of it behind.
 func columnsOf(r rune) int {
 	switch {
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
