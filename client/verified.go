@@ -8,6 +8,10 @@ type VerifiedPiece struct {
 	Since time.Duration // since the transfer was added
 }
 
+// lastChanges is how long a transfer that ends waits for the next change of a piece: the engine hands
+// changes over one by one, and the last ones may still be under way.
+const lastChanges = 100 * time.Millisecond
+
 // tellVerified calls f for every piece when it is verified, until the transfer ends. It tells again
 // of a piece that had to be fetched again.
 func (c *core) tellVerified(f func(VerifiedPiece)) {
@@ -15,9 +19,16 @@ func (c *core) tellVerified(f func(VerifiedPiece)) {
 	c.workers.Go(func() {
 		defer stop()
 		has := map[int]bool{}
+		ended, over := c.ctx.Done(), (<-chan time.Time)(nil)
 		for {
+			if ended == nil {
+				over = time.After(lastChanges)
+			}
 			select {
-			case <-c.ctx.Done():
+			case <-ended:
+				ended = nil
+				continue
+			case <-over:
 				return
 			case x, ok := <-changes:
 				if !ok {
