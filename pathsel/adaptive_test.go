@@ -116,13 +116,13 @@ func TestAdaptiveRules(t *testing.T) {
 			for i := range c.Slots {
 				c.Slots[i].Wasted = c.Slots[i].Bytes / 3
 			}
-		})}, Memory: Memory{value: settled("a", "b")}}, want: []string{"park b"}, says: "in vain"},
+		})}, Memory: Memory{value: settled("a", "b")}}, want: []string{"park b"}, says: "is wasted"},
 		{name: "loss is waste", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30), rated(pathB, 10).with(func(c *Candidate) {
 			c.Slots = slices.Clone(c.Slots)
 			for i := range c.Slots {
 				c.Slots[i].Sent, c.Slots[i].Lost = 100, 40
 			}
-		})}, Memory: Memory{value: settled("a", "b")}}, want: []string{"park b"}, says: "in vain"},
+		})}, Memory: Memory{value: settled("a", "b")}}, want: []string{"park b"}, says: "is wasted"},
 		{name: "silence takes out at once", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.Silent = true }), rated(pathB, 30)}, Memory: Memory{value: settled("a", "b")}},
 			want: []string{"fail a"}, says: "silent"},
 		{name: "so does a revocation", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 30).with(func(c *Candidate) { c.RevokedAt, c.Quiet = t0, true }), rated(pathB, 30)}, Memory: Memory{value: settled("a", "b")}},
@@ -296,7 +296,7 @@ func TestSlotsToTheLetter(t *testing.T) {
 	}
 }
 
-// randomView is anything a client could report, and some things it should not.
+// randomView is a random view, including states that no client should report.
 func randomView(r *rand.Rand, memory Memory) View {
 	v := View{Now: t0.Add(time.Duration(r.IntN(1000)) * time.Second), MaxPaths: 1 + r.IntN(5), Seed: r.Uint64N(5), Memory: memory}
 	if r.IntN(3) == 0 {
@@ -371,7 +371,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-// checkPlan carries a plan out in mind and checks it against the state machine and the budget.
+// checkPlan applies a plan and checks it against the state machine and the budget.
 func checkPlan(t *testing.T, name string, v View, plan Plan) {
 	t.Helper()
 	state, open := map[Key]State{}, map[PeerID]int{}
@@ -449,7 +449,7 @@ func TestTraceReplays(t *testing.T) {
 	}
 }
 
-// What the user prefers is tried first, whatever is drawn; among equals the draw decides.
+// The user's preference decides what is tried first; among equal paths, the random draw does.
 func TestAdaptivePreference(t *testing.T) {
 	quick, slow := pathB, pathA
 	quick.Latency, quick.LatencyKnown, quick.Bandwidth = 10*time.Millisecond, true, 1e6

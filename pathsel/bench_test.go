@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A view is decided on several times a second. This is the dearest one: every path shares a link with every
-// other, and all are due for their first examination.
+// Several views are decided every second. This is the most expensive one: all paths share links
+// with each other, and all are due for their first examination.
 func BenchmarkAdaptive(b *testing.B) {
 	for _, peers := range []int{1, 10, 50} {
 		v := View{Now: t0, MaxPaths: 8}

@@ -25,8 +25,8 @@ func TestHintsRank(t *testing.T) {
 	}
 }
 
-// A hint decides what is tried first, against all that is announced, but not against the user, nor against what is known, nor
-// the rule that paths in use have no link in common at the start.
+// A hint decides what is tried first, whatever the paths announce. It overrides neither the user's
+// preference, nor measurements, nor the rule that the first paths are disjoint.
 func TestAdaptiveHints(t *testing.T) {
 	s, err := New("adaptive")
 	if err != nil {
@@ -70,7 +70,8 @@ func TestAdaptiveHints(t *testing.T) {
 			}
 		}
 	}
-	// When there are more paths than places, those that nobody names take their turn first, then the others by their rank.
+	// With more paths than places, paths without a hint get their turn first, then hinted ones by
+	// rank.
 	for _, tt := range []struct {
 		hints [2]int // of b and c
 		next  string

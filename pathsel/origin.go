@@ -2,29 +2,29 @@ package pathsel
 
 import "net/netip"
 
-// Origin is where a connection comes from, in three steps. A new key costs nothing, a new host in one's own network next
-// to nothing, a new network much. So whatever is divided or limited goes by Net first, then by Host, then by Key: whoever
-// makes up identities divides what he has and gains nothing.
+// Origin is where a connection comes from, at three levels. A new key costs an attacker nothing, a
+// new host in the attacker's network almost nothing, and a new network much. So everything scarce
+// is divided first by Net, then by Host, then by Key. Inventing identities then gains nothing.
 //
-// All of one network share what one network gets, however many they are. Many honest hosts behind one AS thus get less
-// each than a lone host elsewhere, but only of what both want at the same time, and never less than one network's part.
-// Weighing networks by their hosts would be kinder to them, and would give an attacker, who has as many hosts as he
-// likes, everything.
+// A network gets one share, however many hosts it has. Many honest hosts behind one AS thus get
+// less each than a lone host elsewhere, but only under contention, and together never less than one
+// share. Weighting networks by their hosts would give everything to an attacker with many hosts.
 type Origin struct {
 	Net  string // an ISD-AS, an IPv4 /24, an IPv6 /48; or Unproven
-	Host string // an address of the network, of IPv6 the /64; no two networks have the same, and none is named like a network
-	Key  string // that the peer has proved to have; empty where a transport has no keys
+	Host string // an address (IPv6: /64) in Net; unique across networks and different from all Nets
+	Key  string // the key that the peer has proved; empty if the transport has no keys
 }
 
-// Unproven is the network of all connections whose ISD-AS is only claimed. Together they are one stranger, with one host.
+// Unproven is the network of all connections with an unproven ISD-AS. They count as one host.
 const Unproven = "unproven"
 
-// OriginSCION is the origin of a connection whose ISD-AS is proven. host is of that AS.
+// OriginSCION returns the origin of a connection with a proven ISD-AS. host is in that AS.
 func OriginSCION(ia IA, host netip.Addr, key string) Origin {
 	return Origin{Net: ia.String(), Host: ia.String() + "," + hostPrefix(host), Key: key}
 }
 
-// OriginIP is the origin of a connection on IP whose handshake has shown that the host receives at its address.
+// OriginIP returns the origin of a connection on IP. Its handshake has proved that the host
+// receives packets at the address.
 func OriginIP(host netip.Addr, key string) Origin {
 	host = host.Unmap().WithZone("")
 	bits := 48
@@ -35,12 +35,13 @@ func OriginIP(host netip.Addr, key string) Origin {
 	return Origin{Net: net.String(), Host: hostPrefix(host), Key: key}
 }
 
-// OriginUnproven is the origin of a connection that claims an ISD-AS.
+// OriginUnproven returns the origin of a connection whose ISD-AS is not proven.
 func OriginUnproven(key string) Origin {
 	return Origin{Net: Unproven, Host: Unproven + " host", Key: key}
 }
 
-// hostPrefix is the host, of IPv6 its /64, in which anybody has as many addresses as he likes.
+// hostPrefix returns the address, or the /64 of an IPv6 address, since a host can use all of its
+// /64.
 func hostPrefix(a netip.Addr) string {
 	if a = a.Unmap().WithZone(""); !a.Is6() {
 		return a.String()

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Fingerprint names a path by its interfaces: the hexadecimal SHA-256 that the scion tools print. It is
-// the same for every refresh of the path. The path inside one's own AS has the empty fingerprint.
+// Fingerprint names a path by its interfaces: the hexadecimal SHA-256 that the scion tools print.
+// It stays the same when the path is refreshed. The path inside one's own AS has the empty
+// fingerprint.
 type Fingerprint string
 
-// Short is enough of the fingerprint to tell the paths of one peer apart on a screen.
+// Short returns enough of the fingerprint to tell apart the paths of one peer.
 func (f Fingerprint) Short() string {
 	if f == "" {
 		return "local"
@@ -19,8 +20,8 @@ func (f Fingerprint) Short() string {
 	return string(f[:min(8, len(f))])
 }
 
-// FingerprintOf computes the fingerprint of a sequence of interfaces: SHA-256 over the ISD-AS and the
-// interface ID of each, both as 64 bits in network byte order (as scionproto's snet does).
+// FingerprintOf computes the fingerprint of a sequence of interfaces: SHA-256 over the ISD-AS and
+// the interface ID of each, both as 64 bits in network byte order (as in scionproto's snet).
 func FingerprintOf(ifs []Interface) Fingerprint {
 	if len(ifs) == 0 {
 		return ""
@@ -35,32 +36,32 @@ func FingerprintOf(ifs []Interface) Fingerprint {
 	return Fingerprint(hex.EncodeToString(h.Sum(nil)))
 }
 
-// Path is a path as a value: what the control plane announced of it, nothing that was measured and
-// nothing that a packet needs. The announced figures are signed by the ASes, not checked by anybody.
+// Path is a path as a value: what the control plane announced about it, without measurements or
+// anything that a packet needs. The ASes sign the announced figures, but nobody verifies them.
 type Path struct {
 	Fingerprint Fingerprint `json:"fingerprint"`
 	Src         IA          `json:"src"`
 	Dst         IA          `json:"dst"`
-	// Interfaces are the ends of the links in the order of travel, two for each link: the egress of an
-	// AS, then the ingress of the next. Empty inside one AS.
+	// Interfaces are the ends of the links in the order of travel, two for each link: the egress of
+	// an AS, then the ingress of the next. Empty inside one AS.
 	Interfaces []Interface `json:"interfaces,omitempty"`
 	// MTU is the size in bytes of the largest SCION packet, headers included.
 	MTU int `json:"mtu,omitempty"`
-	// Latency is the sum of the announced one-way latencies; LatencyKnown tells whether every AS
-	// announced its part. A partial sum is a lower bound.
+	// Latency is the sum of the announced one-way latencies. LatencyKnown tells whether every AS
+	// announced its part; otherwise the sum is a lower bound.
 	Latency      time.Duration `json:"latency_ns,omitempty"`
 	LatencyKnown bool          `json:"latency_known,omitempty"`
 	// Bandwidth is the smallest announced link bandwidth in bits per second; 0 if no AS announced one.
 	Bandwidth uint64 `json:"bandwidth,omitempty"`
-	// Expiry is when the hop fields end. A path that is refreshed keeps its fingerprint and gets a
-	// later Expiry.
+	// Expiry is when the hop fields expire. A refreshed path keeps its fingerprint and gets a later
+	// Expiry.
 	Expiry time.Time `json:"expiry,omitzero"`
 }
 
-// Hops is the number of inter-domain links.
+// Hops returns the number of links between ASes.
 func (p Path) Hops() int { return len(p.Interfaces) / 2 }
 
-// ASes lists the ASes in the order of travel, source and destination included.
+// ASes returns the ASes in the order of travel, including source and destination.
 func (p Path) ASes() []IA {
 	ases := []IA{p.Src}
 	for i := 1; i < len(p.Interfaces); i += 2 {
@@ -69,8 +70,8 @@ func (p Path) ASes() []IA {
 	return ases
 }
 
-// Shared lists the links that both paths use, each by the interface at its start on p. The first and
-// the last link count like any other: a shared access link is shared.
+// Shared returns the links that both paths use, each by the interface at its start on p. The first
+// and the last link count too.
 func (p Path) Shared(q Path) []Interface {
 	used := make(map[Interface]bool, len(q.Interfaces))
 	for _, i := range q.Interfaces {

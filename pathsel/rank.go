@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Spearman is the rank correlation of two lists of equal length: 1 when they order alike, -1 when one is the
-// reverse of the other, 0 when they have nothing to do with each other. Equal values share their mean
-// rank. ok is false when there is nothing to compare: fewer than two values, or all equal in one list.
+// Spearman returns the rank correlation of two lists of equal length: 1 if they order alike, -1 if
+// one is the reverse of the other, 0 if they are unrelated. Equal values share their mean rank. ok
+// is false if there are fewer than two values, or if all values in one list are equal.
 func Spearman(a, b []float64) (rho float64, ok bool) {
 	if len(a) != len(b) || len(a) < 2 {
 		return 0, false
@@ -54,9 +54,9 @@ func ranks(x []float64) []float64 {
 	return out
 }
 
-// HandshakeCorrelation tells how well the order by handshake (shortest first) predicted the order by
-// measured rate (highest first), over the n paths that have both: 1 is a perfect prediction. ok is false
-// when there is nothing to compare.
+// HandshakeCorrelation returns how well the handshake times (shortest first) predicted the measured
+// rates (highest first) of the n paths that have both; 1 is a perfect prediction. ok is as in
+// Spearman.
 func HandshakeCorrelation(v View) (rho float64, n int, ok bool) {
 	var quick, rate []float64
 	for _, c := range v.Candidates {

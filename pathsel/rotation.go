@@ -6,26 +6,28 @@ import (
 )
 
 const (
-	// clearly is how much more a closed path must have shown than the weakest open one to take its
-	// place. Less, and noise swaps them for ever; more, and the set stays that far from the best.
+	// clearly is how much faster a closed path must have been than the weakest open one to replace
+	// it. Smaller, and noise swaps them forever; larger, and the set stays that far from the best.
 	clearly = 1.2
-	// measured is how many slots a newcomer is given before it is compared.
+	// measured is the number of slots that a new path gets before it is compared.
 	measured = 3
-	// patience is how long a newcomer may take to show them; a choked one must not hold up the others.
+	// patience is how long a new path may take to fill these slots. A choked one must not delay the
+	// others.
 	patience = 15 * time.Second
-	// newcomers is the part of the places, at least one, that may be unmeasured at a time: while they
-	// are, their places do not carry what they could.
+	// newcomers: at most one in so many places (and at least one place) may be unmeasured at a
+	// time, since an unmeasured path may carry little.
 	newcomers = 4
-	// lookAround is the time between two verifications of what is believed, each of which costs two
-	// changes: together they stay below one a minute.
+	// lookAround is the time between two changes that only verify earlier measurements. Each costs
+	// two decisions; together they stay below one a minute.
 	lookAround = 150 * time.Second
-	// firstReturn is how long a path stays out at least when a closed one took its place on the strength of
-	// an old figure.
+	// firstReturn is the shortest time for which a path stays closed after it was replaced because
+	// of an old measurement.
 	firstReturn = 30 * time.Second
 )
 
-// rotate lets more paths than places take turns: the weakest place goes to a path that was never tried; when
-// all were tried, to one that had clearly more; and rarely to the one that was out for longest.
+// rotate lets the paths take turns if there are more paths than places. The weakest place goes to a
+// path that was never tried. If all were tried, it goes to a path that was clearly faster, and
+// rarely to the path that has been closed for longest.
 func (a *adaptation) rotate(p *peerView) {
 	pm := a.m.peer(p.id)
 	if p.paths <= a.v.MaxPaths || a.places(p) > 0 || pm.Trial != nil || a.changing(p) {
@@ -36,7 +38,7 @@ func (a *adaptation) rotate(p *peerView) {
 		return
 	}
 	if out := least(a.where(p, Parked), func(i int) float64 { return a.known(i).Rate }); out >= 0 {
-		a.do(out, Close, fmt.Sprintf("parked (%s); others want its place", a.mem(out).Why))
+		a.do(out, Close, fmt.Sprintf("parked (%s), and another path needs its place", a.mem(out).Why))
 		return // the next view fills the place
 	}
 
@@ -49,7 +51,7 @@ func (a *adaptation) rotate(p *peerView) {
 		case a.v.Now.Sub(c.Since) < patience:
 			fresh++
 		default:
-			of = append(of, i) // had its chance
+			of = append(of, i) // it had enough time
 		}
 	}
 	weakest := least(of, func(i int) float64 { return a.current(i).Rate })
@@ -66,13 +68,13 @@ func (a *adaptation) rotate(p *peerView) {
 	switch {
 	case next >= 0:
 	case better >= 0:
-		// Its figure may be out of date: if it cannot repeat it, the two must not swap for ever.
-		next, why, penalty = better, fmt.Sprintf("had %v: ", a.known(better)), firstReturn
+		// The figure may be out of date. The penalty keeps the two paths from swapping forever.
+		next, why, penalty = better, fmt.Sprintf("measured %v earlier: ", a.known(better)), firstReturn
 	case a.v.Now.Before(a.m.Quiet):
 		return
 	default:
 		next = a.longestOut(p)
-		why = "not tried for the longest time: "
+		why = "closed for the longest time: "
 		if !pm.Explored {
 			pm.Explored, next = true, -1 // the round of first tries has just ended
 		} else if next >= 0 {
@@ -83,14 +85,14 @@ func (a *adaptation) rotate(p *peerView) {
 	if next < 0 {
 		return
 	}
-	a.do(weakest, Close, fmt.Sprintf("weakest of %d places with %v; %s takes its place", a.v.MaxPaths, a.current(weakest), a.cand(next).Key.Path.Short()))
+	a.do(weakest, Close, fmt.Sprintf("weakest of %d places with %v; %s replaces it", a.v.MaxPaths, a.current(weakest), a.cand(next).Key.Path.Short()))
 	a.standBy(weakest, Rotated, penalty)
 	a.do(next, Open, why+a.announced(p, next))
 	a.mem(next).Why = Used
 }
 
-// better draws among the closed paths that had clearly more than that rate, in proportion to what they had. If all
-// clients took the best, all would go where few were when they looked.
+// better draws a closed path that was clearly faster than rate, with a chance in proportion to its
+// own rate. If all clients took the fastest, they would all crowd onto the same path.
 func (a *adaptation) better(p *peerView, rate float64) int {
 	pm := a.m.peer(p.id)
 	lent := a.find(Key{Peer: p.id, Path: pm.Displaced})
@@ -108,13 +110,15 @@ func (a *adaptation) better(p *peerView, rate float64) int {
 	return a.draw(of, int(a.v.Now.Unix()), func(i int) float64 { return a.known(i).Rate })
 }
 
-// quiet puts off the next change that only verifies, for all peers. Clients draw different times.
+// quiet delays the next change that only verifies measurements, for all peers. Clients draw
+// different times.
 func (a *adaptation) quiet() {
 	a.m.Round++
 	a.m.Quiet = a.v.Now.Add(jitter(lookAround, a.v.Seed, Key{}, a.m.Round))
 }
 
-// longestOut is the closed path that stands by and whose turn comes next; -1 if none is due.
+// longestOut returns the closed path that has been unused for longest and is due; -1 if there is
+// none.
 func (a *adaptation) longestOut(p *peerView) int {
 	var of []int
 	for _, i := range p.members {

@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// maxExpression bounds a sequence or an ACL in bytes. Longer than any path worth describing; without
-	// it a pasted file would be compiled.
+	// maxExpression limits a sequence or an ACL, in bytes. It is longer than any useful one;
+	// without it, a pasted file would be compiled.
 	maxExpression = 4096
-	// maxDepth bounds nested parentheses, so that the parser cannot run out of stack.
+	// maxDepth limits nested parentheses, so that the parser cannot overflow the stack.
 	maxDepth = 64
 )
 
-// Sequence is a regular expression over the hops of a path, in the language of the scion tools: hop
-// predicates ISD, ISD-AS, ISD-AS#IF (either interface) or ISD-AS#IN,OUT with 0 as the wildcard, combined by
-// ? + * | and parentheses. A postfix operator binds tightest, then |, then concatenation. The
-// whole path must match: source and destination are hops too. Two things are friendlier than there: a number
-// that no path can have is an error instead of never matching, and AS numbers may be written in capitals.
+// Sequence is a regular expression over the hops of a path, in the language of the scion tools.
+// Hops are ISD, ISD-AS, ISD-AS#IF (either interface) or ISD-AS#IN,OUT, with 0 as the wildcard. They
+// are combined by ? + * | and parentheses. A postfix operator binds tightest, then |, then
+// concatenation. The whole path must match, including source and destination. Unlike in the scion
+// tools, an impossible number is an error, and AS numbers may be in capitals.
 type Sequence struct {
 	text string
 	re   *regexp.Regexp
@@ -28,7 +28,7 @@ type Sequence struct {
 // ParseSequence reads a sequence. The empty one allows every path.
 func ParseSequence(s string) (Sequence, error) {
 	if len(s) > maxExpression {
-		return Sequence{}, fmt.Errorf("sequence of %d bytes: at most %d are read", len(s), maxExpression)
+		return Sequence{}, fmt.Errorf("sequence is %d bytes long: at most %d are allowed", len(s), maxExpression)
 	}
 	if strings.TrimSpace(s) == "" {
 		return Sequence{}, nil
@@ -48,17 +48,17 @@ func ParseSequence(s string) (Sequence, error) {
 	return Sequence{text: s, re: re}, nil
 }
 
-// String is what was parsed.
+// String returns the text that was parsed.
 func (s Sequence) String() string { return s.text }
 
-// Allows tells whether the path matches. The path inside one AS has no hops at all.
+// Allows reports whether the path matches. The path inside one AS has no hops.
 func (s Sequence) Allows(p Path) bool {
 	if s.re == nil {
 		return true
 	}
 	ifs := p.Interfaces
 	if len(ifs)%2 != 0 {
-		return false // not a path; nothing can be said about it
+		return false // malformed path
 	}
 	var b strings.Builder
 	if len(ifs) > 0 {
@@ -91,9 +91,9 @@ func (p *sequenceParser) peek() byte {
 
 func (p *sequenceParser) unexpected(want string) error {
 	if c := p.peek(); c != 0 {
-		return fmt.Errorf("at byte %d: %q where %s should be", p.pos+1, c, want)
+		return fmt.Errorf("at byte %d: found %q instead of %s", p.pos+1, c, want)
 	}
-	return fmt.Errorf("ends where %s should be", want)
+	return fmt.Errorf("ends too early: expected %s", want)
 }
 
 func (p *sequenceParser) concatenation(depth int) (string, error) {
@@ -144,8 +144,8 @@ func (p *sequenceParser) postfix(depth int) (string, error) {
 	default:
 		return "", p.unexpected("a hop such as 1-ff00:0:110#1 or a parenthesis")
 	}
-	// A repeated operator means the same as a star, unless it is the same one; without folding them, a
-	// long row of operators would nest as deep as it is long.
+	// Different operators in a row mean the same as a star; equal ones mean the same as one.
+	// Without folding them, a long row of operators would nest as deeply as it is long.
 	var op byte
 	for c := p.peek(); c == '?' || c == '+' || c == '*'; c = p.peek() {
 		p.pos++
@@ -191,7 +191,7 @@ func (p *sequenceParser) hop() (string, error) {
 	return isd + "-" + as + "#" + pair + " ", nil
 }
 
-// number reads a decimal without leading zeros; 0 becomes the pattern for any number.
+// number reads a decimal number without leading zeros. 0 becomes a pattern for any number.
 func (p *sequenceParser) number(bits int, what string) (string, error) {
 	if c := p.peek(); c < '0' || c > '9' {
 		return "", p.unexpected(what)

@@ -9,106 +9,115 @@ import (
 	"time"
 )
 
-// The seeder's side: which peers are served, and over which of their connections. It must not undo what a leecher chose,
-// so it only decides where peers compete: for upload slots, and for links that several of them share.
+// The seeder's side: which peers are served, and over which of their connections. It should not
+// undo a leecher's choice of paths, so it only decides where peers compete: for upload slots and
+// shared links.
 
-// Upload is a connection over which a peer may fetch from us. What one peer has may be several.
+// Upload is a connection over which a peer may download from us. A peer may have several.
 type Upload struct {
 	Peer   PeerID
-	Origin Origin      // its Key is not looked at: Peer is
-	Conn   string      // names it
-	Links  []Interface // of its path, both ends included; unknown is none
+	Origin Origin      // its Key is ignored; Peer identifies the peer
+	Conn   string      // unique name
+	Links  []Interface // of its path, including both ends; empty if unknown
 	Wants  bool        // the peer is interested
 	Sent   uint64      // bytes so far
 }
 
-// UploadView is what ServeUploads decides about.
+// UploadView is the input of ServeUploads.
 type UploadView struct {
 	Now     time.Time
 	Uploads []Upload
-	// MaxUploads is the number of peers served at a time; 0 is all.
+	// MaxUploads is the number of peers served at a time; 0 means all.
 	MaxUploads int
-	// Received is the rate at which each peer serves us, in bytes per second; nil when we need nothing.
+	// Received is the rate at which each peer serves us, in bytes per second. It is nil when we
+	// need no data.
 	Received map[PeerID]float64
 	Memory   UploadMemory
 }
 
-// UploadPlan is what to do: Barred connections are choked, all others are not.
+// UploadPlan is the output of ServeUploads: Barred connections are choked, all others are not.
 type UploadPlan struct {
 	Barred map[string]string // connection to reason
 	Memory UploadMemory
 }
 
-// UploadMemory is what a plan has to be reminded of the next time. It is a value; the zero one is for the first time.
+// UploadMemory is passed from one plan to the next view. The zero value is the initial one.
 type UploadMemory struct {
 	turns   map[PeerID]turn
-	tallies map[string]tally // of networks and hosts, and of all together under ""
+	tallies map[string]tally // of networks and hosts; "" is the tally of everything
 	ranked  time.Time        // when the reciprocating peers were last chosen
-	favored []PeerID         // they
+	favored []PeerID         // those peers
 
-	peers   []PeerID // who the arrangement is for, in order
+	peers   []PeerID // the peers of the current arrangement, sorted
 	barred  map[string]bool
 	phase   phase
 	began   time.Time
-	marked  time.Time // when Sent was noted; zero before
-	marks   map[string]uint64
-	before  shares // while all was open
+	marked  time.Time         // when marks were taken; zero before
+	marks   map[string]uint64 // Sent by connection
+	before  shares            // rates while all connections were open
 	nextTry time.Time
 	backoff time.Duration
 }
 
-// turn is a peer's place in the round of those that are served.
+// turn is a peer's place in the rotation of served peers.
 type turn struct {
-	since time.Time // it has a slot; zero: it waits
-	left  time.Time // it last had one
+	since time.Time // when it got its slot; zero while it waits
+	left  time.Time // when it last lost its slot
 }
 
-// tally counts the turns that a network or a host was given. A newcomer begins where the others are.
+// tally counts the turns of a network or a host. A newcomer starts at the current count of the
+// others.
 type tally struct {
 	turns int
-	clock int       // turns before the last one that was given below it
-	at    time.Time // it was last given one
+	clock int       // the count of its last served member, before that turn
+	at    time.Time // when it last got a turn
 }
 
-// phase of the arrangement of peers over shared links.
+// phase is a phase of assigning shared links to peers.
 type phase int
 
 const (
-	watching phase = iota // all is open and measured
-	trying                // an arrangement is measured
-	arranged              // it was good
-	resting               // it was not; all is open until it is tried again
+	watching phase = iota // all connections are open and are measured
+	trying                // an arrangement is in force and is measured
+	arranged              // the arrangement is kept
+	resting               // the arrangement failed; all is open until the next try
 )
 
 const (
-	// turnTime is how long a peer is served while others wait: long enough to get up to speed and some pieces.
+	// turnTime is how long a peer is served while others wait: enough to get up to speed and
+	// receive some pieces.
 	turnTime = 30 * time.Second
-	// rankTime is between two choices of those who serve us best, as in BEP 3.
+	// rankTime is the time between two choices of the peers that serve us best, as in BEP 3.
 	rankTime = 10 * time.Second
-	// settleTime passes after each change before anything is measured: the new connections' slow start, the old
-	// ones' requests on their way.
+	// settleTime is the wait after each change before anything is measured. It covers the slow
+	// start of new connections and the requests in flight on old ones.
 	settleTime = 2 * time.Second
-	// shareTime is measured: long enough that one congestion event of one connection does not decide.
+	// shareTime is how long rates are measured, so that one congestion event does not decide.
 	shareTime = 5 * time.Second
-	// firstRetry and lastRetry bound the time until an arrangement that did no good is tried again.
+	// firstRetry and lastRetry bound the time until a failed arrangement is tried again.
 	firstRetry = time.Minute
 	lastRetry  = 16 * time.Minute
-	// shareSlack is what a peer's rate may differ by and count as equal.
+	// shareSlack is the relative difference up to which two rates count as equal.
 	shareSlack = 0.1
-	// lostShare of what the least served peer had when the arrangement was found good says that it is not any longer.
+	// lostShare ends an arrangement when the least served peer falls below this part of its earlier
+	// rate.
 	lostShare = 0.7
 )
 
-// ServeUploads decides for each connection, of which each has its own name, whether the peer may fetch over it. It gives upload slots to peers, not to their connections, and balances paths over the peers that are served.
+// ServeUploads decides for each connection whether the peer may download over it. It gives upload
+// slots to peers, not to connections, and balances shared links over the served peers. Connections
+// must have different names.
 //
-// Slots: a peer that serves us keeps its slot while it is among the best (BEP 3), of each host one before any has two.
-// All others take turns: networks first, then in each network its hosts, and then the peers on a host, always the one that
-// has waited longest (see Origin).
+// Slots: a peer that serves us keeps its slot while it is among the best (BEP 3). Each host gets
+// one such slot before any host gets two. All other peers take turns: first networks, then hosts in
+// each network, then peers on each host. The one that has waited longest is next (see Origin).
 //
-// Balance: where connections of several peers share links, each link's rate goes to connections, so that a peer with many
-// paths crowds out one that has a single path, and all fetch over each link what one could fetch and pass on. An
-// arrangement in which the least served peer gets more, or in which each link serves fewer peers and nobody gets less,
-// is computed from measured rates, tried, and kept if it is true. Whenever a peer comes or goes all is open again.
+// Balance: a link divides its rate among connections. So a peer with many paths crowds out a peer
+// with one path, and all peers fetch the same data over each link, although one could fetch it and
+// pass it on. ServeUploads computes an arrangement from measured rates. It must give the least
+// served peer more, or let each link serve fewer peers without making any peer slower. The
+// arrangement is tried, and kept if measurements confirm it. When a peer comes or goes, all
+// connections are opened again.
 func ServeUploads(v UploadView) UploadPlan {
 	m := v.Memory
 	wanting := map[PeerID]bool{}
@@ -128,20 +137,20 @@ func ServeUploads(v UploadView) UploadPlan {
 				active = append(active, u)
 			}
 		default:
-			plan.Barred[u.Conn] = fmt.Sprintf("%d other peers are served", v.MaxUploads)
+			plan.Barred[u.Conn] = fmt.Sprintf("other peers have all %d upload slots", v.MaxUploads)
 		}
 	}
 	m.arrange(v.Now, active)
 	for _, u := range active {
 		if m.barred[u.Conn] {
-			plan.Barred[u.Conn] = "other peers are served over its links"
+			plan.Barred[u.Conn] = "its links are assigned to other peers"
 		}
 	}
 	plan.Memory = m
 	return plan
 }
 
-// giveSlots tells who is served; nil is everybody.
+// giveSlots returns the peers that are served; nil means all.
 func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool {
 	if v.MaxUploads <= 0 {
 		m.turns, m.tallies, m.favored = nil, nil, nil
@@ -188,14 +197,14 @@ func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool
 		}
 	}
 	slices.SortStableFunc(holding, func(a, b PeerID) int { return turns[b].since.Compare(turns[a].since) })
-	for i, p := range holding { // if there are fewer slots than before, the longest served lose theirs
+	for i, p := range holding { // with fewer slots than before, the longest served lose theirs
 		if len(served) >= v.MaxUploads {
 			rest = append(rest, holding[i:]...)
 			break
 		}
 		give(p)
 	}
-	tallies := m.recent(v.Now)
+	tallies := m.recentTallies(v.Now)
 	turnsOf := func(name, above string) int { return max(tallies[name].turns, tallies[above].clock) }
 	contested := len(rest) > v.MaxUploads-len(served)
 	for len(served) < v.MaxUploads && len(rest) > 0 {
@@ -209,7 +218,8 @@ func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool
 		})
 		rest = slices.DeleteFunc(rest, func(p PeerID) bool { return p == next })
 		give(next)
-		// Who wins against others that wait begins a new turn; without others it just goes on.
+		// A peer that wins against waiting peers begins a new turn. Without competition its turn
+		// continues.
 		if contested || turns[next].since.IsZero() {
 			turns[next] = turn{since: v.Now}
 			above := ""
@@ -237,8 +247,8 @@ func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool
 	return served
 }
 
-// favor orders the peers that serve us, the best first: of each host one before any has two, so that nobody gets more
-// slots by serving us under many keys.
+// favor orders the peers that serve us, best first, with one peer of each host before any host's
+// second. So nobody gets more slots by serving us under many keys.
 func favor(wanting []PeerID, received map[PeerID]float64, from map[PeerID]Origin) []PeerID {
 	out := slices.DeleteFunc(slices.Clone(wanting), func(p PeerID) bool { return received[p] <= 0 })
 	best := func(a, b PeerID) int { return cmp.Compare(received[b], received[a]) }
@@ -252,15 +262,16 @@ func favor(wanting []PeerID, received map[PeerID]float64, from map[PeerID]Origin
 	return out
 }
 
-// tallyTime is how long it is remembered that a network or a host had a turn, whether anybody there still wants one:
-// coming back under another key is not coming for the first time. maxTallies bounds the memory of it, should hosts come
-// and go in crowds.
+// tallyTime is how long the turns of a network or a host are remembered, even if no peer there
+// wants more: a peer that returns under another key is not new. maxTallies limits this memory when
+// many hosts come and go.
 const (
 	tallyTime  = 20 * turnTime
 	maxTallies = 2048
 )
 
-func (m *UploadMemory) recent(now time.Time) map[string]tally {
+// recentTallies returns the tallies that are not yet forgotten.
+func (m *UploadMemory) recentTallies(now time.Time) map[string]tally {
 	out := map[string]tally{"": m.tallies[""]}
 	for name, x := range m.tallies {
 		if now.Sub(x.at) < tallyTime {
@@ -280,7 +291,7 @@ func (m *UploadMemory) recent(now time.Time) map[string]tally {
 	return out
 }
 
-// shares are the rates of peers in bytes per second, and their sum.
+// shares are the rates of peers in bytes per second, with their minimum and sum.
 type shares struct {
 	least, sum float64
 	of         map[PeerID]float64
@@ -288,14 +299,15 @@ type shares struct {
 
 func sharesOf(of map[PeerID]float64) shares {
 	s := shares{of: of, least: math.Inf(1)}
-	for _, p := range slices.Sorted(maps.Keys(of)) { // in order, for the same sum each time
+	for _, p := range slices.Sorted(maps.Keys(of)) { // in order, because rounding depends on it
 		s.sum += of[p]
 		s.least = min(s.least, of[p])
 	}
 	return s
 }
 
-// arrange goes through the phases.
+// arrange moves from phase to phase: it measures, tries an arrangement, and keeps it or gives it
+// up.
 func (m *UploadMemory) arrange(now time.Time, active []Upload) {
 	var peers []PeerID
 	for _, u := range active {
@@ -331,7 +343,7 @@ func (m *UploadMemory) arrange(now time.Time, active []Upload) {
 		got[u.Peer] += rates[u.Conn]
 	}
 	is := sharesOf(got)
-	m.marked = time.Time{} // measure anew
+	m.marked = time.Time{} // start a new measurement
 	switch m.phase {
 	case watching:
 		if barred := distribute(active, rates); barred != nil {
@@ -354,8 +366,8 @@ func (m *UploadMemory) arrange(now time.Time, active []Upload) {
 	}
 }
 
-// maxArranged is the number of peers beyond which links are not divided any more: nearly all of them would be shared
-// however it is done.
+// maxArranged is the number of peers beyond which links are no longer divided, since nearly all
+// links would be shared anyway.
 const maxArranged = 32
 
 func (m *UploadMemory) enter(p phase, now time.Time, barred map[string]bool) {
@@ -368,7 +380,8 @@ func (m *UploadMemory) retreat(now time.Time) {
 	m.enter(resting, now, nil)
 }
 
-// strands tells whether the arrangement leaves a peer without a connection, since the one that it had has ended.
+// strands reports whether the arrangement leaves a peer without a connection, because its open one
+// has ended.
 func (m *UploadMemory) strands(active []Upload) bool {
 	if m.barred == nil {
 		return false
@@ -385,6 +398,7 @@ func (m *UploadMemory) strands(active []Upload) bool {
 	return false
 }
 
+// rates returns the rate of each connection since the marks were taken, in bytes per second.
 func (m *UploadMemory) rates(now time.Time, active []Upload) map[string]float64 {
 	rates := map[string]float64{}
 	seconds := now.Sub(m.marked).Seconds()
@@ -396,9 +410,11 @@ func (m *UploadMemory) rates(now time.Time, active []Upload) map[string]float64 
 	return rates
 }
 
-// distribute says which connections to bar, so that the links' measured rates are divided better among the peers; nil if
-// that cannot be. A link's rate is taken to be divided evenly among the connections on it. What a link can carry is known where
-// most connections meet: of one that is only on the way there of some of them it is not, since they are held up behind it.
+// distribute returns which connections to bar so that the links' measured rates are divided better
+// among the peers, or nil if no better division is found. It assumes that a link divides its rate
+// evenly among its connections. The measured rate is a link's capacity only if that link is the
+// bottleneck. A link that merely leads to a more crowded bottleneck may carry more, so its capacity
+// counts as unlimited.
 func distribute(active []Upload, rates map[string]float64) map[string]bool {
 	d := division{active: active, open: make([]bool, len(active)), users: map[Interface]int{}, capacity: map[Interface]float64{}}
 	peersOn := map[Interface]map[PeerID]bool{}
@@ -427,8 +443,9 @@ func distribute(active []Upload, rates map[string]float64) map[string]bool {
 	}
 	all, overlaps := sharesOf(d.shares()), d.overlaps()
 
-	// Deal: always to the one that has least (first who has the fewest ways), what gives it most, as long as the one that has
-	// least does not lose.
+	// Deal connections one at a time, to the peer with the lowest rate (on a tie, with the fewest
+	// connections). It gets the connection that helps it most, provided that the lowest rate of all
+	// does not fall.
 	ways := map[PeerID]int{}
 	for _, u := range active {
 		ways[u.Peer]++
@@ -485,7 +502,7 @@ func distribute(active []Upload, rates map[string]float64) map[string]bool {
 	return barred
 }
 
-// division is who uses what.
+// division is a state of distribute: which connections are open.
 type division struct {
 	active   []Upload
 	open     []bool
@@ -493,8 +510,8 @@ type division struct {
 	capacity map[Interface]float64
 }
 
-// leadsOn tells whether all connections on a link meet others on one and the same further link, which may be what limits
-// them: their rates there are alike, none above twice another.
+// leadsOn reports whether all connections of a link meet more connections on one common further
+// link that seems to be the bottleneck: the rates there are alike, within a factor of two.
 func (d *division) leadsOn(l Interface, rates map[string]float64) bool {
 	var further []Interface
 	first := true
@@ -535,6 +552,7 @@ func (d *division) reopen(i int) {
 	}
 }
 
+// shares returns the rate that each peer would get.
 func (d *division) shares() map[PeerID]float64 {
 	of := map[PeerID]float64{}
 	for i, u := range d.active {
@@ -550,7 +568,7 @@ func (d *division) shares() map[PeerID]float64 {
 	return of
 }
 
-// overlaps counts, for each link, the open connections beside the first.
+// overlaps counts, for each link, the open connections beyond the first, and returns the sum.
 func (d *division) overlaps() (n int) {
 	for _, k := range d.users {
 		n += max(0, k-1)

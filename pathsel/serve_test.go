@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Slots go to peers: whatever number of connections they have, so many are served, all take their turns, and nobody is
-// replaced before it was served for a while.
+// Slots go to peers, whatever their number of connections. All peers take turns, and nobody is
+// replaced before a minimum time.
 func TestSlotsForPeers(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	var uploads []Upload
@@ -95,8 +95,9 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// 32 keys of one host, as many hosts of one network, and as many that only claim an AS: each crowd gets the turns of one
-// network, and every other peer its own, whether the crowd keeps its keys or comes under new ones each time.
+// There are 32 keys of one host, 32 hosts of one network, and 32 peers with unproven ASes. Each
+// crowd gets the turns of one network, and every other peer its own, whether the crowd keeps its
+// keys or changes them.
 func TestCrowdsDoNotTakeTheSlots(t *testing.T) {
 	for _, slots := range []int{1, 3, 4, 9} {
 		for _, fresh := range []bool{false, true} {
@@ -148,7 +149,7 @@ func TestCrowdsDoNotTakeTheSlots(t *testing.T) {
 	}
 }
 
-// A host that serves us under many keys has one slot for it before others that serve us have theirs.
+// A host that serves us under many keys gets one slot before other serving hosts get theirs.
 func TestFavoredHosts(t *testing.T) {
 	v := UploadView{Now: time.Unix(1e9, 0), MaxUploads: 4, Received: map[PeerID]float64{}}
 	add := func(who, host string, rate float64) {
@@ -165,7 +166,8 @@ func TestFavoredHosts(t *testing.T) {
 	}
 }
 
-// fluid is a network in which each connection gets its even share of the scarcest link on its way, in bytes per second.
+// fluid is a network in which each connection gets an equal share of its scarcest link, in bytes
+// per second.
 type fluid struct {
 	capacity map[Interface]float64
 	uploads  []Upload
@@ -192,7 +194,7 @@ func (f *fluid) run(seconds float64) {
 	}
 }
 
-// serve goes on for so many seconds and tells who had what rate in the last of them.
+// serve simulates some seconds and returns each peer's rate in the last of them.
 func (f *fluid) serve(m *UploadMemory, now *time.Time, seconds int) (rates map[PeerID]float64, barred int) {
 	for range seconds {
 		was := slices.Clone(f.uploads)
@@ -263,7 +265,7 @@ func TestPathsAreBalancedOverPeers(t *testing.T) {
 				t.Errorf("%s: %v, want %v", c.name, rates, c.want)
 			}
 		}
-		// When all others have left, nothing is held back.
+		// When only one peer is left, none of its connections is barred.
 		for i := range f.uploads {
 			f.uploads[i].Wants = f.uploads[i].Wants && f.uploads[i].Peer == "a"
 		}
@@ -273,8 +275,8 @@ func TestPathsAreBalancedOverPeers(t *testing.T) {
 	}
 }
 
-// Whatever the swarm: the plan changes nothing of the view, is the same for the same view, and leaves each peer that is
-// served a connection.
+// For random swarms, the plan leaves the view unchanged, is the same for the same view, and leaves
+// each served peer a connection.
 func TestServeUploadsProperties(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 7))

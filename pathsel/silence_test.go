@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// looks samples a connection every 200 ms for that many seconds; packets tells how many have arrived by then.
+// looks samples a connection every 200 ms for some seconds. packets returns how many have arrived.
 func looks(q Silence, from, seconds float64, state State, outstanding int, rtt time.Duration, packets func(at float64) uint64) Silence {
 	for at := from; at < from+seconds; at += 0.2 {
 		q = q.Add(Sample{
@@ -48,7 +48,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A process that was stopped for a minute looks again before it gives up its paths.
+// A process that was stopped for a minute samples again before it gives up its paths.
 func TestWhoWasStoppedHasHeardNothing(t *testing.T) {
 	one := func(float64) uint64 { return 7 }
 	q := looks(Silence{}, 0, 0.3, Active, 8, 0, one)
@@ -60,7 +60,7 @@ func TestWhoWasStoppedHasHeardNothing(t *testing.T) {
 	}
 }
 
-// A router's word that a link is down counts only where nothing arrives.
+// A router's message that a link is down counts only if nothing arrives.
 func TestQuiet(t *testing.T) {
 	const rtt = 20 * time.Millisecond
 	flowing := func(at float64) uint64 { return 1 + uint64(at*100) }

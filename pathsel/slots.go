@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// slots is the published algorithm to the letter, for comparison: all mapped paths are opened; once, when
-// every handshake is done or the deadline has passed, those whose handshake is too slow are closed; then,
-// at the end of every slot, those that read too little in it. What is closed stays closed. It
-// compares all path-level peers of the view with each other, and a path that was choked counts as slow.
+// slots is the published algorithm, kept for comparison. It opens all mapped paths. Once every
+// handshake is done or the deadline has passed, it closes paths with a slow handshake. At the end
+// of every slot it closes paths that read too little in it. Closed paths stay closed. All
+// path-level peers of the view are compared with each other, and a choked path counts as slow.
 type slots struct {
 	deadline, slot time.Duration
 	minWeight      int // percent of the best
 }
 
-// slotsMemory is what slots carries from one view to the next.
+// slotsMemory is what slots remembers from one view to the next.
 type slotsMemory struct {
-	// Initial is when the wait for handshakes began; SlotEnd is when the next slot ends, zero before the
-	// initial selection.
+	// Initial is when the wait for handshakes began. SlotEnd is when the current slot ends; zero
+	// before the initial selection.
 	Initial time.Time `json:"initial,omitzero"`
 	SlotEnd time.Time `json:"slot_end,omitzero"`
 	// Paths are in the order of the view's candidates.
@@ -31,7 +31,7 @@ type slotsPath struct {
 	Closed    bool   `json:"closed,omitempty"`     // for good
 }
 
-// next is a memory for the candidates of the view, which shares nothing with the old one.
+// next returns a memory for the candidates of the view, which shares nothing with the old one.
 func (m slotsMemory) next(v View) slotsMemory {
 	before := make(map[Key]slotsPath, len(m.Paths))
 	for _, p := range m.Paths {
@@ -91,12 +91,12 @@ func (s slots) Decide(v View) Plan {
 	}
 	plan.Memory, plan.Waiting = Memory{value: m}, waiting(v)
 	if plan.Waiting != "" && !m.SlotEnd.IsZero() {
-		plan.Waiting = "no path is left, and this selector tries none again"
+		plan.Waiting = "all paths are closed, and this selector does not retry them"
 	}
 	return plan
 }
 
-// handshakesDone: no handshake is still to come.
+// handshakesDone reports whether no handshake is pending.
 func (s slots) handshakesDone(v View) bool {
 	for _, c := range v.Candidates {
 		if c.State == Opening || c.State == Idle {
@@ -106,7 +106,7 @@ func (s slots) handshakesDone(v View) bool {
 	return true
 }
 
-// initial weighs by handshake: twice as long weighs half.
+// initial closes slow paths by their handshakes: twice the time is half the weight.
 func (s slots) initial(v View, drop func(i int, reason string)) {
 	var best time.Duration
 	for _, c := range v.Candidates {
@@ -127,7 +127,7 @@ func (s slots) initial(v View, drop func(i int, reason string)) {
 	}
 }
 
-// periodic weighs by the bytes read since the slot began.
+// periodic closes slow paths by the bytes read since the slot began.
 func (s slots) periodic(v View, m slotsMemory, drop func(i int, reason string)) {
 	read := make([]uint64, len(v.Candidates))
 	var best uint64

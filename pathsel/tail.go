@@ -7,24 +7,27 @@ import (
 )
 
 const (
-	// blockSize is the size in bytes of what one request asks for.
+	// blockSize is the number of bytes in one request.
 	blockSize = 16 << 10
-	// tailBegins is the time left from which a path's outstanding requests are weighed. Earlier, and
-	// slow paths are sent away while they are still useful.
+	// tailBegins is the time left from which outstanding requests are compared with it. Earlier,
+	// and slow paths would be parked while they are still useful.
 	tailBegins = 5 * time.Second
-	// unstolen is how many of a slow path's requests are left to it in the end: a connection that runs dry takes half of
-	// another's queue, again and again, but not the last ones, which are on their way.
+	// unstolen is how many of a slow path's requests stay with it at the end. An idle connection
+	// takes half of another's queue, again and again, but not the last requests, which are already
+	// in flight.
 	unstolen = 4
-	// tailWorth is the delay worth avoiding: taking requests back costs a round trip and some duplicates.
+	// tailWorth is the smallest delay worth avoiding: cancelling requests costs a round trip and
+	// some duplicates.
 	tailWorth = time.Second
-	// endgame is the time left from which every path that can still deliver is used. Longer, and a link
-	// that others use is taken for longer; shorter, and a returned path ends before it has begun.
+	// endgame is the time left from which every path that can still deliver is used. Longer, and
+	// shared links are crowded for longer; shorter, and a returned path has no time to start.
 	endgame = 3 * time.Second
-	// noExperiments is the time left below which nothing could be learnt that still pays.
+	// noExperiments is the time left below which an experiment could not pay off.
 	noExperiments = 20 * time.Second
 )
 
-// timeLeft is what the missing bytes take at the present rate of all peers; very long if unknown.
+// timeLeft estimates the rest of the download from the current rate of all peers. It is very long
+// if unknown.
 func (a *adaptation) timeLeft() time.Duration {
 	const long = time.Duration(math.MaxInt64)
 	var sum float64
@@ -40,20 +43,21 @@ func (a *adaptation) timeLeft() time.Duration {
 	return long
 }
 
-// tail parks a path whose outstanding requests would keep the download waiting after all others are done.
-// They go to faster paths.
+// tail parks a path whose outstanding requests would end long after the rest of the download.
+// Faster paths take them over.
 func (a *adaptation) tail(p *peerView, left time.Duration) {
 	if left > tailBegins {
 		return
 	}
 	for _, i := range a.where(p, Parked) {
-		// The requests are the others' by now. With an empty queue it takes what it can deliver, and no more.
+		// Other paths have its requests by now. With an empty queue, it takes only what it can
+		// deliver.
 		c, rate := a.cand(i), a.known(i).Rate
 		if a.mem(i).Why != Late || c.Outstanding > 0 || rate == 0 || a.v.Now.Sub(c.Since) < tailWorth {
 			continue
 		}
 		if need := 2*c.RTT + time.Duration(blockSize/rate*float64(time.Second)); 4*need < left {
-			a.do(i, Return, fmt.Sprintf("the others have its requests; %.1f s are left, a block takes %.1f s", left.Seconds(), need.Seconds()))
+			a.do(i, Return, fmt.Sprintf("other paths took over its requests; %.1f s are left, a block takes %.1f s", left.Seconds(), need.Seconds()))
 			a.mem(i).Why = Used
 		}
 	}
@@ -64,7 +68,7 @@ func (a *adaptation) tail(p *peerView, left time.Duration) {
 		}
 		owed := c.RTT + time.Duration(float64(min(c.Outstanding, unstolen))*blockSize/rate.Rate*float64(time.Second))
 		if owed > 2*left && owed > tailWorth {
-			a.do(i, Park, fmt.Sprintf("the last of its %d requests need %.1f s, the rest of the download %.1f s", c.Outstanding, owed.Seconds(), left.Seconds()))
+			a.do(i, Park, fmt.Sprintf("the last of its %d requests need %.1f s, but the rest of the download needs %.1f s", c.Outstanding, owed.Seconds(), left.Seconds()))
 			a.standBy(i, Late, longestBackoff)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"iter"
 )
 
-// Step is one view and what a selector made of it: a line of a trace, as JSON.
+// Step is a view and the selector's plan for it: one line of a trace, as JSON.
 type Step struct {
 	Selector string `json:"selector"`
 	View     View   `json:"view"`
@@ -23,8 +23,8 @@ func WriteStep(w io.Writer, s Step) error {
 	return nil
 }
 
-// Steps reads the lines of a trace one after another, none of which may have more bytes than most. It ends after an
-// error, of which the cause is in the trace: it may come from anywhere.
+// Steps reads a trace line by line and stops after the first error. A line may have at most most
+// bytes, since a trace may come from a stranger.
 func Steps(r io.Reader, most int) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		lines := bufio.NewScanner(r)
@@ -51,7 +51,7 @@ func Steps(r io.Reader, most int) iter.Seq2[Step, error] {
 	}
 }
 
-// check refuses views that no client makes, and that a selector must not be asked about.
+// check refuses views that no client makes and that selectors need not handle.
 func (v View) check() error {
 	if v.MaxPaths < 1 {
 		return fmt.Errorf("max_paths %d: want at least 1", v.MaxPaths)
@@ -69,7 +69,7 @@ func (v View) check() error {
 	return nil
 }
 
-// ReadTrace reads the lines of a trace until its end.
+// ReadTrace reads a whole trace.
 func ReadTrace(r io.Reader) ([]Step, error) {
 	const most = 64 << 20 // bytes of a line
 	var out []Step
@@ -82,9 +82,9 @@ func ReadTrace(r io.Reader) ([]Step, error) {
 	return out, nil
 }
 
-// Replay asks a selector what it makes of recorded views, with a memory of its own. The views stay as
-// they were recorded: what would have become of its decisions cannot be known, only what they would have been
-// in the same situations. Given the selector of the trace, and the whole of it, the plans are the recorded ones.
+// Replay returns the plans of a selector for recorded views, with a memory of its own. The views
+// stay as recorded, since the effects of other decisions are unknown. For a whole trace and its own
+// selector, the plans are the recorded ones.
 func Replay(steps []Step, s Selector) []Plan {
 	var memory Memory
 	plans := make([]Plan, len(steps))

@@ -5,20 +5,21 @@ import (
 	"slices"
 )
 
-// Without names what a selector is not to know or do, to find out what it is worth.
+// Without names what a selector must not know or do, to measure how much it contributes.
 type Without struct {
-	// Handshake, Bandwidth: how long handshakes took, and what bandwidth paths announce.
+	// Handshake hides handshake times, and Bandwidth hides announced bandwidths.
 	Handshake, Bandwidth bool
-	// Disjointness: which paths share links.
+	// Disjointness hides which paths share links.
 	Disjointness bool
-	// Exploration: trying what is not needed at the moment. Paths are used as they are found, and left when they fail.
+	// Exploration turns off tries and experiments: paths are used as they are found, until they
+	// fail.
 	Exploration bool
 }
 
-// withoutNames are what ParseWithout takes.
+// withoutNames are the names that ParseWithout accepts.
 var withoutNames = []string{"handshake", "bandwidth", "disjointness", "exploration"}
 
-// ParseWithout reads names.
+// ParseWithout makes a Without from names.
 func ParseWithout(names []string) (w Without, err error) {
 	for _, n := range names {
 		if !slices.Contains(withoutNames, n) {
@@ -29,16 +30,16 @@ func ParseWithout(names []string) (w Without, err error) {
 	return Without{has("handshake"), has("bandwidth"), has("disjointness"), has("exploration")}, nil
 }
 
-// blinded is a selector that sees less.
-type blinded struct {
+// restricted is a selector that sees only a part of each view.
+type restricted struct {
 	Selector
 	without Without
 }
 
-func (b blinded) Decide(v View) Plan { return b.Selector.Decide(b.without.blind(v)) }
+func (r restricted) Decide(v View) Plan { return r.Selector.Decide(r.without.hide(v)) }
 
-// blind takes out of a view what is not to be known.
-func (w Without) blind(v View) View {
+// hide removes from a copy of the view what the selector must not know.
+func (w Without) hide(v View) View {
 	v.Candidates = slices.Clone(v.Candidates)
 	for i := range v.Candidates {
 		c := &v.Candidates[i]

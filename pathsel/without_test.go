@@ -23,7 +23,7 @@ func TestWithout(t *testing.T) {
 	}{
 		{Without{Handshake: true}, false, true, true}, {Without{Bandwidth: true}, true, false, true}, {Without{Disjointness: true}, true, true, false},
 	} {
-		c := tt.without.blind(v).Candidates[0]
+		c := tt.without.hide(v).Candidates[0]
 		if c.Handshake > 0 != tt.handshake || c.Path.Bandwidth > 0 != tt.bandwidth || len(c.Path.Interfaces) > 0 != tt.disjoint {
 			t.Errorf("%+v leaves %+v", tt.without, c)
 		}
@@ -33,8 +33,8 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// Without exploration every path is used as soon as there is a place, also where links are shared, and none is tried for
-// its own sake.
+// Without exploration, every path is used as soon as there is a place, even if links are shared,
+// and nothing is tried.
 func TestWithoutExploration(t *testing.T) {
 	s, err := Config{Without: Without{Exploration: true}}.New("adaptive")
 	if err != nil || s.Name() != "adaptive" {

@@ -6,7 +6,7 @@ import (
 	"braid/pathsel"
 )
 
-// Client downloads with a selector of its own.
+// Client is a simulated download with its own selector.
 type Client struct {
 	Name     string
 	Selector pathsel.Selector
@@ -14,24 +14,24 @@ type Client struct {
 	// Peers and the paths to each of them.
 	Peers [][]pathsel.Path
 	Start time.Duration
-	// Size in bytes of payload; 0: without end.
+	// Size is the payload in bytes; 0 means endless.
 	Size float64
 	Seed uint64
-	// Hints that the client has been given.
+	// Hints are the recommended paths that the client was given.
 	Hints pathsel.Hints
 	// Piece is the size in bytes of payload after which ClientResult.First is taken.
 	Piece float64
-	// Only, if set, hides all other paths from the selector: a fixed set to compare with.
+	// Only, if set, hides all other paths from the selector. It makes a fixed set for comparison.
 	Only []pathsel.Fingerprint
 }
 
-// Event is a decision that was carried out, at a time since the start.
+// Event is a decision that was carried out, with its time since the start.
 type Event struct {
 	At time.Duration
 	pathsel.Decision
 }
 
-// ClientResult is how a client fared.
+// ClientResult is the outcome of one client.
 type ClientResult struct {
 	Name string
 	// PerSecond is payload in bits per second, for each second.
@@ -39,11 +39,11 @@ type ClientResult struct {
 	// Paths is the payload in bytes over each path-level peer.
 	Paths  map[pathsel.Key]float64
 	Events []Event
-	// Waited is how long the selector said that it was waiting.
+	// Waited is the total time in which the selector reported that no path was usable.
 	Waited time.Duration
-	// Done is when the download ended; 0: it did not.
+	// Done is when the download was complete; 0 if it was not.
 	Done time.Duration
-	// First is when the first piece's worth of payload had come; 0: it had not.
+	// First is when as much payload as one piece had arrived; 0 if it had not.
 	First time.Duration
 	// Views are the views that the selector saw, if the scenario asked for them.
 	Views []pathsel.View
@@ -78,7 +78,7 @@ type conn struct {
 	flow  *flow
 	meter pathsel.Meter
 	then  pathsel.State // after the handshake
-	// ready is when the handshake would be done; put off as long as the path is dead.
+	// ready is when the handshake ends. It is postponed while the path is dead.
 	began, ready time.Duration
 	before       float64 // bytes by earlier connections
 }
@@ -96,7 +96,7 @@ const (
 	idleTimeout      = 5 * time.Second
 )
 
-// client is a Client under way.
+// client is the running state of a Client.
 type client struct {
 	Client
 	conns  []*conn
@@ -182,7 +182,7 @@ func contains(of []pathsel.Fingerprint, f pathsel.Fingerprint) bool {
 	return false
 }
 
-// update moves a connection's own state: handshakes, losses, counters.
+// update updates a connection: handshakes, losses, counters.
 func (cl *client) update(s *simulation, c *conn, at time.Duration) {
 	now := epoch.Add(at)
 	wasSilent := c.c.Silent
@@ -191,9 +191,9 @@ func (cl *client) update(s *simulation, c *conn, at time.Duration) {
 		rtt := time.Duration(f.rtt() * float64(time.Second))
 		for _, l := range f.hops {
 			if l.now.Down {
-				told := epoch.Add(max(l.downAt, c.began) + rtt/2)
-				if !told.After(now) && told.After(c.c.RevokedAt) {
-					c.c.RevokedAt = told
+				reported := epoch.Add(max(l.downAt, c.began) + rtt/2)
+				if !reported.After(now) && reported.After(c.c.RevokedAt) {
+					c.c.RevokedAt = reported
 				}
 			}
 		}

@@ -10,11 +10,11 @@ import (
 	"braid/pathsel"
 )
 
-// shared is the scenario of a bottleneck with a rival: what counts there is what is left for the rival.
+// rival names the scenario in which a rival shares the bottleneck. It measures the rival's rate.
 const rival = "shared, with a rival"
 
-// TestCompareSelectors prints what each selector makes of each scenario (go test -v -run Compare): payload from
-// start to end, as a part of what the links allow meanwhile.
+// TestCompareSelectors prints each selector's mean rate in each scenario as a part of the links'
+// capacity (go test -v -run Compare).
 func TestCompareSelectors(t *testing.T) {
 	selectors := []string{"first", "all", "slots", "adaptive"}
 	const length = 4 * time.Minute
@@ -87,7 +87,7 @@ func TestCompareSelectors(t *testing.T) {
 	t.Log(table.String() + "\n(\"" + rival + "\": the rival's part of its fair share)")
 }
 
-// No path is starved for ever: the longest time that any of them does not carry is bounded.
+// No path is unused forever: the longest time without requests is bounded.
 func TestEveryPathIsTriedAgain(t *testing.T) {
 	const length = 2 * time.Hour
 	shared := func() ([]Link, []pathsel.Path) {
@@ -109,8 +109,8 @@ func TestEveryPathIsTriedAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			links, paths := tt.make()
 			r := play("adaptive", links, paths, tt.places, length)
-			// Its own backoff, then the turns of all the others, one in every lookAround; a quarter more
-			// for the jitter, and a minute for the trials themselves.
+			// The path's own backoff, then one turn of each other path in every lookAround, a
+			// quarter more for jitter, and a minute for the trials.
 			bound := (10*time.Minute+time.Duration(len(paths))*150*time.Second)*5/4 + time.Minute
 			carries, since := map[pathsel.Fingerprint]bool{}, map[pathsel.Fingerprint]time.Duration{}
 			longest := time.Duration(0)

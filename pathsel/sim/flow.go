@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// flow is the data of one connection on its way: a NewReno window over the links of a path.
+// flow is the data of one connection in flight: a NewReno window over the links of a path.
 type flow struct {
 	hops    []*link // in the order of the data, from the far end
 	base    float64 // round trip in seconds with empty queues
@@ -25,7 +25,7 @@ type flow struct {
 const (
 	initialWindow = 10
 	minWindow     = 2
-	// keep is what is left of the window after a loss, as quic-go's NewReno has it.
+	// keep is the part of the window that remains after a loss, as in quic-go's NewReno.
 	keep = 0.7
 )
 
@@ -47,7 +47,7 @@ func (f *flow) alive() bool {
 	return true
 }
 
-// rtt is the round trip in seconds as the queues stand.
+// rtt returns the round-trip time in seconds with the current queues.
 func (f *flow) rtt() float64 {
 	t := f.base
 	for _, l := range f.hops {
@@ -56,7 +56,8 @@ func (f *flow) rtt() float64 {
 	return t
 }
 
-// start begins to carry after a round trip for the first requests, with a fresh window, as after idling.
+// start begins to send one round trip later, when the first requests have arrived, with a fresh
+// window as after idling.
 func (f *flow) start(at time.Duration) {
 	f.running, f.window = true, initialWindow
 	f.starts = at + time.Duration(f.rtt()*float64(time.Second))
@@ -76,7 +77,7 @@ func (f *flow) send(at time.Duration, dt float64) {
 	}
 }
 
-// move takes what the hops admitted and let through; losses and deliveries change the window.
+// move applies what the links accepted and forwarded. Losses and deliveries change the window.
 func (f *flow) move(at time.Duration, dt float64, random *rand.Rand) {
 	var lost, pass, got float64
 	for h, l := range f.hops {
@@ -115,7 +116,8 @@ func (f *flow) move(at time.Duration, dt float64, random *rand.Rand) {
 	}
 	if f.window < f.threshold {
 		f.window += got / packet * math.Ln2
-		// Hybrid slow start, as quic-go has it: a growing round trip ends it before the queue overflows.
+		// Hybrid slow start, as in quic-go: a growing round trip ends slow start before the queue
+		// overflows.
 		if f.rtt() > f.base+min(max(f.base/8, 0.004), 0.016) {
 			f.threshold = f.window
 		}
@@ -124,10 +126,10 @@ func (f *flow) move(at time.Duration, dt float64, random *rand.Rand) {
 	}
 }
 
-// stalled tells whether nothing came back for three probe timeouts while data was in flight.
+// stalled reports whether nothing arrived for three probe timeouts although data was in flight.
 func (f *flow) stalled(at time.Duration) bool { return f.unanswered(at, 3) }
 
-// quiet tells whether nothing came back for one.
+// quiet reports whether nothing arrived for one probe timeout.
 func (f *flow) quiet(at time.Duration) bool { return f.unanswered(at, 1) }
 
 func (f *flow) unanswered(at, ptos time.Duration) bool {

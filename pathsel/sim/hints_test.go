@@ -7,8 +7,8 @@ import (
 	"braid/pathsel"
 )
 
-// Of ten paths two may be used. Hints name the best ones: they are in use from the start. Hints that lie name the worst: what
-// that costs is gone after the tries that it takes without hints too.
+// Two of ten paths may be used. Good hints name the best two, which are used from the start. False
+// hints name the worst two; they cost no more than the usual tries.
 func TestHints(t *testing.T) {
 	links, paths := direct(4, 5, 12, 10, 7, 15, 25, 60, 3, 5, 16, 20, 9, 10, 2, 2, 30, 40, 6, 8)
 	for i := range paths {

@@ -19,7 +19,7 @@ func silentAbout(paths []pathsel.Path) []pathsel.Path {
 	return out
 }
 
-// bestFixed is the rate of the best set of that many paths, each set tried with all of it open for a while.
+// bestFixed returns the rate of the best set of n paths. It simulates all such sets.
 func bestFixed(links []Link, paths []pathsel.Path, n int) float64 {
 	best := 0.0
 	var set []pathsel.Fingerprint

@@ -1,14 +1,14 @@
 // Package sim runs path selectors in simulated time over a simulated network.
 //
-// The model is a fluid in small steps of time. Each connection has a congestion window that grows and
-// shrinks as NewReno's; what it sends stands in the queues of the links on its path, each of them
-// first-in first-out with a bounded queue, and drops what does not fit. Queues lengthen the round trip,
-// drops shrink the window one round trip later. Clients take views, ask their selector and carry its plan
-// out as the real client does. Everything random comes from one seed: the same Scenario gives the same
-// Result.
+// The model is a fluid in small steps of time. Each connection has a congestion window that grows
+// and shrinks as in NewReno. Its data waits in the queues of the links on its path. Each queue is
+// first-in first-out and bounded, and drops the excess. Queues lengthen the round trip, and drops
+// shrink the window one round trip later. Clients build views, ask their selector and carry out its
+// plan as the real client does. All randomness comes from one seed: equal Scenarios give equal
+// Results.
 //
-// It is not a packet simulator: bursts, reordering, acknowledgement loss and the order of blocks do not
-// exist. It answers what a selector does to rates over seconds and minutes, in milliseconds.
+// It is not a packet simulator: it has no bursts, reordering, lost acknowledgements or order of
+// blocks. It shows in milliseconds what a selector does to rates over seconds and minutes.
 package sim
 
 import (
@@ -17,23 +17,23 @@ import (
 	"braid/pathsel"
 )
 
-// Condition is how a link is at some time.
+// Condition is the state of a link at one time.
 type Condition struct {
 	Rate  float64 // bits per second of packets; 0 is a link that carries nothing
 	Loss  float64 // probability from 0 to 1 that a packet is lost
-	Cross float64 // bits per second of traffic that does not yield
-	// Down: everything is lost, and the sender is told (revocation, SCMP). Silent: it is not told.
+	Cross float64 // bits per second of traffic without congestion control
+	// Down loses all packets and notifies the sender (revocation, SCMP). Silent notifies nobody.
 	Down, Silent bool
 }
 
-// Change is the condition of a link from a time after the start on.
+// Change is the condition of a link from a given time on.
 type Change struct {
 	At time.Duration
 	Condition
 }
 
-// Link is one direction of a link between two ASes, the one in which the data flows; the other direction is
-// never full.
+// Link is one direction of a link between two ASes: the one in which the data flows. The other
+// direction is never full.
 type Link struct {
 	A, B  pathsel.Interface // its ends, as they stand in the paths, in either order
 	Delay time.Duration     // one way
@@ -52,7 +52,7 @@ const (
 // epoch is when every simulation begins.
 var epoch = time.Unix(1_000_000_000, 0).UTC()
 
-// NewLink makes a link between interface id of two ASes that are made from the names' numbers.
+// NewLink makes a link between the interfaces with the same ID of two ASes.
 func NewLink(a, b pathsel.IA, id uint64, mbits float64, delay time.Duration) Link {
 	return Link{
 		A: pathsel.Interface{IA: a, ID: id}, B: pathsel.Interface{IA: b, ID: id},
@@ -60,8 +60,8 @@ func NewLink(a, b pathsel.IA, id uint64, mbits float64, delay time.Duration) Lin
 	}
 }
 
-// PathOver is the path over these links, in the order of travel from the downloading end. It
-// announces its latency and bandwidth.
+// PathOver returns the path over these links, in the order from the downloading end. It announces
+// its latency and bandwidth.
 func PathOver(links ...Link) pathsel.Path {
 	p := pathsel.Path{MTU: packet, LatencyKnown: true}
 	for _, l := range links {
@@ -76,7 +76,7 @@ func PathOver(links ...Link) pathsel.Path {
 	return p
 }
 
-// link is a Link under way.
+// link is the running state of a Link.
 type link struct {
 	Link
 	now     Condition
@@ -103,7 +103,7 @@ func (l *link) advance(at time.Duration) {
 
 func (l *link) dead() bool { return l.now.Down || l.now.Silent || l.now.Rate <= 0 }
 
-// delay is how long the queue takes to drain, in seconds.
+// delay returns how long the queue takes to drain, in seconds.
 func (l *link) delay() float64 {
 	if l.now.Rate <= 0 {
 		return 0
@@ -111,7 +111,8 @@ func (l *link) delay() float64 {
 	return l.queued * 8 / l.now.Rate
 }
 
-// admit decides what part of this step's arrivals fits, then what part of the queue leaves.
+// admit computes the part of this step's arrivals that fits, then the part of the queue that
+// leaves.
 func (l *link) admit(dt float64) {
 	cross := l.now.Cross / 8 * dt
 	arrived, out := l.arrived+cross, l.now.Rate/8*dt

@@ -16,20 +16,20 @@ type Scenario struct {
 	Clients  []Client
 	Duration time.Duration
 	Seed     uint64
-	// Record keeps every view, for a replay.
+	// Record keeps every view, for replay.
 	Record bool
-	// Tick is how often a client looks at its connections; 0: 250 ms.
+	// Tick is the time between two views of a client; 0 means 250 ms.
 	Tick time.Duration
 }
 
-// Result is what happened. LinkRate is the mean rate in bits per second of each link over the whole run,
-// without cross traffic.
+// Result is the outcome of a scenario. LinkRate is the mean rate of each link in bits per second
+// over the whole run, without cross traffic.
 type Result struct {
 	Clients  []ClientResult
 	LinkRate []float64
 }
 
-// usualTick is how often a client looks at its connections.
+// usualTick is the default of Scenario.Tick.
 const usualTick = 250 * time.Millisecond
 
 type simulation struct {
@@ -39,7 +39,7 @@ type simulation struct {
 	tick   time.Duration
 }
 
-// route finds the links of a path, in the order in which data comes to the client.
+// route returns the links of a path, in the order in which data reaches the client.
 func (s *simulation) route(p pathsel.Path) []*link {
 	var out []*link
 	for i := 0; i+1 < len(p.Interfaces); i += 2 {
@@ -53,7 +53,7 @@ func (s *simulation) route(p pathsel.Path) []*link {
 	return out
 }
 
-// Run plays the scenario. It panics on a path over a link that is not there.
+// Run simulates the scenario. It panics if a path uses an unknown link.
 func Run(sc Scenario) Result {
 	s := &simulation{byEnd: map[pathsel.Interface]*link{}, record: sc.Record, tick: cmp.Or(sc.Tick, usualTick)}
 	for _, l := range sc.Links {
@@ -124,8 +124,8 @@ func (cl *client) perSecond() {
 	cl.second = read
 }
 
-// stepFor is a quarter of the shortest round trip, from 1 to 10 ms, so that windows change smoothly, and a
-// divisor of the tick.
+// stepFor returns the time step: a quarter of the shortest round trip, from 1 to 10 ms, so that
+// windows change smoothly. It divides the tick.
 func stepFor(sc Scenario) time.Duration {
 	shortest := 40 * time.Millisecond
 	for _, l := range sc.Links {

@@ -13,7 +13,8 @@ func ia(n int) pathsel.IA { return pathsel.IA(1<<48 | 0xff0000000100 + uint64(n)
 
 const ms = time.Millisecond
 
-// direct is n parallel links between two ASes, each of them a path: rates in Mbit/s, one-way delays in ms.
+// direct returns n parallel links between two ASes, each of them a path. Rates are in Mbit/s,
+// one-way delays in ms.
 func direct(rateDelay ...float64) (links []Link, paths []pathsel.Path) {
 	for i := 0; i < len(rateDelay); i += 2 {
 		l := NewLink(ia(1), ia(2), uint64(i/2+1), rateDelay[i], time.Duration(rateDelay[i+1])*ms)
@@ -77,8 +78,8 @@ const (
 // changing are the actions that change which paths carry the download.
 var changing = []pathsel.Action{pathsel.Open, pathsel.Close, pathsel.Park, pathsel.Return, pathsel.Probe, pathsel.Fail}
 
-// needless counts excursions under constant conditions: each probe, experiment or swap comes back, so that two
-// decisions make one.
+// needless counts changes per minute under constant conditions. Each probe, experiment or swap is
+// undone later, so two decisions count as one change.
 func needless(r ClientResult, from, to time.Duration) float64 {
 	return float64(r.Changes(from, to, changing...)) / 2 / (to - from).Minutes()
 }
@@ -184,7 +185,7 @@ func carrying(v pathsel.View) (n int) {
 	return n
 }
 
-// Paths that share a fast link and are limited elsewhere are suspected, and acquitted.
+// Paths that share a fast link but are limited elsewhere are examined, and kept.
 func TestSharedLinkThatIsNoBottleneck(t *testing.T) {
 	access := NewLink(ia(1), ia(2), 1, 200, 2*ms)
 	links := []Link{access}
@@ -311,7 +312,8 @@ func TestAllDown(t *testing.T) {
 	}
 }
 
-// A path that was parked because another carried its share steps in when that one's own link breaks.
+// A path that was parked because of a shared bottleneck replaces the other when that one's own link
+// breaks.
 func TestStepIn(t *testing.T) {
 	links, paths := sharedBottleneck(30, 15)
 	base := play("adaptive", links, paths, 8, 2*time.Minute)
@@ -357,7 +359,7 @@ func TestSeveralConnectionsOnOnePath(t *testing.T) {
 	}
 }
 
-// The bottleneck moves from the link that three paths share to the links of their own: what was parked comes back.
+// The bottleneck moves from the shared link to the paths' own links: parked paths return.
 func TestBottleneckMoves(t *testing.T) {
 	links, paths := sharedBottleneck(30, 15)
 	const moves = 3 * time.Minute
@@ -379,7 +381,7 @@ func TestBottleneckMoves(t *testing.T) {
 	}
 }
 
-// What probes carry stays a small part of all.
+// Probes carry only a small part of all bytes.
 func TestProbesCarryLittle(t *testing.T) {
 	links, paths := sharedBottleneck(30, 15)
 	r := play("adaptive", links, paths, 8, end)
