@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Policy is what the user allows: it comes before any selector, and no selector sees a path that it
-// refuses. The zero value allows everything in the order of the lookup.
+// Policy is what the user allows. It is applied before any selector, so selectors never see a
+// forbidden path. The zero value allows all paths in the order of the lookup.
 type Policy struct {
 	Sequence   Sequence
 	ACL        ACL
 	Preference Preference
-	// MaxLatency refuses paths whose announced one-way latency is longer; 0: no limit. A path that
-	// announces only part of its latency is measured by that part: it is at least as long.
+	// MaxLatency forbids paths with a longer announced one-way latency; 0 means no limit. A
+	// partially announced latency is a lower bound and is compared as it is.
 	MaxLatency time.Duration
-	// MinMTU refuses paths with a smaller SCION MTU in bytes; 0: no limit.
+	// MinMTU forbids paths with a smaller SCION MTU in bytes; 0 means no limit.
 	MinMTU int
-	// Chosen are the paths that the user has picked from a list, by destination. Of the paths to these no other is
-	// allowed; destinations that are not here are not restricted.
+	// Chosen are the paths that the user has picked from a list, by destination. Other paths to
+	// these destinations are forbidden. Other destinations are not restricted.
 	Chosen map[IA][]Fingerprint
 }
 
-// IsZero tells whether the policy neither refuses nor orders anything.
+// IsZero reports whether the policy neither forbids nor orders any paths.
 func (p Policy) IsZero() bool {
 	return p.Sequence.re == nil && len(p.ACL.entries) == 0 && len(p.Preference) == 0 && p.MaxLatency == 0 && p.MinMTU == 0 && len(p.Chosen) == 0
 }
 
-// Clause is the part of a policy that refuses a path. Its text is the name of the command line flag.
+// Clause names the part of a policy that forbids a path.
 type Clause string
 
 const (
@@ -40,15 +40,16 @@ const (
 	ByChoice     Clause = "interactive"
 )
 
-// Refusal is a path that a policy does not allow, and why: the first clause that refuses it, in the order of the constants.
+// Refusal is a path that a policy forbids, with the first clause that forbids it (in the order of
+// the constants) and the reason.
 type Refusal struct {
 	Path   Path
 	Clause Clause
 	Reason string
 }
 
-// Apply divides the paths into those that may be used, in the order of preference, and those that may not.
-// The slice that it is given stays as it is.
+// Apply returns the allowed paths in order of preference, and the forbidden paths. It does not
+// change its argument.
 func (p Policy) Apply(paths []Path) (allowed []Path, refused []Refusal) {
 	for _, path := range paths {
 		switch chosen, some := p.Chosen[path.Dst]; {
@@ -61,7 +62,7 @@ func (p Policy) Apply(paths []Path) (allowed []Path, refused []Refusal) {
 		case path.MTU < p.MinMTU && path.Hops() > 0:
 			refused = append(refused, Refusal{path, ByMinMTU, fmt.Sprintf("MTU of %d is below %d", path.MTU, p.MinMTU)})
 		case some && !slices.Contains(chosen, path.Fingerprint):
-			refused = append(refused, Refusal{path, ByChoice, "not among the chosen ones"})
+			refused = append(refused, Refusal{path, ByChoice, "not among the chosen paths"})
 		default:
 			allowed = append(allowed, path)
 		}
@@ -70,7 +71,7 @@ func (p Policy) Apply(paths []Path) (allowed []Path, refused []Refusal) {
 	return allowed, refused
 }
 
-// Missing are the chosen paths to dst that are not among the given ones.
+// Missing returns the chosen paths to dst that are not among paths.
 func (p Policy) Missing(dst IA, paths []Path) []Fingerprint {
 	var out []Fingerprint
 	for _, f := range p.Chosen[dst] {
@@ -81,8 +82,8 @@ func (p Policy) Missing(dst IA, paths []Path) []Fingerprint {
 	return out
 }
 
-// Unjudged is how many of the paths the policy allows without being able to judge them: it limits the latency, and they
-// announce only a part of theirs, or nothing.
+// Unjudged returns how many allowed paths could not be checked against the latency limit, because
+// they announce no latency or only a part of it.
 func (p Policy) Unjudged(allowed []Path) int {
 	n := 0
 	for _, path := range allowed {
@@ -93,8 +94,8 @@ func (p Policy) Unjudged(allowed []Path) int {
 	return n
 }
 
-// Summary says which clauses have refused how many paths: "2 by --acl (denied by the ACL "- 1-ff00:0:110#2 +")". The reason
-// is that of the first path.
+// Summary counts the forbidden paths by clause, with the reason of the first path: 2 by acl (denied
+// by the ACL "- 1-ff00:0:110#2 +").
 func Summary(refused []Refusal) string {
 	var parts []string
 	for _, c := range []Clause{BySequence, ByACL, ByMaxLatency, ByMinMTU, ByChoice} {
@@ -108,17 +109,17 @@ func Summary(refused []Refusal) string {
 			}
 		}
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d by --%s (%s)", n, c, reason))
+			parts = append(parts, fmt.Sprintf("%d by %s (%s)", n, c, reason))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// Preference orders paths by what they announce, the first criterion first. The empty one keeps the order of
-// the lookup.
+// Preference orders paths by their announced figures, the most important criterion first. The empty
+// one keeps the order of the lookup.
 type Preference []Criterion
 
-// Criterion is one thing to prefer paths by.
+// Criterion is one figure by which paths are ordered.
 type Criterion string
 
 const (
@@ -142,14 +143,14 @@ func ParsePreference(s string) (Preference, error) {
 			return nil, fmt.Errorf("preference %q: %q is not one of latency, bandwidth, hops, mtu", s, word)
 		}
 		if slices.Contains(out, c) {
-			return nil, fmt.Errorf("preference %q: %s stands twice", s, c)
+			return nil, fmt.Errorf("preference %q: %s is given twice", s, c)
 		}
 		out = append(out, c)
 	}
 	return out, nil
 }
 
-// Compare is negative when a is preferred to b.
+// Compare returns a negative number if a is preferred to b.
 func (p Preference) Compare(a, b Path) int {
 	for _, c := range p {
 		var d int

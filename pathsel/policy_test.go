@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// threeASes leaves 1-ff00:0:110 by interface 1 and goes through 1-ff00:0:111 (2 in, 3 out) to 2-559.
+// threeASes leaves 1-ff00:0:110 by interface 1 and crosses 1-ff00:0:111 (2 in, 3 out) to 2-559.
 var threeASes = Path{Fingerprint: "three", Interfaces: ifs("1-ff00:0:110#1", "1-ff00:0:111#2", "1-ff00:0:111#3", "2-559#4")}
 
 func TestSequence(t *testing.T) {
@@ -194,7 +194,7 @@ func TestSummary(t *testing.T) {
 	}
 	p := Policy{ACL: acl, MaxLatency: time.Millisecond, MinMTU: 1350}
 	allowed, refused := p.Apply(paths)
-	want := `1 by --acl (denied by the ACL "- 1-3#0 +"), 1 by --max-latency (announced latency of 1s exceeds 1ms), 2 by --min-mtu (MTU of 1200 is below 1350)`
+	want := `1 by acl (denied by the ACL "- 1-3#0 +"), 1 by max-latency (announced latency of 1s exceeds 1ms), 2 by min-mtu (MTU of 1200 is below 1350)`
 	if got := Summary(refused); got != want || len(allowed) != 0 {
 		t.Errorf("%d allowed; %s\nwant %s", len(allowed), got, want)
 	}

@@ -72,10 +72,10 @@ func TestPolicy(t *testing.T) {
 		cmd  *exec.Cmd
 		want string
 	}{
-		{download("--acl", "-"), `none of the 2 paths to 1-ff00:0:110 is allowed: 2 by --acl (denied by the ACL "-")`},
-		{download("--min-mtu", "60000"), "2 by --min-mtu (MTU of 1472 is below 60000)"},
-		{list("--acl", fmt.Sprintf("- %s +", denied.Interfaces[0]), "--sequence", fmt.Sprintf("%s 0", denied.Interfaces[0])), "1 by --sequence"},
-		{list("--json", "--sequence", "2+"), "2 by --sequence"},
+		{download("--acl", "-"), `none of the 2 paths to 1-ff00:0:110 is allowed: 2 by acl (denied by the ACL "-")`},
+		{download("--min-mtu", "60000"), "2 by min-mtu (MTU of 1472 is below 60000)"},
+		{list("--acl", fmt.Sprintf("- %s +", denied.Interfaces[0]), "--sequence", fmt.Sprintf("%s 0", denied.Interfaces[0])), "1 by sequence"},
+		{list("--json", "--sequence", "2+"), "2 by sequence"},
 	} {
 		var said bytes.Buffer
 		tt.cmd.Stderr = &said
