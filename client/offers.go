@@ -16,6 +16,15 @@ import (
 	"braid/scionnet"
 )
 
+// Limits bound the rates of a session's connections; see wire.Limits.
+type Limits = wire.Limits
+
+// Limiter applies limits that may change; see wire.Limiter.
+type Limiter = wire.Limiter
+
+// NewLimiter makes a limiter without limits.
+func NewLimiter() *Limiter { return wire.NewAdjustable(Limits{}) }
+
 // offers is the only way from the engine to the network: the path-level peers that the engine may
 // dial, by the faces under which it knows them. It also keeps the slots of all faces, their links,
 // the keys that peers have shown, and the banned hosts and keys.

@@ -74,15 +74,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Limits bound the rates of a session's connections; see wire.Limits.
-type Limits = wire.Limits
-
-// Limiter applies limits that may change; see wire.Limiter.
-type Limiter = wire.Limiter
-
-// NewLimiter makes a limiter without limits.
-func NewLimiter() *Limiter { return wire.NewAdjustable(Limits{}) }
-
 // PathLimit is a limit for paths with a matching interface.
 type PathLimit = wire.PathLimit
 

@@ -44,7 +44,7 @@ func TestPeersOfStrangers(t *testing.T) {
 			continue
 		}
 		for _, over := range []Transport{tcp, quic} {
-			if _, err := over.Dial(context.Background(), q, pathsel.Path{}, nil); err == nil || !strings.Contains(err.Error(), "--peer") {
+			if _, err := over.Dial(context.Background(), q, pathsel.Path{}, nil); err == nil || !strings.Contains(err.Error(), "name the peer yourself") {
 				t.Errorf("%s over %s: %v", host, over.Name(), err)
 			}
 		}
