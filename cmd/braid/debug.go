@@ -56,6 +56,7 @@ func serveDebug(cmd *cli.Command, log *slog.Logger) (func() error, error) {
 			}
 			_ = c.SetDeadline(time.Now().Add(10 * time.Second)) // one at a time: nobody keeps the next one waiting
 			var m runtime.MemStats
+			runtime.GC() // what pools hold survives one collection
 			debug.FreeOSMemory()
 			runtime.ReadMemStats(&m)
 			if json.NewEncoder(c).Encode(debugState{runtime.NumGoroutine(), m.HeapAlloc, m.Sys - m.HeapReleased}) == nil {
