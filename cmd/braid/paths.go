@@ -262,7 +262,7 @@ func (l *pathList) print(w io.Writer, extended bool, now time.Time) error {
 		_ = fprintf(w, "%d of these announce no latency, or not all of it: --max-latency cannot judge them.\n", l.unjudged)
 	}
 	if len(l.Refused) > 0 && len(l.Paths) > 0 {
-		_ = fprintf(w, "%d more are not allowed: %s.\n", len(l.Refused), l.summary)
+		_ = fprintf(w, "Not allowed: %s: %s.\n", plural(len(l.Refused), "more path"), l.summary)
 	}
 	return nil
 }

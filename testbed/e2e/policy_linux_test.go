@@ -50,7 +50,7 @@ func TestPolicy(t *testing.T) {
 	} {
 		out, err := list(flags...).Output()
 		if err != nil || !strings.Contains(string(out), left.Fingerprint.Short()) || strings.Contains(string(out), denied.Fingerprint.Short()) ||
-			!strings.Contains(string(out), "1 more are not allowed: 1 by "+flags[0]) {
+			!strings.Contains(string(out), "Not allowed: 1 more path: 1 by "+strings.TrimPrefix(flags[0], "--")) {
 			t.Errorf("braid paths %v: %v: %s", flags, err, out)
 		}
 		carried := bytesByPath(t, download(append(flags, "--path-selection", selection)...))
