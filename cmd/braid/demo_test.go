@@ -15,6 +15,9 @@ import (
 // The whole demonstration with little data: both downloads, every byte compared, the result as
 // documented.
 func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a SCION network")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")

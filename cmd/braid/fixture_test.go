@@ -10,9 +10,14 @@ import (
 	"braid/testbed"
 )
 
-// startNetwork starts a SCION network of that topology until the end of the test. It returns its first two ASes.
+// startNetwork starts a SCION network of that topology until the end of the test. It returns its
+// first two ASes. With -short, as under the race detector, the test is skipped: a network needs the
+// processors for itself.
 func startNetwork(t *testing.T, topology string) (n *testbed.Network, from, to pathsel.IA) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a SCION network")
+	}
 	topo, err := testbed.LoadTopology(topology)
 	if err != nil {
 		t.Fatal(err)
