@@ -2,6 +2,9 @@ package wire
 
 import "time"
 
+// What a filter tells a peer of our pieces: all of them, or only those that a super-seed reveals
+// (Conceal), and the last two at once (lastTwo).
+
 // lastTwo decides when to tell a peer of our last two pieces. It holds back the last piece but one,
 // and tells it together with the last.
 //
@@ -60,4 +63,78 @@ func (f *Filter) FlushKept(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.toPeerLocked(haves(f.lastTwo.over(now)))
+}
+
+// portion is how many of many pieces a peer is told of at a time. All at once would take nine bytes
+// of memory for each piece and each peer.
+const portion = 1024
+
+// Conceal lets the peer believe that we have only the pieces that Reveal tells it of. It must be
+// called before the engine says what we have.
+func (f *Filter) Conceal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.concealing = true
+}
+
+// Conceals tells whether Conceal was called.
+func (f *Filter) Conceals() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.concealing
+}
+
+// Reveal tells the peer that we have these pieces.
+func (f *Filter) Reveal(pieces []uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.concealing && !f.announced {
+		f.pending = append(f.pending, pieces...)
+		return
+	}
+	f.toPeerLocked(haves(f.newPiecesLocked(pieces...)))
+}
+
+// RevealAll tells the peer that we have these pieces, which may be many, as fast as the peer reads.
+// The set belongs to the filter from now on.
+func (f *Filter) RevealAll(pieces Bitset) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(pieces) == 0 {
+		return
+	}
+	for w, word := range f.unannounced {
+		pieces[w] |= word
+	}
+	f.unannounced, f.unannouncedFrom = pieces, 0
+	f.writeSoonLocked()
+}
+
+// portionLocked returns the next messages about pieces that are not announced yet.
+func (f *Filter) portionLocked() []byte {
+	if f.concealing && !f.announced {
+		return nil
+	}
+	var pieces []uint32
+	for len(pieces) < portion && f.unannounced != nil {
+		i := f.unannounced.Next(f.unannouncedFrom, nil)
+		if i < 0 {
+			f.unannounced = nil
+			break
+		}
+		f.unannouncedFrom = i + 1
+		pieces = append(pieces, uint32(i))
+	}
+	return haves(f.newPiecesLocked(pieces...))
+}
+
+// announceLocked notes that the peer is told, now or by silence, that we have nothing. It then
+// tells the peer of the pieces that were revealed before.
+func (f *Filter) announceLocked() {
+	if !f.announced {
+		f.announced = true
+		f.toPeerLocked(haves(f.newPiecesLocked(f.pending...)))
+		f.pending = nil
+		f.writeSoonLocked()
+	}
 }

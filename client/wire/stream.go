@@ -1,0 +1,295 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"time"
+)
+
+// How bytes go through a filter: what the engine reads and writes, and what the filter itself says
+// between two messages. filter.go decides which messages pass.
+
+// Read is the engine's.
+func (f *Filter) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	for {
+		if len(f.ready) > 0 {
+			n := copy(b, f.ready)
+			f.ready = f.ready[n:]
+			return n, nil
+		}
+		buf := b
+		if len(b) < smallest {
+			if f.small == nil {
+				f.small = make([]byte, smallest)
+			}
+			buf = f.small
+		}
+		passed, err := f.pass(buf)
+		switch {
+		case err != nil:
+			return 0, err
+		case len(passed) == 0:
+		case len(b) < smallest:
+			f.ready = append(f.ready, passed...)
+		default:
+			return len(passed), nil
+		}
+	}
+}
+
+// smallest is the room that is needed to filter messages in place: a handshake, or the beginning of
+// an extended message.
+const smallest = 128
+
+// pass reads and filters some bytes, and returns those that pass; there may be none. At the first
+// boundary between messages it makes the filter's own messages ready for the engine.
+func (f *Filter) pass(b []byte) ([]byte, error) {
+	f.mu.Lock()
+	fetch := len(f.fetches) > 0
+	stop := len(f.forEngine) > 0 || fetch
+	boundary := f.in.begun && f.in.left == 0
+	if boundary && len(f.forEngine) > 0 {
+		f.ready, f.forEngine = append(f.ready[:0], f.forEngine...), f.forEngine[:0]
+		f.mu.Unlock()
+		return nil, nil
+	}
+	f.mu.Unlock()
+	switch {
+	case boundary && fetch:
+		f.ready = f.fetch()
+		return nil, nil
+	case f.fault != nil:
+		return nil, f.fault
+	case f.held:
+		return nil, f.await()
+	}
+
+	n := copy(b, f.buffered)
+	rest := f.buffered[n:]
+	if n == 0 || f.needsMore {
+		if f.failed != nil {
+			return nil, f.failed
+		}
+		m, err := f.wire.Read(b[n:])
+		n += m
+		if err != nil && !f.again(err) {
+			f.failed = err
+		}
+	}
+	consumed, drops, stopped := f.in.scan(b[:n], stop, f.keepIn)
+	if f.in.begun && !f.handshakes.in {
+		hideBits(b)
+		f.note(&f.handshakes.in, &f.in)
+	}
+	if f.in.foreign {
+		f.fault = errForeign
+	}
+	if f.blockComing && consumed > 0 {
+		f.blockComing = f.inBlock && f.in.left > 0
+		f.comes(f.blockComing)
+	}
+	f.needsMore = !stopped && len(rest) == 0
+	if left := b[consumed:n]; len(rest) == 0 {
+		f.buffered = append(f.buffered[:0], left...)
+	} else {
+		f.buffered = slices.Concat(left, rest)
+	}
+	return without(b[:consumed], drops), nil
+}
+
+// again tells whether reading was only interrupted.
+func (f *Filter) again(err error) bool {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.woken || f.closed {
+		return false
+	}
+	f.woken = false
+	_ = f.wire.SetReadDeadline(f.deadline)
+	return true
+}
+
+// await returns when the held message may pass, or when there is a message for the engine before it.
+func (f *Filter) await() error {
+	for {
+		f.mu.Lock()
+		free := f.bounds.room() || len(f.forEngine)+len(f.fetches) > 0
+		closed, deadline := f.closed, f.deadline
+		f.mu.Unlock()
+		switch {
+		case closed:
+			return net.ErrClosed
+		case free:
+			f.held = false
+			return nil
+		}
+		over, stop := context.Background(), context.CancelFunc(func() {})
+		if !deadline.IsZero() {
+			over, stop = context.WithDeadline(over, deadline)
+		}
+		select {
+		case <-f.changed:
+		case <-over.Done():
+			stop()
+			return os.ErrDeadlineExceeded
+		}
+		stop()
+	}
+}
+
+func (f *Filter) note(known *bool, x *framing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	*known = true
+	f.noRejects = f.noRejects || !x.fast
+	f.ignoresCancels = f.ignoresCancels || x.old
+	f.sameEngine = f.sameEngine || x.ours
+}
+
+// SetReadDeadline is the engine's.
+func (f *Filter) SetReadDeadline(t time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deadline = t
+	f.signalLocked()
+	if f.woken || f.closed {
+		return nil
+	}
+	return f.wire.SetReadDeadline(t)
+}
+
+// toEngineLocked lets the engine read messages that the filter makes.
+func (f *Filter) toEngineLocked(b []byte) {
+	if len(b) == 0 || f.closed {
+		return
+	}
+	f.forEngine = append(f.forEngine, b...)
+	f.wakeLocked()
+}
+
+// wakeLocked interrupts the reader, since the filter has a message for the engine.
+func (f *Filter) wakeLocked() {
+	f.signalLocked()
+	if !f.woken && !f.closed {
+		f.woken = true
+		_ = f.wire.SetReadDeadline(time.Unix(1, 0)) // fails only when closed
+	}
+}
+
+// signalLocked lets a reader that waits look again.
+func (f *Filter) signalLocked() {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Write is the engine's.
+func (f *Filter) Write(b []byte) (int, error) {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if err := f.writeOurs(); err != nil {
+		return 0, err
+	}
+	all := b
+	if len(f.unfinished) > 0 {
+		all = slices.Concat(f.unfinished, b)
+	}
+	consumed, drops, _ := f.out.scan(all, false, f.keepOut)
+	if f.out.begun && !f.handshakes.out {
+		f.note(&f.handshakes.out, &framing{fast: f.out.fast})
+	}
+	if f.out.foreign {
+		return 0, errForeign
+	}
+	f.unfinished = append(f.unfinished[:0], all[consumed:]...)
+	from := 0
+	for _, d := range drops {
+		if err := f.put(all[from:d.from]); err != nil {
+			return 0, err
+		}
+		from = d.to
+		if f.sayHaveNone { // before any other message about pieces
+			f.sayHaveNone = false
+			if err := f.put(plain(msgHaveNone)); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if err := f.put(all[from:consumed]); err != nil {
+		return 0, err
+	}
+	return len(b), f.writeOurs()
+}
+
+func (f *Filter) put(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	_, err := f.wire.Write(b)
+	return err
+}
+
+// toPeerLocked sends messages that the filter makes to the peer. A write may take as long as the peer
+// likes, so another goroutine does it, unless the engine writes anyway.
+func (f *Filter) toPeerLocked(b []byte) {
+	if len(b) == 0 || f.closed {
+		return
+	}
+	f.forPeer = append(f.forPeer, b...)
+	f.writeSoonLocked()
+}
+
+// writeSoonLocked makes a goroutine write what there is for the peer.
+func (f *Filter) writeSoonLocked() {
+	if !f.sending && !f.closed {
+		f.sending = true
+		go f.send() // ends when the wire is closed at the latest
+	}
+}
+
+func (f *Filter) send() {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	f.mu.Lock()
+	f.sending = false
+	f.mu.Unlock()
+	_ = f.writeOurs() // the engine's own next call fails too
+}
+
+// writeOurs writes the filter's own messages to the peer, at a boundary between messages. Called with
+// writing held.
+func (f *Filter) writeOurs() error {
+	if len(f.unfinished) > 0 || f.out.left > 0 {
+		return nil // in the middle of a message, the end of which is written soon
+	}
+	f.mu.Lock()
+	b := append(f.forPeer, f.portionLocked()...)
+	f.forPeer = nil
+	more := len(f.unannounced) > 0 && len(b) > 0
+	f.mu.Unlock()
+	if err := f.put(b); err != nil || !more {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writeSoonLocked() // not here: the engine may want to write in between
+	return nil
+}
+
+// close wakes all that wait, since the wire is closed.
+func (f *Filter) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.signalLocked()
+}
