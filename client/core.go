@@ -94,6 +94,7 @@ func (c *core) hasAll() bool {
 	return c.isDescribed() && missing == 0
 }
 
-// DefaultMaxPaths is more than the disjoint paths between most pairs of ASes. With few connections
-// for each peer, one with thousands of paths does not get thousands of connections.
+// DefaultMaxPaths is how many paths to one peer are used at a time. Most pairs of ASes have fewer
+// disjoint paths. The bound keeps a peer that offers thousands of paths from taking as many
+// connections.
 const DefaultMaxPaths = 8

@@ -112,9 +112,9 @@ func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
 	})
 }
 
-// packetTooBig handles a router's report about a packet of ours. It ignores reports that are not
-// below the packet's size, and reports of less than QUIC's least packets: if such a report is true,
-// silence will show it; if it is forged, it would prevent all dialling.
+// packetTooBig handles a router's report that a packet of ours was too big. It believes only an MTU
+// that is smaller than that packet and has room for QUIC's smallest packets. A forged report of less
+// would prevent all dialling. If such a report is true, the path's silence will show it.
 func (h *Host) packetTooBig(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, mtu int) {
 	q, r, _, ok := h.verifySCMP(p, local, from, quote)
 	if !ok || mtu >= q.size || mtu < leastPacket+q.header {

@@ -112,7 +112,7 @@ type obstacle struct {
 
 func (s *store) claim(ctx context.Context, l Layout, hash metainfo.Hash, progress func(int64)) (mine []bool, err error) {
 	if strings.HasPrefix(l.Name, ".") && !s.options.dotfiles {
-		return nil, fmt.Errorf("the name %q begins with a dot, as names of settings do: --allow-dotfiles accepts it", l.Name)
+		return nil, fmt.Errorf("%w: %q", ErrDotName, l.Name)
 	}
 	if err := s.refuseTwins(l); err != nil {
 		return nil, err
@@ -314,15 +314,23 @@ func (c *claimer) refusal(dir string, inWay []obstacle) error {
 	if n := len(inWay) - most; n > 0 {
 		out = append(out, fmt.Sprintf("%d more are in the way", n))
 	}
-	advice := "--rename sets aside what is in the way, --overwrite replaces files; or download into another directory"
-	if !slices.ContainsFunc(inWay, func(o obstacle) bool { return o.mode.IsRegular() && !isProtected(o.mode) }) {
-		advice = "--rename sets aside what is in the way; or download into another directory"
+	err := ErrInTheWay
+	if slices.ContainsFunc(inWay, func(o obstacle) bool { return o.mode.IsRegular() && !isProtected(o.mode) }) {
+		err = ErrReplaceable
 	}
-	return fmt.Errorf("%w: %s (%s)", ErrInTheWay, strings.Join(out, ", "), advice)
+	return fmt.Errorf("%w: %s", err, strings.Join(out, ", "))
 }
 
-// ErrInTheWay is in errors about files that stop a download because they do not belong to it.
-var ErrInTheWay = errors.New("nothing was written")
+var (
+	// ErrInTheWay is in errors about files that stop a download because they do not belong to it.
+	// They can be set aside (RenameExisting).
+	ErrInTheWay = errors.New("nothing was written")
+	// ErrReplaceable is an ErrInTheWay; at least one of the files can also be replaced
+	// (ReplaceExisting).
+	ErrReplaceable = fmt.Errorf("%w", ErrInTheWay)
+	// ErrDotName is in errors about a torrent that AllowDotfiles would accept.
+	ErrDotName = errors.New("the torrent's name begins with a dot, as names of settings do")
+)
 
 func (o obstacle) what() string {
 	switch {

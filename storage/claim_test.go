@@ -101,7 +101,7 @@ func TestExistingFiles(t *testing.T) {
 	}{
 		{"nothing", func(string) error { return nil }, keep, nil, "", ""},
 		{"foreign", put("set/d0/f0", wrong, 0o644), keep, nil, "set/d0/f0 is a file that is not of this torrent", ""},
-		{"foreign, short", put("set/d0/f0", []byte("#!/bin/sh"), 0o644), keep, nil, "--overwrite", ""},
+		{"foreign, short", put("set/d0/f0", []byte("#!/bin/sh"), 0o644), keep, nil, "set/d0/f0 is a file that is not of this torrent", ""},
 		{"foreign, zeros", put("set/d0/f0", zeros, 0o644), keep, nil, "set/d0/f0 is a file", ""},
 		{"foreign, empty", put("set/d0/f0", nil, 0o644), keep, nil, "set/d0/f0 is a file", ""},
 		{"foreign, replaced", put("set/d0/f0", wrong, 0o644), replace, nil, "", "-"},
@@ -359,7 +359,7 @@ func TestDotfiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		tor, err := s.OpenTorrent(t.Context(), &info, metainfo.Hash{9})
-		if (err == nil) != c.want || err != nil && !strings.Contains(err.Error(), "--allow-dotfiles") {
+		if (err == nil) != c.want || err != nil && !errors.Is(err, ErrDotName) {
 			t.Errorf("%s: %v", c.kind, err)
 		}
 		if err == nil {

@@ -198,8 +198,9 @@ func (t *torrent) missed(index int, err error) {
 	}
 }
 
-// forgetBlocks forgets the blocks of a wrong piece, if all of them were there. If they cannot be
-// removed from the record now, the next sync does it.
+// forgetBlocks removes the blocks of a wrong piece from the record. It keeps them if some of the
+// piece's blocks are missing, since those that are there may be right. If the record cannot be
+// written now, the next sync removes them.
 func (t *torrent) forgetBlocks(piece int) error {
 	if !t.writer.isWhole(piece) {
 		return nil
@@ -319,9 +320,9 @@ func (p piece) Completion() engine.Completion {
 	return p.torrent.record.get(p.index)
 }
 
-// SyncAndCheck brings the data of a torrent in a store from Open to disk, and checks that all of it
-// is still there: somebody may have deleted or cut a file, which a process that has the file open
-// does not notice. It removes lost pieces from the record; hashing finds them wrong.
+// SyncAndCheck brings a torrent's data to disk and then checks that all files are still whole.
+// Somebody may have deleted or cut a file; a process that has it open does not notice. Pieces that
+// are lost in this way are returned and removed from the record. The store comes from Open.
 func SyncAndCheck(st Store, hash metainfo.Hash) (lost []int, err error) {
 	s, ok := st.(*store)
 	if !ok {

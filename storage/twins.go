@@ -12,11 +12,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Names that differ only in case or in Unicode form are two files on most file systems of Linux,
-// but one file on those of macOS, Windows and USB sticks. Honest torrents have such names (the
-// sources of Linux do), so they are accepted where the file system tells them apart. Elsewhere both
-// files would be written into one, and their pieces would never stay right. braid does not rename
-// them: neither other clients nor braid verify would find the files.
+// Two names may differ only in case or in Unicode form. Most file systems of Linux keep two files;
+// those of macOS, Windows and USB sticks keep one. There, both files would be written into one, and
+// their pieces would never stay right. Such a torrent is refused only where the file system takes
+// the names for one, since honest torrents have such names (the sources of Linux do). braid does
+// not rename the files: neither other clients nor braid verify would find them.
 
 // twins finds two paths of a torrent that such a file system takes for one; ok is false if there
 // are none.

@@ -221,8 +221,8 @@ func (u URL) Sibling(address string) (URL, error) {
 	return ParseURL(address + path)
 }
 
-// Plain reports whether the URL has nothing but an address and /announce, so that its author cannot
-// choose the request.
+// Plain reports whether the URL is only an address and the path /announce. Whoever wrote such a URL
+// chooses where the request goes, but not what it asks for.
 func (u URL) Plain() bool {
 	return u.request.Path == "/announce" && u.request.RawQuery == "" && u.request.User == nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -60,6 +61,19 @@ func parseStorage(cmd *cli.Command) (node.Storage, error) {
 	return node.Storage{
 		Kind: kind, Dir: cmd.String("output"), Existing: existing, AllowDotfiles: cmd.Bool("allow-dotfiles"), Recheck: cmd.Bool("recheck"),
 	}, err
+}
+
+// storageAdvice adds to an error of the storage which flag lets the user go on.
+func storageAdvice(err error) error {
+	switch {
+	case errors.Is(err, storage.ErrDotName):
+		return fmt.Errorf("%w (--allow-dotfiles accepts it)", err)
+	case errors.Is(err, storage.ErrReplaceable):
+		return fmt.Errorf("%w (--rename sets aside what is in the way, --overwrite replaces files; or use another directory)", err)
+	case errors.Is(err, storage.ErrInTheWay):
+		return fmt.Errorf("%w (--rename sets aside what is in the way; or use another directory)", err)
+	}
+	return err
 }
 
 // moved tells of a file that was in the way of a download. An empty new name says that it was
