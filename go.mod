@@ -19,6 +19,7 @@ require (
 	github.com/prometheus/client_golang v1.22.0
 	github.com/prometheus/client_model v0.6.1
 	github.com/prometheus/common v0.63.0
+	github.com/prometheus/procfs v0.16.0
 	github.com/quic-go/quic-go v0.65.0 // HTTP/3 and scionproto's own QUIC
 	github.com/scionproto/scion v0.15.1
 	github.com/urfave/cli/v3 v3.14.0
@@ -135,7 +136,6 @@ require (
 	github.com/pion/webrtc/v4 v4.0.0 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
-	github.com/prometheus/procfs v0.16.0 // indirect
 	github.com/protolambda/ctxlock v0.1.0 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/refraction-networking/utls v1.8.2 // indirect

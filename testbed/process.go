@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +9,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/prometheus/procfs"
 
 	"braid/pathsel"
 )
@@ -140,35 +140,16 @@ func (p *process) usage() Usage {
 }
 
 // UsageOf reads what a process has used from /proc (proc(5)).
-func UsageOf(pid int) Usage {
-	const ticks = 100 // USER_HZ, the same on every Linux architecture that Go runs on
-	var u Usage
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+func UsageOf(pid int) (u Usage) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return u
 	}
-	// The name in parentheses may contain anything; fields count from after it, state being the third.
-	if f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(f) > 15-3 {
-		user, _ := strconv.ParseInt(f[14-3], 10, 64)
-		system, _ := strconv.ParseInt(f[15-3], 10, 64)
-		u.CPU = float64(user+system) / ticks
+	if s, err := p.Stat(); err == nil {
+		u.CPU = s.CPUTime()
 	}
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		return u
-	}
-	for line := range strings.Lines(string(maps)) {
-		f := strings.Fields(line)
-		if len(f) != 3 || f[2] != "kB" {
-			continue
-		}
-		kb, _ := strconv.ParseInt(f[1], 10, 64)
-		switch f[0] {
-		case "Rss:":
-			u.RSS = kb << 10
-		case "Pss:":
-			u.PSS = kb << 10
-		}
+	if m, err := p.ProcSMapsRollup(); err == nil {
+		u.RSS, u.PSS = int64(m.Rss), int64(m.Pss)
 	}
 	return u
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"braid/pathsel"
@@ -99,8 +100,9 @@ func about(braid string, scenarios []Scenario) About {
 	a := About{
 		Began: time.Now().UTC().Truncate(time.Second), Commit: commit(filepath.Dir(braid)), Program: sum(braid), Go: runtime.Version(),
 		Modules: map[string]string{}, Kernel: kernel(), TCP: congestionControl(), CPU: processor(), CPUs: runtime.NumCPU(),
-		Memory: memory(), Load: load(), Emulator: linkemu.CurrentSettings(),
+		Emulator: linkemu.CurrentSettings(),
 	}
+	a.Memory, a.Load = machine()
 	for _, s := range scenarios {
 		f := ScenarioFile{Name: s.Name, Seed: s.Seed, Scale: s.scale, Leechers: s.leechers, Text: string(s.text)}
 		for _, l := range s.topology.Links {
@@ -151,23 +153,19 @@ func stamped(info *debug.BuildInfo) string {
 	return set["vcs.revision"]
 }
 
-// memory returns the machine's memory in bytes (proc(5), meminfo); 0 where there is no /proc.
-func memory() int64 {
-	b, _ := os.ReadFile("/proc/meminfo")
-	for line := range strings.Lines(string(b)) {
-		var kib int64
-		if n, _ := fmt.Sscanf(line, "MemTotal: %d kB", &kib); n == 1 {
-			return kib << 10
-		}
+// machine returns the memory in bytes and the average load over the last minute; 0 where there is no /proc.
+func machine() (memory int64, load float64) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, 0
 	}
-	return 0
-}
-
-// load returns the first figure of /proc/loadavg (proc(5)); 0 where there is none.
-func load() (v float64) {
-	b, _ := os.ReadFile("/proc/loadavg")
-	_, _ = fmt.Sscan(string(b), &v)
-	return v
+	if m, err := proc.Meminfo(); err == nil && m.MemTotalBytes != nil {
+		memory = int64(*m.MemTotalBytes)
+	}
+	if l, err := proc.LoadAvg(); err == nil {
+		load = l.Load1
+	}
+	return memory, load
 }
 
 func sum(file string) string {
@@ -192,18 +190,12 @@ func kernel() string {
 }
 
 func congestionControl() string {
-	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
+	b, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
+	return string(bytes.TrimSpace(b))
 }
 
 func processor() string {
-	b, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
+	b, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(b)) {
 		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
 			return strings.TrimSpace(value)

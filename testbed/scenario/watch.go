@@ -2,10 +2,10 @@ package scenario
 
 import (
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/prometheus/procfs"
 
 	"braid/pathsel"
 )
@@ -112,24 +112,18 @@ func (s Scenario) disturbs(at pathsel.Interface) bool {
 	})
 }
 
-// machineCPU returns the seconds that all processors were busy, and with their idle time (proc(5),
-// /proc/stat); zeros where there is no /proc.
+// machineCPU returns the seconds that all processors were busy, and with their idle time; zeros where
+// there is no /proc.
 func machineCPU() (busy, all float64) {
-	const ticks = 100
-	b, err := os.ReadFile("/proc/stat")
+	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0, 0
 	}
-	first, _, _ := strings.Cut(string(b), "\n")
-	for i, f := range strings.Fields(first) {
-		v, err := strconv.ParseFloat(f, 64)
-		if err != nil || i > 8 { // guest time is part of user time
-			continue
-		}
-		all += v / ticks
-		if i != 4 && i != 5 { // idle, and idle while a disk works
-			busy += v / ticks
-		}
+	s, err := proc.Stat()
+	if err != nil {
+		return 0, 0
 	}
-	return busy, all
+	c := s.CPUTotal // guest time is part of user time
+	busy = c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
+	return busy, busy + c.Idle + c.Iowait
 }

@@ -12,11 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"braid/node/event"
 )
@@ -159,9 +160,13 @@ func (p *process) level(data string) (l Level, err error) {
 		return l, fmt.Errorf("the state of %s: %w", p.name, err)
 	}
 	l.stacks = stacks
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
-	for _, f := range files {
-		if name, _ := os.Readlink(f); !strings.HasPrefix(name, data) { // a seeder keeps requested files open
+	proc, err := procfs.NewProc(p.cmd.Process.Pid)
+	if err != nil {
+		return l, err
+	}
+	files, err := proc.FileDescriptorTargets()
+	for _, name := range files {
+		if !strings.HasPrefix(name, data) { // a seeder keeps requested files open
 			l.Descriptors++
 		}
 	}
@@ -171,13 +176,12 @@ func (p *process) level(data string) (l Level, err error) {
 // memory returns the anonymous resident memory in bytes (proc(5)); 0 if the process has ended. It is good for a
 // bound, but not for comparing levels, since answering takes memory.
 func (p *process) memory() int64 {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	_, rest, _ := strings.Cut(string(b), "RssAnon:")
-	if f := strings.Fields(rest); len(f) > 0 {
-		kb, _ := strconv.ParseInt(f[0], 10, 64)
-		return kb << 10
+	proc, err := procfs.NewProc(p.cmd.Process.Pid)
+	if err != nil {
+		return 0
 	}
-	return 0
+	s, _ := proc.NewStatus()
+	return int64(s.RssAnon)
 }
 
 // within returns an error for what exceeds an earlier level by too much.

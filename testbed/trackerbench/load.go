@@ -15,8 +15,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/bits"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"braid/testbed/bench"
@@ -89,57 +90,28 @@ func (c *chooser) peer() (n int, ok bool) {
 	return c.random.IntN(c.job.Swarms * perSwarm), !c.until.IsZero()
 }
 
-// tally counts answers and their response times.
+// tally holds the response times of the answers in microseconds; four bytes each.
 type tally struct {
-	took      [buckets]uint32
-	announces int
-	lost      int
-}
-
-// Response times are counted in buckets of microseconds: one each up to 2*fine, then fine of them
-// for each doubling.
-const fine, buckets = 64, 64 * 40
-
-func bucket(d time.Duration) int {
-	us := uint64(max(d.Microseconds(), 0))
-	if us < 2*fine {
-		return int(us)
-	}
-	shift := bits.Len64(us) - bits.Len(fine)
-	return min(fine*shift+int(us>>shift), buckets-1)
-}
-
-// least returns the shortest time of the bucket, in ms.
-func least(bucket int) float64 {
-	if bucket < 2*fine {
-		return float64(bucket) / 1000
-	}
-	shift := bucket/fine - 1
-	return float64(uint64(bucket-fine*shift)<<shift) / 1000
+	took []uint32
+	lost int
 }
 
 func (t *tally) answered(d time.Duration) {
-	t.took[bucket(d)]++
-	t.announces++
+	t.took = append(t.took, uint32(min(max(d.Microseconds(), 0), math.MaxUint32)))
 }
 
 func (t *tally) add(o *tally) {
-	for i, n := range o.took {
-		t.took[i] += n
-	}
-	t.announces += o.announces
+	t.took = append(t.took, o.took...)
 	t.lost += o.lost
 }
 
-// within returns the time in ms within which that part of the answers arrived.
+// within returns the time in ms within which that part of the answers arrived, and sorts the answers.
 func (t *tally) within(part float64) float64 {
-	left := int(part * float64(t.announces))
-	for b, n := range t.took {
-		if left -= int(n); left < 0 {
-			return least(b)
-		}
+	if len(t.took) == 0 {
+		return 0
 	}
-	return 0
+	slices.Sort(t.took)
+	return float64(t.took[int(part*float64(len(t.took)-1))]) / 1000
 }
 
 // Run runs the load.
@@ -158,7 +130,7 @@ func (j Job) Run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("load over %s on %s: %w", j.Transport, j.Addr, err)
 	}
-	return Result{Seconds: time.Since(began).Seconds(), Announces: t.announces, Lost: t.lost, P50: t.within(0.5), P99: t.within(0.99)}, nil
+	return Result{Seconds: time.Since(began).Seconds(), Announces: len(t.took), Lost: t.lost, P50: t.within(0.5), P99: t.within(0.99)}, nil
 }
 
 // Serve is a generator. It runs in a process of its own: it reads a job from in and writes its
