@@ -11,12 +11,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"braid/pathsel"
 	"braid/testbed/linkemu"
-	"braid/units"
 )
 
 // A running testbed answers HTTP with JSON on a Unix socket in its directory:
@@ -30,70 +27,6 @@ const (
 	statusTimeout = 60 * time.Second // of one question; counting paths of a loaded network takes its time
 	downTimeout   = 30 * time.Second
 )
-
-// LinkChange is a change of a link. nil leaves a property as it is.
-type LinkChange struct {
-	Interface pathsel.Interface `json:"interface"`
-	// Direction is both (or ""), out (packets that leave the AS at the interface) or in.
-	Direction string         `json:"direction,omitempty"`
-	Rate      *int64         `json:"rate,omitempty"`
-	Delay     *time.Duration `json:"delay,omitempty"`
-	Jitter    *time.Duration `json:"jitter,omitempty"`
-	Loss      *float64       `json:"loss,omitempty"`
-	// QueueBytes and QueueTime are one property: setting one of them resets the other.
-	QueueBytes *int           `json:"queue_bytes,omitempty"`
-	QueueTime  *time.Duration `json:"queue_time,omitempty"`
-	Police     *bool          `json:"police,omitempty"` // see linkemu.Config
-	// MTU is the largest SCION packet in bytes that the link carries, whatever it announces; 0: unlimited.
-	MTU *int `json:"mtu,omitempty"`
-	// TooBig: a router answers larger packets with SCMP packet too big; else they vanish.
-	TooBig *bool `json:"too_big,omitempty"`
-	Down   *bool `json:"down,omitempty"`
-}
-
-// Apply applies the change to a configuration.
-func (c LinkChange) Apply(to *linkemu.Config) {
-	set(&to.Rate, c.Rate)
-	set(&to.Delay, c.Delay)
-	set(&to.Jitter, c.Jitter)
-	set(&to.Loss, c.Loss)
-	set(&to.Police, c.Police)
-	set(&to.MTU, c.MTU)
-	set(&to.TooBig, c.TooBig)
-	set(&to.Down, c.Down)
-	if c.QueueBytes != nil || c.QueueTime != nil {
-		to.QueueBytes, to.QueueTime = 0, 0
-		set(&to.QueueBytes, c.QueueBytes)
-		set(&to.QueueTime, c.QueueTime)
-	}
-}
-
-// String says in a few words what a link becomes.
-func (c LinkChange) String() string {
-	var to linkemu.Config
-	c.Apply(&to)
-	var s []string
-	add := func(changes bool, text string) {
-		if changes {
-			s = append(s, text)
-		}
-	}
-	add(to.Down, "down")
-	add(c.Rate != nil, units.FormatRate(to.Rate))
-	add(c.Delay != nil, to.Delay.String())
-	add(c.Jitter != nil, "jitter "+to.Jitter.String())
-	add(c.Loss != nil, linkemu.FormatLoss(to.Loss)+" lost")
-	add(c.QueueBytes != nil || c.QueueTime != nil, "queue "+linkemu.FormatQueue(to.QueueBytes, to.QueueTime))
-	add(to.Police, "policed")
-	add(c.Direction == "in" || c.Direction == "out", "("+c.Direction+")")
-	return strings.Join(s, " ")
-}
-
-func set[T any](to *T, v *T) {
-	if v != nil {
-		*to = *v
-	}
-}
 
 // Change changes a link while traffic flows.
 func (n *Network) Change(c LinkChange) error {

@@ -207,21 +207,19 @@ func (p *parser) link(n *yaml.Node) error {
 	l := Link{MTU: p.mtu, Line: n.Line}
 	var a, b string
 	text := func(s string) (string, error) { return s, nil }
-	err := p.keys(n, "link", map[string]func(*yaml.Node) error{
+	keys := map[string]func(*yaml.Node) error{
 		"a": value(p, &a, text), "b": value(p, &b, text), "linkAtoB": value(p, &l.Type, parseLinkType),
 		"mtu": value(p, &l.MTU, parseMTU), "underlay": value(p, &l.IPv6, parseUnderlay), "bw": nil,
-		"rate": value(p, &l.Config.Rate, ParseRate), "loss": value(p, &l.Config.Loss, linkemu.ParseLoss),
-		"delay": value(p, &l.Config.Delay, ParseDelay), "jitter": value(p, &l.Config.Jitter, ParseDelay),
-		"police": value(p, &l.Config.Police, parseBool),
-		"queue": value(p, &l.Config, func(s string) (c linkemu.Config, err error) {
-			c = l.Config
-			c.QueueBytes, c.QueueTime, err = linkemu.ParseQueue(s)
-			return c, err
-		}),
-	})
+	}
+	var properties LinkChange
+	for _, name := range []string{"rate", "delay", "jitter", "loss", "queue", "police"} {
+		keys[name] = value(p, new(any), func(s string) (any, error) { return nil, properties.Set(name, s) })
+	}
+	err := p.keys(n, "link", keys)
 	if err != nil {
 		return err
 	}
+	properties.Apply(&l.Config)
 	if a == "" || b == "" || l.Type == "" {
 		return p.fail(n, "link: want a, b and linkAtoB")
 	}

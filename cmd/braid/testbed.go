@@ -16,7 +16,6 @@ import (
 
 	"braid/pathsel"
 	"braid/testbed"
-	"braid/testbed/linkemu"
 	"braid/units"
 )
 
@@ -268,58 +267,26 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 		return l, err
 	}
 	l.Direction = c.String("direction")
-	given := 0
-	for _, f := range []struct {
-		name string
-		read func(string) error
-	}{
-		{"rate", func(s string) error { return into(&l.Rate, s, testbed.ParseRate) }},
-		{"delay", func(s string) error { return into(&l.Delay, s, testbed.ParseDelay) }},
-		{"jitter", func(s string) error { return into(&l.Jitter, s, testbed.ParseDelay) }},
-		{"loss", func(s string) error { return into(&l.Loss, s, linkemu.ParseLoss) }},
-		{"queue", func(s string) error {
-			bytes, wait, err := linkemu.ParseQueue(s)
-			l.QueueBytes, l.QueueTime = &bytes, &wait
-			return err
-		}},
-		{"mtu", func(s string) error { return into(&l.MTU, s, linkemu.ParseMTU) }},
-	} {
-		if !c.IsSet(f.name) {
+	given := false
+	for _, name := range []string{"rate", "delay", "jitter", "loss", "queue", "police", "mtu", "too-big"} {
+		if !c.IsSet(name) {
 			continue
 		}
-		given++
-		if err := f.read(c.String(f.name)); err != nil {
-			return l, usageErrorf("--%s: %w", f.name, err)
+		given = true
+		if err := l.Set(name, fmt.Sprint(c.Value(name))); err != nil {
+			return l, usageErrorf("--%s: %w", name, err)
 		}
-	}
-	if c.IsSet("too-big") {
-		given++
-		answer := c.Bool("too-big")
-		l.TooBig = &answer
-	}
-	if c.IsSet("police") {
-		given++
-		police := c.Bool("police")
-		l.Police = &police
 	}
 	up, down := c.Bool("up"), c.Bool("down")
 	if up && down {
 		return l, usageErrorf("--up and --down exclude each other")
 	}
 	if up || down {
-		given++
 		l.Down = &down
-	}
-	if given == 0 {
+	} else if !given {
 		return l, usageErrorf("nothing to change: give --rate, --delay, --jitter, --loss, --queue, --police, --mtu, --too-big, --down or --up")
 	}
 	return l, nil
-}
-
-func into[T any](to **T, s string, read func(string) (T, error)) error {
-	v, err := read(s)
-	*to = &v
-	return err
 }
 
 // upProgress shows the progress of a start: on a terminal as one changing line, elsewhere as a line for each step.

@@ -332,9 +332,9 @@ func (s *Scenario) checkEvent(e Event) error {
 		return fmt.Errorf("%v is after the end of the run, which takes about %v (takes)", e.At.After, s.end())
 	case s.link(where.Interface) < 0:
 		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, where)
-	case e.Link != nil && e.empty():
+	case e.Link != nil && len(e.Properties) == 0:
 		return fmt.Errorf("want a property that changes at %s", where)
-	case e.Pause != nil && (e.Properties != Properties{} || e.For <= 0):
+	case e.Pause != nil && (len(e.Properties) > 0 || e.Direction != "" || e.For <= 0):
 		return errors.New("a pause needs for, and no properties of a link")
 	case e.For < 0 || e.For.D() > maxTime || e.Every < 0 || e.Every.D() > maxTime || e.Times < 0 || e.Times > maxTimes:
 		return errors.New("for, every or times are out of bounds")
@@ -348,7 +348,7 @@ func (s *Scenario) checkEvent(e Event) error {
 		return fmt.Errorf("direction %q: want in, out or both", d)
 	}
 	c := s.topology.Links[s.link(where.Interface)].Config
-	e.change(where.Interface).Apply(&c)
+	e.change.Apply(&c)
 	return c.Validate()
 }
 

@@ -88,22 +88,12 @@ type Scenario struct {
 
 // Link is what a link is like at the start of each run.
 type Link struct {
-	At         At `yaml:"at"`
-	Properties `yaml:",inline"`
+	At         At         `yaml:"at"`
+	Direction  string     `yaml:"direction"` // must be "": both directions are alike
+	Properties properties `yaml:",inline"`
 
-	line int // of the file
-}
-
-// Properties of a link; nil leaves one as it is.
-type Properties struct {
-	Direction string    `yaml:"direction"` // both (or ""), out, in; seen from the interface
-	Rate      *Rate     `yaml:"rate"`
-	Delay     *Duration `yaml:"delay"`
-	Jitter    *Duration `yaml:"jitter"`
-	Loss      *Loss     `yaml:"loss"`
-	Queue     *Queue    `yaml:"queue"`
-	Police    *bool     `yaml:"police"`
-	Down      *bool     `yaml:"down"`
+	change testbed.LinkChange // Properties
+	line   int                // of the file
 }
 
 // Smoke bounds a run that only shows that everything works.
@@ -178,9 +168,10 @@ type Traffic struct {
 
 // Event changes a link or stops a router during a run.
 type Event struct {
-	At         *When `yaml:"at"`
-	Link       *At   `yaml:"link"`
-	Properties `yaml:",inline"`
+	At         *When      `yaml:"at"`
+	Link       *At        `yaml:"link"`
+	Direction  string     `yaml:"direction"` // both (or ""), out, in; seen from the interface
+	Properties properties `yaml:",inline"`
 	// Pause stops the router that has the interface.
 	Pause *At `yaml:"pause"`
 	// For is how long it lasts; 0: to the end of the run. Then the link is again as at the start.
@@ -189,7 +180,8 @@ type Event struct {
 	Every Duration `yaml:"every"`
 	Times int      `yaml:"times"`
 
-	line int // of the file
+	change testbed.LinkChange // Properties of Link in Direction
+	line   int                // of the file
 }
 
 // Measure is a figure of each run; testbed/scenarios/README.md describes them.
@@ -240,7 +232,9 @@ func parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 	if s.lines, err = readLines(s.text); err != nil {
 		return s, err
 	}
-	s.number()
+	if err := s.number(); err != nil {
+		return s, err
+	}
 	if err := s.expand(); err != nil {
 		return s, err
 	}
@@ -251,10 +245,13 @@ func parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 	return s, s.check()
 }
 
-// number sets the line of each part of the scenario.
-func (s *Scenario) number() {
+// number sets the line of each part of the scenario, and reads the properties of links.
+func (s *Scenario) number() (err error) {
 	for i := range s.Links {
 		s.Links[i].line = s.lines.item("links", i)
+	}
+	if err := readLinks(s.Links); err != nil {
+		return err
 	}
 	for i := range s.Peers {
 		s.Peers[i].line = s.lines.item("peers", i)
@@ -263,11 +260,19 @@ func (s *Scenario) number() {
 		s.Traffic[i].line = s.lines.item("traffic", i)
 	}
 	for i := range s.Events {
-		s.Events[i].line = s.lines.item("events", i)
+		e := &s.Events[i]
+		e.line = s.lines.item("events", i)
+		if e.change, err = e.Properties.read(); err != nil {
+			return err
+		}
+		if e.change.Direction = e.Direction; e.Link != nil {
+			e.change.Interface = e.Link.Interface
+		}
 	}
 	for i := range s.Measure {
 		s.Measure[i].line = s.lines.item("measure", i)
 	}
+	return nil
 }
 
 // expand makes the variants and the peers that the file describes.

@@ -4,7 +4,9 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +15,6 @@ import (
 
 	"braid/pathsel"
 	"braid/testbed"
-	"braid/testbed/linkemu"
 	"braid/units"
 )
 
@@ -40,8 +41,6 @@ func read(n *yaml.Node, to encoding.TextUnmarshaler) error {
 
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error { return read(n, (*units.Duration)(d)) }
 func (r *Rate) UnmarshalYAML(n *yaml.Node) error     { return read(n, r) }
-func (l *Loss) UnmarshalYAML(n *yaml.Node) error     { return read(n, l) }
-func (q *Queue) UnmarshalYAML(n *yaml.Node) error    { return read(n, q) }
 func (b *Bytes) UnmarshalYAML(n *yaml.Node) error    { return read(n, b) }
 func (a *At) UnmarshalYAML(n *yaml.Node) error       { return read(n, a) }
 func (w *When) UnmarshalYAML(n *yaml.Node) error     { return read(n, w) }
@@ -60,27 +59,6 @@ type Rate int64
 // UnmarshalText reads a rate.
 func (r *Rate) UnmarshalText(b []byte) (err error) {
 	*(*int64)(r), err = testbed.ParseRate(string(b))
-	return err
-}
-
-// Loss is a probability, written like 1%.
-type Loss float64
-
-// UnmarshalText reads a probability.
-func (l *Loss) UnmarshalText(b []byte) (err error) {
-	*(*float64)(l), err = linkemu.ParseLoss(string(b))
-	return err
-}
-
-// Queue bounds a link's queue in bytes or in time, written like 64kb or 50ms.
-type Queue struct {
-	Bytes int
-	Time  time.Duration
-}
-
-// UnmarshalText reads the bound of a queue.
-func (q *Queue) UnmarshalText(b []byte) (err error) {
-	q.Bytes, q.Time, err = linkemu.ParseQueue(string(b))
 	return err
 }
 
@@ -132,42 +110,29 @@ func (w *When) UnmarshalText(b []byte) (err error) {
 
 func (w When) immediately() bool { return w == When{} }
 
-// change returns the change of the link for the testbed.
-func (p Properties) change(at pathsel.Interface) testbed.LinkChange {
-	c := testbed.LinkChange{
-		Interface: at, Direction: p.Direction, Rate: (*int64)(p.Rate),
-		Delay: (*time.Duration)(p.Delay), Jitter: (*time.Duration)(p.Jitter),
-		Loss: (*float64)(p.Loss), Police: p.Police, Down: p.Down,
+// properties of a link by name, as [testbed.LinkChange.Set] reads them. Those that are missing stay as they are.
+type properties map[string]yaml.Node
+
+func (p properties) read() (c testbed.LinkChange, err error) {
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		n := p[name]
+		if err = c.Set(name, n.Value); n.Kind != yaml.ScalarNode {
+			err = errors.New("want one value")
+		}
+		if err != nil {
+			return c, at(n.Line, "%s: %w", name, err)
+		}
 	}
-	if p.Queue != nil {
-		c.QueueBytes, c.QueueTime = &p.Queue.Bytes, &p.Queue.Time
-	}
-	return c
+	return c, nil
 }
 
-// undo returns the change that restores those properties of the link that p sets.
-func (p Properties) undo(at pathsel.Interface, to linkemu.Config) testbed.LinkChange {
-	c := p.change(at)
-	restore(&c.Rate, to.Rate)
-	restore(&c.Delay, to.Delay)
-	restore(&c.Jitter, to.Jitter)
-	restore(&c.Loss, to.Loss)
-	restore(&c.QueueBytes, to.QueueBytes)
-	restore(&c.QueueTime, to.QueueTime)
-	restore(&c.Police, to.Police)
-	restore(&c.Down, to.Down)
-	return c
-}
-
-func restore[T any](p **T, to T) {
-	if *p != nil {
-		*p = &to
+func readLinks(links []Link) (err error) {
+	for i := range links {
+		if links[i].change, err = links[i].Properties.read(); err != nil {
+			return err
+		}
 	}
-}
-
-func (p Properties) empty() bool {
-	p.Direction = ""
-	return p == Properties{}
+	return nil
 }
 
 // comparison is an expectation such as >= 0.95.

@@ -135,7 +135,10 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 			}
 			made[string(text)] = true
 			var v Variant
-			if err := decode(text, &v); err != nil {
+			if err = decode(text, &v); err == nil {
+				err = readLinks(v.Links)
+			}
+			if err != nil {
 				return nil, at(t.Line, "%s", err) // not in the line of this text
 			}
 			v.line = t.Line
@@ -295,7 +298,7 @@ func separate(peers []Peer, torrents int) []Peer {
 func (s *Scenario) setLinks(links []Link, mtu int) error {
 	s.topology.Links = slices.Clone(s.topology.Links)
 	for _, l := range links {
-		if l.empty() || l.Direction != "" {
+		if len(l.Properties) == 0 || l.Direction != "" {
 			return at(l.line, "links: %s: want properties, without a direction", l.At)
 		}
 		found := false
@@ -305,11 +308,7 @@ func (s *Scenario) setLinks(links []Link, mtu int) error {
 				continue
 			}
 			found = true
-			end := l.At.Interface
-			if end.IA == 0 {
-				end = t.A.Interface
-			}
-			l.change(end).Apply(&t.Config)
+			l.change.Apply(&t.Config)
 			if err := t.Config.Validate(); err != nil {
 				return at(l.line, "links: %s: %w", l.At, err)
 			}

@@ -105,7 +105,7 @@ func (s Scenario) disturbs(at pathsel.Interface) bool {
 	l := s.topology.Links[link]
 	return slices.ContainsFunc(s.Events, func(e Event) bool {
 		if e.Link != nil {
-			return s.link(e.Link.Interface) == link && (e.Down != nil || e.Loss != nil)
+			return s.link(e.Link.Interface) == link && (e.change.Down != nil || e.change.Loss != nil)
 		}
 		// All interfaces of the AS, since only the network knows which of them share the router.
 		return e.Pause.IA == l.A.Interface.IA || e.Pause.IA == l.B.Interface.IA

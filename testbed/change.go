@@ -1,0 +1,129 @@
+package testbed
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"braid/pathsel"
+	"braid/testbed/linkemu"
+	"braid/units"
+)
+
+// LinkChange is a change of a link. nil leaves a property as it is.
+type LinkChange struct {
+	Interface pathsel.Interface `json:"interface"`
+	// Direction is both (or ""), out (packets that leave the AS at the interface) or in.
+	Direction string         `json:"direction,omitempty"`
+	Rate      *int64         `json:"rate,omitempty"`
+	Delay     *time.Duration `json:"delay,omitempty"`
+	Jitter    *time.Duration `json:"jitter,omitempty"`
+	Loss      *float64       `json:"loss,omitempty"`
+	// QueueBytes and QueueTime are one property: setting one of them resets the other.
+	QueueBytes *int           `json:"queue_bytes,omitempty"`
+	QueueTime  *time.Duration `json:"queue_time,omitempty"`
+	Police     *bool          `json:"police,omitempty"` // see linkemu.Config
+	// MTU is the largest SCION packet in bytes that the link carries, whatever it announces; 0: unlimited.
+	MTU *int `json:"mtu,omitempty"`
+	// TooBig: a router answers larger packets with SCMP packet too big; else they vanish.
+	TooBig *bool `json:"too_big,omitempty"`
+	Down   *bool `json:"down,omitempty"`
+}
+
+// Apply applies the change to a configuration.
+func (c LinkChange) Apply(to *linkemu.Config) {
+	set(&to.Rate, c.Rate)
+	set(&to.Delay, c.Delay)
+	set(&to.Jitter, c.Jitter)
+	set(&to.Loss, c.Loss)
+	set(&to.Police, c.Police)
+	set(&to.MTU, c.MTU)
+	set(&to.TooBig, c.TooBig)
+	set(&to.Down, c.Down)
+	if c.QueueBytes != nil || c.QueueTime != nil {
+		to.QueueBytes, to.QueueTime = 0, 0
+		set(&to.QueueBytes, c.QueueBytes)
+		set(&to.QueueTime, c.QueueTime)
+	}
+}
+
+// String says in a few words what a link becomes.
+func (c LinkChange) String() string {
+	var to linkemu.Config
+	c.Apply(&to)
+	var s []string
+	add := func(changes bool, text string) {
+		if changes {
+			s = append(s, text)
+		}
+	}
+	add(to.Down, "down")
+	add(c.Rate != nil, units.FormatRate(to.Rate))
+	add(c.Delay != nil, to.Delay.String())
+	add(c.Jitter != nil, "jitter "+to.Jitter.String())
+	add(c.Loss != nil, linkemu.FormatLoss(to.Loss)+" lost")
+	add(c.QueueBytes != nil || c.QueueTime != nil, "queue "+linkemu.FormatQueue(to.QueueBytes, to.QueueTime))
+	add(to.Police, "policed")
+	add(c.Direction == "in" || c.Direction == "out", "("+c.Direction+")")
+	return strings.Join(s, " ")
+}
+
+func set[T any](to *T, v *T) {
+	if v != nil {
+		*to = *v
+	}
+}
+
+// Undo returns the change that gives the properties that c sets the values that they have in a configuration.
+func (c LinkChange) Undo(to linkemu.Config) LinkChange {
+	restore(&c.Rate, to.Rate)
+	restore(&c.Delay, to.Delay)
+	restore(&c.Jitter, to.Jitter)
+	restore(&c.Loss, to.Loss)
+	restore(&c.QueueBytes, to.QueueBytes)
+	restore(&c.QueueTime, to.QueueTime)
+	restore(&c.Police, to.Police)
+	restore(&c.MTU, to.MTU)
+	restore(&c.TooBig, to.TooBig)
+	restore(&c.Down, to.Down)
+	return c
+}
+
+func restore[T any](p **T, to T) {
+	if *p != nil {
+		*p = &to
+	}
+}
+
+// Set reads a property of the link as people write it in topologies, scenarios and commands: queue, 50ms.
+func (c *LinkChange) Set(name, value string) (err error) {
+	switch name {
+	case "rate":
+		c.Rate, err = read(value, ParseRate)
+	case "delay":
+		c.Delay, err = read(value, ParseDelay)
+	case "jitter":
+		c.Jitter, err = read(value, ParseDelay)
+	case "loss":
+		c.Loss, err = read(value, linkemu.ParseLoss)
+	case "queue":
+		c.QueueBytes, c.QueueTime = new(int), new(time.Duration)
+		*c.QueueBytes, *c.QueueTime, err = linkemu.ParseQueue(value)
+	case "police":
+		c.Police, err = read(value, parseBool)
+	case "mtu":
+		c.MTU, err = read(value, linkemu.ParseMTU)
+	case "too-big":
+		c.TooBig, err = read(value, parseBool)
+	case "down":
+		c.Down, err = read(value, parseBool)
+	default:
+		err = fmt.Errorf("links have no property %q", name)
+	}
+	return err
+}
+
+func read[T any](s string, parse func(string) (T, error)) (*T, error) {
+	v, err := parse(s)
+	return &v, err
+}
