@@ -13,8 +13,6 @@ import (
 	"text/template"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
 	"braid/pathsel"
 )
 
@@ -54,29 +52,6 @@ type ContainerlabOptions struct {
 	BFD             time.Duration // 0: 1 s; < 0: off
 }
 
-// lab is a containerlab topology file.
-type lab struct {
-	Name     string `yaml:"name"`
-	Topology struct {
-		Defaults labNode            `yaml:"defaults"`
-		Nodes    map[string]labNode `yaml:"nodes"`
-		Links    []labLink          `yaml:"links,omitempty"`
-	} `yaml:"topology"`
-}
-
-type labNode struct {
-	Kind  string   `yaml:"kind,omitempty"`
-	Image string   `yaml:"image,omitempty"`
-	Cmd   string   `yaml:"cmd,omitempty"`
-	Binds []string `yaml:"binds,omitempty"`
-	Exec  []string `yaml:"exec,omitempty"`
-}
-
-type labLink struct {
-	Endpoints []string `yaml:"endpoints,flow"` // NODE:DEVICE
-	MTU       int      `yaml:"mtu"`
-}
-
 // ExportContainerlab writes the topology for containerlab.
 func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
 	entries, err := os.ReadDir(o.Dir)
@@ -112,21 +87,8 @@ func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
 	if err := g.run(ctx); err != nil {
 		return err
 	}
-	l := newLab(o.Topology, p, cables)
-	b, err := yaml.Marshal(l)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(o.Dir, l.Name+".clab.yml"), b, 0o644); err != nil {
+	if err := writeLabFiles(o, p, cables); err != nil {
 		return fmt.Errorf("export to containerlab: %w", err)
-	}
-	for _, a := range p.ases {
-		if err := os.WriteFile(filepath.Join(g.asDir(a), "start"), []byte(startScript(a)), 0o755); err != nil {
-			return fmt.Errorf("export to containerlab: %w", err)
-		}
-	}
-	if err := writeLabFiles(o.Dir, l, p, cables); err != nil {
-		return err
 	}
 	for _, program := range []string{bin.router, bin.control, o.Braid} {
 		if err := copyProgram(program, filepath.Join(o.Dir, "bin", filepath.Base(program))); err != nil {
@@ -136,8 +98,11 @@ func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
 	return nil
 }
 
-// cable is a link of the lab.
-type cable struct{ A, B cableEnd }
+// cable is a link of the lab. MTU is in bytes of an IP packet.
+type cable struct {
+	A, B cableEnd
+	MTU  int
+}
 
 type cableEnd struct {
 	Interface pathsel.Interface
@@ -150,9 +115,12 @@ type cableEnd struct {
 
 // labAS is an AS of the lab.
 type labAS struct {
-	IA   pathsel.IA
-	Node string
-	Host netip.Addr
+	IA      pathsel.IA
+	Node    string
+	Host    netip.Addr
+	Folder  string // of its configuration
+	Routers []string
+	Ends    []cableEnd
 }
 
 // labPlan assigns addresses. Those of hosts are on the loopback device of their container.
@@ -179,6 +147,7 @@ func labPlan(t Topology) (plan, []cable, error) {
 			e.end.TC = tcArgs(e.end.Device, l)
 			ends[e.at] = e.end
 		}
+		cables[i].MTU = l.MTU + linkHeaders
 		ip = far.Next().Next()
 	}
 	for i := range p.ases {
@@ -232,37 +201,6 @@ func tcArgs(device string, l Link) (args []string) {
 // linkHeaders are those of the underlay around a SCION packet: IPv4 and UDP.
 const linkHeaders = 28
 
-func newLab(t Topology, p plan, cables []cable) lab {
-	var l lab
-	l.Name = labName(t.Name)
-	l.Topology.Defaults = labNode{Kind: "linux", Image: labImageName, Cmd: "sleep infinity"}
-	l.Topology.Nodes = map[string]labNode{}
-	for _, a := range p.ases {
-		n := labNode{
-			Binds: []string{filepath.ToSlash(filepath.Join("config", filepath.FromSlash(a.folder))) + ":" + labConfig},
-			Exec:  []string{fmt.Sprintf("ip address add %s/32 dev lo", a.host)},
-		}
-		for _, c := range cables {
-			for _, e := range []cableEnd{c.A, c.B} {
-				if e.Interface.IA == a.IA {
-					n.Exec = append(n.Exec, fmt.Sprintf("ip address add %s dev %s", e.Address, e.Device))
-					for _, tc := range e.TC {
-						n.Exec = append(n.Exec, "tc "+tc)
-					}
-				}
-			}
-		}
-		n.Exec = append(n.Exec, "sh "+labConfig+"/start")
-		l.Topology.Nodes[nodeName(a.IA)] = n
-	}
-	for i, c := range cables {
-		l.Topology.Links = append(l.Topology.Links, labLink{
-			Endpoints: []string{c.A.Node + ":" + c.A.Device, c.B.Node + ":" + c.B.Device}, MTU: t.Links[i].MTU + linkHeaders,
-		})
-	}
-	return l
-}
-
 // labName is the topology's name as part of a container's.
 func labName(s string) string {
 	s = strings.Map(func(r rune) rune {
@@ -277,22 +215,8 @@ func labName(s string) string {
 	return s[:min(len(s), maxLabNode)]
 }
 
-// startScript starts an AS's programs in the background: routers first, because control services watch them.
-func startScript(a asPlan) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "#!/bin/sh\n# Starts the SCION programs of %s. Their logs are in /var/log.\n", a.IA)
-	run := func(program, name string) {
-		fmt.Fprintf(&b, "setsid nohup %s --config %s/%s.toml >/var/log/%s.log 2>&1 </dev/null &\n", program, labConfig, name, name)
-	}
-	for _, r := range a.routers {
-		run("router", r.name)
-	}
-	run("control", controlService)
-	return b.String()
-}
-
-// writeLabFiles writes the files that are the same for all labs, except for names.
-func writeLabFiles(dir string, l lab, p plan, cables []cable) error {
+// writeLabFiles fills in the templates: those of the lab once, start for each AS.
+func writeLabFiles(o ContainerlabOptions, p plan, cables []cable) error {
 	t, err := template.New("").Funcs(template.FuncMap{
 		"list": func(ends ...cableEnd) []cableEnd { return ends },
 		"last": func(ases []labAS) int { return len(ases) - 1 },
@@ -300,21 +224,37 @@ func writeLabFiles(dir string, l lab, p plan, cables []cable) error {
 	if err != nil {
 		return err
 	}
+	write := func(template, name string, mode fs.FileMode, data any) error {
+		f, err := os.OpenFile(filepath.Join(o.Dir, filepath.FromSlash(name)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+		if err != nil {
+			return err
+		}
+		return errors.Join(t.ExecuteTemplate(f, template, data), f.Close())
+	}
 	var ases []labAS
 	for _, a := range p.ases {
-		ases = append(ases, labAS{a.IA, nodeName(a.IA), a.host})
-	}
-	data := map[string]any{"Name": l.Name, "Image": labImageName, "ASes": ases, "Cables": cables, "Config": labConfig}
-	for name, mode := range map[string]fs.FileMode{"lab": 0o755, "README.md": 0o644, "Dockerfile": 0o644} {
-		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
-		if err != nil {
-			return fmt.Errorf("export to containerlab: %w", err)
+		as := labAS{IA: a.IA, Node: nodeName(a.IA), Host: a.host, Folder: a.folder}
+		for _, r := range a.routers {
+			as.Routers = append(as.Routers, r.name)
 		}
-		if err := errors.Join(t.ExecuteTemplate(f, name, data), f.Close()); err != nil {
-			return fmt.Errorf("export to containerlab: write %s: %w", name, err)
+		for _, c := range cables {
+			for _, e := range []cableEnd{c.A, c.B} {
+				if e.Interface.IA == a.IA {
+					as.Ends = append(as.Ends, e)
+				}
+			}
+		}
+		ases = append(ases, as)
+		if err := write("start", "config/"+a.folder+"/start", 0o755, as); err != nil {
+			return err
 		}
 	}
-	return nil
+	name := labName(o.Topology.Name)
+	data := map[string]any{"Name": name, "Image": labImageName, "ASes": ases, "Cables": cables, "Config": labConfig}
+	return errors.Join(
+		write("clab.yml", name+".clab.yml", 0o644, data), write("lab", "lab", 0o755, data),
+		write("README.md", "README.md", 0o644, data), write("Dockerfile", "Dockerfile", 0o644, data),
+	)
 }
 
 func copyProgram(from, to string) error {

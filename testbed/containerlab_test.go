@@ -17,6 +17,19 @@ import (
 	"braid/testbed/linkemu"
 )
 
+// lab is a topology file of containerlab.
+type lab struct {
+	Name     string
+	Topology struct {
+		Defaults struct{ Kind, Image, Cmd string }
+		Nodes    map[string]struct{ Binds, Exec []string }
+		Links    []struct {
+			Endpoints []string
+			MTU       int
+		}
+	}
+}
+
 // What containerlab's schema says of a topology file, as far as we use it: unknown keys of a node are refused, endpoints are
 // node:device and unique, lists are not empty.
 func checkLab(t *testing.T, file string) lab {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	markdown "text/template"
 
 	"braid/testbed/figure"
 	"braid/testbed/linkemu"
@@ -16,6 +17,9 @@ import (
 
 //go:embed page.html
 var pageHTML string
+
+//go:embed page.md
+var pageMarkdown string
 
 //go:embed page.css
 var pageCSS string
@@ -175,71 +179,39 @@ func (p page) figures() (all []placed) {
 	return all
 }
 
-var page1 = template.Must(template.New("page").Funcs(template.FuncMap{
-	// Figures escape their texts; the template escapes everything else.
+// HTML escapes texts by itself, except those of figures, which do it themselves. Markdown needs plain.
+var functions = template.FuncMap{
 	"draw":   func(p placed) template.HTML { return template.HTML(p.Inline()) },
 	"styles": func() template.CSS { return template.CSS(pageCSS + figure.CSS()) },
 	"number": func(t table, i int) bool { return t.Number(i) },
-}).Parse(pageHTML))
+	"plain":  plain,
+	"code":   func(s string) string { return strings.ReplaceAll(s, "`", "") },
+	"join":   func(s []string) string { return strings.Join(s, "; ") },
+}
+
+var (
+	asHTML     = template.Must(template.New("page").Funcs(functions).Parse(pageHTML))
+	asMarkdown = markdown.Must(markdown.New("page").Funcs(functions).Parse(pageMarkdown))
+)
 
 func (p page) html() ([]byte, error) {
 	var b bytes.Buffer
-	if err := page1.Execute(&b, p); err != nil {
+	if err := asHTML.Execute(&b, p); err != nil {
 		return nil, fmt.Errorf("write the page: %w", err)
 	}
 	return b.Bytes(), nil
 }
 
 // markdown returns all tables, with links to the figures.
-func (p page) markdown() string {
+func (p page) markdown() string { return inMarkdown("page", p) }
+
+// inMarkdown writes a page or a table with its template.
+func inMarkdown(name string, v any) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n", plain(p.Title))
-	if p.Bound != "" {
-		fmt.Fprintf(&b, "**%s**\n\n", plain(p.Bound))
-	}
-	for _, f := range p.Facts {
-		fmt.Fprintf(&b, "- %s: %s\n", plain(f.Name), plain(f.Value))
-	}
-	b.WriteString("\n" + p.Summary.markdown())
-	for _, s := range p.Sections {
-		fmt.Fprintf(&b, "## %s\n\n", plain(s.Name))
-		if s.About != "" {
-			fmt.Fprintf(&b, "%s\n\n", plain(s.About))
-		}
-		if s.Again != "" {
-			fmt.Fprintf(&b, "Again: `%s`\n\n", strings.ReplaceAll(s.Again, "`", ""))
-		}
-		if len(s.Bound) > 0 {
-			fmt.Fprintf(&b, "**%s %s**\n\n", p.Reserve, plain(strings.Join(s.Bound, "; ")))
-		}
-		pictures(&b, s.Figures)
-		for _, t := range s.Tables {
-			b.WriteString(t.markdown())
-		}
-		for _, r := range s.Runs {
-			fmt.Fprintf(&b, "### %s\n\n", plain(s.Name+", "+r.Title))
-			if len(r.Bound) > 0 {
-				fmt.Fprintf(&b, "**CPU-bound: %s**\n\n", plain(strings.Join(r.Bound, "; ")))
-			}
-			for _, e := range r.Events {
-				fmt.Fprintf(&b, "- %s\n", plain(e))
-			}
-			if len(r.Events) > 0 {
-				b.WriteByte('\n')
-			}
-			pictures(&b, r.Figures)
-			for _, t := range append(slices.Clone(r.Tables), r.Folded...) {
-				b.WriteString(t.markdown())
-			}
-		}
+	if err := asMarkdown.ExecuteTemplate(&b, name, v); err != nil {
+		panic(err) // the template is ours, and tested
 	}
 	return b.String()
-}
-
-func pictures(b *strings.Builder, figures []placed) {
-	for _, f := range figures {
-		fmt.Fprintf(b, "![%s](%s.svg)\n\n", plain(f.Title), f.File())
-	}
 }
 
 func slugOf(s string) string { return figure.Figure{Name: s}.File() }

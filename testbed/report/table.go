@@ -32,36 +32,7 @@ func cells(texts ...string) (row []cell) {
 func (t table) Number(i int) bool { return i >= t.Names }
 
 // markdown writes the table for GitHub. Texts are escaped.
-func (t table) markdown() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**\n\n|", plain(t.Caption))
-	for _, h := range t.Head {
-		b.WriteString(" " + plain(h) + " |")
-	}
-	b.WriteString("\n|")
-	for i := range t.Head {
-		b.WriteString(map[bool]string{true: "---:|", false: "---|"}[t.Number(i)])
-	}
-	b.WriteByte('\n')
-	for _, r := range t.Rows {
-		b.WriteByte('|')
-		for _, c := range r {
-			b.WriteString(" " + plain(c.Text))
-			switch c.Mark {
-			case "missed":
-				b.WriteString(" **missed**")
-			case "bound":
-				b.WriteString(" **!**")
-			}
-			b.WriteString(" |")
-		}
-		b.WriteByte('\n')
-	}
-	if t.Note != "" {
-		b.WriteString("\n" + plain(t.Note) + "\n")
-	}
-	return b.String() + "\n"
-}
+func (t table) markdown() string { return inMarkdown("table", t) }
 
 var markup = strings.NewReplacer("\\", "\\\\", "|", "\\|", "\n", " ", "\r", " ", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[", "]", "\\]")
 
