@@ -1,6 +1,8 @@
 package testbed
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -46,8 +48,8 @@ func (p *process) reason() string {
 	if p.err != nil {
 		how = p.err.Error()
 	}
-	if last := lastLines(p.log, 3); last != "" {
-		how += "; last lines of " + p.log + ":\n" + last
+	if last := LastWords(p.log, 0); last != "" {
+		how += "; the end of " + p.log + ":\n" + last
 	}
 	return how
 }
@@ -81,6 +83,37 @@ func (l *Launcher) Start(cmd *exec.Cmd) error {
 	result := make(chan error)
 	l.starts <- func() { result <- cmd.Start() }
 	return <-result
+}
+
+// maxLine bounds a line of a program's events: one of a download with hundreds of paths has some hundred kilobytes.
+const maxLine = 4 << 20
+
+// Follow starts a program whose standard error is appended to a log. It calls line with each line of its standard output, whose bytes
+// belong to the callee, and ended with how it ended.
+func (l *Launcher) Follow(cmd *exec.Cmd, log string, line func([]byte), ended func(error)) error {
+	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	cmd.Stderr = f
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = l.Start(cmd)
+	}
+	if err != nil {
+		return err
+	}
+	go func() {
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, maxLine)
+		for lines.Scan() {
+			line(bytes.Clone(lines.Bytes()))
+		}
+		_, _ = io.Copy(io.Discard, out) // after a line that is too long
+		ended(cmd.Wait())
+	}()
+	return nil
 }
 
 // Close ends the thread, and kills all processes that still run.
@@ -154,22 +187,21 @@ func UsageOf(pid int) (u Usage) {
 	return u
 }
 
-func lastLines(file string, n int) string {
-	f, err := os.Open(file)
+// LastWords returns the end of a log, or the beginning of a panic in it. It does not look at the first bytes, which an
+// earlier process has written.
+func LastWords(log string, earlier int64) string {
+	const most = 2000
+	b, err := os.ReadFile(log)
 	if err != nil {
-		return ""
+		return err.Error()
 	}
-	defer f.Close()
-	const tail = 4096
-	if st, err := f.Stat(); err == nil && st.Size() > tail {
-		if _, err := f.Seek(-tail, io.SeekEnd); err != nil {
-			return ""
+	b = b[min(len(b), int(earlier)):]
+	for _, crash := range []string{"panic: ", "fatal error: "} {
+		if i := bytes.Index(b, []byte(crash)); i >= 0 {
+			return string(b[i:min(len(b), i+most)])
 		}
 	}
-	b := make([]byte, tail)
-	k, _ := f.Read(b)
-	lines := strings.Split(strings.TrimSpace(string(b[:k])), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+	return string(bytes.TrimSpace(b[max(0, len(b)-most):]))
 }
 
 // programs are the SCION programs.

@@ -1,8 +1,7 @@
 package scenario
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -20,10 +19,9 @@ type process struct {
 	peer   Peer
 	host   *testbed.IPHost // nil: it is on SCION
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when it has been waited for
-	log    string        // file with what it says on standard error
-	out    string        // where a leecher's data goes
-	listen string        // its address, once it is ready
+	log    string // file with what it says on standard error
+	out    string // where a leecher's data goes
+	listen string // its address, once it is ready
 	ended  bool
 	// stopped: the runner has interrupted or killed it.
 	stopped bool
@@ -42,55 +40,39 @@ type message struct {
 
 // startProcess starts a peer's command, on a host unless that is nil. It sends the peer's events and its end as messages.
 func (a *attempt) startProcess(cmd *exec.Cmd, host *testbed.IPHost, p Peer) (*process, error) {
-	ps := &process{peer: p, cmd: cmd, host: host, exited: make(chan struct{}), log: filepath.Join(a.dir, p.Name+".log")}
-	log, err := os.Create(ps.log)
-	if err != nil {
-		return nil, fmt.Errorf("start peer %s: %w", p.Name, err)
+	ps := &process{peer: p, cmd: cmd, host: host, log: filepath.Join(a.dir, p.Name+".log")}
+	events := func(line []byte) {
+		if p.Client == Braid {
+			if said, err := event.Parse(line); err == nil {
+				a.send(message{from: ps, line: line, said: said})
+			}
+		}
 	}
-	defer log.Close()
-	ps.cmd.Stderr = log
-	out, err := ps.cmd.StdoutPipe()
-	if err == nil {
-		err = a.launcher.Start(ps.cmd)
-	}
+	os.Remove(ps.log) // of a run that was interrupted
+	gone := make(chan struct{})
+	err := a.launcher.Follow(cmd, ps.log, events, func(err error) {
+		close(gone)
+		a.send(message{from: ps, end: cmp.Or(err, io.EOF)})
+	})
 	if err == nil && host != nil {
 		if err = host.Connect(ps.cmd); err != nil {
-			_ = ps.cmd.Wait() // it has no network and ends, or has ended
+			<-gone // it has no network and ends, or has ended
 			err = fmt.Errorf("%w: %s", err, ps.lastWords())
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start peer %s: %w", p.Name, err)
 	}
-	send := func(m message) {
-		m.from, m.at = ps, time.Now()
-		select {
-		case a.messages <- m:
-		case <-a.done:
-		}
-	}
-	go func() {
-		lines := bufio.NewScanner(out)
-		lines.Buffer(nil, maxLine)
-		for lines.Scan() {
-			m := message{line: bytes.Clone(lines.Bytes())}
-			if p.Client != Braid {
-				continue
-			}
-			var err error
-			if m.said, err = event.Parse(m.line); err == nil {
-				send(m)
-			}
-		}
-		_, _ = io.Copy(io.Discard, out) // after a line that is too long
-		err := ps.cmd.Wait()
-		close(ps.exited)
-		if err == nil {
-			err = io.EOF
-		}
-		send(message{end: err})
-	}()
 	return ps, nil
+}
+
+// send hands over a message, unless nobody reads messages any more.
+func (a *attempt) send(m message) {
+	m.at = time.Now()
+	select {
+	case a.messages <- m:
+	case <-a.done:
+	}
 }
 
 // interrupt asks the process to end, as Ctrl-C does; kill does not ask.
@@ -98,15 +80,4 @@ func (p *process) interrupt() { p.stopped = true; _ = p.cmd.Process.Signal(os.In
 
 func (p *process) kill() { p.stopped = true; _ = p.cmd.Process.Signal(syscall.SIGKILL) }
 
-// lastWords returns the end of the process's log.
-func (p *process) lastWords() string {
-	b, err := os.ReadFile(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	const most = 2000
-	if b = bytes.TrimSpace(b); len(b) > most {
-		b = b[len(b)-most:]
-	}
-	return string(b)
-}
+func (p *process) lastWords() string { return testbed.LastWords(p.log, 0) }

@@ -1,7 +1,6 @@
 package soak
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -20,6 +19,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"braid/node/event"
+	"braid/testbed"
 )
 
 // process is a process of braid.
@@ -37,36 +37,22 @@ type process struct {
 // start starts braid with these arguments. Its log is appended to the file of that name.
 func (r *run) start(name string, args ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(r.Dir, name+".log"), socket: filepath.Join(r.Dir, name+".socket"), events: make(chan any, 64), ended: make(chan struct{})}
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	if st, err := log.Stat(); err == nil {
+	if st, err := os.Stat(p.log); err == nil {
 		p.logged = st.Size()
 	}
 	p.cmd = exec.Command(r.Braid, append(args, "--json")...)
-	p.cmd.Stderr = log
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		err = r.launcher.Start(p.cmd)
-	}
+	err := r.launcher.Follow(p.cmd, p.log, func(line []byte) {
+		if e, err := event.Parse(line); err == nil && e != nil {
+			p.events <- e
+		}
+	}, func(err error) {
+		p.err = err
+		close(p.ended)
+		close(p.events)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	go func() {
-		defer close(p.events)
-		defer close(p.ended)
-		lines := bufio.NewScanner(out)
-		lines.Buffer(nil, 4<<20) // progress over hundreds of paths has some hundred kilobytes
-		for lines.Scan() {
-			if e, err := event.Parse(lines.Bytes()); err == nil && e != nil {
-				p.events <- e
-			}
-		}
-		_, _ = io.Copy(io.Discard, out) // after a line that is too long
-		p.err = p.cmd.Wait()
-	}()
 	return p, nil
 }
 
@@ -75,21 +61,7 @@ func (p *process) kill(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s) // it may have ended already
 }
 
-// lastWords returns the end of its log, or the beginning of a panic.
-func (p *process) lastWords() string {
-	b, err := os.ReadFile(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	const most = 1500
-	b = b[min(len(b), int(p.logged)):]
-	for _, crash := range []string{"panic: ", "fatal error: "} {
-		if i := bytes.Index(b, []byte(crash)); i >= 0 {
-			return string(b[i:min(len(b), i+most)])
-		}
-	}
-	return string(bytes.TrimSpace(b[max(0, len(b)-most):]))
-}
+func (p *process) lastWords() string { return testbed.LastWords(p.log, p.logged) }
 
 // serve starts a long-lived process, and waits until it is ready. From then on it must not end by itself.
 func (r *run) serve(ctx context.Context, name string) error {
