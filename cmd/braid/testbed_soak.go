@@ -16,8 +16,8 @@ func testbedSoakCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "soak",
 		Usage: "run downloads through faults and hostile peers, and check that braid keeps its promises",
-		Description: "The faults depend on --seed and --minutes only. If a promise is broken, the exit code is 1, and the message names\n" +
-			"seed and logs.",
+		Description: "The faults depend on --seed and --minutes only. If a promise is broken, the exit code is 1, and the error\n" +
+			"message contains the seed and the directory with the logs.",
 		Flags: []cli.Flag{
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "number `N` that selects the faults"},
 			&cli.FloatFlag{Name: "minutes", Value: 2, Usage: "cause faults for `M` minutes; start and end take about one minute more"},

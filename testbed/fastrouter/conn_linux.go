@@ -20,14 +20,14 @@ const (
 	outPackets = 256 // packets in a sendmmsg: what the data plane gives at once by default
 )
 
-// batchConn is a router.BatchConn. As the data plane uses it, one goroutine reads and another writes.
+// batchConn is a router.BatchConn. In the data plane one goroutine reads and another one writes.
 type batchConn struct {
 	udp       *net.UDPConn
 	batches   *udpbatch.Conn
 	connected bool
 
 	in     *udpbatch.Reader
-	from   *net.UDPAddr // never changed, since packets of earlier runs refer to theirs
+	from   *net.UDPAddr // of the packet that was read last; never modified, since messages refer to it
 	sender netip.AddrPort
 
 	out *udpbatch.Writer
@@ -58,7 +58,7 @@ func open(local, remote netip.AddrPort, cfg *conn.Config) (*batchConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open router socket %s: %w", local, err)
 	}
-	// What the system grants: without it more is lost under load, and nothing else.
+	// The system may grant less. Then more packets are lost under load.
 	_ = c.udp.SetReadBuffer(cfg.ReceiveBufferSize)
 	_ = c.udp.SetWriteBuffer(cfg.SendBufferSize)
 	if c.batches, err = udpbatch.NewConn(c.udp); err != nil {
@@ -80,7 +80,7 @@ func (c *batchConn) ReadBatch(ms conn.Messages) (int, error) {
 				break
 			}
 			m := &ms[n]
-			if len(p) <= len(m.Buffers[0]) { // larger ones no router passes on
+			if len(p) <= len(m.Buffers[0]) { // routers do not forward larger ones
 				m.N = copy(m.Buffers[0], p)
 				m.Addr = c.fromNow()
 				n++
@@ -95,7 +95,7 @@ func (c *batchConn) ReadBatch(ms conn.Messages) (int, error) {
 	}
 }
 
-// fromNow is who sent the packet that was read last.
+// fromNow returns the sender of the packet that was read last.
 func (c *batchConn) fromNow() *net.UDPAddr {
 	if from := c.in.From(); c.from == nil || from != c.sender {
 		c.from, c.sender = net.UDPAddrFromAddrPort(from), from
@@ -103,8 +103,9 @@ func (c *batchConn) fromNow() *net.UDPAddr {
 	return c.from
 }
 
-// WriteBatch sends all messages. The data plane takes the first that is said not to be sent for one that cannot be, so
-// only the closing of the socket is an error; a packet that the system does not take is lost, as on a wire.
+// WriteBatch sends all messages. The data plane would drop the first message that is reported as
+// not sent. So only the closing of the socket is an error; a packet that the system refuses is
+// lost, as on a wire.
 func (c *batchConn) WriteBatch(ms conn.Messages, _ int) (int, error) {
 	for done := 0; done < len(ms); {
 		c.out.Reset()
@@ -120,7 +121,7 @@ func (c *batchConn) WriteBatch(ms conn.Messages, _ int) (int, error) {
 	return len(ms), nil
 }
 
-// destination is the zero address where the socket knows it.
+// destination returns the address of a message; zero if the socket is connected to it.
 func (c *batchConn) destination(m *ipv4.Message) netip.AddrPort {
 	to, ok := m.Addr.(*net.UDPAddr)
 	if !ok || c.connected {

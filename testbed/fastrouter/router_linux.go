@@ -1,10 +1,11 @@
-// Package fastrouter is scionproto's border router with other socket I/O: batches of packets of one size are sent and
-// received as one, with segmentation and receive offload (UDP_SEGMENT, UDP_GRO). What is done to a packet is
-// scionproto's own data plane, unchanged: paths, MACs, BFD and SCMP are as in the stock router, and the two work in one
-// network. It stands in for the high-speed router of the original evaluation.
+// Package fastrouter is scionproto's border router with other socket I/O. It sends and receives
+// batches of packets of one size in one system call, with segmentation and receive offload
+// (UDP_SEGMENT, UDP_GRO). Packets are processed by scionproto's own data plane, so paths, MACs, BFD
+// and SCMP are as in the stock router, and both routers work in one network. It takes the place of
+// the high-speed router of the original evaluation.
 //
-// Its place is scionproto's seam for underlays (router.AddUnderlay): the UDP/IP underlay under its own name, with
-// another opener of connections. It needs Linux and one process for each router.
+// It replaces scionproto's UDP/IP underlay (router.AddUnderlay) by the same underlay with other
+// sockets. It needs Linux, and one process for each router.
 package fastrouter
 
 import (
@@ -26,20 +27,21 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// providers are the underlays that scionproto's packages have registered. The package has a way to add one and none to
-// get one; a copy of the underlay's thousand lines would be the alternative.
+// providers are the underlays that scionproto's packages have registered. The package has no
+// exported way to get one. The alternative would be a copy of the thousand lines of the underlay.
 //
 //go:linkname providers github.com/scionproto/scion/router.underlayProviders
 var providers map[string]router.NewProviderFn
 
 const underlay = "udpip"
 
-// share is the part of the machine's processors that a router uses, unless the environment says otherwise (GOMAXPROCS). It
-// has others beside it, and hosts. On two processors, with a thread on each, every few packets wake the other thread to
-// process or to send them, for an eighth of all that the router costs.
+// share: a router uses one of four processors of the machine, unless GOMAXPROCS is set. Other
+// routers and hosts run beside it. With a thread on each of two processors, the threads would wake
+// each other every few packets, which takes an eighth of the router's CPU time.
 const share = 4
 
-// Run is the router of a configuration file of scionproto's router, until ctx ends. It may be called once in a process.
+// Run runs a router until ctx ends. file is a configuration of scionproto's router. Run may be
+// called once in a process.
 func Run(ctx context.Context, file string) error {
 	var cfg routerconfig.Config
 	if err := config.LoadFile(file, &cfg); err != nil {
@@ -78,7 +80,7 @@ func Run(ctx context.Context, file string) error {
 	return g.Wait()
 }
 
-// opener is what scionproto's underlay opens its sockets with (udpip.ConnOpener).
+// opener opens the sockets of scionproto's underlay (udpip.ConnOpener).
 type opener struct{}
 
 func (opener) Open(local, remote netip.AddrPort, cfg *conn.Config) (router.BatchConn, error) {

@@ -8,7 +8,7 @@ import (
 	"errors"
 )
 
-// Run says that there is no fast router here.
+// Run fails, since there is no fast router for this system.
 func Run(context.Context, string) error {
 	return errors.New("the fast router needs Linux: use --router stock")
 }

@@ -12,7 +12,7 @@ type Scale struct {
 	From, To float64 // places
 }
 
-// At is the place of a value, also beyond the ends.
+// At returns the place of a value, which may lie beyond the ends.
 func (s Scale) At(v float64) float64 {
 	if s.Max == s.Min {
 		return s.From
@@ -20,10 +20,10 @@ func (s Scale) At(v float64) float64 {
 	return s.From + (v-s.Min)/(s.Max-s.Min)*(s.To-s.From)
 }
 
-// Clamp is the place of a value, at an end if it lies beyond.
+// Clamp returns the place of a value; a value beyond an end is placed at that end.
 func (s Scale) Clamp(v float64) float64 { return s.At(min(max(v, s.Min), s.Max)) }
 
-// Ticks are about n round values from lo to hi, and how many decimals it takes to write them.
+// Ticks returns about n round values from lo to hi, and the number of decimals that they need.
 func Ticks(lo, hi float64, n int) (ticks []float64, decimals int) {
 	if !(hi > lo) || math.IsInf(hi-lo, 0) || n < 1 {
 		return []float64{lo}, 0
@@ -37,14 +37,14 @@ func Ticks(lo, hi float64, n int) (ticks []float64, decimals int) {
 			break
 		}
 	}
-	// Bounded: far from 0 there may be no such values that numbers can tell apart.
+	// The number of ticks is bounded: far from 0, neighbouring ticks may be the same float64.
 	for k, end := math.Ceil(lo/step-1e-9), 3*n+3; k*step <= hi+step*1e-9 && len(ticks) < end; k++ {
 		ticks = append(ticks, k*step+0) // -0 is 0
 	}
 	return ticks, max(0, -int(math.Floor(math.Log10(step)+1e-9)))
 }
 
-// RoundUp is the first tick at or above v, for an axis that starts at 0.
+// RoundUp returns the first tick at or above v, for an axis that starts at 0.
 func RoundUp(v float64, n int) float64 {
 	if !(v > 0) {
 		return 1
@@ -59,13 +59,14 @@ func RoundUp(v float64, n int) float64 {
 // Frame is the area of a plot, with a scale in each direction.
 type Frame struct{ X, Y Scale }
 
-// Place is where a pair of values is.
+// Place returns the place of a pair of values.
 func (f Frame) Place(x, y float64) Point { return Point{f.X.At(x), f.Y.At(y)} }
 
-// TitleHeight is what a title below an axis needs.
+// TitleHeight is the height of a title below an axis.
 const TitleHeight = 16.0
 
-// AxisX draws a tick and a label for about n values below the plot, and below them the title, which names the unit.
+// AxisX draws ticks and labels for about n values below the plot, and the title, which names the
+// unit, below the labels.
 func (f Frame) AxisX(n int, title string) []Mark {
 	marks := []Mark{Segment(f.X.From, f.Y.From, f.X.To, f.Y.From, Muted)}
 	ticks, decimals := Ticks(f.X.Min, f.X.Max, n)
@@ -80,7 +81,7 @@ func (f Frame) AxisX(n int, title string) []Mark {
 	return marks
 }
 
-// AxisY draws a line across the plot and a label at its left for about n values.
+// AxisY draws a line across the plot, and a label to its left, for about n values.
 func (f Frame) AxisY(n int) []Mark {
 	var marks []Mark
 	ticks, decimals := Ticks(f.Y.Min, f.Y.Max, n)
@@ -92,8 +93,8 @@ func (f Frame) AxisY(n int) []Mark {
 	return marks
 }
 
-// Spread moves labels apart that would stand closer than gap, as little as can be, between lo and hi. The result is in the
-// order of the wishes.
+// Spread places labels between lo and hi, at least gap apart and as near to their wishes as
+// possible. The places are in the order of the wishes.
 func Spread(wishes []float64, gap, lo, hi float64) []float64 {
 	order := make([]int, len(wishes))
 	for i := range order {
@@ -111,7 +112,7 @@ func Spread(wishes []float64, gap, lo, hi float64) []float64 {
 	if n := float64(len(wishes) - 1); n > 0 && n*gap > hi-lo {
 		gap = (hi - lo) / n
 	}
-	// Labels that touch are a block, which stands at the mean of what its labels wish for.
+	// Labels that touch form a block, which stands at the mean of their wishes.
 	type block struct {
 		first, n int
 		sum      float64 // of wishes, each less its place within the block

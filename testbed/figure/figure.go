@@ -1,9 +1,10 @@
-// Package figure draws the figures of a report: a Figure is a list of marks, values without any output in them, which is
-// then written as SVG (for light and dark, with a note that a pointer shows), PNG, PDF, or PGF for LaTeX. The numbers
-// behind the marks are written as CSV.
+// Package figure draws the figures of a report. A Figure is a list of marks, which are plain
+// values. It is written as SVG (for light and dark paper, with tips for a pointer), PNG, PDF, or
+// PGF for LaTeX, and its numbers as CSV.
 //
-// It owns marks, inks, axes, text measures and the renderings. It refuses to know what is drawn. There is no layout
-// engine: who makes a figure says where things are, with the help of Scale, Axes and Spread.
+// The package owns marks, inks, axes, the width of texts, and the file formats. It does not know
+// what a figure is about. It has no layout engine: the caller places each mark, with the help of
+// Scale, Frame and Spread.
 //
 // All lengths are in CSS pixels; y grows downwards.
 package figure
@@ -17,15 +18,16 @@ import (
 
 // Figure is a drawing.
 type Figure struct {
-	// Name is that of its files, without extension; Title is what it shows, and Text says in a sentence or two what a
-	// person who cannot see it should know.
+	// Name is the name of its files, without an ending. Text describes it in a sentence or two
+	// for people who cannot see it.
 	Name, Title, Text string
 	W, H              float64
 	Marks             []Mark
 	Data              Data
 }
 
-// Data are the numbers that a figure draws, a row for each: names first, then values in the units of the head.
+// Data are the numbers that a figure draws. A row has names first, then values in the units of the
+// head.
 type Data struct {
 	Head []string
 	Rows [][]any // strings and float64
@@ -71,7 +73,8 @@ type Mark struct {
 	Shape  Shape
 	Points []Point
 	Ink    Ink
-	// Width of a line, Dash its pattern. Size is a disc's radius or a label's height of letters; 0: 12.
+	// Width and Dash are of a line. Size is the radius of a disc, or the height of a label's
+	// letters (0: 12).
 	Width float64
 	Dash  []float64
 	Size  float64
@@ -80,14 +83,14 @@ type Mark struct {
 	Text    string
 	Anchor  Anchor
 	Bold    bool
-	// Tip is what a pointer over the mark shows.
+	// Tip is the text that appears if a pointer is over the mark.
 	Tip string
 }
 
 // Point is a place.
 type Point struct{ X, Y float64 }
 
-// Anchor says which end of a label is at its point.
+// Anchor is the part of a label that stands at its point.
 type Anchor int
 
 // Anchors of labels.
@@ -97,7 +100,7 @@ const (
 	End
 )
 
-// Add draws marks above what is there.
+// Add draws marks on top of the earlier ones.
 func (f *Figure) Add(m ...Mark) { f.Marks = append(f.Marks, m...) }
 
 // Segment is a straight line, one pixel wide.

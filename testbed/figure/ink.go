@@ -12,30 +12,31 @@ type Ink int
 // Inks. Those from Series on are for what is compared.
 const (
 	Paper  Ink = iota // the background
-	Text              // titles, what is most important
+	Text              // titles and other important things
 	Muted             // labels of axes, notes
 	Grid              // lines to measure by
 	Band              // a span of time in which something is different
-	Limit             // what could have been
-	Warn              // this figure is not what it seems
-	Good              // an expectation is met
-	Bad               // or not
+	Limit             // the computed limit
+	Warn              // a doubt about the figure
+	Good              // an expectation that is met
+	Bad               // an expectation that is missed
 	Series            // the first of SeriesInks
 )
 
-// SeriesInks is how many inks there are for what is compared. What comes after them takes the same again: tell it apart
-// by its dash (Dashes).
+// SeriesInks is the number of inks for compared things. Further things use these inks again, with
+// another dash.
 const SeriesInks = 7
 
-// SeriesInk is the ink of the nth thing, and its dash.
+// SeriesInk returns the ink and the dash of the nth thing.
 func SeriesInk(n int) (Ink, []float64) {
 	return Series + Ink(n%SeriesInks), dashes[n/SeriesInks%len(dashes)]
 }
 
 var dashes = [][]float64{nil, {6, 3}, {2, 2}, {8, 2, 2, 2}}
 
-// The series are those of Okabe and Ito, which people with any of the common kinds of colour blindness can tell apart,
-// without their yellow, which is too light for a line; on dark paper they are lighter.
+// The series have the colours of Okabe and Ito, which people with the common kinds of colour
+// blindness can tell apart. Their yellow is left out, because it is too light for a line. On dark
+// paper the colours are lighter.
 var (
 	light = []string{
 		"#ffffff", "#1a1a1a", "#5c6166", "#e4e6e8", "#fbeed0", "#8a2f62", "#b35900", "#00734f", "#c02d00",
@@ -52,13 +53,14 @@ func (i Ink) color() color.Color {
 	return color.NRGBA{uint8(r), uint8(g), uint8(b), 255}
 }
 
-// rgb are the parts of the ink on light paper, 0 to 255.
+// rgb returns red, green and blue of the ink on light paper, 0 to 255.
 func (i Ink) rgb() (r, g, b int) {
 	_, _ = fmt.Sscanf(light[i], "#%02x%02x%02x", &r, &g, &b) // ours, and tested
 	return r, g, b
 }
 
-// CSS is the style sheet of the classes that SVG gives to its marks: once in a page, or in each file.
+// CSS returns the style sheet for the marks of SVG figures. A page needs it once, a file by itself
+// too.
 func CSS() string {
 	var b strings.Builder
 	b.WriteString("svg.fig text{font-family:'Liberation Sans',Arial,Helvetica,sans-serif;font-kerning:none}\n")

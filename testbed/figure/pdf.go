@@ -10,12 +10,13 @@ import (
 	"codeberg.org/go-pdf/fpdf"
 )
 
-// pointsPerPixel makes a figure in print as large as on a page: a CSS pixel is 1/96 of an inch, a point 1/72.
+// pointsPerPixel converts lengths for print: a CSS pixel is 1/96 of an inch, a point 1/72.
 const pointsPerPixel = 0.75
 
 const pdfFont = "sans"
 
-// PDF writes the figure as one page of its size, with embedded fonts. The same figure gives the same bytes.
+// PDF writes the figure as one page of its size, with embedded fonts. The same figure gives the
+// same bytes.
 func (f Figure) PDF(w io.Writer) error {
 	p := fpdf.NewCustom(&fpdf.InitType{UnitStr: "pt", Size: fpdf.SizeType{Wd: f.W * pointsPerPixel, Ht: f.H * pointsPerPixel}})
 	p.SetCreationDate(time.Unix(0, 0).UTC())

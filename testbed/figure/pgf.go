@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// PGF writes the figure for LaTeX: \input it where pgf and xcolor are loaded. Text is set in the document's own font.
+// PGF writes the figure for LaTeX. A document that loads pgf and xcolor can \input it; texts are
+// set in the document's own font.
 func (f Figure) PGF(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("% \\usepackage{pgf,xcolor}\n\\begingroup\n")
@@ -23,12 +24,12 @@ func (f Figure) PGF(w io.Writer) error {
 	return err
 }
 
-// pgfPoint is a place in PGF, in which y grows upwards.
+// pgfPoint writes a place for PGF, in which y grows upwards.
 func (f Figure) pgfPoint(p Point) string {
 	return fmt.Sprintf("\\pgfqpoint{%s}{%s}", pgfLength(p.X), pgfLength(f.H-p.Y))
 }
 
-// pgfLength is a length in big points, of which an inch has 72.
+// pgfLength writes a length in big points, of which an inch has 72.
 func pgfLength(pixels float64) string { return num(pixels*pointsPerPixel) + "bp" }
 
 func (m Mark) pgf(b *strings.Builder, f Figure) {
@@ -44,7 +45,7 @@ func (m Mark) pgf(b *strings.Builder, f Figure) {
 	case Line, Area:
 		fmt.Fprintf(b, "\\pgfpathmoveto{%s}", f.pgfPoint(p))
 		for _, x := range m.Points[1:] {
-			fmt.Fprintf(b, "\\pgfpathlineto{%s}\n", f.pgfPoint(x)) // LaTeX reads no endless lines
+			fmt.Fprintf(b, "\\pgfpathlineto{%s}\n", f.pgfPoint(x)) // LaTeX does not read very long lines
 		}
 		if m.Shape == Area {
 			b.WriteString("\\pgfpathclose\\pgfusepath{fill}")
@@ -80,5 +81,5 @@ var latexLetters = strings.NewReplacer(
 	"→", `$\rightarrow$`, "≥", `$\geq$`, "≤", `$\leq$`, "±", `$\pm$`, "×", `$\times$`, "µ", `\textmu{}`, "…", `\ldots{}`,
 )
 
-// latex is a text as LaTeX sets it.
+// latex escapes a text for LaTeX.
 func latex(s string) string { return latexLetters.Replace(printable(s)) }

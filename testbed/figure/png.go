@@ -77,7 +77,7 @@ func outline(c *gg.Context, points []Point, scale float64) {
 	}
 }
 
-// TextWidth is how wide a text is.
+// TextWidth returns the width of a text.
 func TextWidth(text string, size float64, bold bool) float64 {
 	face, err := faceOf(bold, size*8) // large, so that rounding to whole dots does not count
 	if err != nil {
@@ -86,7 +86,7 @@ func TextWidth(text string, size float64, bold bool) float64 {
 	return float64(font.MeasureString(face, text)) / 64 / 8
 }
 
-// Parsing a font costs more than a figure; faces of one size are used one after another by whoever draws.
+// Fonts are parsed once, since that takes longer than drawing a figure.
 var parsed = [2]func() (*opentype.Font, error){
 	sync.OnceValues(func() (*opentype.Font, error) { return opentype.Parse(liberationsansregular.TTF) }),
 	sync.OnceValues(func() (*opentype.Font, error) { return opentype.Parse(liberationsansbold.TTF) }),
@@ -105,12 +105,12 @@ func faceOf(bold bool, size float64) (font.Face, error) {
 	return evenly{face}, err
 }
 
-// evenly sets letters without kerning: figures are full of numbers, and the font moves the digits of 111 together.
+// evenly sets letters without kerning, because the font would move the digits of 111 together.
 type evenly struct{ font.Face }
 
 func (evenly) Kern(_, _ rune) fixed.Int26_6 { return 0 }
 
-// Fit shortens a text to a width, with an ellipsis for what is missing.
+// Fit shortens a text to a width, and ends it with an ellipsis if something is missing.
 func Fit(text string, size, width float64) string {
 	r := []rune(text)
 	if narrow := int(width/size*8) + 8; len(r) > narrow { // no letter is an eighth of its height wide

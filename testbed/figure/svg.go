@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// SVG writes the figure as a file of its own, which follows the reader's choice of light or dark.
+// SVG writes the figure as a file. It follows the reader's choice of light or dark.
 func (f Figure) SVG(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n%s", f.svg("<style>"+CSS()+"</style>\n"))
 	return err
 }
 
-// Inline is the figure for a page that has the style sheet of CSS.
+// Inline returns the figure for a page that has the style sheet of CSS.
 func (f Figure) Inline() string { return f.svg("") }
 
-// Everything that is not from this package is escaped: names in a figure are somebody else's.
+// svg escapes all texts, because the names in a figure may come from strangers.
 func (f Figure) svg(style string) string {
 	var b strings.Builder
 	id := "fig-" + slug(f.Name)
@@ -102,16 +102,16 @@ func nums(v []float64) string {
 	return strings.Join(s, " ")
 }
 
-// num has a hundredth of a pixel, which nobody sees.
+// num writes a length. It rounds to a hundredth of a pixel, which nobody sees.
 func num(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 2, 64)
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
-// escape makes a text safe in XML, which does not even allow control characters that are escaped.
+// escape makes a text safe in XML. XML does not even allow escaped control characters.
 func escape(s string) string { return html.EscapeString(printable(s)) }
 
-// printable is a text without control characters and broken letters.
+// printable removes control characters from a text, and replaces broken letters.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 && r != '\t' && r != '\n' || r >= 0x7f && r < 0xa0 || r == 0xfffe || r == 0xffff {
@@ -121,7 +121,7 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, "�"))
 }
 
-// slug is a name that is safe as an ID and as a file's name.
+// slug makes a name safe as an ID and as the name of a file.
 func slug(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -132,7 +132,7 @@ func slug(s string) string {
 	}, s)
 }
 
-// File is the name of the figure's files, without extension.
+// File returns the name of the figure's files, without an ending.
 func (f Figure) File() string { return slug(f.Name) }
 
 func abs(v float64) float64 { return max(v, -v) }

@@ -75,9 +75,9 @@ const (
 	tick = 50 * time.Millisecond
 	// apart is the time between two leechers.
 	apart = 3 * time.Minute
-	// nearly is the part of the two best paths' rate that makes a set of paths the best one: some
-	// paths are almost equal.
-	nearly = 0.9
+	// enough: a set of paths counts as the best one if it has this part of the rate of the two best
+	// paths, because some paths are almost equal.
+	enough = 0.9
 )
 
 var epoch = time.Unix(1e9, 0)
@@ -246,7 +246,7 @@ func (cfg Config) paths(n int, w *world, hints string) [][]sample {
 			now = now.Add(apart)
 			base.Refresh(now)
 			s := measured(r)
-			s.best = bestSet(r, rates, nearly*(rates[byRate[0]]+rates[byRate[1]]))
+			s.best = bestSet(r, rates, enough*(rates[byRate[0]]+rates[byRate[1]]))
 			out[n] = append(out[n], s)
 		}
 	}

@@ -100,7 +100,7 @@ func readResults(dir, scenario, variant string) ([]Result, error) {
 	return results, nil
 }
 
-// check returns an error for numbers that no run has, so that figures can be drawn and summed.
+// check returns an error for numbers that no run can have. All others can be drawn and summed.
 func (r Result) check() error {
 	const most = 1e9
 	numbers := []float64{1e3 * r.ZeroS, r.CPU, r.OwnCPU}
