@@ -12,6 +12,8 @@ require (
 	github.com/anacrolix/torrent v1.62.0
 	// QUIC of the data plane: quic-go with an interface for congestion control. Why, and how to go back: scionnet/quic.
 	github.com/apernet/quic-go v0.61.1-0.20260806010916-184d081eef3e
+	github.com/chromedp/cdproto v0.159.0 // with chromedp: tests look at the web page in Chromium
+	github.com/chromedp/chromedp v0.23.0
 	github.com/dustin/go-humanize v1.0.0 // indirect
 	github.com/edsrzf/mmap-go v1.2.0
 	github.com/gopacket/gopacket v1.3.1
@@ -77,6 +79,7 @@ require (
 	github.com/getkin/kin-openapi v0.144.0 // indirect
 	github.com/go-chi/chi/v5 v5.2.4 // indirect
 	github.com/go-chi/cors v1.2.1 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/go-llsqlite/adapter v0.0.0-20230927005056-7f5ce7f0c916 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect

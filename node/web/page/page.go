@@ -1,0 +1,106 @@
+// Package page is braid's web page: ES modules, style sheets and drawings that are embedded in the
+// program. There is no build step and no code of others. The page talks to /api/v1 and nothing else.
+//
+// Its parts, in static:
+//
+//	index.html, app.js     the frame: which view is shown, login, totals
+//	api.js, live.js, poll.js   requests, the stream of events, repeated requests
+//	list.js, tables.js     lists of which only the visible rows exist
+//	torrents.js, add.js    all torrents; adding some
+//	torrent.js             one torrent, with its tabs overview.js, files.js, paths.js and those of tables.js
+//	history.js, lane.js    rates over time with decisions: memory, drawing
+//	map.js, layout.js      the map of ASes: drawing, places
+//	policy.js, settings.js changes, with a preview of what they would do
+//
+// Everything that draws or decides is a function of data. Everything that is kept has a limit, since a
+// page stays open for days. Texts from strangers go into the document as text, never as markup, and
+// the Trusted Types of the content security policy hold the code to that.
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed static
+var static embed.FS
+
+// ContentSecurityPolicy allows the page its own files and requests to its own server: no code in the
+// document, no frames around it, nothing from elsewhere.
+const ContentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// types are the media types of the files. Those of the host's own list differ from host to host.
+var types = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".svg":  "image/svg+xml; charset=utf-8",
+}
+
+type file struct {
+	content []byte
+	kind    string
+	tag     string // entity tag: a hash of the content, so that browsers notice a new version
+}
+
+// Handler answers GET and HEAD for / (the document) and /page/NAME (its other files), and 404 for the
+// rest. The files are the same for everybody and hold no secrets.
+func Handler() http.Handler {
+	files := read()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, inside := strings.CutPrefix(r.URL.Path, "/page/")
+		if r.URL.Path == "/" {
+			name, inside = "index.html", true
+		}
+		f, ok := files[name]
+		switch {
+		case !inside || !ok:
+			http.NotFound(w, r)
+			return
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD are answered here", http.StatusMethodNotAllowed)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", f.kind)
+		h.Set("Content-Security-Policy", ContentSecurityPolicy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-cache") // kept, but asked for again: an update of braid must not meet old modules
+		h.Set("ETag", f.tag)
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(f.content))
+	})
+}
+
+// read returns the embedded files by name. They are there, or the program would not have been built.
+func read() map[string]file {
+	files := map[string]file{}
+	err := fs.WalkDir(static, "static", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := static.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(content)
+		files[path.Base(name)] = file{content, types[path.Ext(name)], `"` + hex.EncodeToString(sum[:12]) + `"`}
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	return files
+}

@@ -1,0 +1,99 @@
+// The overview of a torrent: its pieces, what is known about it, and its settings.
+
+import { get, patch, post } from "./api.js";
+import { el, setText } from "./dom.js";
+import * as format from "./format.js";
+import { ask, say, sayError } from "./messages.js";
+import { bytesOf, countPieces, drawPieces } from "./pieces.js";
+import { colours } from "./theme.js";
+import { poll } from "./poll.js";
+
+export function overviewTab(signal, hash) {
+  const canvas = el("canvas", { class: "pieces", role: "img" });
+  const caption = el("p", { class: "hint" });
+  const facts = el("dl", { class: "facts" });
+  const form = el("form", { class: "panel fields" });
+  let pieces = null;
+
+  const draw = () => {
+    if (!pieces || canvas.clientWidth === 0) return;
+    drawPieces(canvas, pieces, colours({ have: "--good", missing: "--line", none: "--bad" }));
+  };
+  poll(signal, `torrents/${hash}/pieces`, (p) => {
+    pieces = { have: bytesOf(p.have), available: bytesOf(p.available), count: p.count };
+    const { done, rare } = countPieces(pieces.have, pieces.available, p.count);
+    const text = p.count === 0 ? "The pieces are not known yet."
+      : `${done} of ${format.plural(p.count, "piece")} verified, ${format.size(p.length_bytes)} each` +
+        (rare > 0 ? `; no connected peer has ${rare} of the missing ones` : "");
+    setText(caption, text);
+    canvas.ariaLabel = text;
+    draw();
+  });
+  const resize = new ResizeObserver(draw);
+  resize.observe(canvas);
+  signal.addEventListener("abort", () => resize.disconnect());
+
+  const load = () => get(`torrents/${hash}`, signal).then((t) => {
+    showFacts(facts, t);
+    fillForm(form, hash, t, load);
+  });
+  load().catch((err) => signal.aborted || sayError(err));
+  return el("div", { class: "tab overview" },
+    el("h2", { text: "Pieces" }), canvas, caption, el("div", { class: "two" },
+      el("div", {}, el("h2", { text: "About" }), facts), el("div", {}, el("h2", { text: "Settings" }), form)));
+}
+
+function showFacts(list, t) {
+  const rows = {
+    "Info hash": t.info_hash, Directory: t.directory, Size: format.size(t.size_bytes),
+    Files: String(t.file_count), "Received": `${format.size(t.fetched_bytes)}, of no use: ${format.size(t.wasted_bytes)}`,
+    Sent: format.size(t.sent_bytes), "Wrong pieces": String(t.dropped_pieces), Storage: t.storage,
+    Added: format.moment(Date.parse(t.added)), Completed: t.completed ? format.moment(Date.parse(t.completed)) : "–",
+    Private: t.private ? "yes" : "no", Comment: t.comment || "–", "Magnet link": t.magnet_link,
+  };
+  list.replaceChildren(...Object.entries(rows).flatMap(([k, v]) => [el("dt", { text: k }), el("dd", { text: v })]));
+}
+
+function fillForm(form, hash, t, load) {
+  const s = t.settings;
+  const number = (value) => el("input", { type: "number", min: "0", step: "any", value: value || "", placeholder: "no limit" });
+  const down = number(s.limits.download_mbit_s);
+  const up = number(s.limits.upload_mbit_s);
+  const ratio = number(s.goal.ratio);
+  const idle = number(s.goal.idle_s / 60);
+  const labels = el("input", { type: "text", value: t.labels.join(", ") });
+  const priority = el("select", {}, ...["high", "normal", "low"].map((p) => el("option", { value: p, text: p, selected: p === t.priority })));
+  const sequential = el("input", { type: "checkbox", checked: s.sequential });
+  const honour = el("input", { type: "checkbox", checked: s.honour_global });
+  const move = el("button", { type: "button", text: "Move the data …", on: { click: () => moveData(hash, t).then((did) => did && load()) } });
+  form.replaceChildren(
+    el("label", {}, "Download limit in Mbit/s", down), el("label", {}, "Upload limit in Mbit/s", up),
+    el("label", {}, "Seed until this ratio", ratio), el("label", {}, "Seed until idle for minutes", idle),
+    el("label", {}, "Priority", priority), el("label", {}, "Labels", labels),
+    el("label", { class: "check" }, sequential, "Fetch pieces in order"),
+    el("label", { class: "check" }, honour, "The limits of all torrents hold, too"),
+    el("div", { class: "buttons" }, move, el("button", { class: "main", text: "Save" })));
+  form.onsubmit = (e) => {
+    e.preventDefault();
+    patch(`torrents/${hash}`, {
+      limits: { ...s.limits, download_mbit_s: Number(down.value), upload_mbit_s: Number(up.value) },
+      goal: { ...s.goal, ratio: Number(ratio.value), idle_s: Number(idle.value) * 60 },
+      labels: labels.value.split(",").map((l) => l.trim()).filter(Boolean),
+      priority: priority.value, sequential: sequential.checked, honour_global: honour.checked,
+    }).then(() => {
+      say("The settings were saved.");
+      return load();
+    }).catch(sayError);
+  };
+}
+
+async function moveData(hash, t) {
+  const directory = el("input", { type: "text", required: true, value: t.directory, spellcheck: "false" });
+  const data = el("input", { type: "checkbox", checked: true });
+  const body = [el("label", {}, "Directory on braid's machine", directory), el("label", { class: "check" }, data, "Move the data there. Otherwise it is there already.")];
+  if (!(await ask("Move the torrent", body, "Move"))) return false;
+  return post(`torrents/${hash}/move`, { directory: directory.value, data: data.checked }).then(() => {
+    say("The torrent is being moved.");
+    return true;
+  }, (err) => sayError(err));
+}

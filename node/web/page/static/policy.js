@@ -1,0 +1,149 @@
+// Changes the path policy. What a change would do is shown before it is applied: the server says for each AS with
+// peers which of its paths would remain, and nothing changes until the user agrees.
+
+import { get, post, put } from "./api.js";
+import { el, icon, setText } from "./dom.js";
+import { plural, rate } from "./format.js";
+import { dialog, say, sayError } from "./messages.js";
+import { hopText } from "./paths.js";
+
+/** without takes the entries for exactly this interface or AS out of a policy: a pure function. */
+export function without(policy, target) {
+  const entries = (policy.acl.trim().match(/[+-](?:\s*,?\s*(?![+-])[^\s]+)?/g) ?? []).map((e) => e.replace(/,$/, "").trim());
+  const rest = entries.filter((e) => !(e[0] === "-" && e.slice(1).trim() === target));
+  return {
+    ...policy,
+    acl: rest.length === 1 && rest[0] === "+" ? "" : rest.join(", "),
+    limits: policy.limits.filter((l) => l.pattern !== target),
+  };
+}
+
+/** rulesFor says what a policy has for exactly this interface or AS: {forbidden, limit}. */
+export function rulesFor(policy, target) {
+  const limit = policy.limits.find((l) => l.pattern === target)?.mbit_s ?? 0;
+  return { forbidden: without({ ...policy, limits: [] }, target).acl.replace(/\s/g, "") !== policy.acl.replace(/\s/g, ""), limit };
+}
+
+/** previewOf shows what a preview says: for each destination its paths, and a warning where none remains. */
+export function previewOf(preview) {
+  const path = (p) => el("li", { class: p.allowed ? "stays" : "goes" },
+    icon(p.allowed ? "check" : "cross"), el("span", { class: "mono", text: p.hops.length > 0 ? hopText(p.hops) : "inside the AS" }),
+    el("span", { class: "hint", text: p.allowed ? (p.limit_mbit_s > 0 ? `at most ${rate(p.limit_mbit_s)}` : "remains") : p.reason || p.clause }));
+  const items = preview.destinations.map((d) => {
+    const lost = d.remaining === 0 && d.paths.length > 0;
+    return el("details", { open: lost || preview.destinations.length <= 3 },
+      el("summary", { class: lost ? "bad" : "" }, lost ? icon("warn") : null, `${d.isd_as}: ${d.remaining} of ${plural(d.paths.length, "path")} ${d.paths.length === 1 ? "remains" : "remain"}`),
+      d.error ? el("p", { class: "hint", text: d.error }) : null, el("ul", { class: "preview" }, ...d.paths.map(path)));
+  });
+  if (items.length === 0) return [el("p", { class: "hint", text: "No paths are known now, so nothing can be shown." })];
+  const cut = preview.destinations.filter((d) => d.remaining === 0 && d.paths.length > 0).length;
+  const warning = cut > 0 ? el("p", { class: "warning", text: `Peers in ${plural(cut, "AS", "ASes")} could not be reached any more.` }) : null;
+  return warning ? [warning, ...items] : items;
+}
+
+/**
+ * changeInterface asks what shall hold for an interface (1-ff00:0:110#2) or an AS (1-ff00:0:110): allow, forbid or
+ * limit. about says what it is. It resolves to whether the policy was changed.
+ */
+export async function changeInterface(target, about) {
+  let policy;
+  try {
+    policy = await get("policy");
+  } catch (err) {
+    sayError(err);
+    return false;
+  }
+  const rules = rulesFor(policy, target);
+  const now = rules.forbidden ? "forbid" : rules.limit > 0 ? "limit" : "allow";
+  const radio = (value, text, ...more) => el("label", { class: "check" }, el("input", { type: "radio", name: "rule", value, checked: value === now }), text, ...more);
+  const most = el("input", { type: "number", min: "0.1", step: "any", value: rules.limit || 10, "aria-label": "Limit in Mbit/s" });
+  const choice = el("fieldset", {}, el("legend", { text: "For all torrents" }),
+    radio("allow", "Allow"), radio("forbid", "Forbid: no path may use it"), radio("limit", "Limit to ", most, " Mbit/s in each direction"));
+  const shown = el("div", { class: "remaining", role: "status" });
+  const apply = el("button", { value: "do", class: "main", text: "Apply", disabled: true });
+  let preview = null;
+  let asked = 0;
+
+  async function show() {
+    const mine = ++asked;
+    apply.disabled = true;
+    const rule = choice.querySelector("input:checked").value;
+    const request = { policy: without(policy, target) };
+    if (rule === "forbid") request.forbid = [target];
+    if (rule === "limit") request.limit = [{ pattern: target, mbit_s: Number(most.value) }];
+    try {
+      const answer = await post("policy/preview", request);
+      if (mine !== asked) return; // the user has chosen something else meanwhile
+      preview = answer;
+      shown.replaceChildren(...previewOf(answer));
+      apply.disabled = false;
+    } catch (err) {
+      if (mine === asked) shown.replaceChildren(el("p", { class: "warning", text: err.message }));
+    }
+  }
+  choice.addEventListener("change", show);
+  most.addEventListener("input", () => {
+    choice.querySelector("[value=limit]").checked = true;
+    show();
+  });
+  show();
+  const heading = el("h3", { text: "Paths that remain" });
+  const answer = await dialog(target, [el("p", { class: "hint", text: about }), choice, heading, shown], [el("button", { value: "", formnovalidate: true, text: "Cancel" }), apply]);
+  if (answer !== "do") return false;
+  return put("policy", preview.policy).then(() => {
+    say(`The policy for ${target} was changed.`);
+    return true;
+  }, (err) => {
+    sayError(err);
+    return false;
+  });
+}
+
+/** policyForm edits the whole policy as text, with the same preview. */
+export function policyForm(signal) {
+  const text = (label, placeholder) => {
+    const input = el("input", { type: "text", class: "mono", placeholder, spellcheck: "false", autocapitalize: "off" });
+    return { input, label: el("label", {}, label, input) };
+  };
+  const acl = text("Access control list", "- 1-ff00:0:110#2, +");
+  const sequence = text("Sequence of hops", "any");
+  const preference = text("Preference, the most important first", "latency, bandwidth, hops, mtu");
+  const latency = el("input", { type: "number", min: "0", step: "any", placeholder: "any" });
+  const mtu = el("input", { type: "number", min: "0", placeholder: "any" });
+  const limits = el("textarea", { rows: "3", class: "mono", placeholder: "1-ff00:0:110#2 10", spellcheck: "false" });
+  const shown = el("div", { class: "remaining", role: "status" });
+  const form = el("form", { class: "panel fields" }, acl.label, sequence.label, preference.label,
+    el("label", {}, "Longest announced latency in ms", latency), el("label", {}, "Smallest MTU in bytes", mtu),
+    el("label", { class: "whole" }, "Limits: an interface or AS and a rate in Mbit/s in each line", limits), shown,
+    el("div", { class: "buttons" }, el("button", { value: "preview", text: "Show which paths remain" }), el("button", { value: "apply", class: "main", text: "Apply" })));
+  const fill = (p) => {
+    acl.input.value = p.acl;
+    sequence.input.value = p.sequence;
+    preference.input.value = (p.preference ?? []).join(", ");
+    latency.value = p.max_latency_ms || "";
+    mtu.value = p.min_mtu_bytes || "";
+    limits.value = p.limits.map((l) => `${l.pattern} ${l.mbit_s}`).join("\n");
+  };
+  const read = () => ({
+    acl: acl.input.value.trim(), sequence: sequence.input.value.trim(),
+    preference: preference.input.value.split(",").map((w) => w.trim()).filter(Boolean),
+    max_latency_ms: Number(latency.value), min_mtu_bytes: Number(mtu.value),
+    limits: limits.value.split("\n").map((l) => l.trim().split(/\s+/)).filter(([p]) => p).map(([pattern, mbit]) => ({ pattern, mbit_s: Number(mbit) })),
+  });
+  form.addEventListener("submit", async (e) => {
+    e.preventDefault();
+    try {
+      const preview = await post("policy/preview", { policy: read() });
+      shown.replaceChildren(...previewOf(preview));
+      if (e.submitter?.value === "apply") {
+        fill(await put("policy", preview.policy));
+        say("The policy was changed.");
+      }
+    } catch (err) {
+      shown.replaceChildren(el("p", { class: "warning", text: err.message }));
+    }
+  });
+  get("policy", signal).then(fill, (err) => signal.aborted || sayError(err));
+  setText(shown, "");
+  return form;
+}

@@ -1,0 +1,103 @@
+// The tabs of a torrent that are plain lists: peers, trackers and log.
+
+import { get, post } from "./api.js";
+import { el, icon, setText } from "./dom.js";
+import * as format from "./format.js";
+import { List } from "./list.js";
+import { live } from "./live.js";
+import { say, sayError } from "./messages.js";
+import { badge, showState } from "./states.js";
+import { poll } from "./poll.js";
+
+const narrow = () => matchMedia("(max-width: 760px)").matches;
+
+/**
+ * table is a virtual list with titled columns. columns are [title, class, text(item)]; a text may be an element
+ * maker, with make() and show(element, item).
+ */
+export function table(signal, { label, key, columns, height = () => 36, template }) {
+  const head = el("div", { class: `row-grid head ${template}`, role: "row" }, ...columns.map(([title, cls]) => el("div", { role: "columnheader", class: cls, text: title })));
+  const list = new List({
+    label, key, height,
+    make: () => el("div", { class: `row-grid ${template}` }, ...columns.map(([title, cls, text]) =>
+      el("div", { role: "gridcell", class: cls, "data-title": title }, ...(text.make ? [text.make()] : [])))),
+    update: (row, item) => columns.forEach(([, , text], i) => {
+      const cell = row.children[i];
+      if (text.make) text.show(cell.firstChild, item);
+      else {
+        setText(cell, text(item));
+        cell.title = cell.textContent;
+      }
+    }),
+  });
+  signal.addEventListener("abort", () => list.close());
+  const empty = el("p", { class: "empty" });
+  const root = el("div", { class: "table" }, head, list.root, empty);
+  const set = (items, none) => {
+    list.set(items);
+    setText(empty, items.length === 0 ? none : "");
+    empty.hidden = items.length > 0;
+  };
+  return { root, set };
+}
+
+export function peersTab(signal, hash) {
+  const flags = (p) => [p.connected ? "connected" : "not connected", p.incoming ? "came to us" : "", p.transports.join(", ")].filter(Boolean).join(" · ");
+  const t = table(signal, {
+    label: "Peers", key: (p) => p.address, template: "peers-grid", height: () => (narrow() ? 92 : 36),
+    columns: [
+      ["Address", "wide mono", (p) => p.address], ["Client", "", (p) => p.client || "–"],
+      ["Has", "num", (p) => format.percent(p.have, 1)], ["Down", "num", (p) => format.rate(p.down_mbit_s)],
+      ["Up", "num", (p) => format.rate(p.up_mbit_s)], ["Share", "num", (p) => format.percent(p.share, 1)],
+      ["Paths", "num", (p) => `${p.active_paths} of ${p.paths}`], ["Connection", "wide", (p) => p.error || flags(p)],
+    ],
+  });
+  poll(signal, `torrents/${hash}/peers`, (peers) => t.set(peers.sort((a, b) => b.share - a.share || (a.address < b.address ? -1 : 1)), "No peers are known yet."));
+  const address = el("input", { type: "text", "aria-label": "Address of a peer to add", placeholder: "ISD-AS,[host]:port or host:port", spellcheck: "false" });
+  const form = el("form", { class: "bar" }, address, el("button", { text: "Add peer" }));
+  form.addEventListener("submit", (e) => {
+    e.preventDefault();
+    post(`torrents/${hash}/peers`, { peers: [address.value.trim()] }).then(() => {
+      say("The peer was added.");
+      form.reset();
+    }, sayError);
+  });
+  return el("div", { class: "tab" }, form, t.root);
+}
+
+export function trackersTab(signal, hash) {
+  const state = { make: badge, show: (node, tr) => showState(node, tr.state) };
+  const at = (time) => (time ? format.clock(Date.parse(time)) : "–");
+  const t = table(signal, {
+    label: "Trackers", key: (tr) => `${tr.tier} ${tr.url}`, template: "trackers-grid", height: () => (narrow() ? 92 : 44),
+    columns: [
+      ["State", "", state], ["Tracker", "wide mono", (tr) => tr.url], ["Tier", "num", (tr) => (tr.tier < 0 ? "–" : String(tr.tier + 1))],
+      ["Seeders", "num", (tr) => String(tr.seeders ?? "–")], ["Leechers", "num", (tr) => String(tr.leechers ?? "–")],
+      ["Asked", "num", (tr) => at(tr.last_announce)], ["Next", "num", (tr) => at(tr.next_announce)], ["Error", "wide", (tr) => tr.error ?? ""],
+    ],
+  });
+  poll(signal, `torrents/${hash}/trackers`, (trackers) => t.set(trackers, "This torrent has no trackers."));
+  const announce = el("button", { type: "button", on: { click: () => post(`torrents/${hash}/announce`).then(() => say("The trackers are being asked."), sayError) } }, icon("ask"), "Ask the trackers now");
+  return el("div", { class: "tab" }, el("div", { class: "bar" }, announce), t.root);
+}
+
+export function logTab(signal, hash) {
+  const MOST = 1000; // entries; the page stays open for days
+  let entries = [];
+  const level = { make: () => el("span", { class: "level" }), show: (node, e) => {
+    node.className = `level ${e.level}`;
+    setText(node, e.level);
+  } };
+  const t = table(signal, {
+    label: "Log", key: (e) => e.number, template: "log-grid", height: () => (narrow() ? 64 : 30),
+    columns: [["Time", "", (e) => format.clock(Date.parse(e.time))], ["Level", "", level], ["What happened", "wide", (e) => e.text]],
+  });
+  let number = 0;
+  const show = (more) => {
+    entries = [...more.map((e) => ({ ...e, number: number++ })).reverse(), ...entries].slice(0, MOST);
+    t.set(entries, "Nothing has happened yet.");
+  };
+  get(`torrents/${hash}/log`, signal).then(show, (err) => signal.aborted || sayError(err));
+  live.addEventListener("log", ({ detail }) => detail.info_hash === hash && show([detail]), { signal });
+  return el("div", { class: "tab" }, t.root);
+}
