@@ -63,7 +63,7 @@ func (e scenarioEntry) print(w io.Writer) error {
 		head = fmt.Sprintf("%-18s %s × %s, about %s", e.Name, plural(len(e.Variants), "variant"), plural(e.Runs, "run"), takes)
 		tail = listIndent + shortened(e.Variants, listWidth-len(listIndent)) + "\n"
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s%s\n", head, wrapped(e.About, listWidth, listIndent), tail)
+	_, err := fmt.Fprintf(w, "%s\n%s%s\n", head, hanging(listIndent, len(listIndent), e.About, listWidth), tail)
 	return err
 }
 
@@ -81,26 +81,6 @@ func roughly(d time.Duration) string {
 		return strings.TrimSuffix(s, "0s")
 	}
 	return d.Round(time.Second).String()
-}
-
-// wrapped breaks a text between words, and ends with the end of a line.
-func wrapped(text string, width int, indent string) string {
-	var b strings.Builder
-	used := 0
-	for _, word := range strings.Fields(text) {
-		switch n := utf8.RuneCountInString(word); {
-		case used == 0:
-			b.WriteString(indent + word)
-			used = len(indent) + n
-		case used+1+n > width:
-			b.WriteString("\n" + indent + word)
-			used = len(indent) + n
-		default:
-			b.WriteString(" " + word)
-			used += 1 + n
-		}
-	}
-	return b.String() + "\n"
 }
 
 // shortened is as much of the list as fits, and how many names are left out.

@@ -257,11 +257,7 @@ func (b *block) row(v variant, columns []string, base float64) []cell {
 		}
 		row = append(row, cell{text, ""})
 	}
-	busy := cell{"no", ""}
-	if sum.CPUBound > 0 {
-		busy = cell{fmt.Sprintf("%d of %d", sum.CPUBound, sum.Runs), "bound"}
-	}
-	row = append(row, busy)
+	row = append(row, busyCell(sum))
 	for _, c := range columns {
 		row = append(row, meanCell(sum, c))
 	}

@@ -18,7 +18,7 @@ import (
 //go:embed page.html
 var pageHTML string
 
-//go:embed page.md
+//go:embed page.md.tmpl
 var pageMarkdown string
 
 //go:embed page.css
@@ -159,11 +159,7 @@ func summaryTable(sections []section) table {
 			if f, ok := x.Figures["over-t-star"]; ok {
 				row[6].Text = value(1 / f.Median)
 			}
-			busy := cell{"no", ""}
-			if x.CPUBound > 0 {
-				busy = cell{fmt.Sprintf("%d of %d", x.CPUBound, x.Runs), "bound"}
-			}
-			t.Rows = append(t.Rows, append(row, busy))
+			t.Rows = append(t.Rows, append(row, busyCell(x)))
 		}
 	}
 	return t

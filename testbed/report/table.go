@@ -87,13 +87,17 @@ func timesTable(name string, vs []variant) table {
 		if !v.summary.Verified || v.summary.Failed > 0 {
 			right = cell{fmt.Sprintf("%d runs failed", v.summary.Failed), "missed"}
 		}
-		busy := cell{"no", ""}
-		if v.summary.CPUBound > 0 {
-			busy = cell{fmt.Sprintf("%d of %d", v.summary.CPUBound, v.summary.Runs), "bound"}
-		}
-		t.Rows = append(t.Rows, append(row, right, busy))
+		t.Rows = append(t.Rows, append(row, right, busyCell(v.summary)))
 	}
 	return t
+}
+
+// busyCell shows in how many runs the machine was the limit.
+func busyCell(s scenario.Summary) cell {
+	if s.CPUBound == 0 {
+		return cell{Text: "no"}
+	}
+	return cell{fmt.Sprintf("%d of %d", s.CPUBound, s.Runs), "bound"}
 }
 
 // figuresTable shows every figure, with the scenario's expectation.

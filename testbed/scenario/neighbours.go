@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -42,11 +43,16 @@ func (s *Scenario) chooseNeighbours(how string, degree int) error {
 		case Mixed:
 			near = (degree + 1) / 2
 		}
-		slices.SortStableFunc(earlier, func(a, b Peer) int {
-			return cmp.Compare(shortestDelay(s.topology, a.AS, p.AS), shortestDelay(s.topology, b.AS, p.AS))
-		})
-		far := earlier[min(near, len(earlier)):]
-		rng.Shuffle(len(far), func(i, j int) { far[i], far[j] = far[j], far[i] })
+		delay := delays(s.topology, p.AS)
+		far := func(x Peer) time.Duration {
+			if d, ok := delay[x.AS]; ok {
+				return d
+			}
+			return math.MaxInt64
+		}
+		slices.SortStableFunc(earlier, func(a, b Peer) int { return cmp.Compare(far(a), far(b)) })
+		rest := earlier[min(near, len(earlier)):]
+		rng.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
 		p.From = nil
 		for _, x := range earlier[:min(degree, len(earlier))] {
 			p.From = append(p.From, x.Name)
@@ -55,25 +61,17 @@ func (s *Scenario) chooseNeighbours(how string, degree int) error {
 	return nil
 }
 
-// unreachable is longer than any way.
-const unreachable = time.Hour
-
-// shortestDelay returns the least propagation delay from one AS to another over any links (Dijkstra).
-func shortestDelay(t testbed.Topology, src, dst pathsel.IA) time.Duration {
-	delay := map[pathsel.IA]time.Duration{src: 0}
-	done := map[pathsel.IA]bool{}
-	for {
+// delays returns the least propagation delay from an AS to each AS that it reaches, over any links (Dijkstra).
+func delays(t testbed.Topology, from pathsel.IA) map[pathsel.IA]time.Duration {
+	least, final := map[pathsel.IA]time.Duration{from: 0}, map[pathsel.IA]bool{}
+	for len(final) < len(least) {
 		var at pathsel.IA
-		best := unreachable
-		for ia, d := range delay {
-			if !done[ia] && (d < best || d == best && ia < at) {
-				at, best = ia, d
+		for ia, d := range least {
+			if !final[ia] && (at == 0 || d < least[at]) {
+				at = ia
 			}
 		}
-		if best == unreachable || at == dst {
-			return best
-		}
-		done[at] = true
+		final[at] = true
 		for _, l := range t.Links {
 			to := l.B.Interface.IA
 			if to == at {
@@ -81,9 +79,10 @@ func shortestDelay(t testbed.Topology, src, dst pathsel.IA) time.Duration {
 			} else if l.A.Interface.IA != at {
 				continue
 			}
-			if d, ok := delay[to]; !ok || best+l.Config.Delay < d {
-				delay[to] = best + l.Config.Delay
+			if d, ok := least[to]; !ok || least[at]+l.Config.Delay < d {
+				least[to] = least[at] + l.Config.Delay
 			}
 		}
 	}
+	return least
 }

@@ -3,6 +3,7 @@ package scenario
 import (
 	"math"
 	"slices"
+	"time"
 )
 
 // How pieces spread through a swarm, compared with the delays of the shortest ways (the relative delay penalty
@@ -100,18 +101,19 @@ func (r *Record) addPropagation(figures map[string]float64) {
 	}
 }
 
-// seedDelay returns the least delay in seconds from a seed to a peer's AS.
+// seedDelay returns the least delay in seconds from a seed to a peer's AS; 0 if no links lead there.
 func (s Scenario) seedDelay(p Peer) float64 {
-	least := unreachable
+	var all []time.Duration
+	delay := delays(s.topology, p.AS)
 	for _, x := range s.Peers {
-		if x.Role == Seed {
-			least = min(least, shortestDelay(s.topology, x.AS, p.AS))
+		if d, ok := delay[x.AS]; ok && x.Role == Seed {
+			all = append(all, d)
 		}
 	}
-	if least == unreachable {
+	if len(all) == 0 {
 		return 0
 	}
-	return seconds(least)
+	return seconds(slices.Min(all))
 }
 
 // degree returns the number of peers that a peer exchanges data with, on average.
