@@ -21,7 +21,7 @@ type chooser struct {
 // view is what the selector sees. It changes nothing.
 func (c *chooser) view() pathsel.View {
 	v := pathsel.View{
-		Now: time.Now(), MaxPaths: c.maxPaths, Preference: c.policy.Preference, Seed: c.seed, Memory: c.memory,
+		Now: time.Now(), MaxPaths: c.maxPaths, Preference: c.preference(), Seed: c.seed, Memory: c.memory,
 	}
 	if c.isDescribed() {
 		_, missing := c.torrent.Bytes()
@@ -36,6 +36,15 @@ func (c *chooser) view() pathsel.View {
 		v.Candidates = append(v.Candidates, x)
 	}
 	return v
+}
+
+// preference orders the paths: the transfer's own, or the session's.
+func (c *chooser) preference() pathsel.Preference {
+	both := c.policies()
+	if own := both[1].Preference; len(own) > 0 {
+		return own
+	}
+	return both[0].Preference
 }
 
 // choose asks the selector, and returns its decisions.

@@ -375,11 +375,20 @@ func (c *connector) lookPaths(ctx context.Context, t Transport, p Peer) {
 // SCION: on IP the network chooses the path.
 func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path {
 	a, ok := p.peer.SCION()
-	if !ok || c.policy.IsZero() {
+	p.refused = nil
+	if !ok {
 		p.err = nil
 		return paths
 	}
-	missing := c.policy.Missing(a.IA, paths)
+	var missing []pathsel.Fingerprint
+	allowed := paths
+	for _, policy := range c.policies() {
+		missing = append(missing, policy.Missing(a.IA, paths)...)
+		var refused []pathsel.Refusal
+		allowed, refused = policy.Apply(allowed)
+		p.refused = append(p.refused, refused...)
+	}
+	refused := p.refused
 	for _, f := range missing {
 		if !slices.Contains(p.missing, f) {
 			c.log.Warn("a chosen path is gone; it is used again when it is back", "peer", p.peer, "path", f.Short())
@@ -391,7 +400,6 @@ func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path 
 		}
 	}
 	p.missing = missing
-	allowed, refused := c.policy.Apply(paths)
 	var err error
 	if len(allowed) == 0 && len(paths) > 0 {
 		err = fmt.Errorf("%w: %s", errNoneAllowed(len(paths)), pathsel.Summary(refused))
@@ -404,6 +412,23 @@ func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path 
 	}
 	p.err = err
 	return allowed
+}
+
+// onPolicy follows a policy that has changed: connections over paths that it forbids end.
+func (c *connector) onPolicy() {
+	for _, p := range c.peers.dialled {
+		if p.found == nil {
+			continue // its paths are not known yet
+		}
+		c.onPaths(foundPaths{p.peer, p.found, nil})
+		for _, r := range p.refused {
+			for _, s := range p.paths {
+				if s.candidate.Key.Path == r.Path.Fingerprint {
+					c.close(s, "the policy forbids it: "+r.Reason)
+				}
+			}
+		}
+	}
 }
 
 // onPaths brings the path-level peers of an address-level peer in line with its paths. A connection
@@ -421,6 +446,7 @@ func (c *connector) onPaths(e foundPaths) {
 		p.err = e.err
 		return
 	}
+	p.found = e.paths
 	if e.paths = c.restrict(p, e.paths); len(e.paths) > 0 {
 		p.lookupFailures = 0
 	}

@@ -18,7 +18,7 @@ type common struct {
 	selector   pathsel.Selector
 	maxPaths   int // connections for each address-level peer and torrent
 	maxUploads int // peers that each torrent is served to at a time; 0: all
-	policy     pathsel.Policy
+	policy     atomic.Pointer[pathsel.Policy]
 	engine     engineClient
 	offers     *offers
 	gauges     gauges
@@ -58,6 +58,7 @@ type core struct {
 	source  Source
 	torrent engineTorrent
 	store   *oneFile
+	policy  pathsel.Policy // of this transfer alone
 	peers   peerSet
 	blame   *blame // may be used from every goroutine
 	inbox   *inbox // likewise
@@ -80,6 +81,15 @@ type core struct {
 type description struct {
 	info   []byte
 	layout storage.Layout
+}
+
+// policies are those that hold for the transfer: the session's, then its own.
+func (c *core) policies() (both [2]pathsel.Policy) {
+	if p := c.common.policy.Load(); p != nil {
+		both[0] = *p
+	}
+	both[1] = c.policy
+	return both
 }
 
 // isDescribed tells whether it is known what is in the torrent.

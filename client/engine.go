@@ -43,6 +43,7 @@ type engineTorrent interface {
 type engineConn interface {
 	Stats() torrent.PeerStats
 	Pieces() pieceSet // that the peer has
+	Name() string     // of its software, as the peer says
 }
 
 type pieceSet interface {
@@ -109,6 +110,11 @@ func (t anacrolixTorrent) Connect(f face) {
 type anacrolixConn struct{ *torrent.PeerConn }
 
 func (c anacrolixConn) Pieces() pieceSet { return c.PeerPieces() }
+
+func (c anacrolixConn) Name() string {
+	name, _ := c.PeerClientName.Load().(string)
+	return name
+}
 
 // isComplete tells whether a piece is there and verified.
 func isComplete(t engineTorrent, piece int) bool {

@@ -45,6 +45,8 @@ type (
 	newPeers struct {
 		peers []Peer
 		found bool // by others, such as a tracker, and not named by the user
+		// delivered says that they have delivered data before, in another transfer of this torrent.
+		delivered bool
 	}
 	foundPaths struct { // paths to a peer, or why there are none
 		peer  Peer

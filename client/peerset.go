@@ -23,6 +23,7 @@ type peerSet struct {
 	spares   []spare
 	accepted []*row                        // also what is left of peers that were put aside
 	byID     map[pathsel.PeerID]*peerState // nil for a spare
+	most     int                           // peers that are dialled; 0: maxPeers
 }
 
 // peerState is an address-level peer that is dialled.
@@ -37,6 +38,8 @@ type peerState struct {
 	failures       int
 	lookupFailures int                   // lookups in a row that have found no path
 	err            error                 // of the last path lookup, or the policy's
+	found          []pathsel.Path        // by the last lookup; nil: none has ended yet
+	refused        []pathsel.Refusal     // those of them that a policy forbids
 	missing        []pathsel.Fingerprint // chosen by the user, and not found by the last lookup
 	endLookups     context.CancelFunc
 }
@@ -171,10 +174,44 @@ func (s *peerSet) add(p Peer, t Transport) (many bool) {
 	return len(s.spares) >= 2*maxKnown
 }
 
+// remember notes that a spare has delivered data before.
+func (s *peerSet) remember(p Peer) {
+	for i := range s.spares {
+		if s.spares[i].peer.ID() == p.ID() {
+			s.spares[i].delivered = true
+		}
+	}
+}
+
+// deliverers are the peers that we dial and that have delivered data, at most so many.
+func (s *peerSet) deliverers(most int) (out []Peer) {
+	for _, p := range s.dialled {
+		if len(out) < most && !p.banned && (p.delivered || slices.ContainsFunc(p.paths, func(x *pathState) bool { return x.delivered })) {
+			out = append(out, p.peer)
+		}
+	}
+	for _, x := range s.spares {
+		if len(out) < most && x.delivered && !x.banned {
+			out = append(out, x.peer)
+		}
+	}
+	return out
+}
+
+// limit is the number of peers that are dialled at most.
+func (s *peerSet) limit() int {
+	if s.most > 0 {
+		return min(s.most, maxPeers)
+	}
+	return maxPeers
+}
+
+func (s *peerSet) isOverfull() bool { return len(s.dialled) > s.limit() }
+
 // choose lets peers that fail make room for spares. It returns the peers to dial from now on, and
 // those to be put aside.
 func (s *peerSet) choose(now time.Time) (dial, aside []*peerState) {
-	if len(s.spares) == 0 {
+	if len(s.spares) == 0 && !s.isOverfull() {
 		return nil, nil
 	}
 	var all []acquaintance
@@ -184,7 +221,7 @@ func (s *peerSet) choose(now time.Time) (dial, aside []*peerState) {
 	for _, x := range s.spares {
 		all = append(all, x.acquaintance)
 	}
-	chosen, forget := choosePeers(all, now)
+	chosen, forget := choosePeers(all, s.limit(), now)
 	peers, spares := s.dialled, s.spares
 	s.dialled, s.spares = nil, nil
 	for i, p := range peers {
@@ -306,10 +343,10 @@ func (a acquaintance) standing() int {
 	return 2 + a.failures
 }
 
-// choosePeers says which peers to dial and which to forget. Among peers of the same standing, every
+// choosePeers says which peers to dial, at most so many, and which to forget. Among peers of the same standing, every
 // network gets one before any gets a second, and within a network every host. Then those that are
 // dialled already stay, and those that were named first come first.
-func choosePeers(all []acquaintance, now time.Time) (dial, forget []bool) {
+func choosePeers(all []acquaintance, most int, now time.Time) (dial, forget []bool) {
 	order := make([]int, len(all))
 	for i := range order {
 		order[i] = i
@@ -340,7 +377,7 @@ func choosePeers(all []acquaintance, now time.Time) (dial, forget []bool) {
 	nets, hosts, n := map[string]int{}, map[string]int{}, 0
 	for _, i := range order {
 		a := all[i]
-		if n >= maxPeers || nets[a.origin.Net] >= maxPeersPerNet || hosts[a.origin.Host] >= maxPeersPerHost ||
+		if n >= most || nets[a.origin.Net] >= maxPeersPerNet || hosts[a.origin.Host] >= maxPeersPerHost ||
 			!a.active && (a.banned || now.Before(a.retry)) {
 			continue
 		}

@@ -23,7 +23,7 @@ func (b *peerBook) add(ips ...string) {
 
 func (b *peerBook) step(t *testing.T) {
 	t.Helper()
-	dial, forget := choosePeers(b.all, b.now)
+	dial, forget := choosePeers(b.all, maxPeers, b.now)
 	n, nets, hosts := 0, map[string]int{}, map[string]int{}
 	var next []acquaintance
 	for i, a := range b.all {
@@ -159,4 +159,20 @@ func TestSeedBehindDeadPeers(t *testing.T) {
 	tr.AddPeers(dead...)
 	tr.AddPeers(seed(t, src, dir).Listening()...)
 	wait(t, tr)
+}
+
+// With a limit fewer peers are dialled, the connected ones first, and those beyond a limit that has become lower are put aside.
+func TestPeerLimit(t *testing.T) {
+	var s peerSet
+	for i := range 10 {
+		s.add(mustPeer(t, fmt.Sprintf("10.0.%d.1:7", i)), nil)
+	}
+	now := time.Unix(1e9, 0)
+	for _, step := range []struct{ most, dial, aside, dialled int }{{3, 3, 0, 3}, {5, 2, 0, 5}, {2, 0, 3, 2}, {0, 8, 0, 10}} {
+		s.most = step.most
+		dial, aside := s.choose(now)
+		if len(dial) != step.dial || len(aside) != step.aside || len(s.dialled) != step.dialled {
+			t.Errorf("at most %d: %d more are dialled, %d put aside, %d dialled", step.most, len(dial), len(aside), len(s.dialled))
+		}
+	}
 }

@@ -153,3 +153,76 @@ func TestPolicyLeavesTCPAlone(t *testing.T) {
 	}
 	sameFiles(t, src, dir, out)
 }
+
+// Policies of the session and of a transfer change while it runs: a path that is now forbidden is left, another one is opened,
+// and a path that is allowed again returns.
+func TestPolicyChanges(t *testing.T) {
+	src, peers, _, _ := limitedSeed(t, 64<<20, 1<<20)
+	tcp, err := openTCP(nil, "", testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := mustPeer(t, "1-ff00:0:110,[127.0.0.1]:7")
+	path := func(name string, id uint64) pathsel.Path {
+		return pathsel.Path{
+			Fingerprint: pathsel.Fingerprint(strings.Repeat(name, 64)), Dst: peer.scion.IA, MTU: 1400,
+			Interfaces: []pathsel.Interface{{IA: 1<<48 | 1, ID: id}, {IA: peer.scion.IA, ID: id}},
+		}
+	}
+	world := &atlas{
+		tcpTransport: tcp, at: peers[0], changes: make(chan struct{}), dialled: make(chan pathsel.Fingerprint, 1000),
+		paths: []pathsel.Path{path("a", 1), path("b", 2)},
+	}
+	all, err := pathsel.New("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSession(Config{Selector: all}, testLog(t), []Transport{world})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	without := func(id string) pathsel.Policy {
+		acl, err := pathsel.ParseACL("- 1-ff00:0:110#" + id + ", +")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pathsel.Policy{ACL: acl}
+	}
+	tr, err := s.Add(src, openStore(t, t.TempDir()), Options{Peers: []Peer{peer}, Policy: without("2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := func(names string) func(Progress) bool {
+		return func(p Progress) bool {
+			var open []string
+			for _, x := range p.Paths {
+				if x.State.Open() {
+					open = append(open, string(x.Path.Fingerprint[:1]))
+				}
+			}
+			slices.Sort(open)
+			return strings.Join(open, "") == names
+		}
+	}
+	until(t, tr, "the path that the transfer allows", only("a"))
+	if r := tr.Refused(); len(r) != 1 || r[0].Clause != pathsel.ByACL || r[0].Path.Fingerprint[:1] != "b" {
+		t.Errorf("refused: %+v", r)
+	}
+	s.SetPolicy(without("1"))
+	until(t, tr, "no path", only(""))
+	tr.SetPolicy(pathsel.Policy{})
+	until(t, tr, "the path that the session allows", only("b"))
+	s.SetPolicy(pathsel.Policy{})
+	until(t, tr, "both paths", only("ab"))
+	until(t, tr, "data", func(p Progress) bool { return p.Fetched > 1<<20 && len(tr.Deliverers(7)) > 0 })
+	if p := tr.Peers(); len(p) != 1 || p[0].Conns == 0 || p[0].Have != 1 {
+		t.Errorf("peers: %+v", p)
+	}
+	if d := tr.Deliverers(7); len(d) != 1 || d[0].String() != peer.String() {
+		t.Errorf("delivered: %v", d)
+	}
+	if p := tr.Pieces(); len(p.State) != src.Layout.Pieces() || p.Peers[0] != 1 {
+		t.Errorf("pieces: %d, %d peers", len(p.State), p.Peers[0])
+	}
+}

@@ -285,11 +285,15 @@ func newWant(s Selection, l storage.Layout) *want {
 	return w
 }
 
+// isPlain tells whether the engine may choose among all pieces.
+func (w *want) isPlain() bool {
+	return !w.ordered && !slices.ContainsFunc(w.pieces, func(p Priority) bool { return p != Normal })
+}
+
 // begin asks the engine for the pieces.
 func (w *want) begin(t engineTorrent) {
-	if !w.ordered && !slices.ContainsFunc(w.pieces, func(p Priority) bool { return p != Normal }) {
+	if w.plain = w.isPlain(); w.plain {
 		t.DownloadAll()
-		w.plain = true
 		return
 	}
 	for i, p := range w.pieces {
@@ -298,6 +302,21 @@ func (w *want) begin(t engineTorrent) {
 		}
 	}
 	w.advance(t)
+}
+
+// ask is begin for an engine that was asked for other pieces before.
+func (w *want) ask(t engineTorrent) {
+	w.plain = w.isPlain()
+	for i, p := range w.pieces {
+		if w.plain {
+			t.SetPriority(i, torrent.PiecePriorityNormal)
+		} else {
+			t.SetPriority(i, enginePriority(p))
+		}
+	}
+	if !w.plain {
+		w.advance(t)
+	}
 }
 
 // advance looks how many pieces are there, and tells whether all wanted ones are. If they are

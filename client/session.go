@@ -22,7 +22,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/anacrolix/torrent"
@@ -188,7 +190,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	}
 	s := &Session{
 		common: common{
-			log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads, policy: cfg.Policy,
+			log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
 			offers: newOffers(), transports: transports, examining: make(chan struct{}, examineAtOnce),
 		},
 		limits: wire.NewLimiter(cfg.Limits), transfers: map[*Transfer]struct{}{},
@@ -197,6 +199,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 		s.limits = cfg.Limiter
 	}
 	s.offers.limits = s.limits
+	s.policy.Store(&cfg.Policy)
 	if s.maxPaths <= 0 {
 		s.maxPaths = DefaultMaxPaths
 	}
@@ -345,6 +348,18 @@ func (s *Session) Add(src Source, store storage.Store, opts Options) (*Transfer,
 	return t, nil
 }
 
+// SetPolicy changes the policy of all transfers. Connections over paths that it forbids end; paths that
+// it allows again can be used at once.
+func (s *Session) SetPolicy(p pathsel.Policy) {
+	s.policy.Store(&p)
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.transfers))
+	s.mu.Unlock()
+	for _, t := range all {
+		t.do(t.connector.onPolicy)
+	}
+}
+
 func (s *Session) forget(t *Transfer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,10 +371,7 @@ func (s *Session) forget(t *Transfer) {
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.stop()
-	all := make([]*Transfer, 0, len(s.transfers))
-	for t := range s.transfers {
-		all = append(all, t)
-	}
+	all := slices.Collect(maps.Keys(s.transfers))
 	s.mu.Unlock()
 	for _, t := range all {
 		t.Close()

@@ -48,6 +48,9 @@ type Source struct {
 	infoBytes []byte
 }
 
+// IsPrivate tells whether peers may be found only by the torrent's trackers (BEP 27).
+func (s Source) IsPrivate() bool { return s.Info != nil && s.Info.Private != nil && *s.Info.Private }
+
 // IsMagnet tells whether the files are not known yet.
 func (s Source) IsMagnet() bool { return s.Info == nil }
 

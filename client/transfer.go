@@ -18,6 +18,14 @@ import (
 // Options of a transfer.
 type Options struct {
 	Peers []Peer // besides those in the source
+	// Known are peers that have delivered data of this torrent before. They are tried first.
+	Known []Peer
+	// MaxPeers is the number of peers that are dialled at a time; 0 is as many as are of use.
+	MaxPeers int
+	// Policy holds in addition to the session's.
+	Policy pathsel.Policy
+	// Logger, if not nil, is used instead of the session's.
+	Logger *slog.Logger
 	// Decided, if not nil, is told of every step in the life of a path-level peer, in order and
 	// from one goroutine. It must not block.
 	Decided func(PathEvent)
@@ -49,7 +57,7 @@ type Options struct {
 type Transfer struct {
 	*core
 	options Options
-	asks    chan chan Progress
+	calls   chan func()
 	broken  chan error // from the store: it cannot take the torrent, or its data
 	stop    context.CancelCauseFunc
 	onEnd   func()
@@ -74,14 +82,14 @@ type Transfer struct {
 // newTransfer begins a transfer. It calls onEnd when the transfer has ended.
 func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd func()) (*Transfer, error) {
 	c := &core{
-		common: x, log: x.log.With("torrent", src.title()), source: src, store: &oneFile{Store: store},
-		inbox: newInbox(), start: time.Now(),
+		common: x, log: cmp.Or(opts.Logger, x.log).With("torrent", src.title()), source: src, store: &oneFile{Store: store},
+		policy: opts.Policy, inbox: newInbox(), start: time.Now(),
 	}
 	c.blame = newBlame(c.store.took)
 	c.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
 	t := &Transfer{
 		core: c, options: opts, onEnd: onEnd,
-		asks: make(chan chan Progress), broken: make(chan error, 1), done: make(chan struct{}), ended: make(chan struct{}),
+		calls: make(chan func()), broken: make(chan error, 1), done: make(chan struct{}), ended: make(chan struct{}),
 		describer: describer{core: c, selection: opts.Selection, describeOnly: opts.Describe},
 		connector: connector{core: c, report: opts.Decided},
 		chooser:   chooser{core: c, seed: rand.Uint64(), trace: opts.Trace},
@@ -93,6 +101,7 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd
 		checkup:   checkup{core: c, caused: opts.Caused},
 		rates:     rates{since: time.Now()},
 	}
+	t.peers.most = opts.MaxPeers
 	t.judge = judge{c, &t.connector}
 	t.room = roomKeeper{core: c, rarest: &t.rarest}
 	c.ctx, t.stop = context.WithCancelCause(x.ctx)
@@ -114,6 +123,7 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd
 		c.tellVerified(opts.Verified)
 	}
 	t.seeder.watch()
+	c.inbox.put(newPeers{peers: slices.Clone(opts.Known), found: true, delivered: true})
 	c.inbox.put(newPeers{peers: peers})
 	go t.run()
 	return t, nil
@@ -192,7 +202,9 @@ func (t *Transfer) Described() (Source, error) {
 
 // AddPeers offers peers to the transfer that others have named. It passes over peers of transports
 // that the session lacks, this session itself, and addresses of this host at which nothing listens.
-func (t *Transfer) AddPeers(peers ...Peer) { t.inbox.put(newPeers{slices.Clone(peers), true}) }
+func (t *Transfer) AddPeers(peers ...Peer) {
+	t.inbox.put(newPeers{peers: slices.Clone(peers), found: true})
+}
 
 // Hint names paths to try first, on the word of somebody else such as a tracker. Newer hints for an
 // AS replace older ones.
@@ -209,13 +221,60 @@ func (t *Transfer) Ended() <-chan struct{} { return t.ended }
 
 // Progress is the state just now; after Close, the last one.
 func (t *Transfer) Progress() Progress {
-	reply := make(chan Progress, 1)
-	select {
-	case t.asks <- reply:
-		return <-reply
-	case <-t.ended:
+	var p Progress
+	if !t.do(func() { p = t.progress() }) {
 		return t.final
 	}
+	return p
+}
+
+// do has the transfer's goroutine call f, and waits for that. It returns false if the transfer has
+// ended.
+func (t *Transfer) do(f func()) bool {
+	done := make(chan struct{})
+	select {
+	case t.calls <- func() { defer close(done); f() }:
+		<-done
+		return true
+	case <-t.ended:
+		return false
+	}
+}
+
+// SetPolicy changes the transfer's own policy, as Session.SetPolicy does the session's.
+func (t *Transfer) SetPolicy(p pathsel.Policy) {
+	t.do(func() {
+		t.policy = p
+		t.connector.onPolicy()
+	})
+}
+
+// SetMaxPeers changes the number of peers that are dialled at a time.
+func (t *Transfer) SetMaxPeers(most int) {
+	t.do(func() {
+		t.peers.most = most
+		t.connector.choosePeers()
+	})
+}
+
+// Select changes the selection of a download that is neither complete nor failed. It must not want
+// files that the selection before has left out, since the store has not looked at them.
+func (t *Transfer) Select(s Selection) error {
+	var err error
+	t.do(func() {
+		if t.want == nil {
+			t.options.Selection, t.describer.selection = s, s
+			return
+		}
+		if err = s.Check(t.want.layout); err != nil || t.isDone {
+			return
+		}
+		t.options.Selection = s
+		t.want = newWant(s, t.want.layout)
+		t.want.ask(t.torrent)
+		t.rarest.forget()
+	})
+	return err
 }
 
 // Close ends the transfer and its connections. The data received so far stays in the store.
@@ -259,8 +318,8 @@ func (t *Transfer) run() {
 			t.onSecond()
 		case <-sample.C:
 			t.onSample()
-		case reply := <-t.asks:
-			reply <- t.progress()
+		case f := <-t.calls:
+			f()
 		}
 	}
 }
@@ -310,6 +369,9 @@ func (t *Transfer) handle(event any) {
 	case newPeers:
 		for _, p := range e.peers {
 			t.connector.add(p, e.found)
+			if e.delivered {
+				t.peers.remember(p)
+			}
 		}
 		t.connector.choosePeers()
 	case foundPaths:

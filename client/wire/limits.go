@@ -127,6 +127,7 @@ type Limiter struct {
 	version atomic.Uint64 // grows with each change
 
 	mu       sync.Mutex
+	alone    bool   // connections of a torrent with this limiter obey no other one
 	up, down *limit // nil: not limited
 	paths    []pathLimit
 }
@@ -169,6 +170,20 @@ func (l *Limiter) Set(c Limits) {
 			l.paths = append(l.paths, pathLimit{p.Pattern, newLimit(p.Rate), newLimit(p.Rate)})
 		}
 	}
+}
+
+// SetAlone says whether the limits of the session do not hold for the torrent of this limiter.
+func (l *Limiter) SetAlone(alone bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.version.Add(1)
+	l.alone = alone
+}
+
+func (l *Limiter) isAlone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.alone
 }
 
 // lane returns the limits for one direction of a connection.
@@ -354,7 +369,11 @@ func (l *lane) followChange() {
 	}
 	l.version, l.joined, l.always, l.rules = v, nil, nil, nil
 	l.looked, l.pathKnown = time.Time{}, false
-	for _, x := range []*Limiter{l.wire.session, l.wire.torrent.Load()} {
+	session, torrent := l.wire.session, l.wire.torrent.Load()
+	if torrent != nil && torrent.isAlone() {
+		session = nil
+	}
+	for _, x := range []*Limiter{session, torrent} {
 		if x == nil {
 			continue
 		}

@@ -313,6 +313,8 @@ func TestLimitsThatChange(t *testing.T) {
 			{func() { torrent.Set(Limits{Upload: 800e3}) }, []float64{9e6, 1e6}},
 			{func() { session.Set(Limits{Upload: 80e6}) }, []float64{99e6, 1e6}},
 			{func() { torrent.Set(Limits{Download: MinRate}) }, []float64{50e6, 50e6}},
+			{func() { torrent.Set(Limits{Upload: 160e6}); torrent.SetAlone(true) }, []float64{100e6, 200e6}},
+			{func() { torrent.Set(Limits{}); torrent.SetAlone(false) }, []float64{50e6, 50e6}},
 			{func() { session.Set(Limits{Upload: 16e3, Download: 8e6}) }, []float64{10e3, 10e3}},
 			{func() { session.Set(Limits{Upload: 8e6}) }, []float64{5e6, 5e6}},
 		} {

@@ -1,0 +1,162 @@
+package client
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"braid/pathsel"
+)
+
+// What a user interface shows of a transfer besides its Progress.
+
+// PieceState is how far a piece is.
+type PieceState byte
+
+// The states of a piece.
+const (
+	PieceMissing PieceState = iota
+	PiecePartial            // some blocks of it are there
+	PieceChecked            // it is being hashed, or waits for that
+	PieceRight              // it is there and verified
+)
+
+// Pieces are the pieces of a torrent. Both slices are empty until it is known what is in the torrent.
+type Pieces struct {
+	State []PieceState
+	Peers []int // connected peers that have it
+}
+
+// Pieces returns the state of all pieces just now; after Close, nothing.
+func (t *Transfer) Pieces() (p Pieces) {
+	t.do(func() {
+		n, _ := t.torrent.Size()
+		p.State, p.Peers = make([]PieceState, 0, n), make([]int, n)
+		for _, run := range t.torrent.PieceStateRuns() {
+			state := PieceMissing
+			switch {
+			case run.Ok && run.Complete:
+				state = PieceRight
+			case run.Hashing || run.QueuedForHash:
+				state = PieceChecked
+			case run.Partial:
+				state = PiecePartial
+			}
+			p.State = append(p.State, slices.Repeat([]PieceState{state}, run.Length)...)
+		}
+		seen := map[pathsel.PeerID]bool{}
+		for r := range t.peers.connected() {
+			g := t.gauges.find(r.link.face)
+			if id := r.remoteID(); g != nil && !seen[id] {
+				seen[id] = true
+				g.conn.Pieces().Iterate(func(i uint32) bool {
+					if int(i) < n {
+						p.Peers[i]++
+					}
+					return true
+				})
+			}
+		}
+	})
+	return p
+}
+
+// PeerProgress is a peer with at least one open connection.
+type PeerProgress struct {
+	Peer      string // its address, as far as the transport shows it
+	Name      string // of its software, as the peer says; empty: it has not
+	Transport string
+	Accepted  bool // it has connected to us
+	Conns     int  // connections whose handshake is done
+	// ReadRate and WriteRate are of all its connections, in bits per second over the last seconds.
+	ReadRate, WriteRate     float64
+	BytesRead, BytesWritten uint64
+	Have                    float64 // share of the pieces that it has, from 0 to 1
+	Interested              bool    // we want something of it
+	Choked                  bool    // it serves us on none of its connections
+	PeerInterested          bool    // it wants something of us
+	Held                    bool    // we serve it on none of its connections
+	Outstanding             int     // requests that it has not answered yet
+}
+
+// Peers returns the connected peers just now, in the order of their addresses; after Close, none.
+func (t *Transfer) Peers() (out []PeerProgress) {
+	all := map[pathsel.PeerID]*PeerProgress{}
+	t.do(func() {
+		pieces, _ := t.torrent.Size()
+		for r := range t.peers.connected() {
+			p := all[r.remoteID()]
+			if p == nil {
+				p = &PeerProgress{Peer: r.peer.String(), Transport: r.transport, Accepted: r.accepted, Choked: true, Held: true}
+				all[r.remoteID()] = p
+			}
+			t.addConnection(p, r, pieces)
+		}
+	})
+	for _, p := range all {
+		out = append(out, *p)
+	}
+	slices.SortFunc(out, func(a, b PeerProgress) int { return cmp.Compare(a.Peer, b.Peer) })
+	return out
+}
+
+func (t *Transfer) addConnection(p *PeerProgress, r *row, pieces int) {
+	read, written := r.bytes()
+	p.Conns++
+	p.BytesRead, p.BytesWritten = p.BytesRead+read, p.BytesWritten+written
+	p.ReadRate, p.WriteRate = p.ReadRate+r.in.rate, p.WriteRate+r.out.rate
+	_, asked := r.link.Filter.CanAsk()
+	p.Interested = p.Interested || asked
+	p.PeerInterested = p.PeerInterested || r.link.Filter.PeerInterested()
+	p.Held = p.Held && r.link.barred
+	g := t.gauges.find(r.link.face)
+	if g == nil {
+		return
+	}
+	p.Name = cmp.Or(p.Name, printable(g.conn.Name()))
+	p.Choked = p.Choked && !g.unchoked.Load()
+	p.Outstanding += int(max(0, g.outstanding.Load()))
+	if pieces > 0 {
+		p.Have = max(p.Have, float64(g.conn.Pieces().GetCardinality())/float64(pieces))
+	}
+}
+
+// maxName is the number of bytes that are kept of a name that a peer gives itself.
+const maxName = 64
+
+// printable makes a name that a stranger has chosen fit for one line.
+func printable(name string) string {
+	name = strings.ToValidUTF8(name[:min(len(name), maxName)], "")
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, name)
+}
+
+// RefusedPath is a path to a peer that a policy forbids.
+type RefusedPath struct {
+	Peer string
+	pathsel.Refusal
+}
+
+// Refused returns the paths that the policies forbid just now; after Close, none.
+func (t *Transfer) Refused() (out []RefusedPath) {
+	t.do(func() {
+		for _, p := range t.peers.dialled {
+			for _, r := range p.refused {
+				out = append(out, RefusedPath{p.peer.String(), r})
+			}
+		}
+	})
+	return out
+}
+
+// Deliverers returns at most so many peers that have delivered data and can be dialled again; after
+// Close, none.
+func (t *Transfer) Deliverers(most int) (out []Peer) {
+	t.do(func() { out = t.peers.deliverers(most) })
+	return out
+}
