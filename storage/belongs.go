@@ -1,0 +1,117 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"braid/storage/durable"
+)
+
+// Belongs returns the names below Dir, with slashes, of the files that hold data of the torrent: its
+// own files as the record has them, or its database. all is for data that was found complete without a
+// record: then all files of the torrent's names and lengths belong to it.
+//
+// No store may have the torrent open.
+func (s Stored) Belongs(all bool) (names []string, err error) {
+	root, err := os.OpenRoot(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if s.Kind == KindBolt {
+		if isRegular(root, boltPath(s.Hash)) {
+			names = append(names, boltPath(s.Hash))
+		}
+		return names, nil
+	}
+	saved, known := state{}, false
+	if b, err := root.ReadFile(recordName(s.Hash, s.Kind)); err == nil {
+		saved, err = decodeState(b, s.Layout)
+		known = err == nil
+	}
+	for i, f := range s.Layout.Files {
+		for _, name := range []string{f.Path, f.Path + partSuffix} {
+			st, err := root.Lstat(filepath.FromSlash(name))
+			if err != nil || !st.Mode().IsRegular() {
+				continue
+			}
+			switch {
+			case known && (saved.Owned.has(i) || saved.stamp(i) == stampFrom(st)):
+			case !known && all && name == f.Path && st.Size() == f.Length:
+			default:
+				continue
+			}
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func isRegular(root *os.Root, name string) bool {
+	st, err := root.Lstat(filepath.FromSlash(name))
+	return err == nil && st.Mode().IsRegular()
+}
+
+// kept are the names of braid's own files about the torrent, whether they exist or not.
+func (s Stored) kept() []string {
+	return []string{
+		filepath.ToSlash(recordName(s.Hash, s.Kind)),
+		path.Join(recordDir, s.Hash.HexString()+".torrent"),
+	}
+}
+
+// Delete deletes the files that belong to the torrent (see Belongs), braid's own files about it, and
+// the directories that are empty then. Dir itself stays.
+func (s Stored) Delete(all bool) error {
+	names, err := s.Belongs(all)
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", s.Layout.Name, err)
+	}
+	root, err := os.OpenRoot(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", s.Layout.Name, err)
+	}
+	defer root.Close()
+	// The record goes last. Without it, nobody would know after a crash whose the other files are.
+	if err := removeAll(root, append(names, s.kept()...)); err != nil {
+		return fmt.Errorf("delete %s: %w", s.Layout.Name, err)
+	}
+	return nil
+}
+
+// removeAll removes files, and the directories above them that are empty then.
+func removeAll(root *os.Root, names []string) error {
+	var errs []error
+	dirs := map[string]bool{}
+	for _, name := range names {
+		err := root.Remove(filepath.FromSlash(name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			dirs[dir] = true
+		}
+	}
+	var order []string
+	for dir := range dirs {
+		if dir != recordDir { // the lock is there, and records of other torrents
+			order = append(order, dir)
+		}
+	}
+	slices.SortFunc(order, func(a, b string) int { return len(b) - len(a) }) // those below first
+	for _, dir := range order {
+		_ = root.Remove(filepath.FromSlash(dir)) // fails if others have files there
+	}
+	return errors.Join(append(errs, durable.SyncDir(durable.OS{}, root, "."))...)
+}
