@@ -20,14 +20,21 @@ func TestGoal(t *testing.T) {
 		{Goal{Ratio: 1.5}, 1500, 0, "ratio 1.50 is reached"},
 		{Goal{Time: time.Hour}, 1 << 40, time.Hour - 1, ""},
 		{Goal{Time: time.Hour}, 0, time.Hour, "served for 1h0m0s"},
-		{Goal{2, time.Hour}, 0, time.Hour, "served for 1h0m0s"},
-		{Goal{2, time.Hour}, 2000, 0, "ratio 2.00 is reached"},
+		{Goal{Ratio: 2, Time: time.Hour}, 0, time.Hour, "served for 1h0m0s"},
+		{Goal{Ratio: 2, Time: time.Hour}, 2000, 0, "ratio 2.00 is reached"},
+		{Goal{Idle: 2 * time.Hour}, 0, time.Hour, ""},
+		{Goal{Idle: time.Hour}, 0, time.Hour, "nothing was sent for 1h0m0s"},
+		{Goal{Ratio: -1, Time: -1, Idle: -1}, 1 << 40, time.Hour, ""},
 	} {
-		if got := tt.goal.reached(client.Progress{Total: 1000, Sent: tt.sent}, tt.served); got != tt.want {
+		if got := tt.goal.reached(client.Progress{Total: 1000, Sent: tt.sent}, tt.served, tt.served); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)
 		}
 	}
-	if got := (Goal{1, 1}).reached(client.Progress{Err: errors.New("lost")}, time.Hour); got != "" {
+	if got := (Goal{Ratio: 1, Time: 1}).reached(client.Progress{Err: errors.New("lost")}, time.Hour, 0); got != "" {
 		t.Errorf("failed: %q", got)
+	}
+	own, node := Goal{Ratio: -1, Time: time.Hour}, Goal{Ratio: 2, Time: 1, Idle: 1}
+	if got := own.or(node); got != (Goal{Ratio: -1, Time: time.Hour, Idle: 1}) {
+		t.Errorf("with the node's goal: %+v", got)
 	}
 }

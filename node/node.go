@@ -1,20 +1,25 @@
 // Package node is the application: everything between a program's commands and the transfers.
 //
 //	Node          one session for all torrents, their peer sources and stores, and the order of closing
-//	Torrent       one torrent: it can be paused, resumed, limited and removed while it runs
+//	Torrent       one torrent; Change is what can be changed while it runs, Status what users see of it
+//	run           the time between a start and a stop of a torrent (run.go, search.go)
+//	beat          the regular work for all torrents: one look a second (beat.go)
+//	Queue         which torrents of a service run: a function of their turns (queue.go)
+//	Settings      what holds for all torrents; Rates, Alternative: at which rates, and when (rates.go)
 //	Source        finds peers for torrents: trackers today (trackers.go)
 //	Knowledge     what trackers on SCION hear and say about paths (knowledge.go)
 //	Goal          when a torrent has been served enough
 //	Subscription  a reader of the events; the events are in package event
-//	state.go      torrents that survive the process; the file that shows another process what happens
+//	history       the rates of each path and the selector's decisions; torrentLog: a torrent's log
+//	state.go      torrents and settings that survive the process at any moment (counters.go: what they
+//	              have carried)
 //
 // All methods of a Node and a Torrent may be called from many goroutines.
 //
 // A node prints nothing, knows no flags, and never ends the process. It chooses neither paths
 // (package pathsel) nor pieces (package client).
 //
-// Unsolved: a torrent's data cannot be moved or deleted through a node. Torrents are not queued;
-// all that are not paused run at once.
+// Unsolved: the data of a torrent cannot be moved or renamed through a node.
 package node
 
 import (
@@ -26,9 +31,12 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"braid/client"
+	"braid/pathsel"
 	"braid/scionnet"
+	"braid/storage"
 )
 
 // Config describes a node.
@@ -49,9 +57,17 @@ type Config struct {
 	// Adjustable lets limits change while the node runs, which costs each connection a little. Without
 	// it, those of Client hold for ever, and torrents have none of their own.
 	Adjustable bool
-	// State is a directory that keeps the torrents for Restore; empty: they are forgotten.
-	State  string
-	Logger *slog.Logger // may be nil
+	// State is a directory that keeps the torrents for Restore, the settings and totals; empty: they are
+	// forgotten.
+	State string
+	// Service says that the node runs as a service. Torrents start in the background, as the queue
+	// allows: Add checks a torrent, keeps it, and returns. A start that fails leaves the torrent Failed.
+	// It implies Adjustable, and SCION is used if it is Likely.
+	Service bool
+	// Settings hold until there are others in State. Those of Client that are settings, too (limits and
+	// the policy), are used if these leave them out.
+	Settings Settings
+	Logger   *slog.Logger // may be nil
 }
 
 // Node is a session with its torrents.
@@ -64,13 +80,24 @@ type Node struct {
 	stores  stores
 	stream  stream
 	state   string
-	limiter *client.Limiter // nil: limits do not change
+	service bool
+	limiter *client.Limiter                      // nil: limits do not change
+	chosen  map[pathsel.IA][]pathsel.Fingerprint // paths that the user has picked
+	wake    chan struct{}                        // has room for one: the regular work is due
+	starts  chan struct{}                        // has room for the starts at a time
+	workers sync.WaitGroup
+	opened  time.Time
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 
+	setting sync.Mutex // held while settings change
+
 	mu       sync.Mutex
-	torrents []*Torrent // in the order in which they were added
+	torrents []*Torrent // in the order of the queue: at first, in which they were added
+	settings Settings
+	applied  *client.Limits // those that hold now; nil: none were applied yet
+	totals   Totals         // of earlier processes and of torrents that were removed
 	closed   bool
 }
 
@@ -78,11 +105,16 @@ var (
 	errClosed = errors.New("the node is closed")
 	// ErrUnknown says that the node has no such torrent.
 	ErrUnknown = errors.New("there is no such torrent")
+	// ErrExists says that the node has the torrent already.
+	ErrExists = errors.New("it is there already")
 )
 
 // Open opens a node. The context bounds the opening only.
 func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
-	n := &Node{log: cfg.Logger, state: cfg.State, stream: stream{all: map[*Subscription]struct{}{}}}
+	n := &Node{
+		log: cfg.Logger, state: cfg.State, service: cfg.Service, stream: stream{all: map[*Subscription]struct{}{}},
+		wake: make(chan struct{}, 1), starts: make(chan struct{}, startsAtOnce), opened: time.Now(),
+	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
@@ -91,6 +123,10 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		if err := os.MkdirAll(n.state, 0o700); err != nil {
 			return nil, fmt.Errorf("open the state directory: %w", err)
 		}
+	}
+	cfg.Adjustable = cfg.Adjustable || cfg.Service
+	if err := n.firstSettings(&cfg); err != nil {
+		return nil, err
 	}
 	cfg.Client.Logger = n.log
 	defer func() {
@@ -113,11 +149,10 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 			return nil, err
 		}
 	}
+	n.chosen = cfg.Client.Policy.Chosen
 	if cfg.Adjustable {
 		n.limiter = client.NewLimiter()
-		if err = n.SetLimits(cfg.Client.Limits); err != nil {
-			return nil, err
-		}
+		n.applyRates(time.Now())
 		cfg.Client.Limiter = n.limiter
 	}
 	if n.session, err = client.New(ctx, cfg.Client); err != nil {
@@ -129,6 +164,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		}
 	}
 	n.sources = append([]Source{trackers{n.http, cfg.Knowledge}}, cfg.Sources...)
+	n.workers.Go(n.beat)
 	return n, nil
 }
 
@@ -162,6 +198,7 @@ func (n *Node) Close() error {
 		return nil
 	}
 	n.stop() // starts that are under way
+	n.workers.Wait()
 	var ending sync.WaitGroup
 	for _, t := range all {
 		ending.Go(t.shut)
@@ -180,6 +217,9 @@ func (n *Node) Close() error {
 	for _, t := range all {
 		t.save()
 	}
+	if n.session != nil {
+		errs = append(errs, n.saveCounters())
+	}
 	errs = append(errs, n.stores.close())
 	n.stream.close()
 	return errors.Join(errs...)
@@ -190,37 +230,61 @@ func (n *Node) Listening() []client.Peer { return n.session.Listening() }
 
 var errNotAdjustable = errors.New("the limits of this node cannot be changed")
 
-// SetLimits changes the limits of all torrents together.
-func (n *Node) SetLimits(l client.Limits) error { return setLimits(n.limiter, l) }
-
-func setLimits(x *client.Limiter, l client.Limits) error {
-	if x == nil {
-		return errNotAdjustable
-	}
-	if err := l.Validate(); err != nil {
-		return err
-	}
-	x.Set(l)
-	return nil
-}
-
 // Add adds a torrent and, unless it is to be paused, starts it. Add first makes sure that the
 // torrent may write to the files that are there already, which can take as long as hashing them.
-// The torrent is in Torrents meanwhile. The context bounds Add only.
+// The torrent is in Torrents meanwhile. The context bounds Add only. In a service Add does not wait for
+// the start. The error is ErrExists if the node has the torrent.
 func (n *Node) Add(ctx context.Context, o Options) (*Torrent, error) {
-	return n.add(ctx, newTorrent(n, o))
+	if n.service {
+		o = n.withDefaults(o)
+	}
+	t, err := n.add(ctx, newTorrent(n, o))
+	if err == nil {
+		n.mu.Lock()
+		n.totals.Added++
+		n.mu.Unlock()
+	}
+	return t, err
+}
+
+// withDefaults fills in what the settings say of new torrents.
+func (n *Node) withDefaults(o Options) Options {
+	s := n.Settings()
+	if o.Storage.Kind == "" {
+		o.Storage.Kind = storage.KindFile
+	}
+	if o.Storage.Dir == "" {
+		o.Storage.Dir = s.Dir
+	}
+	o.Paused = o.Paused || s.AddPaused
+	if len(o.Trackers) == 0 && !o.Source.IsPrivate() {
+		o.Trackers, _ = parseTiers(s.Trackers) // Validate has read them
+	}
+	return o
 }
 
 func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
-	if l := t.options.Limits; l.Upload != 0 || l.Download != 0 || len(l.Paths) > 0 {
-		if err := setLimits(t.limiter, l); err != nil {
-			return nil, fmt.Errorf("add torrent %s: %w", t.options.title(), err)
+	failed := func(err error) error { return fmt.Errorf("add torrent %s: %w", t.options.title(), err) }
+	if err := t.options.check(); err != nil {
+		return nil, failed(err)
+	}
+	if t.limiter != nil {
+		l, err := t.options.Rates.Limits()
+		if err != nil {
+			return nil, failed(err)
 		}
+		t.limiter.Set(l)
+		t.limiter.SetAlone(t.options.IgnoreGlobal)
+	} else if !t.options.Rates.isZero() {
+		return nil, failed(errNotAdjustable)
+	}
+	if n.service && t.options.Storage.Dir == "" {
+		return nil, failed(errors.New("it names no directory, and the settings neither"))
 	}
 	if err := n.register(t); err != nil {
-		return nil, fmt.Errorf("add torrent %s: %w", t.options.title(), err)
+		return nil, failed(err)
 	}
-	if !t.options.Paused {
+	if !n.service && t.State() == Starting {
 		t.op.Lock()
 		err := t.start(ctx)
 		t.op.Unlock()
@@ -229,8 +293,15 @@ func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
 			return nil, err
 		}
 	}
-	t.save()
+	if err := t.keep(); err != nil {
+		if n.service {
+			n.forget(t)
+			return nil, failed(err)
+		}
+		n.log.Warn("the state of a torrent cannot be saved", "torrent", t.options.title(), "error", err)
+	}
 	t.changed("added")
+	n.poke()
 	return t, nil
 }
 
@@ -241,19 +312,21 @@ func (n *Node) register(t *Torrent) error {
 	case n.closed:
 		return errClosed
 	case slices.ContainsFunc(n.torrents, func(o *Torrent) bool { return o.hash == t.hash }):
-		return errors.New("it is there already")
+		return ErrExists
 	}
 	n.torrents = append(n.torrents, t)
 	return nil
 }
 
 func (n *Node) forget(t *Torrent) {
+	p := t.Progress()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.totals.Fetched, n.totals.Sent = n.totals.Fetched+p.Fetched, n.totals.Sent+p.Sent
 	n.torrents = slices.DeleteFunc(n.torrents, func(o *Torrent) bool { return o == t })
 }
 
-// Torrents returns all torrents in the order in which they were added.
+// Torrents returns all torrents in the order of the queue.
 func (n *Node) Torrents() []*Torrent {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -272,18 +345,32 @@ func (n *Node) Torrent(infoHash string) (*Torrent, error) {
 	return nil, fmt.Errorf("torrent %s: %w", infoHash, ErrUnknown)
 }
 
-// Remove ends a torrent and forgets it. Its data stays on disk.
-func (n *Node) Remove(infoHash string) error {
+// Remove ends a torrent and forgets it. Unless its data is to be deleted, too, that stays on disk.
+// Files that do not belong to the torrent stay, and so do directories with such files.
+func (n *Node) Remove(infoHash string, data bool) error {
 	t, err := n.Torrent(infoHash)
 	if err != nil {
 		return err
 	}
+	if data { // from now on also the next process deletes it
+		t.mu.Lock()
+		t.removing = true
+		t.mu.Unlock()
+		if err := t.keep(); err != nil {
+			return fmt.Errorf("remove torrent %s: %w", infoHash, err)
+		}
+	}
 	if !t.remove() {
 		return fmt.Errorf("torrent %s: %w", infoHash, ErrUnknown)
 	}
+	if data {
+		err = t.deleteData()
+	}
 	n.forget(t)
+	t.unsave()
 	t.changed("removed")
-	return nil
+	n.poke()
+	return err
 }
 
 // Stats are the totals of a node since it was opened, and its current rates in bits per second.

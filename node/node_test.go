@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -161,14 +162,14 @@ func TestRemove(t *testing.T) {
 	if _, err := n.Add(t.Context(), o); err == nil {
 		t.Error("added twice")
 	}
-	if err := n.Remove(x.InfoHash()); err != nil {
+	if err := n.Remove(x.InfoHash(), false); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "its end", x.Ended())
 	if _, err := n.Torrent(x.InfoHash()); !errors.Is(err, ErrUnknown) || len(n.Torrents()) != 0 || x.State() != Removed {
 		t.Errorf("still there: %v", err)
 	}
-	if err := n.Remove(x.InfoHash()); !errors.Is(err, ErrUnknown) {
+	if err := n.Remove(x.InfoHash(), false); !errors.Is(err, ErrUnknown) {
 		t.Errorf("removed twice: %v", err)
 	}
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
@@ -201,7 +202,7 @@ func TestSharedDirectory(t *testing.T) {
 		t.Errorf("another kind of storage in the same directory: %v", err)
 	}
 	for _, x := range []*Torrent{first, second} {
-		if err := n.Remove(x.InfoHash()); err != nil {
+		if err := n.Remove(x.InfoHash(), false); err != nil {
 			t.Error(err)
 		}
 	}
@@ -218,7 +219,9 @@ func TestServedEnough(t *testing.T) {
 	seeder, seed := seedOf(t, src, data)
 	events := seeder.Subscribe(100)
 	defer events.Close()
-	seed.SetGoal(Goal{Ratio: 1})
+	if err := seed.Set(Change{Goal: &Goal{Ratio: 1}}); err != nil {
+		t.Fatal(err)
+	}
 	n := open(t, Config{})
 	x := add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: seeder.Listening()})
 	wait(t, "the download", x.Done())
@@ -235,7 +238,9 @@ func TestServedEnough(t *testing.T) {
 		served, ok := e.(event.Served)
 		found = ok && served.Ratio >= 1 && served.Torrent == "file"
 	}
-	seed.SetGoal(Goal{})
+	if err := seed.Set(Change{Goal: &Goal{}}); err != nil {
+		t.Fatal(err)
+	}
 	if err := seed.Resume(t.Context()); err != nil || seed.State() != Running || isClosed(seed.Ended()) {
 		t.Errorf("started again: %v, %s", err, seed.State())
 	}
@@ -349,7 +354,7 @@ func TestRestore(t *testing.T) {
 	})
 	add(t, n, Options{Source: paused, Storage: fileIn(out), Paused: true})
 	gone := add(t, n, Options{Source: removed, Storage: fileIn(out), Paused: true})
-	if err := n.Remove(gone.InfoHash()); err != nil {
+	if err := n.Remove(gone.InfoHash(), false); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "the download", x.Done())
@@ -357,7 +362,7 @@ func TestRestore(t *testing.T) {
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(state, "damaged.json"), []byte("{"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(state, strings.Repeat("d", 40)+".json"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 
@@ -374,7 +379,7 @@ func TestRestore(t *testing.T) {
 	}
 	wait(t, "the download, again", x.Done())
 	o := x.Options()
-	if o.Goal != (Goal{7, time.Hour}) || !o.Selection.Sequential || len(o.Peers) != 1 || !o.Trackers[0][0].ByUser() || o.Source.Layout.Length != 1<<20 {
+	if o.Goal != (Goal{Ratio: 7, Time: time.Hour}) || !o.Selection.Sequential || len(o.Peers) != 1 || !o.Trackers[0][0].ByUser() || o.Source.Layout.Length != 1<<20 {
 		t.Errorf("options: %+v", o)
 	}
 	if p := x.Progress(); p.Fetched != before.Fetched || !x.added.Equal(added) {
@@ -475,7 +480,7 @@ func TestSource(t *testing.T) {
 	n := open(t, Config{Sources: []Source{not, works}, Client: client.Config{Limits: client.Limits{Download: 8e6}}})
 	x := add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), MustFind: true})
 	wait(t, "the download", x.Done())
-	if err := n.Remove(x.InfoHash()); err != nil {
+	if err := n.Remove(x.InfoHash(), false); err != nil {
 		t.Fatal(err)
 	}
 	// A seed needs no peers, and does not tell that it has become complete.
@@ -516,7 +521,13 @@ func TestManyGoroutines(t *testing.T) {
 					x.Progress()
 					x.Trackers()
 					x.Options()
-					x.SetGoal(Goal{})
+					_ = x.Set(Change{Goal: &Goal{}})
+					x.Status()
+					x.Paths()
+					x.Peers()
+					x.Files()
+					x.Log()
+					x.History()
 				}
 				short, stop := context.WithTimeout(ctx, time.Millisecond)
 				_, _ = events.Next(short)
@@ -546,7 +557,7 @@ func TestManyGoroutines(t *testing.T) {
 				if p := x.Progress(); p.Err != nil {
 					t.Error(p.Err)
 				}
-				if err := n.Remove(x.InfoHash()); err != nil {
+				if err := n.Remove(x.InfoHash(), false); err != nil {
 					t.Error(err)
 				}
 			}
@@ -597,18 +608,18 @@ func TestLimits(t *testing.T) {
 	src, other := create(t, data, "file", 4<<20), create(t, data, "other", 1<<20)
 	seeder, _ := seedOf(t, src, data)
 	add(t, seeder, Options{Source: other, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
-	if err := seeder.SetLimits(client.Limits{Upload: 1e6}); err == nil {
+	if err := seeder.Set(Settings{Rates: Rates{Upload: 1e6}}); err == nil {
 		t.Error("limits of a node that is not adjustable were changed")
 	}
 	n := open(t, Config{Adjustable: true, State: state})
-	slow := client.Limits{Download: 4e6, Upload: 1e6}
-	x := add(t, n, Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening(), Limits: slow})
+	slow := Rates{Download: 4e6, Upload: 1e6}
+	x := add(t, n, Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening(), Rates: slow})
 	y := add(t, n, Options{Source: other, Storage: fileIn(out), Peers: seeder.Listening()})
 	wait(t, "the other", y.Done())
 	if isClosed(x.Done()) {
 		t.Error("4 MiB came at 4 Mbit/s before 1 MiB did at any rate")
 	}
-	if err := x.SetLimits(client.Limits{Download: 1}); err == nil {
+	if err := x.Set(Change{Rates: &Rates{Download: 1}}); err == nil {
 		t.Error("too low a limit was taken")
 	}
 	if err := n.Close(); err != nil {
@@ -622,13 +633,13 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := x.Options().Limits; l.Download != slow.Download || l.Upload != slow.Upload {
+	if l := x.Options().Rates; l.Download != slow.Download || l.Upload != slow.Upload {
 		t.Errorf("limits: %+v", l)
 	}
-	if err := x.SetLimits(client.Limits{}); err != nil {
+	if err := x.Set(Change{Rates: &Rates{}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.SetLimits(client.Limits{Download: 100e6}); err != nil {
+	if err := n.Set(Settings{Rates: Rates{Download: 100e6}}); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "the rest without a limit", x.Done())

@@ -1,28 +1,42 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"braid/client"
-	"braid/pathsel"
+	"braid/storage/durable"
 	"braid/tracker"
 )
 
-// A node with a state directory keeps two files there for each torrent: HASH.torrent, the torrent
-// itself, which a magnet link lacks, and HASH.json, its options and counters. Both are replaced as
-// a whole, so that a killed process leaves either the old or the new one.
+// A node with a state directory keeps these files there:
+//
+//	HASH.torrent   a torrent itself, which a magnet link lacks
+//	HASH.json      its options; it is what makes the torrent one of the node's
+//	HASH.peers     peers that have delivered data of it
+//	queue.json     the order of the torrents, if it is not that in which they were added
+//	settings.json  the node's settings
+//	counters.json  what each torrent has carried, and how far it is
+//
+// Each is replaced as a whole, so that a killed process leaves either the old or the new one. A change
+// of options or settings is on disk when the call returns. Counters are written once a minute, all at
+// once, since each write waits for the disk.
 
 // saved is the content of HASH.json.
 type saved struct {
 	Magnet       string              `json:"magnet"` // also of a .torrent file: it has the name, trackers and web seeds
+	Comment      string              `json:"comment,omitempty"`
 	Added        time.Time           `json:"added"`
+	Completed    time.Time           `json:"completed,omitzero"`
 	Storage      Storage             `json:"storage"`
 	Trackers     [][]savedTracker    `json:"trackers"`
 	Peers        []string            `json:"peers,omitempty"`
@@ -31,11 +45,15 @@ type saved struct {
 	Goal         Goal                `json:"goal"`
 	StopTimeout  time.Duration       `json:"stop_timeout,omitempty"`
 	Paused       bool                `json:"paused,omitempty"`
-	Upload       int64               `json:"upload_bit_s,omitempty"`
-	Download     int64               `json:"download_bit_s,omitempty"`
-	Paths        []savedLimit        `json:"path_limits,omitempty"`
-	Fetched      int64               `json:"fetched_bytes"`
-	Sent         int64               `json:"sent_bytes"`
+	Served       string              `json:"served,omitempty"` // the reason; empty: it was not served enough
+	Forced       bool                `json:"forced,omitempty"`
+	Removing     bool                `json:"removing,omitempty"` // it is being removed with its data
+	Rates        Rates               `json:"rates"`
+	IgnoreGlobal bool                `json:"ignore_global,omitempty"`
+	Policy       Policy              `json:"policy"`
+	PeerLimit    int                 `json:"peer_limit,omitempty"`
+	Labels       []string            `json:"labels,omitempty"`
+	Priority     Priority            `json:"priority,omitempty"`
 }
 
 type savedTracker struct {
@@ -43,34 +61,50 @@ type savedTracker struct {
 	ByUser bool   `json:"by_user,omitempty"`
 }
 
-type savedLimit struct {
-	Pattern string `json:"pattern"`
-	Rate    int64  `json:"bit_s"`
-}
-
-// saveEvery bounds how much of a torrent's counters a killed process loses.
-const saveEvery = time.Minute
-
 func (n *Node) stateFile(infoHash, ext string) string { return filepath.Join(n.state, infoHash+ext) }
 
-// save writes the torrent's files. A failure is logged: the torrent runs without them.
+// save is keep for those who can do nothing about an error: the torrent runs without its files.
 func (t *Torrent) save() {
+	if err := t.keep(); err != nil {
+		t.node.log.Warn("the state of a torrent cannot be saved", "torrent", t.Options().title(), "error", err)
+	}
+}
+
+// keep writes the torrent's files.
+func (t *Torrent) keep() error {
 	if t.node.state == "" {
-		return
+		return nil
 	}
 	t.saving.Lock()
 	defer t.saving.Unlock()
 	if t.State() == Removed {
-		return
+		return nil
 	}
-	o, p := t.Options(), t.Progress()
+	o := t.Options()
+	b, err := json.Marshal(t.saved())
+	if err == nil && !t.kept && !o.Source.IsMagnet() {
+		if err = ReplaceFile(t.node.stateFile(t.InfoHash(), ".torrent"), o.Source.Torrent(), true); err == nil {
+			t.kept = true
+		}
+	}
+	if err == nil {
+		err = ReplaceFile(t.node.stateFile(t.InfoHash(), ".json"), b, true)
+	}
+	return err
+}
+
+func (t *Torrent) saved() saved {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.options
 	s := saved{
-		Magnet: o.Source.Magnet(o.Source.Peers...), Added: t.added, Storage: o.Storage, Selection: o.Selection,
-		SuperSeeding: o.SuperSeeding, Goal: o.Goal, StopTimeout: o.StopTimeout, Paused: o.Paused, Fetched: p.Fetched, Sent: p.Sent,
+		Magnet: o.Source.Magnet(o.Source.Peers...), Comment: o.Source.Comment, Added: t.added, Completed: t.completed,
+		Storage: o.Storage, Selection: o.Selection, SuperSeeding: o.SuperSeeding, Goal: o.Goal, StopTimeout: o.StopTimeout,
+		Paused: o.Paused, Forced: t.forced, Removing: t.removing, Rates: o.Rates, IgnoreGlobal: o.IgnoreGlobal, Policy: o.Policy,
+		PeerLimit: o.PeerLimit, Labels: o.Labels, Priority: o.Priority,
 	}
-	s.Upload, s.Download = o.Limits.Upload, o.Limits.Download
-	for _, p := range o.Limits.Paths {
-		s.Paths = append(s.Paths, savedLimit{p.Pattern.String(), p.Rate})
+	if t.state == Served {
+		s.Served = t.reason
 	}
 	for _, p := range o.Peers {
 		s.Peers = append(s.Peers, p.String())
@@ -82,85 +116,118 @@ func (t *Torrent) save() {
 		}
 		s.Trackers = append(s.Trackers, tier)
 	}
-	b, err := json.Marshal(s)
-	if err == nil && !t.kept && !o.Source.IsMagnet() {
-		err = ReplaceFile(t.node.stateFile(t.InfoHash(), ".torrent"), o.Source.Torrent(), true)
-	}
-	if err == nil {
-		t.kept = true
-		err = ReplaceFile(t.node.stateFile(t.InfoHash(), ".json"), b, true)
-	}
-	if err != nil {
-		t.node.log.Warn("the state of a torrent cannot be saved", "torrent", o.title(), "error", err)
-	}
+	return s
 }
 
-// unsave deletes the files of a removed torrent.
+// unsave deletes the files of a removed torrent. HASH.json goes first: without it the others mean
+// nothing.
 func (t *Torrent) unsave() {
 	if t.node.state == "" {
 		return
 	}
 	t.saving.Lock()
 	defer t.saving.Unlock()
-	for _, ext := range []string{".json", ".torrent"} {
+	for _, ext := range []string{".json", ".torrent", ".peers"} {
 		if err := os.Remove(t.node.stateFile(t.InfoHash(), ext)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.node.log.Warn("the state of a removed torrent is left behind", "error", err)
 		}
 	}
+	if err := syncDir(t.node.state); err != nil {
+		t.node.log.Warn("the state of a removed torrent may come back after a crash", "error", err)
+	}
 }
 
-// Restore adds the torrents that the state directory holds. Those that cannot be added are in the
-// error; the others run.
+// isTorrentState tells whether a file in the state directory is that of a torrent.
+var isTorrentState = regexp.MustCompile(`^[0-9a-f]{40}\.json$`).MatchString
+
+// Restore adds the torrents that an earlier node with this state directory had, in their order. Those
+// that cannot be restored are in the error, and the others run.
 func (n *Node) Restore(ctx context.Context) error {
-	names, err := filepath.Glob(filepath.Join(n.state, "*.json"))
-	if err != nil || n.state == "" {
-		return err
+	if n.state == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(n.state)
+	if err != nil {
+		return fmt.Errorf("restore torrents: %w", err)
 	}
 	var errs []error
-	for _, name := range names {
-		if err := n.restore(ctx, name); err != nil {
-			errs = append(errs, fmt.Errorf("restore %s: %w", name, err))
+	var all []*Torrent
+	known, err := n.loadCounters()
+	errs = append(errs, err)
+	for _, e := range entries {
+		if !isTorrentState(e.Name()) {
+			continue
+		}
+		t, err := n.restored(filepath.Join(n.state, e.Name()))
+		if err == nil && t.removing { // the process ended meanwhile
+			err = t.deleteData()
+			t.unsave()
+			t = nil
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("restore %s: %w", e.Name(), err))
+		}
+		if err != nil || t == nil {
+			continue
+		}
+		if c, ok := known[t.InfoHash()]; ok {
+			t.past = c
+			c.describe(&t.last)
+			t.past.Shape = shape{}
+		}
+		all = append(all, t)
+	}
+	order, err := n.loadOrder()
+	errs = append(errs, err)
+	slices.SortStableFunc(all, func(a, b *Torrent) int {
+		x, ok1 := order[a.InfoHash()]
+		y, ok2 := order[b.InfoHash()]
+		if ok1 && ok2 {
+			return cmp.Compare(x, y)
+		}
+		if ok1 != ok2 {
+			return map[bool]int{true: -1, false: 1}[ok1]
+		}
+		return a.added.Compare(b.added)
+	})
+	for _, t := range all {
+		if _, err := n.add(ctx, t); err != nil {
+			errs = append(errs, fmt.Errorf("restore %s: %w", t.InfoHash(), err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (n *Node) restore(ctx context.Context, name string) error {
+// restored is the torrent in a state file.
+func (n *Node) restored(name string) (*Torrent, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var s saved
 	if err := json.Unmarshal(b, &s); err != nil {
-		return err
+		return nil, err
 	}
 	o := Options{
-		Storage: s.Storage, Selection: s.Selection, SuperSeeding: s.SuperSeeding, Goal: s.Goal, StopTimeout: s.StopTimeout, Paused: s.Paused,
+		Storage: s.Storage, Selection: s.Selection, SuperSeeding: s.SuperSeeding, Goal: s.Goal, StopTimeout: s.StopTimeout,
+		Paused: s.Paused, Rates: s.Rates, IgnoreGlobal: s.IgnoreGlobal, Policy: s.Policy, PeerLimit: s.PeerLimit,
+		Labels: s.Labels, Priority: s.Priority,
 	}
 	if o.Source, err = s.source(strings.TrimSuffix(name, ".json") + ".torrent"); err != nil {
-		return err
+		return nil, err
 	}
-	o.Limits.Upload, o.Limits.Download = s.Upload, s.Download
-	for _, x := range s.Paths {
-		p, err := pathsel.ParsePattern(x.Pattern)
-		if err != nil {
-			return err
-		}
-		o.Limits.Paths = append(o.Limits.Paths, client.PathLimit{Pattern: p, Rate: x.Rate})
+	if want := strings.TrimSuffix(filepath.Base(name), ".json"); o.Source.InfoHash.HexString() != want {
+		return nil, fmt.Errorf("it is of another torrent, %s", o.Source.InfoHash)
 	}
-	for _, text := range s.Peers {
-		p, err := client.ParsePeer(text)
-		if err != nil {
-			return err
-		}
-		o.Peers = append(o.Peers, p)
+	if o.Peers, err = parsePeers(s.Peers); err != nil {
+		return nil, err
 	}
 	for _, saved := range s.Trackers {
 		var tier []tracker.URL
 		for _, x := range saved {
 			u, err := tracker.ParseURL(x.URL)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if x.ByUser {
 				u = u.OfUser()
@@ -170,9 +237,24 @@ func (n *Node) restore(ctx context.Context, name string) error {
 		o.Trackers = append(o.Trackers, tier)
 	}
 	t := newTorrent(n, o)
-	t.added, t.past.Fetched, t.past.Sent = s.Added, s.Fetched, s.Sent
-	_, err = n.add(ctx, t)
-	return err
+	t.added, t.completed, t.forced, t.removing, t.kept = s.Added, s.Completed, s.Forced, s.Removing, !o.Source.IsMagnet()
+	if s.Served != "" {
+		t.state, t.reason = Served, s.Served
+		close(t.ended)
+	}
+	t.known = n.loadPeers(t.InfoHash())
+	return t, nil
+}
+
+func parsePeers(texts []string) (out []client.Peer, err error) {
+	for _, text := range texts {
+		p, err := client.ParsePeer(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
 }
 
 // source is the torrent that was saved, with what peers or the .torrent file said is in it.
@@ -189,14 +271,14 @@ func (s saved) source(torrent string) (client.Source, error) {
 		return magnet, err
 	}
 	src, err := client.ParseTorrent(b)
-	src.Trackers, src.Peers, src.WebSeeds = magnet.Trackers, magnet.Peers, magnet.WebSeeds
+	src.Trackers, src.Peers, src.WebSeeds, src.Comment = magnet.Trackers, magnet.Peers, magnet.WebSeeds, s.Comment
 	return src, err
 }
 
 // ReplaceFile writes a file as a whole: whoever reads it, even after a crash of this process, finds
-// the old content or the new one. If it is to be durable, that holds for a crash of the machine,
+// the old content or the new one. If it is to be lasting, that holds for a crash of the machine,
 // too.
-func ReplaceFile(name string, b []byte, durable bool) error {
+func ReplaceFile(name string, b []byte, lasting bool) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".braid-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -206,7 +288,7 @@ func ReplaceFile(name string, b []byte, durable bool) error {
 	if e := f.Chmod(0o644); err == nil {
 		err = e
 	}
-	if durable && err == nil {
+	if lasting && err == nil {
 		err = f.Sync()
 	}
 	if e := f.Close(); err == nil {
@@ -215,8 +297,21 @@ func ReplaceFile(name string, b []byte, durable bool) error {
 	if err == nil {
 		err = os.Rename(f.Name(), name)
 	}
+	if err == nil && lasting {
+		err = syncDir(filepath.Dir(name))
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
+}
+
+// syncDir brings the names in a directory to disk.
+func syncDir(name string) error {
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return durable.SyncDir(durable.OS{}, root, ".")
 }

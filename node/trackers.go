@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -145,4 +146,19 @@ func FindUnheard(listen []client.Peer, torrents []Options) (out []Unheard) {
 		}
 	}
 	return out
+}
+
+// parseTiers makes a tier of each URL.
+func parseTiers(urls []string) (tiers [][]tracker.URL, err error) {
+	if len(urls) > maxTrackers {
+		return nil, fmt.Errorf("%d trackers: at most %d", len(urls), maxTrackers)
+	}
+	for _, text := range urls {
+		u, err := tracker.ParseURL(text)
+		if err != nil {
+			return nil, err
+		}
+		tiers = append(tiers, []tracker.URL{u.OfUser()})
+	}
+	return tiers, nil
 }

@@ -159,9 +159,11 @@ type Missed struct {
 	Events int    `json:"events"`
 }
 
-// Changed says that a torrent was added, removed, paused, resumed or limited.
+// Changed says what happened to a torrent or, without one, that the settings have changed.
 type Changed struct {
-	Event    string `json:"event"` // added, removed, paused, resumed or limited
+	// Event is added, removed, paused, resumed, queued, moved, limited (its rates), changed (other
+	// options), or settings.
+	Event    string `json:"event"`
 	Torrent  string `json:"torrent"`
 	InfoHash string `json:"info_hash"`
 }
@@ -245,7 +247,7 @@ func newEvent(name string) any {
 		return new(Exported)
 	case "missed":
 		return new(Missed)
-	case "added", "removed", "paused", "resumed", "limited":
+	case "added", "removed", "paused", "resumed", "queued", "moved", "limited", "changed", "settings":
 		return new(Changed)
 	case "path-selected", "path-opened", "path-parked", "path-probed", "path-returned", "path-closed", "path-failed":
 		return new(PathStep)

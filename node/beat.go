@@ -1,0 +1,257 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"braid/client"
+)
+
+// The regular work of a node: one goroutine looks at all torrents once a second, and at once after
+// poke. So an idle torrent has no timer and, apart from this look, costs nothing.
+
+const (
+	// saveEvery bounds how much of the counters a killed process loses.
+	saveEvery = time.Minute
+	// startsAtOnce is the number of torrents that a service starts at a time. Each may have to hash
+	// existing files, and more of them would only compete for the disk.
+	startsAtOnce = 4
+)
+
+// poke has the regular work done at once.
+func (n *Node) poke() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// background has Close wait for f. Once the node is closed, it is not called.
+func (n *Node) background(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.closed {
+		n.workers.Go(f)
+	}
+}
+
+func (n *Node) beat() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	saved := time.Now()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-n.wake:
+		case <-tick.C:
+			n.applyRates(time.Now())
+			for _, t := range n.Torrents() {
+				t.beat(time.Now())
+			}
+		}
+		n.conduct()
+		if time.Since(saved) >= saveEvery {
+			if err := n.saveCounters(); err != nil {
+				n.log.Warn("the counters cannot be saved", "error", err)
+			}
+			saved = time.Now()
+		}
+	}
+}
+
+// beat is a torrent's share of the regular work.
+func (t *Torrent) beat(now time.Time) {
+	r := t.current()
+	if r == nil {
+		return
+	}
+	p := r.transfer.Progress()
+	completed, idle := r.observe(p, now)
+	t.history.record(p.Paths, now)
+	if p.Phase != client.Metadata && t.Source().IsMagnet() {
+		t.describe(r)
+	}
+	if completed.IsZero() {
+		r.tellHungry(isHungry(p))
+		return
+	}
+	t.mu.Lock()
+	g := t.options.Goal.or(t.node.goal())
+	p.Sent += t.past.Sent
+	t.mu.Unlock()
+	if g.IsZero() {
+		return
+	}
+	if reason := g.reached(p, now.Sub(completed), idle); reason != "" {
+		t.node.background(func() { t.serve(r, reason) })
+	}
+}
+
+// observe notes whether payload has come or gone. It returns when the run was complete, and for how long
+// no payload has moved since.
+func (r *run) observe(p client.Progress, now time.Time) (completed time.Time, idle time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if moved := p.Fetched + p.Sent; moved != r.moved {
+		r.moved, r.active = moved, now
+	}
+	since := r.completed
+	if r.active.After(since) {
+		since = r.active
+	}
+	return r.completed, now.Sub(since)
+}
+
+func (r *run) tellHungry(hungry bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.searches {
+		x.Hungry(hungry)
+	}
+}
+
+// goal is the node's.
+func (n *Node) goal() Goal {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.settings.Goal
+}
+
+// conduct starts and stops torrents of a service as the queue has it.
+func (n *Node) conduct() {
+	if !n.service {
+		return
+	}
+	q := n.Settings().Queue
+	now := time.Now()
+	var all []*Torrent
+	var turns []turn
+	for _, t := range n.Torrents() {
+		if x, ok := t.turn(now, q.stalled()); ok {
+			all, turns = append(all, t), append(turns, x)
+		}
+	}
+	for i, run := range q.plan(turns) {
+		if run != turns[i].running {
+			n.decide(all[i], run)
+		}
+	}
+}
+
+// decide starts or stops a torrent in the background. If too much is under way, a later look does it.
+func (n *Node) decide(t *Torrent, run bool) {
+	if !t.deciding.CompareAndSwap(false, true) {
+		return
+	}
+	select {
+	case n.starts <- struct{}{}:
+	default:
+		t.deciding.Store(false)
+		return
+	}
+	n.background(func() {
+		defer n.poke()
+		defer func() { <-n.starts }()
+		defer t.deciding.Store(false)
+		if run {
+			t.takeTurn()
+		} else {
+			t.loseTurn()
+		}
+	})
+}
+
+// turn is how the queue sees the torrent; false: the torrent does not want to run.
+func (t *Torrent) turn(now time.Time, stalled time.Duration) (turn, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := turn{forced: t.forced, priority: t.options.Priority, seeds: t.complete || !t.completed.IsZero()}
+	switch t.state {
+	case Queued:
+	case Starting:
+		x.running = true
+	case Running:
+		if t.run == nil || isClosed(t.run.transfer.Done()) && !t.complete {
+			return x, false // it has failed
+		}
+		x.running, x.stalled = true, t.stalledLocked(now, stalled)
+	default:
+		return x, false
+	}
+	return x, true
+}
+
+// stalledLocked tells whether the torrent runs and has carried no data for a while.
+func (t *Torrent) stalledLocked(now time.Time, limit time.Duration) bool {
+	r := t.run
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := r.began
+	if r.active.After(since) {
+		since = r.active
+	}
+	return now.Sub(since) >= limit
+}
+
+// takeTurn starts a torrent whose turn it is.
+func (t *Torrent) takeTurn() {
+	t.op.Lock()
+	defer t.op.Unlock()
+	ctx, cancel := context.WithCancel(t.node.ctx)
+	defer cancel()
+	t.mu.Lock()
+	if t.state != Queued {
+		t.mu.Unlock()
+		return
+	}
+	t.state, t.abort = Starting, cancel
+	t.mu.Unlock()
+	err := t.start(ctx)
+	t.mu.Lock()
+	t.abort = nil
+	cancelled := ctx.Err() != nil
+	if err != nil {
+		t.state = Queued // whoever has cancelled it says what it is from now on
+	}
+	t.mu.Unlock()
+	if err != nil && !cancelled {
+		t.fail(err)
+	}
+}
+
+// loseTurn stops a torrent that has to wait.
+func (t *Torrent) loseTurn() {
+	t.op.Lock()
+	defer t.op.Unlock()
+	if t.State() != Running {
+		return
+	}
+	if err := t.stop(Queued); err != nil {
+		t.logger().Warn("the storage of a torrent cannot be closed", "error", err)
+	}
+	t.changed("queued")
+}
+
+// position is the torrent's place in the queue, from 0.
+func (n *Node) position(t *Torrent) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Index(n.torrents, t)
+}
+
+// reorder moves a torrent to a place in the queue, and keeps the order.
+func (n *Node) reorder(t *Torrent, to int) error {
+	n.mu.Lock()
+	at := slices.Index(n.torrents, t)
+	if at >= 0 {
+		n.torrents = slices.Delete(slices.Clone(n.torrents), at, at+1)
+		n.torrents = slices.Insert(n.torrents, max(0, min(to, len(n.torrents))), t)
+	}
+	n.mu.Unlock()
+	return n.saveOrder()
+}

@@ -1,0 +1,276 @@
+package node
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"braid/client"
+	"braid/tracker"
+)
+
+// Priority orders torrents in the queue.
+type Priority int
+
+// The priorities. A torrent with a higher one comes before all torrents with a lower one.
+const (
+	PriorityLow    Priority = -1
+	PriorityNormal Priority = 0
+	PriorityHigh   Priority = 1
+)
+
+// Change is a change of a torrent's options. A nil field leaves the option as it is.
+type Change struct {
+	Labels   *[]string
+	Priority *Priority
+	// Files are priorities of files by their index from 0 on. Other files keep theirs.
+	Files      map[int]client.Priority
+	Sequential *bool
+	Rates      *Rates // in addition to the node's
+	// HonourGlobal is false for a torrent that the node's rates do not hold for.
+	HonourGlobal *bool
+	Goal         *Goal
+	Trackers     *[][]tracker.URL // tiers
+	PeerLimit    *int             // peers that it dials; 0: the node's
+	Policy       *Policy          // in addition to the node's
+	// QueuePosition is counted from 0. Torrents behind it move back.
+	QueuePosition *int
+	SuperSeeding  *client.SuperSeeding
+}
+
+// Bounds of what a user can have a torrent remember.
+const (
+	maxLabels   = 64
+	maxLabel    = 128 // bytes
+	maxTrackers = 256
+)
+
+func (c Change) check() error {
+	if c.Labels != nil {
+		if len(*c.Labels) > maxLabels {
+			return fmt.Errorf("%d labels: at most %d", len(*c.Labels), maxLabels)
+		}
+		for _, l := range *c.Labels {
+			if l == "" || len(l) > maxLabel || strings.ContainsAny(l, ",\n") {
+				return fmt.Errorf("label %q: want 1 to %d bytes without a comma", l, maxLabel)
+			}
+		}
+	}
+	if p := c.Priority; p != nil && (*p < PriorityLow || *p > PriorityHigh) {
+		return fmt.Errorf("priority %d: want -1, 0 or 1", *p)
+	}
+	for i, p := range c.Files {
+		if i < 0 || p < client.Skip || p > client.High {
+			return fmt.Errorf("file %d with priority %d: there is no such file or priority", i, p)
+		}
+	}
+	if c.Rates != nil {
+		if _, err := c.Rates.Limits(); err != nil {
+			return err
+		}
+	}
+	if c.Goal != nil {
+		if err := c.Goal.check(); err != nil {
+			return err
+		}
+	}
+	if c.Trackers != nil && len(slices.Concat(*c.Trackers...)) > maxTrackers {
+		return fmt.Errorf("%d trackers: at most %d", len(slices.Concat(*c.Trackers...)), maxTrackers)
+	}
+	if n := c.PeerLimit; n != nil && (*n < 0 || *n > maxPeerLimit) {
+		return fmt.Errorf("a limit of %d peers: want 0 to %d", *n, maxPeerLimit)
+	}
+	if c.Policy != nil {
+		if _, err := c.Policy.Parse(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply returns the options after the change.
+func (c Change) apply(o Options) (Options, error) {
+	if err := c.check(); err != nil {
+		return o, err
+	}
+	if c.Labels != nil {
+		o.Labels = slices.Clone(*c.Labels)
+	}
+	if c.Priority != nil {
+		o.Priority = *c.Priority
+	}
+	if c.Sequential != nil {
+		o.Selection.Sequential = *c.Sequential
+	}
+	if len(c.Files) > 0 {
+		s, err := withFiles(o, c.Files)
+		if err != nil {
+			return o, err
+		}
+		o.Selection = s
+	}
+	if c.Rates != nil {
+		o.Rates = *c.Rates
+	}
+	if c.HonourGlobal != nil {
+		o.IgnoreGlobal = !*c.HonourGlobal
+	}
+	if c.Goal != nil {
+		o.Goal = *c.Goal
+	}
+	if c.Trackers != nil {
+		o.Trackers = slices.Clone(*c.Trackers)
+	}
+	if c.PeerLimit != nil {
+		o.PeerLimit = *c.PeerLimit
+	}
+	if c.Policy != nil {
+		o.Policy = *c.Policy
+	}
+	if c.SuperSeeding != nil {
+		o.SuperSeeding = *c.SuperSeeding
+	}
+	return o, nil
+}
+
+// withFiles returns the selection of a torrent in which some files have other priorities.
+func withFiles(o Options, files map[int]client.Priority) (client.Selection, error) {
+	s := o.Selection
+	if o.Source.IsMagnet() {
+		return s, errors.New("the files of a magnet link have no priorities before it is known what is in it")
+	}
+	all := s.Files(o.Source.Layout)
+	for i, p := range files {
+		if i >= len(all) {
+			return s, fmt.Errorf("file %d: the torrent has files 0 to %d", i, len(all)-1)
+		}
+		all[i] = p
+	}
+	s.Select, s.Priorities, s.Shared = nil, nil, false
+	byPriority := map[client.Priority][]int{}
+	for i, p := range all {
+		if p != client.Normal {
+			byPriority[p] = append(byPriority[p], i+1)
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(byPriority)) {
+		s.Priorities = append(s.Priorities, client.FilePriority{Pattern: numbersPattern(byPriority[p]), Priority: p})
+	}
+	return s, s.Check(o.Source.Layout)
+}
+
+// numbersPattern is a pattern of numbers in rising order, such as #1,3-5.
+func numbersPattern(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(numbers[i])
+		if j > i {
+			part += "-" + strconv.Itoa(numbers[j])
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	return "#" + strings.Join(parts, ",")
+}
+
+// wantsMore tells whether a selection wants a file that another one has left out.
+func wantsMore(o Options, before client.Selection) bool {
+	if o.Source.IsMagnet() {
+		return false
+	}
+	old := before.Wants(o.Source.Layout)
+	for i, now := range o.Selection.Wants(o.Source.Layout) {
+		if now && !old[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// Set changes the torrent's options. It checks all of them first; then they hold at once, and are kept.
+//
+// A download that is to fetch files that it has left out is started again, since the store has to look
+// whether files of other programs have their names.
+func (t *Torrent) Set(c Change) error {
+	t.setting.Lock()
+	defer t.setting.Unlock()
+	before := t.Options()
+	o, err := c.apply(before)
+	if err != nil {
+		return fmt.Errorf("change torrent %s: %w", before.title(), err)
+	}
+	if (c.Rates != nil || c.HonourGlobal != nil) && t.limiter == nil {
+		return fmt.Errorf("change torrent %s: %w", before.title(), errNotAdjustable)
+	}
+	t.mu.Lock()
+	// Other options may have changed meanwhile, for example by a start.
+	now, err := c.apply(t.options)
+	if err == nil {
+		t.options = now
+	}
+	r := t.run
+	t.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("change torrent %s: %w", before.title(), err)
+	}
+	if c.QueuePosition != nil {
+		if err := t.node.reorder(t, *c.QueuePosition); err != nil {
+			return err
+		}
+	}
+	t.carryOut(c, r, before, o)
+	if err := t.keep(); err != nil {
+		return fmt.Errorf("change torrent %s: %w", before.title(), err)
+	}
+	what := "changed"
+	if c.Rates != nil {
+		what = "limited"
+	}
+	t.changed(what)
+	t.node.poke()
+	return nil
+}
+
+// carryOut has a running torrent follow its new options.
+func (t *Torrent) carryOut(c Change, r *run, before, o Options) {
+	if c.Rates != nil {
+		if l, err := o.Rates.Limits(); err == nil {
+			t.limiter.Set(l)
+		}
+	}
+	if c.HonourGlobal != nil {
+		t.limiter.SetAlone(o.IgnoreGlobal)
+	}
+	if r == nil {
+		return
+	}
+	if c.PeerLimit != nil {
+		r.transfer.SetMaxPeers(cmp.Or(o.PeerLimit, t.node.Settings().PeerLimit))
+	}
+	if c.Policy != nil {
+		if p, err := o.Policy.Parse(); err == nil {
+			r.transfer.SetPolicy(p)
+		}
+	}
+	again := c.SuperSeeding != nil && before.SuperSeeding != o.SuperSeeding
+	if c.Files != nil || c.Sequential != nil {
+		if wantsMore(o, before.Selection) {
+			again = true
+		} else if err := r.transfer.Select(o.Selection); err != nil {
+			t.node.log.Warn("the priorities of files hold after the next start", "torrent", o.title(), "error", err)
+		}
+	}
+	if again {
+		t.node.background(func() { t.restart(func(*Options) {}) })
+	} else if c.Trackers != nil {
+		t.node.background(func() { t.searchAgain(r) })
+	}
+}

@@ -1,0 +1,219 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"braid/client"
+)
+
+// counters are what a torrent has carried since it was added.
+type counters struct {
+	Fetched    int64         `json:"fetched_bytes"`
+	Sent       int64         `json:"sent_bytes"`
+	Wasted     int64         `json:"wasted_bytes,omitempty"`
+	Dropped    int64         `json:"dropped_pieces,omitempty"`
+	Active     time.Duration `json:"active_ns"`
+	Seeding    time.Duration `json:"seeding_ns"`
+	LastActive time.Time     `json:"last_active,omitzero"`
+	Shape      shape         `json:"shape,omitzero"`
+}
+
+// shape is how far a torrent is, for users who look at it while it does not run.
+type shape struct {
+	Total   int64 `json:"total"`
+	Have    int64 `json:"have"`
+	Missing int64 `json:"missing"`
+	Pieces  int   `json:"pieces"`
+	Done    int   `json:"done"`
+}
+
+// describe tells a torrent that has not run yet how far it is.
+func (c counters) describe(p *client.Progress) {
+	p.Total, p.Have, p.Missing, p.Pieces, p.Done = c.Shape.Total, c.Shape.Have, c.Shape.Missing, c.Shape.Pieces, c.Shape.Done
+}
+
+// countersLocked are the counters of earlier runs, with the times of the present one, which is at p.
+func (t *Torrent) countersLocked(p client.Progress, now time.Time) counters {
+	c := t.past
+	if r := t.run; r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		c.Active += now.Sub(r.began)
+		if !r.completed.IsZero() {
+			c.Seeding += now.Sub(r.completed)
+		}
+		if !r.active.IsZero() {
+			c.LastActive = r.active
+		}
+	}
+	return c
+}
+
+// Totals are those of a node since its state directory was made.
+type Totals struct {
+	Fetched  int64         `json:"fetched_bytes"`
+	Sent     int64         `json:"sent_bytes"`
+	Active   time.Duration `json:"active_ns"`
+	Sessions int           `json:"sessions"` // times that a node was opened
+	Added    int           `json:"added"`    // torrents
+}
+
+// Totals returns the totals, including those of earlier processes.
+func (n *Node) Totals() Totals {
+	n.mu.Lock()
+	s := n.totals
+	n.mu.Unlock()
+	s.Active += time.Since(n.opened)
+	s.Sessions++
+	for _, t := range n.Torrents() {
+		p := t.Progress()
+		s.Fetched, s.Sent = s.Fetched+p.Fetched, s.Sent+p.Sent
+	}
+	return s
+}
+
+const (
+	countersFile = "counters.json"
+	orderFile    = "queue.json"
+)
+
+// savedCounters is the content of counters.json. Totals leave out the torrents in it.
+type savedCounters struct {
+	Totals   Totals              `json:"totals"`
+	Torrents map[string]counters `json:"torrents"`
+}
+
+func (n *Node) saveCounters() error {
+	if n.state == "" {
+		return nil
+	}
+	n.mu.Lock()
+	s := savedCounters{Totals: n.totals, Torrents: map[string]counters{}}
+	n.mu.Unlock()
+	s.Totals.Active += time.Since(n.opened)
+	s.Totals.Sessions++
+	now := time.Now()
+	for _, t := range n.Torrents() {
+		p := t.Progress()
+		t.mu.Lock()
+		c := t.countersLocked(p, now)
+		t.mu.Unlock()
+		c.Fetched, c.Sent, c.Wasted, c.Dropped = p.Fetched, p.Sent, p.Wasted, p.Dropped
+		c.Shape = shape{p.Total, p.Have, p.Missing, p.Pieces, p.Done}
+		s.Torrents[t.InfoHash()] = c
+		if r := t.current(); r != nil && p.Phase == client.Downloading {
+			t.remember(r)
+		}
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return ReplaceFile(filepath.Join(n.state, countersFile), b, true)
+}
+
+func (n *Node) loadCounters() (map[string]counters, error) {
+	var s savedCounters
+	b, err := os.ReadFile(filepath.Join(n.state, countersFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("restore the counters: %w", err)
+	}
+	n.mu.Lock()
+	n.totals = s.Totals
+	n.mu.Unlock()
+	return s.Torrents, nil
+}
+
+// saveOrder keeps the order of the torrents.
+func (n *Node) saveOrder() error {
+	if n.state == "" {
+		return nil
+	}
+	var order []string
+	for _, t := range n.Torrents() {
+		order = append(order, t.InfoHash())
+	}
+	b, err := json.Marshal(order)
+	if err != nil {
+		return err
+	}
+	return ReplaceFile(filepath.Join(n.state, orderFile), b, true)
+}
+
+// loadOrder returns the place of each torrent in the kept order.
+func (n *Node) loadOrder() (map[string]int, error) {
+	b, err := os.ReadFile(filepath.Join(n.state, orderFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var order []string
+	if err == nil {
+		err = json.Unmarshal(b, &order)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("restore the order of torrents: %w", err)
+	}
+	out := map[string]int{}
+	for i, hash := range order {
+		out[hash] = i
+	}
+	return out, nil
+}
+
+// maxRemembered is the number of peers that are kept of a torrent. A few that are there again are
+// enough to learn of the others.
+const maxRemembered = 20
+
+// remember keeps the peers that have delivered data, so that the next start tries them first. They are
+// not worth a wait for the disk.
+func (t *Torrent) remember(r *run) {
+	found := r.transfer.Deliverers(maxRemembered)
+	if len(found) == 0 {
+		return
+	}
+	var lines []string
+	for _, p := range found {
+		lines = append(lines, p.String())
+	}
+	t.mu.Lock()
+	t.known = found
+	t.mu.Unlock()
+	if t.node.state == "" {
+		return
+	}
+	t.saving.Lock()
+	defer t.saving.Unlock()
+	if t.State() == Removed {
+		return
+	}
+	if err := ReplaceFile(t.node.stateFile(t.InfoHash(), ".peers"), []byte(strings.Join(lines, "\n")), false); err != nil {
+		t.node.log.Warn("the peers of a torrent cannot be saved", "torrent", t.Options().title(), "error", err)
+	}
+}
+
+// loadPeers returns the remembered peers of a torrent. Without them it asks trackers, so what cannot be
+// read is passed over.
+func (n *Node) loadPeers(hash string) []client.Peer {
+	b, err := os.ReadFile(n.stateFile(hash, ".peers"))
+	if err != nil {
+		return nil
+	}
+	lines := strings.Fields(string(b))
+	peers, err := parsePeers(lines[:min(len(lines), maxRemembered)])
+	if err != nil {
+		return nil
+	}
+	return peers
+}

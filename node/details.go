@@ -1,0 +1,99 @@
+package node
+
+import (
+	"time"
+
+	"braid/client"
+)
+
+// File is a file of a torrent.
+type File struct {
+	Index    int // from 0
+	Path     string
+	Length   int64
+	Have     int64 // bytes in verified pieces
+	Priority client.Priority
+	// FirstPiece and EndPiece are the pieces with bytes of it, the last excluded.
+	FirstPiece, EndPiece int
+}
+
+// Files returns the files of the torrent; nil while it is not known what is in it.
+func (t *Torrent) Files() []File {
+	o := t.Options()
+	if o.Source.IsMagnet() {
+		return nil
+	}
+	l, priorities, right := o.Source.Layout, o.Selection.Files(o.Source.Layout), t.right()
+	out := make([]File, len(l.Files))
+	for i, f := range l.Files {
+		x := File{Index: i, Path: f.Path, Length: f.Length, Priority: priorities[i]}
+		x.FirstPiece, x.EndPiece = l.FilePieces(f)
+		for p := x.FirstPiece; p < x.EndPiece; p++ {
+			if right(p) {
+				at, n := l.PieceRange(p)
+				x.Have += min(at+n, f.Offset+f.Length) - max(at, f.Offset)
+			}
+		}
+		out[i] = x
+	}
+	return out
+}
+
+// right returns a function that tells which pieces are verified.
+func (t *Torrent) right() func(piece int) bool {
+	p := t.Pieces()
+	if len(p.State) == 0 {
+		all := t.Progress()
+		return func(int) bool { return all.Total > 0 && all.Missing == 0 && all.Have == all.Total }
+	}
+	return func(i int) bool { return i < len(p.State) && p.State[i] == client.PieceRight }
+}
+
+// Pieces returns the state of the pieces. It is empty while the torrent does not run, or it is not
+// known what is in it.
+func (t *Torrent) Pieces() client.Pieces {
+	if r := t.current(); r != nil {
+		return r.transfer.Pieces()
+	}
+	return client.Pieces{}
+}
+
+// Peers returns the connected peers.
+func (t *Torrent) Peers() []client.PeerProgress {
+	if r := t.current(); r != nil {
+		return r.transfer.Peers()
+	}
+	return nil
+}
+
+// PathStatus is a path-level peer.
+type PathStatus struct {
+	client.PathProgress
+	// Reason is why the selector's last decision about it was taken, at the time Since.
+	Reason string
+	Since  time.Time
+	// Refused is the clause of a policy that forbids the path, and Reason why; empty: it is allowed.
+	Refused string
+}
+
+// Paths returns the path-level peers: those with connections, those that could be connected, and those
+// that a policy forbids.
+func (t *Torrent) Paths() (out []PathStatus) {
+	r := t.current()
+	if r == nil {
+		return nil
+	}
+	for _, x := range r.transfer.Progress().Paths {
+		s := PathStatus{PathProgress: x}
+		if m, ok := t.history.last(keyOf(x)); ok {
+			s.Reason, s.Since = m.Reason, m.Time
+		}
+		out = append(out, s)
+	}
+	for _, x := range r.transfer.Refused() {
+		s := PathStatus{Reason: x.Reason, Refused: string(x.Clause)}
+		s.Peer, s.Path = x.Peer, x.Path
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,147 @@
+package node
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"braid/client"
+	"braid/pathsel"
+)
+
+// A torrent remembers the rate of each of its paths second by second, and what the selector decided
+// about them. A path that carries nothing takes no memory.
+
+const (
+	maxSamples = 600 // of a path: ten minutes
+	maxMarks   = 100 // of a path
+	maxHistory = 64  // paths of a torrent
+)
+
+// Sample is the rate of a path in one second, in bits per second. Seconds without data have none.
+type Sample struct {
+	Time time.Time `json:"time"`
+	In   float64   `json:"in_bit_s"`
+	Out  float64   `json:"out_bit_s"`
+}
+
+// Mark is a step in the life of a path-level peer.
+type Mark struct {
+	Time   time.Time `json:"time"`
+	Event  string    `json:"event"` // as in event.PathStep
+	Reason string    `json:"reason"`
+}
+
+// PathHistory is what happened on one path-level peer, the newest last.
+type PathHistory struct {
+	Key     pathsel.Key
+	Samples []Sample
+	Marks   []Mark
+}
+
+// history is that of all paths of a torrent.
+type history struct {
+	mu    sync.Mutex
+	paths map[pathsel.Key]*pathHistory
+}
+
+// pathHistory keeps samples in 12 bytes each.
+type pathHistory struct {
+	samples []sample
+	marks   []Mark
+	changed time.Time
+}
+
+type sample struct {
+	second  uint32 // Unix time
+	in, out float32
+}
+
+// of returns the history of a path, and forgets the one that has been quiet for longest if there are
+// too many.
+func (h *history) of(k pathsel.Key, now time.Time) *pathHistory {
+	if p := h.paths[k]; p != nil {
+		p.changed = now
+		return p
+	}
+	if h.paths == nil {
+		h.paths = map[pathsel.Key]*pathHistory{}
+	}
+	if len(h.paths) >= maxHistory {
+		var oldest pathsel.Key
+		first := now
+		for k, p := range h.paths {
+			if !p.changed.After(first) {
+				oldest, first = k, p.changed
+			}
+		}
+		delete(h.paths, oldest)
+	}
+	p := &pathHistory{changed: now}
+	h.paths[k] = p
+	return p
+}
+
+// note records a decision.
+func (h *history) note(e client.PathEvent, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.of(e.Key, now)
+	if len(p.marks) >= maxMarks {
+		p.marks = append(p.marks[:0], p.marks[len(p.marks)-maxMarks+1:]...)
+	}
+	p.marks = append(p.marks, Mark{now, e.Name, e.Reason})
+}
+
+// record records the rates of this second.
+func (h *history) record(paths []client.PathProgress, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, x := range paths {
+		if x.ReadRate == 0 && x.WriteRate == 0 {
+			continue
+		}
+		p := h.of(keyOf(x), now)
+		if len(p.samples) >= maxSamples {
+			p.samples = append(p.samples[:0], p.samples[len(p.samples)-maxSamples+1:]...)
+		}
+		p.samples = append(p.samples, sample{uint32(now.Unix()), float32(x.ReadRate), float32(x.WriteRate)})
+	}
+}
+
+// last is the newest decision about a path.
+func (h *history) last(k pathsel.Key) (Mark, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.paths[k]
+	if p == nil || len(p.marks) == 0 {
+		return Mark{}, false
+	}
+	return p.marks[len(p.marks)-1], true
+}
+
+func keyOf(x client.PathProgress) pathsel.Key {
+	return pathsel.Key{Peer: pathsel.PeerID(x.Peer), Path: x.Path.Fingerprint, Conn: x.Conn}
+}
+
+// History returns the rates of each path over the last ten minutes, and the selector's decisions about
+// it with their reasons, in the order of peers and paths.
+func (t *Torrent) History() (out []PathHistory) {
+	t.history.mu.Lock()
+	defer t.history.mu.Unlock()
+	for k, p := range t.history.paths {
+		x := PathHistory{Key: k, Marks: slices.Clone(p.marks)}
+		for _, s := range p.samples {
+			x.Samples = append(x.Samples, Sample{time.Unix(int64(s.second), 0), float64(s.in), float64(s.out)})
+		}
+		out = append(out, x)
+	}
+	slices.SortFunc(out, func(a, b PathHistory) int {
+		if c := strings.Compare(string(a.Key.Peer), string(b.Key.Peer)); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.Key.Path), string(b.Key.Path))
+	})
+	return out
+}

@@ -1,0 +1,100 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxLog is the number of entries that a torrent keeps, and maxEntry the length of each in bytes: what
+// strangers do fills the log, and a service runs for months.
+const (
+	maxLog   = 200
+	maxEntry = 500
+)
+
+// LogEntry is a line of a torrent's log.
+type LogEntry struct {
+	Time  time.Time  `json:"time"`
+	Level slog.Level `json:"level"`
+	Text  string     `json:"text"`
+}
+
+// torrentLog keeps the newest entries of a torrent's log.
+type torrentLog struct {
+	mu      sync.Mutex
+	entries []LogEntry
+}
+
+func (l *torrentLog) add(e LogEntry) {
+	e.Text = strings.ToValidUTF8(e.Text[:min(len(e.Text), maxEntry)], "")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.entries) >= maxLog {
+		l.entries = append(l.entries[:0], l.entries[len(l.entries)-maxLog+1:]...)
+	}
+	l.entries = append(l.entries, e)
+}
+
+// Log returns the newest entries of the torrent's log, the newest last.
+func (t *Torrent) Log() []LogEntry {
+	t.events.mu.Lock()
+	defer t.events.mu.Unlock()
+	return append([]LogEntry{}, t.events.entries...)
+}
+
+// logger writes to the node's log and to the torrent's.
+func (t *Torrent) logger() *slog.Logger {
+	return slog.New(&recorder{Handler: t.node.log.Handler(), log: t.events})
+}
+
+// recorder is a handler that passes records on, and keeps those that tell a user's story.
+type recorder struct {
+	slog.Handler
+	log   *torrentLog
+	attrs string
+}
+
+func (r *recorder) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo || r.Handler.Enabled(ctx, level)
+}
+
+func (r *recorder) Handle(ctx context.Context, x slog.Record) error {
+	if x.Level >= slog.LevelInfo {
+		var b strings.Builder
+		b.WriteString(x.Message)
+		b.WriteString(r.attrs)
+		x.Attrs(func(a slog.Attr) bool {
+			b.WriteString(attrText(a))
+			return b.Len() < maxEntry
+		})
+		r.log.add(LogEntry{Time: x.Time, Level: x.Level, Text: b.String()})
+	}
+	if !r.Handler.Enabled(ctx, x.Level) {
+		return nil
+	}
+	return r.Handler.Handle(ctx, x)
+}
+
+// attrText leaves the torrent's name out: the log is of one torrent.
+func attrText(a slog.Attr) string {
+	if a.Key == "torrent" {
+		return ""
+	}
+	return fmt.Sprintf(" %s=%v", a.Key, a.Value)
+}
+
+func (r *recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
+	text := r.attrs
+	for _, a := range attrs {
+		text += attrText(a)
+	}
+	return &recorder{r.Handler.WithAttrs(attrs), r.log, text}
+}
+
+func (r *recorder) WithGroup(name string) slog.Handler {
+	return &recorder{r.Handler.WithGroup(name), r.log, r.attrs}
+}

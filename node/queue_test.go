@@ -1,0 +1,82 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestQueuePlan(t *testing.T) {
+	down, up := turn{}, turn{seeds: true}
+	running := func(x turn) turn { x.running = true; return x }
+	stalled := func(x turn) turn { x.running, x.stalled = true, true; return x }
+	forced := func(x turn) turn { x.forced = true; return x }
+	first := func(x turn) turn { x.priority = PriorityHigh; return x }
+	for name, tt := range map[string]struct {
+		queue Queue
+		all   []turn
+		want  []bool
+	}{
+		"no limits":               {Queue{}, []turn{down, up, down}, []bool{true, true, true}},
+		"in order":                {Queue{Downloads: 1, Seeds: 1}, []turn{down, down, up, up}, []bool{true, false, true, false}},
+		"an earlier one takes":    {Queue{Downloads: 1}, []turn{down, running(down)}, []bool{true, false}},
+		"a stalled one":           {Queue{Downloads: 1}, []turn{stalled(down), down, down}, []bool{true, true, false}},
+		"a forced one":            {Queue{Downloads: 1}, []turn{down, forced(down)}, []bool{true, true}},
+		"priority":                {Queue{Downloads: 1}, []turn{down, first(down)}, []bool{false, true}},
+		"seeds are by themselves": {Queue{Downloads: 1, Seeds: 2}, []turn{up, up, up, down}, []bool{true, true, false, true}},
+	} {
+		if got := tt.queue.plan(tt.all); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// Alternative rates hold by the schedule, across midnight, and by hand until the schedule says something new.
+func TestRatesAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := func(day, hour, minute int) time.Time { return time.Date(2026, 11, day, hour, minute, 0, 0, time.Local) } // the 22nd is a Sunday
+		week := [7]bool{true, true, true, true, true, true, true}
+		yes, no := true, false
+		day := Schedule{On: true, From: 8 * 60, To: 18 * 60, Days: [7]bool{1: true}}
+		night := Schedule{On: true, From: 22 * 60, To: 6 * 60, Days: [7]bool{6: true}} // Saturday
+		for _, tt := range []struct {
+			a    Alternative
+			now  time.Time
+			want bool
+		}{
+			{Alternative{}, at(22, 12, 0), false},
+			{Alternative{Schedule: day}, at(23, 7, 59), false},
+			{Alternative{Schedule: day}, at(23, 8, 0), true},
+			{Alternative{Schedule: day}, at(23, 18, 0), false},
+			{Alternative{Schedule: day}, at(24, 12, 0), false},
+			{Alternative{Schedule: night}, at(21, 23, 0), true},
+			{Alternative{Schedule: night}, at(22, 5, 59), true},
+			{Alternative{Schedule: night}, at(22, 6, 0), false},
+			{Alternative{Schedule: night}, at(22, 23, 0), false},
+			{Alternative{Schedule: Schedule{On: true, From: 60, To: 60, Days: week}}, at(22, 0, 0), true},
+			{Alternative{Hand: &yes, Since: at(1, 0, 0)}, at(22, 0, 0), true},
+			{Alternative{Schedule: day, Hand: &yes, Since: at(23, 6, 0)}, at(23, 7, 59), true},
+			{Alternative{Schedule: day, Hand: &no, Since: at(23, 9, 0)}, at(23, 17, 59), false},
+			{Alternative{Schedule: day, Hand: &no, Since: at(23, 9, 0)}, at(30, 8, 0), true},
+			{Alternative{Schedule: day, Hand: &yes, Since: at(23, 9, 0)}, at(23, 18, 0), false},
+		} {
+			s := Settings{Rates: Rates{Upload: 1}, Alternative: tt.a}
+			s.Alternative.Rates.Upload = 2
+			if r, got := s.RatesAt(tt.now); got != tt.want || (r.Upload == 2) != tt.want {
+				t.Errorf("%s at %v: %v", fmt.Sprint(tt.a), tt.now, got)
+			}
+		}
+		// A node follows the schedule.
+		now := time.Now()
+		n := &Node{limiter: nil, settings: Settings{Alternative: Alternative{Schedule: Schedule{On: true, From: now.Hour()*60 + now.Minute() + 2, To: 23*60 + 59, Days: week}}}}
+		if _, alternative := n.Settings().RatesAt(time.Now()); alternative {
+			t.Error("too early")
+		}
+		time.Sleep(2 * time.Minute)
+		if _, alternative := n.Settings().RatesAt(time.Now()); !alternative {
+			t.Error("too late")
+		}
+	})
+}

@@ -1,0 +1,415 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"braid/client"
+	"braid/node/event"
+	"braid/storage"
+)
+
+// run is the time from a start of a torrent to its end.
+type run struct {
+	transfer *client.Transfer
+	store    *sharedStore
+	offset   time.Duration // from adding the torrent to the start; 0 for the first run
+	began    time.Time
+	ctx      context.Context
+	cancel   context.CancelFunc
+	follower sync.WaitGroup
+
+	sourcing sync.Mutex // held while searches begin or end, which takes long
+
+	mu        sync.Mutex
+	searches  []Search
+	completed time.Time // zero: it is not complete
+	moved     int64     // bytes of payload, at the last look
+	active    time.Time // when payload last came or went; zero: it has not
+}
+
+// start needs op. A start that fails leaves the torrent paused or, in a service, failed.
+func (t *Torrent) start(ctx context.Context) (err error) {
+	t.mu.Lock()
+	if t.options.Storage.Dir == "" {
+		t.options.Storage.Dir = t.node.Dir() // from now on it stays there
+	}
+	again := !t.started.IsZero()
+	t.mu.Unlock()
+	o := t.Options()
+	n, src := t.node, o.Source
+	// Once the node is closing nothing is started: Close waits for starts that were under way
+	// before.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(n.ctx, cancel)()
+	if n.ctx.Err() != nil {
+		return errClosed
+	}
+	if o.Storage.Complete && o.Storage.Recheck {
+		if ok, err := IsComplete(ctx, src, o.Storage, o.Checking); err != nil || !ok {
+			t.setState(Paused)
+			return errors.Join(fmt.Errorf("verify %s: its data is not complete", src.Name), err)
+		}
+	}
+	store, err := n.stores.open(o, t.setAside, n.log)
+	if err != nil {
+		t.setState(Paused)
+		return err
+	}
+	defer func() {
+		if err != nil {
+			t.setState(Paused)
+			err = errors.Join(err, n.stores.release(store, t.hash))
+		}
+	}()
+	if !o.Storage.Complete && !src.IsMagnet() { // of a magnet link the transfer does it when it knows the files
+		if err := storage.Claim(ctx, store.Store, src.Layout, src.InfoHash, o.Checking); err != nil {
+			return fmt.Errorf("download %s: %w", src.Name, err)
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		if n.ctx.Err() != nil {
+			err = errClosed
+		}
+		return err
+	}
+	r := &run{store: store, began: time.Now()}
+	if again {
+		r.offset = time.Since(t.added)
+	}
+	opts, err := t.transferOptions(o, r.offset)
+	if err != nil {
+		return err
+	}
+	if r.transfer, err = n.session.Add(src, store.Store, opts); err != nil {
+		return err
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	t.begin(r)
+	if !o.Storage.Complete { // a seed is announced when its data is complete
+		searches, err := t.search(r)
+		if err != nil {
+			r.cancel()
+			r.transfer.Close()
+			t.fold(r)
+			return err
+		}
+		r.mu.Lock()
+		r.searches = searches
+		r.mu.Unlock()
+	}
+	r.follower.Go(func() { t.follow(r) })
+	return nil
+}
+
+// begin makes r the current run.
+func (t *Torrent) begin(r *run) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.started.IsZero() {
+		if isClosed(t.done) && !t.complete { // it had failed
+			t.done = make(chan struct{})
+		}
+		if isClosed(t.ended) {
+			t.ended = make(chan struct{})
+		}
+	}
+	t.run, t.state, t.started = r, Running, r.began
+	t.options.Paused, t.options.Storage.Recheck, t.failed, t.reason = false, false, nil, ""
+}
+
+// fold ends the current run: its counters go to those of earlier runs.
+func (t *Torrent) fold(r *run) {
+	p := r.transfer.Progress()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.run != r {
+		return
+	}
+	t.past = t.countersLocked(p, time.Now())
+	t.past.Fetched, t.past.Sent = t.past.Fetched+p.Fetched, t.past.Sent+p.Sent
+	t.past.Wasted, t.past.Dropped = t.past.Wasted+p.Wasted, t.past.Dropped+p.Dropped
+	p.Since += r.offset
+	p.Fetched, p.Sent, p.Wasted, p.Dropped, p.ReadRate, p.WriteRate = 0, 0, 0, 0, 0, 0
+	t.last, t.run = p, nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t *Torrent) setState(s State) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.state = s
+}
+
+// transferOptions are those of a transfer, which publishes its events in the torrent's time.
+func (t *Torrent) transferOptions(o Options, offset time.Duration) (out client.Options, err error) {
+	s := &t.node.stream
+	out = client.Options{
+		Peers: o.Peers, Selection: o.Selection, SuperSeeding: o.SuperSeeding, StopTimeout: o.StopTimeout, Trace: o.Trace,
+		Limiter: t.limiter, Logger: t.logger(),
+		Decided: func(e client.PathEvent) {
+			t.history.note(e, time.Now())
+			e.Since += offset
+			s.publish(newPathStep(o.Source, e))
+		},
+		Caused: func(c *client.Cause, since time.Duration) {
+			s.publish(newCauseChange(o.Source, c, offset+since))
+		},
+	}
+	t.mu.Lock()
+	out.Known = slices.Clone(t.known)
+	t.mu.Unlock()
+	if o.PieceEvents {
+		out.Verified = func(p client.VerifiedPiece) {
+			p.Since += offset
+			s.publish(newPiece(o.Source, p))
+		}
+	}
+	out.MaxPeers = cmp.Or(o.PeerLimit, t.node.Settings().PeerLimit)
+	out.Policy, err = o.Policy.Parse()
+	return out, err
+}
+
+// setAside tells of a file that was in the way.
+func (t *Torrent) setAside(path, aside string) {
+	t.node.stream.publish(event.InTheWay{Event: "in-the-way", Path: path, Aside: aside})
+}
+
+// follow waits for the completion of a run, and for its end.
+func (t *Torrent) follow(r *run) {
+	defer func() {
+		r.sourcing.Lock()
+		defer r.sourcing.Unlock()
+		closeAll(r.takeSearches())
+	}()
+	select {
+	case <-r.transfer.Done():
+		t.onDone(r)
+	case <-r.transfer.Ended():
+		return
+	case <-r.ctx.Done():
+		if isClosed(r.transfer.Done()) { // both may be true by now, and completion must be told
+			t.onDone(r)
+		}
+		return
+	}
+	select {
+	case <-r.transfer.Ended():
+	case <-r.ctx.Done():
+	}
+}
+
+// onDone tells the sources and subscribers that a run is complete or has failed.
+func (t *Torrent) onDone(r *run) {
+	p := r.transfer.Progress()
+	r.mu.Lock()
+	if p.Err == nil {
+		r.completed = time.Now()
+	}
+	r.mu.Unlock()
+	if t.Options().Storage.Complete && p.Err == nil && r.ctx.Err() == nil {
+		t.searchAgain(r)
+	}
+	t.tellDone(r)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.searches {
+		x.Hungry(false)
+		if p.Err == nil && p.Fetched > 0 { // otherwise it was complete before
+			x.Completed()
+		}
+	}
+}
+
+// tellDone tells subscribers, once, that the torrent is complete, or that it has failed.
+func (t *Torrent) tellDone(r *run) {
+	t.describe(r)
+	p, src := t.Progress(), t.Source()
+	t.mu.Lock()
+	told, done := t.complete, t.done
+	if t.complete = p.Err == nil; t.complete && t.completed.IsZero() {
+		t.completed = time.Now()
+	}
+	t.mu.Unlock()
+	if p.Err == nil && told {
+		return
+	}
+	if p.Err != nil {
+		t.node.stream.publish(NewFailed(p.Name, t.InfoHash(), p.Err))
+	} else {
+		t.node.stream.publish(newDone(src, p))
+	}
+	if !isClosed(done) {
+		close(done)
+	}
+	t.save()
+	t.node.poke()
+}
+
+// describe takes over what peers have said of a magnet link, so that it is kept.
+func (t *Torrent) describe(r *run) {
+	if !t.Source().IsMagnet() {
+		return
+	}
+	src, err := r.transfer.Described()
+	if err != nil {
+		return // it is not known yet
+	}
+	t.mu.Lock()
+	t.options.Source = src
+	t.mu.Unlock()
+	t.save()
+}
+
+// serve ends a run whose goal is reached. It runs on a goroutine of its own.
+func (t *Torrent) serve(r *run, reason string) {
+	t.op.Lock()
+	defer t.op.Unlock()
+	if t.current() != r {
+		return
+	}
+	if err := t.stop(Served); err != nil {
+		t.node.log.Warn("the storage of a served torrent cannot be closed", "torrent", t.Options().title(), "error", err)
+	}
+	p := t.Progress()
+	t.mu.Lock()
+	t.reason = reason
+	t.mu.Unlock()
+	e := event.Served{Event: "served", Torrent: p.Name, InfoHash: t.InfoHash(), Sent: p.Sent, Reason: reason}
+	if p.Total > 0 {
+		e.Ratio = float64(p.Sent) / float64(p.Total)
+	}
+	t.node.stream.publish(e)
+	t.save()
+	t.mu.Lock()
+	close(t.ended)
+	t.mu.Unlock()
+	t.node.poke()
+}
+
+// stop ends the current run, if there is one; it needs op.
+func (t *Torrent) stop(next State) error {
+	r := t.current()
+	var err error
+	if r != nil {
+		t.remember(r)
+		r.cancel()
+		r.follower.Wait()
+		r.transfer.Close()
+		t.fold(r)
+		err = t.node.stores.release(r.store, t.hash)
+	}
+	t.mu.Lock()
+	t.state, t.reason, t.failed = next, "", nil
+	t.options.Paused = t.options.Paused || next == Paused
+	t.mu.Unlock()
+	return err
+}
+
+// shut ends the searches of a torrent whose node is being closed.
+func (t *Torrent) shut() {
+	t.op.Lock()
+	defer t.op.Unlock()
+	if r := t.current(); r != nil {
+		t.remember(r)
+		r.cancel()
+		r.follower.Wait()
+	}
+}
+
+// cancelStart ends a start that is under way.
+func (t *Torrent) cancelStart() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.abort != nil {
+		t.abort()
+	}
+}
+
+// restart ends the run and starts the torrent again as it was, with other options. It needs neither op
+// nor a run, and works in the background of a service.
+func (t *Torrent) restart(change func(*Options)) {
+	t.cancelStart()
+	t.op.Lock()
+	defer t.op.Unlock()
+	running := t.current() != nil
+	if t.State() == Removed {
+		return
+	}
+	if running {
+		if err := t.stop(Queued); err != nil {
+			t.node.log.Warn("the storage of a torrent cannot be closed", "torrent", t.Options().title(), "error", err)
+		}
+	}
+	t.mu.Lock()
+	change(&t.options)
+	t.complete = false
+	t.mu.Unlock()
+	t.save()
+	t.goOn(running)
+}
+
+// goOn starts a torrent again that was stopped for a while, if it ran before. It needs op.
+func (t *Torrent) goOn(ran bool) {
+	t.mu.Lock()
+	service, paused := t.node.service, t.options.Paused
+	switch {
+	case paused || !ran && !service:
+		t.state = Paused
+	case service:
+		t.state = Queued
+	}
+	t.mu.Unlock()
+	if service {
+		t.node.poke()
+		return
+	}
+	if paused || !ran {
+		return
+	}
+	if err := t.start(t.node.ctx); err != nil {
+		t.fail(err)
+	}
+}
+
+// fail notes that a start has failed.
+func (t *Torrent) fail(err error) {
+	t.mu.Lock()
+	t.state, t.failed = Failed, err
+	t.mu.Unlock()
+	t.logger().Error("the torrent cannot be started", "error", err)
+	t.node.stream.publish(NewFailed(t.Options().title(), t.InfoHash(), err))
+}
+
+// remove ends the torrent. It tells whether nobody else has done so.
+func (t *Torrent) remove() bool {
+	t.cancelStart()
+	t.op.Lock()
+	defer t.op.Unlock()
+	if t.State() == Removed {
+		return false
+	}
+	if err := t.stop(Removed); err != nil {
+		t.node.log.Warn("the storage of a removed torrent cannot be closed", "torrent", t.Options().title(), "error", err)
+	}
+	t.mu.Lock()
+	if !isClosed(t.ended) {
+		close(t.ended)
+	}
+	t.mu.Unlock()
+	return true
+}

@@ -1,0 +1,141 @@
+package node
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"braid/client"
+)
+
+// TrackerStatus is what is known of a tracker of a torrent.
+type TrackerStatus struct {
+	client.TrackerState
+	Tier int       // from 0; -1: another tracker has named it
+	Last time.Time // of the last answer or failure; zero: none yet
+}
+
+// Trackers returns the trackers of the torrent, by tier and URL: those that were asked, and those that
+// are asked if these fail.
+func (t *Torrent) Trackers() []TrackerStatus {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.trackersLocked()
+}
+
+func (t *Torrent) trackersLocked() (out []TrackerStatus) {
+	seen := map[string]bool{}
+	for i, tier := range t.options.Trackers {
+		for _, u := range tier {
+			s := t.trackers[u.String()]
+			s.URL, s.Tier = u.String(), i
+			if !seen[s.URL] {
+				out = append(out, s)
+			}
+			seen[s.URL] = true
+		}
+	}
+	for url, s := range t.trackers {
+		if !seen[url] {
+			s.Tier = -1
+			out = append(out, s)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b TrackerStatus) int {
+		return cmp.Or(cmp.Compare(uint(a.Tier), uint(b.Tier)), cmp.Compare(a.URL, b.URL))
+	})
+	return out
+}
+
+// trackerErrorLocked returns the error of a tracker if none has answered the last time.
+func (t *Torrent) trackerErrorLocked() (url, text string) {
+	for u, s := range t.trackers {
+		if s.Answered {
+			return "", ""
+		}
+		if s.Err != nil && (url == "" || u < url) {
+			url, text = u, s.Err.Error()
+		}
+	}
+	return url, text
+}
+
+// search has all sources look for peers.
+func (t *Torrent) search(r *run) (out []Search, err error) {
+	o, n := t.Options(), t.node
+	s := Swarm{
+		InfoHash: t.hash, PeerID: n.session.PeerID(), Trackers: o.Trackers, Listen: n.Listening(),
+		Progress: r.transfer.Progress, Found: r.transfer.AddPeers, Hint: r.transfer.Hint,
+		Asked: func(s client.TrackerState) {
+			x := TrackerStatus{TrackerState: s}
+			t.mu.Lock()
+			if x.Last = t.trackers[s.URL].Last; s.Answered || s.Err != nil {
+				x.Last = time.Now()
+			}
+			t.trackers[s.URL] = x
+			t.mu.Unlock()
+			r.transfer.TrackerState(s)
+		},
+		Logger: t.logger().With("torrent", o.Source.Name),
+	}
+	for _, source := range n.sources {
+		x, e := source.Start(s)
+		switch {
+		case e == nil:
+			out = append(out, x)
+		case !errors.Is(e, ErrNoWay):
+			closeAll(out)
+			return nil, fmt.Errorf("announce %s: %w", o.Source.Name, e)
+		case len(o.Trackers) > 0:
+			err = fmt.Errorf("announce %s: %w", o.Source.Name, e)
+		}
+	}
+	if err == nil || len(out) > 0 {
+		return out, nil
+	}
+	if o.MustFind {
+		return nil, err
+	}
+	n.log.Warn("peers must find this braid in another way", "torrent", o.Source.Name, "reason", err)
+	return nil, nil
+}
+
+func closeAll(searches []Search) {
+	var all sync.WaitGroup
+	for _, x := range searches {
+		all.Go(x.Close)
+	}
+	all.Wait()
+}
+
+func (r *run) takeSearches() []Search {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.searches
+	r.searches = nil
+	return all
+}
+
+// searchAgain ends the searches of a run, and begins new ones with the torrent's present trackers.
+func (t *Torrent) searchAgain(r *run) {
+	r.sourcing.Lock()
+	defer r.sourcing.Unlock()
+	closeAll(r.takeSearches())
+	if r.ctx.Err() != nil {
+		return
+	}
+	t.mu.Lock()
+	clear(t.trackers)
+	t.mu.Unlock()
+	searches, err := t.search(r)
+	if err != nil {
+		t.logger().Error("the torrent is not announced", "error", err)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.searches = searches
+}

@@ -1,0 +1,172 @@
+package node
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"braid/client"
+)
+
+// openService opens a service with the torrents of an earlier one.
+func openService(t *testing.T, state, dir string) *Node {
+	t.Helper()
+	n := open(t, Config{Service: true, State: state, Settings: Settings{Dir: dir}})
+	if err := n.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func torrent(t *testing.T, n *Node, src client.Source) *Torrent {
+	t.Helper()
+	x, err := n.Torrent(src.InfoHash.HexString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// A service takes torrents at once and runs them in the background. Options and counters survive it.
+func TestService(t *testing.T) {
+	t.Parallel()
+	data, out, state := t.TempDir(), t.TempDir(), t.TempDir()
+	src, other := create(t, data, "file", 1<<20), create(t, data, "other", 1<<20)
+	seeder, _ := seedOf(t, src, data)
+	n := openService(t, state, out)
+	x := add(t, n, Options{Source: src, Peers: seeder.Listening(), Labels: []string{"a"}})
+	if _, err := n.Add(t.Context(), Options{Source: src}); !errors.Is(err, ErrExists) {
+		t.Errorf("added twice: %v", err)
+	}
+	if _, err := n.Add(t.Context(), Options{Source: other, Labels: []string{""}}); err == nil {
+		t.Error("an empty label was taken")
+	}
+	wait(t, "the download", x.Done())
+	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
+	y := add(t, n, Options{Source: other, Paused: true})
+	goal, high, first, off := Goal{Ratio: 7}, PriorityHigh, 0, false
+	if err := y.Set(Change{
+		Labels: &[]string{"b", "c"}, Priority: &high, Goal: &goal, QueuePosition: &first, HonourGlobal: &off,
+		Rates: &Rates{Download: 1e6, DownloadOff: true}, Policy: &Policy{ACL: "- 1-ff00:0:110, +"},
+		Files: map[int]client.Priority{0: client.High},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]Change{
+		"an unknown file":   {Files: map[int]client.Priority{1: client.High}},
+		"nothing is wanted": {Files: map[int]client.Priority{0: client.Skip}},
+		"a bad policy":      {Policy: &Policy{Sequence: "("}},
+		"a low rate":        {Rates: &Rates{Upload: 1}},
+	} {
+		if err := y.Set(c); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+	if err := n.Change(func(s *Settings) { s.Queue.Seeds = 3; s.Rates.Upload = 5e6 }); err != nil {
+		t.Fatal(err)
+	}
+	before := x.Status()
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	n = openService(t, state, "/elsewhere")
+	if s := n.Settings(); s.Queue.Seeds != 3 || s.Rates.Upload != 5e6 || s.Dir != out {
+		t.Errorf("settings: %+v", s)
+	}
+	all := n.Statuses()
+	if len(all) != 2 || all[0].Name != "other" || all[0].Phase != PhasePaused || all[0].Goal != goal || all[0].HonourGlobal ||
+		len(all[0].Labels) != 2 || all[0].Priority != high || all[0].Rates.Download != 1e6 || all[0].Policy.ACL == "" {
+		t.Errorf("torrents: %+v", all)
+	}
+	x = torrent(t, n, src)
+	wait(t, "the download, again", x.Done())
+	s := x.Status()
+	if s.Downloaded != before.Downloaded || s.Downloaded < 1<<20 || !s.Completed.Equal(before.Completed) || s.ActiveFor < before.ActiveFor ||
+		s.Phase != client.Complete || s.QueuePosition != 1 || s.Labels[0] != "a" || s.Storage.Dir != out || s.LastActive.IsZero() {
+		t.Errorf("%+v\nbefore %+v", s, before)
+	}
+	if f := x.Files(); len(f) != 1 || f[0].Have != 1<<20 || f[0].Path != "file" || f[0].EndPiece != 32 {
+		t.Errorf("files: %+v", f)
+	}
+	if p := x.Pieces(); len(p.State) != 32 || p.State[31] != client.PieceRight {
+		t.Errorf("pieces: %+v", p)
+	}
+	if l := x.Log(); len(l) == 0 {
+		t.Error("the log is empty")
+	}
+	if s := n.Totals(); s.Fetched != before.Downloaded || s.Sessions != 2 || s.Added != 2 {
+		t.Errorf("totals: %+v", s)
+	}
+}
+
+// A removed torrent takes its data along, and nothing else.
+func TestRemoveWithData(t *testing.T) {
+	t.Parallel()
+	data, out := t.TempDir(), t.TempDir()
+	for _, name := range []string{"set/a", "set/deep/b", "set/shared/c"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(data, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(data, name), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.Create(t.Context(), filepath.Join(data, "set"), client.CreateOptions{PieceLength: 32 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeder, _ := seedOf(t, c.Source, data)
+	n := openService(t, t.TempDir(), out)
+	x := add(t, n, Options{Source: c.Source, Peers: seeder.Listening()})
+	wait(t, "the download", x.Done())
+	foreign := filepath.Join(out, "set", "shared", "foreign")
+	if err := os.WriteFile(foreign, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Remove(x.InfoHash(), true); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	err = filepath.WalkDir(out, func(p string, d os.DirEntry, err error) error {
+		if d.IsDir() && d.Name() == ".braid" {
+			return filepath.SkipDir
+		}
+		p, _ = filepath.Rel(out, p)
+		left = append(left, p)
+		return err
+	})
+	if err != nil || len(left) != 4 || left[3] != "set/shared/foreign" {
+		t.Errorf("left: %q, %v", left, err)
+	}
+	if files, err := os.ReadDir(filepath.Join(out, ".braid")); err != nil || len(files) != 1 {
+		t.Errorf("braid's own files: %v, %v", files, err)
+	}
+}
+
+// A start that fails in the background is told, and can be tried again.
+func TestFailedStart(t *testing.T) {
+	t.Parallel()
+	data, out := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	seeder, _ := seedOf(t, src, data)
+	foreign := filepath.Join(out, "file")
+	if err := os.WriteFile(foreign, []byte("foreign"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n := openService(t, t.TempDir(), out)
+	x := add(t, n, Options{Source: src, Peers: seeder.Listening()})
+	eventually(t, "the failure", func() bool { return x.State() == Failed })
+	if s := x.Status(); s.Err == nil || s.Phase != client.Broken || s.State != Failed {
+		t.Errorf("%+v", s)
+	}
+	if err := os.Remove(foreign); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the download", x.Done())
+	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
+}

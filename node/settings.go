@@ -1,0 +1,243 @@
+package node
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"braid/node/event"
+	"braid/pathsel"
+)
+
+// Settings are those of a node, for all torrents. A node with a state directory keeps them in
+// settings.json there.
+type Settings struct {
+	Rates       Rates       `json:"rates"`
+	Alternative Alternative `json:"alternative"`
+	Queue       Queue       `json:"queue"`
+	// Goal is for torrents that leave a part of their own at 0.
+	Goal Goal `json:"goal"`
+	// Dir is where torrents go that name no directory. CompleteDir, if not empty, is where their data
+	// is moved to when it is complete.
+	Dir         string `json:"dir"`
+	CompleteDir string `json:"complete_dir,omitempty"`
+	// AddPaused has torrents wait for a Resume.
+	AddPaused bool   `json:"add_paused,omitempty"`
+	Policy    Policy `json:"policy"`
+	PeerLimit int    `json:"peer_limit,omitempty"` // peers that each torrent dials; 0: as many as are of use
+	Watch     Watch  `json:"watch"`
+	// Script is a program that the service runs when a torrent is complete; a node only keeps it.
+	Script    string `json:"script,omitempty"`
+	ScriptOff bool   `json:"script_off,omitempty"`
+	// Trackers are those of torrents that name none and are not private, one tier each.
+	Trackers []string `json:"trackers,omitempty"`
+}
+
+// Watch is a directory in which the service looks for .torrent files. A node only keeps it.
+type Watch struct {
+	Dir string `json:"dir,omitempty"`
+	// Then says what happens to a file that was added: keep, rename or delete.
+	Then string `json:"then,omitempty"`
+}
+
+// Policy says over which paths connections may be opened, in the words of the user: see pathsel.Policy.
+type Policy struct {
+	Sequence   string        `json:"sequence,omitempty"`
+	ACL        string        `json:"acl,omitempty"`
+	Preference string        `json:"preference,omitempty"`
+	MaxLatency time.Duration `json:"max_latency_ns,omitempty"`
+	MinMTU     int           `json:"min_mtu,omitempty"`
+}
+
+// maxPolicy bounds the length of a policy's clauses, in bytes.
+const maxPolicy = 64 << 10
+
+// Parse reads the clauses.
+func (p Policy) Parse() (out pathsel.Policy, err error) {
+	if len(p.Sequence)+len(p.ACL)+len(p.Preference) > maxPolicy {
+		return out, fmt.Errorf("the policy is longer than %d bytes", maxPolicy)
+	}
+	if p.MaxLatency < 0 || p.MinMTU < 0 {
+		return out, errors.New("the policy's longest latency or smallest MTU is below 0")
+	}
+	out.MaxLatency, out.MinMTU = p.MaxLatency, p.MinMTU
+	if p.Sequence != "" {
+		if out.Sequence, err = pathsel.ParseSequence(p.Sequence); err != nil {
+			return out, err
+		}
+	}
+	if p.ACL != "" {
+		if out.ACL, err = pathsel.ParseACL(p.ACL); err != nil {
+			return out, err
+		}
+	}
+	out.Preference, err = pathsel.ParsePreference(p.Preference)
+	return out, err
+}
+
+// RatesAt returns the rates that hold at a time, and whether they are the alternative ones.
+func (s Settings) RatesAt(now time.Time) (r Rates, alternative bool) {
+	if s.Alternative.holds(now) {
+		return s.Alternative.Rates, true
+	}
+	return s.Rates, false
+}
+
+// maxPeerLimit is the largest limit of peers that makes sense for one torrent.
+const maxPeerLimit = 10_000
+
+// Validate finds settings that make no sense.
+func (s Settings) Validate() error {
+	if _, err := s.Rates.Limits(); err != nil {
+		return err
+	}
+	if err := s.Alternative.check(); err != nil {
+		return fmt.Errorf("alternative rates: %w", err)
+	}
+	if _, err := s.Policy.Parse(); err != nil {
+		return err
+	}
+	if err := s.Goal.check(); err != nil {
+		return err
+	}
+	if s.PeerLimit < 0 || s.PeerLimit > maxPeerLimit {
+		return fmt.Errorf("a limit of %d peers: want 0 to %d", s.PeerLimit, maxPeerLimit)
+	}
+	if _, err := parseTiers(s.Trackers); err != nil {
+		return err
+	}
+	for _, dir := range []string{s.Dir, s.CompleteDir, s.Watch.Dir} {
+		if dir != "" && !filepath.IsAbs(dir) {
+			return fmt.Errorf("directory %q: want a path from the root", dir)
+		}
+	}
+	if then := s.Watch.Then; !slices.Contains([]string{"", "keep", "rename", "delete"}, then) {
+		return fmt.Errorf("watched files: %q: want keep, rename or delete", then)
+	}
+	return s.Queue.check()
+}
+
+const settingsFile = "settings.json"
+
+// firstSettings reads the settings when the node is opened, and has the session begin with them.
+func (n *Node) firstSettings(cfg *Config) (err error) {
+	s := cfg.Settings
+	if s.Rates.isZero() {
+		s.Rates = ratesOf(cfg.Client.Limits)
+	}
+	if n.settings, err = n.loadSettings(s); err != nil {
+		return err
+	}
+	if n.settings.Policy == (Policy{}) {
+		return nil
+	}
+	chosen := cfg.Client.Policy.Chosen
+	cfg.Client.Policy, err = n.settings.Policy.Parse()
+	cfg.Client.Policy.Chosen = chosen
+	return err
+}
+
+// Dir returns the directory for torrents that name none.
+func (n *Node) Dir() string { return n.Settings().Dir }
+
+// loadSettings reads the settings, or returns the defaults if there are none yet.
+func (n *Node) loadSettings(defaults Settings) (Settings, error) {
+	b, err := os.ReadFile(filepath.Join(n.state, settingsFile))
+	if n.state == "" || errors.Is(err, os.ErrNotExist) {
+		return defaults, nil
+	}
+	s := Settings{}
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err == nil {
+		err = s.Validate()
+	}
+	if err != nil {
+		return s, fmt.Errorf("read the settings: %w; repair or remove %s", err, filepath.Join(n.state, settingsFile))
+	}
+	return s, nil
+}
+
+// Settings returns the settings.
+func (n *Node) Settings() Settings {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.settings
+}
+
+// Set checks settings, keeps them and has them hold at once. Limits and policies need Config.Service or
+// Config.Adjustable.
+func (n *Node) Set(s Settings) error {
+	return n.Change(func(old *Settings) { *old = s })
+}
+
+// Change is Set for those who change some of the settings: nobody else changes them meanwhile.
+func (n *Node) Change(change func(*Settings)) error {
+	n.setting.Lock()
+	defer n.setting.Unlock()
+	s := n.Settings()
+	change(&s)
+	if err := s.Validate(); err != nil {
+		return fmt.Errorf("change the settings: %w", err)
+	}
+	if n.limiter == nil {
+		return errNotAdjustable
+	}
+	if n.state != "" {
+		b, err := json.Marshal(s)
+		if err == nil {
+			err = ReplaceFile(filepath.Join(n.state, settingsFile), b, true)
+		}
+		if err != nil {
+			return fmt.Errorf("change the settings: %w", err)
+		}
+	}
+	n.mu.Lock()
+	old := n.settings
+	n.settings = s
+	n.mu.Unlock()
+	n.applyRates(time.Now())
+	if s.Policy != old.Policy {
+		p, err := s.Policy.Parse()
+		if err != nil {
+			return err // Validate has read it
+		}
+		p.Chosen = n.chosen
+		n.session.SetPolicy(p)
+	}
+	if s.PeerLimit != old.PeerLimit {
+		for _, t := range n.Torrents() {
+			if r := t.current(); r != nil {
+				r.transfer.SetMaxPeers(cmp.Or(t.Options().PeerLimit, s.PeerLimit))
+			}
+		}
+	}
+	n.poke()
+	n.stream.publish(event.Changed{Event: "settings"})
+	return nil
+}
+
+// applyRates has the rates of the settings hold.
+func (n *Node) applyRates(now time.Time) {
+	if n.limiter == nil {
+		return
+	}
+	r, _ := n.Settings().RatesAt(now)
+	l, err := r.Limits()
+	if err != nil {
+		return // Validate has read them
+	}
+	n.mu.Lock()
+	same := n.applied != nil && n.applied.Upload == l.Upload && n.applied.Download == l.Download && slices.Equal(n.applied.Paths, l.Paths)
+	n.applied = &l
+	n.mu.Unlock()
+	if !same {
+		n.limiter.Set(l)
+	}
+}

@@ -1,0 +1,156 @@
+package node
+
+import (
+	"time"
+
+	"braid/client"
+	"braid/pathsel"
+)
+
+// Phases of torrents without a transfer, for users. Those of a transfer are client.Phase's.
+const (
+	PhasePaused   client.Phase = "paused"
+	PhaseQueued   client.Phase = "queued"
+	PhaseStarting client.Phase = "starting" // existing files are looked at
+	PhaseMoving   client.Phase = "moving"
+	PhaseServed   client.Phase = "served"
+)
+
+// Status is a torrent at one moment, with everything that lists of torrents show.
+type Status struct {
+	InfoHash, Name string
+	State          State
+	Phase          client.Phase  // what it does, in a word for users
+	Reason         string        // why it is in this state, or what it waits for; may be empty
+	Err            error         // why it has failed
+	Cause          *client.Cause // why no data comes
+	IsMagnet       bool          // it is not known yet what is in it
+	Private        bool          // BEP 27
+	// Started is the time of the last start, Completed when the wanted data was complete for the first
+	// time, and LastActive when payload last came or went. Zero: never.
+	Added, Started, Completed, LastActive time.Time
+	ActiveFor, SeedingFor                 time.Duration // since it was added, also in earlier processes
+	// Total is the size of the wanted data, Have of it on disk, Missing of the whole torrent not there,
+	// and Checked hashed while existing data is checked. Size is that of all files.
+	Total, Have, Missing, Checked, Size int64
+	Pieces, PiecesDone                  int // wanted, and of them verified
+	PieceLength                         int64
+	// The counters are of payload since the torrent was added: useful, sent, of no use. Dropped counts
+	// pieces that were wrong.
+	Downloaded, Uploaded, Wasted, Dropped int64
+	DownRate, UpRate                      float64       // bits per second
+	Ratio                                 float64       // of Uploaded to Total; 0 while that is unknown
+	Remaining                             time.Duration // until it is complete at this rate; below 0: unknown
+	Peers                                 int           // with a connection that carries data
+	Sending                               int           // peers that data comes from
+	Getting                               int           // peers that data goes to
+	Paths                                 int           // open path-level peers
+	Stalled                               bool          // it runs, and has carried no data for a while: see Queue
+	Storage                               Storage
+	Files                                 int
+	Labels                                []string
+	Priority                              Priority
+	Sequential                            bool
+	SuperSeeding                          client.SuperSeeding
+	Rates                                 Rates
+	HonourGlobal                          bool
+	Goal                                  Goal
+	PeerLimit                             int
+	Policy                                Policy
+	QueuePosition                         int  // from 0
+	Forced                                bool // it passes the queue
+	Moving                                *MoveStatus
+	TrackerError                          string // of a tracker, if none has answered the last time
+	TrackerOf                             string // and its URL
+}
+
+// MoveStatus says how far the move of a torrent's data is.
+type MoveStatus struct {
+	To          string
+	Done, Total int64 // bytes
+}
+
+// Statuses returns the status of all torrents, in the order of the queue.
+func (n *Node) Statuses() []Status {
+	all := n.Torrents()
+	out := make([]Status, len(all))
+	stalled := n.Settings().Queue.stalled()
+	for i, t := range all {
+		out[i] = t.status(stalled)
+		out[i].QueuePosition = i
+	}
+	return out
+}
+
+// Status returns the torrent's status.
+func (t *Torrent) Status() Status {
+	s := t.status(t.node.Settings().Queue.stalled())
+	s.QueuePosition = t.node.position(t)
+	return s
+}
+
+func (t *Torrent) status(stalled time.Duration) Status {
+	now := time.Now()
+	p := t.Progress()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o, c := t.options, t.countersLocked(p, now)
+	s := Status{
+		InfoHash: t.InfoHash(), Name: t.titleLocked(), State: t.state, Phase: p.Phase, Reason: t.reason, Err: p.Err, Cause: p.Cause,
+		IsMagnet: o.Source.IsMagnet(), Private: o.Source.IsPrivate(), Added: t.added, Started: t.started, Completed: t.completed,
+		LastActive: c.LastActive, ActiveFor: c.Active, SeedingFor: c.Seeding,
+		Total: p.Total, Have: p.Have, Missing: p.Missing, Checked: p.Checked, Size: o.Source.Layout.Length,
+		Pieces: p.Pieces, PiecesDone: p.Done, PieceLength: o.Source.Layout.PieceLength,
+		Downloaded: p.Fetched, Uploaded: p.Sent, Wasted: p.Wasted, Dropped: p.Dropped, DownRate: p.ReadRate, UpRate: p.WriteRate,
+		Remaining: -1, Storage: o.Storage, Files: len(o.Source.Layout.Files), Labels: o.Labels, Priority: o.Priority,
+		Sequential: o.Selection.Sequential, SuperSeeding: o.SuperSeeding, Rates: o.Rates, HonourGlobal: !o.IgnoreGlobal,
+		Goal: o.Goal, PeerLimit: o.PeerLimit, Policy: o.Policy, Forced: t.forced, Moving: t.move,
+	}
+	if s.Storage.Dir == "" {
+		s.Storage.Dir = t.node.settings.Dir
+	}
+	if p.Waiting != "" {
+		s.Reason = p.Waiting
+	}
+	if p.Err != nil {
+		s.State = Failed
+	}
+	if p.Total > 0 {
+		s.Ratio = float64(p.Sent) / float64(p.Total)
+	}
+	if t.state == Running && p.Phase == client.Downloading && p.ReadRate > 0 {
+		s.Remaining = time.Duration(float64(max(0, p.Total-p.Have)) * 8 / p.ReadRate * float64(time.Second)).Round(time.Second)
+	}
+	s.Stalled = t.stalledLocked(now, stalled)
+	s.count(p.Paths)
+	s.TrackerOf, s.TrackerError = t.trackerErrorLocked()
+	return s
+}
+
+// count counts the connections.
+func (s *Status) count(paths []client.PathProgress) {
+	var peers, sending, getting []string
+	add := func(to *[]string, peer string) {
+		for _, x := range *to {
+			if x == peer {
+				return
+			}
+		}
+		*to = append(*to, peer)
+	}
+	for _, x := range paths {
+		if x.State.Open() {
+			s.Paths++
+		}
+		if x.State == pathsel.Active {
+			add(&peers, x.Peer)
+			if x.ReadRate > 0 {
+				add(&sending, x.Peer)
+			}
+			if x.WriteRate > 0 {
+				add(&getting, x.Peer)
+			}
+		}
+	}
+	s.Peers, s.Sending, s.Getting = len(peers), len(sending), len(getting)
+}
