@@ -3,14 +3,16 @@ package page
 import (
 	"net/http/httptest"
 	"testing"
+
+	"braid/node/web/page/chromium"
 )
 
 // The functions that decide what is drawn are tested where they run: in the browser, from values to values.
 func TestFunctions(t *testing.T) {
-	b := newTab(t)
+	b := chromium.Open(t, false, "")
 	server := httptest.NewServer(Handler())
 	t.Cleanup(server.Close)
-	b.open(server.URL + "/page/logo.svg") // a document of the page's own origin, without its scripts
+	b.Show(server.URL + "/page/logo.svg") // a document of the page's own origin, without its scripts
 	for _, c := range []struct{ name, module, expression string }{
 		{"three digits and a unit", "format", `[m.rate(0), m.rate(0.0123), m.rate(1), m.rate(12.345), m.rate(123.4), m.rate(2500)].join() === "–,12 kbit/s,1.00 Mbit/s,12.3 Mbit/s,123 Mbit/s,2.50 Gbit/s"`},
 		{"sizes", "format", `[m.size(0), m.size(1023), m.size(1536), m.size(-1), m.size(5e12)].join() === "0 B,1.00 KiB,1.50 KiB,–,4.55 TiB"`},
@@ -50,7 +52,7 @@ func TestFunctions(t *testing.T) {
 		if c.module == "layout" && len(c.expression) > len(network) && c.expression[:len(network)] == network {
 			body = network + "return Boolean(" + c.expression[len(network):] + ")"
 		}
-		if !get[bool](b, "import('/page/"+c.module+".js').then(m => {"+body+"})") {
+		if !chromium.Get[bool](b, "import('/page/"+c.module+".js').then(m => {"+body+"})") {
 			t.Errorf("%s: %s", c.module, c.name)
 		}
 	}

@@ -10,8 +10,10 @@ export class History {
   #number = 0;
   decisions = []; // newest first: {number, time, kind, reason, name, peer, route}
 
-  /** fill takes the server's History: what was before the page was opened. */
+  /** fill replaces everything by the server's History. */
   fill(h) {
+    this.#paths.clear();
+    this.decisions = [];
     const end = Date.parse(h.end);
     for (const p of h.paths ?? []) {
       const of = this.#of(p.id, p);

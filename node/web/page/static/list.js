@@ -12,11 +12,11 @@ let lists = 0;
 export class List {
   /**
    * make() returns a new row element, update(row, item, number) shows an item in it, key(item) names the item.
-   * height is the height of a row in CSS pixels, as a number or a function of nothing. open(item) is called for Enter
-   * or a double click, and chosen(keys) after the selection has changed.
+   * height is the height of a row in CSS pixels, as a number or a function of nothing. head is a row of titles that stays
+   * at the top. open(item) is called for Enter or a double click, and chosen(keys) after the selection has changed.
    */
-  constructor({ label, height, make, update, key, open, chosen, multiple = false }) {
-    Object.assign(this, { make, update, key, open, chosen, multiple });
+  constructor({ label, height, head, make, update, key, open, chosen, multiple = false }) {
+    Object.assign(this, { head, make, update, key, open, chosen, multiple });
     this.height = typeof height === "function" ? height : () => height;
     this.id = `list${++lists}`;
     this.items = [];
@@ -29,7 +29,7 @@ export class List {
     this.root = el("div", {
       class: "list", role: "grid", tabindex: "0", "aria-label": label, "aria-multiselectable": multiple ? "true" : null,
       on: { keydown: (e) => this.#key(e), click: (e) => this.#click(e), dblclick: (e) => this.#openAt(this.#numberOf(e)) },
-    }, this.inner);
+    }, head && el("div", { role: "rowgroup", class: "list-head" }, head), this.inner);
     this.render = later(() => this.#render());
     this.root.addEventListener("scroll", this.render, { passive: true });
     this.resize = new ResizeObserver(() => this.#resized());
@@ -71,7 +71,8 @@ export class List {
   #resized() {
     this.stale = true;
     this.viewport = this.root.clientHeight;
-    for (const row of this.inner.children) row.box = null; // where a row keeps its measured size
+    this.covered = this.head?.offsetHeight ?? 0; // by the titles
+    for (const row of this.inner.children) row.measured = null; // where a row may keep the size of its parts
     this.render();
   }
 
@@ -183,7 +184,7 @@ export class List {
   /** reveal scrolls as little as makes the row visible. */
   reveal(n) {
     const h = this.height();
-    const view = this.root.clientHeight;
+    const view = this.root.clientHeight - (this.covered ?? 0);
     if (n * h < this.root.scrollTop) this.root.scrollTop = n * h;
     else if ((n + 1) * h > this.root.scrollTop + view) this.root.scrollTop = (n + 1) * h - view;
   }

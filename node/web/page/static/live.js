@@ -9,8 +9,9 @@ const HIDDEN_LIMIT = 30_000;
 const LONGEST_WAIT = 30_000;
 
 /**
- * live dispatches events whose detail is the server's object: torrents (none), totals, decision, log, settings,
- * policy; and state, whose detail is connecting, open or lost.
+ * live dispatches events whose detail is the server's object: totals, decision, log, settings and policy. Others are
+ * torrents (some have changed), snapshot (all is new: earlier events may have been missed), and state, whose detail
+ * is connecting, open or lost.
  */
 export const live = new (class extends EventTarget {
   torrents = new Map(); // info hash -> Torrent
@@ -43,6 +44,7 @@ export const live = new (class extends EventTarget {
     const on = (name, handle) => source.addEventListener(name, (e) => handle(JSON.parse(e.data)));
     on("snapshot", (s) => {
       this.torrents = new Map(s.torrents.map((t) => [t.info_hash, t]));
+      this.#tell("snapshot");
       this.#tell("torrents");
       this.#total(s.totals);
     });

@@ -36,8 +36,8 @@ export function dialog(title, body, buttons) {
 /** ask is a dialog with a button to cancel and one that does it. It resolves to whether to do it. */
 export async function ask(title, body, action, { bad = false } = {}) {
   const buttons = [
+    el("button", { value: "do", class: bad ? "bad" : "main", text: action }), // the first one is what Enter does
     el("button", { value: "", formnovalidate: true, text: "Cancel" }),
-    el("button", { value: "do", class: bad ? "bad" : "main", text: action }),
   ];
   return (await dialog(title, body, buttons)) === "do";
 }

@@ -55,25 +55,22 @@ export function pathsTab(signal, hash) {
     const active = paths.filter((p) => p.down_mbit_s + p.up_mbit_s > 0.001);
     const peers = new Set(active.map((p) => p.peer)).size;
     setText(summary, paths.length === 0 ? "" : `${active.length} of ${format.plural(paths.length, "path")} carry data` + (peers > 0 ? `, from and to ${format.plural(peers, "peer")}` : ""));
-    setText(scale, `Full height is ${format.rate(top)}; one line is ${chosen.minutes > 6 ? "two minutes" : "a minute"}.`);
+    setText(scale, `A vertical line every ${chosen.minutes > 6 ? "two minutes" : "minute"}.`);
     setText(empty, paths.length === 0 ? "No path to a peer is known yet." : shown.length === 0 ? "No path fits the choice." : "");
     empty.hidden = shown.length > 0;
   });
 
+  const load = () => get(`torrents/${hash}/history`, signal).then((h) => {
+    history.fill(h);
+    refresh();
+  }, (err) => signal.aborted || sayError(err));
   load();
-  async function load() {
-    try {
-      history.fill(await get(`torrents/${hash}/history`, signal));
-    } catch (err) {
-      if (signal.aborted) return;
-      sayError(err);
-    }
-    poll(signal, `torrents/${hash}/paths`, (now) => {
-      paths = now;
-      history.add(Date.now(), paths);
-      refresh();
-    }, 1000);
-  }
+  live.addEventListener("snapshot", load, { signal });
+  poll(signal, `torrents/${hash}/paths`, (now) => {
+    paths = now;
+    history.add(Date.now(), paths);
+    refresh();
+  }, 1000);
   live.addEventListener("decision", ({ detail }) => {
     if (detail.info_hash !== hash) return;
     history.decide(detail);
@@ -171,9 +168,9 @@ function showRoute(row, p) {
 
 function drawRow(row) {
   const { canvas, shown: p, view } = row;
-  const [width, height] = (row.box ??= [canvas.clientWidth, canvas.clientHeight]);
+  const [width, height] = (row.measured ??= [canvas.clientWidth, canvas.clientHeight]);
   if (width === 0) {
-    row.box = null;
+    row.measured = null;
     return;
   }
   const scale = devicePixelRatio || 1;
@@ -213,7 +210,7 @@ function showTip(row, event) {
 /** decisionList is the list of all decisions, the newest first, each with its mark and its reason. */
 function decisionList(signal, history) {
   const list = new List({
-    label: "Decisions of the path selector, newest first", key: (d) => d.number, height: 74,
+    label: "Decisions of the path selector, newest first", key: (d) => d.number, height: 92,
     make: () => {
       const mark = el("canvas", { width: "28", height: "28", class: "mark" });
       const [time, what, why] = [el("time"), el("b"), el("span", { class: "why" })];

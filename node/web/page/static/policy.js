@@ -9,8 +9,13 @@ import { hopText } from "./paths.js";
 
 /** without takes the entries for exactly this interface or AS out of a policy: a pure function. */
 export function without(policy, target) {
-  const entries = (policy.acl.trim().match(/[+-](?:\s*,?\s*(?![+-])[^\s]+)?/g) ?? []).map((e) => e.replace(/,$/, "").trim());
-  const rest = entries.filter((e) => !(e[0] === "-" && e.slice(1).trim() === target));
+  const words = policy.acl.replace(/\s*,\s*(?=[+-])/g, " ").trim().split(/\s+/);
+  const entries = []; // a sign, with the hops that it is about or none
+  for (const word of words) {
+    if (word === "+" || word === "-") entries.push(word);
+    else if (entries.length > 0) entries.push(`${entries.pop()} ${word}`);
+  }
+  const rest = entries.filter((e) => e !== `- ${target}`);
   return {
     ...policy,
     acl: rest.length === 1 && rest[0] === "+" ? "" : rest.join(", "),
@@ -88,7 +93,7 @@ export async function changeInterface(target, about) {
   });
   show();
   const heading = el("h3", { text: "Paths that remain" });
-  const answer = await dialog(target, [el("p", { class: "hint", text: about }), choice, heading, shown], [el("button", { value: "", formnovalidate: true, text: "Cancel" }), apply]);
+  const answer = await dialog(target, [el("p", { class: "hint", text: about }), choice, heading, shown], [apply, el("button", { value: "", formnovalidate: true, text: "Cancel" })]);
   if (answer !== "do") return false;
   return put("policy", preview.policy).then(() => {
     say(`The policy for ${target} was changed.`);

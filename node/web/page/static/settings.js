@@ -20,11 +20,11 @@ export function settingsView(signal) {
 
 const section = (title, about, form) => el("section", {}, el("h2", { text: title }), el("p", { class: "hint", text: about }), form);
 
-/** saving makes a form that sends what read() returns. */
+/** saving makes a form that sends what read() makes of the settings of the moment: others may have changed some. */
 function saving(form, read) {
   form.addEventListener("submit", (e) => {
     e.preventDefault();
-    patch("settings", read()).then(() => say("The settings were saved."), sayError);
+    get("settings").then((now) => patch("settings", read(now))).then(() => say("The settings were saved."), sayError);
   });
   return form;
 }
@@ -53,9 +53,9 @@ function ratesForm(s) {
     el("label", {}, "From", begin), el("label", {}, "To", end),
     el("fieldset", { class: "whole days" }, el("legend", { text: "Days on which they begin" }), ...days.map((d) => d.label)),
     el("div", { class: "buttons" }, el("button", { class: "main", text: "Save" })));
-  return saving(form, () => ({
-    limits: { ...s.limits, download_mbit_s: Number(down.value), upload_mbit_s: Number(up.value) },
-    alternative: { ...s.alternative, download_mbit_s: Number(slowDown.value), upload_mbit_s: Number(slowUp.value) },
+  return saving(form, (now) => ({
+    limits: { ...now.limits, download_mbit_s: Number(down.value), upload_mbit_s: Number(up.value) },
+    alternative: { ...now.alternative, download_mbit_s: Number(slowDown.value), upload_mbit_s: Number(slowUp.value) },
     schedule: { always: always.checked, enabled: enabled.checked, begin: begin.value, end: end.value, days: days.filter((d) => d.box.checked).map((d) => d.id) },
   }));
 }

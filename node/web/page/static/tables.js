@@ -18,7 +18,7 @@ const narrow = () => matchMedia("(max-width: 760px)").matches;
 export function table(signal, { label, key, columns, height = () => 36, template }) {
   const head = el("div", { class: `row-grid head ${template}`, role: "row" }, ...columns.map(([title, cls]) => el("div", { role: "columnheader", class: cls, text: title })));
   const list = new List({
-    label, key, height,
+    label, key, height, head,
     make: () => el("div", { class: `row-grid ${template}` }, ...columns.map(([title, cls, text]) =>
       el("div", { role: "gridcell", class: cls, "data-title": title }, ...(text.make ? [text.make()] : [])))),
     update: (row, item) => columns.forEach(([, , text], i) => {
@@ -32,7 +32,7 @@ export function table(signal, { label, key, columns, height = () => 36, template
   });
   signal.addEventListener("abort", () => list.close());
   const empty = el("p", { class: "empty" });
-  const root = el("div", { class: "table" }, head, list.root, empty);
+  const root = el("div", { class: "table" }, list.root, empty);
   const set = (items, none) => {
     list.set(items);
     setText(empty, items.length === 0 ? none : "");
@@ -97,7 +97,12 @@ export function logTab(signal, hash) {
     entries = [...more.map((e) => ({ ...e, number: number++ })).reverse(), ...entries].slice(0, MOST);
     t.set(entries, "Nothing has happened yet.");
   };
-  get(`torrents/${hash}/log`, signal).then(show, (err) => signal.aborted || sayError(err));
+  const load = () => get(`torrents/${hash}/log`, signal).then((all) => {
+    entries = [];
+    show(all);
+  }, (err) => signal.aborted || sayError(err));
+  load();
+  live.addEventListener("snapshot", load, { signal });
   live.addEventListener("log", ({ detail }) => detail.info_hash === hash && show([detail]), { signal });
   return el("div", { class: "tab" }, t.root);
 }

@@ -58,7 +58,7 @@ export function torrentsView(signal) {
   const head = el("div", { class: "row-grid head", role: "row" }, el("div", { role: "columnheader", class: "c-box" }, all), ...heads);
   const empty = el("p", { class: "empty", hidden: true });
   const list = new List({
-    label: "Torrents", multiple: true, make: makeRow, update: updateRow, key: (t) => t.info_hash,
+    label: "Torrents", multiple: true, head, make: makeRow, update: updateRow, key: (t) => t.info_hash,
     height: () => (matchMedia("(max-width: 760px)").matches ? 76 : 46),
     open: (t) => (location.hash = `#/torrent/${t.info_hash}`),
     chosen: showActions,
@@ -70,7 +70,7 @@ export function torrentsView(signal) {
     el("h1", { class: "hidden", text: "Torrents" }),
     el("div", { class: "bar" },
       el("button", { type: "button", class: "main", on: { click: () => openAdd() } }, icon("add"), "Add"), filter, states, sort, count),
-    actions, el("div", { class: "table" }, head, list.root), empty);
+    actions, el("div", { class: "table" }, list.root), empty);
 
   filter.addEventListener("input", () => {
     chosen.text = filter.value;

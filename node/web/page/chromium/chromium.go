@@ -1,0 +1,185 @@
+// Package chromium lets tests look at pages in a real browser: Debian's chromium without a window, driven
+// over its DevTools protocol. Only tests import it.
+package chromium
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// patience is how long a page may take to become what a test waits for, on a machine with other work.
+const patience = 2 * time.Minute
+
+// Tab is a page in a browser of its own, with an empty profile.
+type Tab struct {
+	t   testing.TB
+	ctx context.Context
+
+	mu         sync.Mutex
+	complaints []string
+}
+
+// Open starts the browser, for the time of the test. With -short the test is skipped. Unless quiet is
+// set, the test fails if the page complains: errors of scripts, and what a content security policy
+// has refused. Resolve are rules such as "MAP evil.example 127.0.0.1", which stand for a name server.
+func Open(t testing.TB, quiet bool, resolve string) *Tab {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a browser takes its time")
+	}
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Fatalf("%v; run ./scripts/install-deps", err)
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(patience))
+	if resolve != "" {
+		options = append(options, chromedp.Flag("host-resolver-rules", resolve))
+	}
+	alone, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	b := &Tab{t: t}
+	ctx, end := chromedp.NewContext(alone, chromedp.WithListener(b.hear))
+	b.ctx = ctx
+	t.Cleanup(func() {
+		end()
+		cancel()
+		if !quiet {
+			for _, c := range b.Complaints() {
+				t.Errorf("the browser says: %s", c)
+			}
+		}
+	})
+	b.Size(1280, 800)
+	return b
+}
+
+// hear notes what the browser complains about. It runs while the browser's messages are read.
+func (b *Tab) hear(event any) {
+	said := ""
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		said = e.ExceptionDetails.Text
+		if x := e.ExceptionDetails.Exception; x != nil {
+			said += " " + x.Description
+		}
+	case *log.EventEntryAdded:
+		// An answer with an error status is not a fault of the page, which tells the user.
+		if e.Entry.Level == log.EntryLevelError && e.Entry.Source != log.EntrySourceNetwork {
+			said = e.Entry.Text + " " + e.Entry.URL
+		}
+	}
+	if said != "" {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.complaints = append(b.complaints, said)
+	}
+}
+
+// Complaints returns what the browser has complained about.
+func (b *Tab) Complaints() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.complaints)
+}
+
+func (b *Tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, steps...); err != nil {
+		b.t.Fatalf("%v; the browser says %q", err, b.Complaints())
+	}
+}
+
+// Show loads a page anew, also if only the part of the address behind # differs.
+func (b *Tab) Show(url string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
+}
+
+// Size sets the size of what can be seen, in CSS pixels.
+func (b *Tab) Size(width, height int64) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(width, height))
+}
+
+// Dark sets whether the user wants dark colours.
+func (b *Tab) Dark(on bool) {
+	b.t.Helper()
+	value := map[bool]string{true: "dark", false: "light"}[on]
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}},
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Get evaluates an expression, which may be a promise.
+func Get[T any](b *Tab, expression string) T {
+	b.t.Helper()
+	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatalf("%s: %v; the browser says %q", expression, err, b.Complaints())
+	}
+	return value
+}
+
+// Run evaluates an expression for its effect.
+func (b *Tab) Run(expression string) {
+	b.t.Helper()
+	Get[bool](b, "Promise.resolve("+expression+").then(() => true)")
+}
+
+// Until waits until an expression is true.
+func (b *Tab) Until(condition string) {
+	b.t.Helper()
+	for end := time.Now().Add(patience); !Get[bool](b, "Boolean("+condition+")"); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatalf("never true: %s; the browser says %q; the page shows:\n%.1500s", condition, b.Complaints(), Get[string](b, "document.body.innerText"))
+		}
+	}
+}
+
+// Click clicks the middle of the element that a selector finds, once it can be seen.
+func (b *Tab) Click(selector string) {
+	b.t.Helper()
+	b.do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+// Type presses the keys of a text, one after the other. Special keys are those of package chromedp/kb.
+func (b *Tab) Type(text string) {
+	b.t.Helper()
+	b.do(chromedp.KeyEvent(text))
+}
+
+// Upload gives files to a file input.
+func (b *Tab) Upload(selector string, files ...string) {
+	b.t.Helper()
+	b.do(chromedp.SetUploadFiles(chromedp.CSS(selector), files))
+}
+
+// Shot writes what can be seen as DIR/NAME.png if BRAID_SHOTS=DIR is set: for the documents, and to be
+// looked at.
+func (b *Tab) Shot(name string) {
+	b.t.Helper()
+	dir := os.Getenv("BRAID_SHOTS")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
