@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"braid/pathsel"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
@@ -385,8 +387,16 @@ func testCrowding(t *testing.T, o opener) {
 	for n := range honest {
 		s.announce(with(visitOn(20_000+n, swarm.SCION), func(v *swarm.Visit) { v.Addr.IA += pathsel.IA(1 + n) }))
 	}
+	var crowd errgroup.Group // many at once, so that the test does not wait for a server 10 000 times
+	crowd.SetLimit(50)
 	for n := range 10_000 {
-		s.announce(visitOn(n, swarm.SCION))
+		crowd.Go(func() error {
+			_, err := s.Announce(context.Background(), visitOn(n, swarm.SCION))
+			return err
+		})
+	}
+	if err := crowd.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	if n := s.members(); n.SCION != honest+200 {
 		t.Fatalf("%d members", n.SCION)
