@@ -31,17 +31,12 @@ func lockDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create testbed directory: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("lock testbed directory: %w", err)
+	f, err := Lock(filepath.Join(dir, lockFile))
+	if errors.Is(err, ErrLocked) {
+		return nil, fmt.Errorf("%s: %w (process %s): take it down with 'braid testbed down' or choose another directory", dir, ErrRunning, owner(dir))
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s: %w (process %s): take it down with 'braid testbed down' or choose another directory",
-				dir, ErrRunning, owner(f))
-		}
-		return nil, fmt.Errorf("lock testbed directory %s: %w", dir, err)
+	if err != nil {
+		return nil, err
 	}
 	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
@@ -53,10 +48,29 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-func owner(f *os.File) string {
-	b := make([]byte, 32)
-	n, _ := f.ReadAt(b, 0)
-	return strings.TrimSpace(string(b[:n]))
+// ErrLocked is returned by Lock if another process has the lock.
+var ErrLocked = errors.New("another process has it")
+
+// Lock makes the file if necessary, and locks it (flock(2)) until it is closed or the process ends, however that happens.
+func Lock(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = ErrLocked
+		}
+		return nil, fmt.Errorf("lock %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// owner returns the process ID in the lock file.
+func owner(dir string) string {
+	b, _ := os.ReadFile(filepath.Join(dir, lockFile))
+	return strings.TrimSpace(string(b[:min(len(b), 32)]))
 }
 
 // locked tells whether a testbed has the directory, and the process ID that it wrote.
@@ -71,9 +85,9 @@ func locked(dir string) (pid string, yes bool, err error) {
 	defer f.Close()
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return owner(f), true, nil
+		return owner(dir), true, nil
 	}
-	return owner(f), false, err
+	return owner(dir), false, err
 }
 
 // State is what a testbed writes to state.json while it lives, for programs that want to find its hosts
@@ -119,15 +133,22 @@ func StateOf(dir string) (State, error) {
 }
 
 func (n *Network) writeState() error {
-	// Renaming a complete file ensures that a reader never sees half of it.
-	file := filepath.Join(n.dir, stateFile)
-	if err := writeJSON(file+".new", n.State()); err != nil {
-		return fmt.Errorf("write testbed state: %w", err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
+	if err := WriteJSON(filepath.Join(n.dir, stateFile), n.State()); err != nil {
 		return fmt.Errorf("write testbed state: %w", err)
 	}
 	return nil
+}
+
+// WriteJSON writes a file as a whole or not at all: a reader never sees half of it.
+func WriteJSON(name string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(name+".new", append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
 }
 
 // notRunning says that no testbed runs in the directory, and whether one died there.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -152,10 +151,10 @@ func (g generator) as(a asPlan, trcs []string) error {
 			return err
 		}
 	}
-	if err := writeJSON(filepath.Join(dir, "topology.json"), topologyJSON(a)); err != nil {
+	if err := WriteJSON(filepath.Join(dir, "topology.json"), topologyJSON(a)); err != nil {
 		return err
 	}
-	if err := writeJSON(filepath.Join(dir, "staticInfoConfig.json"), staticInfo(a)); err != nil {
+	if err := WriteJSON(filepath.Join(dir, "staticInfoConfig.json"), staticInfo(a)); err != nil {
 		return err
 	}
 	for key, kind := range beaconPolicies {
@@ -301,14 +300,6 @@ func (g generator) routerTOML(r routerPlan, dir string) map[string]any {
 			"receive_buffer_size": socketBuffer, "send_buffer_size": socketBuffer, "bfd": bfd,
 		},
 	}
-}
-
-func writeJSON(file string, v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(b, '\n'), 0o644)
 }
 
 func writeTOML(file string, v any) error {

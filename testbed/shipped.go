@@ -31,11 +31,7 @@ func ShippedText(name string) ([]byte, error) {
 
 // LoadTopology reads a topology file, or a shipped topology by its name. A file of that name comes first.
 func LoadTopology(name string) (Topology, error) {
-	f, err := os.Open(name)
-	if st, failed := os.Stat(name); failed == nil && st.IsDir() {
-		f.Close()
-		err = fs.ErrNotExist // a folder of that name means nothing
-	}
+	f, err := OpenFile(name)
 	if err == nil {
 		defer f.Close()
 		return ParseTopology(name, f)
@@ -44,6 +40,14 @@ func LoadTopology(name string) (Topology, error) {
 		return Topology{}, fmt.Errorf("topology: %w", err)
 	}
 	return ShippedTopology(name)
+}
+
+// OpenFile opens a file. A folder of that name does not count: the error is fs.ErrNotExist.
+func OpenFile(name string) (*os.File, error) {
+	if st, err := os.Stat(name); err == nil && st.IsDir() {
+		return nil, fs.ErrNotExist
+	}
+	return os.Open(name)
 }
 
 // ShippedTopology reads a shipped topology by its name.

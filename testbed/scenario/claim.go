@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"braid/testbed"
 )
 
 // A runner owns two directories: the run directory, and one for temporary files. A file in each is locked
@@ -17,18 +18,11 @@ const (
 
 // claim takes a directory for this process until the file is closed.
 func claim(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, claimFile), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	f, err := testbed.Lock(filepath.Join(dir, claimFile))
+	if errors.Is(err, testbed.ErrLocked) {
+		err = fmt.Errorf("%s: another braid is running scenarios there: wait for it, or choose another directory", dir)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s: another braid is running scenarios there: wait for it, or choose another directory", dir)
-		}
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
-	}
-	return f, nil
+	return f, err
 }
 
 // newScratch makes a directory for temporary files, and removes those that killed runners left behind.

@@ -98,6 +98,11 @@ func (h *fixtures) open(ctx context.Context, s Scenario, o Options) error {
 	opts.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	began := time.Now()
 	if h.network, err = testbed.Start(ctx, opts); err != nil {
+		// Keep the logs of its processes: the directory for temporary files goes.
+		kept := filepath.Join(logDir, "network-logs")
+		if os.RemoveAll(kept) == nil && os.CopyFS(kept, os.DirFS(filepath.Join(opts.Dir, "logs"))) == nil {
+			err = fmt.Errorf("%w, copied to %s", err, kept)
+		}
 		return err
 	}
 	h.hosts = &hosts{h.network, opts.Log, map[pathsel.IA]*scionnet.Host{}}

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/optimize/convex/lp"
 
 	"braid/pathsel"
 )
@@ -42,28 +41,25 @@ func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float6
 	if len(open) == 0 {
 		return 0, nil
 	}
-	// Each route has a variable, its payload. The slack variables behind them are a first solution.
-	n := len(open)
-	cost := make([]float64, n+len(bounds))
-	a := mat.NewDense(len(bounds), n+len(bounds), nil)
-	basis := make([]int, len(bounds))
-	for i, r := range open {
-		cost[i] = -1
-		r.load(func(l pathsel.Interface, bits float64) {
-			if row, ok := rows[l]; ok {
-				a.Set(row, i, a.At(row, i)+bits)
-			}
-		})
-	}
-	for row := range bounds {
-		a.Set(row, n+row, 1)
-		basis[row] = n + row
-	}
-	best, _, err := lp.Simplex(cost, a, bounds, 1e-9, basis)
+	// Each route has a variable, its payload.
+	x, err := maximise(slices.Repeat([]float64{1}, len(open)), len(bounds), func(a *mat.Dense, b []float64) {
+		copy(b, bounds)
+		for i, r := range open {
+			r.load(func(l pathsel.Interface, bits float64) {
+				if row, ok := rows[l]; ok {
+					a.Set(row, i, a.At(row, i)+bits)
+				}
+			})
+		}
+	})
 	if err != nil {
-		return 0, fmt.Errorf("compute the limit of %d paths over %d links: %w", n, len(bounds), err)
+		return 0, fmt.Errorf("compute the limit of %d paths over %d links: %w", len(open), len(bounds), err)
 	}
-	return -best * mega, nil
+	var sum float64
+	for _, v := range x[:len(open)] {
+		sum += v
+	}
+	return sum * mega, nil
 }
 
 // load calls on for each link of the route, with the bits that each bit of payload takes there. This includes

@@ -45,6 +45,7 @@ type Hooks struct {
 //	SCENARIO/VARIANT/RUN/PEER.log        a peer's standard error
 //	SCENARIO/VARIANT/RUN/result.json     its figures; written last, so an interrupted run has none
 //	SCENARIO/network.log                 the testbed's own log
+//	SCENARIO/network-logs                logs of the processes of a network that did not start
 //	summary.csv                          every figure of every run
 //	lock                                 locked while a runner is at work here
 const (
@@ -174,19 +175,7 @@ func (st *setup) run(ctx context.Context, v Variant, run int, dir string) (Resul
 		return res, err
 	}
 	res.Run = run
-	return res, writeJSON(filepath.Join(dir, resultFile), res)
-}
-
-// writeJSON writes a file as a whole or not at all.
-func writeJSON(name string, v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(name+".new", append(b, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return res, testbed.WriteJSON(filepath.Join(dir, resultFile), res)
 }
 
 // writeRun writes run.json, or checks that the run directory is of the same scenarios and program.
@@ -195,7 +184,7 @@ func writeRun(o Options, scenarios []Scenario) error {
 	now := about(o.Braid, scenarios)
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := writeJSON(name, now); err != nil {
+		if err := testbed.WriteJSON(name, now); err != nil {
 			return fmt.Errorf("write run directory: %w", err)
 		}
 		return nil

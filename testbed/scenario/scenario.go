@@ -352,60 +352,40 @@ func (s Scenario) Scaled(by float64) (Scenario, error) {
 	if !(by > 0 && by <= 1) {
 		return s, fmt.Errorf("scale %v: want more than 0 and at most 1", by)
 	}
-	d := func(t *Duration) { *t = scaled(*t, by) }
-	when := func(w *When) {
-		if w != nil {
-			w.After = scaled(w.After, by)
-		}
-	}
-	copied := func(w *When) *When {
-		if w == nil {
-			return nil
-		}
-		c := *w
-		return &c
-	}
 	s.scale *= by
+	scale := func(times ...*Duration) {
+		for _, t := range times {
+			*t = scaled(*t, by)
+		}
+	}
 	size := func(b *Bytes) { *b = max(1, Bytes(float64(*b)*by)) }
 	size(&s.Size)
-	s.Variants = slices.Clone(s.Variants)
+	scale(&s.Takes, &s.Lasts)
+	s.Variants, s.Peers, s.Traffic = slices.Clone(s.Variants), slices.Clone(s.Peers), slices.Clone(s.Traffic)
+	s.Events, s.Measure = slices.Clone(s.Events), slices.Clone(s.Measure)
 	for i := range s.Variants {
 		if v := &s.Variants[i]; v.Size > 0 {
 			size(&v.Size)
 		}
 	}
-	d(&s.Takes)
-	d(&s.Lasts)
-	s.Peers, s.Traffic, s.Events, s.Measure = slices.Clone(s.Peers), slices.Clone(s.Traffic), slices.Clone(s.Events), slices.Clone(s.Measure)
 	for i := range s.Peers {
 		p := &s.Peers[i]
-		p.Stop, p.Crash = copied(p.Stop), copied(p.Crash)
-		when(&p.Start)
-		when(p.Stop)
-		when(p.Crash)
+		p.Start, p.Stop, p.Crash = *p.Start.scaled(by), p.Stop.scaled(by), p.Crash.scaled(by)
 	}
 	for i := range s.Traffic {
 		t := &s.Traffic[i]
-		t.Stop = copied(t.Stop)
-		when(&t.Start)
-		when(t.Stop)
+		t.Start, t.Stop = *t.Start.scaled(by), t.Stop.scaled(by)
 	}
 	for i := range s.Events {
 		e := &s.Events[i]
-		e.At = copied(e.At)
-		when(e.At)
-		d(&e.For)
-		d(&e.Every)
+		e.At = e.At.scaled(by)
+		scale(&e.For, &e.Every)
 	}
 	for i := range s.Measure {
 		m := &s.Measure[i]
-		d(&m.From)
-		d(&m.To)
+		scale(&m.From, &m.To)
 		if m.Base != nil {
-			b := *m.Base
-			d(&b.From)
-			d(&b.To)
-			m.Base = &b
+			m.Base = &Window{scaled(m.Base.From, by), scaled(m.Base.To, by)}
 		}
 	}
 	return s, nil
@@ -432,6 +412,13 @@ func (s Scenario) Smoky() (Scenario, error) {
 		scale = min(1, seconds(enough)/seconds(s.Takes.D()))
 	}
 	return s.Scaled(scale)
+}
+
+func (w *When) scaled(by float64) *When {
+	if w == nil {
+		return nil
+	}
+	return &When{scaled(w.After, by), w.Done}
 }
 
 func scaled[T Duration | time.Duration](t T, by float64) T { return T(float64(t) * by) }

@@ -27,11 +27,7 @@ func Shipped() []string {
 
 // Load reads a scenario file, or a shipped scenario by its name. A file of that name comes first.
 func Load(name string) (Scenario, error) {
-	f, err := os.Open(name)
-	if st, failed := os.Stat(name); failed == nil && st.IsDir() {
-		f.Close()
-		err = fs.ErrNotExist // a folder of that name means nothing
-	}
+	f, err := testbed.OpenFile(name)
 	if err == nil {
 		defer f.Close()
 		return Parse(name, f, topologyFor(filepath.Dir(name)))

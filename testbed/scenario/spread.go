@@ -180,7 +180,10 @@ func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, ca
 	}
 	const slack = 1e-6
 	for range 1000 {
-		x, err := solveSpread(len(arcs), len(links), len(cuts), func(a *mat.Dense, b []float64) {
+		// Variables are the rates of the arcs and R; rows are links and then cuts.
+		gain := make([]float64, len(arcs)+1)
+		gain[len(arcs)] = 1
+		x, err := maximise(gain, len(links)+len(cuts), func(a *mat.Dense, b []float64) {
 			for i, l := range links {
 				b[i] = capacity[l] / mega
 			}
@@ -264,23 +267,24 @@ func nodesOf(ways []overlay, isSeed func(string) bool, receivers []string) (node
 	return node, len(number)
 }
 
-// solveSpread solves the programme that fill writes. Variables are the rates of the arcs and R; rows are links
-// and then cuts, all upper bounds. Equal bounds make the programme degenerate, and the simplex algorithm may
-// fail. So each bound grows by a different amount, as small as possible and no more than rounding.
-func solveSpread(arcs, links, cuts int, fill func(a *mat.Dense, b []float64)) (x []float64, err error) {
-	for _, more := range []float64{1e-9, 1e-8, 1e-7, 1e-6} {
+// maximise returns the variables that gain the most within the upper bounds of the rows that fill writes. Equal bounds
+// make a programme degenerate, and the simplex algorithm may fail. Then each bound grows by a different amount, as small as
+// possible and no more than rounding.
+func maximise(gain []float64, rows int, fill func(a *mat.Dense, b []float64)) (x []float64, err error) {
+	vars := len(gain)
+	for _, more := range []float64{0, 1e-9, 1e-8, 1e-7, 1e-6} {
 		// Each row has a slack, with which the programme starts.
-		rows, vars := links+cuts, arcs+1
 		a := mat.NewDense(rows, vars+rows, nil)
-		b, basis := make([]float64, rows), make([]int, rows)
+		b, basis, cost := make([]float64, rows), make([]int, rows), make([]float64, vars+rows)
+		for i, g := range gain {
+			cost[i] = -g
+		}
 		fill(a, b)
 		for i := range rows {
 			a.Set(i, vars+i, 1)
 			basis[i] = vars + i
 			b[i] += more * float64(i+1)
 		}
-		cost := make([]float64, vars+rows)
-		cost[arcs] = -1
 		if _, x, err = lp.Simplex(cost, a, b, 1e-10, basis); err == nil {
 			return x, nil
 		}
