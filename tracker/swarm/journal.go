@@ -122,6 +122,15 @@ func (d *Durable) load(name string) error {
 // apply puts a batch into memory, and into alive when the tracker last said that it was running.
 func (d *Durable) apply(batch []byte, alive *time.Time) error {
 	var emptied []wire.InfoHash
+	// In a batch members leave before others join. So whether a swarm is empty is known at the end,
+	// or where a damaged batch is given up.
+	defer func() {
+		for _, h := range emptied {
+			if s := d.shard(h); s.tables[h] != nil && s.tables[h].size == 0 {
+				delete(s.tables, h)
+			}
+		}
+	}()
 	for len(batch) > 0 {
 		kind := batch[0]
 		n, known := entryLen[kind]
@@ -160,13 +169,6 @@ func (d *Durable) apply(batch []byte, alive *time.Time) error {
 			}
 		case aliveEntry:
 			*alive = time.Unix(int64(binary.BigEndian.Uint64(e)), 0)
-		}
-	}
-	// Members leave before others join in a batch, but a swarm whose last member left before
-	// another joined is a new one.
-	for _, h := range emptied {
-		if s := d.shard(h); s.tables[h] != nil && s.tables[h].size == 0 {
-			delete(s.tables, h)
 		}
 	}
 	return nil
