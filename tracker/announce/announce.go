@@ -69,9 +69,22 @@ type Config struct {
 	Found func([]wire.Addr)
 	// Asked may be nil. It is called before the first announce to a tracker, with neither answered
 	// nor an error, and with the result of each announce. Several goroutines call it.
-	Asked func(u tracker.URL, answered bool, err error)
+	Asked func(Asked)
 	// Logger may be nil.
 	Logger *slog.Logger
+}
+
+// Asked says how it goes with a tracker.
+type Asked struct {
+	URL      tracker.URL
+	Answered bool
+	Err      error // why it has not answered
+	// Seeds and Leechers are the tracker's counts of the swarm, and Peers the number of peers in its
+	// answer.
+	Seeds, Leechers int64
+	Peers           int
+	Warning         string    // of the tracker
+	Next            time.Time // it is not asked before, unless there are too few peers; zero: never
 }
 
 // Announcer announces one torrent until it is closed.
@@ -166,6 +179,16 @@ func (a *Announcer) Hungry(is bool) {
 	}
 }
 
+// Announce has all trackers asked now or, if that is too soon for a tracker, as soon as it allows.
+func (a *Announcer) Announce() {
+	a.mu.Lock()
+	for _, t := range a.tiers {
+		t.now.Store(true)
+	}
+	a.mu.Unlock()
+	a.wake()
+}
+
 func (a *Announcer) wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -208,9 +231,9 @@ func (a *Announcer) announceOf(s *source, e wire.Event, p Progress) *wire.Announ
 	return out
 }
 
-func (a *Announcer) reportAsked(s *source, answered bool, err error) {
+func (a *Announcer) reportAsked(x Asked) {
 	if a.cfg.Asked != nil {
-		a.cfg.Asked(s.url, answered, err)
+		a.cfg.Asked(x)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"braid/tracker"
@@ -25,7 +26,8 @@ type source struct {
 	complete    bool // it has answered an announce that the download is complete
 	failures    int  // in a row
 	notBefore   time.Time
-	refused     bool // it does not want to be asked again
+	closed      time.Time // it has said itself that it does not want to be asked before
+	refused     bool      // it does not want to be asked again
 	paths       reporting
 }
 
@@ -34,9 +36,10 @@ type tier struct {
 	announcer *Announcer
 	trackers  []*source
 	wake      chan struct{}
-	fruitless int  // announces in a row that found no new peer while there were too few
-	sibling   bool // a tracker of another tier has named these
-	adopted   bool // a tracker of this tier has named siblings
+	now       atomic.Bool // the user wants it asked as soon as it allows
+	fruitless int         // announces in a row that found no new peer while there were too few
+	sibling   bool        // a tracker of another tier has named these
+	adopted   bool        // a tracker of this tier has named siblings
 }
 
 // level is the level of a log record, lowered for siblings, which the user did not name.
@@ -81,18 +84,26 @@ func (t *tier) run() {
 			<-a.ctx.Done()
 			break
 		}
-		t.wait(s, next, soon)
+		t.wait(s, next, soon, began.Add(max(answer.MinInterval, leastHungry)))
 	}
 	t.goodbye()
 }
 
-// wait returns at the time of the next announce: at next, at soon while peers are too few, or as
-// soon as the download is complete.
-func (t *tier) wait(s *source, next, soon time.Time) {
+// wait returns at the time of the next announce: at next, at soon while peers are too few, at least if
+// the user wants it, or as soon as the download is complete. s is the tracker that has answered.
+func (t *tier) wait(s *source, next, soon, least time.Time) {
 	a := t.announcer
+	defer t.now.Store(false)
 	for a.ctx.Err() == nil {
 		until := next
-		if a.hungry.Load() && !soon.IsZero() && soon.Before(next) {
+		if t.now.Load() && s == nil {
+			t.forgive()
+			return
+		}
+		if t.now.Load() && least.Before(until) {
+			until = least
+		}
+		if a.hungry.Load() && !soon.IsZero() && soon.Before(until) {
 			until = soon
 		}
 		if s != nil && a.completed.Load() && !s.complete {
@@ -109,6 +120,13 @@ func (t *tier) wait(s *source, next, soon time.Time) {
 	}
 }
 
+// forgive lets trackers be asked again that have failed. What they have said of that themselves holds.
+func (t *tier) forgive() {
+	for _, s := range t.trackers {
+		s.notBefore = s.closed
+	}
+}
+
 // round asks the trackers in turn until one answers, and moves that one to the front. It returns
 // nil if none answered.
 func (t *tier) round() (*source, wire.Answer) {
@@ -118,7 +136,7 @@ func (t *tier) round() (*source, wire.Answer) {
 			continue
 		}
 		if !s.registered && s.failures == 0 {
-			a.reportAsked(s, false, nil)
+			a.reportAsked(Asked{URL: s.url})
 		}
 		completed, p := a.completed.Load(), a.cfg.Progress()
 		event := s.event(completed, p)
@@ -132,7 +150,7 @@ func (t *tier) round() (*source, wire.Answer) {
 		}
 		if err != nil {
 			t.failed(s, err)
-			a.reportAsked(s, false, err)
+			a.reportAsked(Asked{URL: s.url, Err: err, Next: s.notBefore})
 			continue
 		}
 		s.failures, s.registered, s.notBefore = 0, true, time.Time{}
@@ -146,7 +164,10 @@ func (t *tier) round() (*source, wire.Answer) {
 		} else {
 			t.fruitless++
 		}
-		a.reportAsked(s, true, nil) // after its peers
+		a.reportAsked(Asked{ // after its peers
+			URL: s.url, Answered: true, Seeds: answer.Complete, Leechers: answer.Incomplete, Peers: len(answer.Peers),
+			Warning: answer.Warning, Next: time.Now().Add(regular(answer)),
+		})
 		copy(t.trackers[1:i+1], t.trackers[:i])
 		t.trackers[0] = s
 		return s, answer
@@ -167,6 +188,9 @@ func (t *tier) failed(s *source, err error) {
 	s.failures++
 	wait, ever := retry(err, s.failures, rand.Float64())
 	s.refused, s.notBefore = !ever, time.Now().Add(wait)
+	if f := (*wire.Failure)(nil); errors.As(err, &f) && f.RetryIn > 0 {
+		s.closed = s.notBefore
+	}
 	level := slog.LevelDebug
 	if s.failures == 1 || !ever { // once is enough
 		level = t.level(slog.LevelWarn)

@@ -380,3 +380,36 @@ func TestOrderIsDrawn(t *testing.T) {
 		t.Error("trackers are asked in the order of the torrent")
 	}
 }
+
+// The user can have trackers asked at once, as far as they allow it: after their least interval, after a failure, but not before the
+// time that a tracker has named.
+func TestAnnounceNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, d := play(t, Config{}, map[string]script{"a": answers(t)}, map[string]script{"b": func(n int, _ *wire.Announce) (wire.Answer, error) {
+			if n == 3 {
+				return wire.Answer{}, &wire.Failure{Reason: "later", RetryIn: time.Hour}
+			}
+			return wire.Answer{}, errAway
+		}})
+		synctest.Wait()
+		d.lines = nil
+		time.Sleep(time.Second)
+		a.Announce()
+		d.expect(t, "b started")
+		time.Sleep(50 * time.Second)
+		d.mu.Lock()
+		d.lines = slices.DeleteFunc(d.lines, func(s string) bool { return strings.HasPrefix(s, "b") })
+		d.mu.Unlock()
+		d.expect(t)
+		time.Sleep(10 * time.Second)
+		d.mu.Lock()
+		d.lines = slices.DeleteFunc(d.lines, func(s string) bool { return strings.HasPrefix(s, "b") })
+		d.mu.Unlock()
+		d.expect(t, "a")
+		time.Sleep(2 * time.Minute)
+		a.Announce()
+		time.Sleep(time.Second)
+		d.expect(t, "a")
+		a.Close()
+	})
+}
