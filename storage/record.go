@@ -180,7 +180,7 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 	r.checked, r.right, known.changed = saved.compare(counted, now)
 	switch {
 	case fresh:
-	case s.options.recheck:
+	case s.options.recheck != nil && s.options.recheck(hash):
 		clear(r.checked)
 		clear(r.right)
 	default:

@@ -39,7 +39,7 @@ func ParseKind(s string) (Kind, error) {
 type Option func(*options)
 
 type options struct {
-	recheck  bool
+	recheck  func(metainfo.Hash) bool // nil: none
 	wanted   func(metainfo.Hash, Layout) []bool
 	existing Existing
 	tell     func(path, aside string)
@@ -49,7 +49,12 @@ type options struct {
 
 // Recheck ignores the record: all existing data is hashed, and blocks of unfinished pieces, which
 // cannot be hashed, are forgotten.
-func Recheck() Option { return func(o *options) { o.recheck = true } }
+func Recheck() Option { return RecheckOnly(func(metainfo.Hash) bool { return true }) }
+
+// RecheckOnly is Recheck for the torrents for which it is true when they are opened.
+func RecheckOnly(which func(metainfo.Hash) bool) Option {
+	return func(o *options) { o.recheck = which }
+}
 
 // Wanted tells the store which files of each torrent the user wants. Others are created only if
 // they share a piece with a wanted file.
