@@ -10,6 +10,7 @@
 //	Knowledge     what trackers on SCION hear and say about paths (knowledge.go)
 //	Goal          when a torrent has been served enough
 //	Subscription  a reader of the events; the events are in package event
+//	Move          its data goes to another directory, whatever happens meanwhile (move.go)
 //	history       the rates of each path and the selector's decisions; torrentLog: a torrent's log
 //	state.go      torrents and settings that survive the process at any moment (counters.go: what they
 //	              have carried)
@@ -19,7 +20,7 @@
 // A node prints nothing, knows no flags, and never ends the process. It chooses neither paths
 // (package pathsel) nor pieces (package client).
 //
-// Unsolved: the data of a torrent cannot be moved or renamed through a node.
+// Unsolved: the files of a torrent cannot be renamed through a node.
 package node
 
 import (
@@ -283,6 +284,9 @@ func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
 	}
 	if err := n.register(t); err != nil {
 		return nil, failed(err)
+	}
+	if t.State() == Moving { // an earlier process was in the middle of it
+		n.background(func() { t.finishMove(Queued) })
 	}
 	if !n.service && t.State() == Starting {
 		t.op.Lock()

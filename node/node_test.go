@@ -467,6 +467,7 @@ func (s *source) Hungry(is bool) {
 		s.full.Add(1)
 	}
 }
+func (s *source) Announce()  {}
 func (s *source) Completed() { s.completed.Add(1) }
 func (s *source) Close()     { s.closed.Add(1) }
 

@@ -258,6 +258,7 @@ func (t *Torrent) tellDone(r *run) {
 	}
 	t.save()
 	t.node.poke()
+	t.moveComplete(p)
 }
 
 // describe takes over what peers have said of a magnet link, so that it is kept.
@@ -346,11 +347,11 @@ func (t *Torrent) restart(change func(*Options)) {
 	t.cancelStart()
 	t.op.Lock()
 	defer t.op.Unlock()
-	running := t.current() != nil
-	if t.State() == Removed {
+	before := t.State()
+	if before == Removed || before == Moving {
 		return
 	}
-	if running {
+	if t.current() != nil {
 		if err := t.stop(Queued); err != nil {
 			t.node.log.Warn("the storage of a torrent cannot be closed", "torrent", t.Options().title(), "error", err)
 		}
@@ -360,25 +361,27 @@ func (t *Torrent) restart(change func(*Options)) {
 	t.complete = false
 	t.mu.Unlock()
 	t.save()
-	t.goOn(running)
+	t.goOn(before)
 }
 
-// goOn starts a torrent again that was stopped for a while, if it ran before. It needs op.
-func (t *Torrent) goOn(ran bool) {
+// goOn starts a torrent again that was stopped for a while, unless it is paused or was served enough
+// before. It needs op.
+func (t *Torrent) goOn(before State) {
 	t.mu.Lock()
-	service, paused := t.node.service, t.options.Paused
 	switch {
-	case paused || !ran && !service:
+	case t.options.Paused:
 		t.state = Paused
-	case service:
+	case before == Served:
+		t.state = Served
+	case t.node.service:
 		t.state = Queued
+	default:
+		t.state = Starting
 	}
+	start := t.state == Starting
 	t.mu.Unlock()
-	if service {
-		t.node.poke()
-		return
-	}
-	if paused || !ran {
+	t.node.poke()
+	if !start {
 		return
 	}
 	if err := t.start(t.node.ctx); err != nil {

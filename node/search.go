@@ -16,6 +16,11 @@ type TrackerStatus struct {
 	client.TrackerState
 	Tier int       // from 0; -1: another tracker has named it
 	Last time.Time // of the last answer or failure; zero: none yet
+	Next time.Time // it is asked again, or earlier if there are too few peers; zero: unknown or never
+	// The counts are those of its last answer: of the swarm, and of the peers in the answer.
+	Seeds, Leechers int64
+	Peers           int
+	Warning         string // in its last answer
 }
 
 // Trackers returns the trackers of the torrent, by tier and URL: those that were asked, and those that
@@ -69,15 +74,18 @@ func (t *Torrent) search(r *run) (out []Search, err error) {
 	s := Swarm{
 		InfoHash: t.hash, PeerID: n.session.PeerID(), Trackers: o.Trackers, Listen: n.Listening(),
 		Progress: r.transfer.Progress, Found: r.transfer.AddPeers, Hint: r.transfer.Hint,
-		Asked: func(s client.TrackerState) {
-			x := TrackerStatus{TrackerState: s}
+		Asked: func(x TrackerStatus) {
 			t.mu.Lock()
-			if x.Last = t.trackers[s.URL].Last; s.Answered || s.Err != nil {
+			before := t.trackers[x.URL]
+			if x.Last = before.Last; x.Answered || x.Err != nil {
 				x.Last = time.Now()
 			}
-			t.trackers[s.URL] = x
+			if !x.Answered { // what it has said before
+				x.Seeds, x.Leechers, x.Peers = before.Seeds, before.Leechers, before.Peers
+			}
+			t.trackers[x.URL] = x
 			t.mu.Unlock()
-			r.transfer.TrackerState(s)
+			r.transfer.TrackerState(x.TrackerState)
 		},
 		Logger: t.logger().With("torrent", o.Source.Name),
 	}
@@ -101,6 +109,19 @@ func (t *Torrent) search(r *run) (out []Search, err error) {
 	}
 	n.log.Warn("peers must find this braid in another way", "torrent", o.Source.Name, "reason", err)
 	return nil, nil
+}
+
+// Announce has all trackers asked now or, if that is too soon for a tracker, as soon as it allows.
+func (t *Torrent) Announce() {
+	r := t.current()
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.searches {
+		x.Announce()
+	}
 }
 
 func closeAll(searches []Search) {

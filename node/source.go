@@ -22,6 +22,8 @@ type Search interface {
 	Hungry(bool)
 	// Completed says that the download has become complete.
 	Completed()
+	// Announce has others asked at once, as far as they allow it.
+	Announce()
 	// Close ends the search and waits for it.
 	Close()
 }
@@ -36,7 +38,7 @@ type Swarm struct {
 	Progress func() client.Progress
 	Found    func(...client.Peer)
 	Hint     func(pathsel.Hints)
-	Asked    func(client.TrackerState)
+	Asked    func(TrackerStatus)
 	Logger   *slog.Logger
 }
 

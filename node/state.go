@@ -48,6 +48,8 @@ type saved struct {
 	Served       string              `json:"served,omitempty"` // the reason; empty: it was not served enough
 	Forced       bool                `json:"forced,omitempty"`
 	Removing     bool                `json:"removing,omitempty"` // it is being removed with its data
+	MoveTo       string              `json:"move_to,omitempty"`  // its data is being copied there
+	Leaving      string              `json:"leaving,omitempty"`  // its data was copied from there, and has to be deleted there
 	Rates        Rates               `json:"rates"`
 	IgnoreGlobal bool                `json:"ignore_global,omitempty"`
 	Policy       Policy              `json:"policy"`
@@ -100,7 +102,7 @@ func (t *Torrent) saved() saved {
 	s := saved{
 		Magnet: o.Source.Magnet(o.Source.Peers...), Comment: o.Source.Comment, Added: t.added, Completed: t.completed,
 		Storage: o.Storage, Selection: o.Selection, SuperSeeding: o.SuperSeeding, Goal: o.Goal, StopTimeout: o.StopTimeout,
-		Paused: o.Paused, Forced: t.forced, Removing: t.removing, Rates: o.Rates, IgnoreGlobal: o.IgnoreGlobal, Policy: o.Policy,
+		Paused: o.Paused, Forced: t.forced, Removing: t.removing, MoveTo: t.moveTo, Leaving: t.leaving, Rates: o.Rates, IgnoreGlobal: o.IgnoreGlobal, Policy: o.Policy,
 		PeerLimit: o.PeerLimit, Labels: o.Labels, Priority: o.Priority,
 	}
 	if t.state == Served {
@@ -241,6 +243,9 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	if s.Served != "" {
 		t.state, t.reason = Served, s.Served
 		close(t.ended)
+	}
+	if t.moveTo, t.leaving = s.MoveTo, s.Leaving; t.moveTo != "" || t.leaving != "" {
+		t.state = Moving
 	}
 	t.known = n.loadPeers(t.InfoHash())
 	return t, nil

@@ -23,9 +23,8 @@ type Storage struct {
 	// Existing says what happens to files that are in the way.
 	Existing      storage.Existing `json:"existing,omitempty"`
 	AllowDotfiles bool             `json:"allow_dotfiles,omitempty"`
-	// Recheck has data hashed whatever is recorded of it, when the torrent is started the first
-	// time.
-	Recheck bool `json:"-"`
+	// Recheck has data hashed at the next start whatever is recorded of it.
+	Recheck bool `json:"recheck,omitempty"`
 }
 
 // stores are the open stores. Torrents in one directory share one: only one can write there.
@@ -40,13 +39,25 @@ type sharedStore struct {
 	options Storage
 
 	mu    sync.Mutex
-	users map[metainfo.Hash]client.Selection
+	users map[metainfo.Hash]storeUser
+}
+
+// storeUser is what a torrent wants of its store.
+type storeUser struct {
+	selection client.Selection
+	recheck   bool
 }
 
 func (s *sharedStore) wants(hash metainfo.Hash, l storage.Layout) []bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.users[hash].Wants(l)
+	return s.users[hash].selection.Wants(l)
+}
+
+func (s *sharedStore) rechecks(hash metainfo.Hash) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users[hash].recheck
 }
 
 // open returns the store for a torrent. The caller gives it back with release.
@@ -56,33 +67,29 @@ func (s *stores) open(o Options, moved func(path, aside string), log *slog.Logge
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	want.Dir = dir
+	want.Dir, want.Recheck = dir, false
+	user := storeUser{o.Selection, o.Storage.Recheck}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.all {
 		if x.options.Dir != dir || x.options.Complete != want.Complete || want.Complete && x.options.Kind != want.Kind {
 			continue
 		}
-		have := x.options
-		have.Recheck = want.Recheck
-		if have != want {
+		if x.options != want {
 			return nil, fmt.Errorf("open storage in %s: another torrent uses it with other options", o.Storage.Dir)
 		}
 		x.mu.Lock()
-		x.users[o.Source.InfoHash] = o.Selection
+		x.users[o.Source.InfoHash] = user
 		x.mu.Unlock()
 		return x, nil
 	}
-	x := &sharedStore{options: want, users: map[metainfo.Hash]client.Selection{o.Source.InfoHash: o.Selection}}
+	x := &sharedStore{options: want, users: map[metainfo.Hash]storeUser{o.Source.InfoHash: user}}
 	if want.Complete {
 		x.Store, err = storage.OpenVerifiedIn(want.Kind, o.Storage.Dir, log)
 	} else {
-		opts := []storage.Option{storage.OnExisting(want.Existing, moved), storage.Wanted(x.wants)}
+		opts := []storage.Option{storage.OnExisting(want.Existing, moved), storage.Wanted(x.wants), storage.RecheckOnly(x.rechecks)}
 		if want.AllowDotfiles {
 			opts = append(opts, storage.AllowDotfiles())
-		}
-		if want.Recheck {
-			opts = append(opts, storage.Recheck())
 		}
 		x.Store, err = storage.Open(want.Kind, o.Storage.Dir, log, opts...)
 	}

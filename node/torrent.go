@@ -92,6 +92,8 @@ type Torrent struct {
 	failed    error              // why it is Failed
 	forced    bool               // it passes the queue
 	removing  bool               // its data is being deleted
+	moveTo    string             // where its data is being copied to
+	leaving   string             // where its data has to be deleted, since it was copied
 	run       *run               // nil: it does not run
 	abort     context.CancelFunc // ends a start that is under way; nil: there is none
 	last      client.Progress    // of the last run, without its connections; also of one before this process
@@ -208,6 +210,13 @@ var phases = map[State]client.Phase{
 func (t *Torrent) Pause() error {
 	if err := t.mayPause(); err != nil {
 		return err
+	}
+	t.mu.Lock()
+	moving := t.state == Moving
+	t.options.Paused, t.forced = t.options.Paused || moving, false
+	t.mu.Unlock()
+	if moving { // it is paused afterwards
+		return t.keep()
 	}
 	t.cancelStart()
 	t.op.Lock()

@@ -32,9 +32,10 @@ func (x trackers) Start(s Swarm) (Search, error) {
 		InfoHash: s.InfoHash, PeerID: s.PeerID, Tiers: s.Trackers, SCION: x.scion,
 		Progress: func() announce.Progress { return announceProgress(s.Progress()) },
 		Found:    func(found []wire.Addr) { s.Found(peersOf(found)...) },
-		Asked: func(u tracker.URL, answered bool, err error) {
-			state := client.TrackerState{URL: u.String(), Answered: answered, Err: err}
-			state.SCION, _ = u.SCION()
+		Asked: func(x announce.Asked) {
+			state := TrackerStatus{Seeds: x.Seeds, Leechers: x.Leechers, Peers: x.Peers, Warning: x.URL.Hide(x.Warning), Next: x.Next}
+			state.TrackerState = client.TrackerState{URL: x.URL.String(), Answered: x.Answered, Err: x.Err}
+			state.SCION, _ = x.URL.SCION()
 			s.Asked(state)
 		},
 		Logger: s.Logger,

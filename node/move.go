@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"braid/client"
+	"braid/storage"
+)
+
+// Move has the torrent's data lie in another directory. It returns when it is sure that the torrent can
+// be moved; the rest happens in the background, in which the torrent is Moving. It goes on where it was
+// then. If the data cannot be moved, it stays where it is, and the torrent's log says why.
+//
+// With data, the data is moved there: by new names on the same file system, otherwise by a copy. Files
+// of others are never overwritten. Without data, it is expected there already, and is verified.
+func (t *Torrent) Move(dir string, data bool) error {
+	failed := func(err error) error { return fmt.Errorf("move torrent %s: %w", t.Options().title(), err) }
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return failed(err)
+	}
+	if data {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return failed(err)
+		}
+	}
+	t.mu.Lock()
+	o, state := t.options, t.state
+	t.mu.Unlock()
+	switch {
+	case state == Removed, state == Moving:
+		return failed(fmt.Errorf("it is %s", state))
+	case isSameDir(o.Storage.Dir, dir):
+		return nil
+	case o.Source.IsMagnet() && data && o.Storage.Dir != "":
+		return failed(errors.New("it is not known yet what is in it"))
+	}
+	t.node.background(func() { t.moveAway(dir, data) })
+	return nil
+}
+
+// isSameDir tells whether two names are those of one directory, also if one leads through a link.
+func isSameDir(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return filepath.Clean(a) == filepath.Clean(b) || err1 == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// moveAway stops the torrent, moves it, and has it go on.
+func (t *Torrent) moveAway(dir string, data bool) {
+	t.cancelStart()
+	t.op.Lock()
+	state := t.State()
+	if state == Removed || state == Moving {
+		t.op.Unlock()
+		return
+	}
+	if err := t.stop(Moving); err != nil {
+		t.logger().Warn("the storage of a torrent cannot be closed", "error", err)
+	}
+	t.mu.Lock()
+	if t.moveTo = dir; !data || t.options.Storage.Dir == "" {
+		t.moveTo, t.options.Storage.Dir, t.options.Storage.Recheck = "", dir, true
+	}
+	t.mu.Unlock()
+	t.op.Unlock()
+	t.save()
+	t.finishMove(state)
+}
+
+// finishMove does what is left of a move, and has the torrent go on as before.
+func (t *Torrent) finishMove(before State) {
+	t.op.Lock()
+	defer t.op.Unlock()
+	if t.State() != Moving {
+		return
+	}
+	ctx, cancel := context.WithCancel(t.node.ctx)
+	defer cancel()
+	t.mu.Lock()
+	t.abort = cancel
+	t.mu.Unlock()
+	err := t.copyAway(ctx)
+	if t.node.ctx.Err() != nil && err != nil {
+		return // the next process does it
+	}
+	if err != nil {
+		t.logger().Error("the data cannot be moved", "error", err)
+	}
+	t.mu.Lock()
+	t.move, t.abort = nil, nil
+	t.mu.Unlock()
+	if err == nil {
+		t.changed("moved")
+	}
+	t.goOn(before)
+	t.save()
+}
+
+// copyAway brings the data to moveTo, and deletes it in the old place. Each step is kept before the next
+// one begins: see storage.Stored.CopyTo. It needs op.
+func (t *Torrent) copyAway(ctx context.Context) error {
+	t.mu.Lock()
+	o, to := t.options, t.moveTo
+	total := t.last.Have
+	t.mu.Unlock()
+	if to != "" {
+		err := o.stored().CopyTo(ctx, to, o.Storage.Complete, func(done int64) {
+			t.mu.Lock()
+			t.move = &MoveStatus{To: to, Done: done, Total: max(done, total)}
+			t.mu.Unlock()
+		})
+		if t.node.ctx.Err() != nil && err != nil {
+			return err
+		}
+		t.mu.Lock()
+		if t.moveTo = ""; err == nil {
+			t.options.Storage.Dir, t.leaving = to, o.Storage.Dir
+		}
+		t.mu.Unlock()
+		if keepErr := t.keep(); err != nil || keepErr != nil {
+			return errors.Join(err, keepErr) // the old place stays, and nothing is deleted
+		}
+	}
+	return t.leave()
+}
+
+// leave deletes the data in the place that the torrent has left.
+func (t *Torrent) leave() error {
+	t.mu.Lock()
+	o, from := t.options, t.leaving
+	t.mu.Unlock()
+	if from == "" || isSameDir(from, o.Storage.Dir) {
+		return nil
+	}
+	old := o.stored()
+	old.Dir = from
+	if err := old.Delete(o.Storage.Complete); err != nil {
+		return err // the next process tries again
+	}
+	t.mu.Lock()
+	t.leaving = ""
+	t.mu.Unlock()
+	return nil
+}
+
+// moveComplete moves the data of a download that has become complete to the directory for that.
+func (t *Torrent) moveComplete(p client.Progress) {
+	dir, o := t.node.Settings().CompleteDir, t.Options()
+	if dir == "" || p.Err != nil || p.Fetched == 0 || o.Storage.Complete {
+		return
+	}
+	if err := t.Move(dir, true); err != nil {
+		t.logger().Error("the complete data cannot be moved", "error", err)
+	}
+}
+
+// Verify has all data of the torrent hashed again, in the background. A running torrent goes on
+// afterwards, and fetches again what is wrong. A paused one stays paused, and fetches it when it is
+// resumed.
+func (t *Torrent) Verify() error {
+	o, state := t.Options(), t.State()
+	switch {
+	case state == Removed, state == Moving:
+		return fmt.Errorf("verify torrent %s: it is %s", o.title(), state)
+	case o.Source.IsMagnet():
+		return fmt.Errorf("verify torrent %s: it is not known yet what is in it", o.title())
+	case state == Paused, state == Served:
+		t.node.background(t.verifyStopped)
+	default:
+		t.node.background(func() { t.restart(func(o *Options) { o.Storage.Recheck = true }) })
+	}
+	return nil
+}
+
+// verifyStopped hashes the data of a torrent that does not run.
+func (t *Torrent) verifyStopped() {
+	t.op.Lock()
+	defer t.op.Unlock()
+	state := t.State()
+	if state != Paused && state != Served {
+		return
+	}
+	ctx, cancel := context.WithCancel(t.node.ctx)
+	defer cancel()
+	t.mu.Lock()
+	t.state, t.abort = Starting, cancel
+	o := t.options
+	t.mu.Unlock()
+	began := time.Now()
+	r, err := o.stored().CheckWanted(ctx, o.Selection.Wants(o.Source.Layout), func(n int64) {
+		t.mu.Lock()
+		t.last.Checked = n
+		t.mu.Unlock()
+	})
+	t.mu.Lock()
+	t.state, t.abort, t.last.Checked = state, nil, 0
+	if err == nil {
+		t.options.Storage.Recheck = !r.Complete() // the next start finds out what is wrong
+		t.last.Have, t.last.Done = goodOf(o.Source.Layout, r)
+	}
+	t.mu.Unlock()
+	if err != nil {
+		t.logger().Error("the data cannot be verified", "error", err)
+		return
+	}
+	t.logger().Info("verified", "complete", r.Complete(), "seconds", time.Since(began).Seconds())
+	t.save()
+	t.changed("changed")
+}
+
+// goodOf counts the right pieces of a report, and their bytes.
+func goodOf(l storage.Layout, r storage.Report) (bytes int64, pieces int) {
+	for i, good := range r.Good {
+		if good {
+			_, n := l.PieceRange(i)
+			bytes, pieces = bytes+n, pieces+1
+		}
+	}
+	return bytes, pieces
+}

@@ -1,0 +1,182 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"braid/client"
+)
+
+// A seed moves while it runs: it is served from the new place, the old one is empty, and nothing is hashed or fetched again. A file
+// of somebody else in the new place stops the move, and both stay as they are.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	data, out, to, full, state := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	seeder, _ := seedOf(t, src, data)
+	n := openService(t, state, out)
+	x := add(t, n, Options{Source: src, Peers: seeder.Listening()})
+	wait(t, "the download", x.Done())
+	foreign := filepath.Join(full, "file")
+	if err := os.WriteFile(foreign, make([]byte, 1<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	move := func(dir string, data bool, want string) {
+		t.Helper()
+		events := n.Subscribe(1000)
+		defer events.Close()
+		if err := x.Move(dir, data); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the move", func() bool { return x.State() == Running && len(x.Log()) > 0 && x.Status().Storage.Dir == want })
+	}
+	move(to, true, to)
+	sameFile(t, filepath.Join(data, "file"), filepath.Join(to, "file"))
+	if left, err := os.ReadDir(out); err != nil || len(left) != 1 || left[0].Name() != ".braid" {
+		t.Errorf("left in the old place: %v, %v", left, err)
+	}
+	if err := x.Move(full, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the refusal", func() bool {
+		l := x.Log()
+		return l[len(l)-1].Level > 4 && x.State() != Moving || len(l) > 1 && l[len(l)-2].Level > 4
+	})
+	if b, err := os.ReadFile(foreign); err != nil || len(b) != 1<<20 || b[7] != 0 {
+		t.Errorf("the file of somebody else: %v", err)
+	}
+	if left, err := os.ReadDir(full); err != nil || len(left) > 2 {
+		t.Errorf("left in the full place: %v, %v", left, err)
+	}
+	sameFile(t, filepath.Join(data, "file"), filepath.Join(to, "file"))
+	// Somebody serves it from the new place.
+	eventually(t, "the seed", func() bool { return x.State() == Running && x.Progress().Phase == client.Complete })
+	other := open(t, Config{})
+	y := add(t, other, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: n.Listening()})
+	wait(t, "a download from the new place", y.Done())
+	// Data that is there already is verified.
+	move(data, false, data)
+	eventually(t, "it is complete there", func() bool { return x.Progress().Phase == client.Complete })
+	if s := x.Status(); s.Downloaded != 1<<20 || s.Have != 1<<20 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A process that was killed in the middle of a move is followed by one that ends it: before and after the new place holds.
+func TestMoveAfterKill(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		data, out, to, state := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+		src := create(t, data, "file", 1<<20)
+		n := openService(t, state, out)
+		sameBytes(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
+		x := add(t, n, Options{Source: src})
+		wait(t, "the data that is there", x.Done())
+		if err := x.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		if late {
+			if err := x.Options().stored().CopyTo(t.Context(), to, false, nil); err != nil {
+				t.Fatal(err)
+			}
+			x.mu.Lock()
+			x.options.Storage.Dir, x.leaving = to, out
+			x.mu.Unlock()
+		} else {
+			// Half of a copy, and a file of the same content.
+			sameBytes(t, filepath.Join(data, "file"), filepath.Join(to, "file"))
+			x.mu.Lock()
+			x.moveTo = to
+			x.mu.Unlock()
+		}
+		if err := x.keep(); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n = openService(t, state, out)
+		x = torrent(t, n, src)
+		eventually(t, "the end of the move", func() bool { return x.State() == Paused })
+		if s := x.Status(); s.Storage.Dir != to {
+			t.Errorf("it is in %s", s.Storage.Dir)
+		}
+		sameFile(t, filepath.Join(data, "file"), filepath.Join(to, "file"))
+		if _, err := os.Lstat(filepath.Join(out, "file")); !os.IsNotExist(err) {
+			t.Errorf("the old place: %v", err)
+		}
+		if err := x.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, "the data in the new place", x.Done())
+	}
+}
+
+func sameBytes(t *testing.T, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, b, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Complete data goes where the settings say. Verifying finds what was damaged; the torrent fetches it again.
+func TestCompleteAndVerify(t *testing.T) {
+	t.Parallel()
+	data, out, complete := t.TempDir(), t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	seeder, _ := seedOf(t, src, data)
+	n := openService(t, t.TempDir(), out)
+	if err := n.Change(func(s *Settings) { s.CompleteDir = complete }); err != nil {
+		t.Fatal(err)
+	}
+	x := add(t, n, Options{Source: src, Peers: seeder.Listening()})
+	place := filepath.Join(complete, "file")
+	eventually(t, "the move", func() bool { return x.Status().Storage.Dir == complete && x.Progress().Phase == client.Complete })
+	st, err := os.Stat(place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damage := func() {
+		f, err := os.OpenFile(place, os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteAt(make([]byte, 100), 5000)
+		}
+		if err == nil {
+			err = f.Close()
+		}
+		if err == nil {
+			err = os.Chtimes(place, st.ModTime(), st.ModTime()) // so that only hashing finds it
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	damage()
+	before := x.Status().Downloaded
+	if err := x.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the repair", func() bool { return x.Status().Downloaded > before && x.Progress().Phase == client.Complete })
+	sameFile(t, filepath.Join(data, "file"), place)
+	if err := x.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if st, err = os.Stat(place); err != nil {
+		t.Fatal(err)
+	}
+	damage()
+	if err := x.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the check of a paused torrent", func() bool { return x.State() == Paused && x.Status().PiecesDone == 31 })
+	if err := x.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second repair", func() bool { return x.Progress().Phase == client.Complete })
+	sameFile(t, filepath.Join(data, "file"), place)
+}
