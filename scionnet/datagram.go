@@ -30,6 +30,44 @@ func (h *Host) OpenDatagrams(ctx context.Context, port uint16) (*Datagrams, erro
 	return &Datagrams{h, c, h.addrOf(c)}, nil
 }
 
+// OpenMessages opens a port for single messages of strangers; 0 is any free one. Unlike
+// OpenDatagrams, it takes no bundles, which cost the receiver more than the sender.
+func (h *Host) OpenMessages(ctx context.Context, port uint16) (*Datagrams, error) {
+	if err := h.mayListen(port); err != nil {
+		return nil, err
+	}
+	c, err := openFast(ctx, h, port)
+	if err != nil {
+		return nil, err
+	}
+	return &Datagrams{h, c, h.addrOf(c)}, nil
+}
+
+// SendOver sends one payload along a path that the host has found before. Unlike with Route,
+// nothing is kept for the remote.
+func (d *Datagrams) SendOver(ctx context.Context, b []byte, remote Addr, path pathsel.Path) error {
+	f, err := d.host.resolvePath(ctx, remote, path)
+	if err != nil {
+		return err
+	}
+	if len(b) > min(f.path.MTU-headerLen(d.local, remote, len(f.way.raw)), mostPacket) {
+		return errors.New("the path's MTU has no room for the message")
+	}
+	r := d.host.routes.dial(remote, f.trail, &f.way)
+	defer d.host.routes.unpin(r)
+	return d.Send(b, len(b), r.pseudo)
+}
+
+// Sender returns who has sent what was received from an address, and whether the ISD-AS is proven:
+// the packet's way back leads there. Others can only claim it.
+func (d *Datagrams) Sender(from net.Addr) (a Addr, proven, ok bool) {
+	r := d.host.routes.forAddr(from)
+	if r == nil {
+		return Addr{}, false, false
+	}
+	return r.remote, r.proven.Load(), true
+}
+
 // Addr is the address to which others send.
 func (d *Datagrams) Addr() Addr { return d.local }
 

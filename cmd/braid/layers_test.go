@@ -124,6 +124,7 @@ func TestMayImport(t *testing.T) {
 		want     bool
 	}{
 		{"cmd", "pathsel", true}, {"testbed", "node", true}, {"node", "client", true}, {"client", "client", true}, {"client", "storage", true},
+		{"node", "dht", true}, {"dht", "scionnet", true}, {"dht", "client", false}, {"dht", "tracker", false},
 		{"client", "tracker", false}, {"client", "node", false}, {"storage", "scionnet", false}, {"pathsel", "scionnet", false}, {"client", "testbed", false},
 	} {
 		if got := mayImport(layers, tt.from, tt.to); got != tt.want {

@@ -60,7 +60,7 @@ func rootCommand(out, people *printer) *cli.Command {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			downloadCommand(), seedCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
-			pathsCommand(), trackerCommand(), testbedCommand(), benchCommand(), manualCommand(),
+			pathsCommand(), trackerCommand(), dhtCommand(), testbedCommand(), benchCommand(), manualCommand(),
 		},
 		Writer:         out,
 		ErrWriter:      people,

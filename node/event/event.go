@@ -168,6 +168,35 @@ type Changed struct {
 	InfoHash string `json:"info_hash"`
 }
 
+// DHT is the state of a program's nodes in DHTs.
+type DHT struct {
+	Event    string    `json:"event"` // dht
+	Networks []DHTNode `json:"networks"`
+}
+
+// DHTNode is the node in the DHT of one network. Its counters begin with the process.
+type DHTNode struct {
+	Network string `json:"network"` // ip4, ip6 or scion
+	Listen  string `json:"listen"`
+	ID      string `json:"id"`
+	// Nodes are those in the table, ByAS the same by ISD-AS, on IP by /24 or /48.
+	Nodes int            `json:"nodes"`
+	ByAS  map[string]int `json:"nodes_by_as"`
+	// What the node keeps for others.
+	Torrents int `json:"stored_torrents"`
+	Peers    int `json:"stored_peers"`
+	Items    int `json:"stored_items"`
+	// Queries were received; Refused of them got an error, and Dropped messages were over a limit.
+	Queries int `json:"queries"`
+	Refused int `json:"refused"`
+	Dropped int `json:"dropped"`
+	// Asked queries were sent. They got Answers, or Timeouts.
+	Asked    int `json:"asked"`
+	Answers  int `json:"answers"`
+	Timeouts int `json:"timeouts"`
+	Searches int `json:"searches"`
+}
+
 // Path is one path-level peer: the totals of all its connections so far, and the state of the
 // connection that is open.
 type Path struct {
@@ -229,6 +258,8 @@ func newEvent(name string) any {
 		return new(Ready)
 	case "progress":
 		return new(Progress)
+	case "dht":
+		return new(DHT)
 	case "done":
 		return new(Done)
 	case "cause":

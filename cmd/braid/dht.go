@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/dht"
+	"braid/node"
+	"braid/node/event"
+	"braid/scionnet"
+)
+
+func dhtCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "dht",
+		Usage: "run a node of the DHT, which helps peers to find each other without a tracker",
+		Description: "Runs until it is interrupted. A DHT over SCION or IP needs some nodes whose addresses people know: name this one\n" +
+			"to others as --dht-node. Once it is ready, it prints its addresses on standard error. With --json it prints\n" +
+			"{\"event\":\"ready\",\"listen\":[...]}, and then its state every --sample.\n\n" + exitCodes,
+		Flags: append([]cli.Flag{
+			&cli.StringSliceFlag{Name: "listen", Usage: "run a node at `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, or host:port for UDP on IP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			dhtNodeFlag(),
+			&cli.StringFlag{Name: "data", Usage: "keep the nodes that were found in `FILE` (default: they are forgotten when the node ends)"},
+			&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+			&durationFlag{Name: "sample", Value: 10 * time.Second, Usage: "with --json: print the state every `TIME`"},
+			debugFlag(),
+			forceFlag(),
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
+		}, scionFlags()...),
+		Action: runDHT,
+	}
+}
+
+func dhtNodeFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "dht-node", Usage: "`ADDR` of a node of the DHT, through which others are found: 1-ff00:0:110,[127.0.0.1]:31000 or IP:port (repeatable)", Config: cli.StringConfig{TrimSpace: true}}
+}
+
+// parseDHTNodes reads --dht-node.
+func parseDHTNodes(cmd *cli.Command) (out []dht.Addr, err error) {
+	for _, text := range cmd.StringSlice("dht-node") {
+		a, err := dht.ParseAddr(text)
+		if err != nil {
+			return nil, usageErrorf("--dht-node: %w", err)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// dhtListen reads --listen of braid dht.
+func dhtListen(cmd *cli.Command) (scion []scionnet.Addr, ip []netip.AddrPort, err error) {
+	for _, text := range cmd.StringSlice("listen") {
+		if strings.Contains(text, ",") {
+			a, err := scionnet.ParseAddr(text)
+			if err != nil {
+				return nil, nil, usageErrorf("--listen: %w", err)
+			}
+			scion = append(scion, a)
+			continue
+		}
+		a, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return nil, nil, usageErrorf("--listen %q: want IP:port, or ISD-AS,[IP]:port on SCION", text)
+		}
+		ip = append(ip, a)
+	}
+	switch {
+	case len(scion)+len(ip) == 0:
+		return nil, nil, usageErrorf("no listen address: give --listen (see --help)")
+	case len(scion) > 1:
+		return nil, nil, usageErrorf("--listen: one node on SCION in a process")
+	case len(slices.CompactFunc(slices.Clone(ip), func(a, b netip.AddrPort) bool { return a.Addr().Is4() == b.Addr().Is4() })) < len(ip):
+		return nil, nil, usageErrorf("--listen: one node on IPv4 and one on IPv6 in a process")
+	}
+	return scion, ip, nil
+}
+
+func runDHT(ctx context.Context, cmd *cli.Command) (err error) {
+	if cmd.Args().Present() {
+		return usageErrorf("braid dht takes no arguments, got %q", cmd.Args().First())
+	}
+	if cmd.Duration("sample") < 10*time.Millisecond {
+		return usageErrorf("--sample %v: want at least 10ms", cmd.Duration("sample"))
+	}
+	scion, ip, err := dhtListen(cmd)
+	if err != nil {
+		return err
+	}
+	log := logger(cmd)
+	cfg := node.DHTConfig{IP: ip, File: cmd.String("data"), Logger: log}
+	if cfg.Nodes, err = parseDHTNodes(cmd); err != nil {
+		return err
+	}
+	var host *scionnet.Host
+	if len(scion) > 0 {
+		if host, err = openListening(ctx, cmd, scion, log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, host.Close()) }()
+		if err := fits(host, scion[0]); err != nil {
+			return err
+		}
+		cfg.SCION, cfg.Port = true, scion[0].Port
+	}
+	closeDebug, err := serveDebug(cmd, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeDebug()) }()
+	d, err := node.OpenDHT(ctx, cfg, host)
+	if err != nil {
+		return listenError(err)
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	out := newDisplay(cmd, true)
+	if !out.json {
+		out.say("a node of the DHT at " + strings.Join(d.Listening(), ", "))
+		<-ctx.Done()
+		out.say(dhtSummary(d.Status()))
+		return nil
+	}
+	out.emit(event.Ready{Event: "ready", Listen: d.Listening()})
+	tick := time.NewTicker(cmd.Duration("sample"))
+	defer tick.Stop()
+	for {
+		out.emit(d.Status())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// dhtSummary says in a line what nodes have done.
+func dhtSummary(s event.DHT) string {
+	var out []string
+	for _, n := range s.Networks {
+		out = append(out, fmt.Sprintf("%s: %d queries answered for others, %d nodes in %d networks known, %d peers of %d torrents kept",
+			n.Network, n.Queries-n.Refused, n.Nodes, len(n.ByAS), n.Peers, n.Torrents))
+	}
+	return strings.Join(out, "\n")
+}

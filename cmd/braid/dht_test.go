@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"braid/node/event"
+)
+
+func TestDHTFlags(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{2, "--listen", nil},
+		{2, "arguments", []string{"x"}},
+		{2, "want IP:port", []string{"--listen", "name:1"}},
+		{2, "one node on IPv4", []string{"--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0"}},
+		{2, "--dht-node", []string{"--listen", "127.0.0.1:0", "--dht-node", "127.0.0.1"}},
+		{2, "no node can have", []string{"--listen", "127.0.0.1:0", "--dht-node", "0.0.0.0:1"}},
+		{1, "topology.json", []string{"--listen", "1-ff00:0:110,[127.0.0.1]:0", "--config-dir", dir}},
+	} {
+		if code, _, said := ends(t, dir, append([]string{"dht"}, tt.args...)...); code != tt.code || !strings.Contains(said, tt.says) {
+			t.Errorf("%v: exit code %d, %s", tt.args, code, said)
+		}
+	}
+}
+
+// Two nodes find each other, and a third one through what the second has kept.
+func TestDHTNodes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := ready(t, dir, "dht", "--listen", "127.0.0.1:0", "--json")
+	kept := filepath.Join(dir, "nodes.json")
+	knowsOne(t, "dht", "--listen", "127.0.0.1:0", "--json", "--dht-node", first[0], "--data", kept, "--sample", "100ms")
+	b, err := os.ReadFile(kept)
+	if err != nil || !strings.Contains(string(b), first[0]) {
+		t.Fatalf("kept: %s %v", b, err)
+	}
+	knowsOne(t, "dht", "--listen", "127.0.0.1:0", "--json", "--data", kept, "--sample", "100ms")
+}
+
+// knowsOne runs a node until it knows another one, and interrupts it.
+func knowsOne(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := braid(t, t.TempDir(), args...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		e, err := event.Parse(lines.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, ok := e.(*event.DHT); ok && d.Networks[0].Nodes > 0 {
+			break
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,196 @@
+package dht
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Followed is a torrent for which a server searches peers.
+type Followed struct {
+	server   *Server
+	hash     ID
+	found    func([]Addr)
+	torrents map[*member]*Torrent
+}
+
+// Follow searches for peers of a torrent from now on, and tells others that this host accepts peers
+// at a port of a network; networks without a port are searched only. found may be called from
+// several goroutines, with the same peer more than once.
+func (s *Server) Follow(hash ID, ports map[Network]uint16, found func([]Addr)) (*Followed, error) {
+	f := &Followed{server: s, hash: hash, found: found, torrents: map[*member]*Torrent{}}
+	if !s.do(func(now time.Time) {
+		s.followed = append(s.followed, f)
+		for _, m := range s.members {
+			t, out := m.Node.Follow(now, hash, ports[m.cfg.Network])
+			f.torrents[m] = t
+			s.carry(m, out, nil)
+		}
+	}) {
+		return nil, errClosed
+	}
+	return f, nil
+}
+
+// Hungry says whether the torrent lacks peers.
+func (f *Followed) Hungry(hungry bool) {
+	f.server.do(func(now time.Time) {
+		for m, t := range f.torrents {
+			f.server.carry(m, m.Node.Hungry(now, t, hungry), nil)
+		}
+	})
+}
+
+// Seeding says that the torrent's data is complete.
+func (f *Followed) Seeding() {
+	f.server.do(func(time.Time) {
+		for m, t := range f.torrents {
+			m.Node.Seeding(t)
+		}
+	})
+}
+
+// Close ends the searches. found may still be called once by a search that is being answered.
+func (f *Followed) Close() {
+	f.server.do(func(time.Time) {
+		for m, t := range f.torrents {
+			m.Unfollow(t)
+		}
+		f.server.followed = slices.DeleteFunc(f.server.followed, func(x *Followed) bool { return x == f })
+	})
+}
+
+// Found is the outcome of a search in all networks of a server.
+type Found struct {
+	Peers   []Addr
+	Item    *Item
+	Results []Result // of each network
+}
+
+// finder waits for the end of its searches.
+type finder struct {
+	target ID
+	method Method
+	left   int // searches, one in each network
+	found  Found
+	done   chan struct{}
+}
+
+// take notes what an event says about the searches.
+func (f *finder) take(e Event) {
+	if e.Target != f.target || f.left == 0 {
+		return
+	}
+	f.found.Peers = append(f.found.Peers, e.Peers...)
+	if e.Item != nil && (f.found.Item == nil || e.Item.Seq > f.found.Item.Seq) {
+		f.found.Item = e.Item
+	}
+	if e.Done != nil && e.Done.Method == f.method {
+		f.found.Results = append(f.found.Results, *e.Done)
+		if f.left--; f.left == 0 {
+			close(f.done)
+		}
+	}
+}
+
+// find starts a search in each network and waits for them all.
+func (s *Server) find(ctx context.Context, f *finder, start func(now time.Time, n *Node) Out) (Found, error) {
+	f.done = make(chan struct{})
+	if !s.do(func(now time.Time) {
+		s.finders = append(s.finders, f)
+		f.left = len(s.members)
+		for _, m := range s.members {
+			s.carry(m, start(now, m.Node), nil)
+		}
+	}) {
+		return Found{}, errClosed
+	}
+	var err error
+	select {
+	case <-f.done:
+	case <-s.done:
+		err = errClosed
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finders = slices.DeleteFunc(s.finders, func(x *finder) bool { return x == f })
+	return f.found, err
+}
+
+// FindPeers looks for a torrent's peers once.
+func (s *Server) FindPeers(ctx context.Context, hash ID) (Found, error) {
+	return s.find(ctx, &finder{target: hash, method: GetPeers}, func(now time.Time, n *Node) Out {
+		return n.FindPeers(now, hash, true)
+	})
+}
+
+// GetItem looks for an item (BEP 44). The newest one is in the result.
+func (s *Server) GetItem(ctx context.Context, target ID) (Found, error) {
+	return s.find(ctx, &finder{target: target, method: Get}, func(now time.Time, n *Node) Out {
+		return n.GetItem(now, target)
+	})
+}
+
+// PutItem stores an item at the nodes near its name (BEP 44).
+func (s *Server) PutItem(ctx context.Context, i *Item) (Found, error) {
+	return s.find(ctx, &finder{target: i.Target(), method: Get}, func(now time.Time, n *Node) Out {
+		return n.PutItem(now, i)
+	})
+}
+
+// AddNodes names addresses at which nodes may be.
+func (s *Server) AddNodes(addrs ...Addr) {
+	s.do(func(now time.Time) {
+		for _, m := range s.members {
+			if slices.ContainsFunc(addrs, func(a Addr) bool { return a.Network() == m.cfg.Network }) {
+				s.carry(m, m.Bootstrap(now, addrs), nil)
+			}
+		}
+	})
+}
+
+// States returns what the next run should know.
+func (s *Server) States() (out []State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.members {
+		a := m.Addr()
+		if own := m.socket.Addr(); !a.usable() {
+			a = own
+		}
+		out = append(out, State{ID: m.ID(), Addr: a, Nodes: m.Contacts()})
+	}
+	return out
+}
+
+// Status is the state of one node.
+type Status struct {
+	Network, Listen        string // the network is ip4, ip6 or scion
+	ID                     ID
+	Nodes                  int            // in the table
+	ByAS                   map[string]int // the same by AS, on IP by /24 or /48
+	Torrents, Peers, Items int            // that are kept for others
+	Dropped                int            // messages over the rate limit, of all networks
+	Stats
+}
+
+// Status returns the state of each node.
+func (s *Server) Status() (out []Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.members {
+		x := Status{
+			Network: m.cfg.Network.String(), Listen: m.socket.Addr().String(), ID: m.ID(), ByAS: map[string]int{},
+			Stats: m.Stats(), Dropped: s.dropped,
+		}
+		for _, c := range m.Contacts() {
+			x.Nodes++
+			x.ByAS[c.Addr.group().String()]++
+		}
+		x.Torrents, x.Peers, x.Items = m.Stored()
+		out = append(out, x)
+	}
+	return out
+}

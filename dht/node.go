@@ -1,0 +1,462 @@
+package dht
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Config describes a node.
+type Config struct {
+	Network Network
+	// Addr is where others see the node. A zero one is learned from answers (BEP 42).
+	Addr Addr
+	// ID is the node's; zero: one that Addr allows.
+	ID     ID
+	Limits Limits
+	// ReadOnly nodes ask but do not answer (BEP 43).
+	ReadOnly bool
+	// Rand chooses IDs and transactions. A stranger must not be able to predict it.
+	Rand *rand.Rand
+}
+
+// Packet is a message to send.
+type Packet struct {
+	To      Addr
+	Message *Message
+	// Reply says that the packet answers the message that was just received, and goes back its way.
+	Reply bool
+	// Again says that a query is repeated, over another path if there is one.
+	Again bool
+}
+
+// Event is something that a search or a followed torrent has found.
+type Event struct {
+	Target ID
+	Peers  []Addr // of the torrent, as From names them
+	From   Contact
+	Item   *Item   // verified
+	Done   *Result // the search has ended
+}
+
+// Out is what a call makes the node do.
+type Out struct {
+	Packets []Packet
+	Events  []Event
+}
+
+// Stats count what a node does.
+type Stats struct {
+	Queries  int // received
+	Answers  int // received in time
+	Asked    int // queries sent
+	Timeouts int // queries without an answer
+	Refused  int // queries that got an error
+	Searches int
+}
+
+const (
+	// repeatAfter is the silence after which a query is sent again, and failAfter the time after
+	// which it has failed. A round trip around the world takes 400 ms.
+	repeatAfter = 800 * time.Millisecond
+	failAfter   = 2 * time.Second
+	// maxPending bounds the queries under way. Each is some 300 bytes.
+	maxPending = 512
+	// maxProbes bounds the newcomers that are being asked for a sign of life, since strangers cause
+	// these queries.
+	maxProbes = 32
+	// verifiedFor is how long a sender's address counts as its own after an answer from there.
+	verifiedFor = 10 * time.Minute
+	maxVerified = 256
+	// mostAmplification bounds an answer to an address that is a mere claim, as a multiple of the
+	// question's size.
+	mostAmplification = 3
+	// Checks of the table: one node at a time. The pause is long while all answer, and short while
+	// nodes leave.
+	checkLeast, checkMost = 2 * time.Second, 12 * time.Second
+	// checkAge is how long a node that has answered is left in peace.
+	checkAge = 30 * time.Second
+	// rejoinLeast and rejoinMost are the pauses between attempts to find a first node, and
+	// selfSearch is the time between searches for the node's own neighbours.
+	rejoinLeast, rejoinMost = 2 * time.Second, 5 * time.Minute
+	selfSearch              = 15 * time.Minute
+	expireEvery             = time.Minute
+)
+
+// query is a query under way.
+type query struct {
+	to     Contact // the ID is zero if it is unknown
+	m      *Message
+	sent   time.Time
+	again  bool
+	probe  bool
+	search *search
+	member *candidate
+	keeps  *Torrent // the announcement that it renews
+}
+
+// Node is one node of one network. It is a state machine: it has no goroutine, no clock and no
+// socket. Whoever calls it sends its packets.
+type Node struct {
+	cfg      Config
+	id       ID
+	table    table
+	tokens   tokens
+	store    store
+	pending  []*query // oldest first
+	probes   int
+	verified map[Addr]time.Time
+	searches []*search
+	torrents []*Torrent
+	siblings [networks]*Node // the nodes of the same program in all networks
+	votes    map[Addr]map[group]struct{}
+	boot     []Addr
+	stats    Stats
+	out      Out
+
+	nextCheck, nextSelf, nextExpire time.Time
+	checkEvery, rejoin              time.Duration
+}
+
+// NewNode returns a node that knows nobody.
+func NewNode(now time.Time, cfg Config) *Node {
+	n := &Node{cfg: cfg, id: cfg.ID, rejoin: rejoinLeast, checkEvery: checkLeast}
+	for i := range n.tokens.secret {
+		n.tokens.secret[i] = byte(cfg.Rand.Uint32())
+	}
+	if n.id == (ID{}) {
+		if n.id = randomID(cfg.Rand); cfg.Addr.usable() {
+			n.id = BoundID(cfg.Addr, cfg.Rand)
+		}
+	}
+	n.table = table{self: n.id, limits: cfg.Limits}
+	n.siblings[cfg.Network] = n
+	n.nextCheck, n.nextSelf, n.nextExpire = now.Add(n.jitter(checkLeast)), now, now.Add(expireEvery)
+	return n
+}
+
+// Join lets the nodes of one program answer for each other's networks (BEP 32). They are called by
+// one goroutine.
+func Join(nodes ...*Node) {
+	for _, n := range nodes {
+		for _, o := range nodes {
+			n.siblings[o.cfg.Network] = o
+		}
+	}
+}
+
+// ID returns the node's ID.
+func (n *Node) ID() ID { return n.id }
+
+// Addr returns where others see the node; zero: not known yet.
+func (n *Node) Addr() Addr { return n.cfg.Addr }
+
+// Contacts returns the nodes in the table.
+func (n *Node) Contacts() []Contact { return n.table.contacts() }
+
+// Stats returns what the node has done so far.
+func (n *Node) Stats() Stats { return n.stats }
+
+// Stored returns the numbers of torrents, peers and items that the node keeps for others.
+func (n *Node) Stored() (torrents, peers, items int) {
+	return len(n.store.swarms), n.store.peers, len(n.store.items)
+}
+
+// jitter is d, give or take a quarter, so that nodes that start together do not stay in step.
+func (n *Node) jitter(d time.Duration) time.Duration {
+	return d*3/4 + time.Duration(n.cfg.Rand.Int64N(int64(d)/2+1))
+}
+
+// take returns what has accumulated.
+func (n *Node) take() Out {
+	out := n.out
+	n.out = Out{}
+	return out
+}
+
+// Bootstrap names addresses at which nodes may be, and looks for this node's neighbours through
+// them.
+func (n *Node) Bootstrap(now time.Time, addrs []Addr) Out {
+	for _, a := range addrs {
+		if a.usable() && a.Network() == n.cfg.Network && len(n.boot) < 200 {
+			n.boot = append(n.boot, a)
+		}
+	}
+	if n.table.len() == 0 {
+		n.nextSelf = now
+		n.rejoin = rejoinLeast
+	}
+	return n.Wake(now)
+}
+
+// ask sends a query.
+func (n *Node) ask(now time.Time, q *query) bool {
+	if len(n.pending) >= maxPending {
+		return false
+	}
+	t := make([]byte, 8)
+	for i := range t {
+		t[i] = byte(n.cfg.Rand.Uint32())
+	}
+	q.m.T, q.m.ID, q.m.ReadOnly, q.sent = string(t), n.id, n.cfg.ReadOnly, now
+	if q.m.Token == "" && q.to.Addr.IsSCION() {
+		q.m.Token = n.table.tokenOf(now, q.to)
+	}
+	n.pending = append(n.pending, q)
+	n.stats.Asked++
+	if q.probe {
+		n.probes++
+	}
+	n.out.Packets = append(n.out.Packets, Packet{To: q.to.Addr, Message: q.m})
+	return true
+}
+
+// want are the families that this node's network has.
+func (n *Node) want() []Family {
+	if n.cfg.Network == OverSCION {
+		return []Family{SCION4, SCION6}
+	}
+	return []Family{Family(n.cfg.Network)}
+}
+
+// wantOnWire leaves out what the answer would have anyway.
+func (n *Node) wantOnWire() []Family {
+	if n.cfg.Network == OverSCION {
+		return nil
+	}
+	return n.want()
+}
+
+// Receive handles a message.
+func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
+	if from.Addr.Network() != n.cfg.Network || !from.Addr.usable() || m.ID == n.id && m.Code == 0 {
+		return Out{}
+	}
+	if m.IsQuery() {
+		n.stats.Queries++
+		n.reply(now, from, m)
+		if !m.ReadOnly {
+			n.newcomer(now, Contact{m.ID, from.Addr})
+		}
+	} else if i := slices.IndexFunc(n.pending, func(q *query) bool { return q.m.T == m.T }); i >= 0 && n.pending[i].to.Addr == from.Addr {
+		q := n.pending[i]
+		n.settle(q)
+		n.answered(now, q, m)
+	}
+	return n.take()
+}
+
+// newcomer asks a node that is not in the table whether it really is at its address.
+func (n *Node) newcomer(now time.Time, c Contact) {
+	if n.probes < maxProbes && n.table.wants(c) && !n.probing(c.Addr) {
+		n.ask(now, &query{to: c, m: &Message{Query: Ping}, probe: true})
+	}
+}
+
+func (n *Node) probing(a Addr) bool {
+	for _, q := range n.pending {
+		if q.probe && q.to.Addr == a {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *Node) settle(q *query) {
+	n.pending = slices.DeleteFunc(n.pending, func(x *query) bool { return x == q })
+	if q.probe {
+		n.probes--
+	}
+}
+
+// answered handles the answer to a query of ours, which proves that the sender receives at its
+// address.
+func (n *Node) answered(now time.Time, q *query, m *Message) {
+	n.stats.Answers++
+	n.verify(now, q.to.Addr)
+	if m.Code != 0 {
+		switch {
+		case q.member != nil:
+			n.memberFailed(now, q)
+		case q.keeps != nil && q.m.Query == AnnouncePeer: // the token was too old for it
+			n.ask(now, &query{to: q.to, m: &Message{Query: GetPeers, Target: q.keeps.hash, Want: n.wantOnWire()}, keeps: q.keeps})
+		}
+		return
+	}
+	c := Contact{m.ID, q.to.Addr}
+	if q.to.ID != (ID{}) && q.to.ID != m.ID {
+		n.table.failed(q.to) // another node has taken the address
+	}
+	n.table.answered(now, c)
+	if c.Addr.IsSCION() {
+		n.table.keepToken(c, m.Token)
+	}
+	n.vote(now, m.Seen, c)
+	switch {
+	case q.member != nil:
+		n.memberAnswered(now, q, m)
+	case q.keeps != nil:
+		n.keptAnswered(now, q, m)
+	default:
+		n.learn(now, m.Nodes)
+	}
+}
+
+// learn asks some of the nodes that another one has named, if the table has room for them.
+func (n *Node) learn(now time.Time, named []Contact) {
+	asked := 0
+	for _, c := range named {
+		if asked < 3 && c.Addr.Network() == n.cfg.Network && n.table.wants(c) && !n.probing(c.Addr) && n.probes < maxProbes {
+			n.ask(now, &query{to: c, m: &Message{Query: Ping}, probe: true})
+			asked++
+		}
+	}
+}
+
+func (n *Node) verify(now time.Time, a Addr) {
+	if now.Sub(n.verified[a]) < verifiedFor/2 {
+		return
+	}
+	if n.verified == nil {
+		n.verified = map[Addr]time.Time{}
+	}
+	if len(n.verified) >= maxVerified {
+		clear(n.verified)
+	}
+	n.verified[a] = now
+}
+
+// vote counts who sees this node at which address. Four networks that agree decide, unless the node
+// knows its address.
+func (n *Node) vote(now time.Time, seen Addr, by Contact) {
+	if n.cfg.Addr.usable() || !seen.usable() || seen.Network() != n.cfg.Network || len(n.votes) > 16 {
+		return
+	}
+	seen.Port = 1 // only the host matters
+	if n.votes == nil {
+		n.votes = map[Addr]map[group]struct{}{}
+	}
+	if n.votes[seen] == nil {
+		n.votes[seen] = map[group]struct{}{}
+	}
+	n.votes[seen][by.Addr.group()] = struct{}{}
+	if len(n.votes[seen]) < 4 {
+		return
+	}
+	n.cfg.Addr = seen
+	if n.votes = nil; !IsBound(n.id, seen) {
+		n.rename(now, BoundID(seen, n.cfg.Rand))
+	}
+}
+
+// rename gives the node another ID.
+func (n *Node) rename(now time.Time, id ID) {
+	old := n.table.contacts()
+	n.id, n.table = id, table{self: id, limits: n.cfg.Limits}
+	for _, c := range old {
+		n.table.answered(now, c)
+	}
+	n.nextSelf = now
+}
+
+// Wake does what is due: it repeats queries and gives them up, goes on with searches, and checks the
+// table.
+func (n *Node) Wake(now time.Time) Out {
+	for _, q := range slices.Clone(n.pending) {
+		switch age := now.Sub(q.sent); {
+		case age >= failAfter:
+			n.settle(q)
+			n.timeout(now, q)
+		case age >= repeatAfter && !q.again:
+			q.again = true
+			n.out.Packets = append(n.out.Packets, Packet{To: q.to.Addr, Message: q.m, Again: true})
+		}
+	}
+	for _, s := range slices.Clone(n.searches) {
+		n.advance(now, s)
+	}
+	if !now.Before(n.nextExpire) {
+		n.nextExpire = now.Add(expireEvery)
+		n.store.expire(now)
+	}
+	n.check(now)
+	n.keep(now)
+	return n.take()
+}
+
+func (n *Node) timeout(now time.Time, q *query) {
+	n.stats.Timeouts++
+	if n.table.failed(q.to) || q.to.ID != (ID{}) && !q.probe {
+		n.checkEvery = max(checkLeast, n.checkEvery/2)
+	}
+	switch {
+	case q.member != nil:
+		n.memberFailed(now, q)
+	case q.keeps != nil:
+		q.keeps.lost(q.to)
+	}
+}
+
+// check asks the node that was left alone for longest, and looks for neighbours.
+func (n *Node) check(now time.Time) {
+	switch {
+	case now.Before(n.nextSelf):
+	case n.searching(n.id):
+		n.nextSelf = now.Add(rejoinLeast)
+	default:
+		if n.table.len() > 0 {
+			n.rejoin, n.nextSelf = rejoinLeast, now.Add(n.jitter(selfSearch))
+		} else {
+			n.nextSelf = now.Add(n.jitter(n.rejoin))
+			n.rejoin = min(2*n.rejoin, rejoinMost)
+		}
+		if n.table.len()+len(n.boot) > 0 {
+			n.search(now, &search{target: n.id, method: FindNode})
+		}
+	}
+	if now.Before(n.nextCheck) {
+		return
+	}
+	n.nextCheck = now.Add(n.jitter(n.checkEvery))
+	n.checkEvery = min(n.checkEvery*5/4, checkMost)
+	e, room := n.table.stalest()
+	switch {
+	case e == nil:
+		n.nextSelf = minTime(n.nextSelf, now.Add(n.rejoin))
+		return
+	case now.Sub(e.touched()) < checkAge && e.fails == 0:
+		return
+	}
+	e.asked = now
+	m := &Message{Query: Ping}
+	if room {
+		m = &Message{Query: FindNode, Target: n.id.randomIn(n.table.bucketOf(e.ID), n.cfg.Rand), Want: n.wantOnWire()}
+	}
+	n.ask(now, &query{to: e.Contact, m: m})
+}
+
+func minTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// NextWake is when Wake has something to do next.
+func (n *Node) NextWake() time.Time {
+	next := minTime(minTime(n.nextCheck, n.nextSelf), n.nextExpire)
+	for _, q := range n.pending {
+		at := q.sent.Add(failAfter)
+		if !q.again {
+			at = q.sent.Add(repeatAfter)
+		}
+		next = minTime(next, at)
+	}
+	for _, s := range n.searches {
+		next = minTime(next, s.nextStep)
+	}
+	for _, t := range n.torrents {
+		next = minTime(next, t.next(n))
+	}
+	return next
+}

@@ -1,0 +1,194 @@
+package dht
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"braid/pathsel"
+)
+
+var start = time.Unix(1_000_000_000, 0)
+
+func newNode(t testing.TB, at string, limits Limits) *Node {
+	a := addr(t, at)
+	return NewNode(start, Config{Network: a.Network(), Addr: a, Limits: limits, Rand: rand.New(rand.NewPCG(1, 2))})
+}
+
+// boundContact is a node whose ID follows from its address.
+func boundContact(as, host int, r *rand.Rand) Contact {
+	a := Addr{IA: pathsel.IA(1<<48 | 0xff00_0000_0000 | uint64(as)), Port: 1}
+	_ = a.Host.UnmarshalText(fmt.Appendf(nil, "10.0.%d.%d", host/250, 1+host%250))
+	return Contact{BoundID(a, r), a}
+}
+
+func TestTableLimits(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	for host := range 2000 {
+		n.table.answered(start, boundContact(2, host, r))
+	}
+	if got := n.table.len(); got == 0 || got > DefaultLimits.PerTable {
+		t.Errorf("one AS has %d places", got)
+	}
+	for b := range n.table.buckets {
+		if len(n.table.buckets[b]) > DefaultLimits.PerBucket {
+			t.Errorf("one AS has %d places in bucket %d", len(n.table.buckets[b]), b)
+		}
+	}
+	for as := range 500 {
+		n.table.answered(start, boundContact(10+as, as, r))
+	}
+	if len(n.table.buckets[0]) != bucketSize {
+		t.Errorf("the first bucket has %d nodes of 500 ASes", len(n.table.buckets[0]))
+	}
+	c := boundContact(600, 1, r)
+	if c.ID[0] ^= 0x10; n.table.wants(c) {
+		t.Error("an ID that does not follow from the address gets a place")
+	}
+}
+
+// A stranger's query puts nobody into the table; the answer to our question does.
+func TestTableNeedsRoundTrip(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	c := boundContact(2, 1, r)
+	out := n.Receive(start, Origin{Addr: c.Addr, Size: 64}, &Message{T: "x", Query: Ping, ID: c.ID})
+	if n.table.len() != 0 || len(out.Packets) != 2 {
+		t.Fatalf("%d nodes, %d packets", n.table.len(), len(out.Packets))
+	}
+	probe := out.Packets[1].Message
+	n.Receive(start, Origin{Addr: c.Addr}, &Message{T: "guess", ID: c.ID})
+	other := c.Addr
+	other.Port++
+	n.Receive(start, Origin{Addr: other}, &Message{T: probe.T, ID: c.ID})
+	if n.table.len() != 0 {
+		t.Fatal("a guessed answer is taken")
+	}
+	n.Receive(start, Origin{Addr: c.Addr}, &Message{T: probe.T, ID: c.ID})
+	if n.table.len() != 1 {
+		t.Error("the node has no place after its answer")
+	}
+	// A node that only asks gets none (BEP 43).
+	c = boundContact(3, 1, r)
+	if out = n.Receive(start, Origin{Addr: c.Addr, Size: 64}, &Message{T: "x", Query: Ping, ID: c.ID, ReadOnly: true}); len(out.Packets) != 1 {
+		t.Error("a read-only node is asked")
+	}
+}
+
+// filled is a node that knows many nodes and peers of a torrent.
+func filled(t testing.TB, hash ID) *Node {
+	r := rand.New(rand.NewPCG(3, 4))
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	for i := range 300 {
+		c := boundContact(2+i, i, r)
+		n.table.answered(start, c)
+		n.store.announce(start, hash, storedPeer{addr: c.Addr, group: c.Addr.group()})
+	}
+	return n
+}
+
+func TestNoAmplification(t *testing.T) {
+	hash := ID{1, 2, 3}
+	n := filled(t, hash)
+	from := addr(t, "1-ff00:0:999,[10.1.1.1]:5")
+	for _, q := range []*Message{
+		{Query: Ping}, {Query: FindNode, Target: hash}, {Query: GetPeers, Target: hash}, {Query: GetPeers, Target: hash, Scrape: true},
+		{Query: Get, Target: hash}, {Query: AnnouncePeer, Target: hash, Port: 1, Token: "wrong"}, {Query: "unheard_of"},
+	} {
+		q.T, q.ID, q.ReadOnly = "a", ID{9}, true
+		size := len(q.Encode())
+		out := n.Receive(start, Origin{Addr: from, Proven: true, Size: size}, q)
+		sent := 0
+		for _, p := range out.Packets {
+			sent += len(p.Message.Encode())
+		}
+		if sent == 0 || sent > mostAmplification*size {
+			t.Errorf("%s: %d bytes for %d", q.Query, sent, size)
+		}
+	}
+	// With the token there is more.
+	out := n.Receive(start, Origin{Addr: from, Size: 100}, &Message{T: "a", Query: GetPeers, Target: hash, ID: ID{9}, ReadOnly: true})
+	q := &Message{T: "a", Query: GetPeers, Target: hash, ID: ID{9}, ReadOnly: true, Token: out.Packets[0].Message.Token}
+	out = n.Receive(start, Origin{Addr: from, Size: 100}, q)
+	if m := out.Packets[0].Message; len(m.Values) != maxValuesSent || len(m.Nodes) == 0 || len(m.Encode()) > maxMessage {
+		t.Errorf("with the token: %d peers, %d nodes, %d bytes", len(m.Values), len(m.Nodes), len(m.Encode()))
+	}
+}
+
+func TestStoreBounds(t *testing.T) {
+	var s store
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range 3 * maxPeers {
+		c := boundContact(7, i%20000, r)
+		s.announce(start, randomID(r), storedPeer{addr: c.Addr, group: c.Addr.group()})
+	}
+	if s.peers > maxPeers/share {
+		t.Errorf("one AS has %d peers", s.peers)
+	}
+	hash := ID{1}
+	honest := boundContact(8, 1, r)
+	s.announce(start, hash, storedPeer{addr: honest.Addr, group: honest.Addr.group()})
+	before := len(s.swarms[hash])
+	if before != 1 {
+		t.Fatal("another AS has no room")
+	}
+	for i := range 1000 {
+		a := honest.Addr
+		a.Port = uint16(2 + i)
+		s.announce(start.Add(time.Second), hash, storedPeer{addr: a, group: honest.Addr.group()})
+	}
+	if got := len(s.swarms[hash]); got > maxPorts {
+		t.Errorf("one host has %d peers of a torrent", got)
+	}
+	s.expire(start.Add(peerLife + 2*time.Second))
+	if s.peers != 0 || len(s.swarms) != 0 {
+		t.Errorf("%d peers of %d torrents stay", s.peers, len(s.swarms))
+	}
+	for i := range 3 * maxItems {
+		_ = s.put(start, &Item{Value: Text(fmt.Sprint(i))}, group{ia: 5})
+	}
+	if len(s.items) > maxItems/share {
+		t.Errorf("one AS has %d items", len(s.items))
+	}
+}
+
+func TestFilters(t *testing.T) {
+	for _, hosts := range []int{0, 1, 50, 150} {
+		var s store
+		r := rand.New(rand.NewPCG(3, 4))
+		for i := range hosts {
+			c := boundContact(i, i, r)
+			s.announce(start, ID{}, storedPeer{addr: c.Addr, group: c.Addr.group(), seed: true})
+		}
+		seeds, others := s.filters(ID{})
+		if got := countFilter(seeds); got < hosts*9/10 || got > hosts*11/10+1 {
+			t.Errorf("%d seeds count as %d", hosts, got)
+		}
+		if got := countFilter(others); got != 0 {
+			t.Errorf("no peers count as %d", got)
+		}
+	}
+}
+
+// Whatever arrives, a node answers within its bounds and keeps within them.
+func FuzzReceive(f *testing.F) {
+	for _, m := range messages(f) {
+		f.Add(m.Encode(), uint32(1))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, host uint32) {
+		m, err := ParseMessage(b)
+		if err != nil {
+			return
+		}
+		n := filled(t, m.Target)
+		from := boundContact(int(host%1000), int(host%5000), rand.New(rand.NewPCG(1, uint64(host)))).Addr
+		for _, p := range n.Receive(start, Origin{Addr: from, Size: len(b)}, m).Packets {
+			if size := len(p.Message.Encode()); p.Reply && size > max(mostAmplification*len(b), answerSize) {
+				t.Fatalf("%d bytes for %d: %+v", size, len(b), p.Message)
+			}
+		}
+		n.Wake(start.Add(time.Minute))
+	})
+}

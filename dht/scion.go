@@ -1,0 +1,184 @@
+package dht
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+const (
+	// maxLookups bounds the questions to the control plane under way, and newASes those a second:
+	// a stranger can claim any AS in a query, and we then want to ask it something.
+	maxLookups, newASes = 16, 20
+	// maxASes bounds the memory of ASes. Path lookups of more are made again.
+	maxASes        = 1024
+	lookupPatience = 3 * time.Second
+)
+
+// scionSocket is a Socket on SCION, at a port of its own.
+type scionSocket struct {
+	*scionnet.Datagrams
+	host    *scionnet.Host
+	allow   func([]pathsel.Path) []pathsel.Path
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	lookups sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	ases   map[pathsel.IA]*destination
+	asking int
+	second int64
+	asked  int // new ASes in that second
+}
+
+// destination is an AS to which queries are sent.
+type destination struct {
+	known bool // its paths were looked up
+	turn  int  // which of its paths is used
+}
+
+// ListenSCION opens a socket on SCION; port 0 is any free one. allow returns the paths that may be
+// used; nil: all.
+func ListenSCION(ctx context.Context, h *scionnet.Host, port uint16, allow func([]pathsel.Path) []pathsel.Path) (Socket, error) {
+	d, err := h.OpenMessages(ctx, port)
+	if err != nil {
+		return nil, err
+	}
+	s := &scionSocket{Datagrams: d, host: h, allow: allow, ases: map[pathsel.IA]*destination{}}
+	if allow == nil {
+		s.allow = func(p []pathsel.Path) []pathsel.Path { return p }
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s, nil
+}
+
+func (s *scionSocket) Network() Network { return OverSCION }
+
+func (s *scionSocket) Addr() Addr { return Addr(s.Datagrams.Addr()) }
+
+func (s *scionSocket) Receive(b []byte) (int, Origin, net.Addr, error) {
+	for {
+		n, back, err := s.Datagrams.Receive(b)
+		if err != nil {
+			return 0, Origin{}, nil, err
+		}
+		if a, proven, ok := s.Sender(back); ok {
+			return n, Origin{Addr: Addr(a), Proven: proven}, back, nil
+		}
+	}
+}
+
+func (s *scionSocket) Reply(b []byte, back net.Addr) { _ = s.Datagrams.Send(b, len(b), back) }
+
+// Send sends a query along a path that the control plane offers to the AS. So an answer proves that
+// somebody in that AS has received the query.
+func (s *scionSocket) Send(b []byte, to Addr, again bool) {
+	turn, known, ok := s.pathTurn(to.IA, again)
+	switch {
+	case !ok:
+	case known:
+		s.sendOver(b, to, turn)
+	default:
+		// The first lookup takes some milliseconds, or seconds if the control service is busy.
+		go func() {
+			defer s.lookups.Done()
+			ctx, cancel := context.WithTimeout(s.ctx, lookupPatience)
+			defer cancel()
+			_, err := s.host.Paths(ctx, to.IA)
+			s.mu.Lock()
+			s.asking--
+			if delete(s.ases, to.IA); err == nil {
+				s.ases[to.IA] = &destination{known: true}
+			}
+			s.mu.Unlock()
+			if err == nil {
+				s.sendOver(b, to, turn)
+			}
+		}()
+	}
+}
+
+// pathTurn tells which path to an AS is next, and whether its paths are known. If they are not, the
+// caller looks them up, unless ok is false: there are too many lookups already.
+func (s *scionSocket) pathTurn(ia pathsel.IA, again bool) (turn int, known, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, false, false
+	}
+	d := s.ases[ia]
+	if d != nil && d.known {
+		if again {
+			d.turn++ // and stay with that path if it is the better one
+		}
+		return d.turn, true, true
+	}
+	if second := time.Now().Unix(); second != s.second {
+		s.second, s.asked = second, 0
+	}
+	if d != nil || s.asking >= maxLookups || s.asked >= newASes {
+		return 0, false, false
+	}
+	if len(s.ases) >= maxASes {
+		for old, x := range s.ases {
+			if x.known {
+				delete(s.ases, old)
+				break
+			}
+		}
+	}
+	s.lookups.Add(1)
+	s.asking++
+	s.asked++
+	s.ases[ia] = &destination{}
+	return 0, false, true
+}
+
+// sendOver sends over one of the paths, best first: announced latency, then hops.
+func (s *scionSocket) sendOver(b []byte, to Addr, turn int) {
+	paths, err := s.host.Paths(s.ctx, to.IA)
+	if err != nil {
+		return
+	}
+	paths = s.usable(paths)
+	if len(paths) > 0 {
+		_ = s.SendOver(s.ctx, b, scionnet.Addr(to), paths[turn%len(paths)]) // a lost message is repeated
+	}
+}
+
+// usable returns the allowed paths in the order in which they are tried. Paths over a link that is
+// down are left out, unless there are no others.
+func (s *scionSocket) usable(paths []pathsel.Path) []pathsel.Path {
+	paths = s.allow(slices.Clone(paths))
+	up := slices.DeleteFunc(slices.Clone(paths), func(p pathsel.Path) bool { _, down := s.host.Revoked(p); return down })
+	if len(up) > 0 {
+		paths = up
+	}
+	slices.SortStableFunc(paths, comparePaths)
+	return paths
+}
+
+// comparePaths has those with an announced latency first.
+func comparePaths(a, b pathsel.Path) int {
+	if a.LatencyKnown && b.LatencyKnown {
+		return cmp.Compare(a.Latency, b.Latency)
+	}
+	return cmp.Or(flag(b.LatencyKnown)-flag(a.LatencyKnown), cmp.Compare(a.Hops(), b.Hops()))
+}
+
+func (s *scionSocket) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	err := s.Datagrams.Close()
+	s.lookups.Wait()
+	return err
+}

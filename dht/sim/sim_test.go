@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"braid/dht"
+)
+
+func run(t *testing.T, cfg Config) Result {
+	t.Helper()
+	r, err := Run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", r)
+	return r
+}
+
+func TestSearches(t *testing.T) {
+	t.Parallel()
+	r := run(t, Default(200))
+	if r.Searches < 490 || r.Found < 1 || r.HopsP95 > 4 || r.P95 > 3 {
+		t.Errorf("of 200 nodes: %+v", r)
+	}
+	if r.LoadMean > 200 {
+		t.Errorf("an idle node sends and receives %.0f B/s, want at most 200", r.LoadMean)
+	}
+}
+
+// A fifth of all nodes is replaced each minute, for four minutes after the announcements.
+func TestChurn(t *testing.T) {
+	t.Parallel()
+	cfg := Default(200)
+	cfg.Churn, cfg.Keeping = 0.2, 4*time.Minute
+	if r := run(t, cfg); r.Searches < 490 || r.Found < 0.95 || r.P95 > 3 {
+		t.Errorf("with churn: %+v", r)
+	}
+}
+
+// Half of all nodes are in one AS, with IDs next to the torrents' info hashes. What the limits are
+// worth shows without them.
+func TestOneASHasHalf(t *testing.T) {
+	t.Parallel()
+	cfg := Default(300)
+	cfg.Attackers, cfg.Torrents = 0.5, 10
+	cfg.Limits.Bound = false // the attackers' IDs count as allowed
+	if r := run(t, cfg); r.Searches < 400 || r.Found < 0.95 {
+		t.Errorf("with limits: %+v", r)
+	}
+	cfg.Limits = dht.Limits{Branches: 1}
+	if r := run(t, cfg); r.Found > 0.5 {
+		t.Errorf("without limits the attack should succeed: %+v", r)
+	}
+}
+
+func TestSameSeedSameRun(t *testing.T) {
+	t.Parallel()
+	cfg := Default(50)
+	cfg.Churn = 0.1
+	if a, b := run(t, cfg), run(t, cfg); a != b {
+		t.Errorf("two runs differ:\n%+v\n%+v", a, b)
+	}
+}

@@ -1,0 +1,270 @@
+package dht
+
+import (
+	"slices"
+	"time"
+)
+
+// Limits keep one network (an AS, an IPv4 /24 or an IPv6 /48) from standing for many nodes. The zero
+// value sets none, which serves to show their worth.
+type Limits struct {
+	PerBucket int  // nodes of one network in a bucket, and among the nodes that an answer or a lookup picks first
+	PerTable  int  // nodes of one network in the table
+	Branches  int  // disjoint branches of a lookup
+	Bound     bool // on SCION only nodes whose ID follows from their address count
+}
+
+// DefaultLimits are those of every node. The table has room for 160 nodes in a DHT of a million, of
+// which one network has at most a tenth.
+var DefaultLimits = Limits{PerBucket: 2, PerTable: tableRoom / 10, Branches: 3, Bound: true}
+
+const (
+	// bucketSize is Kademlia's k: nodes in a bucket, in an answer, and nodes that keep a value.
+	bucketSize = 8
+	tableRoom  = 160
+	// maxFails is the number of queries in a row without an answer after which a node is dropped.
+	maxFails = 2
+)
+
+// entry is a node in the table. Each has answered a query with an unpredictable transaction, so it
+// receives at its address.
+type entry struct {
+	Contact
+	seen  time.Time // when it last answered
+	asked time.Time // when it was last asked for the table's sake
+	fails int
+	token string // the last one from it, over SCION
+}
+
+// table is the nodes that a node knows, in buckets by the length of the prefix that they share with
+// it: few that are far, all that are near.
+type table struct {
+	self    ID
+	limits  Limits
+	buckets [][]entry
+}
+
+func (t *table) bucketOf(id ID) int { return min(t.self.commonBits(id), 159) }
+
+// find returns the entry with that ID or with that address.
+func (t *table) find(c Contact) (byID, byAddr *entry) {
+	for b := range t.buckets {
+		for i := range t.buckets[b] {
+			e := &t.buckets[b][i]
+			if e.ID == c.ID {
+				byID = e
+			}
+			if e.Addr == c.Addr {
+				byAddr = e
+			}
+		}
+	}
+	return byID, byAddr
+}
+
+func (t *table) len() (n int) {
+	for _, b := range t.buckets {
+		n += len(b)
+	}
+	return n
+}
+
+// wants decides whether a node that is not in the table would get a place in it.
+func (t *table) wants(c Contact) bool {
+	byID, byAddr := t.find(c)
+	return byID == nil && byAddr == nil && t.place(c) >= 0
+}
+
+// place returns the position in its bucket at which a newcomer would stand: behind the others, or in
+// the place of one that has stopped answering; -1: there is none.
+func (t *table) place(c Contact) int {
+	if c.ID == t.self || t.limits.Bound && c.Addr.IsSCION() && !IsBound(c.ID, c.Addr) {
+		return -1
+	}
+	at := t.bucketOf(c.ID)
+	var bucket []entry
+	if at < len(t.buckets) {
+		bucket = t.buckets[at]
+	}
+	free := len(bucket)
+	if free == bucketSize {
+		if free = slices.IndexFunc(bucket, func(e entry) bool { return e.fails > 0 }); free < 0 {
+			return -1
+		}
+	}
+	g := c.Addr.group()
+	if !g.limited() {
+		return free
+	}
+	inBucket, inTable := 0, 0
+	for b := range t.buckets {
+		for i := range t.buckets[b] {
+			if t.buckets[b][i].Addr.group() != g || b == at && i == free {
+				continue
+			}
+			if inTable++; b == at {
+				inBucket++
+			}
+		}
+	}
+	if t.limits.PerBucket > 0 && inBucket >= t.limits.PerBucket || t.limits.PerTable > 0 && inTable >= t.limits.PerTable {
+		return -1
+	}
+	return free
+}
+
+// answered notes that a node has answered, and gives it a place if it has none. It reports whether
+// the node is new.
+func (t *table) answered(now time.Time, c Contact) bool {
+	byID, byAddr := t.find(c)
+	if byID != nil && byID == byAddr {
+		byID.seen, byID.fails = now, 0
+		return false
+	}
+	if byID != nil && byID.fails == 0 {
+		return false // somebody else has that ID, and answers
+	}
+	for _, old := range []*entry{byID, byAddr} { // it has moved, or started again with another ID
+		if old != nil {
+			t.remove(old.Contact)
+		}
+	}
+	i := t.place(c)
+	if i < 0 {
+		return false
+	}
+	b := t.bucketOf(c.ID)
+	for len(t.buckets) <= b {
+		t.buckets = append(t.buckets, nil)
+	}
+	e := entry{Contact: c, seen: now}
+	if i < len(t.buckets[b]) {
+		t.buckets[b][i] = e
+	} else {
+		t.buckets[b] = append(t.buckets[b], e)
+	}
+	return true
+}
+
+func (t *table) remove(c Contact) {
+	if b := t.bucketOf(c.ID); b < len(t.buckets) {
+		t.buckets[b] = slices.DeleteFunc(t.buckets[b], func(e entry) bool { return e.Contact == c })
+	}
+}
+
+// failed notes that a node has not answered. It reports whether the node was dropped.
+func (t *table) failed(c Contact) bool {
+	byID, byAddr := t.find(c)
+	if byID == nil || byID != byAddr {
+		return false
+	}
+	if byID.fails++; byID.fails < maxFails {
+		return false
+	}
+	t.remove(c)
+	return true
+}
+
+// closest returns up to n nodes of a family near a target.
+func (t *table) closest(target ID, n int, use func(Contact) bool) []Contact {
+	var all []Contact
+	for _, b := range t.buckets {
+		for i := range b {
+			if b[i].fails == 0 && use(b[i].Contact) {
+				all = append(all, b[i].Contact)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Contact) int { return nearer(target, a.ID, b.ID) })
+	return pick(all, n, t.limits.PerBucket)
+}
+
+// pick takes the first n of sorted contacts, of which at most perGroup have one network as long as
+// there are others.
+func pick(sorted []Contact, n, perGroup int) []Contact {
+	if len(sorted) <= n {
+		return sorted
+	}
+	if perGroup == 0 {
+		return sorted[:n]
+	}
+	out, rest := make([]Contact, 0, n), []Contact(nil)
+	for _, c := range sorted {
+		if len(out) == n {
+			return out
+		}
+		if count(out, c.Addr.group()) >= perGroup {
+			rest = append(rest, c)
+			continue
+		}
+		out = append(out, c)
+	}
+	return append(out, rest[:min(len(rest), n-len(out))]...)
+}
+
+// count counts the contacts of a network; none are of one without limits.
+func count(cs []Contact, g group) (n int) {
+	if !g.limited() {
+		return 0
+	}
+	for i := range cs {
+		if cs[i].Addr.group() == g {
+			n++
+		}
+	}
+	return n
+}
+
+// stalest returns the entry that has been left alone for longest, and whether its bucket has room.
+func (t *table) stalest() (e *entry, room bool) {
+	for _, b := range t.buckets {
+		for i := range b {
+			if x := &b[i]; e == nil || x.touched().Before(e.touched()) {
+				e, room = x, len(b) < bucketSize
+			}
+		}
+	}
+	return e, room
+}
+
+func (e *entry) touched() time.Time {
+	if e.asked.After(e.seen) {
+		return e.asked
+	}
+	return e.seen
+}
+
+// contacts returns all nodes in the table.
+func (t *table) contacts() (out []Contact) {
+	for _, b := range t.buckets {
+		for i := range b {
+			out = append(out, b[i].Contact)
+		}
+	}
+	return out
+}
+
+// tokenOf returns the token that a node of the table has sent lately.
+func (t *table) tokenOf(now time.Time, c Contact) string {
+	b := t.bucketOf(c.ID)
+	if b >= len(t.buckets) {
+		return ""
+	}
+	for i := range t.buckets[b] {
+		if e := &t.buckets[b][i]; e.Contact == c && now.Sub(e.seen) < tokenLife {
+			return e.token
+		}
+	}
+	return ""
+}
+
+// keepToken remembers the token that a node has sent.
+func (t *table) keepToken(c Contact, token string) {
+	if b := t.bucketOf(c.ID); b < len(t.buckets) && len(token) <= 2*tokenLen {
+		for i := range t.buckets[b] {
+			if e := &t.buckets[b][i]; e.Contact == c {
+				e.token = token
+			}
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"braid/dht"
+	"braid/node/event"
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// DHTConfig says in which DHTs a node takes part.
+type DHTConfig struct {
+	// SCION has the node take part in the DHT over SCION if it has a host there.
+	SCION bool
+	// Port is that on SCION; 0: that of the last run if it is free, otherwise any.
+	Port uint16
+	// IP are the UDP addresses of nodes in the DHTs over IP.
+	IP []netip.AddrPort
+	// Nodes are addresses of other nodes.
+	Nodes []dht.Addr
+	// File keeps the nodes that were found; empty: they are forgotten.
+	File   string
+	Policy pathsel.Policy
+	Logger *slog.Logger
+}
+
+const (
+	// dhtSaveEvery is how often the found nodes are written to disk.
+	dhtSaveEvery = 5 * time.Minute
+	maxDHTFile   = 8 << 20
+)
+
+// DHT is this program's nodes in DHTs.
+type DHT struct {
+	server *dht.Server
+	file   string
+	log    *slog.Logger
+	stop   chan struct{}
+	saver  sync.WaitGroup
+}
+
+// dhtFile is the content of DHTConfig.File.
+type dhtFile struct {
+	Nodes []dht.State `json:"nodes"`
+}
+
+// OpenDHT opens the nodes that the configuration describes; host is nil without SCION. It returns nil
+// if there are none.
+func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, err error) {
+	d := &DHT{file: cfg.File, log: cfg.Logger, stop: make(chan struct{})}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	last := d.load()
+	var sockets []dht.Socket
+	defer func() {
+		if err != nil {
+			for _, s := range sockets {
+				_ = s.Close()
+			}
+		}
+	}()
+	if cfg.SCION && host != nil {
+		s, err := openDHTPort(ctx, cfg, host, last)
+		if err != nil {
+			return nil, fmt.Errorf("open a DHT node on SCION: %w", err)
+		}
+		sockets = append(sockets, s)
+	}
+	for _, at := range cfg.IP {
+		s, err := dht.ListenUDP(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		sockets = append(sockets, s)
+	}
+	if len(sockets) == 0 {
+		return nil, nil
+	}
+	d.server = dht.Serve(dht.ServerConfig{Sockets: sockets, States: last.Nodes, Logger: d.log})
+	d.server.AddNodes(cfg.Nodes...)
+	d.saver.Go(d.saveNowAndThen)
+	return d, nil
+}
+
+// openDHTPort opens the port of the last run, so that others find the node again, or another one.
+func openDHTPort(ctx context.Context, cfg DHTConfig, host *scionnet.Host, last dhtFile) (dht.Socket, error) {
+	allow := func(paths []pathsel.Path) []pathsel.Path {
+		allowed, _ := cfg.Policy.Apply(paths)
+		return allowed
+	}
+	for _, x := range last.Nodes {
+		if cfg.Port == 0 && x.Addr.IA == host.IA() && x.Addr.Host == host.LocalIP() {
+			if s, err := dht.ListenSCION(ctx, host, x.Addr.Port, allow); err == nil {
+				return s, nil
+			}
+		}
+	}
+	return dht.ListenSCION(ctx, host, cfg.Port, allow)
+}
+
+// load reads the file. One that cannot be read is as good as none.
+func (d *DHT) load() (f dhtFile) {
+	if d.file == "" {
+		return f
+	}
+	b, err := os.ReadFile(d.file)
+	if err == nil && len(b) <= maxDHTFile {
+		err = json.Unmarshal(b, &f)
+	}
+	if err != nil {
+		if !errors.Is(err, os.ErrNotExist) {
+			d.log.Warn("the file with nodes of the DHT is not used", "file", d.file, "error", err)
+		}
+		return dhtFile{}
+	}
+	return f
+}
+
+func (d *DHT) saveNowAndThen() {
+	tick := time.NewTicker(dhtSaveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-d.stop:
+			return
+		case <-tick.C:
+			d.save()
+		}
+	}
+}
+
+// save writes the file, unless there is nothing that would help the next run.
+func (d *DHT) save() {
+	if d.file == "" {
+		return
+	}
+	f := dhtFile{Nodes: d.server.States()}
+	for i, x := range f.Nodes {
+		if len(x.Nodes) == 0 {
+			f.Nodes[i].Nodes = d.load().nodesOf(x.Addr)
+		}
+	}
+	b, err := json.Marshal(f)
+	if err == nil {
+		if err = os.MkdirAll(filepath.Dir(d.file), 0o700); err == nil {
+			err = ReplaceFile(d.file, b, false)
+		}
+	}
+	if err != nil {
+		d.log.Warn("nodes of the DHT are not kept for the next run", "error", err)
+	}
+}
+
+// nodesOf are the nodes that were known in the network of an address.
+func (f dhtFile) nodesOf(a dht.Addr) []dht.Contact {
+	for _, x := range f.Nodes {
+		if x.Addr.Network() == a.Network() {
+			return x.Nodes
+		}
+	}
+	return nil
+}
+
+// Close ends the nodes.
+func (d *DHT) Close() error {
+	close(d.stop)
+	d.saver.Wait()
+	d.save()
+	return d.server.Close()
+}
+
+// AddNodes names addresses at which other nodes may be.
+func (d *DHT) AddNodes(nodes ...dht.Addr) { d.server.AddNodes(nodes...) }
+
+// Listening returns the addresses of the nodes.
+func (d *DHT) Listening() (out []string) {
+	for _, s := range d.server.Status() {
+		out = append(out, s.Listen)
+	}
+	return out
+}
+
+// Status is the event that describes the nodes.
+func (d *DHT) Status() event.DHT {
+	out := event.DHT{Event: "dht"}
+	for _, s := range d.server.Status() {
+		out.Networks = append(out.Networks, event.DHTNode{
+			Network: s.Network, Listen: s.Listen, ID: s.ID.String(), Nodes: s.Nodes, ByAS: s.ByAS,
+			Torrents: s.Torrents, Peers: s.Peers, Items: s.Items,
+			Queries: s.Queries, Refused: s.Refused, Dropped: s.Dropped, Asked: s.Asked, Answers: s.Answers, Timeouts: s.Timeouts,
+			Searches: s.Searches,
+		})
+	}
+	return out
+}
