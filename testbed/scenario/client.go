@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -51,18 +52,8 @@ func aria2(r clientRun) (clientCommand, error) {
 	return clientCommand{"aria2c", append(args, r.torrents...)}, nil
 }
 
-// libtorrentScript is libtorrent's session with its default settings: role, directory, torrents.
-const libtorrentScript = `
-import libtorrent as lt, sys, time
-session = lt.session()
-for name in sys.argv[3:]:
-    params = {'ti': lt.torrent_info(name), 'save_path': sys.argv[2]}
-    if sys.argv[1] == 'seed':
-        params['flags'] = lt.torrent_flags.seed_mode
-    session.add_torrent(params)
-while True:
-    time.sleep(60)
-`
+//go:embed libtorrent.py
+var libtorrentScript string
 
 func libtorrent(r clientRun) (clientCommand, error) {
 	role := "leech"

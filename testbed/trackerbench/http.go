@@ -36,6 +36,21 @@ func workers(j Job, n int, work func(*chooser, *tally) error) (*tally, error) {
 	return &tallies[0], nil
 }
 
+// announce announces peers one after another, until the job is done.
+func announce(ctx context.Context, choose *chooser, t *tally, one func(wire.Announce) error) error {
+	for {
+		n, ok := choose.peer()
+		if !ok || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a, began := peer(n), time.Now()
+		if err := one(a); err != nil {
+			return err
+		}
+		t.answered(time.Since(began))
+	}
+}
+
 func overHTTP(ctx context.Context, j Job) (*tally, error) {
 	return workers(j, j.Window, func(choose *chooser, t *tally) error {
 		var c net.Conn
@@ -50,34 +65,24 @@ func overHTTP(ctx context.Context, j Job) (*tally, error) {
 			end = "Connection: close\r\n"
 		}
 		var request bytes.Buffer
-		for {
-			n, ok := choose.peer()
-			if !ok || ctx.Err() != nil {
-				return ctx.Err()
-			}
-			a := peer(n)
+		return announce(ctx, choose, t, func(a wire.Announce) (err error) {
 			request.Reset()
 			fmt.Fprintf(&request, "GET /announce?%s HTTP/1.1\r\nHost: %s\r\n%s\r\n", a.Query(), j.Addr, end)
-			began := time.Now()
 			if c == nil {
-				var err error
 				if c, err = (&net.Dialer{}).DialContext(ctx, "tcp", j.Addr); err != nil {
 					return err
 				}
 				in = bufio.NewReader(c)
 			}
-			if _, err := c.Write(request.Bytes()); err != nil {
-				return err
+			if _, err = c.Write(request.Bytes()); err == nil {
+				err = readAnswer(in)
 			}
-			if err := readAnswer(in); err != nil {
-				return err
-			}
-			t.answered(time.Since(began))
 			if end != "" {
 				c.Close()
 				c = nil
 			}
-		}
+			return err
+		})
 	})
 }
 
@@ -146,14 +151,8 @@ func overSCION(ctx context.Context, j Job) (*tally, error) {
 	}
 	return workers(j, j.Window, func(choose *chooser, t *tally) error {
 		c := <-free
-		for {
-			n, ok := choose.peer()
-			if !ok || ctx.Err() != nil {
-				return ctx.Err()
-			}
-			a := peer(n)
+		return announce(ctx, choose, t, func(a wire.Announce) error {
 			to := u.Request(a.Query())
-			began := time.Now()
 			res, err := c.Do((&http.Request{Method: http.MethodGet, URL: to, Host: to.Host, Header: http.Header{}}).WithContext(ctx))
 			if err != nil {
 				return err
@@ -163,11 +162,8 @@ func overSCION(ctx context.Context, j Job) (*tally, error) {
 			if err == nil {
 				_, err = wire.ParseAnswer(b)
 			}
-			if err != nil {
-				return err
-			}
-			t.answered(time.Since(began))
-		}
+			return err
+		})
 	})
 }
 

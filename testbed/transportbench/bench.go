@@ -9,6 +9,7 @@ package transportbench
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -133,18 +134,8 @@ func (cfg Config) wants(r Row) bool {
 		(cfg.Braid != "" || !isDownload(r.Case))
 }
 
-// network has two ASes, and two links of each MTU between them.
-const network = `
-defaults: {mtu: 8400}
-ASes:
-  "1-ff00:0:110": {core: true, voting: true, authoritative: true, issuing: true}
-  "1-ff00:0:111": {core: true, cert_issuer: 1-ff00:0:110}
-links:
-  - {a: "1-ff00:0:110-A#1", b: "1-ff00:0:111-A#1", linkAtoB: CORE, mtu: 1400}
-  - {a: "1-ff00:0:110-A#2", b: "1-ff00:0:111-A#2", linkAtoB: CORE, mtu: 1400}
-  - {a: "1-ff00:0:110-A#3", b: "1-ff00:0:111-A#3", linkAtoB: CORE}
-  - {a: "1-ff00:0:110-A#4", b: "1-ff00:0:111-A#4", linkAtoB: CORE}
-`
+//go:embed network.topo
+var network string
 
 // place is where a case runs: the hosts of both ends.
 type place struct {
