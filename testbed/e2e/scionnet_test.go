@@ -45,7 +45,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// buildBraid makes the program, once for all tests, and says where it is.
+// buildBraid makes the program, once for all tests, and says where it is: scripts/test has built it already, and names it
+// in BRAID_PROGRAM.
 var buildBraid func() (string, error)
 
 func run(m *testing.M) int {
@@ -60,6 +61,9 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	buildBraid = sync.OnceValues(func() (string, error) {
+		if built := os.Getenv("BRAID_PROGRAM"); built != "" {
+			return filepath.Abs(built)
+		}
 		program := filepath.Join(dir, "braid")
 		if out, err := exec.Command("go", "build", "-o", program, "braid/cmd/braid").CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build braid: %w: %s", err, out)
