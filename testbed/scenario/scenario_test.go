@@ -18,7 +18,7 @@ topology: two-paths
 bfd: 200ms
 path_lifetime: 5m37.5s
 links:
-  - {at: "1-ff00:0:110#1", rate: 10mbit, delay: 10ms, jitter: 1ms, loss: 0.1%, queue: 64KiB}
+  - {at: "1-ff00:0:110#1", rate: 10mbit, delay: 10ms, jitter: 1ms, loss: 0.1%, queue: 64KiB, mtu: 1400, too-big: true}
 size: 40MB
 takes: 27s
 timeout: 1m
@@ -63,7 +63,7 @@ func TestParse(t *testing.T) {
 	if p := s.Peers[2]; p.Start.After != 5*time.Second || p.Stop.After != 20*time.Second || p.Crash.Done != 0.5 || p.Selector != "adaptive" {
 		t.Errorf("peer %+v", p)
 	}
-	if c := s.topology.Links[0].Config; c.Rate != 10e6 || c.Delay != 10*time.Millisecond || c.Jitter != time.Millisecond || c.Loss != 0.001 || c.QueueBytes != 64<<10 && c.QueueBytes != 64000 {
+	if c := s.topology.Links[0].Config; c.Rate != 10e6 || c.Delay != 10*time.Millisecond || c.Jitter != time.Millisecond || c.Loss != 0.001 || c.MTU != 1400 || !c.TooBig || c.QueueBytes != 64<<10 && c.QueueBytes != 64000 {
 		t.Errorf("link %+v", c)
 	}
 	if c := s.topology.Links[1].Config; c.Rate != 20e6 {
