@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
@@ -60,6 +62,9 @@ func Open(t testing.TB, quiet bool, resolve string) *Tab {
 		}
 	})
 	b.Size(1280, 800)
+	if _, err := chromedp.Call(b.ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}); err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 
@@ -147,6 +152,23 @@ func (b *Tab) Until(condition string) {
 			b.t.Fatalf("never true: %s; the browser says %q; the page shows:\n%.1500s", condition, b.Complaints(), Get[string](b, "document.body.innerText"))
 		}
 	}
+}
+
+// Busy returns the processor time that the page's main thread has used for tasks since the page was
+// loaded. Unlike the time of a clock, it does not grow with what else the machine does.
+func (b *Tab) Busy() time.Duration {
+	b.t.Helper()
+	got, err := chromedp.Call(b.ctx, performance.GetMetrics, cdp.Empty{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, m := range got.Metrics {
+		if m.Name == "TaskDuration" {
+			return time.Duration(m.Value * float64(time.Second))
+		}
+	}
+	b.t.Fatal("the browser does not measure its tasks")
+	return 0
 }
 
 // Click clicks the middle of the element that a selector finds, once it can be seen.

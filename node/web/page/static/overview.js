@@ -59,8 +59,10 @@ function fillForm(form, hash, t, load) {
   const number = (value) => el("input", { type: "number", min: "0", step: "any", value: value || "", placeholder: "no limit" });
   const down = number(s.limits.download_mbit_s);
   const up = number(s.limits.upload_mbit_s);
-  const ratio = number(s.goal.ratio);
-  const idle = number(s.goal.idle_s / 60);
+  // Of a goal, 0 is what holds for all torrents, and less is no goal.
+  const goal = (value) => el("input", { type: "number", step: "any", value: value || "", placeholder: "as for all; -1: never" });
+  const ratio = goal(s.goal.ratio);
+  const idle = goal(s.goal.idle_s / 60);
   const labels = el("input", { type: "text", value: t.labels.join(", ") });
   const priority = el("select", {}, ...["high", "normal", "low"].map((p) => el("option", { value: p, text: p, selected: p === t.priority })));
   const sequential = el("input", { type: "checkbox", checked: s.sequential });

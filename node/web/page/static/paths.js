@@ -145,7 +145,7 @@ function showPath(row, p, view) {
   showState(row.state, p.refused ? "forbidden" : p.state);
   showRoute(row, p);
   setText(row.peer, `${p.peer}${p.conn > 0 ? ` (connection ${p.conn + 1})` : ""}${p.incoming ? ", came to us" : ""}`);
-  const why = [p.refused, p.reason, p.error].filter(Boolean).join("; ");
+  const why = [p.refused && `forbidden by the policy (${p.refused})`, p.reason, p.error].filter(Boolean).join("; ");
   setText(row.reason, why);
   setAttr(row.reason, "title", why);
   const wide = `${(p.share * 100).toFixed(1)}%`;

@@ -64,6 +64,9 @@ function placesForm(s) {
   const text = (value, placeholder) => el("input", { type: "text", value, placeholder, spellcheck: "false" });
   const downloads = number(s.active_downloads, "all");
   const seeds = number(s.active_seeds, "all");
+  const ratio = number(s.goal.ratio, "never");
+  const idle = number(s.goal.idle_s / 60, "never");
+  const paused = check(s.add_paused);
   const directory = text(s.directory);
   const complete = text(s.complete_directory, "it stays where it is");
   const watch = text(s.watch_directory, "none");
@@ -72,11 +75,14 @@ function placesForm(s) {
   const script = el("input", { type: "text", value: s.completion_script || "none", readonly: true });
   const form = el("form", { class: "panel fields" },
     el("label", {}, "Active downloads", downloads), el("label", {}, "Active seeds", seeds),
+    el("label", {}, "Seed until this ratio", ratio), el("label", {}, "Seed until idle for minutes", idle),
     el("label", {}, "Directory for data", directory), el("label", {}, "Directory for complete data", complete),
     el("label", {}, "Watched directory", watch), el("label", {}, "Files added from there", then),
+    el("label", { class: "check whole" }, paused, "Added torrents wait until they are resumed"),
     el("label", { class: "whole" }, "Program that runs on completion (braid set changes it)", script),
     el("div", { class: "buttons" }, el("button", { class: "main", text: "Save" })));
-  return saving(form, () => ({
+  return saving(form, (now) => ({
+    goal: { ...now.goal, ratio: Number(ratio.value), idle_s: Number(idle.value) * 60 }, add_paused: paused.checked,
     active_downloads: Number(downloads.value), active_seeds: Number(seeds.value),
     directory: directory.value.trim(), complete_directory: complete.value.trim(), watch_directory: watch.value.trim(), watched_files: then.value,
   }));

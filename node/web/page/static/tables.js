@@ -42,17 +42,19 @@ export function table(signal, { label, key, columns, height = () => 36, template
 }
 
 export function peersTab(signal, hash) {
-  const flags = (p) => [p.connected ? "connected" : "not connected", p.incoming ? "came to us" : "", p.transports.join(", ")].filter(Boolean).join(" · ");
+  const flags = (p) => [
+    p.transport, p.incoming && "came to us", p.choked && "serves us nothing now", p.peer_interested && (p.held ? "waits for us" : "served by us"),
+  ].filter(Boolean).join(" · ");
   const t = table(signal, {
     label: "Peers", key: (p) => p.address, template: "peers-grid", height: () => (narrow() ? 92 : 36),
     columns: [
       ["Address", "wide mono", (p) => p.address], ["Client", "", (p) => p.client || "–"],
       ["Has", "num", (p) => format.percent(p.have, 1)], ["Down", "num", (p) => format.rate(p.down_mbit_s)],
       ["Up", "num", (p) => format.rate(p.up_mbit_s)], ["Share", "num", (p) => format.percent(p.share, 1)],
-      ["Paths", "num", (p) => `${p.active_paths} of ${p.paths}`], ["Connection", "wide", (p) => p.error || flags(p)],
+      ["Paths", "num", (p) => String(p.active_paths)], ["Connection", "wide", flags],
     ],
   });
-  poll(signal, `torrents/${hash}/peers`, (peers) => t.set(peers.sort((a, b) => b.share - a.share || (a.address < b.address ? -1 : 1)), "No peers are known yet."));
+  poll(signal, `torrents/${hash}/peers`, (peers) => t.set(peers.sort((a, b) => b.share - a.share || (a.address < b.address ? -1 : 1)), "No peer is connected."));
   const address = el("input", { type: "text", "aria-label": "Address of a peer to add", placeholder: "ISD-AS,[host]:port or host:port", spellcheck: "false" });
   const form = el("form", { class: "bar" }, address, el("button", { text: "Add peer" }));
   form.addEventListener("submit", (e) => {
@@ -72,7 +74,6 @@ export function trackersTab(signal, hash) {
     label: "Trackers", key: (tr) => `${tr.tier} ${tr.url}`, template: "trackers-grid", height: () => (narrow() ? 92 : 44),
     columns: [
       ["State", "", state], ["Tracker", "wide mono", (tr) => tr.url], ["Tier", "num", (tr) => (tr.tier < 0 ? "–" : String(tr.tier + 1))],
-      ["Seeders", "num", (tr) => String(tr.seeders ?? "–")], ["Leechers", "num", (tr) => String(tr.leechers ?? "–")],
       ["Asked", "num", (tr) => at(tr.last_announce)], ["Next", "num", (tr) => at(tr.next_announce)], ["Error", "wide", (tr) => tr.error ?? ""],
     ],
   });

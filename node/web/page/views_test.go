@@ -1,0 +1,234 @@
+package page
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"braid/node/web/page/chromium"
+)
+
+const firstTorrent = "#/torrent/0000000000000000000000000000000000000001"
+
+// unnamed lists what a screen reader could not name: controls without text or label.
+const unnamed = `[...document.querySelectorAll("button, a, input, select, textarea, [role=button], [role=grid], canvas[role=img]")]
+	.filter(e => e.checkVisibility() && !(e.labels?.length || e.ariaLabel || e.textContent.trim() || e.title)).map(e => e.outerHTML.slice(0, 80)).join("\n")`
+
+// Each view with a thousand torrents and two hundred paths: its parts, its size on a phone, its names for
+// screen readers, and that only rows exist which can be seen.
+func TestViews(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	url := newWorld(1000, 10, 20).serve(t)
+	for _, v := range []struct {
+		name, address, ready, grid string
+		rows                       int
+	}{
+		{"torrents", "#/", `document.querySelectorAll(".torrents .row").length > 5`, ".torrents .list", 1000},
+		{"paths", firstTorrent, `document.querySelectorAll(".path").length > 2`, ".paths .list", 200},
+		{"overview", firstTorrent + "/overview", `document.querySelector(".facts dd") && document.querySelector(".pieces").ariaLabel`, "", 0},
+		{"files", firstTorrent + "/files", `document.querySelectorAll(".files-grid.row").length > 5`, ".tab .list", 3000},
+		{"map", "#/map", `document.querySelectorAll(".link").length > 12`, "", 0},
+		{"settings", "#/settings", `document.querySelector(".days")`, "", 0},
+	} {
+		b.Show(url + "/" + v.address)
+		for _, look := range []struct {
+			name          string
+			dark          bool
+			width, height int64
+		}{{"", false, 1280, 800}, {"-dark", true, 1280, 800}, {"-phone", true, 360, 740}} {
+			b.Dark(look.dark)
+			b.Size(look.width, look.height)
+			b.Until(v.ready)
+			b.Run(`Promise.all(document.getAnimations().map(a => a.finished.catch(() => {})))`)
+			b.Shot(v.name + look.name)
+			if wide := chromium.Get[int64](b, `document.documentElement.scrollWidth`); wide > look.width {
+				t.Errorf("%s%s is %d pixels wide", v.name, look.name, wide)
+			}
+			if missing := chromium.Get[string](b, unnamed); missing != "" {
+				t.Errorf("%s%s: without a name: %s", v.name, look.name, missing)
+			}
+			// The colours really are those of light or dark.
+			if light := chromium.Get[bool](b, `/rgb\(2\d\d, /.test(getComputedStyle(document.body).backgroundColor)`); light == look.dark {
+				t.Errorf("%s%s: light %v", v.name, look.name, light)
+			}
+			if v.grid == "" {
+				continue
+			}
+			made := chromium.Get[int](b, fmt.Sprintf(`document.querySelectorAll("%s .row").length`, v.grid))
+			said := chromium.Get[string](b, fmt.Sprintf(`document.querySelector("%s").ariaRowCount`, v.grid))
+			if made > 60 || said != fmt.Sprint(v.rows) {
+				t.Errorf("%s%s: %d rows are made, and %s are announced", v.name, look.name, made, said)
+			}
+		}
+		if landmarks := chromium.Get[string](b, `["body > header", "header nav[aria-label]", "main", "main > section[aria-label]", "h1"].filter(s => document.querySelectorAll(s).length !== 1).join()`); landmarks != "" {
+			t.Errorf("%s: not once there: %s", v.name, landmarks)
+		}
+	}
+}
+
+// All torrents, by keyboard and by form: sort, filter, select, open, remove, add.
+func TestTorrents(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	w := newWorld(300, 3, 4)
+	b.Show(w.serve(t))
+	b.Until(`document.querySelectorAll(".torrents .row").length > 5`)
+	first := `[...document.querySelectorAll(".torrents .row:not([hidden])")].find(r => r.ariaRowIndex === "1").querySelector("a").textContent`
+
+	b.Click(`[data-column=name] button`)
+	b.Until(first + `.startsWith("climate") && document.querySelector("[data-column=name]").ariaSort === "ascending"`)
+	b.Click(`[data-column=name] button`)
+	b.Until(first + `.startsWith("web-crawl")`)
+
+	b.Click(`input[type=search]`)
+	b.Type("SKY 2023")
+	b.Until(`document.querySelector(".torrents .count").textContent.endsWith("of 300") && ` + first + `.startsWith("sky-survey-2023")`)
+	b.Run(`document.querySelector(".torrents .list").focus()`)
+	b.Type(kb.ArrowDown + kb.ArrowDown)
+	b.Until(`document.querySelector(".row.current")?.ariaSelected === "true" && document.querySelector(".actions .count").textContent === "1 selected"`)
+	b.Type(kb.End)
+	b.Until(`document.querySelector(".row.current")?.ariaRowIndex === document.querySelector(".list").ariaRowCount`)
+	b.Type(kb.Escape)
+	b.Until(`document.querySelector(".actions").hidden`)
+
+	// Select two with a box each, and remove them.
+	b.Run(`[...document.querySelectorAll(".row input")].slice(0, 2).forEach(i => i.click())`)
+	b.Until(`document.querySelector(".actions .count").textContent === "2 selected"`)
+	b.Run(`document.querySelector(".list").focus()`)
+	b.Type(kb.Delete)
+	b.Until(`document.querySelector("dialog[open] input")`)
+	b.Click(`dialog input[type=checkbox]`)
+	b.Click(`dialog button.bad`)
+	b.Until(`document.querySelector(".message")?.textContent.startsWith("2 torrents removed with their data")`)
+	if asked := w.requests("DELETE"); len(asked) != 2 || !strings.HasSuffix(asked[0], "?data=true") {
+		t.Errorf("the server was asked for %q", asked)
+	}
+
+	b.Run(`document.querySelector(".list").focus()`)
+	b.Type(kb.Home + kb.Enter)
+	b.Until(`location.hash.startsWith("#/torrent/") && document.querySelector(".torrent h1").textContent.startsWith("sky")`)
+	b.Run(`history.back()`)
+	b.Until(`document.querySelector(".torrents input[type=search]")?.value === "SKY 2023"`)
+
+	// Add one from a file and one from a magnet link.
+	file := filepath.Join(t.TempDir(), "x.torrent")
+	if err := os.WriteFile(file, []byte("d4:infode"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.Click(`.torrents .bar button.main`)
+	b.Until(`document.querySelector("dialog[open] textarea")`)
+	b.Upload(`dialog input[type=file]`, file)
+	b.Click(`dialog textarea`)
+	b.Type("magnet:?xt=urn:btih:0123456789012345678901234567890123456789")
+	b.Click(`dialog button.main`)
+	b.Until(`document.querySelector(".messages").textContent.includes("2 torrents were added")`)
+
+	// What is dropped is shown first, and added only if the user agrees.
+	b.Run(`(() => { const d = new DataTransfer(); d.setData("text/plain", "magnet:?xt=urn:btih:1"); dispatchEvent(new DragEvent("drop", {dataTransfer: d, cancelable: true})) })()`)
+	b.Until(`document.querySelector("dialog[open] textarea")?.value === "magnet:?xt=urn:btih:1"`)
+	b.Type(kb.Escape)
+	b.Until(`!document.querySelector("dialog")`)
+	if n := len(w.requests("POST /api/v1/torrents")); n != 2 {
+		t.Errorf("%d torrents were added", n)
+	}
+}
+
+// The map stays where it is while rates and rules change. An interface is forbidden only once the user has
+// seen which paths remain.
+func TestMap(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	w := newWorld(1, 6, 6)
+	b.Show(w.serve(t) + "/#/map")
+	b.Until(`document.querySelectorAll(".link-rate").length > 5 && [...document.querySelectorAll(".link-rate")].some(e => e.textContent)`)
+	places := `JSON.stringify([[...document.querySelectorAll(".map path, .map rect")].map(e => [e.getAttribute("d"), e.getAttribute("x"), e.getAttribute("y")])])`
+	before := chromium.Get[string](b, places)
+	port := chromium.Get[string](b, `document.querySelector(".port").dataset.target`)
+	if port != local+"#"+strings.TrimPrefix(port, local+"#") {
+		t.Fatalf("the first interface is %s", port)
+	}
+	b.Run(`document.querySelector(".port").focus()`)
+	b.Type(kb.Enter)
+	b.Until(`document.querySelector("dialog[open] h2")?.textContent === "` + port + `"`)
+	b.Until(`document.querySelectorAll(".preview .stays").length > 0 && document.querySelectorAll(".preview .goes").length === 0`)
+	b.Click(`dialog input[value=forbid]`)
+	b.Until(`document.querySelectorAll(".preview .goes").length > 0`)
+	b.Shot("policy")
+	if w.acl() != "" {
+		t.Fatalf("the policy is %q before anybody has agreed", w.acl())
+	}
+	b.Click(`dialog button.main`)
+	b.Until(`document.querySelector("[data-target='` + port + `']").classList.contains("forbidden")`)
+	if want := "- " + port + ", +"; w.acl() != want {
+		t.Errorf("the policy is %q, want %q", w.acl(), want)
+	}
+	b.Until(`document.querySelector(".map .link.forbidden")`)
+	if chromium.Get[string](b, places) != before {
+		t.Error("something on the map has moved")
+	}
+	b.Shot("map-forbidden")
+	b.Click(`[data-target="` + port + `"] .hit`)
+	b.Until(`document.querySelector("dialog input[value=forbid]")?.checked`)
+	b.Click(`dialog input[value=allow]`)
+	b.Until(`!document.querySelector("dialog button.main").disabled`)
+	b.Click(`dialog button.main`)
+	b.Until(`!document.querySelector(".map .link.forbidden")`)
+	if w.acl() != "" {
+		t.Errorf("the policy is %q after all is allowed again", w.acl())
+	}
+}
+
+// A stream of events that breaks is opened again by itself.
+func TestReconnect(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	w := newWorld(20, 1, 1)
+	b.Show(w.serve(t))
+	b.Until(`document.querySelectorAll(".torrents .row").length > 5`)
+	streams := len(w.requests("GET /api/v1/events"))
+	w.breakStreams()
+	for len(w.requests("GET /api/v1/events")) == streams {
+		b.Run(`new Promise(r => setTimeout(r, 100))`)
+	}
+	b.Until(`!document.body.classList.contains("lost") && document.querySelectorAll(".torrents .row").length > 5`)
+}
+
+// Scrolling through a thousand torrents and two hundred paths: the log says how long frames take, and how much
+// processor time of the page's thread; for 60 frames a second there are 16.7 ms. The figures depend on the
+// machine, so the test judges only that few rows exist at any moment.
+func TestScrolling(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	url := newWorld(1000, 10, 20).serve(t)
+	for _, v := range []struct{ name, address, list string }{{"1000 torrents", "#/", ".torrents .list"}, {"200 paths", firstTorrent, ".paths .list"}} {
+		b.Show(url + "/" + v.address)
+		b.Until(`document.querySelectorAll("` + v.list + ` .row").length > 2`)
+		before := b.Busy()
+		got := chromium.Get[struct {
+			Frames, Late, Rows   int
+			Median, P95, Longest float64
+		}](b, `new Promise(done => {
+			const list = document.querySelector("`+v.list+`"), times = []
+			let rows = 0, last = 0, step = 37
+			const frame = now => {
+				if (last) times.push(now - last)
+				last = now
+				if (list.scrollTop + list.clientHeight >= list.scrollHeight - 1) step = -37
+				if (list.scrollTop === 0) step = 37
+				list.scrollTop += step
+				rows = Math.max(rows, list.querySelectorAll(".row").length)
+				if (times.length < 300) return requestAnimationFrame(frame)
+				times.sort((a, b) => a - b)
+				done({frames: times.length, late: times.filter(t => t > 25).length, rows, median: times[150], p95: times[285], longest: times[299]})
+			}
+			requestAnimationFrame(frame)
+		})`)
+		each := (b.Busy() - before) / time.Duration(got.Frames)
+		t.Logf("%s: %v of processor time for a frame; %d frames, median %.1f ms, 95th percentile %.1f ms, longest %.1f ms, %d above 25 ms, at most %d rows",
+			v.name, each.Round(10*time.Microsecond), got.Frames, got.Median, got.P95, got.Longest, got.Late, got.Rows)
+		if got.Rows > 60 {
+			t.Errorf("%s: %d rows exist", v.name, got.Rows)
+		}
+	}
+}
