@@ -23,6 +23,8 @@ import (
 //   - A probe ends when the queue that it makes is as long as queueMargin allows, not after three
 //     round trips without growth.
 //   - A queue-free round trip is seen in every "down", so that "probe rtt" is rare.
+//   - It gives way when a queue stands that it has not made alone (yield.go), in place of the draft's lower
+//     bounds after any loss.
 type bbr struct {
 	packetSize int
 	random     *rand.Rand
@@ -38,6 +40,7 @@ type bbr struct {
 	rounds     rounds
 	last       rounds // the last complete round
 	acks       aggregation
+	yield      yield
 	ambient    ambient
 	trialFrom  uint64        // bytes delivered when the last trial began
 	trialAt    time.Duration // when its first packet was acknowledged; 0: not yet
@@ -47,7 +50,7 @@ type bbr struct {
 	full      float64 // bandwidth that growth is compared with
 	fullCount int     // rounds without growth
 	filled    bool    // the bandwidth of the path is known
-	overshot  uint64  // bytes delivered when losses ended startup
+	overshot  bool    // losses ended startup
 	cwnd      float64 // grows with what is acknowledged until then
 	resume    resume
 
@@ -59,6 +62,8 @@ type bbr struct {
 	upRate     float64       // bandwidth before it
 	lossy      float64       // part of the recent rounds that lost packets
 	ceiling    float64       // most that the path took in flight without losses; 0: no loss yet
+	rising     bool          // the last probe found more
+	crowded    bool          // a queue of others stood when this one began, and the last one found more
 	failed     bool          // the last probe ended in losses
 	upStep     float64       // what the ceiling is raised by in this round
 	upLimited  bool          // the ceiling was used up in this round
@@ -183,6 +188,7 @@ func (b *bbr) onAck(e event) {
 			b.lossy += 1.0 / lossyRounds
 		}
 		b.compare()
+		b.giveWay(e.limitedNow)
 	}
 	b.measure(e, newRound)
 	expired := e.rtt > 0 && b.minRTT.add(e.now, e.rtt)
@@ -235,7 +241,7 @@ func (b *bbr) respond(e event) {
 		lost, total := b.member.probeLosses()
 		inflight := e.prior
 		switch {
-		case e.lost > 0 && (b.overflown() || b.ambient.exceeded(lost, total, b.packetSize, sigmas)):
+		case e.lost > 0 && (b.overflown() && !b.crowded || b.ambient.exceeded(lost, total, b.packetSize, sigmas)):
 			for m := range b.member.together {
 				m.failed = e.now
 			}
@@ -251,6 +257,10 @@ func (b *bbr) respond(e event) {
 		b.goDown()
 	case down, cruise:
 		if e.sentDelivered < b.trialFrom { // what was sent before the trial began is still coming back
+			return
+		}
+		if b.standing() { // what a full queue drops says nothing of the path itself; giveWay responds
+			b.startTrial()
 			return
 		}
 		if b.trialAt == 0 {
@@ -297,8 +307,9 @@ func (b *bbr) step(e event, newRound bool) {
 			b.fill(e, true)
 		}
 	case drain:
-		if e.sentDelivered < b.overshot && e.rate > 0 && !b.short() {
-			b.bandwidth.clip(e.rate)
+		// Only the round in which startup ended shows what the path delivers of too much: later ones, what drain sends.
+		if newRound && b.overshot && b.elapsed() == 0 && b.last.samples > 0 && !b.short() {
+			b.bandwidth.clip(b.last.rate())
 		}
 		if b.drained(e) {
 			b.goDown()
@@ -316,6 +327,7 @@ func (b *bbr) step(e event, newRound bool) {
 				m.begun = e.now
 			}
 			b.cruised, b.bandwidth.limit, b.failed = b.bandwidth.now(), 0, false
+			b.crowded = b.standing() && b.rising
 			b.enter(refill)
 		}
 	case refill:
@@ -358,7 +370,7 @@ func (b *bbr) checkFull(e event) {
 // policer let pass before.
 func (b *bbr) fill(e event, lossy bool) {
 	if lossy {
-		b.overshot = e.delivered
+		b.overshot = true
 		if e.rate > 0 && !b.short() {
 			b.bandwidth.clip(e.rate)
 		}
@@ -372,10 +384,12 @@ func (b *bbr) goDown() {
 	if b.short() {
 		wait /= 10 // the queue of a probe is over sooner
 	}
-	if b.cruised > 0 && b.bandwidth.max() > (1+upGrowth)*b.cruised {
+	b.rising = b.bandwidth.max() > (1+upGrowth)*b.cruised
+	if b.rising {
 		wait /= 4 // there is probably more: a newcomer next to a large flow has a long way to go
 	}
 	b.probeAt = b.now + wait
+	b.yield.probed()
 	b.startTrial()
 	b.enter(down)
 }
@@ -389,7 +403,8 @@ func (b *bbr) probe(e event, newRound bool) {
 	if b.ceiling > 0 && float64(e.prior+2*b.packetSize) >= b.ceiling {
 		b.upLimited = true
 	}
-	if b.rounds.samples >= 8 && b.rounds.minRTT > b.upRTT+queueMargin(b.minRTT.rtt)+b.upMeanRTT-b.upRTT || b.member.ended > b.since {
+	// In a queue that others keep full, a small flow goes on as long as it grows: the queue is not its own.
+	if !b.crowded && b.rounds.samples >= 8 && b.rounds.minRTT > b.upRTT+queueMargin(b.minRTT.rtt)+b.upMeanRTT-b.upRTT || b.member.ended > b.since {
 		if b.member.ended < b.since {
 			for m := range b.member.together {
 				m.ended = e.now
@@ -465,6 +480,9 @@ func (b *bbr) window() int {
 	default:
 		if b.ceiling > 0 && !(b.queued() && b.company.lossy > unyielding) {
 			w = min(w, max(b.ceiling*headroom, product*slack+bunched))
+		}
+		if b.yield.active && b.phase == cruise {
+			w = min(w, product*slack+bunched)
 		}
 	}
 	return int(w)

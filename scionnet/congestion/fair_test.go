@@ -63,20 +63,54 @@ func TestRivals(t *testing.T) {
 	}
 }
 
-// A flow that starts a moment after another, which has filled the link by then, comes close to its half.
+// A flow that starts after another, which has filled the link by then, comes close to its half within seconds, whatever
+// the queue.
 func TestNewcomer(t *testing.T) {
-	const runs, late = 6, 300 * ms
-	share := 0.0
-	for seed := range uint64(runs) {
-		s, w := newSim(seed), wire{rate: 10 * mbit, delay: 22 * ms, queue: 30 * ms}
-		first := s.flow(New(Config{Seed: 2 * seed}), 0, w.delay, &w)
-		s.flow(New(Config{Seed: 2*seed + 1}), late, w.delay, &w)
-		s.run(late + 20*time.Second)
-		first.begin()
-		s.run(late + 30*time.Second)
-		share += first.rate(10*time.Second) / w.rate / runs
+	t.Parallel()
+	const runs = 4
+	for _, c := range []struct {
+		delay, queue, late time.Duration
+	}{
+		{22 * ms, 30 * ms, 300 * ms}, {22 * ms, 50 * ms, 300 * ms}, {22 * ms, 100 * ms, 300 * ms},
+		{22 * ms, 50 * ms, 3 * time.Second}, {10 * ms, 50 * ms, 3 * time.Second},
+	} {
+		share := 0.0
+		for seed := range uint64(runs) {
+			s, w := newSim(seed), wire{rate: 10 * mbit, delay: c.delay, queue: c.queue}
+			first := s.flow(New(Config{Seed: 2 * seed}), 0, w.delay, &w)
+			s.flow(New(Config{Seed: 2*seed + 1}), c.late, w.delay, &w)
+			s.run(c.late + 10*time.Second)
+			first.begin()
+			s.run(c.late + 20*time.Second)
+			share += first.rate(10*time.Second) / w.rate / runs
+		}
+		if share > 0.68 {
+			t.Errorf("%v each way, queue %v, %v later: the first has %.2f of the link after 10 s", c.delay, c.queue, c.late, share)
+		} else {
+			t.Logf("%v each way, queue %v, %v later: the first has %.2f of the link after 10 s", c.delay, c.queue, c.late, share)
+		}
 	}
-	if share > 0.66 {
-		t.Errorf("the first has %.2f of the link after 20 s", share)
+}
+
+// A flow that starts just after one of the kernel's is pushed back at first, and recovers.
+func TestLatecomer(t *testing.T) {
+	t.Parallel()
+	const runs, late = 6, 100 * ms
+	for _, kind := range []string{"cubic", "reno"} {
+		share := 0.0
+		for seed := range uint64(runs) {
+			s, w := newSim(seed), wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms}
+			s.flow(rival(kind), 0, w.delay, &w)
+			x := s.flow(New(Config{Seed: seed}), late, w.delay, &w)
+			s.run(late + 4*time.Second)
+			x.begin()
+			s.run(late + 16*time.Second)
+			share += x.rate(12*time.Second) / w.rate / runs
+		}
+		if share < 0.4 {
+			t.Errorf("beside %s: %.2f of the link", kind, share)
+		} else {
+			t.Logf("beside %s: %.2f of the link", kind, share)
+		}
 	}
 }

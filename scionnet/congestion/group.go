@@ -99,6 +99,9 @@ func (b *bbr) compare() {
 	count, rate, bandwidth := 0, 0.0, 0.0
 	b.company.lossy, b.company.scale = 0, 1
 	for m := range b.member.together {
+		if m != b.member && m.rate == 0 {
+			continue // it is idle
+		}
 		count++
 		rate, bandwidth = rate+m.rate, bandwidth+m.bandwidth
 		b.company.lossy = max(b.company.lossy, m.lossy)
