@@ -47,11 +47,11 @@ type bbr struct {
 	compensate bool          // it is over: what the path loses may be sent on top
 
 	// Startup.
-	full      float64 // bandwidth that growth is compared with
-	fullCount int     // rounds without growth
-	filled    bool    // the bandwidth of the path is known
-	overshot  bool    // losses ended startup
-	cwnd      float64 // grows with what is acknowledged until then
+	full      float64  // bandwidth that growth is compared with
+	fullCount int      // rounds without growth
+	filled    bool     // the bandwidth of the path is known
+	overshot  overshot // what was delivered once losses had ended startup
+	cwnd      float64  // grows with what is acknowledged until then
 	resume    resume
 
 	// Probes.
@@ -307,9 +307,8 @@ func (b *bbr) step(e event, newRound bool) {
 			b.fill(e, true)
 		}
 	case drain:
-		// Only the round in which startup ended shows what the path delivers of too much: later ones, what drain sends.
-		if newRound && b.overshot && b.elapsed() == 0 && b.last.samples > 0 && !b.short() {
-			b.bandwidth.clip(b.last.rate())
+		if rate := b.overshot.add(e); rate > 0 && !b.short() {
+			b.bandwidth.clip(rate)
 		}
 		if b.drained(e) {
 			b.goDown()
@@ -370,9 +369,9 @@ func (b *bbr) checkFull(e event) {
 // policer let pass before.
 func (b *bbr) fill(e event, lossy bool) {
 	if lossy {
-		b.overshot = true
+		b.overshot = overshot{until: e.delivered}
 		if e.rate > 0 && !b.short() {
-			b.bandwidth.clip(e.rate)
+			b.bandwidth.clip(max(e.rate, b.rounds.rate()))
 		}
 	}
 	b.filled = true

@@ -35,6 +35,27 @@ func (b *bandwidth) clip(rate float64) {
 	b.cycles[0], b.cycles[1] = min(b.cycles[0], rate), min(b.cycles[1], rate)
 }
 
+// overshot measures how fast a path delivers what was in flight when losses ended startup: more than it can carry, so
+// its own rate. The mean counts: with jitter or beside other flows, the least sample is far below it.
+type overshot struct {
+	until   uint64 // bytes delivered when startup ended; 0: no losses ended it, or the measurement is over
+	sum     float64
+	samples int
+}
+
+// add returns the rate once everything that was in flight has been acknowledged or lost, else 0.
+func (o *overshot) add(e event) (rate float64) {
+	switch {
+	case o.until == 0 || e.rate == 0:
+	case e.sentDelivered < o.until:
+		o.sum, o.samples = o.sum+e.rate, o.samples+1
+	default:
+		rate = o.sum / float64(max(1, o.samples))
+		*o = overshot{}
+	}
+	return rate
+}
+
 // minRTTWindow is how long the least round trip counts. A longer route or a queue that never empties
 // shows after this time, when a flow drains what it has in flight to see (ProbeRTT).
 const minRTTWindow = 10 * time.Second
