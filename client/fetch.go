@@ -34,7 +34,7 @@ func OpenSource(ctx context.Context, name string) (Source, error) {
 		return ParseMagnet(name)
 	}
 	if isURL(name) {
-		return sourceAt(ctx, name, scionnet.ScopeOf)
+		return FetchSource(ctx, name, "")
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -48,6 +48,12 @@ func OpenSource(ctx context.Context, name string) (Source, error) {
 	return parseNamed(b, name)
 }
 
+// FetchSource reads the .torrent file at an http or https URL. The cookies, in the form
+// NAME=VALUE; NAME=VALUE, go to that host only; many private trackers demand them.
+func FetchSource(ctx context.Context, url, cookies string) (Source, error) {
+	return sourceAt(ctx, url, cookies, scionnet.ScopeOf)
+}
+
 // isURL tells whether a torrent is named by its URL.
 func isURL(name string) bool {
 	scheme, _, ok := strings.Cut(name, "://")
@@ -55,7 +61,7 @@ func isURL(name string) bool {
 }
 
 // sourceAt reads the torrent at a URL. Errors name only the host: the rest may hold the user's key.
-func sourceAt(ctx context.Context, name string, scopeOf func(netip.Addr) scionnet.Scope) (Source, error) {
+func sourceAt(ctx context.Context, name, cookies string, scopeOf func(netip.Addr) scionnet.Scope) (Source, error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
 		return Source{}, errors.New("get torrent: its address is not a URL like https://example.org/file.torrent")
@@ -63,7 +69,7 @@ func sourceAt(ctx context.Context, name string, scopeOf func(netip.Addr) scionne
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	g := newRedirectGuard(scopeOf)
-	b, err := get(ctx, g, u)
+	b, err := get(ctx, g, u, cookies)
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		err = e.Err // it would repeat the whole URL
 	}
@@ -76,7 +82,7 @@ func sourceAt(ctx context.Context, name string, scopeOf func(netip.Addr) scionne
 	return parseNamed(b, "from "+u.Host)
 }
 
-func get(ctx context.Context, g *redirectGuard, u *url.URL) ([]byte, error) {
+func get(ctx context.Context, g *redirectGuard, u *url.URL, cookies string) ([]byte, error) {
 	client := http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives:      true,
@@ -91,6 +97,9 @@ func get(ctx context.Context, g *redirectGuard, u *url.URL) ([]byte, error) {
 		},
 	}
 	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}).WithContext(ctx)
+	if cookies != "" {
+		req.Header.Set("Cookie", cookies) // the standard library drops it when another host is next
+	}
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, err

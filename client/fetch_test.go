@@ -85,7 +85,7 @@ func TestFetchTorrent(t *testing.T) {
 		{"http://%zz/KEY", "not a URL like"},
 	} {
 		asked = false
-		s, err := sourceAt(t.Context(), tt.url, scopeOf)
+		s, err := sourceAt(t.Context(), tt.url, "", scopeOf)
 		switch {
 		case tt.want == "" && (err != nil || s.InfoHash != c.Source.InfoHash):
 			t.Errorf("%s: %v, %v", tt.url, s.InfoHash, err)
@@ -98,6 +98,30 @@ func TestFetchTorrent(t *testing.T) {
 	}
 	if s, err := OpenSource(t.Context(), "http://"+near+"/file.torrent"); err != nil || s.InfoHash != c.Source.InfoHash {
 		t.Errorf("%v, %v", s.InfoHash, err)
+	}
+	nearMux.HandleFunc("/members", func(w http.ResponseWriter, r *http.Request) {
+		if c, err := r.Cookie("pass"); err != nil || c.Value != "KEY" {
+			http.Error(w, "log in", http.StatusForbidden)
+			return
+		}
+		http.Redirect(w, r, "http://"+far+"/told", http.StatusFound)
+	})
+	told := ""
+	farMux.HandleFunc("/told", func(w http.ResponseWriter, r *http.Request) {
+		told = r.Header.Get("Cookie")
+		_, _ = w.Write(c.Torrent)
+	})
+	if _, err := FetchSource(t.Context(), "http://"+near+"/members", ""); err == nil {
+		t.Error("a server that demands a cookie answers without one")
+	}
+	if s, err := sourceAt(t.Context(), "http://"+near+"/members", "uid=1; pass=KEY", scopeOf); err != nil || s.InfoHash != c.Source.InfoHash {
+		t.Errorf("with a cookie: %v", err)
+	}
+	if told != "" {
+		t.Errorf("another host was told the cookie %s", told)
+	}
+	if _, err := FetchSource(t.Context(), "http://"+near+"/file.torrent", "a=b\r\nX: y"); err == nil {
+		t.Error("a cookie adds a header")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
