@@ -1,0 +1,305 @@
+package transmission
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"braid/node"
+	"braid/node/web/foreign"
+)
+
+// call is a request that is being carried out.
+type call struct {
+	*reader
+	server   *server
+	dialect  dialect
+	ctx      context.Context
+	settings func() node.Settings
+}
+
+// methods are all methods, by their names in snake_case.
+var methods = map[string]func(*call) (any, error){
+	"blocklist_update":     func(*call) (any, error) { return nil, lackingError("blocklist") },
+	"free_space":           (*call).freeSpace,
+	"group_get":            (*call).groupGet,
+	"group_set":            func(*call) (any, error) { return nil, lackingError("bandwidth groups") },
+	"port_test":            func(*call) (any, error) { return nil, lackingError("service that tests its port from outside") },
+	"queue_move_bottom":    func(c *call) (any, error) { return c.moveInQueue(foreign.Bottom) },
+	"queue_move_down":      func(c *call) (any, error) { return c.moveInQueue(foreign.Down) },
+	"queue_move_top":       func(c *call) (any, error) { return c.moveInQueue(foreign.Top) },
+	"queue_move_up":        func(c *call) (any, error) { return c.moveInQueue(foreign.Up) },
+	"session_close":        (*call).sessionClose,
+	"session_get":          (*call).sessionGet,
+	"session_set":          (*call).sessionSet,
+	"session_stats":        (*call).sessionStats,
+	"torrent_add":          (*call).torrentAdd,
+	"torrent_get":          (*call).torrentGet,
+	"torrent_reannounce":   (*call).torrentReannounce,
+	"torrent_remove":       (*call).torrentRemove,
+	"torrent_rename_path":  func(*call) (any, error) { return nil, lackingError("way to rename files") },
+	"torrent_set":          (*call).torrentSet,
+	"torrent_set_location": (*call).torrentSetLocation,
+	"torrent_start":        (*call).torrentStart,
+	"torrent_start_now":    (*call).torrentStartNow,
+	"torrent_stop":         (*call).torrentStop,
+	"torrent_verify":       (*call).torrentVerify,
+}
+
+func (s *server) carryOut(ctx context.Context, q request) (any, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	method, ok := methods[q.method]
+	if !ok {
+		return nil, fail(methodNotFound, "there is no method %q", q.method)
+	}
+	return method(&call{
+		reader: &reader{args: q.args}, server: s, dialect: q.dialect, ctx: ctx, settings: sync.OnceValue(s.node.Settings),
+	})
+}
+
+// lackingError is the answer if braid has nothing of the kind.
+func lackingError(what string) error { return fail(systemError, "braid has no %s", what) }
+
+// selected is a torrent with its number.
+type selected struct {
+	*node.Torrent
+	id int
+}
+
+// torrents are those that the request names, in the order of their numbers. It passes over unknown
+// ones, as Transmission does.
+func (c *call) torrents() ([]selected, error) {
+	which := c.ids()
+	if c.err != nil {
+		return nil, c.err
+	}
+	now, all := time.Now(), c.server.node.Torrents()
+	ids := c.server.ids.number(all, now)
+	c.server.off.keep(ids)
+	var recent map[string]bool
+	if which.recent {
+		recent = c.server.recent.note(c.server.node.Statuses(), now)
+	}
+	var out []selected
+	for _, t := range all {
+		hash := t.InfoHash()
+		if which.has(ids[hash], hash) || recent[hash] {
+			out = append(out, selected{t, ids[hash]})
+		}
+	}
+	return out, nil
+}
+
+// atOnce bounds the torrents that are changed at the same time: a change may wait for the disk.
+const atOnce = 16
+
+// each does something with all torrents that the request names, and joins the errors.
+func (c *call) each(do func(*node.Torrent) error) (any, error) {
+	all, err := c.torrents()
+	if err != nil {
+		return nil, err
+	}
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	errs := make([]error, len(all))
+	for i, t := range all {
+		g.Go(func() error {
+			errs[i] = do(t.Torrent)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	return nil, c.failed(errors.Join(errs...))
+}
+
+// failed gives an error of the node its code.
+func (c *call) failed(err error) error {
+	if f := (*failure)(nil); err == nil || errors.As(err, &f) {
+		return err
+	}
+	return &failure{systemError, err}
+}
+
+func (c *call) torrentStart() (any, error) {
+	return c.each(func(t *node.Torrent) error {
+		switch t.State() {
+		case node.Paused, node.Served, node.Failed:
+			return t.Resume(c.ctx)
+		}
+		return nil
+	})
+}
+
+func (c *call) torrentStartNow() (any, error) {
+	return c.each(func(t *node.Torrent) error {
+		switch t.State() {
+		case node.Paused, node.Served, node.Failed, node.Queued:
+			return t.ResumeNow(c.ctx)
+		}
+		return nil
+	})
+}
+
+func (c *call) torrentStop() (any, error) {
+	return c.each(func(t *node.Torrent) error {
+		if t.State() == node.Paused {
+			return nil
+		}
+		return t.Pause()
+	})
+}
+
+func (c *call) torrentVerify() (any, error) { return c.each((*node.Torrent).Verify) }
+
+func (c *call) torrentReannounce() (any, error) {
+	return c.each(func(t *node.Torrent) error {
+		t.Announce()
+		return nil
+	})
+}
+
+func (c *call) torrentRemove() (any, error) {
+	data := c.flag("delete_local_data")
+	return c.each(func(t *node.Torrent) error {
+		return c.server.node.Remove(t.InfoHash(), data != nil && *data)
+	})
+}
+
+func (c *call) torrentSetLocation() (any, error) {
+	location, move := c.text("location"), c.flag("move")
+	dir, err := c.directory(location)
+	if err != nil {
+		return nil, err
+	}
+	return c.each(func(t *node.Torrent) error { return t.Move(dir, move != nil && *move) })
+}
+
+// directory reads the path of a directory on this machine.
+func (c *call) directory(path *string) (string, error) {
+	switch {
+	case c.err != nil:
+		return "", c.err
+	case path == nil:
+		return "", fail(invalidParams, "the request names no directory")
+	}
+	return checkDirectory(*path)
+}
+
+func checkDirectory(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", fail(pathNotAbsolute, "the directory %q is not an absolute path", path)
+	}
+	return filepath.Clean(path), nil
+}
+
+func (c *call) torrentGet() (any, error) {
+	names, format, which := c.texts("fields"), c.text("format"), c.ids()
+	all, err := c.torrents()
+	switch {
+	case err != nil:
+		return nil, err
+	case names == nil:
+		return nil, fail(invalidParams, `the request must list the "fields" that it wants`)
+	}
+	wanted := torrentFields.pick(*names)
+	out := map[string]any{}
+	if format != nil && *format == "table" {
+		out["torrents"] = c.rows(wanted, all)
+	} else {
+		list := make([]map[string]any, 0, len(all))
+		for _, t := range all {
+			list = append(list, wanted.object(c.dialect, c.view(t.Torrent, t.id)))
+		}
+		out["torrents"] = list
+	}
+	if which.recent {
+		out["removed"] = c.server.ids.gone()
+	}
+	return out, nil
+}
+
+// rows are the torrents as lists of values, below a list of names.
+func (c *call) rows(wanted table[*view], all []selected) [][]any {
+	var head []any
+	for _, f := range wanted {
+		head = append(head, c.dialect.key(f.name, f.style))
+	}
+	out := [][]any{head}
+	for _, t := range all {
+		v, row := c.view(t.Torrent, t.id), make([]any, 0, len(wanted))
+		for _, f := range wanted {
+			row = append(row, f.get(v))
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// groupGet says that there are no bandwidth groups.
+func (c *call) groupGet() (any, error) { return map[string]any{"group": []any{}}, nil }
+
+func (c *call) moveInQueue(how foreign.Direction) (any, error) {
+	all, err := c.torrents()
+	if err != nil {
+		return nil, err
+	}
+	chosen := map[string]bool{}
+	for _, t := range all {
+		chosen[t.InfoHash()] = true
+	}
+	return nil, c.failed(foreign.Move(c.server.node, chosen, how))
+}
+
+func (c *call) sessionClose() (any, error) {
+	if c.server.options.Shutdown == nil {
+		return nil, fail(systemError, "this program cannot be ended through the RPC")
+	}
+	go c.server.options.Shutdown()
+	return nil, nil
+}
+
+// freeSpace tells how much room a directory has, or its nearest parent that exists.
+func (c *call) freeSpace() (any, error) {
+	path := c.text("path")
+	dir, err := c.directory(path)
+	if err != nil {
+		return nil, err
+	}
+	free, total, err := foreign.DiskSpace(dir)
+	if err != nil {
+		return map[string]any{"path": *path, c.dialect.key("size_bytes", kebab): -1, "total_size": -1}, fail(systemError, "look at %s: %w", dir, err)
+	}
+	return map[string]any{"path": *path, c.dialect.key("size_bytes", kebab): free, "total_size": total}, nil
+}
+
+func (c *call) sessionStats() (any, error) {
+	n, k := c.server.node, c.dialect.key
+	var active, paused int
+	var down, up float64
+	all := n.Statuses()
+	for _, s := range all {
+		if s.State == node.Paused || s.State == node.Served || s.State == node.Failed {
+			paused++
+		} else {
+			active++
+		}
+		down, up = down+s.DownRate, up+s.UpRate
+	}
+	now, ever := n.Stats(), n.Totals()
+	return map[string]any{
+		k("active_torrent_count", camel): active, k("paused_torrent_count", camel): paused, k("torrent_count", camel): len(all),
+		k("download_speed", camel): int64(down / 8), k("upload_speed", camel): int64(up / 8),
+		k("current_stats", kebab): statisticsFields.object(c.dialect, statistics{
+			uploaded: now.Sent, downloaded: now.Fetched, sessions: 1, seconds: seconds(time.Since(c.server.since)),
+		}),
+		k("cumulative_stats", kebab): statisticsFields.object(c.dialect, statistics{
+			uploaded: ever.Sent, downloaded: ever.Fetched, added: int64(ever.Added), sessions: int64(ever.Sessions), seconds: seconds(ever.Active),
+		}),
+	}, nil
+}

@@ -1,0 +1,407 @@
+package transmission
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"braid/client"
+	"braid/node"
+	"braid/tracker"
+)
+
+// maxTrackers bounds the trackers that a client may give a torrent.
+const maxTrackers = 256
+
+// torrentSet changes torrents. Each is checked as a whole before it is changed.
+func (c *call) torrentSet() (any, error) {
+	location := c.text("location")
+	edit := c.readEdit()
+	dir := ""
+	if location != nil {
+		var err error
+		if dir, err = c.directory(location); err != nil {
+			return nil, err
+		}
+	}
+	if group := c.text("group"); group != nil && *group != "" {
+		return nil, lackingError("bandwidth groups")
+	}
+	if first := c.whole("sequential_download_from_piece"); first != nil && *first != 0 {
+		return nil, lackingError("sequential download from another piece than the first")
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	return c.each(func(t *node.Torrent) error {
+		change, remember, err := edit.of(t, c.server.off.of(t.InfoHash()))
+		if err != nil {
+			return err
+		}
+		if err := t.Set(change); err != nil {
+			return err
+		}
+		c.server.off.set(t.InfoHash(), remember)
+		if dir != "" {
+			return t.Move(dir, true)
+		}
+		return nil
+	})
+}
+
+// edit is what torrent_set and torrent_add change.
+type edit struct {
+	labels             *[]string
+	priority           *int
+	files              fileEdit
+	sequential, honour *bool
+	peerLimit          *int
+	position           *int
+	download, upload   limitEdit
+	ratio, idle        modeEdit
+	trackers           trackerEdit
+}
+
+// limitEdit changes a limit, which is a value and a switch.
+type limitEdit struct {
+	value *float64
+	on    *bool
+}
+
+// modeEdit changes a seeding limit.
+type modeEdit struct {
+	value *float64
+	mode  *int
+}
+
+func (c *call) readEdit() edit {
+	e := edit{
+		labels: c.texts("labels"), priority: c.whole("bandwidth_priority"), files: c.readFiles(),
+		sequential: c.flag("sequential_download"), honour: c.flag("honors_session_limits"),
+		peerLimit: c.whole("peer_limit"), position: c.whole("queue_position"),
+		download: limitEdit{c.real("download_limit"), c.flag("download_limited")},
+		upload:   limitEdit{c.real("upload_limit"), c.flag("upload_limited")},
+		ratio:    modeEdit{c.real("seed_ratio_limit"), c.whole("seed_ratio_mode")},
+		idle:     modeEdit{c.real("seed_idle_limit"), c.whole("seed_idle_mode")},
+		trackers: c.readTrackers(),
+	}
+	if e.priority != nil && (*e.priority < -1 || *e.priority > 1) {
+		c.wrong("bandwidth_priority", "-1, 0 or 1")
+	}
+	for name, m := range map[string]modeEdit{"seed_ratio_mode": e.ratio, "seed_idle_mode": e.idle} {
+		if m.mode != nil && (*m.mode < limitGlobal || *m.mode > limitNone) {
+			c.wrong(name, "0, 1 or 2")
+		}
+	}
+	return e
+}
+
+// of is the change of a torrent, and the values of its limits that are off from now on.
+func (e edit) of(t *node.Torrent, off values) (change node.Change, remember values, err error) {
+	s, remember := t.Status(), values{}
+	change = node.Change{
+		Labels: e.labels, Sequential: e.sequential, HonourGlobal: e.honour, PeerLimit: e.peerLimit, QueuePosition: e.position,
+	}
+	if e.priority != nil {
+		p := node.Priority(*e.priority)
+		change.Priority = &p
+	}
+	if change.Files, err = e.files.of(t.Files()); err != nil {
+		return change, nil, err
+	}
+	rates := s.Rates
+	if err := errors.Join(
+		e.download.apply("download_limit", &rates.Download, &rates.DownloadOff),
+		e.upload.apply("upload_limit", &rates.Upload, &rates.UploadOff)); err != nil {
+		return change, nil, err
+	}
+	if e.download.any() || e.upload.any() {
+		change.Rates = &rates
+	}
+	goal := s.Goal
+	goal.Ratio = e.ratio.of("seed_ratio_limit", goal.Ratio, off, remember)
+	goal.Idle = minutes(e.idle.of("seed_idle_limit", goal.Idle.Minutes(), off, remember))
+	if goal != s.Goal {
+		change.Goal = &goal
+	}
+	if e.trackers.any() {
+		tiers, err := e.trackers.of(t.Options().Trackers)
+		if err != nil {
+			return change, nil, err
+		}
+		change.Trackers = &tiers
+	}
+	return change, remember, nil
+}
+
+func (e limitEdit) any() bool { return e.value != nil || e.on != nil }
+
+// apply changes a rate in bit/s and its switch. A rate of 0 is no limit, to a node.
+func (e limitEdit) apply(name string, rate *int64, off *bool) error {
+	on := *rate > 0 && !*off
+	if e.value != nil {
+		*rate = bits(*e.value)
+	}
+	if e.on != nil {
+		on = *e.on
+	}
+	if e.any() {
+		*off = !on
+	}
+	switch {
+	case *rate < 0:
+		return fail(invalidParams, "%q must be at least 0", name)
+	case on && *rate == 0:
+		return fail(invalidParams, "%q: a limit of 0 kB/s is not possible; stop the torrents instead", name)
+	}
+	return nil
+}
+
+// of is the part of a goal after the change: 0 stands for the session's, a negative one for none.
+func (e modeEdit) of(name string, now float64, off, remember values) float64 {
+	mode, value := limitGlobal, off.number(name)
+	switch {
+	case now > 0:
+		mode, value = limitOwn, now
+	case now < 0:
+		mode = limitNone
+	}
+	if e.value != nil {
+		value = *e.value
+	}
+	if e.mode != nil {
+		mode = *e.mode
+	}
+	if mode == limitOwn && value > 0 {
+		return value
+	}
+	if e.value != nil || e.mode != nil {
+		remember[name] = value
+	}
+	if mode == limitGlobal {
+		return 0
+	}
+	return -1
+}
+
+// fileEdit changes files, by their numbers from 0. An empty list stands for all files.
+type fileEdit struct {
+	wanted, unwanted  *[]int
+	high, normal, low *[]int
+}
+
+func (c *call) readFiles() fileEdit {
+	return fileEdit{
+		wanted: c.wholes("files_wanted"), unwanted: c.wholes("files_unwanted"),
+		high: c.wholes("priority_high"), normal: c.wholes("priority_normal"), low: c.wholes("priority_low"),
+	}
+}
+
+func (e fileEdit) any() bool {
+	return e.wanted != nil || e.unwanted != nil || e.high != nil || e.normal != nil || e.low != nil
+}
+
+// of is the new priority of each file that changes. A file that is not wanted stays so, whatever its
+// priority: to braid that is the lowest one.
+func (e fileEdit) of(files []node.File) (map[int]client.Priority, error) {
+	if !e.any() {
+		return nil, nil
+	}
+	now := make([]client.Priority, len(files))
+	for i, f := range files {
+		now[i] = f.Priority
+	}
+	for _, step := range []struct {
+		list *[]int
+		to   func(client.Priority) client.Priority
+	}{
+		{e.unwanted, func(client.Priority) client.Priority { return client.Skip }},
+		{e.wanted, func(p client.Priority) client.Priority {
+			if p == client.Skip {
+				return client.Normal
+			}
+			return p
+		}},
+		{e.high, ifWanted(client.High)}, {e.normal, ifWanted(client.Normal)}, {e.low, ifWanted(client.Low)},
+	} {
+		if step.list == nil {
+			continue
+		}
+		list := *step.list
+		if len(list) == 0 {
+			for i := range now {
+				now[i] = step.to(now[i])
+			}
+		}
+		for _, i := range list {
+			if i < 0 || i >= len(now) {
+				return nil, fail(fileOutOfRange, "there is no file %d: the torrent has %d", i, len(now))
+			}
+			now[i] = step.to(now[i])
+		}
+	}
+	out := map[int]client.Priority{}
+	for i, f := range files {
+		if now[i] != f.Priority {
+			out[i] = now[i]
+		}
+	}
+	return out, nil
+}
+
+func ifWanted(to client.Priority) func(client.Priority) client.Priority {
+	return func(p client.Priority) client.Priority {
+		if p == client.Skip {
+			return p
+		}
+		return to
+	}
+}
+
+// trackerEdit changes the announce URLs.
+type trackerEdit struct {
+	list    *string // all of them: one on each line, an empty line between tiers
+	add     *[]string
+	remove  *[]int
+	replace map[int]string
+}
+
+func (e trackerEdit) any() bool {
+	return e.list != nil || e.add != nil || e.remove != nil || e.replace != nil
+}
+
+func (c *call) readTrackers() trackerEdit {
+	return trackerEdit{
+		list: c.text("tracker_list"), add: c.texts("tracker_add"), remove: c.wholes("tracker_remove"), replace: c.replacements(),
+	}
+}
+
+// replacements reads numbers of trackers with their new URLs: in one list, where they take turns, or
+// as pairs.
+func (c *call) replacements() map[int]string {
+	raw, ok := c.args["tracker_replace"]
+	if !ok {
+		return nil
+	}
+	var flat, all []json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		c.wrong("tracker_replace", "a list")
+		return nil
+	}
+	for _, x := range all {
+		if pair, ok := parseAs[[]json.RawMessage](x); ok {
+			flat = append(flat, pair...)
+		} else {
+			flat = append(flat, x)
+		}
+	}
+	out := map[int]string{}
+	for pair := range slices.Chunk(flat, 2) {
+		id, ok := parseWhole(pair[0])
+		if !ok || len(pair) < 2 {
+			c.wrong("tracker_replace", "a list of tracker numbers and URLs")
+			return nil
+		}
+		text, ok := parseAs[string](pair[1])
+		if !ok {
+			c.wrong("tracker_replace", "a list of tracker numbers and URLs")
+			return nil
+		}
+		out[id] = text
+	}
+	return out
+}
+
+// of is the tiers of trackers after the change. Trackers are numbered through all tiers, from 0.
+func (e trackerEdit) of(now [][]tracker.URL) ([][]tracker.URL, error) {
+	if e.list != nil {
+		return joinTiers(splitTiers(*e.list), now)
+	}
+	var tiers [][]string
+	id := 0
+	for _, tier := range now {
+		var urls []string
+		for _, u := range tier {
+			text, replaced := e.replace[id]
+			if !replaced {
+				text = u.String()
+			}
+			if e.remove == nil || !slices.Contains(*e.remove, id) {
+				urls = append(urls, text)
+			}
+			id++
+		}
+		tiers = append(tiers, urls)
+	}
+	for _, named := range slices.Concat(numbers(e.remove), slices.Collect(maps.Keys(e.replace))) {
+		if named < 0 || named >= id {
+			return nil, fail(setAnnounceList, "there is no tracker %d: the torrent has %d", named, id)
+		}
+	}
+	if e.add != nil {
+		for _, url := range *e.add {
+			tiers = append(tiers, []string{url})
+		}
+	}
+	return joinTiers(tiers, now)
+}
+
+func numbers(p *[]int) []int {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+func splitTiers(list string) (tiers [][]string) {
+	var tier []string
+	for line := range strings.Lines(list + "\n\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			tier = append(tier, line)
+		} else if tier != nil {
+			tiers, tier = append(tiers, tier), nil
+		}
+	}
+	return tiers
+}
+
+// joinTiers checks announce URLs, each of which may be there once. New ones are the user's, those of
+// the torrent stay what they are: a user may name trackers in networks where a torrent may not.
+func joinTiers(tiers [][]string, now [][]tracker.URL) ([][]tracker.URL, error) {
+	known := map[string]tracker.URL{}
+	for _, u := range slices.Concat(now...) {
+		known[u.String()] = u
+	}
+	out, seen := [][]tracker.URL{}, map[string]bool{}
+	for _, tier := range tiers {
+		var urls []tracker.URL
+		for _, text := range tier {
+			u, err := tracker.ParseURL(text)
+			if err != nil {
+				return nil, &failure{invalidTrackers, err}
+			}
+			name := u.String()
+			if seen[name] {
+				return nil, fail(setAnnounceList, "the tracker %s is there already", name)
+			}
+			seen[name] = true
+			if old, ok := known[name]; ok {
+				urls = append(urls, old)
+			} else {
+				urls = append(urls, u.OfUser())
+			}
+		}
+		if len(urls) > 0 {
+			out = append(out, urls)
+		}
+	}
+	if len(seen) > maxTrackers {
+		return nil, fail(invalidTrackers, "more than the %d trackers that are accepted", maxTrackers)
+	}
+	return out, nil
+}
+
+func minutes(m float64) time.Duration { return time.Duration(m * float64(time.Minute)) }

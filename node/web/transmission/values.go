@@ -1,0 +1,254 @@
+package transmission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"braid/client"
+	"braid/node"
+	"braid/tracker"
+)
+
+// kB is the unit of rates in bits: a kilobyte, of 1000 bytes.
+const kB = 8000
+
+func (v *view) have() int64 {
+	if v.status.IsMagnet {
+		return 0
+	}
+	return v.status.Size - v.status.Missing
+}
+
+// peerLimit is the number of peers that the torrent dials.
+func (v *view) peerLimit() int {
+	return cmp.Or(v.status.PeerLimit, v.settings.PeerLimit, defaultPeers)
+}
+
+// Values of the field error.
+const (
+	fine         = 0
+	trackerError = 2
+	localError   = 3
+)
+
+func (v *view) trouble() (code int, text string) {
+	switch s := v.status; {
+	case s.Err != nil:
+		return localError, s.Err.Error()
+	case s.TrackerError != "":
+		return trackerError, s.TrackerError
+	}
+	return fine, ""
+}
+
+func (v *view) isComplete() bool {
+	return !v.status.IsMagnet && v.status.Total > 0 && v.status.Have >= v.status.Total
+}
+
+// state is the field status. A torrent that has failed or was served enough is stopped.
+func (v *view) state() int {
+	switch s := v.status; s.State {
+	case node.Queued:
+		if v.isComplete() {
+			return seedQueued
+		}
+		return downloadQueued
+	case node.Starting:
+		return verifying
+	case node.Running, node.Moving:
+		switch {
+		case s.Phase == client.Checking:
+			return verifying
+		case v.isComplete():
+			return seeding
+		}
+		return downloading
+	}
+	return stopped
+}
+
+func (v *view) rechecked() float64 {
+	if v.status.Phase != client.Checking {
+		return 0
+	}
+	return share(v.status.Checked, v.status.Size)
+}
+
+// eta is the time until the download is complete, or until a seed has reached its ratio.
+func (v *view) eta() int64 {
+	switch v.state() {
+	case downloading:
+		if v.status.Remaining >= 0 {
+			return seconds(v.status.Remaining)
+		}
+		return etaUnknown
+	case seeding:
+		r := v.ratio()
+		if r.limit == 0 {
+			return etaNone
+		}
+		if v.status.UpRate < 1 {
+			return etaUnknown
+		}
+		left := r.limit*float64(v.status.Total) - float64(v.status.Uploaded)
+		return int64(max(left, 0) * 8 / v.status.UpRate)
+	}
+	return etaNone
+}
+
+func (v *view) etaIdle() int64 {
+	limit := v.idle().limit
+	if v.state() != seeding || limit == 0 || v.status.LastActive.IsZero() {
+		return etaNone
+	}
+	return seconds(time.Duration(limit*float64(time.Minute)) - v.now.Sub(v.status.LastActive))
+}
+
+// seedLimit is a seeding limit of a torrent.
+type seedLimit struct {
+	mode  int
+	value float64 // as a client sees it, also if the mode does not use it
+	limit float64 // that holds, 0: none
+}
+
+// seedLimitOf reads a part of a goal: 0 stands for the session's, a negative one for none.
+func (v *view) seedLimitOf(name string, own, global float64) seedLimit {
+	switch {
+	case own > 0:
+		return seedLimit{limitOwn, own, own}
+	case own < 0:
+		return seedLimit{limitNone, v.off.number(name), 0}
+	}
+	return seedLimit{limitGlobal, v.off.number(name), max(global, 0)}
+}
+
+func (v *view) ratio() seedLimit {
+	return v.seedLimitOf("seed_ratio_limit", v.status.Goal.Ratio, v.settings.Goal.Ratio)
+}
+
+func (v *view) idle() seedLimit {
+	return v.seedLimitOf("seed_idle_limit", v.status.Goal.Idle.Minutes(), v.settings.Goal.Idle.Minutes())
+}
+
+func (v *view) uploadRatio() float64 {
+	if v.status.Total == 0 {
+		return -1 // not available
+	}
+	return v.status.Ratio
+}
+
+// namedFile is a file with its name in the field files, which starts with the torrent's name if it
+// has several files.
+type namedFile struct {
+	node.File
+	name string
+}
+
+func (v *view) named() []namedFile {
+	out := make([]namedFile, 0, len(v.files()))
+	for _, f := range v.files() {
+		out = append(out, namedFile{f, f.Path})
+	}
+	return out
+}
+
+// splitPeer separates host and port. The host of a SCION address is ISD-AS,IP.
+func splitPeer(s string) (host string, port int) {
+	h, p, err := net.SplitHostPort(s)
+	if err != nil {
+		i := strings.LastIndex(s, ":")
+		if i < 0 {
+			return s, 0
+		}
+		h, p = strings.NewReplacer("[", "", "]", "").Replace(s[:i]), s[i+1:]
+	}
+	n, _ := strconv.Atoi(p)
+	return h, n
+}
+
+// flags are the letters by which Transmission's own programs describe a peer.
+func flags(p client.PeerProgress) string {
+	var b strings.Builder
+	for _, x := range []struct {
+		letter byte
+		is     bool
+	}{
+		{'D', p.ReadRate > 0}, {'d', p.Interested && p.Choked},
+		{'U', p.WriteRate > 0}, {'u', p.PeerInterested && p.Held},
+		{'E', p.Transport != "tcp"}, {'I', p.Accepted},
+	} {
+		if x.is {
+			b.WriteByte(x.letter)
+		}
+	}
+	return b.String()
+}
+
+// numberedTracker is a tracker with its number: its place in all tiers together.
+type numberedTracker struct {
+	node.TrackerStatus
+	id int
+}
+
+// numbered are the trackers of all tiers, with what is known of those that were asked.
+func numbered(tiers [][]tracker.URL, known []node.TrackerStatus) (out []numberedTracker) {
+	by := map[string]node.TrackerStatus{}
+	for _, t := range known {
+		by[t.URL] = t
+	}
+	for i, tier := range tiers {
+		for _, u := range tier {
+			t, ok := by[u.String()]
+			if !ok {
+				t.URL = u.String()
+			}
+			t.Tier = i
+			out = append(out, numberedTracker{t, len(out)})
+		}
+	}
+	return out
+}
+
+func (t numberedTracker) result() string {
+	switch {
+	case t.Err != nil:
+		return t.Err.Error()
+	case t.Answered:
+		return "Success"
+	}
+	return ""
+}
+
+// known is a number of the last answer; -1 if there is none.
+func (t numberedTracker) known(n int64) int64 {
+	if !t.Answered {
+		return -1
+	}
+	return n
+}
+
+func (t numberedTracker) timedOut() bool {
+	var timeout interface{ Timeout() bool }
+	return errors.Is(t.Err, context.DeadlineExceeded) || errors.As(t.Err, &timeout) && timeout.Timeout()
+}
+
+// trackerList has a URL on each line, and an empty line between tiers.
+func trackerList(all []numberedTracker) string {
+	var b strings.Builder
+	for i, t := range all {
+		if i > 0 && t.Tier != all[i-1].Tier {
+			b.WriteByte('\n')
+		}
+		b.WriteString(t.URL + "\n")
+	}
+	return b.String()
+}
+
+// defaultPeers is how many peers a torrent dials if neither it nor the settings have a limit: see
+// client/peerset.go.
+const defaultPeers = 256
