@@ -51,6 +51,7 @@ type fakeTorrent struct {
 	next  []int // pieces to ask for, each of one block
 	have  []bool
 	stats torrent.TorrentStats
+	looks int // at stats
 }
 
 func (f *fakeTorrent) Name() string                                       { return f.name }
@@ -87,6 +88,7 @@ func (f *fakeTorrent) Bytes() (have, missing int64) {
 func (f *fakeTorrent) Stats() torrent.TorrentStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looks++
 	return f.stats
 }
 
@@ -303,6 +305,7 @@ func TestLoopInSimulatedTime(t *testing.T) {
 			t.Errorf("not done: %+v", transfer.Progress())
 		}
 		took := time.Since(tr.begin)
+		checkRest(t, transfer)
 		transfer.Close()
 
 		var failed, opened []time.Duration // of path b
@@ -336,4 +339,26 @@ func TestLoopInSimulatedTime(t *testing.T) {
 			t.Errorf("took %v with %v over one path", took, alone)
 		}
 	})
+}
+
+// checkRest checks that a complete transfer does nothing once nobody is connected, and wakes when something happens.
+func checkRest(t *testing.T, x *Transfer) {
+	t.Helper()
+	fake := x.torrent.(*fakeTorrent)
+	looks := func() int { fake.mu.Lock(); defer fake.mu.Unlock(); return fake.looks }
+	x.do(func() { x.connector.closeAll("test") })
+	time.Sleep(2 * time.Minute) // until no rate is left
+	before := looks()
+	time.Sleep(time.Hour)
+	if p := x.Progress(); p.Phase != Complete || p.Since < time.Hour || p.Done != p.Pieces {
+		t.Errorf("at rest: %+v", p)
+	}
+	if n := looks() - before; n > 0 {
+		t.Errorf("it has looked %d times", n)
+	}
+	x.AddPeers(mustPeer(t, "10.0.0.1:2"))
+	time.Sleep(100 * time.Millisecond)
+	if looks() == before {
+		t.Error("it does not wake")
+	}
 }

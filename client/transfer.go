@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"braid/pathsel"
@@ -64,6 +65,8 @@ type Transfer struct {
 	done    chan struct{} // closed when complete, or failed
 	ended   chan struct{} // closed when run has returned
 	final   Progress      // after ended
+	// still is the progress of a transfer that rests; nil while it does not.
+	still atomic.Pointer[Progress]
 
 	describer describer
 	connector connector
@@ -221,6 +224,11 @@ func (t *Transfer) Ended() <-chan struct{} { return t.ended }
 
 // Progress is the state just now; after Close, the last one.
 func (t *Transfer) Progress() Progress {
+	if p := t.still.Load(); p != nil {
+		now := *p
+		now.Since = time.Since(t.start)
+		return now
+	}
 	var p Progress
 	if !t.do(func() { p = t.progress() }) {
 		return t.final
@@ -298,6 +306,12 @@ func (t *Transfer) run() {
 	described := t.torrent.Described()
 	poke, rested := t.inbox.poke, (<-chan time.Time)(nil)
 	for {
+		if t.mayRest() {
+			tick.Stop()
+			sample.Stop()
+			p := t.progress()
+			t.still.Store(&p)
+		}
 		select {
 		case <-t.ctx.Done():
 			t.finish()
@@ -309,6 +323,10 @@ func (t *Transfer) run() {
 			t.begin()
 		case <-poke:
 			poke, rested = nil, time.After(eventsEvery)
+			if t.still.Swap(nil) != nil {
+				tick.Reset(time.Second)
+				sample.Reset(sampleEvery)
+			}
 			t.onEvents()
 		case <-rested:
 			poke, rested = t.inbox.poke, nil
@@ -322,6 +340,21 @@ func (t *Transfer) run() {
 			f()
 		}
 	}
+}
+
+// mayRest tells whether a transfer that does not rest yet can do nothing until something happens: it
+// has come to its end, and nobody is connected. Then it has no timers, so that a thousand idle seeds
+// cost nothing.
+func (t *Transfer) mayRest() bool {
+	if t.still.Load() != nil || !t.isDone || t.room.err != nil || t.rates.in.rate != 0 || t.rates.out.rate != 0 {
+		return false
+	}
+	for r := range t.peers.rows() {
+		if r.link != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // onEvents handles what has happened, and looks at everything that this may have changed.
