@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -57,8 +58,12 @@ type torrent struct {
 	log    *slog.Logger
 	writer *writeBuffer
 	early  chan struct{} // asks for a sync now; has room for one request
-	stop   chan struct{}
-	synced sync.WaitGroup // the goroutine of step 5
+	woken  chan struct{} // ends the rest of the sync loop; has room for one token
+	// touched says that something has changed since the last sync, and resting that nothing changes
+	// and the loop has no timer.
+	touched, resting atomic.Bool
+	stop             chan struct{}
+	synced           sync.WaitGroup // the goroutine of step 5
 
 	reading sync.RWMutex // held by Blocks.Read, whose caller does not know when the torrent is closed
 	closed  bool
@@ -76,7 +81,7 @@ type torrent struct {
 func newTorrent(l Layout, p place, rec *record, known recorded, log *slog.Logger) *torrent {
 	t := &torrent{
 		layout: l, place: p, record: rec, log: log,
-		early: make(chan struct{}, 1), stop: make(chan struct{}), right: known.right, changed: map[int]bool{},
+		early: make(chan struct{}, 1), woken: make(chan struct{}, 1), stop: make(chan struct{}), right: known.right, changed: map[int]bool{},
 	}
 	for _, i := range known.changed {
 		t.changed[i] = true
@@ -109,24 +114,50 @@ func (t *torrent) syncEarly() {
 	}
 }
 
+// touch has the next changes synced and recorded in time.
+func (t *torrent) touch() {
+	t.touched.Store(true)
+	if t.resting.Swap(false) {
+		t.woken <- struct{}{}
+	}
+}
+
+// syncLoop syncs every few seconds. After two times in which nothing has changed it rests until
+// something does, so that an idle torrent costs nothing.
 func (t *torrent) syncLoop() {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
+	quiet := 0
 	for {
 		regular := false
 		select {
 		case <-tick.C:
 			regular = true
 		case <-t.early:
+		case <-t.woken:
+			tick.Reset(syncEvery)
+			continue
 		case <-t.stop:
 			return
 		}
+		quiet++
+		if t.touched.Swap(false) || !regular {
+			quiet = 0
+		}
 		if err := t.sync(); err != nil {
+			quiet = 0
 			t.log.Warn("data not synced to disk; it is tried again", "torrent", t.layout.Name, "error", err)
 			t.writer.fail(err)
 		}
 		if regular {
 			t.writer.flush() // chunks of pieces that get no more blocks; the next sync records them
+		}
+		if quiet < 2 {
+			continue
+		}
+		if t.resting.Store(true); !t.touched.Load() || !t.resting.Swap(false) {
+			tick.Stop()
+			quiet = 0
 		}
 	}
 }
@@ -160,6 +191,7 @@ func (t *torrent) sync() error {
 
 // mark notes whether a piece is right.
 func (t *torrent) mark(piece int, right bool) error {
+	t.touch()
 	t.mu.Lock()
 	if right {
 		t.ready = append(t.ready, piece)
@@ -225,6 +257,7 @@ func (t *torrent) recordWrong(piece int) error {
 		t.mu.Lock()
 		t.ready = append(t.ready, piece)
 		t.mu.Unlock()
+		t.touch()
 	}
 	return err
 }
@@ -282,6 +315,7 @@ func (p piece) WriteAt(b []byte, off int64) (int, error) {
 	if err := p.torrent.writer.put(p.index, b, p.off+off); err != nil {
 		return 0, err
 	}
+	p.torrent.touch()
 	return len(b), nil
 }
 
