@@ -166,9 +166,12 @@ func (c *call) torrentReannounce() (any, error) {
 
 func (c *call) torrentRemove() (any, error) {
 	data := c.flag("delete_local_data")
-	return c.each(func(t *node.Torrent) error {
+	out, err := c.each(func(t *node.Torrent) error {
 		return c.server.node.Remove(t.InfoHash(), data != nil && *data)
 	})
+	// If they are added again, they are other torrents to clients.
+	c.server.ids.number(c.server.node.Torrents(), time.Now())
+	return out, err
 }
 
 func (c *call) torrentSetLocation() (any, error) {

@@ -1,6 +1,7 @@
 package transmission
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -33,7 +34,8 @@ type option struct {
 	global bool   // not for one torrent
 }
 
-// options are those that change a setting, or print something.
+// options are those that change a setting, or print something. What a whole test is needed for is in
+// TestRemoteTorrents.
 func options(dir string) []option {
 	const lacks = "braid has no "
 	set := func(names string, args []string, field string, want any) option {
@@ -135,8 +137,8 @@ func options(dir string) []option {
 	}
 }
 
-// elsewhere are options that this test does not run. TestPythonClient calls the same methods as they
-// do; --ssl needs a proxy in front of braid.
+// elsewhere are options that other tests run: TestRemoteTorrents, and the tests of the whole server
+// for --ssl, which needs a proxy in front of braid.
 const elsewhere = "-a --add --exit --move --find -r --remove -rad --remove-and-delete -s --start -S --stop -t --torrent -v --verify --ssl"
 
 // TestRemoteOptions runs every option of transmission-remote --help, and reads back what it did.
@@ -175,4 +177,85 @@ func TestRemoteOptions(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRemoteTorrents takes a torrent through its life with transmission-remote.
+func TestRemoteTorrents(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c, data, file := s.torrent("album")
+	status := func(want ...int) {
+		t.Helper()
+		webtest.Eventually(t, fmt.Sprintf("status %v", want), func() bool {
+			return slices.Contains(want, int(s.field(1, "status").(float64)))
+		})
+	}
+	place := func(dir string) {
+		t.Helper()
+		webtest.Eventually(t, "the data in "+dir, func() bool { return s.field(1, "downloadDir") == dir && s.field(1, "percentDone") == 1.0 })
+		webtest.Eventually(t, "a file in "+dir, func() bool { // it gets its name a moment after the last piece
+			_, err := os.Stat(filepath.Join(dir, "album/b/c.mkv"))
+			return err == nil
+		})
+	}
+	s.remote("--start-paused")
+	s.remote("-a", file)
+	status(stopped)
+	s.remote("-t1", "-s")
+	status(downloading)
+	x, err := s.node.Torrent(c.Source.InfoHash.HexString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.AddPeers(webtest.Seed(t, c.Source, data)...)
+	status(seeding)
+	place(s.downloads)
+	s.remote("-t1", "-S")
+	status(stopped)
+	s.remote("-t", c.Source.InfoHash.HexString(), "-s")
+	status(seeding)
+
+	// Verifying finds the damage, and the download goes on.
+	damaged := filepath.Join(s.downloads, "album/b/c.mkv")
+	b, err := os.ReadFile(damaged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[1000]++
+	if err := os.WriteFile(damaged, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.remote("-t1", "-S")
+	status(stopped)
+	s.remote("-t1", "-v")
+	webtest.Eventually(t, "the damage to be found", func() bool { return s.field(1, "leftUntilDone").(float64) > 0 })
+	s.remote("-t1", "-s")
+	status(downloading, seeding)
+	x.AddPeers(webtest.Seed(t, c.Source, data)...)
+	status(seeding)
+
+	elsewhere := t.TempDir()
+	s.remote("-t1", "--move", elsewhere)
+	place(elsewhere)
+	s.remote("-t1", "--find", data)
+	place(data)
+	status(seeding)
+
+	said := s.remote("-t1", "-r")
+	if n := len(s.node.Torrents()); n != 0 {
+		t.Errorf("%d torrents after -r: %s", n, said)
+	}
+	if _, err := os.Stat(filepath.Join(data, "album/a.txt")); err != nil {
+		t.Errorf("-r has removed data: %v", err)
+	}
+	s.remote("--no-start-paused")
+	s.remote("-a", file, "-w", elsewhere)
+	webtest.Eventually(t, "the torrent to be complete again", func() bool { return s.field(2, "percentDone") == 1.0 })
+	said = s.remote("-t2", "-rad")
+	webtest.Eventually(t, "the data to be deleted: "+said, func() bool {
+		_, err := os.Stat(filepath.Join(elsewhere, "album"))
+		return os.IsNotExist(err) && len(s.node.Torrents()) == 0
+	})
+	s.remote("--exit")
+	<-s.ended
 }
