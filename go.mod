@@ -38,7 +38,10 @@ require (
 	gopkg.in/yaml.v3 v3.0.1
 )
 
-require google.golang.org/grpc v1.85.0
+require (
+	github.com/coreos/go-systemd/v22 v22.5.0
+	google.golang.org/grpc v1.85.0
+)
 
 require (
 	github.com/RoaringBitmap/roaring/v2 v2.16.0 // indirect
@@ -75,7 +78,7 @@ require (
 	github.com/dchest/cmac v1.0.0 // indirect
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.4.0 // indirect
 	github.com/fatih/color v1.18.0 // indirect
-	github.com/fsnotify/fsnotify v1.8.0 // indirect
+	github.com/fsnotify/fsnotify v1.9.0 // indirect
 	github.com/getkin/kin-openapi v0.144.0 // indirect
 	github.com/go-chi/chi/v5 v5.2.4 // indirect
 	github.com/go-chi/cors v1.2.1 // indirect

@@ -29,7 +29,7 @@ func NewProgress(s client.Source, p client.Progress) event.Progress {
 		Event: "progress", Torrent: p.Name, InfoHash: s.InfoHash.HexString(), Phase: string(p.Phase), T: p.Since.Seconds(),
 		Bytes: p.Have, Total: p.Total, Pieces: p.Pieces, PiecesDone: p.Done, Checked: p.Checked,
 		Fetched: p.Fetched, Sent: p.Sent, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,
-		Wasted: p.Wasted, Dropped: p.Dropped, Waiting: p.Waiting, Cause: newCause(p.Cause), Paths: newPaths(p.Paths),
+		Wasted: p.Wasted, Dropped: p.Dropped, Waiting: p.Waiting, Cause: NewCause(p.Cause), Paths: newPaths(p.Paths),
 	}
 }
 
@@ -49,7 +49,7 @@ func NewFailed(torrent, infoHash string, err error) event.Failed {
 
 // newCauseChange says why no data of a torrent comes or, with nil, that data comes again.
 func newCauseChange(s client.Source, c *client.Cause, since time.Duration) event.CauseChange {
-	return event.CauseChange{Event: "cause", Torrent: s.Name, InfoHash: s.InfoHash.HexString(), T: since.Seconds(), Cause: newCause(c)}
+	return event.CauseChange{Event: "cause", Torrent: s.Name, InfoHash: s.InfoHash.HexString(), T: since.Seconds(), Cause: NewCause(c)}
 }
 
 // newPathStep is a step in the life of a path-level peer.
@@ -65,7 +65,8 @@ func newPiece(s client.Source, p client.VerifiedPiece) event.Piece {
 	return event.Piece{Event: "piece", InfoHash: s.InfoHash.HexString(), T: p.Since.Seconds(), Piece: p.Index}
 }
 
-func newCause(c *client.Cause) *event.Cause {
+// NewCause is why no data comes; nil if data comes or the cause is not known.
+func NewCause(c *client.Cause) *event.Cause {
 	if c == nil {
 		return nil
 	}
@@ -83,10 +84,10 @@ func newCause(c *client.Cause) *event.Cause {
 // causeOf is the cause of a failed transfer or command, or nil if it is unknown.
 func causeOf(err error) *event.Cause {
 	if stopped := (*client.StoppedError)(nil); errors.As(err, &stopped) {
-		return newCause(stopped.Cause)
+		return NewCause(stopped.Cause)
 	}
 	if c, ok := client.CauseOf(err); ok {
-		return newCause(&c)
+		return NewCause(&c)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 type Ready struct {
 	Event  string   `json:"event"` // ready
 	Listen []string `json:"listen"`
+	API    []string `json:"api,omitempty"` // of a daemon: where it answers, as unix:PATH or host:port
 }
 
 // Progress is the state of one torrent.

@@ -1,0 +1,338 @@
+package web
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Access decides who may use the server:
+//
+//   - A request over the unix socket is the owner's.
+//   - On TCP the Host of a request must be an IP address, localhost, or a name of the list. A page
+//     whose name was pointed at this machine (DNS rebinding) therefore gets nothing.
+//   - If a password is set, a request on TCP needs it, in Basic authentication with any user name,
+//     or the cookie of a session.
+//
+// Its methods may be called from many goroutines.
+type Access struct {
+	hosts []string // allowed names in lower case; "*" allows all
+	file  string   // keeps the password's hash; empty: it is forgotten
+	cost  int      // iterations of a new hash
+
+	hashing chan struct{} // bounds the processor time that passwords take
+	seal    [32]byte      // key of proven
+
+	mu       sync.Mutex
+	password *hashed // nil: none is set
+	proven   []byte  // a MAC of the password that was right last, so that Basic authentication is cheap
+	sessions map[string]session
+	failures map[netip.Prefix]*failing
+}
+
+type session struct{ made, used time.Time }
+
+// failing is the network of clients that have sent wrong passwords.
+type failing struct {
+	limit *rate.Limiter
+	last  time.Time
+}
+
+const (
+	cookieName = "braid"
+	// cookieOfQBittorrent is the name that clients of qBittorrent's interface expect.
+	cookieOfQBittorrent = "SID"
+	maxSessions         = 256
+	sessionIdle         = 7 * 24 * time.Hour
+	sessionLife         = 90 * 24 * time.Hour
+	maxPassword         = 1024 // bytes; hashing more would only take time
+
+	// A network may send failuresAtOnce wrong passwords, and then one each failureEvery.
+	failuresAtOnce = 10
+	failureEvery   = 10 * time.Second
+	maxNetworks    = 4096
+	// hashesAtOnce is how many passwords are checked at a time. More would take all processors.
+	hashesAtOnce = 2
+)
+
+// The reasons for which a login fails.
+var (
+	ErrPassword = errors.New("wrong password")
+	ErrTooOften = errors.New("too many wrong passwords: wait a minute")
+)
+
+// OpenAccess reads the hash of the password from a file, if there is one. Names are further allowed
+// hosts: mirror.example.org, *.example.org for all names below it, or * for any.
+func OpenAccess(file string, names []string) (*Access, error) {
+	a := &Access{
+		file: file, cost: iterations, hashing: make(chan struct{}, hashesAtOnce),
+		sessions: map[string]session{}, failures: map[netip.Prefix]*failing{},
+	}
+	_, _ = rand.Read(a.seal[:]) // never fails
+	for _, n := range names {
+		a.hosts = append(a.hosts, strings.ToLower(n))
+	}
+	return a, a.Reload()
+}
+
+// Reload reads the file again. Sessions end if the password is another one.
+func (a *Access) Reload() error {
+	h, err := readHash(a.file)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !h.equal(a.password) {
+		a.replace(h)
+	}
+	return nil
+}
+
+// replace needs mu.
+func (a *Access) replace(h *hashed) {
+	a.password, a.proven = h, nil
+	clear(a.sessions)
+}
+
+// SetPassword sets the password, or takes it away with the empty one. All sessions end.
+func (a *Access) SetPassword(password string) error {
+	if len(password) > maxPassword {
+		return errors.New("the password is longer than 1024 bytes")
+	}
+	var h *hashed
+	if password != "" {
+		h = hash(password, a.cost)
+	}
+	if err := writeHash(a.file, h); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.replace(h)
+	return nil
+}
+
+// HasPassword tells whether a password is set.
+func (a *Access) HasPassword() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.password != nil
+}
+
+// Login begins a session if the password is right, and sets its cookie. The name of the cookie is
+// braid if it is empty. The errors are ErrPassword and ErrTooOften.
+func (a *Access) Login(w http.ResponseWriter, r *http.Request, cookie, password string) error {
+	if err := a.verify(r, password); err != nil {
+		return err
+	}
+	token := rand.Text()
+	now := time.Now()
+	a.mu.Lock()
+	if len(a.sessions) >= maxSessions {
+		delete(a.sessions, oldest(a.sessions))
+	}
+	a.sessions[token] = session{now, now}
+	a.mu.Unlock()
+	http.SetCookie(w, &http.Cookie{
+		Name: cmp.Or(cookie, cookieName), Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: r.TLS != nil, MaxAge: int(sessionLife.Seconds()),
+	})
+	return nil
+}
+
+func oldest(all map[string]session) (token string) {
+	for t, s := range all {
+		if token == "" || s.used.Before(all[token].used) {
+			token = t
+		}
+	}
+	return token
+}
+
+// Logout ends the session of a request.
+func (a *Access) Logout(w http.ResponseWriter, r *http.Request) {
+	for _, name := range []string{cookieName, cookieOfQBittorrent} {
+		c, err := r.Cookie(name)
+		if err != nil {
+			continue
+		}
+		a.mu.Lock()
+		delete(a.sessions, c.Value)
+		a.mu.Unlock()
+		http.SetCookie(w, &http.Cookie{Name: name, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: -1})
+	}
+}
+
+// Allowed tells whether the request may use routes that need the password. If not, the error says
+// why: ErrPassword also if none was sent.
+func (a *Access) Allowed(r *http.Request) error {
+	if IsOwner(r) || !a.HasPassword() || a.inSession(r) {
+		return nil
+	}
+	if _, password, ok := r.BasicAuth(); ok {
+		return a.verify(r, password)
+	}
+	return ErrPassword
+}
+
+func (a *Access) inSession(r *http.Request) bool {
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range []string{cookieName, cookieOfQBittorrent} {
+		c, err := r.Cookie(name)
+		if err != nil {
+			continue
+		}
+		s, ok := a.sessions[c.Value]
+		if ok && now.Sub(s.used) < sessionIdle && now.Sub(s.made) < sessionLife {
+			s.used = now
+			a.sessions[c.Value] = s
+			return true
+		}
+		delete(a.sessions, c.Value)
+	}
+	return false
+}
+
+// verify checks a password. Wrong ones count against the network of the client.
+func (a *Access) verify(r *http.Request, password string) error {
+	if len(password) > maxPassword {
+		return ErrPassword
+	}
+	mac := hmac.New(sha256.New, a.seal[:])
+	mac.Write([]byte(password))
+	sum := mac.Sum(nil)
+	a.mu.Lock()
+	want, proven := a.password, a.proven != nil && hmac.Equal(a.proven, sum)
+	a.mu.Unlock()
+	switch {
+	case want == nil || proven:
+		return nil
+	case !a.mayTry(r):
+		return ErrTooOften
+	}
+	select {
+	case a.hashing <- struct{}{}:
+	case <-r.Context().Done():
+		return ErrTooOften
+	}
+	defer func() { <-a.hashing }()
+	if !want.matches(password) {
+		return ErrPassword
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.password == want {
+		a.proven = sum
+	}
+	delete(a.failures, networkOf(r)) // who knows the password may mistype it again
+	return nil
+}
+
+// mayTry counts a password of the client's network, before it is known to be wrong: several at once
+// cannot pass.
+func (a *Access) mayTry(r *http.Request) bool {
+	network, now := networkOf(r), time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := a.failures[network]
+	if f == nil {
+		if len(a.failures) >= maxNetworks {
+			var first netip.Prefix
+			for p, x := range a.failures {
+				if !first.IsValid() || x.last.Before(a.failures[first].last) {
+					first = p
+				}
+			}
+			delete(a.failures, first)
+		}
+		f = &failing{limit: rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce)}
+		a.failures[network] = f
+	}
+	f.last = now
+	return f.limit.AllowN(now, 1)
+}
+
+// networkOf is the IPv4 /24 or IPv6 /48 of a client.
+func networkOf(r *http.Request) netip.Prefix {
+	a, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Prefix{} // the unix socket
+	}
+	ip, bits := a.Addr().Unmap().WithZone(""), 48
+	if ip.Is4() {
+		bits = 24
+	}
+	p, _ := ip.Prefix(bits)
+	return p
+}
+
+// check lets allowed requests through. Others get 401, with a challenge for programs; a browser's
+// script gets none, since the browser would ask for the password in its own way.
+func (a *Access) check(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := a.Allowed(r)
+		if err == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		a.Refuse(w, r, err)
+	})
+}
+
+// IsOwner tells whether a request came over the unix socket.
+func (a *Access) IsOwner(r *http.Request) bool { return IsOwner(r) }
+
+// Refuse answers a request that Allowed or Login has refused.
+func (a *Access) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, ErrTooOften):
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
+	case r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet:
+		http.Redirect(w, r, "/", http.StatusSeeOther) // the page asks for the password
+	default:
+		if r.Header.Get("Sec-Fetch-Site") == "" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="braid", charset="UTF-8"`)
+		}
+		http.Error(w, "a password is needed", http.StatusUnauthorized)
+	}
+}
+
+// checkHost refuses requests to other names than the allowed ones.
+func (a *Access) checkHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !IsOwner(r) && !a.allowsHost(r.Host) {
+			http.Error(w, "this name is not allowed: use the IP address, or allow it with braid daemon --allow-host NAME", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (a *Access) allowsHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
+	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
+		return true
+	}
+	return slices.ContainsFunc(a.hosts, func(h string) bool {
+		suffix, below := strings.CutPrefix(h, "*")
+		return h == host || below && strings.HasSuffix(host, suffix) && host != suffix
+	})
+}

@@ -1,0 +1,116 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+const unixPrefix = "unix:"
+
+// ErrNeedsPassword says that an address is open to others while no password is set.
+var ErrNeedsPassword = errors.New("others could control this braid: set a password first, or listen on 127.0.0.1")
+
+// listen opens unix:PATH, or host:port on TCP. Without a password, TCP must be on loopback.
+func listen(address string, password bool) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+		l, err := listenUnix(path)
+		if err != nil {
+			return nil, fmt.Errorf("listen at %s: %w", address, err)
+		}
+		return l, nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("listen at %q: want unix:PATH or HOST:PORT", address)
+	}
+	if !password && !isLoopback(host) {
+		return nil, fmt.Errorf("listen at %s: %w", address, ErrNeedsPassword)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", address, err)
+	}
+	// A name may lead elsewhere than it says.
+	if a := l.Addr().(*net.TCPAddr); !password && !a.IP.IsLoopback() {
+		l.Close()
+		return nil, fmt.Errorf("listen at %s: %w", address, ErrNeedsPassword)
+	}
+	return l, nil
+}
+
+func isLoopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.Unmap().IsLoopback()
+}
+
+func addressOf(a net.Addr) string {
+	if a.Network() == "unix" {
+		return unixPrefix + a.String()
+	}
+	return a.String()
+}
+
+// unixListener is a socket that was renamed to its path.
+type unixListener struct {
+	*net.UnixListener
+	path string
+	made os.FileInfo
+}
+
+func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
+
+// Close takes the socket away, unless another process has put its own there.
+func (l *unixListener) Close() error {
+	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.made) {
+		_ = os.Remove(l.path)
+	}
+	return l.UnixListener.Close()
+}
+
+// listenUnix opens a socket that only its owner may use. It is made in a directory of its own and
+// then renamed, so that nobody else can connect before its mode is set. A socket that a killed
+// process has left is replaced; one at which a process answers is an error.
+func listenUnix(path string) (net.Listener, error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	switch c, err := net.Dial("unix", path); {
+	case err == nil:
+		c.Close()
+		return nil, errors.New("another braid daemon answers there")
+	case errors.Is(err, os.ErrNotExist):
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return nil, err
+	}
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != os.ModeSocket {
+		return nil, errors.New("there is a file, and no socket, at this path")
+	}
+	private, err := os.MkdirTemp(dir, ".braid-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(private)
+	made := filepath.Join(private, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: made, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	err = os.Chmod(made, 0o600)
+	if err == nil {
+		err = os.Rename(made, path)
+	}
+	st, statErr := os.Lstat(path)
+	if err = errors.Join(err, statErr); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &unixListener{l, path, st}, nil
+}

@@ -1,0 +1,100 @@
+package web
+
+import (
+	"crypto/pbkdf2"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// hashed is a password as PBKDF2 with HMAC-SHA-256 (RFC 8018).
+type hashed struct {
+	Iterations int    `json:"pbkdf2_sha256_iterations"`
+	Salt       []byte `json:"salt"`
+	Key        []byte `json:"key"`
+}
+
+// iterations take a tenth of a second or so.
+const iterations = 600_000
+
+func hash(password string, iterations int) *hashed {
+	h := &hashed{Iterations: iterations, Salt: make([]byte, 16)}
+	_, _ = rand.Read(h.Salt) // never fails
+	h.Key = h.derive(password)
+	return h
+}
+
+func (h *hashed) derive(password string) []byte {
+	key, err := pbkdf2.Key(sha256.New, password, h.Salt, h.Iterations, sha256.Size)
+	if err != nil { // only for keys of absurd lengths
+		panic(err)
+	}
+	return key
+}
+
+func (h *hashed) matches(password string) bool {
+	return subtle.ConstantTimeCompare(h.derive(password), h.Key) == 1
+}
+
+func (h *hashed) equal(o *hashed) bool {
+	if h == nil || o == nil {
+		return h == o
+	}
+	return string(h.Salt) == string(o.Salt) && string(h.Key) == string(o.Key)
+}
+
+// readHash reads what writeHash has written; nil if there is no file.
+func readHash(file string) (*hashed, error) {
+	if file == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the password: %w", err)
+	}
+	h := &hashed{}
+	// A damaged file must not open the server to everybody.
+	if err := json.Unmarshal(b, h); err != nil || h.Iterations < 1 || h.Iterations > 100*iterations || len(h.Key) != sha256.Size {
+		return nil, fmt.Errorf("the file %s is damaged: delete it, and set the password again", file)
+	}
+	return h, nil
+}
+
+// writeHash keeps the hash; nil deletes the file.
+func writeHash(file string, h *hashed) error {
+	switch {
+	case file == "":
+		return nil
+	case h == nil:
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("delete the password: %w", err)
+		}
+		return nil
+	}
+	b, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	// It is readable for its owner only, and replaced as a whole.
+	next := file + ".new"
+	f, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("keep the password: %w", err)
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(next, file)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the password: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,26 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+
+	"braid/node"
+	"braid/node/web/page"
+	v1 "braid/node/web/v1"
+)
+
+// Routes are all that a daemon answers. Each interface is one line: its pattern, its handler, and
+// how large its requests may be.
+func Routes(n *node.Node, api *v1.API) []Route {
+	return []Route{
+		{Pattern: "GET /{$}", Handler: page.Handler(), Public: true, Own: true},
+		{Pattern: "GET /page/", Handler: page.Handler(), Public: true, Own: true},
+		{Pattern: v1.Prefix + "/", Handler: api.Handler(), Body: v1.MaxBody},
+		{Pattern: "POST " + v1.Prefix + "/login", Handler: api.Handler(), Public: true},
+		{Pattern: "GET /healthz", Handler: http.HandlerFunc(healthy), Public: true},
+		{Pattern: "GET /metrics", Handler: metrics(n)},
+	}
+}
+
+// healthy answers as long as the process does.
+func healthy(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") }

@@ -1,0 +1,205 @@
+// Package web serves a node over HTTP: braid's own interface, those of other clients, and the page.
+//
+//	Server   listens, and hands each request through the checks below to the routes
+//	listen   a unix socket for its owner only; TCP on loopback, or anywhere if a password is set
+//	Access   who may do what: allowed hosts, the password, sessions, the rate of failed logins
+//	routes   the handlers, each of which is a package of its own below this one
+//	metrics  figures for Prometheus
+//
+// A request passes, in this order: the list of allowed hosts (against DNS rebinding), the protection
+// against requests that other sites make in a user's browser, the password, the limit of its body,
+// its route. A GET changes nothing in any route.
+//
+// It refuses to decide anything about torrents: every route is a thin layer over package node.
+package web
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// Config describes a server.
+type Config struct {
+	// Listen are the addresses: unix:PATH, or host:port.
+	Listen []string
+	// Access decides who may use the server.
+	Access *Access
+	Logger *slog.Logger
+}
+
+// Route is a handler and what may reach it.
+type Route struct {
+	Pattern string // as in http.ServeMux
+	Handler http.Handler
+	// Body is the largest body of a request in bytes; 0 is defaultBody.
+	Body int64
+	// Public routes need no password. They must not tell anything that does.
+	Public bool
+	// Own routes write their own Content-Security-Policy. Others get the page's.
+	Own bool
+}
+
+const (
+	defaultBody = 1 << 20
+	// maxConnections bounds what strangers can open on TCP. A browser has six, or one with streams.
+	maxConnections = 256
+	// headerPatience is how long a client may take to send a header. Without it, idle connections
+	// would use up maxConnections.
+	headerPatience = 10 * time.Second
+	bodyPatience   = 2 * time.Minute
+	idlePatience   = 2 * time.Minute
+	// closePatience is how long requests may go on after Close. Streams end at once.
+	closePatience = 3 * time.Second
+)
+
+// Server answers HTTP requests.
+type Server struct {
+	http      *http.Server
+	access    *Access
+	log       *slog.Logger
+	listeners []net.Listener
+	stop      context.CancelFunc
+	serving   sync.WaitGroup
+}
+
+// New opens the listeners of a server. It answers once Serve is called.
+func New(cfg Config, routes []Route) (_ *Server, err error) {
+	s := &Server{access: cfg.Access, log: cfg.Logger}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	defer func() {
+		if err != nil {
+			_ = s.Close()
+		}
+	}()
+	for _, address := range cfg.Listen {
+		l, err := listen(address, cfg.Access.HasPassword())
+		if err != nil {
+			return nil, err
+		}
+		if l.Addr().Network() != "unix" {
+			l = netutil.LimitListener(l, maxConnections)
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	s.http = &http.Server{
+		Handler:           s.handler(routes),
+		ReadHeaderTimeout: headerPatience, ReadTimeout: bodyPatience, IdleTimeout: idlePatience, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with Close
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, ownerKey{}, c.LocalAddr().Network() == "unix")
+		},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// ownerKey is the context's key for whether the connection came over the unix socket.
+type ownerKey struct{}
+
+// IsOwner tells whether a request came over the unix socket, which only its owner may open.
+func IsOwner(r *http.Request) bool {
+	owner, _ := r.Context().Value(ownerKey{}).(bool)
+	return owner
+}
+
+// Addresses returns where the server listens, in the form of Config.Listen.
+func (s *Server) Addresses() []string {
+	var out []string
+	for _, l := range s.listeners {
+		out = append(out, addressOf(l.Addr()))
+	}
+	return out
+}
+
+// Serve begins to answer, in the background.
+func (s *Server) Serve() {
+	for _, l := range s.listeners {
+		s.serving.Go(func() {
+			if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				s.log.Error("the server no longer answers", "address", addressOf(l.Addr()), "error", err)
+			}
+		})
+	}
+}
+
+// Close ends the server. Streams end at once; other requests have a few seconds.
+func (s *Server) Close() error {
+	s.stop()
+	var err error
+	if s.http != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		if err = s.http.Shutdown(ctx); err != nil {
+			err = s.http.Close()
+		}
+	}
+	for _, l := range s.listeners { // those that Serve has not got
+		_ = l.Close()
+	}
+	s.serving.Wait()
+	return err
+}
+
+// policyOfPage is the Content-Security-Policy: only what the server itself serves, and no code in
+// HTML or CSS.
+const policyOfPage = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; manifest-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// handler is the routes behind the checks.
+func (s *Server) handler(routes []Route) http.Handler {
+	public, private := http.NewServeMux(), http.NewServeMux()
+	for _, r := range routes {
+		h := r.Handler
+		limit := r.Body
+		if limit == 0 {
+			limit = defaultBody
+		}
+		h = http.MaxBytesHandler(h, limit)
+		if !r.Own {
+			h = withPolicy(h)
+		}
+		if r.Public {
+			public.Handle(r.Pattern, h)
+		} else {
+			private.Handle(r.Pattern, h)
+		}
+	}
+	return withHeaders(s.access.checkHost(http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := public.Handler(r); pattern != "" {
+			public.ServeHTTP(w, r)
+			return
+		}
+		s.access.check(private).ServeHTTP(w, r)
+	}))))
+}
+
+func withPolicy(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", policyOfPage)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// withHeaders keeps other sites from embedding or reading answers.
+func withHeaders(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("X-Frame-Options", "DENY")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,373 @@
+package v1
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Client uses the interface of a daemon. Its methods may be called from many goroutines.
+type Client struct {
+	http     *http.Client
+	base     string
+	password string
+}
+
+// ErrNoDaemon says that nobody answers at the address.
+var ErrNoDaemon = errors.New("no braid daemon answers")
+
+// StatusError is an answer that is an error.
+type StatusError struct {
+	Status int
+	Text   string
+}
+
+func (e *StatusError) Error() string { return e.Text }
+
+// NewClient returns a client for unix:PATH, host:port, or an http or https URL. The password is
+// empty if none is needed.
+func NewClient(address, password string) *Client {
+	c := &Client{http: &http.Client{}, base: address, password: password}
+	switch path, unix := strings.CutPrefix(address, "unix:"); {
+	case unix:
+		c.base = "http://braid"
+		c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}}
+	case !strings.Contains(address, "://"):
+		c.base = "http://" + address
+	}
+	c.base = strings.TrimSuffix(c.base, "/") + Prefix
+	return c
+}
+
+// Close ends idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// send sends a request. The caller closes the body of the answer.
+func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(b)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if in != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return c.ask(r)
+}
+
+// ask sends a request. An answer that is an error is a StatusError.
+func (c *Client) ask(r *http.Request) (*http.Response, error) {
+	if c.password != "" {
+		r.SetBasicAuth("braid", c.password)
+	}
+	answer, err := c.http.Do(r)
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		if r.Context().Err() != nil {
+			return nil, r.Context().Err()
+		}
+		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, e.Err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode >= 300 {
+		defer answer.Body.Close()
+		return nil, errorOf(answer)
+	}
+	return answer, nil
+}
+
+// errorOf reads an answer that is an error: a Problem, or a text of something in between.
+func errorOf(r *http.Response) error {
+	b, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10))
+	var p Problem
+	if json.Unmarshal(b, &p) != nil {
+		p.Error = strings.TrimSpace(string(b))
+	}
+	return &StatusError{r.StatusCode, cmp.Or(p.Error, r.Status)}
+}
+
+// call sends a request and reads the answer.
+func call[Out any](ctx context.Context, c *Client, method, path string, in any) (out Out, err error) {
+	r, err := c.send(ctx, method, path, in)
+	if err != nil {
+		return out, err
+	}
+	defer r.Body.Close()
+	if r.StatusCode == http.StatusNoContent {
+		return out, nil
+	}
+	if err := json.NewDecoder(r.Body).Decode(&out); err != nil {
+		return out, fmt.Errorf("%s %s: the daemon's answer cannot be read: %w", method, path, err)
+	}
+	return out, nil
+}
+
+func do(ctx context.Context, c *Client, method, path string, in any) error {
+	_, err := call[none](ctx, c, method, path, in)
+	return err
+}
+
+func at(infoHash, path string) string { return "/torrents/" + url.PathEscape(infoHash) + path }
+
+// Session describes the daemon.
+func (c *Client) Session(ctx context.Context) (Session, error) {
+	return call[Session](ctx, c, "GET", "/session", nil)
+}
+
+// Totals are sums over all torrents.
+func (c *Client) Totals(ctx context.Context) (Totals, error) {
+	return call[Totals](ctx, c, "GET", "/totals", nil)
+}
+
+// List returns all torrents, with these keys only if some are named.
+func (c *Client) List(ctx context.Context, fields ...string) ([]Torrent, error) {
+	return call[[]Torrent](ctx, c, "GET", "/torrents?fields="+strings.Join(fields, ","), nil)
+}
+
+// Show returns a torrent with its settings.
+func (c *Client) Show(ctx context.Context, infoHash string) (TorrentDetail, error) {
+	return call[TorrentDetail](ctx, c, "GET", at(infoHash, ""), nil)
+}
+
+// Add adds a torrent.
+func (c *Client) Add(ctx context.Context, in AddTorrent) (Added, error) {
+	return call[Added](ctx, c, "POST", "/torrents", in)
+}
+
+// Set changes settings of a torrent.
+func (c *Client) Set(ctx context.Context, infoHash string, in Change) error {
+	_, err := call[TorrentDetail](ctx, c, "PATCH", at(infoHash, ""), in)
+	return err
+}
+
+// Remove removes a torrent and, if that is wanted, its data.
+func (c *Client) Remove(ctx context.Context, infoHash string, data bool) error {
+	return do(ctx, c, "DELETE", at(infoHash, "?data="+strconv.FormatBool(data)), nil)
+}
+
+// Pause pauses a torrent.
+func (c *Client) Pause(ctx context.Context, infoHash string) error {
+	return do(ctx, c, "POST", at(infoHash, "/pause"), nil)
+}
+
+// Resume resumes a torrent.
+func (c *Client) Resume(ctx context.Context, infoHash string, in Resume) error {
+	return do(ctx, c, "POST", at(infoHash, "/resume"), in)
+}
+
+// Verify hashes all data of a torrent again.
+func (c *Client) Verify(ctx context.Context, infoHash string) error {
+	return do(ctx, c, "POST", at(infoHash, "/verify"), nil)
+}
+
+// Announce asks the trackers of a torrent now.
+func (c *Client) Announce(ctx context.Context, infoHash string) error {
+	return do(ctx, c, "POST", at(infoHash, "/announce"), nil)
+}
+
+// Move moves a torrent to another directory.
+func (c *Client) Move(ctx context.Context, infoHash string, in Move) error {
+	return do(ctx, c, "POST", at(infoHash, "/move"), in)
+}
+
+// AddPeers names peers to a torrent.
+func (c *Client) AddPeers(ctx context.Context, infoHash string, in AddPeers) error {
+	return do(ctx, c, "POST", at(infoHash, "/peers"), in)
+}
+
+// Files lists the files of a torrent.
+func (c *Client) Files(ctx context.Context, infoHash string) ([]File, error) {
+	return call[[]File](ctx, c, "GET", at(infoHash, "/files"), nil)
+}
+
+// Paths lists the paths to the peers of a torrent.
+func (c *Client) Paths(ctx context.Context, infoHash string) ([]Path, error) {
+	return call[[]Path](ctx, c, "GET", at(infoHash, "/paths"), nil)
+}
+
+// Trackers lists the trackers of a torrent.
+func (c *Client) Trackers(ctx context.Context, infoHash string) ([]Tracker, error) {
+	return call[[]Tracker](ctx, c, "GET", at(infoHash, "/trackers"), nil)
+}
+
+// Map is the network that the torrents use.
+func (c *Client) Map(ctx context.Context) (Map, error) {
+	return call[Map](ctx, c, "GET", "/map", nil)
+}
+
+// Log is what has happened, oldest first.
+func (c *Client) Log(ctx context.Context) ([]LogEntry, error) {
+	return call[[]LogEntry](ctx, c, "GET", "/log", nil)
+}
+
+// Pieces says which pieces of a torrent are there.
+func (c *Client) Pieces(ctx context.Context, infoHash string) (Pieces, error) {
+	return call[Pieces](ctx, c, "GET", at(infoHash, "/pieces"), nil)
+}
+
+// Peers lists the connected peers of a torrent.
+func (c *Client) Peers(ctx context.Context, infoHash string) ([]Peer, error) {
+	return call[[]Peer](ctx, c, "GET", at(infoHash, "/peers"), nil)
+}
+
+// History is the rate of each path of a torrent over time, with the selector's decisions.
+func (c *Client) History(ctx context.Context, infoHash string) (History, error) {
+	return call[History](ctx, c, "GET", at(infoHash, "/history"), nil)
+}
+
+// Settings are those of all torrents.
+func (c *Client) Settings(ctx context.Context) (Settings, error) {
+	return call[Settings](ctx, c, "GET", "/settings", nil)
+}
+
+// SetSettings changes settings of all torrents.
+func (c *Client) SetSettings(ctx context.Context, in ChangeSettings) (Settings, error) {
+	return call[Settings](ctx, c, "PATCH", "/settings", in)
+}
+
+// Policy is the path policy of all torrents.
+func (c *Client) Policy(ctx context.Context) (Policy, error) {
+	return call[Policy](ctx, c, "GET", "/policy", nil)
+}
+
+// SetPolicy replaces the path policy of all torrents.
+func (c *Client) SetPolicy(ctx context.Context, in Policy) (Policy, error) {
+	return call[Policy](ctx, c, "PUT", "/policy", in)
+}
+
+// PreviewPolicy says which paths would remain under a policy.
+func (c *Client) PreviewPolicy(ctx context.Context, in PreviewPolicy) (PolicyPreview, error) {
+	return call[PolicyPreview](ctx, c, "POST", "/policy/preview", in)
+}
+
+// SetPassword sets the password for TCP, or takes it away with an empty one.
+func (c *Client) SetPassword(ctx context.Context, password string) error {
+	return do(ctx, c, "PUT", "/password", Password{password})
+}
+
+// Event is one server-sent event.
+type Event struct {
+	ID, Name string
+	Data     []byte // JSON of the type that the name stands for
+}
+
+// Decode reads the event's data into the type of its name: *Snapshot, *TorrentsChanged, *Totals,
+// *Decision, *LogEntry, *Settings or *Policy; nil if a newer daemon has sent an event that this program does not know.
+func (e Event) Decode() (any, error) {
+	var v any
+	switch e.Name {
+	case "snapshot":
+		v = new(Snapshot)
+	case "torrents":
+		v = new(TorrentsChanged)
+	case "totals":
+		v = new(Totals)
+	case "decision":
+		v = new(Decision)
+	case "log":
+		v = new(LogEntry)
+	case "settings":
+		v = new(Settings)
+	case "policy":
+		v = new(Policy)
+	default:
+		return nil, nil
+	}
+	return v, json.Unmarshal(e.Data, v)
+}
+
+// reconnectAfter is the pause before a stream that has broken is opened again.
+const reconnectAfter = time.Second
+
+// Events hands over events until the context ends or the function returns an error. A stream that
+// breaks is opened again where it was; an error of the first connection is returned.
+func (c *Client) Events(ctx context.Context, each func(Event) error) error {
+	return c.EventsAfter(ctx, "", each)
+}
+
+// EventsAfter is Events for a reader that has seen the events up to that id.
+func (c *Client) EventsAfter(ctx context.Context, last string, each func(Event) error) error {
+	connected := false
+	for {
+		r, err := http.NewRequestWithContext(ctx, "GET", c.base+"/events", nil)
+		if err != nil {
+			return err
+		}
+		if last != "" {
+			r.Header.Set("Last-Event-ID", last)
+		}
+		err = c.stream(r, func(e Event) error {
+			connected, last = true, e.ID
+			return each(e)
+		})
+		if err != nil && (!connected || !errors.Is(err, ErrNoDaemon)) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(reconnectAfter):
+		}
+	}
+}
+
+// stream hands over the events of one connection. It returns nil when the connection breaks.
+func (c *Client) stream(r *http.Request, each func(Event) error) error {
+	answer, err := c.ask(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	return readEvents(answer.Body, each)
+}
+
+// maxEvent bounds a line: a snapshot of ten thousand torrents has some ten megabytes.
+const maxEvent = 64 << 20
+
+// readEvents returns nil when the stream breaks, and the function's error otherwise.
+func readEvents(in io.Reader, each func(Event) error) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, maxEvent)
+	var e Event
+	for lines.Scan() {
+		key, value, _ := strings.Cut(lines.Text(), ": ")
+		switch key {
+		case "id":
+			e.ID = value
+		case "event":
+			e.Name = value
+		case "data":
+			e.Data = []byte(value)
+		case "":
+			if e.Data == nil {
+				continue
+			}
+			if err := each(e); err != nil {
+				return err
+			}
+			e = Event{}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package v1
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"braid/client"
+	"braid/node"
+	"braid/node/event"
+	"braid/pathsel"
+	"braid/tracker"
+)
+
+var priorities = []string{"skip", "low", "normal", "high"} // by client.Priority
+
+func (a *API) files(t *node.Torrent, _ none) ([]File, error) {
+	out := []File{}
+	for _, f := range t.Files() {
+		out = append(out, File{Number: f.Index + 1, Path: f.Path, SizeBytes: f.Length, HaveBytes: f.Have, Priority: priorities[f.Priority]})
+	}
+	return out, nil
+}
+
+// pieces of a torrent that does not run are not known one by one.
+func (a *API) pieces(t *node.Torrent, _ none) (Pieces, error) {
+	p, s := t.Pieces(), t.Status()
+	n := len(p.State)
+	out := Pieces{Count: n, LengthBytes: s.PieceLength, Have: make([]byte, (n+7)/8), Partial: make([]byte, (n+7)/8), Available: []byte{}}
+	for i, x := range p.State {
+		switch bit := byte(0x80) >> (i % 8); x {
+		case client.PieceRight:
+			out.Done++
+			out.Have[i/8] |= bit
+		case client.PiecePartial, client.PieceChecked:
+			out.Partial[i/8] |= bit
+		}
+	}
+	for _, peers := range p.Peers {
+		out.Available = append(out.Available, byte(min(peers, 255)))
+	}
+	return out, nil
+}
+
+func (a *API) peers(t *node.Torrent, _ none) ([]Peer, error) {
+	all := t.Peers()
+	var read uint64
+	for _, p := range all {
+		read += p.BytesRead
+	}
+	out := make([]Peer, 0, len(all))
+	for _, p := range all {
+		x := Peer{
+			Address: p.Peer, Client: p.Name, Have: p.Have, Incoming: p.Accepted, Transport: p.Transport, ActivePaths: p.Conns,
+			DownMbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega, ReadBytes: p.BytesRead, WrittenBytes: p.BytesWritten,
+			Interested: p.Interested, Choked: p.Choked, PeerWants: p.PeerInterested, Held: p.Held, Requests: p.Outstanding,
+		}
+		if peer, err := client.ParsePeer(p.Peer); err == nil {
+			if s, ok := peer.SCION(); ok {
+				x.ISDAS = s.IA.String()
+			}
+		}
+		if read > 0 {
+			x.Share = float64(p.BytesRead) / float64(read)
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+func (a *API) trackers(t *node.Torrent, _ none) ([]Tracker, error) {
+	out := []Tracker{}
+	for _, s := range t.Trackers() {
+		x := Tracker{Tier: s.Tier, URL: tracker.RedactURL(s.URL), State: "waiting"}
+		switch {
+		case s.Answered:
+			x.State = "working"
+		case s.Err != nil:
+			x.State, x.Error = "failed", tracker.Redact(s.Err.Error())
+		}
+		if !s.Last.IsZero() {
+			x.LastAt = &s.Last
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+func (a *API) paths(t *node.Torrent, _ none) ([]Path, error) {
+	all := t.Paths()
+	var read uint64
+	for _, p := range all {
+		read += p.BytesRead
+	}
+	out := make([]Path, 0, len(all))
+	for _, p := range all {
+		x := newPath(p.PathProgress, read)
+		if x.Reason, x.Refused = p.Reason, p.Refused; !p.Since.IsZero() {
+			x.ReasonSince = &p.Since
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// newPath is a path-level peer. All of the torrent's connections have read so many bytes.
+func newPath(p client.PathProgress, read uint64) Path {
+	out := Path{
+		ID: pathID(p.Peer, p.Path.Fingerprint, p.Conn), Peer: p.Peer, Fingerprint: p.Path.Fingerprint, Conn: p.Conn,
+		Transport: p.Transport, Incoming: p.Accepted, Hops: hopsOf(p.Path), State: p.State.String(),
+		DownMbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega, RTTMs: ms(p.RTT), MinRTTMs: ms(p.MinRTT), HandshakeMs: ms(p.Handshake),
+		PacketsSent: p.PacketsSent, PacketsLost: p.PacketsLost, MTUBytes: p.Path.MTU,
+		AnnouncedLatencyMs: ms(p.Path.Latency), AnnouncedLatencyKnown: p.Path.LatencyKnown, MeasuredLatencyMs: ms(p.MinRTT) / 2,
+		AnnouncedBandwidthMbitS: float64(p.Path.Bandwidth) / mega, MeasuredBandwidthMbitS: p.Carried.Rate * 8 / mega,
+		ReadBytes: p.BytesRead, WrittenBytes: p.BytesWritten, Failures: p.Failures, Congestion: p.Congestion.State, WindowBytes: p.Window,
+	}
+	if p.PacketsSent > 0 {
+		out.Loss = float64(p.PacketsLost) / float64(p.PacketsSent)
+	}
+	if read > 0 {
+		out.Share = float64(p.BytesRead) / float64(read)
+	}
+	if e := p.Path.Expiry; !e.IsZero() {
+		out.Expiry = &e
+	}
+	if p.Err != nil {
+		out.Error = p.Err.Error()
+	}
+	return out
+}
+
+// pathID names a path-level peer.
+func pathID(peer string, f pathsel.Fingerprint, conn int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", peer, f, conn))
+	return hex.EncodeToString(sum[:6])
+}
+
+// hopsOf are the ASes of a path with the interfaces by which it enters and leaves them.
+func hopsOf(p pathsel.Path) []Hop {
+	out := []Hop{}
+	if len(p.Interfaces) < 2 || len(p.Interfaces)%2 != 0 {
+		return out
+	}
+	for i := 0; i <= len(p.Interfaces); i += 2 {
+		var h Hop
+		if i > 0 {
+			h.ISDAS, h.Ingress = p.Interfaces[i-1].IA.String(), p.Interfaces[i-1].ID
+		}
+		if i < len(p.Interfaces) {
+			h.ISDAS, h.Egress = p.Interfaces[i].IA.String(), p.Interfaces[i].ID
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func (a *API) history(t *node.Torrent, _ none) (History, error) {
+	hops := map[string][]Hop{}
+	for _, p := range t.Paths() {
+		hops[pathID(p.Peer, p.Path.Fingerprint, p.Conn)] = hopsOf(p.Path)
+	}
+	h := newHistory(t.InfoHash(), t.History(), time.Now())
+	for i := range h.Paths {
+		if x := hops[h.Paths[i].ID]; x != nil {
+			h.Paths[i].Hops = x
+		}
+	}
+	return h, nil
+}
+
+// newHistory lines up the samples of all paths: one a second, up to the present.
+func newHistory(infoHash string, all []node.PathHistory, now time.Time) History {
+	const step = time.Second
+	end := now.Truncate(step)
+	h := History{StepS: step.Seconds(), End: end, Paths: []PathHistory{}, Decisions: []Decision{}}
+	first := end
+	for _, p := range all {
+		if len(p.Samples) > 0 && p.Samples[0].Time.Before(first) {
+			first = p.Samples[0].Time
+		}
+	}
+	const most = 600 // samples; those of a path that was quiet for long may be older
+	n := min(most, int(end.Sub(first)/step)+1)
+	first = end.Add(-time.Duration(n-1) * step)
+	for _, p := range all {
+		x := PathHistory{
+			ID: pathID(string(p.Key.Peer), p.Key.Path, p.Key.Conn), Peer: string(p.Key.Peer), Fingerprint: p.Key.Path, Conn: p.Key.Conn, Hops: []Hop{},
+			DownMbitS: make([]float64, n), UpMbitS: make([]float64, n),
+		}
+		for _, s := range p.Samples {
+			if i := int(s.Time.Sub(first) / step); i >= 0 && i < n && !s.Time.Before(first) {
+				x.DownMbitS[i], x.UpMbitS[i] = s.In/mega, s.Out/mega
+			}
+		}
+		h.Paths = append(h.Paths, x)
+		for _, m := range p.Marks {
+			h.Decisions = append(h.Decisions, Decision{
+				Time: m.Time, Event: m.Event, InfoHash: infoHash, PathID: x.ID, Peer: x.Peer, Fingerprint: x.Fingerprint, Conn: x.Conn, Reason: m.Reason,
+			})
+		}
+	}
+	slices.SortStableFunc(h.Decisions, func(a, b Decision) int { return a.Time.Compare(b.Time) })
+	return h
+}
+
+func newDecision(e event.PathStep, now time.Time) Decision {
+	return Decision{
+		Time: now, Event: e.Event, InfoHash: e.InfoHash, PathID: pathID(string(e.Peer), e.Fingerprint, e.Conn),
+		Peer: string(e.Peer), Fingerprint: e.Fingerprint, Conn: e.Conn, Reason: e.Reason,
+	}
+}
+
+func (a *API) log(*http.Request, none) ([]LogEntry, error) { return a.Journal.Entries(), nil }
+
+// torrentLog has what the node and what the journal know of a torrent.
+func (a *API) torrentLog(t *node.Torrent, _ none) ([]LogEntry, error) {
+	out := []LogEntry{}
+	for _, e := range t.Log() {
+		out = append(out, LogEntry{Time: e.Time, Level: levelName(e.Level), InfoHash: t.InfoHash(), Text: tracker.Redact(e.Text)})
+	}
+	for _, e := range a.Journal.Entries() {
+		if e.InfoHash == t.InfoHash() {
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b LogEntry) int { return cmp.Or(a.Time.Compare(b.Time)) })
+	return out, nil
+}

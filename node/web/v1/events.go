@@ -1,0 +1,360 @@
+package v1
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"braid/node"
+	"braid/node/event"
+)
+
+const (
+	// A reader that was away for less than these finds everything that it missed. Rows of a
+	// thousand busy torrents are a megabyte.
+	maxRing      = 4096
+	maxRingBytes = 16 << 20
+	// maxReaders bounds the streams: each is a connection and a goroutine.
+	maxReaders  = 64
+	sampleEvery = time.Second
+	// aliveEvery is how often a stream says something. Proxies and browsers give up silent ones.
+	aliveEvery = 15 * time.Second
+	// writePatience is how long a reader may leave its connection full.
+	writePatience = 30 * time.Second
+	// maxBacklog bounds the node's events that wait for the hub.
+	maxBacklog = 4096
+)
+
+// streamed are the events of GET /events.
+var streamed = []struct {
+	name string
+	of   reflect.Type
+}{
+	{"snapshot", reflect.TypeFor[Snapshot]()}, {"torrents", reflect.TypeFor[TorrentsChanged]()}, {"totals", reflect.TypeFor[Totals]()},
+	{"decision", reflect.TypeFor[Decision]()}, {"log", reflect.TypeFor[LogEntry]()},
+	{"settings", reflect.TypeFor[Settings]()}, {"policy", reflect.TypeFor[Policy]()},
+}
+
+// hub puts everything that changes into one order, and keeps the last of it. Readers have a place
+// in this order and no buffer: one that is too slow, or was away, goes on where it was or, if that
+// is forgotten, begins with a snapshot again.
+//
+// Torrents are looked at only while somebody reads.
+type hub struct {
+	api    *API
+	epoch  string // tells ids of this process from those of others
+	stop   context.CancelFunc
+	ended  chan struct{}
+	events *node.Subscription
+
+	sampling sync.Mutex // held while the torrents are looked at
+
+	mu      sync.Mutex
+	ring    []message // with consecutive ids
+	bytes   int
+	next    int64         // id of the next message
+	wake    chan struct{} // closed at the next message
+	readers int
+	rows    map[string][]byte // the JSON of each torrent, as of the last look
+	order   []string
+	totals  []byte
+	closed  bool
+}
+
+type message struct {
+	name string
+	data []byte
+}
+
+func newHub(a *API) *hub {
+	ctx, stop := context.WithCancel(context.Background())
+	h := &hub{
+		api: a, epoch: rand.Text()[:8], stop: stop, ended: make(chan struct{}), next: 1, wake: make(chan struct{}), rows: map[string][]byte{},
+		events: a.Node.Subscribe(maxBacklog),
+	}
+	a.Journal.tell(func(e LogEntry) { h.put("log", e) })
+	go h.run(ctx)
+	return h
+}
+
+func (h *hub) close() {
+	h.stop()
+	h.events.Close()
+	<-h.ended
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	close(h.wake)
+	h.wake = make(chan struct{})
+}
+
+// run takes the node's events, and looks at the torrents while there are readers.
+func (h *hub) run(ctx context.Context) {
+	defer close(h.ended)
+	var sampler sync.WaitGroup
+	defer sampler.Wait()
+	sampler.Go(func() {
+		tick := time.NewTicker(sampleEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if h.isRead() {
+					h.sample()
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	for {
+		e, err := h.events.Next(ctx)
+		if err != nil {
+			return
+		}
+		h.take(e)
+	}
+}
+
+func (h *hub) isRead() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.readers > 0
+}
+
+// take puts an event of the node into the stream or the journal, which tells of its entries.
+func (h *hub) take(e any) {
+	log := h.api.Journal.add
+	switch e := e.(type) {
+	case event.PathStep:
+		h.put("decision", newDecision(e, time.Now()))
+	case event.Done:
+		log(entryOf(e.InfoHash, "info", fmt.Sprintf("%s is complete: %d bytes received in %.0f s", e.Torrent, e.Fetched, e.Seconds)))
+	case event.CauseChange:
+		if e.Cause != nil {
+			log(entryOf(e.InfoHash, "warning", fmt.Sprintf("%s makes no progress: %s", e.Torrent, e.Cause.Text)))
+		} else {
+			log(entryOf(e.InfoHash, "info", e.Torrent+" makes progress again"))
+		}
+	case event.Failed:
+		log(entryOf(e.InfoHash, "error", fmt.Sprintf("%s has failed: %s", e.Torrent, e.Error)))
+	case event.Served:
+		log(entryOf(e.InfoHash, "info", fmt.Sprintf("%s is not served any longer: %s", e.Torrent, e.Reason)))
+	case event.InTheWay:
+		log(entryOf("", "warning", fmt.Sprintf("%s was in the way: it is deleted, or now %s", e.Path, e.Aside)))
+	case event.Changed:
+		if e.Event == "settings" {
+			s := h.api.Node.Settings()
+			h.put("settings", newSettings(s))
+			h.put("policy", newWholePolicy(s))
+			return
+		}
+		log(entryOf(e.InfoHash, "info", fmt.Sprintf("%s was %s", e.Torrent, e.Event)))
+	case event.Missed:
+		log(entryOf("", "warning", fmt.Sprintf("%d events came too fast and are lost", e.Events)))
+	}
+}
+
+// put adds a message for all readers.
+func (h *hub) put(name string, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.append(message{name, b})
+}
+
+// append needs mu.
+func (h *hub) append(m message) {
+	h.ring = append(h.ring, m)
+	h.bytes += len(m.data)
+	h.next++
+	for len(h.ring) > maxRing || h.bytes > maxRingBytes && len(h.ring) > 1 {
+		h.bytes -= len(h.ring[0].data)
+		h.ring[0] = message{}
+		h.ring = h.ring[1:]
+	}
+	close(h.wake)
+	h.wake = make(chan struct{})
+}
+
+// sample looks at all torrents, and puts what has changed since the last look.
+func (h *hub) sample() {
+	h.sampling.Lock()
+	defer h.sampling.Unlock()
+	rows := h.api.rows()
+	encoded := make(map[string][]byte, len(rows))
+	order := make([]string, 0, len(rows))
+	for _, r := range rows {
+		b, err := json.Marshal(r)
+		if err != nil {
+			continue
+		}
+		encoded[r.InfoHash] = b
+		order = append(order, r.InfoHash)
+	}
+	totals, _ := json.Marshal(h.api.sum(rows)) // of numbers only
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	changed, removed := []json.RawMessage{}, []string{}
+	for _, hash := range order {
+		if !bytes.Equal(h.rows[hash], encoded[hash]) {
+			changed = append(changed, encoded[hash])
+		}
+	}
+	for _, hash := range h.order {
+		if encoded[hash] == nil {
+			removed = append(removed, hash)
+		}
+	}
+	h.rows, h.order = encoded, order
+	if len(changed)+len(removed) > 0 {
+		b, err := json.Marshal(map[string]any{"changed": changed, "removed": removed})
+		if err == nil {
+			h.append(message{"torrents", b})
+		}
+	}
+	if !bytes.Equal(h.totals, totals) {
+		h.totals = totals
+		h.append(message{"totals", totals})
+	}
+}
+
+// snapshot is all that later messages change, with the id of the last message before it.
+func (h *hub) snapshot() (b []byte, last int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]json.RawMessage, 0, len(h.order))
+	for _, hash := range h.order {
+		all = append(all, h.rows[hash])
+	}
+	b, _ = json.Marshal(map[string]any{"totals": json.RawMessage(h.totals), "torrents": all}) // valid JSON already
+	return b, h.next - 1
+}
+
+// after returns the messages after an id, and a channel that is closed at the next one. It returns
+// ok false if some of them are forgotten.
+func (h *hub) after(last int64) (all []message, wake <-chan struct{}, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := h.next - int64(len(h.ring))
+	if last < first-1 || last >= h.next || h.closed {
+		return nil, h.wake, false
+	}
+	return append([]message{}, h.ring[last-first+1:]...), h.wake, true
+}
+
+func (h *hub) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || h.readers == maxReaders {
+		return false
+	}
+	h.readers++
+	return true
+}
+
+func (h *hub) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.readers--
+}
+
+// lastSeen is the id that a reader has seen last, or -1 if there is none of this process.
+func (h *hub) lastSeen(r *http.Request) int64 {
+	id := r.Header.Get("Last-Event-ID")
+	if id == "" {
+		id = r.URL.Query().Get("last_event_id")
+	}
+	number, ok := strings.CutPrefix(id, h.epoch+"-")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil {
+		return -1
+	}
+	return n
+}
+
+// events streams until the reader goes or the API is closed.
+func (a *API) events(w http.ResponseWriter, r *http.Request) error {
+	h := a.hub
+	if !h.enter() {
+		return fault{http.StatusServiceUnavailable, fmt.Errorf("more than %d readers of events, or the daemon is ending: try again later", maxReaders)}
+	}
+	defer h.leave()
+	out := stream{w, http.NewResponseController(w), h.epoch}
+	_ = out.control.SetReadDeadline(time.Time{}) // otherwise the stream ends with the patience for bodies
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // of nginx
+	h.sample()
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	last := h.lastSeen(r)
+	for {
+		all, wake, ok := h.after(last)
+		if !ok {
+			if h.isClosed() {
+				return nil
+			}
+			b, at := h.snapshot()
+			if last = at; out.send(last, message{"snapshot", b}) != nil {
+				return nil
+			}
+			continue
+		}
+		for _, m := range all {
+			if last++; out.send(last, m) != nil {
+				return nil
+			}
+		}
+		if out.flush() != nil {
+			return nil
+		}
+		select {
+		case <-wake:
+		case <-alive.C:
+			if out.comment() != nil {
+				return nil
+			}
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}
+
+func (h *hub) isClosed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closed
+}
+
+// stream writes server-sent events (HTML Living Standard, section 9.2). JSON has no line breaks.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	epoch   string
+}
+
+func (s stream) send(id int64, m message) error {
+	_ = s.control.SetWriteDeadline(time.Now().Add(writePatience))
+	_, err := fmt.Fprintf(s.w, "id: %s-%d\nevent: %s\ndata: %s\n\n", s.epoch, id, m.name, m.data)
+	return err
+}
+
+func (s stream) comment() error {
+	_ = s.control.SetWriteDeadline(time.Now().Add(writePatience))
+	_, err := fmt.Fprint(s.w, ":\n\n")
+	return err
+}
+
+func (s stream) flush() error { return s.control.Flush() }

@@ -1,0 +1,145 @@
+package v1
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"braid/client"
+	"braid/pathsel"
+)
+
+// The ring keeps a bounded number of messages and bytes. A reader that is too far behind is told
+// so; one within it gets each message once, in order.
+func TestRing(t *testing.T) {
+	for _, size := range []int{10, maxRingBytes / 100} {
+		h := &hub{next: 1, wake: make(chan struct{})}
+		for i := range 3 * maxRing {
+			h.append(message{"log", bytes.Repeat([]byte("x"), size)})
+			if size > 10 && i > 300 {
+				break
+			}
+		}
+		if len(h.ring) > maxRing || h.bytes > maxRingBytes {
+			t.Errorf("%d messages of %d bytes are kept", len(h.ring), h.bytes)
+		}
+		last := h.next - 1
+		for _, tt := range []struct {
+			after int64
+			want  int
+			ok    bool
+		}{
+			{-1, 0, false}, {0, 0, false}, {last - int64(len(h.ring)) - 1, 0, false}, {last - int64(len(h.ring)), len(h.ring), true},
+			{last - 1, 1, true}, {last, 0, true}, {last + 1, 0, false},
+		} {
+			all, wake, ok := h.after(tt.after)
+			if ok != tt.ok || len(all) != tt.want || wake == nil {
+				t.Errorf("after %d of %d: %d messages, %v; want %d, %v", tt.after, last, len(all), ok, tt.want, tt.ok)
+			}
+		}
+	}
+}
+
+func TestReadersAreBounded(t *testing.T) {
+	h := &hub{}
+	n := 0
+	for ; n < 2*maxReaders && h.enter(); n++ {
+	}
+	if h.leave(); n != maxReaders || !h.enter() || h.enter() {
+		t.Errorf("%d readers", n)
+	}
+}
+
+func TestReadEvents(t *testing.T) {
+	in := ":\n\nid: a-1\nevent: totals\ndata: {}\n\n:\n\nid: a-2\nevent: new\ndata: 1: 2\n\nid: a-3\nevent: log\ndata: cut of"
+	var got []string
+	if err := readEvents(strings.NewReader(in), func(e Event) error {
+		got = append(got, fmt.Sprintf("%s %s %s", e.ID, e.Name, e.Data))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "a-1 totals {};a-2 new 1: 2"; strings.Join(got, ";") != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func interfaces(t *testing.T, text string) (out []pathsel.Interface) {
+	for f := range strings.FieldsSeq(text) {
+		ia, id, _ := strings.Cut(f, "#")
+		x, err := pathsel.ParseIA(ia)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := pathsel.Interface{IA: x}
+		if _, err := fmt.Sscan(id, &i.ID); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+func pathOf(t *testing.T, text string) pathsel.Path {
+	i := interfaces(t, text)
+	return pathsel.Path{Src: i[0].IA, Dst: i[len(i)-1].IA, Interfaces: i, Fingerprint: pathsel.FingerprintOf(i)}
+}
+
+func TestHops(t *testing.T) {
+	got := fmt.Sprint(hopsOf(pathOf(t, "1-1#5 1-2#6 1-2#7 1-3#8")))
+	if want := "[{1-1 0 5} {1-2 6 7} {1-3 8 0}]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := hopsOf(pathsel.Path{}); got == nil || len(got) != 0 {
+		t.Errorf("no interfaces: %v", got)
+	}
+}
+
+// The map sums rates over paths, and counts a link once whichever way it is used.
+func TestMap(t *testing.T) {
+	m := newMapper()
+	p := func(peer, path string, mbit float64, state pathsel.State) client.PathProgress {
+		return client.PathProgress{Peer: peer, Path: pathOf(t, path), ReadRate: mbit * mega, State: state}
+	}
+	m.add("a", p("x", "1-1#1 1-2#1 1-2#2 1-3#1", 1, pathsel.Active))
+	m.add("a", p("x", "1-1#2 1-3#2", 2, pathsel.Active))
+	m.add("b", p("y", "1-1#1 1-2#1", 4, pathsel.Parked))
+	m.add("b", p("z", "1-2#1 1-1#1", 8, pathsel.Active)) // as the peer sees it
+	m.add("b", client.PathProgress{Peer: "ip"})
+	got := m.result()
+	want := Map{
+		Local: "1-1",
+		ASes: []MapAS{
+			{ISDAS: "1-1", Peers: 1, Paths: 4, DownMbitS: 15}, {ISDAS: "1-2", Peers: 1, Paths: 3, DownMbitS: 13}, {ISDAS: "1-3", Peers: 1, Paths: 2, DownMbitS: 3},
+		},
+		Links: []MapLink{
+			{A: "1-1#1", B: "1-2#1", Paths: 3, ActivePaths: 2, DownMbitS: 13, Torrents: []string{"a", "b"}},
+			{A: "1-1#2", B: "1-3#2", Paths: 1, ActivePaths: 1, DownMbitS: 2, Torrents: []string{"a"}},
+			{A: "1-2#2", B: "1-3#1", Paths: 1, ActivePaths: 1, DownMbitS: 1, Torrents: []string{"a"}},
+		},
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("\n got %v\nwant %v", got, want)
+	}
+}
+
+// The journal is bounded, and hides keys.
+func TestJournal(t *testing.T) {
+	j := NewJournal()
+	for i := range 2 * maxJournal {
+		j.Logger().With("torrent", "x").Info("line", "n", i, "url", "http://t.example/0123456789abcdef0123456789abcdef/announce")
+	}
+	j.Logger().Debug("not this")
+	j.add(LogEntry{Text: strings.Repeat("é", maxEntry)})
+	all := j.Entries()
+	if len(all) != maxJournal {
+		t.Errorf("%d entries", len(all))
+	}
+	if e := all[len(all)-1]; len(e.Text) > maxEntry+10 || strings.ContainsRune(e.Text, '\uFFFD') {
+		t.Errorf("the longest entry has %d bytes", len(e.Text))
+	}
+	if e := all[0]; !strings.Contains(e.Text, "torrent: x") || strings.Contains(e.Text, "abcdef") || e.Level != "info" {
+		t.Errorf("%+v", e)
+	}
+}

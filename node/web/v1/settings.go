@@ -1,0 +1,326 @@
+package v1
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"braid/client"
+	"braid/node"
+	"braid/pathsel"
+	"braid/units"
+)
+
+// newRates writes rates. A limit that is switched off limits nothing.
+func newRates(r node.Rates) Limits {
+	out := Limits{Paths: []PathLimit{}}
+	if !r.UploadOff {
+		out.UploadMbitS = float64(r.Upload) / mega
+	}
+	if !r.DownloadOff {
+		out.DownloadMbitS = float64(r.Download) / mega
+	}
+	for _, p := range r.Paths {
+		out.Paths = append(out.Paths, PathLimit{p.Pattern, float64(p.Rate) / mega})
+	}
+	return out
+}
+
+// parse checks limits.
+func (l Limits) parse() (out node.Rates, err error) {
+	if out.Upload, err = bitsPerSecond(l.UploadMbitS, "upload_mbit_s"); err != nil {
+		return out, err
+	}
+	if out.Download, err = bitsPerSecond(l.DownloadMbitS, "download_mbit_s"); err != nil {
+		return out, err
+	}
+	if out.Paths, err = parsePathLimits(l.Paths); err != nil {
+		return out, err
+	}
+	if _, err := out.Limits(); err != nil {
+		return out, wrong("limits: %w", err)
+	}
+	return out, nil
+}
+
+// parsePathLimits reads limits for paths. One of 0 is left out.
+func parsePathLimits(all []PathLimit) (out []node.PathRate, err error) {
+	for _, p := range all {
+		rate, err := bitsPerSecond(p.MbitS, "the limit for "+p.Pattern)
+		if err != nil {
+			return nil, err
+		}
+		if rate > 0 {
+			out = append(out, node.PathRate{Pattern: p.Pattern, Rate: rate})
+		}
+	}
+	return out, nil
+}
+
+func bitsPerSecond(mbit float64, what string) (int64, error) {
+	if !(mbit >= 0 && mbit*mega <= float64(units.MaxRate)) {
+		return 0, wrong("%s is %v: want 0 for no limit, or up to %s", what, mbit, units.FormatRate(units.MaxRate))
+	}
+	return int64(math.Round(mbit * mega)), nil
+}
+
+func newGoal(g node.Goal) Goal {
+	return Goal{Ratio: g.Ratio, TimeS: g.Time.Seconds(), IdleS: g.Idle.Seconds()}
+}
+
+func (g Goal) parse() node.Goal {
+	return node.Goal{Ratio: g.Ratio, Time: seconds(g.TimeS), Idle: seconds(g.IdleS)}
+}
+
+// seconds is a duration; one that does not fit is the longest.
+func seconds(s float64) time.Duration {
+	return time.Duration(max(math.MinInt64/2, min(math.MaxInt64/2, s*float64(time.Second))))
+}
+
+func newPolicy(p node.Policy) PathPolicy {
+	out := PathPolicy{Sequence: p.Sequence, ACL: p.ACL, Preference: []string{}, MaxLatencyMs: ms(p.MaxLatency), MinMTUBytes: p.MinMTU}
+	for c := range strings.SplitSeq(p.Preference, ",") {
+		if c != "" {
+			out.Preference = append(out.Preference, c)
+		}
+	}
+	return out
+}
+
+func (p PathPolicy) parse() node.Policy {
+	return node.Policy{
+		Sequence: p.Sequence, ACL: p.ACL, Preference: strings.Join(p.Preference, ","), MaxLatency: seconds(p.MaxLatencyMs / 1000), MinMTU: p.MinMTUBytes,
+	}
+}
+
+func newWholePolicy(s node.Settings) Policy {
+	return Policy{PathPolicy: newPolicy(s.Policy), Limits: newRates(s.Rates).Paths}
+}
+
+func (a *API) policy(*http.Request, none) (Policy, error) {
+	return newWholePolicy(a.Node.Settings()), nil
+}
+
+// setPolicy replaces the policy, and the limits for paths both of the usual and of the alternative
+// rates: a limit of an interface is not meant to end with the schedule.
+func (a *API) setPolicy(_ *http.Request, in Policy) (Policy, error) {
+	limits, err := parsePathLimits(in.Limits)
+	if err != nil {
+		return Policy{}, err
+	}
+	if err := a.Node.Change(func(s *node.Settings) {
+		s.Policy, s.Rates.Paths, s.Alternative.Rates.Paths = in.parse(), limits, limits
+	}); err != nil {
+		return Policy{}, wrong("%w", err)
+	}
+	return newWholePolicy(a.Node.Settings()), nil
+}
+
+// with is the policy with more interfaces forbidden, and limits added or replaced.
+func (p Policy) with(forbid []string, limit []PathLimit) (Policy, error) {
+	for _, pattern := range forbid {
+		x, err := pathsel.ParsePattern(pattern)
+		if err != nil {
+			return p, wrong("forbid: %w; want ISD, ISD-AS or ISD-AS#interface", err)
+		}
+		if strings.TrimSpace(p.ACL) == "" {
+			p.ACL = "+"
+		}
+		p.ACL = fmt.Sprintf("- %s, %s", x, p.ACL)
+	}
+	p.Limits = slices.Clone(p.Limits)
+	for _, l := range limit {
+		p.Limits = slices.DeleteFunc(p.Limits, func(o PathLimit) bool { return o.Pattern == l.Pattern })
+		p.Limits = append(p.Limits, l)
+	}
+	return p, nil
+}
+
+// preview applies a policy to the paths that are known of all torrents.
+func (a *API) preview(_ *http.Request, in PreviewPolicy) (PolicyPreview, error) {
+	base := newWholePolicy(a.Node.Settings())
+	if in.Policy != nil {
+		base = *in.Policy
+	}
+	p, err := base.with(in.Forbid, in.Limit)
+	if err != nil {
+		return PolicyPreview{}, err
+	}
+	policy, err := p.parse().Parse()
+	if err != nil {
+		return PolicyPreview{}, wrong("%w", err)
+	}
+	rates, err := Limits{Paths: p.Limits}.parse()
+	if err != nil {
+		return PolicyPreview{}, err
+	}
+	limits, err := rates.Limits()
+	if err != nil {
+		return PolicyPreview{}, wrong("%w", err)
+	}
+	out := PolicyPreview{Policy: p, Destinations: []PreviewDestination{}}
+	out.Policy.Preference, out.Policy.Limits = append([]string{}, p.Preference...), append([]PathLimit{}, p.Limits...)
+	for _, known := range a.destinations() {
+		d := PreviewDestination{ISDAS: known.to.String(), Paths: []PreviewPath{}}
+		allowed, refused := policy.Apply(known.paths)
+		d.Remaining = len(allowed)
+		for _, x := range allowed {
+			d.Paths = append(d.Paths, PreviewPath{Fingerprint: x.Fingerprint, Hops: hopsOf(x), Allowed: true, LimitMbitS: lowest(limits, x)})
+		}
+		for _, x := range refused {
+			d.Paths = append(d.Paths, PreviewPath{Fingerprint: x.Path.Fingerprint, Hops: hopsOf(x.Path), Clause: string(x.Clause), Reason: x.Reason})
+		}
+		out.Destinations = append(out.Destinations, d)
+	}
+	return out, nil
+}
+
+var days = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"} // by time.Weekday
+
+func newSettings(s node.Settings) Settings {
+	x := s.Alternative.Schedule
+	out := Settings{
+		Limits: newRates(s.Rates), Alternative: newRates(s.Alternative.Rates), ActiveDownloads: s.Queue.Downloads, ActiveSeeds: s.Queue.Seeds,
+		Schedule:  Schedule{Enabled: x.On, Begin: clock(x.From), End: clock(x.To), Days: []string{}},
+		Directory: s.Dir, CompleteDir: s.CompleteDir, WatchDir: s.Watch.Dir, Watched: s.Watch.Then, Policy: newPolicy(s.Policy),
+		Goal: newGoal(s.Goal), AddPaused: s.AddPaused,
+	}
+	if !s.ScriptOff {
+		out.Script = s.Script
+	}
+	if out.Watched == "" {
+		out.Watched = "keep"
+	}
+	out.Schedule.Always = s.Alternative.Hand != nil && *s.Alternative.Hand
+	for i, on := range x.Days {
+		if on {
+			out.Schedule.Days = append(out.Schedule.Days, days[i])
+		}
+	}
+	return out
+}
+
+// clock is a minute of the day as HH:MM.
+func clock(minute int) string { return fmt.Sprintf("%02d:%02d", minute/60, minute%60) }
+
+func parseClock(text string) (int, error) {
+	t, err := time.Parse("15:04", text)
+	if err != nil {
+		return 0, wrong("schedule: %q is no time: want HH:MM", text)
+	}
+	return t.Hour()*60 + t.Minute(), nil
+}
+
+func (s Schedule) parse(old node.Alternative) (out node.Alternative, err error) {
+	out = old
+	out.Schedule = node.Schedule{On: s.Enabled}
+	if out.Schedule.From, err = parseClock(s.Begin); err != nil {
+		return out, err
+	}
+	if out.Schedule.To, err = parseClock(s.End); err != nil {
+		return out, err
+	}
+	for _, d := range s.Days {
+		i := slices.Index(days, d)
+		if i < 0 {
+			return out, wrong("schedule: %q is no day: want %s", d, strings.Join(days, ", "))
+		}
+		out.Schedule.Days[i] = true
+	}
+	switch {
+	case s.Always:
+		on := true
+		out.Hand, out.Since = &on, time.Now()
+	case old.Hand != nil && *old.Hand:
+		out.Hand = nil
+	}
+	return out, nil
+}
+
+func (a *API) settings(*http.Request, none) (Settings, error) {
+	return newSettings(a.Node.Settings()), nil
+}
+
+func (a *API) changeSettings(_ *http.Request, in ChangeSettings) (Settings, error) {
+	var failed error
+	err := a.Node.Change(func(s *node.Settings) {
+		next := *s
+		if failed = in.apply(&next); failed == nil {
+			*s = next
+		}
+	})
+	if failed != nil {
+		return Settings{}, failed
+	}
+	if err != nil {
+		return Settings{}, wrong("%w", err)
+	}
+	return newSettings(a.Node.Settings()), nil
+}
+
+// apply sets what the request names.
+func (in ChangeSettings) apply(s *node.Settings) (err error) {
+	if in.Limits != nil {
+		if s.Rates, err = in.Limits.parse(); err != nil {
+			return err
+		}
+	}
+	if in.Alternative != nil {
+		if s.Alternative.Rates, err = in.Alternative.parse(); err != nil {
+			return err
+		}
+	}
+	if in.Schedule != nil {
+		if s.Alternative, err = in.Schedule.parse(s.Alternative); err != nil {
+			return err
+		}
+	}
+	for _, x := range []struct {
+		from, to *string
+		name     string
+	}{
+		{in.Directory, &s.Dir, "directory"}, {in.CompleteDir, &s.CompleteDir, "complete_directory"},
+		{in.WatchDir, &s.Watch.Dir, "watch_directory"}, {in.Script, &s.Script, "completion_script"},
+	} {
+		if x.from == nil {
+			continue
+		}
+		if *x.to = *x.from; *x.from != "" && !filepath.IsAbs(*x.from) {
+			return wrong("%s %q: want an absolute path", x.name, *x.from)
+		}
+	}
+	if in.Script != nil {
+		s.ScriptOff = false
+	}
+	set(&s.Watch.Then, in.Watched)
+	set(&s.Queue.Downloads, in.ActiveDownloads)
+	set(&s.Queue.Seeds, in.ActiveSeeds)
+	set(&s.AddPaused, in.AddPaused)
+	if in.Goal != nil {
+		s.Goal = in.Goal.parse()
+	}
+	if in.Policy != nil {
+		s.Policy = in.Policy.parse()
+	}
+	return nil
+}
+
+// set changes a value if there is a new one.
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// LimitsOf writes limits as the interface has them.
+func LimitsOf(l client.Limits) Limits {
+	out := Limits{UploadMbitS: float64(l.Upload) / mega, DownloadMbitS: float64(l.Download) / mega, Paths: []PathLimit{}}
+	for _, p := range l.Paths {
+		out.Paths = append(out.Paths, PathLimit{p.Pattern.String(), float64(p.Rate) / mega})
+	}
+	return out
+}

@@ -1,0 +1,481 @@
+package v1
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"braid/client"
+	"braid/node"
+	"braid/tracker"
+)
+
+func (a *API) session(*http.Request, none) (Session, error) {
+	s := Session{Name: "braid", Version: a.Version, Started: a.started, Listen: []string{}, API: a.Addresses(), HasPassword: a.Access.HasPassword()}
+	for _, p := range a.Node.Listening() {
+		s.Listen = append(s.Listen, p.String())
+		if x, ok := p.SCION(); ok {
+			s.ISDAS = x.IA.String()
+		}
+	}
+	return s, nil
+}
+
+func (a *API) totals(*http.Request, none) (Totals, error) { return a.sum(a.rows()), nil }
+
+// sum is the totals of these torrents.
+func (a *API) sum(rows []Torrent) Totals {
+	all := a.Node.Totals()
+	t := Totals{Torrents: len(rows), States: map[string]int{}, FetchedBytes: all.Fetched, SentBytes: all.Sent}
+	_, t.Alternative = a.Node.Settings().RatesAt(time.Now())
+	for _, r := range rows {
+		t.States[r.State]++
+		t.DownMbitS, t.UpMbitS = t.DownMbitS+r.DownMbitS, t.UpMbitS+r.UpMbitS
+		t.Peers, t.Paths = t.Peers+r.Peers, t.Paths+r.Paths
+	}
+	return t
+}
+
+// rows are all torrents, in the order of the queue.
+func (a *API) rows() []Torrent {
+	all := a.Node.Statuses()
+	rows := make([]Torrent, 0, len(all))
+	for _, s := range all {
+		rows = append(rows, a.row(s))
+	}
+	return rows
+}
+
+func (a *API) list(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	fields, err := fieldsOf(q.Get("fields"))
+	if err != nil {
+		return err
+	}
+	out := []json.RawMessage{}
+	for _, t := range a.rows() {
+		if s := q.Get("state"); s != "" && s != t.State {
+			continue
+		}
+		if l := q.Get("label"); l != "" && !slices.Contains(t.Labels, l) {
+			continue
+		}
+		b, err := encodeFields(t, fields)
+		if err != nil {
+			return err
+		}
+		out = append(out, b)
+	}
+	return answer(w, http.StatusOK, out)
+}
+
+// fieldsOf reads the keys of Torrent that a request wants; nil is all.
+func fieldsOf(text string) (map[string]int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	known, out := map[string]int{}, map[string]int{}
+	for i := range reflect.TypeFor[Torrent]().NumField() {
+		name, _, _ := strings.Cut(reflect.TypeFor[Torrent]().Field(i).Tag.Get("json"), ",")
+		known[name] = i
+	}
+	for _, f := range strings.SplitN(text, ",", len(known)+1) {
+		i, ok := known[f]
+		if !ok {
+			return nil, wrong("fields: a torrent has no key %q", f)
+		}
+		out[f] = i
+	}
+	return out, nil
+}
+
+func encodeFields(t Torrent, fields map[string]int) (json.RawMessage, error) {
+	if fields == nil {
+		return json.Marshal(t)
+	}
+	v, out := reflect.ValueOf(t), map[string]any{}
+	for name, i := range fields {
+		out[name] = v.Field(i).Interface()
+	}
+	return json.Marshal(out)
+}
+
+// numbers are short names of torrents. None is used twice.
+type numbers struct {
+	mu   sync.Mutex
+	last int
+	of   map[string]int
+}
+
+func (n *numbers) get(infoHash string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.of == nil {
+		n.of = map[string]int{}
+	}
+	if n.of[infoHash] == 0 {
+		n.last++
+		n.of[infoHash] = n.last
+	}
+	return n.of[infoHash]
+}
+
+func (n *numbers) drop(infoHash string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.of, infoHash)
+}
+
+const mega = 1e6
+
+// row is a torrent as a list shows it.
+func (a *API) row(s node.Status) Torrent {
+	r := Torrent{
+		InfoHash: s.InfoHash, Number: a.numbers.get(s.InfoHash), Name: s.Name, State: stateOf(s.Phase), Waiting: s.Reason, Cause: node.NewCause(s.Cause),
+		SizeBytes: s.Total, HaveBytes: s.Have, CheckedBytes: s.Checked, FetchedBytes: s.Downloaded, SentBytes: s.Uploaded, WastedBytes: s.Wasted,
+		Ratio: s.Ratio, DownMbitS: s.DownRate / mega, UpMbitS: s.UpRate / mega, Peers: s.Peers, Paths: s.Paths,
+		Priority: levels[s.Priority], QueuePosition: s.QueuePosition, Labels: append([]string{}, s.Labels...), Directory: s.Storage.Dir,
+		Magnet: s.IsMagnet, Added: s.Added,
+	}
+	if s.Err != nil {
+		r.Error = s.Err.Error()
+	}
+	if left := s.Remaining.Seconds(); left >= 0 {
+		r.LeftS = &left
+	}
+	if !s.Completed.IsZero() {
+		r.Completed = &s.Completed
+	}
+	return r
+}
+
+// levels are the names of priorities in the queue.
+var levels = map[node.Priority]string{node.PriorityLow: "low", node.PriorityNormal: "normal", node.PriorityHigh: "high"}
+
+// level reads the name of a priority.
+func level(name string) (node.Priority, error) {
+	for p, n := range levels {
+		if n == name {
+			return p, nil
+		}
+	}
+	return 0, wrong("priority %q: want low, normal or high", name)
+}
+
+// stateOf is the one word that users see for what a torrent does.
+func stateOf(p client.Phase) string {
+	if p == client.Complete {
+		return "seeding"
+	}
+	return string(p)
+}
+
+func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
+	s, o, src := t.Status(), t.Options(), t.Source()
+	d := TorrentDetail{
+		Torrent: a.row(s), MagnetLink: src.Magnet(), Comment: src.Comment, Private: s.Private, PieceLength: s.PieceLength,
+		Pieces: s.Pieces, PiecesDone: s.PiecesDone, Dropped: s.Dropped, FileCount: s.Files, Storage: string(s.Storage.Kind),
+		WebSeeds: append([]string{}, src.WebSeeds...),
+		Settings: TorrentSettings{
+			Sequential: s.Sequential, Limits: newRates(s.Rates), HonourGlobal: s.HonourGlobal, Goal: newGoal(s.Goal), PeerLimit: s.PeerLimit,
+			Trackers: [][]string{}, Policy: newPolicy(s.Policy),
+		},
+	}
+	for _, tier := range o.Trackers {
+		urls := []string{}
+		for _, u := range tier {
+			urls = append(urls, u.String())
+		}
+		d.Settings.Trackers = append(d.Settings.Trackers, urls)
+	}
+	return d, nil
+}
+
+// change changes the settings of a torrent. All that the request names is checked first.
+func (a *API) change(t *node.Torrent, in Change) (TorrentDetail, error) {
+	c, err := in.parse()
+	if err != nil {
+		return TorrentDetail{}, err
+	}
+	if err := t.Set(c); err != nil {
+		return TorrentDetail{}, wrong("%w", err)
+	}
+	return a.show(t, none{})
+}
+
+func (in Change) parse() (c node.Change, err error) {
+	c = node.Change{Labels: in.Labels, Sequential: in.Sequential, HonourGlobal: in.HonourGlobal, PeerLimit: in.PeerLimit, QueuePosition: in.QueuePosition}
+	if in.Priority != nil {
+		p, err := level(*in.Priority)
+		if err != nil {
+			return c, err
+		}
+		c.Priority = &p
+	}
+	for number, name := range in.Files {
+		n, err := strconv.Atoi(number)
+		p := slices.Index(priorities, name)
+		if err != nil || n < 1 || p < 0 {
+			return c, wrong("files: %q is %q: want the number of a file, from 1, and skip, low, normal or high", number, name)
+		}
+		if c.Files == nil {
+			c.Files = map[int]client.Priority{}
+		}
+		c.Files[n-1] = client.Priority(p)
+	}
+	if in.Limits != nil {
+		r, err := in.Limits.parse()
+		if err != nil {
+			return c, err
+		}
+		c.Rates = &r
+	}
+	if in.Goal != nil {
+		g := in.Goal.parse()
+		c.Goal = &g
+	}
+	if in.Policy != nil {
+		p := in.Policy.parse()
+		c.Policy = &p
+	}
+	if in.Trackers != nil {
+		tiers := [][]tracker.URL{}
+		for _, urls := range *in.Trackers {
+			tier, err := parseTrackers(urls)
+			if err != nil {
+				return c, err
+			}
+			tiers = append(tiers, tier)
+		}
+		c.Trackers = &tiers
+	}
+	return c, nil
+}
+
+func (a *API) remove(r *http.Request, _ none) (none, error) {
+	t, err := a.torrent(r)
+	if err != nil {
+		return none{}, err
+	}
+	data := false
+	if text := r.URL.Query().Get("data"); text != "" {
+		if data, err = strconv.ParseBool(text); err != nil {
+			return none{}, wrong("data is %q: want true or false", text)
+		}
+	}
+	a.numbers.drop(t.InfoHash())
+	return none{}, a.Node.Remove(t.InfoHash(), data)
+}
+
+func (a *API) pause(t *node.Torrent, _ none) (none, error) { return none{}, t.Pause() }
+
+// resume goes on when the client has gone.
+func (a *API) resume(t *node.Torrent, in Resume) (none, error) {
+	if in.Now {
+		return none{}, t.ResumeNow(context.Background())
+	}
+	return none{}, t.Resume(context.Background())
+}
+
+func (a *API) verify(t *node.Torrent, _ none) (none, error) { return none{}, t.Verify() }
+
+func (a *API) announce(t *node.Torrent, _ none) (none, error) {
+	t.Announce()
+	return none{}, nil
+}
+
+func (a *API) move(t *node.Torrent, in Move) (none, error) {
+	if !filepath.IsAbs(in.Directory) {
+		return none{}, wrong("directory %q: want an absolute path", in.Directory)
+	}
+	return none{}, t.Move(filepath.Clean(in.Directory), in.Data)
+}
+
+func (a *API) addPeers(t *node.Torrent, in AddPeers) (none, error) {
+	peers, err := parsePeers(in.Peers)
+	if err != nil {
+		return none{}, err
+	}
+	t.AddPeers(peers...)
+	return none{}, nil
+}
+
+// maxNamed bounds the peers and trackers that one request may name.
+const maxNamed = 256
+
+func parsePeers(names []string) (out []client.Peer, err error) {
+	if len(names) > maxNamed {
+		return nil, wrong("peers: at most %d are accepted at once", maxNamed)
+	}
+	for _, name := range names {
+		p, err := client.ParsePeer(name)
+		if err != nil {
+			return nil, wrong("peers: %w", err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// add reads the request in one of its two forms.
+func (a *API) add(w http.ResponseWriter, r *http.Request) error {
+	in, err := decodeAdd(r)
+	if err != nil {
+		return err
+	}
+	out, err := a.addTorrent(r.Context(), in)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, out)
+}
+
+func decodeAdd(r *http.Request) (in AddTorrent, err error) {
+	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if kind != "multipart/form-data" {
+		return in, decode(r, &in)
+	}
+	if params["boundary"] == "" {
+		return in, wrong("the form has no boundary")
+	}
+	form, err := r.MultipartReader()
+	if err != nil {
+		return in, wrong("%w", err)
+	}
+	for {
+		part, err := form.NextPart()
+		if errors.Is(err, io.EOF) {
+			return in, nil
+		}
+		var b []byte
+		if err == nil {
+			b, err = io.ReadAll(part)
+		}
+		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+			return in, err
+		}
+		if err != nil {
+			return in, wrong("read the form: %w", err)
+		}
+		switch name := part.FormName(); name {
+		case "torrent":
+			in.Torrent = b
+		case "options":
+			file := in.Torrent
+			if err := unmarshal(b, &in); err != nil {
+				return in, err
+			}
+			if in.Torrent == nil {
+				in.Torrent = file
+			}
+		default:
+			return in, wrong("the form has a part %q: want torrent and options", name)
+		}
+	}
+}
+
+func (a *API) addTorrent(ctx context.Context, in AddTorrent) (Added, error) {
+	src, err := in.open(ctx)
+	if err != nil {
+		return Added{}, err
+	}
+	o := node.Options{Source: src}
+	if err := in.apply(&o, a.Node.Dir()); err != nil {
+		return Added{}, err
+	}
+	o.Trackers = append(o.Trackers, node.ParseTrackers(src, a.Journal.Logger())...)
+	added := Added{InfoHash: src.InfoHash.HexString(), Name: src.Name}
+	// The client may go: what it asked for is done.
+	if _, err = a.Node.Add(context.WithoutCancel(ctx), o); errors.Is(err, node.ErrExists) {
+		added.Existed, err = true, nil
+	}
+	return added, err
+}
+
+// open reads the torrent. The name of a file on this machine is no source: the interface must not
+// tell what is in files.
+func (in AddTorrent) open(ctx context.Context) (client.Source, error) {
+	var src client.Source
+	var err error
+	scheme, _, _ := strings.Cut(strings.ToLower(in.Source), ":")
+	switch {
+	case (len(in.Torrent) > 0) == (in.Source != ""):
+		return src, wrong("give either source or torrent")
+	case len(in.Torrent) > 0:
+		src, err = client.ParseTorrent(in.Torrent)
+	case slices.Contains([]string{"magnet", "http", "https"}, scheme):
+		src, err = client.OpenSource(ctx, in.Source)
+	default:
+		err = errors.New("source: want a magnet link, or an http or https URL; send the content of a file as torrent")
+	}
+	if err != nil {
+		return src, wrong("%w", err)
+	}
+	return src, nil
+}
+
+// apply sets the options that the request names. Torrents without a directory go into dir.
+func (in AddTorrent) apply(o *node.Options, dir string) (err error) {
+	if in.Directory != "" {
+		if !filepath.IsAbs(in.Directory) {
+			return wrong("directory %q: want an absolute path", in.Directory)
+		}
+		dir = filepath.Clean(in.Directory)
+		o.Storage.Dir = dir
+	}
+	o.Paused, o.Storage.Complete, o.Labels = in.Paused, in.Complete, in.Labels
+	o.Source = o.Source.WithKept(dir)
+	if o.Peers, err = parsePeers(in.Peers); err != nil {
+		return err
+	}
+	o.Selection.Select, o.Selection.Sequential = in.Select, in.Sequential
+	for _, p := range in.Select {
+		if err := client.CheckPattern(p); err != nil {
+			return wrong("select: %w", err)
+		}
+	}
+	urls, err := parseTrackers(in.Trackers)
+	if err != nil {
+		return err
+	}
+	for _, u := range urls {
+		o.Trackers = append(o.Trackers, []tracker.URL{u})
+	}
+	if in.Priority != "" {
+		if o.Priority, err = level(in.Priority); err != nil {
+			return err
+		}
+	}
+	if in.Goal != nil {
+		o.Goal = in.Goal.parse()
+	}
+	if in.Limits != nil {
+		o.Rates, err = in.Limits.parse()
+	}
+	return err
+}
+
+// parseTrackers reads announce URLs that a user names.
+func parseTrackers(urls []string) (out []tracker.URL, err error) {
+	if len(urls) > maxNamed {
+		return nil, wrong("trackers: at most %d are accepted at once", maxNamed)
+	}
+	for _, text := range urls {
+		u, err := tracker.ParseURL(text)
+		if err != nil {
+			return nil, wrong("trackers: %w", err)
+		}
+		out = append(out, u.OfUser())
+	}
+	return out, nil
+}
