@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/client"
+	"braid/node"
+)
+
+func open(t *testing.T) *node.Node {
+	t.Helper()
+	at, err := client.ParseListen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.Open(t.Context(), node.Config{
+		Client: client.Config{Listen: []client.Peer{at}}, Service: true, State: t.TempDir(), Settings: node.Settings{Dir: t.TempDir()},
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// create makes a torrent in dir.
+func create(t *testing.T, dir, name string) client.Source {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte(name), 5000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Create(t.Context(), filepath.Join(dir, name), client.CreateOptions{PieceLength: 32 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Source
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+// Files that appear are added, and then kept, renamed or deleted. Other things stay alone.
+func TestWatch(t *testing.T) {
+	n := open(t)
+	from := t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); Run(ctx, n, slog.New(slog.NewTextHandler(t.Output(), nil))) }()
+	defer func() { stop(); <-ended }()
+	for i, then := range []string{"keep", "rename", "delete"} {
+		dir := t.TempDir()
+		if err := n.Change(func(s *node.Settings) { s.Watch = node.Watch{Dir: dir, Then: then} }); err != nil {
+			t.Fatal(err)
+		}
+		src := create(t, from, then)
+		secret := filepath.Join(from, "secret.torrent")
+		name := filepath.Join(dir, "x.torrent")
+		if err := errors.Join(
+			os.WriteFile(filepath.Join(dir, "broken.torrent"), []byte("no"), 0o644), os.WriteFile(filepath.Join(dir, "x.txt"), src.Torrent(), 0o644),
+			os.WriteFile(secret, create(t, from, "secret"+then).Torrent(), 0o644), os.Symlink(secret, filepath.Join(dir, "link.torrent")),
+			os.WriteFile(name, src.Torrent(), 0o644),
+		); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, then, func() bool {
+			_, err := n.Torrent(src.InfoHash.HexString())
+			return err == nil
+		})
+		want := map[string]string{"keep": "x.torrent", "rename": "x.torrent.added", "delete": ""}[then]
+		eventually(t, then+" the file", func() bool {
+			found, _ := filepath.Glob(filepath.Join(dir, "x.torrent*"))
+			return len(found) == 0 && want == "" || len(found) == 1 && filepath.Base(found[0]) == want
+		})
+		if got := len(n.Torrents()); got != i+1 {
+			t.Errorf("%d torrents", got)
+		}
+	}
+}
+
+// The program is run for a torrent that becomes complete, and its name is no part of a command.
+func TestScript(t *testing.T) {
+	seed, n := open(t), open(t)
+	dir := t.TempDir()
+	src := create(t, dir, "$(touch pwned) file")
+	if _, err := seed.Add(t.Context(), node.Options{Source: src, Storage: node.Storage{Kind: "file", Dir: dir, Complete: true}}); err != nil {
+		t.Fatal(err)
+	}
+	result := filepath.Join(t.TempDir(), "result")
+	script := filepath.Join(t.TempDir(), "script")
+	text := fmt.Sprintf("#!/bin/sh\necho \"$#|$BRAID_NAME|$BRAID_INFO_HASH|$BRAID_DIR|$BRAID_BYTES|$BRAID_LABELS\" >%s.new && mv %s.new %s\n", result, result, result)
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Change(func(s *node.Settings) { s.Script = script }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); Run(ctx, n, slog.New(slog.NewTextHandler(t.Output(), nil))) }()
+	defer func() { stop(); <-ended }()
+	if _, err := n.Add(t.Context(), node.Options{Source: src, Peers: seed.Listening(), Labels: []string{"a", "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the program", func() bool { _, err := os.Stat(result); return err == nil })
+	got, err := os.ReadFile(result)
+	want := fmt.Sprintf("0|%s|%s|%s|%d|a,b\n", src.Name, src.InfoHash.HexString(), n.Dir(), src.Layout.Length)
+	if err != nil || string(got) != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+}
+
+// A program that fails is reported with the end of its output.
+func TestScriptFails(t *testing.T) {
+	var log bytes.Buffer
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nyes no | head -c 100000\necho the end\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := newScripts(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+	s.start(node.Settings{Script: script}, node.Status{Name: "x"})
+	s.start(node.Settings{Script: script, ScriptOff: true}, node.Status{Name: "off"})
+	s.wait()
+	if text := log.String(); !strings.Contains(text, "the end") || !strings.Contains(text, "exit status 3") || len(text) > 2*maxOutput || strings.Contains(text, "off") {
+		t.Errorf("the log says %s", text)
+	}
+}

@@ -1,0 +1,162 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"braid/client"
+	"braid/node"
+)
+
+const (
+	// settling is how long a directory is left alone after a change: files are often written in
+	// several steps.
+	settling = 500 * time.Millisecond
+	// lookEvery finds what no notification tells of, on network file systems for example, and a
+	// directory that was missing.
+	lookEvery = time.Minute
+	// maxSeen bounds the files that are remembered, and looked at each time.
+	maxSeen = 10_000
+)
+
+// watcher adds the .torrent files of a directory.
+type watcher struct {
+	node *node.Node
+	log  *slog.Logger
+	seen map[string]stamp // files that need not be read again, by name
+	dir  string           // that seen is about
+}
+
+// stamp tells whether a file is still the same.
+type stamp struct {
+	size    int64
+	changed time.Time
+}
+
+// run looks at the directory of the settings when it changes, when the settings do, and at times.
+func (w *watcher) run(ctx context.Context, settings <-chan struct{}) {
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		w.log.Warn("changes of the watch directory are noticed late: the system does not tell of them", "error", err)
+		notify = &fsnotify.Watcher{}
+	} else {
+		defer notify.Close()
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	due := time.NewTimer(0)
+	defer due.Stop()
+	watched := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-settings:
+			due.Reset(0)
+		case <-notify.Events:
+			due.Reset(settling)
+		case err := <-notify.Errors:
+			if err != nil {
+				w.log.Warn("watch directory", "error", err)
+			}
+		case <-tick.C:
+			due.Reset(0)
+		case <-due.C:
+			s := w.node.Settings().Watch
+			if notify.Events != nil && s.Dir != watched {
+				if watched != "" {
+					_ = notify.Remove(watched) // it may have gone
+				}
+				if watched = ""; s.Dir != "" && notify.Add(s.Dir) == nil {
+					watched = s.Dir
+				}
+			}
+			w.look(ctx, s)
+		}
+	}
+}
+
+// look adds the new .torrent files of the directory.
+func (w *watcher) look(ctx context.Context, s node.Watch) {
+	if s.Dir != w.dir {
+		w.dir = s.Dir
+		clear(w.seen)
+	}
+	if s.Dir == "" {
+		return
+	}
+	d, err := os.Open(s.Dir)
+	if err != nil {
+		w.complain(s.Dir, stamp{}, err)
+		return
+	}
+	defer d.Close()
+	delete(w.seen, s.Dir)
+	entries, err := d.ReadDir(maxSeen)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.complain(s.Dir, stamp{}, err)
+		return
+	}
+	for _, e := range entries {
+		name := filepath.Join(s.Dir, e.Name())
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || !strings.EqualFold(filepath.Ext(name), ".torrent") {
+			continue // no links: the directory may be one where strangers write
+		}
+		now := stamp{info.Size(), info.ModTime()}
+		if w.seen[name] == now || ctx.Err() != nil {
+			continue
+		}
+		if err := w.add(ctx, name, s.Then); err != nil {
+			w.complain(name, now, err)
+			continue
+		}
+		w.remember(name, now)
+	}
+}
+
+// complain logs what is wrong with a file, once until it changes.
+func (w *watcher) complain(name string, now stamp, err error) {
+	if old, ok := w.seen[name]; !ok || old != now {
+		w.log.Warn("watch directory: not added", "file", name, "error", err)
+	}
+	w.remember(name, now)
+}
+
+func (w *watcher) remember(name string, now stamp) {
+	if len(w.seen) >= 2*maxSeen {
+		clear(w.seen)
+	}
+	w.seen[name] = now
+}
+
+// add adds the torrent of a file, and does with the file what the settings say.
+func (w *watcher) add(ctx context.Context, name, then string) error {
+	src, err := client.OpenSource(ctx, name)
+	if err != nil {
+		return err
+	}
+	o := node.Options{Source: src.WithKept(w.node.Dir()), Trackers: node.ParseTrackers(src, w.log)}
+	if _, err := w.node.Add(ctx, o); err != nil && !errors.Is(err, node.ErrExists) {
+		return err
+	}
+	switch then {
+	case "delete":
+		err = os.Remove(name)
+	case "rename":
+		err = os.Rename(name, name+".added")
+	}
+	if err != nil {
+		return fmt.Errorf("the torrent is added, but its file stays: %w", err)
+	}
+	return nil
+}
