@@ -13,9 +13,15 @@ import (
 
 // announceFlags are common to the commands that let peers find them.
 func announceFlags() []cli.Flag {
-	return []cli.Flag{
+	return append([]cli.Flag{
 		&cli.StringSliceFlag{Name: "tracker", Usage: "ask the tracker at `URL` too, beside those of the torrent: http, https, udp or scion (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.BoolFlag{Name: "no-trackers", Usage: "ask no tracker of the torrent"},
+	}, knowledgeFlags()...)
+}
+
+// knowledgeFlags say what trackers on SCION may know and say about paths.
+func knowledgeFlags() []cli.Flag {
+	return []cli.Flag{
 		&cli.StringFlag{Name: "peer-order", Value: "mixed", Usage: "ask trackers on SCION for peers in `ORDER`: random, nearest, or mixed (half of each)"},
 		&cli.StringFlag{Name: "path-knowledge", Value: "share", Usage: "`HOW` trackers on SCION help to choose paths: share (try first what they name, and tell them what was measured of paths), use (tell them nothing), or off"},
 	}

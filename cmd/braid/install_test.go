@@ -48,16 +48,18 @@ func TestInstall(t *testing.T) {
 	run(true, braid, "verify", "file.torrent")
 	t.Cleanup(func() { _ = exec.Command(braid, "testbed", "down", "-d", filepath.Join(dir, "net")).Run() }) // after a failure
 	run(true, braid, "testbed", "up", "two-paths", "-d", "net")
-	unit := filepath.Join(prefix, "lib/systemd/system/braid-tracker.service")
-	if b, err := os.ReadFile(unit); err != nil || !strings.Contains(string(b), "\nExecStart="+braid+" tracker ") {
-		t.Errorf("%v: the unit does not start %s: %s", err, braid, b)
-	}
-	if verify, err := exec.LookPath("systemd-analyze"); err != nil {
-		t.Logf("systemd does not look at the unit: %v", err)
-	} else {
-		out, _ := exec.CommandContext(t.Context(), verify, "verify", "--man=no", unit).CombinedOutput()
-		if strings.Contains(string(out), "braid-tracker.service") {
-			t.Errorf("systemd-analyze: %s", out)
+	for name, command := range map[string]string{"braid-tracker.service": "tracker", "braid.service": "daemon"} {
+		unit := filepath.Join(prefix, "lib/systemd/system", name)
+		if b, err := os.ReadFile(unit); err != nil || !strings.Contains(string(b), "\nExecStart="+braid+" "+command) {
+			t.Errorf("%v: the unit does not start %s: %s", err, braid, b)
+		}
+		if verify, err := exec.LookPath("systemd-analyze"); err != nil {
+			t.Logf("systemd does not look at the unit: %v", err)
+		} else {
+			out, _ := exec.CommandContext(t.Context(), verify, "verify", "--man=no", unit).CombinedOutput()
+			if strings.Contains(string(out), name) {
+				t.Errorf("systemd-analyze: %s", out)
+			}
 		}
 	}
 	run(true, braid, "testbed", "down", "-d", "net")

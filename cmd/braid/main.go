@@ -60,6 +60,8 @@ func rootCommand(out, people *printer) *cli.Command {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			downloadCommand(), seedCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
+			daemonCommand(), addCommand(), listCommand(), showCommand(), pauseCommand(), resumeCommand(), removeCommand(),
+			setCommand(), moveCommand(), watchCommand(), passwordCommand(),
 			pathsCommand(), trackerCommand(), dhtCommand(), testbedCommand(), benchCommand(), manualCommand(),
 		},
 		Writer:         out,

@@ -33,7 +33,10 @@ listed, in its order. The exit code is 1 if there is no path, or if paths were p
 			&cli.BoolFlag{Name: "probe", Usage: "send a packet over each path and wait for the answer"},
 			&cli.BoolFlag{Name: "refresh", Aliases: []string{"r"}, Usage: "ask the control service anew, past the daemon's memory"},
 			&cli.StringFlag{Name: "status", Usage: "show the torrents and paths of a running download or seed that writes its --status to `FILE`, instead of the paths to DST"},
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "with --status: show whole addresses, and fingerprints of paths"},
+			&cli.StringFlag{Name: "torrent", Usage: "show the paths of `TORRENT` of the daemon, by its number, name or the beginning of its info hash, instead of the paths to DST"},
+			&cli.StringFlag{Name: "api", Sources: cli.EnvVars("BRAID_API"), Usage: "with --torrent: the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL"},
+			&cli.StringFlag{Name: "password-file", Usage: "with --torrent: `FILE` with the daemon's password"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "with --torrent: show reasons; with --status: show whole addresses, and fingerprints of paths"},
 			&durationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "for everything together"},
 		}, policyFlags(), scionFlags()),
 		Action: runPaths,
@@ -43,6 +46,9 @@ listed, in its order. The exit code is 1 if there is no path, or if paths were p
 func runPaths(ctx context.Context, cmd *cli.Command) error {
 	if name := cmd.String("status"); name != "" && !cmd.Args().Present() {
 		return showStatus(cmd, name, time.Now())
+	}
+	if cmd.IsSet("torrent") && !cmd.Args().Present() {
+		return torrentPaths(ctx, cmd)
 	}
 	if cmd.Args().Len() != 1 {
 		return usageErrorf("name one destination, such as: braid paths 1-ff00:0:111")

@@ -16,9 +16,19 @@ import (
 	"braid/scionnet"
 )
 
-// sessionFlags are common to the commands that talk to peers.
+// sessionFlags are common to the commands that talk to peers and end.
 func sessionFlags() []cli.Flag {
-	own := []cli.Flag{
+	output := []cli.Flag{
+		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+		statusFlag(),
+		&durationFlag{Name: "sample", Value: time.Second, Usage: "with --json: tell the progress every `TIME`, at least 10ms"},
+	}
+	return slices.Concat(selectorFlags(), peerFlags(), output, limitFlags(), policyFlags(), announceFlags(), scionFlags(), []cli.Flag{forceFlag()})
+}
+
+// peerFlags say how peers are reached.
+func peerFlags() []cli.Flag {
+	return []cli.Flag{
 		transportFlag(),
 		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
@@ -27,12 +37,8 @@ func sessionFlags() []cli.Flag {
 		&cli.StringFlag{Name: "tcp-congestion", Usage: "congestion controller of TCP connections: `NAME` is one of the kernel's, such as cubic or bbr (default: the system's)"},
 		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns, by network and host (default: all)"},
 		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the private key that identifies this client to peers; created if missing (default: identity.pem in the user's configuration directory)"},
-		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
-		statusFlag(),
-		&durationFlag{Name: "sample", Value: time.Second, Usage: "with --json: tell the progress every `TIME`, at least 10ms"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
 	}
-	return slices.Concat(selectorFlags(), own, limitFlags(), policyFlags(), announceFlags(), scionFlags(), []cli.Flag{forceFlag()})
 }
 
 // selectorFlags choose a selector, for openSelector.
@@ -96,26 +102,11 @@ func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error)
 // openNode opens a node for these torrents. The function closes it, after which all of its events
 // are shown.
 func openNode(ctx context.Context, cmd *cli.Command, out *display, torrents []node.Options) (*node.Node, func() error, error) {
-	cfg := node.Config{Identity: cmd.String("identity"), Torrents: torrents, Logger: logger(cmd)}
-	var err error
-	if cfg.Client, err = parseClient(cmd); err != nil {
-		return nil, nil, err
-	}
-	if cfg.Knowledge, err = parseKnowledge(cmd); err != nil {
-		return nil, nil, err
-	}
-	over, err := parseTransports(cmd)
+	cfg, err := parseNode(cmd, logger(cmd))
 	if err != nil {
 		return nil, nil, err
 	}
-	if cfg.Client.IP = over.ip; over.scion {
-		cfg.SCION = node.SCION{
-			Required: cmd.IsSet("config-dir") || cmd.IsSet("sciond"), Likely: hasSCION(cmd),
-			Open: func(ctx context.Context) (*scionnet.Host, error) {
-				return openLocal(ctx, cmd, cfg.Client.Listen, cfg.Logger)
-			},
-		}
-	}
+	cfg.Torrents = torrents
 	if cmd.Bool("interactive") {
 		cfg.SCION.Choose = newQuestions(os.Stdin, stderr(cmd)).paths
 	}
@@ -128,6 +119,29 @@ func openNode(ctx context.Context, cmd *cli.Command, out *display, torrents []no
 	}
 	shown := out.follow(n)
 	return n, func() error { defer shown(); return n.Close() }, nil
+}
+
+// parseNode reads the flags that configure a node.
+func parseNode(cmd *cli.Command, log *slog.Logger) (cfg node.Config, err error) {
+	cfg = node.Config{Identity: cmd.String("identity"), Logger: log}
+	if cfg.Client, err = parseClient(cmd); err != nil {
+		return cfg, err
+	}
+	if cfg.Knowledge, err = parseKnowledge(cmd); err != nil {
+		return cfg, err
+	}
+	over, err := parseTransports(cmd)
+	if err != nil {
+		return cfg, err
+	}
+	listen := cfg.Client.Listen
+	if cfg.Client.IP = over.ip; over.scion {
+		cfg.SCION = node.SCION{
+			Required: cmd.IsSet("config-dir") || cmd.IsSet("sciond"), Likely: hasSCION(cmd),
+			Open: func(ctx context.Context) (*scionnet.Host, error) { return openLocal(ctx, cmd, listen, log) },
+		}
+	}
+	return cfg, nil
 }
 
 // parseClient reads the flags that configure the session.

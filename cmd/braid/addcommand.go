@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	v1 "braid/node/web/v1"
+)
+
+func addCommand() *cli.Command {
+	return controlling(&cli.Command{
+		Name: "add", Usage: "add torrents to the daemon", ArgsUsage: "TORRENT|URL|MAGNET...",
+		Description: "Adds .torrent files, their http or https URLs, and magnet links. The daemon downloads them, or serves them if\n" +
+			"their data is there.",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "directory", Aliases: []string{"o"}, Usage: "keep the data in `DIR` (default: the daemon's --directory)"},
+			&cli.BoolFlag{Name: "paused", Usage: "do not start yet"},
+			&cli.BoolFlag{Name: "complete", Usage: "the data is there: check it and serve it, and write nothing"},
+			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, or host:port (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.StringSliceFlag{Name: "tracker", Usage: "ask the tracker at `URL`, too (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.StringSliceFlag{Name: "select", Usage: "download only files that match `GLOB`, as in braid download (repeatable)"},
+			&cli.BoolFlag{Name: "sequential", Usage: "download in the order of the data"},
+			&cli.StringSliceFlag{Name: "label", Usage: "label the torrents with `WORD` (repeatable)"},
+			&cli.StringFlag{Name: "priority", Usage: "`LEVEL` in the queue: low, normal or high (default: normal)"},
+		}, append(seedGoalFlags(), limitFlags()...)...),
+	}, add)
+}
+
+func add(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
+	if !cmd.Args().Present() {
+		return usageErrorf("name at least one torrent; see braid add --help")
+	}
+	in, err := parseAdd(cmd)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range cmd.Args().Slice() {
+		in.Source, in.Torrent = name, nil
+		if !strings.HasPrefix(strings.ToLower(name), "magnet:") && !strings.Contains(name, "://") {
+			if in.Torrent, err = os.ReadFile(name); err != nil {
+				errs = append(errs, fmt.Errorf("open torrent: %w", err))
+				continue
+			}
+			in.Source = ""
+		}
+		added, err := d.Add(ctx, in)
+		switch {
+		case errors.Is(err, v1.ErrNoDaemon):
+			return err
+		case err != nil:
+			errs = append(errs, fmt.Errorf("add %s: %w", name, explain(cmd, err)))
+		case cmd.Bool("json"):
+			errs = append(errs, printObjects(cmd, added))
+		case added.Existed:
+			stdout(cmd).printf("%s is there already\n", added.Name)
+		default:
+			stdout(cmd).printf("added %s\n", added.Name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// parseAdd reads what holds for all added torrents.
+func parseAdd(cmd *cli.Command) (in v1.AddTorrent, err error) {
+	in = v1.AddTorrent{
+		Paused: cmd.Bool("paused"), Complete: cmd.Bool("complete"), Select: cmd.StringSlice("select"), Sequential: cmd.Bool("sequential"),
+		Labels: cmd.StringSlice("label"), Priority: cmd.String("priority"), Peers: cmd.StringSlice("peer"), Trackers: cmd.StringSlice("tracker"),
+	}
+	if dir := cmd.String("directory"); dir != "" {
+		if in.Directory, err = filepath.Abs(dir); err != nil {
+			return in, err
+		}
+	}
+	goal, err := parseSeedGoal(cmd)
+	if err != nil {
+		return in, err
+	}
+	if !goal.IsZero() {
+		in.Goal = &v1.Goal{Ratio: goal.Ratio, TimeS: goal.Time.Seconds()}
+	}
+	limits, err := parseLimits(cmd)
+	if err != nil {
+		return in, err
+	}
+	if l := v1.LimitsOf(limits); l.UploadMbitS != 0 || l.DownloadMbitS != 0 || len(l.Paths) > 0 {
+		in.Limits = &l
+	}
+	return in, nil
+}

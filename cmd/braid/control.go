@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	v1 "braid/node/web/v1"
+)
+
+// The commands that control a daemon are thin: they find it, name torrents, and print its answers.
+
+// controlFlags are common to these commands.
+func controlFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "api", Sources: cli.EnvVars("BRAID_API"), Usage: "the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL (default: the user's daemon, or else the system's)"},
+		&cli.StringFlag{Name: "password-file", Usage: "`FILE` with the daemon's password, which TCP may need (default: the environment variable BRAID_PASSWORD)"},
+		&cli.BoolFlag{Name: "json", Usage: "print JSON, one object a line"},
+	}
+}
+
+// systemSocket is that of scripts/braid.service.
+const systemSocket = "/run/braid/api.sock"
+
+// ownSocket is where the user's daemon answers. A directory of another user is refused, who could
+// pretend to be the daemon.
+func ownSocket(getenv func(string) string) (string, error) {
+	if d := getenv("RUNTIME_DIRECTORY"); filepath.IsAbs(d) { // of systemd, for the unit
+		return filepath.Join(d, "api.sock"), nil
+	}
+	if d := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) {
+		return filepath.Join(d, "braid", "api.sock"), nil
+	}
+	dir := filepath.Join(os.TempDir(), "braid-"+strconv.Itoa(os.Getuid()))
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("no place for the daemon's socket: %w; give --api unix:PATH", err)
+	}
+	if !isPrivate(dir) {
+		return "", fmt.Errorf("%s belongs to another user: set XDG_RUNTIME_DIR, or give --api unix:PATH", dir)
+	}
+	return filepath.Join(dir, "api.sock"), nil
+}
+
+// dial returns a client of the daemon that the flags name.
+func dial(cmd *cli.Command) (*v1.Client, error) {
+	password := os.Getenv("BRAID_PASSWORD")
+	if name := cmd.String("password-file"); name != "" {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("--password-file: %w", err)
+		}
+		password = strings.TrimRight(string(b), "\r\n")
+	}
+	address, err := daemonAddress(cmd.String("api"))
+	if err != nil {
+		return nil, err
+	}
+	return v1.NewClient(address, password), nil
+}
+
+func daemonAddress(flag string) (string, error) {
+	if flag != "" {
+		return flag, nil
+	}
+	own, err := ownSocket(os.Getenv)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(own); errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(systemSocket); err == nil {
+			own = systemSocket
+		}
+	}
+	return "unix:" + own, nil
+}
+
+// explain adds what to do to an error of the daemon.
+func explain(cmd *cli.Command, err error) error {
+	status := (*v1.StatusError)(nil)
+	switch {
+	case errors.Is(err, v1.ErrNoDaemon):
+		address, _ := daemonAddress(cmd.String("api")) // an error would have ended the command
+		if errors.Is(err, os.ErrPermission) {
+			return fmt.Errorf("no braid daemon answers at %s: it is another user's; try sudo, or name another one with --api", address)
+		}
+		return fmt.Errorf("no braid daemon answers at %s.\nStart one with 'braid daemon', or name another one with --api.\nbraid download and braid seed need none", address)
+	case errors.As(err, &status) && status.Status == 401:
+		return errors.New("the daemon wants a password: give --password-file FILE, or set BRAID_PASSWORD")
+	case errors.As(err, &status) && status.Status == 400:
+		return usageErrorf("%w", err)
+	}
+	return err
+}
+
+// controlling makes a command that talks to a daemon.
+func controlling(c *cli.Command, act func(ctx context.Context, cmd *cli.Command, d *v1.Client) error) *cli.Command {
+	c.Flags = append(c.Flags, controlFlags()...)
+	c.Action = func(ctx context.Context, cmd *cli.Command) error {
+		d, err := dial(cmd)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return explain(cmd, act(ctx, cmd, d))
+	}
+	return c
+}
+
+// printObjects prints objects, one a line.
+func printObjects[T any](cmd *cli.Command, all ...T) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for _, x := range all {
+		if err := enc.Encode(x); err != nil {
+			return err
+		}
+	}
+	_, err := stdout(cmd).Write(b.Bytes())
+	return err
+}
+
+const torrentsUsage = "TORRENT..."
+
+const howToName = "A torrent is named by its number in braid list, its name, or the beginning of its info hash."
+
+// named returns the torrents that the command line names.
+func named(ctx context.Context, cmd *cli.Command, d *v1.Client) ([]v1.Torrent, error) {
+	if !cmd.Args().Present() && !cmd.Bool("all") {
+		return nil, usageErrorf("name a torrent by its number, its name or its info hash; braid list shows them")
+	}
+	all, err := d.List(ctx, "info_hash", "number", "name", "directory", "state")
+	if err != nil {
+		return nil, err
+	}
+	if cmd.Bool("all") {
+		return all, nil
+	}
+	var out []v1.Torrent
+	for _, name := range cmd.Args().Slice() {
+		t, err := choose(all, name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// minPrefix is the shortest beginning of an info hash that names a torrent.
+const minPrefix = 4
+
+// choose finds the torrent that a user means: by its number, its whole name, or the beginning of its
+// info hash, in this order.
+func choose(all []v1.Torrent, name string) (v1.Torrent, error) {
+	matching := func(match func(v1.Torrent) bool) (out []v1.Torrent) {
+		for _, t := range all {
+			if match(t) {
+				out = append(out, t)
+			}
+		}
+		return out
+	}
+	number, err := strconv.Atoi(name)
+	lower := strings.ToLower(name)
+	for _, found := range [][]v1.Torrent{
+		matching(func(t v1.Torrent) bool { return err == nil && t.Number == number }),
+		matching(func(t v1.Torrent) bool { return t.Name == name }),
+		matching(func(t v1.Torrent) bool { return len(name) >= minPrefix && strings.HasPrefix(t.InfoHash, lower) }),
+	} {
+		switch {
+		case len(found) == 1:
+			return found[0], nil
+		case len(found) > 1:
+			var which []string
+			for _, t := range found[:min(len(found), 5)] {
+				which = append(which, fmt.Sprintf("%d (%s, %s)", t.Number, t.Name, t.InfoHash[:8]))
+			}
+			return v1.Torrent{}, usageErrorf("%q means %d torrents: name one by its number: %s", name, len(found), strings.Join(which, ", "))
+		}
+	}
+	return v1.Torrent{}, usageErrorf("there is no torrent %q; braid list shows all", name)
+}
+
+// each does something with each torrent that the command line names, and tells what.
+func each(what string, do func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error) func(context.Context, *cli.Command, *v1.Client) error {
+	return func(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
+		all, err := named(ctx, cmd, d)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, t := range all {
+			if err := do(ctx, cmd, d, t); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", cmp.Or(t.Name, t.InfoHash), explain(cmd, err)))
+				continue
+			}
+			if cmd.Bool("json") {
+				errs = append(errs, printObjects(cmd, map[string]any{"event": what, "info_hash": t.InfoHash, "torrent": t.Name}))
+			} else {
+				stdout(cmd).printf("%s %d  %s\n", what, t.Number, t.Name)
+			}
+		}
+		return errors.Join(errs...)
+	}
+}
+
+func allFlag() cli.Flag { return &cli.BoolFlag{Name: "all", Usage: "all torrents"} }
+
+func pauseCommand() *cli.Command {
+	return controlling(&cli.Command{
+		Name: "pause", Usage: "pause torrents of the daemon", ArgsUsage: torrentsUsage, Description: howToName, Flags: []cli.Flag{allFlag()},
+	}, each("paused", func(ctx context.Context, _ *cli.Command, d *v1.Client, t v1.Torrent) error {
+		return d.Pause(ctx, t.InfoHash)
+	}))
+}
+
+func resumeCommand() *cli.Command {
+	return controlling(&cli.Command{
+		Name: "resume", Usage: "resume torrents of the daemon that are paused, have failed, or have reached their goal",
+		ArgsUsage: torrentsUsage, Description: howToName, Flags: []cli.Flag{allFlag(), &cli.BoolFlag{Name: "now", Usage: "do not wait in the queue"}},
+	}, each("resumed", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
+		return d.Resume(ctx, t.InfoHash, v1.Resume{Now: cmd.Bool("now")})
+	}))
+}
+
+func removeCommand() *cli.Command {
+	return controlling(&cli.Command{
+		Name: "remove", Usage: "remove torrents from the daemon; their data stays", ArgsUsage: torrentsUsage, Description: howToName,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "data", Usage: "delete their data, too"}},
+	}, each("removed", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
+		return d.Remove(ctx, t.InfoHash, cmd.Bool("data"))
+	}))
+}
+
+func moveCommand() *cli.Command {
+	return controlling(&cli.Command{
+		Name: "move", Usage: "move torrents of the daemon to another directory, with their data", ArgsUsage: torrentsUsage,
+		Description: howToName + " The data is moved in the background; braid list shows the state moving.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "to", Required: true, Usage: "move to `DIR`, of the daemon's machine"},
+			&cli.BoolFlag{Name: "no-data", Usage: "the data is there already: check it there, and leave the old directory alone"},
+		},
+	}, each("moving", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
+		dir, err := filepath.Abs(cmd.String("to"))
+		if err != nil {
+			return err
+		}
+		return d.Move(ctx, t.InfoHash, v1.Move{Directory: dir, Data: !cmd.Bool("no-data")})
+	}))
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/urfave/cli/v3"
+
+	"braid/node"
+	service "braid/node/daemon"
+	"braid/node/web"
+	v1 "braid/node/web/v1"
+	"braid/storage/durable"
+)
+
+func daemonCommand() *cli.Command {
+	own := []cli.Flag{
+		&cli.StringFlag{Name: "state", Usage: "keep torrents, settings and the key in `DIR` (default: STATE_DIRECTORY, or braid in the user's state directory)"},
+		&cli.StringSliceFlag{Name: "api", Config: cli.StringConfig{TrimSpace: true},
+			Usage: "answer commands, programs and browsers at `ADDR`: unix:PATH, or HOST:PORT; other hosts than 127.0.0.1 need a password, see braid password (repeatable; default: a socket for the user only, which is there beside TCP, too)"},
+		&cli.StringSliceFlag{Name: "allow-host", Usage: "answer browsers that use the name `HOST`, or *.HOST for all names below it; IP addresses and localhost need no permission (repeatable)"},
+		&cli.StringFlag{Name: "directory", Aliases: []string{"o"}, Usage: "keep data in `DIR` unless a torrent names another one; kept as a setting (default: downloads in the directory of --state)"},
+		&cli.BoolFlag{Name: "json", Usage: "print one JSON object when the daemon is ready"},
+		debugFlag(),
+	}
+	return &cli.Command{
+		Name:  "daemon",
+		Usage: "run torrents in the background, for braid add, list and the other commands",
+		Description: "Runs until it is ended, and resumes its torrents after that, even after kill -9. SIGTERM and Ctrl-C end it\n" +
+			"cleanly, a second one at once. SIGHUP reads the password again. Under systemd it tells when it is ready\n" +
+			"(Type=notify) and answers the watchdog.\n\n" + exitCodes,
+		Flags:  slices.Concat(own, selectorFlags(), peerFlags(), limitFlags(), withoutFlag(policyFlags(), "interactive"), knowledgeFlags(), scionFlags(), []cli.Flag{forceFlag()}),
+		Action: runDaemon,
+	}
+}
+
+func withoutFlag(flags []cli.Flag, name string) []cli.Flag {
+	return slices.DeleteFunc(flags, func(f cli.Flag) bool { return f.Names()[0] == name })
+}
+
+func runDaemon(ctx context.Context, cmd *cli.Command) (err error) {
+	if cmd.Args().Present() {
+		return usageErrorf("braid daemon takes no torrents: braid add %s adds them to a running one", strings.Join(cmd.Args().Slice(), " "))
+	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	state, unlock, err := openState(cmd)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	journal := v1.NewJournal()
+	log := slog.New(slog.NewMultiHandler(logger(cmd).Handler(), journal))
+	closeDebug, err := serveDebug(cmd, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeDebug()) }()
+	access, err := web.OpenAccess(filepath.Join(state, "password"), cmd.StringSlice("allow-host"))
+	if err != nil {
+		return err
+	}
+	n, err := openService(ctx, cmd, state, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	s, err := openServer(cmd, n, access, journal, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	s.Serve()
+	if err := n.Restore(ctx); err != nil {
+		log.Error("torrents of the state directory are left out", "error", err)
+	}
+	working, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); service.Run(working, n, log) }()
+	defer func() { stop(); <-ended }()
+	sayReady(cmd, n, s.Addresses())
+	return superviseDaemon(ctx, hangups, n, func() error { return access.Reload() }, log)
+}
+
+// openState makes the state directory, and keeps it for this process.
+func openState(cmd *cli.Command) (dir string, unlock func(), err error) {
+	if dir, err = stateDir(cmd.String("state"), os.Getenv); err != nil {
+		return "", nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, fmt.Errorf("make the state directory: %w", err)
+	}
+	f, err := durable.OpenLocked(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600, 0)
+	if err != nil {
+		return "", nil, fmt.Errorf("the state directory %s belongs to another braid daemon that runs: %w", dir, err)
+	}
+	return dir, func() { _ = f.Close() }, nil
+}
+
+// stateDir is where a daemon keeps its state.
+func stateDir(flag string, getenv func(string) string) (string, error) {
+	if d := cmp.Or(flag, getenv("STATE_DIRECTORY")); d != "" {
+		return filepath.Abs(d)
+	}
+	if d := getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "braid"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", usageErrorf("no place for the state: give --state DIR")
+	}
+	return filepath.Join(home, ".local", "state", "braid"), nil
+}
+
+// openService opens the node of a daemon.
+func openService(ctx context.Context, cmd *cli.Command, state string, log *slog.Logger) (*node.Node, error) {
+	cfg, err := parseNode(cmd, log)
+	if err != nil {
+		return nil, err
+	}
+	cfg.State, cfg.Service = state, true
+	cfg.Identity = cmp.Or(cfg.Identity, filepath.Join(state, "identity.pem"))
+	if cfg.Settings.Dir, err = filepath.Abs(cmp.Or(cmd.String("directory"), filepath.Join(state, "downloads"))); err != nil {
+		return nil, err
+	}
+	n, err := node.Open(ctx, cfg)
+	if err != nil {
+		return nil, listenError(err)
+	}
+	if cmd.IsSet("directory") {
+		err = n.Change(func(s *node.Settings) { s.Dir = cfg.Settings.Dir })
+	}
+	return n, err
+}
+
+// webServer is the HTTP server of a daemon with its interface.
+type webServer struct {
+	*web.Server
+	api *v1.API
+}
+
+func (s *webServer) close() error {
+	s.api.Close()
+	return s.Close()
+}
+
+func openServer(cmd *cli.Command, n *node.Node, access *web.Access, journal *v1.Journal, log *slog.Logger) (*webServer, error) {
+	listen := cmd.StringSlice("api")
+	if !slices.ContainsFunc(listen, func(a string) bool { return strings.HasPrefix(a, "unix:") }) {
+		own, err := ownSocket(os.Getenv)
+		if err != nil {
+			return nil, err
+		}
+		listen = append([]string{"unix:" + own}, listen...)
+	}
+	s := &webServer{}
+	s.api = v1.New(v1.Config{
+		Node: n, Access: access, Version: version(), Journal: journal,
+		Addresses: func() []string { return s.Addresses() },
+	})
+	var err error
+	s.Server, err = web.New(web.Config{Listen: listen, Access: access, Logger: log}, web.Routes(n, s.api))
+	if errors.Is(err, web.ErrNeedsPassword) {
+		err = usageErrorf("--api: %w (start without this --api, and run braid password)", err)
+	}
+	if err != nil {
+		s.api.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// sayReady tells people or programs where the daemon is, and systemd that it is ready.
+func sayReady(cmd *cli.Command, n *node.Node, api []string) {
+	e := node.NewReady(n.Listening())
+	if e.API = api; cmd.Bool("json") {
+		_ = json.NewEncoder(stdout(cmd)).Encode(e) // the printer keeps the error
+		return
+	}
+	w := stderr(cmd)
+	w.printf("braid daemon: ready, with %s\n", plural(len(n.Torrents()), "torrent"))
+	for _, a := range api {
+		if !strings.HasPrefix(a, "unix:") {
+			a = "http://" + a + "/"
+		}
+		w.printf("  answers at %s\n", a)
+	}
+	for _, a := range e.Listen {
+		w.printf("  accepts peers at %s\n", a)
+	}
+}
+
+// superviseDaemon tells systemd how it goes until the context ends, and reloads at each SIGHUP.
+func superviseDaemon(ctx context.Context, hangups <-chan os.Signal, n *node.Node, reload func() error, log *slog.Logger) error {
+	tell := func(state string) {
+		if _, err := daemon.SdNotify(false, state); err != nil {
+			log.Warn("systemd cannot be told", "state", state, "error", err)
+		}
+	}
+	tell(daemon.SdNotifyReady)
+	defer tell(daemon.SdNotifyStopping)
+	var beat <-chan time.Time
+	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
+		t := time.NewTicker(every / 2)
+		defer t.Stop()
+		beat = t.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hangups:
+			tell(reloading())
+			if err := reload(); err != nil {
+				log.Error("the reload has failed", "error", err)
+			}
+			tell(daemon.SdNotifyReady)
+		case <-beat:
+			n.Stats() // which waits for each torrent: a daemon that hangs is not alive
+			tell(daemon.SdNotifyWatchdog)
+		}
+	}
+}

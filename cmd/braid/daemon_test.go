@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"braid/node/event"
+	v1 "braid/node/web/v1"
+)
+
+// runningDaemon is a daemon with its state and its socket in a directory.
+type runningDaemon struct {
+	*exec.Cmd
+	dir   string
+	ready event.Ready
+	said  *bytes.Buffer
+}
+
+// startDaemon starts a daemon, and waits until it is ready.
+func startDaemon(t *testing.T, dir string, args ...string) *runningDaemon {
+	t.Helper()
+	d := &runningDaemon{Cmd: braid(t, dir, append([]string{"daemon", "--json", "--state", "state", "--api", "unix:" + socketIn(dir), "--listen", "127.0.0.1:0"}, args...)...), dir: dir, said: &bytes.Buffer{}}
+	d.Stderr = d.said
+	out, err := d.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = d.Process.Kill()
+		_ = d.Wait()
+	})
+	line, _ := bufio.NewReader(out).ReadBytes('\n')
+	if err := json.Unmarshal(line, &d.ready); err != nil || d.ready.Event != "ready" {
+		_ = d.Wait()
+		t.Fatalf("no daemon: %v: %s", err, d.said)
+	}
+	return d
+}
+
+func socketIn(dir string) string { return filepath.Join(dir, "s") }
+
+// does runs a command that controls the daemon and must succeed.
+func (d *runningDaemon) does(t *testing.T, args ...string) string {
+	t.Helper()
+	return must(t, d.dir, append(args, "--api", "unix:"+socketIn(d.dir))...)
+}
+
+// list returns the torrents of the daemon.
+func (d *runningDaemon) list(t *testing.T) (out []v1.Torrent) {
+	t.Helper()
+	for line := range strings.Lines(d.does(t, "list", "--json")) {
+		var x v1.Torrent
+		if err := json.Unmarshal([]byte(line), &x); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// The commands control a daemon. What they have done survives kill -9.
+func TestDaemon(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	peer := smallSeed(t, dir)
+	d := startDaemon(t, dir)
+	if said := d.does(t, "add", "file.torrent", "-o", "out", "--peer", peer); said != "added file\n" {
+		t.Errorf("add says %q", said)
+	}
+	d.does(t, "add", "magnet:?xt=urn:btih:"+strings.Repeat("ab", 20)+"&dn=other", "--paused")
+	eventually(t, func() error {
+		if l := d.list(t); len(l) != 2 || l[0].State != "seeding" || l[0].HaveBytes != 50_000 || l[1].State != "paused" {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+	if b, err := os.ReadFile(filepath.Join(dir, "out", "file")); err != nil || len(b) != 50_000 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if said := d.does(t, "show", "1"); !strings.Contains(said, "seeding") || !strings.Contains(said, filepath.Join(dir, "out")) {
+		t.Errorf("show says %s", said)
+	}
+	d.does(t, "pause", "file")
+	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+filepath.Join(dir, "s2")); code != exitFailed || !strings.Contains(said, "another braid daemon") {
+		t.Errorf("a second daemon: exit code %d: %s", code, said)
+	}
+	if err := d.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.Wait()
+	if code, _, said := ends(t, dir, "list", "--api", "unix:"+socketIn(dir)); code != exitFailed || !strings.Contains(said, "Start one with 'braid daemon'") {
+		t.Errorf("without a daemon: exit code %d: %s", code, said)
+	}
+	d = startDaemon(t, dir)
+	l := d.list(t)
+	if len(l) != 2 || l[0].Name+l[1].Name != "fileother" && l[0].Name+l[1].Name != "otherfile" || l[0].State != "paused" || l[1].State != "paused" {
+		t.Fatalf("after kill -9: %+v", l)
+	}
+	d.does(t, "resume", "file")
+	d.does(t, "remove", "abab")
+	eventually(t, func() error {
+		if l := d.list(t); len(l) != 1 || l[0].State != "seeding" {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+	if err := d.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Wait(); err != nil {
+		t.Errorf("SIGTERM: %v: %s", err, d.said)
+	}
+	if _, err := os.Stat(socketIn(dir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+}
+
+// eventually waits until there is no error.
+func eventually(t *testing.T, is func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = is(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+// systemd hears when the daemon is ready, reloads, lives and ends.
+func TestDaemonNotifies(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	hear := func(want ...string) {
+		t.Helper()
+		b := make([]byte, 1000)
+		for _, w := range want {
+			_ = l.SetReadDeadline(time.Now().Add(time.Minute))
+			n, err := l.Read(b)
+			for err == nil && string(b[:n]) == "WATCHDOG=1" && w != "WATCHDOG=1" {
+				n, err = l.Read(b)
+			}
+			if got := string(b[:n]); err != nil || !strings.HasPrefix(got, w) {
+				t.Fatalf("systemd hears %q, %v; want %q", got, err, w)
+			}
+		}
+	}
+	d := braid(t, dir, "daemon", "--state", "state", "--api", "unix:"+socketIn(dir), "--api", "127.0.0.1:0")
+	d.Env = append(d.Env, "NOTIFY_SOCKET="+filepath.Join(dir, "notify"), "WATCHDOG_USEC=200000")
+	if err := d.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Process.Kill() })
+	hear("READY=1", "WATCHDOG=1")
+	if err := d.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	hear("RELOADING=1", "READY=1")
+	if err := d.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	hear("STOPPING=1")
+	if err := d.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A password is set over the socket and needed on TCP; without one, only loopback is open.
+func TestDaemonPassword(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+socketIn(dir), "--api", "0.0.0.0:0"); code != exitUsage || !strings.Contains(said, "braid password") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	d := startDaemon(t, dir, "--api", "127.0.0.1:0")
+	tcp := d.ready.API[1]
+	must(t, dir, "list", "--api", tcp)
+	set := braid(t, dir, "password", "--api", d.ready.API[0])
+	set.Stdin = strings.NewReader("secret\n")
+	if out, err := set.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if code, _, said := ends(t, dir, "list", "--api", tcp); code != exitFailed || !strings.Contains(said, "--password-file") {
+		t.Errorf("without the password: exit code %d: %s", code, said)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "password"), []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, dir, "list", "--api", tcp, "--password-file", "password")
+	set = braid(t, dir, "password", "--api", tcp, "--password-file", "password")
+	set.Stdin = strings.NewReader("mine\n")
+	if out, err := set.CombinedOutput(); err == nil || !strings.Contains(string(out), "unix socket") {
+		t.Errorf("a password over TCP: %v: %s", err, out)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	all := []v1.Torrent{
+		{Number: 1, Name: "a", InfoHash: "1234" + strings.Repeat("0", 36)}, {Number: 2, Name: "b", InfoHash: "1235" + strings.Repeat("0", 36)},
+		{Number: 3, Name: "b", InfoHash: "12350" + strings.Repeat("1", 35)}, {Number: 12, Name: "1", InfoHash: "ffff" + strings.Repeat("0", 36)},
+	}
+	for _, tt := range []struct {
+		name string
+		want int
+		says string
+	}{
+		{"1", 1, ""}, {"12", 12, ""}, {"a", 1, ""}, {"1234", 1, ""}, {"FFFF", 12, ""}, {"123500", 2, ""},
+		{"b", 0, "means 2 torrents"}, {"1235", 0, "means 2 torrents"}, {"123", 0, "no torrent"}, {"", 0, "no torrent"}, {"c", 0, "no torrent"},
+	} {
+		got, err := choose(all, tt.name)
+		if got.Number != tt.want || tt.says == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%q: %d, %v", tt.name, got.Number, err)
+		}
+	}
+}
+
+// The table fits 80 columns with the longest figures, and names keep some of them.
+func TestTorrentTable(t *testing.T) {
+	left := 86399.
+	all := []v1.Torrent{
+		{Number: 9999, Name: strings.Repeat("name ", 20), State: "downloading", SizeBytes: 1023 << 30, HaveBytes: 1000 << 30, DownMbitS: 999.9, UpMbitS: 999.9, Ratio: 99.99, LeftS: &left},
+		{Number: 1, InfoHash: "ab", State: "metadata"},
+	}
+	lines := torrentTable(all, 80)
+	var text []string
+	for _, l := range lines {
+		text = append(text, lineText(l))
+		if n := columnsOfText(text[len(text)-1]); n > 80 {
+			t.Errorf("%d columns: %s", n, text[len(text)-1])
+		}
+	}
+	if len(text) != 3 || !strings.Contains(text[2], " ab") || !strings.Contains(text[0], "Name") {
+		t.Errorf("%s", strings.Join(text, "\n"))
+	}
+}
+
+func TestOwnSocket(t *testing.T) {
+	env := func(all map[string]string) func(string) string { return func(k string) string { return all[k] } }
+	for _, tt := range []struct {
+		env  map[string]string
+		want string
+	}{
+		{map[string]string{"RUNTIME_DIRECTORY": "/run/braid", "XDG_RUNTIME_DIR": "/run/user/1"}, "/run/braid/api.sock"},
+		{map[string]string{"XDG_RUNTIME_DIR": "/run/user/1"}, "/run/user/1/braid/api.sock"},
+		{map[string]string{"XDG_RUNTIME_DIR": "relative"}, filepath.Join(os.TempDir(), fmt.Sprintf("braid-%d", os.Getuid()), "api.sock")},
+	} {
+		if got, err := ownSocket(env(tt.env)); got != tt.want || err != nil {
+			t.Errorf("%v: %s, %v", tt.env, got, err)
+		}
+	}
+}

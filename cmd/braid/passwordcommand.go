@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	v1 "braid/node/web/v1"
+)
+
+func passwordCommand() *cli.Command {
+	return controlling(&cli.Command{
+		Name: "password", Usage: "set the password that programs and browsers need on TCP",
+		Description: "Reads the password from the terminal or, if there is none, the first line of standard input. Works over the\n" +
+			"daemon's socket only. All sessions of browsers end.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "remove", Usage: "take the password away"}},
+	}, setPassword)
+}
+
+func setPassword(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
+	if cmd.Bool("remove") {
+		return d.SetPassword(ctx, "")
+	}
+	password, err := readPassword(cmd)
+	if err != nil {
+		return err
+	}
+	if password == "" {
+		return usageErrorf("the password is empty; --remove takes it away")
+	}
+	return d.SetPassword(ctx, password)
+}
+
+func readPassword(cmd *cli.Command) (string, error) {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+		if line == "" && err != nil {
+			return "", errors.New("no password on standard input")
+		}
+		return strings.TrimRight(line, "\r\n"), nil
+	}
+	ask := func(what string) (string, error) {
+		stderr(cmd).printf("%s: ", what)
+		defer stderr(cmd).printf("\n")
+		b, err := term.ReadPassword(int(os.Stdin.Fd()))
+		return string(b), err
+	}
+	first, err := ask("New password")
+	if err != nil {
+		return "", err
+	}
+	again, err := ask("The same again")
+	if err == nil && again != first {
+		err = errors.New("the two are different; nothing was changed")
+	}
+	return first, err
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	v1 "braid/node/web/v1"
+	"braid/units"
+)
+
+func setCommand() *cli.Command {
+	return controlling(&cli.Command{
+		Name: "set", Usage: "change settings of torrents of the daemon", ArgsUsage: torrentsUsage,
+		Description: howToName + " Settings that are not named stay. They hold at once and are kept.",
+		Flags: []cli.Flag{
+			allFlag(),
+			&cli.StringFlag{Name: "priority", Usage: "`LEVEL` in the queue: low, normal or high"},
+			&cli.IntFlag{Name: "position", Usage: "place `N` in the queue, from 0"},
+			&cli.StringFlag{Name: "labels", Usage: "`WORDS` with commas between them; empty takes all labels away"},
+			&cli.StringSliceFlag{Name: "file", Usage: "`NUMBER=LEVEL`: download that file (see braid show --files) first (high), normal, last (low), or not (skip) (repeatable)"},
+			&cli.BoolFlag{Name: "sequential", Usage: "download in the order of the data; --sequential=false: rare pieces first"},
+			&cli.StringFlag{Name: "upload-rate", Usage: "send at most `RATE`, such as 10Mbit/s; 0: no limit"},
+			&cli.StringFlag{Name: "download-rate", Usage: "receive at most `RATE`; 0: no limit"},
+			&cli.BoolFlag{Name: "honour-global", Usage: "obey the limits of all torrents together, too; --honour-global=false: only its own"},
+			&cli.FloatFlag{Name: "ratio", HideDefault: true, Usage: "stop serving when `N` times the size is sent; 0: as the daemon's settings say; -1: never"},
+			&durationFlag{Name: "seed-time", Usage: "stop serving `TIME` after it is complete"},
+			&durationFlag{Name: "idle-time", Usage: "stop serving when nothing was sent for `TIME`"},
+			&cli.StringSliceFlag{Name: "tracker", Usage: "replace its trackers by `URL` (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.IntFlag{Name: "peer-limit", Usage: "dial at most `N` peers; 0: as the daemon's settings say"},
+			&cli.StringSliceFlag{Name: "peer", Usage: "try the peer at `ADDR`, too (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.StringFlag{Name: "sequence", Usage: "only paths whose hops match `SEQUENCE`; empty: any"},
+			&cli.StringFlag{Name: "acl", Usage: "allow and deny paths by `ENTRIES`, such as '- 1-ff00:0:110#2, +'; empty: any"},
+		},
+	}, each("changed", set))
+}
+
+func set(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
+	before, err := d.Show(ctx, t.InfoHash)
+	if err != nil {
+		return err
+	}
+	c, err := parseChange(cmd, before.Settings)
+	if err != nil {
+		return err
+	}
+	if peers := cmd.StringSlice("peer"); len(peers) > 0 {
+		if err := d.AddPeers(ctx, t.InfoHash, v1.AddPeers{Peers: peers}); err != nil {
+			return err
+		}
+	}
+	return d.Set(ctx, t.InfoHash, c)
+}
+
+// ifSet returns a flag's value, or nil if the flag is not given.
+func ifSet[T any](cmd *cli.Command, flag string, value func(string) T) *T {
+	if !cmd.IsSet(flag) {
+		return nil
+	}
+	v := value(flag)
+	return &v
+}
+
+// parseChange reads the flags. Parts of limits, goals and policies that no flag names stay.
+func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err error) {
+	c = v1.Change{
+		Priority: ifSet(cmd, "priority", cmd.String), QueuePosition: ifSet(cmd, "position", cmd.Int), Sequential: ifSet(cmd, "sequential", cmd.Bool),
+		HonourGlobal: ifSet(cmd, "honour-global", cmd.Bool), PeerLimit: ifSet(cmd, "peer-limit", cmd.Int),
+	}
+	if cmd.IsSet("labels") {
+		labels := strings.FieldsFunc(cmd.String("labels"), func(r rune) bool { return r == ',' })
+		c.Labels = &labels
+	}
+	for _, text := range cmd.StringSlice("file") {
+		number, level, ok := strings.Cut(text, "=")
+		if _, err := strconv.Atoi(number); err != nil || !ok {
+			return c, usageErrorf("--file %q: want NUMBER=LEVEL, such as 3=skip", text)
+		}
+		if c.Files == nil {
+			c.Files = map[string]string{}
+		}
+		c.Files[number] = level
+	}
+	if c.Limits, err = changedLimits(cmd, old.Limits); err != nil {
+		return c, err
+	}
+	c.Goal = changedGoal(cmd, old.Goal)
+	if cmd.IsSet("tracker") {
+		tiers := [][]string{}
+		for _, u := range cmd.StringSlice("tracker") {
+			tiers = append(tiers, []string{u})
+		}
+		c.Trackers = &tiers
+	}
+	if p := old.Policy; cmd.IsSet("sequence") || cmd.IsSet("acl") {
+		if cmd.IsSet("sequence") {
+			p.Sequence = cmd.String("sequence")
+		}
+		if cmd.IsSet("acl") {
+			p.ACL = cmd.String("acl")
+		}
+		c.Policy = &p
+	}
+	return c, nil
+}
+
+func changedLimits(cmd *cli.Command, l v1.Limits) (*v1.Limits, error) {
+	if !cmd.IsSet("upload-rate") && !cmd.IsSet("download-rate") {
+		return nil, nil
+	}
+	for _, f := range []struct {
+		name string
+		to   *float64
+	}{{"upload-rate", &l.UploadMbitS}, {"download-rate", &l.DownloadMbitS}} {
+		if !cmd.IsSet(f.name) {
+			continue
+		}
+		text := cmd.String(f.name)
+		if text == "0" {
+			*f.to = 0
+			continue
+		}
+		rate, err := units.ParseRate(text)
+		if err == nil {
+			err = checkLimit(rate)
+		}
+		if err != nil {
+			return nil, usageErrorf("--%s %q: %w", f.name, text, err)
+		}
+		*f.to = float64(rate) / mega
+	}
+	return &l, nil
+}
+
+func changedGoal(cmd *cli.Command, g v1.Goal) *v1.Goal {
+	if !cmd.IsSet("ratio") && !cmd.IsSet("seed-time") && !cmd.IsSet("idle-time") {
+		return nil
+	}
+	if cmd.IsSet("ratio") {
+		g.Ratio = cmd.Float("ratio")
+	}
+	if cmd.IsSet("seed-time") {
+		g.TimeS = cmd.Duration("seed-time").Seconds()
+	}
+	if cmd.IsSet("idle-time") {
+		g.IdleS = cmd.Duration("idle-time").Seconds()
+	}
+	return &g
+}
+
+// torrentPaths shows the paths of torrents of the daemon, for braid paths --torrent.
+func torrentPaths(ctx context.Context, cmd *cli.Command) error {
+	d, err := dial(cmd)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	all, err := d.List(ctx, "info_hash", "number", "name")
+	if err != nil {
+		return explain(cmd, err)
+	}
+	t, err := choose(all, cmd.String("torrent"))
+	if err != nil {
+		return err
+	}
+	paths, err := d.Paths(ctx, t.InfoHash)
+	if err != nil {
+		return explain(cmd, err)
+	}
+	if cmd.Bool("json") {
+		return printObjects(cmd, paths...)
+	}
+	w := newTable(stdout(cmd))
+	w.printf("%s: %s\n", t.Name, plural(len(paths), "path"))
+	for _, p := range paths {
+		w.printf("  %s\t%s\t%s\t%s down\t%s up\t%.1f ms\t%.1f%% lost\t%.0f%%\n", p.Peer, hopsText(p), stateText(p), rateCell(p.DownMbitS), rateCell(p.UpMbitS), p.RTTMs, 100*p.Loss, 100*p.Share)
+		if cmd.Count("verbose") > 0 {
+			if why := oneLine(strings.TrimSpace(p.Reason + " " + p.Error)); why != "" {
+				w.printf("    %s\n", why)
+			}
+		}
+	}
+	return w.Flush()
+}
+
+func stateText(p v1.Path) string {
+	if p.Refused != "" {
+		return "forbidden by " + p.Refused
+	}
+	return p.State
+}
+
+// hopsText is a path's interfaces, such as 1-ff00:0:111#1 > 1-ff00:0:110#2.
+func hopsText(p v1.Path) string {
+	var hops []string
+	for _, h := range p.Hops {
+		text := h.ISDAS
+		switch {
+		case h.Ingress != 0 && h.Egress != 0:
+			text += fmt.Sprintf("#%d,%d", h.Ingress, h.Egress)
+		case h.Ingress+h.Egress != 0:
+			text += fmt.Sprintf("#%d", h.Ingress+h.Egress)
+		}
+		hops = append(hops, text)
+	}
+	if hops == nil {
+		return p.Transport
+	}
+	return strings.Join(hops, " > ")
+}
