@@ -21,6 +21,7 @@ import (
 	"braid/node"
 	service "braid/node/daemon"
 	"braid/node/web"
+	"braid/node/web/transmission"
 	v1 "braid/node/web/v1"
 	"braid/storage/durable"
 )
@@ -78,7 +79,9 @@ func runDaemon(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
-	s, err := openServer(cmd, n, access, journal, log)
+	ctx, shutdown := context.WithCancel(ctx)
+	defer shutdown()
+	s, err := openServer(cmd, n, access, journal, transmission.Options{Version: version(), State: state, Shutdown: shutdown, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -157,7 +160,7 @@ func (s *webServer) close() error {
 	return s.Close()
 }
 
-func openServer(cmd *cli.Command, n *node.Node, access *web.Access, journal *v1.Journal, log *slog.Logger) (*webServer, error) {
+func openServer(cmd *cli.Command, n *node.Node, access *web.Access, journal *v1.Journal, remote transmission.Options) (*webServer, error) {
 	listen := cmd.StringSlice("api")
 	if !slices.ContainsFunc(listen, func(a string) bool { return strings.HasPrefix(a, "unix:") }) {
 		own, err := ownSocket(os.Getenv)
@@ -172,7 +175,7 @@ func openServer(cmd *cli.Command, n *node.Node, access *web.Access, journal *v1.
 		Addresses: func() []string { return s.Addresses() },
 	})
 	var err error
-	s.Server, err = web.New(web.Config{Listen: listen, Access: access, Logger: log}, web.Routes(n, s.api))
+	s.Server, err = web.New(web.Config{Listen: listen, Access: access, Logger: remote.Logger}, web.Routes(n, s.api, remote))
 	if errors.Is(err, web.ErrNeedsPassword) {
 		err = usageErrorf("--api: %w (start without this --api, and run braid password)", err)
 	}

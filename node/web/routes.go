@@ -6,13 +6,17 @@ import (
 
 	"braid/node"
 	"braid/node/web/page"
+	"braid/node/web/transmission"
 	v1 "braid/node/web/v1"
 )
 
 // Routes are all that a daemon answers. Each interface is one line: its pattern, its handler, and
 // how large its requests may be.
-func Routes(n *node.Node, api *v1.API) []Route {
+func Routes(n *node.Node, api *v1.API, remote transmission.Options) []Route {
+	rpc := transmission.Handler(n, remote)
 	return []Route{
+		{Pattern: "/transmission/rpc", Handler: rpc, Body: transmission.MaxBody},
+		{Pattern: "/transmission/rpc/", Handler: rpc, Body: transmission.MaxBody}, // which transmission-remote uses
 		{Pattern: "GET /{$}", Handler: page.Handler(), Public: true, Own: true},
 		{Pattern: "GET /page/", Handler: page.Handler(), Public: true, Own: true},
 		{Pattern: v1.Prefix + "/", Handler: api.Handler(), Body: v1.MaxBody},

@@ -24,6 +24,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web"
+	"braid/node/web/transmission"
 	v1 "braid/node/web/v1"
 )
 
@@ -61,7 +62,7 @@ func start(t *testing.T) daemon {
 	api := v1.New(v1.Config{
 		Node: n, Access: access, Version: "braid test", Journal: v1.NewJournal(), Addresses: func() []string { return s.Addresses() },
 	})
-	if s, err = web.New(web.Config{Listen: []string{"unix:" + d.socket}, Access: access, Logger: log}, web.Routes(n, api)); err != nil {
+	if s, err = web.New(web.Config{Listen: []string{"unix:" + d.socket}, Access: access, Logger: log}, web.Routes(n, api, transmission.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	s.Serve()
