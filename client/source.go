@@ -25,6 +25,7 @@ const (
 	maxTrackers    = 256
 	maxWebSeeds    = 256
 	maxMagnetPeers = 256
+	maxNodes       = 64
 )
 
 // Source is a checked description of a torrent: a .torrent file or a magnet link. Of a magnet link
@@ -37,7 +38,9 @@ type Source struct {
 	// WebSeeds are URLs of servers that have the data too (BEP 17, 19), unchecked. braid does not
 	// use them.
 	WebSeeds []string
-	Comment  string
+	// Nodes are addresses of DHT nodes, host:port or on SCION (BEP 5), unchecked.
+	Nodes   []string
+	Comment string
 	// HashV2 is the info hash of the v2 half of a hybrid (BEP 52), in hexadecimal digits. braid
 	// does not use it.
 	HashV2 string
@@ -85,6 +88,8 @@ func ParseTorrent(b []byte) (Source, error) {
 			s.Trackers, err = scanTiers(file)
 		case string(key) == "url-list" || string(key) == "httpseeds":
 			err = s.scanWebSeeds(file)
+		case string(key) == "nodes" && kind == 'l':
+			s.Nodes, err = scanNodes(file)
 		case string(key) == "comment" && kind == '0':
 			s.Comment, err = file.string()
 		default:
@@ -164,6 +169,38 @@ func (s *Source) scanWebSeeds(b *bencoded) error {
 		return b.list(one)
 	}
 	return one()
+}
+
+// scanNodes reads a list of pairs of host and port (BEP 5). It ignores other values in it, and those
+// beyond the limit.
+func scanNodes(b *bencoded) (nodes []string, err error) {
+	err = b.list(func() error {
+		if b.kind() != 'l' {
+			return b.pass()
+		}
+		host, port, n := "", int64(0), 0
+		err := b.list(func() (err error) {
+			switch n++; {
+			case n == 1 && b.kind() == '0':
+				host, err = b.string()
+			case n == 2 && b.kind() == 'i':
+				port, err = b.number()
+			default:
+				err = b.pass()
+			}
+			return err
+		})
+		if host != "" && len(host) <= maxHostName && port > 0 && len(nodes) < maxNodes {
+			if ia, in, ok := strings.Cut(host, ","); ok { // 1-ff00:0:110,10.0.0.1
+				host = ia + ",[" + strings.Trim(in, "[]") + "]"
+			} else if strings.Contains(host, ":") {
+				host = "[" + host + "]"
+			}
+			nodes = append(nodes, fmt.Sprintf("%s:%d", host, port))
+		}
+		return err
+	})
+	return nodes, err
 }
 
 // ParseMagnet reads a magnet link (BEP 9). Peers in it (x.pe) may be SCION addresses.

@@ -41,6 +41,15 @@ func (f *Followed) Hungry(hungry bool) {
 	})
 }
 
+// Now searches at once, unless a search has just ended.
+func (f *Followed) Now() {
+	f.server.do(func(now time.Time) {
+		for m, t := range f.torrents {
+			f.server.carry(m, m.SearchNow(now, t), nil)
+		}
+	})
+}
+
 // Seeding says that the torrent's data is complete.
 func (f *Followed) Seeding() {
 	f.server.do(func(time.Time) {
@@ -163,6 +172,13 @@ func (s *Server) States() (out []State) {
 		out = append(out, State{ID: m.ID(), Addr: a, Nodes: m.Contacts()})
 	}
 	return out
+}
+
+// Following returns the numbers of nodes and of followed torrents.
+func (s *Server) Following() (nodes, torrents int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.members), len(s.followed)
 }
 
 // Status is the state of one node.

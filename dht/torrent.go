@@ -25,6 +25,7 @@ type Torrent struct {
 
 	keepers    []keeper
 	wanted     int // keepers after the last search
+	lastLookup time.Time
 	nextLookup time.Time
 	nextRenew  time.Time // zero: nothing is announced
 	renewEvery time.Duration
@@ -67,6 +68,14 @@ func (n *Node) Hungry(now time.Time, t *Torrent, hungry bool) Out {
 	return n.Wake(now)
 }
 
+// SearchNow searches for a torrent's peers at once, unless the last search began a moment ago.
+func (n *Node) SearchNow(now time.Time, t *Torrent) Out {
+	if now.Sub(t.lastLookup) >= hungryLeast {
+		t.nextLookup = minTime(t.nextLookup, now)
+	}
+	return n.Wake(now)
+}
+
 // Seeding says that the torrent's data is complete, which nodes tell others (BEP 33).
 func (n *Node) Seeding(t *Torrent) { t.seed = true }
 
@@ -86,7 +95,7 @@ func (t *Torrent) next(n *Node) time.Time {
 func (n *Node) keep(now time.Time) {
 	for _, t := range n.torrents {
 		if !t.searching && !now.Before(t.nextLookup) && n.table.len()+len(n.boot) > 0 {
-			t.searching = true
+			t.searching, t.lastLookup = true, now
 			if !n.search(now, &search{target: t.hash, method: GetPeers, torrent: t}) {
 				t.searching, t.nextLookup = false, now.Add(time.Second)
 			}

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
+	"braid/client"
 	"braid/dht"
 	"braid/node/event"
 	"braid/pathsel"
@@ -26,9 +29,11 @@ type DHTConfig struct {
 	Port uint16
 	// IP are the UDP addresses of nodes in the DHTs over IP.
 	IP []netip.AddrPort
+	// OverIP adds nodes on IP at the addresses at which a session accepts peers.
+	OverIP bool
 	// Nodes are addresses of other nodes.
 	Nodes []dht.Addr
-	// File keeps the nodes that were found; empty: they are forgotten.
+	// File keeps the nodes and peers that were found; empty: they are forgotten.
 	File   string
 	Policy pathsel.Policy
 	Logger *slog.Logger
@@ -37,31 +42,51 @@ type DHTConfig struct {
 const (
 	// dhtSaveEvery is how often the found nodes are written to disk.
 	dhtSaveEvery = 5 * time.Minute
-	maxDHTFile   = 8 << 20
+	// maxKeptTorrents and maxKeptPeers bound the peers that are kept for the next run, and keptFor is
+	// how long they are kept.
+	maxKeptTorrents, maxKeptPeers = 256, 50
+	keptFor                       = 14 * 24 * time.Hour
+	maxDHTFile                    = 8 << 20
 )
 
-// DHT is this program's nodes in DHTs.
+// DHT is this program's nodes in DHTs. It is a Source.
 type DHT struct {
 	server *dht.Server
 	file   string
 	log    *slog.Logger
 	stop   chan struct{}
 	saver  sync.WaitGroup
+	host   *scionnet.Host // nil: not on SCION
+
+	mu   sync.Mutex
+	kept map[dht.ID]keptPeers
 }
 
 // dhtFile is the content of DHTConfig.File.
 type dhtFile struct {
-	Nodes []dht.State `json:"nodes"`
+	Nodes []dht.State          `json:"nodes"`
+	Peers map[dht.ID]keptPeers `json:"peers"`
+}
+
+// keptPeers are the peers that were found for a torrent.
+type keptPeers struct {
+	At    time.Time  `json:"at"` // when the last one was found
+	Peers []dht.Addr `json:"peers"`
 }
 
 // OpenDHT opens the nodes that the configuration describes; host is nil without SCION. It returns nil
 // if there are none.
 func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, err error) {
-	d := &DHT{file: cfg.File, log: cfg.Logger, stop: make(chan struct{})}
+	d := &DHT{file: cfg.File, log: cfg.Logger, stop: make(chan struct{}), host: host, kept: map[dht.ID]keptPeers{}}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
 	last := d.load()
+	for hash, k := range last.Peers {
+		if len(d.kept) < maxKeptTorrents && len(k.Peers) <= maxKeptPeers && time.Since(k.At) < keptFor {
+			d.kept[hash] = k
+		}
+	}
 	var sockets []dht.Socket
 	defer func() {
 		if err != nil {
@@ -127,6 +152,26 @@ func (d *DHT) load() (f dhtFile) {
 	return f
 }
 
+// parseNodes reads the nodes that a torrent names. On IP it may name only those on the Internet, as a
+// magnet link its peers.
+func parseNodes(named []string) (out []dht.Addr) {
+	for _, text := range named {
+		a, err := dht.ParseAddr(text)
+		if err == nil && (a.IsSCION() || scionnet.ScopeOf(a.Host) == scionnet.ScopePublic) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// isPrivate tells whether peers of a torrent may come from its trackers only, as far as it is known.
+func isPrivate(s client.Source, t *client.Transfer) bool {
+	if s.IsMagnet() {
+		s, _ = t.Described() // without a description there is no info
+	}
+	return s.IsPrivate()
+}
+
 func (d *DHT) saveNowAndThen() {
 	tick := time.NewTicker(dhtSaveEvery)
 	defer tick.Stop()
@@ -146,10 +191,16 @@ func (d *DHT) save() {
 		return
 	}
 	f := dhtFile{Nodes: d.server.States()}
+	d.mu.Lock()
+	f.Peers = maps.Clone(d.kept)
+	d.mu.Unlock()
 	for i, x := range f.Nodes {
 		if len(x.Nodes) == 0 {
 			f.Nodes[i].Nodes = d.load().nodesOf(x.Addr)
 		}
+	}
+	if len(f.Peers) == 0 && !slices.ContainsFunc(f.Nodes, func(x dht.State) bool { return len(x.Nodes) > 0 }) {
+		return
 	}
 	b, err := json.Marshal(f)
 	if err == nil {
@@ -203,4 +254,35 @@ func (d *DHT) Status() event.DHT {
 		})
 	}
 	return out
+}
+
+// keep remembers found peers for the next run.
+func (d *DHT) keep(hash dht.ID, peers []dht.Addr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	k := d.kept[hash]
+	for _, p := range peers {
+		if !slices.Contains(k.Peers, p) {
+			k.Peers = append(k.Peers, p)
+		}
+	}
+	k.Peers = k.Peers[max(0, len(k.Peers)-maxKeptPeers):]
+	k.At = time.Now()
+	d.kept[hash] = k
+	for len(d.kept) > maxKeptTorrents {
+		oldest := hash
+		for h, x := range d.kept {
+			if x.At.Before(d.kept[oldest].At) {
+				oldest = h
+			}
+		}
+		delete(d.kept, oldest)
+	}
+}
+
+// keptPeers are the peers of a torrent that earlier runs have found.
+func (d *DHT) keptPeers(hash dht.ID) []dht.Addr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.kept[hash].Peers)
 }

@@ -6,7 +6,7 @@
 //	beat          the regular work for all torrents: one look a second (beat.go)
 //	Queue         which torrents of a service run: a function of their turns (queue.go)
 //	Settings      what holds for all torrents; Rates, Alternative: at which rates, and when (rates.go)
-//	Source        finds peers for torrents: trackers today (trackers.go)
+//	Source        finds peers for torrents: trackers (trackers.go), DHTs (dht.go)
 //	Knowledge     what trackers on SCION hear and say about paths (knowledge.go)
 //	Goal          when a torrent has been served enough
 //	Subscription  a reader of the events; the events are in package event
@@ -53,7 +53,9 @@ type Config struct {
 	// Torrents are those that will be added. Only their peers and trackers matter here: they decide
 	// whether SCION is needed.
 	Torrents []Options
-	// Sources find peers, in addition to trackers.
+	// DHT says in which DHTs the node takes part; nil: in none.
+	DHT *DHTConfig
+	// Sources find peers, in addition to trackers and DHTs.
 	Sources []Source
 	// Adjustable lets limits change while the node runs, which costs each connection a little. Without
 	// it, those of Client hold for ever, and torrents have none of their own.
@@ -77,6 +79,7 @@ type Node struct {
 	session *client.Session
 	host    *scionnet.Host // nil: not on SCION
 	http    *scionnet.HTTP // to trackers on SCION; nil without a host
+	dht     *DHT           // nil: none
 	sources []Source
 	stores  stores
 	stream  stream
@@ -164,7 +167,13 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 			return nil, fmt.Errorf("open a port for SCION trackers: %w", err)
 		}
 	}
+	if n.dht, err = cfg.openDHT(ctx, n.host, n.Listening()); err != nil {
+		return nil, err
+	}
 	n.sources = append([]Source{trackers{n.http, cfg.Knowledge}}, cfg.Sources...)
+	if n.dht != nil {
+		n.sources = append(n.sources, n.dht)
+	}
 	n.workers.Go(n.beat)
 	return n, nil
 }
@@ -208,6 +217,9 @@ func (n *Node) Close() error {
 	var errs []error
 	if n.http != nil {
 		errs = append(errs, n.http.Close())
+	}
+	if n.dht != nil {
+		errs = append(errs, n.dht.Close())
 	}
 	if n.session != nil {
 		errs = append(errs, n.session.Close())

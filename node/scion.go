@@ -47,7 +47,7 @@ func (c Config) openHost(ctx context.Context, log *slog.Logger) (*scionnet.Host,
 	listens := slices.ContainsFunc(c.Client.Listen, isSCION)
 	required := c.SCION.Required || listens || slices.ContainsFunc(c.peers(), isSCION)
 	onSCION := anyTracker(c.Torrents, onNetwork(true))
-	if c.SCION.Open == nil || !required && !onSCION && !(c.SCION.Likely && anyTracker(c.Torrents, MayKnowSiblings)) {
+	if c.SCION.Open == nil || !required && !onSCION && !(c.SCION.Likely && (c.DHT != nil && c.DHT.SCION || anyTracker(c.Torrents, MayKnowSiblings))) {
 		return nil, nil
 	}
 	h, err := c.SCION.Open(ctx)

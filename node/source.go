@@ -4,12 +4,13 @@ import (
 	"log/slog"
 
 	"braid/client"
+	"braid/dht"
 	"braid/pathsel"
 	"braid/tracker"
 )
 
-// Source finds peers for torrents and makes this node known to others: trackers today; a DHT or
-// peer exchange could be another source.
+// Source finds peers for torrents and makes this node known to others: trackers (trackers.go) and
+// DHTs (dht.go); peer exchange could be another source.
 type Source interface {
 	// Start begins to search for peers of a torrent. It returns ErrNoWay if this source cannot help
 	// that torrent.
@@ -34,7 +35,11 @@ type Swarm struct {
 	InfoHash [20]byte
 	PeerID   [20]byte
 	Trackers [][]tracker.URL // tiers
-	Listen   []client.Peer   // where this node accepts peers
+	Nodes    []dht.Addr      // of a DHT, as the torrent names them
+	// Private says that peers may come from the torrent's trackers only (BEP 27). Of a magnet link that
+	// is known only once a peer has sent the description.
+	Private  func() bool
+	Listen   []client.Peer // where this node accepts peers
 	Progress func() client.Progress
 	Found    func(...client.Peer)
 	Hint     func(pathsel.Hints)

@@ -16,6 +16,8 @@ func announceFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringSliceFlag{Name: "tracker", Usage: "ask the tracker at `URL` too, beside those of the torrent: http, https, udp or scion (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.BoolFlag{Name: "no-trackers", Usage: "ask no tracker of the torrent"},
+		&cli.StringFlag{Name: "dht", Usage: "take part in the DHT, where peers find each other without a tracker: `WHERE` is on (over SCION and IP) or off (default: over SCION only)"},
+		dhtNodeFlag(),
 	}, knowledgeFlags()...)
 }
 

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"braid/client"
 	"braid/dht"
 	"braid/node"
 	"braid/node/event"
@@ -52,6 +55,56 @@ func parseDHTNodes(cmd *cli.Command) (out []dht.Addr, err error) {
 		out = append(out, a)
 	}
 	return out, nil
+}
+
+// parseDHT reads --dht and --dht-node. Over IP the DHT is off unless the user asks for it: braid would
+// send packets to hosts that nobody has named. Over SCION there is no other way to find peers without
+// a tracker, and only braid's nodes are asked.
+func parseDHT(cmd *cli.Command) (*node.DHTConfig, error) {
+	nodes, err := parseDHTNodes(cmd)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &node.DHTConfig{SCION: true, Nodes: nodes, File: dhtFile(cmd)}
+	switch where := cmd.String("dht"); where {
+	case "off":
+		if len(nodes) > 0 {
+			return nil, usageErrorf("--dht-node: --dht is off")
+		}
+		return nil, nil
+	case "on":
+		cfg.OverIP = true
+	case "":
+		for _, a := range nodes {
+			if !a.IsSCION() {
+				return nil, usageErrorf("--dht-node %s: the DHT over IP is off unless you give --dht on", a)
+			}
+		}
+	default:
+		return nil, usageErrorf("--dht %q: want on or off", where)
+	}
+	return cfg, nil
+}
+
+// dhtFile keeps what was found in the DHT, beside the private key; empty: there is no place for it.
+func dhtFile(cmd *cli.Command) string {
+	if key := cmd.String("identity"); key != "" {
+		return strings.TrimSuffix(key, ".pem") + ".dht.json"
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "braid", "dht.json")
+}
+
+// mayFindInDHT tells whether a DHT may know peers of a torrent: some node is known to begin with.
+func mayFindInDHT(cmd *cli.Command, s client.Source) bool {
+	if cmd.String("dht") == "off" || s.IsPrivate() {
+		return false
+	}
+	_, err := os.Stat(dhtFile(cmd))
+	return err == nil || cmd.IsSet("dht-node") || len(s.Nodes) > 0
 }
 
 // dhtListen reads --listen of braid dht.

@@ -133,8 +133,8 @@ func downloads(ctx context.Context, cmd *cli.Command) ([]node.Options, error) {
 			return nil, err
 		}
 		o.MustFind = len(o.Peers)+len(s.Peers) == 0 && !cmd.IsSet("listen")
-		if o.MustFind && len(o.Trackers) == 0 && !cmd.Bool("list") {
-			return nil, usageErrorf("nobody to download %s from: %sname a peer with --peer or a tracker with --tracker", s.Name, onlyWebSeeds(s))
+		if o.MustFind && len(o.Trackers) == 0 && !cmd.Bool("list") && !mayFindInDHT(cmd, s) {
+			return nil, usageErrorf("nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, or a node of the DHT with --dht-node", s.Name, onlyWebSeeds(s))
 		}
 		out = append(out, o)
 	}

@@ -106,6 +106,9 @@ func openNode(ctx context.Context, cmd *cli.Command, out *display, torrents []no
 	if err != nil {
 		return nil, nil, err
 	}
+	if cfg.DHT, err = parseDHT(cmd); err != nil {
+		return nil, nil, err
+	}
 	cfg.Torrents = torrents
 	if cmd.Bool("interactive") {
 		cfg.SCION.Choose = newQuestions(os.Stdin, stderr(cmd)).paths

@@ -1,0 +1,119 @@
+package node
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/client"
+	"braid/dht"
+	"braid/pathsel"
+	"braid/storage"
+)
+
+// A magnet link with the hash alone is enough: one node of the DHT knows the seed, and the download
+// knows that node. The next download needs no node: it has kept the peers.
+func TestMagnetThroughDHT(t *testing.T) {
+	data, file := t.TempDir(), filepath.Join(t.TempDir(), "dht.json")
+	src := create(t, data, "found", 100_000)
+	hub := open(t, Config{DHT: &DHTConfig{OverIP: true}})
+	nodes := hub.dht.addrs(t)
+	seed := open(t, Config{DHT: &DHTConfig{OverIP: true, Nodes: nodes}})
+	add(t, seed, Options{Source: src, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
+	magnet, err := client.ParseMagnet("magnet:?xt=urn:btih:" + src.InfoHash.HexString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cfg := range []DHTConfig{{OverIP: true, Nodes: nodes, File: file}, {OverIP: true, File: file}} {
+		n := open(t, Config{DHT: &cfg})
+		x := add(t, n, Options{Source: magnet, Storage: Storage{Kind: storage.KindFile, Dir: t.TempDir()}, MustFind: true})
+		select {
+		case <-x.Done():
+		case <-time.After(patience):
+			t.Fatalf("not complete: %+v; %+v", x.Progress(), n.dht.Status())
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (d *DHT) addrs(t *testing.T) (out []dht.Addr) {
+	for _, text := range d.Listening() {
+		a, err := dht.ParseAddr(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// A DHT hears nothing of a private torrent.
+func TestDHTLeavesPrivateTorrents(t *testing.T) {
+	n := open(t, Config{DHT: &DHTConfig{OverIP: true}})
+	private := true
+	s := Swarm{Private: func() bool { return private }, Found: func(...client.Peer) {}, Logger: n.log}
+	if _, err := n.dht.Start(s); err != ErrNoWay {
+		t.Fatalf("a private torrent: %v", err)
+	}
+	// Behind a magnet link that is known later.
+	private = false
+	x, err := n.dht.Start(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private = true
+	x.Hungry(true)
+	if _, torrents := n.dht.server.Following(); torrents != 0 {
+		t.Error("the torrent is still searched for")
+	}
+	x.Close()
+}
+
+func TestSpread(t *testing.T) {
+	peer := func(s string) dht.Addr {
+		a, err := dht.ParseAddr(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	far, near, bad := pathsel.IA(1<<48|0xff00_0000_0110), pathsel.IA(1<<48|0xff00_0000_0111), pathsel.IA(1<<48|0xff00_0000_0112)
+	var in []dht.Addr
+	for _, s := range []string{
+		bad.String() + ",[10.0.0.1]:1", "192.0.2.1:1", far.String() + ",[10.0.0.1]:1", far.String() + ",[10.0.0.2]:1",
+		near.String() + ",[10.0.0.1]:1", near.String() + ",[10.0.0.2]:1",
+	} {
+		in = append(in, peer(s))
+	}
+	var got []string
+	for _, a := range spread(in, map[pathsel.IA]distance{
+		far: nearest([]pathsel.Path{{Latency: time.Second, LatencyKnown: true}}), near: nearest([]pathsel.Path{{Latency: time.Millisecond, LatencyKnown: true}}),
+	}) {
+		got = append(got, strings.TrimPrefix(a.String(), "1-ff00:0:"))
+	}
+	want := []string{"111,[10.0.0.1]:1", "110,[10.0.0.1]:1", "111,[10.0.0.2]:1", "110,[10.0.0.2]:1", "112,[10.0.0.1]:1", "192.0.2.1:1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestTorrentNodes(t *testing.T) {
+	b := "d5:nodesll9:192.0.2.1i6881eel3:::1i6881eel9:127.0.0.1i1eel21:1-ff00:0:110,10.0.0.1i31000eel1:xei5ee4:spam1:x"
+	src := create(t, t.TempDir(), "named", 40_000)
+	torrent := strings.TrimSuffix(string(src.Torrent()), "e") + strings.TrimPrefix(b, "d") + "e"
+	s, err := client.ParseTorrent([]byte(torrent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, a := range parseNodes(s.Nodes) {
+		got = append(got, a.String())
+	}
+	if want := []string{"1-ff00:0:110,[10.0.0.1]:31000"}; !slices.Contains(got, want[0]) || slices.Contains(got, "127.0.0.1:1") || slices.Contains(got, "[::1]:6881") {
+		t.Errorf("%v of %v", got, s.Nodes)
+	}
+}
