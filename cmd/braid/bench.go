@@ -24,7 +24,7 @@ func benchCommand() *cli.Command {
 		Name:  "bench",
 		Usage: "measure braid's parts on this machine",
 		Commands: []*cli.Command{
-			benchTransportCommand(), benchTrackerCommand(), benchKnowledgeCommand(), benchLinkCommand(), benchStorageCommand(),
+			benchTransportCommand(), benchTrackerCommand(), benchKnowledgeCommand(), benchLinkCommand(), benchStorageCommand(), benchDHTCommand(),
 			benchWorker("transport-end", transportbench.End), benchWorker("tracker-load", trackerbench.Serve),
 			benchWorker("storage-leech", storagebench.Leech),
 		},

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/testbed/dhtbench"
+)
+
+func benchDHTCommand() *cli.Command {
+	var cases []string
+	for _, c := range dhtbench.Cases {
+		cases = append(cases, c.Name+" ("+c.About+")")
+	}
+	return &cli.Command{
+		Name:  "dht",
+		Usage: "simulate DHTs of many nodes in virtual time: hops, success and load",
+		Description: "The nodes are those that braid dht runs; messages take 25 to 75 ms. A peer of each torrent announces it, and later\n" +
+			"other nodes search for it. Cases: " + strings.Join(cases, "; ") + ".",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each measurement"},
+			&cli.IntSliceFlag{Name: "nodes", Value: []int{100, 1000, 10_000}, Usage: "simulate `N` nodes (repeatable)"},
+			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE` (repeatable)"},
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the random choices; the same seed gives the same result"},
+			&cli.StringFlag{Name: "figure", Usage: "draw the results as dht-by-size.svg in `DIR`, with their numbers as CSV"},
+			&cli.StringFlag{Name: "from", Usage: "draw the results that --json has written to `FILE` instead of simulating"},
+		},
+		Action: benchAction(benchDHT),
+	}
+}
+
+func benchDHT(ctx context.Context, b benchmark) error {
+	var rows []dhtbench.Row
+	var err error
+	if name := b.String("from"); name != "" {
+		rows, err = readDHTRows(name)
+	} else {
+		rows, err = measureDHT(ctx, b)
+	}
+	if err != nil || b.String("figure") == "" {
+		return err
+	}
+	return drawDHT(b.String("figure"), rows)
+}
+
+func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err error) {
+	only := b.StringSlice("case")
+	for _, name := range only {
+		if !slices.ContainsFunc(dhtbench.Cases, func(c dhtbench.Case) bool { return c.Name == name }) {
+			return nil, usageErrorf("--case %q: no such case; see --help", name)
+		}
+	}
+	table := b.rows("case\tnodes\tfound %\thops\tp95 hops\tp95 s\tqueries\tB/s\tp99 B/s\tseconds\t")
+	for _, n := range b.IntSlice("nodes") {
+		if n < 10 {
+			return nil, usageErrorf("--nodes %d: want at least 10", n)
+		}
+		for _, c := range dhtbench.Cases {
+			if len(only) > 0 && !slices.Contains(only, c.Name) {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			b.progress(fmt.Sprintf("%s, %d nodes", c.Name, n))
+			r, err := dhtbench.Measure(c, n, b.Uint64("seed"))
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, r)
+			table.Add(r, "%s\t%d\t%.1f\t%.2f\t%.0f\t%.2f\t%.1f\t%.0f\t%.0f\t%.0f\t", r.Case, r.Nodes, 100*r.Found,
+				r.HopsMean, r.HopsP95, r.P95, r.Queries, r.LoadMean, r.LoadP99, r.Seconds)
+		}
+	}
+	return rows, table.End(nil)
+}
+
+// readDHTRows reads what --json has written.
+func readDHTRows(name string) (rows []dhtbench.Row, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the results: %w", err)
+	}
+	defer f.Close()
+	for d := json.NewDecoder(f); ; {
+		var r dhtbench.Row
+		if err := d.Decode(&r); errors.Is(err, io.EOF) {
+			return rows, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the results %s: %w", name, err)
+		}
+		rows = append(rows, r)
+	}
+}
+
+func drawDHT(dir string, rows []dhtbench.Row) error {
+	f := dhtbench.Draw(rows)
+	for ending, write := range map[string]func(io.Writer) error{".svg": f.SVG, ".csv": f.Data.CSV} {
+		out, err := os.Create(filepath.Join(dir, f.File()+ending))
+		if err != nil {
+			return fmt.Errorf("draw the results: %w", err)
+		}
+		if err := errors.Join(write(out), out.Close()); err != nil {
+			return fmt.Errorf("draw the results: %w", err)
+		}
+	}
+	return nil
+}
