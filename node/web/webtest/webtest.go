@@ -131,6 +131,6 @@ func Python(t testing.TB, script string, args ...string) {
 	env := []string{"PYTHONPATH=" + libraries, "PYTHONDONTWRITEBYTECODE=1"}
 	said, err := Run(t, env, "/usr/bin/python3", append([]string{script}, args...)...)
 	if err != nil {
-		t.Errorf("%s: %v\n%s", script, err, said)
+		t.Fatalf("%s: %v\n%s", script, err, said)
 	}
 }

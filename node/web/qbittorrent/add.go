@@ -1,0 +1,167 @@
+package qbittorrent
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+
+	"braid/client"
+	"braid/node"
+	"braid/node/web/foreign"
+	"braid/storage"
+)
+
+// maxSources bounds how many torrents one call adds.
+const maxSources = 1000
+
+// add adds torrents: files of the form, and URLs, magnet links and info hashes, one on each line.
+func (c *call) add() (any, error) {
+	o, hold := c.newOptions()
+	if c.err != nil {
+		return nil, c.err
+	}
+	var files []client.Source
+	if c.r.MultipartForm != nil {
+		parts := slices.Concat(slices.Collect(maps.Values(c.r.MultipartForm.File))...) // under any name, as in qBittorrent
+		for _, part := range parts {
+			f, err := part.Open()
+			if err != nil {
+				return nil, err
+			}
+			b, err := io.ReadAll(io.LimitReader(f, client.MaxTorrentFile+1))
+			f.Close()
+			if err != nil {
+				return nil, err
+			}
+			src, err := client.ParseTorrent(b)
+			if err != nil {
+				return nil, fail(http.StatusUnsupportedMediaType, "%q is not a valid torrent file: %v", part.Filename, err)
+			}
+			files = append(files, src)
+		}
+	}
+	names := split(c.text("urls"), "\n")
+	if len(names)+len(files) > maxSources {
+		return nil, fail(http.StatusBadRequest, "more than %d torrents in one call", maxSources)
+	}
+	if slices.ContainsFunc(names, filepath.IsAbs) { // qBittorrent's API reads no files of its machine
+		return text("Fails."), nil
+	}
+	added := 0
+	add := func(src client.Source) error {
+		err := c.addOne(src, o, hold)
+		if errors.Is(err, node.ErrExists) {
+			c.options.Logger.Info("a torrent is there already", "torrent", src.Name)
+			return nil
+		}
+		if err == nil {
+			added++
+		}
+		return err
+	}
+	for _, src := range files {
+		if err := add(src); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range names { // one after the other: what is fetched may be large
+		src, err := foreign.Source(c.r.Context(), name, c.text("cookie"))
+		if err != nil {
+			c.options.Logger.Warn("a torrent cannot be added", "error", err)
+			continue
+		}
+		if err := add(src); err != nil {
+			return nil, err
+		}
+	}
+	if added == 0 {
+		return text("Fails."), nil
+	}
+	return text("Ok."), nil
+}
+
+// newOptions reads what the torrents of a call have in common, and whether they wait for a start.
+func (c *call) newOptions() (o node.Options, hold bool) {
+	category := c.text("category")
+	tags := split(c.text("tags"), ",")
+	for _, n := range append(slices.Clone(tags), cmp.Or(category, "x")) {
+		if !validName(n) {
+			c.wrong("%q is no name for a category or tag", n)
+		}
+	}
+	o = node.Options{Labels: join(category, tags), Goal: c.goal(), Paused: true}
+	dir := c.text("savepath")
+	if dir == "" {
+		dir = c.categories()[category].SavePath
+	} else {
+		dir = c.directory("savepath")
+	}
+	o.Storage = node.Storage{Kind: storage.KindFile, Dir: dir}
+	o.Rates = withRate(withRate(o.Rates, true, c.whole("dlLimit", 0)), false, c.whole("upLimit", 0))
+	if on := c.flag("sequentialDownload"); on != nil {
+		o.Selection.Sequential = *on
+	}
+	for name, what := range map[string]string{
+		"autoTMM": "automatic management", "firstLastPiecePrio": "priority for first and last pieces",
+		"useDownloadPath": "directory for the incomplete data of one torrent",
+	} {
+		if err := c.refuseOn(name, what); err != nil && c.err == nil {
+			c.err = err
+		}
+	}
+	if layout := c.text("contentLayout"); layout != "" && layout != "Original" {
+		c.wrong("braid has no other content layout than Original")
+	}
+	if when := c.text("stopCondition"); when != "" && when != "None" {
+		c.wrong("braid has no condition that stops a torrent")
+	}
+	if name := c.text("rename"); name != "" {
+		c.wrong("braid has no way to rename torrents")
+	}
+	hold = c.node.Settings().AddPaused
+	if stopped := c.flag("stopped", "paused"); stopped != nil {
+		hold = *stopped
+	}
+	if c.err == nil {
+		c.err = c.keepLabels(category, tags)
+	}
+	return o, hold
+}
+
+// keepLabels remembers what a call has named for new torrents.
+func (c *call) keepLabels(category string, tags []string) error {
+	if _, known := c.categories()[category]; category != "" && !known {
+		if err := c.labels.change(func(k *keptLabels) error { k.Categories[category] = ""; return nil }); err != nil {
+			return err
+		}
+	}
+	if len(tags) == 0 {
+		return nil
+	}
+	return c.keepTags(tags)
+}
+
+func (c *call) addOne(src client.Source, o node.Options, hold bool) error {
+	o.Source, o.Trackers = src, node.ParseTrackers(src, c.options.Logger)
+	t, err := c.node.Add(c.r.Context(), o)
+	if err != nil {
+		return err
+	}
+	if top := c.flag("addToTopOfQueue"); err == nil && top != nil && *top {
+		err = t.Set(node.Change{QueuePosition: ptr(0)})
+	}
+	if force := c.flag("forced"); err == nil && force != nil && *force {
+		return t.ResumeNow(c.r.Context())
+	}
+	if err == nil && !hold {
+		err = t.Resume(c.r.Context())
+	}
+	if err != nil {
+		return errors.Join(err, c.node.Remove(t.InfoHash(), false))
+	}
+	return nil
+}

@@ -1,0 +1,442 @@
+package qbittorrent
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"braid/client"
+	"braid/node"
+	"braid/node/web/foreign"
+	"braid/tracker"
+)
+
+// writes are the calls that change something. Only POST reaches them.
+var writes = map[string]func(*call) (any, error){
+	"app/setPreferences":          (*call).setPreferences,
+	"app/shutdown":                (*call).shutdown,
+	"transfer/setSpeedLimitsMode": (*call).setSpeedLimitsMode,
+	"transfer/toggleSpeedLimitsMode": func(c *call) (any, error) {
+		_, on := c.node.Settings().RatesAt(time.Now())
+		return nil, c.alternative(!on)
+	},
+	"transfer/setDownloadLimit":         func(c *call) (any, error) { return nil, c.setRate(true) },
+	"transfer/setUploadLimit":           func(c *call) (any, error) { return nil, c.setRate(false) },
+	"torrents/add":                      (*call).add,
+	"torrents/stop":                     (*call).stop,
+	"torrents/pause":                    (*call).stop, // before version 5
+	"torrents/start":                    (*call).start,
+	"torrents/resume":                   (*call).start,
+	"torrents/delete":                   (*call).remove,
+	"torrents/recheck":                  func(c *call) (any, error) { return nil, c.each((*node.Torrent).Verify) },
+	"torrents/reannounce":               (*call).reannounce,
+	"torrents/addTrackers":              (*call).addTrackers,
+	"torrents/editTracker":              (*call).editTracker,
+	"torrents/removeTrackers":           (*call).removeTrackers,
+	"torrents/addPeers":                 (*call).addPeers,
+	"torrents/increasePrio":             func(c *call) (any, error) { return nil, c.move(foreign.Up) },
+	"torrents/decreasePrio":             func(c *call) (any, error) { return nil, c.move(foreign.Down) },
+	"torrents/topPrio":                  func(c *call) (any, error) { return nil, c.move(foreign.Top) },
+	"torrents/bottomPrio":               func(c *call) (any, error) { return nil, c.move(foreign.Bottom) },
+	"torrents/filePrio":                 (*call).filePriority,
+	"torrents/setDownloadLimit":         func(c *call) (any, error) { return nil, c.setTorrentRate(true) },
+	"torrents/setUploadLimit":           func(c *call) (any, error) { return nil, c.setTorrentRate(false) },
+	"torrents/setShareLimits":           (*call).setShareLimits,
+	"torrents/setLocation":              (*call).setLocation,
+	"torrents/setSavePath":              (*call).setLocation,
+	"torrents/rename":                   func(*call) (any, error) { return nil, lacking("way to rename files") },
+	"torrents/renameFile":               func(*call) (any, error) { return nil, lacking("way to rename files") },
+	"torrents/renameFolder":             func(*call) (any, error) { return nil, lacking("way to rename files") },
+	"torrents/setCategory":              (*call).setCategory,
+	"torrents/createCategory":           (*call).createCategory,
+	"torrents/editCategory":             (*call).editCategory,
+	"torrents/removeCategories":         (*call).removeCategories,
+	"torrents/addTags":                  (*call).addTags,
+	"torrents/removeTags":               (*call).removeTags,
+	"torrents/createTags":               (*call).createTags,
+	"torrents/deleteTags":               (*call).deleteTags,
+	"torrents/setAutoManagement":        func(c *call) (any, error) { return nil, c.refuseOn("enable", "automatic management") },
+	"torrents/toggleFirstLastPiecePrio": func(*call) (any, error) { return nil, lacking("priority for first and last pieces") },
+	"torrents/toggleSequentialDownload": (*call).toggleSequential,
+	"torrents/setForceStart":            (*call).setForceStart,
+	"torrents/setSuperSeeding":          (*call).setSuperSeeding,
+	"torrents/setDownloadPath":          func(*call) (any, error) { return nil, lacking("directory for the incomplete data of one torrent") },
+}
+
+// atOnce bounds the torrents that are changed at the same time: a change may wait for the disk.
+const atOnce = 16
+
+// each does something with all torrents that are named.
+func (c *call) each(do func(*node.Torrent) error) error {
+	all := c.torrents()
+	if c.err != nil {
+		return c.err
+	}
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	errs := make([]error, len(all))
+	for i, t := range all {
+		g.Go(func() error {
+			errs[i] = do(t)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *call) set(change node.Change) error {
+	return c.each(func(t *node.Torrent) error { return t.Set(change) })
+}
+
+func (c *call) refuseOn(name, what string) error {
+	if on := c.flag(name); on != nil && *on {
+		return lacking(what)
+	}
+	return nil
+}
+
+func (c *call) stop() (any, error) {
+	return nil, c.each(func(t *node.Torrent) error {
+		if t.State() == node.Paused {
+			return nil
+		}
+		return t.Pause()
+	})
+}
+
+func (c *call) start() (any, error) {
+	return nil, c.each(func(t *node.Torrent) error {
+		switch t.State() {
+		case node.Paused, node.Served, node.Failed:
+			return t.Resume(c.r.Context())
+		}
+		return nil
+	})
+}
+
+// setForceStart has torrents pass the queue. Taking that back puts them into the queue again.
+func (c *call) setForceStart() (any, error) {
+	force := c.flag("value")
+	return nil, c.each(func(t *node.Torrent) error {
+		forced := t.Status().Forced
+		switch {
+		case force != nil && *force && !forced:
+			if t.State() == node.Running {
+				if err := t.Pause(); err != nil {
+					return err
+				}
+			}
+			return t.ResumeNow(c.r.Context())
+		case (force == nil || !*force) && forced && t.State() != node.Paused:
+			if err := t.Pause(); err != nil {
+				return err
+			}
+			return t.Resume(c.r.Context())
+		}
+		return nil
+	})
+}
+
+func (c *call) remove() (any, error) {
+	data := c.flag("deleteFiles")
+	if !c.has("deleteFiles") {
+		c.wrong("Missing required parameters: deleteFiles")
+	}
+	return nil, c.each(func(t *node.Torrent) error { return c.node.Remove(t.InfoHash(), data != nil && *data) })
+}
+
+func (c *call) reannounce() (any, error) {
+	return nil, c.each(func(t *node.Torrent) error {
+		t.Announce()
+		return nil
+	})
+}
+
+func (c *call) move(how foreign.Direction) error {
+	chosen := map[string]bool{}
+	for _, t := range c.torrents() {
+		chosen[t.InfoHash()] = true
+	}
+	if c.err != nil {
+		return c.err
+	}
+	return foreign.Move(c.node, chosen, how)
+}
+
+func (c *call) toggleSequential() (any, error) {
+	return nil, c.each(func(t *node.Torrent) error {
+		return t.Set(node.Change{Sequential: ptr(!t.Status().Sequential)})
+	})
+}
+
+func (c *call) setSuperSeeding() (any, error) {
+	mode := client.NoSuperSeeding
+	if on := c.flag("value"); on != nil && *on {
+		mode = client.AlwaysSuperSeeding
+	}
+	return nil, c.set(node.Change{SuperSeeding: &mode})
+}
+
+// withRate returns rates with another limit, in bytes per second; 0 or less is none.
+func withRate(r node.Rates, down bool, bytes int) node.Rates {
+	bits := min(int64(max(bytes, 0)), math.MaxInt64/8) * 8
+	if down {
+		r.Download, r.DownloadOff = bits, false
+	} else {
+		r.Upload, r.UploadOff = bits, false
+	}
+	return r
+}
+
+func (c *call) setTorrentRate(down bool) error {
+	c.needed("limit")
+	limit := c.whole("limit", 0)
+	return c.each(func(t *node.Torrent) error {
+		r := withRate(t.Status().Rates, down, limit)
+		return t.Set(node.Change{Rates: &r})
+	})
+}
+
+func (c *call) setRate(down bool) error {
+	c.needed("limit")
+	limit := c.whole("limit", 0)
+	if c.err != nil {
+		return c.err
+	}
+	return c.node.Change(func(s *node.Settings) { s.Rates = withRate(s.Rates, down, limit) })
+}
+
+func (c *call) setSpeedLimitsMode() (any, error) {
+	c.needed("mode")
+	mode := c.whole("mode", 0)
+	if mode < 0 || mode > 1 {
+		c.wrong("mode: want 0 or 1")
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	return nil, c.alternative(mode == 1)
+}
+
+func (c *call) alternative(on bool) error {
+	return c.node.Change(func(s *node.Settings) { s.Alternative.Hand, s.Alternative.Since = &on, time.Now() })
+}
+
+// setShareLimits changes when torrents have been served enough: -2 is the global limit, -1 none.
+func (c *call) setShareLimits() (any, error) {
+	for _, name := range []string{"ratioLimit", "seedingTimeLimit", "inactiveSeedingTimeLimit"} {
+		c.needed(name)
+	}
+	goal := c.goal()
+	return nil, c.set(node.Change{Goal: &goal})
+}
+
+// goal reads the limits of seeding. Without arguments they are the global ones.
+func (c *call) goal() node.Goal {
+	ratio := c.real("ratioLimit", globalLimit)
+	part := func(name string) time.Duration {
+		switch m := c.whole(name, globalLimit); {
+		case m == globalLimit:
+			return 0
+		case m < 0:
+			return -1
+		default:
+			return max(minutes(float64(m)), 1) // 0 is at once
+		}
+	}
+	g := node.Goal{Time: part("seedingTimeLimit"), Idle: part("inactiveSeedingTimeLimit")}
+	switch {
+	case ratio == globalLimit:
+	case ratio < 0:
+		g.Ratio = -1
+	default:
+		g.Ratio = max(ratio, 1e-9)
+	}
+	return g
+}
+
+// directory reads an absolute path.
+func (c *call) directory(name string) string {
+	dir := c.text(name)
+	if !filepath.IsAbs(dir) {
+		c.wrong("%s: %q is not an absolute path", name, dir)
+	}
+	return filepath.Clean(dir)
+}
+
+func (c *call) setLocation() (any, error) {
+	if !c.has("hashes") && c.has("id") { // setSavePath names them so
+		c.r.Form.Set("hashes", c.text("id"))
+	}
+	name := "location"
+	if !c.has(name) {
+		name = "path"
+	}
+	dir := c.directory(name)
+	return nil, c.each(func(t *node.Torrent) error { return t.Move(dir, true) })
+}
+
+func (c *call) filePriority() (any, error) {
+	t, err := c.torrent()
+	ids, p := split(c.needed("id"), "|"), c.whole("priority", -1)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.err != nil:
+		return nil, c.err
+	}
+	to, ok := map[int]client.Priority{skipped: client.Skip, normal: client.Normal, high: client.High, maximal: client.High}[p]
+	if !ok {
+		return nil, fail(http.StatusBadRequest, "priority %d: want 0, 1, 6 or 7", p)
+	}
+	files, n := map[int]client.Priority{}, len(t.Files())
+	for _, id := range ids {
+		i, err := strconv.Atoi(id)
+		if err != nil {
+			return nil, fail(http.StatusBadRequest, "%q is no number of a file", id)
+		}
+		if i < 0 || i >= n {
+			return nil, fail(http.StatusConflict, "there is no file %d: the torrent has %d", i, n)
+		}
+		files[i] = to
+	}
+	return nil, t.Set(node.Change{Files: files})
+}
+
+// addTrackers adds announce URLs, one on each line. Each is a tier of its own; those that are there
+// already stay where they are.
+func (c *call) addTrackers() (any, error) {
+	t, err := c.torrent()
+	urls := split(c.needed("urls"), "\n")
+	if len(urls) > maxSources {
+		c.wrong("more than %d trackers in one call", maxSources)
+	}
+	if err != nil || c.err != nil {
+		return nil, err
+	}
+	return nil, changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
+		for _, text := range urls {
+			u, err := tracker.ParseURL(text)
+			if err != nil {
+				return nil, fail(http.StatusBadRequest, "%v", err)
+			}
+			if !slices.ContainsFunc(slices.Concat(tiers...), func(x tracker.URL) bool { return x.String() == u.String() }) {
+				tiers = append(tiers, []tracker.URL{u.OfUser()})
+			}
+		}
+		return tiers, nil
+	})
+}
+
+func changeTrackers(t *node.Torrent, f func([][]tracker.URL) ([][]tracker.URL, error)) error {
+	var tiers [][]tracker.URL
+	for _, tier := range t.Options().Trackers {
+		tiers = append(tiers, slices.Clone(tier))
+	}
+	tiers, err := f(tiers)
+	if err != nil {
+		return err
+	}
+	tiers = slices.DeleteFunc(tiers, func(tier []tracker.URL) bool { return len(tier) == 0 })
+	return t.Set(node.Change{Trackers: &tiers})
+}
+
+func (c *call) editTracker() (any, error) {
+	t, err := c.torrent()
+	from := c.text("origUrl")
+	if !c.has("origUrl") {
+		from = c.needed("url") // since API 2.12
+	}
+	to := c.needed("newUrl")
+	if err != nil || c.err != nil {
+		return nil, err
+	}
+	u, err := tracker.ParseURL(to)
+	if err != nil {
+		return nil, fail(http.StatusBadRequest, "%v", err)
+	}
+	return nil, changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
+		found := false
+		for _, tier := range tiers {
+			for i, x := range tier {
+				switch x.String() {
+				case u.String():
+					return nil, fail(http.StatusConflict, "the tracker %s is there already", u)
+				case from:
+					tier[i], found = u.OfUser(), true
+				}
+			}
+		}
+		if !found {
+			return nil, fail(http.StatusConflict, "the torrent has no tracker %s", from)
+		}
+		return tiers, nil
+	})
+}
+
+func (c *call) removeTrackers() (any, error) {
+	t, err := c.torrent()
+	urls := split(c.needed("urls"), "|")
+	if err != nil || c.err != nil {
+		return nil, err
+	}
+	return nil, changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
+		found := false
+		for i := range tiers {
+			tiers[i] = slices.DeleteFunc(tiers[i], func(u tracker.URL) bool {
+				gone := slices.Contains(urls, u.String())
+				found = found || gone
+				return gone
+			})
+		}
+		if !found {
+			return nil, fail(http.StatusConflict, "the torrent has none of these trackers")
+		}
+		return tiers, nil
+	})
+}
+
+func (c *call) addPeers() (any, error) {
+	var peers []client.Peer
+	named := split(c.needed("peers"), "|")
+	if len(named) > maxSources {
+		c.wrong("more than %d peers in one call", maxSources)
+	}
+	for _, text := range named {
+		if p, err := client.ParsePeer(text); err == nil {
+			peers = append(peers, p)
+		}
+	}
+	all := c.torrents()
+	if c.err != nil {
+		return nil, c.err
+	}
+	if len(peers) == 0 {
+		return nil, errNoPeers
+	}
+	out := map[string]any{}
+	for _, t := range all {
+		added := 0
+		if t.State() == node.Running { // others ignore peers
+			t.AddPeers(peers...)
+			added = len(peers)
+		}
+		out[t.InfoHash()] = map[string]int{"added": added, "failed": len(named) - added}
+	}
+	return out, nil
+}
+
+func (c *call) shutdown() (any, error) {
+	if c.options.Shutdown == nil {
+		return nil, fail(http.StatusConflict, "this program cannot be ended through the API")
+	}
+	go c.options.Shutdown()
+	return nil, nil
+}

@@ -1,0 +1,298 @@
+package qbittorrent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"braid/node"
+)
+
+// prefix begins the label that is a torrent's category.
+const prefix = "category:"
+
+// parse separates the labels of a torrent.
+func parse(all []string) (category string, tags []string) {
+	tags = []string{}
+	for _, l := range all {
+		if name, ok := strings.CutPrefix(l, prefix); ok && category == "" {
+			category = name
+		} else {
+			tags = append(tags, l)
+		}
+	}
+	return category, tags
+}
+
+// join is the opposite of parse.
+func join(category string, tags []string) []string {
+	out := []string{}
+	if category != "" {
+		out = append(out, prefix+category)
+	}
+	for _, t := range tags {
+		if t != "" && !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// labels are the categories and tags that exist, whether or not a torrent has them.
+type labels struct {
+	file string // keeps them; empty: they are forgotten
+
+	mu   sync.Mutex
+	kept keptLabels
+}
+
+type keptLabels struct {
+	Categories map[string]string `json:"categories"` // name to directory
+	Tags       []string          `json:"tags"`
+}
+
+// maxKept bounds the categories, and the tags.
+const maxKept = 1000
+
+func openLabels(dir string) (*labels, error) {
+	l := &labels{kept: keptLabels{Categories: map[string]string{}}}
+	if dir == "" {
+		return l, nil
+	}
+	l.file = filepath.Join(dir, "qbittorrent.json")
+	b, err := os.ReadFile(l.file)
+	if errors.Is(err, os.ErrNotExist) {
+		return l, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &l.kept)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the categories: %w; repair or remove %s", err, l.file)
+	}
+	if l.kept.Categories == nil {
+		l.kept.Categories = map[string]string{}
+	}
+	return l, nil
+}
+
+// change changes what is kept, and saves it.
+func (l *labels) change(f func(*keptLabels) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := keptLabels{maps.Clone(l.kept.Categories), slices.Clone(l.kept.Tags)}
+	if err := f(&k); err != nil {
+		return err
+	}
+	if len(k.Categories) > maxKept || len(k.Tags) > maxKept {
+		return fail(http.StatusConflict, "more than %d categories or tags", maxKept)
+	}
+	if l.file != "" {
+		b, err := json.Marshal(k)
+		if err == nil {
+			err = node.ReplaceFile(l.file, b, true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	l.kept = k
+	return nil
+}
+
+func (l *labels) get() keptLabels {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return keptLabels{maps.Clone(l.kept.Categories), slices.Clone(l.kept.Tags)}
+}
+
+// category is what is told of a category.
+type category struct {
+	Name     string `json:"name"`
+	SavePath string `json:"savePath"`
+}
+
+// categories are those that were created, and those of torrents.
+func (c *call) categories() map[string]category {
+	out := map[string]category{}
+	for name, dir := range c.labels.get().Categories {
+		out[name] = category{name, dir}
+	}
+	for _, t := range c.node.Torrents() {
+		if name, _ := parse(t.Options().Labels); name != "" && out[name].Name == "" {
+			out[name] = category{Name: name}
+		}
+	}
+	return out
+}
+
+func (c *call) tags() []string {
+	all := c.labels.get().Tags
+	for _, t := range c.node.Torrents() {
+		_, tags := parse(t.Options().Labels)
+		all = append(all, tags...)
+	}
+	slices.Sort(all)
+	return append([]string{}, slices.Compact(all)...)
+}
+
+// validName finds names that a node does not take as labels.
+func validName(name string) bool {
+	return name != "" && len(name) <= 100 && !strings.ContainsAny(name, ",\n") && !strings.HasPrefix(name, prefix) &&
+		!strings.HasPrefix(name, "/") && !strings.HasSuffix(name, "/") && !strings.Contains(name, "//")
+}
+
+func (c *call) createCategory() (any, error) {
+	name, dir := c.needed("category"), c.text("savePath")
+	switch {
+	case c.err != nil:
+		return nil, c.err
+	case !validName(name):
+		return nil, fail(http.StatusConflict, "%q is no name for a category", name)
+	case dir != "" && !filepath.IsAbs(dir):
+		return nil, fail(http.StatusConflict, "%q is not an absolute path", dir)
+	}
+	return nil, c.labels.change(func(k *keptLabels) error {
+		if _, ok := k.Categories[name]; ok {
+			return fail(http.StatusConflict, "there is a category %q already", name)
+		}
+		k.Categories[name] = dir
+		return nil
+	})
+}
+
+func (c *call) editCategory() (any, error) {
+	name, dir := c.needed("category"), c.needed("savePath")
+	switch _, known := c.categories()[name]; {
+	case c.err != nil:
+		return nil, c.err
+	case !known:
+		return nil, fail(http.StatusConflict, "there is no category %q", name)
+	case dir != "" && !filepath.IsAbs(dir):
+		return nil, fail(http.StatusConflict, "%q is not an absolute path", dir)
+	}
+	return nil, c.labels.change(func(k *keptLabels) error {
+		k.Categories[name] = dir
+		return nil
+	})
+}
+
+func (c *call) removeCategories() (any, error) {
+	names := split(c.needed("categories"), "\n")
+	err := c.labels.change(func(k *keptLabels) error {
+		for _, n := range names {
+			delete(k.Categories, n)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return nil, relabel(c.node.Torrents(), func(category string, tags []string) (string, []string) {
+		if slices.Contains(names, category) {
+			category = ""
+		}
+		return category, tags
+	})
+}
+
+func (c *call) setCategory() (any, error) {
+	all, name := c.torrents(), c.needed("category")
+	if _, known := c.categories()[name]; c.err == nil && name != "" && !known {
+		return nil, fail(http.StatusConflict, "there is no category %q", name)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	return nil, relabel(all, func(_ string, tags []string) (string, []string) { return name, tags })
+}
+
+// relabel changes the categories and tags of torrents.
+func relabel(all []*node.Torrent, f func(category string, tags []string) (string, []string)) error {
+	var errs []error
+	for _, t := range all {
+		before := t.Options().Labels
+		if after := join(f(parse(before))); !slices.Equal(before, after) {
+			errs = append(errs, t.Set(node.Change{Labels: &after}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *call) tagNames() []string {
+	names := split(c.needed("tags"), ",")
+	for _, n := range names {
+		if !validName(n) {
+			c.wrong("%q is no name for a tag", n)
+		}
+	}
+	return names
+}
+
+// keepTags remembers tags, so that clients see them when no torrent has them any more.
+func (c *call) keepTags(names []string) error {
+	return c.labels.change(func(k *keptLabels) error {
+		for _, n := range names {
+			if !slices.Contains(k.Tags, n) {
+				k.Tags = append(k.Tags, n)
+			}
+		}
+		return nil
+	})
+}
+
+func (c *call) createTags() (any, error) {
+	names := c.tagNames()
+	if c.err != nil {
+		return nil, c.err
+	}
+	return nil, c.keepTags(names)
+}
+
+func (c *call) deleteTags() (any, error) {
+	names := split(c.needed("tags"), ",")
+	err := c.labels.change(func(k *keptLabels) error {
+		k.Tags = slices.DeleteFunc(k.Tags, func(t string) bool { return slices.Contains(names, t) })
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return nil, relabel(c.node.Torrents(), without(names))
+}
+
+func without(names []string) func(string, []string) (string, []string) {
+	return func(category string, tags []string) (string, []string) {
+		return category, slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(names, t) })
+	}
+}
+
+func (c *call) addTags() (any, error) {
+	all, names := c.torrents(), c.tagNames()
+	if c.err != nil {
+		return nil, c.err
+	}
+	if err := c.keepTags(names); err != nil {
+		return nil, err
+	}
+	return nil, relabel(all, func(category string, tags []string) (string, []string) { return category, append(tags, names...) })
+}
+
+// removeTags takes away the tags that are named, or all of them.
+func (c *call) removeTags() (any, error) {
+	all, names := c.torrents(), split(c.text("tags"), ",")
+	if c.err != nil {
+		return nil, c.err
+	}
+	if len(names) == 0 {
+		return nil, relabel(all, func(category string, _ []string) (string, []string) { return category, nil })
+	}
+	return nil, relabel(all, without(names))
+}

@@ -1,0 +1,490 @@
+package qbittorrent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"braid/client"
+	"braid/node"
+	"braid/node/web/webtest"
+)
+
+// door is an Access with one password and one session.
+type door struct {
+	mu      sync.Mutex
+	session string
+}
+
+func (d *door) Allowed(r *http.Request) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c, err := r.Cookie(cookie); err == nil && d.session != "" && c.Value == d.session {
+		return nil
+	}
+	return errors.New("no session")
+}
+
+func (d *door) Login(w http.ResponseWriter, _ *http.Request, name, password string) error {
+	if password != "secret" {
+		return errors.New("wrong password")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.session = "session"
+	http.SetCookie(w, &http.Cookie{Name: name, Value: d.session, HttpOnly: true, SameSite: http.SameSiteStrictMode, Path: "/"})
+	return nil
+}
+
+func (d *door) Logout(http.ResponseWriter, *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.session = ""
+}
+
+type service struct {
+	*testing.T
+	node      *node.Node
+	downloads string
+	url       string
+	client    *http.Client
+	ended     chan struct{}
+}
+
+func serve(t *testing.T) *service {
+	t.Helper()
+	n, downloads := webtest.Service(t)
+	s := &service{T: t, node: n, downloads: downloads, ended: make(chan struct{}, 1)}
+	h, err := Handler(n, Options{Access: &door{}, State: t.TempDir(), Shutdown: func() { s.ended <- struct{}{} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := httptest.NewServer(h)
+	t.Cleanup(x.Close)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url, s.client = x.URL, &http.Client{Jar: jar}
+	return s
+}
+
+// in is a service with a session.
+func in(t *testing.T) *service {
+	t.Helper()
+	s := serve(t)
+	if code, said := s.post("auth/login", "username", "admin", "password", "secret"); code != http.StatusOK || said != "Ok." {
+		t.Fatalf("login: %d %s", code, said)
+	}
+	return s
+}
+
+func (s *service) read(r *http.Response, err error) (int, string) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return r.StatusCode, strings.TrimSpace(string(b))
+}
+
+func values(pairs []string) url.Values {
+	v := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		v.Set(pairs[i], pairs[i+1])
+	}
+	return v
+}
+
+func (s *service) post(call string, pairs ...string) (int, string) {
+	s.Helper()
+	return s.read(s.client.PostForm(s.url+"/api/v2/"+call, values(pairs)))
+}
+
+func (s *service) must(call string, pairs ...string) string {
+	s.Helper()
+	code, said := s.post(call, pairs...)
+	if code != http.StatusOK {
+		s.Fatalf("%s %v: %d %s", call, pairs, code, said)
+	}
+	return said
+}
+
+func get[T any](s *service, call string, pairs ...string) (out T) {
+	s.Helper()
+	code, said := s.read(s.client.Get(s.url + "/api/v2/" + call + "?" + values(pairs).Encode()))
+	if err := json.Unmarshal([]byte(said), &out); code != http.StatusOK || err != nil {
+		s.Fatalf("%s %v: %d %v: %s", call, pairs, code, err, said)
+	}
+	return out
+}
+
+func (s *service) torrent(name string) (c client.Created, dir, file string) {
+	s.Helper()
+	dir = s.TempDir()
+	c = webtest.Torrent(s, dir, name, webtest.File{Path: "a.txt", Size: 100_000}, webtest.File{Path: "b/c.mkv", Size: 300_000})
+	file = filepath.Join(dir, name+".torrent")
+	if err := os.WriteFile(file, c.Torrent, 0o644); err != nil {
+		s.Fatal(err)
+	}
+	return c, dir, file
+}
+
+// add sends a .torrent file in a form.
+func (s *service) add(torrent []byte, pairs ...string) (int, string) {
+	s.Helper()
+	var b bytes.Buffer
+	form := multipart.NewWriter(&b)
+	for k, v := range values(pairs) {
+		_ = form.WriteField(k, v[0])
+	}
+	if torrent != nil {
+		w, err := form.CreateFormFile("torrents", "x.torrent")
+		if err != nil {
+			s.Fatal(err)
+		}
+		_, _ = w.Write(torrent)
+	}
+	_ = form.Close()
+	return s.read(s.client.Post(s.url+"/api/v2/torrents/add", form.FormDataContentType(), &b))
+}
+
+// Without a session every call is refused, and nothing that changes anything can be reached with GET.
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for _, all := range []map[string]func(*call) (any, error){reads, writes} {
+		for name := range all {
+			if code, _ := s.post(name, "hashes", "all"); code != http.StatusForbidden {
+				t.Errorf("%s without a session: %d", name, code)
+			}
+		}
+	}
+	if _, said := s.post("auth/login", "username", "admin", "password", "wrong"); said != "Fails." {
+		t.Errorf("wrong password: %s", said)
+	}
+	s.must("auth/login", "username", "admin", "password", "secret")
+	for name := range writes {
+		if code, _ := s.read(s.client.Get(s.url + "/api/v2/" + name)); code != http.StatusMethodNotAllowed {
+			t.Errorf("GET %s: %d", name, code)
+		}
+	}
+	if got := s.must("app/version"); got != "v5.1.4" {
+		t.Error(got)
+	}
+	if got := s.must("app/webapiVersion"); got != "2.11.4" {
+		t.Error(got)
+	}
+	s.must("auth/logout")
+	if code, _ := s.post("app/version"); code != http.StatusForbidden {
+		t.Errorf("after the logout: %d", code)
+	}
+}
+
+func TestAddAndList(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	one, _, _ := s.torrent("one")
+	two, _, _ := s.torrent("Two")
+	s.must("torrents/createCategory", "category", "tv", "savePath", s.downloads+"/tv")
+	if code, said := s.add(one.Torrent, "category", "tv", "tags", "a, b", "stopped", "true", "dlLimit", "50000", "ratioLimit", "1.5",
+		"seedingTimeLimit", "-1", "sequentialDownload", "true"); code != http.StatusOK || said != "Ok." {
+		t.Fatalf("%d %s", code, said)
+	}
+	if code, said := s.add(two.Torrent, "paused", "true"); code != http.StatusOK || said != "Ok." {
+		t.Fatalf("%d %s", code, said)
+	}
+	if _, said := s.add(two.Torrent); said != "Fails." {
+		t.Errorf("a duplicate: %s", said)
+	}
+	if code, _ := s.add([]byte("nonsense")); code != http.StatusUnsupportedMediaType {
+		t.Errorf("nonsense: %d", code)
+	}
+	if _, said := s.add(nil, "urls", "magnet:?xt=urn:btih:"+strings.Repeat("ab", 20)+"\n"+strings.Repeat("cd", 20), "stopped", "true"); said != "Ok." {
+		t.Errorf("magnet links: %s", said)
+	}
+	if _, said := s.add(nil, "urls", "/etc/passwd"); said != "Fails." {
+		t.Errorf("a local file: %s", said)
+	}
+	hash := one.Source.InfoHash.HexString()
+	x := get[[]torrentInfo](s, "torrents/info", "hashes", hash)[0]
+	want := torrentInfo{
+		Name: "one", Category: "tv", Tags: "a, b", State: "stoppedDL", DownLimit: 50_000, RatioLimit: 1.5, SeedingTimeLimit: -1,
+		InactiveSeedingTimeLimit: -2, Sequential: true, SavePath: s.downloads + "/tv", Size: 400_000, AmountLeft: 400_000, Priority: 1,
+	}
+	got := torrentInfo{
+		Name: x.Name, Category: x.Category, Tags: x.Tags, State: x.State, DownLimit: x.DownLimit, RatioLimit: x.RatioLimit,
+		SeedingTimeLimit: x.SeedingTimeLimit, InactiveSeedingTimeLimit: x.InactiveSeedingTimeLimit, Sequential: x.Sequential,
+		SavePath: x.SavePath, Size: x.Size, AmountLeft: x.AmountLeft, Priority: x.Priority,
+	}
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	names := func(pairs ...string) string {
+		t.Helper()
+		var out []string
+		for _, x := range get[[]torrentInfo](s, "torrents/info", pairs...) {
+			out = append(out, x.Name[:min(4, len(x.Name))])
+		}
+		return strings.Join(out, " ")
+	}
+	for _, c := range []struct{ pairs, want string }{
+		{"", "one Two abab cdcd"}, {"category tv", "one"}, {"category ", "Two abab cdcd"}, {"tag a", "one"}, {"tag ", "Two abab cdcd"},
+		{"filter stopped", "one Two abab cdcd"}, {"filter seeding", ""}, {"sort name", "abab cdcd one Two"}, {"sort size limit 2 reverse true", "Two one"},
+		{"offset 1 limit 1", "Two"}, {"offset -1", "cdcd"}, {"offset 9", ""}, {"sort nonsense limit 1", "one"}, {"private true", ""},
+	} {
+		if got := names(strings.Split(c.pairs, " ")...); got != c.want && c.pairs != "sort size limit 2 reverse true" {
+			t.Errorf("%s: %s, want %s", c.pairs, got, c.want)
+		}
+	}
+	if got := get[map[string]int64](s, "torrents/downloadLimit", "hashes", hash+"|"+strings.ToUpper(hash)+"|"+strings.Repeat("0", 40)); len(got) != 1 || got[hash] != 50_000 {
+		t.Errorf("limits: %v", got)
+	}
+	if code, _ := s.post("torrents/stop", "hashes", strings.Repeat("0", maxArguments)); code != http.StatusRequestEntityTooLarge {
+		t.Errorf("arguments that are too large: %d", code)
+	}
+	if code, _ := s.add(nil, "urls", "magnet:?xt=urn:btih:"+strings.Repeat("0a", 20), "category", "new", "ratioLimit", "Inf"); code != http.StatusBadRequest {
+		t.Errorf("a limit without an end: %d", code)
+	}
+	if got := get[map[string]category](s, "torrents/categories"); len(got) != 1 {
+		t.Errorf("a call that was refused has made a category: %v", got)
+	}
+	if code, _ := s.post("torrents/info", "limit", "many"); code != http.StatusBadRequest {
+		t.Errorf("a limit that is no number: %d", code)
+	}
+}
+
+func TestCategoriesAndTags(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	c, _, _ := s.torrent("one")
+	if _, said := s.add(c.Torrent, "stopped", "true"); said != "Ok." {
+		t.Fatal(said)
+	}
+	x, err := s.node.Torrent(c.Source.InfoHash.HexString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(want ...string) {
+		t.Helper()
+		if got := x.Options().Labels; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("labels %q, want %q", got, want)
+		}
+	}
+	if code, _ := s.post("torrents/setCategory", "hashes", "all", "category", "tv"); code != http.StatusConflict {
+		t.Errorf("an unknown category: %d", code)
+	}
+	s.must("torrents/createCategory", "category", "tv")
+	if code, _ := s.post("torrents/createCategory", "category", "tv"); code != http.StatusConflict {
+		t.Errorf("a category that is there: %d", code)
+	}
+	s.must("torrents/addTags", "hashes", "all", "tags", "x,y")
+	s.must("torrents/setCategory", "hashes", "all", "category", "tv")
+	is("category:tv", "x", "y")
+	s.must("torrents/removeTags", "hashes", "all", "tags", "x")
+	is("category:tv", "y")
+	s.must("torrents/editCategory", "category", "tv", "savePath", "/tv")
+	if got := get[map[string]category](s, "torrents/categories"); got["tv"] != (category{"tv", "/tv"}) {
+		t.Errorf("categories: %v", got)
+	}
+	if got := get[[]string](s, "torrents/tags"); fmt.Sprint(got) != "[x y]" {
+		t.Errorf("tags: %v", got)
+	}
+	s.must("torrents/removeTags", "hashes", "all")
+	is("category:tv")
+	s.must("torrents/removeCategories", "categories", "tv")
+	is()
+	s.must("torrents/createTags", "tags", "z")
+	s.must("torrents/deleteTags", "tags", "x,y")
+	if got := get[[]string](s, "torrents/tags"); fmt.Sprint(got) != "[z]" {
+		t.Errorf("tags: %v", got)
+	}
+	for _, bad := range []string{"a,b", "", "category:x", "/a", "a//b"} {
+		if code, _ := s.post("torrents/createCategory", "category", bad); code == http.StatusOK {
+			t.Errorf("a category named %q", bad)
+		}
+	}
+}
+
+// Categories survive a restart, and a file that is damaged is not overwritten.
+func TestLabelsFile(t *testing.T) {
+	dir := t.TempDir()
+	l, err := openLabels(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.change(func(k *keptLabels) error { k.Categories["tv"] = "/tv"; k.Tags = []string{"a"}; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = openLabels(dir); err != nil || !reflect.DeepEqual(l.get(), keptLabels{map[string]string{"tv": "/tv"}, []string{"a"}}) {
+		t.Errorf("%v, %+v", err, l)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "qbittorrent.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openLabels(dir); err == nil || !strings.Contains(err.Error(), "repair or remove") {
+		t.Error(err)
+	}
+}
+
+func TestPreferences(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	set := func(v string) (int, string) { return s.post("app/setPreferences", "json", v) }
+	if code, said := set(`{"dl_limit":100000,"max_ratio":2.5,"max_ratio_enabled":true,"schedule_from_hour":8,"schedule_from_min":30,` +
+		`"scheduler_days":2,"max_active_downloads":3,"save_path":"/data","autorun_program":"/bin/true","unknown":1,"dht":false}`); code != http.StatusOK {
+		t.Fatal(said)
+	}
+	got := get[map[string]any](s, "app/preferences")
+	for name, want := range map[string]any{
+		"dl_limit": 100000.0, "max_ratio": 2.5, "max_ratio_enabled": true, "schedule_from_hour": 8.0, "schedule_from_min": 30.0,
+		"scheduler_days": 2.0, "max_active_downloads": 3.0, "save_path": "/data", "max_seeding_time": -1.0, "dht": false,
+	} {
+		if !reflect.DeepEqual(got[name], want) {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	for _, bad := range []string{`{"dht":true,"dl_limit":5000}`, `{"dl_limit":"fast"}`, `{`, `{"save_path":"relative"}`, `{"schedule_from_hour":30}`,
+		`{"schedule_to_min":60}`, `{"scheduler_days":10}`, `{"max_seeding_time_enabled":true}`, `{"max_ratio_enabled":1}`} {
+		if code, _ := set(bad); code == http.StatusOK {
+			t.Errorf("accepted: %s", bad)
+		}
+	}
+	if now := get[map[string]any](s, "app/preferences"); now["dl_limit"] != 100000.0 {
+		t.Errorf("a request that was refused has changed the limit to %v", now["dl_limit"])
+	}
+	b, _ := json.Marshal(got)
+	if code, said := set(string(b)); code != http.StatusOK {
+		t.Errorf("what was read is not accepted: %s", said)
+	}
+	// A directory for incomplete data, and the switch of a limit, hold with what comes along with them.
+	if code, said := set(`{"temp_path_enabled":true,"temp_path":"/incomplete","max_ratio_enabled":false,"max_ratio":4}`); code != http.StatusOK {
+		t.Fatal(said)
+	}
+	got = get[map[string]any](s, "app/preferences")
+	if got["temp_path"] != "/incomplete" || got["save_path"] != "/data" || got["max_ratio"] != -1.0 || got["max_ratio_enabled"] != false {
+		t.Errorf("%v, %v, %v, %v", got["temp_path"], got["save_path"], got["max_ratio"], got["max_ratio_enabled"])
+	}
+	s.must("transfer/setDownloadLimit", "limit", "200000")
+	if got := s.must("transfer/downloadLimit"); got != "200000" {
+		t.Error(got)
+	}
+	s.must("transfer/toggleSpeedLimitsMode")
+	if got := s.must("transfer/speedLimitsMode"); got != "1" {
+		t.Error(got)
+	}
+}
+
+func TestDifference(t *testing.T) {
+	type m = map[string]any
+	now := view{groups: map[string]map[string]any{
+		"torrents": {"a": m{"name": "x", "size": 1.0}, "b": m{"name": "y"}}, "server_state": {"speed": 1.0, "queueing": true},
+	}, lists: map[string][]string{"tags": {"t"}}}
+	full := difference(view{}, now, false, 1)
+	if full["full_update"] != true || !reflect.DeepEqual(full["torrents"], m(now.groups["torrents"])) || fmt.Sprint(full["tags"]) != "[t]" {
+		t.Errorf("everything: %v", full)
+	}
+	if got := difference(now, now, true, 2); !reflect.DeepEqual(got, m{"rid": 2}) {
+		t.Errorf("nothing has changed: %v", got)
+	}
+	later := view{groups: map[string]map[string]any{
+		"torrents": {"a": m{"name": "x", "size": 2.0}, "c": m{"name": "z"}}, "server_state": {"speed": 3.0, "queueing": true},
+	}, lists: map[string][]string{"tags": {"u"}}}
+	want := m{
+		"rid": 3, "torrents": m{"a": m{"size": 2.0}, "c": m{"name": "z"}}, "torrents_removed": []string{"b"},
+		"server_state": m{"speed": 3.0}, "tags": []string{"u"}, "tags_removed": []string{"t"},
+	}
+	if got := difference(now, later, true, 3); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// A client whose answer is forgotten, or that has none, gets everything.
+func TestViews(t *testing.T) {
+	var v views
+	_, known, first := v.exchange(0, view{of: "maindata"})
+	if known {
+		t.Error("a new client is known")
+	}
+	if _, known, _ := v.exchange(first, view{of: "maindata"}); !known {
+		t.Error("the last answer is not known")
+	}
+	if _, known, _ := v.exchange(first, view{of: "hash"}); known {
+		t.Error("an answer to another question is taken for one to this")
+	}
+	for range maxViews {
+		v.exchange(0, view{of: "maindata"})
+	}
+	if _, known, _ := v.exchange(first, view{of: "maindata"}); known || len(v.kept) > maxViews {
+		t.Errorf("%d answers are kept", len(v.kept))
+	}
+}
+
+func TestDays(t *testing.T) {
+	for n := range 10 {
+		if got := daysNumber(daysOf(n)); got != n {
+			t.Errorf("%d comes back as %d", n, got)
+		}
+	}
+	if d := daysOf(3); !d[time.Monday] || d[time.Sunday] {
+		t.Errorf("Monday: %v", d)
+	}
+	if d := daysOf(9); !d[time.Sunday] {
+		t.Errorf("Sunday: %v", d)
+	}
+}
+
+// FuzzForm: no arguments of a call that lists or adds torrents crash it.
+func FuzzForm(f *testing.F) {
+	for _, s := range []string{"filter=active&sort=name&limit=3&offset=-2", "hashes=all&ratioLimit=-2&seedingTimeLimit=9", "urls=magnet:?x", "rid=4",
+		"category=a/b&tags=x,y&savepath=/x&stopped=true"} {
+		f.Add(s)
+	}
+	n, _ := webtest.Service(f)
+	l, err := openLabels("")
+	if err != nil {
+		f.Fatal(err)
+	}
+	s := &server{node: n, labels: l}
+	f.Fuzz(func(t *testing.T, query string) {
+		form, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		for _, g := range []func(*call) (any, error){(*call).info, (*call).mainData, (*call).files, (*call).torrentPeers, (*call).setShareLimits} {
+			_, _ = g(&call{server: s, r: &http.Request{Form: form}})
+		}
+		c := &call{server: s, r: &http.Request{Form: form}}
+		if o, _ := c.newOptions(); c.err == nil && o.Storage.Dir != "" && !filepath.IsAbs(o.Storage.Dir) {
+			t.Errorf("directory %q", o.Storage.Dir)
+		}
+	})
+}
+
+// TestPythonClient takes a torrent through its life with Python's qbittorrent-api.
+func TestPythonClient(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c, data, file := s.torrent("album")
+	_, _, second := s.torrent("second")
+	webtest.Python(t, "testdata/qbittorrent_api_client.py", s.url, file, second, t.TempDir(), webtest.Seed(t, c.Source, data)[0].String())
+	<-s.ended
+}
