@@ -174,8 +174,10 @@ func openServer(cmd *cli.Command, n *node.Node, access *web.Access, journal *v1.
 		Node: n, Access: access, Version: version(), Journal: journal,
 		Addresses: func() []string { return s.Addresses() },
 	})
-	var err error
-	s.Server, err = web.New(web.Config{Listen: listen, Access: access, Logger: remote.Logger}, web.Routes(n, s.api, remote))
+	routes, err := web.Routes(n, s.api, access, remote)
+	if err == nil {
+		s.Server, err = web.New(web.Config{Listen: listen, Access: access, Logger: remote.Logger}, routes)
+	}
 	if errors.Is(err, web.ErrNeedsPassword) {
 		err = usageErrorf("--api: %w (start without this --api, and run braid password)", err)
 	}

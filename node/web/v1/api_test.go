@@ -62,7 +62,11 @@ func start(t *testing.T) daemon {
 	api := v1.New(v1.Config{
 		Node: n, Access: access, Version: "braid test", Journal: v1.NewJournal(), Addresses: func() []string { return s.Addresses() },
 	})
-	if s, err = web.New(web.Config{Listen: []string{"unix:" + d.socket}, Access: access, Logger: log}, web.Routes(n, api, transmission.Options{})); err != nil {
+	routes, err := web.Routes(n, api, access, transmission.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = web.New(web.Config{Listen: []string{"unix:" + d.socket}, Access: access, Logger: log}, routes); err != nil {
 		t.Fatal(err)
 	}
 	s.Serve()
