@@ -180,3 +180,20 @@ func TestCompleteAndVerify(t *testing.T) {
 	eventually(t, "the second repair", func() bool { return x.Progress().Phase == client.Complete })
 	sameFile(t, filepath.Join(data, "file"), place)
 }
+
+// A paused torrent that is resumed while it moves runs afterwards.
+func TestResumeWhileMoving(t *testing.T) {
+	t.Parallel()
+	data, out, state := t.TempDir(), t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	n := openService(t, state, out)
+	x := add(t, n, Options{Source: src, Paused: true})
+	x.mu.Lock()
+	x.state, x.options.Storage.Dir = Moving, data // as in the middle of Move
+	x.mu.Unlock()
+	if err := x.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x.finishMove(Paused)
+	eventually(t, "the torrent", func() bool { return x.State() == Running && x.Progress().Phase == client.Complete })
+}

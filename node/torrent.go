@@ -242,14 +242,23 @@ func (t *Torrent) mayPause() error {
 }
 
 // Resume starts a torrent that is paused, has failed, or has reached its goal. It stops again soon
-// if the goal has not been changed. In a service it waits for its turn in the queue. The context bounds
-// Resume only.
+// if the goal has not been changed. A torrent that moves starts afterwards. In a service it waits for its
+// turn in the queue. The context bounds Resume only.
 func (t *Torrent) Resume(ctx context.Context) error { return t.resume(ctx, false) }
 
 // ResumeNow starts a torrent although it is not its turn in the queue.
 func (t *Torrent) ResumeNow(ctx context.Context) error { return t.resume(ctx, true) }
 
 func (t *Torrent) resume(ctx context.Context, now bool) error {
+	t.mu.Lock()
+	moving := t.state == Moving
+	if moving { // it starts afterwards
+		t.options.Paused, t.forced = false, now
+	}
+	t.mu.Unlock()
+	if moving {
+		return t.keep()
+	}
 	t.op.Lock()
 	defer t.op.Unlock()
 	s, failed := t.State(), t.Progress().Err != nil

@@ -129,7 +129,7 @@ func (c *call) failed(err error) error {
 func (c *call) torrentStart() (any, error) {
 	return c.each(func(t *node.Torrent) error {
 		switch t.State() {
-		case node.Paused, node.Served, node.Failed:
+		case node.Paused, node.Served, node.Failed, node.Moving:
 			return t.Resume(c.ctx)
 		}
 		return nil
@@ -139,7 +139,7 @@ func (c *call) torrentStart() (any, error) {
 func (c *call) torrentStartNow() (any, error) {
 	return c.each(func(t *node.Torrent) error {
 		switch t.State() {
-		case node.Paused, node.Served, node.Failed, node.Queued:
+		case node.Paused, node.Served, node.Failed, node.Moving, node.Queued:
 			return t.ResumeNow(c.ctx)
 		}
 		return nil
