@@ -114,7 +114,7 @@ func (c *call) stop() (any, error) {
 func (c *call) start() (any, error) {
 	return nil, c.each(func(t *node.Torrent) error {
 		switch t.State() {
-		case node.Paused, node.Served, node.Failed:
+		case node.Paused, node.Served, node.Failed, node.Moving:
 			return t.Resume(c.r.Context())
 		}
 		return nil
