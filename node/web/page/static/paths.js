@@ -162,7 +162,7 @@ function showRoute(row, p) {
   row.text = text;
   const parts = p.hops.map((h) => el("span", { class: "hop" },
     h.ingress ? el("b", { text: h.ingress }) : null, el("span", { text: h.isd_as }), h.egress ? el("b", { text: h.egress }) : null));
-  row.route.replaceChildren(...(parts.length > 0 ? parts : [el("span", { class: "hop" }, el("span", { text: `${p.transport}, no SCION path` }))]));
+  row.route.replaceChildren(...(parts.length > 0 ? parts : [el("span", { class: "hop" }, el("span", { text: p.transport === "scion" ? "no path is known" : p.transport }))]));
   row.route.title = `${text}\n${p.fingerprint ? `fingerprint ${p.fingerprint}` : ""}`;
 }
 
