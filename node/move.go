@@ -13,8 +13,8 @@ import (
 )
 
 // Move has the torrent's data lie in another directory. It returns when it is sure that the torrent can
-// be moved; the rest happens in the background, in which the torrent is Moving. It goes on where it was
-// then. If the data cannot be moved, it stays where it is, and the torrent's log says why.
+// be moved; the rest happens in the background: data that is being verified is verified first, and then
+// the torrent is Moving. It goes on where it was then. If the data cannot be moved, it stays where it is, and the torrent's log says why.
 //
 // With data, the data is moved there: by new names on the same file system, otherwise by a copy. Files
 // of others are never overwritten. Without data, it is expected there already, and is verified.
@@ -53,11 +53,8 @@ func isSameDir(a, b string) bool {
 
 // moveAway stops the torrent, moves it, and has it go on.
 func (t *Torrent) moveAway(dir string, data bool) {
-	t.cancelStart()
-	t.op.Lock()
-	state := t.State()
-	if state == Removed || state == Moving {
-		t.op.Unlock()
+	state, ok := t.lockToMove(data)
+	if !ok {
 		return
 	}
 	if err := t.stop(Moving); err != nil {
@@ -71,6 +68,49 @@ func (t *Torrent) moveAway(dir string, data bool) {
 	t.op.Unlock()
 	t.save()
 	t.finishMove(state)
+}
+
+// lockToMove takes op for a move. If the data is to be moved, it first waits until the data that is
+// there has been checked: what no record names would be left behind. It returns false, without op, if
+// the torrent cannot be moved.
+func (t *Torrent) lockToMove(data bool) (State, bool) {
+	if !data {
+		t.cancelStart()
+	}
+	for {
+		t.op.Lock()
+		state := t.State()
+		if state == Removed || state == Moving {
+			break
+		}
+		if !data || !t.isUnchecked(state) {
+			return state, true
+		}
+		if state != Running && state != Queued {
+			t.logger().Error("the data cannot be moved before it is verified")
+			break
+		}
+		t.op.Unlock()
+		select {
+		case <-time.After(checkPoll):
+		case <-t.node.ctx.Done():
+			return state, false
+		}
+	}
+	t.op.Unlock()
+	return "", false
+}
+
+// checkPoll is how often a move looks whether the data has been checked.
+const checkPoll = 100 * time.Millisecond
+
+// isUnchecked tells whether data of a torrent that was described is still to be hashed.
+func (t *Torrent) isUnchecked(state State) bool {
+	if o := t.Options(); o.Source.IsMagnet() || o.Storage.Recheck {
+		return o.Storage.Recheck
+	}
+	phase := t.Progress().Phase
+	return state == Running && (phase == client.Checking || phase == client.Metadata)
 }
 
 // finishMove does what is left of a move, and has the torrent go on as before.
