@@ -13,8 +13,9 @@ import (
 )
 
 // Move has the torrent's data lie in another directory. It returns when it is sure that the torrent can
-// be moved; the rest happens in the background: data that is being verified is verified first, and then
-// the torrent is Moving. It goes on where it was then. If the data cannot be moved, it stays where it is, and the torrent's log says why.
+// be moved; the rest happens in the background, in which the torrent is Moving. It goes on where it was
+// then. If the data cannot be moved, it stays where it is, and the torrent's log says why. Of several
+// moves that wait for one that is under way, the last is carried out.
 //
 // With data, the data is moved there: by new names on the same file system, otherwise by a copy. Files
 // of others are never overwritten. Without data, it is expected there already, and is verified.
@@ -30,17 +31,17 @@ func (t *Torrent) Move(dir string, data bool) error {
 		}
 	}
 	t.mu.Lock()
-	o, state := t.options, t.state
+	state, unknown := t.state, t.options.Source.IsMagnet() && t.options.Storage.Dir != ""
+	t.moves++
+	this := t.moves
 	t.mu.Unlock()
 	switch {
-	case state == Removed, state == Moving:
+	case state == Removed:
 		return failed(fmt.Errorf("it is %s", state))
-	case isSameDir(o.Storage.Dir, dir):
-		return nil
-	case o.Source.IsMagnet() && data && o.Storage.Dir != "":
+	case unknown && data:
 		return failed(errors.New("it is not known yet what is in it"))
 	}
-	t.node.background(func() { t.moveAway(dir, data) })
+	t.node.background(func() { t.moveAway(this, dir, data) })
 	return nil
 }
 
@@ -52,9 +53,17 @@ func isSameDir(a, b string) bool {
 }
 
 // moveAway stops the torrent, moves it, and has it go on.
-func (t *Torrent) moveAway(dir string, data bool) {
-	state, ok := t.lockToMove(data)
-	if !ok {
+func (t *Torrent) moveAway(this int, dir string, data bool) {
+	if t.State() != Moving { // one move ends before the next
+		t.cancelStart()
+	}
+	t.op.Lock()
+	defer t.op.Unlock()
+	state := t.State()
+	t.mu.Lock()
+	superseded := this != t.moves
+	t.mu.Unlock()
+	if state == Removed || superseded || t.node.ctx.Err() != nil || isSameDir(t.Options().Storage.Dir, dir) {
 		return
 	}
 	if err := t.stop(Moving); err != nil {
@@ -65,61 +74,21 @@ func (t *Torrent) moveAway(dir string, data bool) {
 		t.moveTo, t.options.Storage.Dir, t.options.Storage.Recheck = "", dir, true
 	}
 	t.mu.Unlock()
-	t.op.Unlock()
 	t.save()
-	t.finishMove(state)
+	t.moveOn(state)
 }
 
-// lockToMove takes op for a move. If the data is to be moved, it first waits until the data that is
-// there has been checked: what no record names would be left behind. It returns false, without op, if
-// the torrent cannot be moved.
-func (t *Torrent) lockToMove(data bool) (State, bool) {
-	if !data {
-		t.cancelStart()
-	}
-	for {
-		t.op.Lock()
-		state := t.State()
-		if state == Removed || state == Moving {
-			break
-		}
-		if !data || !t.isUnchecked(state) {
-			return state, true
-		}
-		if state != Running && state != Queued {
-			t.logger().Error("the data cannot be moved before it is verified")
-			break
-		}
-		t.op.Unlock()
-		select {
-		case <-time.After(checkPoll):
-		case <-t.node.ctx.Done():
-			return state, false
-		}
-	}
-	t.op.Unlock()
-	return "", false
-}
-
-// checkPoll is how often a move looks whether the data has been checked.
-const checkPoll = 100 * time.Millisecond
-
-// isUnchecked tells whether data of a torrent that was described is still to be hashed.
-func (t *Torrent) isUnchecked(state State) bool {
-	if o := t.Options(); o.Source.IsMagnet() || o.Storage.Recheck {
-		return o.Storage.Recheck
-	}
-	phase := t.Progress().Phase
-	return state == Running && (phase == client.Checking || phase == client.Metadata)
-}
-
-// finishMove does what is left of a move, and has the torrent go on as before.
+// finishMove does what is left of a move that an earlier process has begun.
 func (t *Torrent) finishMove(before State) {
 	t.op.Lock()
 	defer t.op.Unlock()
-	if t.State() != Moving {
-		return
+	if t.State() == Moving {
+		t.moveOn(before)
 	}
+}
+
+// moveOn moves the data, and has the torrent go on as before. It needs op.
+func (t *Torrent) moveOn(before State) {
 	ctx, cancel := context.WithCancel(t.node.ctx)
 	defer cancel()
 	t.mu.Lock()
@@ -167,11 +136,11 @@ func (t *Torrent) copyAway(ctx context.Context) error {
 			return errors.Join(err, keepErr) // the old place stays, and nothing is deleted
 		}
 	}
-	return t.leave()
+	return t.leave(ctx)
 }
 
 // leave deletes the data in the place that the torrent has left.
-func (t *Torrent) leave() error {
+func (t *Torrent) leave(ctx context.Context) error {
 	t.mu.Lock()
 	o, from := t.options, t.leaving
 	t.mu.Unlock()
@@ -180,7 +149,7 @@ func (t *Torrent) leave() error {
 	}
 	old := o.stored()
 	old.Dir = from
-	if err := old.Delete(o.Storage.Complete); err != nil {
+	if err := old.Delete(ctx, o.Storage.Complete); err != nil {
 		return err // the next process tries again
 	}
 	t.mu.Lock()

@@ -197,3 +197,30 @@ func TestResumeWhileMoving(t *testing.T) {
 	x.finishMove(Paused)
 	eventually(t, "the torrent", func() bool { return x.State() == Running && x.Progress().Phase == client.Complete })
 }
+
+// The data of a torrent that has never run has no record. It moves with the torrent all the same, and of
+// moves that wait for another one the last counts.
+func TestMoveBeforeFirstStart(t *testing.T) {
+	t.Parallel()
+	out, skipped, to := t.TempDir(), t.TempDir(), t.TempDir()
+	src := create(t, out, "file", 1<<20)
+	n := openService(t, t.TempDir(), out)
+	x := add(t, n, Options{Source: src, Paused: true})
+	x.op.Lock() // as if a move were under way
+	for _, dir := range []string{skipped, to} {
+		if err := x.Move(dir, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.op.Unlock()
+	eventually(t, "the move", func() bool { return x.State() == Paused && x.Status().Storage.Dir == to })
+	for _, dir := range []string{out, skipped} {
+		if _, err := os.Lstat(filepath.Join(dir, "file")); !os.IsNotExist(err) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	if err := x.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the data in the new place", x.Done())
+}

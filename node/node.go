@@ -380,7 +380,9 @@ func (n *Node) Remove(infoHash string, data bool) error {
 		return fmt.Errorf("torrent %s: %w", infoHash, ErrUnknown)
 	}
 	if data {
-		err = t.deleteData()
+		if err = t.deleteData(n.ctx); err != nil && n.ctx.Err() != nil {
+			return err // the next process does it
+		}
 	}
 	n.forget(t)
 	t.unsave()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 
 	"braid/storage"
@@ -12,12 +13,12 @@ func (o Options) stored() storage.Stored {
 }
 
 // deleteData deletes the data of a torrent that was removed.
-func (t *Torrent) deleteData() error {
+func (t *Torrent) deleteData(ctx context.Context) error {
 	o := t.Options()
 	if o.Source.IsMagnet() || o.Storage.Dir == "" {
 		return nil // nothing has come
 	}
-	if err := o.stored().Delete(o.Storage.Complete); err != nil {
+	if err := o.stored().Delete(ctx, o.Storage.Complete); err != nil {
 		return fmt.Errorf("remove torrent %s: its data is left behind: %w", o.title(), err)
 	}
 	return nil

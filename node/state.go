@@ -162,7 +162,7 @@ func (n *Node) Restore(ctx context.Context) error {
 		}
 		t, err := n.restored(filepath.Join(n.state, e.Name()))
 		if err == nil && t.removing { // the process ended meanwhile
-			err = t.deleteData()
+			err = t.deleteData(ctx)
 			t.unsave()
 			t = nil
 		}

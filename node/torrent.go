@@ -92,6 +92,7 @@ type Torrent struct {
 	failed    error              // why it is Failed
 	forced    bool               // it passes the queue
 	removing  bool               // its data is being deleted
+	moves     int                // that were asked for in this process
 	moveTo    string             // where its data is being copied to
 	leaving   string             // where its data has to be deleted, since it was copied
 	run       *run               // nil: it does not run

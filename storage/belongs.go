@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,11 +14,12 @@ import (
 )
 
 // Belongs returns the names below Dir, with slashes, of the files that hold data of the torrent: its
-// own files as the record has them, or its database. all is for data that was found complete without a
-// record: then all files of the torrent's names and lengths belong to it.
+// database, or its files. A file is the torrent's by the same rules as for a download (see claim.go): it
+// is as in the record, a download owned it, or one of its pieces is right. all is for data that was
+// found complete: then no file is hashed that has the length of the torrent's.
 //
 // No store may have the torrent open.
-func (s Stored) Belongs(all bool) (names []string, err error) {
+func (s Stored) Belongs(ctx context.Context, all bool) (names []string, err error) {
 	root, err := os.OpenRoot(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -32,11 +34,14 @@ func (s Stored) Belongs(all bool) (names []string, err error) {
 		}
 		return names, nil
 	}
-	saved, known := state{}, false
+	saved := newState(s.Layout)
 	if b, err := root.ReadFile(recordName(s.Hash, s.Kind)); err == nil {
-		saved, err = decodeState(b, s.Layout)
-		known = err == nil
+		if x, err := decodeState(b, s.Layout); err == nil {
+			saved = x
+		}
 	}
+	c := &claimer{root: root, layout: s.Layout, names: make([]string, len(s.Layout.Files)), before: make([]fs.FileInfo, len(s.Layout.Files))}
+	var suspects []int
 	for i, f := range s.Layout.Files {
 		for _, name := range []string{f.Path, f.Path + partSuffix} {
 			st, err := root.Lstat(filepath.FromSlash(name))
@@ -44,12 +49,23 @@ func (s Stored) Belongs(all bool) (names []string, err error) {
 				continue
 			}
 			switch {
-			case known && (saved.Owned.has(i) || saved.stamp(i) == stampFrom(st)):
-			case !known && all && name == f.Path && st.Size() == f.Length:
-			default:
-				continue
+			case saved.Owned.has(i), saved.stamp(i) == stampFrom(st), name == f.Path && st.Size() == f.Length && (all || f.Length == 0):
+				names = append(names, name)
+			case c.before[i] == nil:
+				suspects = append(suspects, i)
 			}
-			names = append(names, name)
+			if c.before[i] == nil {
+				c.names[i], c.before[i] = filepath.FromSlash(name), st
+			}
+		}
+	}
+	foreign, err := c.foreign(ctx, suspects, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range suspects {
+		if !slices.Contains(foreign, i) {
+			names = append(names, filepath.ToSlash(c.names[i]))
 		}
 	}
 	return names, nil
@@ -70,8 +86,8 @@ func (s Stored) kept() []string {
 
 // Delete deletes the files that belong to the torrent (see Belongs), braid's own files about it, and
 // the directories that are empty then. Dir itself stays.
-func (s Stored) Delete(all bool) error {
-	names, err := s.Belongs(all)
+func (s Stored) Delete(ctx context.Context, all bool) error {
+	names, err := s.Belongs(ctx, all)
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", s.Layout.Name, err)
 	}

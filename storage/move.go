@@ -34,7 +34,7 @@ const copySuffix = ".moving"
 //
 // No store may have the torrent open, neither here nor there.
 func (s Stored) CopyTo(ctx context.Context, dir string, all bool, done func(bytes int64)) error {
-	names, err := s.Belongs(all)
+	names, err := s.Belongs(ctx, all)
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", s.Layout.Name, err)
 	}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"crypto/sha1"
 	"errors"
 	"io/fs"
 	"os"
@@ -20,7 +21,7 @@ func TestCopyTo(t *testing.T) {
 	}
 	l := Layout{Name: "set", PieceLength: 4, Length: 12, Files: []File{
 		{Path: "set/a", Length: 4}, {Path: "set/deep/b", Length: 4, Offset: 4}, {Path: "set/c", Length: 4, Offset: 8},
-	}}
+	}, hashes: make([]byte, 3*sha1.Size)}
 	write := func(dir, name, content string) {
 		t.Helper()
 		p := filepath.Join(dir, filepath.FromSlash(name))
@@ -86,28 +87,42 @@ func TestCopyTo(t *testing.T) {
 				t.Errorf("there is %s, want %s; %d bytes", list(to), want, done)
 			}
 			moved := Stored{Kind: KindFile, Dir: to, Layout: l}
-			if names, err := moved.Belongs(false); err != nil || len(names) == 0 || names[0] != "set/a" {
+			if names, err := moved.Belongs(t.Context(), false); err != nil || len(names) == 0 || names[0] != "set/a" {
 				t.Errorf("the record in the new place knows %v, %v", names, err)
 			}
-			if err := s.Delete(false); err != nil || list(from) != "set/c" {
+			if err := s.Delete(t.Context(), false); err != nil || list(from) != "set/c" {
 				t.Errorf("left: %s, %v", list(from), err)
 			}
 		})
 	}
 }
 
-// Without a record only complete data belongs to the torrent, and only by its lengths.
+// Without a record, a file belongs to the torrent if one of its pieces is right, or if all data was found
+// complete and it is as long.
 func TestBelongsWithoutRecord(t *testing.T) {
 	dir := t.TempDir()
-	s := Stored{Kind: KindFile, Dir: dir, Layout: Layout{Name: "f", PieceLength: 4, Length: 4, Files: []File{{Path: "f", Length: 4}}}}
-	for content, want := range map[string]int{"data": 1, "longer": 0} {
-		if err := os.WriteFile(filepath.Join(dir, "f"), []byte(content), 0o644); err != nil {
+	right := sha1.Sum([]byte("data"))
+	s := Stored{Kind: KindFile, Dir: dir, Layout: Layout{
+		Name: "f", PieceLength: 4, Length: 8, Files: []File{{Path: "f", Length: 8}}, hashes: append(right[:], right[:]...),
+	}}
+	for _, c := range []struct {
+		name, content string
+		partly, all   int
+	}{
+		{"f", "datadata", 1, 1}, {"f", "dataxxxx", 1, 1}, {"f", "xxxxdata", 1, 1}, {"f", "xxxxxxxx", 0, 1},
+		{"f", "xxxxlonger", 0, 0}, {"f", "dat", 0, 0}, {"f", "", 0, 0}, {"f.part", "data", 1, 1}, {"f.part", "xxxx", 0, 0},
+	} {
+		path := filepath.Join(dir, c.name)
+		if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		none, err1 := s.Belongs(false)
-		all, err2 := s.Belongs(true)
-		if err1 != nil || err2 != nil || len(none) != 0 || len(all) != want {
-			t.Errorf("%s: %v %v, %v %v", content, none, err1, all, err2)
+		partly, err1 := s.Belongs(t.Context(), false)
+		all, err2 := s.Belongs(t.Context(), true)
+		if err1 != nil || err2 != nil || len(partly) != c.partly || len(all) != c.all {
+			t.Errorf("%s %q: %v %v, %v %v", c.name, c.content, partly, err1, all, err2)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

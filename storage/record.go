@@ -172,10 +172,10 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 	if err != nil {
 		return nil, recorded{}, err
 	}
-	r := &record{store: s, hash: hash, layout: counted, saved: saved}
 	if fresh {
 		now = slices.Repeat([]stamp{noFile}, len(now))
 	}
+	r := &record{store: s, hash: hash, layout: counted, saved: saved}
 	known := recorded{blocks: map[int]bitset{}}
 	r.checked, r.right, known.changed = saved.compare(counted, now)
 	switch {
@@ -183,6 +183,13 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 	case s.options.recheck != nil && s.options.recheck(hash):
 		clear(r.checked)
 		clear(r.right)
+		// With a valid stamp, what has not been hashed when the process is killed would count as missing.
+		for i, x := range now {
+			if x == saved.stamp(i) && x != noFile {
+				known.changed = append(known.changed, i)
+				r.saved.setStamp(i, noStamp)
+			}
+		}
 	default:
 		known.blocks = r.keptIn(saved.Blocks, r.lacks(now, known.changed, owned != nil))
 	}
