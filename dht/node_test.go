@@ -3,6 +3,7 @@ package dht
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -46,6 +47,34 @@ func TestTableLimits(t *testing.T) {
 	c := boundContact(600, 1, r)
 	if c.ID[0] ^= 0x10; n.table.wants(c) {
 		t.Error("an ID that does not follow from the address gets a place")
+	}
+}
+
+// The nodes near a target are those that a look at all nodes would choose.
+func TestClosest(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, limits := range []Limits{DefaultLimits, {}} {
+		n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", limits)
+		for host := range 3000 {
+			n.table.answered(start, boundContact(2+host%7, host, r))
+		}
+		n.table.failed(n.Contacts()[3])
+		for range 500 {
+			target := n.id.randomIn(r.IntN(12), r)
+			var all []Contact
+			for _, b := range n.table.buckets {
+				for _, e := range b {
+					if e.fails == 0 {
+						all = append(all, e.Contact)
+					}
+				}
+			}
+			slices.SortFunc(all, func(a, b Contact) int { return nearer(target, a.ID, b.ID) })
+			want, _ := pick(all, bucketSize, limits.PerBucket)
+			if got := n.table.closest(target, bucketSize, func(Contact) bool { return true }); !slices.Equal(got, want) {
+				t.Fatalf("near %v: %v, want %v", target, got, want)
+			}
+		}
 	}
 }
 

@@ -326,7 +326,7 @@ func (n *Node) finish(now time.Time, s *search) {
 	if !s.hopsSet && len(all) > 0 {
 		r.Hops = all[0].hops
 	}
-	r.Closest = pick(r.Closest, bucketSize, n.cfg.Limits.PerBucket)
+	r.Closest, _ = pick(r.Closest, bucketSize, n.cfg.Limits.PerBucket)
 	r.Took, r.Peers = now.Sub(s.started), len(s.peers)
 	r.Seeds, r.Others = countFilter(s.seeds), countFilter(s.others)
 	for _, c := range r.Closest {

@@ -48,13 +48,13 @@ func (t *table) bucketOf(id ID) int { return min(t.self.commonBits(id), 159) }
 
 // find returns the entry with that ID or with that address.
 func (t *table) find(c Contact) (byID, byAddr *entry) {
-	for b := range t.buckets {
+	for b, at := 0, t.bucketOf(c.ID); b < len(t.buckets); b++ {
 		for i := range t.buckets[b] {
 			e := &t.buckets[b][i]
-			if e.ID == c.ID {
+			if b == at && e.ID == c.ID {
 				byID = e
 			}
-			if e.Addr == c.Addr {
+			if e.Addr.IA == c.Addr.IA && e.Addr == c.Addr { // most differ in the first part, which is quick
 				byAddr = e
 			}
 		}
@@ -165,33 +165,46 @@ func (t *table) failed(c Contact) bool {
 	return true
 }
 
-// closest returns up to n nodes of a family near a target.
+// closest returns up to n nodes of a family near a target. All nodes of a bucket share a prefix with
+// the target, and so it looks only into the nearest buckets, until it has enough.
 func (t *table) closest(target ID, n int, use func(Contact) bool) []Contact {
-	var all []Contact
-	for _, b := range t.buckets {
-		for i := range b {
-			if b[i].fails == 0 && use(b[i].Contact) {
-				all = append(all, b[i].Contact)
+	at := min(t.bucketOf(target), len(t.buckets))
+	near := make([]Contact, 0, 4*bucketSize)
+	take := func(buckets [][]entry) (out []Contact, full bool) {
+		from := len(near)
+		for _, b := range buckets {
+			for i := range b {
+				if b[i].fails == 0 && use(b[i].Contact) {
+					near = append(near, b[i].Contact)
+				}
 			}
 		}
+		slices.SortFunc(near[from:], func(a, b Contact) int { return nearer(target, a.ID, b.ID) })
+		return pick(near, n, t.limits.PerBucket)
 	}
-	slices.SortFunc(all, func(a, b Contact) int { return nearer(target, a.ID, b.ID) })
-	return pick(all, n, t.limits.PerBucket)
+	// Nodes in the target's bucket share most with it, those in deeper buckets as much as this node
+	// does, and those in each bucket before less.
+	out, full := take(t.buckets[at:min(at+1, len(t.buckets))])
+	if !full {
+		out, full = take(t.buckets[min(at+1, len(t.buckets)):])
+	}
+	for at--; at >= 0 && !full; at-- {
+		out, full = take(t.buckets[at : at+1])
+	}
+	return out
 }
 
 // pick takes the first n of sorted contacts, of which at most perGroup have one network as long as
-// there are others.
-func pick(sorted []Contact, n, perGroup int) []Contact {
-	if len(sorted) <= n {
-		return sorted
-	}
+// there are others. It reports whether more contacts behind these would change nothing.
+func pick(sorted []Contact, n, perGroup int) (out []Contact, full bool) {
 	if perGroup == 0 {
-		return sorted[:n]
+		return sorted[:min(n, len(sorted))], len(sorted) >= n
 	}
-	out, rest := make([]Contact, 0, n), []Contact(nil)
+	out = make([]Contact, 0, n)
+	var rest []Contact
 	for _, c := range sorted {
 		if len(out) == n {
-			return out
+			return out, true
 		}
 		if count(out, c.Addr.group()) >= perGroup {
 			rest = append(rest, c)
@@ -199,7 +212,11 @@ func pick(sorted []Contact, n, perGroup int) []Contact {
 		}
 		out = append(out, c)
 	}
-	return append(out, rest[:min(len(rest), n-len(out))]...)
+	full = len(out) == n
+	if len(sorted) <= n {
+		return sorted, full
+	}
+	return append(out, rest[:min(len(rest), n-len(out))]...), full
 }
 
 // count counts the contacts of a network; none are of one without limits.

@@ -4,7 +4,6 @@ package sim
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -80,23 +79,41 @@ type event struct {
 	do   func()
 }
 
+// queue is a heap: the earliest event is the first one. container/heap would allocate each event.
 type queue []event
 
-func (q queue) Len() int { return len(q) }
-func (q queue) Less(i, j int) bool {
-	if !q[i].at.Equal(q[j].at) {
-		return q[i].at.Before(q[j].at)
+func (q queue) before(i, j int) bool {
+	if c := q[i].at.Compare(q[j].at); c != 0 {
+		return c < 0
 	}
 	return q[i].seq < q[j].seq
 }
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(event)) }
-func (q *queue) Pop() any {
-	old := *q
-	x := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*q = old[:len(old)-1]
-	return x
+
+func (q *queue) push(e event) {
+	*q = append(*q, e)
+	for i := len(*q) - 1; i > 0 && q.before(i, (i-1)/2); i = (i - 1) / 2 {
+		(*q)[i], (*q)[(i-1)/2] = (*q)[(i-1)/2], (*q)[i]
+	}
+}
+
+func (q *queue) pop() event {
+	all := *q
+	first, last := all[0], len(all)-1
+	all[0], all[last] = all[last], event{}
+	all = all[:last]
+	*q = all
+	for i := 0; 2*i+1 < last; {
+		next := 2*i + 1
+		if next+1 < last && all.before(next+1, next) {
+			next++
+		}
+		if !all.before(next, i) {
+			break
+		}
+		all[i], all[next] = all[next], all[i]
+		i = next
+	}
+	return first
 }
 
 type network struct {
@@ -141,7 +158,7 @@ func Run(cfg Config) (Result, error) {
 	}
 	w.plan()
 	for len(w.queue) > 0 {
-		e := heap.Pop(&w.queue).(event)
+		e := w.queue.pop()
 		w.now = e.at
 		if e.do != nil {
 			e.do()
@@ -198,7 +215,7 @@ func (w *network) at(t time.Time, do func()) { w.push(event{at: t, do: do}) }
 func (w *network) push(e event) {
 	w.seq++
 	e.seq = w.seq
-	heap.Push(&w.queue, e)
+	w.queue.push(e)
 }
 
 // attackerAS is the AS of all attackers; honest nodes have those behind it.
