@@ -17,7 +17,5 @@
 // The package opens no file and knows neither trackers nor transfers. What arrives is hostile: it is
 // bounded before it is decoded, and whatever grows has a limit.
 //
-// Unsolved: a node whose table names many ASes keeps the paths to all of them fresh, at the cost of
-// its AS's control service. With fewer than about five ASes the limits by AS leave a large DHT's
-// tables thin.
+// Unsolved: with fewer than about five ASes the limits by AS leave a large DHT's tables thin.
 package dht

@@ -32,16 +32,10 @@ type scionSocket struct {
 
 	mu     sync.Mutex
 	closed bool
-	ases   map[pathsel.IA]*destination
-	asking int
+	turns  map[pathsel.IA]int // which of the paths to an AS is used; the first one if it is not there
+	asking map[pathsel.IA]struct{}
 	second int64
-	asked  int // new ASes in that second
-}
-
-// destination is an AS to which queries are sent.
-type destination struct {
-	known bool // its paths were looked up
-	turn  int  // which of its paths is used
+	asked  int // lookups in that second
 }
 
 // ListenSCION opens a socket on SCION; port 0 is any free one. allow returns the paths that may be
@@ -51,7 +45,7 @@ func ListenSCION(ctx context.Context, h *scionnet.Host, port uint16, allow func(
 	if err != nil {
 		return nil, err
 	}
-	s := &scionSocket{Datagrams: d, host: h, allow: allow, ases: map[pathsel.IA]*destination{}}
+	s := &scionSocket{Datagrams: d, host: h, allow: allow, turns: map[pathsel.IA]int{}, asking: map[pathsel.IA]struct{}{}}
 	if allow == nil {
 		s.allow = func(p []pathsel.Path) []pathsel.Path { return p }
 	}
@@ -80,75 +74,60 @@ func (s *scionSocket) Reply(b []byte, back net.Addr) { _ = s.Datagrams.Send(b, l
 // Send sends a query along a path that the control plane offers to the AS. So an answer proves that
 // somebody in that AS has received the query.
 func (s *scionSocket) Send(b []byte, to Addr, again bool) {
-	turn, known, ok := s.pathTurn(to.IA, again)
-	switch {
-	case !ok:
-	case known:
-		s.sendOver(b, to, turn)
-	default:
-		// The first lookup takes some milliseconds, or seconds if the control service is busy.
-		go func() {
-			defer s.lookups.Done()
-			ctx, cancel := context.WithTimeout(s.ctx, lookupPatience)
-			defer cancel()
-			_, err := s.host.Paths(ctx, to.IA)
-			s.mu.Lock()
-			s.asking--
-			if delete(s.ases, to.IA); err == nil {
-				s.ases[to.IA] = &destination{known: true}
-			}
-			s.mu.Unlock()
-			if err == nil {
-				s.sendOver(b, to, turn)
-			}
-		}()
+	if paths, ok := s.host.KnownPaths(to.IA); ok {
+		s.sendOver(b, to, paths, s.pathTurn(to.IA, again))
+		return
 	}
+	if !s.mayLookUp(to.IA) {
+		return
+	}
+	// The first lookup takes some milliseconds, or seconds if the control service is busy.
+	go func() {
+		defer s.lookups.Done()
+		ctx, cancel := context.WithTimeout(s.ctx, lookupPatience)
+		defer cancel()
+		paths, err := s.host.PathsOnce(ctx, to.IA)
+		s.mu.Lock()
+		delete(s.asking, to.IA)
+		s.mu.Unlock()
+		if err == nil {
+			s.sendOver(b, to, paths, s.pathTurn(to.IA, again))
+		}
+	}()
 }
 
-// pathTurn tells which path to an AS is next, and whether its paths are known. If they are not, the
-// caller looks them up, unless ok is false: there are too many lookups already.
-func (s *scionSocket) pathTurn(ia pathsel.IA, again bool) (turn int, known, ok bool) {
+// pathTurn tells which path to an AS is next.
+func (s *scionSocket) pathTurn(ia pathsel.IA, again bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return 0, false, false
-	}
-	d := s.ases[ia]
-	if d != nil && d.known {
-		if again {
-			d.turn++ // and stay with that path if it is the better one
+	if again { // and stay with that path if it is the better one
+		if len(s.turns) >= maxASes {
+			clear(s.turns)
 		}
-		return d.turn, true, true
+		s.turns[ia]++
 	}
+	return s.turns[ia]
+}
+
+// mayLookUp decides whether the control service may be asked for the paths to an AS now.
+func (s *scionSocket) mayLookUp(ia pathsel.IA) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if second := time.Now().Unix(); second != s.second {
 		s.second, s.asked = second, 0
 	}
-	if d != nil || s.asking >= maxLookups || s.asked >= newASes {
-		return 0, false, false
-	}
-	if len(s.ases) >= maxASes {
-		for old, x := range s.ases {
-			if x.known {
-				delete(s.ases, old)
-				break
-			}
-		}
+	if _, asking := s.asking[ia]; asking || s.closed || len(s.asking) >= maxLookups || s.asked >= newASes {
+		return false
 	}
 	s.lookups.Add(1)
-	s.asking++
+	s.asking[ia] = struct{}{}
 	s.asked++
-	s.ases[ia] = &destination{}
-	return 0, false, true
+	return true
 }
 
 // sendOver sends over one of the paths, best first: announced latency, then hops.
-func (s *scionSocket) sendOver(b []byte, to Addr, turn int) {
-	paths, err := s.host.Paths(s.ctx, to.IA)
-	if err != nil {
-		return
-	}
-	paths = s.usable(paths)
-	if len(paths) > 0 {
+func (s *scionSocket) sendOver(b []byte, to Addr, paths []pathsel.Path, turn int) {
+	if paths = s.usable(paths); len(paths) > 0 {
 		_ = s.SendOver(s.ctx, b, scionnet.Addr(to), paths[turn%len(paths)]) // a lost message is repeated
 	}
 }

@@ -161,7 +161,7 @@ func (d *DHT) distances(ctx context.Context, peers []dht.Addr) map[pathsel.IA]di
 		if _, known := out[p.IA]; known || !p.IsSCION() || len(out) == maxRanked {
 			continue
 		}
-		if paths, err := d.host.Paths(ctx, p.IA); err == nil {
+		if paths, err := d.host.PathsOnce(ctx, p.IA); err == nil {
 			out[p.IA] = nearest(paths)
 		}
 	}

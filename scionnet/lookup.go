@@ -111,11 +111,36 @@ func (h *Host) Paths(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error
 	if err != nil {
 		return nil, err
 	}
+	return pathsOf(fs), nil
+}
+
+// PathsOnce is Paths for a destination that gets single messages: its paths are not refreshed in the
+// background, so it costs a question to the control plane only when somebody asks for it. Paths may
+// be five minutes old.
+func (h *Host) PathsOnce(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error) {
+	if known, ok := h.KnownPaths(dst); ok {
+		return known, nil
+	}
+	fs, err := h.lookup.once(ctx, dst)
+	return pathsOf(fs), err
+}
+
+// KnownPaths returns the paths to dst that PathsOnce would return without a question to the control
+// plane; ok is false if it would ask.
+func (h *Host) KnownPaths(dst pathsel.IA) (paths []pathsel.Path, ok bool) {
+	if dst == h.ia {
+		return []pathsel.Path{h.localPath()}, true
+	}
+	fs := h.lookup.glance(dst)
+	return pathsOf(fs), len(fs) > 0
+}
+
+func pathsOf(fs []found) []pathsel.Path {
 	out := make([]pathsel.Path, len(fs))
 	for i, f := range fs {
 		out[i] = f.path
 	}
-	return out, nil
+	return out
 }
 
 // resolvePath finds the dataplane path and the next hop of a path. It asks the control plane if the

@@ -155,6 +155,68 @@ func TestLookupKeepsFreshAndForgets(t *testing.T) {
 	})
 }
 
+// A destination of single messages costs a lookup every few minutes while it is used, and none at
+// other times. Somebody who connects to it gets fresh paths.
+func TestLookupForMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controlPlane{paths: []found{to(dst, 1, 6*time.Hour)}}
+		l := c.start(t)
+		h := &Host{ia: 1, lookup: l}
+		must := func() {
+			t.Helper()
+			if got, err := h.PathsOnce(t.Context(), dst); err != nil || len(got) != 1 {
+				t.Fatalf("%v, %v", got, err)
+			}
+		}
+		if _, ok := h.KnownPaths(dst); ok {
+			t.Error("paths are known before a lookup")
+		}
+		for range 60 {
+			must()
+			time.Sleep(10 * time.Second)
+		}
+		if n := c.asks(); n != 2 {
+			t.Errorf("asked %d times in 10 minutes, want 2", n)
+		}
+		c.say(nil, to(dst, 2, 6*time.Hour))
+		time.Sleep(glanceAge)
+		l.mustHave(t, c.paths...)
+		c.asks()
+		time.Sleep(unsettledFor + time.Minute)
+		if n := c.asks(); n < 3 {
+			t.Errorf("asked %d times in 3 minutes for somebody who wants fresh paths", n)
+		}
+		time.Sleep(forgetAfter)
+		must()
+		c.asks()
+		time.Sleep(3 * forgetAfter)
+		if n := c.asks(); n > 0 || len(l.destinations) > 0 {
+			t.Errorf("asked %d times for a destination that nobody uses", n)
+		}
+	})
+}
+
+// Strangers can make a host look up any AS. They push out one another, and nobody else.
+func TestMessagesLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controlPlane{paths: []found{to(dst, 1, time.Hour)}}
+		l := c.start(t)
+		l.mustHave(t, c.paths...)
+		h := &Host{ia: 1, lookup: l}
+		for i := range maxDestinations + 1 {
+			if _, err := h.PathsOnce(t.Context(), pathsel.IA(i+100)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(l.destinations); n != maxGlanced+1 {
+			t.Errorf("%d destinations are kept, want %d", n, maxGlanced+1)
+		}
+		if _, ok := h.KnownPaths(dst); !ok {
+			t.Error("the destination that somebody wants has gone")
+		}
+	})
+}
+
 // If a first answer lacks a path, or a path is left out for a while, it is found within seconds,
 // before the next regular refresh. An AS whose paths stay the same is asked only a few times.
 func TestLookupSettles(t *testing.T) {

@@ -36,8 +36,13 @@ const (
 	// parallelLookups is above one so that a slow lookup does not delay the others, and small so
 	// that they do not flood the control service.
 	parallelLookups = 4
-	// maxDestinations bounds the table, since a peer list can name any number of ASes.
-	maxDestinations = 4096
+	// maxDestinations bounds the table, since a peer list can name any number of ASes. At most
+	// maxGlanced of them may be there for single messages only: strangers cause these. An AS takes
+	// some kB for each path.
+	maxDestinations, maxGlanced = 4096, 256
+	// glanceAge is how old paths for single messages may be. If one of them is gone by then, the
+	// message is lost and sent again along another one.
+	glanceAge = 5 * time.Minute
 )
 
 // lookup is the table of paths by destination, with a goroutine that refreshes it.
@@ -62,7 +67,9 @@ type destination struct {
 	links     links     // of the paths
 	failures  int       // consecutive lookups without a path
 	changed   time.Time // when an answer last had other paths than the one before
-	lastAsked time.Time
+	lastAsked time.Time // by somebody who wants the paths to stay fresh
+	glanced   time.Time // last use for a single message
+	lookedUp  time.Time // the end of the last lookup
 	due       time.Time
 	underWay  chan struct{} // closed when the current lookup ends; nil if there is none
 	err       error         // of the last lookup
@@ -136,7 +143,9 @@ func (l *lookup) takeDue(now time.Time) []pathsel.IA {
 		switch {
 		case now.Before(d.due) || d.underWay != nil:
 		case now.Sub(d.lastAsked) > forgetAfter && len(d.watchers) == 0 && !l.inUse(ia):
-			delete(l.destinations, ia)
+			if d.due = now.Add(refreshEvery); now.Sub(d.glanced) > forgetAfter {
+				delete(l.destinations, ia)
+			}
 		default:
 			due = append(due, ia)
 		}
@@ -186,16 +195,91 @@ func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
 func (l *lookup) ensure(dst pathsel.IA) (d *destination, lookedUp bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d = l.destinations[dst]
-	if d == nil {
-		if len(l.destinations) >= maxDestinations {
-			return nil, false, fmt.Errorf("paths to %s: the table of paths already has %d ASes", dst, maxDestinations)
-		}
-		d = &destination{watchers: map[chan struct{}]struct{}{}, due: time.Now().Add(refreshEvery)}
-		l.destinations[dst] = d
+	now := time.Now()
+	if d = l.addLocked(dst); d == nil {
+		return nil, false, fmt.Errorf("paths to %s: the table of paths already has %d ASes", dst, maxDestinations)
 	}
-	d.lastAsked = time.Now()
-	return d, len(d.paths) > 0 || d.failures > 0, nil
+	lookedUp = len(d.paths) > 0 || d.failures > 0
+	if !d.glanced.IsZero() && now.Sub(d.lastAsked) > forgetAfter { // nobody has refreshed it since
+		lookedUp = lookedUp && now.Sub(d.lookedUp) <= glanceAge
+		d.due = now.Add(retryFirst)
+		defer l.wakeUp()
+	}
+	d.lastAsked = now
+	return d, lookedUp, nil
+}
+
+// addLocked returns the entry for dst, which it adds if there is none; nil: the table is full.
+func (l *lookup) addLocked(dst pathsel.IA) *destination {
+	if d := l.destinations[dst]; d != nil {
+		return d
+	}
+	if len(l.destinations) >= maxDestinations && !l.dropGlanced() {
+		return nil
+	}
+	d := &destination{watchers: map[chan struct{}]struct{}{}, due: time.Now().Add(refreshEvery)}
+	l.destinations[dst] = d
+	return d
+}
+
+// dropGlanced forgets the destination of single messages that was used least recently.
+func (l *lookup) dropGlanced() bool {
+	var least *destination
+	var at pathsel.IA
+	for ia, d := range l.destinations {
+		if d.onlyGlanced() && (least == nil || d.glanced.Before(least.glanced)) {
+			least, at = d, ia
+		}
+	}
+	delete(l.destinations, at)
+	return least != nil
+}
+
+func (d *destination) onlyGlanced() bool {
+	return d.lastAsked.IsZero() && len(d.watchers) == 0 && d.underWay == nil
+}
+
+// glance returns the paths to dst for a single message, if they were looked up lately.
+func (l *lookup) glance(dst pathsel.IA) []found {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d, now := l.destinations[dst], time.Now()
+	if d == nil || now.Sub(d.lookedUp) > glanceAge {
+		return nil
+	}
+	d.glanced = now
+	return unexpired(d.paths, now)
+}
+
+// once asks the control plane for the paths to dst, without refreshing them later.
+func (l *lookup) once(ctx context.Context, dst pathsel.IA) ([]found, error) {
+	l.mu.Lock()
+	if l.destinations[dst] == nil && l.countGlanced() >= maxGlanced {
+		l.dropGlanced()
+	}
+	d := l.addLocked(dst)
+	if d == nil {
+		l.mu.Unlock()
+		return nil, fmt.Errorf("paths to %s: the table of paths is full", dst)
+	}
+	d.glanced = time.Now()
+	l.mu.Unlock()
+	if err := l.lookUp(ctx, dst, false); err != nil {
+		return nil, err
+	}
+	if fs := l.glance(dst); len(fs) > 0 {
+		return fs, nil
+	}
+	return nil, fmt.Errorf("%w to %s", ErrNoPath, dst)
+}
+
+func (l *lookup) countGlanced() (n int) {
+	for _, d := range l.destinations {
+		if d.onlyGlanced() {
+			n++
+		}
+	}
+	return n
 }
 
 // lookUp asks the control plane for the paths to dst and stores the answer. If another caller is
@@ -232,6 +316,7 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 
 	l.mu.Lock()
 	now := time.Now()
+	d.lookedUp = now
 	before := d.paths
 	d.paths = merge(before, answer, now)
 	d.links = linksOf(d.paths)
