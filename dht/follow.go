@@ -189,6 +189,7 @@ type Status struct {
 	ByAS                   map[string]int // the same by AS, on IP by /24 or /48
 	Torrents, Peers, Items int            // that are kept for others
 	Dropped                int            // messages over the rate limit, of all networks
+	Received, Sent         int            // bytes of messages, without headers
 	Stats
 }
 
@@ -199,7 +200,7 @@ func (s *Server) Status() (out []Status) {
 	for _, m := range s.members {
 		x := Status{
 			Network: m.cfg.Network.String(), Listen: m.socket.Addr().String(), ID: m.ID(), ByAS: map[string]int{},
-			Stats: m.Stats(), Dropped: s.dropped,
+			Stats: m.Stats(), Dropped: s.dropped, Received: m.in, Sent: m.out,
 		}
 		for _, c := range m.Contacts() {
 			x.Nodes++

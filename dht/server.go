@@ -67,10 +67,11 @@ type Server struct {
 // member is a node with its socket.
 type member struct {
 	*Node
-	socket Socket
-	second int64 // in which the following messages were received
-	rate   int
-	groups map[group]int
+	socket  Socket
+	in, out int   // bytes of messages
+	second  int64 // in which the following messages were received
+	rate    int
+	groups  map[group]int
 }
 
 var errClosed = errors.New("the DHT node is closed")
@@ -155,10 +156,10 @@ func (s *Server) read(m *member) {
 			}
 			continue
 		}
+		from.Size = n
 		if !s.admit(m, from) {
 			continue
 		}
-		from.Size = n
 		msg, err := ParseMessage(b[:n])
 		if err != nil {
 			if _, bad := errors.AsType[*badItem](err); !bad {
@@ -179,6 +180,7 @@ func (s *Server) admit(m *member, from Origin) bool {
 		m.second, m.rate = second, 0
 		clear(m.groups)
 	}
+	m.in += from.Size
 	g := from.group()
 	if m.rate >= maxRate || g.limited() && m.groups[g] >= maxGroupRate {
 		s.dropped++
@@ -245,8 +247,10 @@ func (s *Server) do(f func(now time.Time)) bool {
 // carry has a node's packets sent and its events told. It needs mu.
 func (s *Server) carry(m *member, out Out, back net.Addr) {
 	for _, p := range out.Packets {
+		b := p.Message.Encode()
+		m.out += len(b)
 		s.due = append(s.due, func() {
-			if b := p.Message.Encode(); p.Reply {
+			if p.Reply {
 				m.socket.Reply(b, back)
 			} else {
 				m.socket.Send(b, p.To, p.Again)

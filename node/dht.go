@@ -250,7 +250,7 @@ func (d *DHT) Status() event.DHT {
 			Network: s.Network, Listen: s.Listen, ID: s.ID.String(), Nodes: s.Nodes, ByAS: s.ByAS,
 			Torrents: s.Torrents, Peers: s.Peers, Items: s.Items,
 			Queries: s.Queries, Refused: s.Refused, Dropped: s.Dropped, Asked: s.Asked, Answers: s.Answers, Timeouts: s.Timeouts,
-			Searches: s.Searches,
+			Searches: s.Searches, ReceivedBytes: s.Received, SentBytes: s.Sent,
 		})
 	}
 	return out

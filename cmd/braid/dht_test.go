@@ -63,6 +63,9 @@ func knowsOne(t *testing.T, args ...string) {
 			t.Fatal(err)
 		}
 		if d, ok := e.(*event.DHT); ok && d.Networks[0].Nodes > 0 {
+			if d.Networks[0].SentBytes == 0 || d.Networks[0].ReceivedBytes == 0 {
+				t.Errorf("no bytes are counted: %+v", d.Networks[0])
+			}
 			break
 		}
 	}

@@ -196,6 +196,9 @@ type DHTNode struct {
 	Answers  int `json:"answers"`
 	Timeouts int `json:"timeouts"`
 	Searches int `json:"searches"`
+	// Bytes of messages, without the headers of UDP and SCION.
+	ReceivedBytes int `json:"received_bytes"`
+	SentBytes     int `json:"sent_bytes"`
 }
 
 // Path is one path-level peer: the totals of all its connections so far, and the state of the
