@@ -34,6 +34,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"braid/scionnet"
+	"braid/scionnet/crowd"
 	"braid/tracker"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
@@ -310,7 +311,7 @@ func (s *Server) serveHTTP1(ctx context.Context, l net.Listener, handler http.Ha
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of broken connections
 	}
 	done := make(chan error, 1)
-	go func() { done <- h.Serve(newCrowd(l, most)) }()
+	go func() { done <- h.Serve(crowd.Listen(l, most)) }()
 	select {
 	case err := <-done:
 		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)

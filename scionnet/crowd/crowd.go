@@ -1,0 +1,151 @@
+// Package crowd bounds the connections of a server on TCP, so that no host keeps others out.
+package crowd
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// crowd is a listener with a bounded number of connections. When it is full, a new connection
+// replaces the oldest one that has sent nothing. If there is none, it replaces one of a host with
+// more connections than its own. So nobody can keep others out by holding connections open.
+type crowd struct {
+	net.Listener
+	most int
+
+	mu    sync.Mutex
+	conns map[*crowdConn]struct{}
+	hosts map[block]int // number of connections
+	// silent are connections that have sent nothing yet, the oldest first. It may contain closed
+	// ones.
+	silent []*crowdConn
+}
+
+type crowdConn struct {
+	net.Conn
+	crowd *crowd
+	host  block
+	heard atomic.Bool
+	once  sync.Once
+}
+
+// block is the host, or for IPv6 the /64 of one customer.
+type block [16]byte
+
+func blockOf(remote net.Addr) block {
+	a, err := netip.ParseAddrPort(remote.String())
+	if err != nil {
+		return block{}
+	}
+	b := a.Addr().Unmap().As16()
+	if a.Addr().Unmap().Is6() {
+		clear(b[8:])
+	}
+	return b
+}
+
+// Listen bounds the connections of a listener.
+func Listen(l net.Listener, most int) net.Listener {
+	return &crowd{Listener: l, most: most, conns: map[*crowdConn]struct{}{}, hosts: map[block]int{}}
+}
+
+// Accept implements net.Listener.
+func (c *crowd) Accept() (net.Conn, error) {
+	for {
+		conn, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		k := &crowdConn{Conn: conn, crowd: c, host: blockOf(conn.RemoteAddr())}
+		victim, ok := c.enter(k)
+		if victim != nil {
+			victim.Close()
+		}
+		if ok {
+			return k, nil
+		}
+		conn.Close()
+	}
+}
+
+func (c *crowd) enter(k *crowdConn) (victim *crowdConn, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.conns) >= c.most {
+		for len(c.silent) > 0 && victim == nil {
+			if c.isSilent(c.silent[0]) {
+				victim = c.silent[0]
+			}
+			c.silent = c.silent[1:]
+		}
+		if victim == nil {
+			victim = c.greedier(k.host)
+		}
+		if victim == nil {
+			return nil, false
+		}
+		c.remove(victim)
+	}
+	c.conns[k] = struct{}{}
+	c.hosts[k.host]++
+	if len(c.silent) > 2*c.most {
+		c.silent = slices.DeleteFunc(c.silent, func(s *crowdConn) bool { return !c.isSilent(s) })
+	}
+	c.silent = append(c.silent, k)
+	return victim, true
+}
+
+// isSilent reports whether the connection is open and has sent nothing.
+func (c *crowd) isSilent(k *crowdConn) bool {
+	_, open := c.conns[k]
+	return open && !k.heard.Load()
+}
+
+// crowdSample is how many connections are examined to find a greedy host. The host with most of
+// them is hardly missed.
+const crowdSample = 16
+
+// greedier is a connection of a host that has more of them than the other host would have with one
+// more, or nil.
+func (c *crowd) greedier(than block) (out *crowdConn) {
+	examined, most := 0, c.hosts[than]+1
+	for k := range c.conns {
+		if n := c.hosts[k.host]; n > most {
+			out, most = k, n
+		}
+		if examined++; examined == crowdSample {
+			break
+		}
+	}
+	return out
+}
+
+func (c *crowd) remove(k *crowdConn) {
+	if _, there := c.conns[k]; !there {
+		return
+	}
+	delete(c.conns, k)
+	if c.hosts[k.host]--; c.hosts[k.host] == 0 {
+		delete(c.hosts, k.host)
+	}
+}
+
+func (k *crowdConn) Read(b []byte) (int, error) {
+	n, err := k.Conn.Read(b)
+	if n > 0 && !k.heard.Load() {
+		k.heard.Store(true)
+	}
+	return n, err
+}
+
+func (k *crowdConn) Close() error {
+	k.once.Do(func() {
+		k.crowd.mu.Lock()
+		defer k.crowd.mu.Unlock()
+		k.crowd.remove(k)
+	})
+	return k.Conn.Close()
+}
