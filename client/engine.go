@@ -36,6 +36,8 @@ type engineTorrent interface {
 	Pause(bool)   // asks for no data
 	Verify(ctx context.Context, piece int) error
 	Connect(face) // dials an offer
+	Reader() engineReader
+	ReadPiece(piece int, b []byte, off int64) (int, error) // from the store
 	Drop()
 }
 
@@ -105,6 +107,12 @@ func (t anacrolixTorrent) Pause(paused bool) {
 
 func (t anacrolixTorrent) Verify(ctx context.Context, piece int) error {
 	return t.Piece(piece).VerifyDataContext(ctx)
+}
+
+func (t anacrolixTorrent) Reader() engineReader { return t.NewReader() }
+
+func (t anacrolixTorrent) ReadPiece(piece int, b []byte, off int64) (int, error) {
+	return t.Piece(piece).Storage().ReadAt(b, off)
 }
 
 func (t anacrolixTorrent) Connect(f face) {

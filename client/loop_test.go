@@ -59,6 +59,8 @@ func (f *fakeTorrent) Described() <-chan struct{}                         { retu
 func (f *fakeTorrent) Completed() <-chan struct{}                         { return f.completed }
 func (f *fakeTorrent) SetPriority(int, torrent.PiecePriority)             {}
 func (f *fakeTorrent) DownloadAll()                                       {}
+func (f *fakeTorrent) Reader() engineReader                               { return nil }
+func (f *fakeTorrent) ReadPiece(int, []byte, int64) (int, error)          { return 0, io.EOF }
 func (f *fakeTorrent) Pause(bool)                                         {}
 func (f *fakeTorrent) Verify(context.Context, int) error                  { return nil }
 func (f *fakeTorrent) Changes() (<-chan torrent.PieceStateChange, func()) { return nil, func() {} }

@@ -66,7 +66,8 @@ type Transfer struct {
 	ended   chan struct{} // closed when run has returned
 	final   Progress      // after ended
 	// still is the progress of a transfer that rests; nil while it does not.
-	still atomic.Pointer[Progress]
+	still   atomic.Pointer[Progress]
+	readers readers
 
 	describer describer
 	connector connector
@@ -502,6 +503,7 @@ func (t *Transfer) finish() {
 	t.connector.withdrawAll()
 	t.gauges.unwatch(t.source.InfoHash)
 	t.describer.end()
+	t.readers.end()
 	t.torrent.Drop() // closes the links
 	t.gauges.onUseful(t.source.InfoHash, nil)
 	t.onEnd()

@@ -1,0 +1,190 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"braid/storage"
+)
+
+// readAhead is how many bytes beyond the place of a FileReader are requested before the rest of the
+// torrent. It is a few seconds of a film. With less, a player would wait at the end of each piece for
+// peers to answer.
+const readAhead = 8 << 20
+
+var (
+	// ErrUnwanted says that a file is neither complete nor part of the selection.
+	ErrUnwanted = errors.New("the file is not selected for the download")
+	// ErrNotDescribed says that it is not known yet which files a magnet link stands for.
+	ErrNotDescribed = errors.New("it is not known yet what is in the torrent")
+	errEndedReading = errors.New("the transfer has ended")
+)
+
+// engineReader is what a FileReader uses of the engine: it waits for data that is missing, and has
+// that requested first.
+type engineReader interface {
+	io.ReadSeekCloser
+	SetContext(context.Context)
+	SetReadahead(int64)
+}
+
+// FileReader reads one file of a transfer. It returns verified data only, and waits for pieces that
+// are missing. From the first Read on, the pieces from its place on are requested before others.
+// Its methods must not be called concurrently; the caller closes it.
+type FileReader struct {
+	transfer *Transfer
+	ctx      context.Context
+	engine   engineReader // nil: none yet
+	piece    int          // that is known to be there; -1: none
+	file     storage.File
+	at       int64 // place in the file
+	stop     context.CancelFunc
+	closed   bool
+}
+
+// readers lets a transfer end its readers before the engine closes the store below them.
+type readers struct {
+	sync.RWMutex // held by each Read
+	ended        bool
+}
+
+// OpenFile returns a reader of a file, which is named by its place in Layout.Files. The context ends
+// its reads.
+func (t *Transfer) OpenFile(ctx context.Context, file int) (*FileReader, error) {
+	d := t.described.Load()
+	if d == nil {
+		return nil, ErrNotDescribed
+	}
+	if file < 0 || file >= len(d.layout.Files) {
+		return nil, fmt.Errorf("the torrent has no file %d", file)
+	}
+	f := d.layout.Files[file]
+	select {
+	case <-t.torrent.Described(): // in a moment
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-t.ended:
+	}
+	err := errEndedReading
+	t.do(func() { err = t.mayRead(d.layout, file) })
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", f.Path, err)
+	}
+	t.readers.RLock()
+	defer t.readers.RUnlock()
+	if t.readers.ended {
+		return nil, fmt.Errorf("read %s: %w", f.Path, errEndedReading)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(t.ctx, cancel)
+	return &FileReader{transfer: t, ctx: ctx, piece: -1, file: f, stop: func() { unhook(); cancel() }}, nil
+}
+
+// mayRead returns an error if the file will not become complete.
+func (t *Transfer) mayRead(l storage.Layout, file int) error {
+	if t.err != nil || t.want != nil && !t.want.partial || t.options.Selection.Wants(l)[file] {
+		return t.err
+	}
+	begin, end := l.FilePieces(l.Files[file])
+	for i := begin; i < end; i++ {
+		if !isComplete(t.torrent, i) {
+			return ErrUnwanted
+		}
+	}
+	return nil
+}
+
+// Read implements io.Reader.
+func (r *FileReader) Read(b []byte) (int, error) {
+	left := r.file.Length - r.at
+	if left <= 0 {
+		return 0, io.EOF
+	}
+	r.transfer.readers.RLock()
+	defer r.transfer.readers.RUnlock()
+	if r.transfer.readers.ended || r.closed {
+		return 0, fmt.Errorf("read %s: %w", r.file.Path, errEndedReading)
+	}
+	n, err := r.read(b[:min(int64(len(b)), left)])
+	if r.at += int64(n); err != nil && !errors.Is(err, io.EOF) {
+		return n, fmt.Errorf("read %s: %w", r.file.Path, err)
+	}
+	return n, nil
+}
+
+// read reads some of b from one piece, once that is there.
+func (r *FileReader) read(b []byte) (int, error) {
+	l := r.transfer.described.Load().layout
+	at := r.file.Offset + r.at
+	piece := int(at / l.PieceLength)
+	from, length := l.PieceRange(piece)
+	if piece != r.piece {
+		if err := r.await(from); err != nil {
+			return 0, err
+		}
+		r.piece = piece
+	}
+	n, err := r.transfer.torrent.ReadPiece(piece, b[:min(int64(len(b)), from+length-at)], at-from)
+	if err != nil {
+		r.piece = -1 // the engine finds out what is wrong with it
+	}
+	return n, err
+}
+
+// await waits for the piece that begins there, and has those behind it requested. The engine's reader
+// would read across the end of the file, and request what is behind it. That may be unwanted and have
+// no place on disk. So the reader gets no further than the first byte of a piece.
+func (r *FileReader) await(from int64) error {
+	if r.engine == nil {
+		r.engine = r.transfer.torrent.Reader()
+		r.engine.SetContext(r.ctx)
+	}
+	r.engine.SetReadahead(0)
+	if _, err := r.engine.Seek(from, io.SeekStart); err != nil {
+		return err
+	}
+	r.engine.SetReadahead(min(readAhead, r.file.Offset+r.file.Length-from-1))
+	_, err := r.engine.Read(make([]byte, 1))
+	if errors.Is(err, io.EOF) { // it was the last byte of the torrent
+		err = nil
+	}
+	return err
+}
+
+// Seek implements io.Seeker. Nothing is requested before the next Read.
+func (r *FileReader) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += r.at
+	case io.SeekEnd:
+		offset += r.file.Length
+	}
+	if offset < 0 {
+		return r.at, fmt.Errorf("seek in %s: %d is before its beginning", r.file.Path, offset)
+	}
+	r.at = offset
+	return r.at, nil
+}
+
+// Close ends the reader. What it had requested first is then requested like the rest.
+func (r *FileReader) Close() error {
+	r.stop()
+	r.transfer.readers.RLock()
+	defer r.transfer.readers.RUnlock()
+	was := r.closed
+	r.closed = true
+	if r.transfer.readers.ended || was || r.engine == nil {
+		return nil // the engine knows it no longer, or not yet
+	}
+	return r.engine.Close()
+}
+
+// end waits until nobody reads. The transfer's context has ended.
+func (r *readers) end() {
+	r.Lock()
+	defer r.Unlock()
+	r.ended = true
+}
