@@ -121,6 +121,15 @@ func ClientProven(ctx context.Context, wait time.Duration) bool {
 	return ok && g.as.prove(ctx, wait)
 }
 
+// Progressed says that the client of a request has taken a part of the answer. Handlers whose answers
+// may take longer than the 15 seconds that a connection lives without one call it for each part. The
+// context is that of the request; on other connections it does nothing.
+func Progressed(ctx context.Context) {
+	if progressed, ok := ctx.Value(idleTimerKey{}).(func()); ok {
+		progressed()
+	}
+}
+
 // Serve answers requests until the context ends, and then waits up to grace for the current ones.
 // It closes connections without requests, and those whose clients do not finish their requests. The
 // context of a request has the client's address (ClientAddr), at which the client is known to
@@ -148,9 +157,7 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ClientProven(r.Context(), 0) // starts the proof, which gives the client a better place
 			handler.ServeHTTP(w, r)
-			if t, ok := r.Context().Value(idleTimerKey{}).(*time.Timer); ok {
-				t.Reset(p.idle)
-			}
+			Progressed(r.Context())
 		}),
 		ConnContext: func(ctx context.Context, c *quic.Conn) context.Context {
 			end := time.AfterFunc(p.idle, func() {
@@ -162,7 +169,7 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 					_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "")
 				})
 			}
-			return context.WithValue(ctx, idleTimerKey{}, end)
+			return context.WithValue(ctx, idleTimerKey{}, func() { end.Reset(p.idle) })
 		},
 	}
 	ended := make(chan error, 1)

@@ -1,0 +1,134 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"braid/node"
+	"braid/scionnet"
+	"braid/scionnet/crowd"
+)
+
+const (
+	// maxConnections bounds the connections on TCP. When all are taken, hosts with many give way.
+	maxConnections = 512
+	// headerPatience is how long a client may take to send its request.
+	headerPatience = 10 * time.Second
+	idlePatience   = time.Minute
+	// grace is how long current answers may go on when the server is closed.
+	grace = time.Second
+)
+
+// Server serves a Handler at some addresses.
+type Server struct {
+	addresses []string
+	http      *http.Server
+	closers   []func() error
+	stop      context.CancelFunc
+	serving   sync.WaitGroup
+}
+
+// Serve opens the addresses and answers in the background: HOST:PORT on TCP, or a SCION address of
+// the node's host, such as 1-ff00:0:110,[127.0.0.1]:8080, for HTTP/3. Port 0 is any free port. The
+// caller closes the server before the node.
+func Serve(ctx context.Context, n *node.Node, addresses []string, o Options, log *slog.Logger) (_ *Server, err error) {
+	working, stop := context.WithCancel(context.Background())
+	s := &Server{stop: stop}
+	s.http = &http.Server{
+		Handler: Handler(n, o), ReadHeaderTimeout: headerPatience, IdleTimeout: idlePatience,
+		WriteTimeout: patience, MaxHeaderBytes: 16 << 10, // no ReadTimeout: it would end long answers
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of broken connections
+	}
+	defer func() {
+		if err != nil {
+			_ = s.Close()
+		}
+	}()
+	for _, a := range addresses {
+		if strings.Contains(a, ",") {
+			err = s.serveSCION(ctx, working, n, a, log)
+		} else {
+			err = s.serveTCP(ctx, a, log)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("serve files at %s: %w", a, err)
+		}
+	}
+	return s, nil
+}
+
+func (s *Server) serveTCP(ctx context.Context, address string, log *slog.Logger) error {
+	var c net.ListenConfig
+	l, err := c.Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	s.addresses = append(s.addresses, l.Addr().String())
+	s.serving.Go(func() {
+		if err := s.http.Serve(crowd.Listen(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("files are no longer served", "address", l.Addr(), "error", err)
+		}
+	})
+	return nil
+}
+
+func (s *Server) serveSCION(ctx, working context.Context, n *node.Node, address string, log *slog.Logger) error {
+	a, err := scionnet.ParseAddr(strings.TrimPrefix(address, "scion://"))
+	if err != nil {
+		return err
+	}
+	p, err := n.OpenHTTP(ctx, a.Port)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, p.Close)
+	if at := p.Addr(); at.IA != a.IA || at.Host != a.Host {
+		return fmt.Errorf("this host is in AS %s, with the address %s", at.IA, at.Host)
+	}
+	s.addresses = append(s.addresses, p.Addr().String())
+	s.serving.Go(func() {
+		if err := p.Serve(working, s.http.Handler, grace); err != nil {
+			log.Error("files are no longer served", "address", p.Addr(), "error", err)
+		}
+	})
+	return nil
+}
+
+// Addresses are those at which the server answers, in the form of Serve.
+func (s *Server) Addresses() []string { return s.addresses }
+
+// URLs are those at which the server answers, without a path.
+func (s *Server) URLs() []string {
+	var out []string
+	for _, a := range s.addresses {
+		scheme := "http://"
+		if strings.Contains(a, ",") {
+			scheme = "scion://"
+		}
+		out = append(out, scheme+a)
+	}
+	return out
+}
+
+// Close ends the server, and soon after that all answers.
+func (s *Server) Close() error {
+	s.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = s.http.Close()
+	}
+	s.serving.Wait()
+	for _, c := range s.closers {
+		err = errors.Join(err, c())
+	}
+	return err
+}
