@@ -21,6 +21,7 @@ import (
 	"braid/node"
 	service "braid/node/daemon"
 	"braid/node/web"
+	"braid/node/web/files"
 	"braid/node/web/transmission"
 	v1 "braid/node/web/v1"
 	"braid/storage/durable"
@@ -42,7 +43,7 @@ func daemonCommand() *cli.Command {
 		Description: "Runs until it is ended, and resumes its torrents after that, even after kill -9. SIGTERM and Ctrl-C end it\n" +
 			"cleanly, a second one at once. SIGHUP reads the password again. Under systemd it tells when it is ready\n" +
 			"(Type=notify) and answers the watchdog.\n\n" + exitCodes,
-		Flags:  slices.Concat(own, selectorFlags(), peerFlags(), limitFlags(), withoutFlag(policyFlags(), "interactive"), knowledgeFlags(), scionFlags(), []cli.Flag{forceFlag()}),
+		Flags:  slices.Concat(own, filesFlags(), selectorFlags(), peerFlags(), limitFlags(), withoutFlag(policyFlags(), "interactive"), knowledgeFlags(), scionFlags(), []cli.Flag{forceFlag()}),
 		Action: runDaemon,
 	}
 }
@@ -86,6 +87,11 @@ func runDaemon(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	served, err := openFiles(ctx, cmd, n, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, served.Close()) }()
 	s.Serve()
 	if err := n.Restore(ctx); err != nil {
 		log.Error("torrents of the state directory are left out", "error", err)
@@ -94,7 +100,7 @@ func runDaemon(ctx context.Context, cmd *cli.Command) (err error) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); service.Run(working, n, log) }()
 	defer func() { stop(); <-ended }()
-	sayReady(cmd, n, s.Addresses())
+	sayReady(cmd, n, s.Addresses(), served)
 	return superviseDaemon(ctx, hangups, n, func() error { return access.Reload() }, log)
 }
 
@@ -189,8 +195,9 @@ func openServer(cmd *cli.Command, n *node.Node, access *web.Access, journal *v1.
 }
 
 // sayReady tells people or programs where the daemon is, and systemd that it is ready.
-func sayReady(cmd *cli.Command, n *node.Node, api []string) {
+func sayReady(cmd *cli.Command, n *node.Node, api []string, served *files.Server) {
 	e := node.NewReady(n.Listening())
+	e.HTTP = served.Addresses()
 	if e.API = api; cmd.Bool("json") {
 		_ = json.NewEncoder(stdout(cmd)).Encode(e) // the printer keeps the error
 		return
@@ -202,6 +209,9 @@ func sayReady(cmd *cli.Command, n *node.Node, api []string) {
 			a = "http://" + a + "/"
 		}
 		w.printf("  answers at %s\n", a)
+	}
+	for _, url := range served.URLs() {
+		w.printf("  serves files at %s\n", url)
 	}
 	for _, a := range e.Listen {
 		w.printf("  accepts peers at %s\n", a)

@@ -59,7 +59,7 @@ func rootCommand(out, people *printer) *cli.Command {
 		// A SCION address has a comma in it.
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
-			downloadCommand(), seedCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
+			downloadCommand(), seedCommand(), serveCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
 			daemonCommand(), addCommand(), listCommand(), showCommand(), pauseCommand(), resumeCommand(), removeCommand(),
 			setCommand(), moveCommand(), watchCommand(), passwordCommand(),
 			pathsCommand(), trackerCommand(), dhtCommand(), testbedCommand(), benchCommand(), manualCommand(),

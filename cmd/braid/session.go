@@ -12,6 +12,7 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/node/web/files"
 	"braid/pathsel"
 	"braid/scionnet"
 )
@@ -140,7 +141,7 @@ func parseNode(cmd *cli.Command, log *slog.Logger) (cfg node.Config, err error) 
 	listen := cfg.Client.Listen
 	if cfg.Client.IP = over.ip; over.scion {
 		cfg.SCION = node.SCION{
-			Required: cmd.IsSet("config-dir") || cmd.IsSet("sciond"), Likely: hasSCION(cmd),
+			Required: cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(cmd.StringSlice("http"), files.IsSCION), Likely: hasSCION(cmd),
 			Open: func(ctx context.Context) (*scionnet.Host, error) { return openLocal(ctx, cmd, listen, log) },
 		}
 	}
@@ -177,7 +178,7 @@ func parseClient(cmd *cli.Command) (c client.Config, err error) {
 	return c, nil
 }
 
-// openLocal opens the SCION host, which must have the addresses of --listen.
+// openLocal opens the SCION host, which must have the addresses of --listen and --http.
 func openLocal(ctx context.Context, cmd *cli.Command, listen []client.Peer, log *slog.Logger) (*scionnet.Host, error) {
 	var at []scionnet.Addr
 	for _, p := range listen {
@@ -185,6 +186,11 @@ func openLocal(ctx context.Context, cmd *cli.Command, listen []client.Peer, log 
 			at = append(at, a)
 		}
 	}
+	served, err := filesOnSCION(cmd)
+	if err != nil {
+		return nil, err
+	}
+	at = append(at, served...)
 	h, err := openListening(ctx, cmd, at, log)
 	if err != nil {
 		return nil, err

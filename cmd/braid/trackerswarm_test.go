@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/node/event"
 	"braid/tracker/server"
 	"braid/tracker/wire"
 )
@@ -54,8 +55,8 @@ func background(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// ready runs braid until the test ends, and gives the addresses of its ready event.
-func ready(t *testing.T, dir string, args ...string) []string {
+// readyEvent runs braid until the test ends, and gives the addresses of its ready event.
+func readyEvent(t *testing.T, dir string, args ...string) event.Ready {
 	t.Helper()
 	cmd := braid(t, dir, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -70,10 +71,7 @@ func ready(t *testing.T, dir string, args ...string) []string {
 	}
 	lines := bufio.NewScanner(events)
 	drained := make(chan struct{})
-	var e struct {
-		Event  string
-		Listen []string
-	}
+	var e event.Ready
 	for e.Event != "ready" && lines.Scan() {
 		_ = json.Unmarshal(lines.Bytes(), &e)
 	}
@@ -94,7 +92,13 @@ func ready(t *testing.T, dir string, args ...string) []string {
 	if e.Event != "ready" {
 		t.Fatalf("braid %s is not ready: %s", args[0], said.String())
 	}
-	return e.Listen
+	return e
+}
+
+// ready is the addresses in the ready event of a command that runs until the end of the test.
+func ready(t *testing.T, dir string, args ...string) []string {
+	t.Helper()
+	return readyEvent(t, dir, args...).Listen
 }
 
 // statsAnywhere has a tracker tell what it knows on any port.

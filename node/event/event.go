@@ -17,7 +17,8 @@ import (
 type Ready struct {
 	Event  string   `json:"event"` // ready
 	Listen []string `json:"listen"`
-	API    []string `json:"api,omitempty"` // of a daemon: where it answers, as unix:PATH or host:port
+	API    []string `json:"api,omitempty"`  // of a daemon: where it answers, as unix:PATH or host:port
+	HTTP   []string `json:"http,omitempty"` // where it serves files, as host:port or ISD-AS,[host]:port
 }
 
 // Progress is the state of one torrent.

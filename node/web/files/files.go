@@ -50,7 +50,7 @@ func Handler(n *node.Node, o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Prefix+"{hash}/{path...}", func(w http.ResponseWriter, r *http.Request) { serve(n, o, w, r) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 { // nobody waits for its body
+		if r.ContentLength > 0 || len(r.TransferEncoding) > 0 { // nobody waits for its body
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 			http.Error(w, "The request has a body.", http.StatusBadRequest)
 			return

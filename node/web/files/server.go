@@ -35,6 +35,9 @@ type Server struct {
 	serving   sync.WaitGroup
 }
 
+// IsSCION tells whether an address in the form of Serve is on SCION.
+func IsSCION(address string) bool { return strings.Contains(address, ",") }
+
 // Serve opens the addresses and answers in the background: HOST:PORT on TCP, or a SCION address of
 // the node's host, such as 1-ff00:0:110,[127.0.0.1]:8080, for HTTP/3. Port 0 is any free port. The
 // caller closes the server before the node.
@@ -52,7 +55,7 @@ func Serve(ctx context.Context, n *node.Node, addresses []string, o Options, log
 		}
 	}()
 	for _, a := range addresses {
-		if strings.Contains(a, ",") {
+		if IsSCION(a) {
 			err = s.serveSCION(ctx, working, n, a, log)
 		} else {
 			err = s.serveTCP(ctx, a, log)
@@ -80,7 +83,7 @@ func (s *Server) serveTCP(ctx context.Context, address string, log *slog.Logger)
 }
 
 func (s *Server) serveSCION(ctx, working context.Context, n *node.Node, address string, log *slog.Logger) error {
-	a, err := scionnet.ParseAddr(strings.TrimPrefix(address, "scion://"))
+	a, err := scionnet.ParseAddr(address)
 	if err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ func (s *Server) URLs() []string {
 	var out []string
 	for _, a := range s.addresses {
 		scheme := "http://"
-		if strings.Contains(a, ",") {
+		if IsSCION(a) {
 			scheme = "scion://"
 		}
 		out = append(out, scheme+a)

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/node"
+	"braid/node/web/files"
+	"braid/scionnet"
+)
+
+func serveCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "serve",
+		Usage:     "serve the files of torrents over HTTP, as a web seed and for browsers and players",
+		ArgsUsage: "TORRENT|URL|MAGNET...",
+		Description: "Answers GET and HEAD of /torrent/INFO HASH/PATH, with ranges; http://ADDR/torrent/INFO HASH/ is a web seed\n" +
+			"for braid create --web-seed. What is missing below --data is downloaded from peers, first the pieces that\n" +
+			"somebody reads. If all data of a torrent is there, nothing is written. It is a seed, too: see --listen.\n" +
+			"Everybody who can connect and knows an info hash may read. It runs until it is interrupted.\n" +
+			"When it is ready it says so on standard error, and with --json as\n" +
+			`{"event":"ready","listen":[...],"http":[...]}.` + "\n\n" + exitCodes,
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrents' files or directories"},
+		}, filesFlags(), []cli.Flag{
+			storageFlag(),
+			&cli.StringSliceFlag{Name: "peer", Usage: "download missing data from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, scion://name:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
+		}, sessionFlags()),
+		Action: endOnHangup(serve),
+	}
+}
+
+// filesFlags say where files are served.
+func filesFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "http", Config: cli.StringConfig{TrimSpace: true},
+			Usage: "serve the files of torrents at `ADDR`: HOST:PORT for HTTP, or 1-ff00:0:110,[127.0.0.1]:31080 for HTTP/3 on SCION (repeatable)"},
+		&cli.BoolFlag{Name: "http-private", Usage: "with --http: serve the files of private torrents, too, to everybody who knows their info hash"},
+	}
+}
+
+// openFiles serves the files of a node where --http says; nowhere without it.
+func openFiles(ctx context.Context, cmd *cli.Command, n *node.Node, log *slog.Logger) (*files.Server, error) {
+	s, err := files.Serve(ctx, n, cmd.StringSlice("http"), files.Options{Private: cmd.Bool("http-private")}, log)
+	if err != nil {
+		return nil, listenError(err)
+	}
+	return s, nil
+}
+
+func serve(ctx context.Context, cmd *cli.Command) (err error) {
+	out, err := sampling(cmd, true)
+	if err != nil {
+		return err
+	}
+	if len(cmd.StringSlice("http")) == 0 {
+		return usageErrorf("no address to serve files at: give --http HOST:PORT (see --help)")
+	}
+	torrents, err := served(ctx, cmd, out)
+	if err != nil {
+		return err
+	}
+	n, closeNode, err := openNode(ctx, cmd, out, torrents)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeNode()) }()
+	added, err := addAll(ctx, out, n, torrents)
+	if err != nil {
+		return err
+	}
+	web, err := openFiles(ctx, cmd, n, logger(cmd))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, web.Close()) }()
+	endStatus, err := keepStatus(cmd, added, logger(cmd))
+	if err != nil {
+		return err
+	}
+	defer endStatus()
+	sayServing(out, n, web)
+	serving, stop := untilServed(ctx, added)
+	defer stop()
+	out.watch(serving, added)
+	return nil // to be interrupted is how it ends
+}
+
+// served returns the torrents that the command line names. Those whose data is complete are only read.
+func served(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options, error) {
+	sources, err := openSources(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	o := node.Options{Storage: node.Storage{Dir: cmd.String("data"), Recheck: cmd.Bool("recheck")}}
+	if o.Storage.Kind, err = storageKind(cmd); err != nil {
+		return nil, err
+	}
+	if o.Peers, err = namedPeers(ctx, cmd); err != nil {
+		return nil, err
+	}
+	var all []node.Options
+	for _, s := range sources {
+		o.Source, o.Storage.Complete = s.WithKept(o.Storage.Dir), true
+		err := checkComplete(ctx, out, o)
+		if o.Storage.Complete = err == nil && !o.Source.IsMagnet(); err != nil && !errors.As(err, new(codedError)) {
+			return nil, err
+		}
+		if o.Trackers, err = parseTrackers(cmd, o.Source, logger(cmd)); err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// sayServing tells where files are served, and which ones.
+func sayServing(out *display, n *node.Node, web *files.Server) {
+	e := node.NewReady(n.Listening())
+	e.HTTP = web.Addresses()
+	if out.json {
+		out.emit(e)
+	}
+	out.people.clear()
+	out.people.printf("ready; files are at %s\n", strings.Join(web.URLs(), " and "))
+	for _, t := range n.Torrents() {
+		out.people.printf("  %s%s/  %s\n", files.Prefix, t.InfoHash(), t.Source().Name)
+	}
+}
+
+// filesOnSCION are the addresses of --http on SCION.
+func filesOnSCION(cmd *cli.Command) (out []scionnet.Addr, err error) {
+	for _, text := range cmd.StringSlice("http") {
+		if !files.IsSCION(text) {
+			continue
+		}
+		a, err := scionnet.ParseAddr(text)
+		if err != nil {
+			return nil, usageErrorf("--http: %w", err)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}

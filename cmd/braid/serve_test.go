@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/client"
+	"braid/node/web/files"
+	"braid/scionnet"
+)
+
+// get returns what is at a URL, once the server has it.
+func get(t *testing.T, tr http.RoundTripper, url string) []byte {
+	t.Helper()
+	for {
+		res, b := getOnce(t, tr, url)
+		switch res.StatusCode {
+		case http.StatusOK:
+			return b
+		case http.StatusServiceUnavailable: // the torrent has not started yet
+			time.Sleep(10 * time.Millisecond)
+		default:
+			t.Fatalf("%s: %s", url, res.Status)
+		}
+	}
+}
+
+func getOnce(t *testing.T, tr http.RoundTripper, url string) (*http.Response, []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := tr.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	return res, b
+}
+
+// braid serve serves what is there without a write, and fetches what is not.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	src, err := client.OpenSource(t.Context(), filepath.Join(dir, "file.torrent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, said := ends(t, dir, "serve", "file.torrent"); code != exitUsage || !strings.Contains(said, "give --http") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	want := bytes.Repeat([]byte("braid"), 10_000)
+	path := files.Prefix + src.InfoHash.HexString() + "/file"
+	complete := readyEvent(t, dir, "serve", "file.torrent", "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--json")
+	if got := get(t, http.DefaultTransport, "http://"+complete.HTTP[0]+path); !bytes.Equal(got, want) {
+		t.Errorf("%d bytes of complete data", len(got))
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".braid")); err == nil {
+		t.Error("something is written beside complete data")
+	}
+	missing := readyEvent(t, dir, "serve", "file.torrent", "--data", "empty", "--http", "127.0.0.1:0", "--peer", complete.Listen[0], "--json")
+	if got := get(t, http.DefaultTransport, "http://"+missing.HTTP[0]+path); !bytes.Equal(got, want) {
+		t.Errorf("%d bytes of data from a peer", len(got))
+	}
+	// A daemon serves files only where it is told to, and its API not there.
+	d := startDaemon(t, t.TempDir(), "--http", "127.0.0.1:0")
+	d.does(t, "add", filepath.Join(dir, "file.torrent"), "--peer", complete.Listen[0])
+	if got := get(t, http.DefaultTransport, "http://"+d.ready.HTTP[0]+path); !bytes.Equal(got, want) {
+		t.Errorf("%d bytes from the daemon", len(got))
+	}
+	if res, _ := getOnce(t, http.DefaultTransport, "http://"+d.ready.HTTP[0]+"/api/v1/session"); res.StatusCode != http.StatusNotFound {
+		t.Errorf("the API answers where files are served: %s", res.Status)
+	}
+}
+
+// Files are served over HTTP/3 on SCION.
+func TestServeOverSCION(t *testing.T) {
+	n, from, to := startNetwork(t, "two-paths")
+	dir := t.TempDir()
+	data := randomFile(t, dir, 11, 3<<20)
+	must(t, dir, "create", "file", "-o", "x.torrent")
+	src, err := client.OpenSource(t.Context(), filepath.Join(dir, "x.torrent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := readyEvent(t, dir, "serve", "x.torrent", "--json", "--config-dir", n.ConfigDir(from),
+		"--http", fmt.Sprintf("%s,[%s]:31085", from, n.HostIP(from)))
+	host, err := scionnet.Open(context.Background(), scionnet.Config{ConfigDir: n.ConfigDir(to), LocalIP: n.HostIP(to)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	port, err := host.OpenHTTP(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	server, err := scionnet.ParseAddr(at.HTTP[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := port.Client(server)
+	defer tr.Close()
+	if got := get(t, tr, "https://x"+files.Prefix+src.InfoHash.HexString()+"/file"); !bytes.Equal(got, data) {
+		t.Errorf("%d bytes of %d", len(got), len(data))
+	}
+}
