@@ -23,7 +23,7 @@ type reached struct {
 func (a *reached) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.list = append(a.list, r.Method+" "+r.URL.Path)
+	a.list = append(a.list, r.Method+" "+r.URL.Path+" of "+r.Host)
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{"secret": "torrents", "has_password": true})
 }
@@ -128,7 +128,9 @@ func TestHostilePage(t *testing.T) {
 			if got := chromium.Get[int](b, `fetch("/api/v1/rebound", {method: "POST", body: "{}"}).then(r => r.status)`); got != http.StatusMisdirectedRequest {
 				t.Errorf("under another name braid answers %d", got)
 			}
-			if got := api.take(); len(got) > 0 {
+			// The attack has opened braid's own page in a window, which goes on to ask under braid's name.
+			own := func(r string) bool { return strings.HasSuffix(r, " of "+strings.TrimPrefix(braid, "http://")) }
+			if got := slices.DeleteFunc(api.take(), own); len(got) > 0 {
 				t.Errorf("under another name these got through: %q", got)
 			}
 		})
