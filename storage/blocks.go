@@ -193,9 +193,7 @@ func BlocksOf(st Store, hash metainfo.Hash) *Blocks {
 	if !ok {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.open[hash]; t != nil {
+	if t := s.find(hash); t != nil {
 		return &Blocks{t}
 	}
 	return nil

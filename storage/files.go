@@ -35,6 +35,7 @@ type files struct {
 	mapped bool   // files are mapped into memory to be read
 
 	mu        sync.Mutex
+	names     Names           // paths that have changed since the files were opened
 	open      map[int]*handle // by index in layout.Files
 	recent    list.List       // of *handle, the last used one in front
 	dirs      map[string]bool // directories that exist
@@ -63,7 +64,7 @@ func readFiles(dir string, l Layout, mapped bool) (*files, error) {
 		return nil, err
 	}
 	return &files{
-		root: root, layout: l, mapped: mapped, open: map[int]*handle{}, dirs: map[string]bool{},
+		root: root, layout: l, mapped: mapped, names: Names{}, open: map[int]*handle{}, dirs: map[string]bool{},
 		missing: make([]int, len(l.Files)), final: slices.Repeat([]bool{true}, len(l.Files)),
 		dirty: map[int]bool{}, dirtyDirs: map[string]bool{}, stamps: make([]stamp, len(l.Files)), altered: map[int]bool{},
 	}, nil
@@ -135,7 +136,11 @@ func (f *files) note(i int, file *os.File) error {
 
 // name returns the file's present name. The caller holds f.mu, except while f is being opened.
 func (f *files) name(i int) string {
-	n := filepath.FromSlash(f.layout.Files[i].Path)
+	n, renamed := f.names[i]
+	if !renamed {
+		n = f.layout.Files[i].Path
+	}
+	n = filepath.FromSlash(n)
 	if !f.final[i] {
 		n += partSuffix
 	}

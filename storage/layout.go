@@ -164,15 +164,23 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 		}
 		l.Files = append(l.Files, File{Path: path, Length: f.Length, Offset: f.TorrentOffset})
 	}
-	for _, f := range l.Files {
-		if _, taken := kinds[f.Path+partSuffix]; taken {
-			return Layout{}, fmt.Errorf("file %q would have the name of another, %q, while it is not complete", f.Path, f.Path+partSuffix)
-		}
+	if err := refusePartTwins(l.Files, kinds); err != nil {
+		return Layout{}, err
 	}
 	if l.Pieces()*20 != len(l.hashes) {
 		return Layout{}, fmt.Errorf("%d piece hashes for %d pieces", len(l.hashes)/20, l.Pieces())
 	}
 	return l, nil
+}
+
+// refusePartTwins returns an error if a file would have the path of another one while it is incomplete.
+func refusePartTwins(files []File, paths map[string]bool) error {
+	for _, f := range files {
+		if _, taken := paths[f.Path+partSuffix]; taken {
+			return fmt.Errorf("file %q would have the name of another, %q, while it is not complete", f.Path, f.Path+partSuffix)
+		}
+	}
+	return nil
 }
 
 func joinPath(name string, parts []string) (string, error) {

@@ -41,6 +41,7 @@ type Option func(*options)
 type options struct {
 	recheck  func(metainfo.Hash) bool // nil: none
 	wanted   func(metainfo.Hash, Layout) []bool
+	names    func(metainfo.Hash) Names // nil: those of the torrents
 	existing Existing
 	tell     func(path, aside string)
 	dotfiles bool
@@ -94,7 +95,7 @@ func Open(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error
 		return nil, errors.Join(fmt.Errorf("open storage: %w", err), lock.Close())
 	}
 	return &store{dir: dir, kind: kind, lock: lock, root: root, log: log, options: o,
-		open: map[metainfo.Hash]*torrent{}, claimed: map[metainfo.Hash][]bool{}}, nil
+		claimed: map[metainfo.Hash][]bool{}}, nil
 }
 
 type store struct {
@@ -105,8 +106,9 @@ type store struct {
 	log     *slog.Logger
 	options options
 
+	opened
+
 	mu      sync.Mutex
-	open    map[metainfo.Hash]*torrent
 	claimed map[metainfo.Hash][]bool // of each file: what Claim found the download may write to
 }
 
@@ -114,7 +116,7 @@ func (s *store) Close() error { return errors.Join(s.root.Close(), s.lock.Close(
 
 // OpenTorrent is called by the engine. It may hash what is there already, until the context ends.
 func (s *store) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
-	l, err := NewLayout(info)
+	l, err := s.options.layout(info, hash)
 	if err != nil {
 		return engine.TorrentImpl{}, err
 	}
@@ -122,17 +124,37 @@ func (s *store) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metai
 	if err != nil {
 		return engine.TorrentImpl{}, fmt.Errorf("open the data of %s: %w", l.Name, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	return s.add(hash, t), nil
+}
+
+// opened are the torrents that a store has open.
+type opened struct {
+	opening sync.Mutex
+	open    map[metainfo.Hash]*torrent
+}
+
+func (s *opened) find(hash metainfo.Hash) *torrent {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	return s.open[hash]
+}
+
+// add is what the engine gets of a torrent that was opened.
+func (s *opened) add(hash metainfo.Hash, t *torrent) engine.TorrentImpl {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.open == nil {
+		s.open = map[metainfo.Hash]*torrent{}
+	}
 	s.open[hash] = t
 	impl := t.impl()
 	impl.Close = func() error {
-		s.mu.Lock()
+		s.opening.Lock()
 		delete(s.open, hash)
-		s.mu.Unlock()
+		s.opening.Unlock()
 		return t.close()
 	}
-	return impl, nil
+	return impl
 }
 
 func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*torrent, error) {
@@ -188,24 +210,30 @@ func OpenVerified(dir string, log *slog.Logger) Store {
 	return &verified{kind: KindFile, dir: dir, log: log}
 }
 
-// OpenVerifiedIn is OpenVerified for any backend.
-func OpenVerifiedIn(kind Kind, dir string, log *slog.Logger) (Store, error) {
+// OpenVerifiedIn is OpenVerified for any backend. Of the options only Named counts.
+func OpenVerifiedIn(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error) {
 	if _, err := ParseKind(string(kind)); err != nil {
 		return nil, err
 	}
-	return &verified{kind: kind, dir: dir, log: log}, nil
+	s := &verified{kind: kind, dir: dir, log: log}
+	for _, opt := range opts {
+		opt(&s.options)
+	}
+	return s, nil
 }
 
 type verified struct {
-	kind Kind
-	dir  string
-	log  *slog.Logger
+	kind    Kind
+	dir     string
+	log     *slog.Logger
+	options options
+	opened
 }
 
 func (s *verified) Close() error { return nil }
 
 func (s *verified) OpenTorrent(_ context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
-	l, err := NewLayout(info)
+	l, err := s.options.layout(info, hash)
 	if err != nil {
 		return engine.TorrentImpl{}, err
 	}
@@ -214,7 +242,7 @@ func (s *verified) OpenTorrent(_ context.Context, info *metainfo.Info, hash meta
 		return engine.TorrentImpl{}, fmt.Errorf("open the data of %s: %w", l.Name, err)
 	}
 	right := slices.Repeat([]bool{true}, l.Pieces())
-	return newTorrent(l, data, nil, recorded{right: right}, s.log).impl(), nil
+	return s.add(hash, newTorrent(l, data, nil, recorded{right: right}, s.log)), nil
 }
 
 // openReader opens a place for reading only.

@@ -362,9 +362,7 @@ func SyncAndCheck(st Store, hash metainfo.Hash) (lost []int, err error) {
 	if !ok {
 		return nil, nil // only read: nothing was written
 	}
-	s.mu.Lock()
-	t := s.open[hash]
-	s.mu.Unlock()
+	t := s.find(hash)
 	if t == nil {
 		return nil, nil
 	}

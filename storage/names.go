@@ -1,0 +1,298 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/anacrolix/torrent/metainfo"
+
+	"braid/storage/durable"
+)
+
+// The user may give the files of a torrent other names than the torrent does. The names on disk change
+// first to last, which is not one step, so a killed process can leave some files with their old and
+// some with their new names. The caller therefore notes what is intended, durably, before it renames
+// anything; and a later process does the rest with Stored.Rename.
+
+// Names are the paths of files that the user has renamed, by their index in Layout.Files.
+type Names map[int]string
+
+// Renamed returns the layout in which files have other paths. The paths are checked as those of a
+// torrent are.
+func (l Layout) Renamed(names Names) (Layout, error) {
+	if len(names) == 0 {
+		return l, nil
+	}
+	files := slices.Clone(l.Files)
+	for i, p := range names {
+		if i < 0 || i >= len(files) {
+			return l, fmt.Errorf("file %d has a new name: the torrent has %d files", i, len(files))
+		}
+		files[i].Path = p
+	}
+	kinds := map[string]bool{} // path: it is a directory
+	top, _, _ := strings.Cut(files[0].Path, "/")
+	for _, f := range files {
+		parts := strings.Split(f.Path, "/")
+		if err := checkComponent(parts[0]); err != nil {
+			return l, err
+		}
+		if _, err := joinPath(parts[0], parts[1:]); err != nil {
+			return l, err
+		}
+		if parts[0] != top || strings.EqualFold(top, recordDir) {
+			return l, fmt.Errorf("path %q: all files of a torrent are below one directory, which is not %s", f.Path, recordDir)
+		}
+		if err := claim(kinds, f.Path); err != nil {
+			return l, err
+		}
+	}
+	if err := refusePartTwins(files, kinds); err != nil {
+		return l, err
+	}
+	l.Name, l.Files = top, files
+	return l, nil
+}
+
+// Rename gives a file, or a directory with all its files, another path below the directory of the
+// torrent's data. The torrent's own name, which is the first part of all paths, can be replaced by
+// another name only. It returns the changed paths.
+//
+// The error is fs.ErrNotExist if the torrent has no such file or directory, and fs.ErrExist if it has
+// one of the new path.
+func (l Layout) Rename(from, to string) (Layout, Names, error) {
+	top, _, deep := strings.Cut(to, "/")
+	switch {
+	case from == l.Name && deep:
+		return l, nil, fmt.Errorf("rename %q to %q: want a name without a slash", from, to)
+	case from != l.Name && (top != l.Name || !deep):
+		return l, nil, fmt.Errorf("rename %q to %q: want a path below %q", from, to, l.Name)
+	case strings.HasPrefix(to, from+"/"):
+		return l, nil, fmt.Errorf("rename %q to %q: the new path is below the old one", from, to)
+	case from == to:
+		return l, nil, nil
+	}
+	changed := Names{}
+	for i, f := range l.Files {
+		switch rest, below := strings.CutPrefix(f.Path, from+"/"); {
+		case f.Path == from:
+			changed[i] = to
+		case below:
+			changed[i] = to + "/" + rest
+		case f.Path == to, strings.HasPrefix(f.Path, to+"/"):
+			return l, nil, fmt.Errorf("rename %q to %q: %w in the torrent", from, to, fs.ErrExist)
+		}
+	}
+	if len(changed) == 0 {
+		return l, nil, fmt.Errorf("rename %q: %w in the torrent", from, fs.ErrNotExist)
+	}
+	out, err := l.Renamed(changed)
+	if err != nil {
+		return l, nil, fmt.Errorf("rename %q to %q: %w", from, to, err)
+	}
+	return out, changed, nil
+}
+
+// Named tells the store which files of each torrent the user has renamed.
+func Named(names func(metainfo.Hash) Names) Option { return func(o *options) { o.names = names } }
+
+// layout is that of a torrent with the names of the user.
+func (o options) layout(info *metainfo.Info, hash metainfo.Hash) (Layout, error) {
+	l, err := NewLayout(info)
+	if err != nil || o.names == nil {
+		return l, err
+	}
+	return l.Renamed(o.names(hash))
+}
+
+// CheckRename makes sure that nobody's file has one of the new names. The error is fs.ErrExist then.
+func (s Stored) CheckRename(changed Names) error {
+	root, err := s.openToRename()
+	if err != nil || root == nil {
+		return err
+	}
+	defer root.Close()
+	for i, p := range changed {
+		for _, suffix := range []string{"", partSuffix} {
+			if err := refuseTaken(root, s.Layout.Files[i].Path+suffix, p+suffix); err != nil {
+				return fmt.Errorf("rename files of %s: %w", s.Layout.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Rename gives the files that belong to the torrent (see Belongs) their new names. It can be called
+// again if some have them already. After an error all files have their old names. In a database there
+// is nothing to rename.
+//
+// No store may have the torrent open: for an open one there is RenameOpen.
+func (s Stored) Rename(ctx context.Context, changed Names) error {
+	root, err := s.openToRename()
+	if err != nil || root == nil {
+		return err
+	}
+	defer root.Close()
+	belongs, err := s.Belongs(ctx, true)
+	if err != nil {
+		return fmt.Errorf("rename files of %s: %w", s.Layout.Name, err)
+	}
+	r := renames{system: realSystem{}, root: root}
+	to := map[string]string{} // from old to new names
+	for i, p := range changed {
+		old := s.Layout.Files[i].Path
+		to[old], to[old+partSuffix] = p, p+partSuffix
+		r.left = append(r.left, old) // maybe a killed process has renamed it
+	}
+	for _, name := range belongs {
+		if p, ok := to[name]; ok {
+			r.pairs = append(r.pairs, [2]string{name, p})
+		}
+	}
+	if err := r.do(); err != nil {
+		return fmt.Errorf("rename files of %s: %w", s.Layout.Name, err)
+	}
+	return nil
+}
+
+// openToRename opens the directory; nil: there is nothing to rename.
+func (s Stored) openToRename() (*os.Root, error) {
+	if s.Kind == KindBolt {
+		return nil, nil
+	}
+	root, err := os.OpenRoot(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return root, err
+}
+
+// RenameOpen is Stored.Rename for a torrent that a store has open. Reads and writes go on. It returns
+// false if the store does not have it open.
+func RenameOpen(st Store, hash metainfo.Hash, changed Names) (bool, error) {
+	var t *torrent
+	switch s := st.(type) {
+	case *store:
+		t = s.find(hash)
+	case *verified:
+		t = s.find(hash)
+	}
+	if t == nil {
+		return false, nil
+	}
+	f, ok := t.place.(*files)
+	if !ok {
+		return true, nil
+	}
+	if err := f.renameTo(changed); err != nil {
+		return true, fmt.Errorf("rename files of %s: %w", t.layout.Name, err)
+	}
+	return true, nil
+}
+
+// renameTo gives files other names while they are read and written.
+func (f *files) renameTo(changed Names) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := renames{system: f.system, root: f.root}
+	if r.system == nil {
+		r.system = realSystem{}
+	}
+	for i, p := range changed {
+		from, to := filepath.ToSlash(f.name(i)), p
+		if !f.final[i] {
+			to += partSuffix
+		}
+		if f.stamps[i] != noFile && isRegular(f.root, from) {
+			r.pairs, r.left = append(r.pairs, [2]string{from, to}), append(r.left, from)
+		}
+	}
+	if err := r.do(); err != nil {
+		return err
+	}
+	maps.Copy(f.names, changed)
+	clear(f.dirs) // some of them may be gone
+	return nil
+}
+
+// renames are files that get other names below a directory, all or none.
+type renames struct {
+	system system
+	root   *os.Root
+	pairs  [][2]string // old and new names, with slashes
+	left   []string    // old names, whose directories may be empty now
+}
+
+func (r renames) do() error {
+	for _, p := range r.pairs {
+		if err := refuseTaken(r.root, p[0], p[1]); err != nil {
+			return err
+		}
+	}
+	for i, p := range r.pairs {
+		if err := r.rename(p[0], p[1]); err != nil {
+			for _, done := range slices.Backward(r.pairs[:i]) {
+				err = errors.Join(err, r.rename(done[1], done[0]))
+			}
+			return err
+		}
+	}
+	return r.sync()
+}
+
+func (r renames) rename(from, to string) error {
+	if err := r.root.MkdirAll(filepath.FromSlash(path.Dir(to)), 0o755); err != nil {
+		return err
+	}
+	return r.system.Rename(r.root, filepath.FromSlash(from), filepath.FromSlash(to))
+}
+
+// sync removes the directories that are empty now, and brings the names to disk.
+func (r renames) sync() error {
+	left, dirs := map[string]bool{}, map[string]bool{}
+	for _, name := range r.left {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			left[dir], dirs[dir] = true, true
+		}
+	}
+	for _, p := range r.pairs {
+		for dir := path.Dir(p[1]); dir != "."; dir = path.Dir(dir) {
+			dirs[dir] = true
+		}
+		dirs["."] = true
+	}
+	below := slices.SortedFunc(maps.Keys(left), func(a, b string) int { return len(b) - len(a) })
+	for _, dir := range below {
+		_ = r.root.Remove(filepath.FromSlash(dir)) // fails if files are left in it
+	}
+	for dir := range dirs {
+		if err := durable.SyncDir(r.system, r.root, filepath.FromSlash(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuseTaken returns an error if somebody has the new name. It may be the file itself, where the file
+// system takes both names for one.
+func refuseTaken(root *os.Root, from, to string) error {
+	there, err := root.Lstat(filepath.FromSlash(to))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if own, err := root.Lstat(filepath.FromSlash(from)); err == nil && strings.EqualFold(from, to) && os.SameFile(own, there) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", filepath.Join(root.Name(), filepath.FromSlash(to)), fs.ErrExist)
+}
