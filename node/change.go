@@ -25,6 +25,7 @@ const (
 
 // Change is a change of a torrent's options. A nil field leaves the option as it is.
 type Change struct {
+	Name     *string // for users; empty: that of the torrent. No file is renamed: see Torrent.Rename
 	Labels   *[]string
 	Priority *Priority
 	// Files are priorities of files by their index from 0 on. Other files keep theirs.
@@ -50,6 +51,11 @@ const (
 )
 
 func (c Change) check() error {
+	if c.Name != nil {
+		if err := checkName(*c.Name); err != nil {
+			return err
+		}
+	}
 	if c.Labels != nil {
 		if len(*c.Labels) > maxLabels {
 			return fmt.Errorf("%d labels: at most %d", len(*c.Labels), maxLabels)
@@ -96,6 +102,9 @@ func (c Change) check() error {
 func (c Change) apply(o Options) (Options, error) {
 	if err := c.check(); err != nil {
 		return o, err
+	}
+	if c.Name != nil {
+		o.Name = *c.Name
 	}
 	if c.Labels != nil {
 		o.Labels = slices.Clone(*c.Labels)

@@ -11,6 +11,7 @@
 //	Goal          when a torrent has been served enough
 //	Subscription  a reader of the events; the events are in package event
 //	Move          its data goes to another directory, whatever happens meanwhile (move.go)
+//	Rename        its files get other names, while it runs (rename.go)
 //	history       the rates of each path and the selector's decisions; torrentLog: a torrent's log
 //	state.go      torrents and settings that survive the process at any moment (counters.go: what they
 //	              have carried)
@@ -19,8 +20,6 @@
 //
 // A node prints nothing, knows no flags, and never ends the process. It chooses neither paths
 // (package pathsel) nor pieces (package client).
-//
-// Unsolved: the files of a torrent cannot be renamed through a node.
 package node
 
 import (

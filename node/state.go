@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/storage"
 	"braid/storage/durable"
 	"braid/tracker"
 )
@@ -33,7 +34,10 @@ import (
 
 // saved is the content of HASH.json.
 type saved struct {
-	Magnet       string              `json:"magnet"` // also of a .torrent file: it has the name, trackers and web seeds
+	Magnet       string              `json:"magnet"`             // also of a .torrent file: it has the name, trackers and web seeds
+	Name         string              `json:"name,omitempty"`     // that the user has given it
+	Names        storage.Names       `json:"names,omitempty"`    // of files that were renamed
+	Renaming     storage.Names       `json:"renaming,omitempty"` // names that files get just now
 	Comment      string              `json:"comment,omitempty"`
 	Added        time.Time           `json:"added"`
 	Completed    time.Time           `json:"completed,omitzero"`
@@ -100,7 +104,7 @@ func (t *Torrent) saved() saved {
 	defer t.mu.Unlock()
 	o := t.options
 	s := saved{
-		Magnet: o.Source.Magnet(o.Source.Peers...), Comment: o.Source.Comment, Added: t.added, Completed: t.completed,
+		Magnet: o.Source.Magnet(o.Source.Peers...), Name: o.Name, Names: o.Names, Renaming: t.renaming, Comment: o.Source.Comment, Added: t.added, Completed: t.completed,
 		Storage: o.Storage, Selection: o.Selection, SuperSeeding: o.SuperSeeding, Goal: o.Goal, StopTimeout: o.StopTimeout,
 		Paused: o.Paused, Forced: t.forced, Removing: t.removing, MoveTo: t.moveTo, Leaving: t.leaving, Rates: o.Rates, IgnoreGlobal: o.IgnoreGlobal, Policy: o.Policy,
 		PeerLimit: o.PeerLimit, Labels: o.Labels, Priority: o.Priority,
@@ -166,6 +170,9 @@ func (n *Node) Restore(ctx context.Context) error {
 			t.unsave()
 			t = nil
 		}
+		if err == nil && t != nil {
+			err = t.finishRename()
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("restore %s: %w", e.Name(), err))
 		}
@@ -211,12 +218,18 @@ func (n *Node) restored(name string) (*Torrent, error) {
 		return nil, err
 	}
 	o := Options{
-		Storage: s.Storage, Selection: s.Selection, SuperSeeding: s.SuperSeeding, Goal: s.Goal, StopTimeout: s.StopTimeout,
+		Name: s.Name, Names: s.Names, Storage: s.Storage, Selection: s.Selection, SuperSeeding: s.SuperSeeding, Goal: s.Goal, StopTimeout: s.StopTimeout,
 		Paused: s.Paused, Rates: s.Rates, IgnoreGlobal: s.IgnoreGlobal, Policy: s.Policy, PeerLimit: s.PeerLimit,
 		Labels: s.Labels, Priority: s.Priority,
 	}
 	if o.Source, err = s.source(strings.TrimSuffix(name, ".json") + ".torrent"); err != nil {
 		return nil, err
+	}
+	if len(s.Names) > 0 {
+		if o.Source.Layout, err = o.Source.Layout.Renamed(s.Names); err != nil {
+			return nil, err
+		}
+		o.Source.Name = o.Source.Layout.Name
 	}
 	if want := strings.TrimSuffix(filepath.Base(name), ".json"); o.Source.InfoHash.HexString() != want {
 		return nil, fmt.Errorf("it is of another torrent, %s", o.Source.InfoHash)
@@ -247,6 +260,7 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	if t.moveTo, t.leaving = s.MoveTo, s.Leaving; t.moveTo != "" || t.leaving != "" {
 		t.state = Moving
 	}
+	t.renaming = s.Renaming
 	t.known = n.loadPeers(t.InfoHash())
 	return t, nil
 }

@@ -46,6 +46,13 @@ type sharedStore struct {
 type storeUser struct {
 	selection client.Selection
 	recheck   bool
+	names     storage.Names
+}
+
+func (s *sharedStore) names(hash metainfo.Hash) storage.Names {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users[hash].names
 }
 
 func (s *sharedStore) wants(hash metainfo.Hash, l storage.Layout) []bool {
@@ -68,7 +75,7 @@ func (s *stores) open(o Options, moved func(path, aside string), log *slog.Logge
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	want.Dir, want.Recheck = dir, false
-	user := storeUser{o.Selection, o.Storage.Recheck}
+	user := storeUser{o.Selection, o.Storage.Recheck, o.Names}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.all {
@@ -85,9 +92,11 @@ func (s *stores) open(o Options, moved func(path, aside string), log *slog.Logge
 	}
 	x := &sharedStore{options: want, users: map[metainfo.Hash]storeUser{o.Source.InfoHash: user}}
 	if want.Complete {
-		x.Store, err = storage.OpenVerifiedIn(want.Kind, o.Storage.Dir, log)
+		x.Store, err = storage.OpenVerifiedIn(want.Kind, o.Storage.Dir, log, storage.Named(x.names))
 	} else {
-		opts := []storage.Option{storage.OnExisting(want.Existing, moved), storage.Wanted(x.wants), storage.RecheckOnly(x.rechecks)}
+		opts := []storage.Option{
+			storage.OnExisting(want.Existing, moved), storage.Wanted(x.wants), storage.RecheckOnly(x.rechecks), storage.Named(x.names),
+		}
 		if want.AllowDotfiles {
 			opts = append(opts, storage.AllowDotfiles())
 		}

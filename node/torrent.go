@@ -13,12 +13,15 @@ import (
 
 	"braid/client"
 	"braid/node/event"
+	"braid/storage"
 	"braid/tracker"
 )
 
 // Options describe a torrent of a node.
 type Options struct {
 	Source       client.Source
+	Name         string          // for users; empty: that of the source
+	Names        storage.Names   // of files that were renamed: see Rename
 	Storage      Storage         // without a directory: the node's
 	Trackers     [][]tracker.URL // tiers
 	Peers        []client.Peer   // in addition to those of the source
@@ -43,13 +46,13 @@ type Options struct {
 	Checking func(bytes int64)
 }
 
-func (o Options) title() string { return cmp.Or(o.Source.Name, o.Source.InfoHash.HexString()) }
+func (o Options) title() string { return cmp.Or(o.Name, o.Source.Name, o.Source.InfoHash.HexString()) }
 
 // change is the change that makes options of the zero value these.
 func (o Options) check() error {
 	honour := !o.IgnoreGlobal
 	return Change{
-		Labels: &o.Labels, Priority: &o.Priority, Rates: &o.Rates, HonourGlobal: &honour, Goal: &o.Goal, Trackers: &o.Trackers,
+		Name: &o.Name, Labels: &o.Labels, Priority: &o.Priority, Rates: &o.Rates, HonourGlobal: &honour, Goal: &o.Goal, Trackers: &o.Trackers,
 		PeerLimit: &o.PeerLimit, Policy: &o.Policy,
 	}.check()
 }
@@ -95,6 +98,7 @@ type Torrent struct {
 	moves     int                // that were asked for in this process
 	moveTo    string             // where its data is being copied to
 	leaving   string             // where its data has to be deleted, since it was copied
+	renaming  storage.Names      // names that files get just now; nil: none
 	run       *run               // nil: it does not run
 	abort     context.CancelFunc // ends a start that is under way; nil: there is none
 	last      client.Progress    // of the last run, without its connections; also of one before this process
@@ -187,13 +191,14 @@ func (t *Torrent) AddPeers(peers ...client.Peer) {
 // Progress returns the torrent's state. Its counters include earlier runs of this torrent.
 func (t *Torrent) Progress() client.Progress {
 	t.mu.Lock()
-	r, past, p, state, failed := t.run, t.past, t.last, t.state, t.failed
+	r, past, p, state, failed, title := t.run, t.past, t.last, t.state, t.failed, t.options.title()
 	t.mu.Unlock()
 	if r != nil {
 		p = r.transfer.Progress()
 		r.observe(p, time.Now())
 		p.Since += r.offset
 	}
+	p.Name = title
 	p.Fetched, p.Sent = p.Fetched+past.Fetched, p.Sent+past.Sent
 	p.Wasted, p.Dropped = p.Wasted+past.Wasted, p.Dropped+past.Dropped
 	if phase, ok := phases[state]; ok && r == nil {

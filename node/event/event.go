@@ -283,7 +283,7 @@ func newEvent(name string) any {
 		return new(Exported)
 	case "missed":
 		return new(Missed)
-	case "added", "removed", "paused", "resumed", "queued", "moved", "limited", "changed", "settings":
+	case "added", "removed", "paused", "resumed", "queued", "moved", "renamed", "limited", "changed", "settings":
 		return new(Changed)
 	case "path-selected", "path-opened", "path-parked", "path-probed", "path-returned", "path-closed", "path-failed":
 		return new(PathStep)

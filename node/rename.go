@@ -1,0 +1,157 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"braid/storage"
+)
+
+var (
+	// ErrNoPath says that a torrent has no such file or directory.
+	ErrNoPath = fs.ErrNotExist
+	// ErrTaken says that a file or directory of the new name is there already.
+	ErrTaken = fs.ErrExist
+	// ErrBusy says that it has to be tried again later.
+	ErrBusy = errors.New("its data is being checked or moved just now; try again afterwards")
+)
+
+// Rename gives a file of the torrent, or a directory with all its files, another path, also while the
+// torrent runs. Both paths are as in Files; the name of the torrent's data itself, which all paths begin
+// with, can be replaced by another name. On disk only files that belong to the torrent are renamed, and
+// nothing is overwritten. In a database, where files have no names, only the names shown change.
+//
+// After kill -9 at any moment all files have either their old or their new names when the node is
+// opened again. The error is ErrNoPath, ErrTaken or ErrBusy in these cases.
+func (t *Torrent) Rename(from, to string) error {
+	if err := t.rename(from, to); err != nil {
+		return fmt.Errorf("torrent %s: %w", t.Options().title(), err)
+	}
+	t.changed("renamed")
+	return nil
+}
+
+func (t *Torrent) rename(from, to string) error {
+	if t.State() == Moving || !t.lockSoon() {
+		return ErrBusy
+	}
+	defer t.op.Unlock()
+	o, state := t.Options(), t.State()
+	switch {
+	case state == Moving:
+		return ErrBusy
+	case state == Removed:
+		return errors.New("it is removed")
+	case o.Source.IsMagnet():
+		return errors.New("it is not known yet what is in it")
+	}
+	l, changed, err := o.Source.Layout.Rename(from, to)
+	if err != nil || len(changed) == 0 {
+		return err
+	}
+	if strings.HasPrefix(l.Name, ".") && l.Name != o.Source.Layout.Name && !o.Storage.AllowDotfiles {
+		return storage.ErrDotName
+	}
+	if err := o.stored().CheckRename(changed); err != nil {
+		return err
+	}
+	t.setRenaming(changed)
+	if err := t.keep(); err != nil {
+		t.setRenaming(nil)
+		return err
+	}
+	open := false
+	if r := t.current(); r != nil {
+		open, err = storage.RenameOpen(r.store.Store, t.hash, changed)
+	}
+	if !open {
+		err = o.stored().Rename(t.node.ctx, changed)
+	}
+	if err == nil {
+		err = t.takeNames(changed)
+	}
+	t.setRenaming(nil)
+	return errors.Join(err, t.keep())
+}
+
+// renameWait bounds how long a rename waits for a start or stop of the torrent that is under way.
+const renameWait = 5 * time.Second
+
+// lockSoon takes op, unless that takes long.
+func (t *Torrent) lockSoon() bool {
+	late := time.After(renameWait)
+	for !t.op.TryLock() {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-late:
+			return false
+		case <-t.node.ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+func (t *Torrent) setRenaming(changed storage.Names) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.renaming = changed
+}
+
+// takeNames has files have other names from now on. Patterns of the user are for the old names, so the
+// selection names the files by their numbers from now on.
+func (t *Torrent) takeNames(changed storage.Names) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.options
+	l, err := o.Source.Layout.Renamed(changed)
+	if err != nil {
+		return err
+	}
+	if o.Selection, err = withFiles(o, nil); err != nil {
+		return err
+	}
+	names := maps.Clone(o.Names)
+	if names == nil {
+		names = storage.Names{}
+	}
+	maps.Copy(names, changed)
+	if l.Name != o.Source.Layout.Name {
+		o.Name = ""
+	}
+	o.Names, o.Source.Layout, o.Source.Name = names, l, l.Name
+	t.options = o
+	return nil
+}
+
+// finishRename does what is left of a rename in the middle of which an earlier process was killed.
+func (t *Torrent) finishRename() error {
+	changed := t.renaming
+	if changed == nil {
+		return nil
+	}
+	if err := t.options.stored().Rename(t.node.ctx, changed); err != nil {
+		return err
+	}
+	if err := t.takeNames(changed); err != nil {
+		return err
+	}
+	t.setRenaming(nil)
+	return t.keep()
+}
+
+// maxName bounds the name that the user gives to a torrent, in bytes.
+const maxName = 255
+
+func checkName(name string) error {
+	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("name %q: want at most %d bytes of text without control characters", name, maxName)
+	}
+	return nil
+}
