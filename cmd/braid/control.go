@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -240,6 +241,45 @@ func removeCommand() *cli.Command {
 	}, each("removed", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
 		return d.Remove(ctx, t.InfoHash, cmd.Bool("data"))
 	}))
+}
+
+func renameCommand() *cli.Command {
+	return controlling(&cli.Command{
+		Name: "rename", Usage: "rename a torrent of the daemon, or files and directories in it, also on disk", ArgsUsage: "TORRENT [PATH] NEW",
+		Description: howToName + " PATH is a file as braid show --files lists it, or a directory; without it,\n" +
+			"the name that all paths begin with. NEW is a name or, with slashes, a whole path. Nothing is overwritten.\n" +
+			"braid set --name changes the name in lists only.",
+	}, rename)
+}
+
+func rename(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
+	args := cmd.Args().Slice()
+	if len(args) < 2 || len(args) > 3 {
+		return usageErrorf("want TORRENT [PATH] NEW; see braid rename --help")
+	}
+	all, err := d.List(ctx, "info_hash", "number", "name")
+	if err != nil {
+		return err
+	}
+	t, err := choose(all, args[0])
+	if err != nil {
+		return err
+	}
+	in := v1.Rename{To: args[len(args)-1]}
+	if len(args) == 3 {
+		in.From = strings.TrimSuffix(args[1], "/")
+		if !strings.Contains(in.To, "/") {
+			in.To = path.Join(path.Dir(in.From), in.To)
+		}
+	}
+	if err := d.Rename(ctx, t.InfoHash, in); err != nil {
+		return err
+	}
+	if cmd.Bool("json") {
+		return printObjects(cmd, map[string]any{"event": "renamed", "info_hash": t.InfoHash, "torrent": t.Name, "path": in.From, "to": in.To})
+	}
+	stdout(cmd).printf("renamed %s to %s\n", cmp.Or(in.From, t.Name), in.To)
+	return nil
 }
 
 func moveCommand() *cli.Command {

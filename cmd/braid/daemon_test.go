@@ -95,6 +95,17 @@ func TestDaemon(t *testing.T) {
 	if said := d.does(t, "show", "1"); !strings.Contains(said, "seeding") || !strings.Contains(said, filepath.Join(dir, "out")) {
 		t.Errorf("show says %s", said)
 	}
+	if said := d.does(t, "rename", "file", "file", "renamed"); said != "renamed file to renamed\n" {
+		t.Errorf("rename says %q", said)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "out", "renamed")); err != nil || len(b) != 50_000 {
+		t.Errorf("after a rename: %d bytes, %v", len(b), err)
+	}
+	d.does(t, "rename", "renamed", "again")
+	d.does(t, "set", "--name", "file", "again")
+	if code, _, said := ends(t, dir, "rename", "file", "again", "a/b", "--api", "unix:"+socketIn(dir)); code != exitFailed || !strings.Contains(said, "without a slash") {
+		t.Errorf("rename to a/b: exit code %d: %s", code, said)
+	}
 	d.does(t, "pause", "file")
 	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+filepath.Join(dir, "s2")); code != exitFailed || !strings.Contains(said, "another braid daemon") {
 		t.Errorf("a second daemon: exit code %d: %s", code, said)

@@ -61,7 +61,7 @@ func rootCommand(out, people *printer) *cli.Command {
 		Commands: []*cli.Command{
 			downloadCommand(), seedCommand(), serveCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
 			daemonCommand(), addCommand(), listCommand(), showCommand(), pauseCommand(), resumeCommand(), removeCommand(),
-			setCommand(), moveCommand(), watchCommand(), passwordCommand(),
+			setCommand(), moveCommand(), renameCommand(), watchCommand(), passwordCommand(),
 			pathsCommand(), trackerCommand(), dhtCommand(), testbedCommand(), benchCommand(), manualCommand(),
 		},
 		Writer:         out,

@@ -18,6 +18,7 @@ func setCommand() *cli.Command {
 		Description: howToName + " Settings that are not named stay. They hold at once and are kept.",
 		Flags: []cli.Flag{
 			allFlag(),
+			&cli.StringFlag{Name: "name", Usage: "show it as `NAME` in lists; empty: by its own name. braid rename changes files"},
 			&cli.StringFlag{Name: "priority", Usage: "`LEVEL` in the queue: low, normal or high"},
 			&cli.IntFlag{Name: "position", Usage: "place `N` in the queue, from 0"},
 			&cli.StringFlag{Name: "labels", Usage: "`WORDS` with commas between them; empty takes all labels away"},
@@ -67,6 +68,7 @@ func ifSet[T any](cmd *cli.Command, flag string, value func(string) T) *T {
 // parseChange reads the flags. Parts of limits, goals and policies that no flag names stay.
 func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err error) {
 	c = v1.Change{
+		Name:     ifSet(cmd, "name", cmd.String),
 		Priority: ifSet(cmd, "priority", cmd.String), QueuePosition: ifSet(cmd, "position", cmd.Int), Sequential: ifSet(cmd, "sequential", cmd.Bool),
 		HonourGlobal: ifSet(cmd, "honour-global", cmd.Bool), PeerLimit: ifSet(cmd, "peer-limit", cmd.Int),
 	}

@@ -119,9 +119,7 @@ func (c *call) newOptions() (o node.Options, hold bool) {
 	if when := c.text("stopCondition"); when != "" && when != "None" {
 		c.wrong("braid has no condition that stops a torrent")
 	}
-	if name := c.text("rename"); name != "" {
-		c.wrong("braid has no way to rename torrents")
-	}
+	o.Name = c.text("rename")
 	hold = c.node.Settings().AddPaused
 	if stopped := c.flag("stopped", "paused"); stopped != nil {
 		hold = *stopped

@@ -1,6 +1,7 @@
 package transmission
 
 import (
+	"cmp"
 	"encoding/base64"
 	"math"
 	"mime"
@@ -80,7 +81,7 @@ var torrentFields = table[*view]{
 	{"manual_announce_time", camel, func(*view) any { return 0 }},
 	{"max_connected_peers", camel, func(v *view) any { return v.peerLimit() }},
 	{"metadata_percent_complete", camel, func(v *view) any { return boolToFloat(!v.status.IsMagnet) }},
-	{"name", camel, func(v *view) any { return v.status.Name }},
+	{"name", camel, func(v *view) any { return cmp.Or(v.source().Name, v.status.Name) }}, // clients look for files of this name
 	{"peer_limit", kebab, func(v *view) any { return v.peerLimit() }},
 	{"peers", camel, func(v *view) any { return peerFields.list(v.dialect, v.peers()) }},
 	{"peers_connected", camel, func(v *view) any { return v.status.Peers }},

@@ -3,7 +3,9 @@ package transmission
 import (
 	"context"
 	"errors"
+	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,7 +43,7 @@ var methods = map[string]func(*call) (any, error){
 	"torrent_get":          (*call).torrentGet,
 	"torrent_reannounce":   (*call).torrentReannounce,
 	"torrent_remove":       (*call).torrentRemove,
-	"torrent_rename_path":  func(*call) (any, error) { return nil, lackingError("way to rename files") },
+	"torrent_rename_path":  (*call).torrentRenamePath,
 	"torrent_set":          (*call).torrentSet,
 	"torrent_set_location": (*call).torrentSetLocation,
 	"torrent_start":        (*call).torrentStart,
@@ -305,4 +307,24 @@ func (c *call) sessionStats() (any, error) {
 			uploaded: ever.Sent, downloaded: ever.Fetched, added: int64(ever.Added), sessions: int64(ever.Sessions), seconds: seconds(ever.Active),
 		}),
 	}, nil
+}
+
+// torrentRenamePath gives a file or directory of one torrent another last name.
+func (c *call) torrentRenamePath() (any, error) {
+	all, err := c.torrents()
+	from, name := c.text("path"), c.text("name")
+	switch {
+	case err != nil || c.err != nil:
+		return nil, errors.Join(err, c.err)
+	case len(all) != 1:
+		return nil, fail(invalidParams, "name exactly one torrent: ids means %d", len(all))
+	case from == nil || name == nil:
+		return nil, fail(invalidParams, "a rename needs path and name")
+	case strings.Contains(*name, "/"):
+		return nil, fail(invalidParams, `"name" must be a name without a slash`)
+	}
+	if err := all[0].Rename(*from, path.Join(path.Dir(*from), *name)); err != nil {
+		return nil, c.failed(err)
+	}
+	return map[string]any{"path": *from, "name": *name, "id": all[0].id}, nil
 }

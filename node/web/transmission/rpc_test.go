@@ -433,8 +433,19 @@ func TestQueue(t *testing.T) {
 	if got := positions(); got != "2 1 0" {
 		t.Errorf("positions %s", got)
 	}
-	if _, result := s.ask("torrent-rename-path", map[string]any{"ids": []int{1}, "path": "one", "name": "uno"}); !strings.Contains(result, "no way to rename") {
-		t.Errorf("renamed: %s", result)
+	if out := s.must("torrent-rename-path", map[string]any{"ids": []int{1}, "path": "one", "name": "uno"}); out["path"] != "one" || out["name"] != "uno" || out["id"] != 1.0 {
+		t.Errorf("renamed: %v", out)
+	}
+	if got := s.field(1, "name"); got != "uno" {
+		t.Errorf("its name is %v", got)
+	}
+	for _, args := range []map[string]any{
+		{"ids": []int{1}, "path": "one", "name": "two"}, {"ids": []int{1, 2}, "path": "uno", "name": "x"}, {"ids": []int{1}, "path": "uno"},
+		{"ids": []int{1}, "path": "uno", "name": "a/b"}, {"ids": []int{1}, "path": "uno", "name": ".."}, {"ids": []int{1}, "path": "uno", "name": ""},
+	} {
+		if _, result := s.ask("torrent-rename-path", args); result == "success" || s.field(1, "name") != "uno" {
+			t.Errorf("renamed by %v: %s", args, result)
+		}
 	}
 	free := s.must("free-space", map[string]any{"path": s.downloads})
 	if free["path"] != s.downloads || free["size-bytes"].(float64) <= 0 || free["total_size"].(float64) < free["size-bytes"].(float64) {

@@ -191,6 +191,11 @@ func (c *Client) Move(ctx context.Context, infoHash string, in Move) error {
 	return do(ctx, c, "POST", at(infoHash, "/move"), in)
 }
 
+// Rename renames a file or directory of a torrent.
+func (c *Client) Rename(ctx context.Context, infoHash string, in Rename) error {
+	return do(ctx, c, "POST", at(infoHash, "/rename"), in)
+}
+
 // AddPeers names peers to a torrent.
 func (c *Client) AddPeers(ctx context.Context, infoHash string, in AddPeers) error {
 	return do(ctx, c, "POST", at(infoHash, "/peers"), in)

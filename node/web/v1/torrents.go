@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -214,7 +215,7 @@ func (a *API) change(t *node.Torrent, in Change) (TorrentDetail, error) {
 }
 
 func (in Change) parse() (c node.Change, err error) {
-	c = node.Change{Labels: in.Labels, Sequential: in.Sequential, HonourGlobal: in.HonourGlobal, PeerLimit: in.PeerLimit, QueuePosition: in.QueuePosition}
+	c = node.Change{Name: in.Name, Labels: in.Labels, Sequential: in.Sequential, HonourGlobal: in.HonourGlobal, PeerLimit: in.PeerLimit, QueuePosition: in.QueuePosition}
 	if in.Priority != nil {
 		p, err := level(*in.Priority)
 		if err != nil {
@@ -299,6 +300,10 @@ func (a *API) move(t *node.Torrent, in Move) (none, error) {
 		return none{}, wrong("directory %q: want an absolute path", in.Directory)
 	}
 	return none{}, t.Move(filepath.Clean(in.Directory), in.Data)
+}
+
+func (a *API) rename(t *node.Torrent, in Rename) (none, error) {
+	return none{}, t.Rename(cmp.Or(in.From, t.Source().Layout.Name), in.To)
 }
 
 func (a *API) addPeers(t *node.Torrent, in AddPeers) (none, error) {
@@ -394,7 +399,7 @@ func (a *API) addTorrent(ctx context.Context, in AddTorrent) (Added, error) {
 		return Added{}, err
 	}
 	o.Trackers = append(o.Trackers, node.ParseTrackers(src, a.Journal.Logger())...)
-	added := Added{InfoHash: src.InfoHash.HexString(), Name: src.Name}
+	added := Added{InfoHash: src.InfoHash.HexString(), Name: cmp.Or(in.Name, src.Name)}
 	// The client may go: what it asked for is done.
 	if _, err = a.Node.Add(context.WithoutCancel(ctx), o); errors.Is(err, node.ErrExists) {
 		added.Existed, err = true, nil
@@ -433,7 +438,7 @@ func (in AddTorrent) apply(o *node.Options, dir string) (err error) {
 		dir = filepath.Clean(in.Directory)
 		o.Storage.Dir = dir
 	}
-	o.Paused, o.Storage.Complete, o.Labels = in.Paused, in.Complete, in.Labels
+	o.Name, o.Paused, o.Storage.Complete, o.Labels = in.Name, in.Paused, in.Complete, in.Labels
 	o.Source = o.Source.WithKept(dir)
 	if o.Peers, err = parsePeers(in.Peers); err != nil {
 		return err

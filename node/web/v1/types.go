@@ -127,6 +127,7 @@ type AddTorrent struct {
 	Source     string   `json:"source,omitempty"`    // a magnet link, or the http or https URL of a .torrent file
 	Torrent    []byte   `json:"torrent,omitempty"`   // content of a .torrent file in base64
 	Directory  string   `json:"directory,omitempty"` // absolute; where the data goes. Absent: the default directory
+	Name       string   `json:"name,omitempty"`      // for users; absent: the torrent's own
 	Paused     bool     `json:"paused,omitempty"`
 	Complete   bool     `json:"complete,omitempty"` // the data is there: it is checked and served, and nothing is written
 	Labels     []string `json:"labels,omitempty"`
@@ -148,6 +149,7 @@ type Added struct {
 
 // Change changes the settings of a torrent. What is absent stays.
 type Change struct {
+	Name          *string           `json:"name,omitempty"` // for users; empty: the torrent's own. No file is renamed
 	Labels        *[]string         `json:"labels,omitempty"`
 	Priority      *string           `json:"priority,omitempty"` // low, normal or high
 	Files         map[string]string `json:"files,omitempty"`    // from the number of a file (from 1) to skip, low, normal or high
@@ -171,6 +173,13 @@ type Move struct {
 	Directory string `json:"directory"` // absolute
 	// Data says whether the data is moved. Otherwise it is there already, and only the place changes.
 	Data bool `json:"data"`
+}
+
+// Rename gives a file of a torrent, or a directory with all its files, another path. Files on disk are
+// renamed, and nothing is overwritten. Without From it is the name that all paths begin with.
+type Rename struct {
+	From string `json:"from,omitempty"` // as in the list of files, or a directory of them
+	To   string `json:"to"`             // the whole new path, with slashes
 }
 
 // AddPeers names peers to a torrent.

@@ -119,8 +119,18 @@ place = os.path.join(other, "moved")
 c.torrents_set_location(place, h)
 until("moved", lambda: os.path.exists(os.path.join(place, "album/b/c.mkv")) and c.torrents_info(torrent_hashes=h)[0].save_path == place)
 until("settled", lambda: c.torrents_info(torrent_hashes=h)[0].state != "moving")
-refused(Conflict409Error, c.torrents_rename_file, h, old_path="album/b/c.mkv", new_path="album/b/d.mkv")
-refused(Conflict409Error, c.torrents_rename, h, "record")
+c.torrents_rename_file(h, old_path="album/b/c.mkv", new_path="album/b/d.mkv")
+refused(Conflict409Error, c.torrents_rename_file, h, old_path="album/b/c.mkv", new_path="album/b/e.mkv")
+refused(Conflict409Error, c.torrents_rename_file, h, old_path="album/b", new_path="album/f")
+refused(Conflict409Error, c.torrents_rename_folder, h, old_path="album/a.txt", new_path="album/z.txt")
+refused(Conflict409Error, c.torrents_rename_folder, h, old_path="album/b", new_path="../b")
+c.torrents_rename_folder(h, old_path="album/b", new_path="album/new/deep")
+assert [f.name for f in c.torrents_files(h)][1] == "album/new/deep/d.mkv"
+assert os.path.exists(os.path.join(place, "album/new/deep/d.mkv")) and not os.path.exists(os.path.join(place, "album/b"))
+c.torrents_rename(h, "record")
+x = c.torrents_info(torrent_hashes=h)[0]
+assert x.name == "record" and x.content_path == os.path.join(place, "album"), x
+refused(Conflict409Error, c.torrents_rename, h, " ")
 
 c.transfer_set_speed_limits_mode(True)
 assert c.transfer_speed_limits_mode() == "1"

@@ -89,7 +89,13 @@ assert c.get_torrent(d.id).queue_position == 0
 c.queue_bottom(d.id)
 assert c.get_torrent(d.id).queue_position == 1
 
-refused("no way to rename", c.rename_torrent_path, d.id, "second/a.txt", "z.txt")
+assert c.rename_torrent_path(d.id, "second/a.txt", "z.txt") == ("second/a.txt", "z.txt")
+assert c.rename_torrent_path(d.id, "second/b", "bb") == ("second/b", "bb")
+assert [f.name for f in c.get_torrent(d.id).get_files()] == ["second/z.txt", "second/bb/c.mkv", "second/d.txt"]
+refused("exist", c.rename_torrent_path, d.id, "second/a.txt", "y.txt")
+refused("exist", c.rename_torrent_path, d.id, "second/z.txt", "d.txt")
+assert c.rename_torrent_path(d.id, "second", "third") == ("second", "third")
+assert c.get_torrent(d.id).name == "third"
 
 c.move_torrent_data(t.id, data, move=False)
 until("the data to be found", lambda: c.get_torrent(t.id).download_dir == data)

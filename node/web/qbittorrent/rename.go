@@ -1,0 +1,35 @@
+package qbittorrent
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"braid/node"
+)
+
+// rename gives a torrent another name for users. No file is renamed, as in qBittorrent.
+func (c *call) rename() (any, error) {
+	name := strings.TrimSpace(c.needed("name"))
+	t, err := c.torrent()
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		return nil, fail(http.StatusConflict, "a torrent needs a name")
+	}
+	return nil, t.Set(node.Change{Name: &name})
+}
+
+// renamePath gives a file, or a directory with its files, another path below that of the torrent.
+func (c *call) renamePath(directory bool) error {
+	from, to := c.needed("oldPath"), c.needed("newPath")
+	t, err := c.torrent()
+	if err != nil {
+		return err
+	}
+	if isFile := slices.ContainsFunc(t.Files(), func(f node.File) bool { return f.Path == from }); isFile == directory {
+		return fail(http.StatusConflict, "%q is no such file or directory of the torrent", from)
+	}
+	return t.Rename(from, to)
+}
