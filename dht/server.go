@@ -43,6 +43,7 @@ type ServerConfig struct {
 	Sockets []Socket
 	// States are those that State has returned in the last run, for any of the networks.
 	States   []State
+	Limits   Limits // the zero value: DefaultLimits
 	ReadOnly bool
 	Logger   *slog.Logger
 }
@@ -82,10 +83,13 @@ func Serve(cfg ServerConfig) *Server {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Limits == (Limits{}) {
+		cfg.Limits = DefaultLimits
+	}
 	var nodes []*Node
 	now := time.Now()
 	for _, socket := range cfg.Sockets {
-		c := Config{Network: socket.Network(), Limits: DefaultLimits, ReadOnly: cfg.ReadOnly, Rand: newRand()}
+		c := Config{Network: socket.Network(), Limits: cfg.Limits, ReadOnly: cfg.ReadOnly, Rand: newRand()}
 		if a := socket.Addr(); a.usable() {
 			c.Addr = a
 		}

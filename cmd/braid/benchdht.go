@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"braid/testbed"
 	"braid/testbed/dhtbench"
 )
 
@@ -32,6 +34,9 @@ func benchDHTCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE` (repeatable)"},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the random choices; the same seed gives the same result"},
 			&cli.StringFlag{Name: "figure", Usage: "draw the results as dht-by-size.svg in `DIR`, with their numbers as CSV"},
+			&cli.BoolFlag{Name: "testbed", Usage: "run the nodes (default: 200) in real time on a SCION network of this machine, with a round trip of 100 ms between any two ASes"},
+			&cli.IntFlag{Name: "ases", Value: 16, Usage: "with --testbed: in so many ASes"},
+			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
 			&cli.StringFlag{Name: "from", Usage: "draw the results that --json has written to `FILE` instead of simulating"},
 		},
 		Action: benchAction(benchDHT),
@@ -52,6 +57,7 @@ func benchDHT(ctx context.Context, b benchmark) error {
 	return drawDHT(b.String("figure"), rows)
 }
 
+// measureDHT measures what the flags name, in simulations or on a testbed.
 func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err error) {
 	only := b.StringSlice("case")
 	for _, name := range only {
@@ -59,20 +65,38 @@ func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err erro
 			return nil, usageErrorf("--case %q: no such case; see --help", name)
 		}
 	}
-	table := b.rows("case\tnodes\tfound %\thops\tp95 hops\tp95 s\tqueries\tB/s\tp99 B/s\tseconds\t")
-	for _, n := range b.IntSlice("nodes") {
+	sizes := b.IntSlice("nodes")
+	for _, n := range sizes {
 		if n < 10 {
 			return nil, usageErrorf("--nodes %d: want at least 10", n)
 		}
+	}
+	measure := func(c dhtbench.Case, n int) (dhtbench.Row, error) {
+		return dhtbench.Measure(ctx, c, n, b.Uint64("seed"))
+	}
+	if b.Bool("testbed") {
+		if !b.IsSet("nodes") {
+			sizes = []int{dhtbench.DefaultPlan.Nodes}
+		}
+		net, end, err := b.openStar(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+		measure = func(c dhtbench.Case, n int) (dhtbench.Row, error) {
+			plan := dhtbench.DefaultPlan
+			plan.Nodes, plan.Seed = n, b.Uint64("seed")
+			return net.Measure(ctx, c, plan)
+		}
+	}
+	table := b.rows("case\tnodes\tfound %\thops\tp95 hops\tp95 s\tqueries\tB/s\tp99 B/s\tseconds\t")
+	for _, n := range sizes {
 		for _, c := range dhtbench.Cases {
 			if len(only) > 0 && !slices.Contains(only, c.Name) {
 				continue
 			}
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
 			b.progress(fmt.Sprintf("%s, %d nodes", c.Name, n))
-			r, err := dhtbench.Measure(c, n, b.Uint64("seed"))
+			r, err := measure(c, n)
 			if err != nil {
 				return nil, err
 			}
@@ -82,6 +106,27 @@ func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err erro
 		}
 	}
 	return rows, table.End(nil)
+}
+
+// openStar starts the network of --testbed, with a host in each AS.
+func (b benchmark) openStar(ctx context.Context) (_ *dhtbench.Network, end func() error, err error) {
+	if n := b.Int("ases"); n < 3 || n > 64 {
+		return nil, nil, usageErrorf("--ases %d: want 3 to 64", n)
+	}
+	topology, err := dhtbench.Star(b.Int("ases"), 100*time.Millisecond)
+	if err != nil {
+		return nil, nil, err
+	}
+	b.progress(fmt.Sprintf("starting a SCION network of %d ASes", len(topology.ASes)))
+	tb, err := testbed.Start(ctx, testbed.Options{Topology: topology, Dir: b.dir, SCIONBin: b.String("scion-bin"), AtRest: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	net, err := dhtbench.Open(ctx, tb)
+	if err != nil {
+		return nil, nil, errors.Join(err, tb.Close())
+	}
+	return net, func() error { return errors.Join(net.Close(), tb.Close()) }, nil
 }
 
 // readDHTRows reads what --json has written.

@@ -4,6 +4,7 @@ package sim
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -128,10 +129,10 @@ type network struct {
 	keep    map[int32]bool // nodes that announce or search, and so are not replaced
 	count   bool           // load is counted
 
-	searches map[search]*outcome
+	searches map[plannedSearch]*outcome
 }
 
-type search struct {
+type plannedSearch struct {
 	node   int32
 	target dht.ID
 }
@@ -143,21 +144,24 @@ type outcome struct {
 	result *dht.Result
 }
 
-// Run runs a network to its end.
-func Run(cfg Config) (Result, error) {
+// Run runs a network to its end, or until ctx is done.
+func Run(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.Nodes < 2 || cfg.ASes < 1 || cfg.Torrents < 1 || cfg.Searches < 1 || cfg.Attackers < 0 || cfg.Attackers >= 1 {
 		return Result{}, fmt.Errorf("simulate %d nodes in %d ASes with %d torrents and %d searches: too few, or too many attackers",
 			cfg.Nodes, cfg.ASes, cfg.Torrents, cfg.Searches)
 	}
 	w := &network{
 		cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 1)), now: time.Unix(1_000_000_000, 0),
-		keep: map[int32]bool{}, searches: map[search]*outcome{},
+		keep: map[int32]bool{}, searches: map[plannedSearch]*outcome{},
 	}
 	for range cfg.Torrents {
 		w.targets = append(w.targets, w.randomID())
 	}
 	w.plan()
-	for len(w.queue) > 0 {
+	for steps := 0; len(w.queue) > 0; steps++ {
+		if steps%10_000 == 0 && ctx.Err() != nil {
+			return Result{}, ctx.Err()
+		}
 		e := w.queue.pop()
 		w.now = e.at
 		if e.do != nil {
@@ -299,7 +303,7 @@ func (w *network) announce(torrent int) {
 	w.carry(i, x.core.Hungry(w.now, t, false))
 	for s := range w.cfg.Searches {
 		if s%len(w.targets) == torrent { // what its searchers look for
-			w.searches[search{int32(-1 - s), w.targets[torrent]}] = &outcome{want: x.addr}
+			w.searches[plannedSearch{int32(-1 - s), w.targets[torrent]}] = &outcome{want: x.addr}
 		}
 	}
 }
@@ -307,19 +311,19 @@ func (w *network) announce(torrent int) {
 func (w *network) search(torrent int) {
 	target := w.targets[torrent]
 	for s := range w.cfg.Searches {
-		plan := search{int32(-1 - s), target}
+		plan := plannedSearch{int32(-1 - s), target}
 		o := w.searches[plan]
 		if o == nil {
 			continue
 		}
 		i := w.someLive(1)[0]
-		if _, busy := w.searches[search{i, target}]; busy || w.nodes[i].addr == o.want {
+		if _, busy := w.searches[plannedSearch{i, target}]; busy || w.nodes[i].addr == o.want {
 			i = w.someLive(1)[0]
 		}
 		delete(w.searches, plan)
 		w.keep[i] = true
 		o.start = w.now
-		w.searches[search{i, target}] = o
+		w.searches[plannedSearch{i, target}] = o
 		w.carry(i, w.nodes[i].core.FindPeers(w.now, target, false))
 		return
 	}
@@ -372,7 +376,7 @@ func (w *network) carry(i int32, out dht.Out) {
 		}
 	}
 	for _, e := range out.Events {
-		o := w.searches[search{i, e.Target}]
+		o := w.searches[plannedSearch{i, e.Target}]
 		switch {
 		case o == nil:
 		case e.Done != nil:
@@ -419,33 +423,51 @@ func sizeOf(m *dht.Message) int {
 }
 
 func (w *network) result() Result {
-	r := Result{Nodes: w.cfg.Nodes}
-	var hops, took, load []float64
-	found, tables, queries := 0, 0, 0
+	var searches []Search
 	for s, o := range w.searches {
-		if s.node < 0 || o.result == nil {
-			continue
-		}
-		r.Searches++
-		queries += o.result.Queries
-		if o.found > 0 {
-			found++
-			took = append(took, o.found.Seconds())
-			hops = append(hops, float64(o.result.Hops))
+		if s.node >= 0 && o.result != nil {
+			searches = append(searches, Search{o.found, o.result.Hops, o.result.Queries})
 		}
 	}
+	var nodes []NodeLoad
 	seconds := (w.cfg.Keeping / 2).Seconds()
 	for _, i := range w.live {
-		load = append(load, float64(w.nodes[i].bytes)/seconds)
-		tables += len(w.nodes[i].core.Contacts())
+		nodes = append(nodes, NodeLoad{float64(w.nodes[i].bytes) / seconds, len(w.nodes[i].core.Contacts())})
 	}
-	if r.Searches > 0 {
-		r.Found, r.Queries = float64(found)/float64(r.Searches), float64(queries)/float64(r.Searches)
+	return Summarize(w.cfg.Nodes, searches, nodes)
+}
+
+// Search is how one search went.
+type Search struct {
+	Found         time.Duration // until it found the peer; 0: it did not
+	Hops, Queries int
+}
+
+// NodeLoad is what one node sends and receives at rest, in bytes per second, and the size of its
+// table.
+type NodeLoad struct {
+	Bytes float64
+	Table int
+}
+
+// Summarize is the result of searches in a network of so many nodes.
+func Summarize(size int, searches []Search, nodes []NodeLoad) Result {
+	r := Result{Nodes: size, Searches: len(searches)}
+	var hops, took, load, tables, queries []float64
+	for _, s := range searches {
+		queries = append(queries, float64(s.Queries))
+		if s.Found > 0 {
+			took, hops = append(took, s.Found.Seconds()), append(hops, float64(s.Hops))
+		}
 	}
+	for _, n := range nodes {
+		load, tables = append(load, n.Bytes), append(tables, float64(n.Table))
+	}
+	r.Found, r.Queries = float64(len(took))/float64(max(1, len(searches))), mean(queries)
 	r.HopsMean, r.HopsP95 = mean(hops), quantile(hops, 0.95)
 	r.P50, r.P95 = quantile(took, 0.5), quantile(took, 0.95)
 	r.LoadMean, r.LoadP99 = mean(load), quantile(load, 0.99)
-	r.Table = float64(tables) / float64(max(1, len(w.live)))
+	r.Table = mean(tables)
 	return r
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 
 func run(t *testing.T, cfg Config) Result {
 	t.Helper()
-	r, err := Run(cfg)
+	r, err := Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,5 +61,14 @@ func TestSameSeedSameRun(t *testing.T) {
 	cfg.Churn = 0.1
 	if a, b := run(t, cfg), run(t, cfg); a != b {
 		t.Errorf("two runs differ:\n%+v\n%+v", a, b)
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, Default(50)); err != context.Canceled {
+		t.Errorf("error %v", err)
 	}
 }

@@ -9,7 +9,7 @@ func TestMeasureAndDraw(t *testing.T) {
 	var rows []Row
 	for _, c := range Cases[:2] {
 		for _, nodes := range []int{20, 40} {
-			r, err := Measure(c, nodes, 1)
+			r, err := Measure(t.Context(), c, nodes, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"braid/testbed"
+	"braid/testbed/dhtbench"
+)
+
+// Nodes in three ASes find peers of all torrents over the real network.
+func TestDHTOnNetwork(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts a SCION network")
+	}
+	star, err := dhtbench.Star(3, 40*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tb, err := testbed.Start(t.Context(), testbed.Options{Topology: star, Dir: t.TempDir(), SCIONBin: programs(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tb.Close() })
+	net, err := dhtbench.Open(t.Context(), tb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { net.Close() })
+	plan := dhtbench.Plan{
+		Nodes: 12, Torrents: 3, Searches: 9,
+		Joining: time.Second, Settling: time.Second, Keeping: time.Second, Searching: time.Second,
+	}
+	eventually(t, "searches that find all peers", func() bool { // where the machine is busy, messages get lost
+		r, err := net.Measure(t.Context(), dhtbench.Cases[0], plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%+v", r)
+		return r.Found == 1
+	})
+}
