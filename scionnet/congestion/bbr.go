@@ -111,8 +111,11 @@ const (
 	unyielding  = 0.18
 	lossyRounds = 32
 
-	slack        = 1.06 // over the product of rate and round trip: pacing sends in bursts, receivers wait with acknowledgements
-	sparePackets = 3    // so that a window of few packets is not a stop-and-wait
+	slack = 1.06 // over the product of rate and round trip: pacing sends in bursts, receivers wait with acknowledgements
+	// shortGain lets the window alone pace paths on which hosts take longer than the path. Its two milliseconds are a short
+	// queue, and a sender that waits for timers there reaches a fraction of what the processors can do.
+	shortGain    = 2.0
+	sparePackets = 3 // so that a window of few packets is not a stop-and-wait
 
 	reduction = 0.7 // least part of its rate that a congested round leaves a flow
 
@@ -511,6 +514,9 @@ func (b *bbr) pacingRate() float64 {
 	}
 	if b.idle {
 		gain = min(gain, 1)
+	}
+	if b.short() && b.phase != drain && b.phase != probeRTT {
+		gain = max(gain, shortGain)
 	}
 	if b.compensate && !b.queued() {
 		gain /= 1 - b.ambient.rate // what the path loses by itself is sent on top

@@ -93,3 +93,17 @@ func TestStartAfterHandshake(t *testing.T) {
 		t.Errorf("%.0f bytes a second, want at least the initial window in a round trip, %.0f", got, least)
 	}
 }
+
+// A flow may take over a connection whose first packets are in flight. What it measures begins with the
+// first packet that it sends itself, and not with its clock.
+func TestStartBehindOthers(t *testing.T) {
+	f := New(Config{PacketSize: packetBytes})
+	const begin, trip = time.Hour, 4 * ms
+	for n := range int64(initialWindow) {
+		f.OnSent(begin, n, packetBytes, 150+int(n+1)*packetBytes)
+	}
+	f.OnAck(begin+trip, []Packet{{-1, 150}, {0, packetBytes}}, nil, 150+initialWindow*packetBytes)
+	if got, least := f.PacingRate(), packetBytes/trip.Seconds(); got < least {
+		t.Errorf("%.0f bytes a second, want at least a packet in a round trip, %.0f", got, least)
+	}
+}

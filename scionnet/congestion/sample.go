@@ -56,7 +56,9 @@ func (s *sampler) appLimited() bool { return s.limited != 0 }
 func (s *sampler) limit(inflight int) { s.limited = max(1, s.delivered+uint64(inflight)) }
 
 func (s *sampler) sent(now time.Duration, number int64, size, inflight int) {
-	if inflight <= size { // nothing else in flight: time without data is not time on the path
+	// Time without data is not time on the path, nor is the time before the flow heard of its first packet:
+	// those of the handshake may be in flight by then.
+	if inflight <= size || len(s.packets) == 0 {
 		s.first, s.deliveredT = now, now
 	}
 	p := s.place(number)
