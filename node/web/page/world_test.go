@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "braid/node/web/v1"
 	"braid/pathsel"
 )
 
@@ -22,11 +23,11 @@ import (
 // thousand torrents, two hundred paths, thirty ASes.
 type world struct {
 	begin    time.Time
-	torrents []Torrent
-	paths    []Path
+	torrents []v1.Torrent
+	paths    []v1.Path
 
 	mu     sync.Mutex
-	policy Policy
+	policy v1.Policy
 	asked  []string      // method and address of each request
 	broken chan struct{} // closed to end all streams
 }
@@ -34,7 +35,7 @@ type world struct {
 const local = "1-ff00:0:110"
 
 func newWorld(torrents, peers, pathsPerPeer int) *world {
-	w := &world{begin: time.Now(), broken: make(chan struct{}), policy: Policy{Limits: []PathLimit{}}}
+	w := &world{begin: time.Now(), broken: make(chan struct{}), policy: v1.Policy{Limits: []v1.PathLimit{}}}
 	r := rand.New(rand.NewPCG(1, 2))
 	states := []string{"seeding", "seeding", "seeding", "seeding", "downloading", "paused", "queued", "checking", "failed", "metadata"}
 	for i := range torrents {
@@ -42,7 +43,7 @@ func newWorld(torrents, peers, pathsPerPeer int) *world {
 		if i == 0 {
 			state = "downloading"
 		}
-		t := Torrent{
+		t := v1.Torrent{
 			InfoHash: fmt.Sprintf("%040x", i+1), Number: i + 1, Name: fmt.Sprintf("%s-%d.%d", titles[i%len(titles)], 2020+i%7, i), State: state,
 			SizeBytes: size, HaveBytes: size, Ratio: 3 * r.Float64(), Labels: []string{"data"}, Directory: "/srv/mirror", Priority: "normal",
 			QueuePosition: i, Added: w.begin.Add(-time.Duration(i) * time.Hour),
@@ -73,7 +74,7 @@ func newWorld(torrents, peers, pathsPerPeer int) *world {
 var titles = []string{"climate-reanalysis", "debian-live", "genome-archive", "sky-survey", "linux-kernel", "street-imagery", "protein-structures", "web-crawl"}
 
 // makePaths walks at random through three ISDs of ten ASes each, from their edges over their cores.
-func makePaths(r *rand.Rand, peers, each int) (out []Path) {
+func makePaths(r *rand.Rand, peers, each int) (out []v1.Path) {
 	as := func(isd, n int) string { return fmt.Sprintf("%d-ff00:0:%x0", isd, isd*16+n) }
 	ids, last := map[string]uint64{}, map[string]uint64{} // of links from one AS to another; the last of each AS
 	id := func(a, b string) uint64 {
@@ -105,9 +106,9 @@ func makePaths(r *rand.Rand, peers, each int) (out []Path) {
 			}
 			route = append(route, dst)
 			route = slices.Compact(route)
-			var hops []Hop
+			var hops []v1.Hop
 			for i, a := range route {
-				h := Hop{ISDAS: a}
+				h := v1.Hop{ISDAS: a}
 				if i > 0 {
 					h.Ingress = id(a, route[i-1])
 				}
@@ -145,8 +146,8 @@ func makePaths(r *rand.Rand, peers, each int) (out []Path) {
 	return out
 }
 
-func makePath(r *rand.Rand, peer string, f pathsel.Fingerprint, conn int, hops []Hop) Path {
-	p := Path{
+func makePath(r *rand.Rand, peer string, f pathsel.Fingerprint, conn int, hops []v1.Hop) v1.Path {
+	p := v1.Path{
 		ID: peer + "/" + f.Short() + fmt.Sprint(conn), Peer: peer, Fingerprint: f, Conn: conn, Transport: "quic", Hops: hops,
 		MTUBytes: 1472, RTTMs: 10 + 80*r.Float64(), PacketsSent: 10000, AnnouncedLatencyMs: 5 + 20*r.Float64(), AnnouncedLatencyKnown: r.IntN(3) > 0,
 		AnnouncedBandwidthMbitS: []float64{20, 40, 100}[r.IntN(3)],
@@ -173,7 +174,7 @@ func makePath(r *rand.Rand, peer string, f pathsel.Fingerprint, conn int, hops [
 }
 
 // now moves the rates, so that something changes each second.
-func (w *world) now() []Path {
+func (w *world) now() []v1.Path {
 	t := time.Since(w.begin).Seconds()
 	out := slices.Clone(w.paths)
 	for i := range out {
@@ -186,11 +187,11 @@ func wave(t float64, i int) float64 {
 	return 0.8 + 0.15*math.Sin(t/7+float64(i)) + 0.08*math.Sin(t*1.3+3*float64(i))
 }
 
-func (w *world) history() History {
-	h := History{StepS: 1, End: time.Now()}
+func (w *world) history() v1.History {
+	h := v1.History{StepS: 1, End: time.Now()}
 	events := []string{"path-selected", "path-opened", "path-parked", "path-probed", "path-returned"}
 	for i, p := range w.paths {
-		ph := PathHistory{ID: p.ID, Peer: p.Peer, Fingerprint: p.Fingerprint, Conn: p.Conn, Hops: p.Hops}
+		ph := v1.PathHistory{ID: p.ID, Peer: p.Peer, Fingerprint: p.Fingerprint, Conn: p.Conn, Hops: p.Hops}
 		base, at := p.DownMbitS, 30+i*17%200
 		for s := range 300 {
 			rate := base * wave(float64(s-300), i)
@@ -208,24 +209,24 @@ func (w *world) history() History {
 		}
 		for k, e := range events {
 			when := at + k*(270-at)/len(events)
-			h.Decisions = append(h.Decisions, Decision{
+			h.Decisions = append(h.Decisions, v1.Decision{
 				Time: h.End.Add(time.Duration(when-300) * time.Second), Event: e, PathID: p.ID, Peer: p.Peer, Fingerprint: p.Fingerprint,
 				Reason: []string{"first of 3 candidates", "handshake took 34 ms", "shares 1-ff00:0:100#4 with a faster path", "parked for 30 s", "19.2 Mbit/s in the probe; worth a place"}[k],
 			})
 		}
 	}
-	slices.SortFunc(h.Decisions, func(a, b Decision) int { return a.Time.Compare(b.Time) })
+	slices.SortFunc(h.Decisions, func(a, b v1.Decision) int { return a.Time.Compare(b.Time) })
 	return h
 }
 
-func (w *world) network() Map {
-	m := Map{Local: local}
-	ases, links := map[string]*MapAS{}, map[string]*MapLink{}
+func (w *world) network() v1.Map {
+	m := v1.Map{Local: local}
+	ases, links := map[string]*v1.MapAS{}, map[string]*v1.MapLink{}
 	for _, p := range w.now() {
 		for i, h := range p.Hops {
 			a := ases[h.ISDAS]
 			if a == nil {
-				a = &MapAS{ISDAS: h.ISDAS}
+				a = &v1.MapAS{ISDAS: h.ISDAS}
 				ases[h.ISDAS] = a
 			}
 			a.Paths++
@@ -237,7 +238,7 @@ func (w *world) network() Map {
 			from, to := fmt.Sprintf("%s#%d", h.ISDAS, h.Egress), fmt.Sprintf("%s#%d", p.Hops[i+1].ISDAS, p.Hops[i+1].Ingress)
 			l := links[from+to]
 			if l == nil {
-				l = &MapLink{A: from, B: to, Forbidden: strings.Contains(w.policy.ACL, from) || strings.Contains(w.policy.ACL, to), Torrents: []string{}}
+				l = &v1.MapLink{A: from, B: to, Forbidden: strings.Contains(w.policy.ACL, from) || strings.Contains(w.policy.ACL, to), Torrents: []string{}}
 				links[from+to] = l
 			}
 			l.Paths++
@@ -255,7 +256,7 @@ func (w *world) network() Map {
 	return m
 }
 
-func (w *world) preview(ask PreviewPolicy) (out PolicyPreview) {
+func (w *world) preview(ask v1.PreviewPolicy) (out v1.PolicyPreview) {
 	out.Policy = w.policy
 	if ask.Policy != nil {
 		out.Policy = *ask.Policy
@@ -264,15 +265,15 @@ func (w *world) preview(ask PreviewPolicy) (out PolicyPreview) {
 		out.Policy.ACL = "- " + ask.Forbid[0] + ", +"
 	}
 	out.Policy.Limits = append(slices.Clone(out.Policy.Limits), ask.Limit...)
-	byDst := map[string]*PreviewDestination{}
+	byDst := map[string]*v1.PreviewDestination{}
 	for _, p := range w.paths {
 		dst := p.Hops[len(p.Hops)-1].ISDAS
 		d := byDst[dst]
 		if d == nil {
-			d = &PreviewDestination{ISDAS: dst}
+			d = &v1.PreviewDestination{ISDAS: dst}
 			byDst[dst] = d
 		}
-		path := PreviewPath{Fingerprint: p.Fingerprint, Hops: p.Hops, Allowed: true}
+		path := v1.PreviewPath{Fingerprint: p.Fingerprint, Hops: p.Hops, Allowed: true}
 		for _, h := range p.Hops {
 			for _, f := range ask.Forbid {
 				if f == h.ISDAS || f == fmt.Sprintf("%s#%d", h.ISDAS, h.Ingress) || f == fmt.Sprintf("%s#%d", h.ISDAS, h.Egress) {
@@ -288,7 +289,7 @@ func (w *world) preview(ask PreviewPolicy) (out PolicyPreview) {
 	for _, d := range byDst {
 		out.Destinations = append(out.Destinations, *d)
 	}
-	slices.SortFunc(out.Destinations, func(a, b PreviewDestination) int { return strings.Compare(a.ISDAS, b.ISDAS) })
+	slices.SortFunc(out.Destinations, func(a, b v1.PreviewDestination) int { return strings.Compare(a.ISDAS, b.ISDAS) })
 	return out
 }
 
@@ -343,21 +344,21 @@ func (w *world) serve(t *testing.T) string {
 		})
 	}
 	mux.Handle("/", Handler())
-	answer("GET /api/v1/session", func(*http.Request) any { return Session{Name: "braid", Version: "test", ISDAS: local} })
+	answer("GET /api/v1/session", func(*http.Request) any { return v1.Session{Name: "braid", Version: "test", ISDAS: local} })
 	answer("GET /api/v1/map", func(*http.Request) any { return w.network() })
 	answer("GET /api/v1/policy", func(*http.Request) any { return w.policy })
 	answer("PUT /api/v1/policy", func(r *http.Request) any {
-		w.policy = sent[Policy](t, r)
+		w.policy = sent[v1.Policy](t, r)
 		return w.policy
 	})
 	answer("POST /api/v1/policy/preview", func(r *http.Request) any {
-		return w.preview(sent[PreviewPolicy](t, r))
+		return w.preview(sent[v1.PreviewPolicy](t, r))
 	})
 	answer("GET /api/v1/settings", func(*http.Request) any {
-		return Settings{Directory: "/srv/mirror", Schedule: Schedule{Begin: "08:00", End: "18:00", Days: []string{"mon"}}, Watched: "keep"}
+		return v1.Settings{Directory: "/srv/mirror", Schedule: v1.Schedule{Begin: "08:00", End: "18:00", Days: []string{"mon"}}, Watched: "keep"}
 	})
 	answer("GET /api/v1/torrents/{hash}", func(*http.Request) any {
-		return TorrentDetail{Torrent: w.torrents[0], FileCount: 200, Storage: "file", PieceLength: 1 << 20, Pieces: 4000, MagnetLink: "magnet:?xt=urn:btih:0001"}
+		return v1.TorrentDetail{Torrent: w.torrents[0], FileCount: 200, Storage: "file", PieceLength: 1 << 20, Pieces: 4000, MagnetLink: "magnet:?xt=urn:btih:0001"}
 	})
 	answer("GET /api/v1/torrents/{hash}/paths", func(*http.Request) any { return w.now() })
 	answer("GET /api/v1/torrents/{hash}/history", func(*http.Request) any { return w.history() })
@@ -380,16 +381,16 @@ func (w *world) serve(t *testing.T) string {
 			} else if content, _ := io.ReadAll(file); string(content) != "d4:infode" {
 				t.Errorf("the file has %q", content)
 			}
-		} else if a := sent[AddTorrent](t, r); !strings.HasPrefix(a.Source, "magnet:?") {
+		} else if a := sent[v1.AddTorrent](t, r); !strings.HasPrefix(a.Source, "magnet:?") {
 			t.Errorf("added %+v", a)
 		}
-		return Added{InfoHash: fmt.Sprintf("%040x", n), Name: fmt.Sprint("new ", n)}
+		return v1.Added{InfoHash: fmt.Sprintf("%040x", n), Name: fmt.Sprint("new ", n)}
 	})
 	mux.HandleFunc("DELETE /api/v1/torrents/{hash}", func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(http.StatusNoContent) })
 	answer("GET /api/v1/torrents/{hash}/files", func(*http.Request) any {
-		files := []File{}
+		files := []v1.File{}
 		for i := range 3000 {
-			files = append(files, File{Number: i + 1, Path: fmt.Sprintf("chromosome-%02d/reads-%04d.fastq.gz", i/150, i), SizeBytes: 1 << 20, HaveBytes: int64(i%5) << 18, Priority: "normal"})
+			files = append(files, v1.File{Number: i + 1, Path: fmt.Sprintf("chromosome-%02d/reads-%04d.fastq.gz", i/150, i), SizeBytes: 1 << 20, HaveBytes: int64(i%5) << 18, Priority: "normal"})
 		}
 		return files
 	})
@@ -407,7 +408,7 @@ func (w *world) serve(t *testing.T) string {
 		w.mu.Lock()
 		broken := w.broken
 		w.mu.Unlock()
-		send("snapshot", Snapshot{Torrents: w.torrents, Totals: Totals{DownMbitS: 431.2, UpMbitS: 87.1}})
+		send("snapshot", v1.Snapshot{Torrents: w.torrents, Totals: v1.Totals{DownMbitS: 431.2, UpMbitS: 87.1}})
 		for n := 0; ; n++ {
 			select {
 			case <-r.Context().Done():
@@ -416,14 +417,14 @@ func (w *world) serve(t *testing.T) string {
 				return
 			case <-time.After(time.Second):
 			}
-			changed := []Torrent{}
+			changed := []v1.Torrent{}
 			for i, x := range w.torrents {
 				if x.DownMbitS+x.UpMbitS > 0 {
 					x.DownMbitS *= wave(float64(n), i)
 					changed = append(changed, x)
 				}
 			}
-			send("torrents", TorrentsChanged{Changed: changed, Removed: []string{}})
+			send("torrents", v1.TorrentsChanged{Changed: changed, Removed: []string{}})
 		}
 	})
 	s := httptest.NewServer(w.note(mux))
