@@ -398,11 +398,12 @@ func TestDifference(t *testing.T) {
 	now := view{groups: map[string]map[string]any{
 		"torrents": {"a": m{"name": "x", "size": 1.0}, "b": m{"name": "y"}}, "server_state": {"speed": 1.0, "queueing": true},
 	}, lists: map[string][]string{"tags": {"t"}}}
-	full := difference(view{}, now, false, 1)
+	full := difference(told{}, now, false, 1)
 	if full["full_update"] != true || !reflect.DeepEqual(full["torrents"], m(now.groups["torrents"])) || fmt.Sprint(full["tags"]) != "[t]" {
 		t.Errorf("everything: %v", full)
 	}
-	if got := difference(now, now, true, 2); !reflect.DeepEqual(got, m{"rid": 2}) {
+	before := told{groups: now.sums(), lists: now.lists}
+	if got := difference(before, now, true, 2); !reflect.DeepEqual(got, m{"rid": 2}) {
 		t.Errorf("nothing has changed: %v", got)
 	}
 	later := view{groups: map[string]map[string]any{
@@ -412,7 +413,7 @@ func TestDifference(t *testing.T) {
 		"rid": 3, "torrents": m{"a": m{"size": 2.0}, "c": m{"name": "z"}}, "torrents_removed": []string{"b"},
 		"server_state": m{"speed": 3.0}, "tags": []string{"u"}, "tags_removed": []string{"t"},
 	}
-	if got := difference(now, later, true, 3); !reflect.DeepEqual(got, want) {
+	if got := difference(before, later, true, 3); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -1,9 +1,9 @@
 package qbittorrent
 
 import (
+	"cmp"
 	"encoding/json"
-	"maps"
-	"reflect"
+	"hash/maphash"
 	"slices"
 	"sync"
 )
@@ -13,22 +13,75 @@ import (
 type views struct {
 	mu   sync.Mutex
 	last int
-	kept []view // the newest last
+	kept []told // the newest last
 }
 
 // view is one answer. Objects have their fields by name, so that they can be compared.
 type view struct {
-	rid    int
 	of     string // maindata, or the hash whose peers it tells
 	groups map[string]map[string]any
 	lists  map[string][]string
 }
 
+// told is a view that a client has. Of its values only checksums are kept: the values of a thousand
+// torrents take ten megabytes.
+type told struct {
+	rid    int
+	of     string
+	groups map[string]map[string]sums
+	lists  map[string][]string
+}
+
+// sums are the checksums of an object's fields, by those of their names and in their order. Any other
+// value has one, without a name.
+type sums []struct{ name, value uint64 }
+
 // maxViews bounds the answers that are kept. A client whose answer is gone gets everything.
 const maxViews = 6
 
+var seed = maphash.MakeSeed()
+
+func sum(v any) uint64 {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // it was read from JSON
+	}
+	return maphash.Bytes(seed, b)
+}
+
+func sumsOf(v any) sums {
+	object, ok := v.(map[string]any)
+	if !ok {
+		return sums{{value: sum(v)}}
+	}
+	out := make(sums, 0, len(object))
+	for name, x := range object {
+		out = append(out, struct{ name, value uint64 }{maphash.String(seed, name), sum(x)})
+	}
+	slices.SortFunc(out, func(a, b struct{ name, value uint64 }) int { return cmp.Compare(a.name, b.name) })
+	return out
+}
+
+// has tells whether a field, or the value without a name, has this checksum.
+func (s sums) has(name, value uint64) bool {
+	i, found := slices.BinarySearchFunc(s, name, func(x struct{ name, value uint64 }, name uint64) int { return cmp.Compare(x.name, name) })
+	return found && s[i].value == value
+}
+
+func (v view) sums() map[string]map[string]sums {
+	out := map[string]map[string]sums{}
+	for name, group := range v.groups {
+		out[name] = make(map[string]sums, len(group))
+		for key, x := range group {
+			out[name][key] = sumsOf(x)
+		}
+	}
+	return out
+}
+
 // exchange keeps the new view, and returns the one that the client knows.
-func (v *views) exchange(rid int, now view) (old view, known bool, next int) {
+func (v *views) exchange(rid int, now view) (old told, known bool, next int) {
+	new := told{of: now.of, groups: now.sums(), lists: now.lists}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, x := range v.kept {
@@ -37,24 +90,30 @@ func (v *views) exchange(rid int, now view) (old view, known bool, next int) {
 		}
 	}
 	v.last++
-	now.rid = v.last
-	v.kept = append(v.kept, now)
+	new.rid = v.last
+	v.kept = append(v.kept, new)
 	if len(v.kept) > maxViews {
 		v.kept = slices.Delete(v.kept, 0, 1)
 	}
-	return old, known, now.rid
+	return old, known, new.rid
 }
 
 // difference is the answer that leads from one view to another.
-func difference(old, now view, known bool, rid int) map[string]any {
+func difference(old told, now view, known bool, rid int) map[string]any {
 	out := map[string]any{"rid": rid}
 	if !known {
 		out["full_update"] = true
-		old = view{}
+		old = told{}
 	}
 	for name, group := range now.groups {
 		if name == "server_state" { // its fields stand by themselves
-			if changed := fieldsThatDiffer(old.groups[name], group); len(changed) > 0 || !known {
+			changed := map[string]any{}
+			for key, x := range group {
+				if !old.groups[name][key].has(0, sum(x)) {
+					changed[key] = x
+				}
+			}
+			if len(changed) > 0 || !known {
 				out[name] = changed
 			}
 			continue
@@ -62,13 +121,13 @@ func difference(old, now view, known bool, rid int) map[string]any {
 		changed, removed := map[string]any{}, []string{}
 		for key, x := range group {
 			was, ok := old.groups[name][key]
+			object, is := x.(map[string]any)
 			switch {
-			case !ok:
+			case !ok, !is && !was.has(0, sum(x)):
 				changed[key] = x
-			case !reflect.DeepEqual(was, x):
-				changed[key] = x
-				if a, is := was.(map[string]any); is {
-					changed[key] = fieldsThatDiffer(a, x.(map[string]any))
+			case is:
+				if fields := was.differing(object); len(fields) > 0 {
+					changed[key] = fields
 				}
 			}
 		}
@@ -97,12 +156,14 @@ func difference(old, now view, known bool, rid int) map[string]any {
 	return out
 }
 
-func fieldsThatDiffer(old, now map[string]any) map[string]any {
-	out := maps.Clone(now)
-	maps.DeleteFunc(out, func(k string, v any) bool {
-		was, ok := old[k]
-		return ok && reflect.DeepEqual(was, v)
-	})
+// differing are the fields that are new or have other values.
+func (s sums) differing(now map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, x := range now {
+		if !s.has(maphash.String(seed, name), sum(x)) {
+			out[name] = x
+		}
+	}
 	return out
 }
 
