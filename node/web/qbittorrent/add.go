@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"braid/client"
 	"braid/node"
@@ -116,6 +117,10 @@ func (c *call) newOptions() (o node.Options, hold bool) {
 	if layout := c.text("contentLayout"); layout != "" && layout != "Original" {
 		c.wrong("braid has no other content layout than Original")
 	}
+	if own := c.flag("root_folder"); own != nil && !*own { // of versions before 4.3.2
+		c.wrong("braid has no other content layout than Original")
+	}
+	c.shareLimitAction()
 	if when := c.text("stopCondition"); when != "" && when != "None" {
 		c.wrong("braid has no condition that stops a torrent")
 	}
@@ -143,11 +148,45 @@ func (c *call) keepLabels(category string, tags []string) error {
 	return c.keepTags(tags)
 }
 
+// readFilePriorities reads a priority for each file of a torrent, with commas between them; nil: none are
+// given.
+func (c *call) readFilePriorities(src client.Source) (map[int]client.Priority, error) {
+	list := split(c.text("filePriorities"), ",")
+	switch {
+	case len(list) == 0:
+		return nil, nil
+	case src.IsMagnet():
+		return nil, lacking("file priorities for a magnet link before it is known what is in it")
+	case len(list) != len(src.Layout.Files):
+		return nil, fail(http.StatusBadRequest, "%d priorities for %d files", len(list), len(src.Layout.Files))
+	}
+	files := map[int]client.Priority{}
+	for i, text := range list {
+		n, err := strconv.Atoi(text)
+		to, ok := levels[n]
+		if err != nil || !ok {
+			return nil, fail(http.StatusBadRequest, "priority %q: want 0, 1, 6 or 7", text)
+		}
+		files[i] = to
+	}
+	return files, nil
+}
+
 func (c *call) addOne(src client.Source, o node.Options, hold bool) error {
+	files, err := c.readFilePriorities(src)
+	if err != nil {
+		return err
+	}
+	if own := c.flag("root_folder"); own != nil && *own && len(src.Layout.Files) == 1 && src.Layout.Files[0].Path == src.Name {
+		return fail(http.StatusBadRequest, "braid has no directory around the file of a torrent")
+	}
 	o.Source, o.Trackers = src, node.ParseTrackers(src, c.options.Logger)
 	t, err := c.node.Add(c.r.Context(), o)
 	if err != nil {
 		return err
+	}
+	if files != nil {
+		err = t.Set(node.Change{Files: files})
 	}
 	if top := c.flag("addToTopOfQueue"); err == nil && top != nil && *top {
 		err = t.Set(node.Change{QueuePosition: ptr(0)})

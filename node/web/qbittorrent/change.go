@@ -235,7 +235,15 @@ func (c *call) setShareLimits() (any, error) {
 		c.needed(name)
 	}
 	goal := c.goal()
+	c.shareLimitAction()
 	return nil, c.set(node.Change{Goal: &goal})
+}
+
+// shareLimitAction says what happens to a torrent that has reached a limit of seeding: it is stopped.
+func (c *call) shareLimitAction() {
+	if action := c.text("shareLimitAction"); !slices.Contains([]string{"", "Default", "Stop", "-1", "0"}, action) {
+		c.wrong("braid has no other action at a share limit than Stop")
+	}
 }
 
 // goal reads the limits of seeding. Without arguments they are the global ones.
@@ -283,6 +291,9 @@ func (c *call) setLocation() (any, error) {
 	return nil, c.each(func(t *node.Torrent) error { return t.Move(dir, true) })
 }
 
+// levels are braid's priorities for those of qBittorrent.
+var levels = map[int]client.Priority{skipped: client.Skip, normal: client.Normal, high: client.High, maximal: client.High}
+
 func (c *call) filePriority() (any, error) {
 	t, err := c.torrent()
 	ids, p := split(c.needed("id"), "|"), c.whole("priority", -1)
@@ -292,7 +303,7 @@ func (c *call) filePriority() (any, error) {
 	case c.err != nil:
 		return nil, c.err
 	}
-	to, ok := map[int]client.Priority{skipped: client.Skip, normal: client.Normal, high: client.High, maximal: client.High}[p]
+	to, ok := levels[p]
 	if !ok {
 		return nil, fail(http.StatusBadRequest, "priority %d: want 0, 1, 6 or 7", p)
 	}
