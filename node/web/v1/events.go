@@ -138,12 +138,6 @@ func (h *hub) take(e any) {
 		h.put("decision", newDecision(e, time.Now()))
 	case event.Done:
 		log(entryOf(e.InfoHash, "info", fmt.Sprintf("%s is complete: %d bytes received in %.0f s", e.Torrent, e.Fetched, e.Seconds)))
-	case event.CauseChange:
-		if e.Cause != nil {
-			log(entryOf(e.InfoHash, "warning", fmt.Sprintf("%s makes no progress: %s", e.Torrent, e.Cause.Text)))
-		} else {
-			log(entryOf(e.InfoHash, "info", e.Torrent+" makes progress again"))
-		}
 	case event.Failed:
 		log(entryOf(e.InfoHash, "error", fmt.Sprintf("%s has failed: %s", e.Torrent, e.Error)))
 	case event.Served:
