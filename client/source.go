@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
 
@@ -26,7 +27,15 @@ const (
 	maxWebSeeds    = 256
 	maxMagnetPeers = 256
 	maxNodes       = 64
+	// What a .torrent file says of itself is kept and shown; more bytes are cut off.
+	maxComment = 16 << 10
+	maxCreator = 256
+	// maxCreated is in the year 9999, the last that JSON can tell.
+	maxCreated = 253402300799
 )
+
+// cut shortens a text to valid UTF-8 of at most so many bytes.
+func cut(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }
 
 // Source is a checked description of a torrent: a .torrent file or a magnet link. Of a magnet link
 // only the hash is known until a peer sends the rest.
@@ -41,6 +50,8 @@ type Source struct {
 	// Nodes are addresses of DHT nodes, host:port or on SCION (BEP 5), unchecked.
 	Nodes   []string
 	Comment string
+	Creator string    // the program that has made the .torrent file
+	Created time.Time // when it was made; zero: unknown
 	// HashV2 is the info hash of the v2 half of a hybrid (BEP 52), in hexadecimal digits. braid
 	// does not use it.
 	HashV2 string
@@ -92,6 +103,15 @@ func ParseTorrent(b []byte) (Source, error) {
 			s.Nodes, err = scanNodes(file)
 		case string(key) == "comment" && kind == '0':
 			s.Comment, err = file.string()
+			s.Comment = cut(s.Comment, maxComment)
+		case string(key) == "created by" && kind == '0':
+			s.Creator, err = file.string()
+			s.Creator = cut(s.Creator, maxCreator)
+		case string(key) == "creation date" && kind == 'i':
+			var at int64
+			if at, err = file.number(); at > 0 && at < maxCreated {
+				s.Created = time.Unix(at, 0)
+			}
 		default:
 			err = file.pass()
 		}

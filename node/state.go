@@ -39,6 +39,8 @@ type saved struct {
 	Names        storage.Names       `json:"names,omitempty"`    // of files that were renamed
 	Renaming     storage.Names       `json:"renaming,omitempty"` // names that files get just now
 	Comment      string              `json:"comment,omitempty"`
+	Creator      string              `json:"creator,omitempty"`
+	Created      time.Time           `json:"created,omitzero"`
 	Added        time.Time           `json:"added"`
 	Completed    time.Time           `json:"completed,omitzero"`
 	Storage      Storage             `json:"storage"`
@@ -104,7 +106,7 @@ func (t *Torrent) saved() saved {
 	defer t.mu.Unlock()
 	o := t.options
 	s := saved{
-		Magnet: o.Source.Magnet(o.Source.Peers...), Name: o.Name, Names: o.Names, Renaming: t.renaming, Comment: o.Source.Comment, Added: t.added, Completed: t.completed,
+		Magnet: o.Source.Magnet(o.Source.Peers...), Name: o.Name, Names: o.Names, Renaming: t.renaming, Comment: o.Source.Comment, Creator: o.Source.Creator, Created: o.Source.Created, Added: t.added, Completed: t.completed,
 		Storage: o.Storage, Selection: o.Selection, SuperSeeding: o.SuperSeeding, Goal: o.Goal, StopTimeout: o.StopTimeout,
 		Paused: o.Paused, Forced: t.forced, Removing: t.removing, MoveTo: t.moveTo, Leaving: t.leaving, Rates: o.Rates, IgnoreGlobal: o.IgnoreGlobal, Policy: o.Policy,
 		PeerLimit: o.PeerLimit, Labels: o.Labels, Priority: o.Priority,
@@ -291,6 +293,7 @@ func (s saved) source(torrent string) (client.Source, error) {
 	}
 	src, err := client.ParseTorrent(b)
 	src.Trackers, src.Peers, src.WebSeeds, src.Comment = magnet.Trackers, magnet.Peers, magnet.WebSeeds, s.Comment
+	src.Creator, src.Created = s.Creator, s.Created
 	return src, err
 }
 

@@ -82,12 +82,27 @@ func (a *API) trackers(t *node.Torrent, _ none) ([]Tracker, error) {
 		case s.Err != nil:
 			x.State, x.Error = "failed", tracker.Redact(s.Err.Error())
 		}
+		x.Warning = tracker.Redact(s.Warning)
 		if !s.Last.IsZero() {
 			x.LastAt = &s.Last
+		}
+		if !s.Next.IsZero() {
+			x.NextAt = &s.Next
+		}
+		if s.Answered {
+			x.Seeders, x.Leechers, x.Peers = known(s.Seeds), known(s.Leechers), known(s.Peers)
 		}
 		out = append(out, x)
 	}
 	return out, nil
+}
+
+// known is nil for the number below 0 that stands for an unknown one.
+func known[T int | int64](n T) *T {
+	if n < 0 {
+		return nil
+	}
+	return &n
 }
 
 func (a *API) paths(t *node.Torrent, _ none) ([]Path, error) {

@@ -192,6 +192,9 @@ func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
 			Trackers: [][]string{}, Policy: newPolicy(s.Policy),
 		},
 	}
+	if d.Creator = src.Creator; !src.Created.IsZero() {
+		d.Created = &src.Created
+	}
 	for _, tier := range o.Trackers {
 		urls := []string{}
 		for _, u := range tier {

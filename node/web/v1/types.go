@@ -78,6 +78,8 @@ type TorrentDetail struct {
 	Settings    TorrentSettings `json:"settings"`
 	MagnetLink  string          `json:"magnet_link"`
 	Comment     string          `json:"comment"`
+	Creator     string          `json:"creator"`           // the program that has made the .torrent file
+	Created     *time.Time      `json:"created,omitempty"` // when that was; absent if unknown
 	Private     bool            `json:"private"`
 	PieceLength int64           `json:"piece_length_bytes"` // 0 while it is unknown
 	Pieces      int             `json:"pieces"`             // wanted
@@ -402,7 +404,12 @@ type Tracker struct {
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`
 	// The fields below are absent if unknown.
-	LastAt *time.Time `json:"last_announce,omitempty"`
+	LastAt   *time.Time `json:"last_announce,omitempty"`
+	NextAt   *time.Time `json:"next_announce,omitempty"` // or earlier, if there are too few peers
+	Seeders  *int64     `json:"seeders,omitempty"`       // in the swarm, by the last answer
+	Leechers *int64     `json:"leechers,omitempty"`
+	Peers    *int       `json:"peers,omitempty"` // in the last answer
+	Warning  string     `json:"warning,omitempty"`
 }
 
 // LogEntry is something that has happened.

@@ -49,7 +49,8 @@ function showFacts(list, t) {
     Files: String(t.file_count), "Received": `${format.size(t.fetched_bytes)}, of no use: ${format.size(t.wasted_bytes)}`,
     Sent: format.size(t.sent_bytes), "Wrong pieces": String(t.dropped_pieces), Storage: t.storage,
     Added: format.moment(Date.parse(t.added)), Completed: t.completed ? format.moment(Date.parse(t.completed)) : "–",
-    Private: t.private ? "yes" : "no", Comment: t.comment || "–", "Magnet link": t.magnet_link,
+    Private: t.private ? "yes" : "no", Comment: t.comment || "–",
+    "Created": [t.created && format.moment(Date.parse(t.created)), t.creator && `by ${t.creator}`].filter(Boolean).join(" ") || "–", "Magnet link": t.magnet_link,
   };
   list.replaceChildren(...Object.entries(rows).flatMap(([k, v]) => [el("dt", { text: k }), el("dd", { text: v })]));
 }

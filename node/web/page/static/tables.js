@@ -74,7 +74,9 @@ export function trackersTab(signal, hash) {
     label: "Trackers", key: (tr) => `${tr.tier} ${tr.url}`, template: "trackers-grid", height: () => (narrow() ? 92 : 44),
     columns: [
       ["State", "", state], ["Tracker", "wide mono", (tr) => tr.url], ["Tier", "num", (tr) => (tr.tier < 0 ? "–" : String(tr.tier + 1))],
-      ["Asked", "num", (tr) => at(tr.last_announce)], ["Next", "num", (tr) => at(tr.next_announce)], ["Error", "wide", (tr) => tr.error ?? ""],
+      ["Asked", "num", (tr) => at(tr.last_announce)], ["Next", "num", (tr) => at(tr.next_announce)],
+      ["Seeders", "num", (tr) => String(tr.seeders ?? "–")], ["Leechers", "num", (tr) => String(tr.leechers ?? "–")],
+      ["Error", "wide", (tr) => tr.error ?? tr.warning ?? ""],
     ],
   });
   poll(signal, `torrents/${hash}/trackers`, (trackers) => t.set(trackers, "This torrent has no trackers."));
