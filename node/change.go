@@ -259,6 +259,10 @@ func (t *Torrent) carryOut(c Change, r *run, before, o Options) {
 		t.limiter.SetAlone(o.IgnoreGlobal)
 	}
 	if r == nil {
+		t.mu.Lock()
+		t.last.Total, _, t.last.Pieces = o.wanted()
+		t.last.Have, t.last.Done = min(t.last.Have, t.last.Total), min(t.last.Done, t.last.Pieces)
+		t.mu.Unlock()
 		return
 	}
 	if c.PeerLimit != nil {

@@ -35,6 +35,9 @@ type shape struct {
 
 // describe tells a torrent that has not run yet how far it is.
 func (c counters) describe(p *client.Progress) {
+	if c.Shape == (shape{}) {
+		return
+	}
 	p.Total, p.Have, p.Missing, p.Pieces, p.Done = c.Shape.Total, c.Shape.Have, c.Shape.Missing, c.Shape.Pieces, c.Shape.Done
 }
 

@@ -250,7 +250,11 @@ func (n *Node) Add(ctx context.Context, o Options) (*Torrent, error) {
 	if n.service {
 		o = n.withDefaults(o)
 	}
-	t, err := n.add(ctx, newTorrent(n, o))
+	t := newTorrent(n, o)
+	if o.Paused {
+		t.lookAtRecord()
+	}
+	t, err := n.add(ctx, t)
 	if err == nil {
 		n.mu.Lock()
 		n.totals.Added++

@@ -123,6 +123,7 @@ func newTorrent(n *Node, o Options) *Torrent {
 		trackers: map[string]TrackerStatus{}, done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	t.last.Name, t.last.Phase = o.title(), client.Checking
+	t.last.Total, t.last.Missing, t.last.Pieces = o.wanted()
 	switch {
 	case o.Paused:
 		t.state = Paused

@@ -54,6 +54,26 @@ func (s Stored) Trusted() bool {
 	return true
 }
 
+// Recorded returns which pieces the record vouches for, also while a download is using the directory;
+// nil if there is no record. Nothing is hashed.
+func (s Stored) Recorded() []bool {
+	counted := countedFiles(s.Kind, s.Hash, s.Layout)
+	b, err := os.ReadFile(filepath.Join(s.Dir, recordName(s.Hash, s.Kind)))
+	if err != nil {
+		return nil
+	}
+	saved, err := decodeState(b, counted)
+	if err != nil {
+		return nil
+	}
+	now, err := stamps(s.Dir, counted)
+	if err != nil {
+		return nil
+	}
+	_, right, _ := saved.compare(counted, now)
+	return right
+}
+
 // record reads the record, unless there is none, it is damaged, or a download is using the
 // directory.
 func (s Stored) record() (saved state, ok bool) {

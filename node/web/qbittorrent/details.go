@@ -12,7 +12,6 @@ import (
 
 	"braid/client"
 	"braid/node"
-	"braid/node/web/foreign"
 )
 
 // sortBy sorts by the value of a field of torrentInfo, by its name in JSON. Unknown names sort
@@ -146,7 +145,7 @@ func (c *call) pieceStates() (any, error) {
 		return nil, err
 	}
 	out := make([]int, t.Source().Layout.Pieces())
-	complete, states := foreign.Known(t, t.Status()).Missing == 0, t.Pieces().State
+	complete, states := t.Status().Missing == 0, t.Pieces().State
 	for i := range out {
 		switch {
 		case i >= len(states):

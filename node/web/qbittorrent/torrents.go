@@ -12,7 +12,6 @@ import (
 
 	"braid/client"
 	"braid/node"
-	"braid/node/web/foreign"
 )
 
 // unlimitedETA is how clients know a time that is unknown: 100 days.
@@ -82,7 +81,6 @@ type torrentInfo struct {
 
 // describe is a torrent as clients see it.
 func describe(t *node.Torrent, s node.Status, settings node.Settings) torrentInfo {
-	s = foreign.Known(t, s)
 	src := t.Source()
 	category, tags := parse(s.Labels)
 	goal := goalOf(s.Goal, settings.Goal)
@@ -313,13 +311,14 @@ func (c *call) properties() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := foreign.Known(t, t.Status())
+	s := t.Status()
 	x := describe(t, s, c.node.Settings())
 	have := 0
 	if s.PieceLength > 0 {
 		have = int((s.Size - s.Missing) / s.PieceLength)
 	}
-	layout := t.Source().Layout
+	src := t.Source()
+	layout := src.Layout
 	pieces := layout.Pieces()
 	if s.Missing == 0 {
 		have = pieces
@@ -332,7 +331,7 @@ func (c *call) properties() (any, error) {
 	}
 	dropped := s.Dropped * s.PieceLength
 	return map[string]any{
-		"addition_date": x.AddedOn, "comment": x.Comment, "completion_date": x.CompletionOn, "created_by": "", "creation_date": -1,
+		"addition_date": x.AddedOn, "comment": x.Comment, "completion_date": x.CompletionOn, "created_by": src.Creator, "creation_date": stamp(src.Created),
 		"dl_limit": x.DownLimit, "dl_speed": x.DownSpeed, "dl_speed_avg": average(x.Downloaded), "download_path": "", "eta": x.ETA,
 		"has_metadata": x.HasMetadata, "hash": x.Hash, "infohash_v1": x.InfoHashV1, "infohash_v2": x.InfoHashV2, "is_private": x.Private,
 		"private": x.Private, "last_seen": x.SeenComplete, "name": x.Name, "nb_connections": s.Peers, "nb_connections_limit": limitOrNone(s.PeerLimit),

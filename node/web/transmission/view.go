@@ -8,7 +8,6 @@ import (
 
 	"braid/client"
 	"braid/node"
-	"braid/node/web/foreign"
 )
 
 // view is a torrent as one request sees it. What costs much is looked up once, and only if a field
@@ -31,7 +30,7 @@ type view struct {
 
 func (c *call) view(t *node.Torrent, id int) *view {
 	return &view{
-		dialect: c.dialect, id: id, torrent: t, status: foreign.Known(t, t.Status()), settings: c.settings(), now: time.Now(),
+		dialect: c.dialect, id: id, torrent: t, status: t.Status(), settings: c.settings(), now: time.Now(),
 		off:      c.server.off.of(t.InfoHash()),
 		source:   sync.OnceValue(t.Source),
 		files:    sync.OnceValue(t.Files),

@@ -1,0 +1,63 @@
+package node
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"braid/client"
+)
+
+// A paused torrent that has never run says how large it is, what of it is wanted, and what an earlier download has left, also after
+// a restart. What its .torrent file says of itself is kept.
+func TestNeverRun(t *testing.T) {
+	t.Parallel()
+	data, out, state := t.TempDir(), t.TempDir(), t.TempDir()
+	made := createMany(t, data, "set")
+	b := append([]byte("d7:comment2:hi10:created by5:maker13:creation datei1700000000e"), made.Torrent()[1:]...)
+	src, err := client.ParseTorrent(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := openService(t, state, out)
+	x := add(t, n, Options{Source: src, Paused: true})
+	if s := x.Status(); s.State != Paused || s.Total != src.Layout.Length || s.Missing != s.Total || s.Have != 0 || s.Pieces != src.Layout.Pieces() {
+		t.Errorf("%+v", s)
+	}
+	if err := x.Set(Change{Files: map[int]client.Priority{0: client.Skip}}); err != nil {
+		t.Fatal(err)
+	}
+	wanted := src.Layout.BytesOf([]bool{false, true, true, true})
+	if s := x.Status(); s.Total != wanted || s.Missing != src.Layout.Length || s.Pieces >= src.Layout.Pieces() {
+		t.Errorf("without a file: %+v", s)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n = openService(t, state, out)
+	x = torrent(t, n, src)
+	if s := x.Status(); s.Total != wanted || s.Missing != src.Layout.Length {
+		t.Errorf("after a restart: %+v", s)
+	}
+	if s := x.Source(); s.Comment != "hi" || s.Creator != "maker" || !s.Created.Equal(time.Unix(1700000000, 0)) {
+		t.Errorf("after a restart: %q, %q, %v", s.Comment, s.Creator, s.Created)
+	}
+	// It is removed, its data stays, and it comes back.
+	if err := x.Set(Change{Files: map[int]client.Priority{0: client.Normal}}); err != nil {
+		t.Fatal(err)
+	}
+	seeder, _ := seedOf(t, src, data)
+	if err := x.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x.AddPeers(seeder.Listening()...)
+	eventually(t, "the download", func() bool { x.AddPeers(seeder.Listening()...); return x.Status().Phase == client.Complete })
+	sameFile(t, filepath.Join(data, "set/a"), filepath.Join(out, "set/a"))
+	if err := n.Remove(x.InfoHash(), false); err != nil {
+		t.Fatal(err)
+	}
+	x = add(t, n, Options{Source: src, Paused: true})
+	if s := x.Status(); s.Have != src.Layout.Length || s.Missing != 0 || s.PiecesDone != s.Pieces {
+		t.Errorf("with the data of an earlier download: %+v", s)
+	}
+}
