@@ -7,12 +7,9 @@ package tracker
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 
-	"braid/pathsel"
 	"braid/scionnet"
 )
 
@@ -29,9 +26,6 @@ type URL struct {
 
 // maxURL bounds an announce URL in bytes: torrents and magnet links come from strangers.
 const maxURL = 2048
-
-// defaultSCIONPort is the port of a tracker on SCION whose URL has none.
-const defaultSCIONPort = 80
 
 // ParseURL reads an announce URL. Trackers on IP have the schemes http, https and udp. The forms
 // for SCION are:
@@ -52,24 +46,11 @@ func parseURL(s string) (URL, error) {
 	if len(s) > maxURL {
 		return URL{}, fmt.Errorf("longer than %d bytes", maxURL)
 	}
-	if rest, ok := strings.CutPrefix(s, "scion://"); ok {
-		// A SCION address is not a host in the sense of RFC 3986, so net/url reads only the path.
-		host, path, _ := strings.Cut(rest, "/")
-		if !strings.Contains(host[strings.LastIndex(host, "]")+1:], ":") {
-			host += ":" + strconv.Itoa(defaultSCIONPort)
-		}
-		a, name, err := parseSCION(host)
+	if u, ok, err := scionnet.ParseServerURL(s); ok {
 		if err != nil {
 			return URL{}, err
 		}
-		if strings.ContainsAny(path, "# \r\n\t") {
-			return URL{}, errors.New("the path has a character that needs an escape")
-		}
-		authority := hostName(a)
-		if name != "" {
-			authority = name + ":" + strconv.Itoa(int(a.Port))
-		}
-		return withRequest(URL{text: s, scion: true, addr: a, name: name}, "https://"+authority+"/"+path)
+		return withRequest(URL{text: s, scion: true, addr: u.Addr, name: u.Name}, u.Request.String())
 	}
 	u, err := url.Parse(s)
 	if err != nil {
@@ -83,26 +64,14 @@ func parseURL(s string) (URL, error) {
 	if u.Hostname() == "" {
 		return URL{}, errors.New("the host is missing")
 	}
-	port := uint16(defaultSCIONPort)
 	if p := u.Port(); p != "" {
-		if port, err = parsePort(p); err != nil {
+		if err := scionnet.CheckPort(p); err != nil {
 			return URL{}, err
 		}
 	} else if u.Scheme == "udp" {
 		return URL{}, errors.New("the port is missing: udp has no default")
 	}
-	if !strings.HasPrefix(u.Hostname(), "scion4-") && !strings.HasPrefix(u.Hostname(), "scion6-") {
-		return withRequest(URL{text: s}, s)
-	}
-	if u.Scheme != "http" {
-		return URL{}, fmt.Errorf("scheme %q: a SCION host is reached by http or scion", u.Scheme)
-	}
-	a, err := parseSCIONHost(u.Hostname())
-	if err != nil {
-		return URL{}, err
-	}
-	a.Port = port
-	return withRequest(URL{text: s, scion: true, addr: a}, "https"+s[len("http"):])
+	return withRequest(URL{text: s}, s)
 }
 
 // withRequest adds the URL to send. It is parsed now, so that every URL without an error can be
@@ -118,55 +87,6 @@ func withRequest(u URL, text string) (URL, error) {
 	r.Fragment, r.RawFragment = "", ""
 	u.request = *r
 	return u, nil
-}
-
-func parsePort(s string) (uint16, error) {
-	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("port %q: want a number from 1 to 65535", s)
-	}
-	return uint16(n), nil
-}
-
-// parseSCION reads the part between scion:// and the path, with a port: an address, or the name of
-// a host.
-func parseSCION(s string) (a scionnet.Addr, name string, err error) {
-	host, port, ok := strings.Cut(s, ":")
-	if strings.Contains(s, ",") || !ok || !scionnet.IsName(host) {
-		if a, err = scionnet.ParseAddr(s); err == nil && a.Port == 0 {
-			err = errors.New("port 0: want a number from 1 to 65535")
-		}
-		return a, "", err
-	}
-	if a.Port, err = parsePort(port); err != nil {
-		return a, "", err
-	}
-	return a, host, nil
-}
-
-// parseSCIONHost reads scion4-1-ff00-0-110_127-0-0-1: the family, the ISD-AS with dashes for
-// colons, and after the underscore the host with dashes for its dots or colons.
-func parseSCIONHost(s string) (scionnet.Addr, error) {
-	family, rest, _ := strings.Cut(s, "-")
-	ia, host, ok := strings.Cut(rest, "_")
-	if !ok {
-		return scionnet.Addr{}, fmt.Errorf("host %q: want for example scion4-1-ff00-0-110_127-0-0-1", s)
-	}
-	isd, as, _ := strings.Cut(ia, "-")
-	v, err := pathsel.ParseIA(isd + "-" + strings.ReplaceAll(as, "-", ":"))
-	if err != nil {
-		return scionnet.Addr{}, err
-	}
-	separator := "."
-	if family == "scion6" {
-		separator = ":"
-	}
-	h, err := netip.ParseAddr(strings.ReplaceAll(host, "-", separator))
-	if err != nil || h.Is4() != (family == "scion4") {
-		return scionnet.Addr{}, fmt.Errorf("host %q: %q is not an address of the family %s", s, host, family)
-	}
-	// ParseAddr decides which SCION addresses are valid.
-	return scionnet.ParseAddr(scionnet.Addr{IA: v, Host: h, Port: defaultSCIONPort}.String())
 }
 
 // OfUser is the same URL, named by the user and not by a torrent.
@@ -230,14 +150,4 @@ func (u URL) Plain() bool {
 // Same reports whether two URLs lead to the same requests.
 func (u URL) Same(v URL) bool {
 	return u.scion == v.scion && u.request.String() == v.request.String()
-}
-
-// hostName is a SCION address as a host and port that every URL parser accepts.
-func hostName(a scionnet.Addr) string {
-	family := "scion4-"
-	if a.Host.Is6() {
-		family = "scion6-"
-	}
-	host := strings.NewReplacer(".", "-", ":", "-").Replace(a.IA.String() + "_" + a.Host.String())
-	return family + host + ":" + strconv.Itoa(int(a.Port))
 }
