@@ -73,7 +73,7 @@ type Evidence struct {
 	DiskFull  bool
 	Connected Connected
 	Targets   []Target // that are not connected: peers and trackers
-	WebSeeds  int      // that the torrent names
+	WebSeeds  int      // that the torrent names, if braid can use none of them
 }
 
 // Connected is what is known of the peers that are connected.
@@ -123,15 +123,9 @@ func Diagnose(e Evidence) *Cause {
 		best.Text += fmt.Sprintf(" (and %d more)", others)
 	}
 	if best != nil && best.Kind == NobodyThere && e.WebSeeds > 0 {
-		best.Text += "; " + OnlyWebSeeds(e.WebSeeds)
+		best.Text += "; braid cannot use the " + plural(e.WebSeeds, "web seed", "web seeds") + " of the torrent"
 	}
 	return best
-}
-
-// OnlyWebSeeds explains why the web seeds of a torrent do not help, from which another client would
-// download.
-func OnlyWebSeeds(n int) string {
-	return "the torrent names " + plural(n, "web seed", "web seeds") + " only, which braid cannot use yet"
 }
 
 func (c Connected) cause() Cause {

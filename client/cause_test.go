@@ -54,7 +54,7 @@ func TestDiagnose(t *testing.T) {
 		{"nobody", Evidence{}, NobodyThere, "no peer is known"},
 		{"alone", Evidence{Targets: []Target{tracker(func(x *Target) { x.Answered = true })}}, NobodyThere, "names nobody else"},
 		{"alone with web seeds", Evidence{WebSeeds: 2, Targets: []Target{tracker(func(x *Target) { x.Answered = true })}}, NobodyThere,
-			"names nobody else who has this torrent; the torrent names 2 web seeds only, which braid cannot use yet"},
+			"names nobody else who has this torrent; braid cannot use the 2 web seeds of the torrent"},
 		{"tracker away", Evidence{Targets: []Target{tracker(func(x *Target) { x.Err = refused })}}, TrackerFailed, "connection refused"},
 		{"one of two trackers", Evidence{Targets: []Target{tracker(func(x *Target) { x.Err = refused }), tracker(func(x *Target) { x.Answered = true })}}, NobodyThere, ""},
 		{"a peer matters more than trackers", Evidence{Targets: []Target{same, tracker(func(x *Target) { x.Answered = true })}}, PeerSilent, ""},

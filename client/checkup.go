@@ -117,6 +117,15 @@ func (t *scionTransport) examine(ctx context.Context, to scionnet.Addr, paths []
 	return x
 }
 
+// uselessWebSeeds counts the torrent's web seeds if braid can use none of them.
+func (c *checkup) uselessWebSeeds() int {
+	errs, usable := c.source.WebSeedErrors()
+	if usable {
+		return 0
+	}
+	return len(errs)
+}
+
 // examinedAll is an event: the ways to some targets were examined.
 type examinedAll struct{ found map[string]examination }
 
@@ -156,7 +165,7 @@ func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 	c.examine(targets, idle)
 	if idle >= causeAfter {
 		x := Diagnose(Evidence{
-			DiskFull: diskFull, Connected: c.connected(), Targets: targets, WebSeeds: len(c.source.WebSeeds),
+			DiskFull: diskFull, Connected: c.connected(), Targets: targets, WebSeeds: c.uselessWebSeeds(),
 		})
 		if x != nil && (x.Kind == Choked || x.Kind == NoData) && idle < idleAfter {
 			x = nil

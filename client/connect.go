@@ -177,6 +177,9 @@ func (c *connector) lookAt(s *pathState, now time.Time) {
 	} else {
 		s.obfuscate = !s.obfuscate
 	}
+	if w, ok := l.below.(*webWire); ok && w.Err() != nil {
+		err = w.Err()
+	}
 	s.foldLink()
 	// A peer that is complete as well hangs up, and it may see that we are complete before we do.
 	if c.isDone || c.hasAll() {
@@ -264,6 +267,15 @@ func (c *connector) close(s *pathState, reason string) {
 	if open {
 		c.enter(s, pathsel.Idle)
 		c.tell("path-closed", s.candidate.Key, reason)
+	}
+}
+
+// closeWebSeeds ends the connections to web seeds, which are of no use to a complete transfer.
+func (c *connector) closeWebSeeds() {
+	for s := range c.peers.paths() {
+		if s.peer.IsWebSeed() {
+			c.close(s, "the torrent is complete")
+		}
 	}
 }
 

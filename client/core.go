@@ -24,6 +24,7 @@ type common struct {
 	gauges     gauges
 	fetches    fetches
 	transports []Transport
+	web        *webPort
 	examining  chan struct{}   // has room for one token of each transfer that examines ways to peers
 	ctx        context.Context // ends with the session
 }
@@ -63,6 +64,7 @@ type core struct {
 	blame   *blame // may be used from every goroutine
 	inbox   *inbox // likewise
 	start   time.Time
+	seeds   *webTransport
 	want    *want // nil until it is known what is in the torrent
 	isDone  bool  // complete or failed
 	err     error // why it has failed
@@ -75,6 +77,14 @@ type core struct {
 
 	ctx     context.Context // ends with the transfer
 	workers sync.WaitGroup  // end with ctx; the transfer waits for them
+}
+
+// transportFor is the transport that reaches the peer.
+func (c *core) transportFor(p Peer) (Transport, error) {
+	if c.seeds != nil && c.seeds.Serves(p) {
+		return c.seeds, nil
+	}
+	return c.common.transportFor(p)
 }
 
 // description is what is in a torrent.

@@ -21,6 +21,8 @@ type Peer struct {
 	port uint16
 	// guarded: a stranger has named the host, so its address must be one that the stranger can reach.
 	guarded bool
+	// web is the URL of a web seed, whose address the other fields have; empty for other peers.
+	web string
 }
 
 // ParsePeer reads a SCION address in one of its forms (1-ff00:0:111,[127.0.0.1]:31000), or host:port.
@@ -77,8 +79,11 @@ func (p Peer) Port() uint16 {
 	return p.port
 }
 
-// String is the form that ParsePeer reads.
+// String is the form that ParsePeer reads; the URL of a web seed.
 func (p Peer) String() string {
+	if p.web != "" {
+		return p.web
+	}
 	if a, ok := p.SCION(); ok {
 		return a.String()
 	}
@@ -157,8 +162,16 @@ func (f face) String() string { return netip.AddrPortFrom(f.host, f.slot).String
 // AddrPort is zero, so that the engine never tells other peers of this address (peer exchange).
 func (f face) AddrPort() netip.AddrPort { return netip.AddrPort{} }
 
-// origin is where connections with the address come from, as far as the address shows it.
+// origin is where connections with the address come from, as far as the address shows it. A web seed
+// is not the host: if its files are old, a peer on the same host is not guilty.
 func (p Peer) origin() pathsel.Origin {
+	if p.IsWebSeed() {
+		port := p.Port()
+		p.web = ""
+		o := p.origin()
+		o.Host = fmt.Sprintf("web %s %d", o.Host, port)
+		return o
+	}
 	if a, ok := p.SCION(); ok {
 		return pathsel.OriginSCION(a.IA, a.Host, "")
 	}

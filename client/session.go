@@ -191,7 +191,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	s := &Session{
 		common: common{
 			log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
-			offers: newOffers(), transports: transports, examining: make(chan struct{}, examineAtOnce),
+			web: &webPort{host: cfg.Host}, offers: newOffers(), transports: transports, examining: make(chan struct{}, examineAtOnce),
 		},
 		limits: wire.NewLimiter(cfg.Limits), transfers: map[*Transfer]struct{}{},
 	}
@@ -381,6 +381,7 @@ func (s *Session) Close() error {
 	for _, t := range s.transports {
 		errs = append(errs, t.Close())
 	}
+	errs = append(errs, s.web.close())
 	s.workers.Wait()
 	return errors.Join(errs...)
 }

@@ -45,7 +45,7 @@ type Source struct {
 	Trackers [][]string // tiers of announce URLs, unchecked
 	Peers    []Peer     // of a magnet link (x.pe)
 	// WebSeeds are URLs of servers that have the data too (BEP 17, 19), unchecked. braid does not
-	// use them.
+	// use those of BEP 17.
 	WebSeeds []string
 	// Nodes are addresses of DHT nodes, host:port or on SCION (BEP 5), unchecked.
 	Nodes   []string
@@ -60,6 +60,18 @@ type Source struct {
 	Layout storage.Layout
 
 	infoBytes []byte
+	httpSeeds []string // those of WebSeeds that are scripts (BEP 17)
+}
+
+// WebSeedErrors says of each web seed that braid cannot use why that is so. usable tells whether there
+// are others.
+func (s Source) WebSeedErrors() (errs []error, usable bool) {
+	for _, u := range s.WebSeeds {
+		if _, _, err := (WebSeed{URL: u}).of(s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs, len(s.WebSeeds) > len(errs)
 }
 
 // IsPrivate tells whether peers may be found only by the torrent's trackers (BEP 27).
@@ -97,8 +109,12 @@ func ParseTorrent(b []byte) (Source, error) {
 			announce, err = file.string()
 		case string(key) == "announce-list" && kind == 'l':
 			s.Trackers, err = scanTiers(file)
-		case string(key) == "url-list" || string(key) == "httpseeds":
+		case string(key) == "url-list":
 			err = s.scanWebSeeds(file)
+		case string(key) == "httpseeds":
+			before := len(s.WebSeeds)
+			err = s.scanWebSeeds(file)
+			s.httpSeeds = slices.Clone(s.WebSeeds[before:])
 		case string(key) == "nodes" && kind == 'l':
 			s.Nodes, err = scanNodes(file)
 		case string(key) == "comment" && kind == '0':

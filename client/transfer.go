@@ -19,6 +19,8 @@ import (
 // Options of a transfer.
 type Options struct {
 	Peers []Peer // besides those in the source
+	// WebSeeds are servers besides those in the source.
+	WebSeeds []WebSeed
 	// Known are peers that have delivered data of this torrent before. They are tried first.
 	Known []Peer
 	// MaxPeers is the number of peers that are dialled at a time; 0 is as many as are of use.
@@ -90,6 +92,7 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd
 		policy: opts.Policy, inbox: newInbox(), start: time.Now(),
 	}
 	c.blame = newBlame(c.store.took)
+	c.seeds = &webTransport{core: c}
 	c.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
 	t := &Transfer{
 		core: c, options: opts, onEnd: onEnd,
@@ -462,6 +465,9 @@ func (t *Transfer) begin() {
 	}
 	t.want = newWant(t.options.Selection, l)
 	t.want.begin(t.torrent)
+	if !t.hasAll() {
+		t.inbox.put(newPeers{peers: t.seeds.webSeeds(t.options.WebSeeds)})
+	}
 }
 
 // whenVerified is closed when all pieces of the torrent are verified. It is nil while that is of no
@@ -479,6 +485,7 @@ func (t *Transfer) complete() {
 		t.log.Info("how well handshakes predicted rates: rank correlation", "rho", rho, "paths", n)
 	}
 	t.isDone, t.chooser.waiting = true, ""
+	t.connector.closeWebSeeds()
 	close(t.done)
 }
 

@@ -159,7 +159,7 @@ func (t *Torrent) setState(s State) {
 func (t *Torrent) transferOptions(o Options, offset time.Duration) (out client.Options, err error) {
 	s := &t.node.stream
 	out = client.Options{
-		Peers: o.Peers, Selection: o.Selection, SuperSeeding: o.SuperSeeding, StopTimeout: o.StopTimeout, Trace: o.Trace,
+		Peers: o.Peers, WebSeeds: o.WebSeeds, Selection: o.Selection, SuperSeeding: o.SuperSeeding, StopTimeout: o.StopTimeout, Trace: o.Trace,
 		Limiter: t.limiter, Logger: t.logger(),
 		Decided: func(e client.PathEvent) {
 			t.history.note(e, time.Now())

@@ -41,12 +41,26 @@ func (c Config) peers() (out []client.Peer) {
 	return out
 }
 
+// webSeedOnSCION tells whether a web seed is on SCION.
+func (c Config) webSeedOnSCION() bool {
+	return slices.ContainsFunc(c.Torrents, func(o Options) bool {
+		urls := slices.Clone(o.Source.WebSeeds)
+		for _, w := range o.WebSeeds {
+			urls = append(urls, w.URL)
+		}
+		return slices.ContainsFunc(urls, func(u string) bool {
+			_, ok, err := scionnet.ParseServerURL(u)
+			return ok && err == nil
+		})
+	})
+}
+
 // openHost opens the SCION host if the node needs one. If only trackers need it, a host without
 // SCION gets a warning instead of an error.
 func (c Config) openHost(ctx context.Context, log *slog.Logger) (*scionnet.Host, error) {
 	listens := slices.ContainsFunc(c.Client.Listen, isSCION)
 	required := c.SCION.Required || listens || slices.ContainsFunc(c.peers(), isSCION)
-	onSCION := anyTracker(c.Torrents, onNetwork(true))
+	onSCION := anyTracker(c.Torrents, onNetwork(true)) || c.webSeedOnSCION()
 	if c.SCION.Open == nil || !required && !onSCION && !(c.SCION.Likely && (c.DHT != nil && c.DHT.SCION || anyTracker(c.Torrents, MayKnowSiblings))) {
 		return nil, nil
 	}
@@ -55,7 +69,7 @@ func (c Config) openHost(ctx context.Context, log *slog.Logger) (*scionnet.Host,
 	case err != nil && required:
 		return nil, err
 	case err != nil && onSCION:
-		log.Warn("trackers on SCION are not asked: this host has no SCION", "error", err)
+		log.Warn("trackers and web seeds on SCION are not asked: this host has no SCION", "error", err)
 		return nil, nil
 	case err != nil:
 		log.Info("SCION is not used", "error", err)

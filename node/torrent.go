@@ -20,11 +20,12 @@ import (
 // Options describe a torrent of a node.
 type Options struct {
 	Source       client.Source
-	Name         string          // for users; empty: that of the source
-	Names        storage.Names   // of files that were renamed: see Rename
-	Storage      Storage         // without a directory: the node's
-	Trackers     [][]tracker.URL // tiers
-	Peers        []client.Peer   // in addition to those of the source
+	Name         string           // for users; empty: that of the source
+	Names        storage.Names    // of files that were renamed: see Rename
+	Storage      Storage          // without a directory: the node's
+	Trackers     [][]tracker.URL  // tiers
+	Peers        []client.Peer    // in addition to those of the source
+	WebSeeds     []client.WebSeed // likewise
 	Selection    client.Selection
 	SuperSeeding client.SuperSeeding
 	Goal         Goal

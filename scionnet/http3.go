@@ -12,6 +12,8 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+
+	"braid/pathsel"
 )
 
 // HTTP is a UDP port of the host for HTTP/3 (RFC 9114): a server, a client, or both. Its clients
@@ -218,6 +220,19 @@ func (p *HTTP) Client(server Addr) HTTPClient {
 	return p.client(func(context.Context) ([]Addr, error) { return []Addr{server}, nil })
 }
 
+// ClientOver is a Client over that path only.
+func (p *HTTP) ClientOver(server Addr, path pathsel.Path) HTTPClient {
+	t := p.client(nil)
+	t.Dial = func(ctx context.Context, _ string, c *tls.Config, _ *quic.Config) (*quic.Conn, error) {
+		conn, err := p.dialOver(ctx, server, path, c)
+		if err != nil {
+			return nil, fmt.Errorf("connect to %s: %w", server, plainHTTPError(err))
+		}
+		return conn, nil
+	}
+	return t
+}
+
 // ClientByName is a Client of the server with that name, which is looked up for every new
 // connection. Of several addresses, the first that answers is used.
 func (p *HTTP) ClientByName(name string, port uint16) HTTPClient {
@@ -255,22 +270,29 @@ func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn
 	}
 	err = fmt.Errorf("no path to %s is known", server.IA)
 	for _, path := range paths[:min(len(paths), pathsTried)] {
-		r, _, size, e := p.host.routeTo(ctx, p.addr, server, path)
-		if e != nil {
-			err = e
-			continue
-		}
-		c, e := p.quic.DialEarly(ctx, r.pseudo, t, p.config(size))
+		c, e := p.dialOver(ctx, server, path, t)
 		if e == nil {
-			context.AfterFunc(c.Context(), func() { p.host.routes.unpin(r) })
 			return c, nil
 		}
-		p.host.routes.unpin(r)
 		if err = plainHTTPError(e); ctx.Err() != nil {
 			break
 		}
 	}
 	return nil, fmt.Errorf("connect to %s: %w", server, err)
+}
+
+func (p *HTTP) dialOver(ctx context.Context, server Addr, path pathsel.Path, t *tls.Config) (*quic.Conn, error) {
+	r, _, size, err := p.host.routeTo(ctx, p.addr, server, path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := p.quic.DialEarly(ctx, r.pseudo, t, p.config(size))
+	if err != nil {
+		p.host.routes.unpin(r)
+		return nil, err
+	}
+	context.AfterFunc(c.Context(), func() { p.host.routes.unpin(r) })
+	return c, nil
 }
 
 // plainHTTPError is plainError for a dialled HTTP/3 connection.

@@ -33,7 +33,7 @@ func createCommand() *cli.Command {
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the torrent to `FILE` (default: the name of PATH with .torrent)"},
 			&sizeFlag{Name: "piece-length", Usage: "`SIZE` of a piece, a power of two such as 256KiB (default: chosen from the size)"},
 			&cli.StringSliceFlag{Name: "tracker", Usage: "announce `URL[,URL...]`: one tier, of which a client uses the first that works (repeatable; each is a tier)"},
-			&cli.StringSliceFlag{Name: "web-seed", Usage: "`URL` of an HTTP or FTP server with the same data, for other clients: braid does not use it (repeatable)"},
+			&cli.StringSliceFlag{Name: "web-seed", Usage: "`URL` of an HTTP server with the same data: http, https, or on SCION scion://1-ff00:0:110,[127.0.0.1]:31080/PATH/; for other clients also ftp (repeatable)"},
 			&cli.StringFlag{Name: "comment", Usage: "`TEXT` for people"},
 			&cli.BoolFlag{Name: "private", Aliases: []string{"p"}, Usage: "peers come from the trackers only (BEP 27)"},
 			&cli.StringFlag{Name: "source", Usage: "`TEXT` that says where the torrent is published: the same data gets another info hash there"},
@@ -183,12 +183,15 @@ func splitURLs(s string) []string {
 }
 
 func checkWebSeed(s string) error {
+	if _, ok, err := scionnet.ParseServerURL(s); ok {
+		return err
+	}
 	u, err := url.Parse(s)
 	if err != nil {
 		return err
 	}
 	if u.Host == "" || !slices.Contains([]string{"http", "https", "ftp"}, u.Scheme) {
-		return fmt.Errorf("%q: want a URL with http, https or ftp", s)
+		return fmt.Errorf("%q: want a URL with http, https, scion or ftp", s)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func TestCreateAndInfo(t *testing.T) {
 	want(0, `"files":[{"path":"other/a","length":5}]`, "", "info", "t.torrent", "--json")
 	want(0, `"info_hash_v2":"`+strings.Repeat("cd", 32), "", "info", "--json",
 		"magnet:?xt.1=urn:btih:"+strings.Repeat("ab", 20)+"&xt.2=urn:btmh:1220"+strings.Repeat("cd", 32))
-	want(2, "", "the torrent names 1 web seed only, which", "download", "t.torrent", "--no-trackers")
+	want(2, "", "a torrent may not name a server at a loopback address", "download", "t.torrent", "--no-trackers")
 	want(0, "", "--tracker", "create", "set", "-p")
 	want(2, "", "--web-seed", "create", "set", "--web-seed", "gopher://x/")
 	want(2, "", "--tracker", "create", "set", "--tracker", "udp://127.0.0.1:1,gopher://x")

@@ -24,6 +24,7 @@ func downloadCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
 			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, scion://name:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			webSeedFlag(),
 			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
 			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line, compressed if it ends in .gz"},
 			&durationFlag{Name: "stop-timeout", Usage: "give up a torrent after `TIME` without data, and say why (default: never)"},
@@ -111,6 +112,9 @@ func downloads(ctx context.Context, cmd *cli.Command) ([]node.Options, error) {
 	if o.Peers, err = namedPeers(ctx, cmd); err != nil {
 		return nil, err
 	}
+	if o.WebSeeds, err = namedWebSeeds(cmd); err != nil {
+		return nil, err
+	}
 	if o.Selection, err = selection(cmd, sources); err != nil {
 		return nil, err
 	}
@@ -132,9 +136,10 @@ func downloads(ctx context.Context, cmd *cli.Command) ([]node.Options, error) {
 		if o.Trackers, err = parseTrackers(cmd, s, logger(cmd)); err != nil {
 			return nil, err
 		}
-		o.MustFind = len(o.Peers)+len(s.Peers) == 0 && !cmd.IsSet("listen")
+		useless, usable := s.WebSeedErrors()
+		o.MustFind = len(o.Peers)+len(s.Peers)+len(o.WebSeeds) == 0 && !usable && !cmd.IsSet("listen")
 		if o.MustFind && len(o.Trackers) == 0 && !cmd.Bool("list") && !mayFindInDHT(cmd, s) {
-			return nil, usageErrorf("nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, or a node of the DHT with --dht-node", s.Name, onlyWebSeeds(s))
+			return nil, usageErrorf("nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, or a node of the DHT with --dht-node", s.Name, reasons(useless))
 		}
 		out = append(out, o)
 	}
@@ -254,10 +259,11 @@ func follow(ctx context.Context, out *display, torrents []*node.Torrent) error {
 
 var errAllDone = errors.New("all transfers are done")
 
-// onlyWebSeeds is what stands in the message that there is nobody to download from.
-func onlyWebSeeds(s client.Source) string {
-	if len(s.WebSeeds) == 0 {
+// reasons is what stands in the message that there is nobody to download from: why not from the
+// torrent's web seeds.
+func reasons(useless []error) string {
+	if len(useless) == 0 {
 		return ""
 	}
-	return client.OnlyWebSeeds(len(s.WebSeeds)) + "; "
+	return useless[0].Error() + "; "
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/client"
 	"braid/node"
 	"braid/node/web/files"
 	"braid/scionnet"
@@ -30,6 +31,7 @@ func serveCommand() *cli.Command {
 		}, filesFlags(), []cli.Flag{
 			storageFlag(),
 			&cli.StringSliceFlag{Name: "peer", Usage: "download missing data from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, scion://name:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			webSeedFlag(),
 			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
 		}, sessionFlags()),
 		Action: endOnHangup(serve),
@@ -105,6 +107,9 @@ func served(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options
 	if o.Peers, err = namedPeers(ctx, cmd); err != nil {
 		return nil, err
 	}
+	if o.WebSeeds, err = namedWebSeeds(cmd); err != nil {
+		return nil, err
+	}
 	var all []node.Options
 	for _, s := range sources {
 		o.Source, o.Storage.Complete = s.WithKept(o.Storage.Dir), true
@@ -145,6 +150,23 @@ func filesOnSCION(cmd *cli.Command) (out []scionnet.Addr, err error) {
 			return nil, usageErrorf("--http: %w", err)
 		}
 		out = append(out, a)
+	}
+	return out, nil
+}
+
+// webSeedFlag names servers with the data.
+func webSeedFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "web-seed", Config: cli.StringConfig{TrimSpace: true},
+		Usage: "download from the HTTP server at `URL` as well, also if it is on the local network: http, https, or scion://1-ff00:0:110,[127.0.0.1]:31080/PATH (repeatable)"}
+}
+
+// namedWebSeeds reads --web-seed.
+func namedWebSeeds(cmd *cli.Command) (out []client.WebSeed, err error) {
+	for _, u := range cmd.StringSlice("web-seed") {
+		if err := client.CheckWebSeed(u); err != nil {
+			return nil, usageErrorf("--web-seed: %w", err)
+		}
+		out = append(out, client.WebSeed{URL: u, ByUser: true})
 	}
 	return out, nil
 }

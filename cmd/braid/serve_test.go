@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/node/event"
 	"braid/node/web/files"
 	"braid/scionnet"
 )
@@ -87,7 +88,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// Files are served over HTTP/3 on SCION.
+// Files are served over HTTP/3 on SCION, and a download uses such a server over all paths to it: a web
+// seed that the torrent names.
 func TestServeOverSCION(t *testing.T) {
 	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
@@ -115,7 +117,30 @@ func TestServeOverSCION(t *testing.T) {
 	}
 	tr := port.Client(server)
 	defer tr.Close()
-	if got := get(t, tr, "https://x"+files.Prefix+src.InfoHash.HexString()+"/file"); !bytes.Equal(got, data) {
+	web := files.Prefix + src.InfoHash.HexString() + "/"
+	if got := get(t, tr, "https://x"+web+"file"); !bytes.Equal(got, data) {
 		t.Errorf("%d bytes of %d", len(got), len(data))
+	}
+	must(t, dir, "create", "file", "-o", "web.torrent", "--web-seed", "scion://"+at.HTTP[0]+web)
+	events := must(t, dir, "download", "web.torrent", "-o", "out", "--dht", "off", "--json", "--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String())
+	if got, err := os.ReadFile(filepath.Join(dir, "out/file")); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	var done event.Done
+	for line := range strings.Lines(events) {
+		if e, err := event.Parse([]byte(line)); err == nil {
+			if d, ok := e.(*event.Done); ok {
+				done = *d
+			}
+		}
+	}
+	used := 0
+	for _, p := range done.Paths {
+		if p.Transport == "http" && p.BytesRead > 100_000 {
+			used++
+		}
+	}
+	if used != 2 {
+		t.Errorf("%d paths to the web seed were used, want 2: %+v", used, done.Paths)
 	}
 }

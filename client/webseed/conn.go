@@ -1,0 +1,291 @@
+package webseed
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// Conn is a BitTorrent connection to a peer that has everything. Close ends it and all HTTP requests.
+type Conn struct {
+	net.Conn  // the engine's end
+	ours      net.Conn
+	cfg       Config
+	handshake time.Duration
+	ctx       context.Context // ends with the connection
+	cancel    context.CancelFunc
+	patience  time.Duration // for a block
+	whole     whole         // belongs to the one fetcher of a server without ranges
+
+	mu       sync.Mutex
+	changed  sync.Cond
+	queue    map[int64]block // requests that no fetcher has taken, by their offsets
+	order    []int64         // of the queue, the oldest first; some may be gone
+	runs     map[*run]struct{}
+	out      [][]byte // messages for the engine
+	blocks   int      // of them, those with data
+	choked   bool     // the server is left alone for a while
+	failures int      // in a row
+	ranged   bool     // the server sends ranges
+	err      error    // why the connection has ended
+}
+
+// block is a request of the engine.
+type block struct {
+	piece, begin, length uint32
+	at                   int64 // offset in the torrent's data
+}
+
+func newConn(cfg Config) *Conn {
+	c := &Conn{cfg: cfg, patience: blockPatience, queue: map[int64]block{}, runs: map[*run]struct{}{}}
+	c.changed.L = &c.mu
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// begin starts the goroutines, which end with the connection.
+func (c *Conn) begin() {
+	c.Conn, c.ours = net.Pipe()
+	context.AfterFunc(c.ctx, func() {
+		c.ours.Close()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.changed.Broadcast()
+	})
+	go c.read()
+	go c.write()
+	n := parallel
+	if !c.ranged {
+		n = 1
+	}
+	for range n {
+		go c.fetchRuns()
+	}
+}
+
+// Handshake is how long the server took for its first answer.
+func (c *Conn) Handshake() time.Duration { return c.handshake }
+
+// Err says why the connection has ended; nil if it has not, or if our side has closed it.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	c.cancel()
+	return c.Conn.Close()
+}
+
+// fail ends the connection.
+func (c *Conn) fail(err error) {
+	c.mu.Lock()
+	if c.err == nil && c.ctx.Err() == nil {
+		c.err = err
+	}
+	c.mu.Unlock()
+	c.cancel()
+}
+
+// Messages of BEP 3 and BEP 6.
+const (
+	msgChoke   = 0
+	msgUnchoke = 1
+	msgRequest = 6
+	msgPiece   = 7
+	msgCancel  = 8
+	msgHaveAll = 14
+	msgReject  = 16
+)
+
+var errProtocol = errors.New("a message that a web seed does not understand")
+
+// read reads what the engine says.
+func (c *Conn) read() {
+	r := bufio.NewReader(c.ours)
+	if err := c.greet(r); err != nil {
+		c.fail(err)
+		return
+	}
+	for {
+		if err := c.readMessage(r); err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// greet answers the handshake (BEP 3), with the fast extension (BEP 6).
+func (c *Conn) greet(r io.Reader) error {
+	var theirs [68]byte
+	if _, err := io.ReadFull(r, theirs[:]); err != nil {
+		return err
+	}
+	if [20]byte(theirs[28:48]) != c.cfg.InfoHash {
+		return errProtocol
+	}
+	mine := append([]byte("\x13BitTorrent protocol\x00\x00\x00\x00\x00\x00\x00\x04"), c.cfg.InfoHash[:]...)
+	mine = append(mine, "-BW0000-"...)
+	id := make([]byte, 12)
+	_, _ = rand.Read(id) // never fails
+	c.send(append(mine, id...), message(msgHaveAll), message(msgUnchoke))
+	return nil
+}
+
+func message(kind byte, body ...uint32) []byte {
+	b := append(binary.BigEndian.AppendUint32(nil, uint32(1+4*len(body))), kind)
+	for _, v := range body {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+func (c *Conn) readMessage(r *bufio.Reader) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	length := int64(binary.BigEndian.Uint32(head[:]))
+	if length == 0 { // keep-alive
+		return nil
+	}
+	kind, err := r.ReadByte()
+	if err != nil {
+		return err
+	}
+	if kind != msgRequest && kind != msgCancel {
+		_, err := io.CopyN(io.Discard, r, length-1)
+		return err
+	}
+	var body [12]byte
+	if length != 13 {
+		return errProtocol
+	}
+	if _, err := io.ReadFull(r, body[:]); err != nil {
+		return err
+	}
+	b := block{
+		piece: binary.BigEndian.Uint32(body[:]), begin: binary.BigEndian.Uint32(body[4:]), length: binary.BigEndian.Uint32(body[8:]),
+	}
+	l := c.cfg.Layout
+	if int64(b.piece) >= int64(l.Pieces()) {
+		return errProtocol
+	}
+	from, size := l.PieceRange(int(b.piece))
+	if b.length == 0 || b.length > maxBlock || int64(b.begin)+int64(b.length) > size {
+		return errProtocol
+	}
+	if b.at = from + int64(b.begin); kind == msgCancel {
+		c.take(b)
+		return nil
+	}
+	return c.add(b)
+}
+
+// add notes a request.
+func (c *Conn) add(b block) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.choked {
+		c.sendLocked(b.reject())
+		return nil
+	}
+	if len(c.order) >= maxQueue {
+		return fmt.Errorf("more than %d requests: %w", maxQueue, errProtocol)
+	}
+	if old, taken := c.queue[b.at]; taken { // the same block, or one of another length
+		c.sendLocked(old.reject())
+	}
+	c.queue[b.at] = b
+	c.order = append(c.order, b.at)
+	c.changed.Broadcast()
+	return nil
+}
+
+// take takes a request back.
+func (c *Conn) take(b block) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue[b.at] == b {
+		delete(c.queue, b.at)
+		c.sendLocked(b.reject())
+		return
+	}
+	for r := range c.runs {
+		if r.drop(b) {
+			c.sendLocked(b.reject())
+		}
+	}
+}
+
+func (b block) reject() []byte { return message(msgReject, b.piece, b.begin, b.length) }
+
+// answerHead is the length of what comes before the data of a block.
+const answerHead = 13
+
+// answer is the message with the block, whose data is still to be filled in.
+func (b block) answer() []byte {
+	m := make([]byte, answerHead+b.length)
+	copy(m, message(msgPiece, b.piece, b.begin))
+	binary.BigEndian.PutUint32(m, 9+b.length)
+	return m
+}
+
+// send has messages written to the engine.
+func (c *Conn) send(messages ...[]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sendLocked(messages...)
+}
+
+func (c *Conn) sendLocked(messages ...[]byte) {
+	c.out = append(c.out, messages...)
+	c.changed.Broadcast()
+}
+
+// maxBlocks is how many blocks wait for the engine to read them. Then the server has to wait, too.
+const maxBlocks = 16
+
+// deliver sends a block of a run, unless the engine has taken the request back.
+func (c *Conn) deliver(r *run, b block, answer []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.blocks >= maxBlocks && c.ctx.Err() == nil {
+		c.changed.Wait()
+	}
+	if !r.drop(b) {
+		return
+	}
+	c.blocks++
+	c.sendLocked(answer)
+}
+
+// write writes to the engine.
+func (c *Conn) write() {
+	for {
+		c.mu.Lock()
+		for len(c.out) == 0 && c.ctx.Err() == nil {
+			c.changed.Wait()
+		}
+		out, blocks := c.out, c.blocks
+		c.out, c.blocks = nil, 0
+		c.mu.Unlock()
+		if blocks > 0 {
+			c.changed.Broadcast()
+		}
+		buffers := net.Buffers(out)
+		if _, err := buffers.WriteTo(c.ours); err != nil || c.ctx.Err() != nil {
+			c.cancel()
+			return
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package webseed
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"braid/storage"
+)
+
+// run is a sequence of neighbouring blocks that one fetcher fetches. Conn.mu guards its fields.
+type run struct {
+	blocks []block
+	left   map[block]struct{} // those that are neither delivered nor taken back
+	cancel context.CancelFunc // ends its HTTP request
+}
+
+// drop takes a block out of the run. It tells whether the block was in it.
+func (r *run) drop(b block) bool {
+	if _, ok := r.left[b]; !ok {
+		return false
+	}
+	if delete(r.left, b); len(r.left) == 0 {
+		r.cancel()
+	}
+	return true
+}
+
+// next waits for requests, and takes the oldest with its neighbours; nil if the connection has ended.
+func (c *Conn) next() (*run, context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if c.ctx.Err() != nil {
+			return nil, nil
+		}
+		if at, ok := c.first(); ok {
+			ctx, cancel := context.WithCancel(c.ctx)
+			r := &run{left: map[block]struct{}{}, cancel: cancel}
+			for end := at; end-at < maxRun; {
+				b, ok := c.queue[end]
+				if !ok {
+					break
+				}
+				delete(c.queue, end)
+				r.blocks = append(r.blocks, b)
+				r.left[b] = struct{}{}
+				end += int64(b.length)
+			}
+			c.runs[r] = struct{}{}
+			return r, ctx
+		}
+		c.changed.Wait()
+	}
+}
+
+// first is where the next run begins. A server without ranges sends a file from its beginning, so the
+// requests behind the place that it has reached come first.
+func (c *Conn) first() (at int64, ok bool) {
+	if !c.ranged {
+		at = math.MaxInt64
+		least := at
+		for x := range c.queue {
+			least = min(least, x)
+			if x >= c.whole.place() {
+				at = min(at, x)
+			}
+		}
+		if at == math.MaxInt64 {
+			at = least
+		}
+		c.order = nil
+		return at, len(c.queue) > 0
+	}
+	for len(c.order) > 0 {
+		at = c.order[0]
+		if _, ok := c.queue[at]; ok {
+			return at, true
+		}
+		c.order = c.order[1:]
+	}
+	return 0, false
+}
+
+// fetchRuns is a fetcher.
+func (c *Conn) fetchRuns() {
+	defer c.whole.close()
+	for {
+		r, ctx := c.next()
+		if r == nil {
+			return
+		}
+		err := c.fetch(ctx, r)
+		r.cancel()
+		c.end(r, err)
+	}
+}
+
+// fetch fetches the blocks of a run.
+func (c *Conn) fetch(ctx context.Context, r *run) error {
+	last := r.blocks[len(r.blocks)-1]
+	from := &source{conn: c, ctx: ctx, at: r.blocks[0].at, end: last.at + int64(last.length)}
+	defer from.close()
+	for _, b := range r.blocks {
+		m := b.answer()
+		if _, err := io.ReadFull(from, m[answerHead:]); err != nil {
+			return err
+		}
+		c.deliver(r, b, m)
+	}
+	return nil
+}
+
+// end notes how a run went. What is left of it is rejected, so that the engine asks others or again.
+func (c *Conn) end(r *run, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.runs, r)
+	if err == nil || len(r.left) == 0 { // in the end nobody wanted it
+		if err == nil {
+			c.failures = 0
+		}
+		return
+	}
+	for b := range r.left {
+		c.sendLocked(b.reject())
+	}
+	if c.ctx.Err() != nil || c.choked {
+		return
+	}
+	c.failures++
+	busy := (*busyError)(nil)
+	if errors.As(err, new(*finalError)) || c.failures > maxFailures {
+		c.err = err
+		c.cancel()
+		return
+	}
+	pause := firstPause << (c.failures - 1)
+	if errors.As(err, &busy) {
+		pause = max(pause, busy.pause)
+	}
+	c.pause(min(pause, maxPause))
+}
+
+// pause leaves the server alone for a while. Meanwhile the engine asks others.
+func (c *Conn) pause(d time.Duration) {
+	c.choked = true
+	c.sendLocked(message(msgChoke))
+	for _, b := range c.queue {
+		c.sendLocked(b.reject())
+	}
+	clear(c.queue)
+	c.order = nil
+	over := time.AfterFunc(d, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.choked = false
+		c.sendLocked(message(msgUnchoke))
+	})
+	context.AfterFunc(c.ctx, func() { over.Stop() })
+}
+
+// source reads a range of the torrent's data, file after file.
+type source struct {
+	conn    *Conn
+	ctx     context.Context
+	at, end int64
+	body    io.ReadCloser // of the current file; nil: none
+	left    int64         // of it
+}
+
+func (s *source) close() {
+	if s.body != nil {
+		s.body.Close()
+		s.body = nil
+	}
+}
+
+// Read implements io.Reader.
+func (s *source) Read(b []byte) (int, error) {
+	b = b[:min(int64(len(b)), s.end-s.at)]
+	if len(b) == 0 {
+		return 0, io.EOF
+	}
+	if s.body == nil {
+		f, next, ok := fileAt(s.conn.cfg.Layout, s.at)
+		if !ok { // padding is zero
+			n := int(min(int64(len(b)), next-s.at))
+			clear(b[:n])
+			s.at += int64(n)
+			return n, nil
+		}
+		s.left = min(s.end, f.Offset+f.Length) - s.at
+		body, err := s.conn.open(s.ctx, f, s.at-f.Offset, s.left)
+		if err != nil {
+			return 0, err
+		}
+		s.body = body
+	}
+	n, err := s.body.Read(b[:min(int64(len(b)), s.left)])
+	s.at, s.left = s.at+int64(n), s.left-int64(n)
+	switch {
+	case s.left == 0:
+		s.close()
+		err = nil
+	case errors.Is(err, io.EOF):
+		err = errShort
+	}
+	return n, err
+}
+
+// fileAt is the file with the byte at that offset. If that is padding, next is where the next file
+// begins, or the data ends.
+func fileAt(l storage.Layout, at int64) (f storage.File, next int64, ok bool) {
+	i := sort.Search(len(l.Files), func(i int) bool { return l.Files[i].Offset+l.Files[i].Length > at })
+	rest := l.Files[i:]
+	i = slices.IndexFunc(rest, func(f storage.File) bool { return f.Length > 0 })
+	if i < 0 {
+		return f, l.Length, false
+	}
+	return rest[i], rest[i].Offset, rest[i].Offset <= at
+}

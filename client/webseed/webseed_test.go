@@ -1,0 +1,74 @@
+package webseed
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"braid/storage"
+)
+
+func FuzzContentRange(f *testing.F) {
+	for _, s := range []string{"bytes 0-9/10", "bytes 0-9/*", "bytes */10", "bytes 9-0/1", "bytes 0--9/10", "items 0-9/10", "bytes 0-99999999999999999999/10", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		first, last, total, err := parseContentRange(s)
+		if err == nil && (first < 0 || last < 0 || total < -1) {
+			t.Errorf("%q: %d-%d/%d", s, first, last, total)
+		}
+	})
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for s, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-7": 0, "999999999": maxPause, "x": 0,
+		now.Add(30 * time.Second).Format(http.TimeFormat): 30 * time.Second,
+		now.Add(-time.Hour).Format(http.TimeFormat):       0,
+		now.Add(999 * time.Hour).Format(http.TimeFormat):  maxPause,
+	} {
+		if got := retryAfter(s, now); got != want {
+			t.Errorf("%q: %v, want %v", s, got, want)
+		}
+	}
+}
+
+func TestFileURL(t *testing.T) {
+	one := storage.Layout{Name: "f x", Files: []storage.File{{Path: "f x"}}}
+	many := storage.Layout{Name: "d", Files: []storage.File{{Path: "d/a?b"}, {Path: "d/c"}}}
+	for _, x := range []struct {
+		base string
+		l    storage.Layout
+		want string
+	}{
+		{"http://h/get", one, "http://h/get"},
+		{"http://h/get/", one, "http://h/get/f%20x"},
+		{"http://h", one, "http://h/f%20x"},
+		{"http://h/a%2Fb/", one, "http://h/a/b/f%20x"},
+		{"http://h/get", many, "http://h/get/d/a%3Fb"},
+		{"http://h/get/?k=v", many, "http://h/get/d/a%3Fb?k=v"},
+	} {
+		u, err := url.Parse(x.base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fileURL(u, x.l, x.l.Files[0]); got != x.want {
+			t.Errorf("%s: %s, want %s", x.base, got, x.want)
+		}
+	}
+}
+
+// Between files is padding, behind the last one as well.
+func TestFileAt(t *testing.T) {
+	l := storage.Layout{Length: 40, Files: []storage.File{
+		{Path: "empty"}, {Path: "a", Length: 5}, {Path: "b", Offset: 16, Length: 4}, {Path: "none", Offset: 20}, {Path: "c", Offset: 20, Length: 4},
+	}}
+	for at, want := range map[int64]string{0: "a", 4: "a", 5: "", 15: "", 16: "b", 19: "b", 20: "c", 23: "c", 24: "", 39: ""} {
+		f, next, ok := fileAt(l, at)
+		if ok != (want != "") || ok && f.Path != want || !ok && (next <= at || next > l.Length) {
+			t.Errorf("%d: %q, next at %d; want %q", at, f.Path, next, want)
+		}
+	}
+}
