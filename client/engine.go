@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"io"
 
 	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
@@ -67,6 +68,14 @@ func (a anacrolix) Add(hash metainfo.Hash, name string, s storage.ClientImpl, on
 	t.SetDisplayName(name)
 	t.SetOnWriteChunkError(onWriteError)
 	return anacrolixTorrent{t}
+}
+
+// engineReader is what a FileReader uses of the engine: it waits for data that is missing, and has
+// that requested first.
+type engineReader interface {
+	io.ReadSeekCloser
+	SetContext(context.Context)
+	SetReadahead(int64)
 }
 
 type anacrolixTorrent struct{ *torrent.Torrent }

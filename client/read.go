@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 
 	"braid/storage"
 )
@@ -23,14 +22,6 @@ var (
 	errEndedReading = errors.New("the transfer has ended")
 )
 
-// engineReader is what a FileReader uses of the engine: it waits for data that is missing, and has
-// that requested first.
-type engineReader interface {
-	io.ReadSeekCloser
-	SetContext(context.Context)
-	SetReadahead(int64)
-}
-
 // FileReader reads one file of a transfer. It returns verified data only, and waits for pieces that
 // are missing. From the first Read on, the pieces from its place on are requested before others.
 // Its methods must not be called concurrently; the caller closes it.
@@ -43,12 +34,6 @@ type FileReader struct {
 	at       int64 // place in the file
 	stop     context.CancelFunc
 	closed   bool
-}
-
-// readers lets a transfer end its readers before the engine closes the store below them.
-type readers struct {
-	sync.RWMutex // held by each Read
-	ended        bool
 }
 
 // OpenFile returns a reader of a file, which is named by its place in Layout.Files. The context ends
@@ -180,11 +165,4 @@ func (r *FileReader) Close() error {
 		return nil // the engine knows it no longer, or not yet
 	}
 	return r.engine.Close()
-}
-
-// end waits until nobody reads. The transfer's context has ended.
-func (r *readers) end() {
-	r.Lock()
-	defer r.Unlock()
-	r.ended = true
 }

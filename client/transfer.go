@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -83,6 +84,19 @@ type Transfer struct {
 	confirmer confirmer
 	checkup   checkup
 	rates     rates
+}
+
+// readers lets a transfer end its readers before the engine closes the store below them.
+type readers struct {
+	sync.RWMutex // held by each Read
+	ended        bool
+}
+
+// end waits until nobody reads. The transfer's context has ended.
+func (r *readers) end() {
+	r.Lock()
+	defer r.Unlock()
+	r.ended = true
 }
 
 // newTransfer begins a transfer. It calls onEnd when the transfer has ended.
