@@ -12,7 +12,7 @@ import (
 )
 
 // DefaultCongestion is the congestion controller of connections for which none is chosen.
-const DefaultCongestion = congestion.NewReno
+const DefaultCongestion = congestion.BBR
 
 // controller is the congestion controller of one connection. QUIC calls it from the connection's goroutine; others look at
 // it, and tell it along which links the connection goes.
