@@ -2,6 +2,8 @@ package client
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"braid/storage"
@@ -87,8 +89,24 @@ func (d *describer) onClaimed(e claimed) error {
 		e.err = d.describe(e.info, e.layout)
 	}
 	d.end() // not before the engine knows: it would take what peers still send
+	if e.err == nil {
+		d.tell(len(e.info))
+	}
 	d.fetching = nil
 	return e.err
+}
+
+// tell lets the peers that have no dictionary know that we have one now, since the handshake with
+// them has said otherwise. Peers that fetch it at the same time would hear nothing more of each
+// other, and after 150 s give the connection up.
+func (d *describer) tell(size int) {
+	handshake := fmt.Appendf(nil, "d1:md11:ut_metadatai%dee13:metadata_sizei%dee", metadataExtension, size)
+	without := d.fetching.without()
+	for r := range d.peers.connected() {
+		if slices.Contains(without, r.link.face) {
+			r.link.Filter.TellExtended(handshake)
+		}
+	}
 }
 
 // end lets messages with metadata go to the engine from now on.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -71,11 +72,12 @@ type metadata struct {
 	touch func() // step has something to do; must not block
 
 	mu       sync.Mutex
-	sources  []*metadataSource // the next ones to ask first
-	refusals []metadataMessage // to peers that ask us
-	lied     []netip.Addr      // hosts that have sent a wrong dictionary; they are asked after all others
-	turn     time.Time         // when the last peer was first asked
-	heard    time.Time         // when any of them has last sent a piece
+	sources  []*metadataSource      // the next ones to ask first
+	lacking  map[extensionPeer]face // peers without the dictionary; see describer.tell
+	refusals []metadataMessage      // to peers that ask us
+	lied     []netip.Addr           // hosts that have sent a wrong dictionary; they are asked after all others
+	turn     time.Time              // when the last peer was first asked
+	heard    time.Time              // when any of them has last sent a piece
 }
 
 // metadataSource is a peer that says it has the dictionary.
@@ -99,7 +101,7 @@ type metadataMessage struct {
 }
 
 func newMetadata(hash metainfo.Hash, touch func()) *metadata {
-	return &metadata{hash: hash, touch: touch}
+	return &metadata{hash: hash, touch: touch, lacking: map[extensionPeer]face{}}
 }
 
 // offer notes that a peer has the dictionary. Peers say so repeatedly.
@@ -114,12 +116,27 @@ func (m *metadata) offer(p extensionPeer, host netip.Addr, size int) {
 	m.touch()
 }
 
+// lacks notes that a peer would send the dictionary but has none yet.
+func (m *metadata) lacks(p extensionPeer, at face) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lacking[p] = at
+}
+
+// without are the peers that have no dictionary.
+func (m *metadata) without() []face {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.lacking))
+}
+
 // leave forgets a peer that has disconnected.
 func (m *metadata) leave(p extensionPeer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sources = slices.DeleteFunc(m.sources, func(s *metadataSource) bool { return s.peer == p })
 	m.refusals = slices.DeleteFunc(m.refusals, func(r metadataMessage) bool { return r.peer == p })
+	delete(m.lacking, p)
 }
 
 // received handles a message of a peer. It does not keep the payload.
@@ -319,7 +336,9 @@ func (f *fetches) install(c *torrent.Callbacks) {
 			return
 		}
 		if x, ok := p.RemoteAddr.(face); ok && h.M[pp.ExtensionNameMetadata] != 0 {
-			m.offer(p, x.host, h.MetadataSize)
+			if m.offer(p, x.host, h.MetadataSize); h.MetadataSize == 0 {
+				m.lacks(p, x)
+			}
 		}
 		h.MetadataSize = 0 // so that the engine asks for nothing
 	}

@@ -1,5 +1,7 @@
 package wire
 
+import "encoding/binary"
+
 import "time"
 
 // What a filter tells a peer of our pieces: all of them, or only those that a super-seed reveals
@@ -63,6 +65,15 @@ func (f *Filter) FlushKept(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.toPeerLocked(haves(f.lastTwo.over(now)))
+}
+
+// TellExtended sends the peer one more extended handshake (BEP 10), for what was not known when the
+// connection began. The peer must have sent one itself.
+func (f *Filter) TellExtended(handshake []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := binary.BigEndian.AppendUint32(nil, uint32(2+len(handshake)))
+	f.toPeerLocked(append(append(b, msgExtended, 0), handshake...))
 }
 
 // portion is how many of many pieces a peer is told of at a time. All at once would take nine bytes
