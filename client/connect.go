@@ -138,9 +138,13 @@ const offerPatience = 45 * time.Second
 // whether a connection is silent.
 func (c *connector) look() (silent bool) {
 	now := time.Now()
+	var ended []*link
 	for s := range c.peers.paths() {
 		if at := s.of.transport.Revoked(s.candidate.Path); at.After(s.candidate.RevokedAt) {
 			s.candidate.RevokedAt = at
+		}
+		if s.link != nil && s.link.Closed() {
+			ended = append(ended, s.link)
 		}
 		c.lookAt(s, now)
 		if s.link != nil || s.candidate.State.Open() {
@@ -150,12 +154,19 @@ func (c *connector) look() (silent bool) {
 	}
 	for _, r := range c.peers.accepted {
 		if r.link != nil && r.link.Closed() {
+			ended = append(ended, r.link)
 			r.path = r.link.Path()
 			r.foldLink()
 			c.log.Info("peer disconnected", "peer", r.peer, "bytes_written", r.past.written)
 		}
 	}
 	c.peers.trim()
+	for _, l := range ended {
+		if p, ok := l.movedTo(); ok {
+			c.add(p, true)
+			c.choosePeers()
+		}
+	}
 	return silent
 }
 

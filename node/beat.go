@@ -36,7 +36,25 @@ func (n *Node) background(f func()) {
 	}
 }
 
+// announceMoves announces all torrents again when peers must dial other addresses than before: a NAT
+// has given this host another one. Only the goroutine of beat calls it.
+func (n *Node) announceMoves() {
+	now := n.Listening()
+	if slices.Equal(now, n.listened) {
+		return
+	}
+	n.listened = now
+	n.log.Info("the addresses of this braid have changed", "listen", now)
+	for _, t := range n.Torrents() {
+		if r := t.current(); r != nil {
+			n.background(func() { t.searchAgain(r) })
+		}
+	}
+}
+
 func (n *Node) beat() {
+	n.listened = n.Listening()
+
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	saved := time.Now()
@@ -47,6 +65,7 @@ func (n *Node) beat() {
 		case <-n.wake:
 		case <-tick.C:
 			n.applyRates(time.Now())
+			n.announceMoves()
 			for _, t := range n.Torrents() {
 				t.beat(time.Now())
 			}

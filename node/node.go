@@ -90,6 +90,8 @@ type Node struct {
 	starts  chan struct{}                        // has room for the starts at a time
 	workers sync.WaitGroup
 	opened  time.Time
+	// listened are the addresses that were announced last; of the goroutine of beat.
+	listened []client.Peer
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc

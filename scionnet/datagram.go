@@ -69,7 +69,7 @@ func (d *Datagrams) Sender(from net.Addr) (a Addr, proven, ok bool) {
 }
 
 // Addr is the address to which others send.
-func (d *Datagrams) Addr() Addr { return d.local }
+func (d *Datagrams) Addr() Addr { return d.conn.mapper().public(d.local) }
 
 // Route returns an address for Send, along which packets to remote follow the path, and the largest
 // payload size for Send. The route stays until the host closes.

@@ -183,6 +183,8 @@ func plainError(err error) error {
 		return fmt.Errorf("%w during the handshake", ErrSilent)
 	case errors.As(err, &app) && app.ErrorCode == codePacketSize:
 		return ErrPacketSize
+	case errors.As(err, &app) && app.ErrorCode == codeMoved:
+		return movedTo(app)
 	case errors.As(err, &app) && app.Remote && app.ErrorCode == codeRefused:
 		return ErrRefused
 	case errors.As(err, &app) && app.Remote, errors.As(err, &stream) && stream.Remote,

@@ -15,7 +15,7 @@ import (
 // Routers deliver them to port 30041 of the host, whatever ports its applications use. The error is
 // harmless if a shim dispatcher or another braid holds that port: it answers instead.
 func (h *Host) AnswerEcho() error {
-	c, _, err := h.openRaw(context.Background(), shimPort)
+	c, err := h.openRaw(context.Background(), shimPort)
 	if err != nil {
 		return fmt.Errorf("answer echo requests: %w", err)
 	}
@@ -26,12 +26,11 @@ func (h *Host) AnswerEcho() error {
 	return nil
 }
 
-func (h *Host) answerEcho(c *snet.SCIONPacketConn) {
+func (h *Host) answerEcho(c *rawConn) {
 	in := snet.Packet{Bytes: make(snet.Bytes, common.SupportedMTU)}
 	out := snet.Packet{Bytes: make(snet.Bytes, common.SupportedMTU)}
 	for {
-		var from net.UDPAddr
-		err := c.ReadFrom(&in, &from)
+		from, err := c.readPacket(&in)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -42,7 +41,7 @@ func (h *Host) answerEcho(c *snet.SCIONPacketConn) {
 		if out.PacketInfo, ok = h.echoReply(&in); !ok {
 			continue
 		}
-		if err := c.WriteTo(&out, &from); err != nil {
+		if err := c.writePacket(&out, from); err != nil {
 			h.log.Debug("echo request not answered", "from", in.Source, "error", err)
 		}
 	}

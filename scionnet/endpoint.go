@@ -67,11 +67,15 @@ func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) 
 		return nil, err
 	}
 	e.workers.Go(e.watch)
+	packets.mapper().setOnMove(e.moved)
 	return e, nil
 }
 
-// Addr is the address that others dial.
-func (e *Endpoint) Addr() Addr { return e.addr }
+// Addr is the address that peers in other ASes dial. Behind a NAT it can change.
+func (e *Endpoint) Addr() Addr { return e.packets.mapper().public(e.addr) }
+
+// LocalAddr is the address that hosts on the same network dial. It differs from Addr behind a NAT.
+func (e *Endpoint) LocalAddr() Addr { return e.addr }
 
 // features are the feature bits, which each side sends as the first byte of its direction.
 func (e *Endpoint) features() byte {

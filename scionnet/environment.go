@@ -24,6 +24,8 @@ type Config struct {
 	IA pathsel.IA
 	// AnyPort allows endpoints at ports to which the AS's routers do not deliver; see PortError.
 	AnyPort bool
+	// NAT says whether routers are asked at which address they see the host.
+	NAT NAT
 	// DNS is the host:port of the server to ask for names; empty stands for the system's.
 	DNS string
 	// Logger may be nil.

@@ -3,6 +3,7 @@ package scionnet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -43,6 +44,7 @@ type fastConn struct {
 	local        Addr
 	log          *slog.Logger
 	batches      *udpbatch.Conn
+	nat          *mapper
 	senders      sync.Pool // of *batchSender
 
 	// frames are accepted from anybody, since there are no connections (Datagrams)
@@ -92,6 +94,9 @@ func openFast(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 		headers: map[string]*parsedHeader{},
 		key:     make([]byte, 0, mostHeader),
 	}
+	if c.nat, err = h.newMapper(ctx, conn); err != nil {
+		return nil, errors.Join(fmt.Errorf("ask the routers for the address of port %d: %w", c.local.Port, err), conn.Close())
+	}
 	if c.batches, err = udpbatch.NewConn(conn); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -99,6 +104,7 @@ func openFast(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 	c.senders.New = func() any {
 		return &batchSender{Writer: udpbatch.NewWriter(c.batches.Socket, sendPackets, 2)}
 	}
+	c.nat.start()
 	return c, nil
 }
 
@@ -199,6 +205,9 @@ func (c *fastConn) parse(p []byte) ([]byte, *route) {
 	if !ok {
 		return c.parseSlowly(p)
 	}
+	if c.nat.isOn() {
+		c.nat.target(c.local, c.in.From())
+	}
 	if a := c.last; a != nil && sameHeader(header, a.key) && !a.route.dropped.Load() {
 		return payload, a.route
 	}
@@ -208,7 +217,8 @@ func (c *fastConn) parse(p []byte) ([]byte, *route) {
 		return payload, a.route
 	}
 	payload, r := c.parseSlowly(p)
-	if r != nil {
+	// Two neighbours behind NATs can have the same header.
+	if r != nil && (len(c.slow.Path.(snet.RawPath).Raw) > 0 || r.remote.Host == c.slow.Source.Host.IP().Unmap()) {
 		if len(c.headers) >= maxHeaders {
 			clear(c.headers)
 		}
@@ -221,16 +231,20 @@ func (c *fastConn) parse(p []byte) ([]byte, *route) {
 
 // parseSlowly does the same with snet's parser.
 func (c *fastConn) parseSlowly(p []byte) ([]byte, *route) {
+	if isSTUN(p) {
+		c.nat.handle(p, c.in.From())
+		return nil, nil
+	}
 	c.slow.Bytes = p
 	if err := c.slow.Decode(); err != nil {
 		c.log.Debug("packet not accepted", "local", c.local, "error", err)
 		return nil, nil
 	}
 	if _, ok := c.slow.Payload.(snet.SCMPPayload); ok {
-		c.host.scmp(&c.slow, c.local, c.in.From())
+		c.host.scmp(&c.slow, c.nat.target(c.local, c.in.From()), c.in.From())
 		return nil, nil
 	}
-	payload, r, scratch := c.host.parsePacket(&c.slow, c.local, c.in.From(), c.scratch)
+	payload, r, scratch := c.host.parsePacket(&c.slow, c.nat.target(c.local, c.in.From()), c.in.From(), c.scratch)
 	c.scratch = scratch
 	return payload, r
 }
@@ -292,7 +306,9 @@ func (c *fastConn) write(b []byte, to net.Addr, size int) (int, error) {
 // send sends b along the route: one payload if size is 0, else payloads of that size, of which the
 // last may be smaller. The only error is that the socket is closed.
 func (c *fastConn) send(r *route, b []byte, size int) error {
-	t, err := r.templateNow(c.local)
+	w := r.way.Load()
+	local := c.nat.source(c.local, w)
+	t, err := r.templateFor(local, w)
 	if err != nil {
 		c.log.Debug("packet not sent", "to", r.remote, "error", err)
 		return nil
@@ -307,7 +323,7 @@ func (c *fastConn) send(r *route, b []byte, size int) error {
 		if len(b) > size {
 			k = bundled(size, int(r.large.limit.Load()))
 		}
-		n := s.fill(t, c.local.Port, b, size, k)
+		n := s.fill(t, local.Port, b, size, k)
 		if err := s.send(c.batches); errors.Is(err, net.ErrClosed) {
 			return err
 		} else if err != nil {
@@ -321,10 +337,9 @@ func (c *fastConn) send(r *route, b []byte, size int) error {
 	return nil
 }
 
-// templateNow is the header template for the route's current way.
-func (r *route) templateNow(local Addr) (*template, error) {
-	w := r.way.Load()
-	if t := r.template.Load(); t != nil && t.way == w {
+// templateFor is the header template for packets from local along w.
+func (r *route) templateFor(local Addr, w *way) (*template, error) {
+	if t := r.template.Load(); t != nil && t.way == w && t.host == local.Host {
 		return t, nil
 	}
 	t, err := newTemplate(local, r.remote, w)
@@ -336,3 +351,12 @@ func (r *route) templateNow(local Addr) (*template, error) {
 }
 
 func (c *fastConn) takeAllFrames() { c.allFrames = true }
+
+func (c *fastConn) mapper() *mapper { return c.nat }
+
+// Close frees the port.
+func (c *fastConn) Close() error {
+	err := c.UDPConn.Close()
+	c.nat.close()
+	return err
+}

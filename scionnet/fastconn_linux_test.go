@@ -266,7 +266,7 @@ func TestNewWay(t *testing.T) {
 		w := &way{raw: raw}
 		r.way.Store(w)
 		for range 2 {
-			tmpl, err := r.templateNow(local)
+			tmpl, err := r.templateFor(local, w)
 			if err != nil || tmpl.way != w || !bytes.Contains(tmpl.header, raw) {
 				t.Fatalf("template %+v, %v", tmpl, err)
 			}
@@ -295,9 +295,9 @@ func FuzzFastReceive(f *testing.F) {
 		fast.in = &batchReceiver{Reader: udpbatch.NewReader(1)}
 		for _, p := range [][]byte{first, second, first} {
 			got, r := fast.parse(bytes.Clone(p))
-			slow := plainConn{host: h, local: us, log: h.log}
+			slow := plainConn{raw: &rawConn{host: h, local: us}, log: h.log}
 			slow.in.Bytes = bytes.Clone(p)
-			slow.from = net.UDPAddr{IP: net.IPv4zero.To4()}
+			slow.from = netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
 			if slow.in.Decode() != nil {
 				if r != nil {
 					t.Fatalf("the slow path does not take %x", p)

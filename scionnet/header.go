@@ -30,7 +30,8 @@ const (
 // template is the SCION and UDP header of the packets along one way of a route. Between packets
 // only two lengths and the checksum differ. A template is never changed, only replaced.
 type template struct {
-	way     *way // from which it was made
+	way     *way       // from which it was made
+	host    netip.Addr // source in the header
 	header  []byte
 	sum     uint64 // checksum of all but the lengths, the source port and the payload
 	nextHop netip.AddrPort
@@ -50,7 +51,7 @@ func newTemplate(local, remote Addr, w *way) (*template, error) {
 	udp := h[len(h)-udpHeader:]
 	// This is snet's checksum for an empty payload, less the length, which it counts twice.
 	sum := uint64(^binary.BigEndian.Uint16(udp[atUDPChecksum:])) + 2*(0xffff-udpHeader)
-	return &template{way: w, header: h, sum: sum, nextHop: w.nextHop}, nil
+	return &template{way: w, host: local.Host, header: h, sum: sum, nextHop: w.nextHop}, nil
 }
 
 // write writes the header of a packet into h, which has the length of the template. The payload is

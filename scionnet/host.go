@@ -21,6 +21,7 @@
 //	frames      several QUIC packets in one large packet        bundle.go, large.go
 //	MTU         the packet size that a path really carries      mtu.go
 //	ports       the ports of a host that the AS delivers to     ports.go
+//	NAT         the addresses at which routers see a port       nat.go
 //	congestion  a controller for each connection; links and     control.go, congestion
 //	            rates that the host's connections share
 //	proof       is a peer in the AS that it claims, and for     proof.go, quota.go
@@ -38,6 +39,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,10 +67,15 @@ type Host struct {
 	mtus      mtus
 	anyPort   bool
 	coupling  *coupling
+	nat       NAT
+	routers   []netip.AddrPort // internal addresses of the AS's routers
 
-	workers sync.WaitGroup
-	mu      sync.Mutex
-	onClose []func()
+	workers   sync.WaitGroup
+	behindNAT atomic.Bool
+	mu        sync.Mutex
+	onClose   []func()
+	natViews  map[netip.AddrPort]natView
+	mappers   map[*mapper]struct{}
 }
 
 // ErrOtherAS says that the host is not in the AS of Config.IA.
@@ -82,7 +89,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, coupling: newCoupling()}
+	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, coupling: newCoupling(), nat: cfg.NAT, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{}}
 	if err := h.load(ctx, cfg); err != nil {
 		return nil, errors.Join(err, connector.Close())
 	}
@@ -132,7 +139,10 @@ func (h *Host) load(ctx context.Context, cfg Config) error {
 	if h.localIP = cfg.LocalIP; !h.localIP.IsValid() {
 		h.localIP, err = h.defaultIP(ctx)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return h.loadRouters(ctx)
 }
 
 // defaultIP is the address that the system uses towards the local AS's routers or, without routers,
@@ -183,22 +193,6 @@ func (h *Host) Close() error {
 		return fmt.Errorf("close the SCION daemon's connection: %w", err)
 	}
 	return nil
-}
-
-// openRaw opens a socket for SCION packets. For an SCMP message, ReadFrom returns errSCMP and fills
-// the packet.
-func (h *Host) openRaw(ctx context.Context, port uint16) (*snet.SCIONPacketConn, Addr, error) {
-	n := snet.SCIONNetwork{Topology: h.topo, SCMPHandler: scmpHandler{}}
-	var c snet.PacketConn
-	err := h.atPort(port, func(at *net.UDPAddr) (err error) {
-		c, err = n.OpenRaw(ctx, at)
-		return err
-	})
-	if err != nil {
-		return nil, Addr{}, err
-	}
-	raw := c.(*snet.SCIONPacketConn)
-	return raw, h.addrOf(raw), nil
 }
 
 // addrOf is the SCION address of a UDP socket of the host.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -28,6 +30,9 @@ type HTTP struct {
 	idle time.Duration
 
 	places quota
+
+	mu      sync.Mutex
+	dialled map[*quic.Conn]struct{}
 }
 
 const (
@@ -57,10 +62,33 @@ func (h *Host) OpenHTTP(ctx context.Context, port uint16) (*HTTP, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &HTTP{host: h, addr: h.addrOf(packets), packets: packets, cert: id.cert, idle: httpIdle}
+	p := &HTTP{dialled: map[*quic.Conn]struct{}{}, host: h, addr: h.addrOf(packets), packets: packets, cert: id.cert, idle: httpIdle}
 	p.places.limits = limits{maxHTTPConns, maxHTTPConns / 2, maxHTTPConns / 16, maxHTTPConns / 8}
 	p.quic = &quic.Transport{Conn: packets, ConnContext: p.admit, VerifySourceAddress: p.mustVerify}
+	packets.mapper().setOnMove(func(netip.AddrPort, Addr) { p.endDialled() })
 	return p, nil
+}
+
+// endDialled ends the connections to servers, whose answers go to an address that a NAT has given
+// up. The next request makes a new connection.
+func (p *HTTP) endDialled() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.dialled {
+		_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "moved")
+	}
+}
+
+// keep notes a connection until it ends.
+func (p *HTTP) keep(c *quic.Conn) {
+	p.mu.Lock()
+	p.dialled[c] = struct{}{}
+	p.mu.Unlock()
+	context.AfterFunc(c.Context(), func() {
+		p.mu.Lock()
+		delete(p.dialled, c)
+		p.mu.Unlock()
+	})
 }
 
 // mustVerify tells whether a newcomer must first prove that it receives at its address.
@@ -89,7 +117,7 @@ func (p *HTTP) admit(ctx context.Context, info *quic.ClientInfo) (context.Contex
 }
 
 // Addr is the address of the port.
-func (p *HTTP) Addr() Addr { return p.addr }
+func (p *HTTP) Addr() Addr { return p.packets.mapper().public(p.addr) }
 
 // Close ends all connections and frees the port.
 func (p *HTTP) Close() error {
@@ -272,6 +300,7 @@ func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn
 	for _, path := range paths[:min(len(paths), pathsTried)] {
 		c, e := p.dialOver(ctx, server, path, t)
 		if e == nil {
+			p.keep(c)
 			return c, nil
 		}
 		if err = plainHTTPError(e); ctx.Err() != nil {

@@ -35,6 +35,8 @@ type packetConn interface {
 	net.PacketConn
 	SetReadBuffer(bytes int) error
 	SetWriteBuffer(bytes int) error
+	// mapper knows at which addresses routers see the socket; nil without a NAT.
+	mapper() *mapper
 }
 
 // framer is implemented by a packetConn that understands frames (bundle.go).
@@ -54,14 +56,12 @@ type packetIO func(ctx context.Context, h *Host, port uint16) (packetConn, error
 // plainConn is the packetConn on plain snet, with one system call and several allocations per
 // packet.
 type plainConn struct {
-	raw   *snet.SCIONPacketConn
-	host  *Host
-	local Addr
-	log   *slog.Logger
+	raw *rawConn // not embedded: quic-go would find its methods and go past snet
+	log *slog.Logger
 
 	// Only one goroutine reads.
 	in      snet.Packet
-	from    net.UDPAddr
+	from    netip.AddrPort
 	scratch []byte
 
 	out sync.Pool // of *outPacket
@@ -73,11 +73,12 @@ type outPacket struct {
 }
 
 func openPlain(ctx context.Context, h *Host, port uint16) (packetConn, error) {
-	raw, local, err := h.openRaw(ctx, port)
+	raw, err := h.openRaw(ctx, port)
 	if err != nil {
 		return nil, err
 	}
-	c := &plainConn{raw: raw, host: h, local: local, log: h.log}
+	c := &plainConn{raw: raw, log: h.log}
+	raw.nat.start()
 	c.in.Bytes = make(snet.Bytes, common.SupportedMTU)
 	c.out.New = func() any {
 		return &outPacket{pkt: snet.Packet{Bytes: make(snet.Bytes, common.SupportedMTU)}}
@@ -87,16 +88,17 @@ func openPlain(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 
 func (c *plainConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
-		err := c.raw.ReadFrom(&c.in, &c.from)
+		var err error
+		c.from, err = c.raw.readPacket(&c.in)
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return 0, nil, err
 		}
 		if errors.Is(err, errSCMP) {
-			c.host.scmp(&c.in, c.local, c.from.AddrPort())
+			c.raw.host.scmp(&c.in, c.raw.nat.target(c.raw.local, c.from), c.from)
 			continue
 		}
 		if err != nil {
-			c.log.Debug("packet not read", "local", c.local, "error", err)
+			c.log.Debug("packet not read", "local", c.raw.local, "error", err)
 			continue
 		}
 		payload, r := c.parse()
@@ -109,7 +111,7 @@ func (c *plainConn) ReadFrom(b []byte) (int, net.Addr, error) {
 }
 
 func (c *plainConn) parse() ([]byte, *route) {
-	payload, r, scratch := c.host.parsePacket(&c.in, c.local, c.from.AddrPort(), c.scratch)
+	payload, r, scratch := c.raw.host.parsePacket(&c.in, c.raw.nat.target(c.raw.local, c.from), c.from, c.scratch)
 	c.scratch = scratch
 	return payload, r
 }
@@ -122,15 +124,22 @@ func (h *Host) parsePacket(p *snet.Packet, local Addr, from netip.AddrPort, scra
 	if !ok || p.Source.Host.Type() != addr.HostTypeIP || p.Destination.Host.Type() != addr.HostTypeIP {
 		return nil, nil, scratch
 	}
-	if p.Destination.IA != addr.IA(local.IA) || p.Destination.Host.IP().Unmap() != local.Host || udp.DstPort != local.Port {
-		return nil, nil, scratch
-	}
 	raw, ok := p.Path.(snet.RawPath)
 	if !ok || raw.PathType != empty.PathType && raw.PathType != scion.PathType {
 		return nil, nil, scratch
 	}
+	// A neighbour names the address at which it sees us, which is unknown here behind a NAT.
+	anyName := len(raw.Raw) == 0 && h.isBehindNAT()
+	if p.Destination.IA != addr.IA(local.IA) ||
+		!anyName && (p.Destination.Host.IP().Unmap() != local.Host || udp.DstPort != local.Port) {
+		return nil, nil, scratch
+	}
+	from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 	src := Addr{pathsel.IA(p.Source.IA), p.Source.Host.IP().Unmap(), udp.SrcPort}
-	r, scratch, err := h.routes.replyRoute(src, raw.Raw, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()), scratch)
+	if len(raw.Raw) == 0 && src.IA == h.ia && from.Addr() != src.Host && from.IsValid() && !h.routes.isShim(from) {
+		src.Host, src.Port = from.Addr(), from.Port() // a neighbour behind a NAT, which knows only its own name for itself
+	}
+	r, scratch, err := h.routes.replyRoute(src, raw.Raw, from, scratch)
 	if err != nil {
 		h.log.Debug("packet not accepted", "from", src, "error", err)
 		return nil, nil, scratch
@@ -139,7 +148,7 @@ func (h *Host) parsePacket(p *snet.Packet, local Addr, from netip.AddrPort, scra
 }
 
 func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
-	r := c.host.routes.forAddr(to)
+	r := c.raw.host.routes.forAddr(to)
 	if r == nil {
 		return len(b), nil // the sender's route was dropped before the answer
 	}
@@ -147,9 +156,10 @@ func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	out := c.out.Get().(*outPacket)
 	defer c.out.Put(out)
 	out.path = append(out.path[:0], w.raw...)
-	payload := snet.UDPPayload{SrcPort: c.local.Port, DstPort: r.remote.Port, Payload: b}
-	out.pkt.PacketInfo = packetInfo(c.local, r.remote, out.path, payload)
-	err := c.raw.WriteTo(&out.pkt, net.UDPAddrFromAddrPort(w.nextHop))
+	local := c.raw.nat.source(c.raw.local, w)
+	payload := snet.UDPPayload{SrcPort: local.Port, DstPort: r.remote.Port, Payload: b}
+	out.pkt.PacketInfo = packetInfo(local, r.remote, out.path, payload)
+	err := c.raw.writePacket(&out.pkt, w.nextHop)
 	if errors.Is(err, net.ErrClosed) {
 		return 0, err
 	}
@@ -176,6 +186,8 @@ func packetInfo(local, remote Addr, raw []byte, payload snet.Payload) snet.Packe
 	}
 	return p
 }
+
+func (c *plainConn) mapper() *mapper { return c.raw.nat }
 
 func (c *plainConn) LocalAddr() net.Addr                { return c.raw.LocalAddr() }
 func (c *plainConn) Close() error                       { return c.raw.Close() }

@@ -36,6 +36,8 @@ const (
 	codeRefused quic.ApplicationErrorCode = 2 // the acceptor has no room, or the dialler broke the protocol
 	// codePacketSize: full packets do not arrive. The next connection should use smaller ones.
 	codePacketSize quic.ApplicationErrorCode = 3
+	// codeMoved: a NAT has given the sender another address, which is the reason's text.
+	codeMoved quic.ApplicationErrorCode = 4
 )
 
 // pool is the part that Endpoint and IPEndpoint share: a QUIC transport and its live connections,

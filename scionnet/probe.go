@@ -134,18 +134,18 @@ func (h *Host) Trace(ctx context.Context, dst pathsel.IA, paths []pathsel.Path) 
 
 // scmpClient sends SCMP requests to an AS from a port of its own and matches the answers to them.
 type scmpClient struct {
-	conn  *snet.SCIONPacketConn
-	local Addr
-	dst   pathsel.IA
-	sent  []scmpRequest // by sequence number
-	in    snet.Packet
-	stop  func() bool
+	conn *rawConn
+	dst  pathsel.IA
+	sent []scmpRequest // by sequence number
+	in   snet.Packet
+	stop func() bool
 }
 
 // scmpRequest is a request along the path with that index, to the router at the interface with
 // index at.
 type scmpRequest struct {
 	path, at int
+	from     Addr // as the first router sees it
 	sent     time.Time
 	answered bool
 }
@@ -162,14 +162,14 @@ func (h *Host) openSCMP(ctx context.Context, dst pathsel.IA) (*scmpClient, error
 	if !ok {
 		return nil, errors.New("no deadline")
 	}
-	conn, local, err := h.openRaw(ctx, 0)
+	conn, err := h.openRaw(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
 	if err := conn.SetDeadline(deadline); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	c := &scmpClient{conn: conn, local: local, dst: dst}
+	c := &scmpClient{conn: conn, dst: dst}
 	c.in.Bytes = make(snet.Bytes, common.SupportedMTU)
 	c.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	return c, nil
@@ -184,27 +184,28 @@ func (c *scmpClient) close() {
 // at interface at of the path; see alertAt.
 func (c *scmpClient) send(w *way, host netip.Addr, path, at int) (err error) {
 	raw, sequence := bytes.Clone(w.raw), uint16(len(c.sent))
-	var request snet.Payload = snet.SCMPEchoRequest{Identifier: c.local.Port, SeqNumber: sequence}
+	from := c.conn.nat.source(c.conn.local, w)
+	// Routers deliver the reply to the port that is the identifier.
+	var request snet.Payload = snet.SCMPEchoRequest{Identifier: from.Port, SeqNumber: sequence}
 	if !host.IsValid() {
-		request = snet.SCMPTracerouteRequest{Identifier: c.local.Port, Sequence: sequence}
+		request = snet.SCMPTracerouteRequest{Identifier: from.Port, Sequence: sequence}
 		if raw, err = alertAt(raw, at); err != nil {
 			return err
 		}
 	}
-	pkt := &snet.Packet{PacketInfo: packetInfo(c.local, Addr{IA: c.dst, Host: host}, raw, request)}
+	pkt := &snet.Packet{PacketInfo: packetInfo(from, Addr{IA: c.dst, Host: host}, raw, request)}
 	sent := time.Now()
-	if err := c.conn.WriteTo(pkt, net.UDPAddrFromAddrPort(w.nextHop)); err != nil {
+	if err := c.conn.writePacket(pkt, w.nextHop); err != nil {
 		return err
 	}
-	c.sent = append(c.sent, scmpRequest{path: path, at: at, sent: sent})
+	c.sent = append(c.sent, scmpRequest{path: path, at: at, from: from, sent: sent})
 	return nil
 }
 
 // next waits for the next answer to a request. It returns false at the deadline.
 func (c *scmpClient) next() (scmpAnswer, bool) {
-	var from net.UDPAddr
 	for {
-		err := c.conn.ReadFrom(&c.in, &from)
+		_, err := c.conn.readPacket(&c.in)
 		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed) {
 			return scmpAnswer{}, false
 		}
@@ -239,17 +240,20 @@ func (c *scmpClient) answer(p snet.Payload) (a scmpAnswer, ok bool) {
 	default:
 		return scmpAnswer{}, false
 	}
+	var q quote
 	if a.problem != "" {
-		q, ok := readQuote(quoted)
-		if !ok || q.src != c.local || q.dst.IA != c.dst {
+		if q, ok = readQuote(quoted); !ok || q.dst.IA != c.dst {
 			return scmpAnswer{}, false
 		}
 		id, sequence = q.src.Port, q.sequence
 	}
-	if id != c.local.Port || int(sequence) >= len(c.sent) || c.sent[sequence].answered {
+	if int(sequence) >= len(c.sent) || c.sent[sequence].answered || c.sent[sequence].from.Port != id {
 		return scmpAnswer{}, false
 	}
 	a.scmpRequest = &c.sent[sequence]
+	if a.problem != "" && q.src != a.from {
+		return scmpAnswer{}, false
+	}
 	a.answered = true
 	return a, true
 }

@@ -3,7 +3,6 @@ package scionnet
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"net/netip"
 	"slices"
 	"time"
@@ -45,14 +44,6 @@ func (h *Host) Revoked(p pathsel.Path) (Revocation, bool) {
 	}
 	return last, !last.Until.IsZero()
 }
-
-// scmpHandler makes snet's ReadFrom return errSCMP for each SCMP message, so that the caller
-// handles it.
-type scmpHandler struct{}
-
-var errSCMP = errors.New("SCMP message")
-
-func (scmpHandler) Handle(*snet.Packet) error { return errSCMP }
 
 // scmp handles an SCMP message that has arrived at a port of the host, from an underlay address.
 func (h *Host) scmp(p *snet.Packet, local Addr, from netip.AddrPort) {

@@ -284,7 +284,7 @@ func FuzzPacket(f *testing.F) {
 	// believed.
 	take := func(t testing.TB, b []byte) (acted bool) {
 		h, daemon, f := host(t)
-		c := &plainConn{host: h, local: us, log: h.log}
+		c := &plainConn{raw: &rawConn{host: h, local: us}, log: h.log}
 		c.in.Bytes = b
 		if err := c.in.Decode(); err != nil {
 			return false
@@ -370,7 +370,7 @@ func FuzzEcho(f *testing.F) {
 			}
 			return true, false
 		}
-		c := scmpClient{local: us, dst: peerIA, sent: []scmpRequest{{answered: true}, {path: 1}, {answered: true}}}
+		c := scmpClient{dst: peerIA, sent: []scmpRequest{{from: us, answered: true}, {from: us, path: 1}, {from: us, answered: true}}}
 		a, ok := c.answer(in.Payload)
 		if ok && a.path != 1 {
 			t.Errorf("an answer to request %d, which is answered already", a.path)

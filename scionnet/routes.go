@@ -32,7 +32,7 @@ type route struct {
 	// hop fields are renewed.
 	way      atomic.Pointer[way]
 	previous atomic.Pointer[way] // the way before that one
-	// template is the header of packets along the current way; see templateNow.
+	// template is the header of packets along the current way; see templateFor.
 	template atomic.Pointer[template]
 	// initial is the size of the last Initial packet that has arrived. A dialler pads it to the
 	// size that its path's MTU allows, so the acceptor learns that size.
@@ -188,6 +188,9 @@ func (t *routes) addReplyRoute(src Addr, raw []byte, from netip.AddrPort, key st
 	w := &way{raw: back, expiry: h.expiry, nextHop: from, source: fromUnknown}
 	if len(back) == 0 {
 		w.nextHop, w.source = netip.AddrPortFrom(src.Host, t.hostPort(src.Port)), fromControlPlane
+		if from.Addr() == src.Host && from.Port() == src.Port {
+			w.nextHop = from // it has just come from there, whatever the AS's routers deliver to
+		}
 	} else if hop, ok := t.nextHop(h.trail.first()); ok {
 		// The topology knows the next hop: a shim on this host only passes packets on.
 		w.nextHop, w.source = hop, fromNeighbour

@@ -318,10 +318,11 @@ func haveIPv6() bool {
 	return err == nil
 }
 
-// checkSubnet accepts a block of loopback addresses.
+// checkSubnet accepts a block of loopback or private addresses. The host must have private ones
+// already. They are for hosts in other network namespaces.
 func checkSubnet(p netip.Prefix) error {
-	if !p.Addr().Is4() || p.Bits() < 8 || p.Addr().As4()[0] != 127 {
-		return fmt.Errorf("subnet %s: want a part of 127.0.0.0/8, such as 127.77.0.0/24", p)
+	if !p.Addr().Is4() || p.Bits() < 8 || !p.Addr().IsLoopback() && !p.Addr().IsPrivate() {
+		return fmt.Errorf("subnet %s: want a part of 127.0.0.0/8, such as 127.77.0.0/24, or private addresses of this host", p)
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func TestPlanRefuses(t *testing.T) {
 	if _, err := makePlan(topo, netip.MustParsePrefix("127.99.7.0/28"), first6Port); err == nil || !strings.Contains(err.Error(), "no room for the 16 ASes") {
 		t.Errorf("16 ASes in a /28: error %v", err)
 	}
-	for _, s := range []string{"10.0.0.0/24", "126.0.0.0/7", "::1/128"} {
+	for _, s := range []string{"11.0.0.0/24", "126.0.0.0/7", "::1/128"} {
 		if checkSubnet(netip.MustParsePrefix(s)) == nil {
 			t.Errorf("subnet %s accepted", s)
 		}

@@ -21,6 +21,7 @@ func scionFlags() []cli.Flag {
 		&cli.StringFlag{Name: "config-dir", Category: category, Usage: "`DIR` with topology.json and certs/ (default /etc/scion on Linux); --sciond and SCION_DAEMON win over it"},
 		&cli.StringFlag{Name: "sciond", Category: category, Usage: "use the SCION daemon at `HOST:PORT`, or \"default\" for 127.0.0.1:30255"},
 		&cli.StringFlag{Name: "local", Aliases: []string{"l"}, Category: category, Usage: "local `IP` address to send from (also SCION_LOCAL_ADDR)"},
+		&cli.StringFlag{Name: "nat", Value: "auto", Category: category, Usage: "`MODE` auto: ask the routers of the AS at which address they see this host, and go on while that is another one; on: always go on; off: do not ask"},
 		&cli.StringFlag{Name: "isd-as", Category: category, Usage: "the local `ISD-AS`, where the environment file names several"},
 	}
 }
@@ -40,6 +41,9 @@ func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
 	}, os.LookupEnv, os.ReadFile)
 	if err != nil {
 		return c, fmt.Errorf("%w; see --config-dir, --sciond, --local and --isd-as", err)
+	}
+	if c.NAT, err = scionnet.ParseNAT(cmd.String("nat")); err != nil {
+		return c, usageErrorf("--nat: %w", err)
 	}
 	c.Logger = log
 	return c, nil

@@ -35,7 +35,7 @@ func testbedCommand() *cli.Command {
 					&cli.BoolFlag{Name: "foreground", Aliases: []string{"f"}, Usage: "stay, and take the network down on Ctrl-C"},
 					&cli.StringFlag{Name: "bfd", Value: "1s", Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off"},
 					&durationFlag{Name: "path-lifetime", Usage: "validity of paths: multiples of 5m37.5s up to 24h (default: 6h)"},
-					&cli.StringFlag{Name: "subnet", Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24 (default: a free one)"},
+					&cli.StringFlag{Name: "subnet", Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or of private addresses that this host has (default: a free one)"},
 					&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` with router, control and scion-pki (default: $BRAID_SCION_BIN, else scion beside braid)"},
 					&durationFlag{Name: "timeout", Usage: "how long to wait for the paths (default: 60s plus 5s for each AS)"},
 					&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},

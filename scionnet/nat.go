@@ -1,0 +1,509 @@
+package scionnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/scionproto/scion/pkg/stun"
+
+	"braid/scionnet/quic"
+)
+
+// A router of the AS delivers to the underlay address that the SCION header names. Behind a NAT
+// that must be the address at which the router sees this host. Routers tell it: they answer STUN
+// requests (RFC 8489) at their internal address. All packets from other ASes come from these
+// routers. So one mapping for each router is enough, however strict the NAT is, and every peer can
+// reach the host as long as the mappings live.
+
+// NAT says whether a host asks its AS's routers for the address at which they see it.
+type NAT string
+
+const (
+	NATAuto NAT = ""    // once when a port is opened; as long as the port is open if there is a NAT
+	NATOn   NAT = "on"  // as long as a port is open
+	NATOff  NAT = "off" // never: the host is reached at its own address
+)
+
+// ParseNAT reads auto, on or off.
+func ParseNAT(s string) (NAT, error) {
+	switch s {
+	case "auto", "":
+		return NATAuto, nil
+	case "on", "off":
+		return NAT(s), nil
+	}
+	return "", fmt.Errorf("NAT %q: want auto, on or off", s)
+}
+
+const (
+	// natRenew is the time between requests while nothing changes. NATs forget a mapping after 30
+	// seconds at the earliest (nf_conntrack_udp_timeout of Linux).
+	natRenew = 20 * time.Second
+	// natLook is how often a host behind a NAT looks whether routers have fallen silent, and
+	// natSilence is the silence, while packets are sent, after which it asks whether the mapping is
+	// the same. A needless question costs 48 bytes.
+	natLook    = 500 * time.Millisecond
+	natSilence = time.Second
+	// natRetry is the pause before an unanswered request is repeated; it doubles each time.
+	natRetry = 500 * time.Millisecond
+	// natWait is how long the opening of a port waits for routers, each of them once in the life of
+	// the host: routers before version 0.15 of scionproto do not answer.
+	natWait = 500 * time.Millisecond
+	// maxRouters bounds the routers that are asked.
+	maxRouters = 64
+)
+
+// natView is what the ports of a host have learned about a router.
+type natView uint8
+
+const (
+	natUnknown natView = iota
+	natNone            // it sees this host at its own address
+	natBehind          // it sees another address
+	natMute            // it has not answered
+)
+
+// mapper knows under which addresses the AS's routers see one socket. A nil mapper is that of a
+// host without NAT.
+type mapper struct {
+	host    *Host
+	local   Addr
+	log     *slog.Logger
+	socket  *net.UDPConn
+	order   []*mapping
+	routers map[netip.AddrPort]*mapping // not changed after creation
+	behind  atomic.Bool                 // some router sees another address than the local one
+	onMove  atomic.Pointer[func(router netip.AddrPort, now Addr)]
+
+	answers chan natAnswer
+	poke    chan struct{} // another port of the host has a new address
+	stop    context.CancelFunc
+	done    chan struct{}
+}
+
+// mapping is the address at which one router sees the socket.
+type mapping struct {
+	router      netip.AddrPort
+	seen        atomic.Pointer[Addr] // nil: the router has not answered
+	sent, heard atomic.Bool          // packets since the last look
+	question                         // belongs to the goroutine of mapper.run
+}
+
+type natAnswer struct {
+	of *mapping
+	tx stun.TxID
+	at netip.AddrPort
+}
+
+// question decides when to ask a router.
+type question struct {
+	tx     stun.TxID
+	open   bool      // the request with that ID has no answer yet
+	tries  int       // requests without an answer, after the first moments
+	next   time.Time // when to ask again
+	silent time.Time // since when nothing has come back; zero: something has
+}
+
+func unanswered(x *mapping) bool { return x.seen.Load() == nil }
+
+// due tells whether to ask now. sent and heard tell whether packets went to the router, and came
+// from it, since the last call.
+func (q *question) due(now time.Time, sent, heard bool) bool {
+	switch {
+	case heard:
+		q.silent = time.Time{}
+	case sent && q.silent.IsZero():
+		q.silent = now
+	}
+	if !q.silent.IsZero() && now.Sub(q.silent) >= natSilence && q.tries == 0 {
+		q.next = now
+	}
+	if now.Before(q.next) {
+		return false
+	}
+	q.next = now.Add(min(natRetry<<min(q.tries, 10), natRenew))
+	q.tries++
+	return true
+}
+
+func (q *question) answered(now time.Time) {
+	*q = question{next: now.Add(natRenew)}
+}
+
+// newMapper asks the routers at which address they see the socket, which nobody reads yet. It
+// returns nil if there is nothing to ask now or later.
+func (h *Host) newMapper(ctx context.Context, socket *net.UDPConn) (*mapper, error) {
+	m := &mapper{
+		host: h, local: h.addrOf(socket), log: h.log, socket: socket,
+		routers: map[netip.AddrPort]*mapping{}, answers: make(chan natAnswer, 2*maxRouters), poke: make(chan struct{}, 1),
+	}
+	for _, r := range h.routers {
+		if x := h.natView(r); h.nat == NATOff || h.nat == NATAuto && x == natNone {
+			continue
+		}
+		m.routers[r] = &mapping{router: r}
+		m.order = append(m.order, m.routers[r])
+	}
+	if len(m.order) == 0 {
+		return nil, nil
+	}
+	if err := m.discover(ctx); err != nil {
+		return nil, err
+	}
+	if h.nat == NATAuto && !m.behind.Load() && !slices.ContainsFunc(m.order, unanswered) {
+		return nil, nil
+	}
+	return m, nil
+}
+
+// discover waits for the first answers.
+func (m *mapper) discover(ctx context.Context) error {
+	start := time.Now()
+	defer m.socket.SetReadDeadline(time.Time{})
+	defer context.AfterFunc(ctx, func() { _ = m.socket.SetReadDeadline(time.Unix(1, 0)) })()
+	var awaited []*mapping
+	for _, x := range m.order {
+		if m.host.natView(x.router) != natMute {
+			awaited = append(awaited, x)
+		}
+	}
+	open := func() bool { return slices.ContainsFunc(awaited, unanswered) }
+	b := make([]byte, 2048)
+	for again := range 3 {
+		m.ask(unanswered)
+		if err := m.socket.SetReadDeadline(start.Add(natWait * time.Duration(again+1) / 3)); err != nil {
+			return err
+		}
+		for open() {
+			n, from, err := m.socket.ReadFromUDPAddrPort(b)
+			if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+				return errors.Join(err, ctx.Err())
+			}
+			if err != nil {
+				break // the deadline, or a router that is down
+			}
+			from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+			if a, ok := m.parse(b[:n], from); ok {
+				m.accept(a, time.Now())
+			}
+		}
+		if !open() {
+			break
+		}
+	}
+	for _, x := range m.order {
+		if unanswered(x) {
+			m.host.setNATView(x.router, natMute)
+		}
+	}
+	return nil
+}
+
+// start begins to renew the mappings. Somebody reads the socket now, and calls handle.
+func (m *mapper) start() {
+	if m == nil {
+		return
+	}
+	var ctx context.Context
+	ctx, m.stop = context.WithCancel(context.Background())
+	m.done = make(chan struct{})
+	m.host.mu.Lock()
+	m.host.mappers[m] = struct{}{}
+	m.host.mu.Unlock()
+	go m.run(ctx)
+}
+
+// close waits until nothing is asked any more. The socket is closed by then.
+func (m *mapper) close() {
+	if m != nil && m.stop != nil {
+		m.stop()
+		<-m.done
+	}
+}
+
+func (m *mapper) run(ctx context.Context) {
+	defer close(m.done)
+	defer func() {
+		m.host.mu.Lock()
+		delete(m.host.mappers, m)
+		m.host.mu.Unlock()
+	}()
+	tick := time.NewTimer(0)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case a := <-m.answers:
+			m.accept(a, time.Now())
+			continue
+		case <-m.poke:
+			for _, x := range m.order {
+				x.next = time.Time{}
+			}
+		case <-tick.C:
+		}
+		wait := natLook
+		if !m.behind.Load() {
+			wait = natRenew
+			if m.host.nat == NATAuto && !slices.ContainsFunc(m.order, unanswered) {
+				return // there is no NAT
+			}
+		}
+		now := time.Now()
+		m.ask(func(x *mapping) bool { return x.due(now, x.sent.Swap(false), x.heard.Swap(false)) })
+		tick.Reset(wait)
+	}
+}
+
+// ask sends requests to some routers.
+func (m *mapper) ask(due func(*mapping) bool) {
+	for _, x := range m.order {
+		if !due(x) {
+			continue
+		}
+		x.tx, x.open = stun.NewTxID(), true
+		if _, err := m.socket.WriteToUDPAddrPort(stun.Request(x.tx), x.router); err != nil {
+			m.log.Debug("STUN request not sent", "router", x.router, "error", err)
+		}
+	}
+}
+
+// isSTUN tells whether a packet, which is not a SCION packet, may be a router's answer.
+func isSTUN(b []byte) bool { return stun.Is(b) }
+
+// handle takes a packet from a router for which isSTUN is true. It never waits.
+func (m *mapper) handle(b []byte, from netip.AddrPort) {
+	if m == nil {
+		return
+	}
+	if a, ok := m.parse(b, from); ok {
+		select {
+		case m.answers <- a:
+		default: // the router is asked again
+		}
+	}
+}
+
+func (m *mapper) parse(b []byte, from netip.AddrPort) (natAnswer, bool) {
+	x := m.routers[from]
+	if x == nil || !isSTUN(b) {
+		return natAnswer{}, false
+	}
+	tx, at, err := stun.ParseResponse(b)
+	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+	if err != nil || at.Port() == 0 || at.Addr().IsUnspecified() || at.Addr().Is4() != m.local.Host.Is4() {
+		return natAnswer{}, false
+	}
+	return natAnswer{x, tx, at}, true
+}
+
+// accept takes a router's answer to the last request.
+func (m *mapper) accept(a natAnswer, now time.Time) {
+	x := a.of
+	if a.tx != x.tx || !x.open {
+		return
+	}
+	x.answered(now)
+	seen := Addr{IA: m.local.IA, Host: a.at.Addr(), Port: a.at.Port()}
+	was := x.seen.Swap(&seen)
+	if was != nil && *was == seen {
+		return
+	}
+	if seen == m.local {
+		m.host.setNATView(x.router, natNone)
+	} else {
+		level := slog.LevelDebug
+		if !m.host.isBehindNAT() || was != nil {
+			level = slog.LevelInfo
+		}
+		m.log.Log(context.Background(), level, "the host is behind a NAT", "local", m.local, "seen_as", seen, "by_router", x.router)
+		m.behind.Store(true)
+		m.host.setNATView(x.router, natBehind)
+		m.host.behindNAT.Store(true)
+	}
+	if m.host.underlayPort(seen.Port) != seen.Port && seen != m.local {
+		m.log.Warn((&NATPortError{m.local, seen, m.host.topo.PortRange.Start, m.host.topo.PortRange.End}).Error())
+	}
+	if was == nil {
+		return
+	}
+	m.host.askAgain(m)
+	if f := m.onMove.Load(); f != nil {
+		(*f)(x.router, seen)
+	}
+}
+
+// NATPortError says that a NAT maps a port to one at which the AS does not deliver.
+type NATPortError struct {
+	Local, Seen Addr
+	From, To    uint16 // the range to which the AS delivers
+}
+
+func (e *NATPortError) Error() string {
+	return fmt.Sprintf("the NAT maps %s to port %d, and AS %s delivers packets to ports %d-%d only: "+
+		"let the NAT use these ports (nftables: masquerade to :%[4]d-%[5]d), or ask the AS for a wider dispatched_ports",
+		netip.AddrPortFrom(e.Local.Host, e.Local.Port), e.Seen.Port, e.Local.IA, e.From, e.To)
+}
+
+// isOn tells whether some router sees another address than the local one.
+func (m *mapper) isOn() bool { return m != nil && m.behind.Load() }
+
+// source is the address for the headers of packets along w. Inside the AS, it is the local one.
+func (m *mapper) source(local Addr, w *way) Addr {
+	if !m.isOn() || len(w.raw) == 0 {
+		return local
+	}
+	x := m.routers[w.nextHop]
+	if x == nil {
+		return local
+	}
+	if !x.sent.Load() {
+		x.sent.Store(true)
+	}
+	if a := x.seen.Load(); a != nil {
+		return *a
+	}
+	return local
+}
+
+// target is the address that packets from an underlay address name. It notes that one has arrived.
+func (m *mapper) target(local Addr, from netip.AddrPort) Addr {
+	if !m.isOn() {
+		return local
+	}
+	x := m.routers[netip.AddrPortFrom(from.Addr().Unmap(), from.Port())]
+	if x == nil {
+		return local
+	}
+	if !x.heard.Load() {
+		x.heard.Store(true)
+	}
+	if a := x.seen.Load(); a != nil {
+		return *a
+	}
+	return local
+}
+
+// public is the address for peers in other ASes. If the routers see different addresses, it is that
+// of most of them: packets through the others reach only a host that has dialled.
+func (m *mapper) public(local Addr) Addr {
+	if !m.isOn() {
+		return local
+	}
+	best, most := local, 0
+	count := map[Addr]int{}
+	for _, x := range m.order {
+		a := x.seen.Load()
+		if a == nil {
+			continue
+		}
+		if count[*a]++; count[*a] > most {
+			best, most = *a, count[*a]
+		}
+	}
+	return best
+}
+
+// setOnMove has f called whenever a router sees the socket at another address than before.
+func (m *mapper) setOnMove(f func(router netip.AddrPort, now Addr)) {
+	if m != nil {
+		m.onMove.Store(&f)
+	}
+}
+
+func (h *Host) natView(router netip.AddrPort) natView {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.natViews[router]
+}
+
+func (h *Host) setNATView(router netip.AddrPort, v natView) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.natViews[router] = v
+}
+
+// askAgain has all ports but one ask for their addresses: the NAT has probably changed them, too.
+func (h *Host) askAgain(but *mapper) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for m := range h.mappers {
+		if m == but {
+			continue
+		}
+		select {
+		case m.poke <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// isBehindNAT tells whether a router has seen a port of the host at another address.
+func (h *Host) isBehindNAT() bool { return h.behindNAT.Load() }
+
+// loadRouters lists the internal addresses of the AS's routers.
+func (h *Host) loadRouters(ctx context.Context) error {
+	interfaces, err := h.connector.Interfaces(ctx)
+	if err != nil {
+		return fmt.Errorf("list the local AS's interfaces: %w", err)
+	}
+	for _, a := range interfaces {
+		a = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+		if !slices.Contains(h.routers, a) && a.Addr().Is4() == h.localIP.Is4() {
+			h.routers = append(h.routers, a)
+		}
+	}
+	slices.SortFunc(h.routers, netip.AddrPort.Compare)
+	h.routers = h.routers[:min(len(h.routers), maxRouters)]
+	return nil
+}
+
+// MovedError is the end of a connection whose peer is seen at another address from now on.
+type MovedError struct {
+	To Addr // zero: unknown, or it was this host that has moved
+}
+
+func (e *MovedError) Error() string {
+	if e.To == (Addr{}) {
+		return "a NAT has given this host another address"
+	}
+	return "a NAT has given the peer the address " + e.To.String()
+}
+
+// movedTo reads the peer's new address.
+func movedTo(e *quic.ApplicationError) *MovedError {
+	a, err := ParseAddr(e.ErrorMessage)
+	if !e.Remote || err != nil || a.Port == 0 {
+		return &MovedError{}
+	}
+	return &MovedError{To: a}
+}
+
+// MovedTo is the peer's new address if the connection has ended because a NAT has given it one. It
+// is in the AS in which the peer was proven to be.
+func (c *Conn) MovedTo() (Addr, bool) {
+	var app *quic.ApplicationError
+	if !errors.As(context.Cause(c.quic.Context()), &app) || app.ErrorCode != codeMoved {
+		return Addr{}, false
+	}
+	to := movedTo(app).To
+	return to, to.IA == c.route.remote.IA && c.Proven()
+}
+
+// moved ends the connections whose packets to us come from that router. Their peers still send to
+// the old address; the close tells them the new one.
+func (e *Endpoint) moved(router netip.AddrPort, now Addr) {
+	for _, c := range e.list() {
+		if c.route.way.Load().nextHop == router {
+			c.quic.CloseWithError(codeMoved, now.String())
+		}
+	}
+}

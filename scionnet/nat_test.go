@@ -1,0 +1,238 @@
+package scionnet
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/scionproto/scion/pkg/stun"
+)
+
+// TestQuestion asks a router over time. Each step is the time in milliseconds since the last answer,
+// whether packets went out and came in since the step before, and whether the router is asked.
+func TestQuestion(t *testing.T) {
+	type step struct {
+		at          int
+		sent, heard bool
+		ask         bool
+	}
+	for name, steps := range map[string][]step{
+		"idle":              {{500, false, false, false}, {19_500, false, false, false}, {20_000, false, false, true}},
+		"busy":              {{500, true, true, false}, {10_000, true, true, false}, {20_000, true, true, true}},
+		"receiving only":    {{500, false, true, false}, {1000, false, true, false}, {1500, false, true, false}},
+		"fell silent":       {{500, true, true, false}, {1000, true, false, false}, {1500, true, false, false}, {2000, true, false, true}},
+		"silent, then not":  {{500, true, false, false}, {1000, true, true, false}, {1500, true, false, false}, {2000, true, true, false}},
+		"one packet":        {{500, true, false, false}, {1000, false, false, false}, {1500, false, false, true}},
+		"the router is off": {{20_000, false, false, true}, {20_400, true, false, false}, {20_500, true, false, true}, {21_400, true, false, false}, {21_500, true, false, true}, {23_400, true, false, false}, {23_500, true, false, true}},
+	} {
+		start := time.Unix(1000, 0)
+		var q question
+		q.answered(start)
+		for i, s := range steps {
+			if got := q.due(start.Add(time.Duration(s.at)*time.Millisecond), s.sent, s.heard); got != s.ask {
+				t.Errorf("%s, step %d: asked %t, want %t", name, i, got, s.ask)
+			}
+		}
+	}
+}
+
+// stunRouter answers STUN requests as an AS's router does, through a NAT that maps to natAddr.
+type stunRouter struct {
+	*net.UDPConn
+	mu    sync.Mutex
+	seen  netip.AddrPort // zero: there is no NAT
+	mute  bool
+	asked int
+}
+
+func newSTUNRouter(t *testing.T) *stunRouter {
+	t.Helper()
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &stunRouter{UDPConn: c}
+	t.Cleanup(func() { c.Close() })
+	go func() {
+		b := make([]byte, 2048)
+		for {
+			n, from, err := c.ReadFromUDPAddrPort(b)
+			if err != nil {
+				return
+			}
+			tx, err := stun.ParseBindingRequest(b[:n])
+			if err != nil {
+				continue
+			}
+			r.mu.Lock()
+			seen, mute := r.seen, r.mute
+			r.asked++
+			r.mu.Unlock()
+			if !seen.IsValid() {
+				seen = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+			}
+			if !mute {
+				_, _ = c.WriteToUDPAddrPort(stun.Response(tx, seen), from)
+			}
+		}
+	}()
+	return r
+}
+
+func (r *stunRouter) set(seen string, mute bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mute, r.seen = mute, netip.AddrPort{}
+	if seen != "" {
+		r.seen = netip.MustParseAddrPort(seen)
+	}
+}
+
+func (r *stunRouter) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
+// hostBehind is a host in an AS with these routers.
+func hostBehind(t *testing.T, mode NAT, log *slog.Logger, routers ...*stunRouter) *Host {
+	t.Helper()
+	dir := t.TempDir()
+	var text []string
+	for i, r := range routers {
+		text = append(text, fmt.Sprintf(`"br%d":{"internal_addr":%q,"interfaces":{"%d":{"isd_as":"1-ff00:0:111","mtu":1400,"link_to":"core",
+			"underlay":{"local":"127.0.0.1:%d","remote":"127.0.0.1:%d"}}}}`, i, r.LocalAddr(), i+1, 40000+i, 41000+i))
+	}
+	topo := fmt.Sprintf(`{"isd_as":"1-ff00:0:110","mtu":1400,"dispatched_ports":"31000-39999","attributes":["core"],
+		"control_service":{"cs1":{"addr":"127.0.0.1:30252"}},"border_routers":{%s}}`, strings.Join(text, ","))
+	if err := os.WriteFile(filepath.Join(dir, "topology.json"), []byte(topo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "certs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h, err := Open(t.Context(), Config{ConfigDir: dir, LocalIP: netip.MustParseAddr("127.0.0.1"), NAT: mode, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// TestMapping follows the address of a port behind a NAT, for both packet connections.
+func TestMapping(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range packetConns {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			one, two := newSTUNRouter(t), newSTUNRouter(t)
+			one.set("192.0.2.1:32001", false)
+			two.set("192.0.2.1:32001", false)
+			h := hostBehind(t, NATAuto, nil, one, two)
+			e := listen(t, h, cfg)
+			if got, want := e.Addr().String(), "1-ff00:0:110,[192.0.2.1]:32001"; got != want {
+				t.Errorf("address %s, want %s", got, want)
+			}
+			if got := e.LocalAddr().Host; got != netip.MustParseAddr("127.0.0.1") {
+				t.Errorf("local address %s", got)
+			}
+			m := e.packets.mapper()
+			through := func(r *stunRouter) Addr {
+				w := &way{raw: []byte{1}, nextHop: r.LocalAddr().(*net.UDPAddr).AddrPort()}
+				return m.source(e.addr, w)
+			}
+			if got := m.source(e.addr, &way{nextHop: netip.MustParseAddrPort("127.0.0.9:1")}); got != e.addr {
+				t.Errorf("inside the AS packets come from %s", got)
+			}
+			moved := make(chan Addr, 2)
+			m.setOnMove(func(router netip.AddrPort, now Addr) { moved <- now })
+
+			// Packets leave, and nothing comes back: it asks, long before the renewal is due.
+			one.set("192.0.2.1:32002", false)
+			if got := through(one).Port; got != 32001 {
+				t.Errorf("packets come from port %d", got)
+			}
+			if got := <-moved; got.Port != 32002 || through(one) != got {
+				t.Errorf("moved to %s, packets come from %s", got, through(one))
+			}
+			if got := through(two).Port; got != 32001 {
+				t.Errorf("packets through the other router come from port %d", got)
+			}
+		})
+	}
+}
+
+// TestNoNAT shows what a host without a NAT pays: one request to each router, once.
+func TestNoNAT(t *testing.T) {
+	t.Parallel()
+	r := newSTUNRouter(t)
+	h := hostBehind(t, NATAuto, nil, r)
+	for range 3 {
+		if e := listen(t, h, ListenConfig{}); e.packets.mapper() != nil || e.Addr() != e.LocalAddr() {
+			t.Errorf("%s is taken for %s", e.LocalAddr(), e.Addr())
+		}
+	}
+	if n := r.count(); n != 1 {
+		t.Errorf("%d requests for three ports, want 1", n)
+	}
+	off := newSTUNRouter(t)
+	off.set("192.0.2.1:32001", false)
+	if e := listen(t, hostBehind(t, NATOff, nil, off), ListenConfig{}); e.Addr() != e.LocalAddr() || off.count() != 0 {
+		t.Errorf("asked %d times with NAT off", off.count())
+	}
+}
+
+// TestMuteRouter opens ports in an AS whose router does not answer, and answers later.
+func TestMuteRouter(t *testing.T) {
+	t.Parallel()
+	r := newSTUNRouter(t)
+	r.set("192.0.2.1:32001", true)
+	h := hostBehind(t, NATAuto, nil, r)
+	e := listen(t, h, ListenConfig{})
+	if e.Addr() != e.LocalAddr() || e.packets.mapper() == nil {
+		t.Errorf("address %s without an answer", e.Addr())
+	}
+	r.set("192.0.2.1:32001", false)
+	if e := listen(t, h, ListenConfig{}); e.packets.mapper() == nil {
+		t.Error("a later port does not ask")
+	}
+}
+
+// TestNATPort maps a port outside of the AS's range: the log says what to do.
+func TestNATPort(t *testing.T) {
+	t.Parallel()
+	r := newSTUNRouter(t)
+	r.set("192.0.2.1:50000", false)
+	var out strings.Builder
+	listen(t, hostBehind(t, NATAuto, slog.New(slog.NewTextHandler(&out, nil)), r), ListenConfig{})
+	if s := out.String(); !strings.Contains(s, "to port 50000") || !strings.Contains(s, "masquerade to :31000-39999") {
+		t.Errorf("log: %s", s)
+	}
+}
+
+// FuzzSTUN has a router send anything. Only an answer to the last request counts.
+func FuzzSTUN(f *testing.F) {
+	tx := stun.TxID{1}
+	f.Add(stun.Response(tx, netip.MustParseAddrPort("192.0.2.1:32001")))
+	f.Add(stun.Response(tx, netip.MustParseAddrPort("[2001:db8::1]:32001")))
+	f.Add(stun.Request(tx))
+	router := netip.MustParseAddrPort("127.0.0.1:30042")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x := &mapping{router: router}
+		m := &mapper{local: mustAddr(t, "1-1,[10.0.0.1]:1000"), routers: map[netip.AddrPort]*mapping{router: x}}
+		a, ok := m.parse(b, router)
+		if ok && (!a.at.Addr().Is4() || a.at.Port() == 0 || a.of != x) {
+			t.Errorf("%x gives %v", b, a)
+		}
+		if _, ok := m.parse(b, netip.MustParseAddrPort("127.0.0.2:30042")); ok {
+			t.Error("anybody may answer")
+		}
+	})
+}
