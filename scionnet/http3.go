@@ -300,7 +300,6 @@ func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn
 	for _, path := range paths[:min(len(paths), pathsTried)] {
 		c, e := p.dialOver(ctx, server, path, t)
 		if e == nil {
-			p.keep(c)
 			return c, nil
 		}
 		if err = plainHTTPError(e); ctx.Err() != nil {
@@ -321,6 +320,7 @@ func (p *HTTP) dialOver(ctx context.Context, server Addr, path pathsel.Path, t *
 		return nil, err
 	}
 	context.AfterFunc(c.Context(), func() { p.host.routes.unpin(r) })
+	p.keep(c)
 	return c, nil
 }
 

@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"sync"
@@ -245,4 +246,14 @@ func (e *Endpoint) noteCloseReason(r *route, err error) {
 	if errors.As(err, &app) && app.Remote && app.ErrorCode == codePacketSize {
 		e.host.lowerMTU(r.hostPath(), leastPacket+r.headerLen(e.addr), "peer")
 	}
+}
+
+// MTUOf is the MTU of a path to a host: the announced one or, if packets have shown that it is less,
+// that.
+func (h *Host) MTUOf(remote Addr, p pathsel.Path) int {
+	f, err := h.resolvePath(context.Background(), remote, p)
+	if err != nil {
+		return p.MTU
+	}
+	return h.withKnownMTU(f.path, remote, f.trail).MTU
 }

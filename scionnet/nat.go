@@ -140,20 +140,16 @@ func (q *question) answered(now time.Time) {
 // newMapper asks the routers at which address they see the socket, which nobody reads yet. It
 // returns nil if there is nothing to ask now or later.
 func (h *Host) newMapper(ctx context.Context, socket *net.UDPConn) (*mapper, error) {
-	m := &mapper{
-		host: h, local: h.addrOf(socket), log: h.log, socket: socket,
-		routers: map[netip.AddrPort]*mapping{}, answers: make(chan natAnswer, 2*maxRouters), poke: make(chan struct{}, 1),
-	}
+	var ask []netip.AddrPort
 	for _, r := range h.routers {
-		if x := h.natView(r); h.nat == NATOff || h.nat == NATAuto && x == natNone {
-			continue
+		if h.nat == NATOn || h.nat == NATAuto && h.natView(r) != natNone {
+			ask = append(ask, r)
 		}
-		m.routers[r] = &mapping{router: r}
-		m.order = append(m.order, m.routers[r])
 	}
-	if len(m.order) == 0 {
+	if len(ask) == 0 {
 		return nil, nil
 	}
+	m := h.mapperFor(socket, ask)
 	if err := m.discover(ctx); err != nil {
 		return nil, err
 	}
@@ -161,6 +157,18 @@ func (h *Host) newMapper(ctx context.Context, socket *net.UDPConn) (*mapper, err
 		return nil, nil
 	}
 	return m, nil
+}
+
+func (h *Host) mapperFor(socket *net.UDPConn, routers []netip.AddrPort) *mapper {
+	m := &mapper{
+		host: h, local: h.addrOf(socket), log: h.log, socket: socket,
+		routers: map[netip.AddrPort]*mapping{}, answers: make(chan natAnswer, 2*maxRouters), poke: make(chan struct{}, 1),
+	}
+	for _, r := range routers {
+		m.routers[r] = &mapping{router: r}
+		m.order = append(m.order, m.routers[r])
+	}
+	return m
 }
 
 // discover waits for the first answers.
@@ -506,4 +514,37 @@ func (e *Endpoint) moved(router netip.AddrPort, now Addr) {
 			c.quic.CloseWithError(codeMoved, now.String())
 		}
 	}
+}
+
+// RouterView is what a border router of the AS says about the address of this host.
+type RouterView struct {
+	Router netip.AddrPort // its internal address
+	Local  Addr           // of the port that has asked
+	Seen   Addr           // the same port as the router sees it; zero: it has not answered
+}
+
+// AskRouters asks all border routers of the AS at which address they see a new port of this host.
+func (h *Host) AskRouters(ctx context.Context) ([]RouterView, error) {
+	var socket *net.UDPConn
+	err := h.atPort(0, func(at *net.UDPAddr) (err error) {
+		socket, err = net.ListenUDP("udp", at)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer socket.Close()
+	m := h.mapperFor(socket, h.routers)
+	if err := m.discover(ctx); err != nil {
+		return nil, err
+	}
+	var out []RouterView
+	for _, x := range m.order {
+		v := RouterView{Router: x.router, Local: m.local}
+		if a := x.seen.Load(); a != nil {
+			v.Seen = *a
+		}
+		out = append(out, v)
+	}
+	return out, nil
 }

@@ -88,3 +88,7 @@ func (h *Host) opened(port int, err error) error {
 	}
 	return nil
 }
+
+// Ports is the range of ports to which the AS delivers. Without a range, both are 0: every host of
+// the AS needs a dispatcher.
+func (h *Host) Ports() (from, to uint16) { return h.topo.PortRange.Start, h.topo.PortRange.End }

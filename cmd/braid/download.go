@@ -243,7 +243,7 @@ func follow(ctx context.Context, out *display, torrents []*node.Torrent) error {
 			p := t.Progress()
 			have, total = have+p.Have, total+p.Total
 			if p.Cause != nil && why == "" {
-				why = " without progress: " + p.Cause.Text
+				why = " without progress: " + p.Cause.Text + askDoctor(p.Cause)
 			}
 		}
 		return codedError{fmt.Errorf("interrupted at %s%s; run the same command again to resume", percent(have, total), why), exitInterrupted}

@@ -48,7 +48,7 @@ func exitCode(err error) int {
 // outcome returns the error that braid reports at its end, and its exit code. Results that could not be written are a
 // failure whatever else happened, for the caller believes that they are there.
 func outcome(err, lost error) (code int, said error) {
-	err = storageAdvice(err)
+	err = doctorAdvice(storageAdvice(err))
 	if lost == nil {
 		return exitCode(err), err
 	}

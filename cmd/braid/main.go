@@ -62,7 +62,7 @@ func rootCommand(out, people *printer) *cli.Command {
 			downloadCommand(), seedCommand(), serveCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
 			daemonCommand(), addCommand(), listCommand(), showCommand(), pauseCommand(), resumeCommand(), removeCommand(),
 			setCommand(), moveCommand(), renameCommand(), watchCommand(), passwordCommand(),
-			pathsCommand(), trackerCommand(), dhtCommand(), testbedCommand(), benchCommand(), manualCommand(),
+			pathsCommand(), doctorCommand(), trackerCommand(), dhtCommand(), testbedCommand(), benchCommand(), manualCommand(),
 		},
 		Writer:         out,
 		ErrWriter:      people,

@@ -70,12 +70,17 @@ func startNATLab(t *testing.T) *natLab {
 		l.in(gw, "nft", "add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }; "+
 			"add rule ip nat post oifname ext meta l4proto udp masquerade to :40000-49999; add rule ip nat post oifname ext masquerade")
 	}
+	t.Cleanup(func() { // the test's context has ended by then
+		down := exec.Command("ip", "netns", "exec", l.prefix+"net", l.program, "testbed", "down", "--dir", filepath.Join(l.dir, "testbed"))
+		if out, err := down.CombinedOutput(); err != nil {
+			t.Errorf("take the network down: %v: %s", err, out)
+		}
+	})
 	out, err := l.command("net", "testbed", "up", "--dir", filepath.Join(l.dir, "testbed"), "--subnet", "10.77.0.0/24",
 		"--scion-bin", programs(t), "--quiet", "two-paths").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	t.Cleanup(func() { _ = l.command("net", "testbed", "down", "--dir", filepath.Join(l.dir, "testbed")).Run() })
 	return l
 }
 

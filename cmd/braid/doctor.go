@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/node/doctor"
+	"braid/scionnet"
+)
+
+func doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "doctor",
+		Usage:     "find out why SCION does not work here, and what to do",
+		ArgsUsage: "[ISD-AS,[HOST]:PORT]",
+		Description: `Checks this host, its AS and, if one is named, the way to a target: an ISD-AS, the port of a braid
+(1-ff00:0:111,[127.0.0.1]:31000), or the name of a host. Each line says what was checked and what was
+found; if something is wrong, also why that matters and what to do. Checks of a host send some packets
+to its AS's routers, to core ASes and to the target. The exit code is 1 if something is wrong.`,
+		Flags: append([]cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print a JSON object with all findings"},
+			&cli.StringFlag{Name: "listen", Usage: "check that braid can listen on `ADDR`, such as 1-ff00:0:110,[192.0.2.1]:31000"},
+			&cli.StringFlag{Name: "tracker", Usage: "check that the tracker with the announce `URL` answers"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "check the space in `DIR`, into which you download"},
+		}, scionFlags()...),
+		Action: runDoctor,
+	}
+}
+
+func runDoctor(ctx context.Context, cmd *cli.Command) error {
+	if cmd.Args().Len() > 1 {
+		return usageErrorf("name one target, such as: braid doctor '1-ff00:0:111,[127.0.0.1]:31000'")
+	}
+	c, err := scionConfig(cmd, nil)
+	if err != nil {
+		return err
+	}
+	o := doctor.Options{SCION: c, Target: cmd.Args().First(), Tracker: cmd.String("tracker"), Dir: cmd.String("output")}
+	if s := cmd.String("listen"); s != "" {
+		a, err := scionnet.ParseAddr(s)
+		if err != nil {
+			return usageErrorf("--listen: %w", err)
+		}
+		o.Port = a.Port
+		if !cmd.IsSet("local") {
+			o.SCION.LocalIP = a.Host
+		}
+	}
+	facts, err := doctor.Gather(ctx, o)
+	if err != nil {
+		return usageErrorf("%w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	findings := doctor.Examine(facts)
+	if cmd.Bool("json") {
+		enc := json.NewEncoder(stdout(cmd))
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		err = enc.Encode(struct {
+			OK       bool             `json:"ok"`
+			Findings []doctor.Finding `json:"findings"`
+		}{!doctor.Failed(findings), findings})
+	} else {
+		err = printFindings(stdout(cmd), findings)
+	}
+	if err != nil {
+		return fmt.Errorf("write findings: %w", err)
+	}
+	if doctor.Failed(findings) {
+		return codedError{fmt.Errorf("something is wrong: see the lines that begin with %q", doctor.Fail), exitFailed}
+	}
+	return nil
+}
+
+func printFindings(w io.Writer, all []doctor.Finding) error {
+	for _, f := range all {
+		if _, err := fmt.Fprintf(w, "%-8s %s: %s\n", f.Status, f.Check, f.Found); err != nil {
+			return err
+		}
+		if f.Status == doctor.OK {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%9sWhy it matters: %s.\n%9sWhat to do: %s.\n", "", f.Why, "", f.Do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askDoctor is the end of a sentence about a cause: the command that finds out more, where it can.
+func askDoctor(c *client.Cause) string {
+	if c == nil {
+		return ""
+	}
+	_, err := scionnet.ParseAddr(c.Peer)
+	switch {
+	case c.Kind == client.ControlUnreachable || c.Kind == client.ASUnknown && err != nil:
+		return "; braid doctor finds out more"
+	case err == nil && slices.Contains([]client.CauseKind{client.ASUnknown, client.PathDown, client.PeerSilent}, c.Kind):
+		return fmt.Sprintf("; braid doctor '%s' finds out more", c.Peer)
+	}
+	return ""
+}
+
+// doctorAdvice adds to the error of a download without progress which command finds out more.
+func doctorAdvice(err error) error {
+	if stopped := (*client.StoppedError)(nil); errors.As(err, &stopped) {
+		if more := askDoctor(stopped.Cause); more != "" {
+			return fmt.Errorf("%w%s", err, more)
+		}
+	}
+	return err
+}

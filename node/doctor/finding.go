@@ -1,0 +1,277 @@
+// Package doctor finds out why SCION does not work on a host, and says what to do.
+//
+// Gather looks: at files, at the clock, at the AS's services and routers, and at the paths to a
+// target. It decides nothing. Examine is a function from these facts to findings. It asks nobody, so
+// that each check is a case in a table.
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"strings"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// Status is the result of a check.
+type Status string
+
+const (
+	OK   Status = "ok"
+	Warn Status = "warning" // works, but not as well as it could
+	Fail Status = "failed"
+)
+
+// Finding is the result of one check.
+type Finding struct {
+	Check  string `json:"check"`
+	Status Status `json:"status"`
+	Found  string `json:"found"`
+	Why    string `json:"why,omitempty"` // why that matters
+	Do     string `json:"do,omitempty"`  // the cure
+}
+
+// Failed tells whether something is wrong.
+func Failed(all []Finding) bool {
+	for _, f := range all {
+		if f.Status == Fail {
+			return true
+		}
+	}
+	return false
+}
+
+// Validity is the lifetime of a TRC or certificate.
+type Validity struct {
+	Name     string
+	ISD      uint16 // of a TRC
+	From, To time.Time
+	Err      error // it cannot be read
+}
+
+// Reach is what is known of the way to a host or an AS.
+type Reach struct {
+	To     string
+	IA     pathsel.IA
+	Host   netip.Addr // zero: the AS as a whole
+	Port   uint16     // 0: none was asked for
+	Err    error      // of the lookup
+	Paths  []pathsel.Path
+	Traces []scionnet.Trace // how far packets get, for each path
+	Echo   []scionnet.Probe // of the host; empty without one
+	Dial   error            // of a QUIC connection to the port
+	// Carried are the MTUs that the first paths turned out to have; 0: unknown.
+	Carried []int
+}
+
+// Tracker is the answer of a tracker.
+type Tracker struct {
+	URL string
+	Err error
+}
+
+// Facts are what Gather has seen.
+type Facts struct {
+	Now               time.Time
+	ConfigDir, Daemon string
+	OpenErr           error // of the host
+	IA                pathsel.IA
+	LocalIP           netip.Addr
+	ForeignIP         bool // no interface has LocalIP
+	TRCs, Certs       []Validity
+	Control           error
+	From, To          uint16 // dispatched ports
+	Port              uint16 // to listen on; 0: any
+	PortErr           error  // it cannot be opened
+	Dispatcher        bool   // something listens at port 30041
+	Routers           []scionnet.RouterView
+	RoutersErr        error
+	Core              []Reach
+	Target            *Reach
+	Buffer            int   // the largest receive buffer that the system allows, in bytes; 0: unknown
+	Offload           error // the kernel neither cuts nor joins packets
+	Name              string
+	NameErr           error
+	Tracker           *Tracker
+	Dir               string
+	DirErr            error // it cannot be written to
+	Free              uint64
+}
+
+// checks are in the order in which they are shown: what everything else needs comes first.
+var checks = []func(Facts) []Finding{
+	checkSetup, checkLocalIP, checkTRCs, checkCertificates, checkClock, checkControl, checkPorts, checkDispatcher,
+	checkRouters, checkCore, checkName, checkTarget, checkMTU, checkBuffers, checkTracker, checkDisk,
+}
+
+// Examine makes findings of facts.
+func Examine(f Facts) (out []Finding) {
+	for _, c := range checks {
+		out = append(out, c(f)...)
+	}
+	return out
+}
+
+func one(check string, s Status, found, why, do string) []Finding {
+	return []Finding{{check, s, found, why, do}}
+}
+
+func checkSetup(f Facts) []Finding {
+	const check, why = "SCION setup", "without it braid knows neither routers nor paths"
+	from := "topology.json in " + f.ConfigDir
+	if f.Daemon != "" {
+		from = "the daemon at " + f.Daemon
+	}
+	switch {
+	case f.OpenErr == nil:
+		return one(check, OK, fmt.Sprintf("AS %s, from %s", f.IA, from), "", "")
+	case errors.Is(f.OpenErr, scionnet.ErrOtherAS):
+		return one(check, Fail, f.OpenErr.Error(), why, "leave out --isd-as, or name the configuration of that AS")
+	case f.Daemon != "":
+		return one(check, Fail, f.OpenErr.Error(), why, "start the daemon (systemctl start scion-daemon), or check --sciond and SCION_DAEMON")
+	case errors.Is(f.OpenErr, fs.ErrNotExist) || strings.Contains(f.OpenErr.Error(), "no such file"):
+		return one(check, Fail, "there is no "+from, why, "ask your AS for its bootstrap server, or name the directory with --config-dir")
+	}
+	return one(check, Fail, f.OpenErr.Error(), why, "repair "+from+", or fetch it from your AS again")
+}
+
+func checkLocalIP(f Facts) []Finding {
+	if !f.LocalIP.IsValid() {
+		return nil
+	}
+	const check = "local address"
+	if f.ForeignIP {
+		return one(check, Fail, fmt.Sprintf("no interface of this host has %s", f.LocalIP),
+			"packets cannot be sent from there, and answers go elsewhere", "name an address of this host with --local, or leave --local out")
+	}
+	return one(check, OK, f.LocalIP.String(), "", "")
+}
+
+func checkTRCs(f Facts) (out []Finding) {
+	if f.Daemon != "" {
+		return nil // the daemon has them
+	}
+	const check, why = "trust roots", "paths are believed only if their signatures lead to a valid TRC"
+	const renew = "fetch the present TRC from your AS, or correct the clock"
+	home := false
+	for _, v := range f.TRCs {
+		home = home || v.ISD == f.IA.ISD() && v.Err == nil
+		switch {
+		case v.Err != nil:
+			out = append(out, Finding{check, Fail, fmt.Sprintf("%s cannot be read: %v", v.Name, v.Err), why, "fetch it again from your AS"})
+		case f.Now.After(v.To):
+			out = append(out, Finding{check, Fail, fmt.Sprintf("%s expired on %s", v.Name, day(v.To)), why, renew})
+		case f.Now.Before(v.From):
+			out = append(out, Finding{check, Fail, fmt.Sprintf("%s is valid from %s on", v.Name, day(v.From)), why, renew})
+		default:
+			out = append(out, Finding{Check: check, Status: OK, Found: fmt.Sprintf("%s, valid until %s", v.Name, day(v.To))})
+		}
+	}
+	if !home && f.IA != 0 {
+		out = append(out, Finding{check, Fail, fmt.Sprintf("there is no TRC of ISD %d in %s/certs", f.IA.ISD(), f.ConfigDir), why, "fetch the TRCs from your AS"})
+	}
+	return out
+}
+
+func checkCertificates(f Facts) (out []Finding) {
+	const check, why, do = "certificates", "control services refuse signatures with certificates that are not valid", "renew it (scion-pki certificate renew)"
+	for _, v := range f.Certs {
+		switch {
+		case v.Err != nil:
+			out = append(out, Finding{check, Warn, fmt.Sprintf("%s cannot be read: %v", v.Name, v.Err), why, do})
+		case f.Now.After(v.To):
+			out = append(out, Finding{check, Fail, fmt.Sprintf("%s expired on %s", v.Name, day(v.To)), why, do})
+		case f.Now.Before(v.From):
+			out = append(out, Finding{check, Fail, fmt.Sprintf("%s is valid from %s on", v.Name, day(v.From)), why, "correct the clock"})
+		default:
+			out = append(out, Finding{Check: check, Status: OK, Found: fmt.Sprintf("%s, valid until %s", v.Name, day(v.To))})
+		}
+	}
+	return out
+}
+
+// mostLife is the longest lifetime of a hop field (SCION control plane specification).
+const mostLife = 24 * time.Hour
+
+// checkClock compares the clock with the lifetimes of paths and TRCs, which others have written.
+func checkClock(f Facts) []Finding {
+	const check, why, do = "clock", "paths and certificates seem to have expired, or not to be valid yet", "set the clock (timedatectl set-ntp true)"
+	now := f.Now.UTC().Format(time.DateTime) + " UTC"
+	paths, ahead, behind := 0, 0, 0
+	reaches := f.Core
+	if f.Target != nil {
+		reaches = append(reaches[:len(reaches):len(reaches)], *f.Target)
+	}
+	for _, r := range reaches {
+		for _, p := range r.Paths {
+			if p.Expiry.IsZero() || p.Dst == p.Src {
+				continue
+			}
+			paths++
+			if f.Now.After(p.Expiry) {
+				ahead++
+			} else if f.Now.Add(mostLife + time.Hour).Before(p.Expiry) {
+				behind++
+			}
+		}
+	}
+	young, old := 0, 0
+	for _, v := range f.TRCs {
+		if v.Err == nil && f.Now.Before(v.From) {
+			young++
+		} else if v.Err == nil && f.Now.After(v.To) {
+			old++
+		}
+	}
+	switch {
+	case behind > 0 || young > 0 && young == len(f.TRCs):
+		return one(check, Fail, now+" is too early: paths or TRCs are from the future", why, do)
+	case paths > 0 && ahead == paths || old > 0 && old == len(f.TRCs) && paths > 0:
+		return one(check, Fail, now+" is too late: the control service hands out paths that would have expired", why, do)
+	}
+	return one(check, OK, now, "", "")
+}
+
+func checkControl(f Facts) []Finding {
+	if f.OpenErr != nil {
+		return nil
+	}
+	const check = "control service"
+	if f.Control != nil {
+		return one(check, Fail, f.Control.Error(), "it knows the paths to other ASes",
+			"check the network to it and the firewall (TCP and UDP), or ask your AS whether it runs")
+	}
+	return one(check, OK, "answers", "", "")
+}
+
+func checkPorts(f Facts) []Finding {
+	if f.OpenErr != nil {
+		return nil
+	}
+	const check = "port"
+	ports := fmt.Sprintf("AS %s delivers to ports %d-%d", f.IA, f.From, f.To)
+	switch {
+	case f.To == 0:
+		return one(check, Warn, fmt.Sprintf("AS %s names no range of ports", f.IA), "its routers deliver to port 30041 only, where a dispatcher passes packets on",
+			"ask your AS for dispatched_ports in its topology")
+	case f.Port != 0 && (f.Port < f.From || f.Port > f.To):
+		return one(check, Fail, fmt.Sprintf("%s, not to port %d", ports, f.Port), "nobody can connect to a port outside of it", "choose a port of the range")
+	case f.PortErr != nil:
+		return one(check, Fail, f.PortErr.Error(), "braid cannot accept connections there", "choose another port, or end the program that has it (ss -ulpn)")
+	}
+	return one(check, OK, ports, "", "")
+}
+
+func checkDispatcher(f Facts) []Finding {
+	if f.OpenErr != nil || !f.Dispatcher {
+		return nil
+	}
+	return one("port 30041", Warn, "something listens there: a dispatcher, or a shim for one", "a dispatcher of before scionproto 0.12 takes packets for other programs away; "+
+		"while it runs, this host answers echo requests only if it does", "stop the dispatcher unless a program needs it (systemctl stop scion-dispatcher)")
+}
+
+func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }

@@ -1,0 +1,411 @@
+package doctor
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/scionproto/scion/pkg/scrypto/cppki"
+
+	"braid/node/web/foreign"
+	"braid/pathsel"
+	"braid/scionnet"
+	"braid/tracker"
+)
+
+// Options say what to look at.
+type Options struct {
+	SCION scionnet.Config
+	// Target is an ISD-AS, a host ISD-AS,[host], a port of one, or a name with or without a port;
+	// empty: none.
+	Target  string
+	Port    uint16 // to listen on; 0: any
+	Tracker string // URL; empty: none
+	Dir     string // of downloads; empty: none
+	// Now is the clock; nil is that of the system.
+	Now func() time.Time
+}
+
+const (
+	// stepFor bounds the answer to one question.
+	stepFor = 2 * time.Second
+	// maxCores and maxProbed bound the core ASes and the paths to each that are probed.
+	maxCores, maxProbed = 3, 16
+	// maxDialled bounds the paths over which a connection is tried.
+	maxDialled = 4
+	// maxFiles and maxFile bound what is read of certs/.
+	maxFiles, maxFile = 256, 1 << 20
+	// dispatcherPort is where a dispatcher listens.
+	dispatcherPort = 30041
+)
+
+// Gather looks. It takes some seconds if nobody answers. Most of what it does not find out is a
+// fact; the error says that the options are wrong.
+func Gather(ctx context.Context, o Options) (Facts, error) {
+	now := time.Now
+	if o.Now != nil {
+		now = o.Now
+	}
+	f := Facts{Now: now(), ConfigDir: o.SCION.ConfigDir, Daemon: o.SCION.Daemon, LocalIP: o.SCION.LocalIP, Port: o.Port}
+	target, name, err := parseTarget(o.Target)
+	if err != nil {
+		return f, err
+	}
+	f.Name = name
+	f.ForeignIP = f.LocalIP.IsValid() && !isHere(f.LocalIP)
+	if f.Daemon == "" {
+		f.TRCs, f.Certs = readTRCs(f.ConfigDir), readCertificates(f.ConfigDir)
+	}
+	f.lookAtSystem(o.Dir)
+	var tracked tracker.URL
+	if o.Tracker != "" {
+		if tracked, err = tracker.ParseURL(o.Tracker); err != nil {
+			return f, err
+		}
+		f.Tracker = &Tracker{URL: tracked.Hide(o.Tracker)}
+	}
+	h, err := scionnet.Open(ctx, o.SCION)
+	if err != nil {
+		f.OpenErr, f.Target = err, target
+		if f.Tracker != nil {
+			f.Tracker.Err = ask(ctx, nil, tracked)
+		}
+		return f, nil
+	}
+	defer h.Close()
+	f.IA, f.LocalIP = h.IA(), h.LocalIP()
+	f.From, f.To = h.Ports()
+	f.lookAtHost(ctx, h)
+	if name != "" {
+		target, f.NameErr = lookup(ctx, o.SCION.Names(), name, target)
+	}
+	f.Target = target
+	var work sync.WaitGroup
+	if f.Tracker != nil {
+		work.Go(func() { f.Tracker.Err = ask(ctx, h, tracked) })
+	}
+	for i := range f.Core {
+		work.Go(func() { f.Core[i].look(ctx, h) })
+	}
+	if target != nil {
+		work.Go(func() { target.look(ctx, h) })
+	}
+	work.Wait()
+	return f, nil
+}
+
+// parseTarget reads what the user has named.
+func parseTarget(s string) (r *Reach, name string, err error) {
+	if s == "" {
+		return nil, "", nil
+	}
+	r = &Reach{To: s}
+	if ia, err := pathsel.ParseIA(s); err == nil && ia.ISD() != 0 && ia.AS() != 0 {
+		r.IA = ia
+		return r, "", nil
+	}
+	if a, err := scionnet.ParseAddr(s); err == nil {
+		r.IA, r.Host, r.Port = a.IA, a.Host, a.Port
+		return r, "", nil
+	}
+	name, port, _ := strings.Cut(s, ":")
+	if scionnet.IsName(name) {
+		p, err := strconv.ParseUint("0"+port, 10, 16)
+		if err == nil {
+			r.Port = uint16(p)
+			return r, name, nil
+		}
+	}
+	return nil, "", fmt.Errorf("%q is neither an ISD-AS, nor ISD-AS,[host]:port, nor the name of a host", s)
+}
+
+func lookup(ctx context.Context, names scionnet.Names, name string, r *Reach) (*Reach, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepFor)
+	defer cancel()
+	found, err := names.Lookup(ctx, name, r.Port)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, errors.New("no such name")
+	}
+	return &Reach{To: found[0].String(), IA: found[0].IA, Host: found[0].Host, Port: found[0].Port}, nil
+}
+
+func isHere(ip netip.Addr) bool {
+	if ip.IsLoopback() {
+		return true
+	}
+	all, err := net.InterfaceAddrs()
+	return err != nil || slices.ContainsFunc(all, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr().Unmap() == ip
+	})
+}
+
+// files are those of a directory with that ending, each with its first megabyte.
+func files(dir, ending string) (names []string, texts [][]byte) {
+	found, _ := filepath.Glob(filepath.Join(dir, "*"+ending))
+	for _, name := range found[:min(len(found), maxFiles)] {
+		info, err := os.Stat(name)
+		if err != nil || info.Size() > maxFile || !info.Mode().IsRegular() {
+			continue
+		}
+		if b, err := os.ReadFile(name); err == nil {
+			names, texts = append(names, filepath.Base(name)), append(texts, b)
+		}
+	}
+	return names, texts
+}
+
+// readTRCs reads the newest TRC of each ISD.
+func readTRCs(dir string) (out []Validity) {
+	newest := map[uint16]cppki.TRC{}
+	names, texts := files(filepath.Join(dir, "certs"), ".trc")
+	for i, b := range texts {
+		if block, _ := pem.Decode(b); block != nil {
+			b = block.Bytes
+		}
+		t, err := cppki.DecodeSignedTRC(b)
+		if err != nil {
+			out = append(out, Validity{Name: names[i], Err: err})
+			continue
+		}
+		id := t.TRC.ID
+		if had, ok := newest[uint16(id.ISD)]; !ok || had.ID.Base < id.Base || had.ID.Base == id.Base && had.ID.Serial < id.Serial {
+			newest[uint16(id.ISD)] = t.TRC
+		}
+	}
+	for isd, t := range newest {
+		out = append(out, Validity{Name: "TRC " + t.ID.String(), ISD: isd, From: t.Validity.NotBefore, To: t.Validity.NotAfter})
+	}
+	slices.SortFunc(out, func(a, b Validity) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// readCertificates reads the AS's certificates, which only hosts with services of the AS have.
+func readCertificates(dir string) (out []Validity) {
+	names, texts := files(filepath.Join(dir, "crypto", "as"), ".pem")
+	for i, b := range texts {
+		v := Validity{Name: names[i]}
+		block, _ := pem.Decode(b)
+		if block == nil {
+			v.Err = errors.New("it is not a PEM file")
+		} else if c, err := x509.ParseCertificate(block.Bytes); err != nil {
+			v.Err = err
+		} else {
+			v.From, v.To = c.NotBefore, c.NotAfter
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// lookAtSystem looks at what does not need SCION.
+func (f *Facts) lookAtSystem(dir string) {
+	if b, err := os.ReadFile("/proc/sys/net/core/rmem_max"); err == nil {
+		f.Buffer, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+	}
+	f.Offload = offload()
+	if dir == "" {
+		return
+	}
+	f.Dir = dir
+	test, err := os.CreateTemp(dir, ".braid-doctor-*")
+	if err != nil {
+		f.DirErr = err
+		return
+	}
+	test.Close()
+	os.Remove(test.Name())
+	if free, _, err := foreign.DiskSpace(dir); err == nil {
+		f.Free = uint64(free)
+	} else {
+		f.Free = leastFree // unknown
+	}
+}
+
+// lookAtHost looks at this host's ports, and at the AS's services and routers.
+func (f *Facts) lookAtHost(ctx context.Context, h *scionnet.Host) {
+	ctx, cancel := context.WithTimeout(ctx, 2*stepFor)
+	defer cancel()
+	if f.Port != 0 && f.Port >= f.From && f.Port <= f.To {
+		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(f.LocalIP, f.Port)))
+		if f.PortErr = err; err == nil {
+			c.Close()
+		}
+	}
+	if c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(f.LocalIP, dispatcherPort))); err == nil {
+		c.Close()
+	} else {
+		f.Dispatcher = !f.ForeignIP
+	}
+	var work sync.WaitGroup
+	work.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, stepFor)
+		defer cancel()
+		f.Control = h.CheckControl(ctx)
+	})
+	work.Go(func() { f.Routers, f.RoutersErr = h.AskRouters(ctx) })
+	for _, ia := range coresOf(f.ConfigDir, f.Daemon, f.IA) {
+		f.Core = append(f.Core, Reach{To: ia.String(), IA: ia})
+	}
+	work.Wait()
+}
+
+// coresOf are core ASes of the ISD, as its TRC names them.
+func coresOf(dir, daemon string, local pathsel.IA) (out []pathsel.IA) {
+	if daemon != "" {
+		return nil
+	}
+	_, texts := files(filepath.Join(dir, "certs"), ".trc")
+	for _, b := range texts {
+		t, err := cppki.DecodeSignedTRC(b)
+		if err != nil || uint16(t.TRC.ID.ISD) != local.ISD() {
+			continue
+		}
+		for _, as := range t.TRC.CoreASes {
+			ia := pathsel.IA(uint64(t.TRC.ID.ISD)<<48 | uint64(as))
+			if ia != local && !slices.Contains(out, ia) && len(out) < maxCores {
+				out = append(out, ia)
+			}
+		}
+	}
+	return out
+}
+
+// look finds out how far packets get.
+func (r *Reach) look(ctx context.Context, h *scionnet.Host) {
+	ctx, cancel := context.WithTimeout(ctx, 4*stepFor)
+	defer cancel()
+	if r.Paths, r.Err = h.Paths(ctx, r.IA); r.Err != nil {
+		return
+	}
+	r.Paths = r.Paths[:min(len(r.Paths), maxProbed)]
+	var work sync.WaitGroup
+	probe := func(f func(context.Context)) {
+		work.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, stepFor)
+			defer cancel()
+			f(ctx)
+		})
+	}
+	probe(func(ctx context.Context) {
+		if t, err := h.Trace(ctx, r.IA, r.Paths); err == nil {
+			r.Traces = t
+		}
+	})
+	if r.Host.IsValid() {
+		probe(func(ctx context.Context) {
+			if p, err := h.Probe(ctx, r.IA, r.Host, r.Paths); err == nil {
+				r.Echo = p
+			}
+		})
+	}
+	if r.Host.IsValid() && r.Port != 0 {
+		work.Go(func() { r.connect(ctx, h) })
+	}
+	work.Wait()
+}
+
+// connect connects to the port. A path with a smaller MTU than announced shows in the handshake.
+func (r *Reach) connect(ctx context.Context, h *scionnet.Host) {
+	ctx, cancel := context.WithTimeout(ctx, 2*stepFor)
+	defer cancel()
+	e, err := h.Listen(ctx, scionnet.ListenConfig{})
+	if err != nil {
+		r.Dial = err
+		return
+	}
+	defer e.Close()
+	to := scionnet.Addr{IA: r.IA, Host: r.Host, Port: r.Port}
+	paths := r.Paths[:min(len(r.Paths), maxDialled)]
+	errs := make([]error, len(paths))
+	r.Carried = make([]int, len(paths))
+	var work sync.WaitGroup
+	for i, p := range paths {
+		work.Go(func() {
+			c, err := e.Dial(ctx, to, p, nil)
+			if errs[i] = err; err == nil {
+				r.Carried[i] = h.MTUOf(to, p)
+				c.Abort()
+			}
+		})
+	}
+	work.Wait()
+	if i := slices.Index(errs, nil); i < 0 && len(errs) > 0 {
+		r.Dial = errs[0]
+	}
+}
+
+// ask asks a tracker anything. Every answer will do.
+func ask(ctx context.Context, h *scionnet.Host, u tracker.URL) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*stepFor)
+	defer cancel()
+	if u.Scheme() == "udp" {
+		return askUDP(ctx, u.Request("").Host)
+	}
+	client := http.DefaultClient
+	if at, ok := u.SCION(); ok {
+		if h == nil {
+			return errors.New("SCION does not work on this host")
+		}
+		port, err := h.OpenHTTP(ctx, 0)
+		if err != nil {
+			return err
+		}
+		defer port.Close()
+		t := port.Client(at)
+		if u.Name() != "" {
+			t = port.ClientByName(u.Name(), at.Port)
+		}
+		defer t.Close()
+		client = &http.Client{Transport: t}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.Request("").String(), nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(req)
+	if err != nil {
+		if inner := errors.Unwrap(err); inner != nil {
+			err = inner // without the URL, which may have a key
+		}
+		return err
+	}
+	return answer.Body.Close()
+}
+
+// askUDP asks for a connection ID (BEP 15).
+func askUDP(ctx context.Context, host string) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "udp", host)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	end, _ := ctx.Deadline()
+	_ = c.SetDeadline(end)
+	request := []byte{0, 0, 4, 0x17, 0x27, 0x10, 0x19, 0x80, 0, 0, 0, 0, 'b', 'r', 'd', 'r'}
+	if _, err := c.Write(request); err != nil {
+		return err
+	}
+	answer := make([]byte, 64)
+	n, err := c.Read(answer)
+	if err == nil && (n < 16 || string(answer[4:8]) != "brdr") {
+		err = errors.New("it does not speak the UDP tracker protocol")
+	}
+	return err
+}
