@@ -23,6 +23,7 @@ type common struct {
 	offers     *offers
 	gauges     gauges
 	fetches    fetches
+	exchanges  exchanges
 	transports []Transport
 	web        *webPort
 	examining  chan struct{}   // has room for one token of each transfer that examines ways to peers

@@ -6,6 +6,7 @@ import (
 
 	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
+	pp "github.com/anacrolix/torrent/peer_protocol"
 	"github.com/anacrolix/torrent/storage"
 )
 
@@ -45,8 +46,9 @@ type engineTorrent interface {
 // engineConn is what a transfer uses of the engine's connections.
 type engineConn interface {
 	Stats() torrent.PeerStats
-	Pieces() pieceSet // that the peer has
-	Name() string     // of its software, as the peer says
+	Pieces() pieceSet                                   // that the peer has
+	Name() string                                       // of its software, as the peer says
+	Extend(name pp.ExtensionName, payload []byte) error // sends a message of an extension (BEP 10)
 }
 
 type pieceSet interface {
@@ -135,6 +137,10 @@ func (c anacrolixConn) Pieces() pieceSet { return c.PeerPieces() }
 func (c anacrolixConn) Name() string {
 	name, _ := c.PeerClientName.Load().(string)
 	return name
+}
+
+func (c anacrolixConn) Extend(name pp.ExtensionName, payload []byte) error {
+	return c.WriteExtendedMessage(name, payload)
 }
 
 // isComplete tells whether a piece is there and verified.

@@ -22,10 +22,12 @@ const sampleEvery = 200 * time.Millisecond
 // gauge counts what the engine does on one connection, since the engine cannot be asked for that.
 type gauge struct {
 	conn        engineConn
-	peer        *torrent.Peer // the same
-	link        *link         // nil: it has ended meanwhile
-	outstanding atomic.Int64  // requests sent, neither answered nor taken back
-	unchoked    atomic.Bool   // the peer serves us
+	peer        *torrent.Peer         // the same
+	link        *link                 // nil: it has ended meanwhile
+	outstanding atomic.Int64          // requests sent, neither answered nor taken back
+	unchoked    atomic.Bool           // the peer serves us
+	exchanges   [pexKinds]atomic.Bool // kinds of addresses that the peer takes
+	port        atomic.Uint32         // at which the peer says that it listens; 0: it does not say
 
 	// The engine's, with its lock held.
 	pipeline pipeline

@@ -15,6 +15,7 @@ import (
 
 	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
+	pp "github.com/anacrolix/torrent/peer_protocol"
 	engine "github.com/anacrolix/torrent/storage"
 
 	"braid/pathsel"
@@ -210,6 +211,8 @@ func (f *fakeTorrent) got(piece, bytes int) {
 
 // fakeConn has the torrent's counts, since the test looks only at whether there is data.
 type fakeConn struct{ *fakeTorrent }
+
+func (fakeConn) Extend(pp.ExtensionName, []byte) error { return nil }
 
 func (c fakeConn) Pieces() pieceSet { return allPieces(len(c.have)) }
 

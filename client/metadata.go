@@ -314,18 +314,22 @@ func (f *fetches) of(c *torrent.PeerConn) *metadata {
 	return m.(*metadata)
 }
 
-// Only the metadata extension is offered to peers. With hole punching (BEP 55) peers could name
-// addresses for us to dial. The engine itself only sends a known dictionary to others.
+// Hole punching (BEP 55) is not offered to peers: they could name addresses for us to dial. The engine
+// itself only sends a known dictionary to others. The numbers behind metadata's are those of peer
+// exchange (pex.go), whose messages the engine passes over.
 var (
-	metadataByEngine = &torrent.LocalLtepProtocolMap{Index: []pp.ExtensionName{pp.ExtensionNameMetadata}, NumBuiltin: 1}
-	metadataByUs     = &torrent.LocalLtepProtocolMap{Index: metadataByEngine.Index}
+	metadataByEngine = &torrent.LocalLtepProtocolMap{
+		Index: append([]pp.ExtensionName{pp.ExtensionNameMetadata}, pexNames[:]...), NumBuiltin: 1,
+	}
+	metadataByUs = &torrent.LocalLtepProtocolMap{Index: metadataByEngine.Index}
+	metadataOnly = &torrent.LocalLtepProtocolMap{Index: metadataByEngine.Index[:1]}
 )
 
 const metadataExtension = 1 // its place in Index, from 1
 
 // install connects the engine's callbacks with the fetches. They run with the engine's lock held.
 func (f *fetches) install(c *torrent.Callbacks) {
-	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.LocalLtepProtocolMap = metadataByUs })
+	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.LocalLtepProtocolMap = metadataOnly })
 	next := c.ReadExtendedHandshake
 	c.ReadExtendedHandshake = func(p *torrent.PeerConn, h *pp.ExtendedHandshakeMessage) {
 		if next != nil {

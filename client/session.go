@@ -14,7 +14,8 @@
 //	link       a connection; what sits on it is in package wire
 //	gauge      what the engine does on a connection: outstanding requests, choked or not
 //
-// The package contacts only the peers that it is given: no DHT, no peer exchange, no port mapping.
+// The package contacts only the peers that it is given and, with Config.PEX, those that connected
+// peers name (pex.go).
 package client
 
 import (
@@ -72,6 +73,9 @@ type Config struct {
 	// Limiter, if not nil, is used instead of Limits: they can be changed while the session runs.
 	// Without it, limits of single transfers have no effect.
 	Limiter *Limiter
+	// PEX has torrents that are not private exchange peers' addresses with connected peers: ut_pex
+	// (BEP 11) for peers on IP, scion_pex (PEX.md) for peers on SCION.
+	PEX bool
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -200,6 +204,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	}
 	s.offers.limits = s.limits
 	s.policy.Store(&cfg.Policy)
+	s.exchanges.on.Store(cfg.PEX)
 	if s.maxPaths <= 0 {
 		s.maxPaths = DefaultMaxPaths
 	}
@@ -216,6 +221,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	s.gauges.install(&c.Callbacks, s.offers.linkAt)
 	limitRequests(&c.Callbacks, cfg.MaxRequests)
 	s.fetches.install(&c.Callbacks)
+	s.exchanges.install(&c.Callbacks, &s.gauges)
 	client, err := torrent.NewClient(c)
 	if err != nil {
 		s.stop()
@@ -359,6 +365,10 @@ func (s *Session) SetPolicy(p pathsel.Policy) {
 		t.do(t.connector.onPolicy)
 	}
 }
+
+// SetPEX changes whether torrents take part in peer exchange: see Config.PEX. Peers that are connected
+// already take no messages if it was off when they connected.
+func (s *Session) SetPEX(on bool) { s.exchanges.on.Store(on) }
 
 func (s *Session) forget(t *Transfer) {
 	s.mu.Lock()

@@ -82,6 +82,7 @@ type Transfer struct {
 	judge     judge
 	room      roomKeeper
 	confirmer confirmer
+	exchanger exchanger
 	checkup   checkup
 	rates     rates
 }
@@ -125,6 +126,7 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd
 	t.peers.most = opts.MaxPeers
 	t.judge = judge{c, &t.connector}
 	t.room = roomKeeper{core: c, rarest: &t.rarest}
+	t.exchanger = exchanger{core: c, connector: &t.connector, told: map[pathsel.PeerID]*[pexKinds]pexTold{}}
 	c.ctx, t.stop = context.WithCancelCause(x.ctx)
 	peers, err := t.firstPeers()
 	if err == nil && !src.IsMagnet() && !opts.Describe {
@@ -144,6 +146,7 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd
 		c.tellVerified(opts.Verified)
 	}
 	t.seeder.watch()
+	t.exchanger.begin()
 	c.inbox.put(newPeers{peers: slices.Clone(opts.Known), found: true, delivered: true})
 	c.inbox.put(newPeers{peers: peers})
 	go t.run()
@@ -392,6 +395,7 @@ func (t *Transfer) onSecond() {
 	t.peers.noteData(&t.gauges, time.Now())
 	t.server.serve()
 	t.judge.judge()
+	t.exchanger.tell(time.Now())
 	t.connector.choosePeers()
 	t.room.look()
 }
@@ -450,6 +454,8 @@ func (t *Transfer) handle(event any) {
 		if t.fail(err); complete {
 			t.complete()
 		}
+	case exchanged:
+		t.exchanger.onMessage(e)
 	case examinedAll:
 		t.checkup.onExamined(e)
 	case TrackerState:
@@ -469,6 +475,9 @@ func (t *Transfer) choose() {
 // begin asks for the data, now that it is known what is in the torrent.
 func (t *Transfer) begin() {
 	t.checkup.restart()
+	if s, err := t.Described(); err == nil {
+		t.exchanger.learn(s)
+	}
 	l := t.described.Load().layout
 	for _, link := range l.Symlinks {
 		t.log.Warn("a symbolic link of the torrent is not made", "path", link)
@@ -523,6 +532,7 @@ func (t *Transfer) finish() {
 	t.final.ReadRate, t.final.WriteRate = 0, 0
 	t.connector.withdrawAll()
 	t.gauges.unwatch(t.source.InfoHash)
+	t.exchanger.end()
 	t.describer.end()
 	t.readers.end()
 	t.torrent.Drop() // closes the links

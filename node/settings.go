@@ -36,6 +36,8 @@ type Settings struct {
 	ScriptOff bool   `json:"script_off,omitempty"`
 	// Trackers are those of torrents that name none and are not private, one tier each.
 	Trackers []string `json:"trackers,omitempty"`
+	// NoPEX keeps torrents out of peer exchange: see client.Config.PEX.
+	NoPEX bool `json:"no_pex,omitempty"`
 }
 
 // Watch is a directory in which the service looks for .torrent files. A node only keeps it.
@@ -133,6 +135,7 @@ func (n *Node) firstSettings(cfg *Config) (err error) {
 	if n.settings, err = n.loadSettings(s); err != nil {
 		return err
 	}
+	cfg.Client.PEX = !n.settings.NoPEX
 	if n.settings.Policy == (Policy{}) {
 		return nil
 	}
@@ -211,6 +214,7 @@ func (n *Node) Change(change func(*Settings)) error {
 		p.Chosen = n.chosen
 		n.session.SetPolicy(p)
 	}
+	n.session.SetPEX(!s.NoPEX)
 	if s.PeerLimit != old.PeerLimit {
 		for _, t := range n.Torrents() {
 			if r := t.current(); r != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Source finds peers for torrents and makes this node known to others: trackers (trackers.go) and
-// DHTs (dht.go); peer exchange could be another source.
+// DHTs (dht.go).
 type Source interface {
 	// Start begins to search for peers of a torrent. It returns ErrNoWay if this source cannot help
 	// that torrent.

@@ -38,6 +38,14 @@ const (
 	// of the metadata. The engine then allocates up to 16 MiB, and asks all other peers again.
 	greetingsMost  = 8
 	greetingsEvery = time.Minute
+	// Notices are extended messages that need no answer: those of peer exchange, which come once a
+	// minute (BEP 11). More of them, and longer ones, do not reach the engine.
+	noticesMost  = 6
+	noticesEvery = 20 * time.Second
+	maxNotice    = 32 << 10
+	// metadataExtension is the number that braid gives to the metadata extension (BEP 9). The engine
+	// answers no other one.
+	metadataExtension = 1
 	// MaxMetadata is the largest info dictionary that is fetched, in bytes: 800 000 pieces, or all
 	// files that a torrent may have.
 	MaxMetadata = 16 << 20
@@ -65,6 +73,7 @@ type bounds struct {
 	questions int    // our requests for metadata that wait for an answer
 	turns     allowance
 	greetings allowance
+	notices   allowance
 }
 
 // room tells whether one more request for metadata may pass.
@@ -111,6 +120,10 @@ func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 			if !x.greetings.spend(now, greetingsMost, greetingsEvery) {
 				return refuse, errFlood
 			}
+		case m.extension != metadataExtension:
+			if m.size > maxNotice || !x.notices.spend(now, noticesMost, noticesEvery) {
+				return drop, nil
+			}
 		case m.answer && x.questions == 0:
 			return refuse, errAnswer
 		case m.answer:
@@ -129,6 +142,7 @@ func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 // departs counts an extended message of the engine.
 func (x bounds) departs(m message) bounds {
 	switch {
+	case !m.metadata: // an address in a message of peer exchange may look like a metadata message
 	case m.question:
 		x.questions++
 	case m.answer:

@@ -48,9 +48,9 @@ type Filter struct {
 	blockComing bool  // a block has begun since the last read, or goes on
 
 	// The writer's, with writing held:
-	out         framing
-	unfinished  []byte // the beginning of a message
-	sayHaveNone bool   // tell the peer that we have nothing, in place of the dropped message
+	out        framing
+	unfinished []byte // the beginning of a message
+	instead    []byte // messages for the peer in place of the next dropped one
 
 	writing sync.Mutex // held while the wire is written; before mu
 
@@ -311,15 +311,21 @@ func (f *Filter) departs(m message) verdict {
 	case msgExtended:
 		f.bounds = f.bounds.departs(m)
 		f.signalLocked()
+		if x, changed := withoutYourIP(m.greeting); changed {
+			f.instead = append(f.instead, x...)
+			return drop
+		}
 	case msgBitfield, msgHaveAll, msgHaveNone:
 		if !f.concealing {
 			f.lastTwo.told = m.pieces
 			break
 		}
 		f.announceLocked()
-		// A peer with the fast extension must be told explicitly that we have nothing (BEP 6).
-		f.sayHaveNone = m.kind != msgHaveNone && !f.noRejects
 		if m.kind != msgHaveNone {
+			// A peer with the fast extension must be told explicitly that we have nothing (BEP 6).
+			if !f.noRejects {
+				f.instead = append(f.instead, plain(msgHaveNone)...)
+			}
 			return drop
 		}
 	case msgHave:

@@ -527,3 +527,30 @@ func TestLastTwoOfKin(t *testing.T) {
 	}
 	s.says(plain(msgHaveNone), haves([]uint32{1}))
 }
+
+// Messages of peer exchange need no answer. Too many and too long ones do not reach the engine, and none
+// of them passes for one about metadata.
+func TestNotices(t *testing.T) {
+	var x bounds
+	now := time.Unix(1, 0)
+	notice := message{kind: msgExtended, extension: 2, size: 100}
+	for i := range 2 * noticesMost {
+		v, err := x.arrived(notice, now)
+		if want := map[bool]verdict{true: pass, false: drop}[i < noticesMost]; v != want || err != nil {
+			t.Fatalf("message %d: %v, %v", i, v, err)
+		}
+	}
+	if x.answers != 0 {
+		t.Errorf("%d answers are expected", x.answers)
+	}
+	notice.size = maxNotice + 1
+	if v, err := x.arrived(notice, now.Add(time.Hour)); v != drop || err != nil {
+		t.Errorf("a long message: %v, %v", v, err)
+	}
+	for payload, questions := range map[string]int{"d8:msg_typei0e5:piecei0ee": 1, "d8:added_s414:8:msg_typei0e.e": 0} {
+		m, ok := begin(append([]byte{0, 0, 0, byte(2 + len(payload)), msgExtended, 3}, payload...))
+		if x := (bounds{}).departs(m); !ok || x.questions != questions {
+			t.Errorf("%q: %d questions", payload, x.questions)
+		}
+	}
+}

@@ -15,7 +15,7 @@ type framing struct {
 	fast    bool   // the handshake offers the fast extension (BEP 6)
 	old     bool   // the peer ID is of a Transmission that does not answer cancels
 	ours    bool   // the peer ID is of the engine that braid uses
-	whole   bool   // bitfields are counted, for which they must be buffered whole
+	whole   bool   // bitfields and extended handshakes are read, for which they must be buffered whole
 	left    uint64 // bytes of the present message that are still to come
 	drop    bool   // these bytes are dropped
 }
@@ -75,10 +75,12 @@ type message struct {
 	keepAlive bool
 	size      uint64 // of the whole message, in bytes
 	block     block
-	extension byte // of an extended message: the number that the receiver gave to the extension, 0 for the handshake
-	answer    bool // to a request for metadata, according to itself
-	question  bool // a request for metadata, likewise
-	pieces    int  // in a bitfield that was seen whole
+	extension byte   // of an extended message: the number that the receiver gave to the extension, 0 for the handshake
+	answer    bool   // to a request for metadata, according to itself
+	question  bool   // a request for metadata, likewise
+	metadata  bool   // a metadata message that is written as the engine and braid write it
+	pieces    int    // in a bitfield that was seen whole
+	greeting  string // the payload of an extended handshake that was seen whole
 }
 
 // plain makes a message that has only a type.
@@ -146,8 +148,13 @@ func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consume
 			continue
 		}
 		m, ok := begin(rest)
-		if ok && f.whole && m.kind == msgBitfield {
-			if ok = uint64(len(rest)) >= m.size; ok {
+		greets := m.kind == msgExtended && m.extension == 0 && m.size >= extendedHead
+		if ok && f.whole && (m.kind == msgBitfield || greets) {
+			ok = uint64(len(rest)) >= m.size
+			switch {
+			case ok && greets:
+				m.greeting = string(rest[extendedHead:m.size])
+			case ok:
 				m.pieces = ones(rest[5:m.size])
 			}
 		}
@@ -214,6 +221,7 @@ func begin(b []byte) (m message, ok bool) {
 			return m, false
 		}
 		m.extension = b[5]
+		m.metadata = bytes.HasPrefix(b[extendedHead:head], []byte("d8:msg_type"))
 		says := func(kind string) bool { return bytes.Contains(b[extendedHead:head], []byte("8:msg_typei"+kind+"e")) }
 		m.question, m.answer = says("0"), says("1") || says("2")
 	case m.size == 5 && (m.kind <= msgNotInterested || m.kind == msgHaveAll || m.kind == msgHaveNone):

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"io"
 	"net"
 	"slices"
@@ -103,4 +104,18 @@ func hideBits(handshake []byte) {
 	for i := range bits {
 		bits[i] &= [8]byte{5: 0x10, 7: 0x04}[i] // extended messages (BEP 10), the fast extension (BEP 6)
 	}
+}
+
+// withoutYourIP returns an extended handshake (BEP 10) of the engine without the address that the
+// engine knows the peer by. The address is made up, and concerns nobody else. It is the last entry of
+// the payload, since keys are in order.
+func withoutYourIP(payload string) (message []byte, changed bool) {
+	const key = "6:yourip16:"
+	rest := len(payload) - len("e") - 16 - len(key)
+	if rest < 0 || payload[rest:rest+len(key)] != key {
+		return nil, false
+	}
+	message = binary.BigEndian.AppendUint32(nil, uint32(1+1+rest+1))
+	message = append(append(message, msgExtended, 0), payload[:rest]...)
+	return append(message, 'e'), true
 }

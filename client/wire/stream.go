@@ -218,12 +218,10 @@ func (f *Filter) Write(b []byte) (int, error) {
 			return 0, err
 		}
 		from = d.to
-		if f.sayHaveNone { // before any other message about pieces
-			f.sayHaveNone = false
-			if err := f.put(plain(msgHaveNone)); err != nil {
-				return 0, err
-			}
+		if err := f.put(f.instead); err != nil { // before any other message about pieces
+			return 0, err
 		}
+		f.instead = nil
 	}
 	if err := f.put(all[from:consumed]); err != nil {
 		return 0, err

@@ -149,8 +149,15 @@ func openService(ctx context.Context, cmd *cli.Command, state string, log *slog.
 	if err != nil {
 		return nil, listenError(err)
 	}
-	if cmd.IsSet("directory") {
-		err = n.Change(func(s *node.Settings) { s.Dir = cfg.Settings.Dir })
+	if cmd.IsSet("directory") || cmd.IsSet("pex") {
+		err = n.Change(func(s *node.Settings) {
+			if cmd.IsSet("directory") {
+				s.Dir = cfg.Settings.Dir
+			}
+			if cmd.IsSet("pex") {
+				s.NoPEX = cfg.Settings.NoPEX
+			}
+		})
 	}
 	return n, err
 }

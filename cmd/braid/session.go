@@ -32,6 +32,7 @@ func peerFlags() []cli.Flag {
 	return []cli.Flag{
 		transportFlag(),
 		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+		&cli.StringFlag{Name: "pex", Value: "on", Usage: "connected peers tell each other of peers, over SCION and IP, except in private torrents (peer exchange): `WHETHER` is on or off"},
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
 		&cli.IntFlag{Name: "max-requests", Usage: "keep at most `N` requests outstanding on each connection (default: as many as are useful)"},
 		congestionFlag(),
@@ -134,6 +135,9 @@ func parseNode(cmd *cli.Command, log *slog.Logger) (cfg node.Config, err error) 
 	if cfg.Knowledge, err = parseKnowledge(cmd); err != nil {
 		return cfg, err
 	}
+	if cfg.Settings.NoPEX, err = parseOff(cmd, "pex"); err != nil {
+		return cfg, err
+	}
 	over, err := parseTransports(cmd)
 	if err != nil {
 		return cfg, err
@@ -146,6 +150,16 @@ func parseNode(cmd *cli.Command, log *slog.Logger) (cfg node.Config, err error) 
 		}
 	}
 	return cfg, nil
+}
+
+// parseOff tells whether a flag that is on or off says off.
+func parseOff(cmd *cli.Command, flag string) (bool, error) {
+	switch where := cmd.String(flag); where {
+	case "on", "off":
+		return where == "off", nil
+	default:
+		return false, usageErrorf("--%s %q: want on or off", flag, where)
+	}
 }
 
 // parseClient reads the flags that configure the session.

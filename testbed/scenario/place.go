@@ -120,6 +120,8 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 	serves := a.serves(p)
 	// Each peer needs its own key: peers with the same key are one peer.
 	args = append(args, "--identity", filepath.Join(a.scratch, p.Name+".pem"), "--json", "--transport", p.Transport)
+	// Peers know those that the scenario says, unless it asks for more.
+	args = append(args, "--pex", "off")
 	var cmd *exec.Cmd
 	var host *testbed.IPHost
 	if p.onIP() {

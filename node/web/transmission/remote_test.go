@@ -125,7 +125,7 @@ func options(dir string) []option {
 		set("--no-utp", one("--no-utp"), "utp-enabled", false),
 		lack("--utp", one("--utp"), "utp-enabled", false, "uTP"),
 		set("-X --no-pex", one("-X"), "pex-enabled", false),
-		lack("-x --pex", one("-x"), "pex-enabled", false, "peer exchange"),
+		set("-x --pex", one("-x"), "pex-enabled", true),
 		set("-Y --no-lpd", one("-Y"), "lpd-enabled", false),
 		lack("-y --lpd", one("-y"), "lpd-enabled", false, "local peer discovery"),
 		set("-w --download-dir", one("-w", dir+"/done"), "download-dir", dir+"/done"),

@@ -243,6 +243,12 @@ var directories = []setting{
 				x.Trackers = slices.Concat(splitTiers(*list)...)
 			}
 		}},
+	{name: "pex_enabled", style: kebab, get: func(x *session) any { return !x.NoPEX },
+		put: func(x *session, e *edits) {
+			if on := e.flag("pex_enabled"); on != nil {
+				x.NoPEX = !*on
+			}
+		}},
 	{name: "peer_limit_per_torrent", style: kebab, get: func(x *session) any { return x.peerLimit() },
 		put: func(x *session, e *edits) { e.number("peer_limit_per_torrent", 10_000, &x.PeerLimit) }},
 	{name: "queue_stalled_minutes", style: kebab,
@@ -355,7 +361,6 @@ var lacking = []setting{
 	lacks("lpd_enabled", false, "local peer discovery"),
 	lacks("peer_limit_global", 0, "limit of peers for all torrents together"),
 	lacks("peer_port_random_on_start", false, "random port: restart it with --listen and port 0"),
-	lacks("pex_enabled", false, "peer exchange"),
 	lacks("port_forwarding_enabled", false, "port forwarding"),
 	lacks("preferred_transports", []string{"tcp"}, "other transport on IP"),
 	lacks("rename_partial_files", false, "names for incomplete files"),

@@ -269,14 +269,17 @@ func TestSettings(t *testing.T) {
 	if got.Directory != d.data || got.Watched != "keep" {
 		t.Errorf("%+v", got)
 	}
-	dir, then, two, yes := t.TempDir(), "rename", 2, true
+	if !got.PeerExchange {
+		t.Error("peer exchange is off at first")
+	}
+	dir, then, two, yes, no := t.TempDir(), "rename", 2, true, false
 	limits, other := v1.Limits{UploadMbitS: 10, Paths: []v1.PathLimit{}}, v1.Limits{DownloadMbitS: 1, Paths: []v1.PathLimit{}}
 	schedule := v1.Schedule{Enabled: true, Begin: "22:30", End: "06:00", Days: []string{"mon", "sat"}, Always: true}
 	policy := v1.PathPolicy{ACL: "- 1-ff00:0:110#2, +", Preference: []string{}}
 	goal := v1.Goal{Ratio: 2, TimeS: 3600}
 	got = must[v1.Settings](t)(d.SetSettings(ctx, v1.ChangeSettings{
 		Limits: &limits, Alternative: &other, Schedule: &schedule, ActiveDownloads: &two, ActiveSeeds: &two, CompleteDir: &dir, WatchDir: &dir,
-		Watched: &then, Policy: &policy, Goal: &goal, AddPaused: &yes,
+		Watched: &then, Policy: &policy, Goal: &goal, AddPaused: &yes, PeerExchange: &no,
 	}))
 	want := v1.Settings{
 		Limits: limits, Alternative: other, Schedule: schedule, ActiveDownloads: 2, ActiveSeeds: 2, Directory: d.data, CompleteDir: dir,

@@ -187,7 +187,7 @@ func newSettings(s node.Settings) Settings {
 		Limits: newRates(s.Rates), Alternative: newRates(s.Alternative.Rates), ActiveDownloads: s.Queue.Downloads, ActiveSeeds: s.Queue.Seeds,
 		Schedule:  Schedule{Enabled: x.On, Begin: clock(x.From), End: clock(x.To), Days: []string{}},
 		Directory: s.Dir, CompleteDir: s.CompleteDir, WatchDir: s.Watch.Dir, Watched: s.Watch.Then, Policy: newPolicy(s.Policy),
-		Goal: newGoal(s.Goal), AddPaused: s.AddPaused,
+		Goal: newGoal(s.Goal), AddPaused: s.AddPaused, PeerExchange: !s.NoPEX,
 	}
 	if !s.ScriptOff {
 		out.Script = s.Script
@@ -300,6 +300,9 @@ func (in ChangeSettings) apply(s *node.Settings) (err error) {
 	set(&s.Queue.Downloads, in.ActiveDownloads)
 	set(&s.Queue.Seeds, in.ActiveSeeds)
 	set(&s.AddPaused, in.AddPaused)
+	if in.PeerExchange != nil {
+		s.NoPEX = !*in.PeerExchange
+	}
 	if in.Goal != nil {
 		s.Goal = in.Goal.parse()
 	}

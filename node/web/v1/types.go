@@ -436,6 +436,8 @@ type Settings struct {
 	Policy          PathPolicy `json:"policy"`
 	Goal            Goal       `json:"goal"`       // of torrents that have none of their own
 	AddPaused       bool       `json:"add_paused"` // added torrents wait until they are resumed
+	// PeerExchange has connected peers tell each other of peers. Private torrents take no part.
+	PeerExchange bool `json:"peer_exchange"`
 }
 
 // Schedule says when the alternative rates apply.
@@ -462,6 +464,7 @@ type ChangeSettings struct {
 	Policy          *PathPolicy `json:"policy,omitempty"`
 	Goal            *Goal       `json:"goal,omitempty"`
 	AddPaused       *bool       `json:"add_paused,omitempty"`
+	PeerExchange    *bool       `json:"peer_exchange,omitempty"`
 }
 
 // Snapshot is the first event of a stream: all that later events change.

@@ -1,0 +1,207 @@
+package client
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/anacrolix/torrent"
+	pp "github.com/anacrolix/torrent/peer_protocol"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// exchanger tells connected peers of each other, and takes the addresses that they name (peer
+// exchange: ut_pex for peers on IP, scion_pex for peers on SCION).
+//
+// The engine's own peer exchange is off: it would tell the made-up addresses under which it knows our
+// peers, and connections with the addresses that it is told are for this package to make.
+//
+// A peer is told of the peers that this transfer is connected to, and of nothing else. Nobody is told
+// of anything before it is known that the torrent is not private (BEP 27).
+type exchanger struct {
+	*core
+	connector *connector
+	private   bool // as far as it is known
+	known     bool // it is known what is in the torrent
+	gate      pexGate
+	told      map[pathsel.PeerID]*[pexKinds]pexTold
+}
+
+// exchanged is an event: a peer has sent a message of peer exchange.
+type exchanged struct {
+	face    face
+	payload []byte
+}
+
+// offer lists the extensions that a connection over a transport is offered. Peers on IP cannot be told
+// apart by their addresses, whether they speak TCP or QUIC. So over SCION they are exchanged only by
+// sessions with TCP.
+func (x *exchanger) offer(transport string) *torrent.LocalLtepProtocolMap {
+	names := []pp.ExtensionName{pp.ExtensionNameMetadata}
+	for _, t := range x.transports {
+		switch t.Name() {
+		case "scion":
+			names = append(names, pexNames[pexSCION])
+		case "tcp", transport:
+			names = append(names, pexNames[pexIP])
+		}
+	}
+	return &torrent.LocalLtepProtocolMap{Index: names}
+}
+
+// begin takes part for the torrent, unless it is private.
+func (x *exchanger) begin() {
+	if x.private = x.source.IsPrivate(); !x.private {
+		x.exchanges.byHash.Store(x.source.InfoHash, exchange{
+			offer: x.offer,
+			heard: func(f face, payload []byte) { x.inbox.put(exchanged{f, payload}) },
+		})
+	}
+}
+
+// end takes no part any more.
+func (x *exchanger) end() { x.exchanges.byHash.Delete(x.source.InfoHash) }
+
+// learn notes that it is known what is in the torrent. One that has turned out to be private exchanges
+// nothing.
+func (x *exchanger) learn(s Source) {
+	if x.known, x.private = true, s.IsPrivate(); x.private {
+		x.end()
+	}
+}
+
+// tell sends what is due. It is called every second.
+func (x *exchanger) tell(now time.Time) {
+	if x.private || !x.known || !x.exchanges.on.Load() {
+		return
+	}
+	rows := map[pathsel.PeerID][]*row{}
+	for r := range x.peers.connected() {
+		rows[r.remoteID()] = append(rows[r.remoteID()], r)
+	}
+	for id := range x.told {
+		if rows[id] == nil {
+			delete(x.told, id)
+		}
+	}
+	all := map[pathsel.PeerID][]pexPeer{}
+	for id, rs := range rows {
+		all[id] = x.addresses(rs)
+	}
+	for id, rs := range rows {
+		told := x.told[id]
+		if told == nil {
+			told = &[pexKinds]pexTold{}
+			x.told[id] = told
+		}
+		for kind := range pexKinds {
+			x.tellOne(rs, kind, &told[kind], all, now)
+		}
+	}
+}
+
+// tellOne sends a peer with these connections one kind of addresses, over the first connection that
+// takes them.
+func (x *exchanger) tellOne(rs []*row, kind pexKind, told *pexTold, all map[pathsel.PeerID][]pexPeer, now time.Time) {
+	if now.Before(told.next) {
+		return
+	}
+	for _, r := range rs {
+		g := x.gauges.find(r.link.face)
+		if g == nil || !g.exchanges[kind].Load() || !slices.Contains(x.offer(r.transport).Index, pexNames[kind]) {
+			continue
+		}
+		if m, ok := told.tell(x.present(r, kind, all), now); ok {
+			if err := g.conn.Extend(pexNames[kind], m.encode()); err != nil {
+				x.log.Debug("peer exchange failed", "peer", r.peer, "error", err)
+			}
+		}
+		return
+	}
+}
+
+// present lists the addresses of one kind that a peer may be told of, in a stable order.
+func (x *exchanger) present(to *row, kind pexKind, all map[pathsel.PeerID][]pexPeer) (out []pexPeer) {
+	home, own := x.home()
+	at := addrOf(to.link.Peer())
+	for id, peers := range all {
+		for _, p := range peers {
+			if id != to.remoteID() && p.kind() == kind && p.peer().ID() != to.peer.ID() && mayName(at, p.at, home, own) {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b pexPeer) int { return compareAddrs(a.at, b.at) })
+	return slices.CompactFunc(out, func(a, b pexPeer) bool { return a.at == b.at })
+}
+
+// addresses are those of a peer at which others can reach it: where we have reached it, and where it
+// says that it listens. An unproven ISD-AS is passed on to nobody, and a web seed serves no peers.
+func (x *exchanger) addresses(rs []*row) (out []pexPeer) {
+	pieces, _ := x.torrent.Size()
+	for _, r := range rs {
+		g := x.gauges.find(r.link.face)
+		if g == nil || !r.link.Proven() || r.peer.IsWebSeed() {
+			continue
+		}
+		p := pexPeer{at: addrOf(r.link.Peer())}
+		if g.conn.Pieces().GetCardinality() == uint64(pieces) {
+			p.flags |= pexFlagSeed
+		}
+		if r.accepted && p.at.IA == 0 {
+			p.at.Port = uint16(g.port.Load())
+		} else if !r.accepted {
+			p.flags |= pexFlagReachable
+		}
+		known := slices.ContainsFunc(out, func(q pexPeer) bool { return q.at == p.at })
+		if isUsable(p.at) && !known {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// addrOf is the address of a peer, with a zero IA on IP; the zero address for a name.
+func addrOf(p Peer) scionnet.Addr {
+	if a, ok := p.SCION(); ok {
+		return a
+	}
+	host, _ := netip.ParseAddr(p.host)
+	return scionnet.Addr{Host: host, Port: p.port}
+}
+
+// home is our own address on SCION; zero without SCION.
+func (x *exchanger) home() (ia pathsel.IA, host netip.Addr) {
+	for _, p := range x.Listening() {
+		if a, ok := p.SCION(); ok {
+			return a.IA, a.Host
+		}
+	}
+	return 0, netip.Addr{}
+}
+
+// onMessage takes the addresses that a peer has named. It does not act on dropped ones: they may be
+// reached all the same.
+func (x *exchanger) onMessage(e exchanged) {
+	l := x.offers.linkAt(e.face)
+	if x.private || l == nil || !x.exchanges.on.Load() {
+		return
+	}
+	m, err := parsePEX(e.payload)
+	if err != nil {
+		x.log.Debug("a message of a peer is ignored", "peer", l.Peer(), "error", err)
+		return
+	}
+	home, own := x.home()
+	from := addrOf(l.Peer())
+	if !l.Proven() {
+		from.IA = ^home // it may be anywhere
+	}
+	named := slices.DeleteFunc(m.added, func(p pexPeer) bool { return !mayName(from, p.at, home, own) })
+	for _, p := range x.gate.admit(l.Origin(), named, time.Now()) {
+		x.connector.add(p.peer(), true)
+	}
+	x.connector.choosePeers()
+}

@@ -1,0 +1,218 @@
+package client
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	pp "github.com/anacrolix/torrent/peer_protocol"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// The messages of peer exchange: ut_pex (BEP 11) names peers on IP, and scion_pex peers on SCION. The
+// format of scion_pex is in PEX.md.
+
+// pexKind is a kind of addresses, and the extension whose messages carry them.
+type pexKind int
+
+const (
+	pexIP pexKind = iota
+	pexSCION
+	pexKinds
+)
+
+// pexNames are the names of the extensions (BEP 10).
+var pexNames = [pexKinds]pp.ExtensionName{pexIP: pp.ExtensionNamePex, pexSCION: "scion_pex"}
+
+// pexKey is the key of a list of addresses, and what the list contains.
+type pexKey struct {
+	name  string
+	kind  pexKind
+	v6    bool // hosts with IPv6 addresses
+	added bool // otherwise dropped
+	flags bool // a byte for each address of the list before
+}
+
+// pexKeys are in the order in which bencode wants them.
+var pexKeys = []pexKey{
+	{name: "added", kind: pexIP, added: true},
+	{name: "added.f", kind: pexIP, added: true, flags: true},
+	{name: "added6", kind: pexIP, added: true, v6: true},
+	{name: "added6.f", kind: pexIP, added: true, v6: true, flags: true},
+	{name: "added_s4", kind: pexSCION, added: true},
+	{name: "added_s4.f", kind: pexSCION, added: true, flags: true},
+	{name: "added_s6", kind: pexSCION, added: true, v6: true},
+	{name: "added_s6.f", kind: pexSCION, added: true, v6: true, flags: true},
+	{name: "dropped", kind: pexIP},
+	{name: "dropped6", kind: pexIP, v6: true},
+	{name: "dropped_s4", kind: pexSCION},
+	{name: "dropped_s6", kind: pexSCION, v6: true},
+}
+
+// hostSize is the size of a host's address in bytes.
+func (k pexKey) hostSize() int {
+	if k.v6 {
+		return 16
+	}
+	return 4
+}
+
+// size is the size of an address in bytes: 6 or 18 on IP, 14 or 26 on SCION.
+func (k pexKey) size() int {
+	n := k.hostSize() + 2
+	if k.kind == pexSCION {
+		n += 8
+	}
+	return n
+}
+
+// Flags of a peer (BEP 11).
+const (
+	pexFlagSeed      = 0x02 // it has all pieces
+	pexFlagReachable = 0x10 // the sender has opened a connection to it
+)
+
+// pexPeer is a peer in a list. Its address is one on SCION, or with a zero IA on IP.
+type pexPeer struct {
+	at    scionnet.Addr
+	flags byte
+}
+
+// kind of the address.
+func (p pexPeer) kind() pexKind {
+	if p.at.IA != 0 {
+		return pexSCION
+	}
+	return pexIP
+}
+
+// peer is the address-level peer.
+func (p pexPeer) peer() Peer {
+	if p.at.IA != 0 {
+		return SCIONPeer(p.at)
+	}
+	return ipPeer(netip.AddrPortFrom(p.at.Host, p.at.Port))
+}
+
+// pexMessage is a message of either extension.
+type pexMessage struct {
+	added, dropped []pexPeer // dropped ones have no flags
+}
+
+const (
+	// maxPEX is the longest message that is read, in bytes. The longest one that BEP 11 allows has
+	// about 4 kB; libtorrent sends twice as many peers.
+	maxPEX = 16 << 10
+	// maxNamed is how many peers a message may add, and how many it may drop (BEP 11).
+	maxNamed = 50
+	// maxPEXKeys bounds the entries of a message. The formats have 12.
+	maxPEXKeys = 64
+)
+
+// encode writes the message in bencode.
+func (m pexMessage) encode() []byte {
+	b := []byte{'d'}
+	for _, k := range pexKeys {
+		all := m.dropped
+		if k.added {
+			all = m.added
+		}
+		var list []byte
+		for _, p := range all {
+			if p.kind() != k.kind || p.at.Host.Is6() != k.v6 {
+				continue
+			}
+			if k.flags {
+				list = append(list, p.flags)
+				continue
+			}
+			if k.kind == pexSCION {
+				list = binary.BigEndian.AppendUint64(list, uint64(p.at.IA))
+			}
+			list = binary.BigEndian.AppendUint16(append(list, p.at.Host.AsSlice()...), p.at.Port)
+		}
+		if len(list) > 0 {
+			b = fmt.Appendf(b, "%d:%s%d:%s", len(k.name), k.name, len(list), list)
+		}
+	}
+	return append(b, 'e')
+}
+
+var errPEX = errors.New("a list of peers has a wrong length")
+
+// parsePEX reads a message of either extension. It leaves out addresses that nobody can have and peers
+// beyond maxNamed.
+func parsePEX(payload []byte) (m pexMessage, err error) {
+	if len(payload) > maxPEX {
+		return m, fmt.Errorf("peer exchange: a message of %d bytes, at most %d are read", len(payload), maxPEX)
+	}
+	lists := map[string][]byte{}
+	b := bencoded{bytes: payload}
+	keys := 0
+	err = b.dict(func(key []byte) error {
+		if keys++; keys > maxPEXKeys {
+			return fmt.Errorf("more than %d entries", maxPEXKeys)
+		}
+		if b.kind() != '0' {
+			return b.pass()
+		}
+		text, err := b.text()
+		lists[string(key)] = text
+		return err
+	})
+	if err != nil {
+		return m, fmt.Errorf("peer exchange: %w", err)
+	}
+	for _, k := range pexKeys {
+		list := lists[k.name]
+		if k.flags {
+			continue
+		}
+		if len(list)%k.size() != 0 {
+			return pexMessage{}, fmt.Errorf("peer exchange: %s: %w", k.name, errPEX)
+		}
+		flags := lists[k.name+".f"]
+		for i := 0; len(list) > 0; i++ {
+			p := pexPeer{at: k.parse(list[:k.size()])}
+			list = list[k.size():]
+			switch into := k.into(&m); {
+			case len(*into) >= maxNamed || !isUsable(p.at) || p.at.Host.Is6() != k.v6 || p.kind() != k.kind:
+			case k.added && i < len(flags):
+				p.flags = flags[i]
+				*into = append(*into, p)
+			default:
+				*into = append(*into, p)
+			}
+		}
+	}
+	return m, nil
+}
+
+func (k pexKey) into(m *pexMessage) *[]pexPeer {
+	if k.added {
+		return &m.added
+	}
+	return &m.dropped
+}
+
+// parse reads one address.
+func (k pexKey) parse(b []byte) (a scionnet.Addr) {
+	if k.kind == pexSCION {
+		a.IA, b = pathsel.IA(binary.BigEndian.Uint64(b)), b[8:]
+	}
+	a.Host, _ = netip.AddrFromSlice(b[:k.hostSize()])
+	a.Port = binary.BigEndian.Uint16(b[k.hostSize():])
+	return a
+}
+
+// isUsable tells whether somebody can be at the address.
+func isUsable(a scionnet.Addr) bool {
+	h := a.Host
+	if !h.IsValid() || h.IsUnspecified() || h.IsMulticast() || h.Zone() != "" || h.Is4In6() || a.Port == 0 {
+		return false
+	}
+	return a.IA == 0 || a.IA.ISD() != 0 && a.IA.AS() != 0
+}

@@ -1,0 +1,154 @@
+package client
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// What peer exchange believes and says, as functions of messages and time.
+
+const (
+	// pexEvery is the least time between two messages to a peer (BEP 11).
+	pexEvery = time.Minute
+	// pexAgain is the time between two looks for something to tell a peer. Looking costs a pass over all
+	// peers.
+	pexAgain = 3 * time.Second
+	// pexSenderMost addresses of one host are accepted at once, and one more in each pexSenderEvery. A
+	// full message in each minute is what BEP 11 allows.
+	pexSenderMost  = 2 * maxNamed
+	pexSenderEvery = time.Minute / maxNamed
+	// pexNetMost addresses of all hosts in an AS (on IP: a network) are accepted at once, and one more in
+	// each pexNetEvery. All senders with an unproven ISD-AS are one network and one host.
+	pexNetMost  = 4 * maxNamed
+	pexNetEvery = time.Minute / (2 * maxNamed)
+	// pexNamedMost is how many addresses of one message may be in the same AS or network. A message that
+	// aims all our handshakes at one place is cut; small swarms in one AS fit.
+	pexNamedMost = maxNamed / 2
+	// pexForget is when a silent sender has its allowance back in any case.
+	pexForget = 5 * time.Minute
+)
+
+// pexGate bounds the addresses that peers name, by sender, network and time.
+type pexGate struct {
+	hosts, nets map[string]*allowance
+}
+
+// allowance bounds how many addresses are accepted: some at once, and one more in each interval.
+type allowance struct {
+	spent int
+	since time.Time
+}
+
+func (a *allowance) spend(now time.Time, most int, every time.Duration) bool {
+	if back := int(now.Sub(a.since) / every); back > 0 {
+		a.spent, a.since = max(0, a.spent-back), now
+	}
+	if a.spent >= most {
+		return false
+	}
+	a.spent++
+	return true
+}
+
+// admit returns those of the named peers that are accepted of a sender.
+func (g *pexGate) admit(from pathsel.Origin, named []pexPeer, now time.Time) (out []pexPeer) {
+	g.forget(now)
+	host, net := entry(g.hosts, from.Host), entry(g.nets, from.Net)
+	in := map[string]int{}
+	for _, p := range named {
+		to := p.peer().origin().Net
+		if in[to]++; in[to] > pexNamedMost || !host.spend(now, pexSenderMost, pexSenderEvery) || !net.spend(now, pexNetMost, pexNetEvery) {
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// forget drops the allowances that are full again.
+func (g *pexGate) forget(now time.Time) {
+	if g.hosts == nil {
+		g.hosts, g.nets = map[string]*allowance{}, map[string]*allowance{}
+	}
+	for _, m := range []map[string]*allowance{g.hosts, g.nets} {
+		maps.DeleteFunc(m, func(_ string, a *allowance) bool { return now.Sub(a.since) >= pexForget })
+	}
+}
+
+func entry(m map[string]*allowance, key string) *allowance {
+	a := m[key]
+	if a == nil {
+		a = &allowance{}
+		m[key] = a
+	}
+	return a
+}
+
+// mayName tells whether a host may be told of an address by another one, or believed about it: the
+// address must not be nearer than the host, such as a service of this machine. Both are on SCION, or
+// on IP with a zero IA. home is our AS, and own our address in it.
+func mayName(host, named scionnet.Addr, home pathsel.IA, own netip.Addr) bool {
+	switch scope := scionnet.ScopeOf(named.Host); {
+	case named.IA != 0 && named.IA == home:
+		return scope >= scionnet.ScopeOf(own)
+	case named.IA != 0:
+		return true // a host address has a meaning in its AS only
+	case host.IA != 0 && host.IA != home:
+		return scope == scionnet.ScopePublic
+	default:
+		return scope >= scionnet.ScopeOf(host.Host)
+	}
+}
+
+// pexTold is what a peer has been told.
+type pexTold struct {
+	flags map[scionnet.Addr]byte // of those that it believes we are connected to
+	next  time.Time              // no message before it
+}
+
+// tell returns the next message to a peer, given those that we are connected to. There is none before
+// its time, or without news.
+func (x *pexTold) tell(present []pexPeer, now time.Time) (m pexMessage, ok bool) {
+	if now.Before(x.next) {
+		return m, false
+	}
+	if x.flags == nil {
+		x.flags = map[scionnet.Addr]byte{}
+	}
+	there := map[scionnet.Addr]bool{}
+	for _, p := range present {
+		there[p.at] = true
+		if _, told := x.flags[p.at]; !told && len(m.added) < maxNamed {
+			m.added = append(m.added, p)
+		}
+	}
+	for at := range x.flags {
+		if !there[at] {
+			m.dropped = append(m.dropped, pexPeer{at: at})
+		}
+	}
+	slices.SortFunc(m.dropped, func(a, b pexPeer) int { return compareAddrs(a.at, b.at) })
+	m.dropped = m.dropped[:min(len(m.dropped), maxNamed)]
+	if len(m.added)+len(m.dropped) == 0 {
+		x.next = now.Add(pexAgain)
+		return m, false
+	}
+	for _, p := range m.added {
+		x.flags[p.at] = p.flags
+	}
+	for _, p := range m.dropped {
+		delete(x.flags, p.at)
+	}
+	x.next = now.Add(pexEvery)
+	return m, true
+}
+
+func compareAddrs(a, b scionnet.Addr) int {
+	return cmp.Or(cmp.Compare(a.IA, b.IA), a.Host.Compare(b.Host), cmp.Compare(a.Port, b.Port))
+}
