@@ -124,7 +124,7 @@ func (c *connector) onGreeted(addr string) {
 
 // onAccepted takes a connection that a peer has opened.
 func (c *connector) onAccepted(l *link) {
-	c.peers.accepted = append(c.peers.accepted, &row{peer: l.Peer(), transport: l.transport, accepted: true, link: l})
+	c.peers.accepted = append(c.peers.accepted, &row{peer: l.Peer(), from: c.peers.sourceOf(l.Peer()), transport: l.transport, accepted: true, link: l})
 	c.log.Info("peer connected", "peer", l.Peer(), "transport", l.transport)
 	l.OnChange(c.inbox.touch)
 }
@@ -163,7 +163,7 @@ func (c *connector) look() (silent bool) {
 	c.peers.trim()
 	for _, l := range ended {
 		if p, ok := l.movedTo(); ok {
-			c.add(p, true)
+			c.add(p, FromItself, true)
 			c.choosePeers()
 		}
 	}
@@ -323,8 +323,8 @@ func (s *pathState) withdraw() {
 }
 
 // add takes note of a peer, unless it is known, this session itself, or out of reach. A peer that was
-// found was named by others.
-func (c *connector) add(p Peer, found bool) {
+// found was named by others, or while the transfer runs.
+func (c *connector) add(p Peer, from PeerSource, found bool) {
 	t, err := c.transportFor(p)
 	switch {
 	case c.peers.knows(p):
@@ -335,7 +335,7 @@ func (c *connector) add(p Peer, found bool) {
 	case found && t.Abandoned(p):
 		c.log.Info("peer passed over: it is an address of this host, where nothing listens any more", "peer", p)
 	default:
-		if c.peers.add(p, t) {
+		if c.peers.add(p, t, from) {
 			c.choosePeers() // a long list is cut now and then, not only at its end
 		}
 	}

@@ -65,6 +65,7 @@ func (t *Transfer) Pieces() (p Pieces) {
 // PeerProgress is a peer with at least one open connection.
 type PeerProgress struct {
 	Peer      string // its address, as far as the transport shows it
+	Source    PeerSource
 	Name      string // of its software, as the peer says; empty: it has not
 	Transport string
 	Accepted  bool // it has connected to us
@@ -88,7 +89,7 @@ func (t *Transfer) Peers() (out []PeerProgress) {
 		for r := range t.peers.connected() {
 			p := all[r.remoteID()]
 			if p == nil {
-				p = &PeerProgress{Peer: r.peer.String(), Transport: r.transport, Accepted: r.accepted, Choked: true, Held: true}
+				p = &PeerProgress{Peer: r.peer.String(), Source: r.from, Transport: r.transport, Accepted: r.accepted, Choked: true, Held: true}
 				all[r.remoteID()] = p
 			}
 			t.addConnection(p, r, pieces)

@@ -44,9 +44,8 @@ func (i *inbox) take() []any {
 type (
 	newPeers struct {
 		peers []Peer
-		found bool // by others, such as a tracker, and not named by the user
-		// delivered says that they have delivered data before, in another transfer of this torrent.
-		delivered bool
+		found bool // by others, such as a tracker, or while the transfer runs
+		from  PeerSource
 	}
 	foundPaths struct { // paths to a peer, or why there are none
 		peer  Peer

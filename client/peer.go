@@ -25,6 +25,19 @@ type Peer struct {
 	web string
 }
 
+// PeerSource says where a peer's address comes from.
+type PeerSource string
+
+// The sources.
+const (
+	FromUser    PeerSource = "named"    // the user, the torrent or the magnet link names it
+	FromTracker PeerSource = "tracker"  // a tracker
+	FromDHT     PeerSource = "dht"      // the DHT
+	FromPEX     PeerSource = "pex"      // a connected peer (pex.go)
+	FromEarlier PeerSource = "earlier"  // it has delivered data in an earlier run
+	FromItself  PeerSource = "incoming" // it has connected to us, and nobody has named its address
+)
+
 // ParsePeer reads a SCION address in one of its forms (1-ff00:0:111,[127.0.0.1]:31000), or host:port.
 func ParsePeer(s string) (Peer, error) {
 	p, err := parseAddress(s)

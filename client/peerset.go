@@ -29,6 +29,7 @@ type peerSet struct {
 // peerState is an address-level peer that is dialled.
 type peerState struct {
 	peer      Peer
+	from      PeerSource
 	transport Transport
 	origin    pathsel.Origin
 	paths     []*pathState // in the mapping's order, then further connections and paths that are no longer listed
@@ -60,7 +61,7 @@ type pathState struct {
 
 func newPathState(p *peerState, c pathsel.Candidate) *pathState {
 	return &pathState{
-		row: row{peer: p.peer, path: c.Path, conn: c.Key.Conn, transport: p.transport.Name()},
+		row: row{peer: p.peer, from: p.from, path: c.Path, conn: c.Key.Conn, transport: p.transport.Name()},
 		of:  p, candidate: c,
 	}
 }
@@ -68,6 +69,7 @@ func newPathState(p *peerState, c pathsel.Candidate) *pathState {
 // spare is a peer that is known and not dialled.
 type spare struct {
 	peer      Peer
+	from      PeerSource
 	transport Transport
 	acquaintance
 }
@@ -165,13 +167,27 @@ func (s *peerSet) knows(p Peer) bool {
 }
 
 // add makes a peer a spare. It tells whether there are so many spares that choose should be called.
-func (s *peerSet) add(p Peer, t Transport) (many bool) {
+func (s *peerSet) add(p Peer, t Transport, from PeerSource) (many bool) {
 	if s.byID == nil {
 		s.byID = map[pathsel.PeerID]*peerState{}
 	}
 	s.byID[p.ID()] = nil
-	s.spares = append(s.spares, spare{p, t, acquaintance{origin: p.origin()}})
+	s.spares = append(s.spares, spare{p, from, t, acquaintance{origin: p.origin()}})
 	return len(s.spares) >= 2*maxKnown
+}
+
+// sourceOf tells who has named the address of a peer that has connected to us.
+func (s *peerSet) sourceOf(p Peer) PeerSource {
+	d, known := s.byID[p.ID()]
+	if d != nil {
+		return d.from
+	}
+	for _, x := range s.spares {
+		if known && x.peer.ID() == p.ID() {
+			return x.from
+		}
+	}
+	return FromItself
 }
 
 // remember notes that a spare has delivered data before.
@@ -234,14 +250,14 @@ func (s *peerSet) choose(now time.Time) (dial, aside []*peerState) {
 		if all[i].active = false; forget[i] {
 			delete(s.byID, p.peer.ID())
 		} else {
-			s.spares = append(s.spares, spare{p.peer, p.transport, all[i]})
+			s.spares = append(s.spares, spare{p.peer, p.from, p.transport, all[i]})
 		}
 	}
 	for i, x := range spares {
 		switch i += len(peers); {
 		case chosen[i]:
 			p := &peerState{
-				peer: x.peer, transport: x.transport, origin: x.origin,
+				peer: x.peer, from: x.from, transport: x.transport, origin: x.origin,
 				delivered: x.delivered, banned: x.banned, failures: x.failures,
 			}
 			s.dialled, dial = append(s.dialled, p), append(dial, p)
@@ -464,7 +480,7 @@ func (r *rates) measure(peers *peerSet, now time.Time) {
 func (s *peerSet) progress() (out []PathProgress) {
 	for _, p := range s.dialled {
 		if len(p.paths) == 0 {
-			out = append(out, PathProgress{Peer: p.peer.String(), Transport: p.transport.Name(), Err: p.err})
+			out = append(out, PathProgress{Peer: p.peer.String(), Source: p.from, Transport: p.transport.Name(), Err: p.err})
 		}
 		for _, x := range p.paths {
 			q := x.progress()

@@ -165,7 +165,7 @@ func TestSeedBehindDeadPeers(t *testing.T) {
 func TestPeerLimit(t *testing.T) {
 	var s peerSet
 	for i := range 10 {
-		s.add(mustPeer(t, fmt.Sprintf("10.0.%d.1:7", i)), nil)
+		s.add(mustPeer(t, fmt.Sprintf("10.0.%d.1:7", i)), nil, FromTracker)
 	}
 	now := time.Unix(1e9, 0)
 	for _, step := range []struct{ most, dial, aside, dialled int }{{3, 3, 0, 3}, {5, 2, 0, 5}, {2, 0, 3, 2}, {0, 8, 0, 10}} {

@@ -201,7 +201,7 @@ func (x *exchanger) onMessage(e exchanged) {
 	}
 	named := slices.DeleteFunc(m.added, func(p pexPeer) bool { return !mayName(from, p.at, home, own) })
 	for _, p := range x.gate.admit(l.Origin(), named, time.Now()) {
-		x.connector.add(p.peer(), true)
+		x.connector.add(p.peer(), FromPEX, true)
 	}
 	x.connector.choosePeers()
 }

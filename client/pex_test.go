@@ -114,7 +114,7 @@ func TestPeerExchange(t *testing.T) {
 		all := wanted()
 		until(t, tr, fmt.Sprintf("told of %v", all), func(p Progress) bool {
 			for _, a := range all {
-				direct := slices.ContainsFunc(p.Paths, func(x PathProgress) bool { return x.Peer == a.String() })
+				direct := slices.ContainsFunc(p.Paths, func(x PathProgress) bool { return x.Peer == a.String() && (x.Source == FromPEX || x.Accepted) })
 				if !direct && slices.Contains(want, a) {
 					return false
 				}

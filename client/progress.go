@@ -47,6 +47,7 @@ type Progress struct {
 // is open.
 type PathProgress struct {
 	Peer      string
+	Source    PeerSource
 	Path      pathsel.Path // no fingerprint where the transport has none, or it is not known yet
 	Conn      int          // beyond 0: one more connection on the same path
 	Transport string

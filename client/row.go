@@ -10,6 +10,7 @@ import (
 // row is one path-level peer as it is shown to users, over its successive connections.
 type row struct {
 	peer      Peer
+	from      PeerSource
 	path      pathsel.Path
 	conn      int // which one of several connections on the path
 	transport string
@@ -77,7 +78,7 @@ func (r *row) progress() PathProgress {
 	read, written := r.bytes()
 	first, last := r.reads()
 	p := PathProgress{
-		Peer: r.peer.String(), Path: r.path, Conn: r.conn, Transport: r.transport, Accepted: r.accepted,
+		Peer: r.peer.String(), Source: r.from, Path: r.path, Conn: r.conn, Transport: r.transport, Accepted: r.accepted,
 		State: pathsel.Idle, Measurement: r.seen, BytesRead: read, BytesWritten: written,
 		FirstRead: unixTime(first), LastRead: unixTime(last),
 		ReadRate: r.in.rate, WriteRate: r.out.rate, Err: r.err,

@@ -147,8 +147,8 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd
 	}
 	t.seeder.watch()
 	t.exchanger.begin()
-	c.inbox.put(newPeers{peers: slices.Clone(opts.Known), found: true, delivered: true})
-	c.inbox.put(newPeers{peers: peers})
+	c.inbox.put(newPeers{peers: slices.Clone(opts.Known), found: true, from: FromEarlier})
+	c.inbox.put(newPeers{peers: peers, from: FromUser})
 	go t.run()
 	return t, nil
 }
@@ -224,10 +224,13 @@ func (t *Transfer) Described() (Source, error) {
 	return t.source.described(torrentFile(info))
 }
 
-// AddPeers offers peers to the transfer that others have named. It passes over peers of transports
-// that the session lacks, this session itself, and addresses of this host at which nothing listens.
-func (t *Transfer) AddPeers(peers ...Peer) {
-	t.inbox.put(newPeers{peers: slices.Clone(peers), found: true})
+// AddPeers offers peers to the transfer that the user names while it runs. See Found.
+func (t *Transfer) AddPeers(peers ...Peer) { t.Found(FromUser, peers...) }
+
+// Found offers peers to the transfer that others have named. It passes over peers of transports that
+// the session lacks, this session itself, and addresses of this host at which nothing listens.
+func (t *Transfer) Found(from PeerSource, peers ...Peer) {
+	t.inbox.put(newPeers{peers: slices.Clone(peers), found: true, from: from})
 }
 
 // Hint names paths to try first, on the word of somebody else such as a tracker. Newer hints for an
@@ -423,8 +426,8 @@ func (t *Transfer) handle(event any) {
 	switch e := event.(type) {
 	case newPeers:
 		for _, p := range e.peers {
-			t.connector.add(p, e.found)
-			if e.delivered {
+			t.connector.add(p, e.from, e.found)
+			if e.from == FromEarlier {
 				t.peers.remember(p)
 			}
 		}

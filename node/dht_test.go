@@ -34,6 +34,9 @@ func TestMagnetThroughDHT(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatalf("not complete: %+v; %+v", x.Progress(), n.dht.Status())
 		}
+		if p := x.Progress().Paths; !slices.ContainsFunc(p, func(x client.PathProgress) bool { return x.Source == client.FromDHT }) {
+			t.Errorf("no peer is from the DHT: %+v", p)
+		}
 		if err := n.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +58,7 @@ func (d *DHT) addrs(t *testing.T) (out []dht.Addr) {
 func TestDHTLeavesPrivateTorrents(t *testing.T) {
 	n := open(t, Config{DHT: &DHTConfig{OverIP: true}})
 	private := true
-	s := Swarm{Private: func() bool { return private }, Found: func(...client.Peer) {}, Logger: n.log}
+	s := Swarm{Private: func() bool { return private }, Found: func(client.PeerSource, ...client.Peer) {}, Logger: n.log}
 	if _, err := n.dht.Start(s); err != ErrNoWay {
 		t.Fatalf("a private torrent: %v", err)
 	}

@@ -116,7 +116,7 @@ func (x *dhtSearch) pass(ctx context.Context) {
 				return
 			}
 			x.dht.keep(dht.ID(x.swarm.InfoHash), peers)
-			x.swarm.Found(peersAt(spread(peers, x.dht.distances(ctx, peers)))...)
+			x.swarm.Found(client.FromDHT, peersAt(spread(peers, x.dht.distances(ctx, peers)))...)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func newPaths(paths []client.PathProgress) []event.Path {
 	out := make([]event.Path, 0, len(paths)) // [] rather than null
 	for _, p := range paths {
 		e := event.Path{
-			Peer: p.Peer, Fingerprint: p.Path.Fingerprint, Conn: p.Conn, Transport: p.Transport, Accepted: p.Accepted,
+			Peer: p.Peer, Source: string(p.Source), Fingerprint: p.Path.Fingerprint, Conn: p.Conn, Transport: p.Transport, Accepted: p.Accepted,
 			Hops: p.Path.Hops(), State: p.State.String(),
 			RTT: ms(p.RTT), MinRTT: ms(p.MinRTT), Handshake: ms(p.Handshake),
 			BytesRead: p.BytesRead, BytesSent: p.BytesWritten, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,

@@ -456,7 +456,7 @@ func (s *source) Start(x Swarm) (Search, error) {
 		s.refused.Add(1)
 		return nil, ErrNoWay
 	}
-	x.Found(s.peers...)
+	x.Found(client.FromTracker, s.peers...)
 	return s, nil
 }
 

@@ -74,7 +74,7 @@ func (t *Torrent) search(r *run) (out []Search, err error) {
 	s := Swarm{
 		InfoHash: t.hash, PeerID: n.session.PeerID(), Trackers: o.Trackers, Listen: n.Listening(),
 		Nodes: parseNodes(o.Source.Nodes), Private: func() bool { return isPrivate(o.Source, r.transfer) },
-		Progress: r.transfer.Progress, Found: r.transfer.AddPeers, Hint: r.transfer.Hint,
+		Progress: r.transfer.Progress, Found: r.transfer.Found, Hint: r.transfer.Hint,
 		Asked: func(x TrackerStatus) {
 			t.mu.Lock()
 			before := t.trackers[x.URL]

@@ -41,7 +41,7 @@ type Swarm struct {
 	Private  func() bool
 	Listen   []client.Peer // where this node accepts peers
 	Progress func() client.Progress
-	Found    func(...client.Peer)
+	Found    func(client.PeerSource, ...client.Peer)
 	Hint     func(pathsel.Hints)
 	Asked    func(TrackerStatus)
 	Logger   *slog.Logger

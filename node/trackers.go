@@ -31,7 +31,7 @@ func (x trackers) Start(s Swarm) (Search, error) {
 	cfg := announce.Config{
 		InfoHash: s.InfoHash, PeerID: s.PeerID, Tiers: s.Trackers, SCION: x.scion,
 		Progress: func() announce.Progress { return announceProgress(s.Progress()) },
-		Found:    func(found []wire.Addr) { s.Found(peersOf(found)...) },
+		Found:    func(found []wire.Addr) { s.Found(client.FromTracker, peersOf(found)...) },
 		Asked: func(x announce.Asked) {
 			state := TrackerStatus{Seeds: x.Seeds, Leechers: x.Leechers, Peers: x.Peers, Warning: x.URL.Hide(x.Warning), Next: x.Next}
 			state.TrackerState = client.TrackerState{URL: x.URL.String(), Answered: x.Answered, Err: x.Err}

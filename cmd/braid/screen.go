@@ -196,7 +196,13 @@ func pathLines(p client.Progress, uploads, verbose bool, width int) [][]line {
 		if x.State.Carries() {
 			state.style = green
 		}
-		out = append(out, []line{{head, {fmt.Sprintf("  %s  %s  %3.0f%%  ", rttText(x.RTT), padLeft(rateText(rate), 12), share), plain}, state}})
+		numbers := fmt.Sprintf("  %s  %s  %3.0f%%  ", rttText(x.RTT), padLeft(rateText(rate), 12), share)
+		l := line{head, {numbers, plain}, state}
+		from := "  from " + string(x.Source)
+		if known := x.Source == "" || x.Source == client.FromUser; !known && columnsOfText(head.text+numbers+state.text+from) <= width {
+			l = append(l, span{from, faint})
+		}
+		out = append(out, []line{l})
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -165,23 +166,23 @@ var peerFields = table[client.PeerProgress]{
 	{"rate_to_peer", camel, func(p client.PeerProgress) any { return int64(p.WriteRate / 8) }},
 }
 
-// peersFrom counts peers by how they became known. braid knows of each only whether it connected by
-// itself.
+// peersFrom counts peers by how they became known. Those that the user or the torrent names count as
+// from the cache, for which Transmission has no other place.
 var peersFrom = table[[]client.PeerProgress]{
-	{"from_cache", camel, none},
-	{"from_dht", camel, none},
-	{"from_incoming", camel, func(all []client.PeerProgress) any {
-		return count(all, func(p client.PeerProgress) bool { return p.Accepted })
-	}},
-	{"from_lpd", camel, none},
-	{"from_ltep", camel, none},
-	{"from_pex", camel, none},
-	{"from_tracker", camel, func(all []client.PeerProgress) any {
-		return count(all, func(p client.PeerProgress) bool { return !p.Accepted })
-	}},
+	{"from_cache", camel, from(client.FromUser, client.FromEarlier)},
+	{"from_dht", camel, from(client.FromDHT)},
+	{"from_incoming", camel, from(client.FromItself)},
+	{"from_lpd", camel, from()},
+	{"from_ltep", camel, from()},
+	{"from_pex", camel, from(client.FromPEX)},
+	{"from_tracker", camel, from(client.FromTracker)},
 }
 
-func none([]client.PeerProgress) any { return 0 }
+func from(sources ...client.PeerSource) func([]client.PeerProgress) any {
+	return func(all []client.PeerProgress) any {
+		return count(all, func(p client.PeerProgress) bool { return slices.Contains(sources, p.Source) })
+	}
+}
 
 var trackerFields = table[numberedTracker]{
 	{"announce", camel, func(t numberedTracker) any { return t.URL }},

@@ -180,7 +180,7 @@ func flags(p client.PeerProgress) string {
 	}{
 		{'D', p.ReadRate > 0}, {'d', p.Interested && p.Choked},
 		{'U', p.WriteRate > 0}, {'u', p.PeerInterested && p.Held},
-		{'E', p.Transport != "tcp"}, {'I', p.Accepted},
+		{'E', p.Transport != "tcp"}, {'I', p.Accepted}, {'H', p.Source == client.FromDHT}, {'X', p.Source == client.FromPEX},
 	} {
 		if x.is {
 			b.WriteByte(x.letter)

@@ -55,7 +55,7 @@ func (a *API) peers(t *node.Torrent, _ none) ([]Peer, error) {
 	out := make([]Peer, 0, len(all))
 	for _, p := range all {
 		x := Peer{
-			Address: p.Peer, Client: p.Name, Have: p.Have, Incoming: p.Accepted, Transport: p.Transport, ActivePaths: p.Conns,
+			Address: p.Peer, Source: string(p.Source), Client: p.Name, Have: p.Have, Incoming: p.Accepted, Transport: p.Transport, ActivePaths: p.Conns,
 			DownMbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega, ReadBytes: p.BytesRead, WrittenBytes: p.BytesWritten,
 			Interested: p.Interested, Choked: p.Choked, PeerWants: p.PeerInterested, Held: p.Held, Requests: p.Outstanding,
 		}
@@ -125,7 +125,7 @@ func (a *API) paths(t *node.Torrent, _ none) ([]Path, error) {
 // newPath is a path-level peer. All of the torrent's connections have read so many bytes.
 func newPath(p client.PathProgress, read uint64) Path {
 	out := Path{
-		ID: pathID(p.Peer, p.Path.Fingerprint, p.Conn), Peer: p.Peer, Fingerprint: p.Path.Fingerprint, Conn: p.Conn,
+		ID: pathID(p.Peer, p.Path.Fingerprint, p.Conn), Peer: p.Peer, Source: string(p.Source), Fingerprint: p.Path.Fingerprint, Conn: p.Conn,
 		Transport: p.Transport, Incoming: p.Accepted, Hops: hopsOf(p.Path), State: p.State.String(),
 		DownMbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega, RTTMs: ms(p.RTT), MinRTTMs: ms(p.MinRTT), HandshakeMs: ms(p.Handshake),
 		PacketsSent: p.PacketsSent, PacketsLost: p.PacketsLost, MTUBytes: p.Path.MTU,

@@ -216,6 +216,7 @@ type Pieces struct {
 type Peer struct {
 	Address      string  `json:"address"` // ISD-AS,[host]:port, or host:port
 	ISDAS        string  `json:"isd_as,omitempty"`
+	Source       string  `json:"source"`           // of the address: named, tracker, dht, pex, earlier (run) or incoming
 	Client       string  `json:"client,omitempty"` // as the peer names its program
 	Have         float64 `json:"have"`             // part of the torrent that the peer has, from 0 to 1
 	Incoming     bool    `json:"incoming"`         // the peer connected to us
@@ -239,6 +240,7 @@ type Path struct {
 	// ID names the path-level peer among those of the torrent.
 	ID          string              `json:"id"`
 	Peer        string              `json:"peer"`
+	Source      string              `json:"source"`      // of its address, as in Peer
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"` // empty where the transport has none, or it is not known yet
 	Conn        int                 `json:"conn"`        // above 0: one more connection on the same path
 	Transport   string              `json:"transport"`

@@ -41,9 +41,15 @@ export function table(signal, { label, key, columns, height = () => 36, template
   return { root, set };
 }
 
+// sources say where a peer's address comes from.
+const sources = {
+  named: "named by you or the torrent", tracker: "from a tracker", dht: "from the DHT", pex: "from another peer",
+  lsd: "found nearby", earlier: "known from before", incoming: "came to us",
+};
+
 export function peersTab(signal, hash) {
   const flags = (p) => [
-    p.transport, p.incoming && "came to us", p.choked && "serves us nothing now", p.peer_interested && (p.held ? "waits for us" : "served by us"),
+    p.transport, sources[p.source], p.incoming && p.source !== "incoming" && "came to us", p.choked && "serves us nothing now", p.peer_interested && (p.held ? "waits for us" : "served by us"),
   ].filter(Boolean).join(" · ");
   const t = table(signal, {
     label: "Peers", key: (p) => p.address, template: "peers-grid", height: () => (narrow() ? 92 : 36),
