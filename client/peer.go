@@ -175,6 +175,10 @@ func (f face) String() string { return netip.AddrPortFrom(f.host, f.slot).String
 // AddrPort is zero, so that the engine never tells other peers of this address (peer exchange).
 func (f face) AddrPort() netip.AddrPort { return netip.AddrPort{} }
 
+// IsWebSeed tells whether the peer is a server with the files of one torrent. Other peers have no use
+// for its address.
+func (p Peer) IsWebSeed() bool { return p.web != "" }
+
 // origin is where connections with the address come from, as far as the address shows it. A web seed
 // is not the host: if its files are old, a peer on the same host is not guilty.
 func (p Peer) origin() pathsel.Origin {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -360,4 +361,12 @@ func (s Source) Torrent() []byte {
 		return nil
 	}
 	return torrentFile(s.infoBytes)
+}
+
+// of is peer for a web seed of that torrent.
+func (w WebSeed) of(s Source) (Peer, *url.URL, error) {
+	if !w.ByUser && slices.Contains(s.httpSeeds, w.URL) {
+		return Peer{}, nil, fmt.Errorf("web seed %.200q: it is of the kind httpseeds (BEP 17), which braid does not use; want url-list (BEP 19)", w.URL)
+	}
+	return w.peer()
 }

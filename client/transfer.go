@@ -107,7 +107,13 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd
 		policy: opts.Policy, inbox: newInbox(), start: time.Now(),
 	}
 	c.blame = newBlame(c.store.took)
-	c.seeds = &webTransport{core: c}
+	c.seeds = &webTransport{source: src, log: c.log, port: x.web, layout: func() (storage.Layout, bool) {
+		d := c.described.Load()
+		if d == nil {
+			return storage.Layout{}, false
+		}
+		return d.layout, true
+	}}
 	c.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
 	t := &Transfer{
 		core: c, options: opts, onEnd: onEnd,

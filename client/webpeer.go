@@ -4,94 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
 	"braid/client/webseed"
 	"braid/pathsel"
 	"braid/scionnet"
+	"braid/storage"
 )
-
-// WebSeed is a server that has a torrent's files (BEP 19).
-type WebSeed struct {
-	URL string
-	// ByUser says that the user has named the server, and not the torrent. Then it may be anywhere;
-	// else it must be on the Internet or on SCION.
-	ByUser bool
-}
-
-// maxWebSeedURL bounds the URL of a web seed in bytes.
-const maxWebSeedURL = 2048
-
-// peer returns the web seed as a peer, with the URL to send requests to.
-func (w WebSeed) peer() (p Peer, request *url.URL, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("web seed %.200q: %w", w.URL, err)
-		}
-	}()
-	if len(w.URL) > maxWebSeedURL {
-		return p, nil, fmt.Errorf("longer than %d bytes", maxWebSeedURL)
-	}
-	p.web = w.URL
-	if u, ok, err := scionnet.ParseServerURL(w.URL); ok {
-		if err == nil && u.Name != "" {
-			err = errors.New("a name on SCION; want an address, as in scion://1-ff00:0:110,[127.0.0.1]:31080/")
-		}
-		p.scion = u.Addr
-		return p, &u.Request, err
-	}
-	u, err := url.Parse(w.URL)
-	if err != nil {
-		return p, nil, errors.Unwrap(err)
-	}
-	if err := webseed.Check(u); err != nil {
-		return p, nil, err
-	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	q, err := parseAddress(net.JoinHostPort(u.Hostname(), port))
-	if err != nil {
-		return p, nil, err
-	}
-	p.host, p.port, p.guarded = q.host, q.port, !w.ByUser
-	if a, err := netip.ParseAddr(p.host); err == nil && p.guarded && scionnet.ScopeOf(a) != scionnet.ScopePublic {
-		return p, nil, fmt.Errorf("a torrent may not name a server at a %s address; name it yourself if you trust it", scionnet.ScopeOf(a))
-	}
-	u.Fragment, u.RawFragment = "", ""
-	return p, u, nil
-}
-
-// of is peer for a web seed of that torrent.
-func (w WebSeed) of(s Source) (Peer, *url.URL, error) {
-	if !w.ByUser && slices.Contains(s.httpSeeds, w.URL) {
-		return Peer{}, nil, fmt.Errorf("web seed %.200q: it is of the kind httpseeds (BEP 17), which braid does not use; want url-list (BEP 19)", w.URL)
-	}
-	return w.peer()
-}
-
-// CheckWebSeed finds URLs that braid cannot use as web seeds.
-func CheckWebSeed(url string) error {
-	_, _, err := WebSeed{URL: url, ByUser: true}.peer()
-	return err
-}
-
-// IsWebSeed tells whether the peer is a server with the files of one torrent. Other peers have no use
-// for its address.
-func (p Peer) IsWebSeed() bool { return p.web != "" }
 
 // webTransport reaches the web seeds of one transfer. On IP there is one path; on SCION they have
 // those of their AS.
 type webTransport struct {
-	*core
-	urls map[Peer]*url.URL
+	source Source
+	log    *slog.Logger
+	port   *webPort
+	layout func() (l storage.Layout, ok bool) // false: it is not known yet what is in the torrent
+	urls   map[Peer]*url.URL
 }
 
 // webPort is the port of a session for HTTP/3 over SCION. It is opened when it is needed.
@@ -136,7 +69,7 @@ func (t *webTransport) webSeeds(named []WebSeed) (out []Peer) {
 	t.urls = map[Peer]*url.URL{}
 	for _, w := range named {
 		p, u, err := w.of(t.source)
-		if err == nil && p.scion.IA != 0 && t.web.host == nil {
+		if err == nil && p.scion.IA != 0 && t.port.host == nil {
 			err = errors.New("this host has no connection to SCION")
 		}
 		if err != nil {
@@ -165,36 +98,36 @@ func (t *webTransport) Accept(ctx context.Context) (Wire, error) {
 
 func (t *webTransport) Paths(ctx context.Context, p Peer) ([]pathsel.Path, error) {
 	if a, ok := p.SCION(); ok {
-		return t.web.host.Paths(ctx, a.IA)
+		return t.port.host.Paths(ctx, a.IA)
 	}
 	return []pathsel.Path{{}}, nil
 }
 
 func (t *webTransport) Watch(p Peer) (<-chan struct{}, func()) {
 	if a, ok := p.SCION(); ok {
-		return t.web.host.Subscribe(a.IA)
+		return t.port.host.Subscribe(a.IA)
 	}
 	return nil, func() {}
 }
 
 func (t *webTransport) Revoked(p pathsel.Path) time.Time {
-	if t.web.host == nil {
+	if t.port.host == nil {
 		return time.Time{}
 	}
-	r, _ := t.web.host.Revoked(p)
+	r, _ := t.port.host.Revoked(p)
 	return r.At
 }
 
 func (t *webTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
-	d := t.described.Load()
+	layout, ok := t.layout()
 	u := t.urls[p]
-	if d == nil || u == nil {
-		return nil, errNotOffered
+	if !ok || u == nil {
+		return nil, errors.New("not a web seed of a torrent that is known")
 	}
 	c := &http.Client{CheckRedirect: noRedirect}
 	var end func()
 	if a, ok := p.SCION(); ok {
-		port, err := t.web.open(ctx)
+		port, err := t.port.open(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -204,7 +137,7 @@ func (t *webTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *s
 		over, check := ipClient(p)
 		c.Transport, c.CheckRedirect, end = over, check, over.CloseIdleConnections
 	}
-	conn, err := webseed.Open(ctx, webseed.Config{URL: u, InfoHash: t.source.InfoHash, Layout: d.layout, Client: c})
+	conn, err := webseed.Open(ctx, webseed.Config{URL: u, InfoHash: t.source.InfoHash, Layout: layout, Client: c})
 	if err != nil {
 		end()
 		return nil, err
