@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,6 +179,7 @@ func TestPeerExchangeIsSlow(t *testing.T) {
 		dir := t.TempDir()
 		writeRandom(t, filepath.Join(dir, "file"), 100_000)
 		src := makeTorrent(t, filepath.Join(dir, "file"), CreateOptions{PieceLength: 16 << 10}).Source
+		var mu sync.Mutex
 		var at []time.Duration
 		var told []pexPeer
 		peers := map[string]func(net.Conn){}
@@ -192,6 +194,8 @@ func TestPeerExchangeIsSlow(t *testing.T) {
 			if len(m.added) > maxNamed {
 				t.Errorf("%d peers in a message", len(m.added))
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			at, told = append(at, since), append(told, m.added...)
 		}, nil)
 		s, err := newSession(Config{PEX: true}, testLog(t), []Transport{&simulated{newOnIP(""), peers}})
@@ -209,6 +213,8 @@ func TestPeerExchangeIsSlow(t *testing.T) {
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		for i := 1; i < len(at); i++ {
 			if gap := at[i] - at[i-1]; gap < pexEvery {
 				t.Errorf("%v between two messages", gap)
@@ -229,14 +235,13 @@ func TestNoPeerExchange(t *testing.T) {
 				dir := t.TempDir()
 				writeRandom(t, filepath.Join(dir, "file"), 100_000)
 				src := makeTorrent(t, filepath.Join(dir, "file"), CreateOptions{PieceLength: 16 << 10, Private: c.private}).Source
-				messages := 0
+				var messages, third atomic.Int64
 				hellos := make(chan string, 2)
-				heard := func(time.Duration, pexMessage) { messages++ }
+				heard := func(time.Duration, pexMessage) { messages.Add(1) }
 				// One of them names a third. Nobody is to dial that: it has no function.
 				name := exchangingPeer(src, fmt.Sprintf(pexHello, 1), heard, hellos)
 				peers := map[string]func(net.Conn){"10.0.0.1:1": name, "10.0.1.1:1": name}
-				third := 0
-				peers["10.0.2.1:1"] = func(net.Conn) { third++ }
+				peers["10.0.2.1:1"] = func(net.Conn) { third.Add(1) }
 				peers["10.0.3.1:1"] = func(c net.Conn) {
 					p := newRaw(c)
 					if _, err := p.handshake(greeting(src, "-XX0003-")); err != nil {
@@ -274,8 +279,8 @@ func TestNoPeerExchange(t *testing.T) {
 						t.Errorf("the handshake says %q", h)
 					}
 				}
-				if messages > 0 != on || third > 0 != on {
-					t.Errorf("%d messages; the peer that was named was dialled %d times", messages, third)
+				if messages.Load() > 0 != on || third.Load() > 0 != on {
+					t.Errorf("%d messages; the peer that was named was dialled %d times", messages.Load(), third.Load())
 				}
 			})
 		})
