@@ -190,6 +190,8 @@ func TestLookupForMessages(t *testing.T) {
 		must()
 		c.asks()
 		time.Sleep(3 * forgetAfter)
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		if n := c.asks(); n > 0 || len(l.destinations) > 0 {
 			t.Errorf("asked %d times for a destination that nobody uses", n)
 		}
@@ -208,6 +210,8 @@ func TestMessagesLeaveRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		if n := len(l.destinations); n != maxGlanced+1 {
 			t.Errorf("%d destinations are kept, want %d", n, maxGlanced+1)
 		}
