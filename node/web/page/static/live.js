@@ -29,6 +29,9 @@ export const live = new (class extends EventTarget {
       if (document.hidden) this.#hiding = setTimeout(() => this.stop(), HIDDEN_LIMIT);
       else if (!this.#source && this.started) this.start();
     });
+    // A page that is kept for the browser's way back would keep its connection, too.
+    addEventListener("pagehide", () => this.stop());
+    addEventListener("pageshow", (e) => e.persisted && this.started && this.start());
   }
 
   /** start opens the stream. */
