@@ -1,7 +1,6 @@
 package dht
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -26,14 +25,6 @@ func (id *ID) UnmarshalText(b []byte) error {
 		return fmt.Errorf("ID %q: want 40 hexadecimal digits", b)
 	}
 	return nil
-}
-
-// xor is the distance between two points.
-func (id ID) xor(o ID) (d ID) {
-	for i := range id {
-		d[i] = id[i] ^ o[i]
-	}
-	return d
 }
 
 // commonBits is the length of the prefix that two points share: 0 to 160.
@@ -118,5 +109,3 @@ func IsBound(id ID, a Addr) bool {
 	have := binary.BigEndian.Uint32(id[:4])
 	return (have^boundPrefix(a, id[19]&7))>>(32-boundBits) == 0
 }
-
-func compareIDs(a, b ID) int { return bytes.Compare(a[:], b[:]) }

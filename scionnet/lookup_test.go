@@ -211,8 +211,9 @@ func TestMessagesLeaveRoom(t *testing.T) {
 			}
 		}
 		l.mu.Lock()
-		defer l.mu.Unlock()
-		if n := len(l.destinations); n != maxGlanced+1 {
+		n := len(l.destinations)
+		l.mu.Unlock()
+		if n != maxGlanced+1 {
 			t.Errorf("%d destinations are kept, want %d", n, maxGlanced+1)
 		}
 		if _, ok := h.KnownPaths(dst); !ok {

@@ -174,7 +174,7 @@ func (h *Host) mapperFor(socket *net.UDPConn, routers []netip.AddrPort) *mapper 
 // discover waits for the first answers.
 func (m *mapper) discover(ctx context.Context) error {
 	start := time.Now()
-	defer m.socket.SetReadDeadline(time.Time{})
+	defer func() { _ = m.socket.SetReadDeadline(time.Time{}) }()
 	defer context.AfterFunc(ctx, func() { _ = m.socket.SetReadDeadline(time.Unix(1, 0)) })()
 	var awaited []*mapping
 	for _, x := range m.order {

@@ -275,7 +275,7 @@ func (c *call) serverState() map[string]any {
 		b, _ := json.Marshal(math.Round(float64(ever.Sent)/float64(ever.Fetched)*100) / 100)
 		ratio = string(b)
 	}
-	out["alltime_dl"], out["alltime_ul"], out["global_ratio"] = ever.Fetched, ever.Sent, ratio
+	out["alltime_dl"], out["alltime_ul"], out["global_ratio"] = ever.Fetched, ever.Sent, ratio //nolint:misspell // the names of the API
 	out["free_space_on_disk"], out["total_peer_connections"] = free, c.node.Stats().Peers
 	out["use_subcategories"], out["queued_io_jobs"], out["read_cache_hits"] = false, 0, "0"
 	return out

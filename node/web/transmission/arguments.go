@@ -15,8 +15,6 @@ type reader struct {
 	err  error
 }
 
-func (r *reader) has(name string) bool { _, ok := r.args[name]; return ok }
-
 func (r *reader) wrong(name, want string) {
 	if r.err == nil {
 		r.err = fail(invalidParams, "%q must be %s", name, want)
