@@ -2,13 +2,19 @@ package testbed
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"braid/pathsel"
 )
 
-// Pause stops the process of the border router that has the interface. The router keeps its sockets and answers
-// nothing. Pause returns all interfaces of that router. Close also works while a router is paused.
+// Pause stops the process of the border router that has the interface, and returns when it has stopped. The
+// router keeps its sockets and answers nothing. Pause returns all interfaces of that router. Close also works
+// while a router is paused.
 func (n *Network) Pause(at pathsel.Interface) ([]pathsel.Interface, error) {
 	return n.signalRouter(at, syscall.SIGSTOP)
 }
@@ -36,9 +42,35 @@ func (n *Network) signalRouter(at pathsel.Interface, s syscall.Signal) ([]pathse
 			if err := p.cmd.Process.Signal(s); err != nil {
 				return nil, fmt.Errorf("send %v to %s: %w", s, p, err)
 			}
+			if s == syscall.SIGSTOP {
+				if err := awaitStop(p.cmd.Process.Pid); err != nil {
+					return nil, fmt.Errorf("stop %s: %w", p, err)
+				}
+			}
 			n.log.Info("router signalled", "router", p.String(), "signal", s.String())
 			return all, nil
 		}
 	}
 	return nil, fmt.Errorf("no router of topology %s has the interface %s", n.opts.Topology.Name, at)
+}
+
+// awaitStop returns when no thread of a process runs any more. A signal only asks for that: a thread goes on
+// until it has been scheduled once more, and a router answered a question after its pause.
+func awaitStop(pid int) error {
+	for range 500 { // of 10 ms
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil {
+			return err
+		}
+		running := slices.ContainsFunc(threads, func(file string) bool {
+			b, err := os.ReadFile(file) // a thread that has ended has no file
+			_, state, _ := strings.Cut(string(b), ") ")
+			return err == nil && !strings.HasPrefix(state, "T")
+		})
+		if len(threads) > 0 && !running {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("process %d still runs", pid)
 }
