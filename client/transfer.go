@@ -544,23 +544,30 @@ func (t *Transfer) finish() {
 	t.exchanger.end()
 	t.describer.end()
 	t.readers.end()
-	t.torrent.Drop() // closes the links
+	t.torrent.Drop()         // closes the links
+	t.countPayload(&t.final) // of what came since, up to the last block
 	t.gauges.onUseful(t.source.InfoHash, nil)
 	t.onEnd()
 	t.workers.Wait()
+}
+
+// countPayload sets the counters of payload.
+func (t *Transfer) countPayload(p *Progress) {
+	st := t.torrent.Stats()
+	useful := st.BytesReadUsefulData.Int64()
+	p.Fetched, p.Sent, p.Wasted = useful-t.store.fromDisk.Load(), st.BytesWrittenData.Int64(), max(0, st.BytesReadData.Int64()-useful)
 }
 
 func (t *Transfer) progress() Progress {
 	st := t.torrent.Stats()
 	p := Progress{
 		Name: t.torrent.Name(), Phase: Metadata, Since: time.Since(t.start),
-		Fetched: st.BytesReadUsefulData.Int64() - t.store.fromDisk.Load(), Sent: st.BytesWrittenData.Int64(),
 		ReadRate: t.rates.in.rate, WriteRate: t.rates.out.rate,
-		Wasted:  max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()),
 		Dropped: st.PiecesDirtiedBad.Int64(),
 		Err:     t.err, Waiting: cmp.Or(t.confirmer.waiting, t.chooser.waiting), Cause: t.checkup.cause,
 		Paths: t.peers.progress(),
 	}
+	t.countPayload(&p)
 	if pieces, total := t.torrent.Size(); pieces > 0 {
 		have, _ := t.torrent.Bytes()
 		p.Total, p.Have = total, have+t.store.untaken()
