@@ -73,10 +73,10 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 			return fmt.Errorf("download %s: %w", src.Name, err)
 		}
 	}
+	if n.ctx.Err() != nil { // ctx hears of it a little later
+		return errClosed
+	}
 	if err := context.Cause(ctx); err != nil {
-		if n.ctx.Err() != nil {
-			err = errClosed
-		}
 		return err
 	}
 	r := &run{store: store, began: time.Now()}
