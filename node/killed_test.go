@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -30,6 +31,7 @@ const killedTorrents = 8
 type seen struct {
 	Hash, Label, Dir string
 	Complete         bool
+	Why              string // it is not complete
 }
 
 // report is what it shows of all, and one of its settings.
@@ -61,6 +63,9 @@ func TestKilledChild(t *testing.T) {
 		settled = true
 		for _, s := range n.Statuses() {
 			x := seen{Hash: s.InfoHash, Dir: s.Storage.Dir, Complete: s.Phase == client.Complete}
+			if !x.Complete {
+				x.Why = fmt.Sprintf("%s, %s, %d of %d bytes, reason %q, error %v", s.State, s.Phase, s.Have, s.Total, s.Reason, s.Err)
+			}
 			if len(s.Labels) > 0 {
 				x.Label = s.Labels[0]
 			}
@@ -124,7 +129,7 @@ func back(t *testing.T, dir, name string) {
 // torrent, label or setting is lost, and all data is complete in one place.
 func TestKilledService(t *testing.T) {
 	if testing.Short() {
-		t.Skip("services are killed without the race detector only, under which this fails once in some hundred kills")
+		t.Skip("it starts many processes")
 	}
 	t.Parallel()
 	dir := t.TempDir()
@@ -155,7 +160,8 @@ type killedWorld struct {
 	seeds  int
 	doubt  map[string]string // the step that was tried and not confirmed: torrent to label, "-" if it was removed
 	steps  int
-	seeds2 int // tried and not confirmed
+	log    string // what the last process has said
+	seeds2 int    // tried and not confirmed
 }
 
 // run starts a service, compares what it shows, and kills it.
@@ -198,8 +204,16 @@ func (w *killedWorld) run(t *testing.T, dir string) {
 		t.Fatalf("the service ended early:\n%s", all.String())
 	}
 	if t.Failed() {
-		t.Log(all.String()[max(0, all.Len()-4000):])
+		t.Logf("the steps of the process before:\n%s", w.log[max(0, len(w.log)-4000):])
+		_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				info, err := d.Info()
+				t.Log(name, info, err)
+			}
+			return nil
+		})
 	}
+	w.log = all.String()
 }
 
 func (*killedWorld) step(what, hash, value string, labels map[string]string, seeds *int) {
@@ -229,7 +243,7 @@ func (w *killedWorld) compare(t *testing.T, line string) {
 			t.Errorf("torrent %s has the label %q, want %q (known %v) or %q", x.Hash, x.Label, want, known, maybe)
 		}
 		if !x.Complete {
-			t.Errorf("the data of torrent %s is not complete in %s", x.Hash, x.Dir)
+			t.Errorf("the data of torrent %s is not complete in %s: %s", x.Hash, x.Dir, x.Why)
 		}
 	}
 	for hash := range w.labels {

@@ -389,8 +389,8 @@ func (n *Node) Remove(infoHash string, data bool) error {
 			return err // the next process does it
 		}
 	}
+	t.unsave() // before another may be added, whose state this would delete
 	n.forget(t)
-	t.unsave()
 	t.changed("removed")
 	n.poke()
 	return err
