@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What scripts/install installs runs anywhere, finds its SCION programs, and is gone after
-// --remove. What was there stays.
+// What scripts/install installs runs anywhere, and is gone after --remove. What was there stays. With
+// --testbed it finds its SCION programs; without, it says in one line where the testbed is.
 func TestInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")
@@ -18,7 +18,7 @@ func TestInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"../../bin/braid", "../../bin/scion/router"} {
+	for _, name := range []string{"../../bin/braid", "../../bin/small/braid", "../../bin/scion/router"} {
 		if _, err := os.Stat(name); err != nil {
 			t.Skip("scripts/build has not run")
 		}
@@ -39,8 +39,17 @@ func TestInstall(t *testing.T) {
 		return string(out)
 	}
 	run(true, script, "--prefix", prefix)
-	run(true, script, "--prefix", "prefix") // again, over itself
 	braid := filepath.Join(prefix, "bin/braid")
+	for _, name := range []string{"testbed", "bench"} {
+		out := run(false, braid, name, "up", "--dir", "net")
+		if !strings.HasPrefix(out, "braid: braid "+name+" is not part of this installation: ") || strings.Count(out, "\n") != 1 {
+			t.Errorf("braid %s says %s", name, out)
+		}
+	}
+	if out := run(true, braid, "--help"); strings.Contains(out, "testbed") || !strings.Contains(out, "download") {
+		t.Errorf("the help of the small program: %s", out)
+	}
+	run(true, script, "--testbed", "--prefix", "prefix") // over it
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -75,4 +84,5 @@ func TestInstall(t *testing.T) {
 	run(false, script, "--remove", "--prefix", prefix)
 	run(false, script, "--prefix", filepath.Join(dir, "a b"))
 	run(false, script, "--nonsense")
+	run(false, script, "--testbed", "--remove", "--prefix", prefix)
 }

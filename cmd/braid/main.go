@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -58,12 +59,12 @@ func rootCommand(out, people *printer) *cli.Command {
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the release, the commit and the Go version", Local: true}},
 		// A SCION address has a comma in it.
 		DisableSliceFlagSeparator: true,
-		Commands: []*cli.Command{
+		Commands: slices.Concat([]*cli.Command{
 			downloadCommand(), seedCommand(), serveCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
 			daemonCommand(), addCommand(), listCommand(), showCommand(), pauseCommand(), resumeCommand(), removeCommand(),
 			setCommand(), moveCommand(), renameCommand(), watchCommand(), passwordCommand(),
-			pathsCommand(), doctorCommand(), trackerCommand(), dhtCommand(), testbedCommand(), benchCommand(), manualCommand(),
-		},
+			pathsCommand(), doctorCommand(), trackerCommand(), dhtCommand(),
+		}, labCommands(), []*cli.Command{manualCommand()}),
 		Writer:         out,
 		ErrWriter:      people,
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // below

@@ -186,6 +186,13 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, units[i])
 }
 
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // oneLine makes one line of an error that has several.
 func oneLine(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ") }
 

@@ -1,3 +1,5 @@
+//go:build !small
+
 package main
 
 import (
@@ -65,13 +67,6 @@ func (e scenarioEntry) print(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "%s\n%s%s\n", head, hanging(listIndent, len(listIndent), e.About, listWidth), tail)
 	return err
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // roughly says a time to three digits or so: nobody knows better.

@@ -1,0 +1,26 @@
+//go:build small
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v3"
+)
+
+// labCommands say where the commands are that this build lacks: scripts/build makes a program with
+// them from braid's source code.
+func labCommands() []*cli.Command {
+	var all []*cli.Command
+	for _, name := range []string{"testbed", "bench"} {
+		all = append(all, &cli.Command{
+			Name: name, Hidden: true, SkipFlagParsing: true,
+			Action: func(context.Context, *cli.Command) error {
+				return fmt.Errorf("braid %s is not part of this installation: "+
+					"get braid's source code, run scripts/build there, and use its bin/braid", name)
+			},
+		})
+	}
+	return all
+}
