@@ -52,6 +52,20 @@ func (c *common) Listening() []Peer {
 	return out
 }
 
+// ListeningInside are the addresses that peers on the same network may dial. They differ from Listening
+// behind a NAT.
+func (c *common) ListeningInside() []Peer {
+	var out []Peer
+	for _, t := range c.transports {
+		if s, ok := t.(*scionTransport); ok {
+			out = append(out, SCIONPeer(s.endpoint.LocalAddr()))
+		} else {
+			out = append(out, t.Listening()...)
+		}
+	}
+	return out
+}
+
 // core is what the parts of a transfer share. It belongs to the transfer's goroutine, except where a
 // field says otherwise.
 type core struct {

@@ -34,6 +34,7 @@ const (
 	FromTracker PeerSource = "tracker"  // a tracker
 	FromDHT     PeerSource = "dht"      // the DHT
 	FromPEX     PeerSource = "pex"      // a connected peer (pex.go)
+	FromLSD     PeerSource = "lsd"      // a host of the local network (BEP 14)
 	FromEarlier PeerSource = "earlier"  // it has delivered data in an earlier run
 	FromItself  PeerSource = "incoming" // it has connected to us, and nobody has named its address
 )

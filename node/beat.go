@@ -45,6 +45,11 @@ func (n *Node) announceMoves() {
 	}
 	n.listened = now
 	n.log.Info("the addresses of this braid have changed", "listen", now)
+	n.searchAllAgain()
+}
+
+// searchAllAgain begins the searches of all torrents anew, in the background.
+func (n *Node) searchAllAgain() {
 	for _, t := range n.Torrents() {
 		if r := t.current(); r != nil {
 			n.background(func() { t.searchAgain(r) })

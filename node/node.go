@@ -6,7 +6,8 @@
 //	beat          the regular work for all torrents: one look a second (beat.go)
 //	Queue         which torrents of a service run: a function of their turns (queue.go)
 //	Settings      what holds for all torrents; Rates, Alternative: at which rates, and when (rates.go)
-//	Source        finds peers for torrents: trackers (trackers.go), DHTs (dht.go)
+//	Source        finds peers for torrents: trackers (trackers.go), DHTs (dht.go), the local network
+//	              (lsdsource.go)
 //	Knowledge     what trackers on SCION hear and say about paths (knowledge.go)
 //	Goal          when a torrent has been served enough
 //	Subscription  a reader of the events; the events are in package event
@@ -79,6 +80,7 @@ type Node struct {
 	host    *scionnet.Host // nil: not on SCION
 	http    *scionnet.HTTP // to trackers on SCION; nil without a host
 	dht     *DHT           // nil: none
+	nearby  *neighbours    // nil: without IP there is no local discovery
 	sources []Source
 	stores  stores
 	stream  stream
@@ -175,6 +177,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.dht != nil {
 		n.sources = append(n.sources, n.dht)
 	}
+	if n.nearby = cfg.openNeighbours(n); n.nearby != nil {
+		n.sources = append(n.sources, n.nearby)
+	}
 	n.workers.Go(n.beat)
 	return n, nil
 }
@@ -221,6 +226,9 @@ func (n *Node) Close() error {
 	}
 	if n.dht != nil {
 		errs = append(errs, n.dht.Close())
+	}
+	if n.nearby != nil {
+		n.nearby.server.Close()
 	}
 	if n.session != nil {
 		errs = append(errs, n.session.Close())

@@ -38,6 +38,8 @@ type Settings struct {
 	Trackers []string `json:"trackers,omitempty"`
 	// NoPEX keeps torrents out of peer exchange: see client.Config.PEX.
 	NoPEX bool `json:"no_pex,omitempty"`
+	// LSD announces torrents that are not private to the local network, and finds peers there.
+	LSD bool `json:"lsd,omitempty"`
 }
 
 // Watch is a directory in which the service looks for .torrent files. A node only keeps it.
@@ -215,6 +217,10 @@ func (n *Node) Change(change func(*Settings)) error {
 		n.session.SetPolicy(p)
 	}
 	n.session.SetPEX(!s.NoPEX)
+	if n.nearby != nil && s.LSD != old.LSD {
+		n.nearby.server.Switch(s.LSD)
+		n.searchAllAgain()
+	}
 	if s.PeerLimit != old.PeerLimit {
 		for _, t := range n.Torrents() {
 			if r := t.current(); r != nil {

@@ -9,8 +9,8 @@ import (
 	"braid/tracker"
 )
 
-// Source finds peers for torrents and makes this node known to others: trackers (trackers.go) and
-// DHTs (dht.go).
+// Source finds peers for torrents and makes this node known to others: trackers (trackers.go), DHTs
+// (dht.go) and the local network (lsdsource.go).
 type Source interface {
 	// Start begins to search for peers of a torrent. It returns ErrNoWay if this source cannot help
 	// that torrent.

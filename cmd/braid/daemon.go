@@ -149,13 +149,16 @@ func openService(ctx context.Context, cmd *cli.Command, state string, log *slog.
 	if err != nil {
 		return nil, listenError(err)
 	}
-	if cmd.IsSet("directory") || cmd.IsSet("pex") {
+	if cmd.IsSet("directory") || cmd.IsSet("pex") || cmd.IsSet("lsd") {
 		err = n.Change(func(s *node.Settings) {
 			if cmd.IsSet("directory") {
 				s.Dir = cfg.Settings.Dir
 			}
 			if cmd.IsSet("pex") {
 				s.NoPEX = cfg.Settings.NoPEX
+			}
+			if cmd.IsSet("lsd") {
+				s.LSD = cfg.Settings.LSD
 			}
 		})
 	}

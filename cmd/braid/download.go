@@ -138,8 +138,8 @@ func downloads(ctx context.Context, cmd *cli.Command) ([]node.Options, error) {
 		}
 		useless, usable := s.WebSeedErrors()
 		o.MustFind = len(o.Peers)+len(s.Peers)+len(o.WebSeeds) == 0 && !usable && !cmd.IsSet("listen")
-		if o.MustFind && len(o.Trackers) == 0 && !cmd.Bool("list") && !mayFindInDHT(cmd, s) {
-			return nil, usageErrorf("nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, or a node of the DHT with --dht-node", s.Name, reasons(useless))
+		if o.MustFind && len(o.Trackers) == 0 && !cmd.Bool("list") && !mayFindInDHT(cmd, s) && (cmd.String("lsd") != "on" || s.IsPrivate()) {
+			return nil, usageErrorf("nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, or a node of the DHT with --dht-node, or look on the local network with --lsd on", s.Name, reasons(useless))
 		}
 		out = append(out, o)
 	}

@@ -33,6 +33,7 @@ func peerFlags() []cli.Flag {
 		transportFlag(),
 		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.StringFlag{Name: "pex", Value: "on", Usage: "connected peers tell each other of peers, over SCION and IP, except in private torrents (peer exchange): `WHETHER` is on or off"},
+		&cli.StringFlag{Name: "lsd", Value: "off", Usage: "announce torrents that are not private to the local network, and find peers there: `WHETHER` is on or off"},
 		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
 		&cli.IntFlag{Name: "max-requests", Usage: "keep at most `N` requests outstanding on each connection (default: as many as are useful)"},
 		congestionFlag(),
@@ -138,11 +139,19 @@ func parseNode(cmd *cli.Command, log *slog.Logger) (cfg node.Config, err error) 
 	if cfg.Settings.NoPEX, err = parseOff(cmd, "pex"); err != nil {
 		return cfg, err
 	}
+	off, err := parseOff(cmd, "lsd")
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Settings.LSD = !off
 	over, err := parseTransports(cmd)
 	if err != nil {
 		return cfg, err
 	}
 	listen := cfg.Client.Listen
+	if cfg.Settings.LSD && over.ip == client.NoIP {
+		return cfg, usageErrorf("--lsd on sends packets on IP, which --transport scion forbids")
+	}
 	if cfg.Client.IP = over.ip; over.scion {
 		cfg.SCION = node.SCION{
 			Required: cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(cmd.StringSlice("http"), files.IsSCION), Likely: hasSCION(cmd),

@@ -206,7 +206,7 @@ type DHTNode struct {
 // connection that is open.
 type Path struct {
 	Peer        string              `json:"peer"`
-	Source      string              `json:"source,omitempty"` // of the address: named, tracker, dht, pex, earlier or incoming
+	Source      string              `json:"source,omitempty"` // of the address: named, tracker, dht, pex, lsd, earlier or incoming
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
 	Name        string              `json:"name,omitempty"` // such as 111#1 > 110#1; only in Status
 	Conn        int                 `json:"conn,omitempty"` // above 0: one more connection on the same path

@@ -191,7 +191,7 @@ func peersOf(t *node.Torrent) map[string]any {
 			is     bool
 		}{
 			{"D", p.ReadRate > 0}, {"d", p.Interested && p.Choked}, {"U", p.WriteRate > 0}, {"u", p.PeerInterested && p.Held},
-			{"I", p.Accepted}, {"H", p.Source == client.FromDHT}, {"X", p.Source == client.FromPEX}, {"E", p.Transport != "tcp"},
+			{"I", p.Accepted}, {"H", p.Source == client.FromDHT}, {"X", p.Source == client.FromPEX}, {"L", p.Source == client.FromLSD}, {"E", p.Transport != "tcp"},
 		} {
 			if f.is {
 				flags += f.letter + " "

@@ -153,7 +153,8 @@ func preferencesOf() [][]preference {
 		},
 		{
 			typed("pex", func(s node.Settings) bool { return !s.NoPEX }, func(s *node.Settings, v bool) { s.NoPEX = !v }),
-			fixed("dht", false), fixed("lsd", false), fixed("upnp", false), fixed("encryption", 0),
+			typed("lsd", func(s node.Settings) bool { return s.LSD }, func(s *node.Settings, v bool) { s.LSD = v }),
+			fixed("dht", false), fixed("upnp", false), fixed("encryption", 0),
 			fixed("bittorrent_protocol", 1), fixed("anonymous_mode", false), fixed("auto_tmm_enabled", false),
 			fixed("preallocate_all", false), fixed("incomplete_files_ext", false), fixed("torrent_content_layout", "Original"),
 			fixed("max_connec", -1), fixed("max_uploads", -1), fixed("max_uploads_per_torrent", -1), fixed("random_port", false),

@@ -172,7 +172,7 @@ var peersFrom = table[[]client.PeerProgress]{
 	{"from_cache", camel, from(client.FromUser, client.FromEarlier)},
 	{"from_dht", camel, from(client.FromDHT)},
 	{"from_incoming", camel, from(client.FromItself)},
-	{"from_lpd", camel, from()},
+	{"from_lpd", camel, from(client.FromLSD)},
 	{"from_ltep", camel, from()},
 	{"from_pex", camel, from(client.FromPEX)},
 	{"from_tracker", camel, from(client.FromTracker)},

@@ -126,8 +126,8 @@ func options(dir string) []option {
 		lack("--utp", one("--utp"), "utp-enabled", false, "uTP"),
 		set("-X --no-pex", one("-X"), "pex-enabled", false),
 		set("-x --pex", one("-x"), "pex-enabled", true),
+		set("-y --lpd", one("-y"), "lpd-enabled", true),
 		set("-Y --no-lpd", one("-Y"), "lpd-enabled", false),
-		lack("-y --lpd", one("-y"), "lpd-enabled", false, "local peer discovery"),
 		set("-w --download-dir", one("-w", dir+"/done"), "download-dir", dir+"/done"),
 		// The same options for one torrent.
 		of("-d --downlimit", one("-t1", "-d", "90"), "downloadLimit", 90.0),

@@ -249,6 +249,12 @@ var directories = []setting{
 				x.NoPEX = !*on
 			}
 		}},
+	{name: "lpd_enabled", style: kebab, get: func(x *session) any { return x.LSD },
+		put: func(x *session, e *edits) {
+			if on := e.flag("lpd_enabled"); on != nil {
+				x.LSD = *on
+			}
+		}},
 	{name: "peer_limit_per_torrent", style: kebab, get: func(x *session) any { return x.peerLimit() },
 		put: func(x *session, e *edits) { e.number("peer_limit_per_torrent", 10_000, &x.PeerLimit) }},
 	{name: "queue_stalled_minutes", style: kebab,
@@ -358,7 +364,6 @@ var lacking = []setting{
 	lacks("cache_size_mb", 0, "cache of its own: the operating system has one"),
 	lacks("dht_enabled", false, "DHT"),
 	lacks("encryption", "tolerated", "other order than plain connections first, and encrypted ones to peers that refuse those"),
-	lacks("lpd_enabled", false, "local peer discovery"),
 	lacks("peer_limit_global", 0, "limit of peers for all torrents together"),
 	lacks("peer_port_random_on_start", false, "random port: restart it with --listen and port 0"),
 	lacks("port_forwarding_enabled", false, "port forwarding"),

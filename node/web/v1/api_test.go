@@ -272,6 +272,9 @@ func TestSettings(t *testing.T) {
 	if !got.PeerExchange {
 		t.Error("peer exchange is off at first")
 	}
+	if got.LocalDiscovery {
+		t.Error("local discovery is on at first")
+	}
 	dir, then, two, yes, no := t.TempDir(), "rename", 2, true, false
 	limits, other := v1.Limits{UploadMbitS: 10, Paths: []v1.PathLimit{}}, v1.Limits{DownloadMbitS: 1, Paths: []v1.PathLimit{}}
 	schedule := v1.Schedule{Enabled: true, Begin: "22:30", End: "06:00", Days: []string{"mon", "sat"}, Always: true}
@@ -279,11 +282,11 @@ func TestSettings(t *testing.T) {
 	goal := v1.Goal{Ratio: 2, TimeS: 3600}
 	got = must[v1.Settings](t)(d.SetSettings(ctx, v1.ChangeSettings{
 		Limits: &limits, Alternative: &other, Schedule: &schedule, ActiveDownloads: &two, ActiveSeeds: &two, CompleteDir: &dir, WatchDir: &dir,
-		Watched: &then, Policy: &policy, Goal: &goal, AddPaused: &yes, PeerExchange: &no,
+		Watched: &then, Policy: &policy, Goal: &goal, AddPaused: &yes, PeerExchange: &no, LocalDiscovery: &yes,
 	}))
 	want := v1.Settings{
 		Limits: limits, Alternative: other, Schedule: schedule, ActiveDownloads: 2, ActiveSeeds: 2, Directory: d.data, CompleteDir: dir,
-		WatchDir: dir, Watched: "rename", Policy: policy, Goal: goal, AddPaused: true,
+		WatchDir: dir, Watched: "rename", Policy: policy, Goal: goal, AddPaused: true, LocalDiscovery: true,
 	}
 	if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(must[v1.Settings](t)(d.Settings(ctx)), want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)

@@ -187,7 +187,7 @@ func newSettings(s node.Settings) Settings {
 		Limits: newRates(s.Rates), Alternative: newRates(s.Alternative.Rates), ActiveDownloads: s.Queue.Downloads, ActiveSeeds: s.Queue.Seeds,
 		Schedule:  Schedule{Enabled: x.On, Begin: clock(x.From), End: clock(x.To), Days: []string{}},
 		Directory: s.Dir, CompleteDir: s.CompleteDir, WatchDir: s.Watch.Dir, Watched: s.Watch.Then, Policy: newPolicy(s.Policy),
-		Goal: newGoal(s.Goal), AddPaused: s.AddPaused, PeerExchange: !s.NoPEX,
+		Goal: newGoal(s.Goal), AddPaused: s.AddPaused, PeerExchange: !s.NoPEX, LocalDiscovery: s.LSD,
 	}
 	if !s.ScriptOff {
 		out.Script = s.Script
@@ -303,6 +303,7 @@ func (in ChangeSettings) apply(s *node.Settings) (err error) {
 	if in.PeerExchange != nil {
 		s.NoPEX = !*in.PeerExchange
 	}
+	set(&s.LSD, in.LocalDiscovery)
 	if in.Goal != nil {
 		s.Goal = in.Goal.parse()
 	}

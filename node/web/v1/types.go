@@ -216,7 +216,7 @@ type Pieces struct {
 type Peer struct {
 	Address      string  `json:"address"` // ISD-AS,[host]:port, or host:port
 	ISDAS        string  `json:"isd_as,omitempty"`
-	Source       string  `json:"source"`           // of the address: named, tracker, dht, pex, earlier (run) or incoming
+	Source       string  `json:"source"`           // of the address: named, tracker, dht, pex, lsd, earlier (run) or incoming
 	Client       string  `json:"client,omitempty"` // as the peer names its program
 	Have         float64 `json:"have"`             // part of the torrent that the peer has, from 0 to 1
 	Incoming     bool    `json:"incoming"`         // the peer connected to us
@@ -440,6 +440,9 @@ type Settings struct {
 	AddPaused       bool       `json:"add_paused"` // added torrents wait until they are resumed
 	// PeerExchange has connected peers tell each other of peers. Private torrents take no part.
 	PeerExchange bool `json:"peer_exchange"`
+	// LocalDiscovery announces torrents to the local network and finds peers there. Private torrents take
+	// no part.
+	LocalDiscovery bool `json:"local_discovery"`
 }
 
 // Schedule says when the alternative rates apply.
@@ -467,6 +470,7 @@ type ChangeSettings struct {
 	Goal            *Goal       `json:"goal,omitempty"`
 	AddPaused       *bool       `json:"add_paused,omitempty"`
 	PeerExchange    *bool       `json:"peer_exchange,omitempty"`
+	LocalDiscovery  *bool       `json:"local_discovery,omitempty"`
 }
 
 // Snapshot is the first event of a stream: all that later events change.

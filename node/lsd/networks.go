@@ -1,0 +1,117 @@
+package lsd
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+
+	"braid/scionnet"
+)
+
+// link is an interface of this host, with its addresses of one family.
+type link struct {
+	index    int
+	name     string
+	loopback bool
+	addrs    []netip.Prefix // all of IPv4, or all of IPv6
+}
+
+// network is a link on which torrents are announced.
+type network struct {
+	link
+	from netip.Addr // the source of the announces
+	port uint16     // at which peers are accepted there over TCP; 0: they are not
+}
+
+func (l link) is6() bool { return l.addrs[0].Addr().Is6() }
+
+// address is the one that others can use best: a link-local one has a meaning on its link only.
+func (l link) address() netip.Addr {
+	for _, p := range l.addrs {
+		if !p.Addr().IsLinkLocalUnicast() {
+			return p.Addr()
+		}
+	}
+	return l.addrs[0].Addr()
+}
+
+// same tells whether two networks are the same.
+func (n network) same(o network) bool {
+	return n.index == o.index && n.name == o.name && n.from == o.from && n.port == o.port && slices.Equal(n.addrs, o.addrs)
+}
+
+// has tells whether an address is in one of the link's subnets.
+func (l link) has(a netip.Addr) bool {
+	return slices.ContainsFunc(l.addrs, func(p netip.Prefix) bool { return p.Contains(a.WithZone("")) })
+}
+
+// ours tells whether the link has an address. The loopback interface has all of its subnet.
+func (l link) ours(a netip.Addr) bool {
+	return slices.ContainsFunc(l.addrs, func(p netip.Prefix) bool { return p.Addr() == a || l.loopback && p.Contains(a) })
+}
+
+// choose returns the links on which to announce, given the addresses at which peers are accepted (those
+// on IP have a zero IA). Whoever accepts peers at some addresses only wants to be heard there only, so
+// the other links are left out; so is loopback unless it is named. Nobody accepts peers on IP: all links
+// are asked for peers that can be dialled.
+func choose(links []link, listening []scionnet.Addr) (out []network) {
+	named := slices.ContainsFunc(listening, func(a scionnet.Addr) bool { return !a.Host.IsUnspecified() && a.IA == 0 })
+	for _, l := range links {
+		n := network{link: l, from: l.address()}
+		chosen := !l.loopback && !named
+		for _, a := range listening {
+			switch {
+			case a.IA == 0 && a.Host.IsUnspecified() && !l.loopback && (a.Host.Is6() || !l.is6()):
+				n.port, chosen = a.Port, true
+			case !l.ours(a.Host):
+			case a.IA == 0:
+				n.port, n.from, chosen = a.Port, a.Host, true
+			default:
+				chosen = true
+				if n.port == 0 {
+					n.from = a.Host
+				}
+			}
+		}
+		if chosen {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// links are those of this host that carry multicast.
+func links() (out []link, err error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range all {
+		l := link{index: i.Index, name: i.Name, loopback: i.Flags&net.FlagLoopback != 0}
+		if i.Flags&net.FlagUp == 0 || i.Flags&(net.FlagMulticast|net.FlagLoopback) == 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue // the interface has just gone
+		}
+		var families [2][]netip.Prefix
+		for _, a := range addrs {
+			p, err := netip.ParsePrefix(a.String())
+			if err != nil {
+				continue
+			}
+			family := 0
+			if p.Addr().Is6() {
+				family = 1
+			}
+			families[family] = append(families[family], p)
+		}
+		for _, f := range families {
+			if l.addrs = f; len(f) > 0 {
+				out = append(out, l)
+			}
+		}
+	}
+	return out, nil
+}

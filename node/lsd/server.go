@@ -1,0 +1,337 @@
+package lsd
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"braid/scionnet"
+)
+
+// Config describes a server.
+type Config struct {
+	// Listening returns the addresses at which peers are accepted, as hosts of the local network see
+	// them; over TCP with a zero IA.
+	Listening func() []scionnet.Addr
+	// TCP and SCION say over what peers can be dialled.
+	TCP, SCION bool
+	Logger     *slog.Logger // may be nil
+}
+
+// lookEvery is how often the host's interfaces are looked at: a laptop changes networks.
+const lookEvery = 30 * time.Second
+
+// Server announces torrents to the local network, and hears of others.
+type Server struct {
+	cfg    Config
+	cookie string
+	stop   context.CancelFunc
+	beater sync.WaitGroup
+	wake   chan struct{} // has room for one: there is something to announce
+
+	mu       sync.Mutex
+	on       bool
+	follows  map[Hash]*Followed
+	calendar calendar
+	gate     gate
+	networks []network
+	sockets  []*socket
+	readers  sync.WaitGroup
+	busy     bool      // at the last look at the interfaces
+	looked   time.Time // when that was
+
+	announced bool
+}
+
+// Followed is a torrent of a server.
+type Followed struct {
+	server *Server
+	hash   Hash
+	may    func() bool
+	found  func(scionnet.Addr)
+	heard  map[neighbour]time.Time // when its last message came
+}
+
+// neighbour is who has sent a message.
+type neighbour struct {
+	from  netip.Addr
+	port  uint16
+	scion scionnet.Addr
+}
+
+const (
+	// maxHeard bounds the neighbours that are remembered for a torrent.
+	maxHeard = 256
+	// forgetNeighbour is when a silent neighbour is a new one again: it has left out two announces.
+	forgetNeighbour = 2*announceEvery + messageEvery
+)
+
+// isNew notes a message of a neighbour, and tells whether it is one that has not heard of us yet. If
+// there are too many neighbours, none is new.
+func (f *Followed) isNew(n neighbour, now time.Time) bool {
+	last, known := f.heard[n]
+	if !known && len(f.heard) == maxHeard {
+		maps.DeleteFunc(f.heard, func(_ neighbour, at time.Time) bool { return now.Sub(at) >= forgetNeighbour })
+	}
+	if !known && len(f.heard) == maxHeard {
+		return false
+	}
+	f.heard[n] = now
+	return !known || now.Sub(last) >= forgetNeighbour
+}
+
+// Serve starts a server, which does nothing until it is switched on.
+func Serve(cfg Config) *Server {
+	s := &Server{cfg: cfg, cookie: rand.Text(), wake: make(chan struct{}, 1), follows: map[Hash]*Followed{}}
+	if s.cfg.Logger == nil {
+		s.cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
+	s.beater.Go(func() { s.run(ctx) })
+	return s
+}
+
+// Close ends the server.
+func (s *Server) Close() {
+	s.stop()
+	s.beater.Wait()
+}
+
+// Switch turns the server on or off. An idle server has no sockets and sends nothing.
+func (s *Server) Switch(on bool) {
+	s.mu.Lock()
+	s.on = on
+	s.mu.Unlock()
+	s.poke()
+}
+
+var errFollowed = errors.New("the torrent is announced already")
+
+// Follow announces a torrent while may returns true, and hands the addresses of its peers to found,
+// those over TCP with a zero IA. Neither may call the server.
+func (s *Server) Follow(h Hash, may func() bool, found func(scionnet.Addr)) (*Followed, error) {
+	f := &Followed{s, h, may, found, map[neighbour]time.Time{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.follows[h] != nil {
+		return nil, errFollowed
+	}
+	s.follows[h] = f
+	s.calendar.soon(h, time.Now())
+	s.poke()
+	return f, nil
+}
+
+// Now announces the torrent as soon as the limit of messages allows it.
+func (f *Followed) Now() {
+	f.server.mu.Lock()
+	f.server.calendar.soon(f.hash, time.Now())
+	f.server.mu.Unlock()
+	f.server.poke()
+}
+
+// Close ends the announces of the torrent.
+func (f *Followed) Close() {
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	if f.server.follows[f.hash] == f {
+		delete(f.server.follows, f.hash)
+		f.server.calendar.drop(f.hash)
+	}
+}
+
+func (s *Server) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Server) run(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.mu.Lock()
+			s.on = false
+			s.mu.Unlock()
+			s.beat(time.Now())
+			s.readers.Wait()
+			return
+		case <-tick.C:
+		case <-s.wake:
+		}
+		s.beat(time.Now())
+	}
+}
+
+// beat opens or closes sockets, and sends a message if one is due.
+func (s *Server) beat(now time.Time) {
+	s.mu.Lock()
+	busy := s.on && len(s.follows) > 0
+	stale := busy != s.busy || busy && now.Sub(s.looked) >= lookEvery
+	s.mu.Unlock()
+	if stale {
+		s.look(busy, now)
+	}
+	var due []*Followed
+	s.mu.Lock()
+	sockets := s.sockets
+	if len(sockets) > 0 {
+		for _, h := range s.calendar.take(now) {
+			due = append(due, s.follows[h])
+		}
+	}
+	s.mu.Unlock()
+	m := Message{Cookie: s.cookie}
+	for _, f := range due {
+		if f.may() {
+			m.Hashes = append(m.Hashes, f.hash)
+		}
+	}
+	if len(m.Hashes) > 0 {
+		s.send(m, sockets)
+	}
+}
+
+// send sends a message to all networks, with the addresses of this host there.
+func (s *Server) send(m Message, sockets []*socket) {
+	for _, a := range s.cfg.Listening() {
+		if a.IA != 0 {
+			m.SCION = a
+		}
+	}
+	for _, x := range sockets {
+		for _, n := range x.networks {
+			m.Port = n.port
+			if err := x.send(n, m.encode(x.group)); err != nil {
+				s.cfg.Logger.Debug("local discovery: an announce was not sent", "interface", n.name, "group", x.group, "error", err)
+			}
+		}
+	}
+	s.mu.Lock()
+	s.announced = true
+	s.mu.Unlock()
+}
+
+// look opens sockets on the networks that are there now, if they are not those of the last look.
+func (s *Server) look(busy bool, now time.Time) {
+	var networks []network
+	var err error
+	if busy {
+		var all []link
+		all, err = links()
+		networks = choose(all, s.cfg.Listening())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy, s.looked = busy, now
+	if slices.EqualFunc(networks, s.networks, network.same) {
+		return
+	}
+	for _, x := range s.sockets {
+		_ = x.Close()
+	}
+	var errs error
+	s.networks = networks
+	s.sockets, errs = openSockets(networks)
+	for _, x := range s.sockets {
+		s.readers.Go(func() { s.read(x) })
+	}
+	level := slog.LevelInfo
+	if len(s.sockets) == 0 {
+		level = slog.LevelWarn
+	}
+	if err = errors.Join(err, errs); err != nil {
+		s.cfg.Logger.Log(context.Background(), level, "local discovery does not reach all networks", "error", err)
+	}
+	for h := range s.follows { // nobody there has heard of them
+		s.calendar.soon(h, now)
+	}
+}
+
+func (s *Server) read(x *socket) {
+	b := make([]byte, maxMessage+1)
+	for {
+		d, err := x.receive(b)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.cfg.Logger.Debug("local discovery: a socket has an error", "error", err)
+			continue
+		}
+		if x.isFromNeighbour(d) {
+			s.hear(d.from.Addr(), d.bytes, time.Now())
+		}
+	}
+}
+
+// hear takes a message of a neighbour.
+func (s *Server) hear(from netip.Addr, b []byte, now time.Time) {
+	s.mu.Lock()
+	admitted := s.gate.admit(from, now)
+	s.mu.Unlock()
+	if !admitted {
+		return
+	}
+	m, err := parse(b)
+	if err != nil {
+		s.cfg.Logger.Debug("local discovery: a message is ignored", "from", from, "error", err)
+		return
+	}
+	if m.Cookie == s.cookie {
+		return
+	}
+	peers := s.peersOf(from, m)
+	var to []*Followed
+	s.mu.Lock()
+	for _, h := range m.Hashes {
+		f := s.follows[h]
+		if f == nil {
+			continue
+		}
+		if to = append(to, f); f.isNew(neighbour{from, m.Port, m.SCION}, now) {
+			s.calendar.soon(h, now) // it may have to dial us: seeds dial nobody, and others may not reach it
+		}
+	}
+	s.mu.Unlock()
+	for _, f := range to {
+		for _, p := range peers {
+			f.found(p)
+		}
+	}
+}
+
+// peersOf are the addresses at which the sender of a message can be dialled.
+func (s *Server) peersOf(from netip.Addr, m Message) (out []scionnet.Addr) {
+	if s.cfg.TCP && m.Port != 0 {
+		out = append(out, scionnet.Addr{Host: from, Port: m.Port})
+	}
+	if !s.cfg.SCION || m.SCION.IA == 0 {
+		return out
+	}
+	for _, own := range s.cfg.Listening() {
+		if own.IA == m.SCION.IA && scionnet.ScopeOf(m.SCION.Host) < scionnet.ScopeOf(own.Host) {
+			s.cfg.Logger.Debug("local discovery: an address is ignored, since it is nearer than this host's", "address", m.SCION)
+			return out
+		}
+	}
+	return append(out, m.SCION)
+}
+
+// Announced tells whether the server has sent an announce.
+func (s *Server) Announced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.announced
+}

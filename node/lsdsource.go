@@ -1,0 +1,80 @@
+package node
+
+import (
+	"net/netip"
+
+	"braid/client"
+	"braid/node/lsd"
+	"braid/scionnet"
+)
+
+// neighbours is the Source that finds peers on the local network.
+type neighbours struct {
+	server *lsd.Server
+	node   *Node
+}
+
+// openNeighbours makes the source, for sessions that may send packets on IP.
+func (c Config) openNeighbours(n *Node) *neighbours {
+	if c.Client.IP == client.NoIP {
+		return nil
+	}
+	x := &neighbours{node: n}
+	tcp := c.Client.IP == client.TCP // an announce does not say that its sender speaks QUIC
+	x.server = lsd.Serve(lsd.Config{
+		Listening: func() []scionnet.Addr { return localAddresses(n.session.ListeningInside(), tcp) },
+		TCP:       tcp, SCION: n.host != nil, Logger: n.log,
+	})
+	x.server.Switch(n.Settings().LSD)
+	return x
+}
+
+// localAddresses are those to announce on the local network; those over TCP have a zero IA.
+func localAddresses(listening []client.Peer, tcp bool) (out []scionnet.Addr) {
+	for _, p := range listening {
+		if a, ok := p.SCION(); ok {
+			out = append(out, a)
+		} else if at, err := netip.ParseAddrPort(p.String()); err == nil && tcp {
+			out = append(out, scionnet.Addr{Host: at.Addr().Unmap(), Port: at.Port()})
+		}
+	}
+	return out
+}
+
+// Start announces a torrent to the local network. Private torrents are left to their trackers (BEP 27).
+func (x *neighbours) Start(s Swarm) (Search, error) {
+	if s.Private() || !x.node.Settings().LSD {
+		return nil, ErrNoWay
+	}
+	f, err := x.server.Follow(lsd.Hash(s.InfoHash), func() bool { return !s.Private() }, func(a scionnet.Addr) {
+		p := client.SCIONPeer(a)
+		if a.IA == 0 {
+			var err error
+			if p, err = client.ParsePeer(netip.AddrPortFrom(a.Host, a.Port).String()); err != nil {
+				return
+			}
+		}
+		if !s.Private() { // as the description behind a magnet link may say
+			s.Found(client.FromLSD, p)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return neighbourSearch{f}, nil
+}
+
+// neighbourSearch is the work for one torrent.
+type neighbourSearch struct{ followed *lsd.Followed }
+
+// Hungry does nothing: announces have a rhythm of their own.
+func (neighbourSearch) Hungry(bool) {}
+
+// Completed does nothing: an announce does not say what its sender has.
+func (neighbourSearch) Completed() {}
+
+// Announce announces as soon as the limit of messages allows it.
+func (x neighbourSearch) Announce() { x.followed.Now() }
+
+// Close ends the announces.
+func (x neighbourSearch) Close() { x.followed.Close() }
