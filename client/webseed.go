@@ -13,10 +13,10 @@ import (
 
 // WebSeed is a server that has a torrent's files (BEP 19).
 type WebSeed struct {
-	URL string
+	URL string `json:"url"`
 	// ByUser says that the user has named the server, and not the torrent. Then it may be anywhere;
 	// else it must be on the Internet or on SCION.
-	ByUser bool
+	ByUser bool `json:"by_user,omitempty"`
 }
 
 // maxWebSeedURL bounds the URL of a web seed in bytes.

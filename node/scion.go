@@ -44,11 +44,7 @@ func (c Config) peers() (out []client.Peer) {
 // webSeedOnSCION tells whether a web seed is on SCION.
 func (c Config) webSeedOnSCION() bool {
 	return slices.ContainsFunc(c.Torrents, func(o Options) bool {
-		urls := slices.Clone(o.Source.WebSeeds)
-		for _, w := range o.WebSeeds {
-			urls = append(urls, w.URL)
-		}
-		return slices.ContainsFunc(urls, func(u string) bool {
+		return slices.ContainsFunc(o.WebSeedURLs(), func(u string) bool {
 			_, ok, err := scionnet.ParseServerURL(u)
 			return ok && err == nil
 		})

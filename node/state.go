@@ -46,6 +46,7 @@ type saved struct {
 	Storage      Storage             `json:"storage"`
 	Trackers     [][]savedTracker    `json:"trackers"`
 	Peers        []string            `json:"peers,omitempty"`
+	WebSeeds     []client.WebSeed    `json:"web_seeds,omitempty"` // that were named beside those of the torrent
 	Selection    client.Selection    `json:"selection"`
 	SuperSeeding client.SuperSeeding `json:"super_seeding"`
 	Goal         Goal                `json:"goal"`
@@ -109,7 +110,7 @@ func (t *Torrent) saved() saved {
 		Magnet: o.Source.Magnet(o.Source.Peers...), Name: o.Name, Names: o.Names, Renaming: t.renaming, Comment: o.Source.Comment, Creator: o.Source.Creator, Created: o.Source.Created, Added: t.added, Completed: t.completed,
 		Storage: o.Storage, Selection: o.Selection, SuperSeeding: o.SuperSeeding, Goal: o.Goal, StopTimeout: o.StopTimeout,
 		Paused: o.Paused, Forced: t.forced, Removing: t.removing, MoveTo: t.moveTo, Leaving: t.leaving, Rates: o.Rates, IgnoreGlobal: o.IgnoreGlobal, Policy: o.Policy,
-		PeerLimit: o.PeerLimit, Labels: o.Labels, Priority: o.Priority,
+		PeerLimit: o.PeerLimit, Labels: o.Labels, Priority: o.Priority, WebSeeds: o.WebSeeds,
 	}
 	if t.state == Served {
 		s.Served = t.reason
@@ -222,7 +223,7 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	o := Options{
 		Name: s.Name, Names: s.Names, Storage: s.Storage, Selection: s.Selection, SuperSeeding: s.SuperSeeding, Goal: s.Goal, StopTimeout: s.StopTimeout,
 		Paused: s.Paused, Rates: s.Rates, IgnoreGlobal: s.IgnoreGlobal, Policy: s.Policy, PeerLimit: s.PeerLimit,
-		Labels: s.Labels, Priority: s.Priority,
+		Labels: s.Labels, Priority: s.Priority, WebSeeds: s.WebSeeds,
 	}
 	if o.Source, err = s.source(strings.TrimSuffix(name, ".json") + ".torrent"); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,15 @@ type Options struct {
 }
 
 func (o Options) title() string { return cmp.Or(o.Name, o.Source.Name, o.Source.InfoHash.HexString()) }
+
+// WebSeedURLs are the URLs of the web seeds that the torrent and the user name.
+func (o Options) WebSeedURLs() []string {
+	urls := slices.Clone(o.Source.WebSeeds)
+	for _, w := range o.WebSeeds {
+		urls = append(urls, w.URL)
+	}
+	return urls
+}
 
 // change is the change that makes options of the zero value these.
 func (o Options) check() error {

@@ -24,6 +24,7 @@ func addCommand() *cli.Command {
 			&cli.BoolFlag{Name: "complete", Usage: "the data is there: check it and serve it, and write nothing"},
 			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, or host:port (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 			&cli.StringSliceFlag{Name: "tracker", Usage: "ask the tracker at `URL`, too (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			webSeedFlag(),
 			&cli.StringSliceFlag{Name: "select", Usage: "download only files that match `GLOB`, as in braid download (repeatable)"},
 			&cli.BoolFlag{Name: "sequential", Usage: "download in the order of the data"},
 			&cli.StringSliceFlag{Name: "label", Usage: "label the torrents with `WORD` (repeatable)"},
@@ -72,6 +73,7 @@ func parseAdd(cmd *cli.Command) (in v1.AddTorrent, err error) {
 	in = v1.AddTorrent{
 		Paused: cmd.Bool("paused"), Complete: cmd.Bool("complete"), Select: cmd.StringSlice("select"), Sequential: cmd.Bool("sequential"),
 		Labels: cmd.StringSlice("label"), Priority: cmd.String("priority"), Peers: cmd.StringSlice("peer"), Trackers: cmd.StringSlice("tracker"),
+		WebSeeds: cmd.StringSlice("web-seed"),
 	}
 	if dir := cmd.String("directory"); dir != "" {
 		if in.Directory, err = filepath.Abs(dir); err != nil {

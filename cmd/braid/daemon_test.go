@@ -82,7 +82,7 @@ func TestDaemon(t *testing.T) {
 	if said := d.does(t, "add", "file.torrent", "-o", "out", "--peer", peer); said != "added file\n" {
 		t.Errorf("add says %q", said)
 	}
-	d.does(t, "add", "magnet:?xt=urn:btih:"+strings.Repeat("ab", 20)+"&dn=other", "--paused")
+	d.does(t, "add", "magnet:?xt=urn:btih:"+strings.Repeat("ab", 20)+"&dn=other&ws=http://127.0.0.1:1/a", "--paused", "--web-seed", "http://127.0.0.1:1/b")
 	eventually(t, func() error {
 		if l := d.list(t); len(l) != 2 || l[0].State != "seeding" || l[0].HaveBytes != 50_000 || l[1].State != "paused" {
 			return fmt.Errorf("%+v", l)
@@ -121,6 +121,10 @@ func TestDaemon(t *testing.T) {
 	l := d.list(t)
 	if len(l) != 2 || l[0].Name+l[1].Name != "fileother" && l[0].Name+l[1].Name != "otherfile" || l[0].State != "paused" || l[1].State != "paused" {
 		t.Fatalf("after kill -9: %+v", l)
+	}
+	var other v1.TorrentDetail
+	if err := json.Unmarshal([]byte(d.does(t, "show", "abab", "--json")), &other); err != nil || len(other.WebSeeds) != 2 {
+		t.Errorf("after kill -9: web seeds %q, %v", other.WebSeeds, err)
 	}
 	d.does(t, "resume", "file")
 	d.does(t, "remove", "abab")

@@ -132,7 +132,7 @@ func (c *call) webSeeds() (any, error) {
 		return nil, err
 	}
 	out := []map[string]string{}
-	for _, u := range t.Source().WebSeeds {
+	for _, u := range t.Options().WebSeedURLs() {
 		out = append(out, map[string]string{"url": u})
 	}
 	return out, nil

@@ -127,7 +127,7 @@ var torrentFields = table[*view]{
 	{"wanted", camel, func(v *view) any {
 		return mapped(v.files(), func(f node.File) any { return boolToInt(f.Priority != client.Skip) })
 	}},
-	{"webseeds", camel, func(v *view) any { return append([]string{}, v.source().WebSeeds...) }},
+	{"webseeds", camel, func(v *view) any { return append([]string{}, v.torrent.Options().WebSeedURLs()...) }},
 	{"webseeds_sending_to_us", camel, func(*view) any { return 0 }},
 }
 

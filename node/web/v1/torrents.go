@@ -186,7 +186,7 @@ func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
 	d := TorrentDetail{
 		Torrent: a.row(s), MagnetLink: src.Magnet(), Comment: src.Comment, Private: s.Private, PieceLength: s.PieceLength,
 		Pieces: s.Pieces, PiecesDone: s.PiecesDone, Dropped: s.Dropped, FileCount: s.Files, Storage: string(s.Storage.Kind),
-		WebSeeds: append([]string{}, src.WebSeeds...),
+		WebSeeds: append([]string{}, o.WebSeedURLs()...),
 		Settings: TorrentSettings{
 			Sequential: s.Sequential, Limits: newRates(s.Rates), HonourGlobal: s.HonourGlobal, Goal: newGoal(s.Goal), PeerLimit: s.PeerLimit,
 			Trackers: [][]string{}, Policy: newPolicy(s.Policy),
@@ -459,6 +459,9 @@ func (in AddTorrent) apply(o *node.Options, dir string) (err error) {
 	for _, u := range urls {
 		o.Trackers = append(o.Trackers, []tracker.URL{u})
 	}
+	if o.WebSeeds, err = parseWebSeeds(in.WebSeeds); err != nil {
+		return err
+	}
 	if in.Priority != "" {
 		if o.Priority, err = level(in.Priority); err != nil {
 			return err
@@ -471,6 +474,20 @@ func (in AddTorrent) apply(o *node.Options, dir string) (err error) {
 		o.Rates, err = in.Limits.parse()
 	}
 	return err
+}
+
+// parseWebSeeds reads URLs of servers that a user names.
+func parseWebSeeds(urls []string) (out []client.WebSeed, err error) {
+	if len(urls) > maxNamed {
+		return nil, wrong("web_seeds: at most %d are accepted at once", maxNamed)
+	}
+	for _, u := range urls {
+		if err := client.CheckWebSeed(u); err != nil {
+			return nil, wrong("web_seeds: %w", err)
+		}
+		out = append(out, client.WebSeed{URL: u, ByUser: true})
+	}
+	return out, nil
 }
 
 // parseTrackers reads announce URLs that a user names.

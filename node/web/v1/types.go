@@ -136,8 +136,9 @@ type AddTorrent struct {
 	Priority   string   `json:"priority,omitempty"` // low, normal (the default) or high
 	Select     []string `json:"select,omitempty"`   // patterns of the wanted files; none: all
 	Sequential bool     `json:"sequential,omitempty"`
-	Peers      []string `json:"peers,omitempty"`    // addresses to try, beside those that trackers name
-	Trackers   []string `json:"trackers,omitempty"` // announce URLs, beside those of the torrent
+	Peers      []string `json:"peers,omitempty"`     // addresses to try, beside those that trackers name
+	Trackers   []string `json:"trackers,omitempty"`  // announce URLs, beside those of the torrent
+	WebSeeds   []string `json:"web_seeds,omitempty"` // URLs of servers with the data, beside those of the torrent
 	Limits     *Limits  `json:"limits,omitempty"`
 	Goal       *Goal    `json:"goal,omitempty"`
 }
