@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"braid/client"
+	"braid/node/event"
 )
 
 // A node of the DHT in one AS, a seed there that tells it of a torrent, and a download in another AS
@@ -32,5 +36,63 @@ func TestMagnetOverSCION(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(out, "file")); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// The tracker of a running swarm is killed. A download goes on, and a newcomer in another AS, which
+// knows only a node of the DHT, finds the swarm all the same.
+func TestTrackerDies(t *testing.T) {
+	n, from, to := startNetwork(t, "two-paths")
+	dir := t.TempDir()
+	data := randomFile(t, dir, 11, 3<<20)
+	here := []string{"--json", "--config-dir", n.ConfigDir(from), "--listen", fmt.Sprintf("%s,[%s]:0", from, n.HostIP(from))}
+	there := []string{"--json", "--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String(), "--transport", "scion"}
+	hub := ready(t, dir, append([]string{"dht"}, here...)...)[0]
+	tracker := braid(t, dir, "tracker", "--json", "--config-dir", n.ConfigDir(from), "--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)))
+	said := listen(t, tracker)
+	var at event.Ready
+	said(func(line []byte) bool { return json.Unmarshal(line, &at) == nil && at.Event == "ready" })
+	must(t, dir, "create", "file", "-o", "x.torrent", "--tracker", at.Listen[0])
+	torrent := filepath.Join(dir, "x.torrent")
+	ready(t, dir, append([]string{"seed", torrent, "--dht-node", hub}, here...)...)
+
+	slow := braid(t, t.TempDir(), append([]string{"download", torrent, "--dht", "off", "--download-rate", "600kB/s", "--sample", "50ms"}, there...)...)
+	heard := listen(t, slow)
+	heard(func(line []byte) bool {
+		e, _ := event.Parse(line)
+		p, ok := e.(*event.Progress)
+		return ok && p.PiecesDone > 0
+	})
+	if err := tracker.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = tracker.Wait()
+
+	out := t.TempDir()
+	code, events, errs := ends(t, out, append([]string{"download", torrent, "--dht-node", hub, "-o", out}, there...)...)
+	if got, err := os.ReadFile(filepath.Join(out, "file")); code != 0 || err != nil || !bytes.Equal(got, data) {
+		t.Errorf("the newcomer: exit code %d, %d bytes, %v: %s%s", code, len(got), err, events, errs)
+	}
+	heard(func([]byte) bool { return false }) // to the end
+	if err := slow.Wait(); err != nil {
+		t.Errorf("the download that was under way: %v", err)
+	}
+}
+
+// listen starts a command. The function reads its output until a line is the right one, or to the
+// end.
+func listen(t *testing.T, cmd *exec.Cmd) func(right func(line []byte) bool) {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	return func(right func([]byte) bool) {
+		for lines.Scan() && !right(lines.Bytes()) {
+		}
 	}
 }
