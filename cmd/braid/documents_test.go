@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // docs/manual.md is what the commands' help says.
@@ -43,9 +44,12 @@ func TestVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newest := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)`).FindStringSubmatch(string(changes))
+	newest := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+) \((.*)\)`).FindStringSubmatch(string(changes))
 	if newest == nil || newest[1] != m[1] {
-		t.Errorf("--version says %s, the newest release in CHANGELOG.md is %v", m[1], newest)
+		t.Fatalf("--version says %s, the newest release in CHANGELOG.md is %v", m[1], newest)
+	}
+	if day, err := time.Parse("2 January 2006", newest[2]); err != nil || day.Format(time.DateOnly) != released {
+		t.Errorf("the man pages are of %s, the release in CHANGELOG.md is of %s (%v)", released, newest[2], err)
 	}
 }
 

@@ -30,14 +30,7 @@ func printHelp(_ io.Writer, _ string, command any) {
 func helpText(c *cli.Command, width int) string {
 	var b strings.Builder
 	b.WriteString(hanging(c.FullName()+": ", 2, c.Usage, width))
-	usage := c.FullName()
-	if len(c.VisibleFlags()) > 1 { // beyond --help
-		usage += " [FLAGS]"
-	}
-	if len(c.VisibleCommands()) > 0 {
-		usage += " COMMAND"
-	}
-	b.WriteString("\n" + hanging("Usage: ", 7, strings.TrimSpace(usage+" "+c.ArgsUsage), width))
+	b.WriteString("\n" + hanging("Usage: ", 7, usageLine(c), width))
 	if c.Description != "" {
 		b.WriteString("\n" + paragraphs(c.Description, width))
 	}
@@ -61,6 +54,18 @@ func helpText(c *cli.Command, width int) string {
 		b.WriteString("\n" + hanging("", 0, title+":", width) + list(rows, width))
 	}
 	return b.String()
+}
+
+// usageLine is how the command is called.
+func usageLine(c *cli.Command) string {
+	usage := c.FullName()
+	if len(c.VisibleFlags()) > 1 { // beyond --help
+		usage += " [FLAGS]"
+	}
+	if len(c.VisibleCommands()) > 0 {
+		usage += " COMMAND"
+	}
+	return strings.TrimSpace(usage + " " + c.ArgsUsage)
 }
 
 type flagCategory struct {

@@ -58,7 +58,9 @@ func rootCommand(out, people *printer) *cli.Command {
 		Description: exitCodes,
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the release, the commit and the Go version", Local: true}},
 		// A SCION address has a comma in it.
-		DisableSliceFlagSeparator: true,
+		DisableSliceFlagSeparator:       true,
+		EnableShellCompletion:           true,
+		ConfigureShellCompletionCommand: configureCompletion,
 		Commands: slices.Concat([]*cli.Command{
 			downloadCommand(), seedCommand(), serveCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
 			daemonCommand(), addCommand(), listCommand(), showCommand(), pauseCommand(), resumeCommand(), removeCommand(),

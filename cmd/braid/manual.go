@@ -11,11 +11,16 @@ import (
 
 const manualColumns = 100
 
-// manualCommand prints docs/manual.md. It is hidden, since --help shows users the same.
+// manualCommand prints docs/manual.md, or writes the man pages. It is hidden, since --help shows users
+// the same.
 func manualCommand() *cli.Command {
 	return &cli.Command{
 		Name: "manual", Usage: "print the manual, in Markdown: the help of every command", Hidden: true,
+		Flags: []cli.Flag{&cli.StringFlag{Name: "man", Usage: "write a man page for each command into `DIR`"}},
 		Action: func(_ context.Context, c *cli.Command) error {
+			if dir := c.String("man"); dir != "" {
+				return writeManPages(c.Root(), dir)
+			}
 			_, _ = stdout(c).Write([]byte(manual(c.Root()))) // the printer keeps the error
 			return nil
 		},

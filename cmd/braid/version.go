@@ -6,8 +6,11 @@ import (
 	"strings"
 )
 
-// release is the newest release in CHANGELOG.md.
-const release = "0.2.0"
+// The newest release in CHANGELOG.md, and its day.
+const (
+	release  = "0.2.0"
+	released = "2026-11-22"
+)
 
 // commit is set by scripts/build, since a clone without version control metadata builds too.
 var commit string

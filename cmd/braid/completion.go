@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+)
+
+// configureCompletion words the command that prints the completion scripts; the cli library makes it.
+func configureCompletion(c *cli.Command) {
+	c.Hidden = false
+	c.Usage = "print the script with which a shell completes commands and flags"
+	c.Description = "bash: braid completion bash > ~/.local/share/bash-completion/completions/braid\n\n" +
+		"zsh: braid completion zsh > DIR/_braid, with a DIR in $fpath\n\n" +
+		"fish: braid completion fish > ~/.config/fish/completions/braid.fish"
+	for _, shell := range c.Commands {
+		shell.Usage = "for " + shell.Name
+		shell.Action = completionScript(shell.Action)
+	}
+	setDefaults(c)
+}
+
+// fishFiles lets fish complete files where braid names nothing, as bash and zsh do. The library's
+// script lets it complete none.
+const fishFiles = "complete -c braid -F -n 'not count (__braid_perform_completion) >/dev/null'\n"
+
+// completionScript prints what the library's action writes, with spaces for tabs, since the printer
+// would show those as escapes.
+func completionScript(write cli.ActionFunc) cli.ActionFunc {
+	return func(ctx context.Context, c *cli.Command) error {
+		out := stdout(c)
+		var script bytes.Buffer
+		c.Root().Writer = &script
+		err := write(ctx, c)
+		c.Root().Writer = out
+		if c.Name == "fish" {
+			script.WriteString(fishFiles)
+		}
+		_, _ = out.Write([]byte(strings.ReplaceAll(script.String(), "\t", "  "))) // the printer keeps the error
+		return err
+	}
+}
+
+// complete names the commands and flags that may come next. Where a value of a flag comes next, it
+// names none, so that the shell completes files.
+func complete(ctx context.Context, c *cli.Command) {
+	args := c.Args().Slice()
+	if len(args) > 0 && takesValue(c, args[len(args)-1]) {
+		return
+	}
+	cli.DefaultCompleteWithFlags(ctx, c)
+}
+
+// takesValue tells whether the word is a flag of the command, in full, that needs a value.
+func takesValue(c *cli.Command, word string) bool {
+	name := strings.TrimLeft(word, "-")
+	for _, f := range c.Flags {
+		if slices.Contains(f.Names(), name) && word == dashed(name) {
+			doc, ok := f.(cli.DocGenerationFlag)
+			return ok && doc.TakesValue()
+		}
+	}
+	return false
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// bash completes commands and flags with the script that braid prints, and files where a value of a
+// flag comes next. COMP_LINE and the others are what bash sets when somebody presses the tab key.
+func TestBashCompletion(t *testing.T) {
+	const library = "/usr/share/bash-completion/bash_completion"
+	if _, err := os.Stat(library); err != nil {
+		t.Skipf("%v: scripts/install-deps installs it", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(dir, "braid")); err != nil {
+		t.Fatal(err)
+	}
+	script := `. ` + library + `
+source <(braid completion bash)
+while IFS= read -r COMP_LINE; do
+  read -ra COMP_WORDS <<<"$COMP_LINE"
+  case $COMP_LINE in *" ") COMP_WORDS+=("") ;; esac
+  COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMP_POINT=${#COMP_LINE} COMP_TYPE=9
+  __braid_bash_autocomplete braid
+  echo "${COMPREPLY[*]}"
+done`
+	cases := [][2]string{
+		{"braid downl", "download"},
+		{"braid re", "resume remove rename"},
+		{"braid download --peer-o", "--peer-order"},
+		{"braid download --peer ", ""},
+		{"braid download -o ", ""},
+		{"braid testbed li", "link"},
+		{"braid testbed link --di", "--dir --direction"},
+		{"braid completion f", "fish"},
+	}
+	var lines, want strings.Builder
+	for _, c := range cases {
+		lines.WriteString(c[0] + "\n")
+		want.WriteString(c[1] + "\n")
+	}
+	bash := exec.CommandContext(t.Context(), "bash", "--norc", "-c", script)
+	bash.Env = append(os.Environ(), braidProcess+"=1", "HOME="+dir, "PATH="+dir+":"+os.Getenv("PATH"))
+	bash.Stdin = strings.NewReader(lines.String())
+	out, err := bash.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(out) != want.String() {
+		t.Errorf("bash completes\n%s\nto\n%s\nwant\n%s", lines.String(), out, want.String())
+	}
+}
+
+// The scripts for the other shells are ones that these shells can read.
+func TestCompletionScripts(t *testing.T) {
+	dir := t.TempDir()
+	for _, shell := range []string{"zsh", "fish"} {
+		code, script, said := ends(t, dir, "completion", shell)
+		if code != 0 || said != "" || !strings.Contains(script, "--generate-shell-completion") {
+			t.Errorf("%s: exit code %d, %s: %s", shell, code, said, script)
+		}
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			t.Logf("%s does not read its script: %v", shell, err)
+			continue
+		}
+		name := filepath.Join(dir, shell)
+		if err := os.WriteFile(name, []byte(script), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), path, "-n", name).CombinedOutput(); err != nil {
+			t.Errorf("%s -n: %v: %s", shell, err, out)
+		}
+	}
+}
+
+// Every command has a man page, and mandoc finds nothing to complain about.
+func TestManPages(t *testing.T) {
+	dir := t.TempDir()
+	if code, out, said := ends(t, dir, "manual", "--man", "pages"); code != 0 || out != "" || said != "" {
+		t.Fatalf("exit code %d: %s%s", code, out, said)
+	}
+	pages, err := filepath.Glob(filepath.Join(dir, "pages", "*.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := os.ReadFile("../../docs/manual.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(all)) {
+		if command, ok := strings.CutPrefix(line, "## "); ok {
+			name := strings.ReplaceAll(strings.TrimSpace(command), " ", "-") + ".1"
+			if _, err := os.Stat(filepath.Join(dir, "pages", name)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "pages", "braid-testbed-link.1"))
+	for _, part := range []string{
+		".SH NAME\nbraid\\-testbed\\-link \\-\nchange a link while traffic flows\n",
+		".SH SYNOPSIS\n.B braid testbed link\n[FLAGS] ISD\\-AS#INTERFACE\n",
+		"\n.TP\n.B \\-\\-rate RATE\nlet through RATE, such as 20Mbit/s; 0: not limited\n",
+		".SH SEE ALSO\n.BR braid\\-testbed (1)\n",
+	} {
+		if err != nil || !strings.Contains(string(text), part) {
+			t.Errorf("%v: braid-testbed-link.1 lacks %q:\n%s", err, part, text)
+		}
+	}
+	mandoc, err := exec.LookPath("mandoc")
+	if err != nil {
+		t.Skipf("%v: scripts/install-deps installs it", err)
+	}
+	if out, err := exec.CommandContext(t.Context(), mandoc, append([]string{"-Tlint", "-Wwarning"}, pages...)...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("mandoc: %v:\n%s", err, out)
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+)
+
+// writeManPages writes a page of section 1 for each visible command into the directory:
+// braid-download.1 for braid download.
+func writeManPages(root *cli.Command, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("write the man pages: %w", err)
+	}
+	var write func(c *cli.Command) error
+	write = func(c *cli.Command) error {
+		name := filepath.Join(dir, pageName(c)+".1")
+		if err := os.WriteFile(name, []byte(manPage(c)), 0o644); err != nil {
+			return fmt.Errorf("write the man pages: %w", err)
+		}
+		for _, sub := range c.VisibleCommands() {
+			if sub.Name == "help" {
+				continue
+			}
+			if err := write(sub); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return write(root)
+}
+
+func pageName(c *cli.Command) string { return strings.ReplaceAll(c.FullName(), " ", "-") }
+
+// manPage is the help of a command in the macros of man(7).
+func manPage(c *cli.Command) string {
+	page := pageName(c)
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH %s 1 %s \"braid %s\" \"braid manual\"\n", roff(strings.ToUpper(page)), released, release)
+	fmt.Fprintf(&b, ".SH NAME\n%s \\-\n%s", roff(page), roffText(c.Usage))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(c.FullName()))
+	if rest := strings.TrimSpace(strings.TrimPrefix(usageLine(c), c.FullName())); rest != "" {
+		b.WriteString(roffText(rest))
+	}
+	if c.Description != "" {
+		b.WriteString(".SH DESCRIPTION\n")
+		for i, p := range strings.Split(strings.TrimSpace(c.Description), "\n\n") {
+			if i > 0 {
+				b.WriteString(".PP\n")
+			}
+			b.WriteString(roffText(p))
+		}
+	}
+	var related []string
+	if l := c.Lineage(); len(l) > 1 {
+		related = append(related, pageName(l[1]))
+	}
+	if commands := c.VisibleCommands(); len(commands) > 0 {
+		b.WriteString(".SH COMMANDS\n")
+		for _, sub := range commands {
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s", roff(sub.Name), roffText(sub.Usage))
+			if sub.Name != "help" {
+				related = append(related, page+"-"+sub.Name)
+			}
+		}
+	}
+	for _, category := range flagCategories(c) {
+		title := category.name
+		if title == "" {
+			title = "Flags"
+		}
+		fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(title)))
+		for _, f := range category.flags {
+			name, text := flagHelp(f)
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s", roff(strings.TrimSpace(name)), roffText(text))
+		}
+	}
+	for i, name := range related {
+		if i == 0 {
+			b.WriteString(".SH SEE ALSO\n")
+		}
+		comma := " ,"
+		if i == len(related)-1 {
+			comma = ""
+		}
+		fmt.Fprintf(&b, ".BR %s (1)%s\n", roff(name), comma)
+	}
+	return b.String()
+}
+
+// roff escapes a word or line that does not begin with a character of control.
+func roff(s string) string { return strings.NewReplacer(`\`, `\e`, "-", `\-`, `"`, `\(dq`).Replace(s) }
+
+// roffText is a paragraph of short lines, none of which is a macro.
+func roffText(s string) string {
+	var b strings.Builder
+	for line := range strings.Lines(hanging("", 0, s, 72)) {
+		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+			b.WriteString(`\&`)
+		}
+		b.WriteString(roff(line))
+	}
+	return b.String()
+}
