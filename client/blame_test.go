@@ -370,7 +370,7 @@ func TestWrongPiecesInAnothersName(t *testing.T) {
 	spoil(t, filepath.Join(good, "file"), filepath.Join(bad, "file"), pieceLength, pieces-1)
 	src := makeTorrent(t, filepath.Join(good, "file"), CreateOptions{PieceLength: pieceLength}).Source
 	honest := seed(t, src, good)
-	tcp, err := openTCP([]Peer{mustPeer(t, "127.0.0.1:0")}, "", testLog(t))
+	tcp, err := openTCP([]Peer{mustPeer(t, "127.0.0.1:0")}, "", nil, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

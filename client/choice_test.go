@@ -77,7 +77,7 @@ func limitedSeedWith(t *testing.T, cfg Config, size int, bytesPerSecond int) (sr
 	dir = t.TempDir()
 	writeRandom(t, filepath.Join(dir, "file"), size)
 	src = makeTorrent(t, filepath.Join(dir, "file"), CreateOptions{PieceLength: 64 << 10}).Source
-	tcp, err := openTCP([]Peer{mustPeer(t, "127.0.0.1:0")}, "", testLog(t))
+	tcp, err := openTCP([]Peer{mustPeer(t, "127.0.0.1:0")}, "", nil, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestSilentPath(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			src, peers, dir, limit := limitedSeed(t, 16<<20, 1<<20)
-			tcp, err := openTCP(nil, "", testLog(t))
+			tcp, err := openTCP(nil, "", nil, testLog(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -391,7 +391,7 @@ func (f told) Revoked(p pathsel.Path) time.Time {
 func TestRevokedPath(t *testing.T) {
 	t.Parallel()
 	src, peers, _, limit := limitedSeed(t, 16<<20, 1<<20)
-	tcp, err := openTCP(nil, "", testLog(t))
+	tcp, err := openTCP(nil, "", nil, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func (w fanWire) Path() pathsel.Path { return w.path }
 func openFan(t *testing.T, cfg Config, host string, paths int) *Session {
 	t.Helper()
 	log := testLog(t)
-	tcp, err := openTCP([]Peer{mustPeer(t, host+":0")}, "", log)
+	tcp, err := openTCP([]Peer{mustPeer(t, host+":0")}, "", nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

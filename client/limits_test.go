@@ -92,7 +92,7 @@ func TestUploadRateIsSharedBetweenPeers(t *testing.T) {
 	start := time.Now()
 	var both []*Transfer
 	for local, paths := range map[string]int{"127.0.0.8": 8, "127.0.0.9": 1} {
-		tcp, err := openTCP(nil, "", testLog(t))
+		tcp, err := openTCP(nil, "", nil, testLog(t))
 		if err != nil {
 			t.Fatal(err)
 		}

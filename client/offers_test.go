@@ -15,7 +15,7 @@ import (
 // The engine reaches what is offered, as long as it is offered, and nothing else.
 func TestOffers(t *testing.T) {
 	target := openFan(t, Config{}, "127.0.0.1", 1).Listening()[0]
-	tcp, err := openTCP(nil, "", testLog(t))
+	tcp, err := openTCP(nil, "", nil, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func (a *atlas) Dial(ctx context.Context, _ Peer, path pathsel.Path, want *scion
 // A policy holds for every lookup, not only for the first; what was chosen stays chosen while it is away.
 func TestPolicyHoldsOverRefreshes(t *testing.T) {
 	src, peers, _, _ := limitedSeed(t, 64<<20, 1<<20)
-	tcp, err := openTCP(nil, "", testLog(t))
+	tcp, err := openTCP(nil, "", nil, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestPolicyHoldsOverRefreshes(t *testing.T) {
 // A policy that leaves nothing is said as long as it does, with how many paths there are and what refuses them.
 func TestPolicyThatLeavesNothing(t *testing.T) {
 	src, peers, _, _ := limitedSeed(t, 64<<10, 1<<20)
-	tcp, err := openTCP(nil, "", testLog(t))
+	tcp, err := openTCP(nil, "", nil, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestPolicyLeavesTCPAlone(t *testing.T) {
 // and a path that is allowed again returns.
 func TestPolicyChanges(t *testing.T) {
 	src, peers, _, _ := limitedSeed(t, 64<<20, 1<<20)
-	tcp, err := openTCP(nil, "", testLog(t))
+	tcp, err := openTCP(nil, "", nil, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // slowSeed serves at a limited rate, so that there is a middle of the download.
 func slowSeed(t *testing.T, src Source, dir string, bytesPerSecond int) *Session {
 	t.Helper()
-	tcp, err := openTCP([]Peer{mustPeer(t, "127.0.0.1:0")}, "", testLog(t))
+	tcp, err := openTCP([]Peer{mustPeer(t, "127.0.0.1:0")}, "", nil, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,8 @@ type Config struct {
 	Host *scionnet.Host
 	// IP is the transport for peers on IP.
 	IP IPTransport
-	// Identity is the key that peers see over SCION and QUIC; nil makes a new one for this session.
+	// Identity is the key that peers see over SCION and QUIC; nil makes a new one for this session. If it
+	// is in a group, only members of the group can connect, over TCP too.
 	Identity *scionnet.Identity
 	// Listen are the addresses to accept connections at. At most one may be a SCION address, which
 	// must be one of the Host. Without it, a SCION host accepts connections at a free port.
@@ -180,7 +181,7 @@ func openIP(cfg Config, listen []Peer, log *slog.Logger) (Transport, error) {
 	case cfg.IP == NoIP:
 		return nil, nil
 	}
-	t, err := openTCP(listen, cfg.TCPCongestion, log)
+	t, err := openTCP(listen, cfg.TCPCongestion, cfg.Identity, log)
 	if err != nil {
 		return nil, err
 	}

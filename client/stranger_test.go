@@ -18,7 +18,7 @@ func TestPeersOfStrangers(t *testing.T) {
 	}
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	tcp, err := openTCP(nil, "", testLog(t))
+	tcp, err := openTCP(nil, "", nil, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

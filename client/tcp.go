@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 	"syscall"
 	"time"
 
@@ -14,21 +15,26 @@ import (
 	"braid/scionnet"
 )
 
-// tcpTransport serves ordinary BitTorrent peers.
+// tcpTransport serves ordinary BitTorrent peers or, in a group, its members (tcptls.go).
 type tcpTransport struct {
 	onIP
 	log        *slog.Logger
 	congestion string
+	identity   *scionnet.Identity // in a group; nil: plain TCP
 	listeners  []*net.TCPListener
+	workers    sync.WaitGroup
 }
 
 // openTCP listens at the addresses, if any. congestion is the kernel's name of the congestion control
 // algorithm for all connections; empty is the kernel's default.
-func openTCP(addrs []Peer, congestion string, log *slog.Logger) (*tcpTransport, error) {
+func openTCP(addrs []Peer, congestion string, id *scionnet.Identity, log *slog.Logger) (*tcpTransport, error) {
 	if err := hasTCPCongestion(congestion); err != nil {
 		return nil, err
 	}
 	t := &tcpTransport{onIP: newOnIP("tcp"), log: log, congestion: congestion}
+	if id != nil && id.Group() != nil {
+		t.identity = id
+	}
 	listen := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return setTCPCongestion(c, congestion) }}
 	for _, a := range addrs {
 		l, err := listen.Listen(t.ctx, "tcp", a.String())
@@ -39,6 +45,10 @@ func openTCP(addrs []Peer, congestion string, log *slog.Logger) (*tcpTransport, 
 		t.listeners = append(t.listeners, l.(*net.TCPListener))
 	}
 	for _, l := range t.listeners {
+		if t.identity != nil {
+			t.workers.Go(func() { t.acceptMembers(l) })
+			continue
+		}
 		go t.acceptFrom(l)
 	}
 	return t, nil
@@ -51,23 +61,26 @@ func (t *tcpTransport) acceptFrom(l *net.TCPListener) {
 			return
 		}
 		if err != nil {
-			// Most likely there are no free file descriptors. Trying again at once would only burn
-			// CPU.
-			t.log.Warn("connections not accepted", "listen", l.Addr(), "error", err)
-			select {
-			case <-t.ctx.Done():
-				return
-			case <-time.After(time.Second):
-			}
+			t.pause(l.Addr(), err)
 			continue
 		}
 		t.offer(newTCPWire(c, 0))
 	}
 }
 
+// pause waits after a failed Accept. Most likely there are no free file descriptors, and trying again
+// at once would only burn CPU.
+func (t *tcpTransport) pause(at net.Addr, err error) {
+	t.log.Warn("connections not accepted", "listen", at, "error", err)
+	select {
+	case <-t.ctx.Done():
+	case <-time.After(time.Second):
+	}
+}
+
 func (t *tcpTransport) Name() string { return "tcp" }
 
-func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
+func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, want *scionnet.PeerKey) (Wire, error) {
 	start := time.Now()
 	d := net.Dialer{ControlContext: func(_ context.Context, _, address string, c syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -82,6 +95,9 @@ func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, _ *scio
 	c, err := d.DialContext(ctx, "tcp", p.String())
 	if err != nil {
 		return nil, onlyUTP(err)
+	}
+	if t.identity != nil {
+		return t.dialMember(ctx, c, want, start)
 	}
 	return newTCPWire(c.(*net.TCPConn), time.Since(start)), nil
 }
@@ -113,6 +129,7 @@ func (t *tcpTransport) Close() error {
 			errs = append(errs, err)
 		}
 	}
+	t.workers.Wait()
 	return errors.Join(errs...)
 }
 

@@ -5,16 +5,13 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
-	"time"
 )
 
 // PeerKey is the Ed25519 public key of a peer. It identifies the peer at all its addresses, for as
@@ -37,8 +34,9 @@ func (e *WrongKeyError) Error() string {
 // Identity is a host's Ed25519 key pair. All its connections prove possession of it, so that a peer
 // can tell which of them belong together.
 type Identity struct {
-	key  ed25519.PrivateKey
-	cert tls.Certificate
+	key   ed25519.PrivateKey
+	cert  tls.Certificate
+	group *Group // nil: it connects to everybody
 }
 
 // NewIdentity makes an identity that lives in memory only.
@@ -133,13 +131,7 @@ func createKey(name string) (ed25519.PrivateKey, error) {
 }
 
 func newIdentity(key ed25519.PrivateKey) (*Identity, error) {
-	// Peers read only the key of the certificate. The dates satisfy strict parsers.
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "braid"},
-		NotBefore:    time.Unix(0, 0),
-		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // RFC 5280, 4.1.2.5: no expiry
-	}
+	tmpl := certificate()
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("make certificate: %w", err)
@@ -151,8 +143,8 @@ func newIdentity(key ed25519.PrivateKey) (*Identity, error) {
 func (id *Identity) Key() PeerKey { return PeerKey(id.key.Public().(ed25519.PublicKey)) }
 
 // TLS is the configuration for both ends of a connection: TLS 1.3, our certificate, and any peer
-// that proves possession of an Ed25519 key or, if want is not nil, of that key. There is no
-// authority: a peer's key only shows that it is the same peer as before.
+// that proves possession of an Ed25519 key or, if want is not nil, of that key. Without a group there
+// is no authority: a peer's key only shows that it is the same peer as before.
 func (id *Identity) TLS(alpn string, want *PeerKey) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
@@ -168,6 +160,11 @@ func (id *Identity) TLS(alpn string, want *PeerKey) *tls.Config {
 			if err != nil {
 				return err
 			}
+			if id.group != nil {
+				if err := id.group.admits(s.PeerCertificates[0]); err != nil {
+					return err
+				}
+			}
 			if want != nil && got != *want {
 				return &WrongKeyError{Want: *want, Got: got}
 			}
@@ -175,6 +172,9 @@ func (id *Identity) TLS(alpn string, want *PeerKey) *tls.Config {
 		},
 	}
 }
+
+// KeyOf is the key whose possession the peer has proved in the handshake of a finished connection.
+func KeyOf(s tls.ConnectionState) (PeerKey, error) { return keyOf(s) }
 
 // keyOf is the key whose possession the peer has proved in the handshake.
 func keyOf(s tls.ConnectionState) (PeerKey, error) {

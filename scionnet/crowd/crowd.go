@@ -141,6 +141,9 @@ func (k *crowdConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// NetConn returns the connection below.
+func (k *crowdConn) NetConn() net.Conn { return k.Conn }
+
 func (k *crowdConn) Close() error {
 	k.once.Do(func() {
 		k.crowd.mu.Lock()
