@@ -30,6 +30,8 @@ type CreateOptions struct {
 	// Exclude are patterns of files and directories below the root that are left out, as in
 	// Selection.Select but without numbers.
 	Exclude []string
+	// Only are paths below the root, as the system writes them: everything else is left out. None: all.
+	Only []string
 	// Progress, if not nil, is called with the bytes hashed so far and the size, from several
 	// goroutines.
 	Progress func(done, total int64)
@@ -129,7 +131,7 @@ func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateO
 	if !st.IsDir() {
 		return 0, errors.New("neither a file nor a directory")
 	}
-	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+	visit := func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -167,7 +169,16 @@ func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateO
 		})
 		total += st.Size()
 		return nil
-	})
+	}
+	only := opts.Only
+	if len(only) == 0 {
+		only = []string{"."}
+	}
+	for _, below := range only {
+		if err == nil {
+			err = filepath.WalkDir(filepath.Join(root, below), visit)
+		}
+	}
 	slices.SortFunc(info.Files, func(a, b metainfo.FileInfo) int { return slices.Compare(a.Path, b.Path) })
 	return total, err
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -89,6 +90,19 @@ type tlsWire struct {
 	peer      Peer
 	key       scionnet.PeerKey
 	handshake time.Duration
+}
+
+// Close ends the connection without the farewell of TLS, which could wait for the peer: the engine
+// holds its lock meanwhile. BitTorrent needs no proof that nothing was cut off at the end.
+func (w *tlsWire) Close() error { return w.NetConn().Close() }
+
+// Read gives io.EOF at the end of the connection, with or without a farewell.
+func (w *tlsWire) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 func (w *tlsWire) Peer() Peer             { return w.peer }

@@ -48,7 +48,10 @@ type Config struct {
 	SCION SCION
 	// Identity is the file with the private key that identifies this node to peers. Open creates it
 	// if it is missing. Empty: identity.pem in the user's configuration directory.
-	Identity  string
+	Identity string
+	// Group, if not nil, lets only its members connect, and nobody else hears of the node's torrents:
+	// it has no peer sources and no peer exchange.
+	Group     *scionnet.Group
 	Knowledge Knowledge
 	// Torrents are those that will be added. Only their peers and trackers matter here: they decide
 	// whether SCION is needed.
@@ -132,6 +135,12 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		}
 	}
 	cfg.Adjustable = cfg.Adjustable || cfg.Service
+	if cfg.Group != nil {
+		if cfg.DHT != nil || len(cfg.Sources) > 0 {
+			return nil, errors.New("open a node: one whose peers are a group has no other sources of peers")
+		}
+		cfg.Settings.NoPEX, cfg.Settings.LSD = true, false
+	}
 	if err := n.firstSettings(&cfg); err != nil {
 		return nil, err
 	}
@@ -151,8 +160,13 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	} else if cfg.SCION.Choose != nil {
 		return nil, ErrNothingToChoose
 	}
-	if n.host != nil || cfg.Client.IP == client.QUIC {
+	if n.host != nil || cfg.Client.IP == client.QUIC || cfg.Group != nil {
 		if cfg.Client.Identity, err = loadIdentity(cfg.Identity, n.log); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Group != nil {
+		if cfg.Client.Identity, err = cfg.Client.Identity.In(cfg.Group); err != nil {
 			return nil, err
 		}
 	}
@@ -164,6 +178,10 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}
 	if n.session, err = client.New(ctx, cfg.Client); err != nil {
 		return nil, err
+	}
+	if cfg.Group != nil {
+		n.workers.Go(n.beat)
+		return n, nil
 	}
 	if n.host != nil {
 		if n.http, err = n.host.OpenHTTP(ctx, 0); err != nil {

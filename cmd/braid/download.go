@@ -105,6 +105,11 @@ func downloads(ctx context.Context, cmd *cli.Command) ([]node.Options, error) {
 	if err != nil {
 		return nil, err
 	}
+	return downloadsOf(ctx, cmd, sources)
+}
+
+// downloadsOf is downloads for torrents that are read already.
+func downloadsOf(ctx context.Context, cmd *cli.Command, sources []client.Source) (_ []node.Options, err error) {
 	for i, s := range sources {
 		sources[i] = s.WithKept(cmd.String("output"))
 	}

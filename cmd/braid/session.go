@@ -133,17 +133,19 @@ func parseNode(cmd *cli.Command, log *slog.Logger) (cfg node.Config, err error) 
 	if cfg.Client, err = parseClient(cmd); err != nil {
 		return cfg, err
 	}
-	if cfg.Knowledge, err = parseKnowledge(cmd); err != nil {
-		return cfg, err
+	if cmd.String("pex") != "" { // a command of a group has no flags of peer sources
+		if cfg.Knowledge, err = parseKnowledge(cmd); err != nil {
+			return cfg, err
+		}
+		if cfg.Settings.NoPEX, err = parseOff(cmd, "pex"); err != nil {
+			return cfg, err
+		}
+		off, err := parseOff(cmd, "lsd")
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Settings.LSD = !off
 	}
-	if cfg.Settings.NoPEX, err = parseOff(cmd, "pex"); err != nil {
-		return cfg, err
-	}
-	off, err := parseOff(cmd, "lsd")
-	if err != nil {
-		return cfg, err
-	}
-	cfg.Settings.LSD = !off
 	over, err := parseTransports(cmd)
 	if err != nil {
 		return cfg, err

@@ -21,6 +21,17 @@ type Ready struct {
 	HTTP   []string `json:"http,omitempty"` // where it serves files, as host:port or ISD-AS,[host]:port
 }
 
+// Line says what a receiver needs to fetch what braid send has.
+type Line struct {
+	Event    string   `json:"event"` // line
+	Line     string   `json:"line"`  // for braid get; it contains the key
+	Torrent  string   `json:"torrent"`
+	InfoHash string   `json:"info_hash"`
+	Bytes    int64    `json:"bytes"`
+	Files    int      `json:"files"`
+	Peers    []string `json:"peers"` // the addresses in the line
+}
+
 // Progress is the state of one torrent.
 type Progress struct {
 	Event    string `json:"event"` // progress

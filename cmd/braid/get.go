@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/node"
+	"braid/node/send"
+	"braid/scionnet"
+)
+
+func getCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "get",
+		Usage:     "fetch what braid send serves",
+		ArgsUsage: "LINE",
+		Description: "Fetches files from the braid send that has printed LINE, over all SCION paths, or over TCP if there are none.\n" +
+			"LINE - is read from standard input, where other users of this host cannot see it. Ctrl-C stops cleanly, and the\n" +
+			"same command resumes; it waits for a sender that is away.\n\n" + exitCodes,
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
+			&durationFlag{Name: "stop-timeout", Usage: "give up after `TIME` without data, and say why (default: never)"},
+			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
+		}, slices.DeleteFunc(keepFlags(), func(f cli.Flag) bool { return f.Names()[0] == "list" }), writeFlags(), groupFlags()),
+		Action: endOnHangup(runGet),
+	}
+}
+
+// maxStdinLine is more than the longest line, with white space around it.
+const maxStdinLine = 8 << 10
+
+func runGet(ctx context.Context, cmd *cli.Command) (err error) {
+	out, err := sampling(cmd, false)
+	if err != nil {
+		return err
+	}
+	defer func() { out.failed(err) }()
+	l, err := readLine(cmd, os.Stdin)
+	if err != nil {
+		return err
+	}
+	all, err := downloadsOf(ctx, cmd, []client.Source{{InfoHash: l.InfoHash, Peers: l.Peers}})
+	if err != nil {
+		return err
+	}
+	o := all[0]
+	var later []client.Peer
+	n, closeNode, err := openGroup(ctx, cmd, out, l.Key, func(cfg *node.Config, host *scionnet.Host) {
+		o.Source.Peers = nil // those of a magnet link may be less
+		o.Peers, later = inTurn(l.Peers, host != nil, cfg.Client.IP != client.NoIP)
+		cfg.Torrents = []node.Options{o}
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeNode()) }()
+	if len(o.Peers) == 0 {
+		return errors.New("no address in the line can be reached from this host: the sender is only on SCION, and this host is not")
+	}
+	added, err := addAll(ctx, out, n, []node.Options{o})
+	if err != nil {
+		return err
+	}
+	turning, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() { askLater(turning, added[0], later) })
+	defer asking.Wait()
+	defer cancel()
+	return fetch(ctx, cmd, out, added)
+}
+
+// readLine reads the line from the command line or from standard input.
+func readLine(cmd *cli.Command, stdin io.Reader) (send.Line, error) {
+	if cmd.Args().Len() == 0 {
+		return send.Line{}, usageErrorf("name the line that braid send has printed, or - to read it from standard input")
+	}
+	text := ""
+	for _, a := range cmd.Args().Slice() { // a mail program may have broken it
+		text += a
+	}
+	if text == "-" {
+		b, err := io.ReadAll(io.LimitReader(stdin, maxStdinLine))
+		if err != nil {
+			return send.Line{}, err
+		}
+		text = string(b)
+	}
+	l, err := send.ParseLine(text)
+	if err != nil {
+		return l, usageErrorf("%w", err)
+	}
+	return l, nil
+}
+
+// inTurn says which addresses of a sender are tried at once, and which later if nothing comes: TCP is
+// for where SCION leads nowhere.
+func inTurn(peers []client.Peer, scion, ip bool) (first, later []client.Peer) {
+	for _, p := range peers {
+		switch {
+		case onSCION(p) && scion:
+			first = append(first, p)
+		case !onSCION(p) && ip:
+			later = append(later, p)
+		}
+	}
+	if len(first) == 0 {
+		return later, nil
+	}
+	return first, later
+}
+
+// scionPatience is how long a download waits for data over SCION before TCP is tried as well: a lookup
+// of paths takes seconds at worst.
+const scionPatience = 5 * time.Second
+
+// askLater adds the peers if nobody is connected after a while.
+func askLater(ctx context.Context, t *node.Torrent, peers []client.Peer) {
+	if len(peers) == 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-t.Done():
+	case <-time.After(scionPatience):
+		if node.ConnectedPeers(t.Progress()) == 0 {
+			t.AddPeers(peers...)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/node"
+	"braid/node/event"
+	"braid/node/send"
+	"braid/scionnet"
+)
+
+func sendCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "send",
+		Usage:     "send files or directories to whoever gets the line that this prints",
+		ArgsUsage: "PATH...",
+		Description: "Serves the files until interrupted, and prints one line on standard output. On another host, braid get LINE\n" +
+			"fetches them: over all SCION paths, or over TCP if there are none. The line contains a key; connections are\n" +
+			"encrypted, and only who has the key can connect. No tracker, DHT or other peer hears of the files.\n" +
+			"The same command prints the same line the next time, if the files are the same.\n\n" + exitCodes,
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Name: "key", Sources: cli.EnvVars("BRAID_KEY"), Usage: fmt.Sprintf("make the key of the line from `PHRASE`, of at least %d characters that nobody can guess (default: a random key; also BRAID_KEY, which other users of this host cannot see)", send.MinPhrase)},
+			&cli.StringSliceFlag{Name: "address", Usage: "name `ADDR` in the line, too, such as host:port of a port forwarding (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out files and directories that match `GLOB`, such as '*.tmp' or 'docs/draft' (repeatable)"},
+			&cli.StringFlag{Name: "state", Usage: "remember keys in `DIR` (default: $XDG_STATE_HOME/braid or ~/.local/state/braid)"},
+			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, also if no file has changed since the last time"},
+		}, seedGoalFlags(), groupFlags()),
+		Action: endOnHangup(runSend),
+	}
+}
+
+// groupFlags are sessionFlags for a session of one group, which has no use for other sources of peers.
+func groupFlags() []cli.Flag {
+	return slices.DeleteFunc(slices.Concat(sessionFlags()), func(f cli.Flag) bool {
+		return slices.Contains([]string{"pex", "lsd", "tracker", "no-trackers", "dht", "dht-node", "peer-order", "path-knowledge"}, f.Names()[0])
+	})
+}
+
+func runSend(ctx context.Context, cmd *cli.Command) (err error) {
+	out, err := sampling(cmd, true)
+	if err != nil {
+		return err
+	}
+	s, err := openSender(cmd)
+	if err != nil {
+		return err
+	}
+	o := node.Options{Storage: node.Storage{Kind: "file", Dir: filepath.Dir(s.files.Root), Complete: true}}
+	if o.Goal, err = parseSeedGoal(cmd); err != nil {
+		return err
+	}
+	if o.Source, err = s.torrent(ctx, cmd, out); err != nil {
+		return err
+	}
+	n, closeNode, err := s.open(ctx, cmd, out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeNode()) }()
+	added, err := addAll(ctx, out, n, []node.Options{o})
+	if err != nil {
+		return err
+	}
+	endStatus, err := keepStatus(cmd, added, logger(cmd))
+	if err != nil {
+		return err
+	}
+	defer endStatus()
+	if err := s.remember(n.Listening()); err != nil {
+		return err
+	}
+	out.line(send.Line{Key: s.key, InfoHash: o.Source.InfoHash, Peers: send.Reach(s.named, n.Listening(), send.Own())}, o.Source)
+	serving, stop := untilServed(ctx, added)
+	defer stop()
+	out.watch(serving, added)
+	return nil // to be interrupted is how it ends
+}
+
+// sender is what braid send knows before it has a node.
+type sender struct {
+	files send.Files
+	stash *send.Stash
+	key   send.Key      // of the stash, or of the user
+	named []client.Peer // addresses that the user names
+}
+
+func openSender(cmd *cli.Command) (s sender, err error) {
+	if cmd.Args().Len() == 0 {
+		return s, usageErrorf("name at least one file or directory; see braid send --help")
+	}
+	if s.files, err = send.Select(cmd.Args().Slice()); err != nil {
+		return s, err
+	}
+	if s.named, err = parsePeers(cmd, "address", client.ParsePeer); err != nil {
+		return s, err
+	}
+	if phrase := cmd.String("key"); phrase != "" {
+		if s.key, err = send.KeyOf(phrase); err != nil {
+			return s, usageErrorf("--key: %w", err)
+		}
+	}
+	state, err := stateDir(cmd.String("state"), os.Getenv)
+	if err != nil {
+		return s, err
+	}
+	if s.stash, err = send.OpenStash(filepath.Join(state, "sends"), s.files); err != nil {
+		return s, err
+	}
+	if s.key == (send.Key{}) {
+		s.key = s.stash.Key
+	}
+	return s, nil
+}
+
+// torrent returns the torrent of the files. It hashes them unless they are the same as last time.
+func (s sender) torrent(ctx context.Context, cmd *cli.Command, out *display) (client.Source, error) {
+	stamp, err := s.files.Stamp(ctx)
+	if err != nil {
+		return client.Source{}, err
+	}
+	stamp += fmt.Sprintf(" %q", cmd.StringSlice("exclude"))
+	if src, ok := s.stash.Source(stamp); ok && !cmd.Bool("recheck") {
+		return src, nil
+	}
+	var done, total atomic.Int64
+	stop := out.counting("hashing "+s.files.Root, &done, &total)
+	c, err := client.Create(ctx, s.files.Root, client.CreateOptions{
+		Only: s.files.Only, Exclude: cmd.StringSlice("exclude"), Private: true,
+		Skipped:  func(path, reason string) { stderr(cmd).printf("left out: %s (%s)\n", path, reason) },
+		Progress: func(n, all int64) { total.Store(all); raise(&done, n) },
+	})
+	stop()
+	if err != nil {
+		return client.Source{}, err
+	}
+	s.stash.Stamp, s.stash.Torrent = stamp, c.Torrent
+	return c.Source, s.stash.Save()
+}
+
+// open opens a node that accepts members on SCION, if this host has it, and on TCP.
+func (s sender) open(ctx context.Context, cmd *cli.Command, out *display) (*node.Node, func() error, error) {
+	return openGroup(ctx, cmd, out, s.key, func(cfg *node.Config, host *scionnet.Host) {
+		if cmd.IsSet("listen") {
+			return
+		}
+		if host != nil {
+			port := send.Free("udp", host.LocalIP().String(), s.stash.SCIONPort)
+			cfg.Client.Listen = append(cfg.Client.Listen, client.SCIONPeer(scionnet.Addr{IA: host.IA(), Host: host.LocalIP(), Port: port}))
+		}
+		if cfg.Client.IP != client.NoIP {
+			everywhere, _ := client.ParseListen(fmt.Sprintf(":%d", send.Free("tcp", "", s.stash.IPPort))) // has this form
+			cfg.Client.Listen = append(cfg.Client.Listen, everywhere)
+		}
+	})
+}
+
+// openGroup opens a node for those who have the key. A host that has no SCION stays on TCP, unless the
+// user has named a way to SCION. adapt completes the configuration once it is known.
+func openGroup(ctx context.Context, cmd *cli.Command, out *display, key send.Key, adapt func(*node.Config, *scionnet.Host)) (*node.Node, func() error, error) {
+	if slices.Contains(cmd.StringSlice("transport"), "quic") {
+		return nil, nil, usageErrorf("--transport: want scion or tcp, which are the two that braid send and braid get have in common")
+	}
+	cfg, err := parseNode(cmd, logger(cmd))
+	if err != nil {
+		return nil, nil, err
+	}
+	if cfg.Group, err = scionnet.NewGroup(key[:]); err != nil {
+		return nil, nil, err
+	}
+	var host *scionnet.Host
+	if cfg.SCION.Open != nil && (cfg.SCION.Likely || cfg.SCION.Required || slices.ContainsFunc(cfg.Client.Listen, onSCION)) {
+		host, err = cfg.SCION.Open(ctx)
+		switch {
+		case err != nil && (cfg.SCION.Required || cfg.Client.IP == client.NoIP):
+			return nil, nil, err
+		case err != nil:
+			logger(cmd).Warn("this host has no SCION, so only TCP is used", "error", err)
+		}
+	} else if cfg.Client.IP == client.NoIP {
+		return nil, nil, usageErrorf("--transport: this host has no SCION; see --config-dir and --sciond")
+	}
+	cfg.SCION.Open, cfg.SCION.Required = nil, host != nil
+	if host != nil {
+		cfg.SCION.Open = func(context.Context) (*scionnet.Host, error) { return host, nil }
+	}
+	adapt(&cfg, host)
+	n, err := node.Open(ctx, cfg)
+	if err != nil {
+		return nil, nil, listenError(err)
+	}
+	shown := out.follow(n)
+	return n, func() error { defer shown(); return n.Close() }, nil
+}
+
+func onSCION(p client.Peer) bool { _, ok := p.SCION(); return ok }
+
+// remember keeps the key and the ports for the next time.
+func (s sender) remember(listening []client.Peer) error {
+	for _, p := range listening {
+		if onSCION(p) {
+			s.stash.SCIONPort = p.Port()
+		} else {
+			s.stash.IPPort = p.Port()
+		}
+	}
+	return s.stash.Save()
+}
+
+// line prints the line of a sender.
+func (d *display) line(l send.Line, src client.Source) {
+	files, size := len(src.Layout.Files), src.Layout.Length
+	if d.json {
+		e := event.Line{Event: "line", Line: l.String(), Torrent: src.Name, InfoHash: src.InfoHash.HexString(), Bytes: size, Files: files, Peers: []string{}}
+		for _, p := range l.Peers {
+			e.Peers = append(e.Peers, p.String())
+		}
+		d.emit(e)
+		return
+	}
+	d.people.clear()
+	d.people.printf("%s: %s in %s; on the other host run braid get with this line:\n", src.Name, bytesText(size), plural(files, "file"))
+	d.results.printf("%s\n", l)
+}

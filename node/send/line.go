@@ -1,0 +1,189 @@
+// Package send is what braid send and braid get have in common: the line that one prints and the other
+// takes, and what a sender remembers between two runs.
+//
+//	Line   who has the data, which data it is, and the key that proves the right to it (line.go)
+//	Stash  the key, the torrent and the ports of a sender, so that its line stays the same (stash.go)
+//	Reach  the addresses of a sender that go into the line (reach.go)
+package send
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/anacrolix/torrent/metainfo"
+	"golang.org/x/crypto/argon2"
+
+	"braid/client"
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// Key is the secret of a line. Only who has it can connect to the sender: see scionnet.Group.
+type Key [16]byte
+
+// NewKey returns a random key.
+func NewKey() (k Key) {
+	_, _ = rand.Read(k[:]) // never fails
+	return k
+}
+
+// MinPhrase is the least length of a phrase in bytes.
+const MinPhrase = 12
+
+// KeyOf returns the key for a phrase of the user's. Argon2id (RFC 9106, section 4, second
+// recommendation) makes each guess cost 64 MiB and a fraction of a second.
+func KeyOf(phrase string) (k Key, err error) {
+	if len(phrase) < MinPhrase {
+		return k, fmt.Errorf("the key has %d bytes, want at least %d", len(phrase), MinPhrase)
+	}
+	copy(k[:], argon2.IDKey([]byte(phrase), []byte("braid send key 1"), 3, 64<<10, 4, uint32(len(k))))
+	return k, nil
+}
+
+// Line is all that a receiver has to know.
+type Line struct {
+	Key      Key
+	InfoHash metainfo.Hash
+	Peers    []client.Peer // addresses of the sender, the best first
+}
+
+// The text of a line is Prefix and, in base 32, the key, the info hash, the addresses and a CRC-32 of
+// all text and bytes before it. Base 32 has letters and digits of one case only: it survives mail,
+// chats and URLs, and a double click marks all of it. CRC-32 finds each wrong character.
+const (
+	Prefix = "braid1"
+	// MaxPeers bounds the addresses in a line.
+	MaxPeers = 16
+	maxLine  = 4096
+)
+
+// Kinds of addresses in a line. Each is followed by its parts: the ISD-AS in 8 bytes, the host in 4 or
+// 16, or as a name after its length, and the port in 2.
+const (
+	kindIPv4 = 1 + iota
+	kindIPv6
+	kindName
+	kindSCION4
+	kindSCION6
+)
+
+var (
+	encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+	checksum = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// String is the form that ParseLine reads.
+func (l Line) String() string {
+	b := append(append([]byte(nil), l.Key[:]...), l.InfoHash[:]...)
+	for _, p := range l.Peers[:min(len(l.Peers), MaxPeers)] {
+		b = appendPeer(b, p)
+	}
+	return Prefix + encoding.EncodeToString(binary.BigEndian.AppendUint32(b, crcOf(b)))
+}
+
+func crcOf(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum([]byte(Prefix), checksum), checksum, b)
+}
+
+func appendPeer(b []byte, p client.Peer) []byte {
+	if a, ok := p.SCION(); ok {
+		kind := byte(kindSCION4)
+		if a.Host.Is6() {
+			kind = kindSCION6
+		}
+		b = binary.BigEndian.AppendUint64(append(b, kind), uint64(a.IA))
+		return binary.BigEndian.AppendUint16(append(b, a.Host.AsSlice()...), a.Port)
+	}
+	host, _, _ := net.SplitHostPort(p.String()) // String has this form
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case err != nil:
+		b = append(append(b, kindName, byte(len(host))), host...)
+	case ip.Is4():
+		b = append(append(b, kindIPv4), ip.AsSlice()...)
+	default:
+		b = append(append(b, kindIPv6), ip.AsSlice()...)
+	}
+	return binary.BigEndian.AppendUint16(b, p.Port())
+}
+
+// IsLine tells whether a text is meant as a line.
+func IsLine(text string) bool { return strings.HasPrefix(strings.ToLower(clean(text)), Prefix) }
+
+// clean removes what mail and chats add: white space, also within the line, and quotes around it.
+func clean(text string) string {
+	return strings.Trim(strings.Join(strings.Fields(text), ""), "\"'`<>")
+}
+
+var errDamaged = errors.New("the line is damaged or not complete: copy all of it once more")
+
+// ParseLine reads what String writes. It does not mind upper case, line breaks and quotes.
+func ParseLine(text string) (l Line, err error) {
+	if len(text) > maxLine {
+		return l, fmt.Errorf("the line has %d bytes, want at most %d", len(text), maxLine)
+	}
+	text = strings.ToLower(clean(text))
+	rest, ok := strings.CutPrefix(text, Prefix)
+	if !ok {
+		return l, fmt.Errorf("a line of braid send begins with %s", Prefix)
+	}
+	b, err := encoding.DecodeString(rest)
+	if err != nil || encoding.EncodeToString(b) != rest { // one text for each line
+		return l, errDamaged
+	}
+	fixed := len(l.Key) + len(l.InfoHash)
+	if len(b) < fixed+4 || crcOf(b[:len(b)-4]) != binary.BigEndian.Uint32(b[len(b)-4:]) {
+		return l, errDamaged
+	}
+	copy(l.InfoHash[:], b[copy(l.Key[:], b):])
+	for b = b[fixed : len(b)-4]; len(b) > 0; {
+		var p client.Peer
+		if p, b, err = cutPeer(b); err != nil {
+			return Line{}, fmt.Errorf("address in the line: %w", err)
+		}
+		if l.Peers = append(l.Peers, p); len(l.Peers) > MaxPeers {
+			return Line{}, fmt.Errorf("more than %d addresses in the line", MaxPeers)
+		}
+	}
+	return l, nil
+}
+
+var errNoAddress = errors.New("it is of an unknown kind or cut off; a newer braid may have made it")
+
+// cutPeer reads one address, and returns what follows it.
+func cutPeer(b []byte) (p client.Peer, rest []byte, err error) {
+	kind, b := b[0], b[1:]
+	var ia pathsel.IA
+	if kind == kindSCION4 || kind == kindSCION6 {
+		if len(b) < 8 {
+			return p, nil, errNoAddress
+		}
+		ia, b = pathsel.IA(binary.BigEndian.Uint64(b)), b[8:]
+	}
+	size := map[byte]int{kindIPv4: 4, kindSCION4: 4, kindIPv6: 16, kindSCION6: 16}[kind]
+	if kind == kindName && len(b) > 0 {
+		size, b = int(b[0]), b[1:]
+	}
+	if size == 0 || len(b) < size+2 {
+		return p, nil, errNoAddress
+	}
+	host, port, rest := b[:size], binary.BigEndian.Uint16(b[size:]), b[size+2:]
+	var text string
+	switch ip, _ := netip.AddrFromSlice(host); kind {
+	case kindName:
+		text = net.JoinHostPort(string(host), fmt.Sprint(port))
+	case kindIPv4, kindIPv6:
+		text = netip.AddrPortFrom(ip, port).String()
+	default:
+		text = scionnet.Addr{IA: ia, Host: ip, Port: port}.String()
+	}
+	p, err = client.ParsePeer(text)
+	return p, rest, err
+}

@@ -1,0 +1,91 @@
+package send
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"braid/client"
+	"braid/scionnet"
+)
+
+// Reach returns the addresses for a line: those that the user names, then those on SCION, then those on
+// IP. listening are the addresses at which the sender accepts peers, own those of its interfaces: they
+// stand for an unspecified address, public ones first. Loopback and link-local addresses lead
+// receivers elsewhere, so they count only if there are no others.
+func Reach(named, listening []client.Peer, own []netip.Addr) []client.Peer {
+	out := slices.Clone(named)
+	var ip []client.Peer
+	for _, p := range listening {
+		if _, ok := p.SCION(); ok {
+			out = append(out, p)
+			continue
+		}
+		host, port, _ := net.SplitHostPort(p.String())
+		if a, err := netip.ParseAddr(host); host != "" && (err != nil || !a.IsUnspecified()) {
+			ip = append(ip, p)
+			continue
+		}
+		for _, a := range hosts(own) {
+			if x, err := client.ParsePeer(net.JoinHostPort(a.String(), port)); err == nil {
+				ip = append(ip, x)
+			}
+		}
+	}
+	out = append(out, ip...)
+	return slices.Compact(out[:min(len(out), MaxPeers)])
+}
+
+// maxHosts bounds the addresses of one host in a line. Hosts with containers have dozens.
+const maxHosts = 6
+
+// hosts are the addresses that may lead to this host, the likeliest first.
+func hosts(own []netip.Addr) []netip.Addr {
+	rank := func(a netip.Addr) int {
+		switch {
+		case a.IsLoopback(), a.IsLinkLocalUnicast(), a.IsMulticast(), a.IsUnspecified():
+			return -1
+		case scionnet.ScopeOf(a) != scionnet.ScopePublic:
+			return 1
+		}
+		return 0
+	}
+	out := slices.DeleteFunc(slices.Clone(own), func(a netip.Addr) bool { return rank(a) < 0 })
+	if len(out) == 0 {
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	}
+	slices.SortStableFunc(out, func(a, b netip.Addr) int { return rank(a) - rank(b) })
+	return out[:min(len(out), maxHosts)]
+}
+
+// Own returns the addresses of this host's interfaces.
+func Own() (out []netip.Addr) {
+	addrs, _ := net.InterfaceAddrs() // without any, the loopback address is left
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Addr().Unmap())
+		}
+	}
+	return out
+}
+
+// Free returns the port if nothing listens there, and otherwise 0, which is any free port. network is tcp
+// or udp.
+func Free(network, host string, port uint16) uint16 {
+	at := net.JoinHostPort(host, strconv.Itoa(int(port)))
+	if network == "tcp" {
+		l, err := net.Listen(network, at)
+		if err != nil {
+			return 0
+		}
+		l.Close()
+		return port
+	}
+	c, err := net.ListenPacket(network, at)
+	if err != nil {
+		return 0
+	}
+	c.Close()
+	return port
+}

@@ -1,0 +1,198 @@
+package send
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"braid/client"
+	"braid/storage/durable"
+)
+
+// Files are the files and directories of one send: those at Only below Root, or all of Root.
+type Files struct {
+	Root string // absolute
+	Only []string
+}
+
+// Select returns the files for the paths that a user names. Several paths keep their places below the
+// deepest directory that holds all of them.
+func Select(paths []string) (f Files, err error) {
+	var all []string
+	for _, p := range paths {
+		if p, err = filepath.Abs(p); err == nil {
+			p, err = filepath.EvalSymlinks(p)
+		}
+		if err != nil {
+			return f, err
+		}
+		all = append(all, p)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	if len(all) == 1 {
+		if filepath.Dir(all[0]) == all[0] {
+			return f, fmt.Errorf("%s has no name: send the directories in it", all[0])
+		}
+		return Files{Root: all[0]}, nil
+	}
+	root := filepath.Dir(all[0])
+	for _, p := range all {
+		for !isBelow(p, root) {
+			root = filepath.Dir(root)
+		}
+	}
+	if filepath.Dir(root) == root {
+		return f, errors.New("the paths have no directory in common that has a name: send them one by one")
+	}
+	for _, p := range all {
+		below, err := filepath.Rel(root, p)
+		if err != nil {
+			return f, err
+		}
+		covered := slices.ContainsFunc(f.Only, func(o string) bool { return isBelow(p, filepath.Join(root, o)) })
+		if !covered {
+			f.Only = append(f.Only, below)
+		}
+	}
+	f.Root = root
+	return f, nil
+}
+
+// isBelow tells whether a path is a directory or in it. Every path is below a directory without a name.
+func isBelow(path, dir string) bool {
+	return path == dir || filepath.Dir(dir) == dir || strings.HasPrefix(path, dir+string(filepath.Separator))
+}
+
+// Stamp is a hash of the names, sizes and modification times of the files: if it stays the same, the
+// torrent does, too.
+func (f Files) Stamp(ctx context.Context) (string, error) {
+	h := sha256.New()
+	only := f.Only
+	if len(only) == 0 {
+		only = []string{"."}
+	}
+	for _, below := range only {
+		err := filepath.WalkDir(filepath.Join(f.Root, below), func(name string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if !d.Type().IsRegular() {
+				return nil
+			}
+			st, err := d.Info()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(h, "%q %d %d\n", name, st.Size(), st.ModTime().UnixNano())
+			return nil
+		})
+		if err != nil {
+			return "", fmt.Errorf("look at the files: %w", err)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Stash is what a sender remembers, so that it prints the same line when it is started again. It lies
+// in files that only the user can read.
+type Stash struct {
+	Key       Key    `json:"key"`
+	Stamp     string `json:"stamp"` // of the files when Torrent was made
+	SCIONPort uint16 `json:"scion_port"`
+	IPPort    uint16 `json:"ip_port"`
+	Torrent   []byte `json:"torrent,omitempty"` // the .torrent file
+
+	dir, name string
+}
+
+// maxStashes bounds the remembered senders; the oldest are forgotten. maxStash bounds one file.
+const (
+	maxStashes = 256
+	maxStash   = 2 * client.MaxTorrentFile
+)
+
+// OpenStash returns what is remembered of the files in that directory, or a new stash with a new key.
+func OpenStash(dir string, f Files) (*Stash, error) {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.Chmod(dir, 0o700) // nobody else may read a key
+	}
+	if err != nil {
+		return nil, fmt.Errorf("remember the key: %w", err)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{f.Root}, f.Only...), "\x00")))
+	s := &Stash{dir: dir, name: hex.EncodeToString(sum[:12]) + ".json"}
+	name := filepath.Join(dir, s.name)
+	if st, err := os.Stat(name); err == nil && st.Size() <= maxStash {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("remember the key: %w", err)
+		}
+		if json.Unmarshal(b, s) == nil && s.Key != (Key{}) {
+			return s, nil
+		}
+	}
+	*s = Stash{Key: NewKey(), dir: dir, name: s.name} // there is none, or it is damaged
+	return s, nil
+}
+
+// Source returns the torrent of files that have not changed since it was made.
+func (s *Stash) Source(stamp string) (client.Source, bool) {
+	if s.Stamp != stamp || len(s.Torrent) == 0 {
+		return client.Source{}, false
+	}
+	src, err := client.ParseTorrent(s.Torrent)
+	return src, err == nil
+}
+
+// Save writes the stash, and forgets the oldest ones if there are too many.
+func (s *Stash) Save() error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(s.dir)
+	if err == nil {
+		defer root.Close()
+		err = durable.Replace(durable.OS{}, root, s.name, b)
+	}
+	if err != nil {
+		return fmt.Errorf("remember the key: %w", err)
+	}
+	s.prune()
+	return nil
+}
+
+// prune is best effort: what it leaves costs disk space only.
+func (s *Stash) prune() {
+	files, err := os.ReadDir(s.dir)
+	if err != nil || len(files) <= maxStashes {
+		return
+	}
+	slices.SortFunc(files, func(a, b os.DirEntry) int { return modified(b).Compare(modified(a)) })
+	for _, f := range files[maxStashes:] {
+		_ = os.Remove(filepath.Join(s.dir, f.Name()))
+	}
+}
+
+// modified is when a file was written; zero if nobody knows.
+func modified(f os.DirEntry) time.Time {
+	st, err := f.Info()
+	if err != nil {
+		return time.Time{}
+	}
+	return st.ModTime()
+}
