@@ -34,7 +34,7 @@ func TestMTU(t *testing.T) {
 	at := pathsel.Interface{IA: ia(t, "1-ff00:0:110"), ID: 1}
 	// What a host has found out of a path it remembers, so each test has hosts of its own.
 	start := func(t *testing.T) (ends, conformance.Pair) {
-		n := ends{network, openHost(t, network, ia(t, "1-ff00:0:110")), openHost(t, network, ia(t, "1-ff00:0:111"))}
+		n := ends{network: network, a: openHost(t, network, ia(t, "1-ff00:0:110")), b: openHost(t, network, ia(t, "1-ff00:0:111"))}
 		p := n.pair(t)
 		if len(p.Paths) != 1 || p.Paths[0].MTU != 8400 {
 			t.Fatalf("paths %+v, want one with MTU 8400", p.Paths)

@@ -47,7 +47,7 @@ func TestFastRouter(t *testing.T) {
 			{Interface: pathsel.Interface{IA: ia(t, "1-ff00:0:110"), ID: 2}, Command: fastRouter},
 		},
 	})
-	n := ends{network, openHost(t, network, ia(t, "1-ff00:0:110")), openHost(t, network, ia(t, "1-ff00:0:111"))}
+	n := ends{network: network, a: openHost(t, network, ia(t, "1-ff00:0:110")), b: openHost(t, network, ia(t, "1-ff00:0:111"))}
 	var fast []string
 	for _, p := range network.Status(t.Context(), false).Processes {
 		if target, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID)); err == nil && target == exe {

@@ -138,6 +138,7 @@ func listenWith(t *testing.T, h *scionnet.Host, cfg scionnet.ListenConfig) *scio
 type ends struct {
 	network *testbed.Network
 	a, b    *scionnet.Host
+	listen  scionnet.ListenConfig // of both
 }
 
 func (n ends) pair(t *testing.T) conformance.Pair {
@@ -148,13 +149,13 @@ func (n ends) pair(t *testing.T) conformance.Pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conformance.Pair{Dialer: listen(t, n.a), Acceptor: listen(t, n.b), Paths: paths, Short: true}
+	return conformance.Pair{Dialer: listenWith(t, n.a, n.listen), Acceptor: listenWith(t, n.b, n.listen), Paths: paths, Short: true}
 }
 
 func TestTwoPaths(t *testing.T) {
 	// 200 ms is short for a loaded machine, but a test of a cut should not wait for the routers.
 	network := startNetwork(t, "two-paths", testbed.Options{BFD: 200 * time.Millisecond})
-	n := ends{network, openHost(t, network, ia(t, "1-ff00:0:110")), openHost(t, network, ia(t, "1-ff00:0:111"))}
+	n := ends{network: network, a: openHost(t, network, ia(t, "1-ff00:0:110")), b: openHost(t, network, ia(t, "1-ff00:0:111"))}
 	t.Run("Paths", n.paths)
 	t.Run("StaysOnItsPath", n.staysOnItsPath)
 	t.Run("Conformance", func(t *testing.T) { conformance.Run(t, n.pair) })
@@ -172,7 +173,7 @@ func TestTwoPaths(t *testing.T) {
 func TestDiamond(t *testing.T) {
 	t.Parallel()
 	network := startNetwork(t, "diamond", testbed.Options{})
-	n := ends{network, openHost(t, network, ia(t, "1-ff00:0:111")), openHost(t, network, ia(t, "2-ff00:0:211"))}
+	n := ends{network: network, a: openHost(t, network, ia(t, "1-ff00:0:111")), b: openHost(t, network, ia(t, "2-ff00:0:211"))}
 	if paths := n.pair(t).Paths; len(paths) < 6 {
 		t.Fatalf("%d paths, want at least 6", len(paths))
 	}

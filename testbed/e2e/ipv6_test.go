@@ -1,0 +1,48 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"braid/scionnet"
+	"braid/testbed"
+)
+
+// Routers and hosts whose underlay is IPv6: a download uses both paths, and with either packet
+// connection a connection stays on its path.
+func TestIPv6Underlay(t *testing.T) {
+	t.Parallel()
+	topology, err := os.ReadFile("../topologies/two-paths.topo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "ipv6.topo")
+	sixth := strings.ReplaceAll(string(topology), "}\n", ", underlay: UDP/IPv6}\n")
+	if err := os.WriteFile(name, []byte(sixth), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	network := startNetwork(t, name, testbed.Options{})
+	for _, as := range network.Topology().ASes {
+		if !as.IPv6 || !network.HostIP(as.IA).Is6() {
+			t.Skip("this machine has no IPv6")
+		}
+	}
+
+	t.Run("Download", func(t *testing.T) {
+		s := startSwarm(t, network, swarmBytes)
+		used := 0
+		for _, p := range s.download(t, s.torrent.Source, "all", nil).Paths {
+			if p.BytesRead > 0 {
+				used++
+			}
+		}
+		if used != 2 {
+			t.Errorf("%d paths used, want 2", used)
+		}
+	})
+	a, b := openHost(t, network, ia(t, "1-ff00:0:110")), openHost(t, network, ia(t, "1-ff00:0:111"))
+	t.Run("Fast", ends{network: network, a: a, b: b}.staysOnItsPath)
+	t.Run("Plain", ends{network: network, a: a, b: b, listen: scionnet.ListenConfig{PlainPackets: true}}.staysOnItsPath)
+}
