@@ -268,6 +268,9 @@ func (n *Node) Close() error {
 // Listening returns the addresses at which peers may connect.
 func (n *Node) Listening() []client.Peer { return n.session.Listening() }
 
+// PeerID is the name under which peers and trackers know the node.
+func (n *Node) PeerID() [20]byte { return n.session.PeerID() }
+
 var errNotAdjustable = errors.New("the limits of this node cannot be changed")
 
 // Add adds a torrent and, unless it is to be paused, starts it. Add first makes sure that the

@@ -193,6 +193,11 @@ func seedSources(ctx context.Context, cmd *cli.Command, log *slog.Logger) ([]see
 	if cmd.Args().Len() == 0 {
 		return nil, usageErrorf("name at least one torrent; see braid %s --help", cmd.Name)
 	}
+	return readSources(ctx, cmd.Args().Slice(), log)
+}
+
+// readSources reads torrents, and those in directories.
+func readSources(ctx context.Context, names []string, log *slog.Logger) ([]seedSource, error) {
 	var out []seedSource
 	add := func(s seedSource) bool {
 		if slices.ContainsFunc(out, func(o seedSource) bool { return o.InfoHash == s.InfoHash }) {
@@ -201,7 +206,7 @@ func seedSources(ctx context.Context, cmd *cli.Command, log *slog.Logger) ([]see
 		out = append(out, s)
 		return true
 	}
-	for _, name := range cmd.Args().Slice() {
+	for _, name := range names {
 		if st, err := os.Stat(name); err == nil && st.IsDir() {
 			files, err := os.ReadDir(name)
 			if err != nil {

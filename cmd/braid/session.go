@@ -102,9 +102,9 @@ func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error)
 	return out, nil
 }
 
-// openNode opens a node for these torrents. The function closes it, after which all of its events
+// openNode opens a node for these torrents, with more sources of peers. The function closes it, after which all of its events
 // are shown.
-func openNode(ctx context.Context, cmd *cli.Command, out *display, torrents []node.Options) (*node.Node, func() error, error) {
+func openNode(ctx context.Context, cmd *cli.Command, out *display, torrents []node.Options, sources ...node.Source) (*node.Node, func() error, error) {
 	cfg, err := parseNode(cmd, logger(cmd))
 	if err != nil {
 		return nil, nil, err
@@ -112,7 +112,7 @@ func openNode(ctx context.Context, cmd *cli.Command, out *display, torrents []no
 	if cfg.DHT, err = parseDHT(cmd); err != nil {
 		return nil, nil, err
 	}
-	cfg.Torrents = torrents
+	cfg.Torrents, cfg.Sources = torrents, sources
 	if cmd.Bool("interactive") {
 		cfg.SCION.Choose = newQuestions(os.Stdin, stderr(cmd)).paths
 	}

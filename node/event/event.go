@@ -19,6 +19,8 @@ type Ready struct {
 	Listen []string `json:"listen"`
 	API    []string `json:"api,omitempty"`  // of a daemon: where it answers, as unix:PATH or host:port
 	HTTP   []string `json:"http,omitempty"` // where it serves files, as host:port or ISD-AS,[host]:port
+	// Trackers are the announce URLs of a gateway.
+	Trackers []string `json:"trackers,omitempty"`
 }
 
 // Line says what a receiver needs to fetch what braid send has.

@@ -349,8 +349,8 @@ func (s *Server) ServeUDP(ctx context.Context, c *net.UDPConn) error {
 	defer stop()
 	var all errgroup.Group
 	readers, batch := runtime.GOMAXPROCS(0), udpBatch
-	if _, remote := s.store.(*swarm.Shared); remote {
-		readers, batch = remoteReaders, 1
+	if _, waits := s.store.(swarm.Waiter); waits {
+		readers, batch = waitingReaders, 1
 	}
 	for range readers {
 		all.Go(func() error {

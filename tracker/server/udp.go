@@ -64,8 +64,8 @@ func epochOf(t time.Time) uint64 { return uint64(t.Unix()) / uint64(connectionLi
 const (
 	// udpBatch is how many packets one system call fetches or sends if the store is in memory.
 	udpBatch = 64
-	// remoteReaders is how many packets wait for a remote store at a time.
-	remoteReaders = 128
+	// waitingReaders is how many packets wait for a store at a time that is not just memory.
+	waitingReaders = 128
 )
 
 // serve answers packets in batches. With a store in memory the packets of a batch hardly wait for

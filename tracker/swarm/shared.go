@@ -67,7 +67,10 @@ var (
 	sweepLua string
 )
 
-var _ Store = (*Shared)(nil)
+var _ Waiter = (*Shared)(nil)
+
+// Waits implements Waiter.
+func (*Shared) Waits() {}
 
 // OpenShared connects to the server at redis://[user:password@]host:port/database, or rediss://
 // with TLS. valkey:// and valkeys:// mean the same. The password, if not empty, replaces the one in

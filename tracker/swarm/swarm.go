@@ -51,6 +51,12 @@ type Keeper interface {
 	Kept(context.Context) ([][]byte, error)
 }
 
+// Waiter is a Store that may wait before it answers. Others answer from memory at once.
+type Waiter interface {
+	Store
+	Waits()
+}
+
 // MaxNote bounds a note in bytes.
 const MaxNote = 64 << 20
 

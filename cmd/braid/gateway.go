@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sync/errgroup"
+
+	"braid/node"
+	"braid/node/event"
+	"braid/node/gateway"
+	"braid/tracker/server"
+	"braid/tracker/swarm"
+	"braid/tracker/wire"
+	"braid/units"
+)
+
+func gatewayCommand() *cli.Command {
+	own := []cli.Flag{
+		&cli.StringSliceFlag{Name: "tracker-listen", Config: cli.StringConfig{TrimSpace: true},
+			Usage: "answer announces on `URL`: http://0.0.0.0:8080, udp://0.0.0.0:8080, scion://1-ff00:0:110,[127.0.0.1]:31080, or stats://127.0.0.1:8081 for operators (repeatable)"},
+		&cli.StringSliceFlag{Name: "public", Config: cli.StringConfig{TrimSpace: true},
+			Usage: "clients on IP reach the gateway at `IP:PORT` (repeatable; default: the addresses of --listen that name a host)"},
+		&cli.StringFlag{Name: "collection", Usage: "allow the torrents in `FILE`, too: a .torrent file, a URL of one, or a directory of them a line"},
+		&cli.StringFlag{Name: "cache", Value: "gateway-cache", Usage: "keep data in `DIR`, which belongs to the gateway"},
+		&sizeFlag{Name: "cache-size", Value: 10 << 30, Usage: "keep at most `SIZE` of data; a larger torrent is left out"},
+		&durationFlag{Name: "idle", Value: 15 * time.Minute, Usage: "leave a torrent that nobody has asked for or fetched for `TIME`, at least twice --interval"},
+		&durationFlag{Name: "interval", Value: 5 * time.Minute, Usage: "have clients ask again every `TIME`"},
+		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+		debugFlag(),
+	}
+	return &cli.Command{
+		Name:      "gateway",
+		Usage:     "bring ordinary clients on IP into swarms on SCION, and the other way round",
+		ArgsUsage: "TORRENT|URL|DIR...",
+		Description: "Is a tracker for the torrents named here and in --collection, and for no others. A directory stands for the\n" +
+			".torrent files in it. When a client asks for peers of such a torrent, the gateway joins it on SCION and on IP,\n" +
+			"and names itself in the answer. It downloads the torrent while it serves it, and leaves when nobody asks any\n" +
+			"more. Of the cache, what was used last stays. Private torrents are never joined. On SIGHUP it reads the\n" +
+			"torrents again. Torrents name http://HOST:PORT/announce of --tracker-listen as their tracker.\n" +
+			"When it is ready it says so on standard error, and with --json as\n" +
+			`{"event":"ready","listen":[...],"trackers":[...]}.` + "\n\n" + exitCodes,
+		Flags: slices.Concat(own, selectorFlags(), peerFlags(), limitFlags(), withoutFlag(policyFlags(), "interactive"),
+			announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
+		Action: runGateway,
+	}
+}
+
+func runGateway(ctx context.Context, cmd *cli.Command) (err error) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	log := logger(cmd)
+	cfg, err := parseGateway(cmd, log)
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(cfg)
+	if err != nil {
+		return err
+	}
+	torrents, err := allowTorrents(ctx, cmd, g, log)
+	if err != nil {
+		return err
+	}
+	closeDebug, err := serveDebug(cmd, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeDebug()) }()
+	l, closeTracker, err := openGatewayTracker(ctx, cmd, g, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeTracker()) }()
+	out := newDisplay(cmd, true)
+	n, closeNode, err := openNode(ctx, cmd, out, torrents, g)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeNode()) }()
+	if err := g.Open(n); err != nil {
+		return err
+	}
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error { g.Run(ctx); return nil })
+	for _, x := range l.listeners {
+		all.Go(func() error { return x.serve(ctx) })
+	}
+	all.Go(func() error { l.server.Run(ctx); return nil })
+	all.Go(func() error { reloadGateway(ctx, hup, cmd, g, log); return nil })
+	ready := node.NewReady(n.Listening())
+	ready.Trackers = l.addresses
+	if out.json {
+		out.emit(ready)
+	}
+	out.say("ready; the tracker is at " + strings.Join(l.addresses, " and ") + listeningAt(ready))
+	return all.Wait() // nil after an interrupt
+}
+
+func listeningAt(e event.Ready) string {
+	return ", peers connect to " + strings.Join(e.Listen, " and ")
+}
+
+// parseGateway reads the gateway's own flags.
+func parseGateway(cmd *cli.Command, log *slog.Logger) (gateway.Config, error) {
+	cfg := gateway.Config{Dir: cmd.String("cache"), Size: cmd.Int64("cache-size"), Idle: cmd.Duration("idle"), Logger: log}
+	switch {
+	case len(cmd.StringSlice("tracker-listen")) == 0:
+		return cfg, usageErrorf("no address to answer announces at: give --tracker-listen http://HOST:PORT (see --help)")
+	case len(cmd.StringSlice("listen")) == 0:
+		return cfg, usageErrorf("no address to accept peers at: give --listen HOST:PORT and --listen ISD-AS,[IP]:PORT (see --help)")
+	case cfg.Size <= 0:
+		return cfg, usageErrorf("--cache-size: want more than 0")
+	case cfg.Idle < 2*cmd.Duration("interval"):
+		return cfg, usageErrorf("--idle %v: want at least twice --interval, or the gateway leaves between two announces", cfg.Idle)
+	}
+	for _, text := range cmd.StringSlice("public") {
+		a, err := netip.ParseAddrPort(text)
+		if err != nil || !wire.IP(a).Dialable() {
+			return cfg, usageErrorf("--public %s: want an IP address and a port", text)
+		}
+		cfg.Public = append(cfg.Public, wire.IP(a))
+	}
+	return cfg, nil
+}
+
+// allowTorrents reads the torrents that the gateway may join.
+func allowTorrents(ctx context.Context, cmd *cli.Command, g *gateway.Gateway, log *slog.Logger) ([]node.Options, error) {
+	names := cmd.Args().Slice()
+	if file := cmd.String("collection"); file != "" {
+		more, err := readCollection(file)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, more...)
+	}
+	if len(names) == 0 {
+		return nil, usageErrorf("name at least one torrent, or give --collection; see braid gateway --help")
+	}
+	sources, err := readSources(ctx, names, log)
+	if err != nil {
+		return nil, err
+	}
+	var allowed []gateway.Allowed
+	var torrents []node.Options
+	for _, s := range sources {
+		if err := g.Check(s.Source); err != nil {
+			log.Warn("torrent left out", "torrent", s.Name, "reason", err)
+			continue
+		}
+		tiers, err := parseTrackers(cmd, s.Source, log)
+		if err != nil {
+			return nil, err
+		}
+		allowed = append(allowed, gateway.Allowed{Source: s.Source, Trackers: tiers})
+		torrents = append(torrents, node.Options{Source: s.Source, Trackers: tiers})
+	}
+	if len(allowed) == 0 {
+		return nil, errors.New("the gateway may serve none of the torrents")
+	}
+	g.Allow(allowed)
+	return torrents, nil
+}
+
+// maxCollection bounds a collection file in bytes. A larger one must be another kind of file.
+const maxCollection = 16 << 20
+
+// readCollection returns the names in a collection file. Relative ones begin at its directory.
+func readCollection(file string) (names []string, err error) {
+	if info, err := os.Stat(file); err == nil && info.Size() > maxCollection {
+		return nil, fmt.Errorf("collection %s: larger than the %d MiB that are accepted", file, maxCollection>>20)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the collection: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		name := strings.TrimSpace(line)
+		if name == "" || name[0] == '#' {
+			continue
+		}
+		if !strings.Contains(name, "://") && !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(file), name)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// openGatewayTracker opens the tracker of a gateway.
+func openGatewayTracker(ctx context.Context, cmd *cli.Command, g *gateway.Gateway, log *slog.Logger) (*trackerListeners, func() error, error) {
+	cfg := server.Default()
+	cfg.Interval = units.Duration(cmd.Duration("interval"))
+	cfg.MinInterval = min(cfg.MinInterval, cfg.Interval)
+	cfg.Lifetime = cfg.Interval * 5 / 2
+	memory := swarm.NewMemory(cfg.Limits())
+	s, err := server.New(cfg, g.Store(memory), log)
+	if err != nil {
+		return nil, nil, usageErrorf("--interval: %w", err)
+	}
+	l := &trackerListeners{cmd: cmd, server: s, log: log, maxConns: cfg.MaxConns}
+	closeAll := func() error { l.close(); return memory.Close() }
+	for _, text := range cmd.StringSlice("tracker-listen") {
+		if err := l.open(ctx, text); err != nil {
+			return nil, nil, errors.Join(fmt.Errorf("--tracker-listen %s: %w", text, err), closeAll())
+		}
+	}
+	if err := l.announceAddresses(nil); err != nil {
+		return nil, nil, errors.Join(err, closeAll())
+	}
+	return l, closeAll, nil
+}
+
+// reloadGateway reads the torrents again at every SIGHUP. If that fails, the old ones stay.
+func reloadGateway(ctx context.Context, hup <-chan os.Signal, cmd *cli.Command, g *gateway.Gateway, log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hup:
+			if _, err := allowTorrents(ctx, cmd, g, log); err != nil {
+				log.Error("the torrents were not read again; the old ones stay allowed", "error", err)
+			} else {
+				log.Warn("the torrents were read again")
+			}
+		}
+	}
+}

@@ -1,0 +1,373 @@
+// Package gateway brings clients on IP into swarms on SCION, and hosts on SCION into swarms on IP.
+//
+//	Gateway  the torrents that are allowed, and which of them it has joined   gateway.go
+//	Store    the tracker's memory: an announce has the gateway join, and the
+//	         answer names it                                                  store.go
+//	cache    what stays on disk: a function of sizes, times and networks      cache.go
+//
+// A client asks the gateway's tracker for peers of an allowed torrent. The gateway joins the torrent
+// with its node, which is on both kinds of network, and names itself in the answer. It leaves when
+// nobody has asked for, or fetched, the torrent for a while. The data stays in a bounded cache.
+//
+// The cache and the joining work by whole torrents. A client requests only pieces that a peer claims
+// to have. To fetch single pieces on request, the gateway would have to claim pieces that it does not
+// have, and to hold requests back until they come from SCION: a seed that is gone would then stall
+// all clients, which take the gateway for a slow peer. So it downloads an asked torrent like any
+// other peer, the rarest pieces first, and everybody sees what it really has.
+//
+// It is no open relay. It joins only torrents that its operator has allowed, and no private ones.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"braid/client"
+	"braid/node"
+	"braid/pathsel"
+	"braid/storage"
+	"braid/tracker"
+	"braid/tracker/wire"
+)
+
+// Config describes a gateway.
+type Config struct {
+	// Dir is the directory of the cache. The gateway owns what is in it under an info hash.
+	Dir string
+	// Size bounds the torrents on disk together, in bytes.
+	Size int64
+	// Idle is the time after which the gateway leaves a torrent that nobody asks for or fetches.
+	Idle time.Duration
+	// Public are the addresses at which clients on IP reach the gateway; none: where it listens.
+	Public []wire.Addr
+	Logger *slog.Logger
+}
+
+// Allowed is a torrent that the gateway may join.
+type Allowed struct {
+	Source   client.Source
+	Trackers [][]tracker.URL // tiers, to ask for peers on SCION and on IP
+}
+
+// Gateway joins torrents while somebody asks for them. Make it first, hand it to node.Config.Sources,
+// then call Open with that node, and Run.
+type Gateway struct {
+	cfg     Config
+	log     *slog.Logger
+	members members       // of the swarms, as the tracker knows them
+	starts  chan struct{} // has room for the starts at a time
+	ctx     context.Context
+	stop    context.CancelFunc
+
+	mu       sync.Mutex
+	node     *node.Node // nil: it joins nothing
+	workers  sync.WaitGroup
+	torrents map[wire.InfoHash]*torrent
+}
+
+// torrent is an allowed torrent.
+type torrent struct {
+	Allowed
+	hash    wire.InfoHash
+	state   state
+	kept    bool // some of its data may be on disk
+	used    time.Time
+	sent    int64         // payload, at the last look
+	network string        // that has made the gateway join
+	ready   chan struct{} // closed when a join has ended; nil: there was none
+	found   func(...client.Peer)
+	removed bool // it is no longer allowed, and leaves
+}
+
+// state is where the gateway stands with a torrent. Joining and leaving take a moment; whoever has set
+// them carries them out.
+type state int
+
+const (
+	away state = iota
+	joining
+	here
+	leaving
+)
+
+const (
+	// startsAtOnce is the number of torrents that are joined at a time. Each may have to hash data
+	// that is there already.
+	startsAtOnce = 4
+	// sweepEvery is the time between two looks for torrents that nobody uses.
+	sweepEvery = time.Second
+)
+
+// Refusals, with words for the user of the client.
+var (
+	errNotAllowed = &wire.Failure{Reason: "this gateway does not serve this torrent", RetryIn: wire.Never}
+	errNoRoom     = &wire.Failure{Reason: "all room of this gateway is taken by other torrents; try again later", RetryIn: time.Minute}
+)
+
+// ErrPrivate says that a torrent is private, which may have peers from its own trackers only (BEP 27).
+var ErrPrivate = errors.New("the torrent is private: a gateway would bring in peers that its trackers do not know")
+
+// New makes a gateway that may join no torrent yet. The directory is created if it is missing.
+func New(cfg Config) (*Gateway, error) {
+	if cfg.Size <= 0 || cfg.Idle <= 0 {
+		return nil, fmt.Errorf("a cache of %d bytes, idle time %v: want more than 0", cfg.Size, cfg.Idle)
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of the cache: %w", err)
+	}
+	g := &Gateway{
+		cfg: cfg, log: cfg.Logger, starts: make(chan struct{}, startsAtOnce), torrents: map[wire.InfoHash]*torrent{},
+	}
+	g.ctx, g.stop = context.WithCancel(context.Background())
+	return g, nil
+}
+
+// Check returns an error if a gateway may not or cannot serve a torrent.
+func (g *Gateway) Check(s client.Source) error {
+	switch {
+	case s.IsMagnet():
+		return errors.New("a magnet link does not say whether the torrent is private: give its .torrent file")
+	case s.IsPrivate():
+		return ErrPrivate
+	case s.Layout.Length > g.cfg.Size:
+		return fmt.Errorf("it has %d bytes, and the cache only %d", s.Layout.Length, g.cfg.Size)
+	}
+	return nil
+}
+
+// Allow replaces the list of torrents that the gateway may join. It leaves those that are no longer in
+// the list. A torrent that Check refuses is left out, and named in the log.
+func (g *Gateway) Allow(all []Allowed) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	next := map[wire.InfoHash]*torrent{}
+	for _, a := range all {
+		if err := g.Check(a.Source); err != nil {
+			g.log.Warn("torrent left out", "torrent", a.Source.Name, "reason", err)
+			continue
+		}
+		hash := wire.InfoHash(a.Source.InfoHash)
+		t := g.torrents[hash]
+		if t == nil {
+			t = &torrent{hash: hash}
+		}
+		t.Allowed, t.removed = a, false
+		next[hash] = t
+	}
+	for hash, t := range g.torrents {
+		if next[hash] == nil && (t.state != away || t.kept) { // the sweep has it leave, and forgets it then
+			t.removed = true
+			next[hash] = t
+		}
+	}
+	g.torrents = next
+}
+
+// Open has the gateway join torrents with the node, which was opened with the gateway as a source. It
+// first looks at what earlier processes have left in the cache. Call Run next.
+func (g *Gateway) Open(n *node.Node) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.openCache(); err != nil {
+		return err
+	}
+	g.node = n
+	return nil
+}
+
+// Run leaves torrents that nobody uses, until the context ends. From then on the gateway joins none,
+// and the node may be closed.
+func (g *Gateway) Run(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			g.sweep(time.Now())
+		}
+	}
+	g.mu.Lock()
+	g.node = nil
+	g.stop()
+	g.mu.Unlock()
+	g.workers.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, h := range g.holdings() {
+		g.touch(h)
+	}
+}
+
+// touch keeps the time of the last use, for the order in the cache after a restart.
+func (g *Gateway) touch(h holding) { _ = os.Chtimes(g.dirOf(h.hash), h.used, h.used) }
+
+func (g *Gateway) begin(ctx context.Context, n *node.Node) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.openCache(); err != nil {
+		return err
+	}
+	g.node, g.ctx = n, ctx
+	return nil
+}
+
+// ask notes that a network asks for a torrent, and has it joined if there is room. The channel is
+// closed when the join has ended, one way or the other.
+func (g *Gateway) ask(hash wire.InfoHash, network string, now time.Time) (<-chan struct{}, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.torrents[hash]
+	switch {
+	case t == nil || t.removed:
+		return nil, errNotAllowed
+	case g.node == nil || t.state == leaving:
+		return nil, errNoRoom
+	}
+	if t.used = now; t.state != away {
+		return t.ready, nil
+	}
+	out, ok := makeRoom(t.holding(), g.holdings(), g.cfg.Size, network)
+	if !ok {
+		return nil, errNoRoom
+	}
+	for _, hash := range out {
+		g.torrents[hash].state = leaving
+	}
+	t.state, t.network, t.kept, t.sent, t.ready = joining, network, true, 0, make(chan struct{})
+	g.workers.Go(func() { g.join(t, out) })
+	return t.ready, nil
+}
+
+// join makes room and joins a torrent, whose state is joining.
+func (g *Gateway) join(t *torrent, out []wire.InfoHash) {
+	g.mu.Lock()
+	n, ctx, a := g.node, g.ctx, t.Allowed
+	var evicted []*torrent
+	for _, hash := range out {
+		evicted = append(evicted, g.torrents[hash])
+	}
+	g.mu.Unlock()
+	for _, v := range evicted {
+		g.leave(n, v, true)
+	}
+	g.starts <- struct{}{}
+	_, err := n.Add(ctx, node.Options{
+		Source: a.Source, Trackers: a.Trackers, Storage: node.Storage{Kind: storage.KindFile, Dir: g.dirOf(t.hash), AllowDotfiles: true},
+	})
+	<-g.starts
+	if err != nil && ctx.Err() == nil {
+		g.log.Error("a torrent cannot be joined", "torrent", a.Source.Name, "error", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.state = here; err != nil {
+		t.state = away
+	}
+	close(t.ready)
+}
+
+// leave ends a torrent, whose state is leaving. If it has to make room, its data is deleted.
+func (g *Gateway) leave(n *node.Node, t *torrent, drop bool) {
+	err := n.Remove(t.Source.InfoHash.HexString(), false)
+	if errors.Is(err, node.ErrUnknown) { // only its data is there
+		err = nil
+	}
+	if drop {
+		err = errors.Join(err, os.RemoveAll(g.dirOf(t.hash)))
+	}
+	if err != nil {
+		g.log.Error("a torrent cannot be left", "torrent", t.Source.Name, "error", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t.state, t.kept = away, !drop || err != nil
+}
+
+// sweep leaves the torrents that nobody has used for a while, and those that are no longer allowed.
+func (g *Gateway) sweep(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for hash, t := range g.torrents {
+		if t.state == here {
+			if x, err := g.node.Torrent(t.Source.InfoHash.HexString()); err == nil {
+				if sent := x.Progress().Sent; sent > t.sent {
+					t.sent, t.used = sent, now
+				}
+			}
+		}
+		switch {
+		case t.removed && t.state == away && !t.kept:
+			delete(g.torrents, hash)
+		case t.removed && (t.state == here || t.state == away), t.state == here && now.Sub(t.used) > g.cfg.Idle:
+			t.state = leaving
+			n := g.node
+			g.workers.Go(func() { g.leave(n, t, t.removed) })
+		}
+	}
+}
+
+func (g *Gateway) dirOf(hash wire.InfoHash) string {
+	return filepath.Join(g.cfg.Dir, fmt.Sprintf("%x", hash))
+}
+
+// Start implements node.Source: peers of the tracker are peers of the node.
+func (g *Gateway) Start(s node.Swarm) (node.Search, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.torrents[s.InfoHash]
+	if t == nil || s.Private() {
+		return nil, node.ErrNoWay
+	}
+	t.found = func(peers ...client.Peer) { s.Found(client.FromTracker, peers...) }
+	if peers := g.members.all(s.InfoHash); len(peers) > 0 {
+		t.found(peers...)
+	}
+	return search{g, t}, nil
+}
+
+// search is the node's search for peers of a joined torrent.
+type search struct {
+	gateway *Gateway
+	torrent *torrent
+}
+
+func (search) Hungry(bool) {}
+func (search) Completed()  {}
+func (search) Announce()   {}
+
+func (s search) Close() {
+	s.gateway.mu.Lock()
+	defer s.gateway.mu.Unlock()
+	s.torrent.found = nil
+}
+
+// networkOf is the network that an announce comes from.
+func networkOf(a wire.Addr) string {
+	if a.IsSCION() {
+		return pathsel.OriginSCION(a.IA, a.Host, "").Net
+	}
+	return pathsel.OriginIP(a.Host, "").Net
+}
+
+// holdings are the torrents whose data is on disk.
+func (g *Gateway) holdings() (all []holding) {
+	for _, t := range g.torrents {
+		if t.state != away || t.kept {
+			all = append(all, t.holding())
+		}
+	}
+	slices.SortFunc(all, func(a, b holding) int { return a.used.Compare(b.used) })
+	return all
+}
+
+func (t *torrent) holding() holding {
+	return holding{hash: t.hash, size: t.Source.Layout.Length, state: t.state, used: t.used, network: t.network}
+}

@@ -1,0 +1,306 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/client"
+	"braid/node"
+	"braid/storage"
+	"braid/tracker/swarm"
+	"braid/tracker/wire"
+)
+
+// Both sides are on loopback here: TestGateway of cmd/braid has one of them on SCION.
+
+const patience = time.Minute
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+func openNode(t *testing.T, sources ...node.Source) *node.Node {
+	t.Helper()
+	at, err := client.ParseListen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := node.Config{Sources: sources}
+	cfg.Client.Listen = []client.Peer{at}
+	n, err := node.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// seeded makes a torrent of random data in dir, which a node of its own seeds.
+func seeded(t *testing.T, dir, name string, size int) (client.Source, wire.Addr) {
+	t.Helper()
+	b := make([]byte, size)
+	rand.NewChaCha8([32]byte([]byte(fmt.Sprintf("%-32s", name)))).Read(b)
+	if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Create(t.Context(), filepath.Join(dir, name), client.CreateOptions{PieceLength: 32 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := openNode(t)
+	if _, err := n.Add(t.Context(), node.Options{Source: c.Source, Storage: node.Storage{Kind: storage.KindFile, Dir: dir, Complete: true}}); err != nil {
+		t.Fatal(err)
+	}
+	return c.Source, wire.IP(netip.MustParseAddrPort(n.Listening()[0].String()))
+}
+
+// opened is a gateway that runs until the end of the test, with its tracker's memory.
+func opened(t *testing.T, cfg Config, sources ...client.Source) (*Gateway, swarm.Store, *node.Node) {
+	t.Helper()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	g, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := g.Store(swarm.NewMemory(swarm.Limits{}))
+	g.Allow(allowed(sources...))
+	n := openNode(t, g)
+	if err := g.Open(n); err != nil {
+		t.Fatal(err)
+	}
+	return g, s, n
+}
+
+func allowed(sources ...client.Source) (all []Allowed) {
+	for _, s := range sources {
+		all = append(all, Allowed{Source: s})
+	}
+	return all
+}
+
+// running has the gateway do its regular work until the returned function is called.
+func running(t *testing.T, g *Gateway) {
+	ended := make(chan struct{})
+	ctx := t.Context()
+	go func() { defer close(ended); g.Run(ctx) }()
+	t.Cleanup(func() { <-ended })
+}
+
+// asks announces a client, or a seed, and returns the peers that it is told of.
+func asks(t *testing.T, s swarm.Store, src client.Source, at wire.Addr, seed bool) ([]wire.Peer, error) {
+	t.Helper()
+	v, err := s.Announce(t.Context(), swarm.Visit{
+		InfoHash: wire.InfoHash(src.InfoHash), ID: wire.PeerID{byte(at.Port >> 8), byte(at.Port)}, Identity: uint64(at.Port), Addr: at,
+		Event: wire.Started, Seed: seed, Want: 50, Reaches: swarm.IPv4,
+	})
+	return v.Peers, err
+}
+
+// diskUsed is the size of all files of torrents in the cache.
+func diskUsed(t *testing.T, dir string) (size int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && (e.IsDir() || strings.Contains(path, ".braid")) {
+			return nil
+		}
+		info, err2 := e.Info()
+		if err2 == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+func clientAt(port uint16) wire.Addr {
+	return wire.IP(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port))
+}
+
+// A gateway is nowhere until somebody asks. Then it joins, is named first, and passes on what it gets. It
+// leaves when nobody asks any more, and keeps the data.
+func TestJoinsOnDemand(t *testing.T) {
+	t.Parallel()
+	data, cache := t.TempDir(), t.TempDir()
+	src, seed := seeded(t, data, "file", 1<<20)
+	other, _ := seeded(t, data, "other", 1000)
+	g, s, n := opened(t, Config{Dir: cache, Size: 2 << 20, Idle: 3 * time.Second}, src)
+	running(t, g)
+	if len(n.Torrents()) != 0 {
+		t.Error("it has joined before anybody has asked")
+	}
+	if _, err := asks(t, s, other, clientAt(1), false); !errors.Is(err, errNotAllowed) || len(n.Torrents()) != 0 {
+		t.Errorf("a torrent that is not allowed: %v", err)
+	}
+	if _, err := s.Scrape(t.Context(), []wire.InfoHash{wire.InfoHash(other.InfoHash)}); !errors.Is(err, errNotAllowed) {
+		t.Errorf("its scrape: %v", err)
+	}
+	if _, err := asks(t, s, src, seed, true); err != nil {
+		t.Fatal(err)
+	}
+	fetcher := openNode(t)
+	at := fetcher.Listening()[0].String()
+	peers, err := asks(t, s, src, wire.IP(netip.MustParseAddrPort(at)), false)
+	if err != nil || len(peers) != 2 || peers[0].ID != wire.PeerID(n.PeerID()) || peers[0].Addr.String() != n.Listening()[0].String() {
+		t.Fatalf("%+v, %v", peers, err)
+	}
+	if p, err := asks(t, s, src, clientAt(2), false); err != nil || len(p) != 3 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	out := t.TempDir()
+	x, err := fetcher.Add(t.Context(), node.Options{Source: src, Storage: node.Storage{Kind: storage.KindFile, Dir: out}, Peers: n.Listening()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-x.Done():
+	case <-time.After(patience):
+		t.Fatalf("%+v", x.Progress())
+	}
+	want, _ := os.ReadFile(filepath.Join(data, "file"))
+	if got, err := os.ReadFile(filepath.Join(out, "file")); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	eventually(t, "the gateway leaves", func() bool { return len(n.Torrents()) == 0 })
+	eventually(t, "its data stays", func() bool { return diskUsed(t, cache) == 1<<20 })
+	g.Allow(nil)
+	eventually(t, "the data of a torrent that is no longer allowed is deleted", func() bool { return diskUsed(t, cache) == 0 })
+}
+
+// The cache stays within its bound, whatever is asked for, and what was used last stays.
+func TestCacheStaysBounded(t *testing.T) {
+	t.Parallel()
+	data, cache := t.TempDir(), t.TempDir()
+	var all []client.Source
+	var seeds []wire.Addr
+	const size, most = 100_000, 250_000
+	for i := range 5 {
+		src, seed := seeded(t, data, fmt.Sprintf("file%d", i), size)
+		all, seeds = append(all, src), append(seeds, seed)
+	}
+	large, _ := seeded(t, data, "large", most+1)
+	g, s, n := opened(t, Config{Dir: cache, Size: most, Idle: time.Hour}, append(all, large)...)
+	running(t, g)
+	if _, err := asks(t, s, large, clientAt(1), false); !errors.Is(err, errNotAllowed) {
+		t.Errorf("a torrent that is larger than the cache: %v", err)
+	}
+	for i, src := range all {
+		if _, err := asks(t, s, src, seeds[i], true); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the torrent is there", func() bool {
+			x, err := n.Torrent(src.InfoHash.HexString())
+			if used := diskUsed(t, cache); used > most {
+				t.Fatalf("%d bytes are on disk, of at most %d", used, most)
+			}
+			return err == nil && x.Progress().Phase == client.Complete
+		})
+		g.mu.Lock()
+		hour := g.cfg.Idle + time.Minute
+		g.mu.Unlock()
+		g.sweep(time.Now().Add(hour)) // nobody has asked for long
+		eventually(t, "the gateway leaves", func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.torrents[wire.InfoHash(src.InfoHash)].state == away
+		})
+	}
+	if got := diskUsed(t, cache); got != 2*size {
+		t.Errorf("%d bytes are on disk", got)
+	}
+	for i, src := range all {
+		_, err := os.Stat(g.dirOf(wire.InfoHash(src.InfoHash)))
+		if there := err == nil; there != (i >= 3) {
+			t.Errorf("torrent %d is there: %v", i, there)
+		}
+	}
+	// Two are in use, of one network: there is no room for a third.
+	for i := range 2 {
+		if _, err := asks(t, s, all[i], seeds[i], true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := asks(t, s, all[2], seeds[2], true); !errors.Is(err, errNoRoom) {
+		t.Errorf("no room: %v", err)
+	}
+}
+
+// Private torrents and magnet links are refused.
+func TestNeverPrivate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Create(t.Context(), filepath.Join(dir, "file"), client.CreateOptions{Private: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	magnet, err := client.ParseMagnet(c.Source.Magnet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, src := range []client.Source{c.Source, magnet} {
+		g, s, n := opened(t, Config{Dir: t.TempDir(), Size: 1 << 20, Idle: time.Hour}, src)
+		running(t, g)
+		if _, err := asks(t, s, src, clientAt(1), false); !errors.Is(err, errNotAllowed) || len(n.Torrents()) != 0 {
+			t.Errorf("magnet link: %v: %v", src.IsMagnet(), err)
+		}
+	}
+}
+
+// Data of an earlier process is used again, and what is no longer allowed is deleted. Foreign files stay.
+func TestCacheSurvives(t *testing.T) {
+	t.Parallel()
+	data, cache := t.TempDir(), t.TempDir()
+	src, _ := seeded(t, data, "file", 1000)
+	gone, _ := seeded(t, data, "gone", 1000)
+	for _, name := range []string{src.InfoHash.HexString(), gone.InfoHash.HexString(), "notes"} {
+		if err := os.MkdirAll(filepath.Join(cache, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(data, "file"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(cache, src.InfoHash.HexString(), "file"), b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, s, n := opened(t, Config{Dir: cache, Size: 10_000, Idle: time.Hour}, src)
+	running(t, g)
+	if _, err := os.Stat(filepath.Join(cache, "notes")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(cache, gone.InfoHash.HexString())); err == nil {
+		t.Error("data of a torrent that is not allowed is still there")
+	}
+	if _, err := asks(t, s, src, clientAt(1), false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the data is complete without any peer", func() bool {
+		x, err := n.Torrent(src.InfoHash.HexString())
+		return err == nil && x.Progress().Phase == client.Complete
+	})
+}
