@@ -256,8 +256,9 @@ func TestNAT(t *testing.T) {
 	l := startNATLab(t)
 	torrent, file := l.torrent()
 	l.start("net", append([]string{"tracker", "--json", "--listen", "scion://" + natTracker, "--local", "10.77.0.1"}, l.scion("ff00:0:110")...)...)
-	seed := func(space, as, listen string) func() {
-		return l.start(space, append([]string{"seed", "--json", "--data", l.dir, "--dht", "off", "--listen", listen, torrent}, l.scion(as)...)...)
+	seed := func(space, as, listen string, more ...string) func() {
+		args := append([]string{"seed", "--json", "--data", l.dir, "--dht", "off", "--listen", listen, torrent}, l.scion(as)...)
+		return l.start(space, append(args, more...)...)
 	}
 
 	stop := seed("b1", "ff00:0:111", "1-ff00:0:111,[192.168.2.11]:31000")
@@ -268,7 +269,27 @@ func TestNAT(t *testing.T) {
 	l.onHost(peers, "10.78.2.3", 1)
 	stop()
 
-	seed("a1", "ff00:0:110", "1-ff00:0:110,[192.168.1.11]:31000")
+	stop = seed("a1", "ff00:0:110", "1-ff00:0:110,[192.168.1.11]:31000")
 	peers = l.download("b1", "ff00:0:111", torrent, file, func() { l.renumber(2, 4) }) // the leecher's NAT
 	l.onHost(peers, "10.78.1.2", 2)
+	stop()
+
+	// Hosts behind the same NAT find each other without a tracker, by local discovery.
+	out := t.TempDir()
+	alone := []string{"--no-trackers", "--lsd", "on", "--transport", "scion", "--transport", "tcp"}
+	l.start("a2", append(append([]string{"download", "--json", "--dht", "off", "-o", out, "--listen", "1-ff00:0:110,[192.168.1.12]:31000", torrent},
+		l.scion("ff00:0:110")...), alone...)...)
+	seed("a1", "ff00:0:110", "1-ff00:0:110,[192.168.1.11]:31000", alone...)
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		if got, err := os.ReadFile(filepath.Join(out, "data")); err == nil && bytes.Equal(got, want) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("hosts behind the same NAT have not found each other after %v", patience)
+		}
+	}
 }
