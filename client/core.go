@@ -24,6 +24,7 @@ type common struct {
 	gauges     gauges
 	fetches    fetches
 	exchanges  exchanges
+	dht        atomic.Pointer[DHT] // nil: none
 	transports []Transport
 	web        *webPort
 	examining  chan struct{}   // has room for one token of each transfer that examines ways to peers

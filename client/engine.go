@@ -49,6 +49,7 @@ type engineConn interface {
 	Pieces() pieceSet                                   // that the peer has
 	Name() string                                       // of its software, as the peer says
 	Extend(name pp.ExtensionName, payload []byte) error // sends a message of an extension (BEP 10)
+	TakesPort() bool                                    // the peer has a node in a DHT (BEP 5)
 }
 
 type pieceSet interface {
@@ -142,6 +143,8 @@ func (c anacrolixConn) Name() string {
 func (c anacrolixConn) Extend(name pp.ExtensionName, payload []byte) error {
 	return c.WriteExtendedMessage(name, payload)
 }
+
+func (c anacrolixConn) TakesPort() bool { return c.PeerExtensionBytes.SupportsDHT() }
 
 // isComplete tells whether a piece is there and verified.
 func isComplete(t engineTorrent, piece int) bool {

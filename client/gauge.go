@@ -28,6 +28,8 @@ type gauge struct {
 	unchoked    atomic.Bool           // the peer serves us
 	exchanges   [pexKinds]atomic.Bool // kinds of addresses that the peer takes
 	port        atomic.Uint32         // at which the peer says that it listens; 0: it does not say
+	node        atomic.Uint32         // at which it says that its node of the DHT is (BEP 5); 0: it does not say
+	toldNode    bool                  // the peer was told of ours; of the transfer's goroutine
 
 	// The engine's, with its lock held.
 	pipeline pipeline
@@ -154,6 +156,10 @@ func (g *gauges) install(c *torrent.Callbacks, linkAt func(face) *link) {
 		case pp.Choke, pp.Unchoke:
 			if x := g.of(&p.Peer); x != nil {
 				x.unchoked.Store(m.Type == pp.Unchoke)
+			}
+		case pp.Port:
+			if x := g.of(&p.Peer); x != nil {
+				x.node.Store(uint32(m.Port))
 			}
 		case pp.Have, pp.Bitfield, pp.HaveAll, pp.Request:
 			g.heard(p, m)

@@ -212,6 +212,8 @@ func (f *fakeTorrent) got(piece, bytes int) {
 // fakeConn has the torrent's counts, since the test looks only at whether there is data.
 type fakeConn struct{ *fakeTorrent }
 
+func (fakeConn) TakesPort() bool { return false }
+
 func (fakeConn) Extend(pp.ExtensionName, []byte) error { return nil }
 
 func (c fakeConn) Pieces() pieceSet { return allPieces(len(c.have)) }

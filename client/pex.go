@@ -203,5 +203,8 @@ func (x *exchanger) onMessage(e exchanged) {
 	for _, p := range x.gate.admit(l.Origin(), named, time.Now()) {
 		x.connector.add(p.peer(), FromPEX, true)
 	}
+	if d := x.dht.Load(); d != nil && m.dht != 0 && from.IA != 0 && l.Proven() {
+		d.Heard(scionnet.Addr{IA: from.IA, Host: from.Host, Port: m.dht})
+	}
 	x.connector.choosePeers()
 }

@@ -100,6 +100,7 @@ func (p pexPeer) peer() Peer {
 // pexMessage is a message of either extension.
 type pexMessage struct {
 	added, dropped []pexPeer // dropped ones have no flags
+	dht            uint16    // port of the sender's node in the DHT over SCION; 0: it does not say
 }
 
 const (
@@ -116,6 +117,9 @@ const (
 func (m pexMessage) encode() []byte {
 	b := []byte{'d'}
 	for _, k := range pexKeys {
+		if k.name == "dropped" && m.dht != 0 {
+			b = fmt.Appendf(b, "3:dhti%de", m.dht)
+		}
 		all := m.dropped
 		if k.added {
 			all = m.added
@@ -155,6 +159,13 @@ func parsePEX(payload []byte) (m pexMessage, err error) {
 	err = b.dict(func(key []byte) error {
 		if keys++; keys > maxPEXKeys {
 			return fmt.Errorf("more than %d entries", maxPEXKeys)
+		}
+		if string(key) == "dht" && b.kind() == 'i' {
+			n, err := b.number()
+			if n > 0 && n < 1<<16 {
+				m.dht = uint16(n)
+			}
+			return err
 		}
 		if b.kind() != '0' {
 			return b.pass()

@@ -45,6 +45,10 @@ func TestPEXMessages(t *testing.T) {
 			added:   flagged(0x12, pexPeers(t, "1-ff00:0:110,[10.0.0.1]:31000")),
 			dropped: pexPeers(t, "2-ff00:0:222,[2001:db8::1]:1"),
 		},
+		"d8:added_s414:\x00\x01\xff\x00\x00\x00\x01\x10\x0a\x00\x00\x01\x79\x1810:added_s4.f1:\x003:dhti31001e" +
+			"10:dropped_s414:\x00\x01\xff\x00\x00\x00\x01\x10\x0a\x00\x00\x02\x79\x18e": {
+			added: pexPeers(t, "1-ff00:0:110,[10.0.0.1]:31000"), dropped: pexPeers(t, "1-ff00:0:110,[10.0.0.2]:31000"), dht: 31001,
+		},
 	} {
 		if got := string(m.encode()); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -88,6 +92,7 @@ func FuzzPEX(f *testing.F) {
 	f.Add([]byte("d5:added6:\x0a\x00\x00\x01\x1a\xe17:added.f1:\x027:dropped6:\x0a\x00\x00\x02\x1a\xe1e"))
 	f.Add([]byte("d8:added_s414:\x00\x01\xff\x00\x00\x00\x01\x10\x0a\x00\x00\x01\x79\x1810:added_s4.f1:\x12e"))
 	f.Add([]byte("d1:xlld1:yi-1eeee10:dropped_s60:e"))
+	f.Add([]byte("d3:dhti31001ee"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := parsePEX(b)
 		if err != nil {

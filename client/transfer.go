@@ -405,6 +405,7 @@ func (t *Transfer) onSecond() {
 	t.server.serve()
 	t.judge.judge()
 	t.exchanger.tell(time.Now())
+	t.exchanger.nodes()
 	t.connector.choosePeers()
 	t.room.look()
 }

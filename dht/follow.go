@@ -160,6 +160,26 @@ func (s *Server) AddNodes(addrs ...Addr) {
 	})
 }
 
+// Ports are those of the nodes.
+func (s *Server) Ports() map[Network]uint16 {
+	out := map[Network]uint16{}
+	for _, m := range s.members {
+		out[m.cfg.Network] = m.socket.Addr().Port
+	}
+	return out
+}
+
+// Suggest names an address at which a stranger says that a node is.
+func (s *Server) Suggest(a Addr) {
+	s.do(func(now time.Time) {
+		for _, m := range s.members {
+			if m.cfg.Network == a.Network() {
+				s.carry(m, m.Suggest(now, a), nil)
+			}
+		}
+	})
+}
+
 // States returns what the next run should know.
 func (s *Server) States() (out []State) {
 	s.mu.Lock()

@@ -189,6 +189,19 @@ func (n *Node) Bootstrap(now time.Time, addrs []Addr) Out {
 	return n.Wake(now)
 }
 
+// Suggest names an address at which a node may be. It is asked for a sign of life, as a newcomer is, and
+// enters the table as any other node.
+func (n *Node) Suggest(now time.Time, a Addr) Out {
+	switch {
+	case !a.usable() || a.Network() != n.cfg.Network:
+	case n.table.len() == 0:
+		return n.Bootstrap(now, []Addr{a})
+	case n.probes < maxProbes && !n.probing(a):
+		n.ask(now, &query{to: Contact{Addr: a}, m: &Message{Query: Ping}, probe: true})
+	}
+	return n.take()
+}
+
 // ask sends a query.
 func (n *Node) ask(now time.Time, q *query) bool {
 	if len(n.pending) >= maxPending {

@@ -57,6 +57,7 @@ type DHT struct {
 	stop   chan struct{}
 	saver  sync.WaitGroup
 	host   *scionnet.Host // nil: not on SCION
+	heard  chan dht.Addr  // of nodes, from peers
 
 	mu   sync.Mutex
 	kept map[dht.ID]keptPeers
@@ -77,7 +78,7 @@ type keptPeers struct {
 // OpenDHT opens the nodes that the configuration describes; host is nil without SCION. It returns nil
 // if there are none.
 func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, err error) {
-	d := &DHT{file: cfg.File, log: cfg.Logger, stop: make(chan struct{}), host: host, kept: map[dht.ID]keptPeers{}}
+	d := &DHT{file: cfg.File, log: cfg.Logger, stop: make(chan struct{}), host: host, heard: make(chan dht.Addr, 16), kept: map[dht.ID]keptPeers{}}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -115,7 +116,33 @@ func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, e
 	d.server = dht.Serve(dht.ServerConfig{Sockets: sockets, States: last.Nodes, Logger: d.log})
 	d.server.AddNodes(cfg.Nodes...)
 	d.saver.Go(d.saveNowAndThen)
+	d.saver.Go(d.suggest)
 	return d, nil
+}
+
+// ports are what peers are told of these nodes. Nodes that peers tell of are asked for a sign of life;
+// those that come too fast are dropped.
+func (d *DHT) ports() client.DHT {
+	out := client.DHT{Heard: func(a scionnet.Addr) {
+		select {
+		case d.heard <- dht.Addr(a):
+		default:
+		}
+	}}
+	ports := d.server.Ports()
+	out.SCION, out.IP4, out.IP6 = ports[dht.OverSCION], ports[dht.OverIP4], ports[dht.OverIP6]
+	return out
+}
+
+func (d *DHT) suggest() {
+	for {
+		select {
+		case <-d.stop:
+			return
+		case a := <-d.heard:
+			d.server.Suggest(a)
+		}
+	}
 }
 
 // openDHTPort opens the port of the last run, so that others find the node again, or another one.

@@ -194,6 +194,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n.sources = append([]Source{trackers{n.http, cfg.Knowledge}}, cfg.Sources...)
 	if n.dht != nil {
 		n.sources = append(n.sources, n.dht)
+		n.session.SetDHT(n.dht.ports())
 	}
 	if n.nearby = cfg.openNeighbours(n); n.nearby != nil {
 		n.sources = append(n.sources, n.nearby)

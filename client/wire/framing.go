@@ -41,6 +41,7 @@ const (
 	msgRequest       = 6
 	msgPiece         = 7
 	msgCancel        = 8
+	msgPort          = 9
 	msgSuggest       = 0x0d
 	msgHaveAll       = 0x0e
 	msgHaveNone      = 0x0f

@@ -102,7 +102,7 @@ func (c *v1Only) Write(b []byte) (int, error) {
 func hideBits(handshake []byte) {
 	bits := handshake[len(protocolName):handshakeHead]
 	for i := range bits {
-		bits[i] &= [8]byte{5: 0x10, 7: 0x04}[i] // extended messages (BEP 10), the fast extension (BEP 6)
+		bits[i] &= [8]byte{5: 0x10, 7: 0x05}[i] // extended messages (BEP 10), the fast extension (BEP 6), port messages (BEP 5)
 	}
 }
 

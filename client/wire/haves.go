@@ -76,6 +76,13 @@ func (f *Filter) TellExtended(handshake []byte) {
 	f.toPeerLocked(append(append(b, msgExtended, 0), handshake...))
 }
 
+// TellPort tells the peer at which port a node of the DHT is (BEP 5).
+func (f *Filter) TellPort(port uint16) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.toPeerLocked(binary.BigEndian.AppendUint16([]byte{0, 0, 0, 3, msgPort}, port))
+}
+
 // portion is how many of many pieces a peer is told of at a time. All at once would take nine bytes
 // of memory for each piece and each peer.
 const portion = 1024

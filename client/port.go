@@ -1,0 +1,44 @@
+package client
+
+import "braid/scionnet"
+
+// nodes tells connected peers at which port this program's node of the DHT is, and takes the ports that
+// they have told: port messages on IP (BEP 5), and the integer "dht" of scion_pex on SCION (PEX.md). A
+// private torrent has nothing to do with it. It is called every second.
+func (x *exchanger) nodes() {
+	d := x.dht.Load()
+	if d == nil || x.private || !x.known {
+		return
+	}
+	for r := range x.peers.connected() {
+		g := x.gauges.find(r.link.face)
+		if g == nil || r.peer.IsWebSeed() {
+			continue
+		}
+		at := addrOf(r.link.Peer())
+		if port := g.node.Swap(0); port != 0 && at.IA == 0 && at.Host.IsValid() {
+			d.Heard(scionnet.Addr{Host: at.Host, Port: uint16(port)})
+		}
+		if !g.toldNode {
+			g.toldNode = x.tellNode(d, r, g)
+		}
+	}
+}
+
+// tellNode tells a peer of our node in the network of its connection. It returns false if it is too early.
+func (x *exchanger) tellNode(d *DHT, r *row, g *gauge) bool {
+	switch at := addrOf(r.link.Peer()); {
+	case at.IA != 0 && d.SCION != 0 && x.exchanges.on.Load():
+		if !g.exchanges[pexSCION].Load() {
+			return false
+		}
+		if err := g.conn.Extend(pexNames[pexSCION], pexMessage{dht: d.SCION}.encode()); err != nil {
+			x.log.Debug("the peer was not told of our node", "peer", r.peer, "error", err)
+		}
+	case at.IA == 0 && at.Host.Is4() && d.IP4 != 0 && g.conn.TakesPort():
+		r.link.Filter.TellPort(d.IP4)
+	case at.IA == 0 && at.Host.Is6() && d.IP6 != 0 && g.conn.TakesPort():
+		r.link.Filter.TellPort(d.IP6)
+	}
+	return true
+}
