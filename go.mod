@@ -41,6 +41,7 @@ require (
 require (
 	github.com/coreos/go-systemd/v22 v22.5.0
 	github.com/fsnotify/fsnotify v1.9.0
+	github.com/miekg/dns v1.1.73
 	golang.org/x/crypto v0.57.0
 	google.golang.org/grpc v1.85.0
 )

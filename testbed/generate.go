@@ -280,6 +280,7 @@ func (g generator) controlTOML(a asPlan, dir string) map[string]any {
 		// Otherwise a slow call on a busy machine is repeated over gRPC.
 		"rpc":  map[string]any{"client_protocol": "connectrpc"},
 		"path": map[string]any{"query_interval": query},
+		"api":  map[string]any{"addr": a.api.String()},
 	}
 	if a.Issuing {
 		t["ca"] = map[string]any{"mode": "in-process"}

@@ -327,6 +327,13 @@ func (n *Network) HostIP(ia pathsel.IA) netip.Addr {
 	return a.host
 }
 
+// API returns the address at which the control service of an AS serves its topology and TRCs over HTTP;
+// invalid for an unknown AS.
+func (n *Network) API(ia pathsel.IA) netip.AddrPort {
+	a, _ := n.as(ia)
+	return a.api
+}
+
 func (n *Network) as(ia pathsel.IA) (asPlan, bool) {
 	i := slices.IndexFunc(n.plan.ases, func(a asPlan) bool { return a.IA == ia })
 	if i < 0 {

@@ -48,6 +48,7 @@ type asPlan struct {
 	folder  string // below the testbed's directory
 	host    netip.Addr
 	control netip.AddrPort
+	api     netip.AddrPort // of the control service: it serves the topology and TRCs there
 	routers []routerPlan
 }
 
@@ -135,6 +136,12 @@ func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
 			})
 		}
 	}
+	for i := range p.ases { // the last ones, so that the others keep their ports
+		var err error
+		if p.ases[i].api, err = listen(p.ases[i].host); err != nil {
+			return plan{}, err
+		}
+	}
 	return p, nil
 }
 
@@ -193,7 +200,7 @@ func (p plan) listeners() []listener {
 	var all []listener
 	for _, a := range p.ases {
 		cs := "control service of " + a.IA.String()
-		all = append(all, listener{"udp", a.control, cs}, listener{"tcp", a.control, cs})
+		all = append(all, listener{"udp", a.control, cs}, listener{"tcp", a.control, cs}, listener{"tcp", a.api, cs})
 		for _, r := range a.routers {
 			who := "router " + r.name + " of " + a.IA.String()
 			all = append(all, listener{"udp", r.internal, who}, listener{"tcp", r.metrics, who})

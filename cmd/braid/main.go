@@ -65,7 +65,7 @@ func rootCommand(out, people *printer) *cli.Command {
 			downloadCommand(), seedCommand(), sendCommand(), getCommand(), serveCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
 			daemonCommand(), addCommand(), listCommand(), showCommand(), pauseCommand(), resumeCommand(), removeCommand(),
 			setCommand(), moveCommand(), renameCommand(), watchCommand(), passwordCommand(),
-			pathsCommand(), doctorCommand(), trackerCommand(), gatewayCommand(), dhtCommand(),
+			bootstrapCommand(), pathsCommand(), doctorCommand(), trackerCommand(), gatewayCommand(), dhtCommand(),
 		}, labCommands(), []*cli.Command{manualCommand()}),
 		Writer:         out,
 		ErrWriter:      people,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/node/bootstrap"
 	"braid/scionnet"
 )
 
@@ -22,6 +23,7 @@ func scionFlags() []cli.Flag {
 		&cli.StringFlag{Name: "sciond", Category: category, Usage: "use the SCION daemon at `HOST:PORT`, or \"default\" for 127.0.0.1:30255"},
 		&cli.StringFlag{Name: "local", Aliases: []string{"l"}, Category: category, Usage: "local `IP` address to send from (also SCION_LOCAL_ADDR)"},
 		&cli.StringFlag{Name: "nat", Value: "auto", Category: category, Usage: "`MODE` auto: ask the routers of the AS at which address they see this host, and go on while that is another one; on: always go on; off: do not ask"},
+		&cli.StringFlag{Name: "bootstrap", Value: "auto", Category: category, Usage: "where a host without SCION configuration gets one: `SERVER` is the URL of a discovery server, auto (ask the network for one, as braid bootstrap does), or off"},
 		&cli.StringFlag{Name: "isd-as", Category: category, Usage: "the local `ISD-AS`, where the environment file names several"},
 	}
 }
@@ -46,6 +48,9 @@ func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
 		return c, usageErrorf("--nat: %w", err)
 	}
 	c.Logger = log
+	if dir, ok := ownSetup(cmd, c); ok && bootstrap.Has(dir) {
+		c.ConfigDir = dir
+	}
 	return c, nil
 }
 
@@ -67,6 +72,7 @@ func openHost(ctx context.Context, cmd *cli.Command, log *slog.Logger) (*scionne
 // openListening opens the SCION host that the flags and the addresses of --listen describe: without
 // --local the first address says where to send from.
 func openListening(ctx context.Context, cmd *cli.Command, listen []scionnet.Addr, log *slog.Logger) (*scionnet.Host, error) {
+	setUp(ctx, cmd, log)
 	c, err := scionConfig(cmd, log)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/node/bootstrap"
+	"braid/scionnet"
+)
+
+func bootstrapCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "bootstrap",
+		Usage: "get the SCION configuration of this network, for a host without one",
+		Description: "Finds a discovery server (DHCP, DNS SRV, DNS-SD and NAPTR records in the search domains, multicast DNS), or asks\n" +
+			"the one in --bootstrap, for the topology of the AS and for TRCs, the roots of trust. Nothing authenticates the\n" +
+			"first TRC of an ISD: compare its fingerprint with one that you got elsewhere. Later TRCs must be signed by those\n" +
+			"before them. The result is kept for all commands of braid. Other commands that need SCION do the same, and\n" +
+			"refresh the result. An administrator's configuration always wins.\n\n" + exitCodes,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "bootstrap", Value: "auto", Usage: "ask the discovery server at `URL`, such as http://192.0.2.1:8041 (default: ask the network for one)"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be kept, and write nothing"},
+			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
+		},
+		Action: runBootstrap,
+	}
+}
+
+// bootstrapped is the result of braid bootstrap --json.
+type bootstrapped struct {
+	Server string       `json:"server"`
+	From   string       `json:"from"` // how the server was found
+	IA     string       `json:"isd_as"`
+	Dir    string       `json:"dir"`
+	Kept   bool         `json:"kept"`
+	Used   bool         `json:"used"` // false: an administrator's configuration wins
+	TRCs   []trustedTRC `json:"trcs"`
+}
+
+type trustedTRC struct {
+	ID          string          `json:"id"`
+	Fingerprint string          `json:"fingerprint"` // SHA-256 of the file in DER
+	Trust       bootstrap.Trust `json:"trust"`
+	NotAfter    time.Time       `json:"not_after"`
+}
+
+func runBootstrap(ctx context.Context, cmd *cli.Command) error {
+	if cmd.Args().Present() {
+		return usageErrorf("braid bootstrap takes no arguments, got %q", cmd.Args().First())
+	}
+	server := cmd.String("bootstrap")
+	if server == "off" {
+		return usageErrorf("--bootstrap off: want the URL of a discovery server")
+	}
+	if server != "auto" {
+		if _, err := bootstrap.ParseServer(server); err != nil {
+			return usageErrorf("--bootstrap: %w", err)
+		}
+	}
+	dir, err := bootstrapDir()
+	if err != nil {
+		return err
+	}
+	r, hint, err := askServers(ctx, server, dir, logger(cmd))
+	if err != nil {
+		return err
+	}
+	c, err := scionnet.Environment(scionnet.Flags{}, os.LookupEnv, os.ReadFile)
+	if err != nil {
+		return err
+	}
+	out := bootstrapped{Server: r.Server, From: hint.From, IA: r.IA.String(), Dir: dir, Used: !isSetUp(c), TRCs: []trustedTRC{}}
+	for _, j := range r.Judged {
+		out.TRCs = append(out.TRCs, trustedTRC{j.TRC.TRC.ID.String(), bootstrap.Fingerprint(j.TRC), j.Trust, j.TRC.TRC.Validity.NotAfter})
+	}
+	if !cmd.Bool("dry-run") {
+		if err := r.Keep(dir, time.Now()); err != nil {
+			return err
+		}
+		out.Kept = true
+	}
+	if cmd.Bool("json") {
+		return json.NewEncoder(stdout(cmd)).Encode(out)
+	}
+	w := stdout(cmd)
+	w.printf("AS %s, says the discovery server %s (%s)\n", out.IA, out.Server, out.From)
+	for _, t := range out.TRCs {
+		w.printf("TRC %s, %s, valid until %s, SHA-256 %s\n", t.ID, t.Trust, t.NotAfter.Format(time.DateOnly), t.Fingerprint)
+	}
+	switch {
+	case !out.Kept:
+		w.printf("nothing is written (--dry-run)\n")
+	case !out.Used:
+		w.printf("kept in %s, but not used: this host has a SCION configuration of its administrator\n", dir)
+	default:
+		w.printf("kept in %s\n", dir)
+	}
+	return nil
+}
+
+// bootstrapDir is where the configuration is kept.
+func bootstrapDir() (string, error) {
+	state, err := stateDir("", os.Getenv)
+	return filepath.Join(state, "scion"), err
+}
+
+// isSetUp tells whether somebody has set up SCION on this host: a daemon is named, or there is a
+// topology.
+func isSetUp(c scionnet.Config) bool { return c.Daemon != "" || bootstrap.Has(c.ConfigDir) }
+
+// ownSetup returns the directory of braid's own configuration, if it may be used: the user has named no
+// other and has not switched it off, and nobody has set up SCION on this host.
+func ownSetup(cmd *cli.Command, c scionnet.Config) (dir string, ok bool) {
+	if where := cmd.String("bootstrap"); where == "" || where == "off" || cmd.IsSet("config-dir") || isSetUp(c) {
+		return "", false
+	}
+	dir, err := bootstrapDir()
+	return dir, err == nil
+}
+
+// setUp gets a configuration for a host that has none, or refreshes it. If that fails, what is there
+// stays, and the caller finds out whether it is enough.
+func setUp(ctx context.Context, cmd *cli.Command, log *slog.Logger) {
+	if log == nil {
+		log = logger(cmd)
+	}
+	c, err := scionnet.Environment(scionnet.Flags{ConfigDir: cmd.String("config-dir"), Daemon: cmd.String("sciond"), IA: cmd.String("isd-as")}, os.LookupEnv, os.ReadFile)
+	if err != nil {
+		return // the caller says so
+	}
+	dir, ok := ownSetup(cmd, c)
+	if !ok {
+		return
+	}
+	note, err := bootstrap.Read(dir)
+	if err == nil && bootstrap.Has(dir) && !note.IsStale(time.Now()) && !cmd.IsSet("bootstrap") {
+		return
+	}
+	r, hint, err := askServers(ctx, cmd.String("bootstrap"), dir, log)
+	if err == nil {
+		err = r.Keep(dir, time.Now())
+	}
+	switch {
+	case errors.Is(err, bootstrap.ErrContradiction):
+		log.Error("the SCION configuration of this network is refused", "error", err)
+		return
+	case err != nil:
+		log.Info("no SCION configuration from the network", "error", err)
+		return
+	}
+	for _, j := range r.Judged {
+		if j.Trust == bootstrap.FirstUse {
+			log.Warn("a SCION root of trust is believed without proof, since it is the first", "TRC", j.TRC.TRC.ID, "sha256", bootstrap.Fingerprint(j.TRC), "server", r.Server, "from", hint.From)
+		}
+	}
+}
+
+// maxServers bounds the servers that are asked one after the other.
+const maxServers = 4
+
+// askServers asks the server, or those that the network names, for a configuration. A contradiction
+// ends the search: another server might say what it should not.
+func askServers(ctx context.Context, server, dir string, log *slog.Logger) (r bootstrap.Result, h bootstrap.Hint, err error) {
+	hints := []bootstrap.Hint{{Server: server, From: "named"}}
+	if server == "auto" {
+		hints = bootstrap.Local().Find(ctx, log)
+	}
+	if len(hints) == 0 {
+		return r, h, errors.New("no SCION discovery server found by DHCP, DNS or multicast DNS; name one with --bootstrap URL, or ask the administrator of the network")
+	}
+	var failed []error
+	for _, h := range hints[:min(len(hints), maxServers)] {
+		r, err := bootstrap.Ask(ctx, h.Server, dir)
+		if err == nil {
+			return r, h, nil
+		}
+		if failed = append(failed, fmt.Errorf("%w (%s)", err, h.From)); errors.Is(err, bootstrap.ErrContradiction) {
+			break
+		}
+	}
+	return r, h, errors.Join(failed...)
+}

@@ -1,0 +1,290 @@
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// Hint is a place where a discovery server may be, and who says so.
+type Hint struct {
+	Server string // host:port
+	From   string // "DNS SRV", "DNS-SD", "DNS NAPTR", "mDNS" or "DHCP"
+}
+
+// Names that SCION's bootstrapping asks for.
+const (
+	service    = "_sciondiscovery._tcp"
+	naptrName  = "x-sciondiscovery:tcp"
+	portPrefix = "x-sciondiscovery="
+)
+
+// Bounds of a search.
+const (
+	// askPatience is how long each question may take. A server in the same network answers in
+	// milliseconds; a silent one must not delay the start of a download on IP.
+	askPatience = 2 * time.Second
+	maxDomains  = 6 // search domains
+	maxRecords  = 8 // of one answer
+	maxHints    = 32
+)
+
+// Network is where hints come from. The zero value has none.
+type Network struct {
+	Servers []string // DNS servers as host:port
+	Domains []string // search domains
+	MDNS    string   // the address to which multicast DNS questions go; empty: none
+	DHCP    func(context.Context) ([]Hint, error)
+}
+
+// Local is the network of this host.
+func Local() Network {
+	n := Network{MDNS: "224.0.0.251:5353", DHCP: informAll}
+	if c, err := dns.ClientConfigFromFile("/etc/resolv.conf"); err == nil {
+		for _, s := range c.Servers {
+			n.Servers = append(n.Servers, net.JoinHostPort(s, c.Port))
+		}
+		n.Domains = c.Search[:min(len(c.Search), maxDomains)]
+	}
+	return n
+}
+
+// Find asks the network for discovery servers in all ways at once. The likeliest come first: an
+// administrator who sets up DHCP or DNS knows the network better than any host that answers mDNS.
+func (n Network) Find(ctx context.Context, log *slog.Logger) []Hint {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	ways := []func() ([]Hint, error){
+		func() ([]Hint, error) {
+			if n.DHCP == nil {
+				return nil, nil
+			}
+			return n.DHCP(ctx)
+		},
+		func() ([]Hint, error) { return n.askDNS(ctx) },
+		func() ([]Hint, error) { return askMDNS(ctx, n.MDNS) },
+	}
+	found := make([][]Hint, len(ways))
+	var all sync.WaitGroup
+	for i, way := range ways {
+		all.Go(func() {
+			var err error
+			if found[i], err = way(); err != nil {
+				log.Debug("no discovery server found", "way", []string{"DHCP", "DNS", "mDNS"}[i], "error", err)
+			}
+		})
+	}
+	all.Wait()
+	var out []Hint
+	for _, h := range slices.Concat(found...) {
+		if len(out) < maxHints && !slices.ContainsFunc(out, func(o Hint) bool { return o.Server == h.Server }) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// askDNS asks for SRV, DNS-SD and NAPTR records in each search domain.
+func (n Network) askDNS(ctx context.Context) (out []Hint, err error) {
+	if len(n.Servers) == 0 {
+		return nil, nil
+	}
+	ask := resolver{ctx, n.Servers}
+	for _, d := range n.Domains {
+		out = append(out, ask.srv(service+"."+dns.Fqdn(d), "DNS SRV")...)
+		for _, rr := range ask.records(service+"."+dns.Fqdn(d), dns.TypePTR) {
+			if p, ok := rr.(*dns.PTR); ok {
+				out = append(out, ask.srv(p.Ptr, "DNS-SD")...)
+			}
+		}
+		out = append(out, ask.naptr(dns.Fqdn(d))...)
+	}
+	return out, ctx.Err()
+}
+
+// resolver asks DNS servers. A library for records of any type does it, since that of Go knows no NAPTR.
+type resolver struct {
+	ctx     context.Context
+	servers []string
+}
+
+// records returns a few records of that type, from the first server that answers.
+func (r resolver) records(name string, kind uint16) (out []dns.RR) {
+	q := new(dns.Msg)
+	q.SetQuestion(name, kind)
+	q.SetEdns0(1232, false)
+	for _, s := range r.servers {
+		answer, _, err := new(dns.Client).ExchangeContext(r.ctx, q, s)
+		if err == nil && answer.Truncated {
+			answer, _, err = (&dns.Client{Net: "tcp"}).ExchangeContext(r.ctx, q, s)
+		}
+		if err != nil {
+			continue
+		}
+		for _, rr := range answer.Answer {
+			if rr.Header().Rrtype == kind && len(out) < maxRecords {
+				out = append(out, rr)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// srv follows SRV records (RFC 2782).
+func (r resolver) srv(name, from string) (out []Hint) {
+	var all []*dns.SRV
+	for _, rr := range r.records(name, dns.TypeSRV) {
+		if s, ok := rr.(*dns.SRV); ok {
+			all = append(all, s)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *dns.SRV) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.Weight, a.Weight))
+	})
+	for _, s := range all {
+		out = append(out, r.hosts(s.Target, s.Port, from)...)
+	}
+	return out
+}
+
+// naptr follows NAPTR records that lead to an address (RFC 3958). A TXT record has the port.
+func (r resolver) naptr(domain string) (out []Hint) {
+	var all []*dns.NAPTR
+	for _, rr := range r.records(domain, dns.TypeNAPTR) {
+		if n, ok := rr.(*dns.NAPTR); ok && strings.EqualFold(n.Service, naptrName) {
+			all = append(all, n)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *dns.NAPTR) int {
+		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Preference, b.Preference))
+	})
+	for _, n := range all {
+		switch strings.ToUpper(n.Flags) {
+		case "A":
+			out = append(out, r.hosts(n.Replacement, r.port(domain), "DNS NAPTR")...)
+		case "S":
+			out = append(out, r.srv(n.Replacement, "DNS NAPTR")...)
+		}
+	}
+	return out
+}
+
+func (r resolver) port(domain string) uint16 {
+	for _, rr := range r.records(domain, dns.TypeTXT) {
+		if t, ok := rr.(*dns.TXT); ok {
+			if p, ok := portOf(t.Txt); ok {
+				return p
+			}
+		}
+	}
+	return DefaultPort
+}
+
+func portOf(texts []string) (uint16, bool) {
+	for _, x := range texts {
+		if text, ok := strings.CutPrefix(x, portPrefix); ok {
+			if p, err := strconv.ParseUint(text, 10, 16); err == nil && p > 0 {
+				return uint16(p), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// hosts are the addresses of a name.
+func (r resolver) hosts(name string, port uint16, from string) (out []Hint) {
+	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		for _, rr := range r.records(name, kind) {
+			if h, ok := hintOf(rr, port, from); ok {
+				out = append(out, h)
+			}
+		}
+	}
+	return out
+}
+
+// hintOf is the hint in an address record.
+func hintOf(rr dns.RR, port uint16, from string) (Hint, bool) {
+	var ip net.IP
+	switch rr := rr.(type) {
+	case *dns.A:
+		ip = rr.A
+	case *dns.AAAA:
+		ip = rr.AAAA
+	}
+	a, ok := netip.AddrFromSlice(ip)
+	if a = a.Unmap(); !ok || a.IsUnspecified() || a.IsMulticast() || port == 0 {
+		return Hint{}, false
+	}
+	return Hint{netip.AddrPortFrom(a, port).String(), from}, true
+}
+
+// askMDNS sends one question to the hosts of the network (RFC 6762, section 5.1): it leaves from a port
+// of its own, so the answers come to this host alone. Answers are taken for as long as the context
+// allows, or until one is complete.
+func askMDNS(ctx context.Context, to string) (out []Hint, err error) {
+	if to == "" {
+		return nil, nil
+	}
+	addr, err := net.ResolveUDPAddr("udp", to)
+	if err != nil {
+		return nil, err
+	}
+	c, err := net.ListenUDP("udp4", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })()
+	q := new(dns.Msg)
+	q.SetQuestion(service+".local.", dns.TypePTR)
+	q.RecursionDesired = false
+	b, err := q.Pack()
+	if err == nil {
+		_, err = c.WriteToUDP(b, addr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for buf := make([]byte, 9000); len(out) == 0; { // the largest mDNS packet (RFC 6762, section 17)
+		n, _, err := c.ReadFromUDP(buf)
+		if err != nil {
+			return nil, fmt.Errorf("no host has answered: %w", err)
+		}
+		out = parseMDNS(buf[:n])
+	}
+	return out, nil
+}
+
+// parseMDNS reads an answer with all of its records: PTR, SRV and addresses (RFC 6763, section 12.1).
+func parseMDNS(b []byte) (out []Hint) {
+	m := new(dns.Msg)
+	if m.Unpack(b) != nil || !m.Response {
+		return nil
+	}
+	all := slices.Concat(m.Answer, m.Extra)
+	all = all[:min(len(all), 8*maxRecords)]
+	for _, rr := range all {
+		s, ok := rr.(*dns.SRV)
+		if !ok || !strings.HasSuffix(strings.ToLower(s.Hdr.Name), service+".local.") {
+			continue
+		}
+		for _, x := range all {
+			if h, ok := hintOf(x, s.Port, "mDNS"); ok && strings.EqualFold(x.Header().Name, s.Target) && len(out) < maxRecords {
+				out = append(out, h)
+			}
+		}
+	}
+	return out
+}

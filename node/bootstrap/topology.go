@@ -1,0 +1,94 @@
+package bootstrap
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/scionproto/scion/pkg/segment/iface"
+	"github.com/scionproto/scion/private/topology"
+	topojson "github.com/scionproto/scion/private/topology/json"
+
+	"braid/pathsel"
+)
+
+// parseTopology reads a topology in one of two forms, and returns it as topology.json has it: the file
+// itself, as a discovery server sends it, or what a control service of scionproto prints of the
+// topology that it has loaded.
+func parseTopology(b []byte) (file []byte, ia pathsel.IA, err error) {
+	topo, err := topology.FromJSONBytes(b)
+	if err != nil {
+		converted, e := convert(b)
+		if e != nil {
+			return nil, 0, fmt.Errorf("its topology is wrong: %w", err)
+		}
+		b = converted
+		topo, err = topology.FromJSONBytes(b)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("its topology is wrong: %w", err)
+	}
+	if ia = pathsel.IA(topo.IA()); ia.ISD() == 0 || ia.AS() == 0 {
+		return nil, 0, errors.New("its topology names no AS")
+	}
+	return b, ia, nil
+}
+
+// convert makes a topology.json of a loaded topology.
+func convert(b []byte) ([]byte, error) {
+	var t topology.RWTopology
+	if err := json.Unmarshal(b, &t); err != nil {
+		return nil, err
+	}
+	out := topojson.Topology{
+		IA: t.IA.String(), MTU: t.MTU, EndhostPortRange: fmt.Sprintf("%d-%d", t.DispatchedPortStart, t.DispatchedPortEnd),
+		Attributes: topojson.Attributes{}, BorderRouters: map[string]*topojson.BRInfo{}, ControlService: servers(t.CS), DiscoveryService: servers(t.DS),
+	}
+	if t.DispatchedPortEnd == 0 {
+		out.EndhostPortRange = "-"
+	}
+	if t.IsCore {
+		out.Attributes = topojson.Attributes{topojson.AttrCore}
+	}
+	for name, r := range t.BR {
+		router := &topojson.BRInfo{InternalAddr: r.InternalAddr.String(), Interfaces: map[iface.ID]*topojson.BRInterface{}}
+		for id, i := range r.IFs {
+			if i == nil {
+				return nil, fmt.Errorf("interface %d is missing", id)
+			}
+			router.Interfaces[id] = &topojson.BRInterface{
+				IA: i.IA.String(), LinkTo: i.LinkType.String(), MTU: i.MTU, RemoteIfID: i.RemoteIfID,
+				Underlay: topojson.Underlay{Provider: i.Provider, Local: i.Local, Remote: i.Remote},
+			}
+		}
+		out.BorderRouters[name] = router
+	}
+	return json.MarshalIndent(out, "", "  ")
+}
+
+func servers(all topology.IDAddrMap) map[string]*topojson.ServerInfo {
+	out := map[string]*topojson.ServerInfo{}
+	for name, a := range all {
+		if a.SCIONAddress != nil {
+			out[name] = &topojson.ServerInfo{Addr: a.SCIONAddress.String()}
+		}
+	}
+	return out
+}
+
+// maxServices bounds the control services that are asked for a TRC.
+const maxServices = 3
+
+// controlServices are the addresses of the control services in a topology that parseTopology has read.
+func controlServices(file []byte) (out []string) {
+	topo, err := topology.FromJSONBytes(file)
+	if err != nil {
+		return nil
+	}
+	for _, a := range topo.Writable().CS {
+		if len(out) < maxServices && a.SCIONAddress != nil {
+			out = append(out, a.SCIONAddress.String())
+		}
+	}
+	return out
+}
