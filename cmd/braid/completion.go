@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ func configureCompletion(c *cli.Command) {
 		"fish: braid completion fish > ~/.config/fish/completions/braid.fish"
 	for _, shell := range c.Commands {
 		shell.Usage = "for " + shell.Name
-		shell.Action = completionScript(shell.Action)
+		shell.Action = completionScript
 	}
 	setDefaults(c)
 }
@@ -27,21 +26,23 @@ func configureCompletion(c *cli.Command) {
 // script lets it complete none.
 const fishFiles = "complete -c braid -F -n 'not count (__braid_perform_completion) >/dev/null'\n"
 
-// completionScript prints what the library's action writes, with spaces for tabs, since the printer
+// completionScript prints what the library writes for a shell, with spaces for tabs, since the printer
 // would show those as escapes.
-func completionScript(write cli.ActionFunc) cli.ActionFunc {
-	return func(ctx context.Context, c *cli.Command) error {
-		out := stdout(c)
-		var script bytes.Buffer
-		c.Root().Writer = &script
-		err := write(ctx, c)
-		c.Root().Writer = out
-		if c.Name == "fish" {
-			script.WriteString(fishFiles)
-		}
-		_, _ = out.Write([]byte(strings.ReplaceAll(script.String(), "\t", "  "))) // the printer keeps the error
+func completionScript(_ context.Context, c *cli.Command) error {
+	var script strings.Builder
+	library := &cli.Command{
+		Name: "braid", EnableShellCompletion: true, Writer: &script, ErrWriter: &script,
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // Run returns it
+	}
+	// With ctx the library would take this command for one of braid's own.
+	if err := library.Run(context.Background(), []string{"braid", "completion", c.Name}); err != nil {
 		return err
 	}
+	if c.Name == "fish" {
+		script.WriteString(fishFiles)
+	}
+	_, _ = stdout(c).Write([]byte(strings.ReplaceAll(script.String(), "\t", "  "))) // the printer keeps the error
+	return nil
 }
 
 // complete names the commands and flags that may come next. Where a value of a flag comes next, it
