@@ -230,10 +230,17 @@ func (x *gauge) counts(n int64, now time.Time) {
 	outstanding := int(x.outstanding.Add(n))
 	if n > 0 {
 		x.pipeline = x.pipeline.sent(outstanding, now)
-	} else {
-		x.pipeline = x.pipeline.answered(outstanding, now)
+	} else if x.pipeline.isHalf(outstanding) {
+		x.pipeline = x.pipeline.look(now, x.roundTrip())
 	}
 	x.deepen()
+}
+
+func (x *gauge) roundTrip() time.Duration {
+	if x.link == nil {
+		return 0
+	}
+	return x.link.Measure().RTT
 }
 
 // deepen has the engine's next batch fill the pipeline.

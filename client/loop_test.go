@@ -270,7 +270,7 @@ func TestLoopInSimulatedTime(t *testing.T) {
 		src := makeTorrent(t, data, CreateOptions{PieceLength: length}).Source
 		seed := forgetful{data: readFile(t, data), length: length, fast: true, every: 1 << 30, pause: 100 * time.Millisecond}
 		tr := &forked{begin: time.Now(), breaks: 5 * time.Second, back: 12 * time.Second}
-		tr.simulated = &simulated{newOnIP(""), map[string]func(net.Conn){
+		tr.simulated = &simulated{onIP: newOnIP(""), peers: map[string]func(net.Conn){
 			"10.0.0.1:1": func(c net.Conn) { seed.serve(c, src) },
 		}}
 		all, err := pathsel.New("all")

@@ -198,7 +198,7 @@ func TestPeerExchangeIsSlow(t *testing.T) {
 			defer mu.Unlock()
 			at, told = append(at, since), append(told, m.added...)
 		}, nil)
-		s, err := newSession(Config{PEX: true}, testLog(t), []Transport{&simulated{newOnIP(""), peers}})
+		s, err := newSession(Config{PEX: true}, testLog(t), []Transport{&simulated{onIP: newOnIP(""), peers: peers}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +254,7 @@ func TestNoPeerExchange(t *testing.T) {
 						}
 					}
 				}
-				s, err := newSession(Config{PEX: c.pex}, testLog(t), []Transport{&simulated{newOnIP(""), peers}})
+				s, err := newSession(Config{PEX: c.pex}, testLog(t), []Transport{&simulated{onIP: newOnIP(""), peers: peers}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"reflect"
 	"time"
 	"unsafe"
@@ -18,7 +19,7 @@ import (
 //
 //	requests   ################                    first
 //	           ########        half of them is there
-//	           ################################    doubled, since half lasted less than a second
+//	           ################################    doubled, since half took little time
 type pipeline struct {
 	target int       // requests to have outstanding after the next look; 0 stands for wire.FirstRequests
 	most   int       // outstanding at most since the last look; 0: none was sent since
@@ -28,10 +29,14 @@ type pipeline struct {
 const (
 	// maxRequests bounds the outstanding requests of a connection; the engine has no higher limit.
 	maxRequests = 963
-	// A batch grows if half of it lasts less than growBelow, which is longer than the round trip of
-	// any usual path, so that the peer never runs out of requests. It shrinks if half of it lasts
-	// longer than shrinkAbove: other connections cannot have these blocks meanwhile.
-	growBelow, shrinkAbove = time.Second, 4 * time.Second
+	// A batch grows if half of it lasts less than this and less than two round trips, so that the peer
+	// never runs out of requests, not even while we are busy for a moment.
+	growBelow = 300 * time.Millisecond
+	// It shrinks if half of it lasts this many times longer. Other connections cannot have these blocks
+	// meanwhile, and a reader who turns to another place in a film has to wait for them.
+	shrinkFactor = 3
+	// unknownTrip stands for a round trip that is not known. It is longer than that of any usual path.
+	unknownTrip = 500 * time.Millisecond
 )
 
 // sent records that so many requests are outstanding now, one of them new.
@@ -43,17 +48,17 @@ func (p pipeline) sent(outstanding int, now time.Time) pipeline {
 	return p
 }
 
-// answered records that so many requests are outstanding now, one less than before. It looks at the
-// target once half of them are answered.
-func (p pipeline) answered(outstanding int, now time.Time) pipeline {
-	if p.most == 0 || 2*outstanding > p.most {
-		return p
-	}
-	size := p.most
+// isHalf tells whether half of the requests are answered, if so many are outstanding now. Then it is
+// time for the next look.
+func (p pipeline) isHalf(outstanding int) bool { return p.most > 0 && 2*outstanding <= p.most }
+
+// look sets the target. trip is the present round-trip time; 0: not known.
+func (p pipeline) look(now time.Time, trip time.Duration) pipeline {
+	size, grow := p.most, max(growBelow, 2*cmp.Or(trip, unknownTrip))
 	switch lasted := now.Sub(p.since); {
-	case lasted < growBelow:
+	case lasted < grow:
 		size *= 2
-	case lasted > shrinkAbove:
+	case lasted > shrinkFactor*grow:
 		size /= 2
 	}
 	return pipeline{target: min(max(size, wire.FirstRequests), maxRequests), since: now}

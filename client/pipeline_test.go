@@ -1,6 +1,7 @@
 package client
 
 import (
+	"io"
 	"net"
 	"path/filepath"
 	"testing"
@@ -15,16 +16,21 @@ import (
 func TestPipeline(t *testing.T) {
 	for _, c := range []struct {
 		outstanding int // at most
-		half        time.Duration
+		trip, half  time.Duration
 		want        int // outstanding in the next batch
 	}{
-		{16, 100 * time.Millisecond, 32},
-		{300, 999 * time.Millisecond, 600},
-		{300, 2 * time.Second, 300},
-		{300, 5 * time.Second, 150},
-		{800, 0, maxRequests},
-		{16, time.Minute, wire.FirstRequests},
-		{1, 0, wire.FirstRequests},
+		{16, 0, 100 * time.Millisecond, 32},
+		{300, 0, 999 * time.Millisecond, 600}, // an unknown round trip may be long
+		{300, 0, 2 * time.Second, 300},
+		{300, 0, 5 * time.Second, 150},
+		{300, 10 * time.Millisecond, 299 * time.Millisecond, 600},
+		{300, 10 * time.Millisecond, 301 * time.Millisecond, 300}, // a short one need not be filled for long
+		{300, 10 * time.Millisecond, 901 * time.Millisecond, 150},
+		{300, time.Second, 1900 * time.Millisecond, 600},
+		{300, time.Second, 5 * time.Second, 300},
+		{800, 0, 0, maxRequests},
+		{16, 0, time.Minute, wire.FirstRequests},
+		{1, 0, 0, wire.FirstRequests},
 	} {
 		var p pipeline
 		now := time.Unix(1e9, 0)
@@ -32,14 +38,16 @@ func TestPipeline(t *testing.T) {
 			p = p.sent(n+1, now)
 		}
 		for n := c.outstanding - 1; 2*n > c.outstanding; n-- {
-			if p = p.answered(n, now.Add(c.half)); p.target != 0 {
+			if p.isHalf(n) {
 				t.Errorf("%+v: looked at with %d outstanding", c, n)
 			}
 		}
-		for n := c.outstanding / 2; n >= 0; n-- { // the rest changes nothing
-			if p = p.answered(n, now.Add(c.half)); p.target != c.want {
-				t.Errorf("%+v: %d with %d outstanding", c, p.target, n)
-			}
+		if !p.isHalf(c.outstanding / 2) {
+			t.Errorf("%+v: not looked at", c)
+		}
+		p = p.look(now.Add(c.half), c.trip)
+		if p.target != c.want || p.isHalf(0) { // the rest changes nothing
+			t.Errorf("%+v: %+v", c, p)
 		}
 	}
 }
@@ -87,6 +95,16 @@ func (d distant) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// overLink is a seeder of a file at the other end of a link.
+func overLink(t *testing.T, src Source, name string, bytesPerSecond int, trip time.Duration) simulated {
+	f := forgetful{data: readFile(t, name), length: int(src.Layout.PieceLength), fast: true, every: 1 << 30}
+	return simulated{trip: trip, peers: map[string]func(net.Conn){"10.0.0.1:1": func(c net.Conn) {
+		d := newDistant(c, trip, bytesPerSecond)
+		defer close(d.queue)
+		f.serve(d, src)
+	}}}
+}
+
 // A single connection fills a long link soon, and keeps it full.
 func TestPipelineOnALongLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -94,18 +112,49 @@ func TestPipelineOnALongLink(t *testing.T) {
 		dir := t.TempDir()
 		data := filepath.Join(dir, "file")
 		writeRandom(t, data, size)
-		const length = 64 << 10
-		src := makeTorrent(t, data, CreateOptions{PieceLength: length}).Source
-		f := forgetful{data: readFile(t, data), length: length, fast: true, every: 1 << 30}
-		took := simulateDownload(t, src, dir, map[string]func(net.Conn){"10.0.0.1:1": func(c net.Conn) {
-			d := newDistant(c, trip, rate)
-			defer close(d.queue)
-			f.serve(d, src)
-		}})
+		src := makeTorrent(t, data, CreateOptions{PieceLength: 64 << 10}).Source
+		took := simulateDownload(t, src, dir, overLink(t, src, data, rate, trip))
 		// Two seconds for the bytes, and a few round trips for the handshake and the first batches. The engine
 		// alone takes a round trip for each of eleven batches.
 		if most := 2*time.Second + 5*trip; took > most {
 			t.Errorf("took %v, want at most %v", took, most)
 		}
 	})
+}
+
+// A player on a line of 20 Mbit/s starts, turns to the middle, and back. What was requested before has
+// to come first.
+func TestSeekOnALongLink(t *testing.T) {
+	for _, trip := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			const size, rate, most = 40_000_000, 20e6 / 8, 1500 * time.Millisecond
+			dir := t.TempDir()
+			data := filepath.Join(dir, "film")
+			writeRandom(t, data, size)
+			src := makeTorrent(t, data, CreateOptions{PieceLength: 256 << 10}).Source
+			simulateDownload(t, src, dir, overLink(t, src, data, rate, trip), func(tr *Transfer) {
+				r, err := tr.OpenFile(t.Context(), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer r.Close()
+				time.Sleep(3 * time.Second) // the download has begun
+				for _, at := range []int64{0, size / 2, size / 4} {
+					if _, err := r.Seek(at, io.SeekStart); err != nil {
+						t.Fatal(err)
+					}
+					begin := time.Now()
+					if _, err := io.ReadFull(r, make([]byte, 1)); err != nil {
+						t.Fatal(err)
+					}
+					if took := time.Since(begin); took > most {
+						t.Errorf("round trip of %v: the first byte at %d came after %v, want at most %v", trip, at, took, most)
+					}
+					if _, err := io.ReadFull(r, make([]byte, 2_000_000)); err != nil { // it plays
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
 }

@@ -17,6 +17,7 @@ import (
 type simulated struct {
 	onIP
 	peers map[string]func(net.Conn) // the connection is closed when it returns
+	trip  time.Duration             // what is measured of a connection
 }
 
 func (s *simulated) Name() string { return "tcp" }
@@ -27,7 +28,7 @@ func (s *simulated) Dial(_ context.Context, p Peer, _ pathsel.Path, _ *scionnet.
 		defer theirs.Close()
 		s.peers[p.String()](theirs)
 	}()
-	return simulatedWire{ours, p}, nil
+	return simulatedWire{ours, p, s.trip}, nil
 }
 
 func (s *simulated) Listening() []Peer { return nil }
@@ -40,23 +41,26 @@ func (s *simulated) Close() error {
 type simulatedWire struct {
 	net.Conn
 	peer Peer
+	trip time.Duration
 }
 
 func (w simulatedWire) Peer() Peer             { return w.peer }
 func (w simulatedWire) Path() pathsel.Path     { return pathsel.Path{} }
 func (w simulatedWire) Key() *scionnet.PeerKey { return nil }
 func (w simulatedWire) Proven() bool           { return true }
-func (w simulatedWire) Measure() Measurement   { return Measurement{} }
+func (w simulatedWire) Measure() Measurement   { return Measurement{RTT: w.trip} }
 
-// simulateDownload downloads the data from the peers, and returns how long that took.
-func simulateDownload(t *testing.T, src Source, data string, peers map[string]func(net.Conn)) time.Duration {
+// simulateDownload downloads the data from the peers, and returns how long that took. Meanwhile it calls
+// the given functions.
+func simulateDownload(t *testing.T, src Source, data string, sim simulated, during ...func(*Transfer)) time.Duration {
 	t.Helper()
-	s, err := newSession(Config{}, testLog(t), []Transport{&simulated{newOnIP(""), peers}})
+	sim.onIP = newOnIP("")
+	s, err := newSession(Config{}, testLog(t), []Transport{&sim})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var addresses []Peer
-	for a := range peers {
+	for a := range sim.peers {
 		addresses = append(addresses, mustPeer(t, a))
 	}
 	out := t.TempDir()
@@ -65,6 +69,9 @@ func simulateDownload(t *testing.T, src Source, data string, peers map[string]fu
 	tr, err := s.Add(src, store, Options{Peers: addresses})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range during {
+		f(tr)
 	}
 	select {
 	case <-tr.Done():
@@ -114,7 +121,7 @@ func TestMutePeers(t *testing.T) {
 					a := net.JoinHostPort(net.IPv4(10, byte(i), 0, 1).String(), "1")
 					peers[a] = func(conn net.Conn) { f.serve(conn, src) }
 				}
-				if took := simulateDownload(t, src, dir, peers); took > most {
+				if took := simulateDownload(t, src, dir, simulated{peers: peers}); took > most {
 					t.Errorf("took %v", took)
 				}
 			})
