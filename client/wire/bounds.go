@@ -14,9 +14,6 @@ import (
 // what no peer has a reason to say.
 
 const (
-	// maxServing is how many requests for blocks may wait for an answer. The engine accepts 1024 of a
-	// peer and rejects more, but the rejects wait too, and a peer may ask again while it cancels.
-	maxServing = 2048
 	// maxUnsaid is how many bytes may wait for a peer before its requests get no more rejects. Such a
 	// peer asks on and on although it is choked, and does not read.
 	maxUnsaid = 64 << 10

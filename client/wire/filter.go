@@ -82,7 +82,7 @@ type Filter struct {
 	barred         bool
 	engineServes   bool // the engine has unchoked the peer
 	serves         bool // the peer has been told so
-	serving        map[block]struct{}
+	serving        queue
 	peerInterested bool   // in us
 	forPeer        []byte // messages to be written at the next boundary
 	sending        bool   // a goroutine is about to write forPeer
@@ -101,7 +101,7 @@ type Filter struct {
 func newFilter(wire net.Conn) *Filter {
 	f := &Filter{
 		wire: wire, onInterest: func() {}, changed: make(chan struct{}, 1),
-		requested: map[block]struct{}{}, late: map[block]uint8{}, serving: map[block]struct{}{},
+		requested: map[block]struct{}{}, late: map[block]uint8{}, serving: newQueue(),
 		wait: newWaiting(),
 	}
 	f.keepIn, f.keepOut = f.arrived, f.departs
@@ -149,7 +149,8 @@ func (f *Filter) Bar() bool {
 		f.serves = false
 		f.toPeerLocked(plain(msgChoke))
 	}
-	f.toEngineLocked(encode(msgCancel, blocksOf(f.serving)...))
+	f.rejectWaitingLocked()
+	f.toEngineLocked(encode(msgCancel, f.serving.given()...))
 	return true
 }
 
@@ -254,14 +255,29 @@ func (f *Filter) arrived(m message) verdict {
 		if f.noRejects && !f.engineServes {
 			return drop // the engine would not answer
 		}
-		if len(f.serving) >= maxServing {
+		now, room := f.serving.asks(m.block)
+		if !room {
 			f.fault = errFlood
 			return refuse
 		}
-		f.serving[m.block] = struct{}{}
+		if !now {
+			return drop
+		}
 	case msgCancel:
-		if f.noRejects {
-			delete(f.serving, m.block) // without an answer
+		if has, ok := f.serving.asked[m.block]; !f.noRejects && (has || !ok) {
+			return pass // the engine answers
+		}
+		switch waited := f.serving.ends(m.block); {
+		case !waited:
+			f.feedLocked() // the engine does not answer
+		case f.noRejects:
+			return drop
+		case len(f.forPeer) >= maxUnsaid:
+			f.fault = errFlood
+			return refuse
+		default:
+			f.toPeerLocked(encode(msgReject, m.block))
+			return drop
 		}
 	}
 	return pass
@@ -277,8 +293,11 @@ func (f *Filter) departs(m message) verdict {
 	switch m.kind {
 	case msgChoke, msgUnchoke:
 		f.engineServes = m.kind == msgUnchoke
-		if !f.engineServes && f.noRejects {
-			clear(f.serving) // as both sides do
+		switch {
+		case !f.engineServes && f.noRejects:
+			f.serving.clear() // as both sides do
+		case !f.engineServes:
+			f.rejectWaitingLocked() // the engine rejects the others
 		}
 		open := f.engineServes && !f.barred
 		if open == f.serves {
@@ -307,7 +326,8 @@ func (f *Filter) departs(m message) verdict {
 			delete(f.requested, m.block) // the engine does not wait for an answer, but accepts one
 		}
 	case msgPiece, msgReject:
-		delete(f.serving, m.block)
+		f.serving.ends(m.block)
+		f.feedLocked()
 	case msgExtended:
 		f.bounds = f.bounds.departs(m)
 		f.signalLocked()

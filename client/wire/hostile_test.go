@@ -79,7 +79,7 @@ func TestRequestsThatAreNotRead(t *testing.T) {
 		flood = append(flood, encode(msgRequest, block{i, 0, 16 << 10}))
 	}
 	s.sends(flood...)
-	s.engineGets(flood[:maxServing]...)
+	s.engineGets(flood[:leastGiven]...)
 	if _, more := <-s.read; more {
 		t.Error("the connection goes on")
 	}
@@ -148,8 +148,8 @@ func FuzzGate(f *testing.F) {
 			}
 			g.mu.Lock()
 			switch {
-			case len(g.serving) > maxServing, len(g.late) > maxLate, g.bounds.answers > maxAnswers:
-				t.Fatalf("%d requests, %d late answers, %d answers", len(g.serving), len(g.late), g.bounds.answers)
+			case len(g.serving.asked) > maxServing, len(g.serving.waiting) > 2*maxServing, len(g.late) > maxLate, g.bounds.answers > maxAnswers:
+				t.Fatalf("%d requests, %d late answers, %d answers", len(g.serving.asked), len(g.late), g.bounds.answers)
 			case len(g.forPeer) > maxUnsaid+(1<<10)*blockHead:
 				t.Fatalf("%d bytes wait for the peer", len(g.forPeer))
 			}
