@@ -20,7 +20,7 @@ func identities(t *testing.T, n int) (out []*Identity) {
 }
 
 // greets runs a TLS handshake of two identities. The errors are those of both sides.
-func greets(client, server *Identity) (clientErr, serverErr error, got PeerKey) {
+func greets(client, server *Identity) (got PeerKey, clientErr, serverErr error) {
 	a, b := net.Pipe()
 	defer a.Close()
 	done := make(chan error)
@@ -36,7 +36,7 @@ func greets(client, server *Identity) (clientErr, serverErr error, got PeerKey) 
 		_, _ = c.Read(make([]byte, 1)) // takes the alert or the end
 	}
 	a.Close()
-	return clientErr, <-done, got
+	return got, clientErr, <-done
 }
 
 func TestGroup(t *testing.T) {
@@ -58,7 +58,7 @@ func TestGroup(t *testing.T) {
 	const ours, theirs = "a secret of sixteen bytes", "another secret of the kind"
 	ids := identities(t, 2)
 	a, b := in(ids[0], ours), in(ids[1], ours)
-	if e1, e2, key := greets(a, b); e1 != nil || e2 != nil || key != b.Key() {
+	if key, e1, e2 := greets(a, b); e1 != nil || e2 != nil || key != b.Key() {
 		t.Errorf("members: %v, %v, key of the server %v", e1, e2, key == b.Key())
 	}
 	if again := in(ids[0], ours); again.Key() != a.Key() {
@@ -69,20 +69,20 @@ func TestGroup(t *testing.T) {
 		t.Error("the key of a member shows who it is elsewhere")
 	}
 	for name, x := range map[string]*Identity{"another group": other, "no group": ids[0]} {
-		if e1, _, _ := greets(a, x); !errors.Is(e1, ErrNotInGroup) {
+		if _, e1, _ := greets(a, x); !errors.Is(e1, ErrNotInGroup) {
 			t.Errorf("a member dials %s: %v", name, e1)
 		}
-		if _, e2, _ := greets(x, a); e2 == nil {
+		if _, _, e2 := greets(x, a); e2 == nil {
 			t.Errorf("%s dials a member, which accepts", name)
 		}
 	}
 	// A stranger that does not look at certificates, and shows a member's, which it has seen.
 	replayed := &Identity{key: ids[1].key, cert: tls.Certificate{Certificate: b.cert.Certificate, PrivateKey: ids[1].key}}
-	if _, e2, _ := greets(replayed, a); e2 == nil {
+	if _, _, e2 := greets(replayed, a); e2 == nil {
 		t.Error("a member's certificate is accepted without its key")
 	}
 	forged := &Identity{key: ids[1].key, cert: ids[1].cert}
-	if _, e2, _ := greets(forged, a); !errors.Is(e2, ErrNotInGroup) {
+	if _, _, e2 := greets(forged, a); !errors.Is(e2, ErrNotInGroup) {
 		t.Errorf("a certificate that signs itself: %v", e2)
 	}
 }

@@ -209,16 +209,6 @@ func (g *Gateway) Run(ctx context.Context) {
 // touch keeps the time of the last use, for the order in the cache after a restart.
 func (g *Gateway) touch(h holding) { _ = os.Chtimes(g.dirOf(h.hash), h.used, h.used) }
 
-func (g *Gateway) begin(ctx context.Context, n *node.Node) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := g.openCache(); err != nil {
-		return err
-	}
-	g.node, g.ctx = n, ctx
-	return nil
-}
-
 // ask notes that a network asks for a torrent, and has it joined if there is room. The channel is
 // closed when the join has ended, one way or the other.
 func (g *Gateway) ask(hash wire.InfoHash, network string, now time.Time) (<-chan struct{}, error) {
