@@ -18,7 +18,6 @@ import (
 var inboundQuota = quota{total: maxAccepted, net: 512, host: 128, unproven: 128}
 
 const (
-	maxAccepted = 1024
 	// greetTime is enough for an honest handshake over the longest path, with a lost packet.
 	greetTime = 5 * time.Second
 	// idleTime without data makes a connection idle. Peers wait as long for an upload slot.

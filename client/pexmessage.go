@@ -227,3 +227,10 @@ func isUsable(a scionnet.Addr) bool {
 	}
 	return a.IA == 0 || a.IA.ISD() != 0 && a.IA.AS() != 0
 }
+
+// DHT says at which ports this program has nodes of DHTs; 0: none. Peers are told of them (BEP 5; on SCION
+// see PEX.md). Heard is called with the addresses of peers' nodes, those on IP with a zero IA.
+type DHT struct {
+	SCION, IP4, IP6 uint16
+	Heard           func(scionnet.Addr)
+}

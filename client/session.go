@@ -371,13 +371,6 @@ func (s *Session) SetPolicy(p pathsel.Policy) {
 // already take no messages if it was off when they connected.
 func (s *Session) SetPEX(on bool) { s.exchanges.on.Store(on) }
 
-// DHT says at which ports this program has nodes of DHTs; 0: none. Peers are told of them (BEP 5; on SCION
-// see PEX.md). Heard is called with the addresses of peers' nodes, those on IP with a zero IA.
-type DHT struct {
-	SCION, IP4, IP6 uint16
-	Heard           func(scionnet.Addr)
-}
-
 // SetDHT tells the session of nodes. Peers that are connected already are told, too.
 func (s *Session) SetDHT(d DHT) { s.dht.Store(&d) }
 

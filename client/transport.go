@@ -35,6 +35,9 @@ type Transport interface {
 	Close() error
 }
 
+// maxAccepted bounds the accepted connections of a transport.
+const maxAccepted = 1024
+
 // Wire is one live connection over one path.
 type Wire interface {
 	net.Conn
