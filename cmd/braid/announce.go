@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"log/slog"
 
 	"github.com/urfave/cli/v3"
@@ -13,12 +15,18 @@ import (
 
 // announceFlags are common to the commands that let peers find them.
 func announceFlags() []cli.Flag {
-	return append([]cli.Flag{
+	return slices.Concat([]cli.Flag{
 		&cli.StringSliceFlag{Name: "tracker", Usage: "ask the tracker at `URL` too, beside those of the torrent: http, https, udp or scion (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.BoolFlag{Name: "no-trackers", Usage: "ask no tracker of the torrent"},
+	}, dhtFlags(), knowledgeFlags())
+}
+
+// dhtFlags say in which DHTs a node takes part.
+func dhtFlags() []cli.Flag {
+	return []cli.Flag{
 		&cli.StringFlag{Name: "dht", Usage: "take part in the DHT, where peers find each other without a tracker: `WHERE` is on (over SCION and IP) or off (default: over SCION only)"},
 		dhtNodeFlag(),
-	}, knowledgeFlags()...)
+	}
 }
 
 // knowledgeFlags say what trackers on SCION may know and say about paths.

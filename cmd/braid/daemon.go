@@ -43,7 +43,7 @@ func daemonCommand() *cli.Command {
 		Description: "Runs until it is ended, and resumes its torrents after that, even after kill -9. SIGTERM and Ctrl-C end it\n" +
 			"cleanly, a second one at once. SIGHUP reads the password again. Under systemd it tells when it is ready\n" +
 			"(Type=notify) and answers the watchdog.\n\n" + exitCodes,
-		Flags:  slices.Concat(own, filesFlags(), selectorFlags(), peerFlags(), limitFlags(), withoutFlag(policyFlags(), "interactive"), knowledgeFlags(), scionFlags(), []cli.Flag{forceFlag()}),
+		Flags:  slices.Concat(own, filesFlags(), selectorFlags(), peerFlags(), limitFlags(), withoutFlag(policyFlags(), "interactive"), dhtFlags(), knowledgeFlags(), scionFlags(), []cli.Flag{forceFlag()}),
 		Action: runDaemon,
 	}
 }
@@ -142,6 +142,12 @@ func openService(ctx context.Context, cmd *cli.Command, state string, log *slog.
 	}
 	cfg.State, cfg.Service = state, true
 	cfg.Identity = cmp.Or(cfg.Identity, filepath.Join(state, "identity.pem"))
+	if cfg.DHT, err = parseDHT(cmd); err != nil {
+		return nil, err
+	}
+	if cfg.DHT != nil {
+		cfg.DHT.File = filepath.Join(state, "dht.json")
+	}
 	if cfg.Settings.Dir, err = filepath.Abs(cmp.Or(cmd.String("directory"), filepath.Join(state, "downloads"))); err != nil {
 		return nil, err
 	}

@@ -145,6 +145,31 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
+// A daemon takes part in the DHT, and keeps the nodes in its state.
+func TestDaemonInDHT(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	hub := braid(t, dir, "dht", "--listen", "127.0.0.1:0", "--json", "--sample", "100ms")
+	said := listen(t, hub)
+	var at event.Ready
+	said(func(line []byte) bool { return json.Unmarshal(line, &at) == nil && at.Event == "ready" })
+	d := startDaemon(t, dir, "--dht", "on", "--dht-node", at.Listen[0])
+	said(func(line []byte) bool {
+		e, _ := event.Parse(line)
+		status, ok := e.(*event.DHT)
+		return ok && status.Networks[0].Nodes > 0
+	})
+	if err := d.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Wait(); err != nil {
+		t.Errorf("%v: %s", err, d.said)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "state", "dht.json")); err != nil {
+		t.Error(err)
+	}
+}
+
 // eventually waits until there is no error.
 func eventually(t *testing.T, is func() error) {
 	t.Helper()
