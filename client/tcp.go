@@ -18,7 +18,7 @@ import (
 	"braid/scionnet/crowd"
 )
 
-// tcpTransport serves ordinary BitTorrent peers or, in a group, its members (tcptls.go).
+// tcpTransport serves ordinary BitTorrent peers or, in a group, its members.
 type tcpTransport struct {
 	onIP
 	log        *slog.Logger

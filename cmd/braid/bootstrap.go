@@ -26,7 +26,7 @@ func bootstrapCommand() *cli.Command {
 			"before them. The result is kept for all commands of braid. Other commands that need SCION do the same, and\n" +
 			"refresh the result. An administrator's configuration always wins.\n\n" + exitCodes,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "bootstrap", Value: "auto", Usage: "ask the discovery server at `URL`, such as http://192.0.2.1:8041 (default: ask the network for one)"},
+			&cli.StringFlag{Name: "bootstrap", Value: "auto", Usage: "ask the discovery server at `URL`, such as http://192.0.2.1:8041; auto asks the network for one"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be kept, and write nothing"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
