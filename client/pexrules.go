@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"braid/client/wire"
 	"braid/pathsel"
 	"braid/scionnet"
 )
@@ -36,24 +37,7 @@ const (
 
 // pexGate bounds the addresses that peers name, by sender, network and time.
 type pexGate struct {
-	hosts, nets map[string]*allowance
-}
-
-// allowance bounds how many addresses are accepted: some at once, and one more in each interval.
-type allowance struct {
-	spent int
-	since time.Time
-}
-
-func (a *allowance) spend(now time.Time, most int, every time.Duration) bool {
-	if back := int(now.Sub(a.since) / every); back > 0 {
-		a.spent, a.since = max(0, a.spent-back), now
-	}
-	if a.spent >= most {
-		return false
-	}
-	a.spent++
-	return true
+	hosts, nets map[string]*wire.Allowance
 }
 
 // admit returns those of the named peers that are accepted of a sender.
@@ -63,7 +47,7 @@ func (g *pexGate) admit(from pathsel.Origin, named []pexPeer, now time.Time) (ou
 	in := map[string]int{}
 	for _, p := range named {
 		to := p.peer().origin().Net
-		if in[to]++; in[to] > pexNamedMost || !host.spend(now, pexSenderMost, pexSenderEvery) || !net.spend(now, pexNetMost, pexNetEvery) {
+		if in[to]++; in[to] > pexNamedMost || !host.Spend(now, pexSenderMost, pexSenderEvery) || !net.Spend(now, pexNetMost, pexNetEvery) {
 			continue
 		}
 		out = append(out, p)
@@ -74,17 +58,17 @@ func (g *pexGate) admit(from pathsel.Origin, named []pexPeer, now time.Time) (ou
 // forget drops the allowances that are full again.
 func (g *pexGate) forget(now time.Time) {
 	if g.hosts == nil {
-		g.hosts, g.nets = map[string]*allowance{}, map[string]*allowance{}
+		g.hosts, g.nets = map[string]*wire.Allowance{}, map[string]*wire.Allowance{}
 	}
-	for _, m := range []map[string]*allowance{g.hosts, g.nets} {
-		maps.DeleteFunc(m, func(_ string, a *allowance) bool { return now.Sub(a.since) >= pexForget })
+	for _, m := range []map[string]*wire.Allowance{g.hosts, g.nets} {
+		maps.DeleteFunc(m, func(_ string, a *wire.Allowance) bool { return a.Idle(now) >= pexForget })
 	}
 }
 
-func entry(m map[string]*allowance, key string) *allowance {
+func entry(m map[string]*wire.Allowance, key string) *wire.Allowance {
 	a := m[key]
 	if a == nil {
-		a = &allowance{}
+		a = &wire.Allowance{}
 		m[key] = a
 	}
 	return a

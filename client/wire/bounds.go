@@ -68,9 +68,9 @@ type bounds struct {
 	field     uint64 // the bytes of its last bitfield; 0: it has sent none
 	answers   int    // to its requests for metadata that wait for the peer
 	questions int    // our requests for metadata that wait for an answer
-	turns     allowance
-	greetings allowance
-	notices   allowance
+	turns     Allowance
+	greetings Allowance
+	notices   Allowance
 }
 
 // room tells whether one more request for metadata may pass.
@@ -81,7 +81,7 @@ func (x *bounds) room() bool { return x.answers < maxAnswers }
 func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 	switch m.kind {
 	case msgChoke, msgUnchoke:
-		if !x.turns.spend(now, turnsMost, turnsEvery) {
+		if !x.turns.Spend(now, turnsMost, turnsEvery) {
 			return refuse, errFlood
 		}
 	case msgBitfield, msgHaveAll, msgHaveNone:
@@ -114,11 +114,11 @@ func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 	case msgExtended:
 		switch {
 		case m.extension == 0:
-			if !x.greetings.spend(now, greetingsMost, greetingsEvery) {
+			if !x.greetings.Spend(now, greetingsMost, greetingsEvery) {
 				return refuse, errFlood
 			}
 		case m.extension != metadataExtension:
-			if m.size > maxNotice || !x.notices.spend(now, noticesMost, noticesEvery) {
+			if m.size > maxNotice || !x.notices.Spend(now, noticesMost, noticesEvery) {
 				return drop, nil
 			}
 		case m.answer && x.questions == 0:
@@ -165,15 +165,15 @@ func (f *Filter) SetPieces(pieces int) error {
 	return f.bounds.fits()
 }
 
-// allowance bounds how often something may happen: some times at once, and once more in each
+// Allowance bounds how often something may happen: some times at once, and once more in each
 // interval.
-type allowance struct {
+type Allowance struct {
 	spent int
 	since time.Time
 }
 
-// spend counts one time, and tells whether it is allowed.
-func (a *allowance) spend(now time.Time, most int, every time.Duration) bool {
+// Spend counts one time, and tells whether it is allowed.
+func (a *Allowance) Spend(now time.Time, most int, every time.Duration) bool {
 	if back := int(now.Sub(a.since) / every); back > 0 {
 		a.spent, a.since = max(0, a.spent-back), now
 	}
@@ -183,3 +183,6 @@ func (a *allowance) spend(now time.Time, most int, every time.Duration) bool {
 	a.spent++
 	return true
 }
+
+// Idle is the time since something was allowed again. After a long one the whole allowance is there.
+func (a *Allowance) Idle(now time.Time) time.Duration { return now.Sub(a.since) }
