@@ -228,9 +228,9 @@ func isUsable(a scionnet.Addr) bool {
 	return a.IA == 0 || a.IA.ISD() != 0 && a.IA.AS() != 0
 }
 
-// DHT says at which ports this program has nodes of DHTs; 0: none. Peers are told of them (BEP 5; on SCION
-// see PEX.md). Heard is called with the addresses of peers' nodes, those on IP with a zero IA.
+// DHT is what a session tells peers of this program's DHT nodes, and hears of theirs (BEP 5; on SCION see
+// PEX.md).
 type DHT struct {
-	SCION, IP4, IP6 uint16
-	Heard           func(scionnet.Addr)
+	SCION, IP4, IP6 uint16              // ports of our nodes; 0: there is none
+	Heard           func(scionnet.Addr) // called with the address of a peer's node; on IP its IA is zero
 }

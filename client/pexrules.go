@@ -17,8 +17,8 @@ import (
 const (
 	// pexEvery is the least time between two messages to a peer (BEP 11).
 	pexEvery = time.Minute
-	// pexAgain is the time between two looks for something to tell a peer. Looking costs a pass over all
-	// peers.
+	// pexAgain is how often braid looks for addresses that a peer has not been told. Each look goes over
+	// all peers.
 	pexAgain = 3 * time.Second
 	// pexSenderMost addresses of one host are accepted at once, and one more in each pexSenderEvery. A
 	// full message in each minute is what BEP 11 allows.

@@ -2,9 +2,9 @@ package client
 
 import "braid/scionnet"
 
-// nodes tells connected peers at which port this program's node of the DHT is, and takes the ports that
-// they have told: port messages on IP (BEP 5), and the integer "dht" of scion_pex on SCION (PEX.md). A
-// private torrent has nothing to do with it. It is called every second.
+// nodes exchanges the ports of DHT nodes with connected peers. On IP a port message has the port (BEP 5),
+// on SCION the integer "dht" of scion_pex (PEX.md). Private torrents are left out. It is called every
+// second.
 func (x *exchanger) nodes() {
 	d := x.dht.Load()
 	if d == nil || x.private || !x.known {

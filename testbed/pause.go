@@ -12,9 +12,9 @@ import (
 	"braid/pathsel"
 )
 
-// Pause stops the process of the border router that has the interface, and returns when it has stopped. The
-// router keeps its sockets and answers nothing. Pause returns all interfaces of that router. Close also works
-// while a router is paused.
+// Pause stops the border router that has the interface, and waits until its process has stopped. The router
+// keeps its sockets and answers nothing. Pause returns all interfaces of that router. Close also works while
+// a router is paused.
 func (n *Network) Pause(at pathsel.Interface) ([]pathsel.Interface, error) {
 	return n.signalRouter(at, syscall.SIGSTOP)
 }

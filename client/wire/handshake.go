@@ -106,9 +106,9 @@ func hideBits(handshake []byte) {
 	}
 }
 
-// withoutYourIP returns an extended handshake (BEP 10) of the engine without the address that the
-// engine knows the peer by. The address is made up, and concerns nobody else. It is the last entry of
-// the payload, since keys are in order.
+// withoutYourIP removes the entry "yourip" from an extended handshake (BEP 10) of the engine. Its value
+// is a synthetic address that means nothing to the peer. The entry is the last one of the payload, since
+// keys are sorted.
 func withoutYourIP(payload string) (message []byte, changed bool) {
 	const key = "6:yourip16:"
 	rest := len(payload) - len("e") - 16 - len(key)

@@ -49,9 +49,9 @@ func (q *queue) ends(b block) (waited bool) {
 	return ok && !has
 }
 
-// next returns the requests that the engine gets now. unread are those that it has got before and not
-// read yet: if they are most of what it has, it has run out of requests meanwhile, and gets more at a
-// time from now on.
+// next returns the requests that the engine gets now. unread is the number of earlier ones that it has
+// not read yet. If more than half of its requests are unread, it answers faster than it gets new ones.
+// Then the limit doubles.
 func (q *queue) next(unread int) (out []block) {
 	if len(q.waiting) > 0 && 2*unread > q.most {
 		q.most = min(2*q.most, maxServing)

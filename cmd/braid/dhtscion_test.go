@@ -79,8 +79,8 @@ func TestTrackerDies(t *testing.T) {
 	}
 }
 
-// listen starts a command. The function reads its output until a line is the right one, or to the
-// end.
+// listen starts a command. The returned function reads lines of its output until one is right, or until
+// the output ends.
 func listen(t *testing.T, cmd *exec.Cmd) func(right func(line []byte) bool) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()

@@ -12,9 +12,8 @@ import (
 	"braid/pathsel"
 )
 
-// parseTopology reads a topology in one of two forms, and returns it as topology.json has it: the file
-// itself, as a discovery server sends it, or what a control service of scionproto prints of the
-// topology that it has loaded.
+// parseTopology reads a topology, and returns it in the format of topology.json. A discovery server sends
+// that format. A control service of scionproto sends another one, with the names of its Go fields.
 func parseTopology(b []byte) (file []byte, ia pathsel.IA, err error) {
 	topo, err := topology.FromJSONBytes(b)
 	if err != nil {
@@ -79,7 +78,7 @@ func servers(all topology.IDAddrMap) map[string]*topojson.ServerInfo {
 // maxServices bounds the control services that are asked for a TRC.
 const maxServices = 3
 
-// controlServices are the addresses of the control services in a topology that parseTopology has read.
+// controlServices returns the addresses of the control services. file is a result of parseTopology.
 func controlServices(file []byte) (out []string) {
 	topo, err := topology.FromJSONBytes(file)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 const (
 	// announceEvery is how often a torrent is announced (BEP 14).
 	announceEvery = 5 * time.Minute
-	// messageEvery is the least time between two messages (BEP 14): all programs of a network hear
-	// each of them.
+	// messageEvery is the least time between two messages (BEP 14). Every program on the network
+	// receives each message.
 	messageEvery = time.Minute
 )
 
