@@ -16,6 +16,7 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/node/web/webtest"
 	"braid/storage"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
@@ -36,22 +37,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 func openNode(t *testing.T, sources ...node.Source) *node.Node {
 	t.Helper()
-	at, err := client.ParseListen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := node.Config{Sources: sources}
-	cfg.Client.Listen = []client.Peer{at}
-	n, err := node.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return n
+	return webtest.Open(t, node.Config{Sources: sources})
 }
 
 // seeded makes a torrent of random data in dir, which a node of its own seeds.

@@ -27,10 +27,11 @@ const patience = 60 * time.Second
 func Service(t testing.TB) (n *node.Node, downloads string) {
 	t.Helper()
 	downloads = t.TempDir()
-	return open(t, node.Config{Service: true, State: t.TempDir(), Settings: node.Settings{Dir: downloads}}), downloads
+	return Open(t, node.Config{Service: true, State: t.TempDir(), Settings: node.Settings{Dir: downloads}}), downloads
 }
 
-func open(t testing.TB, cfg node.Config) *node.Node {
+// Open opens a node that listens on loopback, until the end of the test.
+func Open(t testing.TB, cfg node.Config) *node.Node {
 	t.Helper()
 	at, err := client.ParseListen("127.0.0.1:0")
 	if err != nil {
@@ -80,7 +81,7 @@ func Torrent(t testing.TB, dir, name string, files ...File) client.Created {
 // Seed serves the data in dir, and returns the addresses at which peers reach it.
 func Seed(t testing.TB, src client.Source, dir string) []client.Peer {
 	t.Helper()
-	n := open(t, node.Config{})
+	n := Open(t, node.Config{})
 	if _, err := n.Add(context.Background(), node.Options{
 		Source: src, Storage: node.Storage{Kind: storage.KindFile, Dir: dir, Complete: true},
 	}); err != nil {
