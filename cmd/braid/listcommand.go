@@ -169,14 +169,10 @@ func show(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 		if err != nil {
 			return err
 		}
-		peers, err := d.Peers(ctx, t.InfoHash)
-		if err != nil {
-			return err
-		}
 		if i > 0 {
 			stdout(cmd).printf("\n")
 		}
-		if err := printDetail(cmd, detail, trackers, peers); err != nil {
+		if err := printDetail(cmd, detail, trackers); err != nil {
 			return err
 		}
 		if cmd.Bool("files") {
@@ -188,7 +184,7 @@ func show(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	return nil
 }
 
-func printDetail(cmd *cli.Command, t v1.TorrentDetail, trackers []v1.Tracker, peers []v1.Peer) error {
+func printDetail(cmd *cli.Command, t v1.TorrentDetail, trackers []v1.Tracker) error {
 	w := newTable(stdout(cmd))
 	w.printf("%s\n", cmp.Or(t.Name, t.InfoHash))
 	w.printf("  number\t%d\n  info hash\t%s\n  state\t%s\n", t.Number, t.InfoHash, t.State)
@@ -203,7 +199,7 @@ func printDetail(cmd *cli.Command, t v1.TorrentDetail, trackers []v1.Tracker, pe
 	w.printf("  data\t%s of %s in %s\n", percent(t.HaveBytes, t.SizeBytes), bytesText(t.SizeBytes), t.Directory)
 	w.printf("  pieces\t%d of %d, of %s each\n", t.PiecesDone, t.Pieces, bytesText(t.PieceLength))
 	w.printf("  received\t%s, now %s\n  sent\t%s, now %s, ratio %.2f\n", bytesText(t.FetchedBytes), rateText(t.DownMbitS*mega), bytesText(t.SentBytes), rateText(t.UpMbitS*mega), t.Ratio)
-	w.printf("  peers\t%d, over %s%s\n", t.Peers, plural(t.Paths, "path"), sourcesText(peers))
+	w.printf("  peers\t%d, over %s%s\n", t.Peers, plural(t.Paths, "path"), sourcesText(t.PeerSources))
 	if s := t.Settings; s.Limits.UploadMbitS > 0 || s.Limits.DownloadMbitS > 0 {
 		w.printf("  limits\tdown %s, up %s\n", limitText(s.Limits.DownloadMbitS), limitText(s.Limits.UploadMbitS))
 	}
@@ -218,11 +214,7 @@ func printDetail(cmd *cli.Command, t v1.TorrentDetail, trackers []v1.Tracker, pe
 }
 
 // sourcesText says where the addresses of peers come from, such as "; pex 1, tracker 3".
-func sourcesText(peers []v1.Peer) string {
-	from := map[string]int{}
-	for _, p := range peers {
-		from[p.Source]++
-	}
+func sourcesText(from map[string]int) string {
 	var parts []string
 	for _, s := range slices.Sorted(maps.Keys(from)) {
 		parts = append(parts, fmt.Sprintf("%s %d", s, from[s]))

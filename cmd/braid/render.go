@@ -78,7 +78,11 @@ func summary(p client.Progress, verbose bool) []string {
 	short := shortASes(p.Paths)
 	for _, x := range p.Paths {
 		if x.BytesRead > 0 {
-			lines = append(lines, fmt.Sprintf("  %3.0f%%  %10s  %s  %s", 100*float64(x.BytesRead)/float64(sum), bytesText(int64(x.BytesRead)), peerName(x, verbose), pathName(x, short, verbose)))
+			line := fmt.Sprintf("  %3.0f%%  %10s  %s  %s", 100*float64(x.BytesRead)/float64(sum), bytesText(int64(x.BytesRead)), peerName(x, verbose), pathName(x, short, verbose))
+			if x.Source != "" && x.Source != client.FromUser {
+				line += "  from " + string(x.Source)
+			}
+			lines = append(lines, line)
 		}
 	}
 	return lines

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"braid/client"
 	"braid/units"
 )
 
@@ -29,6 +31,18 @@ func TestTexts(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
 		}
+	}
+}
+
+// The summary of a download says which peers nobody has named, and where they come from.
+func TestSummarySource(t *testing.T) {
+	p := client.Progress{Fetched: 2, Since: time.Second, Paths: []client.PathProgress{
+		{Peer: "192.0.2.1:1", Source: client.FromDHT, Transport: "tcp", BytesRead: 1},
+		{Peer: "192.0.2.2:1", Source: client.FromUser, Transport: "tcp", BytesRead: 1},
+	}}
+	l := summary(p, false)
+	if len(l) != 3 || !strings.HasSuffix(l[1], "tcp  from dht") || !strings.HasSuffix(l[2], "tcp") {
+		t.Errorf("%q", l)
 	}
 }
 

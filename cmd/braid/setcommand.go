@@ -178,7 +178,8 @@ func torrentPaths(ctx context.Context, cmd *cli.Command) error {
 	w := newTable(stdout(cmd))
 	w.printf("%s: %s\n", t.Name, plural(len(paths), "path"))
 	for _, p := range paths {
-		w.printf("  %s\t%s\t%s\t%s down\t%s up\t%.1f ms\t%.1f%% lost\t%.0f%%\n", p.Peer, hopsText(p), stateText(p), rateCell(p.DownMbitS), rateCell(p.UpMbitS), p.RTTMs, 100*p.Loss, 100*p.Share)
+		w.printf("  %s\t%s\t%s\t%s down\t%s up\t%.1f ms\t%.1f%% lost\t%.0f%%\t%s\n", p.Peer, hopsText(p), stateText(p),
+			rateCell(p.DownMbitS), rateCell(p.UpMbitS), p.RTTMs, 100*p.Loss, 100*p.Share, fromText(p.Source))
 		if cmd.Count("verbose") > 0 {
 			if why := oneLine(strings.TrimSpace(p.Reason + " " + p.Error)); why != "" {
 				w.printf("    %s\n", why)

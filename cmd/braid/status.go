@@ -112,8 +112,16 @@ func showStatus(cmd *cli.Command, name string, now time.Time) error {
 			case cmd.Count("verbose") == 0 && p.Name != p.Transport: // the path tells the AS
 				peer = withoutAS(peer)
 			}
-			w.printf("  %s\t%s\t%s\t%s down\t%s up\t%.1f ms\n", peer, path, p.State, rateText(p.MbitS*mega), rateText(p.UpMbitS*mega), p.RTT)
+			w.printf("  %s\t%s\t%s\t%s down\t%s up\t%.1f ms\t%s\n", peer, path, p.State, rateText(p.MbitS*mega), rateText(p.UpMbitS*mega), p.RTT, fromText(p.Source))
 		}
 	}
 	return w.Flush()
+}
+
+// fromText says where a peer's address comes from; empty: nobody says.
+func fromText(source string) string {
+	if source == "" {
+		return ""
+	}
+	return "from " + source
 }

@@ -38,7 +38,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("the status is left behind: %v", err)
 	}
 	b, err := json.Marshal(event.Status{Time: time.Now(), Torrents: []event.Progress{{Torrent: "file", Paths: []event.Path{
-		{Peer: "1-ff00:0:110,[10.0.0.1]:31000", Name: "111#1 > 110#1", Fingerprint: "0123456789abcdef", Transport: "scion", State: "active"},
+		{Peer: "1-ff00:0:110,[10.0.0.1]:31000", Name: "111#1 > 110#1", Fingerprint: "0123456789abcdef", Transport: "scion", State: "active", Source: "dht"},
 		{Peer: "1-ff00:0:110,[10.0.0.1]:31000", Name: "scion", Transport: "scion", State: "failed"},
 	}}}})
 	if err != nil {
@@ -46,6 +46,9 @@ func TestStatus(t *testing.T) {
 	}
 	if err := os.WriteFile(name, b, 0o644); err != nil {
 		t.Fatal(err)
+	}
+	if text := must(t, dir, "paths", "--status", "now"); !strings.Contains(text, "from dht") {
+		t.Errorf("the peer's source is not shown: %s", text)
 	}
 	for args, want := range map[string][2]string{
 		"":   {"10.0.0.1:31000 111#1 > 110#1 active", "1-ff00:0:110,[10.0.0.1]:31000 scion failed"},

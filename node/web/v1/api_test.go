@@ -159,17 +159,24 @@ func TestTorrent(t *testing.T) {
 	}
 	var d v1.TorrentDetail
 	var paths []v1.Path // while data comes: complete peers part
+	var sources map[string]int
 	eventually(t, "the download", func() bool {
 		d = must[v1.TorrentDetail](t)(to.Show(ctx, hash))
 		if now := must[[]v1.Path](t)(to.Paths(ctx, hash)); len(now) > 0 {
 			paths = now
+		}
+		if len(d.PeerSources) > 0 {
+			sources = d.PeerSources
 		}
 		return d.State == "seeding"
 	})
 	if d.HaveBytes != 300_000 || d.FetchedBytes != 300_000 || d.PiecesDone != 10 || d.Directory != dir || d.Name != "file" || d.Number != 1 {
 		t.Errorf("%+v", d)
 	}
-	if len(paths) == 0 || paths[0].Peer != listen[0] || paths[0].Transport != "tcp" || paths[0].Share != 1 || paths[0].ReadBytes == 0 || paths[0].ID == "" {
+	if sources["named"] != 1 {
+		t.Errorf("the sources of the connected peers: %v", sources)
+	}
+	if len(paths) == 0 || paths[0].Source != "named" || paths[0].Peer != listen[0] || paths[0].Transport != "tcp" || paths[0].Share != 1 || paths[0].ReadBytes == 0 || paths[0].ID == "" {
 		t.Errorf("%+v", paths)
 	}
 	if f := must[[]v1.File](t)(to.Files(ctx, hash)); len(f) != 1 || f[0].HaveBytes != 300_000 || f[0].Number != 1 || f[0].SizeBytes != 300_000 || f[0].Priority != "normal" {

@@ -186,7 +186,7 @@ func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
 	d := TorrentDetail{
 		Torrent: a.row(s), MagnetLink: src.Magnet(), Comment: src.Comment, Private: s.Private, PieceLength: s.PieceLength,
 		Pieces: s.Pieces, PiecesDone: s.PiecesDone, Dropped: s.Dropped, FileCount: s.Files, Storage: string(s.Storage.Kind),
-		WebSeeds: append([]string{}, o.WebSeedURLs()...),
+		WebSeeds: append([]string{}, o.WebSeedURLs()...), PeerSources: map[string]int{},
 		Settings: TorrentSettings{
 			Sequential: s.Sequential, Limits: newRates(s.Rates), HonourGlobal: s.HonourGlobal, Goal: newGoal(s.Goal), PeerLimit: s.PeerLimit,
 			Trackers: [][]string{}, Policy: newPolicy(s.Policy),
@@ -194,6 +194,9 @@ func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
 	}
 	if d.Creator = src.Creator; !src.Created.IsZero() {
 		d.Created = &src.Created
+	}
+	for _, p := range t.Peers() {
+		d.PeerSources[string(p.Source)]++
 	}
 	for _, tier := range o.Trackers {
 		urls := []string{}

@@ -88,6 +88,7 @@ type TorrentDetail struct {
 	FileCount   int             `json:"file_count"`
 	Storage     string          `json:"storage"` // file, mmap or bolt
 	WebSeeds    []string        `json:"web_seeds"`
+	PeerSources map[string]int  `json:"peer_sources"` // connected peers by the source of their address, as in Peer
 }
 
 // TorrentSettings are the settings of one torrent.

@@ -42,7 +42,7 @@ export function table(signal, { label, key, columns, height = () => 36, template
 }
 
 // sources say where a peer's address comes from.
-const sources = {
+export const sources = {
   named: "named by you or the torrent", tracker: "from a tracker", dht: "from the DHT", pex: "from another peer",
   lsd: "found nearby", earlier: "known from before", incoming: "came to us",
 };
