@@ -178,7 +178,7 @@ func (n *Node) take() Out {
 // them.
 func (n *Node) Bootstrap(now time.Time, addrs []Addr) Out {
 	for _, a := range addrs {
-		if a.usable() && a.Network() == n.cfg.Network && len(n.boot) < 200 {
+		if a.usable() && a.Network() == n.cfg.Network && len(n.boot) < 200 && !slices.Contains(n.boot, a) {
 			n.boot = append(n.boot, a)
 		}
 	}
@@ -406,7 +406,7 @@ func (n *Node) timeout(now time.Time, q *query) {
 	case q.member != nil:
 		n.memberFailed(now, q)
 	case q.keeps != nil:
-		q.keeps.lost(q.to)
+		q.keeps.lost(now, q.to)
 	}
 }
 

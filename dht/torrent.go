@@ -132,14 +132,10 @@ func (n *Node) announce(now time.Time, t *Torrent, to Contact, token string) {
 	n.ask(now, &query{to: to, m: m, keeps: t})
 }
 
-// renew announces again to the nodes that have the announcement, and searches for new ones if a
-// quarter of them has gone.
+// renew announces again to the nodes that have the announcement.
 func (n *Node) renew(now time.Time, t *Torrent) {
-	if 4*len(t.keepers) < 3*t.wanted || len(t.keepers) == 0 {
-		t.renewEvery = max(renewLeast, t.renewEvery/2)
+	if t.renewEvery = min(2*t.renewEvery, renewMost); len(t.keepers) == 0 {
 		t.nextLookup = now
-	} else if t.wanted > 0 {
-		t.renewEvery = min(2*t.renewEvery, renewMost)
 	}
 	t.nextRenew = now.Add(n.jitter(t.renewEvery))
 	for _, k := range t.keepers {
@@ -166,7 +162,12 @@ func (n *Node) keptAnswered(now time.Time, q *query, m *Message) {
 	}
 }
 
-// lost notes that a node which kept our announcement does not answer.
-func (t *Torrent) lost(c Contact) {
+// lost notes that a node which kept our announcement does not answer. Once a quarter has gone, a search
+// finds others at once, and renewals follow more often.
+func (t *Torrent) lost(now time.Time, c Contact) {
 	t.keepers = slices.DeleteFunc(t.keepers, func(k keeper) bool { return k.Contact == c })
+	if 4*len(t.keepers) < 3*t.wanted && !t.searching && t.nextLookup.After(now) {
+		t.renewEvery = max(renewLeast, t.renewEvery/4) // half of what it was before this renewal
+		t.nextLookup = now
+	}
 }
