@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,10 @@ type DHTConfig struct {
 	OverIP bool
 	// Nodes are addresses of other nodes.
 	Nodes []dht.Addr
+	// Publish, if not nil, names nodes on SCION in the DHTs over IP: an item of this key (BEP 44).
+	Publish ed25519.PrivateKey
+	// Items are the owners of such items, in which the first nodes on SCION are looked up.
+	Items []ed25519.PublicKey
 	// File keeps the nodes and peers that were found; empty: they are forgotten.
 	File   string
 	Policy pathsel.Policy
@@ -54,7 +59,8 @@ type DHT struct {
 	server *dht.Server
 	file   string
 	log    *slog.Logger
-	stop   chan struct{}
+	ctx    context.Context // ends with Close
+	stop   context.CancelFunc
 	saver  sync.WaitGroup
 	host   *scionnet.Host // nil: not on SCION
 	heard  chan dht.Addr  // of nodes, from peers
@@ -78,7 +84,8 @@ type keptPeers struct {
 // OpenDHT opens the nodes that the configuration describes; host is nil without SCION. It returns nil
 // if there are none.
 func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, err error) {
-	d := &DHT{file: cfg.File, log: cfg.Logger, stop: make(chan struct{}), host: host, heard: make(chan dht.Addr, 16), kept: map[dht.ID]keptPeers{}}
+	d := &DHT{file: cfg.File, log: cfg.Logger, host: host, heard: make(chan dht.Addr, 16), kept: map[dht.ID]keptPeers{}}
+	d.ctx, d.stop = context.WithCancel(context.Background())
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -113,10 +120,20 @@ func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, e
 	if len(sockets) == 0 {
 		return nil, nil
 	}
+	onSCION, onIP := cfg.SCION && host != nil, len(cfg.IP) > 0
+	if cfg.Publish != nil && !(onSCION && onIP) {
+		return nil, errPublish
+	}
 	d.server = dht.Serve(dht.ServerConfig{Sockets: sockets, States: last.Nodes, Logger: d.log})
 	d.server.AddNodes(cfg.Nodes...)
 	d.saver.Go(d.saveNowAndThen)
 	d.saver.Go(d.suggest)
+	if cfg.Publish != nil {
+		d.saver.Go(func() { d.publish(cfg.Publish) })
+	}
+	if onSCION && onIP && len(cfg.Items) > 0 {
+		d.saver.Go(func() { d.readItems(cfg.Items) })
+	}
 	return d, nil
 }
 
@@ -137,7 +154,7 @@ func (d *DHT) ports() client.DHT {
 func (d *DHT) suggest() {
 	for {
 		select {
-		case <-d.stop:
+		case <-d.ctx.Done():
 			return
 		case a := <-d.heard:
 			d.server.Suggest(a)
@@ -204,7 +221,7 @@ func (d *DHT) saveNowAndThen() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-d.stop:
+		case <-d.ctx.Done():
 			return
 		case <-tick.C:
 			d.save()
@@ -252,7 +269,7 @@ func (f dhtFile) nodesOf(a dht.Addr) []dht.Contact {
 
 // Close ends the nodes.
 func (d *DHT) Close() error {
-	close(d.stop)
+	d.stop()
 	d.saver.Wait()
 	d.save()
 	return d.server.Close()

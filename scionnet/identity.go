@@ -52,6 +52,15 @@ func NewIdentity() (*Identity, error) {
 // it makes an identity and writes it, readable by its owner only. It refuses a file that others can
 // read, or that is damaged: replacing the key would silently change the identity.
 func LoadIdentity(name string) (*Identity, error) {
+	key, err := LoadKey(name)
+	if err != nil {
+		return nil, err
+	}
+	return newIdentity(key)
+}
+
+// LoadKey reads or makes a private key as LoadIdentity does.
+func LoadKey(name string) (ed25519.PrivateKey, error) {
 	key, err := readKey(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		key, err = createKey(name)
@@ -59,7 +68,7 @@ func LoadIdentity(name string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load identity %s: %w", name, err)
 	}
-	return newIdentity(key)
+	return key, nil
 }
 
 func readKey(name string) (ed25519.PrivateKey, error) {

@@ -26,6 +26,7 @@ func dhtFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "dht", Usage: "take part in the DHT, where peers find each other without a tracker: `WHERE` is on (over SCION and IP) or off (default: over SCION only)"},
 		dhtNodeFlag(),
+		dhtItemFlag(),
 	}
 }
 

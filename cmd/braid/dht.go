@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -25,11 +27,14 @@ func dhtCommand() *cli.Command {
 		Name:  "dht",
 		Usage: "run a node of the DHT, which helps peers to find each other without a tracker",
 		Description: "Runs until it is interrupted. A DHT over SCION or IP needs some nodes whose addresses people know: name this one\n" +
-			"to others as --dht-node. Once it is ready, it prints its addresses on standard error. With --json it prints\n" +
-			"{\"event\":\"ready\",\"listen\":[...]}, and then its state every --sample.\n\n" + exitCodes,
+			"to others as --dht-node. With --publish, a node on SCION and IP does that for you: hosts that take part in the DHT\n" +
+			"over IP, too, need only its key (--dht-item). Once it is ready, it prints its addresses, and that key, on standard\n" +
+			"error. With --json it prints {\"event\":\"ready\",\"listen\":[...],\"item\":KEY}, and then its state every --sample.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "listen", Usage: "run a node at `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, or host:port for UDP on IP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 			dhtNodeFlag(),
+			dhtItemFlag(),
+			&cli.StringFlag{Name: "publish", Usage: "with a node on SCION and one on IP: name nodes on SCION in the DHT over IP, signed with the private key in `FILE`, which is created if it is missing; others find them with --dht-item"},
 			&cli.StringFlag{Name: "data", Usage: "keep the nodes that were found in `FILE` (default: they are forgotten when the node ends)"},
 			&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
 			&durationFlag{Name: "sample", Value: 10 * time.Second, Usage: "with --json: print the state every `TIME`"},
@@ -45,6 +50,22 @@ func dhtNodeFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "dht-node", Usage: "`ADDR` of a node of the DHT, through which others are found: 1-ff00:0:110,[127.0.0.1]:31000 or IP:port (repeatable)", Config: cli.StringConfig{TrimSpace: true}}
 }
 
+func dhtItemFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "dht-item", Usage: "`KEY` (64 hexadecimal digits) of somebody who publishes nodes on SCION in the DHT over IP, where the first ones are then found; needs a node on IP, too (repeatable)", Config: cli.StringConfig{TrimSpace: true}}
+}
+
+// parseDHTItems reads --dht-item.
+func parseDHTItems(cmd *cli.Command) (out []ed25519.PublicKey, err error) {
+	for _, text := range cmd.StringSlice("dht-item") {
+		key, err := hex.DecodeString(text)
+		if err != nil || len(key) != ed25519.PublicKeySize {
+			return nil, usageErrorf("--dht-item %q: want the 64 hexadecimal digits that braid dht --publish prints", text)
+		}
+		out = append(out, key)
+	}
+	return out, nil
+}
+
 // parseDHTNodes reads --dht-node.
 func parseDHTNodes(cmd *cli.Command) (out []dht.Addr, err error) {
 	for _, text := range cmd.StringSlice("dht-node") {
@@ -57,7 +78,7 @@ func parseDHTNodes(cmd *cli.Command) (out []dht.Addr, err error) {
 	return out, nil
 }
 
-// parseDHT reads --dht and --dht-node. Over IP the DHT is off unless the user asks for it: braid would
+// parseDHT reads --dht, --dht-node and --dht-item. Over IP the DHT is off unless the user asks for it: braid would
 // send packets to hosts that nobody has named. Over SCION there is no other way to find peers without
 // a tracker, and only braid's nodes are asked.
 func parseDHT(cmd *cli.Command) (*node.DHTConfig, error) {
@@ -65,7 +86,14 @@ func parseDHT(cmd *cli.Command) (*node.DHTConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := &node.DHTConfig{SCION: true, Nodes: nodes, File: dhtFile(cmd)}
+	items, err := parseDHTItems(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if len(items) > 0 && cmd.String("dht") != "on" {
+		return nil, usageErrorf("--dht-item: the DHT over IP is off unless you give --dht on")
+	}
+	cfg := &node.DHTConfig{SCION: true, Nodes: nodes, Items: items, File: dhtFile(cmd)}
 	switch where := cmd.String("dht"); where {
 	case "off":
 		if len(nodes) > 0 {
@@ -104,7 +132,7 @@ func mayFindInDHT(cmd *cli.Command, s client.Source) bool {
 		return false
 	}
 	_, err := os.Stat(dhtFile(cmd))
-	return err == nil || cmd.IsSet("dht-node") || len(s.Nodes) > 0
+	return err == nil || cmd.IsSet("dht-node") || cmd.IsSet("dht-item") || len(s.Nodes) > 0
 }
 
 // dhtListen reads --listen of braid dht.
@@ -151,6 +179,22 @@ func runDHT(ctx context.Context, cmd *cli.Command) (err error) {
 	if cfg.Nodes, err = parseDHTNodes(cmd); err != nil {
 		return err
 	}
+	if cfg.Items, err = parseDHTItems(cmd); err != nil {
+		return err
+	}
+	both := len(scion) > 0 && len(ip) > 0
+	for _, flag := range []string{"publish", "dht-item"} {
+		if cmd.IsSet(flag) && !both {
+			return usageErrorf("--%s needs a node on SCION and one on IP: give --listen twice", flag)
+		}
+	}
+	item := ""
+	if file := cmd.String("publish"); file != "" {
+		if cfg.Publish, err = scionnet.LoadKey(file); err != nil {
+			return err
+		}
+		item = hex.EncodeToString(cfg.Publish.Public().(ed25519.PublicKey))
+	}
 	var host *scionnet.Host
 	if len(scion) > 0 {
 		if host, err = openListening(ctx, cmd, scion, log); err != nil {
@@ -175,11 +219,14 @@ func runDHT(ctx context.Context, cmd *cli.Command) (err error) {
 	out := newDisplay(cmd, true)
 	if !out.json {
 		out.say("a node of the DHT at " + strings.Join(d.Listening(), ", "))
+		if item != "" {
+			out.say("others find nodes on SCION with --dht-item " + item)
+		}
 		<-ctx.Done()
 		out.say(dhtSummary(d.Status()))
 		return nil
 	}
-	out.emit(event.Ready{Event: "ready", Listen: d.Listening()})
+	out.emit(event.Ready{Event: "ready", Listen: d.Listening(), Item: item})
 	tick := time.NewTicker(cmd.Duration("sample"))
 	defer tick.Stop()
 	for {

@@ -24,6 +24,8 @@ func TestDHTFlags(t *testing.T) {
 		{2, "one node on IPv4", []string{"--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0"}},
 		{2, "--dht-node", []string{"--listen", "127.0.0.1:0", "--dht-node", "127.0.0.1"}},
 		{2, "no node can have", []string{"--listen", "127.0.0.1:0", "--dht-node", "0.0.0.0:1"}},
+		{2, "one on IP", []string{"--listen", "127.0.0.1:0", "--publish", "key"}},
+		{2, "64 hex", []string{"--listen", "127.0.0.1:0", "--dht-item", "abc"}},
 		{1, "topology.json", []string{"--listen", "1-ff00:0:110,[127.0.0.1]:0", "--config-dir", dir}},
 	} {
 		if code, _, said := ends(t, dir, append([]string{"dht"}, tt.args...)...); code != tt.code || !strings.Contains(said, tt.says) {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"braid/client"
@@ -94,5 +96,35 @@ func listen(t *testing.T, cmd *exec.Cmd) func(right func(line []byte) bool) {
 	return func(right func([]byte) bool) {
 		for lines.Scan() && !right(lines.Bytes()) {
 		}
+	}
+}
+
+// A node on SCION publishes itself in the DHT over IP. A host in another AS knows a node on IP and the
+// publisher's key. So it gets into the DHT over SCION, and finds what was announced there only.
+func TestFirstNodesThroughItem(t *testing.T) {
+	n, from, to := startNetwork(t, "two-paths")
+	dir, out := t.TempDir(), t.TempDir()
+	data := randomFile(t, dir, 12, 1<<20)
+	onIP := ready(t, dir, "dht", "--json", "--listen", "127.0.0.1:0")[0]
+	here := []string{"--json", "--config-dir", n.ConfigDir(from), "--listen", fmt.Sprintf("%s,[%s]:0", from, n.HostIP(from))}
+	publisher := readyEvent(t, dir, append([]string{"dht", "--listen", "127.0.0.1:0", "--dht-node", onIP, "--publish", "key.pem"}, here...)...)
+	if len(publisher.Item) != 64 {
+		t.Fatalf("the publisher's key: %+v", publisher)
+	}
+	must(t, dir, "create", "file", "-o", "x.torrent")
+	src, err := client.OpenSource(t.Context(), filepath.Join(dir, "x.torrent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scion := publisher.Listen[slices.IndexFunc(publisher.Listen, func(a string) bool { return strings.Contains(a, ",") })]
+	ready(t, dir, append([]string{"seed", "x.torrent", "--dht-node", scion}, here...)...)
+	code, events, said := ends(t, out, "download", "magnet:?xt=urn:btih:"+src.InfoHash.HexString(), "-o", out, "--json",
+		"--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String(), "--listen", "127.0.0.1:0",
+		"--dht", "on", "--dht-node", onIP, "--dht-item", publisher.Item)
+	if code != 0 {
+		t.Fatalf("%d: %s%s", code, events, said)
+	}
+	if got, err := os.ReadFile(filepath.Join(out, "file")); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }

@@ -41,7 +41,7 @@ func sendCommand() *cli.Command {
 // groupFlags are sessionFlags for a session of one group, which has no use for other sources of peers.
 func groupFlags() []cli.Flag {
 	return slices.DeleteFunc(slices.Concat(sessionFlags()), func(f cli.Flag) bool {
-		return slices.Contains([]string{"pex", "lsd", "tracker", "no-trackers", "dht", "dht-node", "peer-order", "path-knowledge"}, f.Names()[0])
+		return slices.Contains([]string{"pex", "lsd", "tracker", "no-trackers", "dht", "dht-node", "dht-item", "peer-order", "path-knowledge"}, f.Names()[0])
 	})
 }
 

@@ -21,6 +21,8 @@ type Ready struct {
 	HTTP   []string `json:"http,omitempty"` // where it serves files, as host:port or ISD-AS,[host]:port
 	// Trackers are the announce URLs of a gateway.
 	Trackers []string `json:"trackers,omitempty"`
+	// Item is the key under which a node of the DHT publishes nodes on SCION (braid dht --publish).
+	Item string `json:"item,omitempty"`
 }
 
 // Line says what a receiver needs to fetch what braid send has.

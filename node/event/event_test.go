@@ -10,7 +10,7 @@ import (
 func TestParse(t *testing.T) {
 	cause := &Cause{Kind: "path-down", Text: "no", Down: []Break{{Interface: "1-ff00:0:110#1", By: "1-ff00:0:111"}}}
 	for _, e := range []any{
-		&Ready{"ready", []string{"127.0.0.1:7"}, []string{"unix:/run/x"}, []string{"127.0.0.1:8"}, []string{"http://127.0.0.1:9/announce"}},
+		&Ready{"ready", []string{"127.0.0.1:7"}, []string{"unix:/run/x"}, []string{"127.0.0.1:8"}, []string{"http://127.0.0.1:9/announce"}, "ab"},
 		&Progress{Event: "progress", Torrent: "x", Phase: "downloading", Bytes: 1, Cause: cause, Paths: []Path{{Peer: "p", RTT: 1.5}}},
 		&Done{Event: "done", Seconds: 2, Paths: []Path{}},
 		&CauseChange{Event: "cause", Cause: cause},

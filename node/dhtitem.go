@@ -1,0 +1,85 @@
+package node
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"time"
+
+	"braid/dht"
+	"braid/pathsel"
+)
+
+const (
+	// itemLeast is the first pause between publications of an item, or between attempts to read one. It
+	// doubles up to republishMost, a quarter of the time that nodes keep an item, or rereadMost.
+	itemLeast                 = 2 * time.Second
+	republishMost, rereadMost = 30 * time.Minute, 5 * time.Minute
+	itemPatience              = 30 * time.Second
+	// maxPublished bounds the published nodes of one AS: the item has room for 32 nodes.
+	maxPublished = 4
+)
+
+var errPublish = errors.New("publish the addresses of nodes on SCION: a node on SCION and one on IP are needed")
+
+// publish names this node and others on SCION in the DHTs over IP, as long as the node runs.
+func (d *DHT) publish(key ed25519.PrivateKey) {
+	d.repeat(republishMost, func(ctx context.Context) {
+		own, others := d.onSCION()
+		found, err := d.server.PutItem(ctx, dht.FirstNodes(key, time.Now().Unix(), append(own, others...)))
+		answers := 0
+		for _, r := range found.Results {
+			answers += r.Answers
+		}
+		d.log.Debug("nodes on SCION are published", "nodes", len(own)+len(others), "answers", answers, "error", err)
+	})
+}
+
+// readItems looks for the items of some owners as long as no node on SCION is known.
+func (d *DHT) readItems(owners []ed25519.PublicKey) {
+	d.repeat(rereadMost, func(ctx context.Context) {
+		for _, key := range owners {
+			if _, others := d.onSCION(); len(others) > 0 {
+				return
+			}
+			found, err := d.server.GetItem(ctx, dht.FirstNodesOf(key))
+			var nodes []dht.Addr
+			if found.Item != nil {
+				nodes, err = found.Item.FirstNodes()
+				d.server.AddNodes(nodes...)
+			}
+			d.log.Debug("an item was looked for that names nodes on SCION", "nodes", len(nodes), "error", err)
+		}
+	})
+}
+
+// repeat calls f until the node is closed, with pauses that double up to most.
+func (d *DHT) repeat(most time.Duration, f func(ctx context.Context)) {
+	for pause := itemLeast; ; pause = min(2*pause, most) {
+		ctx, cancel := context.WithTimeout(d.ctx, itemPatience)
+		f(ctx)
+		cancel()
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// onSCION returns the address of this program's node on SCION, and some of the nodes that it knows.
+func (d *DHT) onSCION() (own, others []dht.Addr) {
+	of := map[pathsel.IA]int{}
+	for _, s := range d.server.States() {
+		if !s.Addr.IsSCION() {
+			continue
+		}
+		own = append(own, s.Addr)
+		for _, c := range s.Nodes {
+			if of[c.Addr.IA]++; of[c.Addr.IA] <= maxPublished {
+				others = append(others, c.Addr)
+			}
+		}
+	}
+	return own, others
+}
