@@ -1,5 +1,10 @@
 package linkemu
 
+import (
+	"bytes"
+	"slices"
+)
+
 // End is an end of a link.
 type End = side
 
@@ -21,18 +26,39 @@ func (l *Link) Carry(from End, p []byte, arrive func(p []byte)) {
 		return
 	}
 	line := l.lines[from]
-	place := line.arrive(l.clock.now(), len(p))
-	line.carried = true
-	if place == nil {
-		return
+	line.carried = append(line.carried, carried{l.clock.now(), bytes.Clone(p), arrive})
+	if len(line.carried) >= maxCarried {
+		line.admit(l.clock.now())
 	}
-	place.data, place.arrive = line.store.keep(p), arrive
-	// The loop sleeps until the next packet that it knew of is due; this one may be due earlier. A
-	// loop that gathers packets needs no waking.
-	if l.asleep && (l.until < 0 || place.due < l.until) {
+	if l.asleep { // a loop that gathers packets needs no waking
 		l.asleep = false
 		l.wire.wake()
 	}
+}
+
+// carried is a packet that the line has not looked at yet. The routers' packets wait in their sockets for up to
+// a quantum, with the times of their arrival. If carried packets did not wait as well, they would overtake those
+// in a full queue, and win nearly every place that becomes free.
+type carried struct {
+	at     instant
+	data   []byte
+	arrive func([]byte)
+}
+
+// maxCarried bounds the packets that wait.
+const maxCarried = 4096
+
+// admit puts the packets on the line that were carried until then.
+func (l *line) admit(until instant) {
+	n := 0
+	for ; n < len(l.carried) && l.carried[n].at <= until; n++ {
+		c := l.carried[n]
+		if place := l.arrive(c.at, len(c.data)); place != nil {
+			place.data, place.arrive = l.store.keep(c.data), c.arrive
+		}
+		l.received = true
+	}
+	l.carried = slices.Delete(l.carried, 0, n)
 }
 
 // arrival is a carried packet that has reached the other end.

@@ -84,10 +84,7 @@ func TestCarryLost(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- l.Run(t.Context()) }()
 		l.Carry(A, make([]byte, 100), func([]byte) { t.Errorf("a packet passes a link with %s", cfg) })
-		ab, _ := l.Counters()
-		if ab.DroppedDown+ab.DroppedLoss != 1 {
-			t.Errorf("%s: %+v", cfg, ab)
-		}
+		until(t, "the packet to be dropped", func() bool { ab, _ := l.Counters(); return ab.DroppedDown+ab.DroppedLoss == 1 })
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
@@ -96,5 +93,27 @@ func TestCarryLost(t *testing.T) {
 		}
 		l.Carry(A, make([]byte, 100), func([]byte) { t.Error("a packet passes a closed link") })
 		ends.close()
+	}
+}
+
+// Carried packets and those of routers, which wait in a socket, enter the queue in the order in which they came. The
+// places of a full queue go to the first then, and not to those that need not wait.
+func TestCarryOvertakesNothing(t *testing.T) {
+	const size = 1000
+	l := newLine(Config{Rate: 8e6, QueueBytes: size}, 1, 2) // 1 ms a packet, and no other one may wait
+	none := func([]byte) {}
+	for _, at := range []time.Duration{0, 300 * time.Microsecond, 1600 * time.Microsecond} {
+		l.carried = append(l.carried, carried{at, make([]byte, size), none})
+	}
+	l.take(make([]byte, size), 100*time.Microsecond)  // before the second carried packet
+	l.take(make([]byte, size), 1500*time.Microsecond) // and before the third
+	l.admit(2 * time.Millisecond)
+	if len(l.carried) != 0 || l.DroppedQueue != 3 {
+		t.Errorf("%d carried packets wait, %d were dropped; want 0, and 3 that others were before", len(l.carried), l.DroppedQueue)
+	}
+	for i, carried := range []bool{true, false} {
+		if l.packets.len() <= i || (l.packets.at(i).arrive != nil) != carried {
+			t.Errorf("packet %d of the line was carried: want %v", i, carried)
+		}
 	}
 }

@@ -53,8 +53,7 @@ type Link struct {
 	lines    [2]*line // by the side that sends
 	state    state
 	finished chan struct{} // closed when Run has ended; nil before Run
-	asleep   bool          // the loop waits until the instant below, or for ever if that is negative
-	until    instant
+	asleep   bool          // the loop waits until a packet is due or comes in
 
 	arrivals []arrival // carried packets that have arrived; only the loop uses it
 }
@@ -75,17 +74,18 @@ type line struct {
 	out   [][]byte // scratch of deliver
 	// take receives a packet for the line. It is made once, since every packet goes through it.
 	take     func(p []byte, at instant)
-	received bool // set by take
+	received bool // set by take and admit
 	// answer makes the reply to a packet that exceeds the MTU; the reply takes the line back.
 	answer  func(p []byte, mtu int) []byte
 	back    *line
-	carried bool // set by Carry
+	carried []carried // packets of Carry, in the order of time
 }
 
 func newLine(cfg Config, seed1, seed2 uint64) *line {
 	l := &line{model: newModel(cfg, seed1, seed2), out: make([][]byte, 0, sendBatch)}
 	l.take = func(p []byte, at instant) {
 		l.received = true
+		l.admit(at)
 		if l.back != nil && l.cfg.TooBig && l.cfg.MTU > 0 && len(p) > l.cfg.MTU && !l.cfg.Down {
 			if answer := l.answer(p, l.cfg.MTU); answer != nil {
 				l.back.put(answer, at)
@@ -196,7 +196,7 @@ func (l *Link) plan(busy bool) (until instant, gather, on bool) {
 		return 0, false, false
 	}
 	l.asleep = false
-	if busy {
+	if busy || len(l.lines[A].carried)+len(l.lines[B].carried) > 0 {
 		return l.clock.now() + l.quantum(), true, true
 	}
 	until = -1
@@ -205,7 +205,7 @@ func (l *Link) plan(busy bool) (until instant, gather, on bool) {
 			until = due
 		}
 	}
-	l.asleep, l.until = true, until
+	l.asleep = true
 	return until, false, true
 }
 
@@ -227,11 +227,12 @@ func (l *Link) serve() (busy bool, err error) {
 	l.asleep = false
 	for s := range side(len(l.lines)) {
 		line := l.lines[s]
-		line.received, line.carried = line.carried, false
+		line.received = false
 		more, err := l.wire.receive(s, line.take)
 		if err != nil && l.state == running {
 			return false, fmt.Errorf("receive at link end %s: %w", l.ends[s].Local, err)
 		}
+		line.admit(l.clock.now())
 		busy = busy || more || line.received
 	}
 	for s := range side(len(l.lines)) {
