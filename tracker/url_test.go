@@ -15,6 +15,8 @@ func TestParseURL(t *testing.T) {
 		{"http://tracker.example/announce", true, ""},
 		{"https://tracker.example:8443/announce?key=1", true, ""},
 		{"udp://127.0.0.1:6969", true, ""},
+		{"ws://127.0.0.1:8082", true, ""},
+		{"wss://tracker.example/announce", true, ""},
 		{"scion://1-ff00:0:110,[127.0.0.1]:8080", true, "1-ff00:0:110,[127.0.0.1]:8080"},
 		{"scion://1-ff00:0:110,[127.0.0.1]:8080/announce", true, "1-ff00:0:110,[127.0.0.1]:8080"},
 		{"scion://[1-ff00:0:110,127.0.0.1]:8080/announce", true, "1-ff00:0:110,[127.0.0.1]:8080"},

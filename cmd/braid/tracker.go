@@ -29,12 +29,12 @@ func trackerCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "tracker",
 		Usage: "introduce the peers of swarms to each other, on SCION and on IP",
-		Description: "Answers announces and scrapes over HTTP, UDP and HTTP/3 on SCION until it is interrupted. On SIGHUP it reads the\n" +
+		Description: "Answers announces and scrapes over HTTP, UDP, WebSocket and HTTP/3 on SCION until it is interrupted. On SIGHUP it reads the\n" +
 			"configuration file, the lists and the keys again. Everybody can read /healthz. For /stats and /metrics, add a\n" +
 			"listener for operators, such as --listen stats://127.0.0.1:8081.\n" +
 			"Once it is ready, it prints its addresses on standard error. With --json it prints " + `{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "listen", Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:31080, or for operators stats://127.0.0.1:8081 (repeatable)"},
+			&cli.StringSliceFlag{Name: "listen", Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:31080, ws://127.0.0.1:8082 for browsers (WebRTC; a reverse proxy makes it wss://), or for operators stats://127.0.0.1:8081 (repeatable)"},
 			&cli.StringSliceFlag{Name: "announce-url", Usage: "tell peers to reach the tracker at `URL`, scion://… or http://… (repeatable; default: the addresses of --listen that name a host)"},
 			&cli.StringFlag{Name: "data", Usage: "keep peers in a journal in `DIR` (default: they are forgotten when the tracker ends)"},
 			&cli.StringFlag{Name: "store", Usage: "keep peers in the Valkey or Redis server at `URL`, such as redis://user@host:6379/0, which several trackers may share"},
@@ -229,10 +229,10 @@ type trackerListener struct {
 func (l *trackerListeners) open(ctx context.Context, text string) error {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
-		return errors.New("want http://, udp://, scion:// or stats://, host and port")
+		return errors.New("want http://, udp://, ws://, scion:// or stats://, host and port")
 	}
 	rest = strings.TrimSuffix(strings.TrimSuffix(rest, "/announce"), "/")
-	if scheme == "http" || scheme == "udp" || scheme == "stats" {
+	if slices.Contains([]string{"http", "udp", "ws", "stats"}, scheme) {
 		if _, port, err := net.SplitHostPort(rest); err != nil {
 			return err
 		} else if port == "" {
@@ -242,7 +242,9 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 	switch scheme {
 	case "scion":
 		return l.openSCION(ctx, rest)
-	case "http", "stats":
+	case "wss":
+		return errors.New("braid serves no TLS: listen on ws://, and let a reverse proxy with a certificate pass wss:// on to it")
+	case "http", "ws", "stats":
 		if _, err := url.Parse(text); err != nil {
 			return errors.Unwrap(err)
 		}
@@ -251,9 +253,15 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 		if err != nil {
 			return err
 		}
-		if scheme == "stats" {
+		switch scheme {
+		case "stats":
 			l.add("stats://"+c.Addr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeStats(ctx, c) })
-			break
+			return nil
+		case "ws":
+			l.add("ws://"+c.Addr().String()+"/announce", c.Close, func(ctx context.Context) error {
+				return l.server.ServeWebSocket(ctx, c, l.maxConns)
+			})
+			return nil
 		}
 		l.add("http://"+c.Addr().String()+"/announce", c.Close, func(ctx context.Context) error {
 			return l.server.ServeHTTP1(ctx, c, l.maxConns)
@@ -269,7 +277,7 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 		}
 		l.add("udp://"+c.LocalAddr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeUDP(ctx, c) })
 	default:
-		return fmt.Errorf("scheme %q: want http, udp, scion or stats", scheme)
+		return fmt.Errorf("scheme %q: want http, udp, ws, scion or stats", scheme)
 	}
 	return nil
 }
@@ -306,7 +314,9 @@ func (l *trackerListeners) add(address string, closer func() error, serve func(c
 // any, those of the listeners.
 func (l *trackerListeners) announceAddresses(named []string) error {
 	if len(named) == 0 {
-		named = slices.DeleteFunc(slices.Clone(l.addresses), func(a string) bool { return strings.HasPrefix(a, "stats://") })
+		named = slices.DeleteFunc(slices.Clone(l.addresses), func(a string) bool {
+			return strings.HasPrefix(a, "stats://") || strings.HasPrefix(a, "ws://") // no use to peers without WebRTC
+		})
 	}
 	return l.server.SetAddresses(named)
 }

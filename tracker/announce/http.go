@@ -42,6 +42,9 @@ func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 		o.client, o.end = http.Client{Transport: t, CheckRedirect: noRedirect}, t.Close
 		return o, nil
 	}
+	if u.WebSocket() {
+		return nil, errors.New("its peers connect over WebRTC")
+	}
 	o := &overIP{
 		outlets: outletsOf(cfg.Listen), scopeOf: scionnet.ScopeOf,
 		named: named{user: u.ByUser(), plain: u.Plain(), from: from},

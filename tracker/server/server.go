@@ -1,5 +1,5 @@
-// Package server is a tracker: it introduces the peers of a swarm to each other, over HTTP/1.1, UDP
-// and HTTP/3 on SCION.
+// Package server is a tracker: it introduces the peers of a swarm to each other, over HTTP/1.1, UDP,
+// WebSocket, and HTTP/3 on SCION.
 //
 //	listener ─► gate (lists, keys, limits) ─► swarm.Store ─► answer
 //
@@ -7,6 +7,8 @@
 //	gate       who may ask, and how often               gate.go, limit.go
 //	handler    HTTP, over TCP and over SCION            http.go
 //	operators  /stats and /metrics, on their own port   operator.go
+//	websocket  WebTorrent's protocol, for browsers      websocket.go
+//	relay      offers and answers of WebRTC peers       relay.go
 //	udp        BEP 15                                   udp.go
 //	port       many packets in one system call          port_linux.go, port_other.go
 //	paths      path knowledge, for peers on SCION       paths.go
@@ -47,6 +49,7 @@ type Server struct {
 	gate    atomic.Pointer[gate]
 	limits  limiters
 	paths   *paths
+	relay   *relay
 	metrics *metrics
 	began   time.Time
 	// id is the tracker ID (BEP 3), which peers repeat in their next announce. It tells trackers on
@@ -58,7 +61,7 @@ type Server struct {
 
 // New makes a tracker that keeps its swarms in the store. The caller closes the store.
 func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
-	s := &Server{store: store, log: log, began: time.Now(), id: cfg.TrackerID, paths: newPaths(store, log)}
+	s := &Server{store: store, log: log, began: time.Now(), id: cfg.TrackerID, paths: newPaths(store, log), relay: newRelay()}
 	if s.id == "" {
 		s.id = fmt.Sprintf("%016x", rand.Uint64())
 	}
@@ -127,6 +130,7 @@ func (s *Server) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			s.relay.sweep(time.Now(), s.gate.Load().cfg.Lifetime.D())
 			if err := s.store.Sweep(ctx); err != nil && ctx.Err() == nil {
 				s.log.Error("old peers could not be removed", "error", err)
 			}
@@ -269,10 +273,11 @@ const (
 	overHTTP transport = iota
 	overUDP
 	overSCION
+	overWebSocket
 )
 
 // transportNames are those in metrics.
-var transportNames = [...]string{"http", "udp", "scion"}
+var transportNames = [...]string{"http", "udp", "scion", "websocket"}
 
 func (t transport) String() string { return transportNames[t] }
 

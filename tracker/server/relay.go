@@ -1,0 +1,220 @@
+package server
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"braid/pathsel"
+	"braid/tracker/wire"
+)
+
+// relay passes offers and answers between peers that are connected over WebSocket. Such a peer has no
+// address that others could dial, so the store does not know it. A place in a swarm ends with the
+// connection, or if the peer does not announce for the lifetime of a member.
+type relay struct {
+	mu       sync.Mutex
+	swarms   map[wire.InfoHash]*relayed
+	networks map[string]int // number of seats
+	seats    int
+}
+
+// relayed is one swarm.
+type relayed struct {
+	seats map[wire.PeerID]*seat
+	hosts map[string]int
+	seeds int
+}
+
+// seat is a peer's place in a swarm.
+type seat struct {
+	socket *socket
+	seed   bool
+	seen   time.Time
+}
+
+// maxSeats is the number of swarms that one connection takes part in.
+const maxSeats = 1000
+
+// Refusals of a place, with words for the user of the peer. They do not keep a peer from connecting to
+// others in another way.
+var (
+	errManySeats  = &wire.Failure{Reason: "too many torrents on one connection"}
+	errHostSeats  = &wire.Failure{Reason: "too many peers with your address in this swarm"}
+	errNetSeats   = &wire.Failure{Reason: "too many peers of your network; try again later", RetryIn: time.Minute}
+	errFullRelay  = &wire.Failure{Reason: "this tracker has no room for more peers; try again later", RetryIn: time.Minute}
+	errTakenID    = &wire.Failure{Reason: "another peer with this peer ID is connected"}
+	errNoPeerID   = &wire.Failure{Reason: "peer_id is missing"}
+	errNoSeat     = &wire.Failure{Reason: "announce the torrent before you answer offers"}
+	errNotOffered = &wire.Failure{Reason: "an offer or answer comes with an announce to this tracker, not as a message of its own"}
+)
+
+func newRelay() *relay {
+	return &relay{swarms: map[wire.InfoHash]*relayed{}, networks: map[string]int{}}
+}
+
+// enter gives the peer a place in the swarm, or renews it.
+func (r *relay) enter(k *socket, s *wire.Signal, cfg *Config, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if id, ok := k.seats[s.InfoHash]; ok && id != s.PeerID {
+		r.leaveLocked(k, s.InfoHash)
+	}
+	sw := r.swarms[s.InfoHash]
+	if sw == nil {
+		sw = &relayed{seats: map[wire.PeerID]*seat{}, hosts: map[string]int{}}
+	}
+	old := sw.seats[s.PeerID]
+	if old != nil && old.socket != k {
+		// A peer that connects again may be here before its old connection is found to be dead.
+		if old.socket.origin.Host != k.origin.Host {
+			return errTakenID
+		}
+		r.leaveLocked(old.socket, s.InfoHash)
+		old = nil
+	}
+	if old == nil {
+		switch {
+		case len(k.seats) >= maxSeats:
+			return errManySeats
+		case sw.hosts[k.origin.Host] >= cfg.MaxPerHost:
+			return errHostSeats
+		case r.networks[k.origin.Net] >= cmp.Or(cfg.MaxPerNet, max(1, cfg.MaxPeers/16)):
+			return errNetSeats
+		case r.seats >= cfg.MaxPeers:
+			return errFullRelay
+		}
+		old = &seat{socket: k}
+		r.swarms[s.InfoHash] = sw
+		sw.seats[s.PeerID], k.seats[s.InfoHash] = old, s.PeerID
+		sw.hosts[k.origin.Host]++
+		r.networks[k.origin.Net]++
+		r.seats++
+	}
+	if seed := s.Left == 0; seed != old.seed {
+		old.seed = seed
+		sw.seeds += map[bool]int{true: 1, false: -1}[seed]
+	}
+	old.seen = now
+	return nil
+}
+
+// leave ends the connection's place in the swarm, if it has one.
+func (r *relay) leave(k *socket, h wire.InfoHash) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaveLocked(k, h)
+}
+
+func (r *relay) leaveLocked(k *socket, h wire.InfoHash) {
+	id, ok := k.seats[h]
+	if !ok {
+		return
+	}
+	delete(k.seats, h)
+	sw := r.swarms[h]
+	if sw.seats[id].seed {
+		sw.seeds--
+	}
+	delete(sw.seats, id)
+	less(sw.hosts, k.origin.Host)
+	less(r.networks, k.origin.Net)
+	r.seats--
+	if len(sw.seats) == 0 {
+		delete(r.swarms, h)
+	}
+}
+
+func less(counts map[string]int, of string) {
+	if counts[of]--; counts[of] == 0 {
+		delete(counts, of)
+	}
+}
+
+// leaveAll ends all places of a connection.
+func (r *relay) leaveAll(k *socket) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h := range k.seats {
+		r.leaveLocked(k, h)
+	}
+}
+
+// sweep ends places whose peers have not announced for the lifetime.
+func (r *relay) sweep(now time.Time, lifetime time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h, sw := range r.swarms {
+		for _, x := range sw.seats {
+			if now.Sub(x.seen) > lifetime {
+				r.leaveLocked(x.socket, h)
+			}
+		}
+	}
+}
+
+// count adds the connected peers to the counts of a swarm.
+func (r *relay) count(c *wire.Counts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if sw := r.swarms[c.InfoHash]; sw != nil {
+		c.Complete += int64(sw.seeds)
+		c.Incomplete += int64(len(sw.seats) - sw.seeds)
+	}
+}
+
+// offer passes each offer of a peer that has a place to another peer, chosen by chance. Seeds have no use for each other.
+func (r *relay) offer(k *socket, s *wire.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sw := r.swarms[s.InfoHash]
+	if sw == nil || sw.seats[s.PeerID] == nil || sw.seats[s.PeerID].socket != k {
+		return
+	}
+	left := s.Offers
+	for id, x := range sw.seats { // in an order that changes each time
+		if len(left) == 0 {
+			return
+		}
+		if id == s.PeerID || x.seed && s.Left == 0 {
+			continue
+		}
+		if x.socket.tell(&wire.Signal{InfoHash: s.InfoHash, PeerID: s.PeerID, Offer: left[0]}) {
+			left = left[1:]
+		}
+	}
+}
+
+// answer passes an answer to the peer that it is for, if that is still here.
+func (r *relay) answer(k *socket, s *wire.Signal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if id, ok := k.seats[s.InfoHash]; !ok || id != s.PeerID {
+		return errNoSeat
+	}
+	if to := r.swarms[s.InfoHash].seats[s.ToPeer]; to != nil {
+		to.socket.tell(&wire.Signal{InfoHash: s.InfoHash, PeerID: s.PeerID, Answer: s.Answer})
+	}
+	return nil
+}
+
+// socket is a connection. Its fields belong to the relay, except the queue.
+type socket struct {
+	origin pathsel.Origin
+	seats  map[wire.InfoHash]wire.PeerID
+	out    chan []byte
+}
+
+// maxQueue is the number of messages that wait for a slow connection. Others are lost: offers are made
+// again with the next announce.
+const maxQueue = 32
+
+// tell queues a message. It reports whether there was room.
+func (k *socket) tell(s *wire.Signal) bool {
+	select {
+	case k.out <- s.Reply():
+		return true
+	default:
+		return false
+	}
+}

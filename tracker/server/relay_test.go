@@ -1,0 +1,58 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"braid/pathsel"
+	"braid/tracker/wire"
+)
+
+func TestRelayIsBounded(t *testing.T) {
+	now := time.Now()
+	r := newRelay()
+	peer := func(net, host string) *socket {
+		return &socket{origin: pathsel.Origin{Net: net, Host: host}, seats: map[wire.InfoHash]wire.PeerID{}, out: make(chan []byte, 1)}
+	}
+	cfg := Default()
+	cfg.MaxPerHost, cfg.MaxPerNet, cfg.MaxPeers = 2, 3, 4
+	enter := func(k *socket, hash, id byte, left int64) error {
+		return r.enter(k, &wire.Signal{InfoHash: wire.InfoHash{hash}, PeerID: wire.PeerID{id}, Left: left}, &cfg, now)
+	}
+	a, b, c := peer("1", "a"), peer("1", "b"), peer("2", "c")
+	for i, step := range []struct {
+		k        *socket
+		hash, id byte
+		want     error
+	}{
+		{a, 1, 1, nil},
+		{peer("1", "a"), 1, 2, nil},
+		{peer("1", "a"), 1, 3, errHostSeats},
+		{c, 1, 1, errTakenID}, // of another host
+		{b, 1, 4, nil},
+		{b, 1, 4, nil}, // again
+		{b, 2, 4, errNetSeats},
+		{c, 1, 5, nil},
+		{c, 2, 5, errFullRelay},
+	} {
+		if err := enter(step.k, step.hash, step.id, 1); err != step.want { //nolint:errorlint // not wrapped
+			t.Errorf("step %d: %v, want %v", i, err, step.want)
+		}
+	}
+	// A queue that is full loses messages, and no other connection waits for it.
+	for range 3 {
+		r.offer(c, &wire.Signal{InfoHash: wire.InfoHash{1}, PeerID: wire.PeerID{5}, Offers: make([]wire.Offer, 2)})
+	}
+	r.sweep(now.Add(time.Hour), 2*time.Hour)
+	if err := enter(a, 1, 1, 0); err != nil || r.swarms[wire.InfoHash{1}].seeds != 1 {
+		t.Errorf("a download is complete: %v", err)
+	}
+	r.leaveAll(c)
+	if r.seats != 3 || r.networks["2"] != 0 {
+		t.Errorf("%d seats, %v", r.seats, r.networks)
+	}
+	r.sweep(now.Add(time.Hour), time.Minute)
+	if r.seats != 0 || len(r.swarms) != 0 || len(r.networks) != 0 || len(a.seats) != 0 {
+		t.Errorf("after all have gone: %+v", r)
+	}
+}
