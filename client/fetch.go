@@ -60,16 +60,66 @@ func isURL(name string) bool {
 	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
 
-// sourceAt reads the torrent at a URL. Errors name only the host: the rest may hold the user's key.
+// sourceAt reads the torrent at a URL.
 func sourceAt(ctx context.Context, name, cookies string, scopeOf func(netip.Addr) scionnet.Scope) (Source, error) {
-	u, err := url.Parse(name)
-	if err != nil || u.Host == "" {
-		return Source{}, errors.New("get torrent: its address is not a URL like https://example.org/file.torrent")
+	got, err := Fetch{URL: name, Cookies: cookies, scopeOf: scopeOf}.Do(ctx)
+	if err != nil {
+		return Source{}, fmt.Errorf("get torrent from %w", err)
 	}
+	return got.Source()
+}
+
+// Fetch is a GET of a .torrent file or of a list of them, bounded in time and size.
+type Fetch struct {
+	URL string // http or https; with SCION also scion
+	// Cookies, in the form NAME=VALUE; NAME=VALUE, go to the first host only.
+	Cookies string
+	// From is the scope of the host that has named the URL; zero: the user has. No nearer host is
+	// contacted: otherwise a stranger could send requests of ours into our own network.
+	From scionnet.Scope
+	// SCION carries requests to servers on SCION; nil: there are none.
+	SCION *scionnet.HTTP
+	// ETag and Modified are those of an earlier answer, which is not sent again if it still holds.
+	ETag, Modified string
+
+	scopeOf func(netip.Addr) scionnet.Scope // nil: scionnet.ScopeOf
+}
+
+// Fetched is the answer to a Fetch.
+type Fetched struct {
+	Body           []byte
+	Unchanged      bool // there is no body, since the earlier answer still holds
+	ETag, Modified string
+	Type           string         // the media type, without parameters
+	At             *url.URL       // after redirects; on SCION the host is a text that stands for the server
+	Scope          scionnet.Scope // of the server
+}
+
+// IsPage tells whether the answer is a web page.
+func (f Fetched) IsPage() bool { return f.Type == "text/html" }
+
+// Source reads the answer as a .torrent file.
+func (f Fetched) Source() (Source, error) {
+	if f.IsPage() {
+		return Source{}, fmt.Errorf("get torrent from %s: the server sends a web page, not a torrent; the link may need a login", f.At.Host)
+	}
+	return parseNamed(f.Body, "from "+f.At.Host)
+}
+
+// maxValidator bounds an ETag and a date that are sent back to a server, in bytes.
+const maxValidator = 1024
+
+// Do sends the request. An answer that is larger than MaxTorrentFile is an error. Errors name only the
+// host, which comes first in them: the rest of a URL may hold the user's key.
+func (f Fetch) Do(ctx context.Context) (Fetched, error) {
+	u, transport, g, err := f.way()
+	if err != nil {
+		return Fetched{}, err
+	}
+	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	g := newRedirectGuard(scopeOf)
-	b, err := get(ctx, g, u, cookies)
+	got, err := f.get(ctx, u, &http.Client{Transport: transport, CheckRedirect: g.check})
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		err = e.Err // it would repeat the whole URL
 	}
@@ -77,62 +127,103 @@ func sourceAt(ctx context.Context, name, cookies string, scopeOf func(netip.Addr
 		err = fmt.Errorf("the server has not sent it within %v", fetchTimeout)
 	}
 	if err != nil {
-		return Source{}, fmt.Errorf("get torrent from %s: %w", u.Host, err)
+		return got, fmt.Errorf("%s: %w", u.Host, err)
 	}
-	return parseNamed(b, "from "+u.Host)
+	if got.Scope = scionnet.ScopePublic; g != nil {
+		got.Scope = max(g.from, g.Contacted())
+	}
+	return got, nil
 }
 
-func get(ctx context.Context, g *redirectGuard, u *url.URL, cookies string) ([]byte, error) {
-	client := http.Client{
-		Transport: &http.Transport{
-			DisableKeepAlives:      true,
-			DialContext:            g.dial,
-			TLSHandshakeTimeout:    connectTimeout,
-			ResponseHeaderTimeout:  headerTimeout,
-			MaxResponseHeaderBytes: 64 << 10,
-		},
-		CheckRedirect: func(r *http.Request, via []*http.Request) error {
-			g.redirected()
-			return scionnet.CheckRedirect(r, via)
-		},
+// transport carries requests, over IP or SCION.
+type transport interface {
+	http.RoundTripper
+	CloseIdleConnections()
+}
+
+// way returns the URL to ask for, and what carries the request there. On SCION there is no guard.
+func (f Fetch) way() (*url.URL, transport, *redirectGuard, error) {
+	server, ok, err := scionnet.ParseServerURL(f.URL)
+	switch {
+	case ok && err != nil:
+		return nil, nil, nil, err
+	case ok && f.SCION == nil:
+		return nil, nil, nil, errors.New("a server on SCION, to which this host has no connection")
+	case ok && server.Name != "":
+		return &server.Request, onSCION{f.SCION.ClientByName(server.Name, server.Addr.Port)}, nil, nil
+	case ok:
+		return &server.Request, onSCION{f.SCION.Client(server.Addr)}, nil, nil
 	}
+	u, err := url.Parse(f.URL)
+	if err != nil || u.Host == "" || !isURL(f.URL) {
+		return nil, nil, nil, errors.New("an address that is not a URL like https://example.org/file.torrent")
+	}
+	scopeOf := f.scopeOf
+	if scopeOf == nil {
+		scopeOf = scionnet.ScopeOf
+	}
+	g := newRedirectGuard(scopeOf)
+	g.from = f.From
+	return u, &http.Transport{
+		DisableKeepAlives:      true,
+		DialContext:            g.dial,
+		TLSHandshakeTimeout:    connectTimeout,
+		ResponseHeaderTimeout:  headerTimeout,
+		MaxResponseHeaderBytes: 64 << 10,
+	}, g, nil
+}
+
+// onSCION is a transport for one request.
+type onSCION struct{ scionnet.HTTPClient }
+
+func (o onSCION) CloseIdleConnections() { _ = o.Close() }
+
+func (f Fetch) get(ctx context.Context, u *url.URL, client *http.Client) (got Fetched, err error) {
 	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}).WithContext(ctx)
-	if cookies != "" {
-		req.Header.Set("Cookie", cookies) // the standard library drops it when another host is next
+	for name, value := range map[string]string{"Cookie": f.Cookies, "If-None-Match": f.ETag, "If-Modified-Since": f.Modified} {
+		if value != "" {
+			req.Header.Set(name, value) // the standard library drops cookies when another host is next
+		}
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		return got, err
 	}
 	defer res.Body.Close()
+	got = Fetched{At: res.Request.URL, ETag: res.Header.Get("ETag"), Modified: res.Header.Get("Last-Modified")}
+	if len(got.ETag)+len(got.Modified) > maxValidator {
+		got.ETag, got.Modified = "", ""
+	}
+	if res.StatusCode == http.StatusNotModified && f.ETag+f.Modified != "" {
+		got.Unchanged = true
+		return got, nil
+	}
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the server answers %s", res.Status)
+		return got, fmt.Errorf("the server answers %s", res.Status)
 	}
-	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "text/html" {
-		return nil, errors.New("the server sends a web page, not a torrent; the link may need a login")
+	got.Type, _, _ = mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if got.Body, err = io.ReadAll(io.LimitReader(res.Body, MaxTorrentFile+1)); err != nil {
+		return got, err
 	}
-	b, err := io.ReadAll(io.LimitReader(res.Body, MaxTorrentFile+1))
-	if err != nil {
-		return nil, err
+	if len(got.Body) > MaxTorrentFile {
+		return got, fmt.Errorf("it is larger than the %d MiB that are accepted", MaxTorrentFile>>20)
 	}
-	if len(b) > MaxTorrentFile {
-		return nil, fmt.Errorf("it is larger than the %d MiB that are accepted", MaxTorrentFile>>20)
-	}
-	return b, nil
+	return got, nil
 }
 
 // redirectGuard dials, and remembers the widest scope that a redirect came from.
 type redirectGuard struct {
 	scionnet.ScopedDialer
 	from scionnet.Scope
+	how  string // the host came to us
 }
 
 func newRedirectGuard(scopeOf func(netip.Addr) scionnet.Scope) *redirectGuard {
-	g := &redirectGuard{}
+	g := &redirectGuard{how: "link"}
 	g.ScopeOf = scopeOf
 	g.May = func(to scionnet.Scope) error {
 		if to < g.from {
-			return fmt.Errorf("a redirect to a %s address is not followed", to)
+			return fmt.Errorf("a %s to a %s address is not followed", g.how, to)
 		}
 		return nil
 	}
@@ -143,7 +234,12 @@ func (g *redirectGuard) dial(ctx context.Context, network, address string) (net.
 	return g.Dial(ctx, net.Dialer{Timeout: connectTimeout}, network, address)
 }
 
-// redirected notes that the server contacted last sends us on.
-func (g *redirectGuard) redirected() {
-	g.Redirected(func(by scionnet.Scope) { g.from = max(g.from, by) })
+// check notes that the server contacted last sends us on. Without a guard, on SCION, a redirect could
+// lead to any host of the AS.
+func (g *redirectGuard) check(r *http.Request, via []*http.Request) error {
+	if g == nil {
+		return errors.New("a server on SCION must not redirect")
+	}
+	g.Redirected(func(by scionnet.Scope) { g.from, g.how = max(g.from, by), "redirect" })
+	return scionnet.CheckRedirect(r, via)
 }

@@ -269,6 +269,9 @@ func (n *Node) Close() error {
 // Listening returns the addresses at which peers may connect.
 func (n *Node) Listening() []client.Peer { return n.session.Listening() }
 
+// HTTP carries requests to servers on SCION; nil if the node is not on SCION.
+func (n *Node) HTTP() *scionnet.HTTP { return n.http }
+
 // PeerID is the name under which peers and trackers know the node.
 func (n *Node) PeerID() [20]byte { return n.session.PeerID() }
 

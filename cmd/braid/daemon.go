@@ -112,11 +112,17 @@ func openState(cmd *cli.Command) (dir string, unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, fmt.Errorf("make the state directory: %w", err)
 	}
+	unlock, err = lockState(dir, "braid daemon")
+	return dir, unlock, err
+}
+
+// lockState keeps a state directory for this process, which runs that command.
+func lockState(dir, command string) (unlock func(), err error) {
 	f, err := durable.OpenLocked(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600, 0)
 	if err != nil {
-		return "", nil, fmt.Errorf("the state directory %s belongs to another braid daemon that runs: %w", dir, err)
+		return nil, fmt.Errorf("the state directory %s belongs to another %s that runs: %w", dir, command, err)
 	}
-	return dir, func() { _ = f.Close() }, nil
+	return func() { _ = f.Close() }, nil
 }
 
 // stateDir is where a daemon keeps its state.

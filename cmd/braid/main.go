@@ -62,7 +62,7 @@ func rootCommand(out, people *printer) *cli.Command {
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: configureCompletion,
 		Commands: slices.Concat([]*cli.Command{
-			downloadCommand(), seedCommand(), sendCommand(), getCommand(), serveCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
+			downloadCommand(), seedCommand(), sendCommand(), getCommand(), mirrorCommand(), serveCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
 			daemonCommand(), addCommand(), listCommand(), showCommand(), pauseCommand(), resumeCommand(), removeCommand(),
 			setCommand(), moveCommand(), renameCommand(), watchCommand(), passwordCommand(),
 			bootstrapCommand(), pathsCommand(), doctorCommand(), trackerCommand(), gatewayCommand(), dhtCommand(),

@@ -185,6 +185,18 @@ type Changed struct {
 	InfoHash string `json:"info_hash"`
 }
 
+// Mirror says what braid mirror has done with a torrent or, without one, with its list.
+type Mirror struct {
+	Event string `json:"event"` // mirror
+	// Action is added, kept, removed, left-out or failed; without a torrent looked or failed.
+	Action   string `json:"action"`
+	Torrent  string `json:"torrent,omitempty"`
+	InfoHash string `json:"info_hash,omitempty"`
+	Bytes    int64  `json:"bytes,omitempty"`
+	Dir      string `json:"dir,omitempty"`    // of the data, if it was added
+	Reason   string `json:"reason,omitempty"` // or what was found
+}
+
 // DHT is the state of a program's nodes in DHTs.
 type DHT struct {
 	Event    string    `json:"event"` // dht

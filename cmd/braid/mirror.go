@@ -1,0 +1,278 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/node"
+	"braid/node/event"
+	"braid/node/mirror"
+	"braid/scionnet"
+)
+
+func mirrorCommand() *cli.Command {
+	own := []cli.Flag{
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "keep the copy in `DIR`"},
+		&cli.StringSliceFlag{Name: "include", Usage: "take only torrents whose title matches `GLOB`, such as '*netinst*' (repeatable)"},
+		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out torrents whose title matches `GLOB` (repeatable)"},
+		&sizeFlag{Name: "max-size", Usage: "leave out torrents larger than `SIZE` (default: no limit)"},
+		&sizeFlag{Name: "max-total", Usage: "keep at most `SIZE` of data (default: no limit)"},
+		&cli.IntFlag{Name: "max-torrents", Value: 1000, Usage: "keep at most `N` torrents"},
+		&sizeFlag{Name: "keep-free", Value: 1 << 30, Usage: "leave `SIZE` of the disk free"},
+		&cli.BoolFlag{Name: "delete", Usage: "delete the data of torrents that are no longer offered (default: they are kept)"},
+		&durationFlag{Name: "interval", Usage: "look for changes every `TIME`, at least 10s (default: 15m; 10s in a directory)"},
+		&cli.BoolFlag{Name: "once", Usage: "look once, wait for the downloads, and end, for cron"},
+		&durationFlag{Name: "stop-timeout", Usage: "give up a torrent after `TIME` without data, until the next look (default: never; 10m with --once)"},
+		&cli.IntFlag{Name: "downloads", Value: 8, Usage: "download at most `N` torrents at a time"},
+		&cli.StringFlag{Name: "state", Usage: "remember torrents and offers in `DIR` (default: a directory for this source and --output in $XDG_STATE_HOME/braid or ~/.local/state/braid)"},
+		&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, scion://name:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+	}
+	return &cli.Command{
+		Name:      "mirror",
+		Usage:     "keep a copy of what a feed or a directory of torrents offers",
+		ArgsUsage: "FEED|DIR|URL",
+		Description: "Downloads the torrents of an RSS or Atom feed, of a web page with links, or of a directory of .torrent files, and\n" +
+			"serves them. New ones are added, the first of the list first, as far as the limits allow. What is no longer\n" +
+			"offered is kept, unless you give --delete. Prints one line for each event. The same command resumes.\n" +
+			"FEED and URL are http, https or scion URLs, or files. A feed names torrents by enclosures, links that end in\n" +
+			".torrent, magnet links, or elements such as <torrent:infoHash>.\n\n" + exitCodes,
+		Flags: slices.Concat(own, writeFlags(), seedGoalFlags(), selectorFlags(), peerFlags(), limitFlags(),
+			withoutFlag(policyFlags(), "interactive"), announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
+		Action: endOnHangup(runMirror),
+	}
+}
+
+func runMirror(ctx context.Context, cmd *cli.Command) (err error) {
+	source, err := mirrorSource(cmd)
+	if err != nil {
+		return err
+	}
+	every, err := mirrorInterval(cmd, source)
+	if err != nil {
+		return err
+	}
+	out := newDisplay(cmd, true)
+	cfg := mirror.Config{
+		Source: source, Logger: logger(cmd), Tell: out.mirrored,
+		Filter: mirror.Filter{Include: cmd.StringSlice("include"), Exclude: cmd.StringSlice("exclude")},
+		Limits: mirror.Limits{
+			MaxTorrent: cmd.Int64("max-size"), MaxTotal: cmd.Int64("max-total"), MaxTorrents: cmd.Int("max-torrents"), KeepFree: cmd.Int64("keep-free"),
+			Delete: cmd.Bool("delete"),
+		},
+	}
+	if err := cfg.Filter.Check(); err != nil {
+		return usageErrorf("--include and --exclude: %w", err)
+	}
+	if cfg.Dir, err = filepath.Abs(cmd.String("output")); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return err
+	}
+	if cfg.Options, err = mirrorOptions(ctx, cmd); err != nil {
+		return err
+	}
+	state, unlock, err := mirrorState(cmd, source, cfg.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	cfg.State = filepath.Join(state, "mirror.json")
+	n, err := openMirrorNode(ctx, cmd, source, cfg.Dir, state)
+	if err != nil {
+		return err
+	}
+	shown := out.finishing(n)
+	defer func() { err = errors.Join(err, n.Close()); shown() }()
+	if err := n.Restore(ctx); err != nil {
+		cfg.Logger.Error("torrents of the state directory are left out", "error", err)
+	}
+	cfg.Node = n
+	m, err := mirror.Open(cfg)
+	if err != nil {
+		return err
+	}
+	if out.say("mirror of " + source + " in " + cfg.Dir); !cmd.Bool("once") {
+		m.Run(ctx, every)
+		return nil // to be interrupted is how it ends
+	}
+	if err := m.Look(ctx); err != nil {
+		return err
+	}
+	return completed(ctx, n)
+}
+
+// mirrorSource reads the argument.
+func mirrorSource(cmd *cli.Command) (string, error) {
+	if cmd.Args().Len() != 1 {
+		return "", usageErrorf("name one feed, directory or URL; see braid mirror --help")
+	}
+	source := cmd.Args().First()
+	if !mirror.IsLocal(source) {
+		return source, nil
+	}
+	if _, err := os.Stat(source); err != nil {
+		return "", usageErrorf("%w (want a directory, a file, or an http, https or scion URL)", err)
+	}
+	return filepath.Abs(source)
+}
+
+func mirrorInterval(cmd *cli.Command, source string) (time.Duration, error) {
+	for _, flag := range []string{"max-torrents", "downloads"} {
+		if n := cmd.Int(flag); n < 1 {
+			return 0, usageErrorf("--%s %d: want at least 1", flag, n)
+		}
+	}
+	if stop := cmd.Duration("stop-timeout"); stop < 0 || cmd.IsSet("stop-timeout") && stop == 0 {
+		return 0, usageErrorf("--stop-timeout %v: want more than 0", stop)
+	}
+	every := cmd.Duration("interval")
+	switch {
+	case !cmd.IsSet("interval") && mirror.IsLocal(source):
+		return 10 * time.Second, nil
+	case !cmd.IsSet("interval"):
+		return 15 * time.Minute, nil
+	case every < 10*time.Second:
+		return 0, usageErrorf("--interval %v: want at least 10s", every)
+	}
+	return every, nil
+}
+
+// mirrorOptions says how each torrent is added.
+func mirrorOptions(ctx context.Context, cmd *cli.Command) (func(client.Source) (node.Options, error), error) {
+	o := node.Options{StopTimeout: cmd.Duration("stop-timeout")}
+	if cmd.Bool("once") {
+		o.StopTimeout = cmp.Or(o.StopTimeout, 10*time.Minute)
+	}
+	var err error
+	if o.Peers, err = namedPeers(ctx, cmd); err != nil {
+		return nil, err
+	}
+	if o.Goal, err = parseSeedGoal(cmd); err != nil {
+		return nil, err
+	}
+	if o.Storage.Existing, err = existingFiles(cmd); err != nil {
+		return nil, err
+	}
+	o.Storage.AllowDotfiles = cmd.Bool("allow-dotfiles")
+	log := logger(cmd)
+	return func(src client.Source) (node.Options, error) {
+		out := o
+		out.Source = src
+		out.Trackers, err = parseTrackers(cmd, src, log)
+		return out, err
+	}, nil
+}
+
+// mirrorState makes the state directory of this source and output, and keeps it for this process.
+func mirrorState(cmd *cli.Command, source, dir string) (string, func(), error) {
+	state, err := stateDir(cmd.String("state"), os.Getenv)
+	if err != nil {
+		return "", nil, err
+	}
+	if cmd.String("state") == "" {
+		sum := sha256.Sum256([]byte(source + "\x00" + dir))
+		state = filepath.Join(state, "mirrors", hex.EncodeToString(sum[:12]))
+	}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return "", nil, fmt.Errorf("make the state directory: %w", err)
+	}
+	unlock, err := lockState(state, "braid mirror")
+	return state, unlock, err
+}
+
+func openMirrorNode(ctx context.Context, cmd *cli.Command, source, dir, state string) (*node.Node, error) {
+	cfg, err := parseNode(cmd, logger(cmd))
+	if err != nil {
+		return nil, err
+	}
+	cfg.State, cfg.Service = state, true
+	if cfg.DHT, err = parseDHT(cmd); err != nil {
+		return nil, err
+	}
+	_, onSCION, err := scionnet.ParseServerURL(source)
+	if onSCION && err != nil {
+		return nil, usageErrorf("%w", err)
+	}
+	cfg.SCION.Required = cfg.SCION.Required || onSCION && cfg.SCION.Open != nil
+	cfg.Settings.Dir, cfg.Settings.Queue = dir, node.Queue{Downloads: cmd.Int("downloads")}
+	n, err := node.Open(ctx, cfg)
+	if err != nil {
+		return nil, listenError(err)
+	}
+	return n, nil
+}
+
+// finishing shows which torrents of a node become complete, or fail, until it is closed. The function
+// waits for the last one.
+func (d *display) finishing(n *node.Node) (shown func()) {
+	events, done := n.Subscribe(maxBehind), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			e, err := events.Next(context.Background())
+			if err != nil {
+				return
+			}
+			switch e := e.(type) {
+			case event.Done:
+				d.outcome(e, fmt.Sprintf("complete: %s, %s, %s of it downloaded now", e.Torrent, bytesText(e.Bytes), bytesText(e.Fetched)))
+			case event.Failed:
+				d.outcome(e, fmt.Sprintf("failed: %s: %s", e.Torrent, e.Error))
+			}
+		}
+	}()
+	return func() { <-done }
+}
+
+// mirrored shows what a mirror has done.
+func (d *display) mirrored(e event.Mirror) {
+	line := e.Action
+	if e.Torrent != "" {
+		line += ": " + e.Torrent
+	}
+	if e.Bytes > 0 {
+		line += ", " + bytesText(e.Bytes)
+	}
+	if e.Reason != "" {
+		line += ": " + e.Reason
+	}
+	d.outcome(e, line)
+}
+
+// outcome shows an event on standard output, as an object or as a line.
+func (d *display) outcome(e any, line string) {
+	if d.json {
+		d.emit(e)
+		return
+	}
+	d.results.printf("%s\n", line)
+}
+
+// completed waits until all downloads of a node have ended.
+func completed(ctx context.Context, n *node.Node) error {
+	var errs []error
+	for _, t := range n.Torrents() {
+		select {
+		case <-ctx.Done():
+			return codedError{errors.New("interrupted; run the same command again to resume"), exitInterrupted}
+		case <-t.Done():
+		}
+		if err := t.Progress().Err; err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,216 @@
+package mirror
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/mmcdole/gofeed"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/charset"
+)
+
+// Offer is what a source says of one torrent.
+type Offer struct {
+	Title string `json:"title"`
+	// Link is where the torrent is: a URL, a magnet link, or a file. It names the offer.
+	Link string `json:"link"`
+	Hash string `json:"hash,omitempty"` // the info hash, if the source says it
+}
+
+// Bounds of a list of offers.
+const (
+	maxList   = 16 << 20 // bytes
+	maxOffers = 10_000
+	maxTitle  = 512 // bytes; longer ones are cut
+	maxLink   = 4096
+	// A feed's elements are read by recursion, and its namespaces are copied for each element.
+	maxDepth      = 64
+	maxElements   = 500_000
+	maxNamespaces = 64
+)
+
+// parseList reads a feed (RSS or Atom) or a web page that was found at base. isPage tells which one.
+// Offers stand in the order of the list. Links on no server that braid can ask are left out.
+func parseList(b []byte, base *url.URL, isPage bool) (offers []Offer, err error) {
+	if len(b) > maxList {
+		return nil, fmt.Errorf("the list has %d bytes, want at most %d", len(b), maxList)
+	}
+	l := list{base: base, seen: map[string]bool{}}
+	if isPage {
+		l.page(b)
+		return l.offers, nil
+	}
+	if err := checkXML(b); err != nil {
+		return nil, fmt.Errorf("read the feed: %w", err)
+	}
+	feed, err := gofeed.NewParser().Parse(bytes.NewReader(b))
+	if err != nil {
+		return nil, fmt.Errorf("read the feed: %w", err)
+	}
+	for _, item := range feed.Items {
+		l.item(item)
+	}
+	return l.offers, nil
+}
+
+// checkXML refuses documents that would take the parser of feeds too long, or too deep.
+func checkXML(b []byte) error {
+	if t := bytes.TrimLeft(b, "\x00\xfe\xff\xef\xbb\xbf \t\r\n"); len(t) == 0 || t[0] != '<' {
+		return errors.New("it is neither RSS nor Atom")
+	}
+	d := xml.NewDecoder(bytes.NewReader(b))
+	d.Strict, d.CharsetReader = false, charset.NewReaderLabel
+	elements := 0
+	var spaces []int // namespaces that each open element and those around it have declared
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			declared := 0
+			if len(spaces) > 0 {
+				declared = spaces[len(spaces)-1]
+			}
+			for _, a := range t.Attr {
+				if a.Name.Space == "xmlns" || a.Name.Local == "xmlns" {
+					declared++
+				}
+			}
+			spaces = append(spaces, declared)
+			if elements++; len(spaces) > maxDepth || elements > maxElements || declared > maxNamespaces {
+				return errors.New("it has too many elements, levels or namespaces")
+			}
+		case xml.EndElement:
+			spaces = spaces[:max(0, len(spaces)-1)]
+		}
+	}
+}
+
+// list collects offers.
+type list struct {
+	base   *url.URL
+	offers []Offer
+	seen   map[string]bool // links
+}
+
+// item adds the torrents of an item of a feed: its enclosures or, without any, its links.
+func (l *list) item(item *gofeed.Item) {
+	title := strings.TrimSpace(item.Title)
+	found := extensions(item)
+	before := len(l.offers)
+	for _, e := range item.Enclosures {
+		if kind, _, _ := strings.Cut(e.Type, ";"); strings.EqualFold(strings.TrimSpace(kind), "application/x-bittorrent") || isTorrent(e.URL) {
+			l.add(title, e.URL, "")
+		}
+	}
+	if n := len(l.offers) - before; n > 0 {
+		if n == 1 {
+			l.offers[before].Hash = found.hash
+		}
+		return
+	}
+	for _, link := range append(append([]string{found.magnet}, item.Links...), item.Link, item.GUID) {
+		if isTorrent(link) && l.add(title, link, found.hash) {
+			return
+		}
+	}
+	if found.hash != "" {
+		l.add(title, "magnet:?xt=urn:btih:"+found.hash+"&dn="+url.QueryEscape(cutText(title)), found.hash)
+	}
+}
+
+// extension is what <torrent:...> elements say, whatever their prefix is.
+type extension struct{ hash, magnet string }
+
+var isHash = regexp.MustCompile(`^[0-9a-fA-F]{40}$`).MatchString
+
+func extensions(item *gofeed.Item) (e extension) {
+	for _, names := range item.Extensions {
+		for name, all := range names {
+			for _, x := range all {
+				value := strings.TrimSpace(x.Value)
+				switch {
+				case strings.EqualFold(name, "infohash") && isHash(value):
+					e.hash = strings.ToLower(value)
+				case strings.EqualFold(name, "magneturi"):
+					e.magnet = value
+				}
+				for _, c := range x.Children["infoHash"] { // of an element <torrent>
+					if isHash(strings.TrimSpace(c.Value)) {
+						e.hash = strings.ToLower(strings.TrimSpace(c.Value))
+					}
+				}
+			}
+		}
+	}
+	return e
+}
+
+// isTorrent tells whether a link looks like one to a torrent.
+func isTorrent(link string) bool {
+	if isMagnet(link) {
+		return true
+	}
+	u, err := url.Parse(strings.TrimSpace(link))
+	return err == nil && strings.EqualFold(path.Ext(u.Path), ".torrent")
+}
+
+func isMagnet(link string) bool {
+	return len(link) > 7 && strings.EqualFold(link[:7], "magnet:")
+}
+
+// page adds the links of a web page to torrents.
+func (l *list) page(b []byte) {
+	for z := html.NewTokenizer(bytes.NewReader(b)); ; {
+		switch z.Next() {
+		case html.ErrorToken:
+			return
+		case html.StartTagToken:
+			if name, more := z.TagName(); string(name) == "a" {
+				for more {
+					var key, value []byte
+					if key, value, more = z.TagAttr(); string(key) == "href" && isTorrent(string(value)) {
+						l.add("", string(value), "")
+					}
+				}
+			}
+		}
+	}
+}
+
+// add adds an offer, and tells whether its link is one that can be used.
+func (l *list) add(title, link, hash string) bool {
+	link = strings.TrimSpace(link)
+	if !isMagnet(link) {
+		u, err := l.base.Parse(link)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return false
+		}
+		u.Fragment = ""
+		link = u.String()
+		if title == "" {
+			title = strings.TrimSuffix(path.Base(u.Path), ".torrent")
+		}
+	}
+	if len(link) > maxLink || l.seen[link] || len(l.offers) >= maxOffers {
+		return false
+	}
+	l.seen[link] = true
+	l.offers = append(l.offers, Offer{cutText(title), link, hash})
+	return true
+}
+
+// cutText is a text of bounded length in which all is UTF-8.
+func cutText(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxTitle)], "") }

@@ -1,0 +1,100 @@
+package mirror
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+const hash = "0123456789abcdef0123456789abcdef01234567"
+
+const rssFeed = `<?xml version="1.0" encoding="ISO-8859-1"?>
+<rss version="2.0" xmlns:torrent="http://xmlns.ezrss.it/0.1/"><channel><title>sets</title>
+<item><title>one</title><link>https://example.org/one.html</link>
+  <enclosure url="https://example.org/get?id=1" length="5" type="application/x-bittorrent"/>
+  <torrent:infoHash>0123456789ABCDEF0123456789ABCDEF01234567</torrent:infoHash></item>
+<item><title>zwei &auml;</title><link>files/two.torrent</link></item>
+<item><title>three</title><link>https://example.org/3</link><torrent:magnetURI><![CDATA[magnet:?xt=urn:btih:` + hash + `&dn=three]]></torrent:magnetURI></item>
+<item><title>four</title><torrent:infoHash>` + hash + `</torrent:infoHash></item>
+<item><title>five</title><enclosure url="https://example.org/5.mp3" type="audio/mpeg"/></item>
+<item><title>six</title><guid>magnet:?xt=urn:btih:` + hash + `</guid></item>
+<item><title>seven</title><link>file:///etc/passwd.torrent</link></item>
+<item><title>again</title><link>https://example.org/list/files/two.torrent#part</link></item>
+</channel></rss>`
+
+const atomFeed = `<feed xmlns="http://www.w3.org/2005/Atom"><title>sets</title>
+<entry><title>one</title><link rel="alternate" href="https://example.org/one"/>
+  <link rel="enclosure" type="application/x-bittorrent; v=1" href="../one"/></entry>
+<entry><title>two</title><link href="two.TORRENT?key=1"/></entry>
+<entry><title>three</title><link rel="enclosure" href="magnet:?xt=urn:btih:` + hash + `"/></entry>
+</feed>`
+
+func TestParseList(t *testing.T) {
+	base, _ := url.Parse("https://example.org/list/all.xml")
+	for name, c := range map[string]struct {
+		text string
+		page bool
+		want string
+	}{
+		"RSS": {rssFeed, false, "one https://example.org/get?id=1 " + hash + "\nzwei ä https://example.org/list/files/two.torrent \n" +
+			"three magnet:?xt=urn:btih:" + hash + "&dn=three \nfour magnet:?xt=urn:btih:" + hash + "&dn=four " + hash + "\nsix magnet:?xt=urn:btih:" + hash + " \n"},
+		"Atom": {atomFeed, false, "one https://example.org/one \ntwo https://example.org/list/two.TORRENT?key=1 \nthree magnet:?xt=urn:btih:" + hash + " \n"},
+		"page": {`<a href="/a%20b.torrent">x</a><A class=x HREF='magnet:?xt=urn:btih:` + hash + `'>y</a><a href="c.html">z</a><a href="ftp://h/d.torrent">`, true,
+			"a b https://example.org/a%20b.torrent \n magnet:?xt=urn:btih:" + hash + " \n"},
+	} {
+		offers, err := parseList([]byte(c.text), base, c.page)
+		got := ""
+		for _, o := range offers {
+			got += o.Title + " " + o.Link + " " + o.Hash + "\n"
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, c.want)
+		}
+	}
+}
+
+// Documents that would keep a parser busy, or use up its stack, are refused.
+func TestParseListRefuses(t *testing.T) {
+	spaces := &strings.Builder{}
+	for i := range 100 {
+		spaces.WriteString(` xmlns:n` + strings.Repeat("x", i) + `="u"`)
+	}
+	for name, text := range map[string]string{
+		"deep":       "<rss><channel><item>" + strings.Repeat("<a:b>", 1000) + strings.Repeat("</a:b>", 1000) + "</item></channel></rss>",
+		"long":       "<rss><channel>" + strings.Repeat("<a/>", maxElements) + "</channel></rss>",
+		"large":      "<rss>" + strings.Repeat(" ", maxList) + "</rss>",
+		"namespaces": "<rss" + spaces.String() + "></rss>",
+		"JSON":       `{"version":"https://jsonfeed.org/version/1","items":[]}`,
+		"empty":      "",
+		"HTML":       "<html></html>",
+		"cut off":    "<rss><channel>",
+	} {
+		if offers, err := parseList([]byte(text), &url.URL{}, false); err == nil {
+			t.Errorf("%s: accepted, with %d offers", name, len(offers))
+		}
+	}
+	many := "<rss><channel>" + strings.Repeat("<item><link>magnet:?x"+"</link></item>", 3) + "</channel></rss>"
+	if offers, err := parseList([]byte(many), &url.URL{}, false); err != nil || len(offers) != 1 {
+		t.Errorf("%d offers, %v", len(offers), err)
+	}
+}
+
+func FuzzParseList(f *testing.F) {
+	f.Add([]byte(rssFeed), false)
+	f.Add([]byte(atomFeed), false)
+	f.Add([]byte(`<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><item><link>a.torrent</link></item></rdf:RDF>`), false)
+	f.Add([]byte(`<a href="a.torrent">`), true)
+	base, _ := url.Parse("https://example.org/list/all.xml")
+	f.Fuzz(func(t *testing.T, b []byte, page bool) {
+		offers, err := parseList(b, base, page)
+		if err != nil && len(offers) > 0 || len(offers) > maxOffers {
+			t.Fatalf("%d offers, %v", len(offers), err)
+		}
+		for _, o := range offers {
+			u, err := url.Parse(o.Link)
+			if !isMagnet(o.Link) && (err != nil || u.Scheme != "http" && u.Scheme != "https") || len(o.Link) > maxLink || len(o.Title) > maxTitle {
+				t.Errorf("%+v", o)
+			}
+		}
+	})
+}

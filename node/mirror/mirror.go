@@ -1,0 +1,360 @@
+package mirror
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"braid/client"
+	"braid/node"
+	"braid/node/event"
+	"braid/node/web/foreign"
+)
+
+const (
+	// newTorrents bounds the descriptions that are fetched in one look, so that the first torrents of a
+	// long list are there soon. The rest follows at the next look.
+	newTorrents = 256
+	// asking bounds the requests at a time; describing how long peers are asked what is in a magnet link.
+	asking     = 4
+	describing = time.Minute
+)
+
+// Config describes a mirror.
+type Config struct {
+	// Node is a service of this mirror's own: all of its torrents belong to the mirror.
+	Node   *node.Node
+	Source string // a directory, a file, or a URL
+	Dir    string // of the data
+	State  string // a file that remembers the offers
+	Filter Filter
+	Limits Limits
+	// Options returns how a torrent is added.
+	Options func(client.Source) (node.Options, error)
+	// Tell gets each event.
+	Tell   func(event.Mirror)
+	Logger *slog.Logger
+}
+
+// Mirror keeps a copy of what a source offers. Its methods are for one goroutine.
+type Mirror struct {
+	Config
+	source source
+	known  map[string]Torrent       // what is in the offers, by link
+	ready  map[string]client.Source // torrents that were read in this look, by info hash
+	misses map[string]int           // looks in a row that did not find out what is in an offer
+	told   map[string]string        // the last event of each torrent or link
+}
+
+// saved is the content of the state file.
+type saved struct {
+	Source string             `json:"source"`
+	Answer answer             `json:"answer"`
+	Known  map[string]Torrent `json:"known"`
+}
+
+// Open returns a mirror with the offers that an earlier one has seen.
+func Open(cfg Config) (*Mirror, error) {
+	if err := cfg.Filter.Check(); err != nil {
+		return nil, err
+	}
+	m := &Mirror{Config: cfg, known: map[string]Torrent{}, misses: map[string]int{}, told: map[string]string{}}
+	m.source = source{name: cfg.Source, scion: cfg.Node.HTTP()}
+	b, err := os.ReadFile(cfg.State)
+	if errors.Is(err, os.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the mirror: %w", err)
+	}
+	var s saved
+	if err := json.Unmarshal(b, &s); err != nil || s.Source != cfg.Source {
+		cfg.Logger.Warn("the state of the mirror is not used, and made anew", "file", cfg.State, "error", err)
+		return m, nil
+	}
+	m.source.asked = s.Answer
+	for link, t := range s.Known {
+		m.known[link] = t
+	}
+	return m, nil
+}
+
+// Look reads the list once, and adds and removes torrents. The error is that of the list or of the
+// state; those of single torrents are events.
+func (m *Mirror) Look(ctx context.Context) error {
+	unchanged, err := m.source.look(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.Tell(event.Mirror{Event: "mirror", Action: "failed", Reason: err.Error()})
+		}
+		return err
+	}
+	var wanted []Offer
+	for _, o := range m.source.asked.Offers {
+		if m.Filter.Wants(o.Title) {
+			wanted = append(wanted, o)
+		}
+	}
+	m.ready = map[string]client.Source{}
+	defer func() { m.ready = nil }()
+	offered, unknown, err := m.resolve(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	m.forget()
+	m.say("", event.Mirror{Action: "looked", Reason: found(len(m.source.asked.Offers), len(wanted), unknown, unchanged)})
+	free, _, err := foreign.DiskSpace(m.Dir)
+	if err != nil {
+		free = -1
+		m.Logger.Warn("the free space is not known, so it is not limited", "directory", m.Dir, "error", err)
+	}
+	// What the filter leaves out is offered all the same.
+	for _, o := range m.source.asked.Offers {
+		if t, ok := m.known[o.Link]; ok && !m.Filter.Wants(o.Title) && m.holds(t.Hash) {
+			offered = append(offered, t)
+		}
+	}
+	for _, s := range Plan(offered, m.held(), unknown > 0, free, m.Limits) {
+		if err := m.carryOut(ctx, s); err != nil {
+			return err
+		}
+	}
+	m.retry(ctx)
+	return m.save()
+}
+
+// found says what is on the list.
+func found(all, wanted, unknown int, unchanged bool) string {
+	text := fmt.Sprintf("%d torrents are offered, %d of them wanted", all, wanted)
+	if unknown > 0 {
+		text += fmt.Sprintf("; it is not known yet what is in %d", unknown)
+	}
+	if unchanged {
+		text += "; the list has not changed"
+	}
+	return text
+}
+
+// resolve finds out what is in the offers. unknown counts those of which that is not known.
+func (m *Mirror) resolve(ctx context.Context, wanted []Offer) (offered []Torrent, unknown int, err error) {
+	var open []Offer
+	for _, o := range wanted {
+		if _, ok := m.known[o.Link]; !ok {
+			open = append(open, o)
+		}
+	}
+	// Those that have failed before come last, so that they hold up no others.
+	slices.SortStableFunc(open, func(a, b Offer) int { return m.misses[a.Link] - m.misses[b.Link] })
+	var mu sync.Mutex
+	var all errgroup.Group
+	all.SetLimit(asking)
+	for _, o := range open[:min(len(open), newTorrents)] {
+		all.Go(func() error {
+			src, err := m.describe(ctx, o)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				m.known[o.Link] = Torrent{Hash: src.InfoHash.HexString(), Name: src.Name, Size: src.Layout.Length}
+				m.ready[src.InfoHash.HexString()] = src
+			} else if m.misses[o.Link]++; ctx.Err() == nil {
+				m.say(o.Link, event.Mirror{Action: "failed", Torrent: o.Title, InfoHash: o.Hash, Reason: err.Error()})
+			}
+			return nil
+		})
+	}
+	_ = all.Wait() // no function fails
+	for _, o := range wanted {
+		if t, ok := m.known[o.Link]; ok {
+			offered = append(offered, t)
+		} else {
+			unknown++
+		}
+	}
+	return offered, unknown, ctx.Err()
+}
+
+// describe reads the torrent of an offer, and asks peers for what is in a magnet link.
+func (m *Mirror) describe(ctx context.Context, o Offer) (client.Source, error) {
+	src, err := m.source.torrent(ctx, o)
+	if err != nil || !src.IsMagnet() {
+		return src, err
+	}
+	if t, err := m.Node.Torrent(src.InfoHash.HexString()); err == nil && !t.Source().IsMagnet() {
+		return t.Source(), nil // it is held
+	}
+	options, err := m.Options(src)
+	if err != nil {
+		return src, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, describing, errNotDescribed)
+	defer cancel()
+	return m.Node.Describe(ctx, options)
+}
+
+var errNotDescribed = fmt.Errorf("no peer has said within %v what is in the magnet link", describing)
+
+// forget drops what is known of offers that are no longer on the list.
+func (m *Mirror) forget() {
+	links := map[string]bool{"": true}
+	for _, o := range m.source.asked.Offers {
+		links[o.Link] = true
+	}
+	for _, t := range m.Node.Torrents() {
+		links[t.InfoHash()] = true
+	}
+	for link, t := range m.known {
+		if !links[link] {
+			delete(m.known, link)
+		} else {
+			links[t.Hash] = true
+		}
+	}
+	for link := range m.misses {
+		if _, ok := m.known[link]; ok || !links[link] {
+			delete(m.misses, link)
+		}
+	}
+	for key := range m.told {
+		if !links[key] {
+			delete(m.told, key)
+		}
+	}
+}
+
+func (m *Mirror) holds(hash string) bool {
+	_, err := m.Node.Torrent(hash)
+	return err == nil
+}
+
+// held returns the torrents of the node.
+func (m *Mirror) held() (all []Torrent) {
+	for _, t := range m.Node.Torrents() {
+		src, p := t.Source(), t.Progress()
+		h := Torrent{Hash: t.InfoHash(), Name: src.Name, Size: src.Layout.Length, Left: p.Missing}
+		all = append(all, h)
+	}
+	return all
+}
+
+// carryOut does one step. An error is that of this process: the step is not to blame.
+func (m *Mirror) carryOut(ctx context.Context, s Step) (err error) {
+	e := event.Mirror{Torrent: s.Torrent.Name, InfoHash: s.Torrent.Hash, Bytes: s.Torrent.Size, Reason: s.Reason}
+	switch s.Action {
+	case Keep:
+		e.Action = "kept"
+	case LeaveOut:
+		e.Action = "left-out"
+	case Remove:
+		e.Action = "removed"
+		err = m.remove(s.Torrent.Hash)
+	case Add:
+		e.Action = "added"
+		e.Dir, err = m.add(ctx, s)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		e.Action, e.Dir, e.Reason = "failed", "", err.Error()
+	}
+	m.say(s.Torrent.Hash, e)
+	return nil
+}
+
+// remove removes a torrent with its data, and the directory that only it has.
+func (m *Mirror) remove(hash string) error {
+	t, err := m.Node.Torrent(hash)
+	if err != nil {
+		return err
+	}
+	dir := t.Options().Storage.Dir
+	if err := m.Node.Remove(hash, true); err != nil {
+		return err
+	}
+	if dir != m.Dir {
+		_ = os.Remove(dir) // files of others keep it
+	}
+	return nil
+}
+
+// add adds a torrent to the node. Its description may be of an earlier look.
+func (m *Mirror) add(ctx context.Context, s Step) (dir string, err error) {
+	src, ok := m.ready[s.Torrent.Hash]
+	if !ok {
+		i := slices.IndexFunc(m.source.asked.Offers, func(o Offer) bool { return m.known[o.Link].Hash == s.Torrent.Hash })
+		if i < 0 {
+			return "", errors.New("it is no longer offered")
+		}
+		if src, err = m.describe(ctx, m.source.asked.Offers[i]); err != nil {
+			return "", err
+		}
+		if src.InfoHash.HexString() != s.Torrent.Hash {
+			delete(m.known, m.source.asked.Offers[i].Link)
+			return "", errors.New("another torrent is at its link now; it comes at the next look")
+		}
+	}
+	o, err := m.Options(src)
+	if err != nil {
+		return "", err
+	}
+	if o.Storage.Dir = m.Dir; s.Apart {
+		o.Storage.Dir = filepath.Join(m.Dir, s.Torrent.Hash[:12])
+		if err := os.MkdirAll(o.Storage.Dir, 0o755); err != nil {
+			return "", err
+		}
+	}
+	_, err = m.Node.Add(ctx, o)
+	return o.Storage.Dir, err
+}
+
+// retry starts torrents again that have failed.
+func (m *Mirror) retry(ctx context.Context) {
+	for _, t := range m.Node.Torrents() {
+		if err := t.Progress().Err; err == nil {
+			continue
+		}
+		if err := t.Resume(ctx); err != nil {
+			m.Logger.Info("a torrent that has failed is not started again", "torrent", t.InfoHash(), "error", err)
+		}
+	}
+}
+
+// say tells an event, unless the last one of that torrent was the same.
+func (m *Mirror) say(key string, e event.Mirror) {
+	e.Event = "mirror"
+	if text := e.Action + e.Reason; m.told[key] != text {
+		m.told[key] = text
+		m.Tell(e)
+	}
+}
+
+func (m *Mirror) save() error {
+	b, err := json.Marshal(saved{m.Source, m.source.asked, m.known})
+	if err != nil {
+		return err
+	}
+	return node.ReplaceFile(m.State, b, true)
+}
+
+// Run looks at the list at once and then every interval, until the context ends.
+func (m *Mirror) Run(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		_ = m.Look(ctx) // it was told
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

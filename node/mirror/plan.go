@@ -1,0 +1,153 @@
+// Package mirror keeps a copy of what a source of torrents offers: a feed, a directory of .torrent
+// files, or a web page with links to them.
+//
+//	source  where the offers come from, and how they are read (source.go, feed.go)
+//	offer   a torrent that the source offers; known once it is clear what is in it
+//	Plan    a function: what is offered, held, and allowed -> what is added, kept, removed or left out
+//	Mirror  carries plans out on a node, and remembers the offers (mirror.go)
+//
+// Feeds are written by strangers: they are bounded, and no link in one leads nearer to this host than
+// the feed itself is.
+package mirror
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Torrent is a torrent that is offered or held.
+type Torrent struct {
+	Hash string // the info hash in hexadecimal digits
+	Name string // of its file or directory
+	Size int64
+	Left int64 // of a torrent that is held: the bytes that are not on disk yet
+}
+
+// Limits are what a mirror may hold. A limit of 0 is none.
+type Limits struct {
+	MaxTorrent, MaxTotal int64 // bytes
+	MaxTorrents          int
+	KeepFree             int64 // bytes of the file system that stay free
+	// Delete removes what is no longer offered, with its data. Otherwise it is kept.
+	Delete bool
+}
+
+// Action is what happens to a torrent.
+type Action string
+
+// The actions.
+const (
+	Add      Action = "add"
+	Keep     Action = "keep" // it is held, and no longer offered
+	Remove   Action = "remove"
+	LeaveOut Action = "leave out"
+)
+
+// Step is one action of a plan. Torrents that are offered and held have none.
+type Step struct {
+	Action  Action
+	Torrent Torrent
+	Reason  string
+	// Apart says that data of another torrent has this name already, so that it needs a directory of
+	// its own.
+	Apart bool
+}
+
+// Plan says what to do, in that order. offered are the known offers, those that matter most first.
+// unknown says that there are others: one of them might be a held torrent under a new link, so nothing
+// is removed. Nor is it if nothing is offered at all, since an empty list is most likely a mistake.
+// free are the bytes that the file system has free; below 0: nobody knows.
+func Plan(offered, held []Torrent, unknown bool, free int64, l Limits) (steps []Step) {
+	room := room{free: free, left: free >= 0}
+	names := map[string]bool{}
+	at := map[string]bool{}
+	for _, h := range held {
+		gone := !slices.ContainsFunc(offered, func(o Torrent) bool { return o.Hash == h.Hash })
+		switch {
+		case gone && l.Delete && !unknown && len(offered) > 0:
+			steps = append(steps, Step{Action: Remove, Torrent: h, Reason: "it is no longer offered"})
+			room.free += h.Size - h.Left
+			continue
+		case gone && l.Delete:
+			steps = append(steps, Step{Action: Keep, Torrent: h, Reason: "it is no longer offered, as far as is known; it is removed once all offers are known"})
+		case gone:
+			steps = append(steps, Step{Action: Keep, Torrent: h, Reason: "it is no longer offered"})
+		}
+		at[h.Hash], names[nameKey(h.Name)] = true, true
+		room.take(h.Size, h.Left)
+	}
+	for _, o := range offered {
+		if at[o.Hash] {
+			continue
+		}
+		at[o.Hash] = true
+		if reason := room.refuses(o, l); reason != "" {
+			steps = append(steps, Step{Action: LeaveOut, Torrent: o, Reason: reason})
+			continue
+		}
+		steps = append(steps, Step{Action: Add, Torrent: o, Apart: names[nameKey(o.Name)]})
+		names[nameKey(o.Name)] = true
+		room.take(o.Size, o.Size)
+	}
+	return steps
+}
+
+// nameKey is the same for names that are the same on some file system.
+func nameKey(name string) string { return strings.ToLower(name) }
+
+// room is what the torrents so far take.
+type room struct {
+	torrents int
+	total    int64
+	free     int64 // once all of them are complete
+	left     bool  // free is known
+}
+
+func (r *room) take(size, left int64) {
+	r.torrents++
+	r.total += size
+	r.free -= left
+}
+
+// refuses says why a torrent is left out; empty: it is not.
+func (r *room) refuses(o Torrent, l Limits) string {
+	text := func(n int64) string { return humanize.IBytes(uint64(max(0, n))) }
+	switch {
+	case l.MaxTorrent > 0 && o.Size > l.MaxTorrent:
+		return fmt.Sprintf("it has %s, and %s are allowed for one torrent", text(o.Size), text(l.MaxTorrent))
+	case l.MaxTorrents > 0 && r.torrents >= l.MaxTorrents:
+		return fmt.Sprintf("the mirror has %d torrents, which is as many as are allowed", r.torrents)
+	case l.MaxTotal > 0 && o.Size > l.MaxTotal-r.total:
+		return fmt.Sprintf("it has %s, and %s of the %s for all torrents are left", text(o.Size), text(l.MaxTotal-r.total), text(l.MaxTotal))
+	case r.left && o.Size > r.free-l.KeepFree:
+		return fmt.Sprintf("it has %s, and the disk has room for %s, with %s left free", text(o.Size), text(r.free-l.KeepFree), text(l.KeepFree))
+	}
+	return ""
+}
+
+// Filter chooses offers by their names.
+type Filter struct{ Include, Exclude []string } // patterns of path.Match, whose case does not matter
+
+func match(pattern, name string) (bool, error) {
+	return path.Match(strings.ToLower(pattern), strings.ToLower(name))
+}
+
+// Check finds patterns that are wrong.
+func (f Filter) Check() error {
+	for _, p := range slices.Concat(f.Include, f.Exclude) {
+		if _, err := match(p, ""); err != nil {
+			return fmt.Errorf("pattern %q: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// Wants tells whether a name matches a pattern to include, or there is none, and no pattern to exclude.
+func (f Filter) Wants(name string) bool {
+	matches := func(p string) bool { ok, err := match(p, name); return ok && err == nil }
+	return (len(f.Include) == 0 || slices.ContainsFunc(f.Include, matches)) && !slices.ContainsFunc(f.Exclude, matches)
+}
