@@ -111,6 +111,10 @@ const (
 	unyielding  = 0.18
 	lossyRounds = 32
 
+	// Where others keep a queue full and nobody gives way, a window of windowGain is less than the rate needs, and no probe
+	// can find more. These bound it there: in a longer queue, the kernel's BBR is held by its own window.
+	contestedGain, contestedUpGain = 2.4, 2.8
+
 	slack = 1.06 // over the product of rate and round trip: pacing sends in bursts, receivers wait with acknowledgements
 	// shortGain lets the window alone pace paths on which hosts take longer than the path. Its two milliseconds are a short
 	// queue, and a sender that waits for timers there reaches a fraction of what the processors can do.
@@ -466,6 +470,9 @@ func (b *bbr) window() int {
 			bunched = min(bunched, product)
 		}
 	}
+	if b.contested() {
+		w = max(w, min(slack*b.bandwidth.now()*b.company.scale*b.last.meanRTT().Seconds(), contestedGain*product))
+	}
 	w += bunched
 	switch b.phase {
 	case startup:
@@ -474,7 +481,12 @@ func (b *bbr) window() int {
 		return int(max(probeRTTGain*product, minWindow*float64(b.packetSize)))
 	case up, refill:
 		if b.phase == up {
-			w = min(w, b.bandwidth.now()*(b.upMeanRTT+upQueue).Seconds()+bunched+sparePackets*float64(b.packetSize)*b.company.part)
+			probe := b.bandwidth.now() * (b.upMeanRTT + upQueue).Seconds()
+			if b.contested() {
+				w = min(probe, contestedUpGain*product) + bunched
+			} else {
+				w = min(w, probe+bunched+sparePackets*float64(b.packetSize)*b.company.part)
+			}
 		}
 		if b.ceiling > 0 {
 			w = min(w, max(b.ceiling, product))

@@ -9,7 +9,9 @@ import "time"
 // and the smaller flow gains more of it.
 //
 // The kernel's BBR version 1 and CUBIC do not give way: they would take it all. If the queue outlives a few rounds, the
-// flow takes its rate back and tries again later, each time after twice as many probes.
+// flow takes its rate back and tries again later, each time after twice as many probes. If packets are lost besides in
+// many rounds, not even losses make the others give way. The queue is then as long as it can be, and the flow keeps a
+// share of it in place of a share of the empty path.
 
 const (
 	// yieldAfter is how many rounds a cruise lasts first: the earlier ones show the probe before it.
@@ -71,4 +73,9 @@ func (b *bbr) giveWay(limitedNow bool) {
 	if now := b.bandwidth.now(); b.last.samples > 0 {
 		b.bandwidth.limit = min(now, max(b.last.rate(), reduction*now))
 	}
+}
+
+// contested says that others keep the queue full and give way neither to it nor to losses, as the kernel's BBR does.
+func (b *bbr) contested() bool {
+	return b.queued() && b.yield.futile > 0 && b.company.lossy > unyielding
 }
