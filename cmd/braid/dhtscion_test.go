@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,4 +128,48 @@ func TestFirstNodesThroughItem(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(out, "file")); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
+}
+
+// A download knows one peer on SCION and no node of the DHT. The peer tells where its node is. Through that
+// node the download finds the peers of another torrent, of which it has the hash alone.
+func TestPeerTellsOfItsNode(t *testing.T) {
+	n, from, to := startNetwork(t, "two-paths")
+	dir, out := t.TempDir(), t.TempDir()
+	var magnets []string
+	for name, size := range map[string]int{"known": 32 << 20, "other": 100_000} {
+		if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte{byte(size)}, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		must(t, dir, "create", name, "-o", name+".torrent")
+	}
+	for _, name := range []string{"known", "other"} {
+		src, err := client.OpenSource(t.Context(), filepath.Join(dir, name+".torrent"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		magnets = append(magnets, "magnet:?xt=urn:btih:"+src.InfoHash.HexString())
+	}
+	here := []string{"--json", "--config-dir", n.ConfigDir(from), "--listen", fmt.Sprintf("%s,[%s]:0", from, n.HostIP(from))}
+	hub := ready(t, dir, append([]string{"dht"}, here...)...)[0]
+	seed := ready(t, dir, append([]string{"seed", "known.torrent", "--dht-node", hub, "--identity", "seed.pem"}, here...)...)[0]
+	ready(t, dir, append([]string{"seed", "other.torrent", "--dht-node", hub, "--identity", "other.pem"}, here...)...)
+	// Without nodes of an earlier run, braid would not begin to search for a hash alone.
+	if err := os.WriteFile(filepath.Join(out, "own.dht.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The rate keeps the known peer connected until the other download is complete.
+	download := braid(t, out, "download", magnets[0]+"&x.pe="+url.QueryEscape(seed), magnets[1], "-o", out, "--json", "--identity", "own.pem",
+		"--download-rate", "200kB/s", "--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String(), "--transport", "scion")
+	found := false
+	listen(t, download)(func(line []byte) bool {
+		e, _ := event.Parse(line)
+		d, ok := e.(*event.Done)
+		found = found || ok && d.Torrent == "other"
+		return found
+	})
+	if !found {
+		t.Error("the other torrent was not found")
+	}
+	_ = download.Process.Kill()
+	_ = download.Wait()
 }
