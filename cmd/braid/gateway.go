@@ -20,6 +20,7 @@ import (
 	"braid/node"
 	"braid/node/event"
 	"braid/node/gateway"
+	"braid/tracker"
 	"braid/tracker/server"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
@@ -32,6 +33,8 @@ func gatewayCommand() *cli.Command {
 			Usage: "answer announces on `URL`: http://0.0.0.0:8080, udp://0.0.0.0:8080, scion://1-ff00:0:110,[127.0.0.1]:31080, or stats://127.0.0.1:8081 for operators (repeatable)"},
 		&cli.StringSliceFlag{Name: "public", Config: cli.StringConfig{TrimSpace: true},
 			Usage: "clients on IP reach the gateway at `IP:PORT` (repeatable; default: the addresses of --listen that name a host)"},
+		&cli.StringSliceFlag{Name: "fellow", Config: cli.StringConfig{TrimSpace: true},
+			Usage: "tell clients of another gateway, too, whose tracker is at `URL`, http://HOST:PORT, while it lives (repeatable; name each to the other)"},
 		&cli.StringFlag{Name: "collection", Usage: "allow the torrents in `FILE`, too: a .torrent file, a URL of one, or a directory of them a line"},
 		&cli.StringFlag{Name: "cache", Value: "gateway-cache", Usage: "keep data in `DIR`, which belongs to the gateway"},
 		&sizeFlag{Name: "cache-size", Value: 10 << 30, Usage: "keep at most `SIZE` of data; a larger torrent is left out"},
@@ -109,6 +112,9 @@ func runGateway(ctx context.Context, cmd *cli.Command) (err error) {
 	return all.Wait() // nil after an interrupt
 }
 
+// maxFellows bounds the gateways in one answer, beside which clients should learn of other peers.
+const maxFellows = 8
+
 func listeningAt(e event.Ready) string {
 	return ", peers connect to " + strings.Join(e.Listen, " and ")
 }
@@ -125,6 +131,16 @@ func parseGateway(cmd *cli.Command, log *slog.Logger) (gateway.Config, error) {
 		return cfg, usageErrorf("--cache-size: want more than 0")
 	case cfg.Idle < 2*cmd.Duration("interval"):
 		return cfg, usageErrorf("--idle %v: want at least twice --interval, or the gateway leaves between two announces", cfg.Idle)
+	}
+	for _, text := range cmd.StringSlice("fellow") {
+		u, err := tracker.ParseURL(text)
+		if err != nil || u.Scheme() != "http" && u.Scheme() != "https" {
+			return cfg, usageErrorf("--fellow %s: want http://HOST:PORT, the tracker of another gateway", text)
+		}
+		cfg.Fellows = append(cfg.Fellows, u)
+	}
+	if len(cfg.Fellows) > maxFellows {
+		return cfg, usageErrorf("--fellow: %d gateways, want at most %d", len(cfg.Fellows), maxFellows)
 	}
 	for _, text := range cmd.StringSlice("public") {
 		a, err := netip.ParseAddrPort(text)

@@ -3,12 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"braid/node/event"
 )
 
 // seedFrom starts clients that seed the file in a directory, which they find complete.
@@ -95,4 +100,117 @@ func TestGateway(t *testing.T) {
 	if _, err := askTracker(t, gate.Trackers[0], 1); err == nil || !strings.Contains(err.Error(), "does not serve this torrent") {
 		t.Errorf("a torrent that is not allowed: %v", err)
 	}
+}
+
+// started starts a braid that the test may kill, and returns its first event.
+func started(t *testing.T, dir string, args ...string) (event.Ready, *exec.Cmd) {
+	t.Helper()
+	cmd := braid(t, dir, args...)
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("braid %s said: %s", args[0], said.String())
+		}
+	})
+	var e event.Ready
+	if err := json.NewDecoder(events).Decode(&e); err != nil || e.Event != "ready" {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, events) }() // it ends with the process
+	return e, cmd
+}
+
+// there counts the blocks of a file that are as they shall be.
+func there(name string, want []byte) (n int) {
+	got, _ := os.ReadFile(name)
+	for at := 0; at < len(got); at += 1 << 14 {
+		if end := min(at+1<<14, len(want)); end <= len(got) && bytes.Equal(got[at:end], want[at:end]) {
+			n++
+		}
+	}
+	return n
+}
+
+// Two gateways are fellows. Clients that know only the tracker of the first get to know both, and when it is
+// killed in mid-transfer, they go on with the second.
+func TestGatewayKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a SCION network")
+	}
+	t.Parallel()
+	needProgram(t, "/usr/bin/python3", "-c", "import libtorrent")
+	needProgram(t, "aria2c", "--version")
+	n, from, to := startNetwork(t, "two-paths")
+	dir := t.TempDir()
+	data := randomFile(t, dir, 41, 4<<20)
+	scion := ready(t, dir, "tracker", "--json", "--min-interval", "1s", "--interval", "5s", "--config-dir", n.ConfigDir(from),
+		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)))[0]
+	at := []string{"127.0.0.1:" + freeTCP(t), "127.0.0.1:" + freeTCP(t)}
+	must(t, dir, "create", "file", "-o", "it.torrent", "--piece-length", "64KiB", "--tracker", "http://"+at[0]+"/announce", "--offline")
+	torrent := filepath.Join(dir, "it.torrent")
+	ready(t, dir, "seed", torrent, "--json", "--transport", "scion", "--no-trackers", "--tracker", scion, "--dht", "off",
+		"--config-dir", n.ConfigDir(from), "--listen", fmt.Sprintf("%s,[%s]:0", from, n.HostIP(from)))
+	gateway := func(t *testing.T, i int) *exec.Cmd {
+		_, cmd := started(t, dir, "gateway", torrent, "--json", "--cache", fmt.Sprint("cache", i), "--tracker-listen", "http://"+at[i], "--fellow", "http://"+at[1-i],
+			"--no-trackers", "--tracker", scion, "--interval", "5s", "--dht", "off", "--upload-rate", "4mbit", "--config-dir", n.ConfigDir(to),
+			"--listen", fmt.Sprintf("%s,[%s]:0", to, n.HostIP(to)), "--listen", "127.0.0.1:0")
+		return cmd
+	}
+	gateway(t, 1)
+	for name, start := range map[string]func(t *testing.T, out string){
+		"libtorrent": func(t *testing.T, out string) {
+			background(t, exec.Command("/usr/bin/python3", "-c", libtorrentFetch, torrent, out, freeTCP(t)))
+		},
+		"aria2": func(t *testing.T, out string) {
+			for _, c := range swarmClients {
+				if c.name == "aria2" {
+					c.start(t, torrent, out)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, out := gateway(t, 0), t.TempDir()
+			start(t, out)
+			longest := killedAmid(t, first, filepath.Join(out, "file"), data)
+			t.Logf("the longest time without data after the kill: %v", longest)
+		})
+	}
+}
+
+// killedAmid kills a process once a file has a fifth of its data, waits for the rest, and returns the longest
+// time without more of it.
+func killedAmid(t *testing.T, victim *exec.Cmd, name string, data []byte) (longest time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), swarmPatience)
+	defer cancel()
+	had, killed, since := 0, false, time.Now()
+	for blocks := len(data) >> 14; had < blocks; time.Sleep(20 * time.Millisecond) {
+		has := there(name, data)
+		switch {
+		case ctx.Err() != nil:
+			t.Fatalf("%d of %d blocks are there", has, blocks)
+		case !killed && has == blocks:
+			t.Fatal("it was complete before the gateway was killed")
+		case !killed && has > blocks/5:
+			if err := victim.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			killed, since = true, time.Now()
+		case killed && has > had:
+			longest, since = max(longest, time.Since(since)), time.Now()
+		}
+		had = has
+	}
+	return longest
 }

@@ -3,6 +3,8 @@
 //	Gateway  the torrents that are allowed, and which of them it has joined   gateway.go
 //	Store    the tracker's memory: an announce has the gateway join, and the
 //	         answer names it                                                  store.go
+//	fellow   another gateway for the same torrents, named to clients while
+//	         it lives                                                         fellow.go
 //	cache    what stays on disk: a function of sizes, times and networks      cache.go
 //
 // A client asks the gateway's tracker for peers of an allowed torrent. The gateway joins the torrent
@@ -47,7 +49,9 @@ type Config struct {
 	Idle time.Duration
 	// Public are the addresses at which clients on IP reach the gateway; none: where it listens.
 	Public []wire.Addr
-	Logger *slog.Logger
+	// Fellows are the trackers of other gateways for the same torrents, over HTTP.
+	Fellows []tracker.URL
+	Logger  *slog.Logger
 }
 
 // Allowed is a torrent that the gateway may join.
@@ -61,7 +65,8 @@ type Allowed struct {
 type Gateway struct {
 	cfg     Config
 	log     *slog.Logger
-	members members       // of the swarms, as the tracker knows them
+	members members // of the swarms, as the tracker knows them
+	fellows []*fellow
 	starts  chan struct{} // has room for the starts at a time
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -79,11 +84,14 @@ type torrent struct {
 	state   state
 	kept    bool // some of its data may be on disk
 	used    time.Time
+	wanted  time.Time     // by a client of this gateway
 	sent    int64         // payload, at the last look
 	network string        // that has made the gateway join
 	ready   chan struct{} // closed when a join has ended; nil: there was none
 	found   func(...client.Peer)
-	removed bool // it is no longer allowed, and leaves
+	// contacts are with the fellows, in the order of Gateway.fellows.
+	contacts []contact
+	removed  bool // it is no longer allowed, and leaves
 }
 
 // state is where the gateway stands with a torrent. Joining and leaving take a moment; whoever has set
@@ -124,6 +132,9 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: cfg, log: cfg.Logger, starts: make(chan struct{}, startsAtOnce), torrents: map[wire.InfoHash]*torrent{},
+	}
+	for _, u := range cfg.Fellows {
+		g.fellows = append(g.fellows, &fellow{url: u.OfUser(), wake: make(chan struct{}, 1)})
 	}
 	g.ctx, g.stop = context.WithCancel(context.Background())
 	return g, nil
@@ -182,9 +193,12 @@ func (g *Gateway) Open(n *node.Node) error {
 	return nil
 }
 
-// Run leaves torrents that nobody uses, until the context ends. From then on the gateway joins none,
-// and the node may be closed.
+// Run leaves torrents that nobody uses, and asks the fellows, until the context ends. From then on the
+// gateway joins no torrent, and the node may be closed.
 func (g *Gateway) Run(ctx context.Context) {
+	for i := range g.fellows {
+		g.workers.Go(func() { g.follow(ctx, i) })
+	}
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -209,9 +223,9 @@ func (g *Gateway) Run(ctx context.Context) {
 // touch keeps the time of the last use, for the order in the cache after a restart.
 func (g *Gateway) touch(h holding) { _ = os.Chtimes(g.dirOf(h.hash), h.used, h.used) }
 
-// ask notes that a network asks for a torrent, and has it joined if there is room. The channel is
-// closed when the join has ended, one way or the other.
-func (g *Gateway) ask(hash wire.InfoHash, network string, now time.Time) (<-chan struct{}, error) {
+// ask notes that a network asks for a torrent, and has it joined if there is room. fellow says that
+// it asks for a fellow's clients. The channel is closed when the join has ended, one way or the other.
+func (g *Gateway) ask(hash wire.InfoHash, network string, fellow bool, now time.Time) (<-chan struct{}, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := g.torrents[hash]
@@ -220,6 +234,9 @@ func (g *Gateway) ask(hash wire.InfoHash, network string, now time.Time) (<-chan
 		return nil, errNotAllowed
 	case g.node == nil || t.state == leaving:
 		return nil, errNoRoom
+	}
+	if !fellow {
+		t.wanted = now
 	}
 	if t.used = now; t.state != away {
 		return t.ready, nil
@@ -232,7 +249,9 @@ func (g *Gateway) ask(hash wire.InfoHash, network string, now time.Time) (<-chan
 		g.torrents[hash].state = leaving
 	}
 	t.state, t.network, t.kept, t.sent, t.ready = joining, network, true, 0, make(chan struct{})
+	g.meetFellows(t)
 	g.workers.Go(func() { g.join(t, out) })
+	g.wakeFellows()
 	return t.ready, nil
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"time"
@@ -72,14 +73,27 @@ func (store) Waits() {}
 func (s store) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) {
 	g := s.gateway
 	id, own := g.addresses()
-	if v.ID == id { // our own node asks, since the torrent names this tracker
-		v.Addr.Port = 0
-	} else if v.Event != wire.Stopped {
-		joined, err := g.ask(v.InfoHash, networkOf(v.Addr), time.Now())
+	named := make([]wire.Peer, 0, len(own))
+	for _, a := range own {
+		named = append(named, wire.Peer{ID: id, Addr: a})
+	}
+	switch {
+	case v.ID == id: // our own node asks, since the torrent names this tracker
+		v.Addr.Port, named = 0, nil
+	case v.Event == wire.Stopped:
+		named = nil
+	case !v.Fellow && g.isFellow(v.ID): // its node asks, whether anybody uses the torrent or not
+	default:
+		joined, err := g.ask(v.InfoHash, networkOf(v.Addr), v.Fellow, time.Now())
 		if err != nil {
 			return swarm.View{}, err
 		}
-		g.await(ctx, joined)
+		patience, cancel := context.WithTimeout(ctx, joinPatience)
+		await(patience, joined)
+		if !v.Fellow {
+			named = append(named, g.living(patience, v.InfoHash)...)
+		}
+		cancel()
 	}
 	view, err := s.members.Announce(ctx, v)
 	if err != nil {
@@ -88,19 +102,16 @@ func (s store) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) 
 	if v.Event != wire.Stopped {
 		g.meet(v.InfoHash, v.Addr)
 	}
-	view.Peers = introduce(id, own, v, view.Peers)
+	view.Peers = introduce(named, v, view.Peers)
 	return view, nil
 }
 
-// introduce puts the gateway before the other peers, as far as the visitor can reach it.
-func introduce(id wire.PeerID, own []wire.Addr, v swarm.Visit, others []wire.Peer) []wire.Peer {
-	if v.ID == id || v.Event == wire.Stopped {
-		return others
-	}
+// introduce puts gateways before the other peers, as far as the visitor can reach them.
+func introduce(gateways []wire.Peer, v swarm.Visit, others []wire.Peer) []wire.Peer {
 	var out []wire.Peer
-	for _, a := range own {
-		if v.Reaches&networkBit(a) != 0 {
-			out = append(out, wire.Peer{ID: id, Addr: a})
+	for _, p := range gateways {
+		if v.Reaches&networkBit(p.Addr) != 0 {
+			out = append(out, p)
 		}
 	}
 	out = append(out, others...)
@@ -134,15 +145,18 @@ func (g *Gateway) allows(hash wire.InfoHash) bool {
 	return t != nil && !t.removed
 }
 
-// await waits a moment for a join.
-func (g *Gateway) await(ctx context.Context, joined <-chan struct{}) {
-	patience := time.NewTimer(joinPatience)
-	defer patience.Stop()
+// await waits until a channel is closed or the context ends.
+func await(ctx context.Context, done <-chan struct{}) {
 	select {
-	case <-joined:
-	case <-patience.C:
+	case <-done:
 	case <-ctx.Done():
 	}
+}
+
+// isRefusal reports whether an error is an answer of a tracker.
+func isRefusal(err error) bool {
+	var f *wire.Failure
+	return errors.As(err, &f)
 }
 
 // meet tells the node of a client. Some never connect to others, and seeds not to seeds.

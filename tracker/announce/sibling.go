@@ -57,13 +57,19 @@ func (a *Announcer) adopt(t *tier, s *source, addresses []string) {
 // Siblings asks a tracker for its addresses on the other kind of network. Other peers do not hear
 // of this request. scion may be nil if the tracker is on IP.
 func Siblings(ctx context.Context, u tracker.URL, scion *scionnet.HTTP, torrent wire.InfoHash) ([]tracker.URL, error) {
-	ask, err := newAsker(u, &Config{SCION: scion}, scionnet.ScopeLoopback)
-	if err != nil {
-		return nil, err
-	}
-	defer ask.close()
 	a := wire.Announce{InfoHash: torrent, Left: wire.NoCount, Event: wire.Stopped, Compact: true, SCION: true}
 	rand.Read(a.PeerID[:])
-	answer, err := ask.announce(ctx, &a, nil)
+	answer, err := Ask(ctx, u, scion, &a)
 	return siblingsOf(u, answer.Siblings), err
+}
+
+// Ask makes one announce. scion may be nil if the tracker is on IP. There the announce has port 0, so
+// that other peers do not hear of it.
+func Ask(ctx context.Context, u tracker.URL, scion *scionnet.HTTP, a *wire.Announce) (wire.Answer, error) {
+	ask, err := newAsker(u, &Config{SCION: scion}, scionnet.ScopeLoopback)
+	if err != nil {
+		return wire.Answer{}, err
+	}
+	defer ask.close()
+	return ask.announce(ctx, a, nil)
 }

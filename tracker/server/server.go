@@ -160,7 +160,7 @@ func (s *Server) announce(ctx context.Context, r request, a *wire.Announce) (wir
 		return wire.Answer{}, err
 	}
 	v := swarm.Visit{
-		InfoHash: a.InfoHash, ID: a.PeerID, Identity: a.Identity(), Addr: r.from, Event: a.Event, Seed: a.Seed(),
+		InfoHash: a.InfoHash, ID: a.PeerID, Identity: a.Identity(), Addr: r.from, Event: a.Event, Seed: a.Seed(), Fellow: a.Fellow,
 		Want: g.cfg.NumWant, Reaches: swarm.IPv4 | swarm.IPv6, Room: r.room,
 	}
 	v.Addr.Port = a.Port

@@ -68,6 +68,7 @@ type Visit struct {
 	Addr     wire.Addr // with port 0 it is not added
 	Event    wire.Event
 	Seed     bool // the peer has everything, and needs no other seeds
+	Fellow   bool // see wire.Announce
 	// Want is the number of peers to choose. Reaches are the networks to choose from.
 	Want    int
 	Reaches Networks

@@ -64,6 +64,8 @@ func ParseAnnounce(query string) (Announce, error) {
 			return err
 		case "hints":
 			a.Hints = v == "1"
+		case "fellow":
+			a.Fellow = v == "1"
 		case "key":
 			return token(&a.Key, name, v)
 		case "trackerid":
@@ -135,6 +137,7 @@ func (a *Announce) Query() string {
 	set("no_peer_id", "1", a.NoPeerID)
 	set("scion", "1", a.SCION)
 	set("hints", "1", a.Hints)
+	set("fellow", "1", a.Fellow)
 	return q
 }
 

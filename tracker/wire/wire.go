@@ -181,6 +181,9 @@ type Announce struct {
 	// on SCION.
 	Peers Order
 	Hints bool
+	// Fellow says that the peer is a gateway, and that clients of it use the torrent. It asks for the
+	// addresses of the gateway whose tracker this is.
+	Fellow bool
 }
 
 // Identity hashes the ID and key of a peer. Two peers can have the same identity by chance, so use

@@ -1,0 +1,200 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"braid/tracker"
+	"braid/tracker/announce"
+	"braid/tracker/wire"
+)
+
+// Fellows are other gateways for the same torrents. While clients of a gateway use a torrent, it asks
+// its fellows' trackers for that torrent, again and again. So they join it, too, and the answers name
+// their addresses, which the gateway passes on to its clients as long as the fellow answers. A fellow
+// does not ask in turn, so that two gateways do not keep each other in a torrent that nobody uses.
+
+const (
+	// pulse is the time between two questions to a fellow, which show whether it is alive. Questions
+	// about torrents for which it was never asked come at once.
+	pulse = time.Second
+	// fellowPatience is how long a fellow may take to answer. It may have to join the torrent.
+	fellowPatience = joinPatience + time.Second
+	// fellowLife is how long a fellow counts as alive after an answer. A dead one is named to clients
+	// that much longer.
+	fellowLife = pulse + fellowPatience
+	// maxFellowAddrs bounds the addresses that clients learn of one fellow.
+	maxFellowAddrs = 8
+)
+
+// fellow is another gateway. The lock of the gateway guards its fields.
+type fellow struct {
+	url      tracker.URL
+	id       wire.PeerID // in its last answer
+	asked    time.Time
+	answered time.Time
+	wake     chan struct{} // there is a torrent for which it was never asked
+}
+
+// contact is what a fellow has said about one torrent.
+type contact struct {
+	at    []wire.Peer
+	asked time.Time
+	first chan struct{} // closed after the first question
+}
+
+func (f *fellow) alive(now time.Time) bool { return now.Sub(f.answered) <= fellowLife }
+
+// meetFellows prepares a torrent that joins for its fellows. It needs the lock.
+func (g *Gateway) meetFellows(t *torrent) {
+	t.contacts = make([]contact, len(g.fellows))
+	for i := range t.contacts {
+		t.contacts[i].first = make(chan struct{})
+	}
+}
+
+// wakeFellows has them asked for a new torrent at once.
+func (g *Gateway) wakeFellows() {
+	for _, f := range g.fellows {
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// isFellow reports whether a peer ID is that of a fellow's node.
+func (g *Gateway) isFellow(id wire.PeerID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(g.fellows, func(f *fellow) bool { return f.id == id && !f.answered.IsZero() })
+}
+
+// follow asks a fellow until the context ends.
+func (g *Gateway) follow(ctx context.Context, number int) {
+	f := g.fellows[number]
+	tick := time.NewTicker(pulse)
+	defer tick.Stop()
+	for {
+		g.mu.Lock()
+		t := g.nextQuestion(number, time.Now())
+		g.mu.Unlock()
+		if t != nil {
+			g.question(ctx, number, t)
+			if ctx.Err() == nil {
+				continue
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-f.wake:
+		}
+	}
+}
+
+// nextQuestion returns the torrent for which a fellow is to be asked now, or nil. It needs the lock.
+func (g *Gateway) nextQuestion(number int, now time.Time) (next *torrent) {
+	f := g.fellows[number]
+	for _, t := range g.torrents {
+		if (t.state == joining || t.state == here) && !t.removed && now.Sub(t.wanted) <= g.cfg.Idle &&
+			(next == nil || t.contacts[number].asked.Before(next.contacts[number].asked)) {
+			next = t
+		}
+	}
+	if next == nil {
+		return nil
+	}
+	fresh := next.contacts[number].asked.IsZero() && (f.alive(now) || f.asked.IsZero())
+	if !fresh && now.Sub(f.asked) < pulse {
+		return nil
+	}
+	return next
+}
+
+// question asks a fellow for a torrent.
+func (g *Gateway) question(ctx context.Context, number int, t *torrent) {
+	id, _ := g.addresses()
+	f := g.fellows[number]
+	a := wire.Announce{
+		InfoHash: t.hash, PeerID: id, Left: wire.NoCount, NumWant: maxFellowAddrs, SCION: true, Fellow: true,
+	}
+	began := time.Now()
+	within, cancel := context.WithTimeout(ctx, fellowPatience)
+	answer, err := announce.Ask(within, f.url, nil, &a)
+	cancel()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := f.alive(began)
+	f.asked = began
+	c := &t.contacts[number]
+	if c.asked.IsZero() {
+		close(c.first)
+	}
+	c.asked = began
+	if err == nil || isRefusal(err) {
+		f.answered = time.Now()
+	}
+	if is := f.alive(time.Now()); is != was {
+		g.log.Info("a fellow has changed", "fellow", f.url, "alive", is, "error", err)
+	}
+	if err != nil {
+		c.at = nil
+		return
+	}
+	c.at = namedFirst(answer.Peers)
+	if len(c.at) > 0 && c.at[0].ID == id {
+		g.log.Warn("this gateway is named as its own fellow", "fellow", f.url)
+		c.at = nil
+	}
+	if len(c.at) == 0 {
+		return
+	}
+	f.id = c.at[0].ID
+	if t.found != nil {
+		for _, p := range c.at {
+			if p, ok := peerAt(p.Addr); ok {
+				t.found(p)
+			}
+		}
+	}
+}
+
+// namedFirst returns the addresses of the gateway in an answer of its tracker: those of the first peer.
+func namedFirst(peers []wire.Peer) []wire.Peer {
+	if len(peers) == 0 || peers[0].ID == (wire.PeerID{}) {
+		return nil
+	}
+	peers = slices.DeleteFunc(peers, func(p wire.Peer) bool { return p.ID != peers[0].ID || !p.Addr.Dialable() })
+	return peers[:min(len(peers), maxFellowAddrs)]
+}
+
+// living returns the addresses of the fellows that serve a torrent. It waits until those that are alive
+// were asked for it, so that the first client learns of them, or until the context ends.
+func (g *Gateway) living(ctx context.Context, hash wire.InfoHash) (out []wire.Peer) {
+	g.mu.Lock()
+	var wait []chan struct{}
+	if t := g.torrents[hash]; t != nil {
+		for i := range t.contacts {
+			if f := g.fellows[i]; f.alive(time.Now()) || f.asked.IsZero() {
+				wait = append(wait, t.contacts[i].first)
+			}
+		}
+	}
+	g.mu.Unlock()
+	for _, first := range wait {
+		await(ctx, first)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t := g.torrents[hash]; t != nil {
+		for i, c := range t.contacts {
+			if g.fellows[i].alive(time.Now()) {
+				out = append(out, c.at...)
+			}
+		}
+	}
+	return out
+}
