@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"slices"
 	"strings"
 
@@ -22,26 +23,36 @@ func configureCompletion(c *cli.Command) {
 	setDefaults(c)
 }
 
+// bashCompletion stands for the library's script, which has bash evaluate the words that were typed:
+// the tab key would run a command in $(...).
+//
+//go:embed completion.bash
+var bashCompletion string
+
 // fishFiles lets fish complete files where braid names nothing, as bash and zsh do. The library's
 // script lets it complete none.
 const fishFiles = "complete -c braid -F -n 'not count (__braid_perform_completion) >/dev/null'\n"
 
-// completionScript prints what the library writes for a shell, with spaces for tabs, since the printer
-// would show those as escapes.
+// completionScript prints the script for a shell. Those of the library get spaces for tabs, since the
+// printer would show those as escapes.
 func completionScript(_ context.Context, c *cli.Command) error {
-	var script strings.Builder
-	library := &cli.Command{
-		Name: "braid", EnableShellCompletion: true, Writer: &script, ErrWriter: &script,
-		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // Run returns it
-	}
-	// With ctx the library would take this command for one of braid's own.
-	if err := library.Run(context.Background(), []string{"braid", "completion", c.Name}); err != nil {
-		return err
+	script := bashCompletion
+	if c.Name != "bash" {
+		var written strings.Builder
+		library := &cli.Command{
+			Name: "braid", EnableShellCompletion: true, Writer: &written, ErrWriter: &written,
+			ExitErrHandler: func(context.Context, *cli.Command, error) {}, // Run returns it
+		}
+		// With ctx the library would take this command for one of braid's own.
+		if err := library.Run(context.Background(), []string{"braid", "completion", c.Name}); err != nil {
+			return err
+		}
+		script = strings.ReplaceAll(written.String(), "\t", "  ")
 	}
 	if c.Name == "fish" {
-		script.WriteString(fishFiles)
+		script += fishFiles
 	}
-	_, _ = stdout(c).Write([]byte(strings.ReplaceAll(script.String(), "\t", "  "))) // the printer keeps the error
+	_, _ = stdout(c).Write([]byte(script)) // the printer keeps the error
 	return nil
 }
 

@@ -41,6 +41,9 @@ done`
 		{"braid testbed li", "link"},
 		{"braid testbed link --di", "--dir --direction"},
 		{"braid completion f", "fish"},
+		{"braid download $(touch run) --peer-o", "--peer-order"},
+		{"braid download `touch run`; touch run; --peer-o", "--peer-order"},
+		{"braid download > run --peer-o", "--peer-order"},
 	}
 	var lines, want strings.Builder
 	for _, c := range cases {
@@ -49,6 +52,7 @@ done`
 	}
 	bash := exec.CommandContext(t.Context(), "bash", "--norc", "-c", script)
 	bash.Env = append(os.Environ(), braidProcess+"=1", "HOME="+dir, "PATH="+dir+":"+os.Getenv("PATH"))
+	bash.Dir = dir
 	bash.Stdin = strings.NewReader(lines.String())
 	out, err := bash.Output()
 	if err != nil {
@@ -56,6 +60,9 @@ done`
 	}
 	if string(out) != want.String() {
 		t.Errorf("bash completes\n%s\nto\n%s\nwant\n%s", lines.String(), out, want.String())
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "run")); err == nil {
+		t.Error("completion has run a command in what was typed")
 	}
 }
 
