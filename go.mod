@@ -56,13 +56,11 @@ require (
 	github.com/anacrolix/chansync v0.8.0 // indirect
 	github.com/anacrolix/dht/v2 v2.23.1-0.20260525063928-ec3a9bd99456 // indirect
 	github.com/anacrolix/envpprof v1.4.0 // indirect
-	github.com/anacrolix/go-libutp v1.5.2-0.20260908013213-836dd42cdde6 // indirect
 	github.com/anacrolix/go-utp v0.0.0-20260908033909-9f1664acf866 // indirect
 	github.com/anacrolix/log v0.17.1-0.20251118025802-918f1157b7bb // indirect
 	github.com/anacrolix/missinggo v1.3.0 // indirect
 	github.com/anacrolix/missinggo/perf v1.0.0 // indirect
 	github.com/anacrolix/missinggo/v2 v2.11.0 // indirect
-	github.com/anacrolix/mmsg v1.0.1 // indirect
 	github.com/anacrolix/multiless v0.4.0 // indirect
 	github.com/anacrolix/stm v0.5.0 // indirect
 	github.com/anacrolix/sync v0.5.5-0.20251119100342-d78dd1f686f1 // indirect
@@ -195,11 +193,8 @@ tool (
 	github.com/scionproto/scion/scion/cmd/scion
 )
 
-// The engine pins a commit of go-utp that not every module proxy serves. client/go-utp offers the same
-// API over the go-libutp release that the engine used until v1.61.
+// The engine links a C++ library for uTP, which braid switches off.
 replace github.com/anacrolix/go-utp => ./client/go-utp
-
-replace github.com/anacrolix/go-libutp => github.com/anacrolix/go-libutp v1.3.2
 
 // The engine would link a second copy of SQLite, beside scionproto's, for a record that braid does not use.
 replace github.com/go-llsqlite/adapter => ./client/go-llsqlite
