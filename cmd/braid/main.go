@@ -61,6 +61,7 @@ func rootCommand(out, people *printer) *cli.Command {
 		DisableSliceFlagSeparator:       true,
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: configureCompletion,
+		Before:                          sayMissing,
 		Commands: slices.Concat([]*cli.Command{
 			downloadCommand(), seedCommand(), sendCommand(), getCommand(), mirrorCommand(), serveCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
 			daemonCommand(), addCommand(), listCommand(), showCommand(), pauseCommand(), resumeCommand(), removeCommand(),
