@@ -53,7 +53,7 @@ func runGet(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	o := all[0]
 	var later []client.Peer
-	n, closeNode, err := openGroup(ctx, cmd, out, l.Key, func(cfg *node.Config, host *scionnet.Host) {
+	n, closeNode, err := openGroup(ctx, cmd, out, l.Key, slices.ContainsFunc(l.Peers, onSCION), func(cfg *node.Config, host *scionnet.Host) {
 		o.Source.Peers = nil // those of a magnet link may be less
 		o.Peers, later = inTurn(l.Peers, host != nil, cfg.Client.IP != client.NoIP)
 		cfg.Torrents = []node.Options{o}

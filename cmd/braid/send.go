@@ -148,7 +148,7 @@ func (s sender) torrent(ctx context.Context, cmd *cli.Command, out *display) (cl
 
 // open opens a node that accepts members on SCION, if this host has it, and on TCP.
 func (s sender) open(ctx context.Context, cmd *cli.Command, out *display) (*node.Node, func() error, error) {
-	return openGroup(ctx, cmd, out, s.key, func(cfg *node.Config, host *scionnet.Host) {
+	return openGroup(ctx, cmd, out, s.key, true, func(cfg *node.Config, host *scionnet.Host) {
 		if cmd.IsSet("listen") {
 			return
 		}
@@ -163,9 +163,9 @@ func (s sender) open(ctx context.Context, cmd *cli.Command, out *display) (*node
 	})
 }
 
-// openGroup opens a node for those who have the key. A host that has no SCION stays on TCP, unless the
-// user has named a way to SCION. adapt completes the configuration once it is known.
-func openGroup(ctx context.Context, cmd *cli.Command, out *display, key send.Key, adapt func(*node.Config, *scionnet.Host)) (*node.Node, func() error, error) {
+// openGroup opens a node for those who have the key. wanted says whether SCION would be of use. adapt
+// completes the configuration once it is known whether this host has it.
+func openGroup(ctx context.Context, cmd *cli.Command, out *display, key send.Key, wanted bool, adapt func(*node.Config, *scionnet.Host)) (*node.Node, func() error, error) {
 	if slices.Contains(cmd.StringSlice("transport"), "quic") {
 		return nil, nil, usageErrorf("--transport: want scion or tcp, which are the two that braid send and braid get have in common")
 	}
@@ -176,17 +176,9 @@ func openGroup(ctx context.Context, cmd *cli.Command, out *display, key send.Key
 	if cfg.Group, err = scionnet.NewGroup(key[:]); err != nil {
 		return nil, nil, err
 	}
-	var host *scionnet.Host
-	if cfg.SCION.Open != nil && (cfg.SCION.Likely || cfg.SCION.Required || slices.ContainsFunc(cfg.Client.Listen, onSCION)) {
-		host, err = cfg.SCION.Open(ctx)
-		switch {
-		case err != nil && (cfg.SCION.Required || cfg.Client.IP == client.NoIP):
-			return nil, nil, err
-		case err != nil:
-			logger(cmd).Warn("this host has no SCION, so only TCP is used", "error", err)
-		}
-	} else if cfg.Client.IP == client.NoIP {
-		return nil, nil, usageErrorf("--transport: this host has no SCION; see --config-dir and --sciond")
+	host, err := groupHost(ctx, cmd, cfg, wanted)
+	if err != nil {
+		return nil, nil, err
 	}
 	cfg.SCION.Open, cfg.SCION.Required = nil, host != nil
 	if host != nil {
@@ -199,6 +191,29 @@ func openGroup(ctx context.Context, cmd *cli.Command, out *display, key send.Key
 	}
 	shown := out.follow(n)
 	return n, func() error { defer shown(); return n.Close() }, nil
+}
+
+// groupHost opens the SCION host. If SCION is wanted, a host without a configuration asks the network
+// for one. A host that has none stays on TCP, and gets nil, unless the user has named a way to SCION.
+func groupHost(ctx context.Context, cmd *cli.Command, cfg node.Config, wanted bool) (*scionnet.Host, error) {
+	only, likely := cfg.Client.IP == client.NoIP, cfg.SCION.Likely || cfg.SCION.Required || slices.ContainsFunc(cfg.Client.Listen, onSCION)
+	if cfg.SCION.Open == nil || !likely && !wanted && !only {
+		return nil, nil
+	}
+	host, err := cfg.SCION.Open(ctx)
+	switch {
+	case err == nil:
+		return host, nil
+	case ctx.Err() != nil, cfg.SCION.Required, only && likely:
+		return nil, err
+	case only:
+		return nil, usageErrorf("--transport: this host has no SCION: %w", err)
+	case likely:
+		logger(cmd).Warn("this host has no SCION, so only TCP is used", "error", err)
+	default:
+		logger(cmd).Info("this host has no SCION, so only TCP is used", "error", err)
+	}
+	return nil, nil
 }
 
 func onSCION(p client.Peer) bool { _, ok := p.SCION(); return ok }

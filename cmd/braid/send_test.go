@@ -17,6 +17,7 @@ import (
 	"braid/client"
 	"braid/node/event"
 	"braid/node/send"
+	"braid/pathsel"
 )
 
 // sending runs braid send until the end of the test. stop kills it.
@@ -207,13 +208,26 @@ func TestSendOverSCION(t *testing.T) {
 		}
 		has(t, filepath.Join(dir, name, "file"), data)
 	}
+	// A host without a configuration gets one from the network, on both sides.
+	bare := func(ia pathsel.IA) []string {
+		return []string{"--bootstrap", "http://" + n.API(ia).String(), "--local", n.HostIP(ia).String()}
+	}
+	home := t.TempDir()
+	code, events, said := ends(t, home, append([]string{"get", l.String(), "-o", "out", "--json"}, bare(to)...)...)
+	if code != 0 || !strings.Contains(events, `"transport":"scion"`) {
+		t.Errorf("a receiver without a configuration: %d: %s%s", code, events, said)
+	}
+	home = t.TempDir()
+	if bared, _ := sending(t, home, append([]string{filepath.Join(dir, "file")}, bare(from)...)...); !strings.HasPrefix(bared.Peers[0], from.String()) {
+		t.Errorf("a sender without a configuration: %v", bared.Peers)
+	}
 	stop()
 	again, _ := sending(t, dir, append([]string{"file", "--address", "127.0.0.1:1"}, at...)...)
 	if again.Line != e.Line {
 		t.Errorf("the line was %s and is %s: %v, %v", e.Line, again.Line, e.Peers, again.Peers)
 	}
 	l.Key[3]++
-	code, events, _ := ends(t, dir, append([]string{"get", l.String(), "-o", "none", "--json", "--stop-timeout", "1s"}, there...)...)
+	code, events, _ = ends(t, dir, append([]string{"get", l.String(), "-o", "none", "--json", "--stop-timeout", "1s"}, there...)...)
 	if code != exitFailed || strings.Contains(events, `"event":"done"`) {
 		t.Errorf("a wrong key: exit code %d: %s", code, events)
 	}
