@@ -53,7 +53,8 @@ func gatewayCommand() *cli.Command {
 			"more. Of the cache, what was used last stays. Private torrents are never joined. On SIGHUP it reads the\n" +
 			"torrents again. Torrents name http://HOST:PORT/announce of --tracker-listen as their tracker.\n" +
 			"When it is ready it says so on standard error, and with --json as\n" +
-			`{"event":"ready","listen":[...],"trackers":[...]}.` + "\n\n" + exitCodes,
+			`{"event":"ready","listen":[...],"trackers":[...]}. Then --json prints {"event":"gateway",...} every 5 s, with the` + "\n" +
+			"bytes from and to each side and the hit rate of the cache, which a listener stats:// has for Prometheus.\n\n" + exitCodes,
 		Flags: slices.Concat(own, selectorFlags(), peerFlags(), limitFlags(), withoutFlag(policyFlags(), "interactive"),
 			announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
 		Action: runGateway,
@@ -107,6 +108,7 @@ func runGateway(ctx context.Context, cmd *cli.Command) (err error) {
 	ready.Trackers = l.addresses
 	if out.json {
 		out.emit(ready)
+		all.Go(func() error { reportGateway(ctx, out, g); return nil })
 	}
 	out.say("ready; the tracker is at " + strings.Join(l.addresses, " and ") + listeningAt(ready))
 	return all.Wait() // nil after an interrupt
@@ -226,6 +228,9 @@ func openGatewayTracker(ctx context.Context, cmd *cli.Command, g *gateway.Gatewa
 	if err != nil {
 		return nil, nil, usageErrorf("--interval: %w", err)
 	}
+	if err := s.Register(g.Collector()); err != nil {
+		return nil, nil, errors.Join(err, memory.Close())
+	}
 	l := &trackerListeners{cmd: cmd, server: s, log: log, maxConns: cfg.MaxConns}
 	closeAll := func() error { l.close(); return memory.Close() }
 	for _, text := range cmd.StringSlice("tracker-listen") {
@@ -237,6 +242,21 @@ func openGatewayTracker(ctx context.Context, cmd *cli.Command, g *gateway.Gatewa
 		return nil, nil, errors.Join(err, closeAll())
 	}
 	return l, closeAll, nil
+}
+
+// reportGateway prints the figures until the context ends.
+func reportGateway(ctx context.Context, out *display, g *gateway.Gateway) {
+	const every = 5 * time.Second
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			out.emit(g.Figures())
+		}
+	}
 }
 
 // reloadGateway reads the torrents again at every SIGHUP. If that fails, the old ones stay.

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,9 +68,9 @@ func TestGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	gate := readyEvent(t, dir, "gateway", "--collection", "collection", "--json", "-v", "--cache", "cache", "--tracker-listen", "http://"+at,
-		"--tracker", scion, "--interval", "5s", "--dht", "off", "--config-dir", n.ConfigDir(to),
+		"--tracker-listen", statsAnywhere, "--tracker", scion, "--interval", "5s", "--dht", "off", "--config-dir", n.ConfigDir(to),
 		"--listen", fmt.Sprintf("%s,[%s]:0", to, n.HostIP(to)), "--listen", "127.0.0.1:0")
-	if len(gate.Trackers) != 1 || len(gate.Listen) != 2 {
+	if len(gate.Trackers) != 2 || len(gate.Listen) != 2 {
 		t.Fatalf("%+v", gate)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), swarmPatience)
@@ -95,6 +97,18 @@ func TestGateway(t *testing.T) {
 			"--config-dir", n.ConfigDir(from), "--local", n.HostIP(from).String())
 		if got, err := os.ReadFile(filepath.Join(out, "file")); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("seeded by %s: %d bytes, %v", name, len(got), err)
+		}
+	}
+	// Each side has given what the other has got.
+	figures := string(get(t, http.DefaultTransport, strings.Replace(gate.Trackers[1], "stats://", "http://", 1)+"/metrics"))
+	for _, direction := range []string{"received", "sent"} {
+		for _, side := range []string{"scion", "ip"} {
+			series := fmt.Sprintf("braid_gateway_%s_bytes_total{network=%q} ", direction, side)
+			_, rest, _ := strings.Cut(figures, series)
+			value, _, _ := strings.Cut(rest, "\n")
+			if n, err := strconv.ParseFloat(value, 64); err != nil || n < float64(len(data)) {
+				t.Errorf("%s%s, %v: want at least %d", series, value, err, len(data))
+			}
 		}
 	}
 	if _, err := askTracker(t, gate.Trackers[0], 1); err == nil || !strings.Contains(err.Error(), "does not serve this torrent") {

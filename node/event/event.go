@@ -229,6 +229,24 @@ type DHTNode struct {
 	SentBytes     int `json:"sent_bytes"`
 }
 
+// Gateway is the state of a gateway. Its counters begin with the process; bytes are those on connections
+// with peers.
+type Gateway struct {
+	Event     string `json:"event"` // gateway
+	Allowed   int    `json:"allowed"`
+	Joined    int    `json:"joined"`
+	Cached    int64  `json:"cached_bytes"` // the size of the torrents in the cache
+	FromSCION uint64 `json:"from_scion_bytes"`
+	ToSCION   uint64 `json:"to_scion_bytes"`
+	FromIP    uint64 `json:"from_ip_bytes"`
+	ToIP      uint64 `json:"to_ip_bytes"`
+	// Hits are announces of clients for torrents that were in the cache as a whole, Misses the others.
+	Hits    uint64  `json:"hits"`
+	Misses  uint64  `json:"misses"`
+	HitRate float64 `json:"hit_rate"`
+	Fellows int     `json:"fellows"` // that answer
+}
+
 // Path is one path-level peer: the totals of all its connections so far, and the state of the
 // connection that is open.
 type Path struct {
@@ -293,6 +311,8 @@ func newEvent(name string) any {
 		return new(Progress)
 	case "dht":
 		return new(DHT)
+	case "gateway":
+		return new(Gateway)
 	case "done":
 		return new(Done)
 	case "cause":

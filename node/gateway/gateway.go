@@ -5,6 +5,7 @@
 //	         answer names it                                                  store.go
 //	fellow   another gateway for the same torrents, named to clients while
 //	         it lives                                                         fellow.go
+//	figures  the bytes from and to each side, and the hit rate of the cache   figures.go
 //	cache    what stays on disk: a function of sizes, times and networks      cache.go
 //
 // A client asks the gateway's tracker for peers of an allowed torrent. The gateway joins the torrent
@@ -75,6 +76,9 @@ type Gateway struct {
 	node     *node.Node // nil: it joins nothing
 	workers  sync.WaitGroup
 	torrents map[wire.InfoHash]*torrent
+
+	scion, ip    traffic
+	hits, misses uint64
 }
 
 // torrent is an allowed torrent.
@@ -89,6 +93,10 @@ type torrent struct {
 	network string        // that has made the gateway join
 	ready   chan struct{} // closed when a join has ended; nil: there was none
 	found   func(...client.Peer)
+	// carried is what the connections had carried at the last look, and complete that all of the data
+	// was in the cache.
+	carried  map[flow]traffic
+	complete bool
 	// contacts are with the fellows, in the order of Gateway.fellows.
 	contacts []contact
 	removed  bool // it is no longer allowed, and leaves
@@ -237,6 +245,11 @@ func (g *Gateway) ask(hash wire.InfoHash, network string, fellow bool, now time.
 	}
 	if !fellow {
 		t.wanted = now
+		if t.complete {
+			g.hits++
+		} else {
+			g.misses++
+		}
 	}
 	if t.used = now; t.state != away {
 		return t.ready, nil
@@ -248,6 +261,7 @@ func (g *Gateway) ask(hash wire.InfoHash, network string, fellow bool, now time.
 	for _, hash := range out {
 		g.torrents[hash].state = leaving
 	}
+	t.carried = nil
 	t.state, t.network, t.kept, t.sent, t.ready = joining, network, true, 0, make(chan struct{})
 	g.meetFellows(t)
 	g.workers.Go(func() { g.join(t, out) })
@@ -285,6 +299,12 @@ func (g *Gateway) join(t *torrent, out []wire.InfoHash) {
 
 // leave ends a torrent, whose state is leaving. If it has to make room, its data is deleted.
 func (g *Gateway) leave(n *node.Node, t *torrent, drop bool) {
+	if x, err := n.Torrent(t.Source.InfoHash.HexString()); err == nil {
+		p := x.Progress()
+		g.mu.Lock()
+		g.count(t, p)
+		g.mu.Unlock()
+	}
 	err := n.Remove(t.Source.InfoHash.HexString(), false)
 	if errors.Is(err, node.ErrUnknown) { // only its data is there
 		err = nil
@@ -298,6 +318,7 @@ func (g *Gateway) leave(n *node.Node, t *torrent, drop bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t.state, t.kept = away, !drop || err != nil
+	t.complete = t.complete && t.kept
 }
 
 // sweep leaves the torrents that nobody has used for a while, and those that are no longer allowed.
@@ -307,8 +328,9 @@ func (g *Gateway) sweep(now time.Time) {
 	for hash, t := range g.torrents {
 		if t.state == here {
 			if x, err := g.node.Torrent(t.Source.InfoHash.HexString()); err == nil {
-				if sent := x.Progress().Sent; sent > t.sent {
-					t.sent, t.used = sent, now
+				p := x.Progress()
+				if g.count(t, p); p.Sent > t.sent {
+					t.sent, t.used = p.Sent, now
 				}
 			}
 		}

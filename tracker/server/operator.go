@@ -24,7 +24,11 @@ type metrics struct {
 	of                            [len(transportNames)]transportCounters
 	unlisted, reports, passedOver prometheus.Counter
 	handler                       http.Handler
+	registry                      *prometheus.Registry
 }
+
+// Register adds figures of the program around the tracker to /metrics. Call it before the first Serve.
+func (s *Server) Register(c prometheus.Collector) error { return s.metrics.registry.Register(c) }
 
 type transportCounters struct{ announces, scrapes, refusals prometheus.Counter }
 
@@ -50,6 +54,7 @@ func newMetrics(store swarm.Store, base *knowledge.Base) *metrics {
 		unlisted:   counter("unlisted_total", "Announces of peers that were not registered because of a quota."),
 		reports:    counter("path_reports_total", "Path reports that were accepted."),
 		passedOver: counter("path_reports_passed_over_total", "Path reports that were ignored: too frequent, or about other ASes."),
+		registry:   r,
 		handler:    promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
 	}
 	for i, t := range transportNames {
