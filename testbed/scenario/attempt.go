@@ -133,7 +133,7 @@ func (a *attempt) course(ctx context.Context) error {
 	if a.onIP() {
 		a.ip = a.network.IP()
 	}
-	if a.foreign() || a.Tracker {
+	if a.foreign() || a.introduced() {
 		if err := a.startTracker(ctx); err != nil {
 			return err
 		}

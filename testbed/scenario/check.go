@@ -148,8 +148,14 @@ func (s *Scenario) checkVariant(v Variant) error {
 
 // checkSwarm returns why a peer cannot exchange data with the earlier peers that it knows.
 func (s *Scenario) checkSwarm(p Peer, earlier []Peer) error {
+	if s.Tracker && s.DHT {
+		return errors.New("tracker: true and dht: true: peers are introduced in one way")
+	}
 	if s.Tracker && p.Transport != SCION {
 		return fmt.Errorf("tracker: true is for peers on SCION, not on %s", p.Transport)
+	}
+	if s.DHT && p.Transport != SCION {
+		return fmt.Errorf("dht: true is for peers on SCION, not on %s", p.Transport)
 	}
 	if s.foreign() && p.Transport != TCP {
 		return fmt.Errorf("with other clients all peers need transport tcp, not %s", p.Transport)

@@ -20,6 +20,7 @@ type figure struct {
 
 // figures by name; testbed/scenarios/README.md describes them.
 var figures = map[string]figure{
+	"first":      {of: first, meaning: "time from the start to the first payload, in s"},
 	"gap":        {of: gap, meaning: "longest time without payload, in s"},
 	"rate":       {maybeOver: true, of: rate, meaning: "rate over OVER, in Mbit/s"},
 	"ratio":      {maybeOver: true, base: true, of: ratio, meaning: "rate over OVER in parts of that in another window"},
@@ -175,6 +176,16 @@ func (m Measure) window(r *Record) (from, to float64, ok bool) {
 // leechers returns those that a measure is about.
 func (m Measure) leechers(r *Record) []*Leecher {
 	return slices.DeleteFunc(slices.Clone(r.Leechers), func(l *Leecher) bool { return m.Of != "" && l.Name != m.Of })
+}
+
+// first returns the longest time in seconds from a leecher's start to its first useful payload.
+func first(r *Record, m Measure) (longest float64, ok bool, err error) {
+	for _, l := range m.leechers(r) {
+		if at := l.firstByte(); !math.IsInf(at, 1) {
+			longest, ok = max(longest, at-l.Start), true
+		}
+	}
+	return longest, ok, nil
 }
 
 // gap returns the longest time in seconds in which a leecher got no useful payload.

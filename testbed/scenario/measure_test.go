@@ -66,6 +66,7 @@ func TestFigures(t *testing.T) {
 		{Measure{What: "rate", From: 6 * s, To: 9 * s, Over: at(2)}, 8},
 		{Measure{What: "ratio", From: 6 * s, To: 9 * s, Base: &Window{s, 5 * s}}, .5},
 		{Measure{What: "gap"}, .1},
+		{Measure{What: "first"}, 1.1},
 		{Measure{What: "out", From: 5 * s, Over: at(1)}, .5},
 		{Measure{What: "back", From: 10 * s, Over: at(1)}, .1},
 	} {

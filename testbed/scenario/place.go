@@ -38,16 +38,23 @@ func (a *attempt) onHost(ia pathsel.IA, program string, args ...string) (*exec.C
 	return cmd, h, err
 }
 
-// startTracker starts the tracker, and waits until it serves.
+// introduced tells whether peers find each other by themselves.
+func (s Scenario) introduced() bool { return s.Tracker || s.DHT }
+
+// startTracker starts the tracker or the node of the DHT, and waits until it serves.
 func (a *attempt) startTracker(ctx context.Context) error {
 	p := Peer{Name: trackerName, Role: Tracker, Client: Braid, Transport: SCION}
 	args := []string{"tracker", "--json", "--interval", "30s", "--min-interval", "1s"}
+	scheme := "scion://"
+	if a.DHT {
+		args, scheme = []string{"dht", "--json", "--sample", "1h"}, ""
+	}
 	var cmd *exec.Cmd
 	var h *testbed.IPHost
-	if a.Tracker {
+	if a.introduced() {
 		ia := a.Peers[slices.IndexFunc(a.Peers, func(p Peer) bool { return p.Role == Seed })].AS
 		cmd = exec.Command(a.braid, append(args, "--config-dir", a.network.ConfigDir(ia),
-			"--listen", fmt.Sprintf("scion://%s,[%s]:0", ia, a.network.HostIP(ia)))...)
+			"--listen", fmt.Sprintf("%s%s,[%s]:0", scheme, ia, a.network.HostIP(ia)))...)
 	} else {
 		p.Transport = TCP
 		var err error
@@ -106,7 +113,7 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		args = append([]string{"download"}, torrents...)
 		args = append(args, "-o", out, "--path-selection", p.Selector, "--sample", a.Sample.String(), "--piece-events")
 		for _, x := range a.peers {
-			if !a.Tracker && x.listen != "" && a.downloads(p, x.peer) {
+			if !a.introduced() && x.listen != "" && a.downloads(p, x.peer) {
 				args = append(args, "--peer", x.listen)
 			}
 		}
@@ -114,8 +121,11 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 			args = append(args, "--seed-after")
 		}
 	}
-	if a.Tracker {
+	switch {
+	case a.Tracker:
 		args = append(args, "--tracker", a.peers[0].listen)
+	case a.DHT:
+		args = append(args, "--dht-node", a.peers[0].listen)
 	}
 	serves := a.serves(p)
 	// Each peer needs its own key: peers with the same key are one peer.

@@ -51,9 +51,11 @@ type Scenario struct {
 	Torrents int   `yaml:"torrents"`     // that all peers have or want
 	// Tracker: a tracker on SCION, in the AS of the first seed, introduces the peers. Without it,
 	// leechers are told whom to download from.
-	Tracker bool   `yaml:"tracker"`
-	Router  string `yaml:"router"` // stock (or ""), fast
-	MTU     int    `yaml:"mtu"`    // of all ASes and links; 0: what the topology says
+	Tracker bool `yaml:"tracker"`
+	// DHT: the same, with a node of the DHT on SCION in place of a tracker.
+	DHT    bool   `yaml:"dht"`
+	Router string `yaml:"router"` // stock (or ""), fast
+	MTU    int    `yaml:"mtu"`    // of all ASes and links; 0: what the topology says
 	// Congestion is braid's congestion controller over SCION and QUIC, TCP the kernel's for braid's TCP. "" is
 	// the default of each.
 	Congestion string    `yaml:"congestion"`

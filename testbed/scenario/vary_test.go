@@ -115,6 +115,9 @@ func TestMixedMistakes(t *testing.T) {
 		{"{name: l, as: \"1-ff00:0:111\", role: leech, client: aria2, transport: tcp, from: [all]}", "with other clients"},
 		{"{name: l, as: \"1-ff00:0:111\", role: leech, from: [all]}", ""},
 		{"{name: l, as: \"1-ff00:0:111\", role: leech}\ntracker: true", ""},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech}\ndht: true", ""},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech}\ndht: true\ntracker: true", "introduced in one way"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: tcp}\ndht: true", "dht: true is for peers on SCION"},
 		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: tcp}\ntracker: true", "tracker: true is for peers on SCION"},
 	} {
 		_, err := parseText("about: x\ntopology: two-paths\nsize: 1MB\ntakes: 5s\npeers:\n  - {name: s, as: \"1-ff00:0:110\", role: seed}\n  - " + tt.leecher + "\n")
