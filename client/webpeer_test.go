@@ -146,6 +146,16 @@ func TestHostileWebSeeds(t *testing.T) {
 		"wrong bytes": {func(w http.ResponseWriter, r *http.Request) {
 			good.ServeHTTP(wrong{w}, r)
 		}, ""},
+		"stalls": {func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Range") == "bytes=0-0" {
+				good.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Content-Range", strings.Replace(r.Header.Get("Range"), "=", " ", 1)+"/300000")
+			w.WriteHeader(http.StatusPartialContent)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, ""},
 		"hangs up": {func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Range") == "bytes=0-0" {
 				good.ServeHTTP(w, r)

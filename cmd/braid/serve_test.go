@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,25 +124,54 @@ func TestServeOverSCION(t *testing.T) {
 		t.Errorf("%d bytes of %d", len(got), len(data))
 	}
 	must(t, dir, "create", "file", "-o", "web.torrent", "--web-seed", "scion://"+at.HTTP[0]+web)
-	events := must(t, dir, "download", "web.torrent", "-o", "out", "--dht", "off", "--json", "--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String())
-	if got, err := os.ReadFile(filepath.Join(dir, "out/file")); err != nil || !bytes.Equal(got, data) {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
-	var done event.Done
-	for line := range strings.Lines(events) {
-		if e, err := event.Parse([]byte(line)); err == nil {
-			if d, ok := e.(*event.Done); ok {
-				done = *d
+	fetch := func(out string, more ...string) (used int) {
+		events := must(t, dir, append([]string{"download", "web.torrent", "-o", out, "--dht", "off", "--json",
+			"--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String()}, more...)...)
+		if got, err := os.ReadFile(filepath.Join(dir, out, "file")); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		var done event.Done
+		for line := range strings.Lines(events) {
+			if e, err := event.Parse([]byte(line)); err == nil {
+				if d, ok := e.(*event.Done); ok {
+					done = *d
+				}
 			}
 		}
-	}
-	used := 0
-	for _, p := range done.Paths {
-		if p.Transport == "http" && p.BytesRead > 100_000 {
-			used++
+		for _, p := range done.Paths {
+			if p.Transport == "http" && p.BytesRead > 100_000 {
+				used++
+			}
 		}
+		return used
 	}
-	if used != 2 {
-		t.Errorf("%d paths to the web seed were used, want 2: %+v", used, done.Paths)
+	if used := fetch("out"); used != 2 {
+		t.Errorf("%d paths to the web seed were used, want 2", used)
+	}
+	// What is forbidden for peers is forbidden for web seeds.
+	if used := fetch("one", "--acl", fmt.Sprintf("- %s#2, +", from)); used != 1 {
+		t.Errorf("%d paths to the web seed were used, want the allowed one", used)
+	}
+}
+
+// A web seed over HTTPS is used if its certificate is valid.
+func TestWebSeedHTTPS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data := randomFile(t, dir, 12, 300_000)
+	s := httptest.NewTLSServer(http.FileServer(http.Dir(dir)))
+	defer s.Close()
+	roots := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	if err := os.WriteFile(filepath.Join(dir, "roots.pem"), roots, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, dir, "create", "file", "-o", "x.torrent")
+	cmd := braid(t, dir, "download", "x.torrent", "-o", "out", "--no-trackers", "--dht", "off", "--web-seed", s.URL+"/")
+	cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+filepath.Join(dir, "roots.pem"))
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "out/file")); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
