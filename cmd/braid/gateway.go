@@ -35,7 +35,8 @@ func gatewayCommand() *cli.Command {
 			Usage: "clients on IP reach the gateway at `IP:PORT` (repeatable; default: the addresses of --listen that name a host)"},
 		&cli.StringSliceFlag{Name: "fellow", Config: cli.StringConfig{TrimSpace: true},
 			Usage: "tell clients of another gateway, too, whose tracker is at `URL`, http://HOST:PORT, while it lives (repeatable; name each to the other)"},
-		&cli.StringFlag{Name: "collection", Usage: "allow the torrents in `FILE`, too: a .torrent file, a URL of one, or a directory of them a line"},
+		&cli.StringFlag{Name: "collection", Usage: "allow the torrents in `FILE`, too: a .torrent file, a URL of one, or a directory of them a line; then a tab and labels, with commas between them"},
+		&cli.StringSliceFlag{Name: "label", Usage: "of --collection allow only lines with `LABEL` (repeatable: one of them is enough)"},
 		&cli.StringFlag{Name: "cache", Value: "gateway-cache", Usage: "keep data in `DIR`, which belongs to the gateway"},
 		&sizeFlag{Name: "cache-size", Value: 10 << 30, Usage: "keep at most `SIZE` of data; a larger torrent is left out"},
 		&durationFlag{Name: "idle", Value: 15 * time.Minute, Usage: "leave a torrent that nobody has asked for or fetched for `TIME`, at least twice --interval"},
@@ -157,8 +158,12 @@ func parseGateway(cmd *cli.Command, log *slog.Logger) (gateway.Config, error) {
 // allowTorrents reads the torrents that the gateway may join.
 func allowTorrents(ctx context.Context, cmd *cli.Command, g *gateway.Gateway, log *slog.Logger) ([]node.Options, error) {
 	names := cmd.Args().Slice()
-	if file := cmd.String("collection"); file != "" {
-		more, err := readCollection(file)
+	file := cmd.String("collection")
+	if file == "" && cmd.IsSet("label") {
+		return nil, usageErrorf("--label chooses lines of a collection file: give --collection, too")
+	}
+	if file != "" {
+		more, err := readCollection(file, cmd.StringSlice("label"))
 		if err != nil {
 			return nil, err
 		}
@@ -195,8 +200,9 @@ func allowTorrents(ctx context.Context, cmd *cli.Command, g *gateway.Gateway, lo
 // maxCollection bounds a collection file in bytes. A larger one must be another kind of file.
 const maxCollection = 16 << 20
 
-// readCollection returns the names in a collection file. Relative ones begin at its directory.
-func readCollection(file string) (names []string, err error) {
+// readCollection returns the names in a collection file; if labels are given, those in lines with one of
+// them. Relative names begin at the file's directory.
+func readCollection(file string, labels []string) (names []string, err error) {
 	if info, err := os.Stat(file); err == nil && info.Size() > maxCollection {
 		return nil, fmt.Errorf("collection %s: larger than the %d MiB that are accepted", file, maxCollection>>20)
 	}
@@ -205,8 +211,13 @@ func readCollection(file string) (names []string, err error) {
 		return nil, fmt.Errorf("read the collection: %w", err)
 	}
 	for line := range strings.Lines(string(b)) {
-		name := strings.TrimSpace(line)
-		if name == "" || name[0] == '#' {
+		name, has, _ := strings.Cut(line, "\t")
+		name = strings.TrimSpace(name)
+		wanted := len(labels) == 0
+		for label := range strings.SplitSeq(has, ",") {
+			wanted = wanted || slices.Contains(labels, strings.TrimSpace(label))
+		}
+		if name == "" || name[0] == '#' || !wanted {
 			continue
 		}
 		if !strings.Contains(name, "://") && !filepath.IsAbs(name) {
