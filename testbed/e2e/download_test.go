@@ -42,6 +42,7 @@ func TestDownload(t *testing.T) {
 	t.Run("magnet", s.magnet)
 	t.Run("cut", s.cut)
 	t.Run("killed", s.killed)
+	t.Run("image", s.image)
 }
 
 // startSwarm seeds a new file of that size in one AS of two, for a leecher in the other.
