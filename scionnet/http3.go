@@ -19,13 +19,14 @@ import (
 )
 
 // HTTP is a UDP port of the host for HTTP/3 (RFC 9114): a server, a client, or both. Its clients
-// show no key, and its server's key identifies nobody. It is as secure as plain HTTP, no more.
+// show no key, and its server's key identifies nobody. It is as secure as plain HTTP, no more, unless
+// both sides are members of a group: see OpenGroupHTTP.
 type HTTP struct {
 	host    *Host
 	addr    Addr
 	packets packetConn
 	quic    *quic.Transport
-	cert    tls.Certificate
+	id      *Identity
 	// idle is httpIdle, except in tests.
 	idle time.Duration
 
@@ -51,18 +52,24 @@ const (
 
 // OpenHTTP opens a port of the host, 0 for any free one.
 func (h *Host) OpenHTTP(ctx context.Context, port uint16) (*HTTP, error) {
-	if err := h.mayListen(port); err != nil {
-		return nil, err
-	}
 	id, err := NewIdentity()
 	if err != nil {
+		return nil, err
+	}
+	return h.OpenGroupHTTP(ctx, port, id)
+}
+
+// OpenGroupHTTP is OpenHTTP for members of the identity's group: its server admits nobody else, and its
+// clients talk to no other server.
+func (h *Host) OpenGroupHTTP(ctx context.Context, port uint16, id *Identity) (*HTTP, error) {
+	if err := h.mayListen(port); err != nil {
 		return nil, err
 	}
 	packets, err := openPlain(ctx, h, port)
 	if err != nil {
 		return nil, err
 	}
-	p := &HTTP{dialled: map[*quic.Conn]struct{}{}, host: h, addr: h.addrOf(packets), packets: packets, cert: id.cert, idle: httpIdle}
+	p := &HTTP{dialled: map[*quic.Conn]struct{}{}, host: h, addr: h.addrOf(packets), packets: packets, id: id, idle: httpIdle}
 	p.places.limits = limits{maxHTTPConns, maxHTTPConns / 2, maxHTTPConns / 16, maxHTTPConns / 8}
 	p.quic = &quic.Transport{Conn: packets, ConnContext: p.admit, VerifySourceAddress: p.mustVerify}
 	packets.mapper().setOnMove(func(netip.AddrPort, Addr) { p.endDialled() })
@@ -173,11 +180,7 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 		}
 		return p.config(p.host.answerSize(p.addr, r)), nil
 	}
-	l, err := p.quic.ListenEarly(http3.ConfigureTLSConfig(&tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{p.cert},
-		// With 0-RTT, requests from invented addresses would be answered.
-		SessionTicketsDisabled: true,
-	}), config)
+	l, err := p.quic.ListenEarly(http3.ConfigureTLSConfig(p.tls()), config)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", p.addr, err)
 	}
@@ -236,6 +239,20 @@ func (p *HTTP) config(packetSize int) *quic.Config {
 	}
 }
 
+// tls is the configuration of servers and clients. Neither resumes sessions: with 0-RTT, requests from
+// invented addresses would be answered, and a group would not see the other side's proof.
+func (p *HTTP) tls() *tls.Config {
+	if p.id.group != nil {
+		return p.id.TLS(http3.NextProtoH3, nil)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{p.id.cert}, InsecureSkipVerify: true, ServerName: "tracker",
+		// A client shows no key, so that servers cannot recognise it.
+		GetClientCertificate:   func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil },
+		SessionTicketsDisabled: true,
+	}
+}
+
 // HTTPClient is a transport for http.Client. Close ends its connections.
 type HTTPClient interface {
 	http.RoundTripper
@@ -270,7 +287,7 @@ func (p *HTTP) ClientByName(name string, port uint16) HTTPClient {
 func (p *HTTP) client(servers func(context.Context) ([]Addr, error)) *http3.Transport {
 	return &http3.Transport{
 		MaxResponseHeaderBytes: maxHeaderBytes, DisableCompression: true,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, ServerName: "tracker"},
+		TLSClientConfig: p.tls(),
 		Dial: func(ctx context.Context, _ string, t *tls.Config, _ *quic.Config) (*quic.Conn, error) {
 			all, err := servers(ctx)
 			if err != nil {

@@ -15,6 +15,7 @@ import (
 	"braid/node"
 	"braid/node/send"
 	"braid/scionnet"
+	"braid/storage"
 )
 
 func getCommand() *cli.Command {
@@ -27,6 +28,7 @@ func getCommand() *cli.Command {
 			"same command resumes; it waits for a sender that is away.\n\n" + exitCodes,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
+			&cli.BoolFlag{Name: "follow", Usage: "go on fetching what changes, of a sender with --watch; files of an earlier state are overwritten, none is deleted"},
 			&durationFlag{Name: "stop-timeout", Usage: "give up after `TIME` without data, and say why (default: never)"},
 			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
 		}, slices.DeleteFunc(keepFlags(), func(f cli.Flag) bool { return f.Names()[0] == "list" }), writeFlags(), groupFlags()),
@@ -47,13 +49,27 @@ func runGet(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	switch {
+	case l.IsNews():
+		return followNews(ctx, cmd, out, l)
+	case cmd.Bool("follow"):
+		return usageErrorf("--follow: this line is of a sender without --watch")
+	}
+	return fetchLine(ctx, cmd, out, l)
+}
+
+// fetchLine fetches the torrent of a line.
+func fetchLine(ctx context.Context, cmd *cli.Command, out *display, l send.Line) (err error) {
 	all, err := downloadsOf(ctx, cmd, []client.Source{{InfoHash: l.InfoHash, Peers: l.Peers}})
 	if err != nil {
 		return err
 	}
 	o := all[0]
+	if cmd.Bool("follow") && o.Storage.Existing != storage.RenameExisting {
+		o.Storage.Existing = storage.ReplaceExisting // it is of an earlier state
+	}
 	var later []client.Peer
-	n, closeNode, err := openGroup(ctx, cmd, out, l.Key, slices.ContainsFunc(l.Peers, onSCION), func(cfg *node.Config, host *scionnet.Host) {
+	n, closeNode, err := openGroup(ctx, cmd, out, l.Key, anyOnSCION(l.Peers), func(cfg *node.Config, host *scionnet.Host) {
 		o.Source.Peers = nil // those of a magnet link may be less
 		o.Peers, later = inTurn(l.Peers, host != nil, cfg.Client.IP != client.NoIP)
 		cfg.Torrents = []node.Options{o}
@@ -63,7 +79,7 @@ func runGet(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeNode()) }()
 	if len(o.Peers) == 0 {
-		return errors.New("no address in the line can be reached from this host: the sender is only on SCION, and this host is not")
+		return errUnreachable
 	}
 	added, err := addAll(ctx, out, n, []node.Options{o})
 	if err != nil {
@@ -76,6 +92,8 @@ func runGet(ctx context.Context, cmd *cli.Command) (err error) {
 	defer cancel()
 	return fetch(ctx, cmd, out, added)
 }
+
+var errUnreachable = errors.New("no address in the line can be reached from this host: the sender is only on SCION, and this host is not")
 
 // readLine reads the line from the command line or from standard input.
 func readLine(cmd *cli.Command, stdin io.Reader) (send.Line, error) {

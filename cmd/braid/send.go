@@ -26,12 +26,13 @@ func sendCommand() *cli.Command {
 		Description: "Serves the files until interrupted, and prints one line on standard output. On another host, braid get LINE\n" +
 			"fetches them: over all SCION paths, or over TCP if there are none. The line contains a key; connections are\n" +
 			"encrypted, and only who has the key can connect. No tracker, DHT or other peer hears of the files.\n" +
-			"The same command prints the same line the next time, if the files are the same.\n\n" + exitCodes,
+			"The same command prints the same line the next time, if the files are the same or you give --watch.\n\n" + exitCodes,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "key", Sources: cli.EnvVars("BRAID_KEY"), Usage: fmt.Sprintf("make the key of the line from `PHRASE`, of at least %d characters that nobody can guess (default: a random key; also BRAID_KEY, which other users of this host cannot see)", send.MinPhrase)},
 			&cli.StringSliceFlag{Name: "address", Usage: "name `ADDR` in the line, too, such as host:port of a port forwarding (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out files and directories that match `GLOB`, such as '*.tmp' or 'docs/draft' (repeatable)"},
 			&cli.StringFlag{Name: "state", Usage: "remember keys in `DIR` (default: $XDG_STATE_HOME/braid or ~/.local/state/braid)"},
+			&cli.BoolFlag{Name: "watch", Usage: "publish changes: braid get --follow fetches new and changed files as soon as nothing has changed for two seconds"},
 			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, also if no file has changed since the last time"},
 		}, seedGoalFlags(), groupFlags()),
 		Action: endOnHangup(runSend),
@@ -57,6 +58,9 @@ func runSend(ctx context.Context, cmd *cli.Command) (err error) {
 	o := node.Options{Storage: node.Storage{Kind: "file", Dir: filepath.Dir(s.files.Root), Complete: true}}
 	if o.Goal, err = parseSeedGoal(cmd); err != nil {
 		return err
+	}
+	if cmd.Bool("watch") {
+		return s.sendChanges(ctx, cmd, out, o)
 	}
 	if o.Source, err = s.torrent(ctx, cmd, out); err != nil {
 		return err
@@ -89,8 +93,9 @@ func runSend(ctx context.Context, cmd *cli.Command) (err error) {
 type sender struct {
 	files send.Files
 	stash *send.Stash
-	key   send.Key      // of the stash, or of the user
-	named []client.Peer // addresses that the user names
+	key   send.Key       // of the stash, or of the user
+	named []client.Peer  // addresses that the user names
+	host  *scionnet.Host // of the node; nil: it is not on SCION
 }
 
 func openSender(cmd *cli.Command) (s sender, err error) {
@@ -147,9 +152,9 @@ func (s sender) torrent(ctx context.Context, cmd *cli.Command, out *display) (cl
 }
 
 // open opens a node that accepts members on SCION, if this host has it, and on TCP.
-func (s sender) open(ctx context.Context, cmd *cli.Command, out *display) (*node.Node, func() error, error) {
+func (s *sender) open(ctx context.Context, cmd *cli.Command, out *display) (*node.Node, func() error, error) {
 	return openGroup(ctx, cmd, out, s.key, true, func(cfg *node.Config, host *scionnet.Host) {
-		if cmd.IsSet("listen") {
+		if s.host = host; cmd.IsSet("listen") {
 			return
 		}
 		if host != nil {
@@ -217,6 +222,8 @@ func groupHost(ctx context.Context, cmd *cli.Command, cfg node.Config, wanted bo
 }
 
 func onSCION(p client.Peer) bool { _, ok := p.SCION(); return ok }
+
+func anyOnSCION(all []client.Peer) bool { return slices.ContainsFunc(all, onSCION) }
 
 // remember keeps the key and the ports for the next time.
 func (s sender) remember(listening []client.Peer) error {

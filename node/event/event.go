@@ -25,7 +25,8 @@ type Ready struct {
 	Item string `json:"item,omitempty"`
 }
 
-// Line says what a receiver needs to fetch what braid send has.
+// Line says what a receiver needs to fetch what braid send has. With --watch it comes for each state of
+// the files, with the same line.
 type Line struct {
 	Event    string   `json:"event"` // line
 	Line     string   `json:"line"`  // for braid get; it contains the key

@@ -4,6 +4,7 @@
 //	Line   who has the data, which data it is, and the key that proves the right to it (line.go)
 //	Stash  the key, the torrent and the ports of a sender, so that its line stays the same (stash.go)
 //	Reach  the addresses of a sender that go into the line (reach.go)
+//	News   the newest line of a sender whose files change (news.go); AtRest: when they do (watch.go)
 package send
 
 import (
@@ -50,7 +51,7 @@ func KeyOf(phrase string) (k Key, err error) {
 // Line is all that a receiver has to know.
 type Line struct {
 	Key      Key
-	InfoHash metainfo.Hash
+	InfoHash metainfo.Hash // zero: the addresses are those of News
 	Peers    []client.Peer // addresses of the sender, the best first
 }
 

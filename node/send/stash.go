@@ -113,7 +113,10 @@ type Stash struct {
 	Stamp     string `json:"stamp"` // of the files when Torrent was made
 	SCIONPort uint16 `json:"scion_port"`
 	IPPort    uint16 `json:"ip_port"`
-	Torrent   []byte `json:"torrent,omitempty"` // the .torrent file
+	// The ports of the news.
+	NewsSCIONPort uint16 `json:"news_scion_port,omitempty"`
+	NewsIPPort    uint16 `json:"news_ip_port,omitempty"`
+	Torrent       []byte `json:"torrent,omitempty"` // the .torrent file
 
 	dir, name string
 }

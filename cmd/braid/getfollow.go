@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/anacrolix/torrent/metainfo"
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/node/send"
+	"braid/scionnet"
+)
+
+// followNews fetches the newest state of what a sender watches or, with --follow, each state in turn.
+// A download ends when the next state is there.
+func followNews(ctx context.Context, cmd *cli.Command, out *display, l send.Line) error {
+	a, err := openAsker(ctx, cmd, l)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	first, cancel := ctx, func() {}
+	if stop := cmd.Duration("stop-timeout"); stop > 0 {
+		first, cancel = context.WithTimeoutCause(ctx, stop, fmt.Errorf("the sender has not answered within %v", stop))
+	}
+	newest, err := a.next(first, metainfo.Hash{})
+	cancel()
+	if err != nil {
+		return err
+	}
+	if !cmd.Bool("follow") {
+		return fetchLine(ctx, cmd, out, newest)
+	}
+	for {
+		state, superseded := context.WithCancelCause(ctx)
+		next := make(chan send.Line, 1)
+		go func() {
+			defer close(next)
+			if l, err := a.next(ctx, newest.InfoHash); err == nil {
+				next <- l
+				superseded(errSuperseded)
+			}
+		}()
+		err := fetchLine(state, cmd, out, newest)
+		if err != nil && context.Cause(state) == nil {
+			logger(cmd).Warn("this state of the files has not arrived; waiting for the next", "error", err)
+		}
+		l, ok := <-next
+		superseded(nil)
+		if !ok {
+			return nil // to be interrupted is how it ends
+		}
+		newest = l
+		if out, err = sampling(cmd, false); err != nil {
+			return err
+		}
+	}
+}
+
+var errSuperseded = errors.New("there is a newer state of the files")
+
+// asker asks a sender for news.
+type asker struct {
+	line  send.Line
+	peers []client.Peer // the one that has answered last is the first
+	host  *scionnet.Host
+	scion *scionnet.HTTP // nil: this host is not on SCION
+	tcp   *http.Transport
+	warn  func(error)
+}
+
+func openAsker(ctx context.Context, cmd *cli.Command, l send.Line) (a *asker, err error) {
+	cfg, err := parseNode(cmd, logger(cmd))
+	if err != nil {
+		return nil, err
+	}
+	group, err := scionnet.NewGroup(l.Key[:])
+	if err != nil {
+		return nil, err
+	}
+	id, err := scionnet.NewIdentity()
+	if err == nil {
+		id, err = id.In(group)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a = &asker{line: l, tcp: send.OverTCP(id)}
+	a.warn = func(err error) { logger(cmd).Warn("no news of the sender; asking again", "error", err) }
+	if a.host, err = groupHost(ctx, cmd, cfg, anyOnSCION(l.Peers)); err != nil {
+		return nil, err
+	}
+	if a.host != nil {
+		if a.scion, err = a.host.OpenGroupHTTP(ctx, 0, id); err != nil {
+			return nil, errors.Join(err, a.host.Close())
+		}
+	}
+	first, later := inTurn(l.Peers, a.host != nil, cfg.Client.IP != client.NoIP)
+	if a.peers = append(first, later...); len(a.peers) == 0 {
+		a.close()
+		return nil, errUnreachable
+	}
+	return a, nil
+}
+
+func (a *asker) close() {
+	a.tcp.CloseIdleConnections()
+	if a.host != nil {
+		_ = errors.Join(a.scion.Close(), a.host.Close()) // nothing of them is needed any more
+	}
+}
+
+// Bounds of the pause before a sender that does not answer is asked again.
+const (
+	leastPause = time.Second
+	mostPause  = 30 * time.Second
+)
+
+// next waits for another line than that of a torrent. The error is the cause of the context.
+func (a *asker) next(ctx context.Context, not metainfo.Hash) (send.Line, error) {
+	pause := leastPause
+	for {
+		l, changed, err := a.ask(ctx, not)
+		switch {
+		case ctx.Err() != nil:
+			return l, context.Cause(ctx)
+		case err == nil && changed:
+			return l, nil
+		case err == nil:
+			pause = leastPause
+			continue
+		}
+		if pause == leastPause {
+			a.warn(err)
+		}
+		select {
+		case <-ctx.Done():
+			return l, context.Cause(ctx)
+		case <-time.After(pause):
+			pause = min(2*pause, mostPause)
+		}
+	}
+}
+
+// ask asks at each address until one answers.
+func (a *asker) ask(ctx context.Context, not metainfo.Hash) (l send.Line, changed bool, err error) {
+	var errs []error
+	for i, p := range a.peers {
+		if at, ok := p.SCION(); ok {
+			over := a.scion.Client(at)
+			l, changed, err = send.Ask(ctx, over, a.line, p, not)
+			_ = over.Close()
+		} else {
+			l, changed, err = send.Ask(ctx, a.tcp, a.line, p, not)
+		}
+		if err == nil {
+			a.peers[0], a.peers[i] = p, a.peers[0]
+			return l, changed, nil
+		}
+		errs = append(errs, err)
+	}
+	return l, false, errors.Join(errs...)
+}

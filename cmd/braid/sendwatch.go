@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/urfave/cli/v3"
+
+	"braid/client"
+	"braid/node"
+	"braid/node/send"
+	"braid/scionnet"
+)
+
+// sendChanges serves the files, and publishes each later state of them, until the context ends. The line
+// leads to the news of this sender, which name the newest torrent.
+func (s *sender) sendChanges(ctx context.Context, cmd *cli.Command, out *display, o node.Options) (err error) {
+	for _, flag := range []string{"status", "ratio", "seed-time"} {
+		if cmd.IsSet(flag) {
+			return usageErrorf("--%s: not with --watch, which serves one torrent after the other", flag)
+		}
+	}
+	stamp, src, err := s.nextState(ctx, cmd, out, "")
+	if err != nil {
+		return err
+	}
+	n, closeNode, err := s.open(ctx, cmd, out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeNode()) }()
+	if err := s.remember(n.Listening()); err != nil {
+		return err
+	}
+	news := send.NewNews()
+	at, closeNews, err := s.serveNews(ctx, n, news, out)
+	if err != nil {
+		return err
+	}
+	defer closeNews()
+	line := send.Line{Key: s.key, Peers: send.Reach(s.named, at, send.Own())}
+	var old *node.Torrent
+	hide := func() {}
+	defer func() { hide() }()
+	for {
+		if old == nil || src.InfoHash != old.Source().InfoHash {
+			o.Source = src
+			added, err := addAll(ctx, out, n, []node.Options{o})
+			if err != nil {
+				return err
+			}
+			news.Publish(send.Line{Key: s.key, InfoHash: src.InfoHash, Peers: send.Reach(nil, n.Listening(), send.Own())})
+			out.published(line, src, old == nil)
+			hide()
+			if old != nil {
+				if err := n.Remove(old.InfoHash(), false); err != nil {
+					return err
+				}
+			}
+			old, hide = added[0], out.showing(ctx, added)
+		}
+		if stamp, src, err = s.nextState(ctx, cmd, out, stamp); ctx.Err() != nil {
+			return nil // to be interrupted is how it ends
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// showing is watch in the background, until the function is called.
+func (d *display) showing(ctx context.Context, torrents []*node.Torrent) (hide func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); d.watch(ctx, torrents) }()
+	return func() { cancel(); <-done }
+}
+
+// nextState waits until the files have another stamp and rest, and makes a torrent of them.
+func (s *sender) nextState(ctx context.Context, cmd *cli.Command, out *display, stamp string) (string, client.Source, error) {
+	said := ""
+	complain := func(err error) {
+		if text := fmt.Sprint(err); err != nil && text != said {
+			said = text
+			logger(cmd).Warn("the files cannot be published; waiting until they can", "error", err)
+		}
+	}
+	for {
+		now, err := s.files.AtRest(ctx, stamp, complain)
+		if err != nil {
+			return "", client.Source{}, err
+		}
+		src, err := s.torrent(ctx, cmd, out)
+		if ctx.Err() != nil {
+			return "", src, ctx.Err()
+		}
+		after, again := s.files.Stamp(ctx)
+		if err == nil && again == nil && after == now {
+			return now, src, nil
+		}
+		if stamp = now; after != now { // they have changed meanwhile
+			stamp = ""
+			continue
+		}
+		complain(err)
+	}
+}
+
+// serveNews serves the news beside each address at which the node accepts peers.
+func (s *sender) serveNews(ctx context.Context, n *node.Node, news *send.News, out *display) (at []client.Peer, end func(), err error) {
+	group, err := scionnet.NewGroup(s.key[:])
+	if err != nil {
+		return nil, nil, err
+	}
+	id, err := scionnet.NewIdentity()
+	if err == nil {
+		id, err = id.In(group)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var serving sync.WaitGroup
+	end = func() { cancel(); serving.Wait() }
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	serve := func(f func() error) {
+		serving.Go(func() {
+			if err := f(); err != nil {
+				out.people.say("braid", err.Error())
+			}
+		})
+	}
+	for _, p := range n.Listening() {
+		if a, ok := p.SCION(); ok && s.host != nil {
+			h, err := s.host.OpenGroupHTTP(ctx, send.Free("udp", s.host.LocalIP().String(), s.stash.NewsSCIONPort), id)
+			if err != nil {
+				return nil, nil, fmt.Errorf("open a port for news in %s: %w", a.IA, err)
+			}
+			s.stash.NewsSCIONPort = h.Addr().Port
+			at = append(at, client.SCIONPeer(h.Addr()))
+			serve(func() error { return errors.Join(h.Serve(ctx, news, 0), h.Close()) })
+			continue
+		}
+		host, _, _ := net.SplitHostPort(p.String()) // String has this form
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(send.Free("tcp", host, s.stash.NewsIPPort)))))
+		if err != nil {
+			return nil, nil, fmt.Errorf("open a port for news: %w", err)
+		}
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		x, err := client.ParseListen(net.JoinHostPort(host, port))
+		if err != nil {
+			return nil, nil, errors.Join(err, l.Close())
+		}
+		s.stash.NewsIPPort = x.Port()
+		at = append(at, x)
+		serve(func() error { return news.ServeTCP(ctx, l, id) })
+	}
+	return at, end, s.stash.Save()
+}
+
+// published tells of a new state of the files. The line of all states is printed once.
+func (d *display) published(l send.Line, src client.Source, first bool) {
+	if first || d.json {
+		d.line(l, src)
+		return
+	}
+	d.say(fmt.Sprintf("published: %s: %s in %s", src.Name, bytesText(src.Layout.Length), plural(len(src.Layout.Files), "file")))
+}

@@ -1,0 +1,164 @@
+package send
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/anacrolix/torrent/metainfo"
+
+	"braid/client"
+	"braid/scionnet"
+)
+
+// A sender that watches its files makes a torrent of each of their states. Its line names no torrent:
+// it leads to the sender's news, which are the line of the newest torrent. They are served over HTTPS
+// on TCP and HTTP/3 on SCION, to holders of the key only: the TLS of both is that of scionnet.Group.
+
+// IsNews tells whether a line leads to the news of a sender, and not to a torrent.
+func (l Line) IsNews() bool { return l.InfoHash == (metainfo.Hash{}) }
+
+const (
+	// newsWait is how long a request waits for news. Connections on SCION end after 15 seconds without
+	// an answer.
+	newsWait = 10 * time.Second
+	// newsPatience is how long a receiver waits for an answer in all.
+	newsPatience = 20 * time.Second
+	newsALPN     = "http/1.1"
+)
+
+// News tells receivers of the newest line.
+type News struct {
+	mu      sync.Mutex
+	line    Line
+	changed chan struct{} // closed at the next line
+}
+
+// NewNews returns news without a line yet.
+func NewNews() *News { return &News{changed: make(chan struct{})} }
+
+// Publish has everybody learn of a line.
+func (n *News) Publish(l Line) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.line = l
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+func (n *News) newest() (Line, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.line, n.changed
+}
+
+// ServeHTTP answers with the newest line. A request with ?not=INFO HASH waits a while for another one.
+func (n *News) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	not, wait := r.URL.Query().Get("not"), time.After(newsWait)
+	for {
+		l, changed := n.newest()
+		if !l.IsNews() && l.InfoHash.HexString() != not {
+			_, _ = io.WriteString(w, l.String())
+			return
+		}
+		select {
+		case <-changed:
+		case <-wait:
+			w.WriteHeader(http.StatusNoContent)
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// ServeTCP serves the news to members of the identity's group until the context ends.
+func (n *News) ServeTCP(ctx context.Context, l net.Listener, id *scionnet.Identity) error {
+	s := &http.Server{
+		Handler: n, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 2 * newsWait, IdleTimeout: 2 * newsWait, MaxHeaderBytes: 16 << 10,
+		ErrorLog: log.New(io.Discard, "", 0), // strangers without the key fail all the time
+	}
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
+	if err := s.Serve(tls.NewListener(l, id.TLS(newsALPN, nil))); ctx.Err() == nil {
+		return fmt.Errorf("serve news at %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Ask asks the news at an address for another line than that of a torrent, which may be zero. changed is
+// false if there was none for a while. The key of the line is that of the news.
+func Ask(ctx context.Context, over http.RoundTripper, l Line, at client.Peer, not metainfo.Hash) (newest Line, changed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, newsPatience)
+	defer cancel()
+	host := at.String()
+	if _, ok := at.SCION(); ok {
+		host = "news.invalid" // the transport knows the address
+	}
+	url := "https://" + host + "/"
+	if not != (metainfo.Hash{}) {
+		url += "?not=" + not.HexString()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return newest, false, err
+	}
+	res, err := (&http.Client{Transport: over, CheckRedirect: noRedirect}).Do(req)
+	if err != nil {
+		return newest, false, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusNoContent {
+		return newest, false, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxLine+1))
+	if err != nil {
+		return newest, false, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return newest, false, fmt.Errorf("the sender answers %s", res.Status)
+	}
+	if newest, err = ParseLine(string(b)); err != nil {
+		return newest, false, err
+	}
+	if newest.Key != l.Key || newest.IsNews() {
+		return newest, false, errors.New("the sender answers with a line of another key")
+	}
+	return newest.alsoAt(at), newest.InfoHash != not, nil
+}
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// alsoAt adds the host at which the news were, with the port of the torrent on TCP: it is one that this
+// receiver can reach.
+func (l Line) alsoAt(news client.Peer) Line {
+	if _, ok := news.SCION(); ok || len(l.Peers) >= MaxPeers {
+		return l
+	}
+	host, _, _ := net.SplitHostPort(news.String()) // String has this form
+	for _, p := range l.Peers {
+		if _, ok := p.SCION(); ok {
+			continue
+		}
+		if x, err := client.ParsePeer(net.JoinHostPort(host, strconv.Itoa(int(p.Port())))); err == nil {
+			l.Peers = append([]client.Peer{x}, l.Peers...)
+		}
+		break
+	}
+	return l
+}
+
+// OverTCP carries requests to news on TCP.
+func OverTCP(id *scionnet.Identity) *http.Transport {
+	return &http.Transport{
+		TLSClientConfig: id.TLS(newsALPN, nil), DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 16 << 10, DisableCompression: true,
+	}
+}
