@@ -44,6 +44,11 @@ require (
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/miekg/dns v1.1.73
 	github.com/mmcdole/gofeed v1.3.0
+	github.com/pion/datachannel v1.5.9
+	github.com/pion/ice/v4 v4.0.2
+	github.com/pion/interceptor v0.1.40
+	github.com/pion/logging v0.2.4
+	github.com/pion/webrtc/v4 v4.0.0
 	golang.org/x/crypto v0.57.0
 	google.golang.org/grpc v1.85.0
 )
@@ -130,11 +135,7 @@ require (
 	github.com/oasdiff/yaml3 v0.0.14 // indirect
 	github.com/opentracing/opentracing-go v1.2.0 // indirect
 	github.com/patrickmn/go-cache v2.1.1-0.20180815053127-5633e0862627+incompatible // indirect
-	github.com/pion/datachannel v1.5.9 // indirect
 	github.com/pion/dtls/v3 v3.0.11 // indirect
-	github.com/pion/ice/v4 v4.0.2 // indirect
-	github.com/pion/interceptor v0.1.40 // indirect
-	github.com/pion/logging v0.2.4 // indirect
 	github.com/pion/mdns/v2 v2.0.7 // indirect
 	github.com/pion/randutil v0.1.0 // indirect
 	github.com/pion/rtcp v1.2.15 // indirect
@@ -146,7 +147,6 @@ require (
 	github.com/pion/transport/v3 v3.0.7 // indirect
 	github.com/pion/transport/v4 v4.0.1 // indirect
 	github.com/pion/turn/v4 v4.0.0 // indirect
-	github.com/pion/webrtc/v4 v4.0.0 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/protolambda/ctxlock v0.1.0 // indirect

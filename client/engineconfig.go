@@ -20,8 +20,8 @@ import (
 // for a minute instead of ending an idle connection.
 const maxConns = maxDialled + maxTransports*maxAccepted
 
-// maxTransports is the number of transports of a session: SCION, and TCP or QUIC on IP.
-const maxTransports = 2
+// maxTransports is the number of transports of a session: SCION, TCP or QUIC on IP, and WebRTC.
+const maxTransports = 3
 
 // engineConfig makes the engine's configuration. Everything is off by which the engine would find
 // peers, announce itself or listen. Its limits of connections are high, since this package decides

@@ -23,6 +23,9 @@ type Peer struct {
 	guarded bool
 	// web is the URL of a web seed, whose address the other fields have; empty for other peers.
 	web string
+	// rtc: the peer is at the other end of a WebRTC connection from that host and port, at which nobody
+	// can dial it.
+	rtc bool
 }
 
 // PeerSource says where a peer's address comes from.
@@ -93,10 +96,13 @@ func (p Peer) Port() uint16 {
 	return p.port
 }
 
-// String is the form that ParsePeer reads; the URL of a web seed.
+// String is the form that ParsePeer reads; the URL of a web seed; webrtc:host:port.
 func (p Peer) String() string {
 	if p.web != "" {
 		return p.web
+	}
+	if p.rtc {
+		return "webrtc:" + net.JoinHostPort(p.host, strconv.Itoa(int(p.port)))
 	}
 	if a, ok := p.SCION(); ok {
 		return a.String()
@@ -179,6 +185,9 @@ func (f face) AddrPort() netip.AddrPort { return netip.AddrPort{} }
 // IsWebSeed tells whether the peer is a server with the files of one torrent. Other peers have no use
 // for its address.
 func (p Peer) IsWebSeed() bool { return p.web != "" }
+
+// Dialable tells whether others can connect to the peer at its address, and exchange pieces with it.
+func (p Peer) Dialable() bool { return p.web == "" && !p.rtc }
 
 // origin is where connections with the address come from, as far as the address shows it. A web seed
 // is not the host: if its files are old, a peer on the same host is not guilty.

@@ -202,12 +202,12 @@ func (s *peerSet) remember(p Peer) {
 // deliverers are the peers that we dial and that have delivered data, at most so many.
 func (s *peerSet) deliverers(most int) (out []Peer) {
 	for _, p := range s.dialled {
-		if len(out) < most && !p.banned && !p.peer.IsWebSeed() && (p.delivered || slices.ContainsFunc(p.paths, func(x *pathState) bool { return x.delivered })) {
+		if len(out) < most && !p.banned && p.peer.Dialable() && (p.delivered || slices.ContainsFunc(p.paths, func(x *pathState) bool { return x.delivered })) {
 			out = append(out, p.peer)
 		}
 	}
 	for _, x := range s.spares {
-		if len(out) < most && x.delivered && !x.banned && !x.peer.IsWebSeed() {
+		if len(out) < most && x.delivered && !x.banned && x.peer.Dialable() {
 			out = append(out, x.peer)
 		}
 	}

@@ -37,11 +37,15 @@ type exchanged struct {
 
 // offer lists the extensions that a connection over a transport is offered. Peers on IP cannot be told
 // apart by their addresses, whether they speak TCP or QUIC. So over SCION they are exchanged only by
-// sessions with TCP.
+// sessions with TCP. Over WebRTC none are: browsers cannot connect to an address.
 func (x *exchanger) offer(transport string) *torrent.LocalLtepProtocolMap {
 	names := []pp.ExtensionName{pp.ExtensionNameMetadata}
 	for _, t := range x.transports {
+		if transport == rtcName {
+			break
+		}
 		switch t.Name() {
+		case rtcName:
 		case "scion":
 			names = append(names, pexNames[pexSCION])
 		case "tcp", transport:
@@ -143,7 +147,7 @@ func (x *exchanger) addresses(rs []*row) (out []pexPeer) {
 	pieces, _ := x.torrent.Size()
 	for _, r := range rs {
 		g := x.gauges.find(r.link.face)
-		if g == nil || !r.link.Proven() || r.peer.IsWebSeed() {
+		if g == nil || !r.link.Proven() || !r.link.Peer().Dialable() {
 			continue
 		}
 		p := pexPeer{at: addrOf(r.link.Peer())}

@@ -12,7 +12,7 @@ func (x *exchanger) nodes() {
 	}
 	for r := range x.peers.connected() {
 		g := x.gauges.find(r.link.face)
-		if g == nil || r.peer.IsWebSeed() {
+		if g == nil || !r.link.Peer().Dialable() {
 			continue
 		}
 		at := addrOf(r.link.Peer())

@@ -26,7 +26,7 @@ func (t *scionTransport) Name() string { return "scion" }
 
 func (t *scionTransport) Serves(p Peer) bool {
 	_, ok := p.SCION()
-	return ok && !p.IsWebSeed()
+	return ok && p.Dialable()
 }
 
 func (t *scionTransport) Paths(ctx context.Context, p Peer) ([]pathsel.Path, error) {

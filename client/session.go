@@ -44,6 +44,8 @@ type Config struct {
 	Host *scionnet.Host
 	// IP is the transport for peers on IP.
 	IP IPTransport
+	// WebRTC has peers reached over WebRTC, too; nil: no. See Session.WebRTC.
+	WebRTC *WebRTCConfig
 	// Identity is the key that peers see over SCION and QUIC; nil makes a new one for this session. If it
 	// is in a group, only members of the group can connect, over TCP too.
 	Identity *scionnet.Identity
@@ -160,6 +162,14 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 	if t != nil {
 		transports = append(transports, t)
 	}
+	if cfg.WebRTC != nil {
+		t, err := openWebRTC(*cfg.WebRTC)
+		if err != nil {
+			closeAll()
+			return nil, err
+		}
+		transports = append(transports, t)
+	}
 	s, err := newSession(cfg, log, transports)
 	if err != nil {
 		closeAll()
@@ -239,6 +249,16 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 
 // PeerID is the name that the session tells peers, and should tell trackers (BEP 3).
 func (s *Session) PeerID() [20]byte { return s.engine.PeerID() }
+
+// WebRTC makes connections over WebRTC; nil if the session has none.
+func (s *Session) WebRTC() *WebRTC {
+	for _, t := range s.transports {
+		if t, ok := t.(*WebRTC); ok {
+			return t
+		}
+	}
+	return nil
+}
 
 func (s *Session) accept(t Transport) {
 	for {

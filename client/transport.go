@@ -13,7 +13,7 @@ import (
 // Transport carries path-level connections: SCION, QUIC on IP, or TCP. transport_test.go tests what
 // holds for all. If the network chooses the path, there is one path, with an empty fingerprint.
 type Transport interface {
-	// Name is the name of the transport for users: "scion", "quic" or "tcp".
+	// Name is the name of the transport for users: "scion", "quic", "tcp" or "webrtc".
 	Name() string
 	// Serves tells whether the peer is reached over this transport.
 	Serves(Peer) bool
@@ -34,6 +34,9 @@ type Transport interface {
 	// Close ends all connections.
 	Close() error
 }
+
+// rtcName is the name of the transport WebRTC.
+const rtcName = "webrtc"
 
 // maxAccepted bounds the accepted connections of a transport.
 const maxAccepted = 1024

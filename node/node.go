@@ -139,6 +139,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		if cfg.DHT != nil || len(cfg.Sources) > 0 {
 			return nil, errors.New("open a node: one whose peers are a group has no other sources of peers")
 		}
+		if cfg.Client.WebRTC != nil {
+			return nil, errors.New("open a node: one whose peers are a group has no WebRTC, which knows no members")
+		}
 		cfg.Settings.NoPEX, cfg.Settings.LSD = true, false
 	}
 	if err := n.firstSettings(&cfg); err != nil {
@@ -191,7 +194,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.dht, err = cfg.openDHT(ctx, n.host, n.Listening()); err != nil {
 		return nil, err
 	}
-	n.sources = append([]Source{trackers{n.http, cfg.Knowledge}}, cfg.Sources...)
+	n.sources = append([]Source{trackers{n.http, n.session.WebRTC(), cfg.Knowledge}}, cfg.Sources...)
 	if n.dht != nil {
 		n.sources = append(n.sources, n.dht)
 		n.session.SetDHT(n.dht.ports())

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -20,6 +21,7 @@ var ErrNoWay = announce.ErrNoTracker
 // trackers is the Source that announces to trackers.
 type trackers struct {
 	scion     *scionnet.HTTP // nil: trackers on SCION are not asked
+	rtc       *client.WebRTC // nil: trackers over WebSocket are not asked
 	knowledge Knowledge
 }
 
@@ -40,6 +42,9 @@ func (x trackers) Start(s Swarm) (Search, error) {
 		},
 		Logger: s.Logger,
 	}
+	if x.rtc != nil {
+		cfg.WebRTC = rtcOf{x.rtc, s}
+	}
 	x.knowledge.apply(&cfg, s)
 	for _, p := range s.Listen {
 		if _, ok := p.SCION(); ok {
@@ -53,6 +58,49 @@ func (x trackers) Start(s Swarm) (Search, error) {
 		return nil, err // not a nil *Announcer, which would be a Search
 	}
 	return a, nil
+}
+
+// rtcOf makes the WebRTC connections of one torrent.
+type rtcOf struct {
+	rtc   *client.WebRTC
+	swarm Swarm
+}
+
+// Offer implements announce.WebRTC.
+func (r rtcOf) Offer(ctx context.Context) (announce.Offer, error) {
+	o, err := r.rtc.Offer(ctx, r.found)
+	if err != nil {
+		return nil, err // not a nil *client.RTCOffer, which would be an Offer
+	}
+	return rtcOffer{o, r}, nil
+}
+
+// Answer implements announce.WebRTC.
+func (r rtcOf) Answer(ctx context.Context, from wire.PeerID, offer string) (string, error) {
+	return r.rtc.Answer(ctx, r.name(from), offer, r.found)
+}
+
+// found has a download dial a connected peer. A complete torrent dials nobody.
+func (r rtcOf) found(p client.Peer) bool {
+	if r.swarm.Progress().Phase == client.Complete {
+		return false
+	}
+	r.swarm.Found(client.FromTracker, p)
+	return true
+}
+
+// name tells the peer from others, and from itself in other torrents, which have connections of their own.
+func (r rtcOf) name(peer wire.PeerID) string { return string(r.swarm.InfoHash[:]) + string(peer[:]) }
+
+type rtcOffer struct {
+	*client.RTCOffer
+	of rtcOf
+}
+
+func (o rtcOffer) SDP() string { return o.RTCOffer.SDP }
+
+func (o rtcOffer) Answered(by wire.PeerID, answer string) error {
+	return o.RTCOffer.Answered(o.of.name(by), answer)
 }
 
 func announceProgress(p client.Progress) announce.Progress {
@@ -98,14 +146,15 @@ func ParseTrackers(s client.Source, log *slog.Logger) (tiers [][]tracker.URL) {
 	return tiers
 }
 
-// onNetwork tells whether a tracker is reached over SCION or, if scion is false, over IP.
+// onNetwork tells whether a tracker names peers on SCION or, if scion is false, on IP. One over WebSocket
+// names neither.
 func onNetwork(scion bool) func(tracker.URL) bool {
-	return func(u tracker.URL) bool { _, s := u.SCION(); return s == scion }
+	return func(u tracker.URL) bool { _, s := u.SCION(); return s == scion && !u.WebSocket() }
 }
 
-// MayKnowSiblings tells whether a tracker can tell where else it is reached. The UDP protocol has
-// no place for it.
-func MayKnowSiblings(u tracker.URL) bool { return u.Scheme() != "udp" }
+// MayKnowSiblings tells whether a tracker can tell where else it is reached. The protocols over UDP and
+// WebSocket have no place for it.
+func MayKnowSiblings(u tracker.URL) bool { return u.Scheme() != "udp" && !u.WebSocket() }
 
 // anyTracker tells whether f is true of a tracker of one of the torrents.
 func anyTracker(torrents []Options, f func(tracker.URL) bool) bool {

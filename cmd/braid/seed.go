@@ -178,6 +178,9 @@ func tellReach(cmd *cli.Command, out *display, n *node.Node, torrents []node.Opt
 	for _, line := range reach(n.Listening(), over.ip, torrents) {
 		out.people.printf("%s\n", line)
 	}
+	if over.rtc != nil {
+		out.people.printf("peers in browsers, through trackers at ws:// and wss://\n")
+	}
 	return nil
 }
 

@@ -29,7 +29,7 @@ func sessionFlags() []cli.Flag {
 
 // peerFlags say how peers are reached.
 func peerFlags() []cli.Flag {
-	return []cli.Flag{
+	return append([]cli.Flag{
 		transportFlag(),
 		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
 		&cli.StringFlag{Name: "pex", Value: "on", Usage: "connected peers tell each other of peers, over SCION and IP, except in private torrents (peer exchange): `WHETHER` is on or off"},
@@ -41,7 +41,7 @@ func peerFlags() []cli.Flag {
 		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns, by network and host (default: all)"},
 		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the private key that identifies this client to peers; created if missing (default: identity.pem in the user's configuration directory)"},
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
-	}
+	}, iceFlags()...)
 }
 
 // selectorFlags choose a selector, for openSelector.
@@ -154,6 +154,7 @@ func parseNode(cmd *cli.Command, log *slog.Logger) (cfg node.Config, err error) 
 	if cfg.Settings.LSD && over.ip == client.NoIP {
 		return cfg, usageErrorf("--lsd on sends packets on IP, which --transport scion forbids")
 	}
+	cfg.Client.WebRTC = over.rtc
 	if cfg.Client.IP = over.ip; over.scion {
 		cfg.SCION = node.SCION{
 			Required: cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(cmd.StringSlice("http"), files.IsSCION), Likely: hasSCION(cmd),

@@ -14,23 +14,42 @@ import (
 type transports struct {
 	scion bool
 	ip    client.IPTransport
+	rtc   *client.WebRTCConfig // nil: no WebRTC
 }
 
 func transportFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "transport", Value: []string{"scion", "tcp"}, Config: cli.StringConfig{TrimSpace: true},
-		Usage: "reach peers over `NAME`: scion, and either tcp or quic, which is what addresses on IP then mean (repeatable)"}
+		Usage: "reach peers over `NAME`: scion; either tcp or quic, which is what addresses on IP then mean; webrtc, for peers in browsers, of trackers at ws:// and wss:// (repeatable)"}
+}
+
+// iceFlags say how connections over WebRTC are made.
+func iceFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "ice", Usage: "webrtc: ask the server at `URL`, stun:HOST:PORT or turn:USER:PASSWORD@HOST:PORT, for a way through NATs (repeatable; default: none)", Config: cli.StringConfig{TrimSpace: true}},
+		&cli.BoolFlag{Name: "ice-local", Usage: "webrtc: tell peers the addresses of this host on local networks, and contact theirs"},
+	}
 }
 
 // parseTransports reads --transport.
 func parseTransports(cmd *cli.Command) (t transports, err error) {
 	names := cmd.StringSlice("transport")
 	for _, n := range names {
-		if !slices.Contains([]string{"scion", "tcp", "quic"}, n) {
-			return t, usageErrorf("--transport %q: want scion, tcp or quic", n)
+		if !slices.Contains([]string{"scion", "tcp", "quic", "webrtc"}, n) {
+			return t, usageErrorf("--transport %q: want scion, tcp, quic or webrtc", n)
 		}
 	}
 	has := func(n string) bool { return slices.Contains(names, n) }
 	t.scion = has("scion")
+	if has("webrtc") {
+		t.rtc = &client.WebRTCConfig{ICE: cmd.StringSlice("ice"), Local: cmd.Bool("ice-local")}
+		for _, s := range t.rtc.ICE {
+			if _, err := client.ParseICE(s); err != nil {
+				return t, usageErrorf("--ice: %w", err)
+			}
+		}
+	} else if cmd.IsSet("ice") || cmd.IsSet("ice-local") {
+		return t, usageErrorf("--ice and --ice-local are for WebRTC: add webrtc to --transport")
+	}
 	switch {
 	case has("tcp") && has("quic"):
 		return t, usageErrorf("--transport: tcp or quic, not both: nothing in the address of a peer tells which one it speaks")

@@ -7,6 +7,7 @@
 //	schedule   how long to wait: functions of answers and failures        schedule.go
 //	reporting  when to send path reports                                  report.go
 //	asker      one announce over HTTP, HTTP/3 on SCION, or UDP            http.go, udp.go
+//	websocket  announces over WebSocket, by which WebRTC peers meet       websocket.go
 //	dialer     the source address, and which trackers may be contacted    dial.go
 //
 // The announcer asks one tracker of every tier, since a tier on IP and one on SCION know different
@@ -55,6 +56,8 @@ type Config struct {
 	SCIONPort uint16
 	// SCION reaches trackers on SCION. Without it they are left out. The caller closes it.
 	SCION *scionnet.HTTP
+	// WebRTC connects to the peers of trackers over WebSocket. Without it these are left out.
+	WebRTC WebRTC
 	// Progress is called before each announce.
 	Progress func() Progress
 	// Peers is how trackers on SCION are to choose peers.
@@ -130,7 +133,9 @@ func Start(cfg Config) (*Announcer, error) {
 	for _, urls := range cfg.Tiers {
 		urls = slices.Clone(urls)
 		mathrand.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
-		a.startTier(urls, scionnet.ScopeLoopback, false)
+		// Trackers for WebRTC know other peers than those of the same tier.
+		a.startTier(slices.DeleteFunc(slices.Clone(urls), tracker.URL.WebSocket), scionnet.ScopeLoopback, false)
+		a.startTier(slices.DeleteFunc(urls, func(u tracker.URL) bool { return !u.WebSocket() }), scionnet.ScopeLoopback, false)
 	}
 	if len(a.tiers) == 0 {
 		a.stop()
@@ -145,7 +150,13 @@ func Start(cfg Config) (*Announcer, error) {
 func (a *Announcer) startTier(urls []tracker.URL, from scionnet.Scope, siblings bool) bool {
 	t := &tier{announcer: a, wake: make(chan struct{}, 1), sibling: siblings}
 	for _, u := range urls {
-		ask, err := newAsker(u, &a.cfg, from)
+		var ask asker
+		var err error
+		if u.WebSocket() && a.cfg.WebRTC != nil && !siblings {
+			ask = newOverWebSocket(u, &a.cfg, a.log, t.again)
+		} else {
+			ask, err = newAsker(u, &a.cfg, from)
+		}
 		if err != nil {
 			a.log.Log(a.ctx, t.level(slog.LevelInfo), "tracker cannot be asked", "tracker", u, "reason", err)
 			continue

@@ -28,6 +28,9 @@ type asker interface {
 // newAsker prepares to ask a tracker. If another tracker named it, from is the scope of that
 // tracker.
 func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
+	if u.WebSocket() {
+		return nil, errors.New("its peers connect over WebRTC, which is not used")
+	}
 	if addr, ok := u.SCION(); ok {
 		if cfg.SCION == nil {
 			return nil, errors.New("it is on SCION, and this host has no connection to SCION")
@@ -41,9 +44,6 @@ func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 		}
 		o.client, o.end = http.Client{Transport: t, CheckRedirect: noRedirect}, t.Close
 		return o, nil
-	}
-	if u.WebSocket() {
-		return nil, errors.New("its peers connect over WebRTC")
 	}
 	o := &overIP{
 		outlets: outletsOf(cfg.Listen), scopeOf: scionnet.ScopeOf,

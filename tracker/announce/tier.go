@@ -37,6 +37,7 @@ type tier struct {
 	trackers  []*source
 	wake      chan struct{}
 	now       atomic.Bool // the user wants it asked as soon as it allows
+	broken    atomic.Bool // the connection to the tracker that has answered last has ended
 	fruitless int         // announces in a row that found no new peer while there were too few
 	sibling   bool        // a tracker of another tier has named these
 	adopted   bool        // a tracker of this tier has named siblings
@@ -68,6 +69,7 @@ func (t *tier) run() {
 	a := t.announcer
 	for a.ctx.Err() == nil {
 		began := time.Now()
+		t.broken.Store(false)
 		s, answer := t.round()
 		if a.ctx.Err() != nil {
 			break // an announce that was cut off is no refusal
@@ -103,6 +105,9 @@ func (t *tier) wait(s *source, next, soon, least time.Time) {
 		if t.now.Load() && least.Before(until) {
 			until = least
 		}
+		if again := least.Add(leastInterval); s != nil && t.broken.Load() && again.Before(until) {
+			until = again
+		}
 		if a.hungry.Load() && !soon.IsZero() && soon.Before(until) {
 			until = soon
 		}
@@ -117,6 +122,15 @@ func (t *tier) wait(s *source, next, soon, least time.Time) {
 		case <-a.ctx.Done():
 		}
 		timer.Stop()
+	}
+}
+
+// again has the tier ask before the regular time, since a tracker has ended a connection that it needs.
+func (t *tier) again() {
+	t.broken.Store(true)
+	select {
+	case t.wake <- struct{}{}:
+	default: // awake already
 	}
 }
 

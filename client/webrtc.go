@@ -1,0 +1,485 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pion/ice/v4"
+	"github.com/pion/interceptor"
+	"github.com/pion/logging"
+	"github.com/pion/webrtc/v4"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// WebRTCConfig says how connections over WebRTC are made. Peers of this kind are mostly in browsers.
+type WebRTCConfig struct {
+	// ICE are the servers that tell us our address or relay packets, in the order of preference:
+	// stun:HOST:PORT, or turn:USER:PASSWORD@HOST:PORT. No others are asked.
+	ICE []string
+	// Local reveals the host's addresses on local networks to peers, and has packets sent to theirs.
+	Local bool
+}
+
+const (
+	// maxRTCPending bounds the connections that are being made. Each takes a socket for each address of
+	// the host.
+	maxRTCPending = 128
+	// rtcPatience is how long a connection may take: an offer waits for somebody who answers it, and the
+	// ends then look for a way to each other.
+	rtcPatience = time.Minute
+	// gatherPatience is how long an ICE server may take to answer.
+	gatherPatience = 5 * time.Second
+)
+
+// WebRTC is the transport for connections over WebRTC data channels. Nobody can dial such a peer: both
+// ends need a description of the other, which somebody has to carry, such as a tracker. So there is a
+// connection before the engine knows the peer; Dial hands it out.
+type WebRTC struct {
+	onIP
+	api     *webrtc.API
+	servers []webrtc.ICEServer
+	local   bool
+	workers sync.WaitGroup
+
+	mu      sync.Mutex
+	pending map[*rtcEnd]struct{} // not connected yet
+	ready   map[Peer]*rtcWire    // connected by our offer, not dialled yet
+	names   map[string]*rtcWire  // connected, by the peer's name
+	ended   bool                 // Close waits for workers
+}
+
+var _ Transport = (*WebRTC)(nil)
+
+var (
+	errRTCFull  = errors.New("too many WebRTC connections are being made")
+	errRTCTwice = errors.New("there is a WebRTC connection to this peer")
+	errRTCGone  = errors.New("the WebRTC connection has ended; only the peer can offer another one")
+)
+
+func openWebRTC(cfg WebRTCConfig) (*WebRTC, error) {
+	t := &WebRTC{
+		onIP: newOnIP(""), local: cfg.Local,
+		pending: map[*rtcEnd]struct{}{}, ready: map[Peer]*rtcWire{}, names: map[string]*rtcWire{},
+	}
+	for _, text := range cfg.ICE {
+		s, err := ParseICE(text)
+		if err != nil {
+			return nil, err
+		}
+		t.servers = append(t.servers, s)
+	}
+	s := webrtc.SettingEngine{LoggerFactory: discardLogs{}}
+	s.DetachDataChannels()
+	s.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
+	s.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4, webrtc.NetworkTypeUDP6})
+	s.SetIncludeLoopbackCandidate(cfg.Local)
+	s.SetICETimeouts(5*time.Second, 15*time.Second, 2*time.Second)
+	s.DisableActiveTCP(true)
+	s.EnableSCTPZeroChecksum(true) // DTLS protects the packets
+	// Without media there is no need for codecs and what measures them.
+	t.api = webrtc.NewAPI(webrtc.WithSettingEngine(s), webrtc.WithMediaEngine(&webrtc.MediaEngine{}),
+		webrtc.WithInterceptorRegistry(&interceptor.Registry{}))
+	return t, nil
+}
+
+// ParseICE reads the URL of an ICE server: see WebRTCConfig.
+func ParseICE(text string) (webrtc.ICEServer, error) {
+	bad := fmt.Errorf("ICE server %q: want stun:HOST:PORT, or turn:USER:PASSWORD@HOST:PORT", text)
+	scheme, rest, _ := strings.Cut(text, ":")
+	var s webrtc.ICEServer
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		user, password, _ := strings.Cut(rest[:i], ":")
+		s.Username, rest = user, rest[i+1:]
+		s.Credential = password
+	}
+	host := strings.SplitN(rest, "?", 2)[0]
+	u, err := url.Parse("x://" + host)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Path != "":
+		return s, bad
+	case scheme == "stun" && s.Username == "":
+	case (scheme == "turn" || scheme == "turns") && s.Username != "":
+	default:
+		return s, bad
+	}
+	s.URLs = []string{scheme + ":" + rest}
+	return s, nil
+}
+
+type discardLogs struct{}
+
+func (discardLogs) NewLogger(scope string) logging.LeveledLogger {
+	return logging.NewDefaultLeveledLoggerForScope(scope, logging.LogLevelDisabled, io.Discard)
+}
+
+// rtcEnd is our end of a connection that is being made.
+type rtcEnd struct {
+	transport *WebRTC
+	pc        *webrtc.PeerConnection
+	began     time.Time
+	expiry    *time.Timer
+	wire      *rtcWire       // once it is connected
+	name      string         // of the peer; empty until it is known
+	opened    func(*rtcWire) // is called once, with the connection
+}
+
+// begin makes an end that is closed if it is not connected in time.
+func (t *WebRTC) begin(name string, opened func(*rtcWire)) (*rtcEnd, error) {
+	e := &rtcEnd{transport: t, began: time.Now(), name: name, opened: opened}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.ctx.Err() != nil:
+		return nil, t.ctx.Err()
+	case len(t.pending) >= maxRTCPending:
+		return nil, errRTCFull
+	case t.names[name] != nil:
+		return nil, errRTCTwice
+	}
+	var err error
+	if e.pc, err = t.api.NewPeerConnection(webrtc.Configuration{ICEServers: t.servers}); err != nil {
+		return nil, fmt.Errorf("make a WebRTC connection: %w", err)
+	}
+	e.pc.OnConnectionStateChange(func(s webrtc.PeerConnectionState) {
+		if s == webrtc.PeerConnectionStateFailed || s == webrtc.PeerConnectionStateClosed {
+			e.close()
+			t.mu.Lock()
+			w := e.wire
+			t.mu.Unlock()
+			if w != nil {
+				w.Close()
+			}
+		}
+	})
+	t.pending[e] = struct{}{}
+	e.expiry = time.AfterFunc(rtcPatience, e.close)
+	return e, nil
+}
+
+// close ends an end that is not connected yet.
+func (e *rtcEnd) close() {
+	t := e.transport
+	t.mu.Lock()
+	_, pending := t.pending[e]
+	delete(t.pending, e)
+	if pending {
+		e.expiry.Stop()
+		t.shut(e.pc)
+	}
+	t.mu.Unlock()
+}
+
+// shut closes a connection in the background, since that may wait for packets. The caller holds t.mu.
+func (t *WebRTC) shut(pc *webrtc.PeerConnection) { t.background(func() { _ = pc.Close() }) }
+
+// background ends a connection. Close waits for it, if it began before. The caller holds t.mu.
+func (t *WebRTC) background(end func()) {
+	if t.ended {
+		go end()
+		return
+	}
+	t.workers.Go(end)
+}
+
+// take has the end connected once its data channel opens. A peer needs one channel: more end the
+// connection.
+func (e *rtcEnd) take(d *webrtc.DataChannel) {
+	d.OnOpen(func() {
+		raw, err := d.Detach()
+		if err != nil {
+			e.close()
+			return
+		}
+		pair, err := e.pc.SCTP().Transport().ICETransport().GetSelectedCandidatePair()
+		if err != nil || pair == nil {
+			e.close()
+			return
+		}
+		at, err := netip.ParseAddr(pair.Remote.Address)
+		if err != nil {
+			e.close()
+			return
+		}
+		t := e.transport
+		w := newRTCWire(d, raw, e.pc, ipPeer(netip.AddrPortFrom(at.WithZone(""), pair.Remote.Port)))
+		w.handshake, w.spawn = time.Since(e.began), t.workers.Go
+		t.mu.Lock()
+		name := e.name
+		w.gone = func(finish func()) { t.forget(name, w, finish) }
+		_, pending := t.pending[e]
+		delete(t.pending, e)
+		if pending {
+			e.wire = w
+			t.names[name] = w
+		}
+		t.mu.Unlock()
+		if !pending {
+			return // it is closed
+		}
+		e.expiry.Stop()
+		e.opened(w)
+	})
+}
+
+// forget notes that a connection ends, and has the rest of the work done in the background.
+func (t *WebRTC) forget(name string, w *rtcWire, finish func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ready[w.peer] == w {
+		delete(t.ready, w.peer)
+	}
+	if t.names[name] == w {
+		delete(t.names, name)
+	}
+	t.background(finish)
+}
+
+// describe returns the description of our end, with all addresses that may be revealed.
+func (e *rtcEnd) describe(ctx context.Context, d webrtc.SessionDescription) (string, error) {
+	gathered := webrtc.GatheringCompletePromise(e.pc)
+	if err := e.pc.SetLocalDescription(d); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, gatherPatience)
+	defer cancel()
+	select {
+	case <-gathered:
+	case <-ctx.Done(): // what is known by now has to do
+	}
+	return filterSDP(e.pc.LocalDescription().SDP, e.transport.local)
+}
+
+// deliver calls found with a connected peer. If it returns true, a transfer dials the peer soon, and our
+// side speaks first. If not, as a complete transfer dials nobody, the connection is accepted, and the peer
+// speaks first.
+func (t *WebRTC) deliver(w *rtcWire, found func(Peer) bool) {
+	t.mu.Lock()
+	t.ready[w.peer] = w
+	t.mu.Unlock()
+	if found(w.peer) {
+		time.AfterFunc(rtcPatience, func() { // the transfer has enough peers
+			if t.take(w) {
+				w.Close()
+			}
+		})
+	} else if t.take(w) {
+		t.offer(w)
+	}
+}
+
+// take removes a connection from those that are to be dialled. It reports whether it was one.
+func (t *WebRTC) take(w *rtcWire) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	mine := t.ready[w.peer] == w
+	if mine {
+		delete(t.ready, w.peer)
+	}
+	return mine
+}
+
+// RTCOffer is an offer of a connection, which another peer may answer.
+type RTCOffer struct {
+	end *rtcEnd
+	SDP string // describes our end
+}
+
+// Offer makes an offer. If a peer answers it, found is called with the connected peer: see deliver.
+func (t *WebRTC) Offer(ctx context.Context, found func(Peer) bool) (*RTCOffer, error) {
+	e, err := t.begin("", func(w *rtcWire) { t.deliver(w, found) })
+	if err != nil {
+		return nil, err
+	}
+	o := &RTCOffer{end: e}
+	d, err := e.pc.CreateDataChannel("braid", nil)
+	if err == nil {
+		e.take(d)
+		var sdp webrtc.SessionDescription
+		if sdp, err = e.pc.CreateOffer(nil); err == nil {
+			o.SDP, err = e.describe(ctx, sdp)
+		}
+	}
+	if err != nil {
+		e.close()
+		return nil, fmt.Errorf("offer a WebRTC connection: %w", err)
+	}
+	return o, nil
+}
+
+// Answered takes the answer of the peer with that name, which tells it from others of the torrent.
+func (o *RTCOffer) Answered(name, sdp string) error {
+	sdp, err := filterSDP(sdp, o.end.transport.local)
+	if err != nil {
+		return err
+	}
+	t := o.end.transport
+	t.mu.Lock()
+	twice := t.names[name] != nil
+	o.end.name = name
+	t.mu.Unlock()
+	if twice {
+		o.Close()
+		return errRTCTwice
+	}
+	return o.end.pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: sdp})
+}
+
+// Close withdraws the offer, unless there is a connection by now.
+func (o *RTCOffer) Close() { o.end.close() }
+
+// Answer takes an offer of the peer with that name, and returns the answer to it. When the peer is
+// connected, found is called: see deliver.
+func (t *WebRTC) Answer(ctx context.Context, name, offer string, found func(Peer) bool) (answer string, err error) {
+	offer, err = filterSDP(offer, t.local)
+	if err != nil {
+		return "", err
+	}
+	e, err := t.begin(name, func(w *rtcWire) { t.deliver(w, found) })
+	if err != nil {
+		return "", err
+	}
+	var channels sync.Once
+	e.pc.OnDataChannel(func(d *webrtc.DataChannel) {
+		first := false
+		channels.Do(func() { first = true })
+		if first {
+			e.take(d)
+		} else {
+			t.mu.Lock()
+			t.shut(e.pc)
+			t.mu.Unlock()
+		}
+	})
+	var sdp webrtc.SessionDescription
+	if err = e.pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: offer}); err == nil {
+		if sdp, err = e.pc.CreateAnswer(nil); err == nil {
+			answer, err = e.describe(ctx, sdp)
+		}
+	}
+	if err != nil {
+		e.close()
+		return "", fmt.Errorf("answer a WebRTC offer: %w", err)
+	}
+	return answer, nil
+}
+
+// Name implements Transport.
+func (t *WebRTC) Name() string { return rtcName }
+
+// Serves implements Transport.
+func (t *WebRTC) Serves(p Peer) bool { return p.rtc }
+
+// Dial implements Transport: it hands out the connection that Offer has announced.
+func (t *WebRTC) Dial(_ context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.ready[p]
+	if w == nil {
+		return nil, errRTCGone
+	}
+	delete(t.ready, p)
+	return w, nil
+}
+
+// Listening implements Transport: nobody can dial.
+func (t *WebRTC) Listening() []Peer { return nil }
+
+// Close implements Transport.
+func (t *WebRTC) Close() error {
+	t.stop()
+	t.mu.Lock()
+	wires := slices.Collect(maps.Values(t.ready))
+	for e := range t.pending {
+		e.expiry.Stop()
+		t.shut(e.pc)
+	}
+	clear(t.pending)
+	t.mu.Unlock()
+	for _, w := range wires {
+		w.Close()
+	}
+	t.mu.Lock()
+	t.ended = true
+	t.mu.Unlock()
+	t.workers.Wait()
+	return nil
+}
+
+const (
+	// maxSDPLines bounds a description; one of a data channel has about 20 lines, and one for each address.
+	maxSDPLines = 100
+	// maxCandidates is the number of addresses that are tried.
+	maxCandidates = 20
+)
+
+// filterSDP returns the description of one end of a data channel (RFC 8839, RFC 8841), with the addresses
+// that may be revealed or contacted: with local all, otherwise those on the Internet. It refuses
+// descriptions of anything else.
+func filterSDP(sdp string, local bool) (string, error) {
+	lines := strings.Split(strings.TrimRight(sdp, "\r\n"), "\n")
+	if len(lines) > maxSDPLines {
+		return "", fmt.Errorf("a description of a WebRTC connection with more than %d lines", maxSDPLines)
+	}
+	var b strings.Builder
+	media, candidates := 0, 0
+	for _, line := range lines {
+		line = strings.TrimSuffix(line, "\r")
+		if rest, ok := strings.CutPrefix(line, "m="); ok {
+			if media++; media > 1 || !strings.HasPrefix(rest, "application ") {
+				return "", errors.New("a WebRTC connection with more than a data channel")
+			}
+		}
+		if rest, ok := strings.CutPrefix(line, "a=candidate:"); ok {
+			if rest, ok = filterCandidate(rest, local); !ok || candidates >= maxCandidates {
+				continue
+			}
+			candidates++
+			line = "a=candidate:" + rest
+		}
+		b.WriteString(line + "\r\n")
+	}
+	if media == 0 {
+		return "", errors.New("a WebRTC connection without a data channel")
+	}
+	return b.String(), nil
+}
+
+// filterCandidate returns a candidate (RFC 8839, section 5.1) as it may be revealed or contacted.
+func filterCandidate(c string, local bool) (string, bool) {
+	f := strings.Fields(c)
+	if len(f) < 8 || !strings.EqualFold(f[2], "udp") {
+		return "", false
+	}
+	a, err := netip.ParseAddr(f[4])
+	if err != nil || a.Zone() != "" { // a name, such as that of a browser's address on its local network
+		return "", false
+	}
+	if _, err := strconv.ParseUint(f[5], 10, 16); err != nil {
+		return "", false
+	}
+	if local {
+		return c, true
+	}
+	if scionnet.ScopeOf(a) != scionnet.ScopePublic {
+		return "", false
+	}
+	if i := slices.Index(f, "raddr"); i > 0 { // the local address behind a public one
+		if len(f) < i+4 {
+			return "", false
+		}
+		f[i+1], f[i+3] = "0.0.0.0", "0"
+	}
+	return strings.Join(f, " "), true
+}

@@ -1,0 +1,217 @@
+package client
+
+import (
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"braid/pathsel"
+	"braid/scionnet/conformance"
+)
+
+func rtcTransport(t testing.TB) *WebRTC {
+	t.Helper()
+	w, err := openWebRTC(WebRTCConfig{Local: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+// accept is the answer of a complete transfer.
+func accept(Peer) bool { return false }
+
+// meetRTC makes a connection, as trackers do it.
+func meetRTC(t testing.TB, offerer, answerer *WebRTC) (dialled, accepted Wire) {
+	t.Helper()
+	found := make(chan Peer, 1)
+	o, err := offerer.Offer(t.Context(), func(p Peer) bool { found <- p; return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := answerer.Answer(t.Context(), "the offerer", o.SDP, accept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Answered("the answerer", answer); err != nil {
+		t.Fatal(err)
+	}
+	p := <-found
+	if !offerer.Serves(p) || p.Dialable() || !strings.HasPrefix(p.String(), "webrtc:") {
+		t.Errorf("peer %v", p)
+	}
+	if dialled, err = offerer.Dial(t.Context(), p, pathsel.Path{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := offerer.Dial(t.Context(), p, pathsel.Path{}, nil); !errors.Is(err, errRTCGone) {
+		t.Errorf("dialled twice: %v", err)
+	}
+	if accepted, err = answerer.Accept(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []Wire{dialled, accepted} {
+		if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if a := w.Peer().origin(); a.Host == "" || !w.Proven() || w.Measure().Handshake <= 0 {
+			t.Errorf("%v, %+v", a, w.Measure())
+		}
+	}
+	return dialled, accepted
+}
+
+func TestWebRTC(t *testing.T) {
+	for _, c := range conformance.Streams() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			d, a := meetRTC(t, rtcTransport(t), rtcTransport(t))
+			c.Test(t, d, a)
+		})
+	}
+	t.Run("LargeBothWays", func(t *testing.T) {
+		t.Parallel()
+		d, a := meetRTC(t, rtcTransport(t), rtcTransport(t))
+		if err := conformance.Exchange(d, a, 0, 4<<20); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A peer needs one connection. When it has ended, there may be another.
+func TestWebRTCTwice(t *testing.T) {
+	x, y := rtcTransport(t), rtcTransport(t)
+	d, a := meetRTC(t, x, y)
+	o, err := x.Offer(t.Context(), accept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := y.Answer(t.Context(), "the offerer", o.SDP, accept); !errors.Is(err, errRTCTwice) {
+		t.Errorf("a second connection: %v", err)
+	}
+	if err := o.Answered("the answerer", o.SDP); !errors.Is(err, errRTCTwice) {
+		t.Errorf("a second connection: %v", err)
+	}
+	d.Close()
+	if _, err := io.ReadAll(a); err != nil {
+		t.Errorf("the end of the connection: %v", err)
+	}
+	a.Close()
+	meetRTC(t, x, y)
+}
+
+// Nobody makes us keep more than so many connections that never open.
+func TestWebRTCIsBounded(t *testing.T) {
+	x := rtcTransport(t)
+	sdp := ""
+	for i := range maxRTCPending {
+		o, err := x.Offer(t.Context(), accept)
+		if err != nil {
+			t.Fatalf("offer %d: %v", i, err)
+		}
+		if sdp == "" {
+			sdp = o.SDP
+			o.Close()
+		}
+	}
+	if _, err := x.Offer(t.Context(), accept); err != nil {
+		t.Errorf("after one was withdrawn: %v", err)
+	}
+	if _, err := x.Offer(t.Context(), accept); !errors.Is(err, errRTCFull) {
+		t.Errorf("too many offers: %v", err)
+	}
+	if _, err := x.Answer(t.Context(), "", sdp, accept); !errors.Is(err, errRTCFull) {
+		t.Errorf("too many answers: %v", err)
+	}
+	x.Close()
+	if _, err := x.Offer(t.Context(), accept); err == nil {
+		t.Error("an offer of a closed transport")
+	}
+	if _, err := x.Accept(t.Context()); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accept: %v", err)
+	}
+}
+
+// What is said about this host, and whom a stranger can have us contact.
+func TestFilterSDP(t *testing.T) {
+	const host = "a=candidate:1 1 udp 2130706431 192.168.1.7 5000 typ host"
+	const loopback = "a=candidate:1 1 udp 2130706431 127.0.0.1 5000 typ host"
+	const public = "a=candidate:2 1 udp 2130706431 93.184.216.34 5000 typ host"
+	const mapped = "a=candidate:3 1 UDP 1694498815 93.184.216.34 6000 typ srflx raddr 192.168.1.7 rport 5000"
+	const hidden = "a=candidate:3 1 UDP 1694498815 93.184.216.34 6000 typ srflx raddr 0.0.0.0 rport 0"
+	const mdns = "a=candidate:4 1 udp 2130706431 2b1a.local 5000 typ host"
+	const tcp = "a=candidate:5 1 tcp 2130706431 93.184.216.34 9 typ host tcptype active"
+	const ends = "a=end-of-candidates"
+	all := strings.Join([]string{"v=0", "m=application 9 UDP/DTLS/SCTP webrtc-datachannel", host, loopback, public, mapped, mdns, tcp, ends, ""}, "\r\n")
+	for _, c := range []struct {
+		local bool
+		want  []string
+	}{
+		{false, []string{public, hidden}},
+		{true, []string{host, loopback, public, mapped}},
+	} {
+		got, err := filterSDP(all, c.local)
+		want := strings.Join(slices.Concat([]string{"v=0", "m=application 9 UDP/DTLS/SCTP webrtc-datachannel"}, c.want, []string{ends, ""}), "\r\n")
+		if err != nil || got != want {
+			t.Errorf("local %v: %q, %v; want %q", c.local, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "v=0", "m=video 9 x", all + "m=audio 9 x", strings.Repeat("a=x\n", maxSDPLines+1)} {
+		if got, err := filterSDP(bad, true); err == nil {
+			t.Errorf("%.50q became %q", bad, got)
+		}
+	}
+	// What we offer by default has no address of a local network.
+	x, err := openWebRTC(WebRTCConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	o, err := x.Offer(t.Context(), accept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, local := range []string{"127.0.0.1", "192.168.", "172.1", " 10.", "fe80", ".local"} {
+		if strings.Contains(strings.Join(linesWith(o.SDP, "candidate"), "\n"), local) {
+			t.Errorf("revealed %s:\n%s", local, o.SDP)
+		}
+	}
+}
+
+func linesWith(s, what string) (out []string) {
+	for line := range strings.Lines(s) {
+		if strings.Contains(line, what) {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func FuzzFilterSDP(f *testing.F) {
+	f.Add("v=0\r\nm=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\na=candidate:3 1 UDP 1694498815 93.184.216.34 6000 typ srflx raddr 192.168.1.7 rport 5000\r\n")
+	f.Fuzz(func(t *testing.T, sdp string) {
+		once, err := filterSDP(sdp, false)
+		if err != nil {
+			return
+		}
+		if twice, err := filterSDP(once, false); err != nil || twice != once {
+			t.Fatalf("%q became %q and then %q, %v", sdp, once, twice, err)
+		}
+	})
+}
+
+func TestParseICE(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"stun:stun.example.org:3478": true, "stun:[2001:db8::1]:3478": true, "turn:user:secret@turn.example.org:3478?transport=udp": true,
+		"": false, "stun:": false, "http://x": false, "turn:turn.example.org": false, "stun:user@x": false, "stun:a b:1": false,
+	} {
+		s, err := ParseICE(text)
+		if (err == nil) != ok || ok && (len(s.URLs) != 1 || strings.Contains(s.URLs[0], "secret")) {
+			t.Errorf("%q: %+v, %v", text, s, err)
+		}
+	}
+}

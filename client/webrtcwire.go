@@ -1,0 +1,226 @@
+package client
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/pion/datachannel"
+	"github.com/pion/webrtc/v4"
+
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// rtcWire is an open data channel as a stream of bytes.
+type rtcWire struct {
+	channel   *webrtc.DataChannel
+	raw       datachannel.ReadWriteCloser
+	pc        *webrtc.PeerConnection
+	peer      Peer
+	handshake time.Duration
+	// gone is called once when the connection ends, and has a function run in the background; spawn runs
+	// one at any time. They belong to the transport.
+	gone     func(finish func())
+	spawn    func(func())
+	closed   chan struct{}
+	once     sync.Once
+	writable chan struct{} // has room for one note: there may be room, or the deadline has changed
+
+	reading sync.Mutex
+	message []byte // the buffer of a message
+	rest    []byte // of it that was not read yet
+
+	mu       sync.Mutex
+	writeBy  time.Time
+	rtt      time.Duration
+	measured time.Time
+}
+
+const (
+	// maxRTCMessage is the largest message that is read: the size that pion announces. Clients send
+	// blocks of 16 KiB with a header.
+	maxRTCMessage = 64 << 10
+	// maxRTCWrite is the largest message that is written. Every implementation takes it.
+	maxRTCWrite = 16 << 10
+	// rtcBuffered is how much is given to SCTP before a write waits. It must fill a path of 100 Mbit/s
+	// and 50 ms.
+	rtcBuffered = 1 << 20
+	// drainPatience is how long what was written may take to arrive after the end.
+	drainPatience = 5 * time.Second
+	// rttAge is how old a round-trip time may get. It is asked for in the background, since ICE answers
+	// from a goroutine of its own.
+	rttAge = time.Second
+)
+
+func newRTCWire(d *webrtc.DataChannel, raw datachannel.ReadWriteCloser, pc *webrtc.PeerConnection, p Peer) *rtcWire {
+	p.rtc = true
+	w := &rtcWire{
+		channel: d, raw: raw, pc: pc, peer: p,
+		closed: make(chan struct{}), writable: make(chan struct{}, 1),
+	}
+	d.SetBufferedAmountLowThreshold(rtcBuffered / 2)
+	d.OnBufferedAmountLow(w.noteWritable)
+	return w
+}
+
+func (w *rtcWire) noteWritable() {
+	select {
+	case w.writable <- struct{}{}:
+	default:
+	}
+}
+
+func (w *rtcWire) Read(b []byte) (int, error) {
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	for len(w.rest) == 0 {
+		if len(b) == 0 {
+			return 0, nil
+		}
+		if w.message == nil {
+			w.message = make([]byte, maxRTCMessage)
+		}
+		n, err := w.raw.Read(w.message)
+		if err != nil {
+			select {
+			case <-w.closed:
+				return 0, net.ErrClosed
+			default:
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return 0, err
+			}
+			return 0, io.EOF // however the peer has ended it
+		}
+		w.rest = w.message[:n]
+	}
+	n := copy(b, w.rest)
+	w.rest = w.rest[n:]
+	return n, nil
+}
+
+func (w *rtcWire) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		if err := w.waitWritable(); err != nil {
+			return n, err
+		}
+		m, err := w.raw.Write(b[n:min(len(b), n+maxRTCWrite)])
+		n += m
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// waitWritable waits until SCTP has sent enough of what it was given.
+func (w *rtcWire) waitWritable() error {
+	for {
+		select {
+		case <-w.closed:
+			return net.ErrClosed
+		default:
+		}
+		w.mu.Lock()
+		by := w.writeBy
+		w.mu.Unlock()
+		var late <-chan time.Time
+		if !by.IsZero() {
+			left := time.Until(by)
+			if left <= 0 {
+				return os.ErrDeadlineExceeded
+			}
+			timer := time.NewTimer(left)
+			defer timer.Stop()
+			late = timer.C
+		}
+		if w.channel.BufferedAmount() < rtcBuffered {
+			return nil
+		}
+		select {
+		case <-w.writable:
+		case <-late:
+		case <-w.closed:
+		}
+	}
+}
+
+// Close does not wait, since the engine holds its lock meanwhile.
+func (w *rtcWire) Close() error {
+	w.once.Do(func() {
+		close(w.closed)
+		_ = w.SetReadDeadline(time.Now()) // ends a Read
+		w.gone(func() {
+			w.drain()
+			_ = w.pc.Close()
+		})
+	})
+	return nil
+}
+
+// drain waits until SCTP has delivered what was written, or the peer takes too long for it.
+func (w *rtcWire) drain() {
+	w.channel.SetBufferedAmountLowThreshold(0)
+	late := time.NewTimer(drainPatience)
+	defer late.Stop()
+	for w.channel.BufferedAmount() > 0 && w.pc.ConnectionState() == webrtc.PeerConnectionStateConnected {
+		select {
+		case <-w.writable:
+		case <-late.C:
+			return
+		}
+	}
+}
+
+func (w *rtcWire) SetDeadline(at time.Time) error {
+	_ = w.SetWriteDeadline(at)
+	return w.SetReadDeadline(at)
+}
+
+func (w *rtcWire) SetReadDeadline(at time.Time) error {
+	return w.raw.(datachannel.ReadDeadliner).SetReadDeadline(at)
+}
+
+func (w *rtcWire) SetWriteDeadline(at time.Time) error {
+	w.mu.Lock()
+	w.writeBy = at
+	w.mu.Unlock()
+	w.noteWritable()
+	return nil
+}
+
+func (w *rtcWire) LocalAddr() net.Addr    { return face{} }
+func (w *rtcWire) RemoteAddr() net.Addr   { return face{} }
+func (w *rtcWire) Peer() Peer             { return w.peer }
+func (w *rtcWire) Path() pathsel.Path     { return pathsel.Path{} }
+func (w *rtcWire) Key() *scionnet.PeerKey { return nil }
+func (w *rtcWire) Proven() bool           { return true } // ICE's checks went there and back
+
+// Measure implements Wire. It does not wait for ICE.
+func (w *rtcWire) Measure() Measurement {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.closed:
+	default:
+		if now := time.Now(); now.Sub(w.measured) > rttAge {
+			w.measured = now
+			w.spawn(w.measureRTT)
+		}
+	}
+	return Measurement{RTT: w.rtt, Handshake: w.handshake}
+}
+
+func (w *rtcWire) measureRTT() {
+	s, ok := w.pc.SCTP().Transport().ICETransport().GetSelectedCandidatePairStats()
+	if !ok {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rtt = time.Duration(s.CurrentRoundTripTime * float64(time.Second))
+}
