@@ -58,7 +58,7 @@ func (s *Server) acceptSocket(ctx context.Context, w http.ResponseWriter, r *htt
 	if err != nil {
 		return // Accept has answered
 	}
-	defer c.CloseNow()
+	defer func() { _ = c.CloseNow() }() // it may be closed already
 	c.SetReadLimit(wire.MaxSignal)
 	k := &socket{
 		origin: pathsel.OriginIP(from.Host, ""), seats: map[wire.InfoHash]wire.PeerID{}, out: make(chan []byte, maxQueue),
