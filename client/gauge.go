@@ -230,7 +230,7 @@ func (x *gauge) counts(n int64, now time.Time) {
 	outstanding := int(x.outstanding.Add(n))
 	if n > 0 {
 		x.pipeline = x.pipeline.sent(outstanding, now)
-	} else if x.pipeline.isHalf(outstanding) {
+	} else if x.pipeline = x.pipeline.answered(now); x.pipeline.isHalf(outstanding) {
 		x.pipeline = x.pipeline.look(now, x.roundTrip())
 	}
 	x.deepen()

@@ -45,9 +45,34 @@ func TestPipeline(t *testing.T) {
 		if !p.isHalf(c.outstanding / 2) {
 			t.Errorf("%+v: not looked at", c)
 		}
-		p = p.look(now.Add(c.half), c.trip)
+		p = p.answered(now).look(now.Add(c.half), c.trip)
 		if p.target != c.want || p.isHalf(0) { // the rest changes nothing
 			t.Errorf("%+v: %+v", c, p)
+		}
+	}
+}
+
+// A peer that answers all at once and then pauses, as Transmission does, gets larger batches until it cannot
+// answer half of one at once.
+func TestPipelineOfPulses(t *testing.T) {
+	for _, c := range []struct {
+		lasted, pause time.Duration
+		want          int
+	}{
+		{500 * time.Millisecond, 490 * time.Millisecond, 200},
+		{500 * time.Millisecond, 400 * time.Millisecond, 200},
+		{500 * time.Millisecond, 100 * time.Millisecond, 100}, // it answers all the time
+		{700 * time.Millisecond, 690 * time.Millisecond, 100},
+	} {
+		now := time.Unix(1e9, 0)
+		p := pipeline{most: 100, since: now, last: now.Add(-time.Hour)}
+		// The rest of an earlier batch, the pause, and then the first half.
+		for at := time.Duration(0); at < c.lasted-c.pause; at += 10 * time.Millisecond {
+			p = p.answered(now.Add(at))
+		}
+		p = p.answered(now.Add(c.lasted-c.pause)).answered(now.Add(c.lasted)).look(now.Add(c.lasted), time.Millisecond)
+		if p.target != c.want || p.gap != 0 {
+			t.Errorf("half of 100 after %v, with a pause of %v: %+v, want %d", c.lasted, c.pause, p, c.want)
 		}
 	}
 }
