@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
+	"golang.org/x/net/netutil"
 
 	"braid/client"
 	"braid/scionnet"
@@ -33,6 +34,8 @@ const (
 	// newsPatience is how long a receiver waits for an answer in all.
 	newsPatience = 20 * time.Second
 	newsALPN     = "http/1.1"
+	// maxNewsConnections bounds the connections on TCP, also of strangers, who are let go after ten seconds.
+	maxNewsConnections = 512
 )
 
 // News tells receivers of the newest line.
@@ -87,7 +90,7 @@ func (n *News) ServeTCP(ctx context.Context, l net.Listener, id *scionnet.Identi
 		ErrorLog: log.New(io.Discard, "", 0), // strangers without the key fail all the time
 	}
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
-	if err := s.Serve(tls.NewListener(l, id.TLS(newsALPN, nil))); ctx.Err() == nil {
+	if err := s.Serve(tls.NewListener(netutil.LimitListener(l, maxNewsConnections), id.TLS(newsALPN, nil))); ctx.Err() == nil {
 		return fmt.Errorf("serve news at %s: %w", l.Addr(), err)
 	}
 	return nil
