@@ -78,14 +78,7 @@ func openAsker(ctx context.Context, cmd *cli.Command, l send.Line) (a *asker, er
 	if err != nil {
 		return nil, err
 	}
-	group, err := scionnet.NewGroup(l.Key[:])
-	if err != nil {
-		return nil, err
-	}
-	id, err := scionnet.NewIdentity()
-	if err == nil {
-		id, err = id.In(group)
-	}
+	id, err := l.Key.Member()
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/send"
-	"braid/scionnet"
 )
 
 // sendChanges serves the files, and publishes each later state of them, until the context ends. The line
@@ -112,14 +111,7 @@ func (s *sender) nextState(ctx context.Context, cmd *cli.Command, out *display, 
 
 // serveNews serves the news beside each address at which the node accepts peers.
 func (s *sender) serveNews(ctx context.Context, n *node.Node, news *send.News, out *display) (at []client.Peer, end func(), err error) {
-	group, err := scionnet.NewGroup(s.key[:])
-	if err != nil {
-		return nil, nil, err
-	}
-	id, err := scionnet.NewIdentity()
-	if err == nil {
-		id, err = id.In(group)
-	}
+	id, err := s.key.Member()
 	if err != nil {
 		return nil, nil, err
 	}

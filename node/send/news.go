@@ -27,6 +27,19 @@ import (
 // IsNews tells whether a line leads to the news of a sender, and not to a torrent.
 func (l Line) IsNews() bool { return l.InfoHash == (metainfo.Hash{}) }
 
+// Member returns a new identity in the group of those who have the key.
+func (k Key) Member() (*scionnet.Identity, error) {
+	group, err := scionnet.NewGroup(k[:])
+	if err != nil {
+		return nil, err
+	}
+	id, err := scionnet.NewIdentity()
+	if err != nil {
+		return nil, err
+	}
+	return id.In(group)
+}
+
 const (
 	// newsWait is how long a request waits for news. Connections on SCION end after 15 seconds without
 	// an answer.

@@ -18,14 +18,7 @@ import (
 
 func member(t *testing.T, k Key) *scionnet.Identity {
 	t.Helper()
-	g, err := scionnet.NewGroup(k[:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err := scionnet.NewIdentity()
-	if err == nil {
-		id, err = id.In(g)
-	}
+	id, err := k.Member()
 	if err != nil {
 		t.Fatal(err)
 	}
