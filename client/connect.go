@@ -22,16 +22,6 @@ type connector struct {
 	report func(PathEvent) // nil: nobody wants to know
 }
 
-// PathEvent is a step in the life of a path-level peer, and why it was taken.
-type PathEvent struct {
-	// Name is path- and one of: selected (it will be connected), opened (it is), parked, probed,
-	// returned, closed, failed.
-	Name   string
-	Since  time.Duration // since the transfer was added
-	Key    pathsel.Key
-	Reason string
-}
-
 func (c *connector) tell(name string, k pathsel.Key, reason string) {
 	c.log.Info(name, "peer", k.Peer, "path", k.Path.Short(), "conn", k.Conn, "reason", reason)
 	if c.report != nil {

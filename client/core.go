@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,6 +97,43 @@ type core struct {
 	workers sync.WaitGroup  // end with ctx; the transfer waits for them
 }
 
+func newCore(x *common, src Source, store storage.Store, opts Options) *core {
+	c := &core{
+		common: x, log: cmp.Or(opts.Logger, x.log).With("torrent", src.title()), source: src, store: &oneFile{Store: store},
+		policy: opts.Policy, inbox: newInbox(), start: time.Now(),
+	}
+	c.peers.most = opts.MaxPeers
+	c.blame = newBlame(c.store.took)
+	c.seeds = &webTransport{source: src, log: c.log, port: x.web, layout: func() (storage.Layout, bool) {
+		d := c.described.Load()
+		if d == nil {
+			return storage.Layout{}, false
+		}
+		return d.layout, true
+	}}
+	return c
+}
+
+// firstPeers are those that the user names and those of the source. A peer that no transport reaches
+// is an error.
+func (c *core) firstPeers(named []Peer) ([]Peer, error) {
+	peers := slices.Clone(named)
+	for _, p := range c.source.Peers {
+		p, err := p.ofStranger()
+		if err != nil {
+			c.log.Warn("peer passed over", "peer", p, "reason", err)
+			continue
+		}
+		peers = append(peers, p)
+	}
+	for _, p := range peers {
+		if _, err := c.transportFor(p); err != nil {
+			return nil, err
+		}
+	}
+	return peers, nil
+}
+
 // transportFor is the transport that reaches the peer.
 func (c *core) transportFor(p Peer) (Transport, error) {
 	if c.seeds != nil && c.seeds.Serves(p) {
@@ -134,3 +173,15 @@ func (c *core) hasAll() bool {
 // disjoint paths. The bound keeps a peer that offers thousands of paths from taking as many
 // connections.
 const DefaultMaxPaths = 8
+
+// describedSource is the source with what is in it, if that is known yet. Any goroutine may ask.
+func (c *core) describedSource() (Source, error) {
+	if !c.source.IsMagnet() {
+		return c.source, nil
+	}
+	var info []byte
+	if d := c.described.Load(); d != nil {
+		info = d.info
+	}
+	return c.source.described(torrentFile(info))
+}

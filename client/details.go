@@ -92,7 +92,7 @@ func (t *Transfer) Peers() (out []PeerProgress) {
 				p = &PeerProgress{Peer: r.peer.String(), Source: r.from, Transport: r.transport, Accepted: r.accepted, Choked: true, Held: true}
 				all[r.remoteID()] = p
 			}
-			t.addConnection(p, r, pieces)
+			p.add(r, t.gauges.find(r.link.face), pieces)
 		}
 	})
 	for _, p := range all {
@@ -102,7 +102,8 @@ func (t *Transfer) Peers() (out []PeerProgress) {
 	return out
 }
 
-func (t *Transfer) addConnection(p *PeerProgress, r *row, pieces int) {
+// add adds a connection to the peer's figures. The gauge may be nil.
+func (p *PeerProgress) add(r *row, g *gauge, pieces int) {
 	read, written := r.bytes()
 	p.Conns++
 	p.BytesRead, p.BytesWritten = p.BytesRead+read, p.BytesWritten+written
@@ -111,7 +112,6 @@ func (t *Transfer) addConnection(p *PeerProgress, r *row, pieces int) {
 	p.Interested = p.Interested || asked
 	p.PeerInterested = p.PeerInterested || r.link.Filter.PeerInterested()
 	p.Held = p.Held && r.link.barred
-	g := t.gauges.find(r.link.face)
 	if g == nil {
 		return
 	}

@@ -353,7 +353,7 @@ func checkRest(t *testing.T, x *Transfer) {
 	t.Helper()
 	fake := x.torrent.(*fakeTorrent)
 	looks := func() int { fake.mu.Lock(); defer fake.mu.Unlock(); return fake.looks }
-	x.do(func() { x.connector.closeAll("test") })
+	x.do(func() { x.loop.connector.closeAll("test") })
 	time.Sleep(2 * time.Minute) // until no rate is left
 	before := looks()
 	time.Sleep(time.Hour)

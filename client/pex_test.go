@@ -307,7 +307,7 @@ func TestWebSeedIsNotExchanged(t *testing.T) {
 	until(t, tr, "connected to the web seed", func(p Progress) bool { return p.Done > 0 })
 	tr.do(func() {
 		rows := slices.Collect(tr.peers.connected())
-		if named := tr.exchanger.addresses(rows); len(rows) != 1 || len(named) != 0 {
+		if named := tr.loop.exchanger.addresses(rows); len(rows) != 1 || len(named) != 0 {
 			t.Errorf("%d connections; peers are told of %v", len(rows), named)
 		}
 	})

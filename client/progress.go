@@ -67,3 +67,19 @@ type PathProgress struct {
 	Failures     int
 	Err          error // why it was last refused or lost
 }
+
+// PathEvent is a step in the life of a path-level peer, and why it was taken.
+type PathEvent struct {
+	// Name is path- and one of: selected (it will be connected), opened (it is), parked, probed,
+	// returned, closed, failed.
+	Name   string
+	Since  time.Duration // since the transfer was added
+	Key    pathsel.Key
+	Reason string
+}
+
+// VerifiedPiece is a piece that has come and was found to be right.
+type VerifiedPiece struct {
+	Index int
+	Since time.Duration // since the transfer was added
+}

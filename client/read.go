@@ -51,16 +51,16 @@ func (t *Transfer) OpenFile(ctx context.Context, file int) (*FileReader, error) 
 	case <-t.torrent.Described(): // in a moment
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-t.ended:
+	case <-t.loop.ended:
 	}
 	err := errEndedReading
 	t.do(func() { err = t.mayRead(d.layout, file) })
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", f.Path, err)
 	}
-	t.readers.RLock()
-	defer t.readers.RUnlock()
-	if t.readers.ended {
+	t.loop.readers.RLock()
+	defer t.loop.readers.RUnlock()
+	if t.loop.readers.ended {
 		return nil, fmt.Errorf("read %s: %w", f.Path, errEndedReading)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -70,7 +70,7 @@ func (t *Transfer) OpenFile(ctx context.Context, file int) (*FileReader, error) 
 
 // mayRead returns an error if the file will not become complete.
 func (t *Transfer) mayRead(l storage.Layout, file int) error {
-	if t.err != nil || t.want != nil && !t.want.partial || t.options.Selection.Wants(l)[file] {
+	if t.err != nil || t.want != nil && !t.want.partial || t.loop.options.Selection.Wants(l)[file] {
 		return t.err
 	}
 	begin, end := l.FilePieces(l.Files[file])
@@ -88,9 +88,9 @@ func (r *FileReader) Read(b []byte) (int, error) {
 	if left <= 0 {
 		return 0, io.EOF
 	}
-	r.transfer.readers.RLock()
-	defer r.transfer.readers.RUnlock()
-	if r.transfer.readers.ended || r.closed {
+	r.transfer.loop.readers.RLock()
+	defer r.transfer.loop.readers.RUnlock()
+	if r.transfer.loop.readers.ended || r.closed {
 		return 0, fmt.Errorf("read %s: %w", r.file.Path, errEndedReading)
 	}
 	n, err := r.read(b[:min(int64(len(b)), left)])
@@ -157,11 +157,11 @@ func (r *FileReader) Seek(offset int64, whence int) (int64, error) {
 // Close ends the reader. What it had requested first is then requested like the rest.
 func (r *FileReader) Close() error {
 	r.stop()
-	r.transfer.readers.RLock()
-	defer r.transfer.readers.RUnlock()
+	r.transfer.loop.readers.RLock()
+	defer r.transfer.loop.readers.RUnlock()
 	was := r.closed
 	r.closed = true
-	if r.transfer.readers.ended || was || r.engine == nil {
+	if r.transfer.loop.readers.ended || was || r.engine == nil {
 		return nil // the engine knows it no longer, or not yet
 	}
 	return r.engine.Close()

@@ -331,7 +331,7 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	if f, ok := c.RemoteAddr.(face); ok && t != nil {
 		if l := s.offers.linkAt(f); l != nil {
 			l.Filter.UseDisk(t.store)
-			l.LimitBy(t.options.Limiter)
+			l.LimitBy(t.loop.options.Limiter)
 		}
 	}
 	if t == nil {
@@ -383,7 +383,7 @@ func (s *Session) SetPolicy(p pathsel.Policy) {
 	all := slices.Collect(maps.Keys(s.transfers))
 	s.mu.Unlock()
 	for _, t := range all {
-		t.do(t.connector.onPolicy)
+		t.do(t.loop.connector.onPolicy)
 	}
 }
 

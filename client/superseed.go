@@ -1,37 +1,11 @@
 package client
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
 	"braid/client/wire"
 	"braid/pathsel"
 )
-
-// SuperSeeding says whether a seed decides itself which peer gets which piece: see reveal.go.
-type SuperSeeding int
-
-const (
-	NoSuperSeeding SuperSeeding = iota
-	// AutoSuperSeeding does so until another peer has everything: from then on the seed is one of
-	// several.
-	AutoSuperSeeding
-	AlwaysSuperSeeding
-)
-
-var superSeedingNames = []string{"off", "auto", "on"}
-
-func (s SuperSeeding) String() string { return superSeedingNames[s] }
-
-// ParseSuperSeeding reads off, auto or on.
-func ParseSuperSeeding(name string) (SuperSeeding, error) {
-	i := slices.Index(superSeedingNames, name)
-	if i < 0 {
-		return 0, fmt.Errorf("super-seeding %q: want auto, on or off", name)
-	}
-	return SuperSeeding(i), nil
-}
 
 // superSeeder tells peers of pieces as a revelation plans. It tells all connections of a peer the
 // same.

@@ -2,12 +2,6 @@ package client
 
 import "time"
 
-// VerifiedPiece is a piece that has come and was found to be right.
-type VerifiedPiece struct {
-	Index int
-	Since time.Duration // since the transfer was added
-}
-
 // lastChanges is how long a transfer that ends waits for the next change of a piece: the engine hands
 // changes over one by one, and the last ones may still be under way.
 const lastChanges = 100 * time.Millisecond

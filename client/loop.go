@@ -1,0 +1,392 @@
+package client
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"braid/pathsel"
+	"braid/storage"
+)
+
+// loop is the goroutine of a transfer: look at the connections, decide, carry out. The parts below do
+// the work; each owns its state, and core is what they share.
+type loop struct {
+	*core
+	options Options
+	calls   chan func() // carried out between two steps
+	broken  chan error  // from the store: it cannot take the torrent, or its data
+	onEnd   func()
+	done    chan struct{} // closed when complete, or failed
+	ended   chan struct{} // closed when run has returned
+	final   Progress      // after ended
+	// still is the progress of a transfer that rests; nil while it does not.
+	still   atomic.Pointer[Progress]
+	readers readers
+
+	describer describer
+	connector connector
+	chooser   chooser
+	server    server
+	seeder    superSeeder
+	rarest    rarestFirst
+	nudger    nudger
+	judge     judge
+	room      roomKeeper
+	confirmer confirmer
+	exchanger exchanger
+	checkup   checkup
+	rates     rates
+}
+
+// newLoop returns the loop of a transfer, which begins with register and run.
+func newLoop(c *core, opts Options, onEnd func()) *loop {
+	c.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
+	l := &loop{
+		core: c, options: opts, onEnd: onEnd,
+		calls: make(chan func()), broken: make(chan error, 1), done: make(chan struct{}), ended: make(chan struct{}),
+		describer: describer{core: c, selection: opts.Selection, describeOnly: opts.Describe},
+		connector: connector{core: c, report: opts.Decided},
+		chooser:   chooser{core: c, seed: rand.Uint64(), trace: opts.Trace},
+		server:    server{core: c},
+		seeder:    superSeeder{core: c, mode: opts.SuperSeeding, seed: rand.Uint64()},
+		rarest:    rarestFirst{core: c},
+		nudger:    nudger{c},
+		confirmer: confirmer{core: c},
+		checkup:   checkup{core: c, caused: opts.Caused},
+		rates:     rates{since: time.Now()},
+	}
+	l.judge = judge{c, &l.connector}
+	l.room = roomKeeper{core: c, rarest: &l.rarest}
+	l.exchanger = exchanger{core: c, connector: &l.connector, told: map[pathsel.PeerID]*[pexKinds]pexTold{}}
+	return l
+}
+
+// readers lets a transfer end its readers before the engine closes the store below them.
+type readers struct {
+	sync.RWMutex // held by each Read
+	ended        bool
+}
+
+// end waits until nobody reads. The transfer's context has ended.
+func (r *readers) end() {
+	r.Lock()
+	defer r.Unlock()
+	r.ended = true
+}
+
+// register adds the torrent to the engine, with its info dictionary if that is known. It does so on a
+// goroutine of its own. A panic of the engine leaves it locked, and if the panic unwound the caller's
+// goroutine, closing the session on the way out would wait for that lock for ever. On a goroutine of
+// its own the panic ends the process, like any other panic of the engine.
+func (l *loop) register() error {
+	result := make(chan error, 1)
+	go func() {
+		if l.source.IsMagnet() {
+			l.describer.fetch()
+		}
+		l.torrent = l.engine.Add(l.source.InfoHash, l.source.Name, l.store, l.onWriteError)
+		if l.source.IsMagnet() {
+			result <- nil
+			return
+		}
+		err := l.describer.describe(l.source.infoBytes, l.source.Layout)
+		if err != nil {
+			l.torrent.Drop()
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+// onWriteError is called by the engine, which would otherwise stop asking for data without a word.
+func (l *loop) onWriteError(err error) {
+	l.blame.distrust()
+	if storage.IsFull(err) {
+		l.inbox.put(diskFull{err})
+		return
+	}
+	select {
+	case l.broken <- fmt.Errorf("write data: %w", err):
+	default:
+	}
+}
+
+// eventsEvery is the least time between two looks because of events. Without it a peer that says
+// again and again that it is interested, and that it is not, has every connection looked at for
+// each five bytes.
+const eventsEvery = 5 * time.Millisecond
+
+func (l *loop) run() {
+	defer close(l.ended)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	sample := time.NewTicker(sampleEvery)
+	defer sample.Stop()
+	described := l.torrent.Described()
+	poke, rested := l.inbox.poke, (<-chan time.Time)(nil)
+	for {
+		if l.mayRest() {
+			tick.Stop()
+			sample.Stop()
+			p := l.progress()
+			l.still.Store(&p)
+		}
+		select {
+		case <-l.ctx.Done():
+			l.finish()
+			return
+		case err := <-l.broken:
+			l.fail(err)
+		case <-described:
+			described = nil
+			l.begin()
+		case <-poke:
+			poke, rested = nil, time.After(eventsEvery)
+			if l.still.Swap(nil) != nil {
+				tick.Reset(time.Second)
+				sample.Reset(sampleEvery)
+			}
+			l.onEvents()
+		case <-rested:
+			poke, rested = l.inbox.poke, nil
+		case <-l.whenVerified():
+			l.confirmer.begin()
+		case <-tick.C:
+			l.onSecond()
+		case <-sample.C:
+			l.onSample()
+		case f := <-l.calls:
+			f()
+		}
+	}
+}
+
+// mayRest tells whether a transfer that does not rest yet can do nothing until something happens: it
+// has come to its end, and nobody is connected. Then it has no timers, so that a thousand idle seeds
+// cost nothing.
+func (l *loop) mayRest() bool {
+	if l.still.Load() != nil || !l.isDone || l.room.err != nil || l.rates.in.rate != 0 || l.rates.out.rate != 0 {
+		return false
+	}
+	for r := range l.peers.rows() {
+		if r.link != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// onEvents handles what has happened, and looks at everything that this may have changed.
+func (l *loop) onEvents() {
+	for _, e := range l.inbox.take() {
+		l.handle(e)
+	}
+	l.fail(l.describer.advance())
+	l.connector.look()
+	l.choose()
+	l.server.serve()
+	l.seeder.reveal()
+}
+
+func (l *loop) onSecond() {
+	l.rates.measure(&l.peers, time.Now())
+	l.peers.noteData(&l.gauges, time.Now())
+	l.server.serve()
+	l.judge.judge()
+	l.exchanger.tell(time.Now())
+	l.exchanger.nodes()
+	l.connector.choosePeers()
+	l.room.look()
+}
+
+func (l *loop) onSample() {
+	l.fail(l.describer.advance())
+	l.seeder.reveal()
+	if !l.isDone && l.want != nil && l.want.next(l.torrent) {
+		l.confirmer.begin()
+	}
+	l.rarest.choose()
+	l.nudger.tellPieces()
+	l.nudger.flushKept()
+	l.nudger.nudge()
+	idle := l.checkup.look(l.room.err != nil, l.describer.claiming)
+	if limit := l.options.StopTimeout; limit > 0 && idle >= max(limit, examineAfter) {
+		l.fail(&StoppedError{Torrent: l.source.title(), After: limit, Cause: l.checkup.cause})
+	}
+	if l.connector.look() || time.Now().After(l.chooser.restEnd) {
+		l.choose()
+	}
+}
+
+func (l *loop) handle(event any) {
+	switch e := event.(type) {
+	case newPeers:
+		for _, p := range e.peers {
+			l.connector.add(p, e.from, e.found)
+			if e.from == FromEarlier {
+				l.peers.remember(p)
+			}
+		}
+		l.connector.choosePeers()
+	case foundPaths:
+		l.connector.onPaths(e)
+	case dialled:
+		l.connector.onDialled(e)
+	case greeted:
+		l.connector.onGreeted(e.addr)
+	case accepted:
+		if l.err != nil {
+			e.link.Close()
+			return
+		}
+		l.connector.onAccepted(e.link)
+	case hinted:
+		l.chooser.hint(e.hints)
+	case diskFull:
+		l.room.onFull(e.err)
+	case room:
+		l.room.onRoom(e.err)
+	case claimed:
+		l.fail(l.describer.onClaimed(e))
+	case confirmed:
+		complete, err := l.confirmer.end(e)
+		if l.fail(err); complete {
+			l.complete()
+		}
+	case exchanged:
+		l.exchanger.onMessage(e)
+	case examinedAll:
+		l.checkup.onExamined(e)
+	case TrackerState:
+		l.checkup.onTracker(e)
+	default:
+		panic(fmt.Sprintf("client: unknown event %T", event))
+	}
+}
+
+// choose asks the selector and carries its decisions out.
+func (l *loop) choose() {
+	for _, d := range l.chooser.choose() {
+		l.connector.carryOut(d)
+	}
+}
+
+// begin asks for the data, now that it is known what is in the torrent.
+func (l *loop) begin() {
+	l.checkup.restart()
+	if s, err := l.describedSource(); err == nil {
+		l.exchanger.learn(s)
+	}
+	layout := l.described.Load().layout
+	for _, link := range layout.Symlinks {
+		l.log.Warn("a symbolic link of the torrent is not made", "path", link)
+	}
+	if l.options.Describe {
+		l.complete()
+		return
+	}
+	l.want = newWant(l.options.Selection, layout)
+	l.want.begin(l.torrent)
+	if !l.hasAll() {
+		l.inbox.put(newPeers{peers: l.seeds.webSeeds(l.options.WebSeeds)})
+	}
+}
+
+// whenVerified is closed when all pieces of the torrent are verified. It is nil while that is of no
+// interest, and where only some files are wanted.
+func (l *loop) whenVerified() <-chan struct{} {
+	if !l.confirmer.isDue() || l.want.partial {
+		return nil
+	}
+	return l.torrent.Completed()
+}
+
+func (l *loop) complete() {
+	l.log.Info("complete", "seconds", time.Since(l.start).Seconds())
+	if rho, n, ok := pathsel.HandshakeCorrelation(l.chooser.view()); ok {
+		l.log.Info("how well handshakes predicted rates: rank correlation", "rho", rho, "paths", n)
+	}
+	l.isDone, l.chooser.waiting = true, ""
+	l.connector.closeWebSeeds()
+	close(l.done)
+}
+
+// fail ends the transfer because of the error, if there is one and it is the first.
+func (l *loop) fail(err error) {
+	if err == nil || l.isDone {
+		return
+	}
+	level := slog.LevelError
+	if errors.As(err, new(*StoppedError)) {
+		level = slog.LevelInfo // the user has wanted it, and has been told the cause
+	}
+	l.log.Log(l.ctx, level, "transfer failed", "error", err)
+	l.isDone, l.chooser.waiting, l.err = true, "", err
+	l.connector.closeAll("the transfer has failed")
+	close(l.done)
+}
+
+func (l *loop) finish() {
+	l.final = l.progress()
+	l.final.ReadRate, l.final.WriteRate = 0, 0
+	l.connector.withdrawAll()
+	l.gauges.unwatch(l.source.InfoHash)
+	l.exchanger.end()
+	l.describer.end()
+	l.readers.end()
+	l.torrent.Drop()         // closes the links
+	l.countPayload(&l.final) // of what came since, up to the last block
+	l.gauges.onUseful(l.source.InfoHash, nil)
+	l.onEnd()
+	l.workers.Wait()
+}
+
+// countPayload sets the counters of payload.
+func (l *loop) countPayload(p *Progress) {
+	st := l.torrent.Stats()
+	useful := st.BytesReadUsefulData.Int64()
+	p.Fetched, p.Sent, p.Wasted = useful-l.store.fromDisk.Load(), st.BytesWrittenData.Int64(), max(0, st.BytesReadData.Int64()-useful)
+}
+
+func (l *loop) progress() Progress {
+	st := l.torrent.Stats()
+	p := Progress{
+		Name: l.torrent.Name(), Phase: Metadata, Since: time.Since(l.start),
+		ReadRate: l.rates.in.rate, WriteRate: l.rates.out.rate,
+		Dropped: st.PiecesDirtiedBad.Int64(),
+		Err:     l.err, Waiting: cmp.Or(l.confirmer.waiting, l.chooser.waiting), Cause: l.checkup.cause,
+		Paths: l.peers.progress(),
+	}
+	l.countPayload(&p)
+	if pieces, total := l.torrent.Size(); pieces > 0 {
+		have, _ := l.torrent.Bytes()
+		p.Total, p.Have = total, have+l.store.untaken()
+		p.Missing = max(0, p.Total-p.Have)
+		p.Pieces, p.Done = pieces, st.PiecesComplete
+		if l.want != nil && l.want.partial {
+			p.Total, p.Pieces = l.want.total, l.want.count
+			p.Have, p.Done = l.want.have(l.torrent)
+		}
+		p.Phase = Downloading
+		if st.BytesReadData.Int64() == 0 && isHashing(l.torrent) {
+			p.Phase = Checking
+			p.Checked = st.BytesHashed.Int64()
+		}
+	}
+	if l.room.err != nil {
+		p.Waiting = fullMessage
+	}
+	switch {
+	case l.err != nil:
+		p.Phase = Broken
+	case l.isDone:
+		p.Phase = Complete
+	}
+	return p
+}
