@@ -69,11 +69,12 @@ func fetchLine(ctx context.Context, cmd *cli.Command, out *display, l send.Line)
 		o.Storage.Existing = storage.ReplaceExisting // it is of an earlier state
 	}
 	var later []client.Peer
-	n, closeNode, err := openGroup(ctx, cmd, out, l.Key, anyOnSCION(l.Peers), func(cfg *node.Config, host *scionnet.Host) {
+	adapt := func(cfg *node.Config, host *scionnet.Host) {
 		o.Source.Peers = nil // those of a magnet link may be less
 		o.Peers, later = inTurn(l.Peers, host != nil, cfg.Client.IP != client.NoIP)
 		cfg.Torrents = []node.Options{o}
-	})
+	}
+	n, closeNode, err := openGroup(ctx, cmd, out, group{l.Key, anyOnSCION(l.Peers), adapt})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
+
+	"braid/cmd/braid/nohup"
 )
 
 func main() {
@@ -48,6 +50,19 @@ func obeySignals(signals <-chan os.Signal, stop, exit func()) {
 		<-signals
 	}
 	exit()
+}
+
+// endOnHangup has SIGHUP end the command as Ctrl-C does: the terminal or the SSH session has gone.
+// If braid was started with SIGHUP ignored, as nohup does, it stays ignored.
+func endOnHangup(action cli.ActionFunc) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		if !nohup.Ignored() {
+			var stop context.CancelFunc
+			ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
+			defer stop()
+		}
+		return action(ctx, cmd)
+	}
 }
 
 // rootCommand is all of braid, which prints results to out, and everything else to people.

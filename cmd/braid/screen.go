@@ -57,7 +57,7 @@ func screen(all []client.Progress, uploads, verbose bool, width, height int) []l
 	room := max(1, height-1) // the cursor stands below
 	var blocks [][]line
 	for _, p := range all {
-		blocks = append(blocks, block(p, uploads, verbose, width, nameWidth, room))
+		blocks = append(blocks, block(p, area{uploads, verbose, width, nameWidth, room}))
 	}
 	if one {
 		return slices.Concat(blocks...)
@@ -95,16 +95,22 @@ func nameColumns(all []client.Progress, width int) int {
 	return min(longest, room)
 }
 
-// block is one transfer: its headline, what it waits for, and its paths, in at most so many lines.
-func block(p client.Progress, uploads, verbose bool, width, nameWidth, room int) []line {
-	lines := []line{headline(p, uploads, width, nameWidth)}
-	if why := whyWaiting(p); why != "" && !uploads {
-		for _, l := range wrapText(why, width-2, maxReason) {
+// area is what a screen shows of a transfer, and the columns and lines that it has for that.
+type area struct {
+	uploads, verbose       bool
+	width, nameWidth, room int
+}
+
+// block is one transfer: its headline, what it waits for, and its paths.
+func block(p client.Progress, a area) []line {
+	lines := []line{headline(p, a.uploads, a.width, a.nameWidth)}
+	if why := whyWaiting(p); why != "" && !a.uploads {
+		for _, l := range wrapText(why, a.width-2, maxReason) {
 			lines = append(lines, line{{"  " + l, amber}})
 		}
 	}
-	paths := pathLines(p, uploads, verbose, width)
-	if left := room - len(lines); len(paths) > left {
+	paths := pathLines(p, a.uploads, a.verbose, a.width)
+	if left := a.room - len(lines); len(paths) > left {
 		left = max(0, left-1)
 		lines = append(lines, slices.Concat(paths[:left]...)...)
 		return append(lines, line{{"  " + plural(len(paths)-left, "more path"), faint}})

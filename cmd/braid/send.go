@@ -153,7 +153,7 @@ func (s sender) torrent(ctx context.Context, cmd *cli.Command, out *display) (cl
 
 // open opens a node that accepts members on SCION, if this host has it, and on TCP.
 func (s *sender) open(ctx context.Context, cmd *cli.Command, out *display) (*node.Node, func() error, error) {
-	return openGroup(ctx, cmd, out, s.key, true, func(cfg *node.Config, host *scionnet.Host) {
+	adapt := func(cfg *node.Config, host *scionnet.Host) {
 		if s.host = host; cmd.IsSet("listen") {
 			return
 		}
@@ -165,12 +165,19 @@ func (s *sender) open(ctx context.Context, cmd *cli.Command, out *display) (*nod
 			everywhere, _ := client.ParseListen(fmt.Sprintf(":%d", send.Free("tcp", "", s.stash.IPPort))) // has this form
 			cfg.Client.Listen = append(cfg.Client.Listen, everywhere)
 		}
-	})
+	}
+	return openGroup(ctx, cmd, out, group{s.key, true, adapt})
 }
 
-// openGroup opens a node for those who have the key. wanted says whether SCION would be of use. adapt
-// completes the configuration once it is known whether this host has it.
-func openGroup(ctx context.Context, cmd *cli.Command, out *display, key send.Key, wanted bool, adapt func(*node.Config, *scionnet.Host)) (*node.Node, func() error, error) {
+// group is a node for those who have the key.
+type group struct {
+	key   send.Key
+	scion bool                               // SCION would be of use
+	adapt func(*node.Config, *scionnet.Host) // completes the configuration; the host is nil without SCION
+}
+
+// openGroup opens the node of a group.
+func openGroup(ctx context.Context, cmd *cli.Command, out *display, g group) (*node.Node, func() error, error) {
 	if slices.Contains(cmd.StringSlice("transport"), "quic") {
 		return nil, nil, usageErrorf("--transport: want scion or tcp, which are the two that braid send and braid get have in common")
 	}
@@ -178,10 +185,10 @@ func openGroup(ctx context.Context, cmd *cli.Command, out *display, key send.Key
 	if err != nil {
 		return nil, nil, err
 	}
-	if cfg.Group, err = scionnet.NewGroup(key[:]); err != nil {
+	if cfg.Group, err = scionnet.NewGroup(g.key[:]); err != nil {
 		return nil, nil, err
 	}
-	host, err := groupHost(ctx, cmd, cfg, wanted)
+	host, err := groupHost(ctx, cmd, cfg, g.scion)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -189,7 +196,7 @@ func openGroup(ctx context.Context, cmd *cli.Command, out *display, key send.Key
 	if host != nil {
 		cfg.SCION.Open = func(context.Context) (*scionnet.Host, error) { return host, nil }
 	}
-	adapt(&cfg, host)
+	g.adapt(&cfg, host)
 	n, err := node.Open(ctx, cfg)
 	if err != nil {
 		return nil, nil, listenError(err)
