@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -293,6 +294,70 @@ func TestSlotsToTheLetter(t *testing.T) {
 		if _, err := c.New("slots"); err == nil {
 			t.Errorf("%+v was accepted", c)
 		}
+	}
+}
+
+// A path that is down vanishes from the view, and is in it again later, with the bytes of before.
+func TestSlotsOfAPathThatWasAway(t *testing.T) {
+	s, err := Config{}.New("slots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steady, away := idle(Path{Fingerprint: "a"}), idle(Path{Fingerprint: "b"})
+	second, memory := 0, Memory{}
+	decide := func(candidates ...Candidate) []string {
+		t.Helper()
+		plan := s.Decide(View{Now: t0.Add(time.Duration(second) * time.Second), MaxPaths: 4, Memory: memory, Candidates: candidates})
+		second, memory = second+1, plan.Memory
+		return decisions(plan)
+	}
+	steady.State, away.State = Active, Active
+	steady.Handshake, away.Handshake = 20*time.Millisecond, 20*time.Millisecond
+	if got := decide(steady, away); len(got) > 0 {
+		t.Fatalf("initial selection: %v", got)
+	}
+	steady.BytesRead, away.BytesRead = 1000, 5000
+	if got := decide(steady, away); !slices.Equal(got, []string{"close a"}) {
+		t.Fatalf("periodic selection: %v", got)
+	}
+	steady.State = Idle
+	if got := decide(steady, away); len(got) > 0 {
+		t.Fatalf("a closed path: %v", got)
+	}
+	if got := decide(away); len(got) > 0 {
+		t.Fatalf("without the closed path: %v", got)
+	}
+	if got := decide(steady, away); len(got) > 0 {
+		t.Fatalf("the closed path is back: %v", got)
+	}
+
+	// A path that was never closed is opened again. Its former bytes are not those of the slot.
+	memory, second = Memory{}, 10
+	steady.State, steady.BytesRead = Active, 100
+	decide(steady)
+	away.State = Idle
+	if got := decide(steady, away); !slices.Equal(got, []string{"open b"}) {
+		t.Fatalf("a path with bytes of before: %v", got)
+	}
+	away.State = Active
+	steady.BytesRead, away.BytesRead = steady.BytesRead+1000, away.BytesRead+1000
+	if got := decide(steady, away); len(got) > 0 {
+		t.Fatalf("the slot after: %v", got)
+	}
+}
+
+// The memory of peers that come and go has a limit.
+func TestSlotsForgets(t *testing.T) {
+	m := slotsMemory{}
+	for n := range 3 * mostGone {
+		m = m.next(View{Candidates: []Candidate{{Key: Key{Peer: PeerID(strconv.Itoa(n)), Path: "a"}}}})
+		m.Paths[0].Closed = n%2 == 0
+	}
+	if got := len(m.Paths); got != 1+mostGone {
+		t.Errorf("%d paths are remembered, want %d", got, 1+mostGone)
+	}
+	if last := m.Paths[1].Key.Peer; last != PeerID(strconv.Itoa(3*mostGone-2)) {
+		t.Errorf("the path that was last in the view, of %s, is not the first", last)
 	}
 }
 

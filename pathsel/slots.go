@@ -2,6 +2,7 @@ package pathsel
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -20,9 +21,14 @@ type slotsMemory struct {
 	// before the initial selection.
 	Initial time.Time `json:"initial,omitzero"`
 	SlotEnd time.Time `json:"slot_end,omitzero"`
-	// Paths are in the order of the view's candidates.
+	// Paths are in the order of the view's candidates. Then come closed ones that are not in the
+	// view: a path that is down vanishes from it, and stays closed when it is back.
 	Paths []slotsPath `json:"paths,omitempty"`
 }
+
+// mostGone limits the closed paths that are remembered while they are not in the view, because peers
+// come and go for as long as a download lasts. Those that are away for longest are forgotten first.
+const mostGone = 1000
 
 // slotsPath is what slots remembers of one path-level peer.
 type slotsPath struct {
@@ -37,11 +43,21 @@ func (m slotsMemory) next(v View) slotsMemory {
 	for _, p := range m.Paths {
 		before[p.Key] = p
 	}
-	m.Paths = make([]slotsPath, len(v.Candidates))
+	paths := make([]slotsPath, len(v.Candidates))
 	for i, c := range v.Candidates {
-		m.Paths[i] = before[c.Key]
-		m.Paths[i].Key = c.Key
+		p, known := before[c.Key]
+		if !known {
+			// A path that was away has its former bytes. They are not those of this slot.
+			p = slotsPath{Key: c.Key, SlotBytes: c.BytesRead}
+		}
+		paths[i] = p
+		delete(before, c.Key)
 	}
+	gone := slices.DeleteFunc(slices.Clone(m.Paths), func(p slotsPath) bool {
+		_, absent := before[p.Key]
+		return !absent || !p.Closed
+	})
+	m.Paths = append(paths, gone[:min(len(gone), mostGone)]...)
 	return m
 }
 
