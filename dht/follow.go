@@ -78,16 +78,16 @@ type Found struct {
 
 // finder waits for the end of its searches.
 type finder struct {
-	target ID
-	method Method
-	left   int // searches, one in each network
-	found  Found
-	done   chan struct{}
+	target  ID
+	method  Method
+	pending int // searches, one in each network
+	found   Found
+	done    chan struct{}
 }
 
 // take notes what an event says about the searches.
 func (f *finder) take(e Event) {
-	if e.Target != f.target || f.left == 0 {
+	if e.Target != f.target || f.pending == 0 {
 		return
 	}
 	f.found.Peers = append(f.found.Peers, e.Peers...)
@@ -96,7 +96,7 @@ func (f *finder) take(e Event) {
 	}
 	if e.Done != nil && e.Done.Method == f.method {
 		f.found.Results = append(f.found.Results, *e.Done)
-		if f.left--; f.left == 0 {
+		if f.pending--; f.pending == 0 {
 			close(f.done)
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Server) find(ctx context.Context, f *finder, start func(now time.Time, 
 	f.done = make(chan struct{})
 	if !s.do(func(now time.Time) {
 		s.finders = append(s.finders, f)
-		f.left = len(s.members)
+		f.pending = len(s.members)
 		for _, m := range s.members {
 			s.carry(m, start(now, m.Node), nil)
 		}

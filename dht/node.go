@@ -273,7 +273,7 @@ func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
 		}
 	} else if i := slices.IndexFunc(n.pending, func(q *query) bool { return q.m.T == m.T }); i >= 0 && n.pending[i].to.Addr == from.Addr {
 		q := n.pending[i]
-		n.settle(q)
+		n.remove(q)
 		n.answered(now, q, m)
 	}
 	return n.take()
@@ -295,7 +295,7 @@ func (n *Node) probing(a Addr) bool {
 	return false
 }
 
-func (n *Node) settle(q *query) {
+func (n *Node) remove(q *query) {
 	n.pending = slices.DeleteFunc(n.pending, func(x *query) bool { return x == q })
 	if q.probe {
 		n.probes--
@@ -398,7 +398,7 @@ func (n *Node) Wake(now time.Time) Out {
 	for _, q := range slices.Clone(n.pending) {
 		switch age := now.Sub(q.sent); {
 		case age >= failAfter:
-			n.settle(q)
+			n.remove(q)
 			n.timeout(now, q)
 		case age >= repeatAfter && !q.again:
 			q.again = true

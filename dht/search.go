@@ -32,7 +32,7 @@ type Result struct {
 	// Hops is the distance, in answers, from the nodes known at first to the first one that named
 	// peers or, if none did, to the one nearest to the target.
 	Hops    int
-	Took    time.Duration
+	Elapsed time.Duration
 	First   time.Duration // until the first peer or the item; 0: none was found
 	Peers   int           // different ones
 	Closest []Contact     // the nodes that answered, nearest first
@@ -53,7 +53,7 @@ const (
 // the branches are disjoint.
 type candidate struct {
 	Contact
-	known  bool // the ID is known
+	hasID  bool // the ID is known
 	state  memberState
 	at     time.Time // when it was asked
 	hops   int
@@ -70,7 +70,7 @@ type search struct {
 	put      *Item    // is stored at the end
 	item     *Item    // best one found
 	branches [][]*candidate
-	known    map[Addr]struct{}
+	seen     map[Addr]struct{}
 	peers    map[Addr]struct{}
 	groups   map[group]int // queries
 	started  time.Time
@@ -91,7 +91,7 @@ func (n *Node) search(now time.Time, s *search) bool {
 		return false
 	}
 	s.started, s.result.Method = now, s.method
-	s.known, s.groups, s.peers = map[Addr]struct{}{}, map[group]int{}, map[Addr]struct{}{}
+	s.seen, s.groups, s.peers = map[Addr]struct{}{}, map[group]int{}, map[Addr]struct{}{}
 	s.branches = make([][]*candidate, max(1, n.cfg.Limits.Branches))
 	start := n.table.closest(s.target, len(s.branches)*bucketSize, func(Contact) bool { return true })
 	s.plant(start)
@@ -123,8 +123,8 @@ func (s *search) plant(start []Contact) {
 			}
 			b = of[g]
 		}
-		s.known[c.Addr] = struct{}{}
-		s.branches[b] = append(s.branches[b], &candidate{Contact: c, known: true, hops: 1, branch: b})
+		s.seen[c.Addr] = struct{}{}
+		s.branches[b] = append(s.branches[b], &candidate{Contact: c, hasID: true, hops: 1, branch: b})
 	}
 }
 
@@ -139,10 +139,10 @@ func (s *search) emptiest() (best int) {
 
 // add gives a branch a node, unless a branch has it already.
 func (s *search) add(n *Node, branch int, c *candidate) {
-	if _, ok := s.known[c.Addr]; ok || c.Addr == n.cfg.Addr || len(s.known) > len(s.branches)*4*maxKnown {
+	if _, ok := s.seen[c.Addr]; ok || c.Addr == n.cfg.Addr || len(s.seen) > len(s.branches)*4*maxKnown {
 		return
 	}
-	s.known[c.Addr] = struct{}{}
+	s.seen[c.Addr] = struct{}{}
 	c.branch = branch
 	all := append(s.branches[branch], c)
 	s.sort(all)
@@ -155,8 +155,8 @@ func (s *search) add(n *Node, branch int, c *candidate) {
 // sort puts the nearest first, after nodes whose ID is not known yet.
 func (s *search) sort(all []*candidate) {
 	slices.SortStableFunc(all, func(a, b *candidate) int {
-		if a.known != b.known {
-			return flag(a.known) - flag(b.known)
+		if a.hasID != b.hasID {
+			return flag(a.hasID) - flag(b.hasID)
 		}
 		return nearer(s.target, a.ID, b.ID)
 	})
@@ -255,7 +255,7 @@ func (n *Node) memberAnswered(now time.Time, q *query, m *Message) {
 	s.result.Answers++
 	c.state, c.token = answeredState, m.Token
 	if c.ID != m.ID {
-		c.ID, c.known = m.ID, true
+		c.ID, c.hasID = m.ID, true
 		s.sort(s.branches[c.branch])
 	}
 	n.found(now, s, c, m)
@@ -263,7 +263,7 @@ func (n *Node) memberAnswered(now time.Time, q *query, m *Message) {
 	slices.SortStableFunc(named, func(a, b Contact) int { return nearer(s.target, a.ID, b.ID) })
 	for _, x := range named[:min(len(named), maxNamed)] {
 		if x.ID != n.id && n.mayContact(c.Addr, x.Addr) && (!n.cfg.Limits.Bound || !x.Addr.IsSCION() || IsBound(x.ID, x.Addr)) {
-			s.add(n, c.branch, &candidate{Contact: x, known: true, hops: c.hops + 1})
+			s.add(n, c.branch, &candidate{Contact: x, hasID: true, hops: c.hops + 1})
 		}
 	}
 	n.advance(now, s)
@@ -327,7 +327,7 @@ func (n *Node) finish(now time.Time, s *search) {
 		r.Hops = all[0].hops
 	}
 	r.Closest, _ = pick(r.Closest, bucketSize, n.cfg.Limits.PerBucket)
-	r.Took, r.Peers = now.Sub(s.started), len(s.peers)
+	r.Elapsed, r.Peers = now.Sub(s.started), len(s.peers)
 	r.Seeds, r.Others = countFilter(s.seeds), countFilter(s.others)
 	for _, c := range r.Closest {
 		if s.put != nil && tokens[c] != "" {

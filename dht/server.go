@@ -270,6 +270,6 @@ func (s *Server) carry(m *member, out Out, back net.Addr) {
 		for _, f := range s.finders {
 			f.take(e)
 		}
-		s.finders = slices.DeleteFunc(s.finders, func(f *finder) bool { return f.left == 0 })
+		s.finders = slices.DeleteFunc(s.finders, func(f *finder) bool { return f.pending == 0 })
 	}
 }

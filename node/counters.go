@@ -191,7 +191,7 @@ func (t *Torrent) remember(r *run) {
 		lines = append(lines, p.String())
 	}
 	t.mu.Lock()
-	t.known = found
+	t.deliverers = found
 	t.mu.Unlock()
 	if t.node.state == "" {
 		return

@@ -171,7 +171,7 @@ func (t *Torrent) transferOptions(o Options, offset time.Duration) (out client.O
 		},
 	}
 	t.mu.Lock()
-	out.Known = slices.Clone(t.known)
+	out.Known = slices.Clone(t.deliverers)
 	t.mu.Unlock()
 	if o.PieceEvents {
 		out.Verified = func(p client.VerifiedPiece) {

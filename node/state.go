@@ -264,7 +264,7 @@ func (n *Node) restored(name string) (*Torrent, error) {
 		t.state = Moving
 	}
 	t.renaming = s.Renaming
-	t.known = n.loadPeers(t.InfoHash())
+	t.deliverers = n.loadPeers(t.InfoHash())
 	return t, nil
 }
 

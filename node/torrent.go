@@ -99,29 +99,29 @@ type Torrent struct {
 	op      sync.Mutex // held while the torrent is started or stopped, which takes long
 	setting sync.Mutex // held by Set
 
-	mu        sync.Mutex
-	options   Options
-	state     State
-	reason    string             // why it is in this state
-	failed    error              // why it is Failed
-	forced    bool               // it passes the queue
-	removing  bool               // its data is being deleted
-	moves     int                // that were asked for in this process
-	moveTo    string             // where its data is being copied to
-	leaving   string             // where its data has to be deleted, since it was copied
-	renaming  storage.Names      // names that files get just now; nil: none
-	run       *run               // nil: it does not run
-	abort     context.CancelFunc // ends a start that is under way; nil: there is none
-	last      client.Progress    // of the last run, without its connections; also of one before this process
-	past      counters           // of earlier runs
-	started   time.Time
-	completed time.Time
-	move      *MoveStatus
-	trackers  map[string]TrackerStatus
-	known     []client.Peer // peers that have delivered data
-	done      chan struct{} // closed when it is complete or has failed
-	complete  bool          // and that was told
-	ended     chan struct{} // closed when it is served or removed
+	mu         sync.Mutex
+	options    Options
+	state      State
+	reason     string             // why it is in this state
+	failed     error              // why it is Failed
+	forced     bool               // it passes the queue
+	removing   bool               // its data is being deleted
+	moves      int                // that were asked for in this process
+	moveTo     string             // where its data is being copied to
+	leaving    string             // where its data has to be deleted, since it was copied
+	renaming   storage.Names      // names that files get just now; nil: none
+	run        *run               // nil: it does not run
+	abort      context.CancelFunc // ends a start that is under way; nil: there is none
+	last       client.Progress    // of the last run, without its connections; also of one before this process
+	past       counters           // of earlier runs
+	started    time.Time
+	completed  time.Time
+	move       *MoveStatus
+	trackers   map[string]TrackerStatus
+	deliverers []client.Peer // peers that have delivered data
+	done       chan struct{} // closed when it is complete or has failed
+	complete   bool          // and that was told
+	ended      chan struct{} // closed when it is served or removed
 
 	saving   sync.Mutex
 	kept     bool        // its .torrent file is saved

@@ -150,7 +150,7 @@ func (s Stored) Rename(ctx context.Context, changed Names) error {
 	for i, p := range changed {
 		old := s.Layout.Files[i].Path
 		to[old], to[old+partSuffix] = p, p+partSuffix
-		r.left = append(r.left, old) // maybe a killed process has renamed it
+		r.oldNames = append(r.oldNames, old) // maybe a killed process has renamed it
 	}
 	for _, name := range belongs {
 		if p, ok := to[name]; ok {
@@ -212,7 +212,7 @@ func (f *files) renameTo(changed Names) error {
 			to += partSuffix
 		}
 		if f.stamps[i] != noFile && isRegular(f.root, from) {
-			r.pairs, r.left = append(r.pairs, [2]string{from, to}), append(r.left, from)
+			r.pairs, r.oldNames = append(r.pairs, [2]string{from, to}), append(r.oldNames, from)
 		}
 	}
 	if err := r.do(); err != nil {
@@ -225,10 +225,10 @@ func (f *files) renameTo(changed Names) error {
 
 // renames are files that get other names below a directory, all or none.
 type renames struct {
-	system system
-	root   *os.Root
-	pairs  [][2]string // old and new names, with slashes
-	left   []string    // old names, whose directories may be empty now
+	system   system
+	root     *os.Root
+	pairs    [][2]string // old and new names, with slashes
+	oldNames []string    // old names, whose directories may be empty now
 }
 
 func (r renames) do() error {
@@ -258,7 +258,7 @@ func (r renames) rename(from, to string) error {
 // sync removes the directories that are empty now, and brings the names to disk.
 func (r renames) sync() error {
 	left, dirs := map[string]bool{}, map[string]bool{}
-	for _, name := range r.left {
+	for _, name := range r.oldNames {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			left[dir], dirs[dir] = true, true
 		}

@@ -14,17 +14,17 @@ import (
 
 // run is a sequence of neighbouring blocks that one fetcher fetches. Conn.mu guards its fields.
 type run struct {
-	blocks []block
-	left   map[block]struct{} // those that are neither delivered nor taken back
-	cancel context.CancelFunc // ends its HTTP request
+	blocks  []block
+	missing map[block]struct{} // those that are neither delivered nor taken back
+	cancel  context.CancelFunc // ends its HTTP request
 }
 
 // drop takes a block out of the run. It tells whether the block was in it.
 func (r *run) drop(b block) bool {
-	if _, ok := r.left[b]; !ok {
+	if _, ok := r.missing[b]; !ok {
 		return false
 	}
-	if delete(r.left, b); len(r.left) == 0 {
+	if delete(r.missing, b); len(r.missing) == 0 {
 		r.cancel()
 	}
 	return true
@@ -40,7 +40,7 @@ func (c *Conn) next() (*run, context.Context) {
 		}
 		if at, ok := c.first(); ok {
 			ctx, cancel := context.WithCancel(c.ctx)
-			r := &run{left: map[block]struct{}{}, cancel: cancel}
+			r := &run{missing: map[block]struct{}{}, cancel: cancel}
 			for end := at; end-at < maxRun; {
 				b, ok := c.queue[end]
 				if !ok {
@@ -48,7 +48,7 @@ func (c *Conn) next() (*run, context.Context) {
 				}
 				delete(c.queue, end)
 				r.blocks = append(r.blocks, b)
-				r.left[b] = struct{}{}
+				r.missing[b] = struct{}{}
 				end += int64(b.length)
 			}
 			c.runs[r] = struct{}{}
@@ -120,13 +120,13 @@ func (c *Conn) end(r *run, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.runs, r)
-	if err == nil || len(r.left) == 0 { // in the end nobody wanted it
+	if err == nil || len(r.missing) == 0 { // in the end nobody wanted it
 		if err == nil {
 			c.failures = 0
 		}
 		return
 	}
-	for b := range r.left {
+	for b := range r.missing {
 		c.sendLocked(b.reject())
 	}
 	if c.ctx.Err() != nil || c.choked {
@@ -170,7 +170,7 @@ type source struct {
 	ctx     context.Context
 	at, end int64
 	body    io.ReadCloser // of the current file; nil: none
-	left    int64         // of it
+	rest    int64         // of it
 }
 
 func (s *source) close() {
@@ -194,17 +194,17 @@ func (s *source) Read(b []byte) (int, error) {
 			s.at += int64(n)
 			return n, nil
 		}
-		s.left = min(s.end, f.Offset+f.Length) - s.at
-		body, err := s.conn.open(s.ctx, f, s.at-f.Offset, s.left)
+		s.rest = min(s.end, f.Offset+f.Length) - s.at
+		body, err := s.conn.open(s.ctx, f, s.at-f.Offset, s.rest)
 		if err != nil {
 			return 0, err
 		}
 		s.body = body
 	}
-	n, err := s.body.Read(b[:min(int64(len(b)), s.left)])
-	s.at, s.left = s.at+int64(n), s.left-int64(n)
+	n, err := s.body.Read(b[:min(int64(len(b)), s.rest)])
+	s.at, s.rest = s.at+int64(n), s.rest-int64(n)
 	switch {
-	case s.left == 0:
+	case s.rest == 0:
 		s.close()
 		err = nil
 	case errors.Is(err, io.EOF):

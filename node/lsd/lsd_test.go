@@ -146,7 +146,7 @@ func TestCalendar(t *testing.T) {
 }
 
 func TestGate(t *testing.T) {
-	var g gate
+	var g admission
 	now := time.Unix(1e9, 0)
 	host := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
 	count := func(times int, from func(i int) netip.Addr) (n int) {

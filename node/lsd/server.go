@@ -4,7 +4,7 @@
 //
 //	Message   an announce (message.go)
 //	calendar  which torrents the next message names, as a function of time (calendar.go)
-//	gate      how many messages are read, by sender and time (gate.go)
+//	admission how many messages are read, by sender and time (admission.go)
 //	choose    on which networks to announce, as a function of interfaces and addresses (networks.go)
 //	sockets   the multicast groups (sockets.go)
 //	Server    one goroutine that announces, and one for each socket that listens (server.go)
@@ -50,16 +50,16 @@ type Server struct {
 	beater sync.WaitGroup
 	wake   chan struct{} // has room for one: there is something to announce
 
-	mu       sync.Mutex
-	on       bool
-	follows  map[Hash]*Followed
-	calendar calendar
-	gate     gate
-	networks []network
-	sockets  []*socket
-	readers  sync.WaitGroup
-	busy     bool      // at the last look at the interfaces
-	looked   time.Time // when that was
+	mu        sync.Mutex
+	on        bool
+	follows   map[Hash]*Followed
+	calendar  calendar
+	admission admission
+	networks  []network
+	sockets   []*socket
+	readers   sync.WaitGroup
+	busy      bool      // at the last look at the interfaces
+	looked    time.Time // when that was
 
 	announced bool
 }
@@ -293,7 +293,7 @@ func (s *Server) read(x *socket) {
 // hear takes a message of a neighbour.
 func (s *Server) hear(from netip.Addr, b []byte, now time.Time) {
 	s.mu.Lock()
-	admitted := s.gate.admit(from, now)
+	admitted := s.admission.admit(from, now)
 	s.mu.Unlock()
 	if !admitted {
 		return

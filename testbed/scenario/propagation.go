@@ -14,7 +14,7 @@ import (
 // piece do not count, since they show how leechers start.
 
 // spreading is one piece: for each leecher the seconds since the seed sent it, and the least possible.
-type spreading struct{ took, least []float64 }
+type spreading struct{ actual, least []float64 }
 
 // spreadings returns the pieces that count. Each leecher that stayed to the end has them.
 func (r *Record) spreadings() []spreading {
@@ -61,7 +61,7 @@ func (r *Record) spreadings() []spreading {
 		}
 		var s spreading
 		for _, l := range there {
-			s.took, s.least = append(s.took, at[l.Name]-sent), append(s.least, l.delay)
+			s.actual, s.least = append(s.actual, at[l.Name]-sent), append(s.least, l.delay)
 		}
 		out = append(out, s)
 	}
@@ -75,14 +75,14 @@ func (r *Record) addPropagation(figures map[string]float64) {
 	}
 	var took, penalty, last []float64
 	for _, s := range r.spreadings() {
-		took = append(took, s.took...)
+		took = append(took, s.actual...)
 		for i, d := range s.least {
 			if d > 0 {
-				penalty = append(penalty, s.took[i]/d)
+				penalty = append(penalty, s.actual[i]/d)
 			}
 		}
 		if d := slices.Max(s.least); d > 0 {
-			last = append(last, slices.Max(s.took)/d)
+			last = append(last, slices.Max(s.actual)/d)
 		}
 	}
 	add := func(name string, values []float64, part float64) {

@@ -92,26 +92,26 @@ func (c *chooser) peer() (n int, ok bool) {
 
 // tally holds the response times of the answers in microseconds; four bytes each.
 type tally struct {
-	took []uint32
-	lost int
+	latencies []uint32
+	lost      int
 }
 
 func (t *tally) answered(d time.Duration) {
-	t.took = append(t.took, uint32(min(max(d.Microseconds(), 0), math.MaxUint32)))
+	t.latencies = append(t.latencies, uint32(min(max(d.Microseconds(), 0), math.MaxUint32)))
 }
 
 func (t *tally) add(o *tally) {
-	t.took = append(t.took, o.took...)
+	t.latencies = append(t.latencies, o.latencies...)
 	t.lost += o.lost
 }
 
 // within returns the time in ms within which that part of the answers arrived, and sorts the answers.
 func (t *tally) within(part float64) float64 {
-	if len(t.took) == 0 {
+	if len(t.latencies) == 0 {
 		return 0
 	}
-	slices.Sort(t.took)
-	return float64(t.took[int(part*float64(len(t.took)-1))]) / 1000
+	slices.Sort(t.latencies)
+	return float64(t.latencies[int(part*float64(len(t.latencies)-1))]) / 1000
 }
 
 // Run runs the load.
@@ -130,7 +130,7 @@ func (j Job) Run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("load over %s on %s: %w", j.Transport, j.Addr, err)
 	}
-	return Result{Seconds: time.Since(began).Seconds(), Announces: len(t.took), Lost: t.lost, P50: t.within(0.5), P99: t.within(0.99)}, nil
+	return Result{Seconds: time.Since(began).Seconds(), Announces: len(t.latencies), Lost: t.lost, P50: t.within(0.5), P99: t.within(0.99)}, nil
 }
 
 // Serve is a generator. It runs in a process of its own: it reads a job from in and writes its

@@ -305,18 +305,18 @@ func (b *Base) Refresh(now time.Time) {
 	}
 }
 
-// Known are the sizes of a Base.
-type Known struct {
+// Sizes are the sizes of a Base.
+type Sizes struct {
 	Pairs int `json:"pairs"` // of ASes; each direction counts
 	Paths int `json:"paths"`
 	Links int `json:"links"`
 }
 
 // Known counts the pairs, paths and links.
-func (b *Base) Known() Known {
+func (b *Base) Known() Sizes {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	k := Known{Paths: b.paths, Links: b.graph.Load().links}
+	k := Sizes{Paths: b.paths, Links: b.graph.Load().links}
 	for _, s := range b.sources {
 		k.Pairs += len(s.to)
 	}

@@ -153,7 +153,7 @@ func TestDecay(t *testing.T) {
 		t.Errorf("%+v", k)
 	}
 	b.Refresh(epoch.Add(14 * time.Minute))
-	if k := b.Known(); k != (Known{}) {
+	if k := b.Known(); k != (Sizes{}) {
 		t.Errorf("nothing is forgotten: %+v", k)
 	}
 	if _, known := b.Distance(epoch.Add(14*time.Minute), as(1), as(2)); known {

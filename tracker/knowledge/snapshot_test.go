@@ -162,7 +162,7 @@ func TestMergeWrong(t *testing.T) {
 		"a rate": change(head+1+2*wire.InterfaceLen+1+28, 255),
 	} {
 		b := New(Limits{})
-		if news, err := b.Merge(epoch, wrong); err == nil || news != 0 || b.Known() != (Known{}) {
+		if news, err := b.Merge(epoch, wrong); err == nil || news != 0 || b.Known() != (Sizes{}) {
 			t.Errorf("%s: %d, %v, %+v", name, news, err, b.Known())
 		}
 	}

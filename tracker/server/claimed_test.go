@@ -34,7 +34,7 @@ func TestClaimedAS(t *testing.T) {
 	if !strings.Contains(answer.Warning, "your AS") || answer.Interval > 30*time.Second || answer.MinInterval > answer.Interval {
 		t.Errorf("it is told %q and to come back after %v, %v at the least", answer.Warning, answer.Interval, answer.MinInterval)
 	}
-	if st := s.stats(); st.Reports+st.PassedOver != 0 || st.Known.Pairs != 0 {
+	if st := s.stats(); st.Reports+st.PassedOver != 0 || st.Sizes.Pairs != 0 {
 		t.Errorf("its reports count: %+v", st)
 	}
 	// The key and address of peer 1, but not its AS.

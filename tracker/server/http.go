@@ -142,7 +142,7 @@ func (s *Server) serveScrape(w http.ResponseWriter, r *http.Request, from reques
 		if err != nil {
 			return err
 		}
-		x.body = wire.AppendScrape(x.body[:0], counts, s.gate.Load().cfg.MinInterval.D())
+		x.body = wire.AppendScrape(x.body[:0], counts, s.admission.Load().cfg.MinInterval.D())
 		return nil
 	})
 }

@@ -30,7 +30,7 @@ var (
 // peers.
 const claimedRate = 100
 
-func (l *limiters) take(g *gate, r request) error {
+func (l *limiters) take(g *admission, r request) error {
 	if r.claimed {
 		if !l.claimed.take(limitKey{}, claimedRate, r.at) {
 			return tooManyClaimed

@@ -131,7 +131,7 @@ type Stats struct {
 // PathStats is the part of Stats about path knowledge.
 type PathStats struct {
 	Enabled bool `json:"enabled"`
-	knowledge.Known
+	knowledge.Sizes
 	Reports    uint64 `json:"reports"`
 	PassedOver uint64 `json:"passed_over"`
 }
@@ -144,7 +144,7 @@ func (s *Server) Stats(ctx context.Context) (Stats, error) {
 		UptimeSeconds: time.Since(s.began).Seconds(), Totals: t,
 		Announces: map[string]uint64{}, Scrapes: map[string]uint64{}, Refusals: map[string]uint64{},
 		Unlisted: value(m.unlisted),
-		Paths:    PathStats{s.gate.Load().cfg.Paths, s.paths.base.Known(), value(m.reports), value(m.passedOver)},
+		Paths:    PathStats{s.admission.Load().cfg.Paths, s.paths.base.Known(), value(m.reports), value(m.passedOver)},
 	}
 	for i, name := range transportNames {
 		c := m.of[i]

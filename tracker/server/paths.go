@@ -110,7 +110,7 @@ func (p *paths) tryExchange(ctx context.Context) error {
 }
 
 // ranks reports whether this peer may use path knowledge. Only peers in an AS vote in its name.
-func (g *gate) ranks(r request) bool { return g.cfg.Paths && r.from.IsSCION() && !r.claimed }
+func (g *admission) ranks(r request) bool { return g.cfg.Paths && r.from.IsSCION() && !r.claimed }
 
 // candidates is how many peers to get from the store, for guide to choose from.
 func candidates(v swarm.Visit, order wire.Order) int {
@@ -148,7 +148,7 @@ func asesOf(peers []wire.Peer) (out []pathsel.IA) {
 
 // learn reads the reports of an announce. It ignores those that come too often.
 func (s *Server) learn(w http.ResponseWriter, r *http.Request, from request) error {
-	if !s.gate.Load().ranks(from) {
+	if !s.admission.Load().ranks(from) {
 		return nil
 	}
 	// If this deadline cannot be set, the server's timeouts still hold.

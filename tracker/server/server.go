@@ -1,10 +1,10 @@
 // Package server is a tracker: it introduces the peers of a swarm to each other, over HTTP/1.1, UDP,
 // WebSocket, and HTTP/3 on SCION.
 //
-//	listener ─► gate (lists, keys, limits) ─► swarm.Store ─► answer
+//	listener ─► admission (lists, keys, limits) ─► swarm.Store ─► answer
 //
 //	Server     the state that all listeners share       server.go
-//	gate       who may ask, and how often               gate.go, limit.go
+//	admission  who may ask, and how often               admission.go, limit.go
 //	handler    HTTP, over TCP and over SCION            http.go
 //	operators  /stats and /metrics, on their own port   operator.go
 //	websocket  WebTorrent's protocol, for browsers      websocket.go
@@ -44,14 +44,14 @@ import (
 
 // Server is a tracker. Its Serve methods add listeners. It may be reloaded while it serves.
 type Server struct {
-	store   swarm.Store
-	log     *slog.Logger
-	gate    atomic.Pointer[gate]
-	limits  limiters
-	paths   *paths
-	relay   *relay
-	metrics *metrics
-	began   time.Time
+	store     swarm.Store
+	log       *slog.Logger
+	admission atomic.Pointer[admission]
+	limits    limiters
+	paths     *paths
+	relay     *relay
+	metrics   *metrics
+	began     time.Time
 	// id is the tracker ID (BEP 3), which peers repeat in their next announce. It tells trackers on
 	// one store, and restarts, apart.
 	id string
@@ -81,7 +81,7 @@ func (s *Server) Reload(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	s.gate.Store(g)
+	s.admission.Store(g)
 	return nil
 }
 
@@ -121,7 +121,7 @@ func (s *Server) SetAddresses(urls []string) error {
 func (s *Server) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { s.paths.run(ctx, func() bool { return s.gate.Load().cfg.Paths }) })
+	all.Go(func() { s.paths.run(ctx, func() bool { return s.admission.Load().cfg.Paths }) })
 	const sweepEvery = time.Minute // a peer may stay that much longer than its lifetime
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -130,7 +130,7 @@ func (s *Server) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.relay.sweep(time.Now(), s.gate.Load().cfg.Lifetime.D())
+			s.relay.sweep(time.Now(), s.admission.Load().cfg.Lifetime.D())
 			if err := s.store.Sweep(ctx); err != nil && ctx.Err() == nil {
 				s.log.Error("old peers could not be removed", "error", err)
 			}
@@ -151,7 +151,7 @@ type request struct {
 
 // announce answers a. The peer may see wire.FailureOf the error.
 func (s *Server) announce(ctx context.Context, r request, a *wire.Announce) (wire.Answer, error) {
-	g := s.gate.Load()
+	g := s.admission.Load()
 	s.metrics.of[r.transport].announces.Inc()
 	if err := s.limits.take(g, r); err != nil { // before the key, so that nobody can guess many keys
 		return wire.Answer{}, err
@@ -232,7 +232,7 @@ func jitter(d time.Duration) time.Duration {
 }
 
 func (s *Server) scrape(ctx context.Context, r request, hashes []wire.InfoHash, passkey string) ([]wire.Counts, error) {
-	g := s.gate.Load()
+	g := s.admission.Load()
 	s.metrics.of[r.transport].scrapes.Inc()
 	if err := s.limits.take(g, r); err != nil {
 		return nil, err

@@ -134,7 +134,7 @@ func (s *Server) readSocket(ctx context.Context, c *websocket.Conn, k *socket, f
 		}
 		patience = idlePatience
 		if s.relay.hasSeat(k) {
-			patience = s.gate.Load().cfg.Lifetime.D()
+			patience = s.admission.Load().cfg.Lifetime.D()
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (s *Server) signalled(ctx context.Context, k *socket, from request, m *wire
 	case m.PeerID == wire.PeerID{}:
 		return errNoPeerID
 	case m.Answer.SDP != "":
-		if err := s.limits.take(s.gate.Load(), from); err != nil {
+		if err := s.limits.take(s.admission.Load(), from); err != nil {
 			return err
 		}
 		return s.relay.answer(k, m)
@@ -169,7 +169,7 @@ func (s *Server) signalled(ctx context.Context, k *socket, from request, m *wire
 		return err
 	}
 	out := wire.Signal{InfoHash: m.InfoHash, Interval: min(answer.Interval, signalInterval)}
-	cfg := s.gate.Load().cfg
+	cfg := s.admission.Load().cfg
 	if m.Event == wire.Stopped {
 		s.relay.leave(k, m.InfoHash)
 	} else if err := s.relay.enter(k, m, &cfg, from.at); err != nil {

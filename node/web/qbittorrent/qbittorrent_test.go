@@ -398,11 +398,11 @@ func TestDifference(t *testing.T) {
 	now := view{groups: map[string]map[string]any{
 		"torrents": {"a": m{"name": "x", "size": 1.0}, "b": m{"name": "y"}}, "server_state": {"speed": 1.0, "queueing": true},
 	}, lists: map[string][]string{"tags": {"t"}}}
-	full := difference(told{}, now, false, 1)
+	full := difference(clientView{}, now, false, 1)
 	if full["full_update"] != true || !reflect.DeepEqual(full["torrents"], m(now.groups["torrents"])) || fmt.Sprint(full["tags"]) != "[t]" {
 		t.Errorf("everything: %v", full)
 	}
-	before := told{groups: now.sums(), lists: now.lists}
+	before := clientView{groups: now.sums(), lists: now.lists}
 	if got := difference(before, now, true, 2); !reflect.DeepEqual(got, m{"rid": 2}) {
 		t.Errorf("nothing has changed: %v", got)
 	}

@@ -13,7 +13,7 @@ import (
 type views struct {
 	mu   sync.Mutex
 	last int
-	kept []told // the newest last
+	kept []clientView // the newest last
 }
 
 // view is one answer. Objects have their fields by name, so that they can be compared.
@@ -23,9 +23,9 @@ type view struct {
 	lists  map[string][]string
 }
 
-// told is a view that a client has. Of its values only checksums are kept: the values of a thousand
+// clientView is a view that a client has. Of its values only checksums are kept: the values of a thousand
 // torrents take ten megabytes.
-type told struct {
+type clientView struct {
 	rid    int
 	of     string
 	groups map[string]map[string]sums
@@ -80,8 +80,8 @@ func (v view) sums() map[string]map[string]sums {
 }
 
 // exchange keeps the new view, and returns the one that the client knows.
-func (v *views) exchange(rid int, now view) (old told, known bool, next int) {
-	new := told{of: now.of, groups: now.sums(), lists: now.lists}
+func (v *views) exchange(rid int, now view) (old clientView, known bool, next int) {
+	new := clientView{of: now.of, groups: now.sums(), lists: now.lists}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, x := range v.kept {
@@ -99,11 +99,11 @@ func (v *views) exchange(rid int, now view) (old told, known bool, next int) {
 }
 
 // difference is the answer that leads from one view to another.
-func difference(old told, now view, known bool, rid int) map[string]any {
+func difference(old clientView, now view, known bool, rid int) map[string]any {
 	out := map[string]any{"rid": rid}
 	if !known {
 		out["full_update"] = true
-		old = told{}
+		old = clientView{}
 	}
 	for name, group := range now.groups {
 		if name == "server_state" { // its fields stand by themselves

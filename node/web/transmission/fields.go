@@ -213,11 +213,11 @@ var trackerStats = append(table[numberedTracker]{
 	{"last_scrape_succeeded", camel, func(numberedTracker) any { return false }},
 	{"last_scrape_time", camel, func(numberedTracker) any { return 0 }},
 	{"last_scrape_timed_out", camel, func(numberedTracker) any { return false }},
-	{"leecher_count", camel, func(t numberedTracker) any { return t.known(t.Leechers) }},
+	{"leecher_count", camel, func(t numberedTracker) any { return t.ifAnswered(t.Leechers) }},
 	{"next_announce_time", camel, func(t numberedTracker) any { return stamp(t.Next) }},
 	{"next_scrape_time", camel, func(numberedTracker) any { return 0 }},
 	{"scrape_state", camel, func(numberedTracker) any { return 0 }},
-	{"seeder_count", camel, func(t numberedTracker) any { return t.known(t.Seeds) }},
+	{"seeder_count", camel, func(t numberedTracker) any { return t.ifAnswered(t.Seeds) }},
 }, trackerFields...)
 
 func stamp(t time.Time) int64 {

@@ -224,8 +224,8 @@ func (t numberedTracker) result() string {
 	return ""
 }
 
-// known is a number of the last answer; -1 if there is none.
-func (t numberedTracker) known(n int64) int64 {
+// ifAnswered is a number of the last answer; -1 if there is none.
+func (t numberedTracker) ifAnswered(n int64) int64 {
 	if !t.Answered {
 		return -1
 	}

@@ -90,15 +90,15 @@ func (a *API) trackers(t *node.Torrent, _ none) ([]Tracker, error) {
 			x.NextAt = &s.Next
 		}
 		if s.Answered {
-			x.Seeders, x.Leechers, x.Peers = known(s.Seeds), known(s.Leechers), known(s.Peers)
+			x.Seeders, x.Leechers, x.Peers = ifKnown(s.Seeds), ifKnown(s.Leechers), ifKnown(s.Peers)
 		}
 		out = append(out, x)
 	}
 	return out, nil
 }
 
-// known is nil for the number below 0 that stands for an unknown one.
-func known[T int | int64](n T) *T {
+// ifKnown is nil for the number below 0 that stands for an unknown one.
+func ifKnown[T int | int64](n T) *T {
 	if n < 0 {
 		return nil
 	}

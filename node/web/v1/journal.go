@@ -20,7 +20,7 @@ type Journal struct {
 type kept struct {
 	mu      sync.Mutex
 	entries []LogEntry
-	told    func(LogEntry) // gets each new entry; may be nil
+	report  func(LogEntry) // gets each new entry; may be nil
 }
 
 const (
@@ -38,7 +38,7 @@ func (j *Journal) Logger() *slog.Logger { return slog.New(j) }
 func (j *Journal) tell(f func(LogEntry)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.told = f
+	j.report = f
 }
 
 // Entries returns the last entries, oldest first.
@@ -58,10 +58,10 @@ func (j *Journal) add(e LogEntry) {
 		j.entries = append(j.entries[:0], j.entries[1:]...)
 	}
 	j.entries = append(j.entries, e)
-	told := j.told
+	report := j.report
 	j.mu.Unlock()
-	if told != nil {
-		told(e)
+	if report != nil {
+		report(e)
 	}
 }
 

@@ -23,8 +23,8 @@ const (
 	forgetHost = hostBurst * hostEvery
 )
 
-// gate bounds how many messages are read. Each one costs a handshake with the address that it names.
-type gate struct {
+// admission bounds how many messages are read. Each one costs a handshake with the address that it names.
+type admission struct {
 	all    *rate.Limiter
 	hosts  map[netip.Addr]*sender
 	looked time.Time // for hosts to forget, which costs a pass over all of them
@@ -36,7 +36,7 @@ type sender struct {
 }
 
 // admit tells whether a message of a host is read.
-func (g *gate) admit(from netip.Addr, now time.Time) bool {
+func (g *admission) admit(from netip.Addr, now time.Time) bool {
 	if g.all == nil {
 		g.all, g.hosts = rate.NewLimiter(rate.Every(allEvery), allBurst), map[netip.Addr]*sender{}
 	}

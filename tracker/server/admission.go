@@ -10,19 +10,19 @@ import (
 	"braid/tracker/wire"
 )
 
-// gate decides which requests to answer. It follows from a configuration and never changes.
-type gate struct {
+// admission decides which requests to answer. It follows from a configuration and never changes.
+type admission struct {
 	cfg   Config
 	allow map[wire.InfoHash]struct{} // nil: all
 	deny  map[wire.InfoHash]struct{}
 	keys  map[string]struct{} // nil: everybody
 }
 
-func newGate(cfg Config) (*gate, error) {
+func newGate(cfg Config) (*admission, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	g := &gate{cfg: cfg}
+	g := &admission{cfg: cfg}
 	var errs [3]error
 	g.allow, errs[0] = readList(cfg.Allow, parseHash)
 	g.deny, errs[1] = readList(cfg.Deny, parseHash)
@@ -39,7 +39,7 @@ var (
 	errNotAllowed = &wire.Failure{Reason: "this tracker does not serve this torrent", RetryIn: wire.Never}
 )
 
-func (g *gate) admit(h wire.InfoHash, passkey string) error {
+func (g *admission) admit(h wire.InfoHash, passkey string) error {
 	if g.keys != nil {
 		if _, ok := g.keys[passkey]; !ok {
 			return errUnknownKey
