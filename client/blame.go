@@ -1,6 +1,8 @@
 package client
 
 import (
+	"math/bits"
+	"slices"
 	"sync"
 
 	"braid/client/wire"
@@ -22,6 +24,8 @@ const (
 	// maxRounds is the number of unfinished pieces whose senders are remembered. There are more
 	// only if somebody begins pieces and leaves them; the engine alone then judges the oldest.
 	maxRounds = 4096
+	// maxSenders is the number of senders of a piece that are remembered for its trial, see trial.go.
+	maxSenders = 32
 	// maxWrong is the number of hosts and keys whose wrong pieces are counted.
 	maxWrong = 1024
 )
@@ -78,7 +82,8 @@ type blame struct {
 type round struct {
 	blocks wire.Bitset
 	by     suspect // what all senders so far have in common
-	kept   bool    // some blocks are of an earlier download, whose senders are unknown
+	from   []suspect
+	kept   bool // some blocks are of an earlier download, whose senders are unknown
 }
 
 func newBlame(took func(piece int, begin, length int64) bool) *blame {
@@ -112,8 +117,53 @@ func (b *blame) received(piece, begin, length int, from suspect) {
 	}
 	r.blocks.Grow(block)
 	r.by = r.by.common(from)
+	if !slices.Contains(r.from, from) && len(r.from) < maxSenders {
+		r.from = append(r.from, from)
+	}
 	r.kept = r.kept || kept
 }
+
+// blocksOf is how many blocks of an unfinished piece have come.
+func (b *blame) blocksOf(piece int) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r, ok := b.rounds.get(piece); ok {
+		for _, word := range r.blocks {
+			n += bits.OnesCount64(word)
+		}
+	}
+	return n
+}
+
+// sendersOf are the senders of all blocks of a piece with so many; nil if some of it came from elsewhere,
+// or is missing.
+func (b *blame) sendersOf(piece, blocks int) []suspect {
+	if b.blocksOf(piece) != blocks {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, ok := b.rounds.get(piece)
+	if !ok || r.kept || b.lost.Has(piece) {
+		return nil
+	}
+	return slices.Clone(r.from)
+}
+
+// unfinishedOf are the unfinished pieces with blocks of accused senders.
+func (b *blame) unfinishedOf(accused func(suspect) bool) (pieces []int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.rounds.order {
+		if r, ok := b.rounds.get(p); ok && slices.ContainsFunc(r.from, accused) {
+			pieces = append(pieces, p)
+		}
+	}
+	return pieces
+}
+
+// blocksIn is the number of blocks in so many bytes.
+func blocksIn(length int64) int { return int((length + 1<<blockBits - 1) >> blockBits) }
 
 // distrust is called when blocks are needed again because the disk has lost or refused them. From
 // now on no unfinished piece proves anything.

@@ -127,12 +127,28 @@ func TestWrongPieces(t *testing.T) {
 	}
 }
 
-// One of three peers sends wrong blocks of pieces that all three have a part in. It is found and banned, the others are not.
+// A peer that sends wrong blocks, alone or of pieces that three peers have a part in, is banned, and the others
+// are not. After how many wrong pieces is tested in simulated time: see TestLiars.
 func TestWrongBlocksInSharedPieces(t *testing.T) {
 	t.Parallel()
-	const pieceLength, pieces = 1 << 20, 12
+	for _, x := range []struct {
+		name        string
+		pieceLength int
+		honest      []string
+	}{
+		{"one of three", 512 << 10, []string{"127.0.0.2", "127.0.0.3"}},
+		{"alone", 256 << 10, nil},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			wrongBlocks(t, x.pieceLength, x.honest)
+		})
+	}
+}
+
+func wrongBlocks(t *testing.T, pieceLength int, at []string) {
 	good, bad, out := t.TempDir(), t.TempDir(), t.TempDir()
-	writeRandom(t, filepath.Join(good, "file"), pieceLength*pieces)
+	writeRandom(t, filepath.Join(good, "file"), 12*pieceLength)
 	b, err := os.ReadFile(filepath.Join(good, "file"))
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +159,7 @@ func TestWrongBlocksInSharedPieces(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(bad, "file"), b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	src := makeTorrent(t, filepath.Join(good, "file"), CreateOptions{PieceLength: pieceLength}).Source
+	src := makeTorrent(t, filepath.Join(good, "file"), CreateOptions{PieceLength: int64(pieceLength)}).Source
 	slow := Config{Limits: Limits{Upload: 16e6}} // so that the engine wants all of them
 	seed := func(ip string, store storage.Store) *Session {
 		s := openFan(t, slow, ip, 2)
@@ -153,22 +169,31 @@ func TestWrongBlocksInSharedPieces(t *testing.T) {
 		return s
 	}
 	villain := seed("127.0.0.1", openLiar(bad, -1))
-	honest := []*Session{seed("127.0.0.2", storage.OpenVerified(good, testLog(t))), seed("127.0.0.3", storage.OpenVerified(good, testLog(t)))}
-	leecher := openFan(t, Config{}, "127.0.0.1", 2)
-	store := openStore(t, out)
+	guilty := suspectOf(villain.Listening()[0].origin())
 	peers := villain.Listening()
-	for _, h := range honest {
+	var honest []*Session
+	for _, ip := range at {
+		h := seed(ip, storage.OpenVerified(good, testLog(t)))
+		honest = append(honest, h)
 		peers = append(peers, h.Listening()...)
 	}
+	leecher := openFan(t, Config{}, "127.0.0.1", 2)
+	store := openStore(t, out)
 	tr, err := leecher.Add(src, store, Options{Peers: peers})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait(t, tr)
+	until(t, tr, "banned", func(Progress) bool { return leecher.offers.isBanned(guilty) })
+	t.Logf("wrong pieces until the ban: %d", tr.Progress().Dropped)
 	if tr.Progress().Dropped == 0 {
 		t.Error("no piece was wrong: nothing was tested")
 	}
-	until(t, tr, "banned", func(Progress) bool { return leecher.offers.isBanned(suspectOf(villain.Listening()[0].origin())) })
+	if len(honest) == 0 {
+		h := seed("127.0.0.2", storage.OpenVerified(good, testLog(t)))
+		honest = append(honest, h)
+		tr.AddPeers(h.Listening()...)
+	}
+	wait(t, tr)
 	for _, h := range honest {
 		if leecher.offers.isBanned(suspectOf(h.Listening()[0].origin())) {
 			t.Error("an honest peer is banned too")

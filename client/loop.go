@@ -37,6 +37,7 @@ type loop struct {
 	rarest    rarestFirst
 	nudger    nudger
 	judge     judge
+	trials    trialRunner
 	room      roomKeeper
 	confirmer confirmer
 	exchanger exchanger
@@ -57,11 +58,14 @@ func newLoop(c *core, opts Options, onEnd func()) *loop {
 		seeder:    superSeeder{core: c, mode: opts.SuperSeeding, seed: rand.Uint64()},
 		rarest:    rarestFirst{core: c},
 		nudger:    nudger{c},
+		trials:    trialRunner{core: c, suspended: map[face]*link{}, spoilt: map[int]bool{}},
 		confirmer: confirmer{core: c},
 		checkup:   checkup{core: c, caused: opts.Caused},
 		rates:     rates{since: time.Now()},
 	}
 	l.judge = judge{c, &l.connector}
+	l.trials.judge, l.trials.rarest, l.trials.calls = &l.judge, &l.rarest, l.calls
+	c.store.hashed = l.trials.hashed
 	l.room = roomKeeper{core: c, rarest: &l.rarest}
 	l.exchanger = exchanger{core: c, connector: &l.connector, told: map[pathsel.PeerID]*[pexKinds]pexTold{}}
 	return l
@@ -212,6 +216,7 @@ func (l *loop) onSample() {
 		l.confirmer.begin()
 	}
 	l.rarest.choose()
+	l.trials.look()
 	l.nudger.tellPieces()
 	l.nudger.flushKept()
 	l.nudger.nudge()

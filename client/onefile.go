@@ -22,6 +22,9 @@ type oneFile struct {
 	refused  error                          // why the store does not take the torrent
 	blocks   atomic.Pointer[storage.Blocks] // on disk; nil: there are none
 	fromDisk atomic.Int64                   // bytes of blocks that the engine has got from there
+	// hashed is told of each piece that the engine has found right or wrong, before the engine asks
+	// for a wrong one again.
+	hashed func(piece int, right bool)
 }
 
 // OpenTorrent is the engine's. The info is a copy, of which the engine has so far used the hash only.
@@ -36,7 +39,41 @@ func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash met
 		Name: info.Name, NameUtf8: info.NameUtf8, PieceLength: info.PieceLength, Pieces: info.Pieces, Private: info.Private,
 		Length: v1Length(info),
 	}
+	inner := t.Piece
+	t.Piece = func(p metainfo.Piece) engine.PieceImpl {
+		if s.hashed == nil {
+			return inner(p)
+		}
+		x := hashedPiece{inner(p), func(right bool) { s.hashed(p.Index(), right) }}
+		if own, ok := x.PieceImpl.(engine.SelfHashing); ok {
+			return selfHashedPiece{x, own}
+		}
+		return x
+	}
 	return t, nil
+}
+
+// hashedPiece tells of the piece's verdicts.
+type hashedPiece struct {
+	engine.PieceImpl
+	tell func(right bool)
+}
+
+// selfHashedPiece is one that hashes itself.
+type selfHashedPiece struct {
+	hashedPiece
+	engine.SelfHashing
+}
+
+func (p hashedPiece) MarkComplete() error {
+	err := p.PieceImpl.MarkComplete()
+	p.tell(true)
+	return err
+}
+
+func (p hashedPiece) MarkNotComplete() error {
+	p.tell(false)
+	return p.PieceImpl.MarkNotComplete()
 }
 
 // Has implements wire.Disk.

@@ -21,6 +21,7 @@ import (
 // fileOrder lists the files of this package from the top down. Files of one line are on one level.
 var fileOrder = strings.Fields(`
 	session.go engineconfig.go details.go read.go transfer.go loop.go
+	trial.go
 	judge.go checkup.go magnet.go port.go pex.go connect.go choose.go serve.go superseed.go confirm.go room.go rarest.go nudge.go
 	verified.go core.go options.go pexengine.go metadata.go inbox.go peerset.go gauge.go reveal.go pipeline.go offers.go blame.go
 	row.go inbound.go places.go link.go onefile.go

@@ -319,6 +319,12 @@ func (w *want) ask(t engineTorrent) {
 	}
 }
 
+// askAgain is ask for an engine that was asked for other priorities meanwhile.
+func (w *want) askAgain(t engineTorrent) {
+	w.ahead = 0
+	w.ask(t)
+}
+
 // advance looks how many pieces are there, and tells whether all wanted ones are. If they are
 // wanted in order, it raises the priority of the next ones.
 func (w *want) advance(t engineTorrent) (done bool) {

@@ -195,6 +195,12 @@ func (f *Filter) TakeBack(a Situation) (taken, snubbed bool) {
 	before := f.snub
 	f.snub = before.takesBack(a.Others, a.Now)
 	snubbed = f.snub.until != before.until
+	f.takeBackLocked()
+	return true, snubbed
+}
+
+// takeBackLocked has the engine forget all requests, and the peer, too.
+func (f *Filter) takeBackLocked() {
 	blocks := blocksOf(f.requested)
 	clear(f.requested)
 	if f.updateEngineLocked(); f.engineUnchoked {
@@ -202,7 +208,7 @@ func (f *Filter) TakeBack(a Situation) (taken, snubbed bool) {
 	}
 	f.toPeerLocked(encode(msgCancel, blocks...))
 	if f.noRejects {
-		return true, snubbed // the engine has forgotten them, and takes them still
+		return // the engine has forgotten them, and takes them still
 	}
 	f.toEngineLocked(encode(msgReject, blocks...))
 	for _, b := range blocks {
@@ -210,7 +216,35 @@ func (f *Filter) TakeBack(a Situation) (taken, snubbed bool) {
 			f.late[b]++
 		}
 	}
-	return true, snubbed
+}
+
+// Suspend takes all requests back, and keeps every block of the peer from the engine, until Resume. In
+// contrast to Park, what is on its way already does not count either, and every peer can be suspended.
+func (f *Filter) Suspend() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.suspended || f.closed {
+		return
+	}
+	f.suspended = true
+	f.takeBackLocked()
+}
+
+// Resume ends Suspend.
+func (f *Filter) Resume() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.suspended {
+		f.suspended = false
+		f.updateEngineLocked()
+	}
+}
+
+// CouldAsk tells whether the engine may ask the peer and wants to, or would if the peer was not suspended.
+func (f *Filter) CouldAsk() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.willingLocked() && f.engineInterested
 }
 
 // EndSnub lets the engine ask a peer that snubs us again, if its time is over or if no other
@@ -241,6 +275,9 @@ func (f *Filter) answeredLocked(m message, now time.Time) verdict {
 		return drop
 	}
 	delete(f.requested, m.block)
+	if block && f.suspended {
+		return drop
+	}
 	if block {
 		f.progressed = true
 		// Once for each batch. A few requests at the end of a torrent need no look.

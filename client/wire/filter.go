@@ -65,6 +65,7 @@ type Filter struct {
 
 	// Our requests:
 	parked           bool
+	suspended        bool               // see Suspend
 	peerUnchoked     bool               // the peer has unchoked us
 	engineUnchoked   bool               // the engine has been told so
 	requested        map[block]struct{} // of the peer, as far as the engine knows
@@ -186,7 +187,10 @@ func blocksOf(m map[block]struct{}) []block {
 }
 
 // openLocked tells whether the engine may ask the peer.
-func (f *Filter) openLocked() bool { return f.peerUnchoked && !f.parked && f.snub.until.IsZero() }
+func (f *Filter) openLocked() bool { return f.willingLocked() && !f.suspended }
+
+// willingLocked is openLocked for a peer that may be suspended.
+func (f *Filter) willingLocked() bool { return f.peerUnchoked && !f.parked && f.snub.until.IsZero() }
 
 // updateEngineLocked tells the engine whether the peer chokes us, if that has changed.
 func (f *Filter) updateEngineLocked() {
@@ -312,6 +316,12 @@ func (f *Filter) departs(m message) verdict {
 		f.engineInterested = m.kind == msgInterested
 	case msgRequest:
 		if f.fetchLocked(m.block) {
+			return drop
+		}
+		if f.suspended { // sent before the engine has read the choke
+			if !f.noRejects { // otherwise the choke takes the request back
+				f.toEngineLocked(encode(msgReject, m.block))
+			}
 			return drop
 		}
 		f.askLocked(m.block)

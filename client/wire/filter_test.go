@@ -184,6 +184,49 @@ func encodeHaves(from, to int) (b []byte) {
 }
 
 // In the middle of a message, what the gate has to say comes behind it.
+// The engine gets no block of a suspended peer, not even what is on its way already, and its requests are rejected.
+func TestSuspend(t *testing.T) {
+	a, b, c := block{1, 0, 16}, block{1, 16, 16}, block{2, 0, 16}
+	s := newStand(t, true)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(interested, encode(msgRequest, a))
+	s.filter.Suspend()
+	s.engineGets(choke, encode(msgReject, a))
+	s.peerGets(encode(msgCancel, a))
+	if can, _ := s.filter.CanAsk(); can || !s.filter.CouldAsk() {
+		t.Error("a suspended peer can be asked, or could not")
+	}
+	s.writes(encode(msgRequest, b)) // before it has read the choke
+	s.engineGets(encode(msgReject, b))
+	s.sends(piece(a), piece(c), encode(msgHave, block{index: 5}))
+	s.engineGets(encode(msgHave, block{index: 5}))
+	s.filter.Resume()
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, a))
+	s.sends(piece(a))
+	s.engineGets(piece(a))
+}
+
+// The same with a peer that knows no rejects.
+func TestSuspendWithoutFastExtension(t *testing.T) {
+	a := block{1, 0, 16}
+	s := newStand(t, false)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(interested, encode(msgRequest, a))
+	s.filter.Suspend()
+	s.engineGets(choke)
+	s.peerGets(encode(msgCancel, a))
+	s.sends(piece(a), encode(msgHave, block{index: 5}))
+	s.engineGets(encode(msgHave, block{index: 5}))
+	s.filter.Resume()
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, a))
+	s.sends(piece(a))
+	s.engineGets(piece(a))
+}
+
 func TestParkDuringAPiece(t *testing.T) {
 	s := newStand(t, true)
 	s.sends(unchoke)

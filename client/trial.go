@@ -1,0 +1,252 @@
+package client
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/anacrolix/torrent"
+)
+
+// Fetching a wrong piece again, so that its guilty sender is known.
+//
+// The engine keeps a hash of every block of a wrong piece. It compares them with the first good copy
+// and bans the senders of blocks that differ, or the sender of a whole wrong piece. But if the same
+// peers send the piece again, it is wrong again, and so are the other pieces that they send meanwhile.
+// So the senders of a wrong piece are suspended, and other peers send it:
+//
+//	wrong --> others have the piece:  they send it
+//	          nobody else does:       one suspect sends it alone, then the next one
+//	good, or a suspect is banned, or everybody had a turn --> the suspects are resumed
+//
+// Either way the first copy tells who is guilty.
+type trial struct {
+	piece    int
+	suspects []suspect
+	tried    []face // suspects' connections that have had a turn
+	alone    face   // the suspect's connection whose turn it is; zero: peers that are no suspects send it
+	blocks   int    // blocks of the piece that were there at the last step
+	begun    time.Time
+	turn     time.Time // when the turn began
+	moved    time.Time // when the last block came
+}
+
+const (
+	// A turn ends after trialSilence without a block: before its first one, a connection may have to send
+	// the blocks of other pieces that it was asked for. It ends after trialTurn in any case, or a peer
+	// that sends block by block would hold up all suspects.
+	trialSilence, trialTurn = 5 * time.Second, 15 * time.Second
+	// For trialPause nobody is asked for anything. So all requests for other pieces are taken back, and the
+	// wrong piece is requested first. Otherwise pieces that have blocks of the guilty one become complete
+	// meanwhile, and are wrong, too.
+	trialPause = sampleEvery / 4
+	// maxTurns is the number of suspects that get a turn. Then all are resumed: more turns would hold up
+	// the honest ones for longer than the guilty one can.
+	maxTurns = 4
+	// maxTrials bounds the pieces that are fetched again in this way. There are more only if many pieces
+	// were nearly complete when the first one was found wrong.
+	maxTrials = 64
+)
+
+// witness is a connection that could be asked for blocks.
+type witness struct {
+	face    face
+	suspect suspect
+	has     func(piece int) bool
+	good    int64 // right pieces to which it has contributed
+}
+
+// trials are the wrong pieces that are not settled, in the order in which they were found wrong.
+type trials []*trial
+
+// wrong begins the trial of a piece, or adds suspects to it.
+func (t trials) wrong(piece int, senders []suspect, now time.Time) trials {
+	at := slices.IndexFunc(t, func(x *trial) bool { return x.piece == piece })
+	if at < 0 {
+		if len(t) == maxTrials {
+			return t
+		}
+		if slices.ContainsFunc(senders, t.accuses) {
+			return t // the suspects explain it
+		}
+		at = len(t)
+		t = append(t, &trial{piece: piece, begun: now, turn: now, moved: now})
+	}
+	x := t[at]
+	for _, s := range senders {
+		if !x.accuses(s) && len(x.suspects) < maxSenders {
+			x.suspects = append(x.suspects, s)
+		}
+	}
+	x.blocks = 0
+	return t
+}
+
+// settled ends the trial of a piece.
+func (t trials) settled(piece int) trials {
+	return slices.DeleteFunc(t, func(x *trial) bool { return x.piece == piece })
+}
+
+func (t *trial) accuses(s suspect) bool {
+	return slices.ContainsFunc(t.suspects, func(x suspect) bool { return x.common(s) != suspect{} })
+}
+
+func (t trials) accuses(s suspect) bool {
+	return slices.ContainsFunc(t, func(x *trial) bool { return x.accuses(s) })
+}
+
+// step returns the trials that go on, and the connections that are suspended meanwhile. blocks is how many
+// blocks of a piece are there.
+func (t trials) step(now time.Time, there []witness, blocks func(piece int) int, banned func(suspect) bool) (trials, map[face]bool) {
+	t = slices.DeleteFunc(t, func(x *trial) bool { return slices.ContainsFunc(x.suspects, banned) })
+	for len(t) > 0 && !t[0].proceed(now, there, blocks(t[0].piece), t.accuses) {
+		t = t[1:]
+	}
+	suspended := map[face]bool{}
+	for _, w := range there {
+		if len(t) > 0 && (now.Sub(t[0].begun) < trialPause || t.accuses(w.suspect) && w.face != t[0].alone) {
+			suspended[w.face] = true
+		}
+	}
+	return t, suspended
+}
+
+// proceed chooses whose turn it is. It returns false after the last turn.
+func (t *trial) proceed(now time.Time, there []witness, blocks int, accused func(suspect) bool) bool {
+	if blocks != t.blocks {
+		t.blocks, t.moved = blocks, now
+	}
+	over := now.Sub(t.moved) >= trialSilence || now.Sub(t.turn) >= trialTurn
+	var next *witness
+	for i, w := range there {
+		switch {
+		case !w.has(t.piece):
+		case t.alone != face{} && w.face == t.alone && !over, t.alone == face{} && !accused(w.suspect) && !over:
+			return true
+		case accused(w.suspect) && !slices.Contains(t.tried, w.face) && (next == nil || w.good > next.good):
+			next = &there[i]
+		}
+	}
+	if next == nil || len(t.tried) == maxTurns {
+		return false
+	}
+	t.alone, t.turn, t.moved = next.face, now, now
+	t.tried = append(t.tried, next.face)
+	return true
+}
+
+// trialRunner carries trials out.
+type trialRunner struct {
+	*core
+	judge     *judge
+	calls     chan<- func() // to the transfer's goroutine
+	trials    trials
+	rarest    *rarestFirst
+	suspended map[face]*link
+	spoilt    map[int]bool // unfinished pieces with blocks of suspects, which are not requested
+	busy      atomic.Bool  // there are trials
+}
+
+// hashed has the transfer's goroutine look at a piece that the engine has found right or wrong. It is
+// called without the engine's lock. It waits, so that the engine does not ask for a wrong piece again
+// before its senders are suspended.
+func (e *trialRunner) hashed(piece int, right bool) {
+	var senders []suspect
+	if right && !e.busy.Load() {
+		return
+	}
+	if !right {
+		d := e.described.Load()
+		if d == nil {
+			return
+		}
+		_, length := d.layout.PieceRange(piece)
+		if senders = e.blame.sendersOf(piece, blocksIn(length)); senders == nil {
+			return
+		}
+	}
+	done := make(chan struct{})
+	select {
+	case e.calls <- func() { defer close(done); e.onHashed(piece, right, senders) }:
+		<-done
+	case <-e.ctx.Done():
+	}
+}
+
+// onHashed notes that a piece is right, or wrong with blocks of these senders.
+func (e *trialRunner) onHashed(piece int, right bool, senders []suspect) {
+	e.judge.judge()
+	switch {
+	case right:
+		e.trials = e.trials.settled(piece)
+	case !slices.ContainsFunc(senders, e.offers.isBanned): // otherwise the guilty one is known
+		e.trials = e.trials.wrong(piece, senders, time.Now())
+	}
+	e.look()
+}
+
+// look goes on with the trials, suspends connections and resumes others.
+func (e *trialRunner) look() {
+	if len(e.trials) == 0 && len(e.suspended) == 0 {
+		return
+	}
+	var there []witness
+	links := map[face]*link{}
+	for r := range e.peers.connected() {
+		g := e.gauges.find(r.link.face)
+		if g == nil || !r.link.Filter.CouldAsk() {
+			continue
+		}
+		st := g.conn.Stats()
+		links[r.link.face] = r.link
+		there = append(there, witness{
+			face: r.link.face, suspect: suspectOf(r.link.Origin()), good: st.PiecesDirtiedGood.Int64(),
+			has: func(piece int) bool { return hasPiece(g.conn.Pieces(), piece) },
+		})
+	}
+	var suspended map[face]bool
+	e.trials, suspended = e.trials.step(time.Now(), there, e.blame.blocksOf, e.offers.isBanned)
+	for f, l := range e.suspended {
+		if !suspended[f] {
+			l.Filter.Resume()
+			delete(e.suspended, f)
+		}
+	}
+	for f := range suspended {
+		if e.suspended[f] == nil {
+			links[f].Filter.Suspend()
+			e.suspended[f] = links[f]
+		}
+	}
+	e.busy.Store(len(e.trials) > 0)
+	e.prioritize()
+}
+
+// prioritize has the engine request the wrong piece first. Until it is settled, no other piece with blocks of
+// suspects is requested: it might become complete, and be wrong, too.
+func (e *trialRunner) prioritize() {
+	if len(e.trials) == 0 {
+		if len(e.spoilt) > 0 {
+			clear(e.spoilt)
+			e.want.askAgain(e.torrent)
+			e.rarest.forget()
+		}
+		return
+	}
+	first := e.trials[0].piece
+	for _, piece := range e.blame.unfinishedOf(e.trials.accuses) {
+		if !e.spoilt[piece] && piece != first {
+			e.spoilt[piece] = true
+			e.torrent.SetPriority(piece, torrent.PiecePriorityNone)
+		}
+	}
+	e.torrent.SetPriority(first, torrent.PiecePriorityNow)
+}
+
+func hasPiece(s pieceSet, piece int) (has bool) {
+	s.Iterate(func(i uint32) bool {
+		has = has || int(i) == piece
+		return int(i) < piece
+	})
+	return has
+}
