@@ -33,9 +33,7 @@ func (c *connector) tell(name string, k pathsel.Key, reason string) {
 func (c *connector) carryOut(d pathsel.Decision) {
 	s := c.peers.path(d.Key)
 	if s == nil {
-		if s = c.peers.another(d.Key); s == nil {
-			return
-		}
+		return
 	}
 	switch d.Action {
 	case pathsel.Open:

@@ -32,7 +32,7 @@ type peerState struct {
 	from      PeerSource
 	transport Transport
 	origin    pathsel.Origin
-	paths     []*pathState // in the mapping's order, then further connections and paths that are no longer listed
+	paths     []*pathState // in the mapping's order, then paths that are no longer listed
 	banned    bool
 	// delivered and failures are from before it was put aside the last time.
 	delivered      bool
@@ -139,22 +139,6 @@ func (p *peerState) path(k pathsel.Key) *pathState {
 	for _, x := range p.paths {
 		if x.candidate.Key == k {
 			return x
-		}
-	}
-	return nil
-}
-
-// another makes one more connection on a path that has one; nil if there is no such path.
-func (s *peerSet) another(k pathsel.Key) *pathState {
-	p := s.byID[k.Peer]
-	if p == nil {
-		return nil
-	}
-	for _, x := range p.paths {
-		if x.candidate.Key.Path == k.Path {
-			more := newPathState(p, pathsel.Candidate{Key: k, Path: x.candidate.Path})
-			p.paths = append(p.paths, more)
-			return more
 		}
 	}
 	return nil

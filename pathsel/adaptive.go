@@ -24,9 +24,6 @@ func (s adaptive) Decide(v View) Plan {
 	for i := range a.peers {
 		a.fail(&a.peers[i])
 	}
-	for i := range a.peers {
-		a.trackCarrying(&a.peers[i])
-	}
 	left := a.timeLeft()
 	for i := range a.peers {
 		p := &a.peers[i]
@@ -37,20 +34,19 @@ func (s adaptive) Decide(v View) Plan {
 		}
 		a.tail(p, left)
 		a.judge(p)
-		a.worth(p)
+		a.park(p)
 		if s.still {
 			a.m.peer(p.id).Started = true
 			a.choose(p)
 			continue
 		}
 		a.choose(p)
-		a.start(p, left)
+		a.group(p, left)
 		a.rotate(p)
-		if left > noExperiments {
-			a.experiment(p)
+		if left > noProbes {
+			a.probe(p)
 		}
 	}
-	a.countBytes()
 	return Plan{Decisions: a.ordered(), Memory: Memory{value: a.m}, Waiting: waiting(v)}
 }
 
@@ -63,29 +59,21 @@ type adaptation struct {
 	state     []State
 	decisions []Decision
 	decided   map[Key]bool
-	// added counts, for each peer, the new connections that are not in the view.
-	added map[PeerID]int
-	index map[Key]int
-	rates []*Estimate
 }
 
 // peerView is the part of the view that belongs to one peer.
 type peerView struct {
 	id      PeerID
-	members []int // indices of its candidates
-	paths   int   // the number of first connections among them
+	members []int // indices of its candidates, one for each path
 }
 
 func newAdaptation(v View) *adaptation {
-	n := len(v.Candidates)
 	a := &adaptation{
-		v: v, m: recall[adaptiveMemory](v.Memory).clone(), state: make([]State, n), rates: make([]*Estimate, n),
-		decided: map[Key]bool{}, added: map[PeerID]int{}, index: make(map[Key]int, n),
+		v: v, m: recall[adaptiveMemory](v.Memory).clone(), state: make([]State, len(v.Candidates)), decided: map[Key]bool{},
 	}
 	a.m.forget(v)
 	index := map[PeerID]int{}
 	for i, c := range v.Candidates {
-		a.index[c.Key] = i
 		a.state[i] = c.State
 		at, found := index[c.Key.Peer]
 		if !found {
@@ -96,9 +84,6 @@ func newAdaptation(v View) *adaptation {
 		}
 		a.m.path(c.Key) // insert all now: a later insertion would invalidate pointers to entries
 		a.peers[at].members = append(a.peers[at].members, i)
-		if c.Key.Conn == 0 {
-			a.peers[at].paths++
-		}
 	}
 	return a
 }
@@ -131,15 +116,6 @@ func (a *adaptation) current(i int) Estimate {
 }
 func (a *adaptation) carries(i int) bool { return a.state[i].Carries() }
 
-// find returns the index of the key, or -1 if it is not in the view.
-func (a *adaptation) find(k Key) int {
-	i, found := a.index[k]
-	if !found {
-		return -1
-	}
-	return i
-}
-
 // where lists the peer's candidates in any of the states, in the order of the view.
 func (a *adaptation) where(p *peerView, states ...State) []int {
 	var out []int
@@ -153,7 +129,7 @@ func (a *adaptation) where(p *peerView, states ...State) []int {
 
 // places returns how many more connections the budget allows for this peer.
 func (a *adaptation) places(p *peerView) int {
-	n := a.v.MaxPaths - a.added[p.id]
+	n := a.v.MaxPaths
 	for _, i := range p.members {
 		if a.state[i].Open() {
 			n--
@@ -198,27 +174,6 @@ func most(of []int, figure func(int) float64) int {
 	return least(of, func(i int) float64 { return -figure(i) })
 }
 
-// trackCarrying records when the set of connections that carry pieces last changed.
-func (a *adaptation) trackCarrying(p *peerView) {
-	var keys []Key
-	for _, i := range p.members {
-		if a.carries(i) {
-			keys = append(keys, a.cand(i).Key)
-		}
-	}
-	if pm := a.m.peer(p.id); pm.Settled.IsZero() || !slices.Equal(keys, pm.Carrying) {
-		pm.Carrying, pm.Settled = keys, a.v.Now
-	}
-}
-
-// countBytes updates the sum of all bytes read.
-func (a *adaptation) countBytes() {
-	a.m.TotalBytes = 0
-	for i := range a.v.Candidates {
-		a.m.TotalBytes += a.cand(i).BytesRead
-	}
-}
-
 // standBy records why a path is set aside, and when it is tried again.
 func (a *adaptation) standBy(i int, why Why, first time.Duration) {
 	m := a.mem(i)
@@ -250,11 +205,7 @@ const (
 )
 
 // sharesLink reports whether two paths have a link in common, that is, the same pair of interfaces.
-// Two connections on the same path share all links.
 func sharesLink(p, q *Path) bool {
-	if p.Fingerprint == q.Fingerprint {
-		return true
-	}
 	for i := 0; i+1 < len(p.Interfaces); i += 2 {
 		for j := 0; j+1 < len(q.Interfaces); j += 2 {
 			if p.Interfaces[i] == q.Interfaces[j] && p.Interfaces[i+1] == q.Interfaces[j+1] {
@@ -263,16 +214,4 @@ func sharesLink(p, q *Path) bool {
 		}
 	}
 	return false
-}
-
-// sharers lists all other connections, to any peer, that carry pieces and share a link with
-// candidate i.
-func (a *adaptation) sharers(i int) []int {
-	var out []int
-	for j := range a.v.Candidates {
-		if j != i && a.carries(j) && sharesLink(&a.cand(i).Path, &a.cand(j).Path) {
-			out = append(out, j)
-		}
-	}
-	return out
 }

@@ -16,7 +16,7 @@ func (a *adaptation) choose(p *peerView) {
 			continue
 		}
 		if !a.m.peer(p.id).Started {
-			return // until then, only disjoint paths may be opened: see start
+			return // until then, only disjoint paths may be opened: see group
 		}
 		i := a.bestRotated(p)
 		if i < 0 {
@@ -36,7 +36,7 @@ func (a *adaptation) choose(p *peerView) {
 func (a *adaptation) firstChoice(p *peerView, free bool) int {
 	var of []int
 	for _, i := range p.members {
-		if a.cand(i).Key.Conn == 0 && a.mem(i).Why == Used && a.mayOpen(i) {
+		if a.mem(i).Why == Used && a.mayOpen(i) {
 			of = append(of, i)
 		}
 	}
@@ -70,7 +70,7 @@ func (a *adaptation) draw(of []int, n int, weight func(int) float64) int {
 func (a *adaptation) bestRotated(p *peerView) int {
 	var of []int
 	for _, i := range p.members {
-		if m := a.mem(i); a.cand(i).Key.Conn == 0 && m.Why == Rotated && a.mayOpen(i) {
+		if a.mem(i).Why == Rotated && a.mayOpen(i) {
 			of = append(of, i)
 		}
 	}

@@ -32,15 +32,14 @@
 //
 //  1. failure.go, silence.go: drop paths that are revoked or silent.
 //  2. tail.go: near the end of the download, use exactly the paths that can deliver in time.
-//  3. worth.go: park paths that waste traffic or carry almost nothing.
-//  4. trial.go: change one path at a time, and judge it by the effect on paths with a common link.
-//  5. choice.go: fill free places by announced properties, disjoint paths first.
+//  3. worth.go: park paths that waste traffic or carry almost nothing, and probe them later.
+//  4. choice.go: fill free places by announced properties, disjoint paths first.
+//  5. group.go: probe paths that share links with those in use, and park them if they add nothing.
 //  6. rotation.go: if there are more paths than places, replace the weakest path by an untried one.
 //
-// Two problems are unsolved. A bottleneck that ten or more foreign flows share looks like a free
-// link, since those flows take most of the rate that one parked connection frees. And bottlenecks
-// that no announced link explains, such as the host itself or the inside of an AS, are not
-// detected.
+// Two problems are unsolved. A bottleneck that many foreign flows share looks like a free link,
+// since added paths take most of their rate from those flows. And bottlenecks that no announced
+// link explains, such as the host itself or the inside of an AS, are not detected.
 //
 // The mapping to path-level peers and the slots selector are those of M. Gartner, "Improving SCION
 // Bittorrent with efficient Multipath Usage" (OvGU Magdeburg, 2020).

@@ -1,9 +1,6 @@
 package pathsel
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // calm is how long a path must work before its earlier failures are forgotten. Shorter, and a path
 // that flaps every few seconds is used again each time; longer, and two unrelated failures count as
@@ -25,8 +22,8 @@ func broken(c Candidate) string {
 	return ""
 }
 
-// fail drops broken connections at once. A path that was parked because it shared a bottleneck with
-// a broken one takes its place.
+// fail drops broken connections at once. If no other path carries pieces, the best parked one
+// returns.
 func (a *adaptation) fail(p *peerView) {
 	for _, i := range p.members {
 		m, c := a.mem(i), a.cand(i)
@@ -35,21 +32,14 @@ func (a *adaptation) fail(p *peerView) {
 				m.Breaks = 0
 			}
 			m.Breaks, m.Broke = m.Breaks+1, a.v.Now
-			a.stepIn(p, i)
-			if m.Why != Surplus {
-				// Whatever broke the path may have changed it, so forget its measurements' verdict.
-				m.Why, m.Next, m.Backoff, m.Checks = Used, time.Time{}, 0, 0
-			}
+			// Whatever broke the path may have changed it, so forget its measurements' verdict.
+			m.Why, m.Next, m.Backoff = Used, time.Time{}, 0
 		}
 		m.Up = c.State.Open() && c.State != Opening
 	}
 	for _, i := range p.members {
 		if why := broken(*a.cand(i)); why != "" {
-			carried := a.carries(i)
 			a.do(i, Fail, why)
-			if carried {
-				a.stepIn(p, i)
-			}
 		}
 	}
 	if len(a.where(p, Active, Probing)) == 0 {
@@ -57,21 +47,6 @@ func (a *adaptation) fail(p *peerView) {
 			a.do(i, Return, "no other path carries pieces from this peer")
 			a.mem(i).Why = Used
 		}
-	}
-}
-
-// stepIn returns the best path among those that were parked because they share a bottleneck with
-// paths such as i.
-func (a *adaptation) stepIn(p *peerView, i int) {
-	var mates []int
-	for _, j := range a.where(p, Parked) {
-		if a.mem(j).Why == Shared && broken(*a.cand(j)) == "" && sharesLink(&a.cand(i).Path, &a.cand(j).Path) {
-			mates = append(mates, j)
-		}
-	}
-	if j := most(mates, func(j int) float64 { return a.known(j).Rate }); j >= 0 {
-		a.do(j, Return, fmt.Sprintf("replaces %s, with which it shared a bottleneck", a.cand(i).Key.Path.Short()))
-		a.mem(j).Why = Used
 	}
 }
 

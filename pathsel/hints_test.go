@@ -76,10 +76,7 @@ func TestAdaptiveHints(t *testing.T) {
 		hints [2]int // of b and c
 		next  string
 	}{{[2]int{0, 1}, "open b"}, {[2]int{1, 0}, "open c"}, {[2]int{3, 2}, "open c"}, {[2]int{2, 3}, "open b"}} {
-		v := View{Now: t0, MaxPaths: 1, Memory: Memory{value: settled("a")}, Candidates: []Candidate{rated(pathA, 10), idle(pathB).with(hint(tt.hints[0])), idle(pathC).with(hint(tt.hints[1]))}}
-		m := settled("a")
-		m.Peers[0].Started = true
-		v.Memory = Memory{value: m}
+		v := View{Now: t0, MaxPaths: 1, Candidates: []Candidate{rated(pathA, 10), idle(pathB).with(hint(tt.hints[0])), idle(pathC).with(hint(tt.hints[1]))}}
 		for seed := range uint64(30) {
 			v.Seed = seed
 			if got := decisions(s.Decide(v)); !slices.Equal(got, []string{"close a", tt.next}) {

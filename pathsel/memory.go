@@ -13,10 +13,6 @@ import (
 type adaptiveMemory struct {
 	Paths []PathMemory `json:"paths,omitempty"`
 	Peers []PeerMemory `json:"peers,omitempty"`
-	// TotalBytes is the sum of BytesRead in the last view. ProbeBytes is how much of it was read by
-	// probes of parked paths.
-	TotalBytes uint64 `json:"total_bytes,omitempty"`
-	ProbeBytes uint64 `json:"probe_bytes,omitempty"`
 	// Quiet is the earliest time for the next change that only verifies an earlier measurement.
 	// Round counts these changes and varies their jitter.
 	Quiet time.Time `json:"quiet,omitzero"`
@@ -30,13 +26,10 @@ type PathMemory struct {
 	Why Why `json:"why,omitempty"`
 	// Tried is when the path was last given requests.
 	Tried time.Time `json:"tried,omitzero"`
-	// Next is the earliest time for the next probe of a path that is set aside, or for the next
-	// examination of one that carries pieces.
+	// Next is the earliest time for the next probe of a path that is set aside.
 	Next time.Time `json:"next,omitzero"`
-	// Backoff counts how many times in a row the path was set aside. Checks counts the examinations
-	// which found that the path adds bandwidth of its own.
+	// Backoff counts how many times in a row the path was set aside.
 	Backoff int `json:"backoff,omitempty"`
-	Checks  int `json:"checks,omitempty"`
 	// Level is what the others on its bottleneck carried when the path was found to add nothing, in
 	// bytes per second.
 	Level float64 `json:"level,omitempty"`
@@ -53,63 +46,29 @@ type Why string
 
 const (
 	Used    Why = ""        // not set aside
-	Shared  Why = "shared"  // other connections fill the same bottleneck
+	Shared  Why = "shared"  // others fill the same bottleneck
 	Weak    Why = "weak"    // almost no bandwidth
 	Waste   Why = "waste"   // too many duplicate bytes or lost packets
 	Late    Why = "late"    // too slow for the end of the download
 	Rotated Why = "rotated" // closed because there are more paths than places
-	Surplus Why = "surplus" // a further connection on a path that does not need one
 )
 
 // PeerMemory is what the adaptive selector remembers of one address-level peer.
 type PeerMemory struct {
 	Peer PeerID `json:"peer"`
-	// Settled is when the set of connections that carry pieces last changed. Carrying is that set.
-	Settled  time.Time `json:"settled,omitzero"`
-	Carrying []Key     `json:"carrying,omitempty"`
 	// Explored tells whether each of the peer's paths was tried once.
 	Explored bool `json:"explored,omitempty"`
 	// Started is set once it is known whether paths with common links add bandwidth; until then,
 	// only disjoint paths are opened. Group is the experiment that finds out, while it runs.
 	Started bool   `json:"started,omitempty"`
 	Group   *Group `json:"group,omitempty"`
-	Trial   *Trial `json:"trial,omitempty"`
 	// Displaced is the path that lent its place to a path that was unused for long.
 	Displaced Fingerprint `json:"displaced,omitempty"`
 }
 
-// Trial is a running experiment: one connection was added or parked, and the others that share a
-// link with it (the rest) are watched.
-type Trial struct {
-	Key    Key       `json:"key"`
-	Remove bool      `json:"remove,omitempty"` // it was parked; otherwise it was added
-	Why    Why       `json:"why,omitempty"`    // why it was set aside before it was added
-	Began  time.Time `json:"began"`
-	// Rest are the watched connections, and Before is their total rate before the trial. Own is the
-	// rate of the parked connection.
-	Rest   []Key    `json:"rest,omitempty"`
-	Before Estimate `json:"before,omitzero"`
-	Own    Estimate `json:"own,omitzero"`
-	// Bytes is the BytesRead of Key at Began.
-	Bytes uint64 `json:"bytes,omitempty"`
-}
-
 // clone returns a copy that shares no memory with m.
 func (m adaptiveMemory) clone() adaptiveMemory {
-	m.Paths, m.Peers = slices.Clone(m.Paths), slices.Clone(m.Peers)
-	for i, p := range m.Peers {
-		m.Peers[i].Carrying = slices.Clone(p.Carrying)
-		if p.Group != nil {
-			g := *p.Group
-			g.Keys, g.Rest = slices.Clone(g.Keys), slices.Clone(g.Rest)
-			m.Peers[i].Group = &g
-		}
-		if p.Trial != nil {
-			t := *p.Trial
-			t.Rest = slices.Clone(t.Rest)
-			m.Peers[i].Trial = &t
-		}
-	}
+	m.Paths, m.Peers = slices.Clone(m.Paths), slices.Clone(m.Peers) // a Group is never changed
 	return m
 }
 

@@ -71,8 +71,7 @@ const (
 	// SlotLength is the length of a Meter's slots. Much shorter, and a slot holds only a few bursts
 	// of a slow path; much longer, and a decision takes too long.
 	SlotLength = time.Second
-	// maxSlots limits a Meter's memory. It suffices for the longest comparison before and after a
-	// trial.
+	// maxSlots limits a Meter's memory. It spans several cuts of a congestion window.
 	maxSlots = 24
 	// minFlow is the least Flow of a slot that is kept. Less is mostly noise.
 	minFlow = SlotLength / 2

@@ -89,12 +89,6 @@ func TestEstimate(t *testing.T) {
 	if e := EstimateOf(nil, time.Time{}, 2); e != (Estimate{}) {
 		t.Errorf("%+v of nothing", e)
 	}
-	// What one loses to the other cancels out in the sum.
-	b := []Slot{slot(1, 0, 0), slot(2, 10, 0), slot(3, 30, 0), slot(9, 500, 0)}
-	c := []Slot{slot(1, 100, 0), slot(2, 90, 0), slot(3, 70, 0)}
-	if e := Joint([][]Slot{b, c}, time.Time{}, 9); e.Rate != 100 || e.Slots != 3 {
-		t.Errorf("%+v: want 100 from the three slots that both have", e)
-	}
 }
 
 func TestSpearman(t *testing.T) {

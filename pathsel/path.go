@@ -69,19 +69,3 @@ func (p Path) ASes() []IA {
 	}
 	return ases
 }
-
-// Shared returns the links that both paths use, each by the interface at its start on p. The first
-// and the last link count too.
-func (p Path) Shared(q Path) []Interface {
-	used := make(map[Interface]bool, len(q.Interfaces))
-	for _, i := range q.Interfaces {
-		used[i] = true
-	}
-	var shared []Interface
-	for i := 0; i+1 < len(p.Interfaces); i += 2 {
-		if used[p.Interfaces[i]] && used[p.Interfaces[i+1]] {
-			shared = append(shared, p.Interfaces[i])
-		}
-	}
-	return shared
-}

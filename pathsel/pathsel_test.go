@@ -79,20 +79,20 @@ func TestFingerprintIsThatOfTheScionTools(t *testing.T) {
 	}
 }
 
-func TestShared(t *testing.T) {
+func TestSharesLink(t *testing.T) {
 	p := Path{Interfaces: ifs("1-1#1", "1-2#1", "1-2#2", "1-3#1", "1-3#2", "1-4#1")}
 	for _, tt := range []struct {
 		name string
 		q    []Interface
-		want []Interface
+		want bool
 	}{
-		{"disjoint", ifs("1-1#9", "1-5#1", "1-5#2", "1-4#9"), nil},
-		{"first link", ifs("1-1#1", "1-2#1", "1-2#9", "1-4#9"), ifs("1-1#1")},
-		{"last link", ifs("1-1#9", "1-3#9", "1-3#2", "1-4#1"), ifs("1-3#2")},
-		{"same AS, other links", ifs("1-1#9", "1-2#9", "1-2#8", "1-4#8"), nil},
-		{"itself", p.Interfaces, ifs("1-1#1", "1-2#2", "1-3#2")},
+		{"disjoint", ifs("1-1#9", "1-5#1", "1-5#2", "1-4#9"), false},
+		{"first link", ifs("1-1#1", "1-2#1", "1-2#9", "1-4#9"), true},
+		{"last link", ifs("1-1#9", "1-3#9", "1-3#2", "1-4#1"), true},
+		{"same AS, other links", ifs("1-1#9", "1-2#9", "1-2#8", "1-4#8"), false},
+		{"itself", p.Interfaces, true},
 	} {
-		if got := p.Shared(Path{Interfaces: tt.q}); !reflect.DeepEqual(got, tt.want) {
+		if got := sharesLink(&p, &Path{Interfaces: tt.q}); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}

@@ -60,7 +60,7 @@ func ranks(x []float64) []float64 {
 func HandshakeCorrelation(v View) (rho float64, n int, ok bool) {
 	var quick, rate []float64
 	for _, c := range v.Candidates {
-		if e := EstimateOf(c.Slots, time.Time{}, maxSlots); c.Handshake > 0 && e.Slots > 0 && c.Key.Conn == 0 {
+		if e := EstimateOf(c.Slots, time.Time{}, maxSlots); c.Handshake > 0 && e.Slots > 0 {
 			quick = append(quick, -c.Handshake.Seconds())
 			rate = append(rate, e.Rate)
 		}

@@ -30,7 +30,7 @@ const (
 // rarely to the path that has been closed for longest.
 func (a *adaptation) rotate(p *peerView) {
 	pm := a.m.peer(p.id)
-	if p.paths <= a.v.MaxPaths || a.places(p) > 0 || pm.Trial != nil || a.changing(p) {
+	if len(p.members) <= a.v.MaxPaths || a.places(p) > 0 || pm.Group != nil || a.changing(p) {
 		return
 	}
 	next, why, penalty := a.firstChoice(p, false), "", time.Duration(0)
@@ -95,15 +95,16 @@ func (a *adaptation) rotate(p *peerView) {
 // own rate. If all clients took the fastest, they would all crowd onto the same path.
 func (a *adaptation) better(p *peerView, rate float64) int {
 	pm := a.m.peer(p.id)
-	lent := a.find(Key{Peer: p.id, Path: pm.Displaced})
+	lent := pm.Displaced
 	pm.Displaced = ""
-	if lent >= 0 && a.mayOpen(lent) && a.known(lent).Rate > clearly*rate {
-		return lent // its place was only lent
-	}
 	var of []int
 	for _, i := range p.members {
-		m := a.mem(i)
-		if m.Why == Rotated && a.cand(i).Key.Conn == 0 && !a.v.Now.Before(m.Next) && a.mayOpen(i) && a.known(i).Rate > clearly*rate {
+		if !a.mayOpen(i) || a.known(i).Rate <= clearly*rate {
+			continue
+		}
+		if m := a.mem(i); lent != "" && lent == a.cand(i).Key.Path {
+			return i // its place was only lent
+		} else if m.Why == Rotated && !a.v.Now.Before(m.Next) {
 			of = append(of, i)
 		}
 	}
@@ -122,7 +123,7 @@ func (a *adaptation) quiet() {
 func (a *adaptation) longestOut(p *peerView) int {
 	var of []int
 	for _, i := range p.members {
-		if m := a.mem(i); a.cand(i).Key.Conn == 0 && m.Why != Used && !a.v.Now.Before(m.Next) && a.mayOpen(i) {
+		if m := a.mem(i); m.Why != Used && !a.v.Now.Before(m.Next) && a.mayOpen(i) {
 			of = append(of, i)
 		}
 	}

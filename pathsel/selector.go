@@ -11,9 +11,8 @@ import (
 // PeerID names an address-level peer: its SCION address as text.
 type PeerID string
 
-// Key names a path-level peer: an address-level peer reached over one path. Conn tells apart
-// several connections on one path. It is 0 for the first, which is the only one unless a selector
-// asks for more.
+// Key names a path-level peer: an address-level peer reached over one path. Conn is 0. Recordings
+// of braid 0.2 and before may have further connections on a path, with 1 and more.
 type Key struct {
 	Peer PeerID      `json:"peer"`
 	Path Fingerprint `json:"path"`
@@ -105,8 +104,7 @@ type Candidate struct {
 }
 
 // View is the input of a selector at one moment. Candidates are grouped by peer and, for each peer,
-// in the order of its path lookup; connections beyond the first may stand anywhere in their peer's
-// group. Paths that a Policy forbids are not in it.
+// in the order of its path lookup. Paths that a Policy forbids are not in it.
 type View struct {
 	Now time.Time `json:"now"`
 	// MaxPaths is the budget of open connections for each address-level peer, at least 1.
@@ -166,7 +164,7 @@ func (m *Memory) UnmarshalJSON(b []byte) error {
 type Action int
 
 const (
-	Open   Action = iota // connect; an unknown Conn adds a connection on a path in the view
+	Open   Action = iota // connect
 	Close                // disconnect; the path-level peer becomes Idle
 	Park                 // take back its requests and send no more; the connection may be kept
 	Probe                // give a parked or unconnected path requests until its probe is judged

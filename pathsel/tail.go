@@ -22,8 +22,8 @@ const (
 	// endgame is the time left from which every path that can still deliver is used. Longer, and
 	// shared links are crowded for longer; shorter, and a returned path has no time to start.
 	endgame = 3 * time.Second
-	// noExperiments is the time left below which an experiment could not pay off.
-	noExperiments = 20 * time.Second
+	// noProbes is the time left below which a probe could not pay off.
+	noProbes = 20 * time.Second
 )
 
 // timeLeft estimates the rest of the download from the current rate of all peers. It is very long
@@ -87,5 +87,5 @@ func (a *adaptation) finish(p *peerView, left time.Duration) {
 			m.Why = Used
 		}
 	}
-	a.m.peer(p.id).Trial = nil
+	a.m.peer(p.id).Group = nil
 }

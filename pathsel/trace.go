@@ -62,8 +62,11 @@ func (v View) check() error {
 			return fmt.Errorf("candidate %q twice", c.Key)
 		}
 		seen[c.Key] = true
-		if c.Key.Conn < 0 || len(c.Path.Interfaces)%2 != 0 {
-			return fmt.Errorf("candidate %q: connection %d, %d interfaces", c.Key, c.Key.Conn, len(c.Path.Interfaces))
+		if c.Key.Conn != 0 {
+			return fmt.Errorf("candidate %q is a further connection on a path, which braid no longer opens; braid 0.2 can replay this trace", c.Key)
+		}
+		if len(c.Path.Interfaces)%2 != 0 {
+			return fmt.Errorf("candidate %q: %d interfaces", c.Key, len(c.Path.Interfaces))
 		}
 	}
 	return nil

@@ -11,30 +11,74 @@ const (
 	weakShare, strongShare = 0.02, 0.03
 	// wasteShare is the share of unneeded bytes, or of lost packets, from which a path does harm.
 	wasteShare = 0.25
-	// firstWeakProbe is the time until the first probe: about as long as a burst of cross traffic.
-	firstWeakProbe = 10 * time.Second
+	// firstProbe is the time until the first probe: about as long as a burst of cross traffic.
+	firstProbe = 10 * time.Second
+	// probePatience ends a probe in which no data can flow, for example because the peer chokes.
+	probePatience = 20 * time.Second
 	// enough is the number of slots after which a path may be called weak. Every path has a second
 	// or two without a byte.
 	enough = 4
 )
 
-// worth parks paths that waste traffic or carry almost nothing.
-func (a *adaptation) worth(p *peerView) {
-	t := a.m.peer(p.id).Trial
+// park parks paths that waste traffic or carry almost nothing. Each peer keeps one path: it may
+// have pieces that other peers lack.
+func (a *adaptation) park(p *peerView) {
 	sum := a.carried(p)
 	for _, i := range a.where(p, Active) {
-		rate := a.current(i)
-		if rate.Slots < enough || t != nil && t.Key == a.cand(i).Key || len(a.where(p, Active, Probing)) < 2 {
+		if a.current(i).Slots < enough || len(a.where(p, Active, Probing)) < 2 {
 			continue
 		}
-		if in := a.inVain(i); in > wasteShare {
-			a.do(i, Park, fmt.Sprintf("%.0f%% of its traffic is wasted", in*100))
-			a.standBy(i, Waste, firstWeakProbe)
-		} else if rate.Rate+2*rate.Err < weakShare*sum {
-			a.do(i, Park, fmt.Sprintf("%v is less than %.0f%% of this peer's %s", rate, weakShare*100, mbit(sum)))
-			a.standBy(i, Weak, firstWeakProbe)
+		if why, reason := a.useless(i, weakShare, sum); why != Used {
+			a.do(i, Park, reason)
+			a.standBy(i, why, firstProbe)
 		}
 	}
+}
+
+// probe gives parked paths requests when the next try is due.
+func (a *adaptation) probe(p *peerView) {
+	if a.m.peer(p.id).Group != nil {
+		return // it would disturb the experiment
+	}
+	for _, i := range a.where(p, Parked) {
+		if m := a.mem(i); (m.Why == Weak || m.Why == Waste) && !a.v.Now.Before(m.Next) {
+			a.do(i, Probe, fmt.Sprintf("parked (%s) since %s; what does it carry now?", m.Why, a.v.Now.Sub(a.cand(i).Since).Round(time.Second)))
+		}
+	}
+}
+
+// judge ends probes: a path returns if it carries enough now.
+func (a *adaptation) judge(p *peerView) {
+	for _, i := range a.where(p, Probing) {
+		if a.inGroup(i) {
+			continue
+		}
+		why, reason := a.mem(i).Why, "too little time in which data could flow"
+		switch rate := a.current(i); {
+		case rate.Slots >= enough:
+			if why, reason = a.useless(i, strongShare, a.carried(p)); why == Used {
+				a.use(i, fmt.Sprintf("it carries %v now", rate))
+				continue
+			}
+		case a.v.Now.Sub(a.cand(i).Since) < probePatience:
+			continue
+		}
+		a.do(i, Park, reason)
+		a.standBy(i, why, firstProbe)
+	}
+}
+
+// useless tells whether a path wastes traffic, or carries less than a share of the peer's rate. It
+// returns Used if neither is so.
+func (a *adaptation) useless(i int, share, sum float64) (Why, string) {
+	rate := a.current(i)
+	if in := a.inVain(i); in > wasteShare {
+		return Waste, fmt.Sprintf("%.0f%% of its traffic is wasted", in*100)
+	}
+	if rate.Rate+2*rate.Err < share*sum {
+		return Weak, fmt.Sprintf("%v is less than %.0f%% of this peer's %s", rate, share*100, mbit(sum))
+	}
+	return Used, ""
 }
 
 // inVain returns the share of recent bytes that were not needed, or of recent packets that were

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"braid/pathsel"
@@ -164,22 +165,13 @@ func (cl *client) mapPaths() {
 	for n, paths := range cl.Peers {
 		peer := pathsel.PeerID('a' + rune(n))
 		for _, c := range pathsel.Map(peer, paths, len(paths)) {
-			if len(cl.Only) > 0 && !contains(cl.Only, c.Key.Path) {
+			if len(cl.Only) > 0 && !slices.Contains(cl.Only, c.Key.Path) {
 				continue
 			}
 			c.Hint = cl.Hints.Rank(c.Path)
 			cl.conns = append(cl.conns, &conn{c: c})
 		}
 	}
-}
-
-func contains(of []pathsel.Fingerprint, f pathsel.Fingerprint) bool {
-	for _, x := range of {
-		if x == f {
-			return true
-		}
-	}
-	return false
 }
 
 // update updates a connection: handshakes, losses, counters.
@@ -248,21 +240,11 @@ func (cl *client) disconnect(c *conn, to pathsel.State, now time.Time) {
 
 func (cl *client) carryOut(s *simulation, d pathsel.Decision, at time.Duration) {
 	now := epoch.Add(at)
-	var c *conn
-	for _, x := range cl.conns {
-		if x.c.Key == d.Key {
-			c = x
-		} else if c == nil && x.c.Key.Peer == d.Key.Peer && x.c.Key.Path == d.Key.Path {
-			c = x
-		}
-	}
-	if c == nil {
+	n := slices.IndexFunc(cl.conns, func(c *conn) bool { return c.c.Key == d.Key })
+	if n < 0 {
 		panic("decision for an unknown path: " + d.Key.String())
 	}
-	if c.c.Key != d.Key {
-		c = &conn{c: pathsel.Candidate{Key: d.Key, Path: c.c.Path}}
-		cl.conns = append(cl.conns, c)
-	}
+	c := cl.conns[n]
 	switch d.Action {
 	case pathsel.Open, pathsel.Probe, pathsel.Return:
 		next := map[pathsel.Action]pathsel.State{pathsel.Open: pathsel.Active, pathsel.Probe: pathsel.Probing, pathsel.Return: pathsel.Active}[d.Action]
