@@ -57,7 +57,7 @@ func (m slotsMemory) next(v View) slotsMemory {
 		_, absent := before[p.Key]
 		return !absent || !p.Closed
 	})
-	m.Paths = append(paths, gone[:min(len(gone), mostGone)]...)
+	m.Paths = slices.Concat(paths, gone[:min(len(gone), mostGone)])
 	return m
 }
 
