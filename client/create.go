@@ -116,10 +116,6 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 
 // collect lists the regular files below root in order, and adds up their sizes.
 func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateOptions) (total int64, err error) {
-	skipped := opts.Skipped
-	if skipped == nil {
-		skipped = func(string, string) {}
-	}
 	st, err := os.Stat(root)
 	if err != nil {
 		return 0, err
@@ -131,7 +127,24 @@ func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateO
 	if !st.IsDir() {
 		return 0, errors.New("neither a file nor a directory")
 	}
-	visit := func(name string, d fs.DirEntry, err error) error {
+	err = EachFile(ctx, root, opts, func(rel string, st fs.FileInfo) {
+		info.Files = append(info.Files, metainfo.FileInfo{
+			Length: st.Size(), Path: strings.Split(filepath.ToSlash(rel), "/"),
+		})
+		total += st.Size()
+	})
+	slices.SortFunc(info.Files, func(a, b metainfo.FileInfo) int { return slices.Compare(a.Path, b.Path) })
+	return total, err
+}
+
+// EachFile calls visit for each regular file of which Create makes a torrent, with its path below the
+// root. The path of a root that is a file is ".".
+func EachFile(ctx context.Context, root string, opts CreateOptions, visit func(rel string, st fs.FileInfo)) (err error) {
+	skipped := opts.Skipped
+	if skipped == nil {
+		skipped = func(string, string) {}
+	}
+	walk := func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -164,10 +177,7 @@ func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateO
 		if err != nil {
 			return err
 		}
-		info.Files = append(info.Files, metainfo.FileInfo{
-			Length: st.Size(), Path: strings.Split(filepath.ToSlash(rel), "/"),
-		})
-		total += st.Size()
+		visit(rel, st)
 		return nil
 	}
 	only := opts.Only
@@ -176,11 +186,10 @@ func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateO
 	}
 	for _, below := range only {
 		if err == nil {
-			err = filepath.WalkDir(filepath.Join(root, below), visit)
+			err = filepath.WalkDir(filepath.Join(root, below), walk)
 		}
 	}
-	slices.SortFunc(info.Files, func(a, b metainfo.FileInfo) int { return slices.Compare(a.Path, b.Path) })
-	return total, err
+	return err
 }
 
 // matchBelow tells whether a pattern fits the path of a file or directory below the root. Names

@@ -103,8 +103,9 @@ func openSender(cmd *cli.Command) (s sender, err error) {
 		return s, usageErrorf("name at least one file or directory; see braid send --help")
 	}
 	if s.files, err = send.Select(cmd.Args().Slice()); err != nil {
-		return s, err
+		return s, usageErrorf("%w", err)
 	}
+	s.files.Exclude = cmd.StringSlice("exclude")
 	if s.named, err = parsePeers(cmd, "address", client.ParsePeer); err != nil {
 		return s, err
 	}
@@ -132,14 +133,14 @@ func (s sender) torrent(ctx context.Context, cmd *cli.Command, out *display) (cl
 	if err != nil {
 		return client.Source{}, err
 	}
-	stamp += fmt.Sprintf(" %q", cmd.StringSlice("exclude"))
+	stamp += fmt.Sprintf(" %q", s.files.Exclude)
 	if src, ok := s.stash.Source(stamp); ok && !cmd.Bool("recheck") {
 		return src, nil
 	}
 	var done, total atomic.Int64
 	stop := out.counting("hashing "+s.files.Root, &done, &total)
 	c, err := client.Create(ctx, s.files.Root, client.CreateOptions{
-		Only: s.files.Only, Exclude: cmd.StringSlice("exclude"), Private: true,
+		Only: s.files.Only, Exclude: s.files.Exclude, Private: true,
 		Skipped:  func(path, reason string) { stderr(cmd).printf("left out: %s (%s)\n", path, reason) },
 		Progress: func(n, all int64) { total.Store(all); raise(&done, n) },
 	})

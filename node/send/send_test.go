@@ -172,10 +172,38 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.paths, f, err)
 		}
 	}
-	for _, wrong := range [][]string{{filepath.Join(dir, "none")}, {"/"}, {dir, "/etc"}} {
+	for _, wrong := range [][]string{{""}, {filepath.Join(dir, "none")}, {"/"}, {dir, "/etc"}} {
 		if f, err := Select(wrong); err == nil {
 			t.Errorf("%v: %+v", wrong, f)
 		}
+	}
+}
+
+// Files that are not sent have no part in the stamp: a log that grows all the time holds up nothing.
+func TestStamp(t *testing.T) {
+	dir := tree(t, "d/1", "d/log/x", "d/y.tmp", "d/.braid/lock")
+	f := Files{Root: filepath.Join(dir, "d"), Exclude: []string{"log", "*.tmp"}}
+	stamp := func() string {
+		s, err := f.Stamp(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first := stamp()
+	for _, other := range []string{"log/x", "log/z", "y.tmp", ".braid/lock"} {
+		if err := os.WriteFile(filepath.Join(f.Root, other), []byte("changed"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if stamp() != first {
+			t.Errorf("%s has changed the stamp", other)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(f.Root, "1"), []byte("changed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if stamp() == first {
+		t.Error("a changed file has not changed the stamp")
 	}
 }
 

@@ -18,10 +18,11 @@ import (
 	"braid/storage/durable"
 )
 
-// Files are the files and directories of one send: those at Only below Root, or all of Root.
+// Files are the files and directories of one send: those at Only below Root, or all of Root, without
+// those that match Exclude (see client.CreateOptions).
 type Files struct {
-	Root string // absolute
-	Only []string
+	Root          string // absolute
+	Only, Exclude []string
 }
 
 // Select returns the files for the paths that a user names. Several paths keep their places below the
@@ -29,6 +30,9 @@ type Files struct {
 func Select(paths []string) (f Files, err error) {
 	var all []string
 	for _, p := range paths {
+		if p == "" { // filepath.Abs takes it for the current directory
+			return f, errors.New("a path is empty: name a file or directory, or . for this one")
+		}
 		if p, err = filepath.Abs(p); err == nil {
 			p, err = filepath.EvalSymlinks(p)
 		}
@@ -74,34 +78,15 @@ func isBelow(path, dir string) bool {
 }
 
 // Stamp is a hash of the names, sizes and modification times of the files: if it stays the same, the
-// torrent does, too.
+// torrent does, too. Other files below Root do not count, so that one of them that changes all the
+// time keeps nothing from being published.
 func (f Files) Stamp(ctx context.Context) (string, error) {
 	h := sha256.New()
-	only := f.Only
-	if len(only) == 0 {
-		only = []string{"."}
-	}
-	for _, below := range only {
-		err := filepath.WalkDir(filepath.Join(f.Root, below), func(name string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if !d.Type().IsRegular() {
-				return nil
-			}
-			st, err := d.Info()
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(h, "%q %d %d\n", name, st.Size(), st.ModTime().UnixNano())
-			return nil
-		})
-		if err != nil {
-			return "", fmt.Errorf("look at the files: %w", err)
-		}
+	err := client.EachFile(ctx, f.Root, client.CreateOptions{Only: f.Only, Exclude: f.Exclude}, func(rel string, st fs.FileInfo) {
+		fmt.Fprintf(h, "%q %d %d\n", rel, st.Size(), st.ModTime().UnixNano())
+	})
+	if err != nil {
+		return "", fmt.Errorf("look at the files: %w", err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
