@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,6 +122,10 @@ func mirrorSource(cmd *cli.Command) (string, error) {
 	}
 	source := cmd.Args().First()
 	if !mirror.IsLocal(source) {
+		_, onSCION, _ := scionnet.ParseServerURL(source) // its errors are told once the rest is read
+		if u, err := url.Parse(source); !onSCION && (err != nil || u.Host == "") {
+			return "", usageErrorf("%s is not a URL like https://example.org/feed.xml", source)
+		}
 		return source, nil
 	}
 	if _, err := os.Stat(source); err != nil {

@@ -78,6 +78,7 @@ func TestMirrorCommand(t *testing.T) {
 		"mirror scion://nowhere:x/f.xml":  `port "x"`,
 		"mirror in --overwrite --rename":  "leave one",
 		"mirror in --stop-timeout 0s":     "more than 0",
+		"mirror http:///feed.xml":         "is not a URL",
 		"mirror http://127.0.0.1:1 other": "name one feed",
 	} {
 		if code, _, said := ends(t, dir, strings.Fields(args)...); code != exitUsage || !strings.Contains(said, want) {

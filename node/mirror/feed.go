@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/anacrolix/torrent/metainfo"
 	"github.com/mmcdole/gofeed"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/charset"
@@ -193,7 +194,11 @@ func (l *list) page(b []byte) {
 // add adds an offer, and tells whether its link is one that can be used.
 func (l *list) add(title, link, hash string) bool {
 	link = strings.TrimSpace(link)
-	if !isMagnet(link) {
+	if isMagnet(link) {
+		if m, err := metainfo.ParseMagnetUri(link); err == nil && title == "" {
+			title = m.DisplayName
+		}
+	} else {
 		u, err := l.base.Parse(link)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			return false

@@ -39,8 +39,8 @@ func TestParseList(t *testing.T) {
 		"RSS": {rssFeed, false, "one https://example.org/get?id=1 " + hash + "\nzwei ä https://example.org/list/files/two.torrent \n" +
 			"three magnet:?xt=urn:btih:" + hash + "&dn=three \nfour magnet:?xt=urn:btih:" + hash + "&dn=four " + hash + "\nsix magnet:?xt=urn:btih:" + hash + " \n"},
 		"Atom": {atomFeed, false, "one https://example.org/one \ntwo https://example.org/list/two.TORRENT?key=1 \nthree magnet:?xt=urn:btih:" + hash + " \n"},
-		"page": {`<a href="/a%20b.torrent">x</a><A class=x HREF='magnet:?xt=urn:btih:` + hash + `'>y</a><a href="c.html">z</a><a href="ftp://h/d.torrent">`, true,
-			"a b https://example.org/a%20b.torrent \n magnet:?xt=urn:btih:" + hash + " \n"},
+		"page": {`<a href="/a%20b.torrent">x</a><A class=x HREF='magnet:?xt=urn:btih:` + hash + `&amp;dn=y+z'>y</a><a href="c.html">z</a><a href="ftp://h/d.torrent">`, true,
+			"a b https://example.org/a%20b.torrent \ny z magnet:?xt=urn:btih:" + hash + "&dn=y+z \n"},
 	} {
 		offers, err := parseList([]byte(c.text), base, c.page)
 		got := ""

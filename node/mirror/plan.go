@@ -132,8 +132,10 @@ func (r *room) refuses(o Torrent, l Limits) string {
 // Filter chooses offers by their names.
 type Filter struct{ Include, Exclude []string } // patterns of path.Match, whose case does not matter
 
+// match lets * and ? stand for slashes, too: titles such as "amd64/i386" are no paths.
 func match(pattern, name string) (bool, error) {
-	return path.Match(strings.ToLower(pattern), strings.ToLower(name))
+	plain := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "/", "\x00") }
+	return path.Match(plain(pattern), plain(name))
 }
 
 // Check finds patterns that are wrong.

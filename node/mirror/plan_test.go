@@ -80,6 +80,9 @@ func TestFilter(t *testing.T) {
 		{"*.iso", "*beta*", "a-beta.iso", false},
 		{"a* b*", "", "bc", true},
 		{"", "*", "any", false},
+		{"*netinst*", "", "Debian amd64/i386 netinst", true},
+		{"amd64/*", "*beta*", "amd64/x", true},
+		{"", "*beta*", "a/beta", false},
 	} {
 		f := Filter{strings.Fields(c.include), strings.Fields(c.exclude)}
 		if got := f.Wants(c.name); got != c.want || f.Check() != nil {
