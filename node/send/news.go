@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
-	"golang.org/x/net/netutil"
 
 	"braid/client"
 	"braid/scionnet"
+	"braid/scionnet/crowd"
 )
 
 // A sender that watches its files makes a torrent of each of their states. Its line names no torrent:
@@ -103,7 +103,7 @@ func (n *News) ServeTCP(ctx context.Context, l net.Listener, id *scionnet.Identi
 		ErrorLog: log.New(io.Discard, "", 0), // strangers without the key fail all the time
 	}
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
-	if err := s.Serve(tls.NewListener(netutil.LimitListener(l, maxNewsConnections), id.TLS(newsALPN, nil))); ctx.Err() == nil {
+	if err := s.Serve(tls.NewListener(crowd.Listen(l, maxNewsConnections), id.TLS(newsALPN, nil))); ctx.Err() == nil {
 		return fmt.Errorf("serve news at %s: %w", l.Addr(), err)
 	}
 	return nil

@@ -76,6 +76,53 @@ func TestNews(t *testing.T) {
 	}
 }
 
+// pipes is a listener whose connections are made in memory.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	p <- theirs
+	return ours, nil
+}
+
+// Strangers who hold connections open do not keep a receiver waiting.
+func TestNewsAmongStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, served := make(pipes), make(chan error)
+		line, n := Line{Key: Key{1}, InfoHash: metainfo.Hash{1}}, NewNews()
+		n.Publish(line)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { served <- n.ServeTCP(ctx, l, member(t, line.Key)) }()
+		for range maxNewsConnections {
+			c, err := l.dial(ctx, "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+		}
+		over, began := OverTCP(member(t, line.Key)), time.Now()
+		over.DialContext = l.dial
+		if _, _, err := Ask(ctx, over, line, peers(t, "192.0.2.1:80")[0], metainfo.Hash{}); err != nil || time.Since(began) > time.Second {
+			t.Errorf("answered after %v: %v", time.Since(began), err)
+		}
+		over.CloseIdleConnections()
+		cancel()
+		close(l)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Files that are being written are left alone.
 func TestAtRest(t *testing.T) {
 	dir := t.TempDir()
