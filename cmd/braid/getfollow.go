@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -35,6 +36,10 @@ func followNews(ctx context.Context, cmd *cli.Command, out *display, l send.Line
 	if !cmd.Bool("follow") {
 		return fetchLine(ctx, cmd, out, newest)
 	}
+	// No later state could be written, either.
+	if err := os.MkdirAll(cmd.String("output"), 0o755); err != nil {
+		return err
+	}
 	for {
 		state, superseded := context.WithCancelCause(ctx)
 		next := make(chan send.Line, 1)
@@ -46,6 +51,11 @@ func followNews(ctx context.Context, cmd *cli.Command, out *display, l send.Line
 			}
 		}()
 		err := fetchLine(state, cmd, out, newest)
+		if exitCode(err) == exitUsage {
+			superseded(nil)
+			<-next
+			return err // nor would a later state arrive
+		}
 		if err != nil && context.Cause(state) == nil {
 			logger(cmd).Warn("this state of the files has not arrived; waiting for the next", "error", err)
 		}

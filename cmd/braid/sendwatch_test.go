@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,6 +133,12 @@ func watchAndFollow(t *testing.T, dir, set string, data []byte, from, to []strin
 		t.Errorf("%s", events)
 	}
 	has(t, filepath.Join(dir, "once/set/file"), data)
+	for flags, want := range map[string]int{"-o none --transport quic": exitUsage, "-o set/file": exitFailed} {
+		args := slices.Concat([]string{"get", first.Line, "--follow"}, to, strings.Fields(flags))
+		if code, _, said := ends(t, dir, args...); code != want {
+			t.Errorf("%s: exit code %d, want that no state is waited for: %s", flags, code, said)
+		}
+	}
 	l.Key[0]++
 	if code, _, said := ends(t, dir, append([]string{"get", l.String(), "-o", "none", "--stop-timeout", "1s"}, to...)...); code != exitFailed || !strings.Contains(said, "has not answered") {
 		t.Errorf("another key: exit code %d: %s", code, said)
