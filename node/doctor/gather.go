@@ -19,9 +19,9 @@ import (
 
 	"github.com/scionproto/scion/pkg/scrypto/cppki"
 
-	"braid/node/web/foreign"
 	"braid/pathsel"
 	"braid/scionnet"
+	"braid/storage"
 	"braid/tracker"
 )
 
@@ -230,7 +230,7 @@ func (f *Facts) lookAtSystem(dir string) {
 	}
 	test.Close()
 	os.Remove(test.Name())
-	if free, _, err := foreign.DiskSpace(dir); err == nil {
+	if free, _, err := storage.DiskSpace(dir); err == nil {
 		f.Free = uint64(free)
 	} else {
 		f.Free = leastFree // unknown

@@ -310,6 +310,10 @@ func newEvent(name string) any {
 		return new(Ready)
 	case "progress":
 		return new(Progress)
+	case "line":
+		return new(Line)
+	case "mirror":
+		return new(Mirror)
 	case "dht":
 		return new(DHT)
 	case "gateway":

@@ -22,6 +22,8 @@ func TestParse(t *testing.T) {
 		&Files{"files", "x", []File{{1, "a/b", 7, "low"}}},
 		&Exported{"exported", 2, 7},
 		&Missed{"missed", 3},
+		&Line{Event: "line", Line: "braid:x", Torrent: "x", Peers: []string{"p"}},
+		&Mirror{Event: "mirror", Action: "added", Reason: "new"},
 		&Changed{"paused", "x", "00"},
 	} {
 		b, err := json.Marshal(e)

@@ -17,7 +17,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/event"
-	"braid/node/web/foreign"
+	"braid/storage"
 )
 
 const (
@@ -112,7 +112,7 @@ func (m *Mirror) Look(ctx context.Context) error {
 	}
 	m.forget()
 	m.say("", event.Mirror{Action: "looked", Reason: found(len(m.source.asked.Offers), len(wanted), unknown, unchanged)})
-	free, _, err := foreign.DiskSpace(m.Dir)
+	free, _, err := storage.DiskSpace(m.Dir)
 	if err != nil {
 		free = -1
 		m.Logger.Warn("the free space is not known, so it is not limited", "directory", m.Dir, "error", err)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"braid/node"
-	"braid/node/web/foreign"
+	"braid/storage"
 )
 
 // preference is a setting. Without put it has one value, and no other can be set.
@@ -267,7 +267,7 @@ func (c *call) serverState() map[string]any {
 	info, _ := c.transferInfo()
 	out := info.(map[string]any)
 	ever, dir := c.node.Totals(), c.node.Settings().Dir
-	free, _, err := foreign.DiskSpace(dir)
+	free, _, err := storage.DiskSpace(dir)
 	if err != nil {
 		free = -1
 	}

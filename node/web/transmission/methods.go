@@ -13,6 +13,7 @@ import (
 
 	"braid/node"
 	"braid/node/web/foreign"
+	"braid/storage"
 )
 
 // call is a request that is being carried out.
@@ -276,7 +277,7 @@ func (c *call) freeSpace() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	free, total, err := foreign.DiskSpace(dir)
+	free, total, err := storage.DiskSpace(dir)
 	if err != nil {
 		return map[string]any{"path": *path, c.dialect.key("size_bytes", kebab): -1, "total_size": -1}, fail(systemError, "look at %s: %w", dir, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"braid/node"
-	"braid/node/web/foreign"
+	"braid/storage"
 )
 
 // session is the settings of the node as one request sees them.
@@ -330,7 +330,7 @@ func (e *edits) directory(name string, to *string) {
 var about = []setting{
 	readOnly("config_dir", func(x *session) any { return x.options.State }),
 	readOnly("download_dir_free_space", func(x *session) any {
-		if free, _, err := foreign.DiskSpace(x.final()); err == nil {
+		if free, _, err := storage.DiskSpace(x.final()); err == nil {
 			return free
 		}
 		return -1

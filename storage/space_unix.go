@@ -1,6 +1,6 @@
 //go:build unix
 
-package foreign
+package storage
 
 import "golang.org/x/sys/unix"
 
