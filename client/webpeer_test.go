@@ -213,6 +213,9 @@ func TestWebSeedsOfStrangers(t *testing.T) {
 		"http://192.168.0.1/", "http://[::1]:80/", "http://old.example/",
 	}
 	src.httpSeeds = []string{"http://old.example/"}
+	if _, _, err := (WebSeed{URL: "http://old.example/"}).of(src); err == nil || !strings.Contains(err.Error(), "httpseeds (BEP 17)") {
+		t.Errorf("a web seed of BEP 17: %v", err)
+	}
 	var failed atomic.Int64
 	reached := make(chan string, 100)
 	tr, err := openSession(t, Config{}).Add(src, openStore(t, t.TempDir()), Options{Decided: func(e PathEvent) {

@@ -30,7 +30,7 @@ import (
 func gatewayCommand() *cli.Command {
 	own := []cli.Flag{
 		&cli.StringSliceFlag{Name: "tracker-listen", Config: cli.StringConfig{TrimSpace: true},
-			Usage: "answer announces on `URL`: http://0.0.0.0:8080, udp://0.0.0.0:8080, scion://1-ff00:0:110,[127.0.0.1]:31080, or stats://127.0.0.1:8081 for operators (repeatable)"},
+			Usage: "answer announces on `URL`: http://0.0.0.0:8080, udp://0.0.0.0:8080, ws://0.0.0.0:8000 for browsers, scion://1-ff00:0:110,[127.0.0.1]:31080, or stats://127.0.0.1:8081 for operators (repeatable)"},
 		&cli.StringSliceFlag{Name: "public", Config: cli.StringConfig{TrimSpace: true},
 			Usage: "clients on IP reach the gateway at `IP:PORT` (repeatable; default: the addresses of --listen that name a host)"},
 		&cli.StringSliceFlag{Name: "fellow", Config: cli.StringConfig{TrimSpace: true},

@@ -18,6 +18,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/storage"
+	"braid/tracker"
 )
 
 func seedCommand() *cli.Command {
@@ -92,7 +93,11 @@ func seeds(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options,
 	if err != nil {
 		return nil, err
 	}
-	if !cmd.IsSet("listen") {
+	over, err := parseTransports(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if !cmd.IsSet("listen") && over.rtc == nil {
 		return nil, usageErrorf("no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
 	}
 	var o node.Options
@@ -119,6 +124,9 @@ func seeds(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options,
 		}
 		if o.Trackers, err = parseTrackers(cmd, o.Source, log); err != nil {
 			return nil, err
+		}
+		if !cmd.IsSet("listen") && !slices.ContainsFunc(slices.Concat(o.Trackers...), tracker.URL.WebSocket) {
+			return nil, usageErrorf("nobody can reach a seed of %s: give --tracker ws://HOST:PORT, through which browsers find it, or --listen", s.Name)
 		}
 		all = append(all, o)
 	}
@@ -175,8 +183,10 @@ func tellReach(cmd *cli.Command, out *display, n *node.Node, torrents []node.Opt
 	if err != nil {
 		return err
 	}
-	for _, line := range reach(n.Listening(), over.ip, torrents) {
-		out.people.printf("%s\n", line)
+	if listening := n.Listening(); len(listening) > 0 {
+		for _, line := range reach(listening, over.ip, torrents) {
+			out.people.printf("%s\n", line)
+		}
 	}
 	if over.rtc != nil {
 		out.people.printf("peers in browsers, through trackers at ws:// and wss://\n")
