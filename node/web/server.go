@@ -22,7 +22,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
+	"braid/scionnet/crowd"
 )
 
 // Config describes a server.
@@ -48,7 +48,8 @@ type Route struct {
 
 const (
 	defaultBody = 1 << 20
-	// maxConnections bounds what strangers can open on TCP. A browser has six, or one with streams.
+	// maxConnections bounds what strangers can open on TCP. A browser has six, or one with streams. When all
+	// are taken, silent ones and hosts with many give way.
 	maxConnections = 256
 	// headerPatience is how long a client may take to send a header. Without it, idle connections
 	// would use up maxConnections.
@@ -88,7 +89,7 @@ func New(cfg Config, routes []Route) (_ *Server, err error) {
 			return nil, err
 		}
 		if l.Addr().Network() != "unix" {
-			l = netutil.LimitListener(l, maxConnections)
+			l = crowd.Listen(l, maxConnections)
 		}
 		s.listeners = append(s.listeners, l)
 	}

@@ -161,6 +161,30 @@ func TestListenNeedsPassword(t *testing.T) {
 	}
 }
 
+// Strangers who hold all connections open do not keep others out, however long the server is patient.
+func TestSilentConnections(t *testing.T) {
+	s, err := New(Config{Listen: []string{"127.0.0.1:0"}, Access: access(t, "")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.http.ReadHeaderTimeout, s.http.ReadTimeout = 0, 0
+	s.Serve()
+	defer s.Close()
+	for range maxConnections {
+		c, err := net.Dial("tcp", s.Addresses()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	c := http.Client{Timeout: time.Minute}
+	res, err := c.Get("http://" + s.Addresses()[0] + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+}
+
 func TestHosts(t *testing.T) {
 	s := serve(t, access(t, "", "Mirror.example.org", "*.example.net"), "127.0.0.1:0")
 	for _, tt := range []struct {
