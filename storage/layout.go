@@ -208,7 +208,7 @@ func checkComponent(s string) error {
 	case s == "." || s == "..":
 		return fmt.Errorf("%q in its path leads out of the directory", s)
 	case strings.ContainsAny(s, "/\\\x00"):
-		return fmt.Errorf("name %q has a slash, a backslash or a NUL byte in it", s)
+		return fmt.Errorf("name %q holds a separator or NUL", s)
 	case len(s) > maxComponent-len(partSuffix):
 		return fmt.Errorf("name %q... is %d bytes long, more than file systems take", s[:32], len(s))
 	case !filepath.IsLocal(s):

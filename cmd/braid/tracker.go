@@ -229,21 +229,21 @@ type trackerListener struct {
 func (l *trackerListeners) open(ctx context.Context, text string) error {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
-		return usageErrorf("want http://, udp://, ws://, scion:// or stats://, host and port")
+		return errors.New("want http://, udp://, ws://, scion:// or stats://, host and port")
 	}
 	rest = strings.TrimSuffix(strings.TrimSuffix(rest, "/announce"), "/")
 	if slices.Contains([]string{"http", "udp", "ws", "stats"}, scheme) {
 		if _, port, err := net.SplitHostPort(rest); err != nil {
-			return usageErrorf("%w", err)
+			return err
 		} else if port == "" {
-			return usageErrorf("the port is missing; 0 stands for any free port")
+			return errors.New("the port is missing; 0 stands for any free port")
 		}
 	}
 	switch scheme {
 	case "scion":
 		return l.openSCION(ctx, rest)
 	case "wss":
-		return usageErrorf("braid serves no TLS: listen on ws://, and let a reverse proxy with a certificate pass wss:// on to it")
+		return errors.New("braid serves no TLS: listen on ws://, and let a reverse proxy with a certificate pass wss:// on to it")
 	case "http", "ws", "stats":
 		if _, err := url.Parse(text); err != nil {
 			return errors.Unwrap(err)
@@ -277,7 +277,7 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 		}
 		l.add("udp://"+c.LocalAddr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeUDP(ctx, c) })
 	default:
-		return usageErrorf("scheme %q: want http, udp, ws, scion or stats", scheme)
+		return fmt.Errorf("scheme %q: want http, udp, ws, scion or stats", scheme)
 	}
 	return nil
 }
