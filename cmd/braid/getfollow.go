@@ -45,7 +45,7 @@ func followNews(ctx context.Context, cmd *cli.Command, out *display, l send.Line
 		next := make(chan send.Line, 1)
 		go func() {
 			defer close(next)
-			if l, err := a.next(ctx, newest.InfoHash); err == nil {
+			if l, err := a.next(state, newest.InfoHash); err == nil {
 				next <- l
 				superseded(errSuperseded)
 			}
