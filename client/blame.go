@@ -67,8 +67,8 @@ func (s suspect) names() (out []string) {
 // blame finds the guilty peers of one torrent. It is told of every useful block. A piece was wrong
 // if one of its blocks is useful for a second time.
 type blame struct {
-	// took notes that the engine has got a block, and tells whether it came from our own disk.
-	took func(piece int, begin, length int64) bool
+	// onBlock notes that the engine has got a block, and tells whether it came from our own disk.
+	onBlock func(piece int, begin, length int64) bool
 
 	mu      sync.Mutex
 	rounds  bounded[int, *round] // unfinished pieces
@@ -87,7 +87,7 @@ type round struct {
 }
 
 func newBlame(took func(piece int, begin, length int64) bool) *blame {
-	return &blame{took: took, rounds: bounded[int, *round]{most: maxRounds}, wrong: bounded[string, int]{most: maxWrong}}
+	return &blame{onBlock: took, rounds: bounded[int, *round]{most: maxRounds}, wrong: bounded[string, int]{most: maxWrong}}
 }
 
 // blockBits is the size of a block, as the engine asks for them: 16 KiB.
@@ -95,7 +95,7 @@ const blockBits = 14
 
 // received notes a useful block. It is called with the engine's lock held.
 func (b *blame) received(piece, begin, length int, from suspect) {
-	kept := b.took(piece, int64(begin), int64(length))
+	kept := b.onBlock(piece, int64(begin), int64(length))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lost.Has(piece) {

@@ -424,12 +424,12 @@ func TestWrongPiecesInAnothersName(t *testing.T) {
 	sameFiles(t, src, good, out)
 }
 
-// What is remembered of faces and bans does not grow with the connections that have ended.
+// What is remembered of engine addresses and bans does not grow with the connections that have ended.
 func TestOffersForget(t *testing.T) {
 	o := newOffers()
 	for i := range 2 * maxBanned {
 		w := &pipeWire{peer: mustPeer(t, fmt.Sprintf("10.%d.%d.%d:7", i>>16, i>>8&255, i&255))}
-		f, err := o.takeSlot(faceOfAccepted(w))
+		f, err := o.takeSlot(addrOfAccepted(w))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -438,7 +438,7 @@ func TestOffersForget(t *testing.T) {
 		o.ban(suspectOf(w.peer.origin()).names()...)
 	}
 	if len(o.used) != 0 || len(o.users.m) > maxUsers || len(o.banned.m) > maxBanned {
-		t.Errorf("%d slots, %d faces, %d bans", len(o.used), len(o.users.m), len(o.banned.m))
+		t.Errorf("%d slots, %d engine addresses, %d bans", len(o.used), len(o.users.m), len(o.banned.m))
 	}
 	if !o.isBanned(suspectOf(mustPeer(t, "10.0.31.255:1").origin())) {
 		t.Error("the last ban is forgotten")

@@ -217,7 +217,7 @@ func (c *checkup) connected() Connected {
 		}
 		id := r.remoteID()
 		peers[id] = true
-		g := c.gauges.find(r.link.face)
+		g := c.gauges.find(r.link.addr)
 		if g == nil {
 			continue
 		}

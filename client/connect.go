@@ -103,7 +103,7 @@ func (c *connector) onDialled(e dialled) {
 
 // onGreeted notes that the handshake with the peer at an engine address is done.
 func (c *connector) onGreeted(addr string) {
-	s := c.peers.find(func(s *pathState) bool { return s.link != nil && s.link.face.String() == addr })
+	s := c.peers.find(func(s *pathState) bool { return s.link != nil && s.link.addr.String() == addr })
 	if s != nil {
 		s.link.Greet()
 		s.candidate.Failures, s.of.failures = 0, 0
@@ -242,7 +242,7 @@ func (c *connector) open(s *pathState, then pathsel.State) {
 	}
 	s.then = then
 	c.enter(s, pathsel.Opening)
-	c.torrent.Connect(s.offer.face)
+	c.torrent.Connect(s.offer.addr)
 }
 
 // maxDialled is the number of connections that one torrent opens. The engine's 50 is soon reached

@@ -103,7 +103,7 @@ func newCore(x *common, src Source, store storage.Store, opts Options) *core {
 		policy: opts.Policy, inbox: newInbox(), start: time.Now(),
 	}
 	c.peers.most = opts.MaxPeers
-	c.blame = newBlame(c.store.took)
+	c.blame = newBlame(c.store.onBlock)
 	c.seeds = &webTransport{source: src, log: c.log, port: x.web, layout: func() (storage.Layout, bool) {
 		d := c.described.Load()
 		if d == nil {

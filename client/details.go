@@ -47,7 +47,7 @@ func (t *Transfer) Pieces() (p Pieces) {
 		}
 		seen := map[pathsel.PeerID]bool{}
 		for r := range t.peers.connected() {
-			g := t.gauges.find(r.link.face)
+			g := t.gauges.find(r.link.addr)
 			if id := r.remoteID(); g != nil && !seen[id] {
 				seen[id] = true
 				g.conn.Pieces().Iterate(func(i uint32) bool {
@@ -92,7 +92,7 @@ func (t *Transfer) Peers() (out []PeerProgress) {
 				p = &PeerProgress{Peer: r.peer.String(), Source: r.from, Transport: r.transport, Accepted: r.accepted, Choked: true, Held: true}
 				all[r.remoteID()] = p
 			}
-			p.add(r, t.gauges.find(r.link.face), pieces)
+			p.add(r, t.gauges.find(r.link.addr), pieces)
 		}
 	})
 	for _, p := range all {

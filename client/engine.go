@@ -14,7 +14,7 @@ import (
 type engineClient interface {
 	// Add begins a torrent. Its data goes to the store; onWriteError is called if that fails.
 	Add(hash metainfo.Hash, name string, s storage.ClientImpl, onWriteError func(error)) engineTorrent
-	// BadHosts are the hosts that have sent wrong data: see face.
+	// BadHosts are the hosts that have sent wrong data: see engineAddr.
 	BadHosts() []string
 	PeerID() torrent.PeerID
 	Close() []error
@@ -37,7 +37,7 @@ type engineTorrent interface {
 	DownloadAll() // all pieces with the same priority
 	Pause(bool)   // asks for no data
 	Verify(ctx context.Context, piece int) error
-	Connect(face) // dials an offer
+	Connect(engineAddr) // dials an offer
 	Reader() engineReader
 	ReadPiece(piece int, b []byte, off int64) (int, error) // from the store
 	Drop()
@@ -127,7 +127,7 @@ func (t anacrolixTorrent) ReadPiece(piece int, b []byte, off int64) (int, error)
 	return t.Piece(piece).Storage().ReadAt(b, off)
 }
 
-func (t anacrolixTorrent) Connect(f face) {
+func (t anacrolixTorrent) Connect(f engineAddr) {
 	t.AddPeers([]torrent.PeerInfo{{Addr: f, Source: torrent.PeerSourceDirect}})
 }
 

@@ -117,25 +117,25 @@ func (x *gauge) drain(h *heap) iter.Seq[int] {
 	}
 }
 
-// gauges of all connections by their face. The engine calls most of this with its lock held.
+// gauges of all connections by their engine address. The engine calls most of this with its lock held.
 type gauges struct {
-	byFace  sync.Map // face to *gauge
+	byAddr  sync.Map // engineAddr to *gauge
 	watched sync.Map // metainfo.Hash of a torrent to watched
 	useful  sync.Map // likewise to a func that is told of each useful block and where it comes from
 }
 
-// install has the engine tell the gauges. linkAt is the connection behind a face.
-func (g *gauges) install(c *torrent.Callbacks, linkAt func(face) *link) {
+// install has the engine tell the gauges. linkAt is the connection behind an engine address.
+func (g *gauges) install(c *torrent.Callbacks, linkAt func(engineAddr) *link) {
 	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) {
-		if f, ok := p.RemoteAddr.(face); ok {
+		if f, ok := p.RemoteAddr.(engineAddr); ok {
 			x := &gauge{conn: anacrolixConn{p}, peer: &p.Peer, link: linkAt(f), peak: peakRequests(&p.Peer)}
 			x.deepen()
-			g.byFace.Store(f, x)
+			g.byAddr.Store(f, x)
 		}
 	})
 	c.PeerClosed = append(c.PeerClosed, func(p *torrent.Peer) {
 		if x := g.of(p); x != nil {
-			g.byFace.CompareAndDelete(p.RemoteAddr, x) // unless a new connection has the face by now
+			g.byAddr.CompareAndDelete(p.RemoteAddr, x) // unless a new connection has the engine address by now
 		}
 	})
 	c.ReceivedUsefulData = append(c.ReceivedUsefulData, func(e torrent.ReceivedUsefulDataEvent) {
@@ -206,7 +206,7 @@ func (g *gauges) count(p *torrent.Peer, n int64) {
 }
 
 func (g *gauges) of(p *torrent.Peer) *gauge {
-	f, ok := p.RemoteAddr.(face)
+	f, ok := p.RemoteAddr.(engineAddr)
 	if !ok {
 		return nil
 	}
@@ -216,8 +216,8 @@ func (g *gauges) of(p *torrent.Peer) *gauge {
 	return nil
 }
 
-func (g *gauges) find(f face) *gauge {
-	x, ok := g.byFace.Load(f)
+func (g *gauges) find(f engineAddr) *gauge {
+	x, ok := g.byAddr.Load(f)
 	if !ok {
 		return nil
 	}

@@ -32,13 +32,13 @@ type inbound struct {
 	once  sync.Once
 
 	mu   sync.Mutex
-	live map[string]*link // by face
+	live map[string]*link // by engine address
 }
 
 // newInbound makes a listener. It tells peers the port of the first address on IP, if there is any:
 // a port alone does not lead to a SCION host.
 func newInbound(listening []Peer) *inbound {
-	in := &inbound{addr: face{}, queue: make(chan *link), ended: make(chan struct{}), live: map[string]*link{}}
+	in := &inbound{addr: engineAddr{}, queue: make(chan *link), ended: make(chan struct{}), live: map[string]*link{}}
 	for _, p := range listening {
 		if ip, err := netip.ParseAddr(p.host); err == nil {
 			in.addr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, p.port))
@@ -90,9 +90,9 @@ func (in *inbound) place(l *link, now time.Time) (victim *link, err error) {
 	}
 	if i != noPlace {
 		victim = links[i]
-		delete(in.live, victim.face.String())
+		delete(in.live, victim.addr.String())
 	}
-	in.live[l.face.String()] = l
+	in.live[l.addr.String()] = l
 	return victim, nil
 }
 
@@ -117,8 +117,8 @@ func (l *link) place(now time.Time) place {
 func (in *inbound) remove(l *link) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.live[l.face.String()] == l {
-		delete(in.live, l.face.String())
+	if in.live[l.addr.String()] == l {
+		delete(in.live, l.addr.String())
 	}
 }
 

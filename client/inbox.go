@@ -59,5 +59,5 @@ type (
 	}
 	hinted   struct{ hints pathsel.Hints }
 	accepted struct{ link *link }  // a peer has connected and wants this torrent
-	greeted  struct{ addr string } // the handshake with this face is done
+	greeted  struct{ addr string } // the handshake with this engine address is done
 )

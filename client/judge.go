@@ -9,7 +9,7 @@ type judge struct {
 func (j *judge) judge() {
 	st := j.torrent.Stats()
 	j.offers.ban(j.blame.judge(st.PiecesDirtiedBad.Int64(), func(p int) bool { return isComplete(j.torrent, p) })...)
-	j.offers.banFaces(j.engine.BadHosts())
+	j.offers.banAddrs(j.engine.BadHosts())
 	peers, rows := banned(&j.peers, j.offers.isBanned)
 	for _, p := range peers {
 		p.banned = true

@@ -13,7 +13,7 @@ type link struct {
 	*wire.Link
 	below     Wire // the transport's
 	transport string
-	face      face
+	addr      engineAddr
 	carried   atomic.Int64 // Unix ns when it was last seen to have carried data of the torrent; 0: never
 
 	barred    bool  // uploads are held back; belongs to server
@@ -23,8 +23,8 @@ type link struct {
 	described bool  // the filter knows the number of pieces; belongs to nudger
 }
 
-func newLink(l *wire.Link, below Wire, transport string, f face) *link {
-	return &link{Link: l, below: below, transport: transport, face: f}
+func newLink(l *wire.Link, below Wire, transport string, f engineAddr) *link {
+	return &link{Link: l, below: below, transport: transport, addr: f}
 }
 
 // Peer is the address of the other side, as far as the transport shows it.
@@ -67,11 +67,11 @@ func originOf(w Wire) pathsel.Origin {
 	return o
 }
 
-// faceOfAccepted is the face of an accepted connection. If it has a key, the face is made of the
-// key: the address may belong to somebody else, whom the engine must not ban.
-func faceOfAccepted(w Wire) netip.Addr {
+// addrOfAccepted is the engine address of an accepted connection. It is made of the key, if there is
+// one: the host's address may belong to somebody else, whom the engine must not ban.
+func addrOfAccepted(w Wire) netip.Addr {
 	if k := w.Key(); k != nil {
-		return faceNamed("key " + string(k[:]))
+		return engineAddrNamed("key " + string(k[:]))
 	}
-	return faceOf(w.Peer())
+	return engineAddrOf(w.Peer())
 }

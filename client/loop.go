@@ -58,7 +58,7 @@ func newLoop(c *core, opts Options, onEnd func()) *loop {
 		seeder:    superSeeder{core: c, mode: opts.SuperSeeding, seed: rand.Uint64()},
 		rarest:    rarestFirst{core: c},
 		nudger:    nudger{c},
-		trials:    trialRunner{core: c, suspended: map[face]*link{}, spoilt: map[int]bool{}},
+		trials:    trialRunner{core: c, suspended: map[engineAddr]*link{}, spoilt: map[int]bool{}},
 		confirmer: confirmer{core: c},
 		checkup:   checkup{core: c, caused: opts.Caused},
 		rates:     rates{since: time.Now()},
@@ -67,7 +67,7 @@ func newLoop(c *core, opts Options, onEnd func()) *loop {
 	l.trials.judge, l.trials.rarest, l.trials.calls = &l.judge, &l.rarest, l.calls
 	c.store.hashed = l.trials.hashed
 	l.room = roomKeeper{core: c, rarest: &l.rarest}
-	l.exchanger = exchanger{core: c, connector: &l.connector, told: map[pathsel.PeerID]*[pexKinds]pexTold{}}
+	l.exchanger = exchanger{core: c, connector: &l.connector, reported: map[pathsel.PeerID]*[pexKinds]pexTold{}}
 	return l
 }
 

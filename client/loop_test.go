@@ -114,7 +114,7 @@ func (f *fakeTorrent) Drop() {
 	f.conns.Wait()
 }
 
-func (f *fakeTorrent) Connect(at face) {
+func (f *fakeTorrent) Connect(at engineAddr) {
 	f.conns.Go(func() {
 		c, err := f.offers.Dial(context.Background(), at.String())
 		if err == nil {
@@ -122,12 +122,12 @@ func (f *fakeTorrent) Connect(at face) {
 		}
 		_ = err // the connection ends, which is all that the engine does about it
 		c.Close()
-		f.gauges.byFace.Delete(at)
+		f.gauges.byAddr.Delete(at)
 	})
 }
 
 // download fetches pieces until the connection or the torrent ends.
-func (f *fakeTorrent) download(c net.Conn, at face) error {
+func (f *fakeTorrent) download(c net.Conn, at engineAddr) error {
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
@@ -148,7 +148,7 @@ func (f *fakeTorrent) download(c net.Conn, at face) error {
 	}
 	<-sent
 	x := &gauge{conn: fakeConn{f}, link: f.offers.linkAt(at)}
-	f.gauges.byFace.Store(at, x)
+	f.gauges.byAddr.Store(at, x)
 	f.greeted <- at.String()
 	go p.send(raw(msgHaveNone), interested)
 	for asked := -1; ; {

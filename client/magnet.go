@@ -103,7 +103,7 @@ func (d *describer) tell(size int) {
 	handshake := fmt.Appendf(nil, "d1:md11:ut_metadatai%dee13:metadata_sizei%dee", metadataExtension, size)
 	without := d.fetching.without()
 	for r := range d.peers.connected() {
-		if slices.Contains(without, r.link.face) {
+		if slices.Contains(without, r.link.addr) {
 			r.link.Filter.TellExtended(handshake)
 		}
 	}

@@ -72,12 +72,12 @@ type metadata struct {
 	touch func() // step has something to do; must not block
 
 	mu       sync.Mutex
-	sources  []*metadataSource      // the next ones to ask first
-	lacking  map[extensionPeer]face // peers without the dictionary; see describer.tell
-	refusals []metadataMessage      // to peers that ask us
-	lied     []netip.Addr           // hosts that have sent a wrong dictionary; they are asked after all others
-	turn     time.Time              // when the last peer was first asked
-	heard    time.Time              // when any of them has last sent a piece
+	sources  []*metadataSource            // the next ones to ask first
+	lacking  map[extensionPeer]engineAddr // peers without the dictionary; see describer.tell
+	refusals []metadataMessage            // to peers that ask us
+	lied     []netip.Addr                 // hosts that have sent a wrong dictionary; they are asked after all others
+	turn     time.Time                    // when the last peer was first asked
+	heard    time.Time                    // when any of them has last sent a piece
 }
 
 // metadataSource is a peer that says it has the dictionary.
@@ -101,7 +101,7 @@ type metadataMessage struct {
 }
 
 func newMetadata(hash metainfo.Hash, touch func()) *metadata {
-	return &metadata{hash: hash, touch: touch, lacking: map[extensionPeer]face{}}
+	return &metadata{hash: hash, touch: touch, lacking: map[extensionPeer]engineAddr{}}
 }
 
 // offer notes that a peer has the dictionary. Peers say so repeatedly.
@@ -117,14 +117,14 @@ func (m *metadata) offer(p extensionPeer, host netip.Addr, size int) {
 }
 
 // lacks notes that a peer would send the dictionary but has none yet.
-func (m *metadata) lacks(p extensionPeer, at face) {
+func (m *metadata) lacks(p extensionPeer, at engineAddr) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lacking[p] = at
 }
 
 // without are the peers that have no dictionary.
-func (m *metadata) without() []face {
+func (m *metadata) without() []engineAddr {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Values(m.lacking))
@@ -339,7 +339,7 @@ func (f *fetches) install(c *torrent.Callbacks) {
 		if m == nil {
 			return
 		}
-		if x, ok := p.RemoteAddr.(face); ok && h.M[pp.ExtensionNameMetadata] != 0 {
+		if x, ok := p.RemoteAddr.(engineAddr); ok && h.M[pp.ExtensionNameMetadata] != 0 {
 			if m.offer(p, x.host, h.MetadataSize); h.MetadataSize == 0 {
 				m.lacks(p, x)
 			}

@@ -39,7 +39,7 @@ func (n *nudger) nudge() {
 	var idle []*link
 	busy := false
 	for _, l := range links {
-		g := n.gauges.find(l.face)
+		g := n.gauges.find(l.addr)
 		if g == nil {
 			continue
 		}

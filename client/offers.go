@@ -26,34 +26,34 @@ type Limiter = wire.Limiter
 func NewLimiter() *Limiter { return wire.NewAdjustable(Limits{}) }
 
 // offers is the only way from the engine to the network: the path-level peers that the engine may
-// dial, by the faces under which it knows them. It also keeps the slots of all faces, their links,
-// the keys that peers have shown, and the banned hosts and keys.
+// dial, by the addresses under which it knows them. It also keeps the slots of all engine addresses,
+// their links, the keys that peers have shown, and the banned hosts and keys.
 type offers struct {
 	limits *wire.Limiter // for dialled connections
 	mu     sync.Mutex
-	byFace map[string]*offer
-	used   map[face]*link // nil: there is none yet
-	last   uint16         // the slot that was taken last
+	byAddr map[string]*offer
+	used   map[engineAddr]*link // nil: there is none yet
+	last   uint16               // the slot that was taken last
 	pins   map[Peer]*pin
 	banned bounded[string, struct{}]      // by a suspect's names
-	users  bounded[netip.Addr, []suspect] // who has used the host of a face lately: a ban by the engine means them
+	users  bounded[netip.Addr, []suspect] // who has used the host of an engine address lately: a ban by the engine means them
 	bans   int                            // of the engine, that were taken over
 }
 
 const (
 	// maxBanned is the number of bans that are remembered. Each was paid for with wrong pieces.
 	maxBanned = 4096
-	// maxUsers is the number of faces whose users are remembered. The engine bans within about a
+	// maxUsers is the number of engine addresses whose users are remembered. The engine bans within about a
 	// second of a connection's end.
 	maxUsers = 4096
-	// maxUsersOfOne bounds the users that are remembered of one face.
+	// maxUsersOfOne bounds the users that are remembered of one engine address.
 	maxUsersOfOne = 64
 )
 
 // offer is one path-level peer of one transfer.
 type offer struct {
 	table     *offers
-	face      face
+	addr      engineAddr
 	transport Transport
 	peer      Peer
 	path      pathsel.Path
@@ -84,26 +84,26 @@ var (
 
 func newOffers() *offers {
 	return &offers{
-		byFace: map[string]*offer{}, used: map[face]*link{}, pins: map[Peer]*pin{},
+		byAddr: map[string]*offer{}, used: map[engineAddr]*link{}, pins: map[Peer]*pin{},
 		banned: bounded[string, struct{}]{most: maxBanned}, users: bounded[netip.Addr, []suspect]{most: maxUsers},
 	}
 }
 
 // add makes an offer, which is valid until withdraw. It is for one transfer: if two transfers want
-// the same path-level peer, they get two faces.
+// the same path-level peer, they get two engine addresses.
 func (t *offers) add(ctx context.Context, tr Transport, p Peer, path pathsel.Path, dialled func(*link, error)) (*offer, error) {
 	if t.isBanned(suspectOf(p.origin())) {
 		return nil, errBanned
 	}
-	f, err := t.takeSlot(faceOf(p))
+	f, err := t.takeSlot(engineAddrOf(p))
 	if err != nil {
 		return nil, err
 	}
-	o := &offer{table: t, face: f, transport: tr, peer: p, path: path, dialled: dialled}
+	o := &offer{table: t, addr: f, transport: tr, peer: p, path: path, dialled: dialled}
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.byFace[f.String()] = o
+	t.byAddr[f.String()] = o
 	return o, nil
 }
 
@@ -111,49 +111,49 @@ func (t *offers) add(ctx context.Context, tr Transport, p Peer, path pathsel.Pat
 func (o *offer) withdraw() {
 	o.cancel()
 	o.table.mu.Lock()
-	delete(o.table.byFace, o.face.String())
+	delete(o.table.byAddr, o.addr.String())
 	o.table.mu.Unlock()
-	o.table.freeSlot(o.face)
+	o.table.freeSlot(o.addr)
 }
 
 // takeSlot takes a free slot of the host. A slot is used again as late as possible: the engine
 // could take a new connection for one that it has just lost.
-func (t *offers) takeSlot(host netip.Addr) (face, error) {
+func (t *offers) takeSlot(host netip.Addr) (engineAddr, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for range 1 << 16 {
 		t.last++
-		f := face{host, t.last}
+		f := engineAddr{host, t.last}
 		if _, taken := t.used[f]; f.slot != 0 && !taken {
 			t.used[f] = nil
 			return f, nil
 		}
 	}
-	return face{}, errSlots
+	return engineAddr{}, errSlots
 }
 
-func (t *offers) freeSlot(f face) {
+func (t *offers) freeSlot(f engineAddr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.used, f)
 }
 
-// attach notes the connection of a face, and who uses it.
+// attach notes the connection of an engine address, and who uses it.
 func (t *offers) attach(l *link) {
 	s := suspectOf(l.Origin())
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, taken := t.used[l.face]; taken {
-		t.used[l.face] = l
+	if _, taken := t.used[l.addr]; taken {
+		t.used[l.addr] = l
 	}
-	users, _ := t.users.get(l.face.host)
+	users, _ := t.users.get(l.addr.host)
 	if !slices.Contains(users, s) && len(users) < maxUsersOfOne {
-		t.users.put(l.face.host, append(slices.Clip(users), s))
+		t.users.put(l.addr.host, append(slices.Clip(users), s))
 	}
 }
 
-// linkAt is the connection behind a face; nil if there is none.
-func (t *offers) linkAt(f face) *link {
+// linkAt is the connection behind an engine address; nil if there is none.
+func (t *offers) linkAt(f engineAddr) *link {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.used[f]
@@ -167,9 +167,9 @@ func (t *offers) ban(names ...string) {
 	}
 }
 
-// banFaces bans the users of the faces whose hosts the engine has banned: their keys, and their
-// hosts if these are proven by now. The engine forgets no ban, so hosts is the list of all.
-func (t *offers) banFaces(hosts []string) {
+// banAddrs bans the users of the engine addresses whose hosts the engine has banned: their keys, and
+// their hosts if these are proven by now. The engine forgets no ban, so hosts is the list of all.
+func (t *offers) banAddrs(hosts []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(hosts) == t.bans {
@@ -255,7 +255,7 @@ func (t *offers) bind(p Peer, k *scionnet.PeerKey) (unbind func(), err error) {
 }
 
 // DialerNetwork implements the engine's Dialer.
-func (t *offers) DialerNetwork() string { return face{}.Network() }
+func (t *offers) DialerNetwork() string { return engineAddr{}.Network() }
 
 // Dial implements the engine's Dialer. It refuses addresses that were not offered, at once. A
 // refusal is a connection too: see stillborn.
@@ -269,7 +269,7 @@ func (t *offers) Dial(ctx context.Context, addr string) (net.Conn, error) {
 
 func (t *offers) connect(ctx context.Context, addr string) (*link, error) {
 	t.mu.Lock()
-	o := t.byFace[addr]
+	o := t.byAddr[addr]
 	t.mu.Unlock()
 	if o == nil || o.spent.Load() {
 		return nil, errNotOffered
@@ -297,13 +297,13 @@ func (o *offer) dial(ctx context.Context) (*link, error) {
 		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 	}
 	x, err := wire.Dialled(ctx, originWire{w}, wire.Options{
-		Addr: o.face, Limits: o.table.limits, Obfuscate: o.obfuscate, OnClose: unbind,
+		Addr: o.addr, Limits: o.table.limits, Obfuscate: o.obfuscate, OnClose: unbind,
 	})
 	if err != nil {
 		unbind()
 		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 	}
-	l := newLink(x, w, o.transport.Name(), o.face)
+	l := newLink(x, w, o.transport.Name(), o.addr)
 	if o.table.isBanned(suspectOf(l.Origin())) {
 		l.Close()
 		return nil, errBanned
@@ -323,8 +323,8 @@ var _ net.Conn = stillborn{}
 func (s stillborn) Read([]byte) (int, error)  { return 0, s.err }
 func (s stillborn) Write([]byte) (int, error) { return 0, s.err }
 func (stillborn) Close() error                { return nil }
-func (stillborn) LocalAddr() net.Addr         { return face{} }
-func (stillborn) RemoteAddr() net.Addr        { return face{} }
+func (stillborn) LocalAddr() net.Addr         { return engineAddr{} }
+func (stillborn) RemoteAddr() net.Addr        { return engineAddr{} }
 
 // The engine panics if one of these returns an error.
 func (stillborn) SetDeadline(time.Time) error      { return nil }

@@ -34,16 +34,16 @@ func TestOffers(t *testing.T) {
 		t.Errorf("the peer's own address: %v", err)
 	}
 	first, second := offer(), offer()
-	if first.face == second.face || first.face.host != second.face.host {
-		t.Errorf("two offers of one host as %s and %s", first.face, second.face)
+	if first.addr == second.addr || first.addr.host != second.addr.host {
+		t.Errorf("two offers of one host as %s and %s", first.addr, second.addr)
 	}
 	for range 2 { // the second is the engine's, with the other kind of handshake
-		c, err := table.connect(t.Context(), first.face.String())
+		c, err := table.connect(t.Context(), first.addr.String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.RemoteAddr() != net.Addr(first.face) {
-			t.Errorf("the connection is from %s, not %s", c.RemoteAddr(), first.face)
+		if c.RemoteAddr() != net.Addr(first.addr) {
+			t.Errorf("the connection is from %s, not %s", c.RemoteAddr(), first.addr)
 		}
 		c.Close()
 		if err := c.SetDeadline(time.Now()); err != nil { // the engine would panic
@@ -51,14 +51,14 @@ func TestOffers(t *testing.T) {
 		}
 	}
 	first.withdraw()
-	if _, err := table.connect(t.Context(), first.face.String()); !errors.Is(err, errNotOffered) {
+	if _, err := table.connect(t.Context(), first.addr.String()); !errors.Is(err, errNotOffered) {
 		t.Errorf("an offer that was withdrawn: %v", err)
 	}
-	if third := offer(); third.face == first.face {
+	if third := offer(); third.addr == first.addr {
 		t.Error("a slot came back into use at once")
 	}
 	table.ban(suspectOf(target.origin()).names()...)
-	if _, err := table.connect(t.Context(), second.face.String()); !errors.Is(err, errBanned) {
+	if _, err := table.connect(t.Context(), second.addr.String()); !errors.Is(err, errBanned) {
 		t.Errorf("a banned host: %v", err)
 	}
 	if _, err := table.add(t.Context(), tcp, target, pathsel.Path{}, nil); !errors.Is(err, errBanned) {
@@ -71,8 +71,8 @@ func TestOffers(t *testing.T) {
 
 // What the engine must see in an address: an IP, which it bans by; a port, without which it drops the peer; and
 // nothing that it would pass on to others.
-func TestFace(t *testing.T) {
-	f := face{faceOf(mustPeer(t, "1-ff00:0:110,[127.0.0.1]:7")), 3}
+func TestEngineAddr(t *testing.T) {
+	f := engineAddr{engineAddrOf(mustPeer(t, "1-ff00:0:110,[127.0.0.1]:7")), 3}
 	got, err := netip.ParseAddrPort(f.String())
 	if err != nil || got.Port() != 3 || !got.Addr().IsPrivate() {
 		t.Errorf("%s: %v", f, err)
@@ -90,7 +90,7 @@ func TestFace(t *testing.T) {
 		{"1-ff00:0:110,[127.0.0.1]:7", "127.0.0.1:7", false},
 		{"[::ffff:127.0.0.1]:7", "127.0.0.1:8", true},
 	} {
-		if same := faceOf(mustPeer(t, c.a)) == faceOf(mustPeer(t, c.b)); same != c.same {
+		if same := engineAddrOf(mustPeer(t, c.a)) == engineAddrOf(mustPeer(t, c.b)); same != c.same {
 			t.Errorf("%s and %s are one host: %v", c.a, c.b, same)
 		}
 	}

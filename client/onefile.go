@@ -95,8 +95,8 @@ func (s *oneFile) untaken() int64 {
 	return 0
 }
 
-// took notes that the engine has got a block. It tells whether the block came from disk.
-func (s *oneFile) took(piece int, begin, length int64) bool {
+// onBlock notes that the engine has got a block. It tells whether the block came from disk.
+func (s *oneFile) onBlock(piece int, begin, length int64) bool {
 	on := s.blocks.Load()
 	if on == nil || !on.Taken(piece, begin, length) {
 		return false

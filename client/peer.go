@@ -147,18 +147,18 @@ func (p Peer) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 // ID names the peer in pathsel.
 func (p Peer) ID() pathsel.PeerID { return pathsel.PeerID(p.String()) }
 
-// faceOf is the address under which the engine knows a host: a unique local IPv6 address (RFC 4193)
+// engineAddrOf is the address under which the engine knows a host: a unique local IPv6 address (RFC 4193)
 // made of a hash. It must be an IP address, since the engine panics otherwise. The engine bans by
 // IP address, so one bad block ends the host's connections over all paths.
-func faceOf(p Peer) netip.Addr {
+func engineAddrOf(p Peer) netip.Addr {
 	kind := "ip "
 	if _, ok := p.SCION(); ok {
 		kind = "scion "
 	}
-	return faceNamed(kind + p.origin().Host)
+	return engineAddrNamed(kind + p.origin().Host)
 }
 
-func faceNamed(name string) netip.Addr {
+func engineAddrNamed(name string) netip.Addr {
 	sum := sha256.Sum256([]byte(name))
 	var b [16]byte
 	copy(b[1:], sum[:])
@@ -166,21 +166,21 @@ func faceNamed(name string) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// face is the address under which the engine knows one path-level connection. The port is a slot:
+// engineAddr is the address under which the engine knows one path-level connection. The port is a slot:
 // it tells the ports and paths of a host apart, and means nothing on any network.
-type face struct {
+type engineAddr struct {
 	host netip.Addr
 	slot uint16
 }
 
-var _ net.Addr = face{}
+var _ net.Addr = engineAddr{}
 
-func (f face) Network() string { return "braid" }
+func (f engineAddr) Network() string { return "braid" }
 
-func (f face) String() string { return netip.AddrPortFrom(f.host, f.slot).String() }
+func (f engineAddr) String() string { return netip.AddrPortFrom(f.host, f.slot).String() }
 
 // AddrPort is zero, so that the engine never tells other peers of this address (peer exchange).
-func (f face) AddrPort() netip.AddrPort { return netip.AddrPort{} }
+func (f engineAddr) AddrPort() netip.AddrPort { return netip.AddrPort{} }
 
 // IsWebSeed tells whether the peer is a server with the files of one torrent. Other peers have no use
 // for its address.

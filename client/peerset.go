@@ -409,7 +409,7 @@ func (s *pathState) sample(gauges *gauges, now time.Time) {
 		x.PacketsSent, x.PacketsLost, x.PacketsReceived = s.seen.PacketsSent, s.seen.PacketsLost, s.seen.PacketsReceived
 		x.Congestion, x.Window = s.seen.Congestion.State, s.seen.Window
 		x.DeliveryRate, x.PacingRate = s.seen.DeliveryRate, s.seen.PacingRate
-		if g := gauges.find(s.link.face); g != nil {
+		if g := gauges.find(s.link.addr); g != nil {
 			st := g.conn.Stats()
 			s.delivered = s.delivered || st.BytesReadUsefulData.Int64() > 0
 			x.Wasted = uint64(max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()))
@@ -429,7 +429,7 @@ func (s *peerSet) noteData(gauges *gauges, now time.Time) {
 		if r.link == nil {
 			continue
 		}
-		if x := gauges.find(r.link.face); x != nil {
+		if x := gauges.find(r.link.addr); x != nil {
 			st := x.conn.Stats()
 			if n := st.BytesWrittenData.Int64() + st.BytesReadUsefulData.Int64(); n > r.link.data {
 				r.link.data = n

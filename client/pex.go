@@ -22,16 +22,16 @@ import (
 // of anything before it is known that the torrent is not private (BEP 27).
 type exchanger struct {
 	*core
-	connector *connector
-	private   bool // as far as it is known
-	known     bool // it is known what is in the torrent
-	gate      pexGate
-	told      map[pathsel.PeerID]*[pexKinds]pexTold
+	connector   *connector
+	private     bool // as far as it is known
+	isDescribed bool // it is known what is in the torrent
+	admission   pexGate
+	reported    map[pathsel.PeerID]*[pexKinds]pexTold
 }
 
 // exchanged is an event: a peer has sent a message of peer exchange.
 type exchanged struct {
-	face    face
+	from    engineAddr
 	payload []byte
 }
 
@@ -60,7 +60,7 @@ func (x *exchanger) begin() {
 	if x.private = x.source.IsPrivate(); !x.private {
 		x.exchanges.byHash.Store(x.source.InfoHash, exchange{
 			offer: x.offer,
-			heard: func(f face, payload []byte) { x.inbox.put(exchanged{f, payload}) },
+			heard: func(f engineAddr, payload []byte) { x.inbox.put(exchanged{f, payload}) },
 		})
 	}
 }
@@ -71,23 +71,23 @@ func (x *exchanger) end() { x.exchanges.byHash.Delete(x.source.InfoHash) }
 // learn notes that it is known what is in the torrent. One that has turned out to be private exchanges
 // nothing.
 func (x *exchanger) learn(s Source) {
-	if x.known, x.private = true, s.IsPrivate(); x.private {
+	if x.isDescribed, x.private = true, s.IsPrivate(); x.private {
 		x.end()
 	}
 }
 
 // tell sends what is due. It is called every second.
 func (x *exchanger) tell(now time.Time) {
-	if x.private || !x.known || !x.exchanges.on.Load() {
+	if x.private || !x.isDescribed || !x.exchanges.on.Load() {
 		return
 	}
 	rows := map[pathsel.PeerID][]*row{}
 	for r := range x.peers.connected() {
 		rows[r.remoteID()] = append(rows[r.remoteID()], r)
 	}
-	for id := range x.told {
+	for id := range x.reported {
 		if rows[id] == nil {
-			delete(x.told, id)
+			delete(x.reported, id)
 		}
 	}
 	all := map[pathsel.PeerID][]pexPeer{}
@@ -95,10 +95,10 @@ func (x *exchanger) tell(now time.Time) {
 		all[id] = x.addresses(rs)
 	}
 	for id, rs := range rows {
-		told := x.told[id]
+		told := x.reported[id]
 		if told == nil {
 			told = &[pexKinds]pexTold{}
-			x.told[id] = told
+			x.reported[id] = told
 		}
 		for kind := range pexKinds {
 			x.tellOne(rs, kind, &told[kind], all, now)
@@ -113,7 +113,7 @@ func (x *exchanger) tellOne(rs []*row, kind pexKind, told *pexTold, all map[path
 		return
 	}
 	for _, r := range rs {
-		g := x.gauges.find(r.link.face)
+		g := x.gauges.find(r.link.addr)
 		if g == nil || !g.exchanges[kind].Load() || !slices.Contains(x.offer(r.transport).Index, pexNames[kind]) {
 			continue
 		}
@@ -146,7 +146,7 @@ func (x *exchanger) present(to *row, kind pexKind, all map[pathsel.PeerID][]pexP
 func (x *exchanger) addresses(rs []*row) (out []pexPeer) {
 	pieces, _ := x.torrent.Size()
 	for _, r := range rs {
-		g := x.gauges.find(r.link.face)
+		g := x.gauges.find(r.link.addr)
 		if g == nil || !r.link.Proven() || !r.link.Peer().Dialable() {
 			continue
 		}
@@ -189,7 +189,7 @@ func (x *exchanger) home() (ia pathsel.IA, host netip.Addr) {
 // onMessage takes the addresses that a peer has named. It does not act on dropped ones: they may be
 // reached all the same.
 func (x *exchanger) onMessage(e exchanged) {
-	l := x.offers.linkAt(e.face)
+	l := x.offers.linkAt(e.from)
 	if x.private || l == nil || !x.exchanges.on.Load() {
 		return
 	}
@@ -204,7 +204,7 @@ func (x *exchanger) onMessage(e exchanged) {
 		from.IA = ^home // it may be anywhere
 	}
 	named := slices.DeleteFunc(m.added, func(p pexPeer) bool { return !mayName(from, p.at, home, own) })
-	for _, p := range x.gate.admit(l.Origin(), named, time.Now()) {
+	for _, p := range x.admission.admit(l.Origin(), named, time.Now()) {
 		x.connector.add(p.peer(), FromPEX, true)
 	}
 	if d := x.dht.Load(); d != nil && m.dht != 0 && from.IA != 0 && l.Proven() {

@@ -103,11 +103,11 @@ func TestPeerExchange(t *testing.T) {
 	}
 	hub.offers.mu.Lock()
 	if len(hub.offers.used) < 5 {
-		t.Errorf("only %d faces", len(hub.offers.used))
+		t.Errorf("only %d engine addresses", len(hub.offers.used))
 	}
 	for f := range hub.offers.used {
 		if host := f.host.As16(); bytes.Contains(raw.seen.Bytes(), host[:]) {
-			t.Errorf("face %v was sent", f)
+			t.Errorf("engine address %v was sent", f)
 		}
 	}
 	hub.offers.mu.Unlock()

@@ -21,7 +21,7 @@ type exchange struct {
 	// offer lists the extensions that a connection over a transport is offered.
 	offer func(transport string) *torrent.LocalLtepProtocolMap
 	// heard is called with each message, with the engine's lock held. It must not block.
-	heard func(from face, payload []byte)
+	heard func(from engineAddr, payload []byte)
 }
 
 // Peers number their messages by the place of the extension in these lists, from 1 (BEP 10).
@@ -50,8 +50,8 @@ func (s *exchanges) install(c *torrent.Callbacks, g *gauges) {
 		if n := int(e.ExtensionNumber); n < firstExchange || n > lastExchange || len(e.Payload) > maxPEX {
 			return
 		}
-		f, isFace := e.PeerConn.RemoteAddr.(face)
-		if x, ok := s.byHash.Load(metainfo.Hash(e.PeerConn.Torrent().InfoHash())); ok && isFace {
+		f, isAddr := e.PeerConn.RemoteAddr.(engineAddr)
+		if x, ok := s.byHash.Load(metainfo.Hash(e.PeerConn.Torrent().InfoHash())); ok && isAddr {
 			x.(exchange).heard(f, slices.Clone(e.Payload))
 		}
 	})

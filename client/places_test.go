@@ -116,7 +116,7 @@ func TestAdmitProperties(t *testing.T) {
 }
 
 // linkOf makes a link of an accepted connection.
-func linkOf(w Wire, transport string, f face, onClose func()) *link {
+func linkOf(w Wire, transport string, f engineAddr, onClose func()) *link {
 	return newLink(wire.Accepted(originWire{w}, wire.Options{Addr: f, OnClose: onClose}), w, transport, f)
 }
 
@@ -135,7 +135,7 @@ func TestSilentFlood(t *testing.T) {
 	slots := newOffers()
 	connect := func(peer, transport string) (*link, error) {
 		w, _ := pipeTo(t, peer)
-		f, err := slots.takeSlot(faceOf(w.Peer()))
+		f, err := slots.takeSlot(engineAddrOf(w.Peer()))
 		if err != nil {
 			t.Fatal(err)
 		}

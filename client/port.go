@@ -7,11 +7,11 @@ import "braid/scionnet"
 // second.
 func (x *exchanger) nodes() {
 	d := x.dht.Load()
-	if d == nil || x.private || !x.known {
+	if d == nil || x.private || !x.isDescribed {
 		return
 	}
 	for r := range x.peers.connected() {
-		g := x.gauges.find(r.link.face)
+		g := x.gauges.find(r.link.addr)
 		if g == nil || !r.link.Peer().Dialable() {
 			continue
 		}

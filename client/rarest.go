@@ -135,7 +135,7 @@ func (f *rarestFirst) view() rarestView {
 	}
 	seen := map[pathsel.PeerID]bool{}
 	for r := range f.peers.connected() {
-		g := f.gauges.find(r.link.face)
+		g := f.gauges.find(r.link.addr)
 		if g == nil {
 			continue
 		}

@@ -33,19 +33,19 @@ import (
 // until its rate is known, which delays it near the end. On paths of 18 and 1.8 Mbit/s it reached
 // four fifths of the rate that it has with an ordinary seed.
 type revelation struct {
-	alone  int // the least number of pieces ahead of a peer that is the only one; otherwise two
-	length float64
-	random *rand.Rand
-	claims []uint16    // for each piece: peers that have it, or that were shown it and will fetch it
-	fresh  wire.Bitset // pieces without claims
-	left   int         // number of fresh pieces
-	whole  int         // peers that have every piece, which is a claim to each
-	peers  map[pathsel.PeerID]*viewer
+	alone     int // the least number of pieces ahead of a peer that is the only one; otherwise two
+	length    float64
+	random    *rand.Rand
+	claims    []uint16    // for each piece: peers that have it, or that were shown it and will fetch it
+	fresh     wire.Bitset // pieces without claims
+	unclaimed int         // number of fresh pieces
+	whole     int         // peers that have every piece, which is a claim to each
+	peers     map[pathsel.PeerID]*viewer
 }
 
 // viewer is a peer that is shown pieces.
 type viewer struct {
-	told, has, asked, claimed wire.Bitset
+	shown, has, asked, claimed wire.Bitset
 
 	looked int // where rarest begins to look
 
@@ -99,8 +99,8 @@ const (
 // lacks is the first piece from that one on, of so many, that the peer was not told of and does not
 // have; -1 if there is none.
 func (p *viewer) lacks(from, pieces int) int {
-	for w := from / 64; w < len(p.told); w++ {
-		word := ^(p.told[w] | p.has[w])
+	for w := from / 64; w < len(p.shown); w++ {
+		word := ^(p.shown[w] | p.has[w])
 		if w == from/64 {
 			word &^= 1<<(from%64) - 1
 		}
@@ -119,7 +119,7 @@ func newRevelation(pieces int, length int64, seed uint64) *revelation {
 		// Less, and the peer runs dry before its rate is known; more, and the next peer finds much
 		// claimed.
 		alone: max(2, pieces/64), length: float64(length), random: rand.New(rand.NewPCG(seed, 16)),
-		claims: make([]uint16, pieces), fresh: wire.FullBitset(pieces), left: pieces,
+		claims: make([]uint16, pieces), fresh: wire.FullBitset(pieces), unclaimed: pieces,
 		peers: map[pathsel.PeerID]*viewer{},
 	}
 	return r
@@ -132,7 +132,7 @@ func (r *revelation) claim(p *viewer, piece int) {
 	p.claimed.Set(piece)
 	if r.claims[piece]++; r.claims[piece] == 1 {
 		r.fresh.Clear(piece)
-		r.left--
+		r.unclaimed--
 	}
 }
 
@@ -143,7 +143,7 @@ func (r *revelation) unclaim(p *viewer, piece int) {
 	p.claimed.Clear(piece)
 	if r.claims[piece]--; r.claims[piece] == 0 {
 		r.fresh.Set(piece)
-		r.left++
+		r.unclaimed++
 	}
 }
 
@@ -153,7 +153,7 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || p.has.Has(piece) {
 		return
 	}
-	if p.has.Set(piece); !p.told.Has(piece) {
+	if p.has.Set(piece); !p.shown.Has(piece) {
 		p.lacking--
 	}
 	if p.count++; p.count == len(r.claims) {
@@ -161,7 +161,7 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 		return
 	}
 	r.claim(p, piece)
-	if !p.told.Has(piece) {
+	if !p.shown.Has(piece) {
 		return
 	}
 	p.ahead--
@@ -184,7 +184,7 @@ func (r *revelation) hasAll(id pathsel.PeerID) {
 // asks notes that a peer has asked for a part of a piece.
 func (r *revelation) asks(id pathsel.PeerID, piece int, now time.Time) {
 	p := r.peers[id]
-	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || !p.told.Has(piece) || p.has.Has(piece) {
+	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || !p.shown.Has(piece) || p.has.Has(piece) {
 		return
 	}
 	p.moved = now
@@ -215,7 +215,7 @@ func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 	if r.peers[id] == nil {
 		n := len(r.claims)
 		r.peers[id] = &viewer{
-			told: wire.NewBitset(n), has: wire.NewBitset(n), asked: wire.NewBitset(n), claimed: wire.NewBitset(n),
+			shown: wire.NewBitset(n), has: wire.NewBitset(n), asked: wire.NewBitset(n), claimed: wire.NewBitset(n),
 			lacking: n, served: true, moved: now,
 		}
 	}
@@ -241,7 +241,7 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 	if len(r.peers) > len(there) {
 		r.forget(there)
 	}
-	fresh := r.left > 0 && r.whole == 0
+	fresh := r.unclaimed > 0 && r.whole == 0
 	for _, b := range there {
 		p := r.peers[b.id]
 		least, ahead := 2, aheadTime+b.rtt
@@ -256,7 +256,7 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 	}
 	show := map[pathsel.PeerID][]int{}
 	give := func(id pathsel.PeerID, p *viewer, piece int) {
-		if p.told.Set(piece); !p.has.Has(piece) {
+		if p.shown.Set(piece); !p.has.Has(piece) {
 			p.lacking--
 		}
 		p.given = true
@@ -342,15 +342,15 @@ func (r *revelation) release(p *viewer, but, nor wire.Bitset) {
 // seeds show different pieces. With first it is the first one, for a single peer, which may want
 // them in order.
 func (r *revelation) next(p *viewer, first bool) int {
-	if r.left == 0 {
+	if r.unclaimed == 0 {
 		return -1
 	}
 	if !first {
-		if i := r.fresh.Next(r.random.IntN(len(r.claims)), p.told); i >= 0 {
+		if i := r.fresh.Next(r.random.IntN(len(r.claims)), p.shown); i >= 0 {
 			return i
 		}
 	}
-	return r.fresh.Next(0, p.told)
+	return r.fresh.Next(0, p.shown)
 }
 
 // rarestFrom is how many pieces the rarest are chosen from. A peer is shown more as soon as it has
@@ -386,7 +386,7 @@ func (r *revelation) shown(id pathsel.PeerID) wire.Bitset {
 	if p == nil || p.whole {
 		return nil
 	}
-	pieces := slices.Clone(p.told)
+	pieces := slices.Clone(p.shown)
 	for w, there := range p.has {
 		pieces[w] &^= there
 	}

@@ -346,8 +346,8 @@ func TestRevealNonsense(t *testing.T) {
 	}
 	s.leechers[0].gone, s.leechers[1].gone = true, true
 	s.look()
-	if s.left != 10 || len(s.peers) != 0 {
-		t.Errorf("%d of 10 pieces are fresh when all have left, %d peers", s.left, len(s.peers))
+	if s.unclaimed != 10 || len(s.peers) != 0 {
+		t.Errorf("%d of 10 pieces are fresh when all have left, %d peers", s.unclaimed, len(s.peers))
 	}
 }
 
@@ -369,8 +369,8 @@ func TestRevealBesideWhole(t *testing.T) {
 	if show := r.step(now, []viewing{a, b}); len(show["a"]) == 0 || len(show["b"]) > 0 {
 		t.Errorf("shown to a peer that nobody serves: %v", show)
 	}
-	if r.step(now, []viewing{a}); r.complete() || r.left == 0 {
-		t.Errorf("it has left: complete %v, %d pieces fresh", r.complete(), r.left)
+	if r.step(now, []viewing{a}); r.complete() || r.unclaimed == 0 {
+		t.Errorf("it has left: complete %v, %d pieces fresh", r.complete(), r.unclaimed)
 	}
 }
 
@@ -381,7 +381,7 @@ func (r *revelation) check(t *testing.T) {
 	for id, p := range r.peers {
 		count, ahead, waiting, lacking := 0, 0, 0, 0
 		for i := range r.claims {
-			if !p.has.Has(i) && !p.told.Has(i) {
+			if !p.has.Has(i) && !p.shown.Has(i) {
 				lacking++
 			}
 			if p.claimed.Has(i) {
@@ -389,7 +389,7 @@ func (r *revelation) check(t *testing.T) {
 			}
 			if p.has.Has(i) {
 				count++
-			} else if p.told.Has(i) {
+			} else if p.shown.Has(i) {
 				ahead++
 				if p.asked.Has(i) {
 					waiting++
@@ -415,8 +415,8 @@ func (r *revelation) check(t *testing.T) {
 			left++
 		}
 	}
-	if !slices.Equal(claims, r.claims) || left != r.left || whole != r.whole {
-		t.Errorf("claims %v, left %d, whole %d; should be %v, %d, %d", r.claims, r.left, r.whole, claims, left, whole)
+	if !slices.Equal(claims, r.claims) || left != r.unclaimed || whole != r.whole {
+		t.Errorf("claims %v, left %d, whole %d; should be %v, %d, %d", r.claims, r.unclaimed, r.whole, claims, left, whole)
 	}
 }
 
@@ -525,7 +525,7 @@ func TestHasAllClaimsNothing(t *testing.T) {
 		r.join(id, time.Time{})
 		r.hasAll(id)
 		r.step(time.Time{}, []viewing{{id: id, served: true}})
-		if p := r.peers[id]; p.claimed.Next(0, nil) >= 0 || p.has.Next(0, nil) >= 0 || r.left != 1<<20 || len(r.peers) != 1 {
+		if p := r.peers[id]; p.claimed.Next(0, nil) >= 0 || p.has.Next(0, nil) >= 0 || r.unclaimed != 1<<20 || len(r.peers) != 1 {
 			t.Fatal("pieces were gone over")
 		}
 	}
@@ -540,7 +540,7 @@ func TestRarest(t *testing.T) {
 	p := r.peers["a"]
 	for i := range pieces {
 		if i%1000 != 7 {
-			p.told.Set(i)
+			p.shown.Set(i)
 		}
 	}
 	p.looked = pieces / 2
@@ -550,17 +550,17 @@ func TestRarest(t *testing.T) {
 			t.Fatalf("%d shown, %d left", len(show), left)
 		}
 		for _, i := range show {
-			if p.told.Has(i) {
+			if p.shown.Has(i) {
 				t.Fatalf("piece %d is shown again", i)
 			}
-			p.told.Set(i)
+			p.shown.Set(i)
 			left--
 		}
 	}
 	if show := r.rarest(p, 3); len(show) > 0 {
 		t.Errorf("%v is left", show)
 	}
-	if allocated := testing.AllocsPerRun(10, func() { p.told.Clear(7); r.rarest(p, 1); p.told.Set(7) }); allocated > 20 {
+	if allocated := testing.AllocsPerRun(10, func() { p.shown.Clear(7); r.rarest(p, 1); p.shown.Set(7) }); allocated > 20 {
 		t.Errorf("%v allocations", allocated)
 	}
 }

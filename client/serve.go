@@ -32,7 +32,7 @@ func (s *server) view() (v pathsel.UploadView, links []*link) {
 		id := r.remoteID()
 		_, sent := l.Bytes()
 		v.Uploads = append(v.Uploads, pathsel.Upload{
-			Peer: id, Origin: l.Origin(), Conn: l.face.String(), Links: path.Interfaces,
+			Peer: id, Origin: l.Origin(), Conn: l.addr.String(), Links: path.Interfaces,
 			Wants: l.Filter.PeerInterested(), Sent: sent,
 		})
 		if links = append(links, l); v.Received != nil {

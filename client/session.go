@@ -10,7 +10,7 @@
 //	connector  the part that carries out what pathsel has decided: opens, parks and closes connections
 //	peerSet    the peers of a transfer and their path-level peers
 //	offers     the engine's dialer: the path-level peers that it may dial
-//	face       the address that the engine sees: a made-up IPv6 address for a host or key, and a port
+//	engineAddr the address that the engine sees: a made-up IPv6 address for a host or key, and a port
 //	link       a connection; what sits on it is in package wire
 //	gauge      what the engine does on a connection: outstanding requests, choked or not
 //
@@ -284,7 +284,7 @@ func (s *Session) welcome(t Transport, w Wire) error {
 	if s.offers.isBanned(suspectOf(originOf(w))) {
 		return errBanned
 	}
-	f, err := s.offers.takeSlot(faceOfAccepted(w))
+	f, err := s.offers.takeSlot(addrOfAccepted(w))
 	if err != nil {
 		return err
 	}
@@ -328,7 +328,7 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 		}
 	}
 	s.mu.Unlock()
-	if f, ok := c.RemoteAddr.(face); ok && t != nil {
+	if f, ok := c.RemoteAddr.(engineAddr); ok && t != nil {
 		if l := s.offers.linkAt(f); l != nil {
 			l.Filter.UseDisk(t.store)
 			l.LimitBy(t.loop.options.Limiter)

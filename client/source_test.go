@@ -191,8 +191,8 @@ func FuzzParsePeer(f *testing.F) {
 		if err != nil || p != q {
 			t.Errorf("%q gives %q, which gives %v, %v", s, p, q, err)
 		}
-		if !faceOf(p).Is6() || faceOf(p).As16()[0] != 0xfd {
-			t.Errorf("%q has the face %s", s, faceOf(p))
+		if !engineAddrOf(p).Is6() || engineAddrOf(p).As16()[0] != 0xfd {
+			t.Errorf("%q has the engine address %s", s, engineAddrOf(p))
 		}
 	})
 }

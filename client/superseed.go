@@ -41,7 +41,7 @@ func (s *superSeeder) view() (there []viewing, links map[pathsel.PeerID][]*link)
 		v.rate += r.out.rate / 8
 		v.rtt = max(v.rtt, r.seen.RTT)
 		links[id] = append(links[id], l)
-		if g := s.gauges.find(l.face); g != nil {
+		if g := s.gauges.find(l.addr); g != nil {
 			v.news = append(v.news, g.takeNews())
 		}
 	}

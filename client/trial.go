@@ -23,9 +23,9 @@ import (
 type trial struct {
 	piece    int
 	suspects []suspect
-	tried    []face // suspects' connections that have had a turn
-	alone    face   // the suspect's connection whose turn it is; zero: peers that are no suspects send it
-	blocks   int    // blocks of the piece that were there at the last step
+	tried    []engineAddr // suspects' connections that have had a turn
+	alone    engineAddr   // the suspect's connection whose turn it is; zero: peers that are no suspects send it
+	blocks   int          // blocks of the piece that were there at the last step
 	begun    time.Time
 	turn     time.Time // when the turn began
 	moved    time.Time // when the last block came
@@ -50,7 +50,7 @@ const (
 
 // witness is a connection that could be asked for blocks.
 type witness struct {
-	face    face
+	addr    engineAddr
 	suspect suspect
 	has     func(piece int) bool
 	good    int64 // right pieces to which it has contributed
@@ -82,8 +82,8 @@ func (t trials) wrong(piece int, senders []suspect, now time.Time) trials {
 	return t
 }
 
-// settled ends the trial of a piece.
-func (t trials) settled(piece int) trials {
+// end ends the trial of a piece.
+func (t trials) end(piece int) trials {
 	return slices.DeleteFunc(t, func(x *trial) bool { return x.piece == piece })
 }
 
@@ -97,15 +97,15 @@ func (t trials) accuses(s suspect) bool {
 
 // step returns the trials that go on, and the connections that are suspended meanwhile. blocks is how many
 // blocks of a piece are there.
-func (t trials) step(now time.Time, there []witness, blocks func(piece int) int, banned func(suspect) bool) (trials, map[face]bool) {
+func (t trials) step(now time.Time, there []witness, blocks func(piece int) int, banned func(suspect) bool) (trials, map[engineAddr]bool) {
 	t = slices.DeleteFunc(t, func(x *trial) bool { return slices.ContainsFunc(x.suspects, banned) })
 	for len(t) > 0 && !t[0].proceed(now, there, blocks(t[0].piece), t.accuses) {
 		t = t[1:]
 	}
-	suspended := map[face]bool{}
+	suspended := map[engineAddr]bool{}
 	for _, w := range there {
-		if len(t) > 0 && (now.Sub(t[0].begun) < trialPause || t.accuses(w.suspect) && w.face != t[0].alone) {
-			suspended[w.face] = true
+		if len(t) > 0 && (now.Sub(t[0].begun) < trialPause || t.accuses(w.suspect) && w.addr != t[0].alone) {
+			suspended[w.addr] = true
 		}
 	}
 	return t, suspended
@@ -121,17 +121,17 @@ func (t *trial) proceed(now time.Time, there []witness, blocks int, accused func
 	for i, w := range there {
 		switch {
 		case !w.has(t.piece):
-		case t.alone != face{} && w.face == t.alone && !over, t.alone == face{} && !accused(w.suspect) && !over:
+		case t.alone != engineAddr{} && w.addr == t.alone && !over, t.alone == engineAddr{} && !accused(w.suspect) && !over:
 			return true
-		case accused(w.suspect) && !slices.Contains(t.tried, w.face) && (next == nil || w.good > next.good):
+		case accused(w.suspect) && !slices.Contains(t.tried, w.addr) && (next == nil || w.good > next.good):
 			next = &there[i]
 		}
 	}
 	if next == nil || len(t.tried) == maxTurns {
 		return false
 	}
-	t.alone, t.turn, t.moved = next.face, now, now
-	t.tried = append(t.tried, next.face)
+	t.alone, t.turn, t.moved = next.addr, now, now
+	t.tried = append(t.tried, next.addr)
 	return true
 }
 
@@ -142,7 +142,7 @@ type trialRunner struct {
 	calls     chan<- func() // to the transfer's goroutine
 	trials    trials
 	rarest    *rarestFirst
-	suspended map[face]*link
+	suspended map[engineAddr]*link
 	spoilt    map[int]bool // unfinished pieces with blocks of suspects, which are not requested
 	busy      atomic.Bool  // there are trials
 }
@@ -178,7 +178,7 @@ func (e *trialRunner) onHashed(piece int, right bool, senders []suspect) {
 	e.judge.judge()
 	switch {
 	case right:
-		e.trials = e.trials.settled(piece)
+		e.trials = e.trials.end(piece)
 	case !slices.ContainsFunc(senders, e.offers.isBanned): // otherwise the guilty one is known
 		e.trials = e.trials.wrong(piece, senders, time.Now())
 	}
@@ -191,20 +191,20 @@ func (e *trialRunner) look() {
 		return
 	}
 	var there []witness
-	links := map[face]*link{}
+	links := map[engineAddr]*link{}
 	for r := range e.peers.connected() {
-		g := e.gauges.find(r.link.face)
+		g := e.gauges.find(r.link.addr)
 		if g == nil || !r.link.Filter.CouldAsk() {
 			continue
 		}
 		st := g.conn.Stats()
-		links[r.link.face] = r.link
+		links[r.link.addr] = r.link
 		there = append(there, witness{
-			face: r.link.face, suspect: suspectOf(r.link.Origin()), good: st.PiecesDirtiedGood.Int64(),
+			addr: r.link.addr, suspect: suspectOf(r.link.Origin()), good: st.PiecesDirtiedGood.Int64(),
 			has: func(piece int) bool { return hasPiece(g.conn.Pieces(), piece) },
 		})
 	}
-	var suspended map[face]bool
+	var suspended map[engineAddr]bool
 	e.trials, suspended = e.trials.step(time.Now(), there, e.blame.blocksOf, e.offers.isBanned)
 	for f, l := range e.suspended {
 		if !suspended[f] {

@@ -141,7 +141,7 @@ func (f steady) serve(c net.Conn, src Source) {
 
 // Whose turn it is while a piece is fetched again, and who is suspended.
 func TestTrials(t *testing.T) {
-	at := func(i byte) face { return face{slot: uint16(i)} }
+	at := func(i byte) engineAddr { return engineAddr{slot: uint16(i)} }
 	of := func(i byte) suspect { return suspect{host: fmt.Sprint("10.0.0.", i)} }
 	everything := func(int) bool { return true }
 	witnessOf := func(i byte, good int64) witness { return witness{at(i), of(i), everything, good} }
@@ -176,7 +176,7 @@ func TestTrials(t *testing.T) {
 	} {
 		now := time.Unix(1, 0)
 		all := trials(nil).wrong(7, c.senders, now)
-		var suspended map[face]bool
+		var suspended map[engineAddr]bool
 		for _, after := range c.at {
 			all, suspended = all.step(now.Add(after), c.there, func(int) int { return 0 }, c.banned)
 		}
@@ -193,15 +193,15 @@ func TestTrials(t *testing.T) {
 // A turn in which blocks come goes on, but not for ever.
 func TestTurns(t *testing.T) {
 	everything := func(int) bool { return true }
-	there := []witness{{face{slot: 1}, suspect{host: "a"}, everything, 1}, {face{slot: 2}, suspect{host: "b"}, everything, 0}}
+	there := []witness{{engineAddr{slot: 1}, suspect{host: "a"}, everything, 1}, {engineAddr{slot: 2}, suspect{host: "b"}, everything, 0}}
 	begin := time.Unix(1, 0)
 	all := trials(nil).wrong(7, []suspect{{host: "a"}, {host: "b"}}, begin)
 	var turns []time.Duration
-	var last map[face]bool
+	var last map[engineAddr]bool
 	blocks := 0
 	for after := trialPause; len(all) > 0; after += time.Second {
 		blocks++
-		var suspended map[face]bool
+		var suspended map[engineAddr]bool
 		all, suspended = all.step(begin.Add(after), there, func(int) int { return blocks }, func(suspect) bool { return false })
 		if !maps.Equal(suspended, last) {
 			turns, last = append(turns, after-trialPause), suspended
@@ -231,7 +231,7 @@ func TestTrialsAreBounded(t *testing.T) {
 	if n := len(all[0].suspects); n != maxSenders {
 		t.Errorf("%d suspects", n)
 	}
-	if all = all.settled(0); len(all) != maxTrials-1 || all.accuses(suspect{host: "0"}) {
+	if all = all.end(0); len(all) != maxTrials-1 || all.accuses(suspect{host: "0"}) {
 		t.Error("a settled piece accuses still")
 	}
 }

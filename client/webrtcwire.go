@@ -193,8 +193,8 @@ func (w *rtcWire) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-func (w *rtcWire) LocalAddr() net.Addr    { return face{} }
-func (w *rtcWire) RemoteAddr() net.Addr   { return face{} }
+func (w *rtcWire) LocalAddr() net.Addr    { return engineAddr{} }
+func (w *rtcWire) RemoteAddr() net.Addr   { return engineAddr{} }
 func (w *rtcWire) Peer() Peer             { return w.peer }
 func (w *rtcWire) Path() pathsel.Path     { return pathsel.Path{} }
 func (w *rtcWire) Key() *scionnet.PeerKey { return nil }

@@ -73,14 +73,14 @@ const (
 // mapper knows under which addresses the AS's routers see one socket. A nil mapper is that of a
 // host without NAT.
 type mapper struct {
-	host    *Host
-	local   Addr
-	log     *slog.Logger
-	socket  *net.UDPConn
-	order   []*mapping
-	routers map[netip.AddrPort]*mapping // not changed after creation
-	behind  atomic.Bool                 // some router sees another address than the local one
-	onMove  atomic.Pointer[func(router netip.AddrPort, now Addr)]
+	host       *Host
+	local      Addr
+	log        *slog.Logger
+	socket     *net.UDPConn
+	order      []*mapping
+	routers    map[netip.AddrPort]*mapping // not changed after creation
+	translated atomic.Bool                 // some router sees another address than the local one
+	onMove     atomic.Pointer[func(router netip.AddrPort, now Addr)]
 
 	answers chan natAnswer
 	poke    chan struct{} // another port of the host has a new address
@@ -153,7 +153,7 @@ func (h *Host) newMapper(ctx context.Context, socket *net.UDPConn) (*mapper, err
 	if err := m.discover(ctx); err != nil {
 		return nil, err
 	}
-	if h.nat == NATAuto && !m.behind.Load() && !slices.ContainsFunc(m.order, unanswered) {
+	if h.nat == NATAuto && !m.translated.Load() && !slices.ContainsFunc(m.order, unanswered) {
 		return nil, nil
 	}
 	return m, nil
@@ -259,7 +259,7 @@ func (m *mapper) run(ctx context.Context) {
 		case <-tick.C:
 		}
 		wait := natLook
-		if !m.behind.Load() {
+		if !m.translated.Load() {
 			wait = natRenew
 			if m.host.nat == NATAuto && !slices.ContainsFunc(m.order, unanswered) {
 				return // there is no NAT
@@ -333,7 +333,7 @@ func (m *mapper) accept(a natAnswer, now time.Time) {
 			level = slog.LevelInfo
 		}
 		m.log.Log(context.Background(), level, "the host is behind a NAT", "local", m.local, "seen_as", seen, "by_router", x.router)
-		m.behind.Store(true)
+		m.translated.Store(true)
 		m.host.setNATView(x.router, natBehind)
 		m.host.behindNAT.Store(true)
 	}
@@ -362,7 +362,7 @@ func (e *NATPortError) Error() string {
 }
 
 // isOn tells whether some router sees another address than the local one.
-func (m *mapper) isOn() bool { return m != nil && m.behind.Load() }
+func (m *mapper) isOn() bool { return m != nil && m.translated.Load() }
 
 // source is the address for the headers of packets along w. Inside the AS, it is the local one.
 func (m *mapper) source(local Addr, w *way) Addr {

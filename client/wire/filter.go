@@ -347,7 +347,7 @@ func (f *Filter) departs(m message) verdict {
 		}
 	case msgBitfield, msgHaveAll, msgHaveNone:
 		if !f.concealing {
-			f.lastTwo.told = m.pieces
+			f.lastTwo.count = m.pieces
 			break
 		}
 		f.announceLocked()

@@ -16,7 +16,7 @@ type framing struct {
 	old     bool   // the peer ID is of a Transmission that does not answer cancels
 	ours    bool   // the peer ID is of the engine that braid uses
 	whole   bool   // bitfields and extended handshakes are read, for which they must be buffered whole
-	left    uint64 // bytes of the present message that are still to come
+	rest    uint64 // bytes of the present message that are still to come
 	drop    bool   // these bytes are dropped
 }
 
@@ -119,15 +119,15 @@ func haves(pieces []uint32) []byte {
 func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consumed int, drops []span, stopped bool) {
 	i := 0
 	for {
-		if f.left > 0 {
-			n := min(f.left, uint64(len(b)-i))
+		if f.rest > 0 {
+			n := min(f.rest, uint64(len(b)-i))
 			if f.drop && n > 0 {
 				drops = append(drops, span{i, i + int(n)})
 			}
 			i += int(n)
-			f.left -= n
+			f.rest -= n
 		}
-		if f.left > 0 {
+		if f.rest > 0 {
 			return i, drops, false
 		}
 		if stop && f.begun {
@@ -142,7 +142,7 @@ func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consume
 			if len(rest) < handshakeSize {
 				return i, drops, false
 			}
-			f.begun, f.drop, f.left = true, false, uint64(handshakeSize)
+			f.begun, f.drop, f.rest = true, false, uint64(handshakeSize)
 			f.fast = rest[handshakeHead-1]&4 != 0
 			id := rest[handshakeSize-20 : handshakeSize]
 			f.old, f.ours = isOldTransmission(id), bytes.HasPrefix(id, []byte("-GT"))
@@ -166,7 +166,7 @@ func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consume
 		case hold, refuse:
 			return i, drops, true
 		default:
-			f.left, f.drop = m.size, v == drop
+			f.rest, f.drop = m.size, v == drop
 		}
 	}
 }

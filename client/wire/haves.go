@@ -19,7 +19,7 @@ import "time"
 // Peers with the engine that braid uses are told at once. A torrent of one piece has no other piece
 // to tell: there libtorrent has to come back.
 type lastTwo struct {
-	told  int      // pieces that the peer was told of, or is about to be
+	count int      // pieces that the peer was told of, or is about to be
 	kept  []uint32 // held back; at most one
 	since time.Time
 }
@@ -30,8 +30,8 @@ const lastTwoPatience = 30 * time.Second
 
 // tell notes that we have one more of so many pieces, and returns the pieces to tell the peer now.
 func (x *lastTwo) tell(piece uint32, pieces int, now time.Time) []uint32 {
-	x.told++
-	if pieces > 1 && x.told == pieces-1 {
+	x.count++
+	if pieces > 1 && x.count == pieces-1 {
 		x.kept, x.since = append(x.kept, piece), now
 		return nil
 	}

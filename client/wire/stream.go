@@ -53,7 +53,7 @@ func (f *Filter) pass(b []byte) ([]byte, error) {
 	f.mu.Lock()
 	fetch := len(f.fetches) > 0
 	stop := len(f.forEngine) > 0 || fetch
-	boundary := f.in.begun && f.in.left == 0
+	boundary := f.in.begun && f.in.rest == 0
 	if boundary && len(f.forEngine) > 0 {
 		f.ready, f.forEngine = append(f.ready[:0], f.forEngine...), f.forEngine[:0]
 		f.mu.Unlock()
@@ -91,7 +91,7 @@ func (f *Filter) pass(b []byte) ([]byte, error) {
 		f.fault = errForeign
 	}
 	if f.blockComing && consumed > 0 {
-		f.blockComing = f.inBlock && f.in.left > 0
+		f.blockComing = f.inBlock && f.in.rest > 0
 		f.comes(f.blockComing)
 	}
 	f.needsMore = !stopped && len(rest) == 0
@@ -267,7 +267,7 @@ func (f *Filter) send() {
 // writeOurs writes the filter's own messages to the peer, at a boundary between messages. Called with
 // writing held.
 func (f *Filter) writeOurs() error {
-	if len(f.unfinished) > 0 || f.out.left > 0 {
+	if len(f.unfinished) > 0 || f.out.rest > 0 {
 		return nil // in the middle of a message, the end of which is written soon
 	}
 	f.mu.Lock()

@@ -48,11 +48,11 @@ type Config struct {
 // Mirror keeps a copy of what a source offers. Its methods are for one goroutine.
 type Mirror struct {
 	Config
-	source source
-	known  map[string]Torrent       // what is in the offers, by link
-	ready  map[string]client.Source // torrents that were read in this look, by info hash
-	misses map[string]int           // looks in a row that did not find out what is in an offer
-	told   map[string]string        // the last event of each torrent or link
+	source   source
+	offered  map[string]Torrent       // what is in the offers, by link
+	ready    map[string]client.Source // torrents that were read in this look, by info hash
+	misses   map[string]int           // looks in a row that did not find out what is in an offer
+	reported map[string]string        // the last event of each torrent or link
 }
 
 // saved is the content of the state file.
@@ -67,7 +67,7 @@ func Open(cfg Config) (*Mirror, error) {
 	if err := cfg.Filter.Check(); err != nil {
 		return nil, err
 	}
-	m := &Mirror{Config: cfg, known: map[string]Torrent{}, misses: map[string]int{}, told: map[string]string{}}
+	m := &Mirror{Config: cfg, offered: map[string]Torrent{}, misses: map[string]int{}, reported: map[string]string{}}
 	m.source = source{name: cfg.Source, scion: cfg.Node.HTTP()}
 	b, err := os.ReadFile(cfg.State)
 	if errors.Is(err, os.ErrNotExist) {
@@ -83,7 +83,7 @@ func Open(cfg Config) (*Mirror, error) {
 	}
 	m.source.asked = s.Answer
 	for link, t := range s.Known {
-		m.known[link] = t
+		m.offered[link] = t
 	}
 	return m, nil
 }
@@ -119,7 +119,7 @@ func (m *Mirror) Look(ctx context.Context) error {
 	}
 	// What the filter leaves out is offered all the same.
 	for _, o := range m.source.asked.Offers {
-		if t, ok := m.known[o.Link]; ok && !m.Filter.Wants(o.Title) && m.holds(t.Hash) {
+		if t, ok := m.offered[o.Link]; ok && !m.Filter.Wants(o.Title) && m.holds(t.Hash) {
 			offered = append(offered, t)
 		}
 	}
@@ -148,7 +148,7 @@ func found(all, wanted, unknown int, unchanged bool) string {
 func (m *Mirror) resolve(ctx context.Context, wanted []Offer) (offered []Torrent, unknown int, err error) {
 	var open []Offer
 	for _, o := range wanted {
-		if _, ok := m.known[o.Link]; !ok {
+		if _, ok := m.offered[o.Link]; !ok {
 			open = append(open, o)
 		}
 	}
@@ -163,7 +163,7 @@ func (m *Mirror) resolve(ctx context.Context, wanted []Offer) (offered []Torrent
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
-				m.known[o.Link] = Torrent{Hash: src.InfoHash.HexString(), Name: src.Name, Size: src.Layout.Length}
+				m.offered[o.Link] = Torrent{Hash: src.InfoHash.HexString(), Name: src.Name, Size: src.Layout.Length}
 				m.ready[src.InfoHash.HexString()] = src
 			} else if m.misses[o.Link]++; ctx.Err() == nil {
 				m.say(o.Link, event.Mirror{Action: "failed", Torrent: o.Title, InfoHash: o.Hash, Reason: err.Error()})
@@ -173,7 +173,7 @@ func (m *Mirror) resolve(ctx context.Context, wanted []Offer) (offered []Torrent
 	}
 	_ = all.Wait() // no function fails
 	for _, o := range wanted {
-		if t, ok := m.known[o.Link]; ok {
+		if t, ok := m.offered[o.Link]; ok {
 			offered = append(offered, t)
 		} else {
 			unknown++
@@ -211,21 +211,21 @@ func (m *Mirror) forget() {
 	for _, t := range m.Node.Torrents() {
 		links[t.InfoHash()] = true
 	}
-	for link, t := range m.known {
+	for link, t := range m.offered {
 		if !links[link] {
-			delete(m.known, link)
+			delete(m.offered, link)
 		} else {
 			links[t.Hash] = true
 		}
 	}
 	for link := range m.misses {
-		if _, ok := m.known[link]; ok || !links[link] {
+		if _, ok := m.offered[link]; ok || !links[link] {
 			delete(m.misses, link)
 		}
 	}
-	for key := range m.told {
+	for key := range m.reported {
 		if !links[key] {
-			delete(m.told, key)
+			delete(m.reported, key)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func (m *Mirror) holds(hash string) bool {
 func (m *Mirror) held() (all []Torrent) {
 	for _, t := range m.Node.Torrents() {
 		src, p := t.Source(), t.Progress()
-		h := Torrent{Hash: t.InfoHash(), Name: src.Name, Size: src.Layout.Length, Left: p.Missing}
+		h := Torrent{Hash: t.InfoHash(), Name: src.Name, Size: src.Layout.Length, Missing: p.Missing}
 		all = append(all, h)
 	}
 	return all
@@ -290,7 +290,7 @@ func (m *Mirror) remove(hash string) error {
 func (m *Mirror) add(ctx context.Context, s Step) (dir string, err error) {
 	src, ok := m.ready[s.Torrent.Hash]
 	if !ok {
-		i := slices.IndexFunc(m.source.asked.Offers, func(o Offer) bool { return m.known[o.Link].Hash == s.Torrent.Hash })
+		i := slices.IndexFunc(m.source.asked.Offers, func(o Offer) bool { return m.offered[o.Link].Hash == s.Torrent.Hash })
 		if i < 0 {
 			return "", errors.New("it is no longer offered")
 		}
@@ -298,7 +298,7 @@ func (m *Mirror) add(ctx context.Context, s Step) (dir string, err error) {
 			return "", err
 		}
 		if src.InfoHash.HexString() != s.Torrent.Hash {
-			delete(m.known, m.source.asked.Offers[i].Link)
+			delete(m.offered, m.source.asked.Offers[i].Link)
 			return "", errors.New("another torrent is at its link now; it comes at the next look")
 		}
 	}
@@ -331,14 +331,14 @@ func (m *Mirror) retry(ctx context.Context) {
 // say tells an event, unless the last one of that torrent was the same.
 func (m *Mirror) say(key string, e event.Mirror) {
 	e.Event = "mirror"
-	if text := e.Action + e.Reason; m.told[key] != text {
-		m.told[key] = text
+	if text := e.Action + e.Reason; m.reported[key] != text {
+		m.reported[key] = text
 		m.Tell(e)
 	}
 }
 
 func (m *Mirror) save() error {
-	b, err := json.Marshal(saved{m.Source, m.source.asked, m.known})
+	b, err := json.Marshal(saved{m.Source, m.source.asked, m.offered})
 	if err != nil {
 		return err
 	}

@@ -21,10 +21,10 @@ import (
 
 // Torrent is a torrent that is offered or held.
 type Torrent struct {
-	Hash string // the info hash in hexadecimal digits
-	Name string // of its file or directory
-	Size int64
-	Left int64 // of a torrent that is held: the bytes that are not on disk yet
+	Hash    string // the info hash in hexadecimal digits
+	Name    string // of its file or directory
+	Size    int64
+	Missing int64 // of a torrent that is held: the bytes that are not on disk yet
 }
 
 // Limits are what a mirror may hold. A limit of 0 is none.
@@ -62,7 +62,7 @@ type Step struct {
 // is removed. Nor is it if nothing is offered at all, since an empty list is most likely a mistake.
 // free are the bytes that the file system has free; below 0: nobody knows.
 func Plan(offered, held []Torrent, unknown bool, free int64, l Limits) (steps []Step) {
-	room := room{free: free, left: free >= 0}
+	room := room{free: free, hasFree: free >= 0}
 	names := map[string]bool{}
 	at := map[string]bool{}
 	for _, h := range held {
@@ -70,7 +70,7 @@ func Plan(offered, held []Torrent, unknown bool, free int64, l Limits) (steps []
 		switch {
 		case gone && l.Delete && !unknown && len(offered) > 0:
 			steps = append(steps, Step{Action: Remove, Torrent: h, Reason: "it is no longer offered"})
-			room.free += h.Size - h.Left
+			room.free += h.Size - h.Missing
 			continue
 		case gone && l.Delete:
 			steps = append(steps, Step{Action: Keep, Torrent: h, Reason: "it is no longer offered, as far as is known; it is removed once all offers are known"})
@@ -78,7 +78,7 @@ func Plan(offered, held []Torrent, unknown bool, free int64, l Limits) (steps []
 			steps = append(steps, Step{Action: Keep, Torrent: h, Reason: "it is no longer offered"})
 		}
 		at[h.Hash], names[nameKey(h.Name)] = true, true
-		room.take(h.Size, h.Left)
+		room.take(h.Size, h.Missing)
 	}
 	for _, o := range offered {
 		if at[o.Hash] {
@@ -104,7 +104,7 @@ type room struct {
 	torrents int
 	total    int64
 	free     int64 // once all of them are complete
-	left     bool  // free is known
+	hasFree  bool  // free is known
 }
 
 func (r *room) take(size, left int64) {
@@ -123,7 +123,7 @@ func (r *room) refuses(o Torrent, l Limits) string {
 		return fmt.Sprintf("the mirror has %d torrents, which is as many as are allowed", r.torrents)
 	case l.MaxTotal > 0 && o.Size > l.MaxTotal-r.total:
 		return fmt.Sprintf("it has %s, and %s of the %s for all torrents are left", text(o.Size), text(l.MaxTotal-r.total), text(l.MaxTotal))
-	case r.left && o.Size > r.free-l.KeepFree:
+	case r.hasFree && o.Size > r.free-l.KeepFree:
 		return fmt.Sprintf("it has %s, and the disk has room for %s, with %s left free", text(o.Size), text(r.free-l.KeepFree), text(l.KeepFree))
 	}
 	return ""

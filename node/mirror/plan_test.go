@@ -13,7 +13,7 @@ func TestPlan(t *testing.T) {
 			name, sizes, _ := strings.Cut(f, ":")
 			size, left, _ := strings.Cut(sizes, ":")
 			_, _ = fmt.Sscan(size, &x.Size)
-			_, _ = fmt.Sscan(left, &x.Left)
+			_, _ = fmt.Sscan(left, &x.Missing)
 			x.Hash = name
 			_, x.Name, _ = strings.Cut("/"+name, "/")
 			if _, after, ok := strings.Cut(name, "/"); ok {
