@@ -176,11 +176,12 @@ func (s *Server) signalled(ctx context.Context, k *socket, from request, m *wire
 		s.metrics.unlisted.Inc()
 		out.Warning = wire.FailureOf(err).Reason
 	}
+	// Offers go out before the answer, so that they reach only peers that were here before it.
+	s.relay.offer(k, m)
 	counts := wire.Counts{InfoHash: m.InfoHash, Complete: answer.Complete, Incomplete: answer.Incomplete}
 	s.relay.count(&counts)
 	out.Complete, out.Incomplete = counts.Complete, counts.Incomplete
 	k.tell(&out)
-	s.relay.offer(k, m)
 	return nil
 }
 

@@ -130,7 +130,7 @@ func TestWebSocket(t *testing.T) {
 	seed.CloseNow()
 	for {
 		second.write((&wire.Signal{Scrape: true, Counts: []wire.Counts{{InfoHash: wire.InfoHash{1}}}}).Request())
-		if s := second.hear(); s.Counts[0].Complete == 0 {
+		if s := second.hear(); len(s.Counts) == 1 && s.Counts[0].Complete == 0 { // none if it asked too often
 			break
 		}
 	}
