@@ -9,10 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"sync"
 	"testing"
-
-	"braid/testbed"
 )
 
 // resolveAt has the programs on a host ask the name server, and look for short names in the domain.
@@ -41,13 +38,7 @@ func TestBootstrapFromDnsmasq(t *testing.T) {
 	host, server := l.host(t), l.host(t)
 	host.resolveAt(t, server.ip, "site.example")
 	dir := t.TempDir()
-	up, once, net := make(chan struct{}), sync.Once{}, filepath.Join(dir, "net")
-	observe(t, host.run(t, braid(t, dir, "testbed", "up", "two-paths", "-f", "--json", "-d", net)), func([]byte) { once.Do(func() { close(up) }) })
-	<-up
-	state, err := testbed.StateOf(net)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := host.testbed(t, dir)
 	api := controlServiceAPI(t, state.ASes[0].ConfigDir)
 	ip, port := api.Addr().String(), strconv.Itoa(int(api.Port()))
 

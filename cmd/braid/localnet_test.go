@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"braid/node/event"
+	"braid/testbed"
 )
 
 // localNet is a local network: a bridge in a network namespace, with hosts in others.
@@ -112,6 +113,24 @@ func observe(t *testing.T, cmd *exec.Cmd, see func(line []byte)) {
 			t.Logf("%v said:\n%s", cmd.Args, said.String())
 		}
 	})
+}
+
+// testbed starts a SCION network of the topology two-paths on the host, with its files below a directory.
+func (h *localHost) testbed(t *testing.T, dir string) testbed.State {
+	t.Helper()
+	net, up := filepath.Join(dir, "net"), make(chan struct{}, 1)
+	observe(t, h.run(t, braid(t, dir, "testbed", "up", "two-paths", "-f", "--json", "-d", net)), func([]byte) {
+		select {
+		case up <- struct{}{}:
+		default:
+		}
+	})
+	soon(t, "the SCION network", func() bool { return len(up) > 0 })
+	state, err := testbed.StateOf(net)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
 }
 
 // watched is a braid whose paths a test looks at.

@@ -12,7 +12,6 @@ import (
 
 	"braid/client"
 	"braid/node/event"
-	"braid/testbed"
 )
 
 // leaving prints the packets that leave a host (AF_PACKET), but for those with which the kernel sets up IPv6.
@@ -45,13 +44,7 @@ func TestSCIONOnlyOnTheWire(t *testing.T) {
 	packets := func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(seen) }
 	soon(t, "the capture", func() bool { return len(packets()) > 0 })
 
-	up, once, net := make(chan struct{}), sync.Once{}, filepath.Join(dir, "net")
-	observe(t, host.run(t, braid(t, dir, "testbed", "up", "two-paths", "-f", "--json", "-d", net)), func([]byte) { once.Do(func() { close(up) }) })
-	<-up
-	state, err := testbed.StateOf(net)
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := host.testbed(t, dir)
 	from, to := state.ASes[0], state.ASes[1]
 	data := randomFile(t, dir, 13, 1<<20)
 	must(t, dir, "create", "--offline", "-o", "x.torrent", "file")
