@@ -81,7 +81,7 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	// The layout needs a hash for each piece; the right ones follow below.
 	info.Pieces = make([]byte, 20*((total+info.PieceLength-1)/info.PieceLength))
 	if _, err := storage.NewLayout(&info); err != nil { // before the work
-		return Created{}, fmt.Errorf("%w: rename it, or leave it out", err)
+		return Created{}, err
 	}
 	onDisk := info
 	onDisk.Name = filepath.Base(root)

@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Strategy is the order in which pieces are requested. The three strategies are those of the
@@ -28,11 +29,7 @@ func (s Strategy) String() string { return strategyNames[s] }
 
 // ParseStrategy reads a strategy's name.
 func ParseStrategy(name string) (Strategy, error) {
-	i := slices.Index(strategyNames, name)
-	if i < 0 {
-		return 0, fmt.Errorf("request strategy %q: want fastest, strict or fuzzy", name)
-	}
-	return Strategy(i), nil
+	return parseName[Strategy]("request strategy", name, strategyNames)
 }
 
 // SuperSeeding says whether a seed decides itself which peer gets which piece: see reveal.go.
@@ -52,9 +49,14 @@ func (s SuperSeeding) String() string { return superSeedingNames[s] }
 
 // ParseSuperSeeding reads off, auto or on.
 func ParseSuperSeeding(name string) (SuperSeeding, error) {
-	i := slices.Index(superSeedingNames, name)
+	return parseName[SuperSeeding]("super-seeding", name, superSeedingNames)
+}
+
+// parseName returns the place of a name among those of a type.
+func parseName[T ~int](what, name string, names []string) (T, error) {
+	i := slices.Index(names, name)
 	if i < 0 {
-		return 0, fmt.Errorf("super-seeding %q: want auto, on or off", name)
+		return 0, fmt.Errorf("%s %q: want %s or %s", what, name, strings.Join(names[:len(names)-1], ", "), names[len(names)-1])
 	}
-	return SuperSeeding(i), nil
+	return T(i), nil
 }
