@@ -174,7 +174,8 @@ func (c *core) hasAll() bool {
 // connections.
 const DefaultMaxPaths = 8
 
-// describedSource is the source with what is in it, if that is known yet. Any goroutine may ask.
+// describedSource is the source, with the info dictionary of a magnet link once a peer has sent it. Any
+// goroutine may call it.
 func (c *core) describedSource() (Source, error) {
 	if !c.source.IsMagnet() {
 		return c.source, nil

@@ -14,8 +14,8 @@ import (
 	"braid/storage"
 )
 
-// loop is the goroutine of a transfer: look at the connections, decide, carry out. The parts below do
-// the work; each owns its state, and core is what they share.
+// loop is the goroutine of a transfer. It looks at the connections, decides, and carries the decision
+// out. The parts below do the work: each owns its state, and core holds what they share.
 type loop struct {
 	*core
 	options Options

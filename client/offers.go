@@ -25,9 +25,9 @@ type Limiter = wire.Limiter
 // NewLimiter makes a limiter without limits.
 func NewLimiter() *Limiter { return wire.NewAdjustable(Limits{}) }
 
-// offers is the only way from the engine to the network: the path-level peers that the engine may
-// dial, by the addresses under which it knows them. It also keeps the slots of all engine addresses,
-// their links, the keys that peers have shown, and the banned hosts and keys.
+// offers holds the path-level peers that the engine may dial, by their engine addresses. The engine has
+// no other way to the network. offers also keeps the slots of all engine addresses, their links, the
+// keys that peers have shown, and the banned hosts and keys.
 type offers struct {
 	limits *wire.Limiter // for dialled connections
 	mu     sync.Mutex
@@ -123,19 +123,19 @@ func (t *offers) takeSlot(host netip.Addr) (engineAddr, error) {
 	defer t.mu.Unlock()
 	for range 1 << 16 {
 		t.last++
-		f := engineAddr{host, t.last}
-		if _, taken := t.used[f]; f.slot != 0 && !taken {
-			t.used[f] = nil
-			return f, nil
+		a := engineAddr{host, t.last}
+		if _, taken := t.used[a]; a.slot != 0 && !taken {
+			t.used[a] = nil
+			return a, nil
 		}
 	}
 	return engineAddr{}, errSlots
 }
 
-func (t *offers) freeSlot(f engineAddr) {
+func (t *offers) freeSlot(a engineAddr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.used, f)
+	delete(t.used, a)
 }
 
 // attach notes the connection of an engine address, and who uses it.
@@ -153,10 +153,10 @@ func (t *offers) attach(l *link) {
 }
 
 // linkAt is the connection behind an engine address; nil if there is none.
-func (t *offers) linkAt(f engineAddr) *link {
+func (t *offers) linkAt(a engineAddr) *link {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.used[f]
+	return t.used[a]
 }
 
 func (t *offers) ban(names ...string) {

@@ -1,6 +1,6 @@
-// Package dht is a node of a DHT, in which peers of a torrent find each other without a tracker: over
-// SCION, where braid's nodes make the DHT, and over IP, where other clients' nodes do. PROTOCOL.md
-// describes it for other implementations.
+// Package dht is a node of a distributed hash table (BEP 5), in which the peers of a torrent find each
+// other without a tracker. On SCION braid's nodes make up the table; on IP it is that of all clients.
+// PROTOCOL.md describes the protocol for other implementations.
 //
 // A Node is a state machine for one network: it takes messages and the time, and returns messages to
 // send and what it has found. Server runs nodes on sockets. Package sim runs many in virtual time.

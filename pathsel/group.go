@@ -35,9 +35,9 @@ const (
 	// certain is how many standard errors below sharing a group must be if it was found to add
 	// nothing before. Fewer, and the noise of long queues brings it back.
 	certain = 3
-	// groupSlots are measured before and after. More slots would be more exact, but the longer the
-	// question takes, the longer others lose their share. A group that was found to add nothing
-	// must show for againSlots that it does now, since a wrong answer lasts.
+	// groupSlots is the least number of slots that are measured before the question and during it. More
+	// would be more exact, but others lose their share for as long as the question takes. againSlots is
+	// that number for a group that was found to add nothing before: a wrong answer would last.
 	groupSlots, againSlots = 3, 18
 	// groupPatience ends the wait for these slots. Then the paths are used without an answer. Where
 	// connections to many peers come and go on one link, there might never be one.

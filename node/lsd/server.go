@@ -10,7 +10,7 @@
 //	Server    one goroutine that announces, and one for each socket that listens (server.go)
 //
 // Everybody on the local network hears which torrents are announced, and may claim to have them. The
-// package knows nothing of private torrents: whoever follows a torrent says whether it may be
+// package does not know which torrents are private: its caller says whether a torrent may be
 // announced.
 package lsd
 

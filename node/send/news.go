@@ -47,7 +47,8 @@ const (
 	// newsPatience is how long a receiver waits for an answer in all.
 	newsPatience = 20 * time.Second
 	newsALPN     = "http/1.1"
-	// maxNewsConnections bounds the connections on TCP, also of strangers, who are let go after ten seconds.
+	// maxNewsConnections bounds the connections on TCP, those of strangers included. A stranger's ends after
+	// ten seconds, since it lacks the key.
 	maxNewsConnections = 512
 )
 

@@ -209,8 +209,8 @@ type socket struct {
 // again with the next announce.
 const maxQueue = 32
 
-// tell queues a message. It reports whether there was room. Without room it costs nothing: an offer may
-// find the queues of thousands of peers full, while everybody else waits for the relay.
+// tell queues a message, and reports whether there was room. Without room it does not encode the message:
+// an offer may meet thousands of full queues, while all other requests wait for the lock of the relay.
 func (k *socket) tell(s *wire.Signal) bool {
 	if len(k.out) == cap(k.out) {
 		return false
