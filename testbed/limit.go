@@ -81,6 +81,19 @@ func TCPShare(mtu int) float64 {
 	return float64(mtu-tcpBytes) / float64(mtu) * blockBytes / (blockBytes + messageBytes)
 }
 
+// A packet of WebRTC: pion/sctp puts up to 1200 bytes of a message into a packet of its own size, whatever the MTU.
+const (
+	sctpPayload = 1200
+	sctpBytes   = 28 // common header and header of a DATA chunk (RFC 9260); a SACK chunk has as many
+	dtlsBytes   = 37 // record header, explicit nonce and tag of AES-GCM (RFC 6347, RFC 5288)
+)
+
+// WebRTCShare is PayloadShare for a data channel of WebRTC on IP.
+const WebRTCShare = sctpPayload / float64(sctpPayload+sctpBytes+dtlsBytes+ipUDPBytes) * blockBytes / (blockBytes + messageBytes)
+
+// WebRTCAckLoad is AckLoad for it. SCTP, too, acknowledges every second packet (RFC 9260, section 6.2).
+const WebRTCAckLoad = (sctpBytes + dtlsBytes + ipUDPBytes) / (packetsPerAck * float64(sctpPayload) * blockBytes / (blockBytes + messageBytes))
+
 // Both protocols acknowledge every second packet (RFC 9000, section 13.2.2; RFC 5681, section 4.2).
 const packetsPerAck = 2
 

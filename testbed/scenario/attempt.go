@@ -133,7 +133,7 @@ func (a *attempt) course(ctx context.Context) error {
 	if a.onIP() {
 		a.ip = a.network.IP()
 	}
-	if a.foreign() || a.introduced() {
+	if a.foreign() || a.webRTC() || a.introduced() {
 		if err := a.startTracker(ctx); err != nil {
 			return err
 		}
@@ -318,8 +318,12 @@ func (a *attempt) hear(m message) error {
 	if a.hooks.Heard != nil {
 		a.hooks.Heard(a.variant, p.peer.Name, m.said)
 	}
-	if e, ok := m.said.(*event.Ready); ok && len(e.Listen) > 0 {
-		p.listen = e.Listen[0]
+	if e, ok := m.said.(*event.Ready); ok {
+		p.ready = true
+		// A gateway is found by its tracker, a web seed by its HTTP server.
+		if at := slices.Concat(e.Trackers, e.HTTP, e.Listen); len(at) > 0 {
+			p.listen = at[0]
+		}
 	}
 	if f := a.writer.fold; p.peer.Role == Leech {
 		p.done = f.leechers[p.peer.Name].Complete

@@ -151,11 +151,17 @@ func (s *Scenario) checkSwarm(p Peer, earlier []Peer) error {
 	if s.Tracker && s.DHT {
 		return errors.New("tracker: true and dht: true: peers are introduced in one way")
 	}
-	if s.Tracker && p.Transport != SCION {
+	if s.Tracker && p.onIP() {
 		return fmt.Errorf("tracker: true is for peers on SCION, not on %s", p.Transport)
 	}
 	if s.DHT && p.Transport != SCION {
 		return fmt.Errorf("dht: true is for peers on SCION, not on %s", p.Transport)
+	}
+	if p.Transport == Gateway && !s.Tracker {
+		return errors.New("transport gateway needs tracker: true, because gateways find seeds through a tracker")
+	}
+	if p.Transport == Web && (s.introduced() || s.Torrents > 1) {
+		return errors.New("transport web is for one torrent, without a tracker or the DHT")
 	}
 	if s.foreign() && p.Transport != TCP {
 		return fmt.Errorf("with other clients all peers need transport tcp, not %s", p.Transport)
@@ -174,12 +180,15 @@ func (s *Scenario) checkSwarm(p Peer, earlier []Peer) error {
 	return nil
 }
 
-var routers = []string{"", "stock", "fast"}
+var (
+	routers    = []string{"", "stock", "fast"}
+	transports = []string{SCION, Web, Gateway, TCP, QUIC, WebRTC}
+)
 
 func checkPlace(p Peer) error {
 	switch {
-	case p.Transport != SCION && p.Transport != TCP && p.Transport != QUIC:
-		return fmt.Errorf("transport %q: want scion, tcp or quic", p.Transport)
+	case !slices.Contains(transports, p.Transport):
+		return fmt.Errorf("transport %q: want one of %s", p.Transport, strings.Join(transports, ", "))
 	case p.Client != Braid && clients[p.Client] == nil:
 		return fmt.Errorf("client %q: want braid, %s", p.Client, strings.Join(clientNames(), ", "))
 	case p.Client != Braid && len(p.Args) > 0:

@@ -172,11 +172,17 @@ func (o *observer) end() {
 	o.working.Wait()
 }
 
-func (p Peer) onIP() bool { return p.Transport != SCION }
+// onIP tells whether the peer is a host on IP, in a namespace of its own.
+func (p Peer) onIP() bool { return p.Transport == TCP || p.Transport == QUIC || p.Transport == WebRTC }
 
 // foreign tells whether some peer is another client. Then a tracker tells peers of each other.
 func (s Scenario) foreign() bool {
 	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Client != Braid })
+}
+
+// webRTC tells whether some peer uses WebRTC. Then a tracker over WebSocket tells these peers of each other.
+func (s Scenario) webRTC() bool {
+	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Transport == WebRTC })
 }
 
 // onIP tells whether some peer is a host on IP; onlyIP whether nothing needs SCION.

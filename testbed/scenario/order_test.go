@@ -31,12 +31,12 @@ func TestHandshakeRank(t *testing.T) {
 func TestCPUFigures(t *testing.T) {
 	s := Scenario{Peers: []Peer{{Name: "s", Role: Seed}, {Name: "l", Role: Leech}}}
 	r := &Record{Scenario: s}
-	for i, name := range []string{"s", "l", "1-ff00:0:110 br-1", "1-ff00:0:110 cs-1", "runner", "tracker"} {
+	for i, name := range []string{"s", "l", "1-ff00:0:110 br-1", "1-ff00:0:110 cs-1", "runner", "tracker", "l+gateway"} {
 		r.Processes = append(r.Processes, &ProcessSamples{Component: s.componentOf(name), Used: float64(i + 1)})
 	}
 	m := map[string]float64{"mbit": 4, "seconds": 1000} // half a GB
 	r.addCPU(m)
-	for name, want := range map[string]float64{"seeders": 2, "leechers": 4, "routers": 6, "control": 20, "emulator": 10} {
+	for name, want := range map[string]float64{"seeders": 2, "leechers": 18, "routers": 6, "control": 20, "emulator": 10} {
 		if m["cpu-"+name] != want {
 			t.Errorf("%s: %v, want %v", name, m["cpu-"+name], want)
 		}

@@ -21,7 +21,8 @@ type process struct {
 	cmd    *exec.Cmd
 	log    string // file with what it says on standard error
 	out    string // where a leecher's data goes
-	listen string // its address, once it is ready
+	ready  bool   // it serves
+	listen string // where others find it, once it is ready; "" if nowhere
 	ended  bool
 	// stopped: the runner has interrupted or killed it.
 	stopped bool

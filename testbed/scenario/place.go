@@ -21,8 +21,8 @@ const trackerName = "tracker"
 // Tracker is its role.
 const Tracker = "tracker"
 
-// trackerURL is in every torrent of a swarm with other clients. The tracker is always the first host, and reaches
-// all ASes without a link.
+// The tracker on IP is always the first host, and reaches all ASes without a link. trackerURL is in every torrent of
+// a swarm with other clients.
 const (
 	trackerPort = 6969
 	trackerURL  = "http://10.66.0.1:6969/announce"
@@ -61,7 +61,11 @@ func (a *attempt) startTracker(ctx context.Context) error {
 		if h, err = a.ip.AddHost(0); err != nil {
 			return err
 		}
-		if cmd, err = h.Command(a.braid, a.braid, append(args, "--listen", fmt.Sprintf("http://%s:%d", h.Addr(), trackerPort))...); err != nil {
+		scheme = "http"
+		if a.webRTC() {
+			scheme = "ws"
+		}
+		if cmd, err = h.Command(a.braid, a.braid, append(args, "--listen", fmt.Sprintf("%s://%s:%d", scheme, h.Addr(), trackerPort))...); err != nil {
 			return err
 		}
 	}
@@ -70,7 +74,7 @@ func (a *attempt) startTracker(ctx context.Context) error {
 		return err
 	}
 	a.peers = append(a.peers, ps)
-	return a.await(ctx, func() bool { return ps.listen != "" || ps.ended })
+	return a.await(ctx, func() bool { return ps.ready || ps.ended })
 }
 
 // await handles messages until a condition holds.
@@ -104,22 +108,25 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		return a.await(ctx, func() bool { in, _ := ps.host.Traffic(); return in > answered || ps.ended })
 	}
 	torrents, _ := a.data.wanted(p)
-	args := append([]string{"seed"}, torrents...)
-	out := ""
-	if p.Role == Seed {
-		args = append(args, "--data", a.data.dir)
-	} else {
+	if p.Role == Leech && p.Transport == Gateway {
+		return a.startBehindGateway(ctx, p, torrents)
+	}
+	var args []string
+	out, listen := "", "--listen"
+	switch {
+	case p.Role == Leech:
 		out = filepath.Join(a.scratch, p.Name)
-		args = append([]string{"download"}, torrents...)
-		args = append(args, "-o", out, "--path-selection", p.Selector, "--sample", a.Sample.String(), "--piece-events")
+		args = append(a.download(p, torrents, out), "--path-selection", p.Selector)
 		for _, x := range a.peers {
 			if !a.introduced() && x.listen != "" && a.downloads(p, x.peer) {
-				args = append(args, "--peer", x.listen)
+				args = append(args, a.source(x)...)
 			}
 		}
-		if p.Stays {
-			args = append(args, "--seed-after")
-		}
+	case p.Transport == Web:
+		args = append(append([]string{"serve"}, torrents...), "--data", a.data.dir)
+		listen = "--http"
+	default:
+		args = append(append([]string{"seed"}, torrents...), "--data", a.data.dir)
 	}
 	switch {
 	case a.Tracker:
@@ -128,10 +135,15 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		args = append(args, "--dht-node", a.peers[0].listen)
 	}
 	serves := a.serves(p)
-	// Each peer needs its own key: peers with the same key are one peer.
-	args = append(args, "--identity", filepath.Join(a.scratch, p.Name+".pem"), "--json", "--transport", p.Transport)
-	// Peers know those that the scenario says, unless it asks for more.
-	args = append(args, "--pex", "off")
+	args = append(args, a.common(p.Name)...)
+	switch p.Transport {
+	case Web, Gateway: // on SCION, in their own way
+		args = append(args, "--transport", SCION)
+	case WebRTC: // all addresses of the testbed are local ones
+		args = append(args, "--transport", WebRTC, "--ice-local", "--tracker", a.peers[0].listen)
+	default:
+		args = append(args, "--transport", p.Transport)
+	}
 	var cmd *exec.Cmd
 	var host *testbed.IPHost
 	if p.onIP() {
@@ -139,8 +151,8 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		if host, err = a.ip.AddHost(p.AS); err != nil {
 			return err
 		}
-		if serves {
-			args = append(args, "--listen", host.Addr().String()+":0")
+		if serves && p.Transport != WebRTC { // whose peers meet over the tracker
+			args = append(args, listen, host.Addr().String()+":0")
 		}
 		if cmd, err = host.Command(a.braid, a.braid, append(args, p.Args...)...); err != nil {
 			return err
@@ -149,7 +161,7 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		ip := a.network.HostIP(p.AS)
 		args = append(args, "--config-dir", a.network.ConfigDir(p.AS), "--local", ip.String())
 		if serves {
-			args = append(args, "--listen", fmt.Sprintf("%s,[%s]:0", p.AS, ip))
+			args = append(args, listen, fmt.Sprintf("%s,[%s]:0", p.AS, ip))
 		}
 		cmd = exec.Command(a.braid, append(args, p.Args...)...)
 	}
@@ -162,12 +174,37 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 	if !serves {
 		return nil
 	}
-	return a.await(ctx, func() bool { return ps.listen != "" || ps.ended })
+	return a.await(ctx, func() bool { return ps.ready || ps.ended })
+}
+
+// download returns the arguments of a leecher that every way of transfer has.
+func (a *attempt) download(p Peer, torrents []string, out string) []string {
+	args := append([]string{"download"}, torrents...)
+	args = append(args, "-o", out, "--sample", a.Sample.String(), "--piece-events")
+	if p.Stays {
+		args = append(args, "--seed-after")
+	}
+	return args
+}
+
+// common returns the arguments of every braid with peers. Each needs its own key, because peers with the same key are
+// one peer. Peers know those that the scenario says, unless it asks for more.
+func (a *attempt) common(name string) []string {
+	return []string{"--identity", filepath.Join(a.scratch, name+".pem"), "--json", "--pex", "off"}
+}
+
+// source returns the arguments that name a peer to a leecher.
+func (a *attempt) source(x *process) []string {
+	if x.peer.Transport == Web {
+		return []string{"--web-seed", fmt.Sprintf("scion://%s/torrent/%s/", x.listen, a.data.infoHash)}
+	}
+	return []string{"--peer", x.listen}
 }
 
 // downloads tells whether p knows the earlier peer x.
 func (s Scenario) downloads(p, x Peer) bool {
-	if x.Role == Tracker || x.Transport != p.Transport {
+	listens := x.Role == Seed || x.Role == Leech && (x.Transport == SCION || x.Transport == TCP || x.Transport == QUIC)
+	if !listens || x.Transport != p.Transport {
 		return false
 	}
 	if len(p.From) == 0 {
@@ -184,6 +221,9 @@ func (s Scenario) serves(p Peer) bool {
 	i := slices.IndexFunc(s.Peers, func(x Peer) bool { return x.Name == p.Name })
 	return slices.ContainsFunc(s.Peers[i+1:], func(x Peer) bool { return s.downloads(x, p) })
 }
+
+// meets tells whether a tracker over WebSocket tells p and x of each other.
+func (s Scenario) meets(p, x Peer) bool { return p.Transport == WebRTC && x.Transport == WebRTC }
 
 // closeHosts removes the run's hosts from the network. Their processes must have ended.
 func (a *attempt) closeHosts() error {

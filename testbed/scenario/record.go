@@ -216,8 +216,11 @@ func routeOf(t testbed.Topology, p pathsel.Path, against bool) (route, error) {
 // ipRouteOf returns the way of payload from one AS to another on IP.
 func ipRouteOf(ip *testbed.IPNetwork, transport string, src, dst pathsel.IA) (route, error) {
 	r := route{share: testbed.TCPShare(ip.MTU()), acks: testbed.TCPAckLoad(ip.MTU())}
-	if transport == QUIC {
+	switch transport {
+	case QUIC:
 		r.share, r.acks = testbed.QUICShare(ip.MTU()), testbed.QUICAckLoad(ip.MTU())
+	case WebRTC:
+		r.share, r.acks = testbed.WebRTCShare, testbed.WebRTCAckLoad
 	}
 	var err error
 	if r.links, err = ip.Route(src, dst); err != nil {

@@ -10,14 +10,14 @@
 //	runner.go, fixtures.go, claim.go            repetitions, networks, data, the run directory
 //	turns.go                                    the order of runs, and how long they take
 //	attempt.go, peer.go, traffic.go             one run
-//	place.go, client.go                         where a peer runs, and which program
+//	place.go, gateway.go, client.go             where a peer runs, and which program
 //	sample.go, fold.go, record.go               samples, and the record that they make
 //	limit.go, spread.go, measure.go, order.go, propagation.go, watch.go   figures: functions from a record
 //	summary.go                                  over the runs
 //	rundir.go                                   a run directory, read again
 //
-// Unsolved: in a swarm, T* assumes links that do not change and very small pieces. No peer is on SCION and
-// on IP at once.
+// Unsolved: in a swarm, T* assumes links that do not change and very small pieces. Only a gateway is on SCION
+// and on IP at once, and no emulated link lies between it and its leecher.
 package scenario
 
 import (
@@ -111,11 +111,14 @@ const (
 	Leech = "leech"
 )
 
-// Transports of a peer.
+// Transports of a peer: how data comes from seeds to leechers.
 const (
-	SCION = "scion" // or ""
-	TCP   = "tcp"   // on IP, over the same links, by the shortest way
-	QUIC  = "quic"  // likewise
+	SCION   = "scion"   // or ""
+	Web     = "web"     // seeds are web seeds on SCION, from which leechers read over HTTP/3
+	Gateway = "gateway" // seeds are on SCION; a leecher is on IP, beside a gateway of its own: see gateway.go
+	TCP     = "tcp"     // on IP, over the same links, by the shortest way
+	QUIC    = "quic"    // likewise
+	WebRTC  = "webrtc"  // likewise; a tracker over WebSocket tells all of these peers of each other
 )
 
 // Peer is one process.
@@ -129,7 +132,8 @@ type Peer struct {
 	Selector string   `yaml:"selector"` // a leecher's, unless a variant says otherwise
 	Args     []string `yaml:"args"`     // more flags for braid
 	// From names peers that a leecher downloads from. They come before it in the list and have its transport.
-	// "all" names all of them; the default is all seeds. Other clients find peers through a tracker.
+	// "all" names all of them; the default is all seeds. Other clients and peers on WebRTC find peers through a
+	// tracker.
 	From []string `yaml:"from"`
 	// Stays: a complete leecher serves others until all are complete. Other clients always do.
 	Stays bool `yaml:"stays"`

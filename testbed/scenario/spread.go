@@ -39,7 +39,7 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 			continue
 		}
 		for _, s := range a.Peers[:i] {
-			if !a.foreign() && !a.downloads(p, s) {
+			if !a.foreign() && !a.downloads(p, s) && !a.meets(p, s) {
 				continue
 			}
 			there, err := a.routesBetween(ctx, s, p)

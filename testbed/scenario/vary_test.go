@@ -1,10 +1,16 @@
 package scenario
 
 import (
+	"bytes"
+	"crypto/sha1"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"braid/client"
 )
 
 const varied = `
@@ -119,11 +125,66 @@ func TestMixedMistakes(t *testing.T) {
 		{"{name: l, as: \"1-ff00:0:111\", role: leech}\ndht: true\ntracker: true", "introduced in one way"},
 		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: tcp}\ndht: true", "dht: true is for peers on SCION"},
 		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: tcp}\ntracker: true", "tracker: true is for peers on SCION"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: webrtc}\ntracker: true", "tracker: true is for peers on SCION"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: gateway}", "gateway needs tracker: true"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech, transport: web}", "no peer before it has transport web"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech}\ntracker: true\nvariants: [{name: w, transport: web}]", "without a tracker"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech}\ntorrents: 2\nvariants: [{name: w, transport: web}]", "one torrent"},
+		{"{name: l, as: \"1-ff00:0:111\", role: leech}\ntracker: true\nvariants: [{name: g, transport: gateway}]", ""},
 	} {
 		_, err := parseText("about: x\ntopology: two-paths\nsize: 1MB\ntakes: 5s\npeers:\n  - {name: s, as: \"1-ff00:0:110\", role: seed}\n  - " + tt.leecher + "\n")
 		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, want %q", tt.leecher, err, tt.says)
 		}
+	}
+}
+
+// Web seeds and gateways are on SCION, peers on WebRTC on IP. Only seeds are web seeds, a leecher behind a gateway serves
+// nobody, and peers on WebRTC listen nowhere but meet.
+func TestWays(t *testing.T) {
+	for _, tt := range []struct {
+		transport            string
+		onIP, passesOn, meet bool
+	}{{SCION, false, true, false}, {Web, false, false, false}, {Gateway, false, false, false}, {TCP, true, true, false}, {WebRTC, true, false, true}} {
+		p := func(name, role string) Peer {
+			return Peer{Name: name, Role: role, Client: Braid, Transport: tt.transport}
+		}
+		seed, first, second := p("seed", Seed), p("first", Leech), p("second", Leech)
+		second.From = []string{everybody}
+		s := Scenario{Peers: []Peer{seed, first, second}}
+		if seed.onIP() != tt.onIP || s.meets(second, first) != tt.meet || !s.serves(seed) || !s.downloads(second, seed) ||
+			s.downloads(second, first) != tt.passesOn || s.serves(first) != tt.passesOn {
+			t.Errorf("%s: on IP %v, meet %v; the first leecher serves %v", tt.transport, seed.onIP(), s.meets(second, first), s.serves(first))
+		}
+	}
+}
+
+// A torrent with pieces shorter than a block has the hash of each.
+func TestSmallPieces(t *testing.T) {
+	h := fixtures{scratch: t.TempDir(), data: map[dataKey]*dataset{}}
+	d, err := h.dataset(t.Context(), Scenario{Seed: 1, Size: 20_000, Pieces: 8 << 10, Torrents: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(d.dir, d.files[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	torrent, err := os.ReadFile(d.torrents[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := client.ParseTorrent(torrent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []byte
+	for piece := range slices.Chunk(data, 8<<10) {
+		sum := sha1.Sum(piece)
+		want = append(want, sum[:]...)
+	}
+	if s.Layout.PieceLength != 8<<10 || s.InfoHash != d.infoHash || !bytes.Equal(s.Info.Pieces, want) {
+		t.Errorf("pieces of %d bytes, info hash %s and %s", s.Layout.PieceLength, s.InfoHash, d.infoHash)
 	}
 }
 

@@ -16,9 +16,9 @@ const (
 	maxLate = 0.05 // of a link's packets; above it, the emulator itself waits for a processor
 )
 
-// Components are the parts of a run whose processor time is counted: peers by their role, routers, other
-// services (control services, a swarm's tracker), and the runner, which emulates the links, sends
-// competing traffic and records.
+// Components are the parts of a run whose processor time is counted: peers by their role, a leecher with its
+// gateway, routers, other services (control services, a swarm's tracker), and the runner, which emulates the
+// links, sends competing traffic and records.
 var Components = [...]string{"seeders", "leechers", "routers", "control", "emulator"}
 
 // Indices of Components.
@@ -42,7 +42,8 @@ func (s Scenario) componentOf(process string) int {
 	case inAS && strings.HasPrefix(program, "br-"):
 		return ofRouters
 	}
-	i := slices.IndexFunc(s.Peers, func(p Peer) bool { return p.Name == process })
+	name := strings.TrimSuffix(process, gatewaySuffix)
+	i := slices.IndexFunc(s.Peers, func(p Peer) bool { return p.Name == name })
 	switch {
 	case i < 0:
 		return ofControl
