@@ -203,14 +203,18 @@ func (a *attempt) source(x *process) []string {
 
 // downloads tells whether p knows the earlier peer x.
 func (s Scenario) downloads(p, x Peer) bool {
-	listens := x.Role == Seed || x.Role == Leech && (x.Transport == SCION || x.Transport == TCP || x.Transport == QUIC)
-	if !listens || x.Transport != p.Transport {
+	if !x.listens() || x.Transport != p.Transport {
 		return false
 	}
 	if len(p.From) == 0 {
 		return x.Role == Seed
 	}
 	return slices.Contains(p.From, x.Name) || slices.Contains(p.From, everybody)
+}
+
+// listens tells whether a leecher can be told of the peer: leechers of some transports listen nowhere.
+func (p Peer) listens() bool {
+	return p.Role == Seed || p.Role == Leech && !slices.Contains([]string{Web, Gateway, WebRTC}, p.Transport)
 }
 
 // serves tells whether other peers know p.
