@@ -46,6 +46,9 @@ const (
 	expirationUnit = 24 * time.Hour / 256
 )
 
+// hiddenPaths is the file with Options.HiddenPaths.
+const hiddenPaths = "hidden.yml"
+
 // beaconPolicies are the control service's policies by their names in its configuration, with their types.
 var beaconPolicies = map[string]string{
 	"propagation": "Propagation", "core_registration": "CoreSegmentRegistration",
@@ -62,6 +65,7 @@ type generator struct {
 	// segments is how many are sent in every round of beaconing.
 	segments int
 	atRest   bool   // as Options.AtRest
+	hidden   string // as Options.HiddenPaths
 	pki      string // scion-pki executable
 	// at is the AS's directory as its programs see it; "" if they see it where it is written.
 	at string
@@ -151,7 +155,7 @@ func (g generator) as(a asPlan, trcs []string) error {
 			return err
 		}
 	}
-	if err := WriteJSON(filepath.Join(dir, "topology.json"), topologyJSON(a)); err != nil {
+	if err := WriteJSON(filepath.Join(dir, "topology.json"), g.topologyJSON(a)); err != nil {
 		return err
 	}
 	if err := WriteJSON(filepath.Join(dir, "staticInfoConfig.json"), staticInfo(a)); err != nil {
@@ -183,6 +187,11 @@ func (g generator) as(a asPlan, trcs []string) error {
 
 // control writes the configuration of the control service.
 func (g generator) control(a asPlan) error {
+	if g.hidden != "" {
+		if err := os.WriteFile(filepath.Join(g.asDir(a), hiddenPaths), []byte(g.hidden), 0o644); err != nil {
+			return err
+		}
+	}
 	return writeTOML(filepath.Join(g.asDir(a), controlService+".toml"), g.controlTOML(a, g.seenAt(a)))
 }
 
@@ -191,7 +200,7 @@ func expTime(d time.Duration) uint8 {
 	return uint8(min(max(int(d/expirationUnit)-1, 0), 255))
 }
 
-func topologyJSON(a asPlan) topojson.Topology {
+func (g generator) topologyJSON(a asPlan) topojson.Topology {
 	cs := map[string]*topojson.ServerInfo{controlService: {Addr: a.control.String()}}
 	t := topojson.Topology{
 		IA: a.IA.String(), MTU: a.MTU, EndhostPortRange: "1024-65535",
@@ -200,6 +209,9 @@ func topologyJSON(a asPlan) topojson.Topology {
 	}
 	if a.Core {
 		t.Attributes = topojson.Attributes{topojson.AttrCore}
+	}
+	if g.hidden != "" {
+		t.HiddenSegmentLookup, t.HiddenSegmentReg = cs, cs
 	}
 	for _, r := range a.routers {
 		br := &topojson.BRInfo{InternalAddr: r.internal.String(), Interfaces: map[iface.ID]*topojson.BRInterface{}}
@@ -281,6 +293,9 @@ func (g generator) controlTOML(a asPlan, dir string) map[string]any {
 		"rpc":  map[string]any{"client_protocol": "connectrpc"},
 		"path": map[string]any{"query_interval": query},
 		"api":  map[string]any{"addr": a.api.String()},
+	}
+	if g.hidden != "" {
+		t["path"] = map[string]any{"query_interval": query, "hidden_paths_cfg": filepath.Join(dir, hiddenPaths)}
 	}
 	if a.Issuing {
 		t["ca"] = map[string]any{"mode": "in-process"}

@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/scionproto/scion/pkg/segment"
+
 	"braid/pathsel"
 	"braid/testbed/linkemu"
 )
@@ -53,6 +55,9 @@ type Options struct {
 	// minute, and keep answers of other ASes for five minutes. Before, they send beacons every few seconds and keep
 	// answers for two, which can take half a processor. Paths of short lifetime would not be renewed in time.
 	AtRest bool
+	// HiddenPaths are the groups and registration policies of hidden paths, in the format of the control service's
+	// hidden_paths_cfg. All control services get them. Start waits for hidden paths, too, so leave their ASes out of Between.
+	HiddenPaths string
 	// LinksOnly starts no routers and no control services, only the links, for hosts on IP (Network.IP).
 	LinksOnly bool
 	// Between names the ASes between which Start waits for paths, and whose paths Status reports; by default all.
@@ -202,12 +207,17 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	if n.opts.LinksOnly {
 		return n.startLinks()
 	}
-	g := generator{dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime, pki: bin.pki}
+	g := generator{dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime, hidden: n.opts.HiddenPaths, pki: bin.pki}
 	if n.surveys, err = surveys(n.opts.Topology, n.plan.ases); err != nil {
 		return fmt.Errorf("topology %s: %w", n.opts.Topology.Name, err)
 	}
 	for _, s := range n.surveys {
 		g.segments += s.want
+	}
+	if between := n.opts.Between; len(between) > 0 {
+		n.surveys = slices.DeleteFunc(n.surveys, func(s survey) bool {
+			return s.request.SegType == segment.TypeDown && !slices.Contains(between, pathsel.IA(s.request.Dst))
+		})
 	}
 	if n.opts.NoBFD {
 		g.bfd = 0
