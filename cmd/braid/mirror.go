@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -65,8 +66,15 @@ func runMirror(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	out := newDisplay(cmd, true)
+	var failed atomic.Int64 // offers
 	cfg := mirror.Config{
-		Source: source, Logger: logger(cmd), Tell: out.mirrored,
+		Source: source, Logger: logger(cmd),
+		Tell: func(e event.Mirror) {
+			if e.Action == "failed" {
+				failed.Add(1)
+			}
+			out.mirrored(e)
+		},
 		Filter: mirror.Filter{Include: cmd.StringSlice("include"), Exclude: cmd.StringSlice("exclude")},
 		Limits: mirror.Limits{
 			MaxTorrent: cmd.Int64("max-size"), MaxTotal: cmd.Int64("max-total"), MaxTorrents: cmd.Int("max-torrents"), KeepFree: cmd.Int64("keep-free"),
@@ -112,7 +120,10 @@ func runMirror(ctx context.Context, cmd *cli.Command) (err error) {
 	if err := m.Look(ctx); err != nil {
 		return err
 	}
-	return completed(ctx, n)
+	if err := completed(ctx, n); err != nil || failed.Load() == 0 {
+		return err
+	}
+	return fmt.Errorf("%d of the offers failed: see the lines above", failed.Load())
 }
 
 // mirrorSource reads the argument.

@@ -40,6 +40,13 @@ func TestMirrorCommand(t *testing.T) {
 	if got := must(t, dir, once...); strings.Contains(got, "added") || !strings.Contains(got, "the list has not changed") {
 		t.Errorf("once more: %s", got)
 	}
+	all := append([]string{"mirror", s.URL + "/feed.xml", "-o", "all", "--once"}, own...)
+	for range 2 {
+		if code, got, said := ends(t, dir, all...); code != exitFailed || !strings.Contains(got, "failed: lost") || !strings.Contains(said, "1 of the offers failed") {
+			t.Errorf("with an offer that is not there: exit code %d: %s%s", code, got, said)
+		}
+	}
+	has(t, filepath.Join(dir, "all/file"), data)
 	said := must(t, dir, append([]string{"mirror", "in", "-o", "small", "--once", "--max-size", "1000000B"}, own...)...)
 	if !strings.Contains(said, "left-out: file, 1 MiB: it has 1.0 MiB, and 977 KiB are allowed for one torrent\n") {
 		t.Errorf("%s", said)

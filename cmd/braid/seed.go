@@ -50,6 +50,7 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { out.failed(err) }()
 	torrents, err := seeds(ctx, cmd, out)
 	if err != nil {
 		return err

@@ -51,6 +51,7 @@ func runSend(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { out.failed(err) }()
 	s, err := openSender(cmd)
 	if err != nil {
 		return err

@@ -128,6 +128,9 @@ func TestSend(t *testing.T) {
 			t.Errorf("braid %s: exit code %d: %s", args, code, said)
 		}
 	}
+	if code, events, _ := ends(t, dir, "send", "missing", "--json"); code == 0 || !strings.Contains(events, `{"event":"failed"`) {
+		t.Errorf("braid send of a file that is not there: exit code %d: %s", code, events)
+	}
 }
 
 // A sender that is killed comes back with the same line, while its receiver waits for it. A receiver

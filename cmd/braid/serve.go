@@ -61,6 +61,7 @@ func serve(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { out.failed(err) }()
 	if len(cmd.StringSlice("http")) == 0 {
 		return usageErrorf("no address to serve files at: give --http HOST:PORT (see --help)")
 	}
