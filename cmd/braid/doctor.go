@@ -43,6 +43,9 @@ func runDoctor(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	o := doctor.Options{SCION: c, Target: cmd.Args().First(), Tracker: cmd.String("tracker"), Dir: cmd.String("output")}
+	if !cmd.IsSet("config-dir") {
+		o.OwnDir, _ = bootstrapDir() // only another place to look
+	}
 	if s := cmd.String("listen"); s != "" {
 		a, err := scionnet.ParseAddr(s)
 		if err != nil {

@@ -67,6 +67,32 @@ func TestHiddenPaths(t *testing.T) {
 	must(t, dir, "create", "--offline", "-o", "x.torrent", "file")
 	seed := ready(t, dir, "seed", "x.torrent", "--json", "--dht", "off", "--config-dir", n.ConfigDir(to), "--listen", fmt.Sprintf("%s,[%s]:0", to, n.HostIP(to)))[0]
 
+	t.Run("doctor", func(t *testing.T) {
+		t.Parallel()
+		daemon := startSCIOND(t, n.ConfigDir(from), "")
+		trust := func(files string) string {
+			_, out, said := ends(t, dir, "doctor", "--json", "--sciond", daemon, "--local", n.HostIP(from).String(), "--config-dir", files)
+			var found struct {
+				Findings []struct{ Check, Status, Found string }
+			}
+			if err := json.Unmarshal([]byte(out), &found); err != nil {
+				t.Fatal(err, out, said)
+			}
+			for _, f := range found.Findings {
+				if f.Check == "trust roots" {
+					return f.Status + ": " + f.Found
+				}
+			}
+			return out
+		}
+		files := n.ConfigDir(from)
+		if got := trust(files); !strings.HasPrefix(got, "ok: TRC ISD1-B1-S1 in "+files+", valid until") {
+			t.Error(got)
+		}
+		if got := trust(t.TempDir()); !strings.HasPrefix(got, "warning: TRCs and certificates were not checked: the daemon at "+daemon) {
+			t.Error(got)
+		}
+	})
 	for groups, want := range map[string]int{"": 1, filepath.Join(n.ConfigDir(from), "hidden.yml"): 2} {
 		t.Run(fmt.Sprintf("%d paths", want), func(t *testing.T) {
 			t.Parallel()

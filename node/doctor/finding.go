@@ -151,44 +151,78 @@ func checkLocalIP(f Facts) []Finding {
 	return one(check, OK, f.LocalIP.String(), "", "")
 }
 
-func checkTRCs(f Facts) (out []Finding) {
+// fault is the status of a fault in a file. A SCION daemon may have other files, and so no need of
+// this one.
+func (f Facts) fault() Status {
 	if f.Daemon != "" {
-		return nil // the daemon has them
+		return Warn
 	}
+	return Fail
+}
+
+func checkTRCs(f Facts) (out []Finding) {
 	const check, why = "trust roots", "paths are believed only if their signatures lead to a valid TRC"
 	const renew = "fetch the present TRC from your AS, or correct the clock"
 	home := false
 	for _, v := range f.TRCs {
 		home = home || v.ISD == f.IA.ISD() && v.Err == nil
+		name := f.named(v)
 		switch {
 		case v.Err != nil:
-			out = append(out, Finding{check, Fail, fmt.Sprintf("%s cannot be read: %v", v.Name, v.Err), why, "fetch it again from your AS"})
+			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s cannot be read: %v", name, v.Err), why, "fetch it again from your AS"})
 		case f.Now.After(v.To):
-			out = append(out, Finding{check, Fail, fmt.Sprintf("%s expired on %s", v.Name, day(v.To)), why, renew})
+			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s expired on %s", name, day(v.To)), why, renew})
 		case f.Now.Before(v.From):
-			out = append(out, Finding{check, Fail, fmt.Sprintf("%s is valid from %s on", v.Name, day(v.From)), why, renew})
+			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s is valid from %s on", name, day(v.From)), why, renew})
 		default:
-			out = append(out, Finding{Check: check, Status: OK, Found: fmt.Sprintf("%s, valid until %s", v.Name, day(v.To))})
+			out = append(out, Finding{Check: check, Status: OK, Found: fmt.Sprintf("%s, valid until %s", name, day(v.To))})
 		}
 	}
-	if !home && f.IA != 0 {
+	switch {
+	case home || f.IA == 0:
+	case f.Daemon == "":
 		out = append(out, Finding{check, Fail, fmt.Sprintf("there is no TRC of ISD %d in %s/certs", f.IA.ISD(), f.ConfigDir), why, "fetch the TRCs from your AS"})
+	default:
+		what := "TRCs"
+		if len(f.Certs) == 0 {
+			what = "TRCs and certificates"
+		}
+		out = append(out, Finding{check, Warn, fmt.Sprintf("%s were not checked: the daemon at %s does not show its own, and %s has no TRC of ISD %d",
+			what, f.Daemon, f.filesDir(), f.IA.ISD()), why,
+			"run braid doctor where the daemon runs, and name the config_dir of its configuration with --config-dir"})
 	}
 	return out
+}
+
+// named is the name of a TRC or certificate. Beside a daemon, it says which file that is.
+func (f Facts) named(v Validity) string {
+	if f.Daemon != "" {
+		return v.Name + " in " + f.filesDir()
+	}
+	return v.Name
+}
+
+// filesDir is the directory in which TRCs and certificates were looked for.
+func (f Facts) filesDir() string {
+	if f.ConfigDir == "" {
+		return "this host"
+	}
+	return f.ConfigDir
 }
 
 func checkCertificates(f Facts) (out []Finding) {
 	const check, why, do = "certificates", "control services refuse signatures with certificates that are not valid", "renew it (scion-pki certificate renew)"
 	for _, v := range f.Certs {
+		name := f.named(v)
 		switch {
 		case v.Err != nil:
-			out = append(out, Finding{check, Warn, fmt.Sprintf("%s cannot be read: %v", v.Name, v.Err), why, do})
+			out = append(out, Finding{check, Warn, fmt.Sprintf("%s cannot be read: %v", name, v.Err), why, do})
 		case f.Now.After(v.To):
-			out = append(out, Finding{check, Fail, fmt.Sprintf("%s expired on %s", v.Name, day(v.To)), why, do})
+			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s expired on %s", name, day(v.To)), why, do})
 		case f.Now.Before(v.From):
-			out = append(out, Finding{check, Fail, fmt.Sprintf("%s is valid from %s on", v.Name, day(v.From)), why, "correct the clock"})
+			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s is valid from %s on", name, day(v.From)), why, "correct the clock"})
 		default:
-			out = append(out, Finding{Check: check, Status: OK, Found: fmt.Sprintf("%s, valid until %s", v.Name, day(v.To))})
+			out = append(out, Finding{Check: check, Status: OK, Found: fmt.Sprintf("%s, valid until %s", name, day(v.To))})
 		}
 	}
 	return out
@@ -223,7 +257,7 @@ func checkClock(f Facts) []Finding {
 	for _, v := range f.TRCs {
 		if v.Err == nil && f.Now.Before(v.From) {
 			young++
-		} else if v.Err == nil && f.Now.After(v.To) {
+		} else if v.Err == nil && f.Now.After(v.To) && f.Daemon == "" { // a daemon may have a newer one
 			old++
 		}
 	}

@@ -3,9 +3,13 @@ package doctor
 import (
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"braid/pathsel"
 	"braid/scionnet"
 )
 
@@ -20,6 +24,12 @@ func TestExamine(t *testing.T) {
 	}
 	router := netip.MustParseAddrPort("10.0.0.1:30042")
 	local := at("1-ff00:0:110,[192.168.1.2]:31000")
+	now := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	trc := func(isd uint16, days int) []Validity {
+		return []Validity{{Name: "TRC", ISD: isd, From: now.AddDate(-1, 0, 0), To: now.AddDate(0, 0, days)}}
+	}
+	cert := []Validity{{Name: "as.pem", From: now.AddDate(-1, 0, 0), To: now.AddDate(0, 0, -1)}}
+	const daemon, dir = "127.0.0.1:30255", "/etc/scion"
 	for name, c := range map[string]struct {
 		facts Facts
 		want  Finding // parts of its texts
@@ -41,6 +51,33 @@ func TestExamine(t *testing.T) {
 			Facts{Dir: "/data", Free: 1 << 20}, Finding{"disk", Fail, "/data has 1 MiB left", "stops", "free some space"},
 		},
 		"small buffers": {Facts{Buffer: 212992}, Finding{"socket buffers", Warn, "212992", "lost", "net.core.rmem_max"}},
+		"a daemon alone": {
+			Facts{IA: local.IA, Daemon: daemon, ConfigDir: dir},
+			Finding{"trust roots", Warn, "TRCs and certificates were not checked: the daemon at " + daemon, "valid TRC", "--config-dir"},
+		},
+		"a daemon, and files of another ISD": {
+			Facts{IA: local.IA, Daemon: daemon, ConfigDir: dir, TRCs: trc(2, 1), Now: now},
+			Finding{"trust roots", Warn, "/etc/scion has no TRC of ISD 1", "valid TRC", "where the daemon runs"},
+		},
+		"a daemon without any directory": {
+			Facts{IA: local.IA, Daemon: daemon}, Finding{"trust roots", Warn, "this host has no TRC of ISD 1", "valid TRC", "--config-dir"},
+		},
+		"a daemon and a TRC": {
+			Facts{IA: local.IA, Daemon: daemon, ConfigDir: dir, TRCs: trc(1, 1), Now: now},
+			Finding{"trust roots", OK, "TRC in /etc/scion, valid until 2026-11-24", "", ""},
+		},
+		"a daemon, which may know a newer TRC": {
+			Facts{IA: local.IA, Daemon: daemon, ConfigDir: dir, TRCs: trc(1, -1), Now: now, Target: &Reach{Paths: []pathsel.Path{{Dst: 1, Expiry: now.Add(time.Hour)}}}},
+			Finding{"trust roots", Warn, "TRC in /etc/scion expired on 2026-11-22", "valid TRC", "fetch the present TRC"},
+		},
+		"and says nothing about the clock": {
+			Facts{IA: local.IA, Daemon: daemon, ConfigDir: dir, TRCs: trc(1, -1), Now: now, Target: &Reach{Paths: []pathsel.Path{{Dst: 1, Expiry: now.Add(time.Hour)}}}},
+			Finding{"clock", OK, "", "", ""},
+		},
+		"a daemon, and an old certificate": {
+			Facts{IA: local.IA, Daemon: daemon, ConfigDir: dir, Certs: cert, Now: now},
+			Finding{"certificates", Warn, "as.pem in /etc/scion expired on 2026-11-22", "refuse", "renew"},
+		},
 		"no offloading": {Facts{Offload: errors.New("not supported")}, Finding{"offloading", Warn, "not supported", "system call", "Linux"}},
 	} {
 		all := Examine(c.facts)
@@ -51,6 +88,36 @@ func TestExamine(t *testing.T) {
 		}
 		if !hit {
 			t.Errorf("%s: %+v, want %+v", name, all, c.want)
+		}
+	}
+}
+
+// Beside a daemon, TRCs are read from braid's own configuration if the system's directory has none.
+func TestOwnTRCs(t *testing.T) {
+	own := t.TempDir()
+	file := filepath.Join(own, "certs", "ISD1-B1-S1.trc")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		scion scionnet.Config
+		want  int
+	}{
+		"daemon":           {scionnet.Config{Daemon: "127.0.0.1:1", ConfigDir: t.TempDir()}, 1},
+		"daemon, no files": {scionnet.Config{Daemon: "127.0.0.1:1"}, 1},
+		"no daemon":        {scionnet.Config{ConfigDir: t.TempDir()}, 0},
+	} {
+		f, err := Gather(t.Context(), Options{SCION: c.scion, OwnDir: own})
+		if err != nil || len(f.TRCs) != c.want {
+			t.Errorf("%s: %+v, %v", name, f.TRCs, err)
+		}
+		for _, x := range checkTRCs(f) {
+			if c.want > 0 && (x.Status != Warn || !strings.Contains(x.Found, "in "+own+" cannot be read")) {
+				t.Errorf("%s: %+v", name, x)
+			}
 		}
 	}
 }

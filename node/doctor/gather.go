@@ -28,6 +28,9 @@ import (
 // Options say what to look at.
 type Options struct {
 	SCION scionnet.Config
+	// OwnDir is braid's own configuration. Beside a daemon, TRCs are read there if SCION.ConfigDir has
+	// none; empty: none.
+	OwnDir string
 	// Target is an ISD-AS, a host ISD-AS,[host], a port of one, or a name with or without a port;
 	// empty: none.
 	Target  string
@@ -65,9 +68,13 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 	}
 	f.Name = name
 	f.ForeignIP = f.LocalIP.IsValid() && !isHere(f.LocalIP)
-	if f.Daemon == "" {
-		f.TRCs, f.Certs = readTRCs(f.ConfigDir), readCertificates(f.ConfigDir)
+	f.TRCs = readTRCs(f.ConfigDir)
+	if f.Daemon != "" && len(f.TRCs) == 0 && o.OwnDir != "" {
+		if own := readTRCs(o.OwnDir); len(own) > 0 {
+			f.ConfigDir, f.TRCs = o.OwnDir, own
+		}
 	}
+	f.Certs = readCertificates(f.ConfigDir)
 	f.lookAtSystem(o.Dir)
 	var tracked tracker.URL
 	if o.Tracker != "" {
@@ -155,9 +162,12 @@ func isHere(ip netip.Addr) bool {
 	})
 }
 
-// files are those of a directory with that ending, each with its first megabyte.
-func files(dir, ending string) (names []string, texts [][]byte) {
-	found, _ := filepath.Glob(filepath.Join(dir, "*"+ending))
+// files are those with that ending below a configuration directory, without those above a megabyte.
+func files(configDir, below, ending string) (names []string, texts [][]byte) {
+	if configDir == "" {
+		return nil, nil
+	}
+	found, _ := filepath.Glob(filepath.Join(configDir, below, "*"+ending))
 	for _, name := range found[:min(len(found), maxFiles)] {
 		info, err := os.Stat(name)
 		if err != nil || info.Size() > maxFile || !info.Mode().IsRegular() {
@@ -173,7 +183,7 @@ func files(dir, ending string) (names []string, texts [][]byte) {
 // readTRCs reads the newest TRC of each ISD.
 func readTRCs(dir string) (out []Validity) {
 	newest := map[uint16]cppki.TRC{}
-	names, texts := files(filepath.Join(dir, "certs"), ".trc")
+	names, texts := files(dir, "certs", ".trc")
 	for i, b := range texts {
 		if block, _ := pem.Decode(b); block != nil {
 			b = block.Bytes
@@ -197,7 +207,7 @@ func readTRCs(dir string) (out []Validity) {
 
 // readCertificates reads the AS's certificates, which only hosts with services of the AS have.
 func readCertificates(dir string) (out []Validity) {
-	names, texts := files(filepath.Join(dir, "crypto", "as"), ".pem")
+	names, texts := files(dir, filepath.Join("crypto", "as"), ".pem")
 	for i, b := range texts {
 		v := Validity{Name: names[i]}
 		block, _ := pem.Decode(b)
@@ -259,18 +269,15 @@ func (f *Facts) lookAtHost(ctx context.Context, h *scionnet.Host) {
 		f.Control = h.CheckControl(ctx)
 	})
 	work.Go(func() { f.Routers, f.RoutersErr = h.AskRouters(ctx) })
-	for _, ia := range coresOf(f.ConfigDir, f.Daemon, f.IA) {
+	for _, ia := range coresOf(f.ConfigDir, f.IA) {
 		f.Core = append(f.Core, Reach{To: ia.String(), IA: ia})
 	}
 	work.Wait()
 }
 
 // coresOf are core ASes of the ISD, as its TRC names them.
-func coresOf(dir, daemon string, local pathsel.IA) (out []pathsel.IA) {
-	if daemon != "" {
-		return nil
-	}
-	_, texts := files(filepath.Join(dir, "certs"), ".trc")
+func coresOf(dir string, local pathsel.IA) (out []pathsel.IA) {
+	_, texts := files(dir, "certs", ".trc")
 	for _, b := range texts {
 		t, err := cppki.DecodeSignedTRC(b)
 		if err != nil || uint16(t.TRC.ID.ISD) != local.ISD() {
