@@ -33,7 +33,8 @@ type gauge struct {
 
 	// The engine's, with its lock held.
 	pipeline pipeline
-	peak     *int // see peakRequests
+	restart  atomic.Bool // the pipeline begins anew
+	peak     *int        // see peakRequests
 
 	mu     sync.Mutex
 	has    heap // pieces that the peer says it has, since the last look; see gauges.watch
@@ -228,6 +229,9 @@ func (g *gauges) find(f engineAddr) *gauge {
 // know the size of the next batch. The engine calls it with its lock held.
 func (x *gauge) counts(n int64, now time.Time) {
 	outstanding := int(x.outstanding.Add(n))
+	if x.restart.Swap(false) {
+		x.pipeline = pipeline{since: now, last: now}
+	}
 	if n > 0 {
 		x.pipeline = x.pipeline.sent(outstanding, now)
 	} else if x.pipeline = x.pipeline.answered(now); x.pipeline.isHalf(outstanding) {

@@ -71,6 +71,16 @@ func (n *nudger) nudge() {
 	}
 }
 
+// withdraw takes back all requests for pieces that are not wanted now. The next batches are small: with a large one, the
+// first connection to ask would get all of the wanted piece, however slow it is.
+func (n *nudger) withdraw(wanted func(piece int) bool) {
+	for r := range n.peers.connected() {
+		if g := n.gauges.find(r.link.addr); r.link.Filter.Withdraw(wanted) && g != nil {
+			g.restart.Store(true)
+		}
+	}
+}
+
 // chooseNudged picks those of the idle connections that the engine shall think about again, at
 // random. If no connection is busy it may be that no peer has a missing piece: then one is enough.
 func chooseNudged(idle int, busy bool, missing int) []int {

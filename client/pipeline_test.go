@@ -1,9 +1,11 @@
 package client
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +181,58 @@ func TestSeekOnALongLink(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+			})
+		})
+	}
+}
+
+// A player turns to another place again and again. Peers are told to forget the requests for earlier places, and all
+// of them send blocks of the wanted piece. The peers have 20 Mbit/s together.
+func TestSeekTakesRequestsBack(t *testing.T) {
+	const size, rate, trip, seeks = 60_000_000, 20e6 / 8, 40 * time.Millisecond, 12
+	for _, c := range []struct{ pieceLength, peers int }{{256 << 10, 1}, {256 << 10, 2}, {1 << 20, 1}, {1 << 20, 2}} {
+		t.Run(fmt.Sprintf("pieces of %d KiB from %d peers", c.pieceLength>>10, c.peers), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				data := filepath.Join(dir, "film")
+				writeRandom(t, data, size)
+				src := makeTorrent(t, data, CreateOptions{PieceLength: int64(c.pieceLength)}).Source
+				f := steady{data: readFile(t, data), length: c.pieceLength, pause: time.Duration(c.peers) * time.Second * (16 << 10) / rate}
+				sim := simulated{trip: trip, peers: map[string]func(net.Conn){}}
+				for i := range c.peers {
+					sim.peers[fmt.Sprintf("10.%d.0.1:1", i)] = func(conn net.Conn) {
+						d := newDistant(conn, trip, 1<<30)
+						defer close(d.queue)
+						f.serve(d, src)
+					}
+				}
+				simulateDownload(t, src, dir, sim, func(tr *Transfer) {
+					r, err := tr.OpenFile(t.Context(), 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer r.Close()
+					time.Sleep(3 * time.Second)
+					var all []time.Duration
+					for i := range seeks {
+						// Successive places are far from each other.
+						if _, err := r.Seek(int64((i*7+6)%seeks)*size/seeks, io.SeekStart); err != nil {
+							t.Fatal(err)
+						}
+						begin := time.Now()
+						if _, err := io.ReadFull(r, make([]byte, 1)); err != nil {
+							t.Fatal(err)
+						}
+						all = append(all, time.Since(begin).Round(time.Millisecond))
+						time.Sleep(700 * time.Millisecond) // it plays
+					}
+					t.Log(all)
+					// Without cancels half of them take more than 0.57 s to 0.98 s.
+					usual := time.Second*time.Duration(c.pieceLength)/rate + 330*time.Millisecond
+					if slices.Sort(all); all[seeks/2] > usual || all[seeks-1] > 1500*time.Millisecond {
+						t.Errorf("the first bytes came after %v, want half of them within %v, and all within 1.5 s", all, usual)
+					}
+				})
 			})
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/anacrolix/torrent"
+
 	"braid/storage"
 )
 
@@ -107,7 +109,7 @@ func (r *FileReader) read(b []byte) (int, error) {
 	piece := int(at / l.PieceLength)
 	from, length := l.PieceRange(piece)
 	if piece != r.piece {
-		if err := r.await(from); err != nil {
+		if err := r.await(piece, from); err != nil {
 			return 0, err
 		}
 		r.piece = piece
@@ -122,7 +124,7 @@ func (r *FileReader) read(b []byte) (int, error) {
 // await waits for the piece that begins there, and has those behind it requested. The engine's reader
 // would read across the end of the file, and request what is behind it. That may be unwanted and have
 // no place on disk. So the reader gets no further than the first byte of a piece.
-func (r *FileReader) await(from int64) error {
+func (r *FileReader) await(piece int, from int64) error {
 	if r.engine == nil {
 		r.engine = r.transfer.torrent.Reader()
 		r.engine.SetContext(r.ctx)
@@ -131,12 +133,33 @@ func (r *FileReader) await(from int64) error {
 	if _, err := r.engine.Seek(from, io.SeekStart); err != nil {
 		return err
 	}
+	if r.piece < 0 || piece != r.piece+1 {
+		r.clearWay(piece)
+	}
 	r.engine.SetReadahead(min(readAhead, r.file.Offset+r.file.Length-from-1))
 	_, err := r.engine.Read(make([]byte, 1))
 	if errors.Is(err, io.EOF) { // it was the last byte of the torrent
 		err = nil
 	}
 	return err
+}
+
+// clearWay takes back requests that would be answered before those for this piece, after a seek: a connection may have
+// a second or two of them. The pieces behind this one stay requested, and those for which other readers wait.
+func (r *FileReader) clearWay(piece int) {
+	t := r.transfer
+	if isComplete(t.torrent, piece) {
+		return
+	}
+	end := piece + 1 + int(readAhead/t.described.Load().layout.PieceLength)
+	wanted := func(p int) bool {
+		return p >= piece && p < end || t.torrent.PieceState(p).Priority >= torrent.PiecePriorityNext
+	}
+	select {
+	case t.loop.calls <- func() { t.loop.nudger.withdraw(wanted) }:
+	case <-r.ctx.Done(): // the loop may wait for its readers
+	case <-t.loop.ended:
+	}
 }
 
 // Seek implements io.Seeker. Nothing is requested before the next Read.

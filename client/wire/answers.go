@@ -218,6 +218,29 @@ func (f *Filter) takeBackLocked() {
 	}
 }
 
+// Withdraw takes back the requests for blocks of pieces that are not wanted now, so that the peer answers those for
+// others sooner. The engine hears of it as the peer answers: blocks on their way are still of use. It tells whether
+// there were any.
+func (f *Filter) Withdraw(wanted func(piece int) bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var unwanted []block
+	for b := range f.requested {
+		if !wanted(int(b.index)) {
+			unwanted = append(unwanted, b)
+		}
+	}
+	switch {
+	case len(unwanted) == 0 || f.closed || f.parked || f.suspended || len(f.forPeer) >= maxUnsaid:
+		return false
+	case f.noRejects || f.ignoresCancels:
+		f.takeBackLocked() // such a peer would never tell that it has forgotten them
+	default:
+		f.toPeerLocked(encode(msgCancel, unwanted...))
+	}
+	return true
+}
+
 // Suspend takes all requests back, and keeps every block of the peer from the engine, until Resume. In
 // contrast to Park, what is on its way already does not count either, and every peer can be suspended.
 func (f *Filter) Suspend() {

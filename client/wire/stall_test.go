@@ -217,3 +217,34 @@ func TestLastRequestRejected(t *testing.T) {
 	s.sends(encode(msgReject, blockB))
 	s.engineGets(encode(msgReject, blockB))
 }
+
+// Requests for pieces that are no longer wanted are cancelled, and others stay. The peer answers, and the engine hears it.
+func TestWithdraw(t *testing.T) {
+	s := newStand(t, true)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	other := block{2, 0, 100}
+	s.says(encode(msgRequest, blockA), encode(msgRequest, other))
+	if s.filter.Withdraw(func(int) bool { return true }) || !s.filter.Withdraw(func(piece int) bool { return piece == 2 }) {
+		t.Error("wanted requests were taken back, or others were not")
+	}
+	s.peerGets(encode(msgCancel, blockA))
+	s.sends(piece(other), encode(msgReject, blockA))
+	s.engineGets(piece(other), suggestion, encode(msgReject, blockA))
+	if s.filter.Withdraw(func(int) bool { return false }) {
+		t.Error("requests were taken back where there are none")
+	}
+}
+
+// A peer that answers no cancels is not waited for. What it sends still is of use.
+func TestWithdrawWithoutFastExtension(t *testing.T) {
+	s := newStand(t, false)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, blockA))
+	s.filter.Withdraw(func(int) bool { return false })
+	s.peerGets(encode(msgCancel, blockA))
+	s.engineGets(choke, unchoke)
+	s.sends(piece(blockA))
+	s.engineGets(piece(blockA))
+}
