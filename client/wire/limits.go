@@ -67,6 +67,11 @@ func newLimit(bitsPerSecond int64) *limit { return &limit{share: newShare(bitsPe
 
 // wait returns when n bytes, at most a chunk, may be sent, or with an error when done is closed.
 func (l *limit) wait(f *flow, n int, done <-chan struct{}) error {
+	select {
+	case <-done: // a call before this one may have left its grant in f.ready, which has room for one
+		return net.ErrClosed
+	default:
+	}
 	l.mu.Lock()
 	l.share.claim(f, n)
 	l.serve()

@@ -333,3 +333,25 @@ func TestLimitsThatChange(t *testing.T) {
 		}
 	})
 }
+
+// A connection that is being closed may still read what had arrived, and asks the limit for it again and again.
+// Nothing waits then: a limit that does would stop every connection that it holds for.
+func TestClosedConnectionHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, closed := newLimit(8e6), make(chan struct{})
+		f := l.join(pathsel.Origin{})
+		if err := l.wait(f, 1, closed); err != nil {
+			t.Fatal(err)
+		}
+		close(closed)
+		for range 100 {
+			if err := l.wait(f, 1, closed); err == nil {
+				t.Fatal("a closed connection got a turn")
+			}
+		}
+		l.leave(f)
+		if err := l.wait(l.join(pathsel.Origin{}), 1, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
