@@ -144,7 +144,7 @@ type trialRunner struct {
 	rarest    *rarestFirst
 	suspended map[engineAddr]*link
 	spoilt    map[int]bool // unfinished pieces with blocks of suspects, which are not requested
-	busy      atomic.Bool  // there are trials
+	busy      atomic.Bool  // there are trials, or there were at the last look
 }
 
 // hashed has the transfer's goroutine look at a piece that the engine has found right or wrong. It is
@@ -187,7 +187,7 @@ func (e *trialRunner) onHashed(piece int, right bool, senders []suspect) {
 
 // look goes on with the trials, suspends connections and resumes others.
 func (e *trialRunner) look() {
-	if len(e.trials) == 0 && len(e.suspended) == 0 {
+	if len(e.trials) == 0 && !e.busy.Load() {
 		return
 	}
 	var there []witness

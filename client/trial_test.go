@@ -139,6 +139,27 @@ func (f steady) serve(c net.Conn, src Source) {
 	}
 }
 
+// When a trial ends, pieces that were not requested meanwhile are requested again, also if the suspect is no longer there.
+func TestTrialOfSomebodyGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length = 64 << 10
+		dir := t.TempDir()
+		data := filepath.Join(dir, "file")
+		writeRandom(t, data, 100*length)
+		src := makeTorrent(t, data, CreateOptions{PieceLength: length}).Source
+		s := steady{data: readFile(t, data), length: length, pause: time.Millisecond}
+		sim := simulated{peers: map[string]func(net.Conn){"10.0.0.1:1": func(c net.Conn) { s.serve(c, src) }}}
+		simulateDownload(t, src, dir, sim, func(tr *Transfer) {
+			gone := suspect{host: "10.0.0.2"}
+			until(t, tr, "begun", func(p Progress) bool { return p.Done > 0 })
+			tr.loop.calls <- func() {
+				tr.blame.received(91, 0, 16<<10, gone)
+				tr.loop.trials.onHashed(90, false, []suspect{gone})
+			}
+		})
+	})
+}
+
 // Whose turn it is while a piece is fetched again, and who is suspended.
 func TestTrials(t *testing.T) {
 	at := func(i byte) engineAddr { return engineAddr{slot: uint16(i)} }
