@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -23,8 +24,9 @@ type oneFile struct {
 	blocks   atomic.Pointer[storage.Blocks] // on disk; nil: there are none
 	fromDisk atomic.Int64                   // bytes of blocks that the engine has got from there
 	// hashed is told of each piece that the engine has found right or wrong, before the engine asks
-	// for a wrong one again.
+	// for a wrong one again. A piece that could not be read is neither.
 	hashed func(piece int, right bool)
+	unread sync.Map // pieces that could not be read since their last verdict
 }
 
 // OpenTorrent is the engine's. The info is a copy, of which the engine has so far used the hash only.
@@ -44,7 +46,7 @@ func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash met
 		if s.hashed == nil {
 			return inner(p)
 		}
-		x := hashedPiece{inner(p), func(right bool) { s.hashed(p.Index(), right) }}
+		x := hashedPiece{inner(p), s, p.Index()}
 		if own, ok := x.PieceImpl.(engine.SelfHashing); ok {
 			return selfHashedPiece{x, own}
 		}
@@ -56,23 +58,47 @@ func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash met
 // hashedPiece tells of the piece's verdicts.
 type hashedPiece struct {
 	engine.PieceImpl
-	tell func(right bool)
+	store *oneFile
+	index int
 }
 
 // selfHashedPiece is one that hashes itself.
 type selfHashedPiece struct {
 	hashedPiece
-	engine.SelfHashing
+	own engine.SelfHashing
+}
+
+func (p hashedPiece) ReadAt(b []byte, off int64) (int, error) {
+	n, err := p.PieceImpl.ReadAt(b, off)
+	p.read(err)
+	return n, err
+}
+
+func (p selfHashedPiece) SelfHash() (metainfo.Hash, error) {
+	sum, err := p.own.SelfHash()
+	p.read(err)
+	return sum, err
+}
+
+// read notes how the store has read the piece. The engine takes a piece that it cannot read, since the disk
+// was full when its blocks were written, for a wrong one.
+func (p hashedPiece) read(err error) {
+	if err != nil {
+		p.store.unread.Store(p.index, nil)
+	}
 }
 
 func (p hashedPiece) MarkComplete() error {
 	err := p.PieceImpl.MarkComplete()
-	p.tell(true)
+	p.store.unread.Delete(p.index)
+	p.store.hashed(p.index, true)
 	return err
 }
 
 func (p hashedPiece) MarkNotComplete() error {
-	p.tell(false)
+	if _, unread := p.store.unread.LoadAndDelete(p.index); !unread {
+		p.store.hashed(p.index, false)
+	}
 	return p.PieceImpl.MarkNotComplete()
 }
 

@@ -2,10 +2,21 @@ package client
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anacrolix/torrent/metainfo"
+	engine "github.com/anacrolix/torrent/storage"
+
+	"braid/storage"
 )
 
 // Blocks of an earlier download make up for what is not fetched. Are they wrong, their piece is
@@ -69,4 +80,57 @@ func TestKeptBlocks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unreadable is a store that cannot read a piece when it is read first, as after a write to a full disk.
+type unreadable struct{ storage.Store }
+
+func (s unreadable) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
+	t, err := s.Store.OpenTorrent(ctx, info, hash)
+	inner := t.Piece
+	var failed sync.Map
+	t.Piece = func(p metainfo.Piece) engine.PieceImpl { return unreadablePiece{inner(p), &failed, p.Index()} }
+	return t, err
+}
+
+type unreadablePiece struct {
+	engine.PieceImpl
+	failed *sync.Map
+	index  int
+}
+
+func (p unreadablePiece) ReadAt(b []byte, off int64) (int, error) {
+	if _, again := p.failed.LoadOrStore(p.index, nil); !again {
+		return 0, syscall.ENOSPC
+	}
+	return p.PieceImpl.ReadAt(b, off)
+}
+
+// A piece that the disk could not read is fetched again, and nobody is suspected or asked for less meanwhile.
+func TestUnreadablePieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length, pieces = 64 << 10, 100
+		dir := t.TempDir()
+		data := filepath.Join(dir, "file")
+		writeRandom(t, data, length*pieces)
+		src := makeTorrent(t, data, CreateOptions{PieceLength: length}).Source
+		s := steady{data: readFile(t, data), length: length, pause: time.Millisecond}
+		sim := simulated{peers: map[string]func(net.Conn){"10.0.0.1:1": func(c net.Conn) { s.serve(c, src) }},
+			wrap: func(s storage.Store) storage.Store { return unreadable{s} }}
+		tried := false
+		took := simulateDownload(t, src, dir, sim, func(tr *Transfer) {
+			for range 10_000 {
+				select {
+				case <-tr.Done():
+					return
+				case <-time.After(time.Millisecond):
+					tried = tried || tr.loop.trials.busy.Load()
+				}
+			}
+		})
+		// Each block is sent twice.
+		if least := 2 * pieces * length / (16 << 10) * time.Millisecond; tried || took < least || took > 2*least {
+			t.Errorf("done after %v; somebody was suspected: %v", took, tried)
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"braid/pathsel"
 	"braid/scionnet"
+	"braid/storage"
 )
 
 // simulated is a transport on which each address leads to a function that plays the peer, over a pipe in memory: in a synctest
@@ -18,6 +19,7 @@ type simulated struct {
 	onIP
 	peers map[string]func(net.Conn) // the connection is closed when it returns
 	trip  time.Duration             // what is measured of a connection
+	wrap  func(storage.Store) storage.Store
 }
 
 func (s *simulated) Name() string { return "tcp" }
@@ -66,7 +68,11 @@ func simulateDownload(t *testing.T, src Source, data string, sim simulated, duri
 	out := t.TempDir()
 	store := openStore(t, out)
 	begin := time.Now()
-	tr, err := s.Add(src, store, Options{Peers: addresses})
+	inner := store
+	if sim.wrap != nil {
+		inner = sim.wrap(store)
+	}
+	tr, err := s.Add(src, inner, Options{Peers: addresses})
 	if err != nil {
 		t.Fatal(err)
 	}
