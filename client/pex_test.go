@@ -290,27 +290,26 @@ func TestNoPeerExchange(t *testing.T) {
 // A web seed is no peer: nobody is told of its address.
 func TestWebSeedIsNotExchanged(t *testing.T) {
 	dir, src := webData(t)
-	files, asked := http.FileServer(http.Dir(dir)), 0
-	enough := make(chan struct{})
-	var mu sync.Mutex
+	files, enough := http.FileServer(http.Dir(dir)), make(chan struct{})
+	var asked atomic.Int64
 	url := webServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		asked++
-		wait := asked > 3
-		mu.Unlock()
-		if wait { // so that the connection lasts
+		if asked.Add(1) > 1 { // so that the connection lasts
 			<-enough
 		}
 		files.ServeHTTP(w, r)
 	}))
 	tr := webDownload(t, src, t.TempDir(), Options{}, url)
-	until(t, tr, "connected to the web seed", func(p Progress) bool { return p.Done > 0 })
-	tr.do(func() {
-		rows := slices.Collect(tr.peers.connected())
-		if named := tr.loop.exchanger.addresses(rows); len(rows) != 1 || len(named) != 0 {
-			t.Errorf("%d connections; peers are told of %v", len(rows), named)
-		}
+	var named []pexPeer
+	until(t, tr, "connected to the web seed", func(Progress) (connected bool) {
+		tr.do(func() {
+			rows := slices.Collect(tr.peers.connected())
+			connected, named = len(rows) == 1, tr.loop.exchanger.addresses(rows)
+		})
+		return connected
 	})
+	if len(named) != 0 {
+		t.Errorf("peers are told of %v", named)
+	}
 	close(enough)
 	wait(t, tr)
 }
