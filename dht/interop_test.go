@@ -21,7 +21,7 @@ import (
 //	announce HASH ...    each node announces one of them; the answer is HASH:PORT ...
 //	find HASH:PORT ...   each node looks for all of them; the answer counts what was found
 const libtorrentNodes = `
-import libtorrent as lt, sys, time
+import libtorrent as lt, sys, threading, time
 boot, n = sys.argv[1], int(sys.argv[2])
 sessions = [lt.session({
     'listen_interfaces': '127.0.0.1:0', 'enable_dht': True, 'enable_lsd': False, 'enable_upnp': False, 'enable_natpmp': False,
@@ -31,6 +31,13 @@ sessions = [lt.session({
     'alert_mask': lt.alert.category_t.dht_operation_notification | lt.alert.category_t.dht_notification,
 }) for _ in range(n)]
 hash_of = lambda s: lt.sha1_hash(bytes.fromhex(s))
+handles = []
+def announce_again(): # libtorrent does so every 15 minutes; an announcement is lost if nobody answers in time
+    while True:
+        time.sleep(10)
+        for h in list(handles):
+            h.force_dht_announce()
+threading.Thread(target=announce_again, daemon=True).start()
 for line in sys.stdin:
     what, *args = line.split()
     if what == 'announce':
@@ -42,6 +49,7 @@ for line in sys.stdin:
             while time.time() < end and not any(isinstance(a, lt.dht_bootstrap_alert) for a in s.pop_alerts()):
                 time.sleep(0.05)
             handle.force_dht_announce()
+            handles.append(handle)
         print(*['%s:%d' % (h, s.listen_port()) for s, h in zip(sessions, args)], flush=True)
         continue
     missing = {(i, a) for i in range(n) for a in args}
