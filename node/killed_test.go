@@ -118,10 +118,13 @@ func TestKilledChild(t *testing.T) {
 	}
 }
 
-// back brings the data of a removed torrent to where the next Add expects it.
+// back brings the data of a removed torrent to where the next Add expects it. If it was removed while it was
+// checked, the name ends in .part.
 func back(t *testing.T, dir, name string) {
-	if err := os.Rename(filepath.Join(dir, "b", name), filepath.Join(dir, "a", name)); err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
+	for _, name := range []string{name, name + ".part"} {
+		if err := os.Rename(filepath.Join(dir, "b", name), filepath.Join(dir, "a", name)); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
 	}
 }
 
