@@ -32,7 +32,7 @@ func (f *Filter) fetchLocked(b block) bool {
 }
 
 // fetch makes the message with the next block from disk. If the block is not there any more, it asks
-// the peer.
+// the peer, or has the engine ask again if the peer must not be asked now.
 func (f *Filter) fetch() []byte {
 	f.mu.Lock()
 	b := f.fetches[0]
@@ -49,7 +49,9 @@ func (f *Filter) fetch() []byte {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.askLocked(b)
-	f.toPeerLocked(encode(msgRequest, b))
+	if !f.withholdLocked(b) {
+		f.askLocked(b)
+		f.toPeerLocked(encode(msgRequest, b))
+	}
 	return nil
 }

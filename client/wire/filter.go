@@ -318,10 +318,7 @@ func (f *Filter) departs(m message) verdict {
 		if f.fetchLocked(m.block) {
 			return drop
 		}
-		if f.suspended { // sent before the engine has read the choke
-			if !f.noRejects { // otherwise the choke takes the request back
-				f.toEngineLocked(encode(msgReject, m.block))
-			}
+		if f.withholdLocked(m.block) {
 			return drop
 		}
 		f.askLocked(m.block)
@@ -369,6 +366,18 @@ func (f *Filter) departs(m message) verdict {
 		}
 	}
 	return pass
+}
+
+// withholdLocked keeps a request from a peer that must not get it, and takes it back: the engine has sent it before it has
+// read a choke. It returns false for other requests.
+func (f *Filter) withholdLocked(b block) bool {
+	if f.noRejects {
+		return !f.openLocked() // the choke takes it back
+	}
+	if f.suspended {
+		f.toEngineLocked(encode(msgReject, b))
+	}
+	return f.suspended
 }
 
 // askLocked notes a request that goes to the peer.

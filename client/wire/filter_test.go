@@ -227,6 +227,48 @@ func TestSuspendWithoutFastExtension(t *testing.T) {
 	s.engineGets(piece(a))
 }
 
+// A block that was to come from disk and is not there any more is not requested of a suspended peer, whose answer would
+// be dropped: the engine hears a reject.
+func TestSuspendWithoutDisk(t *testing.T) {
+	s := newStand(t, true)
+	d := &diskWith{blocks: map[block]bool{blockA: false}}
+	s.filter.UseDisk(d)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	half := piece(blockB)
+	s.sends(half[:50])
+	s.engineGets(half[:50])
+	s.says(interested)
+	s.writes(encode(msgRequest, blockA), notInterested)
+	s.peerGets(notInterested)
+	s.filter.Suspend()
+	s.sends(half[50:])
+	s.engineGets(half[50:], choke, encode(msgReject, blockA))
+	if _, asked := s.filter.CanAsk(); asked {
+		t.Error("a suspended peer is asked")
+	}
+}
+
+// A peer without the fast extension forgets requests that arrive after its choke, and so does the engine when it reads the
+// choke. So the filter does not wait for their answers.
+func TestRequestCrossesChoke(t *testing.T) {
+	s := newStand(t, false)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.sends(choke)
+	s.engineGets(choke)
+	s.writes(encode(msgRequest, blockA), interested) // written before it has read the choke
+	s.peerGets(interested)
+	if _, asked := s.filter.CanAsk(); asked {
+		t.Error("waits for an answer that cannot come")
+	}
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, blockA))
+	s.sends(piece(blockA))
+	s.engineGets(piece(blockA))
+}
+
 func TestParkDuringAPiece(t *testing.T) {
 	s := newStand(t, true)
 	s.sends(unchoke)
