@@ -44,7 +44,7 @@ func (n *nudger) nudge() {
 			continue
 		}
 		if free > 0 && l.Filter.Endless(now) {
-			n.log.Debug("connection ended: a block takes too long", "peer", l.Peer(), "path", l.Path().Fingerprint.Short())
+			n.log.Debug("connection ended: a message takes too long", "peer", l.Peer(), "path", l.Path().Fingerprint.Short())
 			l.Close()
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 //	          --the last one is rejected---> it reads a suggestion, and then the reject
 //	          --silence, see waiting-------> taken back: it reads rejects that the peer has not sent;
 //	                                         without a block since the last time: also a choke, see snub
+//	          --a message without end------> the connection is ended
 //	idle      --200 ms---------------------> it reads a suggestion
 //
 // A suggestion (BEP 6) only makes the engine look for blocks to request. For a peer without that
@@ -41,7 +42,7 @@ type waiting struct {
 	most  int           // requests outstanding at a time, since there were none
 	since time.Time     // when a byte of a block came last, or the first request was made
 	gap   time.Duration // the longest time between two blocks, lately
-	begun time.Time     // when the block began that is still coming; zero: there is none
+	begun time.Time     // when the message began that is still coming; zero: there is none
 }
 
 const (
@@ -56,11 +57,12 @@ const (
 	silenceTrips                 = 4
 	// firstGap is the gap to begin with: 16 of them are the time of the first block at 4 kbit/s.
 	firstGap = 2 * time.Second
-	// blockPatience is how long a block may take, from its first byte to its last, while another
-	// connection is idle. No other peer can be asked for it meanwhile, and a peer may send it byte
-	// by byte. If it were shorter, blocks that share a limit of 10 kbit/s with twenty others would
-	// be lost.
-	blockPatience = 5 * time.Minute
+	// messagePatience is how long a message may take, from its first byte to its last, while another
+	// connection is idle. A peer may send it byte by byte. Meanwhile no other peer can be asked for
+	// the block in it, or for any other that this peer was asked for: in the middle of a message the
+	// engine cannot be told that they are taken back. If it were shorter, blocks that share a limit
+	// of 10 kbit/s with twenty others would be lost.
+	messagePatience = 5 * time.Minute
 	// gapMemory is after how many blocks most of a gap is forgotten.
 	gapMemory = 32
 )
@@ -118,17 +120,23 @@ func (w waiting) gets(now time.Time) waiting {
 	return w
 }
 
-// comes notes that a part of a block has come, and whether more of it is to come.
-func (w waiting) comes(more bool, now time.Time) waiting {
-	if w.since = now; !more {
+// comes notes that a part of a message has come, whether that is a block, and whether more of it is to come.
+func (w waiting) comes(block, more bool, now time.Time) waiting {
+	if block {
+		w.since = now
+	}
+	switch {
+	case !more:
 		w.begun = time.Time{}
+	case w.begun.IsZero():
+		w.begun = now
 	}
 	return w
 }
 
-// endless tells whether a block has been coming for too long.
+// endless tells whether a message has been coming for too long.
 func (w waiting) endless(now time.Time) bool {
-	return !w.begun.IsZero() && now.Sub(w.begun) >= blockPatience
+	return !w.begun.IsZero() && now.Sub(w.begun) >= messagePatience
 }
 
 // Situation is what TakeBack needs to know of the other connections.
@@ -320,14 +328,14 @@ func (f *Filter) answeredLocked(m message, now time.Time) verdict {
 	return pass
 }
 
-// comes notes that a part of a block has come, and whether more of it is to come.
-func (f *Filter) comes(more bool) {
+// comes notes that a part of a message has come, whether that is a block, and whether more of it is to come.
+func (f *Filter) comes(block, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.wait = f.wait.comes(more, time.Now())
+	f.wait = f.wait.comes(block, more, time.Now())
 }
 
-// Endless tells whether a block has been coming for too long.
+// Endless tells whether a message has been coming for too long.
 func (f *Filter) Endless(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -220,6 +220,7 @@ func (f *Filter) arrived(m message) verdict {
 		}
 	}()
 	now := time.Now()
+	f.wait.begun = time.Time{} // the message before has come
 	switch v, err := f.bounds.arrived(m, now); {
 	case err != nil:
 		f.fault = err

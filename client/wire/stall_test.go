@@ -173,13 +173,13 @@ func TestEndlessBlock(t *testing.T) {
 	now := time.Unix(1000, 0)
 	w := newWaiting().asks(0, now).gets(now)
 	for range 10 {
-		now = now.Add(blockPatience / 10)
-		w = w.comes(true, now)
+		now = now.Add(messagePatience / 10)
+		w = w.comes(true, true, now)
 	}
 	if !w.endless(now) || w.endless(now.Add(-1)) {
 		t.Error("not after its time")
 	}
-	if w = w.comes(false, now); w.endless(now.Add(time.Hour)) {
+	if w = w.comes(true, false, now); w.endless(now.Add(time.Hour)) {
 		t.Error("a block that has come")
 	}
 
@@ -190,18 +190,46 @@ func TestEndlessBlock(t *testing.T) {
 	s.sends(piece(blockA)[:50])
 	s.engineGets(piece(blockA)[:50])
 	s.filter.Nudge() // interrupts the reader
-	if !s.filter.Endless(time.Now().Add(blockPatience)) {
+	if !s.filter.Endless(time.Now().Add(messagePatience)) {
 		t.Error("the first half of a block")
 	}
 	s.sends(piece(blockA)[50:], interested)
 	s.engineGets(piece(blockA)[50:], interested)
-	if s.filter.Endless(time.Now().Add(blockPatience)) {
+	if s.filter.Endless(time.Now().Add(messagePatience)) {
 		t.Error("the whole block")
 	}
 	s.sends(piece(blockB), interested)
 	s.engineGets(piece(blockB), interested)
-	if s.filter.Endless(time.Now().Add(blockPatience)) {
+	if s.filter.Endless(time.Now().Add(messagePatience)) {
 		t.Error("a block at once")
+	}
+}
+
+// In the middle of a message the engine cannot be told that requests are taken back. So no message may take for ever.
+func TestEndlessMessage(t *testing.T) {
+	s := newStand(t, true)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, blockA))
+	long := append([]byte{0, 0, 1, 0, msgBitfield}, make([]byte, 255)...)
+	s.sends(interested, long[:50])
+	s.engineGets(interested, long[:50])
+	s.filter.TakeBack(later)
+	s.peerGets(encode(msgCancel, blockA))
+	s.sends(long[50:60])
+	s.engineGets(long[50:60]) // not of the reject yet
+	if !s.filter.Endless(time.Now().Add(messagePatience)) {
+		t.Error("a message may come for ever")
+	}
+	s.sends(long[60:], interested, long[:50])
+	s.engineGets(long[60:], suggestion, encode(msgReject, blockA), interested, long[:50])
+	if s.filter.Endless(time.Now().Add(messagePatience / 2)) {
+		t.Error("the next message has just begun")
+	}
+	s.sends(long[50:], interested)
+	s.engineGets(long[50:], interested)
+	if s.filter.Endless(time.Now().Add(messagePatience)) {
+		t.Error("the whole message")
 	}
 }
 

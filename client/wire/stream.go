@@ -90,9 +90,10 @@ func (f *Filter) pass(b []byte) ([]byte, error) {
 	if f.in.foreign {
 		f.fault = errForeign
 	}
-	if f.blockComing && consumed > 0 {
-		f.blockComing = f.inBlock && f.in.rest > 0
-		f.comes(f.blockComing)
+	if consumed > 0 {
+		block, more := f.blockComing, f.in.rest > 0
+		f.blockComing = f.inBlock && more
+		f.comes(block, more)
 	}
 	f.needsMore = !stopped && len(rest) == 0
 	if left := b[consumed:n]; len(rest) == 0 {
