@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"sync"
 	"time"
 
@@ -205,12 +206,22 @@ type socket struct {
 	out    chan []byte
 }
 
-// maxQueue is the number of messages that wait for a slow connection. Others are lost: offers are made
-// again with the next announce.
+// maxQueue is the number of messages that wait for a slow connection. Other messages of peers are lost:
+// offers are made again with the next announce.
 const maxQueue = 32
 
-// tell queues a message, and reports whether there was room. Without room it does not encode the message:
-// an offer may meet thousands of full queues, while all other requests wait for the lock of the relay.
+// answer queues the answer to a message of the connection itself, which is not read meanwhile. A client
+// may announce many torrents at once, and waits for an answer to each.
+func (k *socket) answer(ctx context.Context, s *wire.Signal) {
+	select {
+	case k.out <- s.Reply():
+	case <-ctx.Done():
+	}
+}
+
+// tell queues a message of another peer, and reports whether there was room. Without room it does not
+// encode the message: an offer may meet thousands of full queues, while all other requests wait for the
+// lock of the relay.
 func (k *socket) tell(s *wire.Signal) bool {
 	if len(k.out) == cap(k.out) {
 		return false

@@ -1,10 +1,14 @@
 package server
 
 import (
+	"log/slog"
+	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"braid/pathsel"
+	"braid/tracker/swarm"
 	"braid/tracker/wire"
 )
 
@@ -60,4 +64,33 @@ func TestRelayIsBounded(t *testing.T) {
 	if r.seats != 0 || len(r.swarms) != 0 || len(r.networks) != 0 || len(a.seats) != 0 {
 		t.Errorf("after all have gone: %+v", r)
 	}
+}
+
+// A connection that is slow to read, or announces many torrents at once, still gets an answer to each announce. Without it
+// the client takes the tracker for broken.
+func TestAnswersAreNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		s, err := New(cfg, swarm.NewMemory(cfg.Limits()), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &socket{seats: map[wire.InfoHash]wire.PeerID{}, out: make(chan []byte, 1)}
+		from := request{transport: overWebSocket, from: wire.IP(netip.MustParseAddrPort("10.0.0.1:1")), at: time.Now()}
+		const torrents = 3
+		go func() {
+			for n := range torrents {
+				m := wire.Signal{InfoHash: wire.InfoHash{1, byte(n)}, PeerID: wire.PeerID{1}, Left: 1}
+				if err := s.signalled(t.Context(), k, from, &m, ""); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		for n := range torrents {
+			synctest.Wait() // until the queue is full
+			if m, err := wire.ParseSignal(<-k.out); err != nil || m.InfoHash != (wire.InfoHash{1, byte(n)}) {
+				t.Errorf("announce %d: %+v, %v", n, m, err)
+			}
+		}
+	})
 }

@@ -126,7 +126,7 @@ func (s *Server) readSocket(ctx context.Context, c *websocket.Conn, k *socket, f
 		}
 		if err != nil {
 			s.refused(from, err)
-			k.tell(&wire.Signal{InfoHash: m.InfoHash, Failure: wire.FailureOf(err).Reason})
+			k.answer(ctx, &wire.Signal{InfoHash: m.InfoHash, Failure: wire.FailureOf(err).Reason})
 			select { // so that nobody floods the tracker with messages that cost only itself
 			case <-ctx.Done():
 			case <-time.After(tooManyPause):
@@ -181,7 +181,7 @@ func (s *Server) signalled(ctx context.Context, k *socket, from request, m *wire
 	counts := wire.Counts{InfoHash: m.InfoHash, Complete: answer.Complete, Incomplete: answer.Incomplete}
 	s.relay.count(&counts)
 	out.Complete, out.Incomplete = counts.Complete, counts.Incomplete
-	k.tell(&out)
+	k.answer(ctx, &out)
 	return nil
 }
 
@@ -201,6 +201,6 @@ func (s *Server) scrapeSocket(ctx context.Context, k *socket, from request, m *w
 	for i := range counts {
 		s.relay.count(&counts[i])
 	}
-	k.tell(&wire.Signal{Scrape: true, Counts: counts})
+	k.answer(ctx, &wire.Signal{Scrape: true, Counts: counts})
 	return nil
 }
