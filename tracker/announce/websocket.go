@@ -126,6 +126,11 @@ func (o *overWebSocket) announce(ctx context.Context, a *wire.Announce, _ []wire
 	}
 	select {
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			// Most likely the way is dead, such as after a NAT has forgotten it, and TCP would
+			// notice that only after a quarter of an hour. The next announce makes a new connection.
+			_ = c.CloseNow()
+		}
 		return wire.Answer{}, fmt.Errorf("announce: %w", ctx.Err())
 	case r := <-o.replies:
 		switch {

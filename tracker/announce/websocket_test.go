@@ -1,0 +1,90 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"braid/tracker"
+	"braid/tracker/wire"
+)
+
+// noRTC makes no offers.
+type noRTC struct{}
+
+func (noRTC) Offer(context.Context) (Offer, error) { return nil, errors.New("no offer") }
+func (noRTC) Answer(context.Context, wire.PeerID, string) (string, error) {
+	return "", errors.New("no answer")
+}
+
+// expiring is a context whose time is over once the channel is closed.
+type expiring struct {
+	context.Context
+	over chan struct{}
+}
+
+func (e expiring) Done() <-chan struct{} { return e.over }
+
+func (e expiring) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// A connection over which no answer comes is given up, and the next announce goes over another one.
+func TestSilentWebSocket(t *testing.T) {
+	ctx := expiring{t.Context(), make(chan struct{})}
+	var connections atomic.Int32
+	x := listening(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.CloseNow() //nolint:errcheck // the client may have closed it
+		dead := connections.Add(1) == 1
+		for {
+			_, b, err := c.Read(r.Context())
+			if err != nil {
+				return
+			}
+			if dead {
+				close(ctx.over)
+				continue
+			}
+			s, err := wire.ParseSignal(b)
+			if err != nil {
+				t.Error(err)
+			}
+			answer := wire.Signal{InfoHash: s.InfoHash, Interval: time.Minute, Complete: 7}
+			_ = c.Write(r.Context(), websocket.MessageText, answer.Reply()) // a failure shows in the client
+		}
+	})
+	u, err := tracker.ParseURL("ws" + x.URL[len("http"):] + "/announce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := make(chan struct{}, 2)
+	o := newOverWebSocket(u.OfUser(), &Config{InfoHash: wire.InfoHash{1}, WebRTC: noRTC{}}, slog.New(slog.DiscardHandler), func() { lost <- struct{}{} })
+	t.Cleanup(o.close)
+	a := &wire.Announce{InfoHash: wire.InfoHash{1}, PeerID: wire.PeerID{1}, Left: 1}
+	if _, err := o.announce(ctx, a, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("without an answer: %v", err)
+	}
+	<-lost
+	if answer, err := o.announce(t.Context(), a, nil); err != nil || answer.Complete != 7 {
+		t.Errorf("the next announce: %+v, %v", answer, err)
+	}
+	if n := connections.Load(); n != 2 {
+		t.Errorf("%d connections", n)
+	}
+}
