@@ -123,6 +123,23 @@ func TestLookupOfSomebodyWhoGivesUp(t *testing.T) {
 	})
 }
 
+// An answer of which all paths have expired, such as on a host whose clock is wrong, is one without a path: nobody asks again
+// and again.
+func TestLookupOfExpiredPaths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controlPlane{paths: []found{to(dst, 1, -time.Second)}, delay: time.Millisecond}
+		l := c.start(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := l.paths(ctx, dst); !errors.Is(err, ErrNoPath) {
+			t.Errorf("error %v", err)
+		}
+		if n := c.asks(); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
+
 func TestLookupKeepsFreshAndForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := controlPlane{paths: []found{to(dst, 1, 6*time.Hour)}}

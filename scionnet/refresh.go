@@ -316,6 +316,7 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 
 	l.mu.Lock()
 	now := time.Now()
+	answer = unexpired(answer, now)
 	d.lookedUp = now
 	before := d.paths
 	d.paths = merge(before, answer, now)
