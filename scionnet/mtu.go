@@ -155,7 +155,8 @@ func (o *largeLoss) observe(s quic.ConnectionStats, size int) bool {
 		// No two samples of the round trip are equal to the nanosecond.
 		acknowledged = acknowledged || o.seen[i].LatestRTT != first.LatestRTT
 	}
-	if half := o.seen[o.n/2].PacketsReceived; half == first.PacketsReceived || half == s.PacketsReceived {
+	half := o.seen[o.n/2]
+	if half.PacketsReceived == first.PacketsReceived || half.PacketsReceived == s.PacketsReceived {
 		return false // nothing arrives at all: the path is silent
 	}
 	lost, sent := int64(s.PacketsLost-first.PacketsLost), int64(s.PacketsSent-first.PacketsSent)
@@ -167,6 +168,9 @@ func (o *largeLoss) observe(s quic.ConnectionStats, size int) bool {
 	}
 	if lost < minLargeLosses || lostBytes < lost*full*3/4 {
 		return false
+	}
+	if half.PacketsLost == first.PacketsLost || half.PacketsLost == s.PacketsLost {
+		return false // lost at once: what was sent into a silence is reported when that ends
 	}
 	// The rest has arrived or is in flight. At most a few of those packets can be large, since
 	// after so many losses the congestion controller lets no more go.

@@ -166,6 +166,22 @@ func TestStallIsNoLargeLoss(t *testing.T) {
 	}
 }
 
+// When a silence ends, all that was sent into it is reported lost at once. The looks are those of a real connection.
+func TestEndOfStallIsNoLargeLoss(t *testing.T) {
+	var o largeLoss
+	for i, l := range [watchFor + 1][5]uint64{
+		{840, 1129692, 0, 0, 50}, {843, 1132434, 0, 0, 50}, {843, 1132434, 0, 0, 50}, {848, 1135242, 0, 0, 54},
+		{849, 1135276, 0, 0, 55}, {850, 1135310, 0, 0, 56}, {932, 1243854, 267, 360726, 65},
+	} {
+		var s quic.ConnectionStats
+		s.PacketsSent, s.BytesSent, s.PacketsLost, s.BytesLost, s.PacketsReceived = l[0], l[1], l[2], l[3], l[4]
+		s.LatestRTT = time.Duration(220 + i/watchFor)
+		if o.observe(s, 1400) {
+			t.Fatalf("look %d: large packets are said to vanish", i)
+		}
+	}
+}
+
 // narrowConn can lose all packets that are larger than QUIC's least.
 type narrowConn struct {
 	packetConn
