@@ -13,7 +13,7 @@ func (j *judge) judge() {
 	peers, rows := banned(&j.peers, j.offers.isBanned)
 	for _, p := range peers {
 		p.banned = true
-		j.log.Warn("peer banned: it has sent wrong data", "peer", p.peer)
+		j.log.Warn("peer banned: it has sent wrong data", "peer", p.peer, "wrong_pieces", st.PiecesDirtiedBad.Int64())
 		for _, s := range p.paths {
 			j.connect.close(s, errBanned.Error())
 			s.err = errBanned
