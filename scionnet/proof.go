@@ -90,7 +90,7 @@ const (
 // his own lies.
 type claims struct {
 	query func(context.Context, pathsel.IA) ([]found, error)
-	spawn func(func())
+	spawn func(func(context.Context))
 	// onProven receives the paths that prove a claim.
 	onProven func(dst pathsel.IA, answer []found)
 	local    pathsel.IA
@@ -185,8 +185,8 @@ func (c *claims) makeRoom(now time.Time) bool {
 	return len(c.byKey) < maxClaims && len(c.trails) < maxClaims
 }
 
-// work answers questions until none is left.
-func (c *claims) work() {
+// work answers questions until none is left. When the context has ended, all answers are negative.
+func (c *claims) work(ctx context.Context) {
 	for {
 		c.mu.Lock()
 		if len(c.queue) == 0 {
@@ -198,8 +198,8 @@ func (c *claims) work() {
 		c.queue = c.queue[1:]
 		c.mu.Unlock()
 
-		ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
-		answer, _ := c.query(ctx, k.ia) // no answer proves nothing
+		question, cancel := context.WithTimeout(ctx, lookupTimeout)
+		answer, _ := c.query(question, k.ia) // no answer proves nothing
 		cancel()
 		proven := linksOf(answer).leadTo(c.local, k.ia, k.trail)
 		if proven {

@@ -154,6 +154,24 @@ func TestClaimsAreBounded(t *testing.T) {
 	})
 }
 
+// A host that closes does not wait for the answers of a control plane that is gone.
+func TestClaimsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controlPlane{delay: time.Hour}
+		h, _, _ := hostWithPath(t, &c)
+		for i := range maxClaims {
+			raw := rawPath(t, true, segment{true, false, 1000, [][2]uint16{{0, 81}, {uint16(i + 1), 51}, {41, 0}}})
+			src := Addr{pathsel.IA(9<<48 | i), netip.MustParseAddr("10.0.0.3"), 2000}
+			h.remoteAS(h.routes.mustArrive(t, src, raw, router)).prove(t.Context(), 0)
+		}
+		began := time.Now()
+		h.lookup.close()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("closed after %v", took)
+		}
+	})
+}
+
 // Inside the AS, the handshake reached the claimed address itself. A neighbour that sends directly
 // to us is neither in another AS nor behind an interface that our AS does not have.
 func TestNeighboursClaim(t *testing.T) {

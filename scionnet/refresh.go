@@ -51,7 +51,8 @@ type lookup struct {
 	afterLookup func(dst pathsel.IA, paths []found)
 	inUse       func(dst pathsel.IA) bool
 	log         *slog.Logger
-	wake        chan struct{} // the earliest due time may have changed
+	wake        chan struct{}   // the earliest due time may have changed
+	ctx         context.Context // ends with close
 	stop        context.CancelFunc
 	workers     sync.WaitGroup
 
@@ -80,7 +81,7 @@ func newLookup(query func(context.Context, pathsel.IA, bool) ([]found, error), a
 	inUse func(pathsel.IA) bool, log *slog.Logger) *lookup {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &lookup{
-		query: query, afterLookup: afterLookup, inUse: inUse, log: log, stop: stop,
+		query: query, afterLookup: afterLookup, inUse: inUse, log: log, ctx: ctx, stop: stop,
 		wake:         make(chan struct{}, 1),
 		destinations: map[pathsel.IA]*destination{},
 		revoked:      map[pathsel.Interface]time.Time{},
@@ -97,12 +98,12 @@ func (l *lookup) close() {
 	l.workers.Wait()
 }
 
-// spawn runs f, for which close waits, unless the lookup is closed.
-func (l *lookup) spawn(f func()) {
+// spawn runs f, for which close waits, unless the lookup is closed. The context of f ends with close.
+func (l *lookup) spawn(f func(context.Context)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		l.workers.Go(f)
+		l.workers.Go(func() { f(l.ctx) })
 	}
 }
 

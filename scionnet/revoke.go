@@ -107,8 +107,8 @@ func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, qu
 		RawTimestamp: util.TimeToSecs(time.Now()), RawTTL: uint32(revokedFor.Seconds()),
 	}
 	// The daemon may be another process, and the goroutine that reads packets must not wait for it.
-	h.lookup.spawn(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	h.lookup.spawn(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 		defer cancel()
 		if err := h.connector.RevNotification(ctx, rev); err != nil {
 			h.log.Debug("revocation not passed on to the daemon", "interface", i, "error", err)
