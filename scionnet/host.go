@@ -68,6 +68,7 @@ type Host struct {
 	anyPort   bool
 	coupling  *coupling
 	nat       NAT
+	natWait   time.Duration    // natWait, except in tests
 	routers   []netip.AddrPort // internal addresses of the AS's routers
 
 	workers   sync.WaitGroup
@@ -89,7 +90,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, coupling: newCoupling(), nat: cfg.NAT, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{}}
+	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, coupling: newCoupling(), nat: cfg.NAT, natWait: natWait, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{}}
 	if err := h.load(ctx, cfg); err != nil {
 		return nil, errors.Join(err, connector.Close())
 	}

@@ -76,7 +76,7 @@ func TestHTTP(t *testing.T) {
 }
 
 // A client that begins a request and never ends it is cut off, even if it keeps the connection
-// alive. A client with complete requests is not.
+// alive. A client with complete requests is not, unless this machine is too busy to make them in time.
 func TestHTTPSlowClients(t *testing.T) {
 	h := oneAS(t)
 	server, client, honest := openHTTP(t, h), openHTTP(t, h), openHTTP(t, h)
@@ -107,15 +107,21 @@ func TestHTTPSlowClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := honest.Client(server.Addr())
-	for slow := true; slow; {
+	for slow, last := true, time.Now(); slow; {
+		began := time.Now()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://x/", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		res, err := tr.RoundTrip(req)
-		if err != nil {
+		if late := time.Since(last) >= server.idle; err != nil && !late {
 			t.Fatal("one that asks is cut off: ", err)
+		} else if err != nil {
+			_ = tr.Close() // its connection is gone
+			tr, last = honest.Client(server.Addr()), time.Now()
+			continue
 		}
+		last = began
 		res.Body.Close()
 		select {
 		case <-c.Context().Done():

@@ -186,7 +186,7 @@ func (m *mapper) discover(ctx context.Context) error {
 	b := make([]byte, 2048)
 	for again := range 3 {
 		m.ask(unanswered)
-		if err := m.socket.SetReadDeadline(start.Add(natWait * time.Duration(again+1) / 3)); err != nil {
+		if err := m.socket.SetReadDeadline(start.Add(m.host.natWait * time.Duration(again+1) / 3)); err != nil {
 			return err
 		}
 		for open() {
