@@ -75,6 +75,8 @@ type Config struct {
 	Asked func(Asked)
 	// Logger may be nil.
 	Logger *slog.Logger
+
+	goodbye time.Duration // for tests; overrides goodbyeTimeout
 }
 
 // Asked says how it goes with a tracker.

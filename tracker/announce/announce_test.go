@@ -121,6 +121,7 @@ func join(t *testing.T, n byte, change func(*Config), urls ...string) peer {
 		Progress: func() Progress { return Progress{Left: 5} },
 		Found:    func(a []wire.Addr) { p.found <- a },
 		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)).With("peer", n),
+		goodbye:  patience,
 	}
 	for _, u := range urls {
 		parsed, err := tracker.ParseURL(u)

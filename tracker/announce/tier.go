@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -229,7 +230,7 @@ func (t *tier) nextTry() (next time.Time) {
 
 // goodbye tells the trackers that know the peer that it leaves.
 func (t *tier) goodbye() {
-	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(t.announcer.cfg.goodbye, goodbyeTimeout))
 	defer cancel()
 	var all sync.WaitGroup
 	for _, s := range t.trackers {
