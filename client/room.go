@@ -62,11 +62,7 @@ func (k *roomKeeper) onRoom(err error) {
 // between. Setting a priority during the pause takes the piece out of both, so that they grow
 // alike.
 func askAgain(c *core, r *rarestFirst) {
-	for i, p := range c.want.pieces {
-		c.torrent.SetPriority(i, enginePriority(p))
-	}
+	c.want.askAgain(c.torrent)
 	c.torrent.Pause(false)
 	r.forget()
-	c.want.ahead = c.want.first
-	c.want.advance(c.torrent)
 }

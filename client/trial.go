@@ -223,7 +223,8 @@ func (e *trialRunner) look() {
 }
 
 // prioritize has the engine request the wrong piece first. Until it is settled, no other piece with blocks of
-// suspects is requested: it might become complete, and be wrong, too.
+// suspects is requested: it might become complete, and be wrong, too. It does so at each look, since rarestFirst, a
+// sequential order, the end of a full disk and a new selection set priorities meanwhile.
 func (e *trialRunner) prioritize() {
 	if len(e.trials) == 0 {
 		if len(e.spoilt) > 0 {
@@ -235,12 +236,18 @@ func (e *trialRunner) prioritize() {
 	}
 	first := e.trials[0].piece
 	for _, piece := range e.blame.unfinishedOf(e.trials.accuses) {
-		if !e.spoilt[piece] && piece != first {
+		if piece != first {
 			e.spoilt[piece] = true
+		}
+	}
+	for piece := range e.spoilt {
+		if piece != first && e.torrent.PieceState(piece).Priority != torrent.PiecePriorityNone {
 			e.torrent.SetPriority(piece, torrent.PiecePriorityNone)
 		}
 	}
-	e.torrent.SetPriority(first, torrent.PiecePriorityNow)
+	if e.want.pieces[first] != Skip {
+		e.torrent.SetPriority(first, torrent.PiecePriorityNow)
+	}
 }
 
 func hasPiece(s pieceSet, piece int) (has bool) {

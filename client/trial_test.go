@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/anacrolix/torrent"
 )
 
 // Peers that send wrong blocks are banned after at most three wrong pieces, alone and where others have a part in every
@@ -158,6 +161,64 @@ func TestTrialOfSomebodyGone(t *testing.T) {
 			}
 		})
 	})
+}
+
+// Nothing else that sets priorities has the engine request a piece that a trial leaves out, or a wrong piece that is no longer wanted.
+func TestPrioritiesDuringTrial(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*loop)
+		none   int                   // this piece is not requested
+		other  torrent.PiecePriority // of a piece that has nothing to do with the trial
+	}{
+		"rare pieces": {func(l *loop) {
+			l.rarest.memory = &rarest{order: make([]int, 100), first: map[int]bool{91: true}}
+			for i := range 100 {
+				l.rarest.memory.order[i] = i
+			}
+		}, 91, torrent.PiecePriorityNormal},
+		"a sequential order": {func(l *loop) {
+			l.want = newWant(Selection{Sequential: true}, l.want.layout)
+			l.want.ask(l.torrent)
+		}, 91, torrent.PiecePriorityNext},
+		"the disk has room again": {func(l *loop) {
+			l.room.onFull(errors.New("no room"))
+			l.room.onRoom(nil)
+		}, 91, torrent.PiecePriorityNormal},
+		"the wrong piece is not wanted": {func(l *loop) {
+			l.want.pieces[90] = Skip
+			l.want.ask(l.torrent)
+		}, 90, torrent.PiecePriorityHigh},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const length = 64 << 10
+				dir := t.TempDir()
+				data := filepath.Join(dir, "file")
+				writeRandom(t, data, 100*length)
+				src := makeTorrent(t, data, CreateOptions{PieceLength: length}).Source
+				s := steady{data: readFile(t, data), length: length, pause: time.Millisecond}
+				sim := simulated{peers: map[string]func(net.Conn){"10.0.0.1:1": func(c net.Conn) { s.serve(c, src) }}}
+				simulateDownload(t, src, dir, sim, func(tr *Transfer) {
+					gone := suspect{host: "10.0.0.2"}
+					until(t, tr, "begun", func(p Progress) bool { return p.Done > 0 })
+					tr.do(func() {
+						tr.blame.received(91, 0, 16<<10, gone)
+						tr.loop.trials.onHashed(90, false, []suspect{gone})
+						c.change(tr.loop)
+						tr.loop.onSample()
+						if p := tr.torrent.PieceState(c.none).Priority; p != torrent.PiecePriorityNone {
+							t.Errorf("piece %d has priority %v", c.none, p)
+						}
+						if p := tr.torrent.PieceState(80).Priority; p != c.other {
+							t.Errorf("another piece has priority %v, want %v", p, c.other)
+						}
+						tr.want = newWant(Selection{}, tr.want.layout)
+						tr.want.ask(tr.torrent)
+					})
+				})
+			})
+		})
+	}
 }
 
 // Whose turn it is while a piece is fetched again, and who is suspended.
