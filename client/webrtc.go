@@ -266,8 +266,15 @@ func (e *rtcEnd) describe(ctx context.Context, d webrtc.SessionDescription) (str
 // speaks first.
 func (t *WebRTC) deliver(w *rtcWire, found func(Peer) bool) {
 	t.mu.Lock()
-	t.ready[w.peer] = w
+	ended := t.ctx.Err() != nil // Close does not see this connection any more
+	if !ended {
+		t.ready[w.peer] = w
+	}
 	t.mu.Unlock()
+	if ended {
+		w.Close()
+		return
+	}
 	if found(w.peer) {
 		time.AfterFunc(rtcPatience, func() { // the transfer has enough peers
 			if t.take(w) {

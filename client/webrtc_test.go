@@ -104,6 +104,20 @@ func TestWebRTCTwice(t *testing.T) {
 	meetRTC(t, x, y)
 }
 
+// A connection that opens while the transport closes does not outlive it.
+func TestWebRTCOpensTooLate(t *testing.T) {
+	x, y := rtcTransport(t), rtcTransport(t)
+	late, other := meetRTC(t, x, y)
+	x.Close()
+	x.deliver(late.(*rtcWire), func(Peer) bool {
+		t.Error("handed out after the end")
+		return true
+	})
+	if _, err := io.ReadAll(other); err != nil {
+		t.Errorf("the end of the connection: %v", err)
+	}
+}
+
 // Nobody makes us keep more than so many connections that never open.
 func TestWebRTCIsBounded(t *testing.T) {
 	x := rtcTransport(t)
