@@ -180,11 +180,24 @@ func (o *overWebSocket) makeOffers(ctx context.Context) (out []wire.Offer) {
 		}
 	}
 	o.mu.Unlock()
-	for range offersAtOnce {
-		x, err := o.rtc.Offer(ctx)
-		if err != nil {
-			o.log.Debug("no WebRTC offer", "tracker", o.url, "error", err)
-			break
+	// Each may wait for ICE servers. One after the other they would take as long as a whole announce may
+	// if no server answers.
+	var made [offersAtOnce]Offer
+	var all sync.WaitGroup
+	for i := range made {
+		all.Go(func() {
+			x, err := o.rtc.Offer(ctx)
+			if err != nil {
+				o.log.Debug("no WebRTC offer", "tracker", o.url, "error", err)
+				return
+			}
+			made[i] = x
+		})
+	}
+	all.Wait()
+	for _, x := range made {
+		if x == nil {
+			continue
 		}
 		b := make([]byte, 20)
 		rand.Read(b)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,5 +87,34 @@ func TestSilentWebSocket(t *testing.T) {
 	}
 	if n := connections.Load(); n != 2 {
 		t.Errorf("%d connections", n)
+	}
+}
+
+// slowRTC makes offers of which each waits for the others.
+type slowRTC struct {
+	noRTC
+	begun sync.WaitGroup
+}
+
+func (r *slowRTC) Offer(context.Context) (Offer, error) {
+	r.begun.Done()
+	r.begun.Wait()
+	return noOffer{}, nil
+}
+
+type noOffer struct{}
+
+func (noOffer) SDP() string                        { return "sdp" }
+func (noOffer) Answered(wire.PeerID, string) error { return nil }
+func (noOffer) Close()                             {}
+
+// ICE servers that do not answer hold up all offers of an announce at the same time.
+func TestSlowOffers(t *testing.T) {
+	r := &slowRTC{}
+	r.begun.Add(offersAtOnce)
+	o := newOverWebSocket(tracker.URL{}, &Config{WebRTC: r}, slog.New(slog.DiscardHandler), nil)
+	t.Cleanup(o.close)
+	if n := len(o.makeOffers(t.Context())); n != offersAtOnce || len(o.offers) != n {
+		t.Errorf("%d offers, %d of them remembered", n, len(o.offers))
 	}
 }
