@@ -62,11 +62,6 @@ func TestFetchTorrent(t *testing.T) {
 	})
 	farMux.HandleFunc("/file.torrent", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(c.Torrent) })
 	farMux.Handle("/inward", http.RedirectHandler("http://"+near+"/file.torrent", http.StatusFound))
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
 	for _, tt := range []struct{ url, want string }{
 		{"http://" + near + "/file.torrent?key=KEY", ""},
 		{"HTTP://KEY:KEY@" + near + "/file.torrent", ""},
@@ -80,7 +75,7 @@ func TestFetchTorrent(t *testing.T) {
 		{"http://" + near + "/nonsense?key=KEY", "not a torrent file"},
 		{"http://" + near + "/endless?key=KEY", "larger than the 64 MiB"},
 		{"https://" + near + "/file.torrent?key=KEY", "server gave HTTP response to HTTPS client"},
-		{"http://" + closed.Addr().String() + "/KEY", "connection refused"},
+		{"http://" + refusing(t) + "/KEY", "connection refused"},
 		{"http:///KEY", "not a URL like"},
 		{"http://%zz/KEY", "not a URL like"},
 	} {

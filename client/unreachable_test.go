@@ -10,6 +10,23 @@ import (
 	"braid/pathsel"
 )
 
+// refusing is an address of this host that refuses connections as long as the test runs. It is the near end of another
+// connection, so no other program can listen at it.
+func refusing(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.LocalAddr().String()
+}
+
 // A peer that cannot be reached, while another one is connected, is a failure to try again and nothing more. The
 // engine would ask the connected peer to arrange a meeting, and panic over an address that is none.
 func TestUnreachablePeerBesideAConnectedOne(t *testing.T) {
@@ -23,13 +40,8 @@ func TestUnreachablePeerBesideAConnectedOne(t *testing.T) {
 	if _, err := other.Add(src, openStore(t, t.TempDir()), Options{}); err != nil {
 		t.Fatal(err)
 	}
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	// By its name: an address of this host at which nothing listens would be passed over.
-	dead := mustPeer(t, strings.Replace(closed.Addr().String(), "127.0.0.1", "localhost", 1))
-	closed.Close()
+	dead := mustPeer(t, strings.Replace(refusing(t), "127.0.0.1", "localhost", 1))
 
 	s := openSession(t, Config{})
 	tr, err := s.Add(src, openStore(t, t.TempDir()), Options{Peers: other.Listening()})
