@@ -159,7 +159,7 @@ func (t *WebRTC) begin(name string, opened func(*rtcWire)) (*rtcEnd, error) {
 			w := e.wire
 			t.mu.Unlock()
 			if w != nil {
-				w.Close()
+				w.end()
 			}
 		}
 	})

@@ -82,6 +82,20 @@ func TestWebRTC(t *testing.T) {
 	})
 }
 
+// What the peer has sent before it closed the connection can be read afterwards.
+func TestWebRTCReadsToTheEnd(t *testing.T) {
+	d, a := meetRTC(t, rtcTransport(t), rtcTransport(t))
+	sent := make([]byte, 100_000)
+	if _, err := d.Write(sent); err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	<-a.(*rtcWire).closed
+	if got, err := io.ReadAll(a); err != nil || len(got) != len(sent) {
+		t.Errorf("%d of %d bytes, %v", len(got), len(sent), err)
+	}
+}
+
 // A peer needs one connection. When it has ended, there may be another.
 func TestWebRTCTwice(t *testing.T) {
 	x, y := rtcTransport(t), rtcTransport(t)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pion/datachannel"
@@ -28,6 +29,7 @@ type rtcWire struct {
 	spawn    func(func())
 	closed   chan struct{}
 	once     sync.Once
+	ours     atomic.Bool   // we have closed it, not the peer
 	writable chan struct{} // has room for one note: there may be room, or the deadline has changed
 
 	reading sync.Mutex
@@ -86,12 +88,10 @@ func (w *rtcWire) Read(b []byte) (int, error) {
 		}
 		n, err := w.raw.Read(w.message)
 		if err != nil {
-			select {
-			case <-w.closed:
+			switch {
+			case w.ours.Load():
 				return 0, net.ErrClosed
-			default:
-			}
-			if errors.Is(err, os.ErrDeadlineExceeded) {
+			case errors.Is(err, os.ErrDeadlineExceeded):
 				return 0, err
 			}
 			return 0, io.EOF // however the peer has ended it
@@ -151,15 +151,21 @@ func (w *rtcWire) waitWritable() error {
 
 // Close does not wait, since the engine holds its lock meanwhile.
 func (w *rtcWire) Close() error {
+	w.ours.Store(true)
+	_ = w.SetReadDeadline(time.Now()) // ends a Read
+	w.end()
+	return nil
+}
+
+// end is called when the peer has ended the connection. What it has sent can still be read.
+func (w *rtcWire) end() {
 	w.once.Do(func() {
 		close(w.closed)
-		_ = w.SetReadDeadline(time.Now()) // ends a Read
 		w.gone(func() {
 			w.drain()
 			_ = w.pc.Close()
 		})
 	})
-	return nil
 }
 
 // drain waits until SCTP has delivered what was written, or the peer takes too long for it.
