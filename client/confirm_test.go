@@ -13,12 +13,11 @@ import (
 // is fetched again.
 func TestFilesThatGoAway(t *testing.T) {
 	t.Parallel()
-	replace := func(name string) error {
-		if err := os.WriteFile(name+"-", make([]byte, 8<<20), 0o644); err != nil {
-			return err
-		}
-		return os.Rename(name+"-", name)
+	other := filepath.Join(t.TempDir(), "other") // written before the download, which does not wait for it
+	if err := os.WriteFile(other, make([]byte, 8<<20), 0o644); err != nil {
+		t.Fatal(err)
 	}
+	replace := func(name string) error { return os.Rename(other, name) }
 	for _, c := range []struct {
 		name      string
 		kind      storage.Kind

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,7 +82,8 @@ func TestUploadRateIsSharedBetweenPeers(t *testing.T) {
 	randomFiles(t, dir, "set", size)
 	src := makeTorrent(t, dir+"/set", CreateOptions{PieceLength: 16 << 10}).Source
 	seeder := openSession(t, Config{Listen: []Peer{mustPeer(t, "127.0.0.1:0")}, Limits: Limits{Upload: rate}})
-	serving, err := seeder.Add(src, storage.OpenVerified(dir, testLog(t)), Options{})
+	var gate sync.RWMutex
+	serving, err := seeder.Add(src, gated{storage.OpenVerified(dir, testLog(t)), &gate}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,9 @@ func TestUploadRateIsSharedBetweenPeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
+	gate.Lock()
+	open := sync.OnceFunc(gate.Unlock)
+	defer open()
 	var both []*Transfer
 	for local, paths := range map[string]int{"127.0.0.8": 8, "127.0.0.9": 1} {
 		tcp, err := openTCP(nil, "", nil, testLog(t))
@@ -107,6 +111,9 @@ func TestUploadRateIsSharedBetweenPeers(t *testing.T) {
 		}
 		both = append(both, tr)
 	}
+	until(t, serving, "connected to both", func(p Progress) bool { return len(p.Paths) == 9 })
+	start := time.Now()
+	open()
 	by := map[string]uint64{}
 	until(t, serving, "three quarters sent", func(p Progress) bool {
 		clear(by)

@@ -1,12 +1,41 @@
 package client
 
 import (
+	"context"
 	"path/filepath"
+	"sync"
 	"testing"
+
+	"github.com/anacrolix/torrent/metainfo"
+	engine "github.com/anacrolix/torrent/storage"
 
 	"braid/pathsel"
 	"braid/storage"
 )
+
+// gated is a store that reads nothing while its gate is locked: no download ends before all connections are made.
+type gated struct {
+	storage.Store
+	gate *sync.RWMutex
+}
+
+func (s gated) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
+	t, err := s.Store.OpenTorrent(ctx, info, hash)
+	inner := t.Piece
+	t.Piece = func(p metainfo.Piece) engine.PieceImpl { return gatedPiece{inner(p), s.gate} }
+	return t, err
+}
+
+type gatedPiece struct {
+	engine.PieceImpl
+	gate *sync.RWMutex
+}
+
+func (p gatedPiece) ReadAt(b []byte, off int64) (int, error) {
+	p.gate.RLock()
+	defer p.gate.RUnlock()
+	return p.PieceImpl.ReadAt(b, off)
+}
 
 // All paths up to the budget carry data with "all", one with "first"; several torrents share a session.
 func TestPathSelection(t *testing.T) {
@@ -16,8 +45,9 @@ func TestPathSelection(t *testing.T) {
 	one := makeTorrent(t, filepath.Join(data, "one"), CreateOptions{PieceLength: 16 << 10}).Source
 	two := makeTorrent(t, filepath.Join(data, "two"), CreateOptions{}).Source
 	seeder := openFan(t, Config{}, "127.0.0.1", 1)
+	var gate sync.RWMutex
 	for _, s := range []Source{one, two} {
-		if _, err := seeder.Add(s, storage.OpenVerified(data, testLog(t)), Options{}); err != nil {
+		if _, err := seeder.Add(s, gated{storage.OpenVerified(data, testLog(t)), &gate}, Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,6 +61,9 @@ func TestPathSelection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			gate.Lock()
+			open := sync.OnceFunc(gate.Unlock)
+			defer open()
 			out := t.TempDir()
 			store := openStore(t, out)
 			s := openFan(t, Config{Selector: sel, MaxPaths: c.max}, "127.0.0.1", 5)
@@ -45,6 +78,16 @@ func TestPathSelection(t *testing.T) {
 			if _, err := s.Add(one, store, Options{}); err == nil {
 				t.Error("a torrent was added twice")
 			}
+			until(t, all[0], "connected over all paths", func(p Progress) bool {
+				used := 0
+				for _, x := range p.Paths {
+					if x.BytesRead > 0 {
+						used++
+					}
+				}
+				return used >= c.want
+			})
+			open()
 			wait(t, all[1])
 			used := 0
 			seen := map[pathsel.Fingerprint]bool{}
