@@ -42,7 +42,12 @@ func TestManyAtOnce(t *testing.T) {
 		g.Go(func() {
 			defer func() { <-slots }()
 			var err error
-			if conns[i], err = a.Dial(t.Context(), b.Addr(), h.localPath(), nil); err != nil {
+			for range 3 { // thousands of others send keep-alives meanwhile: a busy machine may have no time for one
+				if conns[i], err = a.Dial(t.Context(), b.Addr(), h.localPath(), nil); !errors.Is(err, ErrSilent) {
+					break
+				}
+			}
+			if err != nil {
 				t.Errorf("connection %d: %v", i, err)
 			}
 		})
