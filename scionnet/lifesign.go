@@ -24,13 +24,9 @@ var ErrNoControl = errors.New("no answer")
 // answer. A lookup cannot tell: if the control service does not answer, the daemon reports that
 // there is no path. The error is ErrNoControl.
 func (h *Host) CheckControl(ctx context.Context) error {
-	services, err := h.connector.SVCInfo(ctx, []addr.SVC{addr.SvcCS})
-	if err != nil {
-		return fmt.Errorf("%w from the SCION daemon: %w", ErrNoControl, err)
-	}
-	addrs := slices.Clone(services[addr.SvcCS])
-	if len(addrs) == 0 {
-		return nil // the daemon does not use a control service
+	addrs, err := h.ControlServices(ctx)
+	if err != nil || len(addrs) == 0 { // the daemon does not use a control service
+		return err
 	}
 	answers := make(chan error, len(addrs))
 	for _, a := range addrs {
@@ -42,6 +38,15 @@ func (h *Host) CheckControl(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// ControlServices returns the addresses of the control services of the local AS.
+func (h *Host) ControlServices(ctx context.Context) ([]string, error) {
+	services, err := h.connector.SVCInfo(ctx, []addr.SVC{addr.SvcCS})
+	if err != nil {
+		return nil, fmt.Errorf("%w from the SCION daemon: %w", ErrNoControl, err)
+	}
+	return slices.Clone(services[addr.SvcCS]), nil
 }
 
 // askControl asks for segments that a control service has itself: those to the core of its own ISD.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"os"
@@ -78,12 +79,13 @@ func TestHiddenPaths(t *testing.T) {
 			if err := json.Unmarshal([]byte(out), &found); err != nil {
 				t.Fatal(err, out, said)
 			}
+			var lines []string
 			for _, f := range found.Findings {
-				if f.Check == "trust roots" {
-					return f.Status + ": " + f.Found
+				if f.Check == "trust roots" || f.Check == "core AS" {
+					lines = append(lines, f.Status+": "+f.Found)
 				}
 			}
-			return out
+			return strings.Join(lines, "\n")
 		}
 		files := n.ConfigDir(from)
 		if got := trust(files); !strings.HasPrefix(got, "ok: TRC ISD1-B1-S1 in "+files+", valid until") {
@@ -91,6 +93,33 @@ func TestHiddenPaths(t *testing.T) {
 		}
 		if got := trust(t.TempDir()); !strings.HasPrefix(got, "warning: TRCs and certificates were not checked: the daemon at "+daemon) {
 			t.Error(got)
+		}
+		// Beside a TRC of another network with the same ISD number, the AS's own one is found, also in PEM.
+		files = t.TempDir()
+		if err := os.Mkdir(filepath.Join(files, "certs"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		own, err := os.ReadFile(filepath.Join(n.ConfigDir(from), "certs", "ISD1-B1-S1.trc"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if block, _ := pem.Decode(own); block == nil {
+			own = pem.EncodeToMemory(&pem.Block{Type: "TRC", Bytes: own})
+		}
+		for name, b := range map[string][]byte{"own.trc": own, "a.trc": foreignTRC(t, "ISD1-B1-S1.trc"), "b.trc": foreignTRC(t, "ISD1-B1-S2.trc")} {
+			if err := os.WriteFile(filepath.Join(files, "certs", name), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := trust(files)
+		for _, want := range []string{"ok: TRC ISD1-B1-S1 in " + files, "warning: a.trc in " + files + " is not the TRC of ISD 1 that the control service has",
+			"warning: b.trc in " + files + " is not the TRC", fmt.Sprintf("ok: 1 of 1 paths to %s work", core)} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s\nwant %q", got, want)
+			}
+		}
+		if strings.Count(got, "\n") != 3 {
+			t.Errorf("want one more line for the core AS, and no other: %s", got)
 		}
 	})
 	for groups, want := range map[string]int{"": 1, filepath.Join(n.ConfigDir(from), "hidden.yml"): 2} {
@@ -119,6 +148,20 @@ func TestHiddenPaths(t *testing.T) {
 			}
 		})
 	}
+}
+
+// foreignTRC is one of the TRCs of ISD 1 that scionproto keeps for its own tests.
+func foreignTRC(t *testing.T, name string) []byte {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/scionproto/scion").Output()
+	if err != nil {
+		t.Skipf("no source of scionproto: %v", err)
+	}
+	b, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "pkg/scrypto/cppki/testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // startSCIOND starts the stock SCION daemon of an AS, and returns its address.

@@ -166,7 +166,7 @@ func fetchTRC(ctx context.Context, u *url.URL, id cppki.TRCID, services []string
 		return t, err
 	}
 	if bare, e := decodeBare(b); e == nil {
-		if t, err = askForTRC(ctx, id, services); err == nil && !bytes.Equal(t.TRC.Raw, bare.Raw) {
+		if t, err = AskForTRC(ctx, id, services); err == nil && !bytes.Equal(t.TRC.Raw, bare.Raw) {
 			err = errors.New("the control service has another one than its HTTP interface")
 		}
 	} else {
@@ -178,8 +178,9 @@ func fetchTRC(ctx context.Context, u *url.URL, id cppki.TRCID, services []string
 	return t, err
 }
 
-// askForTRC asks the control services in turn.
-func askForTRC(ctx context.Context, id cppki.TRCID, services []string) (t cppki.SignedTRC, err error) {
+// AskForTRC asks the control services in turn for a TRC, or for the newest one of the ISD if base and
+// serial are 0. The answer may be another TRC.
+func AskForTRC(ctx context.Context, id cppki.TRCID, services []string) (t cppki.SignedTRC, err error) {
 	err = errors.New("it has no signatures, and no control service is named that could have them")
 	for _, s := range services {
 		var c *grpc.ClientConn

@@ -51,6 +51,7 @@ type Validity struct {
 	ISD      uint16 // of a TRC
 	From, To time.Time
 	Err      error // it cannot be read
+	Foreign  bool  // a TRC of another network with the same ISD number
 }
 
 // Reach is what is known of the way to a host or an AS.
@@ -165,11 +166,15 @@ func checkTRCs(f Facts) (out []Finding) {
 	const renew = "fetch the present TRC from your AS, or correct the clock"
 	home := false
 	for _, v := range f.TRCs {
-		home = home || v.ISD == f.IA.ISD() && v.Err == nil
+		home = home || v.ISD == f.IA.ISD() && v.Err == nil && !v.Foreign
 		name := f.named(v)
 		switch {
 		case v.Err != nil:
 			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s cannot be read: %v", name, v.Err), why, "fetch it again from your AS"})
+		case v.Foreign:
+			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s is not the TRC of ISD %d that the control service has", name, v.ISD),
+				"it is of another network with the same ISD number, or the control service is not that of your AS",
+				"remove the file if your AS does not use it, and fetch the TRCs from your AS"})
 		case f.Now.After(v.To):
 			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s expired on %s", name, day(v.To)), why, renew})
 		case f.Now.Before(v.From):
@@ -253,18 +258,22 @@ func checkClock(f Facts) []Finding {
 			}
 		}
 	}
-	young, old := 0, 0
+	young, old, usable := 0, 0, 0
 	for _, v := range f.TRCs {
-		if v.Err == nil && f.Now.Before(v.From) {
+		switch {
+		case v.Err != nil || v.Foreign:
+			continue
+		case f.Now.Before(v.From):
 			young++
-		} else if v.Err == nil && f.Now.After(v.To) && f.Daemon == "" { // a daemon may have a newer one
+		case f.Now.After(v.To) && f.Daemon == "": // a daemon may have a newer one
 			old++
 		}
+		usable++
 	}
 	switch {
-	case behind > 0 || young > 0 && young == len(f.TRCs):
+	case behind > 0 || young > 0 && young == usable:
 		return one(check, Fail, now+" is too early: paths or TRCs are from the future", why, do)
-	case paths > 0 && ahead == paths || old > 0 && old == len(f.TRCs) && paths > 0:
+	case paths > 0 && ahead == paths || old > 0 && old == usable && paths > 0:
 		return one(check, Fail, now+" is too late: the control service hands out paths that would have expired", why, do)
 	}
 	return one(check, OK, now, "", "")

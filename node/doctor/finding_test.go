@@ -1,10 +1,13 @@
 package doctor
 
 import (
+	"encoding/pem"
 	"errors"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +81,19 @@ func TestExamine(t *testing.T) {
 			Facts{IA: local.IA, Daemon: daemon, ConfigDir: dir, Certs: cert, Now: now},
 			Finding{"certificates", Warn, "as.pem in /etc/scion expired on 2026-11-22", "refuse", "renew"},
 		},
+		"a TRC of another network": {
+			Facts{IA: local.IA, ConfigDir: dir, TRCs: []Validity{{Name: "a.trc", ISD: 1, Foreign: true}}, Now: now},
+			Finding{"trust roots", Fail, "a.trc is not the TRC of ISD 1", "another network", "remove the file"},
+		},
+		"which does not count": {
+			Facts{IA: local.IA, ConfigDir: dir, TRCs: []Validity{{Name: "a.trc", ISD: 1, Foreign: true}}, Now: now},
+			Finding{"trust roots", Fail, "there is no TRC of ISD 1", "valid TRC", "fetch the TRCs"},
+		},
+		"nor for the clock": {
+			Facts{IA: local.IA, ConfigDir: dir, TRCs: append(trc(1, -1), Validity{Name: "a.trc", ISD: 1, Foreign: true, To: now.AddDate(1, 0, 0)}),
+				Now: now, Target: &Reach{Paths: []pathsel.Path{{Dst: 1, Expiry: now.Add(time.Hour)}}}},
+			Finding{"clock", Fail, "too late", "expired", "timedatectl"},
+		},
 		"no offloading": {Facts{Offload: errors.New("not supported")}, Finding{"offloading", Warn, "not supported", "system call", "Linux"}},
 	} {
 		all := Examine(c.facts)
@@ -119,6 +135,41 @@ func TestOwnTRCs(t *testing.T) {
 				t.Errorf("%s: %+v", name, x)
 			}
 		}
+	}
+}
+
+// TRCs are read in PEM and in DER. Without an answer of a control service, the newest of the ISD names
+// its core ASes.
+func TestCoresOf(t *testing.T) {
+	source, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/scionproto/scion").Output()
+	if err != nil {
+		t.Skipf("no source of scionproto: %v", err)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "certs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ISD1-B1-S1.trc", "ISD1-B1-S2.trc"} {
+		b, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(source)), "pkg/scrypto/cppki/testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = pem.EncodeToMemory(&pem.Block{Type: "TRC", Bytes: b})
+		if err := os.WriteFile(filepath.Join(dir, "certs", name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roots := readTRCs(dir)
+	if v := roots.validities(); len(v) != 1 || v[0].Err != nil || v[0].Name != "TRC ISD1-B1-S2" {
+		t.Fatalf("%+v", v)
+	}
+	newest := &roots[0].signed.TRC
+	cores := coresOf(newest, 0)
+	if len(cores) == 0 || cores[0].ISD() != 1 || len(cores) != min(len(newest.CoreASes), maxCores) {
+		t.Errorf("core ASes: %v, want those of %v", cores, newest.CoreASes)
+	}
+	if others := coresOf(newest, cores[0]); slices.Contains(others, cores[0]) {
+		t.Errorf("the local AS is among %v", others)
 	}
 }
 

@@ -48,6 +48,8 @@ const (
 	maxCores, maxProbed = 3, 16
 	// maxDialled bounds the paths over which a connection is tried.
 	maxDialled = 4
+	// maxServed bounds the TRCs of the ISD that are compared with those of the control service.
+	maxServed = 16
 	// maxFiles and maxFile bound what is read of certs/.
 	maxFiles, maxFile = 256, 1 << 20
 	// dispatcherPort is where a dispatcher listens.
@@ -68,12 +70,13 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 	}
 	f.Name = name
 	f.ForeignIP = f.LocalIP.IsValid() && !isHere(f.LocalIP)
-	f.TRCs = readTRCs(f.ConfigDir)
-	if f.Daemon != "" && len(f.TRCs) == 0 && o.OwnDir != "" {
+	roots := readTRCs(f.ConfigDir)
+	if f.Daemon != "" && len(roots) == 0 && o.OwnDir != "" {
 		if own := readTRCs(o.OwnDir); len(own) > 0 {
-			f.ConfigDir, f.TRCs = o.OwnDir, own
+			f.ConfigDir, roots = o.OwnDir, own
 		}
 	}
+	f.TRCs = roots.validities()
 	f.Certs = readCertificates(f.ConfigDir)
 	f.lookAtSystem(o.Dir)
 	var tracked tracker.URL
@@ -94,7 +97,7 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 	defer h.Close()
 	f.IA, f.LocalIP = h.IA(), h.LocalIP()
 	f.From, f.To = h.Ports()
-	f.lookAtHost(ctx, h)
+	f.lookAtHost(ctx, h, roots)
 	if name != "" {
 		target, f.NameErr = lookup(ctx, o.SCION.Names(), name, target)
 	}
@@ -180,31 +183,6 @@ func files(configDir, below, ending string) (names []string, texts [][]byte) {
 	return names, texts
 }
 
-// readTRCs reads the newest TRC of each ISD.
-func readTRCs(dir string) (out []Validity) {
-	newest := map[uint16]cppki.TRC{}
-	names, texts := files(dir, "certs", ".trc")
-	for i, b := range texts {
-		if block, _ := pem.Decode(b); block != nil {
-			b = block.Bytes
-		}
-		t, err := cppki.DecodeSignedTRC(b)
-		if err != nil {
-			out = append(out, Validity{Name: names[i], Err: err})
-			continue
-		}
-		id := t.TRC.ID
-		if had, ok := newest[uint16(id.ISD)]; !ok || had.ID.Base < id.Base || had.ID.Base == id.Base && had.ID.Serial < id.Serial {
-			newest[uint16(id.ISD)] = t.TRC
-		}
-	}
-	for isd, t := range newest {
-		out = append(out, Validity{Name: "TRC " + t.ID.String(), ISD: isd, From: t.Validity.NotBefore, To: t.Validity.NotAfter})
-	}
-	slices.SortFunc(out, func(a, b Validity) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
 // readCertificates reads the AS's certificates, which only hosts with services of the AS have.
 func readCertificates(dir string) (out []Validity) {
 	names, texts := files(dir, filepath.Join("crypto", "as"), ".pem")
@@ -248,7 +226,7 @@ func (f *Facts) lookAtSystem(dir string) {
 }
 
 // lookAtHost looks at this host's ports, and at the AS's services and routers.
-func (f *Facts) lookAtHost(ctx context.Context, h *scionnet.Host) {
+func (f *Facts) lookAtHost(ctx context.Context, h *scionnet.Host, roots trcs) {
 	ctx, cancel := context.WithTimeout(ctx, 2*stepFor)
 	defer cancel()
 	if f.Port != 0 && f.Port >= f.From && f.Port <= f.To {
@@ -269,28 +247,13 @@ func (f *Facts) lookAtHost(ctx context.Context, h *scionnet.Host) {
 		f.Control = h.CheckControl(ctx)
 	})
 	work.Go(func() { f.Routers, f.RoutersErr = h.AskRouters(ctx) })
-	for _, ia := range coresOf(f.ConfigDir, f.IA) {
+	var newest *cppki.TRC
+	work.Go(func() { newest = roots.compare(ctx, h) })
+	work.Wait()
+	f.TRCs = roots.validities()
+	for _, ia := range coresOf(newest, f.IA) {
 		f.Core = append(f.Core, Reach{To: ia.String(), IA: ia})
 	}
-	work.Wait()
-}
-
-// coresOf are core ASes of the ISD, as its TRC names them.
-func coresOf(dir string, local pathsel.IA) (out []pathsel.IA) {
-	_, texts := files(dir, "certs", ".trc")
-	for _, b := range texts {
-		t, err := cppki.DecodeSignedTRC(b)
-		if err != nil || uint16(t.TRC.ID.ISD) != local.ISD() {
-			continue
-		}
-		for _, as := range t.TRC.CoreASes {
-			ia := pathsel.IA(uint64(t.TRC.ID.ISD)<<48 | uint64(as))
-			if ia != local && !slices.Contains(out, ia) && len(out) < maxCores {
-				out = append(out, ia)
-			}
-		}
-	}
-	return out
 }
 
 // look finds out how far packets get.

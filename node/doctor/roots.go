@@ -1,0 +1,117 @@
+package doctor
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/pem"
+	"slices"
+	"strings"
+
+	"github.com/scionproto/scion/pkg/addr"
+	"github.com/scionproto/scion/pkg/scrypto/cppki"
+
+	"braid/node/bootstrap"
+	"braid/pathsel"
+	"braid/scionnet"
+)
+
+// trcFile is a file with a TRC.
+type trcFile struct {
+	name    string
+	signed  cppki.SignedTRC
+	err     error // it cannot be read
+	foreign bool  // it is of another network than that of the control service
+}
+
+// trcs are the TRC files of a directory, the newest first.
+type trcs []*trcFile
+
+// readTRCs reads the TRCs of a configuration directory, in PEM or DER.
+func readTRCs(dir string) (out trcs) {
+	names, texts := files(dir, "certs", ".trc")
+	for i, b := range texts {
+		if block, _ := pem.Decode(b); block != nil {
+			b = block.Bytes
+		}
+		t := &trcFile{name: names[i]}
+		t.signed, t.err = cppki.DecodeSignedTRC(b)
+		out = append(out, t)
+	}
+	slices.SortStableFunc(out, func(a, b *trcFile) int { return compareAge(b.signed.TRC.ID, a.signed.TRC.ID) })
+	return out
+}
+
+func compareAge(a, b cppki.TRCID) int {
+	return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Serial, b.Serial))
+}
+
+// validities are those of the newest TRC of each ISD, and of the files that are of no use.
+func (all trcs) validities() (out []Validity) {
+	seen := map[addr.ISD]bool{}
+	for _, t := range all {
+		x := t.signed.TRC
+		v := Validity{Name: "TRC " + x.ID.String(), ISD: uint16(x.ID.ISD), From: x.Validity.NotBefore, To: x.Validity.NotAfter}
+		switch {
+		case t.err != nil:
+			out = append(out, Validity{Name: t.name, Err: t.err})
+		case t.foreign:
+			v.Name, v.Foreign = t.name, true
+			out = append(out, v)
+		case !seen[x.ID.ISD]:
+			seen[x.ID.ISD] = true
+			out = append(out, v)
+		}
+	}
+	slices.SortFunc(out, func(a, b Validity) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// compare finds the files of another network with the same ISD number: the control services of the AS
+// have another TRC in their place. It returns the newest TRC of the ISD: that of the control services,
+// or that of the files if no control service answers; nil if there is none.
+func (all trcs) compare(ctx context.Context, h *scionnet.Host) *cppki.TRC {
+	ctx, cancel := context.WithTimeout(ctx, stepFor)
+	defer cancel()
+	isd := addr.ISD(h.IA().ISD())
+	services, err := h.ControlServices(ctx)
+	var newest *cppki.TRC
+	if err == nil {
+		if t, err := bootstrap.AskForTRC(ctx, cppki.TRCID{ISD: isd}, services); err == nil && t.TRC.ID.ISD == isd {
+			newest = &t.TRC
+		}
+	}
+	asked := 0
+	for _, t := range all {
+		id := t.signed.TRC.ID
+		if t.err != nil || id.ISD != isd {
+			continue
+		}
+		if newest == nil {
+			return &t.signed.TRC
+		}
+		if asked++; asked > maxServed {
+			break
+		}
+		if compareAge(id, newest.ID) > 0 {
+			t.foreign = t.signed.Verify(newest) != nil
+		} else if served, err := bootstrap.AskForTRC(ctx, id, services); err == nil && served.TRC.ID == id {
+			t.foreign = !bytes.Equal(served.TRC.Raw, t.signed.TRC.Raw)
+		}
+	}
+	return newest
+}
+
+// coresOf are core ASes of the ISD, as its TRC names them.
+func coresOf(t *cppki.TRC, local pathsel.IA) (out []pathsel.IA) {
+	if t == nil {
+		return nil
+	}
+	for _, as := range t.CoreASes {
+		ia := pathsel.IA(uint64(t.ID.ISD)<<48 | uint64(as))
+		if ia != local && len(out) < maxCores {
+			out = append(out, ia)
+		}
+	}
+	return out
+}
