@@ -269,7 +269,7 @@ func (f *Filter) arrived(m message) verdict {
 			return drop
 		}
 	case msgCancel:
-		if has, ok := f.serving.asked[m.block]; !f.noRejects && (has || !ok) {
+		if n, ok := f.serving.asked[m.block]; !f.noRejects && (n < f.serving.handed || !ok) {
 			return pass // the engine answers
 		}
 		switch waited := f.serving.ends(m.block); {
@@ -335,6 +335,7 @@ func (f *Filter) departs(m message) verdict {
 		}
 	case msgPiece, msgReject:
 		f.serving.ends(m.block)
+		f.serving.answers(time.Now())
 		f.feedLocked()
 	case msgExtended:
 		f.bounds = f.bounds.departs(m)

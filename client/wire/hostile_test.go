@@ -148,7 +148,7 @@ func FuzzGate(f *testing.F) {
 			}
 			g.mu.Lock()
 			switch {
-			case len(g.serving.asked) > maxServing, len(g.serving.waiting) > 2*maxServing, len(g.late) > maxLate, g.bounds.answers > maxAnswers:
+			case len(g.serving.asked) > maxServing, len(g.serving.order) > maxOrder, len(g.late) > maxLate, g.bounds.answers > maxAnswers:
 				t.Fatalf("%d requests, %d late answers, %d answers", len(g.serving.asked), len(g.late), g.bounds.answers)
 			case len(g.forPeer) > maxUnsaid+(1<<10)*blockHead:
 				t.Fatalf("%d bytes wait for the peer", len(g.forPeer))

@@ -1,68 +1,76 @@
 package wire
 
-// queue holds the peer's requests that are not answered yet. The engine gets only some of them at a
-// time, the oldest first, since it answers those that it has in random order. With a thousand of them
-// a piece would be whole after seconds, and whoever waits for a certain piece would wait for most of
-// the others.
+import "time"
+
+// queue holds the peer's requests that are not answered yet. The engine answers those that it has in
+// random order, so it gets the oldest first, and none that is more than a window behind the oldest one
+// it has. Without a window, one block of a piece could wait for hundreds of others, and with it whoever
+// waits for that piece.
 type queue struct {
-	asked   map[block]bool // the engine has it; otherwise it waits
-	waiting []block        // in order; some may be answered or taken back meanwhile
-	engine  int            // requests that the engine has
-	most    int            // that it may have
+	asked  map[block]int // the number of each request: they are counted as they come
+	order  []block       // by number; some are answered or taken back, but not the first
+	first  int           // the number of order[0]
+	handed int           // the engine has, or had, those with smaller numbers
+	pace   pace          // of the engine
 }
 
 const (
-	// leastGiven is how many requests the engine has to begin with: 0.2 s of 20 Mbit/s.
+	// leastGiven is the least window: 0.2 s of 20 Mbit/s.
 	leastGiven = 32
 	// maxServing is how many requests may wait for an answer. The engine accepts 1024 of a peer and
 	// rejects more, but the rejects wait too, and a peer may ask again while it cancels.
 	maxServing = 2048
+	// maxOrder bounds the requests in order: as many again may have been taken back, twice.
+	maxOrder = 3 * maxServing
 )
 
-func newQueue() queue { return queue{asked: map[block]bool{}, most: leastGiven} }
+func newQueue() queue { return queue{asked: map[block]int{}} }
 
 // asks notes a request. It tells whether the engine gets it now, and whether there is room for it.
 func (q *queue) asks(b block) (now, room bool) {
-	if has, twice := q.asked[b]; twice {
-		return has, true // what the engine has twice, it answers once
+	if n, twice := q.asked[b]; twice {
+		return n < q.handed, true // what the engine has twice, it answers once
 	}
-	if len(q.asked) >= maxServing || len(q.waiting) >= 2*maxServing { // most of those were taken back
+	if len(q.asked) >= maxServing || len(q.order) >= maxOrder {
 		return false, false
 	}
-	now = q.engine < q.most && len(q.waiting) == 0
-	q.asked[b] = now
+	n := q.first + len(q.order)
+	q.asked[b] = n
+	q.order = append(q.order, b)
+	now = n == q.handed && n < q.first+q.pace.window()
 	if now {
-		q.engine++
-	} else {
-		q.waiting = append(q.waiting, b)
+		q.handed++
 	}
 	return now, true
 }
 
-// ends forgets a request that was answered or taken back. It tells whether that was waiting.
+// ends forgets a request that was answered or taken back. It tells whether the engine did not have it.
 func (q *queue) ends(b block) (waited bool) {
-	has, ok := q.asked[b]
+	n, ok := q.asked[b]
+	waited = ok && n >= q.handed
 	delete(q.asked, b)
-	if has {
-		q.engine--
+	for len(q.order) > 0 && !q.isAsked(q.first) {
+		q.order = q.order[1:]
+		q.first++
 	}
-	return ok && !has
+	q.handed = max(q.handed, q.first)
+	return waited
 }
 
-// next returns the requests that the engine gets now. unread is the number of earlier ones that it has
-// not read yet. If more than half of its requests are unread, it answers faster than it gets new ones.
-// Then the limit doubles.
-func (q *queue) next(unread int) (out []block) {
-	if len(q.waiting) > 0 && 2*unread > q.most {
-		q.most = min(2*q.most, maxServing)
-	}
-	for len(q.waiting) > 0 && q.engine < q.most {
-		b := q.waiting[0]
-		q.waiting = q.waiting[1:]
-		if has, ok := q.asked[b]; ok && !has {
-			q.asked[b] = true
-			q.engine++
-			out = append(out, b)
+// isAsked tells whether the request with a number is not answered yet.
+func (q *queue) isAsked(number int) bool {
+	n, ok := q.asked[q.order[number-q.first]]
+	return ok && n == number
+}
+
+// answers notes that the engine has answered.
+func (q *queue) answers(now time.Time) { q.pace = q.pace.answers(now) }
+
+// next returns the requests that the engine gets now.
+func (q *queue) next() (out []block) {
+	for end := q.first + min(len(q.order), q.pace.window()); q.handed < end; q.handed++ {
+		if q.isAsked(q.handed) {
+			out = append(out, q.order[q.handed-q.first])
 		}
 	}
 	return out
@@ -70,30 +78,58 @@ func (q *queue) next(unread int) (out []block) {
 
 // withdraw forgets the requests that wait, and returns them.
 func (q *queue) withdraw() (out []block) {
-	for _, b := range q.waiting {
-		if q.ends(b) {
-			out = append(out, b)
+	for n := q.handed; n < q.first+len(q.order); n++ {
+		if q.isAsked(n) {
+			out = append(out, q.order[n-q.first])
 		}
 	}
-	q.waiting = nil
+	q.order = q.order[:q.handed-q.first]
+	for _, b := range out {
+		delete(q.asked, b)
+	}
 	return out
 }
 
 // given are the requests that the engine has.
 func (q *queue) given() (out []block) {
-	for b, has := range q.asked {
-		if has {
+	for b, n := range q.asked {
+		if n < q.handed {
 			out = append(out, b)
 		}
 	}
 	return out
 }
 
-func (q *queue) clear() { *q = queue{asked: map[block]bool{}, most: q.most} }
+func (q *queue) clear() { *q = queue{asked: map[block]int{}, pace: q.pace} }
+
+// pace measures how fast the engine answers, so that it has requests for 0.2 s. It may have to wait for
+// a disk, and a new request takes a while to reach it.
+type pace struct {
+	since  time.Time // when the present period began
+	count  int       // answers in it
+	before int       // answers in the period before
+}
+
+const pacePeriod = 100 * time.Millisecond
+
+func (p pace) answers(now time.Time) pace {
+	if d := now.Sub(p.since); d >= pacePeriod {
+		before := p.count
+		if d >= 2*pacePeriod {
+			before = 0
+		}
+		p = pace{since: now, before: before}
+	}
+	p.count++
+	return p
+}
+
+// window is how far a request may be behind the oldest one that the engine has.
+func (p pace) window() int { return min(max(leastGiven, 2*max(p.count, p.before)), maxServing) }
 
 // feedLocked gives the engine the next requests of the peer.
 func (f *Filter) feedLocked() {
-	f.toEngineLocked(encode(msgRequest, f.serving.next(len(f.forEngine)/blockHead)...))
+	f.toEngineLocked(encode(msgRequest, f.serving.next()...))
 }
 
 // rejectWaitingLocked answers the requests that wait, since the peer is served no longer.
