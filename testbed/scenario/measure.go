@@ -233,13 +233,29 @@ func ratio(r *Record, m Measure) (float64, bool, error) {
 	return m.between(r, from, to) / base, ok && base > 0, nil
 }
 
-// efficiency returns the payload of leechers and bulk flows divided by what the links could have carried.
+// efficiency returns the payload of leechers and bulk flows divided by what the links could have carried. Of one
+// leecher, it is about the time from its start to its end, and what they could have carried to it alone.
 func efficiency(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
-	if !ok {
+	if m.Of == "" {
+		if !ok {
+			return 0, false, nil
+		}
+		return efficiencyBetween(r, from, to)
+	}
+	of := m.leechers(r)
+	if len(of) == 0 {
+		return 0, false, nil // it never started
+	}
+	l := of[0]
+	if m.From == 0 {
+		from = l.Start // before the first payload of all
+	}
+	if from, to = max(from, l.Start), min(to, l.End); from >= to {
 		return 0, false, nil
 	}
-	return efficiencyBetween(r, from, to)
+	limit, err := r.integrate(from, to, func(t float64) (float64, error) { return r.carries(t, []*Leecher{l}) })
+	return (l.Payload.before(to) - l.Payload.before(from)) * 8 / limit, limit > 0, err
 }
 
 func efficiencyBetween(r *Record, from, to float64) (float64, bool, error) {

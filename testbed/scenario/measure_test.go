@@ -60,6 +60,8 @@ func TestFigures(t *testing.T) {
 	}{
 		{Measure{What: "efficiency", From: s, To: 5 * s}, 1},
 		{Measure{What: "efficiency", From: 5 * s, To: 10 * s}, 1},
+		{Measure{What: "efficiency", Of: "leecher"}, 35. / 37}, // from its start, a second before the first byte
+		{Measure{What: "efficiency", Of: "leecher", From: 5 * s}, 1},
 		{Measure{What: "rate", From: s, To: 5 * s}, 16},
 		{Measure{What: "rate", From: 6 * s, To: 9 * s, Of: "leecher"}, 8},
 		{Measure{What: "rate", From: 6 * s, To: 9 * s, Over: at(1)}, 0},
@@ -77,7 +79,7 @@ func TestFigures(t *testing.T) {
 	}
 	for _, m := range []Measure{
 		{What: "out", From: 15 * s, Over: at(1)}, {What: "back", From: 20 * s, Over: at(1)}, {What: "rate", From: 30 * s}, {What: "gap", From: 30 * s},
-		{What: "efficiency", From: 30 * s},
+		{What: "efficiency", From: 30 * s}, {What: "efficiency", Of: "leecher", From: 30 * s}, {What: "efficiency", Of: "nobody"},
 	} {
 		if v, ok, err := figures[m.What].of(r, m); ok || err != nil {
 			t.Errorf("%+v: %v, %v where there is nothing to measure", m, v, err)
