@@ -74,7 +74,7 @@ func TestBootstrapFromDnsmasq(t *testing.T) {
 			}, options...)...)))
 			from, _, plain := strings.Cut(name, ",")
 			if plain { // the option has no port
-				host.forward(t, bootstrap.DefaultPort, api)
+				host.forward(t, bootstrap.DefaultPort, api.Addr(), api)
 			}
 			got := host.discover(t)
 			if got.From != from || got.IA != state.ASes[0].IA.String() || len(got.TRCs) != 1 {
@@ -120,15 +120,17 @@ func (h *localHost) discover(t *testing.T) (got bootstrapped) {
 	return got
 }
 
-// forward has connections of the host to that port of the API's address arrive at the API.
-func (h *localHost) forward(t *testing.T, port int, api netip.AddrPort) {
+// forward has connections of and to the host arrive at the API if they go to that port of that address.
+func (h *localHost) forward(t *testing.T, port int, ip netip.Addr, api netip.AddrPort) {
 	t.Helper()
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("needs nft: run ./scripts/install-deps")
 	}
-	rule := fmt.Sprintf("add table ip api; add chain ip api out { type nat hook output priority -100; }; add rule ip api out ip daddr %s tcp dport %d dnat to %s",
-		api.Addr(), port, api)
-	if out, err := h.run(t, exec.Command("nft", rule)).CombinedOutput(); err != nil {
+	rules := "add table ip api;"
+	for _, hook := range []string{"output", "prerouting"} {
+		rules += fmt.Sprintf("add chain ip api %s { type nat hook %[1]s priority -100; }; add rule ip api %[1]s ip daddr %s tcp dport %d dnat to %s;", hook, ip, port, api)
+	}
+	if out, err := h.run(t, exec.Command("nft", rules)).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "exec", h.space, "nft", "delete table ip api").Run() })

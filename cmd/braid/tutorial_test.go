@@ -13,40 +13,37 @@ import (
 	"time"
 )
 
-// All commands of docs/tutorial.md run in one shell, as a reader would paste them. Only the
-// addresses differ, since two of these tests may run on one machine.
-func TestTutorial(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts SCION networks")
+// documentBlocks are the blocks of code of a document, which a reader would paste.
+func documentBlocks(t *testing.T, name string) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Parallel()
+	for i, block := range strings.Split("\n"+string(text), "\n```\n") {
+		if i%2 == 1 {
+			blocks = append(blocks, block)
+		}
+	}
+	if len(blocks) < 5 {
+		t.Fatalf("docs/%s has %d blocks of commands", name, len(blocks))
+	}
+	return blocks
+}
+
+// cloneForReader makes a directory that stands for a clone: its braid is this test binary, and its scripts
+// are the repository's.
+func cloneForReader(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	repository, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tutorial, err := os.ReadFile(filepath.Join(repository, "docs", "tutorial.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for i, block := range strings.Split("\n"+string(tutorial), "\n```\n") {
-		if i%2 == 1 {
-			lines = append(lines, block)
-		}
-	}
-	if len(lines) < 5 {
-		t.Fatalf("docs/tutorial.md has %d blocks of commands", len(lines))
-	}
-	subnet := fmt.Sprintf("127.%d.%d.", 128+rand.IntN(100), rand.IntN(250))
-	script := strings.ReplaceAll(strings.Join(lines, "\n"), "127.77.0.", subnet)
-
-	dir := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The directory stands for a clone: its braid is this test binary, and its scripts are the
-	// repository's.
 	for _, name := range []string{"bin", "scripts"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -59,6 +56,21 @@ func TestTutorial(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "scripts", "build"), []byte(build), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+// All commands of docs/tutorial.md run in one shell, as a reader would paste them. Only the
+// addresses differ, since two of these tests may run on one machine.
+func TestTutorial(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts SCION networks")
+	}
+	t.Parallel()
+	lines := documentBlocks(t, "tutorial.md")
+	subnet := fmt.Sprintf("127.%d.%d.", 128+rand.IntN(100), rand.IntN(250))
+	script := strings.ReplaceAll(strings.Join(lines, "\n"), "127.77.0.", subnet)
+
+	dir := cloneForReader(t)
 	// The shell shows each command before its output, and stops at the first one that fails.
 	bash := exec.CommandContext(t.Context(), "bash", "-e", "-v")
 	bash.Dir, bash.Stdin = dir, strings.NewReader(script)
