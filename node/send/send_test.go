@@ -177,6 +177,9 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%v: %+v", wrong, f)
 		}
 	}
+	if _, err := Select([]string{"none"}); err == nil || err.Error() != "cannot send none: no such file or directory; check the path and your rights" {
+		t.Error(err)
+	}
 }
 
 // Files that are not sent have no part in the stamp: a log that grows all the time holds up nothing.

@@ -29,7 +29,8 @@ type Files struct {
 // deepest directory that holds all of them.
 func Select(paths []string) (f Files, err error) {
 	var all []string
-	for _, p := range paths {
+	for _, named := range paths {
+		p := named
 		if p == "" { // filepath.Abs takes it for the current directory
 			return f, errors.New("a path is empty: name a file or directory, or . for this one")
 		}
@@ -37,7 +38,7 @@ func Select(paths []string) (f Files, err error) {
 			p, err = filepath.EvalSymlinks(p)
 		}
 		if err != nil {
-			return f, err
+			return f, fmt.Errorf("cannot send %s: %w; check the path and your rights", named, reason(err))
 		}
 		all = append(all, p)
 	}
@@ -70,6 +71,14 @@ func Select(paths []string) (f Files, err error) {
 	}
 	f.Root = root
 	return f, nil
+}
+
+// reason is an error without the system call and the path, which may be one that a link leads to.
+func reason(err error) error {
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }
 
 // isBelow tells whether a path is a directory or in it. Every path is below a directory without a name.
