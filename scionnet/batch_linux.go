@@ -1,6 +1,10 @@
 package scionnet
 
-import "braid/scionnet/udpbatch"
+import (
+	"time"
+
+	"braid/scionnet/udpbatch"
+)
 
 const (
 	// receiveMessages is the number of messages that one call fetches while each is a packet or
@@ -47,6 +51,7 @@ func (b *batchReceiver) next() ([]byte, bool) {
 type batchSender struct {
 	*udpbatch.Writer
 	headers []byte
+	epic    epicScratch
 }
 
 // fill makes packets from the beginning of b. Each holds k payloads of that size, as a bundle if k
@@ -71,6 +76,9 @@ func (s *batchSender) fill(t *template, srcPort uint16, b []byte, size, k int) (
 			putFrame(frame, kindBundle, size)
 		}
 		t.write(h[:head-prefix], srcPort, frame, body)
+		if k := t.way.epic; k != nil {
+			k.stamp(h[:head-prefix], time.Now(), &s.epic)
+		}
 		if !s.Add(t.nextHop, h[:head], body) {
 			break
 		}

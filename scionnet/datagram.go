@@ -50,7 +50,7 @@ func (d *Datagrams) SendOver(ctx context.Context, b []byte, remote Addr, path pa
 	if err != nil {
 		return err
 	}
-	if len(b) > min(f.path.MTU-headerLen(d.local, remote, len(f.way.raw)), mostPacket) {
+	if len(b) > min(f.path.MTU-f.way.headerLen(d.local, remote), mostPacket) {
 		return errors.New("the path's MTU has no room for the message")
 	}
 	r := d.host.routes.dial(remote, f.trail, &f.way)
@@ -78,7 +78,7 @@ func (d *Datagrams) Route(ctx context.Context, remote Addr, path pathsel.Path) (
 	if err != nil {
 		return nil, 0, err
 	}
-	room := f.path.MTU - headerLen(d.local, remote, len(f.way.raw))
+	room := f.path.MTU - f.way.headerLen(d.local, remote)
 	if room <= 0 {
 		return nil, 0, errors.New("the path's MTU has no room for a payload")
 	}

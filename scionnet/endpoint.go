@@ -147,7 +147,7 @@ func (h *Host) routeTo(ctx context.Context, local, remote Addr, path pathsel.Pat
 		return nil, pathsel.Path{}, 0, err
 	}
 	path = h.withKnownMTU(f.path, remote, f.trail)
-	size, err := packetSize(path, headerLen(local, remote, len(f.way.raw)))
+	size, err := packetSize(path, f.way.headerLen(local, remote))
 	if err != nil {
 		return nil, pathsel.Path{}, 0, err
 	}

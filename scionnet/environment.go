@@ -26,6 +26,8 @@ type Config struct {
 	AnyPort bool
 	// NAT says whether routers are asked at which address they see the host.
 	NAT NAT
+	// EPIC sends with EPIC along paths that offer it; see epic.go.
+	EPIC bool
 	// DNS is the host:port of the server to ask for names; empty stands for the system's.
 	DNS string
 	// Logger may be nil.

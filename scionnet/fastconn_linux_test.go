@@ -277,7 +277,7 @@ func TestNewWay(t *testing.T) {
 // FuzzFastReceive compares the fast parser with the slow one.
 func FuzzFastReceive(f *testing.F) {
 	us, peer := mustAddr(f, "1-1,[10.0.0.1]:1000"), mustAddr(f, "1-3,[10.0.0.3]:2000")
-	for _, p := range []snet.DataplanePath{snetpath.Empty{}, snetpath.SCION{Raw: rawPath(f, true, up, core)}} {
+	for _, p := range []snet.DataplanePath{snetpath.Empty{}, snetpath.SCION{Raw: rawPath(f, true, up, core)}, epicWay(f).dataplane(rawPath(f, true, up, core))} {
 		good := packet(f, peer, us, p, quicLike(40, 1))
 		f.Add(good, good)
 		other := bytes.Clone(good)

@@ -18,7 +18,9 @@ const (
 	atNextHeader = 4 // the protocol after the SCION header
 	atHeaderLen  = 5 // of the SCION header, in units of 4 bytes
 	atPayloadLen = 6 // two bytes: the length of everything after the SCION header
-	atPathType   = 8 // from here on, all of a connection's packets have the same bytes
+	atPathType   = 8 // from here on, all of a connection's packets have the same bytes, but for EPIC's fields
+	atHostTypes  = 9 // of the destination, in the upper half, and of the source
+	atSourceIA   = 20
 
 	atUDPLen      = 4 // in the UDP header
 	atUDPChecksum = 6
@@ -42,7 +44,7 @@ type template struct {
 func newTemplate(local, remote Addr, w *way) (*template, error) {
 	p := snet.Packet{
 		Bytes:      make(snet.Bytes, common.SupportedMTU),
-		PacketInfo: packetInfo(local, remote, bytes.Clone(w.raw), snet.UDPPayload{DstPort: remote.Port}),
+		PacketInfo: packetInfo(local, remote, w.dataplane(bytes.Clone(w.raw)), snet.UDPPayload{DstPort: remote.Port}),
 	}
 	if err := p.Serialize(); err != nil {
 		return nil, fmt.Errorf("header of packets to %s: %w", remote, err)
@@ -116,19 +118,22 @@ func splitHeader(p []byte) (header, payload []byte, ok bool) {
 
 // sameHeader tells whether the header has that key.
 func sameHeader(header []byte, key string) bool {
-	n := len(header) - udpHeader
+	end := len(header) - udpHeader + atUDPLen
+	from, to := epicFields(header)
 	return len(header) == len(key) &&
 		string(header[atNextHeader:atPayloadLen]) == key[atNextHeader:atPayloadLen] &&
-		string(header[atPathType:n+atUDPLen]) == key[atPathType:n+atUDPLen]
+		string(header[atPathType:from]) == key[atPathType:from] && string(header[to:end]) == key[to:end]
 }
 
 // headerKey is the header with zeros for the fields that differ between packets of one connection:
-// traffic class, flow ID, lengths and checksum.
+// traffic class, flow ID, lengths, checksum, and those of EPIC.
 func headerKey(scratch, header []byte) []byte {
 	k := scratch[:0]
 	k = append(k, header...)
 	clear(k[:atNextHeader])
 	clear(k[atPayloadLen:atPathType])
+	from, to := epicFields(k)
+	clear(k[from:to])
 	clear(k[len(k)-udpHeader+atUDPLen:])
 	return k
 }

@@ -164,4 +164,4 @@ func headerLen(a, b Addr, pathLen int) int {
 }
 
 // headerLen is the length of the headers of packets from local along the route.
-func (r *route) headerLen(local Addr) int { return headerLen(local, r.remote, len(r.way.Load().raw)) }
+func (r *route) headerLen(local Addr) int { return r.way.Load().headerLen(local, r.remote) }

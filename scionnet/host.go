@@ -24,6 +24,7 @@
 //	NAT         the addresses at which routers see a port       nat.go
 //	congestion  a controller for each connection; links and     control.go, congestion
 //	            rates that the host's connections share
+//	EPIC        packets that the last two ASes of a path check      epic.go
 //	proof       is a peer in the AS that it claims, and for     proof.go, quota.go
 //	            whom does its connection count
 //	Host        path lookup, refresh, revocations, names        host.go, lookup.go, refresh.go, revoke.go, names.go
@@ -68,6 +69,7 @@ type Host struct {
 	anyPort   bool
 	coupling  *coupling
 	nat       NAT
+	epic      bool
 	natWait   time.Duration    // natWait, except in tests
 	routers   []netip.AddrPort // internal addresses of the AS's routers
 
@@ -90,7 +92,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, coupling: newCoupling(), nat: cfg.NAT, natWait: natWait, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{}}
+	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, coupling: newCoupling(), nat: cfg.NAT, epic: cfg.EPIC, natWait: natWait, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{}}
 	if err := h.load(ctx, cfg); err != nil {
 		return nil, errors.Join(err, connector.Close())
 	}

@@ -26,6 +26,7 @@ type found struct {
 	way   way
 	// latency is the announced latency from each interface to the next; negative if not announced.
 	latency []time.Duration
+	epic    bool // the path offers EPIC
 }
 
 // foundPath converts a path from the control plane.
@@ -60,7 +61,10 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 	f.path.Expiry = hops.expiry
 	next := p.UnderlayNextHop().AddrPort()
 	f.way = way{raw: raw.Raw, expiry: hops.expiry, nextHop: netip.AddrPortFrom(next.Addr().Unmap(), next.Port())}
-	return f, nil
+	if f.epic = meta.EpicAuths.SupportsEpic(); f.epic && h.epic {
+		f.way.epic, err = newEPIC(raw.Raw, meta.EpicAuths)
+	}
+	return f, err
 }
 
 // sortFound sorts by number of hops, then by interfaces, as 'scion showpaths' does. Among paths of
@@ -173,6 +177,8 @@ type Details struct {
 	NextHop string
 	// Latency is the announced latency from each interface to the next; negative if not announced.
 	Latency []time.Duration
+	// EPIC says that the path's last two ASes check packets with EPIC.
+	EPIC bool
 }
 
 // Details returns the details of a path that Paths has listed.
@@ -181,7 +187,7 @@ func (h *Host) Details(p pathsel.Path) Details {
 	if !ok {
 		return Details{}
 	}
-	return Details{NextHop: f.way.nextHop.String(), Latency: slices.Clone(f.latency)}
+	return Details{NextHop: f.way.nextHop.String(), Latency: slices.Clone(f.latency), EPIC: f.epic}
 }
 
 // Refresh asks the control plane for the paths to dst now, bypassing its cache. If that fails, it

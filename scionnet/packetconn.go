@@ -15,7 +15,6 @@ import (
 	"github.com/scionproto/scion/pkg/slayers/path/empty"
 	"github.com/scionproto/scion/pkg/slayers/path/scion"
 	"github.com/scionproto/scion/pkg/snet"
-	snetpath "github.com/scionproto/scion/pkg/snet/path"
 
 	"braid/pathsel"
 )
@@ -125,6 +124,9 @@ func (h *Host) parsePacket(p *snet.Packet, local Addr, from netip.AddrPort, scra
 		return nil, nil, scratch
 	}
 	raw, ok := p.Path.(snet.RawPath)
+	if inner, isEPIC := withoutEPIC(raw); isEPIC {
+		raw = snet.RawPath{PathType: scion.PathType, Raw: inner}
+	}
 	if !ok || raw.PathType != empty.PathType && raw.PathType != scion.PathType {
 		return nil, nil, scratch
 	}
@@ -158,7 +160,7 @@ func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	out.path = append(out.path[:0], w.raw...)
 	local := c.raw.nat.source(c.raw.local, w)
 	payload := snet.UDPPayload{SrcPort: local.Port, DstPort: r.remote.Port, Payload: b}
-	out.pkt.PacketInfo = packetInfo(local, r.remote, out.path, payload)
+	out.pkt.PacketInfo = packetInfo(local, r.remote, w.dataplane(out.path), payload)
 	err := c.raw.writePacket(&out.pkt, w.nextHop)
 	if errors.Is(err, net.ErrClosed) {
 		return 0, err
@@ -169,20 +171,17 @@ func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return len(b), nil
 }
 
-// packetInfo describes a packet along a raw path, which serialisation will modify. Without a remote
-// host, the packet is for the router that the path's alert flag selects.
-func packetInfo(local, remote Addr, raw []byte, payload snet.Payload) snet.PacketInfo {
+// packetInfo describes a packet along a path. Without a remote host, the packet is for the router that
+// the path's alert flag selects.
+func packetInfo(local, remote Addr, path snet.DataplanePath, payload snet.Payload) snet.PacketInfo {
 	p := snet.PacketInfo{
 		Destination: snet.SCIONAddress{IA: addr.IA(remote.IA), Host: addr.HostSVC(addr.SvcNone)},
 		Source:      snet.SCIONAddress{IA: addr.IA(local.IA), Host: addr.HostIP(local.Host)},
-		Path:        snetpath.Empty{},
+		Path:        path,
 		Payload:     payload,
 	}
 	if remote.Host.IsValid() {
 		p.Destination.Host = addr.HostIP(remote.Host)
-	}
-	if len(raw) > 0 {
-		p.Path = snetpath.SCION{Raw: raw}
 	}
 	return p
 }

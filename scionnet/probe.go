@@ -193,7 +193,7 @@ func (c *scmpClient) send(w *way, host netip.Addr, path, at int) (err error) {
 			return err
 		}
 	}
-	pkt := &snet.Packet{PacketInfo: packetInfo(from, Addr{IA: c.dst, Host: host}, raw, request)}
+	pkt := &snet.Packet{PacketInfo: packetInfo(from, Addr{IA: c.dst, Host: host}, w.dataplane(raw), request)}
 	sent := time.Now()
 	if err := c.conn.writePacket(pkt, w.nextHop); err != nil {
 		return err

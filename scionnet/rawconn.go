@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/scionproto/scion/pkg/snet"
 )
@@ -68,6 +69,9 @@ func (c *rawConn) readPacket(p *snet.Packet) (from netip.AddrPort, err error) {
 func (c *rawConn) writePacket(p *snet.Packet, to netip.AddrPort) error {
 	if err := p.Serialize(); err != nil {
 		return err
+	}
+	if e, ok := p.Path.(epicDataplane); ok {
+		e.keys.stamp(p.Bytes, time.Now(), new(epicScratch))
 	}
 	_, err := c.WriteToUDPAddrPort(p.Bytes, to)
 	return err

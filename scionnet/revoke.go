@@ -14,6 +14,7 @@ import (
 	"github.com/scionproto/scion/pkg/segment/iface"
 	"github.com/scionproto/scion/pkg/slayers"
 	"github.com/scionproto/scion/pkg/slayers/path"
+	epicpath "github.com/scionproto/scion/pkg/slayers/path/epic"
 	"github.com/scionproto/scion/pkg/slayers/path/scion"
 	"github.com/scionproto/scion/pkg/snet"
 
@@ -164,6 +165,9 @@ func readQuote(b []byte) (q quote, ok bool) {
 		return quote{}, false
 	}
 	raw, isSCION := s.Path.(*scion.Raw)
+	if e, isEPIC := s.Path.(*epicpath.Path); isEPIC {
+		raw, isSCION = e.ScionPath, true
+	}
 	src, err1 := s.SrcAddr()
 	dst, err2 := s.DstAddr()
 	if !isSCION || err1 != nil || err2 != nil || src.Type() != addr.HostTypeIP {

@@ -313,6 +313,7 @@ func FuzzPacket(f *testing.F) {
 	}
 	f.Add(packet(f, peer, us, snetpath.Empty{}, []byte("hello")))
 	f.Add(packet(f, peer, us, snetpath.SCION{Raw: rawPath(f, true, up, core)}, []byte("hello")))
+	f.Add(packet(f, peer, us, epicWay(f).dataplane(rawPath(f, true, up, core)), []byte("hello")))
 	for name, about := range map[string]func(q []byte) snet.Payload{
 		"external": func(q []byte) snet.Payload {
 			return snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61, Payload: q}

@@ -11,6 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	epicpath "github.com/scionproto/scion/pkg/slayers/path/epic"
+	"github.com/scionproto/scion/pkg/snet"
+	snetpath "github.com/scionproto/scion/pkg/snet/path"
 	"github.com/scionproto/scion/private/topology"
 
 	"braid/pathsel"
@@ -41,6 +44,8 @@ type route struct {
 	// fullPassed is when a handshake with more than the least packets last succeeded on this route,
 	// as Unix time in nanoseconds.
 	fullPassed atomic.Int64
+	// epic says that a connection was opened with EPIC.
+	epic atomic.Bool
 	// dropped says that the route is no longer in the table, for those who still hold it.
 	dropped atomic.Bool
 	// proven says that the trail leads to the remote's AS (proof.go). That stays true, since links
@@ -54,7 +59,8 @@ type route struct {
 
 // way is the part of a route that depends on hop fields. It is never changed, only replaced.
 type way struct {
-	raw     []byte // dataplane path; empty inside one AS
+	raw     []byte    // dataplane path, of the SCION type; empty inside one AS
+	epic    *epicKeys // nil: packets are sent without EPIC
 	nextHop netip.AddrPort
 	expiry  time.Time // zero: never
 	source  source
@@ -69,6 +75,27 @@ const (
 	fromNeighbour                  // from a packet that another host in our AS has passed on
 	fromUnknown                    // the same, and our AS has no such interface: answers go back to that host
 )
+
+// dataplane is the path for snet. raw is a copy of the way's, which snet will modify.
+func (w *way) dataplane(raw []byte) snet.DataplanePath {
+	switch {
+	case len(raw) == 0:
+		return snetpath.Empty{}
+	case w.epic != nil:
+		return epicDataplane{w.epic, raw}
+	default:
+		return snetpath.SCION{Raw: raw}
+	}
+}
+
+// headerLen is the length of the headers of packets between two hosts along the way.
+func (w *way) headerLen(a, b Addr) int {
+	n := headerLen(a, b, len(w.raw))
+	if w.epic != nil {
+		n += epicpath.MetadataLen
+	}
+	return n
+}
 
 // outlasts tells whether w expires later than v.
 func (w *way) outlasts(v *way) bool {
@@ -135,7 +162,7 @@ func (t *routes) dial(remote Addr, tr trail, w *way) *route {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.getOrAdd(routeKey{remote, tr}, w)
-	if w.beats(r.way.Load(), time.Now()) {
+	if w.epic != nil && r.epic.CompareAndSwap(false, true) || w.beats(r.way.Load(), time.Now()) {
 		r.setWay(w)
 	}
 	r.proven.Store(true)
@@ -285,7 +312,13 @@ func (t *routes) isShim(from netip.AddrPort) bool {
 }
 
 // setWay makes w the current way.
-func (r *route) setWay(w *way) { r.previous.Store(r.way.Swap(w)) }
+func (r *route) setWay(w *way) {
+	if w.epic != nil && !r.epic.Load() {
+		plain := *w
+		plain.epic, w = nil, &plain
+	}
+	r.previous.Store(r.way.Swap(w))
+}
 
 // hasSent tells whether packets use the raw path that a router has quoted, or did before hop fields
 // were renewed.

@@ -288,6 +288,7 @@ func (g generator) controlTOML(a asPlan, dir string) map[string]any {
 		"beaconing": map[string]any{
 			"origination_interval": interval, "propagation_interval": interval,
 			"registration_interval": interval, "policies": policies,
+			"epic": true, // hosts use it if they are told to
 		},
 		// Otherwise a slow call on a busy machine is repeated over gRPC.
 		"rpc":  map[string]any{"client_protocol": "connectrpc"},

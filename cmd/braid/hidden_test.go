@@ -139,8 +139,13 @@ func TestHiddenPaths(t *testing.T) {
 			out := t.TempDir()
 			download := []string{"download", filepath.Join(dir, "x.torrent"), "-o", out, "--dht", "off", "--peer", seed,
 				"--sciond", daemon, "--local", n.HostIP(from).String()}
-			if want > 1 { // over the hidden path alone
-				download = append(download, "--acl", fmt.Sprintf("- %s#1, +", to))
+			for _, p := range seen.Paths {
+				if !p.EPIC {
+					t.Errorf("the path %s does not offer EPIC", p.Sequence)
+				}
+			}
+			if want > 1 { // over the hidden path alone, and with EPIC
+				download = append(download, "--epic", "--acl", fmt.Sprintf("- %s#1, +", to))
 			}
 			must(t, out, download...)
 			if got, err := os.ReadFile(filepath.Join(out, "file")); err != nil || !bytes.Equal(got, data) {

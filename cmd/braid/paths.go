@@ -167,6 +167,7 @@ type pathReport struct {
 	MTU         int                 `json:"mtu"`
 	// Latency in nanoseconds from each interface to the next, -1 where it is not announced.
 	Latency    []time.Duration `json:"latency"`
+	EPIC       bool            `json:"epic"` // offered; see --epic
 	Status     string          `json:"status,omitempty"`
 	StatusInfo string          `json:"status_info,omitempty"`
 	LocalIP    *netip.Addr     `json:"local_ip,omitempty"`
@@ -194,7 +195,7 @@ func (l *pathList) fill(h *scionnet.Host, paths []pathsel.Path, probes []scionne
 			Fingerprint: shown(p.Fingerprint), FullFingerprint: p.Fingerprint,
 			Hops:     append([]pathsel.Interface{}, p.Interfaces...),
 			Sequence: sequence(p), NextHop: d.NextHop,
-			Expiry: p.Expiry, MTU: p.MTU, Latency: d.Latency, Bandwidth: p.Bandwidth,
+			Expiry: p.Expiry, MTU: p.MTU, Latency: d.Latency, EPIC: d.EPIC, Bandwidth: p.Bandwidth,
 		}
 		if p.LatencyKnown {
 			ms := milliseconds(p.Latency)

@@ -30,6 +30,7 @@ var inText = map[string]string{
 	"--nat off":                   "TestRealNetwork",
 	"masquerade to :FROM-TO":      "TestNAT",
 	"--acl '- 1-ff00:0:112#1, +'": "TestHiddenPaths",
+	"braid paths --json":          "TestHiddenPaths",
 	"braid testbed up":            "TestTutorial",
 }
 

@@ -23,6 +23,7 @@ func scionFlags() []cli.Flag {
 		&cli.StringFlag{Name: "sciond", Category: category, Usage: "use the SCION daemon at `HOST:PORT`, or \"default\" for 127.0.0.1:30255"},
 		&cli.StringFlag{Name: "local", Aliases: []string{"l"}, Category: category, Usage: "local `IP` address to send from (also SCION_LOCAL_ADDR)"},
 		&cli.StringFlag{Name: "nat", Value: "auto", Category: category, Usage: "`MODE` auto: ask the routers of the AS at which address they see this host, and go on while that is another one; on: always go on; off: do not ask"},
+		&cli.BoolFlag{Name: "epic", Category: category, Usage: "send with EPIC along paths that offer it (see braid paths --json): the routers of their last two ASes then check each packet. The clock must be right to a second"},
 		&cli.StringFlag{Name: "bootstrap", Value: "auto", Category: category, Usage: "where a host without SCION configuration gets one: `SERVER` is the URL of a discovery server, auto (ask the network for one, as braid bootstrap does), or off"},
 		&cli.StringFlag{Name: "isd-as", Category: category, Usage: "the local `ISD-AS`, where the environment file names several"},
 	}
@@ -47,7 +48,7 @@ func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
 	if c.NAT, err = scionnet.ParseNAT(cmd.String("nat")); err != nil {
 		return c, usageErrorf("--nat: %w", err)
 	}
-	c.Logger = log
+	c.Logger, c.EPIC = log, cmd.Bool("epic")
 	if dir, ok := ownSetup(cmd, c); ok && bootstrap.Has(dir) {
 		c.ConfigDir = dir
 	}

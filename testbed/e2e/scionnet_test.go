@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -185,7 +186,57 @@ func TestDiamond(t *testing.T) {
 		})
 	})
 	t.Run("AcceptorLearnsThePath", n.acceptorLearnsThePath)
+	for name, listen := range map[string]scionnet.ListenConfig{"EPIC": {}, "PlainEPIC": {PlainPackets: true}} {
+		t.Run(name, func(t *testing.T) { n.epic(t, listen) })
+	}
 	t.Run("CutFarAway", n.cutFarAway)
+}
+
+// epic sends with EPIC from the first AS. Stock routers of the last two ASes of a path drop packets whose MACs are
+// wrong, so the suite passes only if all are right.
+func (n ends) epic(t *testing.T, listen scionnet.ListenConfig) {
+	h, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: n.network.ConfigDir(n.a.IA()), LocalIP: n.network.HostIP(n.a.IA()), EPIC: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	pair := func(t *testing.T) conformance.Pair {
+		p := ends{n.network, h, n.b, scionnet.ListenConfig{}}.pair(t)
+		p.Dialer = listenWith(t, h, listen)
+		return p
+	}
+	socket, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.network.HostIP(n.b.IA()), 31999)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	d, err := h.OpenDatagrams(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	offered := 0
+	for i, p := range pair(t).Paths {
+		if !h.Details(p).EPIC {
+			continue
+		}
+		offered++
+		remote := scionnet.Addr{IA: n.b.IA(), Host: n.network.HostIP(n.b.IA()), Port: 31999}
+		message := fmt.Sprintf("%c over path %d", 0x40, i)
+		if err := d.SendOver(t.Context(), []byte(message), remote, p); err != nil {
+			t.Fatal(err)
+		}
+		_ = socket.SetReadDeadline(time.Now().Add(patience))
+		b := make([]byte, 1500)
+		size, err := socket.Read(b)
+		if b = b[:size]; err != nil || !strings.HasSuffix(string(b), message) || b[8] != 3 {
+			t.Fatalf("%v, over %s: % x", err, p.Fingerprint, b)
+		}
+	}
+	if offered < 6 {
+		t.Errorf("%d paths offer EPIC, want at least 6", offered)
+	}
+	conformance.Run(t, pair)
 }
 
 func (n ends) paths(t *testing.T) {
