@@ -34,12 +34,18 @@ func (t *Torrent) Move(dir string, data bool) error {
 	state, unknown := t.state, t.options.Source.IsMagnet() && t.options.Storage.Dir != ""
 	t.moves++
 	this := t.moves
-	t.mu.Unlock()
+	var refused error
 	switch {
 	case state == Removed:
-		return failed(fmt.Errorf("it is %s", state))
+		refused = fmt.Errorf("it is %s", state)
 	case unknown && data:
-		return failed(errors.New("it is not known yet what is in it"))
+		refused = errors.New("it is not known yet what is in it")
+	case data: // from now on, so that nobody takes the old place for the last one
+		t.move = &MoveStatus{To: dir, Total: t.last.Have}
+	}
+	t.mu.Unlock()
+	if refused != nil {
+		return failed(refused)
 	}
 	t.node.background(func() { t.moveAway(this, dir, data) })
 	return nil
@@ -63,7 +69,11 @@ func (t *Torrent) moveAway(this int, dir string, data bool) {
 	t.mu.Lock()
 	superseded := this != t.moves
 	t.mu.Unlock()
-	if state == Removed || superseded || t.node.ctx.Err() != nil || isSameDir(t.Options().Storage.Dir, dir) {
+	if state == Removed || superseded || t.node.ctx.Err() != nil {
+		return
+	}
+	if isSameDir(t.Options().Storage.Dir, dir) {
+		t.endMove("changed")
 		return
 	}
 	if err := t.stop(Moving); err != nil {
@@ -100,15 +110,20 @@ func (t *Torrent) moveOn(before State) {
 	}
 	if err != nil {
 		t.logger().Error("the data cannot be moved", "error", err)
-	}
-	t.mu.Lock()
-	t.move, t.abort = nil, nil
-	t.mu.Unlock()
-	if err == nil {
-		t.changed("moved")
+		t.endMove("changed")
+	} else {
+		t.endMove("moved")
 	}
 	t.goOn(before)
 	t.save()
+}
+
+// endMove has nobody wait for a move any longer, and tells how it has ended.
+func (t *Torrent) endMove(event string) {
+	t.mu.Lock()
+	t.move, t.abort = nil, nil
+	t.mu.Unlock()
+	t.changed(event)
 }
 
 // copyAway brings the data to moveTo, and deletes it in the old place. Each step is kept before the next

@@ -248,6 +248,7 @@ func (t *Torrent) tellDone(r *run) {
 	if p.Err == nil && told {
 		return
 	}
+	t.moveComplete(p) // first, so that whoever hears of completion sees that the data is about to move
 	if p.Err != nil {
 		t.node.stream.publish(NewFailed(p.Name, t.InfoHash(), p.Err))
 	} else {
@@ -258,7 +259,6 @@ func (t *Torrent) tellDone(r *run) {
 	}
 	t.save()
 	t.node.poke()
-	t.moveComplete(p)
 }
 
 // describe takes over what peers have said of a magnet link, so that it is kept.

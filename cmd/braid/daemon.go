@@ -92,13 +92,14 @@ func runDaemon(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, served.Close()) }()
+	work := service.Open(n, log)
 	s.Serve()
 	if err := n.Restore(ctx); err != nil {
 		log.Error("torrents of the state directory are left out", "error", err)
 	}
 	working, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	go func() { defer close(ended); service.Run(working, n, log) }()
+	go func() { defer close(ended); work.Run(working) }()
 	defer func() { stop(); <-ended }()
 	sayReady(cmd, n, s.Addresses(), served)
 	return superviseDaemon(ctx, hangups, n, func() error { return access.Reload() }, log)

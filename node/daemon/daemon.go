@@ -18,20 +18,33 @@ import (
 // maxBehind bounds the events that wait while a directory is read.
 const maxBehind = 4096
 
-// Run works until the context ends. Programs that run then are ended.
-func Run(ctx context.Context, n *node.Node, log *slog.Logger) {
-	events := n.Subscribe(maxBehind)
-	defer events.Close()
-	w := &watcher{node: n, log: log, seen: map[string]stamp{}}
-	s := newScripts(ctx, log)
-	began := time.Now()
+// Daemon does what the settings of a node say.
+type Daemon struct {
+	node   *node.Node
+	log    *slog.Logger
+	events *node.Subscription
+	began  time.Time
+}
+
+// Open makes a daemon that hears of all that happens to the node from now on. Open it before torrents are
+// added or restored, and call Run: a torrent may become complete in between.
+func Open(n *node.Node, log *slog.Logger) *Daemon {
+	return &Daemon{node: n, log: log, began: time.Now(), events: n.Subscribe(maxBehind)}
+}
+
+// Run works until the context ends. Programs that run then are ended. A daemon runs once.
+func (d *Daemon) Run(ctx context.Context) {
+	n := d.node
+	defer d.events.Close()
+	w := &watcher{node: n, log: d.log, seen: map[string]stamp{}}
+	s := newScripts(ctx, d.log)
 	settings := make(chan struct{}, 1)
 	var working sync.WaitGroup
 	working.Go(func() { w.run(ctx, settings) })
 	defer working.Wait()
 	defer s.wait()
 	for {
-		e, err := events.Next(ctx)
+		e, err := d.events.Next(ctx)
 		if err != nil {
 			return
 		}
@@ -43,11 +56,11 @@ func Run(ctx context.Context, n *node.Node, log *slog.Logger) {
 				case settings <- struct{}{}:
 				default:
 				}
-			case "moved":
+			case "moved", "changed":
 				s.arrived(n, e.InfoHash)
 			}
 		case event.Done:
-			s.completed(n, e.InfoHash, began)
+			s.completed(n, e.InfoHash, d.began)
 		}
 	}
 }

@@ -64,8 +64,8 @@ func TestWatch(t *testing.T) {
 	n := open(t)
 	from := t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); Run(ctx, n, slog.New(slog.NewTextHandler(t.Output(), nil))) }()
+	ended, d := make(chan struct{}), Open(n, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	go func() { defer close(ended); d.Run(ctx) }()
 	defer func() { stop(); <-ended }()
 	for i, then := range []string{"keep", "rename", "delete"} {
 		dir := t.TempDir()
@@ -115,8 +115,8 @@ func TestScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); Run(ctx, n, slog.New(slog.NewTextHandler(t.Output(), nil))) }()
+	ended, d := make(chan struct{}), Open(n, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	go func() { defer close(ended); d.Run(ctx) }()
 	defer func() { stop(); <-ended }()
 	if _, err := n.Add(t.Context(), node.Options{Source: src, Peers: seed.Listening(), Labels: []string{"a", "b"}}); err != nil {
 		t.Fatal(err)
@@ -126,6 +126,47 @@ func TestScript(t *testing.T) {
 	want := fmt.Sprintf("0|%s|%s|%s|%d|a,b\n", src.Name, src.InfoHash.HexString(), n.Dir(), src.Layout.Length)
 	if err != nil || string(got) != want {
 		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+}
+
+// A torrent whose complete data goes to another directory has its program run afterwards, also if the data
+// cannot be moved.
+func TestScriptAfterMove(t *testing.T) {
+	for name, fits := range map[string]bool{"moved": true, "stays": false} {
+		t.Run(name, func(t *testing.T) {
+			seed, n := open(t), open(t)
+			dir, complete, out := t.TempDir(), t.TempDir(), t.TempDir()
+			src := create(t, dir, "file")
+			if _, err := seed.Add(t.Context(), node.Options{Source: src, Storage: node.Storage{Kind: "file", Dir: dir, Complete: true}}); err != nil {
+				t.Fatal(err)
+			}
+			want := complete
+			if !fits { // a file of somebody else is in the way
+				want = n.Dir()
+				if err := os.WriteFile(filepath.Join(complete, "file"), []byte("foreign"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			script, result := filepath.Join(out, "script"), filepath.Join(out, "result")
+			text := fmt.Sprintf("#!/bin/sh\necho \"$BRAID_DIR $(wc -c <\"$BRAID_DIR/file\")\" >%s.new && mv %s.new %s\n", result, result, result)
+			if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Change(func(s *node.Settings) { s.Script, s.CompleteDir = script, complete }); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended, d := make(chan struct{}), Open(n, slog.New(slog.NewTextHandler(t.Output(), nil)))
+			go func() { defer close(ended); d.Run(ctx) }()
+			defer func() { stop(); <-ended }()
+			if _, err := n.Add(t.Context(), node.Options{Source: src, Peers: seed.Listening()}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the program", func() bool { _, err := os.Stat(result); return err == nil })
+			if got, err := os.ReadFile(result); err != nil || string(got) != fmt.Sprintf("%s %d\n", want, src.Layout.Length) {
+				t.Errorf("%q, %v; want %d bytes in %s", got, err, src.Layout.Length, want)
+			}
+		})
 	}
 }
 

@@ -63,14 +63,22 @@ func (s *scripts) completed(n *node.Node, infoHash string, began time.Time) {
 	s.start(n.Settings(), status)
 }
 
-// arrived is called when the data of a torrent is where it belongs.
+// arrived is called when the data of a torrent may be where it belongs, or stay where it is after a move
+// that has failed.
 func (s *scripts) arrived(n *node.Node, infoHash string) {
+	t, err := n.Torrent(infoHash)
+	var status node.Status
+	if err == nil {
+		if status = t.Status(); status.Moving != nil {
+			return
+		}
+	}
 	s.mu.Lock()
 	due := s.moving[infoHash]
 	delete(s.moving, infoHash)
 	s.mu.Unlock()
-	if t, err := n.Torrent(infoHash); due && err == nil {
-		s.start(n.Settings(), t.Status())
+	if due && err == nil {
+		s.start(n.Settings(), status)
 	}
 }
 
