@@ -119,9 +119,10 @@ func TestPauseAndResume(t *testing.T) {
 	data, out := t.TempDir(), t.TempDir()
 	src := create(t, data, "file", 4<<20)
 	seeder, _ := seedOf(t, src, data)
-	n := open(t, Config{Client: client.Config{Limits: client.Limits{Download: 16e6}}})
-	x := add(t, n, Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening()})
-	eventually(t, "half of the data", func() bool { return x.Progress().Fetched > 2<<20 })
+	n := open(t, Config{Adjustable: true})
+	// The rate leaves half a minute for the pause. It holds until then only.
+	x := add(t, n, Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening(), Rates: Rates{Download: 1e6}})
+	eventually(t, "a part of the data", func() bool { return x.Progress().Fetched > 128<<10 })
 	if err := x.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +136,9 @@ func TestPauseAndResume(t *testing.T) {
 	eventually(t, "the seeder to lose its peer", func() bool { return seeder.Stats().Peers == 0 })
 	if again := x.Progress(); again.Fetched != p.Fetched || isClosed(x.Done()) {
 		t.Errorf("%d bytes came while it was paused", again.Fetched-p.Fetched)
+	}
+	if err := x.Set(Change{Rates: &Rates{}}); err != nil {
+		t.Fatal(err)
 	}
 	if err := x.Resume(t.Context()); err != nil {
 		t.Fatal(err)
@@ -614,12 +618,12 @@ func TestLimits(t *testing.T) {
 		t.Error("limits of a node that is not adjustable were changed")
 	}
 	n := open(t, Config{Adjustable: true, State: state})
-	slow := Rates{Download: 4e6, Upload: 1e6}
+	slow := Rates{Download: 1e6, Upload: 1e6} // half a minute, which ends with the limit
 	x := add(t, n, Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening(), Rates: slow})
 	y := add(t, n, Options{Source: other, Storage: fileIn(out), Peers: seeder.Listening()})
 	wait(t, "the other", y.Done())
 	if isClosed(x.Done()) {
-		t.Error("4 MiB came at 4 Mbit/s before 1 MiB did at any rate")
+		t.Error("4 MiB came at 1 Mbit/s before 1 MiB did at any rate")
 	}
 	if err := x.Set(Change{Rates: &Rates{Download: 1}}); err == nil {
 		t.Error("too low a limit was taken")

@@ -152,7 +152,7 @@ func TestTorrent(t *testing.T) {
 	}
 	listen := must[v1.Session](t)(from.Session(ctx)).Listen
 	dir := t.TempDir()
-	slowly := &v1.Limits{DownloadMbitS: 3}
+	slowly := &v1.Limits{DownloadMbitS: 0.1} // half a minute, which ends once the connection was seen
 	must[v1.Added](t)(to.Add(ctx, v1.AddTorrent{Torrent: src.Torrent(), Directory: dir, Peers: listen, Limits: slowly}))
 	if again := must[v1.Added](t)(to.Add(ctx, v1.AddTorrent{Source: src.Magnet()})); !again.Existed {
 		t.Errorf("added twice: %+v", again)
@@ -160,14 +160,16 @@ func TestTorrent(t *testing.T) {
 	var d v1.TorrentDetail
 	var paths []v1.Path // while data comes: complete peers part
 	var sources map[string]int
+	eventually(t, "the connection", func() bool {
+		sources = must[v1.TorrentDetail](t)(to.Show(ctx, hash)).PeerSources
+		paths = must[[]v1.Path](t)(to.Paths(ctx, hash))
+		return len(sources) > 0 && len(paths) > 0 && paths[0].Share > 0
+	})
+	if err := to.Set(ctx, hash, v1.Change{Limits: &v1.Limits{}}); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "the download", func() bool {
 		d = must[v1.TorrentDetail](t)(to.Show(ctx, hash))
-		if now := must[[]v1.Path](t)(to.Paths(ctx, hash)); len(now) > 0 {
-			paths = now
-		}
-		if len(d.PeerSources) > 0 {
-			sources = d.PeerSources
-		}
 		return d.State == "seeding"
 	})
 	if d.HaveBytes != 300_000 || d.FetchedBytes != 300_000 || d.PiecesDone != 10 || d.Directory != dir || d.Name != "file" || d.Number != 1 {
