@@ -140,11 +140,7 @@ func TestCauses(t *testing.T) {
 		})
 		t.Run("no pieces", func(t *testing.T) {
 			t.Parallel()
-			other := braid(t, dir, "download", "file.torrent", "-o", t.TempDir(), "--config-dir", n.ConfigDir(from), "--listen", there(from, 31002), "--json")
-			if err := other.Start(); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+			started(t, dir, "download", "file.torrent", "-o", t.TempDir(), "--config-dir", n.ConfigDir(from), "--listen", there(from, 31002), "--json")
 			must(t, client.PiecesMissing, "missing pieces", nil, "--peer", there(from, 31002))
 		})
 		t.Run("unknown AS", func(t *testing.T) {

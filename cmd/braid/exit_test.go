@@ -139,9 +139,12 @@ func TestReaderGone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	smallTorrent(t, dir)
-	stopped := make(chan struct{}, 1)
+	started, stopped := make(chan struct{}, 1), make(chan struct{}, 1)
 	tracker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("event") == "stopped" {
+		switch r.FormValue("event") {
+		case "started":
+			started <- struct{}{}
+		case "stopped":
 			stopped <- struct{}{}
 		}
 		fmt.Fprint(w, "d8:intervali1800e5:peers0:e")
@@ -162,6 +165,7 @@ func TestReaderGone(t *testing.T) {
 			t.Fatalf("no events: %s", said.String())
 		}
 	}
+	<-started // a tracker that knows nothing of the seed is told nothing of its end
 	out.Close()
 	_ = seed.Wait() // with the code that is looked at
 	if code := seed.ProcessState.ExitCode(); code != exitFailed || strings.Count(said.String(), "broken pipe") != 1 {

@@ -66,8 +66,9 @@ func TestLyingGateway(t *testing.T) {
 		return done, log
 	}
 	// At this rate the liar needs half a second for a piece. Without a limit, all its pieces may have arrived before
-	// the first one is hashed.
-	honest, corrupts, stalls := gateway("honest", "20mbit"), gateway("corrupts", "4mbit"), gateway("stalls", "10kbit")
+	// the first one is hashed. The honest one needs four seconds for all, so that the liar is asked for pieces even
+	// if it is found late.
+	honest, corrupts, stalls := gateway("honest", "6mbit"), gateway("corrupts", "4mbit"), gateway("stalls", "10kbit")
 	// This has all of them join. They find their caches complete, and claim everything from then on.
 	for _, e := range []event.Ready{honest, corrupts} {
 		download(t, "--transport", "tcp", "--tracker", e.Trackers[0], "--tracker", stalls.Trackers[0])

@@ -117,8 +117,11 @@ func watchAndFollow(t *testing.T, dir, set string, data []byte, from, to []strin
 	has(t, filepath.Join(dir, "out/set/before"), []byte("new"))
 
 	// A file changes, and another one goes.
+	// Both happen at once: a machine with other work takes its time to write a file, and a state in between
+	// is one that a receiver may pass over.
 	copy(data[1<<20:], "changed")
-	if err := errors.Join(os.WriteFile(filepath.Join(set, "file"), data, 0o600), os.Remove(filepath.Join(set, "before"))); err != nil {
+	changed := filepath.Join(dir, "changed")
+	if err := errors.Join(os.WriteFile(changed, data, 0o600), os.Rename(changed, filepath.Join(set, "file")), os.Remove(filepath.Join(set, "before"))); err != nil {
 		t.Fatal(err)
 	}
 	third := next()

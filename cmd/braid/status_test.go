@@ -16,7 +16,7 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	smallTorrent(t, dir)
-	_, wait := runningSeed(t, dir, "file.torrent", "--status", "now", "--seed-time", "2s")
+	_, seed := started(t, dir, "seed", "file.torrent", "--listen", "127.0.0.1:0", "--json", "--status", "now")
 	name := filepath.Join(dir, "now")
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if b, err := os.ReadFile(name); err == nil && !json.Valid(b) {
@@ -31,7 +31,10 @@ func TestStatus(t *testing.T) {
 	if text := must(t, dir, "paths", "--status", "now"); !strings.HasPrefix(text, "file: ") || !strings.Contains(text, ", 100%, down ") {
 		t.Error(text)
 	}
-	if _, err := wait(); err != nil {
+	if err := seed.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := seed.Wait(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(name); !os.IsNotExist(err) {

@@ -68,11 +68,12 @@ func (x *terminal) shows(what string, wanted func(screen string) bool) string {
 // everything else, and none in what has scrolled off.
 func TestTerminal(t *testing.T) {
 	dir := t.TempDir()
-	smallTorrent(t, dir)
+	randomFile(t, dir, 70, 500<<10) // at its rate it takes longer than the test
+	must(t, dir, "create", "file")
 	peer := smallSeed(t, dir)
 	x := newTerminal(t, dir, 80, 24)
 	const head, path = "file  [", "  tcp  "
-	frames := func(screen string) int { return strings.Count(screen, "% of 48.8 KiB") }
+	frames := func(screen string) int { return strings.Count(screen, "% of 500 KiB") }
 	x.enter("clear; seq 30; $BRAID download file.torrent -o out --download-rate 10kbit --peer " + peer)
 	x.shows("the first frame", func(s string) bool { return frames(s) == 1 && strings.Contains(s, path) })
 	for _, size := range [][2]int{{50, 12}, {120, 40}, {30, 10}, {80, 24}} {
@@ -81,7 +82,7 @@ func TestTerminal(t *testing.T) {
 		x.shows(fmt.Sprint("one frame at ", size), func(s string) bool {
 			lines := strings.Split(s, "\n")
 			i := len(lines) - 2
-			return frames(s) == 1 && i >= 30 && strings.Contains(lines[i], "48.8 KiB") && strings.HasPrefix(lines[i], head) == bar && lines[i-1] == "30"
+			return frames(s) == 1 && i >= 30 && strings.Contains(lines[i], "500 KiB") && strings.HasPrefix(lines[i], head) == bar && lines[i-1] == "30"
 		})
 	}
 	x.tmux("send-keys", "C-z")
