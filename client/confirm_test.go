@@ -4,10 +4,28 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"braid/storage"
 )
+
+// seedPart is a session that serves so many bytes of a torrent, and all of it once rest was called.
+func seedPart(t *testing.T, src Source, data string, size int64) (seeder *Session, rest func()) {
+	t.Helper()
+	var gate sync.RWMutex
+	var free atomic.Int64
+	free.Store(size)
+	gate.Lock()
+	rest = sync.OnceFunc(gate.Unlock)
+	seeder = openSession(t, Config{Listen: []Peer{mustPeer(t, "127.0.0.1:0")}})
+	t.Cleanup(rest) // before the session is closed
+	if _, err := seeder.Add(src, gated{storage.OpenVerified(data, testLog(t)), &gate, &free}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return seeder, rest
+}
 
 // What happens to a file in the middle of a download is noticed before the download says that it is complete, and what is gone
 // is fetched again.
@@ -38,10 +56,7 @@ func TestFilesThatGoAway(t *testing.T) {
 			writeRandom(t, filepath.Join(data, "set", "a"), 1<<20)
 			writeRandom(t, filepath.Join(data, "set", "b"), 8<<20)
 			src := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{PieceLength: 64 << 10}).Source
-			seeder := openSession(t, Config{Listen: []Peer{mustPeer(t, "127.0.0.1:0")}, Limits: Limits{Upload: 80e6}})
-			if _, err := seeder.Add(src, storage.OpenVerified(data, testLog(t)), Options{}); err != nil {
-				t.Fatal(err)
-			}
+			seeder, rest := seedPart(t, src, data, 7<<20)
 			store, err := storage.Open(c.kind, out, testLog(t))
 			if err != nil {
 				t.Fatal(err)
@@ -54,6 +69,7 @@ func TestFilesThatGoAway(t *testing.T) {
 			if err := c.harm(filepath.Join(out, "set", "b.part")); err != nil {
 				t.Fatal(err)
 			}
+			rest()
 			p := wait(t, tr)
 			if p.Have != p.Total || p.Fetched <= p.Total {
 				t.Errorf("%d of %d bytes, %d fetched", p.Have, p.Total, p.Fetched)
@@ -83,10 +99,7 @@ func TestDatabaseThatGoesAway(t *testing.T) {
 	data, out := t.TempDir(), t.TempDir()
 	writeRandom(t, filepath.Join(data, "file"), 4<<20)
 	src := makeTorrent(t, filepath.Join(data, "file"), CreateOptions{PieceLength: 64 << 10}).Source
-	seeder := openSession(t, Config{Listen: []Peer{mustPeer(t, "127.0.0.1:0")}, Limits: Limits{Upload: 40e6}})
-	if _, err := seeder.Add(src, storage.OpenVerified(data, testLog(t)), Options{}); err != nil {
-		t.Fatal(err)
-	}
+	seeder, rest := seedPart(t, src, data, 3<<20)
 	store, err := storage.Open(storage.KindBolt, out, testLog(t))
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +116,7 @@ func TestDatabaseThatGoesAway(t *testing.T) {
 	if err := os.Remove(all[0]); err != nil {
 		t.Fatal(err)
 	}
+	rest()
 	<-tr.Done()
 	if err := tr.Progress().Err; err == nil || !strings.Contains(err.Error(), "start again") {
 		t.Errorf("a download into a deleted database: %v", err)

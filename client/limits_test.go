@@ -83,7 +83,7 @@ func TestUploadRateIsSharedBetweenPeers(t *testing.T) {
 	src := makeTorrent(t, dir+"/set", CreateOptions{PieceLength: 16 << 10}).Source
 	seeder := openSession(t, Config{Listen: []Peer{mustPeer(t, "127.0.0.1:0")}, Limits: Limits{Upload: rate}})
 	var gate sync.RWMutex
-	serving, err := seeder.Add(src, gated{storage.OpenVerified(dir, testLog(t)), &gate}, Options{})
+	serving, err := seeder.Add(src, gated{storage.OpenVerified(dir, testLog(t)), &gate, nil}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -13,27 +14,31 @@ import (
 	"braid/storage"
 )
 
-// gated is a store that reads nothing while its gate is locked: no download ends before all connections are made.
+// gated is a store that reads only so many bytes while its gate is locked: no download ends before all connections
+// are made, or before something has happened in its middle.
 type gated struct {
 	storage.Store
 	gate *sync.RWMutex
+	free *atomic.Int64 // bytes that pass the locked gate; nil: none
 }
 
 func (s gated) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
 	t, err := s.Store.OpenTorrent(ctx, info, hash)
 	inner := t.Piece
-	t.Piece = func(p metainfo.Piece) engine.PieceImpl { return gatedPiece{inner(p), s.gate} }
+	t.Piece = func(p metainfo.Piece) engine.PieceImpl { return gatedPiece{inner(p), s} }
 	return t, err
 }
 
 type gatedPiece struct {
 	engine.PieceImpl
-	gate *sync.RWMutex
+	store gated
 }
 
 func (p gatedPiece) ReadAt(b []byte, off int64) (int, error) {
-	p.gate.RLock()
-	defer p.gate.RUnlock()
+	if free := p.store.free; free == nil || free.Add(-int64(len(b))) < 0 {
+		p.store.gate.RLock()
+		defer p.store.gate.RUnlock()
+	}
 	return p.PieceImpl.ReadAt(b, off)
 }
 
@@ -47,7 +52,7 @@ func TestPathSelection(t *testing.T) {
 	seeder := openFan(t, Config{}, "127.0.0.1", 1)
 	var gate sync.RWMutex
 	for _, s := range []Source{one, two} {
-		if _, err := seeder.Add(s, gated{storage.OpenVerified(data, testLog(t)), &gate}, Options{}); err != nil {
+		if _, err := seeder.Add(s, gated{storage.OpenVerified(data, testLog(t)), &gate, nil}, Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,7 +127,11 @@ func TestSeederSeesPaths(t *testing.T) {
 	randomFiles(t, data, "set", 4<<20)
 	src := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{}).Source
 	seeder := openFan(t, Config{}, "127.0.0.1", 1)
-	serving, err := seeder.Add(src, storage.OpenVerified(data, testLog(t)), Options{})
+	var gate sync.RWMutex
+	gate.Lock()
+	open := sync.OnceFunc(gate.Unlock)
+	defer open()
+	serving, err := seeder.Add(src, gated{storage.OpenVerified(data, testLog(t)), &gate, nil}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +140,8 @@ func TestSeederSeesPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	until(t, serving, "all four connected", func(p Progress) bool { return len(p.Paths) == 4 })
+	open()
 	wait(t, tr)
 	until(t, serving, "all four seen", func(p Progress) bool {
 		var sent uint64
