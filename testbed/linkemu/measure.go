@@ -198,9 +198,11 @@ func drive(ctx context.Context, l *Link, ends wire, load Load) (record, error) {
 	for range cap(batch) {
 		batch = append(batch, make([]byte, load.Size))
 	}
+	came := uint64(0)
 	take := func() (fresh bool, err error) {
 		_, err = ends.receive(1, func(p []byte, at instant) {
 			fresh = true
+			came++
 			if len(p) == load.Size {
 				if n := binary.BigEndian.Uint64(p); n < uint64(len(r.received)) {
 					r.received[n] = at
@@ -229,7 +231,8 @@ func drive(ctx context.Context, l *Link, ends wire, load Load) (record, error) {
 		}
 		ends.wait(wake, load.Rate == 0)
 	}
-	// The remaining packets are on the link or in a buffer, unless the machine lost them.
+	// The remaining packets are on the link or in a buffer, unless the machine lost them. The link counts a
+	// packet before it sends it.
 	for quiet := l.clock.now() + time.Second; l.clock.now() < quiet && ctx.Err() == nil; {
 		c, _ := l.Counters()
 		fresh, err := take()
@@ -238,13 +241,12 @@ func drive(ctx context.Context, l *Link, ends wire, load Load) (record, error) {
 		}
 		if fresh || l.holds() {
 			quiet = l.clock.now() + time.Second/5
-		} else if c.seen() == uint64(len(r.sent)) {
+		} else if c.seen() == uint64(len(r.sent)) && came >= c.Packets {
 			break
 		}
 		ends.wait(l.clock.now()+time.Millisecond, false)
 	}
-	_, err := take()
-	return r, errors.Join(err, ctx.Err())
+	return r, ctx.Err()
 }
 
 // quota says how many packets to send now, and when to send the next ones.
