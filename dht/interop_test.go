@@ -21,10 +21,19 @@ import (
 //	announce HASH ...    each node announces one of them; the answer is HASH:PORT ...
 //	find HASH:PORT ...   each node looks for all of them; the answer counts what was found
 const libtorrentNodes = `
-import libtorrent as lt, sys, threading, time
+import libtorrent as lt, os, socket, sys, threading, time
 boot, n = sys.argv[1], int(sys.argv[2])
+def free_port(): # libtorrent announces the port of UDP, but tells only that of TCP, which may be another one
+    while True:
+        with socket.socket(type=socket.SOCK_DGRAM) as u, socket.socket() as t:
+            u.bind(('127.0.0.1', 0))
+            try:
+                t.bind(u.getsockname())
+            except OSError:
+                continue
+            return u.getsockname()[1]
 sessions = [lt.session({
-    'listen_interfaces': '127.0.0.1:0', 'enable_dht': True, 'enable_lsd': False, 'enable_upnp': False, 'enable_natpmp': False,
+    'listen_interfaces': '127.0.0.1:%d' % free_port(), 'enable_dht': True, 'enable_lsd': False, 'enable_upnp': False, 'enable_natpmp': False,
     'dht_bootstrap_nodes': boot, 'dht_restrict_routing_ips': False, 'dht_restrict_search_ips': False, 'dht_enforce_node_id': False,
     'dht_prefer_verified_node_ids': False, 'dht_ignore_dark_internet': False,
     'dht_block_ratelimit': 1000000, 'dht_upload_rate_limit': 10000000, # all nodes have one address here
@@ -48,6 +57,9 @@ for line in sys.stdin:
             end = time.time() + 30 # it announces only once it has found nodes
             while time.time() < end and not any(isinstance(a, lt.dht_bootstrap_alert) for a in s.pop_alerts()):
                 time.sleep(0.05)
+            while time.time() < end and s.status().dht_nodes < 8: # with fewer, it announces to nodes where nobody looks
+                s.dht_get_peers(lt.sha1_hash(os.urandom(20)))
+                time.sleep(0.2)
             handle.force_dht_announce()
             handles.append(handle)
         print(*['%s:%d' % (h, s.listen_port()) for s, h in zip(sessions, args)], flush=True)
@@ -163,6 +175,17 @@ func TestForeignNodes(t *testing.T) {
 			boot = append(boot, ours[0].members[0].socket.Addr())
 		}
 		ours = append(ours, serveLocal(t, boot...))
+	}
+	for i, s := range ours { // a node that knows nobody yet announces to nobody
+		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			found, err := s.FindPeers(t.Context(), torrentOf(-1-i))
+			if err == nil && len(found.Results) == 1 && len(found.Results[0].Closest) >= 8 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("braid's node %d knows too few others: %+v, %v", i, found, err)
+			}
+		}
 	}
 	boot, n := ours[0].members[0].socket.Addr().String(), fmt.Sprint(each)
 	foreigners := []*foreign{startForeign(t, each, "/usr/bin/python3", "-c", libtorrentNodes, boot, n)}
