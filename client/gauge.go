@@ -230,11 +230,11 @@ func (g *gauges) find(f engineAddr) *gauge {
 func (x *gauge) counts(n int64, now time.Time) {
 	outstanding := int(x.outstanding.Add(n))
 	if x.restart.Swap(false) {
-		x.pipeline = pipeline{since: now, last: now}
+		x.pipeline = pipeline{since: now}
 	}
 	if n > 0 {
 		x.pipeline = x.pipeline.sent(outstanding, now)
-	} else if x.pipeline = x.pipeline.answered(now); x.pipeline.isHalf(outstanding) {
+	} else if x.pipeline = x.pipeline.answered(outstanding, now); x.pipeline.isDue(outstanding) {
 		x.pipeline = x.pipeline.look(now, x.roundTrip())
 	}
 	x.deepen()
@@ -250,6 +250,10 @@ func (x *gauge) roundTrip() time.Duration {
 // deepen has the engine's next batch fill the pipeline.
 func (x *gauge) deepen() {
 	if x.peak != nil {
-		*x.peak = (max(x.pipeline.target, wire.FirstRequests) + 1) / 2
+		target := x.pipeline.target
+		if target == 0 {
+			target = firstBatch(x.roundTrip())
+		}
+		*x.peak = (target + 1) / 2
 	}
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -34,47 +35,84 @@ func TestPipeline(t *testing.T) {
 		{16, 0, time.Minute, wire.FirstRequests},
 		{1, 0, 0, wire.FirstRequests},
 	} {
-		var p pipeline
+		p := pipeline{target: c.outstanding}
 		now := time.Unix(1e9, 0)
 		for n := range c.outstanding {
 			p = p.sent(n+1, now)
 		}
+		each := c.half / time.Duration((c.outstanding+1)/2)
 		for n := c.outstanding - 1; 2*n > c.outstanding; n-- {
-			if p.isHalf(n) {
+			if p = p.answered(n, now.Add(each*time.Duration(c.outstanding-n))); p.isDue(n) {
 				t.Errorf("%+v: looked at with %d outstanding", c, n)
 			}
 		}
-		if !p.isHalf(c.outstanding / 2) {
+		if !p.isDue(c.outstanding / 2) {
 			t.Errorf("%+v: not looked at", c)
 		}
-		p = p.answered(now).look(now.Add(c.half), c.trip)
-		if p.target != c.want || p.isHalf(0) { // the rest changes nothing
+		p = p.answered(c.outstanding/2, now.Add(c.half)).look(now.Add(c.half), c.trip)
+		if p.target != c.want || p.isDue(0) { // the rest changes nothing
 			t.Errorf("%+v: %+v", c, p)
 		}
 	}
 }
 
 // A peer that answers all at once and then pauses, as Transmission does, gets larger batches until it cannot
-// answer half of one at once.
+// answer half of one at once. So does one in slow start.
 func TestPipelineOfPulses(t *testing.T) {
+	const ms = time.Millisecond
+	steady := [4]float64{0.25, 0.25, 0.25, 0.25}
 	for _, c := range []struct {
-		lasted, pause time.Duration
-		want          int
+		name   string
+		batch  int // 0: the first one
+		trip   time.Duration
+		lasted time.Duration // until the next look
+		parts  [4]float64    // of this time, for each quarter of the requests that are answered until then
+		want   int
 	}{
-		{500 * time.Millisecond, 490 * time.Millisecond, 200},
-		{500 * time.Millisecond, 400 * time.Millisecond, 200},
-		{500 * time.Millisecond, 100 * time.Millisecond, 100}, // it answers all the time
-		{700 * time.Millisecond, 690 * time.Millisecond, 100},
+		{"after a pause", 320, ms, 500 * ms, [4]float64{0.98, 0, 0, 0.02}, 640},
+		{"half of the rest after a pause", 320, ms, 500 * ms, [4]float64{0, 0.8, 0.1, 0.1}, 640},
+		{"all the time", 320, ms, 500 * ms, steady, 320},
+		{"after a long pause", 320, ms, 700 * ms, [4]float64{0.98, 0, 0, 0.02}, 320},
+		{"a few after a pause", 96, ms, 500 * ms, [4]float64{0.98, 0, 0, 0.02}, 192},
+		{"a few all the time", 96, ms, 400 * ms, steady, 96},
+		{"a few slowly", 96, ms, 500 * ms, steady, 48},
+		{"slow start", 32, 120 * ms, 400 * ms, [4]float64{0.5, 0.3, 0.12, 0.08}, 64},
+		{"as slow as slow start", 32, 120 * ms, 400 * ms, steady, 32},
+		{"first", 0, 120 * ms, 600 * ms, steady, 2 * wire.FirstRequests},
+		{"slow first", 0, 120 * ms, 970 * ms, steady, wire.FirstRequests},
+		{"slower than slow start", 320, 120 * ms, 970 * ms, [4]float64{0.5, 0.3, 0.12, 0.08}, 320},
 	} {
-		now := time.Unix(1e9, 0)
-		p := pipeline{most: 100, since: now, last: now.Add(-time.Hour)}
-		// The rest of an earlier batch, the pause, and then the first half.
-		for at := time.Duration(0); at < c.lasted-c.pause; at += 10 * time.Millisecond {
-			p = p.answered(now.Add(at))
-		}
-		p = p.answered(now.Add(c.lasted-c.pause)).answered(now.Add(c.lasted)).look(now.Add(c.lasted), time.Millisecond)
-		if p.target != c.want || p.gap != 0 {
-			t.Errorf("half of 100 after %v, with a pause of %v: %+v, want %d", c.lasted, c.pause, p, c.want)
+		t.Run(c.name, func(t *testing.T) {
+			now := time.Unix(1e9, 0)
+			p := pipeline{target: c.batch, most: cmp.Or(c.batch, wire.FirstRequests), since: now}
+			outstanding, each := p.most, wire.Part(p.most)/4
+			for _, part := range c.parts {
+				for range each {
+					if p.isDue(outstanding) {
+						t.Fatalf("looked at with %d outstanding", outstanding)
+					}
+					now = now.Add(time.Duration(part * float64(c.lasted) / float64(each)))
+					outstanding--
+					p = p.answered(outstanding, now)
+				}
+			}
+			if !p.isDue(outstanding) {
+				t.Errorf("not looked at with %d outstanding", outstanding)
+			}
+			if p = p.look(now, c.trip); p.target != c.want || !p.eighth.IsZero() {
+				t.Errorf("%+v, want %d", p, c.want)
+			}
+		})
+	}
+}
+
+// Slow start on a long path does not end for lack of requests.
+func TestFirstBatch(t *testing.T) {
+	for trip, want := range map[time.Duration]int{
+		0: wire.FirstRequests, 20 * time.Millisecond: wire.FirstRequests, 120 * time.Millisecond: 30, time.Second: maxFirst,
+	} {
+		if got := firstBatch(trip); got != want {
+			t.Errorf("round trip of %v: %d, want %d", trip, got, want)
 		}
 	}
 }

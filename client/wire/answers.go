@@ -12,7 +12,7 @@ import (
 // never because of a reject. It has no timeouts. So if a peer forgets one block, or rejects the
 // last one, the connection idles, and no other connection gets its last requests.
 //
-//	requested --half of them are answered--> the engine reads a suggestion, see FirstRequests
+//	requested --a part of them is answered-> the engine reads a suggestion, see Part
 //	          --the last one is rejected---> it reads a suggestion, and then the reject
 //	          --silence, see waiting-------> taken back: it reads rejects that the peer has not sent;
 //	                                         without a block since the last time: also a choke, see snub
@@ -30,12 +30,24 @@ import (
 const (
 	// FirstRequests is the size of the first batch of requests: 256 kB, as much as slow start sends
 	// in four round trips. With more, the first of several peers would be asked for all pieces of a
-	// small torrent. When half of a batch is answered, the engine is told to ask for more.
+	// small torrent. On longer paths the client begins with more.
 	FirstRequests = 16
+	// frequent is the size of a batch up to which slow start may go on while it is answered.
+	frequent = 256
 	// maxLate is how many late answers to requests that were taken back are remembered. Any beyond
 	// that end the connection when they come.
 	maxLate = 4096
 )
+
+// Part is how many requests of a batch are answered before the engine is told to ask for more. In slow
+// start the peer sends more than twice as much in each round trip as in the one before, so that it would
+// run out of requests if half of a batch had to come first.
+func Part(batch int) int {
+	if FirstRequests < batch && batch <= frequent {
+		return (batch + 3) / 4
+	}
+	return (batch + 1) / 2
+}
 
 // waiting measures how long a connection has waited for answers.
 type waiting struct {
@@ -312,7 +324,7 @@ func (f *Filter) answeredLocked(m message, now time.Time) verdict {
 	if block {
 		f.progressed = true
 		// Once for each batch. A few requests at the end of a torrent need no look.
-		if n := len(f.requested); n > 0 && 2*n <= f.batch && f.batch >= FirstRequests/2 && f.engineUnchoked && !f.noRejects {
+		if n := len(f.requested); n > 0 && f.batch-n >= Part(f.batch) && f.batch >= FirstRequests/2 && f.engineUnchoked && !f.noRejects {
 			f.batch = n
 			f.toEngineLocked(suggestion)
 		}
