@@ -38,9 +38,10 @@ const (
 	// maxWindow is the flow-control window. 500 Mbit/s over a round trip of 100 ms needs 6.25 MB,
 	// and quic-go enlarges the window only when half of it has been read, so it is twice that. It
 	// starts at firstWindow and doubles while the application keeps up, which bounds the memory
-	// that a peer can fill with unread data.
+	// that a peer can fill with unread data. quic-go does not double it in slow start on a long
+	// path, so it begins with what 40 Mbit/s need over 120 ms until the first losses are repaired.
 	maxWindow   = 12 << 20
-	firstWindow = 1 << 20
+	firstWindow = 2 << 20
 )
 
 // quicConfig is the configuration of a connection with packets of that size. Acknowledgements
