@@ -260,6 +260,9 @@ func (h *handle) close() {
 
 func (f *files) write(b []byte, off int64) error {
 	return f.layout.span(off, len(b), func(i int, at int64, from, to int) error {
+		if err := f.unfinish(i); err != nil {
+			return err
+		}
 		h, err := f.take(i, true)
 		if err != nil {
 			return err
@@ -271,6 +274,19 @@ func (f *files) write(b []byte, off int64) error {
 		_, err = f.system.Write(h.File, b[from:to], at)
 		return errors.Join(err, f.written(h))
 	})
+}
+
+// unfinish takes the final name away before a write to a file that is not complete, unless the write will be refused.
+func (f *files) unfinish(i int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.final[i] || f.missing[i] == 0 {
+		return nil
+	}
+	if st, err := f.root.Lstat(f.name(i)); err != nil || isProtected(st.Mode()) {
+		return nil // the write itself says so
+	}
+	return f.rename(i, false)
 }
 
 // expect checks before a write that a file is as we left it, since nobody can tell after the write.
@@ -332,7 +348,8 @@ func (f *files) read(b []byte, off int64) error {
 }
 
 // mark gives a file its length and final name when its last piece is right, and takes the name away
-// if a piece is wrong.
+// if a piece that was right is wrong. A file of that name that is only being checked keeps it: the
+// check may be stopped, and all of the file be right.
 func (f *files) mark(piece int, right bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -350,7 +367,7 @@ func (f *files) mark(piece int, right bool) error {
 		switch {
 		case f.missing[i] == 0:
 			return f.finish(i)
-		case f.final[i]:
+		case f.final[i] && !right:
 			return f.rename(i, false)
 		}
 		return nil

@@ -126,6 +126,22 @@ func fileNames(t *testing.T, kind Kind) {
 	must(tor.Piece(info.Piece(1)).MarkComplete())
 	check("mended", "a", "b")
 	closeStore(t, s, tor)
+
+	// The files are there without a record: they are checked, and the check is stopped after one piece of two.
+	must(errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "set"), 0o755)))
+	for n, b := range files {
+		must(os.WriteFile(filepath.Join(dir, "set", n), []byte(b), 0o644))
+	}
+	s, tor = openStore(t, kind, dir, info)
+	must(tor.Piece(info.Piece(0)).MarkComplete())
+	check("one of two checked", "a", "b")
+	closeStore(t, s, tor)
+	check("check stopped", "a", "b")
+	s, tor = openStore(t, kind, dir, info)
+	write(1, "89abcdef")
+	must(settled(tor, info, 1))
+	check("the other one written", "a.part", "b")
+	closeStore(t, s, tor)
 }
 
 // Pieces reach the record only after a sync; what was marked since is hashed again after a crash.
