@@ -108,7 +108,8 @@ func (t *Torrent) beat(now time.Time) {
 	if g.IsZero() {
 		return
 	}
-	if reason := g.reached(p, now.Sub(completed), idle); reason != "" {
+	reason := g.reached(p, now.Sub(completed), idle)
+	if beyond := r.beyondGoal(p.Sent, reason != ""); reason != "" && !delivers(r.transfer.Peers(), beyond, idle) {
 		t.node.background(func() { t.serve(r, reason) })
 	}
 }
@@ -126,6 +127,20 @@ func (r *run) observe(p client.Progress, now time.Time) (completed time.Time, id
 		since = r.active
 	}
 	return r.completed, now.Sub(since)
+}
+
+// beyondGoal returns how much was sent after the look at which the goal was reached.
+func (r *run) beyondGoal(sent int64, reached bool) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !reached:
+		r.enough = 0
+		return 0
+	case r.enough == 0:
+		r.enough = sent
+	}
+	return sent - r.enough
 }
 
 func (r *run) tellHungry(hungry bool) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"braid/client"
@@ -58,4 +59,15 @@ func (g Goal) reached(p client.Progress, served, idle time.Duration) string {
 		return fmt.Sprintf("nothing was sent for %v", g.Idle)
 	}
 	return ""
+}
+
+// deliverTime is how long a torrent that was served enough waits for peers to take what it has sent. A peer
+// that is gone, or gets nothing, would hold it for ever.
+const deliverTime = 30 * time.Second
+
+// delivers tells whether a torrent that was served enough has to wait: a peer wants data, and may not have
+// what was sent last, which would be lost with its connection. Data that was sent beyond the goal shows that
+// the peer is in the middle of its download.
+func delivers(peers []client.PeerProgress, beyond int64, idle time.Duration) bool {
+	return beyond == 0 && idle < deliverTime && slices.ContainsFunc(peers, func(p client.PeerProgress) bool { return p.PeerInterested })
 }

@@ -38,3 +38,24 @@ func TestGoal(t *testing.T) {
 		t.Errorf("with the node's goal: %+v", got)
 	}
 }
+
+func TestDelivers(t *testing.T) {
+	wants, has := client.PeerProgress{PeerInterested: true}, client.PeerProgress{}
+	for _, tt := range []struct {
+		peers  []client.PeerProgress
+		beyond int64
+		idle   time.Duration
+		want   bool
+	}{
+		{nil, 0, 0, false},
+		{[]client.PeerProgress{has}, 0, 0, false},
+		{[]client.PeerProgress{has, wants}, 0, 0, true},
+		{[]client.PeerProgress{wants}, 0, deliverTime - 1, true},
+		{[]client.PeerProgress{wants}, 0, deliverTime, false},
+		{[]client.PeerProgress{wants}, 1, 0, false},
+	} {
+		if got := delivers(tt.peers, tt.beyond, tt.idle); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}

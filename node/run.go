@@ -30,6 +30,7 @@ type run struct {
 	searches  []Search
 	completed time.Time // zero: it is not complete
 	moved     int64     // bytes of payload, at the last look
+	enough    int64     // payload sent at the look at which the goal was reached; 0: it is not reached
 	active    time.Time // when payload last came or went; zero: it has not
 }
 
