@@ -31,6 +31,7 @@ type Torrent struct {
 	renewEvery time.Duration
 	backoff    time.Duration
 	searching  bool
+	alone      bool // the last search found no node at all: the next one waits for the first node
 }
 
 // keeper is a node that keeps our announcement.
@@ -82,6 +83,9 @@ func (n *Node) Seeding(t *Torrent) { t.seed = true }
 // next is when keep has something to do for the torrent.
 func (t *Torrent) next(n *Node) time.Time {
 	at := t.nextLookup
+	if t.alone && n.table.len() > 0 {
+		at = t.lastLookup // now
+	}
 	if t.searching || n.table.len()+len(n.boot) == 0 {
 		at = at.Add(lookupEvery) // the end of the search, or a first node, wakes it
 	}
@@ -94,8 +98,9 @@ func (t *Torrent) next(n *Node) time.Time {
 // keep starts the searches and renewals that are due.
 func (n *Node) keep(now time.Time) {
 	for _, t := range n.torrents {
-		if !t.searching && !now.Before(t.nextLookup) && n.table.len()+len(n.boot) > 0 {
-			t.searching, t.lastLookup = true, now
+		due := !now.Before(t.nextLookup) || t.alone && n.table.len() > 0
+		if !t.searching && due && n.table.len()+len(n.boot) > 0 {
+			t.searching, t.alone, t.lastLookup = true, false, now
 			if !n.search(now, &search{target: t.hash, method: GetPeers, torrent: t}) {
 				t.searching, t.nextLookup = false, now.Add(time.Second)
 			}
@@ -108,7 +113,7 @@ func (n *Node) keep(now time.Time) {
 
 // searched takes the result of a search: its nearest nodes get the announcement.
 func (t *Torrent) searched(now time.Time, n *Node, r Result, tokens map[Contact]string) {
-	t.searching = false
+	t.searching, t.alone = false, r.Answers == 0 && n.table.len() == 0
 	t.nextLookup = now.Add(n.jitter(lookupEvery))
 	if t.hungry || r.Answers == 0 {
 		t.nextLookup = now.Add(n.jitter(t.backoff))

@@ -1,0 +1,49 @@
+package dht
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A host whose first nodes are not up yet searches for its torrents when the first one is, and not at the
+// next of its ever rarer attempts.
+func TestSearchWithFirstNode(t *testing.T) {
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	first := boundContact(2, 1, rand.New(rand.NewPCG(3, 4)))
+	searched := func(out Out) (times int) {
+		for _, p := range out.Packets {
+			if p.Message.Query == GetPeers {
+				times++
+			}
+		}
+		return times
+	}
+	n.Bootstrap(start, []Addr{first.Addr})
+	_, out := n.Follow(start, ID{7}, 6881)
+	if searched(out) == 0 {
+		t.Fatal("no search with a first node")
+	}
+	now, last := start, start
+	for now.Sub(last) < 20*time.Second { // nobody answers
+		now = n.NextWake()
+		if searched(n.Wake(now)) > 0 {
+			last = now
+		}
+	}
+	n.table.answered(now, first)
+	if next := n.NextWake(); next.After(now) {
+		t.Fatalf("the next search is in %v", next.Sub(now))
+	}
+	if searched(n.Wake(now)) == 0 {
+		t.Error("no search with the first node in the table")
+	}
+	// It does not answer after all: further searches have their time.
+	searches := 0
+	for end := now.Add(10 * time.Second); now.Before(end); now = n.NextWake() {
+		searches += searched(n.Wake(now))
+	}
+	if searches > 10 {
+		t.Errorf("%d questions in ten seconds", searches)
+	}
+}
