@@ -337,6 +337,16 @@ func (n *Network) HostIP(ia pathsel.IA) netip.Addr {
 	return a.host
 }
 
+// HostAddr returns the address of a port on the host of an AS, as braid reads it.
+func (n *Network) HostAddr(ia pathsel.IA, port int) string {
+	return fmt.Sprintf("%s,[%s]:%d", ia, n.HostIP(ia), port)
+}
+
+// HostFlags returns the flags that make braid run on the host of an AS.
+func (n *Network) HostFlags(ia pathsel.IA) []string {
+	return []string{"--config-dir", n.ConfigDir(ia), "--local", n.HostIP(ia).String()}
+}
+
 // API returns the address at which the control service of an AS serves its topology and TRCs over HTTP;
 // invalid for an unknown AS.
 func (n *Network) API(ia pathsel.IA) netip.AddrPort {

@@ -228,14 +228,9 @@ func (a *attempt) startForeign(p Peer) error {
 		return err
 	}
 	cmd.Env = append(os.Environ(), "HOME="+home)
-	ps, err := a.startProcess(cmd, host, p)
-	if err != nil {
+	ps, err := a.startProcess(cmd, host, p, out)
+	if err != nil || r.seed {
 		return err
-	}
-	ps.out, ps.leaves = out, p.Stop != nil || p.Crash != nil
-	a.peers = append(a.peers, ps)
-	if r.seed {
-		return nil
 	}
 	stop := make(chan struct{})
 	o := &observer{

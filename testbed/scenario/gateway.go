@@ -3,9 +3,9 @@ package scenario
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // A leecher behind a gateway is any client on IP: it knows the gateway's tracker, and nothing of SCION. Its gateway is
@@ -18,21 +18,18 @@ const gatewaySuffix = "+gateway"
 // startBehindGateway starts a gateway, waits until it serves, and starts the leecher. The flags and the selector of the
 // leecher are the gateway's, which is the end on SCION.
 func (a *attempt) startBehindGateway(ctx context.Context, p Peer, torrents []string) error {
-	ip := a.network.HostIP(p.AS)
 	g := Peer{Name: p.Name + gatewaySuffix, Role: Gateway, Client: Braid, Transport: SCION, AS: p.AS}
-	cache, local := filepath.Join(a.scratch, g.Name), fmt.Sprintf("%s:0", ip)
+	cache, local := filepath.Join(a.scratch, g.Name), a.network.HostIP(p.AS).String()+":0"
 	a.temporary = append(a.temporary, cache)
 	args := append([]string{"gateway"}, torrents...)
 	args = append(args, "--cache", cache, "--tracker-listen", "http://"+local, "--listen", local,
-		"--listen", fmt.Sprintf("%s,[%s]:0", p.AS, ip), "--tracker", a.peers[0].listen,
-		"--config-dir", a.network.ConfigDir(p.AS), "--local", ip.String(), "--path-selection", p.Selector)
-	args = append(args, a.common(g.Name)...)
-	gateway, err := a.startProcess(exec.Command(a.braid, append(args, p.Args...)...), nil, g)
+		"--listen", a.network.HostAddr(p.AS, 0), "--tracker", a.peers[0].listen, "--path-selection", p.Selector)
+	args = slices.Concat(args, a.network.HostFlags(p.AS), a.common(g.Name), p.Args)
+	gateway, err := a.startProcess(exec.Command(a.braid, args...), nil, g, "")
 	if err != nil {
 		return err
 	}
-	a.peers = append(a.peers, gateway)
-	if err := a.await(ctx, func() bool { return gateway.ready || gateway.ended }); err != nil {
+	if err := a.awaitReady(ctx, gateway); err != nil {
 		return err
 	}
 	if gateway.ended {
@@ -40,11 +37,6 @@ func (a *attempt) startBehindGateway(ctx context.Context, p Peer, torrents []str
 	}
 	out := filepath.Join(a.scratch, p.Name)
 	args = append(a.download(p, torrents, out), "--transport", TCP, "--tracker", gateway.listen)
-	ps, err := a.startProcess(exec.Command(a.braid, append(args, a.common(p.Name)...)...), nil, p)
-	if err != nil {
-		return err
-	}
-	ps.out, ps.leaves = out, p.Stop != nil || p.Crash != nil
-	a.peers = append(a.peers, ps)
-	return nil
+	_, err = a.startProcess(exec.Command(a.braid, append(args, a.common(p.Name)...)...), nil, p, out)
+	return err
 }

@@ -39,9 +39,12 @@ type message struct {
 	end  error // the process has ended; io.EOF if well
 }
 
-// startProcess starts a peer's command, on a host unless that is nil. It sends the peer's events and its end as messages.
-func (a *attempt) startProcess(cmd *exec.Cmd, host *testbed.IPHost, p Peer) (*process, error) {
-	ps := &process{peer: p, cmd: cmd, host: host, log: filepath.Join(a.dir, p.Name+".log")}
+// startProcess starts a peer's command, on a host unless that is nil, and adds it to the peers. out is where a leecher's
+// data goes. startProcess sends the peer's events and its end as messages.
+func (a *attempt) startProcess(cmd *exec.Cmd, host *testbed.IPHost, p Peer, out string) (*process, error) {
+	ps := &process{
+		peer: p, cmd: cmd, host: host, log: filepath.Join(a.dir, p.Name+".log"), out: out, leaves: p.Stop != nil || p.Crash != nil,
+	}
 	events := func(line []byte) {
 		if p.Client == Braid {
 			if said, err := event.Parse(line); err == nil {
@@ -64,6 +67,7 @@ func (a *attempt) startProcess(cmd *exec.Cmd, host *testbed.IPHost, p Peer) (*pr
 	if err != nil {
 		return nil, fmt.Errorf("start peer %s: %w", p.Name, err)
 	}
+	a.peers = append(a.peers, ps)
 	return ps, nil
 }
 

@@ -53,8 +53,7 @@ func (a *attempt) startTracker(ctx context.Context) error {
 	var h *testbed.IPHost
 	if a.introduced() {
 		ia := a.Peers[slices.IndexFunc(a.Peers, func(p Peer) bool { return p.Role == Seed })].AS
-		cmd = exec.Command(a.braid, append(args, "--config-dir", a.network.ConfigDir(ia),
-			"--listen", fmt.Sprintf("%s%s,[%s]:0", scheme, ia, a.network.HostIP(ia)))...)
+		cmd = exec.Command(a.braid, append(args, "--config-dir", a.network.ConfigDir(ia), "--listen", scheme+a.network.HostAddr(ia, 0))...)
 	} else {
 		p.Transport = TCP
 		var err error
@@ -69,11 +68,15 @@ func (a *attempt) startTracker(ctx context.Context) error {
 			return err
 		}
 	}
-	ps, err := a.startProcess(cmd, h, p)
+	ps, err := a.startProcess(cmd, h, p, "")
 	if err != nil {
 		return err
 	}
-	a.peers = append(a.peers, ps)
+	return a.awaitReady(ctx, ps)
+}
+
+// awaitReady handles messages until a process serves or has ended.
+func (a *attempt) awaitReady(ctx context.Context, ps *process) error {
 	return a.await(ctx, func() bool { return ps.ready || ps.ended })
 }
 
@@ -158,23 +161,17 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 			return err
 		}
 	} else {
-		ip := a.network.HostIP(p.AS)
-		args = append(args, "--config-dir", a.network.ConfigDir(p.AS), "--local", ip.String())
+		args = append(args, a.network.HostFlags(p.AS)...)
 		if serves {
-			args = append(args, listen, fmt.Sprintf("%s,[%s]:0", p.AS, ip))
+			args = append(args, listen, a.network.HostAddr(p.AS, 0))
 		}
 		cmd = exec.Command(a.braid, append(args, p.Args...)...)
 	}
-	ps, err := a.startProcess(cmd, host, p)
-	if err != nil {
+	ps, err := a.startProcess(cmd, host, p, out)
+	if err != nil || !serves {
 		return err
 	}
-	ps.out, ps.leaves = out, p.Stop != nil || p.Crash != nil
-	a.peers = append(a.peers, ps)
-	if !serves {
-		return nil
-	}
-	return a.await(ctx, func() bool { return ps.ready || ps.ended })
+	return a.awaitReady(ctx, ps)
 }
 
 // download returns the arguments of a leecher that every way of transfer has.

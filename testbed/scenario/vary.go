@@ -211,16 +211,21 @@ func expandPeers(groups []Peer) ([]Peer, error) {
 	return out, nil
 }
 
+// override sets a value, unless the new one is left out.
+func override[T comparable](v *T, by T) {
+	if by != *new(T) {
+		*v = by
+	}
+}
+
 // in returns the scenario as it is in a variant.
 func (s Scenario) in(v Variant) (Scenario, error) {
-	orElse(&v.Size, s.Size)
-	orElse(&v.Pieces, s.Pieces)
-	orElse(&v.Torrents, s.Torrents)
-	orElse(&v.Router, s.Router)
-	orElse(&v.Congestion, s.Congestion)
-	orElse(&v.TCP, s.TCP)
-	s.Size, s.Pieces, s.Torrents, s.Router = v.Size, v.Pieces, v.Torrents, v.Router
-	s.Congestion, s.TCP = v.Congestion, v.TCP
+	override(&s.Size, v.Size)
+	override(&s.Pieces, v.Pieces)
+	override(&s.Torrents, v.Torrents)
+	override(&s.Router, v.Router)
+	override(&s.Congestion, v.Congestion)
+	override(&s.TCP, v.TCP)
 	s.Peers = slices.Clone(s.Peers)
 	if most := v.Leechers; s.leechers > 0 && (most == 0 || most > s.leechers) {
 		v.Leechers = s.leechers
@@ -236,28 +241,22 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 	}
 	for i := range s.Peers {
 		p := &s.Peers[i]
-		if v.Transport != "" {
-			p.Transport = v.Transport
-		}
-		if v.Client != "" {
-			p.Client = v.Client
-		}
+		override(&p.Transport, v.Transport)
+		override(&p.Client, v.Client)
 		if p.Client != Braid {
 			p.Transport = TCP
 		}
-		if v.Congestion != "" {
-			p.Args = slices.Concat(p.Args, []string{"--congestion", v.Congestion})
+		if s.Congestion != "" {
+			p.Args = slices.Concat(p.Args, []string{"--congestion", s.Congestion})
 		}
-		if v.TCP != "" && p.Transport == TCP {
-			p.Args = slices.Concat(p.Args, []string{"--tcp-congestion", v.TCP})
+		if s.TCP != "" && p.Transport == TCP {
+			p.Args = slices.Concat(p.Args, []string{"--tcp-congestion", s.TCP})
 		}
 		if p.Role == Seed {
 			p.Args = slices.Concat(p.Args, v.SeedArgs)
 			continue
 		}
-		if v.Selector != "" {
-			p.Selector = v.Selector
-		}
+		override(&p.Selector, v.Selector)
 		p.Args = slices.Concat(p.Args, v.Args)
 	}
 	if v.Separate {

@@ -43,7 +43,7 @@ func (r *run) makeTorrents(ctx context.Context) error {
 			return err
 		}
 	}
-	url := fmt.Sprintf("scion://%s,[%s]:%d/announce", r.network.Topology().ASes[0].IA, r.network.HostIP(home), trackerPort)
+	url := "scion://" + r.network.HostAddr(home, trackerPort) + "/announce"
 	for _, name := range []string{"one", "many", "tiny"} {
 		c, err := client.Create(ctx, filepath.Join(r.data(), name), client.CreateOptions{PieceLength: 64 << 10, Trackers: [][]string{{url}}})
 		if err != nil {
@@ -81,9 +81,9 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 	stored := storage.Stored{Kind: storage.Kind(d.Storage), Dir: dir, Hash: t.source.InfoHash, Layout: t.source.Layout}
 	args := r.onSCION(abroad, name, "download", t.file, "-o", dir, "--storage", d.Storage, "--piece-events")
 	if d.TCP { // which does not use the emulated links, so it has a limit
-		args = append(args, "--transport", "tcp", "--download-rate", "10mbit", "--listen", r.network.HostIP(abroad).String()+":0")
+		args = append(args, "--transport", "tcp", "--download-rate", "10mbit", "--listen", r.onIP(abroad, 0))
 	} else {
-		args = append(args, "--listen", fmt.Sprintf("%s,[%s]:0", r.network.Topology().ASes[1].IA, r.network.HostIP(abroad)))
+		args = append(args, "--listen", r.network.HostAddr(abroad, 0))
 	}
 	for _, a := range r.seederAddrs(d.TCP) {
 		if !d.Tracked {
@@ -103,13 +103,9 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 		if err != nil {
 			return err
 		}
-		r.mu.Lock()
-		r.downloading[p] = true
-		r.mu.Unlock()
+		r.locked(func() { r.downloading[p] = true })
 		err = r.follow(ctx, p, t, stored)
-		r.mu.Lock()
-		delete(r.downloading, p)
-		r.mu.Unlock()
+		r.locked(func() { delete(r.downloading, p) })
 		if err != nil {
 			p.kill(syscall.SIGKILL)
 			<-p.ended
@@ -121,7 +117,7 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 		if said := p.lastWords(); !p.signalled.Load() && !(d.SmallDisk && strings.Contains(said, "no space left")) {
 			return fmt.Errorf("ended by itself: %w: %s", p.err, said)
 		}
-		for err := error(syscall.ENOSPC); d.SmallDisk && r.diskIsFull() || errors.Is(err, syscall.ENOSPC); {
+		for err := error(syscall.ENOSPC); d.SmallDisk && r.full.Load() || errors.Is(err, syscall.ENOSPC); {
 			if !sleep(ctx, 100*time.Millisecond) {
 				return context.Cause(ctx)
 			}
@@ -129,26 +125,18 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 				return err
 			}
 		}
-		r.mu.Lock()
-		r.result.Restarts++
-		r.mu.Unlock()
+		r.locked(func() { r.result.Restarts++ })
 		r.say("%s restarts after %v", name, p.err)
 	}
 	if err := r.compare(ctx, stored); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	r.result.Downloads++
-	r.result.Bytes += int64(len(t.content))
-	r.mu.Unlock()
+	r.locked(func() {
+		r.result.Downloads++
+		r.result.Bytes += int64(len(t.content))
+	})
 	r.say("%s is complete", name)
 	return os.RemoveAll(dir)
-}
-
-func (r *run) diskIsFull() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.full
 }
 
 // follow reads the events of a download until it ends, and checks each piece that is announced as verified.
@@ -165,9 +153,7 @@ func (r *run) follow(ctx context.Context, p *process, t torrent, s storage.Store
 			}
 			switch e := said.(type) {
 			case *event.Ready:
-				r.mu.Lock()
-				p.listen = e.Listen
-				r.mu.Unlock()
+				r.locked(func() { p.listen = e.Listen })
 			case *event.Piece:
 				verified = append(verified, e.Piece)
 			case *event.Progress:

@@ -31,23 +31,24 @@ func (r *run) cause(run context.Context, f Fault) error {
 		return r.network.Resume(r.routers[f.Target])
 	case KillTracker, KillSeeder:
 		name := map[Kind]string{KillTracker: tracker, KillSeeder: seeder2}[f.Kind]
-		r.mu.Lock()
-		p := r.serving[name]
-		delete(r.serving, name)
-		r.mu.Unlock()
+		var p *process
+		r.locked(func() {
+			p = r.serving[name]
+			delete(r.serving, name)
+		})
 		p.kill(syscall.SIGKILL)
 		<-ctx.Done()
 		<-p.ended
 		return r.serve(run, name)
 	case KillDownload:
 		for killed := false; !killed && sleep(ctx, 100*time.Millisecond); {
-			r.mu.Lock()
-			for p := range r.downloading {
-				p.kill(syscall.SIGKILL)
-				killed = true
-				break
-			}
-			r.mu.Unlock()
+			r.locked(func() {
+				for p := range r.downloading {
+					p.kill(syscall.SIGKILL)
+					killed = true
+					break
+				}
+			})
 		}
 		return nil
 	case FullDisk:
@@ -83,8 +84,8 @@ func (r *run) fillDisk(ctx context.Context) error {
 	if r.disk == "" {
 		return nil // Result.LeftOut says so
 	}
-	r.setFull(true)
-	defer r.setFull(false)
+	r.full.Store(true)
+	defer r.full.Store(false)
 	ballast := filepath.Join(r.disk, "ballast")
 	f, err := os.Create(ballast)
 	if err != nil && !errors.Is(err, syscall.ENOSPC) {
@@ -98,10 +99,4 @@ func (r *run) fillDisk(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (r *run) setFull(full bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.full = full
 }

@@ -45,9 +45,7 @@ func greet(c net.Conn, t torrent) error {
 
 // count counts an action. If hostile peers achieve nothing, the run shows nothing.
 func (r *run) count(what string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.result.Hostile[what]++
+	r.locked(func() { r.result.Hostile[what]++ })
 }
 
 func message(t pp.MessageType) []byte { return pp.Message{Type: t}.MustMarshalBinary() }
@@ -58,7 +56,7 @@ func (r *run) neighbour(ctx context.Context, d Download, t torrent) (string, fun
 	var at string
 	var end func() error
 	if d.TCP {
-		l, err := net.Listen("tcp", r.network.HostIP(hostile).String()+":0")
+		l, err := net.Listen("tcp", r.onIP(hostile, 0))
 		if err != nil {
 			return "", nil, err
 		}
@@ -237,11 +235,11 @@ func (r *run) forge(ctx context.Context, f Fault) error {
 	defer c.Close()
 	for n := 0; sleep(ctx, 20*time.Millisecond); n++ {
 		victims := []string{r.seederAddrs(false)[0]}
-		r.mu.Lock()
-		for p := range r.downloading {
-			victims = append(victims, p.listen...)
-		}
-		r.mu.Unlock()
+		r.locked(func() {
+			for p := range r.downloading {
+				victims = append(victims, p.listen...)
+			}
+		})
 		victim, err := scionnet.ParseAddr(victims[n%len(victims)])
 		if err != nil {
 			continue // on TCP
@@ -295,7 +293,7 @@ func (r *run) joinSwarms(ctx context.Context) {
 			hash[i] = byte(rand.Uint32())
 		}
 		q := url.Values{"info_hash": {string(hash[:])}, "peer_id": {string(hash[:])}, "port": {strconv.Itoa(seederPort)}, "left": {"0"}, "compact": {"1"}, "uploaded": {"0"}, "downloaded": {"0"}}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.trackerHTTP()+"/announce?"+q.Encode(), nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.onIP(home, trackerPort)+"/announce?"+q.Encode(), nil)
 		if err != nil {
 			panic(err) // a URL of ours
 		}

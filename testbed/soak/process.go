@@ -87,9 +87,7 @@ func (r *run) serve(ctx context.Context, name string) error {
 			return context.Cause(ctx)
 		}
 	}
-	r.mu.Lock()
-	r.serving[name] = p
-	r.mu.Unlock()
+	r.locked(func() { r.serving[name] = p })
 	r.work.Go(func() {
 		for range p.events {
 		}

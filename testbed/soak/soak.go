@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -133,6 +134,7 @@ type run struct {
 	attacker *scionnet.Host
 	torrents []torrent
 	disk     string      // a small one; "" if there is none
+	full     atomic.Bool // it is, because a fault fills it
 	holder   *os.Process // that has it mounted
 	ways     map[testbed.Pair][]testbed.Way
 	args     map[string][]string // of the processes that live long
@@ -142,7 +144,6 @@ type run struct {
 	mu          sync.Mutex
 	serving     map[string]*process
 	downloading map[*process]bool
-	full        bool // the disk
 	result      Result
 }
 
@@ -192,11 +193,17 @@ func (r *run) say(format string, args ...any) {
 	r.Say(fmt.Sprintf("%6.1f s  ", time.Since(r.began).Seconds()) + fmt.Sprintf(format, args...))
 }
 
-// all returns the processes that run.
-func (r *run) all() []*process {
+// locked calls a function that uses what mu guards.
+func (r *run) locked(do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.AppendSeq(slices.Collect(maps.Values(r.serving)), maps.Keys(r.downloading))
+	do()
+}
+
+// all returns the processes that run.
+func (r *run) all() (all []*process) {
+	r.locked(func() { all = slices.AppendSeq(slices.Collect(maps.Values(r.serving)), maps.Keys(r.downloading)) })
+	return all
 }
 
 // prepare starts the network, tracker and seeders.
@@ -231,13 +238,12 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	seed := func(ia pathsel.IA, name string) []string {
-		ip := r.network.HostIP(ia)
-		return r.onSCION(ia, name, "seed", "--data", r.data(), "--listen", fmt.Sprintf("%s,[%s]:%d", ia, ip, seederPort),
-			"--listen", fmt.Sprintf("%s:%d", ip, seederPort), r.torrents[0].file, r.torrents[1].file, r.torrents[2].file)
+		return r.onSCION(ia, name, "seed", "--data", r.data(), "--listen", r.network.HostAddr(ia, seederPort),
+			"--listen", r.onIP(ia, seederPort), r.torrents[0].file, r.torrents[1].file, r.torrents[2].file)
 	}
 	r.args = map[string][]string{
 		tracker: {"tracker", "--data", filepath.Join(r.Dir, "journal"), "--interval", "10s", "--config-dir", r.network.ConfigDir(home),
-			"--listen", fmt.Sprintf("scion://%s,[%s]:%d", pathsel.IA(home), r.network.HostIP(home), trackerPort), "--listen", "http://" + r.trackerHTTP()},
+			"--listen", "scion://" + r.network.HostAddr(home, trackerPort), "--listen", "http://" + r.onIP(home, trackerPort)},
 		seeder1: seed(home, seeder1),
 		seeder2: seed(second, seeder2),
 	}
@@ -249,14 +255,17 @@ func (r *run) prepare(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) trackerHTTP() string { return fmt.Sprintf("%s:%d", r.network.HostIP(home), trackerPort) }
+// onIP returns an address of an AS's host on IP.
+func (r *run) onIP(ia pathsel.IA, port int) string {
+	return fmt.Sprintf("%s:%d", r.network.HostIP(ia), port)
+}
 
 func (r *run) seederAddrs(tcp bool) (out []string) {
 	for _, ia := range []pathsel.IA{home, second} {
-		if ip := r.network.HostIP(ia); tcp {
-			out = append(out, fmt.Sprintf("%s:%d", ip, seederPort))
+		if tcp {
+			out = append(out, r.onIP(ia, seederPort))
 		} else {
-			out = append(out, fmt.Sprintf("%s,[%s]:%d", ia, ip, seederPort))
+			out = append(out, r.network.HostAddr(ia, seederPort))
 		}
 	}
 	return out
@@ -264,8 +273,7 @@ func (r *run) seederAddrs(tcp bool) (out []string) {
 
 // onSCION returns the arguments of a braid in an AS, with a key of its own.
 func (r *run) onSCION(ia pathsel.IA, name string, args ...string) []string {
-	return append(args, "--config-dir", r.network.ConfigDir(ia), "--local", r.network.HostIP(ia).String(),
-		"--identity", filepath.Join(r.Dir, name+".pem"))
+	return slices.Concat(args, r.network.HostFlags(ia), []string{"--identity", filepath.Join(r.Dir, name+".pem")})
 }
 
 // course, in order:
@@ -322,10 +330,8 @@ func (r *run) carryOut(ctx context.Context, part Plan, name string) error {
 			if err := r.cause(ctx, f); err != nil && ctx.Err() == nil {
 				r.fail(fmt.Errorf("%s: %w", f.Kind, err))
 			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
 			if f.Kind != FullDisk || r.disk != "" {
-				r.result.Faults[f.Kind]++
+				r.locked(func() { r.result.Faults[f.Kind]++ })
 			}
 		})
 	}
@@ -394,9 +400,8 @@ func (r *run) rest(ctx context.Context, before map[string]Level) (map[string]Lev
 		now := map[string]Level{}
 		var errs []error
 		for _, name := range []string{tracker, seeder1, seeder2} {
-			r.mu.Lock()
-			p := r.serving[name]
-			r.mu.Unlock()
+			var p *process
+			r.locked(func() { p = r.serving[name] })
 			l, err := p.level(r.data())
 			if err != nil {
 				return nil, err
