@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -141,15 +140,11 @@ func call(ctx context.Context, dir, path string, in, out any) error {
 			return new(net.Dialer).DialContext(ctx, "unix", socketPath(d))
 		},
 	}}
-	var body io.Reader
-	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
-			return err
-		}
-		body = bytes.NewReader(b)
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://testbed"+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, "http://testbed"+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,14 +134,14 @@ func Launch(ctx context.Context, command []string, opts Options, progress func(P
 
 // follow reads the supervisor's events until the network is up.
 func follow(out io.Reader, progress func(Progress)) error {
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	for events := json.NewDecoder(out); ; {
 		var e supervisorEvent
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return fmt.Errorf("supervisor: %w", err)
-		}
+		err := events.Decode(&e)
 		switch {
+		case errors.Is(err, io.EOF):
+			return io.ErrUnexpectedEOF
+		case err != nil:
+			return fmt.Errorf("supervisor: %w", err)
 		case e.Error != "":
 			return errors.New(e.Error)
 		case e.Ready:
@@ -151,5 +150,4 @@ func follow(out io.Reader, progress func(Progress)) error {
 			progress(*e.Progress)
 		}
 	}
-	return io.ErrUnexpectedEOF
 }

@@ -1,6 +1,7 @@
 package figure
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -65,6 +66,15 @@ func (f Frame) Place(x, y float64) Point { return Point{f.X.At(x), f.Y.At(y)} }
 // TitleHeight is the height of a title below an axis.
 const TitleHeight = 16.0
 
+// GridX draws a line down the plot for about n values.
+func (f Frame) GridX(n int) (marks []Mark) {
+	ticks, _ := Ticks(f.X.Min, f.X.Max, n)
+	for _, v := range ticks {
+		marks = append(marks, Segment(f.X.At(v), f.Y.To, f.X.At(v), f.Y.From, Grid))
+	}
+	return marks
+}
+
 // AxisX draws ticks and labels for about n values below the plot, and the title, which names the
 // unit, below the labels.
 func (f Frame) AxisX(n int, title string) []Mark {
@@ -100,15 +110,7 @@ func Spread(wishes []float64, gap, lo, hi float64) []float64 {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case wishes[a] < wishes[b]:
-			return -1
-		case wishes[a] > wishes[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(wishes[a], wishes[b]) })
 	if n := float64(len(wishes) - 1); n > 0 && n*gap > hi-lo {
 		gap = (hi - lo) / n
 	}

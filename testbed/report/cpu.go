@@ -133,10 +133,7 @@ func bars(f *figure.Figure, y float64, rows int, most float64, title string) fig
 		X: figure.Scale{Max: figure.RoundUp(most, ticks), From: barsLeft, To: width - 190},
 		Y: figure.Scale{Max: 1, From: y + 4 + barsRow*float64(rows), To: y},
 	}
-	marks, _ := figure.Ticks(at.X.Min, at.X.Max, ticks)
-	for _, v := range marks {
-		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid))
-	}
+	f.Add(at.GridX(ticks)...)
 	f.Add(at.AxisX(ticks, title)...)
 	return at
 }

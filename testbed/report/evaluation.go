@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -214,11 +215,7 @@ func (b *block) table(s scenario.Scenario, vs []variant) table {
 		t.Head = append(t.Head, "time, × "+b.Against)
 	}
 	if len(b.Original) > 0 {
-		unit := b.OriginalIs
-		if unit == "" {
-			unit = "s"
-		}
-		t.Head = append(t.Head, "original, "+unit)
+		t.Head = append(t.Head, "original, "+cmp.Or(b.OriginalIs, "s"))
 		if b.Against != "" {
 			t.Head = append(t.Head, "original, × "+b.Against)
 		}
@@ -265,11 +262,8 @@ func (b *block) row(v variant, columns []string, base float64) []cell {
 		row = append(row, cell{ratioOf(sum.Figures["seconds"].Mean, base), ""})
 	}
 	if len(b.Original) > 0 {
-		theirs, text := b.Original[v.name], "-"
-		if theirs != "" {
-			text = theirs
-		}
-		row = append(row, cell{text, ""})
+		theirs := b.Original[v.name]
+		row = append(row, cell{cmp.Or(theirs, "-"), ""})
 		if b.Against != "" {
 			x, _ := strconv.ParseFloat(theirs, 64)
 			y, _ := strconv.ParseFloat(b.Original[b.Against], 64)

@@ -119,14 +119,8 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 
 // tStar returns the median of T* over all runs, if there is one.
 func tStar(vs []variant) (float64, bool) {
-	var all []float64
-	for _, v := range vs {
-		for _, r := range v.results {
-			if t, ok := r.Figures["t-star"]; ok {
-				all = append(all, t)
-			}
-		}
-	}
+	rows, _ := dotsOf(vs, "t-star", value)
+	all := allValues(rows)
 	if len(all) == 0 {
 		return 0, false
 	}
@@ -138,6 +132,27 @@ type dots struct {
 	name   string
 	ink    figure.Ink
 	values []float64
+}
+
+// dotsOf returns the values of a figure in the runs of each variant, and their medians in words.
+func dotsOf(vs []variant, name string, format func(float64) string) (rows []dots, medians string) {
+	var words []string
+	for i, v := range vs {
+		ink, _ := figure.SeriesInk(i)
+		values := valuesOf(v.results, v.summary, name)
+		if len(values) > 0 {
+			words = append(words, v.name+" "+format(scenario.RangeOf(values).Median))
+		}
+		rows = append(rows, dots{v.name, ink, values})
+	}
+	return rows, "Medians: " + strings.Join(words, ", ")
+}
+
+func allValues(rows []dots) (all []float64) {
+	for _, d := range rows {
+		all = append(all, d.values...)
+	}
+	return all
 }
 
 // dotPlot compares the runs of several things, with an axis of that title.
@@ -155,10 +170,7 @@ func (d dotPlot) draw(f figure.Figure, y float64) figure.Figure {
 		X: figure.Scale{Min: d.from, Max: d.to, From: left, To: width - 120},
 		Y: figure.Scale{Max: 1, From: y + 22 + rowHeight*float64(len(d.rows)), To: y + 18},
 	}
-	ticks, _ := figure.Ticks(at.X.Min, at.X.Max, 6)
-	for _, v := range ticks {
-		f.Add(figure.Segment(at.X.At(v), at.Y.To, at.X.At(v), at.Y.From, figure.Grid))
-	}
+	f.Add(at.GridX(6)...)
 	for text, v := range d.limits {
 		l := figure.Segment(at.X.At(v), at.Y.To-2, at.X.At(v), at.Y.From, figure.Limit).Wide(1.5)
 		l.Dash = []float64{5, 3}
@@ -200,17 +212,11 @@ func (d dotPlot) draw(f figure.Figure, y float64) figure.Figure {
 func reachedFigure(s scenario.Scenario, vs []variant, of string) figure.Figure {
 	f := figure.Figure{Name: "reached", Data: figure.Data{Head: []string{"variant", "e"}}}
 	y := head(&f, "Part of the computed limit that was reached (e)", of, bound(vs))
-	rows, lowest := reached(vs)
-	var words []string
-	for _, d := range rows {
-		if len(d.values) > 0 {
-			words = append(words, fmt.Sprintf("%s %.3f", d.name, scenario.RangeOf(d.values).Median))
-		}
-	}
-	f.Text = "Medians: " + strings.Join(words, ", ") + "; 1 is the limit."
+	rows, medians := dotsOf(vs, "e", func(e float64) string { return fmt.Sprintf("%.3f", e) })
+	f.Text = medians + "; 1 is the limit."
 	limits := map[string]float64{"limit": 1}
 	from := 0.0
-	if lowest > .5 {
+	if lowest := slices.Min(append(allValues(rows), 1)); lowest > .5 {
 		from = math.Floor(lowest*10-.5) / 10
 	}
 	if want, ok := s.Expectation("e"); ok && want < .995 && want > from {
@@ -219,42 +225,14 @@ func reachedFigure(s scenario.Scenario, vs []variant, of string) figure.Figure {
 	return dotPlot{rows, "e, part of the limit", from, 1.02, limits}.draw(f, y)
 }
 
-func reached(vs []variant) (rows []dots, lowest float64) {
-	lowest = 1
-	for i, v := range vs {
-		ink, _ := figure.SeriesInk(i)
-		d := dots{name: v.name, ink: ink}
-		for _, r := range v.results {
-			if e, ok := r.Figures["e"]; ok {
-				d.values, lowest = append(d.values, e), min(lowest, e)
-			}
-		}
-		rows = append(rows, d)
-	}
-	return rows, lowest
-}
-
 // valuesFigure draws a figure's value of each run.
 func valuesFigure(s scenario.Scenario, vs []variant, name, of string) figure.Figure {
 	f := figure.Figure{Name: name, Data: figure.Data{Head: []string{"variant", name}}}
 	y := head(&f, name+" of each run", of, bound(vs))
-	var rows []dots
-	var words []string
-	lo, hi := 0.0, 0.0
-	for i, v := range vs {
-		ink, _ := figure.SeriesInk(i)
-		d := dots{name: v.name, ink: ink}
-		for _, r := range v.results {
-			if x, ok := r.Figures[name]; ok {
-				d.values, lo, hi = append(d.values, x), min(lo, x), max(hi, x)
-			}
-		}
-		if len(d.values) > 0 {
-			words = append(words, fmt.Sprintf("%s %s", v.name, value(scenario.RangeOf(d.values).Median)))
-		}
-		rows = append(rows, d)
-	}
-	f.Text = "Medians: " + strings.Join(words, ", ") + "."
+	rows, medians := dotsOf(vs, name, value)
+	f.Text = medians + "."
+	with0 := append(allValues(rows), 0)
+	lo, hi := slices.Min(with0), slices.Max(with0)
 	if hi == lo {
 		hi = lo + 1
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -85,12 +86,7 @@ func factsOf(run scenario.RunDir) []fact {
 	return facts
 }
 
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
-}
+func orUnknown(s string) string { return cmp.Or(s, "unknown") }
 
 // again returns the command that repeats the scenario.
 func again(f scenario.ScenarioFile, s scenario.Scenario, run scenario.RunDir) string {
