@@ -22,7 +22,7 @@ func check(t Topology) (line int, err error) {
 			return as.Line, err
 		}
 	}
-	return checkReach(t, byIA)
+	return checkReach(t)
 }
 
 func checkCertificates(as AS, byIA map[pathsel.IA]AS) error {
@@ -70,7 +70,7 @@ func checkISD(isd uint16, ases []AS) error {
 
 // checkReach checks that CORE links connect every core AS to the first one, and that every other AS is below a core
 // AS of its ISD.
-func checkReach(t Topology, byIA map[pathsel.IA]AS) (line int, err error) {
+func checkReach(t Topology) (line int, err error) {
 	g := newBeaconGraph(t)
 	cores := map[pathsel.IA]bool{}
 	below := map[pathsel.IA]bool{}

@@ -3,6 +3,8 @@ package testbed
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -35,25 +37,18 @@ func socketPair() (ours, theirs *os.File, err error) {
 
 // receiveFile waits until the other side sends a file or ends.
 func receiveFile(from *os.File) (*os.File, error) {
-	raw, err := from.SyscallConn()
+	c, err := net.FileConn(from)
 	if err != nil {
 		return nil, err
 	}
-	var b [1]byte
+	defer c.Close()
 	control := make([]byte, unix.CmsgSpace(4))
-	var n int
-	var failed error
-	if err := raw.Read(func(fd uintptr) bool {
-		_, n, _, _, failed = unix.Recvmsg(int(fd), b[:], control, unix.MSG_CMSG_CLOEXEC)
-		return !errors.Is(failed, unix.EAGAIN)
-	}); err != nil {
-		return nil, err
-	}
-	if failed != nil {
-		return nil, os.NewSyscallError("recvmsg", failed)
-	}
-	if n == 0 {
+	_, n, _, _, err := c.(*net.UnixConn).ReadMsgUnix(make([]byte, 1), control)
+	if errors.Is(err, io.EOF) {
 		return nil, errors.New("the process has ended before")
+	}
+	if err != nil {
+		return nil, err
 	}
 	messages, err := unix.ParseSocketControlMessage(control[:n])
 	if err != nil || len(messages) != 1 {

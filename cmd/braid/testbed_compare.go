@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/testbed/report"
-	"braid/testbed/scenario"
 )
 
 func testbedCompareCommand() *cli.Command {
@@ -33,12 +32,9 @@ func testbedCompare(_ context.Context, c *cli.Command) error {
 	if c.NArg() != 2 {
 		return usageErrorf("name two run directories; see braid testbed compare --help")
 	}
-	var runs [2]scenario.RunDir
-	for i, dir := range c.Args().Slice() {
-		var err error
-		if runs[i], err = scenario.OpenRunDir(dir); err != nil {
-			return err
-		}
+	runs, err := openRunDirs(c)
+	if err != nil {
+		return err
 	}
 	compared := report.Compare(runs[0], runs[1])
 	if dir := c.String("output"); dir != "" {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -46,10 +47,7 @@ func testbedReport(_ context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	o := report.Options{Dir: c.String("output"), EveryRun: c.Bool("every-run")}
-	if o.Dir == "" {
-		o.Dir = filepath.Join(run.Dir, "report")
-	}
+	o := report.Options{Dir: cmp.Or(c.String("output"), filepath.Join(run.Dir, "report")), EveryRun: c.Bool("every-run")}
 	made, err := report.Make(run, o)
 	if err != nil {
 		return fmt.Errorf("make the report: %w", err)
@@ -64,18 +62,25 @@ func testbedReport(_ context.Context, c *cli.Command) error {
 	return nil
 }
 
-func testbedEvaluation(c *cli.Command, document string) error {
-	dirs := c.Args().Slice()
-	if len(dirs) == 0 {
-		return usageErrorf("name the run directories; see braid testbed report --help")
-	}
-	var runs []scenario.RunDir
-	for _, d := range dirs {
-		run, err := scenario.OpenRunDir(d)
+// openRunDirs opens the run directories that the arguments name.
+func openRunDirs(c *cli.Command) (runs []scenario.RunDir, err error) {
+	for _, dir := range c.Args().Slice() {
+		run, err := scenario.OpenRunDir(dir)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		runs = append(runs, run)
+	}
+	return runs, nil
+}
+
+func testbedEvaluation(c *cli.Command, document string) error {
+	if c.NArg() == 0 {
+		return usageErrorf("name the run directories; see braid testbed report --help")
+	}
+	runs, err := openRunDirs(c)
+	if err != nil {
+		return err
 	}
 	made, err := report.Evaluate(document, runs)
 	if err != nil {

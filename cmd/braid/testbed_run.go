@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -100,7 +99,6 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	results, err := scenario.Run(ctx, all, scenario.Options{
 		Dir: c.String("output"), Runs: c.Int("runs"), Braid: exe, SCIONBin: c.String("scion-bin"),
 		Say: func(line string) { stderr(c).say("run", line) },
-		Log: slog.New(slog.DiscardHandler),
 	})
 	if ctx.Err() != nil && err != nil {
 		return codedError{fmt.Errorf("interrupted after %s; run the same command again to resume", plural(len(results), "run")), exitInterrupted}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -97,7 +96,6 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	var last event.Done
 	results, err := scenario.Run(ctx, []scenario.Scenario{s.Transferring(data, res.Bytes)}, scenario.Options{
 		Dir: filepath.Join(o.WorkDir, "runs"), Braid: o.Braid, SCIONBin: o.SCIONBin, RouterCommand: o.RouterCommand,
-		Log: slog.New(slog.DiscardHandler),
 		Say: func(line string) {
 			if rest, ok := strings.CutPrefix(line, "demo: "); ok { // all but the figures of a run
 				o.Say(rest)

@@ -82,7 +82,8 @@ func readResults(dir, scenario, variant string) ([]Result, error) {
 	slices.Sort(runs)
 	var results []Result
 	for _, n := range runs {
-		res, err := readResult(filepath.Join(dir, scenario, variant, strconv.Itoa(n)))
+		run := filepath.Join(dir, scenario, variant, strconv.Itoa(n))
+		res, err := readResult(run)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -90,10 +91,10 @@ func readResults(dir, scenario, variant string) ([]Result, error) {
 			return nil, err
 		}
 		if res.Scenario != scenario || res.Variant != variant || res.Run != n {
-			return nil, fmt.Errorf("%s is not the result of %s, %s, run %d", filepath.Join(dir, scenario, variant, strconv.Itoa(n), resultFile), scenario, variant, n)
+			return nil, fmt.Errorf("%s is not the result of %s, %s, run %d", filepath.Join(run, resultFile), scenario, variant, n)
 		}
 		if err := res.check(); err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, scenario, variant, strconv.Itoa(n), resultFile), err)
+			return nil, fmt.Errorf("%s: %w", filepath.Join(run, resultFile), err)
 		}
 		results = append(results, res)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -27,7 +26,6 @@ type Options struct {
 	RouterCommand []string
 	// Say is called with a line for each step.
 	Say func(string)
-	Log *slog.Logger
 	Hooks
 }
 
@@ -81,10 +79,7 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 	if err := writeRun(o, scenarios); err != nil {
 		return nil, err
 	}
-	raised, err := testbed.RaisePriority()
-	if err != nil && o.Log != nil {
-		o.Log.Debug("the links have no priority over peers", "error", err)
-	}
+	raised, _ := testbed.RaisePriority() // without it, the links have no priority over peers
 	h := fixtures{raised: raised}
 	defer func() { err = errors.Join(err, h.close()) }()
 	var errs []error

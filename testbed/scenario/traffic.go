@@ -59,29 +59,34 @@ type flow struct {
 // prepareFlow looks up the path of a flow.
 func prepareFlow(ctx context.Context, t Traffic, hs *hosts) (*flow, error) {
 	f := &flow{Traffic: t}
-	var err error
-	if f.from, err = hs.in(ctx, t.From); err != nil {
-		return nil, err
-	}
-	if f.to, err = hs.in(ctx, t.To); err != nil {
-		return nil, err
-	}
-	paths, err := f.from.Paths(ctx, t.To)
-	if err != nil {
-		return nil, fmt.Errorf("traffic %s: %w", t.Name, err)
-	}
-	i := slices.IndexFunc(paths, func(p pathsel.Path) bool { return slices.Contains(p.Interfaces, t.Over.Interface) })
-	if i < 0 {
-		return nil, fmt.Errorf("traffic %s: none of %d paths from %s to %s crosses %s", t.Name, len(paths), t.From, t.To, t.Over)
-	}
-	f.path = paths[i]
-	if f.header, err = testbed.PathHeader(hs.network.Topology(), f.path.Interfaces); err != nil {
-		return nil, fmt.Errorf("traffic %s: %w", t.Name, err)
-	}
-	if f.route, err = routeOf(hs.network.Topology(), f.path, false); err != nil {
+	if err := f.prepare(ctx, hs); err != nil {
 		return nil, fmt.Errorf("traffic %s: %w", t.Name, err)
 	}
 	return f, nil
+}
+
+func (f *flow) prepare(ctx context.Context, hs *hosts) (err error) {
+	t := f.Traffic
+	if f.from, err = hs.in(ctx, t.From); err != nil {
+		return err
+	}
+	if f.to, err = hs.in(ctx, t.To); err != nil {
+		return err
+	}
+	paths, err := f.from.Paths(ctx, t.To)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(paths, func(p pathsel.Path) bool { return slices.Contains(p.Interfaces, t.Over.Interface) })
+	if i < 0 {
+		return fmt.Errorf("none of %d paths from %s to %s crosses %s", len(paths), t.From, t.To, t.Over)
+	}
+	f.path = paths[i]
+	if f.header, err = testbed.PathHeader(hs.network.Topology(), f.path.Interfaces); err != nil {
+		return err
+	}
+	f.route, err = routeOf(hs.network.Topology(), f.path, false)
+	return err
 }
 
 // start starts the flow. end returns the error if it broke.

@@ -206,11 +206,12 @@ func dialUDP(addr string) (*net.UDPConn, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	id, err := connect(c.(*net.UDPConn))
+	u := c.(*net.UDPConn)
+	a, err := exchange(u, &wire.UDPRequest{Action: wire.Connect, Transaction: 1}, make([]byte, wire.MaxUDP))
 	if err != nil {
 		c.Close()
 	}
-	return c.(*net.UDPConn), id, err
+	return u, a.Connection, err
 }
 
 // exchange sends a request again and again until it is answered.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"time"
 
@@ -139,10 +138,4 @@ func (f *flight) again() error {
 		}
 	}
 	return f.flush()
-}
-
-// connect asks for the ID of a connection (BEP 15).
-func connect(c *net.UDPConn) (uint64, error) {
-	a, err := exchange(c, &wire.UDPRequest{Action: wire.Connect, Transaction: 1}, make([]byte, wire.MaxUDP))
-	return a.Connection, err
 }
