@@ -3,6 +3,7 @@ package testbed
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,11 +90,7 @@ func (p *parser) keys(n *yaml.Node, what string, handlers map[string]func(*yaml.
 		k, v := n.Content[i], n.Content[i+1]
 		h, ok := handlers[k.Value]
 		if !ok {
-			known := make([]string, 0, len(handlers))
-			for name := range handlers {
-				known = append(known, name)
-			}
-			slices.Sort(known)
+			known := slices.Sorted(maps.Keys(handlers))
 			return p.fail(k, "%s: unknown key %q; known are %s", what, k.Value, strings.Join(known, ", "))
 		}
 		if seen[k.Value] {

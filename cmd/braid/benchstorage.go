@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -57,9 +58,7 @@ func benchStorage(ctx context.Context, b benchmark) error {
 	if len(sizes) > 0 {
 		size = sizes[0]
 	}
-	if runs == 0 {
-		runs = 3
-	}
+	runs = cmp.Or(runs, 3)
 	cases := storage.BenchCases(int64(size) << 20)
 	results := make([][]storage.BenchResult, len(cases))
 	for run := range runs {

@@ -47,8 +47,7 @@ func listScenarios(w io.Writer, all []scenario.Scenario, runs int, asJSON bool) 
 	if asJSON {
 		return nil
 	}
-	err := fprintf(w, "All of them take about %s.\n", roughly(whole))
-	return err
+	return fprintf(w, "All of them take about %s.\n", roughly(whole))
 }
 
 const (

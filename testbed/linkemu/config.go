@@ -112,9 +112,9 @@ func (c Config) Validate() error {
 // 20mbit delay 10ms loss 1% queue 64KiB"; "unlimited" if there are none.
 func (c Config) String() string {
 	var s []string
-	add := func(set bool, name, value string) {
+	add := func(set bool, words ...string) {
 		if set {
-			s = append(s, name+" "+value)
+			s = append(s, words...)
 		}
 	}
 	add(c.Rate != 0, "rate", units.FormatRate(c.Rate))
@@ -123,18 +123,10 @@ func (c Config) String() string {
 	add(c.Loss != 0, "loss", FormatLoss(c.Loss))
 	add(c.QueueBytes != 0, "queue", FormatQueue(c.QueueBytes, 0))
 	add(c.QueueTime != 0, "queue", FormatQueue(0, c.QueueTime))
-	if c.Police {
-		s = append(s, "police")
-	}
+	add(c.Police, "police")
 	add(c.MTU != 0, "mtu", strconv.Itoa(c.MTU))
-	if c.TooBig {
-		s = append(s, "too-big")
-	}
-	if c.Down {
-		s = append(s, "down")
-	}
-	if len(s) == 0 {
-		return "unlimited"
-	}
+	add(c.TooBig, "too-big")
+	add(c.Down, "down")
+	add(len(s) == 0, "unlimited")
 	return strings.Join(s, " ")
 }

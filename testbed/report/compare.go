@@ -202,8 +202,7 @@ func (c Comparison) Table(w io.Writer) error {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "  figure\tfirst, median [95 % CI]\tsecond\tdifference\tp\t")
 		for _, r := range rows[:n] {
-			cells := r.cells()
-			fmt.Fprintf(t, "  %s\n", strings.Join(cells, "\t"))
+			fmt.Fprintf(t, "  %s\n", strings.Join(r.cells(), "\t"))
 		}
 		if err := t.Flush(); err != nil {
 			return err

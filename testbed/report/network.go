@@ -116,15 +116,15 @@ func (u use) String() string {
 
 // busiest returns the links that get a label: in a small network all of them, in a large one the busiest.
 func busiest(uses []use) map[int]bool {
+	if len(uses) > 2*mostLinkNames {
+		return nil // the table of links has them
+	}
 	order := make([]int, len(uses))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(uses[b].mbitS, uses[a].mbitS) })
 	named := map[int]bool{}
-	if len(uses) > 2*mostLinkNames {
-		return named // the table of links has them
-	}
 	for _, i := range order[:min(len(order), mostLinkNames)] {
 		named[i] = true
 	}

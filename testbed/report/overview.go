@@ -74,9 +74,8 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		return f
 	}
 	// The axis starts at 0, unless the differences would be too small.
-	if from := 0.0; lo > 0.5*hi {
-		from = max(0, lo-max(.25*(hi-lo), .05*hi))
-		lo = from
+	if lo > 0.5*hi {
+		lo = max(0, lo-max(.25*(hi-lo), .05*hi))
 	} else {
 		lo = 0
 	}
