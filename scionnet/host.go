@@ -27,7 +27,7 @@
 //	EPIC        packets that the last two ASes of a path check      epic.go
 //	proof       is a peer in the AS that it claims, and for     proof.go, quota.go
 //	            whom does its connection count
-//	Host        path lookup, refresh, revocations, names        host.go, lookup.go, refresh.go, revoke.go, names.go
+//	Host        path lookup, refresh, revocations, names        host.go, lookup.go, locked.go, refresh.go, revoke.go, names.go
 //	tests       probing paths, answering echo requests          probe.go, echo.go, lifesign.go
 package scionnet
 
@@ -46,7 +46,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/daemon"
-	"github.com/scionproto/scion/pkg/daemon/types"
 	"github.com/scionproto/scion/pkg/snet"
 	"github.com/scionproto/scion/pkg/snet/addrutil"
 
@@ -205,7 +204,7 @@ func (h *Host) addrOf(socket interface{ LocalAddr() net.Addr }) Addr {
 
 // query asks the control plane for the paths to dst.
 func (h *Host) query(ctx context.Context, dst pathsel.IA, refresh bool) ([]found, error) {
-	ps, err := h.connector.Paths(ctx, addr.IA(dst), addr.IA(h.ia), types.PathReqFlags{Refresh: refresh})
+	ps, err := askPaths(ctx, h.connector, addr.IA(dst), addr.IA(h.ia), refresh)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func TestPolicy(t *testing.T) {
 		"all":      {"--acl", fmt.Sprintf("- %s", denied.Interfaces[1]), "--acl", "+"},
 		"slots":    {"--sequence", fmt.Sprintf("%s 0*", left.Interfaces[0]), "--preference", "latency,mtu"},
 	} {
-		out, err := list(flags...).Output()
+		out, err := list(flags...).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), left.Fingerprint.Short()) || strings.Contains(string(out), denied.Fingerprint.Short()) ||
 			!strings.Contains(string(out), "Not allowed: 1 more path: 1 by "+strings.TrimPrefix(flags[0], "--")) {
 			t.Errorf("braid paths %v: %v: %s", flags, err, out)

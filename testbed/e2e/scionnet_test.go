@@ -185,11 +185,31 @@ func TestDiamond(t *testing.T) {
 			return p
 		})
 	})
+	t.Run("FirstAnswers", n.firstAnswers)
 	t.Run("AcceptorLearnsThePath", n.acceptorLearnsThePath)
 	for name, listen := range map[string]scionnet.ListenConfig{"EPIC": {}, "PlainEPIC": {PlainPackets: true}} {
 		t.Run(name, func(t *testing.T) { n.epic(t, listen) })
 	}
 	t.Run("CutFarAway", n.cutFarAway)
+}
+
+// firstAnswers asks as a new host, again and again: the first answer lists every path.
+func (n ends) firstAnswers(t *testing.T) {
+	all, err := n.a.Paths(t.Context(), n.b.IA())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		h, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: n.network.ConfigDir(n.a.IA()), LocalIP: n.network.HostIP(n.a.IA())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths, err := h.Paths(t.Context(), n.b.IA())
+		h.Close()
+		if err != nil || len(paths) != len(all) {
+			t.Fatalf("%d of %d paths, %v", len(paths), len(all), err)
+		}
+	}
 }
 
 // epic sends with EPIC from the first AS. Stock routers of the last two ASes of a path drop packets whose MACs are
