@@ -116,10 +116,17 @@ const (
 	contestedGain, contestedUpGain = 2.4, 2.8
 
 	slack = 1.06 // over the product of rate and round trip: pacing sends in bursts, receivers wait with acknowledgements
-	// shortGain lets the window alone pace paths on which hosts take longer than the path. Its two milliseconds are a short
+	// shortGain lets the window alone pace paths on which hosts take longer than the path. Its four milliseconds are a short
 	// queue, and a sender that waits for timers there reaches a fraction of what the processors can do.
-	shortGain    = 2.0
-	sparePackets = 3 // so that a window of few packets is not a stop-and-wait
+	shortGain = 2.0
+	// shortTime is what the path counts for there. With half of it, most batches of packets ended at a full window, and a
+	// gigabyte through two routers took a tenth more processor time. With more, a switch's queue overflows, or that of a
+	// receiver which does not run for a moment.
+	shortTime = 2 * hostTime
+	// Where more rounds than shortLossy lose packets, the queue is shorter than that. Below shortLeast times the product, it
+	// is the path itself that loses them.
+	shortLossy, shortLeast = 0.25, 2
+	sparePackets           = 3 // so that a window of few packets is not a stop-and-wait
 
 	reduction = 0.7 // least part of its rate that a congested round leaves a flow
 
@@ -163,11 +170,14 @@ func (b *bbr) overflown() bool { return b.queued() && b.company.lossy <= unyield
 func (b *bbr) short() bool { return b.minRTT.rtt > 0 && b.minRTT.rtt < hostTime }
 
 // product is the volume that fits on the path without a queue.
-func (b *bbr) product(rate float64) float64 {
+func (b *bbr) product(rate float64) float64 { return rate * b.minRTT.rtt.Seconds() }
+
+// room is the product or, on a short path, what the hosts need. If the queue is too short for that, the ceiling bounds it.
+func (b *bbr) room(rate float64) float64 {
 	if b.short() {
-		return rate * hostTime.Seconds()
+		return rate * shortTime.Seconds()
 	}
-	return rate * b.minRTT.rtt.Seconds()
+	return b.product(rate)
 }
 
 func (b *bbr) onSent(now time.Duration, inflight int, appLimited bool) {
@@ -210,7 +220,7 @@ func (b *bbr) onAck(e event) {
 	b.step(e, newRound)
 	b.publish(e)
 	if !b.filled {
-		b.cwnd = min(max(b.cwnd, b.product(b.resume.floor(b.now)))+float64(e.acked), maxWindow)
+		b.cwnd = min(max(b.cwnd, b.room(b.resume.floor(b.now)))+float64(e.acked), maxWindow)
 	}
 }
 
@@ -255,15 +265,22 @@ func (b *bbr) respond(e event) {
 			if e.lostInflight > 0 {
 				inflight = e.lostInflight
 			}
+			if b.short() { // much was lost before the first loss was noticed, and is not what the path takes
+				inflight = max(inflight-b.rounds.lost, int(reduction*float64(inflight)))
+			}
 		case b.member.failed <= b.since:
 			return
 		}
-		b.ceiling = max(float64(inflight), b.product(b.bandwidth.now()))
+		if b.ceiling > 0 || !b.short() {
+			b.ceiling = max(float64(inflight), b.product(b.bandwidth.now()))
+		}
 		b.bandwidth.clip(max(b.cruised, b.rounds.rate(), b.last.rate()))
 		b.failed = true
 		b.goDown()
 	case down, cruise:
-		if e.sentDelivered < b.trialFrom { // what was sent before the trial began is still coming back
+		// What was sent before the trial began is still coming back. On a short path, timers find most losses, without an
+		// acknowledgement.
+		if e.sentDelivered < b.trialFrom && !(b.short() && e.acked == 0) {
 			return
 		}
 		if b.standing() { // what a full queue drops says nothing of the path itself; giveWay responds
@@ -279,6 +296,9 @@ func (b *bbr) respond(e event) {
 		case unfinished:
 			return
 		case congestion:
+			if b.narrow() {
+				break
+			}
 			now := b.bandwidth.now()
 			if e.limitedNow { // less was delivered because less was sent
 				delivered = max(delivered, reduction*now)
@@ -292,6 +312,21 @@ func (b *bbr) respond(e event) {
 		}
 		b.trialAt = e.now
 	}
+}
+
+// narrow responds to losses on a short path whose queue may be shorter than what the hosts need: the rate is not at fault.
+// A receiver that does not run for a moment loses packets of a few rounds, too long a window those of most.
+func (b *bbr) narrow() bool {
+	w := float64(b.window())
+	if !b.short() || w <= shortLeast*b.product(b.bandwidth.now())+sparePackets*float64(b.packetSize) {
+		return false
+	}
+	if b.lossy > shortLossy {
+		b.ceiling = reduction / headroom * w
+	}
+	b.ambient.before = 0 // fewer losses in the next trial say nothing of the path itself
+	b.startTrial()
+	return true
 }
 
 // startTrial begins to look for losses at the present rate.
@@ -401,7 +436,7 @@ func (b *bbr) goDown() {
 }
 
 func (b *bbr) drained(e event) bool {
-	return float64(e.inflight) <= b.product(b.bandwidth.now()) || b.elapsed() >= 3
+	return float64(e.inflight) <= b.room(b.bandwidth.now()) || b.elapsed() >= 3
 }
 
 // probe looks for more bandwidth until the path is full.
@@ -461,10 +496,11 @@ func (b *bbr) window() int {
 	if b.bandwidth.max() == 0 {
 		return int(b.cwnd)
 	}
-	product := b.product(b.bandwidth.now() * b.company.scale)
-	w := windowGain*product + sparePackets*float64(b.packetSize)*b.company.part
+	rate := b.bandwidth.now() * b.company.scale
+	product, room := b.product(rate), b.room(rate)
+	w := windowGain*room + sparePackets*float64(b.packetSize)*b.company.part
 	bunched := 0.0
-	if !b.queued() { // else the queue covers it
+	if !b.queued() && !b.short() { // else the queue or the room covers it
 		bunched = b.acks.bytes()
 		if b.bandwidth.limit > 0 { // the path has no room for more
 			bunched = min(bunched, product)
@@ -476,9 +512,9 @@ func (b *bbr) window() int {
 	w += bunched
 	switch b.phase {
 	case startup:
-		w = max(min(w, b.cwnd), float64(initialWindow*b.packetSize), windowGain*b.product(b.resume.floor(b.now)))
+		w = max(min(w, b.cwnd), float64(initialWindow*b.packetSize), windowGain*b.room(b.resume.floor(b.now)))
 	case probeRTT:
-		return int(max(probeRTTGain*product, minWindow*float64(b.packetSize)))
+		return int(max(probeRTTGain*room, minWindow*float64(b.packetSize)))
 	case up, refill:
 		if b.phase == up {
 			probe := b.bandwidth.now() * (b.upMeanRTT + upQueue).Seconds()

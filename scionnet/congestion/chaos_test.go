@@ -140,3 +140,27 @@ func TestShort(t *testing.T) {
 		}
 	}
 }
+
+// A path in a building, whose switch has a queue for a few packets: hosts that keep more in flight lose it.
+func TestShortQueue(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate  float64
+		queue time.Duration
+		lost  float64 // most of the packets
+	}{
+		{20 * mbit, 4 * ms, 0.08}, // 10 packets: NewReno loses 0.05
+		{100 * mbit, ms, 0.04}, {100 * mbit, 4 * ms, 0.04},
+		{1000 * mbit, ms / 2, 0.01}, {1000 * mbit, ms, 0.01}, {1000 * mbit, 4 * ms, 0.01},
+	} {
+		for seed := range uint64(seeds(4)) {
+			s, w := newSim(seed), wire{rate: c.rate, delay: 100 * time.Microsecond, queue: c.queue}
+			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
+			s.run(5 * time.Second)
+			rate, lost := x.rate(s.now)/w.rate, float64(x.lost)/float64(x.sent)
+			if rate < 0.97 || lost > c.lost {
+				t.Errorf("%.0f Mbit/s, queue %v, seed %d: %.3f of the rate, %.3f lost, %+v", c.rate/mbit, c.queue, seed, rate, lost, x.Snapshot())
+			}
+		}
+	}
+}
