@@ -134,9 +134,10 @@ const (
 	probeRTTGain = 0.5
 
 	// A probe each two to three seconds. More often costs queue and losses, less often is slow to see that a rival
-	// has left. The spread keeps flows from probing together.
+	// has left. The spread, of half as much, keeps flows from probing together. On paths of a few milliseconds, where the
+	// queue of a probe is over sooner and hosts that were busy during one spoil it, probes are probeRounds round trips apart.
 	probeEvery  = 2 * time.Second
-	probeSpread = time.Second
+	probeRounds = 200
 )
 
 // upQueue is the longest queue that a probe makes. It leaves room to see growth on all but intercontinental paths.
@@ -421,10 +422,8 @@ func (b *bbr) fill(e event, lossy bool) {
 }
 
 func (b *bbr) goDown() {
-	wait := probeEvery + time.Duration(b.random.Float64()*float64(probeSpread))
-	if b.short() {
-		wait /= 10 // the queue of a probe is over sooner
-	}
+	wait := min(probeEvery, probeRounds*max(b.minRTT.rtt, hostTime))
+	wait += time.Duration(b.random.Float64() * float64(wait/2))
 	b.rising = b.bandwidth.max() > (1+upGrowth)*b.cruised
 	if b.rising {
 		wait /= 4 // there is probably more: a newcomer next to a large flow has a long way to go

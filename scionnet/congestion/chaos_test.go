@@ -164,3 +164,22 @@ func TestShortQueue(t *testing.T) {
 		}
 	}
 }
+
+// A path through a city, whose 1.4 ms are about what its busy hosts take: a receiver that does not run spoils a probe.
+func TestBusyHosts(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(seeds(4)) {
+		for _, late := range []time.Duration{ms / 2, ms} {
+			s, w := newSim(seed), wire{rate: 100 * mbit, delay: 700 * time.Microsecond, queue: 20 * ms}
+			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
+			x.lazy, x.ackTick = late, late/2
+			for s.now < 10*time.Second {
+				s.run(s.now + time.Duration(20+s.random.IntN(100))*ms)
+				w.busy = max(w.busy, s.now+time.Duration(s.random.IntN(15))*ms)
+			}
+			if got := x.rate(s.now) / w.rate; got < 0.8 {
+				t.Errorf("seed %d, %v late: %.3f of the rate, %+v", seed, late, got, x.Snapshot())
+			}
+		}
+	}
+}
