@@ -140,11 +140,13 @@ func call(ctx context.Context, dir, path string, in, out any) error {
 			return new(net.Dialer).DialContext(ctx, "unix", socketPath(d))
 		},
 	}}
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
+	var body bytes.Buffer
+	if in != nil {
+		if err := json.NewEncoder(&body).Encode(in); err != nil {
+			return err
+		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://testbed"+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, "http://testbed"+path, &body)
 	if err != nil {
 		return err
 	}
