@@ -12,15 +12,15 @@ import (
 	"github.com/scionproto/scion/pkg/snet"
 )
 
-// lockedTries is how often a question is asked until no segment of its answer is missing.
+// lockedTries is how often a question is asked at most.
 const lockedTries = 4
 
-// askPaths asks for the paths to dst, again if segments of the answer are missing by accident.
+// askPaths asks for the paths to dst. It asks again if a locked database table has cost the answer some of them.
 //
-// scionproto's in-process daemon verifies the segments of an answer at the same time and keeps their certificates in an
-// SQLite database in memory. Of two segments that bring the same certificate, one may find the table locked. It then counts
-// as forged, and the paths along it are missing from an answer without an error: the log alone tells. With 16 ASes this
-// happens to one in twenty of a host's first answers. The next try finds the certificates in the table.
+// scionproto's in-process daemon verifies all segments of an answer at the same time. It keeps certificates in an SQLite
+// database in memory. If two segments bring the same certificate, one of them may find the table locked. The daemon then
+// drops this segment and its paths. It returns no error, but writes one to its log. In a network of 16 ASes, one in twenty
+// of the first answers lacked paths. The next try finds the certificates in the table.
 func askPaths(ctx context.Context, c daemon.Connector, dst, src addr.IA, refresh bool) (paths []snet.Path, err error) {
 	for range lockedTries {
 		var l lockedLog
@@ -35,7 +35,7 @@ func askPaths(ctx context.Context, c daemon.Connector, dst, src addr.IA, refresh
 
 func isLocked(err error) bool { return err != nil && strings.Contains(err.Error(), "table is locked") }
 
-// lockedLog is the log of one question. It looks for an error by a locked table.
+// lockedLog is the daemon's log for one question. It notes whether the daemon found a table locked.
 type lockedLog struct{ locked atomic.Bool }
 
 var _ log.Logger = (*lockedLog)(nil)

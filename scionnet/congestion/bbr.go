@@ -116,26 +116,28 @@ const (
 	contestedGain, contestedUpGain = 2.4, 2.8
 
 	slack = 1.06 // over the product of rate and round trip: pacing sends in bursts, receivers wait with acknowledgements
-	// shortGain lets the window alone pace paths on which hosts take longer than the path. Its four milliseconds are a short
-	// queue, and a sender that waits for timers there reaches a fraction of what the processors can do.
+	// On a short path, hosts take longer than the path. A sender that waits for timers there reaches a fraction of what the
+	// processors can do, so shortGain lets the window alone set the pace.
 	shortGain = 2.0
-	// shortTime is what the path counts for there. With half of it, most batches of packets ended at a full window, and a
-	// gigabyte through two routers took a tenth more processor time. With more, a switch's queue overflows, or that of a
-	// receiver which does not run for a moment.
+	// shortTime is the round trip that a short path counts as. The window covers twice that, four milliseconds. With half of
+	// it, most batches of packets ended because the window was full, and a gigabyte through two routers took a tenth more
+	// processor time. With more of it, queues overflow: those of switches, and those of receivers that pause.
 	shortTime = 2 * hostTime
-	// Where more rounds than shortLossy lose packets, the queue is shorter than that. Below shortLeast times the product, it
-	// is the path itself that loses them.
-	shortLossy, shortLeast = 0.25, 2
-	sparePackets           = 3 // so that a window of few packets is not a stop-and-wait
+	// If more than this part of the rounds loses packets, the path's queue is shorter than the window.
+	shortLossy = 0.25
+	// A window of shortLeast products does not overflow a queue. What is lost then, the path itself loses.
+	shortLeast = 2
+
+	sparePackets = 3 // so that a window of few packets is not a stop-and-wait
 
 	reduction = 0.7 // least part of its rate that a congested round leaves a flow
 
 	probeRTTTime = 200 * time.Millisecond
 	probeRTTGain = 0.5
 
-	// A probe each two to three seconds. More often costs queue and losses, less often is slow to see that a rival
-	// has left. The spread, of half as much, keeps flows from probing together. On paths of a few milliseconds, where the
-	// queue of a probe is over sooner and hosts that were busy during one spoil it, probes are probeRounds round trips apart.
+	// A flow probes every two to three seconds, at a random time, so that flows do not probe together. More often costs queue
+	// and losses. Less often is slow to see that a rival has left. On a path of a few milliseconds, probes are about
+	// probeRounds round trips apart: their queue is gone sooner, and a probe that busy hosts spoil counts until the next one.
 	probeEvery  = 2 * time.Second
 	probeRounds = 200
 )
@@ -173,7 +175,7 @@ func (b *bbr) short() bool { return b.minRTT.rtt > 0 && b.minRTT.rtt < hostTime 
 // product is the volume that fits on the path without a queue.
 func (b *bbr) product(rate float64) float64 { return rate * b.minRTT.rtt.Seconds() }
 
-// room is the product or, on a short path, what the hosts need. If the queue is too short for that, the ceiling bounds it.
+// room is the product or, on a short path, the volume that the hosts need. The ceiling bounds it if the queue is shorter.
 func (b *bbr) room(rate float64) float64 {
 	if b.short() {
 		return rate * shortTime.Seconds()
@@ -266,21 +268,21 @@ func (b *bbr) respond(e event) {
 			if e.lostInflight > 0 {
 				inflight = e.lostInflight
 			}
-			if b.short() { // much was lost before the first loss was noticed, and is not what the path takes
+			if b.short() { // many packets are lost before the first loss is noticed: the path does not take them
 				inflight = max(inflight-b.rounds.lost, int(reduction*float64(inflight)))
 			}
 		case b.member.failed <= b.since:
 			return
 		}
-		if b.ceiling > 0 || !b.short() {
+		if b.ceiling > 0 || !b.short() { // narrow sets the first one of a short path
 			b.ceiling = max(float64(inflight), b.product(b.bandwidth.now()))
 		}
 		b.bandwidth.clip(max(b.cruised, b.rounds.rate(), b.last.rate()))
 		b.failed = true
 		b.goDown()
 	case down, cruise:
-		// What was sent before the trial began is still coming back. On a short path, timers find most losses, without an
-		// acknowledgement.
+		// Packets that were sent before the trial began do not count. Losses that a timer finds come without an
+		// acknowledgement, which would tell when they were sent. On a short path those are most losses, so they count.
 		if e.sentDelivered < b.trialFrom && !(b.short() && e.acked == 0) {
 			return
 		}
@@ -315,8 +317,8 @@ func (b *bbr) respond(e event) {
 	}
 }
 
-// narrow responds to losses on a short path whose queue may be shorter than what the hosts need: the rate is not at fault.
-// A receiver that does not run for a moment loses packets of a few rounds, too long a window those of most.
+// narrow responds to losses on a short path, and returns whether it did. The window may be longer than the queue, so the rate
+// stays as it is. If the receiver pauses, a few rounds lose packets. If the window is too long, most rounds do.
 func (b *bbr) narrow() bool {
 	w := float64(b.window())
 	if !b.short() || w <= shortLeast*b.product(b.bandwidth.now())+sparePackets*float64(b.packetSize) {

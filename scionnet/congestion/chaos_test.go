@@ -141,7 +141,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// A path in a building, whose switch has a queue for a few packets: hosts that keep more in flight lose it.
+// A switch in a building has a queue for few packets. Hosts that keep more in flight lose the rest.
 func TestShortQueue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -165,7 +165,7 @@ func TestShortQueue(t *testing.T) {
 	}
 }
 
-// A path through a city, whose 1.4 ms are about what its busy hosts take: a receiver that does not run spoils a probe.
+// A round trip takes 1.4 ms, and busy hosts add about as much. The receiver pauses now and then, which spoils probes.
 func TestBusyHosts(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(seeds(4)) {

@@ -39,8 +39,8 @@ type message struct {
 	end  error // the process has ended; io.EOF if well
 }
 
-// startProcess starts a peer's command, on a host unless that is nil, and adds it to the peers. out is where a leecher's
-// data goes. startProcess sends the peer's events and its end as messages.
+// startProcess starts a peer's command and adds it to the peers. It sends the peer's events and its end as messages. If host
+// is nil, the command runs on this machine's own network. out is the directory of a leecher's data.
 func (a *attempt) startProcess(cmd *exec.Cmd, host *testbed.IPHost, p Peer, out string) (*process, error) {
 	ps := &process{
 		peer: p, cmd: cmd, host: host, log: filepath.Join(a.dir, p.Name+".log"), out: out, leaves: p.Stop != nil || p.Crash != nil,
