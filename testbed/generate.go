@@ -268,13 +268,19 @@ func (g generator) beaconInterval() time.Duration {
 	return min(max(cost.Round(time.Second), minBeaconInterval), maxBeaconInterval)
 }
 
+// databaseOptions make SQLite write ahead and never wait for the disk: nobody needs these databases after a crash of the
+// machine. By default a control service waits for the disk eleven times a second, and nobody can read meanwhile. Where
+// each wait takes 100 ms, most lookups of paths fail. scionproto means to set this too, but spells it for another
+// SQLite driver. It also appends a question mark and its own options, which the last name here takes as its value.
+const databaseOptions = "?_journal_mode=WAL&_synchronous=OFF&ignored="
+
 func (g generator) controlTOML(a asPlan, dir string) map[string]any {
 	policies := map[string]string{}
 	for key := range beaconPolicies {
 		policies[key] = filepath.Join(dir, key+".yml")
 	}
 	db := func(name string) map[string]any {
-		return map[string]any{"connection": filepath.Join(dir, controlService+"."+name+".db")}
+		return map[string]any{"connection": filepath.Join(dir, controlService+"."+name+".db") + databaseOptions}
 	}
 	interval := fmt.Sprintf("%.0fs", g.beaconInterval().Seconds()) // scionproto takes one number and one unit
 	query := queryInterval

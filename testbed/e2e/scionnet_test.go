@@ -185,12 +185,21 @@ func TestDiamond(t *testing.T) {
 			return p
 		})
 	})
+	t.Run("Databases", n.databases)
 	t.Run("FirstAnswers", n.firstAnswers)
 	t.Run("AcceptorLearnsThePath", n.acceptorLearnsThePath)
 	for name, listen := range map[string]scionnet.ListenConfig{"EPIC": {}, "PlainEPIC": {PlainPackets: true}} {
 		t.Run(name, func(t *testing.T) { n.epic(t, listen) })
 	}
 	t.Run("CutFarAway", n.cutFarAway)
+}
+
+// databases looks for the logs of databases that write ahead: control services read our options for SQLite.
+func (n ends) databases(t *testing.T) {
+	logs, err := filepath.Glob(filepath.Join(n.network.ConfigDir(n.a.IA()), "*.db-wal"))
+	if err != nil || len(logs) == 0 {
+		t.Errorf("no database of %s writes ahead, %v", n.a.IA(), err)
+	}
 }
 
 // firstAnswers asks as a new host, again and again: the first answer lists every path.
