@@ -47,6 +47,9 @@ func TestDiagnose(t *testing.T) {
 		{"refuses", Evidence{Targets: []Target{peer(func(x *Target) { x.Refused = true })}}, PeerRefuses, "may not have this torrent"},
 		{"policy", Evidence{Targets: []Target{peer(func(x *Target) { x.Paths, x.Err = nil, fmt.Errorf("%w: x", errNoneAllowed(2)) })}}, NotAllowed, "none of the 2"},
 		{"no AS", Evidence{Targets: []Target{peer(func(x *Target) { x.Paths, x.Err = nil, scionnet.ErrNoPath })}}, ASUnknown, "no path to AS 1-ff00:0:110"},
+		{"no answer about the AS", Evidence{Targets: []Target{peer(func(x *Target) {
+			x.Paths, x.Err = nil, fmt.Errorf("%w: %w", scionnet.ErrNoPath, scionnet.ErrNoControl)
+		})}}, ControlUnreachable, "no path can be looked up"},
 		{"no control", Evidence{Targets: []Target{peer(func(x *Target) { x.Paths, x.Control = nil, scionnet.ErrNoControl })}}, ControlUnreachable, "cannot be looked up"},
 		{"on IP", Evidence{Targets: []Target{{Name: "host:1", Err: refused}}}, PeerSilent, "connection refused"},
 		{"name on IP", Evidence{Targets: []Target{{Name: "host:1", Err: &net.DNSError{Name: "host", Err: "no such host"}}}}, NameUnknown, "no such host"},

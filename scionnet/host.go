@@ -27,7 +27,7 @@
 //	EPIC        packets that the last two ASes of a path check      epic.go
 //	proof       is a peer in the AS that it claims, and for     proof.go, quota.go
 //	            whom does its connection count
-//	Host        path lookup, refresh, revocations, names        host.go, lookup.go, locked.go, refresh.go, revoke.go, names.go
+//	Host        path lookup, refresh, revocations, names        host.go, lookup.go, ask.go, refresh.go, revoke.go, names.go
 //	tests       probing paths, answering echo requests          probe.go, echo.go, lifesign.go
 package scionnet
 

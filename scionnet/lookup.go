@@ -105,8 +105,8 @@ func bandwidth(m *snet.PathMetadata) uint64 {
 
 // Paths lists the paths to dst in the order of 'scion showpaths': fewest hops first. The first call
 // for a destination asks the control plane; later calls return stored paths, which are refreshed in
-// the background. If there are none, the error is ErrNoPath. A revoked path stays listed until the
-// control plane drops it; see Revoked.
+// the background. If there are none, the error is ErrNoPath; it is ErrNoControl, too, if the control
+// service has not answered. A revoked path stays listed until the control plane drops it; see Revoked.
 func (h *Host) Paths(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error) {
 	if dst == h.ia {
 		return []pathsel.Path{h.localPath()}, nil

@@ -76,7 +76,8 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 	}
 	l := pathList{LocalIA: h.IA(), Destination: dst, LocalIP: h.LocalIP()}
 	paths, err := h.Paths(ctx, dst)
-	if noneIsAnAnswer := cmd.Bool("json") && errors.Is(err, scionnet.ErrNoPath); err != nil && !noneIsAnAnswer {
+	noneIsAnAnswer := cmd.Bool("json") && errors.Is(err, scionnet.ErrNoPath) && !errors.Is(err, scionnet.ErrNoControl)
+	if err != nil && !noneIsAnAnswer {
 		return err
 	}
 	paths, refused := policy.Apply(paths)

@@ -187,6 +187,7 @@ func TestDiamond(t *testing.T) {
 	})
 	t.Run("Databases", n.databases)
 	t.Run("FirstAnswers", n.firstAnswers)
+	t.Run("SilentControlService", n.silentControlService)
 	t.Run("AcceptorLearnsThePath", n.acceptorLearnsThePath)
 	for name, listen := range map[string]scionnet.ListenConfig{"EPIC": {}, "PlainEPIC": {PlainPackets: true}} {
 		t.Run(name, func(t *testing.T) { n.epic(t, listen) })
@@ -218,6 +219,49 @@ func (n ends) firstAnswers(t *testing.T) {
 		if err != nil || len(paths) != len(all) {
 			t.Fatalf("%d of %d paths, %v", len(paths), len(all), err)
 		}
+	}
+}
+
+// silentControlService asks a control service that takes connections and never answers. The lookup says so, instead of
+// "no path" alone. The daemon in the process says it in its log only.
+func (n ends) silentControlService(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(n.network.ConfigDir(n.a.IA()))); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "topology.json")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var topology map[string]any
+	if err := json.Unmarshal(text, &topology); err != nil {
+		t.Fatal(err)
+	}
+	service := map[string]any{"cs": map[string]string{"addr": silent.Addr().String()}}
+	topology["control_service"], topology["discovery_service"] = service, service
+	if text, err = json.Marshal(topology); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: dir, LocalIP: n.network.HostIP(n.a.IA())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	paths, err := h.Paths(t.Context(), n.b.IA())
+	if !errors.Is(err, scionnet.ErrNoPath) || !errors.Is(err, scionnet.ErrNoControl) {
+		t.Errorf("%d paths, %v", len(paths), err)
+	}
+	if paths, err = n.a.Paths(t.Context(), ia(t, "2-ff00:0:999")); !errors.Is(err, scionnet.ErrNoPath) || errors.Is(err, scionnet.ErrNoControl) {
+		t.Errorf("to an AS that does not exist: %d paths, %v", len(paths), err)
 	}
 }
 
