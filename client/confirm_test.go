@@ -11,7 +11,8 @@ import (
 	"braid/storage"
 )
 
-// seedPart is a session that serves so many bytes of a torrent, and all of it once rest was called.
+// seedPart is a session that serves so many bytes of a torrent, and all of it once rest was called. It answers requests in
+// random order, so that many pieces may lack a block: of 7 MiB in 8, three fifths are in pieces of four blocks that are whole.
 func seedPart(t *testing.T, src Source, data string, size int64) (seeder *Session, rest func()) {
 	t.Helper()
 	var gate sync.RWMutex
@@ -65,7 +66,7 @@ func TestFilesThatGoAway(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			until(t, tr, "in the middle", func(p Progress) bool { return p.Have > 5<<20 })
+			until(t, tr, "in the middle", func(p Progress) bool { return p.Have > 2<<20 })
 			if err := c.harm(filepath.Join(out, "set", "b.part")); err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +109,7 @@ func TestDatabaseThatGoesAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, tr, "in the middle", func(p Progress) bool { return p.Have > 1<<20 })
+	until(t, tr, "in the middle", func(p Progress) bool { return p.Have > 1<<18 })
 	all, err := filepath.Glob(filepath.Join(out, ".braid", "*.pieces.db"))
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
