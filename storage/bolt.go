@@ -108,9 +108,9 @@ func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *sl
 // expect checks that the file is as we left it, since bbolt cannot cope with a file that has
 // changed.
 func (p *bolt) expect() error {
-	now, err := stampOfFile(p.name)
+	now, err := p.look()
 	if err != nil {
-		return fmt.Errorf("%w; start again to fetch what it held", err)
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,11 +122,20 @@ func (p *bolt) expect() error {
 
 // note remembers the file's stamp after a transaction.
 func (p *bolt) note() error {
-	last, err := stampOfFile(p.name)
+	last, err := p.look()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastStamp = last
 	return err
+}
+
+// look returns the file's stamp.
+func (p *bolt) look() (stamp, error) {
+	s, err := stampOfFile(p.name)
+	if err != nil {
+		return s, fmt.Errorf("%w; start again to fetch what it held", err)
+	}
+	return s, nil
 }
 
 func (p *bolt) stamp(int) stamp {
