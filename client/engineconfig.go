@@ -56,7 +56,6 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c.MinDialTimeout = 10 * time.Second // paths around the world, with a lost packet or two in the handshake
 	c.HandshakesTimeout = 15 * time.Second
 	c.DropDuplicatePeerIds = false // the connections of one peer over several paths have the same ID
-	c.StealRequestGrace = stealGrace
 	c.PieceHashersPerTorrent = runtime.GOMAXPROCS(0)
 	return c
 }

@@ -118,15 +118,34 @@ func (x *gauge) drain(h *heap) iter.Seq[int] {
 	}
 }
 
+const (
+	// stealGrace is how long the engine leaves a request with a connection before an idle one may
+	// have it: a round trip between continents, and the time of a block on the link. What has been
+	// sent cannot be called back, and would arrive twice.
+	stealGrace = 300 * time.Millisecond
+	// scarceGrace is for swarms that wait for pieces that nobody has yet. Connections are idle all the
+	// time there, not only at the end. They took blocks from peers that had sent them already: a fifth
+	// of the data came twice, and on slow links all of it came later.
+	scarceGrace = 2 * time.Second
+)
+
 // gauges of all connections by their engine address. The engine calls most of this with its lock held.
 type gauges struct {
 	byAddr  sync.Map // engineAddr to *gauge
 	watched sync.Map // metainfo.Hash of a torrent to watched
 	useful  sync.Map // likewise to a func that is told of each useful block and where it comes from
+
+	scarce atomic.Int64   // until then, in nanoseconds since 1970, a transfer waits for pieces that nobody has
+	grace  *time.Duration // the engine's StealRequestGrace, which it reads with its lock held
 }
 
+// waits notes that a transfer waits for pieces that no connected peer has, for so long.
+func (g *gauges) waits(d time.Duration) { g.scarce.Store(time.Now().Add(d).UnixNano()) }
+
 // install has the engine tell the gauges. linkAt is the connection behind an engine address.
-func (g *gauges) install(c *torrent.Callbacks, linkAt func(engineAddr) *link) {
+func (g *gauges) install(config *torrent.ClientConfig, linkAt func(engineAddr) *link) {
+	c := &config.Callbacks
+	g.grace = &config.StealRequestGrace
 	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) {
 		if f, ok := p.RemoteAddr.(engineAddr); ok {
 			x := &gauge{conn: anacrolixConn{p}, peer: &p.Peer, link: linkAt(f), peak: peakRequests(&p.Peer)}
@@ -201,8 +220,12 @@ func (g *gauges) heard(p *torrent.PeerConn, m *pp.Message) {
 }
 
 func (g *gauges) count(p *torrent.Peer, n int64) {
+	now := time.Now()
+	if *g.grace = stealGrace; now.UnixNano() < g.scarce.Load() {
+		*g.grace = scarceGrace
+	}
 	if x := g.of(p); x != nil {
-		x.counts(n, time.Now())
+		x.counts(n, now)
 	}
 }
 

@@ -8,10 +8,6 @@ import (
 )
 
 const (
-	// stealGrace is how long the engine leaves a request with a connection before an idle one may
-	// have it: a round trip between continents, and the time of a block on the link. What has been
-	// sent cannot be called back, and would arrive twice.
-	stealGrace = 300 * time.Millisecond
 	// nudgedMost and nudgedPieces bound the cost of a nudge: the engine goes over all missing pieces.
 	nudgedMost, nudgedPieces = 8, 100_000
 )

@@ -21,6 +21,7 @@ type rarest struct {
 	order []int        // each piece's place among equally rare ones
 	first map[int]bool // pieces that are requested first now
 	turns int          // looks left until the next choice
+	waits bool         // no connected peer has one of the missing pieces
 }
 
 const (
@@ -94,7 +95,7 @@ type rarestView struct {
 
 // plan returns the pieces that are requested first from now on, and those that no longer are.
 func (r *rarest) plan(v rarestView) (raise, lower []int) {
-	r.turns = 1 + v.pieces*(len(v.has)+rarestState)/rarestWork
+	r.turns, r.waits = 1+v.pieces*(len(v.has)+rarestState)/rarestWork, false
 	if !v.leechers && len(r.first) == 0 {
 		return nil, nil // seeds have everything, and data in order is easier to store
 	}
@@ -113,6 +114,7 @@ func (r *rarest) plan(v rarestView) (raise, lower []int) {
 		for range run.Length {
 			if !run.Ok || !run.Complete {
 				missing = append(missing, missingPiece{i, peers[i], run.Partial})
+				r.waits = r.waits || peers[i] == 0
 			}
 			i++
 		}
@@ -162,6 +164,9 @@ func (f *rarestFirst) choose() {
 		return
 	}
 	raise, lower := f.memory.plan(f.view())
+	if f.memory.waits {
+		f.gauges.waits(time.Duration(f.memory.turns+1) * sampleEvery)
+	}
 	for _, i := range raise {
 		f.torrent.SetPriority(i, torrent.PiecePriorityHigh)
 	}

@@ -3,6 +3,10 @@ package client
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anacrolix/torrent"
 )
 
 func missingOf(peers ...int) []missingPiece {
@@ -50,4 +54,47 @@ func TestRarestByChance(t *testing.T) {
 	if slices.Equal(a, b) || a[9] == 9 {
 		t.Errorf("%v and %v", a, b)
 	}
+}
+
+// A request is left alone for longer while the swarm waits for pieces that nobody has.
+func TestScarcePieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peer := func(pieces ...uint32) func(func(uint32) bool) {
+			return slices.Values(pieces)
+		}
+		missing := func(n int) torrent.PieceStateRuns { return torrent.PieceStateRuns{{Length: n}} }
+		there := torrent.PieceStateRun{Length: 2}
+		there.Ok, there.Complete = true, true
+		for _, c := range []struct {
+			name  string
+			view  rarestView
+			waits bool
+		}{
+			{"each piece somewhere", rarestView{states: missing(3), has: []func(func(uint32) bool){peer(0, 1), peer(2)}}, false},
+			{"one nowhere", rarestView{states: missing(3), has: []func(func(uint32) bool){peer(0), peer(2)}}, true},
+			{"it is there", rarestView{states: append(missing(1), there), has: []func(func(uint32) bool){peer(0), peer(2)}}, false},
+			{"no leechers", rarestView{states: missing(3)}, false},
+		} {
+			c.view.pieces, c.view.pieceLength, c.view.leechers = 3, 1<<14, c.name != "no leechers"
+			r := newRarest(3)
+			if r.plan(c.view); r.waits != c.waits {
+				t.Errorf("%s: waits %t", c.name, r.waits)
+			}
+		}
+
+		var config torrent.ClientConfig
+		var g gauges
+		g.install(&config, nil)
+		grace := func() time.Duration {
+			g.count(&torrent.Peer{}, 1)
+			return config.StealRequestGrace
+		}
+		before := grace()
+		g.waits(time.Second)
+		during := grace()
+		time.Sleep(time.Second)
+		if after := grace(); before != stealGrace || during != scarceGrace || after != stealGrace {
+			t.Errorf("grace %v, %v, %v", before, during, after)
+		}
+	})
 }

@@ -229,7 +229,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	s.inbound = newInbound(s.Listening())
 	c := engineConfig(log)
 	c.Callbacks.CompletedHandshake = s.handshaken
-	s.gauges.install(&c.Callbacks, s.offers.linkAt)
+	s.gauges.install(c, s.offers.linkAt)
 	limitRequests(&c.Callbacks, cfg.MaxRequests)
 	s.fetches.install(&c.Callbacks)
 	s.exchanges.install(&c.Callbacks, &s.gauges)
