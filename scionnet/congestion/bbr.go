@@ -519,7 +519,7 @@ func (b *bbr) window() int {
 	case up, refill:
 		if b.phase == up {
 			probe := b.bandwidth.now() * (b.upMeanRTT + upQueue).Seconds()
-			if b.contested() {
+			if b.contested() || b.crowded { // the queue of others holds a small flow back, not its rate
 				w = min(probe, contestedUpGain*product) + bunched
 			} else {
 				w = min(w, probe+bunched+sparePackets*float64(b.packetSize)*b.company.part)
