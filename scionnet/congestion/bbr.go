@@ -340,6 +340,10 @@ func (b *bbr) startTrial() {
 
 // step moves from phase to phase.
 func (b *bbr) step(e event, newRound bool) {
+	if rate := b.overshot.add(e); rate > 0 && !b.short() {
+		b.bandwidth.clip(rate)
+		b.bandwidth.add(rate)
+	}
 	switch b.phase {
 	case startup:
 		b.resume.check(e, b.packetSize)
@@ -352,9 +356,6 @@ func (b *bbr) step(e event, newRound bool) {
 			b.fill(e, true)
 		}
 	case drain:
-		if rate := b.overshot.add(e); rate > 0 && !b.short() {
-			b.bandwidth.clip(rate)
-		}
 		if b.drained(e) {
 			b.goDown()
 			if b.company.part < 1 { // what it took for the least round trip has the others' queue in it
@@ -501,7 +502,7 @@ func (b *bbr) window() int {
 	product, room := b.product(rate), b.room(rate)
 	w := windowGain*room + sparePackets*float64(b.packetSize)*b.company.part
 	bunched := 0.0
-	if !b.queued() && !b.short() { // else the queue or the room covers it
+	if b.filled && !b.queued() && !b.short() { // else growth, the queue or the room covers it
 		bunched = b.acks.bytes()
 		if b.bandwidth.limit > 0 { // the path has no room for more
 			bunched = min(bunched, product)
@@ -513,7 +514,7 @@ func (b *bbr) window() int {
 	w += bunched
 	switch b.phase {
 	case startup:
-		w = max(min(w, b.cwnd), float64(initialWindow*b.packetSize), windowGain*b.room(b.resume.floor(b.now)))
+		w = max(min(w, b.cwnd), initial(b.packetSize, b.minRTT.rtt), windowGain*b.room(b.resume.floor(b.now)))
 	case probeRTT:
 		return int(max(probeRTTGain*room, minWindow*float64(b.packetSize)))
 	case up, refill:
@@ -551,7 +552,9 @@ func (b *bbr) pacingRate() float64 {
 	gain := 1.0
 	switch b.phase {
 	case startup:
-		return b.resume.bound(b.now, startupGain*rate)
+		// The few small packets of a handshake say nothing of the path's rate.
+		least := initial(b.packetSize, b.minRTT.rtt) / max(b.minRTT.rtt, hostTime).Seconds()
+		return b.resume.bound(b.now, max(startupGain*rate, least))
 	case drain:
 		gain = drainGain
 	case down:

@@ -49,8 +49,21 @@ type Snapshot struct {
 	BytesAcked   uint64
 }
 
-// initialWindow is the window of a new flow in packets (RFC 9002, section 7.2).
-const initialWindow = 10
+// initialWindow is the window of a new flow in packets (RFC 9002, section 7.2). If round trips are
+// long, that is so few packets a second that a download of some megabytes ends before its path is full.
+// A flow on a path longer than initialTrip therefore starts at the rate that it has on one of that
+// length. It paces these packets. longWindow bounds them; quic-go starts with as many on each path.
+const (
+	initialWindow = 10
+	longWindow    = 32
+	initialTrip   = 40 * time.Millisecond
+)
+
+// initial is the window of a new flow in bytes. The round trip is 0 until it is known.
+func initial(packetSize int, rtt time.Duration) float64 {
+	packets := initialWindow * max(1, rtt.Seconds()/initialTrip.Seconds())
+	return min(packets, longWindow) * float64(packetSize)
+}
 
 // minWindow in packets keeps acknowledgements coming: a receiver acknowledges every second packet at
 // once, and a smaller window waits for its timer instead.
@@ -166,16 +179,9 @@ func (f *Flow) Window() int {
 	return min(max(f.algorithm.window(), minWindow*f.packetSize), maxWindow)
 }
 
-// PacingRate in bytes a second. While the application has not used up an initial window, it is at
-// least an initial window in each round trip: the few small packets of a handshake say nothing of the
-// path's rate.
+// PacingRate in bytes a second.
 func (f *Flow) PacingRate() float64 {
-	rate := f.algorithm.pacingRate()
-	first := uint64(initialWindow * f.packetSize)
-	if rtt := f.snapshot.MinRTT; rtt > 0 && f.snapshot.BytesSent < first && f.sampler.appLimited() {
-		rate = max(rate, float64(first)/max(rtt, hostTime).Seconds())
-	}
-	return min(max(rate, minRate), maxRate)
+	return min(max(f.algorithm.pacingRate(), minRate), maxRate)
 }
 
 // SetPacketSize changes the size of the largest packet.

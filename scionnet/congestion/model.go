@@ -35,8 +35,8 @@ func (b *bandwidth) clip(rate float64) {
 	b.cycles[0], b.cycles[1] = min(b.cycles[0], rate), min(b.cycles[1], rate)
 }
 
-// overshot measures how fast a path delivers what was in flight when losses ended startup: more than it can carry, so
-// its own rate. The mean counts: with jitter or beside other flows, the least sample is far below it.
+// overshot measures how fast a path delivers what was in flight when losses ended startup. That was more than it can
+// carry, so this is its own rate. The mean counts: with jitter or beside other flows, the least sample is far below it.
 type overshot struct {
 	until   uint64 // bytes delivered when startup ended; 0: no losses ended it, or the measurement is over
 	sum     float64

@@ -33,14 +33,14 @@ func TestResume(t *testing.T) {
 		least      float64 // of the link's rate
 		lost       int     // most
 	}{
-		{"first time", path, 0, 0, 0.57, 50},
-		{"known", path, 40 * mbit, 120 * ms, 0.75, 50},
-		{"first time, half", halved, 0, 0, 0.70, 50},
-		{"known, now half", halved, 40 * mbit, 120 * ms, 0.85, 200},
-		{"first time, half, shallow", shallow, 0, 0, 0.70, 350}, // the jump costs no more than a start
-		{"known, now half, shallow", shallow, 40 * mbit, 120 * ms, 0.85, 350},
-		{"another path", path, 40 * mbit, 20 * ms, 0.57, 50},
-		{"a lie", path, 8000 * mbit, 120 * ms, 0.70, 350},
+		{"first time", path, 0, 0, 0.62, 20},
+		{"known", path, 40 * mbit, 120 * ms, 0.77, 5},
+		{"first time, half", halved, 0, 0, 0.79, 20},
+		{"known, now half", halved, 40 * mbit, 120 * ms, 0.90, 25},
+		{"first time, half, shallow", shallow, 0, 0, 0.77, 280}, // the jump costs no more than a start
+		{"known, now half, shallow", shallow, 40 * mbit, 120 * ms, 0.88, 280},
+		{"another path", path, 40 * mbit, 20 * ms, 0.62, 20},
+		{"a lie", path, 8000 * mbit, 120 * ms, 0.80, 100},
 	} {
 		for seed := range uint64(seeds(3)) {
 			took, lost := transfer(seed, c.wire, c.remembered, c.rtt)
@@ -89,7 +89,7 @@ func TestStartAfterHandshake(t *testing.T) {
 	f.OnAck(trip, []Packet{{0, 200}}, nil, 200)
 	f.OnSent(trip, 1, 250, 250)
 	f.OnAck(2*trip, []Packet{{1, 250}}, nil, 250)
-	if got, least := f.PacingRate(), initialWindow*packetBytes/trip.Seconds(); got < least {
+	if got, least := f.PacingRate(), initial(packetBytes, trip)/trip.Seconds(); got < least {
 		t.Errorf("%.0f bytes a second, want at least the initial window in a round trip, %.0f", got, least)
 	}
 }
