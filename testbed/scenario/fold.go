@@ -411,6 +411,6 @@ func (f *fold) countCPU() {
 	}
 	a, b := f.machine[i], f.machine[len(f.machine)-1]
 	if whole := b.AllCPU - a.AllCPU; whole > 0 {
-		f.CPU, f.OwnCPU = (b.CPU-a.CPU)/whole, all/whole
+		f.CPU, f.OwnCPU, f.RealTime = (b.CPU-a.CPU)/whole, all/whole, b.RealTime
 	}
 }

@@ -68,7 +68,7 @@ func TestRecordAgain(t *testing.T) {
 		for i, p := range []string{"1-ff00:0:110 br-1", "1-ff00:0:110 cs-1", "seeder", "leecher", "runner"} {
 			write(at, Line{Kind: "process", What: p, CPU: at * float64(i+1) / 100, PSS: 1 << 20})
 		}
-		write(at, Line{Kind: "machine", CPU: at, AllCPU: 2 * at})
+		write(at, Line{Kind: "machine", CPU: at, AllCPU: 2 * at, RealTime: true})
 	}
 	look(0)
 	for n := range uint64(2) {

@@ -46,3 +46,19 @@ func TestCPUFigures(t *testing.T) {
 		t.Errorf("for no payload %v", m)
 	}
 }
+
+// Other programs take nothing from a run at real-time priority.
+func TestCPUBound(t *testing.T) {
+	for _, c := range []struct {
+		all, own float64
+		realTime bool
+		bound    bool
+	}{
+		{0.9, 0.3, false, true}, {0.9, 0.3, true, false}, {0.9, 0.8, true, true}, {0.6, 0.5, false, false},
+	} {
+		r := &Record{CPU: c.all, OwnCPU: c.own, RealTime: c.realTime}
+		if got := r.cpuBound(); len(got) > 0 != c.bound {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}

@@ -22,6 +22,8 @@ type Record struct {
 	Events    []RunEvent
 	// CPU and OwnCPU are the parts of all processors in use, by all programs and by this run's processes.
 	CPU, OwnCPU float64
+	// RealTime says that this run's processes got a processor before all ordinary programs (sched(7)).
+	RealTime bool
 
 	states  []linkState // each holds until the next one
 	overlay []overlay   // between all peers that exchange data

@@ -61,9 +61,11 @@ type Line struct {
 
 	CPU    float64 `json:"cpu_s,omitempty"`     // processor time so far
 	AllCPU float64 `json:"all_cpu_s,omitempty"` // of a machine: with idle time
-	Cores  float64 `json:"cores,omitempty"`     // processor time per second since the sample before
-	RSS    int64   `json:"rss_bytes,omitempty"`
-	PSS    int64   `json:"pss_bytes,omitempty"`
+	// RealTime says that the run's processes get a processor before all ordinary programs.
+	RealTime bool    `json:"real_time,omitempty"`
+	Cores    float64 `json:"cores,omitempty"` // processor time per second since the sample before
+	RSS      int64   `json:"rss_bytes,omitempty"`
+	PSS      int64   `json:"pss_bytes,omitempty"`
 
 	said any // Event, once it is parsed
 }
@@ -170,7 +172,7 @@ func (w *sampleWriter) glance(s testbed.Status, peers []*process) {
 	}
 	usage(runnerName, os.Getpid())
 	busy, all := machineCPU()
-	w.writeAt(now, Line{Kind: "machine", CPU: busy, AllCPU: all})
+	w.writeAt(now, Line{Kind: "machine", CPU: busy, AllCPU: all, RealTime: realTime()})
 }
 
 func (w *sampleWriter) close() error {

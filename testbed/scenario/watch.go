@@ -82,8 +82,12 @@ func (r *Record) lateness() (worst float64) {
 // the state of a link or stops its router, the routers are expected to notice.
 func (r *Record) cpuBound() []string {
 	var why []string
-	if r.CPU > maxCPU {
-		why = append(why, fmt.Sprintf("%.0f %% of all processors were in use", 100*r.CPU))
+	busy := r.CPU
+	if r.RealTime { // other programs only had what this run left
+		busy = r.OwnCPU
+	}
+	if busy > maxCPU {
+		why = append(why, fmt.Sprintf("%.0f %% of all processors were in use", 100*busy))
 	}
 	if late := r.lateness(); late > maxLate {
 		why = append(why, fmt.Sprintf("%.1f %% of a link's packets were late", 100*late))
@@ -111,6 +115,17 @@ func (s Scenario) disturbs(at pathsel.Interface) bool {
 		// All interfaces of the AS, since only the network knows which of them share the router.
 		return e.Pause.IA == l.A.Interface.IA || e.Pause.IA == l.B.Interface.IA
 	})
+}
+
+// realTime says whether this process, and so those that it starts, has a real-time priority, as chrt(1)
+// gives it.
+func realTime() bool {
+	p, err := procfs.Self()
+	if err != nil {
+		return false
+	}
+	s, err := p.Stat()
+	return err == nil && s.RTPriority > 0
 }
 
 // machineCPU returns the seconds that all processors were busy, and with their idle time; zeros where
