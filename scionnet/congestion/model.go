@@ -126,7 +126,6 @@ type rounds struct {
 	rates     float64 // sum of the delivery rates of this round, and their number
 	samples   int
 	whole     float64 // delivery rate from its beginning to its end
-	best      float64
 }
 
 // rate is the mean of the round's samples. The greatest would follow every acknowledgement that jitter
@@ -165,7 +164,6 @@ func (r *rounds) add(e event) (last rounds, ended bool) {
 	}
 	if e.rate > 0 && !e.appLimited {
 		r.rates, r.samples = r.rates+e.rate, r.samples+1
-		r.best = max(r.best, e.rate)
 	}
 	return last, ended
 }

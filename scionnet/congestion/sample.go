@@ -14,7 +14,6 @@ type sentPacket struct {
 	first      time.Duration // when the first packet of the sample was sent
 	delivered  uint64        // bytes delivered by then
 	deliveredT time.Duration // when the last of them was
-	lost       uint64        // bytes lost by then
 	inflight   int           // with this packet
 	appLimited bool
 }
@@ -29,11 +28,7 @@ type event struct {
 	appLimited      bool          // the rate is what the application asked for, or less than the path has
 	delivered       uint64        // bytes since the start
 	sentDelivered   uint64        // of that, when the acknowledged packet was sent
-	sentInflight    int           // in flight when it was sent
-	lostSince       int           // bytes lost since it was sent
-	lostPackets     int           // in this event
 	lostInflight    int           // in flight when the last of the lost packets was sent
-	totalLost       uint64        // bytes since the start
 	limitedNow      bool          // the application does not use what it may
 }
 
@@ -46,7 +41,6 @@ type sampler struct {
 	first      time.Duration
 	delivered  uint64
 	deliveredT time.Duration
-	lost       uint64
 	limited    uint64 // the flow is limited by the application until this much is delivered; 0: it is not
 }
 
@@ -67,7 +61,7 @@ func (s *sampler) sent(now time.Duration, number int64, size, inflight int) {
 	}
 	*p = sentPacket{
 		size: size, at: now, first: s.first, delivered: s.delivered, deliveredT: s.deliveredT,
-		lost: s.lost, inflight: inflight, appLimited: s.limited != 0,
+		inflight: inflight, appLimited: s.limited != 0,
 	}
 }
 
@@ -111,11 +105,10 @@ func (s *sampler) take(number int64) (p sentPacket, ok bool) {
 
 // acked turns packets into an event. What it does not know, it counts and otherwise ignores.
 func (s *sampler) acked(now time.Duration, acked, lost []Packet, inflight int) event {
-	e := event{now: now, prior: inflight, lostPackets: len(lost)}
+	e := event{now: now, prior: inflight}
 	var lastLost time.Duration
 	for _, l := range lost {
 		e.lost += l.Size
-		s.lost += uint64(l.Size)
 		if p, ok := s.take(l.Number); ok && p.at >= lastLost {
 			lastLost, e.lostInflight = p.at, p.inflight
 		}
@@ -133,14 +126,13 @@ func (s *sampler) acked(now time.Duration, acked, lost []Packet, inflight int) e
 		s.limited = 0
 	}
 	e.inflight = max(0, inflight-e.acked-e.lost)
-	e.delivered, e.totalLost, e.limitedNow = s.delivered, s.lost, s.limited != 0
+	e.delivered, e.limitedNow = s.delivered, s.limited != 0
 	if newest.size == 0 {
 		return e
 	}
 	s.first = newest.at
 	e.rtt = max(1, now-newest.at)
-	e.sentDelivered, e.sentInflight = newest.delivered, newest.inflight
-	e.lostSince = int(s.lost - newest.lost)
+	e.sentDelivered = newest.delivered
 	e.appLimited = newest.appLimited
 	interval := max(newest.at-newest.first, now-newest.deliveredT)
 	if interval > 0 {
