@@ -93,8 +93,8 @@ func TestRecovers(t *testing.T) {
 	}
 }
 
-// A machine whose timers are late and a path with jitter and losses at once: neither chance nor haste ends the start early,
-// and a link that becomes ten times as fast is found.
+// A machine whose timers are late and a path with jitter and losses at once: neither chance nor
+// haste ends the start early, and a link that becomes ten times as fast is found.
 func TestRough(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(seeds(4)) {
@@ -121,8 +121,8 @@ func TestRough(t *testing.T) {
 	}
 }
 
-// A path on which both hosts take longer than the path: timers are late, acknowledgements come in bunches, the
-// receiver does not run for a moment now and then.
+// A path on which both hosts take longer than the path: timers are late, acknowledgements come in
+// bunches, the receiver does not run for a moment now and then.
 func TestShort(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(seeds(4)) {
@@ -165,7 +165,8 @@ func TestShortQueue(t *testing.T) {
 	}
 }
 
-// A round trip takes 1.4 ms, and busy hosts add about as much. The receiver pauses now and then, which spoils probes.
+// A round trip takes 1.4 ms, and busy hosts add about as much. The receiver pauses now and then,
+// which spoils probes.
 func TestBusyHosts(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(seeds(4)) {

@@ -33,8 +33,9 @@ func fair(seed uint64, w wire, ours, theirs int, kind string, d time.Duration) (
 	return a, b, fmt.Sprintf("rtt %v", mine[0].percentile(.5).Round(ms))
 }
 
-// Our flows on one link against one of the kernel's, on queues of common lengths: one or many, they take about what one
-// flow takes. The bounds are wide where a model of a rival is not the rival; what counts is measured on real links.
+// Our flows on one link against one of the kernel's, on queues of common lengths: one or many, they
+// take about what one flow takes. The bounds are wide where a model of a rival is not the rival;
+// what counts is measured on real links.
 func TestRivals(t *testing.T) {
 	for _, c := range []struct {
 		kind        string
@@ -63,8 +64,8 @@ func TestRivals(t *testing.T) {
 	}
 }
 
-// A flow that starts after another, which has filled the link by then, comes close to its half within seconds, whatever
-// the queue.
+// A flow that starts after another, which has filled the link by then, comes close to its half
+// within seconds, whatever the queue.
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
 	const runs = 4

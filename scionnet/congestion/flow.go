@@ -29,7 +29,8 @@ type Config struct {
 	Seed       uint64    // spreads the probes of flows over time; any value, different for each flow
 }
 
-// Packet is an acknowledged or lost packet. One of size 0 is to be forgotten, and says nothing of the path.
+// Packet is an acknowledged or lost packet. One of size 0 is to be forgotten, and says nothing of
+// the path.
 type Packet struct {
 	Number int64
 	Size   int
@@ -50,9 +51,10 @@ type Snapshot struct {
 }
 
 // initialWindow is the window of a new flow in packets (RFC 9002, section 7.2). If round trips are
-// long, that is so few packets a second that a download of some megabytes ends before its path is full.
-// A flow on a path longer than initialTrip therefore starts at the rate that it has on one of that
-// length. It paces these packets. longWindow bounds them; quic-go starts with as many on each path.
+// long, that is so few packets a second that a download of some megabytes ends before its path is
+// full. A flow on a path longer than initialTrip therefore starts at the rate that it has on one of
+// that length. It paces these packets. longWindow bounds them; quic-go starts with as many on each
+// path.
 const (
 	initialWindow = 10
 	longWindow    = 32
@@ -65,15 +67,15 @@ func initial(packetSize int, rtt time.Duration) float64 {
 	return min(packets, longWindow) * float64(packetSize)
 }
 
-// minWindow in packets keeps acknowledgements coming: a receiver acknowledges every second packet at
-// once, and a smaller window waits for its timer instead.
+// minWindow in packets keeps acknowledgements coming: a receiver acknowledges every second packet
+// at once, and a smaller window waits for its timer instead.
 const minWindow = 4
 
 // maxWindow in bytes bounds what a receiver that acknowledges too much, or lies, makes us keep.
 const maxWindow = 64 << 20
 
-// firstRTT stands for the round trip until one is measured (RFC 9002, section 6.2.2, has 333 ms: its
-// aim is to avoid needless retransmissions, ours to start).
+// firstRTT stands for the round trip until one is measured (RFC 9002, section 6.2.2, has 333 ms:
+// its aim is to avoid needless retransmissions, ours to start).
 const firstRTT = 100 * time.Millisecond
 
 // Flow is the congestion controller of one connection. Its methods must not run at the same time as
@@ -113,7 +115,8 @@ func New(c Config) *Flow {
 	return f
 }
 
-// OnSent records an ack-eliciting packet. inflight is the number of bytes in flight, with this packet.
+// OnSent records an ack-eliciting packet. inflight is the number of bytes in flight, with this
+// packet.
 func (f *Flow) OnSent(now time.Duration, number int64, size, inflight int) {
 	before := max(0, inflight-size)
 	f.notice(now, before)

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Link names an inter-domain link that paths of this host cross. Two flows with the same Link share it.
+// Link names an inter-domain link that paths of this host cross. Two flows with the same Link share
+// it.
 type Link string
 
-// Group couples the flows of one host that cross the same links, so that on each link they behave like one
-// flow; the package comment says how. NewReno flows are not coupled.
+// Group couples the flows of one host that cross the same links, so that on each link they behave
+// like one flow; the package comment says how. NewReno flows are not coupled.
 //
 // The times of all members are of one clock. While a flow is a member, OnAck, Join and Leave of all
 // members must not run at the same time. The other methods of a Flow are not concerned.
@@ -36,7 +37,8 @@ type member struct {
 	drains      time.Duration // when a flow last began to look for the least round trip
 }
 
-// company is what a flow has gathered of the flows behind the same queue, itself among them, when its round began.
+// company is what a flow has gathered of the flows behind the same queue, itself among them, when
+// its round began.
 type company struct {
 	part  float64 // of one flow that it is
 	lossy float64 // part of the rounds that lost packets, of the flow with most
@@ -111,7 +113,7 @@ func (b *bbr) compare() {
 	if own := b.bandwidth.now(); own > 0 {
 		b.company.probe = min(max(bandwidth*b.company.part/own, 1/probeSpan), probeSpan)
 	}
-	if b.filled && b.probed() {
+	if b.start.filled && b.probed() {
 		b.total.add(rate)
 	}
 	if most := b.total.max(); count > 1 && most > 0 && bandwidth > most && b.queued() {
@@ -129,8 +131,8 @@ func (m *member) probeLosses() (lost, total int) {
 	return lost, total
 }
 
-// together are the siblings behind the same queue, as far as can be told: it is about as long for both. The
-// bottleneck of the others is on a link that is not common.
+// together are the siblings behind the same queue, as far as can be told: it is about as long for
+// both. The bottleneck of the others is on a link that is not common.
 func (m *member) together(yield func(*member) bool) {
 	for other := range m.siblings {
 		apart := max(m.queue-other.queue, other.queue-m.queue)

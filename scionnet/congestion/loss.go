@@ -7,25 +7,26 @@ import (
 
 // Which losses mean congestion.
 //
-// BBRv3 takes more than 2 % of loss in a round trip for its own fault, and so stays far below a link
-// that loses 5 % by itself. Here each path has an ambient loss, which is found by experiment: when much is
-// lost, the flow lowers its rate to what was delivered and looks again. A queue that overflows and a
-// policer lose nothing then. A link that loses by itself loses as much as before: this is its ambient loss,
-// and the rate goes back.
+// BBRv3 takes more than 2 % of loss in a round trip for its own fault, and so stays far below a
+// link that loses 5 % by itself. Here each path has an ambient loss, which is found by experiment:
+// when much is lost, the flow lowers its rate to what was delivered and looks again. A queue that
+// overflows and a policer lose nothing then. A link that loses by itself loses as much as before:
+// this is its ambient loss, and the rate goes back.
 //
-// Only losses clearly above the ambient loss are congestion, and they count in full: an overflowing queue
-// or a policer drops all that is above its rate, which in a probe with a quarter more is a fifth.
+// Only losses clearly above the ambient loss are congestion, and they count in full: an overflowing
+// queue or a policer drops all that is above its rate, which in a probe with a quarter more is a
+// fifth.
 
 const (
 	lossMargin = 0.02 // BBRv3's threshold, above the ambient loss
-	// So many standard deviations of chance are not congestion either: at two, every fortieth round of
-	// 100 packets of a path that loses 5 % would be. A trial that is over needs fewer than one that is
-	// looked at again with each packet.
+	// So many standard deviations of chance are not congestion either: at two, every fortieth round
+	// of 100 packets of a path that loses 5 % would be. A trial that is over needs fewer than one
+	// that is looked at again with each packet.
 	sigmas, finalSigmas = 3, 2
 	// A trial ends early once so many packets show clearly too many losses, else after so many.
 	earlyPackets, trialPackets = 100, 400
-	// trialTime is the least of a trial: in less, a receiver that does not run for a moment looks like
-	// a full path.
+	// trialTime is the least of a trial: in less, a receiver that does not run for a moment looks
+	// like a full path.
 	trialTime  = 20 * time.Millisecond
 	maxAmbient = 0.15 // a path that loses more is not worth filling
 	// If a lower rate leaves this part of the losses, they do not come from the rate.

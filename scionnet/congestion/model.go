@@ -2,10 +2,11 @@ package congestion
 
 import "time"
 
-// What a BBR flow believes of its path: bandwidth, propagation delay, and how acknowledgements bunch.
+// What a BBR flow believes of its path: bandwidth, propagation delay, and how acknowledgements
+// bunch.
 
-// bandwidth is the greatest delivery rate of the last two probing cycles: one bad probe does not lose
-// what the path can do, and what it could do two cycles ago no longer counts.
+// bandwidth is the greatest delivery rate of the last two probing cycles: one bad probe does not
+// lose what the path can do, and what it could do two cycles ago no longer counts.
 type bandwidth struct {
 	cycles [2]float64 // bytes a second, the present cycle last
 	limit  float64    // what a congested path delivered since the last probe; 0: not congested
@@ -35,29 +36,8 @@ func (b *bandwidth) clip(rate float64) {
 	b.cycles[0], b.cycles[1] = min(b.cycles[0], rate), min(b.cycles[1], rate)
 }
 
-// overshot measures how fast a path delivers what was in flight when losses ended startup. That was more than it can
-// carry, so this is its own rate. The mean counts: with jitter or beside other flows, the least sample is far below it.
-type overshot struct {
-	until   uint64 // bytes delivered when startup ended; 0: no losses ended it, or the measurement is over
-	sum     float64
-	samples int
-}
-
-// add returns the rate once everything that was in flight has been acknowledged or lost, else 0.
-func (o *overshot) add(e event) (rate float64) {
-	switch {
-	case o.until == 0 || e.rate == 0:
-	case e.sentDelivered < o.until:
-		o.sum, o.samples = o.sum+e.rate, o.samples+1
-	default:
-		rate = o.sum / float64(max(1, o.samples))
-		*o = overshot{}
-	}
-	return rate
-}
-
-// minRTTWindow is how long the least round trip counts. A longer route or a queue that never empties
-// shows after this time, when a flow drains what it has in flight to see (ProbeRTT).
+// minRTTWindow is how long the least round trip counts. A longer route or a queue that never
+// empties shows after this time, when a flow drains what it has in flight to see (ProbeRTT).
 const minRTTWindow = 10 * time.Second
 
 // propagation is the least round trip of the last ten seconds.
@@ -66,8 +46,8 @@ type propagation struct {
 	at  time.Duration // when it was last seen
 }
 
-// add returns whether the old value had expired. A sample close to the least one confirms it: with jitter
-// the exact value may not come again.
+// add returns whether the old value had expired. A sample close to the least one confirms it: with
+// jitter the exact value may not come again.
 func (p *propagation) add(now, rtt time.Duration) (expired bool) {
 	expired = p.rtt > 0 && now > p.at+minRTTWindow
 	switch {
@@ -107,12 +87,12 @@ func (a *aggregation) add(now time.Duration, acked int, rate float64, newRound b
 
 func (a *aggregation) bytes() float64 { return max(a.extra[0], a.extra[1]) }
 
-// hostTime is what both hosts may add to a round trip: processes wait for the CPU, acknowledgements for
-// each other. On a path of less, one round trip says little of the next.
+// hostTime is what both hosts may add to a round trip: processes wait for the CPU, acknowledgements
+// for each other. On a path of less, one round trip says little of the next.
 const hostTime = time.Millisecond
 
-// rounds counts round trips: one ends when a packet that was sent after its beginning is acknowledged,
-// and not before hostTime.
+// rounds counts round trips: one ends when a packet that was sent after its beginning is
+// acknowledged, and not before hostTime.
 type rounds struct {
 	end       uint64 // bytes delivered
 	began     time.Duration
@@ -128,10 +108,11 @@ type rounds struct {
 	whole     float64 // delivery rate from its beginning to its end
 }
 
-// rate is the mean of the round's samples. The greatest would follow every acknowledgement that jitter
-// brings early, the mean follows the path.
+// rate is the mean of the round's samples. The greatest would follow every acknowledgement that
+// jitter brings early, the mean follows the path.
 //
-// Where a round trip is shorter than hostTime, samples follow the scheduler. The whole round counts then.
+// Where a round trip is shorter than hostTime, samples follow the scheduler. The whole round counts
+// then.
 func (r *rounds) rate() float64 {
 	if r.minRTT < hostTime {
 		return r.whole

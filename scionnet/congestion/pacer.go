@@ -10,23 +10,23 @@ const (
 	batchBytes     = 64 << 10
 )
 
-// What a sender that comes late may send at once: the timers and the scheduler of a busy machine are
-// late by milliseconds, and what is not made up for is lost throughput. More would overflow the queues
-// of slow links.
+// What a sender that comes late may send at once: the timers and the scheduler of a busy machine
+// are late by milliseconds, and what is not made up for is lost throughput. More would overflow the
+// queues of slow links.
 const (
 	burstTime    = 4 * time.Millisecond
 	burstPackets = 10
 )
 
-// Rates in bytes a second stay within bounds that keep the arithmetic finite: a packet leaves within a
-// second or two, and no clock is fine enough for more than 100 Gbit/s.
+// Rates in bytes a second stay within bounds that keep the arithmetic finite: a packet leaves
+// within a second or two, and no clock is fine enough for more than 100 Gbit/s.
 const (
 	minRate = 1e3
 	maxRate = 12.5e9
 )
 
-// pacer spreads packets over time. It keeps a schedule: each packet moves the next one by its size at
-// the rate. A sender that is late may catch up with the schedule, but not by more than a burst.
+// pacer spreads packets over time. It keeps a schedule: each packet moves the next one by its size
+// at the rate. A sender that is late may catch up with the schedule, but not by more than a burst.
 type pacer struct {
 	next time.Duration // when the schedule has the next packet
 	open time.Duration // when the next packet may go

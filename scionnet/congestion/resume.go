@@ -2,15 +2,16 @@ package congestion
 
 import "time"
 
-// A start that remembers (draft-ietf-tsvwg-careful-resume). What a path carried a minute ago is a hint, not a
-// promise: others may use it now. So the flow first sees that the round trip is the remembered one, then jumps to half
-// the rate, paced over a round trip, and goes on from there as fast as what is delivered allows. If the jump loses
-// packets, it continues at the rate that got through.
+// A start that remembers (draft-ietf-tsvwg-careful-resume). What a path carried a minute ago is a
+// hint, not a promise: others may use it now. So the flow first sees that the round trip is the
+// remembered one, then jumps to half the rate, paced over a round trip, and goes on from there as
+// fast as what is delivered allows. If the jump loses packets, it continues at the rate that got
+// through.
 
 const (
 	jumpPart = 0.5 // of the remembered rate: a path that has halved since then takes it
-	// jumpPackets bounds what a jump sends in a round trip, and so what a wrong hint costs. It saves six round trips of
-	// doubling.
+	// jumpPackets bounds what a jump sends in a round trip, and so what a wrong hint costs. It
+	// saves six round trips of doubling.
 	jumpPackets = 64 * initialWindow
 	knownPart   = 0.9 // delivered of the remembered rate ends startup: the path is as it was
 )
@@ -23,11 +24,11 @@ type resume struct {
 	until time.Duration // it ends; 0: not begun
 }
 
-// Resume tells a new flow what the path is remembered to carry, in bytes a second, at which least round trip. Call it
-// before the first packet. NewReno ignores it.
+// Resume tells a new flow what the path is remembered to carry, in bytes a second, at which least
+// round trip. Call it before the first packet. NewReno ignores it.
 func (f *Flow) Resume(rate float64, rtt time.Duration) {
 	if b, ok := f.algorithm.(*bbr); ok && b.rounds.total == 0 && rtt > 0 && rate >= minRate && rate <= maxRate {
-		b.resume = resume{rate: rate, rtt: rtt}
+		b.start.resume = resume{rate: rate, rtt: rtt}
 	}
 }
 
@@ -52,7 +53,8 @@ func (r *resume) floor(now time.Duration) float64 {
 	return r.jump
 }
 
-// bound keeps startup from shooting beyond what the path is remembered to carry, while the jump is verified.
+// bound keeps startup from shooting beyond what the path is remembered to carry, while the jump is
+// verified.
 func (r *resume) bound(now time.Duration, rate float64) float64 {
 	if now >= r.until {
 		return rate

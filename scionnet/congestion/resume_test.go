@@ -81,7 +81,8 @@ func TestParked(t *testing.T) {
 	}
 }
 
-// A handshake of a few small packets does not slow the start down: it says nothing of the path's rate.
+// A handshake of a few small packets does not slow the start down: it says nothing of the path's
+// rate.
 func TestStartAfterHandshake(t *testing.T) {
 	f := New(Config{PacketSize: packetBytes})
 	const trip = 120 * ms
@@ -94,8 +95,8 @@ func TestStartAfterHandshake(t *testing.T) {
 	}
 }
 
-// A flow may take over a connection whose first packets are in flight. What it measures begins with the
-// first packet that it sends itself, and not with its clock.
+// A flow may take over a connection whose first packets are in flight. What it measures begins with
+// the first packet that it sends itself, and not with its clock.
 func TestStartBehindOthers(t *testing.T) {
 	f := New(Config{PacketSize: packetBytes})
 	const begin, trip = time.Hour, 4 * ms

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Models of what else is on a link: the kernel's CUBIC and its BBR (version 1), not paced by anything
-// but themselves.
+// Models of what else is on a link: the kernel's CUBIC and its BBR (version 1), not paced by
+// anything but themselves.
 
 func rival(name string) *Flow {
 	f := &Flow{packetSize: packetBytes}

@@ -3,9 +3,9 @@ package congestion
 import "time"
 
 // Delivery rate samples (draft-cheng-iccrg-delivery-rate-estimation): each packet carries how much
-// had been delivered when it left, so that its acknowledgement shows how much the path has delivered in
-// between. The slower of sending and of acknowledging is the rate: packets that were sent in a burst or
-// acknowledged in one do not look like a fast path.
+// had been delivered when it left, so that its acknowledgement shows how much the path has
+// delivered in between. The slower of sending and of acknowledging is the rate: packets that were
+// sent in a burst or acknowledged in one do not look like a fast path.
 
 // A sent packet, as it was when it left.
 type sentPacket struct {
@@ -50,8 +50,8 @@ func (s *sampler) appLimited() bool { return s.limited != 0 }
 func (s *sampler) limit(inflight int) { s.limited = max(1, s.delivered+uint64(inflight)) }
 
 func (s *sampler) sent(now time.Duration, number int64, size, inflight int) {
-	// Time without data is not time on the path, nor is the time before the flow heard of its first packet:
-	// those of the handshake may be in flight by then.
+	// Time without data is not time on the path, nor is the time before the flow heard of its first
+	// packet: those of the handshake may be in flight by then.
 	if inflight <= size || len(s.packets) == 0 {
 		s.first, s.deliveredT = now, now
 	}
@@ -65,8 +65,8 @@ func (s *sampler) sent(now time.Duration, number int64, size, inflight int) {
 	}
 }
 
-// place makes room for a packet number. Numbers rise, with gaps; if they start again (another packet
-// number space) or jump, what was tracked is forgotten.
+// place makes room for a packet number. Numbers rise, with gaps; if they start again (another
+// packet number space) or jump, what was tracked is forgotten.
 func (s *sampler) place(number int64) *sentPacket {
 	if number < s.end || number-s.end > maxTracked/2 {
 		clear(s.packets)

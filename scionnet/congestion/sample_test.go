@@ -7,8 +7,8 @@ import (
 
 const ms = time.Millisecond
 
-// A packet every millisecond, acknowledged 50 ms later: the rate is a packet a millisecond. Batches of
-// acknowledgements do not change it.
+// A packet every millisecond, acknowledged 50 ms later: the rate is a packet a millisecond. Batches
+// of acknowledgements do not change it.
 func TestDeliveryRate(t *testing.T) {
 	for _, batch := range []int64{1, 7} {
 		var s sampler

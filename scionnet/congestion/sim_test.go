@@ -8,7 +8,8 @@ import (
 )
 
 // A network in simulated time: links with a rate, a queue, delay, loss, jitter and a policer, and
-// senders that put packets on a chain of them. Acknowledgements return after a delay and are not lost.
+// senders that put packets on a chain of them. Acknowledgements return after a delay and are not
+// lost.
 
 const packetBytes = 1452
 

@@ -2,26 +2,30 @@ package congestion
 
 import "time"
 
-// Room for others. A queue that stands while a flow cruises is made by somebody else too: alone, a flow cruises just
-// below the rate of the path, and its queue drains. If nobody gives way then, the shares stay as they are, a newcomer
-// keeps the little it has, and all lose packets at the full queue. So each flow lowers its rate to what is delivered
-// and its window to what fits on the path without a queue, until the queue is gone. The next probes divide the room,
-// and the smaller flow gains more of it.
+// Room for others. A queue that stands while a flow cruises is made by somebody else too: alone, a
+// flow cruises just below the rate of the path, and its queue drains. If nobody gives way then, the
+// shares stay as they are, a newcomer keeps the little it has, and all lose packets at the full
+// queue. So each flow lowers its rate to what is delivered and its window to what fits on the path
+// without a queue, until the queue is gone. The next probes divide the room, and the smaller flow
+// gains more of it.
 //
-// The kernel's BBR version 1 and CUBIC do not give way: they would take it all. If the queue outlives a few rounds, the
-// flow takes its rate back and tries again later, each time after twice as many probes. If packets are lost besides in
-// many rounds, not even losses make the others give way. The queue is then as long as it can be, and the flow keeps a
-// share of it in place of a share of the empty path.
+// The kernel's BBR version 1 and CUBIC do not give way: they would take it all. If the queue
+// outlives a few rounds, the flow takes its rate back and tries again later, each time after twice
+// as many probes. If packets are lost besides in many rounds, not even losses make the others give
+// way. The queue is then as long as it can be, and the flow keeps a share of it in place of a share
+// of the empty path.
 
 const (
-	// yieldAfter is how many rounds a cruise lasts first: the earlier ones show the probe before it.
+	// yieldAfter is how many rounds a cruise lasts first: the earlier ones show the probe before
+	// it.
 	yieldAfter = 2
 	// yieldRounds is how long others have to give way, too: they need some rounds to see the queue.
 	yieldRounds = 5
 	// maxFutile bounds the pause after yielding in vain to 32 probes, about a minute and a half.
 	maxFutile = 5
-	// steadyQueue is how much of the mean delay every packet of a round has, if a queue causes it. Of jitter, the
-	// luckiest packets have less: without this bound, a flow alone on a path with jitter would give way to nobody.
+	// steadyQueue is how much of the mean delay every packet of a round has, if a queue causes it.
+	// Of jitter, the luckiest packets have less: without this bound, a flow alone on a path with
+	// jitter would give way to nobody.
 	steadyQueue = 0.87
 	// emptied is what must be left of the delay for the flow to have given way with success.
 	emptied = 0.5
@@ -47,11 +51,11 @@ func (b *bbr) standing() bool {
 	return b.queued() && float64(b.last.minRTT-b.minRTT.rtt) > steadyQueue*float64(b.last.meanRTT()-b.minRTT.rtt)
 }
 
-// giveWay looks at a complete round of "cruise". A flow whose last probe found more than it had is the smaller one, and
-// keeps what it has.
+// giveWay looks at a complete round of "cruise". A flow whose last probe found more than it had is
+// the smaller one, and keeps what it has.
 func (b *bbr) giveWay(limitedNow bool) {
 	y := &b.yield
-	if b.phase != cruise || b.elapsed() < yieldAfter || y.pause > 0 || b.rising || b.short() || limitedNow {
+	if b.phase != cruise || b.elapsed() < yieldAfter || y.pause > 0 || b.probe.rising || b.short() || limitedNow {
 		return
 	}
 	delay := b.last.meanRTT() - b.minRTT.rtt
@@ -75,7 +79,8 @@ func (b *bbr) giveWay(limitedNow bool) {
 	}
 }
 
-// contested says that others keep the queue full and give way neither to it nor to losses, as the kernel's BBR does.
+// contested says that others keep the queue full and give way neither to it nor to losses, as the
+// kernel's BBR does.
 func (b *bbr) contested() bool {
 	return b.queued() && b.yield.futile > 0 && b.company.lossy > unyielding
 }

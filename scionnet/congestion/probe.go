@@ -1,0 +1,137 @@
+package congestion
+
+import "time"
+
+// A probe looks for more bandwidth: a round trip of "refill" at the present rate, so that a full
+// path is not taken for an empty one, then "up" with a quarter more until the path is full.
+
+const (
+	upGrowth = 0.1 // a probe that finds more than this part goes on
+	upRounds = 2   // complete rounds show the effect of a probe: the first acknowledges what was sent before it
+
+	// upQueue is the longest queue that a probe makes. It leaves room to see growth on all but
+	// intercontinental paths.
+	upQueue = 20 * time.Millisecond
+
+	// A flow probes every two to three seconds, at a random time, so that flows do not probe
+	// together. More often costs queue and losses. Less often is slow to see that a rival has left.
+	// On a path of a few milliseconds, probes are about probeRounds round trips apart: their queue
+	// is gone sooner, and a probe that busy hosts spoil counts until the next one.
+	probeEvery  = 2 * time.Second
+	probeRounds = 200
+)
+
+// probe is the present or the last one.
+type probe struct {
+	at      time.Duration // when the next one is due
+	cruised float64       // bandwidth that the path was used with before
+	ceiling float64       // most that the path took in flight without losses; 0: no loss yet
+	rising  bool          // the last one found more
+	crowded bool          // a queue of others stood when this one began, and the last one found more
+	failed  bool          // it ended in losses
+
+	// Of its "up": round trip, the least and the mean, and bandwidth before it.
+	rtt, meanRTT time.Duration
+	rate         float64
+	step         float64 // what the ceiling is raised by in this round
+	limited      bool    // the ceiling was used up in this round
+}
+
+// stepCruise begins a probe, with all flows behind the same queue.
+func (b *bbr) stepCruise(e event) {
+	if e.now < b.probe.at && b.member.begun <= b.since || e.limitedNow {
+		return
+	}
+	for m := range b.member.together {
+		m.begun = e.now
+	}
+	b.probe.cruised, b.bandwidth.limit, b.probe.failed = b.bandwidth.now(), 0, false
+	b.probe.crowded = b.standing() && b.probe.rising
+	b.enter(refill)
+}
+
+// stepRefill goes up once a whole round has shown the path as it was.
+func (b *bbr) stepRefill(newRound bool) {
+	if !newRound || b.elapsed() < 1 {
+		return
+	}
+	b.enter(up)
+	p := &b.probe
+	p.rtt, p.meanRTT = b.last.minRTT, b.last.meanRTT()
+	p.rate, p.step, p.limited = b.bandwidth.max(), float64(b.packetSize)*b.company.part, false
+	b.bandwidth.advance()
+	b.total.advance()
+}
+
+// stepUp looks for more bandwidth until the path is full.
+func (b *bbr) stepUp(e event, newRound bool) {
+	if b.probe.ceiling > 0 && float64(e.prior+2*b.packetSize) >= b.probe.ceiling {
+		b.probe.limited = true
+	}
+	// In a queue that others keep full, a small flow goes on as long as it grows: the queue is not
+	// its own.
+	if !b.probe.crowded && b.rounds.samples >= 8 && b.rounds.minRTT > b.probe.rtt+queueMargin(b.minRTT.rtt)+b.probe.meanRTT-b.probe.rtt || b.member.ended > b.since {
+		if b.member.ended < b.since {
+			for m := range b.member.together {
+				m.ended = e.now
+			}
+		}
+		b.goDown()
+		return
+	}
+	if !newRound {
+		return
+	}
+	grows := b.bandwidth.max() > b.probe.rate*(1+min(upGrowth, upQueue.Seconds()/b.probe.meanRTT.Seconds()/2))
+	if grows {
+		b.probe.rate, b.began = b.bandwidth.max(), b.rounds.count
+	}
+	if b.probe.limited {
+		b.probe.ceiling += b.probe.step
+		b.probe.step = min(2*b.probe.step, b.probe.ceiling)
+		b.probe.limited = false
+	} else if !grows && b.elapsed() >= upRounds {
+		b.goDown()
+	}
+}
+
+func (b *bbr) goDown() {
+	wait := min(probeEvery, probeRounds*max(b.minRTT.rtt, hostTime))
+	wait += time.Duration(b.random.Float64() * float64(wait/2))
+	b.probe.rising = b.bandwidth.max() > (1+upGrowth)*b.probe.cruised
+	if b.probe.rising {
+		wait /= 4 // there is probably more: a newcomer next to a large flow has a long way to go
+	}
+	b.probe.at = b.now + wait
+	b.yield.probed()
+	b.startTrial()
+	b.enter(down)
+}
+
+// endByLosses ends a probe whose losses, or those of its siblings' probes, mean that the path is
+// full.
+func (b *bbr) endByLosses(e event) {
+	b.publish(e)
+	lost, total := b.member.probeLosses()
+	inflight := e.prior
+	switch {
+	case e.lost > 0 && (b.overflown() && !b.probe.crowded || b.ambient.exceeded(lost, total, b.packetSize, sigmas)):
+		for m := range b.member.together {
+			m.failed = e.now
+		}
+		if e.lostInflight > 0 {
+			inflight = e.lostInflight
+		}
+		if b.short() { // many packets are lost before the first loss is noticed: the path does not take them
+			inflight = max(inflight-b.rounds.lost, int(reduction*float64(inflight)))
+		}
+	case b.member.failed <= b.since:
+		return
+	}
+	if b.probe.ceiling > 0 || !b.short() { // narrow sets the first one of a short path
+		b.probe.ceiling = max(float64(inflight), b.product(b.bandwidth.now()))
+	}
+	b.bandwidth.clip(max(b.probe.cruised, b.rounds.rate(), b.last.rate()))
+	b.probe.failed = true
+	b.goDown()
+}

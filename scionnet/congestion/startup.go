@@ -1,0 +1,92 @@
+package congestion
+
+const (
+	fullGrowth = 1.25 // less in a round trip is no growth
+	fullRounds = 3    // rounds without growth end startup: one may be a hiccup of the receiver
+
+	// startupLoss of what is in flight ends startup at once: no path worth filling loses so much by
+	// itself.
+	startupLoss = 0.2
+	fullLoss    = 0.1 // if the rate has not grown either
+	startupLost = 10  // packets, at least
+)
+
+// start is how a flow finds the bandwidth of its path: it doubles its rate until the path is full.
+type start struct {
+	filled   bool     // the bandwidth of the path is known
+	full     float64  // bandwidth that growth is compared with
+	without  int      // rounds without growth
+	overshot overshot // what was delivered once losses had ended startup
+	cwnd     float64  // grows with what is acknowledged until the path is full
+	resume   resume
+}
+
+// stepStartup ends startup when the path is full, or carries what it is remembered to carry.
+func (b *bbr) stepStartup(e event, newRound bool) {
+	b.start.resume.check(e, b.packetSize)
+	if b.start.resume.reached(b.bandwidth.max()) {
+		b.start.filled, b.probe.cruised = true, b.bandwidth.max()
+		b.enter(refill) // and see whether it carries more
+	} else if newRound {
+		b.checkFull(e)
+	} else if b.flooded(b.rounds.lost, e.prior, startupLoss) {
+		b.fill(e, true)
+	}
+}
+
+// flooded says whether so much is lost that startup has gone too far. Of a few packets any part may
+// be lost by chance.
+func (b *bbr) flooded(lost, total int, part float64) bool {
+	return lost >= startupLost*b.packetSize && float64(lost) > part*float64(total)
+}
+
+// checkFull ends startup when the bandwidth no longer grows. One round is enough if much is lost.
+func (b *bbr) checkFull(e event) {
+	if b.last.samples == 0 { // limited by the application
+		return
+	}
+	if b.bandwidth.max() >= b.start.full*fullGrowth {
+		b.start.full, b.start.without = b.bandwidth.max(), 0
+		return
+	}
+	b.start.without++
+	lossy := b.flooded(b.last.lost, b.last.delivered+b.last.lost, fullLoss)
+	if b.start.without >= fullRounds || lossy {
+		b.fill(e, lossy)
+	}
+}
+
+// fill ends startup. If packets were lost, the bandwidth is what is delivered of those in flight
+// now, and not what a policer let pass before.
+func (b *bbr) fill(e event, lossy bool) {
+	if lossy {
+		b.start.overshot = overshot{until: e.delivered}
+		if e.rate > 0 && !b.short() {
+			b.bandwidth.clip(max(e.rate, b.rounds.rate()))
+		}
+	}
+	b.start.filled = true
+	b.enter(drain)
+}
+
+// overshot measures how fast a path delivers what was in flight when losses ended startup. That was
+// more than it can carry, so this is its own rate. The mean counts: with jitter or beside other
+// flows, the least sample is far below it.
+type overshot struct {
+	until   uint64 // bytes delivered when startup ended; 0: no losses ended it, or the measurement is over
+	sum     float64
+	samples int
+}
+
+// add returns the rate once everything that was in flight has been acknowledged or lost, else 0.
+func (o *overshot) add(e event) (rate float64) {
+	switch {
+	case o.until == 0 || e.rate == 0:
+	case e.sentDelivered < o.until:
+		o.sum, o.samples = o.sum+e.rate, o.samples+1
+	default:
+		rate = o.sum / float64(max(1, o.samples))
+		*o = overshot{}
+	}
+	return rate
+}
