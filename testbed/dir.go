@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"braid/storage/durable"
 )
 
 // Files in the directory of a testbed, beside gen (configuration) and logs.
@@ -31,12 +32,12 @@ func lockDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create testbed directory: %w", err)
 	}
-	f, err := Lock(filepath.Join(dir, lockFile))
-	if errors.Is(err, ErrLocked) {
+	f, err := durable.OpenLocked(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644, 0)
+	if errors.Is(err, durable.ErrInUse) {
 		return nil, fmt.Errorf("%s: %w (process %s): take it down with 'braid testbed down' or choose another directory", dir, ErrRunning, owner(dir))
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("lock testbed directory: %w", err)
 	}
 	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
@@ -44,25 +45,6 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("lock testbed directory: %w", err)
-	}
-	return f, nil
-}
-
-// ErrLocked is returned by Lock if another process has the lock.
-var ErrLocked = errors.New("another process has it")
-
-// Lock makes the file if necessary, and locks it (flock(2)) until it is closed or the process ends, however that happens.
-func Lock(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("lock: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = ErrLocked
-		}
-		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
 	return f, nil
 }
@@ -75,19 +57,16 @@ func owner(dir string) string {
 
 // locked tells whether a testbed has the directory, and the process ID that it wrote.
 func locked(dir string) (pid string, yes bool, err error) {
-	f, err := os.Open(filepath.Join(dir, lockFile))
-	if errors.Is(err, os.ErrNotExist) {
+	f, err := durable.OpenLocked(filepath.Join(dir, lockFile), os.O_RDONLY, 0, 0)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		return "", false, nil
-	}
-	if err != nil {
+	case errors.Is(err, durable.ErrInUse):
+		return owner(dir), true, nil
+	case err != nil:
 		return "", false, fmt.Errorf("testbed directory: %w", err)
 	}
-	defer f.Close()
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return owner(dir), true, nil
-	}
-	return owner(dir), false, err
+	return owner(dir), false, f.Close()
 }
 
 // State is what a testbed writes to state.json while it lives, for programs that want to find its hosts

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"braid/testbed"
+	"braid/storage/durable"
 )
 
 // A runner owns two directories: the run directory, and one for temporary files. A file in each is locked
@@ -18,8 +18,8 @@ const (
 
 // claim takes a directory for this process until the file is closed.
 func claim(dir string) (*os.File, error) {
-	f, err := testbed.Lock(filepath.Join(dir, claimFile))
-	if errors.Is(err, testbed.ErrLocked) {
+	f, err := durable.OpenLocked(filepath.Join(dir, claimFile), os.O_RDWR|os.O_CREATE, 0o644, 0)
+	if errors.Is(err, durable.ErrInUse) {
 		err = fmt.Errorf("%s: another braid is running scenarios there: wait for it, or choose another directory", dir)
 	}
 	return f, err
