@@ -46,11 +46,10 @@ type IPHost struct {
 	in, out uint64 // bytes of IP packets
 }
 
-// hop is a link, and the end at which packets enter it.
+// hop is a link of the topology, and the end at which packets enter it.
 type hop struct {
-	link *linkemu.Link
+	link int
 	from linkemu.End
-	at   pathsel.Interface // of that end
 }
 
 // ipSubnet contains the addresses of all hosts. They are visible in their namespaces only.
@@ -83,7 +82,8 @@ func (x *IPNetwork) Route(src, dst pathsel.IA) ([]pathsel.Interface, error) {
 	hops, err := x.route(src, dst)
 	var out []pathsel.Interface
 	for _, h := range hops {
-		out = append(out, h.at)
+		l := x.network.opts.Topology.Links[h.link]
+		out = append(out, [...]LinkEnd{l.A, l.B}[h.from].Interface)
 	}
 	return out, err
 }
@@ -94,49 +94,35 @@ func (x *IPNetwork) route(src, dst pathsel.IA) ([]hop, error) {
 	if hops, ok := x.routes[Pair{src, dst}]; ok {
 		return hops, nil
 	}
-	sides := ipRoute(x.network.opts.Topology, src, dst)
-	if sides == nil && src != dst && src != 0 && dst != 0 {
+	hops := ipRoute(x.network.opts.Topology, src, dst)
+	if hops == nil && src != dst && src != 0 && dst != 0 {
 		return nil, fmt.Errorf("no links lead from %s to %s", src, dst)
-	}
-	var hops []hop
-	for _, s := range sides {
-		h := hop{link: x.network.links[s.link], from: linkemu.A, at: x.network.opts.Topology.Links[s.link].A.Interface}
-		if s.reverse {
-			h.from, h.at = linkemu.B, x.network.opts.Topology.Links[s.link].B.Interface
-		}
-		hops = append(hops, h)
 	}
 	x.routes[Pair{src, dst}] = hops
 	return hops, nil
 }
 
-// crossing is a link of a topology, taken from its end A, or in reverse.
-type crossing struct {
-	link    int
-	reverse bool
-}
-
 // ipRoute finds the way with the fewest links, breadth first in the order of the links; nil if there is none or none is
 // needed.
-func ipRoute(t Topology, src, dst pathsel.IA) []crossing {
+func ipRoute(t Topology, src, dst pathsel.IA) []hop {
 	if src == 0 || dst == 0 || src == dst {
 		return nil
 	}
-	reached := map[pathsel.IA][]crossing{src: {}}
+	reached := map[pathsel.IA][]hop{src: {}}
 	for frontier := []pathsel.IA{src}; len(frontier) > 0; {
 		var next []pathsel.IA
 		for _, at := range frontier {
 			for i, l := range t.Links {
-				to, c := l.B.Interface.IA, crossing{i, false}
+				to, h := l.B.Interface.IA, hop{i, linkemu.A}
 				if l.B.Interface.IA == at {
-					to, c = l.A.Interface.IA, crossing{i, true}
+					to, h = l.A.Interface.IA, hop{i, linkemu.B}
 				} else if l.A.Interface.IA != at {
 					continue
 				}
 				if _, ok := reached[to]; ok {
 					continue
 				}
-				reached[to] = append(slices.Clip(reached[at]), c)
+				reached[to] = append(slices.Clip(reached[at]), h)
 				if to == dst {
 					return reached[to]
 				}
@@ -234,20 +220,16 @@ func (h *IPHost) send(p []byte) {
 	if err != nil {
 		return // checked before anybody was started
 	}
-	if len(hops) == 0 {
-		dst.receive(slices.Clone(p))
-		return
-	}
-	forward(hops, p, dst.receive)
+	x.forward(hops, p, dst)
 }
 
 // forward sends a packet over the links.
-func forward(hops []hop, p []byte, arrive func([]byte)) {
-	next := arrive
-	if len(hops) > 1 {
-		next = func(p []byte) { forward(hops[1:], p, arrive) }
+func (x *IPNetwork) forward(hops []hop, p []byte, dst *IPHost) {
+	if len(hops) == 0 {
+		dst.receive(p)
+		return
 	}
-	hops[0].link.Carry(hops[0].from, p, next)
+	x.network.links[hops[0].link].Carry(hops[0].from, p, func(p []byte) { x.forward(hops[1:], p, dst) })
 }
 
 // receive delivers a packet to the host. If the device has no room, the packet is lost, as in a network card.

@@ -243,12 +243,13 @@ func FuzzIPPacket(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { l.Close() })
+	x.network.links = []*linkemu.Link{l}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		before, _ := b.Traffic()
 		a.send(p)
 		if after, _ := b.Traffic(); after < before {
 			t.Error("less than before")
 		}
-		forward([]hop{{link: l, from: linkemu.A}}, p, b.receive)
+		x.forward([]hop{{0, linkemu.A}}, p, b)
 	})
 }
