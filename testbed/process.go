@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/procfs"
 
@@ -211,30 +210,24 @@ type programs struct{ router, control, pki string }
 var ErrNoPrograms = errors.New("SCION programs not found")
 
 func findPrograms(dir string) (programs, error) {
-	tried := []string{dir}
 	if dir == "" {
-		tried = nil
-		if env := os.Getenv("BRAID_SCION_BIN"); env != "" {
-			tried = append(tried, env)
-		} else if exe, err := os.Executable(); err == nil {
-			tried = append(tried, filepath.Join(filepath.Dir(exe), "scion"))
-		}
+		dir = os.Getenv("BRAID_SCION_BIN")
 	}
-	for _, d := range tried {
-		abs, err := filepath.Abs(d)
-		if err != nil {
-			return programs{}, err
-		}
-		p := programs{filepath.Join(abs, "router"), filepath.Join(abs, "control"), filepath.Join(abs, "scion-pki")}
-		missing := false
-		for _, f := range []string{p.router, p.control, p.pki} {
-			st, err := os.Stat(f)
-			missing = missing || err != nil || st.IsDir() || st.Mode()&0o111 == 0
-		}
-		if !missing {
-			return p, nil
-		}
+	if exe, err := os.Executable(); dir == "" && err == nil {
+		dir = filepath.Join(filepath.Dir(exe), "scion")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return programs{}, err
+	}
+	p := programs{filepath.Join(dir, "router"), filepath.Join(dir, "control"), filepath.Join(dir, "scion-pki")}
+	missing := slices.ContainsFunc([]string{p.router, p.control, p.pki}, func(name string) bool {
+		st, err := os.Stat(name)
+		return err != nil || st.IsDir() || st.Mode()&0o111 == 0
+	})
+	if !missing {
+		return p, nil
 	}
 	return programs{}, fmt.Errorf("%w: router, control and scion-pki are not in %s; run ./scripts/build, or say where they are with --scion-bin or BRAID_SCION_BIN",
-		ErrNoPrograms, strings.Join(tried, ", "))
+		ErrNoPrograms, dir)
 }
