@@ -75,15 +75,14 @@ func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
 	if err != nil {
 		return err
 	}
-	all, err := surveys(o.Topology, p.ases)
+	found, err := discover(o.Topology, bestSetSize)
 	if err != nil {
-		return fmt.Errorf("export to containerlab: topology %s: %w", o.Topology.Name, err)
+		return fmt.Errorf("export to containerlab: %w", err)
 	}
-	segments := 0
-	for _, s := range all {
-		segments += s.want
+	g := generator{
+		dir: filepath.Join(o.Dir, "config"), plan: p, bfd: max(0, o.BFD), pki: bin.pki, at: labConfig,
+		segments: wanted(found.surveys(o.Topology, bestSetSize)),
 	}
-	g := generator{dir: filepath.Join(o.Dir, "config"), plan: p, bfd: max(0, o.BFD), segments: segments, pki: bin.pki, at: labConfig}
 	if err := g.run(ctx); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/segment"
 	"github.com/scionproto/scion/private/path/combinator"
+	"github.com/scionproto/scion/private/segment/segfetcher"
 
 	"braid/pathsel"
 )
@@ -20,50 +21,62 @@ type Pair struct{ Src, Dst pathsel.IA }
 // enumeration would also count segments that no beacon ever travels.
 const maxSegmentHops = 10
 
-// ImpliedPaths says how many paths SCION's control plane finds for each ordered pair of different ASes
-// once beaconing has converged. It enumerates the segments that beacons discover (loop-free walks along
-// CORE links between core ASes, and down CHILD links from the core of one ISD, with the PEER links of
-// every AS on the way) and combines them with scionproto's own combinator, the code a SCION host runs.
+// segments are those that control services know once beaconing has converged, by the core AS where
+// their beacons started (Src) and the AS that the beacons reached.
+type segments struct {
+	core, down map[Pair][]*segment.PathSegment
+}
+
+// discover enumerates the segments that beacons discover: loop-free walks along CORE links between core
+// ASes, and down CHILD links from the core of one ISD, with the PEER links of every AS on the way.
 //
 // A control service keeps at most bestSetSize segments, the shorter ones first: for each origin in a
-// core AS, in all elsewhere. Where a topology has more, its choice among equals is not known here and
-// the count is a lower bound.
+// core AS, in all elsewhere. down has one more for each origin, which shows that there are too many.
 //
 // Dense networks have too many walks to count, and their control services could not send the beacons either.
 // Then the result is an error.
-func ImpliedPaths(t Topology, bestSetSize int) (map[Pair]int, error) {
+func discover(t Topology, bestSetSize int) (segments, error) {
 	g := newBeaconGraph(t)
-	core := map[Pair][]*segment.PathSegment{} // Src: where the beacon started
-	up := map[pathsel.IA][]*segment.PathSegment{}
+	all := segments{map[Pair][]*segment.PathSegment{}, map[Pair][]*segment.PathSegment{}}
 	for _, as := range t.ASes {
 		if !as.Core {
 			continue
 		}
-		for _, kind := range []LinkType{Core, Child} {
-			found, err := g.segments(as.IA, kind, bestSetSize)
+		for _, x := range []struct {
+			kind LinkType
+			most int
+			to   map[Pair][]*segment.PathSegment
+		}{{Core, bestSetSize, all.core}, {Child, bestSetSize + 1, all.down}} {
+			found, err := g.segments(as.IA, x.kind, x.most)
 			if err != nil {
-				return nil, fmt.Errorf("topology %s: %w", t.Name, err)
+				return all, fmt.Errorf("topology %s: %w", t.Name, err)
 			}
 			for ia, s := range found {
-				if kind == Core {
-					core[Pair{as.IA, ia}] = s
-				} else {
-					up[ia] = append(up[ia], s...)
-				}
+				x.to[Pair{as.IA, ia}] = s
 			}
 		}
 	}
-	for ia, s := range up {
-		up[ia] = shortest(s, bestSetSize)
-	}
+	return all, nil
+}
 
-	// Cores are the core ASes from which an AS is reached: itself, or where its segments begin.
+// paths says how many paths SCION's control plane finds for each ordered pair of different ASes. It
+// combines segments with scionproto's own combinator, the code a SCION host runs. Where a topology has
+// more segments than control services keep, their choice among equals is not known here, and the
+// number is a lower bound.
+func (all segments) paths(t Topology, bestSetSize int) map[Pair]int {
+	up := map[pathsel.IA][]*segment.PathSegment{}
+	// cores are the core ASes from which an AS is reached: itself, or where its segments begin.
 	cores := map[pathsel.IA][]pathsel.IA{}
 	for _, as := range t.ASes {
 		if as.Core {
 			cores[as.IA] = []pathsel.IA{as.IA}
 			continue
 		}
+		var s []*segment.PathSegment
+		for _, core := range t.ASes {
+			s = append(s, all.down[Pair{core.IA, as.IA}]...)
+		}
+		up[as.IA] = shortest(s, bestSetSize)
 		for _, s := range up[as.IA] {
 			if first := pathsel.IA(s.FirstIA()); !slices.Contains(cores[as.IA], first) {
 				cores[as.IA] = append(cores[as.IA], first)
@@ -79,14 +92,58 @@ func ImpliedPaths(t Topology, bestSetSize int) (map[Pair]int, error) {
 			var between []*segment.PathSegment
 			for _, a := range cores[src.IA] {
 				for _, b := range cores[dst.IA] {
-					between = append(between, core[Pair{b, a}]...) // used against the direction of its beacon
+					between = append(between, all.core[Pair{b, a}]...) // used against the direction of its beacon
 				}
 			}
 			paths := combinator.Combine(addr.IA(src.IA), addr.IA(dst.IA), up[src.IA], between, up[dst.IA], false)
 			implied[Pair{src.IA, dst.IA}] = len(paths)
 		}
 	}
-	return implied, nil
+	return implied
+}
+
+// survey is a question that the control service of the source can answer from its own database, and how
+// many segments it has once beaconing has converged. Such questions are cheap. Lookups like a host's
+// make control services fetch segments from each other, and failing fetches would delay the start of
+// the network by minutes.
+type survey struct {
+	segfetcher.Request
+	want int
+}
+
+// surveys lists the questions whose answers show a converged network: the up segments of every non-core
+// AS, and the core and down segments of every core AS.
+func (all segments) surveys(t Topology, bestSetSize int) (out []survey) {
+	up := map[pathsel.IA]int{}
+	for p, s := range all.down {
+		up[p.Dst] += len(s)
+	}
+	ask := func(kind segment.Type, src, dst addr.IA, want int) {
+		if want > 0 {
+			out = append(out, survey{segfetcher.Request{SegType: kind, Src: src, Dst: dst}, want})
+		}
+	}
+	for _, as := range t.ASes {
+		ia := addr.IA(as.IA)
+		ask(segment.TypeUp, ia, addr.MustIAFrom(ia.ISD(), 0), min(up[as.IA], bestSetSize))
+		for _, other := range t.ASes {
+			ask(segment.TypeCore, ia, addr.IA(other.IA), len(all.core[Pair{other.IA, as.IA}]))
+			down := len(all.down[Pair{as.IA, other.IA}])
+			if down > 0 && up[other.IA] > bestSetSize {
+				down = 1 // the other AS registers its best segments of all origins
+			}
+			ask(segment.TypeDown, ia, addr.IA(other.IA), down)
+		}
+	}
+	return out
+}
+
+// wanted sums up the segments that surveys want.
+func wanted(surveys []survey) (n int) {
+	for _, s := range surveys {
+		n += s.want
+	}
+	return n
 }
 
 func shortest(s []*segment.PathSegment, n int) []*segment.PathSegment {

@@ -100,11 +100,11 @@ func TestImpliedPathsIsBoundedByTheBestSet(t *testing.T) {
 
 func mustImply(t *testing.T, topo Topology, bestSetSize int) map[Pair]int {
 	t.Helper()
-	implied, err := ImpliedPaths(topo, bestSetSize)
+	found, err := discover(topo, bestSetSize)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return implied
+	return found.paths(topo, bestSetSize)
 }
 
 // mesh links every two of n core ASes.
@@ -144,7 +144,7 @@ func TestImpliedPathsGivesUp(t *testing.T) {
 			[][3]string{{fmt.Sprintf("1-%d#100", 16+i), fmt.Sprintf("1-%d#101", 17+i), "CORE"}})
 		topo.ASes, topo.Links = append(topo.ASes, more.ASes[1]), append(topo.Links, more.Links...)
 	}
-	if _, err := ImpliedPaths(topo, 64); err == nil {
+	if _, err := discover(topo, 64); err == nil {
 		t.Error("it was counted")
 	}
 }

@@ -91,8 +91,8 @@ type Network struct {
 	dir     string // absolute
 	plan    plan
 	implied map[Pair]int
-	surveys []survey // answers that show that the network has converged
-	lookup  lookup
+	surveys []survey     // answers that show that the network has converged
+	http    *http.Client // to control services and routers
 	started time.Time
 	log     *slog.Logger
 
@@ -141,13 +141,16 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 	}
 	n := &Network{
 		opts: opts, dir: dir, log: opts.Log, started: time.Now(),
-		lookup:  lookup{opts.Topology, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: lookupWorkers}}},
+		http:    &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: lookupWorkers}},
 		closing: make(chan struct{}), closed: make(chan struct{}),
 	}
 	if !opts.LinksOnly {
-		if n.implied, err = ImpliedPaths(opts.Topology, bestSetSize); err != nil {
+		found, err := discover(opts.Topology, bestSetSize)
+		if err != nil {
 			return nil, err
 		}
+		n.implied = found.paths(opts.Topology, bestSetSize)
+		n.surveys = found.surveys(opts.Topology, bestSetSize)
 	}
 	if between := opts.Between; len(between) > 0 {
 		maps.DeleteFunc(n.implied, func(p Pair, _ int) bool { return !slices.Contains(between, p.Src) || !slices.Contains(between, p.Dst) })
@@ -207,20 +210,17 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	if n.opts.LinksOnly {
 		return n.startLinks()
 	}
-	g := generator{dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime, hidden: n.opts.HiddenPaths, pki: bin.pki}
-	if n.surveys, err = surveys(n.opts.Topology, n.plan.ases); err != nil {
-		return fmt.Errorf("topology %s: %w", n.opts.Topology.Name, err)
-	}
-	for _, s := range n.surveys {
-		g.segments += s.want
-	}
-	if between := n.opts.Between; len(between) > 0 {
-		n.surveys = slices.DeleteFunc(n.surveys, func(s survey) bool {
-			return s.request.SegType == segment.TypeDown && !slices.Contains(between, pathsel.IA(s.request.Dst))
-		})
+	g := generator{
+		dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime,
+		segments: wanted(n.surveys), hidden: n.opts.HiddenPaths, pki: bin.pki,
 	}
 	if n.opts.NoBFD {
 		g.bfd = 0
+	}
+	if between := n.opts.Between; len(between) > 0 {
+		n.surveys = slices.DeleteFunc(n.surveys, func(s survey) bool {
+			return s.SegType == segment.TypeDown && !slices.Contains(between, pathsel.IA(s.Dst))
+		})
 	}
 	if err := g.run(ctx); err != nil {
 		return err
@@ -303,7 +303,7 @@ func (n *Network) Close() error {
 		}
 		n.running.Wait()
 		n.claims.release()
-		n.lookup.http.CloseIdleConnections()
+		n.http.CloseIdleConnections()
 		os.Remove(filepath.Join(n.dir, stateFile))
 		if n.control != nil {
 			n.control.close()

@@ -1,9 +1,11 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -98,10 +100,7 @@ func (n *Network) waitForLinks(ctx context.Context) error {
 
 // waitForSegments waits until the control services have the segments that the topology implies.
 func (n *Network) waitForSegments(ctx context.Context) error {
-	n.progress.ImpliedSegments, n.progress.ImpliedPaths = 0, 0
-	for _, s := range n.surveys {
-		n.progress.ImpliedSegments += s.want
-	}
+	n.progress.ImpliedSegments, n.progress.ImpliedPaths = wanted(n.surveys), 0
 	for _, k := range n.implied {
 		n.progress.ImpliedPaths += k
 	}
@@ -119,7 +118,7 @@ func (n *Network) waitForSegments(ctx context.Context) error {
 	}, func() error {
 		var what []string
 		for _, s := range open {
-			what = append(what, fmt.Sprintf("%s segments of %s to %s", s.request.SegType, s.request.Src, s.request.Dst))
+			what = append(what, fmt.Sprintf("%s segments of %s to %s", s.SegType, s.Src, s.Dst))
 		}
 		return missing(what, last)
 	})
@@ -159,7 +158,9 @@ func (n *Network) survey(ctx context.Context, open []survey) (unanswered []surve
 	g.SetLimit(lookupWorkers)
 	for i, s := range open {
 		g.Go(func() error {
-			answers[i], errs[i] = n.lookup.ask(ctx, s)
+			as, _ := n.as(pathsel.IA(s.Src))
+			found, err := n.fetch(ctx, as, s.Request)
+			answers[i], errs[i] = len(found), err
 			return nil
 		})
 	}
@@ -193,10 +194,10 @@ func list(s []string) string {
 }
 
 // findPaths finds the paths of the pairs that are wanted.
-func (n *Network) findPaths(ctx context.Context, wanted func(Pair) bool) (map[Pair][][]pathsel.Interface, error) {
+func (n *Network) findPaths(ctx context.Context, wanted func(Pair) bool) (map[Pair][]Way, error) {
 	var mu sync.Mutex
 	var first error
-	paths := map[Pair][][]pathsel.Interface{}
+	paths := map[Pair][]Way{}
 	var g errgroup.Group
 	g.SetLimit(lookupWorkers)
 	for _, src := range n.plan.ases {
@@ -210,17 +211,11 @@ func (n *Network) findPaths(ctx context.Context, wanted func(Pair) bool) (map[Pa
 			continue
 		}
 		g.Go(func() error {
-			found, err := n.lookup.paths(ctx, src, dsts)
+			found, err := n.ways(ctx, src, dsts)
 			mu.Lock()
 			defer mu.Unlock()
-			if first == nil {
-				first = err
-			}
-			for dst, ps := range found {
-				for _, p := range ps {
-					paths[Pair{src.IA, dst}] = append(paths[Pair{src.IA, dst}], crossed(p))
-				}
-			}
+			first = cmp.Or(first, err)
+			maps.Copy(paths, found)
 			return nil
 		})
 	}

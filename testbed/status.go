@@ -145,8 +145,8 @@ func (n *Network) pairs(ctx context.Context, seen map[pathsel.Interface]interfac
 	var out []PairStatus
 	for p, implied := range n.implied {
 		s := PairStatus{Src: p.Src, Dst: p.Dst, Implied: implied, Paths: len(paths[p])}
-		for _, path := range paths[p] {
-			if !slices.ContainsFunc(path, func(i pathsel.Interface) bool { return !seen[i].working(n.opts.NoBFD) }) {
+		for _, way := range paths[p] {
+			if !slices.ContainsFunc(way.Interfaces, func(i pathsel.Interface) bool { return !seen[i].working(n.opts.NoBFD) }) {
 				s.Up++
 			}
 		}
@@ -194,7 +194,7 @@ func (n *Network) routerStates(ctx context.Context) (seen map[pathsel.Interface]
 	for _, a := range n.plan.ases {
 		for _, r := range a.routers {
 			g.Go(func() error {
-				states, reach, err := scrape(ctx, n.lookup.http, r.metrics)
+				states, reach, err := scrape(ctx, n.http, r.metrics)
 				if err != nil {
 					n.log.Debug("ask router", "router", r.name, "as", a.IA, "err", err)
 				}
