@@ -49,7 +49,7 @@ type ContainerlabOptions struct {
 	Dir string
 	// Braid is the program to copy, SCIONBin the directory of the SCION programs (as in Options).
 	Braid, SCIONBin string
-	BFD             time.Duration // 0: 1 s; < 0: off
+	BFD             time.Duration // as in Options
 }
 
 // ExportContainerlab writes the topology for containerlab.
@@ -80,7 +80,7 @@ func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
 		return fmt.Errorf("export to containerlab: %w", err)
 	}
 	g := generator{
-		dir: filepath.Join(o.Dir, "config"), plan: p, bfd: max(0, o.BFD), pki: bin.pki, at: labConfig,
+		dir: filepath.Join(o.Dir, "config"), plan: p, bfd: o.BFD, pki: bin.pki, at: labConfig,
 		segments: wanted(found.surveys(o.Topology, bestSetSize)),
 	}
 	if err := g.run(ctx); err != nil {

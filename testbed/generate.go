@@ -59,7 +59,7 @@ var beaconPolicies = map[string]string{
 type generator struct {
 	dir  string // all below it is replaced
 	plan plan
-	bfd  time.Duration // 0: off
+	bfd  time.Duration // as Options.BFD
 	// lifetime of a path; 0: scionproto's default of 6 h.
 	lifetime time.Duration
 	// segments is how many are sent in every round of beaconing.

@@ -25,6 +25,7 @@ import (
 
 	"braid/pathsel"
 	"braid/testbed/linkemu"
+	"braid/units"
 )
 
 // Options say which network to start, and where.
@@ -43,11 +44,10 @@ type Options struct {
 	// Subnet of 127.0.0.0/8 to use; by default a free /24, the same for the same Dir if possible.
 	Subnet netip.Prefix
 	// BFD is the interval between the packets with which neighbouring routers watch a link: three
-	// missing ones take it down. 0: 1 s. NoBFD: links are never declared down.
+	// missing ones take it down. 0: 1 s. [NoBFD]: links are never declared down.
 	//
 	// Under CPU load, short intervals take links down that are fine.
-	BFD   time.Duration
-	NoBFD bool
+	BFD time.Duration
 	// PathLifetime is how long paths are valid after their beacon: multiples of 5 min 37.5 s up to 24 h,
 	// rounded down. 0: 6 h.
 	PathLifetime time.Duration
@@ -83,7 +83,21 @@ type RouterOf struct {
 const (
 	defaultBFD = time.Second
 	minBFD     = 10 * time.Millisecond
+	// NoBFD as [Options.BFD]: routers do not watch links.
+	NoBFD time.Duration = -1
 )
+
+// ParseBFD reads the interval at which routers watch links, or "off".
+func ParseBFD(s string) (time.Duration, error) {
+	if s == "off" {
+		return NoBFD, nil
+	}
+	d, err := units.ParseDuration(s)
+	if err != nil || d == 0 {
+		return 0, fmt.Errorf("%q: want an interval such as 200ms, or off", s)
+	}
+	return d, nil
+}
 
 // Network is a running testbed.
 type Network struct {
@@ -180,7 +194,7 @@ func checkOptions(o *Options) error {
 	if o.BFD == 0 {
 		o.BFD = defaultBFD
 	}
-	if o.BFD < minBFD {
+	if o.BFD < minBFD && o.BFD != NoBFD {
 		return fmt.Errorf("BFD interval %v: must be at least %v", o.BFD, minBFD)
 	}
 	if l := o.PathLifetime; l != 0 && (l < expirationUnit || l > 24*time.Hour) {
@@ -214,9 +228,6 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime,
 		segments: wanted(n.surveys), hidden: n.opts.HiddenPaths, pki: bin.pki,
 	}
-	if n.opts.NoBFD {
-		g.bfd = 0
-	}
 	if between := n.opts.Between; len(between) > 0 {
 		n.surveys = slices.DeleteFunc(n.surveys, func(s survey) bool {
 			return s.SegType == segment.TypeDown && !slices.Contains(between, pathsel.IA(s.Dst))
@@ -237,7 +248,7 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	if err := n.startRouters(commands); err != nil {
 		return err
 	}
-	if !n.opts.NoBFD {
+	if n.opts.BFD != NoBFD {
 		if err := n.waitForLinks(ctx); err != nil {
 			return err
 		}

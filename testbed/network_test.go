@@ -254,7 +254,11 @@ func TestSideBySide(t *testing.T) {
 	for _, topo := range []Topology{load(t, "tiny4"), sixth} {
 		t.Run(topo.Name, func(t *testing.T) {
 			t.Parallel()
-			n := start(t, Options{Topology: topo, NoBFD: topo.Name == "tiny4", PathLifetime: 12 * time.Minute})
+			opts := Options{Topology: topo, PathLifetime: 12 * time.Minute}
+			if topo.Name == "tiny4" {
+				opts.BFD = NoBFD
+			}
+			n := start(t, opts)
 			leaf, other := topo.ASes[1].IA, topo.ASes[2].IA
 			for _, p := range hostPaths(t, n, leaf, other) {
 				if left := time.Until(p.Metadata().Expiry); left > 2*expirationUnit {

@@ -146,7 +146,7 @@ func (n *Network) pairs(ctx context.Context, seen map[pathsel.Interface]interfac
 	for p, implied := range n.implied {
 		s := PairStatus{Src: p.Src, Dst: p.Dst, Implied: implied, Paths: len(paths[p])}
 		for _, way := range paths[p] {
-			if !slices.ContainsFunc(way.Interfaces, func(i pathsel.Interface) bool { return !seen[i].working(n.opts.NoBFD) }) {
+			if !slices.ContainsFunc(way.Interfaces, func(i pathsel.Interface) bool { return seen[i].state != "up" && n.opts.BFD != NoBFD }) {
 				s.Up++
 			}
 		}
@@ -166,7 +166,7 @@ func (n *Network) endStatus(e LinkEnd, c linkemu.Config, k linkemu.Counters, see
 			st.Router = r.name
 		}
 	}
-	if n.opts.NoBFD || n.opts.LinksOnly {
+	if n.opts.BFD == NoBFD || n.opts.LinksOnly {
 		st.State = "unwatched"
 	} else if is, ok := seen[e.Interface]; ok {
 		st.State, st.BFDTransitions = is.state, is.transitions
@@ -178,9 +178,6 @@ type interfaceState struct {
 	state       string // "" if the router did not answer
 	transitions int
 }
-
-// working tells whether the interface can be used. Routers without BFD do not report states.
-func (s interfaceState) working(noBFD bool) bool { return s.state == "up" || noBFD }
 
 // routerStates asks every router for the state of its interfaces. Routers that do not answer are missing.
 // siblings tells whether all answered and reach the other routers of their AS.

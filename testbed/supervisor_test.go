@@ -42,7 +42,7 @@ func launch(ctx context.Context, t *testing.T, opts Options, progress func(Progr
 }
 
 func TestSupervisor(t *testing.T) {
-	opts := Options{Topology: load(t, "two-paths"), Dir: t.TempDir(), NoBFD: true}
+	opts := Options{Topology: load(t, "two-paths"), Dir: t.TempDir(), BFD: NoBFD}
 	for _, round := range []string{"first", "after the first was killed"} {
 		if err := launch(t.Context(), t, opts, nil); err != nil {
 			t.Fatalf("%s: %v", round, err)

@@ -18,7 +18,6 @@ import (
 
 	"braid/pathsel"
 	"braid/testbed"
-	"braid/units"
 )
 
 func testbedCommand() *cli.Command {
@@ -111,10 +110,8 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 	if opts.RoutersOf, err = routersOf(c); err != nil {
 		return fmt.Errorf("testbed up: %w", err)
 	}
-	if bfd := c.String("bfd"); bfd == "off" {
-		opts.NoBFD = true
-	} else if opts.BFD, err = units.ParseDuration(bfd); err != nil || opts.BFD == 0 {
-		return usageErrorf("--bfd %q: want an interval such as 200ms, or off", bfd)
+	if opts.BFD, err = testbed.ParseBFD(c.String("bfd")); err != nil {
+		return usageErrorf("--bfd %w", err)
 	}
 	if s := c.String("subnet"); s != "" {
 		if opts.Subnet, err = netip.ParsePrefix(s); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/testbed"
-	"braid/units"
 )
 
 func testbedExportCommand() *cli.Command {
@@ -38,12 +37,10 @@ func testbedExport(ctx context.Context, c *cli.Command) error {
 	if !c.Bool("containerlab") {
 		return usageErrorf("say for what: --containerlab")
 	}
-	o := testbed.ContainerlabOptions{Dir: c.String("output"), SCIONBin: c.String("scion-bin"), BFD: -1}
+	o := testbed.ContainerlabOptions{Dir: c.String("output"), SCIONBin: c.String("scion-bin")}
 	var err error
-	if bfd := c.String("bfd"); bfd != "off" {
-		if o.BFD, err = units.ParseDuration(bfd); err != nil || o.BFD == 0 {
-			return usageErrorf("--bfd %q: want an interval such as 1s, or off", bfd)
-		}
+	if o.BFD, err = testbed.ParseBFD(c.String("bfd")); err != nil {
+		return usageErrorf("--bfd %w", err)
 	}
 	if o.Topology, err = testbed.LoadTopology(c.Args().First()); err != nil {
 		return err

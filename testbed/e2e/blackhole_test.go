@@ -15,7 +15,7 @@ import (
 // other one goes on without a gap and does not fail, and when the link works again the path is back by itself. A machine that
 // stops makes any path silent, so the longest stop is added to all times.
 func TestBlackHole(t *testing.T) {
-	s := startSwarm(t, startNetwork(t, "two-paths", testbed.Options{NoBFD: true}), 64<<20)
+	s := startSwarm(t, startNetwork(t, "two-paths", testbed.Options{BFD: testbed.NoBFD}), 64<<20)
 	paths, err := s.leecher.Paths(t.Context(), ia(t, "1-ff00:0:110"))
 	if err != nil || len(paths) != 2 {
 		t.Fatalf("%d paths, %v", len(paths), err)

@@ -12,7 +12,6 @@ import (
 	"braid/pathsel"
 	"braid/scionnet/congestion"
 	"braid/testbed"
-	"braid/units"
 )
 
 // Bounds of a scenario. Larger values are mistakes in the file, or would take a day.
@@ -210,13 +209,9 @@ func (s *Scenario) options() (o testbed.Options, err error) {
 	if !slices.Contains(routers, s.Router) {
 		return o, fmt.Errorf("router %q: want stock or fast", s.Router)
 	}
-	switch s.BFD {
-	case "":
-	case "off":
-		o.NoBFD = true
-	default:
-		if o.BFD, err = units.ParseDuration(s.BFD); err != nil {
-			return o, fmt.Errorf("bfd: %q: want an interval such as 200ms, or off", s.BFD)
+	if s.BFD != "" {
+		if o.BFD, err = testbed.ParseBFD(s.BFD); err != nil {
+			return o, fmt.Errorf("bfd: %w", err)
 		}
 	}
 	return o, nil

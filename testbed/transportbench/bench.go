@@ -231,7 +231,7 @@ func openPlace(ctx context.Context, cfg Config, r Row) (place, error) {
 		return place{}, err
 	}
 	// BFD would take links down while the CPU is busy, and this benchmark keeps it busy.
-	opts := testbed.Options{Topology: topology, Dir: dir, SCIONBin: cfg.SCIONBin, NoBFD: true}
+	opts := testbed.Options{Topology: topology, Dir: dir, SCIONBin: cfg.SCIONBin, BFD: testbed.NoBFD}
 	if r.Routers == "fast" {
 		opts.RouterCommand = cfg.FastRouter
 	}
