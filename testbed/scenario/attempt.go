@@ -17,12 +17,17 @@ import (
 
 // attempt is one run of a scenario in one variant.
 type attempt struct {
-	setup
-	variant Variant
-	dir     string
-	peers   []*process
-	flows   []*flow
-	writer  *sampleWriter
+	Scenario  // as it is in the variant
+	*fixtures // with a network that is up
+	braid     string
+	hooks     Hooks
+	variant   Variant
+	dir       string
+	scratch   string // removed at the end
+	data      *dataset
+	peers     []*process
+	flows     []*flow
+	writer    *sampleWriter
 
 	messages chan message
 	done     chan struct{}              // nobody reads messages any more
@@ -33,7 +38,6 @@ type attempt struct {
 
 	observers []*observer        // of other clients
 	ip        *testbed.IPNetwork // nil: nobody is on IP
-	temporary []string           // directories to remove
 }
 
 // action is something to do at a moment.

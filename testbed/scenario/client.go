@@ -208,7 +208,6 @@ func (a *attempt) startForeign(p Peer) error {
 	if err != nil {
 		return err
 	}
-	a.temporary = append(a.temporary, home)
 	torrents, files := a.data.wanted(p)
 	r := clientRun{seed: p.Role == Seed, torrents: torrents, dir: a.data.dir, home: home}
 	out := ""

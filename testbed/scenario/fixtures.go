@@ -30,7 +30,7 @@ type fixtures struct {
 	scratch  string
 	held     *os.File // the scratch directory's lock
 	launcher *testbed.Launcher
-	data     map[dataKey]*dataset
+	datasets map[dataKey]*dataset
 
 	key     string // of the network; "" if there is none
 	network *testbed.Network
@@ -38,24 +38,15 @@ type fixtures struct {
 	log     *os.File
 }
 
-// setup prepares a run of the scenario. It may reuse the network of the run before.
-func (h *fixtures) setup(ctx context.Context, s Scenario, o Options) (*setup, error) {
-	var err error
-	if h.scratch == "" {
-		if h.scratch, h.held, err = newScratch(os.TempDir()); err != nil {
-			return nil, fmt.Errorf("make a directory for temporary files: %w", err)
-		}
-		h.launcher, h.data = testbed.NewLauncher(h.raised), map[dataKey]*dataset{}
+// prepare makes what all runs share.
+func (h *fixtures) prepare() (err error) {
+	if h.launcher != nil {
+		return nil
 	}
-	st := &setup{Scenario: s, braid: o.Braid, scratch: h.scratch, launcher: h.launcher, hooks: o.Hooks}
-	if st.data, err = h.dataset(ctx, s); err != nil {
-		return nil, err
+	if h.scratch, h.held, err = newScratch(os.TempDir()); err == nil {
+		h.launcher, h.datasets = testbed.NewLauncher(h.raised), map[dataKey]*dataset{}
 	}
-	if err := h.open(ctx, s, o); err != nil {
-		return nil, err
-	}
-	st.network, st.hosts = h.network, h.hosts
-	return st, nil
+	return err
 }
 
 // networkFor returns the options of the scenario's network, and a key that is equal for scenarios that can share
@@ -134,8 +125,6 @@ func (h *fixtures) close() error {
 	err := h.closeNetwork()
 	if h.launcher != nil {
 		h.launcher.Close()
-	}
-	if h.scratch != "" {
 		err = errors.Join(err, os.RemoveAll(h.scratch), h.held.Close())
 	}
 	return err
@@ -178,7 +167,7 @@ func (s Scenario) torrentsOf(p Peer) int {
 // dataset makes the data of a scenario. Its bytes depend on the seed only, unless it has data of its own.
 func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 	key := dataKey{s.Seed, s.Size, s.Pieces, s.Torrents, s.foreign(), s.data}
-	if d, ok := h.data[key]; ok {
+	if d, ok := h.datasets[key]; ok {
 		return d, nil
 	}
 	dir, err := os.MkdirTemp(h.scratch, "seed-")
@@ -229,7 +218,7 @@ func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 		}
 		d.torrents, d.files = append(d.torrents, torrent), append(d.files, filepath.Base(path))
 	}
-	h.data[key] = d
+	h.datasets[key] = d
 	return d, nil
 }
 

@@ -20,7 +20,6 @@ const gatewaySuffix = "+gateway"
 func (a *attempt) startBehindGateway(ctx context.Context, p Peer, torrents []string) error {
 	g := Peer{Name: p.Name + gatewaySuffix, Role: Gateway, Client: Braid, Transport: SCION, AS: p.AS}
 	cache, local := filepath.Join(a.scratch, g.Name), a.network.HostIP(p.AS).String()+":0"
-	a.temporary = append(a.temporary, cache)
 	args := append([]string{"gateway"}, torrents...)
 	args = append(args, "--cache", cache, "--tracker-listen", "http://"+local, "--listen", local,
 		"--listen", a.network.HostAddr(p.AS, 0), "--tracker", a.peers[0].listen, "--path-selection", p.Selector)

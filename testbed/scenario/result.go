@@ -88,18 +88,3 @@ func (a *attempt) result(r *Record, failed failure) (res Result, err error) {
 	res.Figures, err = r.Measures()
 	return res, err
 }
-
-// removeData removes what the leechers have downloaded.
-func (a *attempt) removeData() error {
-	for _, p := range a.peers {
-		if p.out != "" {
-			a.temporary = append(a.temporary, p.out)
-		}
-	}
-	for _, d := range a.temporary {
-		if err := os.RemoveAll(d); err != nil {
-			return err
-		}
-	}
-	return nil
-}

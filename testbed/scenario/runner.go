@@ -53,18 +53,6 @@ const (
 	dataName   = "data" // the file that is transferred
 )
 
-// setup is what a run needs: a network that is up, and data.
-type setup struct {
-	Scenario // as it is in the variant that is run
-	network  *testbed.Network
-	hosts    *hosts
-	launcher *testbed.Launcher
-	braid    string
-	hooks    Hooks
-	scratch  string // removed at the end
-	data     *dataset
-}
-
 // Run makes the runs that are not in the run directory yet, and returns the results of all. Variants take turns
 // (see turns), so changes on the machine affect all of them.
 func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, err error) {
@@ -148,25 +136,29 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (resul
 	return results, errors.Join(wrong...)
 }
 
-// run makes one run.
-func (h *fixtures) run(ctx context.Context, t turn, run int, dir string, o Options) (Result, error) {
-	st, err := h.setup(ctx, t.Scenario, o)
-	if err != nil {
-		return Result{}, err
-	}
-	return st.run(ctx, t.variant, run, dir)
-}
-
-func (st *setup) run(ctx context.Context, v Variant, run int, dir string) (Result, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return Result{}, err
-	}
+// run makes one run, and removes what its peers have written.
+func (h *fixtures) run(ctx context.Context, t turn, run int, dir string, o Options) (res Result, err error) {
 	a := &attempt{
-		setup: *st, variant: v, dir: dir, messages: make(chan message), done: make(chan struct{}),
-		paused: map[pathsel.Interface]bool{},
+		Scenario: t.Scenario, fixtures: h, braid: o.Braid, hooks: o.Hooks, variant: t.variant, dir: dir,
+		messages: make(chan message), done: make(chan struct{}), paused: map[pathsel.Interface]bool{},
 	}
-	res, err := a.run(ctx)
-	if err := errors.Join(err, a.removeData()); err != nil {
+	if err := h.prepare(); err != nil {
+		return res, fmt.Errorf("make a directory for temporary files: %w", err)
+	}
+	if a.data, err = h.dataset(ctx, t.Scenario); err != nil {
+		return res, err
+	}
+	if err := h.open(ctx, t.Scenario, o); err != nil {
+		return res, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return res, err
+	}
+	if a.scratch, err = os.MkdirTemp(h.scratch, "run-"); err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(a.scratch)) }()
+	if res, err = a.run(ctx); err != nil {
 		return res, err
 	}
 	res.Run = run
