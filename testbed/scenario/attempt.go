@@ -219,13 +219,15 @@ func (a *attempt) resume(at pathsel.Interface) error {
 }
 
 func (a *attempt) stopFlow(f *flow) error {
-	if f.stop == nil || f.ended {
+	if f.stop == nil {
 		return nil
 	}
-	f.ended = true
 	a.writer.event("traffic-end", f.Name)
 	a.writer.write(Line{Kind: "traffic", What: f.Name, Bytes: f.bytes.Load()})
-	return f.end()
+	f.stop()
+	f.stop = nil
+	f.working.Wait()
+	return f.err
 }
 
 // setZero is called at the first payload byte, from which the scenario's times count.

@@ -50,10 +50,9 @@ type flow struct {
 	from, to *scionnet.Host
 
 	bytes   atomic.Int64 // of payload that has arrived
-	stop    context.CancelFunc
-	ended   bool
+	stop    context.CancelFunc // nil: it does not run
 	working sync.WaitGroup
-	err     error // read it after end
+	err     error // how it broke; read it when working is over
 }
 
 // prepareFlow looks up the path of a flow.
@@ -89,7 +88,7 @@ func (f *flow) prepare(ctx context.Context, hs *hosts) (err error) {
 	return err
 }
 
-// start starts the flow. end returns the error if it broke.
+// start starts the flow.
 func (f *flow) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
@@ -102,15 +101,6 @@ func (f *flow) start() {
 			f.err = fmt.Errorf("traffic %s: %w", f.Name, err)
 		}
 	})
-}
-
-func (f *flow) end() error {
-	if f.stop == nil {
-		return nil
-	}
-	f.stop()
-	f.working.Wait()
-	return f.err
 }
 
 // bulk sends over one QUIC connection as fast as possible.
