@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"braid/node/event"
@@ -36,7 +37,7 @@ type attempt struct {
 	zero     time.Time                  // the first payload byte of a leecher; zero until then
 	paused   map[pathsel.Interface]bool // interfaces at which a router was stopped
 
-	observers []*observer        // of other clients
+	observing sync.WaitGroup     // other clients
 	ip        *testbed.IPNetwork // nil: nobody is on IP
 }
 
@@ -54,6 +55,7 @@ type action struct {
 //  4. end all processes, and compare the data
 //  5. compute the figures
 func (a *attempt) run(ctx context.Context) (Result, error) {
+	defer a.observing.Wait()
 	defer close(a.done)
 	ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout.D(), failure{fmt.Errorf("not done after %v", a.Timeout)})
 	defer cancel()
@@ -384,9 +386,6 @@ func (a *attempt) finish() error {
 		errs = append(errs, a.stopFlow(f))
 	}
 	a.writer.glance(a.network.Status(context.Background(), false), a.peers)
-	for _, o := range a.observers {
-		o.end()
-	}
 	for _, p := range a.peers {
 		switch {
 		case p.ended:

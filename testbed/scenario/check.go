@@ -188,7 +188,7 @@ func checkPlace(p Peer) error {
 	switch {
 	case !slices.Contains(transports, p.Transport):
 		return fmt.Errorf("transport %q: want one of %s", p.Transport, strings.Join(transports, ", "))
-	case p.Client != Braid && clients[p.Client] == nil:
+	case p.Client != Braid && clients[p.Client].command == nil:
 		return fmt.Errorf("client %q: want braid, %s", p.Client, strings.Join(clientNames(), ", "))
 	case p.Client != Braid && len(p.Args) > 0:
 		return errors.New("args are for braid; other clients have their default settings")

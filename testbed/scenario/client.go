@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"braid/node/event"
@@ -26,121 +25,115 @@ type clientRun struct {
 	dir, home string
 }
 
-// clientCommand runs a client.
-type clientCommand struct {
-	program string
-	args    []string
+// otherClient is a BitTorrent client other than braid.
+type otherClient struct {
+	probe   []string                          // a command that fails if the client is not installed
+	command func(clientRun) ([]string, error) // that runs it
 }
 
 // clients are the other clients. They keep their default settings, except for the place of the data, the accepted
 // licence, and that they go on serving. Their traffic to the Internet ends at their namespace. All of them speak
-// TCP; libtorrent, qBittorrent and transmission also speak µTP, and choose.
-var clients = map[string]func(clientRun) (clientCommand, error){
-	"aria2":        aria2,
-	"libtorrent":   libtorrent,
-	"qbittorrent":  qbittorrent,
-	"transmission": transmission,
+// TCP; libtorrent, qBittorrent and transmission also speak µTP, and choose. Python is the system's, since
+// libtorrent comes from its package.
+var clients = map[string]otherClient{
+	"aria2":        {[]string{"aria2c", "--version"}, aria2},
+	"libtorrent":   {[]string{"/usr/bin/python3", "-c", "import libtorrent"}, libtorrent},
+	"qbittorrent":  {[]string{"qbittorrent-nox", "--version"}, qbittorrent},
+	"transmission": {[]string{"transmission-daemon", "--version"}, transmission},
 }
 
 func clientNames() []string { return slices.Sorted(maps.Keys(clients)) }
 
-func aria2(r clientRun) (clientCommand, error) {
-	args := []string{"--no-conf", "--dir=" + r.dir, "--seed-ratio=0.0", "--summary-interval=0", "--max-concurrent-downloads=64"}
-	if r.seed {
-		args = append(args, "--check-integrity=true")
+func aria2(r clientRun) ([]string, error) {
+	command := []string{
+		"aria2c", "--no-conf", "--dir=" + r.dir, "--seed-ratio=0.0", "--summary-interval=0",
+		"--max-concurrent-downloads=64",
 	}
-	return clientCommand{"aria2c", append(args, r.torrents...)}, nil
+	if r.seed {
+		command = append(command, "--check-integrity=true")
+	}
+	return append(command, r.torrents...), nil
 }
 
 //go:embed libtorrent.py
 var libtorrentScript string
 
-func libtorrent(r clientRun) (clientCommand, error) {
+func libtorrent(r clientRun) ([]string, error) {
 	role := "leech"
 	if r.seed {
 		role = "seed"
 	}
-	// The system's Python: libtorrent comes from its package.
-	return clientCommand{"/usr/bin/python3", append([]string{"-c", libtorrentScript, role, r.dir}, r.torrents...)}, nil
+	return append([]string{"/usr/bin/python3", "-c", libtorrentScript, role, r.dir}, r.torrents...), nil
 }
 
-func qbittorrent(r clientRun) (clientCommand, error) {
+func qbittorrent(r clientRun) ([]string, error) {
 	conf := filepath.Join(r.home, "qBittorrent", "config")
 	if err := os.MkdirAll(conf, 0o755); err != nil {
-		return clientCommand{}, err
+		return nil, err
 	}
 	text := "[LegalNotice]\nAccepted=true\n[BitTorrent]\nSession\\DefaultSavePath=" + r.dir + "\n"
 	if err := os.WriteFile(filepath.Join(conf, "qBittorrent.conf"), []byte(text), 0o600); err != nil {
-		return clientCommand{}, err
+		return nil, err
 	}
-	args := []string{"--profile=" + r.home, "--save-path=" + r.dir, "--skip-dialog=true"}
+	command := []string{"qbittorrent-nox", "--profile=" + r.home, "--save-path=" + r.dir, "--skip-dialog=true"}
 	if r.seed {
-		args = append(args, "--skip-hash-check")
+		command = append(command, "--skip-hash-check")
 	}
-	return clientCommand{"qbittorrent-nox", append(args, r.torrents...)}, nil
+	return append(command, r.torrents...), nil
 }
 
-func transmission(r clientRun) (clientCommand, error) {
+func transmission(r clientRun) ([]string, error) {
 	watch := filepath.Join(r.home, "watch")
 	if err := os.MkdirAll(watch, 0o755); err != nil {
-		return clientCommand{}, err
+		return nil, err
 	}
 	for _, t := range r.torrents {
 		b, err := os.ReadFile(t)
 		if err != nil {
-			return clientCommand{}, err
+			return nil, err
 		}
 		if err := os.WriteFile(filepath.Join(watch, filepath.Base(t)), b, 0o644); err != nil {
-			return clientCommand{}, err
+			return nil, err
 		}
 	}
-	return clientCommand{"transmission-daemon", []string{
-		"--foreground", "--config-dir", filepath.Join(r.home, "config"), "--download-dir", r.dir, "--watch-dir", watch, "--no-incomplete-dir",
-	}}, nil
+	return []string{
+		"transmission-daemon", "--foreground", "--config-dir", filepath.Join(r.home, "config"),
+		"--download-dir", r.dir, "--watch-dir", watch, "--no-incomplete-dir",
+	}, nil
 }
 
 // missing returns a client of the scenario that is not installed; "" if there is none.
 func (s Scenario) missing() string {
 	for _, p := range s.Peers {
-		probe := map[string][]string{
-			"aria2": {"aria2c", "--version"}, "libtorrent": {"/usr/bin/python3", "-c", "import libtorrent"},
-			"qbittorrent": {"qbittorrent-nox", "--version"}, "transmission": {"transmission-daemon", "--version"},
-		}[p.Client]
-		if len(probe) > 0 && exec.Command(probe[0], probe[1:]...).Run() != nil {
+		if probe := clients[p.Client].probe; probe != nil && exec.Command(probe[0], probe[1:]...).Run() != nil {
 			return p.Client
 		}
 	}
 	return ""
 }
 
-// observer measures the progress of another client from outside: by the bytes that its host's device receives,
-// and by comparing its files. It sends the progress as events of the client.
-type observer struct {
-	process *process
-	host    *testbed.IPHost
-	share   float64 // payload's part of the received bytes
-	every   time.Duration
-	total   int64
-	same    func() bool // all files are there, and right
-	send    func(message)
-	stop    chan struct{}
-	working sync.WaitGroup
-}
-
 // nearlyAll is the part of the data after which the files are compared.
 const nearlyAll = 0.97
 
-func (o *observer) watch() {
-	tick := time.NewTicker(o.every)
+// observe measures the progress of another client from outside: by the bytes that its host's device
+// receives, and by comparing its files. It sends the progress as events of the client.
+func (a *attempt) observe(ps *process, files []string) {
+	total, share := int64(len(files))*int64(a.Size), testbed.TCPShare(a.ip.MTU())
+	same := func() bool {
+		return !slices.ContainsFunc(files, func(f string) bool {
+			return testbed.SameFile(filepath.Join(a.data.dir, f), filepath.Join(ps.out, f)) != nil
+		})
+	}
+	tick := time.NewTicker(max(a.Sample.D(), 20*time.Millisecond))
 	defer tick.Stop()
 	var began time.Time
-	for {
+	for done := false; !done; {
 		select {
-		case <-o.stop:
+		case <-a.done:
 			return
 		case <-tick.C:
 		}
-		in, out := o.host.Traffic()
+		in, out := ps.host.Traffic()
 		if out == 0 {
 			continue // it is still starting
 		}
@@ -148,28 +141,23 @@ func (o *observer) watch() {
 		if began.IsZero() {
 			began = now
 		}
-		payload := int64(float64(in) * o.share)
-		fetched := min(payload, o.total-1)
-		done := float64(payload) >= nearlyAll*float64(o.total) && o.same()
+		payload := int64(float64(in) * share)
+		done = float64(payload) >= nearlyAll*float64(total) && same()
 		paths := []event.Path{{BytesRead: in}}
-		m := message{said: &event.Progress{Event: "progress", T: seconds(now.Sub(began)), Total: o.total, Fetched: fetched, Paths: paths}}
+		m := message{from: ps, said: &event.Progress{
+			Event: "progress", T: seconds(now.Sub(began)), Total: total, Fetched: min(payload, total-1), Paths: paths,
+		}}
 		if done {
-			m.said = &event.Done{Event: "done", Seconds: seconds(time.Since(began)), Bytes: o.total, Fetched: o.total, Paths: paths}
+			m.said = &event.Done{
+				Event: "done", Seconds: seconds(time.Since(began)), Bytes: total, Fetched: total, Paths: paths,
+			}
 		}
 		var err error
 		if m.line, err = json.Marshal(m.said); err != nil {
 			panic(err) // an event of ours
 		}
-		o.send(m)
-		if done {
-			return
-		}
+		a.send(m)
 	}
-}
-
-func (o *observer) end() {
-	close(o.stop)
-	o.working.Wait()
 }
 
 // onIP tells whether the peer is a host on IP, in a namespace of its own.
@@ -218,37 +206,22 @@ func (a *attempt) startForeign(p Peer) error {
 		}
 		r.dir = out
 	}
-	c, err := clients[p.Client](r)
+	command, err := clients[p.Client].command(r)
 	if err != nil {
 		return fmt.Errorf("prepare %s: %w", p.Client, err)
 	}
-	cmd, host, err := a.onHost(p.AS, c.program, c.args...)
+	host, err := a.ip.AddHost(p.AS)
+	if err != nil {
+		return err
+	}
+	cmd, err := host.Command(a.braid, command[0], command[1:]...)
 	if err != nil {
 		return err
 	}
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	ps, err := a.startProcess(cmd, host, p, out)
-	if err != nil || r.seed {
-		return err
+	if err == nil && !r.seed {
+		a.observing.Go(func() { a.observe(ps, files) })
 	}
-	stop := make(chan struct{})
-	o := &observer{
-		process: ps, host: host, share: testbed.TCPShare(a.ip.MTU()), every: max(a.Sample.D(), 20*time.Millisecond),
-		total: int64(len(files)) * int64(a.Size), stop: stop,
-		same: func() bool {
-			return !slices.ContainsFunc(files, func(f string) bool {
-				return testbed.SameFile(filepath.Join(a.data.dir, f), filepath.Join(out, f)) != nil
-			})
-		},
-		send: func(m message) {
-			m.from, m.at = ps, time.Now()
-			select {
-			case a.messages <- m:
-			case <-stop:
-			}
-		},
-	}
-	a.observers = append(a.observers, o)
-	o.working.Go(o.watch)
-	return nil
+	return err
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"braid/pathsel"
 	"braid/testbed"
 )
 
@@ -27,16 +26,6 @@ const (
 	trackerPort = 6969
 	trackerURL  = "http://10.66.0.1:6969/announce"
 )
-
-// onHost returns the command that runs a program on a new host on IP.
-func (a *attempt) onHost(ia pathsel.IA, program string, args ...string) (*exec.Cmd, *testbed.IPHost, error) {
-	h, err := a.ip.AddHost(ia)
-	if err != nil {
-		return nil, nil, err
-	}
-	cmd, err := h.Command(a.braid, program, args...)
-	return cmd, h, err
-}
 
 // introduced tells whether peers find each other by themselves.
 func (s Scenario) introduced() bool { return s.Tracker || s.DHT }

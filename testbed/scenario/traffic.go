@@ -49,7 +49,7 @@ type flow struct {
 	header   int // bytes of SCION and UDP in a packet on the path
 	from, to *scionnet.Host
 
-	bytes   atomic.Int64 // of payload that has arrived
+	bytes   atomic.Int64       // of payload that has arrived
 	stop    context.CancelFunc // nil: it does not run
 	working sync.WaitGroup
 	err     error // how it broke; read it when working is over
