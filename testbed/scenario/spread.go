@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -142,13 +141,12 @@ var errUnbounded = errors.New("a peer is reached without a link that has a rate,
 func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, capacity map[pathsel.Interface]float64) (float64, error) {
 	const mega = 1e6 // keeps the programme's numbers near 1
 	node, n := nodesOf(ways, isSeed, receivers)
-	number := func(name string) int { return node[name] }
 	type arc struct{ from, to int }
 	var arcs []arc
 	var used []overlay
 	for _, w := range ways {
 		// Seeds need nothing.
-		if x := (arc{number(w.from), number(w.to)}); x.to != 0 && x.from != x.to {
+		if x := (arc{node[w.from], node[w.to]}); x.to != 0 && x.from != x.to {
 			if !slices.ContainsFunc(w.links, func(l pathsel.Interface) bool { return !math.IsInf(capacity[l], 1) }) {
 				return 0, errUnbounded
 			}
@@ -229,42 +227,32 @@ func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, ca
 	return 0, errors.New("compute the limit: too many cuts")
 }
 
-// nodesOf numbers the peers. All seeds are node 0. Peers that reach each other without a link are one node.
+// nodesOf numbers the peers, below n. All seeds are node 0. Peers that reach each other without a link are
+// one node.
 func nodesOf(ways []overlay, isSeed func(string) bool, receivers []string) (node map[string]int, n int) {
-	leader := map[string]string{}
-	var find func(string) string
-	find = func(x string) string {
-		if up, ok := leader[x]; ok && up != x {
-			leader[x] = find(up)
-			return leader[x]
+	node, n = map[string]int{}, 1
+	add := func(peer string) {
+		if _, ok := node[peer]; !ok && !isSeed(peer) {
+			node[peer] = n
+			n++
 		}
-		leader[x] = x
-		return x
 	}
-	const seeds = "\x00"
 	for _, r := range receivers {
-		find(r)
+		add(r)
 	}
 	for _, w := range ways {
-		for _, x := range []string{w.from, w.to} {
-			if find(x); isSeed(x) {
-				leader[find(x)] = find(seeds)
+		add(w.from)
+		add(w.to)
+	}
+	for merged := true; merged; {
+		merged = false
+		for _, w := range ways {
+			if a, b := node[w.from], node[w.to]; len(w.links) == 0 && a != b {
+				node[w.from], node[w.to], merged = min(a, b), min(a, b), true
 			}
 		}
-		if len(w.links) == 0 {
-			leader[find(w.from)] = find(w.to)
-		}
 	}
-	node = map[string]int{}
-	number := map[string]int{find(seeds): 0}
-	for _, x := range slices.Sorted(maps.Keys(leader)) {
-		l := find(x)
-		if _, ok := number[l]; !ok {
-			number[l] = len(number)
-		}
-		node[x] = number[l]
-	}
-	return node, len(number)
+	return node, n
 }
 
 // maximise returns the variables that gain the most within the upper bounds of the rows that fill writes. Equal bounds
