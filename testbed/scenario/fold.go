@@ -21,7 +21,6 @@ type fold struct {
 	hasZero   bool
 	now       float64 // the latest sample
 	leechers  map[string]*leecherFold
-	flows     map[string]*Flow
 	processes map[string]*ProcessSamples
 	machine   []Line
 	configs   map[pathsel.Interface]linkemu.Config
@@ -66,11 +65,14 @@ func sane(values ...float64) bool {
 func newFold(s Scenario) *fold {
 	f := &fold{
 		Record:   Record{Scenario: s, Links: map[string]*LinkSamples{}},
-		leechers: map[string]*leecherFold{}, flows: map[string]*Flow{}, processes: map[string]*ProcessSamples{},
+		leechers: map[string]*leecherFold{}, processes: map[string]*ProcessSamples{},
 		configs: map[pathsel.Interface]linkemu.Config{}, paused: map[string][]pathsel.Interface{},
 	}
 	for _, l := range s.topology.Links {
 		f.configs[l.A.Interface], f.configs[l.B.Interface] = l.Config, l.Config
+	}
+	for _, t := range s.Traffic {
+		f.Flows = append(f.Flows, &Flow{Traffic: t, Start: math.Inf(1), End: math.Inf(1)})
 	}
 	for _, p := range s.Peers {
 		if p.Role == Leech {
@@ -161,13 +163,11 @@ func (f *fold) addRoute(l Line) {
 
 // flow returns the flow of a name; nil if there is none.
 func (f *fold) flow(name string) *Flow {
-	x := f.flows[name]
-	i := slices.IndexFunc(f.Scenario.Traffic, func(t Traffic) bool { return t.Name == name })
-	if x == nil && i >= 0 {
-		x = &Flow{Traffic: f.Scenario.Traffic[i], Start: math.Inf(1), End: math.Inf(1)}
-		f.flows[name], f.Flows = x, append(f.Flows, x)
+	i := slices.IndexFunc(f.Flows, func(x *Flow) bool { return x.Name == name })
+	if i < 0 {
+		return nil
 	}
-	return x
+	return f.Flows[i]
 }
 
 // addEvent takes what the scenario did.
