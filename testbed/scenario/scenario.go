@@ -342,11 +342,11 @@ func (s Scenario) Transferring(path string, size int64) Scenario {
 
 // In returns the scenario as it is in one of its variants.
 func (s Scenario) In(variant string) (Scenario, error) {
-	i := slices.IndexFunc(s.Variants, func(v Variant) bool { return v.Name == variant })
-	if i < 0 {
-		return s, fmt.Errorf("scenario %s has no variant %s", s.Name, variant)
+	only, err := s.Only([]string{variant})
+	if err != nil {
+		return s, err
 	}
-	return s.in(s.Variants[i])
+	return s.in(only.Variants[0])
 }
 
 // Network returns the topology, with its links as they are at the start of a run.
@@ -400,13 +400,9 @@ func (s Scenario) Scaled(by float64) (Scenario, error) {
 // Smoky returns a scenario of a few seconds, with one run of a few variants. It shows that everything works.
 func (s Scenario) Smoky() (Scenario, error) {
 	const enough = 2 * time.Second // of a run that is scaled down
-	var names []string
-	for _, v := range s.Variants {
-		names = append(names, v.Name)
-	}
-	names = names[:1]
-	if len(s.Smoke.Variants) > 0 {
-		names = s.Smoke.Variants
+	names := s.Smoke.Variants
+	if len(names) == 0 {
+		names = []string{s.Variants[0].Name}
 	}
 	s, err := s.Only(names)
 	if err != nil {
