@@ -54,7 +54,7 @@ func (l *line) admit(until instant) {
 	for ; n < len(l.carried) && l.carried[n].at <= until; n++ {
 		c := l.carried[n]
 		if place := l.arrive(c.at, len(c.data)); place != nil {
-			place.data, place.arrive = l.store.keep(c.data), c.arrive
+			place.data, place.arrive = c.data, c.arrive
 		}
 		l.received = true
 	}

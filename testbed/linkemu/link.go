@@ -1,12 +1,12 @@
 package linkemu
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -71,7 +71,7 @@ const (
 type line struct {
 	*model
 	store store
-	out   [][]byte // scratch of deliver
+	out   [][]byte // packets that have left the line and wait for the socket
 	// take receives a packet for the line. It is made once, since every packet goes through it.
 	take     func(p []byte, at instant)
 	received bool // set by take and admit
@@ -246,40 +246,27 @@ func (l *Link) deliver(s side) (sent bool) {
 	line := l.lines[s]
 	for {
 		now := l.clock.now()
-		for line.packets.len() > 0 && line.packets.at(0).due <= now && line.packets.at(0).arrive != nil {
+		for len(line.out) < sendBatch && line.packets.len() > 0 && line.packets.at(0).due <= now {
 			p := line.depart(now, lateAfter)
-			l.arrivals = append(l.arrivals, arrival{bytes.Clone(p.data), p.arrive})
-			line.store.release()
 			sent = true
-		}
-		line.out = line.out[:0]
-		due := 0
-		for ; due < line.packets.len() && len(line.out) < cap(line.out); due++ {
-			p := line.packets.at(due)
-			if p.due > now || p.arrive != nil {
-				break
-			}
-			if !p.lost {
+			switch {
+			case p.lost:
+			case p.arrive != nil:
+				l.arrivals = append(l.arrivals, arrival{p.data, p.arrive})
+			default:
 				line.out = append(line.out, p.data)
 			}
 		}
-		if due == 0 {
+		if len(line.out) == 0 {
 			return sent
 		}
-		sent = true
-		taken := 0
+		taken := l.wire.send(s.other(), line.out)
+		for range taken {
+			line.store.release()
+		}
+		line.out = slices.Delete(line.out, 0, taken)
 		if len(line.out) > 0 {
-			taken = l.wire.send(s.other(), line.out)
-		}
-		full := taken < len(line.out)
-		for ; due > 0 && (taken > 0 || line.packets.at(0).lost); due-- {
-			if !line.depart(now, lateAfter).lost {
-				line.store.release()
-				taken--
-			}
-		}
-		if full {
-			return sent // the rest goes out a quantum later
+			return true // the rest goes out a quantum later
 		}
 	}
 }
@@ -299,6 +286,7 @@ func (l *Link) Set(ab, ba Config) error {
 		l.lines[s].set(now, c)
 		if c.Down {
 			l.lines[s].store.reset()
+			l.lines[s].out = l.lines[s].out[:0]
 		}
 	}
 	if l.state == running {
