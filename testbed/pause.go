@@ -2,12 +2,11 @@ package testbed
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"braid/pathsel"
 )
@@ -58,14 +57,13 @@ func (n *Network) signalRouter(at pathsel.Interface, s syscall.Signal) ([]pathse
 // until it has been scheduled once more, and a router answered a question after its pause.
 func awaitStop(pid int) error {
 	for range 500 { // of 10 ms
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		threads, err := procfs.AllThreads(pid)
 		if err != nil {
 			return err
 		}
-		running := slices.ContainsFunc(threads, func(file string) bool {
-			b, err := os.ReadFile(file) // a thread that has ended has no file
-			_, state, _ := strings.Cut(string(b), ") ")
-			return err == nil && !strings.HasPrefix(state, "T")
+		running := slices.ContainsFunc(threads, func(t procfs.Proc) bool {
+			s, err := t.Stat() // a thread that has ended has none
+			return err == nil && s.State != "T"
 		})
 		if len(threads) > 0 && !running {
 			return nil
