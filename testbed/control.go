@@ -11,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"braid/testbed/linkemu"
 )
 
 // A running testbed answers HTTP with JSON on a Unix socket in its directory:
@@ -26,20 +24,6 @@ const (
 	statusTimeout = 60 * time.Second // of one question; counting paths of a loaded network takes its time
 	downTimeout   = 30 * time.Second
 )
-
-// Change changes a link while traffic flows.
-func (n *Network) Change(c LinkChange) error {
-	keep := func(*linkemu.Config) {}
-	switch c.Direction {
-	case "", "both":
-		return n.setLink(c.Interface, c.Apply, c.Apply)
-	case "out":
-		return n.setLink(c.Interface, c.Apply, keep)
-	case "in":
-		return n.setLink(c.Interface, keep, c.Apply)
-	}
-	return fmt.Errorf("direction %q: want in, out or both", c.Direction)
-}
 
 type controlServer struct {
 	dir    *os.File

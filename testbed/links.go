@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"braid/pathsel"
 	"braid/testbed/linkemu"
@@ -36,22 +37,30 @@ func (n *Network) tooBigAt(ia pathsel.IA) func([]byte, int) []byte {
 
 // SetLink changes both directions of the link that ends at the interface.
 func (n *Network) SetLink(at pathsel.Interface, change func(*linkemu.Config)) error {
-	return n.setLink(at, change, change)
+	return n.setLink(at, "both", change)
 }
 
-// setLink changes each direction of the link by itself; out is the one that leaves the AS of the interface.
-func (n *Network) setLink(at pathsel.Interface, out, in func(*linkemu.Config)) error {
+// Change changes a link while traffic flows.
+func (n *Network) Change(c LinkChange) error { return n.setLink(c.Interface, c.Direction, c.Apply) }
+
+func (n *Network) setLink(at pathsel.Interface, direction string, change func(*linkemu.Config)) error {
+	if !slices.Contains([]string{"", "both", "out", "in"}, direction) {
+		return fmt.Errorf("direction %q: want in, out or both", direction)
+	}
 	for i, l := range n.opts.Topology.Links {
 		if l.A.Interface != at && l.B.Interface != at {
 			continue
 		}
 		ab, ba := n.links[i].Config()
-		if l.A.Interface == at {
-			out(&ab)
-			in(&ba)
-		} else {
-			out(&ba)
-			in(&ab)
+		out, in := &ab, &ba // out leaves the AS of the interface
+		if l.B.Interface == at {
+			out, in = in, out
+		}
+		if direction != "in" {
+			change(out)
+		}
+		if direction != "out" {
+			change(in)
 		}
 		if err := n.links[i].Set(ab, ba); err != nil {
 			return fmt.Errorf("change link %s to %s: %w", l.A.Interface, l.B.Interface, err)
