@@ -66,20 +66,19 @@ func PathHeader(t Topology, interfaces []pathsel.Interface) (int, error) {
 	return scionUDPBytes + infoBytes*segments + hopBytes*hops, nil
 }
 
-// PayloadShare returns the part of a link's rate that is left for a torrent's bytes, for full packets of the
-// MTU with that header. Rates of the testbed count whole SCION packets.
-func PayloadShare(mtu, header int) float64 {
-	quic := min(mtu-header, quicPacketMax)
-	return float64(quic-quicBytes) / float64(quic+header) * blockBytes / (blockBytes + messageBytes)
+// Packet is a full packet of a transfer: bytes of BitTorrent's stream, and all headers around them.
+type Packet struct{ payload, headers int }
+
+// QUICPacket is one of QUIC, with that header before QUIC's. The MTU is that of SCION or of IP.
+func QUICPacket(mtu, header int) Packet {
+	return Packet{min(mtu-header, quicPacketMax) - quicBytes, header + quicBytes}
 }
 
-// QUICShare is PayloadShare for QUIC on IP, with IP packets of the MTU.
-func QUICShare(mtu int) float64 { return PayloadShare(mtu, ipUDPBytes) }
+// QUICOnIP is one of QUIC on IP.
+func QUICOnIP(mtu int) Packet { return QUICPacket(mtu, ipUDPBytes) }
 
-// TCPShare is PayloadShare for TCP.
-func TCPShare(mtu int) float64 {
-	return float64(mtu-tcpBytes) / float64(mtu) * blockBytes / (blockBytes + messageBytes)
-}
+// TCPPacket is one of TCP.
+func TCPPacket(mtu int) Packet { return Packet{mtu - tcpBytes, tcpBytes} }
 
 // A packet of WebRTC: pion/sctp puts up to 1200 bytes of a message into a packet of its own size, whatever the MTU.
 const (
@@ -88,26 +87,23 @@ const (
 	dtlsBytes   = 37 // record header, explicit nonce and tag of AES-GCM (RFC 6347, RFC 5288)
 )
 
-// WebRTCShare is PayloadShare for a data channel of WebRTC on IP.
-const WebRTCShare = sctpPayload / float64(sctpPayload+sctpBytes+dtlsBytes+ipUDPBytes) * blockBytes / (blockBytes + messageBytes)
+// WebRTCPacket is one of a data channel of WebRTC on IP.
+var WebRTCPacket = Packet{sctpPayload, sctpBytes + dtlsBytes + ipUDPBytes}
 
-// WebRTCAckLoad is AckLoad for it. SCTP, too, acknowledges every second packet (RFC 9260, section 6.2).
-const WebRTCAckLoad = (sctpBytes + dtlsBytes + ipUDPBytes) / (packetsPerAck * float64(sctpPayload) * blockBytes / (blockBytes + messageBytes))
+// blockShare is the part of BitTorrent's stream that is a torrent's bytes.
+const blockShare = float64(blockBytes) / (blockBytes + messageBytes)
 
-// Both protocols acknowledge every second packet (RFC 9000, section 13.2.2; RFC 5681, section 4.2).
-const packetsPerAck = 2
-
-// AckLoad returns the load of acknowledgements on the way back, in bits per bit of payload, for full packets of the MTU
-// with that header before QUIC's.
-func AckLoad(mtu, header int) float64 {
-	payload := float64(min(mtu-header, quicPacketMax)-quicBytes) * blockBytes / (blockBytes + messageBytes)
-	return float64(header+quicBytes) / (packetsPerAck * payload)
+// PayloadShare returns the part of a link's rate that is left for a torrent's bytes. Rates of the testbed
+// count whole packets of SCION or IP.
+func (p Packet) PayloadShare() float64 {
+	return float64(p.payload) / float64(p.payload+p.headers) * blockShare
 }
 
-// QUICAckLoad is AckLoad for QUIC on IP.
-func QUICAckLoad(mtu int) float64 { return AckLoad(mtu, ipUDPBytes) }
+// packetsPerAck: all protocols acknowledge every second packet (RFC 9000, section 13.2.2; RFC 5681, section
+// 4.2; RFC 9260, section 6.2).
+const packetsPerAck = 2
 
-// TCPAckLoad is AckLoad for TCP.
-func TCPAckLoad(mtu int) float64 {
-	return tcpBytes / (packetsPerAck * float64(mtu-tcpBytes) * blockBytes / (blockBytes + messageBytes))
+// AckLoad returns the load of acknowledgements on the way back, in bits per bit of a torrent's bytes.
+func (p Packet) AckLoad() float64 {
+	return float64(p.headers) / (packetsPerAck * float64(p.payload) * blockShare)
 }

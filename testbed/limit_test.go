@@ -57,7 +57,7 @@ func TestPayloadShare(t *testing.T) {
 		segments, hops int
 		want           float64
 	}{{1, 3, 0.909}, {2, 4, 0.894}, {3, 8, 0.854}} {
-		if got := PayloadShare(1400, 48+8*tt.segments+12*tt.hops); math.Abs(got-tt.want) > 0.005 {
+		if got := QUICPacket(1400, 48+8*tt.segments+12*tt.hops).PayloadShare(); math.Abs(got-tt.want) > 0.005 {
 			t.Errorf("%d segments, %d hop fields: %.4f, want about %.3f", tt.segments, tt.hops, got, tt.want)
 		}
 	}

@@ -118,7 +118,7 @@ const nearlyAll = 0.97
 // observe measures the progress of another client from outside: by the bytes that its host's device
 // receives, and by comparing its files. It sends the progress as events of the client.
 func (a *attempt) observe(ps *process, files []string) {
-	total, share := int64(len(files))*int64(a.Size), testbed.TCPShare(a.ip.MTU())
+	total, share := int64(len(files))*int64(a.Size), testbed.TCPPacket(a.ip.MTU()).PayloadShare()
 	same := func() bool {
 		return !slices.ContainsFunc(files, func(f string) bool {
 			return testbed.SameFile(filepath.Join(a.data.dir, f), filepath.Join(ps.out, f)) != nil

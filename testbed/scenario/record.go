@@ -201,9 +201,10 @@ func routeOf(t testbed.Topology, p pathsel.Path, against bool) (route, error) {
 	if err != nil {
 		return route{}, err
 	}
+	packet := testbed.QUICPacket(p.MTU, header)
 	r := route{
 		fingerprint: p.Fingerprint, interfaces: p.Interfaces,
-		share: testbed.PayloadShare(p.MTU, header), acks: testbed.AckLoad(p.MTU, header),
+		share: packet.PayloadShare(), acks: packet.AckLoad(),
 	}
 	for i := 0; i+1 < len(p.Interfaces); i += 2 {
 		out, in := p.Interfaces[i], p.Interfaces[i+1]
@@ -217,13 +218,14 @@ func routeOf(t testbed.Topology, p pathsel.Path, against bool) (route, error) {
 
 // ipRouteOf returns the way of payload from one AS to another on IP.
 func ipRouteOf(ip *testbed.IPNetwork, transport string, src, dst pathsel.IA) (route, error) {
-	r := route{share: testbed.TCPShare(ip.MTU()), acks: testbed.TCPAckLoad(ip.MTU())}
+	packet := testbed.TCPPacket(ip.MTU())
 	switch transport {
 	case QUIC:
-		r.share, r.acks = testbed.QUICShare(ip.MTU()), testbed.QUICAckLoad(ip.MTU())
+		packet = testbed.QUICOnIP(ip.MTU())
 	case WebRTC:
-		r.share, r.acks = testbed.WebRTCShare, testbed.WebRTCAckLoad
+		packet = testbed.WebRTCPacket
 	}
+	r := route{share: packet.PayloadShare(), acks: packet.AckLoad()}
 	var err error
 	if r.links, err = ip.Route(src, dst); err != nil {
 		return r, err
