@@ -41,6 +41,8 @@ type plan struct {
 	port6  int // first port of the block on ::1; 0 without IPv6
 	ases   []asPlan
 	links  []linkPlan
+
+	listeners []listener
 }
 
 type asPlan struct {
@@ -69,36 +71,50 @@ type interfacePlan struct {
 // linkPlan is where the emulator of a link listens, and where the routers do.
 type linkPlan struct{ a, b linkemu.Endpoint }
 
+// planner gives out ports.
+type planner struct {
+	plan
+	next, last map[netip.Addr]int
+	full       netip.Addr // an address that has too few ports; invalid if there is none
+}
+
+func (p *planner) port(ip netip.Addr) netip.AddrPort {
+	if p.next[ip] > p.last[ip] {
+		p.full = ip
+	}
+	p.next[ip]++
+	return netip.AddrPortFrom(ip, uint16(p.next[ip]-1))
+}
+
+// listen notes who will bind an address.
+func (p *planner) listen(network string, at netip.AddrPort, who string, args ...any) {
+	p.listeners = append(p.listeners, listener{network, at, fmt.Sprintf(who, args...)})
+}
+
 // makePlan assigns addresses to everything in the topology. They depend on the block only.
 func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
-	p := plan{subnet: subnet.Masked(), port6: port6}
+	p := planner{
+		plan: plan{subnet: subnet.Masked(), port6: port6},
+		next: map[netip.Addr]int{netip.IPv6Loopback(): port6 + 1}, // the first port is the claim
+		last: map[netip.Addr]int{netip.IPv6Loopback(): port6 + ports6 - 1},
+	}
 	ip := p.subnet.Addr()
-	next := map[netip.Addr]int{netip.IPv6Loopback(): port6 + 1} // the first port is the claim
-	last := map[netip.Addr]int{netip.IPv6Loopback(): port6 + ports6 - 1}
 	v4 := map[pathsel.IA]netip.Addr{}
 	index := map[pathsel.IA]int{}
-	listen := func(ip netip.Addr) (netip.AddrPort, error) {
-		if next[ip] > last[ip] {
-			return netip.AddrPort{}, fmt.Errorf("topology %s needs more ports on %s than the testbed has there", t.Name, ip)
-		}
-		next[ip]++
-		return netip.AddrPortFrom(ip, uint16(next[ip]-1)), nil
-	}
 	for i, as := range t.ASes {
 		ip = ip.Next()
 		if !p.subnet.Contains(ip) {
 			return plan{}, fmt.Errorf("%s has no room for the %d ASes of topology %s; take a larger --subnet", subnet, len(t.ASes), t.Name)
 		}
-		next[ip], last[ip] = firstPort, lastPort
+		p.next[ip], p.last[ip] = firstPort, lastPort
 		v4[as.IA], index[as.IA] = ip, i
 		a := asPlan{AS: as, folder: folderOf(as.IA), host: ip, control: netip.AddrPortFrom(ip, controlPort)}
 		if as.IPv6 {
-			var err error
-			if a.control, err = listen(netip.IPv6Loopback()); err != nil {
-				return plan{}, err
-			}
 			a.host = netip.IPv6Loopback()
+			a.control = p.port(a.host)
 		}
+		p.listen("udp", a.control, "control service of %s", as.IA)
+		p.listen("tcp", a.control, "control service of %s", as.IA)
 		p.ases = append(p.ases, a)
 	}
 	for i := range t.Links {
@@ -111,14 +127,8 @@ func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
 		}
 		a, b := linkIP(l.A.Interface.IA), linkIP(l.B.Interface.IA)
 		// Each router talks to the emulator, which listens at the neighbour's address.
-		var at [4]netip.AddrPort
-		for j, ip := range []netip.Addr{a, b, b, a} {
-			var err error
-			if at[j], err = listen(ip); err != nil {
-				return plan{}, err
-			}
-		}
-		lp := linkPlan{a: linkemu.Endpoint{Router: at[0], Local: at[2]}, b: linkemu.Endpoint{Router: at[1], Local: at[3]}}
+		lp := linkPlan{a: linkemu.Endpoint{Router: p.port(a)}, b: linkemu.Endpoint{Router: p.port(b)}}
+		lp.a.Local, lp.b.Local = p.port(b), p.port(a)
 		p.links = append(p.links, lp)
 		roleA, roleB := roles(l.Type)
 		for _, e := range []struct {
@@ -126,46 +136,41 @@ func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
 			at        linkemu.Endpoint
 			farRole   string
 		}{{l.A, l.B, lp.a, roleB}, {l.B, l.A, lp.b, roleA}} {
-			r, err := p.ases[index[e.near.Interface.IA]].router(e.near.Router, listen)
-			if err != nil {
-				return plan{}, err
-			}
+			r := p.router(&p.ases[index[e.near.Interface.IA]], e.near.Router)
 			r.interfaces = append(r.interfaces, interfacePlan{
 				link: l, id: e.near.Interface.ID, neighbor: e.far.Interface, linkTo: e.farRole,
 				local: e.at.Router, remote: e.at.Local,
 			})
+			p.listen("udp", e.at.Router, "router %s of %s", r.name, e.near.Interface.IA)
+			p.listen("udp", e.at.Local, "emulator of link %d", i+1)
 		}
 	}
 	for i := range p.ases { // the last ones, so that the others keep their ports
-		var err error
-		if p.ases[i].api, err = listen(p.ases[i].host); err != nil {
-			return plan{}, err
-		}
+		p.ases[i].api = p.port(p.ases[i].host)
+		p.listen("tcp", p.ases[i].api, "control service of %s", p.ases[i].IA)
 	}
-	return p, nil
+	if p.full.IsValid() {
+		return plan{}, fmt.Errorf("topology %s needs more ports on %s than the testbed has there", t.Name, p.full)
+	}
+	return p.plan, nil
 }
 
-// router returns the router with that letter, or a new one.
-func (a *asPlan) router(letter string, listen func(netip.Addr) (netip.AddrPort, error)) (*routerPlan, error) {
+// router returns the AS's router with that letter, or a new one.
+func (p *planner) router(a *asPlan, letter string) *routerPlan {
 	name := "br-" + letter
 	if letter == "" {
 		name = "br-" + strconv.Itoa(len(a.routers)+1)
 	}
 	for i := range a.routers {
 		if letter != "" && a.routers[i].name == name {
-			return &a.routers[i], nil
+			return &a.routers[i]
 		}
 	}
-	r := routerPlan{name: name}
-	var err error
-	if r.internal, err = listen(a.host); err != nil {
-		return nil, err
-	}
-	if r.metrics, err = listen(a.host); err != nil {
-		return nil, err
-	}
+	r := routerPlan{name: name, internal: p.port(a.host), metrics: p.port(a.host)}
+	p.listen("udp", r.internal, "router %s of %s", name, a.IA)
+	p.listen("tcp", r.metrics, "router %s of %s", name, a.IA)
 	a.routers = append(a.routers, r)
-	return &a.routers[len(a.routers)-1], nil
+	return &a.routers[len(a.routers)-1]
 }
 
 func (r *routerPlan) has(interfaceID uint64) bool {
@@ -196,29 +201,9 @@ type listener struct {
 	who     string
 }
 
-func (p plan) listeners() []listener {
-	var all []listener
-	for _, a := range p.ases {
-		cs := "control service of " + a.IA.String()
-		all = append(all, listener{"udp", a.control, cs}, listener{"tcp", a.control, cs}, listener{"tcp", a.api, cs})
-		for _, r := range a.routers {
-			who := "router " + r.name + " of " + a.IA.String()
-			all = append(all, listener{"udp", r.internal, who}, listener{"tcp", r.metrics, who})
-			for _, i := range r.interfaces {
-				all = append(all, listener{"udp", i.local, who})
-			}
-		}
-	}
-	for i, l := range p.links {
-		who := fmt.Sprintf("emulator of link %d", i+1)
-		all = append(all, listener{"udp", l.a.Local, who}, listener{"udp", l.b.Local, who})
-	}
-	return all
-}
-
 // probe binds and releases all addresses. The error says which one is in use.
 func (p plan) probe() error {
-	for _, l := range p.listeners() {
+	for _, l := range p.listeners {
 		c, err := bind(l.network, l.at)
 		if err != nil {
 			return fmt.Errorf("%s %s, wanted by the %s, is in use: stop what listens there or choose other addresses with --subnet (%w)",

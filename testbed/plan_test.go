@@ -28,7 +28,7 @@ func TestMakePlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		taken := map[listener]string{}
-		for _, l := range p.listeners() {
+		for _, l := range p.listeners {
 			if other, ok := taken[listener{l.network, l.at, ""}]; ok {
 				t.Errorf("%s: %s %s for %s and %s", name, l.network, l.at, l.who, other)
 			}
@@ -41,7 +41,7 @@ func TestMakePlan(t *testing.T) {
 			}
 		}
 		again, err := makePlan(topo, subnet, first6Port)
-		if err != nil || !reflect.DeepEqual(again.listeners(), p.listeners()) {
+		if err != nil || !reflect.DeepEqual(again.listeners, p.listeners) {
 			t.Errorf("%s: another plan for the same block: %v", name, err)
 		}
 		for i, a := range p.ases {
