@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -137,15 +138,7 @@ func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bo
 
 // sameActions tells whether two lists of decisions do the same; reasons may differ.
 func sameActions(a, b []pathsel.Decision) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Key != b[i].Key || a[i].Action != b[i].Action {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y pathsel.Decision) bool { return x.Key == y.Key && x.Action == y.Action })
 }
 
 func decisions(list []pathsel.Decision) string {
