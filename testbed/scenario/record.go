@@ -3,6 +3,7 @@ package scenario
 import (
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"braid/pathsel"
@@ -148,16 +149,11 @@ func (s *Series) Last() (t, amount float64) {
 
 // before returns the amount of the last sample up to a time, or 0.
 func (s *Series) before(t float64) float64 {
-	i, found := slices.BinarySearch(s.T, t)
-	if !found {
-		i--
-	}
-	for ; found && i+1 < len(s.T) && s.T[i+1] == t; i++ {
-	}
-	if i < 0 {
+	i := sort.Search(len(s.T), func(i int) bool { return s.T[i] > t })
+	if i == 0 {
 		return 0
 	}
-	return s.Amount[i]
+	return s.Amount[i-1]
 }
 
 // At returns the amount at a time, interpolated between two samples.
