@@ -254,20 +254,12 @@ func (a *attempt) over() bool {
 	if len(a.Peers) == 0 {
 		return time.Since(a.zero) >= a.Lasts.D()
 	}
-	leechers := 0
-	for _, p := range a.Peers {
-		if p.Role == Leech {
-			leechers++
-		}
-	}
-	ended := 0
-	for _, p := range a.peers {
-		if p.peer.Role == Leech && (p.ended || p.done) {
-			ended++
-		}
-	}
 	// A run also waits for leechers that start later.
-	return ended == leechers
+	return !slices.ContainsFunc(a.Peers, func(p Peer) bool {
+		return p.Role == Leech && !slices.ContainsFunc(a.peers, func(x *process) bool {
+			return x.peer.Name == p.Name && (x.ended || x.done)
+		})
+	})
 }
 
 // next waits for one thing to happen.
@@ -298,11 +290,10 @@ func (a *attempt) next(ctx context.Context, glances <-chan time.Time) error {
 func (a *attempt) nextAction() (index int, when time.Time) {
 	index = -1
 	for i, x := range a.schedule {
-		at := a.zero
 		if a.zero.IsZero() || x.when.Done > 0 {
 			continue
 		}
-		at = at.Add(x.when.After + x.plus)
+		at := a.zero.Add(x.when.After + x.plus)
 		if index < 0 || at.Before(when) {
 			index, when = i, at
 		}

@@ -26,7 +26,6 @@ type process struct {
 	ended  bool
 	// stopped: the runner has interrupted or killed it.
 	stopped bool
-	leaves  bool // the scenario stops it before the end
 	done    bool // its download is complete
 }
 
@@ -42,9 +41,7 @@ type message struct {
 // startProcess starts a peer's command and adds it to the peers. It sends the peer's events and its end as messages. If host
 // is nil, the command runs on this machine's own network. out is the directory of a leecher's data.
 func (a *attempt) startProcess(cmd *exec.Cmd, host *testbed.IPHost, p Peer, out string) (*process, error) {
-	ps := &process{
-		peer: p, cmd: cmd, host: host, log: filepath.Join(a.dir, p.Name+".log"), out: out, leaves: p.Stop != nil || p.Crash != nil,
-	}
+	ps := &process{peer: p, cmd: cmd, host: host, log: filepath.Join(a.dir, p.Name+".log"), out: out}
 	events := func(line []byte) {
 		if p.Client == Braid {
 			if said, err := event.Parse(line); err == nil {

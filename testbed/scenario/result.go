@@ -57,7 +57,8 @@ func (a *attempt) result(r *Record, failed failure) (res Result, err error) {
 		res.Failed = failed.Error()
 	}
 	for _, p := range a.peers {
-		if p.peer.Role != Leech || p.leaves && !p.done {
+		leaves := p.peer.Stop != nil || p.peer.Crash != nil
+		if p.peer.Role != Leech || leaves && !p.done {
 			continue
 		}
 		res.Leechers++
