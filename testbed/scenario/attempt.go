@@ -118,9 +118,9 @@ func works(e testbed.LinkEndStatus) bool { return e.State == "up" || e.State == 
 
 func (a *attempt) course(ctx context.Context) error {
 	for _, t := range a.Traffic {
-		f, err := prepareFlow(ctx, t, a.hosts)
-		if err != nil {
-			return err
+		f := &flow{Traffic: t}
+		if err := f.prepare(ctx, a.fixtures); err != nil {
+			return fmt.Errorf("traffic %s: %w", t.Name, err)
 		}
 		a.flows = append(a.flows, f)
 		a.writer.route(f.Name, "", f.route)

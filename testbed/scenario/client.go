@@ -145,11 +145,11 @@ func (a *attempt) observe(ps *process, files []string) {
 		done = float64(payload) >= nearlyAll*float64(total) && same()
 		paths := []event.Path{{BytesRead: in}}
 		m := message{from: ps, said: &event.Progress{
-			Event: "progress", T: seconds(now.Sub(began)), Total: total, Fetched: min(payload, total-1), Paths: paths,
+			Event: "progress", T: now.Sub(began).Seconds(), Total: total, Fetched: min(payload, total-1), Paths: paths,
 		}}
 		if done {
 			m.said = &event.Done{
-				Event: "done", Seconds: seconds(time.Since(began)), Bytes: total, Fetched: total, Paths: paths,
+				Event: "done", Seconds: time.Since(began).Seconds(), Bytes: total, Fetched: total, Paths: paths,
 			}
 		}
 		var err error

@@ -34,7 +34,7 @@ type fixtures struct {
 
 	key     string // of the network; "" if there is none
 	network *testbed.Network
-	hosts   *hosts
+	hosts   map[pathsel.IA]*scionnet.Host // the runner's own, one in each AS that it needs
 	log     *os.File
 }
 
@@ -49,36 +49,32 @@ func (h *fixtures) prepare() (err error) {
 	return err
 }
 
-// networkFor returns the options of the scenario's network, and a key that is equal for scenarios that can share
-// a network. The properties of links are not in the key, since each run sets them.
-func networkFor(s Scenario, braid string) (opts testbed.Options, key string, err error) {
+// networkFor returns the options of the scenario's network but for the router, and a key that is equal for
+// scenarios that can share a network. The properties of links are not in the key, since each run sets them.
+func networkFor(s Scenario) (opts testbed.Options, key string, err error) {
 	if opts, err = s.options(); err != nil {
 		return opts, "", err
 	}
 	opts.LinksOnly = s.onlyIP()
 	opts.AtRest = opts.PathLifetime == 0 // all control services share this machine
-	if s.Router == "fast" {
-		opts.RouterCommand = []string{braid, "testbed", "router"}
-	}
 	same := opts
 	same.Topology.Links = slices.Clone(opts.Topology.Links)
 	for i := range same.Topology.Links {
 		same.Topology.Links[i].Config, same.Topology.Links[i].Line = linkemu.Config{}, 0
 	}
-	return opts, fmt.Sprintf("%+v", same), nil
+	return opts, fmt.Sprintf("%v %+v", s.Router == "fast", same), nil
 }
 
 // open starts the scenario's network, unless it is up already.
-func (h *fixtures) open(ctx context.Context, s Scenario, o Options) error {
-	opts, key, err := networkFor(s, o.Braid)
-	if err != nil || key == h.key {
-		return err
+func (h *fixtures) open(ctx context.Context, t turn, o Options) (err error) {
+	if t.key == h.key {
+		return nil
 	}
 	if err := h.closeNetwork(); err != nil {
 		return err
 	}
-	h.key = key
-	logDir := filepath.Join(o.Dir, s.Name)
+	h.key = t.key
+	opts, logDir := t.network, filepath.Join(o.Dir, t.Name)
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
 		return err
 	}
@@ -86,8 +82,11 @@ func (h *fixtures) open(ctx context.Context, s Scenario, o Options) error {
 	if h.log, err = os.OpenFile(filepath.Join(logDir, "network.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 		return err
 	}
-	if len(o.RouterCommand) > 0 {
+	switch {
+	case len(o.RouterCommand) > 0:
 		opts.RouterCommand = o.RouterCommand
+	case t.Router == "fast":
+		opts.RouterCommand = []string{o.Braid, "testbed", "router"}
 	}
 	opts.Raised, opts.Progress = h.raised, o.Network
 	opts.Dir, opts.SCIONBin = filepath.Join(h.scratch, "network"), o.SCIONBin
@@ -101,15 +100,15 @@ func (h *fixtures) open(ctx context.Context, s Scenario, o Options) error {
 		}
 		return err
 	}
-	h.hosts = &hosts{h.network, opts.Log, map[pathsel.IA]*scionnet.Host{}}
-	o.Say(fmt.Sprintf("%s: network of %d ASes and %d links is up after %.1f s", s.Name, len(s.topology.ASes), len(s.topology.Links), time.Since(began).Seconds()))
+	h.hosts = map[pathsel.IA]*scionnet.Host{}
+	o.Say(fmt.Sprintf("%s: network of %d ASes and %d links is up after %.1f s", t.Name, len(t.topology.ASes), len(t.topology.Links), time.Since(began).Seconds()))
 	return nil
 }
 
 func (h *fixtures) closeNetwork() error {
 	var errs []error
-	if h.hosts != nil {
-		h.hosts.close()
+	for _, host := range h.hosts {
+		host.Close()
 	}
 	if h.network != nil {
 		errs = append(errs, h.network.Close())

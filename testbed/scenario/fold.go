@@ -369,7 +369,7 @@ func (f *fold) record() (*Record, error) {
 		r.End = max(r.End, l.End)
 	}
 	if len(r.Scenario.Peers) == 0 {
-		r.End = seconds(r.Scenario.Lasts.D())
+		r.End = r.Scenario.Lasts.D().Seconds()
 	}
 	r.Flows = slices.DeleteFunc(r.Flows, func(x *Flow) bool { return math.IsInf(x.Start, 1) })
 	for _, x := range r.Flows {

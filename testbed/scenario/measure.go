@@ -166,9 +166,9 @@ func (r *Record) measure(wanted []Measure) (map[string]float64, error) {
 }
 
 func (m Measure) window(r *Record) (from, to float64, ok bool) {
-	from, to = seconds(m.From.D()), r.End
+	from, to = m.From.D().Seconds(), r.End
 	if m.To > 0 {
-		to = min(to, seconds(m.To.D()))
+		to = min(to, m.To.D().Seconds())
 	}
 	return from, to, from < to
 }
@@ -229,7 +229,7 @@ func (m Measure) between(r *Record, from, to float64) float64 {
 // ratio returns the rate in the window divided by the rate in the base window.
 func ratio(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
-	base := m.between(r, seconds(m.Base.From.D()), seconds(m.Base.To.D()))
+	base := m.between(r, m.Base.From.D().Seconds(), m.Base.To.D().Seconds())
 	return m.between(r, from, to) / base, ok && base > 0, nil
 }
 

@@ -113,7 +113,7 @@ func (s Scenario) seedDelay(p Peer) float64 {
 	if len(all) == 0 {
 		return 0
 	}
-	return seconds(slices.Min(all))
+	return slices.Min(all).Seconds()
 }
 
 // degree returns the number of peers that a peer exchanges data with, on average.

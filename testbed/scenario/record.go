@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"time"
 
 	"braid/pathsel"
 	"braid/testbed"
@@ -270,5 +269,3 @@ func (l *Leecher) firstByte() float64 {
 	}
 	return math.Inf(1)
 }
-
-func seconds(d time.Duration) float64 { return d.Seconds() }

@@ -148,7 +148,7 @@ func (h *fixtures) run(ctx context.Context, t turn, run int, dir string, o Optio
 	if a.data, err = h.dataset(ctx, t.Scenario); err != nil {
 		return res, err
 	}
-	if err := h.open(ctx, t.Scenario, o); err != nil {
+	if err := h.open(ctx, t, o); err != nil {
 		return res, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -117,7 +117,7 @@ func newSampleWriter(name string, s Scenario, begun time.Time) (*sampleWriter, e
 func (w *sampleWriter) write(l Line) { w.writeAt(time.Now(), l) }
 
 func (w *sampleWriter) writeAt(at time.Time, l Line) {
-	l.T = seconds(at.Sub(w.begun).Round(time.Microsecond))
+	l.T = at.Sub(w.begun).Round(time.Microsecond).Seconds()
 	if l.Kind == "link" || l.Kind == "process" || l.Kind == "traffic" {
 		key := [2]string{l.Kind, l.What + l.At}
 		if b, ok := w.before[key]; ok && l.T > b.T {

@@ -411,7 +411,7 @@ func (s Scenario) Smoky() (Scenario, error) {
 	s.Runs, s.leechers = 1, s.Smoke.Leechers
 	scale := s.Smoke.Scale
 	if scale == 0 {
-		scale = min(1, seconds(enough)/seconds(s.Takes.D()))
+		scale = min(1, enough.Seconds()/s.Takes.D().Seconds())
 	}
 	return s.Scaled(scale)
 }

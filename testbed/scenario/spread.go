@@ -63,7 +63,7 @@ func (a *attempt) routesBetween(ctx context.Context, s, p Peer) ([]route, error)
 		r, err := ipRouteOf(a.ip, p.Transport, s.AS, p.AS)
 		return []route{r}, err
 	}
-	host, err := a.hosts.in(ctx, p.AS)
+	host, err := a.host(ctx, p.AS)
 	if err != nil {
 		return nil, err
 	}

@@ -16,29 +16,19 @@ import (
 	"braid/testbed"
 )
 
-// hosts are the runner's own SCION hosts, one in each AS that it needs.
-type hosts struct {
-	network *testbed.Network
-	log     *slog.Logger
-	open    map[pathsel.IA]*scionnet.Host
-}
-
-func (h *hosts) in(ctx context.Context, ia pathsel.IA) (*scionnet.Host, error) {
-	if host, ok := h.open[ia]; ok {
+// host returns the runner's own SCION host in an AS.
+func (h *fixtures) host(ctx context.Context, ia pathsel.IA) (*scionnet.Host, error) {
+	if host, ok := h.hosts[ia]; ok {
 		return host, nil
 	}
-	host, err := scionnet.Open(ctx, scionnet.Config{ConfigDir: h.network.ConfigDir(ia), LocalIP: h.network.HostIP(ia), Logger: h.log})
+	host, err := scionnet.Open(ctx, scionnet.Config{
+		ConfigDir: h.network.ConfigDir(ia), LocalIP: h.network.HostIP(ia), Logger: slog.New(slog.NewTextHandler(h.log, nil)),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open a host in %s: %w", ia, err)
 	}
-	h.open[ia] = host
+	h.hosts[ia] = host
 	return host, nil
-}
-
-func (h *hosts) close() {
-	for _, host := range h.open {
-		host.Close()
-	}
 }
 
 // flow is cross traffic under way.
@@ -55,21 +45,13 @@ type flow struct {
 	err     error // how it broke; read it when working is over
 }
 
-// prepareFlow looks up the path of a flow.
-func prepareFlow(ctx context.Context, t Traffic, hs *hosts) (*flow, error) {
-	f := &flow{Traffic: t}
-	if err := f.prepare(ctx, hs); err != nil {
-		return nil, fmt.Errorf("traffic %s: %w", t.Name, err)
-	}
-	return f, nil
-}
-
-func (f *flow) prepare(ctx context.Context, hs *hosts) (err error) {
+// prepare looks up the path of the flow.
+func (f *flow) prepare(ctx context.Context, h *fixtures) (err error) {
 	t := f.Traffic
-	if f.from, err = hs.in(ctx, t.From); err != nil {
+	if f.from, err = h.host(ctx, t.From); err != nil {
 		return err
 	}
-	if f.to, err = hs.in(ctx, t.To); err != nil {
+	if f.to, err = h.host(ctx, t.To); err != nil {
 		return err
 	}
 	paths, err := f.from.Paths(ctx, t.To)
@@ -81,10 +63,10 @@ func (f *flow) prepare(ctx context.Context, hs *hosts) (err error) {
 		return fmt.Errorf("none of %d paths from %s to %s crosses %s", len(paths), t.From, t.To, t.Over)
 	}
 	f.path = paths[i]
-	if f.header, err = testbed.PathHeader(hs.network.Topology(), f.path.Interfaces); err != nil {
+	if f.header, err = testbed.PathHeader(h.network.Topology(), f.path.Interfaces); err != nil {
 		return err
 	}
-	f.route, err = routeOf(hs.network.Topology(), f.path, false)
+	f.route, err = routeOf(h.network.Topology(), f.path, false)
 	return err
 }
 

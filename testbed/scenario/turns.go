@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"braid/testbed"
 )
 
 // turn is a variant in the order of runs.
 type turn struct {
 	Scenario // as it is in the variant
 	variant  Variant
-	key      string // of its network, see networkFor
+	network  testbed.Options
+	key      string // of the network, see networkFor
 }
 
 // turns returns the order of the variants, which is the same in every round: the scenario's order, but with
@@ -24,14 +27,14 @@ func (s Scenario) turns() ([]turn, error) {
 		if err != nil {
 			return nil, fmt.Errorf("variant %s: %w", v.Name, err)
 		}
-		_, key, err := networkFor(x, "")
+		opts, key, err := networkFor(x)
 		if err != nil {
 			return nil, fmt.Errorf("variant %s: %w", v.Name, err)
 		}
 		if _, known := first[key]; !known {
 			first[key] = i
 		}
-		turns = append(turns, turn{x, v, key})
+		turns = append(turns, turn{x, v, opts, key})
 	}
 	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(first[a.key], first[b.key]) })
 	return turns, nil
@@ -81,7 +84,7 @@ func (s Scenario) Estimate(runs int) time.Duration {
 
 // start estimates how long the turn's network takes to start.
 func (t turn) start() time.Duration {
-	if opts, _, err := networkFor(t.Scenario, ""); err == nil && opts.LinksOnly {
+	if t.network.LinksOnly {
 		return startIP
 	}
 	return startSCION + time.Duration(len(t.topology.ASes))*startAS

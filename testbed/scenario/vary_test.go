@@ -102,14 +102,14 @@ func TestMixed(t *testing.T) {
 	if !s.downloads(leecher, seed) || !s.downloads(ip, ipSeed) || s.downloads(ip, seed) || s.downloads(ip, leecher) || s.downloads(more, ipSeed) || s.downloads(more, ip) {
 		t.Error("who knows whom")
 	}
-	if opts, _, err := networkFor(s, ""); err != nil || opts.LinksOnly || !s.onIP() || s.onlyIP() || s.serves(ip) || !s.serves(leecher) {
+	if opts, _, err := networkFor(s); err != nil || opts.LinksOnly || !s.onIP() || s.onlyIP() || s.serves(ip) || !s.serves(leecher) {
 		t.Errorf("%v, %v, %v, %v", opts.LinksOnly, err, s.onIP(), s.onlyIP())
 	}
 	x, err := s.In("quic-2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if opts, _, err := networkFor(x, ""); err != nil || !opts.LinksOnly || !x.downloads(x.Peers[3], x.Peers[0]) {
+	if opts, _, err := networkFor(x); err != nil || !opts.LinksOnly || !x.downloads(x.Peers[3], x.Peers[0]) {
 		t.Error("a variant's transport is that of all", err)
 	}
 }
