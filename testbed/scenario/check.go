@@ -60,17 +60,17 @@ func (s *Scenario) check() error {
 	if err := s.checkPeers(); err != nil {
 		return err
 	}
-	for _, t := range s.Traffic {
+	for i, t := range s.Traffic {
 		if err := s.checkTraffic(t); err != nil {
-			return at(t.line, "traffic %q: %w", t.Name, err)
+			return at(s.lines.item("traffic", i), "traffic %q: %w", t.Name, err)
 		}
 	}
 	if err := s.setLinks(s.Links, s.MTU); err != nil {
 		return err
 	}
-	for _, e := range s.Events {
+	for i, e := range s.Events {
 		if err := s.checkEvent(e); err != nil {
-			return at(e.line, "event at %s: %w", cmp.Or(e.Link, e.Pause, &At{}), err)
+			return at(s.lines.item("events", i), "event at %s: %w", cmp.Or(e.Link, e.Pause, &At{}), err)
 		}
 	}
 	if s.Takes == 0 {
@@ -78,7 +78,7 @@ func (s *Scenario) check() error {
 	}
 	for i, m := range s.Measure {
 		if err := s.checkMeasure(m, s.Measure[:i]); err != nil {
-			return at(m.line, "measure %s: %w", m.Name, err)
+			return at(s.lines.item("measure", i), "measure %s: %w", m.Name, err)
 		}
 	}
 	if err := s.checkExpect(); err != nil {
@@ -247,18 +247,15 @@ func plainName(n string) error {
 }
 
 func (s *Scenario) checkPeers() error {
-	var seeds, leechers int
 	for i, p := range s.Peers {
 		if err := s.checkPeer(p, s.Peers[:i]); err != nil {
 			return at(p.line, "peer %s: %w", p.Name, err)
 		}
-		if p.Role == Seed {
-			seeds++
-		} else {
-			leechers++
-		}
 	}
-	if len(s.Peers) > 0 && (seeds == 0 || leechers == 0) {
+	has := func(role string) bool {
+		return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Role == role })
+	}
+	if len(s.Peers) > 0 && !(has(Seed) && has(Leech)) {
 		return at(s.lines.of("peers"), "peers: want at least one seed and one leech")
 	}
 	if len(s.Peers) > 0 && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Role == Leech && p.Start.immediately() }) {

@@ -168,8 +168,6 @@ type Traffic struct {
 	Rate  Rate       `yaml:"rate"` // of datagrams: of whole SCION packets
 	Start When       `yaml:"start"`
 	Stop  *When      `yaml:"stop"`
-
-	line int // of the file
 }
 
 // Event changes a link or stops a router during a run.
@@ -187,7 +185,6 @@ type Event struct {
 	Times int      `yaml:"times"`
 
 	change testbed.LinkChange // Properties of Link in Direction
-	line   int                // of the file
 }
 
 // Measure is a figure of each run; testbed/scenarios/README.md describes them.
@@ -201,8 +198,6 @@ type Measure struct {
 	To   Duration `yaml:"to"`
 	// Base is another window to compare with.
 	Base *Window `yaml:"base"`
-
-	line int // of the file
 }
 
 // Window is a span of time after the first payload byte.
@@ -251,7 +246,7 @@ func parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 	return s, s.check()
 }
 
-// number sets the line of each part of the scenario, and reads the properties of links.
+// number sets the lines of links and peers, which variants and groups multiply, and reads the properties of links.
 func (s *Scenario) number() (err error) {
 	for i := range s.Links {
 		s.Links[i].line = s.lines.item("links", i)
@@ -262,21 +257,14 @@ func (s *Scenario) number() (err error) {
 	for i := range s.Peers {
 		s.Peers[i].line = s.lines.item("peers", i)
 	}
-	for i := range s.Traffic {
-		s.Traffic[i].line = s.lines.item("traffic", i)
-	}
 	for i := range s.Events {
 		e := &s.Events[i]
-		e.line = s.lines.item("events", i)
 		if e.change, err = e.Properties.read(); err != nil {
 			return err
 		}
 		if e.change.Direction = e.Direction; e.Link != nil {
 			e.change.Interface = e.Link.Interface
 		}
-	}
-	for i := range s.Measure {
-		s.Measure[i].line = s.lines.item("measure", i)
 	}
 	return nil
 }
