@@ -116,13 +116,12 @@ type Network struct {
 	mu        sync.Mutex // guards processes, and is held while they are exchanged
 	processes []*process
 	links     []*linkemu.Link // as in the topology
-	running   sync.WaitGroup  // of links and watch
+	running   sync.WaitGroup  // of links
 	stopLinks context.CancelFunc
 	control   *controlServer
 
 	progress Progress // of the start
 
-	died    chan *process // one for each process that ends by itself
 	closing chan struct{}
 	closed  chan struct{}
 	once    sync.Once
@@ -253,7 +252,10 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 			return err
 		}
 	}
-	if err := n.startServices(bin.control); err != nil {
+	n.mu.Lock()
+	err = n.startServices(bin.control)
+	n.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	if err := n.writeState(); err != nil {
@@ -277,24 +279,18 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		}
 		n.log.Info("control services at rest", "seconds", time.Since(n.started).Seconds())
 	}
-	n.running.Go(n.watch)
 	return nil
 }
 
-// watch reports processes that end by themselves.
-func (n *Network) watch() {
-	for {
-		select {
-		case p := <-n.died:
-			select {
-			case <-n.closing:
-				return
-			default:
-			}
-			n.log.Error("process ended; the testbed goes on without it", "process", p.String(), "reason", p.reason())
-		case <-n.closing:
-			return
-		}
+// ended reports a process that has ended by itself.
+func (n *Network) ended(p *process) {
+	select {
+	case <-n.closing:
+		return
+	default:
+	}
+	if slices.Contains(n.all(), p) { // else it was replaced
+		n.log.Error("process ended; nothing restarts it", "process", p.String(), "reason", p.reason())
 	}
 }
 

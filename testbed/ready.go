@@ -39,24 +39,23 @@ const (
 
 var errTakenDown = errors.New("the testbed was taken down while it was starting")
 
-func diedEarly(p *process) error {
-	return fmt.Errorf("%s ended while the network was starting: %s", p, p.reason())
-}
-
 // await repeats an attempt until it is done. When time is up, missing says what is missing.
 func (n *Network) await(ctx context.Context, attempt func() (done bool), missing func() error) error {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
 		select {
-		case p := <-n.died:
-			return diedEarly(p)
 		case <-n.closing:
 			return errTakenDown
 		default:
 		}
+		processes := n.all()
+		if i := slices.IndexFunc(processes, (*process).ended); i >= 0 {
+			p := processes[i]
+			return fmt.Errorf("%s ended while the network was starting: %s", p, p.reason())
+		}
 		done := attempt()
-		n.progress.Processes = len(n.all())
+		n.progress.Processes = len(processes)
 		if n.opts.Progress != nil {
 			n.opts.Progress(n.progress)
 		}

@@ -53,11 +53,8 @@ func (n *Network) startRouters(commands map[routerKey][]string) error {
 		return fmt.Errorf("create log folder: %w", err)
 	}
 	n.launcher = NewLauncher(n.opts.Raised)
-	count := 0
-	for _, a := range n.plan.ases {
-		count += len(a.routers) + 1
-	}
-	n.died = make(chan *process, count)
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, a := range n.plan.ases {
 		for _, r := range a.routers {
 			if err := n.startProcess(a, r.name, commands[routerKey{a.IA, r.name}]); err != nil {
@@ -68,6 +65,7 @@ func (n *Network) startRouters(commands map[routerKey][]string) error {
 	return nil
 }
 
+// startServices is called with mu held.
 func (n *Network) startServices(program string) error {
 	for _, a := range n.plan.ases {
 		if err := n.startProcess(a, controlService, []string{program}); err != nil {
@@ -104,11 +102,6 @@ func (n *Network) replaceServices(g generator, program string) error {
 		return p.name == controlService
 	})
 	stopAll(services)
-	for range services {
-		if p := <-n.died; !slices.Contains(services, p) {
-			return diedEarly(p)
-		}
-	}
 	for _, a := range n.plan.ases {
 		if err := g.control(a); err != nil {
 			return fmt.Errorf("write configuration of %s: %w", a.IA, err)
@@ -124,11 +117,12 @@ func (n *Network) all() []*process {
 	return slices.Clone(n.processes)
 }
 
+// startProcess is called with mu held.
 func (n *Network) startProcess(a asPlan, name string, command []string) error {
 	config := filepath.Join(n.ConfigDir(a.IA), name+".toml")
 	log := filepath.Join(n.logDir(), strings.ReplaceAll(a.folder, "/", "-")+"-"+name+".log")
 	p := &process{ia: a.IA, name: name, log: log}
-	err := n.launcher.start(p, command, config, func(p *process) { n.died <- p })
+	err := n.launcher.start(p, command, config, n.ended)
 	if err == nil {
 		n.processes = append(n.processes, p)
 	}
