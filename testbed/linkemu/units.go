@@ -14,8 +14,11 @@ import (
 // percent sign except for 0, because a plain 1 could also be a probability.
 func ParseLoss(s string) (float64, error) {
 	number, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
-	v, err := decimal(strings.TrimSpace(number), -2)
-	if err != nil || v > 1 || (!percent && v != 0) {
+	number = strings.TrimSpace(number)
+	plain := strings.Trim(number, "0123456789.") == "" // no sign, exponent, or word such as "inf"
+	// The exponent is added to the text, so that the result is the float64 nearest to the number.
+	v, err := strconv.ParseFloat(number+"e-2", 64)
+	if err != nil || !plain || v > 1 || (!percent && v != 0) {
 		return 0, fmt.Errorf("loss %q: want a percentage from 0%% to 100%%, such as 1%%", s)
 	}
 	return v, nil
@@ -65,15 +68,4 @@ func FormatQueue(bytes int, wait time.Duration) string {
 		return wait.String()
 	}
 	return units.FormatSize(int64(bytes))
-}
-
-// decimal reads a plain decimal number, without sign, exponent or words such as "inf", and moves
-// its point by exp. It adds the exponent to the text, so that the result is the float64 nearest to
-// the number.
-func decimal(s string, exp int) (float64, error) {
-	s = strings.TrimSpace(s)
-	if s == "" || strings.Trim(s, "0123456789.") != "" {
-		return 0, strconv.ErrSyntax
-	}
-	return strconv.ParseFloat(s+"e"+strconv.Itoa(exp), 64)
 }
