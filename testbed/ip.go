@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -59,16 +60,10 @@ var ipSubnet = netip.MustParsePrefix("10.66.0.0/16")
 func (n *Network) IP() *IPNetwork {
 	x := &IPNetwork{network: n, mtu: 1500, hosts: map[netip.Addr]*IPHost{}, next: ipSubnet.Addr().Next(), routes: map[Pair][]hop{}}
 	for _, a := range n.opts.Topology.ASes {
-		if a.MTU > 0 {
-			x.mtu = min(x.mtu, a.MTU)
-		}
+		x.mtu = min(x.mtu, a.MTU)
 	}
 	for _, l := range n.opts.Topology.Links {
-		for _, mtu := range []int{l.MTU, l.Config.MTU} {
-			if mtu > 0 {
-				x.mtu = min(x.mtu, mtu)
-			}
-		}
+		x.mtu = min(x.mtu, l.MTU, cmp.Or(l.Config.MTU, l.MTU))
 	}
 	return x
 }
