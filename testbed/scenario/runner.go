@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -169,16 +168,13 @@ func (h *fixtures) run(ctx context.Context, t turn, run int, dir string, o Optio
 func writeRun(o Options, scenarios []Scenario) error {
 	name := filepath.Join(o.Dir, runFile)
 	now := about(o.Braid, scenarios)
-	b, err := os.ReadFile(name)
+	var before About
+	err := readJSON(name, maxRunFile, &before)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := testbed.WriteJSON(name, now); err != nil {
 			return fmt.Errorf("write run directory: %w", err)
 		}
 		return nil
-	}
-	var before About
-	if err == nil {
-		err = json.Unmarshal(b, &before)
 	}
 	if err != nil {
 		return fmt.Errorf("read run directory: %w", err)
