@@ -261,8 +261,8 @@ func (l *Link) deliver(s side) (sent bool) {
 			return sent
 		}
 		taken := l.wire.send(s.other(), line.out)
-		for range taken {
-			line.store.release()
+		for _, p := range line.out[:taken] {
+			line.store.release(p)
 		}
 		line.out = slices.Delete(line.out, 0, taken)
 		if len(line.out) > 0 {
@@ -285,7 +285,6 @@ func (l *Link) Set(ab, ba Config) error {
 	for s, c := range []Config{ab, ba} {
 		l.lines[s].set(now, c)
 		if c.Down {
-			l.lines[s].store.reset()
 			l.lines[s].out = l.lines[s].out[:0]
 		}
 	}

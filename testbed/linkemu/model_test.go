@@ -3,6 +3,7 @@ package linkemu
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -380,15 +381,22 @@ func TestStoreReusesMemory(t *testing.T) {
 					t.Fatalf("packet %d was overwritten", i-len(held)+1)
 				}
 			}
+			s.release(held[0].data)
 			held = held[1:]
-			s.release()
 		}
 	}
-	if n := s.chunks.len() + len(s.free); n > 100*9000/chunkSize+3 {
-		t.Errorf("%d chunks for at most 100 packets", n)
+	if n := len(held) + len(s.free); n > 101 {
+		t.Errorf("memory of %d packets for at most 101", n)
+	}
+	for range 2 * maxFree {
+		s.release(make([]byte, maxReused))
+		s.release(make([]byte, maxReused+1))
+	}
+	if len(s.free) != maxFree || slices.ContainsFunc(s.free, func(b []byte) bool { return cap(b) > maxReused }) {
+		t.Errorf("memory of %d packets is kept", len(s.free))
 	}
 	p := make([]byte, 1400)
-	if n := testing.AllocsPerRun(10_000, func() { s.keep(p); s.release() }); n != 0 {
+	if n := testing.AllocsPerRun(10_000, func() { s.release(s.keep(p)) }); n != 0 {
 		t.Errorf("%v allocations a packet", n)
 	}
 }

@@ -33,62 +33,27 @@ func (f *fifo[T]) pop() T {
 	return v
 }
 
-// store keeps the bytes of packets, which are released in the order in which they were kept. It
-// reuses chunks of memory, so that a packet needs no allocation.
-type store struct {
-	chunks fifo[chunk] // the last one is being filled
-	free   [][]byte
-}
+// store keeps the bytes of packets. It reuses memory, so that a packet needs no allocation.
+type store struct{ free [][]byte }
 
-type chunk struct {
-	buf     []byte // filled up to its length
-	packets int    // not yet released
-}
-
+// Bounds of the memory that is kept for reuse after a burst.
 const (
-	chunkSize = 1 << 16 // the largest UDP payload fits
-	maxFree   = 16      // chunks kept for reuse after a burst
+	maxFree   = 1024 // packets
+	maxReused = 9216 // bytes of each: the largest packet that a router passes on, and some
 )
 
-// keep returns a copy of p that is valid until it is released.
+// keep returns a copy of p.
 func (s *store) keep(p []byte) []byte {
-	if n := s.chunks.len(); n == 0 || len(s.chunks.at(n-1).buf)+len(p) > chunkSize {
-		s.chunks.push(chunk{buf: s.take()})
-	}
-	c := s.chunks.at(s.chunks.len() - 1)
-	start := len(c.buf)
-	c.buf = append(c.buf, p...)
-	c.packets++
-	return c.buf[start:len(c.buf):len(c.buf)]
-}
-
-func (s *store) take() []byte {
+	var b []byte
 	if n := len(s.free); n > 0 {
-		buf := s.free[n-1]
-		s.free = s.free[:n-1]
-		return buf
+		b, s.free = s.free[n-1], s.free[:n-1]
 	}
-	return make([]byte, 0, chunkSize)
+	return append(b[:0], p...)
 }
 
-// release releases the oldest packet.
-func (s *store) release() {
-	c := s.chunks.at(0)
-	c.packets--
-	switch {
-	case c.packets > 0:
-	case s.chunks.len() == 1:
-		c.buf = c.buf[:0]
-	default:
-		if buf := s.chunks.pop().buf; len(s.free) < maxFree {
-			s.free = append(s.free, buf[:0])
-		}
-	}
-}
-
-// reset releases all packets.
-func (s *store) reset() {
-	for s.chunks.len() > 0 {
-		s.chunks.pop()
+// release takes back what keep returned, if it is not needed any more.
+func (s *store) release(b []byte) {
+	if len(s.free) < maxFree && cap(b) <= maxReused {
+		s.free = append(s.free, b)
 	}
 }

@@ -112,7 +112,7 @@ func (w *portableWire) receive(s side, f func(p []byte, at instant)) (more bool,
 	for in.packets.len() > 0 {
 		p := in.packets.pop()
 		f(p.data, p.at)
-		in.store.release()
+		in.store.release(p.data)
 		in.held -= len(p.data) + packetCost
 	}
 	return false, in.err
