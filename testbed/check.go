@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"fmt"
+	"slices"
 
 	"braid/pathsel"
 )
@@ -76,23 +77,18 @@ func checkReach(t Topology) (line int, err error) {
 	below := map[pathsel.IA]bool{}
 	for _, as := range t.ASes {
 		if as.Core && len(cores) == 0 {
-			spread(g.next[Core], as.IA, cores)
+			spread(g[Core], as.IA, cores)
 		}
 		if as.Core {
-			spread(g.next[Child], as.IA, below)
-		}
-	}
-	hasParent := map[pathsel.IA]bool{}
-	for _, l := range t.Links {
-		if l.Type == Child {
-			hasParent[l.B.Interface.IA] = true
+			spread(g[Child], as.IA, below)
 		}
 	}
 	for _, as := range t.ASes {
+		isChild := func(l Link) bool { return l.Type == Child && l.B.Interface.IA == as.IA }
 		switch {
 		case as.Core && !cores[as.IA]:
 			return as.Line, fmt.Errorf("core AS %s is not connected to the other core ASes by CORE links", as.IA)
-		case !as.Core && !hasParent[as.IA]:
+		case !as.Core && !slices.ContainsFunc(t.Links, isChild):
 			return as.Line, fmt.Errorf("AS %s has no parent: it is not core and the b of no CHILD link", as.IA)
 		case !as.Core && !below[as.IA]:
 			return as.Line, fmt.Errorf("AS %s is below no core AS: its parents do not reach one", as.IA)

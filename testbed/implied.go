@@ -155,10 +155,7 @@ func shortest(s []*segment.PathSegment, n int) []*segment.PathSegment {
 
 // beaconGraph holds for each AS the links on which it sends beacons on, by the type of beaconing, and its
 // peering links.
-type beaconGraph struct {
-	next map[LinkType]map[pathsel.IA][]halfLink
-	peer map[pathsel.IA][]halfLink
-}
+type beaconGraph map[LinkType]map[pathsel.IA][]halfLink
 
 // halfLink is a link seen from one of its ends.
 type halfLink struct {
@@ -167,22 +164,12 @@ type halfLink struct {
 }
 
 func newBeaconGraph(t Topology) beaconGraph {
-	g := beaconGraph{
-		next: map[LinkType]map[pathsel.IA][]halfLink{Core: {}, Child: {}},
-		peer: map[pathsel.IA][]halfLink{},
-	}
+	g := beaconGraph{Core: {}, Child: {}, Peer: {}}
 	for _, l := range t.Links {
-		ab := halfLink{l.A.Interface, l.B.Interface, l.MTU}
-		ba := halfLink{l.B.Interface, l.A.Interface, l.MTU}
-		switch l.Type {
-		case Core:
-			g.next[Core][ab.near.IA] = append(g.next[Core][ab.near.IA], ab)
-			g.next[Core][ba.near.IA] = append(g.next[Core][ba.near.IA], ba)
-		case Child:
-			g.next[Child][ab.near.IA] = append(g.next[Child][ab.near.IA], ab)
-		case Peer:
-			g.peer[ab.near.IA] = append(g.peer[ab.near.IA], ab)
-			g.peer[ba.near.IA] = append(g.peer[ba.near.IA], ba)
+		a, b := l.A.Interface, l.B.Interface
+		g[l.Type][a.IA] = append(g[l.Type][a.IA], halfLink{a, b, l.MTU})
+		if l.Type != Child {
+			g[l.Type][b.IA] = append(g[l.Type][b.IA], halfLink{b, a, l.MTU})
 		}
 	}
 	return g
@@ -194,15 +181,8 @@ const maxSteps = 10_000_000
 // segments are the most segments, the shorter ones first, that beacons of that type make from the origin to each AS. Walks get
 // longer until everybody has enough: in a mesh there are many short ones, and more long ones than can be counted.
 func (g beaconGraph) segments(origin pathsel.IA, kind LinkType, most int) (map[pathsel.IA][]*segment.PathSegment, error) {
-	reached := map[pathsel.IA]bool{origin: true}
-	for queue := []pathsel.IA{origin}; len(queue) > 0; queue = queue[1:] {
-		for _, l := range g.next[kind][queue[0]] {
-			if !reached[l.far.IA] {
-				reached[l.far.IA] = true
-				queue = append(queue, l.far.IA)
-			}
-		}
-	}
+	reached := map[pathsel.IA]bool{}
+	spread(g[kind], origin, reached)
 	found := map[pathsel.IA][]*segment.PathSegment{}
 	missing := len(reached) - 1 // who do not have enough
 	steps := 0
@@ -221,7 +201,7 @@ func (g beaconGraph) segments(origin pathsel.IA, kind LinkType, most int) (map[p
 			}
 			return
 		}
-		for _, l := range g.next[kind][at] {
+		for _, l := range g[kind][at] {
 			if on[l.far.IA] {
 				continue
 			}
@@ -259,7 +239,7 @@ func (g beaconGraph) segment(origin pathsel.IA, links []halfLink) *segment.PathS
 			},
 		}
 		if i > 0 { // the origin announces no peerings
-			for _, p := range g.peer[at] {
+			for _, p := range g[Peer][at] {
 				e.PeerEntries = append(e.PeerEntries, segment.PeerEntry{
 					Peer:          addr.IA(p.far.IA),
 					PeerInterface: uint16(p.far.ID),
