@@ -228,12 +228,11 @@ func (l *Link) serve() (busy bool, err error) {
 	for s := range side(len(l.lines)) {
 		line := l.lines[s]
 		line.received = false
-		more, err := l.wire.receive(s, line.take)
-		if err != nil && l.state == running {
+		if err := l.wire.receive(s, line.take); err != nil && l.state == running {
 			return false, fmt.Errorf("receive at link end %s: %w", l.ends[s].Local, err)
 		}
 		line.admit(l.clock.now())
-		busy = busy || more || line.received
+		busy = busy || line.received
 	}
 	for s := range side(len(l.lines)) {
 		busy = l.deliver(s) || busy

@@ -179,7 +179,7 @@ func TestRunsOfPackets(t *testing.T) {
 					t.Fatalf("%d of %d packets came", got, len(sent))
 				}
 				ends.wait(deadline, true)
-				if _, err := ends.receive(1, func(p []byte, _ instant) {
+				if err := ends.receive(1, func(p []byte, _ instant) {
 					if got == len(sent) || !bytes.Equal(p, sent[got]) {
 						t.Fatalf("packet %d differs: %d bytes", got, len(p))
 					}

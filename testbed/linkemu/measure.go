@@ -200,7 +200,7 @@ func drive(ctx context.Context, l *Link, ends wire, load Load) (record, error) {
 	}
 	came := uint64(0)
 	take := func() (fresh bool, err error) {
-		_, err = ends.receive(1, func(p []byte, at instant) {
+		err = ends.receive(1, func(p []byte, at instant) {
 			fresh = true
 			came++
 			if len(p) == load.Size {

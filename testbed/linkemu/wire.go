@@ -13,10 +13,9 @@ type wire interface {
 	// can be received. It may return earlier. A negative until is no limit.
 	wait(until instant, listen bool)
 	wake()
-	// receive calls f with each packet that has come in at side s and the time of its arrival. f
-	// must not keep the bytes. more tells that packets are left, because the other side gets a
-	// turn.
-	receive(s side, f func(p []byte, at instant)) (more bool, err error)
+	// receive calls f with the packets that have come in at side s and the times of their arrival. f
+	// must not keep the bytes. Packets may be left, because the other side gets a turn.
+	receive(s side, f func(p []byte, at instant)) error
 	// send sends packets to the router of side s. It returns how many the system took or refused
 	// for good: a link does not notice whether anybody listens. The caller sends the others again
 	// later.

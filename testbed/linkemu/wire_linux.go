@@ -109,17 +109,17 @@ func (w *linuxWire) wake() {
 	_, _ = unix.Write(w.event, one[:]) // EAGAIN: it is awake already
 }
 
-func (w *linuxWire) receive(s side, f func(p []byte, at instant)) (more bool, err error) {
+func (w *linuxWire) receive(s side, f func(p []byte, at instant)) error {
 	for range inTurns {
 		n, errno := w.in.Receive(uintptr(w.fds[s]), inMessages)
 		if errno == unix.EAGAIN {
-			return false, nil
+			return nil
 		}
 		if errno != 0 {
 			if passing(errno) {
 				continue
 			}
-			return false, errno
+			return errno
 		}
 		wall := time.Now()
 		now := wall.Sub(w.clock.epoch)
@@ -132,10 +132,10 @@ func (w *linuxWire) receive(s side, f func(p []byte, at instant)) (more bool, er
 			f(p, at)
 		}
 		if n < inMessages {
-			return false, nil
+			return nil
 		}
 	}
-	return true, nil
+	return nil
 }
 
 func (w *linuxWire) send(s side, packets [][]byte) (taken int) {

@@ -105,7 +105,7 @@ func (w *portableWire) wait(until instant, listen bool) {
 
 func (w *portableWire) wake() { signal(w.woken) }
 
-func (w *portableWire) receive(s side, f func(p []byte, at instant)) (more bool, err error) {
+func (w *portableWire) receive(s side, f func(p []byte, at instant)) error {
 	in := &w.inbox[s]
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -115,7 +115,7 @@ func (w *portableWire) receive(s side, f func(p []byte, at instant)) (more bool,
 		in.store.release(p.data)
 		in.held -= len(p.data) + packetCost
 	}
-	return false, in.err
+	return in.err
 }
 
 func (w *portableWire) send(s side, packets [][]byte) int {
