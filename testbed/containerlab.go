@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"text/template"
 	"time"
@@ -90,8 +92,13 @@ func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
 		return fmt.Errorf("export to containerlab: %w", err)
 	}
 	for _, program := range []string{bin.router, bin.control, o.Braid} {
-		if err := copyProgram(program, filepath.Join(o.Dir, "bin", filepath.Base(program))); err != nil {
-			return err
+		to := filepath.Join(o.Dir, "bin", filepath.Base(program))
+		_, err := copyFile(program, to, 0)
+		if err == nil {
+			err = os.Chmod(to, 0o755)
+		}
+		if err != nil {
+			return fmt.Errorf("export to containerlab: copy a program: %w", err)
 		}
 	}
 	return nil
@@ -202,15 +209,8 @@ const linkHeaders = 28
 
 // labName is the topology's name as part of a container's.
 func labName(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(s))
-	if s = strings.Trim(s, "-"); s == "" {
-		s = "lab"
-	}
+	s = regexp.MustCompile("[^a-z0-9-]").ReplaceAllString(strings.ToLower(s), "-")
+	s = cmp.Or(strings.Trim(s, "-"), "lab")
 	return s[:min(len(s), maxLabNode)]
 }
 
@@ -254,15 +254,4 @@ func writeLabFiles(o ContainerlabOptions, p plan, cables []cable) error {
 		write("clab.yml", name+".clab.yml", 0o644, data), write("lab", "lab", 0o755, data),
 		write("README.md", "README.md", 0o644, data), write("Dockerfile", "Dockerfile", 0o644, data),
 	)
-}
-
-func copyProgram(from, to string) error {
-	_, err := copyFile(from, to, 0)
-	if err == nil {
-		err = os.Chmod(to, 0o755)
-	}
-	if err != nil {
-		return fmt.Errorf("export to containerlab: copy a program: %w", err)
-	}
-	return nil
 }
