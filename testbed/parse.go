@@ -19,8 +19,8 @@ import (
 const (
 	// defaultMTU is scionproto's: 1500 bytes of Ethernet without the IPv4 and UDP headers.
 	defaultMTU = 1472
-	minMTU     = 1280 // SCION's own minimum
-	maxMTU     = 8488 // the largest packet that the stock router passes on
+	// MinMTU is SCION's own minimum, and what QUIC needs. MaxMTU is the largest packet that the stock router passes on.
+	MinMTU, MaxMTU = 1280, 8488
 
 	maxTopologyBytes = 1 << 20 // 4000 links in the longest notation
 	maxASes          = 250     // an AS each in the /24 of a testbed
@@ -310,8 +310,8 @@ func ParseDelay(s string) (time.Duration, error) {
 
 func parseMTU(s string) (int, error) {
 	v, err := strconv.Atoi(s)
-	if err != nil || v < minMTU || v > maxMTU {
-		return 0, fmt.Errorf("mtu %q: must be a number from %d to %d", s, minMTU, maxMTU)
+	if err != nil || v < MinMTU || v > MaxMTU {
+		return 0, fmt.Errorf("mtu %q: must be a number from %d to %d", s, MinMTU, MaxMTU)
 	}
 	return v, nil
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"braid/testbed"
 )
 
 // Variant is one way of running the scenario. Fields that it leaves out are as in the scenario, and a scenario
@@ -317,8 +319,8 @@ func (s *Scenario) setLinks(links []Link, mtu int) error {
 		}
 	}
 	if mtu > 0 {
-		if mtu < minMTU || mtu > maxMTU {
-			return fmt.Errorf("mtu %d: want %d to %d", mtu, minMTU, maxMTU)
+		if mtu < testbed.MinMTU || mtu > testbed.MaxMTU {
+			return fmt.Errorf("mtu %d: want %d to %d", mtu, testbed.MinMTU, testbed.MaxMTU)
 		}
 		s.topology.ASes = slices.Clone(s.topology.ASes)
 		for i := range s.topology.ASes {
@@ -330,9 +332,3 @@ func (s *Scenario) setLinks(links []Link, mtu int) error {
 	}
 	return nil
 }
-
-// QUIC needs at least minMTU; scionproto's router takes at most maxMTU.
-const (
-	minMTU = 1280
-	maxMTU = 8488
-)
