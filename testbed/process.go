@@ -84,8 +84,8 @@ func (l *Launcher) Start(cmd *exec.Cmd) error {
 	return <-result
 }
 
-// maxLine bounds a line of a program's events: one of a download with hundreds of paths has some hundred kilobytes.
-const maxLine = 4 << 20
+// MaxLine bounds a line of a program's events: one of a download with hundreds of paths has some hundred kilobytes.
+const MaxLine = 4 << 20
 
 // Follow starts a program whose standard error is appended to a log. It calls line with each line of its standard output, whose bytes
 // belong to the callee, and ended with how it ended.
@@ -105,7 +105,7 @@ func (l *Launcher) Follow(cmd *exec.Cmd, log string, line func([]byte), ended fu
 	}
 	go func() {
 		lines := bufio.NewScanner(out)
-		lines.Buffer(nil, maxLine)
+		lines.Buffer(nil, MaxLine)
 		for lines.Scan() {
 			line(bytes.Clone(lines.Bytes()))
 		}

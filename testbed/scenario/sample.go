@@ -70,13 +70,10 @@ type Line struct {
 	said any // Event, once it is parsed
 }
 
-// maxLine bounds an event: one of a download with hundreds of paths has some hundred kilobytes.
-const maxLine = 4 << 20
-
 // ReadSamples calls a function for each object of a samples.jsonl, until it returns an error.
 func ReadSamples(r io.Reader, each func(Line) error) error {
 	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, maxLine+1024)
+	lines.Buffer(nil, testbed.MaxLine+1024) // an event and what is around it
 	for n := 1; lines.Scan(); n++ {
 		var l Line
 		err := json.Unmarshal(lines.Bytes(), &l)
