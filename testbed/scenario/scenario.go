@@ -210,17 +210,13 @@ const maxFile = 64 << 10
 
 // Parse reads a scenario file. The base name of the file without .yaml is the scenario's name. topology
 // finds the topology that the file names. Errors name the file and the line.
-func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, error)) (Scenario, error) {
-	s, err := parse(file, r, topology)
-	if err != nil {
-		return s, inFile(file, err)
-	}
-	return s, nil
-}
-
-func parse(file string, r io.Reader, topology func(string) (testbed.Topology, error)) (Scenario, error) {
-	s := Scenario{Name: strings.TrimSuffix(filepath.Base(file), ".yaml"), scale: 1}
-	var err error
+func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, error)) (s Scenario, err error) {
+	defer func() {
+		if err != nil {
+			err = inFile(file, err)
+		}
+	}()
+	s = Scenario{Name: strings.TrimSuffix(filepath.Base(file), ".yaml"), scale: 1}
 	if s.text, err = io.ReadAll(io.LimitReader(r, maxFile+1)); err != nil {
 		return s, err
 	}
