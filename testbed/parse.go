@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,12 +43,10 @@ func ParseTopology(name string, r io.Reader) (Topology, error) {
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(raw, &doc); err != nil {
-		// yaml.v3 says "yaml: line 7: ..."
-		reason := strings.TrimPrefix(err.Error(), "yaml: ")
-		if line, rest, ok := strings.Cut(strings.TrimPrefix(reason, "line "), ": "); ok && isNumber(line) {
-			return Topology{}, fmt.Errorf("%s:%s: %s", name, line, rest)
+		if m := yamlError.FindStringSubmatch(err.Error()); m != nil {
+			return Topology{}, fmt.Errorf("%s:%s: %s", name, m[1], m[2])
 		}
-		return Topology{}, fmt.Errorf("%s:1: %s", name, reason)
+		return Topology{}, fmt.Errorf("%s:1: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	p := parser{file: name, mtu: defaultMTU, ases: map[pathsel.IA]*AS{}, used: map[pathsel.Interface]int{}}
 	if len(doc.Content) != 1 {
@@ -55,18 +55,15 @@ func ParseTopology(name string, r io.Reader) (Topology, error) {
 	if err := p.document(doc.Content[0]); err != nil {
 		return Topology{}, err
 	}
-	base := name[strings.LastIndexByte(name, '/')+1:]
-	t := Topology{Name: strings.TrimSuffix(base, ".topo"), ASes: p.topo.ASes, Links: p.topo.Links}
-	if line, err := check(t); err != nil {
+	p.topo.Name = strings.TrimSuffix(path.Base(name), ".topo")
+	if line, err := check(p.topo); err != nil {
 		return Topology{}, fmt.Errorf("%s:%d: %w", name, line, err)
 	}
-	return t, nil
+	return p.topo, nil
 }
 
-func isNumber(s string) bool {
-	_, err := strconv.Atoi(s)
-	return err == nil
-}
+// yamlError matches what yaml.v3 says about a line.
+var yamlError = regexp.MustCompile(`(?s)^yaml: line (\d+): (.*)`)
 
 type parser struct {
 	file string
