@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,25 +150,22 @@ func (n *Network) waitForPaths(ctx context.Context) error {
 
 // survey asks the questions. It returns those whose answers lack segments, and the number of missing segments.
 func (n *Network) survey(ctx context.Context, open []survey) (unanswered []survey, missing int, err error) {
-	answers := make([]int, len(open))
-	errs := make([]error, len(open))
+	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(lookupWorkers)
-	for i, s := range open {
+	for _, s := range open {
 		g.Go(func() error {
 			as, _ := n.as(pathsel.IA(s.Src))
 			found, err := n.fetch(ctx, as, s.Request)
-			answers[i], errs[i] = len(found), err
-			return nil
+			mu.Lock()
+			defer mu.Unlock()
+			if len(found) < s.want {
+				unanswered, missing = append(unanswered, s), missing+s.want-len(found)
+			}
+			return err
 		})
 	}
-	g.Wait()
-	for i, s := range open {
-		if answers[i] < s.want {
-			unanswered, missing = append(unanswered, s), missing+s.want-answers[i]
-			err = errs[i]
-		}
-	}
+	err = g.Wait()
 	return unanswered, missing, err
 }
 
@@ -195,7 +191,6 @@ func list(s []string) string {
 // findPaths finds the paths of the pairs that are wanted.
 func (n *Network) findPaths(ctx context.Context, wanted func(Pair) bool) (map[Pair][]Way, error) {
 	var mu sync.Mutex
-	var first error
 	paths := map[Pair][]Way{}
 	var g errgroup.Group
 	g.SetLimit(lookupWorkers)
@@ -213,11 +208,10 @@ func (n *Network) findPaths(ctx context.Context, wanted func(Pair) bool) (map[Pa
 			found, err := n.ways(ctx, src, dsts)
 			mu.Lock()
 			defer mu.Unlock()
-			first = cmp.Or(first, err)
 			maps.Copy(paths, found)
-			return nil
+			return err
 		})
 	}
-	g.Wait()
-	return paths, first
+	err := g.Wait()
+	return paths, err
 }
