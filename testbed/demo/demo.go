@@ -124,10 +124,14 @@ func Run(ctx context.Context, o Options) (Result, error) {
 				}
 			},
 			Finished: func(r scenario.Result) {
-				if c := candidate(r, last); c.Verified {
-					say("%s: %d files compared with their originals, every byte is right", c.Name, res.Files)
-					res.Candidates = append(res.Candidates, c)
+				if r.Failed != "" || r.Verified != 1 {
+					return
 				}
+				say("%s: %d files compared with their originals, every byte is right", r.Variant, res.Files)
+				res.Candidates = append(res.Candidates, Candidate{
+					Name: r.Variant, Seconds: last.Seconds, PayloadMbitS: last.PayloadMbitS,
+					Verified: true, Paths: shares(last.Paths),
+				})
 			},
 		},
 	})
@@ -146,14 +150,6 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	res.Gain = res.Candidates[1].PayloadMbitS / res.Candidates[0].PayloadMbitS
 	res.LimitFraction = res.Candidates[1].PayloadMbitS / res.LimitMbitS
 	return res, nil
-}
-
-// candidate puts together what the runner and the leecher said of a download.
-func candidate(r scenario.Result, e event.Done) Candidate {
-	return Candidate{
-		Name: r.Variant, Seconds: e.Seconds, PayloadMbitS: e.PayloadMbitS,
-		Verified: r.Failed == "" && r.Verified == 1, Paths: shares(e.Paths),
-	}
 }
 
 // shares returns the part of the bytes that came over each path, without paths that carried
