@@ -5,15 +5,6 @@ import (
 	"slices"
 )
 
-// End is an end of a link.
-type End = side
-
-// The ends of a link, in the order of New.
-const (
-	A End = 0
-	B End = 1
-)
-
 // Carry puts a packet on the link at one of its ends. It is for hosts on IP, whose packets come
 // from network devices and not from a router's socket; they share rate, queue, delay and losses
 // with the routers' packets. Unless the packet is lost, arrive is called when it reaches the other

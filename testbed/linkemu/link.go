@@ -50,7 +50,7 @@ type Link struct {
 	clock clock
 
 	mu       sync.Mutex
-	lines    [2]*line // by the side that sends
+	lines    [2]*line // by the end that sends
 	state    state
 	finished chan struct{} // closed when Run has ended; nil before Run
 	asleep   bool          // the loop waits until a packet is due or comes in
@@ -225,7 +225,7 @@ func (l *Link) serve() (busy bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asleep = false
-	for s := range side(len(l.lines)) {
+	for s := range End(len(l.lines)) {
 		line := l.lines[s]
 		line.received = false
 		if err := l.wire.receive(s, line.take); err != nil && l.state == running {
@@ -234,14 +234,14 @@ func (l *Link) serve() (busy bool, err error) {
 		line.admit(l.clock.now())
 		busy = busy || line.received
 	}
-	for s := range side(len(l.lines)) {
+	for s := range End(len(l.lines)) {
 		busy = l.deliver(s) || busy
 	}
 	return busy, nil
 }
 
 // deliver sends the packets that are due in the direction from s.
-func (l *Link) deliver(s side) (sent bool) {
+func (l *Link) deliver(s End) (sent bool) {
 	line := l.lines[s]
 	for {
 		now := l.clock.now()

@@ -187,7 +187,7 @@ type record struct {
 	sent, received []instant
 }
 
-// drive sends the load from side 0 and receives it at side 1, until the fate of each packet is
+// drive sends the load from end A and receives it at end B, until the fate of each packet is
 // known.
 func drive(ctx context.Context, l *Link, ends wire, load Load) (record, error) {
 	if w, ok := ends.(interface{ plain() }); ok && load.Plain {

@@ -13,20 +13,25 @@ type wire interface {
 	// can be received. It may return earlier. A negative until is no limit.
 	wait(until instant, listen bool)
 	wake()
-	// receive calls f with the packets that have come in at side s and the times of their arrival. f
-	// must not keep the bytes. Packets may be left, because the other side gets a turn.
-	receive(s side, f func(p []byte, at instant)) error
-	// send sends packets to the router of side s. It returns how many the system took or refused
+	// receive calls f with the packets that have come in at end s and the times of their arrival. f
+	// must not keep the bytes. Packets may be left, because the other end gets a turn.
+	receive(s End, f func(p []byte, at instant)) error
+	// send sends packets to the router of end s. It returns how many the system took or refused
 	// for good: a link does not notice whether anybody listens. The caller sends the others again
 	// later.
-	send(s side, packets [][]byte) int
+	send(s End, packets [][]byte) int
 	close() error
 }
 
-// side is an end of the link; 0 is a, 1 is b. It also names the direction that comes from there.
-type side int
+// End is an end of a link, in the order of New. It also names the direction that comes from there.
+type End int
 
-func (s side) other() side { return 1 - s }
+const (
+	A End = iota
+	B
+)
+
+func (s End) other() End { return 1 - s }
 
 // clock is the link's monotonic clock.
 type clock struct{ epoch time.Time }

@@ -34,7 +34,7 @@ type linuxWire struct {
 
 const (
 	inMessages = 32  // for each recvmmsg; the buffers are 64 KiB each, and take memory only where they are used
-	inTurns    = 8   // calls of recvmmsg before the other side gets a turn
+	inTurns    = 8   // calls of recvmmsg before the other end gets a turn
 	outPackets = 512 // for each sendmmsg
 )
 
@@ -109,7 +109,7 @@ func (w *linuxWire) wake() {
 	_, _ = unix.Write(w.event, one[:]) // EAGAIN: it is awake already
 }
 
-func (w *linuxWire) receive(s side, f func(p []byte, at instant)) error {
+func (w *linuxWire) receive(s End, f func(p []byte, at instant)) error {
 	for range inTurns {
 		n, errno := w.in.Receive(uintptr(w.fds[s]), inMessages)
 		if errno == unix.EAGAIN {
@@ -138,7 +138,7 @@ func (w *linuxWire) receive(s side, f func(p []byte, at instant)) error {
 	return nil
 }
 
-func (w *linuxWire) send(s side, packets [][]byte) (taken int) {
+func (w *linuxWire) send(s End, packets [][]byte) (taken int) {
 	out := w.out[s]
 	for taken < len(packets) {
 		out.Reset()

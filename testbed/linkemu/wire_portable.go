@@ -105,7 +105,7 @@ func (w *portableWire) wait(until instant, listen bool) {
 
 func (w *portableWire) wake() { signal(w.woken) }
 
-func (w *portableWire) receive(s side, f func(p []byte, at instant)) error {
+func (w *portableWire) receive(s End, f func(p []byte, at instant)) error {
 	in := &w.inbox[s]
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *portableWire) receive(s side, f func(p []byte, at instant)) error {
 	return in.err
 }
 
-func (w *portableWire) send(s side, packets [][]byte) int {
+func (w *portableWire) send(s End, packets [][]byte) int {
 	for _, p := range packets {
 		if _, err := w.conns[s].Write(p); err != nil && passing(err) {
 			// The error may be that of an earlier packet, and the system reports it only once.
