@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"encoding"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,23 +26,17 @@ type misread struct {
 func (m misread) Unwrap() error { return m.error }
 
 // read parses the text of a node.
-func read(n *yaml.Node, to encoding.TextUnmarshaler) error {
+func read[T any](n *yaml.Node, to *T, parse func(string) (T, error)) error {
 	if n.Kind != yaml.ScalarNode {
 		return misread{n, errors.New("want one value")}
 	}
-	if err := to.UnmarshalText([]byte(n.Value)); err != nil {
+	v, err := parse(n.Value)
+	if err != nil {
 		return misread{n, err}
 	}
+	*to = v
 	return nil
 }
-
-// Values are decoded from YAML nodes, so that an error can name the line and the field.
-
-func (d *Duration) UnmarshalYAML(n *yaml.Node) error { return read(n, (*units.Duration)(d)) }
-func (r *Rate) UnmarshalYAML(n *yaml.Node) error     { return read(n, r) }
-func (b *Bytes) UnmarshalYAML(n *yaml.Node) error    { return read(n, b) }
-func (a *At) UnmarshalYAML(n *yaml.Node) error       { return read(n, a) }
-func (w *When) UnmarshalYAML(n *yaml.Node) error     { return read(n, w) }
 
 // Duration is a time of at least 0, written like 30s.
 type Duration time.Duration
@@ -56,33 +49,11 @@ func (d Duration) String() string { return d.D().String() }
 // Rate is in bits per second, written like 10mbit.
 type Rate int64
 
-// UnmarshalText reads a rate.
-func (r *Rate) UnmarshalText(b []byte) (err error) {
-	*(*int64)(r), err = testbed.ParseRate(string(b))
-	return err
-}
-
 // Bytes is an amount of data, written like 20MB.
 type Bytes int64
 
-// UnmarshalText reads an amount of data.
-func (n *Bytes) UnmarshalText(b []byte) error {
-	v, err := units.ParseSize(string(b))
-	if err != nil {
-		return fmt.Errorf("size %q: %w", b, err)
-	}
-	*n = Bytes(v)
-	return nil
-}
-
-// At is an interface. It names the link that ends there.
+// At is an interface such as 1-ff00:0:110#1. It names the link that ends there.
 type At struct{ pathsel.Interface }
-
-// UnmarshalText reads an interface such as 1-ff00:0:110#1.
-func (a *At) UnmarshalText(b []byte) (err error) {
-	a.Interface, err = pathsel.ParseInterface(string(b))
-	return err
-}
 
 // When is a moment of a run: a time after the first payload byte, written like 5s, or the moment when the
 // leechers have a part of all their data, written like 30%.
@@ -91,21 +62,42 @@ type When struct {
 	Done  float64 // 0 to 1; 0: After counts
 }
 
-// UnmarshalText reads a moment.
-func (w *When) UnmarshalText(b []byte) (err error) {
-	s := string(b)
+// Values are decoded from YAML nodes, so that an error can name the line and the field.
+
+func (d *Duration) UnmarshalYAML(n *yaml.Node) error { return read(n, (*time.Duration)(d), parseTime) }
+func (r *Rate) UnmarshalYAML(n *yaml.Node) error     { return read(n, (*int64)(r), testbed.ParseRate) }
+func (b *Bytes) UnmarshalYAML(n *yaml.Node) error    { return read(n, (*int64)(b), parseSize) }
+func (a *At) UnmarshalYAML(n *yaml.Node) error       { return read(n, &a.Interface, pathsel.ParseInterface) }
+func (w *When) UnmarshalYAML(n *yaml.Node) error     { return read(n, w, parseWhen) }
+
+func parseTime(s string) (time.Duration, error) {
+	d, err := units.ParseDuration(s)
+	if err != nil {
+		err = fmt.Errorf("time %q: %w", s, err)
+	}
+	return d, err
+}
+
+func parseSize(s string) (int64, error) {
+	v, err := units.ParseSize(s)
+	if err != nil {
+		err = fmt.Errorf("size %q: %w", s, err)
+	}
+	return v, err
+}
+
+func parseWhen(s string) (w When, err error) {
 	if part, ok := strings.CutSuffix(s, "%"); ok {
 		v, err := strconv.ParseFloat(part, 64)
 		if err != nil || !(v > 0 && v < 100) {
-			return fmt.Errorf("%q: want more than 0%% and less than 100%%", s)
+			return w, fmt.Errorf("%q: want more than 0%% and less than 100%%", s)
 		}
-		w.Done = v / 100
-		return nil
+		return When{Done: v / 100}, nil
 	}
 	if w.After, err = units.ParseDuration(s); err != nil || w.After > maxTime {
-		return fmt.Errorf("%q: want a time after the first payload byte such as 5s, or a part such as 30%%", s)
+		return w, fmt.Errorf("%q: want a time after the first payload byte such as 5s, or a part such as 30%%", s)
 	}
-	return nil
+	return w, nil
 }
 
 func (w When) immediately() bool { return w == When{} }
