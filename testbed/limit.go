@@ -26,43 +26,39 @@ func PathHeader(t Topology, interfaces []pathsel.Interface) (int, error) {
 	if len(interfaces) == 0 {
 		return scionUDPBytes - 4, nil // the empty path has no meta header either
 	}
-	type phase int
-	const (
-		none phase = iota
-		up
-		core
-		down
-	)
 	links := map[pathsel.Interface]Link{}
 	for _, l := range t.Links {
 		links[l.A.Interface], links[l.B.Interface] = l, l
 	}
-	last := none
-	segments, hops := 0, 0
+	last := "" // segment
+	segments, crossed := 0, 0
+	enter := func(segment string) {
+		if segment != last {
+			segments++
+		}
+		last = segment
+	}
 	for i := 0; i < len(interfaces); i += 2 {
 		l, ok := links[interfaces[i]]
 		if !ok {
 			return 0, fmt.Errorf("interface %s is not in topology %s", interfaces[i], t.Name)
 		}
-		now := core
+		crossed++
 		switch {
 		case l.Type == Peer:
 			// The hop field of each side belongs to its own segment, which may be of this AS alone.
-			if last != up {
-				segments, hops = segments+1, hops+1
-			}
-			segments, hops, last = segments+1, hops+1, down
-			continue
-		case l.Type == Child && l.B.Interface == interfaces[i]:
-			now = up
-		case l.Type == Child:
-			now = down
+			enter("up")
+			enter("down")
+			crossed-- // it is in no segment
+		case l.Type == Core:
+			enter("core")
+		case l.B.Interface == interfaces[i]:
+			enter("up")
+		default:
+			enter("down")
 		}
-		if now != last {
-			segments, hops, last = segments+1, hops+1, now
-		}
-		hops++
 	}
+	hops := crossed + segments // a segment has one more than links
 	return scionUDPBytes + infoBytes*segments + hopBytes*hops, nil
 }
 
