@@ -104,29 +104,19 @@ func ipRoute(t Topology, src, dst pathsel.IA) []hop {
 		return nil
 	}
 	reached := map[pathsel.IA][]hop{src: {}}
-	for frontier := []pathsel.IA{src}; len(frontier) > 0; {
-		var next []pathsel.IA
-		for _, at := range frontier {
-			for i, l := range t.Links {
-				to, h := l.B.Interface.IA, hop{i, linkemu.A}
-				if l.B.Interface.IA == at {
-					to, h = l.A.Interface.IA, hop{i, linkemu.B}
-				} else if l.A.Interface.IA != at {
-					continue
+	for queue := []pathsel.IA{src}; len(queue) > 0; queue = queue[1:] {
+		for i, l := range t.Links {
+			ends := [...]pathsel.IA{l.A.Interface.IA, l.B.Interface.IA}
+			for from, at := range ends {
+				to := ends[1-from]
+				if _, ok := reached[to]; at == queue[0] && !ok {
+					reached[to] = append(slices.Clip(reached[at]), hop{i, linkemu.End(from)})
+					queue = append(queue, to)
 				}
-				if _, ok := reached[to]; ok {
-					continue
-				}
-				reached[to] = append(slices.Clip(reached[at]), h)
-				if to == dst {
-					return reached[to]
-				}
-				next = append(next, to)
 			}
 		}
-		frontier = next
 	}
-	return nil
+	return reached[dst]
 }
 
 // AddHost adds a host in the AS. AS 0 reaches every AS without a link.
