@@ -61,26 +61,19 @@ func (s *Scenario) chooseNeighbours(how string, degree int) error {
 	return nil
 }
 
-// delays returns the least propagation delay from an AS to each AS that it reaches, over any links (Dijkstra).
+// delays returns the least propagation delay from an AS to each AS that it reaches, over any links (Bellman-Ford).
 func delays(t testbed.Topology, from pathsel.IA) map[pathsel.IA]time.Duration {
-	least, final := map[pathsel.IA]time.Duration{from: 0}, map[pathsel.IA]bool{}
-	for len(final) < len(least) {
-		var at pathsel.IA
-		for ia, d := range least {
-			if !final[ia] && (at == 0 || d < least[at]) {
-				at = ia
-			}
-		}
-		final[at] = true
+	least := map[pathsel.IA]time.Duration{from: 0}
+	for better := true; better; {
+		better = false
 		for _, l := range t.Links {
-			to := l.B.Interface.IA
-			if to == at {
-				to = l.A.Interface.IA
-			} else if l.A.Interface.IA != at {
-				continue
-			}
-			if d, ok := least[to]; !ok || least[at]+l.Config.Delay < d {
-				least[to] = least[at] + l.Config.Delay
+			a, b := l.A.Interface.IA, l.B.Interface.IA
+			for _, x := range [][2]pathsel.IA{{a, b}, {b, a}} {
+				near, ok := least[x[0]]
+				far, known := least[x[1]]
+				if d := near + l.Config.Delay; ok && (!known || d < far) {
+					least[x[1]], better = d, true
+				}
 			}
 		}
 	}
