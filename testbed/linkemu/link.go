@@ -49,11 +49,11 @@ type Link struct {
 	wire  wire
 	clock clock
 
-	mu       sync.Mutex
-	lines    [2]*line // by the end that sends
-	state    state
-	finished chan struct{} // closed when Run has ended; nil before Run
-	asleep   bool          // the loop waits until a packet is due or comes in
+	mu     sync.Mutex
+	lines  [2]*line // by the end that sends
+	state  state
+	loop   sync.WaitGroup // of Run
+	asleep bool           // the loop waits until a packet is due or comes in
 
 	arrivals []arrival // carried packets that have arrived; only the loop uses it
 }
@@ -154,9 +154,9 @@ func (l *Link) Run(ctx context.Context) error {
 		return errors.New("link emulator: Run was called before")
 	}
 	l.state = running
-	l.finished = make(chan struct{})
+	l.loop.Add(1)
 	l.mu.Unlock()
-	defer close(l.finished)
+	defer l.loop.Done()
 
 	stop := context.AfterFunc(ctx, func() {
 		l.mu.Lock()
@@ -167,12 +167,12 @@ func (l *Link) Run(ctx context.Context) error {
 		}
 	})
 	defer stop()
-	return l.loop()
+	return l.pass()
 }
 
-// loop waits until a packet comes in or is due, and then handles all such packets. On a busy link
+// pass waits until a packet comes in or is due, and then handles all such packets. On a busy link
 // it does so once in a quantum.
-func (l *Link) loop() error {
+func (l *Link) pass() error {
 	for {
 		busy, err := l.serve()
 		if err != nil {
@@ -320,11 +320,8 @@ func (l *Link) Close() error {
 		l.wire.wake()
 	}
 	l.state = closed
-	finished := l.finished
 	l.mu.Unlock()
-	if finished != nil {
-		<-finished
-	}
+	l.loop.Wait()
 	if err := l.wire.close(); err != nil {
 		return fmt.Errorf("close link %s to %s: %w", l.ends[0].Local, l.ends[1].Local, err)
 	}
