@@ -3,7 +3,6 @@ package testbed
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -206,9 +205,6 @@ func LastWords(log string, earlier int64) string {
 // programs are the SCION programs.
 type programs struct{ router, control, pki string }
 
-// ErrNoPrograms is returned when the SCION programs are not where they are expected.
-var ErrNoPrograms = errors.New("SCION programs not found")
-
 func findPrograms(dir string) (programs, error) {
 	if dir == "" {
 		dir = os.Getenv("BRAID_SCION_BIN")
@@ -228,6 +224,6 @@ func findPrograms(dir string) (programs, error) {
 	if !missing {
 		return p, nil
 	}
-	return programs{}, fmt.Errorf("%w: router, control and scion-pki are not in %s; run ./scripts/build, or say where they are with --scion-bin or BRAID_SCION_BIN",
-		ErrNoPrograms, dir)
+	return programs{}, fmt.Errorf("SCION programs not found: router, control and scion-pki are not in %s; run ./scripts/build, or say where they are with --scion-bin or BRAID_SCION_BIN",
+		dir)
 }
