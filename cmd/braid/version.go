@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -17,14 +18,16 @@ var commit string
 
 // version names the release, the commit and the Go version that this program was built from.
 func version() string {
-	from := commit
-	if info, ok := debug.ReadBuildInfo(); ok && from == "" {
-		from = vcsCommit(info.Settings)
-	}
-	if from == "" {
-		from = "unknown"
-	}
+	from := cmp.Or(builtFrom(), "unknown")
 	return "braid " + release + ", commit " + from + ", " + strings.Fields(runtime.Version())[0]
+}
+
+// builtFrom returns the commit that this program was built from, with + if there were changes; "" if unknown.
+func builtFrom() string {
+	if info, ok := debug.ReadBuildInfo(); ok && commit == "" {
+		return vcsCommit(info.Settings)
+	}
+	return commit
 }
 
 // vcsCommit returns the commit that the go command recorded, or "" if it recorded none.

@@ -153,12 +153,10 @@ func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) 
 
 // originOf says which runs the results come from.
 func originOf(run scenario.RunDir, f scenario.ScenarioFile) string {
-	commit := orUnknown(run.Commit)
-	if hash, dirty := strings.CutSuffix(commit, "+"); len(hash) > 12 {
-		commit = hash[:12]
-		if dirty {
-			commit += " with changes"
-		}
+	commit, dirty := strings.CutSuffix(orUnknown(run.Commit), "+")
+	commit = commit[:min(len(commit), 12)]
+	if dirty {
+		commit += " with changes"
 	}
 	s := fmt.Sprintf("Run directory %s of %s; commit %s; %d × %s", filepath.Base(filepath.Clean(run.Dir)), run.Began.Format("2 January 2006, 15:04 MST"), commit, run.CPUs, run.CPU)
 	if run.TCP != "" {

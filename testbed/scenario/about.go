@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -26,7 +24,7 @@ import (
 type About struct {
 	Began     time.Time         `json:"began"`
 	Scenarios []ScenarioFile    `json:"scenarios"`
-	Commit    string            `json:"commit,omitempty"` // of braid's repository, + if there were changes
+	Commit    string            `json:"commit,omitempty"` // as Options.Commit
 	Program   string            `json:"program"`          // SHA-256 of the braid that the peers run
 	Go        string            `json:"go"`
 	Modules   map[string]string `json:"modules"` // the main ones
@@ -98,7 +96,7 @@ func (f ScenarioFile) Scenario() (Scenario, error) {
 
 func about(braid string, scenarios []Scenario) About {
 	a := About{
-		Began: time.Now().UTC().Truncate(time.Second), Commit: commit(filepath.Dir(braid)), Program: sum(braid), Go: runtime.Version(),
+		Began: time.Now().UTC().Truncate(time.Second), Program: sum(braid), Go: runtime.Version(),
 		Modules: map[string]string{}, Kernel: kernel(), TCP: congestionControl(), CPU: processor(), CPUs: runtime.NumCPU(),
 		Emulator: linkemu.CurrentSettings(),
 	}
@@ -116,9 +114,6 @@ func about(braid string, scenarios []Scenario) About {
 		a.Scenarios = append(a.Scenarios, f)
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if a.Commit == "" { // the program lies elsewhere, but knows where it comes from
-			a.Commit = stamped(info)
-		}
 		for _, d := range info.Deps {
 			switch d.Path {
 			case "github.com/scionproto/scion", "github.com/apernet/quic-go", "github.com/quic-go/quic-go", "github.com/anacrolix/torrent":
@@ -127,30 +122,6 @@ func about(braid string, scenarios []Scenario) About {
 		}
 	}
 	return a
-}
-
-// commit returns the commit of the repository that contains the program; "" outside one.
-func commit(dir string) string {
-	rev, err := exec.Command("git", "-C", dir, "rev-parse", "HEAD").Output()
-	if err != nil {
-		return ""
-	}
-	if changes, err := exec.Command("git", "-C", dir, "status", "--porcelain", "--untracked-files=no").Output(); err != nil || len(changes) > 0 {
-		return string(bytes.TrimSpace(rev)) + "+"
-	}
-	return string(bytes.TrimSpace(rev))
-}
-
-// stamped returns the commit that the compiler wrote into the program, in the same form; "" if there is none.
-func stamped(info *debug.BuildInfo) string {
-	set := map[string]string{}
-	for _, s := range info.Settings {
-		set[s.Key] = s.Value
-	}
-	if set["vcs.revision"] != "" && set["vcs.modified"] == "true" {
-		return set["vcs.revision"] + "+"
-	}
-	return set["vcs.revision"]
 }
 
 // machine returns the memory in bytes and the average load over the last minute; 0 where there is no /proc.

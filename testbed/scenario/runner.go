@@ -21,6 +21,8 @@ type Options struct {
 	Runs int
 	// Braid is the program that the peers run, SCIONBin the directory of the SCION programs ("": as testbed.Options).
 	Braid, SCIONBin string
+	// Commit is the one that Braid was built from, with + if there were changes; "" if unknown.
+	Commit string
 	// RouterCommand, if not empty, is the border router of every scenario.
 	RouterCommand []string
 	// Say is called with a line for each step.
@@ -168,6 +170,7 @@ func (h *fixtures) run(ctx context.Context, t turn, run int, dir string, o Optio
 func writeRun(o Options, scenarios []Scenario) error {
 	name := filepath.Join(o.Dir, runFile)
 	now := about(o.Braid, scenarios)
+	now.Commit = o.Commit
 	var before About
 	err := readJSON(name, maxRunFile, &before)
 	if errors.Is(err, fs.ErrNotExist) {
