@@ -301,7 +301,7 @@ func (r *record) accuracy(cfg Config, load Load, c Counters, cpu time.Duration) 
 	a.Seconds = (last - first).Seconds()
 	a.MbitS = float64(a.Received-1) * float64(load.Size) * 8 / 1e6 / a.Seconds
 	if cfg.Rate > 0 && load.Rate > cfg.Rate {
-		a.RateError = ptr(100 * (a.MbitS*1e6/float64(cfg.Rate) - 1))
+		a.RateError = new(100 * (a.MbitS*1e6/float64(cfg.Rate) - 1))
 	}
 	if load.Rate > 0 { // without a rate, packets also wait at the socket
 		slices.Sort(late)
@@ -310,8 +310,8 @@ func (r *record) accuracy(cfg Config, load Load, c Counters, cpu time.Duration) 
 	}
 	a.LossPercent = 100 * float64(a.Sent-a.Received) / float64(a.Sent)
 	if cfg.Loss > 0 {
-		a.LossError = ptr(100 * (a.LossPercent/100/cfg.Loss - 1))
-		a.LossSigma = ptr(100 * math.Sqrt((1-cfg.Loss)/(cfg.Loss*float64(a.Sent))))
+		a.LossError = new(100 * (a.LossPercent/100/cfg.Loss - 1))
+		a.LossSigma = new(100 * math.Sqrt((1-cfg.Loss)/(cfg.Loss*float64(a.Sent))))
 	}
 	if cpu > 0 {
 		a.CPUSecondsPerGB = cpu.Seconds() / bytes * 1e9
@@ -319,8 +319,6 @@ func (r *record) accuracy(cfg Config, load Load, c Counters, cpu time.Duration) 
 	}
 	return a
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // String is a short form of the load: "12mbit in 1472 B, plain".
 func (l Load) String() string {
