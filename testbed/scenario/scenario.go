@@ -21,6 +21,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -279,27 +280,21 @@ func (s *Scenario) expand() error {
 }
 
 func (s *Scenario) setDefaults() {
-	orElse(&s.Torrents, 1)
-	orElse(&s.Runs, 5)
-	orElse(&s.Seed, 1)
-	orElse(&s.Timeout, Duration(2*time.Minute))
-	orElse(&s.Sample, Duration(50*time.Millisecond))
+	s.Torrents = cmp.Or(s.Torrents, 1)
+	s.Runs = cmp.Or(s.Runs, 5)
+	s.Seed = cmp.Or(s.Seed, 1)
+	s.Timeout = cmp.Or(s.Timeout, Duration(2*time.Minute))
+	s.Sample = cmp.Or(s.Sample, Duration(50*time.Millisecond))
 	for i := range s.Peers {
 		p := &s.Peers[i]
-		orElse(&p.Transport, SCION)
-		orElse(&p.Client, Braid)
+		p.Transport = cmp.Or(p.Transport, SCION)
+		p.Client = cmp.Or(p.Client, Braid)
 		if p.Role == Leech {
-			orElse(&p.Selector, "adaptive")
+			p.Selector = cmp.Or(p.Selector, "adaptive")
 		}
 	}
 	if len(s.Variants) == 0 {
 		s.Variants = []Variant{{Name: "default"}}
-	}
-}
-
-func orElse[T comparable](v *T, d T) {
-	if *v == *new(T) {
-		*v = d
 	}
 }
 

@@ -63,7 +63,7 @@ const (
 
 // Estimate returns about how long the scenario takes, with so many runs of each variant (0: as it says).
 func (s Scenario) Estimate(runs int) time.Duration {
-	orElse(&runs, s.Runs)
+	runs = cmp.Or(runs, s.Runs)
 	turns, err := s.turns()
 	if err != nil { // it would not run either
 		return time.Duration(runs*len(s.Variants)) * s.Takes.D()

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -147,7 +148,7 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 			if v.Name == "" && v.Selector == "" {
 				v.Name = strings.Join(c, "-")
 			}
-			orElse(&v.Name, v.Selector)
+			v.Name = cmp.Or(v.Name, v.Selector)
 			v.Name = strings.ToLower(strings.ReplaceAll(v.Name, "%", ""))
 			out = append(out, v)
 		}
@@ -213,21 +214,14 @@ func expandPeers(groups []Peer) ([]Peer, error) {
 	return out, nil
 }
 
-// override sets a value, unless the new one is left out.
-func override[T comparable](v *T, by T) {
-	if by != *new(T) {
-		*v = by
-	}
-}
-
 // in returns the scenario as it is in a variant.
 func (s Scenario) in(v Variant) (Scenario, error) {
-	override(&s.Size, v.Size)
-	override(&s.Pieces, v.Pieces)
-	override(&s.Torrents, v.Torrents)
-	override(&s.Router, v.Router)
-	override(&s.Congestion, v.Congestion)
-	override(&s.TCP, v.TCP)
+	s.Size = cmp.Or(v.Size, s.Size)
+	s.Pieces = cmp.Or(v.Pieces, s.Pieces)
+	s.Torrents = cmp.Or(v.Torrents, s.Torrents)
+	s.Router = cmp.Or(v.Router, s.Router)
+	s.Congestion = cmp.Or(v.Congestion, s.Congestion)
+	s.TCP = cmp.Or(v.TCP, s.TCP)
 	s.Peers = slices.Clone(s.Peers)
 	if most := v.Leechers; s.leechers > 0 && (most == 0 || most > s.leechers) {
 		v.Leechers = s.leechers
@@ -243,8 +237,8 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 	}
 	for i := range s.Peers {
 		p := &s.Peers[i]
-		override(&p.Transport, v.Transport)
-		override(&p.Client, v.Client)
+		p.Transport = cmp.Or(v.Transport, p.Transport)
+		p.Client = cmp.Or(v.Client, p.Client)
 		if p.Client != Braid {
 			p.Transport = TCP
 		}
@@ -258,7 +252,7 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 			p.Args = slices.Concat(p.Args, v.SeedArgs)
 			continue
 		}
-		override(&p.Selector, v.Selector)
+		p.Selector = cmp.Or(v.Selector, p.Selector)
 		p.Args = slices.Concat(p.Args, v.Args)
 	}
 	if v.Separate {
