@@ -67,9 +67,6 @@ func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.BFD == 0 {
-		o.BFD = defaultBFD
-	}
 	if len(o.Topology.Links) == 0 {
 		return fmt.Errorf("export to containerlab: topology %s has no links", o.Topology.Name)
 	}
@@ -82,7 +79,7 @@ func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
 		return fmt.Errorf("export to containerlab: %w", err)
 	}
 	g := generator{
-		dir: filepath.Join(o.Dir, "config"), plan: p, bfd: o.BFD, pki: bin.pki, at: labConfig,
+		dir: filepath.Join(o.Dir, "config"), plan: p, bfd: cmp.Or(o.BFD, defaultBFD), pki: bin.pki, at: labConfig,
 		segments: wanted(found.surveys(o.Topology, bestSetSize)),
 	}
 	if err := g.run(ctx); err != nil {

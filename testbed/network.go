@@ -8,6 +8,7 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,9 +132,7 @@ type Network struct {
 // implies. ctx bounds the start only; the caller closes the network. If Start fails it leaves nothing
 // running.
 func Start(ctx context.Context, opts Options) (*Network, error) {
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if err := checkOptions(&opts); err != nil {
 		return nil, err
 	}
@@ -190,18 +189,14 @@ func checkOptions(o *Options) error {
 			return err
 		}
 	}
-	if o.BFD == 0 {
-		o.BFD = defaultBFD
-	}
+	o.BFD = cmp.Or(o.BFD, defaultBFD)
 	if o.BFD < minBFD && o.BFD != NoBFD {
 		return fmt.Errorf("BFD interval %v: must be at least %v", o.BFD, minBFD)
 	}
 	if l := o.PathLifetime; l != 0 && (l < expirationUnit || l > 24*time.Hour) {
 		return fmt.Errorf("path lifetime %v: must be from %v to 24h", l, expirationUnit)
 	}
-	if o.Timeout == 0 {
-		o.Timeout = time.Minute + time.Duration(len(o.Topology.ASes))*5*time.Second
-	}
+	o.Timeout = cmp.Or(o.Timeout, time.Minute+time.Duration(len(o.Topology.ASes))*5*time.Second)
 	return nil
 }
 

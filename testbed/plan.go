@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -157,10 +158,7 @@ func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
 
 // router returns the AS's router with that letter, or a new one.
 func (p *planner) router(a *asPlan, letter string) *routerPlan {
-	name := "br-" + letter
-	if letter == "" {
-		name = "br-" + strconv.Itoa(len(a.routers)+1)
-	}
+	name := "br-" + cmp.Or(letter, strconv.Itoa(len(a.routers)+1))
 	for i := range a.routers {
 		if letter != "" && a.routers[i].name == name {
 			return &a.routers[i]

@@ -3,6 +3,7 @@ package testbed
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -206,9 +207,7 @@ func LastWords(log string, earlier int64) string {
 type programs struct{ router, control, pki string }
 
 func findPrograms(dir string) (programs, error) {
-	if dir == "" {
-		dir = os.Getenv("BRAID_SCION_BIN")
-	}
+	dir = cmp.Or(dir, os.Getenv("BRAID_SCION_BIN"))
 	if exe, err := os.Executable(); dir == "" && err == nil {
 		dir = filepath.Join(filepath.Dir(exe), "scion")
 	}
