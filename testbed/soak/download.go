@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha1"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,7 +40,7 @@ func (r *run) makeTorrents(ctx context.Context) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := testbed.RandomFile(path, sha1Key(name), size); err != nil {
+		if err := testbed.RandomFile(path, sha256.Sum256([]byte(name)), size); err != nil {
 			return err
 		}
 	}
@@ -63,12 +64,6 @@ func (r *run) makeTorrents(ctx context.Context) error {
 		r.torrents = append(r.torrents, t)
 	}
 	return nil
-}
-
-func sha1Key(name string) (key [32]byte) {
-	sum := sha1.Sum([]byte(name))
-	copy(key[:], sum[:])
-	return key
 }
 
 // download runs a download until it is complete, restarts it after each kill and full disk, and compares every byte.
