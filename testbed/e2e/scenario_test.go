@@ -71,11 +71,14 @@ func laneOf(t *testing.T, s scenario.Scenario, v scenario.Variant) string {
 	if v.Client == "transmission" {
 		return "patient"
 	}
-	one, err := s.Only([]string{v.Name})
+	s, err := s.In(v.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if one.OnlyIP() {
+	onSCION := func(p scenario.Peer) bool {
+		return !slices.Contains([]string{scenario.TCP, scenario.QUIC, scenario.WebRTC}, p.Transport)
+	}
+	if len(s.Traffic) == 0 && !slices.ContainsFunc(s.Peers, onSCION) {
 		return "ip"
 	}
 	return "scion"

@@ -180,16 +180,6 @@ func (s Scenario) onlyIP() bool {
 	return len(s.Peers) > 0 && len(s.Traffic) == 0 && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return !p.onIP() })
 }
 
-// OnlyIP tells whether no variant needs SCION.
-func (s Scenario) OnlyIP() bool {
-	for _, v := range s.Variants {
-		if x, err := s.in(v); err != nil || !x.onlyIP() {
-			return false
-		}
-	}
-	return true
-}
-
 // startForeign starts another client.
 func (a *attempt) startForeign(p Peer) error {
 	home, err := os.MkdirTemp(a.scratch, "home-")
