@@ -79,8 +79,8 @@ func ExportContainerlab(ctx context.Context, o ContainerlabOptions) error {
 		return fmt.Errorf("export to containerlab: %w", err)
 	}
 	g := generator{
-		dir: filepath.Join(o.Dir, "config"), plan: p, bfd: cmp.Or(o.BFD, defaultBFD), pki: bin.pki, at: labConfig,
-		segments: wanted(found.surveys(o.Topology, bestSetSize)),
+		dir: filepath.Join(o.Dir, "config"), plan: p, bfd: cmp.Or(o.BFD, defaultBFD), pki: bin.pki,
+		at: labConfig, segments: wanted(found.surveys(o.Topology, bestSetSize)),
 	}
 	if err := g.run(ctx); err != nil {
 		return err

@@ -27,11 +27,13 @@ type segments struct {
 	core, down map[Pair][]*segment.PathSegment
 }
 
-// discover enumerates the segments that beacons discover: loop-free walks along CORE links between core
-// ASes, and down CHILD links from the core of one ISD, with the PEER links of every AS on the way.
+// discover enumerates the segments that beacons discover: loop-free walks along CORE links between
+// core ASes, and down CHILD links from the core of one ISD, with the PEER links of every AS on the
+// way.
 //
-// A control service keeps at most bestSetSize segments, the shorter ones first: for each origin in a
-// core AS, in all elsewhere. down has one more for each origin, which shows that there are too many.
+// A control service keeps at most bestSetSize segments, the shorter ones first: for each origin in
+// a core AS, in all elsewhere. down has one more for each origin, which shows that there are too
+// many.
 //
 // Dense networks have too many walks to count, and their control services could not send the beacons either.
 // Then the result is an error.
@@ -60,9 +62,9 @@ func discover(t Topology, bestSetSize int) (segments, error) {
 }
 
 // paths says how many paths SCION's control plane finds for each ordered pair of different ASes. It
-// combines segments with scionproto's own combinator, the code a SCION host runs. Where a topology has
-// more segments than control services keep, their choice among equals is not known here, and the
-// number is a lower bound.
+// combines segments with scionproto's own combinator, the code a SCION host runs. Where a topology
+// has more segments than control services keep, their choice among equals is not known here, and
+// the number is a lower bound.
 func (all segments) paths(t Topology, bestSetSize int) map[Pair]int {
 	up := map[pathsel.IA][]*segment.PathSegment{}
 	// cores are the core ASes from which an AS is reached: itself, or where its segments begin.
@@ -92,7 +94,8 @@ func (all segments) paths(t Topology, bestSetSize int) map[Pair]int {
 			var between []*segment.PathSegment
 			for _, a := range cores[src.IA] {
 				for _, b := range cores[dst.IA] {
-					between = append(between, all.core[Pair{b, a}]...) // used against the direction of its beacon
+					// It is used against the direction of its beacon.
+					between = append(between, all.core[Pair{b, a}]...)
 				}
 			}
 			paths := combinator.Combine(addr.IA(src.IA), addr.IA(dst.IA), up[src.IA], between, up[dst.IA], false)
@@ -102,17 +105,17 @@ func (all segments) paths(t Topology, bestSetSize int) map[Pair]int {
 	return implied
 }
 
-// survey is a question that the control service of the source can answer from its own database, and how
-// many segments it has once beaconing has converged. Such questions are cheap. Lookups like a host's
-// make control services fetch segments from each other, and failing fetches would delay the start of
-// the network by minutes.
+// survey is a question that the control service of the source can answer from its own database, and
+// how many segments it has once beaconing has converged. Such questions are cheap. Lookups like a
+// host's make control services fetch segments from each other, and failing fetches would delay the
+// start of the network by minutes.
 type survey struct {
 	segfetcher.Request
 	want int
 }
 
-// surveys lists the questions whose answers show a converged network: the up segments of every non-core
-// AS, and the core and down segments of every core AS.
+// surveys lists the questions whose answers show a converged network: the up segments of every
+// non-core AS, and the core and down segments of every core AS.
 func (all segments) surveys(t Topology, bestSetSize int) (out []survey) {
 	up := map[pathsel.IA]int{}
 	for p, s := range all.down {

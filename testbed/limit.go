@@ -89,17 +89,18 @@ var WebRTCPacket = Packet{sctpPayload, sctpBytes + dtlsBytes + ipUDPBytes}
 // blockShare is the part of BitTorrent's stream that is a torrent's bytes.
 const blockShare = float64(blockBytes) / (blockBytes + messageBytes)
 
-// PayloadShare returns the part of a link's rate that is left for a torrent's bytes. Rates of the testbed
-// count whole packets of SCION or IP.
+// PayloadShare returns the part of a link's rate that is left for a torrent's bytes. Rates of the
+// testbed count whole packets of SCION or IP.
 func (p Packet) PayloadShare() float64 {
 	return float64(p.payload) / float64(p.payload+p.headers) * blockShare
 }
 
-// packetsPerAck: all protocols acknowledge every second packet (RFC 9000, section 13.2.2; RFC 5681, section
-// 4.2; RFC 9260, section 6.2).
+// packetsPerAck: all protocols acknowledge every second packet (RFC 9000, section 13.2.2; RFC 5681,
+// section 4.2; RFC 9260, section 6.2).
 const packetsPerAck = 2
 
-// AckLoad returns the load of acknowledgements on the way back, in bits per bit of a torrent's bytes.
+// AckLoad returns the load of acknowledgements on the way back, in bits per bit of a torrent's
+// bytes.
 func (p Packet) AckLoad() float64 {
 	return float64(p.headers) / (packetsPerAck * float64(p.payload) * blockShare)
 }

@@ -90,7 +90,9 @@ func wayOf(src asPlan, p combinator.Path) Way {
 }
 
 // fetch asks the control service of an AS for segments.
-func (n *Network) fetch(ctx context.Context, as asPlan, r segfetcher.Request) ([]*segment.PathSegment, error) {
+func (n *Network) fetch(
+	ctx context.Context, as asPlan, r segfetcher.Request,
+) ([]*segment.PathSegment, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	c := control_planeconnect.NewSegmentLookupServiceClient(n.http, "http://"+as.control.String())

@@ -21,7 +21,8 @@ import (
 const (
 	// defaultMTU is scionproto's: 1500 bytes of Ethernet without the IPv4 and UDP headers.
 	defaultMTU = 1472
-	// MinMTU is SCION's own minimum, and what QUIC needs. MaxMTU is the largest packet that the stock router passes on.
+	// MinMTU is SCION's own minimum, and what QUIC needs. MaxMTU is the largest packet that the
+	// stock router passes on.
 	MinMTU, MaxMTU = 1280, 8488
 
 	maxTopologyBytes = 1 << 20 // 4000 links in the longest notation

@@ -84,7 +84,8 @@ func (l *Launcher) Start(cmd *exec.Cmd) error {
 	return <-result
 }
 
-// MaxLine bounds a line of a program's events: one of a download with hundreds of paths has some hundred kilobytes.
+// MaxLine bounds a line of a program's events: one of a download with hundreds of paths has some
+// hundred kilobytes.
 const MaxLine = 4 << 20
 
 // Follow starts a program whose standard error is appended to a log. It calls line with each line of its standard output, whose bytes
@@ -215,7 +216,8 @@ func findPrograms(dir string) (programs, error) {
 	if err != nil {
 		return programs{}, err
 	}
-	p := programs{filepath.Join(dir, "router"), filepath.Join(dir, "control"), filepath.Join(dir, "scion-pki")}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	p := programs{at("router"), at("control"), at("scion-pki")}
 	missing := slices.ContainsFunc([]string{p.router, p.control, p.pki}, func(name string) bool {
 		st, err := os.Stat(name)
 		return err != nil || st.IsDir() || st.Mode()&0o111 == 0
@@ -223,6 +225,6 @@ func findPrograms(dir string) (programs, error) {
 	if !missing {
 		return p, nil
 	}
-	return programs{}, fmt.Errorf("SCION programs not found: router, control and scion-pki are not in %s; run ./scripts/build, or say where they are with --scion-bin or BRAID_SCION_BIN",
-		dir)
+	return programs{}, fmt.Errorf("SCION programs not found: router, control and scion-pki are not in %s; "+
+		"run ./scripts/build, or say where they are with --scion-bin or BRAID_SCION_BIN", dir)
 }

@@ -146,7 +146,8 @@ func (n *Network) pairs(ctx context.Context, seen map[pathsel.Interface]interfac
 	for p, implied := range n.implied {
 		s := PairStatus{Src: p.Src, Dst: p.Dst, Implied: implied, Paths: len(paths[p])}
 		for _, way := range paths[p] {
-			if !slices.ContainsFunc(way.Interfaces, func(i pathsel.Interface) bool { return seen[i].state != "up" && n.opts.BFD != NoBFD }) {
+			down := func(i pathsel.Interface) bool { return seen[i].state != "up" && n.opts.BFD != NoBFD }
+			if !slices.ContainsFunc(way.Interfaces, down) {
 				s.Up++
 			}
 		}

@@ -138,7 +138,9 @@ func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bo
 
 // sameActions tells whether two lists of decisions do the same; reasons may differ.
 func sameActions(a, b []pathsel.Decision) bool {
-	return slices.EqualFunc(a, b, func(x, y pathsel.Decision) bool { return x.Key == y.Key && x.Action == y.Action })
+	return slices.EqualFunc(a, b, func(x, y pathsel.Decision) bool {
+		return x.Key == y.Key && x.Action == y.Action
+	})
 }
 
 func decisions(list []pathsel.Decision) string {

@@ -97,7 +97,8 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	}
 	stderr(c).printf("run: %s, about %v if none is finished yet\n", plural(len(all), "scenario"), roughly(whole))
 	results, err := scenario.Run(ctx, all, scenario.Options{
-		Dir: c.String("output"), Runs: c.Int("runs"), Braid: exe, Commit: builtFrom(), SCIONBin: c.String("scion-bin"),
+		Dir: c.String("output"), Runs: c.Int("runs"),
+		Braid: exe, Commit: builtFrom(), SCIONBin: c.String("scion-bin"),
 		Say: func(line string) { stderr(c).say("run", line) },
 	})
 	if ctx.Err() != nil && err != nil {

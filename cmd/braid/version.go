@@ -22,7 +22,8 @@ func version() string {
 	return "braid " + release + ", commit " + from + ", " + strings.Fields(runtime.Version())[0]
 }
 
-// builtFrom returns the commit that this program was built from, with + if there were changes; "" if unknown.
+// builtFrom returns the commit that this program was built from, with + if there were changes; ""
+// if unknown.
 func builtFrom() string {
 	if info, ok := debug.ReadBuildInfo(); ok && commit == "" {
 		return vcsCommit(info.Settings)

@@ -31,10 +31,10 @@ type otherClient struct {
 	command func(clientRun) ([]string, error) // that runs it
 }
 
-// clients are the other clients. They keep their default settings, except for the place of the data, the accepted
-// licence, and that they go on serving. Their traffic to the Internet ends at their namespace. All of them speak
-// TCP; libtorrent, qBittorrent and transmission also speak µTP, and choose. Python is the system's, since
-// libtorrent comes from its package.
+// clients are the other clients. They keep their default settings, except for the place of the
+// data, the accepted licence, and that they go on serving. Their traffic to the Internet ends at
+// their namespace. All of them speak TCP; libtorrent, qBittorrent and transmission also speak µTP,
+// and choose. Python is the system's, since libtorrent comes from its package.
 var clients = map[string]otherClient{
 	"aria2":        {[]string{"aria2c", "--version"}, aria2},
 	"libtorrent":   {[]string{"/usr/bin/python3", "-c", "import libtorrent"}, libtorrent},
@@ -75,7 +75,9 @@ func qbittorrent(r clientRun) ([]string, error) {
 	if err := os.WriteFile(filepath.Join(conf, "qBittorrent.conf"), []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	command := []string{"qbittorrent-nox", "--profile=" + r.home, "--save-path=" + r.dir, "--skip-dialog=true"}
+	command := []string{
+		"qbittorrent-nox", "--profile=" + r.home, "--save-path=" + r.dir, "--skip-dialog=true",
+	}
 	if r.seed {
 		command = append(command, "--skip-hash-check")
 	}
@@ -105,7 +107,8 @@ func transmission(r clientRun) ([]string, error) {
 // missing returns a client of the scenario that is not installed; "" if there is none.
 func (s Scenario) missing() string {
 	for _, p := range s.Peers {
-		if probe := clients[p.Client].probe; probe != nil && exec.Command(probe[0], probe[1:]...).Run() != nil {
+		probe := clients[p.Client].probe
+		if probe != nil && exec.Command(probe[0], probe[1:]...).Run() != nil {
 			return p.Client
 		}
 	}
@@ -145,11 +148,13 @@ func (a *attempt) observe(ps *process, files []string) {
 		done = float64(payload) >= nearlyAll*float64(total) && same()
 		paths := []event.Path{{BytesRead: in}}
 		m := message{from: ps, said: &event.Progress{
-			Event: "progress", T: now.Sub(began).Seconds(), Total: total, Fetched: min(payload, total-1), Paths: paths,
+			Event: "progress", T: now.Sub(began).Seconds(), Total: total, Fetched: min(payload, total-1),
+			Paths: paths,
 		}}
 		if done {
 			m.said = &event.Done{
-				Event: "done", Seconds: time.Since(began).Seconds(), Bytes: total, Fetched: total, Paths: paths,
+				Event: "done", Seconds: time.Since(began).Seconds(), Bytes: total, Fetched: total,
+				Paths: paths,
 			}
 		}
 		var err error

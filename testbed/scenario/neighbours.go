@@ -61,7 +61,8 @@ func (s *Scenario) chooseNeighbours(how string, degree int) error {
 	return nil
 }
 
-// delays returns the least propagation delay from an AS to each AS that it reaches, over any links (Bellman-Ford).
+// delays returns the least propagation delay from an AS to each AS that it reaches, over any links
+// (Bellman-Ford).
 func delays(t testbed.Topology, from pathsel.IA) map[pathsel.IA]time.Duration {
 	least := map[pathsel.IA]time.Duration{from: 0}
 	for better := true; better; {

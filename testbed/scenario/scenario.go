@@ -243,7 +243,8 @@ func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 	return s, s.check()
 }
 
-// number sets the lines of links and peers, which variants and groups multiply, and reads the properties of links.
+// number sets the lines of links and peers, which variants and groups multiply, and reads the
+// properties of links.
 func (s *Scenario) number() (err error) {
 	for i := range s.Links {
 		s.Links[i].line = s.lines.item("links", i)

@@ -227,8 +227,8 @@ func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, ca
 	return 0, errors.New("compute the limit: too many cuts")
 }
 
-// nodesOf numbers the peers, below n. All seeds are node 0. Peers that reach each other without a link are
-// one node.
+// nodesOf numbers the peers, below n. All seeds are node 0. Peers that reach each other without a
+// link are one node.
 func nodesOf(ways []overlay, isSeed func(string) bool, receivers []string) (node map[string]int, n int) {
 	node, n = map[string]int{}, 1
 	add := func(peer string) {

@@ -22,7 +22,8 @@ func (h *fixtures) host(ctx context.Context, ia pathsel.IA) (*scionnet.Host, err
 		return host, nil
 	}
 	host, err := scionnet.Open(ctx, scionnet.Config{
-		ConfigDir: h.network.ConfigDir(ia), LocalIP: h.network.HostIP(ia), Logger: slog.New(slog.NewTextHandler(h.log, nil)),
+		ConfigDir: h.network.ConfigDir(ia), LocalIP: h.network.HostIP(ia),
+		Logger: slog.New(slog.NewTextHandler(h.log, nil)),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open a host in %s: %w", ia, err)
