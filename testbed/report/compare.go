@@ -323,7 +323,7 @@ func comparedFigure(r Compared) figure.Figure {
 	rows := []dots{{"first", first, r.first}, {"second", second, r.second}}
 	if r.Figure == "e" {
 		from := max(0, math.Floor(min(r.First.Min, r.Second.Min)*10-.5)/10)
-		return dotPlot{rows, "e, part of the limit", from, 1.02, map[string]float64{"limit": 1}}.draw(f, y)
+		return dotPlot{rows, "e, part of the limit", from, 1.02, []limit{{"limit", 1}}}.draw(f, y)
 	}
 	lo, hi := min(r.First.Min, r.Second.Min), max(r.First.Max, r.Second.Max)
 	room := max(.1*(hi-lo), .05*hi, .1)

@@ -160,7 +160,13 @@ type dotPlot struct {
 	rows     []dots
 	title    string
 	from, to float64
-	limits   map[string]float64 // values to compare with, by their names
+	limits   []limit // to compare with
+}
+
+// limit is a value with a name.
+type limit struct {
+	name  string
+	value float64
 }
 
 // draw draws a row for each: every run, the median and its confidence interval. It begins at y.
@@ -171,10 +177,11 @@ func (d dotPlot) draw(f figure.Figure, y float64) figure.Figure {
 		Y: figure.Scale{Max: 1, From: y + 22 + rowHeight*float64(len(d.rows)), To: y + 18},
 	}
 	f.Add(at.GridX(6)...)
-	for text, v := range d.limits {
-		l := figure.Segment(at.X.At(v), at.Y.To-2, at.X.At(v), at.Y.From, figure.Limit).Wide(1.5)
+	for _, limit := range d.limits {
+		x := at.X.At(limit.value)
+		l := figure.Segment(x, at.Y.To-2, x, at.Y.From, figure.Limit).Wide(1.5)
 		l.Dash = []float64{5, 3}
-		label := note(at.X.At(v), at.Y.To-7, text, figure.Limit)
+		label := note(x, at.Y.To-7, limit.name, figure.Limit)
 		label.Anchor = figure.Middle
 		f.Add(l, label)
 	}
@@ -214,13 +221,13 @@ func reachedFigure(s scenario.Scenario, vs []variant, of string) figure.Figure {
 	y := head(&f, "Part of the computed limit that was reached (e)", of, bound(vs))
 	rows, medians := dotsOf(vs, "e", func(e float64) string { return fmt.Sprintf("%.3f", e) })
 	f.Text = medians + "; 1 is the limit."
-	limits := map[string]float64{"limit": 1}
+	limits := []limit{{"limit", 1}}
 	from := 0.0
 	if lowest := slices.Min(append(allValues(rows), 1)); lowest > .5 {
 		from = math.Floor(lowest*10-.5) / 10
 	}
 	if want, ok := s.Expectation("e"); ok && want < .995 && want > from {
-		limits["expected"] = want
+		limits = append(limits, limit{"expected", want})
 	}
 	return dotPlot{rows, "e, part of the limit", from, 1.02, limits}.draw(f, y)
 }

@@ -306,6 +306,18 @@ func TestTablesAgreeWithSamples(t *testing.T) {
 	}
 }
 
+// The same runs give the same figure, byte by byte.
+func TestFiguresRepeat(t *testing.T) {
+	run := open(t, made{leechers: 1, runs: 1, about: "x"})
+	s := run.Scenarios[0]
+	first := reachedFigure(s, variantsOf(run, s), "x").Inline()
+	for range 20 {
+		if reachedFigure(s, variantsOf(run, s), "x").Inline() != first {
+			t.Fatal("the figure differs from the first one")
+		}
+	}
+}
+
 // An event ends with the change that undoes it, or with another of the same link.
 func TestSpans(t *testing.T) {
 	topology, err := testbed.ShippedTopology("two-paths")
