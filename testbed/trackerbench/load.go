@@ -65,29 +65,25 @@ func peer(n int) wire.Announce {
 
 // chooser chooses the peers to announce, until the job is done.
 type chooser struct {
-	job     Job
-	random  *rand.Rand
-	next    int // if once
-	step    int
-	until   time.Time
-	checked int
+	Job
+	random     *rand.Rand
+	next, step int // of a job that announces each peer once
+	until      time.Time
 }
 
 func (j Job) chooser(worker, workers int) *chooser {
 	random := rand.New(rand.NewPCG(1, uint64(worker)))
-	return &chooser{job: j, random: random, next: worker, step: workers, until: time.Now().Add(j.Time)}
+	return &chooser{Job: j, random: random, next: worker, step: workers, until: time.Now().Add(j.Time)}
 }
 
 func (c *chooser) peer() (n int, ok bool) {
-	if c.job.Once {
+	all := c.Swarms * perSwarm
+	if c.Once {
 		n = c.next
 		c.next += c.step
-		return n, n < c.job.Swarms*perSwarm
+		return n, n < all
 	}
-	if c.checked++; c.checked%16 == 0 && time.Now().After(c.until) {
-		c.until = time.Time{}
-	}
-	return c.random.IntN(c.job.Swarms * perSwarm), !c.until.IsZero()
+	return c.random.IntN(all), time.Now().Before(c.until)
 }
 
 // tally holds the response times of the answers in microseconds; four bytes each.

@@ -30,15 +30,19 @@ const answerPatience = 500 * time.Millisecond
 
 // flight holds the announces of one socket that are under way.
 type flight struct {
-	batch   *ipv4.PacketConn
-	id      uint64 // of the connection
-	tally   *tally
-	choose  *chooser
-	peers   []int // by place; the place is the transaction ID
-	sent    []time.Time
-	waiting []bool
-	free    []int
-	out     []ipv4.Message // one for each place
+	batch  *ipv4.PacketConn
+	id     uint64 // of the connection
+	tally  *tally
+	choose *chooser
+	places []place // by transaction ID
+	out    []ipv4.Message
+}
+
+// place has room for one announce.
+type place struct {
+	peer  int
+	taken bool
+	sent  time.Time // for the first time
 }
 
 // udpSocket keeps n announces under way on one socket.
@@ -50,29 +54,24 @@ func udpSocket(ctx context.Context, j Job, n int, choose *chooser, t *tally) err
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	_ = c.SetReadBuffer(4 << 20) // the system may grant less
-	f := &flight{batch: ipv4.NewPacketConn(c), id: id, tally: t, choose: choose}
-	f.peers, f.sent, f.waiting = make([]int, n), make([]time.Time, n), make([]bool, n)
+	f := &flight{
+		batch: ipv4.NewPacketConn(c), id: id, tally: t, choose: choose,
+		places: make([]place, n), out: make([]ipv4.Message, n),
+	}
 	in := make([]ipv4.Message, n)
 	for i := range n {
-		f.free = append(f.free, i)
 		in[i].Buffers = [][]byte{make([]byte, wire.MaxUDP)}
-		f.out = append(f.out, ipv4.Message{Buffers: make([][]byte, 1)})
+		f.out[i].Buffers = make([][]byte, 1)
 	}
-	for {
-		if err := f.send(); err != nil {
+	for silent := false; ; {
+		if underWay, err := f.send(silent); err != nil || !underWay {
 			return err
-		}
-		if len(f.free) == n {
-			return nil
 		}
 		if err := c.SetReadDeadline(time.Now().Add(answerPatience)); err != nil {
 			return err
 		}
 		got, err := f.batch.ReadBatch(in, 0)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if err := f.again(); err != nil {
-				return err
-			}
+		if silent = errors.Is(err, os.ErrDeadlineExceeded); silent {
 			continue
 		}
 		if err != nil {
@@ -84,58 +83,46 @@ func udpSocket(ctx context.Context, j Job, n int, choose *chooser, t *tally) err
 			if len(b) < 8 || wire.Action(binary.BigEndian.Uint32(b)) != wire.AnnounceUDP {
 				return fmt.Errorf("the tracker refuses: %q", b)
 			}
-			if i := int(binary.BigEndian.Uint32(b[4:])); i < n && f.waiting[i] {
-				f.tally.answered(now.Sub(f.sent[i]))
-				f.waiting[i] = false
-				f.free = append(f.free, i)
+			if i := int(binary.BigEndian.Uint32(b[4:])); i < n && f.places[i].taken {
+				f.tally.answered(now.Sub(f.places[i].sent))
+				f.places[i].taken = false
 			}
 		}
 	}
 }
 
-// send fills the window.
-func (f *flight) send() error {
-	f.out = f.out[:0]
-	now := time.Now()
-	for len(f.free) > 0 {
-		p, ok := f.choose.peer()
-		if !ok {
-			break
+// send fills all places and sends their announces. If the tracker is silent, it also sends the
+// announces under way again. It tells whether any announce is under way.
+func (f *flight) send(silent bool) (underWay bool, err error) {
+	ready, now := f.out[:0], time.Now()
+	for i := range f.places {
+		p := &f.places[i]
+		switch {
+		case !p.taken:
+			if p.peer, p.taken = f.choose.peer(); !p.taken {
+				continue
+			}
+			p.sent = now
+		case silent:
+			f.tally.lost++
+		default:
+			underWay = true
+			continue
 		}
-		i := f.free[len(f.free)-1]
-		f.free = f.free[:len(f.free)-1]
-		f.peers[i], f.sent[i], f.waiting[i] = p, now, true
-		f.add(i)
+		underWay = true
+		r := wire.UDPRequest{
+			Action: wire.AnnounceUDP, Connection: f.id, Transaction: uint32(i), Announce: peer(p.peer),
+		}
+		ready = ready[:len(ready)+1]
+		buffer := &ready[len(ready)-1].Buffers[0]
+		*buffer = r.Append((*buffer)[:0])
 	}
-	return f.flush()
-}
-
-func (f *flight) add(i int) {
-	r := wire.UDPRequest{Action: wire.AnnounceUDP, Connection: f.id, Transaction: uint32(i), Announce: peer(f.peers[i])}
-	k := len(f.out)
-	f.out = f.out[:k+1]
-	f.out[k].Buffers[0] = r.Append(f.out[k].Buffers[0][:0])
-}
-
-func (f *flight) flush() error {
-	for ready := f.out; len(ready) > 0; {
+	for len(ready) > 0 {
 		n, err := f.batch.WriteBatch(ready, 0)
 		if err != nil {
-			return err
+			return true, err
 		}
 		ready = ready[n:]
 	}
-	return nil
-}
-
-// again sends all announces that were not answered once more.
-func (f *flight) again() error {
-	f.out = f.out[:0]
-	for i, waiting := range f.waiting {
-		if waiting {
-			f.tally.lost++
-			f.add(i)
-		}
-	}
-	return f.flush()
+	return underWay, nil
 }
