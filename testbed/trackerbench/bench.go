@@ -3,11 +3,9 @@ package trackerbench
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,7 +59,7 @@ func (b Bench) start(ctx context.Context, scion string, args ...string) (*runnin
 		return nil, err
 	}
 	command := append([]string{b.Braid, "tracker", "--json", "--config", config}, args...)
-	listen := []string{"http://127.0.0.1:0", "udp://127.0.0.1:0", "stats://127.0.0.1:0"}
+	listen := []string{"http://127.0.0.1:0", "udp://127.0.0.1:0"}
 	if scion != "" {
 		command, listen = append(command, "--config-dir", scion), append(listen, "scion://"+bench.IA+",[127.0.0.1]:0")
 	}
@@ -150,14 +148,13 @@ const benchSwarms = 10_000
 // Measure puts a load on a tracker of its own, whose swarms are there before.
 func (b Bench) Measure(ctx context.Context, c Case, d time.Duration) (Row, error) {
 	as := filepath.Join(b.Dir, "as")
-	start := b.startOpentracker
-	if c.Tracker == "braid" {
-		if err := bench.OneAS(as, 1400); err != nil {
-			return Row{}, err
-		}
-		start = func(ctx context.Context) (*running, error) { return b.start(ctx, as) }
+	var t *running
+	err := bench.OneAS(as, 1400)
+	if err == nil && c.Tracker == "braid" {
+		t, err = b.start(ctx, as)
+	} else if err == nil {
+		t, err = b.startOpentracker(ctx)
 	}
-	t, err := start(ctx)
 	if err != nil {
 		return Row{}, err
 	}
@@ -176,18 +173,4 @@ func (b Bench) Measure(ctx context.Context, c Case, d time.Duration) (Row, error
 		Tracker: c.Tracker, Transport: c.Transport, Window: c.Window, Result: r, Rate: float64(r.Announces) / r.Seconds,
 		CPU: cpu, PerCPU: float64(r.Announces) / max(cpu, 0.01), TrackerCore: b.TrackerCore, GeneratorCore: b.GeneratorCore,
 	}, nil
-}
-
-// stats asks braid's tracker for its statistics.
-func (t *running) stats(ctx context.Context, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.addrs["stats"]+"/stats", nil)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	return json.NewDecoder(res.Body).Decode(into)
 }

@@ -40,14 +40,18 @@ func (b Bench) Memory(ctx context.Context, swarms int) (r MemoryResult, err erro
 		return r, err
 	}
 	grown := t.Usage().RSS - before
-	var s struct{ Totals struct{ Members, Swarms int } }
-	if err := t.stats(ctx, &s); err != nil {
+	counts, err := incomplete(t.addrs["udp"], swarms)
+	if err != nil {
 		return r, err
 	}
-	if s.Totals.Members != swarms*perSwarm {
-		return r, fmt.Errorf("the tracker knows %d of %d peers", s.Totals.Members, swarms*perSwarm)
+	known := 0
+	for _, n := range counts {
+		known += n
 	}
-	return MemoryResult{s.Totals.Members, s.Totals.Swarms, float64(grown) / float64(s.Totals.Members)}, nil
+	if known != swarms*perSwarm {
+		return r, fmt.Errorf("the tracker knows %d of %d peers", known, swarms*perSwarm)
+	}
+	return MemoryResult{known, swarms, float64(grown) / float64(known)}, nil
 }
 
 // SlowResult is how long clients wait while others do not finish their requests.
