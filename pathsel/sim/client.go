@@ -9,7 +9,6 @@ import (
 
 // Client is a simulated download with its own selector.
 type Client struct {
-	Name     string
 	Selector pathsel.Selector
 	MaxPaths int
 	// Peers and the paths to each of them.
@@ -22,8 +21,6 @@ type Client struct {
 	Hints pathsel.Hints
 	// Piece is the size in bytes of payload after which ClientResult.First is taken.
 	Piece float64
-	// Only, if set, hides all other paths from the selector. It makes a fixed set for comparison.
-	Only []pathsel.Fingerprint
 }
 
 // Event is a decision that was carried out, with its time since the start.
@@ -34,21 +31,17 @@ type Event struct {
 
 // ClientResult is the outcome of one client.
 type ClientResult struct {
-	Name string
 	// PerSecond is payload in bits per second, for each second.
 	PerSecond []float64
-	// Paths is the payload in bytes over each path-level peer.
-	Paths  map[pathsel.Key]float64
-	Events []Event
+	Events    []Event
 	// Waited is the total time in which the selector reported that no path was usable.
 	Waited time.Duration
 	// Done is when the download was complete; 0 if it was not.
 	Done time.Duration
 	// First is when as much payload as one piece had arrived; 0 if it had not.
 	First time.Duration
-	// Views are the views that the selector saw, if the scenario asked for them.
-	Views []pathsel.View
-	Last  pathsel.View
+	// Last is the last view that the selector saw.
+	Last pathsel.View
 }
 
 // Rate is the mean payload rate in bits per second between two times.
@@ -148,9 +141,6 @@ func (cl *client) tick(s *simulation, at time.Duration) {
 	}
 	plan := cl.Selector.Decide(view)
 	cl.memory = plan.Memory
-	if s.record {
-		cl.result.Views = append(cl.result.Views, view)
-	}
 	cl.result.Last = view
 	if plan.Waiting != "" {
 		cl.result.Waited += s.tick
@@ -165,9 +155,6 @@ func (cl *client) mapPaths() {
 	for n, paths := range cl.Peers {
 		peer := pathsel.PeerID('a' + rune(n))
 		for _, c := range pathsel.Map(peer, paths, len(paths)) {
-			if len(cl.Only) > 0 && !slices.Contains(cl.Only, c.Key.Path) {
-				continue
-			}
 			c.Hint = cl.Hints.Rank(c.Path)
 			cl.conns = append(cl.conns, &conn{c: c})
 		}

@@ -73,9 +73,9 @@ func TestCompareSelectors(t *testing.T) {
 				clients = append(clients, one("first", paths[2:3], 1))
 			}
 			out := Run(Scenario{Links: links, Clients: clients, Duration: length, Seed: 1})
-			part := out.Clients[0].Rate(0, length) / limit(sc.limit)
+			part := out[0].Rate(0, length) / limit(sc.limit)
 			if sc.name == rival {
-				part = out.Clients[1].Rate(0, length) / limit(15)
+				part = out[1].Rate(0, length) / limit(15)
 			}
 			got = append(got, part)
 			fmt.Fprintf(&table, "%10.3f", part)
@@ -143,17 +143,21 @@ func TestEveryPathIsTriedAgain(t *testing.T) {
 func TestRunsRepeat(t *testing.T) {
 	links, paths := sharedBottleneck(30, 15)
 	during(&links[4], 60*time.Second, 65*time.Second, Condition{Silent: true})
-	sc := Scenario{Links: links, Clients: []Client{one("adaptive", paths, 3)}, Duration: 3 * time.Minute, Seed: 5, Record: true}
-	a, b := Run(sc).Clients[0], Run(sc).Clients[0]
+	c := one("adaptive", paths, 3)
+	selector := &recorder{Selector: c.Selector}
+	sc := Scenario{Links: links, Clients: []Client{c}, Duration: 3 * time.Minute, Seed: 5}
+	a := Run(sc)[0]
+	sc.Clients[0].Selector = selector
+	b := Run(sc)[0]
 	if !slices.Equal(a.PerSecond, b.PerSecond) || !slices.Equal(a.Events, b.Events) {
 		t.Error("two runs of one scenario differ")
 	}
 	var steps []pathsel.Step
-	for _, v := range a.Views {
+	for _, v := range selector.views {
 		steps = append(steps, pathsel.Step{View: v})
 	}
 	var decisions []pathsel.Decision
-	for _, p := range pathsel.Replay(steps, sc.Clients[0].Selector) {
+	for _, p := range pathsel.Replay(steps, c.Selector) {
 		decisions = append(decisions, p.Decisions...)
 	}
 	if len(decisions) != len(a.Events) {

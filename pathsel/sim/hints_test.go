@@ -21,7 +21,7 @@ func TestHints(t *testing.T) {
 		for _, i := range hints {
 			c.Hints[paths[i].Dst] = append(c.Hints[paths[i].Dst], paths[i].Fingerprint)
 		}
-		return Run(Scenario{Links: links, Clients: []Client{c}, Duration: length, Seed: 1}).Clients[0]
+		return Run(Scenario{Links: links, Clients: []Client{c}, Duration: length, Seed: 1})[0]
 	}
 	none, good, lies := run(), run(8, 3), run(7, 4)
 	best := limit(30, 25)

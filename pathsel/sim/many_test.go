@@ -22,17 +22,16 @@ func silentAbout(paths []pathsel.Path) []pathsel.Path {
 // bestFixed returns the rate of the best set of n paths. It simulates all such sets.
 func bestFixed(links []Link, paths []pathsel.Path, n int) float64 {
 	best := 0.0
-	var set []pathsel.Fingerprint
+	var set []pathsel.Path
 	var choose func(from int)
 	choose = func(from int) {
 		if len(set) == n {
-			c := one("all", paths, n)
-			c.Only = set
-			best = max(best, Run(Scenario{Links: links, Clients: []Client{c}, Duration: 25 * time.Second, Seed: 1}).Clients[0].Rate(10*time.Second, 25*time.Second))
+			r := play("all", links, set, n, 25*time.Second)
+			best = max(best, r.Rate(10*time.Second, 25*time.Second))
 			return
 		}
 		for i := from; i < len(paths); i++ {
-			set = append(set, paths[i].Fingerprint)
+			set = append(set, paths[i])
 			choose(i + 1)
 			set = set[:len(set)-1]
 		}
@@ -81,8 +80,8 @@ func TestMorePathsThanPlaces(t *testing.T) {
 			atLeast(t, "from 3 to 20 minutes, of the best fixed set", r.Rate(3*steady, 20*steady)/best, 0.95)
 			atMost(t, "needless changes a minute", needless(r, 3*steady, 20*steady), 1)
 			tried := map[pathsel.Fingerprint]bool{}
-			for key, bytes := range r.Paths {
-				tried[key.Path] = tried[key.Path] || bytes > 0
+			for _, c := range r.Last.Candidates {
+				tried[c.Key.Path] = c.BytesRead > 0
 			}
 			for _, p := range tt.paths {
 				if !tried[p.Fingerprint] {
@@ -112,7 +111,7 @@ func crowd(selector string, places int, announce bool) (links []Link, clients []
 	}
 	for i := range 50 {
 		c := one(selector, paths, places)
-		c.Name, c.Seed = fmt.Sprint("client ", i), uint64(i)
+		c.Seed = uint64(i)
 		clients = append(clients, c)
 	}
 	return links, clients
@@ -134,7 +133,7 @@ func TestFiftyClientsAtOnce(t *testing.T) {
 				var total float64
 				var rates []float64
 				changes, most := 0.0, 0.0
-				for _, r := range out.Clients {
+				for _, r := range out {
 					rate := r.Rate(2*steady, end)
 					total += rate
 					rates = append(rates, rate)
@@ -150,7 +149,7 @@ func TestFiftyClientsAtOnce(t *testing.T) {
 				atMost(t, "needless changes a minute, mean", changes, 1)
 				atMost(t, "needless changes a minute, most", most, 1.5)
 				if t.Failed() {
-					story(t, out.Clients[0])
+					story(t, out[0])
 				}
 			}
 		})
@@ -178,8 +177,8 @@ func TestSeveralSeedersBehindOneAccessLink(t *testing.T) {
 		clients = append(clients, c)
 	}
 	out := Run(Scenario{Links: links, Clients: clients, Duration: end, Seed: 1})
-	atLeast(t, "of the access link", out.LinkRate[0]/40e6, 0.95)
-	for _, r := range out.Clients {
+	atLeast(t, "of the access link", carried(out, access, end)/40e6, 0.95)
+	for _, r := range out {
 		atLeast(t, "of the fair share", r.Rate(steady, end)/limit(20), 0.8)
 		for _, id := range []pathsel.PeerID{"a", "b", "c"} {
 			n := 0

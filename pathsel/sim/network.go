@@ -81,12 +81,10 @@ type link struct {
 	Link
 	now     Condition
 	next    int
-	cross   float64 // bytes of cross traffic in the queue
 	queued  float64 // bytes, cross traffic included
 	arrived float64 // in this step
 	accept  float64 // part of what arrived that fits
 	drain   float64 // part of the queue that leaves
-	sent    float64 // bytes in all, without cross traffic
 	downAt  time.Duration
 }
 
@@ -114,11 +112,10 @@ func (l *link) delay() float64 {
 // admit computes the part of this step's arrivals that fits, then the part of the queue that
 // leaves.
 func (l *link) admit(dt float64) {
-	cross := l.now.Cross / 8 * dt
-	arrived, out := l.arrived+cross, l.now.Rate/8*dt
+	arrived, out := l.arrived+l.now.Cross/8*dt, l.now.Rate/8*dt
 	if l.dead() {
 		l.accept, l.drain = 0, 1
-		l.cross, l.queued, l.arrived = 0, 0, 0
+		l.queued, l.arrived = 0, 0
 		return
 	}
 	free := max(0, l.Queue+out-l.queued)
@@ -127,13 +124,10 @@ func (l *link) admit(dt float64) {
 		l.accept = free / arrived
 	}
 	l.queued += arrived * l.accept
-	l.cross += cross * l.accept
 	l.drain = 1
 	if l.queued > out {
 		l.drain = out / l.queued
 	}
-	l.sent += (l.queued - l.cross) * l.drain
-	l.cross -= l.cross * l.drain
 	l.queued -= l.queued * l.drain
 	l.arrived = 0
 }

@@ -16,27 +16,17 @@ type Scenario struct {
 	Clients  []Client
 	Duration time.Duration
 	Seed     uint64
-	// Record keeps every view, for replay.
-	Record bool
 	// Tick is the time between two views of a client; 0 means 250 ms.
 	Tick time.Duration
-}
-
-// Result is the outcome of a scenario. LinkRate is the mean rate of each link in bits per second
-// over the whole run, without cross traffic.
-type Result struct {
-	Clients  []ClientResult
-	LinkRate []float64
 }
 
 // usualTick is the default of Scenario.Tick.
 const usualTick = 250 * time.Millisecond
 
 type simulation struct {
-	links  []*link
-	byEnd  map[pathsel.Interface]*link
-	record bool
-	tick   time.Duration
+	links []*link
+	byEnd map[pathsel.Interface]*link
+	tick  time.Duration
 }
 
 // route returns the links of a path, in the order in which data reaches the client.
@@ -53,9 +43,10 @@ func (s *simulation) route(p pathsel.Path) []*link {
 	return out
 }
 
-// Run simulates the scenario. It panics if a path uses an unknown link.
-func Run(sc Scenario) Result {
-	s := &simulation{byEnd: map[pathsel.Interface]*link{}, record: sc.Record, tick: cmp.Or(sc.Tick, usualTick)}
+// Run simulates the scenario, and returns the result of each client. It panics if a path uses an
+// unknown link.
+func Run(sc Scenario) []ClientResult {
+	s := &simulation{byEnd: map[pathsel.Interface]*link{}, tick: cmp.Or(sc.Tick, usualTick)}
 	for _, l := range sc.Links {
 		if l.Queue == 0 {
 			l.Queue = max(64*packet, l.Rate/8*0.1)
@@ -66,7 +57,7 @@ func Run(sc Scenario) Result {
 	}
 	var clients []*client
 	for _, c := range sc.Clients {
-		clients = append(clients, &client{Client: c, result: ClientResult{Name: c.Name, Paths: map[pathsel.Key]float64{}}})
+		clients = append(clients, &client{Client: c})
 	}
 	random := rand.New(rand.NewPCG(sc.Seed, 1))
 	step := stepFor(sc)
@@ -104,16 +95,10 @@ func Run(sc Scenario) Result {
 			cl.reached(at + step)
 		}
 	}
-	var out Result
+	var out []ClientResult
 	for _, cl := range clients {
 		cl.perSecond()
-		for _, c := range cl.conns {
-			cl.result.Paths[c.c.Key] = c.read()
-		}
-		out.Clients = append(out.Clients, cl.result)
-	}
-	for _, l := range s.links {
-		out.LinkRate = append(out.LinkRate, l.sent*8/sc.Duration.Seconds())
+		out = append(out, cl.result)
 	}
 	return out
 }

@@ -112,7 +112,7 @@ func (w *world) linksOf(paths ...[]pathsel.Path) []sim.Link {
 // leech simulates a download that has the network to itself.
 func (w *world) leech(c sim.Client, seed uint64) sim.ClientResult {
 	s := sim.Scenario{Links: w.linksOf(c.Peers...), Clients: []sim.Client{c}, Duration: length, Seed: seed, Tick: tick}
-	return sim.Run(s).Clients[0]
+	return sim.Run(s)[0]
 }
 
 // alone returns the rate of a download over that path only, in bits per second, in its first
@@ -121,7 +121,7 @@ func (w *world) alone(p pathsel.Path) float64 {
 	one := [][]pathsel.Path{{p}}
 	c := sim.Client{MaxPaths: 1, Peers: one, Selector: selector("first")}
 	s := sim.Scenario{Links: w.linksOf(one...), Clients: []sim.Client{c}, Duration: time.Minute, Seed: 1}
-	return sim.Run(s).Clients[0].Rate(0, time.Minute)
+	return sim.Run(s)[0].Rate(0, time.Minute)
 }
 
 func (w *world) number(ia pathsel.IA) int { return int(ia&0xfff) - 0x100 }
