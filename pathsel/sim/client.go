@@ -136,7 +136,7 @@ func (cl *client) tick(s *simulation, at time.Duration) {
 		view.Remaining = uint64(cl.Size - total)
 	}
 	for _, c := range cl.conns {
-		cl.update(s, c, at)
+		cl.update(c, at)
 		view.Candidates = append(view.Candidates, c.c)
 	}
 	plan := cl.Selector.Decide(view)
@@ -162,7 +162,7 @@ func (cl *client) mapPaths() {
 }
 
 // update updates a connection: handshakes, losses, counters.
-func (cl *client) update(s *simulation, c *conn, at time.Duration) {
+func (cl *client) update(c *conn, at time.Duration) {
 	now := epoch.Add(at)
 	wasSilent := c.c.Silent
 	c.c.Silent, c.c.Quiet = false, false
@@ -189,7 +189,7 @@ func (cl *client) update(s *simulation, c *conn, at time.Duration) {
 			c.c.Handshake, c.c.Failures, c.c.RetryAt = at-c.began, 0, time.Time{}
 			f.start(at)
 		case c.c.State.Carries():
-			c.c.Silent, c.c.Quiet = f.stalled(at), f.quiet(at)
+			c.c.Silent, c.c.Quiet = f.unanswered(at, 3), f.unanswered(at, 1)
 			if at-f.lastDelivery > idleTimeout {
 				cl.disconnect(c, pathsel.Failed, now)
 			} else if c.c.Silent && !wasSilent {
@@ -234,7 +234,10 @@ func (cl *client) carryOut(s *simulation, d pathsel.Decision, at time.Duration) 
 	c := cl.conns[n]
 	switch d.Action {
 	case pathsel.Open, pathsel.Probe, pathsel.Return:
-		next := map[pathsel.Action]pathsel.State{pathsel.Open: pathsel.Active, pathsel.Probe: pathsel.Probing, pathsel.Return: pathsel.Active}[d.Action]
+		next := pathsel.Active
+		if d.Action == pathsel.Probe {
+			next = pathsel.Probing
+		}
 		if c.c.State == pathsel.Parked || c.c.State.Carries() {
 			if !c.c.State.Carries() {
 				c.flow.start(at)

@@ -126,12 +126,8 @@ func (f *flow) move(at time.Duration, dt float64, random *rand.Rand) {
 	}
 }
 
-// stalled reports whether nothing arrived for three probe timeouts although data was in flight.
-func (f *flow) stalled(at time.Duration) bool { return f.unanswered(at, 3) }
-
-// quiet reports whether nothing arrived for one probe timeout.
-func (f *flow) quiet(at time.Duration) bool { return f.unanswered(at, 1) }
-
+// unanswered reports whether nothing arrived for that many probe timeouts although data was in
+// flight.
 func (f *flow) unanswered(at, ptos time.Duration) bool {
 	pto := time.Duration((1.5*f.base + 0.025) * float64(time.Second))
 	return f.running && at >= f.starts && at-f.lastDelivery > max(ptos*pto, 200*time.Millisecond)

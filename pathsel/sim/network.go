@@ -46,7 +46,6 @@ const (
 	packet = 1400.0 // bytes on a link
 	// PayloadShare is the part of a packet that is payload of the download.
 	PayloadShare = 0.9
-	day          = 24 * time.Hour
 )
 
 // epoch is when every simulation begins.

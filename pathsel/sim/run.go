@@ -24,7 +24,6 @@ type Scenario struct {
 const usualTick = 250 * time.Millisecond
 
 type simulation struct {
-	links []*link
 	byEnd map[pathsel.Interface]*link
 	tick  time.Duration
 }
@@ -47,12 +46,13 @@ func (s *simulation) route(p pathsel.Path) []*link {
 // unknown link.
 func Run(sc Scenario) []ClientResult {
 	s := &simulation{byEnd: map[pathsel.Interface]*link{}, tick: cmp.Or(sc.Tick, usualTick)}
+	var links []*link
 	for _, l := range sc.Links {
 		if l.Queue == 0 {
 			l.Queue = max(64*packet, l.Rate/8*0.1)
 		}
-		x := &link{Link: l, now: l.Condition, downAt: -day}
-		s.links = append(s.links, x)
+		x := &link{Link: l, now: l.Condition}
+		links = append(links, x)
 		s.byEnd[l.A], s.byEnd[l.B] = x, x
 	}
 	var clients []*client
@@ -63,7 +63,7 @@ func Run(sc Scenario) []ClientResult {
 	step := stepFor(sc)
 	dt := step.Seconds()
 	for at := time.Duration(0); at < sc.Duration; at += step {
-		for _, l := range s.links {
+		for _, l := range links {
 			l.advance(at)
 		}
 		if at%s.tick == 0 {
@@ -83,7 +83,7 @@ func Run(sc Scenario) []ClientResult {
 				}
 			}
 		}
-		for _, l := range s.links {
+		for _, l := range links {
 			l.admit(dt)
 		}
 		for _, cl := range clients {
