@@ -3,7 +3,6 @@
 package sim
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -59,12 +58,12 @@ type Result struct {
 	Table    float64 `json:"table"` // nodes in a table, mean
 }
 
+// node is an attacker or an honest node. An honest one that has ended has no core.
 type node struct {
-	core   *dht.Node // nil: an attacker, or gone
+	core   *dht.Node
 	addr   dht.Addr
-	id     dht.ID
 	attack bool
-	gone   bool
+	id     dht.ID
 	wakeAt time.Time
 	bytes  int
 }
@@ -126,13 +125,14 @@ type network struct {
 	nodes   []*node
 	live    []int32 // honest nodes that run
 	targets []dht.ID
+	wanted  []dht.Addr     // the peer of each torrent
 	keep    map[int32]bool // nodes that announce or search, and so are not replaced
 	count   bool           // load is counted
 
-	searches map[plannedSearch]*outcome
+	searches map[searcher]*outcome
 }
 
-type plannedSearch struct {
+type searcher struct {
 	node   int32
 	target dht.ID
 }
@@ -152,7 +152,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	}
 	w := &network{
 		cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 1)), now: time.Unix(1_000_000_000, 0),
-		keep: map[int32]bool{}, searches: map[plannedSearch]*outcome{},
+		keep: map[int32]bool{}, searches: map[searcher]*outcome{},
 	}
 	for range cfg.Torrents {
 		w.targets = append(w.targets, w.randomID())
@@ -163,12 +163,11 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 			return Result{}, ctx.Err()
 		}
 		e := w.queue.pop()
-		w.now = e.at
-		if e.do != nil {
+		if w.now = e.at; e.do != nil {
 			e.do()
-			continue
+		} else {
+			w.handle(e)
 		}
-		w.handle(e)
 	}
 	return w.result(), nil
 }
@@ -260,14 +259,11 @@ func (w *network) join(attack bool) {
 		Rand: rand.New(rand.NewPCG(w.cfg.Seed, uint64(i)+2)),
 	})
 	w.live = append(w.live, int32(i))
-	w.carry(int32(i), x.core.Bootstrap(w.now, w.addrs(boot)))
-}
-
-func (w *network) addrs(of []int32) (out []dht.Addr) {
-	for _, i := range of {
-		out = append(out, w.nodes[i].addr)
+	var known []dht.Addr
+	for _, b := range boot {
+		known = append(known, w.nodes[b].addr)
 	}
-	return out
+	w.carry(int32(i), x.core.Bootstrap(w.now, known))
 }
 
 func (w *network) someLive(n int) (out []int32) {
@@ -284,7 +280,7 @@ func (w *network) replace() {
 		if i := w.live[at]; !w.keep[i] {
 			w.live[at] = w.live[len(w.live)-1]
 			w.live = w.live[:len(w.live)-1]
-			w.nodes[i].gone, w.nodes[i].core = true, nil
+			w.nodes[i].core = nil
 			w.join(false)
 			return
 		}
@@ -301,41 +297,27 @@ func (w *network) announce(torrent int) {
 	t, out := x.core.Follow(w.now, w.targets[torrent], x.addr.Port)
 	w.carry(i, out)
 	w.carry(i, x.core.Hungry(w.now, t, false))
-	for s := range w.cfg.Searches {
-		if s%len(w.targets) == torrent { // what its searchers look for
-			w.searches[plannedSearch{int32(-1 - s), w.targets[torrent]}] = &outcome{want: x.addr}
-		}
-	}
+	w.wanted = append(w.wanted, x.addr)
 }
 
 func (w *network) search(torrent int) {
-	target := w.targets[torrent]
-	for s := range w.cfg.Searches {
-		plan := plannedSearch{int32(-1 - s), target}
-		o := w.searches[plan]
-		if o == nil {
-			continue
-		}
-		i := w.someLive(1)[0]
-		if _, busy := w.searches[plannedSearch{i, target}]; busy || w.nodes[i].addr == o.want {
-			i = w.someLive(1)[0]
-		}
-		delete(w.searches, plan)
-		w.keep[i] = true
-		o.start = w.now
-		w.searches[plannedSearch{i, target}] = o
-		w.carry(i, w.nodes[i].core.FindPeers(w.now, target, false))
-		return
+	target, want := w.targets[torrent], w.wanted[torrent]
+	i := w.someLive(1)[0]
+	if _, busy := w.searches[searcher{i, target}]; busy || w.nodes[i].addr == want {
+		i = w.someLive(1)[0]
 	}
+	w.keep[i] = true
+	w.searches[searcher{i, target}] = &outcome{want: want, start: w.now}
+	w.carry(i, w.nodes[i].core.FindPeers(w.now, target, false))
 }
 
 // handle delivers a message or wakes a node.
 func (w *network) handle(e event) {
 	x := w.nodes[e.to]
 	switch {
-	case x.gone:
 	case x.attack:
 		w.deceive(e)
+	case x.core == nil:
 	case e.from < 0:
 		if x.wakeAt.Equal(e.at) {
 			w.carry(e.to, x.core.Wake(w.now))
@@ -376,7 +358,7 @@ func (w *network) carry(i int32, out dht.Out) {
 		}
 	}
 	for _, e := range out.Events {
-		o := w.searches[plannedSearch{i, e.Target}]
+		o := w.searches[searcher{i, e.Target}]
 		switch {
 		case o == nil:
 		case e.Done != nil:
@@ -424,8 +406,8 @@ func sizeOf(m *dht.Message) int {
 
 func (w *network) result() Result {
 	var searches []Search
-	for s, o := range w.searches {
-		if s.node >= 0 && o.result != nil {
+	for _, o := range w.searches {
+		if o.result != nil {
 			searches = append(searches, Search{o.found, o.result.Hops, o.result.Queries})
 		}
 	}
@@ -483,6 +465,6 @@ func quantile(x []float64, q float64) float64 {
 	if len(x) == 0 {
 		return 0
 	}
-	slices.SortFunc(x, cmp.Compare[float64])
+	slices.Sort(x)
 	return x[min(len(x)-1, int(q*float64(len(x))))]
 }
