@@ -78,7 +78,7 @@ func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err erro
 	}
 	if b.Bool("testbed") {
 		if !b.IsSet("nodes") {
-			sizes = []int{dhtbench.DefaultPlan.Nodes}
+			sizes = []int{200}
 		}
 		net, end, err := b.openStar(ctx)
 		if err != nil {
@@ -86,9 +86,9 @@ func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err erro
 		}
 		defer func() { err = errors.Join(err, end()) }()
 		measure = func(c dhtbench.Case, n int) (dhtbench.Row, error) {
-			plan := dhtbench.DefaultPlan
-			plan.Nodes, plan.Seed = n, b.Uint64("seed")
-			return net.Measure(ctx, c, plan)
+			cfg := dhtbench.OnNetwork(n)
+			cfg.Seed = b.Uint64("seed")
+			return net.Measure(ctx, c, cfg)
 		}
 	}
 	table := b.rows("case\tnodes\tfound %\thops\tp95 hops\tp95 s\tqueries\tB/s\tp99 B/s\tseconds\t")

@@ -24,7 +24,7 @@ type Case struct {
 // Cases are the kinds of networks that are simulated.
 var Cases = []Case{
 	{"calm", "nodes stay, and all are honest", func(*sim.Config) {}},
-	{"churn", "a fifth of the nodes is replaced each minute", func(c *sim.Config) { c.Churn, c.Keeping = 0.2, 4*time.Minute }},
+	{"churn", "a fifth of the nodes is replaced each minute", func(c *sim.Config) { c.Churn = 0.2 }},
 	{"attack", "one AS has half of all nodes, with IDs of its choice next to the torrents", attack},
 	{"unlimited", "the same attack on nodes without limits by AS and without disjoint branches", func(c *sim.Config) {
 		attack(c)
@@ -51,6 +51,9 @@ func Measure(ctx context.Context, c Case, nodes int, seed uint64) (Row, error) {
 	cfg := sim.Default(nodes)
 	cfg.Seed = seed
 	c.change(&cfg)
+	if cfg.Churn > 0 {
+		cfg.Keeping = 4 * time.Minute
+	}
 	if nodes > 20_000 {
 		cfg.Joining, cfg.Settling, cfg.Keeping, cfg.Searching = time.Minute, time.Minute, 30*time.Second, 30*time.Second
 	}

@@ -23,19 +23,14 @@ type Network struct {
 	hosts []*scionnet.Host
 }
 
-// Plan is a measurement in such a network.
-type Plan struct {
-	Nodes, Torrents, Searches int
-	// Joining is the time in which the nodes start, Settling that until the first announcement. Each
-	// announcement is Keeping old when the searches begin, which takes Searching.
-	Joining, Settling, Keeping, Searching time.Duration
-	Seed                                  uint64
-}
-
-// DefaultPlan takes about two minutes.
-var DefaultPlan = Plan{
-	Nodes: 200, Torrents: 20, Searches: 200,
-	Joining: 30 * time.Second, Settling: 20 * time.Second, Keeping: 30 * time.Second, Searching: 40 * time.Second, Seed: 1,
+// OnNetwork is a run in such a network, which takes about two minutes. The number of ASes and their
+// round trips are the network's own.
+func OnNetwork(nodes int) sim.Config {
+	cfg := sim.Default(nodes)
+	cfg.Torrents, cfg.Searches = 20, 200
+	cfg.Joining, cfg.Settling = 30*time.Second, 20*time.Second
+	cfg.Keeping, cfg.Searching = 30*time.Second, 40*time.Second
+	return cfg
 }
 
 // Star is a topology of so many ASes around one in the middle. Round trips between them take rtt.
@@ -81,12 +76,11 @@ func (n *Network) Close() error {
 }
 
 // Measure runs nodes of that case, and searches.
-func (n *Network) Measure(ctx context.Context, c Case, p Plan) (Row, error) {
+func (n *Network) Measure(ctx context.Context, c Case, cfg sim.Config) (Row, error) {
 	began := time.Now()
-	cfg := sim.Default(p.Nodes)
 	c.change(&cfg)
-	w := &world{Network: n, plan: p, cfg: cfg, rand: rand.New(rand.NewPCG(p.Seed, 1)), keep: map[*node]bool{}}
-	for range p.Torrents {
+	w := &world{Network: n, cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 1)), keep: map[*node]bool{}}
+	for range cfg.Torrents {
 		var hash dht.ID
 		for i := range hash {
 			hash[i] = byte(w.rand.Uint32())
@@ -107,7 +101,6 @@ type node struct {
 // world is the nodes of one measurement. One goroutine uses it; searches have their own.
 type world struct {
 	*Network
-	plan      Plan
 	cfg       sim.Config
 	rand      *rand.Rand
 	targets   []dht.ID
@@ -118,10 +111,10 @@ type world struct {
 }
 
 func (w *world) run(ctx context.Context) (sim.Result, error) {
-	hostile := int(w.cfg.Attackers * float64(w.plan.Nodes))
-	for i := range w.plan.Nodes {
-		err := pause(ctx, w.plan.Joining/time.Duration(w.plan.Nodes))
-		if err == nil && (i+1)*hostile/w.plan.Nodes > i*hostile/w.plan.Nodes {
+	hostile := int(w.cfg.Attackers * float64(w.cfg.Nodes))
+	for i := range w.cfg.Nodes {
+		err := pause(ctx, w.cfg.Joining/time.Duration(w.cfg.Nodes))
+		if err == nil && (i+1)*hostile/w.cfg.Nodes > i*hostile/w.cfg.Nodes {
 			err = w.attack(ctx)
 		} else if err == nil {
 			err = w.join(ctx, i)
@@ -130,7 +123,7 @@ func (w *world) run(ctx context.Context) (sim.Result, error) {
 			return sim.Result{}, err
 		}
 	}
-	if err := w.age(ctx, w.plan.Settling); err != nil {
+	if err := w.age(ctx, w.cfg.Settling); err != nil {
 		return sim.Result{}, err
 	}
 	for i, hash := range w.targets {
@@ -142,11 +135,11 @@ func (w *world) run(ctx context.Context) (sim.Result, error) {
 		}
 		f.Hungry(false)
 	}
-	if err := w.age(ctx, w.plan.Keeping/2); err != nil {
+	if err := w.age(ctx, w.cfg.Keeping/2); err != nil {
 		return sim.Result{}, err
 	}
 	before, at := w.bytes(), time.Now()
-	if err := w.age(ctx, w.plan.Keeping/2); err != nil {
+	if err := w.age(ctx, w.cfg.Keeping/2); err != nil {
 		return sim.Result{}, err
 	}
 	after, seconds := w.bytes(), time.Since(at).Seconds()
@@ -155,7 +148,7 @@ func (w *world) run(ctx context.Context) (sim.Result, error) {
 		loads = append(loads, sim.NodeLoad{Bytes: float64(n-before[x]) / seconds, Table: x.Status()[0].Nodes})
 	}
 	searches, err := w.search(ctx)
-	return sim.Summarize(w.plan.Nodes, searches, loads), err
+	return sim.Summarize(w.cfg.Nodes, searches, loads), err
 }
 
 // bytes are those that each node has sent and received.
@@ -195,7 +188,7 @@ func (w *world) age(ctx context.Context, d time.Duration) error {
 	if w.cfg.Churn == 0 {
 		return pause(ctx, d)
 	}
-	gap := time.Duration(float64(time.Minute) / (w.cfg.Churn * float64(w.plan.Nodes)))
+	gap := time.Duration(float64(time.Minute) / (w.cfg.Churn * float64(w.cfg.Nodes)))
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		if err := errors.Join(pause(ctx, gap), w.replace(ctx)); err != nil {
 			return err
@@ -219,8 +212,8 @@ func (w *world) replace(ctx context.Context) error {
 
 // search has nodes search for the torrents' peers, and waits for all of them.
 func (w *world) search(ctx context.Context) ([]sim.Search, error) {
-	results := make([]sim.Search, w.plan.Searches)
-	failed := make([]error, w.plan.Searches)
+	results := make([]sim.Search, w.cfg.Searches)
+	failed := make([]error, w.cfg.Searches)
 	var all sync.WaitGroup
 	defer all.Wait()
 	for i := range results {
@@ -230,7 +223,7 @@ func (w *world) search(ctx context.Context) ([]sim.Search, error) {
 		}
 		w.keep[x] = true
 		all.Go(func() { results[i], failed[i] = find(ctx, x, w.targets[torrent], w.wanted[torrent]) })
-		if err := w.age(ctx, w.plan.Searching/time.Duration(w.plan.Searches)); err != nil {
+		if err := w.age(ctx, w.cfg.Searching/time.Duration(w.cfg.Searches)); err != nil {
 			return nil, err
 		}
 	}
@@ -295,7 +288,7 @@ func (w *world) attack(ctx context.Context) error {
 	}
 	w.attackers = append(w.attackers, a)
 	friends := slices.Clone(w.attackers)
-	a.worker.Go(func() { a.deceive(friends, w.plan.Torrents) })
+	a.worker.Go(func() { a.deceive(friends, w.cfg.Torrents) })
 	for range min(64, len(w.nodes)) {
 		m := &dht.Message{T: "attack", Query: dht.FindNode, ID: a.ID, Target: a.ID}
 		s.Send(m.Encode(), w.some().addr, false)

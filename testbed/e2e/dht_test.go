@@ -28,12 +28,11 @@ func TestDHTOnNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { net.Close() })
-	plan := dhtbench.Plan{
-		Nodes: 12, Torrents: 3, Searches: 9,
-		Joining: time.Second, Settling: time.Second, Keeping: time.Second, Searching: time.Second,
-	}
+	cfg := dhtbench.OnNetwork(12)
+	cfg.Torrents, cfg.Searches = 3, 9
+	cfg.Joining, cfg.Settling, cfg.Keeping, cfg.Searching = time.Second, time.Second, time.Second, time.Second
 	eventually(t, "searches that find all peers", func() bool { // where the machine is busy, messages get lost
-		r, err := net.Measure(t.Context(), dhtbench.Cases[0], plan)
+		r, err := net.Measure(t.Context(), dhtbench.Cases[0], cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
