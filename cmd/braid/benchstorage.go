@@ -99,7 +99,8 @@ func benchDownloads(ctx context.Context, b benchmark, sizes []int, runs int) err
 		sizes = []int{2000}
 	}
 	cfg := storagebench.Config{
-		Leech: b.worker("storage-leech"), Dir: b.dir, Runs: runs, Only: b.StringSlice("storage"), Progress: b.progress,
+		Braid: b.exe, Leech: b.worker("storage-leech"), Dir: b.dir,
+		Runs: runs, Only: b.StringSlice("storage"), Progress: b.progress,
 	}
 	for _, n := range sizes {
 		cfg.Sizes = append(cfg.Sizes, int64(n)<<20)

@@ -20,7 +20,6 @@ import (
 
 	"braid/client"
 	"braid/storage"
-	"braid/testbed"
 	"braid/testbed/bench"
 )
 
@@ -29,7 +28,8 @@ var Kinds = []string{"file", "mmap", "bolt", "engine-file", "engine-mmap", "engi
 
 // Config of a comparison.
 type Config struct {
-	// Leech is the command of a download; it calls [Leech].
+	// Braid is the program that seeds. Leech is the command of a download; it calls [Leech].
+	Braid string
 	Leech []string
 	// Dir must have room for the data twice. The caller makes and removes it.
 	Dir string
@@ -82,33 +82,22 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 }
 
 func compare(ctx context.Context, cfg Config, kinds []string, size int64, emit func(Row)) (err error) {
-	dir, err := os.MkdirTemp(cfg.Dir, "size-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	cfg.Progress(fmt.Sprintf("making a torrent of %d MB", size/1e6))
-	data, torrent := filepath.Join(dir, "data"), filepath.Join(dir, "data.torrent")
-	if err := testbed.RandomFile(data, [32]byte{7}, size); err != nil {
-		return err
-	}
-	c, err := client.Create(ctx, data, client.CreateOptions{})
+	payload, err := bench.MakePayload(ctx, cfg.Dir, size, 0)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(torrent, c.Torrent, 0o644); err != nil {
-		return err
-	}
-	peer, stop, err := seed(ctx, torrent, dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(payload.Dir)) }()
+	seeder, peer, err := payload.Seed(ctx, cfg.Braid, "--listen", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer seeder.Stop()
 	results := map[string][]result{}
 	for run := range cfg.Runs {
 		for _, kind := range kinds {
 			cfg.Progress(fmt.Sprintf("%d MB into %s, run %d of %d", size/1e6, kind, run+1, cfg.Runs))
-			j := job{Storage: kind, Torrent: torrent, Dir: filepath.Join(dir, "out"), Peer: peer}
+			j := job{kind, payload.Torrent, filepath.Join(payload.Dir, "out"), peer}
 			var r result
 			err := bench.Call(ctx, bench.AnyCore, j, &r, cfg.Leech...)
 			if err = errors.Join(err, os.RemoveAll(j.Dir)); err != nil {
@@ -121,28 +110,6 @@ func compare(ctx context.Context, cfg Config, kinds []string, size int64, emit f
 		emit(summary(kind, size, results[kind]))
 	}
 	return nil
-}
-
-// seed serves the data in this process.
-func seed(ctx context.Context, torrent, dir string) (peer string, stop func() error, err error) {
-	src, err := client.OpenSource(ctx, torrent)
-	if err != nil {
-		return "", nil, err
-	}
-	listen, err := client.ParseListen("127.0.0.1:0")
-	if err != nil {
-		return "", nil, err
-	}
-	s, err := client.New(ctx, client.Config{Listen: []client.Peer{listen}})
-	if err != nil {
-		return "", nil, err
-	}
-	store := storage.OpenVerified(dir, slog.New(slog.DiscardHandler))
-	stop = func() error { return errors.Join(s.Close(), store.Close()) }
-	if _, err := s.Add(src, store, client.Options{}); err != nil {
-		return "", nil, errors.Join(err, stop())
-	}
-	return s.Listening()[0].String(), stop, nil
 }
 
 func summary(kind string, size int64, results []result) Row {

@@ -47,6 +47,8 @@ type Config struct {
 	MTUs    []int
 	// Progress is called with what happens next.
 	Progress func(string)
+
+	payload bench.Payload // of downloads
 }
 
 // CPU is in seconds for each gigabyte (10^9 bytes) of data.
@@ -155,10 +157,9 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Case == caseAria2 })
 		cfg.Progress("without " + caseAria2 + ": " + err.Error())
 	}
-	var files payload
 	if slices.ContainsFunc(rows, func(r Row) bool { return isDownload(r.Case) }) {
 		var err error
-		if files, err = makePayload(ctx, cfg.Dir, 4*cfg.Bytes); err != nil {
+		if cfg.payload, err = bench.MakePayload(ctx, cfg.Dir, 4*cfg.Bytes, pieceLength); err != nil {
 			return err
 		}
 	}
@@ -189,7 +190,7 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 			cfg.Progress(fmt.Sprintf("run %d of %d: %s", run+1, cfg.Runs, r))
 			do := measure
 			if isDownload(r.Case) {
-				do = files.download
+				do = download
 			}
 			limited, cancel := context.WithTimeout(ctx, patience)
 			s, err := do(limited, cfg, r, places[r.place()])
