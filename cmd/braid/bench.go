@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -27,17 +26,19 @@ func benchCommand() *cli.Command {
 		Usage: "measure braid's parts on this machine",
 		Commands: []*cli.Command{
 			benchTransportCommand(), benchTrackerCommand(), benchKnowledgeCommand(), benchLinkCommand(), benchStorageCommand(), benchDHTCommand(),
-			benchWorker("transport-end", transportbench.End), benchWorker("tracker-load", trackerbench.Serve),
+			benchWorker("transport-end", transportbench.End), benchWorker("tracker-load", trackerbench.Generate),
 			benchWorker("storage-leech", storagebench.Leech),
 		},
 	}
 }
 
 // benchWorker is the command of a process that a benchmark starts.
-func benchWorker(name string, work func(context.Context, io.Reader, io.Writer) error) *cli.Command {
+func benchWorker[J any](
+	name string, work func(ctx context.Context, job J, report func(any) error) error,
+) *cli.Command {
 	return &cli.Command{Name: name, Hidden: true, Action: func(ctx context.Context, _ *cli.Command) error {
 		in, out := pipes()
-		return work(ctx, in, out)
+		return bench.Work(ctx, in, out, work)
 	}}
 }
 

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -121,32 +120,29 @@ func summary(kind string, size int64, results []result) Row {
 	}
 }
 
-// Leech is one download. It runs in a process of its own: it reads a job from in and writes the
-// result to out.
-func Leech(ctx context.Context, in io.Reader, out io.Writer) error {
-	return bench.Work(ctx, in, out, func(ctx context.Context, j job, tell func(any) error) error {
-		src, err := client.OpenSource(ctx, j.Torrent)
-		if err != nil {
-			return err
-		}
-		peer, err := client.ParsePeer(j.Peer)
-		if err != nil {
-			return err
-		}
-		if err := os.MkdirAll(j.Dir, 0o755); err != nil {
-			return err
-		}
-		meter, start := storage.StartMeter(), time.Now()
-		if err := download(ctx, src, peer, j); err != nil {
-			return err
-		}
-		r := result{Seconds: time.Since(start).Seconds(), Usage: meter.Stop(src.Layout.Length)}
-		// The session has verified every piece, but not that a backend has kept each in its place.
-		if err := compareData(ctx, src, j); err != nil {
-			return err
-		}
-		return tell(r)
-	})
+// Leech is one download. It runs in a process of its own; see [bench.Work].
+func Leech(ctx context.Context, j job, tell func(any) error) error {
+	src, err := client.OpenSource(ctx, j.Torrent)
+	if err != nil {
+		return err
+	}
+	peer, err := client.ParsePeer(j.Peer)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(j.Dir, 0o755); err != nil {
+		return err
+	}
+	meter, start := storage.StartMeter(), time.Now()
+	if err := download(ctx, src, peer, j); err != nil {
+		return err
+	}
+	r := result{Seconds: time.Since(start).Seconds(), Usage: meter.Stop(src.Layout.Length)}
+	// The session has verified every piece, but not that a backend has kept each in its place.
+	if err := compareData(ctx, src, j); err != nil {
+		return err
+	}
+	return tell(r)
 }
 
 func download(ctx context.Context, src client.Source, peer client.Peer, j job) (err error) {

@@ -18,7 +18,7 @@ import (
 // Bench runs trackers and generators in processes of their own.
 type Bench struct {
 	// Braid is the program whose command "tracker" is a tracker. Generator is the command of a
-	// generator; it calls [Serve].
+	// generator; it calls [Generate].
 	Braid     string
 	Generator []string
 	// Opentracker is the program to compare with; empty: none.

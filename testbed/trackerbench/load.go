@@ -14,13 +14,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
 
-	"braid/testbed/bench"
 	"braid/tracker/wire"
 )
 
@@ -129,14 +127,11 @@ func (j Job) Run(ctx context.Context) (Result, error) {
 	return Result{Seconds: time.Since(began).Seconds(), Announces: len(t.latencies), Lost: t.lost, P50: t.within(0.5), P99: t.within(0.99)}, nil
 }
 
-// Serve is a generator. It runs in a process of its own: it reads a job from in and writes its
-// result to out.
-func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	return bench.Work(ctx, in, out, func(ctx context.Context, j Job, report func(any) error) error {
-		r, err := j.Run(ctx)
-		if err != nil {
-			return err
-		}
-		return report(r)
-	})
+// Generate is a generator. It runs in a process of its own; see [bench.Work].
+func Generate(ctx context.Context, j Job, report func(any) error) error {
+	r, err := j.Run(ctx)
+	if err != nil {
+		return err
+	}
+	return report(r)
 }

@@ -73,7 +73,7 @@ func TestJobs(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			if err := Serve(t.Context(), bytes.NewReader(in), &out); err != nil {
+			if err := bench.Work(t.Context(), bytes.NewReader(in), &out, Generate); err != nil {
 				t.Fatal(err)
 			}
 			var r Result

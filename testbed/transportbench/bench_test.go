@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"braid/testbed/bench"
 )
 
 // asEnd is the first argument by which this test's program is one end of a transfer.
@@ -14,7 +16,7 @@ const asEnd = "be-one-end"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == asEnd {
-		if err := End(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := bench.Work(context.Background(), os.Stdin, os.Stdout, End); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

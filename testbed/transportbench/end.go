@@ -19,7 +19,6 @@ import (
 	"braid/scionnet"
 	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
-	"braid/testbed/bench"
 )
 
 // job tells one end of a transfer to send (the server) or to receive (the client) so many bytes.
@@ -45,32 +44,30 @@ type report struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// End is one end of a transfer. It runs in a process of its own: it reads a job from in and writes
-// reports to out.
-func End(ctx context.Context, in io.Reader, out io.Writer) error {
-	return bench.Work(ctx, in, out, func(ctx context.Context, j job, tell func(any) error) error {
-		ctx, cancel := context.WithTimeout(ctx, j.Timeout)
-		defer cancel()
-		conns, err := connect(ctx, j, func(a net.Addr) error { return tell(report{Ready: a.String()}) })
-		if err != nil {
-			return err
+// End is one end of a transfer. It runs in a process of its own; see [bench.Work].
+func End(ctx context.Context, j job, tell func(any) error) error {
+	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
+	defer cancel()
+	conns, err := connect(ctx, j, func(a net.Addr) error { return tell(report{Ready: a.String()}) })
+	if err != nil {
+		return err
+	}
+	cpu, start := cpuTime(), time.Now()
+	if err := move(conns, j); err != nil {
+		return err
+	}
+	done := report{CPU: cpuTime() - cpu, Seconds: time.Since(start).Seconds()}
+	if err := tell(done); err != nil || !j.serves() {
+		return err
+	}
+	// The client may still need repetitions of the last packets; the benchmark ends this
+	// process. Raw datagrams are not repeated, so more of them replace those that were lost.
+	if j.Case == "raw" {
+		for send(conns[0], block) == nil {
 		}
-		cpu, start := cpuTime(), time.Now()
-		if err := move(conns, j); err != nil {
-			return err
-		}
-		if err := tell(report{CPU: cpuTime() - cpu, Seconds: time.Since(start).Seconds()}); err != nil || !j.serves() {
-			return err
-		}
-		// The client may still need repetitions of the last packets; the benchmark ends this
-		// process. Raw datagrams are not repeated, so more of them replace those that were lost.
-		if j.Case == "raw" {
-			for send(conns[0], block) == nil {
-			}
-		}
-		<-ctx.Done()
-		return nil
-	})
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // move sends or receives, an equal share on each connection.
