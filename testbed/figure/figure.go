@@ -22,7 +22,7 @@ type Figure struct {
 	// for people who cannot see it.
 	Name, Title, Text string
 	W, H              float64
-	Marks             []Mark
+	Marks             []Mark // see Add
 	Data              Data
 }
 
@@ -62,7 +62,6 @@ type Shape int
 // Shapes of marks.
 const (
 	Line  Shape = iota // through all points
-	Area               // a filled polygon
 	Rect               // between two corners
 	Dot                // a disc of radius Size around the first point
 	Label              // text at the first point
@@ -74,7 +73,7 @@ type Mark struct {
 	Points []Point
 	Ink    Ink
 	// Width and Dash are of a line. Size is the radius of a disc, or the height of a label's
-	// letters (0: 12).
+	// letters.
 	Width float64
 	Dash  []float64
 	Size  float64
@@ -100,8 +99,15 @@ const (
 	End
 )
 
-// Add draws marks on top of the earlier ones.
-func (f *Figure) Add(m ...Mark) { f.Marks = append(f.Marks, m...) }
+// Add draws marks on top of the earlier ones. A mark without points is not visible, so it is left
+// out.
+func (f *Figure) Add(marks ...Mark) {
+	for _, m := range marks {
+		if len(m.Points) > 0 {
+			f.Marks = append(f.Marks, m)
+		}
+	}
+}
 
 // Segment is a straight line, one pixel wide.
 func Segment(x1, y1, x2, y2 float64, ink Ink) Mark {

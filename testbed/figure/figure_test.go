@@ -20,7 +20,7 @@ const hostile = "</text><script>alert(1)</script>\"'&\x00\x1b\xff]]>"
 func sample() Figure {
 	f := Figure{Name: "a/../b " + hostile, Title: hostile, Text: hostile, W: 200, H: 100}
 	f.Add(Segment(0, 0, 200, 100, Text), Box(10, 10, 50, 20, Series), Disc(100, 50, 8, Bad), Words(5, 90, hostile, Muted, Middle))
-	f.Add(Mark{Shape: Area, Points: []Point{{0, 0}, {10, 0}, {10, 10}}, Ink: Good, Opacity: .5, Tip: hostile}, Mark{Shape: Line})
+	f.Add(Mark{Shape: Rect, Points: []Point{{10, 10}, {0, 0}}, Ink: Good, Opacity: .5, Tip: hostile}, Mark{Shape: Line})
 	f.Marks[0].Dash = []float64{3, 3}
 	return f
 }
@@ -44,7 +44,7 @@ func TestSVG(t *testing.T) {
 			count[e.Name.Local]++
 		}
 	}
-	for name, want := range map[string]int{"svg": 1, "polyline": 1, "polygon": 1, "rect": 2, "circle": 1, "text": 1, "title": 2, "desc": 1, "style": 1, "script": 0} {
+	for name, want := range map[string]int{"svg": 1, "polyline": 1, "rect": 3, "circle": 1, "text": 1, "title": 2, "desc": 1, "style": 1, "script": 0} {
 		if count[name] != want {
 			t.Errorf("%d of %s, want %d", count[name], name, want)
 		}
@@ -74,8 +74,7 @@ func TestPNG(t *testing.T) {
 		ink  Ink
 	}{{40, 40, Series}, {200, 100, Bad}, {390, 20, Paper}} {
 		r, g, bl, _ := img.At(tt.x, tt.y).RGBA()
-		wr, wg, wb, _ := tt.ink.color().RGBA()
-		if r>>8 != wr>>8 || g>>8 != wg>>8 || bl>>8 != wb>>8 {
+		if wr, wg, wb := tt.ink.rgb(); int(r>>8) != wr || int(g>>8) != wg || int(bl>>8) != wb {
 			t.Errorf("at %d, %d: %v, want ink %d", tt.x, tt.y, img.At(tt.x, tt.y), tt.ink)
 		}
 	}

@@ -2,7 +2,6 @@ package figure
 
 import (
 	"fmt"
-	"image/color"
 	"strings"
 )
 
@@ -47,11 +46,6 @@ var (
 		"#58b4f0", "#ff9248", "#2fd3a0", "#dd92c4", "#93d3ff", "#e0bb4a", "#b9bec4",
 	}
 )
-
-func (i Ink) color() color.Color {
-	r, g, b := i.rgb()
-	return color.NRGBA{uint8(r), uint8(g), uint8(b), 255}
-}
 
 // rgb returns red, green and blue of the ink on light paper, 0 to 255.
 func (i Ink) rgb() (r, g, b int) {

@@ -39,9 +39,6 @@ func (f Figure) PDF(w io.Writer) error {
 }
 
 func (m Mark) print(p *fpdf.Fpdf) {
-	if len(m.Points) == 0 {
-		return
-	}
 	at := make([]fpdf.PointType, len(m.Points))
 	for i, x := range m.Points {
 		at[i] = fpdf.PointType{X: x.X * pointsPerPixel, Y: x.Y * pointsPerPixel}
@@ -64,10 +61,9 @@ func (m Mark) print(p *fpdf.Fpdf) {
 			p.LineTo(x.X, x.Y)
 		}
 		p.DrawPath("D")
-	case Area:
-		p.Polygon(at, "F")
 	case Rect:
-		p.Rect(min(at[0].X, at[1].X), min(at[0].Y, at[1].Y), abs(at[1].X-at[0].X), abs(at[1].Y-at[0].Y), "F")
+		x, y, w, h := rect(Point(at[0]), Point(at[1]))
+		p.Rect(x, y, w, h, "F")
 	case Dot:
 		p.Circle(at[0].X, at[0].Y, m.Size*pointsPerPixel, "F")
 	case Label:
@@ -76,7 +72,7 @@ func (m Mark) print(p *fpdf.Fpdf) {
 			style = "B"
 		}
 		text := printable(m.Text)
-		p.SetFont(pdfFont, style, m.size()*pointsPerPixel)
+		p.SetFont(pdfFont, style, m.Size*pointsPerPixel)
 		p.Text(at[0].X-p.GetStringWidth(text)*float64(m.Anchor)/2, at[0].Y, text)
 	}
 }

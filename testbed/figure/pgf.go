@@ -33,23 +33,16 @@ func (f Figure) pgfPoint(p Point) string {
 func pgfLength(pixels float64) string { return num(pixels*pointsPerPixel) + "bp" }
 
 func (m Mark) pgf(b *strings.Builder, f Figure) {
-	if len(m.Points) == 0 {
-		return
-	}
 	fmt.Fprintf(b, "\\begin{pgfscope}\\pgfsetcolor{ink%d}", m.Ink)
 	if o := m.opacity(); o < 1 {
 		fmt.Fprintf(b, "\\pgfsetfillopacity{%s}\\pgfsetstrokeopacity{%s}", num(o), num(o))
 	}
 	p := m.Points[0]
 	switch m.Shape {
-	case Line, Area:
+	case Line:
 		fmt.Fprintf(b, "\\pgfpathmoveto{%s}", f.pgfPoint(p))
 		for _, x := range m.Points[1:] {
 			fmt.Fprintf(b, "\\pgfpathlineto{%s}\n", f.pgfPoint(x)) // LaTeX does not read very long lines
-		}
-		if m.Shape == Area {
-			b.WriteString("\\pgfpathclose\\pgfusepath{fill}")
-			break
 		}
 		if len(m.Dash) > 0 {
 			b.WriteString("\\pgfsetdash{")
@@ -68,7 +61,7 @@ func (m Mark) pgf(b *strings.Builder, f Figure) {
 		if m.Bold {
 			bold = "\\bfseries "
 		}
-		size := pgfLength(m.size())
+		size := pgfLength(m.Size)
 		fmt.Fprintf(b, "\\pgftext[%s,base,at={%s}]{\\fontsize{%s}{%s}\\selectfont %s%s}",
 			[...]string{"left", "", "right"}[m.Anchor], f.pgfPoint(p), size, size, bold, latex(m.Text))
 	}

@@ -18,7 +18,7 @@ import (
 func (f Figure) PNG(w io.Writer) error {
 	const scale = 2
 	c := gg.NewContext(int(math.Ceil(f.W*scale)), int(math.Ceil(f.H*scale)))
-	c.SetColor(Paper.color())
+	c.SetRGB255(Paper.rgb())
 	c.Clear()
 	c.SetLineJoinRound()
 	c.SetLineCapButt()
@@ -31,9 +31,6 @@ func (f Figure) PNG(w io.Writer) error {
 }
 
 func (m Mark) paint(c *gg.Context, scale float64) error {
-	if len(m.Points) == 0 {
-		return nil
-	}
 	r, g, b := m.Ink.rgb()
 	c.SetRGBA(float64(r)/0xff, float64(g)/0xff, float64(b)/0xff, m.opacity())
 	p := m.Points[0]
@@ -45,21 +42,20 @@ func (m Mark) paint(c *gg.Context, scale float64) error {
 		}
 		c.SetDash(dash...)
 		c.SetLineWidth(m.Width * scale)
-		outline(c, m.Points, scale)
+		c.NewSubPath()
+		for _, p := range m.Points {
+			c.LineTo(p.X*scale, p.Y*scale)
+		}
 		c.Stroke()
-	case Area:
-		outline(c, m.Points, scale)
-		c.ClosePath()
-		c.Fill()
 	case Rect:
-		q := m.Points[1]
-		c.DrawRectangle(min(p.X, q.X)*scale, min(p.Y, q.Y)*scale, abs(q.X-p.X)*scale, abs(q.Y-p.Y)*scale)
+		x, y, w, h := rect(p, m.Points[1])
+		c.DrawRectangle(x*scale, y*scale, w*scale, h*scale)
 		c.Fill()
 	case Dot:
 		c.DrawCircle(p.X*scale, p.Y*scale, m.Size*scale)
 		c.Fill()
 	case Label:
-		face, err := faceOf(m.Bold, m.size()*scale)
+		face, err := faceOf(m.Bold, m.Size*scale)
 		if err != nil {
 			return err
 		}
@@ -68,13 +64,6 @@ func (m Mark) paint(c *gg.Context, scale float64) error {
 		c.DrawString(m.Text, p.X*scale-width*float64(m.Anchor)/2, p.Y*scale)
 	}
 	return nil
-}
-
-func outline(c *gg.Context, points []Point, scale float64) {
-	c.NewSubPath()
-	for _, p := range points {
-		c.LineTo(p.X*scale, p.Y*scale)
-	}
 }
 
 // TextWidth returns the width of a text.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -33,9 +34,6 @@ func (f Figure) svg(style string) string {
 }
 
 func (m Mark) svg(b *strings.Builder) {
-	if len(m.Points) == 0 {
-		return
-	}
 	tip := ""
 	if m.Tip != "" {
 		tip = "<title>" + escape(m.Tip) + "</title>"
@@ -48,16 +46,14 @@ func (m Mark) svg(b *strings.Builder) {
 	switch m.Shape {
 	case Line:
 		if len(m.Dash) > 0 {
-			fmt.Fprintf(&more, " stroke-dasharray=\"%s\"", nums(m.Dash))
+			fmt.Fprintf(&more, " stroke-dasharray=\"%s\"", join(m.Dash, num))
 		}
 		fmt.Fprintf(b, "<polyline class=\"s%d\" fill=\"none\" stroke-width=\"%s\" stroke-linejoin=\"round\" points=\"%s\"%s>%s</polyline>\n",
-			m.Ink, num(m.Width), points(m.Points), &more, tip)
-	case Area:
-		fmt.Fprintf(b, "<polygon class=\"f%d\" points=\"%s\"%s>%s</polygon>\n", m.Ink, points(m.Points), &more, tip)
+			m.Ink, num(m.Width), join(m.Points, Point.String), &more, tip)
 	case Rect:
-		q := m.Points[1]
+		x, y, w, h := rect(p, m.Points[1])
 		fmt.Fprintf(b, "<rect class=\"f%d\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"%s>%s</rect>\n",
-			m.Ink, num(min(p.X, q.X)), num(min(p.Y, q.Y)), num(abs(q.X-p.X)), num(abs(q.Y-p.Y)), &more, tip)
+			m.Ink, num(x), num(y), num(w), num(h), &more, tip)
 	case Dot:
 		fmt.Fprintf(b, "<circle class=\"f%d\" cx=\"%s\" cy=\"%s\" r=\"%s\"%s>%s</circle>\n", m.Ink, num(p.X), num(p.Y), num(m.Size), &more, tip)
 	case Label:
@@ -65,15 +61,8 @@ func (m Mark) svg(b *strings.Builder) {
 			more.WriteString(" font-weight=\"bold\"")
 		}
 		fmt.Fprintf(b, "<text class=\"f%d\" x=\"%s\" y=\"%s\" font-size=\"%s\" text-anchor=\"%s\"%s>%s%s</text>\n",
-			m.Ink, num(p.X), num(p.Y), num(m.size()), [...]string{"start", "middle", "end"}[m.Anchor], &more, tip, escape(m.Text))
+			m.Ink, num(p.X), num(p.Y), num(m.Size), [...]string{"start", "middle", "end"}[m.Anchor], &more, tip, escape(m.Text))
 	}
-}
-
-func (m Mark) size() float64 {
-	if m.Size > 0 {
-		return m.Size
-	}
-	return TextSize
 }
 
 func (m Mark) opacity() float64 {
@@ -83,24 +72,21 @@ func (m Mark) opacity() float64 {
 	return 1
 }
 
-func points(p []Point) string {
-	var b strings.Builder
-	for i, x := range p {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(num(x.X) + "," + num(x.Y))
-	}
-	return b.String()
+// rect returns the upper left corner, the width and the height of a rectangle.
+func rect(p, q Point) (x, y, w, h float64) {
+	return min(p.X, q.X), min(p.Y, q.Y), math.Abs(q.X - p.X), math.Abs(q.Y - p.Y)
 }
 
-func nums(v []float64) string {
-	var s []string
-	for _, x := range v {
-		s = append(s, num(x))
+// join writes values, with spaces between them.
+func join[T any](values []T, write func(T) string) string {
+	var texts []string
+	for _, v := range values {
+		texts = append(texts, write(v))
 	}
-	return strings.Join(s, " ")
+	return strings.Join(texts, " ")
 }
+
+func (p Point) String() string { return num(p.X) + "," + num(p.Y) }
 
 // num writes a length. It rounds to a hundredth of a pixel, which nobody sees.
 func num(v float64) string {
@@ -134,5 +120,3 @@ func slug(s string) string {
 
 // File returns the name of the figure's files, without an ending.
 func (f Figure) File() string { return slug(f.Name) }
-
-func abs(v float64) float64 { return max(v, -v) }
