@@ -193,33 +193,34 @@ func (c Comparison) Table(w io.Writer) error {
 	for _, m := range c.Missing {
 		fmt.Fprintf(w, "%s.\n", m)
 	}
-	for rows := c.Rows; len(rows) > 0; {
-		n := group(rows)
+	for _, rows := range c.groups() {
 		fmt.Fprintf(w, "\n%s, %s\n", rows[0].Scenario, rows[0].Variant)
 		for _, why := range rows[0].Why {
 			fmt.Fprintf(w, "  Not comparable: %s.\n", why)
 		}
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "  figure\tfirst, median [95 % CI]\tsecond\tdifference\tp\t")
-		for _, r := range rows[:n] {
+		for _, r := range rows {
 			fmt.Fprintf(t, "  %s\n", strings.Join(r.cells(), "\t"))
 		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		rows = rows[n:]
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", c.Explained())
 	return err
 }
 
-// group returns how many rows belong to the scenario and variant of the first.
-func group(rows []Compared) int {
-	n := slices.IndexFunc(rows, func(r Compared) bool { return r.Scenario != rows[0].Scenario || r.Variant != rows[0].Variant })
-	if n < 0 {
-		return len(rows)
+// groups are the rows of each scenario and variant, which follow each other.
+func (c Comparison) groups() (groups [][]Compared) {
+	for i, r := range c.Rows {
+		if i == 0 || r.Scenario != c.Rows[i-1].Scenario || r.Variant != c.Rows[i-1].Variant {
+			groups = append(groups, nil)
+		}
+		last := &groups[len(groups)-1]
+		*last = append(*last, r)
 	}
-	return n
+	return groups
 }
 
 // cells returns figure, first, second, difference, p and verdict.
@@ -265,10 +266,8 @@ func (c Comparison) Make(dir string) (Made, error) {
 			p.Summary.Rows = append(p.Summary.Rows, append(cells(r.Scenario, r.Variant), cells(r.cells()...)...))
 		}
 	}
-	for rows := c.Rows; len(rows) > 0; {
-		n := group(rows)
-		p.Sections = append(p.Sections, comparedSection(rows[:n]))
-		rows = rows[n:]
+	for _, rows := range c.groups() {
+		p.Sections = append(p.Sections, comparedSection(rows))
 	}
 	m := Made{Dir: dir, HTML: filepath.Join(dir, "index.html"), Markdown: filepath.Join(dir, "tables.md")}
 	return m, p.write(&m)

@@ -2,9 +2,9 @@ package report
 
 import (
 	"errors"
-	"math"
 
 	"github.com/aclements/go-moremath/stats"
+	"gonum.org/v1/gonum/stat/combin"
 )
 
 // Verdict says whether two sides differ in a figure.
@@ -46,11 +46,5 @@ func compareSamples(a, b []float64) (p float64, v Verdict) {
 
 // leastP returns p for two sides that do not overlap at all.
 func leastP(n, m int) float64 {
-	if n == 0 || m == 0 {
-		return 1
-	}
-	a, _ := math.Lgamma(float64(n + 1))
-	b, _ := math.Lgamma(float64(m + 1))
-	c, _ := math.Lgamma(float64(n + m + 1))
-	return min(1, 2*math.Exp(a+b-c))
+	return 2 / combin.GeneralizedBinomial(float64(n+m), float64(n))
 }
