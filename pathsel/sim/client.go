@@ -54,18 +54,6 @@ func (r ClientResult) Rate(from, to time.Duration) float64 {
 	return sum / float64(b-a)
 }
 
-// Changes counts decisions of these kinds between two times.
-func (r ClientResult) Changes(from, to time.Duration, actions ...pathsel.Action) (n int) {
-	for _, e := range r.Events {
-		for _, a := range actions {
-			if e.Action == a && e.At >= from && e.At < to {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // conn is one path-level peer of a client.
 type conn struct {
 	c     pathsel.Candidate

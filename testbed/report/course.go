@@ -9,6 +9,7 @@ import (
 
 	"braid/pathsel"
 	"braid/testbed"
+	"braid/testbed/figure"
 	"braid/testbed/scenario"
 )
 
@@ -24,8 +25,7 @@ type course struct {
 
 type leecher struct {
 	*scenario.Leecher
-	paths   []*path // in the order of their interfaces
-	choices []choice
+	paths []*path // in the order of their interfaces
 }
 
 type path struct {
@@ -37,9 +37,13 @@ type path struct {
 	exits []exit
 }
 
-type choice struct {
-	scenario.Choice
-	path *path
+// courseOf reads a run of a scenario.
+func courseOf(run scenario.RunDir, r scenario.Result, scale string) (*course, error) {
+	record, err := run.Record(r)
+	if err != nil {
+		return nil, err
+	}
+	return newCourse(record, r, fmt.Sprintf("%s, %s, run %d", scale, r.Variant, r.Run)), nil
 }
 
 // newCourse names the paths. A path has the same name in all runs of a scenario, as far as the same
@@ -49,11 +53,9 @@ func newCourse(r *scenario.Record, res scenario.Result, of string) *course {
 	c.spans = spansOf(r.Events, r.Scenario.Network(), c.names)
 	for _, x := range r.Leechers {
 		l := &leecher{Leecher: x}
-		known := map[*scenario.Path]*path{}
 		for _, p := range x.Paths {
 			q := &path{Path: p, via: c.names.via(p), got: p.Read.At(r.End)}
 			q.stays, q.exits = staysOf(x.Choices, p, r.End)
-			known[p] = q
 			chosen := slices.ContainsFunc(x.Choices, func(c scenario.Choice) bool { return c.Path == p })
 			if _, read := p.Read.Last(); read > 0 || chosen { // else it would be a line of noise
 				l.paths = append(l.paths, q)
@@ -65,12 +67,13 @@ func newCourse(r *scenario.Record, res scenario.Result, of string) *course {
 		for i, q := range l.paths {
 			q.name = fmt.Sprint("path ", i+1)
 		}
-		for _, x := range x.Choices {
-			l.choices = append(l.choices, choice{x, known[x.Path]})
-		}
 		c.leechers = append(c.leechers, l)
 	}
 	return c
+}
+
+func (c *course) figures() []figure.Figure {
+	return []figure.Figure{c.ratesFigure(), c.timelineFigure(), c.networkFigure(), c.cpuFigure()}
 }
 
 // from returns the beginning of what is drawn, to its end.

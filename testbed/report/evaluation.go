@@ -310,7 +310,7 @@ func (b *block) figures(run scenario.RunDir, s scenario.Scenario, vs []variant, 
 			if i < 0 {
 				continue
 			}
-			if f, err = runFigure(run, s, medianRun(vs[i].results), kind, of); err != nil {
+			if f, err = runFigure(run, medianRun(vs[i].results), kind, of); err != nil {
 				return nil, err
 			}
 			f.Name = kind + "-" + name
@@ -329,17 +329,17 @@ func (b *block) figures(run scenario.RunDir, s scenario.Scenario, vs []variant, 
 }
 
 // runFigure draws one run.
-func runFigure(run scenario.RunDir, s scenario.Scenario, r scenario.Result, kind, of string) (figure.Figure, error) {
-	rs, err := buildRun(run, s, r, "", of)
+func runFigure(run scenario.RunDir, r scenario.Result, kind, of string) (figure.Figure, error) {
+	c, err := courseOf(run, r, of)
 	if errors.Is(err, fs.ErrNotExist) {
 		return figure.Figure{}, fmt.Errorf("the samples of %s, run %d, are gone: %w", r.Variant, r.Run, err)
 	}
 	if err != nil {
 		return figure.Figure{}, err
 	}
-	for _, f := range rs.Figures {
-		if strings.HasSuffix(f.Name, "-"+kind) {
-			return f.Figure, nil
+	for _, f := range c.figures() {
+		if f.Name == kind {
+			return f, nil
 		}
 	}
 	return figure.Figure{}, fmt.Errorf("draw: there is no figure %q of a run", kind)

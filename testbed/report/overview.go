@@ -118,8 +118,10 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 
 // tStar returns the median of T* over all runs, if there is one.
 func tStar(vs []variant) (float64, bool) {
-	rows, _ := dotsOf(vs, "t-star", value)
-	all := allValues(rows)
+	var all []float64
+	for _, v := range vs {
+		all = append(all, valuesOf(v.results, v.summary, "t-star")...)
+	}
 	if len(all) == 0 {
 		return 0, false
 	}

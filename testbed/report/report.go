@@ -197,15 +197,14 @@ func medianRun(results []scenario.Result) scenario.Result {
 func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, scale string) (runSection, error) {
 	title := fmt.Sprintf("%s, run %d", r.Variant, r.Run)
 	rs := runSection{ID: fmt.Sprintf("r-%s-%s-%d", slugOf(s.Name), slugOf(r.Variant), r.Run), Title: title, Why: why, Failed: r.Failed, Bound: r.CPUBound}
-	record, err := run.Record(r)
+	c, err := courseOf(run, r, scale)
 	if err != nil {
 		return rs, err
 	}
-	c := newCourse(record, r, scale+", "+title)
 	for _, x := range c.spans {
 		rs.Events = append(rs.Events, x.String())
 	}
-	for _, f := range []figure.Figure{c.ratesFigure(), c.timelineFigure(), c.networkFigure(), c.cpuFigure()} {
+	for _, f := range c.figures() {
 		f.Name = fmt.Sprintf("%s-%s-%d-%s", s.Name, r.Variant, r.Run, f.Name)
 		rs.Figures = append(rs.Figures, placed{filepath.Join("figures", slugOf(s.Name)), f})
 	}

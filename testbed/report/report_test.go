@@ -159,8 +159,8 @@ func TestMedianRun(t *testing.T) {
 	}
 }
 
-// courseOf reads the last run of a variant.
-func courseOf(t *testing.T, m made, variant string) (*course, scenario.RunDir) {
+// lastCourse reads the last run of a variant.
+func lastCourse(t *testing.T, m made, variant string) (*course, scenario.RunDir) {
 	t.Helper()
 	run := open(t, m)
 	i := slices.IndexFunc(run.Results, func(r scenario.Result) bool { return r.Variant == variant && r.Run == m.runs })
@@ -175,7 +175,7 @@ func near(a, b, within float64) bool { return math.Abs(a-b) <= within }
 
 // What the samples were made of comes out again.
 func TestCourse(t *testing.T) {
-	c, _ := courseOf(t, made{leechers: 2, runs: 1, about: "x"}, "slow")
+	c, _ := lastCourse(t, made{leechers: 2, runs: 1, about: "x"}, "slow")
 	if len(c.leechers) != 2 || !near(c.End, 16.1, 1e-9) {
 		t.Fatalf("%d leechers until %v s", len(c.leechers), c.End)
 	}
@@ -239,7 +239,7 @@ func TestCourse(t *testing.T) {
 // run: of the first on a network, and of the second, in which the links' counters go on.
 func TestTablesAgreeWithSamples(t *testing.T) {
 	for runs := 1; runs <= 2; runs++ {
-		c, dir := courseOf(t, made{leechers: 2, runs: runs, about: "x"}, "fast")
+		c, dir := lastCourse(t, made{leechers: 2, runs: runs, about: "x"}, "fast")
 		res := c.result
 		samples, err := os.Open(filepath.Join(dir.Dir, "made", "fast", fmt.Sprint(runs), "samples.jsonl"))
 		if err != nil {

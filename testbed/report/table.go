@@ -213,8 +213,12 @@ const mostDecisions = 1000
 func (c *course) decisionsTable(label string) table {
 	t := table{Caption: label + ": decisions of path selection", Head: []string{"s", "leecher", "path", "what", "why"}, Names: 5}
 	for _, l := range c.leechers {
-		for _, x := range l.choices {
-			t.Rows = append(t.Rows, cells(fmt.Sprintf("%.2f", x.T), l.Name, x.path.name, x.Event, x.Reason))
+		names := map[*scenario.Path]string{}
+		for _, q := range l.paths {
+			names[q.Path] = q.name
+		}
+		for _, x := range l.Choices {
+			t.Rows = append(t.Rows, cells(fmt.Sprintf("%.2f", x.T), l.Name, names[x.Path], x.Event, x.Reason))
 		}
 	}
 	if n := len(t.Rows) - mostDecisions; n > 0 {
