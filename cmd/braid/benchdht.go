@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -56,7 +55,7 @@ func benchDHT(ctx context.Context, b benchmark) error {
 	if err != nil || b.String("figure") == "" {
 		return err
 	}
-	return drawDHT(b.String("figure"), rows)
+	return dhtbench.Draw(rows).Write(b.String("figure"), ".svg", ".csv")
 }
 
 // measureDHT measures what the flags name, in simulations or on a testbed.
@@ -147,18 +146,4 @@ func readDHTRows(name string) (rows []dhtbench.Row, err error) {
 		}
 		rows = append(rows, r)
 	}
-}
-
-func drawDHT(dir string, rows []dhtbench.Row) error {
-	f := dhtbench.Draw(rows)
-	for ending, write := range map[string]func(io.Writer) error{".svg": f.SVG, ".csv": f.Data.CSV} {
-		out, err := os.Create(filepath.Join(dir, f.File()+ending))
-		if err != nil {
-			return fmt.Errorf("draw the results: %w", err)
-		}
-		if err := errors.Join(write(out), out.Close()); err != nil {
-			return fmt.Errorf("draw the results: %w", err)
-		}
-	}
-	return nil
 }

@@ -10,9 +10,14 @@
 package figure
 
 import (
+	"bytes"
 	"encoding/csv"
 	"fmt"
 	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -54,6 +59,33 @@ func (d Data) CSV(w io.Writer) error {
 	}
 	c.Flush()
 	return c.Error()
+}
+
+// formats are the file formats of a figure, by the ending of the file's name.
+var formats = map[string]func(Figure, io.Writer) error{
+	".svg": Figure.SVG,
+	".png": Figure.PNG,
+	".pdf": Figure.PDF,
+	".pgf": Figure.PGF, // for LaTeX
+	".csv": func(f Figure, w io.Writer) error { return f.Data.CSV(w) },
+}
+
+// AllFormats are the endings of all file formats.
+var AllFormats = slices.Sorted(maps.Keys(formats))
+
+// Write writes the figure into a folder, as a file for each ending.
+func (f Figure) Write(dir string, endings ...string) error {
+	for _, ending := range endings {
+		var b bytes.Buffer
+		err := formats[ending](f, &b)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, f.File()+ending), b.Bytes(), 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("write figure %s%s: %w", f.File(), ending, err)
+		}
+	}
+	return nil
 }
 
 // Shape is a kind of mark.

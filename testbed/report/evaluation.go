@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -137,15 +136,11 @@ func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) 
 		}
 	}
 	for _, f := range drawn {
-		var svg bytes.Buffer
-		if err := f.SVG(&svg); err != nil {
+		if err := f.Write(dir, ".svg"); err != nil {
 			return 0, err
 		}
-		name := f.File() + ".svg"
-		if err := os.WriteFile(filepath.Join(dir, name), svg.Bytes(), 0o644); err != nil {
-			return 0, err
-		}
-		fmt.Fprintf(&out, "![%s](%s)\n\n", plain(f.Title), strings.Join([]string{filepath.Base(stem), filepath.Base(dir), name}, "/"))
+		link := filepath.Join(filepath.Base(stem), filepath.Base(dir), f.File()+".svg")
+		fmt.Fprintf(&out, "![%s](%s)\n\n", plain(f.Title), filepath.ToSlash(link))
 	}
 	b.made = out.String()
 	return len(drawn), nil

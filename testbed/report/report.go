@@ -14,10 +14,8 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -78,15 +76,6 @@ type placed struct {
 
 func (p placed) File() string { return filepath.ToSlash(filepath.Join(p.folder, p.Figure.File())) }
 
-// formats are the file formats of a figure, by ending.
-var formats = map[string]func(figure.Figure, io.Writer) error{
-	".svg": figure.Figure.SVG,
-	".png": figure.Figure.PNG,
-	".pdf": figure.Figure.PDF,
-	".pgf": figure.Figure.PGF, // for LaTeX
-	".csv": func(f figure.Figure, w io.Writer) error { return f.Data.CSV(w) },
-}
-
 // writeFigures writes all figures in all formats, in parallel. It returns their names without endings.
 func writeFigures(dir string, figures []placed) (names []string, err error) {
 	var g errgroup.Group
@@ -94,21 +83,11 @@ func writeFigures(dir string, figures []placed) (names []string, err error) {
 	for _, f := range figures {
 		names = append(names, f.File())
 		g.Go(func() error {
-			name := filepath.Join(dir, filepath.FromSlash(f.File()))
-			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			folder := filepath.Join(dir, f.folder)
+			if err := os.MkdirAll(folder, 0o755); err != nil {
 				return fmt.Errorf("create the folder of figures: %w", err)
 			}
-			for ending, write := range formats {
-				var b bytes.Buffer
-				err := write(f.Figure, &b)
-				if err == nil {
-					err = os.WriteFile(name+ending, b.Bytes(), 0o644)
-				}
-				if err != nil {
-					return fmt.Errorf("write figure %s%s: %w", f.File(), ending, err)
-				}
-			}
-			return nil
+			return f.Write(folder, figure.AllFormats...)
 		})
 	}
 	return names, g.Wait()
