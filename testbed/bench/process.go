@@ -76,19 +76,19 @@ func (p *Process) Ready() ([]string, error) {
 			return nil, fmt.Errorf("wait until it is ready: %w", err)
 		}
 		if len(e.Listen) > 0 {
-			p.Discard()
+			p.discard()
 			return e.Listen, nil
 		}
 	}
 }
 
-// Discard throws away whatever else the process writes to standard output, which would block it
-// otherwise.
-func (p *Process) Discard() { go func() { _, _ = io.Copy(io.Discard, p.stdout) }() }
+// discard reads the rest of the output, since a full pipe would block the process.
+func (p *Process) discard() { go func() { _, _ = io.Copy(io.Discard, p.stdout) }() }
 
-// Listens waits until the process accepts TCP connections at addr; it is for programs that do not
-// say when they are ready.
+// Listens waits until the process accepts TCP connections at addr. It is for programs that do not
+// say when they are ready, and does not keep their output.
 func (p *Process) Listens(ctx context.Context, addr string) error {
+	p.discard()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for {

@@ -108,7 +108,6 @@ func (b Bench) startOpentracker(ctx context.Context) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Discard()
 	return &running{p, map[string]string{"http-close": addr, "udp": addr, "udp-apart": addr}}, p.Listens(ctx, addr)
 }
 

@@ -120,7 +120,6 @@ func withAria2(ctx context.Context, p bench.Payload, out string) (*bench.Process
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Discard()
 	if err := s.Listens(ctx, addr); err != nil {
 		return nil, nil, err
 	}
