@@ -118,6 +118,19 @@ type Mark struct {
 	Tip string
 }
 
+// scaled returns the mark with all lengths multiplied.
+func (m Mark) scaled(by float64) Mark {
+	m.Points, m.Dash = slices.Clone(m.Points), slices.Clone(m.Dash)
+	for i, p := range m.Points {
+		m.Points[i] = Point{p.X * by, p.Y * by}
+	}
+	for i := range m.Dash {
+		m.Dash[i] *= by
+	}
+	m.Width, m.Size = m.Width*by, m.Size*by
+	return m
+}
+
 // Point is a place.
 type Point struct{ X, Y float64 }
 

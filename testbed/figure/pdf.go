@@ -30,7 +30,7 @@ func (f Figure) PDF(w io.Writer) error {
 	p.AddPage()
 	p.SetLineJoinStyle("round")
 	for _, m := range f.Marks {
-		m.print(p)
+		m.scaled(pointsPerPixel).print(p)
 	}
 	if err := p.Output(w); err != nil {
 		return fmt.Errorf("print %s: %w", f.Name, err)
@@ -39,10 +39,7 @@ func (f Figure) PDF(w io.Writer) error {
 }
 
 func (m Mark) print(p *fpdf.Fpdf) {
-	at := make([]fpdf.PointType, len(m.Points))
-	for i, x := range m.Points {
-		at[i] = fpdf.PointType{X: x.X * pointsPerPixel, Y: x.Y * pointsPerPixel}
-	}
+	at := m.Points[0]
 	r, g, b := m.Ink.rgb()
 	p.SetDrawColor(r, g, b)
 	p.SetFillColor(r, g, b)
@@ -50,29 +47,25 @@ func (m Mark) print(p *fpdf.Fpdf) {
 	p.SetAlpha(m.opacity(), "Normal")
 	switch m.Shape {
 	case Line:
-		dash := make([]float64, len(m.Dash))
-		for i, d := range m.Dash {
-			dash[i] = d * pointsPerPixel
-		}
-		p.SetDashPattern(dash, 0)
-		p.SetLineWidth(m.Width * pointsPerPixel)
-		p.MoveTo(at[0].X, at[0].Y)
-		for _, x := range at[1:] {
+		p.SetDashPattern(m.Dash, 0)
+		p.SetLineWidth(m.Width)
+		p.MoveTo(at.X, at.Y)
+		for _, x := range m.Points[1:] {
 			p.LineTo(x.X, x.Y)
 		}
 		p.DrawPath("D")
 	case Rect:
-		x, y, w, h := rect(Point(at[0]), Point(at[1]))
+		x, y, w, h := rect(at, m.Points[1])
 		p.Rect(x, y, w, h, "F")
 	case Dot:
-		p.Circle(at[0].X, at[0].Y, m.Size*pointsPerPixel, "F")
+		p.Circle(at.X, at.Y, m.Size, "F")
 	case Label:
 		style := ""
 		if m.Bold {
 			style = "B"
 		}
 		text := printable(m.Text)
-		p.SetFont(pdfFont, style, m.Size*pointsPerPixel)
-		p.Text(at[0].X-p.GetStringWidth(text)*float64(m.Anchor)/2, at[0].Y, text)
+		p.SetFont(pdfFont, style, m.Size)
+		p.Text(at.X-p.GetStringWidth(text)*float64(m.Anchor)/2, at.Y, text)
 	}
 }

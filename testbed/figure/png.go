@@ -23,45 +23,40 @@ func (f Figure) PNG(w io.Writer) error {
 	c.SetLineJoinRound()
 	c.SetLineCapButt()
 	for _, m := range f.Marks {
-		if err := m.paint(c, scale); err != nil {
+		if err := m.scaled(scale).paint(c); err != nil {
 			return fmt.Errorf("draw %s: %w", f.Name, err)
 		}
 	}
 	return c.EncodePNG(w)
 }
 
-func (m Mark) paint(c *gg.Context, scale float64) error {
+func (m Mark) paint(c *gg.Context) error {
 	r, g, b := m.Ink.rgb()
 	c.SetRGBA(float64(r)/0xff, float64(g)/0xff, float64(b)/0xff, m.opacity())
 	p := m.Points[0]
 	switch m.Shape {
 	case Line:
-		var dash []float64
-		for _, d := range m.Dash {
-			dash = append(dash, d*scale)
-		}
-		c.SetDash(dash...)
-		c.SetLineWidth(m.Width * scale)
+		c.SetDash(m.Dash...)
+		c.SetLineWidth(m.Width)
 		c.NewSubPath()
 		for _, p := range m.Points {
-			c.LineTo(p.X*scale, p.Y*scale)
+			c.LineTo(p.X, p.Y)
 		}
 		c.Stroke()
 	case Rect:
-		x, y, w, h := rect(p, m.Points[1])
-		c.DrawRectangle(x*scale, y*scale, w*scale, h*scale)
+		c.DrawRectangle(rect(p, m.Points[1]))
 		c.Fill()
 	case Dot:
-		c.DrawCircle(p.X*scale, p.Y*scale, m.Size*scale)
+		c.DrawCircle(p.X, p.Y, m.Size)
 		c.Fill()
 	case Label:
-		face, err := faceOf(m.Bold, m.Size*scale)
+		face, err := faceOf(m.Bold, m.Size)
 		if err != nil {
 			return err
 		}
 		c.SetFontFace(face)
 		width := float64(font.MeasureString(face, m.Text)) / 64
-		c.DrawString(m.Text, p.X*scale-width*float64(m.Anchor)/2, p.Y*scale)
+		c.DrawString(m.Text, p.X-width*float64(m.Anchor)/2, p.Y)
 	}
 	return nil
 }
