@@ -34,7 +34,7 @@ type path struct {
 	via   string // its interfaces, or what is known instead
 	got   float64
 	stays []stay
-	exits []exit
+	exits []stay // the ends of its connections
 }
 
 // courseOf reads a run of a scenario.
@@ -96,34 +96,23 @@ func (c *course) payload() (n float64) {
 	return n
 }
 
-// state is what a path-level peer was doing for a while.
-type state int
-
+// What a path-level peer was doing for a while.
 const (
-	connecting state = iota // selected, no connection yet
-	inUse
-	parked
-	probed // parked, but tried for a moment
+	connecting = "connecting" // selected, no connection yet
+	inUse      = "in use"
+	parked     = "parked"
+	probed     = "tried" // parked, but used for a moment
 )
 
-func (s state) String() string { return [...]string{"connecting", "in use", "parked", "tried"}[s] }
-
-// stay is a path-level peer in one state, and why.
+// stay is a path-level peer in one state, or the end of a connection at one moment, and why.
 type stay struct {
-	state    state
+	what     string // a state, or how the connection ended: failed or closed
 	from, to float64
 	reason   string
 }
 
-// exit is the end of a connection.
-type exit struct {
-	t      float64
-	what   string // failed or closed
-	reason string
-}
-
-// staysOf returns the life of a path, until a time.
-func staysOf(choices []scenario.Choice, p *scenario.Path, end float64) (stays []stay, exits []exit) {
+// staysOf returns the states of a path and the ends of its connections, until a time.
+func staysOf(choices []scenario.Choice, p *scenario.Path, end float64) (stays, exits []stay) {
 	in := false
 	for _, c := range choices {
 		if c.Path != p || c.T > end {
@@ -132,11 +121,13 @@ func staysOf(choices []scenario.Choice, p *scenario.Path, end float64) (stays []
 		if in {
 			stays[len(stays)-1].to = c.T
 		}
-		s, ok := map[string]state{"selected": connecting, "opened": inUse, "returned": inUse, "parked": parked, "probed": probed}[c.Event]
+		state, ok := map[string]string{
+			"selected": connecting, "opened": inUse, "returned": inUse, "parked": parked, "probed": probed,
+		}[c.Event]
 		if in = ok; ok {
-			stays = append(stays, stay{s, c.T, end, c.Reason})
+			stays = append(stays, stay{state, c.T, end, c.Reason})
 		} else {
-			exits = append(exits, exit{c.T, c.Event, c.Reason})
+			exits = append(exits, stay{c.Event, c.T, c.T, c.Reason})
 		}
 	}
 	return stays, exits

@@ -175,7 +175,6 @@ func (p page) figures() (all []placed) {
 var functions = template.FuncMap{
 	"draw":   func(p placed) template.HTML { return template.HTML(p.Inline()) },
 	"styles": func() template.CSS { return template.CSS(pageCSS + figure.CSS()) },
-	"number": func(t table, i int) bool { return t.Number(i) },
 	"plain":  plain,
 	"code":   func(s string) string { return strings.ReplaceAll(s, "`", "") },
 	"join":   func(s []string) string { return strings.Join(s, "; ") },

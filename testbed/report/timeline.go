@@ -71,9 +71,9 @@ func legend(f *figure.Figure, y float64) float64 {
 }
 
 // bar draws a stay from x0 to x1 around y.
-func bar(x0, x1, y float64, s state, ink figure.Ink) []figure.Mark {
+func bar(x0, x1, y float64, state string, ink figure.Ink) []figure.Mark {
 	w := max(x1-x0, 1)
-	switch s {
+	switch state {
 	case inUse:
 		return []figure.Mark{figure.Box(x0, y-6, w, 12, ink)}
 	case connecting:
@@ -105,22 +105,22 @@ func (q *path) drawLife(f *figure.Figure, at figure.Frame, leecher string, y flo
 	via := note(48, y+4, figure.Fit(q.via, figure.Small, at.X.From-56), figure.Muted)
 	via.Tip = q.via
 	f.Add(name, via, figure.Segment(at.X.From, y+10, at.X.To, y+10, figure.Grid))
-	add := func(marks []figure.Mark, what any, from, to float64, reason string) {
-		f.Data.Plot(leecher, q.name, what, from, to, reason)
-		when := fmt.Sprintf(", %.2f to %.2f s", from, to)
-		if from == to {
-			when = fmt.Sprintf(" at %.2f s", from)
+	add := func(marks []figure.Mark, s stay) {
+		f.Data.Plot(leecher, q.name, s.what, s.from, s.to, s.reason)
+		when := fmt.Sprintf(", %.2f to %.2f s", s.from, s.to)
+		if s.from == s.to {
+			when = fmt.Sprintf(" at %.2f s", s.from)
 		}
 		for k := range marks {
-			marks[k].Tip = fmt.Sprintf("%s %v%s: %s", q.name, what, when, reason)
+			marks[k].Tip = fmt.Sprintf("%s %s%s: %s", q.name, s.what, when, s.reason)
 		}
 		f.Add(marks...)
 	}
 	for _, s := range q.stays {
-		add(bar(at.X.Clamp(s.from), at.X.Clamp(s.to), y, s.state, ink), s.state, s.from, s.to, s.reason)
+		add(bar(at.X.Clamp(s.from), at.X.Clamp(s.to), y, s.what, ink), s)
 	}
 	for _, e := range q.exits {
-		x := at.X.Clamp(e.t)
+		x := at.X.Clamp(e.from)
 		marks := []figure.Mark{figure.Disc(x, y, 3, figure.Muted)}
 		if e.what == "failed" {
 			// Crosses are thin: the disc behind them is what a pointer hits.
@@ -128,7 +128,7 @@ func (q *path) drawLife(f *figure.Figure, at figure.Frame, leecher string, y flo
 			hit.Opacity = .12
 			marks = append([]figure.Mark{hit}, cross(x, y)...)
 		}
-		add(marks, e.what, e.t, e.t, e.reason)
+		add(marks, e)
 	}
 }
 
@@ -138,7 +138,7 @@ func (c *course) timelineText() string {
 		for _, q := range l.paths {
 			var used float64
 			for _, x := range q.stays {
-				if x.state == inUse {
+				if x.what == inUse {
 					used += x.to - x.from
 				}
 			}
