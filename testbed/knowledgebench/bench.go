@@ -110,11 +110,12 @@ func Run(ctx context.Context, cfg Config, result func(Row)) error {
 	}
 	var worlds []*world
 	for n := range cfg.Worlds {
-		worlds = append(worlds, newWorld(r, rand.New(rand.NewPCG(cfg.Seed, uint64(n)))))
+		random := rand.New(rand.NewPCG(cfg.Seed, uint64(n)))
+		worlds = append(worlds, newWorld(r, cfg.Seed+uint64(n), random))
 	}
 	for _, order := range []wire.Order{wire.Random, wire.Mixed, wire.Nearest} {
 		for _, hints := range []string{"off", "on"} {
-			got, err := each(ctx, worlds, func(n int, w *world) [][]sample { return cfg.peers(n, w, order, hints == "on") })
+			got, err := each(ctx, worlds, func(w *world) [][]sample { return w.peers(cfg.rounds, order, hints == "on") })
 			if err != nil {
 				return err
 			}
@@ -125,7 +126,7 @@ func Run(ctx context.Context, cfg Config, result func(Row)) error {
 		}
 	}
 	for _, hints := range []string{"off", "on", "lies"} {
-		got, err := each(ctx, worlds, func(n int, w *world) [][]sample { return cfg.paths(n, w, hints) })
+		got, err := each(ctx, worlds, func(w *world) [][]sample { return w.pairs(cfg.pairs, hints) })
 		if err != nil {
 			return err
 		}
@@ -139,14 +140,14 @@ func Run(ctx context.Context, cfg Config, result func(Row)) error {
 }
 
 // each runs an experiment in every world, on all processors, and joins the results.
-func each(ctx context.Context, worlds []*world, play func(int, *world) [][]sample) ([][]sample, error) {
+func each(ctx context.Context, worlds []*world, play func(*world) [][]sample) ([][]sample, error) {
 	all := make([][][]sample, len(worlds))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for n, w := range worlds {
 		g.Go(func() error {
 			if ctx.Err() == nil {
-				all[n] = play(n, w)
+				all[n] = play(w)
 			}
 			return ctx.Err()
 		})
@@ -169,10 +170,9 @@ func each(ctx context.Context, worlds []*world, play func(int, *world) [][]sampl
 func hostOf(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
 
 // peers is the experiment of that name. Every region has a leecher in each round.
-func (cfg Config) peers(n int, w *world, order wire.Order, hints bool) (rounds [][]sample) {
+func (w *world) peers(rounds int, order wire.Order, hints bool) (results [][]sample) {
 	const wanted, seedsEach, pathsEach, size = 4, 2, 4, 50e6
-	seed := cfg.Seed + uint64(n)
-	random := rand.New(rand.NewPCG(seed, 1))
+	random := rand.New(rand.NewPCG(w.seed, 1))
 	base := knowledge.New(knowledge.Limits{})
 	var all []wire.Peer
 	for n := range w.names {
@@ -181,7 +181,7 @@ func (cfg Config) peers(n int, w *world, order wire.Order, hints bool) (rounds [
 		}
 	}
 	now := epoch
-	for round := range cfg.rounds {
+	for round := range rounds {
 		var of []sample
 		for _, self := range random.Perm(len(w.names)) {
 			base.Meet(now, iasOf(all)...)
@@ -195,24 +195,23 @@ func (cfg Config) peers(n int, w *world, order wire.Order, hints bool) (rounds [
 			if hints {
 				c.Hints = base.Hints(now, w.as(self), iasOf(told), wire.MaxHints, random)
 			}
-			r := w.leech(c, seed)
+			r := w.leech(c)
 			base.Report(now.Add(length), wire.Addr{IA: w.as(self), Host: hostOf(round)}, reportsOf(r.Last))
 			now = now.Add(apart)
 			base.Refresh(now)
 			of = append(of, measured(r))
 		}
-		rounds = append(rounds, of)
+		results = append(results, of)
 	}
-	return rounds
+	return results
 }
 
-// paths is the experiment of that name: for some pairs of regions, leechers with one seed.
-func (cfg Config) paths(n int, w *world, hints string) [][]sample {
+// pairs is the experiment "paths": for some pairs of regions, leechers with one seed.
+func (w *world) pairs(pairs int, hints string) [][]sample {
 	const leechers, size = 10, 100e6
-	seed := cfg.Seed + uint64(n)
-	random := rand.New(rand.NewPCG(seed, 2))
+	random := rand.New(rand.NewPCG(w.seed, 2))
 	out := make([][]sample, leechers)
-	for range cfg.pairs {
+	for range pairs {
 		from, to := random.IntN(len(w.names)), random.IntN(len(w.names)-1)
 		if to >= from {
 			to++
@@ -241,7 +240,7 @@ func (cfg Config) paths(n int, w *world, hints string) [][]sample {
 				slices.Reverse(worst)
 				c.Hints = pathsel.Hints{w.as(to): worst}
 			}
-			r := w.leech(c, seed)
+			r := w.leech(c)
 			base.Report(now.Add(length), wire.Addr{IA: w.as(from), Host: hostOf(n)}, reportsOf(r.Last))
 			now = now.Add(apart)
 			base.Refresh(now)
@@ -270,7 +269,8 @@ func iasOf(peers []wire.Peer) (out []pathsel.IA) {
 }
 
 func measured(r sim.ClientResult) sample {
-	s := sample{first: seconds(r.First), done: seconds(r.Done)}
+	// An event that did not happen counts as the length of the run.
+	s := sample{first: cmp.Or(r.First, length).Seconds(), done: cmp.Or(r.Done, length).Seconds()}
 	early := 30 * time.Second
 	if r.Done > 0 {
 		early = min(early, r.Done.Truncate(time.Second))
@@ -279,13 +279,6 @@ func measured(r sim.ClientResult) sample {
 		s.early = r.Rate(0, early) / 1e6
 	}
 	return s
-}
-
-func seconds(d time.Duration) float64 {
-	if d == 0 {
-		d = length // it did not happen
-	}
-	return d.Seconds()
 }
 
 // bestSet returns when the paths in use first had a rate of want together, counting for each path

@@ -48,18 +48,17 @@ func readRegions() (regions, error) {
 type world struct {
 	regions
 	links [][]sim.Link
+	seed  uint64
 }
 
 // slowest and fastest bound the rates of links in Mbit/s, whose logarithms are uniformly
 // distributed.
 const slowest, fastest = 3, 48
 
-func newWorld(r regions, random *rand.Rand) *world {
-	w := &world{regions: r, links: make([][]sim.Link, len(r.names))}
+func newWorld(r regions, seed uint64, random *rand.Rand) *world {
+	w := &world{regions: r, links: make([][]sim.Link, len(r.names)), seed: seed}
 	for a := range r.names {
 		w.links[a] = make([]sim.Link, len(r.names))
-	}
-	for a := range r.names {
 		for b := range a {
 			rate := slowest * math.Pow(fastest/slowest, random.Float64())
 			l := sim.NewLink(w.as(a), w.as(b), uint64(1+a*len(r.names)+b), rate, (r.delay[a][b]+r.delay[b][a])/2)
@@ -110,9 +109,10 @@ func (w *world) linksOf(paths ...[]pathsel.Path) []sim.Link {
 }
 
 // leech simulates a download that has the network to itself.
-func (w *world) leech(c sim.Client, seed uint64) sim.ClientResult {
-	s := sim.Scenario{Links: w.linksOf(c.Peers...), Clients: []sim.Client{c}, Duration: length, Seed: seed, Tick: tick}
-	return sim.Run(s)[0]
+func (w *world) leech(c sim.Client) sim.ClientResult {
+	return sim.Run(sim.Scenario{
+		Links: w.linksOf(c.Peers...), Clients: []sim.Client{c}, Duration: length, Seed: w.seed, Tick: tick,
+	})[0]
 }
 
 // alone returns the rate of a download over that path only, in bits per second, in its first
