@@ -79,11 +79,11 @@ func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err erro
 		if !b.IsSet("nodes") {
 			sizes = []int{200}
 		}
-		net, end, err := b.openStar(ctx)
+		net, err := b.openStar(ctx)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, end()) }()
+		defer func() { err = errors.Join(err, net.Close()) }()
 		measure = func(c dhtbench.Case, n int) (dhtbench.Row, error) {
 			cfg := dhtbench.OnNetwork(n)
 			cfg.Seed = b.Uint64("seed")
@@ -110,24 +110,18 @@ func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err erro
 }
 
 // openStar starts the network of --testbed, with a host in each AS.
-func (b benchmark) openStar(ctx context.Context) (_ *dhtbench.Network, end func() error, err error) {
+func (b benchmark) openStar(ctx context.Context) (*dhtbench.Network, error) {
 	if n := b.Int("ases"); n < 3 || n > 64 {
-		return nil, nil, usageErrorf("--ases %d: want 3 to 64", n)
+		return nil, usageErrorf("--ases %d: want 3 to 64", n)
 	}
 	topology, err := dhtbench.Star(b.Int("ases"), 100*time.Millisecond)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	b.progress(fmt.Sprintf("starting a SCION network of %d ASes", len(topology.ASes)))
-	tb, err := testbed.Start(ctx, testbed.Options{Topology: topology, Dir: b.dir, SCIONBin: b.String("scion-bin"), AtRest: true})
-	if err != nil {
-		return nil, nil, err
-	}
-	net, err := dhtbench.Open(ctx, tb)
-	if err != nil {
-		return nil, nil, errors.Join(err, tb.Close())
-	}
-	return net, func() error { return errors.Join(net.Close(), tb.Close()) }, nil
+	return dhtbench.Open(ctx, testbed.Options{
+		Topology: topology, Dir: b.dir, SCIONBin: b.String("scion-bin"), AtRest: true,
+	})
 }
 
 // readDHTRows reads what --json has written.

@@ -19,8 +19,8 @@ import (
 // Network is a SCION network of a testbed with nodes of the DHT. All of them run in this process, on
 // one host in each AS.
 type Network struct {
-	net   *testbed.Network
-	hosts []*scionnet.Host
+	testbed *testbed.Network
+	hosts   []*scionnet.Host
 }
 
 // OnNetwork is a run in such a network, which takes about two minutes. The number of ASes and their
@@ -48,31 +48,30 @@ func Star(ases int, rtt time.Duration) (testbed.Topology, error) {
 	return testbed.ParseTopology("star", strings.NewReader(b.String()))
 }
 
-// Open opens a host in each AS at the edge of a running star.
-func Open(ctx context.Context, net *testbed.Network) (_ *Network, err error) {
-	n := &Network{net: net}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.Close())
-		}
-	}()
-	for _, as := range net.Topology().ASes[1:] {
+// Open starts a testbed with a star, and opens a host in each AS at its edge.
+func Open(ctx context.Context, opts testbed.Options) (*Network, error) {
+	net, err := testbed.Start(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{testbed: net}
+	for _, as := range opts.Topology.ASes[1:] {
 		h, err := scionnet.Open(ctx, scionnet.Config{ConfigDir: net.ConfigDir(as.IA), LocalIP: net.HostIP(as.IA)})
 		if err != nil {
-			return nil, fmt.Errorf("open a host in %s: %w", as.IA, err)
+			return nil, errors.Join(fmt.Errorf("open a host in %s: %w", as.IA, err), n.Close())
 		}
 		n.hosts = append(n.hosts, h)
 	}
 	return n, nil
 }
 
-// Close closes the hosts, not the testbed.
+// Close closes the hosts and the testbed.
 func (n *Network) Close() error {
 	var errs []error
 	for _, h := range n.hosts {
 		errs = append(errs, h.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, n.testbed.Close())...)
 }
 
 // Measure runs nodes of that case, and searches.

@@ -18,12 +18,7 @@ func TestDHTOnNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tb, err := testbed.Start(t.Context(), testbed.Options{Topology: star, Dir: t.TempDir(), SCIONBin: programs(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { tb.Close() })
-	net, err := dhtbench.Open(t.Context(), tb)
+	net, err := dhtbench.Open(t.Context(), testbed.Options{Topology: star, Dir: t.TempDir(), SCIONBin: programs(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
