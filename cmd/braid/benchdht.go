@@ -99,7 +99,7 @@ func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err erro
 			b.progress(fmt.Sprintf("%s, %d nodes", c.Name, n))
 			r, err := measure(c, n)
 			if err != nil {
-				return nil, err
+				return nil, table.End(err)
 			}
 			rows = append(rows, r)
 			table.Add(r, "%s\t%d\t%.1f\t%.2f\t%.0f\t%.2f\t%.1f\t%.0f\t%.0f\t%.0f\t", r.Case, r.Nodes, 100*r.Found,
