@@ -395,7 +395,7 @@ func (w *network) delay(a, b int32) time.Duration {
 	return time.Duration(float64(w.cfg.RTT) / 2 * (0.5 + float64(h>>40)/(1<<24)))
 }
 
-// sizeOf is about the encoded size. Encoding each message would take most of a run's time.
+// sizeOf estimates the encoded size. Encoding each message would take most of a run's time.
 func sizeOf(m *dht.Message) int {
 	n := 70 + len(m.Nodes)*34 + len(m.Values)*17 + len(m.Token)
 	if m.Target != (dht.ID{}) {

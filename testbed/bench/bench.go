@@ -1,6 +1,7 @@
-// Package bench is what braid's benchmarks share: processes whose CPU time is known (process.go),
-// medians over runs, rows as a table or as JSON, and an AS that needs no process. It measures
-// nothing itself; the benchmarks are the packages below it, linkemu and storage.
+// Package bench has what braid's benchmarks share: processes whose CPU time is known (process.go),
+// data and a seeder for whole downloads (payload.go), medians over runs, rows as a table or as JSON,
+// and an AS that needs no process. It measures nothing itself; the benchmarks are the packages
+// dhtbench to transportbench beside it, linkemu and storage.
 package bench
 
 import (
@@ -17,7 +18,7 @@ import (
 	"braid/storage"
 )
 
-// Figures returns what figure says of each run, in increasing order.
+// Figures returns the value of a figure in each run, in increasing order.
 func Figures[T any](runs []T, figure func(T) float64) []float64 {
 	v := make([]float64, len(runs))
 	for i, r := range runs {

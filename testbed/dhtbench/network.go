@@ -150,7 +150,7 @@ func (w *world) run(ctx context.Context) (sim.Result, error) {
 	return sim.Summarize(w.cfg.Nodes, searches, loads), err
 }
 
-// bytes are those that each node has sent and received.
+// bytes returns how many bytes each node has sent and received.
 func (w *world) bytes() map[*node]int {
 	out := map[*node]int{}
 	for _, x := range w.nodes {
@@ -182,7 +182,7 @@ func (w *world) join(ctx context.Context, i int) error {
 
 func (w *world) some() *node { return w.nodes[w.rand.IntN(len(w.nodes))] }
 
-// age lets time pass, in which nodes are replaced if the case says so.
+// age waits. In a case with churn, nodes are replaced meanwhile.
 func (w *world) age(ctx context.Context, d time.Duration) error {
 	if w.cfg.Churn == 0 {
 		return pause(ctx, d)

@@ -36,8 +36,8 @@ func note(x, y float64, text string, ink figure.Ink) figure.Mark {
 	return m
 }
 
-// bands marks over the plot when something was different. With names, these stand above the plot in as
-// few rows as there is room for, and moments are marked, too.
+// bands marks the times in which something was different. With names, it also marks moments, and
+// writes the names above the plot in as few rows as possible.
 func bands(f *figure.Figure, at figure.Frame, spans []span, named bool) {
 	rows := bandRows(at, spans)
 	for i, s := range spans {
