@@ -50,100 +50,65 @@ const (
 	maxTrackers = 256
 )
 
-func (c Change) check() error {
-	if c.Name != nil {
-		if err := checkName(*c.Name); err != nil {
-			return err
+// check finds options that make no sense.
+func (o Options) check() error {
+	if err := checkName(o.Name); err != nil {
+		return err
+	}
+	if len(o.Labels) > maxLabels {
+		return fmt.Errorf("%d labels: at most %d", len(o.Labels), maxLabels)
+	}
+	for _, l := range o.Labels {
+		if l == "" || len(l) > maxLabel || strings.ContainsAny(l, ",\n") {
+			return fmt.Errorf("label %q: want 1 to %d bytes without a comma", l, maxLabel)
 		}
 	}
-	if c.Labels != nil {
-		if len(*c.Labels) > maxLabels {
-			return fmt.Errorf("%d labels: at most %d", len(*c.Labels), maxLabels)
-		}
-		for _, l := range *c.Labels {
-			if l == "" || len(l) > maxLabel || strings.ContainsAny(l, ",\n") {
-				return fmt.Errorf("label %q: want 1 to %d bytes without a comma", l, maxLabel)
-			}
-		}
+	if o.Priority < PriorityLow || o.Priority > PriorityHigh {
+		return fmt.Errorf("priority %d: want -1, 0 or 1", o.Priority)
 	}
-	if p := c.Priority; p != nil && (*p < PriorityLow || *p > PriorityHigh) {
-		return fmt.Errorf("priority %d: want -1, 0 or 1", *p)
+	if _, err := o.Rates.Limits(); err != nil {
+		return err
 	}
-	for i, p := range c.Files {
-		if i < 0 || p < client.Skip || p > client.High {
-			return fmt.Errorf("file %d with priority %d: there is no such file or priority", i, p)
-		}
+	if n := len(slices.Concat(o.Trackers...)); n > maxTrackers {
+		return fmt.Errorf("%d trackers: at most %d", n, maxTrackers)
 	}
-	if c.Rates != nil {
-		if _, err := c.Rates.Limits(); err != nil {
-			return err
-		}
+	if o.PeerLimit < 0 || o.PeerLimit > maxPeerLimit {
+		return fmt.Errorf("a limit of %d peers: want 0 to %d", o.PeerLimit, maxPeerLimit)
 	}
-	if c.Goal != nil {
-		if err := c.Goal.check(); err != nil {
-			return err
-		}
+	if _, err := o.Policy.Parse(); err != nil {
+		return err
 	}
-	if c.Trackers != nil && len(slices.Concat(*c.Trackers...)) > maxTrackers {
-		return fmt.Errorf("%d trackers: at most %d", len(slices.Concat(*c.Trackers...)), maxTrackers)
+	return o.Goal.check()
+}
+
+// set has an option follow a change, unless that leaves it as it is.
+func set[T any](option, changed *T) {
+	if changed != nil {
+		*option = *changed
 	}
-	if n := c.PeerLimit; n != nil && (*n < 0 || *n > maxPeerLimit) {
-		return fmt.Errorf("a limit of %d peers: want 0 to %d", *n, maxPeerLimit)
-	}
-	if c.Policy != nil {
-		if _, err := c.Policy.Parse(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // apply returns the options after the change.
-func (c Change) apply(o Options) (Options, error) {
-	if err := c.check(); err != nil {
-		return o, err
-	}
-	if c.Name != nil {
-		o.Name = *c.Name
-	}
-	if c.Labels != nil {
-		o.Labels = slices.Clone(*c.Labels)
-	}
-	if c.Priority != nil {
-		o.Priority = *c.Priority
-	}
-	if c.Sequential != nil {
-		o.Selection.Sequential = *c.Sequential
-	}
-	if len(c.Files) > 0 {
-		s, err := withFiles(o, c.Files)
-		if err != nil {
-			return o, err
-		}
-		o.Selection = s
-	}
-	if c.Rates != nil {
-		o.Rates = *c.Rates
-	}
+func (c Change) apply(o Options) (_ Options, err error) {
+	set(&o.Name, c.Name)
+	set(&o.Labels, c.Labels)
+	set(&o.Priority, c.Priority)
+	set(&o.Selection.Sequential, c.Sequential)
+	set(&o.Rates, c.Rates)
+	set(&o.Goal, c.Goal)
+	set(&o.Trackers, c.Trackers)
+	set(&o.PeerLimit, c.PeerLimit)
+	set(&o.Policy, c.Policy)
+	set(&o.SuperSeeding, c.SuperSeeding)
 	if c.HonourGlobal != nil {
 		o.IgnoreGlobal = !*c.HonourGlobal
 	}
-	if c.Goal != nil {
-		o.Goal = *c.Goal
+	if len(c.Files) > 0 {
+		if o.Selection, err = withFiles(o, c.Files); err != nil {
+			return o, err
+		}
 	}
-	if c.Trackers != nil {
-		o.Trackers = slices.Clone(*c.Trackers)
-	}
-	if c.PeerLimit != nil {
-		o.PeerLimit = *c.PeerLimit
-	}
-	if c.Policy != nil {
-		o.Policy = *c.Policy
-	}
-	if c.SuperSeeding != nil {
-		o.SuperSeeding = *c.SuperSeeding
-	}
-	return o, nil
+	return o, o.check()
 }
 
 // withFiles returns the selection of a torrent in which some files have other priorities.
@@ -154,8 +119,11 @@ func withFiles(o Options, files map[int]client.Priority) (client.Selection, erro
 	}
 	all := s.Files(o.Source.Layout)
 	for i, p := range files {
-		if i >= len(all) {
+		if i < 0 || i >= len(all) {
 			return s, fmt.Errorf("file %d: the torrent has files 0 to %d", i, len(all)-1)
+		}
+		if p < client.Skip || p > client.High {
+			return s, fmt.Errorf("file %d with priority %d: there is no such priority", i, p)
 		}
 		all[i] = p
 	}

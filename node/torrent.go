@@ -59,15 +59,6 @@ func (o Options) WebSeedURLs() []string {
 	return urls
 }
 
-// change is the change that makes options of the zero value these.
-func (o Options) check() error {
-	honour := !o.IgnoreGlobal
-	return Change{
-		Name: &o.Name, Labels: &o.Labels, Priority: &o.Priority, Rates: &o.Rates, HonourGlobal: &honour, Goal: &o.Goal, Trackers: &o.Trackers,
-		PeerLimit: &o.PeerLimit, Policy: &o.Policy,
-	}.check()
-}
-
 // State of a torrent.
 type State string
 
