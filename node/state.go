@@ -32,37 +32,23 @@ import (
 // of options or settings is on disk when the call returns. Counters are written once a minute, all at
 // once, since each write waits for the disk.
 
-// saved is the content of HASH.json.
+// saved is the content of HASH.json: the options, and what else is known of the torrent.
 type saved struct {
-	Magnet       string              `json:"magnet"`             // also of a .torrent file: it has the name, trackers and web seeds
-	Name         string              `json:"name,omitempty"`     // that the user has given it
-	Names        storage.Names       `json:"names,omitempty"`    // of files that were renamed
-	Renaming     storage.Names       `json:"renaming,omitempty"` // names that files get just now
-	Comment      string              `json:"comment,omitempty"`
-	Creator      string              `json:"creator,omitempty"`
-	Created      time.Time           `json:"created,omitzero"`
-	Added        time.Time           `json:"added"`
-	Completed    time.Time           `json:"completed,omitzero"`
-	Storage      Storage             `json:"storage"`
-	Trackers     [][]savedTracker    `json:"trackers"`
-	Peers        []string            `json:"peers,omitempty"`
-	WebSeeds     []client.WebSeed    `json:"web_seeds,omitempty"` // that were named beside those of the torrent
-	Selection    client.Selection    `json:"selection"`
-	SuperSeeding client.SuperSeeding `json:"super_seeding"`
-	Goal         Goal                `json:"goal"`
-	StopTimeout  time.Duration       `json:"stop_timeout,omitempty"`
-	Paused       bool                `json:"paused,omitempty"`
-	Served       string              `json:"served,omitempty"` // the reason; empty: it was not served enough
-	Forced       bool                `json:"forced,omitempty"`
-	Removing     bool                `json:"removing,omitempty"` // it is being removed with its data
-	MoveTo       string              `json:"move_to,omitempty"`  // its data is being copied there
-	Leaving      string              `json:"leaving,omitempty"`  // its data was copied from there, and has to be deleted there
-	Rates        Rates               `json:"rates"`
-	IgnoreGlobal bool                `json:"ignore_global,omitempty"`
-	Policy       Policy              `json:"policy"`
-	PeerLimit    int                 `json:"peer_limit,omitempty"`
-	Labels       []string            `json:"labels,omitempty"`
-	Priority     Priority            `json:"priority,omitempty"`
+	Options
+	Magnet    string           `json:"magnet"`             // also of a .torrent file: it has the name, trackers and web seeds
+	Renaming  storage.Names    `json:"renaming,omitempty"` // names that files get just now
+	Comment   string           `json:"comment,omitempty"`
+	Creator   string           `json:"creator,omitempty"`
+	Created   time.Time        `json:"created,omitzero"`
+	Added     time.Time        `json:"added"`
+	Completed time.Time        `json:"completed,omitzero"`
+	Trackers  [][]savedTracker `json:"trackers"`
+	Peers     []string         `json:"peers,omitempty"`
+	Served    string           `json:"served,omitempty"` // the reason; empty: it was not served enough
+	Forced    bool             `json:"forced,omitempty"`
+	Removing  bool             `json:"removing,omitempty"` // it is being removed with its data
+	MoveTo    string           `json:"move_to,omitempty"`  // its data is being copied there
+	Leaving   string           `json:"leaving,omitempty"`  // its data was copied from there, and has to be deleted there
 }
 
 type savedTracker struct {
@@ -107,10 +93,10 @@ func (t *Torrent) saved() saved {
 	defer t.mu.Unlock()
 	o := t.options
 	s := saved{
-		Magnet: o.Source.Magnet(o.Source.Peers...), Name: o.Name, Names: o.Names, Renaming: t.renaming, Comment: o.Source.Comment, Creator: o.Source.Creator, Created: o.Source.Created, Added: t.added, Completed: t.completed,
-		Storage: o.Storage, Selection: o.Selection, SuperSeeding: o.SuperSeeding, Goal: o.Goal, StopTimeout: o.StopTimeout,
-		Paused: o.Paused, Forced: t.forced, Removing: t.removing, MoveTo: t.moveTo, Leaving: t.leaving, Rates: o.Rates, IgnoreGlobal: o.IgnoreGlobal, Policy: o.Policy,
-		PeerLimit: o.PeerLimit, Labels: o.Labels, Priority: o.Priority, WebSeeds: o.WebSeeds,
+		Options: o, Magnet: o.Source.Magnet(o.Source.Peers...), Renaming: t.renaming,
+		Comment: o.Source.Comment, Creator: o.Source.Creator, Created: o.Source.Created,
+		Added: t.added, Completed: t.completed, Forced: t.forced,
+		Removing: t.removing, MoveTo: t.moveTo, Leaving: t.leaving,
 	}
 	if t.state == Served {
 		s.Served = t.reason
@@ -220,11 +206,7 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return nil, err
 	}
-	o := Options{
-		Name: s.Name, Names: s.Names, Storage: s.Storage, Selection: s.Selection, SuperSeeding: s.SuperSeeding, Goal: s.Goal, StopTimeout: s.StopTimeout,
-		Paused: s.Paused, Rates: s.Rates, IgnoreGlobal: s.IgnoreGlobal, Policy: s.Policy, PeerLimit: s.PeerLimit,
-		Labels: s.Labels, Priority: s.Priority, WebSeeds: s.WebSeeds,
-	}
+	o := s.Options
 	if o.Source, err = s.source(strings.TrimSuffix(name, ".json") + ".torrent"); err != nil {
 		return nil, err
 	}

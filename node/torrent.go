@@ -18,34 +18,40 @@ import (
 	"braid/tracker"
 )
 
-// Options describe a torrent of a node.
+// Options describe a torrent of a node. The JSON tags are those of its state file: see saved.
 type Options struct {
-	Source       client.Source
-	Name         string           // for users; empty: that of the source
-	Names        storage.Names    // of files that were renamed: see Rename
-	Storage      Storage          // without a directory: the node's
-	Trackers     [][]tracker.URL  // tiers
-	Peers        []client.Peer    // in addition to those of the source
-	WebSeeds     []client.WebSeed // likewise
-	Selection    client.Selection
-	SuperSeeding client.SuperSeeding
-	Goal         Goal
-	Rates        Rates  // of this torrent, in addition to those of the node; see Config.Adjustable
-	IgnoreGlobal bool   // the node's rates do not hold for it
-	Policy       Policy // in addition to the node's
-	PeerLimit    int    // peers that it dials; 0: the node's
-	Labels       []string
-	Priority     Priority
-	StopTimeout  time.Duration // gives the torrent up after so long without data; 0: never
-	Paused       bool          // add it without starting it
+	Source   client.Source   `json:"-"`
+	Trackers [][]tracker.URL `json:"-"` // tiers
+	Peers    []client.Peer   `json:"-"` // in addition to those of the source
+
+	Name  string        `json:"name,omitempty"`  // for users; empty: that of the source
+	Names storage.Names `json:"names,omitempty"` // of files that were renamed: see Rename
+	// Storage without a directory is in that of the node.
+	Storage Storage `json:"storage"`
+	// WebSeeds are those in addition to the source's.
+	WebSeeds     []client.WebSeed    `json:"web_seeds,omitempty"`
+	Selection    client.Selection    `json:"selection"`
+	SuperSeeding client.SuperSeeding `json:"super_seeding"`
+	Goal         Goal                `json:"goal"`
+	// Rates are those of this torrent, in addition to those of the node; see Config.Adjustable.
+	Rates        Rates    `json:"rates"`
+	IgnoreGlobal bool     `json:"ignore_global,omitempty"` // the node's rates do not hold for it
+	Policy       Policy   `json:"policy"`                  // in addition to the node's
+	PeerLimit    int      `json:"peer_limit,omitempty"`    // peers that it dials; 0: the node's
+	Labels       []string `json:"labels,omitempty"`
+	Priority     Priority `json:"priority,omitempty"`
+	// StopTimeout gives the torrent up after so long without data; 0: never.
+	StopTimeout time.Duration `json:"stop_timeout,omitempty"`
+	Paused      bool          `json:"paused,omitempty"` // add it without starting it
+
 	// MustFind has the start fail if no source can search for peers.
-	MustFind bool
+	MustFind bool `json:"-"`
 	// PieceEvents publishes an event for each verified piece.
-	PieceEvents bool
+	PieceEvents bool `json:"-"`
 	// Trace, if not nil, gets what path selection sees and decides: see client.Options.
-	Trace io.Writer
+	Trace io.Writer `json:"-"`
 	// Checking, if not nil, gets the number of bytes that were hashed before the start.
-	Checking func(bytes int64)
+	Checking func(bytes int64) `json:"-"`
 }
 
 func (o Options) title() string { return cmp.Or(o.Name, o.Source.Name, o.Source.InfoHash.HexString()) }
