@@ -1,11 +1,8 @@
 package node
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -114,58 +111,33 @@ func (n *Node) saveCounters() error {
 			t.remember(r)
 		}
 	}
-	b, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return ReplaceFile(filepath.Join(n.state, countersFile), b, true)
+	return n.write(countersFile, s)
 }
 
 func (n *Node) loadCounters() (map[string]counters, error) {
 	var s savedCounters
-	b, err := os.ReadFile(filepath.Join(n.state, countersFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &s)
-	}
-	if err != nil {
+	if err := n.read(countersFile, &s); err != nil {
 		return nil, fmt.Errorf("restore the counters: %w", err)
 	}
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.totals = s.Totals
-	n.mu.Unlock()
 	return s.Torrents, nil
 }
 
 // saveOrder keeps the order of the torrents.
 func (n *Node) saveOrder() error {
-	if n.state == "" {
-		return nil
-	}
 	var order []string
 	for _, t := range n.Torrents() {
 		order = append(order, t.InfoHash())
 	}
-	b, err := json.Marshal(order)
-	if err != nil {
-		return err
-	}
-	return ReplaceFile(filepath.Join(n.state, orderFile), b, true)
+	return n.write(orderFile, order)
 }
 
 // loadOrder returns the place of each torrent in the kept order.
 func (n *Node) loadOrder() (map[string]int, error) {
-	b, err := os.ReadFile(filepath.Join(n.state, orderFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
 	var order []string
-	if err == nil {
-		err = json.Unmarshal(b, &order)
-	}
-	if err != nil {
+	if err := n.read(orderFile, &order); err != nil {
 		return nil, fmt.Errorf("restore the order of torrents: %w", err)
 	}
 	out := map[string]int{}

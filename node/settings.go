@@ -2,10 +2,8 @@ package node
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -152,21 +150,18 @@ func (n *Node) Dir() string { return n.Settings().Dir }
 
 // loadSettings reads the settings, or returns the defaults if there are none yet.
 func (n *Node) loadSettings(defaults Settings) (Settings, error) {
-	b, err := os.ReadFile(filepath.Join(n.state, settingsFile))
-	if n.state == "" || errors.Is(err, os.ErrNotExist) {
+	var kept *Settings
+	err := n.read(settingsFile, &kept)
+	if err == nil && kept == nil {
 		return defaults, nil
 	}
-	s := Settings{}
 	if err == nil {
-		err = json.Unmarshal(b, &s)
-	}
-	if err == nil {
-		err = s.Validate()
+		err = kept.Validate()
 	}
 	if err != nil {
-		return s, fmt.Errorf("read the settings: %w; repair or remove %s", err, filepath.Join(n.state, settingsFile))
+		return defaults, fmt.Errorf("read the settings: %w; repair or remove %s", err, filepath.Join(n.state, settingsFile))
 	}
-	return s, nil
+	return *kept, nil
 }
 
 // Settings returns the settings.
@@ -194,14 +189,8 @@ func (n *Node) Change(change func(*Settings)) error {
 	if n.limiter == nil {
 		return errNotAdjustable
 	}
-	if n.state != "" {
-		b, err := json.Marshal(s)
-		if err == nil {
-			err = ReplaceFile(filepath.Join(n.state, settingsFile), b, true)
-		}
-		if err != nil {
-			return fmt.Errorf("change the settings: %w", err)
-		}
+	if err := n.write(settingsFile, s); err != nil {
+		return fmt.Errorf("change the settings: %w", err)
 	}
 	n.mu.Lock()
 	old := n.settings

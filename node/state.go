@@ -58,6 +58,33 @@ type savedTracker struct {
 
 func (n *Node) stateFile(infoHash, ext string) string { return filepath.Join(n.state, infoHash+ext) }
 
+// read reads a file of the state directory. If there is none, the value stays as it is.
+func (n *Node) read(name string, to any) error {
+	if n.state == "" {
+		return nil
+	}
+	b, err := os.ReadFile(filepath.Join(n.state, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, to)
+}
+
+// write replaces a file of the state directory, if there is one.
+func (n *Node) write(name string, v any) error {
+	if n.state == "" {
+		return nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return ReplaceFile(filepath.Join(n.state, name), b, true)
+}
+
 // save is keep for those who can do nothing about an error: the torrent runs without its files.
 func (t *Torrent) save() {
 	if err := t.keep(); err != nil {
@@ -76,16 +103,13 @@ func (t *Torrent) keep() error {
 		return nil
 	}
 	o := t.Options()
-	b, err := json.Marshal(t.saved())
-	if err == nil && !t.kept && !o.Source.IsMagnet() {
-		if err = ReplaceFile(t.node.stateFile(t.InfoHash(), ".torrent"), o.Source.Torrent(), true); err == nil {
-			t.kept = true
+	if !t.kept && !o.Source.IsMagnet() {
+		if err := ReplaceFile(t.node.stateFile(t.InfoHash(), ".torrent"), o.Source.Torrent(), true); err != nil {
+			return err
 		}
+		t.kept = true
 	}
-	if err == nil {
-		err = ReplaceFile(t.node.stateFile(t.InfoHash(), ".json"), b, true)
-	}
-	return err
+	return t.node.write(t.InfoHash()+".json", t.saved())
 }
 
 func (t *Torrent) saved() saved {
@@ -177,16 +201,14 @@ func (n *Node) Restore(ctx context.Context) error {
 	}
 	order, err := n.loadOrder()
 	errs = append(errs, err)
+	place := func(t *Torrent) int {
+		if i, ok := order[t.InfoHash()]; ok {
+			return i
+		}
+		return len(order)
+	}
 	slices.SortStableFunc(all, func(a, b *Torrent) int {
-		x, ok1 := order[a.InfoHash()]
-		y, ok2 := order[b.InfoHash()]
-		if ok1 && ok2 {
-			return cmp.Compare(x, y)
-		}
-		if ok1 != ok2 {
-			return map[bool]int{true: -1, false: 1}[ok1]
-		}
-		return a.added.Compare(b.added)
+		return cmp.Or(cmp.Compare(place(a), place(b)), a.added.Compare(b.added))
 	})
 	for _, t := range all {
 		if _, err := n.add(ctx, t); err != nil {
