@@ -270,9 +270,7 @@ func (t *Torrent) loseTurn() {
 	if t.State() != Running {
 		return
 	}
-	if err := t.stop(Queued); err != nil {
-		t.logger().Warn("the storage of a torrent cannot be closed", "error", err)
-	}
+	t.end(Queued)
 	t.changed("queued")
 }
 

@@ -76,9 +76,7 @@ func (t *Torrent) moveAway(this int, dir string, data bool) {
 		t.endMove("changed")
 		return
 	}
-	if err := t.stop(Moving); err != nil {
-		t.logger().Warn("the storage of a torrent cannot be closed", "error", err)
-	}
+	t.end(Moving)
 	t.mu.Lock()
 	if t.moveTo = dir; !data || t.options.Storage.Dir == "" {
 		t.moveTo, t.options.Storage.Dir, t.options.Storage.Recheck = "", dir, true

@@ -284,9 +284,7 @@ func (t *Torrent) serve(r *run, reason string) {
 	if t.current() != r {
 		return
 	}
-	if err := t.stop(Served); err != nil {
-		t.node.log.Warn("the storage of a served torrent cannot be closed", "torrent", t.Options().title(), "error", err)
-	}
+	t.end(Served)
 	p := t.Progress()
 	t.mu.Lock()
 	t.reason = reason
@@ -322,6 +320,13 @@ func (t *Torrent) stop(next State) error {
 	return err
 }
 
+// end is stop for those who can do nothing about an error.
+func (t *Torrent) end(next State) {
+	if err := t.stop(next); err != nil {
+		t.logger().Warn("the storage of a torrent cannot be closed", "torrent", t.Options().title(), "error", err)
+	}
+}
+
 // shut ends the searches of a torrent whose node is being closed.
 func (t *Torrent) shut() {
 	t.op.Lock()
@@ -353,9 +358,7 @@ func (t *Torrent) restart(change func(*Options)) {
 		return
 	}
 	if t.current() != nil {
-		if err := t.stop(Queued); err != nil {
-			t.node.log.Warn("the storage of a torrent cannot be closed", "torrent", t.Options().title(), "error", err)
-		}
+		t.end(Queued)
 	}
 	t.mu.Lock()
 	change(&t.options)
@@ -407,9 +410,7 @@ func (t *Torrent) remove() bool {
 	if t.State() == Removed {
 		return false
 	}
-	if err := t.stop(Removed); err != nil {
-		t.node.log.Warn("the storage of a removed torrent cannot be closed", "torrent", t.Options().title(), "error", err)
-	}
+	t.end(Removed)
 	t.mu.Lock()
 	if !isClosed(t.ended) {
 		close(t.ended)
