@@ -48,35 +48,26 @@ func (t *Torrent) Log() []LogEntry {
 
 // logger writes to the node's log and to the torrent's.
 func (t *Torrent) logger() *slog.Logger {
-	return slog.New(&recorder{Handler: t.node.log.Handler(), log: t.events})
+	return slog.New(slog.NewMultiHandler(t.node.log.Handler(), recorder{log: t.events}))
 }
 
-// recorder is a handler that passes records on, and keeps those that tell a user's story.
+// recorder is a handler that keeps the records that tell a user's story.
 type recorder struct {
-	slog.Handler
 	log   *torrentLog
 	attrs string
 }
 
-func (r *recorder) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelInfo || r.Handler.Enabled(ctx, level)
-}
+func (r recorder) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
-func (r *recorder) Handle(ctx context.Context, x slog.Record) error {
-	if x.Level >= slog.LevelInfo {
-		var b strings.Builder
-		b.WriteString(x.Message)
-		b.WriteString(r.attrs)
-		x.Attrs(func(a slog.Attr) bool {
-			b.WriteString(attrText(a))
-			return b.Len() < maxEntry
-		})
-		r.log.add(LogEntry{Time: x.Time, Level: x.Level, Text: b.String()})
-	}
-	if !r.Handler.Enabled(ctx, x.Level) {
-		return nil
-	}
-	return r.Handler.Handle(ctx, x)
+func (r recorder) Handle(_ context.Context, x slog.Record) error {
+	var b strings.Builder
+	b.WriteString(x.Message + r.attrs)
+	x.Attrs(func(a slog.Attr) bool {
+		b.WriteString(attrText(a))
+		return b.Len() < maxEntry
+	})
+	r.log.add(LogEntry{Time: x.Time, Level: x.Level, Text: b.String()})
+	return nil
 }
 
 // attrText leaves the torrent's name out: the log is of one torrent.
@@ -87,14 +78,11 @@ func attrText(a slog.Attr) string {
 	return fmt.Sprintf(" %s=%v", a.Key, a.Value)
 }
 
-func (r *recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
-	text := r.attrs
+func (r recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
-		text += attrText(a)
+		r.attrs += attrText(a)
 	}
-	return &recorder{r.Handler.WithAttrs(attrs), r.log, text}
+	return r
 }
 
-func (r *recorder) WithGroup(name string) slog.Handler {
-	return &recorder{r.Handler.WithGroup(name), r.log, r.attrs}
-}
+func (r recorder) WithGroup(string) slog.Handler { return r }
