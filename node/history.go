@@ -1,8 +1,8 @@
 package node
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -88,10 +88,7 @@ func (h *history) note(e client.PathEvent, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.of(e.Key, now)
-	if len(p.marks) >= maxMarks {
-		p.marks = append(p.marks[:0], p.marks[len(p.marks)-maxMarks+1:]...)
-	}
-	p.marks = append(p.marks, Mark{now, e.Name, e.Reason})
+	p.marks = appendNewest(p.marks, Mark{now, e.Name, e.Reason}, maxMarks)
 }
 
 // record records the rates of this second.
@@ -103,10 +100,8 @@ func (h *history) record(paths []client.PathProgress, now time.Time) {
 			continue
 		}
 		p := h.of(keyOf(x), now)
-		if len(p.samples) >= maxSamples {
-			p.samples = append(p.samples[:0], p.samples[len(p.samples)-maxSamples+1:]...)
-		}
-		p.samples = append(p.samples, sample{uint32(now.Unix()), float32(x.ReadRate), float32(x.WriteRate)})
+		rates := sample{uint32(now.Unix()), float32(x.ReadRate), float32(x.WriteRate)}
+		p.samples = appendNewest(p.samples, rates, maxSamples)
 	}
 }
 
@@ -138,10 +133,7 @@ func (t *Torrent) History() (out []PathHistory) {
 		out = append(out, x)
 	}
 	slices.SortFunc(out, func(a, b PathHistory) int {
-		if c := strings.Compare(string(a.Key.Peer), string(b.Key.Peer)); c != 0 {
-			return c
-		}
-		return strings.Compare(string(a.Key.Path), string(b.Key.Path))
+		return cmp.Or(cmp.Compare(a.Key.Peer, b.Key.Peer), cmp.Compare(a.Key.Path, b.Key.Path))
 	})
 	return out
 }

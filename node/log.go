@@ -33,10 +33,15 @@ func (l *torrentLog) add(e LogEntry) {
 	e.Text = strings.ToValidUTF8(e.Text[:min(len(e.Text), maxEntry)], "")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.entries) >= maxLog {
-		l.entries = append(l.entries[:0], l.entries[len(l.entries)-maxLog+1:]...)
+	l.entries = appendNewest(l.entries, e, maxLog)
+}
+
+// appendNewest appends to a list that keeps its newest elements only.
+func appendNewest[T any](all []T, x T, most int) []T {
+	if len(all) >= most {
+		all = append(all[:0], all[len(all)-most+1:]...)
 	}
-	l.entries = append(l.entries, e)
+	return append(all, x)
 }
 
 // Log returns the newest entries of the torrent's log, the newest last.
