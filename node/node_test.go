@@ -127,7 +127,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := x.Progress()
-	if x.State() != Paused || p.Phase != PhasePaused || len(p.Paths) != 0 || p.ReadRate != 0 {
+	if x.State() != Paused || p.Phase != "paused" || len(p.Paths) != 0 || p.ReadRate != 0 {
 		t.Errorf("paused: %s, %+v", x.State(), p)
 	}
 	if err := x.Pause(); err == nil {

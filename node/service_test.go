@@ -76,7 +76,7 @@ func TestService(t *testing.T) {
 		t.Errorf("settings: %+v", s)
 	}
 	all := n.Statuses()
-	if len(all) != 2 || all[0].Name != "other" || all[0].Phase != PhasePaused || all[0].Goal != goal || all[0].HonourGlobal ||
+	if len(all) != 2 || all[0].Name != "other" || all[0].Phase != "paused" || all[0].Goal != goal || all[0].HonourGlobal ||
 		len(all[0].Labels) != 2 || all[0].Priority != high || all[0].Rates.Download != 1e6 || all[0].Policy.ACL == "" {
 		t.Errorf("torrents: %+v", all)
 	}

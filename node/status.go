@@ -7,15 +7,6 @@ import (
 	"braid/pathsel"
 )
 
-// Phases of torrents without a transfer, for users. Those of a transfer are client.Phase's.
-const (
-	PhasePaused   client.Phase = "paused"
-	PhaseQueued   client.Phase = "queued"
-	PhaseStarting client.Phase = "starting" // existing files are looked at
-	PhaseMoving   client.Phase = "moving"
-	PhaseServed   client.Phase = "served"
-)
-
 // Status is a torrent at one moment, with everything that lists of torrents show.
 type Status struct {
 	InfoHash, Name string

@@ -216,9 +216,9 @@ func (t *Torrent) Progress() client.Progress {
 	return p
 }
 
-// phases are what torrents without a transfer do.
+// phases are what torrents without a transfer do, for users.
 var phases = map[State]client.Phase{
-	Paused: PhasePaused, Queued: PhaseQueued, Moving: PhaseMoving, Failed: client.Broken, Starting: client.Checking,
+	Paused: "paused", Queued: "queued", Moving: "moving", Failed: client.Broken, Starting: client.Checking,
 }
 
 // Pause ends the torrent's connections and searches for peers. What was received stays on disk.
