@@ -122,11 +122,7 @@ func (r *run) observe(p client.Progress, now time.Time) (completed time.Time, id
 	if moved := p.Fetched + p.Sent; moved != r.moved {
 		r.moved, r.active = moved, now
 	}
-	since := r.completed
-	if r.active.After(since) {
-		since = r.active
-	}
-	return r.completed, now.Sub(since)
+	return r.completed, now.Sub(later(r.completed, r.active))
 }
 
 // beyondGoal returns how much was sent after the look at which the goal was reached.
@@ -230,11 +226,14 @@ func (t *Torrent) stalledLocked(now time.Time, limit time.Duration) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	since := r.began
-	if r.active.After(since) {
-		since = r.active
+	return now.Sub(later(r.began, r.active)) >= limit
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
-	return now.Sub(since) >= limit
+	return b
 }
 
 // takeTurn starts a torrent whose turn it is.

@@ -60,10 +60,7 @@ func reportsOf(p client.Progress, now time.Time) []wire.PathReport {
 	}
 	byPath := map[pathsel.Fingerprint]*measured{}
 	for _, x := range p.Paths {
-		seen := x.CarriedUntil
-		if x.LastRead.After(seen) {
-			seen = x.LastRead
-		}
+		seen := later(x.CarriedUntil, x.LastRead)
 		switch n := len(x.Path.Interfaces); {
 		case x.Accepted && x.BytesWritten < enoughBytes, x.MinRTT <= 0, seen.IsZero():
 			continue // too little was measured
@@ -86,9 +83,7 @@ func reportsOf(p client.Progress, now time.Time) []wire.PathReport {
 		default:
 			m.best = max(m.best, x.Carried.Rate, meanRate(x))
 		}
-		if seen.After(m.seen) {
-			m.seen = seen
-		}
+		m.seen = later(m.seen, seen)
 		m.carried += x.BytesRead
 	}
 	var out []wire.PathReport
