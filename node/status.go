@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"time"
 
 	"braid/client"
@@ -9,6 +10,7 @@ import (
 
 // Status is a torrent at one moment, with everything that lists of torrents show.
 type Status struct {
+	Options        // how the torrent was added, with later changes
 	InfoHash, Name string
 	State          State
 	Phase          client.Phase  // what it does, in a word for users
@@ -37,17 +39,9 @@ type Status struct {
 	Getting                               int           // peers that data goes to
 	Paths                                 int           // open path-level peers
 	Stalled                               bool          // it runs, and has carried no data for a while: see Queue
-	Storage                               Storage
 	Files                                 int
-	Labels                                []string
-	Priority                              Priority
 	Sequential                            bool
-	SuperSeeding                          client.SuperSeeding
-	Rates                                 Rates
 	HonourGlobal                          bool
-	Goal                                  Goal
-	PeerLimit                             int
-	Policy                                Policy
 	QueuePosition                         int  // from 0
 	Forced                                bool // it passes the queue
 	Moving                                *MoveStatus
@@ -87,15 +81,14 @@ func (t *Torrent) status(stalled time.Duration) Status {
 	defer t.mu.Unlock()
 	o, c := t.options, t.countersLocked(p, now)
 	s := Status{
-		InfoHash: t.InfoHash(), Name: t.titleLocked(), State: t.state, Phase: p.Phase, Reason: t.reason, Err: p.Err, Cause: p.Cause,
+		Options: o, InfoHash: t.InfoHash(), Name: t.titleLocked(), State: t.state, Phase: p.Phase, Reason: t.reason, Err: p.Err, Cause: p.Cause,
 		IsMagnet: o.Source.IsMagnet(), Private: o.Source.IsPrivate(), Added: t.added, Started: t.started, Completed: t.completed,
 		LastActive: c.LastActive, ActiveFor: c.Active, SeedingFor: c.Seeding,
 		Total: p.Total, Have: p.Have, Missing: p.Missing, Checked: p.Checked, Size: o.Source.Layout.Length,
 		Pieces: p.Pieces, PiecesDone: p.Done, PieceLength: o.Source.Layout.PieceLength,
 		Downloaded: p.Fetched, Uploaded: p.Sent, Wasted: p.Wasted, Dropped: p.Dropped, DownRate: p.ReadRate, UpRate: p.WriteRate,
-		Remaining: -1, Storage: o.Storage, Files: len(o.Source.Layout.Files), Labels: o.Labels, Priority: o.Priority,
-		Sequential: o.Selection.Sequential, SuperSeeding: o.SuperSeeding, Rates: o.Rates, HonourGlobal: !o.IgnoreGlobal,
-		Goal: o.Goal, PeerLimit: o.PeerLimit, Policy: o.Policy, Forced: t.forced, Moving: t.move,
+		Remaining: -1, Files: len(o.Source.Layout.Files), Sequential: o.Selection.Sequential, HonourGlobal: !o.IgnoreGlobal,
+		Forced: t.forced, Moving: t.move,
 	}
 	if s.Storage.Dir == "" {
 		s.Storage.Dir = t.node.settings.Dir
@@ -122,12 +115,9 @@ func (t *Torrent) status(stalled time.Duration) Status {
 func (s *Status) count(paths []client.PathProgress) {
 	var peers, sending, getting []string
 	add := func(to *[]string, peer string) {
-		for _, x := range *to {
-			if x == peer {
-				return
-			}
+		if !slices.Contains(*to, peer) {
+			*to = append(*to, peer)
 		}
-		*to = append(*to, peer)
 	}
 	for _, x := range paths {
 		if x.State.Open() {
