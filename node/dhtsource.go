@@ -217,15 +217,3 @@ func spread(peers []dht.Addr, at map[pathsel.IA]distance) []dht.Addr {
 	}
 	return out
 }
-
-func peersAt(found []dht.Addr) []client.Peer {
-	var out []client.Peer
-	for _, a := range found {
-		if a.IsSCION() {
-			out = append(out, client.SCIONPeer(scionnet.Addr(a)))
-		} else if p, err := client.ParsePeer(a.String()); err == nil {
-			out = append(out, p)
-		}
-	}
-	return out
-}

@@ -47,14 +47,7 @@ func (x *neighbours) Start(s Swarm) (Search, error) {
 		return nil, ErrNoWay
 	}
 	f, err := x.server.Follow(lsd.Hash(s.InfoHash), func() bool { return !s.Private() }, func(a scionnet.Addr) {
-		p := client.SCIONPeer(a)
-		if a.IA == 0 {
-			var err error
-			if p, err = client.ParsePeer(netip.AddrPortFrom(a.Host, a.Port).String()); err != nil {
-				return
-			}
-		}
-		if !s.Private() { // as the description behind a magnet link may say
+		if p, err := PeerAt(a); err == nil && !s.Private() { // as the description behind a magnet link may say
 			s.Found(client.FromLSD, p)
 		}
 	})

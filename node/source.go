@@ -2,11 +2,14 @@ package node
 
 import (
 	"log/slog"
+	"net/netip"
 
 	"braid/client"
 	"braid/dht"
 	"braid/pathsel"
+	"braid/scionnet"
 	"braid/tracker"
+	"braid/tracker/wire"
 )
 
 // Source finds peers for torrents and makes this node known to others: trackers (trackers.go), DHTs
@@ -65,4 +68,22 @@ func ConnectedPeers(p client.Progress) int {
 		}
 	}
 	return len(peers)
+}
+
+// PeerAt returns the peer at an address, which has no ISD-AS if it is on IP.
+func PeerAt(a scionnet.Addr) (client.Peer, error) {
+	if a.IA != 0 {
+		return client.SCIONPeer(a), nil
+	}
+	return client.ParsePeer(netip.AddrPortFrom(a.Host, a.Port).String())
+}
+
+// peersAt returns the peers at the addresses that are usable.
+func peersAt[A dht.Addr | wire.Addr](found []A) (out []client.Peer) {
+	for _, a := range found {
+		if p, err := PeerAt(scionnet.Addr(a)); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
 }

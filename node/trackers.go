@@ -33,7 +33,7 @@ func (x trackers) Start(s Swarm) (Search, error) {
 	cfg := announce.Config{
 		InfoHash: s.InfoHash, PeerID: s.PeerID, Tiers: s.Trackers, SCION: x.scion,
 		Progress: func() announce.Progress { return announceProgress(s.Progress()) },
-		Found:    func(found []wire.Addr) { s.Found(client.FromTracker, peersOf(found)...) },
+		Found:    func(found []wire.Addr) { s.Found(client.FromTracker, peersAt(found)...) },
 		Asked: func(x announce.Asked) {
 			state := TrackerStatus{Seeds: x.Seeds, Leechers: x.Leechers, Peers: x.Peers, Warning: x.URL.Hide(x.Warning), Next: x.Next}
 			state.TrackerState = client.TrackerState{URL: x.URL.String(), Answered: x.Answered, Err: x.Err}
@@ -110,18 +110,6 @@ func announceProgress(p client.Progress) announce.Progress {
 		out.Left, out.Partial = p.Missing, p.Missing > 0
 	case p.Total > 0:
 		out.Left = max(1, p.Missing) // data that is not verified yet is still missing
-	}
-	return out
-}
-
-func peersOf(found []wire.Addr) []client.Peer {
-	var out []client.Peer
-	for _, a := range found {
-		if a.IsSCION() {
-			out = append(out, client.SCIONPeer(scionnet.Addr(a)))
-		} else if p, err := client.ParsePeer(a.String()); err == nil {
-			out = append(out, p)
-		}
 	}
 	return out
 }

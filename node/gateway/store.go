@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/node"
 	"braid/scionnet"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
@@ -46,10 +47,7 @@ func peerAt(a wire.Addr) (client.Peer, bool) {
 	if !a.Dialable() {
 		return client.Peer{}, false
 	}
-	if a.IsSCION() {
-		return client.SCIONPeer(scionnet.Addr(a)), true
-	}
-	p, err := client.ParsePeer(a.String())
+	p, err := node.PeerAt(scionnet.Addr(a))
 	return p, err == nil
 }
 
