@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -49,22 +50,10 @@ type storeUser struct {
 	names     storage.Names
 }
 
-func (s *sharedStore) names(hash metainfo.Hash) storage.Names {
+func (s *sharedStore) user(hash metainfo.Hash) storeUser {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.users[hash].names
-}
-
-func (s *sharedStore) wants(hash metainfo.Hash, l storage.Layout) []bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.users[hash].selection.Wants(l)
-}
-
-func (s *sharedStore) rechecks(hash metainfo.Hash) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.users[hash].recheck
+	return s.users[hash]
 }
 
 // open returns the store for a torrent. The caller gives it back with release.
@@ -91,11 +80,14 @@ func (s *stores) open(o Options, moved func(path, aside string), log *slog.Logge
 		return x, nil
 	}
 	x := &sharedStore{options: want, users: map[metainfo.Hash]storeUser{o.Source.InfoHash: user}}
+	named := storage.Named(func(h metainfo.Hash) storage.Names { return x.user(h).names })
 	if want.Complete {
-		x.Store, err = storage.OpenVerifiedIn(want.Kind, o.Storage.Dir, log, storage.Named(x.names))
+		x.Store, err = storage.OpenVerifiedIn(want.Kind, o.Storage.Dir, log, named)
 	} else {
 		opts := []storage.Option{
-			storage.OnExisting(want.Existing, moved), storage.Wanted(x.wants), storage.RecheckOnly(x.rechecks), storage.Named(x.names),
+			named, storage.OnExisting(want.Existing, moved),
+			storage.Wanted(func(h metainfo.Hash, l storage.Layout) []bool { return x.user(h).selection.Wants(l) }),
+			storage.RecheckOnly(func(h metainfo.Hash) bool { return x.user(h).recheck }),
 		}
 		if want.AllowDotfiles {
 			opts = append(opts, storage.AllowDotfiles())
@@ -120,11 +112,9 @@ func (s *stores) release(x *sharedStore, hash metainfo.Hash) error {
 	if !last {
 		return nil
 	}
-	for i, y := range s.all {
-		if y == x {
-			s.all = append(s.all[:i], s.all[i+1:]...)
-			return x.Close()
-		}
+	if i := slices.Index(s.all, x); i >= 0 {
+		s.all = slices.Delete(s.all, i, i+1)
+		return x.Close()
 	}
 	return nil
 }
