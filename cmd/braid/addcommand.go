@@ -80,19 +80,12 @@ func parseAdd(cmd *cli.Command) (in v1.AddTorrent, err error) {
 			return in, err
 		}
 	}
-	goal, err := parseSeedGoal(cmd)
-	if err != nil {
-		return in, err
-	}
-	if !goal.IsZero() {
+	f := &flags{Command: cmd}
+	if goal := f.seedGoal(); !goal.IsZero() {
 		in.Goal = &v1.Goal{Ratio: goal.Ratio, TimeS: goal.Time.Seconds()}
 	}
-	limits, err := parseLimits(cmd)
-	if err != nil {
-		return in, err
-	}
-	if l := v1.LimitsOf(limits); l.UploadMbitS != 0 || l.DownloadMbitS != 0 || len(l.Paths) > 0 {
+	if l := v1.LimitsOf(f.limits()); l.UploadMbitS != 0 || l.DownloadMbitS != 0 || len(l.Paths) > 0 {
 		in.Limits = &l
 	}
-	return in, nil
+	return in, f.err
 }

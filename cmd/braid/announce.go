@@ -38,40 +38,29 @@ func knowledgeFlags() []cli.Flag {
 	}
 }
 
-// parseTrackers returns the tiers of trackers to ask for a torrent: those of the command line, in
-// which a wrong URL is an error, and those of the torrent.
-func parseTrackers(cmd *cli.Command, s client.Source, log *slog.Logger) ([][]tracker.URL, error) {
-	var out [][]tracker.URL
-	for _, text := range cmd.StringSlice("tracker") {
-		u, err := tracker.ParseURL(text)
-		if err != nil {
-			return nil, usageErrorf("--tracker: %w", err)
-		}
+// trackers returns the tiers of trackers to ask for a torrent: those of the command line, in which a
+// wrong URL is an error, and those of the torrent.
+func (f *flags) trackers(s client.Source, log *slog.Logger) (out [][]tracker.URL) {
+	for _, u := range readAll(f, "tracker", tracker.ParseURL) {
 		out = append(out, []tracker.URL{u.OfUser()})
 	}
-	if cmd.Bool("no-trackers") {
-		return out, nil
+	if f.Bool("no-trackers") {
+		return out
 	}
-	return append(out, node.ParseTrackers(s, log)...), nil
+	return append(out, node.ParseTrackers(s, log)...)
 }
 
-// parseKnowledge reads --peer-order and --path-knowledge.
-func parseKnowledge(cmd *cli.Command) (node.Knowledge, error) {
-	order, err := wire.ParseOrder(cmd.String("peer-order"))
-	if err != nil {
-		return node.Knowledge{}, usageErrorf("--peer-order %q: want random, nearest or mixed", cmd.String("peer-order"))
-	}
-	switch how := cmd.String("path-knowledge"); how {
-	case "share":
-		return node.Knowledge{Peers: order, Use: true, Share: true}, nil
-	case "use":
-		return node.Knowledge{Peers: order, Use: true}, nil
+// knowledge reads --peer-order and --path-knowledge.
+func (f *flags) knowledge() node.Knowledge {
+	order, err := wire.ParseOrder(f.String("peer-order"))
+	f.want(err == nil, "--peer-order %q: want random, nearest or mixed", f.String("peer-order"))
+	switch how := f.String("path-knowledge"); how {
+	case "share", "use":
+		return node.Knowledge{Peers: order, Use: true, Share: how == "share"}
 	case "off":
-		if cmd.IsSet("peer-order") {
-			return node.Knowledge{}, usageErrorf("--peer-order asks trackers for what --path-knowledge off declines; give one of them")
-		}
-		return node.Knowledge{}, nil
+		f.want(!f.IsSet("peer-order"), "--peer-order asks trackers for what --path-knowledge off declines; give one of them")
 	default:
-		return node.Knowledge{}, usageErrorf("--path-knowledge %q: want share, use or off", how)
+		f.wrong("--path-knowledge %q: want share, use or off", how)
 	}
+	return node.Knowledge{}
 }

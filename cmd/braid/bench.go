@@ -193,9 +193,10 @@ func benchTransport(ctx context.Context, b benchmark) error {
 	if b.Int("runs") < 1 {
 		return usageErrorf("--runs: want at least 1")
 	}
-	control, err := parseCongestion(b.Command)
-	if err != nil {
-		return err
+	f := &flags{Command: b.Command}
+	control := f.congestion()
+	if f.err != nil {
+		return f.err
 	}
 	cfg := transportbench.Config{
 		End: b.worker("transport-end"), Dir: b.dir, SCIONBin: b.String("scion-bin"), FastRouter: fastRouter(b.exe), Braid: b.exe,

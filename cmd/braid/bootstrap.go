@@ -74,7 +74,7 @@ func runBootstrap(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	c, err := scionnet.Environment(scionnet.Flags{}, os.LookupEnv, os.ReadFile)
+	c, err := environment(cmd)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func setUp(ctx context.Context, cmd *cli.Command, log *slog.Logger) {
 	if log == nil {
 		log = logger(cmd)
 	}
-	c, err := scionnet.Environment(scionnet.Flags{ConfigDir: cmd.String("config-dir"), Daemon: cmd.String("sciond"), IA: cmd.String("isd-as")}, os.LookupEnv, os.ReadFile)
+	c, err := environment(cmd)
 	if err != nil {
 		return // the caller says so
 	}

@@ -66,15 +66,13 @@ func create(ctx context.Context, cmd *cli.Command) error {
 		}
 		opts.Trackers = append(opts.Trackers, tier)
 	}
-	for _, text := range opts.WebSeeds {
-		if err := checkWebSeed(text); err != nil {
-			return usageErrorf("--web-seed: %w", err)
-		}
-	}
+	f := &flags{Command: cmd}
+	f.check("web-seed", checkWebSeed)
 	for _, pattern := range opts.Exclude {
-		if strings.Trim(pattern, "/") == "" {
-			return usageErrorf("--exclude: %q matches nothing below %s", pattern, root)
-		}
+		f.want(strings.Trim(pattern, "/") != "", "--exclude: %q matches nothing below %s", pattern, root)
+	}
+	if f.err != nil {
+		return f.err
 	}
 	if opts.Private && len(opts.Trackers) == 0 {
 		stderr(cmd).printf("a private torrent without --tracker: clients find no peers for it\n")

@@ -143,18 +143,17 @@ func stateDir(flag string, getenv func(string) string) (string, error) {
 
 // openService opens the node of a daemon.
 func openService(ctx context.Context, cmd *cli.Command, state string, log *slog.Logger) (*node.Node, error) {
-	cfg, err := parseNode(cmd, log)
-	if err != nil {
-		return nil, err
+	f := &flags{Command: cmd}
+	cfg := f.node(log)
+	cfg.State, cfg.Service, cfg.DHT = state, true, f.dht()
+	if f.err != nil {
+		return nil, f.err
 	}
-	cfg.State, cfg.Service = state, true
 	cfg.Identity = cmp.Or(cfg.Identity, filepath.Join(state, "identity.pem"))
-	if cfg.DHT, err = parseDHT(cmd); err != nil {
-		return nil, err
-	}
 	if cfg.DHT != nil {
 		cfg.DHT.File = filepath.Join(state, "dht.json")
 	}
+	var err error
 	if cfg.Settings.Dir, err = filepath.Abs(cmp.Or(cmd.String("directory"), filepath.Join(state, "downloads"))); err != nil {
 		return nil, err
 	}

@@ -54,64 +54,40 @@ func dhtItemFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "dht-item", Usage: "`KEY` (64 hexadecimal digits) of somebody who publishes nodes on SCION in the DHT over IP, where the first ones are then found; needs a node on IP, too (repeatable)", Config: cli.StringConfig{TrimSpace: true}}
 }
 
-// parseDHTItems reads --dht-item.
-func parseDHTItems(cmd *cli.Command) (out []ed25519.PublicKey, err error) {
-	for _, text := range cmd.StringSlice("dht-item") {
+// dhtItems reads --dht-item.
+func (f *flags) dhtItems() (out []ed25519.PublicKey) {
+	for _, text := range f.StringSlice("dht-item") {
 		key, err := hex.DecodeString(text)
-		if err != nil || len(key) != ed25519.PublicKeySize {
-			return nil, usageErrorf("--dht-item %q: want the 64 hexadecimal digits that braid dht --publish prints", text)
-		}
+		f.want(err == nil && len(key) == ed25519.PublicKeySize,
+			"--dht-item %q: want the 64 hexadecimal digits that braid dht --publish prints", text)
 		out = append(out, key)
 	}
-	return out, nil
+	return out
 }
 
-// parseDHTNodes reads --dht-node.
-func parseDHTNodes(cmd *cli.Command) (out []dht.Addr, err error) {
-	for _, text := range cmd.StringSlice("dht-node") {
-		a, err := dht.ParseAddr(text)
-		if err != nil {
-			return nil, usageErrorf("--dht-node: %w", err)
-		}
-		out = append(out, a)
-	}
-	return out, nil
-}
-
-// parseDHT reads --dht, --dht-node and --dht-item. Over IP the DHT is off unless the user asks for it: braid would
+// dht reads --dht, --dht-node and --dht-item. Over IP the DHT is off unless the user asks for it: braid would
 // send packets to hosts that nobody has named. Over SCION there is no other way to find peers without
 // a tracker, and only braid's nodes are asked.
-func parseDHT(cmd *cli.Command) (*node.DHTConfig, error) {
-	nodes, err := parseDHTNodes(cmd)
-	if err != nil {
-		return nil, err
+func (f *flags) dht() *node.DHTConfig {
+	where := f.String("dht")
+	cfg := &node.DHTConfig{
+		SCION: true, OverIP: where == "on", File: dhtFile(f.Command),
+		Nodes: readAll(f, "dht-node", dht.ParseAddr), Items: f.dhtItems(),
 	}
-	items, err := parseDHTItems(cmd)
-	if err != nil {
-		return nil, err
-	}
-	if len(items) > 0 && cmd.String("dht") != "on" {
-		return nil, usageErrorf("--dht-item: the DHT over IP is off unless you give --dht on")
-	}
-	cfg := &node.DHTConfig{SCION: true, Nodes: nodes, Items: items, File: dhtFile(cmd)}
-	switch where := cmd.String("dht"); where {
-	case "off":
-		if len(nodes) > 0 {
-			return nil, usageErrorf("--dht-node: --dht is off")
-		}
-		return nil, nil
+	f.want(len(cfg.Items) == 0 || cfg.OverIP, "--dht-item: the DHT over IP is off unless you give --dht on")
+	switch where {
 	case "on":
-		cfg.OverIP = true
+	case "off":
+		f.want(len(cfg.Nodes) == 0, "--dht-node: --dht is off")
+		return nil
 	case "":
-		for _, a := range nodes {
-			if !a.IsSCION() {
-				return nil, usageErrorf("--dht-node %s: the DHT over IP is off unless you give --dht on", a)
-			}
+		for _, a := range cfg.Nodes {
+			f.want(a.IsSCION(), "--dht-node %s: the DHT over IP is off unless you give --dht on", a)
 		}
 	default:
-		return nil, usageErrorf("--dht %q: want on or off", where)
+		f.wrong("--dht %q: want on or off", where)
 	}
-	return cfg, nil
+	return cfg
 }
 
 // dhtFile keeps what was found in the DHT, beside the private key; empty: there is no place for it.
@@ -136,57 +112,43 @@ func mayFindInDHT(cmd *cli.Command, s client.Source) bool {
 }
 
 // dhtListen reads --listen of braid dht.
-func dhtListen(cmd *cli.Command) (scion []scionnet.Addr, ip []netip.AddrPort, err error) {
-	for _, text := range cmd.StringSlice("listen") {
+func (f *flags) dhtListen() (scion []scionnet.Addr, ip []netip.AddrPort) {
+	for _, text := range f.StringSlice("listen") {
 		if strings.Contains(text, ",") {
 			a, err := scionnet.ParseAddr(text)
 			if err != nil {
-				return nil, nil, usageErrorf("--listen: %w", err)
+				f.wrong("--listen: %w", err)
 			}
 			scion = append(scion, a)
 			continue
 		}
 		a, err := netip.ParseAddrPort(text)
-		if err != nil {
-			return nil, nil, usageErrorf("--listen %q: want IP:port, or ISD-AS,[IP]:port on SCION", text)
-		}
+		f.want(err == nil, "--listen %q: want IP:port, or ISD-AS,[IP]:port on SCION", text)
 		ip = append(ip, a)
 	}
-	switch {
-	case len(scion)+len(ip) == 0:
-		return nil, nil, usageErrorf("no listen address: give --listen (see --help)")
-	case len(scion) > 1:
-		return nil, nil, usageErrorf("--listen: one node on SCION in a process")
-	case len(slices.CompactFunc(slices.Clone(ip), func(a, b netip.AddrPort) bool { return a.Addr().Is4() == b.Addr().Is4() })) < len(ip):
-		return nil, nil, usageErrorf("--listen: one node on IPv4 and one on IPv6 in a process")
-	}
-	return scion, ip, nil
+	f.want(len(scion)+len(ip) > 0, "no listen address: give --listen (see --help)")
+	f.want(len(scion) <= 1, "--listen: one node on SCION in a process")
+	sameKind := func(a, b netip.AddrPort) bool { return a.Addr().Is4() == b.Addr().Is4() }
+	f.want(len(slices.CompactFunc(slices.Clone(ip), sameKind)) == len(ip), "--listen: one node on IPv4 and one on IPv6 in a process")
+	return scion, ip
 }
 
 func runDHT(ctx context.Context, cmd *cli.Command) (err error) {
 	if cmd.Args().Present() {
 		return usageErrorf("braid dht takes no arguments, got %q", cmd.Args().First())
 	}
-	if cmd.Duration("sample") < 10*time.Millisecond {
-		return usageErrorf("--sample %v: want at least 10ms", cmd.Duration("sample"))
-	}
-	scion, ip, err := dhtListen(cmd)
-	if err != nil {
-		return err
-	}
-	log := logger(cmd)
-	cfg := node.DHTConfig{IP: ip, File: cmd.String("data"), Logger: log}
-	if cfg.Nodes, err = parseDHTNodes(cmd); err != nil {
-		return err
-	}
-	if cfg.Items, err = parseDHTItems(cmd); err != nil {
-		return err
+	f, log := &flags{Command: cmd}, logger(cmd)
+	f.want(cmd.Duration("sample") >= 10*time.Millisecond, "--sample %v: want at least 10ms", cmd.Duration("sample"))
+	scion, ip := f.dhtListen()
+	cfg := node.DHTConfig{
+		IP: ip, File: cmd.String("data"), Logger: log, Nodes: readAll(f, "dht-node", dht.ParseAddr), Items: f.dhtItems(),
 	}
 	both := len(scion) > 0 && len(ip) > 0
 	for _, flag := range []string{"publish", "dht-item"} {
-		if cmd.IsSet(flag) && !both {
-			return usageErrorf("--%s needs a node on SCION and one on IP: give --listen twice", flag)
-		}
+		f.want(both || !cmd.IsSet(flag), "--%s needs a node on SCION and one on IP: give --listen twice", flag)
+	}
+	if f.err != nil {
+		return f.err
 	}
 	item := ""
 	if file := cmd.String("publish"); file != "" {

@@ -98,8 +98,9 @@ func fetch(ctx context.Context, cmd *cli.Command, out *display, torrents []*node
 // downloads reads the torrents that the command line names, and checks what can be checked before
 // anything is opened.
 func downloads(ctx context.Context, cmd *cli.Command) ([]node.Options, error) {
-	if stop := cmd.Duration("stop-timeout"); stop < 0 || cmd.IsSet("stop-timeout") && stop == 0 {
-		return nil, usageErrorf("--stop-timeout %v: want more than 0", stop)
+	f := &flags{Command: cmd}
+	if f.stopTimeout(); f.err != nil {
+		return nil, f.err
 	}
 	sources, err := openSources(ctx, cmd)
 	if err != nil {
@@ -109,46 +110,30 @@ func downloads(ctx context.Context, cmd *cli.Command) ([]node.Options, error) {
 }
 
 // downloadsOf is downloads for torrents that are read already.
-func downloadsOf(ctx context.Context, cmd *cli.Command, sources []client.Source) (_ []node.Options, err error) {
+func downloadsOf(ctx context.Context, cmd *cli.Command, sources []client.Source) ([]node.Options, error) {
 	for i, s := range sources {
 		sources[i] = s.WithKept(cmd.String("output"))
 	}
-	o := node.Options{StopTimeout: cmd.Duration("stop-timeout"), PieceEvents: cmd.Bool("json") && cmd.Bool("piece-events")}
-	if o.Peers, err = namedPeers(ctx, cmd); err != nil {
-		return nil, err
+	f := &flags{Command: cmd}
+	o := node.Options{
+		StopTimeout: f.stopTimeout(), PieceEvents: cmd.Bool("json") && cmd.Bool("piece-events"),
+		Peers: f.peers(ctx), WebSeeds: f.webSeeds(), Selection: f.selection(sources), Goal: f.seedGoal(), Storage: f.storage(),
 	}
-	if o.WebSeeds, err = namedWebSeeds(cmd); err != nil {
-		return nil, err
+	if f.err == nil && !cmd.Bool("list") { // which shows the files
+		f.note(checkSelection(o.Selection, sources))
 	}
-	if o.Selection, err = selection(cmd, sources); err != nil {
-		return nil, err
-	}
-	if o.Goal, err = parseSeedGoal(cmd); err != nil {
-		return nil, err
-	}
-	if o.Storage, err = parseStorage(cmd); err != nil {
-		return nil, err
-	}
-	if err := checkSelection(o.Selection, sources); err != nil && !cmd.Bool("list") { // which shows the files
-		return nil, err
-	}
-	if cmd.IsSet("trace") && len(sources) > 1 {
-		return nil, usageErrorf("--trace: one torrent at a time")
-	}
+	f.want(!cmd.IsSet("trace") || len(sources) == 1, "--trace: one torrent at a time")
 	var out []node.Options
 	for _, s := range sources {
-		o.Source = s
-		if o.Trackers, err = parseTrackers(cmd, s, logger(cmd)); err != nil {
-			return nil, err
-		}
+		o.Source, o.Trackers = s, f.trackers(s, logger(cmd))
 		useless, usable := s.WebSeedErrors()
 		o.MustFind = len(o.Peers)+len(s.Peers)+len(o.WebSeeds) == 0 && !usable && !cmd.IsSet("listen")
 		if o.MustFind && len(o.Trackers) == 0 && !cmd.Bool("list") && !mayFindInDHT(cmd, s) && (cmd.String("lsd") != "on" || s.IsPrivate()) {
-			return nil, usageErrorf("nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, or a node of the DHT with --dht-node, or look on the local network with --lsd on", s.Name, reasons(useless))
+			f.wrong("nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, or a node of the DHT with --dht-node, or look on the local network with --lsd on", s.Name, reasons(useless))
 		}
 		out = append(out, o)
 	}
-	return out, nil
+	return out, f.err
 }
 
 // openTraces opens the file of --trace for the one torrent that is downloaded.

@@ -39,9 +39,10 @@ func export(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	kind, err := storageKind(cmd)
-	if err != nil {
-		return err
+	f := &flags{Command: cmd}
+	kind, existing := f.storageKind(), f.existingFiles()
+	if f.err != nil {
+		return f.err
 	}
 	if kind != storage.KindBolt {
 		return usageErrorf("--storage %s keeps the files as they are; only bolt needs an export", kind)
@@ -50,10 +51,6 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	out := newDisplay(cmd, false)
-	existing, err := existingFiles(cmd)
-	if err != nil {
-		return err
-	}
 	opts := []storage.Option{storage.OnExisting(existing, func(path, aside string) {
 		if out.json {
 			out.emit(event.InTheWay{Event: "in-the-way", Path: path, Aside: aside})

@@ -67,9 +67,10 @@ func runGateway(ctx context.Context, cmd *cli.Command) (err error) {
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	log := logger(cmd)
-	cfg, err := parseGateway(cmd, log)
-	if err != nil {
-		return err
+	f := &flags{Command: cmd}
+	cfg := f.gateway(log)
+	if f.err != nil {
+		return f.err
 	}
 	g, err := gateway.New(cfg)
 	if err != nil {
@@ -122,37 +123,26 @@ func listeningAt(e event.Ready) string {
 	return ", peers connect to " + strings.Join(e.Listen, " and ")
 }
 
-// parseGateway reads the gateway's own flags.
-func parseGateway(cmd *cli.Command, log *slog.Logger) (gateway.Config, error) {
-	cfg := gateway.Config{Dir: cmd.String("cache"), Size: cmd.Int64("cache-size"), Idle: cmd.Duration("idle"), Logger: log}
-	switch {
-	case len(cmd.StringSlice("tracker-listen")) == 0:
-		return cfg, usageErrorf("no address to answer announces at: give --tracker-listen http://HOST:PORT (see --help)")
-	case len(cmd.StringSlice("listen")) == 0:
-		return cfg, usageErrorf("no address to accept peers at: give --listen HOST:PORT and --listen ISD-AS,[IP]:PORT (see --help)")
-	case cfg.Size <= 0:
-		return cfg, usageErrorf("--cache-size: want more than 0")
-	case cfg.Idle < 2*cmd.Duration("interval"):
-		return cfg, usageErrorf("--idle %v: want at least twice --interval, or the gateway leaves between two announces", cfg.Idle)
-	}
-	for _, text := range cmd.StringSlice("fellow") {
+// gateway reads the gateway's own flags.
+func (f *flags) gateway(log *slog.Logger) gateway.Config {
+	cfg := gateway.Config{Dir: f.String("cache"), Size: f.Int64("cache-size"), Idle: f.Duration("idle"), Logger: log}
+	f.want(f.IsSet("tracker-listen"), "no address to answer announces at: give --tracker-listen http://HOST:PORT (see --help)")
+	f.want(f.IsSet("listen"), "no address to accept peers at: give --listen HOST:PORT and --listen ISD-AS,[IP]:PORT (see --help)")
+	f.want(cfg.Size > 0, "--cache-size: want more than 0")
+	f.want(cfg.Idle >= 2*f.Duration("interval"), "--idle %v: want at least twice --interval, or the gateway leaves between two announces", cfg.Idle)
+	for _, text := range f.StringSlice("fellow") {
 		u, err := tracker.ParseURL(text)
-		if err != nil || u.Scheme() != "http" && u.Scheme() != "https" {
-			return cfg, usageErrorf("--fellow %s: want http://HOST:PORT, the tracker of another gateway", text)
-		}
+		f.want(err == nil && (u.Scheme() == "http" || u.Scheme() == "https"),
+			"--fellow %s: want http://HOST:PORT, the tracker of another gateway", text)
 		cfg.Fellows = append(cfg.Fellows, u)
 	}
-	if len(cfg.Fellows) > maxFellows {
-		return cfg, usageErrorf("--fellow: %d gateways, want at most %d", len(cfg.Fellows), maxFellows)
-	}
-	for _, text := range cmd.StringSlice("public") {
+	f.want(len(cfg.Fellows) <= maxFellows, "--fellow: %d gateways, want at most %d", len(cfg.Fellows), maxFellows)
+	for _, text := range f.StringSlice("public") {
 		a, err := netip.ParseAddrPort(text)
-		if err != nil || !wire.IP(a).Dialable() {
-			return cfg, usageErrorf("--public %s: want an IP address and a port", text)
-		}
+		f.want(err == nil && wire.IP(a).Dialable(), "--public %s: want an IP address and a port", text)
 		cfg.Public = append(cfg.Public, wire.IP(a))
 	}
-	return cfg, nil
+	return cfg
 }
 
 // allowTorrents reads the torrents that the gateway may join.
@@ -176,6 +166,7 @@ func allowTorrents(ctx context.Context, cmd *cli.Command, g *gateway.Gateway, lo
 	if err != nil {
 		return nil, err
 	}
+	f := &flags{Command: cmd}
 	var allowed []gateway.Allowed
 	var torrents []node.Options
 	for _, s := range sources {
@@ -183,9 +174,9 @@ func allowTorrents(ctx context.Context, cmd *cli.Command, g *gateway.Gateway, lo
 			log.Warn("torrent left out", "torrent", s.Name, "reason", err)
 			continue
 		}
-		tiers, err := parseTrackers(cmd, s.Source, log)
-		if err != nil {
-			return nil, err
+		tiers := f.trackers(s.Source, log)
+		if f.err != nil {
+			return nil, f.err
 		}
 		allowed = append(allowed, gateway.Allowed{Source: s.Source, Trackers: tiers})
 		torrents = append(torrents, node.Options{Source: s.Source, Trackers: tiers})

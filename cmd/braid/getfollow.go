@@ -84,9 +84,10 @@ type asker struct {
 }
 
 func openAsker(ctx context.Context, cmd *cli.Command, l send.Line) (a *asker, err error) {
-	cfg, err := parseNode(cmd, logger(cmd))
-	if err != nil {
-		return nil, err
+	f := &flags{Command: cmd}
+	cfg := f.node(logger(cmd))
+	if f.err != nil {
+		return nil, f.err
 	}
 	id, err := l.Key.Member()
 	if err != nil {

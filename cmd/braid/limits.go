@@ -21,29 +21,24 @@ func limitFlags() []cli.Flag {
 	}
 }
 
-// parseLimits reads the flags.
-func parseLimits(cmd *cli.Command) (client.Limits, error) {
-	var l client.Limits
-	for _, f := range []struct {
-		name string
-		to   *int64
-	}{{"upload-rate", &l.Upload}, {"download-rate", &l.Download}} {
-		if !cmd.IsSet(f.name) {
-			continue
+// limits reads the flags.
+func (f *flags) limits() client.Limits {
+	rate := func(name string) int64 {
+		r := f.Int64(name)
+		if err := checkLimit(r); err != nil && f.IsSet(name) {
+			f.wrong("--%s %s: %w", name, units.FormatRate(r), err)
 		}
-		*f.to = cmd.Int64(f.name)
-		if err := checkLimit(*f.to); err != nil {
-			return l, usageErrorf("--%s %s: %w", f.name, units.FormatRate(*f.to), err)
-		}
+		return r
 	}
-	for _, s := range cmd.StringSlice("rate-limit") {
+	l := client.Limits{Upload: rate("upload-rate"), Download: rate("download-rate")}
+	for _, s := range f.StringSlice("rate-limit") {
 		p, err := parsePathLimit(s)
 		if err != nil {
-			return l, usageErrorf("--rate-limit %q: %w", s, err)
+			f.wrong("--rate-limit %q: %w", s, err)
 		}
 		l.Paths = append(l.Paths, p)
 	}
-	return l, nil
+	return l
 }
 
 func parsePathLimit(s string) (client.PathLimit, error) {

@@ -61,14 +61,15 @@ func runMirror(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	every, err := mirrorInterval(cmd, source)
-	if err != nil {
-		return err
+	f := &flags{Command: cmd}
+	every, options := f.mirrorInterval(source), f.mirrorOptions(ctx)
+	if f.err != nil {
+		return f.err
 	}
 	out := newDisplay(cmd, true)
 	var failed atomic.Int64 // offers
 	cfg := mirror.Config{
-		Source: source, Logger: logger(cmd),
+		Source: source, Logger: logger(cmd), Options: options,
 		Tell: func(e event.Mirror) {
 			if e.Action == "failed" {
 				failed.Add(1)
@@ -88,9 +89,6 @@ func runMirror(ctx context.Context, cmd *cli.Command) (err error) {
 		return err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
-		return err
-	}
-	if cfg.Options, err = mirrorOptions(ctx, cmd); err != nil {
 		return err
 	}
 	state, unlock, err := mirrorState(cmd, source, cfg.Dir)
@@ -145,51 +143,36 @@ func mirrorSource(cmd *cli.Command) (string, error) {
 	return filepath.Abs(source)
 }
 
-func mirrorInterval(cmd *cli.Command, source string) (time.Duration, error) {
+func (f *flags) mirrorInterval(source string) time.Duration {
 	for _, flag := range []string{"max-torrents", "downloads"} {
-		if n := cmd.Int(flag); n < 1 {
-			return 0, usageErrorf("--%s %d: want at least 1", flag, n)
-		}
+		f.want(f.Int(flag) >= 1, "--%s %d: want at least 1", flag, f.Int(flag))
 	}
-	if stop := cmd.Duration("stop-timeout"); stop < 0 || cmd.IsSet("stop-timeout") && stop == 0 {
-		return 0, usageErrorf("--stop-timeout %v: want more than 0", stop)
-	}
-	every := cmd.Duration("interval")
+	every := f.Duration("interval")
 	switch {
-	case !cmd.IsSet("interval") && mirror.IsLocal(source):
-		return 10 * time.Second, nil
-	case !cmd.IsSet("interval"):
-		return 15 * time.Minute, nil
-	case every < 10*time.Second:
-		return 0, usageErrorf("--interval %v: want at least 10s", every)
+	case f.IsSet("interval"):
+		f.want(every >= 10*time.Second, "--interval %v: want at least 10s", every)
+		return every
+	case mirror.IsLocal(source):
+		return 10 * time.Second
 	}
-	return every, nil
+	return 15 * time.Minute
 }
 
 // mirrorOptions says how each torrent is added.
-func mirrorOptions(ctx context.Context, cmd *cli.Command) (func(client.Source) (node.Options, error), error) {
-	o := node.Options{StopTimeout: cmd.Duration("stop-timeout")}
-	if cmd.Bool("once") {
+func (f *flags) mirrorOptions(ctx context.Context) func(client.Source) (node.Options, error) {
+	o := node.Options{
+		StopTimeout: f.stopTimeout(), Peers: f.peers(ctx), Goal: f.seedGoal(),
+		Storage: node.Storage{Existing: f.existingFiles(), AllowDotfiles: f.Bool("allow-dotfiles")},
+	}
+	if f.Bool("once") {
 		o.StopTimeout = cmp.Or(o.StopTimeout, 10*time.Minute)
 	}
-	var err error
-	if o.Peers, err = namedPeers(ctx, cmd); err != nil {
-		return nil, err
-	}
-	if o.Goal, err = parseSeedGoal(cmd); err != nil {
-		return nil, err
-	}
-	if o.Storage.Existing, err = existingFiles(cmd); err != nil {
-		return nil, err
-	}
-	o.Storage.AllowDotfiles = cmd.Bool("allow-dotfiles")
-	log := logger(cmd)
+	log := logger(f.Command)
 	return func(src client.Source) (node.Options, error) {
-		out := o
-		out.Source = src
-		out.Trackers, err = parseTrackers(cmd, src, log)
-		return out, err
-	}, nil
+		f, o := &flags{Command: f.Command}, o
+		o.Source, o.Trackers = src, f.trackers(src, log)
+		return o, f.err
+	}
 }
 
 // mirrorState makes the state directory of this source and output, and keeps it for this process.
@@ -210,13 +193,11 @@ func mirrorState(cmd *cli.Command, source, dir string) (string, func(), error) {
 }
 
 func openMirrorNode(ctx context.Context, cmd *cli.Command, source, dir, state string) (*node.Node, error) {
-	cfg, err := parseNode(cmd, logger(cmd))
-	if err != nil {
-		return nil, err
-	}
-	cfg.State, cfg.Service = state, true
-	if cfg.DHT, err = parseDHT(cmd); err != nil {
-		return nil, err
+	f := &flags{Command: cmd}
+	cfg := f.node(logger(cmd))
+	cfg.State, cfg.Service, cfg.DHT = state, true, f.dht()
+	if f.err != nil {
+		return nil, f.err
 	}
 	_, onSCION, err := scionnet.ParseServerURL(source)
 	if onSCION && err != nil {

@@ -13,11 +13,10 @@ import (
 	"braid/scionnet"
 )
 
-// namedPeers are the peers of --peer. In scion://name:31000 the name is looked up in the files of
-// hosts and in DNS; all addresses that it has are peers.
-func namedPeers(ctx context.Context, cmd *cli.Command) ([]client.Peer, error) {
-	var out []client.Peer
-	for _, text := range cmd.StringSlice("peer") {
+// peers are the peers of --peer. In scion://name:31000 the name is looked up in the files of hosts and
+// in DNS; all addresses that it has are peers.
+func (f *flags) peers(ctx context.Context) (out []client.Peer) {
+	for _, text := range f.StringSlice("peer") {
 		name, isURL := strings.CutPrefix(text, "scion://")
 		host, port, err := net.SplitHostPort(name)
 		if !isURL || err != nil || !scionnet.IsName(host) {
@@ -26,26 +25,34 @@ func namedPeers(ctx context.Context, cmd *cli.Command) ([]client.Peer, error) {
 				err = fmt.Errorf("peer %q: want scion://name:port, or an address on SCION", text)
 			}
 			if err != nil {
-				return nil, usageErrorf("--peer: %w", err)
+				f.wrong("--peer: %w", err)
 			}
 			out = append(out, p)
 			continue
 		}
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
-			return nil, usageErrorf("--peer: peer %q: want a port from 1 to 65535", text)
+			f.wrong("--peer: peer %q: want a port from 1 to 65535", text)
+			continue
 		}
-		c, err := scionConfig(cmd, nil)
-		if err != nil {
-			return nil, err
-		}
-		found, err := c.Names().Lookup(ctx, host, uint16(n))
-		if err != nil {
-			return nil, fmt.Errorf("--peer: %w", err)
-		}
+		found, err := lookUp(ctx, f.Command, host, uint16(n))
+		f.note(err)
 		for _, a := range found {
 			out = append(out, client.SCIONPeer(a))
 		}
 	}
-	return out, nil
+	return out
+}
+
+// lookUp returns the addresses of a host's name on SCION, with a port.
+func lookUp(ctx context.Context, cmd *cli.Command, host string, port uint16) ([]scionnet.Addr, error) {
+	c, err := scionConfig(cmd, nil)
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.Names().Lookup(ctx, host, port)
+	if err != nil {
+		return nil, fmt.Errorf("--peer: %w", err)
+	}
+	return found, nil
 }

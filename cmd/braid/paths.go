@@ -57,9 +57,10 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	policy, err := parsePolicy(cmd)
-	if err != nil {
-		return err
+	f := &flags{Command: cmd}
+	policy := f.policy()
+	if f.err != nil {
+		return f.err
 	}
 	unbounded := ctx
 	ctx, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))

@@ -33,28 +33,23 @@ func policyFlags() []cli.Flag {
 	}
 }
 
-// parsePolicy reads the flags. Paths that the user chooses from a list are added when the node is
-// opened.
-func parsePolicy(cmd *cli.Command) (p pathsel.Policy, err error) {
-	if p.Sequence, err = pathsel.ParseSequence(cmd.String("sequence")); err != nil {
-		return p, usageErrorf("--sequence: %w", err)
+// policy reads the flags. Paths that the user chooses from a list are added when the node is opened.
+func (f *flags) policy() pathsel.Policy {
+	p := pathsel.Policy{
+		Sequence:   read(f, "sequence", pathsel.ParseSequence),
+		Preference: read(f, "preference", pathsel.ParsePreference),
+		MaxLatency: f.Duration("max-latency"), MinMTU: f.Int("min-mtu"),
 	}
-	if p.ACL, err = pathsel.ParseACL(strings.Join(cmd.StringSlice("acl"), " ")); err != nil {
-		return p, usageErrorf("--acl: %w; such as '- 1-ff00:0:110#2, +'", err)
+	var err error
+	if p.ACL, err = pathsel.ParseACL(strings.Join(f.StringSlice("acl"), " ")); err != nil {
+		f.wrong("--acl: %w; such as '- 1-ff00:0:110#2, +'", err)
 	}
-	if p.Preference, err = pathsel.ParsePreference(cmd.String("preference")); err != nil {
-		return p, usageErrorf("--preference: %w", err)
+	f.want(p.MaxLatency >= 0, "--max-latency %v: want a time such as 50ms", p.MaxLatency)
+	f.want(p.MinMTU >= 0, "--min-mtu %d: want bytes such as 1400", p.MinMTU)
+	if f.Bool("interactive") && (!term.IsTerminal(int(os.Stdin.Fd())) || !stderr(f.Command).isTerminal()) {
+		f.wrong("--interactive: there is no terminal to ask on; choose paths with --sequence or --acl")
 	}
-	if p.MaxLatency = cmd.Duration("max-latency"); p.MaxLatency < 0 {
-		return p, usageErrorf("--max-latency %v: want a time such as 50ms", p.MaxLatency)
-	}
-	if p.MinMTU = cmd.Int("min-mtu"); p.MinMTU < 0 {
-		return p, usageErrorf("--min-mtu %d: want bytes such as 1400", p.MinMTU)
-	}
-	if cmd.Bool("interactive") && (!term.IsTerminal(int(os.Stdin.Fd())) || !stderr(cmd).isTerminal()) {
-		return p, usageErrorf("--interactive: there is no terminal to ask on; choose paths with --sequence or --acl")
-	}
-	return p, nil
+	return p
 }
 
 // questions asks the user at a terminal.

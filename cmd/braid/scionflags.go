@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	"github.com/urfave/cli/v3"
 
@@ -34,16 +33,22 @@ func forceFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "force", Category: "SCION", Usage: "listen at a SCION port to which the AS does not deliver, too: for hosts with a shim dispatcher"}
 }
 
-// scionConfig is the configuration that the flags, the environment and /etc/scion give together.
-func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
+// environment is the configuration that the flags, the environment and /etc/scion give together.
+func environment(cmd *cli.Command) (scionnet.Config, error) {
 	c, err := scionnet.Environment(scionnet.Flags{
-		ConfigDir: cmd.String("config-dir"),
-		Daemon:    cmd.String("sciond"),
-		Local:     cmd.String("local"),
-		IA:        cmd.String("isd-as"),
+		ConfigDir: cmd.String("config-dir"), Daemon: cmd.String("sciond"), Local: cmd.String("local"), IA: cmd.String("isd-as"),
 	}, os.LookupEnv, os.ReadFile)
 	if err != nil {
 		return c, fmt.Errorf("%w; see --config-dir, --sciond, --local and --isd-as", err)
+	}
+	return c, nil
+}
+
+// scionConfig is the environment with braid's own settings, and braid's own configuration if there is no other.
+func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
+	c, err := environment(cmd)
+	if err != nil {
+		return c, err
 	}
 	if c.NAT, err = scionnet.ParseNAT(cmd.String("nat")); err != nil {
 		return c, usageErrorf("--nat: %w", err)
@@ -58,11 +63,7 @@ func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
 // hasSCION tells whether this host seems to be on SCION: a daemon is named, or there is a topology.
 func hasSCION(cmd *cli.Command) bool {
 	c, err := scionConfig(cmd, nil)
-	if err != nil || c.Daemon != "" {
-		return err == nil
-	}
-	_, err = os.Stat(filepath.Join(c.ConfigDir, "topology.json"))
-	return err == nil
+	return err == nil && isSetUp(c)
 }
 
 // openHost opens the SCION host that the flags describe.

@@ -78,9 +78,7 @@ func seed(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	defer endStatus()
 	out.ready(n.Listening())
-	if err := tellReach(cmd, out, n, torrents); err != nil {
-		return err
-	}
+	tellReach(cmd, out, n, torrents)
 	serving, stop := untilServed(ctx, added)
 	defer stop()
 	out.watch(serving, added)
@@ -94,23 +92,17 @@ func seeds(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options,
 	if err != nil {
 		return nil, err
 	}
-	over, err := parseTransports(cmd)
-	if err != nil {
-		return nil, err
+	f := &flags{Command: cmd}
+	f.want(cmd.IsSet("listen") || f.transports().rtc != nil, "no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
+	o := node.Options{
+		Goal:    f.seedGoal(),
+		Storage: node.Storage{Kind: f.storageKind(), Dir: cmd.String("data"), Complete: true, Recheck: cmd.Bool("recheck")},
 	}
-	if !cmd.IsSet("listen") && over.rtc == nil {
-		return nil, usageErrorf("no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
-	}
-	var o node.Options
 	if o.SuperSeeding, err = client.ParseSuperSeeding(cmd.String("super-seeding")); err != nil {
-		return nil, usageErrorf("--%w", err)
+		f.wrong("--%w", err)
 	}
-	if o.Goal, err = parseSeedGoal(cmd); err != nil {
-		return nil, err
-	}
-	o.Storage = node.Storage{Dir: cmd.String("data"), Complete: true, Recheck: cmd.Bool("recheck")}
-	if o.Storage.Kind, err = storageKind(cmd); err != nil {
-		return nil, err
+	if f.err != nil {
+		return nil, f.err
 	}
 	var all []node.Options
 	for _, s := range named {
@@ -123,11 +115,11 @@ func seeds(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options,
 		case err != nil:
 			return nil, err
 		}
-		if o.Trackers, err = parseTrackers(cmd, o.Source, log); err != nil {
-			return nil, err
-		}
-		if !cmd.IsSet("listen") && !slices.ContainsFunc(slices.Concat(o.Trackers...), tracker.URL.WebSocket) {
-			return nil, usageErrorf("nobody can reach a seed of %s: give --tracker ws://HOST:PORT, through which browsers find it, or --listen", s.Name)
+		o.Trackers = f.trackers(o.Source, log)
+		f.want(cmd.IsSet("listen") || slices.ContainsFunc(slices.Concat(o.Trackers...), tracker.URL.WebSocket),
+			"nobody can reach a seed of %s: give --tracker ws://HOST:PORT, through which browsers find it, or --listen", s.Name)
+		if f.err != nil {
+			return nil, f.err
 		}
 		all = append(all, o)
 	}
@@ -179,11 +171,8 @@ func describeSeeds(ctx context.Context, out *display, n *node.Node, torrents []n
 }
 
 // tellReach says who can connect.
-func tellReach(cmd *cli.Command, out *display, n *node.Node, torrents []node.Options) error {
-	over, err := parseTransports(cmd)
-	if err != nil {
-		return err
-	}
+func tellReach(cmd *cli.Command, out *display, n *node.Node, torrents []node.Options) {
+	over := (&flags{Command: cmd}).transports() // they are right, since the node is open
 	if listening := n.Listening(); len(listening) > 0 {
 		for _, line := range reach(listening, over.ip, torrents) {
 			out.people.printf("%s\n", line)
@@ -192,7 +181,6 @@ func tellReach(cmd *cli.Command, out *display, n *node.Node, torrents []node.Opt
 	if over.rtc != nil {
 		out.people.printf("peers in browsers, through trackers at ws:// and wss://\n")
 	}
-	return nil
 }
 
 // seedSource is a torrent to be seeded.

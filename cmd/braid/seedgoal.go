@@ -16,15 +16,11 @@ func seedGoalFlags() []cli.Flag {
 	}
 }
 
-func parseSeedGoal(cmd *cli.Command) (node.Goal, error) {
-	g := node.Goal{Ratio: cmd.Float("ratio"), Time: cmd.Duration("seed-time")}
-	if cmd.IsSet("ratio") && (!(g.Ratio > 0) || math.IsInf(g.Ratio, 0)) {
-		return g, usageErrorf("--ratio %v: want a number above 0, such as 1.5", g.Ratio)
-	}
-	if cmd.IsSet("seed-time") && g.Time <= 0 {
-		return g, usageErrorf("--seed-time %v: want more than 0", g.Time)
-	}
-	return g, nil
+func (f *flags) seedGoal() node.Goal {
+	g := node.Goal{Ratio: f.Float("ratio"), Time: f.Duration("seed-time")}
+	f.want(!f.IsSet("ratio") || g.Ratio > 0 && !math.IsInf(g.Ratio, 0), "--ratio %v: want a number above 0, such as 1.5", g.Ratio)
+	f.want(!f.IsSet("seed-time") || g.Time > 0, "--seed-time %v: want more than 0", g.Time)
+	return g
 }
 
 // orUntil continues a sentence about serving until interrupted.

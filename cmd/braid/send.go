@@ -56,9 +56,10 @@ func runSend(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	o := node.Options{Storage: node.Storage{Kind: "file", Dir: filepath.Dir(s.files.Root), Complete: true}}
-	if o.Goal, err = parseSeedGoal(cmd); err != nil {
-		return err
+	f := &flags{Command: cmd}
+	o := node.Options{Goal: f.seedGoal(), Storage: node.Storage{Kind: "file", Dir: filepath.Dir(s.files.Root), Complete: true}}
+	if f.err != nil {
+		return f.err
 	}
 	if cmd.Bool("watch") {
 		return s.sendChanges(ctx, cmd, out, o)
@@ -107,13 +108,13 @@ func openSender(cmd *cli.Command) (s sender, err error) {
 		return s, usageErrorf("%w", err)
 	}
 	s.files.Exclude = cmd.StringSlice("exclude")
-	if s.named, err = parsePeers(cmd, "address", client.ParsePeer); err != nil {
-		return s, err
+	f := &flags{Command: cmd}
+	s.named = readAll(f, "address", client.ParsePeer)
+	if cmd.String("key") != "" {
+		s.key = read(f, "key", send.KeyOf)
 	}
-	if phrase := cmd.String("key"); phrase != "" {
-		if s.key, err = send.KeyOf(phrase); err != nil {
-			return s, usageErrorf("--key: %w", err)
-		}
+	if f.err != nil {
+		return s, f.err
 	}
 	state, err := stateDir(cmd.String("state"), os.Getenv)
 	if err != nil {
@@ -180,13 +181,13 @@ type group struct {
 
 // openGroup opens the node of a group.
 func openGroup(ctx context.Context, cmd *cli.Command, out *display, g group) (*node.Node, func() error, error) {
-	if slices.Contains(cmd.StringSlice("transport"), "quic") {
-		return nil, nil, usageErrorf("--transport: want scion or tcp, which are the two that braid send and braid get have in common")
+	f := &flags{Command: cmd}
+	f.want(!slices.Contains(cmd.StringSlice("transport"), "quic"), "--transport: want scion or tcp, which are the two that braid send and braid get have in common")
+	cfg := f.node(logger(cmd))
+	if f.err != nil {
+		return nil, nil, f.err
 	}
-	cfg, err := parseNode(cmd, logger(cmd))
-	if err != nil {
-		return nil, nil, err
-	}
+	var err error
 	if cfg.Group, err = scionnet.NewGroup(g.key[:]); err != nil {
 		return nil, nil, err
 	}

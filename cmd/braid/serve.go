@@ -101,15 +101,13 @@ func served(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options
 	if err != nil {
 		return nil, err
 	}
-	o := node.Options{Storage: node.Storage{Dir: cmd.String("data"), Recheck: cmd.Bool("recheck")}}
-	if o.Storage.Kind, err = storageKind(cmd); err != nil {
-		return nil, err
+	f := &flags{Command: cmd}
+	o := node.Options{
+		Storage: node.Storage{Kind: f.storageKind(), Dir: cmd.String("data"), Recheck: cmd.Bool("recheck")},
+		Peers:   f.peers(ctx), WebSeeds: f.webSeeds(),
 	}
-	if o.Peers, err = namedPeers(ctx, cmd); err != nil {
-		return nil, err
-	}
-	if o.WebSeeds, err = namedWebSeeds(cmd); err != nil {
-		return nil, err
+	if f.err != nil {
+		return nil, f.err
 	}
 	var all []node.Options
 	for _, s := range sources {
@@ -118,12 +116,10 @@ func served(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options
 		if o.Storage.Complete = err == nil && !o.Source.IsMagnet(); err != nil && !errors.As(err, new(codedError)) {
 			return nil, err
 		}
-		if o.Trackers, err = parseTrackers(cmd, o.Source, logger(cmd)); err != nil {
-			return nil, err
-		}
+		o.Trackers = f.trackers(o.Source, logger(cmd))
 		all = append(all, o)
 	}
-	return all, nil
+	return all, f.err
 }
 
 // sayServing tells where files are served, and which ones.
@@ -141,18 +137,18 @@ func sayServing(out *display, n *node.Node, web *files.Server) {
 }
 
 // filesOnSCION are the addresses of --http on SCION.
-func filesOnSCION(cmd *cli.Command) (out []scionnet.Addr, err error) {
-	for _, text := range cmd.StringSlice("http") {
+func (f *flags) filesOnSCION() (out []scionnet.Addr) {
+	for _, text := range f.StringSlice("http") {
 		if !files.IsSCION(text) {
 			continue
 		}
 		a, err := scionnet.ParseAddr(text)
 		if err != nil {
-			return nil, usageErrorf("--http: %w", err)
+			f.wrong("--http: %w", err)
 		}
 		out = append(out, a)
 	}
-	return out, nil
+	return out
 }
 
 // webSeedFlag names servers with the data.
@@ -161,13 +157,11 @@ func webSeedFlag() cli.Flag {
 		Usage: "download from the HTTP server at `URL` as well, also if it is on the local network: http, https, or scion://1-ff00:0:110,[127.0.0.1]:31080/PATH (repeatable)"}
 }
 
-// namedWebSeeds reads --web-seed.
-func namedWebSeeds(cmd *cli.Command) (out []client.WebSeed, err error) {
-	for _, u := range cmd.StringSlice("web-seed") {
-		if err := client.CheckWebSeed(u); err != nil {
-			return nil, usageErrorf("--web-seed: %w", err)
-		}
+// webSeeds reads --web-seed.
+func (f *flags) webSeeds() (out []client.WebSeed) {
+	f.check("web-seed", client.CheckWebSeed)
+	for _, u := range f.StringSlice("web-seed") {
 		out = append(out, client.WebSeed{URL: u, ByUser: true})
 	}
-	return out, nil
+	return out
 }

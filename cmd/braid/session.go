@@ -44,7 +44,7 @@ func peerFlags() []cli.Flag {
 	}, iceFlags()...)
 }
 
-// selectorFlags choose a selector, for openSelector.
+// selectorFlags choose a selector.
 func selectorFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "path-selection", Value: "adaptive", Usage: "which paths to a peer are used: `NAME` is adaptive (what adds bandwidth), all, first, or slots (the published algorithm)"},
@@ -71,18 +71,6 @@ func logger(cmd *cli.Command) *slog.Logger {
 	return slog.New(h)
 }
 
-func parsePeers(cmd *cli.Command, flag string, parse func(string) (client.Peer, error)) ([]client.Peer, error) {
-	var out []client.Peer
-	for _, s := range cmd.StringSlice(flag) {
-		p, err := parse(s)
-		if err != nil {
-			return nil, usageErrorf("--%s: %w", flag, err)
-		}
-		out = append(out, p)
-	}
-	return out, nil
-}
-
 // openSources reads the torrents that the command line names.
 func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error) {
 	if cmd.Args().Len() == 0 {
@@ -105,12 +93,10 @@ func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error)
 // openNode opens a node for these torrents, with more sources of peers. The function closes it, after which all of its events
 // are shown.
 func openNode(ctx context.Context, cmd *cli.Command, out *display, torrents []node.Options, sources ...node.Source) (*node.Node, func() error, error) {
-	cfg, err := parseNode(cmd, logger(cmd))
-	if err != nil {
-		return nil, nil, err
-	}
-	if cfg.DHT, err = parseDHT(cmd); err != nil {
-		return nil, nil, err
+	f := &flags{Command: cmd}
+	cfg := f.node(logger(cmd))
+	if cfg.DHT = f.dht(); f.err != nil {
+		return nil, nil, f.err
 	}
 	cfg.Torrents, cfg.Sources = torrents, sources
 	if cmd.Bool("interactive") {
@@ -127,81 +113,38 @@ func openNode(ctx context.Context, cmd *cli.Command, out *display, torrents []no
 	return n, func() error { defer shown(); return n.Close() }, nil
 }
 
-// parseNode reads the flags that configure a node.
-func parseNode(cmd *cli.Command, log *slog.Logger) (cfg node.Config, err error) {
-	cfg = node.Config{Identity: cmd.String("identity"), Logger: log}
-	if cfg.Client, err = parseClient(cmd); err != nil {
-		return cfg, err
+// node reads the flags that configure a node.
+func (f *flags) node(log *slog.Logger) node.Config {
+	cfg := node.Config{Identity: f.String("identity"), Logger: log, Client: f.client()}
+	if f.String("pex") != "" { // a command of a group has no flags of peer sources
+		cfg.Knowledge = f.knowledge()
+		cfg.Settings.NoPEX, cfg.Settings.LSD = !f.isOn("pex"), f.isOn("lsd")
 	}
-	if cmd.String("pex") != "" { // a command of a group has no flags of peer sources
-		if cfg.Knowledge, err = parseKnowledge(cmd); err != nil {
-			return cfg, err
-		}
-		if cfg.Settings.NoPEX, err = parseOff(cmd, "pex"); err != nil {
-			return cfg, err
-		}
-		off, err := parseOff(cmd, "lsd")
-		if err != nil {
-			return cfg, err
-		}
-		cfg.Settings.LSD = !off
-	}
-	over, err := parseTransports(cmd)
-	if err != nil {
-		return cfg, err
-	}
-	listen := cfg.Client.Listen
-	if cfg.Settings.LSD && over.ip == client.NoIP {
-		return cfg, usageErrorf("--lsd on sends packets on IP, which --transport scion forbids")
-	}
-	cfg.Client.WebRTC = over.rtc
-	if cfg.Client.IP = over.ip; over.scion {
+	over := f.transports()
+	f.want(!cfg.Settings.LSD || over.ip != client.NoIP, "--lsd on sends packets on IP, which --transport scion forbids")
+	cfg.Client.WebRTC, cfg.Client.IP = over.rtc, over.ip
+	if over.scion {
+		cmd, listen := f.Command, cfg.Client.Listen
 		cfg.SCION = node.SCION{
-			Required: cmd.IsSet("config-dir") || cmd.IsSet("sciond") || slices.ContainsFunc(cmd.StringSlice("http"), files.IsSCION), Likely: hasSCION(cmd),
-			Open: func(ctx context.Context) (*scionnet.Host, error) { return openLocal(ctx, cmd, listen, log) },
+			Required: f.IsSet("config-dir") || f.IsSet("sciond") || slices.ContainsFunc(f.StringSlice("http"), files.IsSCION),
+			Likely:   hasSCION(cmd),
+			Open:     func(ctx context.Context) (*scionnet.Host, error) { return openLocal(ctx, cmd, listen, log) },
 		}
 	}
-	return cfg, nil
+	return cfg
 }
 
-// parseOff tells whether a flag that is on or off says off.
-func parseOff(cmd *cli.Command, flag string) (bool, error) {
-	switch where := cmd.String(flag); where {
-	case "on", "off":
-		return where == "off", nil
-	default:
-		return false, usageErrorf("--%s %q: want on or off", flag, where)
+// client reads the flags that configure the session.
+func (f *flags) client() client.Config {
+	c := client.Config{
+		Listen: readAll(f, "listen", client.ParseListen), Selector: f.selector(), Policy: f.policy(), Limits: f.limits(),
+		Congestion: f.congestion(), TCPCongestion: f.String("tcp-congestion"),
+		MaxPaths: f.Int("max-paths"), MaxRequests: f.Int("max-requests"), MaxUploads: f.Int("max-uploads"),
 	}
-}
-
-// parseClient reads the flags that configure the session.
-func parseClient(cmd *cli.Command) (c client.Config, err error) {
-	if c.Listen, err = parsePeers(cmd, "listen", client.ParseListen); err != nil {
-		return c, err
-	}
-	if c.Selector, err = openSelector(cmd); err != nil {
-		return c, err
-	}
-	if c.Policy, err = parsePolicy(cmd); err != nil {
-		return c, err
-	}
-	if c.Limits, err = parseLimits(cmd); err != nil {
-		return c, err
-	}
-	if c.Congestion, err = parseCongestion(cmd); err != nil {
-		return c, err
-	}
-	c.TCPCongestion = cmd.String("tcp-congestion")
-	if c.MaxPaths = cmd.Int("max-paths"); c.MaxPaths < 1 {
-		return c, usageErrorf("--max-paths %d: want at least 1", c.MaxPaths)
-	}
-	if c.MaxRequests = cmd.Int("max-requests"); c.MaxRequests < 0 {
-		return c, usageErrorf("--max-requests %d: want 0 for as many as are useful, or a number", c.MaxRequests)
-	}
-	if c.MaxUploads = cmd.Int("max-uploads"); c.MaxUploads < 0 {
-		return c, usageErrorf("--max-uploads %d: want 0 for all, or a number of peers", c.MaxUploads)
-	}
-	return c, nil
+	f.want(c.MaxPaths >= 1, "--max-paths %d: want at least 1", c.MaxPaths)
+	f.want(c.MaxRequests >= 0, "--max-requests %d: want 0 for as many as are useful, or a number", c.MaxRequests)
+	f.want(c.MaxUploads >= 0, "--max-uploads %d: want 0 for all, or a number of peers", c.MaxUploads)
+	return c
 }
 
 // openLocal opens the SCION host, which must have the addresses of --listen and --http.
@@ -212,11 +155,10 @@ func openLocal(ctx context.Context, cmd *cli.Command, listen []client.Peer, log 
 			at = append(at, a)
 		}
 	}
-	served, err := filesOnSCION(cmd)
-	if err != nil {
-		return nil, err
+	f := &flags{Command: cmd}
+	if at = append(at, f.filesOnSCION()...); f.err != nil {
+		return nil, f.err
 	}
-	at = append(at, served...)
 	h, err := openListening(ctx, cmd, at, log)
 	if err != nil {
 		return nil, err
@@ -230,27 +172,15 @@ func openLocal(ctx context.Context, cmd *cli.Command, listen []client.Peer, log 
 	return h, nil
 }
 
-func openSelector(cmd *cli.Command) (pathsel.Selector, error) {
-	c := pathsel.Config{
-		InitialDeadline: cmd.Duration("initial-deadline"),
-		Slot:            cmd.Duration("slot"),
-		MinWeight:       cmd.Int("min-weight"),
-	}
-	switch {
-	case c.InitialDeadline <= 0:
-		return nil, usageErrorf("--initial-deadline %v: want more than 0", c.InitialDeadline)
-	case c.Slot <= 0:
-		return nil, usageErrorf("--slot %v: want more than 0", c.Slot)
-	case c.MinWeight < 1 || c.MinWeight > 100:
-		return nil, usageErrorf("--min-weight %d: want 1 to 100 percent", c.MinWeight)
-	}
+// selector reads the flags that choose a selector.
+func (f *flags) selector() pathsel.Selector {
+	c := pathsel.Config{InitialDeadline: f.Duration("initial-deadline"), Slot: f.Duration("slot"), MinWeight: f.Int("min-weight")}
+	f.want(c.InitialDeadline > 0, "--initial-deadline %v: want more than 0", c.InitialDeadline)
+	f.want(c.Slot > 0, "--slot %v: want more than 0", c.Slot)
+	f.want(c.MinWeight >= 1 && c.MinWeight <= 100, "--min-weight %d: want 1 to 100 percent", c.MinWeight)
 	var err error
-	if c.Without, err = pathsel.ParseWithout(cmd.StringSlice("without")); err != nil {
-		return nil, usageErrorf("--without: %w", err)
+	if c.Without, err = pathsel.ParseWithout(f.StringSlice("without")); err != nil {
+		f.wrong("--without: %w", err)
 	}
-	s, err := c.New(cmd.String("path-selection"))
-	if err != nil {
-		return nil, usageErrorf("--path-selection: %w", err)
-	}
-	return s, nil
+	return read(f, "path-selection", c.New)
 }

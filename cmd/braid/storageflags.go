@@ -21,13 +21,7 @@ func storageFlag() cli.Flag {
 	return &cli.StringFlag{Name: "storage", Value: "file", Usage: "`KIND` of storage: file, mmap (files mapped into memory), or bolt (a database in .braid; see braid export)"}
 }
 
-func storageKind(cmd *cli.Command) (storage.Kind, error) {
-	k, err := storage.ParseKind(cmd.String("storage"))
-	if err != nil {
-		return "", usageErrorf("--storage: %w", err)
-	}
-	return k, nil
-}
+func (f *flags) storageKind() storage.Kind { return read(f, "storage", storage.ParseKind) }
 
 // writeFlags say what data may be written over.
 func writeFlags() []cli.Flag {
@@ -39,28 +33,24 @@ func writeFlags() []cli.Flag {
 }
 
 // existingFiles reads --overwrite and --rename.
-func existingFiles(cmd *cli.Command) (storage.Existing, error) {
+func (f *flags) existingFiles() storage.Existing {
 	switch {
-	case cmd.Bool("overwrite") && cmd.Bool("rename"):
-		return 0, usageErrorf("--overwrite and --rename: leave one of the two away")
-	case cmd.Bool("overwrite"):
-		return storage.ReplaceExisting, nil
-	case cmd.Bool("rename"):
-		return storage.RenameExisting, nil
+	case f.Bool("overwrite") && f.Bool("rename"):
+		f.wrong("--overwrite and --rename: leave one of the two away")
+	case f.Bool("overwrite"):
+		return storage.ReplaceExisting
+	case f.Bool("rename"):
+		return storage.RenameExisting
 	}
-	return storage.KeepExisting, nil
+	return storage.KeepExisting
 }
 
-// parseStorage reads how a download keeps its data.
-func parseStorage(cmd *cli.Command) (node.Storage, error) {
-	kind, err := storageKind(cmd)
-	if err != nil {
-		return node.Storage{}, err
-	}
-	existing, err := existingFiles(cmd)
+// storage reads how a download keeps its data.
+func (f *flags) storage() node.Storage {
 	return node.Storage{
-		Kind: kind, Dir: cmd.String("output"), Existing: existing, AllowDotfiles: cmd.Bool("allow-dotfiles"), Recheck: cmd.Bool("recheck"),
-	}, err
+		Kind: f.storageKind(), Dir: f.String("output"), Existing: f.existingFiles(),
+		AllowDotfiles: f.Bool("allow-dotfiles"), Recheck: f.Bool("recheck"),
+	}
 }
 
 // storageAdvice adds to an error of the storage which flag lets the user go on.
@@ -102,31 +92,16 @@ func keepFlags() []cli.Flag {
 
 // selection is what the flags take of the torrents. A pattern that matches no file is wrong as soon
 // as the files are known.
-func selection(cmd *cli.Command, sources []client.Source) (client.Selection, error) {
-	s := client.Selection{Select: cmd.StringSlice("select"), Sequential: cmd.Bool("sequential"), Shared: len(sources) > 1}
-	var err error
-	if s.Strategy, err = client.ParseStrategy(cmd.String("request-strategy")); err != nil {
-		return s, usageErrorf("--request-strategy: %w", err)
+func (f *flags) selection(sources []client.Source) client.Selection {
+	s := client.Selection{
+		Select: f.StringSlice("select"), Sequential: f.Bool("sequential"), Shared: len(sources) > 1,
+		Strategy: read(f, "request-strategy", client.ParseStrategy),
 	}
-	if s.Sequential && cmd.IsSet("request-strategy") {
-		return s, usageErrorf("--sequential is a request strategy of its own: leave one of the two away")
-	}
-	for _, p := range s.Select {
-		if err := client.CheckPattern(p); err != nil {
-			return s, usageErrorf("--select: %w", err)
-		}
-	}
-	for _, x := range cmd.StringSlice("priority") {
-		p, err := client.ParseFilePriority(x)
-		if err != nil {
-			return s, usageErrorf("--priority: %w", err)
-		}
-		s.Priorities = append(s.Priorities, p)
-	}
-	if s.Shared && s.HasNumbers() {
-		return s, usageErrorf("numbers of files belong to one torrent: name one torrent, or files by name")
-	}
-	return s, nil
+	f.want(!s.Sequential || !f.IsSet("request-strategy"), "--sequential is a request strategy of its own: leave one of the two away")
+	f.check("select", client.CheckPattern)
+	s.Priorities = readAll(f, "priority", client.ParseFilePriority)
+	f.want(!s.Shared || !s.HasNumbers(), "numbers of files belong to one torrent: name one torrent, or files by name")
+	return s
 }
 
 // checkSelection finds a pattern that matches no file of the torrents.

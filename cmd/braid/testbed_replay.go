@@ -76,9 +76,10 @@ func testbedReplay(_ context.Context, c *cli.Command) error {
 	if c.NArg() != 1 {
 		return usageErrorf("name one trace; see braid testbed replay --help")
 	}
-	selector, err := openSelector(c)
-	if err != nil {
-		return err
+	flags := &flags{Command: c}
+	selector := flags.selector()
+	if flags.err != nil {
+		return flags.err
 	}
 	f, err := openTrace(c.Args().First())
 	if err != nil {

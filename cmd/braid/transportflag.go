@@ -30,35 +30,29 @@ func iceFlags() []cli.Flag {
 	}
 }
 
-// parseTransports reads --transport.
-func parseTransports(cmd *cli.Command) (t transports, err error) {
-	names := cmd.StringSlice("transport")
-	for _, n := range names {
-		if !slices.Contains([]string{"scion", "tcp", "quic", "webrtc"}, n) {
-			return t, usageErrorf("--transport %q: want scion, tcp, quic or webrtc", n)
-		}
-	}
+// transports reads --transport.
+func (f *flags) transports() (t transports) {
+	names := f.StringSlice("transport")
 	has := func(n string) bool { return slices.Contains(names, n) }
+	for _, n := range names {
+		f.want(slices.Contains([]string{"scion", "tcp", "quic", "webrtc"}, n), "--transport %q: want scion, tcp, quic or webrtc", n)
+	}
 	t.scion = has("scion")
 	if has("webrtc") {
-		t.rtc = &client.WebRTCConfig{ICE: cmd.StringSlice("ice"), Local: cmd.Bool("ice-local")}
-		for _, s := range t.rtc.ICE {
-			if _, err := client.ParseICE(s); err != nil {
-				return t, usageErrorf("--ice: %w", err)
-			}
-		}
-	} else if cmd.IsSet("ice") || cmd.IsSet("ice-local") {
-		return t, usageErrorf("--ice and --ice-local are for WebRTC: add webrtc to --transport")
+		t.rtc = &client.WebRTCConfig{ICE: f.StringSlice("ice"), Local: f.Bool("ice-local")}
+		readAll(f, "ice", client.ParseICE)
+	} else if f.IsSet("ice") || f.IsSet("ice-local") {
+		f.wrong("--ice and --ice-local are for WebRTC: add webrtc to --transport")
 	}
 	switch {
 	case has("tcp") && has("quic"):
-		return t, usageErrorf("--transport: tcp or quic, not both: nothing in the address of a peer tells which one it speaks")
+		f.wrong("--transport: tcp or quic, not both: nothing in the address of a peer tells which one it speaks")
 	case has("quic"):
 		t.ip = client.QUIC
 	case !has("tcp"):
 		t.ip = client.NoIP
 	}
-	return t, nil
+	return t
 }
 
 func congestionFlag() cli.Flag {
@@ -66,11 +60,7 @@ func congestionFlag() cli.Flag {
 		Usage: "congestion controller of connections over SCION and QUIC: `NAME` is bbr or newreno"}
 }
 
-// parseCongestion reads --congestion.
-func parseCongestion(cmd *cli.Command) (congestion.Algorithm, error) {
-	a, err := congestion.ParseAlgorithm(cmd.String("congestion"))
-	if err != nil {
-		return "", usageErrorf("--congestion: %w", err)
-	}
-	return a, nil
+// congestion reads --congestion.
+func (f *flags) congestion() congestion.Algorithm {
+	return read(f, "congestion", congestion.ParseAlgorithm)
 }

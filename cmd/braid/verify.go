@@ -43,9 +43,11 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	out := newDisplay(cmd, false)
-	kind, err := storageKind(cmd)
-	if err != nil {
-		return err
+	f := &flags{Command: cmd}
+	kind := f.storageKind()
+	f.check("select", client.CheckPattern)
+	if f.err != nil {
+		return f.err
 	}
 	stored := storage.Stored{Kind: kind, Dir: cmd.String("data"), Hash: s.InfoHash, Layout: s.Layout}
 	wanted, by, err := verifiedFiles(cmd, stored)
@@ -93,11 +95,6 @@ func keptSource(cmd *cli.Command, s client.Source) (client.Source, error) {
 // user; record, the last download; or all.
 func verifiedFiles(cmd *cli.Command, stored storage.Stored) (wanted []bool, by string, err error) {
 	if patterns := cmd.StringSlice("select"); len(patterns) > 0 {
-		for _, p := range patterns {
-			if err := client.CheckPattern(p); err != nil {
-				return nil, "", usageErrorf("--select: %w", err)
-			}
-		}
 		s := client.Selection{Select: patterns}
 		if err := s.Check(stored.Layout); err != nil {
 			return nil, "", usageErrorf("--select: %w", err)
