@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -51,10 +50,11 @@ func create(ctx context.Context, cmd *cli.Command) error {
 		return usageErrorf("name one file or directory; see braid create --help")
 	}
 	root := cmd.Args().First()
+	out := newDisplay(cmd, false)
 	opts := client.CreateOptions{
 		WebSeeds: cmd.StringSlice("web-seed"), Comment: cmd.String("comment"), PieceLength: cmd.Int64("piece-length"), Private: cmd.Bool("private"),
 		Source: cmd.String("source"), Name: cmd.String("name"), Exclude: cmd.StringSlice("exclude"),
-		Skipped: func(path, reason string) { stderr(cmd).printf("left out: %s (%s)\n", path, reason) },
+		Skipped: out.leftOut,
 	}
 	var err error
 	for _, text := range cmd.StringSlice("tracker") {
@@ -85,10 +85,8 @@ func create(ctx context.Context, cmd *cli.Command) error {
 		}
 		name = filepath.Base(abs) + ".torrent"
 	}
-	out := newDisplay(cmd, false)
-	var done, total atomic.Int64
-	opts.Progress = func(n, all int64) { total.Store(all); raise(&done, n) }
-	stop := out.counting("hashing "+root, &done, &total)
+	count, stop := out.counting("hashing "+root, 0)
+	opts.Progress = count.raiseOf
 	c, err := client.Create(ctx, root, opts)
 	stop()
 	if err != nil {

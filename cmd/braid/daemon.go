@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -44,7 +43,7 @@ func daemonCommand() *cli.Command {
 			"cleanly, a second one at once. SIGHUP reads the password again. Under systemd it tells when it is ready\n" +
 			"(Type=notify) and answers the watchdog.\n\n" + exitCodes,
 		Flags:  slices.Concat(own, filesFlags(), selectorFlags(), peerFlags(), limitFlags(), withoutFlag(policyFlags(), "interactive"), dhtFlags(), knowledgeFlags(), scionFlags(), []cli.Flag{forceFlag()}),
-		Action: runDaemon,
+		Action: working(true, runDaemon),
 	}
 }
 
@@ -52,78 +51,61 @@ func withoutFlag(flags []cli.Flag, name string) []cli.Flag {
 	return slices.DeleteFunc(flags, func(f cli.Flag) bool { return f.Names()[0] == name })
 }
 
-func runDaemon(ctx context.Context, cmd *cli.Command) (err error) {
-	if cmd.Args().Present() {
-		return usageErrorf("braid daemon takes no torrents: braid add %s adds them to a running one", strings.Join(cmd.Args().Slice(), " "))
+func runDaemon(ctx context.Context, t *task) error {
+	if t.Args().Present() {
+		return usageErrorf("braid daemon takes no torrents: braid add %s adds them to a running one", strings.Join(t.Args().Slice(), " "))
 	}
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
-	state, unlock, err := openState(cmd)
+	hangups := t.hangups()
+	state, err := stateDir(t.String("state"), os.Getenv)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	if err := t.lockState(state, "braid daemon"); err != nil {
+		return err
+	}
 	journal := v1.NewJournal()
-	log := slog.New(slog.NewMultiHandler(logger(cmd).Handler(), journal))
-	closeDebug, err := serveDebug(cmd, log)
+	t.log = slog.New(slog.NewMultiHandler(t.log.Handler(), journal))
+	access, err := web.OpenAccess(filepath.Join(state, "password"), t.StringSlice("allow-host"))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeDebug()) }()
-	access, err := web.OpenAccess(filepath.Join(state, "password"), cmd.StringSlice("allow-host"))
+	n, err := t.openService(ctx, state)
 	if err != nil {
 		return err
 	}
-	n, err := openService(ctx, cmd, state, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, n.Close()) }()
 	ctx, shutdown := context.WithCancel(ctx)
 	defer shutdown()
-	s, err := openServer(cmd, n, access, journal, transmission.Options{Version: version(), State: state, Shutdown: shutdown, Logger: log})
+	s, err := t.openServer(n, access, journal, transmission.Options{Version: version(), State: state, Shutdown: shutdown, Logger: t.log})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	served, err := openFiles(ctx, cmd, n, log)
+	served, err := t.openFiles(ctx, n)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, served.Close()) }()
-	work := service.Open(n, log)
+	work := service.Open(n, t.log)
 	s.Serve()
 	if err := n.Restore(ctx); err != nil {
-		log.Error("torrents of the state directory are left out", "error", err)
+		t.log.Error("torrents of the state directory are left out", "error", err)
 	}
-	working, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() { defer close(ended); work.Run(working) }()
-	defer func() { stop(); <-ended }()
-	sayReady(cmd, n, s.Addresses(), served)
-	return superviseDaemon(ctx, hangups, n, func() error { return access.Reload() }, log)
+	var running sync.WaitGroup
+	running.Go(func() { work.Run(ctx) })
+	t.atEnd(func() error { shutdown(); running.Wait(); return nil })
+	sayReady(t.Command, n, s.Addresses(), served)
+	return superviseDaemon(ctx, hangups, n, access.Reload, t.log)
 }
 
-// openState makes the state directory, and keeps it for this process.
-func openState(cmd *cli.Command) (dir string, unlock func(), err error) {
-	if dir, err = stateDir(cmd.String("state"), os.Getenv); err != nil {
-		return "", nil, err
-	}
+// lockState makes a state directory, and keeps it for this process, which runs that command.
+func (t *task) lockState(dir, command string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", nil, fmt.Errorf("make the state directory: %w", err)
+		return fmt.Errorf("make the state directory: %w", err)
 	}
-	unlock, err = lockState(dir, "braid daemon")
-	return dir, unlock, err
-}
-
-// lockState keeps a state directory for this process, which runs that command.
-func lockState(dir, command string) (unlock func(), err error) {
 	f, err := durable.OpenLocked(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600, 0)
 	if err != nil {
-		return nil, fmt.Errorf("the state directory %s belongs to another %s that runs: %w", dir, command, err)
+		return fmt.Errorf("the state directory %s belongs to another %s that runs: %w", dir, command, err)
 	}
-	return func() { _ = f.Close() }, nil
+	t.atEnd(func() error { _ = f.Close(); return nil })
+	return nil
 }
 
 // stateDir is where a daemon keeps its state.
@@ -142,34 +124,34 @@ func stateDir(flag string, getenv func(string) string) (string, error) {
 }
 
 // openService opens the node of a daemon.
-func openService(ctx context.Context, cmd *cli.Command, state string, log *slog.Logger) (*node.Node, error) {
-	f := &flags{Command: cmd}
-	cfg := f.node(log)
-	cfg.State, cfg.Service, cfg.DHT = state, true, f.dht()
-	if f.err != nil {
-		return nil, f.err
+func (t *task) openService(ctx context.Context, state string) (*node.Node, error) {
+	cfg := t.node(t.log)
+	cfg.State, cfg.Service, cfg.DHT = state, true, t.dht()
+	if t.err != nil {
+		return nil, t.err
 	}
 	cfg.Identity = cmp.Or(cfg.Identity, filepath.Join(state, "identity.pem"))
 	if cfg.DHT != nil {
 		cfg.DHT.File = filepath.Join(state, "dht.json")
 	}
 	var err error
-	if cfg.Settings.Dir, err = filepath.Abs(cmp.Or(cmd.String("directory"), filepath.Join(state, "downloads"))); err != nil {
+	if cfg.Settings.Dir, err = filepath.Abs(cmp.Or(t.String("directory"), filepath.Join(state, "downloads"))); err != nil {
 		return nil, err
 	}
 	n, err := node.Open(ctx, cfg)
 	if err != nil {
 		return nil, listenError(err)
 	}
-	if cmd.IsSet("directory") || cmd.IsSet("pex") || cmd.IsSet("lsd") {
+	t.atEnd(n.Close)
+	if t.IsSet("directory") || t.IsSet("pex") || t.IsSet("lsd") {
 		err = n.Change(func(s *node.Settings) {
-			if cmd.IsSet("directory") {
+			if t.IsSet("directory") {
 				s.Dir = cfg.Settings.Dir
 			}
-			if cmd.IsSet("pex") {
+			if t.IsSet("pex") {
 				s.NoPEX = cfg.Settings.NoPEX
 			}
-			if cmd.IsSet("lsd") {
+			if t.IsSet("lsd") {
 				s.LSD = cfg.Settings.LSD
 			}
 		})
@@ -177,19 +159,9 @@ func openService(ctx context.Context, cmd *cli.Command, state string, log *slog.
 	return n, err
 }
 
-// webServer is the HTTP server of a daemon with its interface.
-type webServer struct {
-	*web.Server
-	api *v1.API
-}
-
-func (s *webServer) close() error {
-	s.api.Close()
-	return s.Close()
-}
-
-func openServer(cmd *cli.Command, n *node.Node, access *web.Access, journal *v1.Journal, remote transmission.Options) (*webServer, error) {
-	listen := cmd.StringSlice("api")
+// openServer opens the HTTP server of a daemon with its interfaces.
+func (t *task) openServer(n *node.Node, access *web.Access, journal *v1.Journal, remote transmission.Options) (s *web.Server, err error) {
+	listen := t.StringSlice("api")
 	if !slices.ContainsFunc(listen, func(a string) bool { return strings.HasPrefix(a, "unix:") }) {
 		own, err := ownSocket(os.Getenv)
 		if err != nil {
@@ -197,22 +169,22 @@ func openServer(cmd *cli.Command, n *node.Node, access *web.Access, journal *v1.
 		}
 		listen = append([]string{"unix:" + own}, listen...)
 	}
-	s := &webServer{}
-	s.api = v1.New(v1.Config{
+	api := v1.New(v1.Config{
 		Node: n, Access: access, Version: version(), Journal: journal,
 		Addresses: func() []string { return s.Addresses() },
 	})
-	routes, err := web.Routes(n, s.api, access, remote)
+	routes, err := web.Routes(n, api, access, remote)
 	if err == nil {
-		s.Server, err = web.New(web.Config{Listen: listen, Access: access, Logger: remote.Logger}, routes)
+		s, err = web.New(web.Config{Listen: listen, Access: access, Logger: t.log}, routes)
 	}
 	if errors.Is(err, web.ErrNeedsPassword) {
 		err = usageErrorf("--api: %w (start without this --api, and run braid password)", err)
 	}
 	if err != nil {
-		s.api.Close()
+		api.Close()
 		return nil, err
 	}
+	t.atEnd(func() error { api.Close(); return s.Close() })
 	return s, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -27,12 +26,11 @@ type debugState struct {
 	MemoryBytes uint64 `json:"memory_bytes"` // that the system has given and has not got back
 }
 
-// serveDebug opens the socket of debugFlag, if there is one, for the user's own processes only. The
-// function closes it.
-func serveDebug(cmd *cli.Command, log *slog.Logger) (func() error, error) {
-	name := cmd.String("debug-socket")
+// openDebug opens the socket of debugFlag, if there is one, for the user's own processes only.
+func (t *task) openDebug() error {
+	name := t.String("debug-socket")
 	if name == "" {
-		return func() error { return nil }, nil
+		return nil
 	}
 	runtime.MemProfileRate = 64 << 10 // finds what holds a megabyte
 	_ = os.Remove(name)               // of a process that was killed
@@ -41,7 +39,7 @@ func serveDebug(cmd *cli.Command, log *slog.Logger) (func() error, error) {
 		err = os.Chmod(name, 0o600)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the debug socket: %w", err)
+		return fmt.Errorf("open the debug socket: %w", err)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -50,7 +48,7 @@ func serveDebug(cmd *cli.Command, log *slog.Logger) (func() error, error) {
 			c, err := l.Accept()
 			if err != nil {
 				if !errors.Is(err, net.ErrClosed) {
-					log.Warn("debug socket", "error", err)
+					t.log.Warn("debug socket", "error", err)
 				}
 				return
 			}
@@ -66,5 +64,6 @@ func serveDebug(cmd *cli.Command, log *slog.Logger) (func() error, error) {
 			c.Close()
 		}
 	}()
-	return func() error { err := l.Close(); <-done; return err }, nil
+	t.atEnd(func() error { err := l.Close(); <-done; return err })
+	return nil
 }

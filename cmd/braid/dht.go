@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -42,7 +41,7 @@ func dhtCommand() *cli.Command {
 			forceFlag(),
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
 		}, scionFlags()...),
-		Action: runDHT,
+		Action: working(true, runDHT),
 	}
 }
 
@@ -133,25 +132,24 @@ func (f *flags) dhtListen() (scion []scionnet.Addr, ip []netip.AddrPort) {
 	return scion, ip
 }
 
-func runDHT(ctx context.Context, cmd *cli.Command) (err error) {
-	if cmd.Args().Present() {
-		return usageErrorf("braid dht takes no arguments, got %q", cmd.Args().First())
+func runDHT(ctx context.Context, t *task) error {
+	if t.Args().Present() {
+		return usageErrorf("braid dht takes no arguments, got %q", t.Args().First())
 	}
-	f, log := &flags{Command: cmd}, logger(cmd)
-	f.want(cmd.Duration("sample") >= 10*time.Millisecond, "--sample %v: want at least 10ms", cmd.Duration("sample"))
-	scion, ip := f.dhtListen()
+	scion, ip := t.dhtListen()
 	cfg := node.DHTConfig{
-		IP: ip, File: cmd.String("data"), Logger: log, Nodes: readAll(f, "dht-node", dht.ParseAddr), Items: f.dhtItems(),
+		IP: ip, File: t.String("data"), Logger: t.log, Nodes: readAll(&t.flags, "dht-node", dht.ParseAddr), Items: t.dhtItems(),
 	}
 	both := len(scion) > 0 && len(ip) > 0
 	for _, flag := range []string{"publish", "dht-item"} {
-		f.want(both || !cmd.IsSet(flag), "--%s needs a node on SCION and one on IP: give --listen twice", flag)
+		t.want(both || !t.IsSet(flag), "--%s needs a node on SCION and one on IP: give --listen twice", flag)
 	}
-	if f.err != nil {
-		return f.err
+	if t.err != nil {
+		return t.err
 	}
+	var err error
 	item := ""
-	if file := cmd.String("publish"); file != "" {
+	if file := t.String("publish"); file != "" {
 		if cfg.Publish, err = scionnet.LoadKey(file); err != nil {
 			return err
 		}
@@ -159,46 +157,32 @@ func runDHT(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	var host *scionnet.Host
 	if len(scion) > 0 {
-		if host, err = openListening(ctx, cmd, scion, log); err != nil {
+		if host, err = openListening(ctx, t.Command, scion, t.log); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, host.Close()) }()
+		t.atEnd(host.Close)
 		if err := fits(host, scion[0]); err != nil {
 			return err
 		}
 		cfg.SCION, cfg.Port = true, scion[0].Port
 	}
-	closeDebug, err := serveDebug(cmd, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeDebug()) }()
 	d, err := node.OpenDHT(ctx, cfg, host)
 	if err != nil {
 		return listenError(err)
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	out := newDisplay(cmd, true)
-	if !out.json {
-		out.say("a node of the DHT at " + strings.Join(d.Listening(), ", "))
-		if item != "" {
-			out.say("others find nodes on SCION with --dht-item " + item)
-		}
-		<-ctx.Done()
-		out.say(dhtSummary(d.Status()))
-		return nil
+	t.atEnd(d.Close)
+	if t.out.json {
+		t.out.emit(event.Ready{Event: "ready", Listen: d.Listening(), Item: item})
+		t.out.emit(d.Status())
+		t.repeat(t.out.sample, func() { t.out.emit(d.Status()) })
 	}
-	out.emit(event.Ready{Event: "ready", Listen: d.Listening(), Item: item})
-	tick := time.NewTicker(cmd.Duration("sample"))
-	defer tick.Stop()
-	for {
-		out.emit(d.Status())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	t.out.say("a node of the DHT at " + strings.Join(d.Listening(), ", "))
+	if item != "" {
+		t.out.say("others find nodes on SCION with --dht-item " + item)
 	}
+	<-ctx.Done()
+	t.out.say(dhtSummary(d.Status()))
+	return nil
 }
 
 // dhtSummary says in a line what nodes have done.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/urfave/cli/v3"
 
@@ -30,141 +29,145 @@ func downloadCommand() *cli.Command {
 			&durationFlag{Name: "stop-timeout", Usage: "give up a torrent after `TIME` without data, and say why (default: never)"},
 			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted, or until --ratio or --seed-time, which imply it"},
 		}, slices.Concat(seedGoalFlags(), keepFlags(), writeFlags(), sessionFlags())...),
-		Action: endOnHangup(download),
+		Action: session(false, download),
 	}
 }
 
-func download(ctx context.Context, cmd *cli.Command) (err error) {
-	out, err := sampling(cmd, false)
+func download(ctx context.Context, t *task) error {
+	torrents, err := t.downloads(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { out.failed(err) }()
-	torrents, err := downloads(ctx, cmd)
+	if t.Bool("list") && !slices.ContainsFunc(torrents, func(o node.Options) bool { return o.Source.IsMagnet() }) {
+		return listAll(t.out, torrents)
+	}
+	if err := t.openTraces(torrents); err != nil {
+		return err
+	}
+	n, err := t.openNode(ctx, torrents)
 	if err != nil {
 		return err
 	}
-	if cmd.Bool("list") && !slices.ContainsFunc(torrents, func(o node.Options) bool { return o.Source.IsMagnet() }) {
-		return listAll(out, torrents)
+	if t.Bool("list") {
+		return describeAll(ctx, t.out, n, torrents)
 	}
-	closeTrace, err := openTraces(cmd, torrents)
+	added, err := t.addAll(ctx, n, torrents)
 	if err != nil {
 		return err
 	}
-	defer closeTrace() // when the node is closed, which ends the writing
-	n, closeNode, err := openNode(ctx, cmd, out, torrents)
-	if err != nil {
-		return err
+	if t.IsSet("listen") {
+		t.out.ready(n.Listening())
 	}
-	defer func() { err = errors.Join(err, closeNode()) }()
-	if cmd.Bool("list") {
-		return describeAll(ctx, out, n, torrents)
-	}
-	added, err := addAll(ctx, out, n, torrents)
-	if err != nil {
-		return err
-	}
-	if cmd.IsSet("listen") {
-		out.ready(n.Listening())
-	}
-	return fetch(ctx, cmd, out, added)
+	return t.fetch(ctx, added)
 }
 
 // fetch shows downloads to their end, and serves them afterwards if the user wants it.
-func fetch(ctx context.Context, cmd *cli.Command, out *display, torrents []*node.Torrent) error {
-	endStatus, err := keepStatus(cmd, torrents, logger(cmd))
-	if err != nil {
+func (t *task) fetch(ctx context.Context, torrents []*node.Torrent) error {
+	if !t.out.watch(ctx, torrents) {
+		return interrupted(torrents)
+	}
+	var errs []error
+	for _, x := range torrents {
+		errs = append(errs, x.Progress().Err)
+	}
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	defer endStatus()
-	serving, stop := untilServed(ctx, torrents)
-	defer stop()
-	if err := follow(ctx, out, torrents); err != nil {
-		return err
-	}
-	if command := cmd.String("on-done"); command != "" {
-		if err := onDone(ctx, out, command, cmd.String("output"), torrents); err != nil {
+	if command := t.String("on-done"); command != "" {
+		if err := onDone(ctx, t.out, command, t.String("output"), torrents); err != nil {
 			return err
 		}
 	}
 	goal := torrents[0].Options().Goal
-	if (cmd.Bool("seed-after") || !goal.IsZero()) && serving.Err() == nil {
-		out.say("complete; serving until interrupted" + orUntil(goal))
-		out.watch(serving, torrents)
+	served := !slices.ContainsFunc(torrents, func(x *node.Torrent) bool { return !isClosed(x.Ended()) })
+	if (t.Bool("seed-after") || !goal.IsZero()) && !served && ctx.Err() == nil {
+		t.out.say("complete; serving until interrupted" + orUntil(goal))
+		t.out.watch(ctx, torrents)
 	}
 	return nil
 }
 
+// interrupted is the error of downloads that the user has ended.
+func interrupted(torrents []*node.Torrent) error {
+	var have, total int64
+	why := ""
+	for _, t := range torrents {
+		p := t.Progress()
+		have, total = have+p.Have, total+p.Total
+		if p.Cause != nil && why == "" {
+			why = " without progress: " + p.Cause.Text + askDoctor(p.Cause)
+		}
+	}
+	return codedError{fmt.Errorf("interrupted at %s%s; run the same command again to resume", percent(have, total), why), exitInterrupted}
+}
+
 // downloads reads the torrents that the command line names, and checks what can be checked before
 // anything is opened.
-func downloads(ctx context.Context, cmd *cli.Command) ([]node.Options, error) {
-	f := &flags{Command: cmd}
-	if f.stopTimeout(); f.err != nil {
-		return nil, f.err
+func (t *task) downloads(ctx context.Context) ([]node.Options, error) {
+	if t.stopTimeout(); t.err != nil {
+		return nil, t.err
 	}
-	sources, err := openSources(ctx, cmd)
+	sources, err := openSources(ctx, t.Command)
 	if err != nil {
 		return nil, err
 	}
-	return downloadsOf(ctx, cmd, sources)
+	return t.downloadsOf(ctx, sources)
 }
 
 // downloadsOf is downloads for torrents that are read already.
-func downloadsOf(ctx context.Context, cmd *cli.Command, sources []client.Source) ([]node.Options, error) {
+func (t *task) downloadsOf(ctx context.Context, sources []client.Source) ([]node.Options, error) {
 	for i, s := range sources {
-		sources[i] = s.WithKept(cmd.String("output"))
+		sources[i] = s.WithKept(t.String("output"))
 	}
-	f := &flags{Command: cmd}
 	o := node.Options{
-		StopTimeout: f.stopTimeout(), PieceEvents: cmd.Bool("json") && cmd.Bool("piece-events"),
-		Peers: f.peers(ctx), WebSeeds: f.webSeeds(), Selection: f.selection(sources), Goal: f.seedGoal(), Storage: f.storage(),
+		StopTimeout: t.stopTimeout(), PieceEvents: t.Bool("json") && t.Bool("piece-events"),
+		Peers: t.peers(ctx), WebSeeds: t.webSeeds(), Selection: t.selection(sources), Goal: t.seedGoal(), Storage: t.storage(),
 	}
-	if f.err == nil && !cmd.Bool("list") { // which shows the files
-		f.note(checkSelection(o.Selection, sources))
+	if t.err == nil && !t.Bool("list") { // which shows the files
+		t.note(checkSelection(o.Selection, sources))
 	}
-	f.want(!cmd.IsSet("trace") || len(sources) == 1, "--trace: one torrent at a time")
+	t.want(!t.IsSet("trace") || len(sources) == 1, "--trace: one torrent at a time")
 	var out []node.Options
 	for _, s := range sources {
-		o.Source, o.Trackers = s, f.trackers(s, logger(cmd))
+		o.Source, o.Trackers = s, t.trackers(s, t.log)
 		useless, usable := s.WebSeedErrors()
-		o.MustFind = len(o.Peers)+len(s.Peers)+len(o.WebSeeds) == 0 && !usable && !cmd.IsSet("listen")
-		if o.MustFind && len(o.Trackers) == 0 && !cmd.Bool("list") && !mayFindInDHT(cmd, s) && (cmd.String("lsd") != "on" || s.IsPrivate()) {
-			f.wrong("nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, or a node of the DHT with --dht-node, or look on the local network with --lsd on", s.Name, reasons(useless))
+		o.MustFind = len(o.Peers)+len(s.Peers)+len(o.WebSeeds) == 0 && !usable && !t.IsSet("listen")
+		if o.MustFind && len(o.Trackers) == 0 && !t.Bool("list") && !mayFindInDHT(t.Command, s) && (t.String("lsd") != "on" || s.IsPrivate()) {
+			t.wrong("nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, or a node of the DHT with --dht-node, or look on the local network with --lsd on", s.Name, reasons(useless))
 		}
 		out = append(out, o)
 	}
-	return out, f.err
+	return out, t.err
 }
 
 // openTraces opens the file of --trace for the one torrent that is downloaded.
-func openTraces(cmd *cli.Command, torrents []node.Options) (closeTrace func(), err error) {
-	name := cmd.String("trace")
-	if name == "" || cmd.Bool("list") {
-		return func() {}, nil
+func (t *task) openTraces(torrents []node.Options) error {
+	name := t.String("trace")
+	if name == "" || t.Bool("list") {
+		return nil
 	}
-	w, err := createTrace(name, logger(cmd))
+	w, err := createTrace(name, t.log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	torrents[0].Trace = w
-	return func() { _ = w.Close() }, nil // never fails
+	t.atEnd(w.Close)
+	return nil
 }
 
-// addAll adds the torrents, and shows how far existing data is checked.
-func addAll(ctx context.Context, out *display, n *node.Node, torrents []node.Options) (added []*node.Torrent, err error) {
+// addAll adds the torrents, shows how far existing data is checked, and keeps their --status.
+func (t *task) addAll(ctx context.Context, n *node.Node, torrents []node.Options) (added []*node.Torrent, err error) {
 	for _, o := range torrents {
-		var done, total atomic.Int64
-		total.Store(o.Source.Layout.Length)
-		o.Checking = func(n int64) { raise(&done, n) }
-		stop := out.counting("checking "+o.Source.Name, &done, &total)
-		t, err := n.Add(ctx, o)
+		c, stop := t.out.counting("checking "+o.Source.Name, o.Source.Layout.Length)
+		o.Checking = c.raise
+		x, err := n.Add(ctx, o)
 		stop()
 		if err != nil {
 			return nil, err
 		}
-		added = append(added, t)
+		added = append(added, x)
 	}
-	return added, nil
+	return added, t.keepStatus(added)
 }
 
 // listAll shows the files of torrents that are known.
@@ -193,61 +196,6 @@ func describeAll(ctx context.Context, out *display, n *node.Node, torrents []nod
 	}
 	return nil
 }
-
-// untilServed returns a context that ends with the other one, or when no torrent is served any
-// longer.
-func untilServed(ctx context.Context, torrents []*node.Torrent) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		for _, t := range torrents {
-			select {
-			case <-t.Ended():
-			case <-ctx.Done():
-				return
-			}
-		}
-		cancel()
-	}()
-	return ctx, cancel
-}
-
-// follow shows the torrents until all are done.
-func follow(ctx context.Context, out *display, torrents []*node.Torrent) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		for _, t := range torrents {
-			select {
-			case <-t.Done():
-			case <-ctx.Done():
-				return
-			}
-		}
-		cancel(errAllDone)
-	}()
-	out.watch(ctx, torrents)
-	if !errors.Is(context.Cause(ctx), errAllDone) {
-		var have, total int64
-		why := ""
-		for _, t := range torrents {
-			p := t.Progress()
-			have, total = have+p.Have, total+p.Total
-			if p.Cause != nil && why == "" {
-				why = " without progress: " + p.Cause.Text + askDoctor(p.Cause)
-			}
-		}
-		return codedError{fmt.Errorf("interrupted at %s%s; run the same command again to resume", percent(have, total), why), exitInterrupted}
-	}
-	var errs []error
-	for _, t := range torrents {
-		if err := t.Progress().Err; err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-var errAllDone = errors.New("all transfers are done")
 
 // reasons is what stands in the message that there is nobody to download from: why not from the
 // torrent's web seeds.

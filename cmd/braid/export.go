@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"github.com/urfave/cli/v3"
 
@@ -60,11 +59,9 @@ func export(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Bool("allow-dotfiles") {
 		opts = append(opts, storage.AllowDotfiles())
 	}
-	var done, total atomic.Int64
-	total.Store(s.Layout.Length)
-	stop := out.counting("exporting "+s.Name, &done, &total)
+	count, stop := out.counting("exporting "+s.Name, s.Layout.Length)
 	stored := storage.Stored{Kind: kind, Dir: cmd.String("data"), Hash: s.InfoHash, Layout: s.Layout}
-	err = stored.Export(ctx, cmd.String("output"), logger(cmd), func(n int64) { raise(&done, n) }, opts...)
+	err = stored.Export(ctx, cmd.String("output"), logger(cmd), count.raise, opts...)
 	stop()
 	if errors.Is(err, storage.ErrIncomplete) {
 		err = codedError{err, exitData}

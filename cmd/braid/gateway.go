@@ -7,11 +7,9 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -58,61 +56,50 @@ func gatewayCommand() *cli.Command {
 			"bytes from and to each side and the hit rate of the cache, which a listener stats:// has for Prometheus.\n\n" + exitCodes,
 		Flags: slices.Concat(own, selectorFlags(), peerFlags(), limitFlags(), withoutFlag(policyFlags(), "interactive"),
 			announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
-		Action: runGateway,
+		Action: working(true, runGateway),
 	}
 }
 
-func runGateway(ctx context.Context, cmd *cli.Command) (err error) {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
-	log := logger(cmd)
-	f := &flags{Command: cmd}
-	cfg := f.gateway(log)
-	if f.err != nil {
-		return f.err
+func runGateway(ctx context.Context, t *task) error {
+	hup := t.hangups()
+	cfg := t.gateway(t.log)
+	if t.err != nil {
+		return t.err
 	}
 	g, err := gateway.New(cfg)
 	if err != nil {
 		return err
 	}
-	torrents, err := allowTorrents(ctx, cmd, g, log)
+	torrents, err := t.allowTorrents(ctx, g)
 	if err != nil {
 		return err
 	}
-	closeDebug, err := serveDebug(cmd, log)
+	l, err := t.openGatewayTracker(ctx, g)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeDebug()) }()
-	l, closeTracker, err := openGatewayTracker(ctx, cmd, g, log)
+	n, err := t.openNode(ctx, torrents, g)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeTracker()) }()
-	out := newDisplay(cmd, true)
-	n, closeNode, err := openNode(ctx, cmd, out, torrents, g)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeNode()) }()
 	if err := g.Open(n); err != nil {
 		return err
 	}
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { g.Run(ctx); return nil })
-	for _, x := range l.listeners {
-		all.Go(func() error { return x.serve(ctx) })
-	}
-	all.Go(func() error { l.server.Run(ctx); return nil })
-	all.Go(func() error { reloadGateway(ctx, hup, cmd, g, log); return nil })
+	l.serve(ctx, all)
+	all.Go(func() error {
+		t.reloading(ctx, hup, func() error { _, err := t.allowTorrents(ctx, g); return err },
+			"the torrents were not read again; the old ones stay allowed", "the torrents were read again")
+		return nil
+	})
 	ready := node.NewReady(n.Listening())
 	ready.Trackers = l.addresses
-	if out.json {
-		out.emit(ready)
-		all.Go(func() error { reportGateway(ctx, out, g); return nil })
+	if t.out.json {
+		t.out.emit(ready)
+		t.repeat(5*time.Second, func() { t.out.emit(g.Figures()) })
 	}
-	out.say("ready; the tracker is at " + strings.Join(l.addresses, " and ") + listeningAt(ready))
+	t.out.say("ready; the tracker is at " + strings.Join(l.addresses, " and ") + listeningAt(ready))
 	return all.Wait() // nil after an interrupt
 }
 
@@ -146,14 +133,14 @@ func (f *flags) gateway(log *slog.Logger) gateway.Config {
 }
 
 // allowTorrents reads the torrents that the gateway may join.
-func allowTorrents(ctx context.Context, cmd *cli.Command, g *gateway.Gateway, log *slog.Logger) ([]node.Options, error) {
-	names := cmd.Args().Slice()
-	file := cmd.String("collection")
-	if file == "" && cmd.IsSet("label") {
+func (t *task) allowTorrents(ctx context.Context, g *gateway.Gateway) ([]node.Options, error) {
+	names := t.Args().Slice()
+	file := t.String("collection")
+	if file == "" && t.IsSet("label") {
 		return nil, usageErrorf("--label chooses lines of a collection file: give --collection, too")
 	}
 	if file != "" {
-		more, err := readCollection(file, cmd.StringSlice("label"))
+		more, err := readCollection(file, t.StringSlice("label"))
 		if err != nil {
 			return nil, err
 		}
@@ -162,19 +149,19 @@ func allowTorrents(ctx context.Context, cmd *cli.Command, g *gateway.Gateway, lo
 	if len(names) == 0 {
 		return nil, usageErrorf("name at least one torrent, or give --collection; see braid gateway --help")
 	}
-	sources, err := readSources(ctx, names, log)
+	sources, err := readSources(ctx, names, t.log)
 	if err != nil {
 		return nil, err
 	}
-	f := &flags{Command: cmd}
+	f := &flags{Command: t.Command} // a reload begins without errors
 	var allowed []gateway.Allowed
 	var torrents []node.Options
 	for _, s := range sources {
 		if err := g.Check(s.Source); err != nil {
-			log.Warn("torrent left out", "torrent", s.Name, "reason", err)
+			t.log.Warn("torrent left out", "torrent", s.Name, "reason", err)
 			continue
 		}
-		tiers := f.trackers(s.Source, log)
+		tiers := f.trackers(s.Source, t.log)
 		if f.err != nil {
 			return nil, f.err
 		}
@@ -220,59 +207,23 @@ func readCollection(file string, labels []string) (names []string, err error) {
 }
 
 // openGatewayTracker opens the tracker of a gateway.
-func openGatewayTracker(ctx context.Context, cmd *cli.Command, g *gateway.Gateway, log *slog.Logger) (*trackerListeners, func() error, error) {
+func (t *task) openGatewayTracker(ctx context.Context, g *gateway.Gateway) (*trackerListeners, error) {
 	cfg := server.Default()
-	cfg.Interval = units.Duration(cmd.Duration("interval"))
+	cfg.Interval = units.Duration(t.Duration("interval"))
 	cfg.MinInterval = min(cfg.MinInterval, cfg.Interval)
 	cfg.Lifetime = cfg.Interval * 5 / 2
 	memory := swarm.NewMemory(cfg.Limits())
-	s, err := server.New(cfg, g.Store(memory), log)
+	s, err := server.New(cfg, g.Store(memory), t.log)
 	if err != nil {
-		return nil, nil, usageErrorf("--interval: %w", err)
+		return nil, usageErrorf("--interval: %w", err)
 	}
+	t.atEnd(memory.Close)
 	if err := s.Register(g.Collector()); err != nil {
-		return nil, nil, errors.Join(err, memory.Close())
+		return nil, err
 	}
-	l := &trackerListeners{cmd: cmd, server: s, log: log, maxConns: cfg.MaxConns}
-	closeAll := func() error { l.close(); return memory.Close() }
-	for _, text := range cmd.StringSlice("tracker-listen") {
-		if err := l.open(ctx, text); err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("--tracker-listen %s: %w", text, err), closeAll())
-		}
+	l, err := t.listenAt(ctx, s, cfg.MaxConns, "tracker-listen", t.StringSlice("tracker-listen"))
+	if err != nil {
+		return nil, err
 	}
-	if err := l.announceAddresses(nil); err != nil {
-		return nil, nil, errors.Join(err, closeAll())
-	}
-	return l, closeAll, nil
-}
-
-// reportGateway prints the figures until the context ends.
-func reportGateway(ctx context.Context, out *display, g *gateway.Gateway) {
-	const every = 5 * time.Second
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			out.emit(g.Figures())
-		}
-	}
-}
-
-// reloadGateway reads the torrents again at every SIGHUP. If that fails, the old ones stay.
-func reloadGateway(ctx context.Context, hup <-chan os.Signal, cmd *cli.Command, g *gateway.Gateway, log *slog.Logger) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hup:
-			if _, err := allowTorrents(ctx, cmd, g, log); err != nil {
-				log.Error("the torrents were not read again; the old ones stay allowed", "error", err)
-			} else {
-				log.Warn("the torrents were read again")
-			}
-		}
-	}
+	return l, l.announceAddresses(nil)
 }

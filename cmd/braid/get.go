@@ -32,57 +32,50 @@ func getCommand() *cli.Command {
 			&durationFlag{Name: "stop-timeout", Usage: "give up after `TIME` without data, and say why (default: never)"},
 			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
 		}, slices.DeleteFunc(keepFlags(), func(f cli.Flag) bool { return f.Names()[0] == "list" }), writeFlags(), groupFlags()),
-		Action: endOnHangup(runGet),
+		Action: session(false, runGet),
 	}
 }
 
 // maxStdinLine is more than the longest line, with white space around it.
 const maxStdinLine = 8 << 10
 
-func runGet(ctx context.Context, cmd *cli.Command) (err error) {
-	out, err := sampling(cmd, false)
-	if err != nil {
-		return err
-	}
-	defer func() { out.failed(err) }()
-	l, err := readLine(cmd, os.Stdin)
+func runGet(ctx context.Context, t *task) error {
+	l, err := readLine(t.Command, os.Stdin)
 	if err != nil {
 		return err
 	}
 	switch {
 	case l.IsNews():
-		return followNews(ctx, cmd, out, l)
-	case cmd.Bool("follow"):
+		return t.followNews(ctx, l)
+	case t.Bool("follow"):
 		return usageErrorf("--follow: this line is of a sender without --watch")
 	}
-	return fetchLine(ctx, cmd, out, l)
+	return t.fetchLine(ctx, l)
 }
 
 // fetchLine fetches the torrent of a line.
-func fetchLine(ctx context.Context, cmd *cli.Command, out *display, l send.Line) (err error) {
-	all, err := downloadsOf(ctx, cmd, []client.Source{{InfoHash: l.InfoHash, Peers: l.Peers}})
+func (t *task) fetchLine(ctx context.Context, l send.Line) error {
+	all, err := t.downloadsOf(ctx, []client.Source{{InfoHash: l.InfoHash, Peers: l.Peers}})
 	if err != nil {
 		return err
 	}
 	o := all[0]
-	if cmd.Bool("follow") && o.Storage.Existing != storage.RenameExisting {
+	if t.Bool("follow") && o.Storage.Existing != storage.RenameExisting {
 		o.Storage.Existing = storage.ReplaceExisting // it is of an earlier state
 	}
 	var later []client.Peer
-	adapt := func(cfg *node.Config, host *scionnet.Host) {
+	n, err := t.openGroup(ctx, l.Key, anyOnSCION(l.Peers), func(cfg *node.Config, host *scionnet.Host) {
 		o.Source.Peers = nil // those of a magnet link may be less
 		o.Peers, later = inTurn(l.Peers, host != nil, cfg.Client.IP != client.NoIP)
 		cfg.Torrents = []node.Options{o}
-	}
-	n, closeNode, err := openGroup(ctx, cmd, out, group{l.Key, anyOnSCION(l.Peers), adapt})
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeNode()) }()
 	if len(o.Peers) == 0 {
 		return errUnreachable
 	}
-	added, err := addAll(ctx, out, n, []node.Options{o})
+	added, err := t.addAll(ctx, n, []node.Options{o})
 	if err != nil {
 		return err
 	}
@@ -91,7 +84,7 @@ func fetchLine(ctx context.Context, cmd *cli.Command, out *display, l send.Line)
 	asking.Go(func() { askLater(turning, added[0], later) })
 	defer asking.Wait()
 	defer cancel()
-	return fetch(ctx, cmd, out, added)
+	return t.fetch(ctx, added)
 }
 
 var errUnreachable = errors.New("no address in the line can be reached from this host: the sender is only on SCION, and this host is not")

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
-	"github.com/urfave/cli/v3"
 
 	"braid/client"
 	"braid/node/send"
@@ -18,14 +17,13 @@ import (
 
 // followNews fetches the newest state of what a sender watches or, with --follow, each state in turn.
 // A download ends when the next state is there.
-func followNews(ctx context.Context, cmd *cli.Command, out *display, l send.Line) error {
-	a, err := openAsker(ctx, cmd, l)
+func (t *task) followNews(ctx context.Context, l send.Line) error {
+	a, err := t.openAsker(ctx, l)
 	if err != nil {
 		return err
 	}
-	defer a.close()
 	first, cancel := ctx, func() {}
-	if stop := cmd.Duration("stop-timeout"); stop > 0 {
+	if stop := t.Duration("stop-timeout"); stop > 0 {
 		first, cancel = context.WithTimeoutCause(ctx, stop, fmt.Errorf("the sender has not answered within %v", stop))
 	}
 	newest, err := a.next(first, metainfo.Hash{})
@@ -33,11 +31,11 @@ func followNews(ctx context.Context, cmd *cli.Command, out *display, l send.Line
 	if err != nil {
 		return err
 	}
-	if !cmd.Bool("follow") {
-		return fetchLine(ctx, cmd, out, newest)
+	if !t.Bool("follow") {
+		return t.fetchLine(ctx, newest)
 	}
 	// No later state could be written, either.
-	if err := os.MkdirAll(cmd.String("output"), 0o755); err != nil {
+	if err := os.MkdirAll(t.String("output"), 0o755); err != nil {
 		return err
 	}
 	for {
@@ -50,14 +48,14 @@ func followNews(ctx context.Context, cmd *cli.Command, out *display, l send.Line
 				superseded(errSuperseded)
 			}
 		}()
-		err := fetchLine(state, cmd, out, newest)
+		err := t.part(func(t *task) error { return t.fetchLine(state, newest) })
 		if exitCode(err) == exitUsage {
 			superseded(nil)
 			<-next
 			return err // nor would a later state arrive
 		}
 		if err != nil && context.Cause(state) == nil {
-			logger(cmd).Warn("this state of the files has not arrived; waiting for the next", "error", err)
+			t.log.Warn("this state of the files has not arrived; waiting for the next", "error", err)
 		}
 		l, ok := <-next
 		superseded(nil)
@@ -65,9 +63,6 @@ func followNews(ctx context.Context, cmd *cli.Command, out *display, l send.Line
 			return nil // to be interrupted is how it ends
 		}
 		newest = l
-		if out, err = sampling(cmd, false); err != nil {
-			return err
-		}
 	}
 }
 
@@ -76,46 +71,40 @@ var errSuperseded = errors.New("there is a newer state of the files")
 // asker asks a sender for news.
 type asker struct {
 	line  send.Line
-	peers []client.Peer // the one that has answered last is the first
-	host  *scionnet.Host
+	peers []client.Peer  // the one that has answered last is the first
 	scion *scionnet.HTTP // nil: this host is not on SCION
 	tcp   *http.Transport
 	warn  func(error)
 }
 
-func openAsker(ctx context.Context, cmd *cli.Command, l send.Line) (a *asker, err error) {
-	f := &flags{Command: cmd}
-	cfg := f.node(logger(cmd))
-	if f.err != nil {
-		return nil, f.err
+func (t *task) openAsker(ctx context.Context, l send.Line) (*asker, error) {
+	cfg := t.node(t.log)
+	if t.err != nil {
+		return nil, t.err
 	}
 	id, err := l.Key.Member()
 	if err != nil {
 		return nil, err
 	}
-	a = &asker{line: l, tcp: send.OverTCP(id)}
-	a.warn = func(err error) { logger(cmd).Warn("no news of the sender; asking again", "error", err) }
-	if a.host, err = groupHost(ctx, cmd, cfg, anyOnSCION(l.Peers)); err != nil {
+	a := &asker{line: l, tcp: send.OverTCP(id)}
+	a.warn = func(err error) { t.log.Warn("no news of the sender; asking again", "error", err) }
+	t.atEnd(func() error { a.tcp.CloseIdleConnections(); return nil })
+	host, err := t.groupHost(ctx, cfg, anyOnSCION(l.Peers))
+	if err != nil {
 		return nil, err
 	}
-	if a.host != nil {
-		if a.scion, err = a.host.OpenGroupHTTP(ctx, 0, id); err != nil {
-			return nil, errors.Join(err, a.host.Close())
+	if host != nil {
+		t.atEnd(host.Close)
+		if a.scion, err = host.OpenGroupHTTP(ctx, 0, id); err != nil {
+			return nil, err
 		}
+		t.atEnd(a.scion.Close)
 	}
-	first, later := inTurn(l.Peers, a.host != nil, cfg.Client.IP != client.NoIP)
+	first, later := inTurn(l.Peers, host != nil, cfg.Client.IP != client.NoIP)
 	if a.peers = append(first, later...); len(a.peers) == 0 {
-		a.close()
 		return nil, errUnreachable
 	}
 	return a, nil
-}
-
-func (a *asker) close() {
-	a.tcp.CloseIdleConnections()
-	if a.host != nil {
-		_ = errors.Join(a.scion.Close(), a.host.Close()) // nothing of them is needed any more
-	}
 }
 
 // Bounds of the pause before a sender that does not answer is asked again.

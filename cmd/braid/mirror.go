@@ -52,73 +52,66 @@ func mirrorCommand() *cli.Command {
 			".torrent, magnet links, or elements such as <torrent:infoHash>.\n\n" + exitCodes,
 		Flags: slices.Concat(own, writeFlags(), seedGoalFlags(), selectorFlags(), peerFlags(), limitFlags(),
 			withoutFlag(policyFlags(), "interactive"), announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
-		Action: endOnHangup(runMirror),
+		Action: endOnHangup(working(true, runMirror)),
 	}
 }
 
-func runMirror(ctx context.Context, cmd *cli.Command) (err error) {
-	source, err := mirrorSource(cmd)
+func runMirror(ctx context.Context, t *task) error {
+	source, err := mirrorSource(t.Command)
 	if err != nil {
 		return err
 	}
-	f := &flags{Command: cmd}
-	every, options := f.mirrorInterval(source), f.mirrorOptions(ctx)
-	if f.err != nil {
-		return f.err
-	}
-	out := newDisplay(cmd, true)
+	every, options := t.mirrorInterval(source), t.mirrorOptions(ctx)
 	var failed atomic.Int64 // offers
 	cfg := mirror.Config{
-		Source: source, Logger: logger(cmd), Options: options,
+		Source: source, Logger: t.log, Options: options,
 		Tell: func(e event.Mirror) {
 			if e.Action == "failed" {
 				failed.Add(1)
 			}
-			out.mirrored(e)
+			t.out.mirrored(e)
 		},
-		Filter: mirror.Filter{Include: cmd.StringSlice("include"), Exclude: cmd.StringSlice("exclude")},
+		Filter: mirror.Filter{Include: t.StringSlice("include"), Exclude: t.StringSlice("exclude")},
 		Limits: mirror.Limits{
-			MaxTorrent: cmd.Int64("max-size"), MaxTotal: cmd.Int64("max-total"), MaxTorrents: cmd.Int("max-torrents"), KeepFree: cmd.Int64("keep-free"),
-			Delete: cmd.Bool("delete"),
+			MaxTorrent: t.Int64("max-size"), MaxTotal: t.Int64("max-total"), MaxTorrents: t.Int("max-torrents"), KeepFree: t.Int64("keep-free"),
+			Delete: t.Bool("delete"),
 		},
 	}
 	if err := cfg.Filter.Check(); err != nil {
-		return usageErrorf("--include and --exclude: %w", err)
+		t.wrong("--include and --exclude: %w", err)
 	}
-	if cfg.Dir, err = filepath.Abs(cmd.String("output")); err != nil {
+	if t.err != nil {
+		return t.err
+	}
+	if cfg.Dir, err = filepath.Abs(t.String("output")); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return err
 	}
-	state, unlock, err := mirrorState(cmd, source, cfg.Dir)
+	state, err := t.mirrorState(source, cfg.Dir)
 	if err != nil {
 		return err
 	}
-	defer unlock()
 	cfg.State = filepath.Join(state, "mirror.json")
-	n, err := openMirrorNode(ctx, cmd, source, cfg.Dir, state)
-	if err != nil {
+	if cfg.Node, err = t.openMirrorNode(ctx, source, cfg.Dir, state); err != nil {
 		return err
 	}
-	shown := out.finishing(n)
-	defer func() { err = errors.Join(err, n.Close()); shown() }()
-	if err := n.Restore(ctx); err != nil {
-		cfg.Logger.Error("torrents of the state directory are left out", "error", err)
+	if err := cfg.Node.Restore(ctx); err != nil {
+		t.log.Error("torrents of the state directory are left out", "error", err)
 	}
-	cfg.Node = n
 	m, err := mirror.Open(cfg)
 	if err != nil {
 		return err
 	}
-	if out.say("mirror of " + source + " in " + cfg.Dir); !cmd.Bool("once") {
+	if t.out.say("mirror of " + source + " in " + cfg.Dir); !t.Bool("once") {
 		m.Run(ctx, every)
 		return nil // to be interrupted is how it ends
 	}
 	if err := m.Look(ctx); err != nil {
 		return err
 	}
-	if err := completed(ctx, n); err != nil || failed.Load() == 0 {
+	if err := completed(ctx, cfg.Node); err != nil || failed.Load() == 0 {
 		return err
 	}
 	return fmt.Errorf("%d of the offers failed: see the lines above", failed.Load())
@@ -176,62 +169,41 @@ func (f *flags) mirrorOptions(ctx context.Context) func(client.Source) (node.Opt
 }
 
 // mirrorState makes the state directory of this source and output, and keeps it for this process.
-func mirrorState(cmd *cli.Command, source, dir string) (string, func(), error) {
-	state, err := stateDir(cmd.String("state"), os.Getenv)
+func (t *task) mirrorState(source, dir string) (string, error) {
+	state, err := stateDir(t.String("state"), os.Getenv)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
-	if cmd.String("state") == "" {
+	if t.String("state") == "" {
 		sum := sha256.Sum256([]byte(source + "\x00" + dir))
 		state = filepath.Join(state, "mirrors", hex.EncodeToString(sum[:12]))
 	}
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		return "", nil, fmt.Errorf("make the state directory: %w", err)
-	}
-	unlock, err := lockState(state, "braid mirror")
-	return state, unlock, err
+	return state, t.lockState(state, "braid mirror")
 }
 
-func openMirrorNode(ctx context.Context, cmd *cli.Command, source, dir, state string) (*node.Node, error) {
-	f := &flags{Command: cmd}
-	cfg := f.node(logger(cmd))
-	cfg.State, cfg.Service, cfg.DHT = state, true, f.dht()
-	if f.err != nil {
-		return nil, f.err
-	}
+func (t *task) openMirrorNode(ctx context.Context, source, dir, state string) (*node.Node, error) {
+	cfg := t.node(t.log)
+	cfg.State, cfg.Service, cfg.DHT = state, true, t.dht()
 	_, onSCION, err := scionnet.ParseServerURL(source)
 	if onSCION && err != nil {
-		return nil, usageErrorf("%w", err)
+		t.wrong("%w", err)
+	}
+	if t.err != nil {
+		return nil, t.err
 	}
 	cfg.SCION.Required = cfg.SCION.Required || onSCION && cfg.SCION.Open != nil
-	cfg.Settings.Dir, cfg.Settings.Queue = dir, node.Queue{Downloads: cmd.Int("downloads")}
-	n, err := node.Open(ctx, cfg)
-	if err != nil {
-		return nil, listenError(err)
-	}
-	return n, nil
+	cfg.Settings.Dir, cfg.Settings.Queue = dir, node.Queue{Downloads: t.Int("downloads")}
+	return t.start(ctx, cfg, t.out.finishing)
 }
 
-// finishing shows which torrents of a node become complete, or fail, until it is closed. The function
-// waits for the last one.
-func (d *display) finishing(n *node.Node) (shown func()) {
-	events, done := n.Subscribe(maxBehind), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			e, err := events.Next(context.Background())
-			if err != nil {
-				return
-			}
-			switch e := e.(type) {
-			case event.Done:
-				d.outcome(e, fmt.Sprintf("complete: %s, %s, %s of it downloaded now", e.Torrent, bytesText(e.Bytes), bytesText(e.Fetched)))
-			case event.Failed:
-				d.outcome(e, fmt.Sprintf("failed: %s: %s", e.Torrent, e.Error))
-			}
-		}
-	}()
-	return func() { <-done }
+// finishing shows which torrents of a mirror become complete, or fail.
+func (d *display) finishing(e any) {
+	switch e := e.(type) {
+	case event.Done:
+		d.outcome(e, fmt.Sprintf("complete: %s, %s, %s of it downloaded now", e.Torrent, bytesText(e.Bytes), bytesText(e.Fetched)))
+	case event.Failed:
+		d.outcome(e, fmt.Sprintf("failed: %s: %s", e.Torrent, e.Error))
+	}
 }
 
 // mirrored shows what a mirror has done.

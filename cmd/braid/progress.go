@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -29,6 +30,7 @@ type display struct {
 	said   map[*node.Torrent]*pace   // in a log
 	places map[*node.Torrent]*places // on a terminal
 
+	tellsEnd  bool // an error of the command is an event
 	hasFailed bool // a torrent has, and that was told
 
 	mu     sync.Mutex
@@ -41,15 +43,6 @@ func newDisplay(cmd *cli.Command, uploads bool) *display {
 		json: cmd.Bool("json"), seeds: uploads, uploads: uploads, results: results, people: stderr(cmd),
 		verbose: cmd.Count("verbose") > 0, said: map[*node.Torrent]*pace{}, places: map[*node.Torrent]*places{}, events: json.NewEncoder(results), sample: time.Second,
 	}
-}
-
-// sampling is a display that tells the progress as often as the user wants.
-func sampling(cmd *cli.Command, uploads bool) (*display, error) {
-	d := newDisplay(cmd, uploads)
-	if d.sample = cmd.Duration("sample"); d.sample < 10*time.Millisecond {
-		return nil, usageErrorf("--sample %v: want at least 10ms", d.sample)
-	}
-	return d, nil
 }
 
 // interval between two looks: quick on a terminal; in a log few of them become a line, see pace.
@@ -73,8 +66,8 @@ func (d *display) emit(e any) {
 // pieces with --piece-events has more, but not at once.
 const maxBehind = 1 << 17
 
-// follow shows the events of a node until it is closed. The function waits for the last one.
-func (d *display) follow(n *node.Node) (shown func()) {
+// follow hands the events of a node to show until the node is closed. The function waits for the last one.
+func follow(n *node.Node, show func(any)) (shown func()) {
 	events, done := n.Subscribe(maxBehind), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -83,7 +76,7 @@ func (d *display) follow(n *node.Node) (shown func()) {
 			if err != nil {
 				return
 			}
-			d.event(e)
+			show(e)
 		}
 	}()
 	return func() { <-done }
@@ -116,7 +109,7 @@ func (d *display) event(e any) {
 // failed tells of an error that ends a command, unless it has been told of a torrent. An
 // interruption is not one.
 func (d *display) failed(err error) {
-	if d.json && !d.hasFailed && err != nil && exitCode(err) != exitInterrupted {
+	if d.json && d.tellsEnd && !d.hasFailed && err != nil && exitCode(err) != exitInterrupted {
 		d.emit(node.NewFailed("", "", err))
 	}
 }
@@ -141,49 +134,43 @@ func (d *display) ready(listen []client.Peer) {
 	d.people.printf("ready, listening on %s\n", strings.Join(names, " and "))
 }
 
-// watch shows the transfers until the context ends. A download that is done is shown once more, in
-// full.
-func (d *display) watch(ctx context.Context, torrents []*node.Torrent) {
-	tick := time.NewTicker(d.interval())
-	defer tick.Stop()
-	done := make(chan *node.Torrent)
+// watch shows the transfers until the context ends, or all of them have ended: downloads when they are
+// complete or have failed, seeds when they are not served any longer. It tells whether all have. A
+// download that is done is shown once more, in full.
+func (d *display) watch(ctx context.Context, torrents []*node.Torrent) bool {
+	hide := every(d.interval(), func() { d.show(torrents) })
+	var waiting sync.WaitGroup
+	var ended atomic.Int64
 	for _, t := range torrents {
+		end := t.Done()
 		if d.uploads {
-			continue
+			end = t.Ended()
 		}
-		go func() {
+		waiting.Go(func() {
 			select {
-			case <-t.Done():
+			case <-end:
 			case <-ctx.Done():
-				// Both may be true by now, and a transfer that is done must be said to be.
-				select {
-				case <-t.Done():
-				default:
-					t = nil
-				}
 			}
-			done <- t
-		}()
-	}
-	pending := len(torrents)
-	if d.uploads {
-		pending = 0
-	}
-	for end := ctx.Done(); end != nil || pending > 0; {
-		select {
-		case <-end:
-			end = nil
-		case t := <-done:
-			pending--
-			if t != nil {
+			if isClosed(end) { // both may be true by now, and a transfer that is done must be said to be
+				ended.Add(1)
 				d.finished(t)
 			}
-		case <-tick.C:
-			d.show(torrents)
-		}
+		})
 	}
+	waiting.Wait()
+	hide()
 	d.people.clear()
 	d.uploads = true // whatever is shown from now on is a seed
+	return int(ended.Load()) == len(torrents)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 func (d *display) show(torrents []*node.Torrent) {
@@ -222,9 +209,11 @@ func (d *display) show(torrents []*node.Torrent) {
 // finished shows the summary of a download. Main says why one has failed.
 func (d *display) finished(t *node.Torrent) {
 	p := t.Progress()
-	if p.Err != nil || d.json {
+	if p.Err != nil || d.json || d.uploads {
 		return
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.people.clear()
 	for _, line := range summary(p, d.verbose) {
 		d.people.printf("%s\n", line)
@@ -248,3 +237,29 @@ func (d *display) count(s *pace, what string, done, total int64, elapsed time.Du
 		d.people.printf("%s\n", line)
 	}
 }
+
+// counter counts bytes that several goroutines report, which may be late.
+type counter struct{ done, total atomic.Int64 }
+
+func (c *counter) raise(n int64) {
+	for old := c.done.Load(); n > old && !c.done.CompareAndSwap(old, n); old = c.done.Load() {
+	}
+}
+
+// raiseOf is raise for those who learn how many there are on their way.
+func (c *counter) raiseOf(n, total int64) {
+	c.total.Store(total)
+	c.raise(n)
+}
+
+// counting shows a counter of so many bytes until the returned function is called.
+func (d *display) counting(what string, total int64) (c *counter, stop func()) {
+	c = new(counter)
+	c.total.Store(total)
+	start, said := time.Now(), pace{}
+	end := every(d.interval(), func() { d.count(&said, what, c.done.Load(), c.total.Load(), time.Since(start)) })
+	return c, func() { end(); d.people.clear() }
+}
+
+// leftOut says what of the data is not in a new torrent.
+func (d *display) leftOut(path, reason string) { d.people.printf("left out: %s (%s)\n", path, reason) }

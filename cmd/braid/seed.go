@@ -10,14 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
 	"braid/node"
-	"braid/storage"
 	"braid/tracker"
 )
 
@@ -41,85 +38,65 @@ func seedCommand() *cli.Command {
 			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
 			debugFlag(),
 		}, slices.Concat(seedGoalFlags(), sessionFlags())...),
-		Action: endOnHangup(seed),
+		Action: session(true, seed),
 	}
 }
 
-func seed(ctx context.Context, cmd *cli.Command) (err error) {
-	out, err := sampling(cmd, true)
+func seed(ctx context.Context, t *task) error {
+	torrents, err := t.seeds(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { out.failed(err) }()
-	torrents, err := seeds(ctx, cmd, out)
+	n, err := t.openNode(ctx, torrents)
 	if err != nil {
 		return err
 	}
-	closeDebug, err := serveDebug(cmd, logger(cmd))
+	if err := describeSeeds(ctx, t.out, n, torrents); err != nil {
+		return err
+	}
+	added, err := t.addAll(ctx, n, torrents)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeDebug()) }()
-	n, closeNode, err := openNode(ctx, cmd, out, torrents)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeNode()) }()
-	if err := describeSeeds(ctx, out, n, torrents); err != nil {
-		return err
-	}
-	added, err := addAll(ctx, out, n, torrents)
-	if err != nil {
-		return err
-	}
-	endStatus, err := keepStatus(cmd, added, logger(cmd))
-	if err != nil {
-		return err
-	}
-	defer endStatus()
-	out.ready(n.Listening())
-	tellReach(cmd, out, n, torrents)
-	serving, stop := untilServed(ctx, added)
-	defer stop()
-	out.watch(serving, added)
+	t.out.ready(n.Listening())
+	t.tellReach(n, torrents)
+	t.out.watch(ctx, added)
 	return nil // to be interrupted is how a seed ends
 }
 
 // seeds returns the torrents that the command line names and whose data is complete.
-func seeds(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options, error) {
-	log := logger(cmd)
-	named, err := seedSources(ctx, cmd, log)
+func (t *task) seeds(ctx context.Context) ([]node.Options, error) {
+	named, err := seedSources(ctx, t.Command, t.log)
 	if err != nil {
 		return nil, err
 	}
-	f := &flags{Command: cmd}
-	f.want(cmd.IsSet("listen") || f.transports().rtc != nil, "no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
+	t.want(t.IsSet("listen") || t.transports().rtc != nil, "no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
 	o := node.Options{
-		Goal:    f.seedGoal(),
-		Storage: node.Storage{Kind: f.storageKind(), Dir: cmd.String("data"), Complete: true, Recheck: cmd.Bool("recheck")},
+		Goal:    t.seedGoal(),
+		Storage: node.Storage{Kind: t.storageKind(), Dir: t.String("data"), Complete: true, Recheck: t.Bool("recheck")},
 	}
-	if o.SuperSeeding, err = client.ParseSuperSeeding(cmd.String("super-seeding")); err != nil {
-		f.wrong("--%w", err)
+	if o.SuperSeeding, err = client.ParseSuperSeeding(t.String("super-seeding")); err != nil {
+		t.wrong("--%w", err)
 	}
-	if f.err != nil {
-		return nil, f.err
+	if t.err != nil {
+		return nil, t.err
 	}
 	var all []node.Options
 	for _, s := range named {
 		o.Source = s.WithKept(o.Storage.Dir)
-		err := checkComplete(ctx, out, o)
+		err := checkComplete(ctx, t.out, o)
 		switch {
 		case errors.As(err, new(codedError)) && s.listed:
-			log.Warn("torrent passed over: its data is not complete and right", "torrent", s.Name, "data", o.Storage.Dir)
+			t.log.Warn("torrent passed over: its data is not complete and right", "torrent", s.Name, "data", o.Storage.Dir)
 			continue
 		case err != nil:
 			return nil, err
 		}
-		o.Trackers = f.trackers(o.Source, log)
-		f.want(cmd.IsSet("listen") || slices.ContainsFunc(slices.Concat(o.Trackers...), tracker.URL.WebSocket),
+		o.Trackers = t.trackers(o.Source, t.log)
+		t.want(t.IsSet("listen") || slices.ContainsFunc(slices.Concat(o.Trackers...), tracker.URL.WebSocket),
 			"nobody can reach a seed of %s: give --tracker ws://HOST:PORT, through which browsers find it, or --listen", s.Name)
-		if f.err != nil {
-			return nil, f.err
+		if t.err != nil {
+			return nil, t.err
 		}
 		all = append(all, o)
 	}
@@ -135,10 +112,8 @@ func checkComplete(ctx context.Context, out *display, o node.Options) error {
 	if o.Source.IsMagnet() {
 		return nil
 	}
-	var done, total atomic.Int64
-	total.Store(o.Source.Layout.Length)
-	stop := out.counting("checking "+o.Source.Name, &done, &total)
-	ok, err := node.IsComplete(ctx, o.Source, o.Storage, func(n int64) { raise(&done, n) })
+	c, stop := out.counting("checking "+o.Source.Name, o.Source.Layout.Length)
+	ok, err := node.IsComplete(ctx, o.Source, o.Storage, c.raise)
 	stop()
 	if err == nil && !ok {
 		err = codedError{fmt.Errorf("%s in %s is not complete and right: braid verify says what is wrong, braid download completes it", o.Source.Name, o.Storage.Dir), exitData}
@@ -171,15 +146,15 @@ func describeSeeds(ctx context.Context, out *display, n *node.Node, torrents []n
 }
 
 // tellReach says who can connect.
-func tellReach(cmd *cli.Command, out *display, n *node.Node, torrents []node.Options) {
-	over := (&flags{Command: cmd}).transports() // they are right, since the node is open
+func (t *task) tellReach(n *node.Node, torrents []node.Options) {
+	over := t.transports()
 	if listening := n.Listening(); len(listening) > 0 {
 		for _, line := range reach(listening, over.ip, torrents) {
-			out.people.printf("%s\n", line)
+			t.out.people.printf("%s\n", line)
 		}
 	}
 	if over.rtc != nil {
-		out.people.printf("peers in browsers, through trackers at ws:// and wss://\n")
+		t.out.people.printf("peers in browsers, through trackers at ws:// and wss://\n")
 	}
 }
 
@@ -240,41 +215,4 @@ func readSources(ctx context.Context, names []string, log *slog.Logger) ([]seedS
 		return nil, errors.New("none of the torrents can be read")
 	}
 	return out, nil
-}
-
-// check hashes the data of a torrent's wanted files, nil for all, and shows how far it is.
-func check(ctx context.Context, out *display, s storage.Stored, wanted []bool) (storage.Report, error) {
-	var done, total atomic.Int64
-	total.Store(s.Layout.BytesOf(wanted))
-	stop := out.counting("checking "+s.Layout.Name, &done, &total)
-	defer stop()
-	return s.CheckWanted(ctx, wanted, func(n int64) { raise(&done, n) })
-}
-
-// raise sets a counter that several goroutines report to, which may be late.
-func raise(v *atomic.Int64, n int64) {
-	for old := v.Load(); n > old && !v.CompareAndSwap(old, n); old = v.Load() {
-	}
-}
-
-// counting shows a counter until the returned function is called.
-func (d *display) counting(what string, done, total *atomic.Int64) (stop func()) {
-	quit, ended := make(chan struct{}), make(chan struct{})
-	start := time.Now()
-	var said pace
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(d.interval())
-		defer tick.Stop()
-		for {
-			select {
-			case <-quit:
-				d.people.clear()
-				return
-			case <-tick.C:
-				d.count(&said, what, done.Load(), total.Load(), time.Since(start))
-			}
-		}
-	}()
-	return func() { close(quit); <-ended }
 }

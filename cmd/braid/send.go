@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 
 	"github.com/urfave/cli/v3"
 
@@ -35,7 +33,7 @@ func sendCommand() *cli.Command {
 			&cli.BoolFlag{Name: "watch", Usage: "publish changes: braid get --follow fetches new and changed files as soon as nothing has changed for two seconds"},
 			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, also if no file has changed since the last time"},
 		}, seedGoalFlags(), groupFlags()),
-		Action: endOnHangup(runSend),
+		Action: session(true, runSend),
 	}
 }
 
@@ -46,53 +44,40 @@ func groupFlags() []cli.Flag {
 	})
 }
 
-func runSend(ctx context.Context, cmd *cli.Command) (err error) {
-	out, err := sampling(cmd, true)
+func runSend(ctx context.Context, t *task) error {
+	s, err := openSender(t)
 	if err != nil {
 		return err
 	}
-	defer func() { out.failed(err) }()
-	s, err := openSender(cmd)
+	o := node.Options{Goal: t.seedGoal(), Storage: node.Storage{Kind: "file", Dir: filepath.Dir(s.files.Root), Complete: true}}
+	if t.err != nil {
+		return t.err
+	}
+	if t.Bool("watch") {
+		return s.sendChanges(ctx, o)
+	}
+	if o.Source, err = s.torrent(ctx); err != nil {
+		return err
+	}
+	n, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
-	f := &flags{Command: cmd}
-	o := node.Options{Goal: f.seedGoal(), Storage: node.Storage{Kind: "file", Dir: filepath.Dir(s.files.Root), Complete: true}}
-	if f.err != nil {
-		return f.err
-	}
-	if cmd.Bool("watch") {
-		return s.sendChanges(ctx, cmd, out, o)
-	}
-	if o.Source, err = s.torrent(ctx, cmd, out); err != nil {
-		return err
-	}
-	n, closeNode, err := s.open(ctx, cmd, out)
+	added, err := t.addAll(ctx, n, []node.Options{o})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeNode()) }()
-	added, err := addAll(ctx, out, n, []node.Options{o})
-	if err != nil {
-		return err
-	}
-	endStatus, err := keepStatus(cmd, added, logger(cmd))
-	if err != nil {
-		return err
-	}
-	defer endStatus()
 	if err := s.remember(n.Listening()); err != nil {
 		return err
 	}
-	out.line(send.Line{Key: s.key, InfoHash: o.Source.InfoHash, Peers: send.Reach(s.named, n.Listening(), send.Own())}, o.Source)
-	serving, stop := untilServed(ctx, added)
-	defer stop()
-	out.watch(serving, added)
+	t.out.line(send.Line{Key: s.key, InfoHash: o.Source.InfoHash, Peers: send.Reach(s.named, n.Listening(), send.Own())}, o.Source)
+	t.out.watch(ctx, added)
 	return nil // to be interrupted is how it ends
 }
 
 // sender is what braid send knows before it has a node.
 type sender struct {
+	*task
 	files send.Files
 	stash *send.Stash
 	key   send.Key       // of the stash, or of the user
@@ -100,28 +85,28 @@ type sender struct {
 	host  *scionnet.Host // of the node; nil: it is not on SCION
 }
 
-func openSender(cmd *cli.Command) (s sender, err error) {
-	if cmd.Args().Len() == 0 {
-		return s, usageErrorf("name at least one file or directory; see braid send --help")
+func openSender(t *task) (s *sender, err error) {
+	s = &sender{task: t}
+	if t.Args().Len() == 0 {
+		return nil, usageErrorf("name at least one file or directory; see braid send --help")
 	}
-	if s.files, err = send.Select(cmd.Args().Slice()); err != nil {
-		return s, usageErrorf("%w", err)
+	if s.files, err = send.Select(t.Args().Slice()); err != nil {
+		return nil, usageErrorf("%w", err)
 	}
-	s.files.Exclude = cmd.StringSlice("exclude")
-	f := &flags{Command: cmd}
-	s.named = readAll(f, "address", client.ParsePeer)
-	if cmd.String("key") != "" {
-		s.key = read(f, "key", send.KeyOf)
+	s.files.Exclude = t.StringSlice("exclude")
+	s.named = readAll(&t.flags, "address", client.ParsePeer)
+	if t.String("key") != "" {
+		s.key = read(&t.flags, "key", send.KeyOf)
 	}
-	if f.err != nil {
-		return s, f.err
+	if t.err != nil {
+		return nil, t.err
 	}
-	state, err := stateDir(cmd.String("state"), os.Getenv)
+	state, err := stateDir(t.String("state"), os.Getenv)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
 	if s.stash, err = send.OpenStash(filepath.Join(state, "sends"), s.files); err != nil {
-		return s, err
+		return nil, err
 	}
 	if s.key == (send.Key{}) {
 		s.key = s.stash.Key
@@ -130,21 +115,20 @@ func openSender(cmd *cli.Command) (s sender, err error) {
 }
 
 // torrent returns the torrent of the files. It hashes them unless they are the same as last time.
-func (s sender) torrent(ctx context.Context, cmd *cli.Command, out *display) (client.Source, error) {
+func (s *sender) torrent(ctx context.Context) (client.Source, error) {
 	stamp, err := s.files.Stamp(ctx)
 	if err != nil {
 		return client.Source{}, err
 	}
 	stamp += fmt.Sprintf(" %q", s.files.Exclude)
-	if src, ok := s.stash.Source(stamp); ok && !cmd.Bool("recheck") {
+	if src, ok := s.stash.Source(stamp); ok && !s.Bool("recheck") {
 		return src, nil
 	}
-	var done, total atomic.Int64
-	stop := out.counting("hashing "+s.files.Root, &done, &total)
+	count, stop := s.out.counting("hashing "+s.files.Root, 0)
 	c, err := client.Create(ctx, s.files.Root, client.CreateOptions{
 		Only: s.files.Only, Exclude: s.files.Exclude, Private: true,
-		Skipped:  func(path, reason string) { stderr(cmd).printf("left out: %s (%s)\n", path, reason) },
-		Progress: func(n, all int64) { total.Store(all); raise(&done, n) },
+		Skipped:  s.out.leftOut,
+		Progress: count.raiseOf,
 	})
 	stop()
 	if err != nil {
@@ -155,9 +139,9 @@ func (s sender) torrent(ctx context.Context, cmd *cli.Command, out *display) (cl
 }
 
 // open opens a node that accepts members on SCION, if this host has it, and on TCP.
-func (s *sender) open(ctx context.Context, cmd *cli.Command, out *display) (*node.Node, func() error, error) {
-	adapt := func(cfg *node.Config, host *scionnet.Host) {
-		if s.host = host; cmd.IsSet("listen") {
+func (s *sender) open(ctx context.Context) (*node.Node, error) {
+	return s.openGroup(ctx, s.key, true, func(cfg *node.Config, host *scionnet.Host) {
+		if s.host = host; s.IsSet("listen") {
 			return
 		}
 		if host != nil {
@@ -168,49 +152,36 @@ func (s *sender) open(ctx context.Context, cmd *cli.Command, out *display) (*nod
 			everywhere, _ := client.ParseListen(fmt.Sprintf(":%d", send.Free("tcp", "", s.stash.IPPort))) // has this form
 			cfg.Client.Listen = append(cfg.Client.Listen, everywhere)
 		}
-	}
-	return openGroup(ctx, cmd, out, group{s.key, true, adapt})
+	})
 }
 
-// group is a node for those who have the key.
-type group struct {
-	key   send.Key
-	scion bool                               // SCION would be of use
-	adapt func(*node.Config, *scionnet.Host) // completes the configuration; the host is nil without SCION
-}
-
-// openGroup opens the node of a group.
-func openGroup(ctx context.Context, cmd *cli.Command, out *display, g group) (*node.Node, func() error, error) {
-	f := &flags{Command: cmd}
-	f.want(!slices.Contains(cmd.StringSlice("transport"), "quic"), "--transport: want scion or tcp, which are the two that braid send and braid get have in common")
-	cfg := f.node(logger(cmd))
-	if f.err != nil {
-		return nil, nil, f.err
+// openGroup opens a node for those who have the key. scion says that SCION would be of use. adapt
+// completes the configuration; the host is nil without SCION.
+func (t *task) openGroup(ctx context.Context, key send.Key, scion bool, adapt func(*node.Config, *scionnet.Host)) (*node.Node, error) {
+	t.want(!slices.Contains(t.StringSlice("transport"), "quic"), "--transport: want scion or tcp, which are the two that braid send and braid get have in common")
+	cfg := t.node(t.log)
+	if t.err != nil {
+		return nil, t.err
 	}
 	var err error
-	if cfg.Group, err = scionnet.NewGroup(g.key[:]); err != nil {
-		return nil, nil, err
+	if cfg.Group, err = scionnet.NewGroup(key[:]); err != nil {
+		return nil, err
 	}
-	host, err := groupHost(ctx, cmd, cfg, g.scion)
+	host, err := t.groupHost(ctx, cfg, scion)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	cfg.SCION.Open, cfg.SCION.Required = nil, host != nil
 	if host != nil {
 		cfg.SCION.Open = func(context.Context) (*scionnet.Host, error) { return host, nil }
 	}
-	g.adapt(&cfg, host)
-	n, err := node.Open(ctx, cfg)
-	if err != nil {
-		return nil, nil, listenError(err)
-	}
-	shown := out.follow(n)
-	return n, func() error { defer shown(); return n.Close() }, nil
+	adapt(&cfg, host)
+	return t.start(ctx, cfg, t.out.event)
 }
 
 // groupHost opens the SCION host. If SCION is wanted, a host without a configuration asks the network
 // for one. A host that has none stays on TCP, and gets nil, unless the user has named a way to SCION.
-func groupHost(ctx context.Context, cmd *cli.Command, cfg node.Config, wanted bool) (*scionnet.Host, error) {
+func (t *task) groupHost(ctx context.Context, cfg node.Config, wanted bool) (*scionnet.Host, error) {
 	only, likely := cfg.Client.IP == client.NoIP, cfg.SCION.Likely || cfg.SCION.Required || slices.ContainsFunc(cfg.Client.Listen, onSCION)
 	if cfg.SCION.Open == nil || !likely && !wanted && !only {
 		return nil, nil
@@ -224,9 +195,9 @@ func groupHost(ctx context.Context, cmd *cli.Command, cfg node.Config, wanted bo
 	case only:
 		return nil, usageErrorf("--transport: this host has no SCION: %w", err)
 	case likely:
-		logger(cmd).Warn("this host has no SCION, so only TCP is used", "error", err)
+		t.log.Warn("this host has no SCION, so only TCP is used", "error", err)
 	default:
-		logger(cmd).Info("this host has no SCION, so only TCP is used", "error", err)
+		t.log.Info("this host has no SCION, so only TCP is used", "error", err)
 	}
 	return nil, nil
 }
@@ -236,7 +207,7 @@ func onSCION(p client.Peer) bool { _, ok := p.SCION(); return ok }
 func anyOnSCION(all []client.Peer) bool { return slices.ContainsFunc(all, onSCION) }
 
 // remember keeps the key and the ports for the next time.
-func (s sender) remember(listening []client.Peer) error {
+func (s *sender) remember(listening []client.Peer) error {
 	for _, p := range listening {
 		if onSCION(p) {
 			s.stash.SCIONPort = p.Port()

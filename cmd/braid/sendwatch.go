@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/urfave/cli/v3"
-
 	"braid/client"
 	"braid/node"
 	"braid/node/send"
@@ -17,30 +15,28 @@ import (
 
 // sendChanges serves the files, and publishes each later state of them, until the context ends. The line
 // leads to the news of this sender, which name the newest torrent.
-func (s *sender) sendChanges(ctx context.Context, cmd *cli.Command, out *display, o node.Options) (err error) {
+func (s *sender) sendChanges(ctx context.Context, o node.Options) error {
 	for _, flag := range []string{"status", "ratio", "seed-time"} {
-		if cmd.IsSet(flag) {
+		if s.IsSet(flag) {
 			return usageErrorf("--%s: not with --watch, which serves one torrent after the other", flag)
 		}
 	}
-	stamp, src, err := s.nextState(ctx, cmd, out, "")
+	stamp, src, err := s.nextState(ctx, "")
 	if err != nil {
 		return err
 	}
-	n, closeNode, err := s.open(ctx, cmd, out)
+	n, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeNode()) }()
 	if err := s.remember(n.Listening()); err != nil {
 		return err
 	}
 	news := send.NewNews()
-	at, closeNews, err := s.serveNews(ctx, n, news, out)
+	at, err := s.serveNews(ctx, n, news)
 	if err != nil {
 		return err
 	}
-	defer closeNews()
 	line := send.Line{Key: s.key, Peers: send.Reach(s.named, at, send.Own())}
 	var old *node.Torrent
 	hide := func() {}
@@ -48,21 +44,21 @@ func (s *sender) sendChanges(ctx context.Context, cmd *cli.Command, out *display
 	for {
 		if old == nil || src.InfoHash != old.Source().InfoHash {
 			o.Source = src
-			added, err := addAll(ctx, out, n, []node.Options{o})
+			added, err := s.addAll(ctx, n, []node.Options{o})
 			if err != nil {
 				return err
 			}
 			news.Publish(send.Line{Key: s.key, InfoHash: src.InfoHash, Peers: send.Reach(nil, n.Listening(), send.Own())})
-			out.published(line, src, old == nil)
+			s.out.published(line, src, old == nil)
 			hide()
 			if old != nil {
 				if err := n.Remove(old.InfoHash(), false); err != nil {
 					return err
 				}
 			}
-			old, hide = added[0], out.showing(ctx, added)
+			old, hide = added[0], s.out.showing(ctx, added)
 		}
-		if stamp, src, err = s.nextState(ctx, cmd, out, stamp); ctx.Err() != nil {
+		if stamp, src, err = s.nextState(ctx, stamp); ctx.Err() != nil {
 			return nil // to be interrupted is how it ends
 		}
 		if err != nil {
@@ -80,12 +76,12 @@ func (d *display) showing(ctx context.Context, torrents []*node.Torrent) (hide f
 }
 
 // nextState waits until the files have another stamp and rest, and makes a torrent of them.
-func (s *sender) nextState(ctx context.Context, cmd *cli.Command, out *display, stamp string) (string, client.Source, error) {
+func (s *sender) nextState(ctx context.Context, stamp string) (string, client.Source, error) {
 	said := ""
 	complain := func(err error) {
 		if text := fmt.Sprint(err); err != nil && text != said {
 			said = text
-			logger(cmd).Warn("the files cannot be published; waiting until they can", "error", err)
+			s.log.Warn("the files cannot be published; waiting until they can", "error", err)
 		}
 	}
 	for {
@@ -93,7 +89,7 @@ func (s *sender) nextState(ctx context.Context, cmd *cli.Command, out *display, 
 		if err != nil {
 			return "", client.Source{}, err
 		}
-		src, err := s.torrent(ctx, cmd, out)
+		src, err := s.torrent(ctx)
 		if ctx.Err() != nil {
 			return "", src, ctx.Err()
 		}
@@ -110,23 +106,18 @@ func (s *sender) nextState(ctx context.Context, cmd *cli.Command, out *display, 
 }
 
 // serveNews serves the news beside each address at which the node accepts peers.
-func (s *sender) serveNews(ctx context.Context, n *node.Node, news *send.News, out *display) (at []client.Peer, end func(), err error) {
+func (s *sender) serveNews(ctx context.Context, n *node.Node, news *send.News) (at []client.Peer, err error) {
 	id, err := s.key.Member()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var serving sync.WaitGroup
-	end = func() { cancel(); serving.Wait() }
-	defer func() {
-		if err != nil {
-			end()
-		}
-	}()
+	s.atEnd(func() error { cancel(); serving.Wait(); return nil })
 	serve := func(f func() error) {
 		serving.Go(func() {
 			if err := f(); err != nil {
-				out.people.say("braid", err.Error())
+				s.out.people.say("braid", err.Error())
 			}
 		})
 	}
@@ -134,7 +125,7 @@ func (s *sender) serveNews(ctx context.Context, n *node.Node, news *send.News, o
 		if a, ok := p.SCION(); ok && s.host != nil {
 			h, err := s.host.OpenGroupHTTP(ctx, send.Free("udp", s.host.LocalIP().String(), s.stash.NewsSCIONPort), id)
 			if err != nil {
-				return nil, nil, fmt.Errorf("open a port for news in %s: %w", a.IA, err)
+				return nil, fmt.Errorf("open a port for news in %s: %w", a.IA, err)
 			}
 			s.stash.NewsSCIONPort = h.Addr().Port
 			at = append(at, client.SCIONPeer(h.Addr()))
@@ -144,18 +135,18 @@ func (s *sender) serveNews(ctx context.Context, n *node.Node, news *send.News, o
 		host, _, _ := net.SplitHostPort(p.String()) // String has this form
 		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(send.Free("tcp", host, s.stash.NewsIPPort)))))
 		if err != nil {
-			return nil, nil, fmt.Errorf("open a port for news: %w", err)
+			return nil, fmt.Errorf("open a port for news: %w", err)
 		}
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		x, err := client.ParseListen(net.JoinHostPort(host, port))
 		if err != nil {
-			return nil, nil, errors.Join(err, l.Close())
+			return nil, errors.Join(err, l.Close())
 		}
 		s.stash.NewsIPPort = x.Port()
 		at = append(at, x)
 		serve(func() error { return news.ServeTCP(ctx, l, id) })
 	}
-	return at, end, s.stash.Save()
+	return at, s.stash.Save()
 }
 
 // published tells of a new state of the files. The line of all states is printed once.

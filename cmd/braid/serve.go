@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -34,7 +33,7 @@ func serveCommand() *cli.Command {
 			webSeedFlag(),
 			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
 		}, sessionFlags()),
-		Action: endOnHangup(serve),
+		Action: session(true, serve),
 	}
 }
 
@@ -48,78 +47,64 @@ func filesFlags() []cli.Flag {
 }
 
 // openFiles serves the files of a node where --http says; nowhere without it.
-func openFiles(ctx context.Context, cmd *cli.Command, n *node.Node, log *slog.Logger) (*files.Server, error) {
-	s, err := files.Serve(ctx, n, cmd.StringSlice("http"), files.Options{Private: cmd.Bool("http-private")}, log)
+func (t *task) openFiles(ctx context.Context, n *node.Node) (*files.Server, error) {
+	s, err := files.Serve(ctx, n, t.StringSlice("http"), files.Options{Private: t.Bool("http-private")}, t.log)
 	if err != nil {
 		return nil, listenError(err)
 	}
+	t.atEnd(s.Close)
 	return s, nil
 }
 
-func serve(ctx context.Context, cmd *cli.Command) (err error) {
-	out, err := sampling(cmd, true)
-	if err != nil {
-		return err
-	}
-	defer func() { out.failed(err) }()
-	if len(cmd.StringSlice("http")) == 0 {
+func serve(ctx context.Context, t *task) error {
+	if len(t.StringSlice("http")) == 0 {
 		return usageErrorf("no address to serve files at: give --http HOST:PORT (see --help)")
 	}
-	torrents, err := served(ctx, cmd, out)
+	torrents, err := t.served(ctx)
 	if err != nil {
 		return err
 	}
-	n, closeNode, err := openNode(ctx, cmd, out, torrents)
+	n, err := t.openNode(ctx, torrents)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeNode()) }()
-	added, err := addAll(ctx, out, n, torrents)
+	added, err := t.addAll(ctx, n, torrents)
 	if err != nil {
 		return err
 	}
-	web, err := openFiles(ctx, cmd, n, logger(cmd))
+	web, err := t.openFiles(ctx, n)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, web.Close()) }()
-	endStatus, err := keepStatus(cmd, added, logger(cmd))
-	if err != nil {
-		return err
-	}
-	defer endStatus()
-	sayServing(out, n, web)
-	serving, stop := untilServed(ctx, added)
-	defer stop()
-	out.watch(serving, added)
+	sayServing(t.out, n, web)
+	t.out.watch(ctx, added)
 	return nil // to be interrupted is how it ends
 }
 
 // served returns the torrents that the command line names. Those whose data is complete are only read.
-func served(ctx context.Context, cmd *cli.Command, out *display) ([]node.Options, error) {
-	sources, err := openSources(ctx, cmd)
+func (t *task) served(ctx context.Context) ([]node.Options, error) {
+	sources, err := openSources(ctx, t.Command)
 	if err != nil {
 		return nil, err
 	}
-	f := &flags{Command: cmd}
 	o := node.Options{
-		Storage: node.Storage{Kind: f.storageKind(), Dir: cmd.String("data"), Recheck: cmd.Bool("recheck")},
-		Peers:   f.peers(ctx), WebSeeds: f.webSeeds(),
+		Storage: node.Storage{Kind: t.storageKind(), Dir: t.String("data"), Recheck: t.Bool("recheck")},
+		Peers:   t.peers(ctx), WebSeeds: t.webSeeds(),
 	}
-	if f.err != nil {
-		return nil, f.err
+	if t.err != nil {
+		return nil, t.err
 	}
 	var all []node.Options
 	for _, s := range sources {
 		o.Source, o.Storage.Complete = s.WithKept(o.Storage.Dir), true
-		err := checkComplete(ctx, out, o)
+		err := checkComplete(ctx, t.out, o)
 		if o.Storage.Complete = err == nil && !o.Source.IsMagnet(); err != nil && !errors.As(err, new(codedError)) {
 			return nil, err
 		}
-		o.Trackers = f.trackers(o.Source, logger(cmd))
+		o.Trackers = t.trackers(o.Source, t.log)
 		all = append(all, o)
 	}
-	return all, f.err
+	return all, t.err
 }
 
 // sayServing tells where files are served, and which ones.

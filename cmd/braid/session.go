@@ -90,27 +90,33 @@ func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error)
 	return out, nil
 }
 
-// openNode opens a node for these torrents, with more sources of peers. The function closes it, after which all of its events
-// are shown.
-func openNode(ctx context.Context, cmd *cli.Command, out *display, torrents []node.Options, sources ...node.Source) (*node.Node, func() error, error) {
-	f := &flags{Command: cmd}
-	cfg := f.node(logger(cmd))
-	if cfg.DHT = f.dht(); f.err != nil {
-		return nil, nil, f.err
+// openNode opens a node for these torrents, with more sources of peers, and shows its events.
+func (t *task) openNode(ctx context.Context, torrents []node.Options, sources ...node.Source) (*node.Node, error) {
+	cfg := t.node(t.log)
+	if cfg.DHT = t.dht(); t.err != nil {
+		return nil, t.err
 	}
 	cfg.Torrents, cfg.Sources = torrents, sources
-	if cmd.Bool("interactive") {
-		cfg.SCION.Choose = newQuestions(os.Stdin, stderr(cmd)).paths
+	if t.Bool("interactive") {
+		cfg.SCION.Choose = newQuestions(os.Stdin, stderr(t.Command)).paths
 	}
-	n, err := node.Open(ctx, cfg)
+	n, err := t.start(ctx, cfg, t.out.event)
 	if errors.Is(err, node.ErrNothingToChoose) {
 		err = usageErrorf("--interactive: %w", err)
 	}
+	return n, err
+}
+
+// start opens a node, and hands its events to show. It is closed at the end, after which all of its
+// events are shown.
+func (t *task) start(ctx context.Context, cfg node.Config, show func(any)) (*node.Node, error) {
+	n, err := node.Open(ctx, cfg)
 	if err != nil {
-		return nil, nil, listenError(err)
+		return nil, listenError(err)
 	}
-	shown := out.follow(n)
-	return n, func() error { defer shown(); return n.Close() }, nil
+	shown := follow(n, show)
+	t.atEnd(func() error { defer shown(); return n.Close() })
+	return n, nil
 }
 
 // node reads the flags that configure a node.

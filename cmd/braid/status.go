@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"time"
 
@@ -31,33 +30,22 @@ const (
 	maxStatus = 64 << 20
 )
 
-// keepStatus writes the file until stop is called, which takes it away.
-func keepStatus(cmd *cli.Command, torrents []*node.Torrent, log *slog.Logger) (stop func(), err error) {
-	name := cmd.String("status")
+// keepStatus writes the file of --status until the end of the task, which takes it away.
+func (t *task) keepStatus(torrents []*node.Torrent) error {
+	name := t.String("status")
 	if name == "" {
-		return func() {}, nil
+		return nil
 	}
 	if err := writeStatus(name, torrents); err != nil {
-		return nil, fmt.Errorf("--status: %w", err)
+		return fmt.Errorf("--status: %w", err)
 	}
-	quit, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(statusEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-quit:
-				_ = os.Remove(name)
-				return
-			case <-tick.C:
-				if err := writeStatus(name, torrents); err != nil {
-					log.Warn("the status cannot be written", "error", err)
-				}
-			}
+	t.atEnd(func() error { _ = os.Remove(name); return nil })
+	t.repeat(statusEvery, func() {
+		if err := writeStatus(name, torrents); err != nil {
+			t.log.Warn("the status cannot be written", "error", err)
 		}
-	}()
-	return func() { close(quit); <-ended }, nil
+	})
+	return nil
 }
 
 // writeStatus replaces the file as a whole, so that nobody reads a part of it.

@@ -9,10 +9,8 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -53,7 +51,7 @@ func trackerCommand() *cli.Command {
 			forceFlag(),
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
 		}, scionFlags()...),
-		Action: runTracker,
+		Action: working(true, runTracker),
 	}
 }
 
@@ -104,11 +102,11 @@ func trackerConfig(cmd *cli.Command) (server.Config, error) {
 	return cfg, nil
 }
 
-func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
-	if cmd.Args().Present() {
-		return usageErrorf("braid tracker takes no arguments, got %q", cmd.Args().First())
+func runTracker(ctx context.Context, t *task) error {
+	if t.Args().Present() {
+		return usageErrorf("braid tracker takes no arguments, got %q", t.Args().First())
 	}
-	cfg, err := trackerConfig(cmd)
+	cfg, err := trackerConfig(t.Command)
 	if err != nil {
 		return err
 	}
@@ -116,8 +114,8 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 	if wrong != nil {
 		wrong = usageErrorf("configuration: %w", wrong)
 	}
-	if cmd.Bool("print-config") {
-		_, _ = io.WriteString(stdout(cmd), cfg.String())
+	if t.Bool("print-config") {
+		_, _ = io.WriteString(t.out.results, cfg.String())
 		return wrong
 	}
 	if len(cfg.Listen) == 0 {
@@ -126,46 +124,34 @@ func runTracker(ctx context.Context, cmd *cli.Command) (err error) {
 	if wrong != nil {
 		return wrong
 	}
-	log := logger(cmd)
-	// Catch SIGHUP from now on: one that comes while the journal is read must not end the tracker.
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
-	store, err := openSwarms(ctx, cfg, log)
+	hup := t.hangups()
+	store, err := openSwarms(ctx, cfg, t.log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	s, err := server.New(cfg, store, log)
+	t.atEnd(store.Close)
+	s, err := server.New(cfg, store, t.log)
 	if err != nil {
 		return usageErrorf("configuration: %w", err)
 	}
-	closeDebug, err := serveDebug(cmd, log)
+	all, ctx := errgroup.WithContext(ctx)
+	l, err := t.listenAt(ctx, s, cfg.MaxConns, "listen", cfg.Listen)
 	if err != nil {
 		return err
-	}
-	defer func() { err = errors.Join(err, closeDebug()) }()
-	all, ctx := errgroup.WithContext(ctx)
-	l := &trackerListeners{cmd: cmd, server: s, log: log, maxConns: cfg.MaxConns}
-	defer l.close()
-	for _, text := range cfg.Listen {
-		if err := l.open(ctx, text); err != nil {
-			return fmt.Errorf("--listen %s: %w", text, err)
-		}
 	}
 	if err := l.announceAddresses(cfg.AnnounceAt); err != nil {
 		return usageErrorf("announce_urls: %w", err)
 	}
-	for _, x := range l.listeners {
-		all.Go(func() error { return x.serve(ctx) })
-	}
-	all.Go(func() error { s.Run(ctx); return nil })
-	all.Go(func() error { reloadTracker(ctx, hup, cmd, s, log); return nil })
-	out := newDisplay(cmd, true)
-	if out.json {
-		out.emit(event.Ready{Event: "ready", Listen: l.addresses})
+	l.serve(ctx, all)
+	all.Go(func() error {
+		t.reloading(ctx, hup, func() error { return reloadTracker(t.Command, s) },
+			"the configuration was not reloaded; the old one stays in use", "configuration reloaded; changes of addresses, data and sizes need a restart")
+		return nil
+	})
+	if t.out.json {
+		t.out.emit(event.Ready{Event: "ready", Listen: l.addresses})
 	} else {
-		out.say("tracking on " + strings.Join(l.addresses, ", "))
+		t.out.say("tracking on " + strings.Join(l.addresses, ", "))
 	}
 	return all.Wait() // nil after an interrupt
 }
@@ -189,24 +175,13 @@ func openSwarms(ctx context.Context, cfg server.Config, log *slog.Logger) (swarm
 	return swarm.OpenShared(ctx, cfg.Store, password, cfg.Limits(), log)
 }
 
-// reloadTracker reads the configuration again at every SIGHUP. An invalid one changes nothing.
-func reloadTracker(ctx context.Context, hup <-chan os.Signal, cmd *cli.Command, s *server.Server, log *slog.Logger) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hup:
-			cfg, err := trackerConfig(cmd)
-			if err == nil {
-				err = s.Reload(cfg)
-			}
-			if err != nil {
-				log.Error("the configuration was not reloaded; the old one stays in use", "error", err)
-			} else {
-				log.Warn("configuration reloaded; changes of addresses, data and sizes need a restart")
-			}
-		}
+// reloadTracker reads the configuration again. An invalid one changes nothing.
+func reloadTracker(cmd *cli.Command, s *server.Server) error {
+	cfg, err := trackerConfig(cmd)
+	if err != nil {
+		return err
 	}
+	return s.Reload(cfg)
 }
 
 // trackerListeners are the listeners of a tracker.
@@ -223,6 +198,26 @@ type trackerListeners struct {
 type trackerListener struct {
 	close func() error
 	serve func(context.Context) error
+}
+
+// listenAt opens the listeners at the addresses of a flag. The end of the task closes them.
+func (t *task) listenAt(ctx context.Context, s *server.Server, maxConns int, flag string, addresses []string) (*trackerListeners, error) {
+	l := &trackerListeners{cmd: t.Command, server: s, log: t.log, maxConns: maxConns}
+	t.atEnd(func() error { l.close(); return nil })
+	for _, text := range addresses {
+		if err := l.open(ctx, text); err != nil {
+			return nil, fmt.Errorf("--%s %s: %w", flag, text, err)
+		}
+	}
+	return l, nil
+}
+
+// serve has the server answer at all addresses.
+func (l *trackerListeners) serve(ctx context.Context, all *errgroup.Group) {
+	for _, x := range l.listeners {
+		all.Go(func() error { return x.serve(ctx) })
+	}
+	all.Go(func() error { l.server.Run(ctx); return nil })
 }
 
 // open binds an address. The tracker binds all of them before it answers the first request.

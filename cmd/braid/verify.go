@@ -54,7 +54,9 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	r, err := check(ctx, out, stored, wanted)
+	count, stop := out.counting("checking "+s.Layout.Name, s.Layout.BytesOf(wanted))
+	r, err := stored.CheckWanted(ctx, wanted, count.raise)
+	stop()
 	if err != nil {
 		return err
 	}

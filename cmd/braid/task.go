@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+)
+
+// task is one run of a command that works for a while: its flags, its output, and what it has opened.
+type task struct {
+	flags
+	out    *display
+	log    *slog.Logger
+	opened []func() error // functions that close what the task has opened
+}
+
+// working makes the action of such a command. What do has opened is closed after it, the last first.
+// uploads is as in newDisplay.
+func working(uploads bool, do func(ctx context.Context, t *task) error) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		t := &task{flags: flags{Command: cmd}, out: newDisplay(cmd, uploads), log: logger(cmd)}
+		if sample := cmd.Duration("sample"); sample > 0 || cmd.IsSet("sample") {
+			t.out.sample = sample
+			t.want(sample >= 10*time.Millisecond, "--sample %v: want at least 10ms", sample)
+		}
+		if t.err != nil {
+			return t.err
+		}
+		return t.run(func() error {
+			if err := t.openDebug(); err != nil {
+				return err
+			}
+			return do(ctx, t)
+		})
+	}
+}
+
+// session is working for commands whose events tell how they end. The end of the terminal ends them, too.
+func session(uploads bool, do func(ctx context.Context, t *task) error) cli.ActionFunc {
+	return endOnHangup(working(uploads, func(ctx context.Context, t *task) error {
+		t.out.tellsEnd = true
+		return do(ctx, t)
+	}))
+}
+
+// run calls do, closes what it has opened, and tells how it has ended.
+func (t *task) run(do func() error) (err error) {
+	defer func() {
+		for _, end := range slices.Backward(t.opened) {
+			err = errors.Join(err, end())
+		}
+		t.out.failed(err)
+	}()
+	return do()
+}
+
+// part is a download within a task, with a display and an end of its own. The task tells of its errors.
+func (t *task) part(do func(t *task) error) error {
+	p := &task{flags: flags{Command: t.Command}, out: newDisplay(t.Command, false), log: t.log}
+	p.out.sample = t.out.sample
+	return p.run(func() error { return do(p) })
+}
+
+// atEnd has the end of the task call a function.
+func (t *task) atEnd(end func() error) { t.opened = append(t.opened, end) }
+
+// repeat calls f at every interval until the end of the task.
+func (t *task) repeat(interval time.Duration, f func()) {
+	stop := every(interval, f)
+	t.atEnd(func() error { stop(); return nil })
+}
+
+// hangups are the SIGHUPs from now on: one that comes before the command is ready must not end it.
+func (t *task) hangups() <-chan os.Signal {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	t.atEnd(func() error { signal.Stop(hup); return nil })
+	return hup
+}
+
+// reloading calls reload at every SIGHUP until the context ends.
+func (t *task) reloading(ctx context.Context, hup <-chan os.Signal, reload func() error, failed, done string) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hup:
+			if err := reload(); err != nil {
+				t.log.Error(failed, "error", err)
+			} else {
+				t.log.Warn(done)
+			}
+		}
+	}
+}
+
+// every calls f at every interval, until stop is called, which waits for it.
+func every(interval time.Duration, f func()) (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+				f()
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}
