@@ -294,52 +294,31 @@ func Parse(line []byte) (any, error) {
 	if err := json.Unmarshal(line, &head); err != nil {
 		return nil, fmt.Errorf("read an event: %w", err)
 	}
-	e := newEvent(head.Event)
-	if e == nil {
+	newEvent := kinds[head.Event]
+	if newEvent == nil {
 		return nil, nil
 	}
+	e := newEvent()
 	if err := json.Unmarshal(line, e); err != nil {
 		return nil, fmt.Errorf("read the event %q: %w", head.Event, err)
 	}
 	return e, nil
 }
 
-func newEvent(name string) any {
-	switch name {
-	case "ready":
-		return new(Ready)
-	case "progress":
-		return new(Progress)
-	case "line":
-		return new(Line)
-	case "mirror":
-		return new(Mirror)
-	case "dht":
-		return new(DHT)
-	case "gateway":
-		return new(Gateway)
-	case "done":
-		return new(Done)
-	case "cause":
-		return new(CauseChange)
-	case "failed":
-		return new(Failed)
-	case "piece":
-		return new(Piece)
-	case "served":
-		return new(Served)
-	case "in-the-way":
-		return new(InTheWay)
-	case "files":
-		return new(Files)
-	case "exported":
-		return new(Exported)
-	case "missed":
-		return new(Missed)
-	case "added", "removed", "paused", "resumed", "queued", "moved", "renamed", "limited", "changed", "settings":
-		return new(Changed)
-	case "path-selected", "path-opened", "path-parked", "path-probed", "path-returned", "path-closed", "path-failed":
-		return new(PathStep)
-	}
-	return nil
+func kind[T any]() any { return new(T) }
+
+// kinds make the value of an event by its name.
+var kinds = map[string]func() any{
+	"ready": kind[Ready], "line": kind[Line], "progress": kind[Progress], "done": kind[Done],
+	"cause": kind[CauseChange], "failed": kind[Failed], "piece": kind[Piece], "served": kind[Served],
+	"in-the-way": kind[InTheWay], "files": kind[Files], "exported": kind[Exported], "missed": kind[Missed],
+	"mirror": kind[Mirror], "dht": kind[DHT], "gateway": kind[Gateway],
+
+	"added": kind[Changed], "removed": kind[Changed], "paused": kind[Changed], "resumed": kind[Changed],
+	"queued": kind[Changed], "moved": kind[Changed], "renamed": kind[Changed], "limited": kind[Changed],
+	"changed": kind[Changed], "settings": kind[Changed],
+
+	"path-selected": kind[PathStep], "path-opened": kind[PathStep], "path-parked": kind[PathStep],
+	"path-probed": kind[PathStep], "path-returned": kind[PathStep], "path-closed": kind[PathStep],
+	"path-failed": kind[PathStep],
 }
