@@ -24,60 +24,67 @@ const (
 	maxOutput  = 2000 // bytes of a program's output that are logged if it fails
 )
 
-// scripts runs the program of the settings for torrents that have become complete.
+// scripts runs the program of the settings for torrents that have become complete. Its methods are for
+// one goroutine.
 type scripts struct {
-	ctx     context.Context
 	log     *slog.Logger
-	slots   chan struct{}
+	queue   chan *script
 	running sync.WaitGroup
-
-	mu      sync.Mutex
-	waiting int
-	moving  map[string]bool // complete torrents whose data is on its way to another directory
+	due     map[string]bool // complete torrents whose data may be on its way to another directory
 }
 
+// script is the program for one torrent.
+type script struct {
+	program string
+	torrent node.Status
+}
+
+// newScripts starts the workers, which end with the context.
 func newScripts(ctx context.Context, log *slog.Logger) *scripts {
-	return &scripts{ctx: ctx, log: log, slots: make(chan struct{}, scriptsAtOnce), moving: map[string]bool{}}
+	s := &scripts{log: log, queue: make(chan *script, maxWaiting), due: map[string]bool{}}
+	for range scriptsAtOnce {
+		s.running.Go(func() {
+			for {
+				select {
+				case x, ok := <-s.queue:
+					if !ok || ctx.Err() != nil {
+						return
+					}
+					s.run(ctx, x.program, x.torrent)
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	return s
 }
 
-func (s *scripts) wait() { s.running.Wait() }
+// wait waits for the programs that are due. No more are.
+func (s *scripts) wait() {
+	close(s.queue)
+	s.running.Wait()
+}
 
 // completed is called when a torrent is complete: also at the start of one that has long been.
 func (s *scripts) completed(n *node.Node, infoHash string, began time.Time) {
-	t, err := n.Torrent(infoHash)
-	if err != nil {
-		return // removed meanwhile
+	if t, err := n.Torrent(infoHash); err == nil && !t.Status().Completed.Before(began) && len(s.due) < maxWaiting {
+		s.due[infoHash] = true
+		s.arrived(n, infoHash)
 	}
-	status := t.Status()
-	if status.Completed.Before(began) {
-		return
-	}
-	if status.Moving != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.moving) < maxWaiting {
-			s.moving[infoHash] = true
-		}
-		return
-	}
-	s.start(n.Settings(), status)
 }
 
 // arrived is called when the data of a torrent may be where it belongs, or stay where it is after a move
 // that has failed.
 func (s *scripts) arrived(n *node.Node, infoHash string) {
-	t, err := n.Torrent(infoHash)
-	var status node.Status
-	if err == nil {
-		if status = t.Status(); status.Moving != nil {
-			return
-		}
+	if !s.due[infoHash] {
+		return
 	}
-	s.mu.Lock()
-	due := s.moving[infoHash]
-	delete(s.moving, infoHash)
-	s.mu.Unlock()
-	if due && err == nil {
+	t, err := n.Torrent(infoHash)
+	if err != nil { // removed meanwhile
+		delete(s.due, infoHash)
+	} else if status := t.Status(); status.Moving == nil {
+		delete(s.due, infoHash)
 		s.start(n.Settings(), status)
 	}
 }
@@ -87,27 +94,11 @@ func (s *scripts) start(settings node.Settings, t node.Status) {
 	if settings.Script == "" || settings.ScriptOff {
 		return
 	}
-	s.mu.Lock()
-	full := s.waiting >= maxWaiting
-	if !full {
-		s.waiting++
-	}
-	s.mu.Unlock()
-	if full {
+	select {
+	case s.queue <- &script{settings.Script, t}:
+	default:
 		s.log.Warn("the program is not run for a torrent: too many wait for it", "torrent", t.Name, "program", settings.Script)
-		return
 	}
-	s.running.Go(func() {
-		select {
-		case s.slots <- struct{}{}:
-			s.run(settings.Script, t)
-			<-s.slots
-		case <-s.ctx.Done():
-		}
-		s.mu.Lock()
-		s.waiting--
-		s.mu.Unlock()
-	})
 }
 
 // environment is what the program learns. Names come from strangers: they are never part of a
@@ -121,8 +112,8 @@ func environment(t node.Status) []string {
 }
 
 // run runs the program to its end.
-func (s *scripts) run(program string, t node.Status) {
-	ctx, cancel := context.WithTimeout(s.ctx, scriptTime)
+func (s *scripts) run(ctx context.Context, program string, t node.Status) {
+	ctx, cancel := context.WithTimeout(ctx, scriptTime)
 	defer cancel()
 	c := exec.CommandContext(ctx, program)
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
