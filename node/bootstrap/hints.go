@@ -102,10 +102,8 @@ func (n Network) askDNS(ctx context.Context) (out []Hint, err error) {
 	ask := resolver{ctx, n.Servers}
 	for _, d := range n.Domains {
 		out = append(out, ask.srv(service+"."+dns.Fqdn(d), "DNS SRV")...)
-		for _, rr := range ask.records(service+"."+dns.Fqdn(d), dns.TypePTR) {
-			if p, ok := rr.(*dns.PTR); ok {
-				out = append(out, ask.srv(p.Ptr, "DNS-SD")...)
-			}
+		for _, p := range records[*dns.PTR](ask, service+"."+dns.Fqdn(d), dns.TypePTR) {
+			out = append(out, ask.srv(p.Ptr, "DNS-SD")...)
 		}
 		out = append(out, ask.naptr(dns.Fqdn(d))...)
 	}
@@ -119,7 +117,7 @@ type resolver struct {
 }
 
 // records returns a few records of that type, from the first server that answers.
-func (r resolver) records(name string, kind uint16) (out []dns.RR) {
+func records[T dns.RR](r resolver, name string, kind uint16) (out []T) {
 	q := new(dns.Msg)
 	q.SetQuestion(name, kind)
 	q.SetEdns0(1232, false)
@@ -132,8 +130,8 @@ func (r resolver) records(name string, kind uint16) (out []dns.RR) {
 			continue
 		}
 		for _, rr := range answer.Answer {
-			if rr.Header().Rrtype == kind && len(out) < maxRecords {
-				out = append(out, rr)
+			if x, ok := rr.(T); ok && rr.Header().Rrtype == kind && len(out) < maxRecords {
+				out = append(out, x)
 			}
 		}
 		return out
@@ -143,12 +141,7 @@ func (r resolver) records(name string, kind uint16) (out []dns.RR) {
 
 // srv follows SRV records (RFC 2782).
 func (r resolver) srv(name, from string) (out []Hint) {
-	var all []*dns.SRV
-	for _, rr := range r.records(name, dns.TypeSRV) {
-		if s, ok := rr.(*dns.SRV); ok {
-			all = append(all, s)
-		}
-	}
+	all := records[*dns.SRV](r, name, dns.TypeSRV)
 	slices.SortStableFunc(all, func(a, b *dns.SRV) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.Weight, a.Weight))
 	})
@@ -160,20 +153,16 @@ func (r resolver) srv(name, from string) (out []Hint) {
 
 // naptr follows NAPTR records that lead to an address (RFC 3958). A TXT record has the port.
 func (r resolver) naptr(domain string) (out []Hint) {
-	var all []*dns.NAPTR
-	for _, rr := range r.records(domain, dns.TypeNAPTR) {
-		if n, ok := rr.(*dns.NAPTR); ok && strings.EqualFold(n.Service, naptrName) {
-			all = append(all, n)
-		}
-	}
+	all := records[*dns.NAPTR](r, domain, dns.TypeNAPTR)
 	slices.SortStableFunc(all, func(a, b *dns.NAPTR) int {
 		return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Preference, b.Preference))
 	})
 	for _, n := range all {
-		switch strings.ToUpper(n.Flags) {
-		case "A":
+		switch flag := strings.ToUpper(n.Flags); {
+		case !strings.EqualFold(n.Service, naptrName):
+		case flag == "A":
 			out = append(out, r.hosts(n.Replacement, r.port(domain), "DNS NAPTR")...)
-		case "S":
+		case flag == "S":
 			out = append(out, r.srv(n.Replacement, "DNS NAPTR")...)
 		}
 	}
@@ -181,11 +170,9 @@ func (r resolver) naptr(domain string) (out []Hint) {
 }
 
 func (r resolver) port(domain string) uint16 {
-	for _, rr := range r.records(domain, dns.TypeTXT) {
-		if t, ok := rr.(*dns.TXT); ok {
-			if p, ok := portOf(t.Txt); ok {
-				return p
-			}
+	for _, t := range records[*dns.TXT](r, domain, dns.TypeTXT) {
+		if p, ok := portOf(t.Txt); ok {
+			return p
 		}
 	}
 	return DefaultPort
@@ -205,7 +192,7 @@ func portOf(texts []string) (uint16, bool) {
 // hosts are the addresses of a name.
 func (r resolver) hosts(name string, port uint16, from string) (out []Hint) {
 	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
-		for _, rr := range r.records(name, kind) {
+		for _, rr := range records[dns.RR](r, name, kind) {
 			if h, ok := hintOf(rr, port, from); ok {
 				out = append(out, h)
 			}
