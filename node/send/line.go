@@ -115,9 +115,6 @@ func appendPeer(b []byte, p client.Peer) []byte {
 	return binary.BigEndian.AppendUint16(b, p.Port())
 }
 
-// IsLine tells whether a text is meant as a line.
-func IsLine(text string) bool { return strings.HasPrefix(strings.ToLower(clean(text)), Prefix) }
-
 // clean removes what mail and chats add: white space, also within the line, and quotes around it.
 func clean(text string) string {
 	return strings.Trim(strings.Join(strings.Fields(text), ""), "\"'`<>")
