@@ -1,6 +1,7 @@
 package send
 
 import (
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -74,18 +75,16 @@ func Own() (out []netip.Addr) {
 // or udp.
 func Free(network, host string, port uint16) uint16 {
 	at := net.JoinHostPort(host, strconv.Itoa(int(port)))
+	var l io.Closer
+	var err error
 	if network == "tcp" {
-		l, err := net.Listen(network, at)
-		if err != nil {
-			return 0
-		}
-		l.Close()
-		return port
+		l, err = net.Listen(network, at)
+	} else {
+		l, err = net.ListenPacket(network, at)
 	}
-	c, err := net.ListenPacket(network, at)
 	if err != nil {
 		return 0
 	}
-	c.Close()
+	l.Close()
 	return port
 }
