@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -70,7 +68,7 @@ func runBootstrap(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	r, hint, err := askServers(ctx, server, dir, logger(cmd))
+	r, hint, err := bootstrap.AskAny(ctx, server, dir, logger(cmd))
 	if err != nil {
 		return err
 	}
@@ -141,51 +139,5 @@ func setUp(ctx context.Context, cmd *cli.Command, log *slog.Logger) {
 	if !ok {
 		return
 	}
-	note, err := bootstrap.Read(dir)
-	if err == nil && bootstrap.Has(dir) && !note.IsStale(time.Now()) && !cmd.IsSet("bootstrap") {
-		return
-	}
-	r, hint, err := askServers(ctx, cmd.String("bootstrap"), dir, log)
-	if err == nil {
-		err = r.Keep(dir, time.Now())
-	}
-	switch {
-	case errors.Is(err, bootstrap.ErrContradiction):
-		log.Error("the SCION configuration of this network is refused", "error", err)
-		return
-	case err != nil:
-		log.Info("no SCION configuration from the network", "error", err)
-		return
-	}
-	for _, j := range r.Judged {
-		if j.Trust == bootstrap.FirstUse {
-			log.Warn("a SCION root of trust is believed without proof, since it is the first", "TRC", j.TRC.TRC.ID, "sha256", bootstrap.Fingerprint(j.TRC), "server", r.Server, "from", hint.From)
-		}
-	}
-}
-
-// maxServers bounds the servers that are asked one after the other.
-const maxServers = 4
-
-// askServers asks the server, or those that the network names, for a configuration. A contradiction
-// ends the search: another server might say what it should not.
-func askServers(ctx context.Context, server, dir string, log *slog.Logger) (r bootstrap.Result, h bootstrap.Hint, err error) {
-	hints := []bootstrap.Hint{{Server: server, From: "named"}}
-	if server == "auto" {
-		hints = bootstrap.Local().Find(ctx, log)
-	}
-	if len(hints) == 0 {
-		return r, h, errors.New("no SCION discovery server found by DHCP, DNS or multicast DNS; name one with --bootstrap URL, or ask the administrator of the network")
-	}
-	var failed []error
-	for _, h := range hints[:min(len(hints), maxServers)] {
-		r, err := bootstrap.Ask(ctx, h.Server, dir)
-		if err == nil {
-			return r, h, nil
-		}
-		if failed = append(failed, fmt.Errorf("%w (%s)", err, h.From)); errors.Is(err, bootstrap.ErrContradiction) {
-			break
-		}
-	}
-	return r, h, errors.Join(failed...)
+	bootstrap.Refresh(ctx, cmd.String("bootstrap"), dir, cmd.IsSet("bootstrap"), log)
 }

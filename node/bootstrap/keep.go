@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -36,8 +37,8 @@ func Has(dir string) bool {
 	return err == nil
 }
 
-// Read returns the note of a configuration that braid has made.
-func Read(dir string) (n Note, err error) {
+// read returns the note of a configuration that braid has made.
+func read(dir string) (n Note, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, noteFile))
 	if err == nil {
 		err = json.Unmarshal(b, &n)
@@ -86,6 +87,58 @@ func Ask(ctx context.Context, server, dir string) (r Result, err error) {
 	return r, nil
 }
 
+// maxServers bounds the servers that are asked one after the other.
+const maxServers = 4
+
+// AskAny asks a server, or with "auto" those that the network names, for a configuration. A
+// contradiction ends the search: another server might say what it should not.
+func AskAny(ctx context.Context, server, dir string, log *slog.Logger) (r Result, h Hint, err error) {
+	hints := []Hint{{Server: server, From: "named"}}
+	if server == "auto" {
+		hints = Local().Find(ctx, log)
+	}
+	if len(hints) == 0 {
+		return r, h, errors.New("no SCION discovery server found by DHCP, DNS or multicast DNS; name one with --bootstrap URL, or ask the administrator of the network")
+	}
+	var failed []error
+	for _, h := range hints[:min(len(hints), maxServers)] {
+		r, err := Ask(ctx, h.Server, dir)
+		if err == nil {
+			return r, h, nil
+		}
+		if failed = append(failed, fmt.Errorf("%w (%s)", err, h.From)); errors.Is(err, ErrContradiction) {
+			break
+		}
+	}
+	return r, h, errors.Join(failed...)
+}
+
+// Refresh gets a configuration if there is none, or it is old, or now says so. If that fails, what is
+// there stays, and the caller finds out whether it is enough.
+func Refresh(ctx context.Context, server, dir string, now bool, log *slog.Logger) {
+	if n, err := read(dir); err == nil && Has(dir) && !n.isStale(time.Now()) && !now {
+		return
+	}
+	r, hint, err := AskAny(ctx, server, dir, log)
+	if err == nil {
+		err = r.Keep(dir, time.Now())
+	}
+	switch {
+	case errors.Is(err, ErrContradiction):
+		log.Error("the SCION configuration of this network is refused", "error", err)
+		return
+	case err != nil:
+		log.Info("no SCION configuration from the network", "error", err)
+		return
+	}
+	for _, j := range r.Judged {
+		if j.Trust == FirstUse {
+			log.Warn("a SCION root of trust is believed without proof, since it is the first",
+				"TRC", j.TRC.TRC.ID, "sha256", Fingerprint(j.TRC), "server", r.Server, "from", hint.From)
+		}
+	}
+}
+
 // Keep writes a configuration: TRCs first, so that a crash leaves no topology without them.
 func (r Result) Keep(dir string, now time.Time) (err error) {
 	defer func() {
@@ -122,7 +175,7 @@ func (r Result) Keep(dir string, now time.Time) (err error) {
 // TRC rarely, and a TRC has a grace period.
 const refreshAfter = 6 * time.Hour
 
-// IsStale tells whether a configuration should be fetched again.
-func (n Note) IsStale(now time.Time) bool {
+// isStale tells whether a configuration should be fetched again.
+func (n Note) isStale(now time.Time) bool {
 	return now.Sub(n.Fetched) > refreshAfter || n.Fetched.After(now)
 }

@@ -180,8 +180,8 @@ func TestKeep(t *testing.T) {
 	if err := r.Keep(dir, now); err != nil {
 		t.Fatal(err)
 	}
-	n, err := Read(dir)
-	if err != nil || n.Server != r.Server || n.IA != r.IA || n.IsStale(now) || !n.IsStale(now.Add(refreshAfter+time.Second)) {
+	n, err := read(dir)
+	if err != nil || n.Server != r.Server || n.IA != r.IA || n.isStale(now) || !n.isStale(now.Add(refreshAfter+time.Second)) {
 		t.Errorf("%+v, %v", n, err)
 	}
 	known, err := TRCs(dir)
