@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -34,16 +35,7 @@ func (g Goal) check() error {
 
 // or returns the goal with the other one's parts where it has none.
 func (g Goal) or(other Goal) Goal {
-	if g.Ratio == 0 {
-		g.Ratio = other.Ratio
-	}
-	if g.Time == 0 {
-		g.Time = other.Time
-	}
-	if g.Idle == 0 {
-		g.Idle = other.Idle
-	}
-	return g
+	return Goal{Ratio: cmp.Or(g.Ratio, other.Ratio), Time: cmp.Or(g.Time, other.Time), Idle: cmp.Or(g.Idle, other.Idle)}
 }
 
 // reached returns the reason to stop serving a complete torrent, or "" to go on. It was served for a
