@@ -179,19 +179,14 @@ func wantsMore(o Options, before client.Selection) bool {
 func (t *Torrent) Set(c Change) error {
 	t.setting.Lock()
 	defer t.setting.Unlock()
-	before := t.Options()
-	o, err := c.apply(before)
-	if err != nil {
-		return fmt.Errorf("change torrent %s: %w", before.title(), err)
-	}
-	if (c.Rates != nil || c.HonourGlobal != nil) && t.limiter == nil {
-		return fmt.Errorf("change torrent %s: %w", before.title(), errNotAdjustable)
-	}
 	t.mu.Lock()
-	// Other options may have changed meanwhile, for example by a start.
-	now, err := c.apply(t.options)
+	before := t.options
+	o, err := c.apply(before)
+	if err == nil && (c.Rates != nil || c.HonourGlobal != nil) && t.limiter == nil {
+		err = errNotAdjustable
+	}
 	if err == nil {
-		t.options = now
+		t.options = o
 	}
 	r := t.run
 	t.mu.Unlock()
