@@ -136,11 +136,8 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}
 	cfg.Adjustable = cfg.Adjustable || cfg.Service
 	if cfg.Group != nil {
-		if cfg.DHT != nil || len(cfg.Sources) > 0 {
-			return nil, errors.New("open a node: one whose peers are a group has no other sources of peers")
-		}
-		if cfg.Client.WebRTC != nil {
-			return nil, errors.New("open a node: one whose peers are a group has no WebRTC, which knows no members")
+		if err := cfg.checkGroup(); err != nil {
+			return nil, err
 		}
 		cfg.Settings.NoPEX, cfg.Settings.LSD = true, false
 	}
@@ -182,17 +179,35 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.session, err = client.New(ctx, cfg.Client); err != nil {
 		return nil, err
 	}
-	if cfg.Group != nil {
-		n.workers.Go(n.beat)
-		return n, nil
+	if cfg.Group == nil {
+		if err := n.openSources(ctx, cfg); err != nil {
+			return nil, err
+		}
 	}
+	n.workers.Go(n.beat)
+	return n, nil
+}
+
+// checkGroup finds what would tell others of a group's torrents.
+func (c Config) checkGroup() error {
+	switch {
+	case c.DHT != nil, len(c.Sources) > 0:
+		return errors.New("open a node: one whose peers are a group has no other sources of peers")
+	case c.Client.WebRTC != nil:
+		return errors.New("open a node: one whose peers are a group has no WebRTC, which knows no members")
+	}
+	return nil
+}
+
+// openSources opens the sources of peers.
+func (n *Node) openSources(ctx context.Context, cfg Config) (err error) {
 	if n.host != nil {
 		if n.http, err = n.host.OpenHTTP(ctx, 0); err != nil {
-			return nil, fmt.Errorf("open a port for SCION trackers: %w", err)
+			return fmt.Errorf("open a port for SCION trackers: %w", err)
 		}
 	}
 	if n.dht, err = cfg.openDHT(ctx, n.host, n.Listening()); err != nil {
-		return nil, err
+		return err
 	}
 	n.sources = append([]Source{trackers{n.http, n.session.WebRTC(), cfg.Knowledge}}, cfg.Sources...)
 	if n.dht != nil {
@@ -202,8 +217,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.nearby = cfg.openNeighbours(n); n.nearby != nil {
 		n.sources = append(n.sources, n.nearby)
 	}
-	n.workers.Go(n.beat)
-	return n, nil
+	return nil
 }
 
 // loadIdentity reads the key or creates it. If there is no place for a file, the key is new each
