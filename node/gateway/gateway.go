@@ -37,6 +37,7 @@ import (
 	"braid/pathsel"
 	"braid/storage"
 	"braid/tracker"
+	"braid/tracker/swarm"
 	"braid/tracker/wire"
 )
 
@@ -66,7 +67,7 @@ type Allowed struct {
 type Gateway struct {
 	cfg     Config
 	log     *slog.Logger
-	members members // of the swarms, as the tracker knows them
+	memory  swarm.Store // of the tracker; nil: there is none
 	fellows []*fellow
 	starts  chan struct{} // has room for the starts at a time
 	ctx     context.Context
@@ -358,7 +359,7 @@ func (g *Gateway) Start(s node.Swarm) (node.Search, error) {
 		return nil, node.ErrNoWay
 	}
 	t.found = func(peers ...client.Peer) { s.Found(client.FromTracker, peers...) }
-	if peers := g.members.all(s.InfoHash); len(peers) > 0 {
+	if peers := g.membersOf(s.InfoHash); len(peers) > 0 {
 		t.found(peers...)
 	}
 	return search{g, t}, nil

@@ -21,15 +21,12 @@ const joinPatience = 2 * time.Second
 // maxFound is the number of members that the node hears of when it joins.
 const maxFound = 200
 
-// members is the memory of the gateway's tracker.
-type members struct{ swarm.Store }
-
-// all returns members of a swarm, for the gateway itself.
-func (m members) all(hash wire.InfoHash) (out []client.Peer) {
-	if m.Store == nil {
+// membersOf returns members of a swarm, for the gateway itself.
+func (g *Gateway) membersOf(hash wire.InfoHash) (out []client.Peer) {
+	if g.memory == nil {
 		return nil
 	}
-	v, err := m.Announce(context.Background(), swarm.Visit{
+	v, err := g.memory.Announce(context.Background(), swarm.Visit{
 		InfoHash: hash, Want: maxFound, Reaches: swarm.IPv4 | swarm.IPv6 | swarm.SCION,
 	})
 	if err != nil {
@@ -53,15 +50,15 @@ func peerAt(a wire.Addr) (client.Peer, bool) {
 
 // store is the memory of a tracker whose answers name the gateway.
 type store struct {
-	members
-	gateway *Gateway
+	swarm.Store // below
+	gateway     *Gateway
 }
 
 // Store returns the memory for the gateway's tracker, with another one below it, which the caller
 // closes. Call it once, before Open.
 func (g *Gateway) Store(below swarm.Store) swarm.Store {
-	g.members = members{below}
-	return store{g.members, g}
+	g.memory = below
+	return store{below, g}
 }
 
 // Waits implements swarm.Waiter: an announce may wait for a join.
@@ -93,7 +90,7 @@ func (s store) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) 
 		}
 		cancel()
 	}
-	view, err := s.members.Announce(ctx, v)
+	view, err := s.Store.Announce(ctx, v)
 	if err != nil {
 		return view, err
 	}
@@ -133,7 +130,7 @@ func (s store) Scrape(ctx context.Context, hashes []wire.InfoHash) ([]wire.Count
 			return nil, errNotAllowed
 		}
 	}
-	return s.members.Scrape(ctx, hashes)
+	return s.Store.Scrape(ctx, hashes)
 }
 
 func (g *Gateway) allows(hash wire.InfoHash) bool {
