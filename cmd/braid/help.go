@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -34,24 +35,8 @@ func helpText(c *cli.Command, width int) string {
 	if c.Description != "" {
 		b.WriteString("\n" + paragraphs(c.Description, width))
 	}
-	if commands := c.VisibleCommands(); len(commands) > 0 {
-		var rows [][2]string
-		for _, sub := range commands {
-			rows = append(rows, [2]string{sub.Name, sub.Usage})
-		}
-		b.WriteString("\nCommands:\n" + list(rows, width))
-	}
-	for _, category := range flagCategories(c) {
-		title := category.name
-		if title == "" {
-			title = "Flags"
-		}
-		var rows [][2]string
-		for _, f := range category.flags {
-			name, text := flagHelp(f)
-			rows = append(rows, [2]string{name, text})
-		}
-		b.WriteString("\n" + hanging("", 0, title+":", width) + list(rows, width))
+	for _, x := range sections(c) {
+		b.WriteString("\n" + hanging("", 0, x.title+":", width) + list(x.rows, width))
 	}
 	return b.String()
 }
@@ -68,24 +53,34 @@ func usageLine(c *cli.Command) string {
 	return strings.TrimSpace(usage + " " + c.ArgsUsage)
 }
 
-type flagCategory struct {
-	name  string
-	flags []cli.Flag
+// section is a list in the help of a command: of its commands, or of flags.
+type section struct {
+	title string
+	rows  [][2]string // names, and what they mean
 }
 
-// flagCategories are the flags of a command that are shown, by category and name.
-func flagCategories(c *cli.Command) []flagCategory {
-	byName := map[string]flagCategory{}
-	for _, f := range c.VisibleFlags() {
-		name := f.(cli.CategorizableFlag).GetCategory()
-		byName[name] = flagCategory{name, append(byName[name].flags, f)}
+// sections are the commands and flags that are shown, flags by category and name.
+func sections(c *cli.Command) (out []section) {
+	if commands := c.VisibleCommands(); len(commands) > 0 {
+		s := section{title: "Commands"}
+		for _, sub := range commands {
+			s.rows = append(s.rows, [2]string{sub.Name, sub.Usage})
+		}
+		out = append(out, s)
 	}
-	var out []flagCategory
-	for _, c := range byName {
-		slices.SortFunc(c.flags, func(a, b cli.Flag) int { return strings.Compare(a.Names()[0], b.Names()[0]) })
-		out = append(out, c)
+	category := func(f cli.Flag) string { return f.(cli.CategorizableFlag).GetCategory() }
+	flags := c.VisibleFlags()
+	slices.SortFunc(flags, func(a, b cli.Flag) int {
+		return cmp.Or(cmp.Compare(category(a), category(b)), cmp.Compare(a.Names()[0], b.Names()[0]))
+	})
+	for i, f := range flags {
+		if i == 0 || category(f) != category(flags[i-1]) {
+			out = append(out, section{title: cmp.Or(category(f), "Flags")})
+		}
+		name, text := flagHelp(f)
+		s := &out[len(out)-1]
+		s.rows = append(s.rows, [2]string{name, text})
 	}
-	slices.SortFunc(out, func(a, b flagCategory) int { return strings.Compare(a.name, b.name) })
 	return out
 }
 

@@ -59,24 +59,15 @@ func manPage(c *cli.Command) string {
 	if l := c.Lineage(); len(l) > 1 {
 		related = append(related, pageName(l[1]))
 	}
-	if commands := c.VisibleCommands(); len(commands) > 0 {
-		b.WriteString(".SH COMMANDS\n")
-		for _, sub := range commands {
-			fmt.Fprintf(&b, ".TP\n.B %s\n%s", roff(sub.Name), roffText(sub.Usage))
-			if sub.Name != "help" {
-				related = append(related, page+"-"+sub.Name)
-			}
+	for _, sub := range c.VisibleCommands() {
+		if sub.Name != "help" {
+			related = append(related, page+"-"+sub.Name)
 		}
 	}
-	for _, category := range flagCategories(c) {
-		title := category.name
-		if title == "" {
-			title = "Flags"
-		}
-		fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(title)))
-		for _, f := range category.flags {
-			name, text := flagHelp(f)
-			fmt.Fprintf(&b, ".TP\n.B %s\n%s", roff(strings.TrimSpace(name)), roffText(text))
+	for _, x := range sections(c) {
+		fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(x.title)))
+		for _, r := range x.rows {
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s", roff(strings.TrimSpace(r[0])), roffText(r[1]))
 		}
 	}
 	for i, name := range related {
