@@ -78,24 +78,26 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 		magnet, complete = publicMagnet(s)
 	}
 	w := newTable(out)
-	w.printf("name\t%s\ninfo hash\t%s\n", d.Name, d.InfoHash)
+	row := func(what, value string) {
+		if value != "" {
+			w.printf("%s\t%s\n", what, value)
+		}
+	}
+	row("name", d.Name)
+	row("info hash", d.InfoHash)
 	if d.InfoHashV2 != "" {
 		w.printf("v2 info hash\t%s\tnot used: braid downloads the v1 half\n", d.InfoHashV2)
 	}
 	if s.IsMagnet() {
-		w.printf("files\tknown when a peer has sent them\n")
+		row("files", "known when a peer has sent them")
 	} else {
 		w.printf("size\t%s in %s of %s\n", bytesText(d.Length), plural(d.Pieces, "piece"), bytesText(d.PieceLength))
 	}
 	if d.Private {
-		w.printf("private\tyes\n")
+		row("private", "yes")
 	}
-	if d.Source != "" {
-		w.printf("source\t%s\n", d.Source)
-	}
-	if d.Comment != "" {
-		w.printf("comment\t%s\n", d.Comment)
-	}
+	row("source", d.Source)
+	row("comment", d.Comment)
 	for i, tier := range d.Trackers {
 		for _, t := range tier {
 			if !keys {
