@@ -57,12 +57,10 @@ func add(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 			return err
 		case err != nil:
 			errs = append(errs, fmt.Errorf("add %s: %w", name, explain(cmd, err)))
-		case cmd.Bool("json"):
-			errs = append(errs, printObjects(cmd, added))
 		case added.Existed:
-			stdout(cmd).printf("%s is there already\n", added.Name)
+			errs = append(errs, printResult(cmd, added, "%s is there already\n", added.Name))
 		default:
-			stdout(cmd).printf("added %s\n", added.Name)
+			errs = append(errs, printResult(cmd, added, "added %s\n", added.Name))
 		}
 	}
 	return errors.Join(errs...)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -105,7 +106,13 @@ func explain(cmd *cli.Command, err error) error {
 // controlling makes a command that talks to a daemon.
 func controlling(c *cli.Command, act func(ctx context.Context, cmd *cli.Command, d *v1.Client) error) *cli.Command {
 	c.Flags = append(c.Flags, controlFlags()...)
-	c.Action = func(ctx context.Context, cmd *cli.Command) error {
+	c.Action = withDaemon(act)
+	return c
+}
+
+// withDaemon makes the action of a command that talks to a daemon.
+func withDaemon(act func(ctx context.Context, cmd *cli.Command, d *v1.Client) error) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
 		d, err := dial(cmd)
 		if err != nil {
 			return err
@@ -113,7 +120,15 @@ func controlling(c *cli.Command, act func(ctx context.Context, cmd *cli.Command,
 		defer d.Close()
 		return explain(cmd, act(ctx, cmd, d))
 	}
-	return c
+}
+
+// printResult prints an object with --json, and otherwise text.
+func printResult(cmd *cli.Command, object any, format string, args ...any) error {
+	if cmd.Bool("json") {
+		return printObjects(cmd, object)
+	}
+	stdout(cmd).printf(format, args...)
+	return nil
 }
 
 // printObjects prints objects, one a line.
@@ -157,27 +172,29 @@ func named(ctx context.Context, cmd *cli.Command, d *v1.Client) ([]v1.Torrent, e
 	return out, nil
 }
 
+// theTorrent returns the torrent that a user names.
+func theTorrent(ctx context.Context, d *v1.Client, name string) (v1.Torrent, error) {
+	all, err := d.List(ctx, "info_hash", "number", "name")
+	if err != nil {
+		return v1.Torrent{}, err
+	}
+	return choose(all, name)
+}
+
 // minPrefix is the shortest beginning of an info hash that names a torrent.
 const minPrefix = 4
 
 // choose finds the torrent that a user means: by its number, its whole name, or the beginning of its
 // info hash, in this order.
 func choose(all []v1.Torrent, name string) (v1.Torrent, error) {
-	matching := func(match func(v1.Torrent) bool) (out []v1.Torrent) {
-		for _, t := range all {
-			if match(t) {
-				out = append(out, t)
-			}
-		}
-		return out
-	}
 	number, err := strconv.Atoi(name)
 	lower := strings.ToLower(name)
-	for _, found := range [][]v1.Torrent{
-		matching(func(t v1.Torrent) bool { return err == nil && t.Number == number }),
-		matching(func(t v1.Torrent) bool { return t.Name == name }),
-		matching(func(t v1.Torrent) bool { return len(name) >= minPrefix && strings.HasPrefix(t.InfoHash, lower) }),
+	for _, other := range []func(v1.Torrent) bool{
+		func(t v1.Torrent) bool { return err != nil || t.Number != number },
+		func(t v1.Torrent) bool { return t.Name != name },
+		func(t v1.Torrent) bool { return len(name) < minPrefix || !strings.HasPrefix(t.InfoHash, lower) },
 	} {
+		found := slices.DeleteFunc(slices.Clone(all), other)
 		switch {
 		case len(found) == 1:
 			return found[0], nil
@@ -205,11 +222,8 @@ func each(what string, do func(ctx context.Context, cmd *cli.Command, d *v1.Clie
 				errs = append(errs, fmt.Errorf("%s: %w", cmp.Or(t.Name, t.InfoHash), explain(cmd, err)))
 				continue
 			}
-			if cmd.Bool("json") {
-				errs = append(errs, printObjects(cmd, map[string]any{"event": what, "info_hash": t.InfoHash, "torrent": t.Name}))
-			} else {
-				stdout(cmd).printf("%s %d  %s\n", what, t.Number, t.Name)
-			}
+			object := map[string]any{"event": what, "info_hash": t.InfoHash, "torrent": t.Name}
+			errs = append(errs, printResult(cmd, object, "%s %d  %s\n", what, t.Number, t.Name))
 		}
 		return errors.Join(errs...)
 	}
@@ -257,11 +271,7 @@ func rename(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	if len(args) < 2 || len(args) > 3 {
 		return usageErrorf("want TORRENT [PATH] NEW; see braid rename --help")
 	}
-	all, err := d.List(ctx, "info_hash", "number", "name")
-	if err != nil {
-		return err
-	}
-	t, err := choose(all, args[0])
+	t, err := theTorrent(ctx, d, args[0])
 	if err != nil {
 		return err
 	}
@@ -275,11 +285,8 @@ func rename(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	if err := d.Rename(ctx, t.InfoHash, in); err != nil {
 		return err
 	}
-	if cmd.Bool("json") {
-		return printObjects(cmd, map[string]any{"event": "renamed", "info_hash": t.InfoHash, "torrent": t.Name, "path": in.From, "to": in.To})
-	}
-	stdout(cmd).printf("renamed %s to %s\n", cmp.Or(in.From, t.Name), in.To)
-	return nil
+	object := map[string]any{"event": "renamed", "info_hash": t.InfoHash, "torrent": t.Name, "path": in.From, "to": in.To}
+	return printResult(cmd, object, "renamed %s to %s\n", cmp.Or(in.From, t.Name), in.To)
 }
 
 func moveCommand() *cli.Command {

@@ -48,7 +48,7 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 		return showStatus(cmd, name, time.Now())
 	}
 	if cmd.IsSet("torrent") && !cmd.Args().Present() {
-		return torrentPaths(ctx, cmd)
+		return withDaemon(torrentPaths)(ctx, cmd)
 	}
 	if cmd.Args().Len() != 1 {
 		return usageErrorf("name one destination, such as: braid paths 1-ff00:0:111")

@@ -86,10 +86,8 @@ func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err err
 		}
 		c.Files[number] = level
 	}
-	if c.Limits, err = changedLimits(cmd, old.Limits); err != nil {
-		return c, err
-	}
-	c.Goal = changedGoal(cmd, old.Goal)
+	f := &flags{Command: cmd}
+	c.Limits, c.Goal, c.Policy = changedLimits(f, old.Limits), changedGoal(cmd, old.Goal), changedPolicy(cmd, old.Policy)
 	if cmd.IsSet("tracker") {
 		tiers := [][]string{}
 		for _, u := range cmd.StringSlice("tracker") {
@@ -97,80 +95,66 @@ func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err err
 		}
 		c.Trackers = &tiers
 	}
-	if p := old.Policy; cmd.IsSet("sequence") || cmd.IsSet("acl") {
-		if cmd.IsSet("sequence") {
-			p.Sequence = cmd.String("sequence")
-		}
-		if cmd.IsSet("acl") {
-			p.ACL = cmd.String("acl")
-		}
-		c.Policy = &p
-	}
-	return c, nil
+	return c, f.err
 }
 
-func changedLimits(cmd *cli.Command, l v1.Limits) (*v1.Limits, error) {
-	if !cmd.IsSet("upload-rate") && !cmd.IsSet("download-rate") {
-		return nil, nil
+// keep has a value follow a flag, if that is given, and tells whether it is.
+func keep[T any](cmd *cli.Command, flag string, to *T, value func(string) T) bool {
+	if cmd.IsSet(flag) {
+		*to = value(flag)
 	}
-	for _, f := range []struct {
-		name string
-		to   *float64
-	}{{"upload-rate", &l.UploadMbitS}, {"download-rate", &l.DownloadMbitS}} {
-		if !cmd.IsSet(f.name) {
-			continue
-		}
-		text := cmd.String(f.name)
+	return cmd.IsSet(flag)
+}
+
+func changedLimits(f *flags, l v1.Limits) *v1.Limits {
+	rate := func(flag string) float64 {
+		text := f.String(flag)
 		if text == "0" {
-			*f.to = 0
-			continue
+			return 0
 		}
 		rate, err := units.ParseRate(text)
 		if err == nil {
 			err = checkLimit(rate)
 		}
 		if err != nil {
-			return nil, usageErrorf("--%s %q: %w", f.name, text, err)
+			f.wrong("--%s %q: %w", flag, text, err)
 		}
-		*f.to = float64(rate) / mega
+		return float64(rate) / mega
 	}
-	return &l, nil
+	up := keep(f.Command, "upload-rate", &l.UploadMbitS, rate)
+	if down := keep(f.Command, "download-rate", &l.DownloadMbitS, rate); !up && !down {
+		return nil
+	}
+	return &l
 }
 
 func changedGoal(cmd *cli.Command, g v1.Goal) *v1.Goal {
-	if !cmd.IsSet("ratio") && !cmd.IsSet("seed-time") && !cmd.IsSet("idle-time") {
+	seconds := func(flag string) float64 { return cmd.Duration(flag).Seconds() }
+	ratio := keep(cmd, "ratio", &g.Ratio, cmd.Float)
+	time := keep(cmd, "seed-time", &g.TimeS, seconds)
+	if idle := keep(cmd, "idle-time", &g.IdleS, seconds); !ratio && !time && !idle {
 		return nil
-	}
-	if cmd.IsSet("ratio") {
-		g.Ratio = cmd.Float("ratio")
-	}
-	if cmd.IsSet("seed-time") {
-		g.TimeS = cmd.Duration("seed-time").Seconds()
-	}
-	if cmd.IsSet("idle-time") {
-		g.IdleS = cmd.Duration("idle-time").Seconds()
 	}
 	return &g
 }
 
+func changedPolicy(cmd *cli.Command, p v1.PathPolicy) *v1.PathPolicy {
+	sequence := keep(cmd, "sequence", &p.Sequence, cmd.String)
+	if acl := keep(cmd, "acl", &p.ACL, cmd.String); !sequence && !acl {
+		return nil
+	}
+	return &p
+}
+
 // torrentPaths shows the paths of torrents of the daemon, for braid paths --torrent.
-func torrentPaths(ctx context.Context, cmd *cli.Command) error {
-	d, err := dial(cmd)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	all, err := d.List(ctx, "info_hash", "number", "name")
-	if err != nil {
-		return explain(cmd, err)
-	}
-	t, err := choose(all, cmd.String("torrent"))
+func torrentPaths(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
+	t, err := theTorrent(ctx, d, cmd.String("torrent"))
 	if err != nil {
 		return err
 	}
 	paths, err := d.Paths(ctx, t.InfoHash)
 	if err != nil {
-		return explain(cmd, err)
+		return err
 	}
 	if cmd.Bool("json") {
 		return printObjects(cmd, paths...)
