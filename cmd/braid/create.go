@@ -98,13 +98,10 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	if !cmd.Bool("offline") {
 		nameSiblings(ctx, cmd, c.Source)
 	}
-	if out.json {
-		out.emit(describeSource(c.Source))
-		return nil
-	}
 	magnet, _ := publicMagnet(c.Source)
-	out.results.printf("%s: %s in %s, %s of %s\n%s\n", name, bytesText(c.Source.Layout.Length), plural(len(c.Source.Layout.Files), "file"),
-		plural(c.Source.Layout.Pieces(), "piece"), bytesText(c.Source.Layout.PieceLength), magnet)
+	l := c.Source.Layout
+	out.result(describeSource(c.Source), "%s: %s in %s, %s of %s\n%s\n", name, bytesText(l.Length), plural(len(l.Files), "file"),
+		plural(l.Pieces(), "piece"), bytesText(l.PieceLength), magnet)
 	return nil
 }
 

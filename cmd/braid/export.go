@@ -69,10 +69,7 @@ func export(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if out.json {
-		out.emit(event.Exported{Event: "exported", Files: len(s.Layout.Files), Bytes: s.Layout.Length})
-		return nil
-	}
-	out.results.printf("%s: %s written\n", s.Name, plural(len(s.Layout.Files), "file"))
+	files := len(s.Layout.Files)
+	out.result(event.Exported{Event: "exported", Files: files, Bytes: s.Layout.Length}, "%s: %s written\n", s.Name, plural(files, "file"))
 	return nil
 }

@@ -200,9 +200,9 @@ func (t *task) openMirrorNode(ctx context.Context, source, dir, state string) (*
 func (d *display) finishing(e any) {
 	switch e := e.(type) {
 	case event.Done:
-		d.outcome(e, fmt.Sprintf("complete: %s, %s, %s of it downloaded now", e.Torrent, bytesText(e.Bytes), bytesText(e.Fetched)))
+		d.result(e, "complete: %s, %s, %s of it downloaded now\n", e.Torrent, bytesText(e.Bytes), bytesText(e.Fetched))
 	case event.Failed:
-		d.outcome(e, fmt.Sprintf("failed: %s: %s", e.Torrent, e.Error))
+		d.result(e, "failed: %s: %s\n", e.Torrent, e.Error)
 	}
 }
 
@@ -218,16 +218,7 @@ func (d *display) mirrored(e event.Mirror) {
 	if e.Reason != "" {
 		line += ": " + e.Reason
 	}
-	d.outcome(e, line)
-}
-
-// outcome shows an event on standard output, as an object or as a line.
-func (d *display) outcome(e any, line string) {
-	if d.json {
-		d.emit(e)
-		return
-	}
-	d.results.printf("%s\n", line)
+	d.result(e, "%s\n", line)
 }
 
 // completed waits until all downloads of a node have ended.

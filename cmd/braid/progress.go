@@ -62,6 +62,15 @@ func (d *display) emit(e any) {
 	_ = d.events.Encode(e) // the printer keeps the error, and ends the command
 }
 
+// result prints what a command is for: an object or, for people, text.
+func (d *display) result(e any, format string, args ...any) {
+	if d.json {
+		d.emit(e)
+	} else {
+		d.results.printf(format, args...)
+	}
+}
+
 // maxBehind is how many events a slow reader of --json may fall behind. A torrent of a million
 // pieces with --piece-events has more, but not at once.
 const maxBehind = 1 << 17
