@@ -24,8 +24,8 @@ const (
 	maxOutput  = 2000 // bytes of a program's output that are logged if it fails
 )
 
-// scripts runs the program of the settings for torrents that have become complete. Its methods are for
-// one goroutine.
+// scripts runs the program of the settings for torrents that have become complete. Its methods are
+// for one goroutine.
 type scripts struct {
 	log     *slog.Logger
 	queue   chan *script

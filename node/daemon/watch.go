@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -94,25 +91,14 @@ func (w *watcher) look(ctx context.Context, s node.Watch) {
 	if s.Dir == "" {
 		return
 	}
-	d, err := os.Open(s.Dir)
+	all, err := node.TorrentFiles(s.Dir, maxSeen)
 	if err != nil {
 		w.complain(s.Dir, stamp{}, err)
 		return
 	}
-	defer d.Close()
 	delete(w.seen, s.Dir)
-	entries, err := d.ReadDir(maxSeen)
-	if err != nil && !errors.Is(err, io.EOF) {
-		w.complain(s.Dir, stamp{}, err)
-		return
-	}
-	for _, e := range entries {
-		name := filepath.Join(s.Dir, e.Name())
-		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || !strings.EqualFold(filepath.Ext(name), ".torrent") {
-			continue // no links: the directory may be one where strangers write
-		}
-		now := stamp{info.Size(), info.ModTime()}
+	for _, f := range all {
+		name, now := f.Path, stamp{f.Size(), f.ModTime()}
 		if w.seen[name] == now || ctx.Err() != nil {
 			continue
 		}

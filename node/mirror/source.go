@@ -3,7 +3,6 @@ package mirror
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +14,7 @@ import (
 	"strings"
 
 	"braid/client"
+	"braid/node"
 	"braid/scionnet"
 )
 
@@ -101,27 +101,14 @@ func local(name string) (a answer, err error) {
 	return a, err
 }
 
-// directory returns the .torrent files in a directory. Links are passed over, since strangers may be
-// able to write there.
+// directory returns the .torrent files in a directory, by name.
 func directory(name string) (offers []Offer, err error) {
-	d, err := os.Open(name)
-	if err != nil {
-		return nil, err
+	all, err := node.TorrentFiles(name, maxOffers)
+	slices.SortFunc(all, func(a, b node.TorrentFile) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, f := range all {
+		offers = append(offers, offerOf(f.Path, f))
 	}
-	defer d.Close()
-	entries, err := d.ReadDir(maxOffers)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	for _, e := range entries {
-		st, err := e.Info()
-		if err != nil || !st.Mode().IsRegular() || !strings.EqualFold(filepath.Ext(e.Name()), ".torrent") {
-			continue
-		}
-		offers = append(offers, offerOf(filepath.Join(name, e.Name()), st))
-	}
-	return offers, nil
+	return offers, err
 }
 
 // offerOf is the offer of a file. Another content is another offer.
