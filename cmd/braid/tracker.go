@@ -186,9 +186,8 @@ func reloadTracker(cmd *cli.Command, s *server.Server) error {
 
 // trackerListeners are the listeners of a tracker.
 type trackerListeners struct {
-	cmd       *cli.Command
+	*task
 	server    *server.Server
-	log       *slog.Logger
 	maxConns  int
 	host      *scionnet.Host
 	addresses []string
@@ -202,7 +201,7 @@ type trackerListener struct {
 
 // listenAt opens the listeners at the addresses of a flag. The end of the task closes them.
 func (t *task) listenAt(ctx context.Context, s *server.Server, maxConns int, flag string, addresses []string) (*trackerListeners, error) {
-	l := &trackerListeners{cmd: t.Command, server: s, log: t.log, maxConns: maxConns}
+	l := &trackerListeners{task: t, server: s, maxConns: maxConns}
 	t.atEnd(func() error { l.close(); return nil })
 	for _, text := range addresses {
 		if err := l.open(ctx, text); err != nil {
@@ -243,24 +242,7 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 		if _, err := url.Parse(text); err != nil {
 			return errors.Unwrap(err)
 		}
-		var lc net.ListenConfig
-		c, err := lc.Listen(ctx, "tcp", rest)
-		if err != nil {
-			return err
-		}
-		switch scheme {
-		case "stats":
-			l.add("stats://"+c.Addr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeStats(ctx, c) })
-			return nil
-		case "ws":
-			l.add("ws://"+c.Addr().String()+"/announce", c.Close, func(ctx context.Context) error {
-				return l.server.ServeWebSocket(ctx, c, l.maxConns)
-			})
-			return nil
-		}
-		l.add("http://"+c.Addr().String()+"/announce", c.Close, func(ctx context.Context) error {
-			return l.server.ServeHTTP1(ctx, c, l.maxConns)
-		})
+		return l.openTCP(ctx, scheme, rest)
 	case "udp":
 		addr, err := net.ResolveUDPAddr("udp", rest)
 		if err != nil {
@@ -271,8 +253,25 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 			return err
 		}
 		l.add("udp://"+c.LocalAddr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeUDP(ctx, c) })
+		return nil
+	}
+	return fmt.Errorf("scheme %q: want http, udp, ws, scion or stats", scheme)
+}
+
+func (l *trackerListeners) openTCP(ctx context.Context, scheme, at string) error {
+	var lc net.ListenConfig
+	c, err := lc.Listen(ctx, "tcp", at)
+	if err != nil {
+		return err
+	}
+	address := scheme + "://" + c.Addr().String()
+	switch scheme {
+	case "stats":
+		l.add(address, c.Close, func(ctx context.Context) error { return l.server.ServeStats(ctx, c) })
+	case "ws":
+		l.add(address+"/announce", c.Close, func(ctx context.Context) error { return l.server.ServeWebSocket(ctx, c, l.maxConns) })
 	default:
-		return fmt.Errorf("scheme %q: want http, udp, ws, scion or stats", scheme)
+		l.add(address+"/announce", c.Close, func(ctx context.Context) error { return l.server.ServeHTTP1(ctx, c, l.maxConns) })
 	}
 	return nil
 }
@@ -283,7 +282,7 @@ func (l *trackerListeners) openSCION(ctx context.Context, text string) error {
 		return err
 	}
 	if l.host == nil {
-		if l.host, err = openListening(ctx, l.cmd, []scionnet.Addr{addr}, l.log); err != nil {
+		if l.host, err = openListening(ctx, l.Command, []scionnet.Addr{addr}, l.log); err != nil {
 			return err
 		}
 	}
