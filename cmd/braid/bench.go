@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/scionnet/congestion"
 	"braid/testbed/bench"
 	"braid/testbed/knowledgebench"
 	"braid/testbed/linkemu"
@@ -194,7 +195,7 @@ func benchTransport(ctx context.Context, b benchmark) error {
 		return usageErrorf("--runs: want at least 1")
 	}
 	f := &flags{Command: b.Command}
-	control := f.congestion()
+	control := read(f, "congestion", congestion.ParseAlgorithm)
 	if f.err != nil {
 		return f.err
 	}

@@ -42,13 +42,13 @@ func daemonCommand() *cli.Command {
 		Description: "Runs until it is ended, and resumes its torrents after that, even after kill -9. SIGTERM and Ctrl-C end it\n" +
 			"cleanly, a second one at once. SIGHUP reads the password again. Under systemd it tells when it is ready\n" +
 			"(Type=notify) and answers the watchdog.\n\n" + exitCodes,
-		Flags:  slices.Concat(own, filesFlags(), selectorFlags(), peerFlags(), limitFlags(), withoutFlag(policyFlags(), "interactive"), dhtFlags(), knowledgeFlags(), scionFlags(), []cli.Flag{forceFlag()}),
+		Flags:  slices.Concat(own, filesFlags(), selectorFlags(), peerFlags(), limitFlags(), withoutFlags(policyFlags(), "interactive"), dhtFlags(), knowledgeFlags(), scionFlags(), []cli.Flag{forceFlag()}),
 		Action: working(true, runDaemon),
 	}
 }
 
-func withoutFlag(flags []cli.Flag, name string) []cli.Flag {
-	return slices.DeleteFunc(flags, func(f cli.Flag) bool { return f.Names()[0] == name })
+func withoutFlags(flags []cli.Flag, names ...string) []cli.Flag {
+	return slices.DeleteFunc(flags, func(f cli.Flag) bool { return slices.Contains(names, f.Names()[0]) })
 }
 
 func runDaemon(ctx context.Context, t *task) error {

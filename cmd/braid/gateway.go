@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"braid/node"
-	"braid/node/event"
 	"braid/node/gateway"
 	"braid/tracker"
 	"braid/tracker/server"
@@ -54,7 +53,7 @@ func gatewayCommand() *cli.Command {
 			"When it is ready it says so on standard error, and with --json as\n" +
 			`{"event":"ready","listen":[...],"trackers":[...]}. Then --json prints {"event":"gateway",...} every 5 s, with the` + "\n" +
 			"bytes from and to each side and the hit rate of the cache, which a listener stats:// has for Prometheus.\n\n" + exitCodes,
-		Flags: slices.Concat(own, selectorFlags(), peerFlags(), limitFlags(), withoutFlag(policyFlags(), "interactive"),
+		Flags: slices.Concat(own, selectorFlags(), peerFlags(), limitFlags(), withoutFlags(policyFlags(), "interactive"),
 			announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
 		Action: working(true, runGateway),
 	}
@@ -99,34 +98,35 @@ func runGateway(ctx context.Context, t *task) error {
 		t.out.emit(ready)
 		t.repeat(5*time.Second, func() { t.out.emit(g.Figures()) })
 	}
-	t.out.say("ready; the tracker is at " + strings.Join(l.addresses, " and ") + listeningAt(ready))
+	t.out.say("ready; the tracker is at " + strings.Join(l.addresses, " and ") + ", peers connect to " + strings.Join(ready.Listen, " and "))
 	return all.Wait() // nil after an interrupt
 }
 
 // maxFellows bounds the gateways in one answer, beside which clients should learn of other peers.
 const maxFellows = 8
 
-func listeningAt(e event.Ready) string {
-	return ", peers connect to " + strings.Join(e.Listen, " and ")
-}
-
 // gateway reads the gateway's own flags.
 func (f *flags) gateway(log *slog.Logger) gateway.Config {
 	cfg := gateway.Config{Dir: f.String("cache"), Size: f.Int64("cache-size"), Idle: f.Duration("idle"), Logger: log}
-	f.want(f.IsSet("tracker-listen"), "no address to answer announces at: give --tracker-listen http://HOST:PORT (see --help)")
-	f.want(f.IsSet("listen"), "no address to accept peers at: give --listen HOST:PORT and --listen ISD-AS,[IP]:PORT (see --help)")
+	f.want(f.IsSet("tracker-listen"),
+		"no address to answer announces at: give --tracker-listen http://HOST:PORT (see --help)")
+	f.want(f.IsSet("listen"),
+		"no address to accept peers at: give --listen HOST:PORT and --listen ISD-AS,[IP]:PORT (see --help)")
 	f.want(cfg.Size > 0, "--cache-size: want more than 0")
-	f.want(cfg.Idle >= 2*f.Duration("interval"), "--idle %v: want at least twice --interval, or the gateway leaves between two announces", cfg.Idle)
+	f.want(cfg.Idle >= 2*f.Duration("interval"),
+		"--idle %v: want at least twice --interval, or the gateway leaves between two announces", cfg.Idle)
 	for _, text := range f.StringSlice("fellow") {
 		u, err := tracker.ParseURL(text)
 		f.want(err == nil && (u.Scheme() == "http" || u.Scheme() == "https"),
 			"--fellow %s: want http://HOST:PORT, the tracker of another gateway", text)
 		cfg.Fellows = append(cfg.Fellows, u)
 	}
-	f.want(len(cfg.Fellows) <= maxFellows, "--fellow: %d gateways, want at most %d", len(cfg.Fellows), maxFellows)
+	f.want(len(cfg.Fellows) <= maxFellows,
+		"--fellow: %d gateways, want at most %d", len(cfg.Fellows), maxFellows)
 	for _, text := range f.StringSlice("public") {
 		a, err := netip.ParseAddrPort(text)
-		f.want(err == nil && wire.IP(a).Dialable(), "--public %s: want an IP address and a port", text)
+		f.want(err == nil && wire.IP(a).Dialable(),
+			"--public %s: want an IP address and a port", text)
 		cfg.Public = append(cfg.Public, wire.IP(a))
 	}
 	return cfg

@@ -31,7 +31,7 @@ func getCommand() *cli.Command {
 			&cli.BoolFlag{Name: "follow", Usage: "go on fetching what changes, of a sender with --watch; files of an earlier state are overwritten, none is deleted"},
 			&durationFlag{Name: "stop-timeout", Usage: "give up after `TIME` without data, and say why (default: never)"},
 			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
-		}, slices.DeleteFunc(keepFlags(), func(f cli.Flag) bool { return f.Names()[0] == "list" }), writeFlags(), groupFlags()),
+		}, withoutFlags(keepFlags(), "list"), writeFlags(), groupFlags()),
 		Action: session(false, runGet),
 	}
 }

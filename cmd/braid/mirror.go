@@ -51,7 +51,7 @@ func mirrorCommand() *cli.Command {
 			"FEED and URL are http, https or scion URLs, or files. A feed names torrents by enclosures, links that end in\n" +
 			".torrent, magnet links, or elements such as <torrent:infoHash>.\n\n" + exitCodes,
 		Flags: slices.Concat(own, writeFlags(), seedGoalFlags(), selectorFlags(), peerFlags(), limitFlags(),
-			withoutFlag(policyFlags(), "interactive"), announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
+			withoutFlags(policyFlags(), "interactive"), announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
 		Action: endOnHangup(working(true, runMirror)),
 	}
 }

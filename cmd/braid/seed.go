@@ -66,11 +66,15 @@ func seed(ctx context.Context, t *task) error {
 
 // seeds returns the torrents that the command line names and whose data is complete.
 func (t *task) seeds(ctx context.Context) ([]node.Options, error) {
-	named, err := seedSources(ctx, t.Command, t.log)
+	if t.Args().Len() == 0 {
+		return nil, usageErrorf("name at least one torrent; see braid seed --help")
+	}
+	named, err := readSources(ctx, t.Args().Slice(), t.log)
 	if err != nil {
 		return nil, err
 	}
-	t.want(t.IsSet("listen") || t.transports().rtc != nil, "no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
+	t.want(t.IsSet("listen") || t.transports().rtc != nil,
+		"no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
 	o := node.Options{
 		Goal:    t.seedGoal(),
 		Storage: node.Storage{Kind: t.storageKind(), Dir: t.String("data"), Complete: true, Recheck: t.Bool("recheck")},
@@ -162,15 +166,6 @@ func (t *task) tellReach(n *node.Node, torrents []node.Options) {
 type seedSource struct {
 	client.Source
 	listed bool // one of those in a directory: it may be incomplete
-}
-
-// seedSources reads the torrents that the command line names, and those in the directories that it
-// names.
-func seedSources(ctx context.Context, cmd *cli.Command, log *slog.Logger) ([]seedSource, error) {
-	if cmd.Args().Len() == 0 {
-		return nil, usageErrorf("name at least one torrent; see braid %s --help", cmd.Name)
-	}
-	return readSources(ctx, cmd.Args().Slice(), log)
 }
 
 // readSources reads torrents, and those in directories.

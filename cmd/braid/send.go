@@ -39,9 +39,7 @@ func sendCommand() *cli.Command {
 
 // groupFlags are sessionFlags for a session of one group, which has no use for other sources of peers.
 func groupFlags() []cli.Flag {
-	return slices.DeleteFunc(slices.Concat(sessionFlags()), func(f cli.Flag) bool {
-		return slices.Contains([]string{"pex", "lsd", "tracker", "no-trackers", "dht", "dht-node", "dht-item", "peer-order", "path-knowledge"}, f.Names()[0])
-	})
+	return withoutFlags(sessionFlags(), "pex", "lsd", "tracker", "no-trackers", "dht", "dht-node", "dht-item", "peer-order", "path-knowledge")
 }
 
 func runSend(ctx context.Context, t *task) error {
@@ -158,7 +156,8 @@ func (s *sender) open(ctx context.Context) (*node.Node, error) {
 // openGroup opens a node for those who have the key. scion says that SCION would be of use. adapt
 // completes the configuration; the host is nil without SCION.
 func (t *task) openGroup(ctx context.Context, key send.Key, scion bool, adapt func(*node.Config, *scionnet.Host)) (*node.Node, error) {
-	t.want(!slices.Contains(t.StringSlice("transport"), "quic"), "--transport: want scion or tcp, which are the two that braid send and braid get have in common")
+	t.want(!slices.Contains(t.StringSlice("transport"), "quic"),
+		"--transport: want scion or tcp, which are the two that braid send and braid get have in common")
 	cfg := t.node(t.log)
 	if t.err != nil {
 		return nil, t.err

@@ -15,6 +15,7 @@ import (
 	"braid/node/web/files"
 	"braid/pathsel"
 	"braid/scionnet"
+	"braid/scionnet/congestion"
 )
 
 // sessionFlags are common to the commands that talk to peers and end.
@@ -127,7 +128,8 @@ func (f *flags) node(log *slog.Logger) node.Config {
 		cfg.Settings.NoPEX, cfg.Settings.LSD = !f.isOn("pex"), f.isOn("lsd")
 	}
 	over := f.transports()
-	f.want(!cfg.Settings.LSD || over.ip != client.NoIP, "--lsd on sends packets on IP, which --transport scion forbids")
+	f.want(!cfg.Settings.LSD || over.ip != client.NoIP,
+		"--lsd on sends packets on IP, which --transport scion forbids")
 	cfg.Client.WebRTC, cfg.Client.IP = over.rtc, over.ip
 	if over.scion {
 		cmd, listen := f.Command, cfg.Client.Listen
@@ -144,12 +146,14 @@ func (f *flags) node(log *slog.Logger) node.Config {
 func (f *flags) client() client.Config {
 	c := client.Config{
 		Listen: readAll(f, "listen", client.ParseListen), Selector: f.selector(), Policy: f.policy(), Limits: f.limits(),
-		Congestion: f.congestion(), TCPCongestion: f.String("tcp-congestion"),
+		Congestion: read(f, "congestion", congestion.ParseAlgorithm), TCPCongestion: f.String("tcp-congestion"),
 		MaxPaths: f.Int("max-paths"), MaxRequests: f.Int("max-requests"), MaxUploads: f.Int("max-uploads"),
 	}
 	f.want(c.MaxPaths >= 1, "--max-paths %d: want at least 1", c.MaxPaths)
-	f.want(c.MaxRequests >= 0, "--max-requests %d: want 0 for as many as are useful, or a number", c.MaxRequests)
-	f.want(c.MaxUploads >= 0, "--max-uploads %d: want 0 for all, or a number of peers", c.MaxUploads)
+	f.want(c.MaxRequests >= 0,
+		"--max-requests %d: want 0 for as many as are useful, or a number", c.MaxRequests)
+	f.want(c.MaxUploads >= 0,
+		"--max-uploads %d: want 0 for all, or a number of peers", c.MaxUploads)
 	return c
 }
 
@@ -183,7 +187,8 @@ func (f *flags) selector() pathsel.Selector {
 	c := pathsel.Config{InitialDeadline: f.Duration("initial-deadline"), Slot: f.Duration("slot"), MinWeight: f.Int("min-weight")}
 	f.want(c.InitialDeadline > 0, "--initial-deadline %v: want more than 0", c.InitialDeadline)
 	f.want(c.Slot > 0, "--slot %v: want more than 0", c.Slot)
-	f.want(c.MinWeight >= 1 && c.MinWeight <= 100, "--min-weight %d: want 1 to 100 percent", c.MinWeight)
+	f.want(c.MinWeight >= 1 && c.MinWeight <= 100,
+		"--min-weight %d: want 1 to 100 percent", c.MinWeight)
 	var err error
 	if c.Without, err = pathsel.ParseWithout(f.StringSlice("without")); err != nil {
 		f.wrong("--without: %w", err)

@@ -7,7 +7,6 @@ import (
 
 	"braid/client"
 	"braid/scionnet"
-	"braid/scionnet/congestion"
 )
 
 // transports are the ways in which peers may be reached.
@@ -35,7 +34,8 @@ func (f *flags) transports() (t transports) {
 	names := f.StringSlice("transport")
 	has := func(n string) bool { return slices.Contains(names, n) }
 	for _, n := range names {
-		f.want(slices.Contains([]string{"scion", "tcp", "quic", "webrtc"}, n), "--transport %q: want scion, tcp, quic or webrtc", n)
+		f.want(slices.Contains([]string{"scion", "tcp", "quic", "webrtc"}, n),
+			"--transport %q: want scion, tcp, quic or webrtc", n)
 	}
 	t.scion = has("scion")
 	if has("webrtc") {
@@ -58,9 +58,4 @@ func (f *flags) transports() (t transports) {
 func congestionFlag() cli.Flag {
 	return &cli.StringFlag{Name: "congestion", Value: string(scionnet.DefaultCongestion),
 		Usage: "congestion controller of connections over SCION and QUIC: `NAME` is bbr or newreno"}
-}
-
-// congestion reads --congestion.
-func (f *flags) congestion() congestion.Algorithm {
-	return read(f, "congestion", congestion.ParseAlgorithm)
 }
