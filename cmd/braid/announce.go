@@ -38,8 +38,8 @@ func knowledgeFlags() []cli.Flag {
 	}
 }
 
-// trackers returns the tiers of trackers to ask for a torrent: those of the command line, in which a
-// wrong URL is an error, and those of the torrent.
+// trackers returns the tiers of trackers to ask for a torrent: those of the command line, in which
+// a wrong URL is an error, and those of the torrent.
 func (f *flags) trackers(s client.Source, log *slog.Logger) (out [][]tracker.URL) {
 	for _, u := range readAll(f, "tracker", tracker.ParseURL) {
 		out = append(out, []tracker.URL{u.OfUser()})
@@ -58,7 +58,8 @@ func (f *flags) knowledge() node.Knowledge {
 	case "share", "use":
 		return node.Knowledge{Peers: order, Use: true, Share: how == "share"}
 	case "off":
-		f.want(!f.IsSet("peer-order"), "--peer-order asks trackers for what --path-knowledge off declines; give one of them")
+		f.want(!f.IsSet("peer-order"),
+			"--peer-order asks trackers for what --path-knowledge off declines; give one of them")
 	default:
 		f.wrong("--path-knowledge %q: want share, use or off", how)
 	}

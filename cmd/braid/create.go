@@ -69,7 +69,8 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	f := &flags{Command: cmd}
 	f.check("web-seed", checkWebSeed)
 	for _, pattern := range opts.Exclude {
-		f.want(strings.Trim(pattern, "/") != "", "--exclude: %q matches nothing below %s", pattern, root)
+		f.want(strings.Trim(pattern, "/") != "",
+			"--exclude: %q matches nothing below %s", pattern, root)
 	}
 	if f.err != nil {
 		return f.err

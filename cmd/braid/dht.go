@@ -64,16 +64,17 @@ func (f *flags) dhtItems() (out []ed25519.PublicKey) {
 	return out
 }
 
-// dht reads --dht, --dht-node and --dht-item. Over IP the DHT is off unless the user asks for it: braid would
-// send packets to hosts that nobody has named. Over SCION there is no other way to find peers without
-// a tracker, and only braid's nodes are asked.
+// dht reads --dht, --dht-node and --dht-item. Over IP the DHT is off unless the user asks for it:
+// braid would send packets to hosts that nobody has named. Over SCION there is no other way to find
+// peers without a tracker, and only braid's nodes are asked.
 func (f *flags) dht() *node.DHTConfig {
 	where := f.String("dht")
 	cfg := &node.DHTConfig{
 		SCION: true, OverIP: where == "on", File: dhtFile(f.Command),
 		Nodes: readAll(f, "dht-node", dht.ParseAddr), Items: f.dhtItems(),
 	}
-	f.want(len(cfg.Items) == 0 || cfg.OverIP, "--dht-item: the DHT over IP is off unless you give --dht on")
+	f.want(len(cfg.Items) == 0 || cfg.OverIP,
+		"--dht-item: the DHT over IP is off unless you give --dht on")
 	switch where {
 	case "on":
 	case "off":
@@ -128,7 +129,8 @@ func (f *flags) dhtListen() (scion []scionnet.Addr, ip []netip.AddrPort) {
 	f.want(len(scion)+len(ip) > 0, "no listen address: give --listen (see --help)")
 	f.want(len(scion) <= 1, "--listen: one node on SCION in a process")
 	sameKind := func(a, b netip.AddrPort) bool { return a.Addr().Is4() == b.Addr().Is4() }
-	f.want(len(slices.CompactFunc(slices.Clone(ip), sameKind)) == len(ip), "--listen: one node on IPv4 and one on IPv6 in a process")
+	f.want(len(slices.CompactFunc(slices.Clone(ip), sameKind)) == len(ip),
+		"--listen: one node on IPv4 and one on IPv6 in a process")
 	return scion, ip
 }
 
@@ -142,7 +144,8 @@ func runDHT(ctx context.Context, t *task) error {
 	}
 	both := len(scion) > 0 && len(ip) > 0
 	for _, flag := range []string{"publish", "dht-item"} {
-		t.want(both || !t.IsSet(flag), "--%s needs a node on SCION and one on IP: give --listen twice", flag)
+		t.want(both || !t.IsSet(flag),
+			"--%s needs a node on SCION and one on IP: give --listen twice", flag)
 	}
 	if t.err != nil {
 		return t.err

@@ -13,8 +13,8 @@ import (
 	"braid/scionnet"
 )
 
-// peers are the peers of --peer. In scion://name:31000 the name is looked up in the files of hosts and
-// in DNS; all addresses that it has are peers.
+// peers are the peers of --peer. In scion://name:31000 the name is looked up in the files of hosts
+// and in DNS; all addresses that it has are peers.
 func (f *flags) peers(ctx context.Context) (out []client.Peer) {
 	for _, text := range f.StringSlice("peer") {
 		name, isURL := strings.CutPrefix(text, "scion://")

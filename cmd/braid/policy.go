@@ -33,7 +33,8 @@ func policyFlags() []cli.Flag {
 	}
 }
 
-// policy reads the flags. Paths that the user chooses from a list are added when the node is opened.
+// policy reads the flags. Paths that the user chooses from a list are added when the node is
+// opened.
 func (f *flags) policy() pathsel.Policy {
 	p := pathsel.Policy{
 		Sequence:   read(f, "sequence", pathsel.ParseSequence),

@@ -75,7 +75,8 @@ func (d *display) result(e any, format string, args ...any) {
 // pieces with --piece-events has more, but not at once.
 const maxBehind = 1 << 17
 
-// follow hands the events of a node to show until the node is closed. The function waits for the last one.
+// follow hands the events of a node to show until the node is closed. The function waits for the
+// last one.
 func follow(n *node.Node, show func(any)) (shown func()) {
 	events, done := n.Subscribe(maxBehind), make(chan struct{})
 	go func() {
@@ -143,9 +144,9 @@ func (d *display) ready(listen []client.Peer) {
 	d.people.printf("ready, listening on %s\n", strings.Join(names, " and "))
 }
 
-// watch shows the transfers until the context ends, or all of them have ended: downloads when they are
-// complete or have failed, seeds when they are not served any longer. It tells whether all have. A
-// download that is done is shown once more, in full.
+// watch shows the transfers until the context ends, or all of them have ended: downloads when they
+// are complete or have failed, seeds when they are not served any longer. It tells whether all
+// have. A download that is done is shown once more, in full.
 func (d *display) watch(ctx context.Context, torrents []*node.Torrent) bool {
 	hide := every(d.interval(), func() { d.show(torrents) })
 	var waiting sync.WaitGroup

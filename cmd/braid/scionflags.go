@@ -44,7 +44,8 @@ func environment(cmd *cli.Command) (scionnet.Config, error) {
 	return c, nil
 }
 
-// scionConfig is the environment with braid's own settings, and braid's own configuration if there is no other.
+// scionConfig is the environment with braid's own settings, and braid's own configuration if there
+// is no other.
 func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
 	c, err := environment(cmd)
 	if err != nil {

@@ -97,10 +97,12 @@ func (f *flags) selection(sources []client.Source) client.Selection {
 		Select: f.StringSlice("select"), Sequential: f.Bool("sequential"), Shared: len(sources) > 1,
 		Strategy: read(f, "request-strategy", client.ParseStrategy),
 	}
-	f.want(!s.Sequential || !f.IsSet("request-strategy"), "--sequential is a request strategy of its own: leave one of the two away")
+	f.want(!s.Sequential || !f.IsSet("request-strategy"),
+		"--sequential is a request strategy of its own: leave one of the two away")
 	f.check("select", client.CheckPattern)
 	s.Priorities = readAll(f, "priority", client.ParseFilePriority)
-	f.want(!s.Shared || !s.HasNumbers(), "numbers of files belong to one torrent: name one torrent, or files by name")
+	f.want(!s.Shared || !s.HasNumbers(),
+		"numbers of files belong to one torrent: name one torrent, or files by name")
 	return s
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// task is one run of a command that works for a while: its flags, its output, and what it has opened.
+// task is one run of a command that works for a while: its flags, its output, and what it has
+// opened.
 type task struct {
 	flags
 	out    *display
@@ -21,8 +22,8 @@ type task struct {
 	opened []func() error // functions that close what the task has opened
 }
 
-// working makes the action of such a command. What do has opened is closed after it, the last first.
-// uploads is as in newDisplay.
+// working makes the action of such a command. What do has opened is closed after it, the last
+// first. uploads is as in newDisplay.
 func working(uploads bool, do func(ctx context.Context, t *task) error) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
 		t := &task{flags: flags{Command: cmd}, out: newDisplay(cmd, uploads), log: logger(cmd)}
@@ -42,7 +43,8 @@ func working(uploads bool, do func(ctx context.Context, t *task) error) cli.Acti
 	}
 }
 
-// session is working for commands whose events tell how they end. The end of the terminal ends them, too.
+// session is working for commands whose events tell how they end. The end of the terminal ends
+// them, too.
 func session(uploads bool, do func(ctx context.Context, t *task) error) cli.ActionFunc {
 	return endOnHangup(working(uploads, func(ctx context.Context, t *task) error {
 		t.out.tellsEnd = true
@@ -61,7 +63,8 @@ func (t *task) run(do func() error) (err error) {
 	return do()
 }
 
-// part is a download within a task, with a display and an end of its own. The task tells of its errors.
+// part is a download within a task, with a display and an end of its own. The task tells of its
+// errors.
 func (t *task) part(do func(t *task) error) error {
 	p := &task{flags: flags{Command: t.Command}, out: newDisplay(t.Command, false), log: t.log}
 	p.out.sample = t.out.sample

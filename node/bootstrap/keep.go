@@ -113,8 +113,8 @@ func AskAny(ctx context.Context, server, dir string, log *slog.Logger) (r Result
 	return r, h, errors.Join(failed...)
 }
 
-// Refresh gets a configuration if there is none, or it is old, or now says so. If that fails, what is
-// there stays, and the caller finds out whether it is enough.
+// Refresh gets a configuration if there is none, or it is old, or now says so. If that fails, what
+// is there stays, and the caller finds out whether it is enough.
 func Refresh(ctx context.Context, server, dir string, now bool, log *slog.Logger) {
 	if n, err := read(dir); err == nil && Has(dir) && !n.isStale(time.Now()) && !now {
 		return
