@@ -56,14 +56,14 @@ const (
 
 // DHT is this program's nodes in DHTs. It is a Source.
 type DHT struct {
-	server *dht.Server
-	file   string
-	log    *slog.Logger
-	ctx    context.Context // ends with Close
-	stop   context.CancelFunc
-	saver  sync.WaitGroup
-	host   *scionnet.Host // nil: not on SCION
-	heard  chan dht.Addr  // of nodes, from peers
+	server  *dht.Server
+	file    string
+	log     *slog.Logger
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	workers sync.WaitGroup
+	host    *scionnet.Host // nil: not on SCION
+	heard   chan dht.Addr  // of nodes, from peers
 
 	mu   sync.Mutex
 	kept map[dht.ID]keptPeers
@@ -126,13 +126,12 @@ func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, e
 	}
 	d.server = dht.Serve(dht.ServerConfig{Sockets: sockets, States: last.Nodes, Logger: d.log})
 	d.server.AddNodes(cfg.Nodes...)
-	d.saver.Go(d.saveNowAndThen)
-	d.saver.Go(d.suggest)
+	d.workers.Go(d.run)
 	if cfg.Publish != nil {
-		d.saver.Go(func() { d.publish(cfg.Publish) })
+		d.workers.Go(func() { d.publish(cfg.Publish) })
 	}
 	if onSCION && onIP && len(cfg.Items) > 0 {
-		d.saver.Go(func() { d.readItems(cfg.Items) })
+		d.workers.Go(func() { d.readItems(cfg.Items) })
 	}
 	return d, nil
 }
@@ -149,17 +148,6 @@ func (d *DHT) ports() client.DHT {
 	ports := d.server.Ports()
 	out.SCION, out.IP4, out.IP6 = ports[dht.OverSCION], ports[dht.OverIP4], ports[dht.OverIP6]
 	return out
-}
-
-func (d *DHT) suggest() {
-	for {
-		select {
-		case <-d.ctx.Done():
-			return
-		case a := <-d.heard:
-			d.server.Suggest(a)
-		}
-	}
 }
 
 // openDHTPort opens the port of the last run, so that others find the node again, or another one.
@@ -216,13 +204,16 @@ func isPrivate(s client.Source, t *client.Transfer) bool {
 	return s.IsPrivate()
 }
 
-func (d *DHT) saveNowAndThen() {
+// run hands nodes that peers tell of to the server, and saves now and then.
+func (d *DHT) run() {
 	tick := time.NewTicker(dhtSaveEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-d.ctx.Done():
 			return
+		case a := <-d.heard:
+			d.server.Suggest(a)
 		case <-tick.C:
 			d.save()
 		}
@@ -270,7 +261,7 @@ func (f dhtFile) nodesOf(a dht.Addr) []dht.Contact {
 // Close ends the nodes.
 func (d *DHT) Close() error {
 	d.stop()
-	d.saver.Wait()
+	d.workers.Wait()
 	d.save()
 	return d.server.Close()
 }
