@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -134,7 +135,7 @@ func (g *Gateway) question(ctx context.Context, number int, t *torrent) {
 		close(c.first)
 	}
 	c.asked = began
-	if err == nil || isRefusal(err) {
+	if err == nil || errors.As(err, new(*wire.Failure)) { // which is an answer, too
 		f.answered = time.Now()
 	}
 	if is := f.alive(time.Now()); is != was {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"time"
@@ -146,12 +145,6 @@ func await(ctx context.Context, done <-chan struct{}) {
 	case <-done:
 	case <-ctx.Done():
 	}
-}
-
-// isRefusal reports whether an error is an answer of a tracker.
-func isRefusal(err error) bool {
-	var f *wire.Failure
-	return errors.As(err, &f)
 }
 
 // meet tells the node of a client. Some never connect to others, and seeds not to seeds.
