@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,12 +38,7 @@ type Finding struct {
 
 // Failed tells whether something is wrong.
 func Failed(all []Finding) bool {
-	for _, f := range all {
-		if f.Status == Fail {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(f Finding) bool { return f.Status == Fail })
 }
 
 // Validity is the lifetime of a TRC or certificate.
