@@ -1,15 +1,12 @@
 package qbittorrent
 
 import (
-	"errors"
 	"math"
 	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"braid/client"
 	"braid/node"
@@ -69,26 +66,13 @@ var writes = map[string]func(*call) (any, error){
 	"torrents/setDownloadPath":          func(*call) (any, error) { return nil, lacking("directory for the incomplete data of one torrent") },
 }
 
-// atOnce bounds the torrents that are changed at the same time: a change may wait for the disk.
-const atOnce = 16
-
 // each does something with all torrents that are named.
 func (c *call) each(do func(*node.Torrent) error) error {
 	all := c.torrents()
 	if c.err != nil {
 		return c.err
 	}
-	var g errgroup.Group
-	g.SetLimit(atOnce)
-	errs := make([]error, len(all))
-	for i, t := range all {
-		g.Go(func() error {
-			errs[i] = do(t)
-			return nil
-		})
-	}
-	_ = g.Wait()
-	return errors.Join(errs...)
+	return foreign.Each(all, do)
 }
 
 func (c *call) set(change node.Change) error {
@@ -102,23 +86,10 @@ func (c *call) refuseOn(name, what string) error {
 	return nil
 }
 
-func (c *call) stop() (any, error) {
-	return nil, c.each(func(t *node.Torrent) error {
-		if t.State() == node.Paused {
-			return nil
-		}
-		return t.Pause()
-	})
-}
+func (c *call) stop() (any, error) { return nil, c.each(foreign.Stop) }
 
 func (c *call) start() (any, error) {
-	return nil, c.each(func(t *node.Torrent) error {
-		switch t.State() {
-		case node.Paused, node.Served, node.Failed, node.Moving:
-			return t.Resume(c.r.Context())
-		}
-		return nil
-	})
+	return nil, c.each(func(t *node.Torrent) error { return foreign.Start(c.r.Context(), t) })
 }
 
 // setForceStart has torrents pass the queue. Taking that back puts them into the queue again.
@@ -226,7 +197,7 @@ func (c *call) setSpeedLimitsMode() (any, error) {
 }
 
 func (c *call) alternative(on bool) error {
-	return c.node.Change(func(s *node.Settings) { s.Alternative.Hand, s.Alternative.Since = &on, time.Now() })
+	return c.node.Change(func(s *node.Settings) { foreign.Switch(&s.Alternative, on) })
 }
 
 // setShareLimits changes when torrents have been served enough: -2 is the global limit, -1 none.
@@ -256,7 +227,7 @@ func (c *call) goal() node.Goal {
 		case m < 0:
 			return -1
 		default:
-			return max(minutes(float64(m)), 1) // 0 is at once
+			return max(foreign.Minutes(float64(m)), 1) // 0 is at once
 		}
 	}
 	g := node.Goal{Time: part("seedingTimeLimit"), Idle: part("inactiveSeedingTimeLimit")}
@@ -430,7 +401,7 @@ func (c *call) addPeers() (any, error) {
 		return nil, c.err
 	}
 	if len(peers) == 0 {
-		return nil, errNoPeers
+		return nil, fail(http.StatusBadRequest, "none of the peers is an address")
 	}
 	out := map[string]any{}
 	for _, t := range all {

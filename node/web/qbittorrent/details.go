@@ -3,46 +3,14 @@ package qbittorrent
 import (
 	"cmp"
 	"fmt"
-	"net"
-	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"braid/client"
 	"braid/node"
+	"braid/node/web/foreign"
 )
-
-// sortBy sorts by the value of a field of torrentInfo, by its name in JSON. Unknown names sort
-// nothing.
-func sortBy(all []torrentInfo, name string) {
-	kind := reflect.TypeFor[torrentInfo]()
-	for i := range kind.NumField() {
-		if kind.Field(i).Tag.Get("json") != name {
-			continue
-		}
-		slices.SortStableFunc(all, func(a, b torrentInfo) int {
-			x, y := reflect.ValueOf(a).Field(i), reflect.ValueOf(b).Field(i)
-			switch x.Kind() {
-			case reflect.String:
-				return cmp.Compare(strings.ToLower(x.String()), strings.ToLower(y.String()))
-			case reflect.Bool:
-				return cmp.Compare(number(x.Bool()), number(y.Bool()))
-			case reflect.Float64:
-				return cmp.Compare(x.Float(), y.Float())
-			}
-			return cmp.Compare(x.Int(), y.Int())
-		})
-	}
-}
-
-func number(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
 
 // Priorities of files.
 const (
@@ -77,7 +45,7 @@ func (c *call) files() (any, error) {
 			done = float64(f.Have) / float64(f.Length)
 		}
 		out = append(out, map[string]any{
-			"index": f.Index, "name": f.Path, "size": f.Length, "progress": done, "priority": p, "is_seed": isComplete(s),
+			"index": f.Index, "name": f.Path, "size": f.Length, "progress": done, "priority": p, "is_seed": foreign.IsComplete(s),
 			"piece_range": []int{f.FirstPiece, max(f.FirstPiece, f.EndPiece-1)}, "availability": -1,
 		})
 	}
@@ -177,30 +145,13 @@ func (c *call) pieceHashes() (any, error) {
 func peersOf(t *node.Torrent) map[string]any {
 	out := map[string]any{}
 	for _, p := range t.Peers() {
-		host, port := p.Peer, 0
-		if h, n, err := net.SplitHostPort(p.Peer); err == nil {
-			host = h
-			port, _ = strconv.Atoi(n)
-		} else if i := strings.LastIndex(p.Peer, ":"); i > 0 {
-			host = p.Peer[:i]
-			port, _ = strconv.Atoi(p.Peer[i+1:])
-		}
-		flags := ""
-		for _, f := range []struct {
-			letter string
-			is     bool
-		}{
-			{"D", p.ReadRate > 0}, {"d", p.Interested && p.Choked}, {"U", p.WriteRate > 0}, {"u", p.PeerInterested && p.Held},
-			{"I", p.Accepted}, {"H", p.Source == client.FromDHT}, {"X", p.Source == client.FromPEX}, {"L", p.Source == client.FromLSD}, {"E", p.Transport != "tcp"},
-		} {
-			if f.is {
-				flags += f.letter + " "
-			}
-		}
+		host, port := foreign.SplitPeer(p.Peer)
 		out[p.Peer] = map[string]any{
-			"client": p.Name, "connection": p.Transport, "country": "", "country_code": "", "dl_speed": int64(p.ReadRate / 8),
-			"downloaded": p.BytesRead, "files": "", "flags": strings.TrimSpace(flags), "flags_desc": "", "ip": host, "peer_id_client": "",
-			"port": port, "progress": p.Have, "relevance": 0, "up_speed": int64(p.WriteRate / 8), "uploaded": p.BytesWritten,
+			"client": p.Name, "connection": p.Transport, "ip": host, "port": port, "progress": p.Have,
+			"dl_speed": int64(p.ReadRate / 8), "up_speed": int64(p.WriteRate / 8),
+			"downloaded": p.BytesRead, "uploaded": p.BytesWritten,
+			"flags":   strings.Join(foreign.Flags(p, "DdUuIHXLE"), " "),
+			"country": "", "country_code": "", "files": "", "flags_desc": "", "peer_id_client": "", "relevance": 0,
 		}
 	}
 	return out
@@ -234,5 +185,3 @@ func (c *call) log() (any, error) {
 	slices.SortStableFunc(out, func(a, b map[string]any) int { return cmp.Compare(a["id"].(int), b["id"].(int)) })
 	return out, c.err
 }
-
-var errNoPeers = fail(http.StatusBadRequest, "none of the peers is an address")

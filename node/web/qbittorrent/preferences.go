@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"braid/node"
+	"braid/node/web/foreign"
 	"braid/storage"
 )
 
@@ -119,9 +120,9 @@ func preferencesOf() [][]preference {
 		limited("max_ratio_enabled", "max_ratio", func(s node.Settings) float64 { return s.Goal.Ratio },
 			func(s *node.Settings, v float64) { s.Goal.Ratio = v }),
 		limited("max_seeding_time_enabled", "max_seeding_time", func(s node.Settings) float64 { return s.Goal.Time.Minutes() },
-			func(s *node.Settings, v float64) { s.Goal.Time = minutes(v) }),
+			func(s *node.Settings, v float64) { s.Goal.Time = foreign.Minutes(v) }),
 		limited("max_inactive_seeding_time_enabled", "max_inactive_seeding_time", func(s node.Settings) float64 { return s.Goal.Idle.Minutes() },
-			func(s *node.Settings, v float64) { s.Goal.Idle = minutes(v) }),
+			func(s *node.Settings, v float64) { s.Goal.Idle = foreign.Minutes(v) }),
 		{fixed("max_ratio_act", 0)}, // the torrent is stopped
 		{
 			typed("temp_path_enabled", func(s node.Settings) bool { return s.CompleteDir != "" }, func(s *node.Settings, v bool) {
@@ -131,7 +132,7 @@ func preferencesOf() [][]preference {
 					s.CompleteDir = s.Dir
 				}
 			}),
-			typed("save_path", final, func(s *node.Settings, v string) {
+			typed("save_path", foreign.Final, func(s *node.Settings, v string) {
 				if s.CompleteDir != "" {
 					s.CompleteDir = v
 				} else {
@@ -163,12 +164,6 @@ func preferencesOf() [][]preference {
 		},
 	}
 }
-
-// minutes is a duration of at most about 190 years.
-func minutes(m float64) time.Duration { return time.Duration(min(m, 1e8) * float64(time.Minute)) }
-
-// final is the directory where complete data is.
-func final(s node.Settings) string { return cmp.Or(s.CompleteDir, s.Dir) }
 
 // daysNumber is 0 for every day, 1 for Monday to Friday, 2 for the weekend, and 3 to 9 for Monday to
 // Sunday. Other sets of days have no number: they are told as every day.

@@ -24,6 +24,23 @@ import (
 	"braid/node/web/webtest"
 )
 
+// torrentInfo is a part of what torrents/info tells.
+type torrentInfo struct {
+	Name                     string
+	Category                 string
+	Tags                     string
+	State                    string
+	DownLimit                int64   `json:"dl_limit"`
+	RatioLimit               float64 `json:"ratio_limit"`
+	SeedingTimeLimit         int64   `json:"seeding_time_limit"`
+	InactiveSeedingTimeLimit int64   `json:"inactive_seeding_time_limit"`
+	Sequential               bool    `json:"seq_dl"`
+	SavePath                 string  `json:"save_path"`
+	Size                     int64
+	AmountLeft               int64 `json:"amount_left"`
+	Priority                 int
+}
+
 // door is an Access with one password and one session.
 type door struct {
 	mu      sync.Mutex
@@ -230,13 +247,8 @@ func TestAddAndList(t *testing.T) {
 		Name: "one", Category: "tv", Tags: "a, b", State: "stoppedDL", DownLimit: 50_000, RatioLimit: 1.5, SeedingTimeLimit: -1,
 		InactiveSeedingTimeLimit: -2, Sequential: true, SavePath: s.downloads + "/tv", Size: 400_000, AmountLeft: 400_000, Priority: 1,
 	}
-	got := torrentInfo{
-		Name: x.Name, Category: x.Category, Tags: x.Tags, State: x.State, DownLimit: x.DownLimit, RatioLimit: x.RatioLimit,
-		SeedingTimeLimit: x.SeedingTimeLimit, InactiveSeedingTimeLimit: x.InactiveSeedingTimeLimit, Sequential: x.Sequential,
-		SavePath: x.SavePath, Size: x.Size, AmountLeft: x.AmountLeft, Priority: x.Priority,
-	}
-	if got != want {
-		t.Errorf("%+v, want %+v", got, want)
+	if x != want {
+		t.Errorf("%+v, want %+v", x, want)
 	}
 	names := func(pairs ...string) string {
 		t.Helper()
@@ -395,25 +407,31 @@ func TestPreferences(t *testing.T) {
 
 func TestDifference(t *testing.T) {
 	type m = map[string]any
-	now := view{groups: map[string]map[string]any{
+	now := answer{parts: map[string]map[string]any{
 		"torrents": {"a": m{"name": "x", "size": 1.0}, "b": m{"name": "y"}}, "server_state": {"speed": 1.0, "queueing": true},
-	}, lists: map[string][]string{"tags": {"t"}}}
-	full := difference(clientView{}, now, false, 1)
-	if full["full_update"] != true || !reflect.DeepEqual(full["torrents"], m(now.groups["torrents"])) || fmt.Sprint(full["tags"]) != "[t]" {
-		t.Errorf("everything: %v", full)
+		"trackers": {"http://t": []string{"a"}}, "categories": {}, "tags": {"t": nil},
+	}}
+	full := difference(told{}, now, false, 1)
+	want := m{
+		"rid": 1, "full_update": true, "torrents": now.parts["torrents"], "server_state": now.parts["server_state"],
+		"trackers": now.parts["trackers"], "categories": m{}, "tags": []string{"t"},
 	}
-	before := clientView{groups: now.sums(), lists: now.lists}
-	if got := difference(before, now, true, 2); !reflect.DeepEqual(got, m{"rid": 2}) {
+	if !reflect.DeepEqual(full, want) {
+		t.Errorf("everything: %v, want %v", full, want)
+	}
+	if got := difference(now.told(), now, true, 2); !reflect.DeepEqual(got, m{"rid": 2}) {
 		t.Errorf("nothing has changed: %v", got)
 	}
-	later := view{groups: map[string]map[string]any{
+	later := answer{parts: map[string]map[string]any{
 		"torrents": {"a": m{"name": "x", "size": 2.0}, "c": m{"name": "z"}}, "server_state": {"speed": 3.0, "queueing": true},
-	}, lists: map[string][]string{"tags": {"u"}}}
-	want := m{
+		"trackers": {"http://t": []string{"a", "c"}}, "categories": {}, "tags": {"u": nil},
+	}}
+	want = m{
 		"rid": 3, "torrents": m{"a": m{"size": 2.0}, "c": m{"name": "z"}}, "torrents_removed": []string{"b"},
-		"server_state": m{"speed": 3.0}, "tags": []string{"u"}, "tags_removed": []string{"t"},
+		"server_state": m{"speed": 3.0}, "trackers": m{"http://t": []string{"a", "c"}},
+		"tags": []string{"u"}, "tags_removed": []string{"t"},
 	}
-	if got := difference(before, later, true, 3); !reflect.DeepEqual(got, want) {
+	if got := difference(now.told(), later, true, 3); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -421,20 +439,20 @@ func TestDifference(t *testing.T) {
 // A client whose answer is forgotten, or that has none, gets everything.
 func TestViews(t *testing.T) {
 	var v views
-	_, known, first := v.exchange(0, view{of: "maindata"})
+	_, known, first := v.exchange(0, answer{of: "maindata"})
 	if known {
 		t.Error("a new client is known")
 	}
-	if _, known, _ := v.exchange(first, view{of: "maindata"}); !known {
+	if _, known, _ := v.exchange(first, answer{of: "maindata"}); !known {
 		t.Error("the last answer is not known")
 	}
-	if _, known, _ := v.exchange(first, view{of: "hash"}); known {
+	if _, known, _ := v.exchange(first, answer{of: "hash"}); known {
 		t.Error("an answer to another question is taken for one to this")
 	}
 	for range maxViews {
-		v.exchange(0, view{of: "maindata"})
+		v.exchange(0, answer{of: "maindata"})
 	}
-	if _, known, _ := v.exchange(first, view{of: "maindata"}); known || len(v.kept) > maxViews {
+	if _, known, _ := v.exchange(first, answer{of: "maindata"}); known || len(v.kept) > maxViews {
 		t.Errorf("%d answers are kept", len(v.kept))
 	}
 }

@@ -30,6 +30,7 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/node/web/foreign"
 )
 
 // Versions that clients read. By them they decide what they may call.
@@ -102,7 +103,7 @@ var reads = map[string]func(*call) (any, error){
 	"app/version":              func(*call) (any, error) { return text(emulated), nil },
 	"app/webapiVersion":        func(*call) (any, error) { return text(apiVersion), nil },
 	"app/buildInfo":            (*call).buildInfo,
-	"app/defaultSavePath":      func(c *call) (any, error) { return text(final(c.node.Settings())), nil },
+	"app/defaultSavePath":      func(c *call) (any, error) { return text(foreign.Final(c.node.Settings())), nil },
 	"app/preferences":          (*call).preferences,
 	"log/main":                 (*call).log,
 	"log/peers":                func(*call) (any, error) { return []any{}, nil },

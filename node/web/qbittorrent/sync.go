@@ -1,9 +1,9 @@
 package qbittorrent
 
 import (
-	"cmp"
 	"encoding/json"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -13,75 +13,59 @@ import (
 type views struct {
 	mu   sync.Mutex
 	last int
-	kept []clientView // the newest last
+	kept []told // the newest last
 }
 
-// view is one answer. Objects have their fields by name, so that they can be compared.
-type view struct {
-	of     string // maindata, or the hash whose peers it tells
-	groups map[string]map[string]any
-	lists  map[string][]string
+// answer is all that a call can tell: things by part and name. A thing is an object (a map), or a
+// single value. Tags have no value.
+type answer struct {
+	of    string // maindata, or the hash whose peers it tells
+	parts map[string]map[string]any
 }
 
-// clientView is a view that a client has. Of its values only checksums are kept: the values of a thousand
+// told is an answer that a client has. Of its values only checksums are kept: the values of a thousand
 // torrents take ten megabytes.
-type clientView struct {
-	rid    int
-	of     string
-	groups map[string]map[string]sums
-	lists  map[string][]string
+type told struct {
+	rid   int
+	of    string
+	parts map[string]map[string][]uint64
 }
-
-// sums are the checksums of an object's fields, by those of their names and in their order. Any other
-// value has one, without a name.
-type sums []struct{ name, value uint64 }
 
 // maxViews bounds the answers that are kept. A client whose answer is gone gets everything.
 const maxViews = 6
 
 var seed = maphash.MakeSeed()
 
-func sum(v any) uint64 {
+// sum is the checksum of a field with its name. A single value has no name.
+func sum(name string, v any) uint64 {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // it was read from JSON
+		panic(err) // our own types can be written
 	}
-	return maphash.Bytes(seed, b)
+	return maphash.Bytes(seed, append([]byte(name+"\x00"), b...))
 }
 
-func sumsOf(v any) sums {
-	object, ok := v.(map[string]any)
-	if !ok {
-		return sums{{value: sum(v)}}
-	}
-	out := make(sums, 0, len(object))
-	for name, x := range object {
-		out = append(out, struct{ name, value uint64 }{maphash.String(seed, name), sum(x)})
-	}
-	slices.SortFunc(out, func(a, b struct{ name, value uint64 }) int { return cmp.Compare(a.name, b.name) })
-	return out
-}
-
-// has tells whether a field, or the value without a name, has this checksum.
-func (s sums) has(name, value uint64) bool {
-	i, found := slices.BinarySearchFunc(s, name, func(x struct{ name, value uint64 }, name uint64) int { return cmp.Compare(x.name, name) })
-	return found && s[i].value == value
-}
-
-func (v view) sums() map[string]map[string]sums {
-	out := map[string]map[string]sums{}
-	for name, group := range v.groups {
-		out[name] = make(map[string]sums, len(group))
-		for key, x := range group {
-			out[name][key] = sumsOf(x)
+func (a answer) told() told {
+	out := told{of: a.of, parts: map[string]map[string][]uint64{}}
+	for part, things := range a.parts {
+		sums := make(map[string][]uint64, len(things))
+		for name, x := range things {
+			fields, ok := x.(map[string]any)
+			if !ok {
+				fields = map[string]any{"": x}
+			}
+			for field, v := range fields {
+				sums[name] = append(sums[name], sum(field, v))
+			}
 		}
+		out.parts[part] = sums
 	}
 	return out
 }
 
-// exchange keeps the new view, and returns the one that the client knows.
-func (v *views) exchange(rid int, now view) (old clientView, known bool, next int) {
-	new := clientView{of: now.of, groups: now.sums(), lists: now.lists}
+// exchange keeps the new answer, and returns the one that the client knows.
+func (v *views) exchange(rid int, now answer) (old told, known bool, next int) {
+	new := now.told()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, x := range v.kept {
@@ -98,142 +82,86 @@ func (v *views) exchange(rid int, now view) (old clientView, known bool, next in
 	return old, known, new.rid
 }
 
-// difference is the answer that leads from one view to another.
-func difference(old clientView, now view, known bool, rid int) map[string]any {
+// difference is what leads from one answer to another.
+func difference(old told, now answer, known bool, rid int) map[string]any {
 	out := map[string]any{"rid": rid}
 	if !known {
 		out["full_update"] = true
-		old = clientView{}
 	}
-	for name, group := range now.groups {
-		if name == "server_state" { // its fields stand by themselves
-			changed := map[string]any{}
-			for key, x := range group {
-				if !old.groups[name][key].has(0, sum(x)) {
-					changed[key] = x
-				}
-			}
-			if len(changed) > 0 || !known {
-				out[name] = changed
-			}
-			continue
-		}
+	for part, things := range now.parts {
+		before := old.parts[part]
 		changed, removed := map[string]any{}, []string{}
-		for key, x := range group {
-			was, ok := old.groups[name][key]
-			object, is := x.(map[string]any)
-			switch {
-			case !ok, !is && !was.has(0, sum(x)):
-				changed[key] = x
-			case is:
-				if fields := was.differing(object); len(fields) > 0 {
-					changed[key] = fields
+		for name, x := range things {
+			was, there := before[name]
+			if fields, ok := x.(map[string]any); ok {
+				fields = maps.Clone(fields)
+				maps.DeleteFunc(fields, func(field string, v any) bool { return slices.Contains(was, sum(field, v)) })
+				if len(fields) > 0 || !there {
+					changed[name] = fields
 				}
+			} else if !slices.Contains(was, sum("", x)) {
+				changed[name] = x
 			}
 		}
-		for key := range old.groups[name] {
-			if _, ok := group[key]; !ok {
-				removed = append(removed, key)
+		for name := range before {
+			if _, ok := things[name]; !ok {
+				removed = append(removed, name)
 			}
 		}
 		slices.Sort(removed)
-		if len(changed) > 0 || !known {
-			out[name] = changed
+		switch {
+		case len(changed) == 0 && known:
+		case part == "tags":
+			out[part] = append([]string{}, slices.Sorted(maps.Keys(changed))...)
+		default:
+			out[part] = changed
 		}
 		if len(removed) > 0 {
-			out[name+"_removed"] = removed
-		}
-	}
-	for name, list := range now.lists {
-		added, removed := minus(list, old.lists[name]), minus(old.lists[name], list)
-		if len(added) > 0 || !known {
-			out[name] = added
-		}
-		if len(removed) > 0 {
-			out[name+"_removed"] = removed
+			out[part+"_removed"] = removed
 		}
 	}
 	return out
 }
 
-// differing are the fields that are new or have other values.
-func (s sums) differing(now map[string]any) map[string]any {
-	out := map[string]any{}
-	for name, x := range now {
-		if !s.has(maphash.String(seed, name), sum(x)) {
-			out[name] = x
-		}
-	}
-	return out
-}
-
-func minus(a, b []string) []string {
-	out := []string{}
-	for _, x := range a {
-		if !slices.Contains(b, x) {
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
-// fields are the members of a value's JSON object.
-func fields(v any) map[string]any {
-	b, err := json.Marshal(v)
-	out := map[string]any{}
-	if err == nil {
-		err = json.Unmarshal(b, &out)
-	}
-	if err != nil {
-		panic(err) // our own types are objects
-	}
-	return out
-}
-
-// mainData is everything, or what has changed since the answer with the number rid.
-func (c *call) mainData() (any, error) {
+// tell answers with all, or with what has changed since the answer that the client names.
+func (c *call) tell(now answer) (map[string]any, error) {
 	rid := c.whole("rid", 0)
 	if c.err != nil {
 		return nil, c.err
 	}
-	torrents, categories := map[string]any{}, map[string]any{}
-	for _, x := range c.all() {
-		torrents[x.Hash] = fields(x)
-	}
-	for name, x := range c.categories() {
-		categories[name] = fields(x)
-	}
-	now := view{of: "maindata", groups: map[string]map[string]any{
-		"torrents": torrents, "categories": categories, "server_state": fields(c.serverState()), "trackers": c.hashesByTracker(),
-	}, lists: map[string][]string{"tags": c.tags()}}
 	old, known, next := c.views.exchange(rid, now)
 	return difference(old, now, known, next), nil
 }
 
-// hashesByTracker are the info hashes of the torrents of each tracker.
-func (c *call) hashesByTracker() map[string]any {
-	out := map[string][]string{}
-	for _, t := range c.node.Torrents() {
-		for _, x := range t.Trackers() {
-			out[x.URL] = append(out[x.URL], t.InfoHash())
+func (c *call) mainData() (any, error) {
+	torrents, trackers, hashes := map[string]any{}, map[string]any{}, map[string][]string{}
+	for _, v := range c.all() {
+		torrents[v.InfoHash] = v.fields()
+		for _, x := range v.trackers {
+			hashes[x.URL] = append(hashes[x.URL], v.InfoHash)
+			trackers[x.URL] = hashes[x.URL]
 		}
 	}
-	return fields(out)
+	categories, tags := map[string]any{}, map[string]any{}
+	for name, x := range c.categories() {
+		categories[name] = map[string]any{"name": x.Name, "savePath": x.SavePath}
+	}
+	for _, name := range c.tags() {
+		tags[name] = nil
+	}
+	return c.tell(answer{"maindata", map[string]map[string]any{
+		"torrents": torrents, "categories": categories, "trackers": trackers, "tags": tags, "server_state": c.serverState(),
+	}})
 }
 
 func (c *call) torrentPeers() (any, error) {
-	rid := c.whole("rid", 0)
 	t, err := c.torrent()
 	if err != nil {
 		return nil, err
 	}
-	peers := map[string]any{}
-	for name, p := range peersOf(t) {
-		peers[name] = fields(p)
+	out, err := c.tell(answer{t.InfoHash(), map[string]map[string]any{"peers": peersOf(t)}})
+	if err == nil {
+		out["show_flags"] = true
 	}
-	now := view{of: t.InfoHash(), groups: map[string]map[string]any{"peers": peers}}
-	old, known, next := c.views.exchange(rid, now)
-	out := difference(old, now, known, next)
-	out["show_flags"] = true
-	return out, nil
+	return out, err
 }

@@ -12,110 +12,141 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/node/web/foreign"
 )
 
 // unlimitedETA is how clients know a time that is unknown: 100 days.
 const unlimitedETA = 8640000
 
-// torrentInfo is a torrent in torrents/info and sync/maindata. Fields without a value from the node
-// are what docs/rpc.md says that braid lacks.
-type torrentInfo struct {
-	AddedOn                  int64   `json:"added_on"`
-	AmountLeft               int64   `json:"amount_left"`
-	AutoTMM                  bool    `json:"auto_tmm"`
-	Availability             float64 `json:"availability"`
-	Category                 string  `json:"category"`
-	Comment                  string  `json:"comment"`
-	Completed                int64   `json:"completed"`
-	CompletionOn             int64   `json:"completion_on"`
-	ContentPath              string  `json:"content_path"`
-	DownLimit                int64   `json:"dl_limit"`
-	DownSpeed                int64   `json:"dlspeed"`
-	DownloadPath             string  `json:"download_path"`
-	Downloaded               int64   `json:"downloaded"`
-	DownloadedSession        int64   `json:"downloaded_session"`
-	ETA                      int64   `json:"eta"`
-	FirstLastPiecePrio       bool    `json:"f_l_piece_prio"`
-	ForceStart               bool    `json:"force_start"`
-	HasMetadata              bool    `json:"has_metadata"`
-	Hash                     string  `json:"hash"`
-	InactiveSeedingTimeLimit int64   `json:"inactive_seeding_time_limit"`
-	InfoHashV1               string  `json:"infohash_v1"`
-	InfoHashV2               string  `json:"infohash_v2"`
-	LastActivity             int64   `json:"last_activity"`
-	MagnetURI                string  `json:"magnet_uri"`
-	MaxInactiveSeedingTime   int64   `json:"max_inactive_seeding_time"`
-	MaxRatio                 float64 `json:"max_ratio"`
-	MaxSeedingTime           int64   `json:"max_seeding_time"`
-	Name                     string  `json:"name"`
-	NumComplete              int     `json:"num_complete"`
-	NumIncomplete            int     `json:"num_incomplete"`
-	NumLeechs                int     `json:"num_leechs"`
-	NumSeeds                 int     `json:"num_seeds"`
-	Popularity               float64 `json:"popularity"`
-	Priority                 int     `json:"priority"`
-	Private                  bool    `json:"private"`
-	Progress                 float64 `json:"progress"`
-	Ratio                    float64 `json:"ratio"`
-	RatioLimit               float64 `json:"ratio_limit"`
-	Reannounce               int64   `json:"reannounce"`
-	RootPath                 string  `json:"root_path"`
-	SavePath                 string  `json:"save_path"`
-	SeedingTime              int64   `json:"seeding_time"`
-	SeedingTimeLimit         int64   `json:"seeding_time_limit"`
-	SeenComplete             int64   `json:"seen_complete"`
-	Sequential               bool    `json:"seq_dl"`
-	Size                     int64   `json:"size"`
-	State                    string  `json:"state"`
-	SuperSeeding             bool    `json:"super_seeding"`
-	Tags                     string  `json:"tags"`
-	TimeActive               int64   `json:"time_active"`
-	TotalSize                int64   `json:"total_size"`
-	Tracker                  string  `json:"tracker"`
-	TrackersCount            int     `json:"trackers_count"`
-	UpLimit                  int64   `json:"up_limit"`
-	Uploaded                 int64   `json:"uploaded"`
-	UploadedSession          int64   `json:"uploaded_session"`
-	UpSpeed                  int64   `json:"upspeed"`
+// view is a torrent as one call sees it.
+type view struct {
+	node.Status
+	source   client.Source
+	trackers []node.TrackerStatus
+	category string
+	tags     []string
+	goal     node.Goal // that holds
+	state    string    // qBittorrent's name of it
 }
 
-// describe is a torrent as clients see it.
-func describe(t *node.Torrent, s node.Status, settings node.Settings) torrentInfo {
-	src := t.Source()
-	category, tags := parse(s.Labels)
-	goal := goalOf(s.Goal, settings.Goal)
-	x := torrentInfo{
-		AddedOn: stamp(s.Added), AmountLeft: s.Total - s.Have, Availability: -1, Category: category, Comment: src.Comment,
-		Completed: s.Have, CompletionOn: stamp(s.Completed), DownLimit: limitOf(s.Rates, true), DownSpeed: int64(s.DownRate / 8),
-		Downloaded: s.Downloaded, DownloadedSession: s.Downloaded, ETA: eta(s), ForceStart: s.Forced, HasMetadata: !s.IsMagnet,
-		Hash: s.InfoHash, InactiveSeedingTimeLimit: minutesOf(s.Goal.Idle), InfoHashV1: s.InfoHash, InfoHashV2: src.HashV2,
-		LastActivity: stamp(s.LastActive), MagnetURI: src.Magnet(), MaxInactiveSeedingTime: minutesOf(goal.Idle),
-		MaxRatio: ratioOf(goal.Ratio), MaxSeedingTime: minutesOf(goal.Time), Name: s.Name, NumComplete: -1, NumIncomplete: -1,
-		NumLeechs: max(s.Getting, s.Peers-s.Sending), NumSeeds: s.Sending, Priority: s.QueuePosition + 1, Private: s.Private,
-		Progress: progress(s), Ratio: s.Ratio, RatioLimit: ratioOf(s.Goal.Ratio), SavePath: s.Storage.Dir,
-		SeedingTime: seconds(s.SeedingFor), SeedingTimeLimit: minutesOf(s.Goal.Time), SeenComplete: stamp(s.Completed),
-		Sequential: s.Sequential, Size: s.Total, State: stateOf(s), SuperSeeding: s.SuperSeeding != client.NoSuperSeeding,
-		Tags: strings.Join(tags, ", "), TimeActive: seconds(s.ActiveFor), TotalSize: s.Size, UpLimit: limitOf(s.Rates, false),
-		Uploaded: s.Uploaded, UploadedSession: s.Uploaded, UpSpeed: int64(s.UpRate / 8),
+func viewOf(t *node.Torrent, s node.Status, settings node.Settings) *view {
+	v := &view{Status: s, source: t.Source(), trackers: t.Trackers(), goal: goalOf(s.Goal, settings.Goal), state: stateOf(s)}
+	v.category, v.tags = parse(s.Labels)
+	return v
+}
+
+// torrentFields are the fields of a torrent in torrents/info and sync/maindata. Those without a value
+// from the node are what docs/rpc.md says that braid lacks.
+var torrentFields = map[string]func(*view) any{
+	"added_on":                    func(v *view) any { return stamp(v.Added) },
+	"amount_left":                 func(v *view) any { return v.left() },
+	"auto_tmm":                    fixedField(false),
+	"availability":                fixedField(-1),
+	"category":                    func(v *view) any { return v.category },
+	"comment":                     func(v *view) any { return v.source.Comment },
+	"completed":                   func(v *view) any { return v.Have },
+	"completion_on":               func(v *view) any { return stamp(v.Completed) },
+	"content_path":                func(v *view) any { return v.contentPath() },
+	"dl_limit":                    func(v *view) any { return limitOf(v.Rates, true) },
+	"dlspeed":                     func(v *view) any { return int64(v.DownRate / 8) },
+	"download_path":               fixedField(""),
+	"downloaded":                  func(v *view) any { return v.Downloaded },
+	"downloaded_session":          func(v *view) any { return v.Downloaded },
+	"eta":                         func(v *view) any { return eta(v.Status) },
+	"f_l_piece_prio":              fixedField(false),
+	"force_start":                 func(v *view) any { return v.Forced },
+	"has_metadata":                func(v *view) any { return !v.IsMagnet },
+	"hash":                        func(v *view) any { return v.InfoHash },
+	"inactive_seeding_time_limit": func(v *view) any { return minutesOf(v.Goal.Idle) },
+	"infohash_v1":                 func(v *view) any { return v.InfoHash },
+	"infohash_v2":                 func(v *view) any { return v.source.HashV2 },
+	"last_activity":               func(v *view) any { return stamp(v.LastActive) },
+	"magnet_uri":                  func(v *view) any { return v.source.Magnet() },
+	"max_inactive_seeding_time":   func(v *view) any { return minutesOf(v.goal.Idle) },
+	"max_ratio":                   func(v *view) any { return ratioOf(v.goal.Ratio) },
+	"max_seeding_time":            func(v *view) any { return minutesOf(v.goal.Time) },
+	"name":                        func(v *view) any { return v.Name },
+	"num_complete":                fixedField(-1),
+	"num_incomplete":              fixedField(-1),
+	"num_leechs":                  func(v *view) any { return max(v.Getting, v.Peers-v.Sending) },
+	"num_seeds":                   func(v *view) any { return v.Sending },
+	"popularity":                  func(v *view) any { return v.popularity() },
+	"priority":                    func(v *view) any { return v.QueuePosition + 1 },
+	"private":                     func(v *view) any { return v.Private },
+	"progress":                    func(v *view) any { return progress(v.Status) },
+	"ratio":                       func(v *view) any { return v.Ratio },
+	"ratio_limit":                 func(v *view) any { return ratioOf(v.Goal.Ratio) },
+	"reannounce":                  fixedField(0),
+	"root_path":                   func(v *view) any { return v.rootPath() },
+	"save_path":                   func(v *view) any { return v.Storage.Dir },
+	"seeding_time":                func(v *view) any { return foreign.Seconds(v.SeedingFor) },
+	"seeding_time_limit":          func(v *view) any { return minutesOf(v.Goal.Time) },
+	"seen_complete":               func(v *view) any { return stamp(v.Completed) },
+	"seq_dl":                      func(v *view) any { return v.Sequential },
+	"size":                        func(v *view) any { return v.Total },
+	"state":                       func(v *view) any { return v.state },
+	"super_seeding":               func(v *view) any { return v.SuperSeeding != client.NoSuperSeeding },
+	"tags":                        func(v *view) any { return strings.Join(v.tags, ", ") },
+	"time_active":                 func(v *view) any { return foreign.Seconds(v.ActiveFor) },
+	"total_size":                  func(v *view) any { return v.totalSize() },
+	"tracker":                     func(v *view) any { return v.workingTracker() },
+	"trackers_count":              func(v *view) any { return len(v.trackers) },
+	"up_limit":                    func(v *view) any { return limitOf(v.Rates, false) },
+	"uploaded":                    func(v *view) any { return v.Uploaded },
+	"uploaded_session":            func(v *view) any { return v.Uploaded },
+	"upspeed":                     func(v *view) any { return int64(v.UpRate / 8) },
+}
+
+func fixedField(value any) func(*view) any { return func(*view) any { return value } }
+
+// fields are all fields of a torrent.
+func (v *view) fields() map[string]any {
+	out := make(map[string]any, len(torrentFields))
+	for name, get := range torrentFields {
+		out[name] = get(v)
 	}
-	if s.IsMagnet {
-		x.TotalSize = -1
-	} else {
-		x.ContentPath = filepath.Join(s.Storage.Dir, src.Layout.Name)
-		if s.Files > 1 {
-			x.RootPath = x.ContentPath
+	return out
+}
+
+func (v *view) left() int64 { return v.Total - v.Have }
+
+// contentPath is the file or the directory of all files.
+func (v *view) contentPath() string {
+	if v.IsMagnet {
+		return ""
+	}
+	return filepath.Join(v.Storage.Dir, v.source.Layout.Name)
+}
+
+func (v *view) rootPath() string {
+	if v.Files > 1 {
+		return v.contentPath()
+	}
+	return ""
+}
+
+func (v *view) totalSize() int64 {
+	if v.IsMagnet {
+		return -1
+	}
+	return v.Size
+}
+
+// popularity is the ratio that a month brings.
+func (v *view) popularity() float64 {
+	if a := foreign.Seconds(v.ActiveFor); a > 0 && v.Ratio > 0 {
+		return v.Ratio / (float64(a) / (30 * 24 * 3600))
+	}
+	return 0
+}
+
+func (v *view) workingTracker() string {
+	for _, t := range v.trackers {
+		if t.Answered {
+			return t.URL
 		}
 	}
-	if a := seconds(s.ActiveFor); a > 0 && s.Ratio > 0 {
-		x.Popularity = s.Ratio / (float64(a) / (30 * 24 * 3600))
-	}
-	for _, tier := range t.Trackers() {
-		x.TrackersCount++
-		if tier.Answered && x.Tracker == "" {
-			x.Tracker = tier.URL
-		}
-	}
-	return x
+	return ""
 }
 
 func stamp(t time.Time) int64 {
@@ -124,8 +155,6 @@ func stamp(t time.Time) int64 {
 	}
 	return t.Unix()
 }
-
-func seconds(d time.Duration) int64 { return int64(max(d, 0) / time.Second) }
 
 // Limits of seeding: -2 stands for the global one, -1 for none.
 const (
@@ -185,15 +214,13 @@ func eta(s node.Status) int64 {
 	if s.Remaining < 0 {
 		return unlimitedETA
 	}
-	return min(seconds(s.Remaining), unlimitedETA)
+	return min(foreign.Seconds(s.Remaining), unlimitedETA)
 }
-
-func isComplete(s node.Status) bool { return !s.IsMagnet && s.Total > 0 && s.Have >= s.Total }
 
 // stateOf is qBittorrent's name of the state.
 func stateOf(s node.Status) string {
 	side := "DL"
-	if isComplete(s) {
+	if foreign.IsComplete(s) {
 		side = "UP"
 	}
 	switch s.State {
@@ -229,38 +256,38 @@ func stateOf(s node.Status) string {
 
 // filters are the values of the argument filter of torrents/info. Those with two names had the second
 // one before version 5.
-var filters = map[string]func(torrentInfo) bool{
-	"all":         func(torrentInfo) bool { return true },
-	"downloading": func(x torrentInfo) bool { return x.AmountLeft > 0 || !x.HasMetadata },
-	"seeding": func(x torrentInfo) bool {
-		return strings.HasSuffix(x.State, "UP") && !isStopped(x) || x.State == "uploading"
+var filters = map[string]func(*view) bool{
+	"all":         func(*view) bool { return true },
+	"downloading": func(v *view) bool { return v.left() > 0 || v.IsMagnet },
+	"seeding": func(v *view) bool {
+		return strings.HasSuffix(v.state, "UP") && !v.isStopped() || v.state == "uploading"
 	},
-	"completed":           func(x torrentInfo) bool { return x.HasMetadata && x.AmountLeft == 0 },
-	"stopped":             isStopped,
-	"paused":              isStopped,
-	"running":             func(x torrentInfo) bool { return !isStopped(x) },
-	"resumed":             func(x torrentInfo) bool { return !isStopped(x) },
-	"active":              func(x torrentInfo) bool { return x.UpSpeed > 0 || x.DownSpeed > 0 },
-	"inactive":            func(x torrentInfo) bool { return x.UpSpeed == 0 && x.DownSpeed == 0 },
-	"stalled":             func(x torrentInfo) bool { return strings.HasPrefix(x.State, "stalled") },
-	"stalled_uploading":   func(x torrentInfo) bool { return x.State == "stalledUP" },
-	"stalled_downloading": func(x torrentInfo) bool { return x.State == "stalledDL" },
-	"checking":            func(x torrentInfo) bool { return strings.HasPrefix(x.State, "checking") },
-	"moving":              func(x torrentInfo) bool { return x.State == "moving" },
-	"errored":             func(x torrentInfo) bool { return x.State == "error" },
+	"completed":           func(v *view) bool { return !v.IsMagnet && v.left() == 0 },
+	"stopped":             (*view).isStopped,
+	"paused":              (*view).isStopped,
+	"running":             func(v *view) bool { return !v.isStopped() },
+	"resumed":             func(v *view) bool { return !v.isStopped() },
+	"active":              (*view).isActive,
+	"inactive":            func(v *view) bool { return !v.isActive() },
+	"stalled":             func(v *view) bool { return strings.HasPrefix(v.state, "stalled") },
+	"stalled_uploading":   func(v *view) bool { return v.state == "stalledUP" },
+	"stalled_downloading": func(v *view) bool { return v.state == "stalledDL" },
+	"checking":            func(v *view) bool { return strings.HasPrefix(v.state, "checking") },
+	"moving":              func(v *view) bool { return v.state == "moving" },
+	"errored":             func(v *view) bool { return v.state == "error" },
 }
 
-func isStopped(x torrentInfo) bool {
-	return strings.HasPrefix(x.State, "stopped") || x.State == "error"
-}
+func (v *view) isStopped() bool { return strings.HasPrefix(v.state, "stopped") || v.state == "error" }
 
-// all describes all torrents, in the order of the queue.
-func (s *server) all() []torrentInfo {
+// isActive tells whether data comes or goes, at whole bytes per second.
+func (v *view) isActive() bool { return v.UpRate >= 8 || v.DownRate >= 8 }
+
+// all are all torrents, in the order of the queue.
+func (s *server) all() (out []*view) {
 	settings := s.node.Settings()
-	var out []torrentInfo
 	for _, x := range s.node.Statuses() {
 		if t, err := s.node.Torrent(x.InfoHash); err == nil {
-			out = append(out, describe(t, x, settings))
+			out = append(out, viewOf(t, x, settings))
 		}
 	}
 	return out
@@ -275,34 +302,69 @@ func (c *call) info() (any, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	out := []torrentInfo{}
-	for _, x := range c.all() {
-		tags := split(x.Tags, ",")
-		switch {
-		case known && !keep(x):
-		case len(hashes) > 0 && !slices.Contains(hashes, x.Hash):
-		case c.has("category") && c.text("category") != x.Category:
-		case c.has("tag") && c.text("tag") == "" && len(tags) > 0:
-		case c.text("tag") != "" && !slices.Contains(tags, c.text("tag")):
-		case private != nil && *private != x.Private:
-		default:
-			out = append(out, x)
-		}
-	}
-	if by := c.text("sort"); by != "" {
-		sortBy(out, by)
+	all := slices.DeleteFunc(c.all(), func(v *view) bool {
+		return known && !keep(v) ||
+			len(hashes) > 0 && !slices.Contains(hashes, v.InfoHash) ||
+			c.has("category") && c.text("category") != v.category ||
+			c.has("tag") && c.text("tag") == "" && len(v.tags) > 0 ||
+			c.text("tag") != "" && !slices.Contains(v.tags, c.text("tag")) ||
+			private != nil && *private != v.Private
+	})
+	if by, ok := torrentFields[c.text("sort")]; ok {
+		slices.SortStableFunc(all, func(a, b *view) int { return compare(by(a), by(b)) })
 	}
 	if reverse != nil && *reverse {
-		slices.Reverse(out)
+		slices.Reverse(all)
 	}
 	if offset < 0 {
-		offset = max(len(out)+offset, 0)
+		offset = max(len(all)+offset, 0)
 	}
-	out = out[min(offset, len(out)):]
+	all = all[min(offset, len(all)):]
 	if limit > 0 {
-		out = out[:min(limit, len(out))]
+		all = all[:min(limit, len(all))]
+	}
+	out := make([]map[string]any, 0, len(all))
+	for _, v := range all {
+		out = append(out, v.fields())
 	}
 	return out, nil
+}
+
+// compare orders two values of a field.
+func compare(a, b any) int {
+	switch a := a.(type) {
+	case string:
+		return cmp.Compare(strings.ToLower(a), strings.ToLower(b.(string)))
+	case bool:
+		return cmp.Compare(number(a), number(b.(bool)))
+	case float64:
+		return cmp.Compare(a, b.(float64))
+	case int64:
+		return cmp.Compare(a, b.(int64))
+	}
+	return cmp.Compare(a.(int), b.(int))
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// propertyNames are the names in torrents/properties of fields with another name in torrents/info.
+var propertyNames = map[string]string{
+	"addition_date": "added_on", "completion_date": "completion_on", "last_seen": "seen_complete",
+	"dl_speed": "dlspeed", "up_speed": "upspeed", "share_ratio": "ratio", "is_private": "private",
+	"peers": "num_leechs", "seeds": "num_seeds", "time_elapsed": "time_active",
+	"total_downloaded": "downloaded", "total_downloaded_session": "downloaded",
+	"total_uploaded": "uploaded", "total_uploaded_session": "uploaded",
+}
+
+// sameProperties have the same name in both.
+var sameProperties = []string{
+	"comment", "dl_limit", "download_path", "eta", "has_metadata", "hash", "infohash_v1", "infohash_v2", "name",
+	"popularity", "private", "progress", "reannounce", "save_path", "seeding_time", "total_size", "up_limit",
 }
 
 // properties are details of one torrent.
@@ -311,39 +373,35 @@ func (c *call) properties() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := t.Status()
-	x := describe(t, s, c.node.Settings())
-	have := 0
-	if s.PieceLength > 0 {
-		have = int((s.Size - s.Missing) / s.PieceLength)
-	}
-	src := t.Source()
-	layout := src.Layout
-	pieces := layout.Pieces()
-	if s.Missing == 0 {
+	v := viewOf(t, t.Status(), c.node.Settings())
+	have, pieces := 0, v.source.Layout.Pieces()
+	if v.Missing == 0 {
 		have = pieces
+	} else if v.PieceLength > 0 {
+		have = int((v.Size - v.Missing) / v.PieceLength)
 	}
 	average := func(bytes int64) int64 {
-		if a := seconds(s.ActiveFor); a > 0 {
+		if a := foreign.Seconds(v.ActiveFor); a > 0 {
 			return bytes / a
 		}
 		return 0
 	}
-	dropped := s.Dropped * s.PieceLength
-	return map[string]any{
-		"addition_date": x.AddedOn, "comment": x.Comment, "completion_date": x.CompletionOn, "created_by": src.Creator, "creation_date": stamp(src.Created),
-		"dl_limit": x.DownLimit, "dl_speed": x.DownSpeed, "dl_speed_avg": average(x.Downloaded), "download_path": "", "eta": x.ETA,
-		"has_metadata": x.HasMetadata, "hash": x.Hash, "infohash_v1": x.InfoHashV1, "infohash_v2": x.InfoHashV2, "is_private": x.Private,
-		"private": x.Private, "last_seen": x.SeenComplete, "name": x.Name, "nb_connections": s.Peers, "nb_connections_limit": limitOrNone(s.PeerLimit),
-		"peers": x.NumLeechs, "peers_total": -1, "piece_size": s.PieceLength, "pieces_have": have, "pieces_num": pieces, "popularity": x.Popularity,
-		"progress": x.Progress, "reannounce": 0, "save_path": x.SavePath, "seeding_time": x.SeedingTime, "seeds": x.NumSeeds, "seeds_total": -1,
-		"share_ratio": x.Ratio, "time_elapsed": x.TimeActive, "total_downloaded": x.Downloaded, "total_downloaded_session": x.Downloaded,
-		"total_size": x.TotalSize, "total_uploaded": x.Uploaded, "total_uploaded_session": x.Uploaded, "total_wasted": s.Wasted + dropped,
-		"up_limit": x.UpLimit, "up_speed": x.UpSpeed, "up_speed_avg": average(x.Uploaded),
-	}, nil
+	out := map[string]any{
+		"created_by": v.source.Creator, "creation_date": stamp(v.source.Created),
+		"dl_speed_avg": average(v.Downloaded), "up_speed_avg": average(v.Uploaded),
+		"nb_connections": v.Peers, "nb_connections_limit": cmp.Or(v.PeerLimit, noLimit),
+		"peers_total": -1, "seeds_total": -1,
+		"piece_size": v.PieceLength, "pieces_have": have, "pieces_num": pieces,
+		"total_wasted": v.Wasted + v.Dropped*v.PieceLength,
+	}
+	for _, name := range sameProperties {
+		out[name] = torrentFields[name](v)
+	}
+	for name, field := range propertyNames {
+		out[name] = torrentFields[field](v)
+	}
+	return out, nil
 }
-
-func limitOrNone(n int) int { return cmp.Or(n, noLimit) }
 
 func (c *call) torrentLimits(down bool) (any, error) {
 	out := map[string]int64{}

@@ -1,0 +1,107 @@
+package foreign
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"braid/client"
+	"braid/node"
+)
+
+// atOnce bounds the torrents that are changed at the same time: a change may wait for the disk.
+const atOnce = 16
+
+// Each does something with all of these torrents, and joins the errors.
+func Each(all []*node.Torrent, do func(*node.Torrent) error) error {
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	errs := make([]error, len(all))
+	for i, t := range all {
+		g.Go(func() error {
+			errs[i] = do(t)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	return errors.Join(errs...)
+}
+
+// Start starts a torrent that is stopped. Others go on.
+func Start(ctx context.Context, t *node.Torrent) error {
+	switch t.State() {
+	case node.Paused, node.Served, node.Failed, node.Moving:
+		return t.Resume(ctx)
+	}
+	return nil
+}
+
+// Stop stops a torrent.
+func Stop(t *node.Torrent) error {
+	if t.State() == node.Paused {
+		return nil
+	}
+	return t.Pause()
+}
+
+// IsComplete tells whether all wanted data of a torrent is here.
+func IsComplete(s node.Status) bool { return !s.IsMagnet && s.Total > 0 && s.Have >= s.Total }
+
+// Flags are those of the letters that describe a peer. Both clients have the same ones.
+func Flags(p client.PeerProgress, letters string) (out []string) {
+	is := map[rune]bool{
+		'D': p.ReadRate > 0, 'd': p.Interested && p.Choked,
+		'U': p.WriteRate > 0, 'u': p.PeerInterested && p.Held,
+		'I': p.Accepted, 'E': p.Transport != "tcp",
+		'H': p.Source == client.FromDHT, 'X': p.Source == client.FromPEX, 'L': p.Source == client.FromLSD,
+	}
+	for _, l := range letters {
+		if is[l] {
+			out = append(out, string(l))
+		}
+	}
+	return out
+}
+
+// SplitPeer separates host and port. The host of a SCION address is ISD-AS,[IP].
+func SplitPeer(address string) (host string, port int) {
+	host, text, err := net.SplitHostPort(address)
+	if i := strings.LastIndex(address, ":"); err != nil && i < 0 {
+		return address, 0
+	} else if err != nil {
+		host, text = address[:i], address[i+1:]
+	}
+	port, _ = strconv.Atoi(text)
+	return host, port
+}
+
+// ChangeSettings changes the settings of a node: all that the function changes or, if it returns an
+// error, none.
+func ChangeSettings(n *node.Node, change func(*node.Settings) error) error {
+	var failed error
+	err := n.Change(func(s *node.Settings) {
+		next := *s
+		if failed = change(&next); failed == nil {
+			*s = next
+		}
+	})
+	return cmp.Or(failed, err)
+}
+
+// Switch switches the alternative rates by hand.
+func Switch(a *node.Alternative, on bool) { a.Hand, a.Since = &on, time.Now() }
+
+// Final is the directory where complete data is.
+func Final(s node.Settings) string { return cmp.Or(s.CompleteDir, s.Dir) }
+
+// Minutes is a duration of at most about 190 years.
+func Minutes(m float64) time.Duration { return time.Duration(min(m, 1e8) * float64(time.Minute)) }
+
+// Seconds is a duration in whole seconds, which is not negative.
+func Seconds(d time.Duration) int64 { return int64(max(d, 0) / time.Second) }
