@@ -19,7 +19,7 @@ import (
 const atOnce = 16
 
 // Each does something with all of these torrents, and joins the errors.
-func Each(all []*node.Torrent, do func(*node.Torrent) error) error {
+func Each[T any](all []T, do func(T) error) error {
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	errs := make([]error, len(all))
@@ -33,13 +33,15 @@ func Each(all []*node.Torrent, do func(*node.Torrent) error) error {
 	return errors.Join(errs...)
 }
 
-// Start starts a torrent that is stopped. Others go on.
-func Start(ctx context.Context, t *node.Torrent) error {
-	switch t.State() {
-	case node.Paused, node.Served, node.Failed, node.Moving:
-		return t.Resume(ctx)
+// Start starts a torrent that is stopped or, if it is to start now, waits in the queue. Others go on.
+func Start(ctx context.Context, t *node.Torrent, now bool) error {
+	switch s := t.State(); {
+	case s == node.Queued && !now, s == node.Starting, s == node.Running, s == node.Removed:
+		return nil
+	case now:
+		return t.ResumeNow(ctx)
 	}
-	return nil
+	return t.Resume(ctx)
 }
 
 // Stop stops a torrent.
@@ -48,6 +50,12 @@ func Stop(t *node.Torrent) error {
 		return nil
 	}
 	return t.Pause()
+}
+
+// Announce has the trackers of a torrent asked.
+func Announce(t *node.Torrent) error {
+	t.Announce()
+	return nil
 }
 
 // IsComplete tells whether all wanted data of a torrent is here.

@@ -32,7 +32,7 @@ var writes = map[string]func(*call) (any, error){
 	"torrents/resume":                   (*call).start,
 	"torrents/delete":                   (*call).remove,
 	"torrents/recheck":                  func(c *call) (any, error) { return nil, c.each((*node.Torrent).Verify) },
-	"torrents/reannounce":               (*call).reannounce,
+	"torrents/reannounce":               func(c *call) (any, error) { return nil, c.each(foreign.Announce) },
 	"torrents/addTrackers":              (*call).addTrackers,
 	"torrents/editTracker":              (*call).editTracker,
 	"torrents/removeTrackers":           (*call).removeTrackers,
@@ -89,7 +89,7 @@ func (c *call) refuseOn(name, what string) error {
 func (c *call) stop() (any, error) { return nil, c.each(foreign.Stop) }
 
 func (c *call) start() (any, error) {
-	return nil, c.each(func(t *node.Torrent) error { return foreign.Start(c.r.Context(), t) })
+	return nil, c.each(func(t *node.Torrent) error { return foreign.Start(c.r.Context(), t, false) })
 }
 
 // setForceStart has torrents pass the queue. Taking that back puts them into the queue again.
@@ -121,13 +121,6 @@ func (c *call) remove() (any, error) {
 		c.wrong("Missing required parameters: deleteFiles")
 	}
 	return nil, c.each(func(t *node.Torrent) error { return c.node.Remove(t.InfoHash(), data != nil && *data) })
-}
-
-func (c *call) reannounce() (any, error) {
-	return nil, c.each(func(t *node.Torrent) error {
-		t.Announce()
-		return nil
-	})
 }
 
 func (c *call) move(how foreign.Direction) error {

@@ -2,10 +2,10 @@ package transmission
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"math"
 	"strings"
+
+	"braid/node/web/foreign"
 )
 
 // reader reads the arguments of a method. The first argument of a wrong type sets err; nil means
@@ -90,8 +90,7 @@ const maxIDs = 100_000
 // selection is the argument ids of a request.
 type selection struct {
 	all, recent bool
-	numbers     map[int]bool
-	hashes      map[string]bool
+	named       map[any]bool // numbers and info hashes
 }
 
 // ids reads which torrents are meant. All are meant only if the argument is missing: an empty list
@@ -101,50 +100,36 @@ func (r *reader) ids() selection {
 	if !ok {
 		return selection{all: true}
 	}
-	s, err := parseIDs(raw)
-	if err != nil {
+	s, ok := parseIDs(raw)
+	if !ok {
 		r.wrong("ids", "a number, an info hash, a list of both, or recently-active")
 	}
 	return s
 }
 
-func parseIDs(raw json.RawMessage) (selection, error) {
-	s := selection{numbers: map[int]bool{}, hashes: map[string]bool{}}
-	if n, ok := parseWhole(raw); ok {
-		s.numbers[n] = true
-		return s, nil
-	}
-	if text, ok := parseAs[string](raw); ok {
-		if canonical(text) == "recently_active" {
-			return selection{recent: true}, nil
-		}
-		return s, s.addHash(text)
+func parseIDs(raw json.RawMessage) (s selection, ok bool) {
+	if text, ok := parseAs[string](raw); ok && canonical(text) == "recently_active" {
+		return selection{recent: true}, true
 	}
 	all, ok := parseAs[[]json.RawMessage](raw)
-	if !ok || len(all) > maxIDs {
-		return s, errors.New("neither a number nor a string nor a list, or too long")
+	if !ok {
+		all = []json.RawMessage{raw}
 	}
+	if len(all) > maxIDs {
+		return s, false
+	}
+	s.named = map[any]bool{}
 	for _, x := range all {
+		text, _ := parseAs[string](x)
 		if n, ok := parseWhole(x); ok {
-			s.numbers[n] = true
-		} else if text, ok := parseAs[string](x); !ok {
-			return s, errors.New("neither a number nor a string")
-		} else if err := s.addHash(text); err != nil {
-			return s, err
+			s.named[n] = true
+		} else if foreign.IsHash(text) {
+			s.named[strings.ToLower(text)] = true
+		} else {
+			return s, false
 		}
 	}
-	return s, nil
+	return s, true
 }
 
-func (s selection) addHash(text string) error {
-	text = strings.ToLower(text)
-	if len(text) != 40 || strings.Trim(text, "0123456789abcdef") != "" {
-		return fmt.Errorf("%q is not an info hash", text)
-	}
-	s.hashes[text] = true
-	return nil
-}
-
-func (s selection) has(id int, hash string) bool {
-	return s.all || s.numbers[id] || s.hashes[hash]
-}
+func (s selection) has(id int, hash string) bool { return s.all || s.named[id] || s.named[hash] }

@@ -13,6 +13,7 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/node/web/foreign"
 )
 
 // Values of the field status.
@@ -66,7 +67,7 @@ var torrentFields = table[*view]{
 	{"eta_idle", camel, func(v *view) any { return v.etaIdle() }},
 	{"file_count", kebab, func(v *view) any { return v.status.Files }},
 	{"file_stats", camel, func(v *view) any { return fileStats.list(v.dialect, v.files()) }},
-	{"files", camel, func(v *view) any { return fileFields.list(v.dialect, v.named()) }},
+	{"files", camel, func(v *view) any { return fileFields.list(v.dialect, v.files()) }},
 	{"group", camel, func(*view) any { return "" }},
 	{"hash_string", camel, func(v *view) any { return v.status.InfoHash }},
 	{"have_unchecked", camel, func(*view) any { return 0 }},
@@ -103,9 +104,9 @@ var torrentFields = table[*view]{
 	{"rate_upload", camel, func(v *view) any { return int64(v.status.UpRate / 8) }},
 	{"recheck_progress", camel, func(v *view) any { return v.rechecked() }},
 	{"seconds_downloading", camel, func(v *view) any {
-		return seconds(v.status.ActiveFor - v.status.SeedingFor)
+		return foreign.Seconds(v.status.ActiveFor - v.status.SeedingFor)
 	}},
-	{"seconds_seeding", camel, func(v *view) any { return seconds(v.status.SeedingFor) }},
+	{"seconds_seeding", camel, func(v *view) any { return foreign.Seconds(v.status.SeedingFor) }},
 	{"seed_idle_limit", camel, func(v *view) any { return int(math.Round(v.idle().value)) }},
 	{"seed_idle_mode", camel, func(v *view) any { return v.idle().mode }},
 	{"seed_ratio_limit", camel, func(v *view) any { return v.ratio().value }},
@@ -131,12 +132,12 @@ var torrentFields = table[*view]{
 	{"webseeds_sending_to_us", camel, func(*view) any { return 0 }},
 }
 
-var fileFields = table[namedFile]{
-	{"begin_piece", snake, func(f namedFile) any { return f.FirstPiece }},
-	{"bytes_completed", camel, func(f namedFile) any { return f.Have }},
-	{"end_piece", snake, func(f namedFile) any { return f.EndPiece }},
-	{"length", camel, func(f namedFile) any { return f.Length }},
-	{"name", camel, func(f namedFile) any { return f.name }},
+var fileFields = table[node.File]{
+	{"begin_piece", snake, func(f node.File) any { return f.FirstPiece }},
+	{"bytes_completed", camel, func(f node.File) any { return f.Have }},
+	{"end_piece", snake, func(f node.File) any { return f.EndPiece }},
+	{"length", camel, func(f node.File) any { return f.Length }},
+	{"name", camel, func(f node.File) any { return f.Path }},
 }
 
 var fileStats = table[node.File]{
@@ -146,13 +147,15 @@ var fileStats = table[node.File]{
 }
 
 var peerFields = table[client.PeerProgress]{
-	{"address", camel, func(p client.PeerProgress) any { a, _ := splitPeer(p.Peer); return a }},
+	{"address", camel, func(p client.PeerProgress) any { return hostOfPeer(p.Peer) }},
 	{"bytes_to_client", snake, func(p client.PeerProgress) any { return p.BytesRead }},
 	{"bytes_to_peer", snake, func(p client.PeerProgress) any { return p.BytesWritten }},
 	{"client_is_choked", camel, func(p client.PeerProgress) any { return p.Choked }},
 	{"client_is_interested", camel, func(p client.PeerProgress) any { return p.Interested }},
 	{"client_name", camel, func(p client.PeerProgress) any { return p.Name }},
-	{"flag_str", camel, func(p client.PeerProgress) any { return flags(p) }},
+	{"flag_str", camel, func(p client.PeerProgress) any {
+		return strings.Join(foreign.Flags(p, "DdUuEIHX"), "")
+	}},
 	{"is_downloading_from", camel, func(p client.PeerProgress) any { return p.ReadRate > 0 }},
 	{"is_encrypted", camel, func(p client.PeerProgress) any { return p.Transport != "tcp" }},
 	{"is_incoming", camel, func(p client.PeerProgress) any { return p.Accepted }},
@@ -160,7 +163,7 @@ var peerFields = table[client.PeerProgress]{
 	{"is_utp", camel, func(client.PeerProgress) any { return false }},
 	{"peer_is_choked", camel, func(p client.PeerProgress) any { return p.Held }},
 	{"peer_is_interested", camel, func(p client.PeerProgress) any { return p.PeerInterested }},
-	{"port", camel, func(p client.PeerProgress) any { _, port := splitPeer(p.Peer); return port }},
+	{"port", camel, func(p client.PeerProgress) any { _, port := foreign.SplitPeer(p.Peer); return port }},
 	{"progress", camel, func(p client.PeerProgress) any { return p.Have }},
 	{"rate_to_client", camel, func(p client.PeerProgress) any { return int64(p.ReadRate / 8) }},
 	{"rate_to_peer", camel, func(p client.PeerProgress) any { return int64(p.WriteRate / 8) }},
@@ -180,7 +183,11 @@ var peersFrom = table[[]client.PeerProgress]{
 
 func from(sources ...client.PeerSource) func([]client.PeerProgress) any {
 	return func(all []client.PeerProgress) any {
-		return count(all, func(p client.PeerProgress) bool { return slices.Contains(sources, p.Source) })
+		n := 0
+		for _, p := range all {
+			n += boolToInt(slices.Contains(sources, p.Source))
+		}
+		return n
 	}
 }
 
@@ -227,23 +234,12 @@ func stamp(t time.Time) int64 {
 	return t.Unix()
 }
 
-func seconds(d time.Duration) int64 { return int64(max(d, 0) / time.Second) }
-
 func mapped[T any](all []T, f func(T) any) []any {
 	out := make([]any, 0, len(all))
 	for _, x := range all {
 		out = append(out, f(x))
 	}
 	return out
-}
-
-func count[T any](all []T, is func(T) bool) (n int) {
-	for _, x := range all {
-		if is(x) {
-			n++
-		}
-	}
-	return n
 }
 
 func share(part, whole int64) float64 {
@@ -346,6 +342,12 @@ func hostOf(announce string) string {
 		return u.Scheme + "://" + u.Host
 	}
 	return announce
+}
+
+// hostOfPeer is the host of a peer's address. That of a SCION address is ISD-AS,IP.
+func hostOfPeer(address string) string {
+	host, _ := foreign.SplitPeer(address)
+	return strings.NewReplacer("[", "", "]", "").Replace(host)
 }
 
 func siteName(announce string) string {

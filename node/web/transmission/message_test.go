@@ -231,7 +231,7 @@ func FuzzRequest(f *testing.F) {
 		for _, r := range all {
 			c := &call{reader: &reader{args: r.args}}
 			ids, edit := c.ids(), c.readEdit()
-			if c.err == nil && (ids.has(-1, "") && !ids.numbers[-1] && !ids.all) {
+			if c.err == nil && (ids.has(-1, "") && !ids.named[-1] && !ids.all) {
 				t.Error("a torrent is chosen that was not named")
 			}
 			if tiers, err := edit.trackers.of(nil); err == nil && len(tiers) > maxTrackers {

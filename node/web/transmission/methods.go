@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"braid/node"
 	"braid/node/web/foreign"
 	"braid/storage"
@@ -99,26 +97,13 @@ func (c *call) torrents() ([]selected, error) {
 	return out, nil
 }
 
-// atOnce bounds the torrents that are changed at the same time: a change may wait for the disk.
-const atOnce = 16
-
 // each does something with all torrents that the request names, and joins the errors.
 func (c *call) each(do func(*node.Torrent) error) (any, error) {
 	all, err := c.torrents()
 	if err != nil {
 		return nil, err
 	}
-	var g errgroup.Group
-	g.SetLimit(atOnce)
-	errs := make([]error, len(all))
-	for i, t := range all {
-		g.Go(func() error {
-			errs[i] = do(t.Torrent)
-			return nil
-		})
-	}
-	_ = g.Wait()
-	return nil, c.failed(errors.Join(errs...))
+	return nil, c.failed(foreign.Each(all, func(t selected) error { return do(t.Torrent) }))
 }
 
 // failed gives an error of the node its code.
@@ -129,43 +114,19 @@ func (c *call) failed(err error) error {
 	return &failure{systemError, err}
 }
 
-func (c *call) torrentStart() (any, error) {
-	return c.each(func(t *node.Torrent) error {
-		switch t.State() {
-		case node.Paused, node.Served, node.Failed, node.Moving:
-			return t.Resume(c.ctx)
-		}
-		return nil
-	})
+func (c *call) torrentStart() (any, error) { return c.start(false) }
+
+func (c *call) torrentStartNow() (any, error) { return c.start(true) }
+
+func (c *call) start(now bool) (any, error) {
+	return c.each(func(t *node.Torrent) error { return foreign.Start(c.ctx, t, now) })
 }
 
-func (c *call) torrentStartNow() (any, error) {
-	return c.each(func(t *node.Torrent) error {
-		switch t.State() {
-		case node.Paused, node.Served, node.Failed, node.Moving, node.Queued:
-			return t.ResumeNow(c.ctx)
-		}
-		return nil
-	})
-}
-
-func (c *call) torrentStop() (any, error) {
-	return c.each(func(t *node.Torrent) error {
-		if t.State() == node.Paused {
-			return nil
-		}
-		return t.Pause()
-	})
-}
+func (c *call) torrentStop() (any, error) { return c.each(foreign.Stop) }
 
 func (c *call) torrentVerify() (any, error) { return c.each((*node.Torrent).Verify) }
 
-func (c *call) torrentReannounce() (any, error) {
-	return c.each(func(t *node.Torrent) error {
-		t.Announce()
-		return nil
-	})
-}
+func (c *call) torrentReannounce() (any, error) { return c.each(foreign.Announce) }
 
 func (c *call) torrentRemove() (any, error) {
 	data := c.flag("delete_local_data")
@@ -302,10 +263,10 @@ func (c *call) sessionStats() (any, error) {
 		k("active_torrent_count", camel): active, k("paused_torrent_count", camel): paused, k("torrent_count", camel): len(all),
 		k("download_speed", camel): int64(down / 8), k("upload_speed", camel): int64(up / 8),
 		k("current_stats", kebab): statisticsFields.object(c.dialect, statistics{
-			uploaded: now.Sent, downloaded: now.Fetched, sessions: 1, seconds: seconds(time.Since(c.server.since)),
+			uploaded: now.Sent, downloaded: now.Fetched, sessions: 1, seconds: foreign.Seconds(time.Since(c.server.since)),
 		}),
 		k("cumulative_stats", kebab): statisticsFields.object(c.dialect, statistics{
-			uploaded: ever.Sent, downloaded: ever.Fetched, added: int64(ever.Added), sessions: int64(ever.Sessions), seconds: seconds(ever.Active),
+			uploaded: ever.Sent, downloaded: ever.Fetched, added: int64(ever.Added), sessions: int64(ever.Sessions), seconds: foreign.Seconds(ever.Active),
 		}),
 	}, nil
 }

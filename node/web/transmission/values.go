@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
-	"strconv"
 	"strings"
 	"time"
 
 	"braid/client"
 	"braid/node"
+	"braid/node/web/foreign"
 	"braid/tracker"
 )
 
@@ -46,15 +45,11 @@ func (v *view) trouble() (code int, text string) {
 	return fine, ""
 }
 
-func (v *view) isComplete() bool {
-	return !v.status.IsMagnet && v.status.Total > 0 && v.status.Have >= v.status.Total
-}
-
 // state is the field status. A torrent that has failed or was served enough is stopped.
 func (v *view) state() int {
 	switch s := v.status; s.State {
 	case node.Queued:
-		if v.isComplete() {
+		if foreign.IsComplete(v.status) {
 			return seedQueued
 		}
 		return downloadQueued
@@ -64,7 +59,7 @@ func (v *view) state() int {
 		switch {
 		case s.Phase == client.Checking:
 			return verifying
-		case v.isComplete():
+		case foreign.IsComplete(v.status):
 			return seeding
 		}
 		return downloading
@@ -84,7 +79,7 @@ func (v *view) eta() int64 {
 	switch v.state() {
 	case downloading:
 		if v.status.Remaining >= 0 {
-			return seconds(v.status.Remaining)
+			return foreign.Seconds(v.status.Remaining)
 		}
 		return etaUnknown
 	case seeding:
@@ -106,7 +101,7 @@ func (v *view) etaIdle() int64 {
 	if v.state() != seeding || limit == 0 || v.status.LastActive.IsZero() {
 		return etaNone
 	}
-	return seconds(time.Duration(limit*float64(time.Minute)) - v.now.Sub(v.status.LastActive))
+	return foreign.Seconds(time.Duration(limit*float64(time.Minute)) - v.now.Sub(v.status.LastActive))
 }
 
 // seedLimit is a seeding limit of a torrent.
@@ -140,53 +135,6 @@ func (v *view) uploadRatio() float64 {
 		return -1 // not available
 	}
 	return v.status.Ratio
-}
-
-// namedFile is a file with its name in the field files, which starts with the torrent's name if it
-// has several files.
-type namedFile struct {
-	node.File
-	name string
-}
-
-func (v *view) named() []namedFile {
-	out := make([]namedFile, 0, len(v.files()))
-	for _, f := range v.files() {
-		out = append(out, namedFile{f, f.Path})
-	}
-	return out
-}
-
-// splitPeer separates host and port. The host of a SCION address is ISD-AS,IP.
-func splitPeer(s string) (host string, port int) {
-	h, p, err := net.SplitHostPort(s)
-	if err != nil {
-		i := strings.LastIndex(s, ":")
-		if i < 0 {
-			return s, 0
-		}
-		h, p = strings.NewReplacer("[", "", "]", "").Replace(s[:i]), s[i+1:]
-	}
-	n, _ := strconv.Atoi(p)
-	return h, n
-}
-
-// flags are the letters by which Transmission's own programs describe a peer.
-func flags(p client.PeerProgress) string {
-	var b strings.Builder
-	for _, x := range []struct {
-		letter byte
-		is     bool
-	}{
-		{'D', p.ReadRate > 0}, {'d', p.Interested && p.Choked},
-		{'U', p.WriteRate > 0}, {'u', p.PeerInterested && p.Held},
-		{'E', p.Transport != "tcp"}, {'I', p.Accepted}, {'H', p.Source == client.FromDHT}, {'X', p.Source == client.FromPEX},
-	} {
-		if x.is {
-			b.WriteByte(x.letter)
-		}
-	}
-	return b.String()
 }
 
 // numberedTracker is a tracker with its number: its place in all tiers together.
