@@ -44,6 +44,23 @@ func (r *reader) texts(name string) *[]string {
 	return get(r, name, "a list of strings", parseAs[[]string])
 }
 
+// within reads a number that has bounds.
+func (r *reader) within(name string, least, most int, want string) *int {
+	n := r.whole(name)
+	if n != nil && (*n < least || *n > most) {
+		r.wrong(name, want)
+		return nil
+	}
+	return n
+}
+
+// set changes a value if the client has named it.
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
 // wholes reads a list of numbers. The error names what they should be.
 func (r *reader) wholes(name string) *[]int {
 	return get(r, name, "a list of whole numbers", func(b json.RawMessage) ([]int, bool) {

@@ -237,7 +237,7 @@ func FuzzRequest(f *testing.F) {
 			if tiers, err := edit.trackers.of(nil); err == nil && len(tiers) > maxTrackers {
 				t.Errorf("%d tiers", len(tiers))
 			}
-			if files, err := edit.files.of(nil); err == nil && len(files) > 0 {
+			if files, err := changeFiles(nil, edit.files); err == nil && len(files) > 0 {
 				t.Error("files of a torrent without files are changed")
 			}
 			if _, err := json.Marshal(r.answer(nil, r.err)); err != nil {

@@ -1,15 +1,16 @@
 package transmission
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"braid/client"
 	"braid/node"
+	"braid/node/web/foreign"
 	"braid/tracker"
 )
 
@@ -54,15 +55,11 @@ func (c *call) torrentSet() (any, error) {
 
 // edit is what torrent_set and torrent_add change.
 type edit struct {
-	labels             *[]string
-	priority           *int
-	files              fileEdit
-	sequential, honour *bool
-	peerLimit          *int
-	position           *int
-	download, upload   limitEdit
-	ratio, idle        modeEdit
-	trackers           trackerEdit
+	node.Change      // what needs no look at the torrent
+	files            []fileEdit
+	download, upload limitEdit
+	ratio, idle      modeEdit
+	trackers         trackerEdit
 }
 
 // limitEdit changes a limit, which is a value and a switch.
@@ -78,38 +75,31 @@ type modeEdit struct {
 }
 
 func (c *call) readEdit() edit {
-	e := edit{
-		labels: c.texts("labels"), priority: c.whole("bandwidth_priority"), files: c.readFiles(),
-		sequential: c.flag("sequential_download"), honour: c.flag("honors_session_limits"),
-		peerLimit: c.whole("peer_limit"), position: c.whole("queue_position"),
+	return edit{
+		Change: node.Change{
+			Labels: c.texts("labels"), Sequential: c.flag("sequential_download"),
+			HonourGlobal: c.flag("honors_session_limits"), PeerLimit: c.whole("peer_limit"),
+			QueuePosition: c.whole("queue_position"),
+			Priority:      (*node.Priority)(c.within("bandwidth_priority", -1, 1, "-1, 0 or 1")),
+		},
+		files:    c.readFiles(),
 		download: limitEdit{c.real("download_limit"), c.flag("download_limited")},
 		upload:   limitEdit{c.real("upload_limit"), c.flag("upload_limited")},
-		ratio:    modeEdit{c.real("seed_ratio_limit"), c.whole("seed_ratio_mode")},
-		idle:     modeEdit{c.real("seed_idle_limit"), c.whole("seed_idle_mode")},
+		ratio:    c.readMode("seed_ratio_limit", "seed_ratio_mode"),
+		idle:     c.readMode("seed_idle_limit", "seed_idle_mode"),
 		trackers: c.readTrackers(),
 	}
-	if e.priority != nil && (*e.priority < -1 || *e.priority > 1) {
-		c.wrong("bandwidth_priority", "-1, 0 or 1")
-	}
-	for name, m := range map[string]modeEdit{"seed_ratio_mode": e.ratio, "seed_idle_mode": e.idle} {
-		if m.mode != nil && (*m.mode < limitGlobal || *m.mode > limitNone) {
-			c.wrong(name, "0, 1 or 2")
-		}
-	}
-	return e
+}
+
+func (c *call) readMode(value, mode string) modeEdit {
+	return modeEdit{c.real(value), c.within(mode, limitGlobal, limitNone, "0, 1 or 2")}
 }
 
 // of is the change of a torrent, and the values of its limits that are off from now on.
 func (e edit) of(t *node.Torrent, off values) (change node.Change, remember values, err error) {
 	s, remember := t.Status(), values{}
-	change = node.Change{
-		Labels: e.labels, Sequential: e.sequential, HonourGlobal: e.honour, PeerLimit: e.peerLimit, QueuePosition: e.position,
-	}
-	if e.priority != nil {
-		p := node.Priority(*e.priority)
-		change.Priority = &p
-	}
-	if change.Files, err = e.files.of(t.Files()); err != nil {
+	change = e.Change
+	if change.Files, err = changeFiles(t.Files(), e.files); err != nil {
 		return change, nil, err
 	}
 	rates := s.Rates
@@ -123,7 +113,7 @@ func (e edit) of(t *node.Torrent, off values) (change node.Change, remember valu
 	}
 	goal := s.Goal
 	goal.Ratio = e.ratio.of("seed_ratio_limit", goal.Ratio, off, remember)
-	goal.Idle = minutes(e.idle.of("seed_idle_limit", goal.Idle.Minutes(), off, remember))
+	goal.Idle = foreign.Minutes(e.idle.of("seed_idle_limit", goal.Idle.Minutes(), off, remember))
 	if goal != s.Goal {
 		change.Goal = &goal
 	}
@@ -145,9 +135,7 @@ func (e limitEdit) apply(name string, rate *int64, off *bool) error {
 	if e.value != nil {
 		*rate = bits(*e.value)
 	}
-	if e.on != nil {
-		on = *e.on
-	}
+	set(&on, e.on)
 	if e.any() {
 		*off = !on
 	}
@@ -169,12 +157,8 @@ func (e modeEdit) of(name string, now float64, off, remember values) float64 {
 	case now < 0:
 		mode = limitNone
 	}
-	if e.value != nil {
-		value = *e.value
-	}
-	if e.mode != nil {
-		mode = *e.mode
-	}
+	set(&value, e.value)
+	set(&mode, e.mode)
 	if mode == limitOwn && value > 0 {
 		return value
 	}
@@ -187,60 +171,60 @@ func (e modeEdit) of(name string, now float64, off, remember values) float64 {
 	return -1
 }
 
-// fileEdit changes files, by their numbers from 0. An empty list stands for all files.
+// fileEdit changes the priority of files, by their numbers from 0. An empty list stands for all files.
 type fileEdit struct {
-	wanted, unwanted  *[]int
-	high, normal, low *[]int
+	files []int
+	to    func(now client.Priority) client.Priority
 }
 
-func (c *call) readFiles() fileEdit {
-	return fileEdit{
-		wanted: c.wholes("files_wanted"), unwanted: c.wholes("files_unwanted"),
-		high: c.wholes("priority_high"), normal: c.wholes("priority_normal"), low: c.wholes("priority_low"),
+// readFiles reads edits in the order in which they are carried out. A file that is not wanted stays
+// so, whatever its priority: to braid that is the lowest one, 0.
+func (c *call) readFiles() (out []fileEdit) {
+	ifWanted := func(to client.Priority) func(client.Priority) client.Priority {
+		return func(now client.Priority) client.Priority {
+			if now == client.Skip {
+				return now
+			}
+			return to
+		}
 	}
+	for _, x := range []struct {
+		name string
+		to   func(client.Priority) client.Priority
+	}{
+		{"files_unwanted", func(client.Priority) client.Priority { return client.Skip }},
+		{"files_wanted", func(now client.Priority) client.Priority { return cmp.Or(now, client.Normal) }},
+		{"priority_high", ifWanted(client.High)},
+		{"priority_normal", ifWanted(client.Normal)},
+		{"priority_low", ifWanted(client.Low)},
+	} {
+		if list := c.wholes(x.name); list != nil {
+			out = append(out, fileEdit{*list, x.to})
+		}
+	}
+	return out
 }
 
-func (e fileEdit) any() bool {
-	return e.wanted != nil || e.unwanted != nil || e.high != nil || e.normal != nil || e.low != nil
-}
-
-// of is the new priority of each file that changes. A file that is not wanted stays so, whatever its
-// priority: to braid that is the lowest one.
-func (e fileEdit) of(files []node.File) (map[int]client.Priority, error) {
-	if !e.any() {
+// changeFiles returns the new priority of each file that changes.
+func changeFiles(files []node.File, edits []fileEdit) (map[int]client.Priority, error) {
+	if len(edits) == 0 {
 		return nil, nil
 	}
 	now := make([]client.Priority, len(files))
 	for i, f := range files {
 		now[i] = f.Priority
 	}
-	for _, step := range []struct {
-		list *[]int
-		to   func(client.Priority) client.Priority
-	}{
-		{e.unwanted, func(client.Priority) client.Priority { return client.Skip }},
-		{e.wanted, func(p client.Priority) client.Priority {
-			if p == client.Skip {
-				return client.Normal
-			}
-			return p
-		}},
-		{e.high, ifWanted(client.High)}, {e.normal, ifWanted(client.Normal)}, {e.low, ifWanted(client.Low)},
-	} {
-		if step.list == nil {
-			continue
-		}
-		list := *step.list
-		if len(list) == 0 {
+	for _, e := range edits {
+		if len(e.files) == 0 {
 			for i := range now {
-				now[i] = step.to(now[i])
+				now[i] = e.to(now[i])
 			}
 		}
-		for _, i := range list {
+		for _, i := range e.files {
 			if i < 0 || i >= len(now) {
 				return nil, fail(fileOutOfRange, "there is no file %d: the torrent has %d", i, len(now))
 			}
-			now[i] = step.to(now[i])
+			now[i] = e.to(now[i])
 		}
 	}
 	out := map[int]client.Priority{}
@@ -250,15 +234,6 @@ func (e fileEdit) of(files []node.File) (map[int]client.Priority, error) {
 		}
 	}
 	return out, nil
-}
-
-func ifWanted(to client.Priority) func(client.Priority) client.Priority {
-	return func(p client.Priority) client.Priority {
-		if p == client.Skip {
-			return p
-		}
-		return to
-	}
 }
 
 // trackerEdit changes the announce URLs.
@@ -403,5 +378,3 @@ func joinTiers(tiers [][]string, now [][]tracker.URL) ([][]tracker.URL, error) {
 	}
 	return out, nil
 }
-
-func minutes(m float64) time.Duration { return time.Duration(m * float64(time.Minute)) }

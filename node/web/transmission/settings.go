@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"braid/node"
+	"braid/node/web/foreign"
 	"braid/storage"
 )
 
@@ -39,6 +40,53 @@ func lacks(name string, value any, what string) setting {
 
 func readOnly(name string, get func(*session) any) setting {
 	return setting{name: name, style: kebab, get: get}
+}
+
+// value is a setting of one field.
+func value[T any](
+	name string, read func(*reader, string) *T, get func(*session) T, put func(*session, T),
+) setting {
+	return setting{
+		name: name, style: kebab,
+		get: func(x *session) any { return get(x) },
+		put: func(x *session, e *edits) {
+			if v := read(e.reader, name); v != nil {
+				put(x, *v)
+			}
+		},
+	}
+}
+
+// flag is a switch that the node has, too: as it is, or as its opposite.
+func flag(name string, same bool, of func(*session) *bool) setting {
+	return value(name, (*reader).flag,
+		func(x *session) bool { return *of(x) == same },
+		func(x *session, v bool) { *of(x) = v == same })
+}
+
+// bounded is a number from 0 to a largest one.
+func bounded(name string, most int, get func(*session) int, put func(*session, int)) setting {
+	read := func(r *reader, name string) *int { return r.within(name, 0, most, "a number within its bounds") }
+	return value(name, read, get, put)
+}
+
+// minuteOfDay is a time of the day.
+func minuteOfDay(name string, of func(*session) *int) setting {
+	return bounded(name, 24*60-1, func(x *session) int { return *of(x) }, func(x *session, v int) { *of(x) = v })
+}
+
+// speed is a limit without a switch, in kB/s; 0 is none.
+func speed(name string, of func(*session) *int64) setting {
+	read := func(r *reader, name string) *float64 {
+		v := r.real(name)
+		if v != nil && *v < 0 {
+			r.wrong(name, "at least 0")
+		}
+		return v
+	}
+	return value(name, read,
+		func(x *session) float64 { return kilobytes(*of(x)) },
+		func(x *session, v float64) { *of(x) = bits(v) })
 }
 
 // limit is a setting of two fields: a value and a switch. To the node it is one number, which is 0
@@ -71,17 +119,12 @@ type edits struct {
 
 // limited is a limit after the change.
 func (e *edits) limited(l limit, now float64, off values) float64 {
-	value, on := e.real(l.value), e.flag(l.on)
 	number, is := now, now > 0
 	if !is {
 		number = off.number(l.value)
 	}
-	if value != nil {
-		number = *value
-	}
-	if on != nil {
-		is = *on
-	}
+	set(&number, e.real(l.value))
+	set(&is, e.flag(l.on))
 	switch {
 	case e.err != nil:
 		return now
@@ -117,7 +160,7 @@ var sessionSettings = [][]setting{
 		func(x *session, v float64) { x.Goal.Ratio = v }}.settings(),
 	limit{"idle_seeding_limit", "idle_seeding_limit_enabled", kebab,
 		func(x *session) float64 { return max(x.Goal.Idle, 0).Minutes() },
-		func(x *session, v float64) { x.Goal.Idle = minutes(v) }}.settings(),
+		func(x *session, v float64) { x.Goal.Idle = foreign.Minutes(v) }}.settings(),
 	directories,
 	about,
 	lacking,
@@ -142,76 +185,33 @@ func rate(value, on string, of func(*node.Settings) (rate *int64, off *bool)) []
 }
 
 var alternativeRates = []setting{
-	{name: "alt_speed_down", style: kebab,
-		get: func(x *session) any { return kilobytes(x.Alternative.Rates.Download) },
-		put: func(x *session, e *edits) { e.rate("alt_speed_down", &x.Alternative.Rates.Download) }},
-	{name: "alt_speed_up", style: kebab,
-		get: func(x *session) any { return kilobytes(x.Alternative.Rates.Upload) },
-		put: func(x *session, e *edits) { e.rate("alt_speed_up", &x.Alternative.Rates.Upload) }},
-	{name: "alt_speed_enabled", style: kebab,
-		get: func(x *session) any { return x.alternative },
-		put: func(x *session, e *edits) {
-			if on := e.flag("alt_speed_enabled"); on != nil {
-				x.Alternative.Hand, x.Alternative.Since = on, time.Now()
+	speed("alt_speed_down", func(x *session) *int64 { return &x.Alternative.Rates.Download }),
+	speed("alt_speed_up", func(x *session) *int64 { return &x.Alternative.Rates.Upload }),
+	value("alt_speed_enabled", (*reader).flag,
+		func(x *session) bool { return x.alternative },
+		func(x *session, on bool) { foreign.Switch(&x.Alternative, on) }),
+	flag("alt_speed_time_enabled", true, func(x *session) *bool { return &x.Alternative.Schedule.On }),
+	minuteOfDay("alt_speed_time_begin", func(x *session) *int { return &x.Alternative.Schedule.From }),
+	minuteOfDay("alt_speed_time_end", func(x *session) *int { return &x.Alternative.Schedule.To }),
+	// Of the days a mask tells, in which the lowest bit is Sunday.
+	bounded("alt_speed_time_day", 1<<7-1,
+		func(x *session) (mask int) {
+			for i, on := range x.Alternative.Schedule.Days {
+				mask |= boolToInt(on) << i
 			}
-		}},
-	{name: "alt_speed_time_enabled", style: kebab,
-		get: func(x *session) any { return x.Alternative.Schedule.On },
-		put: func(x *session, e *edits) {
-			if on := e.flag("alt_speed_time_enabled"); on != nil {
-				x.Alternative.Schedule.On = *on
-			}
-		}},
-	{name: "alt_speed_time_begin", style: kebab,
-		get: func(x *session) any { return x.Alternative.Schedule.From },
-		put: func(x *session, e *edits) { e.number("alt_speed_time_begin", 24*60-1, &x.Alternative.Schedule.From) }},
-	{name: "alt_speed_time_end", style: kebab,
-		get: func(x *session) any { return x.Alternative.Schedule.To },
-		put: func(x *session, e *edits) { e.number("alt_speed_time_end", 24*60-1, &x.Alternative.Schedule.To) }},
-	{name: "alt_speed_time_day", style: kebab,
-		get: func(x *session) any { return daysMask(x.Alternative.Schedule.Days) },
-		put: func(x *session, e *edits) {
-			mask := daysMask(x.Alternative.Schedule.Days)
-			e.number("alt_speed_time_day", 1<<7-1, &mask)
+			return mask
+		},
+		func(x *session, mask int) {
 			for i := range x.Alternative.Schedule.Days {
 				x.Alternative.Schedule.Days[i] = mask>>i&1 == 1
 			}
-		}},
-}
-
-// daysMask has a bit for each day of the week; the lowest is Sunday.
-func daysMask(days [7]bool) (mask int) {
-	for i, on := range days {
-		mask |= boolToInt(on) << i
-	}
-	return mask
-}
-
-// rate reads a limit without a switch, in kB/s; 0 is none.
-func (e *edits) rate(name string, to *int64) {
-	if v := e.real(name); v != nil {
-		if *v < 0 {
-			e.wrong(name, "at least 0")
-			return
-		}
-		*to = bits(*v)
-	}
-}
-
-func (e *edits) number(name string, most int, to *int) {
-	if v := e.whole(name); v != nil {
-		if *v < 0 || *v > most {
-			e.wrong(name, "a number within its bounds")
-			return
-		}
-		*to = *v
-	}
+		}),
 }
 
 // Transmission downloads into incomplete_dir, if that is enabled, and moves complete data to
 // download_dir. A node downloads into Dir, and moves complete data to CompleteDir, if that is set.
 var directories = []setting{
-	{name: "download_dir", style: kebab, get: func(x *session) any { return x.final() }, put: putDirectories},
+	{name: "download_dir", style: kebab, put: putDirectories, get: func(x *session) any { return foreign.Final(x.Settings) }},
 	{name: "incomplete_dir", style: kebab, put: putDirectories, get: func(x *session) any {
 		if x.CompleteDir != "" {
 			return x.Dir
@@ -223,72 +223,41 @@ var directories = []setting{
 	{name: "script_torrent_done_enabled", style: kebab, put: putScript, get: func(x *session) any {
 		return x.Script != "" && !x.ScriptOff
 	}},
-	{name: "start_added_torrents", style: kebab, get: func(x *session) any { return !x.AddPaused },
-		put: func(x *session, e *edits) {
-			if on := e.flag("start_added_torrents"); on != nil {
-				x.AddPaused = !*on
-			}
-		}},
+	flag("start_added_torrents", false, func(x *session) *bool { return &x.AddPaused }),
 	// Files that were added come from the watched directory.
-	{name: "trash_original_torrent_files", style: kebab, get: func(x *session) any { return x.Watch.Then == "delete" },
-		put: func(x *session, e *edits) {
-			on := e.flag("trash_original_torrent_files")
-			if on != nil && *on != (x.Watch.Then == "delete") {
-				x.Watch.Then = map[bool]string{true: "delete", false: "rename"}[*on]
+	value("trash_original_torrent_files", (*reader).flag,
+		func(x *session) bool { return x.Watch.Then == "delete" },
+		func(x *session, on bool) {
+			if on {
+				x.Watch.Then = "delete"
+			} else if x.Watch.Then == "delete" {
+				x.Watch.Then = "rename"
 			}
-		}},
-	{name: "default_trackers", style: kebab, get: func(x *session) any { return strings.Join(x.Trackers, "\n") },
-		put: func(x *session, e *edits) {
-			if list := e.text("default_trackers"); list != nil {
-				x.Trackers = slices.Concat(splitTiers(*list)...)
-			}
-		}},
-	{name: "pex_enabled", style: kebab, get: func(x *session) any { return !x.NoPEX },
-		put: func(x *session, e *edits) {
-			if on := e.flag("pex_enabled"); on != nil {
-				x.NoPEX = !*on
-			}
-		}},
-	{name: "lpd_enabled", style: kebab, get: func(x *session) any { return x.LSD },
-		put: func(x *session, e *edits) {
-			if on := e.flag("lpd_enabled"); on != nil {
-				x.LSD = *on
-			}
-		}},
-	{name: "peer_limit_per_torrent", style: kebab, get: func(x *session) any { return x.peerLimit() },
-		put: func(x *session, e *edits) { e.number("peer_limit_per_torrent", 10_000, &x.PeerLimit) }},
-	{name: "queue_stalled_minutes", style: kebab,
-		get: func(x *session) any { return cmp.Or(x.Queue.Stalled, defaultStalled).Minutes() },
-		put: func(x *session, e *edits) {
-			if v := e.real("queue_stalled_minutes"); v != nil {
-				x.Queue.Stalled = minutes(*v)
-			}
-		}},
+		}),
+	value("default_trackers", (*reader).text,
+		func(x *session) string { return strings.Join(x.Trackers, "\n") },
+		func(x *session, list string) { x.Trackers = slices.Concat(splitTiers(list)...) }),
+	flag("pex_enabled", false, func(x *session) *bool { return &x.NoPEX }),
+	flag("lpd_enabled", true, func(x *session) *bool { return &x.LSD }),
+	bounded("peer_limit_per_torrent", 10_000,
+		func(x *session) int { return cmp.Or(x.PeerLimit, defaultPeers) },
+		func(x *session, v int) { x.PeerLimit = v }),
+	value("queue_stalled_minutes", (*reader).real,
+		func(x *session) float64 { return cmp.Or(x.Queue.Stalled, defaultStalled).Minutes() },
+		func(x *session, v float64) { x.Queue.Stalled = foreign.Minutes(v) }),
 }
 
 // defaultStalled is the node's: see node.Queue.
 const defaultStalled = 2 * time.Minute
 
-// peerLimit is the number of peers that a torrent without a limit of its own dials.
-func (x *session) peerLimit() int { return cmp.Or(x.PeerLimit, defaultPeers) }
-
-func (x *session) final() string {
-	if x.CompleteDir != "" {
-		return x.CompleteDir
-	}
-	return x.Dir
-}
-
 func putDirectories(x *session, e *edits) {
-	final, first, split := x.final(), x.off.text("incomplete_dir"), x.CompleteDir != ""
+	final, first, split := foreign.Final(x.Settings), x.off.text("incomplete_dir"), x.CompleteDir != ""
 	if split {
 		first = x.Dir
 	}
 	e.directory("download_dir", &final)
 	e.directory("incomplete_dir", &first)
-	if on := e.flag("incomplete_dir_enabled"); on != nil {
-		split = *on
-	}
+	set(&split, e.flag("incomplete_dir_enabled"))
 	switch {
 	case split && first == "":
 		e.wrong("incomplete_dir", "set while incomplete-dir-enabled is true")
@@ -302,12 +271,8 @@ func putDirectories(x *session, e *edits) {
 
 func putScript(x *session, e *edits) {
 	on := x.Script != "" && !x.ScriptOff
-	if v := e.text("script_torrent_done_filename"); v != nil {
-		x.Script = *v
-	}
-	if v := e.flag("script_torrent_done_enabled"); v != nil {
-		on = *v
-	}
+	set(&x.Script, e.text("script_torrent_done_filename"))
+	set(&on, e.flag("script_torrent_done_enabled"))
 	x.ScriptOff = !on
 	if on && x.Script == "" {
 		e.wrong("script_torrent_done_filename", "set while script-torrent-done-enabled is true")
@@ -330,7 +295,7 @@ func (e *edits) directory(name string, to *string) {
 var about = []setting{
 	readOnly("config_dir", func(x *session) any { return x.options.State }),
 	readOnly("download_dir_free_space", func(x *session) any {
-		if free, _, err := storage.DiskSpace(x.final()); err == nil {
+		if free, _, err := storage.DiskSpace(foreign.Final(x.Settings)); err == nil {
 			return free
 		}
 		return -1
@@ -412,14 +377,13 @@ func (c *call) sessionGet() (any, error) {
 // sessionSet changes settings: all of the request, or none if one of them is impossible.
 func (c *call) sessionSet() (any, error) {
 	e := &edits{reader: c.reader, remember: values{}}
-	err := c.server.node.Change(func(s *node.Settings) {
+	err := foreign.ChangeSettings(c.server.node, func(s *node.Settings) error {
 		x := c.session(*s)
 		x.edit(e)
-		if c.err == nil {
-			*s = x.Settings
-		}
+		*s = x.Settings
+		return c.err
 	})
-	if err = cmp.Or(c.err, err); err != nil {
+	if err != nil {
 		return nil, c.failed(err)
 	}
 	c.server.off.set("", e.remember)
