@@ -24,7 +24,7 @@ func watch(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	live := out.live() && !cmd.Bool("json")
 	var all []v1.Torrent
 	var totals v1.Totals
-	err := d.Events(ctx, func(e v1.Event) error {
+	err := d.Events(ctx, "", func(e v1.Event) error {
 		if !live {
 			out.printf("{\"event\":%q,\"id\":%q,\"data\":%s}\n", e.Name, e.ID, e.Data)
 			return out.lostOutput()

@@ -81,6 +81,54 @@ func start(t *testing.T) daemon {
 	return d
 }
 
+// The routes that no command uses.
+
+func (d daemon) Session(ctx context.Context) (v1.Session, error) {
+	return v1.Call[v1.Session](ctx, d.Client, "GET", "/session", nil)
+}
+
+func (d daemon) Totals(ctx context.Context) (v1.Totals, error) {
+	return v1.Call[v1.Totals](ctx, d.Client, "GET", "/totals", nil)
+}
+
+func (d daemon) Verify(ctx context.Context, infoHash string) error {
+	_, err := v1.Call[struct{}](ctx, d.Client, "POST", "/torrents/"+infoHash+"/verify", nil)
+	return err
+}
+
+func (d daemon) Announce(ctx context.Context, infoHash string) error {
+	_, err := v1.Call[struct{}](ctx, d.Client, "POST", "/torrents/"+infoHash+"/announce", nil)
+	return err
+}
+
+func (d daemon) Pieces(ctx context.Context, infoHash string) (v1.Pieces, error) {
+	return v1.Call[v1.Pieces](ctx, d.Client, "GET", "/torrents/"+infoHash+"/pieces", nil)
+}
+
+func (d daemon) Log(ctx context.Context) ([]v1.LogEntry, error) {
+	return v1.Call[[]v1.LogEntry](ctx, d.Client, "GET", "/log", nil)
+}
+
+func (d daemon) Settings(ctx context.Context) (v1.Settings, error) {
+	return v1.Call[v1.Settings](ctx, d.Client, "GET", "/settings", nil)
+}
+
+func (d daemon) SetSettings(ctx context.Context, in v1.ChangeSettings) (v1.Settings, error) {
+	return v1.Call[v1.Settings](ctx, d.Client, "PATCH", "/settings", in)
+}
+
+func (d daemon) Policy(ctx context.Context) (v1.Policy, error) {
+	return v1.Call[v1.Policy](ctx, d.Client, "GET", "/policy", nil)
+}
+
+func (d daemon) SetPolicy(ctx context.Context, in v1.Policy) (v1.Policy, error) {
+	return v1.Call[v1.Policy](ctx, d.Client, "PUT", "/policy", in)
+}
+
+func (d daemon) PreviewPolicy(ctx context.Context, in v1.PreviewPolicy) (v1.PolicyPreview, error) {
+	return v1.Call[v1.PolicyPreview](ctx, d.Client, "POST", "/policy/preview", in)
+}
+
 // ask sends a request past the client.
 func (d daemon) ask(t *testing.T, method, path, kind string, body []byte) (status int, answer []byte) {
 	t.Helper()
@@ -518,7 +566,7 @@ func TestEvents(t *testing.T) {
 	// until reads events up to the first one that is wanted.
 	until := func(after string, want func(name string, v any) bool) (names []string) {
 		t.Helper()
-		err := d.EventsAfter(ctx, after, func(e v1.Event) error {
+		err := d.Events(ctx, after, func(e v1.Event) error {
 			last = e.ID
 			names = append(names, e.Name)
 			v, err := e.Decode()

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -130,16 +131,6 @@ func do(ctx context.Context, c *Client, method, path string, in any) error {
 
 func at(infoHash, path string) string { return "/torrents/" + url.PathEscape(infoHash) + path }
 
-// Session describes the daemon.
-func (c *Client) Session(ctx context.Context) (Session, error) {
-	return call[Session](ctx, c, "GET", "/session", nil)
-}
-
-// Totals are sums over all torrents.
-func (c *Client) Totals(ctx context.Context) (Totals, error) {
-	return call[Totals](ctx, c, "GET", "/totals", nil)
-}
-
 // List returns all torrents, with these keys only if some are named.
 func (c *Client) List(ctx context.Context, fields ...string) ([]Torrent, error) {
 	return call[[]Torrent](ctx, c, "GET", "/torrents?fields="+strings.Join(fields, ","), nil)
@@ -176,16 +167,6 @@ func (c *Client) Resume(ctx context.Context, infoHash string, in Resume) error {
 	return do(ctx, c, "POST", at(infoHash, "/resume"), in)
 }
 
-// Verify hashes all data of a torrent again.
-func (c *Client) Verify(ctx context.Context, infoHash string) error {
-	return do(ctx, c, "POST", at(infoHash, "/verify"), nil)
-}
-
-// Announce asks the trackers of a torrent now.
-func (c *Client) Announce(ctx context.Context, infoHash string) error {
-	return do(ctx, c, "POST", at(infoHash, "/announce"), nil)
-}
-
 // Move moves a torrent to another directory.
 func (c *Client) Move(ctx context.Context, infoHash string, in Move) error {
 	return do(ctx, c, "POST", at(infoHash, "/move"), in)
@@ -216,56 +197,6 @@ func (c *Client) Trackers(ctx context.Context, infoHash string) ([]Tracker, erro
 	return call[[]Tracker](ctx, c, "GET", at(infoHash, "/trackers"), nil)
 }
 
-// Map is the network that the torrents use.
-func (c *Client) Map(ctx context.Context) (Map, error) {
-	return call[Map](ctx, c, "GET", "/map", nil)
-}
-
-// Log is what has happened, oldest first.
-func (c *Client) Log(ctx context.Context) ([]LogEntry, error) {
-	return call[[]LogEntry](ctx, c, "GET", "/log", nil)
-}
-
-// Pieces says which pieces of a torrent are there.
-func (c *Client) Pieces(ctx context.Context, infoHash string) (Pieces, error) {
-	return call[Pieces](ctx, c, "GET", at(infoHash, "/pieces"), nil)
-}
-
-// Peers lists the connected peers of a torrent.
-func (c *Client) Peers(ctx context.Context, infoHash string) ([]Peer, error) {
-	return call[[]Peer](ctx, c, "GET", at(infoHash, "/peers"), nil)
-}
-
-// History is the rate of each path of a torrent over time, with the selector's decisions.
-func (c *Client) History(ctx context.Context, infoHash string) (History, error) {
-	return call[History](ctx, c, "GET", at(infoHash, "/history"), nil)
-}
-
-// Settings are those of all torrents.
-func (c *Client) Settings(ctx context.Context) (Settings, error) {
-	return call[Settings](ctx, c, "GET", "/settings", nil)
-}
-
-// SetSettings changes settings of all torrents.
-func (c *Client) SetSettings(ctx context.Context, in ChangeSettings) (Settings, error) {
-	return call[Settings](ctx, c, "PATCH", "/settings", in)
-}
-
-// Policy is the path policy of all torrents.
-func (c *Client) Policy(ctx context.Context) (Policy, error) {
-	return call[Policy](ctx, c, "GET", "/policy", nil)
-}
-
-// SetPolicy replaces the path policy of all torrents.
-func (c *Client) SetPolicy(ctx context.Context, in Policy) (Policy, error) {
-	return call[Policy](ctx, c, "PUT", "/policy", in)
-}
-
-// PreviewPolicy says which paths would remain under a policy.
-func (c *Client) PreviewPolicy(ctx context.Context, in PreviewPolicy) (PolicyPreview, error) {
-	return call[PolicyPreview](ctx, c, "POST", "/policy/preview", in)
-}
-
 // SetPassword sets the password for TCP, or takes it away with an empty one.
 func (c *Client) SetPassword(ctx context.Context, password string) error {
 	return do(ctx, c, "PUT", "/password", Password{password})
@@ -277,42 +208,25 @@ type Event struct {
 	Data     []byte // JSON of the type that the name stands for
 }
 
-// Decode reads the event's data into the type of its name: *Snapshot, *TorrentsChanged, *Totals,
-// *Decision, *LogEntry, *Settings or *Policy; nil if a newer daemon has sent an event that this program does not know.
+// Decode reads the event's data into the type of its name, as in streamed: *Snapshot, for example. It
+// returns nil if a newer daemon has sent an event that this program does not know.
 func (e Event) Decode() (any, error) {
-	var v any
-	switch e.Name {
-	case "snapshot":
-		v = new(Snapshot)
-	case "torrents":
-		v = new(TorrentsChanged)
-	case "totals":
-		v = new(Totals)
-	case "decision":
-		v = new(Decision)
-	case "log":
-		v = new(LogEntry)
-	case "settings":
-		v = new(Settings)
-	case "policy":
-		v = new(Policy)
-	default:
-		return nil, nil
+	for _, s := range streamed {
+		if s.name == e.Name {
+			v := reflect.New(s.of).Interface()
+			return v, json.Unmarshal(e.Data, v)
+		}
 	}
-	return v, json.Unmarshal(e.Data, v)
+	return nil, nil
 }
 
 // reconnectAfter is the pause before a stream that has broken is opened again.
 const reconnectAfter = time.Second
 
-// Events hands over events until the context ends or the function returns an error. A stream that
-// breaks is opened again where it was; an error of the first connection is returned.
-func (c *Client) Events(ctx context.Context, each func(Event) error) error {
-	return c.EventsAfter(ctx, "", each)
-}
-
-// EventsAfter is Events for a reader that has seen the events up to that id.
-func (c *Client) EventsAfter(ctx context.Context, last string, each func(Event) error) error {
+// Events hands over events until the context ends or the function returns an error: all, or those after
+// the id of one that the reader has seen. A stream that breaks is opened again where it was; an error of
+// the first connection is returned.
+func (c *Client) Events(ctx context.Context, last string, each func(Event) error) error {
 	connected := false
 	for {
 		r, err := http.NewRequestWithContext(ctx, "GET", c.base+"/events", nil)

@@ -49,11 +49,12 @@ var streamed = []struct {
 //
 // Torrents are looked at only while somebody reads.
 type hub struct {
-	api    *API
-	epoch  string // tells ids of this process from those of others
-	stop   context.CancelFunc
-	ended  chan struct{}
-	events *node.Subscription
+	api     *API
+	epoch   string          // tells ids of this process from those of others
+	open    context.Context // ends when the API is closed
+	stop    context.CancelFunc
+	events  *node.Subscription
+	running sync.WaitGroup
 
 	sampling sync.Mutex // held while the torrents are looked at
 
@@ -66,7 +67,6 @@ type hub struct {
 	rows    map[string][]byte // the JSON of each torrent, as of the last look
 	order   []string
 	totals  []byte
-	closed  bool
 }
 
 type message struct {
@@ -75,48 +75,27 @@ type message struct {
 }
 
 func newHub(a *API) *hub {
-	ctx, stop := context.WithCancel(context.Background())
 	h := &hub{
-		api: a, epoch: rand.Text()[:8], stop: stop, ended: make(chan struct{}), next: 1, wake: make(chan struct{}), rows: map[string][]byte{},
+		api: a, epoch: rand.Text()[:8], next: 1, wake: make(chan struct{}), rows: map[string][]byte{},
 		events: a.Node.Subscribe(maxBacklog),
 	}
+	h.open, h.stop = context.WithCancel(context.Background())
 	a.Journal.tell(func(e LogEntry) { h.put("log", e) })
-	go h.run(ctx)
+	h.running.Go(h.takeAll)
+	h.running.Go(h.sampleWhileRead)
 	return h
 }
 
 func (h *hub) close() {
 	h.stop()
 	h.events.Close()
-	<-h.ended
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	close(h.wake)
-	h.wake = make(chan struct{})
+	h.running.Wait()
 }
 
-// run takes the node's events, and looks at the torrents while there are readers.
-func (h *hub) run(ctx context.Context) {
-	defer close(h.ended)
-	var sampler sync.WaitGroup
-	defer sampler.Wait()
-	sampler.Go(func() {
-		tick := time.NewTicker(sampleEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				if h.isRead() {
-					h.sample()
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+// takeAll takes the node's events.
+func (h *hub) takeAll() {
 	for {
-		e, err := h.events.Next(ctx)
+		e, err := h.events.Next(h.open)
 		if err != nil {
 			return
 		}
@@ -124,10 +103,23 @@ func (h *hub) run(ctx context.Context) {
 	}
 }
 
-func (h *hub) isRead() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.readers > 0
+// sampleWhileRead looks at the torrents while there are readers.
+func (h *hub) sampleWhileRead() {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-h.open.Done():
+			return
+		}
+		h.mu.Lock()
+		isRead := h.readers > 0
+		h.mu.Unlock()
+		if isRead {
+			h.sample()
+		}
+	}
 }
 
 // take puts an event of the node into the stream or the journal, which tells of its entries.
@@ -242,7 +234,7 @@ func (h *hub) after(last int64) (all []message, wake <-chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := h.next - int64(len(h.ring))
-	if last < first-1 || last >= h.next || h.closed {
+	if last < first-1 || last >= h.next {
 		return nil, h.wake, false
 	}
 	return append([]message{}, h.ring[last-first+1:]...), h.wake, true
@@ -251,7 +243,7 @@ func (h *hub) after(last int64) (all []message, wake <-chan struct{}, ok bool) {
 func (h *hub) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || h.readers == maxReaders {
+	if h.open.Err() != nil || h.readers == maxReaders {
 		return false
 	}
 	h.readers++
@@ -294,12 +286,9 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
 	last := h.lastSeen(r)
-	for {
+	for h.open.Err() == nil {
 		all, wake, ok := h.after(last)
 		if !ok {
-			if h.isClosed() {
-				return nil
-			}
 			b, at := h.snapshot()
 			if last = at; out.send(last, message{"snapshot", b}) != nil {
 				return nil
@@ -311,25 +300,21 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 				return nil
 			}
 		}
-		if out.flush() != nil {
+		if out.control.Flush() != nil {
 			return nil
 		}
 		select {
 		case <-wake:
 		case <-alive.C:
-			if out.comment() != nil {
+			if out.write(":\n\n") != nil { // a comment
 				return nil
 			}
+		case <-h.open.Done():
 		case <-r.Context().Done():
 			return nil
 		}
 	}
-}
-
-func (h *hub) isClosed() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.closed
+	return nil
 }
 
 // stream writes server-sent events (HTML Living Standard, section 9.2). JSON has no line breaks.
@@ -340,15 +325,11 @@ type stream struct {
 }
 
 func (s stream) send(id int64, m message) error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(writePatience))
-	_, err := fmt.Fprintf(s.w, "id: %s-%d\nevent: %s\ndata: %s\n\n", s.epoch, id, m.name, m.data)
-	return err
+	return s.write("id: %s-%d\nevent: %s\ndata: %s\n\n", s.epoch, id, m.name, m.data)
 }
 
-func (s stream) comment() error {
+func (s stream) write(format string, args ...any) error {
 	_ = s.control.SetWriteDeadline(time.Now().Add(writePatience))
-	_, err := fmt.Fprint(s.w, ":\n\n")
+	_, err := fmt.Fprintf(s.w, format, args...)
 	return err
 }
-
-func (s stream) flush() error { return s.control.Flush() }

@@ -42,7 +42,7 @@ func TestRing(t *testing.T) {
 }
 
 func TestReadersAreBounded(t *testing.T) {
-	h := &hub{}
+	h := &hub{open: t.Context()}
 	n := 0
 	for ; n < 2*maxReaders && h.enter(); n++ {
 	}
