@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -141,7 +142,7 @@ func (a *Access) Login(w http.ResponseWriter, r *http.Request, cookie, password 
 	now := time.Now()
 	a.mu.Lock()
 	if len(a.sessions) >= maxSessions {
-		delete(a.sessions, oldest(a.sessions))
+		delete(a.sessions, first(a.sessions, func(s session) time.Time { return s.used }))
 	}
 	a.sessions[token] = session{now, now}
 	a.mu.Unlock()
@@ -150,15 +151,6 @@ func (a *Access) Login(w http.ResponseWriter, r *http.Request, cookie, password 
 		Secure: r.TLS != nil, MaxAge: int(sessionLife.Seconds()),
 	})
 	return nil
-}
-
-func oldest(all map[string]session) (token string) {
-	for t, s := range all {
-		if token == "" || s.used.Before(all[token].used) {
-			token = t
-		}
-	}
-	return token
 }
 
 // Logout ends the session of a request.
@@ -251,19 +243,18 @@ func (a *Access) mayTry(r *http.Request) bool {
 	f := a.failures[network]
 	if f == nil {
 		if len(a.failures) >= maxNetworks {
-			var first netip.Prefix
-			for p, x := range a.failures {
-				if !first.IsValid() || x.last.Before(a.failures[first].last) {
-					first = p
-				}
-			}
-			delete(a.failures, first)
+			delete(a.failures, first(a.failures, func(f *failing) time.Time { return f.last }))
 		}
 		f = &failing{limit: rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce)}
 		a.failures[network] = f
 	}
 	f.last = now
 	return f.limit.AllowN(now, 1)
+}
+
+// first is the key of the value with the earliest time.
+func first[K comparable, V any](all map[K]V, at func(V) time.Time) K {
+	return slices.MinFunc(slices.Collect(maps.Keys(all)), func(a, b K) int { return at(all[a]).Compare(at(all[b])) })
 }
 
 // networkOf is the IPv4 /24 or IPv6 /48 of a client.
@@ -280,23 +271,11 @@ func networkOf(r *http.Request) netip.Prefix {
 	return p
 }
 
-// check lets allowed requests through. Others get 401, with a challenge for programs; a browser's
-// script gets none, since the browser would ask for the password in its own way.
-func (a *Access) check(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := a.Allowed(r)
-		if err == nil {
-			next.ServeHTTP(w, r)
-			return
-		}
-		a.Refuse(w, r, err)
-	})
-}
-
 // IsOwner tells whether a request came over the unix socket.
 func (a *Access) IsOwner(r *http.Request) bool { return IsOwner(r) }
 
-// Refuse answers a request that Allowed or Login has refused.
+// Refuse answers a request that Allowed or Login has refused, with a challenge for programs. A browser's
+// script gets none, since the browser would ask for the password in its own way.
 func (a *Access) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, ErrTooOften):
@@ -312,17 +291,7 @@ func (a *Access) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// checkHost refuses requests to other names than the allowed ones.
-func (a *Access) checkHost(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !IsOwner(r) && !a.allowsHost(r.Host) {
-			http.Error(w, "this name is not allowed: use the IP address, or allow it with braid daemon --allow-host NAME", http.StatusMisdirectedRequest)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
+// allowsHost tells whether requests to a name are answered.
 func (a *Access) allowsHost(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

@@ -82,8 +82,8 @@ func TestHostilePage(t *testing.T) {
 					}
 					w.WriteHeader(http.StatusNoContent)
 				})},
-				{Pattern: "GET /{$}", Handler: page.Handler(), Public: true, Own: true},
-				{Pattern: "GET /page/", Handler: page.Handler(), Public: true, Own: true},
+				{Pattern: "GET /{$}", Handler: page.Handler(), Public: true},
+				{Pattern: "GET /page/", Handler: page.Handler(), Public: true},
 			})
 			if err != nil {
 				t.Fatal(err)

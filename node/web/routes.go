@@ -25,8 +25,8 @@ func Routes(n *node.Node, api *v1.API, access *Access, remote transmission.Optio
 		{Pattern: "/api/v2/", Handler: qb, Body: qbittorrent.MaxBody, Public: true}, // it asks for the password itself
 		{Pattern: "/transmission/rpc", Handler: rpc, Body: transmission.MaxBody},
 		{Pattern: "/transmission/rpc/", Handler: rpc, Body: transmission.MaxBody}, // which transmission-remote uses
-		{Pattern: "GET /{$}", Handler: page.Handler(), Public: true, Own: true},
-		{Pattern: "GET /page/", Handler: page.Handler(), Public: true, Own: true},
+		{Pattern: "GET /{$}", Handler: page.Handler(), Public: true},
+		{Pattern: "GET /page/", Handler: page.Handler(), Public: true},
 		{Pattern: v1.Prefix + "/", Handler: api.Handler(), Body: v1.MaxBody},
 		{Pattern: "POST " + v1.Prefix + "/login", Handler: api.Handler(), Public: true},
 		{Pattern: "GET /healthz", Handler: http.HandlerFunc(healthy), Public: true},

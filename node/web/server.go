@@ -14,6 +14,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -42,8 +43,6 @@ type Route struct {
 	Body int64
 	// Public routes need no password. They must not tell anything that does.
 	Public bool
-	// Own routes write their own Content-Security-Policy. Others get the page's.
-	Own bool
 }
 
 const (
@@ -152,55 +151,51 @@ func (s *Server) Close() error {
 	return err
 }
 
-// policyOfPage is the Content-Security-Policy: only what the server itself serves, and no code in
-// HTML or CSS.
-const policyOfPage = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
-	"connect-src 'self'; manifest-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+// headers keep other sites from embedding or reading answers. The Content-Security-Policy allows only
+// what the server itself serves, and no code in HTML or CSS; the page has a stricter one.
+var headers = map[string]string{
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+		"connect-src 'self'; manifest-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; " +
+		"frame-ancestors 'none'",
+	"X-Content-Type-Options":       "nosniff",
+	"X-Frame-Options":              "DENY",
+	"Referrer-Policy":              "no-referrer",
+	"Cross-Origin-Opener-Policy":   "same-origin",
+	"Cross-Origin-Resource-Policy": "same-origin",
+}
 
 // handler is the routes behind the checks.
 func (s *Server) handler(routes []Route) http.Handler {
 	public, private := http.NewServeMux(), http.NewServeMux()
 	for _, r := range routes {
-		h := r.Handler
-		limit := r.Body
-		if limit == 0 {
-			limit = defaultBody
-		}
-		h = http.MaxBytesHandler(h, limit)
-		if !r.Own {
-			h = withPolicy(h)
-		}
+		mux := private
 		if r.Public {
-			public.Handle(r.Pattern, h)
-		} else {
-			private.Handle(r.Pattern, h)
+			mux = public
 		}
+		mux.Handle(r.Pattern, http.MaxBytesHandler(r.Handler, cmp.Or(r.Body, defaultBody)))
 	}
-	return withHeaders(s.access.checkHost(http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	otherSites := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range headers {
+			w.Header().Set(name, value)
+		}
+		if !IsOwner(r) && !s.access.allowsHost(r.Host) {
+			http.Error(w, "this name is not allowed: use the IP address, or allow it with "+
+				"braid daemon --allow-host NAME", http.StatusMisdirectedRequest)
+			return
+		}
+		if err := otherSites.Check(r); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
 		if _, pattern := public.Handler(r); pattern != "" {
 			public.ServeHTTP(w, r)
 			return
 		}
-		s.access.check(private).ServeHTTP(w, r)
-	}))))
-}
-
-func withPolicy(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Security-Policy", policyOfPage)
-		h.ServeHTTP(w, r)
-	})
-}
-
-// withHeaders keeps other sites from embedding or reading answers.
-func withHeaders(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		header := w.Header()
-		header.Set("X-Content-Type-Options", "nosniff")
-		header.Set("X-Frame-Options", "DENY")
-		header.Set("Referrer-Policy", "no-referrer")
-		header.Set("Cross-Origin-Opener-Policy", "same-origin")
-		header.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.ServeHTTP(w, r)
+		if err := s.access.Allowed(r); err != nil {
+			s.access.Refuse(w, r, err)
+			return
+		}
+		private.ServeHTTP(w, r)
 	})
 }

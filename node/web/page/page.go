@@ -52,7 +52,8 @@ type file struct {
 }
 
 // Handler answers GET and HEAD for / (the document) and /page/NAME (its other files), and 404 for the
-// rest. The files are the same for everybody and hold no secrets.
+// rest. The files are the same for everybody and hold no secrets. Headers that keep other sites out are
+// the server's, except for the policy.
 func Handler() http.Handler {
 	files := read()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,11 +74,6 @@ func Handler() http.Handler {
 		h := w.Header()
 		h.Set("Content-Type", f.kind)
 		h.Set("Content-Security-Policy", ContentSecurityPolicy)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-cache") // kept, but asked for again: an update of braid must not meet old modules
 		h.Set("ETag", f.tag)
 		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(f.content))
