@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"runtime"
+	"slices"
 	"time"
 
 	"braid/node"
@@ -14,76 +17,88 @@ import (
 	"braid/storage"
 )
 
-// preference is a setting. Without put it has one value, and no other can be set.
+// preference is a setting.
 type preference struct {
 	name string
-	get  func(node.Settings) any
+	get  func(*node.Settings) any
 	put  func(*node.Settings, json.RawMessage) error
 }
 
 // typed is a preference of type T.
-func typed[T any](name string, get func(node.Settings) T, put func(*node.Settings, T)) preference {
-	return preference{name, func(s node.Settings) any { return get(s) }, func(s *node.Settings, raw json.RawMessage) error {
-		var v T
-		if err := json.Unmarshal(raw, &v); err != nil {
-			return fail(http.StatusBadRequest, "%s: %s is of another type", name, raw)
-		}
-		put(s, v)
-		return nil
-	}}
+func typed[T any](name string, get func(*node.Settings) T, put func(*node.Settings, T)) preference {
+	return checked(name, "of another type", func(T) bool { return true }, get, put)
+}
+
+// checked is a preference that not all values of type T are right for.
+func checked[T any](
+	name, fault string, right func(T) bool, get func(*node.Settings) T, put func(*node.Settings, T),
+) preference {
+	return preference{
+		name: name,
+		get:  func(s *node.Settings) any { return get(s) },
+		put: func(s *node.Settings, raw json.RawMessage) error {
+			var v T
+			if err := json.Unmarshal(raw, &v); err != nil || !right(v) {
+				return fail(http.StatusBadRequest, "%s: %s is %s", name, raw, fault)
+			}
+			put(s, v)
+			return nil
+		},
+	}
 }
 
 // bounded is a preference from 0 to a largest value.
-func bounded(name string, largest int, get func(node.Settings) int, put func(*node.Settings, int)) preference {
-	return preference{name, func(s node.Settings) any { return get(s) }, func(s *node.Settings, raw json.RawMessage) error {
-		var v int
-		if err := json.Unmarshal(raw, &v); err != nil || v < 0 || v > largest {
-			return fail(http.StatusBadRequest, "%s: %s is not a number from 0 to %d", name, raw, largest)
-		}
-		put(s, v)
-		return nil
-	}}
+func bounded(name string, largest int, get func(*node.Settings) int, put func(*node.Settings, int)) preference {
+	fault := fmt.Sprintf("not a number from 0 to %d", largest)
+	return checked(name, fault, func(v int) bool { return v >= 0 && v <= largest }, get, put)
+}
+
+// flag is a switch that the node has, too: as it is, or as its opposite.
+func flag(name string, same bool, of func(*node.Settings) *bool) preference {
+	return typed(name, func(s *node.Settings) bool { return *of(s) == same },
+		func(s *node.Settings, v bool) { *of(s) = v == same })
+}
+
+// most is a largest number of things; -1 is no limit.
+func most(name string, of func(*node.Settings) *int) preference {
+	return typed(name, func(s *node.Settings) int { return cmp.Or(*of(s), -1) },
+		func(s *node.Settings, v int) { *of(s) = max(v, 0) })
 }
 
 // clock is a time of the day: two preferences for its hour and its minute.
 func clock(name string, of func(*node.Settings) *int) []preference {
 	return []preference{
-		bounded(name+"_hour", 23, func(s node.Settings) int { return *of(&s) / 60 },
+		bounded(name+"_hour", 23, func(s *node.Settings) int { return *of(s) / 60 },
 			func(s *node.Settings, v int) { *of(s) = v*60 + *of(s)%60 }),
-		bounded(name+"_min", 59, func(s node.Settings) int { return *of(&s) % 60 },
+		bounded(name+"_min", 59, func(s *node.Settings) int { return *of(s) % 60 },
 			func(s *node.Settings, v int) { *of(s) = *of(s)/60*60 + v }),
 	}
 }
 
-func fixed(name string, v any) preference {
-	return preference{name: name, get: func(node.Settings) any { return v }}
-}
-
-// rate is a limit in bytes per second; 0 or less is none.
-func rate(name string, down, alternative bool) preference {
-	of := func(s *node.Settings) *node.Rates {
-		if alternative {
-			return &s.Alternative.Rates
-		}
-		return &s.Rates
+// rates are the limits in bytes per second; 0 or less is none.
+func rates(prefix string, of func(*node.Settings) *node.Rates) (out []preference) {
+	for name, down := range map[string]bool{"dl_limit": true, "up_limit": false} {
+		out = append(out, typed(prefix+name,
+			func(s *node.Settings) float64 { return float64(limitOf(*of(s), down)) },
+			func(s *node.Settings, v float64) { *of(s) = withRate(*of(s), down, int(min(max(v, 0), 1<<53))) }))
 	}
-	return typed(name, func(s node.Settings) float64 { return float64(limitOf(*of(&s), down)) },
-		func(s *node.Settings, v float64) { *of(s) = withRate(*of(s), down, int(min(max(v, 0), 1<<53))) })
+	return out
 }
 
 // limited is a limit of two preferences: a value, which is negative if it is off, and a switch, which
 // has the last word.
-func limited(on, value string, get func(node.Settings) float64, put func(*node.Settings, float64)) []preference {
+func limited(value string, get func(*node.Settings) float64, put func(*node.Settings, float64)) []preference {
+	on := value + "_enabled"
 	return []preference{
-		typed(value, func(s node.Settings) float64 { return cmp.Or(max(get(s), 0), -1) },
+		typed(value, func(s *node.Settings) float64 { return cmp.Or(max(get(s), 0), -1) },
 			func(s *node.Settings, v float64) { put(s, max(v, 0)) }),
-		{on, func(s node.Settings) any { return get(s) > 0 }, func(s *node.Settings, raw json.RawMessage) error {
+		{on, func(s *node.Settings) any { return get(s) > 0 }, func(s *node.Settings, raw json.RawMessage) error {
 			switch {
 			case string(raw) == "false":
 				put(s, 0)
 			case string(raw) != "true":
 				return fail(http.StatusBadRequest, "%s: %s is not true or false", on, raw)
-			case get(*s) <= 0:
+			case get(s) <= 0:
 				return fail(http.StatusConflict, "%s: needs %s above 0", on, value)
 			}
 			return nil
@@ -91,78 +106,75 @@ func limited(on, value string, get func(node.Settings) float64, put func(*node.S
 	}
 }
 
-// preferencesOf are those that a node has, and those that clients decide by.
-func preferencesOf() [][]preference {
-	return [][]preference{
-		{
-			rate("dl_limit", true, false), rate("up_limit", false, false),
-			rate("alt_dl_limit", true, true), rate("alt_up_limit", false, true),
-			typed("scheduler_enabled", func(s node.Settings) bool { return s.Alternative.Schedule.On },
-				func(s *node.Settings, v bool) { s.Alternative.Schedule.On = v }),
-			bounded("scheduler_days", 9, func(s node.Settings) int { return daysNumber(s.Alternative.Schedule.Days) },
-				func(s *node.Settings, v int) {
-					if v != daysNumber(s.Alternative.Schedule.Days) { // sets without a number stay
-						s.Alternative.Schedule.Days = daysOf(v)
-					}
-				}),
-		},
-		clock("schedule_from", func(s *node.Settings) *int { return &s.Alternative.Schedule.From }),
-		clock("schedule_to", func(s *node.Settings) *int { return &s.Alternative.Schedule.To }),
-		{
-			fixed("queueing_enabled", true),
-			typed("max_active_downloads", func(s node.Settings) int { return cmp.Or(s.Queue.Downloads, -1) },
-				func(s *node.Settings, v int) { s.Queue.Downloads = max(v, 0) }),
-			typed("max_active_uploads", func(s node.Settings) int { return cmp.Or(s.Queue.Seeds, -1) },
-				func(s *node.Settings, v int) { s.Queue.Seeds = max(v, 0) }),
-			fixed("max_active_torrents", -1),
-			fixed("dont_count_slow_torrents", true),
-		},
-		limited("max_ratio_enabled", "max_ratio", func(s node.Settings) float64 { return s.Goal.Ratio },
-			func(s *node.Settings, v float64) { s.Goal.Ratio = v }),
-		limited("max_seeding_time_enabled", "max_seeding_time", func(s node.Settings) float64 { return s.Goal.Time.Minutes() },
-			func(s *node.Settings, v float64) { s.Goal.Time = foreign.Minutes(v) }),
-		limited("max_inactive_seeding_time_enabled", "max_inactive_seeding_time", func(s node.Settings) float64 { return s.Goal.Idle.Minutes() },
-			func(s *node.Settings, v float64) { s.Goal.Idle = foreign.Minutes(v) }),
-		{fixed("max_ratio_act", 0)}, // the torrent is stopped
-		{
-			typed("temp_path_enabled", func(s node.Settings) bool { return s.CompleteDir != "" }, func(s *node.Settings, v bool) {
+// limitedTime is limited in minutes.
+func limitedTime(value string, of func(*node.Settings) *time.Duration) []preference {
+	return limited(value, func(s *node.Settings) float64 { return of(s).Minutes() },
+		func(s *node.Settings, v float64) { *of(s) = foreign.Minutes(v) })
+}
+
+// preferences are those that a node has, in the order in which they are changed.
+var preferences = slices.Concat(
+	rates("", func(s *node.Settings) *node.Rates { return &s.Rates }),
+	rates("alt_", func(s *node.Settings) *node.Rates { return &s.Alternative.Rates }),
+	clock("schedule_from", func(s *node.Settings) *int { return &s.Alternative.Schedule.From }),
+	clock("schedule_to", func(s *node.Settings) *int { return &s.Alternative.Schedule.To }),
+	limited("max_ratio", func(s *node.Settings) float64 { return s.Goal.Ratio },
+		func(s *node.Settings, v float64) { s.Goal.Ratio = v }),
+	limitedTime("max_seeding_time", func(s *node.Settings) *time.Duration { return &s.Goal.Time }),
+	limitedTime("max_inactive_seeding_time", func(s *node.Settings) *time.Duration { return &s.Goal.Idle }),
+	[]preference{
+		flag("scheduler_enabled", true, func(s *node.Settings) *bool { return &s.Alternative.Schedule.On }),
+		bounded("scheduler_days", 9, func(s *node.Settings) int { return daysNumber(s.Alternative.Schedule.Days) },
+			func(s *node.Settings, v int) {
+				if v != daysNumber(s.Alternative.Schedule.Days) { // sets without a number stay
+					s.Alternative.Schedule.Days = daysOf(v)
+				}
+			}),
+		most("max_active_downloads", func(s *node.Settings) *int { return &s.Queue.Downloads }),
+		most("max_active_uploads", func(s *node.Settings) *int { return &s.Queue.Seeds }),
+		most("max_connec_per_torrent", func(s *node.Settings) *int { return &s.PeerLimit }),
+		typed("temp_path_enabled", func(s *node.Settings) bool { return s.CompleteDir != "" },
+			func(s *node.Settings, v bool) {
 				if !v && s.CompleteDir != "" {
 					s.Dir, s.CompleteDir = s.CompleteDir, ""
 				} else if v && s.CompleteDir == "" {
 					s.CompleteDir = s.Dir
 				}
 			}),
-			typed("save_path", foreign.Final, func(s *node.Settings, v string) {
+		typed("save_path", func(s *node.Settings) string { return foreign.Final(*s) },
+			func(s *node.Settings, v string) {
 				if s.CompleteDir != "" {
 					s.CompleteDir = v
 				} else {
 					s.Dir = v
 				}
 			}),
-			typed("temp_path", func(s node.Settings) string { return s.Dir }, func(s *node.Settings, v string) {
-				if s.CompleteDir != "" {
-					s.Dir = v
-				}
-			}),
-			typed("add_stopped_enabled", func(s node.Settings) bool { return s.AddPaused }, func(s *node.Settings, v bool) { s.AddPaused = v }),
-			typed("start_paused_enabled", func(s node.Settings) bool { return s.AddPaused }, func(s *node.Settings, v bool) { s.AddPaused = v }),
-			typed("autorun_enabled", func(s node.Settings) bool { return s.Script != "" && !s.ScriptOff },
-				func(s *node.Settings, v bool) { s.ScriptOff = !v }),
-			typed("autorun_program", func(s node.Settings) string { return s.Script }, func(s *node.Settings, v string) { s.Script = v }),
-			typed("max_connec_per_torrent", func(s node.Settings) int { return cmp.Or(s.PeerLimit, -1) },
-				func(s *node.Settings, v int) { s.PeerLimit = max(v, 0) }),
-		},
-		{
-			typed("pex", func(s node.Settings) bool { return !s.NoPEX }, func(s *node.Settings, v bool) { s.NoPEX = !v }),
-			typed("lsd", func(s node.Settings) bool { return s.LSD }, func(s *node.Settings, v bool) { s.LSD = v }),
-			fixed("dht", false), fixed("upnp", false), fixed("encryption", 0),
-			fixed("bittorrent_protocol", 1), fixed("anonymous_mode", false), fixed("auto_tmm_enabled", false),
-			fixed("preallocate_all", false), fixed("incomplete_files_ext", false), fixed("torrent_content_layout", "Original"),
-			fixed("max_connec", -1), fixed("max_uploads", -1), fixed("max_uploads_per_torrent", -1), fixed("random_port", false),
-			fixed("ip_filter_enabled", false), fixed("add_trackers_enabled", false), fixed("web_ui_csrf_protection_enabled", true),
-			fixed("web_ui_host_header_validation_enabled", true), fixed("locale", "en"), fixed("proxy_type", "None"),
-		},
-	}
+		typed("temp_path", func(s *node.Settings) string { return s.Dir }, func(s *node.Settings, v string) {
+			if s.CompleteDir != "" {
+				s.Dir = v
+			}
+		}),
+		flag("add_stopped_enabled", true, func(s *node.Settings) *bool { return &s.AddPaused }),
+		flag("start_paused_enabled", true, func(s *node.Settings) *bool { return &s.AddPaused }),
+		typed("autorun_enabled", func(s *node.Settings) bool { return s.Script != "" && !s.ScriptOff },
+			func(s *node.Settings, v bool) { s.ScriptOff = !v }),
+		typed("autorun_program", func(s *node.Settings) string { return s.Script },
+			func(s *node.Settings, v string) { s.Script = v }),
+		flag("pex", false, func(s *node.Settings) *bool { return &s.NoPEX }),
+		flag("lsd", true, func(s *node.Settings) *bool { return &s.LSD }),
+	},
+)
+
+// fixedPreferences have one value, and no other can be set. Clients decide by some of them.
+var fixedPreferences = map[string]any{
+	"queueing_enabled": true, "max_active_torrents": -1, "dont_count_slow_torrents": true,
+	"max_ratio_act": 0, // the torrent is stopped
+	"dht":           false, "upnp": false, "random_port": false, "proxy_type": "None",
+	"bittorrent_protocol": 1, "encryption": 0, "anonymous_mode": false, "ip_filter_enabled": false,
+	"max_connec": -1, "max_uploads": -1, "max_uploads_per_torrent": -1,
+	"auto_tmm_enabled": false, "preallocate_all": false, "incomplete_files_ext": false,
+	"torrent_content_layout": "Original", "add_trackers_enabled": false, "locale": "en",
+	"web_ui_csrf_protection_enabled": true, "web_ui_host_header_validation_enabled": true,
 }
 
 // daysNumber is 0 for every day, 1 for Monday to Friday, 2 for the weekend, and 3 to 9 for Monday to
@@ -185,11 +197,9 @@ func daysOf(n int) (days [7]bool) { // Sunday first
 }
 
 func (c *call) preferences() (any, error) {
-	s, out := c.node.Settings(), map[string]any{}
-	for _, group := range preferencesOf() {
-		for _, p := range group {
-			out[p.name] = p.get(s)
-		}
+	s, out := c.node.Settings(), maps.Clone(fixedPreferences)
+	for _, p := range preferences {
+		out[p.name] = p.get(&s)
 	}
 	for _, p := range c.node.Listening() {
 		out["listen_port"] = p.Port()
@@ -208,26 +218,21 @@ func (c *call) setPreferences() (any, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	var err error
-	changed := c.node.Change(func(s *node.Settings) {
-		after := *s
-		for _, group := range preferencesOf() {
-			for _, p := range group {
-				raw, ok := wanted[p.name]
-				switch {
-				case !ok || err != nil:
-				case p.put != nil:
-					err = p.put(&after, raw)
-				case !same(raw, p.get(after)):
-					err = lacking("other value for " + p.name)
+	return nil, foreign.ChangeSettings(c.node, func(s *node.Settings) error {
+		for _, p := range preferences {
+			if raw, ok := wanted[p.name]; ok {
+				if err := p.put(s, raw); err != nil {
+					return err
 				}
 			}
 		}
-		if err == nil {
-			*s = after
+		for name, v := range fixedPreferences {
+			if raw, ok := wanted[name]; ok && !same(raw, v) {
+				return lacking("other value for " + name)
+			}
 		}
+		return nil
 	})
-	return nil, cmp.Or(err, changed)
 }
 
 func same(raw json.RawMessage, v any) bool {
