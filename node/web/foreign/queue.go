@@ -17,63 +17,38 @@ const (
 	Bottom
 )
 
-// reorder returns the queue after a move of some of its members.
-func reorder[T comparable](queue []T, chosen map[T]bool, how Direction) []T {
-	out := slices.Clone(queue)
-	switch how {
-	case Top, Bottom:
-		slices.SortStableFunc(out, func(a, b T) int {
-			x := number(chosen[b]) - number(chosen[a])
-			if how == Bottom {
-				return -x
-			}
-			return x
-		})
-	case Up:
-		for i := 1; i < len(out); i++ {
-			if chosen[out[i]] && !chosen[out[i-1]] {
-				out[i-1], out[i] = out[i], out[i-1]
-			}
-		}
-	case Down:
-		for i := len(out) - 2; i >= 0; i-- {
-			if chosen[out[i]] && !chosen[out[i+1]] {
-				out[i+1], out[i] = out[i], out[i+1]
-			}
-		}
-	}
-	return out
-}
-
 // step puts one member of a queue at a position. Those in between move by one.
 type step[T any] struct {
 	member T
 	to     int
 }
 
-// steps turns a queue into another one with few steps, if the members that were moved have moved
-// in one direction: to the front is built from the front, to the back from the back.
-func steps[T comparable](queue, want []T, how Direction) (out []step[T]) {
-	now := slices.Clone(queue)
-	for i := range want {
-		if how == Down || how == Bottom {
-			i = len(want) - 1 - i
+// steps moves some members of a queue. A move to the back is one to the front in the reversed queue.
+func steps[T comparable](queue []T, chosen map[T]bool, how Direction) (out []step[T]) {
+	now, back := slices.Clone(queue), how == Down || how == Bottom
+	if back {
+		slices.Reverse(now)
+	}
+	front := 0 // the next place for a member that moves to the end
+	for i, member := range now {
+		to := i
+		switch {
+		case !chosen[member]:
+		case how == Top || how == Bottom:
+			to, front = front, front+1
+		case i > 0 && !chosen[now[i-1]]:
+			to = i - 1
 		}
-		if now[i] == want[i] {
+		if to == i {
 			continue
 		}
-		from := slices.Index(now, want[i])
-		now = slices.Insert(slices.Delete(now, from, from+1), i, want[i])
-		out = append(out, step[T]{want[i], i})
+		now = slices.Insert(slices.Delete(now, i, i+1), to, member)
+		if back {
+			to = len(now) - 1 - to
+		}
+		out = append(out, step[T]{member, to})
 	}
 	return out
-}
-
-func number(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // Move moves the torrents with these info hashes in the queue of a node. Torrents that are moved
@@ -83,7 +58,7 @@ func Move(n *node.Node, chosen map[string]bool, how Direction) error {
 	for _, s := range n.Statuses() {
 		queue = append(queue, s.InfoHash)
 	}
-	for _, s := range steps(queue, reorder(queue, chosen, how), how) {
+	for _, s := range steps(queue, chosen, how) {
 		t, err := n.Torrent(s.member)
 		if err != nil {
 			continue // removed meanwhile

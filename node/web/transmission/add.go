@@ -44,7 +44,8 @@ func (c *call) torrentAdd() (any, error) {
 	if err != nil {
 		return nil, c.failed(err)
 	}
-	change, remember, err := edit.of(t, nil)
+	off := values{}
+	change, err := edit.of(t, off)
 	if err == nil {
 		err = t.Set(change)
 	}
@@ -54,8 +55,9 @@ func (c *call) torrentAdd() (any, error) {
 	if err != nil {
 		return nil, c.failed(errors.Join(err, c.server.node.Remove(t.InfoHash(), false)))
 	}
-	c.server.off.set(t.InfoHash(), remember)
-	return c.added("torrent_added", t), nil
+	added := c.added("torrent_added", t)
+	c.server.memory.keep(t.InfoHash(), off)
+	return added, nil
 }
 
 // source reads the torrent that a request adds.
@@ -93,9 +95,9 @@ func (c *call) source() (client.Source, error) {
 
 // added describes a torrent that was added, or was there already.
 func (c *call) added(how string, t *node.Torrent) any {
-	ids := c.server.ids.number(c.server.node.Torrents(), time.Now())
+	known := c.server.memory.look(c.server.node.Torrents(), time.Now())
 	fields := torrentFields.pick([]string{"id", "name", "hash_string"})
 	return map[string]any{
-		c.dialect.key(how, kebab): fields.object(c.dialect, c.view(t, ids[t.InfoHash()])),
+		c.dialect.key(how, kebab): fields.object(c.dialect, c.view(selected{t, known[t.InfoHash()]})),
 	}
 }

@@ -67,10 +67,10 @@ func (s *server) carryOut(ctx context.Context, q request) (any, error) {
 // lackingError is the answer if braid has nothing of the kind.
 func lackingError(what string) error { return fail(systemError, "braid has no %s", what) }
 
-// selected is a torrent with its number.
+// selected is a torrent with what is remembered of it.
 type selected struct {
 	*node.Torrent
-	id int
+	known
 }
 
 // torrents are those that the request names, in the order of their numbers. It passes over unknown
@@ -81,17 +81,16 @@ func (c *call) torrents() ([]selected, error) {
 		return nil, c.err
 	}
 	now, all := time.Now(), c.server.node.Torrents()
-	ids := c.server.ids.number(all, now)
-	c.server.off.keep(ids)
+	known := c.server.memory.look(all, now)
 	var recent map[string]bool
 	if which.recent {
-		recent = c.server.recent.note(c.server.node.Statuses(), now)
+		recent = c.server.memory.recent(c.server.node.Statuses(), now)
 	}
 	var out []selected
 	for _, t := range all {
 		hash := t.InfoHash()
-		if which.has(ids[hash], hash) || recent[hash] {
-			out = append(out, selected{t, ids[hash]})
+		if which.has(known[hash].id, hash) || recent[hash] {
+			out = append(out, selected{t, known[hash]})
 		}
 	}
 	return out, nil
@@ -134,7 +133,7 @@ func (c *call) torrentRemove() (any, error) {
 		return c.server.node.Remove(t.InfoHash(), data != nil && *data)
 	})
 	// If they are added again, they are other torrents to clients.
-	c.server.ids.number(c.server.node.Torrents(), time.Now())
+	c.server.memory.look(c.server.node.Torrents(), time.Now())
 	return out, err
 }
 
@@ -181,12 +180,12 @@ func (c *call) torrentGet() (any, error) {
 	} else {
 		list := make([]map[string]any, 0, len(all))
 		for _, t := range all {
-			list = append(list, wanted.object(c.dialect, c.view(t.Torrent, t.id)))
+			list = append(list, wanted.object(c.dialect, c.view(t)))
 		}
 		out["torrents"] = list
 	}
 	if which.recent {
-		out["removed"] = c.server.ids.gone()
+		out["removed"] = c.server.memory.gone()
 	}
 	return out, nil
 }
@@ -199,7 +198,7 @@ func (c *call) rows(wanted table[*view], all []selected) [][]any {
 	}
 	out := [][]any{head}
 	for _, t := range all {
-		v, row := c.view(t.Torrent, t.id), make([]any, 0, len(wanted))
+		v, row := c.view(t), make([]any, 0, len(wanted))
 		for _, f := range wanted {
 			row = append(row, f.get(v))
 		}

@@ -208,7 +208,7 @@ func TestTableAndRecent(t *testing.T) {
 
 // A torrent counts as recent for a minute after a change, and then no longer.
 func TestRecent(t *testing.T) {
-	var r recent
+	var m memory
 	now := time.Unix(1e9, 0)
 	n, _ := webtest.Service(t)
 	c := webtest.Torrent(t, t.TempDir(), "one", webtest.File{Size: 1000})
@@ -218,7 +218,8 @@ func TestRecent(t *testing.T) {
 	is := func(after time.Duration, want bool) {
 		t.Helper()
 		now = now.Add(after)
-		if got := r.note(n.Statuses(), now)[hash]; got != want {
+		m.look(n.Torrents(), now)
+		if got := m.recent(n.Statuses(), now)[hash]; got != want {
 			t.Errorf("recent: %t, want %t", got, want)
 		}
 	}

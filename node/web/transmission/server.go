@@ -63,9 +63,7 @@ type server struct {
 	options   Options
 	sessionID string
 	since     time.Time
-	ids       registry
-	recent    recent
-	off       memory
+	memory    memory
 }
 
 // Handler serves the RPC of a node at any path. It asks for no password and accepts any host name:

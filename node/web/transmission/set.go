@@ -38,14 +38,15 @@ func (c *call) torrentSet() (any, error) {
 		return nil, c.err
 	}
 	return c.each(func(t *node.Torrent) error {
-		change, remember, err := edit.of(t, c.server.off.of(t.InfoHash()))
+		off := c.server.memory.off(t.InfoHash())
+		change, err := edit.of(t, off)
 		if err != nil {
 			return err
 		}
 		if err := t.Set(change); err != nil {
 			return err
 		}
-		c.server.off.set(t.InfoHash(), remember)
+		c.server.memory.keep(t.InfoHash(), off)
 		if dir != "" {
 			return t.Move(dir, true)
 		}
@@ -95,36 +96,36 @@ func (c *call) readMode(value, mode string) modeEdit {
 	return modeEdit{c.real(value), c.within(mode, limitGlobal, limitNone, "0, 1 or 2")}
 }
 
-// of is the change of a torrent, and the values of its limits that are off from now on.
-func (e edit) of(t *node.Torrent, off values) (change node.Change, remember values, err error) {
-	s, remember := t.Status(), values{}
+// of is the change of a torrent. It also changes the values of its limits that are off.
+func (e edit) of(t *node.Torrent, off values) (change node.Change, err error) {
+	s := t.Status()
 	change = e.Change
 	if change.Files, err = changeFiles(t.Files(), e.files); err != nil {
-		return change, nil, err
+		return change, err
 	}
 	rates := s.Rates
 	if err := errors.Join(
 		e.download.apply("download_limit", &rates.Download, &rates.DownloadOff),
 		e.upload.apply("upload_limit", &rates.Upload, &rates.UploadOff)); err != nil {
-		return change, nil, err
+		return change, err
 	}
 	if e.download.any() || e.upload.any() {
 		change.Rates = &rates
 	}
 	goal := s.Goal
-	goal.Ratio = e.ratio.of("seed_ratio_limit", goal.Ratio, off, remember)
-	goal.Idle = foreign.Minutes(e.idle.of("seed_idle_limit", goal.Idle.Minutes(), off, remember))
+	goal.Ratio = e.ratio.of("seed_ratio_limit", goal.Ratio, off)
+	goal.Idle = foreign.Minutes(e.idle.of("seed_idle_limit", goal.Idle.Minutes(), off))
 	if goal != s.Goal {
 		change.Goal = &goal
 	}
 	if e.trackers.any() {
 		tiers, err := e.trackers.of(t.Options().Trackers)
 		if err != nil {
-			return change, nil, err
+			return change, err
 		}
 		change.Trackers = &tiers
 	}
-	return change, remember, nil
+	return change, nil
 }
 
 func (e limitEdit) any() bool { return e.value != nil || e.on != nil }
@@ -149,7 +150,7 @@ func (e limitEdit) apply(name string, rate *int64, off *bool) error {
 }
 
 // of is the part of a goal after the change: 0 stands for the session's, a negative one for none.
-func (e modeEdit) of(name string, now float64, off, remember values) float64 {
+func (e modeEdit) of(name string, now float64, off values) float64 {
 	mode, value := limitGlobal, off.number(name)
 	switch {
 	case now > 0:
@@ -163,7 +164,7 @@ func (e modeEdit) of(name string, now float64, off, remember values) float64 {
 		return value
 	}
 	if e.value != nil || e.mode != nil {
-		remember[name] = value
+		off[name] = value
 	}
 	if mode == limitGlobal {
 		return 0

@@ -29,7 +29,7 @@ type setting struct {
 	style style
 	get   func(*session) any
 	// put changes the settings by the arguments of session_set; nil: the field is read only.
-	put func(*session, *edits)
+	put func(*session, *reader)
 	// lacks says what braid lacks. The field then has one value, and no other can be set.
 	lacks string
 }
@@ -49,8 +49,8 @@ func value[T any](
 	return setting{
 		name: name, style: kebab,
 		get: func(x *session) any { return get(x) },
-		put: func(x *session, e *edits) {
-			if v := read(e.reader, name); v != nil {
+		put: func(x *session, r *reader) {
+			if v := read(r, name); v != nil {
 				put(x, *v)
 			}
 		},
@@ -99,7 +99,7 @@ type limit struct {
 }
 
 func (l limit) settings() []setting {
-	put := func(x *session, e *edits) { l.put(x, e.limited(l, l.get(x), x.off)) }
+	put := func(x *session, r *reader) { l.put(x, l.edited(r, l.get(x), x.off)) }
 	return []setting{
 		{name: l.value, style: l.style, put: put, get: func(x *session) any {
 			if v := l.get(x); v > 0 {
@@ -111,31 +111,25 @@ func (l limit) settings() []setting {
 	}
 }
 
-// edits are the arguments of session_set, and the values of limits that are off after it.
-type edits struct {
-	*reader
-	remember values
-}
-
 // limited is a limit after the change.
-func (e *edits) limited(l limit, now float64, off values) float64 {
+func (l limit) edited(r *reader, now float64, off values) float64 {
 	number, is := now, now > 0
 	if !is {
 		number = off.number(l.value)
 	}
-	set(&number, e.real(l.value))
-	set(&is, e.flag(l.on))
+	set(&number, r.real(l.value))
+	set(&is, r.flag(l.on))
 	switch {
-	case e.err != nil:
+	case r.err != nil:
 		return now
 	case number < 0:
-		e.wrong(l.value, "at least 0")
+		r.wrong(l.value, "at least 0")
 		return now
 	case !is:
-		e.remember[l.value] = number
+		off[l.value] = number
 		return 0
 	case number == 0:
-		e.wrong(l.value, "more than 0 while the limit is on")
+		r.wrong(l.value, "more than 0 while the limit is on")
 		return now
 	}
 	return number
@@ -172,10 +166,10 @@ func bits(kilobytes float64) int64 { return int64(math.Round(kilobytes * kB)) }
 
 // rate is the two fields of a limit in kB/s.
 func rate(value, on string, of func(*node.Settings) (rate *int64, off *bool)) []setting {
-	put := func(x *session, e *edits) {
-		r, off := of(&x.Settings)
-		if err := (limitEdit{e.real(value), e.flag(on)}).apply(value, r, off); err != nil && e.err == nil {
-			e.err = err
+	put := func(x *session, r *reader) {
+		rate, off := of(&x.Settings)
+		if err := (limitEdit{r.real(value), r.flag(on)}).apply(value, rate, off); err != nil && r.err == nil {
+			r.err = err
 		}
 	}
 	return []setting{
@@ -250,43 +244,43 @@ var directories = []setting{
 // defaultStalled is the node's: see node.Queue.
 const defaultStalled = 2 * time.Minute
 
-func putDirectories(x *session, e *edits) {
+func putDirectories(x *session, r *reader) {
 	final, first, split := foreign.Final(x.Settings), x.off.text("incomplete_dir"), x.CompleteDir != ""
 	if split {
 		first = x.Dir
 	}
-	e.directory("download_dir", &final)
-	e.directory("incomplete_dir", &first)
-	set(&split, e.flag("incomplete_dir_enabled"))
+	r.directory("download_dir", &final)
+	r.directory("incomplete_dir", &first)
+	set(&split, r.flag("incomplete_dir_enabled"))
 	switch {
 	case split && first == "":
-		e.wrong("incomplete_dir", "set while incomplete-dir-enabled is true")
+		r.wrong("incomplete_dir", "set while incomplete-dir-enabled is true")
 	case split:
 		x.Dir, x.CompleteDir = first, final
 	default:
 		x.Dir, x.CompleteDir = final, ""
-		e.remember["incomplete_dir"] = first
+		x.off["incomplete_dir"] = first
 	}
 }
 
-func putScript(x *session, e *edits) {
+func putScript(x *session, r *reader) {
 	on := x.Script != "" && !x.ScriptOff
-	set(&x.Script, e.text("script_torrent_done_filename"))
-	set(&on, e.flag("script_torrent_done_enabled"))
+	set(&x.Script, r.text("script_torrent_done_filename"))
+	set(&on, r.flag("script_torrent_done_enabled"))
 	x.ScriptOff = !on
 	if on && x.Script == "" {
-		e.wrong("script_torrent_done_filename", "set while script-torrent-done-enabled is true")
+		r.wrong("script_torrent_done_filename", "set while script-torrent-done-enabled is true")
 	}
 }
 
-func (e *edits) directory(name string, to *string) {
-	v := e.text(name)
+func (r *reader) directory(name string, to *string) {
+	v := r.text(name)
 	if v == nil || *v == "" && *to == "" {
 		return
 	}
 	dir, err := checkDirectory(*v)
-	if err != nil && e.err == nil {
-		e.err = err
+	if err != nil && r.err == nil {
+		r.err = err
 	}
 	*to = dir
 }
@@ -347,7 +341,7 @@ var lacking = []setting{
 }
 
 func (c *call) session(s node.Settings) *session {
-	x := &session{server: c.server, Settings: s, dialect: c.dialect, off: c.server.off.of("")}
+	x := &session{server: c.server, Settings: s, dialect: c.dialect, off: c.server.memory.off("")}
 	_, x.alternative = x.RatesAt(time.Now())
 	return x
 }
@@ -376,33 +370,33 @@ func (c *call) sessionGet() (any, error) {
 
 // sessionSet changes settings: all of the request, or none if one of them is impossible.
 func (c *call) sessionSet() (any, error) {
-	e := &edits{reader: c.reader, remember: values{}}
+	var off values
 	err := foreign.ChangeSettings(c.server.node, func(s *node.Settings) error {
 		x := c.session(*s)
-		x.edit(e)
-		*s = x.Settings
+		x.edit(c.reader)
+		*s, off = x.Settings, x.off
 		return c.err
 	})
 	if err != nil {
 		return nil, c.failed(err)
 	}
-	c.server.off.set("", e.remember)
+	c.server.memory.keep("", off)
 	return nil, nil
 }
 
 // edit changes the settings that the request names.
-func (x *session) edit(e *edits) {
+func (x *session) edit(r *reader) {
 	for _, group := range sessionSettings {
 		for _, s := range group {
-			raw, named := e.args[s.name]
+			raw, named := r.args[s.name]
 			switch {
 			case !named:
 			case s.lacks != "":
-				if !sameJSON(raw, s.get(x)) && e.err == nil {
-					e.err = lackingError(s.lacks)
+				if !sameJSON(raw, s.get(x)) && r.err == nil {
+					r.err = lackingError(s.lacks)
 				}
 			case s.put != nil:
-				s.put(x, e)
+				s.put(x, r)
 			}
 		}
 	}
