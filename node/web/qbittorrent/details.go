@@ -21,11 +21,7 @@ const (
 )
 
 // files lists the files. Low priority is shown as normal: qBittorrent has no such one.
-func (c *call) files() (any, error) {
-	t, err := c.torrent()
-	if err != nil {
-		return nil, err
-	}
+func (c *call) files(t *node.Torrent) (any, error) {
 	wanted := split(c.text("indexes"), "|")
 	s := t.Status()
 	out := []map[string]any{}
@@ -62,11 +58,7 @@ const (
 
 // trackers lists the trackers, after the three other sources of peers that qBittorrent has and braid
 // lacks.
-func (c *call) trackers() (any, error) {
-	t, err := c.torrent()
-	if err != nil {
-		return nil, err
-	}
+func (*call) trackers(t *node.Torrent) (any, error) {
 	out := []map[string]any{}
 	add := func(url string, tier, state int, message string) map[string]any {
 		x := map[string]any{
@@ -94,11 +86,7 @@ func (c *call) trackers() (any, error) {
 	return out, nil
 }
 
-func (c *call) webSeeds() (any, error) {
-	t, err := c.torrent()
-	if err != nil {
-		return nil, err
-	}
+func (*call) webSeeds(t *node.Torrent) (any, error) {
 	out := []map[string]string{}
 	for _, u := range t.Options().WebSeedURLs() {
 		out = append(out, map[string]string{"url": u})
@@ -107,11 +95,7 @@ func (c *call) webSeeds() (any, error) {
 }
 
 // pieceStates has a number for each piece: 0 missing, 1 some of it is there, 2 it is there.
-func (c *call) pieceStates() (any, error) {
-	t, err := c.torrent()
-	if err != nil {
-		return nil, err
-	}
+func (*call) pieceStates(t *node.Torrent) (any, error) {
 	out := make([]int, t.Source().Layout.Pieces())
 	complete, states := t.Status().Missing == 0, t.Pieces().State
 	for i := range out {
@@ -127,11 +111,7 @@ func (c *call) pieceStates() (any, error) {
 	return out, nil
 }
 
-func (c *call) pieceHashes() (any, error) {
-	t, err := c.torrent()
-	if err != nil {
-		return nil, err
-	}
+func (*call) pieceHashes(t *node.Torrent) (any, error) {
 	out := []string{}
 	if info := t.Source().Info; info != nil {
 		for h := range slices.Chunk(info.Pieces, 20) {

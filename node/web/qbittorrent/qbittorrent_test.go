@@ -488,7 +488,7 @@ func FuzzForm(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, g := range []func(*call) (any, error){(*call).info, (*call).mainData, (*call).files, (*call).torrentPeers, (*call).setShareLimits} {
+		for _, g := range []func(*call) (any, error){(*call).info, (*call).mainData, ofTorrent((*call).files), (*call).torrentPeers, (*call).setShareLimits} {
 			_, _ = g(&call{server: s, r: &http.Request{Form: form}})
 		}
 		c := &call{server: s, r: &http.Request{Form: form}}

@@ -115,17 +115,28 @@ var reads = map[string]func(*call) (any, error){
 	"transfer/uploadLimit":     func(c *call) (any, error) { return rateText(c.node.Settings().Rates, false) },
 	"torrents/info":            (*call).info,
 	"torrents/count":           func(c *call) (any, error) { return len(c.node.Torrents()), nil },
-	"torrents/properties":      (*call).properties,
-	"torrents/trackers":        (*call).trackers,
-	"torrents/webseeds":        (*call).webSeeds,
-	"torrents/files":           (*call).files,
-	"torrents/pieceStates":     (*call).pieceStates,
-	"torrents/pieceHashes":     (*call).pieceHashes,
-	"torrents/export":          (*call).export,
+	"torrents/properties":      ofTorrent((*call).properties),
+	"torrents/trackers":        ofTorrent((*call).trackers),
+	"torrents/webseeds":        ofTorrent((*call).webSeeds),
+	"torrents/files":           ofTorrent((*call).files),
+	"torrents/pieceStates":     ofTorrent((*call).pieceStates),
+	"torrents/pieceHashes":     ofTorrent((*call).pieceHashes),
+	"torrents/export":          ofTorrent((*call).export),
 	"torrents/categories":      func(c *call) (any, error) { return c.categories(), nil },
 	"torrents/tags":            func(c *call) (any, error) { return c.tags(), nil },
 	"torrents/downloadLimit":   func(c *call) (any, error) { return c.torrentLimits(true) },
 	"torrents/uploadLimit":     func(c *call) (any, error) { return c.torrentLimits(false) },
+}
+
+// ofTorrent is a call about the torrent that the argument hash names.
+func ofTorrent(f func(*call, *node.Torrent) (any, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		t, err := c.torrent()
+		if err != nil {
+			return nil, err
+		}
+		return f(c, t)
+	}
 }
 
 // text is an answer that is not JSON.

@@ -368,11 +368,7 @@ var sameProperties = []string{
 }
 
 // properties are details of one torrent.
-func (c *call) properties() (any, error) {
-	t, err := c.torrent()
-	if err != nil {
-		return nil, err
-	}
+func (c *call) properties(t *node.Torrent) (any, error) {
 	v := viewOf(t, t.Status(), c.node.Settings())
 	have, pieces := 0, v.source.Layout.Pieces()
 	if v.Missing == 0 {
@@ -416,11 +412,7 @@ func rateText(r node.Rates, down bool) (any, error) {
 }
 
 // export is the .torrent file.
-func (c *call) export() (any, error) {
-	t, err := c.torrent()
-	if err != nil {
-		return nil, err
-	}
+func (*call) export(t *node.Torrent) (any, error) {
 	b := t.Source().Torrent()
 	if b == nil {
 		return nil, fail(http.StatusConflict, "it is not known yet what is in the torrent")
