@@ -23,41 +23,28 @@ type request struct {
 // arguments are what a method is called with.
 type arguments map[string]json.RawMessage
 
-// code is an error code of JSON-RPC: negative ones are of its specification, positive ones are
-// Transmission's.
-type code int
-
-const (
-	parseError       code = -32700
-	invalidRequest   code = -32600
-	methodNotFound   code = -32601
-	invalidParams    code = -32602
-	internalError    code = -32603
-	setAnnounceList  code = 1
-	invalidTrackers  code = 2
-	pathNotAbsolute  code = 3
-	unrecognizedInfo code = 4
-	systemError      code = 5
-	fileOutOfRange   code = 6
-	httpError        code = 8
-	corruptTorrent   code = 9
-)
-
-var messages = map[code]string{
-	parseError:       "Parse error",
-	invalidRequest:   "Invalid Request",
-	methodNotFound:   "Method not found",
-	invalidParams:    "Invalid params",
-	internalError:    "Internal error",
-	setAnnounceList:  "error setting announce list",
-	invalidTrackers:  "Invalid tracker list",
-	pathNotAbsolute:  "path is not absolute",
-	unrecognizedInfo: "unrecognized info",
-	systemError:      "system error",
-	fileOutOfRange:   "file index out of range",
-	httpError:        "HTTP error from backend service",
-	corruptTorrent:   "invalid or corrupt torrent file",
+// code is an error code of JSON-RPC with its message: negative ones are of its specification, positive
+// ones are Transmission's.
+type code struct {
+	number  int
+	message string
 }
+
+var (
+	parseError       = code{-32700, "Parse error"}
+	invalidRequest   = code{-32600, "Invalid Request"}
+	methodNotFound   = code{-32601, "Method not found"}
+	invalidParams    = code{-32602, "Invalid params"}
+	internalError    = code{-32603, "Internal error"}
+	setAnnounceList  = code{1, "error setting announce list"}
+	invalidTrackers  = code{2, "Invalid tracker list"}
+	pathNotAbsolute  = code{3, "path is not absolute"}
+	unrecognizedInfo = code{4, "unrecognized info"}
+	systemError      = code{5, "system error"}
+	fileOutOfRange   = code{6, "file index out of range"}
+	httpError        = code{8, "HTTP error from backend service"}
+	corruptTorrent   = code{9, "invalid or corrupt torrent file"}
+)
 
 // failure is an error with its code.
 type failure struct {
@@ -194,7 +181,7 @@ func (r request) answerJSONRPC(result any, err error) any {
 		Result any    `json:"result,omitempty"`
 	}
 	type problem struct {
-		Code    code   `json:"code"`
+		Code    int    `json:"code"`
 		Message string `json:"message"`
 		Data    data   `json:"data"`
 	}
@@ -217,7 +204,7 @@ func (r request) answerJSONRPC(result any, err error) any {
 			c = f.code
 		}
 		out.Result = nil
-		out.Error = &problem{c, messages[c], data{err.Error(), result}}
+		out.Error = &problem{c.number, c.message, data{err.Error(), result}}
 	}
 	return out
 }

@@ -56,7 +56,7 @@ func codeOf(err error) code {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return f.code
 	}
-	return 0
+	return code{}
 }
 
 func TestParse(t *testing.T) {
@@ -67,10 +67,10 @@ func TestParse(t *testing.T) {
 		code   code
 		answer string // to the result {"x":1} or the error
 	}{
-		{`{"method":"torrent-get","arguments":{"ids":[1],"downloadDir":1},"tag":7}`, "torrent_get", "download_dir ids", 0,
+		{`{"method":"torrent-get","arguments":{"ids":[1],"downloadDir":1},"tag":7}`, "torrent_get", "download_dir ids", code{},
 			`{"arguments":{"x":1},"result":"success","tag":7}`},
-		{`{"method":"session-get"}`, "session_get", "", 0, `{"arguments":{"x":1},"result":"success"}`},
-		{`{"method":"session-get","arguments":null,"tag":"x"}`, "session_get", "", 0, `{"arguments":{"x":1},"result":"success"}`},
+		{`{"method":"session-get"}`, "session_get", "", code{}, `{"arguments":{"x":1},"result":"success"}`},
+		{`{"method":"session-get","arguments":null,"tag":"x"}`, "session_get", "", code{}, `{"arguments":{"x":1},"result":"success"}`},
 		{`{"method":7}`, "", "", invalidRequest, `{"arguments":{},"result":"the request names no method"}`},
 		{`{"method":"session-get","arguments":[1]}`, "session_get", "", invalidParams,
 			`{"arguments":{},"result":"the arguments of \"session_get\" are not an object"}`},
@@ -79,11 +79,11 @@ func TestParse(t *testing.T) {
 		{`"x"`, "", "", invalidRequest, `{"arguments":{},"result":"the request is not a JSON object"}`},
 		{`null`, "", "", invalidRequest, `{"arguments":{},"result":"the request is not a JSON object"}`},
 
-		{`{"jsonrpc":"2.0","method":"torrent_get","params":{"ids":[1]},"id":"a"}`, "torrent_get", "ids", 0,
+		{`{"jsonrpc":"2.0","method":"torrent_get","params":{"ids":[1]},"id":"a"}`, "torrent_get", "ids", code{},
 			`{"jsonrpc":"2.0","result":{"x":1},"id":"a"}`},
-		{`{"jsonrpc":"2.0","method":"torrent-get","id":1.5}`, "torrent_get", "", 0, `{"jsonrpc":"2.0","result":{"x":1},"id":1.5}`},
-		{`{"jsonrpc":"2.0","method":"torrent_get","id":null}`, "torrent_get", "", 0, `{"jsonrpc":"2.0","result":{"x":1},"id":null}`},
-		{`{"jsonrpc":"2.0","method":"torrent_stop"}`, "torrent_stop", "", 0, `null`},
+		{`{"jsonrpc":"2.0","method":"torrent-get","id":1.5}`, "torrent_get", "", code{}, `{"jsonrpc":"2.0","result":{"x":1},"id":1.5}`},
+		{`{"jsonrpc":"2.0","method":"torrent_get","id":null}`, "torrent_get", "", code{}, `{"jsonrpc":"2.0","result":{"x":1},"id":null}`},
+		{`{"jsonrpc":"2.0","method":"torrent_stop"}`, "torrent_stop", "", code{}, `null`},
 		{`{"jsonrpc":"2.0","method":"x","params":3}`, "x", "", invalidParams, `null`},
 		{`{"jsonrpc":"1.0","method":"x","id":1}`, "", "", invalidRequest,
 			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":{"error_string":"\"jsonrpc\" must be \"2.0\""}},"id":null}`},

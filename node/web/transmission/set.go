@@ -149,24 +149,18 @@ func (e limitEdit) apply(name string, rate *int64, off *bool) error {
 	return nil
 }
 
-// of is the part of a goal after the change: 0 stands for the session's, a negative one for none.
+// of is the part of a goal after the change.
 func (e modeEdit) of(name string, now float64, off values) float64 {
-	mode, value := limitGlobal, off.number(name)
-	switch {
-	case now > 0:
-		mode, value = limitOwn, now
-	case now < 0:
-		mode = limitNone
-	}
-	set(&value, e.value)
-	set(&mode, e.mode)
-	if mode == limitOwn && value > 0 {
-		return value
+	l := seedLimitOf(now, 0, off.number(name))
+	set(&l.value, e.value)
+	set(&l.mode, e.mode)
+	if l.mode == limitOwn && l.value > 0 {
+		return l.value
 	}
 	if e.value != nil || e.mode != nil {
-		off[name] = value
+		off[name] = l.value
 	}
-	if mode == limitGlobal {
+	if l.mode == limitGlobal {
 		return 0
 	}
 	return -1

@@ -111,23 +111,25 @@ type seedLimit struct {
 	limit float64 // that holds, 0: none
 }
 
-// seedLimitOf reads a part of a goal: 0 stands for the session's, a negative one for none.
-func (v *view) seedLimitOf(name string, own, global float64) seedLimit {
+// seedLimitOf reads a part of a goal: 0 stands for the session's, a negative one for none. Off is the
+// value that a client has named for a limit that does not use it.
+func seedLimitOf(own, global, off float64) seedLimit {
 	switch {
 	case own > 0:
 		return seedLimit{limitOwn, own, own}
 	case own < 0:
-		return seedLimit{limitNone, v.off.number(name), 0}
+		return seedLimit{limitNone, off, 0}
 	}
-	return seedLimit{limitGlobal, v.off.number(name), max(global, 0)}
+	return seedLimit{limitGlobal, off, max(global, 0)}
 }
 
 func (v *view) ratio() seedLimit {
-	return v.seedLimitOf("seed_ratio_limit", v.status.Goal.Ratio, v.settings.Goal.Ratio)
+	return seedLimitOf(v.status.Goal.Ratio, v.settings.Goal.Ratio, v.off.number("seed_ratio_limit"))
 }
 
 func (v *view) idle() seedLimit {
-	return v.seedLimitOf("seed_idle_limit", v.status.Goal.Idle.Minutes(), v.settings.Goal.Idle.Minutes())
+	own, global := v.status.Goal.Idle.Minutes(), v.settings.Goal.Idle.Minutes()
+	return seedLimitOf(own, global, v.off.number("seed_idle_limit"))
 }
 
 func (v *view) uploadRatio() float64 {

@@ -80,7 +80,6 @@ type mapper struct {
 	ases  map[pathsel.IA]*MapAS
 	links map[[2]pathsel.Interface]*MapLink
 	peers map[string]bool
-	order [][2]pathsel.Interface
 }
 
 func newMapper() *mapper {
@@ -132,7 +131,6 @@ func (m *mapper) link(a, b pathsel.Interface) *MapLink {
 	key := [2]pathsel.Interface{a, b}
 	if m.links[key] == nil {
 		m.links[key] = &MapLink{A: a.String(), B: b.String(), Torrents: []string{}}
-		m.order = append(m.order, key)
 	}
 	return m.links[key]
 }
@@ -146,9 +144,9 @@ func (m *mapper) result() Map {
 		out.ASes = append(out.ASes, *x)
 	}
 	slices.SortFunc(out.ASes, func(a, b MapAS) int { return cmp.Compare(a.ISDAS, b.ISDAS) })
-	for _, key := range m.order {
-		out.Links = append(out.Links, *m.links[key])
+	for _, x := range m.links {
+		out.Links = append(out.Links, *x)
 	}
-	slices.SortStableFunc(out.Links, func(a, b MapLink) int { return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B)) })
+	slices.SortFunc(out.Links, func(a, b MapLink) int { return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B)) })
 	return out
 }

@@ -56,7 +56,7 @@ func Open(t testing.TB, quiet bool, resolve string) *Tab {
 		end()
 		cancel()
 		if !quiet {
-			for _, c := range b.Complaints() {
+			for _, c := range b.said() {
 				t.Errorf("the browser says: %s", c)
 			}
 		}
@@ -90,8 +90,8 @@ func (b *Tab) hear(event any) {
 	}
 }
 
-// Complaints returns what the browser has complained about.
-func (b *Tab) Complaints() []string {
+// said returns what the browser has complained about.
+func (b *Tab) said() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.complaints)
@@ -100,7 +100,7 @@ func (b *Tab) Complaints() []string {
 func (b *Tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	if err := chromedp.Do(b.ctx, steps...); err != nil {
-		b.t.Fatalf("%v; the browser says %q", err, b.Complaints())
+		b.t.Fatalf("%v; the browser says %q", err, b.said())
 	}
 }
 
@@ -133,7 +133,7 @@ func Get[T any](b *Tab, expression string) T {
 	b.t.Helper()
 	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
-		b.t.Fatalf("%s: %v; the browser says %q", expression, err, b.Complaints())
+		b.t.Fatalf("%s: %v; the browser says %q", expression, err, b.said())
 	}
 	return value
 }
@@ -149,7 +149,7 @@ func (b *Tab) Until(condition string) {
 	b.t.Helper()
 	for end := time.Now().Add(patience); !Get[bool](b, "Boolean("+condition+")"); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			b.t.Fatalf("never true: %s; the browser says %q; the page shows:\n%.1500s", condition, b.Complaints(), Get[string](b, "document.body.innerText"))
+			b.t.Fatalf("never true: %s; the browser says %q; the page shows:\n%.1500s", condition, b.said(), Get[string](b, "document.body.innerText"))
 		}
 	}
 }
