@@ -51,12 +51,15 @@ func steps[T comparable](queue []T, chosen map[T]bool, how Direction) (out []ste
 	return out
 }
 
-// Move moves the torrents with these info hashes in the queue of a node. Torrents that are moved
-// together keep their order.
-func Move(n *node.Node, chosen map[string]bool, how Direction) error {
+// Move moves torrents in the queue of a node. Torrents that are moved together keep their order.
+func Move[T interface{ InfoHash() string }](n *node.Node, torrents []T, how Direction) error {
 	var queue []string
-	for _, s := range n.Statuses() {
-		queue = append(queue, s.InfoHash)
+	for _, t := range n.Torrents() {
+		queue = append(queue, t.InfoHash())
+	}
+	chosen := map[string]bool{}
+	for _, t := range torrents {
+		chosen[t.InfoHash()] = true
 	}
 	for _, s := range steps(queue, chosen, how) {
 		t, err := n.Torrent(s.member)

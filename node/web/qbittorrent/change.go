@@ -124,14 +124,11 @@ func (c *call) remove() (any, error) {
 }
 
 func (c *call) move(how foreign.Direction) error {
-	chosen := map[string]bool{}
-	for _, t := range c.torrents() {
-		chosen[t.InfoHash()] = true
-	}
+	all := c.torrents()
 	if c.err != nil {
 		return c.err
 	}
-	return foreign.Move(c.node, chosen, how)
+	return foreign.Move(c.node, all, how)
 }
 
 func (c *call) toggleSequential() (any, error) {

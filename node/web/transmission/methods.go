@@ -215,11 +215,7 @@ func (c *call) moveInQueue(how foreign.Direction) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := map[string]bool{}
-	for _, t := range all {
-		chosen[t.InfoHash()] = true
-	}
-	return nil, c.failed(foreign.Move(c.server.node, chosen, how))
+	return nil, c.failed(foreign.Move(c.server.node, all, how))
 }
 
 func (c *call) sessionClose() (any, error) {

@@ -41,7 +41,7 @@ export function filesTab(signal, hash) {
     show: (node, f) => (node.firstChild.style.width = `${f.size_bytes > 0 ? (100 * f.have_bytes) / f.size_bytes : 100}%`),
   };
   const t = table(signal, {
-    label: "Files", key: (f) => f.number, template: "files-grid", height: () => (matchMedia("(max-width: 760px)").matches ? 68 : 40),
+    label: "Files", key: (f) => f.number, template: "files-grid", height: [40, 68],
     columns: [["File", "wide", (f) => f.path], ["", "", progress], ["Done", "num", (f) => (f.size_bytes > 0 ? percent(f.have_bytes, f.size_bytes) : "100 %")], ["Size", "num", (f) => size(f.size_bytes)], ["Priority", "", choice]],
   });
   function show(list) {

@@ -12,12 +12,13 @@ let lists = 0;
 export class List {
   /**
    * make() returns a new row element, update(row, item, number) shows an item in it, key(item) names the item.
-   * height is the height of a row in CSS pixels, as a number or a function of nothing. head is a row of titles that stays
-   * at the top. open(item) is called for Enter or a double click, and chosen(keys) after the selection has changed.
+   * height is the height of a row in CSS pixels: on a wide window and on a narrow one. head is a row of titles that stays
+   * at the top. open(item) is called for Enter or a double click, and chosen(keys) after the selection has changed. The
+   * list's observer ends with the signal.
    */
-  constructor({ label, height, head, make, update, key, open, chosen, multiple = false }) {
+  constructor(signal, { label, height, head, make, update, key, open, chosen, multiple = false }) {
     Object.assign(this, { head, make, update, key, open, chosen, multiple });
-    this.height = typeof height === "function" ? height : () => height;
+    this.height = () => height[matchMedia("(max-width: 760px)").matches ? 1 : 0];
     this.id = `list${++lists}`;
     this.items = [];
     this.selected = new Set();
@@ -32,8 +33,9 @@ export class List {
     }, head && el("div", { role: "rowgroup", class: "list-head" }, head), this.inner);
     this.render = later(() => this.#render());
     this.root.addEventListener("scroll", this.render, { passive: true });
-    this.resize = new ResizeObserver(() => this.#resized());
-    this.resize.observe(this.root);
+    const resize = new ResizeObserver(() => this.#resized());
+    resize.observe(this.root);
+    signal.addEventListener("abort", () => resize.disconnect());
   }
 
   /** set replaces the items. The current row stays with its item. */
@@ -61,11 +63,6 @@ export class List {
     this.chosen?.(this.selected);
     this.stale = true;
     this.render();
-  }
-
-  /** close ends the list's observer. */
-  close() {
-    this.resize.disconnect();
   }
 
   #resized() {

@@ -38,9 +38,9 @@ export function pathsTab(signal, hash) {
 
   const summary = el("p", { class: "summary", role: "status" });
   const scale = el("span", { class: "hint" });
-  const list = new List({
+  const list = new List(signal, {
     label: "Paths", key: (p) => p.id, make: makeRow,
-    height: () => (matchMedia("(max-width: 760px)").matches ? 336 : 178),
+    height: [178, 336],
     update: (row, p) => showPath(row, p, { history, top, paint, to: Date.now(), minutes: chosen.minutes }),
   });
   const decisions = decisionList(signal, history);
@@ -81,7 +81,6 @@ export function pathsTab(signal, hash) {
     readTheme();
     refresh();
   });
-  signal.addEventListener("abort", () => list.close());
   const set = (name) => (value) => {
     chosen[name] = name === "minutes" ? Number(value) : value;
     refresh();
@@ -210,8 +209,8 @@ function showTip(row, event) {
 
 /** decisionList is the list of all decisions, the newest first, each with its mark and its reason. */
 function decisionList(signal, history) {
-  const list = new List({
-    label: "Decisions of the path selector, newest first", key: (d) => d.number, height: 92,
+  const list = new List(signal, {
+    label: "Decisions of the path selector, newest first", key: (d) => d.number, height: [92, 92],
     make: () => {
       const mark = el("canvas", { width: "28", height: "28", class: "mark" });
       const [time, what, why] = [el("time"), el("b"), el("span", { class: "why" })];
@@ -234,7 +233,6 @@ function decisionList(signal, history) {
       drawShape(ctx, MARKS[d.kind]?.shape, 7, 7, d.kind === "path-failed" ? paint.bad : paint.mark);
     },
   });
-  signal.addEventListener("abort", () => list.close());
   const empty = el("p", { class: "empty", text: "No decision yet." });
   const root = el("aside", { class: "decisions", "aria-label": "Decisions" }, el("h2", { text: "Decisions" }), list.root, empty);
   return {

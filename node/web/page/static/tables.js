@@ -9,15 +9,13 @@ import { say, sayError } from "./messages.js";
 import { badge, showState } from "./states.js";
 import { poll } from "./poll.js";
 
-const narrow = () => matchMedia("(max-width: 760px)").matches;
-
 /**
  * table is a virtual list with titled columns. columns are [title, class, text(item)]; a text may be an element
  * maker, with make() and show(element, item).
  */
-export function table(signal, { label, key, columns, height = () => 36, template }) {
+export function table(signal, { label, key, columns, height, template }) {
   const head = el("div", { class: `row-grid head ${template}`, role: "row" }, ...columns.map(([title, cls]) => el("div", { role: "columnheader", class: cls, text: title })));
-  const list = new List({
+  const list = new List(signal, {
     label, key, height, head,
     make: () => el("div", { class: `row-grid ${template}` }, ...columns.map(([title, cls, text]) =>
       el("div", { role: "gridcell", class: cls, "data-title": title }, ...(text.make ? [text.make()] : [])))),
@@ -30,7 +28,6 @@ export function table(signal, { label, key, columns, height = () => 36, template
       }
     }),
   });
-  signal.addEventListener("abort", () => list.close());
   const empty = el("p", { class: "empty" });
   const root = el("div", { class: "table" }, list.root, empty);
   const set = (items, none) => {
@@ -52,7 +49,7 @@ export function peersTab(signal, hash) {
     p.transport, sources[p.source], p.incoming && p.source !== "incoming" && "came to us", p.choked && "serves us nothing now", p.peer_interested && (p.held ? "waits for us" : "served by us"),
   ].filter(Boolean).join(" · ");
   const t = table(signal, {
-    label: "Peers", key: (p) => p.address, template: "peers-grid", height: () => (narrow() ? 92 : 36),
+    label: "Peers", key: (p) => p.address, template: "peers-grid", height: [36, 92],
     columns: [
       ["Address", "wide mono", (p) => p.address], ["Client", "", (p) => p.client || "–"],
       ["Has", "num", (p) => format.percent(p.have, 1)], ["Down", "num", (p) => format.rate(p.down_mbit_s)],
@@ -77,7 +74,7 @@ export function trackersTab(signal, hash) {
   const state = { make: badge, show: (node, tr) => showState(node, tr.state) };
   const at = (time) => (time ? format.clock(Date.parse(time)) : "–");
   const t = table(signal, {
-    label: "Trackers", key: (tr) => `${tr.tier} ${tr.url}`, template: "trackers-grid", height: () => (narrow() ? 92 : 44),
+    label: "Trackers", key: (tr) => `${tr.tier} ${tr.url}`, template: "trackers-grid", height: [44, 92],
     columns: [
       ["State", "", state], ["Tracker", "wide mono", (tr) => tr.url], ["Tier", "num", (tr) => (tr.tier < 0 ? "–" : String(tr.tier + 1))],
       ["Asked", "num", (tr) => at(tr.last_announce)], ["Next", "num", (tr) => at(tr.next_announce)],
@@ -98,7 +95,7 @@ export function logTab(signal, hash) {
     setText(node, e.level);
   } };
   const t = table(signal, {
-    label: "Log", key: (e) => e.number, template: "log-grid", height: () => (narrow() ? 64 : 30),
+    label: "Log", key: (e) => e.number, template: "log-grid", height: [30, 64],
     columns: [["Time", "", (e) => format.clock(Date.parse(e.time))], ["Level", "", level], ["What happened", "wide", (e) => e.text]],
   });
   let number = 0;

@@ -57,9 +57,9 @@ export function torrentsView(signal) {
   const all = el("input", { type: "checkbox", "aria-label": "Select all torrents shown", on: { change: () => list.select(all.checked ? list.items.map((t) => t.info_hash) : []) } });
   const head = el("div", { class: "row-grid head", role: "row" }, el("div", { role: "columnheader", class: "c-box" }, all), ...heads);
   const empty = el("p", { class: "empty", hidden: true });
-  const list = new List({
+  const list = new List(signal, {
     label: "Torrents", multiple: true, head, make: makeRow, update: updateRow, key: (t) => t.info_hash,
-    height: () => (matchMedia("(max-width: 760px)").matches ? 76 : 46),
+    height: [46, 76],
     open: (t) => (location.hash = `#/torrent/${t.info_hash}`),
     chosen: showActions,
   });
@@ -114,7 +114,6 @@ export function torrentsView(signal) {
     setText(empty, torrents.length > 0 ? "No torrent fits the filter." : "No torrents yet. Drop a .torrent file or a magnet link here, or press Add.");
   });
   live.addEventListener("torrents", refresh, { signal });
-  signal.addEventListener("abort", () => list.close());
   refresh();
   return { root, title: "Torrents" };
 }
