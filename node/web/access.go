@@ -170,7 +170,7 @@ func (a *Access) Logout(w http.ResponseWriter, r *http.Request) {
 // Allowed tells whether the request may use routes that need the password. If not, the error says
 // why: ErrPassword also if none was sent.
 func (a *Access) Allowed(r *http.Request) error {
-	if IsOwner(r) || !a.HasPassword() || a.inSession(r) {
+	if a.IsOwner(r) || !a.HasPassword() || a.inSession(r) {
 		return nil
 	}
 	if _, password, ok := r.BasicAuth(); ok {
@@ -270,9 +270,6 @@ func networkOf(r *http.Request) netip.Prefix {
 	p, _ := ip.Prefix(bits)
 	return p
 }
-
-// IsOwner tells whether a request came over the unix socket.
-func (a *Access) IsOwner(r *http.Request) bool { return IsOwner(r) }
 
 // Refuse answers a request that Allowed or Login has refused, with a challenge for programs. A browser's
 // script gets none, since the browser would ask for the password in its own way.

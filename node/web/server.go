@@ -108,7 +108,7 @@ func New(cfg Config, routes []Route) (_ *Server, err error) {
 type ownerKey struct{}
 
 // IsOwner tells whether a request came over the unix socket, which only its owner may open.
-func IsOwner(r *http.Request) bool {
+func (a *Access) IsOwner(r *http.Request) bool {
 	owner, _ := r.Context().Value(ownerKey{}).(bool)
 	return owner
 }
@@ -179,7 +179,7 @@ func (s *Server) handler(routes []Route) http.Handler {
 		for name, value := range headers {
 			w.Header().Set(name, value)
 		}
-		if !IsOwner(r) && !s.access.allowsHost(r.Host) {
+		if !s.access.IsOwner(r) && !s.access.allowsHost(r.Host) {
 			http.Error(w, "this name is not allowed: use the IP address, or allow it with "+
 				"braid daemon --allow-host NAME", http.StatusMisdirectedRequest)
 			return

@@ -22,7 +22,6 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"io/fs"
 	"net/http"
 	"path"
 	"strings"
@@ -82,21 +81,18 @@ func Handler() http.Handler {
 
 // read returns the embedded files by name. They are there, or the program would not have been built.
 func read() map[string]file {
-	files := map[string]file{}
-	err := fs.WalkDir(static, "static", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		content, err := static.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		sum := sha256.Sum256(content)
-		files[path.Base(name)] = file{content, types[path.Ext(name)], `"` + hex.EncodeToString(sum[:12]) + `"`}
-		return nil
-	})
+	entries, err := static.ReadDir("static")
 	if err != nil {
 		panic(err)
+	}
+	files := map[string]file{}
+	for _, e := range entries {
+		content, err := static.ReadFile("static/" + e.Name())
+		if err != nil {
+			panic(err)
+		}
+		sum := sha256.Sum256(content)
+		files[e.Name()] = file{content, types[path.Ext(e.Name())], `"` + hex.EncodeToString(sum[:12]) + `"`}
 	}
 	return files
 }

@@ -103,9 +103,7 @@ func (c *call) newOptions() (o node.Options, hold bool) {
 	}
 	o.Storage = node.Storage{Kind: storage.KindFile, Dir: dir}
 	o.Rates = withRate(withRate(o.Rates, true, c.whole("dlLimit", 0)), false, c.whole("upLimit", 0))
-	if on := c.flag("sequentialDownload"); on != nil {
-		o.Selection.Sequential = *on
-	}
+	o.Selection.Sequential = c.on("sequentialDownload")
 	for name, what := range map[string]string{
 		"autoTMM": "automatic management", "firstLastPiecePrio": "priority for first and last pieces",
 		"useDownloadPath": "directory for the incomplete data of one torrent",
@@ -177,7 +175,7 @@ func (c *call) addOne(src client.Source, o node.Options, hold bool) error {
 	if err != nil {
 		return err
 	}
-	if own := c.flag("root_folder"); own != nil && *own && len(src.Layout.Files) == 1 && src.Layout.Files[0].Path == src.Name {
+	if c.on("root_folder") && len(src.Layout.Files) == 1 && src.Layout.Files[0].Path == src.Name {
 		return fail(http.StatusBadRequest, "braid has no directory around the file of a torrent")
 	}
 	o.Source, o.Trackers = src, node.ParseTrackers(src, c.options.Logger)
@@ -188,10 +186,10 @@ func (c *call) addOne(src client.Source, o node.Options, hold bool) error {
 	if files != nil {
 		err = t.Set(node.Change{Files: files})
 	}
-	if top := c.flag("addToTopOfQueue"); err == nil && top != nil && *top {
+	if err == nil && c.on("addToTopOfQueue") {
 		err = t.Set(node.Change{QueuePosition: ptr(0)})
 	}
-	if force := c.flag("forced"); err == nil && force != nil && *force {
+	if err == nil && c.on("forced") {
 		return t.ResumeNow(c.r.Context())
 	}
 	if err == nil && !hold {

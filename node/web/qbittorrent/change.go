@@ -80,7 +80,7 @@ func (c *call) set(change node.Change) error {
 }
 
 func (c *call) refuseOn(name, what string) error {
-	if on := c.flag(name); on != nil && *on {
+	if c.on(name) {
 		return lacking(what)
 	}
 	return nil
@@ -94,18 +94,18 @@ func (c *call) start() (any, error) {
 
 // setForceStart has torrents pass the queue. Taking that back puts them into the queue again.
 func (c *call) setForceStart() (any, error) {
-	force := c.flag("value")
+	force := c.on("value")
 	return nil, c.each(func(t *node.Torrent) error {
 		forced := t.Status().Forced
 		switch {
-		case force != nil && *force && !forced:
+		case force && !forced:
 			if t.State() == node.Running {
 				if err := t.Pause(); err != nil {
 					return err
 				}
 			}
 			return t.ResumeNow(c.r.Context())
-		case (force == nil || !*force) && forced && t.State() != node.Paused:
+		case !force && forced && t.State() != node.Paused:
 			if err := t.Pause(); err != nil {
 				return err
 			}
@@ -116,11 +116,9 @@ func (c *call) setForceStart() (any, error) {
 }
 
 func (c *call) remove() (any, error) {
-	data := c.flag("deleteFiles")
-	if !c.has("deleteFiles") {
-		c.wrong("Missing required parameters: deleteFiles")
-	}
-	return nil, c.each(func(t *node.Torrent) error { return c.node.Remove(t.InfoHash(), data != nil && *data) })
+	c.needed("deleteFiles")
+	data := c.on("deleteFiles")
+	return nil, c.each(func(t *node.Torrent) error { return c.node.Remove(t.InfoHash(), data) })
 }
 
 func (c *call) move(how foreign.Direction) error {
@@ -139,7 +137,7 @@ func (c *call) toggleSequential() (any, error) {
 
 func (c *call) setSuperSeeding() (any, error) {
 	mode := client.NoSuperSeeding
-	if on := c.flag("value"); on != nil && *on {
+	if c.on("value") {
 		mode = client.AlwaysSuperSeeding
 	}
 	return nil, c.set(node.Change{SuperSeeding: &mode})

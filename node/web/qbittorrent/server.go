@@ -300,6 +300,12 @@ func (c *call) flag(names ...string) *bool {
 	return nil
 }
 
+// on tells whether a switch is there and on.
+func (c *call) on(name string) bool {
+	on := c.flag(name)
+	return on != nil && *on
+}
+
 func ptr[T any](v T) *T { return &v }
 
 func (c *call) whole(name string, otherwise int) int {

@@ -296,7 +296,7 @@ func (s *server) all() (out []*view) {
 // info lists torrents: filtered, sorted, and from an offset.
 func (c *call) info() (any, error) {
 	keep, known := filters[cmp.Or(c.text("filter"), "all")]
-	private, reverse := c.flag("private"), c.flag("reverse")
+	private, reverse := c.flag("private"), c.on("reverse")
 	limit, offset := c.whole("limit", 0), c.whole("offset", 0)
 	hashes := split(strings.ToLower(c.text("hashes")), "|")
 	if c.err != nil {
@@ -313,7 +313,7 @@ func (c *call) info() (any, error) {
 	if by, ok := torrentFields[c.text("sort")]; ok {
 		slices.SortStableFunc(all, func(a, b *view) int { return compare(by(a), by(b)) })
 	}
-	if reverse != nil && *reverse {
+	if reverse {
 		slices.Reverse(all)
 	}
 	if offset < 0 {
