@@ -26,6 +26,7 @@ import (
 	"braid/node/web"
 	"braid/node/web/transmission"
 	v1 "braid/node/web/v1"
+	"braid/storage"
 )
 
 // patience is for things that take milliseconds on an idle machine.
@@ -277,6 +278,19 @@ func TestTorrent(t *testing.T) {
 	log := must[[]v1.LogEntry](t)(to.Log(ctx))
 	if !slices.ContainsFunc(log, func(e v1.LogEntry) bool { return e.InfoHash == hash && strings.Contains(e.Text, "is complete") }) {
 		t.Errorf("%+v", log)
+	}
+}
+
+func TestSession(t *testing.T) {
+	d := start(t)
+	got := must[v1.Session](t)(d.Session(t.Context()))
+	want, _, err := storage.DiskSpace(d.data)
+	if err != nil {
+		want = -1
+	}
+	// Other programs write meanwhile, but not everything.
+	if free := got.FreeBytes; free < want/2 || want > 0 && free == 0 {
+		t.Errorf("%d bytes are free, want about %d", free, want)
 	}
 }
 

@@ -18,11 +18,18 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/storage"
 	"braid/tracker"
 )
 
 func (a *API) session(*http.Request, none) (Session, error) {
-	s := Session{Name: "braid", Version: a.Version, Started: a.started, Listen: []string{}, API: a.Addresses(), HasPassword: a.Access.HasPassword()}
+	s := Session{
+		Name: "braid", Version: a.Version, Started: a.started, Listen: []string{}, API: a.Addresses(),
+		HasPassword: a.Access.HasPassword(), FreeBytes: -1,
+	}
+	if free, _, err := storage.DiskSpace(a.Node.Dir()); err == nil {
+		s.FreeBytes = free
+	}
 	for _, p := range a.Node.Listening() {
 		s.Listen = append(s.Listen, p.String())
 		if x, ok := p.SCION(); ok {
