@@ -254,7 +254,8 @@ func (a *Access) mayTry(r *http.Request) bool {
 
 // first is the key of the value with the earliest time.
 func first[K comparable, V any](all map[K]V, at func(V) time.Time) K {
-	return slices.MinFunc(slices.Collect(maps.Keys(all)), func(a, b K) int { return at(all[a]).Compare(at(all[b])) })
+	earlier := func(a, b K) int { return at(all[a]).Compare(at(all[b])) }
+	return slices.MinFunc(slices.Collect(maps.Keys(all)), earlier)
 }
 
 // networkOf is the IPv4 /24 or IPv6 /48 of a client.
@@ -271,8 +272,8 @@ func networkOf(r *http.Request) netip.Prefix {
 	return p
 }
 
-// Refuse answers a request that Allowed or Login has refused, with a challenge for programs. A browser's
-// script gets none, since the browser would ask for the password in its own way.
+// Refuse answers a request that Allowed or Login has refused, with a challenge for programs. A
+// browser's script gets none, since the browser would ask for the password in its own way.
 func (a *Access) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, ErrTooOften):

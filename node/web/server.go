@@ -151,12 +151,12 @@ func (s *Server) Close() error {
 	return err
 }
 
-// headers keep other sites from embedding or reading answers. The Content-Security-Policy allows only
-// what the server itself serves, and no code in HTML or CSS; the page has a stricter one.
+// headers keep other sites from embedding or reading answers. The Content-Security-Policy allows
+// only what the server itself serves, and no code in HTML or CSS; the page has a stricter one.
 var headers = map[string]string{
-	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
-		"connect-src 'self'; manifest-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; " +
-		"frame-ancestors 'none'",
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; " +
+		"img-src 'self' data:; connect-src 'self'; manifest-src 'self'; font-src 'self'; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 	"X-Content-Type-Options":       "nosniff",
 	"X-Frame-Options":              "DENY",
 	"Referrer-Policy":              "no-referrer",

@@ -23,7 +23,8 @@ type step[T any] struct {
 	to     int
 }
 
-// steps moves some members of a queue. A move to the back is one to the front in the reversed queue.
+// steps moves some members of a queue. A move to the back is one to the front in the reversed
+// queue.
 func steps[T comparable](queue []T, chosen map[T]bool, how Direction) (out []step[T]) {
 	now, back := slices.Clone(queue), how == Down || how == Bottom
 	if back {

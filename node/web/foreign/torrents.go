@@ -33,7 +33,8 @@ func Each[T any](all []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// Start starts a torrent that is stopped or, if it is to start now, waits in the queue. Others go on.
+// Start starts a torrent that is stopped or, if it is to start now, waits in the queue. Others go
+// on.
 func Start(ctx context.Context, t *node.Torrent, now bool) error {
 	switch s := t.State(); {
 	case s == node.Queued && !now, s == node.Starting, s == node.Running, s == node.Removed:
@@ -67,7 +68,8 @@ func Flags(p client.PeerProgress, letters string) (out []string) {
 		'D': p.ReadRate > 0, 'd': p.Interested && p.Choked,
 		'U': p.WriteRate > 0, 'u': p.PeerInterested && p.Held,
 		'I': p.Accepted, 'E': p.Transport != "tcp",
-		'H': p.Source == client.FromDHT, 'X': p.Source == client.FromPEX, 'L': p.Source == client.FromLSD,
+		'H': p.Source == client.FromDHT, 'X': p.Source == client.FromPEX,
+		'L': p.Source == client.FromLSD,
 	}
 	for _, l := range letters {
 		if is[l] {

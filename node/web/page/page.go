@@ -50,9 +50,9 @@ type file struct {
 	tag     string // entity tag: a hash of the content, so that browsers notice a new version
 }
 
-// Handler answers GET and HEAD for / (the document) and /page/NAME (its other files), and 404 for the
-// rest. The files are the same for everybody and hold no secrets. Headers that keep other sites out are
-// the server's, except for the policy.
+// Handler answers GET and HEAD for / (the document) and /page/NAME (its other files), and 404 for
+// the rest. The files are the same for everybody and hold no secrets. Headers that keep other sites
+// out are the server's, except for the policy.
 func Handler() http.Handler {
 	files := read()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +92,8 @@ func read() map[string]file {
 			panic(err)
 		}
 		sum := sha256.Sum256(content)
-		files[e.Name()] = file{content, types[path.Ext(e.Name())], `"` + hex.EncodeToString(sum[:12]) + `"`}
+		tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+		files[e.Name()] = file{content, types[path.Ext(e.Name())], tag}
 	}
 	return files
 }

@@ -89,7 +89,9 @@ func (c *call) refuseOn(name, what string) error {
 func (c *call) stop() (any, error) { return nil, c.each(foreign.Stop) }
 
 func (c *call) start() (any, error) {
-	return nil, c.each(func(t *node.Torrent) error { return foreign.Start(c.r.Context(), t, false) })
+	return nil, c.each(func(t *node.Torrent) error {
+		return foreign.Start(c.r.Context(), t, false)
+	})
 }
 
 // setForceStart has torrents pass the queue. Taking that back puts them into the queue again.

@@ -41,7 +41,8 @@ func (c *call) files(t *node.Torrent) (any, error) {
 			done = float64(f.Have) / float64(f.Length)
 		}
 		out = append(out, map[string]any{
-			"index": f.Index, "name": f.Path, "size": f.Length, "progress": done, "priority": p, "is_seed": foreign.IsComplete(s),
+			"index": f.Index, "name": f.Path, "size": f.Length, "progress": done, "priority": p,
+			"is_seed":     foreign.IsComplete(s),
 			"piece_range": []int{f.FirstPiece, max(f.FirstPiece, f.EndPiece-1)}, "availability": -1,
 		})
 	}
@@ -127,11 +128,13 @@ func peersOf(t *node.Torrent) map[string]any {
 	for _, p := range t.Peers() {
 		host, port := foreign.SplitPeer(p.Peer)
 		out[p.Peer] = map[string]any{
-			"client": p.Name, "connection": p.Transport, "ip": host, "port": port, "progress": p.Have,
+			"client": p.Name, "connection": p.Transport, "ip": host, "port": port,
+			"progress": p.Have,
 			"dl_speed": int64(p.ReadRate / 8), "up_speed": int64(p.WriteRate / 8),
 			"downloaded": p.BytesRead, "uploaded": p.BytesWritten,
 			"flags":   strings.Join(foreign.Flags(p, "DdUuIHXLE"), " "),
-			"country": "", "country_code": "", "files": "", "flags_desc": "", "peer_id_client": "", "relevance": 0,
+			"country": "", "country_code": "", "files": "", "flags_desc": "",
+			"peer_id_client": "", "relevance": 0,
 		}
 	}
 	return out

@@ -48,7 +48,9 @@ func checked[T any](
 }
 
 // bounded is a preference from 0 to a largest value.
-func bounded(name string, largest int, get func(*node.Settings) int, put func(*node.Settings, int)) preference {
+func bounded(
+	name string, largest int, get func(*node.Settings) int, put func(*node.Settings, int),
+) preference {
 	fault := fmt.Sprintf("not a number from 0 to %d", largest)
 	return checked(name, fault, func(v int) bool { return v >= 0 && v <= largest }, get, put)
 }
@@ -80,14 +82,18 @@ func rates(prefix string, of func(*node.Settings) *node.Rates) (out []preference
 	for name, down := range map[string]bool{"dl_limit": true, "up_limit": false} {
 		out = append(out, typed(prefix+name,
 			func(s *node.Settings) float64 { return float64(limitOf(*of(s), down)) },
-			func(s *node.Settings, v float64) { *of(s) = withRate(*of(s), down, int(min(max(v, 0), 1<<53))) }))
+			func(s *node.Settings, v float64) {
+				*of(s) = withRate(*of(s), down, int(min(max(v, 0), 1<<53)))
+			}))
 	}
 	return out
 }
 
 // limited is a limit of two preferences: a value, which is negative if it is off, and a switch, which
 // has the last word.
-func limited(value string, get func(*node.Settings) float64, put func(*node.Settings, float64)) []preference {
+func limited(
+	value string, get func(*node.Settings) float64, put func(*node.Settings, float64),
+) []preference {
 	on := value + "_enabled"
 	return []preference{
 		typed(value, func(s *node.Settings) float64 { return cmp.Or(max(get(s), 0), -1) },
@@ -121,10 +127,13 @@ var preferences = slices.Concat(
 	limited("max_ratio", func(s *node.Settings) float64 { return s.Goal.Ratio },
 		func(s *node.Settings, v float64) { s.Goal.Ratio = v }),
 	limitedTime("max_seeding_time", func(s *node.Settings) *time.Duration { return &s.Goal.Time }),
-	limitedTime("max_inactive_seeding_time", func(s *node.Settings) *time.Duration { return &s.Goal.Idle }),
+	limitedTime("max_inactive_seeding_time",
+		func(s *node.Settings) *time.Duration { return &s.Goal.Idle }),
 	[]preference{
-		flag("scheduler_enabled", true, func(s *node.Settings) *bool { return &s.Alternative.Schedule.On }),
-		bounded("scheduler_days", 9, func(s *node.Settings) int { return daysNumber(s.Alternative.Schedule.Days) },
+		flag("scheduler_enabled", true,
+			func(s *node.Settings) *bool { return &s.Alternative.Schedule.On }),
+		bounded("scheduler_days", 9,
+			func(s *node.Settings) int { return daysNumber(s.Alternative.Schedule.Days) },
 			func(s *node.Settings, v int) {
 				if v != daysNumber(s.Alternative.Schedule.Days) { // sets without a number stay
 					s.Alternative.Schedule.Days = daysOf(v)
@@ -149,14 +158,16 @@ var preferences = slices.Concat(
 					s.Dir = v
 				}
 			}),
-		typed("temp_path", func(s *node.Settings) string { return s.Dir }, func(s *node.Settings, v string) {
-			if s.CompleteDir != "" {
-				s.Dir = v
-			}
-		}),
+		typed("temp_path", func(s *node.Settings) string { return s.Dir },
+			func(s *node.Settings, v string) {
+				if s.CompleteDir != "" {
+					s.Dir = v
+				}
+			}),
 		flag("add_stopped_enabled", true, func(s *node.Settings) *bool { return &s.AddPaused }),
 		flag("start_paused_enabled", true, func(s *node.Settings) *bool { return &s.AddPaused }),
-		typed("autorun_enabled", func(s *node.Settings) bool { return s.Script != "" && !s.ScriptOff },
+		typed("autorun_enabled",
+			func(s *node.Settings) bool { return s.Script != "" && !s.ScriptOff },
 			func(s *node.Settings, v bool) { s.ScriptOff = !v }),
 		typed("autorun_program", func(s *node.Settings) string { return s.Script },
 			func(s *node.Settings, v string) { s.Script = v }),

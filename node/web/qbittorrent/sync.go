@@ -23,8 +23,8 @@ type answer struct {
 	parts map[string]map[string]any
 }
 
-// told is an answer that a client has. Of its values only checksums are kept: the values of a thousand
-// torrents take ten megabytes.
+// told is an answer that a client has. Of its values only checksums are kept: the values of a
+// thousand torrents take ten megabytes.
 type told struct {
 	rid   int
 	of    string
@@ -95,7 +95,9 @@ func difference(old told, now answer, known bool, rid int) map[string]any {
 			was, there := before[name]
 			if fields, ok := x.(map[string]any); ok {
 				fields = maps.Clone(fields)
-				maps.DeleteFunc(fields, func(field string, v any) bool { return slices.Contains(was, sum(field, v)) })
+				maps.DeleteFunc(fields, func(field string, v any) bool {
+					return slices.Contains(was, sum(field, v))
+				})
 				if len(fields) > 0 || !there {
 					changed[name] = fields
 				}
@@ -150,7 +152,8 @@ func (c *call) mainData() (any, error) {
 		tags[name] = nil
 	}
 	return c.tell(answer{"maindata", map[string]map[string]any{
-		"torrents": torrents, "categories": categories, "trackers": trackers, "tags": tags, "server_state": c.serverState(),
+		"torrents": torrents, "categories": categories, "trackers": trackers, "tags": tags,
+		"server_state": c.serverState(),
 	}})
 }
 

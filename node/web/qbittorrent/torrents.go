@@ -30,13 +30,16 @@ type view struct {
 }
 
 func viewOf(t *node.Torrent, s node.Status, settings node.Settings) *view {
-	v := &view{Status: s, source: t.Source(), trackers: t.Trackers(), goal: goalOf(s.Goal, settings.Goal), state: stateOf(s)}
+	v := &view{
+		Status: s, source: t.Source(), trackers: t.Trackers(),
+		goal: goalOf(s.Goal, settings.Goal), state: stateOf(s),
+	}
 	v.category, v.tags = parse(s.Labels)
 	return v
 }
 
-// torrentFields are the fields of a torrent in torrents/info and sync/maindata. Those without a value
-// from the node are what docs/rpc.md says that braid lacks.
+// torrentFields are the fields of a torrent in torrents/info and sync/maindata. Those without a
+// value from the node are what docs/rpc.md says that braid lacks.
 var torrentFields = map[string]func(*view) any{
 	"added_on":                    func(v *view) any { return stamp(v.Added) },
 	"amount_left":                 func(v *view) any { return v.left() },
@@ -277,7 +280,9 @@ var filters = map[string]func(*view) bool{
 	"errored":             func(v *view) bool { return v.state == "error" },
 }
 
-func (v *view) isStopped() bool { return strings.HasPrefix(v.state, "stopped") || v.state == "error" }
+func (v *view) isStopped() bool {
+	return strings.HasPrefix(v.state, "stopped") || v.state == "error"
+}
 
 // isActive tells whether data comes or goes, at whole bytes per second.
 func (v *view) isActive() bool { return v.UpRate >= 8 || v.DownRate >= 8 }
@@ -363,8 +368,9 @@ var propertyNames = map[string]string{
 
 // sameProperties have the same name in both.
 var sameProperties = []string{
-	"comment", "dl_limit", "download_path", "eta", "has_metadata", "hash", "infohash_v1", "infohash_v2", "name",
-	"popularity", "private", "progress", "reannounce", "save_path", "seeding_time", "total_size", "up_limit",
+	"comment", "dl_limit", "download_path", "eta", "has_metadata", "hash", "infohash_v1", "infohash_v2",
+	"name", "popularity", "private", "progress", "reannounce", "save_path", "seeding_time", "total_size",
+	"up_limit",
 }
 
 // properties are details of one torrent.

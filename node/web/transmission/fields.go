@@ -163,7 +163,10 @@ var peerFields = table[client.PeerProgress]{
 	{"is_utp", camel, func(client.PeerProgress) any { return false }},
 	{"peer_is_choked", camel, func(p client.PeerProgress) any { return p.Held }},
 	{"peer_is_interested", camel, func(p client.PeerProgress) any { return p.PeerInterested }},
-	{"port", camel, func(p client.PeerProgress) any { _, port := foreign.SplitPeer(p.Peer); return port }},
+	{"port", camel, func(p client.PeerProgress) any {
+		_, port := foreign.SplitPeer(p.Peer)
+		return port
+	}},
 	{"progress", camel, func(p client.PeerProgress) any { return p.Have }},
 	{"rate_to_client", camel, func(p client.PeerProgress) any { return int64(p.ReadRate / 8) }},
 	{"rate_to_peer", camel, func(p client.PeerProgress) any { return int64(p.WriteRate / 8) }},

@@ -23,8 +23,8 @@ type request struct {
 // arguments are what a method is called with.
 type arguments map[string]json.RawMessage
 
-// code is an error code of JSON-RPC with its message: negative ones are of its specification, positive
-// ones are Transmission's.
+// code is an error code of JSON-RPC with its message: negative ones are of its specification,
+// positive ones are Transmission's.
 type code struct {
 	number  int
 	message string

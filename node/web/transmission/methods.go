@@ -258,10 +258,12 @@ func (c *call) sessionStats() (any, error) {
 		k("active_torrent_count", camel): active, k("paused_torrent_count", camel): paused, k("torrent_count", camel): len(all),
 		k("download_speed", camel): int64(down / 8), k("upload_speed", camel): int64(up / 8),
 		k("current_stats", kebab): statisticsFields.object(c.dialect, statistics{
-			uploaded: now.Sent, downloaded: now.Fetched, sessions: 1, seconds: foreign.Seconds(time.Since(c.server.since)),
+			uploaded: now.Sent, downloaded: now.Fetched, sessions: 1,
+			seconds: foreign.Seconds(time.Since(c.server.since)),
 		}),
 		k("cumulative_stats", kebab): statisticsFields.object(c.dialect, statistics{
-			uploaded: ever.Sent, downloaded: ever.Fetched, added: int64(ever.Added), sessions: int64(ever.Sessions), seconds: foreign.Seconds(ever.Active),
+			uploaded: ever.Sent, downloaded: ever.Fetched, added: int64(ever.Added),
+			sessions: int64(ever.Sessions), seconds: foreign.Seconds(ever.Active),
 		}),
 	}, nil
 }

@@ -166,7 +166,8 @@ func (e modeEdit) of(name string, now float64, off values) float64 {
 	return -1
 }
 
-// fileEdit changes the priority of files, by their numbers from 0. An empty list stands for all files.
+// fileEdit changes the priority of files, by their numbers from 0. An empty list stands for all
+// files.
 type fileEdit struct {
 	files []int
 	to    func(now client.Priority) client.Priority
@@ -188,7 +189,9 @@ func (c *call) readFiles() (out []fileEdit) {
 		to   func(client.Priority) client.Priority
 	}{
 		{"files_unwanted", func(client.Priority) client.Priority { return client.Skip }},
-		{"files_wanted", func(now client.Priority) client.Priority { return cmp.Or(now, client.Normal) }},
+		{"files_wanted", func(now client.Priority) client.Priority {
+			return cmp.Or(now, client.Normal)
+		}},
 		{"priority_high", ifWanted(client.High)},
 		{"priority_normal", ifWanted(client.Normal)},
 		{"priority_low", ifWanted(client.Low)},

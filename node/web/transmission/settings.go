@@ -66,13 +66,17 @@ func flag(name string, same bool, of func(*session) *bool) setting {
 
 // bounded is a number from 0 to a largest one.
 func bounded(name string, most int, get func(*session) int, put func(*session, int)) setting {
-	read := func(r *reader, name string) *int { return r.within(name, 0, most, "a number within its bounds") }
+	read := func(r *reader, name string) *int {
+		return r.within(name, 0, most, "a number within its bounds")
+	}
 	return value(name, read, get, put)
 }
 
 // minuteOfDay is a time of the day.
 func minuteOfDay(name string, of func(*session) *int) setting {
-	return bounded(name, 24*60-1, func(x *session) int { return *of(x) }, func(x *session, v int) { *of(x) = v })
+	return bounded(name, 24*60-1,
+		func(x *session) int { return *of(x) },
+		func(x *session, v int) { *of(x) = v })
 }
 
 // speed is a limit without a switch, in kB/s; 0 is none.
@@ -168,7 +172,8 @@ func bits(kilobytes float64) int64 { return int64(math.Round(kilobytes * kB)) }
 func rate(value, on string, of func(*node.Settings) (rate *int64, off *bool)) []setting {
 	put := func(x *session, r *reader) {
 		rate, off := of(&x.Settings)
-		if err := (limitEdit{r.real(value), r.flag(on)}).apply(value, rate, off); err != nil && r.err == nil {
+		err := limitEdit{r.real(value), r.flag(on)}.apply(value, rate, off)
+		if err != nil && r.err == nil {
 			r.err = err
 		}
 	}
@@ -205,7 +210,9 @@ var alternativeRates = []setting{
 // Transmission downloads into incomplete_dir, if that is enabled, and moves complete data to
 // download_dir. A node downloads into Dir, and moves complete data to CompleteDir, if that is set.
 var directories = []setting{
-	{name: "download_dir", style: kebab, put: putDirectories, get: func(x *session) any { return foreign.Final(x.Settings) }},
+	{name: "download_dir", style: kebab, put: putDirectories, get: func(x *session) any {
+		return foreign.Final(x.Settings)
+	}},
 	{name: "incomplete_dir", style: kebab, put: putDirectories, get: func(x *session) any {
 		if x.CompleteDir != "" {
 			return x.Dir

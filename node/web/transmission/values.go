@@ -111,8 +111,8 @@ type seedLimit struct {
 	limit float64 // that holds, 0: none
 }
 
-// seedLimitOf reads a part of a goal: 0 stands for the session's, a negative one for none. Off is the
-// value that a client has named for a limit that does not use it.
+// seedLimitOf reads a part of a goal: 0 stands for the session's, a negative one for none. Off is
+// the value that a client has named for a limit that does not use it.
 func seedLimitOf(own, global, off float64) seedLimit {
 	switch {
 	case own > 0:

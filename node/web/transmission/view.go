@@ -29,8 +29,8 @@ type view struct {
 
 func (c *call) view(t selected) *view {
 	return &view{
-		dialect: c.dialect, known: t.known, torrent: t.Torrent, status: t.Status(), settings: c.settings(),
-		now:      time.Now(),
+		dialect: c.dialect, known: t.known, torrent: t.Torrent, status: t.Status(),
+		settings: c.settings(), now: time.Now(),
 		source:   sync.OnceValue(t.Source),
 		files:    sync.OnceValue(t.Files),
 		pieces:   sync.OnceValue(t.Pieces),
@@ -61,8 +61,8 @@ type removal struct {
 	at time.Time
 }
 
-// values are fields of limits that are off, by their names in snake_case. To Transmission a limit is a
-// value and a switch, to a node it is one value.
+// values are fields of limits that are off, by their names in snake_case. To Transmission a limit
+// is a value and a switch, to a node it is one value.
 type values map[string]any
 
 func (v values) number(name string) float64 { f, _ := v[name].(float64); return f }
@@ -107,8 +107,8 @@ func (m *memory) gone() []int {
 	return out
 }
 
-// recent returns the torrents that have changed recently: clients that ask for recently active torrents
-// want to hear of every change, not only of data.
+// recent returns the torrents that have changed recently: clients that ask for recently active
+// torrents want to hear of every change, not only of data.
 func (m *memory) recent(all []node.Status, now time.Time) map[string]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,8 +128,8 @@ func (m *memory) recent(all []node.Status, now time.Time) map[string]bool {
 	return out
 }
 
-// off returns a copy of the values of limits that are off: of a torrent or, without an info hash, of the
-// session.
+// off returns a copy of the values of limits that are off: of a torrent or, without an info hash,
+// of the session.
 func (m *memory) off(hash string) values {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -208,8 +208,8 @@ type Event struct {
 	Data     []byte // JSON of the type that the name stands for
 }
 
-// Decode reads the event's data into the type of its name, as in streamed: *Snapshot, for example. It
-// returns nil if a newer daemon has sent an event that this program does not know.
+// Decode reads the event's data into the type of its name, as in streamed: *Snapshot, for example.
+// It returns nil if a newer daemon has sent an event that this program does not know.
 func (e Event) Decode() (any, error) {
 	for _, s := range streamed {
 		if s.name == e.Name {
@@ -223,9 +223,9 @@ func (e Event) Decode() (any, error) {
 // reconnectAfter is the pause before a stream that has broken is opened again.
 const reconnectAfter = time.Second
 
-// Events hands over events until the context ends or the function returns an error: all, or those after
-// the id of one that the reader has seen. A stream that breaks is opened again where it was; an error of
-// the first connection is returned.
+// Events hands over events until the context ends or the function returns an error: all, or those
+// after the id of one that the reader has seen. A stream that breaks is opened again where it was;
+// an error of the first connection is returned.
 func (c *Client) Events(ctx context.Context, last string, each func(Event) error) error {
 	connected := false
 	for {

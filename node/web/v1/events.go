@@ -76,8 +76,8 @@ type message struct {
 
 func newHub(a *API) *hub {
 	h := &hub{
-		api: a, epoch: rand.Text()[:8], next: 1, wake: make(chan struct{}), rows: map[string][]byte{},
-		events: a.Node.Subscribe(maxBacklog),
+		api: a, epoch: rand.Text()[:8], next: 1, wake: make(chan struct{}),
+		rows: map[string][]byte{}, events: a.Node.Subscribe(maxBacklog),
 	}
 	h.open, h.stop = context.WithCancel(context.Background())
 	a.Journal.tell(func(e LogEntry) { h.put("log", e) })

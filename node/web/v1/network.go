@@ -147,6 +147,8 @@ func (m *mapper) result() Map {
 	for _, x := range m.links {
 		out.Links = append(out.Links, *x)
 	}
-	slices.SortFunc(out.Links, func(a, b MapLink) int { return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B)) })
+	slices.SortFunc(out.Links, func(a, b MapLink) int {
+		return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B))
+	})
 	return out
 }

@@ -24,8 +24,8 @@ import (
 
 func (a *API) session(*http.Request, none) (Session, error) {
 	s := Session{
-		Name: "braid", Version: a.Version, Started: a.started, Listen: []string{}, API: a.Addresses(),
-		HasPassword: a.Access.HasPassword(), FreeBytes: -1,
+		Name: "braid", Version: a.Version, Started: a.started, Listen: []string{},
+		API: a.Addresses(), HasPassword: a.Access.HasPassword(), FreeBytes: -1,
 	}
 	if free, _, err := storage.DiskSpace(a.Node.Dir()); err == nil {
 		s.FreeBytes = free
