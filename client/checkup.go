@@ -126,11 +126,9 @@ func (c *checkup) uselessWebSeeds() int {
 	return len(errs)
 }
 
-// examinedAll is an event: the ways to some targets were examined.
-type examinedAll struct{ found map[string]examination }
-
-func (c *checkup) onExamined(e examinedAll) {
-	c.examining, c.examined, c.found = false, time.Now(), e.found
+// onExamined is called when the ways to some targets were examined.
+func (c *checkup) onExamined(found map[string]examination) {
+	c.examining, c.examined, c.found = false, time.Now(), found
 }
 
 // onTracker notes how it goes with a tracker.
@@ -338,7 +336,7 @@ func (c *checkup) examine(targets []Target, idle time.Duration) {
 	c.examining = true
 	c.workers.Go(func() {
 		found := map[string]examination{}
-		defer func() { c.inbox.put(examinedAll{found}) }()
+		defer func() { c.inbox.put(func() { c.onExamined(found) }) }()
 		select {
 		case c.common.examining <- struct{}{}:
 			defer func() { <-c.common.examining }()

@@ -10,15 +10,10 @@ import (
 // there. Only then the transfer is complete.
 type confirmer struct {
 	*core
-	underWay bool
-	after    time.Time // it is not tried before
-	waiting  string    // what the user can do about it; empty: it waits for nothing
-}
-
-// confirmed is an event: all data is on disk, except for pieces that are missing again.
-type confirmed struct {
-	missing int
-	err     error
+	confirmed func() // the transfer is complete
+	underWay  bool
+	after     time.Time // it is not tried before
+	waiting   string    // what the user can do about it; empty: it waits for nothing
 }
 
 // isDue tells whether it may be tried now.
@@ -42,25 +37,26 @@ func (c *confirmer) begin() {
 				err = c.torrent.Verify(c.ctx, p) // the engine believes only what it sees itself
 			}
 		}
-		c.inbox.put(confirmed{len(missing), err})
+		c.inbox.put(func() { c.end(len(missing), err) })
 	})
 }
 
-// end tells whether the transfer is complete, or has failed.
-func (c *confirmer) end(e confirmed) (complete bool, err error) {
+// end is called when all data is on disk, except for pieces that are missing again.
+func (c *confirmer) end(missing int, err error) {
 	c.underWay, c.waiting = false, ""
 	switch {
 	case c.isDone || c.ctx.Err() != nil:
-		return false, nil
-	case storage.IsFull(e.err):
+	case storage.IsFull(err):
 		c.after = time.Now().Add(roomEvery)
 		c.waiting = "the disk is full: make room, so that it can be recorded what is complete"
-		c.log.Warn(c.waiting, "error", e.err)
-		return false, nil
-	case e.missing > 0 && e.err == nil:
-		c.log.Warn("files were deleted or cut short since they were written; their pieces are fetched again", "pieces", e.missing)
+		c.log.Warn(c.waiting, "error", err)
+	case err != nil:
+		c.fail(err)
+	case missing > 0:
+		c.log.Warn("files were deleted or cut short since they were written; their pieces are fetched again",
+			"pieces", missing)
 		c.want.again()
-		return false, nil
+	default:
+		c.confirmed()
 	}
-	return e.err == nil, e.err
 }

@@ -80,24 +80,24 @@ var (
 	errNoAnswer = errors.New("the engine has not connected")
 )
 
-// onDialled notes the result of an attempt.
-func (c *connector) onDialled(e dialled) {
-	s := c.peers.find(func(s *pathState) bool { return s.offer == e.offer })
+// onDialled notes the result of an attempt of the engine to dial an offer.
+func (c *connector) onDialled(o *offer, l *link, err error) {
+	s := c.peers.find(func(s *pathState) bool { return s.offer == o })
 	switch {
-	case s == nil && e.link != nil:
-		e.link.Close() // the offer was withdrawn meanwhile
+	case s == nil && l != nil:
+		l.Close() // the offer was withdrawn meanwhile
 	case s == nil:
-	case e.err != nil:
-		c.lost(s, e.err)
+	case err != nil:
+		c.lost(s, err)
 	default:
 		if s.link != nil {
 			s.foldLink()
 		}
-		s.link, s.err = e.link, nil
-		s.candidate.Handshake = e.link.Measure().Handshake
+		s.link, s.err = l, nil
+		s.candidate.Handshake = l.Measure().Handshake
 		c.enter(s, s.then)
 		c.tell("path-opened", s.candidate.Key, "handshake of "+s.candidate.Handshake.Round(10*time.Microsecond).String())
-		e.link.OnChange(c.inbox.touch)
+		l.OnChange(c.inbox.touch)
 	}
 }
 
@@ -110,8 +110,12 @@ func (c *connector) onGreeted(addr string) {
 	}
 }
 
-// onAccepted takes a connection that a peer has opened.
+// onAccepted takes a connection that a peer has opened, and over which it wants this torrent.
 func (c *connector) onAccepted(l *link) {
+	if c.err != nil {
+		l.Close()
+		return
+	}
 	c.peers.accepted = append(c.peers.accepted, &row{peer: l.Peer(), from: c.peers.sourceOf(l.Peer()), transport: l.transport, accepted: true, link: l})
 	c.log.Info("peer connected", "peer", l.Peer(), "transport", l.transport)
 	l.OnChange(c.inbox.touch)
@@ -227,7 +231,7 @@ func (c *connector) open(s *pathState, then pathsel.State) {
 			if l != nil && c.conceals.Load() {
 				l.Filter.Conceal()
 			}
-			c.inbox.put(dialled{o, l, err})
+			c.inbox.put(func() { c.onDialled(o, l, err) })
 		})
 		if err != nil {
 			c.lost(s, err)
@@ -310,8 +314,19 @@ func (s *pathState) withdraw() {
 	}
 }
 
-// add takes note of a peer, unless it is known, this session itself, or out of reach. A peer that was
-// found was named by others, or while the transfer runs.
+// addAll takes note of peers. found tells whether others have named them, such as a tracker, or
+// somebody while the transfer runs.
+func (c *connector) addAll(peers []Peer, from PeerSource, found bool) {
+	for _, p := range peers {
+		c.add(p, from, found)
+		if from == FromEarlier {
+			c.peers.remember(p)
+		}
+	}
+	c.choosePeers()
+}
+
+// add takes note of a peer, unless it is known, this session itself, or out of reach. See addAll.
 func (c *connector) add(p Peer, from PeerSource, found bool) {
 	t, err := c.transportFor(p)
 	switch {
@@ -366,7 +381,7 @@ func (c *connector) lookPaths(ctx context.Context, t Transport, p Peer) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.inbox.put(foundPaths{p, paths, err})
+		c.inbox.put(func() { c.onPaths(p, paths, err) })
 		var again <-chan time.Time
 		if failures++; err == nil {
 			failures = 0
@@ -431,7 +446,7 @@ func (c *connector) onPolicy() {
 		if p.found == nil {
 			continue // its paths are not known yet
 		}
-		c.onPaths(foundPaths{p.peer, p.found, nil})
+		c.onPaths(p.peer, p.found, nil)
 		for _, r := range p.refused {
 			for _, s := range p.paths {
 				if s.candidate.Key.Path == r.Path.Fingerprint {
@@ -442,27 +457,28 @@ func (c *connector) onPolicy() {
 	}
 }
 
-// onPaths brings the path-level peers of an address-level peer in line with its paths. A connection
-// whose path is no longer listed stays, behind the others, until it ends by itself.
-func (c *connector) onPaths(e foundPaths) {
-	p := c.peers.peer(e.peer)
+// onPaths brings the path-level peers of an address-level peer in line with its paths, or notes why
+// there are none. A connection whose path is no longer listed stays, behind the others, until it ends
+// by itself.
+func (c *connector) onPaths(peer Peer, paths []pathsel.Path, err error) {
+	p := c.peers.peer(peer)
 	if p == nil {
 		return
 	}
 	p.lookupFailures++
-	if e.err != nil {
+	if err != nil {
 		if p.err == nil {
-			c.log.Info("no paths to peer", "peer", p.peer, "error", e.err)
+			c.log.Info("no paths to peer", "peer", p.peer, "error", err)
 		}
-		p.err = e.err
+		p.err = err
 		return
 	}
-	p.found = e.paths
-	if e.paths = c.restrict(p, e.paths); len(e.paths) > 0 {
+	p.found = paths
+	if paths = c.restrict(p, paths); len(paths) > 0 {
 		p.lookupFailures = 0
 	}
 	var next []*pathState
-	for _, x := range pathsel.Map(p.peer.ID(), e.paths, c.selector.Paths(c.maxPaths)) {
+	for _, x := range pathsel.Map(p.peer.ID(), paths, c.selector.Paths(c.maxPaths)) {
 		s := p.path(x.Key)
 		if s == nil {
 			s = newPathState(p, x)
@@ -483,7 +499,7 @@ func (c *connector) onPaths(e foundPaths) {
 		}
 	}
 	for _, s := range next {
-		for _, path := range e.paths {
+		for _, path := range paths {
 			if path.Fingerprint == s.candidate.Key.Path {
 				s.candidate.Path, s.path = path, path
 			}

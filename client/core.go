@@ -87,6 +87,8 @@ type core struct {
 	isDone  bool  // complete or failed
 	err     error // why it has failed
 
+	fail func(error) // ends the transfer because of the error, if there is one and it is the first
+
 	// conceals: connections that begin now tell their peers only of pieces that superSeeder reveals.
 	// Any goroutine may read it.
 	conceals atomic.Bool

@@ -63,6 +63,7 @@ func newLoop(c *core, opts Options, onEnd func()) *loop {
 		checkup:   checkup{core: c, caused: opts.Caused},
 		rates:     rates{since: time.Now()},
 	}
+	c.fail, l.confirmer.confirmed = l.fail, l.complete
 	l.judge = judge{c, &l.connector}
 	l.trials.judge, l.trials.rarest, l.trials.calls = &l.judge, &l.rarest, l.calls
 	c.store.hashed = l.trials.hashed
@@ -112,7 +113,7 @@ func (l *loop) register() error {
 func (l *loop) onWriteError(err error) {
 	l.blame.distrust()
 	if storage.IsFull(err) {
-		l.inbox.put(diskFull{err})
+		l.inbox.put(func() { l.room.onFull(err) })
 		return
 	}
 	select {
@@ -188,8 +189,8 @@ func (l *loop) mayRest() bool {
 
 // onEvents handles what has happened, and looks at everything that this may have changed.
 func (l *loop) onEvents() {
-	for _, e := range l.inbox.take() {
-		l.handle(e)
+	for _, handle := range l.inbox.take() {
+		handle()
 	}
 	l.fail(l.describer.advance())
 	l.connector.look()
@@ -229,52 +230,6 @@ func (l *loop) onSample() {
 	}
 }
 
-func (l *loop) handle(event any) {
-	switch e := event.(type) {
-	case newPeers:
-		for _, p := range e.peers {
-			l.connector.add(p, e.from, e.found)
-			if e.from == FromEarlier {
-				l.peers.remember(p)
-			}
-		}
-		l.connector.choosePeers()
-	case foundPaths:
-		l.connector.onPaths(e)
-	case dialled:
-		l.connector.onDialled(e)
-	case greeted:
-		l.connector.onGreeted(e.addr)
-	case accepted:
-		if l.err != nil {
-			e.link.Close()
-			return
-		}
-		l.connector.onAccepted(e.link)
-	case hinted:
-		l.chooser.hint(e.hints)
-	case diskFull:
-		l.room.onFull(e.err)
-	case room:
-		l.room.onRoom(e.err)
-	case claimed:
-		l.fail(l.describer.onClaimed(e))
-	case confirmed:
-		complete, err := l.confirmer.end(e)
-		if l.fail(err); complete {
-			l.complete()
-		}
-	case exchanged:
-		l.exchanger.onMessage(e)
-	case examinedAll:
-		l.checkup.onExamined(e)
-	case TrackerState:
-		l.checkup.onTracker(e)
-	default:
-		panic(fmt.Sprintf("client: unknown event %T", event))
-	}
-}
-
 // choose asks the selector and carries its decisions out.
 func (l *loop) choose() {
 	for _, d := range l.chooser.choose() {
@@ -299,7 +254,7 @@ func (l *loop) begin() {
 	l.want = newWant(l.options.Selection, layout)
 	l.want.begin(l.torrent)
 	if !l.hasAll() {
-		l.inbox.put(newPeers{peers: l.seeds.webSeeds(l.options.WebSeeds)})
+		l.connector.addAll(l.seeds.webSeeds(l.options.WebSeeds), "", false)
 	}
 }
 

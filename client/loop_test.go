@@ -300,7 +300,7 @@ func TestLoopInSimulatedTime(t *testing.T) {
 			for {
 				select {
 				case addr := <-fake.greeted:
-					transfer.inbox.put(greeted{addr})
+					transfer.inbox.put(func() { transfer.loop.connector.onGreeted(addr) })
 				case <-transfer.Ended():
 					return
 				}

@@ -55,7 +55,7 @@ func (d *describer) advance() error {
 		err = d.selection.Check(l)
 	}
 	if err != nil {
-		return d.onClaimed(claimed{err: err})
+		return d.onClaimed(nil, l, err)
 	}
 	// Files that are there already may have to be hashed, which takes as long as the disk does. The
 	// engine must not do that: everybody else needs its lock.
@@ -67,33 +67,27 @@ func (d *describer) advance() error {
 				d.log.Warn("the magnet link cannot be seeded without asking peers again", "error", err)
 			}
 		}
-		d.inbox.put(claimed{info, l, err})
+		d.inbox.put(func() { d.fail(d.onClaimed(info, l, err)) })
 	})
 	return nil
 }
 
-// claimed is an event: the store may write to the files of a magnet link. With an error it must not,
-// or the link is bad.
-type claimed struct {
-	info   []byte
-	layout storage.Layout
-	err    error
-}
-
-func (d *describer) onClaimed(e claimed) error {
+// onClaimed is called when the store may write to the files of a magnet link. With an error it must
+// not, or the link is bad.
+func (d *describer) onClaimed(info []byte, l storage.Layout, err error) error {
 	d.claiming = false
 	if d.isDone || d.ctx.Err() != nil {
 		return nil
 	}
-	if e.err == nil {
-		e.err = d.describe(e.info, e.layout)
+	if err == nil {
+		err = d.describe(info, l)
 	}
 	d.end() // not before the engine knows: it would take what peers still send
-	if e.err == nil {
-		d.tell(len(e.info))
+	if err == nil {
+		d.tell(len(info))
 	}
 	d.fetching = nil
-	return e.err
+	return err
 }
 
 // tell lets the peers that have no dictionary know that we have one now, since the handshake with

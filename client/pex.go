@@ -29,12 +29,6 @@ type exchanger struct {
 	reported    map[pathsel.PeerID]*[pexKinds]pexTold
 }
 
-// exchanged is an event: a peer has sent a message of peer exchange.
-type exchanged struct {
-	from    engineAddr
-	payload []byte
-}
-
 // offer lists the extensions that a connection over a transport is offered. Peers on IP cannot be told
 // apart by their addresses, whether they speak TCP or QUIC. So over SCION they are exchanged only by
 // sessions with TCP. Over WebRTC none are: browsers cannot connect to an address.
@@ -60,7 +54,9 @@ func (x *exchanger) begin() {
 	if x.private = x.source.IsPrivate(); !x.private {
 		x.exchanges.byHash.Store(x.source.InfoHash, exchange{
 			offer: x.offer,
-			heard: func(f engineAddr, payload []byte) { x.inbox.put(exchanged{f, payload}) },
+			heard: func(f engineAddr, payload []byte) {
+				x.inbox.put(func() { x.onMessage(f, payload) })
+			},
 		})
 	}
 }
@@ -186,14 +182,14 @@ func (x *exchanger) home() (ia pathsel.IA, host netip.Addr) {
 	return 0, netip.Addr{}
 }
 
-// onMessage takes the addresses that a peer has named. It does not act on dropped ones: they may be
+// onMessage takes the addresses that a peer has named in a message of peer exchange. It does not act on dropped ones: they may be
 // reached all the same.
-func (x *exchanger) onMessage(e exchanged) {
-	l := x.offers.linkAt(e.from)
+func (x *exchanger) onMessage(f engineAddr, payload []byte) {
+	l := x.offers.linkAt(f)
 	if x.private || l == nil || !x.exchanges.on.Load() {
 		return
 	}
-	m, err := parsePEX(e.payload)
+	m, err := parsePEX(payload)
 	if err != nil {
 		x.log.Debug("a message of a peer is ignored", "peer", l.Peer(), "error", err)
 		return

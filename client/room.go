@@ -19,13 +19,7 @@ type roomKeeper struct {
 // roomEvery is how often it looks for room.
 const roomEvery = 3 * time.Second
 
-// The events: a write has found no room, and the result of looking for room, where no error means
-// that there is some.
-type (
-	diskFull struct{ err error }
-	room     struct{ err error }
-)
-
+// onFull is called when a write has found no room.
 func (k *roomKeeper) onFull(err error) {
 	if k.isDone || k.err != nil {
 		return
@@ -41,9 +35,13 @@ func (k *roomKeeper) look() {
 		return
 	}
 	k.looking = true
-	k.workers.Go(func() { k.inbox.put(room{storage.HasRoom(k.store.Store)}) })
+	k.workers.Go(func() {
+		err := storage.HasRoom(k.store.Store)
+		k.inbox.put(func() { k.onRoom(err) })
+	})
 }
 
+// onRoom is called with the result of looking for room. Without an error there is some.
 func (k *roomKeeper) onRoom(err error) {
 	k.looking, k.looked = false, time.Now()
 	if err != nil || k.err == nil {

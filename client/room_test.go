@@ -81,7 +81,7 @@ func TestAskAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, tr, "downloading", func(p Progress) bool { return p.Phase == Downloading })
-	tr.inbox.put(diskFull{errors.New("no room")})
+	tr.inbox.put(func() { tr.loop.room.onFull(errors.New("no room")) })
 	until(t, tr, "paused", func(p Progress) bool { return p.Waiting == fullMessage })
 	for i := range pieces {
 		if i < 1400 {
@@ -90,7 +90,7 @@ func TestAskAgain(t *testing.T) {
 			tr.torrent.(anacrolixTorrent).Piece(i).UpdateCompletion()
 		}
 	}
-	tr.inbox.put(room{})
+	tr.inbox.put(func() { tr.loop.room.onRoom(nil) })
 	until(t, tr, "going on", func(p Progress) bool { return p.Waiting != fullMessage })
 }
 

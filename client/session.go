@@ -347,10 +347,10 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 			l.Filter.Conceal() // the engine goes on to say what it has
 		}
 		l.Greet()
-		t.inbox.put(accepted{l})
+		t.inbox.put(func() { t.loop.connector.onAccepted(l) })
 		return
 	}
-	t.inbox.put(greeted{addr})
+	t.inbox.put(func() { t.loop.connector.onGreeted(addr) })
 }
 
 // Add begins a transfer. Its data is in the store, which must stay open as long as the session. The

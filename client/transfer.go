@@ -41,8 +41,8 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd
 	}
 	t.loop.seeder.watch()
 	t.loop.exchanger.begin()
-	c.inbox.put(newPeers{peers: slices.Clone(opts.Known), found: true, from: FromEarlier})
-	c.inbox.put(newPeers{peers: peers, from: FromUser})
+	t.Found(FromEarlier, opts.Known...)
+	c.inbox.put(func() { t.loop.connector.addAll(peers, FromUser, false) })
 	go t.loop.run()
 	return t, nil
 }
@@ -59,15 +59,20 @@ func (t *Transfer) AddPeers(peers ...Peer) { t.Found(FromUser, peers...) }
 // Found offers peers to the transfer that others have named. It passes over peers of transports that
 // the session lacks, this session itself, and addresses of this host at which nothing listens.
 func (t *Transfer) Found(from PeerSource, peers ...Peer) {
-	t.inbox.put(newPeers{peers: slices.Clone(peers), found: true, from: from})
+	peers = slices.Clone(peers)
+	t.inbox.put(func() { t.loop.connector.addAll(peers, from, true) })
 }
 
 // Hint names paths to try first, on the word of somebody else such as a tracker. Newer hints for an
 // AS replace older ones.
-func (t *Transfer) Hint(h pathsel.Hints) { t.inbox.put(hinted{h}) }
+func (t *Transfer) Hint(h pathsel.Hints) {
+	t.inbox.put(func() { t.loop.chooser.hint(h) })
+}
 
 // TrackerState notes how it goes with a tracker.
-func (t *Transfer) TrackerState(s TrackerState) { t.inbox.put(s) }
+func (t *Transfer) TrackerState(s TrackerState) {
+	t.inbox.put(func() { t.loop.checkup.onTracker(s) })
+}
 
 // Done is closed when all data is there and verified, or the transfer has failed: see Progress.
 func (t *Transfer) Done() <-chan struct{} { return t.loop.done }
