@@ -264,7 +264,7 @@ func TestHybridsOfLibtorrent(t *testing.T) {
 			if src.HashV2 != strings.TrimSpace(string(v2)) {
 				t.Errorf("v2 info hash %s, libtorrent says %s", src.HashV2, v2)
 			}
-			if r, err := storage.Check(t.Context(), src.Layout, data, nil); err != nil || !r.Complete() {
+			if r, err := inFiles(src, data).Check(t.Context(), nil); err != nil || !r.Complete() {
 				t.Fatalf("libtorrent's own data: %+v, %v", r, err)
 			}
 			port := freePort(t)
@@ -288,7 +288,7 @@ func TestHybridsOfLibtorrent(t *testing.T) {
 					t.Fatal(err)
 				}
 				sameFiles(t, src, data, out)
-				if r, err := storage.Check(t.Context(), src.Layout, out, nil); err != nil || !r.Complete() {
+				if r, err := inFiles(src, out).Check(t.Context(), nil); err != nil || !r.Complete() {
 					t.Errorf("%+v, %v", r, err)
 				}
 			}

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"braid/storage"
 )
 
 // Real clients, unmodified, exchange a torrent with braid over TCP on loopback. Whatever looks for peers on other
@@ -202,7 +200,7 @@ func TestInteroperation(t *testing.T) {
 				seeder := seed(t, c.Source, data)
 				out := t.TempDir()
 				f.fetch(t, torrent, out, freePort(t), seeder.Listening()[0].String())
-				r, err := storage.Check(t.Context(), c.Source.Layout, out, nil)
+				r, err := inFiles(c.Source, out).Check(t.Context(), nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -169,13 +169,18 @@ func TestDownloadOverTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameFiles(t, c.Source, data, out)
-	r, err := storage.Check(t.Context(), c.Source.Layout, out, nil)
+	r, err := inFiles(c.Source, out).Check(t.Context(), nil)
 	if err != nil || !r.Complete() {
 		t.Errorf("check: %+v, %v", r, err)
 	}
-	if !storage.Trusted(out, c.Source.InfoHash, c.Source.Layout) {
+	if !inFiles(c.Source, out).Trusted() {
 		t.Error("the record does not vouch for what was just downloaded")
 	}
+}
+
+// inFiles is the data of a torrent in files below a directory.
+func inFiles(s Source, dir string) storage.Stored {
+	return storage.Stored{Kind: storage.KindFile, Dir: dir, Hash: s.InfoHash, Layout: s.Layout}
 }
 
 func TestMagnet(t *testing.T) {
@@ -229,7 +234,7 @@ func TestManyPieces(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := storage.Check(t.Context(), src.Layout, out, nil)
+	r, err := inFiles(src, out).Check(t.Context(), nil)
 	if err != nil || !r.Complete() {
 		t.Errorf("%d good pieces, %v", r.GoodPieces(), err)
 	}

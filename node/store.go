@@ -87,7 +87,7 @@ func (s *stores) open(o Options, moved func(path, aside string), log *slog.Logge
 		opts := []storage.Option{
 			named, storage.OnExisting(want.Existing, moved),
 			storage.Wanted(func(h metainfo.Hash, l storage.Layout) []bool { return x.user(h).selection.Wants(l) }),
-			storage.RecheckOnly(func(h metainfo.Hash) bool { return x.user(h).recheck }),
+			storage.Recheck(func(h metainfo.Hash) bool { return x.user(h).recheck }),
 		}
 		if want.AllowDotfiles {
 			opts = append(opts, storage.AllowDotfiles())

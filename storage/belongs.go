@@ -34,11 +34,9 @@ func (s Stored) Belongs(ctx context.Context, all bool) (names []string, err erro
 		}
 		return names, nil
 	}
-	saved := newState(s.Layout)
-	if b, err := root.ReadFile(recordName(s.Hash, s.Kind)); err == nil {
-		if x, err := decodeState(b, s.Layout); err == nil {
-			saved = x
-		}
+	saved, ok := s.readRecord()
+	if !ok {
+		saved = newState(s.Layout)
 	}
 	c := &claimer{root: root, layout: s.Layout, names: make([]string, len(s.Layout.Files)), before: make([]fs.FileInfo, len(s.Layout.Files))}
 	var suspects []int

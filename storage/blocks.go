@@ -275,7 +275,7 @@ func (p mixed) SelfHash() (metainfo.Hash, error) {
 	if err != nil {
 		return sum, p.unreadable(err)
 	}
-	if [20]byte(t.layout.pieceHash(p.index)) != sum && t.writer.isServed(p.index) {
+	if t.layout.pieceHash(p.index) != sum && t.writer.isServed(p.index) {
 		return sum, errKeptWrong
 	}
 	return sum, nil

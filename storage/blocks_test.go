@@ -95,7 +95,7 @@ func TestBlocksAreKept(t *testing.T) {
 		{name: "recheck", end: func(t *testing.T, dir string, s Store, tor engine.TorrentImpl) string {
 			closeStore(t, s, tor)
 			return dir
-		}, opts: []Option{Recheck()}, nothing: true},
+		}, opts: []Option{Recheck(anyTorrent)}, nothing: true},
 		{name: "data deleted", end: func(t *testing.T, dir string, s Store, tor engine.TorrentImpl) string {
 			closeStore(t, s, tor)
 			err := errors.Join(os.RemoveAll(filepath.Join(dir, "set")), os.RemoveAll(filepath.Join(dir, boltPath(metainfo.Hash{9}))))
@@ -197,7 +197,7 @@ func TestWrongBlocksAreForgotten(t *testing.T) {
 			writeBlock(t, tor, info, data, 0, b)
 		}
 		sum, err := tor.Piece(info.Piece(0)).(engine.SelfHashing).SelfHash()
-		if err != nil || [20]byte(l.pieceHash(0)) != sum {
+		if err != nil || l.pieceHash(0) != sum {
 			t.Errorf("the hash of a right piece: %v", err)
 		}
 		if err := tor.Piece(info.Piece(0)).MarkComplete(); err != nil {

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha1"
 	"errors"
@@ -64,9 +63,23 @@ func sumOf(l Layout, src source, piece int, buf []byte) (sum [sha1.Size]byte, er
 }
 
 // hashPieces hashes the chosen pieces; nil is all. report is called once for each, from several
-// goroutines. An error of it, or of the context, ends the work.
-func hashPieces(ctx context.Context, l Layout, chosen []bool, open func() source, report func(src source, piece int, sum [sha1.Size]byte, err error) error) error {
+// goroutines. An error of it, or of the context, ends the work. progress, if not nil, is called with
+// the number of bytes so far.
+func hashPieces(
+	ctx context.Context, l Layout, chosen []bool, open func() source, progress func(bytes int64),
+	report func(src source, piece int, sum [sha1.Size]byte, err error) error,
+) error {
 	var next atomic.Int64
+	var mu sync.Mutex
+	var done int64
+	advance := func(piece int) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, n := l.PieceRange(piece)
+		if done += n; progress != nil {
+			progress(done)
+		}
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(runtime.GOMAXPROCS(0), l.Pieces()) {
 		g.Go(func() error {
@@ -88,10 +101,27 @@ func hashPieces(ctx context.Context, l Layout, chosen []bool, open func() source
 				if err := report(r, piece, sum, err); err != nil {
 					return err
 				}
+				advance(piece)
 			}
 		})
 	}
 	return g.Wait()
+}
+
+var errWrong = errors.New("the piece is wrong")
+
+// checkPieces is hashPieces for data that should be right: report gets an error if a piece is missing
+// or wrong.
+func checkPieces(
+	ctx context.Context, l Layout, chosen []bool, open func() source, progress func(bytes int64),
+	report func(src source, piece int, err error) error,
+) error {
+	return hashPieces(ctx, l, chosen, open, progress, func(src source, piece int, sum [sha1.Size]byte, err error) error {
+		if err == nil && sum != l.pieceHash(piece) {
+			err = errWrong
+		}
+		return report(src, piece, err)
+	})
 }
 
 // filesReader reads a torrent's data out of its files.
@@ -206,18 +236,13 @@ func (r Report) GoodPieces() int {
 	return n
 }
 
-// Check is Stored.Check for files below dir.
-func Check(ctx context.Context, l Layout, dir string, progress func(bytes int64)) (Report, error) {
-	return Stored{Kind: KindFile, Dir: dir, Layout: l}.Check(ctx, progress)
-}
-
-// checkFiles checks the wanted files below dir. Incomplete files are read for pieces that they
-// share with others.
-func checkFiles(ctx context.Context, l Layout, dir string, wanted []bool, progress func(bytes int64)) (Report, error) {
-	r := newReport(l, wanted)
+// checkFiles sets which pieces of the wanted files are right. It returns which files are complete.
+// Incomplete ones are read for pieces that they share with others.
+func (s Stored) checkFiles(ctx context.Context, r Report, wanted []bool, progress func(bytes int64)) ([]bool, error) {
+	l := s.Layout
 	present, names := make([]bool, len(l.Files)), make([]string, len(l.Files))
 	for i, f := range l.Files {
-		found := statFile(dir, f)
+		found := statFile(s.Dir, f)
 		present[i] = found.State == FileOK
 		names[i] = filepath.FromSlash(f.Path)
 		if found.State == FilePartial {
@@ -227,21 +252,11 @@ func checkFiles(ctx context.Context, l Layout, dir string, wanted []bool, progre
 			r.Files[i] = found
 		}
 	}
-	var done atomic.Int64
-	open := func() source { return &filesReader{layout: l, dir: dir, names: names} }
-	err := hashPieces(ctx, l, piecesOf(l, wanted), open, func(_ source, piece int, sum [sha1.Size]byte, err error) error {
-		r.Good[piece] = err == nil && bytes.Equal(sum[:], l.pieceHash(piece))
-		_, n := l.PieceRange(piece)
-		if n := done.Add(n); progress != nil {
-			progress(n)
-		}
+	open := func() source { return &filesReader{layout: l, dir: s.Dir, names: names} }
+	return present, checkPieces(ctx, l, piecesOf(l, wanted), open, progress, func(_ source, piece int, err error) error {
+		r.Good[piece] = err == nil
 		return nil
 	})
-	if err != nil {
-		return Report{}, fmt.Errorf("check %s in %s: %w", l.Name, dir, err)
-	}
-	judge(l, r, present)
-	return r, nil
 }
 
 // newReport returns a report in which all wanted files are right. judge corrects it.
@@ -350,21 +365,10 @@ func judge(l Layout, r Report, present []bool) {
 // hashes. It is an error if a file cannot be read, or is shorter than in l.
 func Hash(ctx context.Context, l Layout, dir string, progress func(bytes int64)) ([]byte, error) {
 	sums := make([]byte, l.Pieces()*sha1.Size)
-	var mu sync.Mutex
-	var done int64
 	open := func() source { return &filesReader{layout: l, dir: dir} }
-	err := hashPieces(ctx, l, nil, open, func(_ source, piece int, sum [sha1.Size]byte, err error) error {
-		if err != nil {
-			return err
-		}
+	err := hashPieces(ctx, l, nil, open, progress, func(_ source, piece int, sum [sha1.Size]byte, err error) error {
 		copy(sums[piece*sha1.Size:], sum[:])
-		_, n := l.PieceRange(piece)
-		mu.Lock()
-		defer mu.Unlock()
-		if done += n; progress != nil {
-			progress(done)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("hash %s: %w", l.Name, err)

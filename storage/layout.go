@@ -7,6 +7,7 @@
 package storage
 
 import (
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -76,7 +77,9 @@ func (l Layout) PieceRange(piece int) (offset, length int64) {
 	return offset, min(l.PieceLength, l.Length-offset)
 }
 
-func (l Layout) pieceHash(piece int) []byte { return l.hashes[20*piece : 20*piece+20] }
+func (l Layout) pieceHash(piece int) [sha1.Size]byte {
+	return [sha1.Size]byte(l.hashes[sha1.Size*piece:])
+}
 
 // FilePieces is the range of pieces, the last excluded, that hold bytes of the file.
 func (l Layout) FilePieces(f File) (begin, end int) {

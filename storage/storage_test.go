@@ -62,6 +62,8 @@ func TestHashAgreesWithTheTorrent(t *testing.T) {
 	}
 }
 
+func anyTorrent(metainfo.Hash) bool { return true }
+
 func TestCheck(t *testing.T) {
 	// Pieces of 8 bytes: a has pieces 0 and 1, b pieces 1 and 2, c piece 2 to 4, z none.
 	files := map[string]string{"a": "aaaaaaaaaaaa", "b": "bbbbbbbb", "c": strings.Repeat("c", 20), "z": ""}
@@ -114,7 +116,7 @@ func TestCheck(t *testing.T) {
 			dir := t.TempDir()
 			_, l := dataset(t, dir, 8, files)
 			c.change(t, dir)
-			r, err := Check(t.Context(), l, dir, nil)
+			r, err := Stored{Kind: KindFile, Dir: dir, Layout: l}.Check(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -285,7 +287,7 @@ func TestRecord(t *testing.T) {
 				c.touch(t, dir)
 			}
 			if c.recheck {
-				s, _, _ = open(Recheck())
+				s, _, _ = open(Recheck(anyTorrent))
 				if err := s.Close(); err != nil { // it is killed before anything is hashed
 					t.Fatal(err)
 				}
@@ -431,7 +433,7 @@ func TestCheckPipe(t *testing.T) {
 	if err := errors.Join(os.Remove(name), syscall.Mkfifo(name, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Check(t.Context(), l, dir, nil)
+	r, err := Stored{Kind: KindFile, Dir: dir, Layout: l}.Check(t.Context(), nil)
 	if err != nil || r.Files[0].State != FileDamaged || r.GoodPieces() != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}

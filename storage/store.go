@@ -48,12 +48,9 @@ type options struct {
 	system   system
 }
 
-// Recheck ignores the record: all existing data is hashed, and blocks of unfinished pieces, which
-// cannot be hashed, are forgotten.
-func Recheck() Option { return RecheckOnly(func(metainfo.Hash) bool { return true }) }
-
-// RecheckOnly is Recheck for the torrents for which it is true when they are opened.
-func RecheckOnly(which func(metainfo.Hash) bool) Option {
+// Recheck ignores the record of the torrents for which it is true when they are opened: all existing
+// data is hashed, and blocks of unfinished pieces, which cannot be hashed, are forgotten.
+func Recheck(which func(metainfo.Hash) bool) Option {
 	return func(o *options) { o.recheck = which }
 }
 

@@ -1,9 +1,7 @@
 package storage
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha1"
 	"errors"
 	"fmt"
 	"io"
@@ -25,29 +23,18 @@ type Stored struct {
 	Layout Layout
 }
 
-// Trusted tells whether the record in dir vouches for all of the data of a torrent in files.
-func Trusted(dir string, hash metainfo.Hash, l Layout) bool {
-	return Stored{KindFile, dir, hash, l}.Trusted()
-}
-
 // Trusted tells whether the record vouches for all of the data, without hashing and without
 // changing anything.
 func (s Stored) Trusted() bool {
-	kind, dir, hash, l := s.Kind, s.Dir, s.Hash, s.Layout
-	counted := countedFiles(kind, hash, l)
 	saved, ok := s.record()
 	if !ok {
 		return false
 	}
-	now, err := stamps(dir, counted)
-	if err != nil {
+	if right := s.confirmed(saved); right == nil || slices.Contains(right, false) {
 		return false
 	}
-	if _, right, _ := saved.compare(counted, now); slices.Contains(right, false) {
-		return false
-	}
-	for _, f := range l.Files {
-		if kind != KindBolt && statFile(dir, f).State != FileOK {
+	for _, f := range s.Layout.Files {
+		if s.Kind != KindBolt && statFile(s.Dir, f).State != FileOK {
 			return false
 		}
 	}
@@ -57,15 +44,17 @@ func (s Stored) Trusted() bool {
 // Recorded returns which pieces the record vouches for, also while a download is using the directory;
 // nil if there is no record. Nothing is hashed.
 func (s Stored) Recorded() []bool {
+	saved, ok := s.readRecord()
+	if !ok {
+		return nil
+	}
+	return s.confirmed(saved)
+}
+
+// confirmed returns which pieces the record vouches for as the files are now; nil if they cannot be
+// looked at.
+func (s Stored) confirmed(saved state) []bool {
 	counted := countedFiles(s.Kind, s.Hash, s.Layout)
-	b, err := os.ReadFile(filepath.Join(s.Dir, recordName(s.Hash, s.Kind)))
-	if err != nil {
-		return nil
-	}
-	saved, err := decodeState(b, counted)
-	if err != nil {
-		return nil
-	}
 	now, err := stamps(s.Dir, counted)
 	if err != nil {
 		return nil
@@ -82,6 +71,11 @@ func (s Stored) record() (saved state, ok bool) {
 		return saved, false
 	}
 	defer lock.Close()
+	return s.readRecord()
+}
+
+// readRecord reads the record, unless there is none or it is damaged.
+func (s Stored) readRecord() (saved state, ok bool) {
 	b, err := os.ReadFile(filepath.Join(s.Dir, recordName(s.Hash, s.Kind)))
 	if err != nil {
 		return saved, false
@@ -120,62 +114,58 @@ func (s Stored) CheckWanted(ctx context.Context, wanted []bool, progress func(by
 	if wanted == nil {
 		wanted = slices.Repeat([]bool{true}, len(l.Files))
 	}
-	if s.Kind != KindBolt {
-		return checkFiles(ctx, l, s.Dir, wanted, progress)
-	}
 	r := newReport(l, wanted)
-	saved, _ := s.record()
-	unfinished := make([]bool, l.Pieces())
-	err := s.eachPiece(ctx, piecesOf(l, wanted), func(_ source, piece int, err error) error {
-		r.Good[piece] = err == nil
-		unfinished[piece] = errors.Is(err, io.ErrUnexpectedEOF) || err != nil && saved.Blocks[piece] != nil
-		return nil
-	}, progress)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	check := s.checkFiles
+	if s.Kind == KindBolt {
+		check = s.checkDatabase
 	}
+	present, err := check(ctx, r, wanted, progress)
 	if err != nil {
 		return Report{}, fmt.Errorf("check %s in %s: %w", l.Name, s.Dir, err)
-	}
-	present := make([]bool, len(l.Files))
-	for i, f := range l.Files {
-		begin, end := l.FilePieces(f)
-		present[i] = begin == end || slices.Contains(r.Good[begin:end], true) && !slices.Contains(unfinished[begin:end], true)
-		switch {
-		case !wanted[i] || present[i]:
-		case slices.Contains(r.Good[begin:end], true):
-			r.Files[i].State = FilePartial
-		default:
-			r.Files[i].State = FileMissing
-		}
 	}
 	judge(l, r, present)
 	return r, nil
 }
 
-// eachPiece reads and hashes pieces in a database, see hashPieces. do is called from several
-// goroutines, with an error if the piece is missing or wrong.
-func (s Stored) eachPiece(ctx context.Context, chosen []bool, do func(src source, piece int, err error) error, progress func(int64)) error {
+// checkDatabase is checkFiles for a database.
+func (s Stored) checkDatabase(ctx context.Context, r Report, wanted []bool, progress func(bytes int64)) ([]bool, error) {
+	l := s.Layout
+	saved, _ := s.record()
+	unfinished := make([]bool, l.Pieces())
+	err := s.eachPiece(ctx, piecesOf(l, wanted), progress, func(_ source, piece int, err error) error {
+		r.Good[piece] = err == nil
+		unfinished[piece] = errors.Is(err, io.ErrUnexpectedEOF) || err != nil && saved.Blocks[piece] != nil
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	present := make([]bool, len(l.Files))
+	for i, f := range l.Files {
+		begin, end := l.FilePieces(f)
+		some := slices.Contains(r.Good[begin:end], true)
+		present[i] = begin == end || some && !slices.Contains(unfinished[begin:end], true)
+		switch {
+		case !wanted[i] || present[i]:
+		case some:
+			r.Files[i].State = FilePartial
+		default:
+			r.Files[i].State = FileMissing
+		}
+	}
+	return present, nil
+}
+
+// eachPiece is checkPieces for a database.
+func (s Stored) eachPiece(
+	ctx context.Context, chosen []bool, progress func(bytes int64), do func(src source, piece int, err error) error,
+) error {
 	db, err := openBoltReader(s.Dir, s.Layout, s.Hash)
 	if err != nil {
 		return err
 	}
-	var done atomic.Int64
-	err = hashPieces(ctx, s.Layout, chosen, func() source { return placeReader{db} },
-		func(src source, piece int, sum [sha1.Size]byte, err error) error {
-			if err == nil && !bytes.Equal(sum[:], s.Layout.pieceHash(piece)) {
-				err = errors.New("wrong")
-			}
-			if err := do(src, piece, err); err != nil {
-				return err
-			}
-			_, n := s.Layout.PieceRange(piece)
-			if n := done.Add(n); progress != nil {
-				progress(n)
-			}
-			return nil
-		})
-	return errors.Join(err, db.close())
+	open := func() source { return placeReader{db} }
+	return errors.Join(checkPieces(ctx, s.Layout, chosen, open, progress, do), db.close())
 }
 
 // placeReader reads a torrent's data out of a place.
@@ -207,7 +197,7 @@ func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progre
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	var bad atomic.Int64
-	err = s.eachPiece(ctx, nil, func(src source, index int, err error) error {
+	err = s.eachPiece(ctx, nil, progress, func(src source, index int, err error) error {
 		if err != nil {
 			bad.Add(1)
 			return nil //nolint:nilerr // the others are exported, and the missing ones counted
@@ -228,7 +218,7 @@ func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progre
 			return err
 		}
 		return p.MarkComplete()
-	}, progress)
+	})
 	if n := bad.Load(); err == nil && n > 0 {
 		err = fmt.Errorf("%w: %d of %d", ErrIncomplete, n, s.Layout.Pieces())
 	}
