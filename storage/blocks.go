@@ -189,12 +189,10 @@ type Blocks struct{ t *torrent }
 // BlocksOf returns the blocks of a torrent that is open in a store. It returns nil if the torrent
 // is only read.
 func BlocksOf(st Store, hash metainfo.Hash) *Blocks {
-	s, ok := st.(*store)
-	if !ok {
-		return nil
-	}
-	if t := s.find(hash); t != nil {
-		return &Blocks{t}
+	if s := writable(st); s != nil {
+		if t := s.find(hash); t != nil {
+			return &Blocks{t}
+		}
 	}
 	return nil
 }

@@ -56,8 +56,8 @@ const (
 // files as far as necessary. Opening the torrent calls it if nobody has. progress may be nil; it
 // gets the number of hashed bytes.
 func Claim(ctx context.Context, st Store, l Layout, hash metainfo.Hash, progress func(bytes int64)) error {
-	s, ok := st.(*store)
-	if !ok || s.kind == KindBolt {
+	s := writable(st)
+	if s == nil || s.kind == KindBolt {
 		return nil // the database is the only file, and no torrent can name it
 	}
 	mine, err := s.claim(ctx, l, hash, progress)

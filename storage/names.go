@@ -178,13 +178,11 @@ func (s Stored) openToRename() (*os.Root, error) {
 // RenameOpen is Stored.Rename for a torrent that a store has open. Reads and writes go on. It returns
 // false if the store does not have it open.
 func RenameOpen(st Store, hash metainfo.Hash, changed Names) (bool, error) {
-	var t *torrent
-	switch s := st.(type) {
-	case *store:
-		t = s.find(hash)
-	case *verified:
-		t = s.find(hash)
+	s, ok := st.(*store)
+	if !ok {
+		return false, nil
 	}
+	t := s.find(hash)
 	if t == nil {
 		return false, nil
 	}

@@ -436,8 +436,8 @@ func KeptTorrent(dir string, hash metainfo.Hash) string {
 
 // KeepTorrent writes that file. A store from OpenVerified keeps nothing.
 func KeepTorrent(st Store, hash metainfo.Hash, torrent []byte) error {
-	s, ok := st.(*store)
-	if !ok {
+	s := writable(st)
+	if s == nil {
 		return nil
 	}
 	if err := durable.Replace(s.options.system, s.root, filepath.Join(recordDir, hash.HexString()+".torrent"), torrent); err != nil {

@@ -20,8 +20,8 @@ const roomWanted = 2 * maxBuffered
 // HasRoom returns nil if there is free space again on the disk of a store from Open. It writes a
 // file and deletes it: free space that the system reports may be reserved for others.
 func HasRoom(st Store) error {
-	s, ok := st.(*store)
-	if !ok {
+	s := writable(st)
+	if s == nil {
 		return nil
 	}
 	f, err := os.CreateTemp(filepath.Join(s.dir, recordDir), "room-")

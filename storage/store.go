@@ -75,10 +75,6 @@ func Open(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	o := options{system: realSystem{}}
-	for _, opt := range opts {
-		opt(&o)
-	}
 	own := filepath.Join(dir, recordDir)
 	if err := os.MkdirAll(own, 0o755); err != nil {
 		return nil, fmt.Errorf("open storage: %w; choose a directory that you may write to", err)
@@ -91,25 +87,50 @@ func Open(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open storage: %w", err), lock.Close())
 	}
-	return &store{dir: dir, kind: kind, lock: lock, root: root, log: log, options: o,
-		claimed: map[metainfo.Hash][]bool{}}, nil
+	s := newStore(kind, dir, log, opts...)
+	s.lock, s.root = lock, root
+	return s, nil
 }
 
+// store is a directory with the data of torrents.
 type store struct {
 	dir     string
 	kind    Kind
-	lock    *os.File
-	root    *os.Root // the directory
+	lock    *os.File // nil: the data is only read
+	root    *os.Root // the directory; likewise
 	log     *slog.Logger
 	options options
 
-	opened
-
 	mu      sync.Mutex
+	open    map[metainfo.Hash]*torrent
 	claimed map[metainfo.Hash][]bool // of each file: what Claim found the download may write to
 }
 
-func (s *store) Close() error { return errors.Join(s.root.Close(), s.lock.Close()) }
+func newStore(kind Kind, dir string, log *slog.Logger, opts ...Option) *store {
+	s := &store{
+		dir: dir, kind: kind, log: log, options: options{system: realSystem{}},
+		open: map[metainfo.Hash]*torrent{}, claimed: map[metainfo.Hash][]bool{},
+	}
+	for _, opt := range opts {
+		opt(&s.options)
+	}
+	return s
+}
+
+// writable is the store, if it comes from Open; otherwise nil.
+func writable(st Store) *store {
+	if s, ok := st.(*store); ok && s.root != nil {
+		return s
+	}
+	return nil
+}
+
+func (s *store) Close() error {
+	if s.root == nil {
+		return nil
+	}
+	return errors.Join(s.root.Close(), s.lock.Close())
+}
 
 // OpenTorrent is called by the engine. It may hash what is there already, until the context ends.
 func (s *store) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
@@ -117,38 +138,34 @@ func (s *store) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metai
 	if err != nil {
 		return engine.TorrentImpl{}, err
 	}
-	t, err := s.openData(ctx, l, hash)
+	open := s.openData
+	if s.root == nil {
+		open = s.openVerified
+	}
+	t, err := open(ctx, l, hash)
 	if err != nil {
 		return engine.TorrentImpl{}, fmt.Errorf("open the data of %s: %w", l.Name, err)
 	}
 	return s.add(hash, t), nil
 }
 
-// opened are the torrents that a store has open.
-type opened struct {
-	opening sync.Mutex
-	open    map[metainfo.Hash]*torrent
-}
-
-func (s *opened) find(hash metainfo.Hash) *torrent {
-	s.opening.Lock()
-	defer s.opening.Unlock()
+// find is the torrent if the store has it open; otherwise nil.
+func (s *store) find(hash metainfo.Hash) *torrent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.open[hash]
 }
 
 // add is what the engine gets of a torrent that was opened.
-func (s *opened) add(hash metainfo.Hash, t *torrent) engine.TorrentImpl {
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	if s.open == nil {
-		s.open = map[metainfo.Hash]*torrent{}
-	}
+func (s *store) add(hash metainfo.Hash, t *torrent) engine.TorrentImpl {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.open[hash] = t
 	impl := t.impl()
 	impl.Close = func() error {
-		s.opening.Lock()
+		s.mu.Lock()
 		delete(s.open, hash)
-		s.opening.Unlock()
+		s.mu.Unlock()
 		return t.close()
 	}
 	return impl
@@ -204,7 +221,7 @@ func countedFiles(kind Kind, hash metainfo.Hash, l Layout) Layout {
 // OpenVerified opens files below dir that were just found complete, for seeding. It writes and
 // locks nothing, so the disk may be read-only.
 func OpenVerified(dir string, log *slog.Logger) Store {
-	return &verified{kind: KindFile, dir: dir, log: log}
+	return newStore(KindFile, dir, log)
 }
 
 // OpenVerifiedIn is OpenVerified for any backend. Of the options only Named counts.
@@ -212,40 +229,21 @@ func OpenVerifiedIn(kind Kind, dir string, log *slog.Logger, opts ...Option) (St
 	if _, err := ParseKind(string(kind)); err != nil {
 		return nil, err
 	}
-	s := &verified{kind: kind, dir: dir, log: log}
-	for _, opt := range opts {
-		opt(&s.options)
-	}
-	return s, nil
+	return newStore(kind, dir, log, opts...), nil
 }
 
-type verified struct {
-	kind    Kind
-	dir     string
-	log     *slog.Logger
-	options options
-	opened
-}
-
-func (s *verified) Close() error { return nil }
-
-func (s *verified) OpenTorrent(_ context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
-	l, err := s.options.layout(info, hash)
-	if err != nil {
-		return engine.TorrentImpl{}, err
+// openVerified opens data that is only read.
+func (s *store) openVerified(_ context.Context, l Layout, hash metainfo.Hash) (*torrent, error) {
+	var data place
+	var err error
+	if s.kind == KindBolt {
+		data, err = openBoltReader(s.dir, l, hash)
+	} else {
+		data, err = readFiles(s.dir, l, s.kind == KindMmap)
 	}
-	data, err := openReader(s.kind, s.dir, l, hash)
 	if err != nil {
-		return engine.TorrentImpl{}, fmt.Errorf("open the data of %s: %w", l.Name, err)
+		return nil, err
 	}
 	right := slices.Repeat([]bool{true}, l.Pieces())
-	return s.add(hash, newTorrent(l, data, nil, recorded{right: right}, s.log)), nil
-}
-
-// openReader opens a place for reading only.
-func openReader(kind Kind, dir string, l Layout, hash metainfo.Hash) (place, error) {
-	if kind == KindBolt {
-		return openBoltReader(dir, l, hash)
-	}
-	return readFiles(dir, l, kind == KindMmap)
+	return newTorrent(l, data, nil, recorded{right: right}, s.log), nil
 }

@@ -358,9 +358,9 @@ func (p piece) Completion() engine.Completion {
 // Somebody may have deleted or cut a file; a process that has it open does not notice. Pieces that
 // are lost in this way are returned and removed from the record. The store comes from Open.
 func SyncAndCheck(st Store, hash metainfo.Hash) (lost []int, err error) {
-	s, ok := st.(*store)
-	if !ok {
-		return nil, nil // only read: nothing was written
+	s := writable(st)
+	if s == nil {
+		return nil, nil // nothing was written
 	}
 	t := s.find(hash)
 	if t == nil {
