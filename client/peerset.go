@@ -20,23 +20,19 @@ import (
 // The zero value is empty.
 type peerSet struct {
 	dialled  []*peerState // in the order in which they were taken up
-	spares   []spare
-	accepted []*row                        // also what is left of peers that were put aside
-	byID     map[pathsel.PeerID]*peerState // nil for a spare
-	most     int                           // peers that are dialled; 0: maxPeers
+	spares   []*peerState // that are not dialled
+	accepted []*row       // also what is left of peers that were put aside
+	byID     map[pathsel.PeerID]*peerState
+	most     int // peers that are dialled; 0: maxPeers
 }
 
-// peerState is an address-level peer that is dialled.
+// peerState is an address-level peer. The fields from paths on are for peers that are dialled.
 type peerState struct {
-	peer      Peer
-	from      PeerSource
-	transport Transport
-	origin    pathsel.Origin
-	paths     []*pathState // in the mapping's order, then paths that are no longer listed
-	banned    bool
-	// delivered and failures are from before it was put aside the last time.
-	delivered      bool
-	failures       int
+	peer           Peer
+	from           PeerSource
+	transport      Transport
+	acquaintance                         // of a dialled peer: from before it was put aside the last time
+	paths          []*pathState          // in the mapping's order, then paths that are no longer listed
 	lookupFailures int                   // lookups in a row that have found no path
 	err            error                 // of the last path lookup, or the policy's
 	found          []pathsel.Path        // by the last lookup; nil: none has ended yet
@@ -64,14 +60,6 @@ func newPathState(p *peerState, c pathsel.Candidate) *pathState {
 		row: row{peer: p.peer, from: p.from, path: c.Path, conn: c.Key.Conn, transport: p.transport.Name()},
 		of:  p, candidate: c,
 	}
-}
-
-// spare is a peer that is known and not dialled.
-type spare struct {
-	peer      Peer
-	from      PeerSource
-	transport Transport
-	acquaintance
 }
 
 // paths are all path-level peers.
@@ -125,7 +113,12 @@ func (s *peerSet) find(f func(*pathState) bool) *pathState {
 }
 
 // peer is the dialled peer with that address; nil if there is none.
-func (s *peerSet) peer(p Peer) *peerState { return s.byID[p.ID()] }
+func (s *peerSet) peer(p Peer) *peerState {
+	if x := s.byID[p.ID()]; x != nil && x.active {
+		return x
+	}
+	return nil
+}
 
 // path is the path-level peer with that key; nil if there is none.
 func (s *peerSet) path(k pathsel.Key) *pathState {
@@ -145,54 +138,43 @@ func (p *peerState) path(k pathsel.Key) *pathState {
 }
 
 // knows tells whether the peer is dialled or a spare.
-func (s *peerSet) knows(p Peer) bool {
-	_, ok := s.byID[p.ID()]
-	return ok
-}
+func (s *peerSet) knows(p Peer) bool { return s.byID[p.ID()] != nil }
 
 // add makes a peer a spare. It tells whether there are so many spares that choose should be called.
 func (s *peerSet) add(p Peer, t Transport, from PeerSource) (many bool) {
 	if s.byID == nil {
 		s.byID = map[pathsel.PeerID]*peerState{}
 	}
-	s.byID[p.ID()] = nil
-	s.spares = append(s.spares, spare{p, from, t, acquaintance{origin: p.origin()}})
+	s.putSpare(&peerState{peer: p, from: from, transport: t, acquaintance: acquaintance{origin: p.origin()}})
 	return len(s.spares) >= 2*maxKnown
+}
+
+func (s *peerSet) putSpare(p *peerState) {
+	s.byID[p.peer.ID()] = p
+	s.spares = append(s.spares, p)
 }
 
 // sourceOf tells who has named the address of a peer that has connected to us.
 func (s *peerSet) sourceOf(p Peer) PeerSource {
-	d, known := s.byID[p.ID()]
-	if d != nil {
-		return d.from
-	}
-	for _, x := range s.spares {
-		if known && x.peer.ID() == p.ID() {
-			return x.from
-		}
+	if x := s.byID[p.ID()]; x != nil {
+		return x.from
 	}
 	return FromItself
 }
 
 // remember notes that a spare has delivered data before.
 func (s *peerSet) remember(p Peer) {
-	for i := range s.spares {
-		if s.spares[i].peer.ID() == p.ID() {
-			s.spares[i].delivered = true
-		}
+	if x := s.byID[p.ID()]; x != nil && !x.active {
+		x.delivered = true
 	}
 }
 
-// deliverers are the peers that we dial and that have delivered data, at most so many.
+// deliverers are the peers that have delivered data and can be dialled, at most so many.
 func (s *peerSet) deliverers(most int) (out []Peer) {
-	for _, p := range s.dialled {
-		if len(out) < most && !p.banned && p.peer.Dialable() && (p.delivered || slices.ContainsFunc(p.paths, func(x *pathState) bool { return x.delivered })) {
+	for _, p := range slices.Concat(s.dialled, s.spares) {
+		has := p.delivered || slices.ContainsFunc(p.paths, func(x *pathState) bool { return x.delivered })
+		if len(out) < most && has && !p.banned && p.peer.Dialable() {
 			out = append(out, p.peer)
-		}
-	}
-	for _, x := range s.spares {
-		if len(out) < most && x.delivered && !x.banned && x.peer.Dialable() {
-			out = append(out, x.peer)
 		}
 	}
 	return out
@@ -214,50 +196,43 @@ func (s *peerSet) choose(now time.Time) (dial, aside []*peerState) {
 	if len(s.spares) == 0 && !s.isOverfull() {
 		return nil, nil
 	}
+	peers := slices.Concat(s.dialled, s.spares)
 	var all []acquaintance
-	for _, p := range s.dialled {
-		all = append(all, p.acquaintance(now))
-	}
-	for _, x := range s.spares {
-		all = append(all, x.acquaintance)
+	for _, p := range peers {
+		all = append(all, p.now(now))
 	}
 	chosen, forget := choosePeers(all, s.limit(), now)
-	peers, spares := s.dialled, s.spares
 	s.dialled, s.spares = nil, nil
 	for i, p := range peers {
-		if chosen[i] {
+		switch {
+		case chosen[i]:
+			if !p.active {
+				p.active = true
+				dial = append(dial, p)
+			}
 			s.dialled = append(s.dialled, p)
 			continue
+		case p.active:
+			aside = append(aside, p)
+			all[i].active = false
+			p = &peerState{peer: p.peer, from: p.from, transport: p.transport, acquaintance: all[i]}
 		}
-		aside = append(aside, p)
-		s.byID[p.peer.ID()] = nil
-		if all[i].active = false; forget[i] {
+		if forget[i] {
 			delete(s.byID, p.peer.ID())
 		} else {
-			s.spares = append(s.spares, spare{p.peer, p.from, p.transport, all[i]})
-		}
-	}
-	for i, x := range spares {
-		switch i += len(peers); {
-		case chosen[i]:
-			p := &peerState{
-				peer: x.peer, from: x.from, transport: x.transport, origin: x.origin,
-				delivered: x.delivered, banned: x.banned, failures: x.failures,
-			}
-			s.dialled, dial = append(s.dialled, p), append(dial, p)
-			s.byID[p.peer.ID()] = p
-		case forget[i]:
-			delete(s.byID, x.peer.ID())
-		default:
-			s.spares = append(s.spares, x)
+			s.putSpare(p)
 		}
 	}
 	return dial, aside
 }
 
-// acquaintance is what choosePeers needs to know of a peer that is dialled.
-func (p *peerState) acquaintance(now time.Time) acquaintance {
-	a := acquaintance{origin: p.origin, active: true, delivered: p.delivered, banned: p.banned, failures: p.lookupFailures}
+// now is what choosePeers needs to know of a peer.
+func (p *peerState) now(now time.Time) acquaintance {
+	if !p.active {
+		return p.acquaintance
+	}
+	a := p.acquaintance
+	a.connected, a.failures, a.retry = false, p.lookupFailures, time.Time{}
 	for _, s := range p.paths {
 		a.connected = a.connected || s.isConnected()
 		a.delivered = a.delivered || s.delivered
