@@ -211,19 +211,20 @@ func (f Fetch) get(ctx context.Context, u *url.URL, client *http.Client) (got Fe
 	return got, nil
 }
 
-// redirectGuard dials, and remembers the widest scope that a redirect came from.
+// redirectGuard dials, and remembers the widest scope that a redirect came from. The dialer's lock is
+// held where its fields are used.
 type redirectGuard struct {
 	scionnet.ScopedDialer
-	from scionnet.Scope
-	how  string // the host came to us
+	from    scionnet.Scope
+	refusal string // of a nearer scope
 }
 
 func newRedirectGuard(scopeOf func(netip.Addr) scionnet.Scope) *redirectGuard {
-	g := &redirectGuard{how: "link"}
+	g := &redirectGuard{refusal: "a link to a %s address is not followed"}
 	g.ScopeOf = scopeOf
 	g.May = func(to scionnet.Scope) error {
 		if to < g.from {
-			return fmt.Errorf("a %s to a %s address is not followed", g.how, to)
+			return fmt.Errorf(g.refusal, to)
 		}
 		return nil
 	}
@@ -240,6 +241,8 @@ func (g *redirectGuard) check(r *http.Request, via []*http.Request) error {
 	if g == nil {
 		return errors.New("a server on SCION must not redirect")
 	}
-	g.Redirected(func(by scionnet.Scope) { g.from, g.how = max(g.from, by), "redirect" })
+	g.Redirected(func(by scionnet.Scope) {
+		g.from, g.refusal = max(g.from, by), "a redirect to a %s address is not followed"
+	})
 	return scionnet.CheckRedirect(r, via)
 }

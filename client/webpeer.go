@@ -3,9 +3,7 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -153,34 +151,15 @@ func noRedirect(*http.Request, []*http.Request) error {
 // ipClient reaches a web seed on IP. If a stranger has named it, it must be on the Internet. A redirect
 // leads nowhere that is nearer to us than the server which sent it.
 func ipClient(p Peer) (*http.Transport, func(*http.Request, []*http.Request) error) {
-	var mu sync.Mutex
-	least := scionnet.ScopeLoopback
+	g := newRedirectGuard(scionnet.ScopeOf)
 	if p.guarded {
-		least = scionnet.ScopePublic
+		g.from, g.refusal = scionnet.ScopePublic, "a stranger has named a server at a %s address"
 	}
-	scoped := &scionnet.ScopedDialer{ScopeOf: scionnet.ScopeOf, May: func(to scionnet.Scope) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if to < least {
-			return fmt.Errorf("a stranger has named a server at a %s address", to)
-		}
-		return nil
-	}}
-	over := &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return scoped.Dial(ctx, net.Dialer{Timeout: 10 * time.Second}, network, address)
-		},
-		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second, IdleConnTimeout: 30 * time.Second,
+	return &http.Transport{
+		DialContext:         g.dial,
+		TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: 20 * time.Second, IdleConnTimeout: 30 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, MaxIdleConnsPerHost: 8, MaxConnsPerHost: 8, ForceAttemptHTTP2: true,
-	}
-	return over, func(r *http.Request, via []*http.Request) error {
-		scoped.Redirected(func(by scionnet.Scope) {
-			mu.Lock()
-			defer mu.Unlock()
-			least = max(least, by)
-		})
-		return scionnet.CheckRedirect(r, via)
-	}
+	}, g.check
 }
 
 // webWire is a connection to a web seed.
