@@ -68,7 +68,7 @@ func (t *quicTransport) acceptFrom(e *scionnet.IPEndpoint) {
 		if err != nil {
 			return // closed
 		}
-		t.offer(quicWire{c})
+		t.offer(newQUICWire(c))
 	}
 }
 
@@ -109,7 +109,7 @@ func (t *quicTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, want *
 	if err != nil {
 		return nil, err
 	}
-	return quicWire{c}, nil
+	return newQUICWire(c), nil
 }
 
 func (t *quicTransport) Listening() []Peer {
@@ -132,27 +132,14 @@ func (t *quicTransport) Close() error {
 	return errors.Join(errs...)
 }
 
-type quicWire struct{ *scionnet.IPConn }
-
-func (w quicWire) Peer() Peer { return ipPeer(w.RemoteIP()) }
-
-func (w quicWire) Path() pathsel.Path { return pathsel.Path{} }
-
-func (w quicWire) Key() *scionnet.PeerKey {
-	k := w.PeerKey()
-	return &k
+type quicWire struct {
+	*scionnet.IPConn
+	remote
 }
 
-// Proven is true since the handshake went there and back (RFC 9000, section 8.1).
-func (w quicWire) Proven() bool { return true }
-
-func (w quicWire) Measure() Measurement { return measureQUIC(w.Stats()) }
-
-// measureQUIC is what QUIC knows of a connection, over SCION or IP.
-func measureQUIC(s scionnet.Stats) Measurement {
-	return Measurement{
-		RTT: s.RTT, MinRTT: s.MinRTT, RTTVar: s.RTTVar, Handshake: s.Handshake,
-		PacketsSent: s.PacketsSent, PacketsLost: s.PacketsLost, PacketsReceived: s.PacketsReceived,
-		Congestion: s.Congestion,
-	}
+func newQUICWire(c *scionnet.IPConn) *quicWire {
+	key := c.PeerKey()
+	return &quicWire{IPConn: c, remote: remote{peer: ipPeer(c.RemoteIP()), key: &key}}
 }
+
+func (w *quicWire) Measure() Measurement { return w.Stats() }

@@ -24,7 +24,7 @@ type tcpTransport struct {
 	log        *slog.Logger
 	congestion string
 	identity   *scionnet.Identity // in a group; nil: plain TCP
-	listeners  []*net.TCPListener
+	listeners  []net.Listener
 	workers    sync.WaitGroup
 }
 
@@ -45,39 +45,45 @@ func openTCP(addrs []Peer, congestion string, id *scionnet.Identity, log *slog.L
 			t.Close()
 			return nil, fmt.Errorf("listen on %s: %w", a, err)
 		}
-		t.listeners = append(t.listeners, l.(*net.TCPListener))
+		t.listeners = append(t.listeners, l)
 	}
 	for _, l := range t.listeners {
-		if t.identity != nil {
-			t.workers.Go(func() { t.acceptMembers(l) })
-			continue
-		}
-		go t.acceptFrom(l)
+		t.workers.Go(func() { t.acceptFrom(l) })
 	}
 	return t, nil
 }
 
-func (t *tcpTransport) acceptFrom(l *net.TCPListener) {
-	for {
-		c, err := l.AcceptTCP()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			t.pause(l.Addr(), err)
-			continue
-		}
-		t.offer(newTCPWire(c, 0))
+// acceptFrom accepts connections until the listener closes. TLS handshakes run beside each other, so
+// that a silent stranger delays nobody.
+func (t *tcpTransport) acceptFrom(l net.Listener) {
+	if t.identity != nil {
+		l = crowd.Listen(l, maxTLSConns)
 	}
-}
-
-// pause waits after a failed Accept. Most likely there are no free file descriptors, and trying again
-// at once would only burn CPU.
-func (t *tcpTransport) pause(at net.Addr, err error) {
-	t.log.Warn("connections not accepted", "listen", at, "error", err)
-	select {
-	case <-t.ctx.Done():
-	case <-time.After(time.Second):
+	for {
+		c, err := l.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			// Most likely there are no free file descriptors, and trying again at once would only
+			// burn CPU.
+			t.log.Warn("connections not accepted", "listen", l.Addr(), "error", err)
+			select {
+			case <-t.ctx.Done():
+			case <-time.After(time.Second):
+			}
+		case t.identity == nil:
+			t.offer(newTCPWire(c.(*net.TCPConn), 0))
+		default:
+			t.workers.Go(func() {
+				w, err := secure(t.ctx, tls.Server(c, t.identity.TLS(tcpALPN, nil)))
+				if err != nil {
+					t.log.Debug("connection refused", "peer", c.RemoteAddr(), "error", err)
+					return
+				}
+				t.offer(w)
+			})
+		}
 	}
 }
 
@@ -144,23 +150,21 @@ func tcpPeer(a net.Addr) Peer {
 	return ipPeer(ap)
 }
 
+// tcpWire is a TCP connection or, to a member of a group, TLS over one.
 type tcpWire struct {
-	*net.TCPConn
-	peer      Peer
-	handshake time.Duration
+	net.Conn
+	remote
+	tcp *net.TCPConn // nil: nothing is known of it
 }
 
 func newTCPWire(c *net.TCPConn, handshake time.Duration) *tcpWire {
-	return &tcpWire{TCPConn: c, peer: tcpPeer(c.RemoteAddr()), handshake: handshake}
+	return &tcpWire{Conn: c, remote: remote{peer: tcpPeer(c.RemoteAddr()), handshake: handshake}, tcp: c}
 }
 
-func (w *tcpWire) Peer() Peer             { return w.peer }
-func (w *tcpWire) Path() pathsel.Path     { return pathsel.Path{} }
-func (w *tcpWire) Key() *scionnet.PeerKey { return nil }
-func (w *tcpWire) Proven() bool           { return true } // the handshake went there and back
-
-func (w *tcpWire) Measure() Measurement {
-	m := measureTCP(w.TCPConn)
+func (w *tcpWire) Measure() (m Measurement) {
+	if w.tcp != nil {
+		m = measureTCP(w.tcp)
+	}
 	m.Handshake = w.handshake
 	return m
 }
@@ -178,30 +182,6 @@ const tlsPatience = 10 * time.Second
 // silent ones and those of greedy hosts end first (package crowd).
 const maxTLSConns = maxAccepted + 256
 
-// acceptMembers accepts connections until the listener closes. Handshakes run beside each other, so
-// that a silent stranger delays nobody.
-func (t *tcpTransport) acceptMembers(l net.Listener) {
-	l = crowd.Listen(l, maxTLSConns)
-	for {
-		c, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			t.pause(l.Addr(), err)
-			continue
-		}
-		t.workers.Go(func() {
-			w, err := secure(t.ctx, tls.Server(c, t.identity.TLS(tcpALPN, nil)))
-			if err != nil {
-				t.log.Debug("connection refused", "peer", c.RemoteAddr(), "error", err)
-				return
-			}
-			t.offer(w)
-		})
-	}
-}
-
 // dialMember makes a connection to a member of the group that began to be dialled at start.
 func (t *tcpTransport) dialMember(ctx context.Context, c net.Conn, want *scionnet.PeerKey, start time.Time) (Wire, error) {
 	w, err := secure(ctx, tls.Client(c, t.identity.TLS(tcpALPN, want)))
@@ -213,7 +193,7 @@ func (t *tcpTransport) dialMember(ctx context.Context, c net.Conn, want *scionne
 }
 
 // secure completes a TLS handshake. If it fails, the connection is closed.
-func secure(ctx context.Context, c *tls.Conn) (*tlsWire, error) {
+func secure(ctx context.Context, c *tls.Conn) (*tcpWire, error) {
 	ctx, cancel := context.WithTimeout(ctx, tlsPatience)
 	defer cancel()
 	raw := c.NetConn()
@@ -226,7 +206,7 @@ func secure(ctx context.Context, c *tls.Conn) (*tlsWire, error) {
 		raw.Close()
 		return nil, err
 	}
-	w := &tlsWire{Conn: c, peer: tcpPeer(raw.RemoteAddr()), key: key}
+	w := &tcpWire{Conn: tlsConn{c}, remote: remote{peer: tcpPeer(raw.RemoteAddr()), key: &key}}
 	if below, ok := raw.(interface{ NetConn() net.Conn }); ok { // accepted
 		raw = below.NetConn()
 	}
@@ -234,38 +214,18 @@ func secure(ctx context.Context, c *tls.Conn) (*tlsWire, error) {
 	return w, nil
 }
 
-// tlsWire is a connection to a member.
-type tlsWire struct {
-	*tls.Conn
-	tcp       *net.TCPConn // nil: nothing is known of it
-	peer      Peer
-	key       scionnet.PeerKey
-	handshake time.Duration
-}
+// tlsConn is TLS over a connection to a member.
+type tlsConn struct{ *tls.Conn }
 
 // Close ends the connection without the farewell of TLS, which could wait for the peer: the engine
 // holds its lock meanwhile. BitTorrent needs no proof that nothing was cut off at the end.
-func (w *tlsWire) Close() error { return w.NetConn().Close() }
+func (c tlsConn) Close() error { return c.NetConn().Close() }
 
 // Read gives io.EOF at the end of the connection, with or without a farewell.
-func (w *tlsWire) Read(b []byte) (int, error) {
-	n, err := w.Conn.Read(b)
+func (c tlsConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = io.EOF
 	}
 	return n, err
-}
-
-func (w *tlsWire) Peer() Peer             { return w.peer }
-func (w *tlsWire) Path() pathsel.Path     { return pathsel.Path{} }
-func (w *tlsWire) Key() *scionnet.PeerKey { return &w.key }
-func (w *tlsWire) Proven() bool           { return true } // the handshake went there and back
-
-func (w *tlsWire) Measure() Measurement {
-	var m Measurement
-	if w.tcp != nil {
-		m = measureTCP(w.tcp)
-	}
-	m.Handshake = w.handshake
-	return m
 }

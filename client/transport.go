@@ -55,5 +55,18 @@ type Wire interface {
 	Measure() Measurement
 }
 
+// remote is the part of a Wire that a transport knows from the beginning.
+type remote struct {
+	peer      Peer
+	path      pathsel.Path
+	key       *scionnet.PeerKey // nil: none
+	handshake time.Duration     // how long it took
+}
+
+func (r *remote) Peer() Peer             { return r.peer }
+func (r *remote) Path() pathsel.Path     { return r.path }
+func (r *remote) Key() *scionnet.PeerKey { return r.key }
+func (r *remote) Proven() bool           { return true } // the handshake went there and back
+
 // Measurement is what a transport knows of a connection. What it does not know is zero.
 type Measurement = wire.Measurement

@@ -177,7 +177,11 @@ func largeBothWays(t *testing.T, p transportPair) {
 func halfClose(t *testing.T, p transportPair) {
 	d, a := p.connect(t)
 	say(t, d, "the question")
-	if err := d.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+	half, _ := d.(interface{ CloseWrite() error })
+	if w, ok := d.(*tcpWire); ok {
+		half = w.tcp
+	}
+	if err := half.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := io.ReadAll(a); err != nil || string(b) != "the question" {

@@ -140,7 +140,7 @@ func (t *webTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *s
 		end()
 		return nil, err
 	}
-	return &webWire{Conn: conn, peer: p, path: path, end: end}, nil
+	return &webWire{Conn: conn, remote: remote{peer: p, path: path}, end: end}, nil
 }
 
 // noRedirect is for SCION, where a redirect could lead to any host of the AS over another path.
@@ -165,21 +165,12 @@ func ipClient(p Peer) (*http.Transport, func(*http.Request, []*http.Request) err
 // webWire is a connection to a web seed.
 type webWire struct {
 	*webseed.Conn
-	peer Peer
-	path pathsel.Path
+	remote
 	end  func()
 	once sync.Once
 }
 
-func (w *webWire) Peer() Peer             { return w.peer }
-func (w *webWire) Path() pathsel.Path     { return w.path }
-func (w *webWire) Key() *scionnet.PeerKey { return nil }
-func (w *webWire) Proven() bool           { return true } // it has answered
-
-func (w *webWire) Measure() Measurement {
-	h := w.Handshake()
-	return Measurement{Handshake: h}
-}
+func (w *webWire) Measure() Measurement { return Measurement{Handshake: w.Handshake()} }
 
 // Close ends the requests, too.
 func (w *webWire) Close() error {

@@ -11,18 +11,14 @@ import (
 
 	"github.com/pion/datachannel"
 	"github.com/pion/webrtc/v4"
-
-	"braid/pathsel"
-	"braid/scionnet"
 )
 
 // rtcWire is an open data channel as a stream of bytes.
 type rtcWire struct {
-	channel   *webrtc.DataChannel
-	raw       datachannel.ReadWriteCloser
-	pc        *webrtc.PeerConnection
-	peer      Peer
-	handshake time.Duration
+	remote
+	channel *webrtc.DataChannel
+	raw     datachannel.ReadWriteCloser
+	pc      *webrtc.PeerConnection
 	// gone is called once when the connection ends, and has a function run in the background; spawn runs
 	// one at any time. They belong to the transport.
 	gone     func(finish func())
@@ -61,7 +57,7 @@ const (
 func newRTCWire(d *webrtc.DataChannel, raw datachannel.ReadWriteCloser, pc *webrtc.PeerConnection, p Peer) *rtcWire {
 	p.rtc = true
 	w := &rtcWire{
-		channel: d, raw: raw, pc: pc, peer: p,
+		remote: remote{peer: p}, channel: d, raw: raw, pc: pc,
 		closed: make(chan struct{}), writable: make(chan struct{}, 1),
 	}
 	d.SetBufferedAmountLowThreshold(rtcBuffered / 2)
@@ -199,12 +195,8 @@ func (w *rtcWire) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-func (w *rtcWire) LocalAddr() net.Addr    { return engineAddr{} }
-func (w *rtcWire) RemoteAddr() net.Addr   { return engineAddr{} }
-func (w *rtcWire) Peer() Peer             { return w.peer }
-func (w *rtcWire) Path() pathsel.Path     { return pathsel.Path{} }
-func (w *rtcWire) Key() *scionnet.PeerKey { return nil }
-func (w *rtcWire) Proven() bool           { return true } // ICE's checks went there and back
+func (w *rtcWire) LocalAddr() net.Addr  { return engineAddr{} }
+func (w *rtcWire) RemoteAddr() net.Addr { return engineAddr{} }
 
 // Measure implements Wire. It does not wait for ICE.
 func (w *rtcWire) Measure() Measurement {

@@ -19,7 +19,6 @@ package wire
 
 import (
 	"net"
-	"time"
 
 	"braid/pathsel"
 	"braid/scionnet"
@@ -38,14 +37,7 @@ type Conn interface {
 	Measure() Measurement
 }
 
-// Measurement is what a transport knows of a connection. What it does not know is zero.
-type Measurement struct {
-	RTT, MinRTT, RTTVar      time.Duration // smoothed, the least seen, and the mean deviation
-	Handshake                time.Duration
-	PacketsSent, PacketsLost uint64
-	// PacketsReceived grows at least about twice a second while the path works, whether there is
-	// data to send or not, on transports that ask the other side for a sign of life. On others it
-	// is 0, and silence means nothing.
-	PacketsReceived uint64
-	scionnet.Congestion
-}
+// Measurement is what a transport knows of a connection. What it does not know is zero. In particular
+// PacketsReceived is 0 on transports that do not ask the other side for signs of life: there silence
+// means nothing.
+type Measurement = scionnet.Stats
