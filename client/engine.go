@@ -55,6 +55,7 @@ type engineConn interface {
 type pieceSet interface {
 	Iterate(each func(piece uint32) (more bool))
 	GetCardinality() uint64
+	Contains(piece uint32) bool
 }
 
 // anacrolix is the real engine.

@@ -201,7 +201,7 @@ func (e *trialRunner) look() {
 		links[r.link.addr] = r.link
 		there = append(there, witness{
 			addr: r.link.addr, suspect: suspectOf(r.link.Origin()), good: st.PiecesDirtiedGood.Int64(),
-			has: func(piece int) bool { return hasPiece(g.conn.Pieces(), piece) },
+			has: func(piece int) bool { return g.conn.Pieces().Contains(uint32(piece)) },
 		})
 	}
 	var suspended map[engineAddr]bool
@@ -248,12 +248,4 @@ func (e *trialRunner) prioritize() {
 	if e.want.pieces[first] != Skip {
 		e.torrent.SetPriority(first, torrent.PiecePriorityNow)
 	}
-}
-
-func hasPiece(s pieceSet, piece int) (has bool) {
-	s.Iterate(func(i uint32) bool {
-		has = has || int(i) == piece
-		return int(i) < piece
-	})
-	return has
 }
