@@ -101,11 +101,10 @@ func (c *connector) onDialled(o *offer, l *link, err error) {
 	}
 }
 
-// onGreeted notes that the handshake with the peer at an engine address is done.
-func (c *connector) onGreeted(addr string) {
-	s := c.peers.find(func(s *pathState) bool { return s.link != nil && s.link.addr.String() == addr })
-	if s != nil {
-		s.link.Greet()
+// onGreeted notes that the handshake over a connection that we have opened is done.
+func (c *connector) onGreeted(l *link) {
+	if s := c.peers.find(func(s *pathState) bool { return s.link == l }); s != nil {
+		l.Greet()
 		s.candidate.Failures, s.of.failures = 0, 0
 	}
 }

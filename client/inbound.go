@@ -32,13 +32,13 @@ type inbound struct {
 	once  sync.Once
 
 	mu   sync.Mutex
-	live map[string]*link // by engine address
+	live map[*link]struct{}
 }
 
 // newInbound makes a listener. It tells peers the port of the first address on IP, if there is any:
 // a port alone does not lead to a SCION host.
 func newInbound(listening []Peer) *inbound {
-	in := &inbound{addr: engineAddr{}, queue: make(chan *link), ended: make(chan struct{}), live: map[string]*link{}}
+	in := &inbound{addr: engineAddr{}, queue: make(chan *link), ended: make(chan struct{}), live: map[*link]struct{}{}}
 	for _, p := range listening {
 		if ip, err := netip.ParseAddr(p.host); err == nil {
 			in.addr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, p.port))
@@ -79,7 +79,7 @@ func (in *inbound) place(l *link, now time.Time) (victim *link, err error) {
 	defer in.mu.Unlock()
 	var links []*link
 	var taken []place
-	for _, x := range in.live {
+	for x := range in.live {
 		if x.transport == l.transport {
 			links, taken = append(links, x), append(taken, x.place(now))
 		}
@@ -90,9 +90,9 @@ func (in *inbound) place(l *link, now time.Time) (victim *link, err error) {
 	}
 	if i != noPlace {
 		victim = links[i]
-		delete(in.live, victim.addr.String())
+		delete(in.live, victim)
 	}
-	in.live[l.addr.String()] = l
+	in.live[l] = struct{}{}
 	return victim, nil
 }
 
@@ -117,15 +117,7 @@ func (l *link) place(now time.Time) place {
 func (in *inbound) remove(l *link) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.live[l.addr.String()] == l {
-		delete(in.live, l.addr.String())
-	}
-}
-
-func (in *inbound) find(addr string) *link {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.live[addr]
+	delete(in.live, l)
 }
 
 // Accept implements the engine's Listener.

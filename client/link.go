@@ -14,6 +14,7 @@ type link struct {
 	below     Wire // the transport's
 	transport string
 	addr      engineAddr
+	accepted  bool         // the peer has opened it
 	carried   atomic.Int64 // Unix ns when it was last seen to have carried data of the torrent; 0: never
 
 	barred    bool  // uploads are held back; belongs to server

@@ -26,7 +26,7 @@ import (
 // unchoked it for one block after another. It keeps no data, and serves nobody.
 type fakeEngine struct {
 	*common
-	greeted chan string // engine addresses whose handshake is done
+	greeted chan *link // connections whose handshake is done
 }
 
 func (e *fakeEngine) Add(hash metainfo.Hash, name string, _ engine.ClientImpl, _ func(error)) engineTorrent {
@@ -149,7 +149,7 @@ func (f *fakeTorrent) download(c net.Conn, at engineAddr) error {
 	<-sent
 	x := &gauge{conn: fakeConn{f}, link: f.offers.linkAt(at)}
 	f.gauges.byAddr.Store(at, x)
-	f.greeted <- at.String()
+	f.greeted <- f.offers.linkAt(at)
 	go p.send(raw(msgHaveNone), interested)
 	for asked := -1; ; {
 		m, err := p.next()
@@ -285,7 +285,7 @@ func TestLoopInSimulatedTime(t *testing.T) {
 			log: testLog(t), selector: all, maxPaths: DefaultMaxPaths, offers: newOffers(), transports: []Transport{tr},
 			examining: make(chan struct{}, examineAtOnce), ctx: ctx,
 		}
-		fake := &fakeEngine{common: x, greeted: make(chan string)}
+		fake := &fakeEngine{common: x, greeted: make(chan *link)}
 		x.engine = fake
 		var mu sync.Mutex
 		var steps []PathEvent
@@ -301,8 +301,8 @@ func TestLoopInSimulatedTime(t *testing.T) {
 		go func() {
 			for {
 				select {
-				case addr := <-fake.greeted:
-					transfer.inbox.put(func() { transfer.loop.connector.onGreeted(addr) })
+				case l := <-fake.greeted:
+					transfer.inbox.put(func() { transfer.loop.connector.onGreeted(l) })
 				case <-transfer.Ended():
 					return
 				}

@@ -108,7 +108,7 @@ type Session struct {
 	workers sync.WaitGroup
 
 	mu        sync.Mutex
-	transfers map[*Transfer]struct{}
+	transfers map[metainfo.Hash]*Transfer
 }
 
 // New opens a session. The context bounds the opening only.
@@ -208,7 +208,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 			log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
 			web: &webPort{host: cfg.Host}, offers: newOffers(), transports: transports, examining: make(chan struct{}, examineAtOnce),
 		},
-		limits: wire.NewLimiter(cfg.Limits), transfers: map[*Transfer]struct{}{},
+		limits: wire.NewLimiter(cfg.Limits), transfers: map[metainfo.Hash]*Transfer{},
 	}
 	if cfg.Limiter != nil {
 		s.limits = cfg.Limiter
@@ -295,6 +295,7 @@ func (s *Session) welcome(t Transport, w Wire) error {
 			s.offers.freeSlot(f)
 		},
 	}), w, t.Name(), f)
+	l.accepted = true
 	s.offers.attach(l)
 	if err := s.inbound.add(s.ctx, l, func(victim *link) {
 		s.log.Debug("connection ended", "peer", victim.Peer(), "reason", errReplaced)
@@ -309,8 +310,8 @@ func (s *Session) welcome(t Transport, w Wire) error {
 func (s *Session) infoHashes(each func(key []byte) (more bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for t := range s.transfers {
-		if !each(t.source.InfoHash.Bytes()) {
+	for hash := range s.transfers {
+		if !each(hash.Bytes()) {
 			return
 		}
 	}
@@ -319,38 +320,33 @@ func (s *Session) infoHashes(each func(key []byte) (more bool)) {
 // handshaken is called by the engine, without its lock, when both sides have named a torrent. Only
 // then an accepted connection belongs to one.
 func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
-	addr := c.RemoteAddr.String()
 	s.mu.Lock()
-	var t *Transfer
-	for x := range s.transfers {
-		if x.source.InfoHash == hash {
-			t = x
-		}
-	}
+	t := s.transfers[hash]
 	s.mu.Unlock()
-	if f, ok := c.RemoteAddr.(engineAddr); ok && t != nil {
-		if l := s.offers.linkAt(f); l != nil {
-			l.Filter.UseDisk(t.store)
-			l.LimitBy(t.loop.options.Limiter)
-		}
-	}
-	if t == nil {
+	f, _ := c.RemoteAddr.(engineAddr)
+	l := s.offers.linkAt(f)
+	switch {
+	case l == nil: // it has ended meanwhile
+		return
+	case t == nil && l.accepted:
 		// An unknown torrent, or the v2 hash of a hybrid, which the engine knows and braid does not
 		// speak.
-		if l := s.inbound.find(addr); l != nil {
-			l.Close()
-		}
+		l.Close()
+		return
+	case t == nil:
 		return
 	}
-	if l := s.inbound.find(addr); l != nil {
-		if t.conceals.Load() {
-			l.Filter.Conceal() // the engine goes on to say what it has
-		}
-		l.Greet()
-		t.inbox.put(func() { t.loop.connector.onAccepted(l) })
+	l.Filter.UseDisk(t.store)
+	l.LimitBy(t.loop.options.Limiter)
+	if !l.accepted {
+		t.inbox.put(func() { t.loop.connector.onGreeted(l) })
 		return
 	}
-	t.inbox.put(func() { t.loop.connector.onGreeted(addr) })
+	if t.conceals.Load() {
+		l.Filter.Conceal() // the engine goes on to say what it has
+	}
+	l.Greet()
+	t.inbox.put(func() { t.loop.connector.onAccepted(l) })
 }
 
 // Add begins a transfer. Its data is in the store, which must stay open as long as the session. The
@@ -361,17 +357,14 @@ func (s *Session) Add(src Source, store storage.Store, opts Options) (*Transfer,
 	if s.ctx.Err() != nil {
 		return nil, errors.New("add a torrent: the session is closed")
 	}
-	for t := range s.transfers {
-		if t.source.InfoHash == src.InfoHash {
-			return nil, fmt.Errorf("add torrent %s: it is there already", src.title())
-		}
+	if s.transfers[src.InfoHash] != nil {
+		return nil, fmt.Errorf("add torrent %s: it is there already", src.title())
 	}
-	var t *Transfer
-	t, err := newTransfer(&s.common, src, store, opts, func() { s.forget(t) })
+	t, err := newTransfer(&s.common, src, store, opts, func() { s.forget(src.InfoHash) })
 	if err != nil {
 		return nil, fmt.Errorf("add torrent %s: %w", src.title(), err)
 	}
-	s.transfers[t] = struct{}{}
+	s.transfers[src.InfoHash] = t
 	return t, nil
 }
 
@@ -380,7 +373,7 @@ func (s *Session) Add(src Source, store storage.Store, opts Options) (*Transfer,
 func (s *Session) SetPolicy(p pathsel.Policy) {
 	s.policy.Store(&p)
 	s.mu.Lock()
-	all := slices.Collect(maps.Keys(s.transfers))
+	all := slices.Collect(maps.Values(s.transfers))
 	s.mu.Unlock()
 	for _, t := range all {
 		t.do(t.loop.connector.onPolicy)
@@ -394,10 +387,10 @@ func (s *Session) SetPEX(on bool) { s.exchanges.on.Store(on) }
 // SetDHT tells the session of nodes. Peers that are connected already are told, too.
 func (s *Session) SetDHT(d DHT) { s.dht.Store(&d) }
 
-func (s *Session) forget(t *Transfer) {
+func (s *Session) forget(hash metainfo.Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.transfers, t)
+	delete(s.transfers, hash)
 }
 
 // Close ends all transfers and connections, and waits for them. Close the stores after it: then the
@@ -405,7 +398,7 @@ func (s *Session) forget(t *Transfer) {
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.stop()
-	all := slices.Collect(maps.Keys(s.transfers))
+	all := slices.Collect(maps.Values(s.transfers))
 	s.mu.Unlock()
 	for _, t := range all {
 		t.Close()
