@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
-	"net"
-	"slices"
 	"sync"
 
 	"github.com/anacrolix/torrent/mse"
@@ -76,26 +74,10 @@ func (o *obfuscated) begin() {
 	}
 }
 
-// v1Only is a connection whose handshake does not offer BitTorrent v2 (BEP 52). The engine offers it,
-// because it sees the v2 half of a hybrid when it checks the info hash. The peer could then answer
-// with the v2 hash and ask for hashes, which braid does not have.
-type v1Only struct {
-	net.Conn
-	begun bool
-}
-
-// v2Bit is in the last of the reserved bytes.
+// v2Bit is in the last of the reserved bytes of a handshake (BEP 52). The engine offers v2, because it
+// sees the v2 half of a hybrid when it checks the info hash. The peer could then answer with the v2
+// hash and ask for hashes, which braid does not have. So the filter clears the bit.
 const v2Bit = 0x10
-
-// Write gets the beginning of a handshake in one piece from the filter.
-func (c *v1Only) Write(b []byte) (int, error) {
-	if !c.begun && len(b) >= handshakeHead && string(b[:len(protocolName)]) == protocolName {
-		b = slices.Clone(b)
-		b[handshakeHead-1] &^= v2Bit
-	}
-	c.begun = c.begun || len(b) > 0
-	return c.Conn.Write(b)
-}
 
 // hideBits clears the bits of the peer's handshake (BEP 3) that mean nothing to us. The engine keeps
 // a counter for each combination that it has ever seen.

@@ -73,7 +73,7 @@ func Accepted(c Conn, o Options) *Link {
 func newLink(c Conn, n *counted, o Options) *Link {
 	l := &Link{Conn: c, addr: o.Addr, counts: &n.counts, onClose: o.OnClose, Opened: time.Now()}
 	l.limited, _ = n.Conn.(*limited)
-	l.Filter = newFilter(&v1Only{Conn: c})
+	l.Filter = newFilter(c)
 	l.Filter.onInterest = l.changed
 	return l
 }

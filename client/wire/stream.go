@@ -208,6 +208,8 @@ func (f *Filter) Write(b []byte) (int, error) {
 	consumed, drops, _ := f.out.scan(all, false, f.keepOut)
 	if f.out.begun && !f.handshakes.out {
 		f.note(&f.handshakes.out, &framing{fast: f.out.fast})
+		all = slices.Clone(all)
+		all[handshakeHead-1] &^= v2Bit
 	}
 	if f.out.foreign {
 		return 0, errForeign

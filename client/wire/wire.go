@@ -4,14 +4,13 @@
 //	engine    one BitTorrent connection: a net.Conn with the address that offers made up
 //	  Link        that address; deadlines that never fail; tells when the connection has ended
 //	  Filter      the only part that reads messages: chokes, bounds, reveals, takes requests back
-//	  v1Only      hides from the peer that the engine knows BitTorrent v2
 //	  obfuscated  message stream encryption begins and ends here, so that the Filter sees all messages
 //	  counted     counts bytes, and when the first and the last came
 //	  limited     waits for its turn at each rate limit
 //	Conn      the transport's connection: a QUIC stream over one path, or TCP
 //
-// The parts v1Only and obfuscated are transparent where they are not needed, and limited is left out
-// where there are no limits.
+// The part obfuscated is transparent where it is not needed, and limited is left out where there are
+// no limits.
 //
 // The package knows nothing of torrents, paths' choice or peers' addresses: package client decides
 // when to choke, whom to serve and what to reveal.
