@@ -191,22 +191,27 @@ func (l *Limiter) isAlone() bool {
 	return l.alone
 }
 
-// lane returns the limits for one direction of a connection.
-func (l *Limiter) lane(out bool) (always *limit, rules []rule) {
+// limits are those for one direction of a connection over the path. uncertain says that more of them
+// may hold once the path is known.
+func (l *Limiter) limits(out bool, path pathsel.Path) (all []*limit, uncertain bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	always = l.down
-	if out {
-		always = l.up
-	}
-	for _, p := range l.paths {
+	add := func(up, down *limit) {
+		x := down
 		if out {
-			rules = append(rules, rule{p.pattern, p.up})
-		} else {
-			rules = append(rules, rule{p.pattern, p.down})
+			x = up
+		}
+		if x != nil {
+			all = append(all, x)
 		}
 	}
-	return always, rules
+	add(l.up, l.down)
+	for _, p := range l.paths {
+		if p.pattern.Matches(path) {
+			add(p.up, p.down)
+		}
+	}
+	return all, len(l.paths) > 0 && path.Fingerprint == ""
 }
 
 // wrap makes a connection obey the limits. Without limits it returns the connection itself.
@@ -238,6 +243,22 @@ func (w *limited) version() uint64 {
 		v += 1<<32 + t.version.Load()
 	}
 	return v
+}
+
+// limits are those of the session and the torrent for one direction.
+func (w *limited) limits(out bool) (all []*limit, uncertain bool) {
+	session, torrent := w.session, w.torrent.Load()
+	if torrent != nil && torrent.isAlone() {
+		session = nil
+	}
+	path := w.Path()
+	for _, x := range []*Limiter{session, torrent} {
+		if x != nil {
+			more, u := x.limits(out, path)
+			all, uncertain = append(all, more...), uncertain || u
+		}
+	}
+	return all, uncertain
 }
 
 func (w *limited) Read(b []byte) (int, error) {
@@ -286,21 +307,13 @@ type lane struct {
 	out    bool       // what we send
 	serial sync.Mutex // held for a whole read or write
 
-	mu        sync.Mutex
-	version   uint64   // of the limits that follow; 0: not looked yet
-	always    []*limit // those for every path
-	rules     []rule
-	joined    []toll
-	origin    pathsel.Origin // by which it has joined
-	pathKnown bool           // and the limits for the path are joined
-	closed    bool
-	looked    time.Time // for the path and the origin, the last time
-}
-
-// rule is a limit for connections over some paths.
-type rule struct {
-	pattern pathsel.Pattern
-	limit   *limit
+	mu      sync.Mutex
+	version uint64         // of the limits that are joined
+	joined  []toll         // the lowest first
+	origin  pathsel.Origin // by which they are joined
+	certain bool           // they change only with the version
+	closed  bool
+	looked  time.Time // for the path and the origin, the last time
 }
 
 // toll is a limit that a lane has joined.
@@ -317,77 +330,34 @@ const lookAgain = time.Second
 func (l *lane) tolls() []toll {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.followChange()
-	first := l.looked.IsZero()
-	if l.closed || l.pathKnown && l.origin.Net != pathsel.Unproven {
+	version := l.wire.version()
+	if l.closed || version == l.version && (l.certain || time.Since(l.looked) < lookAgain) {
 		return l.joined
 	}
-	now := time.Now()
-	if !first && now.Sub(l.looked) < lookAgain {
-		return l.joined
-	}
-	l.looked = now
-	if o := l.wire.Conn.Origin(); o != l.origin {
-		l.origin = o
-		for _, t := range l.joined {
-			t.limit.move(t.flow, o)
-		}
-	}
-	join := func(x *limit) {
-		l.joined = append(slices.Clip(l.joined), toll{x, x.join(l.origin)})
-	}
-	if first {
-		for _, x := range l.always {
-			join(x)
-		}
-		l.lowestFirst()
-	}
-	if l.pathKnown = l.pathKnown || len(l.rules) == 0; l.pathKnown {
-		return l.joined
-	}
-	if path := l.wire.Path(); path.Fingerprint != "" {
-		l.pathKnown = true
-		for _, r := range l.rules {
-			if r.pattern.Matches(path) {
-				join(r.limit)
-			}
-		}
-		l.lowestFirst()
-	}
-	return l.joined
-}
-
-func (l *lane) lowestFirst() {
-	l.joined = slices.SortedStableFunc(slices.Values(l.joined), func(a, b toll) int {
-		return cmp.Compare(a.limit.share.rate, b.limit.share.rate)
-	})
-}
-
-// followChange leaves the old limits if they have changed; the new ones are joined as those of a new connection.
-func (l *lane) followChange() {
-	v := l.wire.version()
-	if l.closed || v == l.version {
-		return
-	}
+	l.version, l.looked = version, time.Now()
+	origin := l.wire.Conn.Origin()
+	limits, uncertain := l.wire.limits(l.out)
+	l.certain = !uncertain && origin.Net != pathsel.Unproven
+	var joined []toll
 	for _, t := range l.joined {
-		t.limit.leave(t.flow)
-	}
-	l.version, l.joined, l.always, l.rules = v, nil, nil, nil
-	l.looked, l.pathKnown = time.Time{}, false
-	session, torrent := l.wire.session, l.wire.torrent.Load()
-	if torrent != nil && torrent.isAlone() {
-		session = nil
-	}
-	for _, x := range []*Limiter{session, torrent} {
-		if x == nil {
+		switch i := slices.Index(limits, t.limit); {
+		case i < 0:
+			t.limit.leave(t.flow)
 			continue
+		case origin != l.origin:
+			t.limit.move(t.flow, origin)
+			fallthrough
+		default:
+			limits = slices.Delete(limits, i, i+1)
 		}
-		always, rules := x.lane(l.out)
-		if always != nil {
-			l.always = append(l.always, always)
-		}
-		l.rules = append(l.rules, rules...)
+		joined = append(joined, t)
 	}
+	for _, x := range limits {
+		joined = append(joined, toll{x, x.join(origin)})
+	}
+	slices.SortStableFunc(joined, func(a, b toll) int { return cmp.Compare(a.limit.share.rate, b.limit.share.rate) })
+	l.joined, l.origin = joined, origin
+	return joined
 }
 
 // pay waits for the lane's turn at each limit, one after another.
