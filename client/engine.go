@@ -31,7 +31,6 @@ type engineTorrent interface {
 	Stats() torrent.TorrentStats
 	PieceState(piece int) torrent.PieceState
 	PieceStateRuns() torrent.PieceStateRuns
-	Changes() (changes <-chan torrent.PieceStateChange, stop func())
 	Completed() <-chan struct{} // closed while all pieces are verified
 	SetPriority(piece int, p torrent.PiecePriority)
 	DownloadAll() // all pieces with the same priority
@@ -99,11 +98,6 @@ func (t anacrolixTorrent) Bytes() (have, missing int64) {
 		return 0, 0
 	}
 	return t.BytesCompleted(), t.BytesMissing()
-}
-
-func (t anacrolixTorrent) Changes() (changes <-chan torrent.PieceStateChange, stop func()) {
-	s := t.SubscribePieceStateChanges()
-	return s.Values, s.Close
 }
 
 func (t anacrolixTorrent) SetPriority(piece int, p torrent.PiecePriority) {

@@ -29,6 +29,8 @@ type loop struct {
 	still   atomic.Pointer[Progress]
 	readers readers
 
+	verifying sync.Mutex // held while options.Verified is called
+
 	describer describer
 	connector connector
 	chooser   chooser
@@ -66,7 +68,7 @@ func newLoop(c *core, opts Options, onEnd func()) *loop {
 	c.fail, l.confirmer.confirmed = l.fail, l.complete
 	l.judge = judge{c, &l.connector}
 	l.trials.judge, l.trials.rarest, l.trials.calls = &l.judge, &l.rarest, l.calls
-	c.store.hashed = l.trials.hashed
+	c.store.hashed = l.hashed
 	l.room = roomKeeper{core: c, rarest: &l.rarest}
 	l.exchanger = exchanger{core: c, connector: &l.connector, reported: map[pathsel.PeerID]*[pexKinds]pexTold{}}
 	return l
@@ -120,6 +122,16 @@ func (l *loop) onWriteError(err error) {
 	case l.broken <- fmt.Errorf("write data: %w", err):
 	default:
 	}
+}
+
+// hashed is told of each piece that is found right or wrong, on goroutines of the engine.
+func (l *loop) hashed(piece int, right bool) {
+	if f := l.options.Verified; f != nil && right {
+		l.verifying.Lock()
+		f(VerifiedPiece{piece, time.Since(l.start)})
+		l.verifying.Unlock()
+	}
+	l.trials.hashed(piece, right)
 }
 
 // eventsEvery is the least time between two looks because of events. Without it a peer that says

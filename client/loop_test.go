@@ -55,16 +55,15 @@ type fakeTorrent struct {
 	looks int // at stats
 }
 
-func (f *fakeTorrent) Name() string                                       { return f.name }
-func (f *fakeTorrent) Described() <-chan struct{}                         { return f.described }
-func (f *fakeTorrent) Completed() <-chan struct{}                         { return f.completed }
-func (f *fakeTorrent) SetPriority(int, torrent.PiecePriority)             {}
-func (f *fakeTorrent) DownloadAll()                                       {}
-func (f *fakeTorrent) Reader() engineReader                               { return nil }
-func (f *fakeTorrent) ReadPiece(int, []byte, int64) (int, error)          { return 0, io.EOF }
-func (f *fakeTorrent) Pause(bool)                                         {}
-func (f *fakeTorrent) Verify(context.Context, int) error                  { return nil }
-func (f *fakeTorrent) Changes() (<-chan torrent.PieceStateChange, func()) { return nil, func() {} }
+func (f *fakeTorrent) Name() string                              { return f.name }
+func (f *fakeTorrent) Described() <-chan struct{}                { return f.described }
+func (f *fakeTorrent) Completed() <-chan struct{}                { return f.completed }
+func (f *fakeTorrent) SetPriority(int, torrent.PiecePriority)    {}
+func (f *fakeTorrent) DownloadAll()                              {}
+func (f *fakeTorrent) Reader() engineReader                      { return nil }
+func (f *fakeTorrent) ReadPiece(int, []byte, int64) (int, error) { return 0, io.EOF }
+func (f *fakeTorrent) Pause(bool)                                {}
+func (f *fakeTorrent) Verify(context.Context, int) error         { return nil }
 
 func (f *fakeTorrent) SetInfoBytes(b []byte) error {
 	info, _, _, err := parseInfo(b)

@@ -36,9 +36,6 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd
 	x.gauges.onUseful(src.InfoHash, func(piece, begin, length int, from pathsel.Origin) {
 		c.blame.received(piece, begin, length, suspectOf(from))
 	})
-	if opts.Verified != nil {
-		c.tellVerified(opts.Verified)
-	}
 	t.loop.seeder.watch()
 	t.loop.exchanger.begin()
 	t.Found(FromEarlier, opts.Known...)
