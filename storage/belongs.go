@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -84,24 +83,22 @@ func (s Stored) kept() []string {
 
 // Delete deletes the files that belong to the torrent (see Belongs), braid's own files about it, and
 // the directories that are empty then. Dir itself stays.
-func (s Stored) Delete(ctx context.Context, all bool) error {
+func (s Stored) Delete(ctx context.Context, all bool) (err error) {
+	defer annotate(&err, "delete %s", s.Layout.Name)
 	names, err := s.Belongs(ctx, all)
 	if err != nil {
-		return fmt.Errorf("delete %s: %w", s.Layout.Name, err)
+		return err
 	}
 	root, err := os.OpenRoot(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("delete %s: %w", s.Layout.Name, err)
+		return err
 	}
 	defer root.Close()
 	// The record goes last. Without it, nobody would know after a crash whose the other files are.
-	if err := removeAll(root, append(names, s.kept()...)); err != nil {
-		return fmt.Errorf("delete %s: %w", s.Layout.Name, err)
-	}
-	return nil
+	return removeAll(root, append(names, s.kept()...))
 }
 
 // removeAll removes files, and the directories above them that are empty then.
@@ -113,19 +110,11 @@ func removeAll(root *os.Root, names []string) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
-		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		for dir := range parents(name) {
 			dirs[dir] = true
 		}
 	}
-	var order []string
-	for dir := range dirs {
-		if dir != recordDir { // the lock is there, and records of other torrents
-			order = append(order, dir)
-		}
-	}
-	slices.SortFunc(order, func(a, b string) int { return len(b) - len(a) }) // those below first
-	for _, dir := range order {
-		_ = root.Remove(filepath.FromSlash(dir)) // fails if others have files there
-	}
+	delete(dirs, recordDir) // the lock is there, and records of other torrents
+	removeEmpty(root, dirs)
 	return errors.Join(append(errs, durable.SyncDir(durable.OS{}, root, "."))...)
 }

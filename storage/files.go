@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-
-	"braid/storage/durable"
 )
 
 const (
@@ -548,12 +546,7 @@ func (f *files) syncFiles(dirty map[int]bool, dirtyDirs map[string]bool) error {
 			return fmt.Errorf("sync %s: %w", f.layout.Files[i].Path, err)
 		}
 	}
-	for name := range dirtyDirs {
-		if err := durable.SyncDir(f.system, f.root, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("sync directory %s: %w", name, err)
-		}
-	}
-	return nil
+	return syncDirs(f.system, f.root, dirtyDirs)
 }
 
 // syncSystems syncs the file systems of files and directories. There may be several: one may be

@@ -33,28 +33,32 @@ const copySuffix = ".moving"
 // that is fs.ErrExist if other files have the names of the torrent's.
 //
 // No store may have the torrent open, neither here nor there.
-func (s Stored) CopyTo(ctx context.Context, dir string, all bool, done func(bytes int64)) error {
+func (s Stored) CopyTo(ctx context.Context, dir string, all bool, done func(bytes int64)) (err error) {
+	defer annotate(&err, "copy %s to %s", s.Layout.Name, dir)
 	names, err := s.Belongs(ctx, all)
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", s.Layout.Name, err)
+		return err
 	}
 	if err := os.MkdirAll(filepath.Join(dir, recordDir), 0o755); err != nil {
-		return fmt.Errorf("copy %s: %w", s.Layout.Name, err)
+		return err
 	}
 	from, err := os.OpenRoot(s.Dir)
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", s.Layout.Name, err)
+		return err
 	}
 	defer from.Close()
 	to, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("copy %s: %w", s.Layout.Name, err)
+		return err
 	}
 	defer to.Close()
-	c := &copier{ctx: ctx, from: from, to: to, temporary: path.Join(recordDir, s.Hash.HexString()+copySuffix), done: done, dirs: map[string]bool{}}
+	c := &copier{
+		ctx: ctx, from: from, to: to, temporary: path.Join(recordDir, s.Hash.HexString()+copySuffix), done: done,
+		dirs: map[string]bool{".": true},
+	}
 	if err := c.copyAll(names, s.kept()); err != nil {
 		_ = removeAll(to, append(c.made, c.temporary)) // the error is what the caller must know
-		return fmt.Errorf("copy %s to %s: %w", s.Layout.Name, dir, err)
+		return err
 	}
 	return nil
 }
@@ -94,12 +98,7 @@ func (c *copier) copyAll(names, kept []string) error {
 			return err
 		}
 	}
-	for dir := range c.dirs {
-		if err := durable.SyncDir(durable.OS{}, c.to, filepath.FromSlash(dir)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return syncDirs(durable.OS{}, c.to, c.dirs)
 }
 
 // refuseForeign returns an error if the new place has a file of that name that is not ours.
@@ -162,11 +161,8 @@ func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.
 // copy makes one file.
 func (c *copier) copy(name string) error {
 	local := filepath.FromSlash(name)
-	for dir := path.Dir(name); ; dir = path.Dir(dir) {
+	for dir := range parents(name) {
 		c.dirs[dir] = true
-		if dir == "." {
-			break
-		}
 	}
 	if err := c.to.MkdirAll(filepath.Dir(local), 0o755); err != nil {
 		return err

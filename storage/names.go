@@ -13,8 +13,6 @@ import (
 	"strings"
 
 	"github.com/anacrolix/torrent/metainfo"
-
-	"braid/storage/durable"
 )
 
 // The user may give the files of a torrent other names than the torrent does. The names on disk change
@@ -114,7 +112,8 @@ func (o options) layout(info *metainfo.Info, hash metainfo.Hash) (Layout, error)
 }
 
 // CheckRename makes sure that nobody's file has one of the new names. The error is fs.ErrExist then.
-func (s Stored) CheckRename(changed Names) error {
+func (s Stored) CheckRename(changed Names) (err error) {
+	defer annotate(&err, "rename files of %s", s.Layout.Name)
 	root, err := s.openToRename()
 	if err != nil || root == nil {
 		return err
@@ -123,7 +122,7 @@ func (s Stored) CheckRename(changed Names) error {
 	for i, p := range changed {
 		for _, suffix := range []string{"", partSuffix} {
 			if err := refuseTaken(root, s.Layout.Files[i].Path+suffix, p+suffix); err != nil {
-				return fmt.Errorf("rename files of %s: %w", s.Layout.Name, err)
+				return err
 			}
 		}
 	}
@@ -135,7 +134,8 @@ func (s Stored) CheckRename(changed Names) error {
 // is nothing to rename.
 //
 // No store may have the torrent open: for an open one there is RenameOpen.
-func (s Stored) Rename(ctx context.Context, changed Names) error {
+func (s Stored) Rename(ctx context.Context, changed Names) (err error) {
+	defer annotate(&err, "rename files of %s", s.Layout.Name)
 	root, err := s.openToRename()
 	if err != nil || root == nil {
 		return err
@@ -143,7 +143,7 @@ func (s Stored) Rename(ctx context.Context, changed Names) error {
 	defer root.Close()
 	belongs, err := s.Belongs(ctx, true)
 	if err != nil {
-		return fmt.Errorf("rename files of %s: %w", s.Layout.Name, err)
+		return err
 	}
 	r := renames{system: realSystem{}, root: root}
 	to := map[string]string{} // from old to new names
@@ -157,10 +157,7 @@ func (s Stored) Rename(ctx context.Context, changed Names) error {
 			r.pairs = append(r.pairs, [2]string{name, p})
 		}
 	}
-	if err := r.do(); err != nil {
-		return fmt.Errorf("rename files of %s: %w", s.Layout.Name, err)
-	}
-	return nil
+	return r.do()
 }
 
 // openToRename opens the directory; nil: there is nothing to rename.
@@ -257,26 +254,18 @@ func (r renames) rename(from, to string) error {
 func (r renames) sync() error {
 	left, dirs := map[string]bool{}, map[string]bool{}
 	for _, name := range r.oldNames {
-		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		for dir := range parents(name) {
 			left[dir], dirs[dir] = true, true
 		}
 	}
 	for _, p := range r.pairs {
-		for dir := path.Dir(p[1]); dir != "."; dir = path.Dir(dir) {
+		for dir := range parents(p[1]) {
 			dirs[dir] = true
 		}
 		dirs["."] = true
 	}
-	below := slices.SortedFunc(maps.Keys(left), func(a, b string) int { return len(b) - len(a) })
-	for _, dir := range below {
-		_ = r.root.Remove(filepath.FromSlash(dir)) // fails if files are left in it
-	}
-	for dir := range dirs {
-		if err := durable.SyncDir(r.system, r.root, filepath.FromSlash(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	removeEmpty(r.root, left)
+	return syncDirs(r.system, r.root, dirs)
 }
 
 // refuseTaken returns an error if somebody has the new name. It may be the file itself, where the file

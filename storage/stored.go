@@ -178,11 +178,7 @@ func (placeReader) close() {}
 // end in .part. Right pieces in the directory are kept. progress may be nil. The options are those
 // of Open.
 func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progress func(bytes int64), opts ...Option) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("export %s: %w", s.Layout.Name, err)
-		}
-	}()
+	defer annotate(&err, "export %s", s.Layout.Name)
 	if s.Kind != KindBolt {
 		return fmt.Errorf("storage %s keeps the files as they are", s.Kind)
 	}
