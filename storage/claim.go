@@ -77,15 +77,7 @@ func claims(hash metainfo.Hash, l Layout, wanted func(metainfo.Hash, Layout) []b
 	if wanted != nil {
 		mine = wanted(hash, l)
 	}
-	pieces := make([]bool, l.Pieces())
-	for i, f := range l.Files {
-		if mine[i] {
-			begin, end := l.FilePieces(f)
-			for p := begin; p < end; p++ {
-				pieces[p] = true
-			}
-		}
-	}
+	pieces := piecesOf(l, mine)
 	for i, f := range l.Files {
 		begin, end := l.FilePieces(f)
 		mine[i] = mine[i] || slices.Contains(pieces[begin:end], true)
