@@ -95,12 +95,7 @@ func (a *adaptation) prospect(p *peerView, i int) float64 {
 	if worth == 0 {
 		worth = typical
 	}
-	users := 1
-	for _, j := range p.members {
-		if j != i && a.state[j].Open() && sharesLink(&c.Path, &a.cand(j).Path) {
-			users++
-		}
-	}
+	users := 1 + a.sharing(p, i)
 	latency := max(c.Path.Latency, time.Duration(c.Path.Hops())*perHop)
 	if c.Handshake > 0 {
 		latency = max(latency, c.Handshake/4) // a handshake takes two round trips
@@ -112,15 +107,19 @@ func (a *adaptation) prospect(p *peerView, i int) float64 {
 	return worth
 }
 
+// sharing counts the peer's other open paths that use one of the path's links.
+func (a *adaptation) sharing(p *peerView, i int) (n int) {
+	for _, j := range p.members {
+		if j != i && a.state[j].Open() && sharesLink(&a.cand(i).Path, &a.cand(j).Path) {
+			n++
+		}
+	}
+	return n
+}
+
 // announced describes an unused path, as the reason for opening it.
 func (a *adaptation) announced(p *peerView, i int) string {
 	c := a.cand(i)
-	shared := 0
-	for _, j := range p.members {
-		if j != i && a.state[j].Open() && sharesLink(&c.Path, &a.cand(j).Path) {
-			shared++
-		}
-	}
 	s := fmt.Sprintf("%d hops", c.Path.Hops())
 	if c.Path.Bandwidth > 0 {
 		s += fmt.Sprintf(", %.0f Mbit/s announced", float64(c.Path.Bandwidth)/1e6)
@@ -131,7 +130,7 @@ func (a *adaptation) announced(p *peerView, i int) string {
 	if c.Hint > 0 {
 		s += fmt.Sprintf(", hint %d", c.Hint)
 	}
-	if shared > 0 {
+	if shared := a.sharing(p, i); shared > 0 {
 		s += fmt.Sprintf(", shares links with %d open paths", shared)
 	} else {
 		s += ", disjoint from all open paths"

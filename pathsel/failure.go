@@ -44,8 +44,7 @@ func (a *adaptation) fail(p *peerView) {
 	}
 	if len(a.where(p, Active, Probing)) == 0 {
 		if i := most(a.where(p, Parked), func(i int) float64 { return a.known(i).Rate }); i >= 0 {
-			a.do(i, Return, "no other path carries pieces from this peer")
-			a.mem(i).Why = Used
+			a.use(i, "no other path carries pieces from this peer")
 		}
 	}
 }

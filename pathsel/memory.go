@@ -96,10 +96,10 @@ func (m *adaptiveMemory) peer(p PeerID) *PeerMemory {
 func (m *adaptiveMemory) forget(v View) {
 	known, peers := make(map[Key]bool, len(v.Candidates)), map[PeerID]bool{}
 	for _, c := range v.Candidates {
-		known[Key{Peer: c.Key.Peer, Path: c.Key.Path}] = true
+		known[c.Key] = true
 		peers[c.Key.Peer] = true
 	}
-	m.Paths = slices.DeleteFunc(m.Paths, func(p PathMemory) bool { return !known[Key{Peer: p.Key.Peer, Path: p.Key.Path}] })
+	m.Paths = slices.DeleteFunc(m.Paths, func(p PathMemory) bool { return !known[p.Key] })
 	m.Peers = slices.DeleteFunc(m.Peers, func(p PeerMemory) bool { return !peers[p.Peer] })
 }
 

@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -31,15 +32,7 @@ func ranks(x []float64) []float64 {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(i, j int) int {
-		switch {
-		case x[i] < x[j]:
-			return -1
-		case x[i] > x[j]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(x[i], x[j]) })
 	out := make([]float64, len(x))
 	for i := 0; i < len(order); {
 		j := i

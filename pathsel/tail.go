@@ -57,8 +57,7 @@ func (a *adaptation) tail(p *peerView, left time.Duration) {
 			continue
 		}
 		if need := 2*c.RTT + time.Duration(blockSize/rate*float64(time.Second)); 4*need < left {
-			a.do(i, Return, fmt.Sprintf("other paths took over its requests; %.1f s are left, a block takes %.1f s", left.Seconds(), need.Seconds()))
-			a.mem(i).Why = Used
+			a.use(i, fmt.Sprintf("other paths took over its requests; %.1f s are left, a block takes %.1f s", left.Seconds(), need.Seconds()))
 		}
 	}
 	for _, i := range a.where(p, Active) {
@@ -83,8 +82,7 @@ func (a *adaptation) finish(p *peerView, left time.Duration) {
 			continue
 		}
 		if need := 2*a.cand(i).RTT + time.Duration(blockSize/rate*float64(time.Second)); need < left {
-			a.do(i, Return, fmt.Sprintf("the last pieces: %.1f s left, a block takes %.1f s", left.Seconds(), need.Seconds()))
-			m.Why = Used
+			a.use(i, fmt.Sprintf("the last pieces: %.1f s left, a block takes %.1f s", left.Seconds(), need.Seconds()))
 		}
 	}
 	a.m.peer(p.id).Group = nil
