@@ -76,7 +76,7 @@ func (s *superSeeder) reveal() {
 				l.shown = true
 				l.Filter.RevealAll(s.plan.shown(v.id))
 			} else if pieces := show[v.id]; len(pieces) > 0 {
-				l.Filter.Reveal(numbers(pieces))
+				l.Filter.Reveal(pieces...)
 			}
 		}
 	}
@@ -92,12 +92,4 @@ func (s *superSeeder) showAll() {
 			l.Filter.RevealAll(wire.FullBitset(pieces))
 		}
 	}
-}
-
-func numbers(pieces []int) []uint32 {
-	out := make([]uint32, len(pieces))
-	for i, p := range pieces {
-		out[i] = uint32(p)
-	}
-	return out
 }

@@ -92,11 +92,11 @@ type Filter struct {
 	// Our pieces:
 	sameEngine      bool // the peer uses the engine that braid uses
 	lastTwo         lastTwo
-	concealing      bool     // the peer does not see what the engine says of its pieces
-	announced       bool     // the peer has been told that we have nothing
-	pending         []uint32 // pieces to tell of after that
-	unannounced     Bitset   // pieces to tell of in portions, as the peer reads; nil: none
-	unannouncedFrom int      // none of them is below it
+	concealing      bool   // the peer does not see what the engine says of its pieces
+	announced       bool   // the peer has been told that we have nothing
+	pending         []int  // pieces to tell of after that
+	unannounced     Bitset // pieces to tell of in portions, as the peer reads; nil: none
+	unannouncedFrom int    // none of them is below it
 }
 
 func newFilter(wire net.Conn) *Filter {
@@ -362,8 +362,8 @@ func (f *Filter) departs(m message) verdict {
 			f.announceLocked()
 			return drop
 		}
-		if tell := f.newPiecesLocked(m.block.index); len(tell) != 1 {
-			f.toPeerLocked(haves(tell))
+		if tell := f.newPiecesLocked(int(m.block.index)); len(tell) != 1 {
+			f.toPeerLocked(haves(tell...))
 			return drop
 		}
 	}

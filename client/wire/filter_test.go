@@ -178,7 +178,7 @@ func TestRevealAllInPortions(t *testing.T) {
 
 func encodeHaves(from, to int) (b []byte) {
 	for i := from; i < to; i++ {
-		b = append(b, haves([]uint32{uint32(i)})...)
+		b = append(b, haves(i)...)
 	}
 	return b
 }
@@ -535,18 +535,18 @@ func TestConceal(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStand(t, c.fast)
 			s.filter.Conceal()
-			s.filter.Reveal([]uint32{7})
-			s.writes(interested, c.says, unchoke, haves([]uint32{3}), notInterested)
-			s.peerGets(interested, c.tells, notInterested, haves([]uint32{7}), unchoke)
-			s.filter.Reveal([]uint32{3, 9})
-			s.peerGets(haves([]uint32{3, 9}))
+			s.filter.Reveal(7)
+			s.writes(interested, c.says, unchoke, haves(3), notInterested)
+			s.peerGets(interested, c.tells, notInterested, haves(7), unchoke)
+			s.filter.Reveal(3, 9)
+			s.peerGets(haves(3, 9))
 			s.sends(encode(msgRequest, blockA))
 			s.engineGets(encode(msgRequest, blockA))
 			s.says(piece(blockA))
 		})
 	}
 	s := newStand(t, true)
-	s.says(plain(msgHaveAll), haves([]uint32{1}))
+	s.says(plain(msgHaveAll), haves(1))
 }
 
 // Nudged, the engine reads of a piece that the peer suggests, unless it may not ask anyhow.
@@ -583,23 +583,23 @@ func TestLastTwo(t *testing.T) {
 	if err := s.filter.SetPieces(5); err != nil {
 		t.Fatal(err)
 	}
-	s.says(raw(msgBitfield, 0x20), haves([]uint32{0, 1}))
-	s.writes(haves([]uint32{4}), interested)
+	s.says(raw(msgBitfield, 0x20), haves(0, 1))
+	s.writes(haves(4), interested)
 	s.peerGets(interested)
 	s.filter.FlushKept(time.Now())
-	s.writes(haves([]uint32{3}), notInterested)
-	s.peerGets(notInterested, haves([]uint32{4, 3}))
+	s.writes(haves(3), notInterested)
+	s.peerGets(notInterested, haves(4, 3))
 
 	s = newStand(t, true)
 	if err := s.filter.SetPieces(3); err != nil {
 		t.Fatal(err)
 	}
 	s.says(plain(msgHaveNone))
-	s.filter.Reveal([]uint32{0, 1})
-	s.peerGets(haves([]uint32{0}))
+	s.filter.Reveal(0, 1)
+	s.peerGets(haves(0))
 	s.filter.FlushKept(time.Now().Add(lastTwoPatience))
-	s.peerGets(haves([]uint32{1}))
-	s.says(haves([]uint32{2}))
+	s.peerGets(haves(1))
+	s.says(haves(2))
 }
 
 // The engine that braid uses is told of each piece at once.
@@ -610,7 +610,7 @@ func TestLastTwoOfKin(t *testing.T) {
 	if err := s.filter.SetPieces(2); err != nil {
 		t.Fatal(err)
 	}
-	s.says(plain(msgHaveNone), haves([]uint32{1}))
+	s.says(plain(msgHaveNone), haves(1))
 }
 
 // Messages of peer exchange need no answer. Too many and too long ones do not reach the engine, and none

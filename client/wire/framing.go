@@ -100,11 +100,11 @@ func encode(kind byte, blocks ...block) []byte {
 }
 
 // haves makes a "have" message for each piece.
-func haves(pieces []uint32) []byte {
+func haves(pieces ...int) []byte {
 	var b []byte
 	for _, p := range pieces {
 		b = append(b, 0, 0, 0, 5, msgHave)
-		b = binary.BigEndian.AppendUint32(b, p)
+		b = binary.BigEndian.AppendUint32(b, uint32(p))
 	}
 	return b
 }

@@ -1,8 +1,9 @@
 package wire
 
-import "encoding/binary"
-
-import "time"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // What a filter tells a peer of our pieces: all of them, or only those that a super-seed reveals
 // (Conceal), and the last two at once (lastTwo).
@@ -19,8 +20,8 @@ import "time"
 // Peers with the engine that braid uses are told at once. A torrent of one piece has no other piece
 // to tell: there libtorrent has to come back.
 type lastTwo struct {
-	count int      // pieces that the peer was told of, or is about to be
-	kept  []uint32 // held back; at most one
+	count int   // pieces that the peer was told of, or is about to be
+	kept  []int // held back; at most one
 	since time.Time
 }
 
@@ -29,7 +30,7 @@ type lastTwo struct {
 const lastTwoPatience = 30 * time.Second
 
 // tell notes that we have one more of so many pieces, and returns the pieces to tell the peer now.
-func (x *lastTwo) tell(piece uint32, pieces int, now time.Time) []uint32 {
+func (x *lastTwo) tell(piece, pieces int, now time.Time) []int {
 	x.count++
 	if pieces > 1 && x.count == pieces-1 {
 		x.kept, x.since = append(x.kept, piece), now
@@ -41,7 +42,7 @@ func (x *lastTwo) tell(piece uint32, pieces int, now time.Time) []uint32 {
 }
 
 // over returns a piece that was held back for too long.
-func (x *lastTwo) over(now time.Time) (tell []uint32) {
+func (x *lastTwo) over(now time.Time) (tell []int) {
 	if now.Sub(x.since) >= lastTwoPatience {
 		tell, x.kept = x.kept, nil
 	}
@@ -49,11 +50,11 @@ func (x *lastTwo) over(now time.Time) (tell []uint32) {
 }
 
 // newPiecesLocked notes that we have more pieces, and returns those to tell the peer now.
-func (f *Filter) newPiecesLocked(pieces ...uint32) []uint32 {
+func (f *Filter) newPiecesLocked(pieces ...int) []int {
 	if f.sameEngine {
 		return pieces
 	}
-	var tell []uint32
+	var tell []int
 	for _, p := range pieces {
 		tell = append(tell, f.lastTwo.tell(p, f.bounds.pieces, time.Now())...)
 	}
@@ -64,7 +65,7 @@ func (f *Filter) newPiecesLocked(pieces ...uint32) []uint32 {
 func (f *Filter) FlushKept(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.toPeerLocked(haves(f.lastTwo.over(now)))
+	f.toPeerLocked(haves(f.lastTwo.over(now)...))
 }
 
 // TellExtended sends the peer one more extended handshake (BEP 10), for what was not known when the
@@ -103,14 +104,14 @@ func (f *Filter) Conceals() bool {
 }
 
 // Reveal tells the peer that we have these pieces.
-func (f *Filter) Reveal(pieces []uint32) {
+func (f *Filter) Reveal(pieces ...int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.concealing && !f.announced {
 		f.pending = append(f.pending, pieces...)
 		return
 	}
-	f.toPeerLocked(haves(f.newPiecesLocked(pieces...)))
+	f.toPeerLocked(haves(f.newPiecesLocked(pieces...)...))
 }
 
 // RevealAll tells the peer that we have these pieces, which may be many, as fast as the peer reads.
@@ -133,7 +134,7 @@ func (f *Filter) portionLocked() []byte {
 	if f.concealing && !f.announced {
 		return nil
 	}
-	var pieces []uint32
+	var pieces []int
 	for len(pieces) < portion && f.unannounced != nil {
 		i := f.unannounced.Next(f.unannouncedFrom, nil)
 		if i < 0 {
@@ -141,9 +142,9 @@ func (f *Filter) portionLocked() []byte {
 			break
 		}
 		f.unannouncedFrom = i + 1
-		pieces = append(pieces, uint32(i))
+		pieces = append(pieces, i)
 	}
-	return haves(f.newPiecesLocked(pieces...))
+	return haves(f.newPiecesLocked(pieces...)...)
 }
 
 // announceLocked notes that the peer is told, now or by silence, that we have nothing. It then
@@ -151,7 +152,7 @@ func (f *Filter) portionLocked() []byte {
 func (f *Filter) announceLocked() {
 	if !f.announced {
 		f.announced = true
-		f.toPeerLocked(haves(f.newPiecesLocked(f.pending...)))
+		f.toPeerLocked(haves(f.newPiecesLocked(f.pending...)...))
 		f.pending = nil
 		f.writeSoonLocked()
 	}

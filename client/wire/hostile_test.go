@@ -93,7 +93,7 @@ func FuzzGate(f *testing.F) {
 	f.Add(bytes.Repeat(extended(1, askMetadata), 9), bytes.Repeat(extended(3, "d8:msg_typei1e5:piecei0ee"), 3), uint64(2), true)
 	f.Add(flow(interested, encode(msgRequest, blockA, blockB), encode(msgCancel, blockA)), flow(unchoke, piece(blockB), encode(msgReject, blockA)), uint64(3), true)
 	f.Add(bytes.Repeat(flow(choke, unchoke), 40), flow(encode(msgRequest, blockA), encode(msgCancel, blockA)), uint64(4), false)
-	f.Add(flow(raw(msgBitfield, 0xff), raw(msgHave, u32(7)...), raw(msgHaveNone)), flow(raw(msgBitfield, 0x80), haves([]uint32{1, 2})), uint64(5), true)
+	f.Add(flow(raw(msgBitfield, 0xff), raw(msgHave, u32(7)...), raw(msgHaveNone)), flow(raw(msgBitfield, 0x80), haves(1, 2)), uint64(5), true)
 	f.Add(flow(extended(0, extendedHello), extended(1, "d8:msg_typei1e5:piecei0ee"), raw(msgHashRequest, make([]byte, 48)...)), extended(3, askMetadata), uint64(6), false)
 	f.Fuzz(func(t *testing.T, peer, engine []byte, seed uint64, fast bool) {
 		r := rand.New(rand.NewPCG(seed, 9))
@@ -130,7 +130,7 @@ func FuzzGate(f *testing.F) {
 				g.EndSnub(r.IntN(2) == 0, now)
 				g.FlushKept(time.Now().Add(now.Sub(time.Unix(0, 0))))
 			case 7:
-				g.Reveal([]uint32{r.Uint32()})
+				g.Reveal(int(r.Uint32()))
 			case 8, 9:
 				n := min(len(engine), 1+r.IntN(30))
 				if _, err := g.Write(engine[:n]); err != nil {
