@@ -128,23 +128,25 @@ func (b *blame) blocksOf(piece int) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r, ok := b.rounds.get(piece); ok {
-		for _, word := range r.blocks {
-			n += bits.OnesCount64(word)
-		}
+		n = r.count()
 	}
 	return n
+}
+
+func (r *round) count() (blocks int) {
+	for _, word := range r.blocks {
+		blocks += bits.OnesCount64(word)
+	}
+	return blocks
 }
 
 // sendersOf are the senders of all blocks of a piece with so many; nil if some of it came from elsewhere,
 // or is missing.
 func (b *blame) sendersOf(piece, blocks int) []suspect {
-	if b.blocksOf(piece) != blocks {
-		return nil
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r, ok := b.rounds.get(piece)
-	if !ok || r.kept || b.lost.Has(piece) {
+	if !ok || r.count() != blocks || r.kept || b.lost.Has(piece) {
 		return nil
 	}
 	return slices.Clone(r.from)

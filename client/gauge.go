@@ -169,20 +169,19 @@ func (g *gauges) install(config *torrent.ClientConfig, linkAt func(engineAddr) *
 	c.SentRequest = append(c.SentRequest, func(e torrent.PeerRequestEvent) { g.count(e.Peer, 1) })
 	c.DeletedRequest = append(c.DeletedRequest, func(e torrent.PeerRequestEvent) { g.count(e.Peer, -1) })
 	c.ReadMessage = func(p *torrent.PeerConn, m *pp.Message) {
-		if m.Keepalive {
+		x := g.of(&p.Peer)
+		if m.Keepalive || x == nil {
 			return
 		}
 		switch m.Type {
 		case pp.Choke, pp.Unchoke:
-			if x := g.of(&p.Peer); x != nil {
-				x.unchoked.Store(m.Type == pp.Unchoke)
-			}
+			x.unchoked.Store(m.Type == pp.Unchoke)
 		case pp.Port:
-			if x := g.of(&p.Peer); x != nil {
-				x.node.Store(uint32(m.Port))
-			}
+			x.node.Store(uint32(m.Port))
 		case pp.Have, pp.Bitfield, pp.HaveAll, pp.Request:
-			g.heard(p, m)
+			if w, ok := g.watched.Load(p.Torrent().InfoHash()); ok && x.hear(m, w.(watched).pieces) {
+				w.(watched).news()
+			}
 		}
 	}
 }
@@ -212,13 +211,6 @@ func (g *gauges) watch(torrent metainfo.Hash, pieces int, news func()) {
 
 func (g *gauges) unwatch(torrent metainfo.Hash) { g.watched.Delete(torrent) }
 
-func (g *gauges) heard(p *torrent.PeerConn, m *pp.Message) {
-	w, ok := g.watched.Load(p.Torrent().InfoHash())
-	if x := g.of(&p.Peer); ok && x != nil && x.hear(m, w.(watched).pieces) {
-		w.(watched).news()
-	}
-}
-
 func (g *gauges) count(p *torrent.Peer, n int64) {
 	now := time.Now()
 	if *g.grace = stealGrace; now.UnixNano() < g.scarce.Load() {
@@ -230,10 +222,7 @@ func (g *gauges) count(p *torrent.Peer, n int64) {
 }
 
 func (g *gauges) of(p *torrent.Peer) *gauge {
-	f, ok := p.RemoteAddr.(engineAddr)
-	if !ok {
-		return nil
-	}
+	f, _ := p.RemoteAddr.(engineAddr)
 	if x := g.find(f); x != nil && x.peer == p {
 		return x
 	}

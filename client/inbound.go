@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -53,15 +54,14 @@ var (
 	errReplaced = errors.New("contributes nothing, and another peer needs its place")
 )
 
-// add gives the engine a connection, if there is a place for it. It calls replaced with a
-// connection that loses its place.
-func (in *inbound) add(ctx context.Context, l *link, replaced func(*link)) error {
+// add gives the engine a connection, if there is a place for it. Another connection may lose its place.
+func (in *inbound) add(ctx context.Context, l *link, log *slog.Logger) error {
 	victim, err := in.place(l, time.Now())
 	if err != nil {
 		return err
 	}
 	if victim != nil {
-		replaced(victim)
+		log.Debug("connection ended", "peer", victim.Peer(), "reason", errReplaced)
 		victim.Close() // without the lock: it comes back as remove
 	}
 	select {

@@ -29,7 +29,7 @@ func NewLimiter() *Limiter { return wire.NewAdjustable(Limits{}) }
 // no other way to the network. offers also keeps the slots of all engine addresses, their links, the
 // keys that peers have shown, and the banned hosts and keys.
 type offers struct {
-	limits *wire.Limiter // for dialled connections
+	limits *wire.Limiter // of all connections
 	mu     sync.Mutex
 	byAddr map[string]*offer
 	used   map[engineAddr]*link // nil: there is none yet
@@ -162,6 +162,10 @@ func (t *offers) linkAt(a engineAddr) *link {
 func (t *offers) ban(names ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.banLocked(names)
+}
+
+func (t *offers) banLocked(names []string) {
 	for _, n := range names {
 		t.banned.put(n, struct{}{})
 	}
@@ -185,16 +189,12 @@ func (t *offers) banAddrs(hosts []string) {
 		banned[a] = true
 		users, _ := t.users.get(a)
 		for _, s := range users {
-			for _, n := range s.names() {
-				t.banned.put(n, struct{}{})
-			}
+			t.banLocked(s.names())
 		}
 	}
 	for f, l := range t.used {
 		if l != nil && banned[f.host] {
-			for _, n := range suspectOf(l.Origin()).names() {
-				t.banned.put(n, struct{}{})
-			}
+			t.banLocked(suspectOf(l.Origin()).names())
 		}
 	}
 }

@@ -120,12 +120,8 @@ func (m pexMessage) encode() []byte {
 		if k.name == "dropped" && m.dht != 0 {
 			b = fmt.Appendf(b, "3:dhti%de", m.dht)
 		}
-		all := m.dropped
-		if k.added {
-			all = m.added
-		}
 		var list []byte
-		for _, p := range all {
+		for _, p := range *k.of(&m) {
 			if p.kind() != k.kind || p.at.Host.Is6() != k.v6 {
 				continue
 			}
@@ -189,7 +185,7 @@ func parsePEX(payload []byte) (m pexMessage, err error) {
 		for i := 0; len(list) > 0; i++ {
 			p := pexPeer{at: k.parse(list[:k.size()])}
 			list = list[k.size():]
-			switch into := k.into(&m); {
+			switch into := k.of(&m); {
 			case len(*into) >= maxNamed || !isUsable(p.at) || p.at.Host.Is6() != k.v6 || p.kind() != k.kind:
 			case k.added && i < len(flags):
 				p.flags = flags[i]
@@ -202,7 +198,8 @@ func parsePEX(payload []byte) (m pexMessage, err error) {
 	return m, nil
 }
 
-func (k pexKey) into(m *pexMessage) *[]pexPeer {
+// of is the list's part of a message.
+func (k pexKey) of(m *pexMessage) *[]pexPeer {
 	if k.added {
 		return &m.added
 	}

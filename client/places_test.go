@@ -141,7 +141,7 @@ func TestSilentFlood(t *testing.T) {
 		}
 		var l *link
 		l = linkOf(w, transport, f, func() { in.remove(l) })
-		return l, in.add(t.Context(), l, func(*link) {})
+		return l, in.add(t.Context(), l, testLog(t))
 	}
 	var last *link
 	for i := range 1100 {

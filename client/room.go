@@ -60,7 +60,7 @@ func (k *roomKeeper) onRoom(err error) {
 // between. Setting a priority during the pause takes the piece out of both, so that they grow
 // alike.
 func askAgain(c *core, r *rarestFirst) {
-	c.want.askAgain(c.torrent)
+	c.want.ask(c.torrent)
 	c.torrent.Pause(false)
 	r.forget()
 }

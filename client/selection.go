@@ -273,6 +273,7 @@ type want struct {
 
 func newWant(s Selection, l storage.Layout) *want {
 	w := &want{pieces: s.pieces(l), layout: l, ordered: s.Sequential || s.Strategy != Fastest, selection: s}
+	w.plain = !w.ordered && !slices.ContainsFunc(w.pieces, func(p Priority) bool { return p != Normal })
 	for i, p := range w.pieces {
 		if p == Skip {
 			w.partial = true
@@ -285,28 +286,17 @@ func newWant(s Selection, l storage.Layout) *want {
 	return w
 }
 
-// isPlain tells whether the engine may choose among all pieces.
-func (w *want) isPlain() bool {
-	return !w.ordered && !slices.ContainsFunc(w.pieces, func(p Priority) bool { return p != Normal })
-}
-
 // begin asks the engine for the pieces.
 func (w *want) begin(t engineTorrent) {
-	if w.plain = w.isPlain(); w.plain {
+	if w.plain {
 		t.DownloadAll()
-		return
+	} else {
+		w.ask(t)
 	}
-	for i, p := range w.pieces {
-		if p != Skip {
-			t.SetPriority(i, enginePriority(p))
-		}
-	}
-	w.advance(t)
 }
 
-// ask is begin for an engine that was asked for other pieces before.
+// ask is begin for an engine that was asked for other pieces, or with other priorities, before.
 func (w *want) ask(t engineTorrent) {
-	w.plain = w.isPlain()
 	for i, p := range w.pieces {
 		if w.plain {
 			t.SetPriority(i, torrent.PiecePriorityNormal)
@@ -314,15 +304,9 @@ func (w *want) ask(t engineTorrent) {
 			t.SetPriority(i, enginePriority(p))
 		}
 	}
-	if !w.plain {
+	if w.ahead = 0; !w.plain {
 		w.advance(t)
 	}
-}
-
-// askAgain is ask for an engine that was asked for other priorities meanwhile.
-func (w *want) askAgain(t engineTorrent) {
-	w.ahead = 0
-	w.ask(t)
 }
 
 // advance looks how many pieces are there, and tells whether all wanted ones are. If they are

@@ -102,7 +102,6 @@ const (
 // Session is an engine with its transports. Any number of torrents share it.
 type Session struct {
 	common
-	limits  *wire.Limiter
 	inbound *inbound
 	stop    context.CancelFunc
 	workers sync.WaitGroup
@@ -208,12 +207,11 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 			log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
 			web: &webPort{host: cfg.Host}, offers: newOffers(), transports: transports, examining: make(chan struct{}, examineAtOnce),
 		},
-		limits: wire.NewLimiter(cfg.Limits), transfers: map[metainfo.Hash]*Transfer{},
+		transfers: map[metainfo.Hash]*Transfer{},
 	}
-	if cfg.Limiter != nil {
-		s.limits = cfg.Limiter
+	if s.offers.limits = cfg.Limiter; cfg.Limiter == nil {
+		s.offers.limits = wire.NewLimiter(cfg.Limits)
 	}
-	s.offers.limits = s.limits
 	s.policy.Store(&cfg.Policy)
 	s.exchanges.on.Store(cfg.PEX)
 	if s.maxPaths <= 0 {
@@ -290,16 +288,14 @@ func (s *Session) welcome(t Transport, w Wire) error {
 	}
 	var l *link
 	l = newLink(wire.Accepted(originWire{w}, wire.Options{
-		Addr: f, Limits: s.limits, InfoHashes: s.infoHashes, OnClose: func() {
+		Addr: f, Limits: s.offers.limits, InfoHashes: s.infoHashes, OnClose: func() {
 			s.inbound.remove(l)
 			s.offers.freeSlot(f)
 		},
 	}), w, t.Name(), f)
 	l.accepted = true
 	s.offers.attach(l)
-	if err := s.inbound.add(s.ctx, l, func(victim *link) {
-		s.log.Debug("connection ended", "peer", victim.Peer(), "reason", errReplaced)
-	}); err != nil {
+	if err := s.inbound.add(s.ctx, l, s.log); err != nil {
 		s.offers.freeSlot(f)
 		return err
 	}

@@ -229,7 +229,7 @@ func (e *trialRunner) prioritize() {
 	if len(e.trials) == 0 {
 		if len(e.spoilt) > 0 {
 			clear(e.spoilt)
-			e.want.askAgain(e.torrent)
+			e.want.ask(e.torrent)
 			e.rarest.forget()
 		}
 		return

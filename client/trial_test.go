@@ -189,7 +189,7 @@ func TestPrioritiesDuringTrial(t *testing.T) {
 			l.room.onRoom(nil)
 		}, 91, torrent.PiecePriorityNormal},
 		"the wrong piece is not wanted": {func(l *loop) {
-			l.want.pieces[90] = Skip
+			l.want.pieces[90], l.want.plain = Skip, false
 			l.want.ask(l.torrent)
 		}, 90, torrent.PiecePriorityHigh},
 	} {
