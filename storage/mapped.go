@@ -35,7 +35,8 @@ func newView(file *os.File, length int64) (*view, error) {
 }
 
 func (v *view) read(b []byte, at int64) error {
-	if end := at + int64(len(b)); end > v.size.Load() {
+	end := at + int64(len(b))
+	if end > v.size.Load() {
 		st, err := v.file.Stat()
 		if err != nil {
 			return err
@@ -45,12 +46,7 @@ func (v *view) read(b []byte, at int64) error {
 			return fmt.Errorf("%s is too short: %w", v.file.Name(), io.ErrUnexpectedEOF)
 		}
 	}
-	return v.touch(at+int64(len(b)), func() { copy(b, v.mem[at:]) })
-}
-
-// touch calls do, which reads the mapping up to end.
-func (v *view) touch(end int64, do func()) error {
-	if err := guarded(do); err != nil {
+	if err := guarded(func() { copy(b, v.mem[at:]) }); err != nil {
 		v.size.Store(0) // look again next time
 		if st, e := v.file.Stat(); e == nil && st.Size() < end {
 			return fmt.Errorf("%s was cut short: %w", v.file.Name(), io.ErrUnexpectedEOF)

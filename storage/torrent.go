@@ -58,12 +58,12 @@ type torrent struct {
 	log    *slog.Logger
 	writer *writeBuffer
 	early  chan struct{} // asks for a sync now; has room for one request
-	woken  chan struct{} // ends the rest of the sync loop; has room for one token
-	// touched says that something has changed since the last sync, and resting that nothing changes
-	// and the loop has no timer.
-	touched, resting atomic.Bool
-	stop             chan struct{}
-	synced           sync.WaitGroup // the goroutine of step 5
+	// due is the time of the next sync, if armed. touched says that something has changed since the
+	// last one.
+	due            *time.Timer
+	armed, touched atomic.Bool
+	stop           chan struct{}
+	synced         sync.WaitGroup // the goroutine of step 5
 
 	reading sync.RWMutex // held by Blocks.Read, whose caller does not know when the torrent is closed
 	closed  bool
@@ -81,13 +81,15 @@ type torrent struct {
 func newTorrent(l Layout, p place, rec *record, known recorded, log *slog.Logger) *torrent {
 	t := &torrent{
 		layout: l, place: p, record: rec, log: log,
-		early: make(chan struct{}, 1), woken: make(chan struct{}, 1), stop: make(chan struct{}), right: known.right, changed: map[int]bool{},
+		early: make(chan struct{}, 1), stop: make(chan struct{}), right: known.right, changed: map[int]bool{},
 	}
 	for _, i := range known.changed {
 		t.changed[i] = true
 	}
 	if rec != nil {
 		t.writer = newWriteBuffer(l, known.blocks, p.write, t.syncEarly)
+		t.due = time.NewTimer(syncEvery)
+		t.armed.Store(true)
 		t.synced.Go(t.syncLoop)
 	}
 	return t
@@ -117,47 +119,44 @@ func (t *torrent) syncEarly() {
 // touch has the next changes synced and recorded in time.
 func (t *torrent) touch() {
 	t.touched.Store(true)
-	if t.resting.Swap(false) {
-		t.woken <- struct{}{}
+	t.arm()
+}
+
+// arm sets the time of the next sync, unless it is set.
+func (t *torrent) arm() {
+	if !t.armed.Swap(true) {
+		t.due.Reset(syncEvery)
 	}
 }
 
-// syncLoop syncs every few seconds. After two times in which nothing has changed it rests until
-// something does, so that an idle torrent costs nothing.
+// syncLoop syncs every few seconds while something changes, and twice more. Then it waits without a
+// timer, so that an idle torrent costs nothing.
 func (t *torrent) syncLoop() {
-	tick := time.NewTicker(syncEvery)
-	defer tick.Stop()
-	quiet := 0
-	for {
+	defer t.due.Stop()
+	for more := 0; ; {
 		regular := false
 		select {
-		case <-tick.C:
+		case <-t.due.C:
 			regular = true
+			t.armed.Store(false)
 		case <-t.early:
-		case <-t.woken:
-			tick.Reset(syncEvery)
-			continue
 		case <-t.stop:
 			return
 		}
-		quiet++
-		if t.touched.Swap(false) || !regular {
-			quiet = 0
-		}
-		if err := t.sync(); err != nil {
-			quiet = 0
+		err := t.sync()
+		if err != nil {
 			t.log.Warn("data not synced to disk; it is tried again", "torrent", t.layout.Name, "error", err)
 			t.writer.fail(err)
 		}
 		if regular {
 			t.writer.flush() // chunks of pieces that get no more blocks; the next sync records them
 		}
-		if quiet < 2 {
-			continue
+		if err != nil || regular && t.touched.Swap(false) {
+			more = 2
 		}
-		if t.resting.Store(true); !t.touched.Load() || !t.resting.Swap(false) {
-			tick.Stop()
-			quiet = 0
+		if more > 0 && (err != nil || regular) {
+			more--
+			t.arm()
 		}
 	}
 }
