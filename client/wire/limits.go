@@ -72,10 +72,7 @@ func (l *limit) wait(f *flow, n int, done <-chan struct{}) error {
 		return net.ErrClosed
 	default:
 	}
-	l.mu.Lock()
-	l.share.claim(f, n)
-	l.serve()
-	l.mu.Unlock()
+	l.do(func(s *share) { s.claim(f, n) })
 	select {
 	case <-f.ready:
 		return nil
@@ -84,8 +81,11 @@ func (l *limit) wait(f *flow, n int, done <-chan struct{}) error {
 	}
 }
 
-// serve needs the lock.
-func (l *limit) serve() {
+// do changes the share, and grants the claims that can be granted then.
+func (l *limit) do(change func(*share)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(l.share)
 	granted, next := l.share.serve(time.Now())
 	for _, f := range granted {
 		f.ready <- struct{}{} // has room: a flow has one claim at a time
@@ -95,37 +95,21 @@ func (l *limit) serve() {
 		l.alarm.Stop()
 	case next == 0:
 	case l.alarm == nil:
-		l.alarm = time.AfterFunc(next, l.ring)
+		l.alarm = time.AfterFunc(next, func() { l.do(func(*share) {}) })
 	default:
 		l.alarm.Reset(next)
 	}
 }
 
-func (l *limit) ring() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.serve()
+func (l *limit) join(o pathsel.Origin) (f *flow) {
+	l.do(func(s *share) { f = s.join(o) })
+	return f
 }
 
-func (l *limit) join(o pathsel.Origin) *flow {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.share.join(o)
-}
+func (l *limit) move(f *flow, o pathsel.Origin) { l.do(func(s *share) { s.move(f, o) }) }
 
-func (l *limit) move(f *flow, o pathsel.Origin) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.share.move(f, o)
-	l.serve()
-}
-
-func (l *limit) leave(f *flow) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.share.leave(f)
-	l.serve() // its claim may have held up smaller ones
-}
+// leave may let smaller claims pass that waited behind the flow's.
+func (l *limit) leave(f *flow) { l.do(func(s *share) { s.leave(f) }) }
 
 // Limiter applies the limits of a session or a torrent; nil is none, for ever.
 type Limiter struct {

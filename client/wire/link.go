@@ -24,8 +24,7 @@ type Link struct {
 	greeted atomic.Bool
 	closed  atomic.Bool
 
-	mu       sync.Mutex
-	onChange func() // called without the lock when greeted or closed has changed; must not block
+	onChange atomic.Pointer[func()] // called when greeted or closed has changed; must not block; nil: nothing
 
 	once     sync.Once
 	onClose  func()
@@ -199,17 +198,12 @@ func (l *Link) Greet() {
 // become interested or is no longer. It must not block. It is called at once too, since something may
 // have happened already.
 func (l *Link) OnChange(f func()) {
-	l.mu.Lock()
-	l.onChange = f
-	l.mu.Unlock()
+	l.onChange.Store(&f)
 	f()
 }
 
 func (l *Link) changed() {
-	l.mu.Lock()
-	f := l.onChange
-	l.mu.Unlock()
-	if f != nil {
-		f()
+	if f := l.onChange.Load(); f != nil {
+		(*f)()
 	}
 }
