@@ -82,11 +82,6 @@ type examination struct {
 	hostUp  bool
 }
 
-// examiner is a transport that can examine the way to a peer.
-type examiner interface {
-	examine(ctx context.Context, to scionnet.Addr, paths []pathsel.Path) examination
-}
-
 // examine asks the routers on the paths and the host. Without a path it asks the control service.
 // Paths of which it finds out nothing are left out.
 func (t *scionTransport) examine(ctx context.Context, to scionnet.Addr, paths []pathsel.Path) (x examination) {
@@ -274,19 +269,23 @@ func (c *checkup) targets() []Target {
 type order struct {
 	name   string
 	at     scionnet.Addr
-	by     examiner
+	by     *scionTransport
 	paths  []pathsel.Path
-	lookUp Transport // not nil: the paths are not known yet
-	err    error     // of the lookup of the paths
+	lookUp bool  // the paths are not known yet
+	err    error // of the lookup of the paths
 }
 
 // orders says which of the targets to examine, and how.
 func (c *checkup) orders(targets []Target) (out []order) {
+	by := c.scion()
+	if by == nil {
+		return nil
+	}
 	for _, x := range targets {
 		if len(out) >= examineTargets || !x.SCION || x.Answered || len(out) > 0 && x.Tracker {
 			continue
 		}
-		o := order{name: x.Name}
+		o := order{name: x.Name, by: by, lookUp: x.Tracker}
 		if x.Tracker {
 			o.at = c.trackers[x.Name].SCION
 		} else if p := c.peers.byID[pathsel.PeerID(x.Name)]; p != nil {
@@ -305,16 +304,6 @@ func (c *checkup) orders(targets []Target) (out []order) {
 			}
 		}
 		o.paths = o.paths[:min(len(o.paths), examinePaths)]
-		t, err := c.transportFor(SCIONPeer(o.at))
-		if err != nil {
-			continue
-		}
-		if o.by, _ = t.(examiner); o.by == nil {
-			continue
-		}
-		if x.Tracker {
-			o.lookUp = t
-		}
 		out = append(out, o)
 	}
 	return out
@@ -360,9 +349,9 @@ func (c *checkup) examine(targets []Target, idle time.Duration) {
 }
 
 func (o order) carryOut(ctx context.Context) examination {
-	if o.lookUp != nil {
+	if o.lookUp {
 		quick, cancel := context.WithTimeout(ctx, examineFor/3)
-		o.paths, o.err = o.lookUp.Paths(quick, SCIONPeer(o.at))
+		o.paths, o.err = o.by.Paths(quick, SCIONPeer(o.at))
 		cancel()
 		o.paths = o.paths[:min(len(o.paths), examinePaths)]
 	}

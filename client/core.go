@@ -46,6 +46,16 @@ func (c *common) transportFor(p Peer) (Transport, error) {
 	return nil, fmt.Errorf("peer %s: this host has no connection to SCION", p)
 }
 
+// scion is the transport over SCION; nil without SCION.
+func (c *common) scion() *scionTransport {
+	for _, t := range c.transports {
+		if s, ok := t.(*scionTransport); ok {
+			return s
+		}
+	}
+	return nil
+}
+
 // Listening are the addresses that other peers may dial.
 func (c *common) Listening() []Peer {
 	var out []Peer

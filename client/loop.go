@@ -230,8 +230,7 @@ func (l *loop) onSample() {
 	}
 	l.rarest.choose()
 	l.trials.look()
-	l.nudger.tellPieces()
-	l.nudger.flushKept()
+	l.nudger.tell()
 	l.nudger.nudge()
 	idle := l.checkup.look(l.room.err != nil, l.describer.claiming)
 	if limit := l.options.StopTimeout; limit > 0 && idle >= max(limit, examineAfter) {

@@ -87,15 +87,15 @@ func chooseNudged(idle int, busy bool, missing int) []int {
 	return rand.Perm(idle)[:min(idle, most)]
 }
 
-// tellPieces tells the filters how many pieces the torrent has, once that is known.
-func (n *nudger) tellPieces() {
+// tell tells the filters how many pieces the torrent has, once that is known, and has them tell peers
+// of pieces that were kept from them for too long.
+func (n *nudger) tell() {
 	pieces, _ := n.torrent.Size()
-	if pieces == 0 {
-		return
-	}
+	now := time.Now()
 	for r := range n.peers.connected() {
 		l := r.link
-		if l.described {
+		l.Filter.FlushKept(now)
+		if pieces == 0 || l.described {
 			continue
 		}
 		l.described = true
@@ -103,13 +103,5 @@ func (n *nudger) tellPieces() {
 			n.log.Debug("connection ended", "peer", r.peer, "error", err)
 			l.Close()
 		}
-	}
-}
-
-// flushKept tells peers of pieces that were kept from them for too long.
-func (n *nudger) flushKept() {
-	now := time.Now()
-	for r := range n.peers.connected() {
-		r.link.Filter.FlushKept(now)
 	}
 }
