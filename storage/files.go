@@ -257,7 +257,7 @@ func (h *handle) close() {
 }
 
 func (f *files) write(b []byte, off int64) error {
-	return f.layout.span(off, len(b), func(i int, at int64, from, to int) error {
+	return f.layout.Span(off, len(b), func(i int, at int64, from, to int) error {
 		if err := f.unfinish(i); err != nil {
 			return err
 		}
@@ -325,7 +325,7 @@ func (f *files) stamp(i int) stamp {
 
 func (f *files) read(b []byte, off int64) error {
 	filled := 0
-	err := f.layout.span(off, len(b), func(i int, at int64, from, to int) error {
+	err := f.layout.Span(off, len(b), func(i int, at int64, from, to int) error {
 		clear(b[filled:from]) // padding is zeros
 		filled = to
 		h, err := f.take(i, false)
@@ -356,7 +356,7 @@ func (f *files) mark(piece int, right bool) error {
 	}
 	f.right[piece] = right
 	off, length := f.layout.PieceRange(piece)
-	return f.layout.span(off, int(length), func(i int, _ int64, _, _ int) error {
+	return f.layout.Span(off, int(length), func(i int, _ int64, _, _ int) error {
 		if right {
 			f.missing[i]--
 		} else {

@@ -142,7 +142,7 @@ func (r *filesReader) close() {
 
 func (r *filesReader) read(b []byte, off int64) error {
 	clear(b) // padding is zeros
-	return r.layout.span(off, len(b), func(i int, at int64, from, to int) error {
+	return r.layout.Span(off, len(b), func(i int, at int64, from, to int) error {
 		return r.readFile(i, b[from:to], at)
 	})
 }

@@ -89,9 +89,9 @@ func (l Layout) FilePieces(f File) (begin, end int) {
 	return int(f.Offset / l.PieceLength), int((f.Offset + f.Length + l.PieceLength - 1) / l.PieceLength)
 }
 
-// span calls do for each file that holds some of the n bytes of the torrent's data at off: bytes
+// Span calls do for each file that holds some of the n bytes of the torrent's data at off: bytes
 // from to to of them are in file i, from its byte at. Padding has no file.
-func (l Layout) span(off int64, n int, do func(i int, at int64, from, to int) error) error {
+func (l Layout) Span(off int64, n int, do func(i int, at int64, from, to int) error) error {
 	all := l.Files
 	end := off + int64(n)
 	first := sort.Search(len(all), func(i int) bool { return all[i].Offset+all[i].Length > off })

@@ -124,3 +124,20 @@ func TestLayoutAttributes(t *testing.T) {
 		t.Error("a link outside of the directory was accepted")
 	}
 }
+
+// Between files is padding, behind the last one as well.
+func TestSpan(t *testing.T) {
+	l := Layout{Length: 40, Files: []File{
+		{Path: "empty"}, {Path: "a", Length: 5}, {Path: "b", Offset: 16, Length: 4}, {Path: "none", Offset: 20}, {Path: "c", Offset: 20, Length: 4},
+	}}
+	for at, want := range map[int64]string{0: "a", 4: "a", 5: "", 15: "", 16: "b", 19: "b", 20: "c", 23: "c", 24: "", 39: ""} {
+		got := ""
+		err := l.Span(at, 1, func(i int, _ int64, _, _ int) error {
+			got += l.Files[i].Path
+			return nil
+		})
+		if err != nil || got != want {
+			t.Errorf("%d: %q, %v; want %q", at, got, err, want)
+		}
+	}
+}

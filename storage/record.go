@@ -251,7 +251,7 @@ func (r *record) lacks(now []stamp, changed []int, files bool) func(off int64, n
 		foreign[i] = files && !r.saved.Owned.has(i)
 	}
 	return func(off int64, n int) bool {
-		err := r.layout.span(off, n, func(i int, at int64, from, to int) error {
+		err := r.layout.Span(off, n, func(i int, at int64, from, to int) error {
 			if foreign[i] || now[i] == noFile || files && now[i].size < at+int64(to-from) {
 				return errLacks
 			}

@@ -5,11 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
-	"slices"
-	"sort"
 	"time"
-
-	"braid/storage"
 )
 
 // run is a sequence of neighbouring blocks that one fetcher fetches. Conn.mu guards its fields.
@@ -100,14 +96,38 @@ func (c *Conn) fetchRuns() {
 	}
 }
 
-// fetch fetches the blocks of a run.
+// fetch fetches the blocks of a run, file after file.
 func (c *Conn) fetch(ctx context.Context, r *run) error {
+	l := c.cfg.Layout
 	last := r.blocks[len(r.blocks)-1]
-	from := &source{conn: c, ctx: ctx, at: r.blocks[0].at, end: last.at + int64(last.length)}
-	defer from.close()
+	end := last.at + int64(last.length)
+	var body io.ReadCloser // of a file
+	file := -1
+	stop := func() {
+		if body != nil {
+			body.Close()
+		}
+	}
+	defer stop()
 	for _, b := range r.blocks {
-		m := b.answer()
-		if _, err := io.ReadFull(from, m[answerHead:]); err != nil {
+		m := b.answer() // in which padding is zero
+		err := l.Span(b.at, int(b.length), func(i int, at int64, from, to int) error {
+			if i != file {
+				stop()
+				f := l.Files[i]
+				var err error
+				if body, err = c.open(ctx, f, at, min(end-f.Offset, f.Length)-at); err != nil {
+					return err
+				}
+				file = i
+			}
+			_, err := io.ReadFull(body, m[answerHead+from:answerHead+to])
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return errShort
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		c.deliver(r, b, m)
@@ -162,65 +182,4 @@ func (c *Conn) pause(d time.Duration) {
 		c.sendLocked(message(msgUnchoke))
 	})
 	context.AfterFunc(c.ctx, func() { over.Stop() })
-}
-
-// source reads a range of the torrent's data, file after file.
-type source struct {
-	conn    *Conn
-	ctx     context.Context
-	at, end int64
-	body    io.ReadCloser // of the current file; nil: none
-	rest    int64         // of it
-}
-
-func (s *source) close() {
-	if s.body != nil {
-		s.body.Close()
-		s.body = nil
-	}
-}
-
-// Read implements io.Reader.
-func (s *source) Read(b []byte) (int, error) {
-	b = b[:min(int64(len(b)), s.end-s.at)]
-	if len(b) == 0 {
-		return 0, io.EOF
-	}
-	if s.body == nil {
-		f, next, ok := fileAt(s.conn.cfg.Layout, s.at)
-		if !ok { // padding is zero
-			n := int(min(int64(len(b)), next-s.at))
-			clear(b[:n])
-			s.at += int64(n)
-			return n, nil
-		}
-		s.rest = min(s.end, f.Offset+f.Length) - s.at
-		body, err := s.conn.open(s.ctx, f, s.at-f.Offset, s.rest)
-		if err != nil {
-			return 0, err
-		}
-		s.body = body
-	}
-	n, err := s.body.Read(b[:min(int64(len(b)), s.rest)])
-	s.at, s.rest = s.at+int64(n), s.rest-int64(n)
-	switch {
-	case s.rest == 0:
-		s.close()
-		err = nil
-	case errors.Is(err, io.EOF):
-		err = errShort
-	}
-	return n, err
-}
-
-// fileAt is the file with the byte at that offset. If that is padding, next is where the next file
-// begins, or the data ends.
-func fileAt(l storage.Layout, at int64) (f storage.File, next int64, ok bool) {
-	i := sort.Search(len(l.Files), func(i int) bool { return l.Files[i].Offset+l.Files[i].Length > at })
-	rest := l.Files[i:]
-	i = slices.IndexFunc(rest, func(f storage.File) bool { return f.Length > 0 })
-	if i < 0 {
-		return f, l.Length, false
-	}
-	return rest[i], rest[i].Offset, rest[i].Offset <= at
 }

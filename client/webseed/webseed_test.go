@@ -59,16 +59,3 @@ func TestFileURL(t *testing.T) {
 		}
 	}
 }
-
-// Between files is padding, behind the last one as well.
-func TestFileAt(t *testing.T) {
-	l := storage.Layout{Length: 40, Files: []storage.File{
-		{Path: "empty"}, {Path: "a", Length: 5}, {Path: "b", Offset: 16, Length: 4}, {Path: "none", Offset: 20}, {Path: "c", Offset: 20, Length: 4},
-	}}
-	for at, want := range map[int64]string{0: "a", 4: "a", 5: "", 15: "", 16: "b", 19: "b", 20: "c", 23: "c", 24: "", 39: ""} {
-		f, next, ok := fileAt(l, at)
-		if ok != (want != "") || ok && f.Path != want || !ok && (next <= at || next > l.Length) {
-			t.Errorf("%d: %q, next at %d; want %q", at, f.Path, next, want)
-		}
-	}
-}
