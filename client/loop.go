@@ -141,15 +141,13 @@ const eventsEvery = 5 * time.Millisecond
 
 func (l *loop) run() {
 	defer close(l.ended)
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	sample := time.NewTicker(sampleEvery)
 	defer sample.Stop()
+	second := time.Now().Add(time.Second) // the next one
 	described := l.torrent.Described()
 	poke, rested := l.inbox.poke, (<-chan time.Time)(nil)
 	for {
 		if l.mayRest() {
-			tick.Stop()
 			sample.Stop()
 			p := l.progress()
 			l.still.Store(&p)
@@ -166,7 +164,6 @@ func (l *loop) run() {
 		case <-poke:
 			poke, rested = nil, time.After(eventsEvery)
 			if l.still.Swap(nil) != nil {
-				tick.Reset(time.Second)
 				sample.Reset(sampleEvery)
 			}
 			l.onEvents()
@@ -174,10 +171,12 @@ func (l *loop) run() {
 			poke, rested = l.inbox.poke, nil
 		case <-l.whenVerified():
 			l.confirmer.begin()
-		case <-tick.C:
-			l.onSecond()
-		case <-sample.C:
+		case now := <-sample.C:
 			l.onSample()
+			if !now.Before(second) {
+				second = now.Add(time.Second)
+				l.onSecond()
+			}
 		case f := <-l.calls:
 			f()
 		}

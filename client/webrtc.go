@@ -382,11 +382,9 @@ func (t *WebRTC) Answer(ctx context.Context, name, offer string, found func(Peer
 	return answer, nil
 }
 
-// Name implements Transport.
-func (t *WebRTC) Name() string { return rtcName }
-
-// Serves implements Transport.
+func (t *WebRTC) Name() string       { return rtcName }
 func (t *WebRTC) Serves(p Peer) bool { return p.rtc }
+func (t *WebRTC) Listening() []Peer  { return nil } // nobody can dial
 
 // Dial implements Transport: it hands out the connection that Offer has announced.
 func (t *WebRTC) Dial(_ context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
@@ -400,10 +398,6 @@ func (t *WebRTC) Dial(_ context.Context, p Peer, _ pathsel.Path, _ *scionnet.Pee
 	return w, nil
 }
 
-// Listening implements Transport: nobody can dial.
-func (t *WebRTC) Listening() []Peer { return nil }
-
-// Close implements Transport.
 func (t *WebRTC) Close() error {
 	t.stop()
 	t.mu.Lock()

@@ -19,11 +19,8 @@ import (
 //
 // No store may have the torrent open.
 func (s Stored) Belongs(ctx context.Context, all bool) (names []string, err error) {
-	root, err := os.OpenRoot(s.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	root, err := openDir(s.Dir)
+	if err != nil || root == nil {
 		return nil, err
 	}
 	defer root.Close()
@@ -89,11 +86,8 @@ func (s Stored) Delete(ctx context.Context, all bool) (err error) {
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(s.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	root, err := openDir(s.Dir)
+	if err != nil || root == nil {
 		return err
 	}
 	defer root.Close()

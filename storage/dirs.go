@@ -16,6 +16,15 @@ import (
 
 // Directories that files come into and leave. Paths have slashes.
 
+// openDir opens a directory; nil: it does not exist.
+func openDir(dir string) (*os.Root, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return root, err
+}
+
 // parents are the directories above a path, the nearest first, without the root itself.
 func parents(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {

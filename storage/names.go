@@ -165,11 +165,7 @@ func (s Stored) openToRename() (*os.Root, error) {
 	if s.Kind == KindBolt {
 		return nil, nil
 	}
-	root, err := os.OpenRoot(s.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return root, err
+	return openDir(s.Dir)
 }
 
 // RenameOpen is Stored.Rename for a torrent that a store has open. Reads and writes go on. It returns

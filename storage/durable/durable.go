@@ -30,14 +30,9 @@ type System interface {
 // OS is the operating system.
 type OS struct{}
 
-// Write implements System.
 func (OS) Write(f *os.File, b []byte, off int64) (int, error) { return f.WriteAt(b, off) }
-
-// Rename implements System.
-func (OS) Rename(in *os.Root, from, to string) error { return in.Rename(from, to) }
-
-// Sync implements System.
-func (OS) Sync(f *os.File) error { return f.Sync() }
+func (OS) Rename(in *os.Root, from, to string) error          { return in.Rename(from, to) }
+func (OS) Sync(f *os.File) error                              { return f.Sync() }
 
 // ErrDamaged is in errors about files that are not what was written.
 var ErrDamaged = errors.New("damaged file")
