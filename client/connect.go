@@ -153,9 +153,12 @@ func (c *connector) look() (silent bool) {
 	}
 	c.peers.trim()
 	for _, l := range ended {
-		if p, ok := l.movedTo(); ok {
-			c.add(p, FromItself, true)
-			c.choosePeers()
+		w, _ := l.below.(scionWire)
+		if w.Conn == nil {
+			continue
+		}
+		if to, ok := w.MovedTo(); ok { // the peer has another address now, which has ended the connection
+			c.addAll([]Peer{SCIONPeer(to)}, FromItself, true)
 		}
 	}
 	return silent

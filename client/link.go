@@ -34,20 +34,6 @@ func (l *link) Peer() Peer { return l.below.Peer() }
 // Proven tells whether the peer is at that address, and does not only say so.
 func (l *link) Proven() bool { return l.below.Proven() }
 
-// mover is a Wire whose peer can get another address while it is connected.
-type mover interface {
-	// MovedTo is the new address of the peer if that has ended the connection.
-	MovedTo() (Peer, bool)
-}
-
-// movedTo is the peer's new address if that has ended the connection.
-func (l *link) movedTo() (Peer, bool) {
-	if m, ok := l.below.(mover); ok {
-		return m.MovedTo()
-	}
-	return Peer{}, false
-}
-
 // originWire adds to a transport's connection what package wire wants to know: where it comes from.
 type originWire struct{ Wire }
 

@@ -48,19 +48,13 @@ func (k *roomKeeper) onRoom(err error) {
 		return
 	}
 	k.err = nil
-	askAgain(k.core, k.rarest)
+	// The engine keeps the pieces that it wants in two sets, an order and a bitmap. During a pause,
+	// each claim of a peer and each connection that ends takes pieces out of the order alone.
+	// AllowDataDownload puts them back one by one, and the engine panics if it compares the sets in
+	// between. Setting a priority during the pause takes the piece out of both, so that they grow
+	// alike.
+	k.want.ask(k.torrent)
+	k.torrent.Pause(false)
+	k.rarest.forget()
 	k.log.Info("there is room on the disk again: the download goes on")
-}
-
-// askAgain has the engine ask for data again after a pause.
-//
-// The engine keeps the pieces that it wants in two sets, an order and a bitmap. During a pause,
-// each claim of a peer and each connection that ends takes pieces out of the order alone.
-// AllowDataDownload puts them back one by one, and the engine panics if it compares the sets in
-// between. Setting a priority during the pause takes the piece out of both, so that they grow
-// alike.
-func askAgain(c *core, r *rarestFirst) {
-	c.want.ask(c.torrent)
-	c.torrent.Pause(false)
-	r.forget()
 }

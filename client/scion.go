@@ -71,10 +71,4 @@ func (w scionWire) Key() *scionnet.PeerKey {
 	return &k
 }
 
-// MovedTo implements mover.
-func (w scionWire) MovedTo() (Peer, bool) {
-	a, ok := w.Conn.MovedTo()
-	return SCIONPeer(a), ok
-}
-
 func (w scionWire) Measure() Measurement { return w.Stats() }

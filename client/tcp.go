@@ -105,10 +105,15 @@ func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, want *s
 	if err != nil {
 		return nil, onlyUTP(err)
 	}
-	if t.identity != nil {
-		return t.dialMember(ctx, c, want, start)
+	if t.identity == nil {
+		return newTCPWire(c.(*net.TCPConn), time.Since(start)), nil
 	}
-	return newTCPWire(c.(*net.TCPConn), time.Since(start)), nil
+	w, err := secure(ctx, tls.Client(c, t.identity.TLS(tcpALPN, want)))
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", c.RemoteAddr(), err)
+	}
+	w.handshake = time.Since(start)
+	return w, nil
 }
 
 // onlyUTP adds to the error of a refused connection that the peer may accept only uTP (BEP 29).
@@ -181,16 +186,6 @@ const tlsPatience = 10 * time.Second
 // maxTLSConns bounds the accepted connections, those in a handshake included. When there are more,
 // silent ones and those of greedy hosts end first (package crowd).
 const maxTLSConns = maxAccepted + 256
-
-// dialMember makes a connection to a member of the group that began to be dialled at start.
-func (t *tcpTransport) dialMember(ctx context.Context, c net.Conn, want *scionnet.PeerKey, start time.Time) (Wire, error) {
-	w, err := secure(ctx, tls.Client(c, t.identity.TLS(tcpALPN, want)))
-	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", c.RemoteAddr(), err)
-	}
-	w.handshake = time.Since(start)
-	return w, nil
-}
 
 // secure completes a TLS handshake. If it fails, the connection is closed.
 func secure(ctx context.Context, c *tls.Conn) (*tcpWire, error) {

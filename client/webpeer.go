@@ -122,7 +122,7 @@ func (t *webTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *s
 	if !ok || u == nil {
 		return nil, errors.New("not a web seed of a torrent that is known")
 	}
-	c := &http.Client{CheckRedirect: noRedirect}
+	c := &http.Client{CheckRedirect: (*redirectGuard)(nil).check}
 	var end func()
 	if a, ok := p.SCION(); ok {
 		port, err := t.port.open(ctx)
@@ -141,11 +141,6 @@ func (t *webTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *s
 		return nil, err
 	}
 	return &webWire{Conn: conn, remote: remote{peer: p, path: path}, end: end}, nil
-}
-
-// noRedirect is for SCION, where a redirect could lead to any host of the AS over another path.
-func noRedirect(*http.Request, []*http.Request) error {
-	return errors.New("a web seed on SCION must not redirect")
 }
 
 // ipClient reaches a web seed on IP. If a stranger has named it, it must be on the Internet. A redirect
