@@ -130,9 +130,7 @@ func (w *rtcWire) waitWritable() error {
 			if left <= 0 {
 				return os.ErrDeadlineExceeded
 			}
-			timer := time.NewTimer(left)
-			defer timer.Stop()
-			late = timer.C
+			late = time.After(left)
 		}
 		if w.channel.BufferedAmount() < rtcBuffered {
 			return nil

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os"
@@ -133,17 +132,15 @@ func (f *Filter) await() error {
 			f.held = false
 			return nil
 		}
-		over, stop := context.Background(), context.CancelFunc(func() {})
+		var over <-chan time.Time
 		if !deadline.IsZero() {
-			over, stop = context.WithDeadline(over, deadline)
+			over = time.After(time.Until(deadline))
 		}
 		select {
 		case <-f.changed:
-		case <-over.Done():
-			stop()
+		case <-over:
 			return os.ErrDeadlineExceeded
 		}
-		stop()
 	}
 }
 
