@@ -36,7 +36,7 @@ func (s adaptive) Decide(v View) Plan {
 		a.judge(p)
 		a.park(p)
 		if s.still {
-			a.m.peer(p.id).Started = true
+			p.Started = true
 			a.choose(p)
 			continue
 		}
@@ -47,58 +47,74 @@ func (s adaptive) Decide(v View) Plan {
 			a.probe(p)
 		}
 	}
-	return Plan{Decisions: a.ordered(), Memory: Memory{value: a.m}, Waiting: waiting(v)}
+	return Plan{Decisions: a.ordered(), Memory: Memory{value: a.memory()}, Waiting: waiting(v)}
 }
 
 // adaptation is the working state of one call of Decide.
 type adaptation struct {
 	v     View
-	m     adaptiveMemory
+	m     adaptiveMemory // the next one, without the peers
 	peers []peerView
 	// state is the state of each candidate once the decisions so far are carried out.
 	state     []State
 	decisions []Decision
-	decided   map[Key]bool
+	decided   []bool // about each candidate
 }
 
 // peerView is the part of the view that belongs to one peer.
 type peerView struct {
-	id      PeerID
+	PeerMemory
 	members []int // indices of its candidates, one for each path
 }
 
 func newAdaptation(v View) *adaptation {
-	a := &adaptation{
-		v: v, m: recall[adaptiveMemory](v.Memory).clone(), state: make([]State, len(v.Candidates)), decided: map[Key]bool{},
+	before, n := recall[adaptiveMemory](v.Memory), len(v.Candidates)
+	paths, peers := make(map[Key]PathMemory, n), map[PeerID]PeerMemory{}
+	for _, m := range before.Paths {
+		paths[m.Key] = m
 	}
-	a.m.forget(v)
+	for _, m := range before.Peers {
+		peers[m.Peer] = m
+	}
+	a := &adaptation{v: v, m: before, state: make([]State, n), decided: make([]bool, n)}
+	a.m.Paths = make([]PathMemory, n)
 	index := map[PeerID]int{}
 	for i, c := range v.Candidates {
 		a.state[i] = c.State
+		a.m.Paths[i] = paths[c.Key]
+		a.m.Paths[i].Key = c.Key
 		at, found := index[c.Key.Peer]
 		if !found {
 			at = len(a.peers)
 			index[c.Key.Peer] = at
-			a.peers = append(a.peers, peerView{id: c.Key.Peer})
-			a.m.peer(c.Key.Peer)
+			a.peers = append(a.peers, peerView{PeerMemory: peers[c.Key.Peer]})
+			a.peers[at].Peer = c.Key.Peer
 		}
-		a.m.path(c.Key) // insert all now: a later insertion would invalidate pointers to entries
 		a.peers[at].members = append(a.peers[at].members, i)
 	}
 	return a
 }
 
+// memory is what is remembered for the next view.
+func (a *adaptation) memory() adaptiveMemory {
+	m := a.m
+	m.Peers = nil
+	for _, p := range a.peers {
+		m.Peers = append(m.Peers, p.PeerMemory)
+	}
+	return m
+}
+
 // do adds a decision, unless an earlier rule has already decided about the candidate in this view.
 func (a *adaptation) do(i int, action Action, reason string) {
-	key := a.v.Candidates[i].Key
-	if a.decided[key] {
+	if a.decided[i] {
 		return
 	}
-	a.decided[key] = true
-	a.decisions = append(a.decisions, Decision{key, action, reason})
+	a.decided[i] = true
+	a.decisions = append(a.decisions, Decision{a.cand(i).Key, action, reason})
 	a.state[i] = map[Action]State{Open: Opening, Close: Idle, Park: Parked, Probe: Probing, Return: Active, Fail: Failed}[action]
 	if action == Open || action == Probe || action == Return {
-		a.m.path(key).Tried = a.v.Now
+		a.mem(i).Tried = a.v.Now
 	}
 }
 
@@ -109,7 +125,7 @@ func (a *adaptation) ordered() []Decision {
 }
 
 func (a *adaptation) cand(i int) *Candidate { return &a.v.Candidates[i] }
-func (a *adaptation) mem(i int) *PathMemory { return a.m.path(a.v.Candidates[i].Key) }
+func (a *adaptation) mem(i int) *PathMemory { return &a.m.Paths[i] }
 func (a *adaptation) known(i int) Estimate  { return EstimateOf(a.cand(i).Slots, time.Time{}, window) }
 func (a *adaptation) current(i int) Estimate {
 	return EstimateOf(a.cand(i).Slots, a.cand(i).Since, window)
@@ -151,7 +167,7 @@ func (a *adaptation) carried(p *peerView) (sum float64) {
 // changing reports whether an earlier rule has already decided something for this peer.
 func (a *adaptation) changing(p *peerView) bool {
 	for _, i := range p.members {
-		if a.decided[a.cand(i).Key] {
+		if a.decided[i] {
 			return true
 		}
 	}

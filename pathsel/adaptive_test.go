@@ -50,6 +50,16 @@ var (
 	pathE = path("e", "1-1#5 1-3#3, 1-3#9 1-2#9")
 )
 
+// path is the memory of a path, which is added if it is new.
+func (m *adaptiveMemory) path(k Key) *PathMemory {
+	i := slices.IndexFunc(m.Paths, func(p PathMemory) bool { return p.Key == k })
+	if i < 0 {
+		i = len(m.Paths)
+		m.Paths = append(m.Paths, PathMemory{Key: k})
+	}
+	return &m.Paths[i]
+}
+
 func standing(m adaptiveMemory, f Fingerprint, why Why, next time.Duration) adaptiveMemory {
 	pm := m.path(Key{Peer: "p", Path: f})
 	pm.Why, pm.Next, pm.Tried = why, t0.Add(next), t0.Add(-time.Hour)
@@ -79,7 +89,7 @@ func TestAdaptiveRules(t *testing.T) {
 		for _, f := range group {
 			g.Keys = append(g.Keys, Key{Peer: "p", Path: f})
 		}
-		m.peer("p").Group = g
+		m.Peers = []PeerMemory{{Peer: "p", Group: g}}
 		return m
 	}
 	probing := func(p Path, mbit float64, slots int) Candidate {

@@ -15,7 +15,7 @@ func (a *adaptation) choose(p *peerView) {
 			a.do(i, Open, a.announced(p, i))
 			continue
 		}
-		if !a.m.peer(p.id).Started {
+		if !p.Started {
 			return // until then, only disjoint paths may be opened: see group
 		}
 		i := a.bestRotated(p)
@@ -40,7 +40,7 @@ func (a *adaptation) firstChoice(p *peerView, free bool) int {
 			of = append(of, i)
 		}
 	}
-	if !a.m.peer(p.id).Started {
+	if !p.Started {
 		open := a.where(p, Opening, Active)
 		of = slices.DeleteFunc(of, func(i int) bool {
 			return slices.ContainsFunc(open, func(j int) bool { return sharesLink(&a.cand(i).Path, &a.cand(j).Path) })

@@ -53,7 +53,7 @@ func (a *adaptation) fail(p *peerView) {
 func (a *adaptation) mayOpen(i int) bool {
 	c, m := a.cand(i), a.mem(i)
 	switch {
-	case a.state[i].Open() || a.decided[c.Key]:
+	case a.state[i].Open() || a.decided[i]:
 		return false
 	case a.v.Now.Before(c.RetryAt):
 		return false

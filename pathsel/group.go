@@ -52,7 +52,7 @@ const (
 // group begins or ends the experiment with paths that share links. Until its first answer, only
 // disjoint paths are opened.
 func (a *adaptation) group(p *peerView, left time.Duration) {
-	if a.m.peer(p.id).Group != nil {
+	if p.Group != nil {
 		a.judgeGroup(p)
 		return
 	}
@@ -86,7 +86,7 @@ func (a *adaptation) stepIn(p *peerView) {
 			}
 		}
 		i := most(of, func(i int) float64 { return a.known(i).Rate })
-		if i < 0 || a.decided[a.cand(i).Key] {
+		if i < 0 || a.decided[i] {
 			return
 		}
 		a.use(i, "no other connection uses its links now")
@@ -113,7 +113,6 @@ func (a *adaptation) sharers(of []int) (rest []int, settled time.Time) {
 }
 
 func (a *adaptation) probeGroup(p *peerView, left time.Duration) {
-	pm := a.m.peer(p.id)
 	var of []int
 	due := false
 	for _, i := range p.members {
@@ -121,19 +120,19 @@ func (a *adaptation) probeGroup(p *peerView, left time.Duration) {
 		case a.state[i] == Parked && m.Why == Shared:
 			due = due || left > noProbes && (!a.v.Now.Before(m.Next) || a.restDropped(i))
 			of = append(of, i)
-		case !pm.Started && m.Why == Used && a.mayOpen(i):
+		case !p.Started && m.Why == Used && a.mayOpen(i):
 			due = true
 			of = append(of, i)
 		}
 	}
 	rest, settled := a.sharers(of)
-	if len(rest) == 0 || !pm.Started && a.places(p) <= 0 {
-		pm.Started = pm.Started || len(a.where(p, Active)) > 0 // nothing to find out
+	if len(rest) == 0 || !p.Started && a.places(p) <= 0 {
+		p.Started = p.Started || len(a.where(p, Active)) > 0 // nothing to find out
 		return
 	}
 	oldest := least(a.where(p, Active), func(i int) float64 { return float64(a.cand(i).Since.UnixMilli()) })
-	if !pm.Started && oldest >= 0 && a.v.Now.Sub(a.cand(oldest).Since) > groupPatience {
-		pm.Started = true
+	if !p.Started && oldest >= 0 && a.v.Now.Sub(a.cand(oldest).Since) > groupPatience {
+		p.Started = true
 	}
 	if !due || a.probed(of) {
 		return
@@ -142,16 +141,16 @@ func (a *adaptation) probeGroup(p *peerView, left time.Duration) {
 	if before.Slots < groupSlots {
 		return
 	}
-	pm.Group = &Group{Before: before, Began: a.v.Now}
+	p.Group = &Group{Before: before, Began: a.v.Now}
 	for _, i := range of {
 		if a.state[i] != Parked && a.places(p) <= 0 {
 			continue
 		}
 		a.do(i, Probe, fmt.Sprintf("does it add to the %v of %d connections on the same links? %s", before, len(rest), a.announced(p, i)))
-		pm.Group.Keys = append(pm.Group.Keys, a.cand(i).Key)
+		p.Group.Keys = append(p.Group.Keys, a.cand(i).Key)
 	}
 	for _, j := range rest {
-		pm.Group.Rest = append(pm.Group.Rest, a.cand(j).Key)
+		p.Group.Rest = append(p.Group.Rest, a.cand(j).Key)
 	}
 }
 
@@ -159,7 +158,7 @@ func (a *adaptation) probeGroup(p *peerView, left time.Duration) {
 // experiments on one link could not be told apart.
 func (a *adaptation) probed(of []int) bool {
 	for k := range a.peers {
-		g := a.m.peer(a.peers[k].id).Group
+		g := a.peers[k].Group
 		for _, j := range a.peers[k].members {
 			if g == nil || !slices.Contains(g.Keys, a.cand(j).Key) {
 				continue
@@ -204,8 +203,7 @@ func (a *adaptation) grace(of []int) (longest time.Duration) {
 }
 
 func (a *adaptation) judgeGroup(p *peerView) {
-	pm := a.m.peer(p.id)
-	g := pm.Group
+	g := p.Group
 	waited := a.v.Now.Sub(g.Began) > groupPatience
 	var added, rest []int
 	since := g.Began
@@ -236,10 +234,10 @@ func (a *adaptation) judgeGroup(p *peerView) {
 	lost := share * own.Rate
 	theirs := lost >= crowdedLoss*g.Before.Rate && share >= crowdedCertain*err && a.crowded(rest, g.Before.Rate)
 	shared := nothing || theirs
-	if !changed && !waited && (measured < groupSlots || !shared && pm.Started && measured < againSlots) {
+	if !changed && !waited && (measured < groupSlots || !shared && p.Started && measured < againSlots) {
 		return
 	}
-	pm.Started, pm.Group = true, nil
+	p.Started, p.Group = true, nil
 	for _, i := range added {
 		switch again := a.mem(i).Why == Shared; {
 		case math.IsInf(err, 1):

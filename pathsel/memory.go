@@ -1,17 +1,16 @@
 package pathsel
 
 import (
-	"cmp"
 	"hash/fnv"
-	"slices"
 	"strconv"
 	"time"
 )
 
 // adaptiveMemory is what the adaptive selector remembers from one view to the next. Decide returns
-// a new one and never changes the one in the view.
+// a new one and never changes the one in the view. Paths and peers that have left the view are
+// forgotten, so that the memory does not grow.
 type adaptiveMemory struct {
-	Paths []PathMemory `json:"paths,omitempty"`
+	Paths []PathMemory `json:"paths,omitempty"` // in the order of the view's candidates
 	Peers []PeerMemory `json:"peers,omitempty"`
 	// Quiet is the earliest time for the next change that only verifies an earlier measurement.
 	// Round counts these changes and varies their jitter.
@@ -64,43 +63,6 @@ type PeerMemory struct {
 	Group   *Group `json:"group,omitempty"`
 	// Displaced is the path that lent its place to a path that was unused for long.
 	Displaced Fingerprint `json:"displaced,omitempty"`
-}
-
-// clone returns a copy that shares no memory with m.
-func (m adaptiveMemory) clone() adaptiveMemory {
-	m.Paths, m.Peers = slices.Clone(m.Paths), slices.Clone(m.Peers) // a Group is never changed
-	return m
-}
-
-// path returns the memory of the key, and creates it if necessary. The pointer is valid until the
-// next insertion.
-func (m *adaptiveMemory) path(k Key) *PathMemory {
-	i, found := slices.BinarySearchFunc(m.Paths, k, func(p PathMemory, k Key) int { return compareKeys(p.Key, k) })
-	if !found {
-		m.Paths = slices.Insert(m.Paths, i, PathMemory{Key: k})
-	}
-	return &m.Paths[i]
-}
-
-// peer returns the memory of the peer, and creates it if necessary. The pointer is valid until the
-// next insertion.
-func (m *adaptiveMemory) peer(p PeerID) *PeerMemory {
-	i, found := slices.BinarySearchFunc(m.Peers, p, func(x PeerMemory, p PeerID) int { return cmp.Compare(x.Peer, p) })
-	if !found {
-		m.Peers = slices.Insert(m.Peers, i, PeerMemory{Peer: p})
-	}
-	return &m.Peers[i]
-}
-
-// forget drops paths and peers that are no longer in the view, so that the memory does not grow.
-func (m *adaptiveMemory) forget(v View) {
-	known, peers := make(map[Key]bool, len(v.Candidates)), map[PeerID]bool{}
-	for _, c := range v.Candidates {
-		known[c.Key] = true
-		peers[c.Key.Peer] = true
-	}
-	m.Paths = slices.DeleteFunc(m.Paths, func(p PathMemory) bool { return !known[p.Key] })
-	m.Peers = slices.DeleteFunc(m.Peers, func(p PeerMemory) bool { return !peers[p.Peer] })
 }
 
 // chance returns a pseudo-random number from 0 to 1 that depends only on its arguments. Clients

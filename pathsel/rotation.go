@@ -29,8 +29,7 @@ const (
 // path that was never tried. If all were tried, it goes to a path that was clearly faster, and
 // rarely to the path that has been closed for longest.
 func (a *adaptation) rotate(p *peerView) {
-	pm := a.m.peer(p.id)
-	if len(p.members) <= a.v.MaxPaths || a.places(p) > 0 || pm.Group != nil || a.changing(p) {
+	if len(p.members) <= a.v.MaxPaths || a.places(p) > 0 || p.Group != nil || a.changing(p) {
 		return
 	}
 	next, why, penalty := a.firstChoice(p, false), "", time.Duration(0)
@@ -75,10 +74,10 @@ func (a *adaptation) rotate(p *peerView) {
 	default:
 		next = a.longestOut(p)
 		why = "closed for the longest time: "
-		if !pm.Explored {
-			pm.Explored, next = true, -1 // the round of first tries has just ended
+		if !p.Explored {
+			p.Explored, next = true, -1 // the round of first tries has just ended
 		} else if next >= 0 {
-			pm.Displaced = a.cand(weakest).Key.Path
+			p.Displaced = a.cand(weakest).Key.Path
 		}
 		a.quiet()
 	}
@@ -94,9 +93,8 @@ func (a *adaptation) rotate(p *peerView) {
 // better draws a closed path that was clearly faster than rate, with a chance in proportion to its
 // own rate. If all clients took the fastest, they would all crowd onto the same path.
 func (a *adaptation) better(p *peerView, rate float64) int {
-	pm := a.m.peer(p.id)
-	lent := pm.Displaced
-	pm.Displaced = ""
+	lent := p.Displaced
+	p.Displaced = ""
 	var of []int
 	for _, i := range p.members {
 		if !a.mayOpen(i) || a.known(i).Rate <= clearly*rate {

@@ -28,10 +28,6 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s/%s+%d", k.Peer, k.Path.Short(), k.Conn)
 }
 
-func compareKeys(a, b Key) int {
-	return cmp.Or(cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Conn, b.Conn))
-}
-
 // State is the state of a path-level peer's connection. The package comment has the drawing.
 type State int
 

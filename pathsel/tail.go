@@ -85,5 +85,5 @@ func (a *adaptation) finish(p *peerView, left time.Duration) {
 			a.use(i, fmt.Sprintf("the last pieces: %.1f s left, a block takes %.1f s", left.Seconds(), need.Seconds()))
 		}
 	}
-	a.m.peer(p.id).Group = nil
+	p.Group = nil
 }

@@ -37,7 +37,7 @@ func (a *adaptation) park(p *peerView) {
 
 // probe gives parked paths requests when the next try is due.
 func (a *adaptation) probe(p *peerView) {
-	if a.m.peer(p.id).Group != nil {
+	if p.Group != nil {
 		return // it would disturb the experiment
 	}
 	for _, i := range a.where(p, Parked) {
