@@ -33,11 +33,11 @@ func Steps(r io.Reader, most int) iter.Seq2[Step, error] {
 		for lines.Scan() {
 			n++
 			var s Step
-			if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-				yield(s, fmt.Errorf("read path-selection trace, step %d: %w", n, err))
-				return
+			err := json.Unmarshal(lines.Bytes(), &s)
+			if err == nil {
+				err = s.View.check()
 			}
-			if err := s.View.check(); err != nil {
+			if err != nil {
 				yield(s, fmt.Errorf("read path-selection trace, step %d: %w", n, err))
 				return
 			}
