@@ -53,7 +53,8 @@ func (c *confirmer) end(missing int, err error) {
 	case err != nil:
 		c.fail(err)
 	case missing > 0:
-		c.log.Warn("files were deleted or cut short since they were written; their pieces are fetched again",
+		c.log.Warn(
+			"files were deleted or cut short since they were written; their pieces are fetched again",
 			"pieces", missing)
 		c.want.again()
 	default:

@@ -157,7 +157,7 @@ func (c *connector) look() (silent bool) {
 		if w.Conn == nil {
 			continue
 		}
-		if to, ok := w.MovedTo(); ok { // the peer has another address now, which has ended the connection
+		if to, ok := w.MovedTo(); ok { // the peer's new address, which has ended the connection
 			c.addAll([]Peer{SCIONPeer(to)}, FromItself, true)
 		}
 	}
@@ -460,8 +460,8 @@ func (c *connector) onPolicy() {
 }
 
 // onPaths brings the path-level peers of an address-level peer in line with its paths, or notes why
-// there are none. A connection whose path is no longer listed stays, behind the others, until it ends
-// by itself.
+// there are none. A connection whose path is no longer listed stays, behind the others, until it
+// ends by itself.
 func (c *connector) onPaths(peer Peer, paths []pathsel.Path, err error) {
 	p := c.peers.peer(peer)
 	if p == nil {

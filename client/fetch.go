@@ -211,8 +211,8 @@ func (f Fetch) get(ctx context.Context, u *url.URL, client *http.Client) (got Fe
 	return got, nil
 }
 
-// redirectGuard dials, and remembers the widest scope that a redirect came from. The dialer's lock is
-// held where its fields are used.
+// redirectGuard dials, and remembers the widest scope that a redirect came from. The dialer's lock
+// is held where its fields are used.
 type redirectGuard struct {
 	scionnet.ScopedDialer
 	from    scionnet.Scope

@@ -179,8 +179,9 @@ func (g *gauges) install(config *torrent.ClientConfig, linkAt func(engineAddr) *
 		case pp.Port:
 			x.node.Store(uint32(m.Port))
 		case pp.Have, pp.Bitfield, pp.HaveAll, pp.Request:
-			if w, ok := g.watched.Load(p.Torrent().InfoHash()); ok && x.hear(m, w.(watched).pieces) {
-				w.(watched).news()
+			v, _ := g.watched.Load(p.Torrent().InfoHash())
+			if w, ok := v.(watched); ok && x.hear(m, w.pieces) {
+				w.news()
 			}
 		}
 	}

@@ -39,7 +39,9 @@ type inbound struct {
 // newInbound makes a listener. It tells peers the port of the first address on IP, if there is any:
 // a port alone does not lead to a SCION host.
 func newInbound(listening []Peer) *inbound {
-	in := &inbound{addr: engineAddr{}, queue: make(chan *link), ended: make(chan struct{}), live: map[*link]struct{}{}}
+	in := &inbound{
+		addr: engineAddr{}, queue: make(chan *link), ended: make(chan struct{}), live: map[*link]struct{}{},
+	}
 	for _, p := range listening {
 		if ip, err := netip.ParseAddr(p.host); err == nil {
 			in.addr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, p.port))
@@ -54,7 +56,8 @@ var (
 	errReplaced = errors.New("contributes nothing, and another peer needs its place")
 )
 
-// add gives the engine a connection, if there is a place for it. Another connection may lose its place.
+// add gives the engine a connection, if there is a place for it. Another connection may lose its
+// place.
 func (in *inbound) add(ctx context.Context, l *link, log *slog.Logger) error {
 	victim, err := in.place(l, time.Now())
 	if err != nil {

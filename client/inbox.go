@@ -4,8 +4,8 @@ import "sync"
 
 // inbox takes events for a transfer's goroutine without ever blocking: some come from the engine
 // with its lock held, while that goroutine waits for the lock. An event is a function, which that
-// goroutine calls. The inbox cannot grow without bound, since every event is caused by a connection,
-// a path lookup or the user.
+// goroutine calls. The inbox cannot grow without bound, since every event is caused by a
+// connection, a path lookup or the user.
 type inbox struct {
 	poke chan struct{} // something is there, or a link has changed
 

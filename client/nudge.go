@@ -87,8 +87,8 @@ func chooseNudged(idle int, busy bool, missing int) []int {
 	return rand.Perm(idle)[:min(idle, most)]
 }
 
-// tell tells the filters how many pieces the torrent has, once that is known, and has them tell peers
-// of pieces that were kept from them for too long.
+// tell tells the filters how many pieces the torrent has, once that is known, and has them tell
+// peers of pieces that were kept from them for too long.
 func (n *nudger) tell() {
 	pieces, _ := n.torrent.Size()
 	now := time.Now()

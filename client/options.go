@@ -32,8 +32,8 @@ type Options struct {
 	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Described. No
 	// data is fetched.
 	Describe bool
-	// Verified, if not nil, is told of every piece when it is verified, one after another, and again of
-	// a piece that had to be fetched again. It must not block.
+	// Verified, if not nil, is told of every piece when it is verified, one after another, and
+	// again of a piece that had to be fetched again. It must not block.
 	Verified func(VerifiedPiece)
 	// SuperSeeding is for data that is complete.
 	SuperSeeding SuperSeeding

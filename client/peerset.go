@@ -145,7 +145,8 @@ func (s *peerSet) add(p Peer, t Transport, from PeerSource) (many bool) {
 	if s.byID == nil {
 		s.byID = map[pathsel.PeerID]*peerState{}
 	}
-	s.putSpare(&peerState{peer: p, from: from, transport: t, acquaintance: acquaintance{origin: p.origin()}})
+	a := acquaintance{origin: p.origin()}
+	s.putSpare(&peerState{peer: p, from: from, transport: t, acquaintance: a})
 	return len(s.spares) >= 2*maxKnown
 }
 
@@ -172,7 +173,8 @@ func (s *peerSet) remember(p Peer) {
 // deliverers are the peers that have delivered data and can be dialled, at most so many.
 func (s *peerSet) deliverers(most int) (out []Peer) {
 	for _, p := range slices.Concat(s.dialled, s.spares) {
-		has := p.delivered || slices.ContainsFunc(p.paths, func(x *pathState) bool { return x.delivered })
+		has := p.delivered ||
+			slices.ContainsFunc(p.paths, func(x *pathState) bool { return x.delivered })
 		if len(out) < most && has && !p.banned && p.peer.Dialable() {
 			out = append(out, p.peer)
 		}

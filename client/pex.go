@@ -182,8 +182,8 @@ func (x *exchanger) home() (ia pathsel.IA, host netip.Addr) {
 	return 0, netip.Addr{}
 }
 
-// onMessage takes the addresses that a peer has named in a message of peer exchange. It does not act on dropped ones: they may be
-// reached all the same.
+// onMessage takes the addresses that a peer has named in a message of peer exchange. It does not
+// act on dropped ones: they may be reached all the same.
 func (x *exchanger) onMessage(f engineAddr, payload []byte) {
 	l := x.offers.linkAt(f)
 	if x.private || l == nil || !x.exchanges.on.Load() {

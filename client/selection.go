@@ -273,7 +273,8 @@ type want struct {
 
 func newWant(s Selection, l storage.Layout) *want {
 	w := &want{pieces: s.pieces(l), layout: l, ordered: s.Sequential || s.Strategy != Fastest, selection: s}
-	w.plain = !w.ordered && !slices.ContainsFunc(w.pieces, func(p Priority) bool { return p != Normal })
+	special := func(p Priority) bool { return p != Normal }
+	w.plain = !w.ordered && !slices.ContainsFunc(w.pieces, special)
 	for i, p := range w.pieces {
 		if p == Skip {
 			w.partial = true

@@ -53,8 +53,8 @@ func openTCP(addrs []Peer, congestion string, id *scionnet.Identity, log *slog.L
 	return t, nil
 }
 
-// acceptFrom accepts connections until the listener closes. TLS handshakes run beside each other, so
-// that a silent stranger delays nobody.
+// acceptFrom accepts connections until the listener closes. TLS handshakes run beside each other,
+// so that a silent stranger delays nobody.
 func (t *tcpTransport) acceptFrom(l net.Listener) {
 	if t.identity != nil {
 		l = crowd.Listen(l, maxTLSConns)
@@ -163,7 +163,8 @@ type tcpWire struct {
 }
 
 func newTCPWire(c *net.TCPConn, handshake time.Duration) *tcpWire {
-	return &tcpWire{Conn: c, remote: remote{peer: tcpPeer(c.RemoteAddr()), handshake: handshake}, tcp: c}
+	r := remote{peer: tcpPeer(c.RemoteAddr()), handshake: handshake}
+	return &tcpWire{Conn: c, remote: r, tcp: c}
 }
 
 func (w *tcpWire) Measure() (m Measurement) {

@@ -152,8 +152,9 @@ func ipClient(p Peer) (*http.Transport, func(*http.Request, []*http.Request) err
 	}
 	return &http.Transport{
 		DialContext:         g.dial,
-		TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: 20 * time.Second, IdleConnTimeout: 30 * time.Second,
-		MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, MaxIdleConnsPerHost: 8, MaxConnsPerHost: 8, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: 20 * time.Second,
+		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 8, MaxConnsPerHost: 8,
+		MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, ForceAttemptHTTP2: true,
 	}, g.check
 }
 

@@ -57,7 +57,8 @@ func (a *adaptation) tail(p *peerView, left time.Duration) {
 			continue
 		}
 		if need := 2*c.RTT + time.Duration(blockSize/rate*float64(time.Second)); 4*need < left {
-			a.use(i, fmt.Sprintf("other paths took over its requests; %.1f s are left, a block takes %.1f s", left.Seconds(), need.Seconds()))
+			a.use(i, fmt.Sprintf("other paths took over its requests; %.1f s are left, a block takes %.1f s",
+				left.Seconds(), need.Seconds()))
 		}
 	}
 	for _, i := range a.where(p, Active) {
@@ -82,7 +83,8 @@ func (a *adaptation) finish(p *peerView, left time.Duration) {
 			continue
 		}
 		if need := 2*a.cand(i).RTT + time.Duration(blockSize/rate*float64(time.Second)); need < left {
-			a.use(i, fmt.Sprintf("the last pieces: %.1f s left, a block takes %.1f s", left.Seconds(), need.Seconds()))
+			a.use(i, fmt.Sprintf("the last pieces: %.1f s left, a block takes %.1f s",
+				left.Seconds(), need.Seconds()))
 		}
 	}
 	p.Group = nil

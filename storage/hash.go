@@ -62,12 +62,18 @@ func sumOf(l Layout, src source, piece int, buf []byte) (sum [sha1.Size]byte, er
 	return sum, err
 }
 
+// hashing is told of a piece that was hashed, or why it could not be read.
+type hashing func(src source, piece int, sum [sha1.Size]byte, err error) error
+
+// checking is told of a piece, with an error if it is missing or wrong.
+type checking func(src source, piece int, err error) error
+
 // hashPieces hashes the chosen pieces; nil is all. report is called once for each, from several
-// goroutines. An error of it, or of the context, ends the work. progress, if not nil, is called with
-// the number of bytes so far.
+// goroutines. An error of it, or of the context, ends the work. progress, if not nil, is called
+// with the number of bytes so far.
 func hashPieces(
 	ctx context.Context, l Layout, chosen []bool, open func() source, progress func(bytes int64),
-	report func(src source, piece int, sum [sha1.Size]byte, err error) error,
+	report hashing,
 ) error {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -110,18 +116,18 @@ func hashPieces(
 
 var errWrong = errors.New("the piece is wrong")
 
-// checkPieces is hashPieces for data that should be right: report gets an error if a piece is missing
-// or wrong.
+// checkPieces is hashPieces for data that should be right.
 func checkPieces(
 	ctx context.Context, l Layout, chosen []bool, open func() source, progress func(bytes int64),
-	report func(src source, piece int, err error) error,
+	report checking,
 ) error {
-	return hashPieces(ctx, l, chosen, open, progress, func(src source, piece int, sum [sha1.Size]byte, err error) error {
+	compare := func(src source, piece int, sum [sha1.Size]byte, err error) error {
 		if err == nil && sum != l.pieceHash(piece) {
 			err = errWrong
 		}
 		return report(src, piece, err)
-	})
+	}
+	return hashPieces(ctx, l, chosen, open, progress, compare)
 }
 
 // filesReader reads a torrent's data out of its files.
@@ -238,9 +244,12 @@ func (r Report) GoodPieces() int {
 
 // checkFiles sets which pieces of the wanted files are right. It returns which files are complete.
 // Incomplete ones are read for pieces that they share with others.
-func (s Stored) checkFiles(ctx context.Context, r Report, wanted []bool, progress func(bytes int64)) ([]bool, error) {
+func (s Stored) checkFiles(
+	ctx context.Context, r Report, wanted []bool, progress func(bytes int64),
+) (present []bool, err error) {
 	l := s.Layout
-	present, names := make([]bool, len(l.Files)), make([]string, len(l.Files))
+	present = make([]bool, len(l.Files))
+	names := make([]string, len(l.Files))
 	for i, f := range l.Files {
 		found := statFile(s.Dir, f)
 		present[i] = found.State == FileOK
@@ -253,10 +262,11 @@ func (s Stored) checkFiles(ctx context.Context, r Report, wanted []bool, progres
 		}
 	}
 	open := func() source { return &filesReader{layout: l, dir: s.Dir, names: names} }
-	return present, checkPieces(ctx, l, piecesOf(l, wanted), open, progress, func(_ source, piece int, err error) error {
+	note := func(_ source, piece int, err error) error {
 		r.Good[piece] = err == nil
 		return nil
-	})
+	}
+	return present, checkPieces(ctx, l, piecesOf(l, wanted), open, progress, note)
 }
 
 // newReport returns a report in which all wanted files are right. judge corrects it.
@@ -366,11 +376,11 @@ func judge(l Layout, r Report, present []bool) {
 func Hash(ctx context.Context, l Layout, dir string, progress func(bytes int64)) ([]byte, error) {
 	sums := make([]byte, l.Pieces()*sha1.Size)
 	open := func() source { return &filesReader{layout: l, dir: dir} }
-	err := hashPieces(ctx, l, nil, open, progress, func(_ source, piece int, sum [sha1.Size]byte, err error) error {
+	note := func(_ source, piece int, sum [sha1.Size]byte, err error) error {
 		copy(sums[piece*sha1.Size:], sum[:])
 		return err
-	})
-	if err != nil {
+	}
+	if err := hashPieces(ctx, l, nil, open, progress, note); err != nil {
 		return nil, fmt.Errorf("hash %s: %w", l.Name, err)
 	}
 	return sums, nil

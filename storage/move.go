@@ -33,7 +33,9 @@ const copySuffix = ".moving"
 // that is fs.ErrExist if other files have the names of the torrent's.
 //
 // No store may have the torrent open, neither here nor there.
-func (s Stored) CopyTo(ctx context.Context, dir string, all bool, done func(bytes int64)) (err error) {
+func (s Stored) CopyTo(
+	ctx context.Context, dir string, all bool, done func(bytes int64),
+) (err error) {
 	defer annotate(&err, "copy %s to %s", s.Layout.Name, dir)
 	names, err := s.Belongs(ctx, all)
 	if err != nil {
@@ -53,8 +55,8 @@ func (s Stored) CopyTo(ctx context.Context, dir string, all bool, done func(byte
 	}
 	defer to.Close()
 	c := &copier{
-		ctx: ctx, from: from, to: to, temporary: path.Join(recordDir, s.Hash.HexString()+copySuffix), done: done,
-		dirs: map[string]bool{".": true},
+		ctx: ctx, from: from, to: to, done: done, dirs: map[string]bool{".": true},
+		temporary: path.Join(recordDir, s.Hash.HexString()+copySuffix),
 	}
 	if err := c.copyAll(names, s.kept()); err != nil {
 		_ = removeAll(to, append(c.made, c.temporary)) // the error is what the caller must know

@@ -48,8 +48,8 @@ type options struct {
 	system   system
 }
 
-// Recheck ignores the record of the torrents for which it is true when they are opened: all existing
-// data is hashed, and blocks of unfinished pieces, which cannot be hashed, are forgotten.
+// Recheck ignores the record of the torrents for which it is true when they are opened: all
+// existing data is hashed, and blocks of unfinished pieces, which cannot be hashed, are forgotten.
 func Recheck(which func(metainfo.Hash) bool) Option {
 	return func(o *options) { o.recheck = which }
 }

@@ -128,19 +128,22 @@ func (s Stored) CheckWanted(ctx context.Context, wanted []bool, progress func(by
 }
 
 // checkDatabase is checkFiles for a database.
-func (s Stored) checkDatabase(ctx context.Context, r Report, wanted []bool, progress func(bytes int64)) ([]bool, error) {
+func (s Stored) checkDatabase(
+	ctx context.Context, r Report, wanted []bool, progress func(bytes int64),
+) (present []bool, err error) {
 	l := s.Layout
 	saved, _ := s.record()
 	unfinished := make([]bool, l.Pieces())
-	err := s.eachPiece(ctx, piecesOf(l, wanted), progress, func(_ source, piece int, err error) error {
+	note := func(_ source, piece int, err error) error {
 		r.Good[piece] = err == nil
 		unfinished[piece] = errors.Is(err, io.ErrUnexpectedEOF) || err != nil && saved.Blocks[piece] != nil
 		return nil
-	})
+	}
+	err = s.eachPiece(ctx, piecesOf(l, wanted), progress, note)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	present := make([]bool, len(l.Files))
+	present = make([]bool, len(l.Files))
 	for i, f := range l.Files {
 		begin, end := l.FilePieces(f)
 		some := slices.Contains(r.Good[begin:end], true)
@@ -158,7 +161,7 @@ func (s Stored) checkDatabase(ctx context.Context, r Report, wanted []bool, prog
 
 // eachPiece is checkPieces for a database.
 func (s Stored) eachPiece(
-	ctx context.Context, chosen []bool, progress func(bytes int64), do func(src source, piece int, err error) error,
+	ctx context.Context, chosen []bool, progress func(bytes int64), do checking,
 ) error {
 	db, err := openBoltReader(s.Dir, s.Layout, s.Hash)
 	if err != nil {

@@ -81,7 +81,8 @@ type torrent struct {
 func newTorrent(l Layout, p place, rec *record, known recorded, log *slog.Logger) *torrent {
 	t := &torrent{
 		layout: l, place: p, record: rec, log: log,
-		early: make(chan struct{}, 1), stop: make(chan struct{}), right: known.right, changed: map[int]bool{},
+		early: make(chan struct{}, 1), stop: make(chan struct{}),
+		right: known.right, changed: map[int]bool{},
 	}
 	for _, i := range known.changed {
 		t.changed[i] = true

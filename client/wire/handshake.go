@@ -74,9 +74,9 @@ func (o *obfuscated) begin() {
 	}
 }
 
-// v2Bit is in the last of the reserved bytes of a handshake (BEP 52). The engine offers v2, because it
-// sees the v2 half of a hybrid when it checks the info hash. The peer could then answer with the v2
-// hash and ask for hashes, which braid does not have. So the filter clears the bit.
+// v2Bit is in the last of the reserved bytes of a handshake (BEP 52). The engine offers v2, because
+// it sees the v2 half of a hybrid when it checks the info hash. The peer could then answer with the
+// v2 hash and ask for hashes, which braid does not have. So the filter clears the bit.
 const v2Bit = 0x10
 
 // hideBits clears the bits of the peer's handshake (BEP 3) that mean nothing to us. The engine keeps

@@ -175,8 +175,8 @@ func (l *Limiter) isAlone() bool {
 	return l.alone
 }
 
-// limits are those for one direction of a connection over the path. uncertain says that more of them
-// may hold once the path is known.
+// limits are those for one direction of a connection over the path. uncertain says that more of
+// them may hold once the path is known.
 func (l *Limiter) limits(out bool, path pathsel.Path) (all []*limit, uncertain bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -339,7 +339,9 @@ func (l *lane) tolls() []toll {
 	for _, x := range limits {
 		joined = append(joined, toll{x, x.join(origin)})
 	}
-	slices.SortStableFunc(joined, func(a, b toll) int { return cmp.Compare(a.limit.share.rate, b.limit.share.rate) })
+	slices.SortStableFunc(joined, func(a, b toll) int {
+		return cmp.Compare(a.limit.share.rate, b.limit.share.rate)
+	})
 	l.joined, l.origin = joined, origin
 	return joined
 }

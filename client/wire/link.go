@@ -24,7 +24,8 @@ type Link struct {
 	greeted atomic.Bool
 	closed  atomic.Bool
 
-	onChange atomic.Pointer[func()] // called when greeted or closed has changed; must not block; nil: nothing
+	// onChange is called when greeted or closed has changed, if it is not nil. It must not block.
+	onChange atomic.Pointer[func()]
 
 	once     sync.Once
 	onClose  func()
