@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -80,10 +81,11 @@ func Measure(ctx context.Context, c BenchCase, dir string) (r BenchResult, err e
 	for i := range b {
 		b[i] = byte(i * 7)
 	}
-	each := func(do func(piece int, off int64) error, after func(piece int) error) error {
+	each := func(do func(piece readWriterAt, off int64) (int, error), after func(piece int) error) error {
 		for _, p := range order {
+			piece := m.at(p)
 			for off := int64(0); off < c.PieceLength; off += benchBlock {
-				if err := do(p, off); err != nil {
+				if _, err := do(piece, off); err != nil {
 					return err
 				}
 			}
@@ -93,13 +95,15 @@ func Measure(ctx context.Context, c BenchCase, dir string) (r BenchResult, err e
 		}
 		return nil
 	}
-	if err = each(func(p int, off int64) error { return m.write(p, b, off) }, m.done); err == nil {
+	write := func(p readWriterAt, off int64) (int, error) { return p.WriteAt(b, off) }
+	if err = each(write, m.done); err == nil {
 		err = m.sync()
 	}
 	written := time.Since(start)
 	start = time.Now()
 	if err == nil {
-		err = each(func(p int, off int64) error { return m.read(p, b, off) }, func(int) error { return nil })
+		read := func(p readWriterAt, off int64) (int, error) { return p.ReadAt(b, off) }
+		err = each(read, func(int) error { return nil })
 	}
 	read := time.Since(start)
 	r.Usage = meter.Stop(c.Bytes)
@@ -109,89 +113,69 @@ func Measure(ctx context.Context, c BenchCase, dir string) (r BenchResult, err e
 }
 
 // medium is what is measured.
-type medium interface {
-	write(piece int, b []byte, off int64) error
-	done(piece int) error
-	sync() error
-	read(piece int, b []byte, off int64) error
-	close() error
+type medium struct {
+	at          func(piece int) readWriterAt
+	done        func(piece int) error // all of the piece is written
+	sync, close func() error
 }
 
-// plain is the limit.
-type plain struct {
-	f     *os.File
-	piece int64
+type readWriterAt interface {
+	io.ReaderAt
+	io.WriterAt
 }
 
-func newPlain(name string, pieceLength int64) (*plain, error) {
+// section is a part of a file.
+type section struct {
+	*os.File
+	from int64
+}
+
+func (s section) ReadAt(b []byte, off int64) (int, error)  { return s.File.ReadAt(b, s.from+off) }
+func (s section) WriteAt(b []byte, off int64) (int, error) { return s.File.WriteAt(b, s.from+off) }
+
+// newPlain is the limit.
+func newPlain(name string, pieceLength int64) (m medium, err error) {
 	f, err := os.Create(name)
-	return &plain{f, pieceLength}, err
+	return medium{
+		at:   func(p int) readWriterAt { return section{f, int64(p) * pieceLength} },
+		done: func(int) error { return nil }, sync: f.Sync, close: f.Close,
+	}, err
 }
 
-func (p *plain) at(piece int, off int64) int64 { return int64(piece)*p.piece + off }
-func (p *plain) write(piece int, b []byte, off int64) error {
-	_, err := p.f.WriteAt(b, p.at(piece, off))
-	return err
-}
-func (p *plain) done(int) error { return nil }
-func (p *plain) sync() error    { return p.f.Sync() }
-func (p *plain) read(piece int, b []byte, off int64) error {
-	_, err := p.f.ReadAt(b, p.at(piece, off))
-	return err
-}
-func (p *plain) close() error { return p.f.Close() }
-
-// backed is a backend.
-type backed struct {
-	store  Store
-	t      *torrent
-	piece  int64
-	checks errgroup.Group // of pieces that are written, hashing excluded
-}
-
-func newBacked(ctx context.Context, kind Kind, dir string, c BenchCase) (*backed, error) {
+// newBacked is a backend.
+func newBacked(ctx context.Context, kind Kind, dir string, c BenchCase) (m medium, err error) {
 	info := &metainfo.Info{Name: "bench", PieceLength: c.PieceLength, Length: c.Bytes,
 		Pieces: make([]byte, 20*(c.Bytes/c.PieceLength))}
 	l, err := NewLayout(info)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	s, err := Open(kind, dir, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	t, err := s.(*store).openData(ctx, l, metainfo.Hash{1})
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return m, errors.Join(err, s.Close())
 	}
-	m := &backed{store: s, t: t, piece: c.PieceLength}
-	m.checks.SetLimit(2) // as many as the engine has for a torrent
-	return m, nil
+	at := func(p int) piece { return piece{t, p, int64(p) * c.PieceLength} }
+	var checks errgroup.Group // of pieces that are written, hashing excluded
+	checks.SetLimit(2)        // as many as the engine has for a torrent
+	return medium{
+		at: func(p int) readWriterAt { return at(p) },
+		done: func(p int) error { // the next piece begins while this one is written, as with the engine
+			checks.Go(func() error {
+				if err := t.writer.flushPiece(p); err != nil {
+					return err
+				}
+				return at(p).MarkComplete()
+			})
+			return nil
+		},
+		sync:  func() error { return errors.Join(checks.Wait(), t.sync()) },
+		close: func() error { return errors.Join(t.close(), s.Close()) },
+	}, nil
 }
-
-func (m *backed) at(p int) piece { return piece{m.t, p, int64(p) * m.piece} }
-func (m *backed) write(p int, b []byte, off int64) error {
-	_, err := m.at(p).WriteAt(b, off)
-	return err
-}
-
-// done lets the next piece begin while this one is written and checked, as the engine does.
-func (m *backed) done(p int) error {
-	m.checks.Go(func() error {
-		if err := m.t.writer.flushPiece(p); err != nil {
-			return err
-		}
-		return m.at(p).MarkComplete()
-	})
-	return nil
-}
-
-func (m *backed) sync() error { return errors.Join(m.checks.Wait(), m.t.sync()) }
-func (m *backed) read(p int, b []byte, off int64) error {
-	_, err := m.at(p).ReadAt(b, off)
-	return err
-}
-func (m *backed) close() error { return errors.Join(m.t.close(), m.store.Close()) }
 
 // String is for tables.
 func (c BenchCase) String() string {
