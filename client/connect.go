@@ -153,11 +153,11 @@ func (c *connector) look() (silent bool) {
 	}
 	c.peers.trim()
 	for _, l := range ended {
-		w, _ := l.below.(scionWire)
-		if w.Conn == nil {
+		w, ok := l.below.(scionWire)
+		if !ok {
 			continue
 		}
-		if to, ok := w.MovedTo(); ok { // the peer's new address, which has ended the connection
+		if to, moved := w.MovedTo(); moved { // the peer's new address, which has ended the connection
 			c.addAll([]Peer{SCIONPeer(to)}, FromItself, true)
 		}
 	}

@@ -53,7 +53,6 @@ func newLoop(c *core, opts Options, onEnd func()) *loop {
 	l := &loop{
 		core: c, options: opts, onEnd: onEnd,
 		calls: make(chan func()), broken: make(chan error, 1), done: make(chan struct{}), ended: make(chan struct{}),
-		describer: describer{core: c, selection: opts.Selection, describeOnly: opts.Describe},
 		connector: connector{core: c, report: opts.Decided},
 		chooser:   chooser{core: c, seed: rand.Uint64(), trace: opts.Trace},
 		server:    server{core: c},
@@ -66,6 +65,7 @@ func newLoop(c *core, opts Options, onEnd func()) *loop {
 		rates:     rates{since: time.Now()},
 	}
 	c.fail, l.confirmer.confirmed = l.fail, l.complete
+	l.describer = describer{core: c, options: &l.options}
 	l.judge = judge{c, &l.connector}
 	l.trials.judge, l.trials.rarest, l.trials.calls = &l.judge, &l.rarest, l.calls
 	c.store.hashed = l.hashed

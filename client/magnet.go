@@ -13,10 +13,9 @@ import (
 // dictionary from peers, and finds out whether the store may use the files that are there.
 type describer struct {
 	*core
-	selection    Selection
-	describeOnly bool
-	fetching     *metadata // nil: it is known what is in the torrent
-	claiming     bool      // the store looks at the files that are there
+	options  *Options
+	fetching *metadata // nil: it is known what is in the torrent
+	claiming bool      // the store looks at the files that are there
 }
 
 // fetch begins to fetch the info dictionary.
@@ -51,8 +50,8 @@ func (d *describer) advance() error {
 		return nil
 	}
 	_, l, _, err := parseInfo(info)
-	if err == nil && !d.describeOnly {
-		err = d.selection.Check(l)
+	if err == nil && !d.options.Describe {
+		err = d.options.Selection.Check(l)
 	}
 	if err != nil {
 		return d.onClaimed(nil, l, err)
@@ -62,7 +61,7 @@ func (d *describer) advance() error {
 	d.claiming = true
 	d.workers.Go(func() {
 		err := storage.Claim(d.ctx, d.store.Store, l, d.source.InfoHash, nil)
-		if err == nil && !d.describeOnly {
+		if err == nil && !d.options.Describe {
 			if err := storage.KeepTorrent(d.store.Store, d.source.InfoHash, torrentFile(info)); err != nil {
 				d.log.Warn("the magnet link cannot be seeded without asking peers again", "error", err)
 			}

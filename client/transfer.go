@@ -126,7 +126,7 @@ func (t *Transfer) Select(s Selection) error {
 	var err error
 	t.do(func() {
 		if t.want == nil {
-			t.loop.options.Selection, t.loop.describer.selection = s, s
+			t.loop.options.Selection = s
 			return
 		}
 		if err = s.Check(t.want.layout); err != nil || t.isDone {
