@@ -35,31 +35,29 @@ func (a Addr) String() string {
 // MarshalText writes the form of String.
 func (a Addr) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads what ParseAddr reads.
-func (a *Addr) UnmarshalText(b []byte) (err error) {
-	*a, err = ParseAddr(string(b))
-	return err
+// UnmarshalText reads the form of String, also that of an address that no node can have, such as
+// the 0.0.0.0 of a socket.
+func (a *Addr) UnmarshalText(b []byte) error {
+	s := string(b)
+	if strings.Contains(s, ",") {
+		return (*scionnet.Addr)(a).UnmarshalText(b)
+	}
+	v, err := netip.ParseAddrPort(s)
+	if err != nil {
+		return fmt.Errorf("node %q: want host:port, or ISD-AS,[host]:port on SCION", s)
+	}
+	*a = IPAddr(v)
+	return nil
 }
 
 // ParseAddr reads the address of a node: 1-ff00:0:110,[10.0.0.1]:31000, 192.0.2.1:6881 or
 // [2001:db8::1]:6881.
-func ParseAddr(s string) (Addr, error) {
-	var a Addr
-	if strings.Contains(s, ",") {
-		v, err := scionnet.ParseAddr(s)
-		if err != nil {
-			return Addr{}, err
-		}
-		a = Addr(v)
-	} else {
-		v, err := netip.ParseAddrPort(s)
-		if err != nil {
-			return Addr{}, fmt.Errorf("node %q: want host:port, or ISD-AS,[host]:port on SCION", s)
-		}
-		a = IPAddr(v)
+func ParseAddr(s string) (a Addr, err error) {
+	if err = a.UnmarshalText([]byte(s)); err == nil && !a.usable() {
+		err = fmt.Errorf("node %q: no node can have this address", s)
 	}
-	if !a.usable() {
-		return Addr{}, fmt.Errorf("node %q: no node can have this address", s)
+	if err != nil {
+		return Addr{}, err
 	}
 	return a, nil
 }

@@ -1,8 +1,10 @@
 package dht
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -220,4 +222,22 @@ func FuzzReceive(f *testing.F) {
 		}
 		n.Wake(start.Add(time.Minute))
 	})
+}
+
+// The state of a node that listens on all addresses, and does not know its own yet, can be read again.
+func TestStateWithoutOwnAddress(t *testing.T) {
+	socket, err := ListenUDP(t.Context(), netip.MustParseAddrPort("0.0.0.0:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Serve(ServerConfig{Sockets: []Socket{socket}})
+	defer s.Close()
+	b, err := json.Marshal(s.States())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []State
+	if err := json.Unmarshal(b, &got); err != nil || len(got) != 1 || got[0].ID != s.States()[0].ID {
+		t.Errorf("%s became %+v, %v", b, got, err)
+	}
 }

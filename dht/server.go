@@ -106,7 +106,7 @@ func Serve(cfg ServerConfig) *Server {
 			}
 		}
 		m := &member{Node: NewNode(now, c), socket: socket, groups: map[group]int{}}
-		m.boot = slices.DeleteFunc(boot, func(a Addr) bool { return a.Network() != c.Network })
+		m.boot = slices.DeleteFunc(boot, func(a Addr) bool { return !a.usable() || a.Network() != c.Network })
 		s.members, nodes = append(s.members, m), append(nodes, m.Node)
 	}
 	Join(nodes...)
